@@ -131,7 +131,7 @@ func (b *Barrier) Last(ctx context.Context, subject string) (*nats.Msg, error) {
 	var found *nats.Msg
 	err = b.confirmed(ctx, func(ctx context.Context, sequence uint64) (current bool, err error) {
 		found = nil
-		if err = b.c.direct(ctx, b.stream, ask, func(m *nats.Msg, n uint64) {
+		if err = b.c.Direct(ctx, b.stream, ask, 3, func(m *nats.Msg, n uint64) {
 			switch m.Header.Get(jetstream.SubjectHeader) {
 			case b.subject:
 				current = n >= sequence
@@ -144,7 +144,7 @@ func (b *Barrier) Last(ctx context.Context, subject string) (*nats.Msg, error) {
 		// A server first looks how far it has got, and then for messages up to there. Where a subject keeps only its newest message and that
 		// came in between, it has seen none.
 		newer := fmt.Appendf(nil, `{"seq":%d,"next_by_subj":%q,"batch":1}`, sequence+1, subject)
-		err = b.c.direct(ctx, b.stream, newer, func(m *nats.Msg, _ uint64) { found = m })
+		err = b.c.Direct(ctx, b.stream, newer, 3, func(m *nats.Msg, _ uint64) { found = m })
 		return current, err
 	})
 	if err != nil {
@@ -160,7 +160,7 @@ func (b *Barrier) At(ctx context.Context, sequence uint64) (*nats.Msg, error) {
 	var found *nats.Msg
 	err := b.confirmed(ctx, func(ctx context.Context, _ uint64) (current bool, err error) {
 		found = nil
-		err = b.c.direct(ctx, b.stream, ask, func(m *nats.Msg, n uint64) {
+		err = b.c.Direct(ctx, b.stream, ask, 3, func(m *nats.Msg, n uint64) {
 			if current = true; n == sequence {
 				found = m
 			}
@@ -196,9 +196,10 @@ func (b *Barrier) confirmed(ctx context.Context, ask func(ctx context.Context, s
 	}
 }
 
-// direct asks any server for messages of a stream, three at most, and takes what it answers, to its end.
-func (c *Cluster) direct(ctx context.Context, stream string, ask []byte, take func(m *nats.Msg, sequence uint64)) error {
-	answers := make(chan *nats.Msg, 4)
+// Direct asks any server for messages of a stream, which has its whole name here, and takes what it answers, to its end. most is how many
+// messages the request asks for at most. The client of JetStream asks for one.
+func (c *Cluster) Direct(ctx context.Context, stream string, ask []byte, most int, take func(m *nats.Msg, sequence uint64)) error {
+	answers := make(chan *nats.Msg, most+1) // the last one says that it is the end
 	sub, err := c.conn.ChanSubscribe(c.conn.NewInbox(), answers)
 	if err != nil {
 		return err

@@ -98,7 +98,7 @@ func (c *Cluster) stream(ctx context.Context, config jetstream.StreamConfig) (je
 // fit makes of a configuration one that the stream can be changed to.
 func (c *Cluster) fit(config *jetstream.StreamConfig, old jetstream.StreamConfig) {
 	config.Replicas = c.keepCopies(old)
-	config.PersistMode = old.PersistMode // as it was made
+	config.PersistMode, config.FirstSeq = old.PersistMode, old.FirstSeq // as it was made
 	if old.PersistMode == jetstream.AsyncPersistMode && config.Replicas > 1 {
 		config.Replicas = 1
 		c.options.Log.LogAttrs(context.Background(), slog.LevelWarn, "NATS stream has one copy, because it was created on one server",

@@ -14,7 +14,6 @@ import (
 	"github.com/tmaxmax/go-sse"
 
 	"github.com/lingserve/lingserve/access"
-	accessnats "github.com/lingserve/lingserve/access/nats"
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/agent"
 	"github.com/lingserve/lingserve/cluster"
@@ -25,11 +24,12 @@ import (
 	"github.com/lingserve/lingserve/internal/longtest"
 	"github.com/lingserve/lingserve/runlog"
 	lognats "github.com/lingserve/lingserve/runlog/nats"
+	storenats "github.com/lingserve/lingserve/store/nats"
 	tapenats "github.com/lingserve/lingserve/tape/nats"
 	"github.com/lingserve/lingserve/tool"
 	"github.com/lingserve/lingserve/tube"
 	"github.com/lingserve/lingserve/turn"
-	oncenats "github.com/lingserve/lingserve/web/once/nats"
+	oncetable "github.com/lingserve/lingserve/web/once/table"
 )
 
 // group is servers that share what they do, as replicas do.
@@ -48,6 +48,7 @@ func newGroup(t testing.TB) *group {
 
 // sharedPlace is what a replica has of what is shared.
 type sharedPlace struct {
+	tables  *storenats.Engine
 	cluster *cluster.Cluster
 	shared  *Shared
 	tapes   *tapenats.Store
@@ -69,7 +70,8 @@ func (g *group) open() *sharedPlace {
 	if err != nil {
 		t.Fatal(err)
 	}
-	keys, err := oncenats.Open(t.Context(), c, oncenats.Options{})
+	tables := storenats.Open(c, storenats.Options{})
+	keys, err := oncetable.Open(t.Context(), tables, oncetable.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,9 +88,9 @@ func (g *group) open() *sharedPlace {
 		t.Fatal(err)
 	}
 	var once sync.Once
-	p := &sharedPlace{cluster: c, tapes: tapes, lossy: &lossy{Control: asks}, absent: &absent{Shared: l}, close: func() {
+	p := &sharedPlace{cluster: c, tables: tables, tapes: tapes, lossy: &lossy{Control: asks}, absent: &absent{Shared: l}, close: func() {
 		once.Do(func() {
-			_, _, _ = asks.Close(), keys.Close(), l.Close() // of one that has died, they cannot do all
+			_, _, _, _ = asks.Close(), keys.Close(), tables.Close(), l.Close() // of one that has died, they cannot do all
 			_ = tapes.Close()
 		})
 	}}
@@ -678,12 +680,12 @@ func TestATicketLetsOneRequestInAtAnyReplica(t *testing.T) {
 	replicas := make([]*replica, 2)
 	for i := range replicas {
 		replicas[i] = g.replica(func(o *Options) {
-			store, err := accessnats.Open(t.Context(), g.opening.cluster, accessnats.Options{})
+			tickets, err := g.opening.tables.Table(t.Context(), access.TicketTable)
 			if err != nil {
 				t.Fatal(err)
 			}
 			door := *k.door
-			door.Tickets = access.NewTickets(access.TicketsOptions{Store: store})
+			door.Tickets = access.NewTickets(access.TicketsOptions{Table: tickets})
 			o.Access.Door = &door
 		})
 	}

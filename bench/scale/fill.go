@@ -12,11 +12,12 @@ import (
 	"github.com/lingserve/lingserve/jsonuri"
 	"github.com/lingserve/lingserve/runlog"
 	runlognats "github.com/lingserve/lingserve/runlog/nats"
+	storenats "github.com/lingserve/lingserve/store/nats"
 	"github.com/lingserve/lingserve/tape"
 	tapenats "github.com/lingserve/lingserve/tape/nats"
 	"github.com/lingserve/lingserve/tube"
 	"github.com/lingserve/lingserve/web/once"
-	oncenats "github.com/lingserve/lingserve/web/once/nats"
+	oncetable "github.com/lingserve/lingserve/web/once/table"
 )
 
 // replica is what a replica has of the servers.
@@ -24,7 +25,8 @@ type replica struct {
 	cluster *cluster.Cluster
 	tapes   *tapenats.Store
 	runs    *runlognats.Log
-	keys    *oncenats.Keys
+	tables  *storenats.Engine
+	keys    *oncetable.Keys
 }
 
 // keep is that of a server with the settings as they are unless set: run.timeout and run.key_retention.
@@ -64,7 +66,8 @@ func join(ctx context.Context, all []*node) (r *replica, err error) {
 	if r.runs, err = runlognats.Open(ctx, r.cluster, runlognats.Options{Keep: keep, Tube: tubeOptions, Async: true}); err != nil {
 		return nil, err
 	}
-	if r.keys, err = oncenats.Open(ctx, r.cluster, oncenats.Options{Most: 1 << 40}); err != nil {
+	r.tables = storenats.Open(r.cluster, storenats.Options{})
+	if r.keys, err = oncetable.Open(ctx, r.tables, oncetable.Options{Most: 1 << 40}); err != nil {
 		return nil, err
 	}
 	return r, nil
@@ -74,6 +77,9 @@ func join(ctx context.Context, all []*node) (r *replica, err error) {
 func (r *replica) leave() {
 	if r.keys != nil {
 		_ = r.keys.Close()
+	}
+	if r.tables != nil {
+		_ = r.tables.Close()
 	}
 	if r.runs != nil {
 		_ = r.runs.Close()

@@ -14,18 +14,18 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/access"
-	accessnats "github.com/lingserve/lingserve/access/nats"
 	"github.com/lingserve/lingserve/cluster"
 	"github.com/lingserve/lingserve/config"
 	controlnats "github.com/lingserve/lingserve/control/nats"
 	"github.com/lingserve/lingserve/jsonuri"
 	runlognats "github.com/lingserve/lingserve/runlog/nats"
+	storenats "github.com/lingserve/lingserve/store/nats"
 	"github.com/lingserve/lingserve/tape"
 	tapenats "github.com/lingserve/lingserve/tape/nats"
 	"github.com/lingserve/lingserve/telemetry"
 	"github.com/lingserve/lingserve/tube"
 	"github.com/lingserve/lingserve/web"
-	oncenats "github.com/lingserve/lingserve/web/once/nats"
+	oncetable "github.com/lingserve/lingserve/web/once/table"
 )
 
 // engine is what replicas share. Nil is none, which is a server alone: all its methods can be called, and nothing of NATS runs.
@@ -37,7 +37,8 @@ type engine struct {
 	// Of a server; nil where a command has the engine.
 	runs    *runlognats.Log
 	control *controlnats.Control
-	keys    *oncenats.Keys
+	tables  *storenats.Engine
+	keys    *oncetable.Keys
 
 	mu    sync.Mutex
 	state cluster.State
@@ -158,6 +159,9 @@ func (e *engine) close(log *slog.Logger) {
 	if e.keys != nil {
 		errs = append(errs, e.keys.Close())
 	}
+	if e.tables != nil {
+		errs = append(errs, e.tables.Close())
+	}
 	if err := errors.Join(append(errs, e.cluster.Close())...); err != nil {
 		log.Warn("cannot close the NATS connection cleanly", "error", err)
 	}
@@ -212,12 +216,12 @@ func (e *engine) into(ctx context.Context, c *config.Config, o *web.Options, log
 	if err := e.share(ctx, c, o, log); err != nil {
 		return engineError(c, err)
 	}
-	tickets, err := accessnats.Open(ctx, e.cluster, accessnats.Options{Log: log})
+	tickets, err := e.tables.Table(ctx, access.TicketTable)
 	if err != nil {
 		return engineError(c, err)
 	}
 	if d := o.Access.Door; d != nil {
-		d.Tickets = access.NewTickets(access.TicketsOptions{Store: tickets, Life: c.Auth.TicketLife})
+		d.Tickets = access.NewTickets(access.TicketsOptions{Table: tickets, Life: c.Auth.TicketLife})
 	}
 	return nil
 }
@@ -236,7 +240,8 @@ func (e *engine) share(ctx context.Context, c *config.Config, o *web.Options, lo
 	if e.control, err = controlnats.Open(ctx, e.cluster, controlnats.Options{Log: log}); err != nil {
 		return err
 	}
-	if e.keys, err = oncenats.Open(ctx, e.cluster, oncenats.Options{Retention: c.Run.KeyRetention, Log: log}); err != nil {
+	e.tables = storenats.Open(e.cluster, storenats.Options{Log: log})
+	if e.keys, err = oncetable.Open(ctx, e.tables, oncetable.Options{Retention: c.Run.KeyRetention, Log: log}); err != nil {
 		return err
 	}
 	leases, err := e.cluster.Leases(ctx, "tape") // those of tape/nats

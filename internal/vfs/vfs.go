@@ -210,6 +210,11 @@ func CacheFile(d Folder, name string, fill func(to io.Writer) error) error {
 	return replace(d, name, false, fill)
 }
 
+// ReplaceFile is WriteFile for what is too large for memory.
+func ReplaceFile(d Folder, name string, fill func(to io.Writer) error) error {
+	return replace(d, name, true, fill)
+}
+
 // besidePrefix begins the names of files that are being written.
 const besidePrefix = ".new-"
 

@@ -1,37 +1,62 @@
-package nats_test
+package table_test
 
 import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
-
-	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/lingserve/lingserve/cluster"
 	"github.com/lingserve/lingserve/cluster/clustertest"
 	"github.com/lingserve/lingserve/internal/longtest"
+	"github.com/lingserve/lingserve/internal/vfs"
+	"github.com/lingserve/lingserve/store"
+	"github.com/lingserve/lingserve/store/file"
+	"github.com/lingserve/lingserve/store/nats"
 	"github.com/lingserve/lingserve/web/once"
-	"github.com/lingserve/lingserve/web/once/nats"
 	"github.com/lingserve/lingserve/web/once/oncetest"
+	"github.com/lingserve/lingserve/web/once/table"
 )
 
 func TestMain(m *testing.M) { clustertest.Main(m, nil) }
 
-func open(t testing.TB, s *clustertest.Servers, prefix string, o nats.Options) (*nats.Keys, *cluster.Cluster) {
+func open(t testing.TB, s *clustertest.Servers, prefix string, o table.Options) (*table.Keys, *cluster.Cluster) {
 	t.Helper()
 	c := s.Open(t, func(o *cluster.Options) { o.Prefix = prefix })
-	k, err := nats.Open(t.Context(), c, o)
+	return openTable(t, nats.Open(c, nats.Options{}), o), c
+}
+
+func openTable(t testing.TB, e store.Engine, o table.Options) *table.Keys {
+	t.Helper()
+	k, err := table.Open(t.Context(), e, o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := k.Close(); err != nil {
+		if err := errors.Join(k.Close(), e.Close()); err != nil {
 			t.Error(err)
 		}
 	})
-	return k, c
+	return k
 }
+
+func openFiles(t testing.TB, o table.Options) *table.Keys {
+	t.Helper()
+	e, err := file.Open(vfs.At(t.TempDir()), file.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return openTable(t, e, o)
+}
+
+func TestFiles(t *testing.T) {
+	oncetest.Test(t, oncetest.Setup{Shared: true, Alone: true, Open: func(t *testing.T, retention time.Duration) once.Keys {
+		return openFiles(t, table.Options{Retention: retention})
+	}, Few: func(t *testing.T, most int) once.Keys { return openFiles(t, table.Options{Most: int64(most)}) }})
+}
+
+func BenchmarkFiles(b *testing.B) { oncetest.Bench(b, openFiles(b, table.Options{})) }
 
 func setup(s *clustertest.Servers) oncetest.Setup {
 	prefixes := map[*testing.T]string{}
@@ -39,10 +64,10 @@ func setup(s *clustertest.Servers) oncetest.Setup {
 		if prefixes[t] == "" {
 			prefixes[t] = clustertest.Prefix()
 		}
-		k, _ := open(t, s, prefixes[t], nats.Options{Retention: retention})
+		k, _ := open(t, s, prefixes[t], table.Options{Retention: retention})
 		return k
 	}, Few: func(t *testing.T, most int) once.Keys {
-		k, _ := open(t, s, clustertest.Prefix(), nats.Options{Most: int64(most)})
+		k, _ := open(t, s, clustertest.Prefix(), table.Options{Most: int64(most)})
 		return k
 	}}
 }
@@ -50,7 +75,7 @@ func setup(s *clustertest.Servers) oncetest.Setup {
 func TestOneNode(t *testing.T) { oncetest.Test(t, setup(clustertest.One(t))) }
 
 func BenchmarkOneNode(b *testing.B) {
-	k, _ := open(b, clustertest.One(b), clustertest.Prefix(), nats.Options{})
+	k, _ := open(b, clustertest.One(b), clustertest.Prefix(), table.Options{})
 	oncetest.Bench(b, k)
 }
 
@@ -59,12 +84,12 @@ func TestThreeNodes(t *testing.T) {
 	s := clustertest.Three(t)
 	oncetest.Test(t, setup(s))
 	prefix := clustertest.Prefix()
-	a, c := open(t, s, prefix, nats.Options{})
-	b, _ := open(t, s, prefix, nats.Options{})
+	a, c := open(t, s, prefix, table.Options{})
+	b, _ := open(t, s, prefix, table.Options{})
 	lost := make(chan struct{})
 	go func() {
 		defer close(lost)
-		s.Kill(s.Leader(c.Name("KEYS")))
+		s.Kill(s.Leader(c.Name("TABLE", "keys")))
 	}()
 	claimed := map[string]string{}
 	for n := 0; ; n++ {
@@ -110,63 +135,74 @@ func patient(t *testing.T, ask func() (once.Claim, bool, error)) (got once.Claim
 	}
 }
 
-// An answer that is lost is found out; where it cannot be, what was claimed is taken back.
-func TestAnswersAreLost(t *testing.T) {
-	s, prefix := clustertest.One(t), clustertest.Prefix()
-	a, _ := open(t, s, prefix, nats.Options{})
-	b, _ := open(t, s, prefix, nats.Options{})
-	lost := 0
-	nats.Lose(a, func() bool { lost++; return lost == 1 })
-	if got, ok, err := a.Claim(t.Context(), once.Claim{Key: "found", Run: oncetest.Run(1)}); err != nil || !ok || got.Run != oncetest.Run(1) {
-		t.Errorf("%+v, %v, %v", got, ok, err)
-	}
-	lost = 0
-	if ok, err := a.Move(t.Context(), "", "found", oncetest.Run(1), oncetest.Run(2)); err != nil || !ok {
-		t.Errorf("moved: %v, %v", ok, err)
-	}
-	lost = 0
-	if err := a.Forget(t.Context(), "", "found", oncetest.Run(2)); err != nil {
-		t.Errorf("forgotten: %v", err)
-	}
-	if got, ok, err := b.Find(t.Context(), "", "found"); err != nil || ok {
-		t.Errorf("%+v, %v, %v", got, ok, err)
-	}
+// unsure is an engine whose puts are stored while lost says so, or not, and nobody knows.
+type unsure struct {
+	store.Engine
+	lost func() (lost, stored bool)
+}
 
-	// Who has asked went away in that moment.
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	lost = 0
-	nats.Lose(a, func() bool {
-		if lost++; lost == 1 {
-			cancel()
-			return true
-		}
-		return false
-	})
-	if _, ok, err := a.Claim(ctx, once.Claim{Key: "taken back", Run: oncetest.Run(3)}); ok || !errors.Is(err, context.Canceled) {
-		t.Fatalf("%v, %v", ok, err)
+type unsureTable struct {
+	store.Table
+	lost func() (lost, stored bool)
+}
+
+func (u unsure) Table(ctx context.Context, o store.TableOptions) (store.Table, error) {
+	t, err := u.Engine.Table(ctx, o)
+	return unsureTable{t, u.lost}, err
+}
+
+func (u unsureTable) Put(ctx context.Context, puts ...store.Put) ([]store.Record, []error) {
+	lost, stored := u.lost()
+	if lost && !stored {
+		return make([]store.Record, len(puts)), []error{store.ErrUnsure}
 	}
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-		got, ok, err := b.Find(t.Context(), "", "taken back")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !ok {
-			break
-		}
-		if time.Now().After(end) {
-			t.Fatalf("it leads to %s for ever", got.Run)
-		}
+	records, errs := u.Table.Put(ctx, puts...)
+	if lost {
+		return records, []error{store.ErrUnsure}
 	}
-	if _, ok, err := b.Claim(t.Context(), once.Claim{Key: "taken back", Run: oncetest.Run(4)}); err != nil || !ok {
-		t.Errorf("claimed again: %v, %v", ok, err)
+	return records, errs
+}
+
+// A claim of which nobody knows whether it was stored is taken back.
+func TestAnswersAreLost(t *testing.T) {
+	for name, stored := range map[string]bool{"stored": true, "not stored": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				e, err := file.Open(vfs.At(t.TempDir()), file.Options{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				left := 3 // the claim, and two attempts to take it back
+				k := openTable(t, unsure{e, func() (bool, bool) { left--; return left >= 0, stored }}, table.Options{})
+				if _, ok, err := k.Claim(t.Context(), once.Claim{Key: "k", Run: oncetest.Run(1)}); ok || !errors.Is(err, once.ErrAway) {
+					t.Fatalf("%v, %v", ok, err)
+				}
+				time.Sleep(time.Minute)
+				if got, ok, err := k.Find(t.Context(), "", "k"); ok || err != nil {
+					t.Errorf("it leads to %s for ever, %v", got.Run, err)
+				}
+				if _, ok, err := k.Claim(t.Context(), once.Claim{Key: "k", Run: oncetest.Run(2)}); !ok || err != nil {
+					t.Errorf("claimed again: %v, %v", ok, err)
+				}
+				left = 1
+				if _, _, err := k.Claim(t.Context(), once.Claim{Key: "other", Run: oncetest.Run(3)}); !errors.Is(err, once.ErrAway) {
+					t.Errorf("%v", err)
+				}
+				if err := k.Close(); err != nil {
+					t.Errorf("closed: %v", err)
+				}
+				if got, ok, err := k.Find(t.Context(), "", "other"); ok || err != nil {
+					t.Errorf("it leads to %s, %v", got.Run, err)
+				}
+			})
+		})
 	}
 }
 
 // While the servers are away keys cannot be claimed, and that is said soon; when they are back, they can.
 func TestTheServersAreAway(t *testing.T) {
 	s, prefix := clustertest.One(t), clustertest.Prefix()
-	k, _ := open(t, s, prefix, nats.Options{})
+	k, _ := open(t, s, prefix, table.Options{})
 	if _, ok, err := k.Claim(t.Context(), once.Claim{Key: "before", Run: oncetest.Run(1)}); err != nil || !ok {
 		t.Fatal(ok, err)
 	}
@@ -198,7 +234,7 @@ func TestTheServersAreAway(t *testing.T) {
 // There is a bound, and a stream that somebody has erased is made again.
 func TestTheStream(t *testing.T) {
 	s, prefix := clustertest.One(t), clustertest.Prefix()
-	k, c := open(t, s, prefix, nats.Options{Most: 10})
+	k, c := open(t, s, prefix, table.Options{Most: 10})
 	for n := range 25 {
 		if _, ok, err := k.Claim(t.Context(), once.Claim{Key: oncetest.Run(n), Run: oncetest.Run(n)}); err != nil || !ok {
 			t.Fatal(ok, err)
@@ -209,13 +245,10 @@ func TestTheStream(t *testing.T) {
 			t.Errorf("key %d: %+v, %v, %v", n, got, ok, err)
 		}
 	}
-	if err := c.JetStream().DeleteStream(t.Context(), c.Name("KEYS")); err != nil {
+	if err := c.JetStream().DeleteStream(t.Context(), c.Name("TABLE", "keys")); err != nil {
 		t.Fatal(err)
 	}
 	if _, ok, err := k.Claim(t.Context(), once.Claim{Key: "k", Run: oncetest.Run(99)}); err != nil || !ok {
 		t.Errorf("claimed: %v, %v", ok, err)
-	}
-	if info, err := c.JetStream().Stream(t.Context(), c.Name("KEYS")); err != nil || info.CachedInfo().Config.MaxMsgs != 10 || info.CachedInfo().Config.Storage != jetstream.FileStorage {
-		t.Errorf("the stream: %v", err)
 	}
 }

@@ -1,0 +1,337 @@
+package file_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lingserve/lingserve/internal/vfs"
+	"github.com/lingserve/lingserve/internal/vfs/vfstest"
+	"github.com/lingserve/lingserve/store"
+	"github.com/lingserve/lingserve/store/file"
+	"github.com/lingserve/lingserve/store/storetest"
+)
+
+// what a key may have: the values that were acknowledged or are in doubt since the last acknowledged one. nil is none.
+type may map[string][][]byte
+
+func (m may) sure(key string, value []byte) { m[key] = [][]byte{value} }
+func (m may) doubt(key string, value []byte) {
+	if m[key] == nil {
+		m.sure(key, nil)
+	}
+	m[key] = append(m[key], value)
+}
+
+func (m may) check(t *testing.T, tab store.Table, when string) {
+	t.Helper()
+	for key, values := range m {
+		got, err := tab.Get(t.Context(), key)
+		body := got.Body
+		if errors.Is(err, store.ErrNotFound) {
+			body, err = nil, nil
+		}
+		if err != nil || !slices.ContainsFunc(values, func(v []byte) bool { return (v == nil) == (body == nil) && bytes.Equal(v, body) }) {
+			t.Fatalf("%s: %s has %q, %v, want one of %q", when, key, body, err, values)
+		}
+	}
+}
+
+// work changes a table as well as a failing disk lets it.
+func work(t *testing.T, tab store.Table, known may) {
+	for i := range 12 {
+		key := fmt.Sprint("k", i%4)
+		p := store.Put{Key: key, ID: storetest.NewID(), After: store.AnyRev, Body: bytes.Repeat([]byte{byte('a' + i)}, 100*i)}
+		if p.Delete = i%5 == 4; p.Delete {
+			p.Body = nil
+		} else if p.Body == nil {
+			p.Body = []byte{}
+		}
+		_, errs := tab.Put(t.Context(), p)
+		switch err := errs[0]; {
+		case err == nil, errors.Is(err, store.ErrNotFound):
+			known.sure(key, p.Body)
+		case errors.Is(err, store.ErrUnsure):
+			known.doubt(key, p.Body)
+		case !errors.Is(err, store.ErrAway):
+			t.Fatalf("put %d: %v", i, err)
+		}
+		time.Sleep(3 * time.Second) // the table is kept: synced, erased, rewritten
+	}
+}
+
+// TestEveryCallFails has the disk fail at its N-th call for every N, and ends the process, or the machine's power, afterwards (ST-06, ST-07,
+// ST-30).
+func TestEveryCallFails(t *testing.T) {
+	for _, kind := range []vfstest.Kind{vfstest.NotDone, vfstest.Done, vfstest.Full} {
+		for _, count := range []int{1, 0} {
+			t.Run(fmt.Sprintf("%v, %d times", kind, count), func(t *testing.T) {
+				t.Parallel()
+				calls := 0
+				synctest.Test(t, func(t *testing.T) { calls = failAt(t, vfstest.Fault{}) })
+				for n := 1; n <= calls; n++ {
+					synctest.Test(t, func(t *testing.T) { calls = max(calls, failAt(t, vfstest.Fault{First: n, Count: count, Kind: kind})) })
+				}
+				if calls < 50 {
+					t.Errorf("%d calls", calls)
+				}
+			})
+		}
+	}
+}
+
+// failAt returns the number of calls to a disk that fails.
+func failAt(t *testing.T, fault vfstest.Fault) int {
+	disk := vfstest.New()
+	open := func(disk *vfstest.Disk) (*file.Engine, store.Table, error) {
+		e, err := file.Open(disk.Dir, file.Options{})
+		if err != nil {
+			return nil, nil, err
+		}
+		tab, err := e.Table(t.Context(), store.TableOptions{Name: "t", Durability: store.Synced})
+		return e, tab, err
+	}
+	disk.Fail(fault)
+	known := may{}
+	e, tab, err := open(disk)
+	if err == nil {
+		work(t, tab, known)
+	}
+	calls := disk.Calls()
+	disk.Mend()
+	for _, power := range []bool{false, true} {
+		e, tab, err := open(disk.Crash(power))
+		if err != nil {
+			t.Fatalf("call %d, power %t: %v", fault.First, power, err)
+		}
+		known.check(t, tab, fmt.Sprintf("call %d, %s, power %t", fault.First, disk.Hit(), power))
+		if err := e.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err == nil { // it goes on where the disk is well again
+		time.Sleep(5 * time.Second)
+		known.check(t, tab, "afterwards")
+		p := store.Put{Key: "afterwards", ID: storetest.NewID(), Body: []byte("1")}
+		if _, errs := tab.Put(t.Context(), p); errs[0] != nil {
+			t.Fatalf("call %d, %s: a put afterwards: %v", fault.First, disk.Hit(), errs[0])
+		}
+	}
+	if e != nil {
+		_ = e.Close()
+	}
+	if open := disk.Open(); len(open) > 0 {
+		t.Errorf("call %d, %s: open are %q", fault.First, disk.Hit(), open)
+	}
+	return calls
+}
+
+// TestACutFileKeepsWhatIsBeforeTheCut cuts a table at every byte (ST-30).
+func TestACutFileKeepsWhatIsBeforeTheCut(t *testing.T) {
+	disk := vfstest.New()
+	e, err := file.Open(disk.Dir, file.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tab, err := e.Table(t.Context(), store.TableOptions{Name: "t"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ends []int
+	for i := range 5 {
+		if _, errs := tab.Put(t.Context(), store.Put{Key: fmt.Sprint(i), ID: storetest.NewID(), Body: []byte("body")}); errs[0] != nil {
+			t.Fatal(errs[0])
+		}
+		ends = append(ends, len(read(t, disk, "t.table")))
+	}
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+	whole := read(t, disk, "t.table")
+	for n := ends[0] - 90; n <= len(whole); n++ {
+		cut := vfstest.New()
+		write(t, cut, "t.table", whole[:n])
+		e, err := file.Open(cut.Dir, file.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		tab, err := e.Table(t.Context(), store.TableOptions{Name: "t"})
+		if n < 20 && err != nil {
+			continue
+		}
+		if err != nil {
+			t.Fatalf("cut at %d: %v", n, err)
+		}
+		for i, end := range ends {
+			_, err := tab.Get(t.Context(), fmt.Sprint(i))
+			if want := end <= n; want != (err == nil) {
+				t.Errorf("cut at %d: record %d: %v", n, i, err)
+			}
+		}
+		if _, errs := tab.Put(t.Context(), store.Put{Key: "more", ID: storetest.NewID()}); errs[0] != nil {
+			t.Errorf("cut at %d: %v", n, errs[0])
+		}
+		if err := e.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestADamagedRecordHidesNoOther changes a byte of the first record.
+func TestADamagedRecordHidesNoOther(t *testing.T) {
+	for at := 20; at < 20+80+1; at++ {
+		disk := vfstest.New()
+		e, _ := file.Open(disk.Dir, file.Options{})
+		tab, err := e.Table(t.Context(), store.TableOptions{Name: "t"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range 3 {
+			_, _ = tab.Put(t.Context(), store.Put{Key: fmt.Sprint(i), ID: storetest.NewID(), Body: []byte("body")})
+		}
+		if err := e.Close(); err != nil {
+			t.Fatal(err)
+		}
+		text := read(t, disk, "t.table")
+		text[at] ^= 0x55
+		write(t, disk, "t.table", text)
+		e, _ = file.Open(disk.Dir, file.Options{})
+		tab, err = e.Table(t.Context(), store.TableOptions{Name: "t"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range 3 {
+			if _, err := tab.Get(t.Context(), fmt.Sprint(i)); i > 0 && err != nil || i == 0 && !errors.Is(err, store.ErrNotFound) && !errors.Is(err, store.ErrDamaged) {
+				t.Errorf("byte %d is damaged: record %d: %v", at, i, err)
+			}
+		}
+		_ = e.Close()
+	}
+}
+
+// TestWhatIsDeletedIsOverwritten looks for deleted and replaced bytes on the disk (ST-24).
+func TestWhatIsDeletedIsOverwritten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk := vfstest.New()
+		e, _ := file.Open(disk.Dir, file.Options{})
+		tab, err := e.Table(t.Context(), store.TableOptions{Name: "t"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		put := func(p store.Put) {
+			t.Helper()
+			p.ID, p.After = storetest.NewID(), store.AnyRev
+			if _, errs := tab.Put(t.Context(), p); errs[0] != nil {
+				t.Fatal(errs[0])
+			}
+		}
+		put(store.Put{Key: "secret-key", Meta: []byte("secret-meta"), Body: []byte("secret-body")})
+		put(store.Put{Key: "kept", Meta: []byte("secret-meta"), Body: []byte("kept-body")})
+		put(store.Put{Key: "replaced", Body: []byte("secret-body")})
+		put(store.Put{Key: "life", Body: []byte("secret-body"), Life: time.Second})
+		put(store.Put{Key: "kept", Meta: []byte("kept-meta")})
+		put(store.Put{Key: "replaced", Body: []byte("kept-too")})
+		put(store.Put{Key: "secret-key", Delete: true})
+		time.Sleep(time.Minute)
+		text := read(t, disk, "t.table")
+		if bytes.Contains(text, []byte("secret")) {
+			t.Errorf("%q", text)
+		}
+		for _, key := range []string{"kept", "replaced"} {
+			if got, err := tab.Get(t.Context(), key); err != nil || !bytes.HasPrefix(got.Body, []byte("kept")) {
+				t.Errorf("%s: %q, %v", key, got.Body, err)
+			}
+		}
+		if err := e.Close(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// TestAFileOfOldRecordsIsRewritten looks at the size of a file while one record changes.
+func TestAFileOfOldRecordsIsRewritten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk := vfstest.New()
+		e, _ := file.Open(disk.Dir, file.Options{})
+		beside, _ := file.Open(disk.Dir, file.Options{Beside: true})
+		tab, _ := e.Table(t.Context(), store.TableOptions{Name: "t"})
+		other, err := beside.Table(t.Context(), store.TableOptions{Name: "t"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var rev uint64
+		for i := range 2000 {
+			r, errs := tab.Put(t.Context(), store.Put{Key: "k", ID: storetest.NewID(), After: rev, Body: make([]byte, 10_000)})
+			if errs[0] != nil {
+				t.Fatal(errs[0])
+			}
+			rev = r[0].Rev
+			if i%10 == 0 {
+				time.Sleep(time.Second)
+			}
+		}
+		time.Sleep(2 * time.Second)
+		if n := len(read(t, disk, "t.table")); n > 400_000 {
+			t.Errorf("%d bytes for a record of 10 000", n)
+		}
+		for _, tab := range []store.Table{tab, other} {
+			if got, err := tab.Get(t.Context(), "k"); err != nil || got.Rev != rev || len(got.Body) != 10_000 {
+				t.Errorf("revision %d, %v, want %d", got.Rev, err, rev)
+			}
+		}
+		if err := errors.Join(beside.Close(), e.Close()); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// TestOneServerOwnsAFolder is ST-28.
+func TestOneServerOwnsAFolder(t *testing.T) {
+	dir := vfs.At(t.TempDir())
+	e, err := file.Open(dir, file.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := file.Open(dir, file.Options{}); !errors.Is(err, store.ErrInUse) {
+		t.Errorf("a second server: %v", err)
+	}
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if e, err = file.Open(dir, file.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func read(t *testing.T, disk *vfstest.Disk, name string) []byte {
+	t.Helper()
+	d, err := disk.Dir(true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	text, err := vfs.ReadFile(d, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+func write(t *testing.T, disk *vfstest.Disk, name string, text []byte) {
+	t.Helper()
+	d, err := disk.Dir(true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	if err := vfs.WriteFile(d, name, text); err != nil {
+		t.Fatal(err)
+	}
+}

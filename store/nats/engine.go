@@ -1,0 +1,134 @@
+// Package nats is a [store.Engine] on NATS JetStream, which several servers share.
+//
+// # A table is a stream
+//
+// Each key is a subject, and a revision is the sequence of a message. The last message of a subject says what its key has. There are three
+// kinds:
+//
+//   - A whole has a record with its body. It removes all earlier messages of its subject.
+//   - A step has a record without its body, and the sequence of the whole that has the body. So a body is neither read nor written again.
+//     A step of a record whose body is empty is a whole.
+//   - A marker says that the record was deleted. It removes all earlier messages, and the servers remove it after ten minutes.
+//
+// Metas are in the headers of messages, so that lists and watchers get them without the bodies. A body that is large is compressed; a message
+// that is larger than the servers take is [store.ErrTooLarge].
+//
+// # Writing
+//
+// A put names the last sequence that its subject must have. If it was sent by an attempt whose answer was lost, the servers refuse it, and the
+// ID of the message that is there says that it is stored. A create is one request. So is a change of a record that this process has read or
+// written; otherwise the record is read first.
+//
+// # Reading
+//
+// Get asks the leader of the stream. That a record does not exist is confirmed by a [cluster.Barrier], as a former leader may not know it.
+// Peek asks any server. Range and Watch use a consumer, which has delivered all that was acknowledged once it delivers the barrier's message.
+//
+// # Lives
+//
+// The servers remove each message when its life is over. A whole whose body steps may refer to stays up to an hour longer, and a step stays
+// for as long as the records before it would have lived: otherwise one of them would come back. Where neither is possible, the step is
+// written as a whole.
+//
+// # Bounds
+//
+// A server that creates records in a table which is more than half full, or whose bounds are small, follows the table and knows the size of
+// each record; see bounds. Other tables need no memory.
+package nats
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+
+	"github.com/lingserve/lingserve/cluster"
+	"github.com/lingserve/lingserve/store"
+)
+
+// Options of an engine; zero is the default.
+type Options struct {
+	Log *slog.Logger
+}
+
+// Engine is a [store.Engine].
+type Engine struct {
+	c   *cluster.Cluster
+	log *slog.Logger
+
+	end     context.Context // of all calls and goroutines; its cause is store.ErrClosed
+	stop    context.CancelCauseFunc
+	running sync.WaitGroup
+
+	starting sync.Mutex // held while a goroutine is started
+	mu       sync.Mutex // held while a table is opened
+	tables   map[string]*Table
+}
+
+var _ store.Engine = (*Engine)(nil)
+
+// Open makes an engine that uses a connection. The caller closes the engine before the connection.
+func Open(c *cluster.Cluster, o Options) *Engine {
+	e := &Engine{c: c, log: o.Log, tables: map[string]*Table{}}
+	if e.log == nil {
+		e.log = slog.New(slog.DiscardHandler)
+	}
+	e.end, e.stop = context.WithCancelCause(context.Background())
+	return e
+}
+
+// Table implements [store.Engine].
+func (e *Engine) Table(ctx context.Context, o store.TableOptions) (store.Table, error) {
+	if err := store.CheckKey(o.Name); err != nil {
+		return nil, err
+	}
+	ctx, cancel := e.whileOpen(ctx)
+	defer cancel()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if err := context.Cause(ctx); err != nil {
+		return nil, err
+	}
+	if t := e.tables[o.Name]; t != nil {
+		return t, nil
+	}
+	t, err := openTable(ctx, e, o)
+	if err != nil {
+		return nil, fmt.Errorf("table %s: %w", o.Name, err)
+	}
+	e.tables[o.Name] = t
+	return t, nil
+}
+
+// whileOpen ends a context when the engine is closed.
+func (e *Engine) whileOpen(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	if e.end.Err() != nil {
+		cancel(context.Cause(e.end)) // at once: AfterFunc takes a moment
+	}
+	stop := context.AfterFunc(e.end, func() { cancel(context.Cause(e.end)) })
+	return ctx, func() {
+		stop()
+		cancel(nil)
+	}
+}
+
+// start starts a goroutine that ends with the engine; false if that is closed.
+func (e *Engine) start(do func()) bool {
+	e.starting.Lock()
+	defer e.starting.Unlock()
+	if e.end.Err() != nil {
+		return false
+	}
+	e.running.Go(do)
+	return true
+}
+
+// Close implements [store.Engine]. Lazy puts are durable as others are.
+func (e *Engine) Close() error {
+	e.starting.Lock()
+	e.stop(store.ErrClosed)
+	e.starting.Unlock()
+	e.running.Wait()
+	return nil
+}

@@ -1,0 +1,41 @@
+package nats
+
+import (
+	"context"
+
+	client "github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/lingserve/lingserve/store"
+)
+
+// Publish lets a test stand between a table and the servers.
+func Publish(tab store.Table, between func(ctx context.Context, m *client.Msg, send func() (*jetstream.PubAck, error)) (*jetstream.PubAck, error)) {
+	t := tab.(*Table)
+	real := t.publish
+	t.publish = func(ctx context.Context, m *client.Msg, o ...jetstream.PublishOpt) (*jetstream.PubAck, error) {
+		return between(ctx, m, func() (*jetstream.PubAck, error) { return real(ctx, m, o...) })
+	}
+}
+
+// Forget makes a table forget the heads that it knows.
+func Forget(tab store.Table) {
+	k := &tab.(*Table).known
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.heads, k.bytes = nil, 0
+}
+
+// Stream is the name of a table's stream, and Subject where a key is.
+func Stream(tab store.Table) string { return tab.(*Table).name }
+
+// Subject is where the messages of a key are.
+func Subject(tab store.Table, key string) string { return tab.(*Table).subject(key) }
+
+// Followed reports whether a process knows the records of a table.
+func Followed(tab store.Table) bool {
+	b := &tab.(*Table).bounds
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.on
+}

@@ -1,0 +1,54 @@
+package nats_test
+
+import (
+	"testing"
+
+	"github.com/lingserve/lingserve/cluster"
+	"github.com/lingserve/lingserve/cluster/clustertest"
+	"github.com/lingserve/lingserve/internal/longtest"
+	"github.com/lingserve/lingserve/store"
+	"github.com/lingserve/lingserve/store/nats"
+	"github.com/lingserve/lingserve/store/storetest"
+)
+
+func TestMain(m *testing.M) {
+	longtest.Parallel(8) // they wait for servers
+	clustertest.Main(m, nil)
+}
+
+// place is a prefix on servers.
+type place struct {
+	s      *clustertest.Servers
+	prefix string
+}
+
+func newPlace(s *clustertest.Servers) *place { return &place{s, clustertest.Prefix()} }
+
+func (p *place) Open(t testing.TB) store.Engine {
+	t.Helper()
+	e, _ := p.open(t)
+	return e
+}
+
+func (p *place) open(t testing.TB) (store.Engine, *cluster.Cluster) {
+	t.Helper()
+	c := p.s.Open(t, func(o *cluster.Options) { o.Prefix = p.prefix })
+	e := nats.Open(c, nats.Options{})
+	t.Cleanup(func() {
+		if err := e.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return e, c
+}
+
+func suite(t *testing.T, s *clustertest.Servers) {
+	storetest.Tables(t, storetest.Setup{New: func(testing.TB) storetest.Place { return newPlace(s) }})
+}
+
+func TestOneNode(t *testing.T) { suite(t, clustertest.One(t)) }
+
+func TestThreeNodes(t *testing.T) {
+	longtest.Only(t, "what one node shows, on three")
+	suite(t, clustertest.Three(t))
+}

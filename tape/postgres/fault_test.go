@@ -16,6 +16,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/lingserve/lingserve/internal/database"
 	"github.com/lingserve/lingserve/internal/longtest"
 	"github.com/lingserve/lingserve/tape"
 )
@@ -68,7 +69,7 @@ func TestAKilledServerLosesAndDoublesNothing(t *testing.T) {
 	server := start(t, "fsync=off")
 	var log notes
 	s := open(t, Options{URL: server.URL(), Log: log.logger()})
-	s.patience = time.Minute // of a slow machine
+	s.db.Patience = time.Minute // of a slow machine
 	create(t, s, "a")
 	const writers = 4
 	var written [writers]int
@@ -383,7 +384,7 @@ func TestADatabaseThatIsAway(t *testing.T) {
 	s := open(t, Options{URL: strings.Replace(server.URL(), "lingserve@", "lingserve:s3cretword@", 1), Log: log.logger()})
 	create(t, s, "a")
 	s.indexer.rest()
-	s.patience = 100 * time.Millisecond
+	s.db.Patience = 100 * time.Millisecond
 	if err := server.Kill(); err != nil {
 		t.Fatal(err)
 	}
@@ -424,7 +425,7 @@ func TestADatabaseThatIsAway(t *testing.T) {
 	if err := server.Restart(); err != nil {
 		t.Fatal(err)
 	}
-	s.patience = time.Minute // connections that broke are found out one by one, and a busy machine takes its time
+	s.db.Patience = time.Minute // connections that broke are found out one by one, and a busy machine takes its time
 	for what, call := range calls {
 		if what == "lease" || what == "blob" || what == "import" {
 			continue // after the rest
@@ -471,7 +472,7 @@ func TestCallsFailAtOnceWhileTheDatabaseIsAway(t *testing.T) {
 		"info":  func() error { _, err := s.Info(t.Context(), "a"); return err },
 		"lease": func() error { _, err := s.Lease(t.Context(), "a", true); return err },
 	} {
-		if err := call(); !errors.Is(err, tape.ErrAway) || !errors.Is(err, errNotTried) {
+		if err := call(); !errors.Is(err, tape.ErrAway) || !errors.Is(err, database.ErrNotTried) {
 			t.Errorf("%s: %v; expected an error without a try", what, err)
 		}
 	}
@@ -486,10 +487,10 @@ func TestAPoolThatIsExhausted(t *testing.T) {
 	s := open(t, Options{Connections: 2})
 	create(t, s, "a")
 	s.indexer.rest()
-	s.acquire = 50 * time.Millisecond
+	s.db.Acquire = 50 * time.Millisecond
 	var held []*pgxpool.Conn
 	for range 2 {
-		c, err := s.pool.Acquire(t.Context())
+		c, err := s.db.Pool.Acquire(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -499,7 +500,7 @@ func TestAPoolThatIsExhausted(t *testing.T) {
 	overloaded(t, "append", err)
 	_, err = s.Info(t.Context(), "a")
 	overloaded(t, "info", err)
-	s.acquire = time.Minute // on a busy machine, too
+	s.db.Acquire = time.Minute // on a busy machine, too
 	held[0].Release()
 	if _, err := s.Append(t.Context(), "a", tape.Batch{Entries: batchOf(0, 0)}); err != nil {
 		t.Errorf("with a connection: %v", err)
@@ -537,12 +538,12 @@ func TestAPoolThatIsExhausted(t *testing.T) {
 func TestADatabaseThatRefuses(t *testing.T) {
 	s := open(t, Options{})
 	create(t, s, "a")
-	if _, err := s.pool.Exec(t.Context(), `CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+	if _, err := s.db.Pool.Exec(t.Context(), `CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 			RAISE EXCEPTION 'the row is %', NEW.payload USING ERRCODE = TG_ARGV[0]; END $$`); err != nil {
 		t.Fatal(err)
 	}
 	for state, want := range map[string]string{"53100": textFull, "57014": textBusy, "55P03": textBusy, "40001": "", "XX000": "SQLSTATE XX000"} {
-		if _, err := s.pool.Exec(t.Context(), `CREATE TRIGGER refuse BEFORE INSERT ON entries FOR EACH ROW WHEN (NEW.payload LIKE '%s3cretword%') EXECUTE FUNCTION refuse('`+state+`')`); err != nil {
+		if _, err := s.db.Pool.Exec(t.Context(), `CREATE TRIGGER refuse BEFORE INSERT ON entries FOR EACH ROW WHEN (NEW.payload LIKE '%s3cretword%') EXECUTE FUNCTION refuse('`+state+`')`); err != nil {
 			t.Fatal(err)
 		}
 		wait := time.Minute
@@ -569,7 +570,7 @@ func TestADatabaseThatRefuses(t *testing.T) {
 				t.Errorf("%s: %v", state, err)
 			}
 		}
-		if _, err := s.pool.Exec(t.Context(), `DROP TRIGGER refuse ON entries`); err != nil {
+		if _, err := s.db.Pool.Exec(t.Context(), `DROP TRIGGER refuse ON entries`); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"path/filepath"
 	"strings"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/lingserve/lingserve/internal/database"
 	"github.com/lingserve/lingserve/internal/longtest"
+	"github.com/lingserve/lingserve/internal/postgrestest"
 	"github.com/lingserve/lingserve/tape"
 )
 
@@ -126,115 +126,11 @@ func TestAKilledServerLosesAndDoublesNothing(t *testing.T) {
 	}
 }
 
-// way is between a store and its server. It looks for a word that the store sends.
-type way struct {
-	l      net.Listener
-	server string
-	wg     sync.WaitGroup
-
-	mu   sync.Mutex
-	word []byte
-	then func(from, to net.Conn, sent []byte) // what happens to the connection that has sent it; once
-	all  map[net.Conn]bool
-}
-
-func newWay(t *testing.T, server string) *way {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	w := &way{l: l, server: server, all: map[net.Conn]bool{}}
-	w.wg.Go(w.serve)
-	t.Cleanup(w.end)
-	return w
-}
-
-func (w *way) end() {
-	_ = w.l.Close()
-	w.mu.Lock()
-	for c := range w.all {
-		_ = c.Close()
-	}
-	w.mu.Unlock()
-	w.wg.Wait()
-}
-
-func (w *way) keep(c net.Conn) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.all[c] = true
-}
-
-func (w *way) serve() {
-	for {
-		from, err := w.l.Accept()
-		if err != nil {
-			return
-		}
-		to, err := net.Dial("unix", w.server)
-		if err != nil {
-			_ = from.Close()
-			continue
-		}
-		w.keep(from)
-		w.keep(to)
-		w.wg.Go(func() {
-			defer from.Close()
-			_, _ = io.Copy(from, to)
-		})
-		w.wg.Go(func() {
-			defer to.Close()
-			buf := make([]byte, 1<<20)
-			for {
-				n, err := from.Read(buf)
-				if err != nil {
-					return
-				}
-				w.mu.Lock()
-				then := w.then
-				if then != nil && bytes.Contains(buf[:n], w.word) {
-					w.then = nil
-				} else {
-					then = nil
-				}
-				w.mu.Unlock()
-				if then != nil {
-					then(from, to, buf[:n])
-					return
-				}
-				if _, err := to.Write(buf[:n]); err != nil {
-					return
-				}
-			}
-		})
-	}
-}
-
-// at says what happens when the word is sent next.
-func (w *way) at(word string, then func(from, to net.Conn, sent []byte)) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.word, w.then = []byte(word), then
-}
-
-func (w *way) url() string {
-	return fmt.Sprintf("postgres://lingserve@%s/postgres?sslmode=disable", w.l.Addr())
-}
-
 // TA-10: the connection breaks when a batch is committed. What is sent then is the entries and the commit, in one piece.
 func TestABatchWhoseCommitIsNotAnsweredIsThereOnce(t *testing.T) {
-	cuts := map[string]func(from, to net.Conn, sent []byte){
-		"before it came": func(from, _ net.Conn, _ []byte) { _ = from.Close() },
-		"after it was done": func(from, to net.Conn, sent []byte) {
-			// The answer goes to nobody.
-			if c, ok := from.(*net.TCPConn); ok {
-				_ = c.SetLinger(0)
-			}
-			_ = from.Close()
-			_, _ = to.Write(sent)
-			time.Sleep(100 * time.Millisecond) // the server ends a transaction whose connection broke before it is done with it
-		},
+	cuts := map[string]postgrestest.Cut{
+		"before it came":    postgrestest.NotSent,
+		"after it was done": postgrestest.NotAnswered,
 		"and it came late": func(from, to net.Conn, sent []byte) {
 			_ = from.Close()
 			sent = bytes.Clone(sent)
@@ -242,28 +138,25 @@ func TestABatchWhoseCommitIsNotAnsweredIsThereOnce(t *testing.T) {
 			_, _ = to.Write(sent)
 			time.Sleep(100 * time.Millisecond)
 		},
-		"with half of it there": func(from, to net.Conn, sent []byte) {
-			_ = from.Close()
-			_, _ = to.Write(sent[:len(sent)/2])
-		},
+		"with half of it there": postgrestest.HalfSent,
 	}
 	url(t)
 	for name, cut := range cuts {
 		t.Run(name, func(t *testing.T) {
-			w := newWay(t, filepath.Join(socketFolder(t), ".s.PGSQL.5432"))
+			w := postgrestest.NewProxy(t, filepath.Join(socketFolder(t), ".s.PGSQL.5432"))
 			var log notes
-			s := open(t, Options{URL: w.url(), Log: log.logger()})
+			s := open(t, Options{URL: w.URL(), Log: log.logger()})
 			word := "cut-here"
 			e := func(n int) []tape.Entry {
 				return []tape.Entry{tape.NewEvent("x", fmt.Sprint(word, " ", n)), tape.NewMessage("user", "rest")} // no title has the word
 			}
-			w.at(word, cut)
+			pending := w.At(word, cut)
 			// The first makes the tape: its row is nowhere to be seen until the commit.
 			if first, err := s.Append(t.Context(), "a", tape.Batch{Create: true, Entries: e(0)}); first != 1 || err != nil {
 				t.Fatalf("a batch that makes the tape: %d, %v", first, err)
 			}
 			for n := 1; n < 4; n++ {
-				w.at(word, cut)
+				pending = w.At(word, cut)
 				if first, err := s.Append(t.Context(), "a", tape.Batch{Entries: e(n)}); first != int64(1+2*n) || err != nil {
 					t.Fatalf("batch %d: %d, %v", n, first, err)
 				}
@@ -280,11 +173,9 @@ func TestABatchWhoseCommitIsNotAnsweredIsThereOnce(t *testing.T) {
 			if info, err := s.Info(t.Context(), "a"); err != nil || info.Entries != 8 {
 				t.Errorf("info is %+v, %v", info, err)
 			}
-			w.mu.Lock()
-			if w.then != nil {
+			if pending() {
 				t.Error("nothing was cut")
 			}
-			w.mu.Unlock()
 		})
 	}
 }
@@ -300,8 +191,8 @@ func socketFolder(t *testing.T) string {
 
 // A read goes on where the connection broke, and a lease is taken once.
 func TestWhatCanBeDoneTwiceOutlivesABrokenConnection(t *testing.T) {
-	w := newWay(t, filepath.Join(socketFolder(t), ".s.PGSQL.5432"))
-	s := open(t, Options{URL: w.url()})
+	w := postgrestest.NewProxy(t, filepath.Join(socketFolder(t), ".s.PGSQL.5432"))
+	s := open(t, Options{URL: w.URL()})
 	var entries []tape.Entry
 	for i := range 1000 {
 		entries = append(entries, tape.NewMessage("user", fmt.Sprint(i)))
@@ -309,11 +200,7 @@ func TestWhatCanBeDoneTwiceOutlivesABrokenConnection(t *testing.T) {
 	create(t, s, "a", entries...)
 	broken := 0
 	breaks := func() {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		for c := range w.all {
-			_ = c.Close()
-		}
+		w.Break()
 		broken++
 	}
 	n := 0

@@ -9,7 +9,8 @@
 //   - [store.ErrAway] means that no server can have written the put. [store.ErrUnsure] means that its answer was lost.
 //   - A deletion that is sent again within some minutes succeeds again. A put that has created a record since deleted gets
 //     [store.ErrMoved].
-//   - Watchers learn of changes by NOTIFY, on one connection for the whole process, and by reading each second. So they work through a
+//   - Watchers learn of changes by NOTIFY, on one connection for the whole process, and by reading each second. A Synced put's notice follows
+//     its commit. So they work through a
 //     pooler that shares connections between transactions, which drops notices. After a restart of the database, or an outage
 //     longer than removals are kept, they compare all records.
 //   - A read holds neither a connection nor a transaction while its caller works, and about a megabyte at a time.
@@ -71,6 +72,8 @@ type Engine struct {
 	stop    context.CancelCauseFunc
 	running sync.WaitGroup
 	epoch   atomic.Int64 // rises when notices and changes may have been lost with a server
+
+	notices notices
 
 	mu        sync.Mutex
 	tables    map[string]*Table

@@ -106,9 +106,10 @@ func TestAConnectionCutAtEachMessage(t *testing.T) {
 	for name, cut := range map[string]postgrestest.Cut{"not sent": postgrestest.NotSent, "half sent": postgrestest.HalfSent, "not answered": postgrestest.NotAnswered} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			open(t, Options{Schema: "cut"}) // its tables are made once
+			schema := newSchema()
+			open(t, Options{Schema: schema}) // its tables are made once
 			for at, more := 1, true; more; at++ {
-				more = cutAt(t, at, cut)
+				more = cutAt(t, schema, at, cut)
 				if t.Failed() {
 					t.Fatalf("message %d", at)
 				}
@@ -121,7 +122,7 @@ func TestAConnectionCutAtEachMessage(t *testing.T) {
 }
 
 // cutAt reports whether there was such a message.
-func cutAt(t *testing.T, at int, cut postgrestest.Cut) (done bool) {
+func cutAt(t *testing.T, schema string, at int, cut postgrestest.Cut) (done bool) {
 	proxy := postgrestest.NewProxy(t, shared.Socket())
 	messages := 0
 	proxy.Watch(func(sent []byte) postgrestest.Cut {
@@ -134,11 +135,11 @@ func cutAt(t *testing.T, at int, cut postgrestest.Cut) (done bool) {
 		}
 		return nil
 	})
-	e, err := Open(t.Context(), Options{URL: proxy.URL(), Schema: "cut", Connections: 2})
+	e, err := Open(t.Context(), Options{URL: proxy.URL(), Schema: schema, Connections: 2})
 	if err != nil {
 		t.Fatal(err)
 	}
-	script(t, table(t, e, store.TableOptions{Name: fmt.Sprint(strings.ReplaceAll(t.Name(), "/", "."), at), Durability: store.Synced}))
+	script(t, table(t, e, store.TableOptions{Name: fmt.Sprint("t", at), Durability: store.Synced}))
 	if err := e.Close(); err != nil {
 		t.Error(err)
 	}

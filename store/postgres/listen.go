@@ -2,9 +2,13 @@ package postgres
 
 import (
 	"context"
+	"math"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/lingserve/lingserve/internal/database"
 )
@@ -12,6 +16,7 @@ import (
 const (
 	listenPause = time.Second // between two connections
 	listenEnd   = time.Second // to end one
+	noticeTime  = time.Second // to send one: then watchers have read by themselves
 )
 
 // listen starts the goroutine that listens for notices, if none runs. e.mu is held.
@@ -68,12 +73,15 @@ func (e *Engine) hear(again bool) (listened bool) {
 	}
 }
 
-// notice reads what a notice says: a table, and its revision.
+// notice reads what a notice says: a table, and perhaps its revision.
 func (e *Engine) notice(payload string) {
-	table, revision, _ := strings.Cut(payload, " ")
+	table, revision, found := strings.Cut(payload, " ")
 	id, err := strconv.ParseInt(table, 10, 32)
-	rev, revErr := strconv.ParseUint(revision, 10, 64)
-	if err != nil || revErr != nil {
+	rev := uint64(math.MaxUint64)
+	if found && err == nil {
+		rev, err = strconv.ParseUint(revision, 10, 64)
+	}
+	if err != nil {
 		return // of another program
 	}
 	e.mu.Lock()
@@ -81,5 +89,52 @@ func (e *Engine) notice(payload string) {
 	e.mu.Unlock()
 	if t != nil {
 		t.heard(rev)
+	}
+}
+
+// notices are tables that durable transactions have changed. One goroutine sends them, as many as there are at once: a transaction that
+// notifies holds a lock of the whole database until it is committed, so the notice is not part of one that waits for the disk. If a notice
+// is lost, watchers read within a second.
+type notices struct {
+	mu     sync.Mutex
+	tables map[int32]bool
+	busy   bool // a goroutine sends
+}
+
+// notify tells other processes that a table has changed.
+func (e *Engine) notify(table int32) {
+	n := &e.notices
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.tables == nil {
+		n.tables = map[int32]bool{}
+	}
+	n.tables[table] = true
+	if !n.busy {
+		n.busy = true
+		e.running.Go(e.sendNotices) // ends when there are none; the goroutine that puts, which is counted, has started it
+	}
+}
+
+func (e *Engine) sendNotices() {
+	n := &e.notices
+	for {
+		n.mu.Lock()
+		var payloads []string
+		for id := range n.tables {
+			payloads = append(payloads, strconv.FormatInt(int64(id), 10))
+		}
+		clear(n.tables)
+		n.busy = len(payloads) > 0
+		n.mu.Unlock()
+		if len(payloads) == 0 {
+			return
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), noticeTime)
+		_ = e.db.Once(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+			_, err := conn.Exec(ctx, e.sql.notify, e.channel, payloads)
+			return err
+		})
+		cancel()
 	}
 }

@@ -200,7 +200,7 @@ func (t *Table) commit(g *group) (answers []answer, err error) {
 			return answers, nil
 		}
 		doubt = doubt || sent && !rolledBack(err)
-		if !db.Again(ctx, err, pause) || t.e.end.Err() != nil {
+		if t.e.end.Err() != nil || !db.Again(ctx, err, pause) {
 			return nil, t.failed(err, doubt)
 		}
 	}
@@ -219,6 +219,7 @@ func (t *Table) committed(g *group) {
 	switch {
 	case g.durable:
 		t.lazy.Store(false)
+		t.e.notify(t.id)
 	case t.o.Durability == store.Synced:
 		t.lazy.Store(true)
 	}

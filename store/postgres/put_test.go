@@ -24,6 +24,17 @@ func TestPutsThatWaitShareATransaction(t *testing.T) {
 	defer unlock()
 	const calls = 100
 	var wg sync.WaitGroup
+	await := func(busy bool, waiting int) {
+		for {
+			tab.puts.mu.Lock()
+			ok := tab.puts.busy == busy && len(tab.puts.waiting) == waiting
+			tab.puts.mu.Unlock()
+			if ok {
+				return
+			}
+			step(t)
+		}
+	}
 	for i := range calls {
 		wg.Go(func() {
 			records, errs := tab.Put(t.Context(), store.Put{Key: fmt.Sprint(i), ID: storetest.NewID()}, store.Put{Key: "same", ID: storetest.NewID()})
@@ -31,12 +42,11 @@ func TestPutsThatWaitShareATransaction(t *testing.T) {
 				t.Errorf("%+v, %v", records, errs)
 			}
 		})
+		if i == 0 {
+			await(true, 0) // it is sent, and the others wait
+		}
 	}
-	for waiting := 0; waiting < calls-1; step(t) {
-		tab.puts.mu.Lock()
-		waiting = len(tab.puts.waiting)
-		tab.puts.mu.Unlock()
-	}
+	await(true, calls-1)
 	unlock()
 	wg.Wait()
 	var transactions, records int

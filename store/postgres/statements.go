@@ -8,7 +8,7 @@ import (
 
 // statements name the schema: a pooler may give a connection that has another search path.
 type statements struct {
-	find, create, flush, put, get, page, head, changes, due, sweep string
+	find, create, flush, put, get, page, head, changes, due, sweep, notify string
 }
 
 const alive = `(expires IS NULL OR expires > clock_timestamp())`
@@ -40,6 +40,7 @@ func statementsOf(schema string) statements {
 			) c ON true WHERE t.id = $1::integer ORDER BY c.rev`),
 		due: in(`SELECT id FROM @tables t WHERE EXISTS (SELECT FROM @records WHERE tab = t.id AND expires <= clock_timestamp())
 			OR EXISTS (SELECT FROM @removed WHERE tab = t.id AND rev <= @revision_at(clock_timestamp() - $1::interval))`),
-		sweep: in(`SELECT @sweep_table($1::integer, $2::text, $3::integer, $4::interval)`),
+		notify: `SELECT set_config('synchronous_commit', 'off', true), pg_notify($1::text, n) FROM unnest($2::text[]) n`,
+		sweep:  in(`SELECT @sweep_table($1::integer, $2::text, $3::integer, $4::interval)`),
 	}
 }

@@ -83,7 +83,7 @@ $$;
 
 -- put_records makes changes, each of which succeeds or fails by itself, and returns a row for each: its outcome, and the record that it
 -- made, found or deleted. Outcomes are done, same (an attempt before has made the change), moved, absent and full. Its transaction waits
--- for the disk only if it is durable. An after of -1 fits every revision. Lives are microseconds. A null body stays as it is.
+-- for the disk only if it is durable; then the caller sends the notice. An after of -1 fits every revision. Lives are microseconds. A null body stays as it is.
 CREATE FUNCTION put_records(
     tab_id integer, durable boolean, channel text, max_records bigint, max_bytes bigint, drop_oldest boolean,
     keys text[], ids bytea[], afters bigint[], metas bytea[], bodies bytea[], lives bigint[], deletes boolean[]
@@ -219,7 +219,7 @@ BEGIN
     IF next > first OR again AND durable THEN -- what an attempt before has written is durable with this transaction
         UPDATE tables SET (rev, records, bytes, lowest) = (CASE WHEN next > first THEN next ELSE t.rev END, t.records, t.bytes, t.lowest) WHERE id = tab_id;
     END IF;
-    IF next > first THEN
+    IF next > first AND NOT durable THEN -- a commit that notifies holds a lock of the whole database, also while it waits for the disk
         PERFORM pg_notify(channel, tab_id || ' ' || next);
     END IF;
 END

@@ -10,7 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/lingserve/lingserve/internal/database"
+	"github.com/lingserve/lingserve/store/postgres/database"
 )
 
 const (

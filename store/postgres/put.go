@@ -11,8 +11,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/lingserve/lingserve/internal/database"
 	"github.com/lingserve/lingserve/store"
+	"github.com/lingserve/lingserve/store/postgres/database"
 )
 
 // Bounds of what one transaction carries. A call beyond them has one of its own, up to maxCall.

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/lingserve/lingserve/internal/database"
 	"github.com/lingserve/lingserve/store"
+	"github.com/lingserve/lingserve/store/postgres/database"
 )
 
 // watcher is one call of Watch.

@@ -15,9 +15,9 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/lingserve/lingserve/internal/database"
 	"github.com/lingserve/lingserve/internal/longtest"
 	"github.com/lingserve/lingserve/internal/postgrestest"
+	"github.com/lingserve/lingserve/store/postgres/database"
 	"github.com/lingserve/lingserve/tape"
 )
 

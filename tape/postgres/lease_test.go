@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lingserve/lingserve/internal/database"
 	"github.com/lingserve/lingserve/internal/longtest"
+	"github.com/lingserve/lingserve/store/postgres/database"
 	"github.com/lingserve/lingserve/tape"
 )
 

@@ -11,7 +11,8 @@
 //     [store.ErrMoved].
 //   - Watchers learn of changes by NOTIFY, on one connection for the whole process, and by reading each second. A Synced put's notice follows
 //     its commit. So they work through a
-//     pooler that shares connections between transactions, which drops notices. After a restart of the database, or an outage
+//     pooler that shares connections between transactions, which drops notices, settings and prepared statements: then the URL has
+//     default_query_exec_mode=exec, and PgBouncer's ignore_startup_parameters names what README.md lists. After a restart of the database, or an outage
 //     longer than removals are kept, they compare all records.
 //   - A read holds neither a connection nor a transaction while its caller works, and about a megabyte at a time.
 //
@@ -45,6 +46,7 @@ type Options struct {
 	Connections int          // to the database at once; 0 is 16, 2 is the least. One more listens while something is watched.
 	Log         *slog.Logger // nil: nothing is logged
 
+	wait     time.Duration // in tests; 0 is callTime
 	patience time.Duration // in tests; 0 is patienceTime
 	sweep    time.Duration // in tests; 0 is sweepEvery
 }
@@ -66,7 +68,8 @@ type Engine struct {
 	log     *slog.Logger
 	channel string // of notices
 	sql     statements
-	sweep   time.Duration
+	wait    time.Duration // that a call waits for an answer
+	sweep   time.Duration // between two sweeps
 
 	end     context.Context // ends with ErrClosed when the engine closes
 	stop    context.CancelCauseFunc
@@ -93,7 +96,7 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(db.Schema)) // never fails
 	e := &Engine{
-		db: db, log: db.Log, channel: fmt.Sprintf("lingserve_store_%x", h.Sum64()), sql: statementsOf(db.Schema), sweep: cmp.Or(o.sweep, sweepEvery),
+		db: db, log: db.Log, channel: fmt.Sprintf("lingserve_store_%x", h.Sum64()), sql: statementsOf(db.Schema), wait: cmp.Or(o.wait, callTime), sweep: cmp.Or(o.sweep, sweepEvery),
 		tables: map[string]*Table{}, byID: map[int32]*Table{},
 	}
 	e.end, e.stop = context.WithCancelCause(context.Background())
@@ -200,7 +203,7 @@ func (e *Engine) do(ctx context.Context, do func(context.Context, *pgx.Conn) err
 	if err := context.Cause(e.end); err != nil {
 		return err
 	}
-	wait, cancel := context.WithTimeout(ctx, callTime)
+	wait, cancel := context.WithTimeout(ctx, e.wait)
 	defer cancel()
 	stop := context.AfterFunc(e.end, cancel)
 	defer stop()

@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"strings"
 	"sync"
 	"testing"
@@ -204,6 +206,33 @@ func TestALostAnswerIsUnsure(t *testing.T) {
 		t.Errorf("ErrAway, and it was written: %v", err)
 	}
 	checkCounters(t, e)
+}
+
+// ST-26: a server, or the way to it, that says nothing more without an end of the connection does not hold calls for longer than they wait.
+func TestAServerThatSaysNothing(t *testing.T) {
+	need(t)
+	proxy := postgrestest.NewProxy(t, shared.Socket())
+	e := open(t, Options{URL: proxy.URL(), wait: 300 * time.Millisecond})
+	tab := table(t, e, store.TableOptions{})
+	put(t, tab, store.Put{Key: "a"})
+	proxy.Watch(func([]byte) postgrestest.Cut {
+		return func(from, _ net.Conn, _ []byte) { _, _ = io.Copy(io.Discard, from) }
+	})
+	began := time.Now()
+	if _, err := try(t, tab, store.Put{Key: "b"}); !errors.Is(err, store.ErrUnsure) {
+		t.Errorf("put: %v", err)
+	}
+	if _, err := tab.Get(t.Context(), "a"); !errors.Is(err, store.ErrAway) {
+		t.Errorf("get: %v", err)
+	}
+	longtest.Within(t, "two calls", time.Since(began), 5*time.Second)
+	proxy.Watch(nil)
+	proxy.Break()
+	for {
+		if _, err := try(t, tab, store.Put{Key: "c", After: store.AnyRev}); err == nil {
+			break
+		}
+	}
 }
 
 // counter is a record that writers increment, each only behind the revision that it has seen. A write in doubt is sent again.

@@ -73,7 +73,7 @@ func (t *Table) await(ctx context.Context, c *call) error {
 	if err := t.enqueue(c); err != nil {
 		return err
 	}
-	timer := time.NewTimer(callTime)
+	timer := time.NewTimer(t.e.wait)
 	defer timer.Stop()
 	var cause error
 	select {
@@ -182,7 +182,7 @@ func (t *Table) write() {
 // commit writes a group in one transaction, and tries until the server has answered or the time is over.
 func (t *Table) commit(g *group) (answers []answer, err error) {
 	db := t.e.db
-	ctx, cancel := context.WithTimeout(context.Background(), callTime)
+	ctx, cancel := context.WithTimeout(context.Background(), t.e.wait)
 	defer cancel()
 	doubt := false // a server may have written it
 	for pause := database.FirstPause; ; pause = min(2*pause, database.MostPause) {

@@ -99,15 +99,15 @@ func (t *Table) follow(ctx context.Context, w *watcher, ready <-chan struct{}) i
 			yield(store.Change{}, context.Cause(ctx))
 			return
 		}
-		live := false
-		changes, err := t.compare(ctx, w)
+		live, compared := false, true
+		changes, err := t.compare(ctx, w, true)
 		for {
 			if err != nil {
 				yield(store.Change{}, err)
 				return
 			}
 			for _, c := range changes {
-				if w.learn(c) && !yield(c, nil) {
+				if w.learn(c, compared) && !yield(c, nil) {
 					return
 				}
 			}
@@ -121,9 +121,8 @@ func (t *Table) follow(ctx context.Context, w *watcher, ready <-chan struct{}) i
 				yield(store.Change{}, context.Cause(ctx))
 				return
 			}
-			var compare bool
-			if changes, compare = w.take(); compare {
-				changes, err = t.compare(ctx, w)
+			if changes, compared = w.take(); compared {
+				changes, err = t.compare(ctx, w, false)
 			} else {
 				changes = slices.DeleteFunc(changes, func(c store.Change) bool { return c.Rev <= w.from })
 			}
@@ -131,24 +130,25 @@ func (t *Table) follow(ctx context.Context, w *watcher, ready <-chan struct{}) i
 	}
 }
 
-// learn records a change that is yielded. It reports false if there is nothing to tell.
-func (w *watcher) learn(c store.Change) bool {
+// learn records a change that is yielded. It reports false if there is nothing to tell: the first reading has perhaps found a later state
+// than its revision. If records were compared, what they are now counts, also if it is earlier.
+func (w *watcher) learn(c store.Change, compared bool) bool {
 	rev, known := w.known[c.Key]
 	switch {
+	case known && rev >= c.Rev && !compared:
+		return false
 	case c.Gone:
 		delete(w.known, c.Key)
 		return known
-	case known && rev == c.Rev:
-		return false
 	}
 	w.known[c.Key] = c.Rev
 	return true
 }
 
 // compare reads all records, and returns what is other than known. It tries until ctx ends, whose cause is the only error.
-func (t *Table) compare(ctx context.Context, w *watcher) ([]store.Change, error) {
+func (t *Table) compare(ctx context.Context, w *watcher, first bool) ([]store.Change, error) {
 	for pause := database.FirstPause; ; pause = min(2*pause, database.MostPause) {
-		changes, from, err := t.difference(ctx, w)
+		changes, from, err := t.difference(ctx, w, first)
 		if err == nil {
 			w.from = from
 			return changes, nil
@@ -159,8 +159,9 @@ func (t *Table) compare(ctx context.Context, w *watcher) ([]store.Change, error)
 	}
 }
 
-// difference returns what is other than known, up to a revision: what came later comes from the feed.
-func (t *Table) difference(ctx context.Context, w *watcher) (changes []store.Change, from uint64, err error) {
+// difference returns what is other than known, up to a revision: later changes come from the feed. Only the first reading also returns records
+// that have changed later, because all records have to be yielded before Live.
+func (t *Table) difference(ctx context.Context, w *watcher, first bool) (changes []store.Change, from uint64, err error) {
 	h, err := t.head(ctx)
 	if err != nil {
 		return nil, 0, err
@@ -171,7 +172,7 @@ func (t *Table) difference(ctx context.Context, w *watcher) (changes []store.Cha
 			return nil, 0, err
 		}
 		there[r.Key] = true
-		if r.Rev <= h.rev && w.known[r.Key] != r.Rev {
+		if (first || r.Rev <= h.rev) && w.known[r.Key] != r.Rev {
 			changes = append(changes, store.Change{Record: r})
 		}
 	}

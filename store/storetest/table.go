@@ -115,6 +115,7 @@ func Tables(t *testing.T, s Setup) {
 		{"ST-21 a nil body stays", testNilBody},
 		{"ST-22 a record is there for its life", testLife},
 		{"ST-23 a watcher is told of every key", testWatch},
+		{"ST-23 a watcher that begins among changes misses no key", testWatchBusy},
 		{"ST-23 watchers are told of deletions and ends of life", testWatchGone},
 		{"ST-19 ST-23 many records are written, read and watched", testMany},
 		{"ST-25 a table without Oldest is full", testFull},
@@ -496,6 +497,66 @@ func testWatch(t *testing.T, s Setup) {
 				delete(want, c.Key)
 			}
 		}
+	}
+}
+
+func testWatchBusy(t *testing.T, s Setup) {
+	place := s.New(t)
+	a, b := table(t, place.Open(t), store.TableOptions{}), table(t, place.Open(t), store.TableOptions{})
+	const there = 20
+	var puts []store.Put
+	for i := range there {
+		puts = append(puts, store.Put{Key: fmt.Sprint("k", i), After: store.AnyRev})
+	}
+	write := func() {
+		for i := range puts {
+			puts[i].ID = NewID()
+		}
+		if _, errs := a.Put(t.Context(), puts...); errors.Join(errs...) != nil {
+			t.Error(errors.Join(errs...))
+		}
+	}
+	write()
+	for range 3 {
+		stop, stopped := make(chan struct{}), make(chan struct{})
+		go func() {
+			defer close(stopped)
+			for {
+				select {
+				case <-stop:
+					return
+				case <-time.After(10 * time.Millisecond):
+					write()
+				}
+			}
+		}()
+		ctx, cancel := context.WithCancel(t.Context())
+		seen, last, after := map[string]uint64{}, uint64(0), 0
+		for c, err := range b.Watch(ctx, "k") {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if c.Live {
+				if len(seen) != there {
+					t.Errorf("%d keys before Live, want %d", len(seen), there)
+				}
+				last = 1
+				continue
+			}
+			if last > 0 {
+				if c.Rev <= last || c.Rev <= seen[c.Key] || c.Gone {
+					t.Errorf("%+v behind revision %d and its own %d", c, last, seen[c.Key])
+				}
+				last = c.Rev
+				if after++; after == 2*there {
+					break
+				}
+			}
+			seen[c.Key] = c.Rev
+		}
+		cancel()
+		close(stop)
+		<-stopped
 	}
 }
 

@@ -24,7 +24,7 @@ func TestADoorFindsOutWhoSendsARequest(t *testing.T) {
 	door := &access.Door{
 		Keys:    newKeys(t, access.KeysOptions{Entries: []string{key.Entry(), expired.Entry(), "eve:ey." + foreign + ":user"}}),
 		Tokens:  newTokens(t, is, nil),
-		Tickets: access.NewTickets(access.TicketsOptions{}),
+		Tickets: newTickets(t, access.TicketsOptions{}),
 	}
 	for name, tc := range map[string]struct {
 		headers []string
@@ -82,7 +82,7 @@ func TestADoorFindsOutWhoSendsARequest(t *testing.T) {
 }
 
 func TestADoorWithoutKeysAndTokensIsOpen(t *testing.T) {
-	for name, door := range map[string]*access.Door{"no door": nil, "nothing": {}, "tickets alone": {Tickets: access.NewTickets(access.TicketsOptions{})}} {
+	for name, door := range map[string]*access.Door{"no door": nil, "nothing": {}, "tickets alone": {Tickets: newTickets(t, access.TicketsOptions{})}} {
 		r := get("/")
 		r.Header.Set("Authorization", "Bearer whatever")
 		if v, err := door.Enter(r); err != nil || v.Name != access.Local.Name || !v.Administers() || v.Owner() != "" || !door.Open() {
@@ -113,7 +113,7 @@ func FuzzEnter(f *testing.F) {
 	})
 	must(err)
 	f.Cleanup(tokens.Close)
-	door := &access.Door{Keys: keys, Tokens: tokens, Tickets: access.NewTickets(access.TicketsOptions{})}
+	door := &access.Door{Keys: keys, Tokens: tokens, Tickets: newTickets(f, access.TicketsOptions{})}
 	f.Add("Bearer "+text[:30], "")
 	f.Add("", "ticket=lst_"+strings.Repeat("a", 32))
 	f.Add("Bearer ey.ey.ey", "ticket=%zz")
@@ -153,7 +153,7 @@ func TestNothingThatIsPrintedHoldsASecret(t *testing.T) {
 
 func BenchmarkEnter(b *testing.B) {
 	key, text := access.NewKey(bob, time.Now().Add(time.Hour))
-	door := &access.Door{Keys: newKeys(b, access.KeysOptions{Entries: []string{key.Entry()}}), Tickets: access.NewTickets(access.TicketsOptions{})}
+	door := &access.Door{Keys: newKeys(b, access.KeysOptions{Entries: []string{key.Entry()}}), Tickets: newTickets(b, access.TicketsOptions{})}
 	r := get("/v1/runs?workflow=x")
 	r.Header.Set("Authorization", "Bearer "+text)
 	b.ReportAllocs()

@@ -18,7 +18,7 @@ func TestAGrantEndsWithItsKey(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer keys.Close()
-		d := &access.Door{Keys: keys, Tickets: access.NewTickets(access.TicketsOptions{})}
+		d := &access.Door{Keys: keys, Tickets: newTickets(t, access.TicketsOptions{})}
 		v, err := d.Show(t.Context(), text)
 		if err != nil || !d.Holds(v.Grant) || v.Grant == (access.Grant{}) {
 			t.Fatalf("%+v, %v", v, err)

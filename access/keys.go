@@ -128,11 +128,11 @@ func (k *Keys) Reload() error {
 	case err != nil:
 		if k.said != err.Error() {
 			k.said = err.Error()
-			k.o.Log.Error("the file of keys cannot be used; the keys from before stay", "error", err)
+			k.o.Log.Error("cannot use the key file; keeping the previous keys", "error", err)
 		}
 	case changed || k.said != "":
 		k.said = ""
-		k.o.Log.Info("the file of keys was read", "keys", k.Len())
+		k.o.Log.Info("read the key file", "keys", k.Len())
 	}
 	return err
 }

@@ -328,7 +328,7 @@ func TestAFileOfKeysIsReadAgainWhenItChanges(t *testing.T) {
 		synctest.Wait()
 		find(firstText, nil)
 		find(secondText, nil)
-		if n := strings.Count(log.String(), "cannot be used"); n != 1 || !strings.Contains(log.String(), "keys.txt:2: of bob: its third part is no role") {
+		if n := strings.Count(log.String(), "cannot use the key file"); n != 1 || !strings.Contains(log.String(), "keys.txt:2: of bob: its third part is no role") {
 			t.Errorf("said %d times: %s", n, log.String())
 		}
 		if strings.Contains(log.String(), secondText[13:]) {
@@ -347,8 +347,8 @@ func TestAFileOfKeysIsReadAgainWhenItChanges(t *testing.T) {
 		synctest.Wait()
 		find(firstText, access.ErrRevokedKey)
 		find(secondText, access.ErrUnknownKey)
-		find(foreign, nil)                                                           // of the environment
-		if n := strings.Count(log.String(), "was read"); keys.Len() != 2 || n != 2 { // what has not changed is nothing new
+		find(foreign, nil)                                                                    // of the environment
+		if n := strings.Count(log.String(), "read the key file"); keys.Len() != 2 || n != 2 { // what has not changed is nothing new
 			t.Errorf("%d keys, said %d times that they were read: %s", keys.Len(), n, log.String())
 		}
 	})

@@ -215,7 +215,7 @@ func (s *signers) ask() {
 		s.mu.Unlock()
 		close(done)
 		if err != nil && s.ctx.Err() == nil {
-			s.o.Log.LogAttrs(s.ctx, slog.LevelWarn, "the keys of the tokens' issuer cannot be read; old keys stay",
+			s.o.Log.LogAttrs(s.ctx, slog.LevelWarn, "cannot read the token issuer's keys; keeping the old ones",
 				slog.String("issuer", s.o.Name), slog.Int("keys", s.set.Load().len()), slog.Any("error", err))
 		}
 	})

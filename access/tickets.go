@@ -5,20 +5,20 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"crypto/subtle"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"net/http"
 	"path"
 	"strings"
-	"sync"
 	"time"
+
+	"github.com/lingserve/lingserve/store"
 )
 
 // Refusals of tickets. Whether one was never there, was used or has expired is not told apart: whoever has it knows.
 var (
 	ErrTicket = unauthorized("ticket", "the ticket is unknown, used, expired or for something else; ask for a new one")
-	// ErrManyTickets is of a principal that has asked for many and used none, or of all of them together.
+	// ErrManyTickets is for a principal that has asked for many and used none, or for all of them together.
 	ErrManyTickets = &Refusal{
 		Status: http.StatusTooManyRequests, Code: "rate_limited", Reason: "tickets",
 		Detail: "too many tickets are waiting to be used; try again later",
@@ -47,38 +47,37 @@ func isClean(p string) bool {
 		(path.Clean(p) == p || path.Clean(p)+"/" == p)
 }
 
-// TicketDigest is what a store knows of a ticket's text: its SHA-256.
-type TicketDigest [sha256.Size]byte
-
-// TicketStore keeps tickets. One that several servers share makes each good at any of them.
-type TicketStore interface {
-	// Put keeps a ticket until it expires. The error may be ErrManyTickets.
-	Put(ctx context.Context, d TicketDigest, t Ticket) error
-	// Take returns a ticket and forgets it, in one step: of several that ask at the same time, one gets it. ok is false where there
-	// is none.
-	Take(ctx context.Context, d TicketDigest) (t Ticket, ok bool, err error)
-}
+// TicketTable are the options of the table of tickets. Beyond its records nobody gets a ticket.
+var TicketTable = store.TableOptions{Name: "tickets", MaxRecords: 10_000}
 
 // TicketsOptions are the settings of tickets; zero means the default.
 type TicketsOptions struct {
-	Store TicketStore   // memory
+	Table store.Table   // of TicketTable. Tickets of servers with one table are good at each of them; without a table, no ticket is good
 	Life  time.Duration // 60 s, at most 5 min
-	Most  int           // that wait to be used, of one principal: 32; of the memory alone
-	All   int           // and of all together: 10000
+	Most  int           // tickets of one principal that wait to be used: 32, which is the most
 }
 
-// Tickets are good once, for a short time, for one principal and one place. They stand in an address, which is where keys must not:
-// an address is kept in histories and logs.
+// Tickets are good once, for a short time, for one principal and one place. They are written in addresses, where keys must not be:
+// histories and logs keep addresses.
 type Tickets struct{ o TicketsOptions }
 
+// The text of a ticket is its mark, where it is kept, and 160 random bits. Each principal has so many places as it may have tickets: who
+// finds one free has room, at whichever server.
 const (
-	ticketMark = "lst_"
-	// ticketLength is that of 160 random bits behind the mark.
-	ticketLength = len(ticketMark) + 32
-	// maxTicketPath bounds what a caller makes the server keep.
+	ticketMark    = "lst_"
+	ownerLength   = 13 // of 64 bits
+	placeLength   = ownerLength + 1
+	ticketLength  = len(ticketMark) + placeLength + 32
+	mostTickets   = 32 // letters
 	maxTicketPath = 1024
 	maxTicketLife = 5 * time.Minute
 )
+
+// errTicketsAway is the refusal while the store cannot be reached.
+var errTicketsAway = &Refusal{
+	Status: http.StatusServiceUnavailable, Code: "overloaded", Reason: "engine",
+	Detail: "tickets cannot be looked up now; try again in a moment", RetryAfter: 2 * time.Second,
+}
 
 // NewTickets returns tickets.
 func NewTickets(o TicketsOptions) *Tickets {
@@ -86,14 +85,8 @@ func NewTickets(o TicketsOptions) *Tickets {
 		o.Life = time.Minute
 	}
 	o.Life = min(o.Life, maxTicketLife)
-	if o.Most <= 0 {
-		o.Most = 32
-	}
-	if o.All <= 0 {
-		o.All = 10_000
-	}
-	if o.Store == nil {
-		o.Store = newTicketMemory(o.Most, o.All)
+	if o.Most <= 0 || o.Most > mostTickets {
+		o.Most = mostTickets
 	}
 	return &Tickets{o: o}
 }
@@ -117,18 +110,58 @@ func (t *Tickets) IssueTo(ctx context.Context, v Visitor, method, path string) (
 			Detail: fmt.Sprintf("a ticket is for a path as it stands in the address, without a query, and of at most %d bytes", maxTicketPath),
 		}
 	}
-	var secret [20]byte
-	rand.Read(secret[:])
-	text := ticketMark + letters.EncodeToString(secret[:])
-	expires := time.Now().Add(t.o.Life)
-	err := t.o.Store.Put(ctx, TicketDigest(digest(text)), Ticket{Principal: p, Method: method, Path: path, Expires: expires, Grant: v.Grant})
+	ticket := Ticket{Principal: p, Method: method, Path: path, Expires: time.Now().Add(t.o.Life), Grant: v.Grant}
+	text, err := t.keep(ctx, ticket)
 	if err != nil {
-		if errors.Is(err, ErrManyTickets) {
-			return "", time.Time{}, ErrManyTickets.later(t.o.Life)
-		}
 		return "", time.Time{}, err
 	}
-	return text, expires, nil
+	return text, ticket.Expires, nil
+}
+
+// keep stores a ticket at a free place of its principal, and returns its text.
+func (t *Tickets) keep(ctx context.Context, ticket Ticket) (string, error) {
+	data, err := ticket.MarshalBinary()
+	if err != nil {
+		return "", err
+	}
+	var secret [20]byte
+	rand.Read(secret[:])
+	owner := sha256.Sum256([]byte(ticket.Principal.Name))
+	begin := ticketMark + letters.EncodeToString(owner[:8])
+	first := int(secret[0]) % t.o.Most
+	for i := range t.o.Most {
+		text := begin + alphabet[(first+i)%t.o.Most:][:1] + letters.EncodeToString(secret[:])
+		if t.o.Table == nil {
+			return text, nil
+		}
+		sum := digest(text)
+		p := store.Put{Key: ticketKey(text), Meta: append(sum[:], data...), Life: time.Until(ticket.Expires)}
+		rand.Read(p.ID[:])
+		_, errs := t.o.Table.Put(ctx, p)
+		switch err := errs[0]; {
+		case err == nil:
+			return text, nil
+		case errors.Is(err, store.ErrFull):
+			return "", ErrManyTickets.later(t.o.Life)
+		case !errors.Is(err, store.ErrMoved): // a place of which the answer was lost is free again when the ticket expires
+			return "", ticketError(err)
+		}
+	}
+	return "", ErrManyTickets.later(t.o.Life)
+}
+
+// ticketKey is where a ticket is kept.
+func ticketKey(text string) string {
+	text = text[len(ticketMark):]
+	return text[:ownerLength] + "/" + text[ownerLength:placeLength]
+}
+
+// ticketError is the refusal for an error of the store.
+func ticketError(err error) error {
+	if errors.Is(err, store.ErrAway) || errors.Is(err, store.ErrUnsure) {
+		return errTicketsAway
+	}
+	return err
 }
 
 // Redeem returns whose ticket a text is that comes with a request. It is used up by that, also where it is for something else.
@@ -141,7 +174,7 @@ func (t *Tickets) redeem(ctx context.Context, text string, r *http.Request) (Pri
 	if len(text) != ticketLength || !strings.HasPrefix(text, ticketMark) {
 		return Principal{}, Grant{}, ErrTicket
 	}
-	ticket, ok, err := t.o.Store.Take(ctx, TicketDigest(digest(text)))
+	ticket, ok, err := t.take(ctx, text)
 	switch {
 	case err != nil:
 		return Principal{}, Grant{}, err
@@ -151,77 +184,34 @@ func (t *Tickets) redeem(ctx context.Context, text string, r *http.Request) (Pri
 	return ticket.Principal, ticket.Grant, nil
 }
 
-// ticketMemory keeps tickets in memory. All live equally long, so the oldest is the first to expire.
-type ticketMemory struct {
-	most, all int
-
-	mu           sync.Mutex
-	byStart      map[uint64]*heldTicket // by the first bytes of digests
-	of           map[string]int         // how many each principal has
-	first, newer *heldTicket            // of a list in the order of issue: the oldest and the newest
-}
-
-func newTicketMemory(most, all int) *ticketMemory {
-	return &ticketMemory{most: most, all: all, byStart: map[uint64]*heldTicket{}, of: map[string]int{}}
-}
-
-type heldTicket struct {
-	Ticket
-	digest       TicketDigest
-	older, newer *heldTicket
-}
-
-// Put implements [TicketStore].
-func (m *ticketMemory) Put(_ context.Context, d TicketDigest, t Ticket) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	now := time.Now()
-	for m.first != nil && !now.Before(m.first.Expires) {
-		m.remove(m.first)
+// take returns a ticket and removes it: of several who ask at the same time, one gets it. If the answer of the removal is lost, the ticket is
+// used up.
+func (t *Tickets) take(ctx context.Context, text string) (ticket Ticket, ok bool, err error) {
+	if t.o.Table == nil {
+		return ticket, false, nil
 	}
-	start := binary.LittleEndian.Uint64(d[:])
-	if _, there := m.byStart[start]; there || m.of[t.Principal.Name] >= m.most || len(m.byStart) >= m.all {
-		return ErrManyTickets // two tickets that begin alike are 2^64 to one against
+	kept, err := t.o.Table.Get(ctx, ticketKey(text))
+	switch {
+	case errors.Is(err, store.ErrNotFound), errors.Is(err, store.ErrInvalid):
+		return ticket, false, nil
+	case err != nil:
+		return ticket, false, ticketError(err)
 	}
-	h := &heldTicket{Ticket: t, digest: d, older: m.newer}
-	if m.newer != nil {
-		m.newer.newer = h
-	} else {
-		m.first = h
+	sum := digest(text)
+	if len(kept.Meta) < len(sum) || subtle.ConstantTimeCompare(sum[:], kept.Meta[:len(sum)]) != 1 {
+		return ticket, false, nil
 	}
-	m.newer = h
-	m.byStart[start] = h
-	m.of[t.Principal.Name]++
-	return nil
-}
-
-// Take implements [TicketStore].
-func (m *ticketMemory) Take(_ context.Context, d TicketDigest) (Ticket, bool, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	h := m.byStart[binary.LittleEndian.Uint64(d[:])]
-	if h == nil || subtle.ConstantTimeCompare(h.digest[:], d[:]) != 1 {
+	if err := ticket.UnmarshalBinary(kept.Meta[len(sum):]); err != nil {
+		return Ticket{}, false, err
+	}
+	p := store.Put{Key: kept.Key, After: kept.Rev, Delete: true}
+	rand.Read(p.ID[:])
+	_, errs := t.o.Table.Put(ctx, p)
+	switch err := errs[0]; {
+	case errors.Is(err, store.ErrMoved), errors.Is(err, store.ErrNotFound):
 		return Ticket{}, false, nil
+	case err != nil:
+		return Ticket{}, false, ticketError(err)
 	}
-	m.remove(h)
-	return h.Ticket, true, nil
-}
-
-// remove takes a ticket out. The lock is held.
-func (m *ticketMemory) remove(h *heldTicket) {
-	if h.older != nil {
-		h.older.newer = h.newer
-	} else {
-		m.first = h.newer
-	}
-	if h.newer != nil {
-		h.newer.older = h.older
-	} else {
-		m.newer = h.older
-	}
-	delete(m.byStart, binary.LittleEndian.Uint64(h.digest[:]))
-	name := h.Principal.Name
-	if m.of[name]--; m.of[name] == 0 {
-		delete(m.of, name)
-	}
+	return ticket, true, nil
 }

@@ -2,11 +2,11 @@ package access_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -17,6 +17,10 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/lingserve/lingserve/access"
+	"github.com/lingserve/lingserve/internal/vfs"
+	"github.com/lingserve/lingserve/internal/vfs/vfstest"
+	"github.com/lingserve/lingserve/store"
+	"github.com/lingserve/lingserve/store/file"
 	"github.com/lingserve/lingserve/tool"
 )
 
@@ -29,11 +33,40 @@ func issue(t testing.TB, tickets *access.Tickets, p access.Principal, path strin
 	return text
 }
 
+// ticketTable is a table with room for so many.
+func ticketTable(t testing.TB, room int64) store.Table {
+	t.Helper()
+	e, err := file.Open(vfstest.New().Dir, file.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := e.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	o := access.TicketTable
+	o.MaxRecords = room
+	table, err := e.Table(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return table
+}
+
+func newTickets(t testing.TB, o access.TicketsOptions) *access.Tickets {
+	t.Helper()
+	if o.Table == nil {
+		o.Table = ticketTable(t, access.TicketTable.MaxRecords)
+	}
+	return access.NewTickets(o)
+}
+
 func get(target string) *http.Request { return httptest.NewRequest(http.MethodGet, target, nil) }
 
 // SE-10: a ticket is good once.
 func TestATicketIsGoodOnce(t *testing.T) {
-	tickets := access.NewTickets(access.TicketsOptions{})
+	tickets := newTickets(t, access.TicketsOptions{})
 	text := issue(t, tickets, ann, "/v1/runs/r1")
 	if p, err := tickets.Redeem(t.Context(), text, get("/v1/runs/r1/events?ticket="+text)); err != nil || p.Name != "ann" {
 		t.Fatal(p, err)
@@ -45,7 +78,7 @@ func TestATicketIsGoodOnce(t *testing.T) {
 
 // SE-10: of many who use it at the same time, one gets in.
 func TestOneOfManyWhoUseATicketAtOnceGetsIn(t *testing.T) {
-	tickets := access.NewTickets(access.TicketsOptions{})
+	tickets := newTickets(t, access.TicketsOptions{})
 	for range 20 {
 		text := issue(t, tickets, ann, "/v1/runs")
 		var in atomic.Int32
@@ -67,7 +100,7 @@ func TestOneOfManyWhoUseATicketAtOnceGetsIn(t *testing.T) {
 // SE-10: a ticket is good for a short time.
 func TestATicketExpires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		tickets := access.NewTickets(access.TicketsOptions{})
+		tickets := newTickets(t, access.TicketsOptions{})
 		text, expires, err := tickets.Issue(t.Context(), ann, http.MethodGet, "/v1/runs")
 		if err != nil || time.Until(expires) != time.Minute {
 			t.Fatal(expires, err)
@@ -81,7 +114,7 @@ func TestATicketExpires(t *testing.T) {
 		if _, err := tickets.Redeem(t.Context(), late, get("/v1/runs")); !errors.Is(err, access.ErrTicket) {
 			t.Error(err)
 		}
-		forever := access.NewTickets(access.TicketsOptions{Life: 24 * time.Hour})
+		forever := newTickets(t, access.TicketsOptions{Life: 24 * time.Hour})
 		if _, expires, _ = forever.Issue(t.Context(), ann, http.MethodGet, "/"); time.Until(expires) != 5*time.Minute {
 			t.Errorf("a ticket for %v", time.Until(expires))
 		}
@@ -111,7 +144,7 @@ func TestATicketIsForItsPlaceAlone(t *testing.T) {
 		"two slashes":                  {"/v1/runs/r1", "GET", "/v1/runs/r1//x", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			tickets := access.NewTickets(access.TicketsOptions{})
+			tickets := newTickets(t, access.TicketsOptions{})
 			text := issue(t, tickets, ann, tc.path)
 			r := httptest.NewRequest(tc.method, "http://x/", nil)
 			u, err := r.URL.Parse(tc.target)
@@ -133,7 +166,7 @@ func TestATicketIsForItsPlaceAlone(t *testing.T) {
 }
 
 func TestATicketIsNotIssuedForWhatMakesNoSense(t *testing.T) {
-	tickets := access.NewTickets(access.TicketsOptions{})
+	tickets := newTickets(t, access.TicketsOptions{})
 	for name, tc := range map[string]struct {
 		who          access.Principal
 		method, path string
@@ -156,7 +189,7 @@ func TestATicketIsNotIssuedForWhatMakesNoSense(t *testing.T) {
 }
 
 func TestWhatIsNoTicketLetsNobodyIn(t *testing.T) {
-	tickets := access.NewTickets(access.TicketsOptions{})
+	tickets := newTickets(t, access.TicketsOptions{})
 	good := issue(t, tickets, ann, "/v1/runs")
 	for _, text := range []string{"", "lst_", good[:len(good)-1], good + "a", strings.ToUpper(good), "lst_" + strings.Repeat("a", 32), strings.Repeat("x", 1<<20)} {
 		if p, err := tickets.Redeem(t.Context(), text, get("/v1/runs")); !errors.Is(err, access.ErrTicket) || !p.Nobody() {
@@ -170,7 +203,7 @@ func TestWhatIsNoTicketLetsNobodyIn(t *testing.T) {
 
 func TestTicketsThatWaitAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		tickets := access.NewTickets(access.TicketsOptions{Most: 3, All: 5})
+		tickets := newTickets(t, access.TicketsOptions{Most: 3, Table: ticketTable(t, 5)})
 		var texts []string
 		for range 3 {
 			texts = append(texts, issue(t, tickets, ann, "/v1/runs"))
@@ -207,7 +240,7 @@ func TestTicketsInMemoryAreThoseThatWait(t *testing.T) {
 		steps := rapid.SliceOfN(rapid.IntRange(0, 99), 1, 80).Draw(rt, "steps")
 		wrong := ""
 		synctest.Test(t, func(t *testing.T) {
-			tickets := access.NewTickets(access.TicketsOptions{Most: most, All: all})
+			tickets := newTickets(t, access.TicketsOptions{Most: most, Table: ticketTable(t, all)})
 			model := map[string]waiting{}
 			var texts []string // all that there ever were
 			for _, step := range steps {
@@ -252,40 +285,27 @@ func TestTicketsInMemoryAreThoseThatWait(t *testing.T) {
 	})
 }
 
-// shared is a store as several servers would have it: it knows a ticket only as text.
-type shared struct {
-	mu sync.Mutex
-	of map[access.TicketDigest][]byte
-}
-
-func (s *shared) Put(_ context.Context, d access.TicketDigest, t access.Ticket) error {
-	text, err := json.Marshal(t)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.of[d] = text
-	return err
-}
-
-func (s *shared) Take(_ context.Context, d access.TicketDigest) (t access.Ticket, ok bool, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	text, ok := s.of[d]
-	delete(s.of, d)
-	if ok {
-		err = json.Unmarshal(text, &t)
-	}
-	return t, ok, err
-}
-
 func TestATicketOfASharedStoreIsGoodAtAnotherServer(t *testing.T) {
-	store := &shared{of: map[access.TicketDigest][]byte{}}
-	one := access.NewTickets(access.TicketsOptions{Store: store})
-	other := access.NewTickets(access.TicketsOptions{Store: store})
+	dir := vfs.At(t.TempDir())
+	var tables []store.Table
+	for _, beside := range []bool{false, true} {
+		e, err := file.Open(dir, file.Options{Beside: beside})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = e.Close() })
+		table, err := e.Table(t.Context(), access.TicketTable)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tables = append(tables, table)
+	}
+	one, other := access.NewTickets(access.TicketsOptions{Table: tables[0]}), access.NewTickets(access.TicketsOptions{Table: tables[1]})
 	who := access.Principal{Name: "ann", Role: tool.Operator, Scopes: scopes(t, "workflows:team-*")}
 	text := issue(t, one, who, "/v1/runs")
-	for _, kept := range store.of {
-		if strings.Contains(string(kept), text[4:]) {
-			t.Error("the store knows the ticket's text")
+	for kept, err := range tables[0].Range(t.Context(), "", true) {
+		if secret := text[len(text)-32:]; err != nil || strings.Contains(fmt.Sprintf("%s %s", kept.Key, kept.Meta), secret) {
+			t.Error("the store knows the ticket's text", err)
 		}
 	}
 	p, err := other.Redeem(t.Context(), text, get("/v1/runs"))
@@ -305,28 +325,45 @@ func TestATicketOfASharedStoreIsGoodAtAnotherServer(t *testing.T) {
 	}
 }
 
-// broken is a store that cannot be reached.
-type broken struct{ error }
+// broken is a table that cannot be reached.
+type broken struct {
+	store.Table
+	error
+}
 
-func (b broken) Put(context.Context, access.TicketDigest, access.Ticket) error { return b.error }
-func (b broken) Take(context.Context, access.TicketDigest) (access.Ticket, bool, error) {
-	return access.Ticket{}, true, b.error
+func (b broken) Get(context.Context, string) (store.Record, error) { return store.Record{}, b.error }
+func (b broken) Put(context.Context, ...store.Put) ([]store.Record, []error) {
+	return make([]store.Record, 1), []error{b.error}
 }
 
 func TestAStoreThatCannotBeReachedLetsNobodyIn(t *testing.T) {
 	down := errors.New("the store is down")
-	tickets := access.NewTickets(access.TicketsOptions{Store: broken{down}})
+	tickets := access.NewTickets(access.TicketsOptions{Table: broken{error: down}})
 	if text, _, err := tickets.Issue(t.Context(), ann, http.MethodGet, "/v1/runs"); !errors.Is(err, down) || text != "" {
 		t.Error(text, err)
 	}
 	door := &access.Door{Keys: newKeys(t, access.KeysOptions{}), Tickets: tickets}
-	if v, err := door.Enter(get("/v1/runs?ticket=lst_" + strings.Repeat("a", 32))); !errors.Is(err, down) || !v.Nobody() {
+	if v, err := door.Enter(get("/v1/runs?ticket=lst_" + strings.Repeat("a", 46))); !errors.Is(err, down) || !v.Nobody() {
 		t.Error(v, err)
 	}
 }
 
+// While the store is away, who asks is told to come back.
+func TestWhileTheStoreIsAwayTicketsAreRefusedWithATime(t *testing.T) {
+	for _, away := range []error{store.ErrAway, fmt.Errorf("lost: %w", store.ErrUnsure)} {
+		tickets := access.NewTickets(access.TicketsOptions{Table: broken{error: away}})
+		_, _, err := tickets.Issue(t.Context(), ann, http.MethodGet, "/v1/runs")
+		_, redeemed := tickets.Redeem(t.Context(), "lst_"+strings.Repeat("a", 46), get("/v1/runs"))
+		for _, err := range []error{err, redeemed} {
+			if refusal, ok := errors.AsType[*access.Refusal](err); !ok || refusal.Status != 503 || refusal.RetryAfter == 0 {
+				t.Errorf("%v", err)
+			}
+		}
+	}
+}
+
 func BenchmarkTicket(b *testing.B) {
-	tickets := access.NewTickets(access.TicketsOptions{})
+	tickets := newTickets(b, access.TicketsOptions{})
 	r := get("/v1/runs/r1/events")
 	b.ReportAllocs()
 	for b.Loop() {
@@ -341,7 +378,18 @@ func BenchmarkTicket(b *testing.B) {
 }
 
 func ExampleTickets() {
-	tickets := access.NewTickets(access.TicketsOptions{})
+	folder, _ := os.MkdirTemp("", "")
+	defer os.RemoveAll(folder)
+	engine, err := file.Open(vfs.At(folder), file.Options{})
+	if err != nil {
+		panic(err)
+	}
+	defer engine.Close()
+	table, err := engine.Table(context.Background(), access.TicketTable)
+	if err != nil {
+		panic(err)
+	}
+	tickets := access.NewTickets(access.TicketsOptions{Table: table})
 	text, _, err := tickets.Issue(context.Background(), access.Principal{Name: "ann"}, "GET", "/v1/runs/r1/events")
 	if err != nil {
 		panic(err)

@@ -99,7 +99,7 @@ func newGuard(t testing.TB, door *access.Door) *guard {
 func TestThePartsWorkTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // limits count the time
 		key, text := access.NewKey(ann, time.Time{})
-		door := &access.Door{Keys: newKeys(t, access.KeysOptions{Entries: []string{key.Entry()}}), Tickets: access.NewTickets(access.TicketsOptions{})}
+		door := &access.Door{Keys: newKeys(t, access.KeysOptions{Entries: []string{key.Entry()}}), Tickets: newTickets(t, access.TicketsOptions{})}
 		g := newGuard(t, door)
 		do := func(method, target string, headers ...string) *httptest.ResponseRecorder {
 			r := httptest.NewRequest(method, "http://chat.example.com"+target, nil)

@@ -171,7 +171,7 @@ func (b *Budget) reserve(ctx context.Context, model string, price *Price, req *R
 	now := time.Now()
 
 	if price == nil && b.limited() && b.firstSeen(model) {
-		b.o.Log.WarnContext(ctx, "a model has no price, so limit.cost does not bound it", "model", model)
+		b.o.Log.WarnContext(ctx, "model has no price; limit.cost ignores it", "model", model)
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -236,7 +236,7 @@ func (b *Budget) spentBefore(ctx context.Context, session, work string) (spent i
 	}
 	spent, err := b.o.Spent(ctx, session)
 	if err != nil {
-		b.o.Log.WarnContext(ctx, "the cost of a session cannot be read", "error", err)
+		b.o.Log.WarnContext(ctx, "cannot read a session's cost", "error", err)
 		return 0, false
 	}
 	return spent, true
@@ -485,7 +485,7 @@ func (b *Budget) save() {
 		err = replaceFile(b.o.File, text)
 	}
 	if err != nil {
-		b.o.Log.Warn("the costs of today cannot be written", "file", b.o.File, "error", err)
+		b.o.Log.Warn("cannot write today's costs", "file", b.o.File, "error", err)
 	}
 }
 
@@ -525,7 +525,7 @@ func (b *Budget) load() {
 		err = fmt.Errorf("expected what was spent on a day, as %s", `{"day":"2026-11-24","cost":0,"callers":{}}`)
 	}
 	if err != nil {
-		b.o.Log.Warn("the costs of today cannot be read", "file", b.o.File, "error", err)
+		b.o.Log.Warn("cannot read today's costs", "file", b.o.File, "error", err)
 		return
 	}
 	if s.Day != b.day {

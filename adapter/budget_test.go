@@ -311,7 +311,7 @@ func TestWhatWasSpentTodayOutlivesARestart(t *testing.T) {
 		if err := os.WriteFile(o.File, []byte(`{"day":`), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if got := spent(start()); got != "0 map[]" || !strings.Contains(log.String(), "the costs of today cannot be read") {
+		if got := spent(start()); got != "0 map[]" || !strings.Contains(log.String(), "cannot read today's costs") {
 			t.Errorf("%s, %s", got, log.String())
 		}
 	})

@@ -146,7 +146,7 @@ func (c *Chain) none(failed []error) *Error {
 // LogFailed returns a [Chain]'s Failed that writes a line, with what the provider said. attrs are added to it.
 func LogFailed(log *slog.Logger, attrs ...slog.Attr) func(context.Context, string, string, error) {
 	return func(ctx context.Context, name, next string, err error) {
-		log.LogAttrs(ctx, slog.LevelWarn, "a model failed, the next one is asked",
+		log.LogAttrs(ctx, slog.LevelWarn, "model failed; asking the next one",
 			append(attrs[:len(attrs):len(attrs)], slog.String("model", name), slog.String("next", next), slog.String("error", Explain(err)))...)
 	}
 }

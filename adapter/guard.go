@@ -276,7 +276,7 @@ func (g *guarded) note(ctx context.Context, e *Error) {
 	if _, told := g.noted.LoadOrStore(g.provider+":"+g.name, true); told {
 		return
 	}
-	g.log.WarnContext(ctx, "a model refuses its own reasoning; it is asked without it", "model", g.provider+":"+g.name,
+	g.log.WarnContext(ctx, "model refuses its own reasoning; asking without it", "model", g.provider+":"+g.name,
 		"error", RedactError(e), "cause", e.Cause)
 }
 
@@ -291,7 +291,7 @@ func Learned(ctx context.Context, said string) {
 		return
 	}
 	if _, told := g.noted.LoadOrStore(g.provider+":"+g.name+" "+said, true); !told {
-		g.log.WarnContext(ctx, "a model refused a request; later requests are adapted", "model", g.provider+":"+g.name, "cause", said)
+		g.log.WarnContext(ctx, "model refused a request; adapting later ones", "model", g.provider+":"+g.name, "cause", said)
 	}
 }
 

@@ -270,7 +270,7 @@ func (r *run) put(ctx context.Context, q Question, s *scene) bool {
 	ask := e.Reply(text)
 	delivered, err := r.turn.Dispatch(ctx, ask)
 	if err != nil {
-		r.agent.log.WarnContext(ctx, "a question for approval was not delivered", "session", r.session, "turn", r.id, "error", adapter.RedactError(err))
+		r.agent.log.WarnContext(ctx, "cannot ask for approval", "session", r.session, "turn", r.id, "error", adapter.RedactError(err))
 	}
 	return delivered
 }

@@ -38,7 +38,7 @@ func (r *run) beside(rep *reply, c *adapter.Chunk) {
 		defer cancel()
 		handle, err := r.tape.PutBlob(ctx, []byte(c.Media.URL))
 		if err != nil {
-			r.agent.log.WarnContext(ctx, "a model's image or sound was not stored", "session", r.session, "error", adapter.RedactError(err))
+			r.agent.log.WarnContext(ctx, "cannot store a model's image or sound", "session", r.session, "error", adapter.RedactError(err))
 		}
 		kept = keptMedia{Type: kind, Handle: handle, Bytes: len(c.Media.URL)}
 	}

@@ -59,13 +59,13 @@ func (a *Agent) commandStream(ctx context.Context, t *turn.Turn, e *turn.Envelop
 func (a *Agent) runCommand(ctx context.Context, e *turn.Envelope, id turn.SessionID, m command.Match, turnID string) command.Reply {
 	r := a.commands.Run(ctx, &session{agent: a, id: id, sender: e.Sender}, e.Sender.Role, m)
 	if r.Err != nil {
-		a.log.ErrorContext(ctx, "a command failed", "session", id, "command", r.Name, "error", adapter.RedactError(r.Err))
+		a.log.ErrorContext(ctx, "command failed", "session", id, "command", r.Name, "error", adapter.RedactError(r.Err))
 	}
 	if r.Name == "forget" && r.Status == command.OK {
 		return r // a session that was erased is not brought back to say so
 	}
 	if err := a.recordCommand(ctx, e, id, r, turnID); err != nil {
-		a.log.ErrorContext(ctx, "a command was not stored", "session", id, "command", r.Name, "error", adapter.RedactError(err))
+		a.log.ErrorContext(ctx, "command not stored", "session", id, "command", r.Name, "error", adapter.RedactError(err))
 	}
 	return r
 }

@@ -65,7 +65,7 @@ func (r *run) autoHandoff(anchor string, state map[string]any) error {
 	meta := tape.Meta{}
 	if r.agent.options.Summarize {
 		if summary, source, err := r.summarize(); err != nil {
-			r.agent.log.WarnContext(r.ctx, "a handoff has no summary", "session", r.session, "error", adapter.Explain(err))
+			r.agent.log.WarnContext(r.ctx, "handoff has no summary", "session", r.session, "error", adapter.Explain(err))
 		} else {
 			state["summary"] = summary
 			meta.Source = source

@@ -77,7 +77,7 @@ func (a *Agent) failed(ctx context.Context, hook, plugin string, err error) {
 	if p, ok := err.(*hookPanic); ok {
 		attrs = append(attrs, slog.String("stack", string(p.stack)))
 	}
-	a.log.LogAttrs(ctx, slog.LevelError, "a hook failed", attrs...)
+	a.log.LogAttrs(ctx, slog.LevelError, "hook failed", attrs...)
 }
 
 // beforeModel lets hooks change the request, or answer it.

@@ -340,7 +340,7 @@ func TestToolsAreInterruptedByACancellation(t *testing.T) {
 		if got := w.lines(); len(got) != len(lines) || w.Stray() != 0 {
 			t.Errorf("what came late has changed the tape: %q, %d stray", got, w.Stray())
 		}
-		if said := w.log.String(); strings.Count(said, "its result is dropped") != 1 || !strings.Contains(said, "tool=deaf") {
+		if said := w.log.String(); strings.Count(said, "dropped a tool's result") != 1 || !strings.Contains(said, "tool=deaf") {
 			t.Errorf("the log: %s", said)
 		}
 		if h := w.process(t.Context(), message("and now")); h.err != nil || ran.Load() != 1 {

@@ -72,7 +72,7 @@ func (a *Agent) media(ctx context.Context, media []turn.Media) (parts []turn.Par
 		}
 		part, size, err := a.attach(ctx, m, left)
 		if err != nil {
-			a.log.InfoContext(ctx, "media were left out of a prompt", "type", m.Type, "error", err.Error())
+			a.log.InfoContext(ctx, "media left out of a prompt", "type", m.Type, "error", err.Error())
 			why := "it could not be fetched"
 			if errors.Is(err, errMediaSize) || errors.Is(err, errMediaType) {
 				why = err.Error()

@@ -573,7 +573,7 @@ func (r *run) message(p turn.Prompt) (tape.Entry, error) {
 			kept = append(kept, tape.Spill{Index: i, Handle: handle, Size: int64(len(*data))})
 			*data = tape.BlobURL(handle)
 		case len(*data) > maxInline:
-			r.agent.log.WarnContext(ctx, "media were not stored", "session", r.session, "error", adapter.RedactError(err))
+			r.agent.log.WarnContext(ctx, "dropped media that cannot be stored", "session", r.session, "error", adapter.RedactError(err))
 			parts[i] = turn.Part{Type: "text", Text: fmt.Sprintf("[%s: it could not be kept]", part.Type)}
 		}
 	}

@@ -65,7 +65,7 @@ func (r *run) spill(ctx context.Context, res tool.Result) (value json.RawMessage
 	s.Head, s.Tail = preview(text)
 	handle, err := r.tape.PutBlob(ctx, []byte(text))
 	if err != nil {
-		r.agent.log.WarnContext(ctx, "a large result was not stored", "session", r.session, "tool", res.Name, "error", adapter.RedactError(err))
+		r.agent.log.WarnContext(ctx, "cannot store a large result", "session", r.session, "tool", res.Name, "error", adapter.RedactError(err))
 		s.Spilled.Note = "the result was too large; this is its beginning and its end, the rest could not be kept"
 	} else {
 		s.Spilled.Handle = handle

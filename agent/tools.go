@@ -99,7 +99,7 @@ func tapeFailed(ctx context.Context, r *run, err error) error {
 	if e, ok := errors.AsType[*tool.Error](err); ok {
 		return e
 	}
-	r.agent.log.ErrorContext(ctx, "a tool could not use the tape", "session", r.session, "turn", r.id, "error", adapter.RedactError(err))
+	r.agent.log.ErrorContext(ctx, "tool cannot use the tape", "session", r.session, "turn", r.id, "error", adapter.RedactError(err))
 	return &tool.Error{Kind: tool.KindUnavailable, Message: "the tape cannot be used now"}
 }
 
@@ -359,7 +359,7 @@ func (r *run) sub(ctx context.Context, s *scene, task string, tools func() []*to
 	case ctx.Err() != nil:
 		return "", context.Cause(ctx)
 	case err != nil:
-		r.agent.log.WarnContext(ctx, "a subagent failed", "session", r.session, "turn", r.id, "error", adapter.Explain(err))
+		r.agent.log.WarnContext(ctx, "subagent failed", "session", r.session, "turn", r.id, "error", adapter.Explain(err))
 		message := "the helper failed"
 		if e, ok := errors.AsType[*adapter.Error](err); ok {
 			message += ": " + e.Message

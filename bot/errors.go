@@ -84,7 +84,7 @@ func Panicked(ctx context.Context, log *slog.Logger, where string, value any) *F
 	if !ok {
 		cause = errors.New("panic")
 	}
-	return Internal(ctx, log, "a bot or task panicked", cause, slog.String("in", where), slog.Any("panic", value), slog.String("stack", string(debug.Stack())))
+	return Internal(ctx, log, "panic in a bot or task", cause, slog.String("in", where), slog.Any("panic", value), slog.String("stack", string(debug.Stack())))
 }
 
 // Pointer writes a uri as a JSON Pointer (RFC 6901); "" where it is not a uri.

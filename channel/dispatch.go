@@ -116,7 +116,7 @@ func (p *pass) sending() sending {
 		Origin:   Origin{Sender: f.Sender, Conversation: f.Conversation},
 		Delivery: p.delivery, Target: f.Reply, Observing: p.observing(), Echo: p.k.state.marks,
 		Warn: func(ctx context.Context, what string, err error) {
-			p.warn(ctx, StageDispatch, "a part of a delivery failed", fmt.Errorf("%s: %w", what, err))
+			p.warn(ctx, StageDispatch, "part of a delivery failed", fmt.Errorf("%s: %w", what, err))
 		},
 	}
 	if _, unaccepted := p.claim.(Unaccepted); p.claim != nil && !unaccepted && (p.k.state.ledger != nil || p.k.Outbox != nil) {
@@ -153,7 +153,7 @@ func (p *pass) notify(ctx context.Context, d *deliveries) {
 	ctx, cancel := outlive(ctx, cmp.Or(p.k.Limits.Finalize, defaultFinalize))
 	defer cancel()
 	if _, err := d.notice(ctx, text); err != nil {
-		p.warn(ctx, p.result.Stage, "the notice of a failed turn was not delivered", err)
+		p.warn(ctx, p.result.Stage, "cannot send the notice of a failed turn", err)
 	}
 }
 

@@ -186,7 +186,7 @@ func (d *Door) Accept(ctx context.Context, events ...Arrival) (isNew []bool, err
 // notKept reports a disk that cannot keep an event, and returns its error.
 func (d *Door) notKept(ctx context.Context, err error) error {
 	if vfs.Failed(err) {
-		d.o.Log.ErrorContext(ctx, "an event is refused: the disk cannot store it", "channel", d.o.Channel, "error", err)
+		d.o.Log.ErrorContext(ctx, "refused an event: disk failed", "channel", d.o.Channel, "error", err)
 		if d.kernel.DiskFailed != nil {
 			d.kernel.DiskFailed()
 		}
@@ -325,7 +325,7 @@ func (d *Door) turn(ctx context.Context, item *doorItem, queued func()) {
 	}
 	claim, _, err := d.journal.Claim(ctx, item.entry.Key)
 	if err != nil {
-		d.o.Log.WarnContext(ctx, "an accepted event cannot be claimed; retrying", "channel", d.o.Channel, "error", err)
+		d.o.Log.WarnContext(ctx, "cannot claim an event; retrying", "channel", d.o.Channel, "error", err)
 		d.runAgain(item, retries[len(retries)-1])
 		return
 	}
@@ -356,7 +356,7 @@ func (d *Door) turn(ctx context.Context, item *doorItem, queued func()) {
 			err = errors.New("the turn has ended without an outcome")
 		}
 		if err := held.Release(context.WithoutCancel(ctx), err); err != nil {
-			d.o.Log.WarnContext(ctx, "an event cannot be released", "channel", d.o.Channel, "error", err)
+			d.o.Log.WarnContext(ctx, "cannot release an event", "channel", d.o.Channel, "error", err)
 		}
 	}()
 	if entry.Attempt > 0 {
@@ -373,7 +373,7 @@ func (d *Door) clear(ctx context.Context, e JournalEntry) {
 	ctx, cancel := context.WithTimeout(ctx, abandonIn)
 	defer cancel()
 	if _, err := safely(func() (struct{}, error) { return struct{}{}, d.o.Clear(ctx, e) }); err != nil {
-		d.o.Log.WarnContext(ctx, "the reaction of a crashed turn cannot be removed", "channel", d.o.Channel, "error", err)
+		d.o.Log.WarnContext(ctx, "cannot remove a crashed turn's reaction", "channel", d.o.Channel, "error", err)
 	}
 }
 
@@ -566,7 +566,7 @@ func (d *Door) replay(ctx context.Context) error {
 	for outcome, events := range over {
 		for _, e := range events {
 			if err := d.settle(ctx, e, outcome); err != nil {
-				d.o.Log.WarnContext(ctx, "an event of an earlier process cannot be settled", "channel", d.o.Channel, "error", err)
+				d.o.Log.WarnContext(ctx, "cannot settle an event of an earlier process", "channel", d.o.Channel, "error", err)
 			}
 		}
 	}
@@ -614,7 +614,7 @@ func (d *Door) left(ctx context.Context, e JournalEntry) (Outcome, error) {
 	case seen != NotSent && seen != Suppressed:
 		return OutcomeUnknown, nil
 	case e.Attempt > len(retries): // a release that is the last settles it: the process has died in it
-		d.o.Log.ErrorContext(ctx, "an event is dropped because it crashed the server", "channel", d.o.Channel,
+		d.o.Log.ErrorContext(ctx, "dropped an event that crashed the server", "channel", d.o.Channel,
 			"account", e.Key.Account, "conversation", e.Key.Conversation, "message", e.Key.ID, "attempts", e.Attempt)
 		return OutcomeFailed, nil
 	}
@@ -660,7 +660,7 @@ func (d *Door) take(ctx context.Context, e JournalEntry) {
 		if err == nil || ctx.Err() != nil {
 			return
 		}
-		d.o.Log.WarnContext(ctx, "an event of another process cannot be taken over; retrying", "channel", d.o.Channel, "error", err)
+		d.o.Log.WarnContext(ctx, "cannot take over an event of another process; retrying", "channel", d.o.Channel, "error", err)
 		timer := time.NewTimer(retries[0])
 		select {
 		case <-timer.C:
@@ -688,7 +688,7 @@ func (d *Door) settle(ctx context.Context, e JournalEntry, o Outcome) error {
 		return err
 	}
 	if _, err := safely(func() (struct{}, error) { return struct{}{}, d.o.Incomplete(ctx, e) }); err != nil {
-		d.o.Log.WarnContext(ctx, "a notice about an incomplete answer failed", "channel", d.o.Channel, "error", err)
+		d.o.Log.WarnContext(ctx, "cannot send the notice about an incomplete answer", "channel", d.o.Channel, "error", err)
 		return nil
 	}
 	d.kernel.toldIncomplete(e.Key.String())

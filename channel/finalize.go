@@ -217,6 +217,6 @@ func (p *pass) acknowledge(ctx context.Context) {
 	}
 	ctx = context.WithoutCancel(ctx)
 	if err := p.guard(ctx, func() error { p.meta.Ack(ctx, p.result); return nil }); err != nil {
-		p.log(ctx, slog.LevelWarn, "an event cannot be acknowledged", slog.Any("error", err))
+		p.log(ctx, slog.LevelWarn, "cannot acknowledge an event", slog.Any("error", err))
 	}
 }

@@ -25,7 +25,7 @@ func (p *pass) history() func(context.Context) error {
 	case p.err == nil && p.result.Admission.Kind == Drop:
 		if f := p.unanswered(); f != nil {
 			return func(ctx context.Context) error {
-				p.attempt(ctx, StageFinalize, "the history cannot be written", func() error { return w.Record(ctx, p.recording(f)) })
+				p.attempt(ctx, StageFinalize, "cannot write the history", func() error { return w.Record(ctx, p.recording(f)) })
 				return nil
 			}
 		}
@@ -110,7 +110,7 @@ func (p *pass) checkMedia(ctx context.Context, list []MediaFact) []MediaFact {
 		}
 		if err != nil {
 			m.Path = ""
-			p.warn(ctx, StageAssemble, "a medium is not used", err)
+			p.warn(ctx, StageAssemble, "refused a file's type or size", err)
 		}
 		if &checked[0] == &list[0] { // it may be the caller's
 			checked = slices.Clone(list)

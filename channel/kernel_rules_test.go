@@ -458,7 +458,7 @@ func TestAFailingObserverOrTracerChangesNothing(t *testing.T) {
 	if r, err := s.run(t.Context()); err != nil || r.Outcome != channel.OutcomeVisible {
 		t.Errorf("got %+v, %v", r.Outcome, err)
 	}
-	if !strings.Contains(log.String(), "the observer failed") || !strings.Contains(log.String(), "the tracer failed") {
+	if !strings.Contains(log.String(), "observer failed") || !strings.Contains(log.String(), "tracer failed") {
 		t.Errorf("got the log %s", log.String())
 	}
 }
@@ -1335,12 +1335,12 @@ func TestADenialIsInTheLogOnceAnHour(t *testing.T) {
 		run("3", "43")
 		time.Sleep(time.Hour - time.Second)
 		run("3a", "42")
-		if n := strings.Count(log.String(), "a message was denied"); n != 2 {
+		if n := strings.Count(log.String(), "message denied"); n != 2 {
 			t.Errorf("there are %d lines before the hour is over, expected 2: %s", n, log.String())
 		}
 		time.Sleep(time.Second)
 		run("4", "42")
-		if n := strings.Count(log.String(), "a message was denied"); n != 3 {
+		if n := strings.Count(log.String(), "message denied"); n != 3 {
 			t.Errorf("there are %d lines, expected 3: %s", n, log.String())
 		}
 		for _, want := range []string{"reason=no_policy", "setting=", "hint=", "level=INFO"} {

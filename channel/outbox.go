@@ -394,7 +394,7 @@ func (o *Outbox) try(ctx context.Context, p *parcel, first bool) (r Receipt, hel
 	o.mu.Unlock()
 	if unread {
 		if err := o.load(ctx, p); err != nil {
-			o.tell(slog.LevelError, "a waiting reply cannot be read; retrying", p, slog.Any("error", err))
+			o.tell(slog.LevelError, "cannot read a waiting reply; retrying", p, slog.Any("error", err))
 			o.postpone(p, storeless)
 			return Receipt{State: NotSent}, true, nil
 		}
@@ -555,7 +555,7 @@ func (o *Outbox) later(s Sender, p *parcel, state ReceiptState, err error, last 
 	if state == NotSent {
 		// Where this cannot be written, the block counts as being sent: after a restart it is not known whether it was.
 		if err := o.step(p, false); err != nil && !errors.Is(err, ErrBlockTaken) {
-			o.tell(slog.LevelError, "the outbox cannot write", p, slog.Any("error", err))
+			o.tell(slog.LevelError, "cannot write the outbox", p, slog.Any("error", err))
 		}
 	}
 	o.postpone(p, max(wait, backoff(max(p.out.Attempt, 1))))
@@ -614,14 +614,14 @@ func (o *Outbox) settle(p *parcel, state ReceiptState, err error) {
 	failure := o.store.End(context.WithoutCancel(o.life), p.id, state)
 	switch {
 	case failure != nil:
-		o.tell(slog.LevelError, "the outbox cannot write", p, slog.Any("error", failure))
+		o.tell(slog.LevelError, "cannot write the outbox", p, slog.Any("error", failure))
 	case state == Sent:
 	case state == UnknownWhether:
 		o.tell(slog.LevelWarn, "unknown whether a reply was sent", p, slog.Any("error", err))
 	case state == Suppressed:
-		o.tell(slog.LevelInfo, "a waiting reply is dropped", p, slog.Any("error", err))
+		o.tell(slog.LevelInfo, "dropped a waiting reply", p, slog.Any("error", err))
 	default:
-		o.tell(slog.LevelError, "a reply was given up", p, slog.String("state", state.String()), slog.Any("error", err))
+		o.tell(slog.LevelError, "gave up a reply", p, slog.String("state", state.String()), slog.Any("error", err))
 	}
 }
 

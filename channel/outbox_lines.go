@@ -72,7 +72,7 @@ func (s *outboxLines) replay(line []byte) {
 	var l outboxLine
 	if json.Unmarshal(line, &l) != nil || l.ID == 0 {
 		if s.log != nil {
-			s.log.Error("the outbox has an unknown line; it is skipped")
+			s.log.Error("skipped an unknown line of the outbox")
 		}
 		return
 	}

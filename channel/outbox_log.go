@@ -56,7 +56,7 @@ func openLineLog(root vfs.Folder, name string, log *slog.Logger, each func(line 
 	}()
 	l.size, err = readLines(f, each, func(offset int64, what string) {
 		if log != nil {
-			log.Error("a channel's file has an unreadable line; the line is skipped", "file", name, "offset", offset, "error", what)
+			log.Error("skipped a damaged line of a channel's file", "file", name, "offset", offset, "error", what)
 		}
 	})
 	if err != nil {

@@ -171,7 +171,7 @@ func (d *Door) unpark(ctx context.Context, item *doorItem, s ParkState) {
 		err = claim.Commit(ctx, OutcomeBlocked)
 	}
 	if err != nil {
-		d.o.Log.WarnContext(ctx, "an event of an unpaired sender cannot be settled", "channel", d.o.Channel, "error", err)
+		d.o.Log.WarnContext(ctx, "cannot settle an event of an unpaired sender", "channel", d.o.Channel, "error", err)
 	}
 	d.done(item)
 }

@@ -237,6 +237,6 @@ func (p *pass) queued(ctx context.Context) {
 		return
 	}
 	if err := p.guard(ctx, func() error { p.meta.Queued(); return nil }); err != nil {
-		p.log(ctx, slog.LevelWarn, "a channel failed to read its next event", slog.Any("error", err))
+		p.log(ctx, slog.LevelWarn, "cannot read a channel's next event", slog.Any("error", err))
 	}
 }

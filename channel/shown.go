@@ -49,7 +49,7 @@ func (k *Kernel) keepShown(ctx context.Context, event string, log *slog.Logger) 
 		_, err = safely(func() (struct{}, error) { return struct{}{}, agent.KeepCutOff(ctx, s) })
 	}
 	if err != nil {
-		log.WarnContext(ctx, "a cut-off answer cannot be stored in its session", "error", err)
+		log.WarnContext(ctx, "cannot store a cut-off answer", "error", err)
 	}
 }
 

@@ -46,15 +46,15 @@ func (o *SlogObserver) Observe(ctx context.Context, t Trace) {
 	case t.Phase == PhaseWarning:
 		level, what = slog.LevelWarn, t.Warning
 	case t.Phase == PhaseError && t.Stage != StageFinalize && isCanceled(ctx, t.Err): // somebody wanted it: no fault of the server's
-		level, what = slog.LevelInfo, "a turn was canceled"
+		level, what = slog.LevelInfo, "turn canceled"
 	case t.Phase == PhaseError && t.Stage == StageDispatch && isTold(t.Err):
-		level, what = slog.LevelInfo, "a turn was not answered"
+		level, what = slog.LevelInfo, "turn not answered"
 	case t.Phase == PhaseError && t.Stage == StageDispatch && isRefused(t.Err):
-		level, what = slog.LevelWarn, "a turn was not taken"
+		level, what = slog.LevelWarn, "turn refused"
 	case t.Phase == PhaseError:
-		level, what = slog.LevelError, "a stage of a turn failed"
+		level, what = slog.LevelError, "turn stage failed"
 	case t.Phase == PhaseDrop && (t.Stage == StageAuthorize || t.Admission.Reason == ReasonNoRoute):
-		what = "a message was denied"
+		what = "message denied"
 		if o.due(&t) {
 			level = slog.LevelInfo
 		}

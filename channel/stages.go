@@ -296,7 +296,7 @@ func (p *pass) challenge(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(p.k.Limits.Loader, defaultLoader))
 	defer cancel()
-	p.attempt(ctx, StageAuthorize, "the challenge failed", func() error { return c.Challenge(ctx, p.facts.Sender) })
+	p.attempt(ctx, StageAuthorize, "cannot tell a sender how to pair", func() error { return c.Challenge(ctx, p.facts.Sender) })
 }
 
 // asked says whether what a sender was told still lets them in, as far as the store can tell: whoever was removed is told anew.
@@ -357,7 +357,7 @@ func (p *pass) record(ctx context.Context) (Admission, error) {
 		err = p.guard(ctx, func() error { return p.plan.AfterRecord(ctx) })
 	}
 	if err != nil && p.plan.OnPreDispatchFailure != nil {
-		p.attempt(ctx, StageRecord, "the hook for failures before dispatch failed", func() error {
+		p.attempt(ctx, StageRecord, "hook for failures before dispatch failed", func() error {
 			p.plan.OnPreDispatchFailure(ctx, err)
 			return nil
 		})
@@ -430,7 +430,7 @@ func (p *pass) enrich(ctx context.Context, row Row) {
 		return
 	}
 	var task func(context.Context) error
-	p.attempt(ctx, StageRecord, "the recorder's task cannot be made", func() error {
+	p.attempt(ctx, StageRecord, "cannot make the recorder's task", func() error {
 		task = e.Enrich(row)
 		return nil
 	})
@@ -444,7 +444,7 @@ func (p *pass) enrich(ctx context.Context, row Row) {
 		defer cancel()
 		defer close(done)
 		if failure = caught(ctx, p.k.Log, "Enrich", func() error { return task(ctx) }); failure != nil {
-			p.log(ctx, slog.LevelWarn, "a background task of a recorder failed", slog.Any("error", failure))
+			p.log(ctx, slog.LevelWarn, "recorder's background task failed", slog.Any("error", failure))
 		}
 	})
 	if p.plan.Record.Track == nil {
@@ -458,7 +458,7 @@ func (p *pass) enrich(ctx context.Context, row Row) {
 			return context.Cause(ctx)
 		}
 	}
-	p.attempt(ctx, StageRecord, "the hook for the recorder's task failed", func() error {
+	p.attempt(ctx, StageRecord, "hook for the recorder's task failed", func() error {
 		p.plan.Record.Track(wait)
 		return nil
 	})

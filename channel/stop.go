@@ -74,7 +74,7 @@ func (p *pass) tellSender(ctx context.Context, text string) (sent bool) {
 	_, _ = d.end(nil)  // there is nothing else to send
 	r, err := d.notice(ctx, text)
 	if err != nil {
-		p.warn(ctx, p.result.Stage, "a notice to the sender was not delivered", err)
+		p.warn(ctx, p.result.Stage, "cannot send a notice to the sender", err)
 	}
 	return r.State.seen()
 }

@@ -182,7 +182,7 @@ func TestEveryStopIsToldToThePersonOrTheOperatorOnce(t *testing.T) {
 			arrange: func(r *stopRig) {
 				r.k.Agent = agent(func(context.Context, *channel.Turn) (channel.DispatchResult, error) { panic("broken") })
 			},
-			times: 1, person: "Something went wrong.", operator: "a stage of a turn failed",
+			times: 1, person: "Something went wrong.", operator: "turn stage failed",
 		},
 		"a session that cannot be recorded": {
 			arrange: func(r *stopRig) { r.k.Recorder = failingRecorder{} }, times: 1, person: "Something went wrong.", operator: "level=ERROR",

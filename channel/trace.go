@@ -24,7 +24,7 @@ func (p *pass) tell(ctx context.Context, t Trace) time.Time {
 	t.TurnID, t.SessionKey, t.Admission = p.result.TurnID, p.result.SessionKey, p.result.Admission
 	t.Channel, t.Account = p.meta.Channel, p.meta.Account
 	if tracer, ok := p.k.Tracer.(TraceIDs); ok {
-		p.attemptLogged(ctx, "the tracer failed", func() { t.TraceID = tracer.TraceID(ctx) })
+		p.attemptLogged(ctx, "tracer failed", func() { t.TraceID = tracer.TraceID(ctx) })
 	}
 	sender := ""
 	if f := p.facts; f != nil {
@@ -51,7 +51,7 @@ func (p *pass) tell(ctx context.Context, t Trace) time.Time {
 			t.Setting, t.Hint = v.Setting, v.Hint
 		}
 	}
-	p.attemptLogged(ctx, "the observer failed", func() { p.k.Observer.Observe(ctx, t) })
+	p.attemptLogged(ctx, "observer failed", func() { p.k.Observer.Observe(ctx, t) })
 	return now
 }
 
@@ -95,13 +95,13 @@ func (p *pass) span(ctx context.Context, name string) (inside context.Context, e
 		return ctx, func(error) {}
 	}
 	var closes func(error)
-	p.attemptLogged(ctx, "the tracer failed", func() { inside, closes = p.k.Tracer.Span(ctx, name) })
+	p.attemptLogged(ctx, "tracer failed", func() { inside, closes = p.k.Tracer.Span(ctx, name) })
 	if inside == nil {
 		inside = ctx
 	}
 	return inside, func(err error) {
 		if closes != nil {
-			p.attemptLogged(ctx, "the tracer failed", func() { closes(err) })
+			p.attemptLogged(ctx, "tracer failed", func() { closes(err) })
 		}
 	}
 }

@@ -136,7 +136,7 @@ func (w *Window) start(ctx context.Context) {
 	}
 	names, err := w.store.Names(ctx)
 	if err != nil {
-		w.o.Log.WarnContext(ctx, "stored waiting messages cannot be listed", "error", err)
+		w.o.Log.WarnContext(ctx, "cannot list waiting messages", "error", err)
 	}
 	for _, name := range names {
 		w.rooms[name] = w.order.PushBack(&room{name: name})
@@ -208,7 +208,7 @@ func (w *Window) load(ctx context.Context, r *room, k WindowKey) {
 		r.entries, err = decodeWindow(text)
 	}
 	if err != nil {
-		w.o.Log.WarnContext(ctx, "waiting messages cannot be read; their window is empty now", "channel", k.Channel, "error", err)
+		w.o.Log.WarnContext(ctx, "cannot read waiting messages; their window is empty now", "channel", k.Channel, "error", err)
 		r.entries = nil
 		return
 	}
@@ -229,7 +229,7 @@ func (w *Window) save(ctx context.Context, name string, entries []HistoryEntry) 
 		text = encodeWindow(entries)
 	}
 	if err := w.store.Save(ctx, name, text); err != nil {
-		w.o.Log.WarnContext(ctx, "waiting messages cannot be stored; a restart loses them", "error", err)
+		w.o.Log.WarnContext(ctx, "cannot store waiting messages; a restart loses them", "error", err)
 	}
 }
 
@@ -534,7 +534,7 @@ func (w *Window) read(ctx context.Context, k WindowKey) []HistoryEntry {
 	if shared, ok := w.store.(Texts); ok {
 		text, err := shared.Load(ctx, k.name())
 		if err != nil {
-			w.o.Log.WarnContext(ctx, "waiting messages cannot be read; they are skipped this time", "channel", k.Channel, "error", err)
+			w.o.Log.WarnContext(ctx, "cannot read waiting messages; skipped this time", "channel", k.Channel, "error", err)
 			return nil
 		}
 		return w.decode(ctx, k, text)
@@ -554,7 +554,7 @@ func (w *Window) decode(ctx context.Context, k WindowKey, text []byte) []History
 	}
 	entries, err := decodeWindow(text)
 	if err != nil {
-		w.o.Log.WarnContext(ctx, "waiting messages cannot be read; their window is empty now", "channel", k.Channel, "error", err)
+		w.o.Log.WarnContext(ctx, "cannot read waiting messages; their window is empty now", "channel", k.Channel, "error", err)
 		return nil
 	}
 	return entries
@@ -579,7 +579,7 @@ func (w *Window) update(ctx context.Context, k WindowKey, create bool, do func([
 			return encodeWindow(next), nil
 		})
 		if err != nil {
-			w.o.Log.WarnContext(ctx, "waiting messages cannot be stored", "channel", k.Channel, "error", err)
+			w.o.Log.WarnContext(ctx, "cannot store waiting messages", "channel", k.Channel, "error", err)
 		}
 		return
 	}

@@ -179,7 +179,7 @@ func (p *Presence) lose(why error) {
 	p.ended()
 	p.hurry()
 	if p.c.end.Err() == nil {
-		p.c.options.Log.LogAttrs(context.Background(), slog.LevelWarn, "this replica has lost its leases", slog.Any("reason", why))
+		p.c.options.Log.LogAttrs(context.Background(), slog.LevelWarn, "lost this replica's leases", slog.Any("reason", why))
 	}
 }
 
@@ -289,7 +289,7 @@ func (p *Presence) leave() {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*callWait)
 	defer cancel()
 	if err := p.markLeft(ctx); err != nil {
-		p.c.options.Log.LogAttrs(ctx, slog.LevelWarn, "the other replicas cannot be told of this shutdown", slog.String("error", p.c.reason(err)))
+		p.c.options.Log.LogAttrs(ctx, slog.LevelWarn, "cannot announce this shutdown", slog.String("error", p.c.reason(err)))
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

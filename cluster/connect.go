@@ -338,7 +338,7 @@ func (c *Cluster) complain(_ *nats.Conn, s *nats.Subscription, err error) {
 	}
 	c.mu.Unlock()
 	if tell {
-		c.options.Log.LogAttrs(context.Background(), slog.LevelWarn, "the servers of the cluster complain", slog.String("error", text))
+		c.options.Log.LogAttrs(context.Background(), slog.LevelWarn, "NATS complains", slog.String("error", text))
 	}
 }
 

@@ -195,9 +195,9 @@ func (l *serverLog) tell(level slog.Level, format string, values []any) {
 	l.mu.Unlock()
 	says := slog.String("says", fmt.Sprintf(format, values...))
 	if level >= slog.LevelError {
-		l.log.LogAttrs(context.Background(), slog.LevelError, "the embedded server of the cluster reports an error", says)
+		l.log.LogAttrs(context.Background(), slog.LevelError, "embedded NATS reports an error", says)
 	} else {
-		l.log.LogAttrs(context.Background(), slog.LevelWarn, "the embedded server of the cluster warns", says)
+		l.log.LogAttrs(context.Background(), slog.LevelWarn, "embedded NATS warns", says)
 	}
 }
 
@@ -212,7 +212,7 @@ func (l *serverLog) Debugf(string, ...any)  {}
 func (l *serverLog) Tracef(string, ...any)  {}
 func (l *serverLog) Warnf(format string, values ...any) {
 	if strings.HasSuffix(format, rebuilt) {
-		l.log.LogAttrs(context.Background(), slog.LevelDebug, "the embedded server of the cluster recovers from a crash", slog.String("says", fmt.Sprintf(format, values...)))
+		l.log.LogAttrs(context.Background(), slog.LevelDebug, "embedded NATS recovers from a crash", slog.String("says", fmt.Sprintf(format, values...)))
 		return
 	}
 	l.tell(slog.LevelWarn, format, values)

@@ -163,12 +163,12 @@ func (c *Cluster) log(last, next State) {
 	ctx := context.Background()
 	switch {
 	case !next.Connected:
-		c.options.Log.LogAttrs(ctx, slog.LevelError, "the servers of the cluster are away", slog.String("server", next.Server), slog.String("error", next.Err))
+		c.options.Log.LogAttrs(ctx, slog.LevelError, "NATS is away", slog.String("server", next.Server), slog.String("error", next.Err))
 	case last.Since.IsZero():
-		c.options.Log.LogAttrs(ctx, slog.LevelInfo, "connected to the servers of the cluster", slog.String("server", next.Server),
+		c.options.Log.LogAttrs(ctx, slog.LevelInfo, "connected to NATS", slog.String("server", next.Server),
 			slog.String("replica", c.replica), slog.Int("copies", c.copies))
 	default:
-		c.options.Log.LogAttrs(ctx, slog.LevelInfo, "the servers of the cluster are back", slog.String("server", next.Server),
+		c.options.Log.LogAttrs(ctx, slog.LevelInfo, "NATS is back", slog.String("server", next.Server),
 			slog.Duration("away", next.Since.Sub(last.Since)))
 	}
 }

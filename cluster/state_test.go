@@ -102,12 +102,12 @@ func TestTheServersGoAndComeBack(t *testing.T) {
 		}
 	}
 	said := func(text string) int64 { return int64(strings.Count(log.String(), text)) }
-	if n := said("connected to the servers"); n != 1 || gone.Load() < 2 || back.Load() < 2 {
+	if n := said("msg=\"connected to NATS"); n != 1 || gone.Load() < 2 || back.Load() < 2 {
 		t.Errorf("it is connected %d times, and was told to be away %d times and back %d times:\n%s", n, gone.Load(), back.Load(), &log)
 	}
 	// Each change is in the log before it is told.
 	clustertest.Eventually(t, "what is told to be in the log once", func() bool {
-		return said("are away") == gone.Load() && said("are back") == back.Load()
+		return said("NATS is away") == gone.Load() && said("NATS is back") == back.Load()
 	})
 }
 

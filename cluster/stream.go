@@ -101,7 +101,7 @@ func (c *Cluster) fit(config *jetstream.StreamConfig, old jetstream.StreamConfig
 	config.PersistMode = old.PersistMode // as it was made
 	if old.PersistMode == jetstream.AsyncPersistMode && config.Replicas > 1 {
 		config.Replicas = 1
-		c.options.Log.LogAttrs(context.Background(), slog.LevelWarn, "a stream of the cluster has one copy, because it was created on one server",
+		c.options.Log.LogAttrs(context.Background(), slog.LevelWarn, "NATS stream has one copy, because it was created on one server",
 			slog.String("stream", config.Name))
 	}
 	if old.Storage != config.Storage {
@@ -229,7 +229,7 @@ func (c *Cluster) decideCopies(ctx context.Context) error {
 		case err == nil:
 			return nil
 		case fewer(err) && time.Since(begin) >= peersWait:
-			c.options.Log.LogAttrs(ctx, slog.LevelWarn, "the cluster has fewer than three servers; new data has one copy",
+			c.options.Log.LogAttrs(ctx, slog.LevelWarn, "NATS has fewer than three servers; new data has one copy",
 				slog.String("error", c.reason(err)))
 			c.copies = 1
 			return nil

@@ -11,12 +11,12 @@ type Admin struct {
 var adminSettings = []Setting{
 	{
 		Key: "admin.addr", Default: "", check: checkAdminAddr,
-		Help:  "address of a second listener with metrics and profiles, such as 127.0.0.1:9090; with keys, it needs an admin's key; empty: none",
+		Help:  "second listener with metrics and profiles, such as 127.0.0.1:9090; with keys, for admins only",
 		field: func(c *Config) any { return &c.Admin.Addr },
 	},
 	{
 		Key: "admin.open_metrics", Default: "false",
-		Help:  "serve metrics on the admin listener without a key",
+		Help:  "serve its metrics without a key",
 		field: func(c *Config) any { return &c.Admin.OpenMetrics },
 	},
 }

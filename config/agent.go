@@ -69,42 +69,42 @@ func agentSettings(name string) []Setting {
 		},
 		{
 			Key:   section + "workflow",
-			Help:  "workflow that answers in place of a model, with its bots' models, instructions and tools",
+			Help:  "workflow that answers in place of a model, with its own bots and tools",
 			field: func(c *Config) any { return &c.agent(name).Workflow },
 		},
 		{
 			Key:   section + "instructions",
-			Help:  "the agent's instructions, as text or {file: PATH}",
+			Help:  "instructions, as text or {file: PATH}",
 			field: func(c *Config) any { return &c.agent(name).Instructions },
 		},
 		{
 			Key:   section + "tools",
-			Help:  "the agent's tools of MCP servers, by name or as mcp.search.*; unset: all",
+			Help:  "tools of MCP servers, by name or as mcp.search.*; unset: all",
 			field: func(c *Config) any { return &c.agent(name).Tools },
 		},
 		{
 			Key:   section + "skills",
-			Help:  "the agent's skills, by name; unset: all",
+			Help:  "skills by name; unset: all",
 			field: func(c *Config) any { return &c.agent(name).Skills },
 		},
 		{
 			Key:   section + "ask_always",
-			Help:  "tools that always need approval, by name or as tape.*",
+			Help:  "tools that always need approval, such as tape.*",
 			field: func(c *Config) any { return &c.agent(name).AskAlways },
 		},
 		{
 			Key:   section + "ask_never",
-			Help:  "tools that never need approval, by name or as mcp.search.*",
+			Help:  "tools that never need approval",
 			field: func(c *Config) any { return &c.agent(name).AskNever },
 		},
 		{
 			Key: section + "max_steps", Default: "50", Min: "1",
-			Help:  "maximum calls of the model for one message",
+			Help:  "calls of the model for one message",
 			field: func(c *Config) any { return &c.agent(name).MaxSteps },
 		},
 		{
 			Key: section + "tool_timeout", Default: "1m", Min: "1ms",
-			Help:  "timeout of a tool call, if the tool has no timeout",
+			Help:  "timeout of a tool call, if the tool has none",
 			field: func(c *Config) any { return &c.agent(name).ToolTimeout },
 		},
 		{
@@ -114,7 +114,7 @@ func agentSettings(name string) []Setting {
 		},
 		{
 			Key: section + "summarize", Default: "true",
-			Help:  "summarize the old part of a session that is too long for the model or for max_context",
+			Help:  "summarize the old part of a session that is too long",
 			field: func(c *Config) any { return &c.agent(name).Summarize },
 		},
 		{
@@ -124,12 +124,12 @@ func agentSettings(name string) []Setting {
 		},
 		{
 			Key: section + "timezone", check: checkTimezone,
-			Help:  "time zone of the dates that the agent reads, such as Europe/Berlin; unset here and for the channel: UTC",
+			Help:  "time zone of dates, such as Europe/Berlin, if the channel has none; unset: UTC",
 			field: func(c *Config) any { return &c.agent(name).Timezone },
 		},
 		{
 			Key: section + "options", optional: true,
-			Help:  "options of the model, such as temperature or reasoning; the request overrides them",
+			Help:  "options of the model; the request overrides them",
 			field: func(c *Config) any { return &c.agent(name).Options },
 		},
 	}

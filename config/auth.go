@@ -70,47 +70,47 @@ type Caller struct {
 var authSettings = []Setting{
 	{
 		Key: "auth.keys", Env: []string{"LINGSERVE_API_KEYS"}, Secret: true,
-		Help:  "API keys, each NAME:KEY:ROLE as lingserve keys new prints it; with any, every request needs one",
+		Help:  "API keys, each NAME:KEY:ROLE; then every request needs one",
 		field: func(c *Config) any { return &c.Auth.Keys },
 	},
 	{
 		Key: "auth.keys_file", Default: "",
-		Help:  "file with more keys, one per line; reloaded when it changes",
+		Help:  "file of API keys, one per line; reloaded on change",
 		field: func(c *Config) any { return &c.Auth.KeysFile },
 	},
 	{
 		Key: "auth.issuer", Default: "",
-		Help:  "issuer of accepted tokens (JWT), their claim iss, such as https://login.example.com/",
+		Help:  "issuer of accepted JWTs (claim iss), such as https://login.example.com/",
 		field: func(c *Config) any { return &c.Auth.Issuer },
 	},
 	{
 		Key:   "auth.audience",
-		Help:  "this server's names in the tokens' claim aud",
+		Help:  "this server's names in the claim aud",
 		field: func(c *Config) any { return &c.Auth.Audience },
 	},
 	{
 		Key: "auth.jwks", Default: "",
-		Help:  "address or file of the issuer's keys (JSON Web Key Set)",
+		Help:  "URL or file of the issuer's JSON Web Key Set",
 		field: func(c *Config) any { return &c.Auth.JWKS },
 	},
 	{
 		Key: "auth.issuer_name", Default: "sso",
-		Help:  "the issuer's short name, behind the @ of its users' names",
+		Help:  "issuer's short name, behind the @ in its users' names",
 		field: func(c *Config) any { return &c.Auth.IssuerName },
 	},
 	{
 		Key: "auth.token_types", example: "JWT",
-		Help:  "accepted values of the tokens' header typ; unset: at+jwt and tokens without typ. Add JWT if your issuer uses it for access tokens; ID tokens are then detected by their claims",
+		Help:  "accepted typ of tokens, such as JWT; unset: at+jwt, or no typ",
 		field: func(c *Config) any { return &c.Auth.TokenTypes },
 	},
 	{
 		Key:   "auth.algorithms",
-		Help:  "accepted signatures, such as RS256 or ES256; unset: all with a public key",
+		Help:  "accepted signatures, such as RS256; unset: all with a public key",
 		field: func(c *Config) any { return &c.Auth.Algorithms },
 	},
 	{
 		Key: "auth.leeway", Default: "1m",
-		Help:  "tolerated difference to the issuer's clock",
+		Help:  "tolerated clock difference to the issuer",
 		field: func(c *Config) any { return &c.Auth.Leeway },
 	},
 	{
@@ -125,7 +125,7 @@ var authSettings = []Setting{
 	},
 	{
 		Key:   "auth.roles",
-		Help:  "roles for the values of that claim, each CLAIM=ROLE; unset: user, operator and admin",
+		Help:  "roles for values of that claim, each CLAIM=ROLE; unset: user, operator, admin",
 		field: func(c *Config) any { return &c.Auth.Roles },
 	},
 	{
@@ -135,12 +135,12 @@ var authSettings = []Setting{
 	},
 	{
 		Key: "auth.scope_prefix", Default: "",
-		Help:  "prefix of this server's scopes in that claim, such as lingserve:; unset: scopes do not count",
+		Help:  "prefix of this server's scopes, such as lingserve:; unset: tokens' scopes do not count",
 		field: func(c *Config) any { return &c.Auth.ScopePrefix },
 	},
 	{
 		Key: "auth.ticket_life", Default: "1m", Min: "1s",
-		Help:  "how long an unused ticket is valid",
+		Help:  "lifetime of an unused ticket",
 		field: func(c *Config) any { return &c.Auth.TicketLife },
 	},
 }
@@ -149,27 +149,27 @@ var authSettings = []Setting{
 var callerSettings = []Setting{
 	{
 		Key: "limit.requests", Default: "600", Min: "0",
-		Help:  "requests of one caller in a minute, by key, or by address without keys, except localhost; 0: no limit",
+		Help:  "a caller's requests per minute; 0: no limit",
 		field: func(c *Config) any { return &c.Caller.Requests },
 	},
 	{
 		Key: "limit.burst", Default: "120", Min: "1",
-		Help:  "requests of one caller at once",
+		Help:  "a caller's requests at once",
 		field: func(c *Config) any { return &c.Caller.Burst },
 	},
 	{
 		Key: "limit.failures", Default: "30", Min: "0",
-		Help:  "wrong keys from one address in a minute; 0: no limit",
+		Help:  "wrong keys from one address per minute; 0: no limit",
 		field: func(c *Config) any { return &c.Caller.Failures },
 	},
 	{
 		Key: "limit.tokens", Default: "0", Min: "0",
-		Help:  "models' tokens of one caller in a minute; above it, new runs are refused until enough time has passed; 0: no limit",
+		Help:  "a caller's model tokens per minute; 0: no limit",
 		field: func(c *Config) any { return &c.Caller.Tokens },
 	},
 	{
 		Key: "limit.runs", Default: "100", Min: "0",
-		Help:  "runs of one caller at once; 0: no limit",
+		Help:  "a caller's concurrent runs; 0: no limit",
 		field: func(c *Config) any { return &c.Caller.Runs },
 	},
 }

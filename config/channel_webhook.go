@@ -16,12 +16,12 @@ func webhookSettings(at string, of func(*Config) *Channel) []Setting {
 	return []Setting{
 		{
 			Key: at + "secret", Secret: true,
-			Help:  "signing secret of messages, such as whsec_…; to rotate it, set several with blanks between",
+			Help:  "signing secret of messages, such as whsec_…; or several",
 			field: func(c *Config) any { return &of(c).Webhook.Secret },
 		},
 		{
 			Key: at + "ack", Default: "immediate", OneOf: []string{"immediate", "result"},
-			Help:  "how a message is answered: at once, with the reply to the callback, or with the reply",
+			Help:  "answer to a message: at once, or with the reply",
 			field: func(c *Config) any { return &of(c).Webhook.Ack },
 		},
 		{
@@ -31,17 +31,17 @@ func webhookSettings(at string, of func(*Config) *Channel) []Setting {
 		},
 		{
 			Key: at + "callback_secret", Secret: true,
-			Help:  "signing secret of replies; several with blanks between all sign; unset: the secret of messages",
+			Help:  "signing secret of replies; unset: the secret of messages",
 			field: func(c *Config) any { return &of(c).Webhook.CallbackSecret },
 		},
 		{
 			Key:   at + "callback_hosts",
-			Help:  "hosts allowed for the callback, such as example.com or example.com:8443; unset: its own",
+			Help:  "hosts allowed for the callback, such as example.com:8443; unset: its own",
 			field: func(c *Config) any { return &of(c).Webhook.CallbackHosts },
 		},
 		{
 			Key: at + "max_body", Default: "1MiB", Min: "1KiB",
-			Help:  "maximum size of a message's body, with media",
+			Help:  "maximum size of a message, with media",
 			field: func(c *Config) any { return &of(c).Webhook.MaxBody },
 		},
 		{
@@ -51,7 +51,7 @@ func webhookSettings(at string, of func(*Config) *Channel) []Setting {
 		},
 		{
 			Key:   at + "allow_private",
-			Help:  "hosts of the callback that may have private addresses or localhost",
+			Help:  "callback hosts that may be private or localhost",
 			field: func(c *Config) any { return &of(c).Webhook.AllowPrivate },
 		},
 	}

@@ -26,18 +26,20 @@ var tables = map[string]struct {
 	"settings":  {"../docs/configuration.md", settingsTable},
 	"providers": {"../docs/configuration.md", providersTable},
 	"common":    {"../docs/configuration.md", commonTable},
-	"model":     {"../docs/configuration.md", func() string { return namedTable(modelSettings) }},
 	"presets":   {"../docs/models.md", presetsTable},
 	"agents":    {"../docs/agents.md", func() string { return namedTable(agentSettings) }},
 	"mcp":       {"../docs/agents.md", func() string { return namedTable(mcpSettings) }},
 	"policies":  {"../docs/channels.md", policiesTable},
+	"telegram":  {"../docs/channels/telegram.md", func() string { return channelTable(telegramSettings) }},
+	"slack":     {"../docs/channels/slack.md", func() string { return channelTable(slackSettings) }},
+	"feishu":    {"../docs/channels/feishu.md", func() string { return channelTable(feishuSettings) }},
 	"webhook":   {"../docs/channels/webhook.md", func() string { return channelTable(webhookSettings) }},
 }
 
 // settingsTable has all settings except those of providers. It leaves out flags and variables that follow from the key.
 func settingsTable() string {
 	var b strings.Builder
-	b.WriteString("| key | value | default | |\n|---|---|---|---|\n")
+	b.WriteString("| key | default | |\n|---|---|---|\n")
 	for _, s := range Settings() {
 		if strings.HasPrefix(s.Key, providers) {
 			continue
@@ -49,39 +51,60 @@ func settingsTable() string {
 		if len(s.Env) > 0 {
 			help += " (also " + code(s.Env...) + ")"
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", s.Key, s.Kind(), code(s.Default), help)
+		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", s.Key, defaultOrKind(s), help)
 	}
 	return b.String()
+}
+
+// defaultOrKind returns the default with the other allowed values, or the kind of a setting without a default.
+func defaultOrKind(s Setting) string {
+	if s.Default == "" {
+		return s.Kind()
+	}
+	var others []string
+	for _, value := range s.OneOf {
+		if value != s.Default {
+			others = append(others, value)
+		}
+	}
+	if len(others) == 0 {
+		return code(s.Default)
+	}
+	return code(s.Default) + ", " + strings.Join(others, ", ")
 }
 
 // providersTable has the settings that most providers have once. presetsTable has their variables and defaults.
 func providersTable() string {
 	var b strings.Builder
-	b.WriteString("| key | also the variable | value | default | |\n|---|---|---|---|---|\n")
+	b.WriteString("| key | also the variable | default | |\n|---|---|---|---|\n")
 	for _, s := range providerSettings("NAME", "the provider", "")[:3] {
-		fmt.Fprintf(&b, "| `%s` | [table](models.md) | %s | [table](models.md) | %s |\n", s.Key, s.Kind(), s.Help)
+		fmt.Fprintf(&b, "| `%s` | [table](models.md) | [table](models.md) | %s |\n", s.Key, s.Help)
 	}
 	for _, s := range Settings() {
 		parts := strings.Split(s.Key, ".")
 		if strings.HasPrefix(s.Key, providers) && !slices.Contains([]string{"key", "base_url", "models"}, parts[len(parts)-1]) {
-			fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", s.Key, code(s.Env...), s.Kind(), code(s.Default), s.Help)
+			fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", s.Key, code(s.Env...), defaultOrKind(s), s.Help)
 		}
 	}
 	return b.String()
 }
 
-// commonTable has the settings that every provider has in the file.
+// commonTable has the settings that every provider, and every model, has in the file. They have no defaults.
 func commonTable() string {
-	header := headerSetting("NAME", "HEADER")
-	return namedTable(commonSettings) + fmt.Sprintf("| `%s` | %s | %s | %s |\n", header.Key, header.Kind(), code(header.Default), header.Help)
+	var b strings.Builder
+	b.WriteString("| key | value | |\n|---|---|---|\n")
+	for _, s := range slices.Concat(commonSettings("NAME"), []Setting{headerSetting("NAME", "HEADER")}, modelSettings("NAME")) {
+		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", s.Key, defaultOrKind(s), s.Help)
+	}
+	return b.String()
 }
 
 // namedTable has the settings of one of those that the file adds by name.
 func namedTable(settings func(name string) []Setting) string {
 	var b strings.Builder
-	b.WriteString("| key | value | default | |\n|---|---|---|---|\n")
+	b.WriteString("| key | default | |\n|---|---|---|\n")
 	for _, s := range settings("NAME") {
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", s.Key, s.Kind(), code(s.Default), s.Help)
+		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", s.Key, defaultOrKind(s), s.Help)
 	}
 	return b.String()
 }
@@ -91,28 +114,20 @@ func policiesTable() string {
 	var b strings.Builder
 	b.WriteString("| key | also of | value | default | |\n|---|---|---|---|---|\n")
 	for _, s := range channel.SettingsTable() {
-		var also []string
-		for _, l := range []struct {
-			level channel.Level
-			name  string
-		}{{channel.OfDirect, "a direct conversation"}, {channel.OfGroup, "a group"}, {channel.OfThread, "a thread"}} {
-			if key, ok := s.At(l.level); ok && key != s.Key {
-				also = append(also, l.name+" as `"+key+"`")
-			} else if ok {
-				also = append(also, l.name)
-			}
+		also := "–"
+		switch {
+		case s.Levels&channel.OfChannel == 0:
+			also = "groups only"
+		case s.Levels&channel.OfDirect != 0:
+			also = "all"
+		case s.Levels&channel.OfGroup != 0:
+			also = "groups"
 		}
-		if s.Levels&channel.OfChannel == 0 {
-			also = append([]string{"not of a channel"}, also...)
-		}
-		if len(also) == 0 {
-			also = []string{"–"}
-		}
-		kind := s.Kind()
+		kind := strings.ReplaceAll(s.Kind(), " or ", ", ")
 		if s.IsList() && len(s.OneOf) > 0 {
-			kind = "list of " + strings.Join(s.OneOf, ", ")
+			kind = "list of these"
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", s.Key, strings.Join(also, ", "), kind, code(shippedText(channel.Place{}, s)), s.Help)
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", s.Key, also, kind, code(shippedText(channel.Place{}, s)), s.Help)
 	}
 	return b.String()
 }
@@ -130,7 +145,7 @@ func channelTable(settings func(at string, of func(*Config) *Channel) []Setting)
 // presetsTable has what each preset needs.
 func presetsTable() string {
 	var b strings.Builder
-	b.WriteString("| models | key | other address | default address | default model |\n|---|---|---|---|---|\n")
+	b.WriteString("| models | key | address, and the variable for another one | default model |\n|---|---|---|---|\n")
 	for _, p := range Presets() {
 		key := code(p.Variables("key")...)
 		switch {
@@ -140,12 +155,12 @@ func presetsTable() string {
 			key += " or Amazon's own; " + code(p.Env["region"]...)
 		case p.Keyless:
 			key += " (optional)"
-		case p.Name == "openai" || p.Kind == KindResponses:
-			key += " (optional at another address)"
-		case p.Kind == KindAnthropic || p.Kind == KindGemini:
-			key += " (optional at another address)"
 		}
-		fmt.Fprintf(&b, "| `%s:` | %s | %s | %s | %s |\n", p.Name, key, code(p.Variables("base_url")...), code(p.BaseURL), code(p.Models))
+		address := code(p.Variables("base_url")...)
+		if p.BaseURL != "" {
+			address = code(p.BaseURL) + ", " + address
+		}
+		fmt.Fprintf(&b, "| `%s:` | %s | %s | %s |\n", p.Name, key, address, code(p.Models))
 	}
 	return b.String()
 }
@@ -188,13 +203,18 @@ func TestTheGuideShowsTheTables(t *testing.T) {
 func TestTheGuidesFilesAreRead(t *testing.T) {
 	read := 0
 	for _, guide := range []string{
-		"../docs/configuration.md", "../docs/models.md", "../docs/agents.md", "../docs/channels.md", "../docs/channels/webhook.md",
+		"../docs/configuration.md", "../docs/models.md", "../docs/agents.md", "../docs/channels.md",
+		"../docs/channels/telegram.md", "../docs/channels/slack.md", "../docs/channels/feishu.md", "../docs/channels/webhook.md",
+		"../docs/channels/web.md",
 	} {
 		text, err := os.ReadFile(guide)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, m := range regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(string(text), -1) {
+			if strings.Contains(m[1], "display_information:") { // the manifest of a Slack app
+				continue
+			}
 			read++
 			// Where the guides refer to a file that is only there on some machine, a variable will do.
 			file := regexp.MustCompile(`\{file: [^}]+\}`).ReplaceAllString(m[1], "{env: IN_A_FILE}")
@@ -226,7 +246,7 @@ func TestTheGuideSaysWhatEachKindSupports(t *testing.T) {
 	_, section, _ := strings.Cut(string(text), "\n## What each supports\n")
 	section, _, _ = strings.Cut(section, "\n## ")
 	for _, p := range Presets() {
-		row := regexp.MustCompile(`(?m)^\| ` + "`" + p.Kind + "`" + ` \|[^|]*\b` + p.Title + `\b[^|]*(\|[^|]+){5}\|$`)
+		row := regexp.MustCompile(`(?m)^\| [^|]*` + "`" + p.Kind + "`" + `[^|]* \|[^|]*\b` + p.Title + `\b[^|]*(\|[^|]+){4}\|$`)
 		if !row.MatchString(section) {
 			t.Errorf("there is no row of the kind %s that has %s", p.Kind, p.Title)
 		}

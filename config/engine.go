@@ -49,7 +49,7 @@ func (n *NATS) Embedded() bool { return slices.Equal(n.Servers, []string{Embedde
 var engineSettings = []Setting{
 	{
 		Key: "engine", Default: EngineLocal, OneOf: []string{EngineLocal, EngineNATS},
-		Help:  "where runs and sessions are stored: local (this process and its files), or nats (NATS JetStream, shared by replicas)",
+		Help:  "storage: local (this process and its files) or nats (NATS JetStream, shared by replicas)",
 		field: func(c *Config) any { return &c.Engine },
 	},
 }
@@ -57,72 +57,72 @@ var engineSettings = []Setting{
 var natsSettings = []Setting{
 	{
 		Key: "nats.servers", flag: "nats", example: "nats://10.0.0.1:4222",
-		Help:  "NATS servers, such as nats://a:4222 or tls://b:4222; embedded runs one in this process, with its data in the data folder",
+		Help:  "NATS servers, such as nats://a:4222; embedded: one in this process, stored in the data folder",
 		field: func(c *Config) any { return &c.NATS.Servers },
 	},
 	{
 		Key: "nats.routes", flag: "cluster", example: "nats://10.0.0.1:6222",
-		Help:  "addresses for the cluster of all three embedded servers, such as nats://a:6222",
+		Help:  "cluster addresses of all three embedded servers, such as nats://a:6222",
 		field: func(c *Config) any { return &c.NATS.Routes },
 	},
 	{
 		Key:   "nats.cluster_listen",
-		Help:  "address of this replica's embedded server for the two others, such as 10.0.0.1:6222",
+		Help:  "this embedded server's cluster address, such as 10.0.0.1:6222",
 		field: func(c *Config) any { return &c.NATS.ClusterListen },
 	},
 	{
 		Key:   "nats.listen",
-		Help:  "address of an embedded server for other replicas and NATS tools, such as 10.0.0.1:4222; unset: none",
+		Help:  "embedded server's address for replicas and NATS tools, such as 10.0.0.1:4222",
 		field: func(c *Config) any { return &c.NATS.Listen },
 	},
 	{
 		Key:   "nats.name",
-		Help:  "name of this replica; unset: the host name. The three embedded servers of a cluster need three lasting names",
+		Help:  "this replica's unique, lasting name; unset: the host name",
 		field: func(c *Config) any { return &c.NATS.Name },
 	},
 	{
 		Key:   "nats.user",
-		Help:  "user at the servers, with nats.password; an embedded server requires it of all others",
+		Help:  "NATS user; an embedded server requires it from others",
 		field: func(c *Config) any { return &c.NATS.User },
 	},
 	{
 		Key: "nats.password", Secret: true,
-		Help:  "password of that user",
+		Help:  "that user's password",
 		field: func(c *Config) any { return &c.NATS.Password },
 	},
 	{
 		Key: "nats.token", Secret: true,
-		Help:  "token for the servers, in place of a user",
+		Help:  "NATS token, instead of a user",
 		field: func(c *Config) any { return &c.NATS.Token },
 	},
 	{
 		Key:   "nats.creds",
-		Help:  "credentials file for the servers, in place of a user",
+		Help:  "NATS credentials file, instead of a user",
 		field: func(c *Config) any { return &c.NATS.Creds },
 	},
 	{
 		Key:   "nats.nkey",
-		Help:  "NKey seed file for the servers, in place of a user",
+		Help:  "NKey seed file, instead of a user",
 		field: func(c *Config) any { return &c.NATS.NKey },
 	},
 	{
 		Key:   "nats.tls.ca",
-		Help:  "PEM file of the servers' certificate authority; unset: the system's",
+		Help:  "PEM file of the servers' CA; unset: the system's CAs",
 		field: func(c *Config) any { return &c.NATS.TLS.CA },
 	},
 	{
 		Key:   "nats.tls.cert",
-		Help:  "PEM file of this replica's certificate, also for an embedded server",
+		Help:  "PEM file of this replica's certificate, also for its embedded server",
 		field: func(c *Config) any { return &c.NATS.TLS.Cert },
 	},
 	{
 		Key:   "nats.tls.key",
-		Help:  "PEM file of that certificate's key",
+		Help:  "PEM file of the certificate's key",
 		field: func(c *Config) any { return &c.NATS.TLS.Key },
 	},
 	{
 		Key: "nats.prefix", Default: "lingserve", required: true, check: checkPrefix,
-		Help:  "prefix of this installation's streams and subjects; installations in one account need different ones, and can read each other's data",
+		Help:  "prefix of streams and subjects; different for each installation in a NATS account",
 		field: func(c *Config) any { return &c.NATS.Prefix },
 	},
 	{
@@ -132,12 +132,12 @@ var natsSettings = []Setting{
 	},
 	{
 		Key: "nats.grace", Default: "1m", Min: "1ms",
-		Help:  "how long a replica keeps its sessions without a connection to the servers",
+		Help:  "how long a replica keeps its sessions while disconnected from NATS",
 		field: func(c *Config) any { return &c.NATS.Grace },
 	},
 	{
 		Key: "nats.max_inbox", Default: "1GiB", Min: "64KiB",
-		Help:  "reserved space in the servers for a day of channel events, beside 720 MiB for other channel data",
+		Help:  "NATS space for a day of channel events; other channel data takes 720 MiB more",
 		field: func(c *Config) any { return &c.NATS.MaxInbox },
 	},
 }

@@ -21,17 +21,17 @@ type Files struct {
 var filesSettings = []Setting{
 	{
 		Key: "files.max_size", Default: "16MiB", Min: "1KiB",
-		Help:  "maximum size of an uploaded file, or of a model's image or sound; at most half of limit.bodies",
+		Help:  "maximum size of an upload or a model's image or sound; at most half of limit.bodies",
 		field: func(c *Config) any { return &c.Files.MaxSize },
 	},
 	{
 		Key: "files.max_count", Default: "1000", Min: "1",
-		Help:  "files of one caller",
+		Help:  "files of a caller",
 		field: func(c *Config) any { return &c.Files.MaxCount },
 	},
 	{
 		Key: "files.max_bytes", Default: "256MiB", Min: "1KiB",
-		Help:  "bytes of all files of one caller",
+		Help:  "bytes of a caller's files",
 		field: func(c *Config) any { return &c.Files.MaxBytes },
 	},
 	{
@@ -41,7 +41,7 @@ var filesSettings = []Setting{
 	},
 	{
 		Key: "files.types", Default: "image,pdf,audio,text",
-		Help:  "allowed types of uploads: image, pdf, audio, text, and file for all others",
+		Help:  "allowed uploads: image, pdf, audio, text, file (any other)",
 		field: func(c *Config) any { return &c.Files.Types },
 	},
 }

@@ -23,22 +23,22 @@ type Limit struct {
 var limitSettings = []Setting{
 	{
 		Key: "limit.memory", Default: "0B",
-		Help:  "memory of the process; near it, new runs are refused; 0: GOMEMLIMIT, or the container's limit, or half of the machine's memory",
+		Help:  "memory; near it, new runs are refused; 0: GOMEMLIMIT, the container's limit, or half the machine's",
 		field: func(c *Config) any { return &c.Limit.Memory },
 	},
 	{
 		Key: "limit.connections", Default: "0", Min: "0",
-		Help:  "connections of clients at once; 0: from the process's limit of open files",
+		Help:  "client connections; 0: from the limit of open files",
 		field: func(c *Config) any { return &c.Limit.Connections },
 	},
 	{
 		Key: "limit.connections_per_address", Default: "0", Min: "0",
-		Help:  "connections of one address at once; 0: half of limit.connections, unlimited for localhost; http.proxies are unlimited",
+		Help:  "connections of one address, except http.proxies; 0: half of limit.connections, or no limit for localhost",
 		field: func(c *Config) any { return &c.Limit.ConnectionsPerAddress },
 	},
 	{
 		Key: "limit.streams", Default: "20000", Min: "1",
-		Help:  "requests at once that follow or await a run",
+		Help:  "requests that follow or await a run",
 		field: func(c *Config) any { return &c.Limit.Streams },
 	},
 	{
@@ -48,7 +48,7 @@ var limitSettings = []Setting{
 	},
 	{
 		Key: "limit.upstream", Default: "10000", Min: "0",
-		Help:  "requests to one provider at once; more wait; 0: no limit",
+		Help:  "concurrent requests to one provider; more wait; 0: no limit",
 		field: func(c *Config) any { return &c.Limit.Upstream },
 	},
 	{
@@ -63,27 +63,27 @@ var limitSettings = []Setting{
 	},
 	{
 		Key: "limit.bodies", Default: "64MiB", Min: "1KiB",
-		Help:  "memory for all request bodies that are being read",
+		Help:  "memory for request bodies",
 		field: func(c *Config) any { return &c.Limit.Bodies },
 	},
 	{
 		Key: "limit.input", Default: "1000000", Min: "1",
-		Help:  "characters of input, instructions and earlier messages of a request",
+		Help:  "characters of a request's input, instructions and earlier messages",
 		field: func(c *Config) any { return &c.Limit.Input },
 	},
 	{
 		Key: "limit.images", Default: "16", Min: "0",
-		Help:  "images and files of one request",
+		Help:  "images and files of a request",
 		field: func(c *Config) any { return &c.Limit.Images },
 	},
 	{
 		Key: "limit.sessions", Default: "0", Min: "0",
-		Help:  "stored sessions; at the limit no new ones begin; 0: no limit",
+		Help:  "stored sessions; more are refused; 0: no limit",
 		field: func(c *Config) any { return &c.Limit.Sessions },
 	},
 	{
 		Key: "limit.disk_free", Default: "64MiB",
-		Help:  "free disk space below which runs in sessions or with an Idempotency-Key are refused; 0: no check",
+		Help:  "free disk space that runs with a session or Idempotency-Key need; 0: no check",
 		field: func(c *Config) any { return &c.Limit.DiskFree },
 	},
 }

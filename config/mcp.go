@@ -39,7 +39,7 @@ func mcpSettings(name string) []Setting {
 	list := []Setting{
 		{
 			Key:   section + "command",
-			Help:  "program to start and use over standard input and output, without a shell",
+			Help:  "program to start, without a shell; it speaks MCP on standard input and output",
 			field: func(c *Config) any { return &c.mcpServer(name).Command },
 		},
 		{
@@ -49,17 +49,17 @@ func mcpSettings(name string) []Setting {
 		},
 		{
 			Key:   section + "env",
-			Help:  "environment variables that it gets, by name, beside PATH, HOME and the like",
+			Help:  "names of variables that it gets beside PATH, HOME and the like",
 			field: func(c *Config) any { return &c.mcpServer(name).Env },
 		},
 		{
 			Key: section + "url", check: checkURL,
-			Help:  "address of a server with streamable HTTP, in place of a command",
+			Help:  "address of a server with streamable HTTP, instead of command",
 			field: func(c *Config) any { return &c.mcpServer(name).URL },
 		},
 		{
 			Key: section + "authorization", Secret: true,
-			Help:  "header Authorization of each request, such as \"Bearer …\"",
+			Help:  "header Authorization, such as \"Bearer …\"",
 			field: func(c *Config) any { return &c.mcpServer(name).Authorization },
 		},
 		{

@@ -26,22 +26,22 @@ type Cost struct {
 var costSettings = []Setting{
 	{
 		Key: "limit.cost.run", Default: "0", Min: "0",
-		Help:  "dollars for the models of one run; a call that may exceed it is not made, and an answer that does is cut off; 0: no limit",
+		Help:  "dollars for one run; 0: no limit",
 		field: func(c *Config) any { return &c.Cost.Run },
 	},
 	{
 		Key: "limit.cost.session", Default: "0", Min: "0",
-		Help:  "dollars for all turns of one session; 0: no limit",
+		Help:  "dollars for one session; 0: no limit",
 		field: func(c *Config) any { return &c.Cost.Session },
 	},
 	{
 		Key: "limit.cost.caller", Default: "0", Min: "0",
-		Help:  "dollars for one caller in a day, from midnight UTC; 0: no limit",
+		Help:  "dollars for one caller per UTC day; 0: no limit",
 		field: func(c *Config) any { return &c.Cost.Caller },
 	},
 	{
 		Key: "limit.cost.day", Default: "0", Min: "0",
-		Help:  "dollars for all callers in a day; 0: no limit",
+		Help:  "dollars for all callers per UTC day; 0: no limit",
 		field: func(c *Config) any { return &c.Cost.Day },
 	},
 }
@@ -49,7 +49,7 @@ var costSettings = []Setting{
 var priceSettings = []Setting{
 	{
 		Key:   "prices",
-		Help:  "file of model prices, which override the built-in ones; the configuration file may have the prices themselves",
+		Help:  "file of model prices, which override the built-in ones",
 		field: func(c *Config) any { return &c.PriceFile },
 	},
 }

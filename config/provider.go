@@ -337,7 +337,7 @@ func providerSettings(name, title, kind string) []Setting {
 		base,
 		{
 			Key:   section + "models",
-			Help:  "models of " + title + " to list, without the prefix; the first one can be the default model",
+			Help:  "listed models of " + title + ", without the prefix; the first can be the default model",
 			field: func(c *Config) any { return &c.provider(name).Models },
 		},
 	}
@@ -349,10 +349,10 @@ func providerSettings(name, title, kind string) []Setting {
 	}
 	switch kind {
 	case KindAzure:
-		text("api_version", defaultAPIVersion, "version of the API of "+title, func(p *Provider) *string { return &p.APIVersion })
+		text("api_version", defaultAPIVersion, "API version of "+title, func(p *Provider) *string { return &p.APIVersion })
 		list[len(list)-1].check = checkAPIVersion
 	case KindAzureResponses:
-		text("api_version", "", "version of the API of "+title+"; unset: the address below /openai/v1 without a version", func(p *Provider) *string { return &p.APIVersion })
+		text("api_version", "", "API version of "+title+"; unset: paths below /openai/v1, without a version", func(p *Provider) *string { return &p.APIVersion })
 		list[len(list)-1].check = func(s string) error {
 			if s == "" {
 				return nil
@@ -360,17 +360,17 @@ func providerSettings(name, title, kind string) []Setting {
 			return checkAPIVersion(s)
 		}
 	case KindCoze:
-		text("user", "lingserve", "user that "+title+" sees (user_id)", func(p *Provider) *string { return &p.User })
+		text("user", "lingserve", "user_id for "+title, func(p *Provider) *string { return &p.User })
 		list[len(list)-1].required = true
 	case KindVertex:
 		text("project", "", "project of "+title, func(p *Provider) *string { return &p.Project })
-		text("location", "global", "region of "+title+", or us, eu or global", func(p *Provider) *string { return &p.Location })
+		text("location", "global", "region of "+title+", us, eu or global", func(p *Provider) *string { return &p.Location })
 	case KindBedrock:
 		text("region", "", "region of "+title, func(p *Provider) *string { return &p.Region })
-		text("profile", "", "AWS profile with the keys, and the region if it is not set", func(p *Provider) *string { return &p.Profile })
+		text("profile", "", "AWS profile with the keys and the default region", func(p *Provider) *string { return &p.Profile })
 	}
 	if kind == KindOpenAI || kind == KindResponses {
-		text("organization", "", "organization of the requests (header OpenAI-Organization)", func(p *Provider) *string { return &p.Organization })
+		text("organization", "", "organization (header OpenAI-Organization)", func(p *Provider) *string { return &p.Organization })
 		list[len(list)-1].optional = true
 	}
 	return append(list, commonSettings(name)...)
@@ -382,17 +382,17 @@ func commonSettings(name string) []Setting {
 	list := []Setting{
 		{
 			Key: section + "timeout", Min: "1ms",
-			Help:  "timeout of a whole answer, in place of upstream.total",
+			Help:  "timeout of a whole answer, instead of upstream.total",
 			field: func(c *Config) any { return &c.provider(name).Timeout },
 		},
 		{
 			Key: section + "proxy", check: checkProxy,
-			Help:  "proxy for its requests (http, https or socks5); overrides upstream.proxy_env",
+			Help:  "proxy (http, https or socks5), instead of upstream.proxy_env",
 			field: func(c *Config) any { return &c.provider(name).Proxy },
 		},
 		{
 			Key:   section + "options",
-			Help:  "options of its models; the model, the workflow or agent, and the request override them",
+			Help:  "options of its models; a model's own options override them",
 			field: func(c *Config) any { return &c.provider(name).Options },
 		},
 	}
@@ -475,7 +475,7 @@ func (c *Config) model(name string) *Model {
 func modelSettings(name string) []Setting {
 	return []Setting{{
 		Key: "models." + pathPart(name) + ".options", path: []string{"models", name, "options"}, fileOnly: true, optional: true,
-		Help:  "options of the model; the workflow or agent, and the request override them",
+		Help:  "options of the model; workflow, agent and request override them",
 		field: func(c *Config) any { return &c.model(name).Options },
 	}}
 }

@@ -68,27 +68,27 @@ var table = slices.Concat(top, priceSettings, presetSettings(), sections)
 var top = []Setting{
 	{
 		Key: "addr", Default: "127.0.0.1:8080", check: checkAddr,
-		Help:  "address to listen on; without authentication localhost only, unless insecure is set",
+		Help:  "listen address; without authentication localhost only, unless insecure is set",
 		field: func(c *Config) any { return &c.Addr },
 	},
 	{
 		Key: "data", Default: "./data",
-		Help:  "folder for data that survives a restart; empty: no data survives",
+		Help:  "folder of data that survives a restart; empty: memory only",
 		field: func(c *Config) any { return &c.Data },
 	},
 	{
 		Key: "workflows", Default: "./workflows", required: true,
-		Help:  "folder of workflow files; unset: ./workflows and the shipped workflows, which files of the same name replace",
+		Help:  "folder of workflow files; unset: ./workflows, added to the shipped workflows",
 		field: func(c *Config) any { return &c.Workflows },
 	},
 	{
 		Key: "workspace", Default: "./workspace", required: true,
-		Help:  "folder of the agents, who can read all its files; sessions belong to it; it must not contain the data folder, the configuration or key files",
+		Help:  "folder that agents can read; data, configuration and key files must be outside",
 		field: func(c *Config) any { return &c.Workspace },
 	},
 	{
 		Key: "config", Default: "lingserve.yaml",
-		Help:  "configuration file; the default file may be missing",
+		Help:  "configuration file; the default one may be missing",
 		field: func(c *Config) any { return &c.File },
 	},
 	{
@@ -98,12 +98,12 @@ var top = []Setting{
 	},
 	{
 		Key: "model", Default: "", check: checkModel, chain: true,
-		Help:  "default model, or a fallback chain; unset: the first model of the first provider that is set up, or demo:demo",
+		Help:  "default model or fallback chain; unset: the first configured provider's first model, else demo:demo",
 		field: func(c *Config) any { return &c.Model },
 	},
 	{
 		Key: "media", Default: "",
-		Help:  "corrections of what models take beside text: provider:name=image+pdf, with image, pdf, audio, file or none; * matches any characters",
+		Help:  "corrections of models' inputs: provider:name=image+pdf, with image, pdf, audio, file or none; * matches any text",
 		field: func(c *Config) any { return &c.Media },
 	},
 	{
@@ -113,12 +113,12 @@ var top = []Setting{
 	},
 	{
 		Key: "watch", Default: "false",
-		Help:  "reload workflows when their files change; SIGHUP always reloads them",
+		Help:  "reload workflows when files change; SIGHUP always reloads them",
 		field: func(c *Config) any { return &c.Watch },
 	},
 	{
 		Key: "grace", Default: "20s",
-		Help:  "how long running work may go on after SIGTERM",
+		Help:  "time to finish running work after SIGTERM",
 		field: func(c *Config) any { return &c.Grace },
 	},
 }
@@ -141,7 +141,7 @@ var sections = slices.Concat(
 var coreSettings = []Setting{
 	{
 		Key: "demo.pace", Default: "50", Min: "0",
-		Help:  "tokens per second of the demo model; 0: no pause",
+		Help:  "the demo model's tokens per second; 0: no pause",
 		field: func(c *Config) any { return &c.Demo.Pace },
 	},
 	{
@@ -161,12 +161,12 @@ var coreSettings = []Setting{
 	},
 	{
 		Key: "run.max", Default: "10000", Min: "1",
-		Help:  "runs at once; more are refused",
+		Help:  "concurrent runs; more are refused",
 		field: func(c *Config) any { return &c.Run.Max },
 	},
 	{
 		Key: "run.max_log", Default: "8MiB", Min: "4KiB",
-		Help:  "memory of a run's event log; a reader that is further behind resumes from a snapshot",
+		Help:  "memory of a run's events; slower readers resume from a snapshot",
 		field: func(c *Config) any { return &c.Run.MaxLog },
 	},
 	{
@@ -191,22 +191,22 @@ var coreSettings = []Setting{
 	},
 	{
 		Key: "run.max_disk", Default: "4GiB", Min: "64KiB",
-		Help:  "space in the data folder for ended runs; the first to expire are deleted",
+		Help:  "disk space for ended runs; the first to expire are deleted",
 		field: func(c *Config) any { return &c.Run.MaxDisk },
 	},
 	{
 		Key: "turn.timeout", Default: "0s",
-		Help:  "timeout of the answer to one message of a session, with approval; 0: the run's timeout only",
+		Help:  "timeout of a turn, approvals included; 0: only run.timeout",
 		field: func(c *Config) any { return &c.Turn.Timeout },
 	},
 	{
 		Key: "turn.concurrency", Default: "256", Min: "1",
-		Help:  "messages answered at once; more wait",
+		Help:  "concurrent turns; more wait",
 		field: func(c *Config) any { return &c.Turn.Concurrency },
 	},
 	{
 		Key: "turn.queue", Default: "16", Min: "1",
-		Help:  "waiting messages of one session; more are refused",
+		Help:  "waiting messages of a session; more are refused",
 		field: func(c *Config) any { return &c.Turn.Queue },
 	},
 	{
@@ -216,52 +216,52 @@ var coreSettings = []Setting{
 	},
 	{
 		Key: "tape.store", Default: "file", OneOf: []string{"file", "postgres", EngineNATS},
-		Help:  "where sessions are stored: files in the data folder, the PostgreSQL database of tape.postgres.url, or NATS (default with engine nats)",
+		Help:  "storage of sessions: file (data folder), postgres, or nats (the default with engine nats)",
 		field: func(c *Config) any { return &c.Tape.Store },
 	},
 	{
 		Key: "tape.sync", Default: "interval", OneOf: []string{"none", "interval", "turn", "always"},
-		Help:  "when session files are synced to disk: by the system, within a second, at the end of a turn, or always before the next step",
+		Help:  "fsync of session files: none (by the system), interval (within a second), turn (at its end), always (before each next step)",
 		field: func(c *Config) any { return &c.Tape.Sync },
 	},
 	{
 		Key: "tape.postgres.url", Secret: true,
-		Help:  "database of sessions, such as postgres://user:password@host:5432/database",
+		Help:  "database, such as postgres://user:password@host:5432/database",
 		field: func(c *Config) any { return &c.Tape.Postgres.URL },
 	},
 	{
 		Key: "tape.postgres.schema", Default: "lingserve", required: true,
-		Help:  "schema of the tables; installations in one database need different ones",
+		Help:  "schema; different for each installation in a database",
 		field: func(c *Config) any { return &c.Tape.Postgres.Schema },
 	},
 	{
 		Key: "tape.postgres.connections", Default: "16", Min: "2",
-		Help:  "connections to that database",
+		Help:  "connections to the database",
 		field: func(c *Config) any { return &c.Tape.Postgres.Connections },
 	},
 	{
 		Key: "http.keepalive", Default: "10s", Min: "1ms",
-		Help:  "interval of heartbeats on idle streams",
+		Help:  "heartbeat interval of idle streams",
 		field: func(c *Config) any { return &c.HTTP.KeepAlive },
 	},
 	{
 		Key: "http.write_timeout", Default: "30s", Min: "1ms",
-		Help:  "time after which a client that reads nothing is disconnected; its run goes on",
+		Help:  "timeout of a client that stops reading; its run continues",
 		field: func(c *Config) any { return &c.HTTP.WriteTimeout },
 	},
 	{
 		Key: "http.max_body", Default: "1MiB", Min: "1KiB",
-		Help:  "maximum size of a request's body",
+		Help:  "maximum size of a request body",
 		field: func(c *Config) any { return &c.HTTP.MaxBody },
 	},
 	{
 		Key:   "http.hosts",
-		Help:  "host names of the server, such as chat.example.com or *.example.com; unset: those of this machine, or any with keys",
+		Help:  "accepted Host names, such as *.example.com; unset: localhost and IP addresses, or any with keys",
 		field: func(c *Config) any { return &c.HTTP.Hosts },
 	},
 	{
 		Key:   "http.origins",
-		Help:  "other sites whose pages may use the server, such as https://app.example.com",
+		Help:  "sites whose pages may call the server, such as https://app.example.com",
 		field: func(c *Config) any { return &c.HTTP.Origins },
 	},
 	{
@@ -271,7 +271,7 @@ var coreSettings = []Setting{
 	},
 	{
 		Key: "upstream.connect", Default: "10s",
-		Help:  "timeout to connect to a model's server; 0: none",
+		Help:  "timeout to connect to a provider; 0: none",
 		field: func(c *Config) any { return &c.Upstream.Connect },
 	},
 	{
@@ -281,7 +281,7 @@ var coreSettings = []Setting{
 	},
 	{
 		Key: "upstream.idle", Default: "1m",
-		Help:  "timeout between two tokens of a model; 0: none",
+		Help:  "timeout between a model's tokens; 0: none",
 		field: func(c *Config) any { return &c.Upstream.Idle },
 	},
 	{
@@ -291,27 +291,27 @@ var coreSettings = []Setting{
 	},
 	{
 		Key: "upstream.proxy_env", Default: "false",
-		Help:  "use the proxy of HTTPS_PROXY, HTTP_PROXY and NO_PROXY for models, chat platforms, MCP servers, issuers of tokens and certificates, and trace collectors; callbacks of webhooks never use it",
+		Help:  "use HTTPS_PROXY, HTTP_PROXY and NO_PROXY for outgoing requests, except webhook callbacks",
 		field: func(c *Config) any { return &c.Upstream.ProxyEnv },
 	},
 	{
 		Key: "retries.attempts", Default: "3", Min: "1",
-		Help:  "attempts of a request to a model, before a part of its answer was passed on; 1: no retry",
+		Help:  "attempts of a model request before its first output; 1: no retry",
 		field: func(c *Config) any { return &c.Retries.Attempts },
 	},
 	{
 		Key: "log.level", Default: "info", OneOf: []string{"debug", "info", "warn", "error"},
-		Help:  "lowest level of logged messages",
+		Help:  "lowest logged level",
 		field: func(c *Config) any { return &c.Log.Level },
 	},
 	{
 		Key: "log.format", Default: "text", OneOf: []string{"text", "json"},
-		Help:  "format of the log on stderr",
+		Help:  "log format on stderr",
 		field: func(c *Config) any { return &c.Log.Format },
 	},
 	{
 		Key: "log.access", Default: "runs", OneOf: []string{"off", "runs", "all"},
-		Help:  "which ended requests are logged: none, those for runs and failed ones, or all",
+		Help:  "logged requests: off, runs (those for runs, and failed ones) or all",
 		field: func(c *Config) any { return &c.Log.Access },
 	},
 }

@@ -36,47 +36,47 @@ const letsEncrypt = "https://acme-v02.api.letsencrypt.org/directory"
 var tlsSettings = []Setting{
 	{
 		Key:   "tls.cert",
-		Help:  "PEM file of the server's certificate chain; reloaded when it changes",
+		Help:  "PEM file of the certificate chain; reloaded on change",
 		field: func(c *Config) any { return &c.TLS.Cert },
 	},
 	{
 		Key:   "tls.key",
-		Help:  "PEM file of the certificate's key",
+		Help:  "PEM file of its key",
 		field: func(c *Config) any { return &c.TLS.Key },
 	},
 	{
 		Key: "tls.hsts", Default: "8760h",
-		Help:  "max-age of Strict-Transport-Security, for which browsers use https only; 0: no header",
+		Help:  "max-age of Strict-Transport-Security; 0: no header",
 		field: func(c *Config) any { return &c.TLS.HSTS },
 	},
 	{
 		Key:   "tls.acme",
-		Help:  "host names for certificates from an ACME authority, in place of files; by setting it you agree to the authority's terms",
+		Help:  "host names for ACME certificates, instead of files; you agree to the authority's terms",
 		field: func(c *Config) any { return &c.TLS.ACME },
 	},
 	{
 		Key:   "tls.acme_email",
-		Help:  "e-mail address for the authority's warnings",
+		Help:  "your e-mail address, for the authority",
 		field: func(c *Config) any { return &c.TLS.ACMEEmail },
 	},
 	{
 		Key: "tls.acme_directory", Default: letsEncrypt,
-		Help:  "address of the authority",
+		Help:  "the authority's address",
 		field: func(c *Config) any { return &c.TLS.ACMEDirectory },
 	},
 	{
 		Key:   "tls.acme_cache",
-		Help:  "folder for certificates and the account's key; unset: acme in the data folder",
+		Help:  "folder of certificates and the account key; unset: acme in the data folder",
 		field: func(c *Config) any { return &c.TLS.ACMECache },
 	},
 	{
 		Key:   "tls.redirect_addr",
-		Help:  "address for plain HTTP, such as :80, for the authority's check and redirects to https",
+		Help:  "plain HTTP address for redirects and the authority's check, such as :80",
 		field: func(c *Config) any { return &c.TLS.RedirectAddr },
 	},
 	{
 		Key: "tls.redirect_port", Default: "0",
-		Help:  "clients' https port; 0: the port of addr",
+		Help:  "https port of redirects; 0: port of addr",
 		field: func(c *Config) any { return &c.TLS.RedirectPort },
 	},
 }

@@ -7,8 +7,7 @@ type Traces struct{ Propagate []string }
 var traceSettings = []Setting{
 	{
 		Key: "traces.propagate", Default: "",
-		Help: "providers and MCP servers that get the trace of a request (traceparent of W3C Trace Context), separated by commas; name only " +
-			"your own, because others could link your requests",
+		Help:  "providers and MCP servers that get a request's trace (traceparent); name only your own",
 		field: func(c *Config) any { return &c.Traces.Propagate },
 	},
 }

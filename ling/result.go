@@ -146,7 +146,7 @@ func (m *Manager) botReport(b *bot.ChatBot, err error) { m.report(ErrorData{Bot:
 func (m *Manager) report(data ErrorData, err error) {
 	f, known := bot.Describe(err)
 	if !known {
-		f = *bot.Internal(m.work(), m.log, "an internal error failed a bot or task", err)
+		f = *bot.Internal(m.work(), m.log, "internal error in a bot or task", err)
 	} else {
 		attrs := []slog.Attr{slog.String("code", f.Code), slog.String("message", f.Message)}
 		if data.Bot != "" {

@@ -17,7 +17,7 @@ import (
 	"testing"
 )
 
-var update = flag.Bool("update", false, "write the table of log messages anew; what people wrote in it stays")
+var update = flag.Bool("update", false, "regenerate the table of log messages and keep its last column")
 
 // line is a message of the log.
 type line struct {
@@ -54,8 +54,8 @@ var hands = map[string]bool{
 
 // observed are messages that stand in no call: those of SlogObserver. Beside them it logs the warnings of the kernel.
 var observed = map[string]string{
-	"turn": "debug", "a turn was canceled": "info", "a turn was not answered": "info", "a turn was not taken": "warn",
-	"a stage of a turn failed": "error", "a message was denied": "info",
+	"turn": "debug", "turn canceled": "info", "turn not answered": "info", "turn refused": "warn",
+	"turn stage failed": "error", "message denied": "info",
 }
 
 // collectLines finds what the program can log, in the files that are part of it.
@@ -169,10 +169,10 @@ func levelOf(e ast.Expr) string {
 	return byCode
 }
 
-// The tables of what the program logs, one for each level, are between these lines of the guide. People write their last column.
+// The tables of what the program logs, one for each level, are between these lines of the guide. People write the last column.
 const (
 	guide      = "../docs/operate/log.md"
-	tableBegin = "<!-- log lines: written by go test ./telemetry -run TestTheGuideHasEveryLineOfTheLog -update; the last column is yours -->"
+	tableBegin = "<!-- log lines: written by go test ./telemetry -run TestTheGuideHasEveryLineOfTheLog -update; write the last column by hand, or leave it out -->"
 	tableEnd   = "<!-- end of log lines -->"
 	byCode     = "by its code"
 )
@@ -195,7 +195,8 @@ func (l *line) level() string {
 	return ""
 }
 
-// Whoever finds a line in the log finds in the guide what it means and what to do about it (FT, SE-06: an operator acts on what he reads).
+// The guide lists each message of the log. A new one gets a ? until a person says what to do, or removes the ? because the message says
+// everything (FT, SE-06: an operator acts on what the log says).
 func TestTheGuideHasEveryLineOfTheLog(t *testing.T) {
 	lines := collectLines(t)
 	for message, level := range observed {
@@ -215,9 +216,8 @@ func TestTheGuideHasEveryLineOfTheLog(t *testing.T) {
 	}
 	meanings := map[string]string{}
 	for one := range strings.Lines(table) {
-		if message, meaning, ok := strings.Cut(strings.TrimSpace(one), " | "); ok {
-			meanings[message] = meaning
-		}
+		message, meaning, _ := strings.Cut(strings.TrimSpace(one), " | ")
+		meanings[message] = meaning
 	}
 	list := slices.SortedFunc(maps.Values(lines), func(a, b *line) int {
 		return cmp.Or(slices.Index(order, a.level())-slices.Index(order, b.level()), cmp.Compare(a.message, b.message))
@@ -227,14 +227,18 @@ func TestTheGuideHasEveryLineOfTheLog(t *testing.T) {
 	for _, l := range list {
 		if l.level() != section {
 			section = l.level()
-			fmt.Fprintf(&b, "\n### %s\n\nmessage | meaning, and what to do\n---|---\n", headings[section])
+			fmt.Fprintf(&b, "\n### %s\n\nmessage | what follows, what to do\n---|---\n", headings[section])
 		}
-		meaning := meanings[l.message]
-		if meaning == "" || meaning == "?" {
+		meaning, known := meanings[l.message]
+		if !known || meaning == "?" {
 			meaning = "?"
-			t.Errorf("%s logs %q, of which %s does not say what it means", l.at, l.message, guide)
+			t.Errorf("%s logs %q: replace the ? in %s with what to do, or remove it if the message says everything", l.at, l.message, guide)
 		}
-		fmt.Fprintf(&b, "%s | %s\n", l.message, meaning)
+		row := l.message
+		if meaning != "" {
+			row += " | " + meaning
+		}
+		b.WriteString(row + "\n")
 	}
 	b.WriteString("\n")
 	if table == b.String() {
@@ -246,7 +250,7 @@ func TestTheGuideHasEveryLineOfTheLog(t *testing.T) {
 		}
 		return
 	}
-	t.Errorf("the table in %s is not that of the code: run go test ./telemetry -run TestTheGuideHasEveryLineOfTheLog -update, and say in it what new lines mean", guide)
+	t.Errorf("the table in %s is not up to date: run go test ./telemetry -run TestTheGuideHasEveryLineOfTheLog -update", guide)
 	want := map[string]bool{}
 	for one := range strings.Lines(b.String()) {
 		want[one] = true

@@ -27,7 +27,7 @@ func (m *Metrics) makeStreams() {
 	bytes := m.counters("stream_bytes_total", "Bytes of events sent to clients.", "kind")
 	snapshots := m.counters("stream_snapshots_total", "Snapshots sent to clients that had fallen behind.", "kind")
 	ended := m.counters("streams_ended_total",
-		"Ended streams: complete, left by the client, slow client, stopped server, or revoked key or token.", "kind", "end")
+		"Ended streams: complete, left, slow, stopped or revoked.", "kind", "end")
 	m.streams = map[string]*streamMetrics{}
 	for _, kind := range []string{web.StreamSSE, web.StreamJSONL, web.StreamUI, web.StreamAGUI, web.StreamOpenAI, web.StreamJSON} {
 		s := &streamMetrics{open: open.WithLabelValues(kind), ended: map[string]prometheus.Counter{}}
@@ -40,7 +40,7 @@ func (m *Metrics) makeStreams() {
 		m.streams[kind] = s
 	}
 	m.resumes = m.counters("resumes_total",
-		"Clients that resumed with an event id: followed, complete (nothing was missing), gone (the run is lost) or invalid.",
+		"Clients that resumed with an event id: followed, complete (nothing missing), gone or invalid.",
 		"outcome")
 	for _, outcome := range []string{web.ResumeFollowed, web.ResumeComplete, web.ResumeGone, web.ResumeInvalid} {
 		m.resumes.WithLabelValues(outcome)

@@ -94,7 +94,7 @@ func (s *sources) make(m *Metrics) {
 	s.memoryRefused = desc("runs_memory_refused_total", "counter", "Model answers ended for lack of memory.")
 	s.overloaded = desc("overloaded", "gauge", "1 while the server refuses work because of this limit: memory, disk, runs or streams.", "limit")
 	s.draining = desc("draining", "gauge", "1 while the server shuts down.")
-	s.engineUp = desc("engine_up", "gauge", "1 while NATS can be reached and stores; always 1 with engine local, which has no other engine metrics.")
+	s.engineUp = desc("engine_up", "gauge", "1 while NATS can be reached and stores; always 1 with engine local.")
 	s.engineAway = desc("engine_away_seconds_total", "counter", "Time in which NATS was away.")
 	s.engineReconnects = desc("engine_reconnects_total", "counter", "Reconnects to NATS.")
 	s.engineReplicas = desc("engine_replicas", "gauge", "Replicas that this one sees, with itself.")

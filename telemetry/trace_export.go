@@ -56,7 +56,7 @@ func (s *seldom) failed(spans int, err error) {
 	}
 	s.mu.Unlock()
 	if due {
-		s.log.LogAttrs(context.Background(), slog.LevelWarn, "traces cannot be sent; their spans are lost",
+		s.log.LogAttrs(context.Background(), slog.LevelWarn, "cannot send traces; their spans are lost",
 			slog.Int("spans", lost), slog.Any("error", err))
 	}
 }
@@ -67,7 +67,7 @@ func (s *seldom) worked() {
 	s.silent, s.lost = false, 0
 	s.mu.Unlock()
 	if again {
-		s.log.LogAttrs(context.Background(), slog.LevelInfo, "traces are sent again", slog.Int("spans", lost))
+		s.log.LogAttrs(context.Background(), slog.LevelInfo, "sending traces again", slog.Int("spans", lost))
 	}
 }
 

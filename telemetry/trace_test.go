@@ -188,7 +188,7 @@ func TestACollectorThatDoesNotWorkCostsOneLine(t *testing.T) {
 			for strings.Count(log.String(), "\n") == 0 && time.Now().Before(deadline) {
 				time.Sleep(time.Millisecond)
 			}
-			if text := log.String(); strings.Count(text, "traces cannot be sent; their spans are lost") != 1 || strings.Contains(text, "CANARY") {
+			if text := log.String(); strings.Count(text, "cannot send traces; their spans are lost") != 1 || strings.Contains(text, "CANARY") {
 				t.Errorf("the log: %s", text)
 			}
 		})

@@ -265,7 +265,7 @@ func (c *running) execute(ctx context.Context) Result {
 			if over.Swap(true) {
 				c.stray.Add(-1)
 				if c.Log != nil {
-					c.Log.WarnContext(ctx, "a tool's call ended after its deadline; its result is dropped",
+					c.Log.WarnContext(ctx, "dropped a tool's result after its deadline",
 						slog.String("tool", c.tool.Name), slog.Duration("after", time.Since(began)))
 				}
 			}
@@ -315,7 +315,7 @@ func (c *running) caught(ctx context.Context, where string, then func()) {
 		return
 	}
 	if c.Log != nil {
-		c.Log.ErrorContext(ctx, "a tool's call panicked", slog.String("tool", c.tool.Name), slog.String("in", where),
+		c.Log.ErrorContext(ctx, "panic in a tool", slog.String("tool", c.tool.Name), slog.String("in", where),
 			slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
 	}
 	then()

@@ -16,7 +16,7 @@ func (t *Turn) dispatch(ctx context.Context) error {
 		case err != nil:
 			errs = append(errs, err)
 		case !delivered:
-			t.log(ctx, slog.LevelInfo, "no channel delivered an envelope", slog.String("channel", orText(e.OutputChannel, e.Channel)))
+			t.log(ctx, slog.LevelInfo, "reply to an unknown channel", slog.String("channel", orText(e.OutputChannel, e.Channel)))
 		}
 	}
 	return joined(StageDispatch, errs)

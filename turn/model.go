@@ -157,7 +157,7 @@ func (t *Turn) hand(ctx context.Context, e Event, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			t.options.sink = nil
-			t.log(ctx, slog.LevelError, "panic in the reader of a turn", slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
+			t.log(ctx, slog.LevelError, "panic in a turn's reader", slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
 		}
 	}()
 	t.options.sink(e, err)

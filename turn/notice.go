@@ -27,7 +27,7 @@ func (Notices) OnError(ctx context.Context, stage Stage, err error, e *Envelope)
 	notice.Extra = map[string]any{"code": code, "reference": t.ID()}
 	delivered, failure := t.Dispatch(ctx, notice)
 	if failure != nil || !delivered {
-		t.log(ctx, slog.LevelWarn, "the notice of a failed turn was not delivered", slog.Any("error", failure))
+		t.log(ctx, slog.LevelWarn, "cannot send the notice of a failed turn", slog.Any("error", failure))
 	}
 }
 

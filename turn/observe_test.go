@@ -212,7 +212,7 @@ func TestTU_34ItsOwnFailureIsLoggedAndToldToNobody(t *testing.T) {
 				t.Errorf("got %v", err)
 			}
 			equal(t, "told", r.String(), "turn(load_state (p3): broken)")
-			if !strings.Contains(log.String(), "was not delivered") {
+			if !strings.Contains(log.String(), "cannot send the notice") {
 				t.Error(log.String())
 			}
 		})

@@ -476,7 +476,7 @@ func TestTU_26EachEnvelopeIsOfferedToEachPlugin(t *testing.T) {
 		t.Error(err)
 	}
 	equal(t, "deliveries", res.Deliveries, []bool{true, false, false})
-	if n := strings.Count(log.String(), "no channel delivered"); n != 1 {
+	if n := strings.Count(log.String(), "reply to an unknown channel"); n != 1 {
 		t.Errorf("%d lines of the log about undelivered envelopes", n)
 	}
 }

@@ -145,7 +145,7 @@ func (f *Framework) runTicket(k *Ticket) (*Result, error) {
 func (k *Ticket) alone(log *slog.Logger) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			log.LogAttrs(k.ctx, slog.LevelError, "panic in the lane of a session", slog.String("session", k.session),
+			log.LogAttrs(k.ctx, slog.LevelError, "panic in a session's queue", slog.String("session", k.session),
 				slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
 			err = &PanicError{p}
 		}

@@ -205,7 +205,7 @@ func (t *Turn) ended(ctx context.Context, err error) error {
 	t.cut = true
 	cause := context.Cause(ctx)
 	if err != nil && !errors.Is(err, cause) && !errors.Is(err, ctx.Err()) {
-		t.log(ctx, slog.LevelWarn, "a stage failed while the turn was canceled", slog.Any("error", err))
+		t.log(ctx, slog.LevelWarn, "turn stage failed during cancellation", slog.Any("error", err))
 	}
 	return cause
 }

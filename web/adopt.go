@@ -60,7 +60,7 @@ func (s *Server) adoptAll(replica string) {
 			s.adoptEach(list)
 			return
 		}
-		s.log.WarnContext(s.ctx, "the work of a dead replica cannot be read", "replica", replica, "error", err)
+		s.log.WarnContext(s.ctx, "cannot read a dead replica's work; retrying", "replica", replica, "error", err)
 		select {
 		case <-time.After(wait):
 			wait = min(2*wait, adoptLongest)
@@ -132,7 +132,7 @@ func (s *Server) adopt(ctx context.Context, id, from string) bool {
 func (s *Server) takeOver(left *runlog.Left) {
 	p, err := replayedFrom(left)
 	if err != nil {
-		s.log.Error("a stored run cannot be read", "run", clip(left.ID), "error", err)
+		s.log.Error("cannot read a stored run", "run", clip(left.ID), "error", err)
 		e := s.runs.journal.Keep(runlog.Run{ID: left.ID, Opening: left.Opening, Tube: left.Tube})
 		_ = left.Tube.Close(statusInterrupted) // it may have ended
 		e.End([]byte("{}"))
@@ -149,7 +149,7 @@ func (s *Server) takeOver(left *runlog.Left) {
 			return // whoever takes over what this one leaves, runs it
 		}
 		message = cutMessage + "; it cannot be run again"
-		s.log.Warn("a run cannot be restarted", "run", p.Run, "error", err)
+		s.log.Warn("cannot restart a run", "run", p.Run, "error", err)
 	}
 	s.noteCut(p)
 	s.runs.endLeft(p, left, message)
@@ -179,7 +179,7 @@ func (s *Server) noteCut(p *replayed) {
 		_, err = t.Append(ctx, cut...)
 		return err
 	}); err != nil {
-		s.log.DebugContext(ctx, "the next turn of a session will note the cut-off one", "run", p.Run, "error", err)
+		s.log.DebugContext(ctx, "next turn will note the cut-off one", "run", p.Run, "error", err)
 	}
 }
 
@@ -196,7 +196,7 @@ func (rs *runs) endLeft(p *replayed, left *runlog.Left, message string) {
 	r.entry = rs.journal.Keep(runlog.Run{ID: r.id, Opening: left.Opening, Tube: r.tube, Trouble: r.trouble})
 	r.keepEnd()
 	if !over {
-		rs.log.WarnContext(r.context(), "a run was cut off by the end of its replica", "run", r.id, "events", r.tube.Len()%epoch)
+		rs.log.WarnContext(r.context(), "run cut off: its replica died", "run", r.id, "events", r.tube.Len()%epoch)
 	}
 	now := time.Now()
 	rs.mu.Lock()

@@ -125,7 +125,7 @@ func (s *Server) startAgain() {
 	for _, p := range list {
 		r, err := s.runAgain(p, slots)
 		if err != nil {
-			s.log.Warn("a run cannot be restarted", "run", p.Run, "error", err)
+			s.log.Warn("cannot restart a run", "run", p.Run, "error", err)
 			s.runs.put(p.run(cutMessage + "; it cannot be run again"))
 			continue
 		}

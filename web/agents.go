@@ -168,7 +168,7 @@ func (s *Server) prepareByWorkflow(by access.Principal, a *ask, workflow string)
 	if _, ok := s.o.Workflows.Get(workflow); !ok {
 		p := newProblem(codeInternal, "the workflow that answers for this agent is not there; the server's log says more under this id")
 		p.ID = newRunID()
-		s.log.Error("an agent's workflow is missing", "id", p.ID, "agent", a.Agent, "workflow", workflow)
+		s.log.Error("agent's workflow is missing", "id", p.ID, "agent", a.Agent, "workflow", workflow)
 		return spec{}, p
 	}
 	if a.OnBusy == string(turn.Steer) {
@@ -481,7 +481,7 @@ func (s *Server) refused(r channel.Result, err error) *problem {
 	}
 	p := newProblem(codeInternal, "the message cannot be taken; the server's log says more under this id")
 	p.ID = newRunID()
-	s.log.Error("a message cannot be taken", "id", p.ID, "error", err)
+	s.log.Error("cannot accept a message", "id", p.ID, "error", err)
 	return p
 }
 

@@ -305,14 +305,14 @@ func (s *Server) askOwner(ctx context.Context, run *run, r control.Request) (t r
 			doubt = doubt || err != nil && !undone(err)
 		}
 		if code, ok := errors.AsType[*control.Error](err); ok && !undone(err) {
-			s.log.ErrorContext(ctx, "a command failed at another replica", "run", run.id, "command", r.Command, "error", code)
+			s.log.ErrorContext(ctx, "command failed at another replica", "run", run.id, "command", r.Command, "error", code)
 			return t, newProblem(codeInternal, "the replica that has the run cannot do that; its log says more")
 		}
 		select {
 		case <-time.After(wait):
 			wait = min(2*wait, time.Second)
 		case <-ctx.Done():
-			s.log.WarnContext(ctx, "the replica of a run does not answer", "run", run.id, "command", r.Command, "error", cmp.Or(err, errNotHere))
+			s.log.WarnContext(ctx, "a run's replica does not answer", "run", run.id, "command", r.Command, "error", cmp.Or(err, errNotHere))
 			if errors.Is(ctx.Err(), context.Canceled) {
 				panic(http.ErrAbortHandler) // the client went away
 			}
@@ -416,7 +416,7 @@ func (s *Server) startElsewhere(ctx context.Context, who access.Principal, a *as
 			if ctx.Err() != nil {
 				panic(http.ErrAbortHandler) // the client went away
 			}
-			s.log.WarnContext(ctx, "the replica of a session does not answer", "replica", replica, "run", sp.agent.id, "error", cmp.Or(err, errNotHere))
+			s.log.WarnContext(ctx, "a session's replica does not answer", "replica", replica, "run", sp.agent.id, "error", cmp.Or(err, errNotHere))
 			const why = "the replica that has the session has not answered: whether the message was taken is not known"
 			return report{Problem: doubtful(sp, sp.agent.id, why), Retry: int(tapesRetry / time.Second), unknown: true}, true
 		}
@@ -438,7 +438,7 @@ func (s *Server) handMessage(ctx context.Context, replica string, who access.Pri
 	case err != nil && !undone(err):
 		sp.agent.doubt = true
 	case err != nil:
-		s.log.WarnContext(ctx, "a message cannot be forwarded to its session's replica", "replica", replica, "error", err)
+		s.log.WarnContext(ctx, "cannot forward a message to another replica", "replica", replica, "error", err)
 	}
 	return t, ok, err
 }
@@ -482,7 +482,7 @@ func (s *Server) stopElsewhere(ctx context.Context, replica, lane string) {
 	ctx, cancel := context.WithTimeout(ctx, commandWait)
 	defer cancel()
 	if _, _, err := s.ask(ctx, replica, control.Request{Command: commandStop, Session: lane, Body: mustJSON(onBehalf{Who: access.From(ctx)})}); err != nil {
-		s.log.WarnContext(ctx, "an erased session waits for its turns", "replica", replica, "error", err)
+		s.log.WarnContext(ctx, "erased session waits for its turns", "replica", replica, "error", err)
 	}
 }
 
@@ -542,7 +542,7 @@ func (s *Server) handTo(ctx context.Context, r *run, me string, others []string)
 	for _, replica := range others {
 		_, ok, err := s.ask(ctx, replica, control.Request{Command: commandAdopt, Run: r.id, Body: []byte(me)})
 		if err != nil {
-			s.log.WarnContext(r.context(), "another replica cannot take a run over", "run", r.id, "replica", replica, "error", err)
+			s.log.WarnContext(r.context(), "another replica cannot take over a run", "run", r.id, "replica", replica, "error", err)
 		}
 		if ok {
 			return true

@@ -407,7 +407,7 @@ func (d *disk) loadKeys(k *keys, now time.Time) (subjects map[string]lineage, er
 		at += len(line)
 		if !ok {
 			if torn = true; bytes.HasSuffix(line, []byte("\n")) {
-				d.log.Error("an idempotency key cannot be read; a retry with it may run again", "file", keysFile, "offset", at-len(line))
+				d.log.Error("cannot read an idempotency key", "file", keysFile, "offset", at-len(line))
 			}
 			continue
 		}

@@ -451,7 +451,7 @@ func TestAFileOfARunThatCannotBeMadeSafeIsWrittenAnew(t *testing.T) {
 				id := startInstant(t, rs, "one")
 				time.Sleep(20 * settleEvery)
 				synctest.Wait()
-				if said := strings.Count(log.String(), "an ended run cannot be made durable"); said != map[bool]int{true: 1}[c.said] {
+				if said := strings.Count(log.String(), "cannot sync an ended run"); said != map[bool]int{true: 1}[c.said] {
 					t.Errorf("said %d times:\n%s", said, log)
 				}
 				if want := min(c.fail, maxSettles); len(failed) != want {
@@ -511,7 +511,7 @@ func TestKeysThatCannotBeMadeSafeAreWrittenAnew(t *testing.T) {
 			if _, err := after.loadKeys(found, time.Now()); err != nil || len(found.entries) != len(k.entries) {
 				t.Errorf("%d keys of %d, %v\n%s", len(found.entries), len(k.entries), err, log)
 			}
-			if said := strings.Contains(log.String(), "idempotency keys cannot be made durable"); said != (failures > 1) {
+			if said := strings.Contains(log.String(), "cannot sync idempotency keys"); said != (failures > 1) {
 				t.Error(log)
 			}
 		})

@@ -191,7 +191,7 @@ func (d *disk) settleKeys() {
 		if err == nil {
 			return
 		}
-		d.log.Error("idempotency keys cannot be written", "error", err)
+		d.log.Error("cannot write idempotency keys", "error", err)
 	}
 	if !dirty {
 		return
@@ -256,7 +256,7 @@ func (d *disk) rewriteKeys(list *shorten) (err error) {
 
 // notSafe says that the file of keys cannot be made durable. It is written anew when another key comes.
 func (d *disk) notSafe(err error) {
-	d.log.Error("idempotency keys cannot be made durable; after a power failure, retries may run again", "code", codeNotDurable, "error", err)
+	d.log.Error("cannot sync idempotency keys", "code", codeNotDurable, "error", err)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.dirty, d.failed = true, true

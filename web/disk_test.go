@@ -351,7 +351,7 @@ func TestADiskThatTakesNothingMoreDoesNotStopTheServer(t *testing.T) {
 	st.send("a", "b")
 	st.finish()
 	<-b.runOf(id).done
-	eventually(t, "the log says so", func() bool { return strings.Contains(b.log.String(), "an ended run cannot be written") })
+	eventually(t, "the log says so", func() bool { return strings.Contains(b.log.String(), "cannot write an ended run") })
 	// From memory it is still there.
 	if d := readDocument(t, b.do("POST", "/v1/runs", `{"workflow":"steps"}`, "Idempotency-Key: k")); d.Run != id || string(d.Result) != `{"a":"b"}` {
 		t.Errorf("%+v", d)
@@ -424,7 +424,7 @@ func TestARunWhoseRecordIsDamagedIsSaidToBe(t *testing.T) {
 			if err != nil || !strings.Contains(string(said), damagedMessage) || !strings.Contains(string(said), statusInterrupted) {
 				t.Errorf("coming back: %s, %v", said, err)
 			}
-			if log := b.log.String(); !strings.Contains(log, `msg="an ended run cannot be read back" run=`+id) {
+			if log := b.log.String(); !strings.Contains(log, `msg="cannot read an ended run" run=`+id) {
 				t.Error(log)
 			}
 			if b.steps.started() != 0 {
@@ -458,7 +458,7 @@ func TestAnothersRunOnDiskIsNotEvenRead(t *testing.T) {
 	if d := cmp.Diff(nobodys, theirs); d != "" || theirs.Status != 404 {
 		t.Error(d)
 	}
-	if log := b.log.String(); strings.Contains(log, "cannot be read back") {
+	if log := b.log.String(); strings.Contains(log, "cannot read an ended run") {
 		t.Errorf("it was read:\n%s", log)
 	}
 	if own := b.whole("GET", "/v1/runs/"+id, "", k.bearer["ann"]); own.Status != 410 {

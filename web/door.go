@@ -129,7 +129,7 @@ func (s *Server) refuse(rec *recorder, r *http.Request, err error) *http.Request
 	default:
 		p := newProblem(codeInternal, "it cannot be found out who asks; the server's log says more under this id")
 		p.ID = newRunID()
-		s.log.ErrorContext(r.Context(), "a request cannot be let in", "id", p.ID, "error", err)
+		s.log.ErrorContext(r.Context(), "cannot check a caller's key", "id", p.ID, "error", err)
 		p.at(rec, r)
 		return nil
 	}

@@ -87,13 +87,13 @@ func (rs *runs) followRun(ctx context.Context, who access.Principal, id string) 
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
 	case err != nil:
-		rs.log.WarnContext(ctx, "a run of another replica cannot be read", "run", id, "error", err)
+		rs.log.WarnContext(ctx, "cannot read another replica's run", "run", id, "error", err)
 		return nil, runlog.ErrAway
 	}
 	var o opening
 	if err := json.Unmarshal(tail.Opening(), &o); err != nil || o.Run != id {
 		tail.Leave()
-		rs.log.ErrorContext(ctx, "a stored run cannot be read", "run", id, "error", err)
+		rs.log.ErrorContext(ctx, "cannot read a stored run", "run", id, "error", err)
 		return nil, errDamaged
 	}
 	r := &run{

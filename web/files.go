@@ -206,7 +206,7 @@ func (s *Server) fileProblem(ctx context.Context, err error) *problem {
 	}
 	p := newProblem(codeInternal, "the file cannot be kept or read; the server's log says more under this id")
 	p.ID = newRunID()
-	s.log.ErrorContext(ctx, "a file cannot be kept or read", "id", p.ID, "error", err)
+	s.log.ErrorContext(ctx, "file store failed", "id", p.ID, "error", err)
 	return p
 }
 
@@ -429,7 +429,7 @@ func (s *Server) sweepFiles() {
 		}
 		for _, name := range expired {
 			if err := s.o.Tapes.Delete(s.ctx, name); err != nil && s.ctx.Err() == nil {
-				s.log.WarnContext(s.ctx, "an expired file cannot be deleted; retrying", "tape", name, "error", err)
+				s.log.WarnContext(s.ctx, "cannot delete an expired file; retrying", "tape", name, "error", err)
 				break
 			}
 		}

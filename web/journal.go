@@ -125,7 +125,7 @@ func (rs *runs) openJournal() ([]*replayed, error) {
 	for _, left := range list {
 		p, err := replayedFrom(left)
 		if err != nil {
-			rs.log.Warn("a stored run cannot be read", "run", clip(left.ID), "error", err)
+			rs.log.Warn("cannot read a stored run", "run", clip(left.ID), "error", err)
 			l.Keep(runlog.Run{ID: left.ID, Tube: left.Tube}).Drop()
 			continue
 		}

@@ -79,7 +79,7 @@ func (k localKeys) write(e keyEntry, of lineage) {
 	}
 	if err := k.rs.disk.addKey(e, of); err != nil {
 		// What is in memory counts until a restart, and whoever runs the server can read why.
-		k.rs.log.Error("an idempotency key is not kept across a restart", "run", e.id(), "error", err)
+		k.rs.log.Error("cannot store an idempotency key", "run", e.id(), "error", err)
 		k.rs.notKept(err)
 	}
 }

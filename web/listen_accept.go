@@ -135,7 +135,7 @@ func (l *listener) admit(a *accepted) bool {
 		}
 	}
 	if n > l.most && !l.full.Swap(true) {
-		l.log.Warn("limit.connections is reached; new connections are refused", "connections", l.most)
+		l.log.Warn("connection limit reached; refusing new connections", "connections", l.most)
 	}
 	if n > l.most && l.makeRoom(old) {
 		n--
@@ -205,7 +205,7 @@ func (l *listener) left(a *accepted) {
 	}
 	l.mu.Unlock()
 	if n := l.open.Add(-1); n <= l.most-l.most/8 && l.full.Load() && l.full.Swap(false) {
-		l.log.Info("the server takes connections again", "connections", n)
+		l.log.Info("accepting connections again", "connections", n)
 	}
 }
 

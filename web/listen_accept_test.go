@@ -85,7 +85,7 @@ func TestAConnectionTooManyIsAnsweredAndNotLeftToHang(t *testing.T) {
 	if head, err := io.ReadAll(silent); len(head) != 0 || err != nil && !errors.Is(err, syscall.ECONNRESET) {
 		t.Errorf("%q, %v", head, err)
 	}
-	if !strings.Contains(b.log.String(), "limit.connections is reached") || strings.Count(b.log.String(), "limit.connections is reached") != 1 {
+	if !strings.Contains(b.log.String(), "connection limit reached") || strings.Count(b.log.String(), "connection limit reached") != 1 {
 		t.Error("the log does not say so once")
 	}
 

@@ -168,7 +168,7 @@ func TestTheLogSaysThatAnswersWaitForMemory(t *testing.T) {
 	b.s.shed.lookAtWaiting(now.Add(time.Minute))
 	b.s.shed.lookAtWaiting(now.Add(2 * time.Minute))
 	text := b.log.String()
-	if strings.Count(text, "answers of models wait for memory") != 1 || strings.Count(text, "no answers wait for memory") != 1 || !strings.Contains(text, "reason="+limitMemory) {
+	if strings.Count(text, "model answers wait for memory") != 1 || strings.Count(text, "model answers no longer wait for memory") != 1 || !strings.Contains(text, "reason="+limitMemory) {
 		t.Error(text)
 	}
 }

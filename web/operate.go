@@ -84,7 +84,7 @@ func (s *Server) askSession(ctx context.Context, lane string, r control.Request)
 		t, ok, err := s.ask(ctx, replica, r)
 		switch {
 		case err != nil:
-			s.log.WarnContext(ctx, "the replica of a session does not answer", "replica", replica, "error", err)
+			s.log.WarnContext(ctx, "a session's replica does not answer", "replica", replica, "error", err)
 			return t, awayProblem()
 		case ok:
 			return t, t.problem()
@@ -96,7 +96,7 @@ func (s *Server) askSession(ctx context.Context, lane string, r control.Request)
 		err = json.Unmarshal(body, &t)
 	}
 	if err != nil {
-		s.log.ErrorContext(ctx, "a command to a session failed", "session", lane, "command", r.Command, "error", err)
+		s.log.ErrorContext(ctx, "command to a session failed", "session", lane, "command", r.Command, "error", err)
 		return t, newProblem(codeInternal, "the server cannot do that; its log says more")
 	}
 	return t, t.problem()

@@ -58,7 +58,7 @@ func (rs *runs) restore(now time.Time) error {
 				continue
 			}
 			if rs.save(lostRun(id, subjects[id], began)) {
-				rs.log.Warn("a run was cut off by the end of the server", "run", id)
+				rs.log.Warn("run cut off: the server ended", "run", id)
 			}
 		}
 	}
@@ -104,7 +104,7 @@ func (rs *runs) resume(p *replayed, now time.Time) *run {
 	}
 	r := p.run(message)
 	if !over {
-		rs.log.WarnContext(r.context(), "a run was cut off by the end of the server", "run", r.id, "events", r.tube.Len()%epoch)
+		rs.log.WarnContext(r.context(), "run cut off: the server ended", "run", r.id, "events", r.tube.Len()%epoch)
 	}
 	return r
 }
@@ -219,7 +219,7 @@ func (rs *runs) settle(r *run, attempt int) {
 				return
 			}
 		}
-		rs.log.ErrorContext(r.context(), "an ended run cannot be made durable; a power failure may lose it", "run", r.id, "code", codeNotDurable, "error", err)
+		rs.log.ErrorContext(r.context(), "cannot sync an ended run", "run", r.id, "code", codeNotDurable, "error", err)
 		r.unkeep()
 	}})
 }

@@ -73,7 +73,7 @@ func (s *Server) watchGrants() {
 			return
 		case <-tick.C:
 			if n := s.granted.revoke(s.o.Access.Door); n > 0 {
-				s.log.Info("streams were closed because their keys or tokens are no longer valid", "streams", n)
+				s.log.Info("closed streams whose keys are no longer valid", "streams", n)
 			}
 		}
 	}

@@ -108,7 +108,7 @@ func TestStreamsEndWithTheKeyThatHasOpenedThem(t *testing.T) {
 			if lines.Err() != nil {
 				t.Error(lines.Err())
 			}
-			for _, said := range []string{"streams were closed because their keys or tokens are no longer valid", "end=" + StreamRevoked} {
+			for _, said := range []string{"closed streams whose keys are no longer valid", "end=" + StreamRevoked} {
 				eventually(t, "the log says "+said, func() bool { return strings.Contains(b.log.String(), said) })
 			}
 		})

@@ -120,7 +120,7 @@ func (s *Server) outermost(next http.Handler) http.Handler {
 			cause := recover()
 			if cause != nil && cause != http.ErrAbortHandler {
 				id := newRunID()
-				s.log.ErrorContext(r.Context(), "a handler panicked", "id", id, "path", r.URL.Path, "panic", cause, "stack", string(debug.Stack()))
+				s.log.ErrorContext(r.Context(), "panic in a handler", "id", id, "path", r.URL.Path, "panic", cause, "stack", string(debug.Stack()))
 				if rec.status == 0 {
 					p := newProblem(codeInternal, "something went wrong here; the server's log says more under this id")
 					p.ID = id

@@ -307,7 +307,7 @@ func (rs *runs) keepKeyLocked(sp spec, run string) {
 	if rs.disk != nil {
 		if err := rs.disk.addKey(e, lineage{sp.of(), sp.owner}); err != nil {
 			// The run goes on: the key holds until a restart, and whoever runs the server can read why.
-			rs.log.Error("an idempotency key is not kept across a restart", "run", run, "error", err)
+			rs.log.Error("cannot store an idempotency key", "run", run, "error", err)
 			rs.notKept(err)
 		}
 	}
@@ -366,7 +366,7 @@ func (rs *runs) ended(r *run, m *ling.Manager, closeErr error) {
 		}
 	}
 	if away {
-		rs.log.LogAttrs(m.Context(), slog.LevelInfo, "run goes on at another replica", attrs...)
+		rs.log.LogAttrs(m.Context(), slog.LevelInfo, "run continues at another replica", attrs...)
 	} else {
 		rs.log.LogAttrs(m.Context(), level, "run ended", attrs...)
 	}
@@ -515,7 +515,7 @@ func (rs *runs) get(ctx context.Context, who access.Principal, id string) (*run,
 		rs.mu.Unlock()
 		if err != nil {
 			account.Release()
-			rs.log.ErrorContext(ctx, "an ended run cannot be read back", "run", id, "error", err)
+			rs.log.ErrorContext(ctx, "cannot read an ended run", "run", id, "error", err)
 			if err := vfs.Explain(err); vfs.Failed(err) {
 				return nil, err
 			}
@@ -537,7 +537,7 @@ func (rs *runs) inLane(lane string) *run {
 func (rs *runs) save(r *run) bool {
 	size, err := rs.disk.save(r)
 	if err != nil {
-		rs.log.ErrorContext(r.context(), "an ended run cannot be written", "run", r.id, "error", err)
+		rs.log.ErrorContext(r.context(), "cannot write an ended run", "run", r.id, "error", err)
 		rs.notKept(err)
 		return false
 	}
@@ -644,13 +644,13 @@ func (rs *runs) sweep(now time.Time) (idle bool) {
 	}
 	if rs.disk != nil && compact {
 		if err := rs.disk.shortenKeys(rs.keys); err != nil {
-			rs.log.Error("idempotency keys cannot be written", "error", err)
+			rs.log.Error("cannot write idempotency keys", "error", err)
 		}
 	}
 	rs.mu.Unlock()
 	for _, id := range remove {
 		if err := rs.disk.remove(id); err != nil {
-			rs.log.Warn("an expired run cannot be removed", "run", id, "error", err)
+			rs.log.Warn("cannot remove an expired run", "run", id, "error", err)
 		}
 	}
 	return idle

@@ -280,7 +280,7 @@ func (s *Server) Drain(ctx context.Context) error {
 	if s.o.Shared != nil {
 		handed, left := s.handOver()
 		if handed > 0 {
-			s.log.InfoContext(ctx, "runs go on at other replicas", "runs", handed)
+			s.log.InfoContext(ctx, "runs continue at other replicas", "runs", handed)
 		}
 		if left > 0 {
 			s.log.InfoContext(ctx, "runs wait for another replica", "runs", left)

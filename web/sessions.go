@@ -143,7 +143,7 @@ func (s *Server) tapeProblem(ctx context.Context, err error) *problem {
 		return newProblem(codeTooLarge, "what the session's tape would have to hold is too large")
 	}
 	if vfs.Failed(err) {
-		s.log.ErrorContext(ctx, "a session cannot be stored or read: the disk failed", "folder", s.o.Data, "error", err)
+		s.log.ErrorContext(ctx, "cannot store or read a session: disk failed", "folder", s.o.Data, "error", err)
 		s.shed.diskFailed()
 		return diskProblem()
 	}
@@ -154,7 +154,7 @@ func (s *Server) tapeProblem(ctx context.Context, err error) *problem {
 	}
 	p := newProblem(codeInternal, "the session's tape cannot be used; the server's log says more under this id")
 	p.ID = newRunID()
-	s.log.ErrorContext(ctx, "a tape cannot be used", "id", p.ID, "error", err)
+	s.log.ErrorContext(ctx, "cannot use a tape", "id", p.ID, "error", err)
 	return p
 }
 

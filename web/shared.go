@@ -224,7 +224,7 @@ func (s *Server) keyProblem(ctx context.Context, err error) *problem {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		panic(http.ErrAbortHandler) // the client went away
 	}
-	s.log.WarnContext(ctx, "an idempotency key cannot be looked up", "error", err)
+	s.log.WarnContext(ctx, "cannot look up an idempotency key", "error", err)
 	return awayProblem()
 }
 
@@ -233,7 +233,7 @@ func (s *Server) forgetKey(ctx context.Context, sp *spec) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), sharedWait)
 	defer cancel()
 	if err := s.o.Shared.Keys.Forget(ctx, sp.owner, sp.key, sp.id); err != nil {
-		s.log.WarnContext(ctx, "an idempotency key of a refused run cannot be freed", "error", err)
+		s.log.WarnContext(ctx, "cannot free the idempotency key of a refused run", "error", err)
 	}
 }
 
@@ -251,7 +251,7 @@ func (rs *runs) moveKeyNow(sp spec, to string) {
 		_, err = keys.Move(ctx, sp.owner, sp.key, c.Run, to)
 	}
 	if err != nil {
-		rs.log.WarnContext(ctx, "an idempotency key cannot be linked to its run", "run", to, "error", err)
+		rs.log.WarnContext(ctx, "cannot link an idempotency key to its run", "run", to, "error", err)
 	}
 }
 

@@ -158,7 +158,7 @@ func probeDisk(dir string) error {
 // diskFailed notes that the disk could not keep something. Until it can be written again, nothing begins that is to be kept.
 func (sh *shed) diskFailed() {
 	if sh.probe != nil && !sh.failed.Swap(true) {
-		sh.log.Error("the disk has failed or is full; runs that must be stored are refused", "limit", "disk")
+		sh.log.Error("disk failed or full; refusing runs that must be stored", "limit", "disk")
 	}
 }
 
@@ -166,7 +166,7 @@ func (sh *shed) diskFailed() {
 func (sh *shed) lookAtFailed() {
 	if sh.failed.Load() && sh.probe() == nil {
 		sh.failed.Store(false)
-		sh.log.Info("the disk can be written again", "limit", "disk")
+		sh.log.Info("disk works again", "limit", "disk")
 	}
 }
 
@@ -209,10 +209,10 @@ func (p *pressure) look(log *slog.Logger) {
 	switch over := p.over.Load(); {
 	case !over && used >= p.high:
 		p.turn(true)
-		log.Warn("the server is at a limit; it refuses new work and continues running work", "limit", p.name)
+		log.Warn("server is at a limit; refusing new work", "limit", p.name)
 	case over && used < p.low:
 		p.turn(false)
-		log.Info("the server is below the limit again", "limit", p.name)
+		log.Info("server is below the limit again", "limit", p.name)
 	case over && p.collect != nil:
 		if p.still++; collections != p.collections {
 			p.still = 0
@@ -260,12 +260,12 @@ func (sh *shed) lookAtWaiting(now time.Time) {
 	switch waiting := sh.ledger.Holdings().Waiting; {
 	case waiting > 0:
 		if sh.waited.IsZero() {
-			sh.log.Warn("answers of models wait for memory", "reason", limitMemory, "waiting", waiting)
+			sh.log.Warn("model answers wait for memory", "reason", limitMemory, "waiting", waiting)
 		}
 		sh.waited = now
 	case !sh.waited.IsZero() && now.Sub(sh.waited) >= calmAfter:
 		sh.waited = time.Time{}
-		sh.log.Info("no answers wait for memory any more", "reason", limitMemory)
+		sh.log.Info("model answers no longer wait for memory", "reason", limitMemory)
 	}
 }
 

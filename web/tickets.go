@@ -33,7 +33,7 @@ func (s *Server) postTicket(w http.ResponseWriter, r *http.Request) {
 		}
 		p := newProblem(codeInternal, "no ticket can be given; the server's log says more under this id")
 		p.ID = newRunID()
-		s.log.ErrorContext(r.Context(), "a ticket cannot be kept", "id", p.ID, "error", err)
+		s.log.ErrorContext(r.Context(), "cannot store a ticket", "id", p.ID, "error", err)
 		p.write(w)
 		return
 	}

@@ -259,7 +259,7 @@ func (l *shelf) look() {
 	for _, p := range l.problems {
 		text := p.Error()
 		if warned[text] = true; !l.warned[text] {
-			l.log.Warn("a skill is left out", slog.String("problem", text))
+			l.log.Warn("skill left out", slog.String("problem", text))
 		}
 	}
 	l.warned = warned

@@ -131,7 +131,7 @@ func TestABadSkillIsLeftOutWithItsPlace(t *testing.T) {
 			if diff := cmp.Diff([]string{c.want}, problems(l)); diff != "" {
 				t.Error(diff)
 			}
-			if n := strings.Count(log.String(), "level=WARN msg=\"a skill is left out\""); n != 1 {
+			if n := strings.Count(log.String(), "level=WARN msg=\"skill left out\""); n != 1 {
 				t.Errorf("it is warned of %d times: %s", n, log.String())
 			}
 		})

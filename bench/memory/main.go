@@ -217,7 +217,7 @@ channels:
 }
 
 var (
-	adminOpen = regexp.MustCompile(`"msg":"the admin listener is open","addr":"([^"]+)"`)
+	adminOpen = regexp.MustCompile(`"msg":"admin listener is open","addr":"([^"]+)"`)
 	gauge     = regexp.MustCompile(`(?m)^lingserve_runs_memory_bytes (\S+)$`)
 	heapAlloc = regexp.MustCompile(`# HeapAlloc = (\d+)`)
 )

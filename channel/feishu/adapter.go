@@ -309,7 +309,7 @@ func (c *Channel) look(ctx context.Context, id string) *found {
 		if is(err, gone, noChat) { // it stays as it is
 			c.looked.put(id, nil)
 		} else {
-			c.log.WarnContext(ctx, "the message that is replied to is not known", "channel", c.name, "error", err)
+			c.log.WarnContext(ctx, "unknown message in a reply", "channel", c.name, "error", err)
 		}
 		return nil
 	}

@@ -166,7 +166,7 @@ func (c *Channel) receivePress(w http.ResponseWriter, r *http.Request, door *cha
 		Key: c.key(e), Raw: raw, Ack: func(context.Context, channel.Result) { end() }, Given: end,
 	})
 	if err != nil {
-		c.log.WarnContext(r.Context(), "an event cannot be accepted; the platform must retry", "channel", c.name, "error", err)
+		c.log.WarnContext(r.Context(), "cannot accept an event; the platform must retry", "channel", c.name, "error", err)
 		later(w)
 		return
 	}
@@ -211,7 +211,7 @@ func (a *adapter) answer(ctx context.Context, s channel.Pressed) {
 		text = asked.text + "\n\n" + text
 	}
 	if err := c.patch(ctx, &target{chat: m.Chat}, m.ID, body{text: text}); err != nil && !is(err, gone) {
-		c.log.WarnContext(ctx, "the buttons of an old question cannot be removed", "channel", c.name, "error", err)
+		c.log.WarnContext(ctx, "cannot remove an old question's buttons", "channel", c.name, "error", err)
 	}
 }
 

@@ -248,7 +248,7 @@ type sent struct {
 func (c *Channel) post(ctx context.Context, t *target, b body) (string, error) {
 	id, err := c.postOnce(ctx, t, b)
 	if is(err, badCard) && b.marked != "" {
-		c.log.WarnContext(ctx, "the platform refuses a message's markup; it becomes plain text", "channel", c.name)
+		c.log.WarnContext(ctx, "platform refuses a message's markup; sending plain text", "channel", c.name)
 		b.marked = ""
 		id, err = c.postOnce(ctx, t, b)
 	}
@@ -301,7 +301,7 @@ func (c *Channel) patch(ctx context.Context, t *target, id string, b body) error
 		return &channel.NotSentError{Err: err}
 	}
 	if err = call(content); is(err, badCard) {
-		c.log.WarnContext(ctx, "the platform refuses a card's markup; it becomes plain text", "channel", c.name)
+		c.log.WarnContext(ctx, "platform refuses a card's markup; sending plain text", "channel", c.name)
 		if content, err = (&body{text: b.text}).card(); err != nil {
 			return &channel.NotSentError{Err: err}
 		}

@@ -77,7 +77,7 @@ func (c *Channel) receive(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if err := c.accept(r.Context(), door, e, raw); err != nil {
-		c.log.WarnContext(r.Context(), "an event cannot be accepted; the platform must retry", "channel", c.name, "error", err)
+		c.log.WarnContext(r.Context(), "cannot accept an event; the platform must retry", "channel", c.name, "error", err)
 		later(w)
 		return
 	}
@@ -162,7 +162,7 @@ func (c *Channel) open(h http.Header, body []byte, now time.Time) (*envelope, bo
 // refuse answers what is not the platform's, and says so in the log now and then: the commonest reason is a wrong setting.
 func (c *Channel) refuse(ctx context.Context, w http.ResponseWriter) {
 	if last := c.refused.Load(); time.Now().Unix()-last >= int64(refusedEvery/time.Second) && c.refused.CompareAndSwap(last, time.Now().Unix()) {
-		c.log.WarnContext(ctx, "a request to the webhook is not the platform's, or encrypt_key or verification_token is wrong", "channel", c.name)
+		c.log.WarnContext(ctx, "request is not Feishu's, or encrypt_key or verification_token is wrong", "channel", c.name)
 	}
 	w.WriteHeader(http.StatusUnauthorized)
 }

@@ -390,7 +390,7 @@ func (j *Journal) flush() {
 	if err != nil {
 		err = fmt.Errorf("keep an event: %w", vfs.Explain(err))
 		if errors.Is(err, errSync) {
-			j.log.Error("the journal cannot be made durable; events are refused until a restart", "error", err)
+			j.log.Error("cannot sync the journal; refusing events until a restart", "error", err)
 			j.mu.Lock()
 			j.failed = err
 			j.mu.Unlock()
@@ -566,7 +566,7 @@ func (j *Journal) read(ev *event) ([]byte, error) {
 
 // lose settles an event whose record was damaged since it was written.
 func (j *Journal) lose(ev *event, err error) {
-	j.log.Error("an accepted event is unreadable and dropped", "channel", ev.key.Channel, "error", err)
+	j.log.Error("dropped an unreadable event", "channel", ev.key.Channel, "error", err)
 	j.mu.Lock()
 	c := &claim{journal: j, event: ev}
 	if ev.claim == nil && j.index[ev.id].event == ev {
@@ -824,7 +824,7 @@ func (j *Journal) remove(old []*segment) {
 		j.gone = append(j.gone, s.name())
 	}
 	if err := j.removeFiles(); err != nil {
-		j.log.Warn("the journal cannot remove old segments; retrying later", "error", err)
+		j.log.Warn("cannot remove old journal segments; retrying", "error", err)
 	}
 }
 
@@ -865,10 +865,10 @@ func (j *Journal) retire(now time.Time) {
 			return
 		}
 		if warn {
-			j.log.Warn("the inbox is full; it forgets events that are younger than a day", "keys", j.o.Keys, "bytes", j.o.Bytes)
+			j.log.Warn("inbox is full; forgetting events younger than a day", "keys", j.o.Keys, "bytes", j.o.Bytes)
 		}
 		if err := j.move(oldest, now); err != nil {
-			j.log.Warn("a segment of the journal cannot be removed", "segment", oldest.name(), "error", err)
+			j.log.Warn("cannot remove a journal segment", "segment", oldest.name(), "error", err)
 			return
 		}
 		j.remove([]*segment{oldest})

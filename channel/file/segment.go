@@ -448,10 +448,10 @@ func (j *Journal) loadSegment(s *segment, size int64, now time.Time) error {
 			j.loadRecord(s, r, int64(offset), now)
 		}
 	}, func(offset int, what string) {
-		j.log.Warn("a segment of the journal is damaged", "segment", s.name(), "offset", offset, "error", what)
+		j.log.Warn("journal segment is damaged", "segment", s.name(), "offset", offset, "error", what)
 	})
 	if s.size < size {
-		j.log.Warn("a segment of the journal ended in an unfinished record", "segment", s.name(),
+		j.log.Warn("journal segment ends in an unfinished record", "segment", s.name(),
 			"offset", s.size, "bytes", size-s.size)
 		if err := s.file.Truncate(s.size); err != nil {
 			return err

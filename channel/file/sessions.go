@@ -268,7 +268,7 @@ func (s *Sessions) change(ctx context.Context, key string, do func(*kept)) error
 			continue
 		}
 		if err := s.store.Save(ctx, old.name, nil); err != nil {
-			s.o.Log.WarnContext(ctx, "the origin of an old session cannot be removed", "error", err)
+			s.o.Log.WarnContext(ctx, "cannot remove an old session's origin", "error", err)
 		}
 	}
 	return nil
@@ -292,7 +292,7 @@ func (s *Sessions) load(ctx context.Context, one *session, key string) error {
 func (s *Sessions) decode(ctx context.Context, text []byte, key string) kept {
 	var k kept
 	if text != nil && (json.Unmarshal(text, &k) != nil || k.Session != key) {
-		s.o.Log.WarnContext(ctx, "the origin of a session cannot be read; it is forgotten")
+		s.o.Log.WarnContext(ctx, "cannot read a session's origin")
 		k = kept{}
 	}
 	k.Session = key

@@ -622,13 +622,13 @@ func (j *Journal) forget(w waiting) {
 
 // lose settles an event whose raw form cannot be read any more.
 func (j *Journal) lose(ctx context.Context, w waiting, k channel.EventKey) {
-	j.o.Log.ErrorContext(ctx, "an accepted event is unreadable and dropped", "channel", k.Channel, "error", errDamaged)
+	j.o.Log.ErrorContext(ctx, "dropped an unreadable event", "channel", k.Channel, "error", errDamaged)
 	c, _, err := j.take(ctx, w.token, k)
 	if err == nil && c != nil {
 		err = c.Commit(ctx, channel.OutcomeFailed)
 	}
 	if err != nil {
-		j.o.Log.WarnContext(ctx, "a dropped event cannot be settled", "channel", k.Channel, "error", err)
+		j.o.Log.WarnContext(ctx, "cannot settle a dropped event", "channel", k.Channel, "error", err)
 	}
 }
 

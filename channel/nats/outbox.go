@@ -278,7 +278,7 @@ func (o *Outbox) Load(ctx context.Context, id uint64) (*channel.Outbound, error)
 	}
 	out, err := outboundOf(m, record.Packed)
 	if err != nil {
-		o.o.Log.ErrorContext(ctx, "a waiting reply is unreadable and dropped", "channel", record.Channel, "error", err)
+		o.o.Log.ErrorContext(ctx, "dropped an unreadable reply", "channel", record.Channel, "error", err)
 		return nil, o.End(ctx, id, channel.UnknownWhether)
 	}
 	return out, nil

@@ -12,7 +12,7 @@ import (
 // follow hears of the blocks of others until the outbox is closed. caught is called when it is known what waits.
 func (o *Outbox) follow(caught func()) {
 	o.log.keepFollowing(o.end, o.subject("*"), o.hear, caught, func(err error) {
-		o.o.Log.Warn("the subscription to other replicas' replies broke", "error", err)
+		o.o.Log.Warn("subscription to other replicas' replies broke; retrying", "error", err)
 	})
 }
 
@@ -49,7 +49,7 @@ func (o *Outbox) take(token string, m message, heard bool) {
 	}
 	r, err := blockOf(m)
 	if err != nil {
-		o.o.Log.Error("the state of a waiting reply is unreadable", "error", err)
+		o.o.Log.Error("cannot read the state of a waiting reply", "error", err)
 		return
 	}
 	switch {
@@ -169,5 +169,5 @@ func (o *Outbox) reborn() {
 	o.names[owner] = true
 	o.mu.Unlock()
 	old()
-	o.o.Log.Warn("the other replicas declared this one dead and took over its replies")
+	o.o.Log.Warn("other replicas took over this one's replies")
 }

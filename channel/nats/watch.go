@@ -10,7 +10,7 @@ import (
 // follow hears of the events of others until the journal is closed. caught is called when it is known what waits.
 func (j *Journal) follow(caught func()) {
 	j.log.keepFollowing(j.end, j.subject("*"), j.hear, caught, func(err error) {
-		j.o.Log.Warn("the subscription to other replicas' events broke", "error", err)
+		j.o.Log.Warn("subscription to other replicas' events broke; retrying", "error", err)
 	})
 }
 
@@ -127,7 +127,7 @@ func (j *Journal) measure(ctx context.Context) {
 	}
 	size := int64(info.State.Bytes)
 	if size > j.o.Bytes && j.size <= j.o.Bytes {
-		j.o.Log.ErrorContext(ctx, "the inbox is full with the events of a day; new events are refused", "bytes", size)
+		j.o.Log.ErrorContext(ctx, "inbox is full; refusing events", "bytes", size)
 	}
 	j.size = size
 }
@@ -150,7 +150,7 @@ func (j *Journal) reborn() {
 	j.owner, j.lost, j.release = owner, lost, release
 	j.mu.Unlock()
 	old()
-	j.o.Log.Warn("the other replicas declared this one dead and took over its events")
+	j.o.Log.Warn("other replicas took over this one's events")
 	for _, t := range j.tokens() {
 		j.keep(t, owner)
 	}

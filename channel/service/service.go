@@ -119,7 +119,7 @@ func (o *Options) receive(ctx context.Context, only channel.Exclusive, door *cha
 		if err != nil {
 			return fmt.Errorf("wait for the other replicas: %w", err)
 		}
-		log.InfoContext(ctx, "this replica polls the platform; the others stand by", "channel", o.Name)
+		log.InfoContext(ctx, "this replica polls the platform", "channel", o.Name)
 		err = o.Receive(alone, door)
 		taken := alone.Err() != nil && ctx.Err() == nil
 		release()

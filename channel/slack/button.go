@@ -181,7 +181,7 @@ func (a *adapter) answer(ctx context.Context, s channel.Pressed) {
 		method: "chat.postEphemeral", in: &note{m.conversation, m.user, m.press.root, s.Text()}, slow: c.pace.slowDown,
 	})
 	if err != nil {
-		c.log.WarnContext(ctx, "a button press cannot be answered", "channel", c.name, "error", err)
+		c.log.WarnContext(ctx, "cannot answer a button press", "channel", c.name, "error", err)
 	}
 	on := m.press.on
 	if s != channel.PressUnknown || on.TS == "" {
@@ -198,7 +198,7 @@ func (a *adapter) answer(ctx context.Context, s channel.Pressed) {
 	}
 	t := target{conversation: m.conversation, thread: m.press.root}
 	if err = c.update(ctx, t, on.TS, cmp.Or(on.Text, s.Text()), append(blocks, said(s.Text()))...); err != nil && !is(err, gone) {
-		c.log.WarnContext(ctx, "the buttons of an old question cannot be removed", "channel", c.name, "error", err)
+		c.log.WarnContext(ctx, "cannot remove an old question's buttons", "channel", c.name, "error", err)
 	}
 }
 

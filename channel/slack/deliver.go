@@ -186,7 +186,7 @@ func (c *Channel) post(ctx context.Context, t target, text string, blocks ...any
 // wrote notes that the bot takes part in a thread.
 func (c *Channel) wrote(ctx context.Context, t target) {
 	if err := c.threads.learn(t.conversation, t.thread); err != nil {
-		c.log.WarnContext(ctx, "a thread cannot be remembered", "channel", c.name, "error", err)
+		c.log.WarnContext(ctx, "cannot store a thread", "channel", c.name, "error", err)
 	}
 }
 

@@ -88,13 +88,13 @@ func (c *Channel) receive(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, e.Challenge)
 		return
 	case typeLimited:
-		c.log.WarnContext(r.Context(), "the platform drops events: too many within an hour", "channel", c.name)
+		c.log.WarnContext(r.Context(), "platform drops events: too many within an hour", "channel", c.name)
 	}
 	if e.message == nil {
 		return
 	}
 	if err := c.accept(r.Context(), e, body); err != nil {
-		c.log.WarnContext(r.Context(), "an event cannot be accepted; the platform must retry", "channel", c.name, "error", err)
+		c.log.WarnContext(r.Context(), "cannot accept an event; the platform must retry", "channel", c.name, "error", err)
 		w.Header().Set("Retry-After", "5")
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}

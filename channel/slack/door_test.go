@@ -183,7 +183,7 @@ func TestRequestsThatAreNoEventsAreRefusedOrLeft(t *testing.T) {
 		if got := r.outcomes(); len(got) != 0 {
 			t.Errorf("got %q, expected no turn", got)
 		}
-		if !strings.Contains(r.log.String(), "the platform drops events") {
+		if !strings.Contains(r.log.String(), "platform drops events") {
 			t.Error("the log does not say that the platform drops events")
 		}
 	})

@@ -88,7 +88,7 @@ func (p *people) ask(ctx context.Context, c *Channel, id string) person {
 			one.name = u.RealName
 		}
 	} else {
-		c.log.DebugContext(ctx, "the name of a sender is not known", "channel", c.name, "error", err)
+		c.log.DebugContext(ctx, "unknown sender name", "channel", c.name, "error", err)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -268,7 +268,7 @@ func (c *Channel) Serve(ctx context.Context, k *channel.Kernel) error {
 			if err := c.persist(ctx); err != nil {
 				return err
 			}
-			c.log.InfoContext(ctx, "the channel is connected", "channel", c.name, "bot", c.self().User, "workspace", c.self().Team)
+			c.log.InfoContext(ctx, "channel is connected", "channel", c.name, "bot", c.self().User, "workspace", c.self().Team)
 			return nil
 		},
 	})
@@ -288,7 +288,7 @@ func (c *Channel) persist(ctx context.Context) error {
 		if e, ok := errors.AsType[*Error](err); ok {
 			wait = max(wait, e.RetryAfter)
 		}
-		c.log.WarnContext(ctx, "the platform does not answer as it should; retrying", "channel", c.name, "error", err, "pause", wait)
+		c.log.WarnContext(ctx, "platform answers wrongly; retrying", "channel", c.name, "error", err, "pause", wait)
 		if err := attempt.Pause(ctx, wait); err != nil {
 			return err
 		}

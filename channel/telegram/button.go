@@ -102,7 +102,7 @@ func (a *adapter) answerPress(ctx context.Context, text string) {
 		method: "answerCallbackQuery", in: &bot.AnswerCallbackQueryParams{CallbackQueryID: a.u.CallbackQuery.ID, Text: text}, harmless: true,
 	})
 	if err != nil && !is(err, tooLate) {
-		a.c.log.WarnContext(ctx, "a button press cannot be answered", "channel", a.c.name, "error", err)
+		a.c.log.WarnContext(ctx, "cannot answer a button press", "channel", a.c.name, "error", err)
 	}
 }
 
@@ -118,7 +118,7 @@ func (a *adapter) answer(ctx context.Context, s channel.Pressed) {
 		method: "editMessageReplyMarkup", in: &bot.EditMessageReplyMarkupParams{ChatID: m.Chat.ID, MessageID: m.ID}, harmless: true,
 	})
 	if err != nil && !is(err, gone, notModified) {
-		a.c.log.WarnContext(ctx, "the buttons of an old question cannot be removed", "channel", a.c.name, "error", err)
+		a.c.log.WarnContext(ctx, "cannot remove an old question's buttons", "channel", a.c.name, "error", err)
 	}
 }
 

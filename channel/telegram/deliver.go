@@ -240,7 +240,7 @@ func (c *Channel) send(ctx context.Context, t *target, text chunk) (int, error) 
 		return c.api.do(ctx, request{method: "sendMessage", in: params, out: &sent, slow: t.slow})
 	})
 	if is(err, badMarkup) && text.mode != "" {
-		c.log.WarnContext(ctx, "the platform refuses a message's markup; it becomes plain text", "channel", c.name)
+		c.log.WarnContext(ctx, "platform refuses a message's markup; sending plain text", "channel", c.name)
 		params.Text, params.ParseMode = text.plain, ""
 		err = c.api.do(ctx, request{method: "sendMessage", in: params, out: &sent, slow: t.slow})
 	}
@@ -265,7 +265,7 @@ func (c *Channel) edit(ctx context.Context, t *target, id int, text chunk) (int,
 	}
 	err := call()
 	if is(err, badMarkup) && text.mode != "" {
-		c.log.WarnContext(ctx, "the platform refuses a message's markup; it becomes plain text", "channel", c.name)
+		c.log.WarnContext(ctx, "platform refuses a message's markup; sending plain text", "channel", c.name)
 		params.Text, params.ParseMode = text.plain, ""
 		err = call()
 	}
@@ -280,7 +280,7 @@ func (c *Channel) there(ctx context.Context, t *target, call func() error) error
 		return err
 	}
 	if err := c.chats.learn(t.chat, e.MigrateTo); err != nil {
-		c.log.WarnContext(ctx, "a supergroup cannot be remembered", "channel", c.name, "error", err)
+		c.log.WarnContext(ctx, "cannot store a supergroup's new id", "channel", c.name, "error", err)
 	}
 	t.chat = e.MigrateTo
 	return call()

@@ -22,7 +22,7 @@ func (c *Channel) accept(ctx context.Context, door *channel.Door, updates []rawU
 	for _, raw := range updates {
 		u, err := Raw(raw)
 		if err != nil { // it has no id, and cannot be confirmed; the one behind it can
-			c.log.WarnContext(ctx, "the platform sent an invalid update", "channel", c.name)
+			c.log.WarnContext(ctx, "invalid update from the platform", "channel", c.name)
 			continue
 		}
 		next = max(next, u.ID+1)
@@ -46,7 +46,7 @@ func (c *Channel) arrival(ctx context.Context, u *Update, raw []byte) (a channel
 			from, to = m.MigrateFromChatID, m.Chat.ID
 		}
 		if err := c.chats.learn(from, to); err != nil {
-			c.log.WarnContext(ctx, "a supergroup cannot be remembered", "channel", c.name, "error", err)
+			c.log.WarnContext(ctx, "cannot store a supergroup's new id", "channel", c.name, "error", err)
 		}
 	}
 	key, ok := c.key(u)
@@ -113,7 +113,7 @@ func (c *Channel) receive(w http.ResponseWriter, r *http.Request) {
 	}
 	if a, ok := c.arrival(r.Context(), u, body); ok {
 		if _, err := door.Accept(r.Context(), a); err != nil {
-			c.log.WarnContext(r.Context(), "an update cannot be accepted; the platform must retry", "channel", c.name, "error", err)
+			c.log.WarnContext(r.Context(), "cannot accept an event; the platform must retry", "channel", c.name, "error", err)
 			later(w)
 			return
 		}

@@ -104,7 +104,7 @@ func (c *Channel) load(ctx context.Context, list []attachment) (all []channel.Me
 		} else if c.store.Dir != "" {
 			var err error
 			if fact.Path, fact.Size, err = c.fetch(ctx, a); err != nil {
-				c.log.WarnContext(ctx, "a file of a message cannot be loaded", "channel", c.name, "kind", fact.Kind, "error", err)
+				c.log.WarnContext(ctx, "cannot load a message's file", "channel", c.name, "kind", fact.Kind, "error", err)
 				notes = append(notes, fmt.Sprintf("[%s could not be loaded]", what))
 			}
 		}

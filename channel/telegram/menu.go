@@ -63,7 +63,7 @@ func (c *Channel) setMenus(ctx context.Context, k *channel.Kernel) {
 	call := func(method string, in menuCall, out any) bool {
 		err := c.api.do(ctx, request{method: method, in: &in, out: out, harmless: true})
 		if err != nil && !is(err, noChat) { // somebody on a list has never written to the bot
-			c.log.WarnContext(ctx, "the command menu cannot be set", "channel", c.name, "method", method, "error", err)
+			c.log.WarnContext(ctx, "cannot set the command menu", "channel", c.name, "method", method, "error", err)
 		}
 		return err == nil
 	}

@@ -195,7 +195,7 @@ func TestALongFailureIsSaidNowAndThen(t *testing.T) {
 		r.fake.Mend()
 		time.Sleep(2 * time.Minute)
 		log := r.log.String()
-		if n := strings.Count(log, "updates cannot be read"); n < 4 || n > 8 {
+		if n := strings.Count(log, "cannot read updates"); n < 4 || n > 8 {
 			t.Errorf("the log says so %d times in an hour", n)
 		}
 		if strings.Count(log, "updates come again") != 1 {

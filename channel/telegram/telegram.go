@@ -311,7 +311,7 @@ func (c *Channel) Serve(ctx context.Context, k *channel.Kernel) error {
 			if err := c.persist(ctx, "getMe", c.whoAmI); err != nil {
 				return err
 			}
-			c.log.InfoContext(ctx, "the channel is connected", "channel", c.name, "bot", c.self().Username, "mode", c.mode)
+			c.log.InfoContext(ctx, "channel is connected", "channel", c.name, "bot", c.self().Username, "mode", c.mode)
 			c.setMenus(ctx, k)
 			return nil
 		},
@@ -336,7 +336,7 @@ func (c *Channel) persist(ctx context.Context, what string, call func(context.Co
 		if e, ok := errors.AsType[*Error](err); ok {
 			wait = max(wait, e.RetryAfter)
 		}
-		trouble.warn(ctx, "the platform does not answer as it should; retrying", "channel", c.name, "method", what, "error", err)
+		trouble.warn(ctx, "platform answers wrongly; retrying", "channel", c.name, "method", what, "error", err)
 		if err := attempt.Pause(ctx, wait); err != nil {
 			return err
 		}
@@ -400,19 +400,19 @@ func (c *Channel) poll(ctx context.Context, door *channel.Door) error {
 				continue
 			} // else the server does not wait for updates, as it was asked to
 		case come: // there is no room, or no disk; it may be over in a moment
-			trouble.warn(ctx, "updates cannot be stored; they are asked for again", "channel", c.name, "error", err)
+			trouble.warn(ctx, "cannot store updates; asking again", "channel", c.name, "error", err)
 			pause = min(pause, 2*time.Second)
 		case is(err, badToken):
 			return err
 		case is(err, otherWebhook): // somebody has set one since
 			if err := c.api.call(ctx, callTimeout, "deleteWebhook", &bot.DeleteWebhookParams{}, nil); err == nil {
-				c.log.WarnContext(ctx, "a webhook was set for this bot, and was removed", "channel", c.name)
+				c.log.WarnContext(ctx, "removed this bot's webhook", "channel", c.name)
 			}
 		case is(err, conflict):
 			trouble.warn(ctx, "another program reads this bot's updates; stop it, or use another bot", "channel", c.name)
 			pause = max(pause, 2*time.Second)
 		default:
-			trouble.warn(ctx, "updates cannot be read; they are asked for again", "channel", c.name, "error", err)
+			trouble.warn(ctx, "cannot read updates; retrying", "channel", c.name, "error", err)
 		}
 		wait := pause
 		if e, ok := errors.AsType[*Error](err); ok {

@@ -57,7 +57,7 @@ func (a *Agent) zone(t *channel.Turn) *time.Location {
 	}
 	zone, err := time.LoadLocation(name)
 	if err != nil { // the configuration is checked, so that the system's list of zones has changed since
-		a.log(context.Background(), t, slog.LevelWarn, "an unknown time zone was replaced by UTC", slog.String("timezone", name))
+		a.log(context.Background(), t, slog.LevelWarn, "unknown time zone; using UTC", slog.String("timezone", name))
 		zone = time.UTC
 	}
 	a.zones.Store(name, zone)

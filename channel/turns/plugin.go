@@ -57,7 +57,7 @@ func (p *plugin) DispatchOutbound(ctx context.Context, e *turn.Envelope) (delive
 	}
 	c := r.turn.Context
 	if e.Channel != c.Channel || e.ChatID != c.ChatID || e.OutputChannel != "" && e.OutputChannel != c.Channel {
-		p.agent.log(ctx, r.turn, slog.LevelWarn, "a message for another conversation was refused")
+		p.agent.log(ctx, r.turn, slog.LevelWarn, "refused a message for another conversation")
 		return false, nil
 	}
 	if e.Kind == turn.KindError {

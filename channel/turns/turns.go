@@ -200,7 +200,7 @@ func (r *reply) ask(value json.RawMessage) {
 	}
 	err := r.agent.o.Answer(r.ctx, agent.Answer{Turn: r.turn.ID, ID: q.ID, Reason: why, Role: tool.Admin})
 	if err != nil && !errors.Is(err, agent.ErrAnswered) && !errors.Is(err, agent.ErrNoQuestion) {
-		r.agent.log(r.ctx, r.turn, slog.LevelWarn, "a call without an approver was not denied", slog.Any("error", err))
+		r.agent.log(r.ctx, r.turn, slog.LevelWarn, "cannot deny a call without an approver", slog.Any("error", err))
 	}
 }
 
@@ -241,7 +241,7 @@ func (a *Agent) Decide(ctx context.Context, t *channel.Turn, p channel.Press) ch
 	case errors.Is(err, agent.ErrAnswered):
 		return channel.PressOver
 	case !errors.Is(err, agent.ErrNoQuestion):
-		a.log(ctx, t, slog.LevelError, "a button press failed", slog.Any("error", err))
+		a.log(ctx, t, slog.LevelError, "button press failed", slog.Any("error", err))
 	}
 	return channel.PressUnknown
 }
@@ -250,7 +250,7 @@ func (a *Agent) Decide(ctx context.Context, t *channel.Turn, p channel.Press) ch
 func (r *reply) emit(ctx context.Context, kind channel.ReplyKind, p channel.Payload) error {
 	err := r.turn.Sink.Emit(ctx, kind, p)
 	if err != nil && ctx.Err() == nil {
-		r.agent.log(ctx, r.turn, slog.LevelWarn, "a block was not taken", slog.String("kind", string(kind)), slog.Any("error", err))
+		r.agent.log(ctx, r.turn, slog.LevelWarn, "block not delivered", slog.String("kind", string(kind)), slog.Any("error", err))
 	}
 	return err
 }

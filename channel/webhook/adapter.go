@@ -101,7 +101,7 @@ func (a *adapter) Resolve(ctx context.Context, in *channel.Input, _ channel.Even
 		if d := channel.Evaluate(f).Admission.Kind; d == channel.Dispatch || d == channel.ObserveOnly {
 			var err error
 			if f.Media, err = c.files(list); err != nil {
-				c.log.WarnContext(ctx, "media of a message were not stored", "channel", c.name, "error", err)
+				c.log.WarnContext(ctx, "cannot store a message's media", "channel", c.name, "error", err)
 				f.Message.BodyForAgent = strings.TrimSpace(in.RawText + "\n[media could not be loaded]")
 			}
 		}

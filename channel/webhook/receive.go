@@ -63,7 +63,7 @@ func (c *Channel) receive(w http.ResponseWriter, r *http.Request) {
 		rec.counts()
 		known, err := c.accept(r.Context(), open.door, rec, m, what.id, body)
 		if err != nil {
-			c.log.WarnContext(r.Context(), "a message cannot be accepted; the sender must retry", "channel", c.name, "error", err)
+			c.log.WarnContext(r.Context(), "cannot accept a message; the sender must retry", "channel", c.name, "error", err)
 			if vfs.Failed(err) {
 				w.Header().Set("Retry-After", diskRetry)
 				refuse(w, http.StatusServiceUnavailable, errors.New("the server's disk is full or has failed; send the message again later"))
@@ -146,7 +146,7 @@ func (c *Channel) wait(ctx context.Context, open *opened, rec *record, since tim
 		defer rec.order.Unlock()
 		for _, one := range kept {
 			if err := c.post(context.WithoutCancel(ctx), one); err != nil {
-				c.log.WarnContext(ctx, "a part of a reply cannot be sent to the callback", "channel", c.name, "error", err)
+				c.log.WarnContext(ctx, "cannot send part of a reply to the callback", "channel", c.name, "error", err)
 			}
 		}
 	})

@@ -157,7 +157,7 @@ func (s *shared) save(id, session string, text []byte) {
 	ctx, cancel := context.WithTimeout(context.Background(), sharedWait)
 	defer cancel()
 	if err := s.Save(ctx, s.name(id), session, text); err != nil {
-		s.log.WarnContext(ctx, "an answer cannot be stored for retries", "channel", s.login, "error", err)
+		s.log.WarnContext(ctx, "cannot store an answer for retries", "channel", s.login, "error", err)
 	}
 }
 
@@ -166,7 +166,7 @@ func (s *shared) load(ctx context.Context, id string) []byte {
 	defer cancel()
 	text, err := s.Load(ctx, s.name(id))
 	if err != nil {
-		s.log.WarnContext(ctx, "a stored answer cannot be read", "channel", s.login, "error", err)
+		s.log.WarnContext(ctx, "cannot read a stored answer", "channel", s.login, "error", err)
 	}
 	return text
 }

@@ -37,7 +37,7 @@ func newEntrance(c *config.Config, log *slog.Logger) (_ *entrance, err error) {
 			return nil, fmt.Errorf("auth: %w", err)
 		}
 		if e.door.Keys.Len() == 0 {
-			log.Warn("there are no keys, so all requests are refused; make one with lingserve keys new")
+			log.Warn("no keys, so all requests are refused; run lingserve keys new")
 		}
 	}
 	if a.Issuer != "" {
@@ -73,7 +73,7 @@ func newEntrance(c *config.Config, log *slog.Logger) (_ *entrance, err error) {
 	})
 	e.wrong = access.NewLimits(access.LimitsOptions{Requests: access.Rate{PerMinute: l.Failures}})
 	if a.On() && !c.Local() && !c.TLS.On() && len(c.HTTP.Proxies) == 0 {
-		log.Warn("keys and tokens travel unencrypted to this server; set tls.cert and tls.key, or name an encrypting proxy in http.proxies")
+		log.Warn("keys travel unencrypted; set tls.cert and tls.key, or name an encrypting proxy in http.proxies")
 	}
 	return e, nil
 }

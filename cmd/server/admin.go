@@ -94,10 +94,10 @@ func (a *admin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		refusal, ok := errors.AsType[*access.Refusal](err)
 		if !ok {
-			a.log.ErrorContext(r.Context(), "the keys for the admin listener cannot be read", "error", err)
+			a.log.ErrorContext(r.Context(), "cannot read the keys for the admin listener", "error", err)
 			refusal = errNotAdmin
 		}
-		a.log.WarnContext(r.Context(), "refused at the admin listener", "path", r.URL.Path, "reason", refusal.Reason)
+		a.log.WarnContext(r.Context(), "admin listener refused a request", "path", r.URL.Path, "reason", refusal.Reason)
 		web.Refuse(w, refusal)
 		return
 	}
@@ -259,21 +259,21 @@ func listenAdmin(c *config.Config, door *access.Door, m *telemetry.Metrics, budg
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-			log.Error("the admin listener has stopped; there are no metrics", "error", err)
+			log.Error("admin listener stopped", "error", err)
 		}
 	})
-	asks := "for the key of an admin"
+	auth := "an admin's key"
 	switch {
 	case a.open:
-		asks = "nobody"
+		auth = "none"
 	case a.openMetrics:
-		asks = "nobody for metrics, for the key of an admin else"
+		auth = "none for metrics, otherwise an admin's key"
 	}
 	if c.AdminInClear() {
-		log.Warn("the key of an admin travels unencrypted to the admin listener; set admin.addr to localhost, or use an encrypting proxy",
+		log.Warn("an admin's key travels unencrypted; set admin.addr to localhost, or use an encrypting proxy",
 			"addr", l.Addr().String())
 	}
-	log.Info("the admin listener is open", "addr", l.Addr().String(), "asks", asks)
+	log.Info("admin listener is open", "addr", l.Addr().String(), "auth", auth)
 	return func() {
 		server.Close()
 		wg.Wait()

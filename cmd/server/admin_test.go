@@ -214,7 +214,7 @@ func TestAServersWorkIsInItsMetrics(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := startServerIn(t, dir, "--admin-addr", "127.0.0.1:0", "--demo-pace", "0", "--inline-workflows", "--log-access", "all")
-	base := "http://" + p.waitFor(`the admin listener is open" addr=(\S+)`)[1]
+	base := "http://" + p.waitFor(`admin listener is open" addr=(\S+)`)[1]
 	c := client(t)
 	get := func(url string) (int, string) {
 		resp, err := c.Get(url)
@@ -354,7 +354,7 @@ func TestTheLogSaysWhereTheKeyOfAnAdminTravelsUnencrypted(t *testing.T) {
 				t.Fatal(err)
 			}
 			stop()
-			if said := strings.Contains(out.String(), "level=WARN msg=\"the key of an admin travels unencrypted"); said != c.said {
+			if said := strings.Contains(out.String(), "level=WARN msg=\"an admin's key travels unencrypted"); said != c.said {
 				t.Error(out.String())
 			}
 		})

@@ -66,7 +66,7 @@ func newTurns(c *config.Config, models *adapter.Registry, workflows *flow.Regist
 	theirs.Attach(servers)
 	// An empty folder tells more than one that cannot be opened.
 	if err := os.MkdirAll(c.Workspace, 0o755); err != nil {
-		log.Warn("the workspace cannot be made", "error", err)
+		log.Warn("cannot make the workspace", "error", err)
 	}
 	places := []skill.Place{skill.Dir(c.Workspace, ".agents/skills")}
 	if c.Data != "" {
@@ -93,7 +93,7 @@ func newTurns(c *config.Config, models *adapter.Registry, workflows *flow.Regist
 			there := o.Skills.List()
 			for _, name := range a.Skills {
 				if !slices.ContainsFunc(there, func(s skill.Skill) bool { return s.Name == name }) {
-					log.Warn("an agent names an unknown skill", "agent", a.Name, "skill", name)
+					log.Warn("agent names an unknown skill", "agent", a.Name, "skill", name)
 				}
 			}
 		}
@@ -103,7 +103,7 @@ func newTurns(c *config.Config, models *adapter.Registry, workflows *flow.Regist
 		}
 		for i, name := range adapter.Links(chain) {
 			if _, err := models.Model(name); err != nil {
-				log.Warn("an agent names an unknown model", "agent", a.Name, "error", err)
+				log.Warn("agent names an unknown model", "agent", a.Name, "error", err)
 			}
 			if i == 0 {
 				o.Model = name
@@ -187,7 +187,7 @@ func (c *crew) look(log *slog.Logger) {
 	for _, name := range c.names {
 		if by := c.by[name]; by != nil {
 			if _, ok := by.Workflows.Get(by.Workflow); !ok {
-				log.Warn("an agent names an unknown workflow", "agent", name, "workflow", by.Workflow)
+				log.Warn("agent names an unknown workflow", "agent", name, "workflow", by.Workflow)
 			}
 		}
 	}

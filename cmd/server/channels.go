@@ -418,7 +418,7 @@ func (o *door) serve(ctx context.Context, k *channel.Kernel, log *slog.Logger) {
 	err := func() (err error) {
 		defer func() {
 			if v := recover(); v != nil {
-				log.ErrorContext(ctx, "a channel panicked", "channel", o.Name(), "panic", v)
+				log.ErrorContext(ctx, "panic in a channel", "channel", o.Name(), "panic", v)
 				err = errors.New("the channel has a fault; the server's log says more")
 			}
 		}()
@@ -430,7 +430,7 @@ func (o *door) serve(ctx context.Context, k *channel.Kernel, log *slog.Logger) {
 	if err == nil {
 		return
 	}
-	log.ErrorContext(ctx, "a channel failed; it stays down until a restart", "channel", o.Name(), "account", o.account, "error", err)
+	log.ErrorContext(ctx, "channel failed; it stays down until a restart", "channel", o.Name(), "account", o.account, "error", err)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.err = err
@@ -539,7 +539,7 @@ func (d *doors) look(c *config.Config, crew *crew) {
 		}
 		place := c.Access.Channels[ch.Name]
 		if !admits(place) {
-			d.log.Warn("no one may talk on a channel; set dm.policy or groups.policy", "channel", ch.Name)
+			d.log.Warn("channel admits no senders; set dm.policy or groups.policy", "channel", ch.Name)
 			continue
 		}
 		if slices.ContainsFunc(placesOf(place), approves) {
@@ -547,7 +547,7 @@ func (d *doors) look(c *config.Config, crew *crew) {
 		}
 		for _, name := range crew.names {
 			if answers(place, name) && crew.asks(c, name) {
-				d.log.Warn("tools of an agent ask for approval, but the channel has no operators; set commands.operators, or ask_never of the agent",
+				d.log.Warn("tools ask for approval, but the channel has no operators; set commands.operators, or ask_never of the agent",
 					"channel", ch.Name, "agent", name)
 			}
 		}

@@ -28,7 +28,7 @@ channels:
     agent: assistant
     dm: {policy: allowlist, allow_from: [ou_ann]}
 `)
-	p.waitFor("the channel is connected")
+	p.waitFor("channel is connected")
 	fake.SetURL(p.base + "/v1/channels/feishu/webhook")
 	if got := fake.Post(t.Context(), fake.Challenge("who-are-you")); got.Status != http.StatusOK || !strings.Contains(got.Body, `"who-are-you"`) {
 		t.Errorf("the question for the address is answered with %d %s", got.Status, got.Body)

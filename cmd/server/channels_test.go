@@ -179,7 +179,7 @@ func TestAToolThatNobodyOnAChannelMayApproveIsDeniedAtOnce(t *testing.T) {
 func TestWhoMayTalkIsReadAgainOnSIGHUP(t *testing.T) { // CH-61
 	b, dir := newBackend(t), t.TempDir()
 	p := serverWith(t, dir, b.settings("ack: result"))
-	p.waitFor("no one may talk on a channel")
+	p.waitFor("channel admits no senders")
 	if _, answer := b.say(p, "msg-1", "x"); answer["reason"] != "no_policy" {
 		t.Errorf("got %v", answer)
 	}
@@ -188,7 +188,7 @@ func TestWhoMayTalkIsReadAgainOnSIGHUP(t *testing.T) { // CH-61
 	p.waitFor(`"everybody\\?" is none of disabled, open, allowlist, pairing`)
 	write(t, dir, "lingserve.yaml", b.settings("ack: result", "dm: {policy: open}"))
 	p.signal(syscall.SIGHUP)
-	p.waitFor("settings of channels reloaded")
+	p.waitFor("channel settings reloaded")
 	if _, answer := b.say(p, "msg-2", "x"); answer["outcome"] != "visible" {
 		t.Errorf("got %v", answer)
 	}
@@ -205,7 +205,7 @@ func TestAChannelWhosePlatformRefusesItsTokenStopsAndTheServerGoesOn(t *testing.
 	b := newBackend(t)
 	p := serverWith(t, t.TempDir(), b.settings("dm: {policy: open}")+
 		"  telegram: {token: \"123:wrong\", api: \""+api.URL+"\", dm: {policy: open}}\n")
-	p.waitFor("a channel failed; it stays down")
+	p.waitFor("channel failed; it stays down")
 	if got := readyz(t, p); !strings.Contains(got, `"status":"ready"`) || !strings.Contains(got, `"channels":{"telegram":"`) || strings.Contains(got, "wrong") {
 		t.Errorf("got %s", got)
 	}
@@ -293,7 +293,7 @@ func TestTelegramSendsUpdatesToTheServersRoute(t *testing.T) { // CH-171
 		t.Fatal(err)
 	}
 	behind.Store(httputil.NewSingleHostReverseProxy(to))
-	p.waitFor("the channel is connected")
+	p.waitFor("channel is connected")
 	forged := func(secret string) int {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, p.base+"/v1/channels/bot/webhook", strings.NewReader(`{"update_id":1}`))
 		if err != nil {

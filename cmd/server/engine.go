@@ -59,10 +59,10 @@ func openEngine(ctx context.Context, c *config.Config, log *slog.Logger) (*engin
 	}
 	o := clusterOptions(c, log)
 	if list := c.NATSInClear(); len(list) > 0 {
-		log.WarnContext(ctx, "the NATS servers are reached without TLS; use tls:// addresses, or set nats.tls.ca or nats.tls.cert",
+		log.WarnContext(ctx, "NATS connection has no TLS; use tls:// addresses, or set nats.tls.ca or nats.tls.cert",
 			"servers", strings.Join(list, ","))
 	}
-	log.InfoContext(ctx, "connecting to the servers of the cluster", "servers", strings.Join(c.NATS.Servers, ","), "cluster", len(o.Routes) > 0)
+	log.InfoContext(ctx, "connecting to NATS", "servers", strings.Join(c.NATS.Servers, ","), "cluster", len(o.Routes) > 0)
 	shared, err := cluster.Open(ctx, o)
 	if err != nil {
 		return nil, engineError(c, err)
@@ -159,7 +159,7 @@ func (e *engine) close(log *slog.Logger) {
 		errs = append(errs, e.keys.Close())
 	}
 	if err := errors.Join(append(errs, e.cluster.Close())...); err != nil {
-		log.Warn("the connection to the cluster cannot be closed cleanly", "error", err)
+		log.Warn("cannot close the NATS connection cleanly", "error", err)
 	}
 }
 

@@ -306,7 +306,7 @@ func TestDA_06_TheLogNamesServersWithoutTLS(t *testing.T) {
 			t.Error("servers that do not exist have answered")
 		}
 		for line := range strings.Lines(said.String()) {
-			if strings.Contains(line, "without TLS") {
+			if strings.Contains(line, "has no TLS") {
 				if want == "" || !strings.Contains(line, "level=WARN") || !strings.Contains(line, "servers="+want+"\n") {
 					t.Errorf("%s: %s", servers, line)
 				}

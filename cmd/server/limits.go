@@ -40,7 +40,7 @@ func limitsOf(c *config.Config, log *slog.Logger) web.Limits {
 	case l.Connections == 0:
 		l.Connections = connectionsFor(files)
 	case files > 0 && uint64(l.Connections) > files:
-		log.Warn("limit.connections is higher than the limit of open files",
+		log.Warn("limit.connections exceeds the open file limit",
 			"limit.connections", l.Connections, "files", files)
 	}
 	var from string

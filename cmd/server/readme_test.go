@@ -375,3 +375,24 @@ func expectAnswer(t *testing.T, req *http.Request, want string) {
 		t.Errorf("%s %s: %v", req.Method, req.URL.Path, fmt.Sprint(res.Status, err, string(body)))
 	}
 }
+
+// The configuration and the request of the webhook's page get the reply that it shows.
+func TestTheWebhookPagesMessageIsAnswered(t *testing.T) {
+	for _, name := range []string{"sh", "curl", "openssl", "od"} {
+		if _, err := exec.LookPath(name); err != nil {
+			t.Skip(err)
+		}
+	}
+	const secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+	page := regexp.MustCompile(`(?m)^   `).ReplaceAllString(readGuide(t, "docs/channels/webhook.md"), "")
+	dir := t.TempDir()
+	write(t, dir, "lingserve.yaml", strings.Replace(blocks(page, "yaml")[0], "{env: HOOK_SECRET}", secret, 1))
+	p := startServerIn(t, dir, "--demo-pace", "0")
+	script := strings.ReplaceAll(blocks(page, "sh")[0], "http://127.0.0.1:8080", p.base)
+	cmd := exec.CommandContext(t.Context(), "sh", "-ec", script)
+	cmd.Env = append(os.Environ(), "HOOK_SECRET="+secret)
+	out, err := cmd.Output()
+	if want := `"status":"done","admission":"dispatch","outcome":"visible","replies":[{"kind":"final",`; err != nil || !strings.Contains(string(out), want) {
+		t.Errorf("%v: got %s, want %s", err, out, want)
+	}
+}

@@ -81,7 +81,7 @@ func serve(c *config.Config, signals <-chan os.Signal, stderr io.Writer) error {
 	}
 	defer stopTraces()
 	for _, warning := range c.Warnings {
-		log.Warn("a setting may not be what was meant", "warning", warning)
+		log.Warn("check a setting", "warning", warning)
 	}
 	entrance, err := newEntrance(c, log)
 	if err != nil {
@@ -140,7 +140,7 @@ func serve(c *config.Config, signals <-chan os.Signal, stderr io.Writer) error {
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel() // what is on its way has had its time
 		if err := channels.closeAll(ctx); err != nil {
-			log.WarnContext(ctx, "the files of channels cannot be closed cleanly", "error", err)
+			log.WarnContext(ctx, "cannot close the channels' files cleanly", "error", err)
 		}
 	}()
 	channels.look(c, crew)
@@ -237,7 +237,7 @@ func shutDown(c *config.Config, s *web.Server, channels *doors, turns *turn.Fram
 		select {
 		case err := <-drained:
 			if err != nil {
-				log.WarnContext(ctx, "the grace period was too short; the remaining work was cut off", "error", err)
+				log.WarnContext(ctx, "grace period ended; cut off the remaining work", "error", err)
 			}
 			log.InfoContext(ctx, "stopped")
 			return nil
@@ -263,14 +263,14 @@ func reloadChannels(c *config.Config, channels *doors, log *slog.Logger) {
 		err = channels.set(next)
 	}
 	if err == nil {
-		log.Info("settings of channels reloaded")
+		log.Info("channel settings reloaded")
 		if !reflect.DeepEqual(c.Channels, next.Channels) {
-			log.Warn("new, removed or changed channels need a restart")
+			log.Warn("changed channels need a restart")
 		}
 		return
 	}
 	for line := range strings.Lines(err.Error()) {
-		log.Error("the configuration is wrong; the settings of channels stay as they were", "error", strings.TrimRight(line, "\n"))
+		log.Error("configuration is invalid; keeping the channels' settings", "error", strings.TrimRight(line, "\n"))
 	}
 }
 
@@ -280,7 +280,7 @@ func logReload(log *slog.Logger, err error) {
 		return
 	}
 	for line := range strings.Lines(err.Error()) {
-		log.Error("a workflow is wrong; the one before stays in force", "error", strings.TrimRight(line, "\n"))
+		log.Error("workflow is invalid; keeping the previous one", "error", strings.TrimRight(line, "\n"))
 	}
 }
 
@@ -288,7 +288,7 @@ func logReload(log *slog.Logger, err error) {
 func warnOfOptions(log *slog.Logger, c *config.Config, workflows *flow.Registry) {
 	for _, w := range workflows.All() {
 		for _, problem := range flow.Lacking(w, c.Lacking) {
-			log.Warn("a workflow sets an option that its provider lacks", "workflow", w.Info().Name, "error", problem)
+			log.Warn("workflow sets an option that its provider lacks", "workflow", w.Info().Name, "error", problem)
 		}
 	}
 }
@@ -326,7 +326,7 @@ func announce(w io.Writer, c *config.Config, log *slog.Logger, base string, work
 		names = append(names, info.Name)
 		for _, model := range info.Models() {
 			if _, err := models.Model(model); err != nil {
-				log.Warn("a workflow names an unknown model", "workflow", info.Name, "error", err)
+				log.Warn("workflow names an unknown model", "workflow", info.Name, "error", err)
 			}
 		}
 	}

@@ -350,7 +350,7 @@ func TestSIGHUPReloadsTheWorkflows(t *testing.T) {
 	}
 	write(t, dir, "workflows/hello.yaml", "name: hello\nbots:\n  a: {mesage: hello}\n")
 	p.signal(syscall.SIGHUP)
-	p.waitFor(`a workflow is wrong; the one before stays in force.*hello\.yaml:3:`)
+	p.waitFor(`workflow is invalid; keeping the previous one.*hello\.yaml:3:`)
 	if status, _ := get(t, p.base+"/v1/workflows/hello"); status != http.StatusOK {
 		t.Errorf("the old workflow answers %d", status)
 	}

@@ -162,11 +162,11 @@ func (e *encryption) start(ctx context.Context, wg *sync.WaitGroup, addr net.Add
 		server := e.plainServer(port)
 		wg.Go(func() {
 			if err := server.Serve(netutil.LimitListener(l, redirectConnections)); !errors.Is(err, http.ErrServerClosed) {
-				e.log.ErrorContext(ctx, "the redirect from plain HTTP stopped", "addr", e.c.TLS.RedirectAddr, "error", err)
+				e.log.ErrorContext(ctx, "HTTP redirect stopped", "addr", e.c.TLS.RedirectAddr, "error", err)
 			}
 		})
 		wg.Go(func() { <-ctx.Done(); server.Close() })
-		e.log.InfoContext(ctx, "plain HTTP leads to https", "addr", l.Addr().String())
+		e.log.InfoContext(ctx, "redirecting HTTP to HTTPS", "addr", l.Addr().String())
 	}
 	wg.Go(func() { e.from.watch(ctx) })
 	return nil
@@ -325,21 +325,21 @@ func (f *certificateFiles) reload() {
 	defer f.mu.Unlock()
 	switch {
 	case err != nil && err.Error() != f.said:
-		f.log.Error("the certificate cannot be taken; the one before stays in force", "error", err)
+		f.log.Error("cannot use the certificate; keeping the previous one", "error", err)
 		f.said = err.Error()
 	case err == nil:
 		f.said = ""
 	}
 	if changed {
 		leaf := f.now.Load().Leaf
-		f.log.Info("another certificate is in force", "names", leaf.DNSNames, "until", leaf.NotAfter)
+		f.log.Info("new certificate in use", "names", leaf.DNSNames, "until", leaf.NotAfter)
 	}
 }
 
 func (f *certificateFiles) watch(ctx context.Context) {
 	warn := func() {
 		if leaf := f.now.Load().Leaf; nearlyOver(leaf) {
-			f.log.WarnContext(ctx, "the certificate expires soon", "names", leaf.DNSNames, "until", leaf.NotAfter)
+			f.log.WarnContext(ctx, "certificate expires soon", "names", leaf.DNSNames, "until", leaf.NotAfter)
 		}
 	}
 	warn()
@@ -421,7 +421,7 @@ func (a *authority) get(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	if f, ok := a.failed[name]; !ok || time.Now().After(f.until) { // of all who have waited for it, one tells
 		now := time.Now()
 		a.failed[name] = failure{err, now, now.Add(acmePause)}
-		a.log.Error("no certificate for a name; retrying later or on SIGHUP", "name", name, "after", acmePause, "error", err)
+		a.log.Error("cannot get a certificate; retrying", "name", name, "after", acmePause, "error", err)
 	}
 	return nil, err
 }
@@ -492,7 +492,7 @@ func (a *authority) look(ctx context.Context, name string) {
 		switch {
 		case cert == nil: // which is said
 		case nearlyOver(cert.Leaf):
-			a.log.WarnContext(ctx, "the certificate expires soon and was not renewed", "name", name, "until", cert.Leaf.NotAfter)
+			a.log.WarnContext(ctx, "certificate expires soon and was not renewed", "name", name, "until", cert.Leaf.NotAfter)
 		default:
 			a.log.InfoContext(ctx, "certificate", "name", name, "until", cert.Leaf.NotAfter)
 		}

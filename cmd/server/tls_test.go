@@ -311,9 +311,9 @@ func TestAnotherCertificateIsTakenWhenItsFilesChange(t *testing.T) {
 		{"half of a pair", second, firstKey, 3, "private key does not match public key"},
 		{"no certificate", []byte("hello"), secondKey, 3, "failed to find any PEM data"},
 		{"one that has expired", old, oldKey, 3, "it has expired at"},
-		{"the whole pair", second, secondKey, 4, "another certificate is in force"},
+		{"the whole pair", second, secondKey, 4, "new certificate in use"},
 		{"half of a pair once more", second, firstKey, 4, "private key does not match public key"},
-		{"back again", first, firstKey, 3, "another certificate is in force"},
+		{"back again", first, firstKey, 3, "new certificate in use"},
 	} {
 		t.Run(step.name, func(t *testing.T) {
 			before := len(out.String())
@@ -538,8 +538,8 @@ func TestAStreamOverHTTP2IsResumed(t *testing.T) {
 	cert, key = ca.pair(t, aMonth, "localhost", "127.0.0.1", "new.example.com")
 	pairFiles(t, dir, cert, key)
 	p.signal(syscall.SIGHUP)
-	p.waitFor(`another certificate is in force.*new\.example\.com`)
-	plain := p.waitFor(`plain HTTP leads to https.*addr=(\S+)`)[1]
+	p.waitFor(`new certificate in use.*new\.example\.com`)
+	plain := p.waitFor(`redirecting HTTP to HTTPS.*addr=(\S+)`)[1]
 	c := client(t)
 	c.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	back, err := c.Get("http://" + plain + "/healthz")

@@ -24,7 +24,7 @@ func openTraces(c *config.Config, log *slog.Logger) (traces *telemetry.Traces, s
 		return nil, nil, err
 	}
 	if to := traces.To(); to != "" {
-		log.Info("traces are sent", "to", to)
+		log.Info("sending traces", "to", to)
 	}
 	for _, name := range c.Traces.Propagate {
 		_, provider := c.Provider(name)
@@ -36,7 +36,7 @@ func openTraces(c *config.Config, log *slog.Logger) (traces *telemetry.Traces, s
 		ctx, cancel := context.WithTimeout(context.Background(), flushTime)
 		defer cancel()
 		if err := traces.Close(ctx); err != nil {
-			log.WarnContext(ctx, "the last traces were not sent", "error", err)
+			log.WarnContext(ctx, "last traces not sent", "error", err)
 		}
 	}, nil
 }

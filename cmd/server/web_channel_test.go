@@ -42,13 +42,13 @@ func TestTheConfigurationSaysWhoMayTalkByTheAPI(t *testing.T) {
 			t.Errorf("%s: %d %s", body, status, text)
 		}
 	}
-	p.waitFor(`a message was denied.*channel=web.*reason=dm_disabled setting=channels\.web\.dm\.policy`)
+	p.waitFor(`message denied.*channel=web.*reason=dm_disabled setting=channels\.web\.dm\.policy`)
 	if status, text := say(`{"workflow":"chat","input":"hello"}`); status != http.StatusOK {
 		t.Errorf("a run without a session: %d %s", status, text)
 	}
 	write("channels:\n  web:\n    commands: {mode: authorizers}\n")
 	p.signal(syscall.SIGHUP)
-	p.waitFor(`settings of channels reloaded`)
+	p.waitFor(`channel settings reloaded`)
 	if status, text := say(`{"agent":"assistant","input":",help"}`); status != http.StatusForbidden {
 		t.Errorf("a command: %d %s", status, text)
 	}

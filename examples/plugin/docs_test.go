@@ -161,18 +161,18 @@ func (customer) SystemPrompt(_ context.Context, _ turn.Prompt, s turn.State) (st
 	return fmt.Sprintf("You talk to customer %v.", s["customer"]), nil
 }
 
-func (customer) BeforeModel(_ context.Context, r *adapter.Request, s turn.State) (*agent.Reply, error) {
-	if s["customer"] == "" {
-		return &agent.Reply{Text: "Who are you?"}, nil // no model is asked
-	}
-	return nil, nil
-}
-
 func (customer) BeforeTool(_ context.Context, t *tool.Tool, c tool.Call) (agent.Verdict, error) {
 	if t.Name == "shop.price" && strings.Contains(string(c.Arguments), "secret") {
 		return agent.Verdict{Deny: "that is not for sale"}, nil
 	}
 	return agent.Verdict{}, nil
+}
+
+func (customer) BeforeModel(_ context.Context, r *adapter.Request, s turn.State) (*agent.Reply, error) {
+	if s["customer"] == "" {
+		return &agent.Reply{Text: "Who are you?"}, nil // no model is asked
+	}
+	return nil, nil
 }
 
 func TestHooksOfTheLoopAnswerAndDeny(t *testing.T) {

@@ -1,5 +1,5 @@
 // Plugin shows the built-in agent with a plugin beside it that builds the prompt in its place and observes errors. The second
-// message is empty, so the agent refuses it: the error goes to the observer, and to whoever asked.
+// message is empty, so the agent refuses it: the observer and the caller get the error.
 //
 //	go run ./examples/plugin
 package main
@@ -19,7 +19,7 @@ import (
 
 type brief struct{}
 
-// BuildPrompt adds a wish to every question. What it declines, empty messages and commands, is the agent's.
+// BuildPrompt adds a wish to every question. It declines empty messages and commands, so the agent handles them.
 func (brief) BuildPrompt(_ context.Context, e *turn.Envelope, _ turn.SessionID, _ turn.State) (turn.Prompt, bool, error) {
 	return turn.Prompt{Text: "Briefly: " + e.Content}, e.Content != "" && !e.IsCommand(), nil
 }

@@ -47,7 +47,7 @@ func withKeys(more ...string) setup {
 // admin is the address of the listener for admins.
 func (v *victim) admin(t *testing.T) string {
 	t.Helper()
-	m := regexp.MustCompile(`"the admin listener is open","addr":"([^"]+)"`).FindStringSubmatch(v.Log.String())
+	m := regexp.MustCompile(`"admin listener is open","addr":"([^"]+)"`).FindStringSubmatch(v.Log.String())
 	if m == nil {
 		t.Fatal("there is no listener for admins")
 	}

@@ -53,7 +53,7 @@ func TestDA_05_TheAdminListenerAsksForAKeyOnLocalhost(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer p.Kill()
-	at := regexp.MustCompile(`"the admin listener is open","addr":"([^"]+)"`).FindStringSubmatch(p.Log.String())
+	at := regexp.MustCompile(`"admin listener is open","addr":"([^"]+)"`).FindStringSubmatch(p.Log.String())
 	if at == nil {
 		t.Fatal(p.Log.Tail())
 	}

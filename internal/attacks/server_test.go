@@ -256,7 +256,7 @@ func start(t testing.TB, folder string, s setup) *victim {
 	}
 	door.to.Store(&v.URL)
 	v.feishu.SetURL(v.URL + "/v1/channels/feishu/webhook")
-	v.eventually(t, "the channels serve", func() bool { return strings.Count(v.Log.String(), `"the channel is connected"`) >= 3 })
+	v.eventually(t, "the channels serve", func() bool { return strings.Count(v.Log.String(), `"channel is connected"`) >= 3 })
 	started = true
 	return v
 }

@@ -188,7 +188,7 @@ func TestNoRedirectIsFollowed(t *testing.T) { // SE-01
 	}
 	word := v.answer(upstream.Answer{Text: "blue"})
 	v.hook(t, word, `{"sender":{"id":"ann"},"conversation":{"id":"c","kind":"direct"},"text":"`+word+`"}`)
-	v.eventually(t, "the reply is given up", func() bool { return strings.Contains(v.Log.String(), `"a reply was given up"`) })
+	v.eventually(t, "the reply is given up", func() bool { return strings.Contains(v.Log.String(), `"gave up a reply"`) })
 	if tr.hits.Load() != 0 {
 		t.Error("it was followed")
 	}

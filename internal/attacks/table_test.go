@@ -31,13 +31,13 @@ func TestTheTableOfThreatsNamesTestsThatExist(t *testing.T) {
 	named := regexp.MustCompile("`([^`]+)`")
 	for n := 1; n <= 24; n++ {
 		id := fmt.Sprintf("SE-%02d", n)
-		if strings.Count(table, "\n| "+id+" |") != 1 {
+		if strings.Count(table, "\n"+id+" |") != 1 {
 			t.Errorf("%s has no row of its own", id)
 		}
 	}
 	for row := range strings.Lines(table) {
 		cells := strings.Split(row, " | ")
-		if len(cells) < 4 || !strings.HasPrefix(row, "| SE") && !strings.HasPrefix(row, "| FT") && !strings.HasPrefix(row, "| DA") {
+		if len(cells) < 4 || !strings.HasPrefix(row, "SE") && !strings.HasPrefix(row, "FT") && !strings.HasPrefix(row, "DA") {
 			continue
 		}
 		shown := named.FindAllStringSubmatch(cells[3], -1)
@@ -84,10 +84,10 @@ func TestTheTableOfParsersHasEveryFuzzTarget(t *testing.T) {
 	named := map[string]bool{}
 	for row := range strings.Lines(table) {
 		cells := strings.Split(row, " | ")
-		if len(cells) != 3 || !strings.HasPrefix(row, "| ") || strings.HasPrefix(row, "| what is read |") || strings.HasPrefix(row, "| **") {
+		if len(cells) != 2 || strings.HasPrefix(row, "what is read |") {
 			continue
 		}
-		targets := regexp.MustCompile("`([a-z0-9/]+\\.Fuzz[A-Za-z0-9_]+)`").FindAllStringSubmatch(cells[2], -1)
+		targets := regexp.MustCompile("`([a-z0-9/]+\\.Fuzz[A-Za-z0-9_]+)`").FindAllStringSubmatch(cells[1], -1)
 		if len(targets) == 0 {
 			t.Errorf("%s is fuzzed by nothing", cells[0])
 		}

@@ -112,7 +112,7 @@ func TestDA_04_AReloadPutsNoSecretIntoTheWorkspace(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	if _, err := p.Log.Find(ctx, regexp.MustCompile(`the configuration is wrong.*data-of-agents contains the file of this secret`)); err != nil {
+	if _, err := p.Log.Find(ctx, regexp.MustCompile(`configuration is invalid.*data-of-agents contains the file of this secret`)); err != nil {
 		t.Errorf("%v\n%s", err, p.Log.Tail())
 	}
 }

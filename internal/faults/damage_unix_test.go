@@ -104,7 +104,7 @@ func TestDO_06_DamageOfSessionsIsFoundAndCostsNothingElse(t *testing.T) {
 		name := strings.TrimSuffix(filepath.Base(paths[session]), ".jsonl")
 		eventually(t, session+": the log names "+name, func() bool {
 			log := s.log.String()
-			return strings.Contains(log, "a tape is damaged") && strings.Contains(log, name)
+			return strings.Contains(log, "tape is damaged") && strings.Contains(log, name)
 		})
 		a, err = s.do("POST", "/v1/runs", fmt.Sprintf(say, session, "cherries"), "Accept: application/json")
 		if err != nil || a.state != "completed" {

@@ -79,7 +79,7 @@ func TestDO_09_AnMCPServerInNodeRunsUnderTheUnit(t *testing.T) {
 		by: []string{os.Args[0]}, env: []string{restrictEnv + "=" + words},
 		config: fmt.Sprintf("agents:\n  assistant: {}\nmcp:\n  js: {command: %q, args: [%q]}\n", node, script),
 	})
-	if _, err := s.log.Find(t.Context(), regexp.MustCompile(`"msg":"(an MCP server is (?:ready|away))","server":"js"`)); err != nil {
+	if _, err := s.log.Find(t.Context(), regexp.MustCompile(`"msg":"(MCP server is (?:ready|away))","server":"js"`)); err != nil {
 		t.Fatal(err)
 	}
 	a, err := s.do("POST", "/v1/runs", `{"agent":"assistant","input":",tools"}`, "Accept: application/json")

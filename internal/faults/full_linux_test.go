@@ -103,7 +103,7 @@ func TestDO_04_AFullDiskIsNamed(t *testing.T) {
 	if text := ready(); !strings.Contains(text, `"overloaded":["disk"]`) {
 		t.Errorf("/readyz after a message of a channel: %s", text)
 	}
-	full("an event is refused: the disk cannot store it")
+	full("refused an event: disk failed")
 	makeRoom()
 	if a := said(); a.status != 200 {
 		t.Errorf("the message of the channel, with room again: %v", a)

@@ -239,7 +239,7 @@ func (p *product) close() {
 		if text := p.seen.String(); strings.Contains(text, p.modelAddr) {
 			p.t.Errorf("the address of the model's server is in an answer: %q", around(text, strings.Index(text, p.modelAddr)))
 		}
-		for _, mistake := range []string{"a handler panicked", "superfluous", "http: panic"} {
+		for _, mistake := range []string{"panic in a handler", "superfluous", "http: panic"} {
 			if text := p.log.String(); strings.Contains(text, mistake) {
 				p.t.Errorf("the server has made a mistake: %q", around(text, strings.Index(text, mistake)))
 			}

@@ -140,7 +140,7 @@ func serve(t testing.TB, o serving) *server {
 }
 
 // adminOpen says where those who run the server are listened to.
-var adminOpen = regexp.MustCompile(`"msg":"the admin listener is open","addr":"([^"]+)"`)
+var adminOpen = regexp.MustCompile(`"msg":"admin listener is open","addr":"([^"]+)"`)
 
 // kill ends the process as a machine would.
 func (s *server) kill() { s.process.Kill() }

@@ -424,7 +424,7 @@ func TestAFullDiskHarmsNoRunAndIsSaidOnce(t *testing.T) {
 		if got, want := documentOf(read(t, folder)[r.id].Tube), `{"a":"before `+strings.Repeat("x", 100)+`"}{}`; got != want {
 			t.Errorf("afterwards: %s", got)
 		}
-		if len(folder.files) != 1 || !strings.Contains(j.log.String(), "kept on disk again") {
+		if len(folder.files) != 1 || !strings.Contains(j.log.String(), "writing running runs again") {
 			t.Errorf("%d files\n%s", len(folder.files), j.log.String())
 		}
 	})
@@ -452,7 +452,7 @@ func TestAFileWhoseSyncHasFailedIsGivenUp(t *testing.T) {
 		if fails >= 0 {
 			t.Fatal("nothing was synced")
 		}
-		if len(folder.files) != 1 || strings.Count(j.log.String(), "kept on disk again") != 1 {
+		if len(folder.files) != 1 || strings.Count(j.log.String(), "writing running runs again") != 1 {
 			t.Errorf("%d files\n%s", len(folder.files), j.log.String())
 		}
 		// Of what was never synced nothing is left.

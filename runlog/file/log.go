@@ -395,7 +395,7 @@ func (l *Log) finish() error {
 	}
 	err := l.sync(time.Now())
 	if err = errors.Join(err, l.file.Close()); err != nil {
-		l.log.Error("running runs may not be kept on disk", "code", CodeNotDurable, "error", err)
+		l.log.Error("cannot sync running runs", "code", CodeNotDurable, "error", err)
 	}
 	return err
 }

@@ -53,9 +53,9 @@ func (l *Log) readAll() (runs []*replayed, files []segment, err error) {
 		s.size = int64(len(text))
 		for _, d := range known.file(s.number, text) {
 			if d.torn {
-				l.log.Info("a file of running runs is incomplete after a crash", "file", name, "whole", d.at, "error", d.why)
+				l.log.Info("file of running runs is incomplete after a crash", "file", name, "whole", d.at, "error", d.why)
 			} else {
-				l.log.Warn("a file of running runs is damaged; the damage is skipped", "file", name, "offset", d.at, "bytes", d.end-d.at, "error", d.why)
+				l.log.Warn("skipped damage in running runs", "file", name, "offset", d.at, "bytes", d.end-d.at, "error", d.why)
 			}
 		}
 	}

@@ -212,7 +212,7 @@ func (l *Log) tidy(now time.Time) error {
 		for _, e := range l.live {
 			e.warned = false
 		}
-		l.log.Info("running runs are kept on disk again")
+		l.log.Info("writing running runs again")
 		l.removeUpTo(len(l.segments) - 1)
 		return nil
 	}
@@ -257,7 +257,7 @@ func (l *Log) tooMuch() bool {
 func (l *Log) removeUpTo(n int) {
 	for _, s := range l.segments[:n] {
 		if err := l.folder.remove(segmentName(s.number)); err != nil {
-			l.log.Warn("old files of runs cannot be removed", "file", segmentName(s.number), "error", err)
+			l.log.Warn("cannot remove old files of runs", "file", segmentName(s.number), "error", err)
 		}
 	}
 	l.segments = slices.Delete(l.segments, 0, n)
@@ -280,7 +280,7 @@ func (l *Log) clear() {
 // fail gives the file up. The runs go on, and are written anew when another one can be.
 func (l *Log) fail(err error, now time.Time) {
 	if !l.broken {
-		l.log.Error("running runs are not kept on disk; a crash would lose them", "code", CodeNotDurable, "error", err)
+		l.log.Error("cannot write running runs", "code", CodeNotDurable, "error", err)
 	}
 	l.broken, l.retry = true, now.Add(retryEvery)
 	if l.file != nil {

@@ -102,7 +102,7 @@ func (l *Log) Adopt(ctx context.Context, run, from string) (*runlog.Left, error)
 	l.mu.Lock()
 	l.adopted[run] = &position{tube: t, next: t.Len(), at: t.Behind(), last: seq, begin: a.begin, other: a.other}
 	l.mu.Unlock()
-	l.log.InfoContext(ctx, "a run was taken over from another replica", slog.String("run", run), slog.String("replica", from))
+	l.log.InfoContext(ctx, "took over a run from another replica", slog.String("run", run), slog.String("replica", from))
 	return &runlog.Left{ID: run, Opening: load(&a.opening), Tube: t}, nil
 }
 

@@ -318,7 +318,7 @@ func (e *entry) retry(now time.Time, err error) {
 	}
 	if !e.warned && now.Sub(e.failing) >= awayAfter {
 		e.warned = true
-		e.log.log.Warn("a run cannot be stored now", slog.String("run", e.run.ID), slog.Any("error", err))
+		e.log.log.Warn("cannot store a run yet", slog.String("run", e.run.ID), slog.Any("error", err))
 		e.trouble(runlog.ErrAway)
 	}
 	wait := min(firstRetry<<min(e.attempts, 10), lastRetry)
@@ -399,7 +399,7 @@ func (e *entry) compare(answer []byte, now time.Time) {
 			e.stored(seq, now)
 			return
 		}
-		e.log.log.Warn("a run was taken over by another replica", slog.String("run", e.run.ID))
+		e.log.log.Warn("another replica took over a run", slog.String("run", e.run.ID))
 		e.close(runlog.ErrFenced)
 		return
 	}
@@ -419,7 +419,7 @@ func (e *entry) stored(seq uint64, now time.Time) {
 		e.begin = seq
 	}
 	if e.warned {
-		e.log.log.Info("a run is stored again", slog.String("run", e.run.ID), slog.Duration("away", now.Sub(e.failing)))
+		e.log.log.Info("run is stored again", slog.String("run", e.run.ID), slog.Duration("away", now.Sub(e.failing)))
 	}
 	e.attempts, e.missing, e.failing, e.warned = 0, 0, time.Time{}, false
 	e.from += min(e.log.largest, len(e.records)-e.from)
@@ -464,7 +464,7 @@ func (e *entry) clean(n uint64) bool {
 
 // lost gives the run up.
 func (e *entry) lost(why error) {
-	e.log.log.Error("a stored run is lost", slog.String("run", e.run.ID), slog.Any("error", why))
+	e.log.log.Error("lost a stored run", slog.String("run", e.run.ID), slog.Any("error", why))
 	e.close(runlog.ErrLost)
 }
 
@@ -498,6 +498,6 @@ func (e *entry) forget() {
 	m := client.NewMsg("$JS.API.STREAM.PURGE." + e.log.runs.name)
 	m.Data = purgeOf(e.subject)
 	if err := e.log.conn.PublishMsg(m); err != nil {
-		e.log.log.Debug("an old run stays until it expires", slog.String("run", e.run.ID), slog.Any("error", err))
+		e.log.log.Debug("old run stays until it expires", slog.String("run", e.run.ID), slog.Any("error", err))
 	}
 }

@@ -43,7 +43,7 @@ func goneNote(subject string) *client.Msg {
 func (l *Log) unnote(replica, run string) {
 	m := goneNote(l.noteSubject(replica, run))
 	if err := l.conn.PublishMsg(m); err != nil {
-		l.log.Debug("an ended run stays in the list of running runs", slog.String("run", run), slog.Any("error", err))
+		l.log.Debug("ended run stays in the list of running runs", slog.String("run", run), slog.Any("error", err))
 	}
 }
 

@@ -222,7 +222,7 @@ func (p *pager) shed(now time.Time) {
 
 // fail has all go to the runs' own subjects that is in pages and not known to be stored.
 func (p *pager) fail(now time.Time, err error) {
-	p.log.log.Debug("pages go on elsewhere: runs are written one by one", slog.Int("runs", len(p.sent)), slog.Any("error", err))
+	p.log.log.Debug("writing runs one by one", slog.Int("runs", len(p.sent)), slog.Any("error", err))
 	p.another(p.life + 1)
 	sent, entries, body := p.sent, p.entries, p.body
 	p.sent, p.entries, p.body = nil, nil, nil

@@ -165,13 +165,13 @@ func (t *tail) follow() {
 		case err == nil:
 		case errors.Is(err, runlog.ErrUnknown) || errors.Is(err, errMessage) || errors.Is(err, tube.ErrArchive):
 			if !errors.Is(err, runlog.ErrUnknown) {
-				l.log.Error("a run cannot be followed", slog.String("run", t.run), slog.Any("error", err))
+				l.log.Error("cannot follow a run", slog.String("run", t.run), slog.Any("error", err))
 			}
 			t.forget(true)
 			close(t.gone)
 			return
 		case l.ctx.Err() == nil:
-			l.log.Debug("a stored run will be read again later", slog.String("run", t.run), slog.Any("error", err))
+			l.log.Debug("will read a stored run again later", slog.String("run", t.run), slog.Any("error", err))
 		}
 	}
 }

@@ -215,7 +215,7 @@ func (w *write) room(key string, had bool, more int64) error {
 	if !over() {
 		return nil
 	}
-	if w.now.Sub(t.swept) > time.Second {
+	if w.now.Sub(t.swept) >= time.Second {
 		t.sweep(w.now)
 	}
 	for over() {

@@ -21,7 +21,7 @@ const (
 func (e *Engine) keep() {
 	for database.Sleep(e.end, e.end, e.sweep) {
 		if err := e.sweepAll(); err != nil && !errors.Is(err, store.ErrClosed) && !errors.Is(err, store.ErrAway) {
-			e.log.WarnContext(e.end, "expired records cannot be removed", "reason", err.Error())
+			e.log.WarnContext(e.end, "cannot remove expired records", "reason", err.Error())
 		}
 	}
 }

@@ -235,7 +235,7 @@ func (t *Table) failed(err error, doubt bool) error {
 		return err
 	}
 	if pg, ok := errors.AsType[*pgconn.PgError](err); ok && !database.Broken(err) {
-		t.e.log.LogAttrs(t.e.end, slog.LevelError, "the database refuses changes of a table", slog.String("table", t.o.Name), slog.String("sqlstate", pg.Code))
+		t.e.log.LogAttrs(t.e.end, slog.LevelError, "PostgreSQL refuses changes of a table", slog.String("table", t.o.Name), slog.String("sqlstate", pg.Code))
 	}
 	return fmt.Errorf("%w: %s", store.ErrAway, database.Reason(err))
 }

@@ -115,7 +115,7 @@ func (s *Store) ReadBlob(ctx context.Context, name, handle string, offset, limit
 	}
 	if err := checkBlob(f, handle); err != nil {
 		if errors.Is(err, tape.ErrDamaged) {
-			s.log.WarnContext(ctx, "a blob of a tape is damaged", "tape", name, "blob", handle)
+			s.log.WarnContext(ctx, "blob is damaged", "tape", name, "blob", handle)
 		}
 		return nil, 0, s.explain(name, err)
 	}

@@ -81,7 +81,7 @@ func (c *changes) note(name string) {
 		err = errors.Join(err, c.file.Close(), c.store.disk.Remove(changesPath(c.number)))
 		c.file = nil
 	}
-	c.store.log.Warn("other processes do not learn of a changed session", "tape", name, "error", err)
+	c.store.log.Warn("cannot announce a changed session", "tape", name, "error", err)
 }
 
 // begin makes sure that there is a journal to write to; mu is held.

@@ -245,7 +245,7 @@ func TestDO_06_EachDamageOfATapeIsFoundAndCostsNothingElse(t *testing.T) {
 			return said, got
 		}
 		said, got := look(tape.Query{}, 0)
-		if !strings.Contains(said, "a tape is damaged") && (index || bytes.HasSuffix(text, []byte("\n")) && !shorter) {
+		if !strings.Contains(said, "tape is damaged") && (index || bytes.HasSuffix(text, []byte("\n")) && !shorter) {
 			r.Fatalf("%s of %d–%d: the log says nothing: %q, Check %q", kind, first, last, said, list)
 		}
 		if _, back := look(tape.Query{Newest: true}, 0); !slices.Equal(got, back) {

@@ -337,7 +337,7 @@ func (d *directory) save() {
 	}
 	text = binary.LittleEndian.AppendUint32(text, crc32.Checksum(text, castagnoli))
 	if err := d.write(text); err != nil {
-		d.store.log.Warn("the list of the sessions cannot be written", "error", vfs.Explain(err))
+		d.store.log.Warn("cannot write the list of sessions", "error", vfs.Explain(err))
 		return
 	}
 	d.saved = true

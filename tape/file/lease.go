@@ -32,7 +32,7 @@ func (l *lease) Lost() <-chan struct{} { return never }
 func (l *lease) Release() {
 	l.once.Do(func() {
 		if err := errors.Join(l.store.disk.Remove(l.path), l.file.Close()); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			l.store.log.Warn("the file of a lease cannot be removed", "file", l.path, "error", err)
+			l.store.log.Warn("cannot remove a lease's file", "file", l.path, "error", err)
 		}
 	})
 }

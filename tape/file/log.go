@@ -116,7 +116,7 @@ func (l *log) openIndexLocked(create int) {
 		if f, err := l.store.disk.Open(l.name+indexEnd, os.O_RDWR|create); err == nil {
 			l.index = f
 		} else if !errors.Is(err, fs.ErrNotExist) {
-			l.store.log.Warn("the index of a tape cannot be used", "tape", l.name, "error", err)
+			l.store.log.Warn("cannot use a tape's index; rebuilding it", "tape", l.name, "error", err)
 		}
 	}
 }
@@ -211,7 +211,7 @@ func (l *log) loadLocked(size int64) error {
 	}
 	if !l.loaded && !fits {
 		if err := l.state.lost(&last, l.file, size); err != nil {
-			l.store.log.Warn("a tape is damaged at its end", "tape", l.name, "offset", min(l.state.Bytes, last.Bytes), "error", err)
+			l.store.log.Warn("tape is damaged at its end", "tape", l.name, "offset", min(l.state.Bytes, last.Bytes), "error", err)
 		}
 	}
 	l.loaded = true
@@ -280,7 +280,7 @@ func (l *log) warnLocked() {
 		return
 	}
 	l.warned = l.state.Unreadable
-	l.store.log.Warn("a tape is damaged; unreadable lines are skipped", "tape", l.name, "damages", max(1, l.state.Unreadable),
+	l.store.log.Warn("tape is damaged; skipped unreadable lines", "tape", l.name, "damages", max(1, l.state.Unreadable),
 		"first_offset", found.offset, "error", found.why)
 }
 
@@ -541,7 +541,7 @@ func (l *log) lock(ctx context.Context) error {
 // unlock gives the tape back. If that fails, the file is closed, which unlocks it too: what was written before is no less written.
 func (l *log) unlock() {
 	if err := l.file.Unlock(); err != nil {
-		l.store.log.Warn("a tape cannot be unlocked; it is closed", "tape", l.name, "error", err)
+		l.store.log.Warn("closed a tape that cannot be unlocked", "tape", l.name, "error", err)
 		l.store.outdated(l)
 	}
 }
@@ -691,7 +691,7 @@ func (l *log) moveTornLocked(from, to int64) error {
 	if err := torn.Close(); err != nil {
 		return err
 	}
-	l.store.log.Warn("a tape ended in an unfinished batch; it was moved away", "tape", l.name, "offset", from, "bytes", to-from)
+	l.store.log.Warn("moved away a tape's unfinished batch", "tape", l.name, "offset", from, "bytes", to-from)
 	if err := l.file.Truncate(from); err != nil {
 		return fmt.Errorf("cut off what a writer left unfinished: %w", err)
 	}
@@ -804,7 +804,7 @@ func (l *log) flush() {
 		l.store.touched(l.name, l.name+sessionEnd)
 		if l.store.sync == SyncAlways {
 			if err := errors.Join(l.store.syncer.syncFile(l.name+sessionEnd), l.store.disk.SyncFolder(".")); err != nil {
-				l.store.log.Warn("the name of a session cannot be made durable", "tape", l.name, "error", err)
+				l.store.log.Warn("cannot sync a session's name", "tape", l.name, "error", err)
 			}
 		}
 	}
@@ -888,7 +888,7 @@ func (l *log) writeIndexLocked() {
 	if err == nil {
 		return
 	}
-	l.store.log.Warn("the index of a tape cannot be written", "tape", l.name, "error", err)
+	l.store.log.Warn("cannot write a tape's index", "tape", l.name, "error", err)
 	l.stale, l.broken = true, true
 	if l.index != nil {
 		_ = l.index.Truncate(0) // it holds nothing that the tape does not

@@ -211,7 +211,7 @@ func (s *Store) fail(name string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.failed[name] = fmt.Errorf("the disk failed to keep what was written before; look at it, and open the store again: %w", err)
-	s.log.Error("a tape cannot be made durable", "tape", name, "error", err)
+	s.log.Error("cannot sync a tape", "tape", name, "error", err)
 }
 
 // Append implements tape.Store.

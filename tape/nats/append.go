@@ -117,7 +117,7 @@ func (s *Store) append(ctx context.Context, name string, b tape.Batch, checked [
 // see it, so it can wait where that fails.
 func (s *Store) clear(ctx context.Context, name string, first *head) {
 	if err := s.purge(ctx, under(s.base(name)), first.seq-uint64(first.Messages-1)); err != nil {
-		s.log.WarnContext(ctx, "the rest of an erased tape cannot be erased", "tape", name, "error", err)
+		s.log.WarnContext(ctx, "cannot erase the rest of a tape", "tape", name, "error", err)
 	}
 }
 

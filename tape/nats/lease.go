@@ -154,7 +154,7 @@ func (l *lease) lose(why string) {
 		return
 	}
 	close(l.lost)
-	l.s.log.Warn("a lease was lost", "tape", l.name, "reason", why)
+	l.s.log.Warn("lost a lease", "tape", l.name, "reason", why)
 }
 
 // Release implements tape.Lease.

@@ -87,7 +87,7 @@ func (src *source) fetchEntries(seqs []uint64) ([]*message, error) {
 
 // damaged names in the log what is skipped of the tape.
 func (src *source) damaged(err error) {
-	src.s.log.LogAttrs(src.ctx, slog.LevelWarn, "a tape is damaged; unreadable parts are skipped",
+	src.s.log.LogAttrs(src.ctx, slog.LevelWarn, "tape is damaged; skipped unreadable parts",
 		slog.String("tape", src.name), slog.String("error", err.Error()))
 }
 

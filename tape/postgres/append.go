@@ -353,7 +353,7 @@ func (w *writing) there(ctx context.Context, cause error) (there bool, err error
 		case errors.Is(err, tape.ErrNotFound), errors.Is(err, tape.ErrClosed):
 			return false, err
 		case !database.Sleep(ctx, w.s.db.Closing, pause):
-			w.s.db.Log.ErrorContext(ctx, "unknown whether entries of a session were stored", "tape", w.name, "reason", database.Reason(err))
+			w.s.db.Log.ErrorContext(ctx, "unknown whether session entries were stored", "tape", w.name, "reason", database.Reason(err))
 			return false, &Error{textUnknown, cause}
 		}
 	}

@@ -62,7 +62,7 @@ func (x *indexer) work() {
 		x.mu.Unlock()
 		err := x.store.cover(x.store.db.Closing, id)
 		if err != nil && !errors.Is(err, pgx.ErrNoRows) && !errors.Is(err, tape.ErrDeleted) && !errors.Is(err, context.Canceled) && !errors.Is(err, tape.ErrClosed) {
-			x.store.db.Log.Warn("the index of searches cannot be written", "reason", database.Reason(err))
+			x.store.db.Log.Warn("cannot write the search index", "reason", database.Reason(err))
 		}
 	}
 }

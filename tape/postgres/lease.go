@@ -187,7 +187,7 @@ func (k *keeper) giveBack(l *lease) {
 		return err
 	})
 	if err != nil && !errors.Is(err, tape.ErrClosed) {
-		k.store.db.Log.WarnContext(ctx, "a lease cannot be released; it expires", "tape", l.name, "reason", database.Reason(err))
+		k.store.db.Log.WarnContext(ctx, "cannot release a lease; it expires", "tape", l.name, "reason", database.Reason(err))
 	}
 }
 
@@ -346,7 +346,7 @@ func (k *keeper) renewOnce() bool {
 // lose takes a lease away from its holder; mu is held.
 func (k *keeper) lose(l *lease, why string) {
 	l.over = true
-	k.store.db.Log.Warn("a lease was lost", "tape", l.name, "reason", why)
+	k.store.db.Log.Warn("lost a lease", "tape", l.name, "reason", why)
 	close(l.lost)
 }
 

@@ -286,7 +286,7 @@ func TestALeaseIsLostWhileTheDatabaseIsAway(t *testing.T) {
 	case <-time.After(time.Minute): // which only a failure takes
 		t.Error("the holder was not told")
 	}
-	if !strings.Contains(log.String(), "a lease was lost") {
+	if !strings.Contains(log.String(), "lost a lease") {
 		t.Errorf("the log says %s", log.String())
 	}
 	began := time.Now()

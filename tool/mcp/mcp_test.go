@@ -309,7 +309,7 @@ func TestServersThatDoNotWorkTakeNothingDown(t *testing.T) { // AG-65
 				t.Errorf("the good one is touched: %s", got.Text())
 			}
 			// It is tried again and again.
-			until(t, "three attempts", func() bool { return strings.Count(log.String(), "an MCP server is away") >= 3 })
+			until(t, "three attempts", func() bool { return strings.Count(log.String(), "MCP server is away") >= 3 })
 			if reason := c.Status()[0].Reason; row.reason != "" && reason != "" && !strings.Contains(row.reason, reason) {
 				t.Errorf("the reason is %q", reason)
 			}

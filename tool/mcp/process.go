@@ -125,7 +125,7 @@ func (p *process) supervise() {
 	kill(p.cmd.Process) // the group: also what the program left behind
 	<-exited
 	if p.left.Load() || !p.closed() {
-		p.server.opts.Log.Warn("the program of an MCP server ended", slog.String("server", p.server.Name), slog.Any("status", status),
+		p.server.opts.Log.Warn("MCP program ended; restarting it", slog.String("server", p.server.Name), slog.Any("status", status),
 			slog.String("stderr", p.server.opts.Redact(p.stderr.String())))
 		// What it still wrote is read. Whoever left the group may hold the other end, and is not waited for.
 		p.out.SetReadDeadline(time.Now().Add(time.Second))

@@ -105,7 +105,7 @@ func (s *server) run(ctx context.Context) {
 		s.set(nil, Away, reason(err))
 		// Some servers would come back at the same moment, after a restart of what they stand on.
 		wait := pause/2 + rand.N(pause)
-		s.opts.Log.WarnContext(ctx, "an MCP server is away", slog.String("server", s.Name), slog.String("error", s.opts.Redact(err.Error())),
+		s.opts.Log.WarnContext(ctx, "MCP server is away", slog.String("server", s.Name), slog.String("error", s.opts.Redact(err.Error())),
 			slog.Duration("again_in", wait))
 		select {
 		case <-time.After(wait):
@@ -196,7 +196,7 @@ func (s *server) serve(ctx context.Context) error {
 	}
 	s.set(&connection{session, ctx}, Ready, "")
 	defer s.set(nil, Away, "") // before anything is closed
-	s.opts.Log.InfoContext(ctx, "an MCP server is ready", slog.String("server", s.Name), slog.Int("tools", len(s.list())))
+	s.opts.Log.InfoContext(ctx, "MCP server is ready", slog.String("server", s.Name), slog.Int("tools", len(s.list())))
 
 	for {
 		select {
@@ -209,7 +209,7 @@ func (s *server) serve(ctx context.Context) error {
 			return errEnded
 		case <-s.changed:
 			if err := s.reread(ctx, session); err != nil && ctx.Err() == nil {
-				s.opts.Log.WarnContext(ctx, "an MCP server's list of tools cannot be read", slog.String("server", s.Name),
+				s.opts.Log.WarnContext(ctx, "cannot list an MCP server's tools", slog.String("server", s.Name),
 					slog.String("error", s.opts.Redact(err.Error())))
 			}
 			// A server that changes all the time is not read all the time.
@@ -255,7 +255,7 @@ func (s *server) reread(ctx context.Context, session *sdk.ClientSession) error {
 			break
 		}
 		if page == maxPages || len(found) > maxTools {
-			s.opts.Log.WarnContext(ctx, "an MCP server has too many tools", slog.String("server", s.Name), slog.Int("kept", min(len(found), maxTools)))
+			s.opts.Log.WarnContext(ctx, "MCP server has too many tools", slog.String("server", s.Name), slog.Int("kept", min(len(found), maxTools)))
 			break
 		}
 		params.Cursor = result.NextCursor
@@ -292,7 +292,7 @@ func (s *server) adopt(found []*sdk.Tool) []*tool.Tool {
 				continue
 			}
 		}
-		s.opts.Log.Warn("a tool of an MCP server is left out", slog.String("server", s.Name), slog.String("tool", s.opts.Redact(clip(f.Name, 128))),
+		s.opts.Log.Warn("MCP tool left out", slog.String("server", s.Name), slog.String("tool", s.opts.Redact(clip(f.Name, 128))),
 			slog.Any("error", err))
 	}
 	return out
@@ -327,7 +327,7 @@ func (s *server) call(ctx context.Context, name string, c tool.Call) (tool.Resul
 	if ctx.Err() != nil {
 		return tool.Result{}, ctx.Err()
 	}
-	s.opts.Log.WarnContext(ctx, "a call of an MCP server failed", slog.String("server", s.Name), slog.String("tool", c.Name),
+	s.opts.Log.WarnContext(ctx, "MCP call failed", slog.String("server", s.Name), slog.String("tool", c.Name),
 		slog.String("error", s.opts.Redact(err.Error())))
 	return tool.Result{}, s.unavailable("the connection broke while the call ran, and what it did is not known")
 }

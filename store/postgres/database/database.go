@@ -224,7 +224,7 @@ func (db *DB) Lost(err error) time.Duration {
 	defer db.away.mu.Unlock()
 	if db.away.since.IsZero() {
 		db.away.since = time.Now()
-		db.Log.Warn("the database cannot be reached", "reason", Reason(err))
+		db.Log.Warn("PostgreSQL is away", "reason", Reason(err))
 	}
 	db.away.cause = err
 	return time.Since(db.away.since)
@@ -235,7 +235,7 @@ func (db *DB) Found() {
 	db.away.mu.Lock()
 	defer db.away.mu.Unlock()
 	if !db.away.since.IsZero() {
-		db.Log.Info("the database answers again", "away", time.Since(db.away.since).Round(time.Millisecond))
+		db.Log.Info("PostgreSQL is back", "away", time.Since(db.away.since).Round(time.Millisecond))
 		db.away.since, db.away.cause = time.Time{}, nil
 	}
 }

@@ -181,7 +181,7 @@ func (k *Keys) countClaim(ctx context.Context, owner string) {
 	defer cancel()
 	err := s.Purge(ctx, jetstream.WithPurgeSubject(k.cluster.Subject(keysToken, token, "*")), jetstream.WithPurgeKeep(uint64(k.share())))
 	if err != nil {
-		k.log.LogAttrs(ctx, slog.LevelWarn, "old Idempotency-Keys of a caller cannot be removed", slog.String("error", err.Error()))
+		k.log.LogAttrs(ctx, slog.LevelWarn, "cannot remove a caller's old idempotency keys", slog.String("error", err.Error()))
 	}
 }
 
@@ -314,7 +314,7 @@ func (k *Keys) change(ctx context.Context, c once.Claim, expected uint64, store 
 			}
 		}
 		if time.Since(begin) > giveUp {
-			k.log.LogAttrs(ctx, slog.LevelWarn, "an Idempotency-Key cannot be looked up", slog.String("error", err.Error()))
+			k.log.LogAttrs(ctx, slog.LevelWarn, "cannot look up an idempotency key", slog.String("error", err.Error()))
 			return doubt, once.ErrAway
 		}
 		if err := k.pause(ctx, &pause, err); err != nil {
@@ -365,7 +365,7 @@ func (k *Keys) find(ctx context.Context, owner, key string, read func(ctx contex
 		case ctx.Err() != nil:
 			return once.Claim{}, false, context.Cause(ctx)
 		case time.Since(begin) > giveUp:
-			k.log.LogAttrs(ctx, slog.LevelWarn, "an Idempotency-Key cannot be looked up", slog.String("error", err.Error()))
+			k.log.LogAttrs(ctx, slog.LevelWarn, "cannot look up an idempotency key", slog.String("error", err.Error()))
 			return once.Claim{}, false, once.ErrAway
 		}
 		if err := k.pause(ctx, &pause, err); err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/lingserve/lingserve/store/postgres/database"
 	"github.com/lingserve/lingserve/tape"
 )
 
@@ -43,7 +44,7 @@ func (s *Store) Import(ctx context.Context, name, session, workspace string, ent
 	defer func() {
 		if err != nil && i.tape != 0 {
 			// What remains where this fails is swept away later.
-			end, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.patience)
+			end, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.db.Patience)
 			defer cancel()
 			_ = s.do(end, func(ctx context.Context, conn *pgx.Conn) error {
 				return erase(ctx, conn, func(tx pgx.Tx) ([]int64, error) {
@@ -171,7 +172,7 @@ func (i *importing) finish(ctx context.Context) error {
 				($2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $7, $15, true)
 			WHERE id = $1 AND (name = $15 OR NOT EXISTS (SELECT FROM tapes WHERE name = $15)) RETURNING true`,
 			append(append([]any{i.tape}, values(i.info)...), i.name)...).Scan(&done)
-		if errors.Is(err, pgx.ErrNoRows) || duplicate(err) {
+		if errors.Is(err, pgx.ErrNoRows) || database.Duplicate(err) {
 			return fmt.Errorf("%w: another process created the tape", tape.ErrNotEmpty)
 		}
 		return err

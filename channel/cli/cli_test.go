@@ -356,7 +356,7 @@ func TestDA_01_OfSeveralQuestionsAShortAnswerIsForNone(t *testing.T) {
 	}}
 	r := newRig(t, kernel(t, a), Options{})
 	r.types("do it\r")
-	r.sees("Several questions wait")
+	r.sees("There are several questions")
 	r.types("y\r,deny Q2\r")
 	r.types("y\r") // one is left
 	r.sees("told: ,deny Q2,approve q1")

@@ -133,8 +133,8 @@ type trigger struct {
 	pattern  *jsonuri.Pattern
 	segments []segment
 	names    []*yaml.Node // of bots: several of onDone and onCompleted, one of onError
-	bots     []int   // those names
-	sources  []int   // bots that can fire it
+	bots     []int        // those names
+	sources  []int        // bots that can fire it
 }
 
 // ends says whether the trigger waits for the end of bots.

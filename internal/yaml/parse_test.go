@@ -27,4 +27,3 @@ func TestYAMLIsReadAsItIsWritten(t *testing.T) {
 		})
 	}
 }
-

@@ -2,17 +2,14 @@ package config
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/goccy/go-yaml/ast"
-	"github.com/goccy/go-yaml/token"
-
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/channel/web"
+	"github.com/lingserve/lingserve/internal/yaml"
 )
 
 // Channel is one login of a channel that is configured: what the channel itself is told. Who may talk there, and with which agent,
@@ -111,14 +108,7 @@ type spot struct {
 }
 
 // key is what its settings' keys begin with, as package channel names them too.
-func (p *spot) key() string {
-	var b strings.Builder
-	for _, part := range p.path {
-		b.WriteString(pathPart(part))
-		b.WriteByte('.')
-	}
-	return b.String()
-}
+func (p *spot) key() string { return yaml.Path(p.path...) + "." }
 
 // below is a spot further in.
 func (p *spot) below(level channel.Level, path ...string) spot {
@@ -126,14 +116,6 @@ func (p *spot) below(level channel.Level, path ...string) spot {
 	q.level, q.own, q.hasConversation = level, nil, false
 	q.path = slices.Concat(p.path, path)
 	return q
-}
-
-// pathPart quotes a name that could be taken for more of a path than one part.
-func pathPart(s string) string {
-	if s == "" || strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r == '.' || r == '"' || r == 0x7f }) {
-		return fmt.Sprintf("%q", s)
-	}
-	return s
 }
 
 // policySetting is a setting that every channel has, at one spot.
@@ -178,78 +160,51 @@ func written[T any](c *Config, key string) *T {
 }
 
 // channels reads the section.
-func (r *fileReader) channels(m *ast.MappingValueNode) {
-	members, ok := mapping(m.Value)
-	if _, null := m.Value.(*ast.NullNode); !ok && !null {
-		r.fail(m.Key.GetToken(), "channels", "expected names with settings, such as \"telegram: {token: …}\"")
+func (r *fileReader) channels(n *yaml.Node) {
+	if n.Kind != yaml.Mapping && n.Kind != yaml.Null {
+		r.Errorf(n, "channels", "expected names with settings, such as \"telegram: {token: …}\"")
 	}
-	for _, m := range members {
-		if m.Key != nil && m.Key.GetToken() != nil {
-			r.channel(m)
-		}
+	for k, v := range n.Members() {
+		r.channel(k, v)
 	}
 }
 
 // channel reads one channel, or its logins.
-func (r *fileReader) channel(m *ast.MappingValueNode) {
-	at := m.Key.GetToken()
-	name := at.Value
+func (r *fileReader) channel(at, n *yaml.Node) {
+	name := at.Text
 	key := channels + name
 	if !providerName.MatchString(name) {
-		r.fail(at, key, "invalid name; a channel's name has only lower-case letters, digits, - and _")
+		r.Errorf(at, key, "invalid name; a channel's name has only lower-case letters, digits, - and _")
 		return
 	}
-	members, ok := mapping(m.Value)
-	if _, null := m.Value.(*ast.NullNode); !ok && !null {
-		r.fail(at, key, "expected settings, one per line, such as \"dm: {policy: …}\"")
+	if !r.hasSettings(n, key, "dm") {
 		return
 	}
-	kind, ok := r.channelType(at, name, members)
+	kind, ok := r.channelType(at, n)
 	if !ok {
 		return
 	}
 	p := spot{kind: kind, channel: name, level: channel.OfChannel, path: []string{"channels", name}}
-	var accounts []*ast.MappingValueNode
-	members = slices.DeleteFunc(slices.Clone(members), func(m *ast.MappingValueNode) bool {
-		if m.Key == nil || m.Key.GetToken() == nil {
-			return true
-		}
-		switch m.Key.GetToken().Value {
-		case "type":
-			return true
-		case "accounts":
-			accounts = append(accounts, m)
-			return true
-		}
-		return false
-	})
-	r.login(at, &p, members)
-	if len(accounts) == 0 {
+	r.login(at, &p, n)
+	accounts := n.Get("accounts")
+	if accounts == nil {
 		r.needs(at, &p)
 		return
 	}
-	list, ok := mapping(accounts[0].Value)
-	if !ok {
-		r.fail(accounts[0].Key.GetToken(), key+".accounts", "expected names with settings, such as \"work: {agent: …}\"")
-		return
+	if accounts.Kind != yaml.Mapping {
+		r.Errorf(accounts, key+".accounts", "expected names with settings, such as \"work: {agent: …}\"")
 	}
-	for _, m := range list {
-		if m.Key == nil || m.Key.GetToken() == nil {
+	for at, n := range accounts.Members() {
+		if !providerName.MatchString(at.Text) {
+			r.Errorf(at, key+".accounts."+at.Text, "invalid name; an account's name has only lower-case letters, digits, - and _")
 			continue
 		}
-		at := m.Key.GetToken()
-		if !providerName.MatchString(at.Value) {
-			r.fail(at, key+".accounts."+at.Value, "invalid name; an account's name has only lower-case letters, digits, - and _")
+		if !r.hasSettings(n, key+".accounts."+at.Text, "dm") {
 			continue
 		}
-		members, ok := mapping(m.Value)
-		if _, null := m.Value.(*ast.NullNode); !ok && !null {
-			r.fail(at, key+".accounts."+at.Value, "expected settings, one per line, such as \"dm: {policy: …}\"")
-			continue
-		}
-		a := p.below(channel.OfAccount, "accounts", at.Value)
-		a.account = at.Value
-		r.login(at, &a, members)
+		a := p.below(channel.OfAccount, "accounts", at.Text)
+		a.account = at.Text
+		r.login(at, &a, n)
 		for i, s := range a.own { // what an account does not say is that of its channel
 			if _, ok := r.values[s.Key]; !ok && r.values[p.own[i].Key] != nil {
 				r.values[s.Key] = r.values[p.own[i].Key]
@@ -260,7 +215,7 @@ func (r *fileReader) channel(m *ast.MappingValueNode) {
 }
 
 // login reads the settings of a channel, or of an account of it.
-func (r *fileReader) login(at *token.Token, p *spot, members []*ast.MappingValueNode) {
+func (r *fileReader) login(at *yaml.Node, p *spot, n *yaml.Node) {
 	name, account, kind := p.channel, p.account, p.kind.name
 	p.own = p.kind.settings(p.key(), func(c *Config) *Channel {
 		ch := c.channel(name, account)
@@ -272,7 +227,7 @@ func (r *fileReader) login(at *token.Token, p *spot, members []*ast.MappingValue
 	}
 	p.hasConversation = true
 	r.logins = append(r.logins, Channel{Name: name, Account: account, Type: kind, At: r.place(at)})
-	r.members(p, "", members)
+	r.members(p, "", n)
 	all := slices.Clone(p.own)
 	if kind != name && p.level == channel.OfChannel {
 		all = slices.Insert(all, 0, typeSetting(name))
@@ -358,7 +313,7 @@ func shippedText(shipped channel.Place, s channel.Setting) string {
 }
 
 // needs says what has to be written and is not.
-func (r *fileReader) needs(at *token.Token, p *spot) {
+func (r *fileReader) needs(at *yaml.Node, p *spot) {
 	for _, name := range p.kind.needs {
 		key := p.key() + name
 		i := slices.IndexFunc(p.own, func(s Setting) bool { return s.Key == key })
@@ -367,44 +322,35 @@ func (r *fileReader) needs(at *token.Token, p *spot) {
 			if i >= 0 && p.own[i].Secret {
 				expected = name + ": {env: NAME} or {file: PATH}"
 			}
-			r.fail(at, strings.TrimSuffix(p.key(), "."), "has no %s; expected %s", name, expected)
+			r.Errorf(at, strings.TrimSuffix(p.key(), "."), "has no %s; expected %s", name, expected)
 		}
 	}
 }
 
 // channelType finds out of which kind a channel is.
-func (r *fileReader) channelType(at *token.Token, name string, members []*ast.MappingValueNode) (channelType, bool) {
+func (r *fileReader) channelType(at, channel *yaml.Node) (channelType, bool) {
+	name := at.Text
 	known, is := typeOfChannel(name)
-	for _, m := range members {
-		if m.Key == nil || m.Key.GetToken() == nil || m.Key.GetToken().Value != "type" {
-			continue
+	n := channel.Get("type")
+	if n == nil {
+		if !is {
+			r.Errorf(at, channels+name, "has no type; expected one of %s%s", strings.Join(ChannelTypes(), ", "), didYouMean(name, ChannelTypes()))
 		}
-		at, key := m.Value.GetToken(), channels+name+".type"
-		text, ok := m.Value.(*ast.StringNode)
-		if !ok {
-			r.fail(at, key, "expected one of %s", strings.Join(ChannelTypes(), ", "))
-			return known, false
-		}
-		said, ok := typeOfChannel(text.Value)
-		switch {
-		case !ok:
-			r.fail(at, key, "%v", noneOf(text.Value, ChannelTypes()))
-		case is && said.name != known.name:
-			r.fail(at, key, "the name %s is reserved for channels of type %s; choose another name", name, name)
-		default:
-			r.setting(typeSetting(name), m)
-			return said, true
-		}
-		return known, false
+		return known, is
 	}
-	if !is {
-		hint := ""
-		if near := Nearest(name, ChannelTypes()); near != "" {
-			hint = "; did you mean " + near + "?"
-		}
-		r.fail(at, channels+name, "has no type; expected one of %s%s", strings.Join(ChannelTypes(), ", "), hint)
+	said, ok := typeOfChannel(n.Text)
+	switch key := channels + name + ".type"; {
+	case n.Kind != yaml.Text:
+		r.Errorf(n, key, "expected one of %s", strings.Join(ChannelTypes(), ", "))
+	case !ok:
+		r.Errorf(n, key, "%v", noneOf(n.Text, ChannelTypes()))
+	case is && said.name != known.name:
+		r.Errorf(n, key, "the name %s is reserved for channels of type %s; choose another name", name, name)
+	default:
+		r.setting(typeSetting(name), n)
+		return said, true
 	}
-	return known, is
+	return known, false
 }
 
 // typeSetting says of which kind a channel is whose name does not.
@@ -417,60 +363,45 @@ func typeSetting(name string) Setting {
 }
 
 // members reads the settings of a spot. inside is "" or a section of it, as "dm.".
-func (r *fileReader) members(p *spot, inside string, members []*ast.MappingValueNode) {
-	for _, m := range members {
-		if m.Key == nil || m.Key.GetToken() == nil {
-			continue
-		}
-		at := m.Key.GetToken()
-		rel := inside + at.Value
-		below, isMapping := mapping(m.Value)
-		_, null := m.Value.(*ast.NullNode)
-		if r.known(p, rel, m) {
-			continue
-		}
+func (r *fileReader) members(p *spot, inside string, n *yaml.Node) {
+	for k, v := range n.Members() {
+		rel := inside + k.Text
 		switch {
+		case p.level == channel.OfChannel && (rel == "type" || rel == "accounts"): // read already
+		case r.known(p, rel, v):
 		case r.isPart(p, rel+"."):
-			if isMapping {
-				r.members(p, rel+".", below)
-			} else if !null {
-				r.fail(at, p.key()+rel, "expected settings, one per line, such as \"%s: …\"", r.firstOf(p, rel+"."))
+			if r.hasSettings(v, p.key()+rel, r.firstOf(p, rel+".")) {
+				r.members(p, rel+".", v)
 			}
-		case p.hasConversation && (inside == "dm." || inside == "groups.") && isMapping:
-			q := p.below(channel.OfGroup, strings.TrimSuffix(inside, "."), at.Value)
-			q.conversation = at.Value
+		case p.hasConversation && (inside == "dm." || inside == "groups.") && v.Kind == yaml.Mapping:
+			q := p.below(channel.OfGroup, strings.TrimSuffix(inside, "."), k.Text)
+			q.conversation = k.Text
 			if inside == "dm." {
 				q.level = channel.OfDirect
 			}
-			r.members(&q, "", below)
+			r.members(&q, "", v)
 		case p.level == channel.OfGroup && rel == "threads":
-			if !isMapping && !null {
-				r.fail(at, p.key()+rel, "expected threads by id, such as \"\\\"7\\\": {enabled: false}\"")
+			if v.Kind != yaml.Mapping && v.Kind != yaml.Null {
+				r.Errorf(v, p.key()+rel, "expected threads by id, such as \"\\\"7\\\": {enabled: false}\"")
 			}
-			for _, m := range below {
-				if m.Key == nil || m.Key.GetToken() == nil {
-					continue
-				}
-				at := m.Key.GetToken()
-				q := p.below(channel.OfThread, "threads", at.Value)
-				q.thread = at.Value
-				if list, ok := mapping(m.Value); ok {
-					r.members(&q, "", list)
-				} else {
-					r.fail(at, strings.TrimSuffix(q.key(), "."), "expected settings, one per line, such as \"enabled: …\"")
+			for id, thread := range v.Members() {
+				q := p.below(channel.OfThread, "threads", id.Text)
+				q.thread = id.Text
+				if r.hasSettings(thread, strings.TrimSuffix(q.key(), "."), "enabled") {
+					r.members(&q, "", thread)
 				}
 			}
 		default:
-			r.unknownAt(p, at, rel)
+			r.unknownAt(p, k, rel)
 		}
 	}
 }
 
 // known reads a setting that there is at a spot.
-func (r *fileReader) known(p *spot, rel string, m *ast.MappingValueNode) bool {
+func (r *fileReader) known(p *spot, rel string, n *yaml.Node) bool {
 	for _, s := range p.own {
 		if s.Key == p.key()+rel {
-			r.setting(s, m)
+			r.setting(s, n)
 			r.failed[s.Key] = r.values[s.Key] == nil
 			return true
 		}
@@ -478,7 +409,7 @@ func (r *fileReader) known(p *spot, rel string, m *ast.MappingValueNode) bool {
 	for _, s := range channel.SettingsTable() {
 		if key, ok := s.At(p.level); ok && key == rel {
 			one := p.policy(s, key)
-			r.setting(one.Setting, m)
+			r.setting(one.Setting, n)
 			if r.values[one.Key] != nil {
 				r.policies = append(r.policies, one)
 			}
@@ -514,27 +445,25 @@ func (r *fileReader) firstOf(p *spot, prefix string) string {
 }
 
 // unknownAt says what was probably meant.
-func (r *fileReader) unknownAt(p *spot, at *token.Token, rel string) {
-	names := r.names(p)
-	if near := Nearest(rel, names); near != "" {
-		r.fail(at, p.key()+rel, "unknown setting; did you mean %s?", near)
-		return
-	}
-	for _, t := range channelTypes {
-		for _, s := range t.settings("x.", func(c *Config) *Channel { return c.channel("x", "") }) {
-			if s.Key == "x."+rel && p.hasConversation {
-				r.fail(at, p.key()+rel, "this setting is for channels of type %s; this channel has type %s", t.name, p.kind.name)
+func (r *fileReader) unknownAt(p *spot, at *yaml.Node, rel string) {
+	key, meant := p.key()+rel, didYouMean(rel, r.names(p))
+	if meant == "" {
+		for _, t := range channelTypes {
+			for _, s := range t.settings("x.", func(c *Config) *Channel { return c.channel("x", "") }) {
+				if s.Key == "x."+rel && p.hasConversation {
+					r.Errorf(at, key, "this setting is for channels of type %s; this channel has type %s", t.name, p.kind.name)
+					return
+				}
+			}
+		}
+		for _, s := range channel.SettingsTable() {
+			if own, _ := s.At(p.level); s.Key == rel || own == rel || strings.HasPrefix(s.Key, rel+".") && !p.hasConversation {
+				r.Errorf(at, key, "this setting belongs to %s; move it there", levels(s.Levels))
 				return
 			}
 		}
 	}
-	for _, s := range channel.SettingsTable() {
-		if key, _ := s.At(p.level); s.Key == rel || key == rel || strings.HasPrefix(s.Key, rel+".") && !p.hasConversation {
-			r.fail(at, p.key()+rel, "this setting belongs to %s; move it there", levels(s.Levels))
-			return
-		}
-	}
-	r.fail(at, p.key()+rel, "unknown setting")
+	r.Errorf(at, key, "unknown setting%s", meant)
 }
 
 // levels says in words where a setting may stand.
@@ -677,7 +606,7 @@ func (l *loader) check(access channel.Configuration, r *fileReader) {
 		return
 	}
 	for _, one := range errorsOf(err) {
-		e := &Error{Message: one.Error(), Where: r.name}
+		e := &Error{Message: one.Error(), Where: r.File}
 		if s, ok := errors.AsType[*channel.SettingError](one); ok {
 			e.Key, e.Message = s.Path, s.Message
 			if v := r.values[s.Path]; v != nil {

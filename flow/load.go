@@ -171,8 +171,8 @@ func (l *loader) options(n *yaml.Node) adapter.Options {
 	o, misfits := adapter.ReadOptions(n.AppendJSON(nil), l.dir != nil)
 	for _, m := range misfits {
 		at := n.Find(m.At)
-		if last := len(m.At) - 1; m.Name {
-			at = n.Find(m.At[:last]).Key(m.At[last])
+		if m.Name {
+			at = n.FindKey(m.At)
 		}
 		l.Errorf(at, yaml.Path(append([]string{"options"}, m.At...)...), "%s", m.Detail)
 	}

@@ -101,7 +101,7 @@ bots:
   a: {quiet: 1, format: xml, max: 0, concurrency: none, prompt: 5, history: {}, when: 3, root: [a]}
 `, []string{
 			`w.yaml:1:7: name: expected text, got a list`,
-			`w.yaml:2:8: model: expected text, got a number`,
+			`w.yaml:2:8: model: 3 is not text; put the value in quotes`,
 			`w.yaml:3:24: options.temperature: expected a number, found a string`,
 			`w.yaml:3:36: options.top_p: expected a number from 0 to 1, found 2`,
 			`w.yaml:3:51: options.max_tokens: expected a whole number from 1 to 2147483647, found 1.5`,
@@ -113,7 +113,7 @@ bots:
 			`w.yaml:5:51: concurrency: expected a whole number, got text`,
 			`w.yaml:5:65: prompt: expected text, {file: name} or a list of these, got a number`,
 			`w.yaml:5:77: history: expected a list of {role, content}, got a mapping`,
-			`w.yaml:5:87: when: expected text, got a number`,
+			`w.yaml:5:87: when: 3 is not text; put the value in quotes`,
 			`w.yaml:5:96: root: expected text, got a list`,
 		}},
 		{"a template that does not parse", `

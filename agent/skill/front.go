@@ -62,7 +62,7 @@ func read(name, front string) (Skill, error) {
 		return Skill{}, &FileError{Message: fmt.Sprintf("the folder's name is %q; expected up to %d lower-case letters, digits and dashes", short(name), maxName)}
 	}
 	r := &yaml.Reader{Aliases: true} // as other programs read it
-	root := r.Parse("\n" + front) // the lines of the file, whose first is the rule
+	root := r.Parse("\n" + front)    // the lines of the file, whose first is the rule
 	switch {
 	case root == nil:
 		return Skill{}, r.Problems()[0]

@@ -3,6 +3,7 @@ package yaml
 import (
 	"bytes"
 	"encoding/json"
+	"iter"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -58,14 +59,15 @@ func (n *Node) Get(key string) *Node {
 	return nil
 }
 
-// Key returns the key of a mapping's member, nil if there is none.
-func (n *Node) Key(key string) *Node {
-	for _, k := range n.Keys {
-		if k.Text == key {
-			return k
+// Members yields the keys and values of a mapping.
+func (n *Node) Members() iter.Seq2[*Node, *Node] {
+	return func(yield func(key, value *Node) bool) {
+		for i, key := range n.Keys {
+			if !yield(key, n.Items[i]) {
+				return
+			}
 		}
 	}
-	return nil
 }
 
 // Find follows names and indexes as far as they go and returns the last node on the way.
@@ -81,6 +83,17 @@ func (n *Node) Find(path []string) *Node {
 		n = next
 	}
 	return n
+}
+
+// FindKey is Find for the key of the last name.
+func (n *Node) FindKey(path []string) *Node {
+	last := len(path) - 1
+	for key := range n.Find(path[:last]).Members() {
+		if key.Text == path[last] {
+			return key
+		}
+	}
+	return n.Find(path)
 }
 
 // Float returns the value of a number.

@@ -156,6 +156,8 @@ func (r *Reader) Text(n *Node, path string) (text string, ok bool) {
 	}
 	if col, message := r.explain(n.Line); message != "" && n.Kind == Mapping {
 		r.Add(&Error{Line: n.Line, Column: col, Path: path, Message: message})
+	} else if n.Kind == Bool || n.Kind == Number {
+		r.Errorf(n, path, "%s is not text; put the value in quotes", schema.Short(n.Text))
 	} else {
 		r.Errorf(n, path, "expected text, got %s", n.Kind)
 	}

@@ -177,18 +177,17 @@ func (r *fileReader) channel(at, n *yaml.Node) {
 		r.Errorf(at, key, "invalid name; a channel's name has only lower-case letters, digits, - and _")
 		return
 	}
-	if !r.hasSettings(n, key, "dm") {
-		return
-	}
 	kind, ok := r.channelType(at, n)
 	if !ok {
 		return
 	}
 	p := spot{kind: kind, channel: name, level: channel.OfChannel, path: []string{"channels", name}}
-	r.login(at, &p, n)
+	if !r.login(at, &p, n) {
+		return
+	}
 	accounts := n.Get("accounts")
 	if accounts == nil {
-		r.needs(at, &p)
+		r.needs(at, &p, n)
 		return
 	}
 	if accounts.Kind != yaml.Mapping {
@@ -199,23 +198,22 @@ func (r *fileReader) channel(at, n *yaml.Node) {
 			r.Errorf(at, key+".accounts."+at.Text, "invalid name; an account's name has only lower-case letters, digits, - and _")
 			continue
 		}
-		if !r.hasSettings(n, key+".accounts."+at.Text, "dm") {
-			continue
-		}
 		a := p.below(channel.OfAccount, "accounts", at.Text)
 		a.account = at.Text
-		r.login(at, &a, n)
+		if !r.login(at, &a, n) {
+			continue
+		}
 		for i, s := range a.own { // what an account does not say is that of its channel
 			if _, ok := r.values[s.Key]; !ok && r.values[p.own[i].Key] != nil {
 				r.values[s.Key] = r.values[p.own[i].Key]
 			}
 		}
-		r.needs(at, &a)
+		r.needs(at, &a, n)
 	}
 }
 
 // login reads the settings of a channel, or of an account of it.
-func (r *fileReader) login(at *yaml.Node, p *spot, n *yaml.Node) {
+func (r *fileReader) login(at *yaml.Node, p *spot, n *yaml.Node) bool {
 	name, account, kind := p.channel, p.account, p.kind.name
 	p.own = p.kind.settings(p.key(), func(c *Config) *Channel {
 		ch := c.channel(name, account)
@@ -226,20 +224,18 @@ func (r *fileReader) login(at *yaml.Node, p *spot, n *yaml.Node) {
 		p.own[i].fileOnly = true
 	}
 	p.hasConversation = true
+	if !r.spot(p, n) {
+		return false
+	}
 	r.logins = append(r.logins, Channel{Name: name, Account: account, Type: kind, At: r.place(at)})
-	r.members(p, "", n)
 	all := slices.Clone(p.own)
 	if kind != name && p.level == channel.OfChannel {
 		all = slices.Insert(all, 0, typeSetting(name))
 	}
-	for _, s := range channel.SettingsTable() {
-		key, ok := s.At(p.level)
-		if !ok {
-			continue
-		}
-		one := p.policy(s, key).Setting
+	for _, policy := range p.policies() {
+		one := policy.Setting
 		if p.level == channel.OfChannel { // what is in force without being written is shown, too
-			one.Default = shippedText(p.kind.shipped, s)
+			one.Default = shippedText(p.kind.shipped, policy.of)
 		}
 		if r.values[one.Key] != nil || one.Default != "" {
 			all = append(all, one)
@@ -251,6 +247,7 @@ func (r *fileReader) login(at *yaml.Node, p *spot, n *yaml.Node) {
 		}
 	}
 	r.ofNames = append(r.ofNames, together(all, 0)...)
+	return true
 }
 
 // together orders settings so that those of one section follow one another; else they stay as they are.
@@ -313,11 +310,11 @@ func shippedText(shipped channel.Place, s channel.Setting) string {
 }
 
 // needs says what has to be written and is not.
-func (r *fileReader) needs(at *yaml.Node, p *spot) {
+func (r *fileReader) needs(at *yaml.Node, p *spot, n *yaml.Node) {
 	for _, name := range p.kind.needs {
 		key := p.key() + name
 		i := slices.IndexFunc(p.own, func(s Setting) bool { return s.Key == key })
-		if v := r.values[key]; (v == nil || v.text == "" && len(v.list) == 0) && !r.failed[key] {
+		if v := r.values[key]; v == nil && n.Get(name) == nil || v != nil && v.text == "" && len(v.list) == 0 {
 			expected := "it"
 			if i >= 0 && p.own[i].Secret {
 				expected = name + ": {env: NAME} or {file: PATH}"
@@ -362,24 +359,26 @@ func typeSetting(name string) Setting {
 	}
 }
 
-// members reads the settings of a spot. inside is "" or a section of it, as "dm.".
-func (r *fileReader) members(p *spot, inside string, n *yaml.Node) {
-	for k, v := range n.Members() {
-		rel := inside + k.Text
+// spot reads the settings of a spot, and of the spots below it. It returns false if n is no mapping.
+func (r *fileReader) spot(p *spot, n *yaml.Node) bool {
+	policies := p.policies()
+	known := slices.Clone(p.own)
+	for _, one := range policies {
+		known = append(known, one.Setting)
+	}
+	before := len(r.policies)
+	ok := r.walk(n, p.key(), known, func(k, v *yaml.Node, prefix string) {
+		rel := strings.TrimPrefix(prefix, p.key()) + k.Text
+		inside := strings.TrimSuffix(strings.TrimSuffix(rel, k.Text), ".")
 		switch {
 		case p.level == channel.OfChannel && (rel == "type" || rel == "accounts"): // read already
-		case r.known(p, rel, v):
-		case r.isPart(p, rel+"."):
-			if r.hasSettings(v, p.key()+rel, r.firstOf(p, rel+".")) {
-				r.members(p, rel+".", v)
-			}
-		case p.hasConversation && (inside == "dm." || inside == "groups.") && v.Kind == yaml.Mapping:
-			q := p.below(channel.OfGroup, strings.TrimSuffix(inside, "."), k.Text)
+		case p.hasConversation && (inside == "dm" || inside == "groups") && v.Kind == yaml.Mapping:
+			q := p.below(channel.OfGroup, inside, k.Text)
 			q.conversation = k.Text
-			if inside == "dm." {
+			if inside == "dm" {
 				q.level = channel.OfDirect
 			}
-			r.members(&q, "", v)
+			r.spot(&q, v)
 		case p.level == channel.OfGroup && rel == "threads":
 			if v.Kind != yaml.Mapping && v.Kind != yaml.Null {
 				r.Errorf(v, p.key()+rel, "expected threads by id, such as \"\\\"7\\\": {enabled: false}\"")
@@ -387,66 +386,34 @@ func (r *fileReader) members(p *spot, inside string, n *yaml.Node) {
 			for id, thread := range v.Members() {
 				q := p.below(channel.OfThread, "threads", id.Text)
 				q.thread = id.Text
-				if r.hasSettings(thread, strings.TrimSuffix(q.key(), "."), "enabled") {
-					r.members(&q, "", thread)
-				}
+				r.spot(&q, thread)
 			}
 		default:
-			r.unknownAt(p, k, rel)
+			r.unknownAt(p, k, rel, known)
 		}
-	}
+	})
+	written := slices.DeleteFunc(policies, func(one policySetting) bool { return r.values[one.Key] == nil })
+	r.policies = slices.Insert(r.policies, before, written...)
+	return ok
 }
 
-// known reads a setting that there is at a spot.
-func (r *fileReader) known(p *spot, rel string, n *yaml.Node) bool {
-	for _, s := range p.own {
-		if s.Key == p.key()+rel {
-			r.setting(s, n)
-			r.failed[s.Key] = r.values[s.Key] == nil
-			return true
-		}
-	}
-	for _, s := range channel.SettingsTable() {
-		if key, ok := s.At(p.level); ok && key == rel {
-			one := p.policy(s, key)
-			r.setting(one.Setting, n)
-			if r.values[one.Key] != nil {
-				r.policies = append(r.policies, one)
-			}
-			return true
-		}
-	}
-	return false
-}
-
-// names are the settings that can stand at a spot.
-func (r *fileReader) names(p *spot) (all []string) {
-	for _, s := range p.own {
-		all = append(all, strings.TrimPrefix(s.Key, p.key()))
-	}
+// policies are the settings of the spot that every channel has.
+func (p *spot) policies() (all []policySetting) {
 	for _, s := range channel.SettingsTable() {
 		if key, ok := s.At(p.level); ok {
-			all = append(all, key)
+			all = append(all, p.policy(s, key))
 		}
 	}
 	return all
 }
 
-// isPart says whether settings have keys that begin so.
-func (r *fileReader) isPart(p *spot, prefix string) bool { return r.firstOf(p, prefix) != "" }
-
-func (r *fileReader) firstOf(p *spot, prefix string) string {
-	for _, name := range r.names(p) {
-		if rest, ok := strings.CutPrefix(name, prefix); ok {
-			return rest
-		}
-	}
-	return ""
-}
-
 // unknownAt says what was probably meant.
-func (r *fileReader) unknownAt(p *spot, at *yaml.Node, rel string) {
-	key, meant := p.key()+rel, didYouMean(rel, r.names(p))
+func (r *fileReader) unknownAt(p *spot, at *yaml.Node, rel string, known []Setting) {
+	key, names := p.key()+rel, keys(known)
+	for i := range names {
+		names[i] = strings.TrimPrefix(names[i], p.key())
+	}
+	meant := didYouMean(rel, names)
 	if meant == "" {
 		for _, t := range channelTypes {
 			for _, s := range t.settings("x.", func(c *Config) *Channel { return c.channel("x", "") }) {

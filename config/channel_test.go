@@ -265,7 +265,7 @@ func FuzzChannels(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		l := &loader{c: &Config{settings: table, sources: map[string]Source{}}, env: map[string]string{"TELEGRAM_BOT_TOKEN": "1:a"}}
 		l.c.agent(DefaultAgent)
-		r := &fileReader{Reader: yaml.Reader{File: "x"}, env: l.env, values: map[string]*value{}, failed: map[string]bool{}}
+		r := &fileReader{Reader: yaml.Reader{File: "x"}, env: l.env, values: map[string]*value{}}
 		r.read([]byte(text))
 		for _, s := range r.ofNames {
 			l.apply(s, r.values[s.Key])

@@ -209,7 +209,7 @@ func TestAWrongSettingSaysWhereItStandsAndWhatWasExpected(t *testing.T) {
 		{name: "no value", file: "grace:", want: `lingserve.yaml:1:1: grace: the value is missing; expected a duration, such as 30s or 5m`},
 		{name: "text for a section", file: "run: fast", want: `lingserve.yaml:1:6: run: expected settings, one per line, such as "retention: …"`},
 		{name: "text for the whole", file: "hello", want: `lingserve.yaml:1:1: expected settings, one per line, such as "addr: …"`},
-		{name: "config in the file", file: "config: other.yaml", want: `lingserve.yaml:1:1: config: this setting does not work in the configuration file; use --config or LINGSERVE_CONFIG`},
+		{name: "config in the file", file: "config: other.yaml", want: `lingserve.yaml:1:9: config: this setting does not work in the configuration file; use --config or LINGSERVE_CONFIG`},
 		{name: "alias", file: "addr: &a 127.0.0.1:1", want: `lingserve.yaml:1:7: addr: anchors, aliases and tags are not supported; write the value itself`},
 		{name: "second document", file: "addr: 127.0.0.1:1\n---\nwatch: true\n", want: `lingserve.yaml:3:1: a second document starts here; expected only one`},
 		{name: "repeated key", file: "watch: true\nwatch: false", want: `lingserve.yaml:2:1: watch: occurs twice, first in line 1; remove one`},

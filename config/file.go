@@ -26,12 +26,11 @@ type fileReader struct {
 
 	logins   []Channel // names alone, in order
 	policies []policySetting
-	failed   map[string]bool // settings of channels whose value is wrong
 }
 
 func (r *fileReader) read(text []byte) {
 	if root := r.Parse(string(text)); root != nil {
-		r.section(root, "")
+		r.walk(root, "", table, r.other)
 	}
 }
 
@@ -43,53 +42,59 @@ func (r *fileReader) errors() (errs []error) {
 	return errs
 }
 
-// hasSettings reports whether n is a mapping with settings; nothing is one too, if every line of a section is commented out.
-func (r *fileReader) hasSettings(n *yaml.Node, key, example string) bool {
-	if n.Kind != yaml.Mapping && n.Kind != yaml.Null {
-		r.Errorf(n, key, "expected settings, one per line, such as \"%s: …\"", example)
+// walk reads the members of n, which are known settings or sections of them; their keys begin with prefix. other reads what is neither. It
+// returns false if n is no mapping. Nothing is one too, as of a section of which every line is commented out.
+func (r *fileReader) walk(n *yaml.Node, prefix string, known []Setting, other func(k, v *yaml.Node, prefix string)) bool {
+	if !r.hasSettings(n, strings.TrimSuffix(prefix, "."), firstKey(known, prefix)) {
 		return false
+	}
+	for k, v := range n.Members() {
+		key := prefix + k.Text
+		i := slices.IndexFunc(known, func(s Setting) bool { return s.Key == key })
+		switch {
+		case strings.Contains(k.Text, "."):
+			other(k, v, prefix)
+		case i >= 0:
+			r.setting(known[i], v)
+		case firstKey(known, key+".") != "":
+			r.walk(v, key+".", known, other)
+		default:
+			other(k, v, prefix)
+		}
 	}
 	return true
 }
 
-// section reads the members of a mapping, prefix being "" or "run.".
-func (r *fileReader) section(n *yaml.Node, prefix string) {
-	if !r.hasSettings(n, strings.TrimSuffix(prefix, "."), firstKey(prefix)) {
-		return
+// hasSettings reports whether n can have settings, such as example.
+func (r *fileReader) hasSettings(n *yaml.Node, key, example string) bool {
+	if n.Kind == yaml.Mapping || n.Kind == yaml.Null {
+		return true
 	}
-	for k, v := range n.Members() {
-		name := k.Text
-		key := prefix + name
-		s, found := find(key)
-		provider, ofProvider := strings.CutPrefix(strings.TrimSuffix(prefix, "."), providers)
-		switch {
-		case prefix == "" && name == "agents":
-			r.named(agentNames, v, r.checkAgent)
-		case prefix == "" && name == "models":
-			r.named(modelNames, v, func(*yaml.Node, string) {})
-		case prefix == "" && name == "mcp":
-			r.named(mcpNames, v, r.checkMCP)
-		case prefix == "" && name == "channels":
-			r.channels(v)
-		case prefix == "" && name == pricesKey && v.Kind == yaml.Mapping:
-			r.prices(k, v)
-		case strings.Contains(name, ".") && (prefix != providers || found):
-			r.unknown(k, key, prefix)
-		case prefix == providers && !isSection(key):
-			r.provider(k, v)
-		case name == "headers" && ofProvider:
-			r.headers(v, provider)
-		case found && key == "config":
-			r.Errorf(k, key, "this setting does not work in the configuration file; use --config or LINGSERVE_CONFIG")
-		case found:
-			r.setting(s, v)
-		case isSection(key):
-			r.section(v, key+".")
-		case name == "kind" && ofProvider:
-			r.presetKind(v, provider)
-		default:
-			r.unknown(k, key, prefix)
-		}
+	r.Errorf(n, key, "expected settings, one per line, such as \"%s: …\"", example)
+	return false
+}
+
+// other reads what is no setting of the table: sections whose members have any names.
+func (r *fileReader) other(k, v *yaml.Node, prefix string) {
+	provider, ofProvider := strings.CutPrefix(strings.TrimSuffix(prefix, "."), providers)
+	_, dotted := find(prefix + k.Text)
+	switch name := k.Text; {
+	case prefix == "" && name == "agents":
+		r.named(agentNames, v, r.checkAgent)
+	case prefix == "" && name == "models":
+		r.named(modelNames, v, func(*yaml.Node, string) {})
+	case prefix == "" && name == "mcp":
+		r.named(mcpNames, v, r.checkMCP)
+	case prefix == "" && name == "channels":
+		r.channels(v)
+	case prefix == providers && !dotted:
+		r.provider(k, v)
+	case ofProvider && name == "headers":
+		r.headers(v, provider)
+	case ofProvider && name == "kind":
+		r.presetKind(v, provider)
+	default:
+		r.unknown(k, prefix+name, prefix)
 	}
 }
 
@@ -127,15 +132,13 @@ func (r *fileReader) provider(at, n *yaml.Node) {
 	}
 	own := addedSettings(name, kind)
 	r.added = append(r.added, own...)
-	for k, v := range n.Members() {
+	r.walk(n, key+".", own, func(k, v *yaml.Node, prefix string) {
 		if k.Text == "headers" {
 			r.headers(v, name)
-		} else if i := slices.IndexFunc(own, func(s Setting) bool { return s.Key == key+"."+k.Text }); i >= 0 {
-			r.setting(own[i], v)
 		} else {
-			r.unknownField(k, key+"."+k.Text, kind, own)
+			r.unknownField(k, prefix+k.Text, kind, own)
 		}
-	}
+	})
 	has := func(field string) bool { return n.Get(field) != nil }
 	switch {
 	case kind == KindVertex && !has("project") && !has("key"):
@@ -221,6 +224,11 @@ func (r *fileReader) setting(s Setting, n *yaml.Node) {
 	v := &value{from: Source{File, fmt.Sprintf("%s:%d", r.File, n.Line)}, at: r.place(n)}
 	ok := true
 	switch {
+	case s.Key == "config":
+		r.Errorf(n, s.Key, "this setting does not work in the configuration file; use --config or LINGSERVE_CONFIG")
+		return
+	case s.Key == pricesKey && n.Kind == yaml.Mapping:
+		r.priced = r.rows(n, pricesKey)
 	case n.Kind == yaml.Null:
 		r.Errorf(n, s.Key, "the value is missing; expected %s", s.expected())
 		return
@@ -370,11 +378,9 @@ func keys(settings []Setting) []string {
 	return all
 }
 
-func isSection(name string) bool { return firstKey(name+".") != "" }
-
 // firstKey is the first setting of a section, without the section's name, as an example.
-func firstKey(prefix string) string {
-	for _, s := range table {
+func firstKey(settings []Setting, prefix string) string {
+	for _, s := range settings {
 		if name, ok := strings.CutPrefix(s.Key, prefix); ok {
 			name, _, _ = strings.Cut(name, ".")
 			return name

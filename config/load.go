@@ -261,7 +261,7 @@ func (l *loader) readFile() map[string]*value {
 		l.errs = append(l.errs, &Error{Where: at, Message: fmt.Sprintf("cannot read the configuration file: %s", plain(err))})
 		return nil
 	}
-	r := &fileReader{Reader: yaml.Reader{File: path}, dir: filepath.Dir(path), env: l.env, values: map[string]*value{}, failed: map[string]bool{}}
+	r := &fileReader{Reader: yaml.Reader{File: path}, dir: filepath.Dir(path), env: l.env, values: map[string]*value{}}
 	r.read(text)
 	l.file, l.c.fileRead = r, path
 	l.errs = append(l.errs, r.errors()...)

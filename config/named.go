@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"regexp"
-	"slices"
 	"strings"
 
 	"github.com/lingserve/lingserve/internal/yaml"
@@ -42,18 +41,12 @@ func (r *fileReader) namedOne(of named, at, n *yaml.Node) bool {
 	}
 	own := of.settings(at.Text)
 	known := keys(own)
-	if !r.hasSettings(n, key, strings.TrimPrefix(known[0], key+".")) {
-		return false
+	ok := r.walk(n, key+".", own, func(k, _ *yaml.Node, prefix string) {
+		expected := fmt.Sprintf("; expected a setting of %s: %s", of.one, strings.ReplaceAll(strings.Join(known, ", "), prefix, ""))
+		r.Errorf(k, prefix+k.Text, "unknown setting%s", cmp.Or(didYouMean(prefix+k.Text, known), expected))
+	})
+	if ok {
+		r.ofNames = append(r.ofNames, own...)
 	}
-	r.ofNames = append(r.ofNames, own...)
-	for k, v := range n.Members() {
-		field := key + "." + k.Text
-		if i := slices.Index(known, field); i >= 0 {
-			r.setting(own[i], v)
-		} else {
-			expected := fmt.Sprintf("; expected a setting of %s: %s", of.one, strings.ReplaceAll(strings.Join(known, ", "), key+".", ""))
-			r.Errorf(k, field, "unknown setting%s", cmp.Or(didYouMean(field, known), expected))
-		}
-	}
-	return true
+	return ok
 }

@@ -2,7 +2,6 @@ package config
 
 import (
 	"errors"
-	"fmt"
 	"math"
 
 	"github.com/lingserve/lingserve/adapter"
@@ -55,12 +54,6 @@ const (
 	examplePrice   = `"openai:gpt-5": {input: 1.25, cached: 0.125, output: 10}`
 	priceOfMillion = "dollars for a million tokens (such as 1.25)"
 )
-
-// prices reads the prices that stand in the configuration file itself.
-func (r *fileReader) prices(at, n *yaml.Node) {
-	r.priced = r.rows(n, pricesKey)
-	r.values[pricesKey] = &value{from: Source{File, fmt.Sprintf("%s:%d", r.File, at.Line)}, at: r.place(at)}
-}
 
 // finishPrices makes a table of the prices that stand in the configuration file.
 func (l *loader) finishPrices() {

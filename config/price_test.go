@@ -78,7 +78,7 @@ func TestAMistakeInAPriceSaysWhereAndWhat(t *testing.T) {
 		"prices:\n  \"a:b\": 3":                                                            `lingserve.yaml:2:3: prices.a:b: expected the prices of its tokens, such as {input: 1.25, cached: 0.125, output: 10}`,
 		"prices:\n  \"a:b\": {input: 1, output: 2, long: {input: 2, output: 3}}":           `lingserve.yaml:2:32: prices.a:b.long: has no over`,
 		"prices:\n  \"a:b\": {input: 1, output: 2, over: 3}":                               `lingserve.yaml:2:32: unknown field "over"; expected input, cached, cache_write, output, reasoning and long`,
-		"prices:\n  \"a:b\": {input: 1, output: 2}\n  \"a:b, a:c\": {input: 1, output: 2}": `lingserve.yaml:1:1: prices: "a:b" has two prices; remove one`,
+		"prices:\n  \"a:b\": {input: 1, output: 2}\n  \"a:b, a:c\": {input: 1, output: 2}": `lingserve.yaml:2:3: prices: "a:b" has two prices; remove one`,
 		"prices: [1]":              `lingserve.yaml:1:9: prices: found a list; expected text`,
 		"prices: not-there.yaml":   `lingserve.yaml:1: prices: cannot read the file: not-there.yaml: no such file or directory`,
 		"limit: {cost: {run: -1}}": `lingserve.yaml:1:21: limit.cost.run: -1 is too small; expected at least 0`,

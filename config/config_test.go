@@ -409,6 +409,25 @@ func TestTheTableIsSound(t *testing.T) {
 	}
 }
 
+// Configuration files have the bounds of all YAML: what would take long, or a deep stack, is refused in a moment and with its place.
+func TestHostileFilesAreRefusedQuickly(t *testing.T) {
+	for name, text := range map[string]string{
+		"brackets": strings.Repeat("[", 15000), "dashes": strings.Repeat("- ", 15000), "question marks": strings.Repeat("? ", 15000), "colons": strings.Repeat("a: ", 5000),
+		"anchors": strings.Repeat("&a ", 5000), "words": strings.Repeat("- a\n", 25000), "bytes": strings.Repeat("#", yaml.MaxBytes+1), "aliases": "a: &a [x, x]\nb: &b [*a, *a]\nc: [*b, *b]",
+	} {
+		start := time.Now()
+		for _, read := range []func(r *fileReader){func(r *fileReader) { r.read([]byte(text)) }, func(r *fileReader) { r.pricesFile([]byte(text)) }} {
+			r := &fileReader{Reader: yaml.Reader{File: "f.yaml"}, values: map[string]*value{}}
+			if read(r); r.Failed() == 0 || !strings.HasPrefix(r.errors()[0].Error(), "f.yaml:1:") {
+				t.Errorf("%s: %v", name, r.errors())
+			}
+		}
+		if took := time.Since(start); took > time.Minute { // the bound is for busy machines
+			t.Errorf("%s took %s", name, took)
+		}
+	}
+}
+
 func FuzzFile(f *testing.F) {
 	for _, seed := range []string{
 		"addr: 127.0.0.1:1\nrun:\n  retention: 5m\n", "providers: {openai: {key: {env: X}, models: [a, b]}}", "providers:\n  gpu: {kind: ollama, base_url: a:1}\n  a b: {kind: coze}\n  x: {kind: opnai, key: a}", "a: &b c\nd: *b", "<<: {a: b}", "? a\n: b",

@@ -213,6 +213,7 @@ func TestAWrongSettingSaysWhereItStandsAndWhatWasExpected(t *testing.T) {
 		{name: "alias", file: "addr: &a 127.0.0.1:1", want: `lingserve.yaml:1:7: addr: anchors, aliases and tags are not supported; write the value itself`},
 		{name: "second document", file: "addr: 127.0.0.1:1\n---\nwatch: true\n", want: `lingserve.yaml:3:1: a second document starts here; expected only one`},
 		{name: "repeated key", file: "watch: true\nwatch: false", want: `lingserve.yaml:2:1: watch: occurs twice, first in line 1; remove one`},
+		{name: "repeated key beside another mistake", file: "watch: true\nwatch: false\nadr: x", want: "lingserve.yaml:2:1: watch: occurs twice, first in line 1; remove one\nlingserve.yaml:3:1: adr: unknown setting; did you mean addr?"},
 		{name: "variable that is not set", file: "providers:\n openai:\n  key: {env: NO_SUCH}", want: `lingserve.yaml:3:14: providers.openai.key: the environment variable NO_SUCH is not set; set it, or use another one`},
 		{name: "secret file that is not there", file: "providers:\n openai:\n  key: {file: none}", want: `lingserve.yaml:3:15: providers.openai.key: cannot read the file: none: no such file or directory`},
 		{name: "neither variable nor file", file: "providers:\n openai:\n  key: {vault: x}", want: `lingserve.yaml:3:9: providers.openai.key: expected {env: NAME} or {file: PATH}`},

@@ -420,7 +420,10 @@ bots: {a: {}}
 			`w.yaml:2:29: unknown field "exlude", did you mean "exclude"? expected exclude and include`,
 		}},
 		{"text that is not YAML", "bots: [1, 2", []string{`w.yaml:1:7: invalid YAML: sequence end token ']' not found`}},
-		{"a key that comes twice", "name: a\nname: b\n", []string{`w.yaml:2:1: name: occurs twice, first in line 1; remove one`}},
+		{"a key that comes twice, beside another mistake", "name: a\nname: b\nbots: {a: {promt: x}}\n", []string{
+			`w.yaml:2:1: name: occurs twice, first in line 1; remove one`,
+			`w.yaml:3:12: unknown field "promt", did you mean "prompt"? expected on, when, model, options, prompt, history, message, root, format, schema, on_invalid, quiet, concurrency, max and filter`,
+		}},
 		{"nothing", "# nothing\n", []string{`w.yaml:1:1: the file is empty; expected a workflow with name and bots`}},
 		{"two documents", "name: a\n---\nname: b\n", []string{`w.yaml:3:1: a second document starts here; expected only one`}},
 		{"a list", "- a\n", []string{`w.yaml:1:1: expected a workflow (a mapping with name, description, model, options, input, bots, events, filter, limits and restart), got a list`}},

@@ -28,7 +28,8 @@ const (
 	maxNodes  = 50_000 // with everything that aliases expand to
 )
 
-// Parse reads the only document of a text. It returns nil if there are problems, and a Null node if the text is empty.
+// Parse reads the only document of a text. It returns nil if the text cannot be read, and a Null node if it is empty. A key that occurs
+// twice and an anchor that is not allowed are problems, too, but the rest can be read for the sake of its own problems.
 func (r *Reader) Parse(text string) (root *Node) {
 	// One kind of line end, so that the parser and the places of problems count the same lines.
 	text = strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(strings.TrimPrefix(text, "\ufeff"))
@@ -66,7 +67,7 @@ func (r *Reader) Parse(text string) (root *Node) {
 		}
 		root, found = b.build(d.Body, 0), true
 	}
-	if b.failed > 0 {
+	if b.unreadable {
 		return nil
 	}
 	return root
@@ -165,26 +166,40 @@ type builder struct {
 	*Reader
 	anchors map[string]*Node
 	path    []string // of the node that is built
-	failed  int
+
+	reported   int
+	unreadable bool // a node is missing in the tree
 }
 
-// fail reports a problem at n and returns a node in its place.
+// fail reports a problem at n and returns a node in its place, which is not what the text says.
 func (b *builder) fail(n ast.Node, format string, args ...any) *Node {
+	b.unreadable = true
+	return b.report(n, format, args...)
+}
+
+// report reports a problem at n, and returns a node without a value.
+func (b *builder) report(n ast.Node, format string, args ...any) *Node {
 	line, col := place(n)
 	out := &Node{Line: line, Column: col, size: 1}
 	path := ""
 	if len(b.path) <= 10 { // a longer one would hide the message
 		path = schema.Short(Path(b.path...))
 	}
-	if b.failed < maxProblems {
+	if b.reported < maxProblems {
 		b.Errorf(out, path, format, args...)
 	}
-	b.failed++
+	b.reported++
 	return out
 }
 
+// stopped reports whether there are enough problems; the rest of the tree is not built.
+func (b *builder) stopped() bool {
+	b.unreadable = b.unreadable || b.reported >= maxProblems
+	return b.reported >= maxProblems
+}
+
 func (b *builder) build(n ast.Node, depth int) *Node {
-	if n == nil || b.failed >= maxProblems {
+	if n == nil || b.stopped() {
 		return &Node{Line: 1, Column: 1, size: 1}
 	}
 	if depth > MaxDepth {
@@ -193,7 +208,7 @@ func (b *builder) build(n ast.Node, depth int) *Node {
 	switch n.(type) {
 	case *ast.AnchorNode, *ast.AliasNode, *ast.TagNode:
 		if !b.Aliases {
-			return b.fail(n, "anchors, aliases and tags are not supported; write the value itself")
+			b.report(n, "anchors, aliases and tags are not supported; write the value itself")
 		}
 	}
 	line, col := place(n)
@@ -243,7 +258,7 @@ func (b *builder) build(n ast.Node, depth int) *Node {
 		return b.alias(v)
 	case *ast.TagNode:
 		if v.Start.Value != "!!str" {
-			return b.fail(n, "the tag %s is not supported; remove it", schema.Short(v.Start.Value))
+			return b.fail(n, "the tag %s is not supported; remove it", schema.Short(FirstLine(v.Start.Value)))
 		}
 		inner := b.build(v.Value, depth+1)
 		if inner.Kind == Bool || inner.Kind == Number {
@@ -265,7 +280,7 @@ func (b *builder) alias(v *ast.AliasNode) *Node {
 	name := v.Value.GetToken().Value
 	target, ok := b.anchors[name]
 	if !ok {
-		name = schema.Short(name)
+		name = schema.Short(FirstLine(name))
 		return b.fail(v, "*%s is undefined; expected &%s before it", name, name)
 	}
 	out := *target
@@ -280,7 +295,7 @@ func (b *builder) expanded(n ast.Node, out *Node) *Node {
 		return out
 	}
 	refused := b.fail(n, "the file's aliases expand to too many values; expected at most %d", maxNodes)
-	b.failed = maxProblems // all that is around it is too much, too
+	b.reported = maxProblems // all that is around it is too much, too
 	return refused
 }
 
@@ -318,7 +333,7 @@ func (b *builder) members(out *Node, members []*ast.MappingValueNode, depth int)
 		}
 		b.path = append(b.path, key.Text)
 		if first, ok := lines[key.Text]; ok {
-			b.fail(m.Key, "occurs twice, first in line %d; remove one", first)
+			b.report(m.Key, "occurs twice, first in line %d; remove one", first)
 		} else {
 			lines[key.Text] = key.Line
 			value := b.build(m.Value, depth+1)

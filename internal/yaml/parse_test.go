@@ -57,9 +57,7 @@ func TestProblemsHaveTheirPlaceAndPath(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			r := Reader{File: "f", Aliases: test.aliases}
-			if n := r.Parse(test.text); n != nil {
-				t.Error("the text was taken")
-			}
+			r.Parse(test.text)
 			if err := r.Err(); err == nil || err.Error() != test.want {
 				t.Errorf("got\n%v\nwant\n%s", err, test.want)
 			}
@@ -85,7 +83,7 @@ func TestHostileTextIsRefusedQuickly(t *testing.T) {
 			for _, aliases := range []bool{false, true} {
 				start := time.Now()
 				r := Reader{Aliases: aliases}
-				if n := r.Parse(text); n != nil || len(r.Problems()) == 0 || len(r.Problems()) > maxProblems+1 {
+				if r.Parse(text); len(r.Problems()) == 0 || len(r.Problems()) > maxProblems+1 {
 					t.Errorf("it was taken, with %d problems", len(r.Problems()))
 				}
 				if took := time.Since(start); took > time.Minute { // the bound is for busy machines
@@ -164,7 +162,7 @@ func TestProblemsAreSortedAndBounded(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	for _, s := range []string{
 		"", "a: &x [1]\nb: *x", "a: !!str 1", "? a\n: b", "a: |2\n   x", "{m: [a:b, c: d]}", "\ufeffa: \"\\x41\"", "a: 'b\x00'", "a: 1\na: 2", "<<: {a: 1}",
-		"---\n...\n---", "- - -", "a: \"", "a: >-\n  b\n  c", "\"a\nb\": 1", "1e999: .nan", "a: 0x1p2",
+		"---\n...\n---", "- - -", "a: \"", "a: >-\n  b\n  c", "\"a\nb\": 1", "1e999: .nan", "a: 0x1p2", "* 0\n\n0",
 	} {
 		f.Add(s, true)
 		f.Add(s, false)
@@ -174,8 +172,8 @@ func FuzzParse(f *testing.F) {
 		defer watchdog.Stop()
 		r := Reader{File: "f", Aliases: aliases}
 		n := r.Parse(text)
-		if (n == nil) != (r.Failed() > 0) {
-			t.Fatalf("a tree and problems: %v", r.Err())
+		if n == nil && r.Failed() == 0 {
+			t.Fatal("no tree and no problem")
 		}
 		for _, e := range r.Problems() {
 			if e.File != "f" || e.Line < 0 || e.Line > 1+strings.Count(text, "\n")+strings.Count(text, "\r") || e.Line > 0 && e.Column < 1 || strings.Contains(e.Error(), "\n") {

@@ -17,7 +17,7 @@ import (
 func TestWhatIsSaidWhereNothingAnswers(t *testing.T) {
 	const (
 		absent = "start it"
-		slow   = "the model's server (x) could not be reached in time"
+		slow   = "could not connect to the model's server (x) in time"
 		broke  = "the connection to the model's server (x) broke before it answered"
 	)
 	dial := func(err error) error {

@@ -191,7 +191,7 @@ func (s *Server) Unreachable(err error) *adapter.Error {
 		e.Message = server + " cannot be found: check the base URL"
 	case isTimeout(err):
 		e.Code = adapter.CodeTimeout
-		e.Message = server + " could not be reached in time"
+		e.Message = "could not connect to " + server + " in time"
 	case isDial(err):
 		e.Message = "cannot connect to " + server + ": check that it runs, and the base URL"
 	default:

@@ -161,10 +161,7 @@ func written[T any](c *Config, key string) *T {
 
 // channels reads the section.
 func (r *fileReader) channels(n *yaml.Node) {
-	if n.Kind != yaml.Mapping && n.Kind != yaml.Null {
-		r.Errorf(n, "channels", "expected names with settings, such as \"telegram: {token: …}\"")
-	}
-	for k, v := range n.Members() {
+	for k, v := range r.members(n, "channels", "names with settings, such as \"telegram: {token: …}\"") {
 		r.channel(k, v)
 	}
 }
@@ -186,14 +183,11 @@ func (r *fileReader) channel(at, n *yaml.Node) {
 		return
 	}
 	accounts := n.Get("accounts")
-	if accounts == nil {
+	if accounts == nil || len(accounts.Items) == 0 {
 		r.needs(at, &p, n)
 		return
 	}
-	if accounts.Kind != yaml.Mapping {
-		r.Errorf(accounts, key+".accounts", "expected names with settings, such as \"work: {agent: …}\"")
-	}
-	for at, n := range accounts.Members() {
+	for at, n := range r.members(accounts, key+".accounts", "names with settings, such as \"work: {agent: …}\"") {
 		if !providerName.MatchString(at.Text) {
 			r.Errorf(at, key+".accounts."+at.Text, "invalid name; an account's name has only lower-case letters, digits, - and _")
 			continue
@@ -380,10 +374,7 @@ func (r *fileReader) spot(p *spot, n *yaml.Node) bool {
 			}
 			r.spot(&q, v)
 		case p.level == channel.OfGroup && rel == "threads":
-			if v.Kind != yaml.Mapping && v.Kind != yaml.Null {
-				r.Errorf(v, p.key()+rel, "expected threads by id, such as \"\\\"7\\\": {enabled: false}\"")
-			}
-			for id, thread := range v.Members() {
+			for id, thread := range r.members(v, p.key()+rel, "threads by id, such as \"\\\"7\\\": {enabled: false}\"") {
 				q := p.below(channel.OfThread, "threads", id.Text)
 				q.thread = id.Text
 				r.spot(&q, thread)

@@ -167,6 +167,7 @@ func TestWhatIsWrongWithAChannelIsSaidWhereItStands(t *testing.T) { // CH-101, C
 		{"a name that is near", "channels:\n  telegrm: {}", `2:3: channels.telegrm: has no type; expected one of TYPES; did you mean telegram?`},
 		{"a type that is near", "channels:\n  x: {type: webhok}", `2:13: channels.x.type: "webhok" is invalid; expected one of TYPES; did you mean webhook?`},
 		{"a type that is another", "channels:\n  web: {type: cli}", `2:15: channels.web.type: the name web is reserved for channels of type web; choose another name`},
+		{"no account", "channels:\n  telegram: {accounts: }", `2:3: channels.telegram: has no token; expected token: {env: NAME} or {file: PATH}`},
 		{"no channel", "channels: [telegram]", `1:11: channels: expected names with settings, such as "telegram: {token: …}"`},
 		{"a name in capitals", "channels:\n  Web: {}", `2:3: channels.Web: invalid name; a channel's name has only lower-case letters, digits, - and _`},
 		{"what is needed", "channels:\n  telegram: {}", `2:3: channels.telegram: has no token; expected token: {env: NAME} or {file: PATH}`},

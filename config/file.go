@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"iter"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -43,12 +44,9 @@ func (r *fileReader) errors() (errs []error) {
 }
 
 // walk reads the members of n, which are known settings or sections of them; their keys begin with prefix. other reads what is neither. It
-// returns false if n is no mapping. Nothing is one too, as of a section of which every line is commented out.
+// returns false if n is no mapping.
 func (r *fileReader) walk(n *yaml.Node, prefix string, known []Setting, other func(k, v *yaml.Node, prefix string)) bool {
-	if !r.hasSettings(n, strings.TrimSuffix(prefix, "."), firstKey(known, prefix)) {
-		return false
-	}
-	for k, v := range n.Members() {
+	for k, v := range r.members(n, strings.TrimSuffix(prefix, "."), "settings, one per line, such as \"%s: …\"", firstKey(known, prefix)) {
 		key := prefix + k.Text
 		i := slices.IndexFunc(known, func(s Setting) bool { return s.Key == key })
 		switch {
@@ -62,16 +60,16 @@ func (r *fileReader) walk(n *yaml.Node, prefix string, known []Setting, other fu
 			other(k, v, prefix)
 		}
 	}
-	return true
+	return n.Kind == yaml.Mapping || n.Kind == yaml.Null
 }
 
-// hasSettings reports whether n can have settings, such as example.
-func (r *fileReader) hasSettings(n *yaml.Node, key, example string) bool {
-	if n.Kind == yaml.Mapping || n.Kind == yaml.Null {
-		return true
+// members returns the members of n, and reports what is expected if it is no mapping. Nothing is one without members: perhaps each line of
+// a section is commented out.
+func (r *fileReader) members(n *yaml.Node, key, expected string, args ...any) iter.Seq2[*yaml.Node, *yaml.Node] {
+	if n.Kind != yaml.Mapping && n.Kind != yaml.Null {
+		r.Errorf(n, key, "expected "+expected, args...)
 	}
-	r.Errorf(n, key, "expected settings, one per line, such as \"%s: …\"", example)
-	return false
+	return n.Members()
 }
 
 // other reads what is no setting of the table: sections whose members have any names.
@@ -123,7 +121,8 @@ func (r *fileReader) provider(at, n *yaml.Node) {
 	case !providerName.MatchString(name):
 		r.Errorf(at, key, "invalid name; a provider's name has only lower-case letters, digits, - and _")
 		return
-	case !r.hasSettings(n, key, "kind"):
+	case n.Kind != yaml.Mapping && n.Kind != yaml.Null:
+		r.Errorf(n, key, "expected settings, one per line, such as \"kind: …\"")
 		return
 	}
 	kind, ok := r.kind(at, n)

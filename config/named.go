@@ -22,10 +22,7 @@ type named struct {
 
 // named reads the members of such a section. check looks at one as a whole.
 func (r *fileReader) named(of named, n *yaml.Node, check func(at *yaml.Node, key string)) {
-	if n.Kind != yaml.Mapping && n.Kind != yaml.Null {
-		r.Errorf(n, of.section, "expected names with settings for %s, such as \"%s\"", of.many, of.example)
-	}
-	for k, v := range n.Members() {
+	for k, v := range r.members(n, of.section, "names with settings for %s, such as \"%s\"", of.many, of.example) {
 		if r.namedOne(of, k, v) {
 			check(k, of.section+"."+k.Text)
 		}

@@ -431,10 +431,7 @@ func headerSetting(name, header string) Setting {
 // headers reads the headers of a provider.
 func (r *fileReader) headers(n *yaml.Node, name string) {
 	key := providers + name + ".headers"
-	if n.Kind != yaml.Mapping && n.Kind != yaml.Null {
-		r.Errorf(n, key, "expected headers, one per line, such as \"X-Team: …\"")
-	}
-	for k, v := range n.Members() {
+	for k, v := range r.members(n, key, "headers, one per line, such as \"X-Team: …\"") {
 		switch {
 		case !headerName.MatchString(k.Text):
 			r.Errorf(k, key, "invalid name; a header's name starts with a letter and has only letters, digits, - and _")

@@ -32,7 +32,6 @@ type FileReader interface {
 // dir resolves `file:` references; where it is nil, as for a workflow in a request, there can be none, and no extra_body. providers are
 // those that models can be of; without any, that is not checked. All problems found are joined; each is a *[FileError].
 func ParseSpec(file string, text []byte, dir FileReader, providers ...string) (Workflow, error) {
-	// One kind of line end, so that the parser and the places of problems count the same lines.
 	l := &loader{Reader: yaml.Reader{File: file, Aliases: true, Explain: unquoted, Synonym: synonym}, dir: dir, providers: providers}
 	var s *spec
 	if root := l.Parse(string(text)); root != nil {

@@ -218,7 +218,7 @@ func (r *fileReader) login(at *yaml.Node, p *spot, n *yaml.Node) bool {
 		p.own[i].fileOnly = true
 	}
 	p.hasConversation = true
-	if !r.spot(p, n) {
+	if !r.readSpot(p, n) {
 		return false
 	}
 	r.logins = append(r.logins, Channel{Name: name, Account: account, Type: kind, At: r.place(at)})
@@ -353,15 +353,15 @@ func typeSetting(name string) Setting {
 	}
 }
 
-// spot reads the settings of a spot, and of the spots below it. It returns false if n is no mapping.
-func (r *fileReader) spot(p *spot, n *yaml.Node) bool {
+// readSpot reads the settings of a spot, and of the spots below it. It returns false if n is no mapping.
+func (r *fileReader) readSpot(p *spot, n *yaml.Node) bool {
 	policies := p.policies()
 	known := slices.Clone(p.own)
 	for _, one := range policies {
 		known = append(known, one.Setting)
 	}
 	before := len(r.policies)
-	ok := r.walk(n, p.key(), known, func(k, v *yaml.Node, prefix string) {
+	ok := r.readSettings(n, p.key(), known, func(k, v *yaml.Node, prefix string) {
 		rel := strings.TrimPrefix(prefix, p.key()) + k.Text
 		inside := strings.TrimSuffix(strings.TrimSuffix(rel, k.Text), ".")
 		switch {
@@ -372,12 +372,12 @@ func (r *fileReader) spot(p *spot, n *yaml.Node) bool {
 			if inside == "dm" {
 				q.level = channel.OfDirect
 			}
-			r.spot(&q, v)
+			r.readSpot(&q, v)
 		case p.level == channel.OfGroup && rel == "threads":
 			for id, thread := range r.members(v, p.key()+rel, "threads by id, such as \"\\\"7\\\": {enabled: false}\"") {
 				q := p.below(channel.OfThread, "threads", id.Text)
 				q.thread = id.Text
-				r.spot(&q, thread)
+				r.readSpot(&q, thread)
 			}
 		default:
 			r.unknownAt(p, k, rel, known)

@@ -272,7 +272,7 @@ func FuzzChannels(f *testing.F) {
 			l.apply(s, r.values[s.Key])
 		}
 		l.finishChannels(r)
-		if r.Failed()+len(l.errs) > 0 {
+		if r.NumProblems()+len(l.errs) > 0 {
 			return
 		}
 		if _, err := channel.NewTree(l.c.Access); err != nil {

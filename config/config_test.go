@@ -419,7 +419,7 @@ func TestHostileFilesAreRefusedQuickly(t *testing.T) {
 		start := time.Now()
 		for _, read := range []func(r *fileReader){func(r *fileReader) { r.read([]byte(text)) }, func(r *fileReader) { r.pricesFile([]byte(text)) }} {
 			r := &fileReader{Reader: yaml.Reader{File: "f.yaml"}, values: map[string]*value{}}
-			if read(r); r.Failed() == 0 || !strings.HasPrefix(r.errors()[0].Error(), "f.yaml:1:") {
+			if read(r); r.NumProblems() == 0 || !strings.HasPrefix(r.errors()[0].Error(), "f.yaml:1:") {
 				t.Errorf("%s: %v", name, r.errors())
 			}
 		}
@@ -455,7 +455,7 @@ func FuzzFile(f *testing.F) {
 			if _, ok := preset(name); ok || name == "demo" {
 				t.Errorf("a provider %q of its own", name)
 			}
-			if v := r.values[s.Key]; r.Failed() == 0 && v == nil && (field == "kind" || field == "base_url") {
+			if v := r.values[s.Key]; r.NumProblems() == 0 && v == nil && (field == "kind" || field == "base_url") {
 				t.Errorf("the provider %s has no %s", name, field)
 			}
 		}

@@ -31,7 +31,7 @@ type fileReader struct {
 
 func (r *fileReader) read(text []byte) {
 	if root := r.Parse(string(text)); root != nil {
-		r.walk(root, "", table, r.other)
+		r.readSettings(root, "", table, r.readOther)
 	}
 }
 
@@ -43,9 +43,9 @@ func (r *fileReader) errors() (errs []error) {
 	return errs
 }
 
-// walk reads the members of n, which are known settings or sections of them; their keys begin with prefix. other reads what is neither. It
+// readSettings reads the members of n, which are known settings or sections of them; their keys begin with prefix. other reads what is neither. It
 // returns false if n is no mapping.
-func (r *fileReader) walk(n *yaml.Node, prefix string, known []Setting, other func(k, v *yaml.Node, prefix string)) bool {
+func (r *fileReader) readSettings(n *yaml.Node, prefix string, known []Setting, other func(k, v *yaml.Node, prefix string)) bool {
 	for k, v := range r.members(n, strings.TrimSuffix(prefix, "."), "settings, one per line, such as \"%s: …\"", firstKey(known, prefix)) {
 		key := prefix + k.Text
 		i := slices.IndexFunc(known, func(s Setting) bool { return s.Key == key })
@@ -55,7 +55,7 @@ func (r *fileReader) walk(n *yaml.Node, prefix string, known []Setting, other fu
 		case i >= 0:
 			r.setting(known[i], v)
 		case firstKey(known, key+".") != "":
-			r.walk(v, key+".", known, other)
+			r.readSettings(v, key+".", known, other)
 		default:
 			other(k, v, prefix)
 		}
@@ -72,8 +72,8 @@ func (r *fileReader) members(n *yaml.Node, key, expected string, args ...any) it
 	return n.Members()
 }
 
-// other reads what is no setting of the table: sections whose members have any names.
-func (r *fileReader) other(k, v *yaml.Node, prefix string) {
+// readOther reads what is no setting of the table: sections whose members have any names.
+func (r *fileReader) readOther(k, v *yaml.Node, prefix string) {
 	provider, ofProvider := strings.CutPrefix(strings.TrimSuffix(prefix, "."), providers)
 	_, dotted := find(prefix + k.Text)
 	switch name := k.Text; {
@@ -131,7 +131,7 @@ func (r *fileReader) provider(at, n *yaml.Node) {
 	}
 	own := addedSettings(name, kind)
 	r.added = append(r.added, own...)
-	r.walk(n, key+".", own, func(k, v *yaml.Node, prefix string) {
+	r.readSettings(n, key+".", own, func(k, v *yaml.Node, prefix string) {
 		if k.Text == "headers" {
 			r.headers(v, name)
 		} else {
@@ -156,10 +156,10 @@ func (r *fileReader) provider(at, n *yaml.Node) {
 func (r *fileReader) kind(at, provider *yaml.Node) (string, bool) {
 	key := providers + at.Text
 	if n := provider.Get("kind"); n != nil {
-		before := r.Failed()
+		before := r.NumProblems()
 		r.setting(kindSetting(at.Text), n)
 		v := r.values[key+".kind"]
-		if v == nil || r.Failed() > before {
+		if v == nil || r.NumProblems() > before {
 			return "", false
 		}
 		if !slices.Contains(kinds, v.text) {

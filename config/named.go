@@ -38,7 +38,7 @@ func (r *fileReader) namedOne(of named, at, n *yaml.Node) bool {
 	}
 	own := of.settings(at.Text)
 	known := keys(own)
-	ok := r.walk(n, key+".", own, func(k, _ *yaml.Node, prefix string) {
+	ok := r.readSettings(n, key+".", own, func(k, _ *yaml.Node, prefix string) {
 		expected := fmt.Sprintf("; expected a setting of %s: %s", of.one, strings.ReplaceAll(strings.Join(known, ", "), prefix, ""))
 		r.Errorf(k, prefix+k.Text, "unknown setting%s", cmp.Or(didYouMean(prefix+k.Text, known), expected))
 	})

@@ -79,7 +79,7 @@ func (c *Config) Prices() (func(provider, model string) (adapter.Price, bool), e
 		}
 		r := &fileReader{Reader: yaml.Reader{File: c.PriceFile}}
 		rows := r.pricesFile(text)
-		if r.Failed() > 0 {
+		if r.NumProblems() > 0 {
 			return nil, errors.Join(r.errors()...)
 		}
 		if own, err = price.New(rows); err != nil {
@@ -111,7 +111,7 @@ func (r *fileReader) pricesFile(text []byte) (rows map[string]price.Row) {
 			rows = r.rows(n, pricesKey)
 		}
 	}
-	if rows == nil && r.Failed() == 0 {
+	if rows == nil && r.NumProblems() == 0 {
 		r.Add(&yaml.Error{Message: "prices are missing; expected \"prices:\" with one model per line, such as " + examplePrice})
 	}
 	return rows
@@ -142,7 +142,7 @@ func (r *fileReader) row(at, n *yaml.Node, key, last string) *price.Row {
 		r.Errorf(at, key, "expected the prices of its tokens, such as {input: 1.25, cached: 0.125, output: 10}")
 		return nil
 	}
-	before := r.Failed()
+	before := r.NumProblems()
 	f := r.Fields(n, key, "input", "cached", "cache_write", "output", "reasoning", last)
 	rate := func(name string) *float64 { return r.rate(f[name], key+"."+name) }
 	row := &price.Row{Cached: rate("cached"), CacheWrite: rate("cache_write"), Reasoning: rate("reasoning")}
@@ -160,7 +160,7 @@ func (r *fileReader) row(at, n *yaml.Node, key, last string) *price.Row {
 			r.Errorf(at, key, "has no %s", name)
 		}
 	}
-	if r.Failed() > before {
+	if r.NumProblems() > before {
 		return nil
 	}
 	return row

@@ -15,7 +15,7 @@ func TestPricesCanBeSet(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := &fileReader{Reader: yaml.Reader{File: "prices.json"}}
-	if rows := r.pricesFile(builtIn); r.Failed() > 0 || len(rows) < 50 {
+	if rows := r.pricesFile(builtIn); r.NumProblems() > 0 || len(rows) < 50 {
 		t.Errorf("%d rows, %v", len(rows), r.errors())
 	}
 	row := `"openai:gpt-5*, local:*": {input: 1, cached: 0, output: 2.5, long: {over: 1000, input: 2, output: 5}}`

@@ -187,7 +187,7 @@ func (l *loader) ends(t *trigger) *trigger {
 		l.Errorf(t.at, "error", "expected the name of one bot; write several as a list, such as [{error: a}, {error: b}]")
 		return nil
 	}
-	before := l.Failed()
+	before := l.NumProblems()
 	l.Texts(t.at, kind, func(n *yaml.Node, name string) {
 		if slices.ContainsFunc(t.names, func(other *yaml.Node) bool { return other.Text == name }) {
 			l.Errorf(n, kind, "%q occurs twice; remove one", short(name))
@@ -195,10 +195,10 @@ func (l *loader) ends(t *trigger) *trigger {
 		}
 		t.names = append(t.names, n)
 	})
-	if len(t.names) == 0 && l.Failed() == before {
+	if len(t.names) == 0 && l.NumProblems() == before {
 		l.Errorf(t.at, kind, "expected the name of a bot, or a list of names")
 	}
-	if l.Failed() > before {
+	if l.NumProblems() > before {
 		return nil
 	}
 	return t

@@ -93,7 +93,7 @@ func read(name, front string) (Skill, error) {
 	}
 	s := Skill{Name: text("name"), Description: text("description")}
 	switch {
-	case r.Failed() > 0:
+	case r.NumProblems() > 0:
 		return Skill{}, r.Problems()[0]
 	case s.Name == "":
 		return Skill{}, &FileError{Line: 1, Message: fmt.Sprintf("the front matter has no name; expected \"name: %s\"", name)}

@@ -89,8 +89,8 @@ func (r *Reader) Errorf(n *Node, path, format string, args ...any) {
 	r.Add(&Error{Line: n.Line, Column: n.Column, Path: path, Message: fmt.Sprintf(format, args...)})
 }
 
-// Failed returns the number of problems so far.
-func (r *Reader) Failed() int { return len(r.problems) }
+// NumProblems returns the number of problems so far.
+func (r *Reader) NumProblems() int { return len(r.problems) }
 
 // Problems returns the problems in the order of the file, and those of other files behind them. There are at most 51.
 func (r *Reader) Problems() []*Error {

@@ -6,10 +6,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/goccy/go-yaml/token"
-
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/internal/yaml"
 )
 
 // DefaultAgent is the agent that is there without any configuration.
@@ -153,23 +152,23 @@ func checkTimezone(name string) error {
 var skillName = regexp.MustCompile(`^[a-z0-9-]{1,64}$`)
 
 // checkAgent refuses an agent that is told two things of a tool, has a workflow and what only a model has use for, or offered what can be no skill.
-func (r *fileReader) checkAgent(at *token.Token, key string) {
+func (r *fileReader) checkAgent(at *yaml.Node, key string) {
 	if skills := r.values[key+".skills"]; skills != nil {
 		for _, name := range skills.items() {
 			if !skillName.MatchString(name) {
-				r.fail(at, key+".skills", "%q is not a skill's name; expected lower-case letters, digits and -", name)
+				r.Errorf(at, key+".skills", "%q is not a skill's name; expected lower-case letters, digits and -", name)
 			}
 		}
 	}
 	if of := r.values[key+".workflow"]; of != nil && of.text != "" {
 		for _, other := range []string{"model", "instructions", "tools", "skills", "ask_always", "ask_never", "options"} {
 			if v := r.values[key+"."+other]; v != nil && (v.text != "" || len(v.list) > 0) {
-				r.fail(at, key, "workflow and %s do not go together; remove one of them, because the workflow's bots have their own", other)
+				r.Errorf(at, key, "workflow and %s do not go together; remove one of them, because the workflow's bots have their own", other)
 			}
 		}
 	}
 	for _, pattern := range r.both(key) {
-		r.fail(at, key, "%s is in both ask_always and ask_never; remove it from one", pattern)
+		r.Errorf(at, key, "%s is in both ask_always and ask_never; remove it from one", pattern)
 	}
 }
 

@@ -2,17 +2,14 @@ package config
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/goccy/go-yaml/ast"
-	"github.com/goccy/go-yaml/token"
-
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/channel/web"
+	"github.com/lingserve/lingserve/internal/yaml"
 )
 
 // Channel is one login of a channel that is configured: what the channel itself is told. Who may talk there, and with which agent,
@@ -111,14 +108,7 @@ type spot struct {
 }
 
 // key is what its settings' keys begin with, as package channel names them too.
-func (p *spot) key() string {
-	var b strings.Builder
-	for _, part := range p.path {
-		b.WriteString(pathPart(part))
-		b.WriteByte('.')
-	}
-	return b.String()
-}
+func (p *spot) key() string { return yaml.Path(p.path...) + "." }
 
 // below is a spot further in.
 func (p *spot) below(level channel.Level, path ...string) spot {
@@ -126,14 +116,6 @@ func (p *spot) below(level channel.Level, path ...string) spot {
 	q.level, q.own, q.hasConversation = level, nil, false
 	q.path = slices.Concat(p.path, path)
 	return q
-}
-
-// pathPart quotes a name that could be taken for more of a path than one part.
-func pathPart(s string) string {
-	if s == "" || strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r == '.' || r == '"' || r == 0x7f }) {
-		return fmt.Sprintf("%q", s)
-	}
-	return s
 }
 
 // policySetting is a setting that every channel has, at one spot.
@@ -178,89 +160,54 @@ func written[T any](c *Config, key string) *T {
 }
 
 // channels reads the section.
-func (r *fileReader) channels(m *ast.MappingValueNode) {
-	members, ok := mapping(m.Value)
-	if _, null := m.Value.(*ast.NullNode); !ok && !null {
-		r.fail(m.Key.GetToken(), "channels", "expected names with settings, such as \"telegram: {token: …}\"")
-	}
-	for _, m := range members {
-		if m.Key != nil && m.Key.GetToken() != nil {
-			r.channel(m)
-		}
+func (r *fileReader) channels(n *yaml.Node) {
+	for k, v := range r.members(n, "channels", "names with settings, such as \"telegram: {token: …}\"") {
+		r.channel(k, v)
 	}
 }
 
 // channel reads one channel, or its logins.
-func (r *fileReader) channel(m *ast.MappingValueNode) {
-	at := m.Key.GetToken()
-	name := at.Value
+func (r *fileReader) channel(at, n *yaml.Node) {
+	name := at.Text
 	key := channels + name
 	if !providerName.MatchString(name) {
-		r.fail(at, key, "invalid name; a channel's name has only lower-case letters, digits, - and _")
+		r.Errorf(at, key, "invalid name; a channel's name has only lower-case letters, digits, - and _")
 		return
 	}
-	members, ok := mapping(m.Value)
-	if _, null := m.Value.(*ast.NullNode); !ok && !null {
-		r.fail(at, key, "expected settings, one per line, such as \"dm: {policy: …}\"")
-		return
-	}
-	kind, ok := r.channelType(at, name, members)
+	kind, ok := r.channelType(at, n)
 	if !ok {
 		return
 	}
 	p := spot{kind: kind, channel: name, level: channel.OfChannel, path: []string{"channels", name}}
-	var accounts []*ast.MappingValueNode
-	members = slices.DeleteFunc(slices.Clone(members), func(m *ast.MappingValueNode) bool {
-		if m.Key == nil || m.Key.GetToken() == nil {
-			return true
-		}
-		switch m.Key.GetToken().Value {
-		case "type":
-			return true
-		case "accounts":
-			accounts = append(accounts, m)
-			return true
-		}
-		return false
-	})
-	r.login(at, &p, members)
-	if len(accounts) == 0 {
-		r.needs(at, &p)
+	if !r.login(at, &p, n) {
 		return
 	}
-	list, ok := mapping(accounts[0].Value)
-	if !ok {
-		r.fail(accounts[0].Key.GetToken(), key+".accounts", "expected names with settings, such as \"work: {agent: …}\"")
+	accounts := n.Get("accounts")
+	if accounts == nil || len(accounts.Items) == 0 {
+		r.needs(at, &p, n)
 		return
 	}
-	for _, m := range list {
-		if m.Key == nil || m.Key.GetToken() == nil {
+	for at, n := range r.members(accounts, key+".accounts", "names with settings, such as \"work: {agent: …}\"") {
+		if !providerName.MatchString(at.Text) {
+			r.Errorf(at, key+".accounts."+at.Text, "invalid name; an account's name has only lower-case letters, digits, - and _")
 			continue
 		}
-		at := m.Key.GetToken()
-		if !providerName.MatchString(at.Value) {
-			r.fail(at, key+".accounts."+at.Value, "invalid name; an account's name has only lower-case letters, digits, - and _")
+		a := p.below(channel.OfAccount, "accounts", at.Text)
+		a.account = at.Text
+		if !r.login(at, &a, n) {
 			continue
 		}
-		members, ok := mapping(m.Value)
-		if _, null := m.Value.(*ast.NullNode); !ok && !null {
-			r.fail(at, key+".accounts."+at.Value, "expected settings, one per line, such as \"dm: {policy: …}\"")
-			continue
-		}
-		a := p.below(channel.OfAccount, "accounts", at.Value)
-		a.account = at.Value
-		r.login(at, &a, members)
 		for i, s := range a.own { // what an account does not say is that of its channel
 			if _, ok := r.values[s.Key]; !ok && r.values[p.own[i].Key] != nil {
 				r.values[s.Key] = r.values[p.own[i].Key]
 			}
 		}
-		r.needs(at, &a)
+		r.needs(at, &a, n)
 	}
 }
 
 // login reads the settings of a channel, or of an account of it.
-func (r *fileReader) login(at *token.Token, p *spot, members []*ast.MappingValueNode) {
+func (r *fileReader) login(at *yaml.Node, p *spot, n *yaml.Node) bool {
 	name, account, kind := p.channel, p.account, p.kind.name
 	p.own = p.kind.settings(p.key(), func(c *Config) *Channel {
 		ch := c.channel(name, account)
@@ -271,20 +218,18 @@ func (r *fileReader) login(at *token.Token, p *spot, members []*ast.MappingValue
 		p.own[i].fileOnly = true
 	}
 	p.hasConversation = true
+	if !r.readSpot(p, n) {
+		return false
+	}
 	r.logins = append(r.logins, Channel{Name: name, Account: account, Type: kind, At: r.place(at)})
-	r.members(p, "", members)
 	all := slices.Clone(p.own)
 	if kind != name && p.level == channel.OfChannel {
 		all = slices.Insert(all, 0, typeSetting(name))
 	}
-	for _, s := range channel.SettingsTable() {
-		key, ok := s.At(p.level)
-		if !ok {
-			continue
-		}
-		one := p.policy(s, key).Setting
+	for _, policy := range p.policies() {
+		one := policy.Setting
 		if p.level == channel.OfChannel { // what is in force without being written is shown, too
-			one.Default = shippedText(p.kind.shipped, s)
+			one.Default = shippedText(p.kind.shipped, policy.of)
 		}
 		if r.values[one.Key] != nil || one.Default != "" {
 			all = append(all, one)
@@ -296,6 +241,7 @@ func (r *fileReader) login(at *token.Token, p *spot, members []*ast.MappingValue
 		}
 	}
 	r.ofNames = append(r.ofNames, together(all, 0)...)
+	return true
 }
 
 // together orders settings so that those of one section follow one another; else they stay as they are.
@@ -358,53 +304,44 @@ func shippedText(shipped channel.Place, s channel.Setting) string {
 }
 
 // needs says what has to be written and is not.
-func (r *fileReader) needs(at *token.Token, p *spot) {
+func (r *fileReader) needs(at *yaml.Node, p *spot, n *yaml.Node) {
 	for _, name := range p.kind.needs {
 		key := p.key() + name
 		i := slices.IndexFunc(p.own, func(s Setting) bool { return s.Key == key })
-		if v := r.values[key]; (v == nil || v.text == "" && len(v.list) == 0) && !r.failed[key] {
+		if v := r.values[key]; v == nil && n.Get(name) == nil || v != nil && v.text == "" && len(v.list) == 0 {
 			expected := "it"
 			if i >= 0 && p.own[i].Secret {
 				expected = name + ": {env: NAME} or {file: PATH}"
 			}
-			r.fail(at, strings.TrimSuffix(p.key(), "."), "has no %s; expected %s", name, expected)
+			r.Errorf(at, strings.TrimSuffix(p.key(), "."), "has no %s; expected %s", name, expected)
 		}
 	}
 }
 
 // channelType finds out of which kind a channel is.
-func (r *fileReader) channelType(at *token.Token, name string, members []*ast.MappingValueNode) (channelType, bool) {
+func (r *fileReader) channelType(at, channel *yaml.Node) (channelType, bool) {
+	name := at.Text
 	known, is := typeOfChannel(name)
-	for _, m := range members {
-		if m.Key == nil || m.Key.GetToken() == nil || m.Key.GetToken().Value != "type" {
-			continue
+	n := channel.Get("type")
+	if n == nil {
+		if !is {
+			r.Errorf(at, channels+name, "has no type; expected one of %s%s", strings.Join(ChannelTypes(), ", "), didYouMean(name, ChannelTypes()))
 		}
-		at, key := m.Value.GetToken(), channels+name+".type"
-		text, ok := m.Value.(*ast.StringNode)
-		if !ok {
-			r.fail(at, key, "expected one of %s", strings.Join(ChannelTypes(), ", "))
-			return known, false
-		}
-		said, ok := typeOfChannel(text.Value)
-		switch {
-		case !ok:
-			r.fail(at, key, "%v", noneOf(text.Value, ChannelTypes()))
-		case is && said.name != known.name:
-			r.fail(at, key, "the name %s is reserved for channels of type %s; choose another name", name, name)
-		default:
-			r.setting(typeSetting(name), m)
-			return said, true
-		}
-		return known, false
+		return known, is
 	}
-	if !is {
-		hint := ""
-		if near := Nearest(name, ChannelTypes()); near != "" {
-			hint = "; did you mean " + near + "?"
-		}
-		r.fail(at, channels+name, "has no type; expected one of %s%s", strings.Join(ChannelTypes(), ", "), hint)
+	said, ok := typeOfChannel(n.Text)
+	switch key := channels + name + ".type"; {
+	case n.Kind != yaml.Text:
+		r.Errorf(n, key, "expected one of %s", strings.Join(ChannelTypes(), ", "))
+	case !ok:
+		r.Errorf(n, key, "%v", noneOf(n.Text, ChannelTypes()))
+	case is && said.name != known.name:
+		r.Errorf(n, key, "the name %s is reserved for channels of type %s; choose another name", name, name)
+	default:
+		r.setting(typeSetting(name), n)
+		return said, true
 	}
-	return known, is
+	return known, false
 }
 
 // typeSetting says of which kind a channel is whose name does not.
@@ -416,125 +353,75 @@ func typeSetting(name string) Setting {
 	}
 }
 
-// members reads the settings of a spot. inside is "" or a section of it, as "dm.".
-func (r *fileReader) members(p *spot, inside string, members []*ast.MappingValueNode) {
-	for _, m := range members {
-		if m.Key == nil || m.Key.GetToken() == nil {
-			continue
-		}
-		at := m.Key.GetToken()
-		rel := inside + at.Value
-		below, isMapping := mapping(m.Value)
-		_, null := m.Value.(*ast.NullNode)
-		if r.known(p, rel, m) {
-			continue
-		}
+// readSpot reads the settings of a spot, and of the spots below it. It returns false if n is no mapping.
+func (r *fileReader) readSpot(p *spot, n *yaml.Node) bool {
+	policies := p.policies()
+	known := slices.Clone(p.own)
+	for _, one := range policies {
+		known = append(known, one.Setting)
+	}
+	before := len(r.policies)
+	ok := r.readSettings(n, p.key(), known, func(k, v *yaml.Node, prefix string) {
+		rel := strings.TrimPrefix(prefix, p.key()) + k.Text
+		inside := strings.TrimSuffix(strings.TrimSuffix(rel, k.Text), ".")
 		switch {
-		case r.isPart(p, rel+"."):
-			if isMapping {
-				r.members(p, rel+".", below)
-			} else if !null {
-				r.fail(at, p.key()+rel, "expected settings, one per line, such as \"%s: …\"", r.firstOf(p, rel+"."))
-			}
-		case p.hasConversation && (inside == "dm." || inside == "groups.") && isMapping:
-			q := p.below(channel.OfGroup, strings.TrimSuffix(inside, "."), at.Value)
-			q.conversation = at.Value
-			if inside == "dm." {
+		case p.level == channel.OfChannel && (rel == "type" || rel == "accounts"): // read already
+		case p.hasConversation && (inside == "dm" || inside == "groups") && v.Kind == yaml.Mapping:
+			q := p.below(channel.OfGroup, inside, k.Text)
+			q.conversation = k.Text
+			if inside == "dm" {
 				q.level = channel.OfDirect
 			}
-			r.members(&q, "", below)
+			r.readSpot(&q, v)
 		case p.level == channel.OfGroup && rel == "threads":
-			if !isMapping && !null {
-				r.fail(at, p.key()+rel, "expected threads by id, such as \"\\\"7\\\": {enabled: false}\"")
-			}
-			for _, m := range below {
-				if m.Key == nil || m.Key.GetToken() == nil {
-					continue
-				}
-				at := m.Key.GetToken()
-				q := p.below(channel.OfThread, "threads", at.Value)
-				q.thread = at.Value
-				if list, ok := mapping(m.Value); ok {
-					r.members(&q, "", list)
-				} else {
-					r.fail(at, strings.TrimSuffix(q.key(), "."), "expected settings, one per line, such as \"enabled: …\"")
-				}
+			for id, thread := range r.members(v, p.key()+rel, "threads by id, such as \"\\\"7\\\": {enabled: false}\"") {
+				q := p.below(channel.OfThread, "threads", id.Text)
+				q.thread = id.Text
+				r.readSpot(&q, thread)
 			}
 		default:
-			r.unknownAt(p, at, rel)
+			r.unknownAt(p, k, rel, known)
 		}
-	}
+	})
+	written := slices.DeleteFunc(policies, func(one policySetting) bool { return r.values[one.Key] == nil })
+	r.policies = slices.Insert(r.policies, before, written...)
+	return ok
 }
 
-// known reads a setting that there is at a spot.
-func (r *fileReader) known(p *spot, rel string, m *ast.MappingValueNode) bool {
-	for _, s := range p.own {
-		if s.Key == p.key()+rel {
-			r.setting(s, m)
-			r.failed[s.Key] = r.values[s.Key] == nil
-			return true
-		}
-	}
-	for _, s := range channel.SettingsTable() {
-		if key, ok := s.At(p.level); ok && key == rel {
-			one := p.policy(s, key)
-			r.setting(one.Setting, m)
-			if r.values[one.Key] != nil {
-				r.policies = append(r.policies, one)
-			}
-			return true
-		}
-	}
-	return false
-}
-
-// names are the settings that can stand at a spot.
-func (r *fileReader) names(p *spot) (all []string) {
-	for _, s := range p.own {
-		all = append(all, strings.TrimPrefix(s.Key, p.key()))
-	}
+// policies are the settings of the spot that every channel has.
+func (p *spot) policies() (all []policySetting) {
 	for _, s := range channel.SettingsTable() {
 		if key, ok := s.At(p.level); ok {
-			all = append(all, key)
+			all = append(all, p.policy(s, key))
 		}
 	}
 	return all
 }
 
-// isPart says whether settings have keys that begin so.
-func (r *fileReader) isPart(p *spot, prefix string) bool { return r.firstOf(p, prefix) != "" }
-
-func (r *fileReader) firstOf(p *spot, prefix string) string {
-	for _, name := range r.names(p) {
-		if rest, ok := strings.CutPrefix(name, prefix); ok {
-			return rest
-		}
-	}
-	return ""
-}
-
 // unknownAt says what was probably meant.
-func (r *fileReader) unknownAt(p *spot, at *token.Token, rel string) {
-	names := r.names(p)
-	if near := Nearest(rel, names); near != "" {
-		r.fail(at, p.key()+rel, "unknown setting; did you mean %s?", near)
-		return
+func (r *fileReader) unknownAt(p *spot, at *yaml.Node, rel string, known []Setting) {
+	key, names := p.key()+rel, keys(known)
+	for i := range names {
+		names[i] = strings.TrimPrefix(names[i], p.key())
 	}
-	for _, t := range channelTypes {
-		for _, s := range t.settings("x.", func(c *Config) *Channel { return c.channel("x", "") }) {
-			if s.Key == "x."+rel && p.hasConversation {
-				r.fail(at, p.key()+rel, "this setting is for channels of type %s; this channel has type %s", t.name, p.kind.name)
+	meant := didYouMean(rel, names)
+	if meant == "" {
+		for _, t := range channelTypes {
+			for _, s := range t.settings("x.", func(c *Config) *Channel { return c.channel("x", "") }) {
+				if s.Key == "x."+rel && p.hasConversation {
+					r.Errorf(at, key, "this setting is for channels of type %s; this channel has type %s", t.name, p.kind.name)
+					return
+				}
+			}
+		}
+		for _, s := range channel.SettingsTable() {
+			if own, _ := s.At(p.level); s.Key == rel || own == rel || strings.HasPrefix(s.Key, rel+".") && !p.hasConversation {
+				r.Errorf(at, key, "this setting belongs to %s; move it there", levels(s.Levels))
 				return
 			}
 		}
 	}
-	for _, s := range channel.SettingsTable() {
-		if key, _ := s.At(p.level); s.Key == rel || key == rel || strings.HasPrefix(s.Key, rel+".") && !p.hasConversation {
-			r.fail(at, p.key()+rel, "this setting belongs to %s; move it there", levels(s.Levels))
-			return
-		}
-	}
-	r.fail(at, p.key()+rel, "unknown setting")
+	r.Errorf(at, key, "unknown setting%s", meant)
 }
 
 // levels says in words where a setting may stand.
@@ -677,7 +564,7 @@ func (l *loader) check(access channel.Configuration, r *fileReader) {
 		return
 	}
 	for _, one := range errorsOf(err) {
-		e := &Error{Message: one.Error(), Where: r.name}
+		e := &Error{Message: one.Error(), Where: r.File}
 		if s, ok := errors.AsType[*channel.SettingError](one); ok {
 			e.Key, e.Message = s.Path, s.Message
 			if v := r.values[s.Path]; v != nil {

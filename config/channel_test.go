@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/internal/yaml"
 )
 
 const telegramToken = "TELEGRAM_BOT_TOKEN=1:telegram-token"
@@ -166,7 +167,8 @@ func TestWhatIsWrongWithAChannelIsSaidWhereItStands(t *testing.T) { // CH-101, C
 		{"a name that is near", "channels:\n  telegrm: {}", `2:3: channels.telegrm: has no type; expected one of TYPES; did you mean telegram?`},
 		{"a type that is near", "channels:\n  x: {type: webhok}", `2:13: channels.x.type: "webhok" is invalid; expected one of TYPES; did you mean webhook?`},
 		{"a type that is another", "channels:\n  web: {type: cli}", `2:15: channels.web.type: the name web is reserved for channels of type web; choose another name`},
-		{"no channel", "channels: [telegram]", `1:1: channels: expected names with settings, such as "telegram: {token: …}"`},
+		{"no account", "channels:\n  telegram: {accounts: }", `2:3: channels.telegram: has no token; expected token: {env: NAME} or {file: PATH}`},
+		{"no channel", "channels: [telegram]", `1:11: channels: expected names with settings, such as "telegram: {token: …}"`},
 		{"a name in capitals", "channels:\n  Web: {}", `2:3: channels.Web: invalid name; a channel's name has only lower-case letters, digits, - and _`},
 		{"what is needed", "channels:\n  telegram: {}", `2:3: channels.telegram: has no token; expected token: {env: NAME} or {file: PATH}`},
 		{"a variable that is not set", "channels:\n  telegram: {token: {env: NONE}}", `2:27: channels.telegram.token: the environment variable NONE is not set; set it, or use another one`},
@@ -264,13 +266,13 @@ func FuzzChannels(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		l := &loader{c: &Config{settings: table, sources: map[string]Source{}}, env: map[string]string{"TELEGRAM_BOT_TOKEN": "1:a"}}
 		l.c.agent(DefaultAgent)
-		r := &fileReader{name: "x", env: l.env, values: map[string]*value{}, failed: map[string]bool{}}
+		r := &fileReader{Reader: yaml.Reader{File: "x"}, env: l.env, values: map[string]*value{}}
 		r.read([]byte(text))
 		for _, s := range r.ofNames {
 			l.apply(s, r.values[s.Key])
 		}
 		l.finishChannels(r)
-		if len(r.errs)+len(l.errs) > 0 {
+		if r.NumProblems()+len(l.errs) > 0 {
 			return
 		}
 		if _, err := channel.NewTree(l.c.Access); err != nil {

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/lingserve/lingserve/internal/yaml"
 )
 
 // load runs Load in a folder of its own, with a lingserve.yaml of this text where there is one.
@@ -187,7 +189,7 @@ func TestAWrongSettingSaysWhereItStandsAndWhatWasExpected(t *testing.T) {
 		{name: "flag", args: []string{"--run-max-log", "big"}, want: `--run-max-log: "big" is invalid; expected a size, such as 512KiB or 8MiB`},
 		{name: "size that overflows", args: []string{"--run-max-log", "9223372036854775807KiB"}, want: `--run-max-log: "9223372036854775807KiB" is invalid; expected a size, such as 512KiB or 8MiB`},
 		{name: "size below the least", args: []string{"--run-max-log", "1KiB"}, want: `--run-max-log: 1KiB is too small; expected at least 4KiB`},
-		{name: "not a number", file: "demo: {pace: .nan}", want: `lingserve.yaml:1:14: demo.pace: ".nan" is invalid; expected a number`},
+		{name: "not a number", file: "demo: {pace: .nan}", want: `lingserve.yaml:1:14: demo.pace: infinity and not-a-number are not supported; expected a number`},
 		{name: "bool", file: "watch: sometimes", want: `lingserve.yaml:1:8: watch: "sometimes" is invalid; expected true or false`},
 		{name: "choice", file: "log:\n  level: loud", want: `lingserve.yaml:2:10: log.level: "loud" is invalid; expected one of debug, info, warn, error`},
 		{name: "address without a port", file: "addr: localhost", want: `lingserve.yaml:1:7: addr: "localhost" is no address; expected HOST:PORT, such as 127.0.0.1:8080`},
@@ -207,16 +209,17 @@ func TestAWrongSettingSaysWhereItStandsAndWhatWasExpected(t *testing.T) {
 		{name: "no value", file: "grace:", want: `lingserve.yaml:1:1: grace: the value is missing; expected a duration, such as 30s or 5m`},
 		{name: "text for a section", file: "run: fast", want: `lingserve.yaml:1:6: run: expected settings, one per line, such as "retention: …"`},
 		{name: "text for the whole", file: "hello", want: `lingserve.yaml:1:1: expected settings, one per line, such as "addr: …"`},
-		{name: "config in the file", file: "config: other.yaml", want: `lingserve.yaml:1:1: config: this setting does not work in the configuration file; use --config or LINGSERVE_CONFIG`},
-		{name: "alias", file: "addr: &a 127.0.0.1:1", want: `lingserve.yaml:1:7: addr: anchors, aliases and tags are not supported; expected text`},
-		{name: "second document", file: "addr: 127.0.0.1:1\n---\nwatch: true\n", want: `lingserve.yaml:3:6: found a second document; a configuration file has only one`},
-		{name: "repeated key", file: "watch: true\nwatch: false", want: `lingserve.yaml:2:1: not valid YAML: mapping key "watch" already defined at [1:1]`},
+		{name: "config in the file", file: "config: other.yaml", want: `lingserve.yaml:1:9: config: this setting does not work in the configuration file; use --config or LINGSERVE_CONFIG`},
+		{name: "alias", file: "addr: &a 127.0.0.1:1", want: `lingserve.yaml:1:7: addr: anchors, aliases and tags are not supported; write the value itself`},
+		{name: "second document", file: "addr: 127.0.0.1:1\n---\nwatch: true\n", want: `lingserve.yaml:3:1: a second document starts here; expected only one`},
+		{name: "repeated key", file: "watch: true\nwatch: false", want: `lingserve.yaml:2:1: watch: occurs twice, first in line 1; remove one`},
+		{name: "repeated key beside another mistake", file: "watch: true\nwatch: false\nadr: x", want: "lingserve.yaml:2:1: watch: occurs twice, first in line 1; remove one\nlingserve.yaml:3:1: adr: unknown setting; did you mean addr?"},
 		{name: "variable that is not set", file: "providers:\n openai:\n  key: {env: NO_SUCH}", want: `lingserve.yaml:3:14: providers.openai.key: the environment variable NO_SUCH is not set; set it, or use another one`},
 		{name: "secret file that is not there", file: "providers:\n openai:\n  key: {file: none}", want: `lingserve.yaml:3:15: providers.openai.key: cannot read the file: none: no such file or directory`},
 		{name: "neither variable nor file", file: "providers:\n openai:\n  key: {vault: x}", want: `lingserve.yaml:3:9: providers.openai.key: expected {env: NAME} or {file: PATH}`},
 		{name: "file that is not there", args: []string{"--config", "none.yaml"}, want: `--config: cannot read the configuration file: none.yaml: no such file or directory`},
 		{name: "folder instead of a file", environ: []string{"LINGSERVE_CONFIG=."}, want: `LINGSERVE_CONFIG: cannot read the configuration file: . is a folder; expected a file`},
-		{name: "too many brackets", file: strings.Repeat("[", 1000), want: `lingserve.yaml: brackets are nested too deeply; remove some`},
+		{name: "too many brackets", file: strings.Repeat("[", 1000), want: `lingserve.yaml:1:1: values are nested too deeply here; expected at most 64 levels`},
 		{name: "two at once", file: "grace: soon\nwatch: maybe", want: "lingserve.yaml:1:8: grace: \"soon\" is invalid; expected a duration, such as 30s or 5m\nlingserve.yaml:2:8: watch: \"maybe\" is invalid; expected true or false"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -407,6 +410,25 @@ func TestTheTableIsSound(t *testing.T) {
 	}
 }
 
+// Configuration files have the bounds of all YAML: what would take long, or a deep stack, is refused in a moment and with its place.
+func TestHostileFilesAreRefusedQuickly(t *testing.T) {
+	for name, text := range map[string]string{
+		"brackets": strings.Repeat("[", 15000), "dashes": strings.Repeat("- ", 15000), "question marks": strings.Repeat("? ", 15000), "colons": strings.Repeat("a: ", 5000),
+		"anchors": strings.Repeat("&a ", 5000), "words": strings.Repeat("- a\n", 25000), "bytes": strings.Repeat("#", yaml.MaxBytes+1), "aliases": "a: &a [x, x]\nb: &b [*a, *a]\nc: [*b, *b]",
+	} {
+		start := time.Now()
+		for _, read := range []func(r *fileReader){func(r *fileReader) { r.read([]byte(text)) }, func(r *fileReader) { r.pricesFile([]byte(text)) }} {
+			r := &fileReader{Reader: yaml.Reader{File: "f.yaml"}, values: map[string]*value{}}
+			if read(r); r.NumProblems() == 0 || !strings.HasPrefix(r.errors()[0].Error(), "f.yaml:1:") {
+				t.Errorf("%s: %v", name, r.errors())
+			}
+		}
+		if took := time.Since(start); took > time.Minute { // the bound is for busy machines
+			t.Errorf("%s took %s", name, took)
+		}
+	}
+}
+
 func FuzzFile(f *testing.F) {
 	for _, seed := range []string{
 		"addr: 127.0.0.1:1\nrun:\n  retention: 5m\n", "providers: {openai: {key: {env: X}, models: [a, b]}}", "providers:\n  gpu: {kind: ollama, base_url: a:1}\n  a b: {kind: coze}\n  x: {kind: opnai, key: a}", "a: &b c\nd: *b", "<<: {a: b}", "? a\n: b",
@@ -418,9 +440,9 @@ func FuzzFile(f *testing.F) {
 		if len(text) > 4096 {
 			return
 		}
-		r := &fileReader{name: "f.yaml", dir: "/nonexistent", env: map[string]string{"X": "y"}, values: map[string]*value{}}
+		r := &fileReader{Reader: yaml.Reader{File: "f.yaml"}, dir: "/nonexistent", env: map[string]string{"X": "y"}, values: map[string]*value{}}
 		r.read([]byte(text))
-		for _, err := range r.errs {
+		for _, err := range r.errors() {
 			if !strings.HasPrefix(err.Error(), "f.yaml") {
 				t.Errorf("%v names no place", err)
 			}
@@ -433,7 +455,7 @@ func FuzzFile(f *testing.F) {
 			if _, ok := preset(name); ok || name == "demo" {
 				t.Errorf("a provider %q of its own", name)
 			}
-			if v := r.values[s.Key]; len(r.errs) == 0 && v == nil && (field == "kind" || field == "base_url") {
+			if v := r.values[s.Key]; r.NumProblems() == 0 && v == nil && (field == "kind" || field == "base_url") {
 				t.Errorf("the provider %s has no %s", name, field)
 			}
 		}

@@ -114,13 +114,13 @@ func TestAWrongEngine(t *testing.T) {
 		})
 	}
 	for servers, want := range map[string]string{ // CL-01: what is no list of texts is said with what there is and an example
-		"[nats://a, b: 4222]": "lingserve.yaml:1:29: nats.servers: element 2 of the list is a mapping (name: value); expected text (such as nats://10.0.0.1:4222)",
+		"[nats://a, b: 4222]": "lingserve.yaml:1:28: nats.servers: element 2 of the list is a mapping; expected text (such as nats://10.0.0.1:4222)",
 		"[[nats://a]]":        "nats.servers: element 1 of the list is a list; expected text (such as nats://10.0.0.1:4222)",
-		"[null]":              "nats.servers: element 1 of the list is empty; expected text (such as nats://10.0.0.1:4222)",
-		"[!!str a]":           "nats.servers: element 1 of the list is an anchor, an alias or a tag",
+		"[null]":              "nats.servers: element 1 of the list is nothing; expected text (such as nats://10.0.0.1:4222)",
+		"[!!str a]":           "nats.servers: anchors, aliases and tags are not supported; write the value itself",
 		"[4222]":              "nats.servers: 4222 is not text; put the value in quotes",
 		"[4.5]":               "nats.servers: 4.5 is not text; put the value in quotes",
-		"{nats: //s3cret@a}":  "nats.servers: found a mapping (name: value); expected a list (such as [nats://10.0.0.1:4222])",
+		"{nats: //s3cret@a}":  "nats.servers: found a mapping; expected a list (such as [nats://10.0.0.1:4222])",
 	} {
 		if _, err := load(t, "nats: {servers: "+servers+"}", nil); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("%s: %v, want %q", servers, err, want)

@@ -142,10 +142,7 @@ func (s Setting) set(c *Config, v value) error {
 }
 
 func noneOf(text string, known []string) error {
-	if near := Nearest(text, known); near != "" {
-		return fmt.Errorf("%q is invalid; expected one of %s; did you mean %s?", text, strings.Join(known, ", "), near)
-	}
-	return fmt.Errorf("%q is invalid; expected one of %s", text, strings.Join(known, ", "))
+	return fmt.Errorf("%q is invalid; expected one of %s%s", text, strings.Join(known, ", "), didYouMean(text, known))
 }
 
 // parseNumber understands the kinds that have an order, stores the value in p, and returns it for comparing.

@@ -9,6 +9,9 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+
+	"github.com/lingserve/lingserve/internal/edits"
+	"github.com/lingserve/lingserve/internal/yaml"
 )
 
 // Error is a wrong setting: where it stands, which it is, and what was expected.
@@ -258,10 +261,10 @@ func (l *loader) readFile() map[string]*value {
 		l.errs = append(l.errs, &Error{Where: at, Message: fmt.Sprintf("cannot read the configuration file: %s", plain(err))})
 		return nil
 	}
-	r := &fileReader{name: path, dir: filepath.Dir(path), env: l.env, values: map[string]*value{}, failed: map[string]bool{}}
+	r := &fileReader{Reader: yaml.Reader{File: path}, dir: filepath.Dir(path), env: l.env, values: map[string]*value{}}
 	r.read(text)
 	l.file, l.c.fileRead = r, path
-	l.errs = append(l.errs, r.errs...)
+	l.errs = append(l.errs, r.errors()...)
 	// Together with the presets, so that they are shown as one section.
 	l.c.settings = slices.Concat(top, priceSettings, byProvider(slices.Concat(presetSettings(), r.added)), r.ofNames, sections)
 	if r.hasKey && readableByAll(path) {
@@ -366,7 +369,7 @@ func (l *loader) warnOfVariables(environ []string) {
 			l.c.Warnings = append(l.c.Warnings, fmt.Sprintf("the environment variable %s has no effect; set providers.%s in the configuration file, where {env: NAME} reads a variable", name, added))
 			continue
 		}
-		if near := Nearest(name, known); near != "" {
+		if near := edits.Nearest(name, known); near != "" {
 			l.c.Warnings = append(l.c.Warnings, fmt.Sprintf("the environment variable %s has no effect; did you mean %s?", name, near))
 		}
 	}

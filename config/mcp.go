@@ -4,7 +4,7 @@ import (
 	"regexp"
 	"time"
 
-	"github.com/goccy/go-yaml/token"
+	"github.com/lingserve/lingserve/internal/yaml"
 )
 
 // MCPServer is a server whose tools the agents can use (Model Context Protocol): a program that is started, or an address.
@@ -75,16 +75,16 @@ func mcpSettings(name string) []Setting {
 }
 
 // checkMCP refuses a server that is no program and no address, or both.
-func (r *fileReader) checkMCP(at *token.Token, key string) {
+func (r *fileReader) checkMCP(at *yaml.Node, key string) {
 	has := func(field string) bool { return r.values[key+"."+field] != nil }
 	switch {
 	case has("command") && has("url"):
-		r.fail(at, key, "command and url do not go together; remove one of them")
+		r.Errorf(at, key, "command and url do not go together; remove one of them")
 	case has("url") && (has("args") || has("env")):
-		r.fail(at, key, "args and env need a command; add command, or remove them")
+		r.Errorf(at, key, "args and env need a command; add command, or remove them")
 	case has("command") && has("authorization"):
-		r.fail(at, key, "authorization needs a url; add url, or remove it")
+		r.Errorf(at, key, "authorization needs a url; add url, or remove it")
 	case !has("command") && !has("url"):
-		r.fail(at, key, "expected a command or a url")
+		r.Errorf(at, key, "expected a command or a url")
 	}
 }

@@ -1,12 +1,12 @@
 package config
 
 import (
+	"cmp"
+	"fmt"
 	"regexp"
-	"slices"
 	"strings"
 
-	"github.com/goccy/go-yaml/ast"
-	"github.com/goccy/go-yaml/token"
+	"github.com/lingserve/lingserve/internal/yaml"
 )
 
 // named is a section whose members may have any name, and what they are.
@@ -21,53 +21,29 @@ type named struct {
 }
 
 // named reads the members of such a section. check looks at one as a whole.
-func (r *fileReader) named(of named, m *ast.MappingValueNode, check func(at *token.Token, key string)) {
-	members, ok := mapping(m.Value)
-	if _, null := m.Value.(*ast.NullNode); !ok && !null {
-		r.fail(m.Key.GetToken(), of.section, "expected names with settings for %s, such as \"%s\"", of.many, of.example)
-	}
-	for _, m := range members {
-		if m.Key == nil || m.Key.GetToken() == nil {
-			continue
-		}
-		if r.namedOne(of, m) {
-			check(m.Key.GetToken(), of.section+"."+m.Key.GetToken().Value)
+func (r *fileReader) named(of named, n *yaml.Node, check func(at *yaml.Node, key string)) {
+	for k, v := range r.members(n, of.section, "names with settings for %s, such as \"%s\"", of.many, of.example) {
+		if r.namedOne(of, k, v) {
+			check(k, of.section+"."+k.Text)
 		}
 	}
 }
 
 // namedOne reads one member; false where nothing of it can be used. One without any settings is one with the defaults.
-func (r *fileReader) namedOne(of named, m *ast.MappingValueNode) bool {
-	at := m.Key.GetToken()
-	name := at.Value
-	key := of.section + "." + pathPart(name)
-	if !of.name.MatchString(name) {
-		r.fail(at, key, "invalid name; the name of %s has %s", of.one, of.rule)
+func (r *fileReader) namedOne(of named, at, n *yaml.Node) bool {
+	key := yaml.Path(of.section, at.Text)
+	if !of.name.MatchString(at.Text) {
+		r.Errorf(at, key, "invalid name; the name of %s has %s", of.one, of.rule)
 		return false
 	}
-	own := of.settings(name)
-	var keys []string
-	for _, s := range own {
-		keys = append(keys, s.Key)
+	own := of.settings(at.Text)
+	known := keys(own)
+	ok := r.readSettings(n, key+".", own, func(k, _ *yaml.Node, prefix string) {
+		expected := fmt.Sprintf("; expected a setting of %s: %s", of.one, strings.ReplaceAll(strings.Join(known, ", "), prefix, ""))
+		r.Errorf(k, prefix+k.Text, "unknown setting%s", cmp.Or(didYouMean(prefix+k.Text, known), expected))
+	})
+	if ok {
+		r.ofNames = append(r.ofNames, own...)
 	}
-	members, ok := mapping(m.Value)
-	if _, null := m.Value.(*ast.NullNode); !ok && !null {
-		r.fail(at, key, "expected settings, one per line, such as \"%s: …\"", strings.TrimPrefix(keys[0], key+"."))
-		return false
-	}
-	r.ofNames = append(r.ofNames, own...)
-	for _, m := range members {
-		if m.Key == nil || m.Key.GetToken() == nil {
-			continue
-		}
-		field := key + "." + m.Key.GetToken().Value
-		if i := slices.Index(keys, field); i >= 0 {
-			r.setting(own[i], m)
-		} else if near := Nearest(field, keys); near != "" {
-			r.fail(m.Key.GetToken(), field, "unknown setting; did you mean %s?", near)
-		} else {
-			r.fail(m.Key.GetToken(), field, "unknown setting; expected a setting of %s: %s", of.one, strings.ReplaceAll(strings.Join(keys, ", "), key+".", ""))
-		}
-	}
-	return true
+	return ok
 }

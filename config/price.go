@@ -1,17 +1,12 @@
 package config
 
 import (
-	"bytes"
 	"errors"
-	"fmt"
-	"strconv"
-
-	"github.com/goccy/go-yaml"
-	"github.com/goccy/go-yaml/ast"
-	"github.com/goccy/go-yaml/token"
+	"math"
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/price"
+	"github.com/lingserve/lingserve/internal/yaml"
 )
 
 // Cost bounds what models may cost, in dollars; 0 is no limit.
@@ -56,17 +51,9 @@ var priceSettings = []Setting{
 
 const (
 	pricesKey      = "prices"
-	maxPricesFile  = 1 << 20
 	examplePrice   = `"openai:gpt-5": {input: 1.25, cached: 0.125, output: 10}`
 	priceOfMillion = "dollars for a million tokens (such as 1.25)"
 )
-
-// prices reads the prices that stand in the configuration file itself.
-func (r *fileReader) prices(m *ast.MappingValueNode) {
-	at := m.Key.GetToken()
-	r.priced = r.rows(m.Value, pricesKey)
-	r.values[pricesKey] = &value{from: Source{File, fmt.Sprintf("%s:%d", r.name, at.Position.Line)}, at: r.place(at)}
-}
 
 // finishPrices makes a table of the prices that stand in the configuration file.
 func (l *loader) finishPrices() {
@@ -86,14 +73,14 @@ func (l *loader) finishPrices() {
 func (c *Config) Prices() (func(provider, model string) (adapter.Price, bool), error) {
 	own := c.prices
 	if c.PriceFile != "" {
-		text, err := readLimited(c.PriceFile, maxPricesFile)
+		text, err := readLimited(c.PriceFile, yaml.MaxBytes)
 		if err != nil {
 			return nil, &Error{Where: c.sources[pricesKey].where(pricesKey), Key: pricesKey, Message: "cannot read the file: " + plain(err)}
 		}
-		r := &fileReader{name: c.PriceFile}
+		r := &fileReader{Reader: yaml.Reader{File: c.PriceFile}}
 		rows := r.pricesFile(text)
-		if len(r.errs) > 0 {
-			return nil, errors.Join(r.errs...)
+		if r.NumProblems() > 0 {
+			return nil, errors.Join(r.errors()...)
 		}
 		if own, err = price.New(rows); err != nil {
 			return nil, &Error{Where: c.PriceFile, Key: pricesKey, Message: err.Error()}
@@ -115,139 +102,78 @@ func (c *Config) Prices() (func(provider, model string) (adapter.Price, bool), e
 
 // pricesFile reads a file of prices: a date, which nothing depends on, and the prices by model. It is YAML, or JSON, which is YAML too.
 func (r *fileReader) pricesFile(text []byte) (rows map[string]price.Row) {
-	text = bytes.TrimPrefix(text, []byte("\ufeff"))
-	if deepest(text) > 64 {
-		r.errs = append(r.errs, &Error{Where: r.name, Message: "brackets are nested too deeply; remove some"})
+	root := r.Parse(string(text))
+	if root == nil {
 		return nil
 	}
-	file, err := parse(text)
-	if err != nil {
-		if ye, ok := errors.AsType[yaml.Error](err); ok && ye.GetToken() != nil {
-			r.fail(ye.GetToken(), "", "not valid YAML: %s", ye.GetMessage())
-		} else {
-			r.errs = append(r.errs, &Error{Where: r.name, Message: "not valid YAML"})
-		}
-		return nil
-	}
-	for _, doc := range file.Docs {
-		if doc.Body == nil {
-			continue
-		}
-		members, ok := mapping(doc.Body)
-		if !ok {
-			r.fail(doc.Body.GetToken(), "", "expected \"date: …\" and \"prices: …\"")
-			return nil
-		}
-		for _, m := range members {
-			switch at := m.Key.GetToken(); at.Value {
-			case "date":
-			case pricesKey:
-				rows = r.rows(m.Value, pricesKey)
-			default:
-				r.fail(at, at.Value, "unknown field; expected date or prices")
-			}
+	if root.Kind != yaml.Null {
+		if n := r.Fields(root, "", "date", pricesKey)[pricesKey]; n != nil {
+			rows = r.rows(n, pricesKey)
 		}
 	}
-	if rows == nil && len(r.errs) == 0 {
-		r.errs = append(r.errs, &Error{Where: r.name, Message: "prices are missing; expected \"prices:\" with one model per line, such as " + examplePrice})
+	if rows == nil && r.NumProblems() == 0 {
+		r.Add(&yaml.Error{Message: "prices are missing; expected \"prices:\" with one model per line, such as " + examplePrice})
 	}
 	return rows
 }
 
 // rows reads prices by model.
-func (r *fileReader) rows(n ast.Node, key string) map[string]price.Row {
-	members, ok := mapping(n)
-	if !ok {
-		r.fail(n.GetToken(), key, "found %s; expected one model per line, such as %s", found(n), examplePrice)
+func (r *fileReader) rows(n *yaml.Node, key string) map[string]price.Row {
+	if n.Kind != yaml.Mapping {
+		r.Errorf(n, key, "found %s; expected one model per line, such as %s", n.Kind, examplePrice)
 		return nil
 	}
 	rows := map[string]price.Row{}
-	for _, m := range members {
-		at := m.Key.GetToken()
-		of := key + "." + at.Value
-		if row := r.row(at, m.Value, of, false); row != nil {
-			if _, err := price.New(map[string]price.Row{at.Value: *row}); err != nil {
-				r.fail(at, key, "%v", err)
+	for k, v := range n.Members() {
+		if row := r.row(k, v, key+"."+k.Text, "long"); row != nil {
+			if _, err := price.New(map[string]price.Row{k.Text: *row}); err != nil {
+				r.Errorf(k, key, "%v", err)
 				continue
 			}
-			rows[at.Value] = *row
+			rows[k.Text] = *row
 		}
 	}
 	return rows
 }
 
-// row reads the price of a model, or of its long requests; nil where it is wrong.
-func (r *fileReader) row(at *token.Token, n ast.Node, key string, long bool) *price.Row {
-	members, ok := mapping(n)
-	if !ok {
-		r.fail(at, key, "expected the prices of its tokens, such as {input: 1.25, cached: 0.125, output: 10}")
+// row reads the price of a model, with the field long, or of its long requests, with the field over; nil where it is wrong.
+func (r *fileReader) row(at, n *yaml.Node, key, last string) *price.Row {
+	if n.Kind != yaml.Mapping {
+		r.Errorf(at, key, "expected the prices of its tokens, such as {input: 1.25, cached: 0.125, output: 10}")
 		return nil
 	}
-	row, before := new(price.Row), len(r.errs)
-	names := []string{"input", "cached", "cache_write", "output", "reasoning"}
-	if long {
-		names = append(names, "over")
-	} else {
-		names = append(names, "long")
-	}
-	written := map[string]bool{}
-	for _, m := range members {
-		name := m.Key.GetToken().Value
-		of := key + "." + name
-		written[name] = true
-		rate := func() *float64 { return r.rate(m.Value, of) }
-		switch {
-		case name == "input":
-			if f := rate(); f != nil {
-				row.Input = *f
-			}
-		case name == "output":
-			if f := rate(); f != nil {
-				row.Output = *f
-			}
-		case name == "cached":
-			row.Cached = rate()
-		case name == "cache_write":
-			row.CacheWrite = rate()
-		case name == "reasoning":
-			row.Reasoning = rate()
-		case name == "long" && !long:
-			row.Long = r.row(m.Key.GetToken(), m.Value, of, true)
-		case name == "over" && long:
-			over, err := strconv.Atoi(m.Value.GetToken().Value)
-			if err != nil || over < 1 {
-				r.fail(m.Value.GetToken(), of, "expected the number of input tokens above which a request is long, such as 200000")
-			}
-			row.Over = over
-		default:
-			hint := ""
-			if near := Nearest(name, names); near != "" {
-				hint = "; did you mean " + near + "?"
-			}
-			r.fail(m.Key.GetToken(), of, "unknown field%s", hint)
+	before := r.NumProblems()
+	f := r.Fields(n, key, "input", "cached", "cache_write", "output", "reasoning", last)
+	rate := func(name string) *float64 { return r.rate(f[name], key+"."+name) }
+	row := &price.Row{Cached: rate("cached"), CacheWrite: rate("cache_write"), Reasoning: rate("reasoning")}
+	for name, to := range map[string]*float64{"input": &row.Input, "output": &row.Output} {
+		if rate := rate(name); rate != nil {
+			*to = *rate
 		}
 	}
+	if long := f["long"]; long != nil {
+		row.Long = r.row(n.FindKey([]string{"long"}), long, key+".long", "over")
+	}
+	row.Over, _ = r.Int(f["over"], key+".over", 1, math.MaxInt32)
 	for _, name := range []string{"input", "output", "over"} {
-		if !written[name] && (name != "over" || long) {
-			r.fail(at, key, "has no %s", name)
+		if f[name] == nil && (name != "over" || last == name) {
+			r.Errorf(at, key, "has no %s", name)
 		}
 	}
-	if len(r.errs) > before {
+	if r.NumProblems() > before {
 		return nil
 	}
 	return row
 }
 
-// rate reads what a million tokens cost.
-func (r *fileReader) rate(n ast.Node, key string) *float64 {
-	f, err := strconv.ParseFloat(n.GetToken().Value, 64)
-	switch n.(type) {
-	case *ast.IntegerNode, *ast.FloatNode:
-	default:
-		err = errors.New("no number")
+// rate reads what a million tokens cost; nil if that is not said.
+func (r *fileReader) rate(n *yaml.Node, key string) *float64 {
+	if n == nil {
+		return nil
 	}
-	if err != nil || !(f >= 0 && f <= adapter.MaxRate) {
-		r.fail(n.GetToken(), key, "expected %s, from 0 to %d", priceOfMillion, adapter.MaxRate)
+	f, ok := n.Float()
+	if !ok || !(f >= 0 && f <= adapter.MaxRate) {
+		r.Errorf(n, key, "expected %s, from 0 to %d", priceOfMillion, adapter.MaxRate)
 		return nil
 	}
 	return &f

@@ -4,6 +4,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/lingserve/lingserve/internal/yaml"
 )
 
 // MO-40: settings have prices of their own, in the configuration file or in another one, and the rest stays as it is built in.
@@ -12,9 +14,9 @@ func TestPricesCanBeSet(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &fileReader{name: "prices.json"}
-	if rows := r.pricesFile(builtIn); len(r.errs) > 0 || len(rows) < 50 {
-		t.Errorf("%d rows, %v", len(rows), r.errs)
+	r := &fileReader{Reader: yaml.Reader{File: "prices.json"}}
+	if rows := r.pricesFile(builtIn); r.NumProblems() > 0 || len(rows) < 50 {
+		t.Errorf("%d rows, %v", len(rows), r.errors())
 	}
 	row := `"openai:gpt-5*, local:*": {input: 1, cached: 0, output: 2.5, long: {over: 1000, input: 2, output: 5}}`
 	check := func(t *testing.T, c *Config) {
@@ -69,14 +71,14 @@ func TestPricesCanBeSet(t *testing.T) {
 func TestAMistakeInAPriceSaysWhereAndWhat(t *testing.T) {
 	for text, want := range map[string]string{
 		"prices:\n  gpt-5: {input: 1, output: 2}":                                          `lingserve.yaml:2:3: prices: "gpt-5" is no model; expected PROVIDER:NAME, such as openai:gpt-5 or openai:gpt-5*`,
-		"prices:\n  \"a:b\": {inptu: 1, output: 2}":                                        `lingserve.yaml:2:11: prices.a:b.inptu: unknown field; did you mean input?`,
+		"prices:\n  \"a:b\": {inptu: 1, output: 2}":                                        `lingserve.yaml:2:11: unknown field "inptu", did you mean "input"? expected input, cached, cache_write, output, reasoning and long`,
 		"prices:\n  \"a:b\": {output: 2}":                                                  `lingserve.yaml:2:3: prices.a:b: has no input`,
 		"prices:\n  \"a:b\": {input: 1, output: cheap}":                                    `lingserve.yaml:2:29: prices.a:b.output: expected dollars for a million tokens (such as 1.25), from 0 to 10000`,
 		"prices:\n  \"a:b\": {input: -1, output: 2}":                                       `lingserve.yaml:2:18: prices.a:b.input: expected dollars for a million tokens (such as 1.25), from 0 to 10000`,
 		"prices:\n  \"a:b\": 3":                                                            `lingserve.yaml:2:3: prices.a:b: expected the prices of its tokens, such as {input: 1.25, cached: 0.125, output: 10}`,
 		"prices:\n  \"a:b\": {input: 1, output: 2, long: {input: 2, output: 3}}":           `lingserve.yaml:2:32: prices.a:b.long: has no over`,
-		"prices:\n  \"a:b\": {input: 1, output: 2, over: 3}":                               `lingserve.yaml:2:32: prices.a:b.over: unknown field`,
-		"prices:\n  \"a:b\": {input: 1, output: 2}\n  \"a:b, a:c\": {input: 1, output: 2}": `lingserve.yaml:1:1: prices: "a:b" has two prices; remove one`,
+		"prices:\n  \"a:b\": {input: 1, output: 2, over: 3}":                               `lingserve.yaml:2:32: unknown field "over"; expected input, cached, cache_write, output, reasoning and long`,
+		"prices:\n  \"a:b\": {input: 1, output: 2}\n  \"a:b, a:c\": {input: 1, output: 2}": `lingserve.yaml:2:3: prices: "a:b" has two prices; remove one`,
 		"prices: [1]":              `lingserve.yaml:1:9: prices: found a list; expected text`,
 		"prices: not-there.yaml":   `lingserve.yaml:1: prices: cannot read the file: not-there.yaml: no such file or directory`,
 		"limit: {cost: {run: -1}}": `lingserve.yaml:1:21: limit.cost.run: -1 is too small; expected at least 0`,
@@ -92,10 +94,10 @@ func TestAMistakeInAPriceSaysWhereAndWhat(t *testing.T) {
 	}
 	for text, want := range map[string]string{
 		"":          `my-prices: prices are missing; expected "prices:" with one model per line, such as "openai:gpt-5": {input: 1.25, cached: 0.125, output: 10}`,
-		"- 1":       `my-prices:1:1: expected "date: …" and "prices: …"`,
-		"prices: 3": `my-prices:1:9: prices: found something else; expected one model per line, such as "openai:gpt-5": {input: 1.25, cached: 0.125, output: 10}`,
-		"a: 1":      `my-prices:1:1: a: unknown field; expected date or prices`,
-		"{":         `my-prices:1:1: not valid YAML`,
+		"- 1":       `my-prices:1:1: expected a mapping with date and prices, got a list`,
+		"prices: 3": `my-prices:1:9: prices: found a number; expected one model per line, such as "openai:gpt-5": {input: 1.25, cached: 0.125, output: 10}`,
+		"a: 1":      `my-prices:1:1: unknown field "a"; expected date and prices`,
+		"{":         `my-prices:1:1: invalid YAML`,
 		"prices:\n  \"a:b\": {input: x, output: 2}": `my-prices:2:18: prices.a:b.input: expected dollars for a million tokens (such as 1.25), from 0 to 10000`,
 	} {
 		t.Chdir(t.TempDir())

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/lingserve/lingserve/internal/yaml"
 )
 
 // Print writes what is in force as a configuration file would say it, with where each value came from behind it. Secrets are
@@ -20,9 +22,9 @@ func (c *Config) Print(w io.Writer) error {
 			continue
 		}
 		path := s.parts()
-		last, section := len(path)-1, ""
+		last := len(path) - 1
 		for depth := range last {
-			section += pathPart(path[depth]) + "."
+			section := yaml.Path(path[:depth+1]...) + "."
 			if !strings.HasPrefix(open, section) {
 				lines = append(lines, line{text: strings.Repeat("  ", depth) + quote(path[depth], true) + ":"})
 			}

@@ -9,10 +9,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/goccy/go-yaml/ast"
-
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/internal/egress"
+	"github.com/lingserve/lingserve/internal/yaml"
 )
 
 // Kinds of providers: what their servers speak.
@@ -430,27 +429,18 @@ func headerSetting(name, header string) Setting {
 }
 
 // headers reads the headers of a provider.
-func (r *fileReader) headers(m *ast.MappingValueNode, name string) {
+func (r *fileReader) headers(n *yaml.Node, name string) {
 	key := providers + name + ".headers"
-	members, ok := mapping(m.Value)
-	if _, null := m.Value.(*ast.NullNode); !ok && !null {
-		r.fail(m.Key.GetToken(), key, "expected headers, one per line, such as \"X-Team: …\"")
-	}
-	for _, m := range members {
-		if m.Key == nil || m.Key.GetToken() == nil {
-			continue
-		}
-		at := m.Key.GetToken()
-		header := at.Value
+	for k, v := range r.members(n, key, "headers, one per line, such as \"X-Team: …\"") {
 		switch {
-		case !headerName.MatchString(header):
-			r.fail(at, key, "invalid name; a header's name starts with a letter and has only letters, digits, - and _")
-		case slices.Contains(ownedHeader, http.CanonicalHeaderKey(header)):
-			r.fail(at, key, "the header %s cannot be set; remove it", header)
+		case !headerName.MatchString(k.Text):
+			r.Errorf(k, key, "invalid name; a header's name starts with a letter and has only letters, digits, - and _")
+		case slices.Contains(ownedHeader, http.CanonicalHeaderKey(k.Text)):
+			r.Errorf(k, key, "the header %s cannot be set; remove it", k.Text)
 		default:
-			s := headerSetting(name, header)
+			s := headerSetting(name, k.Text)
 			r.added = append(r.added, s)
-			r.setting(s, m)
+			r.setting(s, v)
 		}
 	}
 }
@@ -474,7 +464,7 @@ func (c *Config) model(name string) *Model {
 // modelSettings are the settings of one model. They stand in the file alone.
 func modelSettings(name string) []Setting {
 	return []Setting{{
-		Key: "models." + pathPart(name) + ".options", path: []string{"models", name, "options"}, fileOnly: true, optional: true,
+		Key: yaml.Path("models", name, "options"), path: []string{"models", name, "options"}, fileOnly: true, optional: true,
 		Help:  "options of the model; workflow, agent and request override them",
 		field: func(c *Config) any { return &c.model(name).Options },
 	}}
@@ -491,7 +481,7 @@ func (l *loader) finishModels() {
 		warn(providers+p.Name+".options", adapter.Lacking(p.Kind, p.Options))
 	}
 	for _, m := range l.c.Models {
-		key := "models." + pathPart(m.Name) + ".options"
+		key := yaml.Path("models", m.Name, "options")
 		prefix, _, _ := strings.Cut(m.Name, ":")
 		if _, ok := l.c.Provider(prefix); !ok && prefix != "demo" && l.c.sources[key].Kind != Default {
 			l.errs = append(l.errs, &Error{Where: l.c.sources[key].Name, Key: key, Message: fmt.Sprintf("unknown provider %s", prefix)})

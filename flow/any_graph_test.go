@@ -145,7 +145,7 @@ func TestEndsAreToldOnceInAnyGraph(t *testing.T) {
 				waited++
 				want := 1
 				for _, n := range b.on[0].names {
-					target := n.text
+					target := n.Text
 					if b.on[0].kind == onCompleted && (starts[target] == 0 || w.failed[target]) {
 						want = 0
 					}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/lingserve/lingserve/bot"
+	"github.com/lingserve/lingserve/internal/edits"
 )
 
 // link finds out what starts what, and reports what cannot work: triggers that nothing fires, bots that wait for themselves
@@ -43,7 +44,7 @@ func (l *loader) link(s *spec) {
 		starts = starts || len(b.sources) == 0 // also one whose trigger has been refused: that is reported already
 	}
 	if !starts {
-		l.errorf(s.bots[0].at, "no bot starts with the run; at least one bot must have no on:")
+		l.Errorf(s.bots[0].at, "", "no bot starts with the run; at least one bot must have no on:")
 		return
 	}
 	l.reachable(s)
@@ -57,9 +58,9 @@ func (l *loader) link(s *spec) {
 func (l *loader) sources(s *spec, index map[string]int, names []string, target listener) {
 	t := target.trigger
 	for _, n := range t.names {
-		i, ok := index[n.text]
+		i, ok := index[n.Text]
 		if !ok {
-			l.errorf(n, "on: unknown bot %q%s expected one of %s", short(n.text), sentence(suggest(n.text, names)), list(names))
+			l.Errorf(n, "on", "unknown bot %q%s expected one of %s", short(n.Text), edits.DidYouMean(n.Text, names, ";"), list(names))
 			t.bots, t.sources = nil, nil
 			return
 		}
@@ -94,7 +95,7 @@ func (l *loader) sources(s *spec, index map[string]int, names []string, target l
 		}
 	}
 	if against != nil {
-		l.errorf(t.at, "on: this trigger never fires: %s", strings.Join(against, "; "))
+		l.Errorf(t.at, "on", "this trigger never fires: %s", strings.Join(against, "; "))
 		return
 	}
 	for i, b := range s.bots {
@@ -113,7 +114,7 @@ func (l *loader) sources(s *spec, index map[string]int, names []string, target l
 		}
 	}
 	if len(t.sources) == 0 {
-		l.errorf(t.at, "on: no bot fires this trigger: %s", unfired(s, t))
+		l.Errorf(t.at, "on", "no bot fires this trigger: %s", unfired(s, t))
 	}
 }
 
@@ -191,9 +192,9 @@ func (l *loader) reachable(s *spec) {
 			}
 		}
 		if by == nil {
-			l.errorf(b.on[0].at, "on: only %s itself fires this trigger, so it never starts; use a trigger that another bot fires", b.name)
+			l.Errorf(b.on[0].at, "on", "only %s itself fires this trigger, so it never starts; use a trigger that another bot fires", b.name)
 		} else {
-			l.errorf(b.on[0].at, "on: only %s fires this trigger, but nothing starts it", list(by))
+			l.Errorf(b.on[0].at, "on", "only %s fires this trigger, but nothing starts it", list(by))
 		}
 	}
 }
@@ -215,11 +216,11 @@ func (l *loader) selfWaits(s *spec) (found bool) {
 				}
 				found = true
 				if target == i {
-					l.errorf(t.names[k], "on: %s waits for its own end, so it never starts; use another trigger", b.name)
+					l.Errorf(t.names[k], "on", "%s waits for its own end, so it never starts; use another trigger", b.name)
 					continue
 				}
 				name := s.bots[target].name
-				l.errorf(t.names[k], "on: %s waits for the end of all %s, but starts one itself; {value: %s} fires for each %s as it completes",
+				l.Errorf(t.names[k], "on", "%s waits for the end of all %s, but starts one itself; {value: %s} fires for each %s as it completes",
 					b.name, name, orExample(s.bots[target].rootText), name)
 			}
 		}
@@ -251,14 +252,14 @@ func (l *loader) cycles(s *spec) {
 			default:
 				b := s.bots[next]
 				if next == i {
-					l.errorf(b.on[0].at, "on: %s starts itself in an endless loop; give it max: or when:", b.name)
+					l.Errorf(b.on[0].at, "on", "%s starts itself in an endless loop; give it max: or when:", b.name)
 					continue
 				}
 				var names []string
 				for _, w := range way[slices.Index(way, next):] {
 					names = append(names, s.bots[w].name)
 				}
-				l.errorf(b.on[0].at, "on: %s → %s start each other in an endless loop; give one of them max: or when:", strings.Join(names, " → "), b.name)
+				l.Errorf(b.on[0].at, "on", "%s → %s start each other in an endless loop; give one of them max: or when:", strings.Join(names, " → "), b.name)
 			}
 		}
 		way = way[:len(way)-1]
@@ -323,7 +324,7 @@ func (l *loader) collisions(s *spec) {
 			if len(b.on) > 1 {
 				use = "what tells them apart, as in {{ event.bot }}"
 			}
-			l.errorf(b.rootAt, "root: %s can run several times at once and would always write to %q; use %s, or set concurrency: 1", b.name, root, use)
+			l.Errorf(b.rootAt, "root", "%s can run several times at once and would always write to %q; use %s, or set concurrency: 1", b.name, root, use)
 		}
 		for j, other := range s.bots {
 			otherRoot, ok := static(other.segments)
@@ -331,7 +332,7 @@ func (l *loader) collisions(s *spec) {
 				continue
 			}
 			if b.format != bot.JSON && otherRoot != root && (root == "" || strings.HasPrefix(otherRoot, root+"/")) {
-				l.errorf(b.rootAt, "root: %s writes %s to %q, but %s writes below it, to %q; choose another root for one of them", b.name, b.format, root, other.name, otherRoot)
+				l.Errorf(b.rootAt, "root", "%s writes %s to %q, but %s writes below it, to %q; choose another root for one of them", b.name, b.format, root, other.name, otherRoot)
 			}
 			if j < i || root != otherRoot || b.refused || other.refused || ended[i][j] || ended[j][i] {
 				continue
@@ -342,7 +343,7 @@ func (l *loader) collisions(s *spec) {
 			if merge || s.standsIn(i, j) || s.standsIn(j, i) || b.conditional && other.conditional {
 				continue
 			}
-			l.errorf(other.rootAt, "root: %s and %s can run at the same time and would both write to %q; choose another root for one of them", b.name, other.name, root)
+			l.Errorf(other.rootAt, "root", "%s and %s can run at the same time and would both write to %q; choose another root for one of them", b.name, other.name, root)
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/lingserve/lingserve/internal/edits"
 	"github.com/lingserve/lingserve/internal/schema"
 )
 
@@ -32,6 +33,9 @@ func Prepare(w Workflow, input json.RawMessage) (map[string]any, error) {
 	}
 	return s.prepare(input)
 }
+
+// maxProblems bounds what is reported of one input.
+const maxProblems = 50
 
 // inputSchema is what a workflow takes.
 type inputSchema struct {
@@ -152,7 +156,7 @@ func (s *inputSchema) prepare(input json.RawMessage) (map[string]any, error) {
 		for i, m := range misfits {
 			found[i] = Problem{pointer(m.At), m.Message}
 			if len(m.At) > 0 && m.Message == schema.Unknown {
-				found[i].Detail += strings.TrimSuffix(suggest(strings.TrimPrefix(found[i].Pointer, "/"), names), ",")
+				found[i].Detail += strings.TrimSuffix(edits.DidYouMean(strings.TrimPrefix(found[i].Pointer, "/"), names, ""), ",")
 			}
 		}
 		return nil, &InputError{found}

@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"path"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/internal/edits"
 	"github.com/lingserve/lingserve/internal/schema"
+	"github.com/lingserve/lingserve/internal/yaml"
 	"github.com/lingserve/lingserve/tube"
 )
 
@@ -30,19 +32,12 @@ type FileReader interface {
 // dir resolves `file:` references; where it is nil, as for a workflow in a request, there can be none, and no extra_body. providers are
 // those that models can be of; without any, that is not checked. All problems found are joined; each is a *[FileError].
 func ParseSpec(file string, text []byte, dir FileReader, providers ...string) (Workflow, error) {
-	// One kind of line end, so that the parser and the places of problems count the same lines.
-	source := strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(strings.TrimPrefix(string(text), "\ufeff"))
-	l := &loader{file: file, dir: dir, providers: providers, lines: strings.Split(source, "\n")}
-	root, err := parseYAML(source)
-	if err != nil {
-		e, ok := errors.AsType[*syntaxError](err)
-		if !ok {
-			e = &syntaxError{1, 1, err.Error()}
-		}
-		return nil, join([]*FileError{{file, e.line, e.col, e.message}})
+	l := &loader{Reader: yaml.Reader{File: file, Aliases: true, Explain: unquoted, Synonym: synonym}, dir: dir, providers: providers}
+	var s *spec
+	if root := l.Parse(string(text)); root != nil {
+		s = l.workflow(root)
 	}
-	s := l.workflow(root)
-	if err := join(l.problems); err != nil {
+	if err := l.Err(); err != nil {
 		return nil, err
 	}
 	return s, nil
@@ -50,108 +45,22 @@ func ParseSpec(file string, text []byte, dir FileReader, providers ...string) (W
 
 // loader reads one workflow and collects what is wrong with it.
 type loader struct {
-	file      string
-	lines     []string
+	yaml.Reader
 	dir       FileReader
 	providers []string // that there are; none where that is not known
-	problems  []*FileError
-	source    int  // bytes of templates so far
-	unclear   bool // what bots write is not known, so what they start is not either
-}
-
-func (l *loader) errorf(n *node, format string, args ...any) {
-	l.problems = append(l.problems, &FileError{l.file, n.line, n.col, fmt.Sprintf(format, args...)})
+	source    int      // bytes of templates so far
+	unclear   bool     // what bots write is not known, so what they start is not either
 }
 
 // fields are the members of a mapping by name.
-type fields map[string]*node
+type fields = map[string]*yaml.Node
 
-// fields reads a mapping that may have the known members, in the order in which they are suggested.
-func (l *loader) fields(n *node, what string, known ...string) fields {
-	f := fields{}
-	if n.kind != mapping {
-		l.errorf(n, "%s: expected a mapping with %s, got %s", what, list(known), n.kind)
-		return f
+// synonym names the field that other programs call name.
+func synonym(name string, known []string) string {
+	if f := otherNames[name]; slices.Contains(known, f.field) {
+		return fmt.Sprintf(", did you mean %q, such as %s?", f.field, f.example)
 	}
-	for i, k := range n.keys {
-		found := false
-		for _, name := range known {
-			found = found || name == k.text
-		}
-		if !found {
-			meant := suggest(k.text, known)
-			if f := otherNames[k.text]; meant == "" && slices.Contains(known, f.field) {
-				meant = fmt.Sprintf(", did you mean %q, such as %s?", f.field, f.example)
-			}
-			l.errorf(k, "unknown field %q%s expected %s", k.text, sentence(meant), list(known))
-			continue
-		}
-		f[k.text] = n.items[i]
-	}
-	return f
-}
-
-// text reads a text that is not empty.
-func (l *loader) text(n *node, what string) (string, bool) {
-	if n == nil {
-		return "", false
-	}
-	if n.kind == text {
-		return n.text, true
-	}
-	if col, hint := unquoted(l.lines, n.line); hint != "" && n.kind == mapping {
-		l.problems = append(l.problems, &FileError{l.file, n.line, col, what + ": " + hint})
-	} else {
-		l.errorf(n, "%s: expected text, got %s", what, n.kind)
-	}
-	return "", false
-}
-
-func (l *loader) texts(n *node, what string, each func(n *node, text string)) {
-	if n == nil {
-		return
-	}
-	if n.kind != sequence {
-		if t, ok := l.text(n, what); ok {
-			each(n, t)
-		}
-		return
-	}
-	for _, item := range n.items {
-		if t, ok := l.text(item, what); ok {
-			each(item, t)
-		}
-	}
-}
-
-func (l *loader) integer(n *node, what string, least, most int) (int, bool) {
-	if n == nil {
-		return 0, false
-	}
-	i, err := strconv.Atoi(n.json)
-	if n.kind != number || err != nil {
-		got := n.kind.String()
-		if n.kind == number {
-			got = n.text
-		}
-		l.errorf(n, "%s: expected a whole number, got %s", what, got)
-		return 0, false
-	}
-	if i < least || i > most {
-		l.errorf(n, "%s: expected %d to %d, got %d", what, least, most, i)
-		return 0, false
-	}
-	return i, true
-}
-
-func (l *loader) boolean(n *node, what string) bool {
-	if n == nil {
-		return false
-	}
-	if n.kind != boolean {
-		l.errorf(n, "%s: expected true or false, got %s", what, n.kind)
-	}
-	return n.json == "true"
+	return ""
 }
 
 // otherNames are what other programs call the fields.
@@ -174,18 +83,22 @@ var (
 	botFields      = []string{"on", "when", "model", "options", "prompt", "history", "message", "root", "format", "schema", "on_invalid", "quiet", "concurrency", "max", "filter"}
 )
 
-func (l *loader) workflow(n *node) *spec {
-	if n.kind != mapping {
-		l.errorf(n, "expected a workflow (a mapping with %s), got %s", list(workflowFields), n.kind)
+func (l *loader) workflow(n *yaml.Node) *spec {
+	if n.Kind == yaml.Null {
+		l.Errorf(n, "", "the file is empty; expected a workflow with name and bots")
 		return nil
 	}
-	f := l.fields(n, "the workflow", workflowFields...)
-	s := &spec{file: l.file}
+	if n.Kind != yaml.Mapping {
+		l.Errorf(n, "", "expected a workflow (a mapping with %s), got %s", list(workflowFields), n.Kind)
+		return nil
+	}
+	f := l.Fields(n, "", workflowFields...)
+	s := &spec{file: l.File}
 	l.name(s, f["name"])
-	s.info.Description, _ = l.text(f["description"], "description")
+	s.info.Description, _ = l.Text(f["description"], "description")
 	s.model = l.model(f["model"])
 	s.info.Model = s.model
-	s.info.Restart = l.boolean(f["restart"], "restart")
+	s.info.Restart = l.Bool(f["restart"], "restart")
 	s.options, s.optionsAt = l.options(f["options"]), f["options"]
 	s.filter = l.filter(f["filter"])
 	s.limits = l.limits(f["limits"])
@@ -202,8 +115,8 @@ func (l *loader) workflow(n *node) *spec {
 	for i, e := range s.events {
 		sc := &scope{s.input, e.on, false, e.unread, roots}
 		e.when = l.condition(events[i]["when"], sc)
-		if send := events[i]["send"]; send != nil && send.kind == mapping {
-			if data := send.get("data"); data != nil {
+		if send := events[i]["send"]; send != nil && send.Kind == yaml.Mapping {
+			if data := send.Get("data"); data != nil {
 				e.data = l.value(data, sc)
 			}
 		}
@@ -212,74 +125,73 @@ func (l *loader) workflow(n *node) *spec {
 	return s
 }
 
-func (l *loader) name(s *spec, n *node) {
+func (l *loader) name(s *spec, n *yaml.Node) {
 	if n == nil {
-		base := path.Base(l.file)
+		base := path.Base(l.File)
 		s.info.Name = strings.TrimSuffix(base, path.Ext(base))
 		if !validName(s.info.Name) {
-			l.errorf(&node{line: 1, col: 1}, "the workflow needs a name; expected %s", nameRule)
+			l.Errorf(&yaml.Node{Line: 1, Column: 1}, "", "the workflow needs a name; expected %s", nameRule)
 		}
 		return
 	}
-	if t, ok := l.text(n, "name"); ok {
+	if t, ok := l.Text(n, "name"); ok {
 		if s.info.Name = t; !validName(t) {
-			l.errorf(n, "%q is not a valid name; expected %s", short(t), nameRule)
+			l.Errorf(n, "", "%q is not a valid name; expected %s", short(t), nameRule)
 		}
 	}
 }
 
 // model reads "provider:model", or a list of such, which is a chain: the next is asked when one fails.
-func (l *loader) model(n *node) string {
+func (l *loader) model(n *yaml.Node) string {
 	var names []string
-	l.texts(n, "model", func(n *node, t string) {
+	l.Texts(n, "model", func(n *yaml.Node, t string) {
 		provider, name, ok := strings.Cut(t, ":")
 		if !ok || !validName(provider) || name == "" || strings.ContainsFunc(t, func(r rune) bool { return r <= ' ' || r == ',' || r == 0x7f }) {
-			l.errorf(n, "model: expected PROVIDER:MODEL, such as openai:gpt-4o-mini, or a list of models; got %q", short(t))
+			l.Errorf(n, "model", "expected PROVIDER:MODEL, such as openai:gpt-4o-mini, or a list of models; got %q", short(t))
 			return
 		}
 		if len(l.providers) > 0 && !slices.Contains(l.providers, provider) {
-			l.errorf(n, "model: unknown provider %q%s expected one of %s", provider, sentence(suggest(provider, l.providers)), list(l.providers))
+			l.Errorf(n, "model", "unknown provider %q%s expected one of %s", provider, edits.DidYouMean(provider, l.providers, ";"), list(l.providers))
 			return
 		}
 		names = append(names, t)
 	})
-	if n != nil && n.kind == sequence && len(n.items) == 0 {
-		l.errorf(n, "model: the list is empty; expected at least one PROVIDER:MODEL")
+	if n != nil && n.Kind == yaml.List && len(n.Items) == 0 {
+		l.Errorf(n, "model", "the list is empty; expected at least one PROVIDER:MODEL")
 	}
 	return strings.Join(names, ",")
 }
 
 // options reads what is asked of the models. A workflow of a request, which has no folder, is not trusted.
-func (l *loader) options(n *node) adapter.Options {
+func (l *loader) options(n *yaml.Node) adapter.Options {
 	if n == nil {
 		return adapter.Options{}
 	}
-	o, misfits := adapter.ReadOptions(n.appendJSON(nil), l.dir != nil)
+	o, misfits := adapter.ReadOptions(n.AppendJSON(nil), l.dir != nil)
 	for _, m := range misfits {
-		at := n.find(m.At)
-		if last := len(m.At) - 1; m.Name {
-			of := n.find(m.At[:last])
-			at = of.keys[slices.IndexFunc(of.keys, func(k *node) bool { return k.text == m.At[last] })]
+		at := n.Find(m.At)
+		if m.Name {
+			at = n.FindKey(m.At)
 		}
-		l.errorf(at, "%s: %s", strings.Join(append([]string{"options"}, m.At...), "."), m.Detail)
+		l.Errorf(at, yaml.Path(append([]string{"options"}, m.At...)...), "%s", m.Detail)
 	}
 	return o
 }
 
-func (l *loader) filter(n *node) *filter {
+func (l *loader) filter(n *yaml.Node) *filter {
 	if n == nil {
 		return nil
 	}
-	f := l.fields(n, "filter", "exclude", "include")
+	f := l.Fields(n, "filter", "exclude", "include")
 	matchers := func(what string) (out []tube.Matcher) {
-		l.texts(f[what], what, func(n *node, t string) {
+		l.Texts(f[what], what, func(n *yaml.Node, t string) {
 			p, err := compilePattern(t)
 			if err == nil && t != "**" && !strings.HasSuffix(t, "/**") {
 				// A pattern stands for what it matches and all that is below.
 				p, err = compilePattern(strings.TrimPrefix(t+"/**", "/"))
 			}
 			if err != nil {
-				l.errorf(n, "%s: %s", what, plainError(err))
+				l.Errorf(n, what, "%s", plainError(err))
 				return
 			}
 			out = append(out, p)
@@ -295,34 +207,27 @@ func plainError(err error) string {
 	for _, p := range []string{"jsonuri: ", "prompt: ", "bot: ", "ling: "} {
 		text = strings.TrimPrefix(text, p)
 	}
-	return firstLine(text)
+	return yaml.FirstLine(text)
 }
 
-func (l *loader) limits(n *node) limits {
+func (l *loader) limits(n *yaml.Node) limits {
 	out := limits{bots: defaultMax}
 	if n == nil {
 		return out
 	}
-	f := l.fields(n, "limits", "bots", "time")
-	if i, ok := l.integer(f["bots"], "bots", 1, largestMax); ok {
+	f := l.Fields(n, "limits", "bots", "time")
+	if i, ok := l.Int(f["bots"], "bots", 1, largestMax); ok {
 		out.bots = i
 	}
-	if t, ok := l.text(f["time"], "time"); ok {
-		d, err := time.ParseDuration(t)
-		if err != nil || d < time.Second || d > 24*time.Hour {
-			l.errorf(f["time"], "time: expected a duration from 1s to 24h, such as 90s or 5m, got %q", short(t))
-		} else {
-			out.time = d
-		}
-	}
+	out.time, _ = l.Duration(f["time"], "time", time.Second, 24*time.Hour)
 	return out
 }
 
-func (l *loader) input(n *node) (json.RawMessage, *inputSchema) {
-	if n == nil {
-		n = &node{kind: mapping, keys: []*node{{kind: text, text: "type"}}, items: []*node{{kind: text, text: "object"}}}
+func (l *loader) input(n *yaml.Node) (json.RawMessage, *inputSchema) {
+	raw := anyObject
+	if n != nil {
+		raw = n.AppendJSON(nil)
 	}
-	raw := n.appendJSON(nil)
 	s, err := compileInput(raw)
 	if err != nil {
 		l.schemaError(n, "input", err)
@@ -331,10 +236,40 @@ func (l *loader) input(n *node) (json.RawMessage, *inputSchema) {
 	return raw, s
 }
 
-func (l *loader) schemaError(n *node, what string, err error) {
+func (l *loader) schemaError(n *yaml.Node, what string, err error) {
 	if e, ok := errors.AsType[*schema.Error](err); ok {
-		l.errorf(n.find(e.At), "%s: %s", what, e.Message)
+		l.Errorf(n.Find(e.At), what, "%s", e.Message)
 		return
 	}
-	l.errorf(n, "%s: %s", what, err)
+	l.Errorf(n, what, "%s", err)
+}
+
+// conditionForm is how a condition is written.
+const conditionForm = `write a condition without braces and on one line, such as: input.level == "expert"`
+
+// unquoted explains a line with a template that is not quoted, which YAML takes for a mapping; col is where it begins.
+func unquoted(text string) (col int, hint string) {
+	for i := 0; i+1 < len(text); i++ {
+		if text[i] != '{' || text[i+1] != '{' && text[i+1] != '%' {
+			continue
+		}
+		before, rest := strings.TrimSpace(text[:i]), strings.TrimSpace(text[i:])
+		if !strings.HasSuffix(before, ":") && !strings.HasSuffix(before, "-") || strings.Count(before, `"`)%2 == 1 || strings.Count(before, "'")%2 == 1 {
+			i++
+			continue
+		}
+		col = utf8.RuneCountInString(text[:i]) + 1
+		if strings.HasSuffix(before, "when:") {
+			return col, conditionForm
+		}
+		if end := strings.IndexAny(rest, "}") + len("}}"); end <= len(rest) && strings.Trim(rest[end:], "}], ") == "" {
+			rest = rest[:end] // what follows closes the mapping around
+		}
+		quote := "'"
+		if strings.Contains(rest, quote) {
+			quote = `"`
+		}
+		return col, fmt.Sprintf("YAML reads %s as the start of a mapping; put the text in quotes, such as %s%s%s", rest[:2], quote, short(rest), quote)
+	}
+	return 0, ""
 }

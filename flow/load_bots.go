@@ -4,67 +4,68 @@ import (
 	"slices"
 
 	"github.com/lingserve/lingserve/bot"
+	"github.com/lingserve/lingserve/internal/yaml"
 	"github.com/lingserve/lingserve/jsonuri"
 )
 
 // bots reads what of the bots is not a template and returns the members of each.
-func (l *loader) bots(s *spec, root, n *node) []fields {
+func (l *loader) bots(s *spec, root, n *yaml.Node) []fields {
 	switch {
 	case n == nil:
-		l.errorf(root, "the workflow has no bots; expected bots: with at least one bot")
+		l.Errorf(root, "", "the workflow has no bots; expected bots: with at least one bot")
 		return nil
-	case n.kind != mapping:
-		l.errorf(n, "bots: expected a mapping from names to bots, got %s", n.kind)
+	case n.Kind != yaml.Mapping:
+		l.Errorf(n, "bots", "expected a mapping from names to bots, got %s", n.Kind)
 		return nil
-	case len(n.items) == 0:
-		l.errorf(n, "bots: expected at least one bot")
-	case len(n.items) > maxBotSpecs:
-		l.errorf(n, "bots: expected at most %d bots, got %d", maxBotSpecs, len(n.items))
+	case len(n.Items) == 0:
+		l.Errorf(n, "bots", "expected at least one bot")
+	case len(n.Items) > maxBotSpecs:
+		l.Errorf(n, "bots", "expected at most %d bots, got %d", maxBotSpecs, len(n.Items))
 		return nil
 	}
 	var parts []fields
-	for i, key := range n.keys {
+	for i, key := range n.Keys {
 		f := fields{}
 		// A bot without members is one that only sends the input to the model.
-		if item := n.items[i]; item.kind != null {
-			f = l.fields(item, "bot "+key.text, botFields...)
+		if item := n.Items[i]; item.Kind != yaml.Null {
+			f = l.Fields(item, "bot "+key.Text, botFields...)
 		}
-		b := &botSpec{name: key.text, at: key, format: bot.JSON, max: defaultMax}
+		b := &botSpec{name: key.Text, at: key, format: bot.JSON, max: defaultMax}
 		if !validName(b.name) {
-			l.errorf(key, "%q is not a valid name for a bot; expected %s", short(b.name), nameRule)
+			l.Errorf(key, "", "%q is not a valid name for a bot; expected %s", short(b.name), nameRule)
 		}
 		b.model = l.model(f["model"])
 		b.options, b.optionsAt = l.options(f["options"]), f["options"]
-		b.quiet = l.boolean(f["quiet"], "quiet")
+		b.quiet = l.Bool(f["quiet"], "quiet")
 		b.filter = l.filter(f["filter"])
-		if t, ok := l.text(f["format"], "format"); ok {
+		if t, ok := l.Text(f["format"], "format"); ok {
 			if b.format = bot.Format(t); b.format != bot.JSON && b.format != bot.Text && b.format != bot.HTML {
-				l.errorf(f["format"], "format: expected json, text or html, got %q", short(t))
+				l.Errorf(f["format"], "format", "expected json, text or html, got %q", short(t))
 				b.format, l.unclear = bot.JSON, true
 			}
 		}
 		if n := f["schema"]; n != nil {
-			b.output = n.appendJSON(nil)
+			b.output = n.AppendJSON(nil)
 			if err := bot.CheckSchema(b.output); err != nil {
 				l.schemaError(n, "schema", err)
 			}
 			if b.format != bot.JSON {
-				l.errorf(n, "schema: does not go with format: %s; remove one of them", b.format)
+				l.Errorf(n, "schema", "does not go with format: %s; remove one of them", b.format)
 			}
 		}
-		if t, ok := l.text(f["on_invalid"], "on_invalid"); ok {
+		if t, ok := l.Text(f["on_invalid"], "on_invalid"); ok {
 			b.onInvalid = bot.OnInvalid(t)
 			switch {
 			case !slices.Contains([]bot.OnInvalid{bot.Report, bot.Retry, bot.Fail, bot.RetryThenFail}, b.onInvalid):
-				l.errorf(f["on_invalid"], "on_invalid: expected report, retry, fail or retry_then_fail, got %q", short(t))
+				l.Errorf(f["on_invalid"], "on_invalid", "expected report, retry, fail or retry_then_fail, got %q", short(t))
 			case b.format != bot.JSON:
-				l.errorf(f["on_invalid"], "on_invalid: does not go with format: %s; remove it", b.format)
+				l.Errorf(f["on_invalid"], "on_invalid", "does not go with format: %s; remove it", b.format)
 			}
 		}
-		if i, ok := l.integer(f["concurrency"], "concurrency", 1, largestMax); ok {
+		if i, ok := l.Int(f["concurrency"], "concurrency", 1, largestMax); ok {
 			b.concurrency = i
 		}
-		if i, ok := l.integer(f["max"], "max", 1, largestMax); ok {
+		if i, ok := l.Int(f["max"], "max", 1, largestMax); ok {
 			b.max, b.bounded = i, true
 		}
 		b.conditional = f["when"] != nil
@@ -75,12 +76,12 @@ func (l *loader) bots(s *spec, root, n *node) []fields {
 			b.unread, b.refused = !ok, !ok
 		}
 		b.rootAt = key
-		if t, ok := l.text(f["root"], "root"); ok {
+		if t, ok := l.Text(f["root"], "root"); ok {
 			b.rootText, b.rootAt = t, f["root"]
 		}
 		b.segments = rootSegments(b.rootText, b.on.stars())
-		if len(b.segments) > maxDepth {
-			l.errorf(b.rootAt, "root: expected at most %d segments, got %d", maxDepth, len(b.segments))
+		if len(b.segments) > yaml.MaxDepth {
+			l.Errorf(b.rootAt, "root", "expected at most %d segments, got %d", yaml.MaxDepth, len(b.segments))
 			b.segments = nil
 		}
 		l.root(b)
@@ -96,9 +97,9 @@ func (l *loader) root(b *botSpec) {
 		return
 	}
 	if _, err := jsonuri.Parse(fixed); err != nil {
-		l.errorf(b.rootAt, "root: %s", plainError(err))
+		l.Errorf(b.rootAt, "root", "%s", plainError(err))
 	} else if jsonuri.Reserved(fixed) {
-		l.errorf(b.rootAt, `root: %q is reserved; write a name that starts with "$" as "\$…"`, fixed)
+		l.Errorf(b.rootAt, "root", `%q is reserved; write a name that starts with "$" as "\$…"`, fixed)
 	}
 }
 
@@ -106,12 +107,12 @@ func (l *loader) root(b *botSpec) {
 const maxTriggers = 32
 
 // triggers reads what starts a bot, or sends an event: a trigger, or a list of such. ok is false where one of them is refused.
-func (l *loader) triggers(n *node) (out triggers, ok bool) {
-	items := []*node{n}
-	if n.kind == sequence {
-		items = n.items
+func (l *loader) triggers(n *yaml.Node) (out triggers, ok bool) {
+	items := []*yaml.Node{n}
+	if n.Kind == yaml.List {
+		items = n.Items
 		if len(items) == 0 || len(items) > maxTriggers {
-			l.errorf(n, "on: expected a list of 1 to %d triggers, got %d", maxTriggers, len(items))
+			l.Errorf(n, "on", "expected a list of 1 to %d triggers, got %d", maxTriggers, len(items))
 			return nil, false
 		}
 	}
@@ -127,15 +128,15 @@ func (l *loader) triggers(n *node) (out triggers, ok bool) {
 	return out, ok
 }
 
-func (l *loader) trigger(n *node) *trigger {
+func (l *loader) trigger(n *yaml.Node) *trigger {
 	t := &trigger{at: n}
-	switch n.kind {
-	case text:
-		t.text = n.text
-	case mapping:
-		f := l.fields(n, "on", triggerKinds...)
-		if len(n.items) != 1 {
-			l.errorf(n, "on: expected exactly one of %s, got %d; write several triggers as a list, such as [{done: a}, {error: b}]", list(triggerKinds), len(n.items))
+	switch n.Kind {
+	case yaml.Text:
+		t.text = n.Text
+	case yaml.Mapping:
+		f := l.Fields(n, "on", triggerKinds...)
+		if len(n.Items) != 1 {
+			l.Errorf(n, "on", "expected exactly one of %s, got %d; write several triggers as a list, such as [{done: a}, {error: b}]", list(triggerKinds), len(n.Items))
 			return nil
 		}
 		found := false
@@ -151,28 +152,28 @@ func (l *loader) trigger(n *node) *trigger {
 			return l.ends(t)
 		}
 		ok := false
-		if t.text, ok = l.text(t.at, triggerKinds[t.kind]); !ok {
+		if t.text, ok = l.Text(t.at, triggerKinds[t.kind]); !ok {
 			return nil
 		}
 	default:
-		l.errorf(n, "on: expected a uri pattern, a mapping with one of %s, or a list of these, got %s", list(triggerKinds), n.kind)
+		l.Errorf(n, "on", "expected a uri pattern, a mapping with one of %s, or a list of these, got %s", list(triggerKinds), n.Kind)
 		return nil
 	}
 	if t.text == "" {
-		l.errorf(t.at, "on: the pattern is empty; expected one such as article/title (to match a bot's whole document, give the bot a root)")
+		l.Errorf(t.at, "on", "the pattern is empty; expected one such as article/title (to match a bot's whole document, give the bot a root)")
 		return nil
 	}
-	if n := len(patternSegments(t.text)); n > maxDepth {
-		l.errorf(t.at, "on: expected a pattern of at most %d segments, got %d", maxDepth, n)
+	if n := len(patternSegments(t.text)); n > yaml.MaxDepth {
+		l.Errorf(t.at, "on", "expected a pattern of at most %d segments, got %d", yaml.MaxDepth, n)
 		return nil
 	}
 	p, err := compilePattern(t.text)
 	if err != nil {
-		l.errorf(t.at, "on: %s", plainError(err))
+		l.Errorf(t.at, "on", "%s", plainError(err))
 		return nil
 	}
 	if jsonuri.Reserved(t.text) {
-		l.errorf(t.at, `on: events below a name that starts with "$" start no bot; write such a name of the document as "\$…"`)
+		l.Errorf(t.at, "on", `events below a name that starts with "$" start no bot; write such a name of the document as "\$…"`)
 		return nil
 	}
 	t.pattern, t.segments = p, patternSegments(t.text)
@@ -182,22 +183,22 @@ func (l *loader) trigger(n *node) *trigger {
 // ends reads the names of the bots that t waits for.
 func (l *loader) ends(t *trigger) *trigger {
 	kind := triggerKinds[t.kind]
-	if t.kind == onError && t.at.kind == sequence {
-		l.errorf(t.at, "error: expected the name of one bot; write several as a list, such as [{error: a}, {error: b}]")
+	if t.kind == onError && t.at.Kind == yaml.List {
+		l.Errorf(t.at, "error", "expected the name of one bot; write several as a list, such as [{error: a}, {error: b}]")
 		return nil
 	}
-	before := len(l.problems)
-	l.texts(t.at, kind, func(n *node, name string) {
-		if slices.ContainsFunc(t.names, func(other *node) bool { return other.text == name }) {
-			l.errorf(n, "%s: %q occurs twice; remove one", kind, short(name))
+	before := l.NumProblems()
+	l.Texts(t.at, kind, func(n *yaml.Node, name string) {
+		if slices.ContainsFunc(t.names, func(other *yaml.Node) bool { return other.Text == name }) {
+			l.Errorf(n, kind, "%q occurs twice; remove one", short(name))
 			return
 		}
 		t.names = append(t.names, n)
 	})
-	if len(t.names) == 0 && len(l.problems) == before {
-		l.errorf(t.at, "%s: expected the name of a bot, or a list of names", kind)
+	if len(t.names) == 0 && l.NumProblems() == before {
+		l.Errorf(t.at, kind, "expected the name of a bot, or a list of names")
 	}
-	if len(l.problems) > before {
+	if l.NumProblems() > before {
 		return nil
 	}
 	return t
@@ -206,46 +207,46 @@ func (l *loader) ends(t *trigger) *trigger {
 // ownEvents are the names that the server gives to events of its own (PROTOCOL 1.3).
 var ownEvents = []string{"started", "error", "usage", "html", "warning", "queued", "waiting", "approval_required", "approval_resolved", "handoff", "follow_up", "finished", "canceled"}
 
-func (l *loader) events(s *spec, n *node) []fields {
+func (l *loader) events(s *spec, n *yaml.Node) []fields {
 	if n == nil {
 		return nil
 	}
-	if n.kind != sequence {
-		l.errorf(n, "events: expected a list of {on, when, send}, got %s", n.kind)
+	if n.Kind != yaml.List {
+		l.Errorf(n, "events", "expected a list of {on, when, send}, got %s", n.Kind)
 		return nil
 	}
-	if len(n.items) > maxBotSpecs {
-		l.errorf(n, "events: expected at most %d events, got %d", maxBotSpecs, len(n.items))
+	if len(n.Items) > maxBotSpecs {
+		l.Errorf(n, "events", "expected at most %d events, got %d", maxBotSpecs, len(n.Items))
 		return nil
 	}
 	var parts []fields
-	for _, item := range n.items {
-		f := l.fields(item, "an event", "on", "when", "send")
+	for _, item := range n.Items {
+		f := l.Fields(item, "an event", "on", "when", "send")
 		e := &eventSpec{unread: true}
 		if on := f["on"]; on != nil {
 			ok := false
 			e.on, ok = l.triggers(on)
 			e.unread = !ok
-		} else if item.kind == mapping {
-			l.errorf(item, "the event has no on:; expected a trigger that sends it")
+		} else if item.Kind == yaml.Mapping {
+			l.Errorf(item, "", "the event has no on:; expected a trigger that sends it")
 		}
 		if send := f["send"]; send != nil {
-			sent := l.fields(send, "send", "event", "data")
-			name, ok := l.text(sent["event"], "event")
+			sent := l.Fields(send, "send", "event", "data")
+			name, ok := l.Text(sent["event"], "event")
 			switch {
-			case sent["event"] == nil && send.kind == mapping:
-				l.errorf(send, "send: expected {event: name}")
+			case sent["event"] == nil && send.Kind == yaml.Mapping:
+				l.Errorf(send, "send", "expected {event: name}")
 			case ok && !validName(name):
-				l.errorf(sent["event"], "%q is not a valid name for an event; expected %s", short(name), nameRule)
+				l.Errorf(sent["event"], "", "%q is not a valid name for an event; expected %s", short(name), nameRule)
 			}
 			for _, own := range ownEvents {
 				if name == own {
-					l.errorf(sent["event"], "%q is a built-in event; choose another name", name)
+					l.Errorf(sent["event"], "", "%q is a built-in event; choose another name", name)
 				}
 			}
 			e.name = name
-		} else if item.kind == mapping {
-			l.errorf(item, "the event has no send:; expected {event: name, data: …}")
+		} else if item.Kind == yaml.Mapping {
+			l.Errorf(item, "", "the event has no send:; expected {event: name, data: …}")
 		}
 		s.events, parts = append(s.events, e), append(parts, f)
 	}

@@ -101,7 +101,7 @@ bots:
   a: {quiet: 1, format: xml, max: 0, concurrency: none, prompt: 5, history: {}, when: 3, root: [a]}
 `, []string{
 			`w.yaml:1:7: name: expected text, got a list`,
-			`w.yaml:2:8: model: expected text, got a number`,
+			`w.yaml:2:8: model: 3 is not text; put the value in quotes`,
 			`w.yaml:3:24: options.temperature: expected a number, found a string`,
 			`w.yaml:3:36: options.top_p: expected a number from 0 to 1, found 2`,
 			`w.yaml:3:51: options.max_tokens: expected a whole number from 1 to 2147483647, found 1.5`,
@@ -113,7 +113,7 @@ bots:
 			`w.yaml:5:51: concurrency: expected a whole number, got text`,
 			`w.yaml:5:65: prompt: expected text, {file: name} or a list of these, got a number`,
 			`w.yaml:5:77: history: expected a list of {role, content}, got a mapping`,
-			`w.yaml:5:87: when: expected text, got a number`,
+			`w.yaml:5:87: when: 3 is not text; put the value in quotes`,
 			`w.yaml:5:96: root: expected text, got a list`,
 		}},
 		{"a template that does not parse", `
@@ -420,16 +420,19 @@ bots: {a: {}}
 			`w.yaml:2:29: unknown field "exlude", did you mean "exclude"? expected exclude and include`,
 		}},
 		{"text that is not YAML", "bots: [1, 2", []string{`w.yaml:1:7: invalid YAML: sequence end token ']' not found`}},
-		{"a key that comes twice", "name: a\nname: b\n", []string{`w.yaml:2:1: invalid YAML: mapping key "name" already defined at [1:1]`}},
+		{"a key that comes twice, beside another mistake", "name: a\nname: b\nbots: {a: {promt: x}}\n", []string{
+			`w.yaml:2:1: name: occurs twice, first in line 1; remove one`,
+			`w.yaml:3:12: unknown field "promt", did you mean "prompt"? expected on, when, model, options, prompt, history, message, root, format, schema, on_invalid, quiet, concurrency, max and filter`,
+		}},
 		{"nothing", "# nothing\n", []string{`w.yaml:1:1: the file is empty; expected a workflow with name and bots`}},
-		{"two documents", "name: a\n---\nname: b\n", []string{`w.yaml:3:1: a second document starts here; expected one workflow per file`}},
+		{"two documents", "name: a\n---\nname: b\n", []string{`w.yaml:3:1: a second document starts here; expected only one`}},
 		{"a list", "- a\n", []string{`w.yaml:1:1: expected a workflow (a mapping with name, description, model, options, input, bots, events, filter, limits and restart), got a list`}},
-		{"an alias of nothing", "name: *x\n", []string{`w.yaml:1:7: *x is undefined; expected &x before it`}},
-		{"merge keys", "a: &a {b: c}\nd: {<<: *a}\n", []string{`w.yaml:2:5: merge keys (<<) are not supported; write out the members`}},
+		{"an alias of nothing", "name: *x\n", []string{`w.yaml:1:7: name: *x is undefined; expected &x before it`}},
+		{"merge keys", "a: &a {b: c}\nd: {<<: *a}\n", []string{`w.yaml:2:5: d: merge keys (<<) are not supported; write out the members`}},
 		{"bytes that are not UTF-8", "name: a\ndescription: \xff\n", []string{`w.yaml:2:1: the file is not UTF-8 text; save it as UTF-8`}},
 		{"lines that end with CRLF", "\ufeffname: a\r\nbots:\r\n  a: {promt: |}\r\n", []string{`w.yaml:3:14: invalid YAML:`}},
 		{"a place after CRLF and a byte order mark", "\ufeffname: a\r\nbots:\r\n  a:\r\n    prompt: |\r\n      x {{ y }}\r\n", []string{`w.yaml:5:12: prompt: unknown variable "y"; expected one of input, params and result`}},
-		{"infinity", "options: {temperature: .inf}\n", []string{`w.yaml:1:24: infinity and not-a-number are not supported; expected a number`}},
+		{"infinity", "options: {temperature: .inf}\n", []string{`w.yaml:1:24: options.temperature: infinity and not-a-number are not supported; expected a number`}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/internal/yaml"
 )
 
 // templates reads a bot's templates.
@@ -18,9 +19,9 @@ func (l *loader) templates(b *botSpec, f fields, sc *scope) {
 	b.root = l.template(f["root"], "root", &ofRoot)
 	b.message = l.template(f["message"], "message", sc)
 	if n := f["prompt"]; n != nil {
-		parts := []*node{n}
-		if n.kind == sequence {
-			parts = n.items
+		parts := []*yaml.Node{n}
+		if n.Kind == yaml.List {
+			parts = n.Items
 		}
 		for _, p := range parts {
 			if t := l.prompt(p, sc); t != nil {
@@ -29,18 +30,18 @@ func (l *loader) templates(b *botSpec, f fields, sc *scope) {
 		}
 	}
 	if n := f["history"]; n != nil {
-		if n.kind != sequence {
-			l.errorf(n, "history: expected a list of {role, content}, got %s", n.kind)
+		if n.Kind != yaml.List {
+			l.Errorf(n, "history", "expected a list of {role, content}, got %s", n.Kind)
 			return
 		}
-		for _, item := range n.items {
-			h := l.fields(item, "history", "role", "content")
-			role, ok := l.text(h["role"], "role")
+		for _, item := range n.Items {
+			h := l.Fields(item, "history", "role", "content")
+			role, ok := l.Text(h["role"], "role")
 			if ok && role != adapter.User && role != adapter.Assistant && role != adapter.System {
-				l.errorf(h["role"], "role: expected user, assistant or system, got %q", short(role))
+				l.Errorf(h["role"], "role", "expected user, assistant or system, got %q", short(role))
 			}
-			if item.kind == mapping && (h["role"] == nil || h["content"] == nil) {
-				l.errorf(item, "history: expected both role and content")
+			if item.Kind == yaml.Mapping && (h["role"] == nil || h["content"] == nil) {
+				l.Errorf(item, "history", "expected both role and content")
 			}
 			if t := l.template(h["content"], "content", sc); t != nil {
 				b.history = append(b.history, message{role, t})
@@ -49,41 +50,41 @@ func (l *loader) templates(b *botSpec, f fields, sc *scope) {
 	}
 }
 
-func (l *loader) condition(n *node, sc *scope) *template {
-	if n != nil && n.kind == boolean {
-		return &template{literal: map[string]string{"true": "1", "false": ""}[n.json]}
+func (l *loader) condition(n *yaml.Node, sc *scope) *template {
+	if n != nil && n.Kind == yaml.Bool {
+		return &template{literal: map[bool]string{true: "1"}[l.Bool(n, "when")]}
 	}
-	t, ok := l.text(n, "when")
+	t, ok := l.Text(n, "when")
 	if !ok || !l.fits(n, "when", len(t)) {
 		return nil
 	}
 	return compile("when", t, true, sc, func(line, col int, message string) {
-		line, col = n.at(l.lines, line, col)
-		l.problems = append(l.problems, &FileError{l.file, line, col, "when: " + message})
+		line, col = l.Within(n, line, col)
+		l.Add(&yaml.Error{Line: line, Column: col, Path: "when", Message: message})
 	})
 }
 
-func (l *loader) template(n *node, what string, sc *scope) *template {
-	t, ok := l.text(n, what)
+func (l *loader) template(n *yaml.Node, what string, sc *scope) *template {
+	t, ok := l.Text(n, what)
 	if !ok || !l.fits(n, what, len(t)) {
 		return nil
 	}
 	return compile(what, t, false, sc, func(line, col int, message string) {
-		line, col = n.at(l.lines, line, col)
-		l.problems = append(l.problems, &FileError{l.file, line, col, what + ": " + message})
+		line, col = l.Within(n, line, col)
+		l.Add(&yaml.Error{Line: line, Column: col, Path: what, Message: message})
 	})
 }
 
 // fits says whether a template of so many bytes is within the bounds.
-func (l *loader) fits(n *node, what string, bytes int) bool {
+func (l *loader) fits(n *yaml.Node, what string, bytes int) bool {
 	if bytes > maxPrompt {
-		l.errorf(n, "%s: the text has %d bytes; expected at most %d", what, bytes, maxPrompt)
+		l.Errorf(n, what, "the text has %d bytes; expected at most %d", bytes, maxPrompt)
 		return false
 	}
 	before := l.source
 	if l.source += bytes; l.source > maxPrompts {
 		if before <= maxPrompts { // said once
-			l.errorf(n, "%s: the workflow's texts are too long; expected at most %d bytes in total", what, maxPrompts)
+			l.Errorf(n, what, "the workflow's texts are too long; expected at most %d bytes in total", maxPrompts)
 		}
 		return false
 	}
@@ -91,20 +92,20 @@ func (l *loader) fits(n *node, what string, bytes int) bool {
 }
 
 // prompt reads text or {file: name}.
-func (l *loader) prompt(n *node, sc *scope) *template {
-	switch n.kind {
-	case text:
+func (l *loader) prompt(n *yaml.Node, sc *scope) *template {
+	switch n.Kind {
+	case yaml.Text:
 		return l.template(n, "prompt", sc)
-	case mapping:
+	case yaml.Mapping:
 	default:
-		l.errorf(n, "prompt: expected text, {file: name} or a list of these, got %s", n.kind)
+		l.Errorf(n, "prompt", "expected text, {file: name} or a list of these, got %s", n.Kind)
 		return nil
 	}
-	f := l.fields(n, "prompt", "file")
-	if len(n.items) == 0 {
-		l.errorf(n, "prompt: expected {file: name}")
+	f := l.Fields(n, "prompt", "file")
+	if len(n.Items) == 0 {
+		l.Errorf(n, "prompt", "expected {file: name}")
 	}
-	name, ok := l.text(f["file"], "file")
+	name, ok := l.Text(f["file"], "file")
 	if !ok {
 		return nil
 	}
@@ -113,38 +114,38 @@ func (l *loader) prompt(n *node, sc *scope) *template {
 	if !ok || !l.fits(at, "file", len(source)) {
 		return nil
 	}
-	file := path.Join(path.Dir(l.file), name)
+	file := path.Join(path.Dir(l.File), name)
 	return compile(name, source, false, sc, func(line, col int, message string) {
-		l.problems = append(l.problems, &FileError{file, max(line, 1), characters(source, line, col), message})
+		l.Add(&yaml.Error{File: file, Line: max(line, 1), Column: yaml.Characters(source, line, col), Message: message})
 	})
 }
 
 // read reads a file that the workflow names; it can only be one inside the workflow's folder (BO-03).
-func (l *loader) read(n *node, name string) (string, bool) {
+func (l *loader) read(n *yaml.Node, name string) (string, bool) {
 	if l.source > maxPrompts {
 		return "", false
 	}
 	if l.dir == nil {
-		l.errorf(n, "file: a workflow inside a request cannot read files; write the text itself")
+		l.Errorf(n, "file", "a workflow inside a request cannot read files; write the text itself")
 		return "", false
 	}
 	if !fs.ValidPath(name) || name == "." || strings.ContainsAny(name, "\\\x00") {
-		l.errorf(n, "file: expected a path inside the workflow's folder, such as prompts/outline.md, got %q", short(name))
+		l.Errorf(n, "file", "expected a path inside the workflow's folder, such as prompts/outline.md, got %q", short(name))
 		return "", false
 	}
 	data, err := l.dir.ReadFile(name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		l.errorf(n, "file: the workflow's folder has no file %q", short(name))
+		l.Errorf(n, "file", "the workflow's folder has no file %q", short(name))
 	case err != nil:
 		if e, ok := errors.AsType[*fs.PathError](err); ok {
 			err = e.Err
 		}
-		l.errorf(n, "file: cannot read %q: %s", short(name), firstLine(err.Error()))
+		l.Errorf(n, "file", "cannot read %q: %s", short(name), yaml.FirstLine(err.Error()))
 	case len(data) > maxPrompt:
-		l.errorf(n, "file: %q is too long; expected at most %d bytes", short(name), maxPrompt)
+		l.Errorf(n, "file", "%q is too long; expected at most %d bytes", short(name), maxPrompt)
 	case !utf8.Valid(data):
-		l.errorf(n, "file: %q is not UTF-8 text; save it as UTF-8", short(name))
+		l.Errorf(n, "file", "%q is not UTF-8 text; save it as UTF-8", short(name))
 	default:
 		return strings.TrimPrefix(string(data), "\ufeff"), true
 	}
@@ -152,23 +153,23 @@ func (l *loader) read(n *node, name string) (string, bool) {
 }
 
 // value reads JSON with templates in its strings.
-func (l *loader) value(n *node, sc *scope) *value {
-	switch n.kind {
-	case text:
+func (l *loader) value(n *yaml.Node, sc *scope) *value {
+	switch n.Kind {
+	case yaml.Text:
 		t := l.template(n, "data", sc)
 		if t == nil {
 			return nil
 		}
 		return &value{text: t}
-	case sequence, mapping:
-		v := &value{object: n.kind == mapping}
-		for i, item := range n.items {
+	case yaml.List, yaml.Mapping:
+		v := &value{object: n.Kind == yaml.Mapping}
+		for i, item := range n.Items {
 			if v.object {
-				v.keys = append(v.keys, n.keys[i].text)
+				v.keys = append(v.keys, n.Keys[i].Text)
 			}
 			v.items = append(v.items, l.value(item, sc))
 		}
 		return v
 	}
-	return &value{json: n.appendJSON(nil)}
+	return &value{json: n.AppendJSON(nil)}
 }

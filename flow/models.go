@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/internal/yaml"
 )
 
 // Models lists the models that the workflow names itself, each once; chains as they are written.
@@ -51,14 +52,14 @@ func Lacking(w Workflow, lacking func(model string, o adapter.Options) []string)
 		}
 		for _, at := range []struct {
 			options adapter.Options
-			node    *node
+			node    *yaml.Node
 		}{{b.options, b.optionsAt}, {s.options, s.optionsAt}} {
 			if at.node == nil {
 				continue
 			}
 			for _, name := range lacking(model, at.options) {
-				n := at.node.find(strings.Split(name, "."))
-				e := FileError{s.file, n.line, n.col, "options." + name + " is not sent: the provider of the bot's model has no place for it"}
+				n := at.node.Find(strings.Split(name, "."))
+				e := FileError{File: s.file, Line: n.Line, Column: n.Column, Message: "options." + name + " is not sent: the provider of the bot's model has no place for it"}
 				if !told[e] {
 					told[e] = true
 					problems = append(problems, &e)

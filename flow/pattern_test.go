@@ -78,18 +78,3 @@ func TestWhatIsKnownOfARoot(t *testing.T) {
 		}
 	}
 }
-
-func TestWordsThatWereMeant(t *testing.T) {
-	known := []string{"prompt", "model", "on", "when", "max"}
-	for word, want := range map[string]string{
-		"promt": "prompt", "pormpt": "prompt", "Prompt": "prompt", "prompts": "prompt", "modle": "model", "no": "on", "wen": "when",
-		"x": "", "something": "", "mxa": "max", strings.Repeat("p", 100): "",
-	} {
-		if want != "" {
-			want = `, did you mean "` + want + `"?`
-		}
-		if got := suggest(word, known); got != want {
-			t.Errorf("%q: got %q, expected %q", word, got, want)
-		}
-	}
-}

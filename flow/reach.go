@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/lingserve/lingserve/internal/edits"
 	"github.com/lingserve/lingserve/jsonuri"
 )
 
@@ -40,7 +41,7 @@ func allows(b *botSpec, t *trigger) (why string) {
 		}
 	}
 	if r.missing != "" {
-		return fmt.Sprintf("the schema of %s has no %q%s expected one of %s", b.name, r.missing, sentence(suggest(r.missing, r.known)), list(r.known))
+		return fmt.Sprintf("the schema of %s has no %q%s expected one of %s", b.name, r.missing, edits.DidYouMean(r.missing, r.known, ";"), list(r.known))
 	}
 	return fmt.Sprintf("the schema of %s allows no %s at %q", b.name, [...]string{"text", "object or list", "value"}[t.kind], t.text)
 }

@@ -67,7 +67,7 @@ func TestAPatternIsHeldToTheSchema(t *testing.T) {
 			}
 		case test.want != "":
 			var e *FileError
-			if !errors.As(err, &e) || e.Message != want[len("w.yaml:3:13: "):] || e.Line != 3 || e.Column < 13 {
+			if !errors.As(err, &e) || e.Detail() != want[len("w.yaml:3:13: "):] || e.Line != 3 || e.Column < 13 {
 				t.Errorf("%s with %s:\n got %v\nwant %s", test.on, test.schema, err, want)
 			}
 		}

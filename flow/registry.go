@@ -13,6 +13,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/lingserve/lingserve/internal/yaml"
 )
 
 // Registry holds the workflows that can be run. It is safe for concurrent use; its zero value holds none and reads no folder.
@@ -150,7 +152,7 @@ func (r *Registry) Reload() error {
 		loaded[name] = w
 		named[w.Info().Name] = append(named[w.Info().Name], name)
 		if sharing := named[w.Info().Name]; len(sharing) > 1 {
-			errs = append(errs, &FileError{path.Join(r.name, name), 1, 1, fmt.Sprintf("the name %q is already used by %s; choose another name", w.Info().Name, sharing[0])})
+			errs = append(errs, &FileError{File: path.Join(r.name, name), Line: 1, Column: 1, Message: fmt.Sprintf("the name %q is already used by %s; choose another name", w.Info().Name, sharing[0])})
 		}
 	}
 	for name, sharing := range named {
@@ -222,7 +224,7 @@ func (r *recorder) ReadFile(name string) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
-	return io.ReadAll(io.LimitReader(f, maxFile+1))
+	return io.ReadAll(io.LimitReader(f, yaml.MaxBytes+1))
 }
 
 func stampOf(files fs.FS, name string) stamp {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/bot"
+	"github.com/lingserve/lingserve/internal/yaml"
 	"github.com/lingserve/lingserve/jsonuri"
 	"github.com/lingserve/lingserve/tube"
 )
@@ -19,7 +20,7 @@ type spec struct {
 	options adapter.Options
 	// file and optionsAt are where the options stand; optionsAt is nil where there are none.
 	file      string
-	optionsAt *node
+	optionsAt *yaml.Node
 	bots      []*botSpec
 	events    []*eventSpec
 	filter    *filter
@@ -57,10 +58,10 @@ const (
 
 type botSpec struct {
 	name        string
-	at          *node
+	at          *yaml.Node
 	model       string
 	options     adapter.Options
-	optionsAt   *node // nil where there are none
+	optionsAt   *yaml.Node // nil where there are none
 	format      bot.Format
 	output      json.RawMessage // JSON Schema
 	onInvalid   bot.OnInvalid
@@ -74,7 +75,7 @@ type botSpec struct {
 	message     *template // nil: the input
 	root        *template
 	rootText    string
-	rootAt      *node
+	rootAt      *yaml.Node
 	segments    []segment // what is known of the root
 	concurrency int       // 0: no bound
 	max         int
@@ -127,13 +128,13 @@ var triggerKinds = []string{"string", "object", "value", "done", "completed", "e
 // trigger is a compiled [Trigger].
 type trigger struct {
 	kind     triggerKind
-	at       *node
+	at       *yaml.Node
 	text     string // the pattern
 	pattern  *jsonuri.Pattern
 	segments []segment
-	names    []*node // of bots: several of onDone and onCompleted, one of onError
-	bots     []int   // those names
-	sources  []int   // bots that can fire it
+	names    []*yaml.Node // of bots: several of onDone and onCompleted, one of onError
+	bots     []int        // those names
+	sources  []int        // bots that can fire it
 }
 
 // ends says whether the trigger waits for the end of bots.
@@ -147,7 +148,7 @@ func (t *trigger) repeats() bool {
 func (t *trigger) public() Trigger {
 	var names []string
 	for _, n := range t.names {
-		names = append(names, n.text)
+		names = append(names, n.Text)
 	}
 	switch t.kind {
 	case onString:
@@ -243,7 +244,7 @@ func (v *value) render(dst []byte, vars map[string]any) ([]byte, error) {
 	switch {
 	case v.text != nil:
 		t, err := v.text.render(vars)
-		return appendString(dst, t), err
+		return append(dst, encode(t)...), err
 	case v.json != nil:
 		return append(dst, v.json...), nil
 	}
@@ -257,7 +258,7 @@ func (v *value) render(dst []byte, vars map[string]any) ([]byte, error) {
 			dst = append(dst, ',')
 		}
 		if v.object {
-			dst = append(appendString(dst, v.keys[i]), ':')
+			dst = append(append(dst, encode(v.keys[i])...), ':')
 		}
 		var err error
 		if dst, err = item.render(dst, vars); err != nil {

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/lingserve/lingserve/bot/prompt"
+	"github.com/lingserve/lingserve/internal/edits"
 )
 
 // template is text with variables, checked when it was loaded. Text without any is not parsed again and again.
@@ -53,7 +54,7 @@ func (s *scope) check(path []string) string {
 		case "error":
 			return "the variable error exists only with on: {error: bot}"
 		}
-		return fmt.Sprintf("unknown variable %q%s expected one of %s", path[0], sentence(suggest(path[0], names)), list(names))
+		return fmt.Sprintf("unknown variable %q%s expected one of %s", path[0], edits.DidYouMean(path[0], names, ";"), list(names))
 	}
 	if len(path) == 1 {
 		return ""
@@ -62,7 +63,7 @@ func (s *scope) check(path []string) string {
 	switch path[0] {
 	case "input":
 		if known, closed := s.schema.names(); closed && !slices.Contains(known, member) {
-			return fmt.Sprintf("the input has no property %q%s expected one of %s", member, sentence(suggest(member, known)), list(known))
+			return fmt.Sprintf("the input has no property %q%s expected one of %s", member, edits.DidYouMean(member, known, ";"), list(known))
 		}
 	case "event":
 		// What one of several triggers gives may be read; it is empty where another has fired.
@@ -79,11 +80,11 @@ func (s *scope) check(path []string) string {
 		return problem
 	case "error":
 		if known := []string{"code", "message", "bot"}; !slices.Contains(known, member) {
-			return fmt.Sprintf("error has no %q%s expected one of %s", member, sentence(suggest(member, known)), list(known))
+			return fmt.Sprintf("error has no %q%s expected one of %s", member, edits.DidYouMean(member, known, ";"), list(known))
 		}
 	case "result":
 		if s.roots != nil && !slices.Contains(s.roots, member) {
-			return fmt.Sprintf("no bot writes below %q%s expected one of %s", member, sentence(suggest(member, s.roots)), list(s.roots))
+			return fmt.Sprintf("no bot writes below %q%s expected one of %s", member, edits.DidYouMean(member, s.roots, ";"), list(s.roots))
 		}
 	}
 	return ""
@@ -97,7 +98,7 @@ func (t *trigger) check(path []string) string {
 	}
 	member := path[1]
 	if !slices.Contains(known, member) {
-		return fmt.Sprintf("event has no %q%s expected one of %s", member, sentence(suggest(member, known)), list(known))
+		return fmt.Sprintf("event has no %q%s expected one of %s", member, edits.DidYouMean(member, known, ";"), list(known))
 	}
 	if member != "match" || len(path) == 2 {
 		return ""
@@ -113,14 +114,6 @@ func (t *trigger) check(path []string) string {
 		return fmt.Sprintf("event.match.%s: the pattern %q has one star; expected event.match.0", path[2], t.text)
 	}
 	return fmt.Sprintf("event.match.%s: the pattern %q has %d stars; expected event.match.0 to event.match.%d", path[2], t.text, len(stars), len(stars)-1)
-}
-
-// sentence ends the part of a sentence that suggest has begun.
-func sentence(suggestion string) string {
-	if suggestion == "" {
-		return ";"
-	}
-	return suggestion
 }
 
 // compile checks text as a template; conditions are what stands in an {% if %}. Problems are told to report, with the place

@@ -282,7 +282,7 @@ func TestRepairKeepsTheLimits(t *testing.T) {
 		"number":   `[12345]`,
 	} {
 		got := parseAllWays(t, o, text)
-		if !strings.Contains(got.Err, "the "+limit+" is over its limit") {
+		if !strings.Contains(got.Err, "the "+limit+" exceeds its limit") {
 			t.Errorf("JS-08 %s: got %q", limit, got.Err)
 		}
 	}

@@ -157,7 +157,7 @@ func TestArchivesThatAreForeignOrTornAreRefused(t *testing.T) {
 		"neither":            {line(4, "{\"uri\":\"\"}\n"), "line 5: expected an event or a base"},
 		"an early end":       {line(4, `{"n":3,"event":"finished","data":{}}`+"\n"), "line 5: event 3 of 29"},
 		"a late base":        {line(4, `{"base":3,"document":{},"reserved":{}}`+"\n"), "line 5: a base that was not expected"},
-		"bad text":           {line(3, `{"n":2,"event":"a b","data":{}}`+"\n"), "line 4: tube: event name"},
+		"bad text":           {line(3, `{"n":2,"event":"a b","data":{}}`+"\n"), "line 4: tube: invalid event name"},
 		"the end is missing": {strings.Join(archive[:len(archive)-2], ""), "line 30: the archive is cut off"},
 		"more after the end": {whole.String() + archive[1], "line 31: data follows the end"},
 	}

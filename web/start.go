@@ -542,7 +542,7 @@ func (s *Server) inline(text json.RawMessage) (flow.Workflow, *problem) {
 	for _, e := range flatten(err) {
 		m := misfit{Pointer: "/workflow", Detail: e.Error()}
 		if fe, ok := errors.AsType[*flow.FileError](e); ok {
-			m.Detail = "line " + itoa(fe.Line) + ", column " + itoa(fe.Column) + " of the workflow: " + fe.Message
+			m.Detail = "line " + itoa(fe.Line) + ", column " + itoa(fe.Column) + " of the workflow: " + fe.Detail()
 		}
 		if misfits = append(misfits, m); len(misfits) == maxMisfits {
 			break

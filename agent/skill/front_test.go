@@ -9,6 +9,23 @@ import (
 	"unicode/utf8"
 )
 
+// A front matter has the bounds of all YAML: a deep one is refused in a moment and with its place.
+func TestAHostileFrontMatterIsRefusedQuickly(t *testing.T) {
+	for name, front := range map[string]string{
+		"brackets": strings.Repeat("[", 8000), "dashes": strings.Repeat("- ", 4000), "question marks": strings.Repeat("? ", 4000), "colons": strings.Repeat("a: ", 2500),
+		"anchors": strings.Repeat("&a ", 2500), "tags": strings.Repeat("!a ", 2500),
+	} {
+		start := time.Now()
+		_, _, err := parse("s", "---\n"+front+"\n---\n")
+		if e, ok := errors.AsType[*FileError](err); !ok || e.Line != 2 || e.Message != "values are nested too deeply here; expected at most 64 levels" {
+			t.Errorf("%s: %v", name, err)
+		}
+		if took := time.Since(start); took > time.Minute { // the bound is for busy machines
+			t.Errorf("%s took %s", name, took)
+		}
+	}
+}
+
 // Whatever a file holds, it is a skill that keeps the rules or an error that says where, in little time.
 func FuzzParse(f *testing.F) {
 	for _, seed := range []string{

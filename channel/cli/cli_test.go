@@ -83,7 +83,7 @@ func TestCH_160CtrlCCancelsTheTurnAndNeverTheProgram(t *testing.T) {
 			test.cancel(r, interrupts)
 			r.reads("") // nothing runs: the line is cleared
 			test.cancel(r, interrupts)
-			r.sees("Nothing runs.")
+			r.sees("No answer is running.")
 			r.types("and now\r")
 			r.sees("echo and now")
 		})
@@ -299,7 +299,7 @@ func TestCH_162TheSenderIsLocalAndMayBeKeptOut(t *testing.T) {
 	a := &scripted{answer: echo}
 	r := newRig(t, &channel.Kernel{Agent: a, Settings: tree}, Options{})
 	r.types("hello\r")
-	r.sees("Not answered: the settings deny it (dm_disabled); see\nchannels.cli.dm.policy. ,why says more.")
+	r.sees("Not answered: the settings deny it (dm_disabled); see channels.cli.dm.policy.\n,why explains it.")
 	r.types(",why\r")
 	r.sees("sender   block dm_disabled  channels.cli.dm.policy = disabled")
 	if len(a.texts()) != 0 || !r.chat.Unanswered() {
@@ -356,7 +356,7 @@ func TestDA_01_OfSeveralQuestionsAShortAnswerIsForNone(t *testing.T) {
 	}}
 	r := newRig(t, kernel(t, a), Options{})
 	r.types("do it\r")
-	r.sees("Several questions wait")
+	r.sees("There are several questions")
 	r.types("y\r,deny Q2\r")
 	r.types("y\r") // one is left
 	r.sees("told: ,deny Q2,approve q1")
@@ -457,7 +457,7 @@ func TestTooManyLinesAreNotSent(t *testing.T) {
 	}}
 	r := newRig(t, kernel(t, a), Options{})
 	r.types(strings.Repeat("again\r", maxWaiting+1))
-	r.sees("Too many lines wait")
+	r.sees("Too many messages are waiting")
 	r.types("\x03")
 	r.sees("Canceled.")
 	r.until("the end of all", func() bool {

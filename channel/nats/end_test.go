@@ -15,7 +15,7 @@ import (
 // CL-11: a replica ends, though the servers have no leader any more. What it follows is on two of them that were killed, so that it asks the
 // third one for it, again and again.
 func TestCL_11_AReplicaEndsWithoutALeader(t *testing.T) { // alone, since it looks at what goroutines do
-	s := clustertest.Three(t)
+	s := clustertest.ThreeCrashing(t) // both at once: what is followed must not move to the third
 	j, c := replica(t, s)
 	o, err := nats.OpenOutbox(t.Context(), c, nats.OutboxOptions{})
 	if err != nil {

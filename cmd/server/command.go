@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/lingserve/lingserve/config"
+	"github.com/lingserve/lingserve/internal/edits"
 )
 
 // Exit statuses.
@@ -121,7 +121,7 @@ func space(s string) string {
 }
 
 func didYouMean(name string, known []string, prefix string) string {
-	if near := config.Nearest(name, known); near != "" {
+	if near := edits.Nearest(name, known); near != "" {
 		return "; did you mean " + prefix + near + "?"
 	}
 	return ""

@@ -291,7 +291,7 @@ func (s *session) attempt(ctx context.Context, t *turn) (again bool, err error) 
 // doubted says that a replica does not know what became of a message, or cannot show it.
 func doubted(resp *http.Response, text []byte) bool {
 	return resp.StatusCode == http.StatusInternalServerError &&
-		(strings.Contains(string(text), "is not known") || strings.Contains(string(text), "cannot be read now"))
+		(strings.Contains(string(text), "may or may not") || strings.Contains(string(text), "cannot read this run now"))
 }
 
 // gone takes the answer that a run is gone: the replica that had it died before anything of it was stored, and its key, or the one
@@ -299,7 +299,7 @@ func doubted(resp *http.Response, text []byte) bool {
 func (s *session) gone(t *turn, r *fleet.Replica, resp *http.Response) error {
 	var p struct{ Code, Detail, Run string }
 	if err := json.NewDecoder(resp.Body).Decode(&p); err != nil || p.Code != "gone" || p.Run == "" || s.w.faultsSoFar() == 0 ||
-		!strings.Contains(p.Detail, "the server ended in the middle of this run") {
+		!strings.Contains(p.Detail, "the server stopped during this run") {
 		return fmt.Errorf("begun at %s: %d %+v", r.Name, resp.StatusCode, p)
 	}
 	if t.workflow == "again" { // it has done nothing before it is stored

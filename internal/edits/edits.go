@@ -1,7 +1,10 @@
 // Package edits tells how far apart two words are, to say what a mistyped one was probably meant to be.
 package edits
 
-import "strings"
+import (
+	"fmt"
+	"strings"
+)
 
 // Between counts the bytes that must be put in, left out, changed or swapped with their neighbour to make b of a; no byte is touched
 // twice. Of words that are more than most apart it only says so, by some number above most.
@@ -49,4 +52,12 @@ func Nearest(name string, known []string) string {
 		}
 	}
 	return best
+}
+
+// DidYouMean returns `, did you mean "x"?` with the known word that [Nearest] finds, or else otherwise.
+func DidYouMean(word string, known []string, otherwise string) string {
+	if near := Nearest(word, known); near != "" {
+		return fmt.Sprintf(", did you mean %q?", near)
+	}
+	return otherwise
 }

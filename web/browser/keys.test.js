@@ -28,7 +28,7 @@ test("the page asks for a key, says what is wrong with one, and works with the r
   assert.equal(await page.getByRole("alert").innerText(), "", "who has shown nothing did nothing wrong");
   assert.equal(await page.getByRole("navigation").count(), 0);
   await signIn(page, "another-0123456789-abcdefghij");
-  await page.getByRole("alert").filter({ hasText: "not known" }).waitFor();
+  await page.getByRole("alert").filter({ hasText: "unknown API key" }).waitFor();
   assert.equal(await field.getAttribute("aria-invalid"), "true");
   await audit(page, "a wrong key");
 

@@ -95,7 +95,7 @@ for (const [transport, options] of Object.entries({ fetch: {}, EventSource: { tr
     assert.equal(r.status, "interrupted");
     assert.equal(error.code, "internal");
     assert.ok(error.retryable);
-    assert.match(error.message, /the server ended in the middle of this run/);
+    assert.match(error.message, /the server stopped during this run/);
     // What was on its way to the disk is lost, for everybody.
     const { status, result } = await whole(server, r);
     assert.equal(status, "interrupted");

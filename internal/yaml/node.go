@@ -1,0 +1,183 @@
+package yaml
+
+import (
+	"bytes"
+	"encoding/json"
+	"iter"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// Kind is what a node is.
+type Kind uint8
+
+// The kinds of nodes.
+const (
+	Null Kind = iota
+	Bool
+	Number
+	Text
+	List
+	Mapping
+)
+
+func (k Kind) String() string {
+	return [...]string{"nothing", "true or false", "a number", "text", "a list", "a mapping"}[k]
+}
+
+// Style is how a text is written.
+type Style uint8
+
+// The styles of texts.
+const (
+	Plain Style = iota
+	Quoted
+	Block // | or >
+)
+
+// Node is a value of a file. Aliases share the children of the node that they name.
+type Node struct {
+	Kind         Kind
+	Line, Column int
+	Text         string  // the decoded text; of a bool or number, as it is written
+	Style        Style   // of a text
+	Items        []*Node // of a list or a mapping
+	Keys         []*Node // of a mapping, one for each item: texts
+
+	json string // of a bool or number: its JSON text
+	size int    // the number of nodes that it expands to, itself included
+}
+
+// Get returns the member of a mapping, nil if there is none.
+func (n *Node) Get(key string) *Node {
+	for i, k := range n.Keys {
+		if k.Text == key {
+			return n.Items[i]
+		}
+	}
+	return nil
+}
+
+// Members yields the keys and values of a mapping.
+func (n *Node) Members() iter.Seq2[*Node, *Node] {
+	return func(yield func(key, value *Node) bool) {
+		for i, key := range n.Keys {
+			if !yield(key, n.Items[i]) {
+				return
+			}
+		}
+	}
+}
+
+// Find follows names and indexes as far as they go and returns the last node on the way.
+func (n *Node) Find(path []string) *Node {
+	for _, name := range path {
+		next := n.Get(name)
+		if i, err := strconv.Atoi(name); n.Kind == List && err == nil && 0 <= i && i < len(n.Items) {
+			next = n.Items[i]
+		}
+		if next == nil {
+			break
+		}
+		n = next
+	}
+	return n
+}
+
+// FindKey is Find for the key of the last name.
+func (n *Node) FindKey(path []string) *Node {
+	last := len(path) - 1
+	for key := range n.Find(path[:last]).Members() {
+		if key.Text == path[last] {
+			return key
+		}
+	}
+	return n.Find(path)
+}
+
+// Float returns the value of a number.
+func (n *Node) Float() (f float64, ok bool) {
+	f, err := strconv.ParseFloat(n.json, 64)
+	return f, n.Kind == Number && err == nil
+}
+
+// AppendJSON appends the node as JSON text, members in the order of the file.
+func (n *Node) AppendJSON(dst []byte) []byte {
+	switch n.Kind {
+	case Null:
+		return append(dst, "null"...)
+	case Bool, Number:
+		return append(dst, n.json...)
+	case Text:
+		return appendString(dst, n.Text)
+	}
+	open, end := byte('['), byte(']')
+	if n.Kind == Mapping {
+		open, end = '{', '}'
+	}
+	dst = append(dst, open)
+	for i, item := range n.Items {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		if n.Kind == Mapping {
+			dst = append(appendString(dst, n.Keys[i].Text), ':')
+		}
+		dst = item.AppendJSON(dst)
+	}
+	return append(dst, end)
+}
+
+func appendString(dst []byte, s string) []byte {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(s); err != nil {
+		panic("yaml: " + err.Error()) // a string can be encoded
+	}
+	return append(dst, bytes.TrimSuffix(b.Bytes(), []byte("\n"))...)
+}
+
+// Within returns the place in the file of a character of n's text; line and col count from 1, col in bytes. The place is exact in
+// a block, and in a plain or quoted text on one line without escapes. Otherwise it is the start of the text.
+func (r *Reader) Within(n *Node, line, col int) (int, int) {
+	col = Characters(n.Text, line, col)
+	switch {
+	case line < 1:
+		return n.Line, n.Column
+	case n.Style == Block:
+		first := n.Line // the lines are counted from 0, so this is the one after the mark
+		indent := -1
+		for i := first; i < len(r.lines); i++ {
+			if t := strings.TrimLeft(r.lines[i], " "); strings.TrimSpace(t) != "" {
+				indent = len(r.lines[i]) - len(t)
+				break
+			}
+		}
+		head := r.lines[n.Line-1]
+		if indent < 0 || first+line-1 >= len(r.lines) || strings.HasPrefix(head[min(len(head), n.Column-1):], ">") {
+			return n.Line, n.Column
+		}
+		return n.Line + line, indent + max(col, 1)
+	case line == 1 && !strings.Contains(n.Text, "\n"):
+		start := n.Column
+		if n.Style == Quoted {
+			start++
+		}
+		source := []rune(r.lines[min(n.Line, len(r.lines))-1])
+		if start-1 > len(source) || !strings.HasPrefix(string(source[start-1:]), n.Text) {
+			return n.Line, n.Column
+		}
+		return n.Line, start + max(col, 1) - 1
+	}
+	return n.Line, n.Column
+}
+
+// Characters turns a column of a text, which counts bytes, into one that counts characters, as editors do.
+func Characters(text string, line, col int) int {
+	for ; line > 1; line-- {
+		_, text, _ = strings.Cut(text, "\n")
+	}
+	return utf8.RuneCountInString(text[:min(max(col-1, 0), len(text))]) + 1
+}

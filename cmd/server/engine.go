@@ -13,12 +13,12 @@ import (
 	"sync"
 	"time"
 
-	"github.com/lingserve/lingserve/access"
 	"github.com/lingserve/lingserve/cluster"
 	"github.com/lingserve/lingserve/config"
 	controlnats "github.com/lingserve/lingserve/control/nats"
 	"github.com/lingserve/lingserve/jsonuri"
 	runlognats "github.com/lingserve/lingserve/runlog/nats"
+	"github.com/lingserve/lingserve/store"
 	storenats "github.com/lingserve/lingserve/store/nats"
 	"github.com/lingserve/lingserve/tape"
 	tapenats "github.com/lingserve/lingserve/tape/nats"
@@ -216,14 +216,15 @@ func (e *engine) into(ctx context.Context, c *config.Config, o *web.Options, log
 	if err := e.share(ctx, c, o, log); err != nil {
 		return engineError(c, err)
 	}
-	tickets, err := e.tables.Table(ctx, access.TicketTable)
-	if err != nil {
-		return engineError(c, err)
-	}
-	if d := o.Access.Door; d != nil {
-		d.Tickets = access.NewTickets(access.TicketsOptions{Table: tickets, Life: c.Auth.TicketLife})
-	}
 	return nil
+}
+
+// openTables opens the engine of the tables, which close closes.
+func (e *engine) openTables(log *slog.Logger) store.Engine {
+	if e.tables == nil {
+		e.tables = storenats.Open(e.cluster, storenats.Options{Log: log})
+	}
+	return e.tables
 }
 
 // share opens what the runs of a server need.
@@ -240,8 +241,7 @@ func (e *engine) share(ctx context.Context, c *config.Config, o *web.Options, lo
 	if e.control, err = controlnats.Open(ctx, e.cluster, controlnats.Options{Log: log}); err != nil {
 		return err
 	}
-	e.tables = storenats.Open(e.cluster, storenats.Options{Log: log})
-	if e.keys, err = oncetable.Open(ctx, e.tables, oncetable.Options{Retention: c.Run.KeyRetention, Log: log}); err != nil {
+	if e.keys, err = oncetable.Open(ctx, e.openTables(log), oncetable.Options{Retention: c.Run.KeyRetention, Log: log}); err != nil {
 		return err
 	}
 	leases, err := e.cluster.Leases(ctx, "tape") // those of tape/nats

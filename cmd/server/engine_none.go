@@ -10,6 +10,7 @@ import (
 
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/config"
+	"github.com/lingserve/lingserve/store"
 	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/telemetry"
 	"github.com/lingserve/lingserve/web"
@@ -42,6 +43,8 @@ func (*engine) close(*slog.Logger) {}
 func (*engine) into(context.Context, *config.Config, *web.Options, *slog.Logger) error { return nil }
 
 func (*engine) watched() func() telemetry.EngineLoad { return nil }
+
+func (*engine) openTables(*slog.Logger) store.Engine { return nil }
 
 func (*engine) pairs(context.Context, *config.Config) (*channel.Pairs, error) { return nil, errNoNATS }
 

@@ -117,6 +117,14 @@ func serve(c *config.Config, signals <-chan os.Signal, stderr io.Writer) error {
 		return err
 	}
 	defer shared.close(log) // the last of all that keeps something
+	tables, err := openTables(c, shared, log)
+	if err != nil {
+		return err
+	}
+	defer tables.Close()
+	if entrance.door.Tickets, err = newTickets(context.Background(), c, tables); err != nil {
+		return tablesError(c, err)
+	}
 	o := serverOptions(c, workflows, models, log)
 	metrics, names := newMetrics(c, models, workflows)
 	o.Observer, o.AccessLog = metrics, c.Log.Access

@@ -16,6 +16,7 @@ import (
 	"github.com/lingserve/lingserve/cluster"
 	"github.com/lingserve/lingserve/config"
 	controlnats "github.com/lingserve/lingserve/control/nats"
+	beforenats "github.com/lingserve/lingserve/internal/before/nats"
 	"github.com/lingserve/lingserve/jsonuri"
 	runlognats "github.com/lingserve/lingserve/runlog/nats"
 	"github.com/lingserve/lingserve/store"
@@ -219,12 +220,12 @@ func (e *engine) into(ctx context.Context, c *config.Config, o *web.Options, log
 	return nil
 }
 
-// openTables opens the engine of the tables, which close closes.
-func (e *engine) openTables(log *slog.Logger) store.Engine {
-	if e.tables == nil {
-		e.tables = storenats.Open(e.cluster, storenats.Options{Log: log})
-	}
-	return e.tables
+// openTables opens the engine of the tables, and takes in what an earlier version has kept. It is closed by close, or before.
+func (e *engine) openTables(ctx context.Context, log *slog.Logger) (store.Engine, error) {
+	ctx, cancel := context.WithTimeout(ctx, shareWait)
+	defer cancel()
+	e.tables = storenats.Open(e.cluster, storenats.Options{Log: log})
+	return e.tables, beforenats.Channels(ctx, e.cluster, e.tables, log)
 }
 
 // share opens what the runs of a server need.
@@ -241,7 +242,7 @@ func (e *engine) share(ctx context.Context, c *config.Config, o *web.Options, lo
 	if e.control, err = controlnats.Open(ctx, e.cluster, controlnats.Options{Log: log}); err != nil {
 		return err
 	}
-	if e.keys, err = oncetable.Open(ctx, e.openTables(log), oncetable.Options{Retention: c.Run.KeyRetention, Log: log}); err != nil {
+	if e.keys, err = oncetable.Open(ctx, e.tables, oncetable.Options{Retention: c.Run.KeyRetention, Log: log}); err != nil {
 		return err
 	}
 	leases, err := e.cluster.Leases(ctx, "tape") // those of tape/nats

@@ -8,6 +8,7 @@ import (
 
 	"github.com/lingserve/lingserve/access"
 	"github.com/lingserve/lingserve/config"
+	"github.com/lingserve/lingserve/internal/before"
 	"github.com/lingserve/lingserve/internal/vfs"
 	"github.com/lingserve/lingserve/store"
 	"github.com/lingserve/lingserve/store/file"
@@ -16,13 +17,18 @@ import (
 // errDataInUse is the error for the user if another server owns the data folder.
 var errDataInUse = errors.New("another server uses this folder; stop it, or give this one a folder of its own")
 
-// openTables opens the engine of the tables: NATS if replicas share it, or else files in the data folder, or in memory if there is none. Its
-// error is for the user. What it returns is closed after all that uses the tables.
-func openTables(c *config.Config, shared *engine, log *slog.Logger) (store.Engine, error) {
+// openTables opens the engine of the tables: NATS if replicas share it, or else files in the data folder, or in memory if there is none.
+// At the first start it takes in what an earlier version has kept. Its error is for the user. What it returns is closed after all that uses
+// the tables.
+func openTables(ctx context.Context, c *config.Config, shared *engine, log *slog.Logger) (store.Engine, error) {
 	if shared != nil {
-		return shared.openTables(log), nil
+		e, err := shared.openTables(ctx, log)
+		if err != nil {
+			return nil, engineError(c, err)
+		}
+		return e, nil
 	}
-	e, err := file.Open(tablesFolder(c), file.Options{Log: log})
+	e, err := openLocalTables(ctx, c, log)
 	if errors.Is(err, store.ErrInUse) {
 		err = errDataInUse
 	}
@@ -30,6 +36,30 @@ func openTables(c *config.Config, shared *engine, log *slog.Logger) (store.Engin
 		return nil, dataError(c, err)
 	}
 	return e, nil
+}
+
+// openTablesBeside is openTables for a command that a server may run beside.
+func openTablesBeside(ctx context.Context, c *config.Config, shared *engine, log *slog.Logger) (store.Engine, error) {
+	e, err := openTables(ctx, c, shared, log)
+	if !errors.Is(err, errDataInUse) {
+		return e, err
+	}
+	beside, err := file.Open(tablesFolder(c), file.Options{Beside: true, Log: log})
+	if err != nil {
+		return nil, dataError(c, err)
+	}
+	return beside, nil
+}
+
+// openLocalTables opens the tables of a single server.
+func openLocalTables(ctx context.Context, c *config.Config, log *slog.Logger) (*file.Engine, error) {
+	dir := tablesFolder(c)
+	if c.Data != "" {
+		if err := before.Channels(ctx, vfs.At(channelsFolder(c)), dir, log); err != nil {
+			return nil, err
+		}
+	}
+	return file.Open(dir, file.Options{Log: log})
 }
 
 // tablesFolder is where the tables of a single server are.

@@ -33,12 +33,12 @@ import (
 type engine struct {
 	cluster  *cluster.Cluster
 	presence *cluster.Presence
+	tables   *storenats.Engine
 	unwatch  func()
 
 	// Of a server; nil where a command has the engine.
 	runs    *runlognats.Log
 	control *controlnats.Control
-	tables  *storenats.Engine
 	keys    *oncetable.Keys
 
 	mu    sync.Mutex
@@ -69,7 +69,7 @@ func openEngine(ctx context.Context, c *config.Config, log *slog.Logger) (*engin
 	if err != nil {
 		return nil, engineError(c, err)
 	}
-	e := &engine{cluster: shared}
+	e := &engine{cluster: shared, tables: storenats.Open(shared, storenats.Options{Log: log})}
 	if e.presence, err = shared.Presence(ctx); err != nil {
 		return nil, errors.Join(engineError(c, err), shared.Close())
 	}
@@ -95,7 +95,7 @@ func openEngineWith(ctx context.Context, c *config.Config, log *slog.Logger) (*e
 		other.NATS.Routes, other.NATS.Listen, other.NATS.ClusterListen = nil, "", ""
 		o := clusterOptions(&other, log)
 		if shared, err := cluster.Open(ctx, o); err == nil {
-			return &engine{cluster: shared, state: shared.State(), unwatch: func() {}}, nil
+			return &engine{cluster: shared, tables: storenats.Open(shared, storenats.Options{Log: log}), state: shared.State(), unwatch: func() {}}, nil
 		} else if !errors.Is(err, cluster.ErrUnreachable) {
 			return nil, engineError(c, err)
 		}
@@ -160,9 +160,7 @@ func (e *engine) close(log *slog.Logger) {
 	if e.keys != nil {
 		errs = append(errs, e.keys.Close())
 	}
-	if e.tables != nil {
-		errs = append(errs, e.tables.Close())
-	}
+	errs = append(errs, e.tables.Close())
 	if err := errors.Join(append(errs, e.cluster.Close())...); err != nil {
 		log.Warn("cannot close the NATS connection cleanly", "error", err)
 	}
@@ -220,11 +218,10 @@ func (e *engine) into(ctx context.Context, c *config.Config, o *web.Options, log
 	return nil
 }
 
-// openTables opens the engine of the tables, and takes in what an earlier version has kept. It is closed by close, or before.
+// openTables returns the engine of the tables, after what an earlier version has kept was taken in. It is closed by close, or before.
 func (e *engine) openTables(ctx context.Context, log *slog.Logger) (store.Engine, error) {
 	ctx, cancel := context.WithTimeout(ctx, shareWait)
 	defer cancel()
-	e.tables = storenats.Open(e.cluster, storenats.Options{Log: log})
 	return e.tables, beforenats.Channels(ctx, e.cluster, e.tables, log)
 }
 

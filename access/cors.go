@@ -12,7 +12,7 @@ import (
 )
 
 // ErrOrigin is of a page of a site that is not allowed to use the server.
-var ErrOrigin = forbidden("origin", "pages of this origin may not use the server; whoever runs it can allow them")
+var ErrOrigin = forbidden("origin", "this origin may not use the server; the operator can add it to http.origins")
 
 // CORS lets pages of other sites use the server: those whose origins are in a list, and no others. A nil CORS lets none.
 //
@@ -55,26 +55,26 @@ func NewCORS(origins []string, maxAge time.Duration) (*CORS, error) {
 // checkOrigin takes an origin as browsers write it, so that one that could never be found is no surprise.
 func checkOrigin(o string) error {
 	wrong := func(why string) error {
-		return fmt.Errorf("%q is no origin: %s; expected one as https://app.example.com", short(o), why)
+		return fmt.Errorf("%q is not a valid origin: %s; expected one such as https://app.example.com", short(o), why)
 	}
 	u, err := url.Parse(o)
 	switch {
 	case strings.Contains(o, "*"):
-		return wrong("each is named, there are no patterns")
+		return wrong("patterns are not supported")
 	case o == "null":
-		return wrong("any page can have that one")
+		return wrong("any page can send this origin")
 	case err != nil || u.Scheme == "" || u.Host == "" || u.Opaque != "" || u.User != nil:
-		return wrong("it has no scheme or no host")
+		return wrong("the scheme or the host is missing")
 	case u.Path != "" || u.RawQuery != "" || u.ForceQuery || u.Fragment != "" || strings.HasSuffix(o, "#"):
-		return wrong("something stands after the host")
+		return wrong("nothing may follow the host")
 	case o != strings.ToLower(o):
-		return wrong("browsers write it in small letters")
+		return wrong("browsers use lower-case letters")
 	case u.Scheme == "http" && u.Port() == "80", u.Scheme == "https" && u.Port() == "443":
-		return wrong("browsers leave the usual port out")
+		return wrong("browsers omit the default port")
 	case strings.HasSuffix(u.Host, ":"):
 		return wrong("the port is missing")
 	case !strings.HasPrefix(u.Host, "[") && !isHostName(u.Hostname()):
-		return wrong("the host is no name in ASCII")
+		return wrong("the host has characters other than ASCII")
 	}
 	return nil
 }

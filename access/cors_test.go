@@ -145,27 +145,27 @@ func TestListedOriginsPassTheProtectionAgainstOtherSites(t *testing.T) {
 
 func TestOriginsThatMakeNoSenseAreRefused(t *testing.T) {
 	for origin, why := range map[string]string{
-		"*":                             "each is named, there are no patterns",
-		"https://*.example.com":         "each is named, there are no patterns",
-		"null":                          "any page can have that one",
-		"":                              "it has no scheme or no host",
-		"app.example.com":               "it has no scheme or no host",
-		"//app.example.com":             "it has no scheme or no host",
-		"https:app":                     "it has no scheme or no host",
-		"https://u@app.example.com":     "it has no scheme or no host",
-		"https://app.example.com/":      "something stands after the host",
-		"https://app.example.com/a":     "something stands after the host",
-		"https://app.example.com?":      "something stands after the host",
-		"https://app.example.com#":      "something stands after the host",
-		"https://App.example.com":       "browsers write it in small letters",
-		"https://app.example.com:443":   "browsers leave the usual port out",
-		"http://app.example.com:80":     "browsers leave the usual port out",
+		"*":                             "patterns are not supported",
+		"https://*.example.com":         "patterns are not supported",
+		"null":                          "any page can send this origin",
+		"":                              "the scheme or the host is missing",
+		"app.example.com":               "the scheme or the host is missing",
+		"//app.example.com":             "the scheme or the host is missing",
+		"https:app":                     "the scheme or the host is missing",
+		"https://u@app.example.com":     "the scheme or the host is missing",
+		"https://app.example.com/":      "nothing may follow the host",
+		"https://app.example.com/a":     "nothing may follow the host",
+		"https://app.example.com?":      "nothing may follow the host",
+		"https://app.example.com#":      "nothing may follow the host",
+		"https://App.example.com":       "browsers use lower-case letters",
+		"https://app.example.com:443":   "browsers omit the default port",
+		"http://app.example.com:80":     "browsers omit the default port",
 		"https://app.example.com:":      "the port is missing",
-		"https://bücher.example":        "the host is no name in ASCII",
-		"https://app.example.com\nx: y": "it has no scheme or no host",
+		"https://bücher.example":        "the host has characters other than ASCII",
+		"https://app.example.com\nx: y": "the scheme or the host is missing",
 	} {
 		_, err := access.NewCORS([]string{origin}, 0)
-		if want := fmt.Sprintf("%q is no origin: %s; expected one as https://app.example.com", origin, why); err == nil || err.Error() != want {
+		if want := fmt.Sprintf("%q is not a valid origin: %s; expected one such as https://app.example.com", origin, why); err == nil || err.Error() != want {
 			t.Errorf("%v, want %s", err, want)
 		}
 	}

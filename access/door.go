@@ -9,8 +9,8 @@ import (
 
 // Refusals of requests that do not say who asks.
 var (
-	ErrNobody     = unauthorized("none", "this needs an API key; send it as Authorization: Bearer KEY")
-	ErrCredential = unauthorized("malformed", "the header Authorization does not fit; expected it once, as Authorization: Bearer KEY")
+	ErrNobody     = unauthorized("none", "this request needs an API key; send the header Authorization: Bearer KEY")
+	ErrCredential = unauthorized("malformed", "the header Authorization is invalid; expected one Authorization: Bearer KEY")
 )
 
 // TicketParameter is the member of a query that a ticket stands in.

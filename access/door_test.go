@@ -195,6 +195,6 @@ func ExampleDoor() {
 	}
 	// Output:
 	// 200 ann true false
-	// 401 the API key is mistyped or cut off: its checksum does not fit
-	// 401 this needs an API key; send it as Authorization: Bearer KEY
+	// 401 the API key is mistyped or incomplete, because its checksum is wrong; copy it again
+	// 401 this request needs an API key; send the header Authorization: Bearer KEY
 }

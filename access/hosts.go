@@ -8,7 +8,7 @@ import (
 )
 
 // ErrHost is of a request under a name that the server is not known by.
-var ErrHost = forbidden("host", "the server is not known by the name in the header Host; whoever runs it can add that to http.hosts")
+var ErrHost = forbidden("host", "unknown name in the header Host; the operator can add it to http.hosts")
 
 // Hosts are the names that the server is known by. A page of another site can let its name lead to this machine, and then counts as a
 // page of this server for the browser; but its requests have that name (DNS rebinding). An address is no name that could be led
@@ -31,7 +31,7 @@ func NewHosts(list []string) (*Hosts, error) {
 		}
 		below, wild := strings.CutPrefix(name, "*.")
 		if !isHostName(below) {
-			return nil, fmt.Errorf("%q is no name of a host; expected one as chat.example.com, without a port, or *.example.com", short(text))
+			return nil, fmt.Errorf("%q is not a host name; expected one such as chat.example.com, without a port, or *.example.com", short(text))
 		}
 		if wild {
 			h.suffix = append(h.suffix, "."+below)

@@ -103,18 +103,18 @@ func (k *Key) Entry() string {
 func ParseKey(entry string) (Key, error) {
 	fields := strings.Fields(entry)
 	if len(fields) == 0 {
-		return Key{}, errors.New("nothing stands there; expected NAME:KEY:ROLE")
+		return Key{}, errors.New("the entry is empty; expected NAME:KEY:ROLE")
 	}
 	parts := strings.Split(fields[0], ":")
 	if len(parts) != 3 {
-		return Key{}, fmt.Errorf("it has %d parts before the first blank; expected NAME:KEY:ROLE", len(parts))
+		return Key{}, fmt.Errorf("found %d instead of 3 parts before the first space; expected NAME:KEY:ROLE", len(parts))
 	}
 	var k Key
 	if err := k.parseText(parts[1]); err != nil {
 		return Key{}, err
 	}
 	if strings.HasPrefix(parts[0], keyMark) {
-		return Key{}, errors.New("a key stands where the name belongs; expected NAME:KEY:ROLE")
+		return Key{}, errors.New("found a key in place of the name; expected NAME:KEY:ROLE")
 	}
 	k.Principal.Name = parts[0]
 	if err := CheckName(parts[0]); err != nil {
@@ -125,13 +125,13 @@ func ParseKey(entry string) (Key, error) {
 		return Key{}, fmt.Errorf("of %s: %w", parts[0], fmt.Errorf(format, args...))
 	}
 	if err := k.Principal.Role.UnmarshalText([]byte(parts[2])); err != nil {
-		return wrong("its third part is no role; expected user, operator or admin")
+		return wrong("the third part is not a role; expected user, operator or admin")
 	}
 	seen := map[string]bool{}
 	for _, field := range fields[1:] {
 		name, value, _ := strings.Cut(field, "=")
 		if seen[name] {
-			return wrong("%s stands there twice", name) // it is one of those below
+			return wrong("%s occurs twice; remove one", name) // it is one of those below
 		}
 		var err error
 		switch {
@@ -142,7 +142,7 @@ func ParseKey(entry string) (Key, error) {
 		case name == "expires":
 			k.Expires, err = ParseExpiry(value)
 		default:
-			return wrong("what stands after the role has no meaning; expected scopes=SCOPE+SCOPE, expires=TIME or revoked")
+			return wrong("unknown text after the role; expected scopes=SCOPE+SCOPE, expires=TIME or revoked")
 		}
 		if err != nil {
 			return wrong("%w", err)
@@ -168,21 +168,21 @@ func (k *Key) parseText(text string) error {
 	if id, sum, ok := strings.Cut(strings.TrimPrefix(text, keyMark), digestMark); ok && strings.HasPrefix(text, keyMark) {
 		d, err := hex.DecodeString(sum)
 		if err != nil || len(d) != len(k.digest) || len(id) != idLength || strings.Trim(id, alphabet) != "" {
-			return errors.New("its second part is no digest of a key: it was cut off or changed; lingserve keys new prints whole lines")
+			return errors.New("the digest in the second part is incomplete or changed; copy the whole line that \"lingserve keys new\" prints")
 		}
 		k.ID, k.digest = id, [sha256.Size]byte(d)
 		return nil
 	}
 	switch {
 	case strings.HasPrefix(text, keyMark) && !own(text):
-		return errors.New("its second part is a mistyped key, or one that was cut off")
+		return errors.New("the key in the second part is mistyped or incomplete; copy it again")
 	case strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r >= 0x7f }):
-		return errors.New("its second part has something in it that cannot stand in a header")
+		return errors.New("the key in the second part has characters that a header cannot contain; create a key with \"lingserve keys new\"")
 	case len(text) < minKey || len(text) > maxKey:
-		return fmt.Errorf("its second part is no key: it has %d characters; expected one of lingserve keys new, or a random one of %d to %d",
+		return fmt.Errorf("the key in the second part has %d characters; expected a key of \"lingserve keys new\", or %d to %d random characters",
 			len(text), minKey, maxKey)
 	case monotonous(text):
-		return errors.New("its second part is a key that can be guessed; lingserve keys new makes good ones")
+		return errors.New("the key in the second part is easy to guess; create one with \"lingserve keys new\"")
 	}
 	k.ID, k.digest = idOf(text), digest(text)
 	return nil
@@ -208,7 +208,7 @@ func ParseExpiry(text string) (time.Time, error) {
 			return t.UTC(), nil
 		}
 	}
-	return time.Time{}, fmt.Errorf("%q is no time; expected a day as 2027-01-31, or 2027-01-31T12:00:00Z", short(text))
+	return time.Time{}, fmt.Errorf("%q is not a time; expected one such as 2027-01-31 or 2027-01-31T12:00:00Z", short(text))
 }
 
 // digest is what is kept of a key.

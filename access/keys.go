@@ -22,10 +22,10 @@ import (
 
 // Refusals of keys. Whoever is told that a key is expired or revoked has shown that he has it.
 var (
-	ErrMistypedKey = unauthorized("key_mistyped", "the API key is mistyped or cut off: its checksum does not fit")
-	ErrUnknownKey  = unauthorized("key_unknown", "the API key is not known here")
-	ErrExpiredKey  = unauthorized("key_expired", "the API key has expired")
-	ErrRevokedKey  = unauthorized("key_revoked", "the API key was revoked")
+	ErrMistypedKey = unauthorized("key_mistyped", "the API key is mistyped or incomplete, because its checksum is wrong; copy it again")
+	ErrUnknownKey  = unauthorized("key_unknown", "unknown API key; ask the operator for a valid one")
+	ErrExpiredKey  = unauthorized("key_expired", "the API key has expired; ask the operator for a new one")
+	ErrRevokedKey  = unauthorized("key_revoked", "the API key was revoked; ask the operator for a new one")
 )
 
 // KeysOptions are where keys come from. Those of all places count.
@@ -168,7 +168,7 @@ func (k *Keys) load() (changed bool, err error) {
 
 func newKeyTable(keys []Key) (*keyTable, error) {
 	if len(keys) > maxKeys {
-		return nil, fmt.Errorf("%d keys; at most %d", len(keys), maxKeys)
+		return nil, fmt.Errorf("too many keys: %d; expected at most %d", len(keys), maxKeys)
 	}
 	t := &keyTable{keys: keys, byStart: make(map[uint64][]*Key, len(keys))}
 	for i := range keys {
@@ -176,7 +176,7 @@ func newKeyTable(keys []Key) (*keyTable, error) {
 		start := binary.LittleEndian.Uint64(k.digest[:])
 		for _, other := range t.byStart[start] {
 			if other.digest == k.digest {
-				return nil, fmt.Errorf("%s: it is the same key as %s", k.Place, other.Place)
+				return nil, fmt.Errorf("%s: this key is the same as %s; remove one", k.Place, other.Place)
 			}
 		}
 		t.byStart[start] = append(t.byStart[start], k)
@@ -266,26 +266,26 @@ func readKeyFile(path string) ([]byte, error) {
 	name := filepath.Base(path)
 	// Asked first: to open a pipe is to wait for its other end.
 	if in, err := os.Stat(path); err == nil && !in.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s is no file; expected one with an entry a line", name)
+		return nil, fmt.Errorf("%s is not a regular file; expected a file with one entry per line", name)
 	}
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, fmt.Errorf("the file of keys cannot be read: %w", err)
+		return nil, fmt.Errorf("cannot read the key file: %w", err)
 	}
 	defer f.Close()
 	in, err := f.Stat()
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("the file of keys cannot be read: %w", err)
+		return nil, fmt.Errorf("cannot read the key file: %w", err)
 	case in.Mode()&unsafeMode != 0 && runtime.GOOS != "windows":
-		return nil, fmt.Errorf("%s can be read or changed by others (mode %04o); chmod 600 keeps it to the server's user", name, in.Mode().Perm())
+		return nil, fmt.Errorf("other users can read or change %s (mode %04o); run chmod 600 on it", name, in.Mode().Perm())
 	}
 	data, err := io.ReadAll(io.LimitReader(f, maxKeyFile+1))
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("the file of keys cannot be read: %w", err)
+		return nil, fmt.Errorf("cannot read the key file: %w", err)
 	case len(data) > maxKeyFile:
-		return nil, fmt.Errorf("%s has more than %d bytes, which is too many for keys", name, maxKeyFile)
+		return nil, fmt.Errorf("%s is too large for a key file; expected at most %d bytes", name, maxKeyFile)
 	}
 	return data, nil
 }
@@ -294,7 +294,7 @@ func readKeyFile(path string) ([]byte, error) {
 func AddKey(path string, k *Key) error {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_APPEND|os.O_CREATE, 0o600)
 	if err != nil {
-		return fmt.Errorf("the file of keys cannot be written: %w", err)
+		return fmt.Errorf("cannot write the key file: %w", err)
 	}
 	line := k.Entry() + "\n"
 	size, err := f.Seek(0, io.SeekEnd)
@@ -312,7 +312,7 @@ func AddKey(path string, k *Key) error {
 		err = f.Sync()
 	}
 	if err := errors.Join(err, f.Close()); err != nil {
-		return fmt.Errorf("the file of keys cannot be written: %w", err)
+		return fmt.Errorf("cannot write the key file: %w", err)
 	}
 	return nil
 }

@@ -196,33 +196,33 @@ func TestAWrongEntryIsNamedAndItsKeyIsNot(t *testing.T) {
 	key, text := access.NewKey(ann, time.Time{})
 	stored := strings.Split(key.Entry(), ":")[1]
 	for name, tc := range map[string]struct{ entry, want string }{
-		"only a key":                  {text, "it has 1 parts before the first blank; expected NAME:KEY:ROLE"},
-		"no role":                     {"ann:" + text, "it has 2 parts before the first blank; expected NAME:KEY:ROLE"},
-		"too much":                    {"ann:" + text + ":user:x", "it has 4 parts before the first blank; expected NAME:KEY:ROLE"},
-		"a blank after the colon":     {"ann: " + text + ":user", "it has 2 parts before the first blank; expected NAME:KEY:ROLE"},
-		"key and name changed places": {text + ":ann:user", "its second part is no key: it has 3 characters; expected one of lingserve keys new, or a random one of 20 to 512"},
-		"two keys":                    {text + ":" + foreign + ":user", "a key stands where the name belongs; expected NAME:KEY:ROLE"},
-		"key and role changed places": {"ann:user:" + foreign, "its second part is no key: it has 4 characters; expected one of lingserve keys new, or a random one of 20 to 512"},
-		"a key for a role":            {"ann:" + text + ":" + foreign, "of ann: its third part is no role; expected user, operator or admin"},
+		"only a key":                  {text, "found 1 instead of 3 parts before the first space; expected NAME:KEY:ROLE"},
+		"no role":                     {"ann:" + text, "found 2 instead of 3 parts before the first space; expected NAME:KEY:ROLE"},
+		"too much":                    {"ann:" + text + ":user:x", "found 4 instead of 3 parts before the first space; expected NAME:KEY:ROLE"},
+		"a blank after the colon":     {"ann: " + text + ":user", "found 2 instead of 3 parts before the first space; expected NAME:KEY:ROLE"},
+		"key and name changed places": {text + ":ann:user", `the key in the second part has 3 characters; expected a key of "lingserve keys new", or 20 to 512 random characters`},
+		"two keys":                    {text + ":" + foreign + ":user", "found a key in place of the name; expected NAME:KEY:ROLE"},
+		"key and role changed places": {"ann:user:" + foreign, `the key in the second part has 4 characters; expected a key of "lingserve keys new", or 20 to 512 random characters`},
+		"a key for a role":            {"ann:" + text + ":" + foreign, "of ann: the third part is not a role; expected user, operator or admin"},
 		"no name":                     {":" + text + ":user", "the name is missing"},
-		"a name in large letters":     {"Ann:" + text + ":user", `a name has at most 64 small letters, digits, ".", "_" and "-", and begins and ends with a letter or digit`},
-		"the local name":              {"local:" + text + ":user", "the name local is of whoever asks a server that has no keys; choose another one"},
-		"a role that there is not":    {"ann:" + text + ":root", "of ann: its third part is no role; expected user, operator or admin"},
-		"a mistyped key":              {"ann:" + text[:20] + "aa" + text[22:] + ":user", "its second part is a mistyped key, or one that was cut off"},
-		"a digest that was cut off":   {"ann:" + stored[:40] + ":user", "its second part is no digest of a key: it was cut off or changed; lingserve keys new prints whole lines"},
-		"a short key":                 {"ann:hunter2:user", "its second part is no key: it has 7 characters; expected one of lingserve keys new, or a random one of 20 to 512"},
-		"a long key":                  {"ann:" + strings.Repeat("abcdefgh", 65) + ":user", "its second part is no key: it has 520 characters; expected one of lingserve keys new, or a random one of 20 to 512"},
-		"a key of few letters":        {"ann:" + strings.Repeat("abc", 10) + ":user", "its second part is a key that can be guessed; lingserve keys new makes good ones"},
-		"a key for no header":         {"ann:ключключключключключ:user", "its second part has something in it that cannot stand in a header"},
-		"an attribute":                {"ann:" + text + ":user " + foreign, "of ann: what stands after the role has no meaning; expected scopes=SCOPE+SCOPE, expires=TIME or revoked"},
-		"an attribute twice":          {"ann:" + text + ":user revoked revoked", "of ann: revoked stands there twice"},
-		"revoked with a value":        {"ann:" + text + ":user revoked=no", "of ann: what stands after the role has no meaning; expected scopes=SCOPE+SCOPE, expires=TIME or revoked"},
-		"a scope that there is not":   {"ann:" + text + ":user scopes=all", `of ann: there is no scope "all"; expected workflows, workflows:PATTERN, agents, agents:PATTERN, sessions or admin`},
-		"no scope":                    {"ann:" + text + ":user scopes=", `of ann: there is no scope ""; expected workflows, workflows:PATTERN, agents, agents:PATTERN, sessions or admin`},
+		"a name in large letters":     {"Ann:" + text + ":user", `invalid name; expected at most 64 lower-case letters, digits, ".", "_" and "-", with a letter or digit at both ends`},
+		"the local name":              {"local:" + text + ":user", "the name local is reserved for requests without keys; choose another name"},
+		"a role that there is not":    {"ann:" + text + ":root", "of ann: the third part is not a role; expected user, operator or admin"},
+		"a mistyped key":              {"ann:" + text[:20] + "aa" + text[22:] + ":user", "the key in the second part is mistyped or incomplete; copy it again"},
+		"a digest that was cut off":   {"ann:" + stored[:40] + ":user", "the digest in the second part is incomplete or changed; copy the whole line that \"lingserve keys new\" prints"},
+		"a short key":                 {"ann:hunter2:user", `the key in the second part has 7 characters; expected a key of "lingserve keys new", or 20 to 512 random characters`},
+		"a long key":                  {"ann:" + strings.Repeat("abcdefgh", 65) + ":user", `the key in the second part has 520 characters; expected a key of "lingserve keys new", or 20 to 512 random characters`},
+		"a key of few letters":        {"ann:" + strings.Repeat("abc", 10) + ":user", "the key in the second part is easy to guess; create one with \"lingserve keys new\""},
+		"a key for no header":         {"ann:ключключключключключ:user", "the key in the second part has characters that a header cannot contain; create a key with \"lingserve keys new\""},
+		"an attribute":                {"ann:" + text + ":user " + foreign, "of ann: unknown text after the role; expected scopes=SCOPE+SCOPE, expires=TIME or revoked"},
+		"an attribute twice":          {"ann:" + text + ":user revoked revoked", "of ann: revoked occurs twice; remove one"},
+		"revoked with a value":        {"ann:" + text + ":user revoked=no", "of ann: unknown text after the role; expected scopes=SCOPE+SCOPE, expires=TIME or revoked"},
+		"a scope that there is not":   {"ann:" + text + ":user scopes=all", `of ann: unknown scope "all"; expected workflows, workflows:PATTERN, agents, agents:PATTERN, sessions or admin`},
+		"no scope":                    {"ann:" + text + ":user scopes=", `of ann: unknown scope ""; expected workflows, workflows:PATTERN, agents, agents:PATTERN, sessions or admin`},
 		"a scope above the role":      {"ann:" + text + ":user scopes=admin", "of ann: the scope admin needs the role admin"},
-		"a key for a scope":           {"ann:" + text + ":user scopes=" + text, `of ann: there is no scope "…"; expected workflows, workflows:PATTERN, agents, agents:PATTERN, sessions or admin`},
-		"a key for a time":            {"ann:" + text + ":user expires=" + text, `of ann: "…" is no time; expected a day as 2027-01-31, or 2027-01-31T12:00:00Z`},
-		"a time in words":             {"ann:" + text + ":user expires=soon", `of ann: "soon" is no time; expected a day as 2027-01-31, or 2027-01-31T12:00:00Z`},
+		"a key for a scope":           {"ann:" + text + ":user scopes=" + text, `of ann: unknown scope "…"; expected workflows, workflows:PATTERN, agents, agents:PATTERN, sessions or admin`},
+		"a key for a time":            {"ann:" + text + ":user expires=" + text, `of ann: "…" is not a time; expected one such as 2027-01-31 or 2027-01-31T12:00:00Z`},
+		"a time in words":             {"ann:" + text + ":user expires=soon", `of ann: "soon" is not a time; expected one such as 2027-01-31 or 2027-01-31T12:00:00Z`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := access.NewKeys(access.KeysOptions{Entries: []string{"", tc.entry}})
@@ -240,7 +240,7 @@ func TestAWrongEntryIsNamedAndItsKeyIsNot(t *testing.T) {
 		})
 	}
 	twice := []string{key.Entry(), "bob:" + text + ":admin"}
-	if _, err := access.NewKeys(access.KeysOptions{Entries: twice}); err == nil || err.Error() != "entry 2 of the configured keys: it is the same key as entry 1 of the configured keys" {
+	if _, err := access.NewKeys(access.KeysOptions{Entries: twice}); err == nil || err.Error() != "entry 2 of the configured keys: this key is the same as entry 1 of the configured keys; remove one" {
 		t.Error(err)
 	}
 }
@@ -328,7 +328,7 @@ func TestAFileOfKeysIsReadAgainWhenItChanges(t *testing.T) {
 		synctest.Wait()
 		find(firstText, nil)
 		find(secondText, nil)
-		if n := strings.Count(log.String(), "cannot use the key file"); n != 1 || !strings.Contains(log.String(), "keys.txt:2: of bob: its third part is no role") {
+		if n := strings.Count(log.String(), "cannot use the key file"); n != 1 || !strings.Contains(log.String(), "keys.txt:2: of bob: the third part is not a role") {
 			t.Errorf("said %d times: %s", n, log.String())
 		}
 		if strings.Contains(log.String(), secondText[13:]) {
@@ -347,8 +347,8 @@ func TestAFileOfKeysIsReadAgainWhenItChanges(t *testing.T) {
 		synctest.Wait()
 		find(firstText, access.ErrRevokedKey)
 		find(secondText, access.ErrUnknownKey)
-		find(foreign, nil)                                                                    // of the environment
-		if n := strings.Count(log.String(), "read the key file"); keys.Len() != 2 || n != 2 { // what has not changed is nothing new
+		find(foreign, nil)                                                                          // of the environment
+		if n := strings.Count(log.String(), `msg="read the key file"`); keys.Len() != 2 || n != 2 { // what has not changed is nothing new
 			t.Errorf("%d keys, said %d times that they were read: %s", keys.Len(), n, log.String())
 		}
 	})
@@ -381,7 +381,7 @@ func TestAFileOfKeysIsKeptToTheServer(t *testing.T) {
 	}
 	large := filepath.Join(dir, "large")
 	writeKeys(t, large, strings.Repeat("# nothing\n", 500_000))
-	if _, err := access.NewKeys(access.KeysOptions{File: large}); err == nil || !strings.Contains(err.Error(), "too many for keys") {
+	if _, err := access.NewKeys(access.KeysOptions{File: large}); err == nil || !strings.Contains(err.Error(), "too large for a key file") {
 		t.Error(err)
 	}
 	wrong := filepath.Join(dir, "100%d.txt")

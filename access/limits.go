@@ -50,14 +50,14 @@ func (d Decision) Err() error {
 	case "":
 		return nil
 	case LimitRequests:
-		r.Detail = "too many requests in a short time; try again later"
+		r.Detail = "too many requests in a short time; retry later"
 	case LimitTokens:
-		r.Detail = "too many tokens were used in a short time; try again later"
+		r.Detail = "you used too many tokens in a short time; retry later"
 	case LimitRuns:
-		r.Detail = "too many of your runs go on at once; try again when one has ended"
+		r.Detail = "you have too many active runs; retry when one has ended"
 	default:
 		r.Status, r.Code = http.StatusServiceUnavailable, "overloaded"
-		r.Detail = "too many runs go on at once; try again later"
+		r.Detail = "the server has too many active runs; retry later"
 	}
 	return &r
 }

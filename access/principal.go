@@ -89,9 +89,9 @@ func CheckName(name string) error {
 	case name == "":
 		return errors.New("the name is missing")
 	case name == local:
-		return errors.New("the name local is of whoever asks a server that has no keys; choose another one")
+		return errors.New("the name local is reserved for requests without keys; choose another name")
 	case !plain(name, MaxName):
-		return fmt.Errorf("a name has at most %d small letters, digits, \".\", \"_\" and \"-\", and begins and ends with a letter or digit", MaxName)
+		return fmt.Errorf("invalid name; expected at most %d lower-case letters, digits, \".\", \"_\" and \"-\", with a letter or digit at both ends", MaxName)
 	}
 	return nil
 }
@@ -143,7 +143,7 @@ func From(ctx context.Context) Principal {
 func ParseRole(text string) (tool.Role, error) {
 	var r tool.Role
 	if err := r.UnmarshalText([]byte(text)); err != nil {
-		return 0, fmt.Errorf("there is no role %q; expected user, operator or admin", short(text))
+		return 0, fmt.Errorf("unknown role %q; expected user, operator or admin", short(text))
 	}
 	return r, nil
 }

@@ -139,12 +139,12 @@ func TestScopesAreReadAndWritten(t *testing.T) {
 		"workflows":                             "workflows",
 		"workflows:*":                           "workflows",
 		"workflows:team-*,workflows:team-*":     "workflows:team-*",
-		"agents:a,sessions,admin,workflows:":    `the scope "workflows:" has no pattern after the colon; expected one, as workflows:team-*`,
+		"agents:a,sessions,admin,workflows:":    `the scope "workflows:" has no pattern after the colon; expected one such as workflows:team-*`,
 		"agents:a,sessions,admin":               "agents:a+sessions+admin",
-		"Agents":                                `there is no scope "Agents"; expected workflows, workflows:PATTERN, agents, agents:PATTERN, sessions or admin`,
-		"sessions:mine":                         "the scope sessions has no pattern; write it alone",
-		"workflows:a b":                         "a scope's pattern has a blank, a comma or a + in it",
-		"workflows:" + strings.Repeat("a", 129): "a scope's pattern has 129 bytes; at most 128",
+		"Agents":                                `unknown scope "Agents"; expected workflows, workflows:PATTERN, agents, agents:PATTERN, sessions or admin`,
+		"sessions:mine":                         "the scope sessions takes no pattern; write only its name",
+		"workflows:a b":                         "a scope's pattern contains a space, a comma or a +; remove it",
+		"workflows:" + strings.Repeat("a", 129): "a scope's pattern is too long: 129 bytes; expected at most 128",
 	} {
 		var list []string
 		if text != "" {

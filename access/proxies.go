@@ -20,7 +20,7 @@ func ParseProxies(list []string) (Proxies, error) {
 		if err != nil {
 			addr, e := netip.ParseAddr(text)
 			if e != nil || addr.Zone() != "" {
-				return Proxies{}, fmt.Errorf("%q is no address or network of a proxy; expected one as 10.1.2.3 or 10.0.0.0/8", short(text))
+				return Proxies{}, fmt.Errorf("%q is not an address or network; expected one such as 10.1.2.3 or 10.0.0.0/8", short(text))
 			}
 			addr = addr.Unmap()
 			prefix = netip.PrefixFrom(addr, addr.BitLen())
@@ -29,7 +29,7 @@ func ParseProxies(list []string) (Proxies, error) {
 			prefix = netip.PrefixFrom(prefix.Addr().Unmap(), prefix.Bits()-96)
 		}
 		if prefix.Bits() == 0 {
-			return Proxies{}, fmt.Errorf("%q is everybody; then anyone could say to be anyone", short(text))
+			return Proxies{}, fmt.Errorf("%q contains all addresses, so that every client could fake its address; expected only your proxies", short(text))
 		}
 		p.of = append(p.of, prefix.Masked())
 	}

@@ -48,7 +48,7 @@ func ParseScopes(list []string) (Scopes, error) {
 	}
 	s := Scopes{listed: true}
 	if len(list) > maxScopes {
-		return Scopes{}, fmt.Errorf("%d scopes; at most %d", len(list), maxScopes)
+		return Scopes{}, fmt.Errorf("too many scopes: %d; expected at most %d", len(list), maxScopes)
 	}
 	for _, text := range list {
 		one, err := parseScope(text)
@@ -66,18 +66,18 @@ func parseScope(text string) (scope, error) {
 	resource, pattern, named := strings.Cut(text, ":")
 	switch {
 	case !slices.Contains(resources, resource):
-		return scope{}, fmt.Errorf("there is no scope %q; expected %s, %s:PATTERN, %s, %s:PATTERN, %s or %s",
+		return scope{}, fmt.Errorf("unknown scope %q; expected %s, %s:PATTERN, %s, %s:PATTERN, %s or %s",
 			short(text), workflows, workflows, agents, agents, sessions, admin)
 	case !named:
 		pattern = "*"
 	case resource != workflows && resource != agents:
-		return scope{}, fmt.Errorf("the scope %s has no pattern; write it alone", resource)
+		return scope{}, fmt.Errorf("the scope %s takes no pattern; write only its name", resource)
 	case pattern == "":
-		return scope{}, fmt.Errorf("the scope %q has no pattern after the colon; expected one, as %s:team-*", short(text), resource)
+		return scope{}, fmt.Errorf("the scope %q has no pattern after the colon; expected one such as %s:team-*", short(text), resource)
 	case len(pattern) > maxPattern:
-		return scope{}, fmt.Errorf("a scope's pattern has %d bytes; at most %d", len(pattern), maxPattern)
+		return scope{}, fmt.Errorf("a scope's pattern is too long: %d bytes; expected at most %d", len(pattern), maxPattern)
 	case strings.ContainsFunc(pattern, func(r rune) bool { return r <= ' ' || r == 0x7f || r == '+' || r == ',' }):
-		return scope{}, errors.New("a scope's pattern has a blank, a comma or a + in it")
+		return scope{}, errors.New("a scope's pattern contains a space, a comma or a +; remove it")
 	}
 	return scope{resource, pattern}, nil
 }

@@ -94,7 +94,7 @@ func (s *signers) source() error {
 	where := s.o.Keys
 	switch {
 	case where == "":
-		return errors.New("the issuer's keys are missing: the address of its key set (jwks_uri), or a file")
+		return errors.New("the issuer's keys are missing; set the address of its key set (jwks_uri), or a file")
 	case !strings.Contains(where, "://"):
 		s.load = func(context.Context) ([]byte, error) { return readSignerFile(where) }
 		return nil
@@ -102,7 +102,7 @@ func (s *signers) source() error {
 	u, err := url.Parse(where)
 	if err != nil || u.Host == "" || u.User != nil || u.Fragment != "" ||
 		u.Scheme != "https" && (u.Scheme != "http" || !isLoopback(u.Hostname())) {
-		return errors.New("the address of the issuer's keys: expected https://…, or http://… on this machine; whoever could change the answer on its way could sign tokens")
+		return errors.New("the address of the issuer's keys: expected https://…, or http://… on this machine")
 	}
 	transport := s.o.Transport
 	if transport == nil {
@@ -295,7 +295,7 @@ func parseSigners(data []byte) (*signerSet, error) {
 		return nil, errors.New("the issuer's keys: expected a JSON object with a list of keys")
 	}
 	if len(raw.Keys) > maxSigners {
-		return nil, fmt.Errorf("the issuer's keys: %d of them; at most %d", len(raw.Keys), maxSigners)
+		return nil, fmt.Errorf("the issuer's keys: too many: %d; expected at most %d", len(raw.Keys), maxSigners)
 	}
 	set := &signerSet{byID: map[string][]*jose.JSONWebKey{}}
 	for _, text := range raw.Keys {
@@ -316,7 +316,7 @@ func parseSigners(data []byte) (*signerSet, error) {
 		set.n++
 	}
 	if set.n == 0 {
-		return nil, errors.New("the issuer's keys: there is none that signatures can be checked with")
+		return nil, errors.New("the issuer's keys: none of them can check signatures; expected at least one")
 	}
 	return set, nil
 }
@@ -324,7 +324,7 @@ func parseSigners(data []byte) (*signerSet, error) {
 func fetchSigners(ctx context.Context, client *http.Client, where string) ([]byte, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, where, nil)
 	if err != nil {
-		return nil, errors.New("the issuer's keys: the address is wrong")
+		return nil, errors.New("the issuer's keys: the address is not valid")
 	}
 	req.Header.Set("Accept", "application/jwk-set+json, application/json")
 	req.Header.Set("Cache-Control", "no-cache") // a key that is missing would not be in a copy either
@@ -337,14 +337,14 @@ func fetchSigners(ctx context.Context, client *http.Client, where string) ([]byt
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("the issuer's keys: their server answers with status %d", resp.StatusCode)
+		return nil, fmt.Errorf("the issuer's keys: the server answered with status %d; expected 200", resp.StatusCode)
 	}
 	data, err := io.ReadAll(io.LimitReader(resp.Body, maxSignerSet+1))
 	if err != nil {
 		return nil, fmt.Errorf("the issuer's keys: %w", err)
 	}
 	if len(data) > maxSignerSet {
-		return nil, fmt.Errorf("the issuer's keys: more than %d bytes", maxSignerSet)
+		return nil, fmt.Errorf("the issuer's keys: the answer is too large; expected at most %d bytes", maxSignerSet)
 	}
 	return data, nil
 }

@@ -17,11 +17,11 @@ import (
 
 // Refusals of tickets. Whether one was never there, was used or has expired is not told apart: whoever has it knows.
 var (
-	ErrTicket = unauthorized("ticket", "the ticket is unknown, used, expired or for something else; ask for a new one")
+	ErrTicket = unauthorized("ticket", "the ticket is unknown, used, expired or for another path; request a new one")
 	// ErrManyTickets is for a principal that has asked for many and used none, or for all of them together.
 	ErrManyTickets = &Refusal{
 		Status: http.StatusTooManyRequests, Code: "rate_limited", Reason: "tickets",
-		Detail: "too many tickets are waiting to be used; try again later",
+		Detail: "too many unused tickets; retry later",
 	}
 )
 
@@ -103,11 +103,11 @@ func (t *Tickets) IssueTo(ctx context.Context, v Visitor, method, path string) (
 	case p.Nobody():
 		return "", time.Time{}, ErrNobody
 	case method != http.MethodGet:
-		return "", time.Time{}, &Refusal{Status: http.StatusBadRequest, Code: "invalid_request", Reason: "ticket_method", Detail: "a ticket is for GET; for everything else there are headers"}
+		return "", time.Time{}, &Refusal{Status: http.StatusBadRequest, Code: "invalid_request", Reason: "ticket_method", Detail: "a ticket is only for GET; send other requests with an Authorization header"}
 	case len(path) > maxTicketPath || !isClean(path):
 		return "", time.Time{}, &Refusal{
 			Status: http.StatusBadRequest, Code: "invalid_request", Reason: "ticket_path",
-			Detail: fmt.Sprintf("a ticket is for a path as it stands in the address, without a query, and of at most %d bytes", maxTicketPath),
+			Detail: fmt.Sprintf("expected the path of an address, without a query, of at most %d bytes", maxTicketPath),
 		}
 	}
 	ticket := Ticket{Principal: p, Method: method, Path: path, Expires: time.Now().Add(t.o.Life), Grant: v.Grant}

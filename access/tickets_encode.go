@@ -34,13 +34,13 @@ func (t Ticket) MarshalBinary() ([]byte, error) {
 func (t *Ticket) UnmarshalBinary(data []byte) error {
 	var s storedTicket
 	if err := json.Unmarshal(data, &s); err != nil {
-		return fmt.Errorf("access: a ticket cannot be read: %w", err)
+		return fmt.Errorf("access: invalid ticket: %w", err)
 	}
 	switch {
 	case s.Name == "" || s.Method == "" || s.Path == "" || s.Expires == 0:
-		return errors.New("access: a ticket cannot be read: something is missing")
+		return errors.New("access: invalid ticket: something is missing")
 	case len(s.Digest) != 0 && len(s.Digest) != sha256.Size:
-		return errors.New("access: a ticket cannot be read: the key's digest has another length")
+		return errors.New("access: invalid ticket: the key's digest has another length")
 	}
 	*t = Ticket{Principal: s.Principal, Method: s.Method, Path: s.Path, Expires: time.UnixMilli(s.Expires)}
 	copy(t.Grant.Digest[:], s.Digest)

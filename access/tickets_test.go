@@ -401,5 +401,5 @@ func ExampleTickets() {
 	fmt.Println(err)
 	// Output:
 	// ann <nil>
-	// access: the ticket is unknown, used, expired or for something else; ask for a new one
+	// access: the ticket is unknown, used, expired or for another path; request a new one
 }

@@ -29,7 +29,7 @@ type guard struct {
 func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err := g.let(w, r); err != nil {
 		refusal, ok := errors.AsType[*access.Refusal](err)
-		if !ok { // the client went away
+		if !ok { // the client disconnected
 			panic(http.ErrAbortHandler)
 		}
 		if challenge := refusal.Challenge(); challenge != "" {

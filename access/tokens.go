@@ -20,22 +20,22 @@ import (
 
 // Refusals of tokens.
 var (
-	ErrMalformedToken = unauthorized("token_malformed", "the token is no JWT of the kind that is accepted here")
-	ErrTokenType      = unauthorized("token_type", "the token's type (typ in its header) is not accepted here: send an access token, whose type is at+jwt, "+
-		"and not an ID token; the server accepts other types of access tokens if auth.token_types lists them")
+	ErrMalformedToken = unauthorized("token_malformed", "the token is not a valid JWT; expected a signed access token")
+	ErrTokenType      = unauthorized("token_type", "the server does not accept the token's type (typ in its header); send an access token of type at+jwt, "+
+		"not an ID token; the operator can allow other types in auth.token_types")
 	ErrIDToken       = unauthorized("token_id_token", "this is an ID token; send an access token")
-	ErrAlgorithm     = unauthorized("token_algorithm", "the token is not signed in a way that is accepted here")
-	ErrUnknownSigner = unauthorized("token_signer", "the token is signed with a key that its issuer does not publish")
-	ErrSignature     = unauthorized("token_signature", "the token's signature does not fit")
-	ErrIssuer        = unauthorized("token_issuer", "the token is of another issuer")
-	ErrAudience      = unauthorized("token_audience", "the token is not for this server")
-	ErrExpiredToken  = unauthorized("token_expired", "the token has expired")
-	ErrEarlyToken    = unauthorized("token_early", "the token is not valid yet")
-	ErrNoExpiry      = unauthorized("token_no_expiry", "the token never expires, and such ones are not accepted")
-	ErrSubject       = unauthorized("token_subject", "the token does not say whose it is")
+	ErrAlgorithm     = unauthorized("token_algorithm", "the server does not accept the token's signature algorithm; expected one of auth.algorithms")
+	ErrUnknownSigner = unauthorized("token_signer", "the token's issuer does not publish the key of its signature")
+	ErrSignature     = unauthorized("token_signature", "the token's signature is invalid")
+	ErrIssuer        = unauthorized("token_issuer", "the token is from another issuer; expected the one of auth.issuer")
+	ErrAudience      = unauthorized("token_audience", "the token is not for this server; expected an audience of auth.audience")
+	ErrExpiredToken  = unauthorized("token_expired", "the token has expired; request a new one")
+	ErrEarlyToken    = unauthorized("token_early", "the token is not valid yet; check the clock")
+	ErrNoExpiry      = unauthorized("token_no_expiry", "the token has no expiry (exp); request one that expires")
+	ErrSubject       = unauthorized("token_subject", "the token does not name its user; expected the claim of auth.subject_claim")
 	ErrNoKeys        = &Refusal{
 		Status: http.StatusServiceUnavailable, Code: "overloaded", Reason: "token_no_keys",
-		Detail: "tokens cannot be checked at the moment, since the keys of their issuer are not known yet", RetryAfter: 5 * time.Second,
+		Detail: "the server cannot check tokens at the moment, because it has no keys of the issuer yet; retry soon", RetryAfter: 5 * time.Second,
 	}
 )
 
@@ -129,17 +129,17 @@ func NewTokens(o TokensOptions) (*Tokens, error) {
 	}
 	switch {
 	case !plain(o.Name, maxIssuer):
-		return nil, fmt.Errorf("the issuer's name: expected at most %d small letters, digits, \".\", \"_\" and \"-\"", maxIssuer)
+		return nil, fmt.Errorf("the issuer's name: expected at most %d lower-case letters, digits, \".\", \"_\" and \"-\"", maxIssuer)
 	case o.Issuer == "":
-		return nil, errors.New("the issuer is missing: the claim iss of its tokens, as https://login.example.com/")
+		return nil, errors.New("the issuer is missing; expected the claim iss of its tokens, such as https://login.example.com/")
 	case len(o.Audiences) == 0 || slices.Contains(o.Audiences, ""):
-		return nil, errors.New("the audience is missing: what this server is called in the claim aud; without one, tokens for others would do")
+		return nil, errors.New("the audience is missing; set this server's name in the claim aud, so that it does not accept other servers' tokens")
 	case o.Leeway < 0 || o.Leeway > 10*time.Minute:
-		return nil, fmt.Errorf("a leeway of %v; expected at most 10m", o.Leeway)
+		return nil, fmt.Errorf("the leeway is %v; expected at most 10m", o.Leeway)
 	}
 	for _, a := range o.Algorithms {
 		if !slices.Contains(algorithms, a) {
-			return nil, fmt.Errorf("the algorithm %q is not accepted; expected some of %s", short(a), strings.Join(algorithms, ", "))
+			return nil, fmt.Errorf("unsupported algorithm %q; expected one or more of %s", short(a), strings.Join(algorithms, ", "))
 		}
 		t.allowed = append(t.allowed, jose.SignatureAlgorithm(a))
 	}

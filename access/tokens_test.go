@@ -689,7 +689,7 @@ func TestTheKeysComeFromTheAddressThatIsConfigured(t *testing.T) {
 			t.Errorf("%s: %v, want %v", path, err, want)
 		}
 		tokens.Close()
-		if (want != nil) != strings.Contains(log.String(), "their server answers with status 302") || strings.Contains(log.String(), "canary") {
+		if (want != nil) != strings.Contains(log.String(), "the server answered with status 302") || strings.Contains(log.String(), "canary") {
 			t.Errorf("%s: %s", path, log.String())
 		}
 	}
@@ -722,15 +722,15 @@ func TestWhatIsWrongWithTheSettingsOfTokensIsSaid(t *testing.T) {
 		change func(*access.TokensOptions)
 		want   string
 	}{
-		"no issuer":                {func(o *access.TokensOptions) { o.Issuer = "" }, "the issuer is missing: the claim iss of its tokens, as https://login.example.com/"},
-		"no audience":              {func(o *access.TokensOptions) { o.Audiences = nil }, "the audience is missing: what this server is called in the claim aud; without one, tokens for others would do"},
-		"no keys":                  {func(o *access.TokensOptions) { o.Keys = "" }, "the issuer's keys are missing: the address of its key set (jwks_uri), or a file"},
-		"HMAC":                     {func(o *access.TokensOptions) { o.Algorithms = []string{"HS256"} }, `the algorithm "HS256" is not accepted; expected some of RS256, RS384, RS512, PS256, PS384, PS512, ES256, ES384, ES512, EdDSA`},
-		"none":                     {func(o *access.TokensOptions) { o.Algorithms = []string{"none"} }, `the algorithm "none" is not accepted; expected some of RS256, RS384, RS512, PS256, PS384, PS512, ES256, ES384, ES512, EdDSA`},
-		"a name with an @":         {func(o *access.TokensOptions) { o.Name = "a@b" }, `the issuer's name: expected at most 24 small letters, digits, ".", "_" and "-"`},
-		"a large leeway":           {func(o *access.TokensOptions) { o.Leeway = time.Hour }, "a leeway of 1h0m0s; expected at most 10m"},
-		"keys without encryption":  {func(o *access.TokensOptions) { o.Keys = "http://login.example.com/keys" }, "the address of the issuer's keys: expected https://…, or http://… on this machine; whoever could change the answer on its way could sign tokens"},
-		"keys of another protocol": {func(o *access.TokensOptions) { o.Keys = "file:///etc/passwd" }, "the address of the issuer's keys: expected https://…, or http://… on this machine; whoever could change the answer on its way could sign tokens"},
+		"no issuer":                {func(o *access.TokensOptions) { o.Issuer = "" }, "the issuer is missing; expected the claim iss of its tokens, such as https://login.example.com/"},
+		"no audience":              {func(o *access.TokensOptions) { o.Audiences = nil }, "the audience is missing; set this server's name in the claim aud, so that it does not accept other servers' tokens"},
+		"no keys":                  {func(o *access.TokensOptions) { o.Keys = "" }, "the issuer's keys are missing; set the address of its key set (jwks_uri), or a file"},
+		"HMAC":                     {func(o *access.TokensOptions) { o.Algorithms = []string{"HS256"} }, `unsupported algorithm "HS256"; expected one or more of RS256, RS384, RS512, PS256, PS384, PS512, ES256, ES384, ES512, EdDSA`},
+		"none":                     {func(o *access.TokensOptions) { o.Algorithms = []string{"none"} }, `unsupported algorithm "none"; expected one or more of RS256, RS384, RS512, PS256, PS384, PS512, ES256, ES384, ES512, EdDSA`},
+		"a name with an @":         {func(o *access.TokensOptions) { o.Name = "a@b" }, `the issuer's name: expected at most 24 lower-case letters, digits, ".", "_" and "-"`},
+		"a large leeway":           {func(o *access.TokensOptions) { o.Leeway = time.Hour }, "the leeway is 1h0m0s; expected at most 10m"},
+		"keys without encryption":  {func(o *access.TokensOptions) { o.Keys = "http://login.example.com/keys" }, "the address of the issuer's keys: expected https://…, or http://… on this machine"},
+		"keys of another protocol": {func(o *access.TokensOptions) { o.Keys = "file:///etc/passwd" }, "the address of the issuer's keys: expected https://…, or http://… on this machine"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := access.TokensOptions{Issuer: issuerURL, Audiences: []string{"x"}, Keys: "https://login.example.com/keys", Transport: newIssuer("es")}

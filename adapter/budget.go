@@ -203,7 +203,7 @@ func (b *Budget) reserve(ctx context.Context, model string, price *Price, req *R
 	l.answer = answer
 	need := l.cost(answer)
 	if full := l.raise(need); full != nil {
-		return nil, full.refusal("the next answer may cost "+dollars(need), now)
+		return nil, full.refusal("the next answer can cost "+dollars(need), now)
 	}
 	for _, p := range l.purses {
 		p.users++
@@ -352,7 +352,7 @@ func (l *bill) again() error {
 	l.budget.mu.Lock()
 	defer l.budget.mu.Unlock()
 	if full := l.raise(l.past + l.cost(l.answer)); full != nil {
-		return full.refusal("another attempt may cost more", time.Now())
+		return full.refusal("another attempt can cost more", time.Now())
 	}
 	return nil
 }
@@ -383,19 +383,19 @@ func (c *charged) refusal(what string, now time.Time) *Error {
 	limit := dollars(c.limit)
 	switch c.kind {
 	case ofRun:
-		e.Message = "this run has reached its limit of cost, " + limit
+		e.Message = "this run reached its cost limit, " + limit
 	case ofSession:
-		e.Message = "this session has reached its limit of cost, " + limit
+		e.Message = "this session reached its cost limit, " + limit
 	case ofCaller:
-		e.Message = "you have reached your limit of cost for today, " + limit
+		e.Message = "you reached your cost limit for today, " + limit
 	default:
-		e.Message = "the server has reached its limit of cost for today"
+		e.Message = "the server reached its cost limit for today"
 	}
 	e.Message += ": " + what
 	if c.kind == ofCaller || c.kind == ofDay {
 		now = now.UTC()
 		e.RetryAfter = now.Truncate(24 * time.Hour).Add(24 * time.Hour).Sub(now)
-		e.Message += "; the next day begins at midnight UTC"
+		e.Message += "; the next day starts at midnight UTC"
 	}
 	return e
 }

@@ -170,7 +170,7 @@ func TestACallForWhichThereIsNoBudgetIsNotMade(t *testing.T) {
 		}
 	}
 	_, _, err := asks(t, r, "x:dear", run, 20)
-	want := "this run has reached its limit of cost, $0.05: the next answer may cost $0.03"
+	want := "this run reached its cost limit, $0.05: the next answer can cost $0.03"
 	if err.Error() != want {
 		t.Errorf("%q; expected %q", err, want)
 	}
@@ -236,7 +236,7 @@ func TestADayEndsAtMidnight(t *testing.T) {
 		}
 		err := ask("a")
 		e, _ := errors.AsType[*Error](err)
-		if e == nil || e.Code != CodeBudget || e.RetryAfter != 23*time.Hour || e.Retryable || !strings.HasPrefix(e.Message, "you have reached your limit of cost for today, $0.02") {
+		if e == nil || e.Code != CodeBudget || e.RetryAfter != 23*time.Hour || e.Retryable || !strings.HasPrefix(e.Message, "you reached your cost limit for today, $0.02") {
 			t.Errorf("%+v", e)
 		}
 		for _, caller := range []string{"b", "c", "d"} {
@@ -245,7 +245,7 @@ func TestADayEndsAtMidnight(t *testing.T) {
 		if err != nil {
 			t.Errorf("the last of the day: %v", err)
 		}
-		if err := ask("e"); codeOf(err) != CodeBudget || !strings.Contains(err.Error(), "the server has reached") || strings.Contains(err.Error(), "$0.05") {
+		if err := ask("e"); codeOf(err) != CodeBudget || !strings.Contains(err.Error(), "the server reached") || strings.Contains(err.Error(), "$0.05") {
 			t.Errorf("%v; expected that the server has reached its limit, without how much it is", err)
 		}
 		time.Sleep(19*time.Hour + 30*time.Minute) // half an hour before midnight

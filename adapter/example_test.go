@@ -84,7 +84,7 @@ func ExampleRegistry_Model_chain() {
 	// upstream_auth: the model's server (openai) refused the key: check OPENAI_API_KEY
 	//
 	// openai:small: Hello.
-	// the model "gpt-4o" names no provider: expected "provider:name"; known providers: openai
+	// the model "gpt-4o" has no provider; expected PROVIDER:NAME with one of the providers openai
 }
 
 // What there is to choose from: what is configured, the default, and what is named elsewhere; chains taken apart.

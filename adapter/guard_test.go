@@ -33,21 +33,21 @@ func TestEachTimeLimitIsItsOwnError(t *testing.T) {
 		text   string
 		says   string
 	}{
-		{"first token", limits, []step{{wait: never1}}, 20 * time.Second, "", "did not begin to answer within 20s"},
-		{"idle", limits, []step{{3 * time.Second, text("a"), nil}, {wait: never1}}, 8 * time.Second, "a", "nothing more for 5s"},
-		{"idle is shorter than what is left for the first token", limits, []step{{chunk: text("a")}, {wait: never1}}, 5 * time.Second, "a", "nothing more for 5s"},
+		{"first token", limits, []step{{wait: never1}}, 20 * time.Second, "", "sent no token within 20s"},
+		{"idle", limits, []step{{3 * time.Second, text("a"), nil}, {wait: never1}}, 8 * time.Second, "a", "sent nothing for 5s"},
+		{"idle is shorter than what is left for the first token", limits, []step{{chunk: text("a")}, {wait: never1}}, 5 * time.Second, "a", "sent nothing for 5s"},
 		{
 			"idle counts from the last token", limits,
 			[]step{{3 * time.Second, text("a"), nil}, {4 * time.Second, text("b"), nil}, {4 * time.Second, text("c"), nil}, {wait: never1}},
-			16 * time.Second, "abc", "nothing more for 5s",
+			16 * time.Second, "abc", "sent nothing for 5s",
 		},
-		{"what is no token does not count", limits, []step{{chunk: Chunk{Model: "m"}}, {19 * time.Second, Chunk{Usage: &Usage{}}, nil}, {wait: never1}}, 20 * time.Second, "", "did not begin"},
-		{"total", limits, append(repeat(step{4 * time.Second, text("x"), nil}, 14), step{wait: never1}), time.Minute, strings.Repeat("x", 14), "not finished after 1m0s"},
+		{"what is no token does not count", limits, []step{{chunk: Chunk{Model: "m"}}, {19 * time.Second, Chunk{Usage: &Usage{}}, nil}, {wait: never1}}, 20 * time.Second, "", "sent no token"},
+		{"total", limits, append(repeat(step{4 * time.Second, text("x"), nil}, 14), step{wait: never1}), time.Minute, strings.Repeat("x", 14), "did not finish its answer within 1m0s"},
 		{"default of the first token", Timeouts{}, []step{{wait: never1}}, time.Minute, "", "within 1m0s"},
-		{"default of idle", Timeouts{}, []step{{chunk: text("a")}, {wait: never1}}, time.Minute, "a", "more for 1m0s"},
-		{"default of total", Timeouts{}, repeat(step{time.Minute - 1, text("x"), nil}, 20), 10 * time.Minute, strings.Repeat("x", 10), "after 10m0s"},
-		{"none but total", Timeouts{FirstToken: -1, Idle: -1, Total: time.Hour}, []step{{20 * time.Minute, text("a"), nil}, {wait: never1}}, time.Hour, "a", "after 1h0m0s"},
-		{"none but idle", Timeouts{FirstToken: -1, Idle: time.Second, Total: -1}, []step{{20 * time.Minute, text("a"), nil}, {wait: never1}}, 20*time.Minute + time.Second, "a", "more for 1s"},
+		{"default of idle", Timeouts{}, []step{{chunk: text("a")}, {wait: never1}}, time.Minute, "a", "nothing for 1m0s"},
+		{"default of total", Timeouts{}, repeat(step{time.Minute - 1, text("x"), nil}, 20), 10 * time.Minute, strings.Repeat("x", 10), "within 10m0s"},
+		{"none but total", Timeouts{FirstToken: -1, Idle: -1, Total: time.Hour}, []step{{20 * time.Minute, text("a"), nil}, {wait: never1}}, time.Hour, "a", "within 1h0m0s"},
+		{"none but idle", Timeouts{FirstToken: -1, Idle: time.Second, Total: -1}, []step{{20 * time.Minute, text("a"), nil}, {wait: never1}}, 20*time.Minute + time.Second, "a", "nothing for 1s"},
 	} {
 		for _, blind := range []bool{false, true} {
 			inBubble(t, row.name, func(t *testing.T) {
@@ -95,7 +95,7 @@ func TestTimeSpentInTheReaderDoesNotCount(t *testing.T) {
 			}
 			_ = c
 		}
-		if e, ok := errors.AsType[*Error](last); !ok || !strings.Contains(e.Message, "not finished after 12s") {
+		if e, ok := errors.AsType[*Error](last); !ok || !strings.Contains(e.Message, "did not finish its answer within 12s") {
 			t.Errorf("%v", last)
 		}
 		// Four pauses of an hour; 1+4+4 seconds of tokens, and 3 that were left of the 12.
@@ -111,7 +111,7 @@ func TestConnectingHasALimitOfItsOwnAndIsTriedAgain(t *testing.T) {
 		f := newFake([]step{{wait: never1}})
 		g := &guarded{model: dialer{f, false}, timeouts: Timeouts{Connect: 3 * time.Second}, retries: Retries{Base: 2}}
 		_, err := collect(g.Stream(t.Context(), Request{}))
-		if e, ok := errors.AsType[*Error](err); !ok || e.Code != CodeTimeout || !strings.Contains(e.Message, "could not be reached within 3s") {
+		if e, ok := errors.AsType[*Error](err); !ok || e.Code != CodeTimeout || !strings.Contains(e.Message, "could not connect to the model within 3s") {
 			t.Errorf("%v", err)
 		}
 		if len(f.asked) != 3 {
@@ -374,9 +374,9 @@ func TestWhatIsAToken(t *testing.T) {
 			f := newFake([]step{{19 * time.Second, row.chunk, nil}, {wait: never1}})
 			g := &guarded{model: f, timeouts: Timeouts{FirstToken: 20 * time.Second, Idle: 5 * time.Second}}
 			_, err := collect(g.Stream(t.Context(), Request{}))
-			says, at := "did not begin to answer within 20s", 20*time.Second
+			says, at := "sent no token within 20s", 20*time.Second
 			if row.token {
-				says, at = "nothing more for 5s", 24*time.Second
+				says, at = "sent nothing for 5s", 24*time.Second
 			}
 			if e, ok := errors.AsType[*Error](err); !ok || !strings.Contains(e.Message, says) || time.Since(f.start) != at {
 				t.Errorf("%v after %v", err, time.Since(f.start))

@@ -615,7 +615,7 @@ func (l *Ledger) none() *Error {
 	l.refused.Add(1)
 	return &Error{
 		Code: CodeOverloaded, Retryable: true, RetryAfter: ledgerRetry, Cause: errMemory,
-		Message: fmt.Sprintf("the server has no memory for the rest of this answer, and within %v there was none; what has come of it is kept", l.wait),
+		Message: fmt.Sprintf("the server had no memory for the rest of this answer for %v; the part so far is kept", l.wait),
 	}
 }
 
@@ -624,6 +624,6 @@ func (l *Ledger) tooLarge() *Error {
 	l.refused.Add(1)
 	return &Error{
 		Code: CodeTooLarge, Cause: errMemory,
-		Message: fmt.Sprintf("the answer takes more than the %d MiB that this server has for the answers of one run; what has come of it is kept", (l.shared+l.reserve)>>20),
+		Message: fmt.Sprintf("the answer exceeds the limit of %d MiB for the answers of one run; the part so far is kept", (l.shared+l.reserve)>>20),
 	}
 }

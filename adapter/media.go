@@ -35,14 +35,14 @@ func ParseMediaRule(text string) (MediaRule, error) {
 	model, kinds, ok := strings.Cut(text, "=")
 	r := MediaRule{Model: strings.TrimSpace(model)}
 	if !ok || !strings.Contains(r.Model, ":") {
-		return r, fmt.Errorf("%q is no rule; expected provider:name=image+pdf, with %s or none", text, strings.Join(MediaKinds(), ", "))
+		return r, fmt.Errorf("%q is not a rule; expected provider:name=image+pdf, with %s or none", text, strings.Join(MediaKinds(), ", "))
 	}
 	if kinds = strings.TrimSpace(kinds); kinds == "none" {
 		return r, nil
 	}
 	for kind := range strings.SplitSeq(kinds, "+") {
 		if kind = strings.TrimSpace(kind); !slices.Contains(MediaKinds(), kind) {
-			return r, fmt.Errorf("%q is no kind of media; expected %s or none", kind, strings.Join(MediaKinds(), ", "))
+			return r, fmt.Errorf("%q is not a kind of media; expected %s or none", kind, strings.Join(MediaKinds(), ", "))
 		}
 		r.Takes = append(r.Takes, kind)
 	}
@@ -289,7 +289,7 @@ func (g *guarded) fitPart(p *Part, asked bool) error {
 		*p = Part{Type: "text", Text: "[" + article(kind) + " that this model cannot read]"}
 		return nil
 	}
-	return &Error{Code: CodeInvalid, OfModel: true, Message: fmt.Sprintf("the model %s:%s takes no %s; it takes %s", g.provider, g.name, mediaName(kind), takesWords(g.takes))}
+	return &Error{Code: CodeInvalid, OfModel: true, Message: fmt.Sprintf("the model %s:%s does not accept %s; expected %s", g.provider, g.name, mediaName(kind), takesWords(g.takes))}
 }
 
 func article(kind string) string {

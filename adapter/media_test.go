@@ -58,15 +58,15 @@ func TestAModelIsNotAskedForWhatItCannotTake(t *testing.T) {
 	}{
 		{"openai:gpt-4o", png, ""},
 		{"openai:gpt-4o", pdf, ""},
-		{"openai:gpt-4o", wav, "the model openai:gpt-4o takes no audio; it takes text, images and PDF files"},
+		{"openai:gpt-4o", wav, "the model openai:gpt-4o does not accept audio; expected text, images and PDF files"},
 		{"openai:gpt-4o-audio-preview", wav, ""},
-		{"openai:gpt-3.5-turbo", png, "the model openai:gpt-3.5-turbo takes no images; it takes text only"},
-		{"deepseek:deepseek-chat", pdf, "the model deepseek:deepseek-chat takes no PDF files; it takes text only"},
+		{"openai:gpt-3.5-turbo", png, "the model openai:gpt-3.5-turbo does not accept images; expected text only"},
+		{"deepseek:deepseek-chat", pdf, "the model deepseek:deepseek-chat does not accept PDF files; expected text only"},
 		{"mine:anything", png, ""},
 		{"mine:anything", pdf, ""},
-		{"mine:anything", zip, "the model mine:anything takes no files of this type; it takes text, images, PDF files and audio"},
+		{"mine:anything", zip, "the model mine:anything does not accept files of this type; expected text, images, PDF files and audio"},
 		{"coze:bot", zip, ""},
-		{"ollama:llava", pdf, "the model ollama:llava takes no PDF files; it takes text and images"},
+		{"ollama:llava", pdf, "the model ollama:llava does not accept PDF files; expected text and images"},
 		{"deepseek:deepseek-chat", csv, ""},
 	} {
 		_, err := askWith(t, nil, row.model, userPart(row.part))

@@ -74,7 +74,7 @@ func ReadOptions(text []byte, trusted bool) (o Options, misfits []Misfit) {
 		"service_tier":        word(&o.ServiceTier),
 		"extra_body": func(at []string, raw json.RawMessage) {
 			if !trusted {
-				r.name(at, "only the server's own configuration and workflow files can have it")
+				r.name(at, "this option works only in the server's configuration and in workflow files")
 				return
 			}
 			r.as(at, raw, "an object", "an object", &o.ExtraBody)
@@ -267,5 +267,5 @@ func (r *Request) chooseTool() error {
 		}
 		b.WriteString(t.Name)
 	}
-	return &Error{Code: CodeInvalid, Message: fmt.Sprintf("tool_choice: there is no tool %q; expected auto, none, required, or one of %s", r.ToolChoice, cut(b.String(), 500))}
+	return &Error{Code: CodeInvalid, Message: fmt.Sprintf("tool_choice: unknown tool %q; expected auto, none, required, or one of %s", r.ToolChoice, cut(b.String(), 500))}
 }

@@ -53,7 +53,7 @@ func TestWrongOptionsSayWhereAndWhatWasExpected(t *testing.T) {
 		{`{"top_k":1}`, `top_k! unknown option; did you mean top_p?`},
 		{`{"base_url":"http://evil.test"}`, `base_url! unknown option; expected one of frequency_penalty, max_tokens, parallel_tool_calls, ` +
 			`presence_penalty, reasoning, seed, service_tier, stop, temperature, tool_choice, top_p, verbosity`},
-		{`{"extra_body":{"model":"dear"}}`, `extra_body! only the server's own configuration and workflow files can have it`},
+		{`{"extra_body":{"model":"dear"}}`, `extra_body! this option works only in the server's configuration and in workflow files`},
 	} {
 		_, misfits := ReadOptions([]byte(row.text), false)
 		var got []string
@@ -146,7 +146,7 @@ func TestAToolChoiceFitsTheRequest(t *testing.T) {
 		{"a tool", "now", tools, nil, "now"},
 		{"a tool by the name that people know", "fs.read", tools, nil, "fs_read"},
 		{"a tool that was called", "now", tools, answered, ""},
-		{"a tool that is not there", "fs.write", tools, nil, `tool_choice: there is no tool "fs.write"; expected auto, none, required, or one of fs_read, now`},
+		{"a tool that is not there", "fs.write", tools, nil, `tool_choice: unknown tool "fs.write"; expected auto, none, required, or one of fs_read, now`},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			req := Request{Tools: row.tools, Messages: row.messages, Options: Options{ToolChoice: row.choice, ParallelToolCalls: new(true)}}

@@ -79,7 +79,7 @@ func (r *Registry) Model(name string) (Model, error) {
 		name = r.Default
 	}
 	if strings.TrimSpace(name) == "" {
-		return nil, r.invalid("no model is named and there is no default model")
+		return nil, r.invalid("the request names no model, and there is no default model")
 	}
 	if !strings.Contains(name, ",") {
 		return r.model(strings.TrimSpace(name))
@@ -104,11 +104,11 @@ func (r *Registry) Model(name string) (Model, error) {
 func (r *Registry) model(name string) (Model, error) {
 	prefix, rest, ok := strings.Cut(name, ":")
 	if !ok || prefix == "" {
-		return nil, r.invalid(fmt.Sprintf("the model %q names no provider", name))
+		return nil, r.invalid(fmt.Sprintf("the model %q has no provider", name))
 	}
 	p := r.providers[prefix]
 	if p == nil {
-		return nil, r.invalid(fmt.Sprintf("the model %q is of an unknown provider", name))
+		return nil, r.invalid(fmt.Sprintf("the model %q has an unknown provider", name))
 	}
 	m, err := p.Model(rest)
 	if err != nil {
@@ -132,7 +132,7 @@ func (r *Registry) invalid(what string) *Error {
 	if known == "" {
 		known = "none"
 	}
-	return &Error{Code: CodeInvalid, Message: what + ": expected \"provider:name\"; known providers: " + known}
+	return &Error{Code: CodeInvalid, Message: what + "; expected PROVIDER:NAME with one of the providers " + known}
 }
 
 // Links takes a chain apart: the names of its models, in the order in which they are asked. One name is a chain of one.

@@ -101,11 +101,11 @@ func TestAnUnknownModelIsAnErrorThatNamesWhatIsKnown(t *testing.T) {
 	r.Register("openai", provider{})
 	r.Register("demo", provider{"m": newFake(nil)})
 	for name, says := range map[string][]string{
-		"":              {"no model is named", "no default", "demo, openai"},
-		"gpt-4o":        {`"gpt-4o" names no provider`, `expected "provider:name"`, "demo, openai"},
-		"claude:x":      {`"claude:x" is of an unknown provider`, "demo, openai"},
-		":x":            {"names no provider"},
-		"demo:m,":       {`"" names no provider`},
+		"":              {"the request names no model", "no default", "demo, openai"},
+		"gpt-4o":        {`"gpt-4o" has no provider`, `expected PROVIDER:NAME`, "demo, openai"},
+		"claude:x":      {`"claude:x" has an unknown provider`, "demo, openai"},
+		":x":            {"has no provider"},
+		"demo:m,":       {`"" has no provider`},
 		"demo:m,nope:x": {`"nope:x"`},
 		"openai:x":      {`"openai:x"`, "no such model"},
 	} {
@@ -121,7 +121,7 @@ func TestAnUnknownModelIsAnErrorThatNamesWhatIsKnown(t *testing.T) {
 			}
 		}
 	}
-	if _, err := new(Registry).Model("x:y"); err == nil || !strings.Contains(err.Error(), "known providers: none") {
+	if _, err := new(Registry).Model("x:y"); err == nil || !strings.Contains(err.Error(), "with one of the providers none") {
 		t.Errorf("%v", err)
 	}
 }

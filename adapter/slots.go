@@ -164,10 +164,10 @@ const busyRetry = 5 * time.Second
 func (s *slots) full(waited time.Duration) *Error {
 	e := &Error{
 		Code: CodeOverloaded, Retryable: true, RetryAfter: busyRetry, Cause: errFull,
-		Message: fmt.Sprintf("%d requests to %s go on at once, which is the most that this server makes", s.Max, s.provider),
+		Message: fmt.Sprintf("this server reached its limit of %d active requests to %s", s.Max, s.provider),
 	}
 	if waited > 0 {
-		e.Message += fmt.Sprintf("; none of them has ended within %v", waited)
+		e.Message += fmt.Sprintf("; none ended within %v", waited)
 	}
 	return e
 }

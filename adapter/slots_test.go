@@ -179,7 +179,7 @@ func TestTheWaitForASlotIsBounded(t *testing.T) {
 			wg.Go(func() {
 				start := time.Now()
 				_, err := ask(t, t.Context(), r, "a:m")
-				wantFull(t, err, "1 requests to a go on at once, which is the most that this server makes; none of them has ended within 10s")
+				wantFull(t, err, "this server reached its limit of 1 active requests to a; none ended within 10s")
 				if took := time.Since(start); took != 10*time.Second {
 					t.Errorf("after %v", took)
 				}
@@ -188,7 +188,7 @@ func TestTheWaitForASlotIsBounded(t *testing.T) {
 		synctest.Wait()
 		start := time.Now()
 		_, err := ask(t, t.Context(), r, "a:m") // no place in the queue
-		wantFull(t, err, "which is the most that this server makes")
+		wantFull(t, err, "reached its limit of")
 		if time.Since(start) != 0 {
 			t.Errorf("one too many has waited %v", time.Since(start))
 		}
@@ -354,7 +354,7 @@ func TestAChainWhoseModelsAreAllFullSaysSo(t *testing.T) {
 		wg.Go(func() { _, _ = ask(t, ctx, r, "b:m") })
 		synctest.Wait()
 		_, err := ask(t, t.Context(), r, "a:m,b:m")
-		wantFull(t, err, "none of the 2 models answered: a:m: 1 requests to a")
+		wantFull(t, err, "none of the 2 models answered: a:m: this server reached its limit of 1 active requests to a")
 	})
 }
 

@@ -57,13 +57,13 @@ func (p phase) String() string {
 func (p phase) message(d time.Duration) string {
 	switch p {
 	case forConnection:
-		return fmt.Sprintf("the model's server could not be reached within %v", d)
+		return fmt.Sprintf("the server could not connect to the model within %v", d)
 	case forFirstToken:
-		return fmt.Sprintf("the model did not begin to answer within %v", d)
+		return fmt.Sprintf("the model sent no token within %v", d)
 	case forNextToken:
-		return fmt.Sprintf("the model stopped in the middle of its answer and sent nothing more for %v", d)
+		return fmt.Sprintf("the model stopped during its answer and sent nothing for %v", d)
 	default:
-		return fmt.Sprintf("the model's answer was not finished after %v", d)
+		return fmt.Sprintf("the model did not finish its answer within %v", d)
 	}
 }
 

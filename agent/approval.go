@@ -21,9 +21,9 @@ import (
 
 // Errors of [Agent.Answer].
 var (
-	ErrNoQuestion = errors.New("agent: no such question waits for an answer")
-	ErrAnswered   = errors.New("agent: the question was answered before, or its time is over")
-	ErrRole       = errors.New("agent: the tool asks for somebody with a higher role")
+	ErrNoQuestion = errors.New("agent: unknown question, or it is no longer open")
+	ErrAnswered   = errors.New("agent: the question was already answered, or its time is over")
+	ErrRole       = errors.New("agent: your role may not approve this tool; ask an operator or admin")
 )
 
 // Question asks a person whether one call may run. It is the value of an approval_required event.
@@ -233,7 +233,7 @@ func (a *Agent) approve(ctx context.Context, q tool.Question) (tool.Decision, er
 	if !a.questions.close(asked) { // the answer came at the same moment: too late, but it is said so
 		<-asked.answer
 	}
-	why, code := "nobody answered in time", ReasonTimeout
+	why, code := "no answer came in time", ReasonTimeout
 	if r.ctx.Err() != nil {
 		why, code = "the turn ended", ReasonEnded
 	}
@@ -249,7 +249,7 @@ const (
 
 // unattended writes down that a call is not run because nobody can approve it. The error is what the model reads.
 func (r *run) unattended(q Question, s *scene) error {
-	const why = "nobody is there to approve it"
+	const why = "this conversation has no approver"
 	if err := r.decided(q, Answer{Reason: why}, ReasonUnattended, s); err != nil {
 		return err
 	}

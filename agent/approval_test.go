@@ -61,12 +61,12 @@ func TestACallThatAsksRunsWithApprovalAlone(t *testing.T) {
 			`{"call":"c1","tool":"echo","decision":"deny","reason":"too dangerous"}`, `{"call":"c1","decision":"deny"}`, time.Second,
 		},
 		"nobody answered": {
-			nil, `{"error":{"kind":"denied","message":"nobody approved the call within 5m0s"}}`,
-			`{"call":"c1","tool":"echo","decision":"deny","reason":"nobody answered in time"}`, `{"call":"c1","decision":"deny","reason":"timeout"}`, 5 * time.Minute,
+			nil, `{"error":{"kind":"denied","message":"no approval came within 5m0s"}}`,
+			`{"call":"c1","tool":"echo","decision":"deny","reason":"no answer came in time"}`, `{"call":"c1","decision":"deny","reason":"timeout"}`, 5 * time.Minute,
 		},
-		"nobody is there": {
-			&Answer{Nobody: true, Approve: true}, `{"error":{"kind":"denied","message":"the call was not run: nobody is there to approve it"}}`,
-			`{"call":"c1","tool":"echo","decision":"deny","reason":"nobody is there to approve it"}`, `{"call":"c1","decision":"deny","reason":"unattended"}`, time.Second,
+		"this conversation has no approver": {
+			&Answer{Nobody: true, Approve: true}, `{"error":{"kind":"denied","message":"the call was not run: this conversation has no approver"}}`,
+			`{"call":"c1","tool":"echo","decision":"deny","reason":"this conversation has no approver"}`, `{"call":"c1","decision":"deny","reason":"unattended"}`, time.Second,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -172,7 +172,7 @@ func TestACallThatAsksIsDeniedWhereNobodyCanAnswer(t *testing.T) {
 		if took := time.Since(begin); took != 0 {
 			t.Errorf("took %v", took)
 		}
-		if got := strings.Join(w.lines(), "\n"); !strings.Contains(got, `nobody is there to approve it`) || strings.Contains(got, `c1="rm"`) {
+		if got := strings.Join(w.lines(), "\n"); !strings.Contains(got, `this conversation has no approver`) || strings.Contains(got, `c1="rm"`) {
 			t.Error(got)
 		}
 	})
@@ -213,17 +213,17 @@ func TestInAChatACommandApproves(t *testing.T) {
 				ticket := post("go", tool.User)
 				question := <-c.got
 				id := w.Questions("s")[0].ID
-				want := "The tool `echo` is to be called with\n\n```json\n{\"text\":\"rm\"}\n```\n\nWrite `,approve " + id + "` to let it run, or `,deny " + id + "`."
+				want := "The agent wants to call the tool `echo` with\n\n```json\n{\"text\":\"rm\"}\n```\n\nWrite `,approve " + id + "` to approve, or `,deny " + id + "` to deny."
 				if question.Content != want {
 					t.Errorf("%q", question.Content)
 				}
 				post(",approve c1", tool.Operator) // the model's id of the call names no question
-				if refused := <-c.got; !strings.Contains(refused.Content, "No question `c1`") {
+				if refused := <-c.got; !strings.Contains(refused.Content, "No open question `c1`") {
 					t.Errorf("%q", refused.Content)
 				}
 				answer := strings.ReplaceAll(answer, "ID", strings.ToUpper(id)) // as a phone writes it, perhaps
 				post(answer, tool.User)
-				if refused := <-c.got; !strings.Contains(refused.Content, "higher role") {
+				if refused := <-c.got; !strings.Contains(refused.Content, "Your role may not approve this tool") {
 					t.Errorf("%q", refused.Content)
 				}
 				post(answer, tool.Operator)
@@ -276,7 +276,7 @@ func TestAQuestionThatIsNotDeliveredIsADenial(t *testing.T) {
 			if _, err := w.f.Process(t.Context(), &turn.Envelope{SessionID: "s", Channel: "telegram", ChatID: "1", Content: "go"}); err != nil {
 				t.Error(err)
 			}
-			if time.Since(begin) > 0 || !strings.Contains(strings.Join(w.lines(), "\n"), "nobody is there") {
+			if time.Since(begin) > 0 || !strings.Contains(strings.Join(w.lines(), "\n"), "this conversation has no approver") {
 				t.Errorf("%s: %q", name, w.lines())
 			}
 		}
@@ -304,7 +304,7 @@ func TestACallIsDeniedAtOnceWhereNobodyInTheConversationMayApproveIt(t *testing.
 					t.Errorf("it waited for %v", waited)
 				}
 				got := strings.Join(w.lines(), "\n")
-				if why := map[bool]string{true: "nobody approved the call within", false: "nobody is there to approve it"}[test.waits]; !strings.Contains(got, why) {
+				if why := map[bool]string{true: "no approval came within", false: "this conversation has no approver"}[test.waits]; !strings.Contains(got, why) {
 					t.Error(got)
 				}
 			})

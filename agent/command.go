@@ -238,11 +238,11 @@ func (s *session) choices() []string {
 // SetModel chooses a model, of those that may be chosen.
 func (s *session) SetModel(ctx context.Context, name string) error {
 	if !slices.Contains(s.choices(), name) {
-		return command.Errorf("%q is none of the models that may be chosen: %s", clip(name, 80), strings.Join(s.choices(), ", "))
+		return command.Errorf("unknown model %q; expected one of %s", clip(name, 80), strings.Join(s.choices(), ", "))
 	}
 	for _, link := range adapter.Links(name) {
 		if _, err := s.agent.options.Models.Model(link); err != nil {
-			return &command.Error{Message: fmt.Sprintf("the model %q cannot be used", link), Cause: err}
+			return &command.Error{Message: fmt.Sprintf("cannot use the model %q", link), Cause: err}
 		}
 	}
 	t, err := s.agent.openTape(ctx, s.id)
@@ -310,11 +310,11 @@ func (s *session) Decide(ctx context.Context, d command.Decision) error {
 	})
 	switch {
 	case errors.Is(err, ErrNoQuestion):
-		return command.Errorf("no question `%s` waits for an answer in this session", clip(d.ID, 80))
+		return command.Errorf("no open question `%s` in this session", clip(d.ID, 80))
 	case errors.Is(err, ErrAnswered):
-		return command.Errorf("the question `%s` was answered before, or its time is over", clip(d.ID, 80))
+		return command.Errorf("the question `%s` was already answered, or its time is over", clip(d.ID, 80))
 	case errors.Is(err, ErrRole):
-		return command.Errorf("the tool of this call asks for somebody with a higher role")
+		return command.Errorf("your role may not approve this tool; ask an operator or admin")
 	}
 	return err
 }
@@ -333,7 +333,7 @@ func (s *session) Fork(ctx context.Context, at int64) (string, error) {
 	_, err = t.ForkSession(ctx, target, at)
 	switch {
 	case errors.Is(err, tape.ErrNotEmpty):
-		return "", &command.Error{Message: "there is a fork of this second already; try again", Cause: err}
+		return "", &command.Error{Message: "a fork of this second already exists; retry", Cause: err}
 	case errors.Is(err, tape.ErrInvalid), errors.Is(err, tape.ErrNotFound):
 		return "", &command.Error{Message: fmt.Sprintf("this session has no entry #%d", at), Cause: err}
 	}

@@ -22,7 +22,7 @@ func TestACommandCallsNoModel(t *testing.T) {
 	w := newWorld(t, newFake(answers("ok")), Options{})
 	w.say("hi")
 	h := w.say(`,tape.handoff "lunch break" summary=pizza`)
-	if h.Output != "Anchor `lunch break` is entry #8: what the model sees begins there." || len(w.model.requests()) != 1 {
+	if h.Output != "Anchor `lunch break` is entry #8: the model sees the conversation from there." || len(w.model.requests()) != 1 {
 		t.Errorf("%q", h.Output)
 	}
 	if diff := cmp.Diff([]string{`anchor lunch break {"owner":"human","summary":"pizza"}`, `event command oktape.handoff hidden`}, w.lines()[7:]); diff != "" {
@@ -43,7 +43,7 @@ func TestACommandCallsNoModel(t *testing.T) {
 		t.Errorf("%q", h.Output)
 	}
 	h = w.process(t.Context(), &turn.Envelope{SessionID: "s", Kind: turn.KindCommand, Content: "what?"})
-	if h.err != nil || !strings.Contains(h.Output, "There is no command") {
+	if h.err != nil || !strings.Contains(h.Output, "Unknown command") {
 		t.Errorf("%q %v", h.Output, h.err)
 	}
 }
@@ -99,15 +99,15 @@ func TestTheCommandsOfASession(t *testing.T) {
 		",tape.anchors":          "session/start",
 		",tape.search 天气":        "今天天气很好",
 		",model":                 "`fake:a` answers",
-		",model no:b":            "The model \"no:b\" cannot be used.",
+		",model no:b":            "Cannot use the model \"no:b\".",
 		",tools":                 "`tape.info`",
 		",skill":                 "no skills",
 		",skill pdf":             "There are no skills.",
-		",stop":                  "Nothing is running.",
-		",approve c1":            "No question `c1` waits for an answer",
+		",stop":                  "No answer is running.",
+		",approve c1":            "No open question `c1`",
 		",mcp":                   "`files` connected, 2 tools",
-		",tape.export":           "bytes) are in the file",
-		",tape.handoff a\"\nb\"": "no line breaks",
+		",tape.export":           "bytes) to the file",
+		",tape.handoff a\"\nb\"": "without line breaks",
 	} {
 		h := w.process(t.Context(), &turn.Envelope{SessionID: "s", Content: text, Sender: turn.Sender{Role: tool.Admin}})
 		if h.err != nil || !strings.Contains(h.Output, want) {

@@ -108,7 +108,7 @@ func (r *run) summarize() (summary string, source []int64, err error) {
 	}
 	text := past(view.Messages, summaryBytes(r.agent.options.MaxContext))
 	if text == "" {
-		return "", nil, fmt.Errorf("there is nothing to sum up")
+		return "", nil, fmt.Errorf("there are no messages to summarize")
 	}
 	models := adapter.NewChain(r.models, r.agent.options.Models.Model)
 	req := adapter.Request{Messages: []adapter.Message{

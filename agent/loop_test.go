@@ -157,8 +157,8 @@ func TestAReplyThatWasCutOffStaysOnTheTape(t *testing.T) {
 	}{
 		"by an error":        {fails(downError, begun...), false, "error", []string{"error upstream_unavailable the model's server is down"}},
 		"by a cancellation":  {hangs(begun...), true, "canceled", nil},
-		"without an ending":  {chunks(begun...), false, "error", []string{"error upstream_protocol the model's answer ended before it was finished"}},
-		"by too many calls":  {chunks(append(begun, manyCalls()...)...), false, "error", []string{"error upstream_protocol the model asked for too many tools at once"}},
+		"without an ending":  {chunks(begun...), false, "error", []string{"error upstream_protocol the model's answer ended too early"}},
+		"by too many calls":  {chunks(append(begun, manyCalls()...)...), false, "error", []string{"error upstream_protocol the model called too many tools at once"}},
 		"by too much reason": {chunks(append(begun, adapter.Chunk{ToolCall: &adapter.ToolCall{Index: 1, Arguments: strings.Repeat("x", maxReply)}})...), false, "error", []string{"error upstream_protocol the model's answer is longer than 1 MiB"}},
 		"by a panic": {func(ctx context.Context, yield func(adapter.Chunk, error) bool) {
 			chunks(begun...)(ctx, yield)
@@ -208,7 +208,7 @@ func TestAReplyThatWasCutOffStaysOnTheTape(t *testing.T) {
 				}
 				w.say("again")
 				got := seen(w.model.requests()[1])
-				if want := `tool: {"error":{"kind":"interrupted","message":"the reply was cut off before the tool was run"}} ←c1`; got[3] != want {
+				if want := `tool: {"error":{"kind":"interrupted","message":"the answer was cut off before the tool ran"}} ←c1`; got[3] != want {
 					t.Errorf("%q", got)
 				}
 			})
@@ -271,9 +271,9 @@ func TestTheLastCallOfATurnHasNoTools(t *testing.T) {
 		}
 		if diff := cmp.Diff([]string{
 			`call "" c:echo{"text":"x"}`,
-			`result c={"error":{"kind":"denied","message":"the turn has used up its calls of tools"}}`,
+			`result c={"error":{"kind":"denied","message":"the turn reached its limit of tool calls"}}`,
 			`event loop.step error`,
-			`error output_invalid the model called tools again and again and did not answer`,
+			`error output_invalid the model kept calling tools and did not answer`,
 			`event turn.end error`,
 		}, w.lines()[len(w.lines())-5:]); diff != "" {
 			t.Error(diff)
@@ -357,11 +357,11 @@ func TestWhatGoesWrongWithACallIsAResult(t *testing.T) {
 	}))
 	none := tool.Must(tool.New("none", "Takes nothing.", func(context.Context, struct{}) (string, error) { return "fine", nil }))
 	for name, test := range map[string]struct{ call, want, arguments string }{
-		"unknown tool":       {`c:ecko:{}`, `{"error":{"kind":"unknown_tool","message":"there is no tool`, "{}"},
-		"no JSON":            {`c:echo:{"text"`, `{"error":{"kind":"invalid_arguments","message":"the arguments are no JSON`, "{}"},
-		"no fit":             {`c:echo:{"text":1}`, `{"error":{"kind":"invalid_arguments","message":"the arguments do not fit: /text: expected a string`, `{"text":1}`},
+		"unknown tool":       {`c:ecko:{}`, `{"error":{"kind":"unknown_tool","message":"unknown tool`, "{}"},
+		"no JSON":            {`c:echo:{"text"`, `{"error":{"kind":"invalid_arguments","message":"the arguments are not valid JSON`, "{}"},
+		"no fit":             {`c:echo:{"text":1}`, `{"error":{"kind":"invalid_arguments","message":"invalid arguments: /text: expected a string`, `{"text":1}`},
 		"an error, redacted": {`c:bad:{}`, `{"error":{"kind":"failed","message":"no access with key sk-***"}}`, "{}"},
-		"a panic":            {`c:boom:{}`, `{"error":{"kind":"panic","message":"the tool broke down"}}`, "{}"},
+		"a panic":            {`c:boom:{}`, `{"error":{"kind":"panic","message":"the tool crashed"}}`, "{}"},
 		"no arguments":       {`c:none:`, `fine`, "{}"},
 	} {
 		t.Run(name, func(t *testing.T) {

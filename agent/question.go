@@ -25,7 +25,7 @@ func (q *Question) Text() (markdown string, ok bool) {
 	if !ok {
 		return "", false
 	}
-	return fmt.Sprintf("%s\n\nWrite `,approve %s` to let it run, or `,deny %s`.", call, q.ID, q.ID), true
+	return fmt.Sprintf("%s\n\nWrite `,approve %s` to approve, or `,deny %s` to deny.", call, q.ID, q.ID), true
 }
 
 // Shown is the call that the question asks about: its arguments as people read them, and Markdown that says the same as [Question.Text]
@@ -35,7 +35,7 @@ func (q *Question) Shown() (arguments, markdown string, ok bool) {
 	if shownSize(arguments) > maxShown || !utf8.Valid(q.Arguments) {
 		return "", "", false
 	}
-	return arguments, fmt.Sprintf("The tool `%s` is to be called with\n\n```json\n%s\n```", q.Tool, arguments), true
+	return arguments, fmt.Sprintf("The agent wants to call the tool `%s` with\n\n```json\n%s\n```", q.Tool, arguments), true
 }
 
 // shownSize counts a text in what the strictest platforms count: units of UTF-16, where `&`, `<` and `>` count as they are escaped.

@@ -73,7 +73,7 @@ func (r *reply) take(c *adapter.Chunk) (complete *replyCall, err error) {
 			complete = r.open
 			if call = r.find(p.Index, p.ID); call == nil {
 				if len(r.calls) == maxCalls {
-					return nil, &adapter.Error{Code: adapter.CodeProtocol, Message: "the model asked for too many tools at once"}
+					return nil, &adapter.Error{Code: adapter.CodeProtocol, Message: "the model called too many tools at once"}
 				}
 				call = &replyCall{index: p.Index}
 				r.calls = append(r.calls, call)

@@ -69,9 +69,9 @@ const (
 // Errors of the loop.
 var (
 	// ErrMaxSteps is that of a turn whose model goes on calling tools when it may not any more.
-	ErrMaxSteps error = &codedError{turn.CodeOutput, "agent: the model called tools again and again and did not answer"}
+	ErrMaxSteps error = &codedError{turn.CodeOutput, "agent: the model kept calling tools and did not answer"}
 	// ErrTooLong is that of a turn that does not fit the model, not even without its past.
-	ErrTooLong error = &codedError{turn.CodeTooLarge, "agent: the message does not fit the model's context"}
+	ErrTooLong error = &codedError{turn.CodeTooLarge, "agent: the message is too long for the model's context"}
 )
 
 type codedError struct{ code, text string }
@@ -157,7 +157,7 @@ func (r *run) root() *run {
 func (a *Agent) RunModelStream(ctx context.Context, p turn.Prompt, id turn.SessionID, s turn.State) (turn.Stream, bool, error) {
 	t := turn.FromContext(ctx)
 	if t == nil {
-		return nil, false, errors.New("agent: the loop runs in a turn only")
+		return nil, false, errors.New("agent: the loop runs only in a turn")
 	}
 	if e := t.Envelope(); e.Kind == turn.KindCommand {
 		return a.commandStream(ctx, t, e, id), true, nil

@@ -66,10 +66,10 @@ func (r *run) spill(ctx context.Context, res tool.Result) (value json.RawMessage
 	handle, err := r.tape.PutBlob(ctx, []byte(text))
 	if err != nil {
 		r.agent.log.WarnContext(ctx, "cannot store a large result", "session", r.session, "tool", res.Name, "error", adapter.RedactError(err))
-		s.Spilled.Note = "the result was too large; this is its beginning and its end, the rest could not be kept"
+		s.Spilled.Note = "the result was too large; these are its start and end, and the rest could not be stored"
 	} else {
 		s.Spilled.Handle = handle
-		s.Spilled.Note = "the result was too large; this is its beginning and its end, spill.read has all of it"
+		s.Spilled.Note = "the result was too large; these are its start and end, and spill.read has all of it"
 		kept = append(kept, tape.Spill{Handle: handle, Size: int64(len(text))})
 	}
 	return tool.Result{Content: encode(s), Parts: shown}.Value(), kept
@@ -90,7 +90,7 @@ func (r *run) spillMedia(ctx context.Context, res tool.Result) (tool.Result, []t
 		}
 		handle, err := r.tape.PutBlob(ctx, []byte(*data))
 		if err != nil {
-			parts[i] = tool.Part{Type: "text", Text: "[an image that was too large to be kept]"}
+			parts[i] = tool.Part{Type: "text", Text: "[an image that was too large to store]"}
 			continue
 		}
 		kept = append(kept, tape.Spill{Handle: handle, Size: int64(len(*data))})
@@ -146,13 +146,13 @@ func readSpill(ctx context.Context, t *tape.Tape, handle string, offset, limit i
 	data, size, err := t.ReadBlob(ctx, handle, offset-before, before+max(limit, utf8.UTFMax)+utf8.UTFMax)
 	switch {
 	case errors.Is(err, tape.ErrNotFound), errors.Is(err, tape.ErrInvalid):
-		return page{}, &tool.Error{Kind: tool.KindFailed, Message: fmt.Sprintf("nothing was spilled under the handle %q", clip(handle, 80))}
+		return page{}, &tool.Error{Kind: tool.KindFailed, Message: fmt.Sprintf("unknown handle %q", clip(handle, 80))}
 	case errors.Is(err, errors.ErrUnsupported):
-		return page{}, &tool.Error{Kind: tool.KindUnavailable, Message: "the store keeps no large results"}
+		return page{}, &tool.Error{Kind: tool.KindUnavailable, Message: "the store does not store large results"}
 	case errors.Is(err, tape.ErrDamaged):
-		return page{}, &tool.Error{Kind: tool.KindFailed, Message: "what was stored under this handle is damaged"}
+		return page{}, &tool.Error{Kind: tool.KindFailed, Message: "the stored result of this handle is damaged"}
 	case err != nil:
-		return page{}, &tool.Error{Kind: tool.KindUnavailable, Message: "the store could not read it"}
+		return page{}, &tool.Error{Kind: tool.KindUnavailable, Message: "the store failed to read it"}
 	case offset > size:
 		return page{}, &tool.Error{Kind: tool.KindArguments, Message: fmt.Sprintf("offset: expected at most %d, which is the end, got %d", size, offset)}
 	}

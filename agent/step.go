@@ -113,7 +113,7 @@ func (r *run) read(rep *reply, chunks func(func(adapter.Chunk, error) bool)) (ha
 		}
 	}
 	if rep.finish == "" {
-		return handed, &adapter.Error{Code: adapter.CodeProtocol, Message: "the model's answer ended before it was finished"}
+		return handed, &adapter.Error{Code: adapter.CodeProtocol, Message: "the model's answer ended too early"}
 	}
 	for _, c := range rep.calls {
 		handed = true
@@ -251,7 +251,7 @@ func (r *run) cutOff(rep *reply, failure error) error {
 	}
 	ids, results := make([]string, len(open)), make([]any, len(open))
 	for i, c := range open {
-		res := tool.Result{ID: c.id, Name: c.name, Err: &tool.Error{Kind: tool.KindInterrupted, Message: "the reply was cut off before the tool was run"}}
+		res := tool.Result{ID: c.id, Name: c.name, Err: &tool.Error{Kind: tool.KindInterrupted, Message: "the answer was cut off before the tool ran"}}
 		ids[i], results[i] = c.id, res.Value()
 		r.emit(turn.Event{Kind: turn.ToolResultEvent, Results: []tool.Result{res}})
 	}
@@ -358,7 +358,7 @@ func (r *run) step(rep *reply, last bool) (more bool, err error) {
 		results := make([]any, len(calls))
 		ids := make([]string, len(calls))
 		for i, c := range calls {
-			res := tool.Result{ID: c.ID, Name: c.Name, Err: &tool.Error{Kind: tool.KindDenied, Message: "the turn has used up its calls of tools"}}
+			res := tool.Result{ID: c.ID, Name: c.Name, Err: &tool.Error{Kind: tool.KindDenied, Message: "the turn reached its limit of tool calls"}}
 			ids[i], results[i] = c.ID, res.Value()
 			r.emit(turn.Event{Kind: turn.ToolResultEvent, Results: []tool.Result{res}})
 		}
@@ -410,7 +410,7 @@ func (r *run) revise(rep *reply, open []*replyCall, calls []tool.Call) []tool.Ca
 	}
 	for _, c := range open {
 		if !kept[c.id] {
-			res := tool.Result{ID: c.id, Name: c.name, Err: &tool.Error{Kind: tool.KindDenied, Message: "the call was taken back"}}
+			res := tool.Result{ID: c.id, Name: c.name, Err: &tool.Error{Kind: tool.KindDenied, Message: "the model withdrew the call"}}
 			r.emit(turn.Event{Kind: turn.ToolResultEvent, Results: []tool.Result{res}})
 		}
 	}
@@ -516,7 +516,7 @@ func (r *run) writeResult(res tool.Result) (tool.Result, error) {
 	value, kept := r.spill(ctx, res)
 	_, err := r.append(tape.NewToolResult([]string{res.ID}, value).With(tape.Meta{Spill: kept}))
 	if errors.Is(err, tape.ErrTooLarge) { // nothing is ever spilled here
-		res = tool.Result{ID: res.ID, Name: res.Name, Err: &tool.Error{Kind: tool.KindFailed, Message: "the result is too large to be kept"}}
+		res = tool.Result{ID: res.ID, Name: res.Name, Err: &tool.Error{Kind: tool.KindFailed, Message: "the result is too large to store"}}
 		_, err = r.append(tape.NewToolResult([]string{res.ID}, res.Value()))
 		return res, err
 	}

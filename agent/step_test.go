@@ -108,7 +108,7 @@ func TestAHookMayChangeTheCallsOfAReply(t *testing.T) {
 	if len(open) > 0 {
 		t.Errorf("without a result: %v", open)
 	}
-	if diff := cmp.Diff(map[string]string{"c1": `{"error":{"kind":"denied","message":"the call was taken back"}}`, "c2": `"b"`, "call_1_1": `"c"`}, results); diff != "" {
+	if diff := cmp.Diff(map[string]string{"c1": `{"error":{"kind":"denied","message":"the model withdrew the call"}}`, "c2": `"b"`, "call_1_1": `"c"`}, results); diff != "" {
 		t.Error(diff)
 	}
 	accepted(t, w.model.requests()[1])
@@ -134,7 +134,7 @@ func TestHooksSeeEachToolCall(t *testing.T) {
 	}{
 		"nothing":                     {[]any{before(Verdict{}, nil)}, `"a"`},
 		"other arguments":             {[]any{before(Verdict{Arguments: json.RawMessage(`{"text":"b"}`)}, nil)}, `"b"`},
-		"arguments of the wrong type": {[]any{before(Verdict{Arguments: json.RawMessage(`{"text":2}`)}, nil)}, `{"error":{"kind":"invalid_arguments","message":"the arguments do not fit: /text: expected a string, got a number"}}`},
+		"arguments of the wrong type": {[]any{before(Verdict{Arguments: json.RawMessage(`{"text":2}`)}, nil)}, `{"error":{"kind":"invalid_arguments","message":"invalid arguments: /text: expected a string, got a number"}}`},
 		"an answer":                   {[]any{before(Verdict{Answer: &answer}, nil)}, `"answered"`},
 		"a denial":                    {[]any{before(Verdict{Deny: "not today"}, nil)}, `{"error":{"kind":"denied","message":"not today"}}`},
 		"a guard that fails":          {[]any{before(Verdict{}, errBroken)}, `{"error":{"kind":"denied","message":"a check before the call failed"}}`},
@@ -255,7 +255,7 @@ func TestALargeResultGoesToTheBlobs(t *testing.T) {
 	})
 	t.Run("and says so where they fail", func(t *testing.T) {
 		w := newWorld(t, newFake(), Options{Tools: setOf(t, large), Store: noBlobs{memory.New(nil)}})
-		if r, ok := spilledBy(t, w, "c1:large:{}"); !ok || r.Spilled.Handle != "" || !strings.Contains(r.Spilled.Note, "could not be kept") {
+		if r, ok := spilledBy(t, w, "c1:large:{}"); !ok || r.Spilled.Handle != "" || !strings.Contains(r.Spilled.Note, "could not be stored") {
 			t.Errorf("%.200v", r)
 		}
 	})
@@ -278,8 +278,8 @@ func TestBadBoundsOfASpillAreAReadableResult(t *testing.T) {
 		{handle, 0, -5, "limit: expected 1 to 65536 bytes, got -5"},
 		{handle, 0, maxPage + 1, "limit: expected 1 to 65536 bytes, got 65537"},
 		{handle, 13, 0, "offset: expected at most 12, which is the end, got 13"},
-		{"nothing", 0, 0, `nothing was spilled under the handle "nothing"`},
-		{"../../etc/passwd", 0, 0, `nothing was spilled under the handle "../../etc/passwd"`},
+		{"nothing", 0, 0, `unknown handle "nothing"`},
+		{"../../etc/passwd", 0, 0, `unknown handle "../../etc/passwd"`},
 	} {
 		_, err := readSpill(t.Context(), w.tape(), c.handle, c.offset, c.limit)
 		if e, ok := errors.AsType[*tool.Error](err); !ok || e.Message != c.want {
@@ -347,10 +347,10 @@ func TestAnImageBesideALargeTextIsShown(t *testing.T) {
 func TestTheModelOfASessionIsASetting(t *testing.T) {
 	w := newWorld(t, newFake(answers("ok")), Options{Model: "fake:a", Choices: []string{"fake:b"}})
 	w.say("hi")
-	if h := w.say(",model fake:b"); h.Output != "`fake:b` answers from now on, in this session." {
+	if h := w.say(",model fake:b"); h.Output != "`fake:b` now answers in this session." {
 		t.Errorf("%q", h.Output)
 	}
-	if h := w.say(",model fake:c"); !strings.Contains(h.Output, "none of the models") {
+	if h := w.say(",model fake:c"); !strings.Contains(h.Output, "Unknown model") {
 		t.Errorf("%q", h.Output)
 	}
 	w.say("hi")
@@ -436,7 +436,7 @@ func TestASubagentThatFailsIsAResult(t *testing.T) {
 		"its model fails":  {fails(downError), "x", "the helper failed: the model's server is down"},
 		"its model hangs":  {hangs(), "x", "the tool did not finish within 10m0s"},
 		"there is no task": {answers("no"), " ", "task: expected some text"},
-		"it goes round":    {calls("", `c:echo:{"text":"x"}`), "x", "the helper failed: the model called tools again and again and did not answer"},
+		"it goes round":    {calls("", `c:echo:{"text":"x"}`), "x", "the helper failed: the model kept calling tools and did not answer"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -493,7 +493,7 @@ func TestAResultThatNoEntryHoldsIsAnError(t *testing.T) {
 	}))
 	w := newWorld(t, newFake(calls("", "c1:huge:{}"), answers("ok")), Options{Tools: setOf(t, huge), SpillBytes: new(0)})
 	h := w.say("go")
-	if got := told(h.events)[2]; got != `result c1={"error":{"kind":"failed","message":"the result is too large to be kept"}}` {
+	if got := told(h.events)[2]; got != `result c1={"error":{"kind":"failed","message":"the result is too large to store"}}` {
 		t.Errorf("%.200s", got)
 	}
 }

@@ -34,7 +34,7 @@ func (a *Agent) allTools() (*tool.Set, error) {
 	// What clashes is an error where it is known already; what comes later is left out.
 	for _, t := range a.options.Tools.Tools() {
 		if other, taken := all.Find(t.Name); taken {
-			return nil, fmt.Errorf("tool %s: there is already one called %s", t.Name, other.Name)
+			return nil, fmt.Errorf("tool %s: another tool is already called %s", t.Name, other.Name)
 		}
 	}
 	all.Attach(a.options.Tools)
@@ -92,7 +92,7 @@ func (a *Agent) defaultTools() []*tool.Tool {
 }
 
 // errNoTurn is what a tool of the agent says where it is called outside of a turn.
-var errNoTurn = &tool.Error{Kind: tool.KindUnavailable, Message: "this works in a conversation only"}
+var errNoTurn = &tool.Error{Kind: tool.KindUnavailable, Message: "this works only in a conversation"}
 
 // failed is the result of a tool whose tape could not be read; what is wrong with it is no business of the model.
 func tapeFailed(ctx context.Context, r *run, err error) error {
@@ -100,7 +100,7 @@ func tapeFailed(ctx context.Context, r *run, err error) error {
 		return e
 	}
 	r.agent.log.ErrorContext(ctx, "tool cannot use the tape", "session", r.session, "turn", r.id, "error", adapter.RedactError(err))
-	return &tool.Error{Kind: tool.KindUnavailable, Message: "the tape cannot be used now"}
+	return &tool.Error{Kind: tool.KindUnavailable, Message: "the tape is unavailable now"}
 }
 
 type none struct{}

@@ -107,10 +107,10 @@ func (b *ChatBot) renew() (context.Context, context.CancelCauseFunc) {
 func (i *inference) rejection(failure error) *Failure {
 	if failure != nil {
 		f, _ := Describe(explain(failure, i.finish))
-		return &Failure{Code: f.Code, Message: f.Message + "; it is asked once more", Cause: f.Cause}
+		return &Failure{Code: f.Code, Message: f.Message + "; the server retries once", Cause: f.Cause}
 	}
 	f := i.misfit()
-	f.Message += "; the model is asked once more"
+	f.Message += "; the server retries once"
 	return f
 }
 

@@ -98,7 +98,7 @@ func TestAnAnswerThatDoesNotFitIsAskedForOnceMoreAndReplaced(t *testing.T) {
 			t.Fatal(w.reported)
 		}
 		f, _ := Describe(w.reported[0])
-		if f.Code != CodeOutputInvalid || !strings.HasPrefix(f.Pointer, "/article/") || !strings.HasSuffix(f.Message, "(and 1 more); the model is asked once more") {
+		if f.Code != CodeOutputInvalid || !strings.HasPrefix(f.Pointer, "/article/") || !strings.HasSuffix(f.Message, "(and 1 more); the server retries once") {
 			t.Errorf("%+v", f)
 		}
 		if len(requests) != 2 {
@@ -134,85 +134,85 @@ func TestWhatBecomesOfTheFirstAnswerDependsOnTheSecond(t *testing.T) {
 		{
 			"the second fits", says("stop", wrong), says("stop", `{"title":"Sky"}`), "",
 			`{"title":"Sky"}`,
-			[]string{"the output does not fit its schema"},
+			[]string{"the output does not match its schema"},
 			"",
 		},
 		{
 			"the second fits, without a root, with other members", says("stop", `{"titel":"Sky"}`), says("stop", `{"title":"Sky"}`), "",
 			`{"title":"Sky"}`,
-			[]string{"the output does not fit its schema"},
+			[]string{"the output does not match its schema"},
 			"",
 		},
 		{
 			"the second does not fit either", says("stop", wrong), says("stop", `{"title":7}`), "a",
 			`{"a":{"title":7}}`,
-			[]string{"the output does not fit its schema", "the output does not fit its schema"},
+			[]string{"the output does not match its schema", "the output does not match its schema"},
 			"",
 		},
 		{
 			"the second is empty", says("stop", wrong), says("stop", `{}`), "",
 			`{}`,
-			[]string{"the output does not fit its schema", "the output does not fit its schema"},
+			[]string{"the output does not match its schema", "the output does not match its schema"},
 			"",
 		},
 		{
 			"the first is a list", says("stop", `[1,2]`), says("stop", `{"title":"Sky"}`), "",
 			`{"title":"Sky"}`,
-			[]string{"the output does not fit its schema"},
+			[]string{"the output does not match its schema"},
 			"",
 		},
 		{
 			"the first is a text", says("stop", `"Sky"`), says("stop", `{"title":"Sky"}`), "a/b",
 			`{"a":{"b":{"title":"Sky"}}}`,
-			[]string{"the output does not fit its schema"},
+			[]string{"the output does not match its schema"},
 			"",
 		},
 		{
 			"the second is another text", says("stop", `"Sky"`), says("stop", `"Sea"`), "",
 			`"Sea"`,
-			[]string{"the output does not fit its schema", "the output does not fit its schema"},
+			[]string{"the output does not match its schema", "the output does not match its schema"},
 			"",
 		},
 		{
 			"the model is not reached again", says("stop", wrong), fails(adapter.CodeUnavailable), "a",
 			`{"a":{"title":"Much too long"}}`,
-			[]string{"the output does not fit its schema", "it broke", "the output does not fit its schema"},
+			[]string{"the output does not match its schema", "it broke", "the output does not match its schema"},
 			"",
 		},
 		{
 			"the second holds no document", says("stop", wrong), says("stop", "I cannot."), "a",
 			`{"a":{"title":"Much too long"}}`,
-			[]string{"the output does not fit its schema", "the model's output holds no JSON", "the output does not fit its schema"},
+			[]string{"the output does not match its schema", "the model's output contains no JSON", "the output does not match its schema"},
 			"",
 		},
 		{
 			"the second breaks off", says("stop", wrong), fails(adapter.CodeProtocol, `{"title":"S`), "a",
 			`{"a":{"title":"S"}}`,
-			[]string{"the output does not fit its schema"},
+			[]string{"the output does not match its schema"},
 			"it broke",
 		},
 		{
 			"the first holds no document", says("stop", "I would say that"), says("stop", `{"title":"Sky"}`), "a",
 			`{"a":{"title":"Sky"}}`,
-			[]string{"the model's output holds no JSON document; it is asked once more"},
+			[]string{"the model's output contains no JSON document; the server retries once"},
 			"",
 		},
 		{
 			"neither holds a document", says("stop", "I would"), says("stop", "I would not"), "a",
 			`{}`,
-			[]string{"the model's output holds no JSON document; it is asked once more"},
-			"the model's output holds no JSON document",
+			[]string{"the model's output contains no JSON document; the server retries once"},
+			"the model's output contains no JSON document",
 		},
 		{
 			"no document, and then no model", says("stop", "I would"), fails(adapter.CodeUnavailable), "a",
 			`{}`,
-			[]string{"the model's output holds no JSON document; it is asked once more"},
+			[]string{"the model's output contains no JSON document; the server retries once"},
 			"it broke",
 		},
 		{
 			"the first says nothing", says("stop"), says("stop", `{"title":"Sky"}`), "a",
 			`{"a":{"title":"Sky"}}`,
-			[]string{"the model's output holds no JSON document; it is asked once more"},
+			[]string{"the model's output contains no JSON document; the server retries once"},
 			"",
 		},
 		{
@@ -222,7 +222,7 @@ func TestWhatBecomesOfTheFirstAnswerDependsOnTheSecond(t *testing.T) {
 		{
 			"the first is too large to be checked", says("stop", `{"title":"Sky","tags":[1e9999]}`), says("stop", `{"title":"Sea"}`), "a",
 			`{"a":{"title":"Sky","tags":[1e9999]}}`,
-			[]string{"the output was not held to its schema: it cannot be checked"},
+			[]string{"the output was not checked against its schema: it cannot be checked"},
 			"",
 		},
 		{

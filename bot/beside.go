@@ -58,12 +58,12 @@ func (i *inference) beside(chunk *adapter.Chunk) error {
 
 // MediaFailure says to users that an image or a sound is not there; err is that of [Env].Keep, nil where nothing keeps them.
 func MediaFailure(err error) *Failure {
-	f := &Failure{Code: CodeInternal, Message: "an image or a sound that the model made could not be kept", Cause: err}
+	f := &Failure{Code: CodeInternal, Message: "the server could not store an image or a sound of the model", Cause: err}
 	switch {
 	case err == nil:
-		f.Code, f.Message = CodeOutputInvalid, "the model made an image or a sound, and this server keeps none"
+		f.Code, f.Message = CodeOutputInvalid, "the model made an image or a sound, but this server stores no files"
 	case errors.Is(err, ErrMediaTooLarge):
-		f.Code, f.Message = CodeTooLarge, "an image or a sound that the model made is larger than this server keeps"
+		f.Code, f.Message = CodeTooLarge, "an image or a sound of the model exceeds the server's limit"
 	}
 	return f
 }

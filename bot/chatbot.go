@@ -331,7 +331,7 @@ func (b *ChatBot) request(m Message) (adapter.Request, error) {
 		messages = append(messages, user)
 	}
 	if len(messages) == 0 {
-		return adapter.Request{}, &Failure{Code: CodeInvalid, Message: fmt.Sprintf("the bot %q has nothing to say to the model", b.name)}
+		return adapter.Request{}, &Failure{Code: CodeInvalid, Message: fmt.Sprintf("the bot %q has no prompt; give it a prompt or an input", b.name)}
 	}
 	r := adapter.Request{
 		Messages: messages, Options: c.Options, Params: b.env.Params, CacheKey: b.env.CacheKey,

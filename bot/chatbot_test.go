@@ -247,20 +247,20 @@ func TestWhatGoesWrongIsTheBotsError(t *testing.T) {
 		{
 			"no document (RP-09)", says("stop", "I am sorry, ", "I cannot."),
 			Config{},
-			Failure{Code: CodeOutputInvalid, Message: "the model's output holds no JSON document", Retryable: true},
-			[]string{"error the model's output holds no JSON document"},
+			Failure{Code: CodeOutputInvalid, Message: "the model's output contains no JSON document", Retryable: true},
+			[]string{"error the model's output contains no JSON document"},
 		},
 		{
 			"nothing at all", says("stop"),
 			Config{},
-			Failure{Code: CodeOutputInvalid, Message: "the model's output holds no JSON document", Retryable: true},
-			[]string{"error the model's output holds no JSON document"},
+			Failure{Code: CodeOutputInvalid, Message: "the model's output contains no JSON document", Retryable: true},
+			[]string{"error the model's output contains no JSON document"},
 		},
 		{
 			"no document before the limit", says("length", "Well"),
 			Config{},
-			Failure{Code: CodeOutputInvalid, Message: "the model's output holds no JSON document: it reached its limit of tokens before one began", Retryable: true},
-			[]string{"error the model's output holds no JSON document: it reached its limit of tokens before one began"},
+			Failure{Code: CodeOutputInvalid, Message: "the model's output contains no JSON document: it reached its token limit first", Retryable: true},
+			[]string{"error the model's output contains no JSON document: it reached its token limit first"},
 		},
 		{
 			"content filter (AD-08)", says("content_filter", `{"a":1`),
@@ -271,8 +271,8 @@ func TestWhatGoesWrongIsTheBotsError(t *testing.T) {
 		{
 			"too deep", says("stop", strings.Repeat("[", 600)),
 			Config{NoValue: true},
-			Failure{Code: CodeOutputInvalid, Message: "the model's output went over the limit of a depth, 512"},
-			[]string{"error the model's output went over the limit of a depth, 512"},
+			Failure{Code: CodeOutputInvalid, Message: "the model's output exceeds the limit of a depth, 512"},
+			[]string{"error the model's output exceeds the limit of a depth, 512"},
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -345,7 +345,7 @@ func TestAPanicInACallbackIsTheBotsError(t *testing.T) {
 				if !strings.HasPrefix(after[len(after)-1], "error ") {
 					t.Errorf("the other listener's last event is %q", after[len(after)-1])
 				}
-				if f, _ := Describe(err); where != "error" && (f.Code != CodeInternal || !strings.Contains(f.Message, "the log has it as ")) {
+				if f, _ := Describe(err); where != "error" && (f.Code != CodeInternal || !strings.Contains(f.Message, "find it in the server's log as ")) {
 					t.Errorf("%+v", f)
 				}
 				if !strings.Contains(logged.String(), "chatbot_test.go") {
@@ -385,7 +385,7 @@ func TestASchemaIsCheckedAndViolationsAreReportedWithTheirPlace(t *testing.T) {
 		pointers := map[string]bool{}
 		for _, e := range w.reported {
 			f, ok := e.(*Failure)
-			if !ok || f.Code != CodeOutputInvalid || !strings.HasPrefix(f.Message, "the output does not fit its schema: ") {
+			if !ok || f.Code != CodeOutputInvalid || !strings.HasPrefix(f.Message, "the output does not match its schema: ") {
 				t.Errorf("%v", e)
 			}
 			pointers[f.Pointer] = true
@@ -870,8 +870,8 @@ func TestDescribeShowsOnlyWhatMayBeShown(t *testing.T) {
 		{"a failure", fmt.Errorf("wrapped %w: %w", secret, &Failure{Code: CodeConflict, Message: "m", Pointer: "/a", Retryable: true}), Failure{Code: CodeConflict, Message: "m", Pointer: "/a", Retryable: true}, true},
 		{"a failure without a code", &Failure{Message: "m", Cause: secret}, Failure{Code: CodeInternal, Message: "m"}, true},
 		{"a provider's error", &adapter.Error{Code: adapter.CodeAuth, Message: "refused", Cause: secret}, Failure{Code: adapter.CodeAuth, Message: "refused"}, true},
-		{"a template's error", templateError, Failure{Code: CodeInvalid, Message: "a prompt cannot be rendered: p:1:1: the tag or variable is not closed"}, true},
-		{"a deadline", context.DeadlineExceeded, Failure{Code: adapter.CodeTimeout, Message: "the time was over", Retryable: true}, true},
+		{"a template's error", templateError, Failure{Code: CodeInvalid, Message: "cannot render a prompt: p:1:1: the tag or variable is not closed"}, true},
+		{"a deadline", context.DeadlineExceeded, Failure{Code: adapter.CodeTimeout, Message: "the time limit was reached", Retryable: true}, true},
 		{"a cancellation", context.Canceled, Failure{Code: CodeInternal, Message: "canceled"}, true},
 		{"anything else", secret, Failure{Code: CodeInternal, Message: "internal error"}, false},
 	} {

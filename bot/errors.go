@@ -55,11 +55,11 @@ func Describe(err error) (f Failure, known bool) {
 		return Failure{Code: e.Code, Message: e.Message, Retryable: e.Retryable, RetryAfter: e.RetryAfter, Cause: e.Cause}, true
 	}
 	if e, ok := errors.AsType[*prompt.Error](err); ok {
-		return Failure{Code: CodeInvalid, Message: "a prompt cannot be rendered: " + e.Error()}, true
+		return Failure{Code: CodeInvalid, Message: "cannot render a prompt: " + e.Error()}, true
 	}
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
-		return Failure{Code: adapter.CodeTimeout, Message: "the time was over", Retryable: true, Cause: err}, true
+		return Failure{Code: adapter.CodeTimeout, Message: "the time limit was reached", Retryable: true, Cause: err}, true
 	case errors.Is(err, context.Canceled):
 		return Failure{Code: CodeInternal, Message: "canceled", Cause: err}, true
 	}
@@ -75,7 +75,7 @@ func Internal(ctx context.Context, log *slog.Logger, what string, cause error, a
 		attrs = append(attrs, slog.String("id", name), slog.Any("error", cause))
 		log.LogAttrs(ctx, slog.LevelError, what, attrs...)
 	}
-	return &Failure{Code: CodeInternal, Message: "internal error; the log has it as " + name, Cause: cause}
+	return &Failure{Code: CodeInternal, Message: "internal error; find it in the server's log as " + name, Cause: cause}
 }
 
 // Panicked makes the error of a panic that was recovered. The stack goes to the log, and nothing of it to users.

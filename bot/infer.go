@@ -113,7 +113,7 @@ func (i *inference) ask(ctx context.Context, m Message) (iter.Seq2[adapter.Chunk
 	model, err := b.env.Models.Model(b.config.Model)
 	if err != nil {
 		if _, known := Describe(err); !known {
-			err = &Failure{Code: CodeInvalid, Message: fmt.Sprintf("the model %q cannot be used", b.config.Model), Cause: err}
+			err = &Failure{Code: CodeInvalid, Message: fmt.Sprintf("cannot use the model %q", b.config.Model), Cause: err}
 		}
 		return nil, err
 	}
@@ -383,7 +383,7 @@ func (i *inference) conclude() {
 	if i.Truncated {
 		b.report(&Failure{
 			Code: CodeOutputInvalid, Pointer: Pointer(string(i.out.last)),
-			Message: "the answer was cut off where the model reached its limit of tokens",
+			Message: "the answer is incomplete, because the model reached its token limit",
 		})
 	}
 	if i.finish == adapter.FinishRefusal {
@@ -409,12 +409,12 @@ func explain(err error, finish string) error {
 	}
 	switch {
 	case noDocument(err):
-		message := "the model's output holds no JSON document"
+		message := "the model's output contains no JSON document"
 		if errors.Is(err, htmlpath.ErrNoDocument) {
-			message = "the model's output holds no HTML"
+			message = "the model's output contains no HTML"
 		}
 		if finish == adapter.FinishLength {
-			message += ": it reached its limit of tokens before one began"
+			message += ": it reached its token limit first"
 		}
 		return &Failure{Code: CodeOutputInvalid, Message: message, Retryable: true, Cause: err}
 	case errors.Is(err, tube.ErrEnded):
@@ -423,19 +423,19 @@ func explain(err error, finish string) error {
 	if e, ok := errors.AsType[*jsonuri.LimitError](err); ok {
 		return &Failure{
 			Code: CodeOutputInvalid, Cause: err,
-			Message: fmt.Sprintf("the model's output went over the limit of a %s, %d", e.Limit, e.Max),
+			Message: fmt.Sprintf("the model's output exceeds the limit of a %s, %d", e.Limit, e.Max),
 		}
 	}
 	if e, ok := errors.AsType[*htmlpath.LimitError](err); ok {
 		return &Failure{
 			Code: CodeOutputInvalid, Cause: err,
-			Message: fmt.Sprintf("the model's HTML went over the limit of its %s, %d", e.Limit, e.Max),
+			Message: fmt.Sprintf("the model's HTML exceeds the limit of its %s, %d", e.Limit, e.Max),
 		}
 	}
 	if e, ok := errors.AsType[*jsonuri.SyntaxError](err); ok {
 		return &Failure{
 			Code: CodeOutputInvalid, Cause: err, Retryable: true,
-			Message: fmt.Sprintf("the model's output is not JSON at line %d, column %d", e.Line, e.Column),
+			Message: fmt.Sprintf("the model's output is not valid JSON at line %d, column %d", e.Line, e.Column),
 		}
 	}
 	return err

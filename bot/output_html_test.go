@@ -116,17 +116,17 @@ func TestAnHTMLBotSaysWhatIsWrongWithItsAnswer(t *testing.T) {
 		reported             string
 		cause                error
 	}{
-		{name: "no tag", finish: "stop", answer: "I cannot do that.", failed: "the model's output holds no HTML", cause: htmlpath.ErrNoDocument},
-		{name: "nothing", finish: "stop", failed: "the model's output holds no HTML", cause: htmlpath.ErrNoDocument},
+		{name: "no tag", finish: "stop", answer: "I cannot do that.", failed: "the model's output contains no HTML", cause: htmlpath.ErrNoDocument},
+		{name: "nothing", finish: "stop", failed: "the model's output contains no HTML", cause: htmlpath.ErrNoDocument},
 		{
 			name: "cut off before it began", finish: "length", answer: "<think>Hm, a <p>?",
-			failed: "the model's output holds no HTML: it reached its limit of tokens before one began", cause: htmlpath.ErrNoDocument,
+			failed: "the model's output contains no HTML: it reached its token limit first", cause: htmlpath.ErrNoDocument,
 		},
 		{
 			name: "cut off in a tag", finish: "length", answer: "<ul><li>a<li cla", value: "<ul><li>a",
-			reported: "the answer was cut off where the model reached its limit of tokens",
+			reported: "the answer is incomplete, because the model reached its token limit",
 		},
-		{name: "too deep", finish: "stop", answer: strings.Repeat("<b>", 600), value: strings.Repeat("<b>", 512), failed: "the model's HTML went over the limit of its depth, 512"},
+		{name: "too deep", finish: "stop", answer: strings.Repeat("<b>", 600), value: strings.Repeat("<b>", 512), failed: "the model's HTML exceeds the limit of its depth, 512"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := newWorld(t, says(c.finish, c.answer))

@@ -185,12 +185,12 @@ func (c *calls) settle(call *call, r tool.Result) bool {
 
 // broken says to users that a call has failed; what the tool says of it is for the model and the log.
 func broken(call *call, err *tool.Error) *Failure {
-	f := &Failure{Code: CodeInternal, Message: "a tool has failed" + named(call), Cause: err}
+	f := &Failure{Code: CodeInternal, Message: "a tool failed" + named(call), Cause: err}
 	switch err.Kind {
 	case tool.KindUnknown:
-		f.Code, f.Message = CodeOutputInvalid, "the model called a tool that there is not"+named(call)
+		f.Code, f.Message = CodeOutputInvalid, "the model called an unknown tool"+named(call)
 	case tool.KindArguments:
-		f.Code, f.Message = CodeOutputInvalid, "the model called a tool with arguments that do not fit"+named(call)
+		f.Code, f.Message = CodeOutputInvalid, "the model called a tool with invalid arguments"+named(call)
 	case tool.KindDenied:
 		f.Message = "a tool was not allowed to run" + named(call)
 	case tool.KindTimeout:

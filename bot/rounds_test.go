@@ -149,7 +149,7 @@ func TestToolsRunUntilTheModelCallsNone(t *testing.T) {
 			t.Error(offered)
 		}
 		got := messages(asked[2])
-		if !strings.HasPrefix(got[3], `tool(c1): {"error":{"kind":"invalid_arguments","message":"the arguments do not fit`) {
+		if !strings.HasPrefix(got[3], `tool(c1): {"error":{"kind":"invalid_arguments","message":"invalid arguments`) {
 			t.Error(got[3])
 		}
 		got[3] = "tool(c1): …"
@@ -165,14 +165,14 @@ func TestToolsRunUntilTheModelCallsNone(t *testing.T) {
 // BO-07: a failing tool is told to the model, and users learn which one it was.
 func TestWhatGoesWrongWithAToolIsAResult(t *testing.T) {
 	for _, c := range []struct{ name, call, arguments, code, told, reported string }{
-		{"an error", "fails", rome, CodeInternal, `{"error":{"kind":"failed","message":"open /srv/hidden: no such file"}}`, `a tool has failed: "fails"`},
-		{"an error with a key", "leaks", rome, CodeInternal, `{"error":{"kind":"failed","message":"401 for sk-***"}}`, `a tool has failed: "leaks"`},
-		{"a panic", "panics", rome, CodeInternal, `{"error":{"kind":"panic","message":"the tool broke down"}}`, `a tool has failed: "panics"`},
+		{"an error", "fails", rome, CodeInternal, `{"error":{"kind":"failed","message":"open /srv/hidden: no such file"}}`, `a tool failed: "fails"`},
+		{"an error with a key", "leaks", rome, CodeInternal, `{"error":{"kind":"failed","message":"401 for sk-***"}}`, `a tool failed: "leaks"`},
+		{"a panic", "panics", rome, CodeInternal, `{"error":{"kind":"panic","message":"the tool crashed"}}`, `a tool failed: "panics"`},
 		{"a timeout", "hangs", rome, CodeInternal, `{"error":{"kind":"timeout","message":"the tool did not finish within 3s"}}`, `a tool took too long: "hangs"`},
-		{"a tool that asks", "asks", rome, CodeInternal, `{"error":{"kind":"denied","message":"this tool needs the approval of a person, and nobody is there to give it"}}`, `a tool was not allowed to run: "asks"`},
+		{"a tool that asks", "asks", rome, CodeInternal, `{"error":{"kind":"denied","message":"this tool needs approval, but this conversation has no approver"}}`, `a tool was not allowed to run: "asks"`},
 		{"a tool whose server is away", "away", rome, adapter.CodeUnavailable, `{"error":{"kind":"unavailable","message":"try later"}}`, `a tool is not available: "away"`},
-		{"no such tool", "lsit", rome, CodeOutputInvalid, `{"error":{"kind":"unknown_tool","message":"there is no tool called \"lsit\"; is it list?"}}`, `the model called a tool that there is not: "lsit"`},
-		{"no JSON", "list", `{"town":`, CodeOutputInvalid, `{"error":{"kind":"invalid_arguments","message":"the arguments are no JSON: unexpected end of JSON input"}}`, `the model called a tool with arguments that do not fit: "list"`},
+		{"no such tool", "lsit", rome, CodeOutputInvalid, `{"error":{"kind":"unknown_tool","message":"unknown tool \"lsit\"; did you mean list?"}}`, `the model called an unknown tool: "lsit"`},
+		{"no JSON", "list", `{"town":`, CodeOutputInvalid, `{"error":{"kind":"invalid_arguments","message":"the arguments are not valid JSON: unexpected end of JSON input"}}`, `the model called a tool with invalid arguments: "list"`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -218,8 +218,8 @@ func TestRoundsAreBounded(t *testing.T) {
 		{"by default", 0, 16, Text, "enough", "", `"enough"`},
 		{"by configuration", 3, 3, JSON, `{"a":1}`, "", `{"a":1}`},
 		{"one, which offers none", 1, 1, Text, "hello", "", `"hello"`},
-		{"a model that does not stop", 2, 2, JSON, "", `the model asked for tools again where it was to answer, after all rounds of them: "list"`, ""},
-		{"a model that does not stop, in text", 2, 2, Text, "", `the model asked for tools again where it was to answer, after all rounds of them: "list"`, ""},
+		{"a model that does not stop", 2, 2, JSON, "", `the model called tools again instead of an answer, after the last allowed round: "list"`, ""},
+		{"a model that does not stop, in text", 2, 2, Text, "", `the model called tools again instead of an answer, after the last allowed round: "list"`, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -366,7 +366,7 @@ func TestADocumentOutlivesCallsWithoutEnd(t *testing.T) {
 		if err != nil || string(r.Value) != `{"a":1}` || r.Usage.TotalTokens != 14 {
 			t.Errorf("%+v, %v", r, err)
 		}
-		if len(w.reported) != 1 || w.reported[0].Error() != `the model asked for tools again where it was to answer, after all rounds of them: "list"` {
+		if len(w.reported) != 1 || w.reported[0].Error() != `the model called tools again instead of an answer, after the last allowed round: "list"` {
 			t.Error(w.reported)
 		}
 	})
@@ -605,7 +605,7 @@ func TestImagesOfResultsFollowThem(t *testing.T) {
 		}
 		want := []string{
 			"user: go", "assistant:  [call_0 draw {}] [c draw {}] [call_2 draw {}]", "tool(call_0): a cat", "tool(c): a cat",
-			`tool(call_2): {"error":{"kind":"invalid_arguments","message":"the arguments do not fit: expected an object"}}`,
+			`tool(call_2): {"error":{"kind":"invalid_arguments","message":"invalid arguments: expected an object"}}`,
 			"user: <text Images and files of the tool draw:><image_url data:image/png;base64,AA==><text Images and files of the tool draw:><image_url data:image/png;base64,AA==>",
 		}
 		if diff := cmp.Diff(want, messages(asked[1])); diff != "" {

@@ -63,9 +63,9 @@ func (v violation) place() string {
 
 // failure is the violation as an error of the run's document.
 func (v violation) failure(root string) *Failure {
-	what := "the output does not fit its schema: "
+	what := "the output does not match its schema: "
 	if v.unchecked {
-		what = "the output was not held to its schema: "
+		what = "the output was not checked against its schema: "
 	}
 	return &Failure{Code: CodeOutputInvalid, Message: what + v.message, Pointer: pointer(Pointer(root), v.at)}
 }

@@ -90,7 +90,7 @@ func (c *calls) find(index int, id string) *call {
 
 func (c *calls) add(index int) (*call, error) {
 	if len(c.list) == maxCalls {
-		return nil, &Failure{Code: CodeOutputInvalid, Message: fmt.Sprintf("the model asked for more than %d tools in one answer", maxCalls)}
+		return nil, &Failure{Code: CodeOutputInvalid, Message: fmt.Sprintf("the model called more than %d tools in one answer", maxCalls)}
 	}
 	b := c.out.bot
 	call := &call{number: b.called, index: index}
@@ -175,7 +175,7 @@ func (c *calls) result(r *adapter.ToolResult) error {
 	}
 	call.answered = true
 	if r.Failed {
-		c.out.bot.report(&Failure{Code: adapter.CodeUnavailable, Message: "a tool of the model's server has failed" + named(call)})
+		c.out.bot.report(&Failure{Code: adapter.CodeUnavailable, Message: "a tool of the model's server failed" + named(call)})
 		return c.out.failure
 	}
 	if text := strings.TrimSpace(r.Content); text != "" && (text[0] == '{' || text[0] == '[') && isJSON([]byte(text)) {
@@ -238,9 +238,9 @@ func (i *inference) unmet() error {
 	if len(pending) == 0 {
 		return nil
 	}
-	message := "the model asked for tools that the bot does not have"
+	message := "the model called tools that the bot does not have"
 	if i.last {
-		message = "the model asked for tools again where it was to answer, after all rounds of them"
+		message = "the model called tools again instead of an answer, after the last allowed round"
 	}
 	return &Failure{Code: CodeOutputInvalid, Message: message + named(pending...), Cause: errUnmet}
 }

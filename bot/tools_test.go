@@ -128,7 +128,7 @@ func TestToolCallsStandBesideTheDocument(t *testing.T) {
 				for _, err := range w.reported {
 					if f, _ := Describe(err); strings.Contains(f.Message, "secret") {
 						t.Error(f.Message)
-					} else if f.Message != `a tool of the model's server has failed: "fails"` {
+					} else if f.Message != `a tool of the model's server failed: "fails"` {
 						t.Error(f.Message)
 					}
 				}
@@ -177,11 +177,11 @@ func TestAModelThatWaitsForToolsIsReported(t *testing.T) {
 		err      string
 		reported string
 	}{
-		{"instead of a document", JSON, []adapter.Chunk{{Finish: "tool_calls"}}, `the model asked for tools that the bot does not have: "weather", "time"`, ""},
-		{"beside a document", JSON, []adapter.Chunk{{Text: `{"a":1}`}, {Finish: "tool_calls"}}, "", `the model asked for tools that the bot does not have: "weather", "time"`},
-		{"instead of a text", Text, []adapter.Chunk{{Finish: "tool_calls"}}, `the model asked for tools that the bot does not have: "weather", "time"`, ""},
-		{"beside a text", Text, []adapter.Chunk{{Text: "Let me see."}, {Finish: "tool_calls"}}, "", `the model asked for tools that the bot does not have: "weather", "time"`},
-		{"only one of them", Text, []adapter.Chunk{result(0, "c0", "sunny", false), {Finish: "tool_calls"}}, `the model asked for tools that the bot does not have: "time"`, ""},
+		{"instead of a document", JSON, []adapter.Chunk{{Finish: "tool_calls"}}, `the model called tools that the bot does not have: "weather", "time"`, ""},
+		{"beside a document", JSON, []adapter.Chunk{{Text: `{"a":1}`}, {Finish: "tool_calls"}}, "", `the model called tools that the bot does not have: "weather", "time"`},
+		{"instead of a text", Text, []adapter.Chunk{{Finish: "tool_calls"}}, `the model called tools that the bot does not have: "weather", "time"`, ""},
+		{"beside a text", Text, []adapter.Chunk{{Text: "Let me see."}, {Finish: "tool_calls"}}, "", `the model called tools that the bot does not have: "weather", "time"`},
+		{"only one of them", Text, []adapter.Chunk{result(0, "c0", "sunny", false), {Finish: "tool_calls"}}, `the model called tools that the bot does not have: "time"`, ""},
 		{"none, as the provider has made them", Text, []adapter.Chunk{result(0, "c0", "sunny", false), result(1, "c1", "noon", false), {Text: "Sunny."}, {Finish: "tool_calls"}}, "", ""},
 		{"but the answer ends otherwise", Text, []adapter.Chunk{{Text: "Sunny."}, {Finish: "stop"}}, "", ""},
 	} {

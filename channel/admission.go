@@ -166,16 +166,16 @@ func (a Admission) check(s Stage) error {
 	case a.Kind == "" || a.Kind == Dispatch:
 		return nil
 	case a.Kind.strict() == 0:
-		return fmt.Errorf("there is no admission%s; expected %s, %s, %s or %s", named(string(a.Kind)), Dispatch, ObserveOnly, Handled, Drop)
+		return fmt.Errorf("unknown admission%s; expected %s, %s, %s or %s", named(string(a.Kind)), Dispatch, ObserveOnly, Handled, Drop)
 	}
 	known, ok := reasons[a.Reason]
 	switch {
 	case !ok:
-		return fmt.Errorf("there is no reason%s; one of a channel's own is %s with a detail", named(string(a.Reason)), ReasonChannelLocal)
+		return fmt.Errorf("unknown reason%s; use %s with a detail for a channel's own reasons", named(string(a.Reason)), ReasonChannelLocal)
 	case !slices.Contains(known.kinds, a.Kind):
-		return fmt.Errorf("the reason %s is none for the admission %s", a.Reason, a.Kind)
+		return fmt.Errorf("the reason %s does not go with the admission %s", a.Reason, a.Kind)
 	case !slices.Contains(known.stages, s):
-		return fmt.Errorf("the reason %s is none of the stage %s", a.Reason, s)
+		return fmt.Errorf("the reason %s does not go with the stage %s", a.Reason, s)
 	case a.Reason == ReasonChannelLocal && !isDetail(a.Detail):
 		return fmt.Errorf("the reason %s needs a detail of 1 to %d of a-z, 0-9 and _", a.Reason, maxDetail)
 	case a.Reason != ReasonChannelLocal && a.Detail != "":

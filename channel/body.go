@@ -63,14 +63,14 @@ func ReadBody(w http.ResponseWriter, r *http.Request, most int64, media ...strin
 		RetryAfter() time.Duration
 	}
 	if errors.As(err, &full) {
-		return nil, &BodyError{http.StatusServiceUnavailable, full.RetryAfter(), errors.New("there is no memory for the body now; send it again")}
+		return nil, &BodyError{http.StatusServiceUnavailable, full.RetryAfter(), errors.New("the server has no memory for the body now; send it again")}
 	}
 	if _, large := errors.AsType[*http.MaxBytesError](err); large {
 		return nil, tooLargeBody(most)
 	}
-	return nil, &BodyError{Status: http.StatusBadRequest, Err: errors.New("the body has not come to its end")}
+	return nil, &BodyError{Status: http.StatusBadRequest, Err: errors.New("the body is incomplete; send it again")}
 }
 
 func tooLargeBody(most int64) *BodyError {
-	return &BodyError{Status: http.StatusRequestEntityTooLarge, Err: errors.New("the body is larger than " + strconv.FormatInt(most, 10) + " bytes")}
+	return &BodyError{Status: http.StatusRequestEntityTooLarge, Err: errors.New("the request's body is larger than " + strconv.FormatInt(most, 10) + " bytes")}
 }

@@ -371,7 +371,7 @@ func (d *deliveries) keep(ctx context.Context, b *Block) (direct bool, r Receipt
 }
 
 // errDenied says that the gates do not let the reply go any more (CH-61).
-var errDenied = errors.New("channel: the settings have changed, and do not let this conversation be answered any more")
+var errDenied = errors.New("channel: the settings changed and no longer allow an answer in this conversation")
 
 // ready says whether something may be sent now; else the receipt of what is not, and why.
 func (d *deliveries) ready(ctx context.Context) (Receipt, error) {

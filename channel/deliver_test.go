@@ -483,9 +483,11 @@ func TestACanceledTurnSendsNothingMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stop := errors.New("stopped")
 		ctx, cancel := context.WithCancelCause(t.Context())
-		room := &desk{answer: func(string) (Receipt, error) { cancel(stop); return Receipt{}, nil }}
+		spoken := make(chan struct{}) // no block is sent before all wait
+		room := &desk{answer: func(string) (Receipt, error) { <-spoken; cancel(stop); return Receipt{}, nil }}
 		d := newDeliveries(ctx, &Kernel{}, turnOf(room))
 		speak(t, d, ReplyBlock, "a", "b", "c")
+		close(spoken)
 		got, err := d.end(stop)
 		if diff := cmp.Diff([]string{"sent", "not_sent", "not_sent"}, states(got)); diff != "" {
 			t.Errorf("receipts (-want +got):\n%s", diff)

@@ -202,7 +202,7 @@ type Sink interface {
 
 var (
 	// ErrSuppress of a Prepare says that a block is not to be sent.
-	ErrSuppress = errors.New("channel: the block is not to be sent")
+	ErrSuppress = errors.New("channel: the block was not sent, because it is suppressed")
 	// ErrNoDelivery says that a prepared dispatch has a sink that does not deliver.
 	ErrNoDelivery = errors.New("channel: this turn's dispatch delivers by itself")
 	// ErrDraining is why turns end that the grace period was too short for. It is the one of package turn, so that people are told

@@ -101,7 +101,7 @@ func selfGate(s SenderFacts) Verdict {
 	v := Verdict{Gate: GateSelf, State: Passed, Setting: "default:self", Value: "false"}
 	if s.IsSelf {
 		v.State, v.Reason, v.Value = Blocked, ReasonSelfEcho, "true"
-		v.Hint = "the agent does not answer itself; this cannot be changed"
+		v.Hint = "the agent never answers itself"
 	}
 	return v
 }
@@ -117,10 +117,10 @@ func botGate(s SenderFacts, kind ChatType, a *AccessFacts) Verdict {
 	case allow == BotsAll || allow == BotsMentions && a.Mentions.WasMentioned:
 	case allow == BotsMentions:
 		v.State, v.Reason = Blocked, ReasonBotNotAllowed
-		v.Hint = "the bot has to mention the agent by name; or set allow_bots: all"
+		v.Hint = "mention the agent by name, or set allow_bots: all"
 	default:
 		v.State, v.Reason = Blocked, ReasonBotNotAllowed
-		v.Hint = "set allow_bots: mentions, or all"
+		v.Hint = "set allow_bots: mentions or all"
 	}
 	return v
 }
@@ -193,13 +193,13 @@ func senderGate(kind ChatType, a AccessFacts) (key, hint string, reason Reason) 
 		case dm.Sender || slices.Contains(dm.AllowFrom, Anyone):
 			return keyDMAllowFrom, "", ""
 		}
-		return keyDMAllowFrom, "add the sender's id to dm.allow_from, or leave that list out to let everybody talk", ReasonDMNotAllowed
+		return keyDMAllowFrom, "add the sender's id to dm.allow_from, or remove this list to admit all senders", ReasonDMNotAllowed
 	case PolicyAllowlist:
 		switch {
 		case dm.Sender:
 			return keyDMAllowFrom, "", ""
 		case len(dm.AllowFrom) == 0:
-			return keyDMAllowFrom, "write the ids of those who may talk to dm.allow_from", ReasonDMAllowlistEmpty
+			return keyDMAllowFrom, "list the admitted senders' ids in dm.allow_from", ReasonDMAllowlistEmpty
 		}
 		return keyDMAllowFrom, "add the sender's id to dm.allow_from", ReasonDMNotAllowed
 	case PolicyPairing:
@@ -209,9 +209,9 @@ func senderGate(kind ChatType, a AccessFacts) (key, hint string, reason Reason) 
 		case dm.Paired == Yes:
 			return keyDMPolicy, "", ""
 		case dm.Paired == Unknown:
-			return keyDMPolicy, "the pairings cannot be read: look at the folder data/pairing", ReasonPairingUnavailable
+			return keyDMPolicy, "cannot read the pairings; check the folder data/pairing", ReasonPairingUnavailable
 		}
-		return keyDMPolicy, "approve the sender's code with lingserve channels pair, or add the id to dm.allow_from", ReasonPairingRequired
+		return keyDMPolicy, "approve the sender's code with \"lingserve channels pair approve CODE\", or add the id to dm.allow_from", ReasonPairingRequired
 	}
 	return keyDMPolicy, "set dm.policy: allowlist, pairing or open", ReasonNoPolicy
 }
@@ -227,7 +227,7 @@ func groupGate(g GroupFacts) (key, hint string, reason Reason) {
 		case g.Sender:
 			return keyGroupAllowFrom, "", ""
 		case len(g.AllowFrom) == 0:
-			return keyGroupAllowFrom, "write the ids of those who may talk to groups.allow_from, or inherit for the list of dm", ReasonGroupAllowlistEmpty
+			return keyGroupAllowFrom, "list the admitted senders' ids in groups.allow_from, or use inherit for the list of dm", ReasonGroupAllowlistEmpty
 		}
 		return keyGroupAllowFrom, "add the sender's id to groups.allow_from", ReasonGroupNotAllowed
 	}
@@ -289,7 +289,7 @@ func commandGate(f *Facts, hasRole bool) (v Verdict, isCommand bool) {
 		}
 	default:
 		v.State, v.Reason = Blocked, ReasonCommandNotAllowed
-		v.Hint = "add the sender's id to commands.users, operators or admins, or set commands.mode: senders, or off to take commands for text"
+		v.Hint = "add the sender's id to commands.users, operators or admins, or set commands.mode to senders, or to off to treat commands as text"
 	}
 	return v, isCommand
 }
@@ -360,10 +360,10 @@ func mentionGate(f *Facts, addressed bool, implicit MentionKind) Verdict {
 	case unmentioned(a) == UnmentionedObserve:
 		v.State, v.Reason = Blocked, ReasonUnmentioned
 		v.Setting, v.Value = source(a, keyUnmentioned), string(UnmentionedObserve)
-		v.Hint = "mention the agent for an answer that is seen, or set require_mention: false"
+		v.Hint = "mention the agent to get a visible answer, or set require_mention: false"
 	default:
 		v.State, v.Reason = Blocked, ReasonMissingMention
-		v.Hint = "mention the agent, or set require_mention: false; names in plain text go to mentions.patterns"
+		v.Hint = "mention the agent, or set require_mention: false; to accept names in plain text, set mentions.patterns"
 	}
 	return v
 }

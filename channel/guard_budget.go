@@ -188,7 +188,7 @@ func (g *budget) loopLocked(f *Facts, now time.Time) (v loopVerdict, count func(
 		return v, func() { p.paused = now.Add(g.limits.LoopWindow) }
 	case g.limits.LoopTurns > 0 && rows >= g.limits.LoopTurns:
 		v.Setting, v.Value = builtIn+"loop_turns", strconv.Itoa(g.limits.LoopTurns)
-		block(0, "bots are by themselves; it goes on when a person writes")
+		block(0, "only bots are writing; the agent answers again after a person writes")
 		return v, func() {}
 	}
 	return v, func() {
@@ -244,7 +244,7 @@ func (g *budget) rateLocked(f *Facts, r rates, now time.Time) (v Verdict, wait t
 		if need > wait {
 			wait = need
 			v.State, v.Reason, v.Setting, v.Value = Blocked, ReasonRateLimited, setting, strconv.Itoa(r.PerMinute)+perMinute
-			v.Hint = "wait, or raise the limit; 0 is none"
+			v.Hint = "wait, or raise the limit; 0 means no limit"
 		}
 	}
 	if limitSender {

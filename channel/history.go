@@ -121,4 +121,4 @@ func (p *pass) checkMedia(ctx context.Context, list []MediaFact) []MediaFact {
 }
 
 // errNoMedia is what keeps local files from agents where nobody says which may be opened.
-var errNoMedia = errors.New("there is no folder that media may come from")
+var errNoMedia = errors.New("no media folder is configured")

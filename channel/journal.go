@@ -46,7 +46,7 @@ func escapeTo(b *strings.Builder, part string) {
 func ParseEventKey(text string) (EventKey, error) {
 	parts := strings.Split(text, "/")
 	if len(parts) != 5 {
-		return EventKey{}, fmt.Errorf("channel: an event key has 5 parts, channel/account/conversation/thread/id, this has %d", len(parts))
+		return EventKey{}, fmt.Errorf("channel: expected an event key of 5 parts, channel/account/conversation/thread/id, found %d", len(parts))
 	}
 	for i, part := range parts {
 		plain, err := unescape(part)
@@ -194,7 +194,7 @@ func ReleaseCounts(cause error) bool { return !isDraining(cause) && !errors.Is(c
 
 var (
 	// ErrJournalFull says that too many events wait for their turn: the platform is to come again later.
-	ErrJournalFull = errors.New("channel: too many events wait for their turn; try again later")
+	ErrJournalFull = errors.New("channel: too many events are waiting; retry later")
 	// ErrJournalClosed says that the journal was closed.
 	ErrJournalClosed = errors.New("channel: the journal is closed")
 )

@@ -9,7 +9,7 @@ import (
 const lostLife = 24 * time.Hour
 
 // lostText is what it is told, with the next message that it sends.
-const lostText = "An earlier answer may not have reached you: the platform did not confirm it. If it is missing, please ask again."
+const lostText = "You may have missed an earlier answer, because the platform did not confirm it. If it is missing, please ask again."
 
 // lostAnswer is an answer that may not have been seen: to which event, "" if that is not known, and since when.
 type lostAnswer struct {

@@ -47,10 +47,10 @@ func (m *MediaRoot) Close() error { return m.root.Close() }
 
 // The reasons to refuse a medium. They hold no path: it may come from a platform.
 var (
-	errNoMediaRoot  = errors.New("there is no media folder")
-	errMediaOutside = errors.New("the file is not below the media folder")
+	errNoMediaRoot  = errors.New("no media folder is configured")
+	errMediaOutside = errors.New("the file is not in the media folder")
 	errMediaMissing = errors.New("the file cannot be opened")
-	errMediaFile    = errors.New("this is not an ordinary file")
+	errMediaFile    = errors.New("this is not a regular file")
 )
 
 // local is a path relative to the root.
@@ -96,7 +96,7 @@ func (m *MediaRoot) Open(path string) (*os.File, error) {
 	case !info.Mode().IsRegular():
 		err = errMediaFile
 	case info.Size() > m.max:
-		err = fmt.Errorf("the file has %d bytes, at most %d are taken", info.Size(), m.max)
+		err = fmt.Errorf("the file has %d bytes; expected at most %d", info.Size(), m.max)
 	}
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
@@ -130,7 +130,7 @@ func (m *MediaRoot) Check(f MediaFact) (MediaFact, error) {
 	}
 	kind := claimedKind(f)
 	if sniffed := sniff(head[:n]); !fits(kind, sniffed) {
-		return refuse(fmt.Errorf("the file is said to be of kind %s, but what it begins with is not", kind))
+		return refuse(fmt.Errorf("the file's content is not of the declared kind %s", kind))
 	}
 	f.Size = info.Size()
 	return f, nil

@@ -11,7 +11,7 @@ func noticeOf(turnID string) string { return turn.Sentence("") + " (reference " 
 
 // IncompleteNotice is what a door tells a conversation whose answer a crash has cut off when something of it may have been seen
 // (CH-74).
-const IncompleteNotice = "The server was restarted while it was answering: the answer may be incomplete."
+const IncompleteNotice = "The server restarted during the answer. The answer may be incomplete."
 
 // notice tells whoever is answered that the turn has failed: what the agent has given to be told, or else text. It goes out at
 // most once a turn, after end, and only where nothing was shown. That it may go out at all is the caller's to know: the event will

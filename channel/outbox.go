@@ -492,7 +492,7 @@ func (o *Outbox) postpone(p *parcel, wait time.Duration) {
 	o.wakeLocked()
 }
 
-var errTooOld = errors.New("channel: it could not be sent for too long")
+var errTooOld = errors.New("channel: all attempts to send it failed")
 
 // ask finds out what became of a send that was cut off. again says that the block may be sent once more.
 func (o *Outbox) ask(ctx context.Context, s Sender, p *parcel) (r Receipt, again bool, err error) {

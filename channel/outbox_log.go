@@ -90,7 +90,7 @@ func readLines(f io.Reader, each func(line []byte), damaged func(offset int64, w
 		case summed && !matches:
 			damaged(whole, "its checksum does not match")
 		case !json.Valid(line):
-			damaged(whole, "it is not JSON")
+			damaged(whole, "invalid JSON")
 		default:
 			each(line)
 		}

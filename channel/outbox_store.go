@@ -60,10 +60,10 @@ type BlockNews struct {
 }
 
 // ErrBlockTaken says of a block that it is another process's to send, or that nobody is to send it any more.
-var ErrBlockTaken = errors.New("channel: another process has the block, or it has gone")
+var ErrBlockTaken = errors.New("channel: another process has the block, or the block is gone")
 
 // ErrOutboxFull says that there is no room for a block.
-var ErrOutboxFull = errors.New("channel: the outbox is full; the channel's platform has been away for too long")
+var ErrOutboxFull = errors.New("channel: the outbox is full, because the platform was unreachable for too long")
 
 // TargetName names where a block goes, as [StoredBlock.Target] has it.
 func TargetName(out *Outbound) string { return targetOf(out) }

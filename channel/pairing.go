@@ -39,9 +39,9 @@ type Pair struct {
 
 var (
 	// ErrNoCode says that nobody asks with this code: it was mistyped, approved already, or is older than an hour.
-	ErrNoCode = errors.New("channel: no such pairing code; codes are good for an hour")
+	ErrNoCode = errors.New("channel: unknown pairing code; codes expire after an hour")
 	// ErrManyRequests says that more people ask to be paired than are kept.
-	ErrManyRequests = errors.New("channel: too many people ask to be paired; approve or remove some")
+	ErrManyRequests = errors.New("channel: too many pairing requests; approve or remove some")
 )
 
 const (
@@ -80,7 +80,7 @@ func (p *Pairs) Asked(ctx context.Context, channel, account, sender string) (boo
 // and is not to be told again. Somebody who is paired has no code.
 func (p *Pairs) Request(ctx context.Context, channel, account string, s SenderFacts) (code string, tell bool, err error) {
 	if s.ID == "" {
-		return "", false, errors.New("channel: somebody without an id cannot be paired")
+		return "", false, errors.New("channel: a sender without an id cannot be paired")
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -300,7 +300,7 @@ func parsePair(name string, text []byte) (p Pair, err error) {
 		return Pair{}, fmt.Errorf("channel: the pairing %s is damaged", name)
 	}
 	if name != pairName(p.Channel, p.Account, p.Sender) && name != requestName(p.Channel, p.Account, p.Sender) {
-		return Pair{}, fmt.Errorf("channel: the pairing %s is of somebody else", name)
+		return Pair{}, fmt.Errorf("channel: the pairing %s belongs to another sender", name)
 	}
 	return p, nil
 }

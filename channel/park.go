@@ -103,7 +103,7 @@ func (p *pass) welcome(ctx context.Context) {
 		p.warn(ctx, StageDispatch, "unknown whether a sender was told of pairing", err)
 	}
 	if first {
-		p.tellSender(ctx, "You are paired: from now on you are answered here.")
+		p.tellSender(ctx, "You are paired. You can talk here now.")
 	}
 }
 

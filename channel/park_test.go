@@ -69,8 +69,8 @@ func TestTheFirstMessageIsAnsweredWhenItsSenderIsPaired(t *testing.T) {
 		want             []string
 		pending          int
 	}{
-		"approved":                           {approve: true, want: []string{"code", "You are paired: from now on you are answered here.", "to say first"}},
-		"approved while the server was away": {approve: true, restart: true, want: []string{"code", "You are paired: from now on you are answered here.", "to say first"}},
+		"approved":                           {approve: true, want: []string{"code", "You are paired. You can talk here now.", "to say first"}},
+		"approved while the server was away": {approve: true, restart: true, want: []string{"code", "You are paired. You can talk here now.", "to say first"}},
 		"not approved yet":                   {want: []string{"code"}, pending: 1},
 		"not approved yet, and a restart":    {restart: true, want: []string{"code"}, pending: 1},
 		"not approved within the hour":       {wait: 2 * time.Hour, want: []string{"code"}},

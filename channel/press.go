@@ -81,13 +81,13 @@ func (s Pressed) Taken() bool { return s == PressApproved || s == PressRemembere
 func (s Pressed) Text() string {
 	switch s {
 	case PressTooLow:
-		return "You may not answer this question: the tool asks for somebody with a higher role."
+		return "You may not answer this question: your role may not approve this tool; ask an operator or admin."
 	case PressTooMany:
-		return "That was too much at once. Try again in a minute."
+		return "You sent too many messages at once. Try again in a minute."
 	case PressOver:
-		return "This question was answered before, or its time is over."
+		return "This question was already answered, or its time is over."
 	case PressUnknown:
-		return "This question is not open any more."
+		return "This question is no longer open."
 	case PressApproved:
 		return "Approved."
 	case PressRemembered:

@@ -47,8 +47,8 @@ func TestDC_15_QuestionsAreSettledAndTheSignIsRemoved(t *testing.T) {
 			want: []string{"send may q run?", "settle [m2] q: Approved by Ann.", "send done", "rest"},
 		},
 		"the turn ends before": {
-			emit: []Payload{ask("a"), ask("b"), {Decided: &Decided{ID: "b", Why: "nobody answered in time"}}},
-			want: []string{"send may a run?", "send may b run?", "settle [m3] b: Not approved: nobody answered in time.", "rest", "settle [m2] a: Not approved: the turn has ended."},
+			emit: []Payload{ask("a"), ask("b"), {Decided: &Decided{ID: "b", Why: "no answer came in time"}}},
+			want: []string{"send may a run?", "send may b run?", "settle [m3] b: Not approved: no answer came in time.", "rest", "settle [m2] a: Not approved: the turn has ended."},
 		},
 		"a question that was not seen": {
 			emit:   []Payload{ask("q"), {Decided: &Decided{ID: "q"}}},

@@ -50,12 +50,12 @@ func NewRoutes(rules []Rule) (*RouteTable, error) {
 		switch r.Kind {
 		case "", Direct, Group, Broadcast:
 		default:
-			return nil, fmt.Errorf("routes: rule %d: %q is none of direct, group, channel", i+1, r.Kind)
+			return nil, fmt.Errorf("routes: rule %d: unknown kind %q; expected direct, group or channel", i+1, r.Kind)
 		}
 		agent := r.Agent
 		r.Agent = ""
 		if j, ok := places[r]; ok && rules[j].Agent != agent {
-			return nil, fmt.Errorf("routes: rules %d and %d are for the same place and name different agents", j+1, i+1)
+			return nil, fmt.Errorf("routes: rules %d and %d name different agents for the same place; remove one", j+1, i+1)
 		}
 		places[r] = i
 	}

@@ -80,8 +80,8 @@ func TestRulesThatCannotBeAreAnError(t *testing.T) {
 		want  string
 	}{
 		"no agent":   {[]channel.Rule{{Agent: "a"}, {Channel: "x"}}, "rule 2 has no agent"},
-		"two agents": {[]channel.Rule{{Channel: "x", Agent: "a"}, {Agent: "b"}, {Channel: "x", Agent: "c"}}, "rules 1 and 3 are for the same place"},
-		"a kind":     {[]channel.Rule{{Kind: "room", Agent: "a"}}, `"room" is none of`},
+		"two agents": {[]channel.Rule{{Channel: "x", Agent: "a"}, {Agent: "b"}, {Channel: "x", Agent: "c"}}, "rules 1 and 3 name different agents for the same place"},
+		"a kind":     {[]channel.Rule{{Kind: "room", Agent: "a"}}, `unknown kind "room"; expected`},
 		"said twice": {[]channel.Rule{{Agent: "a"}, {Agent: "a"}}, ""},
 		"nothing":    {nil, ""},
 	} {

@@ -165,7 +165,7 @@ func (s Setting) Set(p *Place, value string) error {
 		if s.Key == keyGroupPolicy && value == string(PolicyPairing) {
 			return errGroupPairing
 		}
-		return fmt.Errorf("%q is none of %s", value, strings.Join(s.OneOf, ", "))
+		return fmt.Errorf("%q is invalid; expected one of %s", value, strings.Join(s.OneOf, ", "))
 	}
 	return s.set(p, value)
 }
@@ -177,7 +177,7 @@ func (s Setting) SetList(p *Place, entries []string) error {
 	}
 	for _, entry := range entries {
 		if len(s.OneOf) > 0 && !slices.Contains(s.OneOf, entry) {
-			return fmt.Errorf("%q is none of %s", entry, strings.Join(s.OneOf, ", "))
+			return fmt.Errorf("%q is invalid; expected one of %s", entry, strings.Join(s.OneOf, ", "))
 		}
 	}
 	if err := checkList(s.Key, entries); err != nil {
@@ -298,7 +298,7 @@ func zoneOf(place func(*Place) *string, policy func(*Policy) *string) Setting {
 // CheckTimezone returns an error that says what was expected where there is no time zone of this name.
 func CheckTimezone(name string) error {
 	if _, err := time.LoadLocation(name); err != nil || name == "" {
-		return fmt.Errorf("%q is not a time zone; expected a name as Europe/Berlin, UTC, or Local for the server's own", name)
+		return fmt.Errorf("%q is not a time zone; expected a name such as Europe/Berlin, UTC, or Local for the server's", name)
 	}
 	return nil
 }
@@ -319,7 +319,7 @@ func flagOf(place func(*Place) **bool, policy func(*Policy) *bool) Setting {
 		set: func(p *Place, v string) error {
 			b, err := strconv.ParseBool(v)
 			if err != nil {
-				return fmt.Errorf("%q is not true or false", v)
+				return fmt.Errorf("%q is invalid; expected true or false", v)
 			}
 			*place(p) = &b
 			return nil
@@ -335,7 +335,7 @@ func durationOf(place func(*Place) **time.Duration, policy func(*Policy) *time.D
 		set: func(p *Place, v string) error {
 			d, err := time.ParseDuration(v)
 			if err != nil || d < 0 {
-				return fmt.Errorf("%q is not a duration (as 2s or 500ms)", v)
+				return fmt.Errorf("%q is invalid; expected a duration, such as 2s or 500ms", v)
 			}
 			*place(p) = &d
 			return nil
@@ -355,7 +355,7 @@ func countOf(place func(*Place) **int, policy func(*Policy) *int) Setting {
 		set: func(p *Place, v string) error {
 			n, err := strconv.Atoi(v)
 			if err != nil || n < 0 || n > maxCount {
-				return fmt.Errorf("%q is not a whole number from 0 to %d", v, maxCount)
+				return fmt.Errorf("%q is invalid; expected a whole number from 0 to %d", v, maxCount)
 			}
 			*place(p) = &n
 			return nil

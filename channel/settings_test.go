@@ -90,17 +90,17 @@ func TestSettingsSayWhatTheyExpect(t *testing.T) {
 		list       []string
 		want       string
 	}{
-		"a value that there is not": {key: "dm.policy", value: "everyone", want: `"everyone" is none of disabled, open, allowlist, pairing`},
-		"pairing in groups":         {key: "groups.policy", value: "pairing", want: "pairing is for direct conversations alone"},
-		"no truth":                  {key: "match_mutable", value: "maybe", want: `"maybe" is not true or false`},
-		"no duration":               {key: "debounce", value: "2", want: `"2" is not a duration (as 2s or 500ms)`},
-		"a duration below zero":     {key: "debounce", value: "-2s", want: "is not a duration"},
-		"no time zone":              {key: "timezone", value: "Berlin", want: `"Berlin" is not a time zone; expected a name as Europe/Berlin`}, // DC-17
-		"a list of kinds":           {key: "implicit_mentions", list: []string{"native", "magic"}, want: `"magic" is none of reply_to_bot`},
+		"a value that there is not": {key: "dm.policy", value: "everyone", want: `"everyone" is invalid; expected one of disabled, open, allowlist, pairing`},
+		"pairing in groups":         {key: "groups.policy", value: "pairing", want: "pairing works only in direct conversations"},
+		"no truth":                  {key: "match_mutable", value: "maybe", want: `"maybe" is invalid; expected true or false`},
+		"no duration":               {key: "debounce", value: "2", want: `"2" is invalid; expected a duration, such as 2s or 500ms`},
+		"a duration below zero":     {key: "debounce", value: "-2s", want: "expected a duration"},
+		"no time zone":              {key: "timezone", value: "Berlin", want: `"Berlin" is not a time zone; expected a name such as Europe/Berlin`}, // DC-17
+		"a list of kinds":           {key: "implicit_mentions", list: []string{"native", "magic"}, want: `"magic" is invalid; expected one of reply_to_bot`},
 		"a list for a text":         {key: "agent", list: []string{"a"}, want: "expected text, got a list"},
 		"a list for one of some":    {key: "allow_bots", list: []string{"all"}, want: "expected none, mentions, all, got a list"},
 		"everybody gives commands":  {key: "commands.users", list: []string{"*"}, want: "commands.mode: senders"},
-		"blanks":                    {key: "dm.allow_from", list: []string{"1", " 2"}, want: `the entry " 2" has blanks around it`},
+		"blanks":                    {key: "dm.allow_from", list: []string{"1", " 2"}, want: `the entry " 2" is empty, or has spaces around it`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var p channel.Place

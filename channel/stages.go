@@ -187,7 +187,7 @@ func routeQuery(f *Facts) RouteQuery {
 func (p *pass) authorize(ctx context.Context) (Admission, error) {
 	if p.event == nil { // the plan came with the call
 		if p.plan == nil {
-			return Admission{}, errors.New("there is no plan; expected an *Assembled or a *Prepared one")
+			return Admission{}, errors.New("the plan is missing; expected an *Assembled or a *Prepared plan")
 		}
 		if err := p.plan.Admission.check(StageResolve); err != nil {
 			return Admission{}, err

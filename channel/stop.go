@@ -85,11 +85,11 @@ func (p *pass) stopText() string {
 	case ReasonRateLimited:
 		return p.rateText()
 	case ReasonCommandNotAllowed:
-		return "You may not use commands here. Whoever runs this server can allow it."
+		return "You may not use commands here. The operator of this server can allow it."
 	case ReasonPairingUnavailable:
-		return "It cannot be checked at the moment whether you may talk here. Please try again later."
+		return "The server cannot check your access at the moment. Please try again later."
 	case ReasonSessionBusy:
-		return "This message was not taken, because an earlier one is still being answered. Please send it again afterwards."
+		return "Your message was not accepted, because an earlier one is still being answered. Please send it again afterwards."
 	case ReasonOverloaded:
 		return turn.Sentence(turn.CodeOverloaded)
 	case ReasonDraining:
@@ -97,9 +97,9 @@ func (p *pass) stopText() string {
 	case ReasonUnsupported:
 		return "This kind of message cannot be answered here."
 	case ReasonTooLarge:
-		return "This message is too large to be answered."
+		return "This message is too large."
 	case ReasonNoRoute:
-		return "No agent answers in this conversation. Whoever runs this server can change that."
+		return "No agent answers in this conversation. The operator of this server can change that."
 	}
 	return ""
 }
@@ -108,9 +108,9 @@ func (p *pass) stopText() string {
 func (p *pass) rateText() string {
 	v := p.blocked()
 	limit, _ := strconv.Atoi(strings.TrimSuffix(v.Value, perMinute))
-	what := "you may send %s a minute"
+	what := "you can send %s per minute"
 	if strings.HasSuffix(v.Setting, keyChatRate) {
-		what = "this conversation may have %s a minute"
+		what = "this conversation can have %s per minute"
 	}
 	seconds := int((p.result.RetryAfter + time.Second - 1) / time.Second)
 	return fmt.Sprintf("This message was not answered: "+what+". Please send it again in %s.", plural(limit, "message"), plural(seconds, "second"))

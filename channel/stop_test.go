@@ -119,11 +119,11 @@ func TestEveryStopIsToldToThePersonOrTheOperatorOnce(t *testing.T) {
 	}{
 		"the sender's rate": {
 			arrange: func(r *stopRig) { r.policy.Limits.SenderRate = channel.Rate{PerMinute: 2, Burst: 1} }, times: 5,
-			person: "you may send 2 messages a minute. Please send it again in ", operator: "setting=channels.fake.limits.sender_rate",
+			person: "you can send 2 messages per minute. Please send it again in ", operator: "setting=channels.fake.limits.sender_rate",
 		},
 		"the conversation's rate": {
 			arrange: func(r *stopRig) { r.policy.Limits.ChatRate = channel.Rate{PerMinute: 1} }, times: 5,
-			person: "this conversation may have 1 message a minute", operator: "setting=channels.fake.limits.chat_rate",
+			person: "this conversation can have 1 message per minute", operator: "setting=channels.fake.limits.chat_rate",
 		},
 		"a command without a role": {text: ",help", person: "You may not use commands here.", operator: "reason=command_not_allowed"},
 		"not paired": {
@@ -133,7 +133,7 @@ func TestEveryStopIsToldToThePersonOrTheOperatorOnce(t *testing.T) {
 			arrange: func(r *stopRig) {
 				r.policy.DM, r.change = channel.PolicyPairing, func(f *channel.Facts) { f.Access.DM.Paired = channel.Unknown }
 			},
-			person: "It cannot be checked at the moment", operator: "reason=pairing_unavailable",
+			person: "The server cannot check your access at the moment", operator: "reason=pairing_unavailable",
 		},
 		"no policy":          {arrange: func(r *stopRig) { r.policy.DM = "" }, operator: "reason=no_policy"},
 		"disabled":           {arrange: func(r *stopRig) { r.policy.DM = channel.PolicyDisabled }, operator: "reason=dm_disabled"},
@@ -175,7 +175,7 @@ func TestEveryStopIsToldToThePersonOrTheOperatorOnce(t *testing.T) {
 			person: "No agent answers in this conversation.", operator: "reason=no_route",
 		},
 		"a session that is busy":        {arrange: fails(turn.ErrBusy), person: "an earlier one is still being answered"},
-		"a queue that is full":          {arrange: fails(turn.ErrQueueFull), person: "There is too much to do at the moment"},
+		"a queue that is full":          {arrange: fails(turn.ErrQueueFull), person: "The server is busy at the moment"},
 		"a failed model":                {arrange: fails(errTest), times: 1, person: "Something went wrong.", operator: "level=ERROR"},
 		"a model that is canceled late": {arrange: fails(context.DeadlineExceeded), times: 1, person: "Something went wrong.", operator: "level=ERROR"},
 		"an agent that panics": {

@@ -98,7 +98,7 @@ const maxText = 512 << 10 // texts are far smaller
 
 func checkText(text []byte) error {
 	if len(text) > maxText {
-		return fmt.Errorf("channel: a text of %d bytes is too large, at most %d are kept", len(text), maxText)
+		return fmt.Errorf("channel: a text of %d bytes is too large; expected at most %d", len(text), maxText)
 	}
 	return nil
 }

@@ -45,20 +45,20 @@ type SettingError struct {
 
 func (e *SettingError) Error() string { return e.Path + ": " + e.Message }
 
-var errGroupPairing = errors.New("pairing is for direct conversations alone; expected disabled, open or allowlist")
+var errGroupPairing = errors.New("pairing works only in direct conversations; expected disabled, open or allowlist")
 
 // checkList is what can be said of a list by itself.
 func checkList(key string, entries []string) error {
 	for _, entry := range entries {
 		switch {
 		case strings.TrimSpace(entry) != entry || entry == "":
-			return fmt.Errorf("the entry %q has blanks around it, or is empty", entry)
+			return fmt.Errorf("the entry %q is empty, or has spaces around it", entry)
 		case entry == Anyone && (key == keyUsers || key == keyOperators || key == keyAdmins):
-			return errors.New(`"*" gives commands to everybody; for all who may talk there is commands.mode: senders`)
+			return errors.New(`"*" would give commands to everybody; set commands.mode: senders to give them to all admitted senders`)
 		case entry == Inherit && key == keyGroupAllowFrom && len(entries) > 1:
-			return errors.New("inherit is the whole list of dm; nothing can stand beside it")
+			return errors.New("inherit must be the only entry, because it is the whole list of dm")
 		case entry == Inherit && key == keyDMAllowFrom:
-			return errors.New("inherit is for groups.allow_from: this is the list that is inherited")
+			return errors.New("inherit works only in groups.allow_from")
 		}
 	}
 	return nil
@@ -99,7 +99,7 @@ func (c Configuration) checkOne(s Setting, where placed, found map[SettingError]
 	key, ok := s.At(where.level)
 	fail := func(err error) { found[SettingError{where.path + key, err.Error()}] = true }
 	if !ok {
-		fail(errors.New("cannot stand here"))
+		fail(errors.New("this setting does not work here"))
 		return
 	}
 	var p Policy
@@ -163,12 +163,12 @@ func texts[T ~string](list []T) []string {
 // checkWhole looks at what the levels come to together.
 func (c Configuration) checkWhole(q PolicyQuery, found map[SettingError]bool) {
 	p := c.resolve(q)
-	const msg = `"*" in the list says nothing with the policy `
+	const msg = `"*" in the list has no effect with the policy `
 	if (p.DM == PolicyAllowlist || p.DM == PolicyPairing) && slices.Contains(p.DMAllowFrom, Anyone) {
-		found[SettingError{p.Sources[keyDMAllowFrom], msg + string(p.DM) + "; for everybody there is dm.policy: open"}] = true
+		found[SettingError{p.Sources[keyDMAllowFrom], msg + string(p.DM) + "; set dm.policy: open to admit everybody"}] = true
 	}
 	if p.Group == PolicyAllowlist && slices.Contains(p.GroupAllowFrom, Anyone) {
-		found[SettingError{p.Sources[keyGroupAllowFrom], msg + string(p.Group) + "; for everybody there is groups.policy: open"}] = true
+		found[SettingError{p.Sources[keyGroupAllowFrom], msg + string(p.Group) + "; set groups.policy: open to admit everybody"}] = true
 	}
 }
 

@@ -386,19 +386,19 @@ func TestMistakesOfSettingsAreErrorsWithTheirPath(t *testing.T) {
 	}{
 		"pairing in groups": {
 			place(channel.Place{GroupPolicy: channel.PolicyPairing}),
-			[]string{"channels.telegram.groups.policy: pairing is for direct conversations alone; expected disabled, open or allowlist"},
+			[]string{"channels.telegram.groups.policy: pairing works only in direct conversations; expected disabled, open or allowlist"},
 		},
 		"pairing in one group": {
 			inGroup(channel.Place{}, channel.Place{GroupPolicy: channel.PolicyPairing}),
-			[]string{"channels.telegram.groups.-1.policy: pairing is for"},
+			[]string{"channels.telegram.groups.-1.policy: pairing works only in direct conversations"},
 		},
 		"everybody on an allowlist": {
 			place(channel.Place{DMPolicy: channel.PolicyAllowlist, DMAllowFrom: []string{"1", "*"}}),
-			[]string{`channels.telegram.dm.allow_from: "*" in the list says nothing with the policy allowlist; for everybody there is dm.policy: open`},
+			[]string{`channels.telegram.dm.allow_from: "*" in the list has no effect with the policy allowlist; set dm.policy: open to admit everybody`},
 		},
 		"everybody is paired": {
 			place(channel.Place{DMPolicy: channel.PolicyPairing, DMAllowFrom: []string{"*"}}),
-			[]string{`channels.telegram.dm.allow_from: "*" in the list says nothing with the policy pairing`},
+			[]string{`channels.telegram.dm.allow_from: "*" in the list has no effect with the policy pairing`},
 		},
 		"everybody on an open list": {place(channel.Place{DMPolicy: channel.PolicyOpen, DMAllowFrom: []string{"*"}}), nil},
 		"everybody on the allowlist of groups": {
@@ -411,16 +411,16 @@ func TestMistakesOfSettingsAreErrorsWithTheirPath(t *testing.T) {
 		},
 		"everybody by inheriting": {
 			place(channel.Place{DMPolicy: channel.PolicyOpen, DMAllowFrom: []string{"*"}, GroupPolicy: channel.PolicyAllowlist, GroupAllowFrom: []string{"inherit"}}),
-			[]string{`channels.telegram.dm.allow_from: "*" in the list says nothing with the policy allowlist; for everybody there is groups.policy: open`},
+			[]string{`channels.telegram.dm.allow_from: "*" in the list has no effect with the policy allowlist; set groups.policy: open to admit everybody`},
 		},
 		"everybody is an admin": {
-			place(channel.Place{Admins: []string{"*"}}), []string{`channels.telegram.commands.admins: "*" gives commands to everybody`},
+			place(channel.Place{Admins: []string{"*"}}), []string{`channels.telegram.commands.admins: "*" would give commands to everybody`},
 		},
 		"inherit with others": {
-			place(channel.Place{GroupAllowFrom: []string{"inherit", "1"}}), []string{"channels.telegram.groups.allow_from: inherit is the whole list"},
+			place(channel.Place{GroupAllowFrom: []string{"inherit", "1"}}), []string{"channels.telegram.groups.allow_from: inherit must be the only entry"},
 		},
 		"inherit from what": {
-			place(channel.Place{DMAllowFrom: []string{"inherit"}}), []string{"channels.telegram.dm.allow_from: inherit is for groups.allow_from"},
+			place(channel.Place{DMAllowFrom: []string{"inherit"}}), []string{"channels.telegram.dm.allow_from: inherit works only in groups.allow_from"},
 		},
 		"an entry of nothing": {
 			place(channel.Place{DMAllowFrom: []string{""}, Users: []string{" 1"}, Only: []string{"1 "}}),
@@ -432,12 +432,12 @@ func TestMistakesOfSettingsAreErrorsWithTheirPath(t *testing.T) {
 				Implicit: []channel.MentionKind{"i"},
 			}),
 			[]string{
-				`allow_bots: "d" is none of none, mentions, all`, `commands.mode: "f"`, `context_visibility: "e"`, `dm.policy: "a"`,
-				`groups.policy: "b" is none of disabled, open, allowlist`, `implicit_mentions: "i"`, `log.sender_ids: "h"`, `on_busy: "g"`, `unmentioned: "c"`,
+				`allow_bots: "d" is invalid; expected one of none, mentions, all`, `commands.mode: "f"`, `context_visibility: "e"`, `dm.policy: "a"`,
+				`groups.policy: "b" is invalid; expected one of disabled, open, allowlist`, `implicit_mentions: "i"`, `log.sender_ids: "h"`, `on_busy: "g"`, `unmentioned: "c"`,
 			},
 		},
 		"what is of a channel, in a group": {
-			inGroup(channel.Place{}, channel.Place{DMPolicy: channel.PolicyOpen}), []string{"channels.telegram.groups.-1.dm.policy: cannot stand here"},
+			inGroup(channel.Place{}, channel.Place{DMPolicy: channel.PolicyOpen}), []string{"channels.telegram.groups.-1.dm.policy: this setting does not work here"},
 		},
 		"ids of nothing": {
 			channel.ChannelPlace{AccountPlace: channel.AccountPlace{
@@ -450,7 +450,7 @@ func TestMistakesOfSettingsAreErrorsWithTheirPath(t *testing.T) {
 			channel.ChannelPlace{Accounts: map[string]channel.AccountPlace{"a.b": {
 				Groups: map[string]channel.GroupPlace{"c d": {Threads: map[string]channel.Place{"7": {AllowBots: "x"}}}},
 			}}},
-			[]string{`channels.telegram.accounts."a.b".groups."c d".threads.7.allow_bots: "x" is none of`},
+			[]string{`channels.telegram.accounts."a.b".groups."c d".threads.7.allow_bots: "x" is invalid; expected one of`},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

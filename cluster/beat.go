@@ -24,7 +24,7 @@ const (
 
 // Reasons of the end of a life.
 var (
-	errTaken  = errors.New("the others took this replica for dead")
+	errTaken  = errors.New("the other replicas consider this one dead")
 	errPaused = fmt.Errorf("this process was stopped, or had no CPU, for more than %v", TTL)
 	errLate   = fmt.Errorf("no beat of this replica was stored for more than %v", TTL)
 )

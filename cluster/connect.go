@@ -44,12 +44,12 @@ const levelAsyncPersist = 2 // since 2.12
 
 // Errors of [Open] that a caller may branch on.
 var (
-	ErrUnreachable = errors.New("cluster: no server can be reached")
-	ErrRefused     = errors.New("cluster: the servers do not let this replica in")
-	ErrForbidden   = errors.New("cluster: the servers forbid what this replica needs") // subjects, to its user
+	ErrUnreachable = errors.New("cluster: cannot connect to any server")
+	ErrRefused     = errors.New("cluster: the servers refused this replica's login")
+	ErrForbidden   = errors.New("cluster: the servers deny a permission that this replica needs") // subjects, to its user
 	ErrNoJetStream = errors.New("cluster: the servers have no JetStream")
 	ErrTooOld      = errors.New("cluster: the servers are too old")
-	ErrNoCluster   = errors.New("cluster: the servers are no cluster, which copies need")
+	ErrNoCluster   = errors.New("cluster: several copies need a cluster of servers")
 	ErrClosed      = errors.New("cluster: closed")
 )
 
@@ -131,7 +131,7 @@ func (c *Cluster) open(ctx context.Context) error {
 		return err
 	}
 	if c.options.Copies > 1 && c.conn.ConnectedClusterName() == "" {
-		return fmt.Errorf("%w: %d copies are wanted at %s", ErrNoCluster, c.options.Copies, c.serverName())
+		return fmt.Errorf("%w: %d copies at %s", ErrNoCluster, c.options.Copies, c.serverName())
 	}
 	if err := c.decideCopies(ctx); err != nil {
 		return c.forbidden(err)
@@ -253,13 +253,13 @@ func (c *Cluster) connOptions() ([]nats.Option, error) {
 		options = append(options, nats.Token(o.local))
 	case o.Creds != "":
 		if _, err := os.ReadFile(o.Creds); err != nil {
-			return nil, fmt.Errorf("cluster: the credentials cannot be read: %w", err)
+			return nil, fmt.Errorf("cluster: cannot read the credentials: %w", err)
 		}
 		options = append(options, nats.UserCredentials(o.Creds))
 	case o.NKey != "":
 		key, err := nats.NkeyOptionFromSeed(o.NKey)
 		if err != nil {
-			return nil, fmt.Errorf("cluster: the nkey in %s cannot be used: %w", o.NKey, err)
+			return nil, fmt.Errorf("cluster: cannot use the nkey in %s: %w", o.NKey, err)
 		}
 		options = append(options, key)
 	}
@@ -280,7 +280,7 @@ func (c *Cluster) checkVersion() error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%w: %s has version %.40s, and %d.%d is wanted", ErrTooOld, c.serverName(), version, oldestMajor, oldestMinor)
+	return fmt.Errorf("%w: %s has version %.40s; expected %d.%d or newer", ErrTooOld, c.serverName(), version, oldestMajor, oldestMinor)
 }
 
 // checkJetStream waits for JetStream, which in a cluster needs a leader.

@@ -52,9 +52,9 @@ func TestOpenSaysWhyItCannot(t *testing.T) {
 		{
 			"copies at one server", natsServer(t, &server.Options{JetStream: true}),
 			cluster.Options{Copies: 3},
-			cluster.ErrNoCluster, "3 copies are wanted at",
+			cluster.ErrNoCluster, "3 copies at",
 		},
-		{"an old server", oldServer(t), cluster.Options{}, cluster.ErrTooOld, "has version 2.10.29, and 2.11 is wanted"},
+		{"an old server", oldServer(t), cluster.Options{}, cluster.ErrTooOld, "has version 2.10.29; expected 2.11 or newer"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
@@ -218,7 +218,7 @@ func TestAnEmbeddedServerListensNowhere(t *testing.T) {
 	if _, err := c.JetStream().Publish(ctx, c.Subject("x", "a"), []byte("1")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := cluster.Open(ctx, o); err == nil || !strings.Contains(err.Error(), "another process runs a server in it") {
+	if _, err := cluster.Open(ctx, o); err == nil || !strings.Contains(err.Error(), "another process uses it for a server") {
 		t.Errorf("a second server in the folder: %v", err)
 	}
 	if err := errors.Join(c.Close(), c.Close()); err != nil {

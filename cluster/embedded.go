@@ -159,7 +159,7 @@ func lockFolder(dir string) (*os.File, error) {
 	}
 	ok, err := filelock.Try(f)
 	if err == nil && !ok {
-		err = errors.New("another process runs a server in it")
+		err = errors.New("another process uses it for a server")
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("cluster: the folder of the embedded server, %s: %w", dir, err), f.Close())

@@ -75,7 +75,7 @@ var _ tape.Leaser = (*Leases)(nil)
 // Leases are the leases of one kind of things, which has a name: a–z, A–Z, 0–9, '_', '-'. It joins the other replicas.
 func (c *Cluster) Leases(ctx context.Context, bucket string) (*Leases, error) {
 	if !valid(bucket) || bucket == replicaSpace {
-		return nil, fmt.Errorf("cluster: %.80q is no name for leases: it has a–z, A–Z, 0–9, '_' and '-', and is not %q", bucket, replicaSpace)
+		return nil, fmt.Errorf("cluster: %.80q is not a name for leases; expected a–z, A–Z, 0–9, '_' and '-', and not %q", bucket, replicaSpace)
 	}
 	p, err := c.Presence(ctx)
 	if err != nil {
@@ -493,7 +493,7 @@ func (l *Leases) refresh(e *lease) bool {
 	return true
 }
 
-var errErased = errors.New("somebody has erased a lease from the bucket")
+var errErased = errors.New("a lease was deleted from the bucket")
 
 // news wakes a caller that waits for a key.
 type news struct {

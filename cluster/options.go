@@ -97,13 +97,13 @@ func (o *Options) complete() error {
 		o.Name = defaultPrefix
 	}
 	if len(o.Prefix) > longestPrefix || strings.ContainsFunc(o.Prefix, func(r rune) bool { return r >= 0x80 || !plain(byte(r)) }) {
-		return fmt.Errorf("cluster: the prefix %.80q has other characters than a–z, A–Z, 0–9, '_' and '-', or more than %d", o.Prefix, longestPrefix)
+		return fmt.Errorf("cluster: invalid prefix %.80q; expected a–z, A–Z, 0–9, '_' and '-', and at most %d characters", o.Prefix, longestPrefix)
 	}
 	if o.Copies != 0 && o.Copies != 1 && o.Copies != 3 {
-		return fmt.Errorf("cluster: %d copies: there are 1 or 3, or 0 for what the servers can have", o.Copies)
+		return fmt.Errorf("cluster: %d copies; expected 1 or 3, or 0 for the most that the servers allow", o.Copies)
 	}
 	if o.Grace < 0 {
-		return fmt.Errorf("cluster: a grace of %v", o.Grace)
+		return fmt.Errorf("cluster: the grace is %v; expected a positive duration", o.Grace)
 	}
 	if err := o.completeAccess(); err != nil {
 		return err
@@ -112,11 +112,11 @@ func (o *Options) complete() error {
 		return o.completeEmbedded()
 	}
 	if o.Dir != "" || len(o.Routes) > 0 || o.Listen != "" || o.ClusterListen != "" {
-		return fmt.Errorf("cluster: a folder, routes and listeners are those of an embedded server; the servers are %s", redactAll(o.Servers))
+		return fmt.Errorf("cluster: a folder, routes and listeners apply only to an embedded server; the servers are %s", redactAll(o.Servers))
 	}
 	servers, err := urls(o.Servers)
 	if err == nil && len(servers) == 0 {
-		err = fmt.Errorf("cluster: no servers are named: give URLs, nats://host:4222, or %q", Embedded)
+		err = fmt.Errorf("cluster: no servers; expected URLs such as nats://host:4222, or %q", Embedded)
 	}
 	return err
 }
@@ -130,13 +130,13 @@ func (o *Options) completeAccess() error {
 	}
 	switch {
 	case ways > 1:
-		return errors.New("cluster: user, token, credentials and nkey exclude each other: give one of them")
+		return errors.New("cluster: user, token, credentials and nkey do not go together; set one of them")
 	case o.Password != "" && o.User == "":
-		return errors.New("cluster: a password without a user")
+		return errors.New("cluster: the password needs a user")
 	case (o.TLS.Cert == "") != (o.TLS.Key == ""):
-		return errors.New("cluster: a certificate and its key are given together")
+		return errors.New("cluster: a certificate and its key need each other; set both")
 	case o.embedded() && (o.Creds != "" || o.NKey != ""):
-		return errors.New("cluster: an embedded server knows a user and password or a token, not credentials or an nkey")
+		return errors.New("cluster: an embedded server supports a user and password or a token, not credentials or an nkey")
 	case o.embedded() && o.TLS.CA != "" && o.TLS.Cert == "":
 		return errors.New("cluster: an embedded server with TLS needs a certificate and its key")
 	}
@@ -154,7 +154,7 @@ func (o *Options) completeEmbedded() error {
 		return errors.New("cluster: an embedded server with routes needs an address where the other servers reach it")
 	}
 	if o.ClusterListen != "" && len(o.Routes) == 0 {
-		return errors.New("cluster: an embedded server that other servers reach needs the routes to all of them")
+		return errors.New("cluster: an embedded server of a cluster needs the routes to all servers")
 	}
 	if o.routed() && o.Listen == "" && o.User == "" && o.Token == "" && o.local == "" {
 		o.local = rand.Text()
@@ -163,7 +163,7 @@ func (o *Options) completeEmbedded() error {
 		return fmt.Errorf("%w, in the routes", err)
 	}
 	if (o.routed() || o.Copies == 3) && len(o.Routes) != 3 && len(o.Routes) != 5 {
-		return fmt.Errorf("cluster: %d routes: a cluster is three servers, and each has the routes of all three, its own too", len(o.Routes))
+		return fmt.Errorf("cluster: %d routes; expected those of all three servers, including this one", len(o.Routes))
 	}
 	for _, listen := range []string{o.Listen, o.ClusterListen} {
 		if listen == "" {
@@ -174,7 +174,7 @@ func (o *Options) completeEmbedded() error {
 			return err
 		}
 		if !loopback(host) && o.Password == "" && o.Token == "" {
-			return fmt.Errorf("cluster: an embedded server that listens on %s is reached by others: it needs a user and password, or a token", listen)
+			return fmt.Errorf("cluster: other machines can reach the embedded server on %s; set a user and password, or a token", listen)
 		}
 	}
 	return nil
@@ -186,7 +186,7 @@ func splitListen(listen string) (host string, port int, err error) {
 		port, err = net.LookupPort("tcp", text)
 	}
 	if err != nil {
-		return "", 0, fmt.Errorf("cluster: %.80q is no address: host:port is wanted", listen)
+		return "", 0, fmt.Errorf("cluster: %.80q is no address; expected host:port", listen)
 	}
 	return host, port, nil
 }
@@ -202,15 +202,15 @@ func urls(list string) ([]*url.URL, error) {
 	for i, text := range split(list) {
 		u, err := url.Parse(text)
 		if err != nil || u.Host == "" {
-			return nil, fmt.Errorf("cluster: server %d is no URL: nats://host:port is wanted", i+1)
+			return nil, fmt.Errorf("cluster: server %d is no URL; expected nats://host:port", i+1)
 		}
 		switch u.Scheme {
 		case "nats", "tls":
 		default:
-			return nil, fmt.Errorf("cluster: server %d, %s, has the scheme %q: nats or tls is wanted", i+1, redact(u), u.Scheme)
+			return nil, fmt.Errorf("cluster: server %d, %s, has the scheme %q; expected nats or tls", i+1, redact(u), u.Scheme)
 		}
 		if port, err := strconv.Atoi(u.Port()); (u.Port() != "" || strings.HasSuffix(u.Host, ":")) && (err != nil || port < 1 || port > 65535) {
-			return nil, fmt.Errorf("cluster: server %d, %s, has no port from 1 to 65535", i+1, redact(u))
+			return nil, fmt.Errorf("cluster: server %d, %s, has an invalid port; expected 1 to 65535", i+1, redact(u))
 		}
 		all = append(all, u)
 	}

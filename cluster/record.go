@@ -51,7 +51,7 @@ var (
 
 type away struct{}
 
-func (away) Error() string { return "cluster: the servers are away" }
+func (away) Error() string { return "cluster: the servers are unreachable" }
 
 // ErrorCode says to those who sort errors by codes that it is nobody's mistake.
 func (away) ErrorCode() string { return "overloaded" }

@@ -66,10 +66,10 @@ func TestConnectionsHaveTLS(t *testing.T) {
 		want string
 	}{
 		{"the right ones", ours, ""},
-		{"no certificate", cluster.TLS{CA: ours.CA}, "cluster: no server can be reached"},
+		{"no certificate", cluster.TLS{CA: ours.CA}, "cluster: cannot connect to any server"},
 		{"another CA", cluster.TLS{CA: others.CA, Cert: ours.Cert, Key: ours.Key}, "certificate signed by unknown authority"},
-		{"a certificate of another CA", cluster.TLS{CA: ours.CA, Cert: others.Cert, Key: others.Key}, "cluster: no server can be reached"},
-		{"no TLS", cluster.TLS{}, "cluster: no server can be reached"},
+		{"a certificate of another CA", cluster.TLS{CA: ours.CA, Cert: others.Cert, Key: others.Key}, "cluster: cannot connect to any server"},
+		{"no TLS", cluster.TLS{}, "cluster: cannot connect to any server"},
 		{"no file", cluster.TLS{CA: "not-there.pem"}, "cluster: the CA: open not-there.pem"},
 		{"no certificate in it", cluster.TLS{CA: ours.Key}, "key.pem has no certificate"},
 	} {

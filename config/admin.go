@@ -46,7 +46,7 @@ func (c *Config) CheckAdmin() error {
 	}
 	return &Error{
 		Where: c.sources["admin.addr"].where("admin.addr"), Key: "admin.addr",
-		Message: fmt.Sprintf("%s can be reached from other machines, and there are no keys to ask for; use a loopback address, "+
-			"give an admin a key (lingserve keys new), or say --admin-open-metrics to serve the metrics alone", c.Admin.Addr),
+		Message: fmt.Sprintf("other machines can reach %s, but there are no API keys; use a loopback address, "+
+			"create an admin's key (lingserve keys new --role admin), or set --admin-open-metrics to serve only metrics", c.Admin.Addr),
 	}
 }

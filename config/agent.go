@@ -139,7 +139,7 @@ func agentSettings(name string) []Setting {
 	return list
 }
 
-var agentNames = named{"agents", "agents", "an agent", providerName, "small letters, digits, - and _ only", DefaultAgent + ": {model: …}", agentSettings}
+var agentNames = named{"agents", "agents", "an agent", providerName, "only lower-case letters, digits, - and _", DefaultAgent + ": {model: …}", agentSettings}
 
 // checkTimezone takes no time zone at all, too.
 func checkTimezone(name string) error {
@@ -157,19 +157,19 @@ func (r *fileReader) checkAgent(at *token.Token, key string) {
 	if skills := r.values[key+".skills"]; skills != nil {
 		for _, name := range skills.items() {
 			if !skillName.MatchString(name) {
-				r.fail(at, key+".skills", "%q is not the name of a skill, which has small letters, digits and - only", name)
+				r.fail(at, key+".skills", "%q is not a skill's name; expected lower-case letters, digits and -", name)
 			}
 		}
 	}
 	if of := r.values[key+".workflow"]; of != nil && of.text != "" {
 		for _, other := range []string{"model", "instructions", "tools", "skills", "ask_always", "ask_never", "options"} {
 			if v := r.values[key+"."+other]; v != nil && (v.text != "" || len(v.list) > 0) {
-				r.fail(at, key, "has a workflow and %s; expected one of them, since a workflow's bots say that themselves", other)
+				r.fail(at, key, "workflow and %s do not go together; remove one of them, because the workflow's bots have their own", other)
 			}
 		}
 	}
 	for _, pattern := range r.both(key) {
-		r.fail(at, key, "%s stands under ask_always and under ask_never", pattern)
+		r.fail(at, key, "%s is in both ask_always and ask_never; remove it from one", pattern)
 	}
 }
 

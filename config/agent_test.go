@@ -88,19 +88,19 @@ func TestInstructionsCanStandInAFile(t *testing.T) {
 
 func TestAWrongAgentIsRefusedWithItsLine(t *testing.T) {
 	for file, want := range map[string]string{
-		"agents: [a]":                                         "lingserve.yaml:1:1: agents: expected agents by name, as \"assistant: {model: …}\"",
-		"agents:\n  Big: {}":                                  "lingserve.yaml:2:3: agents.Big: the name of an agent has small letters, digits, - and _ only",
-		"agents:\n  a: demo:fast":                             "lingserve.yaml:2:3: agents.a: expected settings, one a line, as \"model: …\"",
+		"agents: [a]":                                         "lingserve.yaml:1:1: agents: expected names with settings for agents, such as \"assistant: {model: …}\"",
+		"agents:\n  Big: {}":                                  "lingserve.yaml:2:3: agents.Big: invalid name; the name of an agent has only lower-case letters, digits, - and _",
+		"agents:\n  a: demo:fast":                             "lingserve.yaml:2:3: agents.a: expected settings, one per line, such as \"model: …\"",
 		"agents:\n  a:\n    modle: demo:fast":                 "lingserve.yaml:3:5: agents.a.modle: unknown setting; did you mean agents.a.model?",
-		"agents:\n  a:\n    colour: red":                      "lingserve.yaml:3:5: agents.a.colour: unknown setting; an agent has model, workflow, instructions, tools, skills, ask_always, ask_never, max_steps, tool_timeout, approval_timeout, summarize, max_context, timezone, options",
-		"agents:\n  a:\n    model: fast":                      "lingserve.yaml:3:12: agents.a.model: \"fast\" is not a model (as openai:gpt-6-luna)",
-		"agents:\n  a:\n    max_steps: 0":                     "lingserve.yaml:3:16: agents.a.max_steps: 0 is too small; at least 1",
-		"agents:\n  a:\n    timezone: Berlin":                 "lingserve.yaml:3:15: agents.a.timezone: \"Berlin\" is not a time zone; expected a name as Europe/Berlin, UTC, or Local for the server's own", // DC-17
-		"agents:\n  a:\n    tool_timeout: soon":               "lingserve.yaml:3:19: agents.a.tool_timeout: \"soon\" is not a duration (as 30s or 5m)",
-		"agents:\n  a: {ask_always: [x, y], ask_never: [y]}":  "lingserve.yaml:2:3: agents.a: y stands under ask_always and under ask_never",
-		"agents:\n  a: {workflow: chat, model: demo:fast}":    "lingserve.yaml:2:3: agents.a: has a workflow and model; expected one of them, since a workflow's bots say that themselves",
-		"agents:\n  a: {skills: [invoices, ../etc]}":          "lingserve.yaml:2:3: agents.a.skills: \"../etc\" is not the name of a skill, which has small letters, digits and - only",
-		"agents:\n  a: {instructions: {file: nothing-there}}": "lingserve.yaml:2:28: agents.a.instructions: cannot be read: nothing-there: no such file or directory",
+		"agents:\n  a:\n    colour: red":                      "lingserve.yaml:3:5: agents.a.colour: unknown setting; expected a setting of an agent: model, workflow, instructions, tools, skills, ask_always, ask_never, max_steps, tool_timeout, approval_timeout, summarize, max_context, timezone, options",
+		"agents:\n  a:\n    model: fast":                      "lingserve.yaml:3:12: agents.a.model: \"fast\" is no model; expected PROVIDER:NAME, such as openai:gpt-6-luna",
+		"agents:\n  a:\n    max_steps: 0":                     "lingserve.yaml:3:16: agents.a.max_steps: 0 is too small; expected at least 1",
+		"agents:\n  a:\n    timezone: Berlin":                 "lingserve.yaml:3:15: agents.a.timezone: \"Berlin\" is not a time zone; expected a name such as Europe/Berlin, UTC, or Local for the server's", // DC-17
+		"agents:\n  a:\n    tool_timeout: soon":               "lingserve.yaml:3:19: agents.a.tool_timeout: \"soon\" is invalid; expected a duration, such as 30s or 5m",
+		"agents:\n  a: {ask_always: [x, y], ask_never: [y]}":  "lingserve.yaml:2:3: agents.a: y is in both ask_always and ask_never; remove it from one",
+		"agents:\n  a: {workflow: chat, model: demo:fast}":    "lingserve.yaml:2:3: agents.a: workflow and model do not go together; remove one of them, because the workflow's bots have their own",
+		"agents:\n  a: {skills: [invoices, ../etc]}":          "lingserve.yaml:2:3: agents.a.skills: \"../etc\" is not a skill's name; expected lower-case letters, digits and -",
+		"agents:\n  a: {instructions: {file: nothing-there}}": "lingserve.yaml:2:28: agents.a.instructions: cannot read the file: nothing-there: no such file or directory",
 	} {
 		t.Chdir(t.TempDir())
 		if err := os.WriteFile("lingserve.yaml", []byte(file), 0o600); err != nil {

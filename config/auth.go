@@ -47,7 +47,7 @@ func (a *Auth) RoleNames() (map[string]tool.Role, error) {
 	for _, text := range a.Roles {
 		claim, role, ok := strings.Cut(text, "=")
 		if !ok || claim == "" {
-			return nil, fmt.Errorf("%q does not say which role a claim gives; expected CLAIM=ROLE, as staff=operator", text)
+			return nil, fmt.Errorf("%q is invalid; expected CLAIM=ROLE, such as staff=operator", text)
 		}
 		r, err := access.ParseRole(role)
 		if err != nil {
@@ -204,7 +204,7 @@ func (l *loader) finishAuth() {
 	}
 	for _, key := range slices.Sorted(maps.Keys(of)) {
 		if a.Issuer == "" && of[key] {
-			l.c.Warnings = append(l.c.Warnings, key+" is about tokens, and auth.issuer does not say whose are accepted: none are")
+			l.c.Warnings = append(l.c.Warnings, key+" has no effect without auth.issuer; set auth.issuer to accept tokens")
 		}
 	}
 }

@@ -181,7 +181,7 @@ func written[T any](c *Config, key string) *T {
 func (r *fileReader) channels(m *ast.MappingValueNode) {
 	members, ok := mapping(m.Value)
 	if _, null := m.Value.(*ast.NullNode); !ok && !null {
-		r.fail(m.Key.GetToken(), "channels", "expected channels by name, as \"telegram: {token: …}\"")
+		r.fail(m.Key.GetToken(), "channels", "expected names with settings, such as \"telegram: {token: …}\"")
 	}
 	for _, m := range members {
 		if m.Key != nil && m.Key.GetToken() != nil {
@@ -196,12 +196,12 @@ func (r *fileReader) channel(m *ast.MappingValueNode) {
 	name := at.Value
 	key := channels + name
 	if !providerName.MatchString(name) {
-		r.fail(at, key, "the name of a channel has small letters, digits, - and _ only")
+		r.fail(at, key, "invalid name; a channel's name has only lower-case letters, digits, - and _")
 		return
 	}
 	members, ok := mapping(m.Value)
 	if _, null := m.Value.(*ast.NullNode); !ok && !null {
-		r.fail(at, key, "expected settings, one a line, as \"dm: {policy: …}\"")
+		r.fail(at, key, "expected settings, one per line, such as \"dm: {policy: …}\"")
 		return
 	}
 	kind, ok := r.channelType(at, name, members)
@@ -230,7 +230,7 @@ func (r *fileReader) channel(m *ast.MappingValueNode) {
 	}
 	list, ok := mapping(accounts[0].Value)
 	if !ok {
-		r.fail(accounts[0].Key.GetToken(), key+".accounts", "expected logins by name, as \"work: {agent: …}\"")
+		r.fail(accounts[0].Key.GetToken(), key+".accounts", "expected names with settings, such as \"work: {agent: …}\"")
 		return
 	}
 	for _, m := range list {
@@ -239,12 +239,12 @@ func (r *fileReader) channel(m *ast.MappingValueNode) {
 		}
 		at := m.Key.GetToken()
 		if !providerName.MatchString(at.Value) {
-			r.fail(at, key+".accounts."+at.Value, "the name of an account has small letters, digits, - and _ only")
+			r.fail(at, key+".accounts."+at.Value, "invalid name; an account's name has only lower-case letters, digits, - and _")
 			continue
 		}
 		members, ok := mapping(m.Value)
 		if _, null := m.Value.(*ast.NullNode); !ok && !null {
-			r.fail(at, key+".accounts."+at.Value, "expected settings, one a line, as \"dm: {policy: …}\"")
+			r.fail(at, key+".accounts."+at.Value, "expected settings, one per line, such as \"dm: {policy: …}\"")
 			continue
 		}
 		a := p.below(channel.OfAccount, "accounts", at.Value)
@@ -390,7 +390,7 @@ func (r *fileReader) channelType(at *token.Token, name string, members []*ast.Ma
 		case !ok:
 			r.fail(at, key, "%v", noneOf(text.Value, ChannelTypes()))
 		case is && said.name != known.name:
-			r.fail(at, key, "%s is a name with a meaning of its own, a channel of type %s; choose another name for this one", name, name)
+			r.fail(at, key, "the name %s is reserved for channels of type %s; choose another name", name, name)
 		default:
 			r.setting(typeSetting(name), m)
 			return said, true
@@ -434,7 +434,7 @@ func (r *fileReader) members(p *spot, inside string, members []*ast.MappingValue
 			if isMapping {
 				r.members(p, rel+".", below)
 			} else if !null {
-				r.fail(at, p.key()+rel, "expected settings, one a line, as \"%s: …\"", r.firstOf(p, rel+"."))
+				r.fail(at, p.key()+rel, "expected settings, one per line, such as \"%s: …\"", r.firstOf(p, rel+"."))
 			}
 		case p.hasConversation && (inside == "dm." || inside == "groups.") && isMapping:
 			q := p.below(channel.OfGroup, strings.TrimSuffix(inside, "."), at.Value)
@@ -445,7 +445,7 @@ func (r *fileReader) members(p *spot, inside string, members []*ast.MappingValue
 			r.members(&q, "", below)
 		case p.level == channel.OfGroup && rel == "threads":
 			if !isMapping && !null {
-				r.fail(at, p.key()+rel, "expected threads by id, as \"\\\"7\\\": {enabled: false}\"")
+				r.fail(at, p.key()+rel, "expected threads by id, such as \"\\\"7\\\": {enabled: false}\"")
 			}
 			for _, m := range below {
 				if m.Key == nil || m.Key.GetToken() == nil {
@@ -457,7 +457,7 @@ func (r *fileReader) members(p *spot, inside string, members []*ast.MappingValue
 				if list, ok := mapping(m.Value); ok {
 					r.members(&q, "", list)
 				} else {
-					r.fail(at, strings.TrimSuffix(q.key(), "."), "expected settings, one a line, as \"enabled: …\"")
+					r.fail(at, strings.TrimSuffix(q.key(), "."), "expected settings, one per line, such as \"enabled: …\"")
 				}
 			}
 		default:
@@ -523,14 +523,14 @@ func (r *fileReader) unknownAt(p *spot, at *token.Token, rel string) {
 	for _, t := range channelTypes {
 		for _, s := range t.settings("x.", func(c *Config) *Channel { return c.channel("x", "") }) {
 			if s.Key == "x."+rel && p.hasConversation {
-				r.fail(at, p.key()+rel, "is a setting of channels of type %s; this one is of type %s", t.name, p.kind.name)
+				r.fail(at, p.key()+rel, "this setting is for channels of type %s; this channel has type %s", t.name, p.kind.name)
 				return
 			}
 		}
 	}
 	for _, s := range channel.SettingsTable() {
 		if key, _ := s.At(p.level); s.Key == rel || key == rel || strings.HasPrefix(s.Key, rel+".") && !p.hasConversation {
-			r.fail(at, p.key()+rel, "cannot stand here; it is a setting of %s", levels(s.Levels))
+			r.fail(at, p.key()+rel, "this setting belongs to %s; move it there", levels(s.Levels))
 			return
 		}
 	}

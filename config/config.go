@@ -221,7 +221,7 @@ func (c *Config) CheckListen() error {
 	_, port, _ := net.SplitHostPort(c.Addr)
 	return &Error{
 		Where: c.sources["addr"].where("addr"), Key: "addr",
-		Message: fmt.Sprintf("%s can be reached from other machines, and there is no authentication; make keys (lingserve keys new) and say --auth-keys-file, use 127.0.0.1:%s, or say --insecure if that is meant",
+		Message: fmt.Sprintf("other machines can reach %s, but there is no authentication; create API keys (lingserve keys new) and set --auth-keys-file, use 127.0.0.1:%s, or set --insecure to serve without authentication",
 			c.Addr, port),
 	}
 }

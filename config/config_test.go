@@ -179,45 +179,45 @@ func TestAWrongSettingSaysWhereItStandsAndWhatWasExpected(t *testing.T) {
 		args    []string
 		want    string
 	}{
-		{name: "duration in the file", file: "addr: 127.0.0.1:1\nrun:\n  retention: soon\n", want: `lingserve.yaml:3:14: run.retention: "soon" is not a duration (as 30s or 5m)`},
-		{name: "duration without a unit", file: "grace: 5", want: `lingserve.yaml:1:8: grace: "5" is not a duration (as 30s or 5m)`},
-		{name: "negative duration", args: []string{"--grace=-3s"}, want: `--grace: -3s is negative`},
-		{name: "duration that is too small", args: []string{"--http-keepalive=0s"}, want: `--http-keepalive: 0s is too small; at least 1ms`},
-		{name: "variable", environ: []string{"LINGSERVE_RUN_MAX=many"}, want: `LINGSERVE_RUN_MAX: run.max: "many" is not a whole number`},
-		{name: "flag", args: []string{"--run-max-log", "big"}, want: `--run-max-log: "big" is not a size (as 512KiB or 8MiB)`},
-		{name: "size that overflows", args: []string{"--run-max-log", "9223372036854775807KiB"}, want: `--run-max-log: "9223372036854775807KiB" is not a size (as 512KiB or 8MiB)`},
-		{name: "size below the least", args: []string{"--run-max-log", "1KiB"}, want: `--run-max-log: 1KiB is too small; at least 4KiB`},
-		{name: "not a number", file: "demo: {pace: .nan}", want: `lingserve.yaml:1:14: demo.pace: ".nan" is not a number`},
-		{name: "bool", file: "watch: sometimes", want: `lingserve.yaml:1:8: watch: "sometimes" is not true or false`},
-		{name: "choice", file: "log:\n  level: loud", want: `lingserve.yaml:2:10: log.level: "loud" is none of debug, info, warn, error`},
-		{name: "address without a port", file: "addr: localhost", want: `lingserve.yaml:1:7: addr: "localhost" is not an address (as 127.0.0.1:8080)`},
-		{name: "address with a wrong port", file: "addr: localhost:99999", want: `lingserve.yaml:1:7: addr: "localhost:99999" has no port from 0 to 65535 (as 127.0.0.1:8080)`},
-		{name: "model without a provider", file: "model: gpt-4o", want: `lingserve.yaml:1:8: model: "gpt-4o" is not a model (as openai:gpt-6-luna)`},
-		{name: "base URL is not shown", environ: []string{"OPENAI_BASE_URL=ftp://user:sesame@host"}, want: `OPENAI_BASE_URL: providers.openai.base_url: is not an http or https address (as http://127.0.0.1:8000/v1)`},
-		{name: "line break in a key", environ: []string{"OPENAI_API_KEY=sk-1\n2"}, want: `OPENAI_API_KEY: providers.openai.key: has a control character or a line break in it`},
+		{name: "duration in the file", file: "addr: 127.0.0.1:1\nrun:\n  retention: soon\n", want: `lingserve.yaml:3:14: run.retention: "soon" is invalid; expected a duration, such as 30s or 5m`},
+		{name: "duration without a unit", file: "grace: 5", want: `lingserve.yaml:1:8: grace: "5" is invalid; expected a duration, such as 30s or 5m`},
+		{name: "negative duration", args: []string{"--grace=-3s"}, want: `--grace: -3s is negative; expected 0 or more`},
+		{name: "duration that is too small", args: []string{"--http-keepalive=0s"}, want: `--http-keepalive: 0s is too small; expected at least 1ms`},
+		{name: "variable", environ: []string{"LINGSERVE_RUN_MAX=many"}, want: `LINGSERVE_RUN_MAX: run.max: "many" is invalid; expected a whole number`},
+		{name: "flag", args: []string{"--run-max-log", "big"}, want: `--run-max-log: "big" is invalid; expected a size, such as 512KiB or 8MiB`},
+		{name: "size that overflows", args: []string{"--run-max-log", "9223372036854775807KiB"}, want: `--run-max-log: "9223372036854775807KiB" is invalid; expected a size, such as 512KiB or 8MiB`},
+		{name: "size below the least", args: []string{"--run-max-log", "1KiB"}, want: `--run-max-log: 1KiB is too small; expected at least 4KiB`},
+		{name: "not a number", file: "demo: {pace: .nan}", want: `lingserve.yaml:1:14: demo.pace: ".nan" is invalid; expected a number`},
+		{name: "bool", file: "watch: sometimes", want: `lingserve.yaml:1:8: watch: "sometimes" is invalid; expected true or false`},
+		{name: "choice", file: "log:\n  level: loud", want: `lingserve.yaml:2:10: log.level: "loud" is invalid; expected one of debug, info, warn, error`},
+		{name: "address without a port", file: "addr: localhost", want: `lingserve.yaml:1:7: addr: "localhost" is no address; expected HOST:PORT, such as 127.0.0.1:8080`},
+		{name: "address with a wrong port", file: "addr: localhost:99999", want: `lingserve.yaml:1:7: addr: "localhost:99999" has an invalid port; expected 0 to 65535, such as 127.0.0.1:8080`},
+		{name: "model without a provider", file: "model: gpt-4o", want: `lingserve.yaml:1:8: model: "gpt-4o" is no model; expected PROVIDER:NAME, such as openai:gpt-6-luna`},
+		{name: "base URL is not shown", environ: []string{"OPENAI_BASE_URL=ftp://user:sesame@host"}, want: `OPENAI_BASE_URL: providers.openai.base_url: expected an http or https address, such as http://127.0.0.1:8000/v1`},
+		{name: "line break in a key", environ: []string{"OPENAI_API_KEY=sk-1\n2"}, want: `OPENAI_API_KEY: providers.openai.key: contains a control character or a line break; remove it`},
 		{name: "unknown key", file: "adr: 127.0.0.1:1", want: `lingserve.yaml:1:1: adr: unknown setting; did you mean addr?`},
 		{name: "unknown key of a section", file: "run:\n  retenton: 5m", want: `lingserve.yaml:2:3: run.retenton: unknown setting; did you mean run.retention?`},
 		{name: "key outside its section", file: "retention: 5m", want: `lingserve.yaml:1:1: retention: unknown setting; did you mean run.retention?`},
-		{name: "dotted key", file: "run.retention: 5m", want: `lingserve.yaml:1:1: run.retention: unknown setting; write "retention" under "run:"`},
+		{name: "dotted key", file: "run.retention: 5m", want: `lingserve.yaml:1:1: run.retention: unknown setting; move "retention" below "run:"`},
 		{name: "key like nothing", file: "telephone: 5", want: `lingserve.yaml:1:1: telephone: unknown setting`},
-		{name: "number for text", file: "providers: {openai: {key: 12345}}", want: `lingserve.yaml:1:27: providers.openai.key: 12345 is not text; put it in quotes`},
-		{name: "mapping for a duration", file: "grace: {seconds: 5}", want: `lingserve.yaml:1:8: grace: expected a duration (as 30s or 5m)`},
-		{name: "list for a size", file: "http: {max_body: [1]}", want: `lingserve.yaml:1:18: http.max_body: a list, where a size (as 512KiB or 8MiB) is expected`},
-		{name: "number in a list", file: "providers: {openai: {models: [a, 1]}}", want: `lingserve.yaml:1:34: providers.openai.models: 1 is not text; put it in quotes`},
-		{name: "no value", file: "grace:", want: `lingserve.yaml:1:1: grace: has no value; expected a duration (as 30s or 5m)`},
-		{name: "text for a section", file: "run: fast", want: `lingserve.yaml:1:6: run: expected settings, one a line, as "retention: …"`},
-		{name: "text for the whole", file: "hello", want: `lingserve.yaml:1:1: expected settings, one a line, as "addr: …"`},
-		{name: "config in the file", file: "config: other.yaml", want: `lingserve.yaml:1:1: config: cannot stand in the configuration file itself; use --config or LINGSERVE_CONFIG`},
-		{name: "alias", file: "addr: &a 127.0.0.1:1", want: `lingserve.yaml:1:7: addr: anchors, aliases and tags have no meaning here; expected text`},
-		{name: "second document", file: "addr: 127.0.0.1:1\n---\nwatch: true\n", want: `lingserve.yaml:3:6: a second document; a configuration file has one`},
+		{name: "number for text", file: "providers: {openai: {key: 12345}}", want: `lingserve.yaml:1:27: providers.openai.key: 12345 is not text; put the value in quotes`},
+		{name: "mapping for a duration", file: "grace: {seconds: 5}", want: `lingserve.yaml:1:8: grace: expected a duration, such as 30s or 5m`},
+		{name: "list for a size", file: "http: {max_body: [1]}", want: `lingserve.yaml:1:18: http.max_body: found a list; expected a size, such as 512KiB or 8MiB`},
+		{name: "number in a list", file: "providers: {openai: {models: [a, 1]}}", want: `lingserve.yaml:1:34: providers.openai.models: 1 is not text; put the value in quotes`},
+		{name: "no value", file: "grace:", want: `lingserve.yaml:1:1: grace: the value is missing; expected a duration, such as 30s or 5m`},
+		{name: "text for a section", file: "run: fast", want: `lingserve.yaml:1:6: run: expected settings, one per line, such as "retention: …"`},
+		{name: "text for the whole", file: "hello", want: `lingserve.yaml:1:1: expected settings, one per line, such as "addr: …"`},
+		{name: "config in the file", file: "config: other.yaml", want: `lingserve.yaml:1:1: config: this setting does not work in the configuration file; use --config or LINGSERVE_CONFIG`},
+		{name: "alias", file: "addr: &a 127.0.0.1:1", want: `lingserve.yaml:1:7: addr: anchors, aliases and tags are not supported; expected text`},
+		{name: "second document", file: "addr: 127.0.0.1:1\n---\nwatch: true\n", want: `lingserve.yaml:3:6: found a second document; a configuration file has only one`},
 		{name: "repeated key", file: "watch: true\nwatch: false", want: `lingserve.yaml:2:1: not valid YAML: mapping key "watch" already defined at [1:1]`},
-		{name: "variable that is not set", file: "providers:\n openai:\n  key: {env: NO_SUCH}", want: `lingserve.yaml:3:14: providers.openai.key: the environment variable NO_SUCH is not set`},
-		{name: "secret file that is not there", file: "providers:\n openai:\n  key: {file: none}", want: `lingserve.yaml:3:15: providers.openai.key: cannot be read: none: no such file or directory`},
+		{name: "variable that is not set", file: "providers:\n openai:\n  key: {env: NO_SUCH}", want: `lingserve.yaml:3:14: providers.openai.key: the environment variable NO_SUCH is not set; set it, or use another one`},
+		{name: "secret file that is not there", file: "providers:\n openai:\n  key: {file: none}", want: `lingserve.yaml:3:15: providers.openai.key: cannot read the file: none: no such file or directory`},
 		{name: "neither variable nor file", file: "providers:\n openai:\n  key: {vault: x}", want: `lingserve.yaml:3:9: providers.openai.key: expected {env: NAME} or {file: PATH}`},
-		{name: "file that is not there", args: []string{"--config", "none.yaml"}, want: `--config: the configuration file cannot be read: none.yaml: no such file or directory`},
-		{name: "folder instead of a file", environ: []string{"LINGSERVE_CONFIG=."}, want: `LINGSERVE_CONFIG: the configuration file cannot be read: . is a folder`},
-		{name: "too many brackets", file: strings.Repeat("[", 1000), want: `lingserve.yaml: brackets are nested too deeply`},
-		{name: "two at once", file: "grace: soon\nwatch: maybe", want: "lingserve.yaml:1:8: grace: \"soon\" is not a duration (as 30s or 5m)\nlingserve.yaml:2:8: watch: \"maybe\" is not true or false"},
+		{name: "file that is not there", args: []string{"--config", "none.yaml"}, want: `--config: cannot read the configuration file: none.yaml: no such file or directory`},
+		{name: "folder instead of a file", environ: []string{"LINGSERVE_CONFIG=."}, want: `LINGSERVE_CONFIG: cannot read the configuration file: . is a folder; expected a file`},
+		{name: "too many brackets", file: strings.Repeat("[", 1000), want: `lingserve.yaml: brackets are nested too deeply; remove some`},
+		{name: "two at once", file: "grace: soon\nwatch: maybe", want: "lingserve.yaml:1:8: grace: \"soon\" is invalid; expected a duration, such as 30s or 5m\nlingserve.yaml:2:8: watch: \"maybe\" is invalid; expected true or false"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			_, err := load(t, tc.file, tc.environ, tc.args...)
@@ -345,7 +345,7 @@ func TestWithoutAuthenticationOnlyALoopbackAddressIsListenedOn(t *testing.T) {
 			if (err == nil) != fine {
 				t.Errorf("got %v", err)
 			}
-			if err != nil && !strings.HasPrefix(err.Error(), "--addr: "+addr+" can be reached from other machines") {
+			if err != nil && !strings.HasPrefix(err.Error(), "--addr: other machines can reach "+addr+", but there is no authentication") {
 				t.Errorf("got %v", err)
 			}
 			c = mustLoad(t, "", nil, "--addr", addr, "--insecure")
@@ -358,7 +358,7 @@ func TestWithoutAuthenticationOnlyALoopbackAddressIsListenedOn(t *testing.T) {
 
 func TestAMistypedVariableIsWarnedOf(t *testing.T) {
 	c := mustLoad(t, "", []string{"LINGSERVE_RUN_RETENTON=5m", "LINGSERVE_PORT_8080_TCP_ADDR=10.0.0.1", "OTHER=1"})
-	want := []string{"the environment variable LINGSERVE_RUN_RETENTON is not a setting; did you mean LINGSERVE_RUN_RETENTION?"}
+	want := []string{"the environment variable LINGSERVE_RUN_RETENTON has no effect; did you mean LINGSERVE_RUN_RETENTION?"}
 	if diff := cmp.Diff(want, c.Warnings); diff != "" {
 		t.Error(diff)
 	}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -196,45 +195,6 @@ func TestTheGuideShowsTheTables(t *testing.T) {
 				t.Errorf("%s is not up to date; run go test ./config -update\n%s", table.guide, diff)
 			}
 		})
-	}
-}
-
-// What the guides show of the configuration file can be copied into one.
-func TestTheGuidesFilesAreRead(t *testing.T) {
-	read := 0
-	for _, guide := range []string{
-		"../docs/configuration.md", "../docs/models.md", "../docs/agents.md", "../docs/channels.md",
-		"../docs/channels/telegram.md", "../docs/channels/slack.md", "../docs/channels/feishu.md", "../docs/channels/webhook.md",
-		"../docs/channels/web.md",
-	} {
-		text, err := os.ReadFile(guide)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, m := range regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(string(text), -1) {
-			if strings.Contains(m[1], "display_information:") { // the manifest of a Slack app
-				continue
-			}
-			read++
-			// Where the guides refer to a file that is only there on some machine, a variable will do.
-			file := regexp.MustCompile(`\{file: [^}]+\}`).ReplaceAllString(m[1], "{env: IN_A_FILE}")
-			var environ []string
-			for _, name := range regexp.MustCompile(`\{env: (\w+)\}`).FindAllStringSubmatch(file, -1) {
-				environ = append(environ, name[1]+"=sk-1")
-			}
-			t.Run(fmt.Sprint(filepath.Base(guide), " ", read), func(t *testing.T) {
-				c, err := load(t, file, environ)
-				if err != nil {
-					t.Fatalf("%v\n%s", err, file)
-				}
-				if len(c.Warnings) > 0 && !strings.Contains(file, "base_url: https://dashscope-intl") { // those lack their keys there
-					t.Errorf("warnings: %q", c.Warnings)
-				}
-			})
-		}
-	}
-	if read < 5 {
-		t.Errorf("there are only %d files in the guides", read)
 	}
 }
 

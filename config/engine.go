@@ -168,14 +168,14 @@ func checkPrefix(text string) error {
 	if len(text) > 32 || strings.ContainsFunc(text, func(r rune) bool {
 		return !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || r == '_' || r == '-')
 	}) {
-		return errors.New("has other characters than a–z, A–Z, 0–9, _ and -, or more than 32")
+		return errors.New("expected up to 32 of the characters a–z, A–Z, 0–9, _ and -")
 	}
 	return nil
 }
 
 func checkCopies(text string) error {
 	if text == "2" {
-		return errors.New("2 copies are no better than one, since neither is a majority; expected 1, 3, or 0 for what the servers can have")
+		return errors.New("2 copies are no safer than 1; expected 1 or 3, or 0 for the most that the servers allow")
 	}
 	return nil
 }
@@ -186,7 +186,7 @@ func (c *Config) CheckEngine() error {
 	if c.Engine == EngineLocal {
 		for _, s := range natsSettings {
 			if c.sources[s.Key].Kind != Default {
-				e.wrong(s.Key, "is set, and engine is local; set engine to nats where replicas are to share what they keep, or take this away")
+				e.wrong(s.Key, "has no effect with engine local; set engine to nats to share data between replicas, or remove this setting")
 			}
 		}
 		return errors.Join(e.errs...)
@@ -198,15 +198,15 @@ func (c *Config) CheckEngine() error {
 	} else {
 		for _, key := range []string{"nats.routes", "nats.listen", "nats.cluster_listen"} {
 			if c.sources[key].Kind != Default {
-				e.wrong(key, "is of an embedded server, and nats.servers names others; set those to embedded, or take this away")
+				e.wrong(key, "applies only to an embedded server; set nats.servers to embedded, or remove this setting")
 			}
 		}
 	}
 	if n := c.NATS.Copies; n != 0 && n != 1 && n != 3 {
-		e.wrong("nats.copies", "%d is not among 0, 1 and 3", n)
+		e.wrong("nats.copies", "%d copies are not possible; expected 0, 1 or 3", n)
 	}
 	if c.Tape.Store == "file" {
-		e.wrong("tape.store", "is file, and engine is nats: replicas cannot share files; take it away to have sessions in NATS, too, or set it to postgres")
+		e.wrong("tape.store", "replicas cannot share files; with engine nats, remove this setting to store sessions in NATS, or set it to postgres")
 	}
 	return errors.Join(e.errs...)
 }
@@ -224,9 +224,9 @@ func (e *engineCheck) servers() {
 	list := e.c.NATS.Servers
 	switch {
 	case len(list) == 0:
-		e.wrong("engine", "is nats, and nats.servers names none; expected their addresses (as nats://10.0.0.1:4222), or embedded to run one in this process")
+		e.wrong("engine", "engine nats needs nats.servers; set the servers' addresses (such as nats://10.0.0.1:4222), or embedded to run one in this process")
 	case len(list) > 1 && slices.Contains(list, Embedded):
-		e.wrong("nats.servers", "names embedded beside others; expected embedded alone, or addresses. The other embedded servers of a cluster are named by nats.routes")
+		e.wrong("nats.servers", "embedded and addresses do not go together; expected only embedded, or only addresses. List the other embedded servers of a cluster in nats.routes")
 	case !e.c.NATS.Embedded():
 		e.addresses("nats.servers", list)
 	}
@@ -238,19 +238,19 @@ func (e *engineCheck) addresses(key string, list []string) {
 		u, err := url.Parse(text)
 		switch {
 		case err != nil || u.Host == "" || u.Hostname() == "":
-			e.wrong(key, "number %d is no address (as nats://10.0.0.1:4222)", i+1)
+			e.wrong(key, "number %d is no address; expected one such as nats://10.0.0.1:4222", i+1)
 		case u.Scheme != "nats" && u.Scheme != "tls":
-			e.wrong(key, "number %d begins with %q; expected nats:// or tls://", i+1, u.Scheme)
+			e.wrong(key, "number %d starts with %q; expected nats:// or tls://", i+1, u.Scheme)
 		case u.User != nil:
-			e.wrong(key, "number %d has a user in it; set nats.user and nats.password, or nats.token, which are never shown", i+1)
+			e.wrong(key, "number %d contains a user; set nats.user and nats.password, or nats.token instead, which are never shown", i+1)
 		case strings.Contains(text, ","):
-			e.wrong(key, "number %d has a comma in it; write one address in each element of the list (as [nats://a:4222, nats://b:4222])", i+1)
+			e.wrong(key, "number %d contains a comma; write one address per element of the list, such as [nats://a:4222, nats://b:4222]", i+1)
 		case strings.Contains(u.Hostname(), ":") && !strings.HasPrefix(u.Host, "["):
-			e.wrong(key, "number %d has several colons; an IPv6 address is put in brackets (as nats://[fd00::1]:4222)", i+1)
+			e.wrong(key, "number %d has several colons; put an IPv6 address in brackets, such as nats://[fd00::1]:4222", i+1)
 		case !isPort(u):
-			e.wrong(key, "number %d has no port from 1 to 65535 behind its colon (as nats://10.0.0.1:4222)", i+1)
+			e.wrong(key, "number %d has an invalid port; expected 1 to 65535, such as nats://10.0.0.1:4222", i+1)
 		case strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "":
-			e.wrong(key, "number %d has more than a host and a port", i+1)
+			e.wrong(key, "number %d has more than a host and a port; expected one such as nats://10.0.0.1:4222", i+1)
 		}
 	}
 }
@@ -276,19 +276,19 @@ func (e *engineCheck) access() {
 		}
 	}
 	if len(ways) > 1 {
-		e.wrong(ways[1], "is set beside %s; take one of them", ways[0])
+		e.wrong(ways[1], "does not go with %s; remove one of them", ways[0])
 	}
 	switch {
 	case n.User != "" && n.Password == "":
-		e.wrong("nats.user", "is set without its password; set nats.password, too")
+		e.wrong("nats.user", "needs a password; set nats.password")
 	case n.Password != "" && n.User == "":
-		e.wrong("nats.password", "is set without its user; set nats.user, too")
+		e.wrong("nats.password", "needs a user; set nats.user")
 	}
 	switch {
 	case n.TLS.Cert != "" && n.TLS.Key == "":
-		e.wrong("nats.tls.cert", "is set without its key; set nats.tls.key, too")
+		e.wrong("nats.tls.cert", "needs a key; set nats.tls.key")
 	case n.TLS.Key != "" && n.TLS.Cert == "":
-		e.wrong("nats.tls.key", "is set without its certificate; set nats.tls.cert, too")
+		e.wrong("nats.tls.key", "needs a certificate; set nats.tls.cert")
 	}
 	for _, file := range []struct{ key, path string }{
 		{"nats.creds", n.Creds}, {"nats.nkey", n.NKey}, {"nats.tls.ca", n.TLS.CA}, {"nats.tls.cert", n.TLS.Cert}, {"nats.tls.key", n.TLS.Key},
@@ -298,7 +298,7 @@ func (e *engineCheck) access() {
 		}
 		f, err := os.Open(file.path)
 		if err != nil {
-			e.wrong(file.key, "cannot be read: %s", plain(err))
+			e.wrong(file.key, "cannot read the file: %s", plain(err))
 			continue
 		}
 		_ = f.Close() // it was only looked whether it can be opened
@@ -309,28 +309,28 @@ func (e *engineCheck) embedded() {
 	n := &e.c.NATS
 	routed := len(n.Routes) > 0
 	if e.c.Data == "" {
-		e.wrong("nats.servers", "is embedded, and there is no data folder that its data could be in; set data")
+		e.wrong("nats.servers", "an embedded server needs a data folder; set data")
 	}
 	for _, way := range []struct{ key, value string }{{"nats.creds", n.Creds}, {"nats.nkey", n.NKey}} {
 		if way.value != "" {
-			e.wrong(way.key, "is of other servers; an embedded one knows nats.user with nats.password, and nats.token")
+			e.wrong(way.key, "an embedded server does not support this setting; use nats.user with nats.password, or nats.token")
 		}
 	}
 	if n.TLS.CA != "" && n.TLS.Cert == "" {
-		e.wrong("nats.tls.ca", "is set, and the embedded server has no certificate; set nats.tls.cert and nats.tls.key")
+		e.wrong("nats.tls.ca", "needs a certificate for the embedded server; set nats.tls.cert and nats.tls.key")
 	}
 	if strings.ContainsAny(n.Name, " \t\r\n") {
-		e.wrong("nats.name", "has a blank, which the name of an embedded server may not have")
+		e.wrong("nats.name", "an embedded server's name may not contain spaces")
 	}
 	switch {
 	case routed && n.ClusterListen == "":
-		e.wrong("nats.routes", "is set, and the other servers cannot reach this one; set nats.cluster_listen")
+		e.wrong("nats.routes", "needs an address at which the other servers reach this one; set nats.cluster_listen")
 	case !routed && n.ClusterListen != "":
-		e.wrong("nats.cluster_listen", "is set without nats.routes; name the addresses of all three servers there, this one among them")
+		e.wrong("nats.cluster_listen", "needs nats.routes; set nats.routes to the addresses of all three servers, including this one")
 	case routed && len(n.Routes) != 3:
-		e.wrong("nats.routes", "names %d servers; a cluster is three, and each names all three, itself among them", len(n.Routes))
+		e.wrong("nats.routes", "%d addresses do not make a cluster; expected the addresses of all three servers, including this one", len(n.Routes))
 	case !routed && n.Copies == 3:
-		e.wrong("nats.copies", "is 3, and there is one embedded server; set nats.routes, or take this away")
+		e.wrong("nats.copies", "3 copies need three servers; set nats.routes, or remove this setting")
 	}
 	e.addresses("nats.routes", n.Routes)
 	for _, listen := range []struct{ key, addr string }{{"nats.listen", n.Listen}, {"nats.cluster_listen", n.ClusterListen}} {
@@ -338,9 +338,9 @@ func (e *engineCheck) embedded() {
 			continue
 		}
 		if _, _, err := net.SplitHostPort(listen.addr); err != nil || checkAddr(listen.addr) != nil {
-			e.wrong(listen.key, "%q is no address (as 10.0.0.1:6222)", listen.addr)
+			e.wrong(listen.key, "%q is no address; expected one such as 10.0.0.1:6222", listen.addr)
 		} else if !loopback(listen.addr) && n.Password == "" && n.Token == "" {
-			e.wrong(listen.key, "%s can be reached from other machines; set nats.user and nats.password, or nats.token, the same for all replicas", listen.addr)
+			e.wrong(listen.key, "other machines can reach %s; set nats.user and nats.password, or nats.token, to the same values for all replicas", listen.addr)
 		}
 	}
 }

@@ -55,45 +55,45 @@ func TestAWrongEngine(t *testing.T) {
 		want       []string
 	}{
 		{"local with servers", "engine: local\nnats:\n  servers: [nats://a:4222]\n  copies: 3\n", nil, []string{
-			"lingserve.yaml:3: nats.servers: is set, and engine is local; set engine to nats", "lingserve.yaml:4: nats.copies: is set, and engine is local",
+			"lingserve.yaml:3: nats.servers: has no effect with engine local; set engine to nats", "lingserve.yaml:4: nats.copies: has no effect with engine local",
 		}},
-		{"servers by a flag", "", []string{"--nats", "embedded"}, []string{"--nats: is set, and engine is local"}},
-		{"no servers", "engine: nats\n", nil, []string{"lingserve.yaml:1: engine: is nats, and nats.servers names none"}},
+		{"servers by a flag", "", []string{"--nats", "embedded"}, []string{"--nats: has no effect with engine local"}},
+		{"no servers", "engine: nats\n", nil, []string{"lingserve.yaml:1: engine: engine nats needs nats.servers"}},
 		{"no address", "engine: nats\nnats: {servers: [nats://a, 'b:4222']}\n", nil, []string{"lingserve.yaml:2: nats.servers: number 2 "}},
-		{"another scheme", "engine: nats\nnats: {servers: ['http://a']}\n", nil, []string{`number 1 begins with "http"; expected nats:// or tls://`}},
-		{"a password in an address", "engine: nats\nnats: {servers: ['nats://ann:s3cret@a:4222']}\n", nil, []string{"number 1 has a user in it; set nats.user and nats.password"}},
+		{"another scheme", "engine: nats\nnats: {servers: ['http://a']}\n", nil, []string{`number 1 starts with "http"; expected nats:// or tls://`}},
+		{"a password in an address", "engine: nats\nnats: {servers: ['nats://ann:s3cret@a:4222']}\n", nil, []string{"number 1 contains a user; set nats.user and nats.password"}},
 		{"no port", "engine: nats\nnats: {servers: ['nats://a:99999', 'nats://a:0', 'nats://a:', 'nats://a:65535']}\n", nil, []string{
-			"number 1 has no port from 1 to 65535", "number 2 has no port from 1 to 65535", "number 3 has no port from 1 to 65535",
+			"number 1 has an invalid port; expected 1 to 65535", "number 2 has an invalid port; expected 1 to 65535", "number 3 has an invalid port; expected 1 to 65535",
 		}},
-		{"no port by a flag", "engine: nats\n", []string{"--nats", "nats://a:99999"}, []string{"--nats: number 1 has no port from 1 to 65535"}},
+		{"no port by a flag", "engine: nats\n", []string{"--nats", "nats://a:99999"}, []string{"--nats: number 1 has an invalid port; expected 1 to 65535"}},
 		{"no port of a route", "engine: nats\nnats: {servers: embedded, routes: ['nats://a:6222', 'nats://b:66666', 'nats://c:6222'], cluster_listen: '127.0.0.1:6222'}\n", nil, []string{
-			"nats.routes: number 2 has no port from 1 to 65535",
+			"nats.routes: number 2 has an invalid port; expected 1 to 65535",
 		}},
 		{"no brackets", "engine: nats\nnats: {servers: ['nats://fd00::1:4222', 'nats://[fd00::1]:4222']}\n", nil, []string{"number 1 has several colons"}},
-		{"two in one", "engine: nats\nnats: {servers: ['nats://a:4222,nats://b:4222']}\n", nil, []string{"number 1 has a comma in it; write one address in each element"}},
+		{"two in one", "engine: nats\nnats: {servers: ['nats://a:4222,nats://b:4222']}\n", nil, []string{"number 1 contains a comma; write one address per element"}},
 		{"a path", "engine: nats\nnats: {servers: ['nats://a:4222/x']}\n", nil, []string{"more than a host and a port"}},
-		{"embedded beside others", "engine: nats\nnats: {servers: [embedded, nats://a]}\n", nil, []string{"expected embedded alone"}},
-		{"embedded without a folder", "engine: nats\ndata: ''\nnats: {servers: embedded}\n", nil, []string{"lingserve.yaml:3: nats.servers: is embedded, and there is no data folder"}},
-		{"routes of others' servers", "engine: nats\nnats:\n  servers: [nats://a]\n  routes: [nats://b]\n", nil, []string{"lingserve.yaml:4: nats.routes: is of an embedded server"}},
+		{"embedded beside others", "engine: nats\nnats: {servers: [embedded, nats://a]}\n", nil, []string{"expected only embedded"}},
+		{"embedded without a folder", "engine: nats\ndata: ''\nnats: {servers: embedded}\n", nil, []string{"lingserve.yaml:3: nats.servers: an embedded server needs a data folder"}},
+		{"routes of others' servers", "engine: nats\nnats:\n  servers: [nats://a]\n  routes: [nats://b]\n", nil, []string{"lingserve.yaml:4: nats.routes: applies only to an embedded server"}},
 		{"routes without a listener", "engine: nats\n" + three + "}\n", nil, []string{"set nats.cluster_listen"}},
-		{"a listener without routes", "engine: nats\nnats: {servers: embedded, cluster_listen: '127.0.0.1:6222'}\n", nil, []string{"is set without nats.routes"}},
-		{"two routes", "engine: nats\nnats: {servers: embedded, routes: ['nats://a:6222', 'nats://b:6222'], cluster_listen: '127.0.0.1:6222'}\n", nil, []string{"names 2 servers; a cluster is three"}},
+		{"a listener without routes", "engine: nats\nnats: {servers: embedded, cluster_listen: '127.0.0.1:6222'}\n", nil, []string{"needs nats.routes; set nats.routes"}},
+		{"two routes", "engine: nats\nnats: {servers: embedded, routes: ['nats://a:6222', 'nats://b:6222'], cluster_listen: '127.0.0.1:6222'}\n", nil, []string{"2 addresses do not make a cluster"}},
 		{"open to others", "engine: nats\n" + three + ", cluster_listen: '0.0.0.0:6222', listen: ':4222'}\n", nil, []string{
-			"nats.listen: :4222 can be reached from other machines", "nats.cluster_listen: 0.0.0.0:6222 can be reached from other machines",
+			"nats.listen: other machines can reach :4222", "nats.cluster_listen: other machines can reach 0.0.0.0:6222",
 		}},
 		{"no listener", "engine: nats\nnats: {servers: embedded, listen: nowhere}\n", nil, []string{`nats.listen: "nowhere" is no address`}},
-		{"three copies of one", "engine: nats\nnats: {servers: embedded, copies: 3}\n", nil, []string{"nats.copies: is 3, and there is one embedded server"}},
-		{"five copies", "engine: nats\nnats: {servers: [nats://a], copies: 5}\n", nil, []string{"5 is not among 0, 1 and 3"}},
-		{"two ways in", "engine: nats\nnats: {servers: [nats://a], user: ann, password: x, creds: " + readable + "}\n", nil, []string{"nats.creds: is set beside nats.user"}},
-		{"a user alone", "engine: nats\nnats: {servers: [nats://a], user: ann}\n", nil, []string{"nats.user: is set without its password"}},
-		{"a password alone", "engine: nats\nnats: {servers: [nats://a], password: x}\n", nil, []string{"nats.password: is set without its user"}},
-		{"a certificate alone", "engine: nats\nnats: {servers: [nats://a], tls: {cert: " + readable + "}}\n", nil, []string{"nats.tls.cert: is set without its key"}},
-		{"a key alone", "engine: nats\nnats: {servers: [nats://a], tls: {key: " + readable + "}}\n", nil, []string{"nats.tls.key: is set without its certificate"}},
-		{"a file that is not there", "engine: nats\nnats: {servers: [nats://a], nkey: nowhere.nk}\n", nil, []string{"nats.nkey: cannot be read: nowhere.nk: no such file"}},
-		{"credentials of an embedded server", "engine: nats\nnats: {servers: embedded, creds: " + readable + "}\n", nil, []string{"nats.creds: is of other servers"}},
-		{"an authority alone", "engine: nats\nnats: {servers: embedded, tls: {ca: " + readable + "}}\n", nil, []string{"the embedded server has no certificate"}},
-		{"a name with a blank", "engine: nats\nnats: {servers: embedded, name: 'a b'}\n", nil, []string{"nats.name: has a blank"}},
-		{"sessions in files", "engine: nats\nnats: {servers: embedded}\ntape: {store: file}\n", nil, []string{"lingserve.yaml:3: tape.store: is file, and engine is nats"}},
+		{"three copies of one", "engine: nats\nnats: {servers: embedded, copies: 3}\n", nil, []string{"nats.copies: 3 copies need three servers"}},
+		{"five copies", "engine: nats\nnats: {servers: [nats://a], copies: 5}\n", nil, []string{"5 copies are not possible; expected 0, 1 or 3"}},
+		{"two ways in", "engine: nats\nnats: {servers: [nats://a], user: ann, password: x, creds: " + readable + "}\n", nil, []string{"nats.creds: does not go with nats.user"}},
+		{"a user alone", "engine: nats\nnats: {servers: [nats://a], user: ann}\n", nil, []string{"nats.user: needs a password"}},
+		{"a password alone", "engine: nats\nnats: {servers: [nats://a], password: x}\n", nil, []string{"nats.password: needs a user"}},
+		{"a certificate alone", "engine: nats\nnats: {servers: [nats://a], tls: {cert: " + readable + "}}\n", nil, []string{"nats.tls.cert: needs a key"}},
+		{"a key alone", "engine: nats\nnats: {servers: [nats://a], tls: {key: " + readable + "}}\n", nil, []string{"nats.tls.key: needs a certificate"}},
+		{"a file that is not there", "engine: nats\nnats: {servers: [nats://a], nkey: nowhere.nk}\n", nil, []string{"nats.nkey: cannot read the file: nowhere.nk: no such file"}},
+		{"credentials of an embedded server", "engine: nats\nnats: {servers: embedded, creds: " + readable + "}\n", nil, []string{"nats.creds: an embedded server does not support this setting"}},
+		{"an authority alone", "engine: nats\nnats: {servers: embedded, tls: {ca: " + readable + "}}\n", nil, []string{"needs a certificate for the embedded server"}},
+		{"a name with a blank", "engine: nats\nnats: {servers: embedded, name: 'a b'}\n", nil, []string{"nats.name: an embedded server's name may not contain spaces"}},
+		{"sessions in files", "engine: nats\nnats: {servers: embedded}\ntape: {store: file}\n", nil, []string{"lingserve.yaml:3: tape.store: replicas cannot share files"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			err := mustLoad(t, test.file, nil, test.flags...).CheckEngine()
@@ -114,13 +114,13 @@ func TestAWrongEngine(t *testing.T) {
 		})
 	}
 	for servers, want := range map[string]string{ // CL-01: what is no list of texts is said with what there is and an example
-		"[nats://a, b: 4222]": "lingserve.yaml:1:29: nats.servers: number 2 of the list is a mapping (name: value); expected text (as nats://10.0.0.1:4222)",
-		"[[nats://a]]":        "nats.servers: number 1 of the list is a list itself; expected text (as nats://10.0.0.1:4222)",
-		"[null]":              "nats.servers: number 1 of the list is empty; expected text (as nats://10.0.0.1:4222)",
-		"[!!str a]":           "nats.servers: number 1 of the list is an anchor, an alias or a tag",
-		"[4222]":              "nats.servers: 4222 is not text; put it in quotes",
-		"[4.5]":               "nats.servers: 4.5 is not text; put it in quotes",
-		"{nats: //s3cret@a}":  "nats.servers: is a mapping (name: value); expected a list (as [nats://10.0.0.1:4222])",
+		"[nats://a, b: 4222]": "lingserve.yaml:1:29: nats.servers: element 2 of the list is a mapping (name: value); expected text (such as nats://10.0.0.1:4222)",
+		"[[nats://a]]":        "nats.servers: element 1 of the list is a list; expected text (such as nats://10.0.0.1:4222)",
+		"[null]":              "nats.servers: element 1 of the list is empty; expected text (such as nats://10.0.0.1:4222)",
+		"[!!str a]":           "nats.servers: element 1 of the list is an anchor, an alias or a tag",
+		"[4222]":              "nats.servers: 4222 is not text; put the value in quotes",
+		"[4.5]":               "nats.servers: 4.5 is not text; put the value in quotes",
+		"{nats: //s3cret@a}":  "nats.servers: found a mapping (name: value); expected a list (such as [nats://10.0.0.1:4222])",
 	} {
 		if _, err := load(t, "nats: {servers: "+servers+"}", nil); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("%s: %v, want %q", servers, err, want)
@@ -131,7 +131,7 @@ func TestAWrongEngine(t *testing.T) {
 			t.Errorf("%s is taken: %+v", bad, c.NATS)
 		}
 	}
-	if err := mustLoad(t, "tape: {store: nats}", nil).CheckTape(); err == nil || !strings.Contains(err.Error(), "tape.store: is nats, and engine is not") {
+	if err := mustLoad(t, "tape: {store: nats}", nil).CheckTape(); err == nil || !strings.Contains(err.Error(), "tape.store: store nats needs engine nats") {
 		t.Errorf("sessions in NATS alone: %v", err)
 	}
 }

@@ -41,7 +41,7 @@ func (r *fileReader) read(text []byte) {
 	text = bytes.TrimPrefix(text, []byte("\ufeff"))
 	// The parser recurses; no configuration nests this deep.
 	if deepest(text) > 64 {
-		r.errs = append(r.errs, &Error{Where: r.name, Message: "brackets are nested too deeply"})
+		r.errs = append(r.errs, &Error{Where: r.name, Message: "brackets are nested too deeply; remove some"})
 		return
 	}
 	file, err := parse(text)
@@ -58,7 +58,7 @@ func (r *fileReader) read(text []byte) {
 			continue
 		}
 		if i > 0 {
-			r.fail(doc.Body.GetToken(), "", "a second document; a configuration file has one")
+			r.fail(doc.Body.GetToken(), "", "found a second document; a configuration file has only one")
 			return
 		}
 		r.section(doc.Body, "")
@@ -97,7 +97,7 @@ func (r *fileReader) section(n ast.Node, prefix string) {
 		if _, null := n.(*ast.NullNode); null {
 			return // a section of which every line is commented out
 		}
-		r.fail(n.GetToken(), strings.TrimSuffix(prefix, "."), "expected settings, one a line, as \"%s: …\"", firstKey(prefix))
+		r.fail(n.GetToken(), strings.TrimSuffix(prefix, "."), "expected settings, one per line, such as \"%s: …\"", firstKey(prefix))
 		return
 	}
 	for _, m := range members {
@@ -125,7 +125,7 @@ func (r *fileReader) section(n ast.Node, prefix string) {
 		case name == "headers" && strings.HasPrefix(prefix, providers):
 			r.headers(m, strings.TrimSuffix(strings.TrimPrefix(prefix, providers), "."))
 		case found && key == "config":
-			r.fail(m.Key.GetToken(), key, "cannot stand in the configuration file itself; use --config or LINGSERVE_CONFIG")
+			r.fail(m.Key.GetToken(), key, "this setting does not work in the configuration file; use --config or LINGSERVE_CONFIG")
 		case found:
 			r.setting(s, m)
 		case isSection(key):
@@ -147,7 +147,7 @@ func (r *fileReader) presetKind(m *ast.MappingValueNode, name string) {
 	s := kindSetting(name)
 	r.setting(s, m)
 	if v := r.values[s.Key]; v != nil && v.text != known.Kind {
-		r.fail(m.Value.GetToken(), s.Key, "%s is a name with a meaning of its own, a provider of kind %s; choose another name for this one", name, known.Kind)
+		r.fail(m.Value.GetToken(), s.Key, "the name %s is reserved for the provider of kind %s; choose another name", name, known.Kind)
 	}
 	delete(r.values, s.Key)
 }
@@ -158,7 +158,7 @@ func (r *fileReader) provider(m *ast.MappingValueNode, name string) {
 	members, ok := mapping(m.Value)
 	switch m.Value.(type) {
 	case *ast.AnchorNode, *ast.AliasNode, *ast.TagNode:
-		r.fail(at, key, "anchors, aliases and tags have no meaning here; expected settings, one a line, as \"kind: …\"")
+		r.fail(at, key, "anchors, aliases and tags are not supported; expected settings, one per line, such as \"kind: …\"")
 		return
 	}
 	switch {
@@ -166,10 +166,10 @@ func (r *fileReader) provider(m *ast.MappingValueNode, name string) {
 		r.fail(at, key, "demo is the built-in scripted model; choose another name")
 		return
 	case !providerName.MatchString(name):
-		r.fail(at, key, "a provider's name has small letters, digits, - and _ only, since it stands before the colon of its models' names")
+		r.fail(at, key, "invalid name; a provider's name has only lower-case letters, digits, - and _")
 		return
 	case !ok:
-		r.fail(at, key, "expected settings, one a line, as \"kind: …\"")
+		r.fail(at, key, "expected settings, one per line, such as \"kind: …\"")
 		return
 	}
 	kind, ok := r.kind(at, name, members)
@@ -197,14 +197,14 @@ func (r *fileReader) provider(m *ast.MappingValueNode, name string) {
 	}
 	switch {
 	case kind == KindVertex && !written["project"] && !written["key"]:
-		r.fail(at, key, "has no project")
+		r.fail(at, key, "needs a project; set project")
 	case kind == KindBedrock && !written["region"] && !written["profile"] && !written["base_url"]:
-		r.fail(at, key, "has no region")
+		r.fail(at, key, "needs a region; set region")
 	case !written["base_url"] && needsURL(kind):
-		r.fail(at, key, "has no base_url; expected its address (as %s)", exampleURL(kind))
+		r.fail(at, key, "needs base_url, the server's address, such as %s", exampleURL(kind))
 	}
 	if !written["key"] && (mustHaveKey(kind) || !written["base_url"] && (kind == KindAnthropic || kind == KindGemini || kind == KindResponses)) {
-		r.fail(at, key, "has no key; expected key: {env: NAME} or {file: PATH}")
+		r.fail(at, key, "needs a key; expected key: {env: NAME} or {file: PATH}")
 	}
 }
 
@@ -236,7 +236,7 @@ func (r *fileReader) kind(at *token.Token, name string, members []*ast.MappingVa
 	if near := Nearest(name, names); near != "" {
 		hint = "; did you mean " + near + "?"
 	}
-	r.fail(at, key, "has no kind; expected one of %s%s", strings.Join(kinds, ", "), hint)
+	r.fail(at, key, "needs a kind; expected one of %s%s", strings.Join(kinds, ", "), hint)
 	return "", false
 }
 
@@ -245,7 +245,7 @@ func (r *fileReader) unknownField(at *token.Token, key, kind string, own []Setti
 	for _, other := range kinds {
 		for _, s := range providerSettings("x", "x", other) {
 			if s.Key == "providers.x."+field {
-				r.fail(at, key, "is a setting of providers of kind %s; this one is of kind %s", other, kind)
+				r.fail(at, key, "this setting is for providers of kind %s; this provider has kind %s", other, kind)
 				return
 			}
 		}
@@ -270,11 +270,11 @@ func (r *fileReader) unknown(at *token.Token, key, prefix string) {
 	if ok && strings.Contains(s.Key, ".") {
 		path := strings.Split(s.Key, ".")
 		last := len(path) - 1
-		r.fail(at, key, "unknown setting; write %q under \"%s:\"", path[last], strings.Join(path[:last], ": "))
+		r.fail(at, key, "unknown setting; move %q below \"%s:\"", path[last], strings.Join(path[:last], ": "))
 		return
 	}
 	if _, ok := preset(name); ok {
-		r.fail(at, key, "unknown setting; write \"%s:\" under \"providers:\"", name)
+		r.fail(at, key, "unknown setting; move \"%s:\" below \"providers:\"", name)
 		return
 	}
 	if near := Nearest(key, keys()); near != "" {
@@ -289,7 +289,7 @@ func (r *fileReader) unknown(at *token.Token, key, prefix string) {
 func (r *fileReader) setting(s Setting, m *ast.MappingValueNode) {
 	at := m.Key.GetToken()
 	if _, null := m.Value.(*ast.NullNode); null || m.Value == nil || m.Value.GetToken() == nil {
-		r.fail(at, s.Key, "has no value; expected %s", s.expected())
+		r.fail(at, s.Key, "the value is missing; expected %s", s.expected())
 		return
 	}
 	if s.isOptions() {
@@ -308,12 +308,12 @@ func (r *fileReader) setting(s Setting, m *ast.MappingValueNode) {
 	case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode, *ast.InfinityNode, *ast.NanNode:
 		v.text = at.Value
 		if s.isText() {
-			r.fail(at, s.Key, "%s is not text; put it in quotes", at.Value)
+			r.fail(at, s.Key, "%s is not text; put the value in quotes", at.Value)
 			return
 		}
 	case *ast.SequenceNode:
 		if !s.isList() && !s.chain {
-			r.fail(at, s.Key, "a list, where %s is expected", s.expected())
+			r.fail(at, s.Key, "found a list; expected %s", s.expected())
 			return
 		}
 		if !r.list(s, n, v) {
@@ -327,7 +327,7 @@ func (r *fileReader) setting(s Setting, m *ast.MappingValueNode) {
 			return
 		}
 	default:
-		r.fail(at, s.Key, "anchors, aliases and tags have no meaning here; expected %s", s.expected())
+		r.fail(at, s.Key, "anchors, aliases and tags are not supported; expected %s", s.expected())
 		return
 	}
 	r.values[s.Key] = v
@@ -337,7 +337,7 @@ func (r *fileReader) setting(s Setting, m *ast.MappingValueNode) {
 func (r *fileReader) options(s Setting, m *ast.MappingValueNode) {
 	text, err := nodeJSON(m.Value)
 	if err != nil {
-		r.fail(m.Value.GetToken(), s.Key, "anchors, aliases, tags, infinity and not-a-number have no meaning here; expected options, as \"temperature: 0.2\"")
+		r.fail(m.Value.GetToken(), s.Key, "anchors, aliases, tags, infinity and not-a-number are not supported; expected options, such as \"temperature: 0.2\"")
 		return
 	}
 	_, misfits := adapter.ReadOptions(text, true)
@@ -395,9 +395,9 @@ func (r *fileReader) list(s Setting, n *ast.SequenceNode, v *value) bool {
 		if !ok {
 			switch item.(type) {
 			case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode: // as a bot's id is
-				r.fail(item.GetToken(), s.Key, "%s is not text; put it in quotes", item.GetToken().Value)
+				r.fail(item.GetToken(), s.Key, "%s is not text; put the value in quotes", item.GetToken().Value)
 			default:
-				r.fail(item.GetToken(), s.Key, "number %d of the list is %s; expected text%s", i+1, found(item), s.as("%s"))
+				r.fail(item.GetToken(), s.Key, "element %d of the list is %s; expected text%s", i+1, found(item), s.as("%s"))
 			}
 			return false
 		}
@@ -411,7 +411,7 @@ func (r *fileReader) list(s Setting, n *ast.SequenceNode, v *value) bool {
 func (r *fileReader) reference(s Setting, n ast.Node, v *value) bool {
 	members, _ := mapping(n)
 	if s.isList() {
-		r.fail(n.GetToken(), s.Key, "is %s; expected %s", found(n), s.expected())
+		r.fail(n.GetToken(), s.Key, "found %s; expected %s", found(n), s.expected())
 		return false
 	}
 	if !s.isText() || len(members) != 1 {
@@ -428,7 +428,7 @@ func (r *fileReader) reference(s Setting, n ast.Node, v *value) bool {
 	case "env":
 		v.text = r.env[name.Value]
 		if v.text == "" {
-			r.fail(name.Token, s.Key, "the environment variable %s is not set", name.Value)
+			r.fail(name.Token, s.Key, "the environment variable %s is not set; set it, or use another one", name.Value)
 			return false
 		}
 		v.variable = name.Value
@@ -440,7 +440,7 @@ func (r *fileReader) reference(s Setting, n ast.Node, v *value) bool {
 		}
 		text, err := readLimited(path, 64<<10)
 		if err != nil {
-			r.fail(name.Token, s.Key, "cannot be read: %s", plain(err))
+			r.fail(name.Token, s.Key, "cannot read the file: %s", plain(err))
 			return false
 		}
 		v.text = strings.TrimRight(string(text), "\r\n")
@@ -470,11 +470,11 @@ func found(n ast.Node) string {
 	case *ast.MappingNode, *ast.MappingValueNode:
 		return "a mapping (name: value)"
 	case *ast.SequenceNode:
-		return "a list itself"
+		return "a list"
 	case *ast.NullNode:
 		return "empty"
 	case *ast.AnchorNode, *ast.AliasNode, *ast.TagNode:
-		return "an anchor, an alias or a tag, which have no meaning here"
+		return "an anchor, an alias or a tag, which are not supported"
 	}
 	return "something else"
 }
@@ -484,7 +484,7 @@ func (s Setting) as(form string) string {
 	if s.example == "" {
 		return ""
 	}
-	return " (as " + fmt.Sprintf(form, s.example) + ")"
+	return " (such as " + fmt.Sprintf(form, s.example) + ")"
 }
 
 // expected says what may be written for the setting.
@@ -493,9 +493,9 @@ func (s Setting) expected() string {
 	case "true or false":
 		return kind
 	case "duration":
-		return "a duration (as 30s or 5m)"
+		return "a duration, such as 30s or 5m"
 	case "size":
-		return "a size (as 512KiB or 8MiB)"
+		return "a size, such as 512KiB or 8MiB"
 	case "secret text":
 		return "text, {env: NAME} or {file: PATH}"
 	case "text", "options":

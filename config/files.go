@@ -59,7 +59,7 @@ func (l *loader) finishFiles() {
 	known := append(adapter.MediaKinds(), "text")
 	for _, kind := range l.c.Files.Types {
 		if !slices.Contains(known, kind) {
-			fail("files.types", fmt.Sprintf("%q is no kind of files; expected %s", kind, strings.Join(known, ", ")))
+			fail("files.types", fmt.Sprintf("%q is no type of files; expected %s", kind, strings.Join(known, ", ")))
 		}
 	}
 }

@@ -104,13 +104,13 @@ func (s Setting) set(c *Config, v value) error {
 		*p = v.text
 	case *Secret:
 		if strings.ContainsFunc(v.text, func(r rune) bool { return r < ' ' || r == 0x7f }) {
-			return errors.New("has a control character or a line break in it")
+			return errors.New("contains a control character or a line break; remove it")
 		}
 		*p = Secret(v.text)
 	case *bool:
 		b, err := strconv.ParseBool(v.text)
 		if err != nil {
-			return fmt.Errorf("%q is not true or false", v.text)
+			return fmt.Errorf("%q is invalid; expected true or false", v.text)
 		}
 		*p = b
 	case *[]string:
@@ -134,7 +134,7 @@ func (s Setting) set(c *Config, v value) error {
 		}
 		if s.Min != "" {
 			if least, _ := parseNumber(s.field(new(Config)), s.Min); n < least {
-				return fmt.Errorf("%s is too small; at least %s", v.text, s.Min)
+				return fmt.Errorf("%s is too small; expected at least %s", v.text, s.Min)
 			}
 		}
 	}
@@ -143,9 +143,9 @@ func (s Setting) set(c *Config, v value) error {
 
 func noneOf(text string, known []string) error {
 	if near := Nearest(text, known); near != "" {
-		return fmt.Errorf("%q is none of %s; did you mean %s?", text, strings.Join(known, ", "), near)
+		return fmt.Errorf("%q is invalid; expected one of %s; did you mean %s?", text, strings.Join(known, ", "), near)
 	}
-	return fmt.Errorf("%q is none of %s", text, strings.Join(known, ", "))
+	return fmt.Errorf("%q is invalid; expected one of %s", text, strings.Join(known, ", "))
 }
 
 // parseNumber understands the kinds that have an order, stores the value in p, and returns it for comparing.
@@ -154,24 +154,24 @@ func parseNumber(p any, text string) (float64, error) {
 	case *int:
 		n, err := strconv.Atoi(text)
 		if err != nil {
-			return 0, fmt.Errorf("%q is not a whole number", text)
+			return 0, fmt.Errorf("%q is invalid; expected a whole number", text)
 		}
 		*p = n
 		return float64(n), nil
 	case *float64:
 		f, err := strconv.ParseFloat(text, 64)
 		if err != nil || math.IsNaN(f) || math.IsInf(f, 0) {
-			return 0, fmt.Errorf("%q is not a number", text)
+			return 0, fmt.Errorf("%q is invalid; expected a number", text)
 		}
 		*p = f
 		return f, nil
 	case *time.Duration:
 		d, err := time.ParseDuration(text)
 		if err != nil {
-			return 0, fmt.Errorf("%q is not a duration (as 30s or 5m)", text)
+			return 0, fmt.Errorf("%q is invalid; expected a duration, such as 30s or 5m", text)
 		}
 		if d < 0 {
-			return 0, fmt.Errorf("%s is negative", text)
+			return 0, fmt.Errorf("%s is negative; expected 0 or more", text)
 		}
 		*p = d
 		return float64(d), nil
@@ -266,7 +266,7 @@ func parseSize(text string) (Size, error) {
 	}
 	n, err := strconv.ParseInt(digits, 10, 64)
 	if err != nil || n < 0 || n > math.MaxInt64/unit {
-		return 0, fmt.Errorf("%q is not a size (as 512KiB or 8MiB)", text)
+		return 0, fmt.Errorf("%q is invalid; expected a size, such as 512KiB or 8MiB", text)
 	}
 	return Size(n * unit), nil
 }

@@ -106,7 +106,7 @@ func (l *loader) apply(s Setting, inFile *value) {
 	case v == nil:
 		v = &value{text: s.Default, at: "default"}
 	case v.text == "" && s.required:
-		err = errors.New("is empty")
+		err = errors.New("is empty; expected a value")
 	}
 	l.c.sources[s.Key] = v.from
 	if err == nil {
@@ -116,7 +116,7 @@ func (l *loader) apply(s Setting, inFile *value) {
 		l.errs = append(l.errs, &Error{Where: v.at, Key: s.Key, Message: err.Error()})
 	}
 	if s.Secret && v.from.Kind == Flag && v.text != "" {
-		l.c.Warnings = append(l.c.Warnings, fmt.Sprintf("%s has a secret that every user of this machine can read in the list of processes; %s", v.from.Name, s.besidesFlag()))
+		l.c.Warnings = append(l.c.Warnings, fmt.Sprintf("%s contains a secret, which every user of this machine can read in the list of processes; %s", v.from.Name, s.besidesFlag()))
 	}
 	if s.Secret && v.file != "" {
 		l.c.secretsFrom = append(l.c.secretsFrom, secretFile{"the file of this secret", v.file, s.Key, false})
@@ -255,7 +255,7 @@ func (l *loader) readFile() map[string]*value {
 		if at == "" {
 			at = path
 		}
-		l.errs = append(l.errs, &Error{Where: at, Message: fmt.Sprintf("the configuration file cannot be read: %s", plain(err))})
+		l.errs = append(l.errs, &Error{Where: at, Message: fmt.Sprintf("cannot read the configuration file: %s", plain(err))})
 		return nil
 	}
 	r := &fileReader{name: path, dir: filepath.Dir(path), env: l.env, values: map[string]*value{}, failed: map[string]bool{}}
@@ -265,7 +265,7 @@ func (l *loader) readFile() map[string]*value {
 	// Together with the presets, so that they are shown as one section.
 	l.c.settings = slices.Concat(top, priceSettings, byProvider(slices.Concat(presetSettings(), r.added)), r.ofNames, sections)
 	if r.hasKey && readableByAll(path) {
-		l.c.Warnings = append(l.c.Warnings, fmt.Sprintf("%s has a key in it and every user of this machine can read it; write {env: NAME} or {file: PATH} for the key, or take the others' right to read", path))
+		l.c.Warnings = append(l.c.Warnings, fmt.Sprintf("%s contains a key, and every user of this machine can read the file; use {env: NAME} or {file: PATH} for the key, or change the file's permissions (chmod o-r)", path))
 	}
 	return r.values
 }
@@ -300,10 +300,10 @@ func readLimited(path string, limit int64) ([]byte, error) {
 		return nil, err
 	}
 	if info.IsDir() {
-		return nil, fmt.Errorf("%s is a folder", path)
+		return nil, fmt.Errorf("%s is a folder; expected a file", path)
 	}
 	if info.Size() > limit {
-		return nil, fmt.Errorf("%s has more than %s", path, Size(limit))
+		return nil, fmt.Errorf("%s is larger than %s", path, Size(limit))
 	}
 	return os.ReadFile(path)
 }
@@ -363,11 +363,11 @@ func (l *loader) warnOfVariables(environ []string) {
 			continue
 		}
 		if added := l.addedBy(name); added != "" {
-			l.c.Warnings = append(l.c.Warnings, fmt.Sprintf("the environment variable %s is not a setting; providers.%s is only in the file, where {env: NAME} takes a variable", name, added))
+			l.c.Warnings = append(l.c.Warnings, fmt.Sprintf("the environment variable %s has no effect; set providers.%s in the configuration file, where {env: NAME} reads a variable", name, added))
 			continue
 		}
 		if near := Nearest(name, known); near != "" {
-			l.c.Warnings = append(l.c.Warnings, fmt.Sprintf("the environment variable %s is not a setting; did you mean %s?", name, near))
+			l.c.Warnings = append(l.c.Warnings, fmt.Sprintf("the environment variable %s has no effect; did you mean %s?", name, near))
 		}
 	}
 }

@@ -30,7 +30,7 @@ func (c *Config) mcpServer(name string) *MCPServer {
 }
 
 var mcpNames = named{
-	"mcp", "servers", "an MCP server", regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,31}$`), "at most 32 small letters, digits and -", "search: {url: …}", mcpSettings,
+	"mcp", "servers", "an MCP server", regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,31}$`), "at most 32 lower-case letters, digits and -", "search: {url: …}", mcpSettings,
 }
 
 // mcpSettings are the settings of one server. They stand in the file alone.
@@ -79,12 +79,12 @@ func (r *fileReader) checkMCP(at *token.Token, key string) {
 	has := func(field string) bool { return r.values[key+"."+field] != nil }
 	switch {
 	case has("command") && has("url"):
-		r.fail(at, key, "has a command and a url; expected one of them")
+		r.fail(at, key, "command and url do not go together; remove one of them")
 	case has("url") && (has("args") || has("env")):
-		r.fail(at, key, "has args or env, which are for a command")
+		r.fail(at, key, "args and env need a command; add command, or remove them")
 	case has("command") && has("authorization"):
-		r.fail(at, key, "has authorization, which is for a url")
+		r.fail(at, key, "authorization needs a url; add url, or remove it")
 	case !has("command") && !has("url"):
-		r.fail(at, key, "has neither a command nor a url; expected one of them")
+		r.fail(at, key, "expected a command or a url")
 	}
 }

@@ -39,14 +39,14 @@ agents:
 
 func TestAWrongMCPServerIsRefusedWithItsLine(t *testing.T) {
 	for file, want := range map[string]string{
-		"mcp: [a]":              "lingserve.yaml:1:1: mcp: expected servers by name, as \"search: {url: …}\"",
-		"mcp:\n  a_b: {url: x}": "lingserve.yaml:2:3: mcp.a_b: the name of an MCP server has at most 32 small letters, digits and -",
-		"mcp:\n  a:":            "lingserve.yaml:2:3: mcp.a: has neither a command nor a url; expected one of them",
-		"mcp:\n  a: npx":        "lingserve.yaml:2:3: mcp.a: expected settings, one a line, as \"command: …\"",
-		"mcp:\n  a: {command: x, url: 'http://x'}":  "lingserve.yaml:2:3: mcp.a: has a command and a url; expected one of them",
-		"mcp:\n  a: {url: 'http://x', args: [y]}":   "lingserve.yaml:2:3: mcp.a: has args or env, which are for a command",
-		"mcp:\n  a: {command: x, authorization: y}": "lingserve.yaml:2:3: mcp.a: has authorization, which is for a url",
-		"mcp:\n  a: {url: nowhere}":                 "lingserve.yaml:2:12: mcp.a.url: is not an http or https address (as http://127.0.0.1:8000/v1)",
+		"mcp: [a]":              "lingserve.yaml:1:1: mcp: expected names with settings for servers, such as \"search: {url: …}\"",
+		"mcp:\n  a_b: {url: x}": "lingserve.yaml:2:3: mcp.a_b: invalid name; the name of an MCP server has at most 32 lower-case letters, digits and -",
+		"mcp:\n  a:":            "lingserve.yaml:2:3: mcp.a: expected a command or a url",
+		"mcp:\n  a: npx":        "lingserve.yaml:2:3: mcp.a: expected settings, one per line, such as \"command: …\"",
+		"mcp:\n  a: {command: x, url: 'http://x'}":  "lingserve.yaml:2:3: mcp.a: command and url do not go together; remove one of them",
+		"mcp:\n  a: {url: 'http://x', args: [y]}":   "lingserve.yaml:2:3: mcp.a: args and env need a command; add command, or remove them",
+		"mcp:\n  a: {command: x, authorization: y}": "lingserve.yaml:2:3: mcp.a: authorization needs a url; add url, or remove it",
+		"mcp:\n  a: {url: nowhere}":                 "lingserve.yaml:2:12: mcp.a.url: expected an http or https address, such as http://127.0.0.1:8000/v1",
 		"mcp:\n  a: {comand: x, url: 'http://x'}":   "lingserve.yaml:2:7: mcp.a.comand: unknown setting; did you mean mcp.a.command?",
 	} {
 		t.Chdir(t.TempDir())

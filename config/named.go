@@ -24,7 +24,7 @@ type named struct {
 func (r *fileReader) named(of named, m *ast.MappingValueNode, check func(at *token.Token, key string)) {
 	members, ok := mapping(m.Value)
 	if _, null := m.Value.(*ast.NullNode); !ok && !null {
-		r.fail(m.Key.GetToken(), of.section, "expected %s by name, as \"%s\"", of.many, of.example)
+		r.fail(m.Key.GetToken(), of.section, "expected names with settings for %s, such as \"%s\"", of.many, of.example)
 	}
 	for _, m := range members {
 		if m.Key == nil || m.Key.GetToken() == nil {
@@ -42,7 +42,7 @@ func (r *fileReader) namedOne(of named, m *ast.MappingValueNode) bool {
 	name := at.Value
 	key := of.section + "." + pathPart(name)
 	if !of.name.MatchString(name) {
-		r.fail(at, key, "the name of %s has %s", of.one, of.rule)
+		r.fail(at, key, "invalid name; the name of %s has %s", of.one, of.rule)
 		return false
 	}
 	own := of.settings(name)
@@ -52,7 +52,7 @@ func (r *fileReader) namedOne(of named, m *ast.MappingValueNode) bool {
 	}
 	members, ok := mapping(m.Value)
 	if _, null := m.Value.(*ast.NullNode); !ok && !null {
-		r.fail(at, key, "expected settings, one a line, as \"%s: …\"", strings.TrimPrefix(keys[0], key+"."))
+		r.fail(at, key, "expected settings, one per line, such as \"%s: …\"", strings.TrimPrefix(keys[0], key+"."))
 		return false
 	}
 	r.ofNames = append(r.ofNames, own...)
@@ -66,7 +66,7 @@ func (r *fileReader) namedOne(of named, m *ast.MappingValueNode) bool {
 		} else if near := Nearest(field, keys); near != "" {
 			r.fail(m.Key.GetToken(), field, "unknown setting; did you mean %s?", near)
 		} else {
-			r.fail(m.Key.GetToken(), field, "unknown setting; %s has %s", of.one, strings.ReplaceAll(strings.Join(keys, ", "), key+".", ""))
+			r.fail(m.Key.GetToken(), field, "unknown setting; expected a setting of %s: %s", of.one, strings.ReplaceAll(strings.Join(keys, ", "), key+".", ""))
 		}
 	}
 	return true

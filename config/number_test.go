@@ -16,7 +16,7 @@ func FuzzSizesAndTimes(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		var size, again Size
 		if n, err := parseNumber(&size, text); err != nil {
-			if !strings.Contains(err.Error(), "is not a size") {
+			if !strings.Contains(err.Error(), "expected a size") {
 				t.Errorf("%q: %v", text, err)
 			}
 		} else if _, err := parseNumber(&again, fmt.Sprint(size)); err != nil || again != size || size < 0 || n != float64(size) {

@@ -58,7 +58,7 @@ const (
 	pricesKey      = "prices"
 	maxPricesFile  = 1 << 20
 	examplePrice   = `"openai:gpt-5": {input: 1.25, cached: 0.125, output: 10}`
-	priceOfMillion = "dollars for a million tokens (as 1.25)"
+	priceOfMillion = "dollars for a million tokens (such as 1.25)"
 )
 
 // prices reads the prices that stand in the configuration file itself.
@@ -88,7 +88,7 @@ func (c *Config) Prices() (func(provider, model string) (adapter.Price, bool), e
 	if c.PriceFile != "" {
 		text, err := readLimited(c.PriceFile, maxPricesFile)
 		if err != nil {
-			return nil, &Error{Where: c.sources[pricesKey].where(pricesKey), Key: pricesKey, Message: "the file cannot be read: " + plain(err)}
+			return nil, &Error{Where: c.sources[pricesKey].where(pricesKey), Key: pricesKey, Message: "cannot read the file: " + plain(err)}
 		}
 		r := &fileReader{name: c.PriceFile}
 		rows := r.pricesFile(text)
@@ -117,7 +117,7 @@ func (c *Config) Prices() (func(provider, model string) (adapter.Price, bool), e
 func (r *fileReader) pricesFile(text []byte) (rows map[string]price.Row) {
 	text = bytes.TrimPrefix(text, []byte("\ufeff"))
 	if deepest(text) > 64 {
-		r.errs = append(r.errs, &Error{Where: r.name, Message: "brackets are nested too deeply"})
+		r.errs = append(r.errs, &Error{Where: r.name, Message: "brackets are nested too deeply; remove some"})
 		return nil
 	}
 	file, err := parse(text)
@@ -144,12 +144,12 @@ func (r *fileReader) pricesFile(text []byte) (rows map[string]price.Row) {
 			case pricesKey:
 				rows = r.rows(m.Value, pricesKey)
 			default:
-				r.fail(at, at.Value, "is nothing that a file of prices has; expected date and prices")
+				r.fail(at, at.Value, "unknown field; expected date or prices")
 			}
 		}
 	}
 	if rows == nil && len(r.errs) == 0 {
-		r.errs = append(r.errs, &Error{Where: r.name, Message: "has no prices; expected \"prices:\" with a model a line, as " + examplePrice})
+		r.errs = append(r.errs, &Error{Where: r.name, Message: "prices are missing; expected \"prices:\" with one model per line, such as " + examplePrice})
 	}
 	return rows
 }
@@ -158,7 +158,7 @@ func (r *fileReader) pricesFile(text []byte) (rows map[string]price.Row) {
 func (r *fileReader) rows(n ast.Node, key string) map[string]price.Row {
 	members, ok := mapping(n)
 	if !ok {
-		r.fail(n.GetToken(), key, "is %s; expected a model a line, as %s", found(n), examplePrice)
+		r.fail(n.GetToken(), key, "found %s; expected one model per line, such as %s", found(n), examplePrice)
 		return nil
 	}
 	rows := map[string]price.Row{}
@@ -180,7 +180,7 @@ func (r *fileReader) rows(n ast.Node, key string) map[string]price.Row {
 func (r *fileReader) row(at *token.Token, n ast.Node, key string, long bool) *price.Row {
 	members, ok := mapping(n)
 	if !ok {
-		r.fail(at, key, "expected what its tokens cost, as {input: 1.25, cached: 0.125, output: 10}")
+		r.fail(at, key, "expected the prices of its tokens, such as {input: 1.25, cached: 0.125, output: 10}")
 		return nil
 	}
 	row, before := new(price.Row), len(r.errs)
@@ -216,7 +216,7 @@ func (r *fileReader) row(at *token.Token, n ast.Node, key string, long bool) *pr
 		case name == "over" && long:
 			over, err := strconv.Atoi(m.Value.GetToken().Value)
 			if err != nil || over < 1 {
-				r.fail(m.Value.GetToken(), of, "expected how many tokens of input a long request has more than (as 200000)")
+				r.fail(m.Value.GetToken(), of, "expected the number of input tokens above which a request is long, such as 200000")
 			}
 			row.Over = over
 		default:
@@ -224,7 +224,7 @@ func (r *fileReader) row(at *token.Token, n ast.Node, key string, long bool) *pr
 			if near := Nearest(name, names); near != "" {
 				hint = "; did you mean " + near + "?"
 			}
-			r.fail(m.Key.GetToken(), of, "is nothing that a price has%s", hint)
+			r.fail(m.Key.GetToken(), of, "unknown field%s", hint)
 		}
 	}
 	for _, name := range []string{"input", "output", "over"} {

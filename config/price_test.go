@@ -68,18 +68,18 @@ func TestPricesCanBeSet(t *testing.T) {
 // MO-40: a mistake says where it stands and what was expected, before any model is asked.
 func TestAMistakeInAPriceSaysWhereAndWhat(t *testing.T) {
 	for text, want := range map[string]string{
-		"prices:\n  gpt-5: {input: 1, output: 2}":                                          `lingserve.yaml:2:3: prices: "gpt-5" is no model; expected provider:name, as openai:gpt-5 or openai:gpt-5*`,
-		"prices:\n  \"a:b\": {inptu: 1, output: 2}":                                        `lingserve.yaml:2:11: prices.a:b.inptu: is nothing that a price has; did you mean input?`,
+		"prices:\n  gpt-5: {input: 1, output: 2}":                                          `lingserve.yaml:2:3: prices: "gpt-5" is no model; expected PROVIDER:NAME, such as openai:gpt-5 or openai:gpt-5*`,
+		"prices:\n  \"a:b\": {inptu: 1, output: 2}":                                        `lingserve.yaml:2:11: prices.a:b.inptu: unknown field; did you mean input?`,
 		"prices:\n  \"a:b\": {output: 2}":                                                  `lingserve.yaml:2:3: prices.a:b: has no input`,
-		"prices:\n  \"a:b\": {input: 1, output: cheap}":                                    `lingserve.yaml:2:29: prices.a:b.output: expected dollars for a million tokens (as 1.25), from 0 to 10000`,
-		"prices:\n  \"a:b\": {input: -1, output: 2}":                                       `lingserve.yaml:2:18: prices.a:b.input: expected dollars for a million tokens (as 1.25), from 0 to 10000`,
-		"prices:\n  \"a:b\": 3":                                                            `lingserve.yaml:2:3: prices.a:b: expected what its tokens cost, as {input: 1.25, cached: 0.125, output: 10}`,
+		"prices:\n  \"a:b\": {input: 1, output: cheap}":                                    `lingserve.yaml:2:29: prices.a:b.output: expected dollars for a million tokens (such as 1.25), from 0 to 10000`,
+		"prices:\n  \"a:b\": {input: -1, output: 2}":                                       `lingserve.yaml:2:18: prices.a:b.input: expected dollars for a million tokens (such as 1.25), from 0 to 10000`,
+		"prices:\n  \"a:b\": 3":                                                            `lingserve.yaml:2:3: prices.a:b: expected the prices of its tokens, such as {input: 1.25, cached: 0.125, output: 10}`,
 		"prices:\n  \"a:b\": {input: 1, output: 2, long: {input: 2, output: 3}}":           `lingserve.yaml:2:32: prices.a:b.long: has no over`,
-		"prices:\n  \"a:b\": {input: 1, output: 2, over: 3}":                               `lingserve.yaml:2:32: prices.a:b.over: is nothing that a price has`,
-		"prices:\n  \"a:b\": {input: 1, output: 2}\n  \"a:b, a:c\": {input: 1, output: 2}": `lingserve.yaml:1:1: prices: "a:b" has two prices`,
-		"prices: [1]":              `lingserve.yaml:1:9: prices: a list, where text is expected`,
-		"prices: not-there.yaml":   `lingserve.yaml:1: prices: the file cannot be read: not-there.yaml: no such file or directory`,
-		"limit: {cost: {run: -1}}": `lingserve.yaml:1:21: limit.cost.run: -1 is too small; at least 0`,
+		"prices:\n  \"a:b\": {input: 1, output: 2, over: 3}":                               `lingserve.yaml:2:32: prices.a:b.over: unknown field`,
+		"prices:\n  \"a:b\": {input: 1, output: 2}\n  \"a:b, a:c\": {input: 1, output: 2}": `lingserve.yaml:1:1: prices: "a:b" has two prices; remove one`,
+		"prices: [1]":              `lingserve.yaml:1:9: prices: found a list; expected text`,
+		"prices: not-there.yaml":   `lingserve.yaml:1: prices: cannot read the file: not-there.yaml: no such file or directory`,
+		"limit: {cost: {run: -1}}": `lingserve.yaml:1:21: limit.cost.run: -1 is too small; expected at least 0`,
 		"limit: {cost: {rum: 1}}":  `lingserve.yaml:1:16: limit.cost.rum: unknown setting; did you mean limit.cost.run?`,
 	} {
 		c, err := load(t, text+"\n", nil)
@@ -91,12 +91,12 @@ func TestAMistakeInAPriceSaysWhereAndWhat(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		"":          `my-prices: has no prices; expected "prices:" with a model a line, as "openai:gpt-5": {input: 1.25, cached: 0.125, output: 10}`,
+		"":          `my-prices: prices are missing; expected "prices:" with one model per line, such as "openai:gpt-5": {input: 1.25, cached: 0.125, output: 10}`,
 		"- 1":       `my-prices:1:1: expected "date: …" and "prices: …"`,
-		"prices: 3": `my-prices:1:9: prices: is something else; expected a model a line, as "openai:gpt-5": {input: 1.25, cached: 0.125, output: 10}`,
-		"a: 1":      `my-prices:1:1: a: is nothing that a file of prices has; expected date and prices`,
+		"prices: 3": `my-prices:1:9: prices: found something else; expected one model per line, such as "openai:gpt-5": {input: 1.25, cached: 0.125, output: 10}`,
+		"a: 1":      `my-prices:1:1: a: unknown field; expected date or prices`,
 		"{":         `my-prices:1:1: not valid YAML`,
-		"prices:\n  \"a:b\": {input: x, output: 2}": `my-prices:2:18: prices.a:b.input: expected dollars for a million tokens (as 1.25), from 0 to 10000`,
+		"prices:\n  \"a:b\": {input: x, output: 2}": `my-prices:2:18: prices.a:b.input: expected dollars for a million tokens (such as 1.25), from 0 to 10000`,
 	} {
 		t.Chdir(t.TempDir())
 		if err := os.WriteFile("my-prices", []byte(text), 0o600); err != nil {

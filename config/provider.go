@@ -434,7 +434,7 @@ func (r *fileReader) headers(m *ast.MappingValueNode, name string) {
 	key := providers + name + ".headers"
 	members, ok := mapping(m.Value)
 	if _, null := m.Value.(*ast.NullNode); !ok && !null {
-		r.fail(m.Key.GetToken(), key, "expected headers, one a line, as \"X-Team: …\"")
+		r.fail(m.Key.GetToken(), key, "expected headers, one per line, such as \"X-Team: …\"")
 	}
 	for _, m := range members {
 		if m.Key == nil || m.Key.GetToken() == nil {
@@ -444,9 +444,9 @@ func (r *fileReader) headers(m *ast.MappingValueNode, name string) {
 		header := at.Value
 		switch {
 		case !headerName.MatchString(header):
-			r.fail(at, key, "the name of a header has letters, digits, - and _ only, and begins with a letter")
+			r.fail(at, key, "invalid name; a header's name starts with a letter and has only letters, digits, - and _")
 		case slices.Contains(ownedHeader, http.CanonicalHeaderKey(header)):
-			r.fail(at, key, "%s says how a request is sent; it cannot be set", header)
+			r.fail(at, key, "the header %s cannot be set; remove it", header)
 		default:
 			s := headerSetting(name, header)
 			r.added = append(r.added, s)
@@ -458,7 +458,7 @@ func (r *fileReader) headers(m *ast.MappingValueNode, name string) {
 // modelName is "provider:name".
 var modelName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]*:[^\s,]+$`)
 
-var modelNames = named{"models", "models", "a model", modelName, "the form provider:name, as openai:gpt-6-luna", "openai:gpt-6-luna: {options: …}", modelSettings}
+var modelNames = named{"models", "models", "a model", modelName, "the form PROVIDER:NAME, such as openai:gpt-6-luna", "openai:gpt-6-luna: {options: …}", modelSettings}
 
 // model is where the settings of a model go.
 func (c *Config) model(name string) *Model {
@@ -484,7 +484,7 @@ func modelSettings(name string) []Setting {
 func (l *loader) finishModels() {
 	warn := func(key string, lacking []string) {
 		for _, name := range lacking {
-			l.c.Warnings = append(l.c.Warnings, fmt.Sprintf("%s: %s.%s is not sent: the provider of the model has no place for it", l.c.sources[key].Name, key, name))
+			l.c.Warnings = append(l.c.Warnings, fmt.Sprintf("%s: %s.%s has no effect, because the model's provider does not support it", l.c.sources[key].Name, key, name))
 		}
 	}
 	for _, p := range l.c.Providers {
@@ -494,7 +494,7 @@ func (l *loader) finishModels() {
 		key := "models." + pathPart(m.Name) + ".options"
 		prefix, _, _ := strings.Cut(m.Name, ":")
 		if _, ok := l.c.Provider(prefix); !ok && prefix != "demo" && l.c.sources[key].Kind != Default {
-			l.errs = append(l.errs, &Error{Where: l.c.sources[key].Name, Key: key, Message: fmt.Sprintf("there is no provider %s", prefix)})
+			l.errs = append(l.errs, &Error{Where: l.c.sources[key].Name, Key: key, Message: fmt.Sprintf("unknown provider %s", prefix)})
 			continue
 		}
 		warn(key, l.c.Lacking(m.Name, m.Options))

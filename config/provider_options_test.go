@@ -143,7 +143,7 @@ func TestWhatAProviderHasBesideItsAddress(t *testing.T) {
 	if a, _ := c.Agent(DefaultAgent); *a.Options.Temperature != 1 {
 		t.Errorf("%+v", a)
 	}
-	const lacks = " is not sent: the provider of the model has no place for it"
+	const lacks = " has no effect, because the model's provider does not support it"
 	want := []string{
 		"lingserve.yaml:10: providers.claude.options.seed" + lacks,
 		`lingserve.yaml:19: models."claude:claude-opus-4.7".options.verbosity` + lacks,
@@ -186,20 +186,20 @@ func TestWrongSettingsOfProvidersAndModelsHaveTheirPlaces(t *testing.T) {
 		{"a value out of its range", "providers:\n  groq: {options: {reasoning: {effort: lots}}}", `lingserve.yaml:2:40: providers.groq.options.reasoning.effort: expected none, minimal, low, medium, high, xhigh or max, found "lots"`},
 		{"an item of a list", "models:\n  openai:a: {options: {stop: [a, 7]}}", `lingserve.yaml:2:34: models.openai:a.options.stop.1: expected a string, found a number`},
 		{"options that are none", "agents: {a: {options: 7}}", "lingserve.yaml:1:23: agents.a.options: expected an object, found a number"},
-		{"options of a workflow's agent", "agents: {a: {workflow: w, options: {seed: 1}}}", "lingserve.yaml:1:10: agents.a: has a workflow and options; expected one of them, since a workflow's bots say that themselves"},
-		{"an alias", "models:\n  openai:a: {options: &o {seed: 1}}\n  openai:b: {options: *o}", "lingserve.yaml:3:23: models.openai:b.options: anchors, aliases, tags, infinity and not-a-number have no meaning here; expected options, as \"temperature: 0.2\""},
-		{"no options", "models:\n  openai:a: {options: }", "lingserve.yaml:2:14: models.openai:a.options: has no value; expected options"},
-		{"a model of nobody", "models:\n  nobody:a: {options: {seed: 1}}", "lingserve.yaml:2: models.nobody:a.options: there is no provider nobody"},
-		{"a model without a provider", "models:\n  gpt-5: {options: {seed: 1}}", "lingserve.yaml:2:3: models.gpt-5: the name of a model has the form provider:name, as openai:gpt-6-luna"},
-		{"a header that is none", "providers:\n  groq: {headers: {\"a b\": c}}", "lingserve.yaml:2:20: providers.groq.headers: the name of a header has letters, digits, - and _ only, and begins with a letter"},
-		{"a header of the request's own", "providers:\n  groq: {headers: {content-length: '1'}}", "lingserve.yaml:2:20: providers.groq.headers: content-length says how a request is sent; it cannot be set"},
-		{"a header of two lines", "providers:\n  groq: {headers: {A: \"b\\nc\"}}", "lingserve.yaml:2:23: providers.groq.headers.A: has a control character or a line break in it"},
-		{"headers that are none", "providers:\n  groq: {headers: 7}", "lingserve.yaml:2:10: providers.groq.headers: expected headers, one a line, as \"X-Team: …\""},
-		{"a proxy that is none", "providers:\n  groq: {proxy: 'me:sesame@x'}", "lingserve.yaml:2:17: providers.groq.proxy: is not the address of a proxy (as http://127.0.0.1:3128)"},
-		{"no time", "providers:\n  groq: {timeout: 0s}", "lingserve.yaml:2:19: providers.groq.timeout: 0s is too small; at least 1ms"},
-		{"no project", "providers:\n  x: {kind: vertex}", "lingserve.yaml:2:3: providers.x: has no project"},
-		{"no region", "providers:\n  x: {kind: bedrock}", "lingserve.yaml:2:3: providers.x: has no region"},
-		{"no key for the provider's own address", "providers:\n  x: {kind: anthropic}", "lingserve.yaml:2:3: providers.x: has no key; expected key: {env: NAME} or {file: PATH}"},
+		{"options of a workflow's agent", "agents: {a: {workflow: w, options: {seed: 1}}}", "lingserve.yaml:1:10: agents.a: workflow and options do not go together; remove one of them, because the workflow's bots have their own"},
+		{"an alias", "models:\n  openai:a: {options: &o {seed: 1}}\n  openai:b: {options: *o}", "lingserve.yaml:3:23: models.openai:b.options: anchors, aliases, tags, infinity and not-a-number are not supported; expected options, such as \"temperature: 0.2\""},
+		{"no options", "models:\n  openai:a: {options: }", "lingserve.yaml:2:14: models.openai:a.options: the value is missing; expected options"},
+		{"a model of nobody", "models:\n  nobody:a: {options: {seed: 1}}", "lingserve.yaml:2: models.nobody:a.options: unknown provider nobody"},
+		{"a model without a provider", "models:\n  gpt-5: {options: {seed: 1}}", "lingserve.yaml:2:3: models.gpt-5: invalid name; the name of a model has the form PROVIDER:NAME, such as openai:gpt-6-luna"},
+		{"a header that is none", "providers:\n  groq: {headers: {\"a b\": c}}", "lingserve.yaml:2:20: providers.groq.headers: invalid name; a header's name starts with a letter and has only letters, digits, - and _"},
+		{"a header of the request's own", "providers:\n  groq: {headers: {content-length: '1'}}", "lingserve.yaml:2:20: providers.groq.headers: the header content-length cannot be set; remove it"},
+		{"a header of two lines", "providers:\n  groq: {headers: {A: \"b\\nc\"}}", "lingserve.yaml:2:23: providers.groq.headers.A: contains a control character or a line break; remove it"},
+		{"headers that are none", "providers:\n  groq: {headers: 7}", "lingserve.yaml:2:10: providers.groq.headers: expected headers, one per line, such as \"X-Team: …\""},
+		{"a proxy that is none", "providers:\n  groq: {proxy: 'me:sesame@x'}", "lingserve.yaml:2:17: providers.groq.proxy: is not the address of a proxy; expected one such as http://127.0.0.1:3128"},
+		{"no time", "providers:\n  groq: {timeout: 0s}", "lingserve.yaml:2:19: providers.groq.timeout: 0s is too small; expected at least 1ms"},
+		{"no project", "providers:\n  x: {kind: vertex}", "lingserve.yaml:2:3: providers.x: needs a project; set project"},
+		{"no region", "providers:\n  x: {kind: bedrock}", "lingserve.yaml:2:3: providers.x: needs a region; set region"},
+		{"no key for the provider's own address", "providers:\n  x: {kind: anthropic}", "lingserve.yaml:2:3: providers.x: needs a key; expected key: {env: NAME} or {file: PATH}"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			_, err := load(t, tc.file, nil)

@@ -60,7 +60,7 @@ func TestDA_11_AFlagWithASecretIsWarnedOf(t *testing.T) {
 		flags++
 		c := mustLoad(t, "", nil, "--"+s.Flag(), value)
 		text := strings.Join(c.Warnings, "\n")
-		if !strings.Contains(text, "--"+s.Flag()+" has a secret") || !strings.Contains(text, s.Variables()[0]) || strings.Contains(text, "canary") {
+		if !strings.Contains(text, "--"+s.Flag()+" contains a secret") || !strings.Contains(text, s.Variables()[0]) || strings.Contains(text, "canary") {
 			t.Errorf("%s: %q", s.Key, text)
 		}
 		c = mustLoad(t, "", []string{s.Variables()[0] + "=" + value})

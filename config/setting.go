@@ -319,10 +319,10 @@ var coreSettings = []Setting{
 func checkAddr(s string) error {
 	_, port, err := net.SplitHostPort(s)
 	if err != nil {
-		return fmt.Errorf("%q is not an address (as 127.0.0.1:8080)", s)
+		return fmt.Errorf("%q is no address; expected HOST:PORT, such as 127.0.0.1:8080", s)
 	}
 	if n, err := strconv.Atoi(port); err != nil || n < 0 || n > 65535 {
-		return fmt.Errorf("%q has no port from 0 to 65535 (as 127.0.0.1:8080)", s)
+		return fmt.Errorf("%q has an invalid port; expected 0 to 65535, such as 127.0.0.1:8080", s)
 	}
 	return nil
 }
@@ -334,7 +334,7 @@ func checkModel(s string) error {
 	for name := range strings.SplitSeq(s, ",") {
 		provider, model, ok := strings.Cut(strings.TrimSpace(name), ":")
 		if !ok || provider == "" || model == "" {
-			return fmt.Errorf("%q is not a model (as openai:gpt-6-luna)", s)
+			return fmt.Errorf("%q is no model; expected PROVIDER:NAME, such as openai:gpt-6-luna", s)
 		}
 	}
 	return nil
@@ -347,7 +347,7 @@ func checkURL(s string) error {
 	}
 	u, err := url.Parse(s)
 	if err != nil || u.Host == "" || u.Fragment != "" || u.Scheme != "http" && u.Scheme != "https" {
-		return errors.New("is not an http or https address (as http://127.0.0.1:8000/v1)")
+		return errors.New("expected an http or https address, such as http://127.0.0.1:8000/v1")
 	}
 	return nil
 }
@@ -356,7 +356,7 @@ func checkURL(s string) error {
 func parseHost(s string) (string, error) {
 	u, err := host.Parse(s)
 	if err != nil {
-		return "", errors.New("is not an address (as 127.0.0.1:11434 or http://127.0.0.1:11434)")
+		return "", errors.New("expected an address, such as 127.0.0.1:11434 or http://127.0.0.1:11434")
 	}
 	return u.String(), nil
 }
@@ -366,7 +366,7 @@ func checkAPIVersion(s string) error {
 	if s == "" || strings.ContainsFunc(s, func(r rune) bool {
 		return !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || r == '-' || r == '.' || r == '_')
 	}) {
-		return fmt.Errorf("%q is not a version of the API (as %s)", s, defaultAPIVersion)
+		return fmt.Errorf("%q is no API version; expected one such as %s", s, defaultAPIVersion)
 	}
 	return nil
 }

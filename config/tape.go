@@ -7,7 +7,7 @@ func (c *Config) CheckTape() error {
 	if c.Tape.Store == EngineNATS && c.Engine != EngineNATS {
 		return &Error{
 			Where: c.sources["tape.store"].where("tape.store"), Key: "tape.store",
-			Message: "is nats, and engine is not; set engine to nats, and name the servers by nats.servers",
+			Message: "store nats needs engine nats; set engine to nats, and nats.servers to its servers",
 		}
 	}
 	if c.Tape.Store != "postgres" || c.Tape.Postgres.URL != "" {
@@ -15,14 +15,14 @@ func (c *Config) CheckTape() error {
 	}
 	return &Error{
 		Where: c.sources["tape.store"].where("tape.store"), Key: "tape.store",
-		Message: "is postgres, and there is no tape.postgres.url to say where the database is (as postgres://user:password@host:5432/database)",
+		Message: "store postgres needs tape.postgres.url, such as postgres://user:password@host:5432/database",
 	}
 }
 
 // finishTape looks whether what is said of sessions goes together.
 func (l *loader) finishTape() {
 	if t := l.c.Tape; t.Store != "postgres" && t.Postgres.URL != "" {
-		l.c.Warnings = append(l.c.Warnings, "tape.postgres.url is set and not used: sessions are kept elsewhere; set tape.store to postgres if that is meant")
+		l.c.Warnings = append(l.c.Warnings, "tape.postgres.url has no effect, because sessions are stored elsewhere; set tape.store to postgres to use it")
 	}
 }
 

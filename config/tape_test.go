@@ -32,10 +32,10 @@ func TestADatabaseOfSessions(t *testing.T) {
 	if c, err = load("LINGSERVE_TAPE_STORE=postgres"); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.CheckTape(); err == nil || !strings.Contains(err.Error(), "LINGSERVE_TAPE_STORE: tape.store: is postgres, and there is no tape.postgres.url") {
+	if err := c.CheckTape(); err == nil || !strings.Contains(err.Error(), "LINGSERVE_TAPE_STORE: tape.store: store postgres needs tape.postgres.url") {
 		t.Errorf("without an address: %v", err)
 	}
-	if c, err := load("LINGSERVE_TAPE_POSTGRES_URL=" + address); err != nil || len(c.Warnings) != 1 || !strings.Contains(c.Warnings[0], "is set and not used") {
+	if c, err := load("LINGSERVE_TAPE_POSTGRES_URL=" + address); err != nil || len(c.Warnings) != 1 || !strings.Contains(c.Warnings[0], "has no effect") {
 		t.Errorf("an address that is not used: %v, %q", err, c.Warnings)
 	}
 	for _, bad := range []string{"LINGSERVE_TAPE_STORE=mysql", "LINGSERVE_TAPE_POSTGRES_CONNECTIONS=1"} {

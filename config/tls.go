@@ -90,12 +90,12 @@ func (c *Config) CheckTLS() error {
 	}
 	switch {
 	case t.Cert != "" && t.Key == "":
-		wrong("tls.cert", "is set without its key; set tls.key, too")
+		wrong("tls.cert", "needs a key; set tls.key")
 	case t.Key != "" && t.Cert == "":
-		wrong("tls.key", "is set without its certificate; set tls.cert, too")
+		wrong("tls.key", "needs a certificate; set tls.cert")
 	}
 	if len(t.ACME) > 0 && (t.Cert != "" || t.Key != "") {
-		wrong("tls.acme", "is set beside files; take either tls.acme, or tls.cert and tls.key")
+		wrong("tls.acme", "does not go with certificate files; set either tls.acme, or tls.cert and tls.key")
 	}
 	for _, name := range t.ACME {
 		if err := checkDomain(name); err != nil {
@@ -105,21 +105,21 @@ func (c *Config) CheckTLS() error {
 	if len(t.ACME) > 0 {
 		// What proves who asks for a certificate must not be readable on the way.
 		if u, err := url.Parse(t.ACMEDirectory); err != nil || u.Scheme != "https" || u.Host == "" {
-			wrong("tls.acme_directory", "is not an https address (as %s)", letsEncrypt)
+			wrong("tls.acme_directory", "expected an https address, such as %s", letsEncrypt)
 		}
 		if c.ACMEFolder() == "" {
-			wrong("tls.acme", "there is no data folder to keep certificates in, and authorities give only some a week; set data or tls.acme_cache")
+			wrong("tls.acme", "certificates need a folder, because authorities limit their number per week; set data or tls.acme_cache")
 		}
 	}
 	if t.RedirectAddr != "" {
 		if err := checkAddr(t.RedirectAddr); err != nil {
 			wrong("tls.redirect_addr", "%v", err)
 		} else if !t.On() {
-			wrong("tls.redirect_addr", "leads to https, which is not on; set tls.cert and tls.key, or tls.acme")
+			wrong("tls.redirect_addr", "redirects need https; set tls.cert and tls.key, or tls.acme")
 		}
 	}
 	if t.RedirectPort > 65535 {
-		wrong("tls.redirect_port", "%d is no port", t.RedirectPort)
+		wrong("tls.redirect_port", "%d is no port; expected 1 to 65535", t.RedirectPort)
 	}
 	return errors.Join(errs...)
 }
@@ -136,7 +136,7 @@ func (c *Config) ACMEFolder() string {
 func checkDomain(name string) error {
 	ascii, err := idna.Lookup.ToASCII(name)
 	if err != nil || net.ParseIP(name) != nil || !strings.Contains(strings.Trim(ascii, "."), ".") || strings.HasSuffix(ascii, ".") {
-		return fmt.Errorf("%q is no name that a certificate can be had for (as chat.example.com)", name)
+		return fmt.Errorf("%q cannot have a certificate; expected a host name, such as chat.example.com", name)
 	}
 	return nil
 }

@@ -76,7 +76,7 @@ func TestAWorkspaceErrorNamesBothPathsAndAWayOut(t *testing.T) { // DA-04
 	err = c.CheckWorkspace()
 	here := resolve(".").String()
 	want := "LINGSERVE_WORKSPACE: workspace: " + here + " contains the data folder " + filepath.Join(here, "data") + ", and agents can read all files of the workspace; " +
-		"set workspace to a folder with only the files that agents may read (as ./workspace), or move the data folder (data comes from: default)"
+		"set workspace to a folder with only the files that agents may read (such as ./workspace), or move the data folder (data comes from: default)"
 	if err == nil || err.Error() != want {
 		t.Errorf("%v\nexpected %s", err, want)
 	}

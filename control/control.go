@@ -47,13 +47,13 @@ const (
 // Errors that a caller may branch on.
 var (
 	// ErrGone says that the replica is not there, or does not serve. Nothing was done.
-	ErrGone = errors.New("control: the replica is not there")
+	ErrGone = errors.New("control: unknown replica")
 	// ErrLost says that the replica went away while it was asked: nobody knows whether it has done it. It is an [ErrGone].
-	ErrLost error = &lost{"control: the replica went away while it was asked"}
+	ErrLost error = &lost{"control: the replica disconnected during the request"}
 	// ErrSilent says that the replica has not answered in time: nobody knows whether it has done it.
-	ErrSilent error = coded{codeTimeout, "control: the replica has not answered in time"}
+	ErrSilent error = coded{codeTimeout, "control: the replica did not answer in time"}
 	// ErrAway says that no other replica can be reached now. Nothing was done.
-	ErrAway error = coded{codeOverloaded, "control: the other replicas cannot be reached now"}
+	ErrAway error = coded{codeOverloaded, "control: cannot reach the other replicas now"}
 	// ErrTooLarge says that a request or an answer has more than [MaxBody] bytes.
 	ErrTooLarge error = coded{"too_large", fmt.Sprintf("control: more than %d MiB", MaxBody>>20)}
 	// ErrServed says that there is a handler already.

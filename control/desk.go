@@ -59,7 +59,7 @@ func (d *Desk) Go(ctx context.Context, wait time.Duration, r Request, done func(
 	if k := d.served.find(r, time.Now()); k != nil {
 		answer, err, over := k.answer, k.err, k.over
 		if !over && !k.add(done) {
-			over, err = true, &Error{codeTimeout, "the request is being served, and too many wait for its answer"}
+			over, err = true, &Error{codeTimeout, "the request is in progress, and too many callers wait for its answer"}
 		}
 		d.mu.Unlock()
 		if over {
@@ -74,7 +74,7 @@ func (d *Desk) Go(ctx context.Context, wait time.Duration, r Request, done func(
 	}
 	if d.running >= atOnce {
 		d.mu.Unlock()
-		done(nil, &Error{codeOverloaded, fmt.Sprintf("the replica serves %d requests, which is the most at once", atOnce)})
+		done(nil, &Error{codeOverloaded, fmt.Sprintf("the replica already serves %d requests, its limit", atOnce)})
 		return
 	}
 	d.running++
@@ -83,7 +83,7 @@ func (d *Desk) Go(ctx context.Context, wait time.Duration, r Request, done func(
 	d.mu.Unlock()
 	go func() {
 		var answer []byte
-		var err error = &Error{codeInternal, "the request has failed; the log of the replica says why"}
+		var err error = &Error{codeInternal, "the request failed; find the cause in the replica's log"}
 		over := false
 		defer func() {
 			if !over { // a panic, or a handler that has ended its goroutine
@@ -112,7 +112,7 @@ func (d *Desk) Go(ctx context.Context, wait time.Duration, r Request, done func(
 		case err != nil:
 			answer = nil
 		case len(answer) > MaxBody:
-			answer, err = nil, &Error{"too_large", fmt.Sprintf("the answer has %d bytes, and %d is the most", len(a), MaxBody)}
+			answer, err = nil, &Error{"too_large", fmt.Sprintf("the answer has %d bytes; expected at most %d", len(a), MaxBody)}
 		}
 	}()
 }

@@ -110,7 +110,7 @@ bots:
   rescue: {on: {error: plan}, message: "rescue {{ error.code }}: {{ error.message }}", root: plan}
   well: {on: {completed: plan}, message: well, root: well}
 `
-	const wrong, right, misfit = `{"stops":["A"],"more":1}`, `{"stops":["B","C"]}`, "rescue output_invalid: the output does not fit its schema: "
+	const wrong, right, misfit = `{"stops":["A"],"more":1}`, `{"stops":["B","C"]}`, "rescue output_invalid: the output does not match its schema: "
 	for _, test := range []struct {
 		name, onInvalid string
 		strict          bool

@@ -43,7 +43,7 @@ func (l *loader) link(s *spec) {
 		starts = starts || len(b.sources) == 0 // also one whose trigger has been refused: that is reported already
 	}
 	if !starts {
-		l.errorf(s.bots[0].at, "no bot starts with the run: at least one needs to have no on:")
+		l.errorf(s.bots[0].at, "no bot starts with the run; at least one bot must have no on:")
 		return
 	}
 	l.reachable(s)
@@ -59,7 +59,7 @@ func (l *loader) sources(s *spec, index map[string]int, names []string, target l
 	for _, n := range t.names {
 		i, ok := index[n.text]
 		if !ok {
-			l.errorf(n, "on: there is no bot %q%s the bots are %s", short(n.text), sentence(suggest(n.text, names)), list(names))
+			l.errorf(n, "on: unknown bot %q%s expected one of %s", short(n.text), sentence(suggest(n.text, names)), list(names))
 			t.bots, t.sources = nil, nil
 			return
 		}
@@ -94,7 +94,7 @@ func (l *loader) sources(s *spec, index map[string]int, names []string, target l
 		}
 	}
 	if against != nil {
-		l.errorf(t.at, "on: this can never fire: %s", strings.Join(against, "; "))
+		l.errorf(t.at, "on: this trigger never fires: %s", strings.Join(against, "; "))
 		return
 	}
 	for i, b := range s.bots {
@@ -113,7 +113,7 @@ func (l *loader) sources(s *spec, index map[string]int, names []string, target l
 		}
 	}
 	if len(t.sources) == 0 {
-		l.errorf(t.at, "on: no bot can fire this: %s", unfired(s, t))
+		l.errorf(t.at, "on: no bot fires this trigger: %s", unfired(s, t))
 	}
 }
 
@@ -124,14 +124,14 @@ func unfired(s *spec, t *trigger) string {
 			continue
 		}
 		if meet(t.segments, b.segments) && t.kind == onObject {
-			return fmt.Sprintf("%s writes %s, which is a string and no object", b.name, b.format)
+			return fmt.Sprintf("%s writes %s, which is a string, not an object", b.name, b.format)
 		}
 		if meet(t.segments, append(slices.Clone(b.segments), segment{star: one}, anySegments)) {
-			return fmt.Sprintf("%s writes %s, so that all it completes is the string at its root %q", b.name, b.format, b.rootText)
+			return fmt.Sprintf("%s writes %s, so it completes only the string at its root %q", b.name, b.format, b.rootText)
 		}
 	}
 	if slices.ContainsFunc(s.bots, func(b *botSpec) bool { return b.name == t.text }) {
-		return fmt.Sprintf("nothing is written at %q; did you mean {done: %s}?", t.text, t.text)
+		return fmt.Sprintf("no bot writes to %q; did you mean {done: %s}?", t.text, t.text)
 	}
 	var roots []string
 	for _, b := range s.bots {
@@ -140,7 +140,7 @@ func unfired(s *spec, t *trigger) string {
 	if len(roots) > 8 {
 		roots = append(roots[:8], "others elsewhere")
 	}
-	return fmt.Sprintf("nothing is written at %q; %s", t.text, list(roots))
+	return fmt.Sprintf("no bot writes to %q; %s", t.text, list(roots))
 }
 
 // targets lists, for each bot, the bots that it can start.
@@ -191,9 +191,9 @@ func (l *loader) reachable(s *spec) {
 			}
 		}
 		if by == nil {
-			l.errorf(b.on[0].at, "on: no bot can fire this but %s itself, which nothing starts", b.name)
+			l.errorf(b.on[0].at, "on: only %s itself fires this trigger, so it never starts; use a trigger that another bot fires", b.name)
 		} else {
-			l.errorf(b.on[0].at, "on: no bot can fire this but %s, which nothing starts", list(by))
+			l.errorf(b.on[0].at, "on: only %s fires this trigger, but nothing starts it", list(by))
 		}
 	}
 }
@@ -215,11 +215,11 @@ func (l *loader) selfWaits(s *spec) (found bool) {
 				}
 				found = true
 				if target == i {
-					l.errorf(t.names[k], "on: %s waits for its own end", b.name)
+					l.errorf(t.names[k], "on: %s waits for its own end, so it never starts; use another trigger", b.name)
 					continue
 				}
 				name := s.bots[target].name
-				l.errorf(t.names[k], "on: %s waits until no %s can come any more, but can start it itself; {value: %s} fires for each %s as it completes",
+				l.errorf(t.names[k], "on: %s waits for the end of all %s, but starts one itself; {value: %s} fires for each %s as it completes",
 					b.name, name, orExample(s.bots[target].rootText), name)
 			}
 		}
@@ -251,14 +251,14 @@ func (l *loader) cycles(s *spec) {
 			default:
 				b := s.bots[next]
 				if next == i {
-					l.errorf(b.on[0].at, "on: %s starts itself without end: give it max: or when:", b.name)
+					l.errorf(b.on[0].at, "on: %s starts itself in an endless loop; give it max: or when:", b.name)
 					continue
 				}
 				var names []string
 				for _, w := range way[slices.Index(way, next):] {
 					names = append(names, s.bots[w].name)
 				}
-				l.errorf(b.on[0].at, "on: %s → %s start each other without end: give one of them max: or when:", strings.Join(names, " → "), b.name)
+				l.errorf(b.on[0].at, "on: %s → %s start each other in an endless loop; give one of them max: or when:", strings.Join(names, " → "), b.name)
 			}
 		}
 		way = way[:len(way)-1]
@@ -323,7 +323,7 @@ func (l *loader) collisions(s *spec) {
 			if len(b.on) > 1 {
 				use = "what tells them apart, as in {{ event.bot }}"
 			}
-			l.errorf(b.rootAt, "root: %s can run more than once at a time, and each would write to %q: use %s, or concurrency: 1", b.name, root, use)
+			l.errorf(b.rootAt, "root: %s can run several times at once and would always write to %q; use %s, or set concurrency: 1", b.name, root, use)
 		}
 		for j, other := range s.bots {
 			otherRoot, ok := static(other.segments)
@@ -331,7 +331,7 @@ func (l *loader) collisions(s *spec) {
 				continue
 			}
 			if b.format != bot.JSON && otherRoot != root && (root == "" || strings.HasPrefix(otherRoot, root+"/")) {
-				l.errorf(b.rootAt, "root: %s writes %s to %q, but %s writes below it, to %q", b.name, b.format, root, other.name, otherRoot)
+				l.errorf(b.rootAt, "root: %s writes %s to %q, but %s writes below it, to %q; choose another root for one of them", b.name, b.format, root, other.name, otherRoot)
 			}
 			if j < i || root != otherRoot || b.refused || other.refused || ended[i][j] || ended[j][i] {
 				continue
@@ -342,7 +342,7 @@ func (l *loader) collisions(s *spec) {
 			if merge || s.standsIn(i, j) || s.standsIn(j, i) || b.conditional && other.conditional {
 				continue
 			}
-			l.errorf(other.rootAt, "root: %s and %s can run at the same time, and both would write to %q", b.name, other.name, root)
+			l.errorf(other.rootAt, "root: %s and %s can run at the same time and would both write to %q; choose another root for one of them", b.name, other.name, root)
 		}
 	}
 }

@@ -21,7 +21,7 @@ func (r *run) fail(i int, c *bot.ChatBot, err error) {
 		}
 	}
 	if f, ok := bot.Describe(err); ok {
-		f.Message = fmt.Sprintf("the bot %q cannot be started: %s", name, f.Message)
+		f.Message = fmt.Sprintf("cannot start the bot %q: %s", name, f.Message)
 		err = &f
 	}
 	react := r.onFailure(i, c)

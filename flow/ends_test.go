@@ -20,13 +20,13 @@ func TestBoundsEndWhatWouldNotEnd(t *testing.T) {
 bots:
   a: {message: a, root: a}
   b: {on: "**/next", message: b, root: "b/{{ event.match.0 }}", max: 4}
-`, 5, []string{"b has been started 4 times, which is its max; it is not started again"}},
+`, 5, []string{"b reached its limit max: 4; the server did not start it again"}},
 		{"limits.bots", `
 limits: {bots: 3}
 bots:
   a: {message: a, root: a}
   b: {on: "**/next", message: b, root: "b/{{ event.match.0 }}", max: 100}
-`, 3, []string{"3 bots have been started, which is the workflow's limit; no more are"}},
+`, 3, []string{"the workflow reached its limit of 3 bots; the server started no more"}},
 		{"when", `
 bots:
   a: {message: a, root: a}
@@ -116,13 +116,13 @@ bots:
 
 func TestABotThatCannotBeStartedFails(t *testing.T) {
 	for _, test := range []struct{ name, bot, want string }{
-		{"a root that is no uri", `{message: b, root: "b/{{ input.x }}//y"}`, `the bot "b" cannot be started: its root "b/v//y" is no uri`},
-		{"a root that is reserved", `{message: b, root: "{{ input.dollar }}"}`, `the bot "b" cannot be started: its root "$tools" is reserved`},
-		{"a root that cannot be rendered", `{message: b, root: "b/{{ 1/input.zero }}"}`, `the bot "b" cannot be started: `},
-		{"a message that cannot be rendered", `{message: "{{ 1/input.zero }}", root: b}`, `the bot "b" cannot be started: `},
-		{"a prompt that cannot be rendered", `{prompt: "{{ 1/input.zero }}", root: b}`, `the bot "b" cannot be started: `},
-		{"a history that cannot be rendered", `{history: [{role: user, content: "{{ 1/input.zero }}"}], root: b}`, `the bot "b" cannot be started: `},
-		{"a condition that cannot be rendered", `{when: 1/input.zero, root: b}`, `the bot "b" cannot be started: `},
+		{"a root that is no uri", `{message: b, root: "b/{{ input.x }}//y"}`, `cannot start the bot "b": its root "b/v//y" is not a valid uri`},
+		{"a root that is reserved", `{message: b, root: "{{ input.dollar }}"}`, `cannot start the bot "b": its root "$tools" is reserved`},
+		{"a root that cannot be rendered", `{message: b, root: "b/{{ 1/input.zero }}"}`, `cannot start the bot "b": `},
+		{"a message that cannot be rendered", `{message: "{{ 1/input.zero }}", root: b}`, `cannot start the bot "b": `},
+		{"a prompt that cannot be rendered", `{prompt: "{{ 1/input.zero }}", root: b}`, `cannot start the bot "b": `},
+		{"a history that cannot be rendered", `{history: [{role: user, content: "{{ 1/input.zero }}"}], root: b}`, `cannot start the bot "b": `},
+		{"a condition that cannot be rendered", `{when: 1/input.zero, root: b}`, `cannot start the bot "b": `},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			m := answers(nil)
@@ -184,7 +184,7 @@ func TestTheTimeLimitEndsARun(t *testing.T) {
 	w := parse(t, "limits: {time: 2500ms}\nbots: {a: {message: a, root: a}}")
 	runs(t, w, m, `{}`, nil, func(t *testing.T, d done) {
 		wants(t, "the status", "canceled", d.Status)
-		wants(t, "the reason", []string{`{"reason":"the workflow's time limit of 2.5s was reached"}`}, d.named("canceled"))
+		wants(t, "the reason", []string{`{"reason":"the workflow exceeded its time limit of 2.5s"}`}, d.named("canceled"))
 		wants(t, "the time", 2500*time.Millisecond, d.took)
 	})
 	m = answers(map[string]string{"a": `{}`})

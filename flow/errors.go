@@ -33,7 +33,7 @@ type Problem struct{ Pointer, Detail string }
 
 func (e *InputError) Error() string {
 	var b strings.Builder
-	b.WriteString("the input does not fit: ")
+	b.WriteString("the input does not match its schema: ")
 	for i, p := range e.Problems {
 		if i > 0 {
 			b.WriteString("; ")

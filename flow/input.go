@@ -55,10 +55,10 @@ func compileInput(text []byte) (*inputSchema, error) {
 	}
 	root, ok := compiled.Doc().(map[string]any)
 	if !ok {
-		return nil, &schema.Error{Message: "expected a mapping, as in {type: object, properties: …}"}
+		return nil, &schema.Error{Message: "expected a mapping, such as {type: object, properties: …}"}
 	}
 	if t, ok := root["type"]; ok && !slices.Contains(types(t), "object") {
-		return nil, &schema.Error{At: []string{"type"}, Message: "the input of a workflow is an object: expected type: object"}
+		return nil, &schema.Error{At: []string{"type"}, Message: "expected type: object, because a workflow's input is an object"}
 	}
 	s := &inputSchema{compiled: compiled}
 	s.properties, _ = root["properties"].(map[string]any)
@@ -82,7 +82,7 @@ func compileInput(text []byte) (*inputSchema, error) {
 			continue
 		}
 		if found := compiled.CheckProperty(name, value, 1); len(found) > 0 {
-			return nil, &schema.Error{At: []string{"properties", name, "default"}, Message: "the default does not fit its own schema: " + found[0].Message}
+			return nil, &schema.Error{At: []string{"properties", name, "default"}, Message: "the default does not match the schema: " + found[0].Message}
 		}
 		if s.defaults == nil {
 			s.defaults = map[string][]byte{}
@@ -116,10 +116,10 @@ func (s *inputSchema) prepare(input json.RawMessage) (map[string]any, error) {
 		d := json.NewDecoder(bytes.NewReader(input))
 		d.UseNumber()
 		if err := d.Decode(&v); err != nil {
-			return wrong("not JSON: %s", strings.TrimPrefix(err.Error(), "json: "))
+			return wrong("invalid JSON: %s", strings.TrimPrefix(err.Error(), "json: "))
 		}
 		if _, err := d.Token(); err != io.EOF {
-			return wrong("not JSON: something comes after the first value")
+			return wrong("invalid JSON: expected nothing after the first value")
 		}
 	}
 	var object map[string]any
@@ -130,7 +130,7 @@ func (s *inputSchema) prepare(input json.RawMessage) (map[string]any, error) {
 		object = v
 	case string:
 		if s.shortcut == "" {
-			return wrong("got a string, expected an object%s; a plain string is taken only where exactly one property is required and that is a string", s.shape())
+			return wrong("got a string, expected an object%s; a plain string works only for a workflow with exactly one required property, of type string", s.shape())
 		}
 		object = map[string]any{s.shortcut: v}
 	default:

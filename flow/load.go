@@ -81,7 +81,7 @@ func (l *loader) fields(n *node, what string, known ...string) fields {
 		if !found {
 			meant := suggest(k.text, known)
 			if f := otherNames[k.text]; meant == "" && slices.Contains(known, f.field) {
-				meant = fmt.Sprintf(", did you mean %q, as in %s?", f.field, f.example)
+				meant = fmt.Sprintf(", did you mean %q, such as %s?", f.field, f.example)
 			}
 			l.errorf(k, "unknown field %q%s expected %s", k.text, sentence(meant), list(known))
 			continue
@@ -217,13 +217,13 @@ func (l *loader) name(s *spec, n *node) {
 		base := path.Base(l.file)
 		s.info.Name = strings.TrimSuffix(base, path.Ext(base))
 		if !validName(s.info.Name) {
-			l.errorf(&node{line: 1, col: 1}, "the workflow needs a name: %s", nameRule)
+			l.errorf(&node{line: 1, col: 1}, "the workflow needs a name; expected %s", nameRule)
 		}
 		return
 	}
 	if t, ok := l.text(n, "name"); ok {
 		if s.info.Name = t; !validName(t) {
-			l.errorf(n, "%q is no name: expected %s", short(t), nameRule)
+			l.errorf(n, "%q is not a valid name; expected %s", short(t), nameRule)
 		}
 	}
 }
@@ -234,17 +234,17 @@ func (l *loader) model(n *node) string {
 	l.texts(n, "model", func(n *node, t string) {
 		provider, name, ok := strings.Cut(t, ":")
 		if !ok || !validName(provider) || name == "" || strings.ContainsFunc(t, func(r rune) bool { return r <= ' ' || r == ',' || r == 0x7f }) {
-			l.errorf(n, "model: expected provider:model, as in openai:gpt-4o-mini, or a list of such; got %q", short(t))
+			l.errorf(n, "model: expected PROVIDER:MODEL, such as openai:gpt-4o-mini, or a list of models; got %q", short(t))
 			return
 		}
 		if len(l.providers) > 0 && !slices.Contains(l.providers, provider) {
-			l.errorf(n, "model: there is no provider %q%s the providers are %s", provider, sentence(suggest(provider, l.providers)), list(l.providers))
+			l.errorf(n, "model: unknown provider %q%s expected one of %s", provider, sentence(suggest(provider, l.providers)), list(l.providers))
 			return
 		}
 		names = append(names, t)
 	})
 	if n != nil && n.kind == sequence && len(n.items) == 0 {
-		l.errorf(n, "model: the list is empty; expected at least one provider:model")
+		l.errorf(n, "model: the list is empty; expected at least one PROVIDER:MODEL")
 	}
 	return strings.Join(names, ",")
 }
@@ -310,7 +310,7 @@ func (l *loader) limits(n *node) limits {
 	if t, ok := l.text(f["time"], "time"); ok {
 		d, err := time.ParseDuration(t)
 		if err != nil || d < time.Second || d > 24*time.Hour {
-			l.errorf(f["time"], "time: expected a duration from 1s to 24h, as 90s or 5m, got %q", short(t))
+			l.errorf(f["time"], "time: expected a duration from 1s to 24h, such as 90s or 5m, got %q", short(t))
 		} else {
 			out.time = d
 		}

@@ -11,15 +11,15 @@ import (
 func (l *loader) bots(s *spec, root, n *node) []fields {
 	switch {
 	case n == nil:
-		l.errorf(root, "the workflow has no bots: expected bots: with at least one")
+		l.errorf(root, "the workflow has no bots; expected bots: with at least one bot")
 		return nil
 	case n.kind != mapping:
 		l.errorf(n, "bots: expected a mapping from names to bots, got %s", n.kind)
 		return nil
 	case len(n.items) == 0:
-		l.errorf(n, "bots: expected at least one")
+		l.errorf(n, "bots: expected at least one bot")
 	case len(n.items) > maxBotSpecs:
-		l.errorf(n, "bots: expected at most %d, got %d", maxBotSpecs, len(n.items))
+		l.errorf(n, "bots: expected at most %d bots, got %d", maxBotSpecs, len(n.items))
 		return nil
 	}
 	var parts []fields
@@ -31,7 +31,7 @@ func (l *loader) bots(s *spec, root, n *node) []fields {
 		}
 		b := &botSpec{name: key.text, at: key, format: bot.JSON, max: defaultMax}
 		if !validName(b.name) {
-			l.errorf(key, "%q is no name for a bot: expected %s", short(b.name), nameRule)
+			l.errorf(key, "%q is not a valid name for a bot; expected %s", short(b.name), nameRule)
 		}
 		b.model = l.model(f["model"])
 		b.options, b.optionsAt = l.options(f["options"]), f["options"]
@@ -49,7 +49,7 @@ func (l *loader) bots(s *spec, root, n *node) []fields {
 				l.schemaError(n, "schema", err)
 			}
 			if b.format != bot.JSON {
-				l.errorf(n, "schema: a bot with format: %s has none; leave one of the two out", b.format)
+				l.errorf(n, "schema: does not go with format: %s; remove one of them", b.format)
 			}
 		}
 		if t, ok := l.text(f["on_invalid"], "on_invalid"); ok {
@@ -58,7 +58,7 @@ func (l *loader) bots(s *spec, root, n *node) []fields {
 			case !slices.Contains([]bot.OnInvalid{bot.Report, bot.Retry, bot.Fail, bot.RetryThenFail}, b.onInvalid):
 				l.errorf(f["on_invalid"], "on_invalid: expected report, retry, fail or retry_then_fail, got %q", short(t))
 			case b.format != bot.JSON:
-				l.errorf(f["on_invalid"], "on_invalid: only JSON is held to a schema; with format: %s leave it out", b.format)
+				l.errorf(f["on_invalid"], "on_invalid: does not go with format: %s; remove it", b.format)
 			}
 		}
 		if i, ok := l.integer(f["concurrency"], "concurrency", 1, largestMax); ok {
@@ -98,7 +98,7 @@ func (l *loader) root(b *botSpec) {
 	if _, err := jsonuri.Parse(fixed); err != nil {
 		l.errorf(b.rootAt, "root: %s", plainError(err))
 	} else if jsonuri.Reserved(fixed) {
-		l.errorf(b.rootAt, `root: %q is reserved; a name that begins with "$" is written "\$…"`, fixed)
+		l.errorf(b.rootAt, `root: %q is reserved; write a name that starts with "$" as "\$…"`, fixed)
 	}
 }
 
@@ -135,7 +135,7 @@ func (l *loader) trigger(n *node) *trigger {
 	case mapping:
 		f := l.fields(n, "on", triggerKinds...)
 		if len(n.items) != 1 {
-			l.errorf(n, "on: expected exactly one of %s, got %d; several triggers are a list, as in [{done: a}, {error: b}]", list(triggerKinds), len(n.items))
+			l.errorf(n, "on: expected exactly one of %s, got %d; write several triggers as a list, such as [{done: a}, {error: b}]", list(triggerKinds), len(n.items))
 			return nil
 		}
 		found := false
@@ -159,7 +159,7 @@ func (l *loader) trigger(n *node) *trigger {
 		return nil
 	}
 	if t.text == "" {
-		l.errorf(t.at, "on: the pattern is empty; expected one such as article/title (give a bot a root to have a name for its whole document)")
+		l.errorf(t.at, "on: the pattern is empty; expected one such as article/title (to match a bot's whole document, give the bot a root)")
 		return nil
 	}
 	if n := len(patternSegments(t.text)); n > maxDepth {
@@ -172,7 +172,7 @@ func (l *loader) trigger(n *node) *trigger {
 		return nil
 	}
 	if jsonuri.Reserved(t.text) {
-		l.errorf(t.at, `on: nothing below a name that begins with "$" starts a bot; such a name of the document is written "\$…"`)
+		l.errorf(t.at, `on: events below a name that starts with "$" start no bot; write such a name of the document as "\$…"`)
 		return nil
 	}
 	t.pattern, t.segments = p, patternSegments(t.text)
@@ -183,19 +183,19 @@ func (l *loader) trigger(n *node) *trigger {
 func (l *loader) ends(t *trigger) *trigger {
 	kind := triggerKinds[t.kind]
 	if t.kind == onError && t.at.kind == sequence {
-		l.errorf(t.at, "error: expected the name of one bot; for several, on: is a list, as in [{error: a}, {error: b}]")
+		l.errorf(t.at, "error: expected the name of one bot; write several as a list, such as [{error: a}, {error: b}]")
 		return nil
 	}
 	before := len(l.problems)
 	l.texts(t.at, kind, func(n *node, name string) {
 		if slices.ContainsFunc(t.names, func(other *node) bool { return other.text == name }) {
-			l.errorf(n, "%s: %q is here twice", kind, short(name))
+			l.errorf(n, "%s: %q occurs twice; remove one", kind, short(name))
 			return
 		}
 		t.names = append(t.names, n)
 	})
 	if len(t.names) == 0 && len(l.problems) == before {
-		l.errorf(t.at, "%s: expected the name of a bot, or a list of such", kind)
+		l.errorf(t.at, "%s: expected the name of a bot, or a list of names", kind)
 	}
 	if len(l.problems) > before {
 		return nil
@@ -215,7 +215,7 @@ func (l *loader) events(s *spec, n *node) []fields {
 		return nil
 	}
 	if len(n.items) > maxBotSpecs {
-		l.errorf(n, "events: expected at most %d, got %d", maxBotSpecs, len(n.items))
+		l.errorf(n, "events: expected at most %d events, got %d", maxBotSpecs, len(n.items))
 		return nil
 	}
 	var parts []fields
@@ -227,7 +227,7 @@ func (l *loader) events(s *spec, n *node) []fields {
 			e.on, ok = l.triggers(on)
 			e.unread = !ok
 		} else if item.kind == mapping {
-			l.errorf(item, "the event has no on: that says when it is sent")
+			l.errorf(item, "the event has no on:; expected a trigger that sends it")
 		}
 		if send := f["send"]; send != nil {
 			sent := l.fields(send, "send", "event", "data")
@@ -236,16 +236,16 @@ func (l *loader) events(s *spec, n *node) []fields {
 			case sent["event"] == nil && send.kind == mapping:
 				l.errorf(send, "send: expected {event: name}")
 			case ok && !validName(name):
-				l.errorf(sent["event"], "%q is no name for an event: expected %s", short(name), nameRule)
+				l.errorf(sent["event"], "%q is not a valid name for an event; expected %s", short(name), nameRule)
 			}
 			for _, own := range ownEvents {
 				if name == own {
-					l.errorf(sent["event"], "%q is an event of the server's own; choose another name", name)
+					l.errorf(sent["event"], "%q is a built-in event; choose another name", name)
 				}
 			}
 			e.name = name
 		} else if item.kind == mapping {
-			l.errorf(item, "the event has no send: expected {event: name, data: …}")
+			l.errorf(item, "the event has no send:; expected {event: name, data: …}")
 		}
 		s.events, parts = append(s.events, e), append(parts, f)
 	}

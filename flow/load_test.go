@@ -120,14 +120,14 @@ bots:
 bots:
   a:
     prompt: "say {{ input.x | nope }}"
-`, []string{`w.yaml:3:31: prompt: there is no filter "nope" in prompts`}},
+`, []string{`w.yaml:3:31: prompt: unknown filter "nope"`}},
 		{"a template in a block that does not parse", `
 bots:
   a:
     prompt: |
       one
       two {{ input.x | nope }}
-`, []string{`w.yaml:5:24: prompt: there is no filter "nope" in prompts`}},
+`, []string{`w.yaml:5:24: prompt: unknown filter "nope"`}},
 		{"columns count characters", `
 bots:
   a: {message: "Größe: {{ x }}", prompt: {file: prompts/umlaut.md}}
@@ -136,71 +136,71 @@ bots:
     prompt: |
       äöü {{ y }}
 `, []string{
-			`w.yaml:2:27: message: unknown variable "x"; known here: input, params and result`,
-			`w.yaml:6:14: prompt: unknown variable "y"; known here: input, params and result`,
-			`prompts/umlaut.md:2:8: unknown variable "z"; known here: input, params and result`,
+			`w.yaml:2:27: message: unknown variable "x"; expected one of input, params and result`,
+			`w.yaml:6:14: prompt: unknown variable "y"; expected one of input, params and result`,
+			`prompts/umlaut.md:2:8: unknown variable "z"; expected one of input, params and result`,
 		}},
 		{"an unknown variable", `
 bots:
   a:
     message: "Say {{ inptu.question }}"
-`, []string{`w.yaml:3:22: message: unknown variable "inptu", did you mean "input"? known here: input, params and result`}},
+`, []string{`w.yaml:3:22: message: unknown variable "inptu", did you mean "input"? expected one of input, params and result`}},
 		{"a property that the input does not have", `
 input: {properties: {question: {type: string}}}
 bots:
   a:
     message: "Say {{ input.qestion }}"
-`, []string{`w.yaml:4:22: message: the input has no property "qestion", did you mean "question"? it has question`}},
+`, []string{`w.yaml:4:22: message: the input has no property "qestion", did you mean "question"? expected one of question`}},
 		{"event where nothing triggers", `
 bots:
   a: {message: "{{ event.value }}"}
-`, []string{`w.yaml:2:20: message: event is there only for bots and events with an on: that starts them`}},
+`, []string{`w.yaml:2:20: message: the variable event exists only in bots and events with on:`}},
 		{"more stars than the pattern has", `
 bots:
   a: {root: a}
   b: {on: a/*/title, root: "b/{{ event.match.1 }}"}
-`, []string{`w.yaml:3:34: root: event.match.1: the pattern "a/*/title" has one star, event.match.0`}},
+`, []string{`w.yaml:3:34: root: event.match.1: the pattern "a/*/title" has one star; expected event.match.0`}},
 		{"a variable of a value for the end of a bot", `
 bots:
   a: {root: a}
   b: {on: {done: a}, root: b, message: "{{ event.value }}", when: error.code}
 `, []string{
-			`w.yaml:3:44: message: event has no "value"; it has bot`,
-			`w.yaml:3:67: when: error is there only where on: has {error: bot}`,
+			`w.yaml:3:44: message: event has no "value"; expected one of bot`,
+			`w.yaml:3:67: when: the variable error exists only with on: {error: bot}`,
 		}},
 		{"a result that no bot writes", `
 bots:
   a: {root: article}
   b: {on: {done: a}, root: b, message: "{{ result.artcle.title }}"}
-`, []string{`w.yaml:3:44: message: no bot writes below "artcle", did you mean "article"? the result has article and b`}},
+`, []string{`w.yaml:3:44: message: no bot writes below "artcle", did you mean "article"? expected one of article and b`}},
 		{"a pattern that does not compile", `
 bots:
   a: {root: a}
   b: {on: "a/x*", root: b}
-`, []string{`w.yaml:3:11: on: in "a/x*" the star stands for nothing: "*" is one whole segment, "**" any number of them`}},
+`, []string{`w.yaml:3:11: on: the star in "a/x*" has no meaning; "*" matches one whole segment, and "**" any number of segments`}},
 		{"a pattern that matches no root", `
 bots:
   a: {root: article}
   b: {on: artcle/title, root: b}
-`, []string{`w.yaml:3:11: on: no bot can fire this: nothing is written at "artcle/title"; a writes below "article" and b writes below "b"`}},
+`, []string{`w.yaml:3:11: on: no bot fires this trigger: no bot writes to "artcle/title"; a writes below "article" and b writes below "b"`}},
 		{"a string below the root of a text bot", `
 bots:
   a: {root: article, format: text}
   b: {on: article/title, root: b}
-`, []string{`w.yaml:3:11: on: no bot can fire this: a writes text, so that all it completes is the string at its root "article"`}},
+`, []string{`w.yaml:3:11: on: no bot fires this trigger: a writes text, so it completes only the string at its root "article"`}},
 		{"an object of a text bot", `
 bots:
   a: {root: article, format: text}
   b: {on: {object: article}, root: b}
-`, []string{`w.yaml:3:20: on: no bot can fire this: a writes text, which is a string and no object`}},
+`, []string{`w.yaml:3:20: on: no bot fires this trigger: a writes text, which is a string, not an object`}},
 		{"an object of an HTML bot, and what is below it", `
 bots:
   a: {root: article, format: html}
   b: {on: {object: article}, root: b}
   c: {on: article/title, root: c}
 `, []string{
-			`w.yaml:3:20: on: no bot can fire this: a writes html, which is a string and no object`,
-			`w.yaml:4:11: on: no bot can fire this: a writes html, so that all it completes is the string at its root "article"`,
+			`w.yaml:3:20: on: no bot fires this trigger: a writes html, which is a string, not an object`,
+			`w.yaml:4:11: on: no bot fires this trigger: a writes html, so it completes only the string at its root "article"`,
 		}},
 		{"the end of an unknown bot", `
 bots:
@@ -209,8 +209,8 @@ bots:
 events:
   - {on: {error: x}, send: {event: e}}
 `, []string{
-			`w.yaml:3:18: on: there is no bot "outlin", did you mean "outline"? the bots are outline and b`,
-			`w.yaml:5:18: on: there is no bot "x"; the bots are outline and b`,
+			`w.yaml:3:18: on: unknown bot "outlin", did you mean "outline"? expected one of outline and b`,
+			`w.yaml:5:18: on: unknown bot "x"; expected one of outline and b`,
 		}},
 		{"one mistake is told once", `
 bots:
@@ -219,9 +219,9 @@ bots:
   c: {on: {doen: a}, root: a, message: "{{ event.bot }} {{ error.code }}"}
   d: {on: b/*/x, root: a}
 `, []string{
-			`w.yaml:3:18: on: there is no bot "x"; the bots are a, b, c and d`,
+			`w.yaml:3:18: on: unknown bot "x"; expected one of a, b, c and d`,
 			`w.yaml:4:12: unknown field "doen", did you mean "done"? expected string, object, value, done, completed and error`,
-			`w.yaml:5:11: on: no bot can fire this: nothing is written at "b/*/x"; a writes below "a", b writes below "a", c writes below "a" and d writes below "a"`,
+			`w.yaml:5:11: on: no bot fires this trigger: no bot writes to "b/*/x"; a writes below "a", b writes below "a", c writes below "a" and d writes below "a"`,
 		}},
 		{"two triggers in one", `
 bots:
@@ -230,47 +230,47 @@ bots:
   c: {on: [outline], root: c}
   d: {on: {finished: outline}, root: d}
 `, []string{
-			`w.yaml:3:11: on: expected exactly one of string, object, value, done, completed and error, got 2; several triggers are a list, as in [{done: a}, {error: b}]`,
-			`w.yaml:4:12: on: no bot can fire this: nothing is written at "outline"; did you mean {done: outline}?`,
-			`w.yaml:5:12: unknown field "finished", did you mean "done", as in {done: plan}? expected string, object, value, done, completed and error`,
+			`w.yaml:3:11: on: expected exactly one of string, object, value, done, completed and error, got 2; write several triggers as a list, such as [{done: a}, {error: b}]`,
+			`w.yaml:4:12: on: no bot fires this trigger: no bot writes to "outline"; did you mean {done: outline}?`,
+			`w.yaml:5:12: unknown field "finished", did you mean "done", such as {done: plan}? expected string, object, value, done, completed and error`,
 		}},
 		{"roots that collide", `
 bots:
   a: {root: article}
   b: {root: article}
-`, []string{`w.yaml:3:13: root: a and b can run at the same time, and both would write to "article"`}},
+`, []string{`w.yaml:3:13: root: a and b can run at the same time and would both write to "article"; choose another root for one of them`}},
 		{"roots that collide later", `
 bots:
   a: {root: a}
   b: {on: a/x, root: c}
   c: {on: a/y, root: c}
-`, []string{`w.yaml:4:22: root: b and c can run at the same time, and both would write to "c"`}},
+`, []string{`w.yaml:4:22: root: b and c can run at the same time and would both write to "c"; choose another root for one of them`}},
 		{"one root for many starts", `
 bots:
   a: {root: a}
   b: {on: a/*/x, root: b}
-`, []string{`w.yaml:3:24: root: b can run more than once at a time, and each would write to "b": use what the trigger matched, as in {{ event.match.0 }}, or concurrency: 1`}},
+`, []string{`w.yaml:3:24: root: b can run several times at once and would always write to "b"; use what the trigger matched, as in {{ event.match.0 }}, or set concurrency: 1`}},
 		{"a document below a text", `
 bots:
   a: {root: a, format: text}
   b: {root: a/b}
-`, []string{`w.yaml:2:13: root: a writes text to "a", but b writes below it, to "a/b"`}},
+`, []string{`w.yaml:2:13: root: a writes text to "a", but b writes below it, to "a/b"; choose another root for one of them`}},
 		{"a document below HTML", `
 bots:
   a: {root: a, format: html}
   b: {root: a/b}
-`, []string{`w.yaml:2:13: root: a writes html to "a", but b writes below it, to "a/b"`}},
+`, []string{`w.yaml:2:13: root: a writes html to "a", but b writes below it, to "a/b"; choose another root for one of them`}},
 		{"roots that are no uris", `
 bots:
   a: {root: /a}
   b: {root: a//b}
   c: {root: $tools/x}
-`, []string{`w.yaml:2:13: root:`, `w.yaml:3:13: root:`, `w.yaml:4:13: root: "$tools/x" is reserved; a name that begins with "$" is written "\$…"`}},
+`, []string{`w.yaml:2:13: root:`, `w.yaml:3:13: root:`, `w.yaml:4:13: root: "$tools/x" is reserved; write a name that starts with "$" as "\$…"`}},
 		{"a bot that starts itself", `
 bots:
   a: {root: a}
   b: {on: "**/next", root: "b/{{ event.match.0 }}"}
-`, []string{`w.yaml:3:11: on: b starts itself without end: give it max: or when:`}},
+`, []string{`w.yaml:3:11: on: b starts itself in an endless loop; give it max: or when:`}},
 		{"bots that start each other", `
 bots:
   a: {root: a}
@@ -278,49 +278,49 @@ bots:
   c: {on: {object: "b/**/item"}, root: "c/{{ event.match.0 }}"}
   d: {on: {error: c}, root: "d"}
 `, []string{
-			`w.yaml:3:11: on: b starts itself without end: give it max: or when:`,
-			`w.yaml:3:11: on: b → c → b start each other without end: give one of them max: or when:`,
-			`w.yaml:3:11: on: b → c → d → b start each other without end: give one of them max: or when:`,
+			`w.yaml:3:11: on: b starts itself in an endless loop; give it max: or when:`,
+			`w.yaml:3:11: on: b → c → b start each other in an endless loop; give one of them max: or when:`,
+			`w.yaml:3:11: on: b → c → d → b start each other in an endless loop; give one of them max: or when:`,
 		}},
 		{"a bot that waits for its own end", `
 bots:
   a: {root: a}
   b: {on: {done: b}, root: b}
 `, []string{
-			`w.yaml:3:18: on: no bot can fire this but b itself, which nothing starts`,
-			`w.yaml:3:18: on: b waits for its own end`,
+			`w.yaml:3:18: on: only b itself fires this trigger, so it never starts; use a trigger that another bot fires`,
+			`w.yaml:3:18: on: b waits for its own end, so it never starts; use another trigger`,
 		}},
 		{"a bot that waits for what it starts", `
 bots:
   a: {root: a}
   critic: {on: {done: writer}, root: critic, max: 3}
   writer: {on: "**/go", root: "writer/{{ event.match.0 }}", max: 3}
-`, []string{`w.yaml:3:23: on: critic waits until no writer can come any more, but can start it itself; {value: its/root} fires for each writer as it completes`}},
+`, []string{`w.yaml:3:23: on: critic waits for the end of all writer, but starts one itself; {value: its/root} fires for each writer as it completes`}},
 		{"bots that nothing starts", `
 bots:
   a: {root: a}
   b: {on: c/x, root: b}
   c: {on: b/x, root: c, max: 2}
 `, []string{
-			`w.yaml:3:11: on: no bot can fire this but c, which nothing starts`,
-			`w.yaml:4:11: on: no bot can fire this but b, which nothing starts`,
+			`w.yaml:3:11: on: only c fires this trigger, but nothing starts it`,
+			`w.yaml:4:11: on: only b fires this trigger, but nothing starts it`,
 		}},
 		{"no bot that starts with the run", `
 bots:
   b: {on: b/x, root: b, max: 2}
-`, []string{`w.yaml:2:3: no bot starts with the run: at least one needs to have no on:`}},
+`, []string{`w.yaml:2:3: no bot starts with the run; at least one bot must have no on:`}},
 		{"no bots", `
 name: x
-`, []string{`w.yaml:1:1: the workflow has no bots: expected bots: with at least one`}},
+`, []string{`w.yaml:1:1: the workflow has no bots; expected bots: with at least one bot`}},
 		{"names", `
 name: a b
 bots:
   1a: {}
   "a\nb": {}
 `, []string{
-			`w.yaml:1:7: "a b" is no name: expected a letter, then at most 63 letters, digits, dots, dashes or underscores`,
-			`w.yaml:3:3: "1a" is no name for a bot: expected a letter, then at most 63 letters, digits, dots, dashes or underscores`,
-			`w.yaml:4:3: "a\nb" is no name for a bot: expected a letter, then at most 63 letters, digits, dots, dashes or underscores`,
+			`w.yaml:1:7: "a b" is not a valid name; expected a letter, then at most 63 letters, digits, dots, dashes or underscores`,
+			`w.yaml:3:3: "1a" is not a valid name for a bot; expected a letter, then at most 63 letters, digits, dots, dashes or underscores`,
+			`w.yaml:4:3: "a\nb" is not a valid name for a bot; expected a letter, then at most 63 letters, digits, dots, dashes or underscores`,
 		}},
 		{"models", `
 model: gpt-4o
@@ -328,10 +328,10 @@ bots:
   a: {model: [openai:x, "a b:c", "x:"]}
   b: {model: []}
 `, []string{
-			`w.yaml:1:8: model: expected provider:model, as in openai:gpt-4o-mini, or a list of such; got "gpt-4o"`,
-			`w.yaml:3:25: model: expected provider:model, as in openai:gpt-4o-mini, or a list of such; got "a b:c"`,
-			`w.yaml:3:34: model: expected provider:model, as in openai:gpt-4o-mini, or a list of such; got "x:"`,
-			`w.yaml:4:14: model: the list is empty; expected at least one provider:model`,
+			`w.yaml:1:8: model: expected PROVIDER:MODEL, such as openai:gpt-4o-mini, or a list of models; got "gpt-4o"`,
+			`w.yaml:3:25: model: expected PROVIDER:MODEL, such as openai:gpt-4o-mini, or a list of models; got "a b:c"`,
+			`w.yaml:3:34: model: expected PROVIDER:MODEL, such as openai:gpt-4o-mini, or a list of models; got "x:"`,
+			`w.yaml:4:14: model: the list is empty; expected at least one PROVIDER:MODEL`,
 		}},
 		{"an input schema that does not compile", `
 input:
@@ -339,7 +339,7 @@ input:
   properties:
     a: {type: strin}
 bots: {a: {}}
-`, []string{`w.yaml:4:15: input: not a JSON Schema (2020-12): expected one of "array", "boolean", "integer", "null", "number", "object", "string"`}},
+`, []string{`w.yaml:4:15: input: invalid JSON Schema (2020-12): expected one of "array", "boolean", "integer", "null", "number", "object", "string"`}},
 		{"an input schema that reads files", `
 input: {properties: {a: {$ref: "file:///etc/passwd"}}}
 bots: {a: {schema: {$ref: "http://169.254.169.254/x"}}}
@@ -350,31 +350,31 @@ bots: {a: {schema: {$ref: "http://169.254.169.254/x"}}}
 		{"an input that is no object", `
 input: {type: string}
 bots: {a: {}}
-`, []string{`w.yaml:1:15: input: the input of a workflow is an object: expected type: object`}},
+`, []string{`w.yaml:1:15: input: expected type: object, because a workflow's input is an object`}},
 		{"a default that does not fit", `
 input: {properties: {n: {type: integer, default: many}}}
 bots: {a: {}}
-`, []string{`w.yaml:1:50: input: the default does not fit its own schema: expected an integer, got a string`}},
+`, []string{`w.yaml:1:50: input: the default does not match the schema: expected an integer, got a string`}},
 		{"on_invalid", `
 bots: {a: {on_invalid: ask}, b: {root: b, format: text, on_invalid: retry}, c: {root: c, on_invalid: retry}, d: {root: d, on_invalid: report}}
 `, []string{
 			`w.yaml:1:24: on_invalid: expected report, retry, fail or retry_then_fail, got "ask"`,
-			`w.yaml:1:69: on_invalid: only JSON is held to a schema; with format: text leave it out`,
+			`w.yaml:1:69: on_invalid: does not go with format: text; remove it`,
 		}},
 		{"a schema for HTML", `
 bots: {a: {format: html, schema: {type: string}}}
-`, []string{`w.yaml:1:34: schema: a bot with format: html has none; leave one of the two out`}},
+`, []string{`w.yaml:1:34: schema: does not go with format: html; remove one of them`}},
 		{"a schema for text", `
 bots: {a: {format: text, schema: {type: string}}}
-`, []string{`w.yaml:1:34: schema: a bot with format: text has none; leave one of the two out`}},
+`, []string{`w.yaml:1:34: schema: does not go with format: text; remove one of them`}},
 		{"files", `
 bots:
   a: {prompt: {file: prompts/nope.md}}
   b: {prompt: [{file: ../secret}, {file: /etc/passwd}, {fil: x}, {}], root: b}
 `, []string{
-			`w.yaml:2:22: file: there is no file "prompts/nope.md" in the workflow's folder`,
-			`w.yaml:3:23: file: expected a path inside the workflow's folder, as prompts/outline.md, got "../secret"`,
-			`w.yaml:3:42: file: expected a path inside the workflow's folder, as prompts/outline.md, got "/etc/passwd"`,
+			`w.yaml:2:22: file: the workflow's folder has no file "prompts/nope.md"`,
+			`w.yaml:3:23: file: expected a path inside the workflow's folder, such as prompts/outline.md, got "../secret"`,
+			`w.yaml:3:42: file: expected a path inside the workflow's folder, such as prompts/outline.md, got "/etc/passwd"`,
 			`w.yaml:3:57: unknown field "fil", did you mean "file"? expected file`,
 			`w.yaml:3:66: prompt: expected {file: name}`,
 		}},
@@ -389,13 +389,13 @@ events:
   - 7
   - {on: a/x, send: {event: html}}
 `, []string{
-			`w.yaml:3:29: "finished" is an event of the server's own; choose another name`,
-			`w.yaml:4:29: "a b" is no name for an event: expected a letter, then at most 63 letters, digits, dots, dashes or underscores`,
-			`w.yaml:5:5: the event has no on: that says when it is sent`,
-			`w.yaml:6:5: the event has no send: expected {event: name, data: …}`,
+			`w.yaml:3:29: "finished" is a built-in event; choose another name`,
+			`w.yaml:4:29: "a b" is not a valid name for an event; expected a letter, then at most 63 letters, digits, dots, dashes or underscores`,
+			`w.yaml:5:5: the event has no on:; expected a trigger that sends it`,
+			`w.yaml:6:5: the event has no send:; expected {event: name, data: …}`,
 			`w.yaml:7:21: send: expected {event: name}`,
 			`w.yaml:8:5: an event: expected a mapping with on, when and send, got a number`,
-			`w.yaml:9:29: "html" is an event of the server's own; choose another name`,
+			`w.yaml:9:29: "html" is a built-in event; choose another name`,
 		}},
 		{"conditions", `
 bots:
@@ -404,10 +404,10 @@ bots:
   c: {when: "input.x ==", root: c}
   d: {when: "input.x == inptu.y", root: d}
 `, []string{
-			`w.yaml:2:13: when: a condition is written without braces and on one line, as in: input.level == "expert"`,
-			`w.yaml:3:13: when: the condition is empty; expected something like: input.level == "expert"`,
+			`w.yaml:2:13: when: write a condition without braces and on one line, such as: input.level == "expert"`,
+			`w.yaml:3:13: when: the condition is empty; expected one such as: input.level == "expert"`,
 			`w.yaml:4:`,
-			`w.yaml:5:25: when: unknown variable "inptu", did you mean "input"? known here: input, params and result`,
+			`w.yaml:5:25: when: unknown variable "inptu", did you mean "input"? expected one of input, params and result`,
 		}},
 		{"limits and filters", `
 limits: {bots: 0, time: forever}
@@ -415,21 +415,21 @@ filter: {exclude: ["a/x*"], exlude: []}
 bots: {a: {}}
 `, []string{
 			`w.yaml:1:16: bots: expected 1 to 10000, got 0`,
-			`w.yaml:1:25: time: expected a duration from 1s to 24h, as 90s or 5m, got "forever"`,
-			`w.yaml:2:20: exclude: in "a/x*" the star stands for nothing: "*" is one whole segment, "**" any number of them`,
+			`w.yaml:1:25: time: expected a duration from 1s to 24h, such as 90s or 5m, got "forever"`,
+			`w.yaml:2:20: exclude: the star in "a/x*" has no meaning; "*" matches one whole segment, and "**" any number of segments`,
 			`w.yaml:2:29: unknown field "exlude", did you mean "exclude"? expected exclude and include`,
 		}},
-		{"text that is not YAML", "bots: [1, 2", []string{`w.yaml:1:7: not YAML: sequence end token ']' not found`}},
-		{"a key that comes twice", "name: a\nname: b\n", []string{`w.yaml:2:1: not YAML: mapping key "name" already defined at [1:1]`}},
-		{"nothing", "# nothing\n", []string{`w.yaml:1:1: the file is empty: expected a workflow, with name, bots and more`}},
-		{"two documents", "name: a\n---\nname: b\n", []string{`w.yaml:3:1: a second document begins here: a file holds one workflow`}},
+		{"text that is not YAML", "bots: [1, 2", []string{`w.yaml:1:7: invalid YAML: sequence end token ']' not found`}},
+		{"a key that comes twice", "name: a\nname: b\n", []string{`w.yaml:2:1: invalid YAML: mapping key "name" already defined at [1:1]`}},
+		{"nothing", "# nothing\n", []string{`w.yaml:1:1: the file is empty; expected a workflow with name and bots`}},
+		{"two documents", "name: a\n---\nname: b\n", []string{`w.yaml:3:1: a second document starts here; expected one workflow per file`}},
 		{"a list", "- a\n", []string{`w.yaml:1:1: expected a workflow (a mapping with name, description, model, options, input, bots, events, filter, limits and restart), got a list`}},
-		{"an alias of nothing", "name: *x\n", []string{`w.yaml:1:7: *x stands for nothing: no &x comes before it`}},
-		{"merge keys", "a: &a {b: c}\nd: {<<: *a}\n", []string{`w.yaml:2:5: merge keys (<<) are not supported: write the members out`}},
-		{"bytes that are not UTF-8", "name: a\ndescription: \xff\n", []string{`w.yaml:2:1: the file is not UTF-8 text`}},
-		{"lines that end with CRLF", "\ufeffname: a\r\nbots:\r\n  a: {promt: |}\r\n", []string{`w.yaml:3:14: not YAML:`}},
-		{"a place after CRLF and a byte order mark", "\ufeffname: a\r\nbots:\r\n  a:\r\n    prompt: |\r\n      x {{ y }}\r\n", []string{`w.yaml:5:12: prompt: unknown variable "y"; known here: input, params and result`}},
-		{"infinity", "options: {temperature: .inf}\n", []string{`w.yaml:1:24: infinity and not-a-number are no values here`}},
+		{"an alias of nothing", "name: *x\n", []string{`w.yaml:1:7: *x is undefined; expected &x before it`}},
+		{"merge keys", "a: &a {b: c}\nd: {<<: *a}\n", []string{`w.yaml:2:5: merge keys (<<) are not supported; write out the members`}},
+		{"bytes that are not UTF-8", "name: a\ndescription: \xff\n", []string{`w.yaml:2:1: the file is not UTF-8 text; save it as UTF-8`}},
+		{"lines that end with CRLF", "\ufeffname: a\r\nbots:\r\n  a: {promt: |}\r\n", []string{`w.yaml:3:14: invalid YAML:`}},
+		{"a place after CRLF and a byte order mark", "\ufeffname: a\r\nbots:\r\n  a:\r\n    prompt: |\r\n      x {{ y }}\r\n", []string{`w.yaml:5:12: prompt: unknown variable "y"; expected one of input, params and result`}},
+		{"infinity", "options: {temperature: .inf}\n", []string{`w.yaml:1:24: infinity and not-a-number are not supported; expected a number`}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

@@ -77,13 +77,13 @@ func (l *loader) template(n *node, what string, sc *scope) *template {
 // fits says whether a template of so many bytes is within the bounds.
 func (l *loader) fits(n *node, what string, bytes int) bool {
 	if bytes > maxPrompt {
-		l.errorf(n, "%s: the text has %d bytes, at most %d are allowed", what, bytes, maxPrompt)
+		l.errorf(n, "%s: the text has %d bytes; expected at most %d", what, bytes, maxPrompt)
 		return false
 	}
 	before := l.source
 	if l.source += bytes; l.source > maxPrompts {
 		if before <= maxPrompts { // said once
-			l.errorf(n, "%s: the texts of the workflow have more than %d bytes together", what, maxPrompts)
+			l.errorf(n, "%s: the workflow's texts are too long; expected at most %d bytes in total", what, maxPrompts)
 		}
 		return false
 	}
@@ -125,26 +125,26 @@ func (l *loader) read(n *node, name string) (string, bool) {
 		return "", false
 	}
 	if l.dir == nil {
-		l.errorf(n, "file: a workflow that comes with a request has no folder: write the text itself")
+		l.errorf(n, "file: a workflow inside a request cannot read files; write the text itself")
 		return "", false
 	}
 	if !fs.ValidPath(name) || name == "." || strings.ContainsAny(name, "\\\x00") {
-		l.errorf(n, "file: expected a path inside the workflow's folder, as prompts/outline.md, got %q", short(name))
+		l.errorf(n, "file: expected a path inside the workflow's folder, such as prompts/outline.md, got %q", short(name))
 		return "", false
 	}
 	data, err := l.dir.ReadFile(name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		l.errorf(n, "file: there is no file %q in the workflow's folder", short(name))
+		l.errorf(n, "file: the workflow's folder has no file %q", short(name))
 	case err != nil:
 		if e, ok := errors.AsType[*fs.PathError](err); ok {
 			err = e.Err
 		}
-		l.errorf(n, "file: %q cannot be read: %s", short(name), firstLine(err.Error()))
+		l.errorf(n, "file: cannot read %q: %s", short(name), firstLine(err.Error()))
 	case len(data) > maxPrompt:
-		l.errorf(n, "file: %q is longer than %d bytes", short(name), maxPrompt)
+		l.errorf(n, "file: %q is too long; expected at most %d bytes", short(name), maxPrompt)
 	case !utf8.Valid(data):
-		l.errorf(n, "file: %q is not UTF-8 text", short(name))
+		l.errorf(n, "file: %q is not UTF-8 text; save it as UTF-8", short(name))
 	default:
 		return strings.TrimPrefix(string(data), "\ufeff"), true
 	}

@@ -83,15 +83,15 @@ func parseYAML(src string) (n *node, err error) {
 	// The parser is foreign code that reads what people type: a panic of it is a file that cannot be read.
 	defer func() {
 		if recover() != nil {
-			n, err = nil, &syntaxError{1, 1, "this is not YAML that can be read"}
+			n, err = nil, &syntaxError{1, 1, "invalid YAML"}
 		}
 	}()
 	if len(src) > maxFile {
-		return nil, &syntaxError{1, 1, fmt.Sprintf("the file has %d bytes, at most %d are allowed", len(src), maxFile)}
+		return nil, &syntaxError{1, 1, fmt.Sprintf("the file has %d bytes; expected at most %d", len(src), maxFile)}
 	}
 	if !utf8.ValidString(src) {
 		line := 1 + strings.Count(src[:invalidAt(src)], "\n")
-		return nil, &syntaxError{line, 1, "the file is not UTF-8 text"}
+		return nil, &syntaxError{line, 1, "the file is not UTF-8 text; save it as UTF-8"}
 	}
 	tokens := lexer.Tokenize(src)
 	if err := bound(tokens); err != nil {
@@ -109,12 +109,12 @@ func parseYAML(src string) (n *node, err error) {
 		}
 		if body != nil {
 			line, col := place(d.Body)
-			return nil, &syntaxError{line, col, "a second document begins here: a file holds one workflow"}
+			return nil, &syntaxError{line, col, "a second document starts here; expected one workflow per file"}
 		}
 		body = d.Body
 	}
 	if body == nil {
-		return nil, &syntaxError{1, 1, "the file is empty: expected a workflow, with name, bots and more"}
+		return nil, &syntaxError{1, 1, "the file is empty; expected a workflow with name and bots"}
 	}
 	b := &builder{lines: lines}
 	n = b.build(body, 0)
@@ -136,7 +136,7 @@ func invalidAt(s string) int {
 // bound refuses what would make the parser slow or its stack deep.
 func bound(tokens token.Tokens) error {
 	if len(tokens) > maxTokens {
-		return &syntaxError{1, 1, fmt.Sprintf("the file has more than %d words and marks", maxTokens)}
+		return &syntaxError{1, 1, fmt.Sprintf("the file is too large; expected at most %d words and symbols", maxTokens)}
 	}
 	flow, marks, line := 0, 0, 0
 	for _, t := range tokens {
@@ -158,7 +158,7 @@ func bound(tokens token.Tokens) error {
 			}
 		}
 		if max(flow, marks) > maxDepth {
-			return &syntaxError{line, 1, fmt.Sprintf("values are nested more than %d deep here", maxDepth)}
+			return &syntaxError{line, 1, fmt.Sprintf("values are nested too deeply here; expected at most %d levels", maxDepth)}
 		}
 	}
 	return nil
@@ -167,9 +167,9 @@ func bound(tokens token.Tokens) error {
 func yamlError(err error, lines []string) error {
 	var y yaml.Error
 	if !errors.As(err, &y) {
-		return &syntaxError{1, 1, "this is not YAML: " + firstLine(err.Error())}
+		return &syntaxError{1, 1, "invalid YAML: " + firstLine(err.Error())}
 	}
-	s := &syntaxError{1, 1, "not YAML: " + firstLine(y.GetMessage())}
+	s := &syntaxError{1, 1, "invalid YAML: " + firstLine(y.GetMessage())}
 	if t := y.GetToken(); t != nil && t.Position != nil {
 		s.line, s.col = max(t.Position.Line, 1), max(t.Position.Column, 1)
 		if col, hint := unquoted(lines, s.line); hint != "" {
@@ -180,7 +180,7 @@ func yamlError(err error, lines []string) error {
 }
 
 // conditionForm is how a condition is written.
-const conditionForm = `a condition is written without braces and on one line, as in: input.level == "expert"`
+const conditionForm = `write a condition without braces and on one line, such as: input.level == "expert"`
 
 // unquoted says what to do where a line has a template that is not quoted, which YAML takes for a mapping; col is where it begins.
 func unquoted(lines []string, line int) (col int, hint string) {
@@ -208,7 +208,7 @@ func unquoted(lines []string, line int) (col int, hint string) {
 		if strings.Contains(rest, quote) {
 			quote = `"`
 		}
-		return col, fmt.Sprintf("YAML takes %s for the beginning of a mapping: put the text in quotes, as in %s%s%s", rest[:2], quote, short(rest), quote)
+		return col, fmt.Sprintf("YAML reads %s as the start of a mapping; put the text in quotes, such as %s%s%s", rest[:2], quote, short(rest), quote)
 	}
 	return 0, ""
 }
@@ -258,7 +258,7 @@ func (b *builder) build(n ast.Node, depth int) *node {
 		return &node{line: 1, col: 1, size: 1}
 	}
 	if depth > maxDepth {
-		return b.fail(n, fmt.Sprintf("values are nested more than %d deep here", maxDepth))
+		return b.fail(n, fmt.Sprintf("values are nested too deeply here; expected at most %d levels", maxDepth))
 	}
 	line, col := place(n)
 	out := &node{line: line, col: col, size: 1}
@@ -279,7 +279,7 @@ func (b *builder) build(n ast.Node, depth int) *node {
 			out.json = strconv.FormatFloat(v.Value, 'g', -1, 64)
 		}
 	case *ast.InfinityNode, *ast.NanNode:
-		return b.fail(n, "infinity and not-a-number are no values here")
+		return b.fail(n, "infinity and not-a-number are not supported; expected a number")
 	case *ast.StringNode:
 		out.kind, out.text = text, v.Value
 		out.size += len(out.text) / 32 // what it weighs where aliases repeat it
@@ -319,7 +319,7 @@ func (b *builder) build(n ast.Node, depth int) *node {
 		name := v.Value.GetToken().Value
 		target, ok := b.anchors[name]
 		if !ok {
-			return b.fail(n, fmt.Sprintf("*%s stands for nothing: no &%s comes before it", name, name))
+			return b.fail(n, fmt.Sprintf("*%s is undefined; expected &%s before it", name, name))
 		}
 		// A copy of the head, at the place of the alias; the children are shared.
 		shared := *target
@@ -335,7 +335,7 @@ func (b *builder) build(n ast.Node, depth int) *node {
 		}
 		return b.fail(n, fmt.Sprintf("the tag %s is not supported", v.Start.Value))
 	default:
-		return b.fail(n, "this form of YAML is not supported here")
+		return b.fail(n, "this YAML syntax is not supported here; expected plain mappings, lists and values")
 	}
 	for _, item := range out.items {
 		if _, alias := n.(*ast.AliasNode); !alias {
@@ -344,7 +344,7 @@ func (b *builder) build(n ast.Node, depth int) *node {
 	}
 	// An alias is a single node of the tree, yet whoever walks over it walks over all that it stands for.
 	if out.size > maxNodes {
-		return b.fail(n, fmt.Sprintf("the file stands for more than %d values: its aliases multiply them", maxNodes))
+		return b.fail(n, fmt.Sprintf("the file's aliases expand to too many values; expected at most %d", maxNodes))
 	}
 	return out
 }
@@ -376,10 +376,10 @@ func (b *builder) member(out *node, m *ast.MappingValueNode, depth int) {
 	var key *node
 	switch k := m.Key.(type) {
 	case *ast.MergeKeyNode:
-		b.fail(m.Key, "merge keys (<<) are not supported: write the members out")
+		b.fail(m.Key, "merge keys (<<) are not supported; write out the members")
 		return
 	case *ast.MappingKeyNode:
-		b.fail(m.Key, "keys with ? are not supported: write key: value")
+		b.fail(m.Key, "keys with ? are not supported; write key: value")
 		return
 	case *ast.StringNode:
 		key = b.build(k, depth+1)
@@ -387,11 +387,11 @@ func (b *builder) member(out *node, m *ast.MappingValueNode, depth int) {
 		line, col := place(k)
 		key = &node{kind: text, line: line, col: col, text: k.GetToken().Value, size: 1}
 	default:
-		b.fail(m.Key, "a key is text")
+		b.fail(m.Key, "expected a text key")
 		return
 	}
 	if out.get(key.text) != nil {
-		b.fail(m.Key, fmt.Sprintf("%q is here twice", key.text))
+		b.fail(m.Key, fmt.Sprintf("%q occurs twice; remove one", key.text))
 		return
 	}
 	value := b.build(m.Value, depth+1)

@@ -25,7 +25,7 @@ func TestWrongOptionsOfWorkflowsHaveTheirPlaces(t *testing.T) {
 			"w.yaml:1:37: options.reasoning.bugdet: unknown option; did you mean budget?\n" +
 			"w.yaml:1:49: options.top_k: unknown option; did you mean top_p?\n" +
 			"w.yaml:2:21: options: expected an object, found an array"},
-		{withOptions, "w.yaml:7:35: options.extra_body: only the server's own configuration and workflow files can have it"},
+		{withOptions, "w.yaml:7:35: options.extra_body: this option works only in the server's configuration and in workflow files"},
 	} {
 		_, err := ParseSpec("w.yaml", []byte(row.text), nil) // as of a request
 		if err == nil || err.Error() != row.want {

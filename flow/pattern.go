@@ -51,7 +51,7 @@ func compilePattern(text string) (*jsonuri.Pattern, error) {
 	}
 	for _, s := range patternSegments(text) {
 		if s.star == none && strings.Contains(s.literal, "*") && s.literal != "*" && s.literal != "**" {
-			return nil, fmt.Errorf(`in %q the star stands for nothing: "*" is one whole segment, "**" any number of them`, text)
+			return nil, fmt.Errorf(`the star in %q has no meaning; "*" matches one whole segment, and "**" any number of segments`, text)
 		}
 	}
 	return p, nil

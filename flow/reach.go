@@ -40,7 +40,7 @@ func allows(b *botSpec, t *trigger) (why string) {
 		}
 	}
 	if r.missing != "" {
-		return fmt.Sprintf("the schema of %s has no %q%s it has %s", b.name, r.missing, sentence(suggest(r.missing, r.known)), list(r.known))
+		return fmt.Sprintf("the schema of %s has no %q%s expected one of %s", b.name, r.missing, sentence(suggest(r.missing, r.known)), list(r.known))
 	}
 	return fmt.Sprintf("the schema of %s allows no %s at %q", b.name, [...]string{"text", "object or list", "value"}[t.kind], t.text)
 }

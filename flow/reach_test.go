@@ -27,8 +27,8 @@ func TestAPatternIsHeldToTheSchema(t *testing.T) {
 		{closed, `"**/name"`, ""},
 		{closed, `"*/title"`, ""},
 		{closed, `"**"`, ""},
-		{closed, `trip/dayz/*`, `the schema of plan has no "dayz", did you mean "days"? it has days and title`},
-		{closed, `trip/days/*/nam`, `the schema of plan has no "nam", did you mean "name"? it has n and name`},
+		{closed, `trip/dayz/*`, `the schema of plan has no "dayz", did you mean "days"? expected one of days and title`},
+		{closed, `trip/days/*/nam`, `the schema of plan has no "nam", did you mean "name"? expected one of n and name`},
 		{closed, `trip/days/*`, `the schema of plan allows no text at "trip/days/*"`},
 		{closed, `trip/days/*/n`, `the schema of plan allows no text at "trip/days/*/n"`},
 		{closed, `{object: trip/title}`, `the schema of plan allows no object or list at "trip/title"`},
@@ -39,9 +39,9 @@ func TestAPatternIsHeldToTheSchema(t *testing.T) {
 		{open, `trip/title/x`, `the schema of plan allows no text at "trip/title/x"`},
 		{tree, `trip/kids/*/kids/0/kids/1/name`, ""},
 		{tree, `"trip/**/name"`, ""},
-		{tree, `trip/kids/*/nome`, `the schema of plan has no "nome", did you mean "name"? it has kids and name`},
+		{tree, `trip/kids/*/nome`, `the schema of plan has no "nome", did you mean "name"? expected one of kids and name`},
 		{either, `trip/a`, ""},
-		{either, `trip/b`, `the schema of plan has no "b"; it has a`},
+		{either, `trip/b`, `the schema of plan has no "b"; expected one of a`},
 		{either, `{value: trip/b}`, ""},
 		{tuple, `trip/0`, ""},
 		{tuple, `trip/1`, `the schema of plan allows no text at "trip/1"`},
@@ -57,7 +57,7 @@ func TestAPatternIsHeldToTheSchema(t *testing.T) {
 	} {
 		root := ` "d/{{ event.bot }}"`
 		_, err := ParseSpec("w.yaml", []byte("bots:\n  plan: {root: trip, schema: "+test.schema+"}\n  day: {on: "+test.on+", max: 3, root:"+root+"}\n"), nil)
-		want := "w.yaml:3:13: on: this can never fire: " + test.want
+		want := "w.yaml:3:13: on: this trigger never fires: " + test.want
 		switch {
 		case test.want == "" && err != nil:
 			t.Errorf("%s with %s: %v", test.on, test.schema, err)
@@ -81,8 +81,8 @@ func TestAPatternIsHeldToTheSchema(t *testing.T) {
 // DW-07: a provider that there is not is an error at its place.
 func TestAnUnknownProviderIsAnErrorAtItsPlace(t *testing.T) {
 	const text = "model: opnai:gpt\nbots:\n  a: {model: [openai:x, ollama:y]}\n  b: {model: [openai:x, \"claude:z\"], root: b}\n"
-	want := "w.yaml:1:8: model: there is no provider \"opnai\", did you mean \"openai\"? the providers are demo, openai and ollama\n" +
-		"w.yaml:4:25: model: there is no provider \"claude\"; the providers are demo, openai and ollama"
+	want := "w.yaml:1:8: model: unknown provider \"opnai\", did you mean \"openai\"? expected one of demo, openai and ollama\n" +
+		"w.yaml:4:25: model: unknown provider \"claude\"; expected one of demo, openai and ollama"
 	if _, err := ParseSpec("w.yaml", []byte(text), nil, "demo", "openai", "ollama"); err == nil || err.Error() != want {
 		t.Errorf("got %v", err)
 	}

@@ -53,7 +53,7 @@ func Open(dir string, providers ...string) (*Registry, error) {
 			if e, ok := errors.AsType[*fs.PathError](err); ok {
 				err = e.Err
 			}
-			return nil, nil, &FileError{File: dir, Message: "the folder of workflows cannot be opened: " + err.Error()}
+			return nil, nil, &FileError{File: dir, Message: "cannot open the workflow folder: " + err.Error()}
 		}
 		return root.FS(), root, nil
 	}
@@ -132,7 +132,7 @@ func (r *Registry) Reload() error {
 	reader := &recorder{files: files, read: map[string]stamp{}}
 	names, err := workflowFiles(files)
 	if err != nil {
-		return &FileError{File: r.name, Message: "the folder of workflows cannot be read: " + err.Error()}
+		return &FileError{File: r.name, Message: "cannot read the workflow folder: " + err.Error()}
 	}
 	r.mu.RLock()
 	old := r.files
@@ -150,7 +150,7 @@ func (r *Registry) Reload() error {
 		loaded[name] = w
 		named[w.Info().Name] = append(named[w.Info().Name], name)
 		if sharing := named[w.Info().Name]; len(sharing) > 1 {
-			errs = append(errs, &FileError{path.Join(r.name, name), 1, 1, fmt.Sprintf("the name %q is taken by %s", w.Info().Name, sharing[0])})
+			errs = append(errs, &FileError{path.Join(r.name, name), 1, 1, fmt.Sprintf("the name %q is already used by %s; choose another name", w.Info().Name, sharing[0])})
 		}
 	}
 	for name, sharing := range named {
@@ -175,7 +175,7 @@ func (r *Registry) load(name string, files *recorder) (Workflow, error) {
 		if e, ok := errors.AsType[*fs.PathError](err); ok {
 			err = e.Err
 		}
-		return nil, &FileError{File: file, Message: "cannot be read: " + err.Error()}
+		return nil, &FileError{File: file, Message: "cannot read the file: " + err.Error()}
 	}
 	return ParseSpec(file, text, files, r.providers...)
 }
@@ -215,7 +215,7 @@ func (r *recorder) ReadFile(name string) ([]byte, error) {
 		return nil, err
 	}
 	if !info.Mode().IsRegular() {
-		return nil, errors.New("it is no ordinary file")
+		return nil, errors.New("it is not a regular file")
 	}
 	f, err := r.files.Open(name)
 	if err != nil {

@@ -60,7 +60,7 @@ func TestAFolderIsRead(t *testing.T) {
 	}
 	want := []string{
 		dir + `/broken.yaml:1:12: unknown field "promt", did you mean "prompt"? expected on, when, model, options, prompt, history, message, root, format, schema, on_invalid, quiet, concurrency, max and filter`,
-		dir + `/other.yaml:1:1: the name "first" is taken by one.yaml`,
+		dir + `/other.yaml:1:1: the name "first" is already used by one.yaml; choose another name`,
 	}
 	if diff := cmp.Diff(want, lines(err)); diff != "" {
 		t.Error(diff)
@@ -78,7 +78,7 @@ func TestNoFolderAndAMissingFolder(t *testing.T) {
 		t.Errorf("no folder: %v, %v", r.All(), err)
 	}
 	r, err = Open(filepath.Join(t.TempDir(), "nope"))
-	if err == nil || !strings.HasSuffix(err.Error(), "nope: the folder of workflows cannot be opened: no such file or directory") {
+	if err == nil || !strings.HasSuffix(err.Error(), "nope: cannot open the workflow folder: no such file or directory") {
 		t.Errorf("got %v", err)
 	}
 	r.Register(Func("go", "", nil, nil))
@@ -114,21 +114,21 @@ func TestFilesOutsideTheFolderAreNotRead(t *testing.T) {
 	}
 	write(t, dir, "real.md", "real")
 	for name, want := range map[string]string{
-		"link.md":                               "cannot be read",
-		"up.md":                                 "cannot be read",
-		"dir/secret.md":                         "cannot be read",
-		"pipe.md":                               "it is no ordinary file",
+		"link.md":                               "cannot read",
+		"up.md":                                 "cannot read",
+		"dir/secret.md":                         "cannot read",
+		"pipe.md":                               "it is not a regular file",
 		"..":                                    "expected a path inside",
 		"../x":                                  "expected a path inside",
 		"a/../../x":                             "expected a path inside",
-		`"%2e%2e/x"`:                            "there is no file",
+		`"%2e%2e/x"`:                            "folder has no file",
 		"\"a\\0b\"":                             "expected a path inside",
 		outside + "/secret.md":                  "expected a path inside",
-		strings.Repeat("n", 300):                "cannot be read",
+		strings.Repeat("n", 300):                "cannot read",
 		"inside.md":                             "",
 		"real.md":                               "",
 		"./real.md":                             "expected a path inside",
-		"prompts":                               "there is no file",
+		"prompts":                               "folder has no file",
 		`"\\..\\x"`:                             "expected a path inside",
 		`"C:\\secret"`:                          "expected a path inside",
 		"file:///etc/passwd":                    "expected a path inside",
@@ -148,7 +148,7 @@ func TestFilesOutsideTheFolderAreNotRead(t *testing.T) {
 		if strings.Contains(got, "SECRET") || strings.Contains(got, "nope") {
 			t.Errorf("%q: the error shows what is outside: %s", name, got)
 		}
-		if !strings.Contains(err.Error(), "whole.yaml: cannot be read") {
+		if !strings.Contains(err.Error(), "whole.yaml: cannot read the file: path escapes") {
 			t.Errorf("a link to a workflow outside was followed: %v", err)
 		}
 	}
@@ -171,7 +171,7 @@ func TestReload(t *testing.T) {
 	files["c.yaml"] = &fstest.MapFile{Data: []byte("bots: {a: {}}")}
 	delete(files, "b.yaml")
 	err = r.Reload()
-	if got := lines(err); len(got) != 1 || !strings.HasPrefix(got[0], "flows/a.yaml:1:7: not YAML: ") {
+	if got := lines(err); len(got) != 1 || !strings.HasPrefix(got[0], "flows/a.yaml:1:7: invalid YAML: ") {
 		t.Errorf("got %q", got)
 	}
 	if diff := cmp.Diff([]string{"a", "c", "code"}, names(r)); diff != "" {
@@ -210,7 +210,7 @@ func TestANameStaysWithTheFileThatHadIt(t *testing.T) {
 	}
 	files["a.yaml"] = &fstest.MapFile{Data: []byte("name: b\nbots: {a: {}}")}
 	files["b.yaml"] = &fstest.MapFile{Data: []byte("description: new\nbots: {a: {}}")}
-	if diff := cmp.Diff([]string{`flows/b.yaml:1:1: the name "b" is taken by a.yaml`}, lines(r.Reload())); diff != "" {
+	if diff := cmp.Diff([]string{`flows/b.yaml:1:1: the name "b" is already used by a.yaml; choose another name`}, lines(r.Reload())); diff != "" {
 		t.Error(diff)
 	}
 	if w, _ := r.Get("b"); w == nil || w.Info().Description != "new" {
@@ -293,7 +293,7 @@ func TestWatchReloadsWhatChanges(t *testing.T) {
 		}
 		expect("nothing has changed")
 		write(t, dir, "p.md", "new text {{ nope }}")
-		expect("a prompt is broken", []string{dir + `/p.md:1:13: unknown variable "nope"; known here: input, params and result`})
+		expect("a prompt is broken", []string{dir + `/p.md:1:13: unknown variable "nope"; expected one of input, params and result`})
 		write(t, dir, "p.md", "good again")
 		expect("a prompt is well", nil)
 		write(t, dir, "b.yaml", "bots: {a: {}}")
@@ -308,7 +308,7 @@ func TestWatchReloadsWhatChanges(t *testing.T) {
 		if err := os.Rename(dir, dir+"-away"); err != nil {
 			t.Fatal(err)
 		}
-		expect("the folder is gone, which is said once", []string{dir + ": the folder of workflows cannot be opened: no such file or directory"})
+		expect("the folder is gone, which is said once", []string{dir + ": cannot open the workflow folder: no such file or directory"})
 		if diff := cmp.Diff([]string{"b"}, names(r)); diff != "" {
 			t.Error(diff)
 		}

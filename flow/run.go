@@ -86,7 +86,7 @@ func (s *spec) Run(ctx context.Context, m *ling.Manager, input map[string]any) e
 	if s.limits.time > 0 {
 		// The timer must not be a task, since Close would wait for it; it goes when the run's context ends.
 		timer := time.AfterFunc(s.limits.time, func() {
-			m.Stop(fmt.Errorf("the workflow's time limit of %s was reached", s.limits.time))
+			m.Stop(fmt.Errorf("the workflow exceeded its time limit of %s", s.limits.time))
 		})
 		context.AfterFunc(m.Context(), func() { timer.Stop() })
 	}
@@ -190,10 +190,10 @@ func (r *run) fire(i int, ev event) (act func(), fires bool) {
 	r.mu.Lock()
 	p := &r.bots[i]
 	if p.started >= b.max || r.started >= r.spec.limits.bots {
-		say, what := !p.limited, fmt.Sprintf("%s has been started %d times, which is its max; it is not started again", b.name, b.max)
+		say, what := !p.limited, fmt.Sprintf("%s reached its limit max: %d; the server did not start it again", b.name, b.max)
 		p.limited = true
 		if p.started < b.max {
-			say, what = !r.limited, fmt.Sprintf("%d bots have been started, which is the workflow's limit; no more are", r.spec.limits.bots)
+			say, what = !r.limited, fmt.Sprintf("the workflow reached its limit of %d bots; the server started no more", r.spec.limits.bots)
 			r.limited = true
 		}
 		r.mu.Unlock()
@@ -353,7 +353,7 @@ func (b *botSpec) rootFor(vars map[string]any) (string, error) {
 		root = strings.Join(slices.DeleteFunc(splitURI(root), func(s string) bool { return s == "" }), "/")
 	}
 	if _, err := jsonuri.Parse(root); err != nil {
-		return "", &bot.Failure{Code: bot.CodeInvalid, Message: fmt.Sprintf("its root %q is no uri", short(root)), Cause: err}
+		return "", &bot.Failure{Code: bot.CodeInvalid, Message: fmt.Sprintf("its root %q is not a valid uri", short(root)), Cause: err}
 	}
 	if jsonuri.Reserved(root) {
 		return "", &bot.Failure{Code: bot.CodeInvalid, Message: fmt.Sprintf("its root %q is reserved", short(root))}
@@ -467,6 +467,6 @@ func (r *run) send(e *eventSpec, vars map[string]any) {
 
 func (r *run) unsent(e *eventSpec, err error) {
 	if err != nil && !r.over() {
-		r.manager.Report("", &bot.Failure{Message: fmt.Sprintf("the event %q cannot be sent: %s", e.name, plainError(err)), Cause: err})
+		r.manager.Report("", &bot.Failure{Message: fmt.Sprintf("cannot send the event %q: %s", e.name, plainError(err)), Cause: err})
 	}
 }

@@ -533,7 +533,7 @@ func TestAWorkflowInARequest(t *testing.T) {
 		wantResult(t, d, "completed", `{"out":"there"}`)
 	})
 	_, err = ParseSpec("workflow", []byte(`{"bots": {"a": {"prompt": {"file": "x.md"}}}}`), nil)
-	wants(t, "the error", []string{`workflow:1:36: file: a workflow that comes with a request has no folder: write the text itself`}, lines(err))
+	wants(t, "the error", []string{`workflow:1:36: file: a workflow inside a request cannot read files; write the text itself`}, lines(err))
 }
 
 // FL-05: Go workflows are run by the same API.

@@ -15,11 +15,11 @@ func TestWhatAnInputViolatesIsSaidInWords(t *testing.T) {
 		{`type: string`, `1`, `/v: expected a string, got a number`},
 		{`type: [object, array]`, `true`, `/v: expected an array or an object, got a boolean`},
 		{`maxLength: 1`, `"ab"`, `/v: expected at most 1 character, got 2`},
-		{`minLength: 1`, `""`, `/v: expected some text, got none`},
+		{`minLength: 1`, `""`, `/v: expected text, got an empty string`},
 		{`minLength: 3`, `"ab"`, `/v: expected at least 3 characters, got 2`},
 		{`maxItems: 1`, `[1, 2]`, `/v: expected at most 1 item, got 2`},
 		{`minItems: 2`, `[]`, `/v: expected at least 2 items, got 0`},
-		{`uniqueItems: true`, `[1, 2, 1]`, `/v: expected items that differ, but items 0 and 2 are the same`},
+		{`uniqueItems: true`, `[1, 2, 1]`, `/v: expected different items, but items 0 and 2 are equal`},
 		{`maximum: 2.5`, `3`, `/v: expected at most 2.5`},
 		{`minimum: 2`, `1`, `/v: expected at least 2`},
 		{`exclusiveMaximum: 2`, `2`, `/v: expected less than 2`},
@@ -31,12 +31,12 @@ func TestWhatAnInputViolatesIsSaidInWords(t *testing.T) {
 		{`pattern: "^[a-z]+$"`, `"A"`, `/v: expected text that matches ^[a-z]+$`},
 		{`minProperties: 1`, `{}`, `/v: expected at least 1 property, got 0`},
 		{`maxProperties: 1`, `{"a":1,"b":2}`, `/v: expected at most 1 property, got 2`},
-		{`dependentRequired: {a: [b, c]}`, `{"a":1}`, `/v: with "a" there must be b and c too`},
+		{`dependentRequired: {a: [b, c]}`, `{"a":1}`, `/v: "a" requires b and c too`},
 		{`propertyNames: {maxLength: 1}`, `{"ab":1}`, `/v: "ab" is not allowed as a name`},
-		{`anyOf: [{type: string}, {type: integer}]`, `null`, `/v: expected a value that fits one of the schema's alternatives`},
-		{`oneOf: [{type: number}, {type: integer}]`, `1`, `/v: expected a value that fits one of the schema's alternatives`},
+		{`anyOf: [{type: string}, {type: integer}]`, `null`, `/v: expected a value that matches one of the schema's alternatives`},
+		{`oneOf: [{type: number}, {type: integer}]`, `1`, `/v: expected a value that matches one of the schema's alternatives`},
 		{`not: {type: string}`, `"a"`, `/v: this value is not allowed here`},
-		{`contains: {type: string}`, `[1]`, `/v: it does not fit "contains" of the schema`},
+		{`contains: {type: string}`, `[1]`, `/v: it does not match "contains" of the schema`},
 		{`properties: {a: false}`, `{"a":1}`, `/v/a: this value is not allowed here`},
 		{`allOf: [{required: [a]}, {type: object}]`, `{}`, `/v/a: this property is required`},
 		{`items: {required: ["x/y~z"]}`, `[{}]`, `/v/0/x~1y~0z: this property is required`},
@@ -55,7 +55,7 @@ func TestWhatAnInputViolatesIsSaidInWords(t *testing.T) {
 			if diff := cmp.Diff([]string{test.want}, got); diff != "" {
 				t.Error(diff)
 			}
-			if want := "the input does not fit: " + test.want; !strings.HasPrefix(err.Error(), want) {
+			if want := "the input does not match its schema: " + test.want; !strings.HasPrefix(err.Error(), want) {
 				t.Errorf("got %q, expected %q", err.Error(), want)
 			}
 		})
@@ -64,16 +64,16 @@ func TestWhatAnInputViolatesIsSaidInWords(t *testing.T) {
 
 func TestSchemasThatCannotBeUsed(t *testing.T) {
 	for _, test := range []struct{ schema, want string }{
-		{`[1]`, `w.yaml:1:8: input: not a JSON Schema (2020-12): expected a boolean or an object, got an array`},
-		{`true`, `w.yaml:1:8: input: expected a mapping, as in {type: object, properties: …}`},
-		{`{type: [string, integer]}`, `w.yaml:1:15: input: the input of a workflow is an object: expected type: object`},
-		{`{properties: {a: {pattern: "(?=x)"}}}`, `w.yaml:1:35: input: not a JSON Schema (2020-12): expected text of the format regex`},
-		{`{properties: {a: {$ref: "#/$defs/nope"}}}`, `w.yaml:1:8: input: it refers to #/$defs/nope, which is not there`},
-		{`{properties: {a: {$ref: "#nope"}}}`, `w.yaml:1:8: input: it refers to "#nope", which is not there`},
+		{`[1]`, `w.yaml:1:8: input: invalid JSON Schema (2020-12): expected a boolean or an object, got an array`},
+		{`true`, `w.yaml:1:8: input: expected a mapping, such as {type: object, properties: …}`},
+		{`{type: [string, integer]}`, `w.yaml:1:15: input: expected type: object, because a workflow's input is an object`},
+		{`{properties: {a: {pattern: "(?=x)"}}}`, `w.yaml:1:35: input: invalid JSON Schema (2020-12): expected text of the format regex`},
+		{`{properties: {a: {$ref: "#/$defs/nope"}}}`, `w.yaml:1:8: input: it refers to #/$defs/nope, which does not exist`},
+		{`{properties: {a: {$ref: "#nope"}}}`, `w.yaml:1:8: input: it refers to "#nope", which does not exist`},
 		{`{properties: {a: {$ref: "other.json"}}}`, `w.yaml:1:8: input: it refers to "other.json", but a schema may only refer to itself (#/…)`},
 		{`{$schema: "https://example.com/mine"}`, `w.yaml:1:8: input: it refers to "https://example.com/mine", but a schema may only refer to itself (#/…)`},
-		{`{required: question}`, `w.yaml:1:19: input: not a JSON Schema (2020-12): expected an array, got a string`},
-		{`{properties: {a: {maxLength: -1}}}`, `w.yaml:1:37: input: not a JSON Schema (2020-12): expected at least 0`},
+		{`{required: question}`, `w.yaml:1:19: input: invalid JSON Schema (2020-12): expected an array, got a string`},
+		{`{properties: {a: {maxLength: -1}}}`, `w.yaml:1:37: input: invalid JSON Schema (2020-12): expected at least 0`},
 	} {
 		t.Run(test.schema, func(t *testing.T) {
 			_, err := ParseSpec("w.yaml", []byte("input: "+test.schema+"\nbots: {a: {}}"), nil)

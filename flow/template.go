@@ -49,11 +49,11 @@ func (s *scope) check(path []string) string {
 	if !slices.Contains(names, path[0]) {
 		switch path[0] {
 		case "event":
-			return "event is there only for bots and events with an on: that starts them"
+			return "the variable event exists only in bots and events with on:"
 		case "error":
-			return "error is there only where on: has {error: bot}"
+			return "the variable error exists only with on: {error: bot}"
 		}
-		return fmt.Sprintf("unknown variable %q%s known here: %s", path[0], sentence(suggest(path[0], names)), list(names))
+		return fmt.Sprintf("unknown variable %q%s expected one of %s", path[0], sentence(suggest(path[0], names)), list(names))
 	}
 	if len(path) == 1 {
 		return ""
@@ -62,7 +62,7 @@ func (s *scope) check(path []string) string {
 	switch path[0] {
 	case "input":
 		if known, closed := s.schema.names(); closed && !slices.Contains(known, member) {
-			return fmt.Sprintf("the input has no property %q%s it has %s", member, sentence(suggest(member, known)), list(known))
+			return fmt.Sprintf("the input has no property %q%s expected one of %s", member, sentence(suggest(member, known)), list(known))
 		}
 	case "event":
 		// What one of several triggers gives may be read; it is empty where another has fired.
@@ -79,11 +79,11 @@ func (s *scope) check(path []string) string {
 		return problem
 	case "error":
 		if known := []string{"code", "message", "bot"}; !slices.Contains(known, member) {
-			return fmt.Sprintf("error has no %q%s it has %s", member, sentence(suggest(member, known)), list(known))
+			return fmt.Sprintf("error has no %q%s expected one of %s", member, sentence(suggest(member, known)), list(known))
 		}
 	case "result":
 		if s.roots != nil && !slices.Contains(s.roots, member) {
-			return fmt.Sprintf("no bot writes below %q%s the result has %s", member, sentence(suggest(member, s.roots)), list(s.roots))
+			return fmt.Sprintf("no bot writes below %q%s expected one of %s", member, sentence(suggest(member, s.roots)), list(s.roots))
 		}
 	}
 	return ""
@@ -97,7 +97,7 @@ func (t *trigger) check(path []string) string {
 	}
 	member := path[1]
 	if !slices.Contains(known, member) {
-		return fmt.Sprintf("event has no %q%s it has %s", member, sentence(suggest(member, known)), list(known))
+		return fmt.Sprintf("event has no %q%s expected one of %s", member, sentence(suggest(member, known)), list(known))
 	}
 	if member != "match" || len(path) == 2 {
 		return ""
@@ -108,11 +108,11 @@ func (t *trigger) check(path []string) string {
 	}
 	switch len(stars) {
 	case 0:
-		return fmt.Sprintf("event.match.%s: the pattern %q has no star", path[2], t.text)
+		return fmt.Sprintf("event.match.%s: the pattern %q has no star, so it has no matches", path[2], t.text)
 	case 1:
-		return fmt.Sprintf("event.match.%s: the pattern %q has one star, event.match.0", path[2], t.text)
+		return fmt.Sprintf("event.match.%s: the pattern %q has one star; expected event.match.0", path[2], t.text)
 	}
-	return fmt.Sprintf("event.match.%s: the pattern %q has %d stars, event.match.0 to event.match.%d", path[2], t.text, len(stars), len(stars)-1)
+	return fmt.Sprintf("event.match.%s: the pattern %q has %d stars; expected event.match.0 to event.match.%d", path[2], t.text, len(stars), len(stars)-1)
 }
 
 // sentence ends the part of a sentence that suggest has begun.
@@ -136,7 +136,7 @@ func compile(name, text string, condition bool, s *scope, report func(line, col 
 			}
 		}
 		if strings.TrimSpace(text) == "" {
-			report(0, 0, `the condition is empty; expected something like: input.level == "expert"`)
+			report(0, 0, `the condition is empty; expected one such as: input.level == "expert"`)
 			return nil
 		}
 		source, shift = "{% if "+strings.TrimRight(text, "\n")+" %}1{% endif %}", len("{% if ")

@@ -98,9 +98,9 @@ events:
 		warnings := d.named("warning")
 		slices.Sort(warnings)
 		wants(t, "the warnings", []string{
-			`{"code":"not_comparable","message":"the bot \"hot\" is not started: its condition does not hold, since \"result.lead.tier < 5\": text cannot be compared with a number","bot":"hot"}`,
-			`{"code":"not_comparable","message":"the bot \"low\" is not started: its condition does not hold, since \"result.lead.nope < 50\": result.lead.nope is missing","bot":"low"}`,
-			`{"code":"not_comparable","message":"the event \"odd\" is not sent: its condition does not hold, since \"result.lead.nope != 1\": result.lead.nope is missing"}`,
+			`{"code":"not_comparable","message":"the bot \"hot\" is not started: its condition is false, because \"result.lead.tier < 5\": text cannot be compared with a number","bot":"hot"}`,
+			`{"code":"not_comparable","message":"the bot \"low\" is not started: its condition is false, because \"result.lead.nope < 50\": result.lead.nope is missing","bot":"low"}`,
+			`{"code":"not_comparable","message":"the event \"odd\" is not sent: its condition is false, because \"result.lead.nope != 1\": result.lead.nope is missing"}`,
 		}, warnings)
 		wants(t, "the status", "completed", d.Status)
 	})
@@ -123,10 +123,10 @@ events:
 	runs(t, parse(t, text), m, `{"trip":"trip"}`, nil, func(t *testing.T, d done) {
 		wants(t, "what was asked", []string{"after", "trip"}, m.messages())
 		wants(t, "the warnings", []string{
-			`{"code":"never_started","message":"bot day never started: nothing was written at trip/dayz/*","bot":"day"}`,
-			`{"code":"never_started","message":"bot list never started: what was written at trip/days is no text; {value: trip/days} fires for any value","bot":"list"}`,
-			`{"code":"never_started","message":"bot hour never started: nothing was written at days/*/hour, and what was written at trip/days/* is no object or list; {value: trip/days/*} fires for any value","bot":"hour"}`,
-			`{"code":"never_started","message":"event titled was never sent: what was written at trip/title is no object or list; {value: trip/title} fires for any value"}`,
+			`{"code":"never_started","message":"bot day never started: no bot wrote to trip/dayz/*","bot":"day"}`,
+			`{"code":"never_started","message":"bot list never started: the value at trip/days is not text; {value: trip/days} fires for any value","bot":"list"}`,
+			`{"code":"never_started","message":"bot hour never started: no bot wrote to days/*/hour, and the value at trip/days/* is not an object or list; {value: trip/days/*} fires for any value","bot":"hour"}`,
+			`{"code":"never_started","message":"event titled was never sent: the value at trip/title is not an object or list; {value: trip/title} fires for any value"}`,
 		}, d.named("warning"))
 		if lines := d.lines(); !slices.Equal(lines[len(lines)-2:], []string{"warning", "finished"}) {
 			t.Errorf("the events end with %v", lines)
@@ -145,15 +145,15 @@ func TestMistakesInListsOfTriggersAreReported(t *testing.T) {
 	for text, want := range map[string]string{
 		`  b: {on: [], root: b}`:                                     `w.yaml:4:11: on: expected a list of 1 to 32 triggers, got 0`,
 		`  b: {on: [a/x, [a/y]], root: b}`:                           `w.yaml:4:17: on: expected a uri pattern, a mapping with one of string, object, value, done, completed and error, or a list of these, got a list`,
-		`  b: {on: {done: [a, c]}, root: b}`:                         `w.yaml:4:22: on: there is no bot "c"; the bots are a and b`,
-		`  b: {on: {done: [a, a]}, root: b}`:                         `w.yaml:4:22: done: "a" is here twice`,
-		`  b: {on: {done: []}, root: b}`:                             `w.yaml:4:18: done: expected the name of a bot, or a list of such`,
-		`  b: {on: {error: [a, b]}, root: b}`:                        `w.yaml:4:19: error: expected the name of one bot; for several, on: is a list, as in [{error: a}, {error: b}]`,
-		`  b: {on: {completed: [a, b]}, root: b}`:                    `w.yaml:4:27: on: b waits for its own end`,
-		`  b: {on: [a/x, {done: a}], root: b}`:                       `w.yaml:4:35: root: b can run more than once at a time, and each would write to "b": use what tells them apart, as in {{ event.bot }}, or concurrency: 1`,
-		`  b: {on: [a/*, {done: a}], root: "b/{{ event.match.1 }}"}`: `w.yaml:4:41: root: event.match.1: the pattern "a/*" has one star, event.match.0`,
-		`  b: {on: [{done: a}, {error: a}], root: b, message: "{{ event.value }} {{ error.code }}"}`: `w.yaml:4:58: message: event has no "value"; it has bot`,
-		`  b: {on: [a/x, b2/*], root: "b/{{ event.bot }}"}`:                                          `w.yaml:4:17: on: no bot can fire this: nothing is written at "b2/*"; a writes below "a" and b writes below "b/{{ event.bot }}"`,
+		`  b: {on: {done: [a, c]}, root: b}`:                         `w.yaml:4:22: on: unknown bot "c"; expected one of a and b`,
+		`  b: {on: {done: [a, a]}, root: b}`:                         `w.yaml:4:22: done: "a" occurs twice; remove one`,
+		`  b: {on: {done: []}, root: b}`:                             `w.yaml:4:18: done: expected the name of a bot, or a list of names`,
+		`  b: {on: {error: [a, b]}, root: b}`:                        `w.yaml:4:19: error: expected the name of one bot; write several as a list, such as [{error: a}, {error: b}]`,
+		`  b: {on: {completed: [a, b]}, root: b}`:                    `w.yaml:4:27: on: b waits for its own end, so it never starts; use another trigger`,
+		`  b: {on: [a/x, {done: a}], root: b}`:                       `w.yaml:4:35: root: b can run several times at once and would always write to "b"; use what tells them apart, as in {{ event.bot }}, or set concurrency: 1`,
+		`  b: {on: [a/*, {done: a}], root: "b/{{ event.match.1 }}"}`: `w.yaml:4:41: root: event.match.1: the pattern "a/*" has one star; expected event.match.0`,
+		`  b: {on: [{done: a}, {error: a}], root: b, message: "{{ event.value }} {{ error.code }}"}`: `w.yaml:4:58: message: event has no "value"; expected one of bot`,
+		`  b: {on: [a/x, b2/*], root: "b/{{ event.bot }}"}`:                                          `w.yaml:4:17: on: no bot fires this trigger: no bot writes to "b2/*"; a writes below "a" and b writes below "b/{{ event.bot }}"`,
 	} {
 		_, err := ParseSpec("w.yaml", []byte("name: w\nbots:\n  a: {root: a}\n"+text+"\n"), nil)
 		if err == nil {

@@ -36,7 +36,7 @@ func (r *run) doubt(what, of, doubt string) {
 	if said {
 		return
 	}
-	w := warning{Code: codeNotComparable, Message: fmt.Sprintf("%s: its condition does not hold, since %s", what, doubt)}
+	w := warning{Code: codeNotComparable, Message: fmt.Sprintf("%s: its condition is false, because %s", what, doubt)}
 	for _, b := range r.spec.bots {
 		if b.name == of {
 			w.Bot = of
@@ -118,9 +118,9 @@ func (t *trigger) unwritten(document *jsonuri.Document) string {
 	})
 	switch {
 	case other && t.kind == onString:
-		return fmt.Sprintf("what was written at %s is no text; {value: %s} fires for any value", t.text, t.text)
+		return fmt.Sprintf("the value at %s is not text; {value: %s} fires for any value", t.text, t.text)
 	case other:
-		return fmt.Sprintf("what was written at %s is no object or list; {value: %s} fires for any value", t.text, t.text)
+		return fmt.Sprintf("the value at %s is not an object or list; {value: %s} fires for any value", t.text, t.text)
 	}
-	return fmt.Sprintf("nothing was written at %s", t.text)
+	return fmt.Sprintf("no bot wrote to %s", t.text)
 }

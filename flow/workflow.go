@@ -31,7 +31,7 @@ type Info struct {
 // if the name is not allowed or the schema does not compile.
 func Func(name, description string, input json.RawMessage, run func(ctx context.Context, m *ling.Manager, input map[string]any) error) Workflow {
 	if !validName(name) {
-		panic(fmt.Sprintf("flow: %q is no name for a workflow: expected %s", name, nameRule))
+		panic(fmt.Sprintf("flow: %q is not a valid name for a workflow; expected %s", name, nameRule))
 	}
 	if input == nil {
 		input = anyObject

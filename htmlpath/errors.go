@@ -24,7 +24,7 @@ func (e *LimitError) Error() string {
 	case "depth":
 		unit = "levels"
 	case "names":
-		return fmt.Sprintf("byte %d: there are more than %d different names of elements", e.Offset, e.Max)
+		return fmt.Sprintf("byte %d: the document has more than %d different element names", e.Offset, e.Max)
 	}
-	return fmt.Sprintf("byte %d: the %s is over its limit of %d %s", e.Offset, e.Limit, e.Max, unit)
+	return fmt.Sprintf("byte %d: the %s exceeds its limit of %d %s", e.Offset, e.Limit, e.Max, unit)
 }

@@ -23,14 +23,14 @@ func TestLimitsAreErrorsOfTheirOwn(t *testing.T) {
 			"depth", "<a><b></b><c><br></c></a>", "<a><b><c><d>",
 			Options{MaxDepth: 3},
 			LimitError{"depth", 3, 9},
-			"byte 9: the depth is over its limit of 3 levels",
+			"byte 9: the depth exceeds its limit of 3 levels",
 		},
 		{"depth of a void element", "<a><br></a>", "<a><b><br>", Options{MaxDepth: 2}, LimitError{"depth", 2, 6}, ""},
-		{"tag", "<p>x<abcdefgh>y", "<p>x<abcdefghi>y", Options{MaxTag: 10}, LimitError{"tag", 10, 4}, "byte 4: the tag is over its limit of 10 bytes"},
+		{"tag", "<p>x<abcdefgh>y", "<p>x<abcdefghi>y", Options{MaxTag: 10}, LimitError{"tag", 10, 4}, "byte 4: the tag exceeds its limit of 10 bytes"},
 		{"open tag", "<p><abcdefgh>", "<p>x<abcdefghij", Options{MaxTag: 10}, LimitError{"tag", 10, 4}, ""},
-		{"path", "<a><b></b></a>", "<a><bc>", Options{MaxPath: 9}, LimitError{"path", 9, 3}, "byte 3: the path is over its limit of 9 bytes"},
-		{"names", "<a></a><b><a>", "<a></a><b></b><c>", Options{MaxNames: 2}, LimitError{"names", 2, 14}, "byte 14: there are more than 2 different names of elements"},
-		{"document", "<p>12345", "<p>123456", Options{MaxBytes: 8}, LimitError{"document", 8, 8}, "byte 8: the document is over its limit of 8 bytes"},
+		{"path", "<a><b></b></a>", "<a><bc>", Options{MaxPath: 9}, LimitError{"path", 9, 3}, "byte 3: the path exceeds its limit of 9 bytes"},
+		{"names", "<a></a><b><a>", "<a></a><b></b><c>", Options{MaxNames: 2}, LimitError{"names", 2, 14}, "byte 14: the document has more than 2 different element names"},
+		{"document", "<p>12345", "<p>123456", Options{MaxBytes: 8}, LimitError{"document", 8, 8}, "byte 8: the document exceeds its limit of 8 bytes"},
 	} {
 		for _, c.o.Repair = range []bool{false, true} {
 			for _, pieces := range splits(c.fits) {

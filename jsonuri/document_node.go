@@ -93,9 +93,9 @@ func (n *node) slot(segment []byte) (int, error) {
 	i := parseIndex(segment)
 	switch {
 	case i < 0:
-		return 0, errors.New("there is an array here, which takes an index")
+		return 0, errors.New("expected an index, because this is an array")
 	case i > length+maxFill, i >= maxElements:
-		return 0, fmt.Errorf("the array here has %d elements; an index may be at most %d beyond its end, and below %d", length, maxFill, maxElements)
+		return 0, fmt.Errorf("the array has %d elements; expected an index at most %d beyond its end, and below %d", length, maxFill, maxElements)
 	}
 	return i, nil
 }

@@ -36,7 +36,7 @@ func (e *LimitError) Error() string {
 	if e.Limit == "depth" {
 		unit = "levels"
 	}
-	return fmt.Sprintf("byte %d: the %s is over its limit of %d %s", e.Offset, e.Limit, e.Max, unit)
+	return fmt.Sprintf("byte %d: the %s exceeds its limit of %d %s", e.Offset, e.Limit, e.Max, unit)
 }
 
 // describe names one byte of input for a message.

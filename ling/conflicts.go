@@ -71,7 +71,7 @@ func (c *conflicts) Open(b *bot.ChatBot, uri []byte) {
 	if !told {
 		(*Manager)(c).report(ErrorData{Bot: b.Name()}, &bot.Failure{
 			Code:    bot.CodeConflict,
-			Message: fmt.Sprintf("the bots %q and %q write to the same place at the same time", other.Name(), b.Name()),
+			Message: fmt.Sprintf("the bots %q and %q wrote to the same place at the same time", other.Name(), b.Name()),
 			Pointer: bot.Pointer(string(uri)),
 		})
 	}

@@ -165,7 +165,7 @@ func interruption(cause error) *bot.Failure {
 	if f, known := bot.Describe(cause); known {
 		return &f
 	}
-	return &bot.Failure{Code: codeDraining, Message: "the server is shutting down; what this run had made until then is kept", Retryable: true, Cause: cause}
+	return &bot.Failure{Code: codeDraining, Message: "the server is shutting down; the run's events so far are kept", Retryable: true, Cause: cause}
 }
 
 // codeDraining is the protocol's for work that a server which goes has broken off.
@@ -177,7 +177,7 @@ func reason(cause error) string {
 	case errors.Is(cause, context.Canceled):
 		return "canceled"
 	case errors.Is(cause, context.DeadlineExceeded):
-		return "the time was over"
+		return "the time limit was reached"
 	}
 	return cause.Error()
 }

@@ -202,7 +202,7 @@ func (m *Manager) Media() []adapter.Part {
 // that is no uri, [ErrEnded], and too many bots, which ends the run.
 func (m *Manager) CreateBot(name, root string, edit func(*bot.Config)) (*bot.ChatBot, error) {
 	if _, err := jsonuri.Parse(root); err != nil {
-		return nil, &bot.Failure{Code: bot.CodeInvalid, Message: fmt.Sprintf("the root of the bot %q is no uri", name), Cause: err}
+		return nil, &bot.Failure{Code: bot.CodeInvalid, Message: fmt.Sprintf("the root of the bot %q is not a valid uri", name), Cause: err}
 	}
 	config := m.config
 	if edit != nil {
@@ -328,7 +328,7 @@ func (m *Manager) admit(count *int, limit int, what string) error {
 	}
 	if *count >= limit {
 		m.mu.Unlock()
-		err := &bot.Failure{Code: bot.CodeTooLarge, Message: fmt.Sprintf("the run has more than %d %s", limit, what)}
+		err := &bot.Failure{Code: bot.CodeTooLarge, Message: fmt.Sprintf("the run exceeds its limit of %d %s", limit, what)}
 		m.stopFor(err)
 		return err
 	}
@@ -385,7 +385,7 @@ func (m *Manager) wrote(bytes int) bool {
 	if m.written.Add(int64(bytes)) <= int64(m.options.MaxResult) {
 		return true
 	}
-	m.stopFor(&bot.Failure{Code: bot.CodeTooLarge, Message: fmt.Sprintf("the run's result is larger than %d bytes", m.options.MaxResult)})
+	m.stopFor(&bot.Failure{Code: bot.CodeTooLarge, Message: fmt.Sprintf("the run's result exceeds the limit of %d bytes", m.options.MaxResult)})
 	return false
 }
 

@@ -341,19 +341,19 @@ func TestTasksAndCustomBotsFailAsBotsDo(t *testing.T) {
 		}, regexp.MustCompile(`^no such city$`), "invalid_request"},
 		{"an error that may not be shown", func(m *Manager) {
 			m.Go(func(context.Context) error { return secret })
-		}, regexp.MustCompile(`^internal error; the log has it as [0-9a-f]{12}$`), "internal"},
+		}, regexp.MustCompile(`^internal error; find it in the server's log as [0-9a-f]{12}$`), "internal"},
 		{"a panic in a task", func(m *Manager) {
 			m.Go(func(context.Context) error { panic(secret) })
-		}, regexp.MustCompile(`^internal error; the log has it as [0-9a-f]{12}$`), "internal"},
+		}, regexp.MustCompile(`^internal error; find it in the server's log as [0-9a-f]{12}$`), "internal"},
 		{"a panic in a callback", func(m *Manager) {
 			b, _ := m.CreateBot("b", "", nil)
 			b.Listen(bot.Listener{String: func(bot.StringValue) { panic(secret) }})
 			b.Chat(bot.Message{Text: "q"})
-		}, regexp.MustCompile(`^internal error; the log has it as [0-9a-f]{12}$`), "internal"},
+		}, regexp.MustCompile(`^internal error; find it in the server's log as [0-9a-f]{12}$`), "internal"},
 		{"a panic in the model", func(m *Manager) {
 			b, _ := m.CreateBot("b", "", nil)
 			b.Chat(bot.Message{Text: "panics"})
-		}, regexp.MustCompile(`^internal error; the log has it as [0-9a-f]{12}$`), "internal"},
+		}, regexp.MustCompile(`^internal error; find it in the server's log as [0-9a-f]{12}$`), "internal"},
 		{"a custom bot", func(m *Manager) {
 			b := new(drawing)
 			m.AddBot(b)
@@ -496,7 +496,7 @@ func TestTheEndSaysWhy(t *testing.T) {
 // A run that is interrupted says why before its end, and whether to ask again; a cause that is made to be shown says it itself.
 func TestAnInterruptedRunSaysWhy(t *testing.T) {
 	for cause, want := range map[error]string{
-		fmt.Errorf("deploy: %w", ErrInterrupted):                                    `{"event":"error","data":{"code":"draining","message":"the server is shutting down; what this run had made until then is kept","retryable":true,"fatal":true}}`,
+		fmt.Errorf("deploy: %w", ErrInterrupted):                                    `{"event":"error","data":{"code":"draining","message":"the server is shutting down; the run's events so far are kept","retryable":true,"fatal":true}}`,
 		&bot.Failure{Code: "draining", Message: "come back", Cause: ErrInterrupted}: `{"event":"error","data":{"code":"draining","message":"come back","retryable":false,"fatal":true}}`,
 	} {
 		m := New(t.Context(), bot.Config{}, nil)
@@ -549,17 +549,17 @@ func TestARunThatGoesOverALimitFailsAndSaysSo(t *testing.T) {
 			m.AddBot(new(drawing))
 			_, err := m.CreateBot("c", "", nil)
 			return err
-		}, "the run has more than 2 bots"},
+		}, "the run exceeds its limit of 2 bots"},
 		{"tasks", Options{MaxTasks: 1}, func(t *testing.T, m *Manager) error {
 			ask(t, m, "b", "x", "hangs", bot.Listener{})
 			m.Go(func(ctx context.Context) error { <-ctx.Done(); return nil })
 			return m.Go(func(context.Context) error { return nil })
-		}, "the run has more than 1 tasks"},
+		}, "the run exceeds its limit of 1 tasks"},
 		{"result", Options{MaxResult: 1000}, func(t *testing.T, m *Manager) error {
 			b := ask(t, m, "b", "x", "long", bot.Listener{})
 			_, err := b.Wait(t.Context())
 			return err
-		}, "the run's result is larger than 1000 bytes"},
+		}, "the run's result exceeds the limit of 1000 bytes"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -759,7 +759,7 @@ func TestTheResultSaysWhatWasMendedAndCutOff(t *testing.T) {
 		}
 		want := []ErrorData{{
 			Code: bot.CodeOutputInvalid, Bot: "long", Pointer: "/long/a",
-			Message: "the answer was cut off where the model reached its limit of tokens",
+			Message: "the answer is incomplete, because the model reached its token limit",
 		}}
 		if diff := cmp.Diff(want, r.Errors); diff != "" {
 			t.Error(diff)

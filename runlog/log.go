@@ -10,13 +10,13 @@ import (
 // Errors that a caller may branch on.
 var (
 	// ErrAway says that runs cannot be kept now. They are kept when that is over.
-	ErrAway = errors.New("runlog: runs cannot be stored now")
+	ErrAway = errors.New("runlog: cannot store runs now")
 	// ErrFenced says that another replica goes on with a run: nothing more of it is kept from here.
 	ErrFenced = errors.New("runlog: another replica has this run")
 	// ErrLost says that a log has lost what it had of a run.
-	ErrLost = errors.New("runlog: what was stored of the run is gone")
+	ErrLost = errors.New("runlog: the stored run is gone")
 	// ErrUnknown says that there is no such run, or not any more.
-	ErrUnknown = errors.New("runlog: no such run")
+	ErrUnknown = errors.New("runlog: unknown run")
 	// ErrEnded says that a run has ended, so that nobody can go on with it.
 	ErrEnded = errors.New("runlog: the run has ended")
 	// ErrClosed says that the log was closed.

@@ -13,7 +13,7 @@ import (
 // for ids and dates: on one line each. It needs no lock.
 func (b Batch) Check() ([]Entry, error) {
 	if len(b.Entries) == 0 {
-		return nil, fmt.Errorf("%w: a batch has at least one entry", ErrInvalid)
+		return nil, fmt.Errorf("%w: expected at least one entry in a batch", ErrInvalid)
 	}
 	entries := make([]Entry, len(b.Entries))
 	for i, e := range b.Entries {
@@ -36,10 +36,10 @@ const (
 // check refuses what is no entry, and brings the others on one line.
 func (e *Entry) check() (err error) {
 	if e.Kind == "" || len(e.Kind) > maxKind || !utf8.ValidString(string(e.Kind)) {
-		return fmt.Errorf("%w: the kind of an entry is UTF-8 of 1–%d bytes", ErrInvalid, maxKind)
+		return fmt.Errorf("%w: expected a kind of 1–%d bytes of UTF-8", ErrInvalid, maxKind)
 	}
 	if year := e.Date.UTC().Year(); year < 1 || year > 9999 {
-		return fmt.Errorf("%w: the year of an entry's date has four digits, this is %d", ErrInvalid, year)
+		return fmt.Errorf("%w: the year %d of an entry's date is invalid; expected four digits", ErrInvalid, year)
 	}
 	if e.Payload, err = object("payload", e.Payload); err != nil {
 		return err
@@ -50,7 +50,7 @@ func (e *Entry) check() (err error) {
 		}
 	}
 	if size := overhead + len(e.Kind) + len(e.Payload) + max(len(e.Meta), len("{}")); size > MaxEntry {
-		return fmt.Errorf("%w: an entry has at most %d bytes, this %s has %d", ErrTooLarge, MaxEntry, e.Kind, size)
+		return fmt.Errorf("%w: expected at most %d bytes per entry; this %s has %d", ErrTooLarge, MaxEntry, e.Kind, size)
 	}
 	return nil
 }
@@ -58,13 +58,13 @@ func (e *Entry) check() (err error) {
 // object returns raw if it is a JSON object, without line breaks around its tokens.
 func object(what string, raw json.RawMessage) (json.RawMessage, error) {
 	if len(raw) > MaxEntry {
-		return nil, fmt.Errorf("%w: an entry has at most %d bytes, its %s alone has %d", ErrTooLarge, MaxEntry, what, len(raw))
+		return nil, fmt.Errorf("%w: expected at most %d bytes per entry; its %s alone has %d", ErrTooLarge, MaxEntry, what, len(raw))
 	}
 	if t := bytes.TrimLeft(raw, " \t\r\n"); len(t) == 0 || t[0] != '{' || !isJSON(raw) {
-		return nil, fmt.Errorf("%w: the %s of an entry is a JSON object", ErrInvalid, what)
+		return nil, fmt.Errorf("%w: expected a JSON object as the %s of an entry", ErrInvalid, what)
 	}
 	if !utf8.Valid(raw) {
-		return nil, fmt.Errorf("%w: the %s of an entry is UTF-8", ErrInvalid, what)
+		return nil, fmt.Errorf("%w: expected UTF-8 in the %s of an entry", ErrInvalid, what)
 	}
 	if bytes.ContainsAny(raw, "\r\n") || raw[0] != '{' || raw[len(raw)-1] != '}' {
 		var b bytes.Buffer
@@ -86,7 +86,7 @@ func (b Batch) Number(entries []Entry, info Info, now time.Time, read func(after
 		return 0, fmt.Errorf("%w: the tape has %d entries", ErrNotEmpty, info.Entries)
 	case b.Create:
 	case !b.Born.IsZero() && !b.Born.Equal(info.Created):
-		return 0, fmt.Errorf("%w: the session was erased while it was used", ErrDeleted)
+		return 0, fmt.Errorf("%w: the session was erased during its use", ErrDeleted)
 	case info.Entries == 0:
 		return 0, fmt.Errorf("%w: the tape does not exist", ErrNotFound)
 	}
@@ -111,7 +111,7 @@ func (b Batch) Number(entries []Entry, info Info, now time.Time, read func(after
 		case !b.KeepIDs:
 			e.ID = last + 1
 		case e.ID <= last:
-			return 0, fmt.Errorf("%w: id %d comes after %d, ids must rise", ErrInvalid, e.ID, last)
+			return 0, fmt.Errorf("%w: id %d follows %d; expected rising ids", ErrInvalid, e.ID, last)
 		}
 		last = e.ID
 		if b.Fork != "" {

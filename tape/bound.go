@@ -14,7 +14,7 @@ var ErrTooMany error = tooMany{}
 
 type tooMany struct{}
 
-func (tooMany) Error() string { return "tape: there are as many sessions as there may be" }
+func (tooMany) Error() string { return "tape: the limit of sessions is reached" }
 
 // ErrorCode says to those who sort errors by codes that it is nobody's mistake.
 func (tooMany) ErrorCode() string { return "overloaded" }

@@ -17,13 +17,13 @@ var (
 	ErrNotFound       = errors.New("tape: not found")                              // no such tape, blob or session
 	ErrNotEmpty       = errors.New("tape: not empty")                              // a batch, an import or a fork wanted a new tape
 	ErrDeleted        = errors.New("tape: erased")                                 // the session was erased after the handle was opened
-	ErrMoved          = errors.New("tape: others appended meanwhile")              // the last id is not Batch.IfLast
-	ErrAnchorNotFound = errors.New("tape: no such anchor")                         // a query or a view names an anchor that is not there
+	ErrMoved          = errors.New("tape: another writer appended first")          // the last id is not Batch.IfLast
+	ErrAnchorNotFound = errors.New("tape: unknown anchor")                         // a query or a view names an anchor that is not there
 	ErrTooLarge       = errors.New("tape: too large")                              // an entry over MaxEntry, or a bounded store is full
 	ErrInvalid        = errors.New("tape: invalid")                                // an entry, a name or a query that no store takes
-	ErrLeased         = errors.New("tape: another process is working on the tape") // Leaser without waiting
+	ErrLeased         = errors.New("tape: another process is writing to the tape") // Leaser without waiting
 	ErrDamaged        = errors.New("tape: damaged")                                // what is stored is not what was written
 	ErrClosed         = errors.New("tape: the store is closed")
-	ErrAway           = errors.New("tape: the store cannot be reached")            // now; nothing was written
-	ErrUnsure         = errors.New("tape: it is not known whether it was written") // the store went away meanwhile
+	ErrAway           = errors.New("tape: the store is unreachable")                // now; nothing was written
+	ErrUnsure         = errors.New("tape: the write may or may not have succeeded") // the store went away meanwhile
 )

@@ -133,7 +133,7 @@ func (q SessionQuery) Last() (last Info, err error) {
 		last.Updated, err = time.Parse(time.RFC3339Nano, date)
 	}
 	if err != nil || !found {
-		return Info{}, fmt.Errorf("%w: %q is no cursor of a session list", ErrInvalid, q.After)
+		return Info{}, fmt.Errorf("%w: %q is not a cursor of a session list", ErrInvalid, q.After)
 	}
 	return last, nil
 }

@@ -61,22 +61,22 @@ func ParseEntry(line []byte) (Entry, error) {
 	case err != nil:
 		return Entry{}, err
 	case rest.timestamp != nil:
-		return Entry{}, errors.New(`an entry has no member "timestamp"`)
+		return Entry{}, errors.New(`unknown field "timestamp"`)
 	case e.ID < 1:
-		return Entry{}, errors.New("id must be a whole number from 1")
+		return Entry{}, errors.New("invalid id; expected a whole number from 1")
 	case e.Kind == "" || len(e.Kind) > maxKind:
-		return Entry{}, fmt.Errorf("kind must be a string of 1–%d bytes", maxKind)
+		return Entry{}, fmt.Errorf("invalid kind; expected a string of 1–%d bytes", maxKind)
 	case len(e.Payload) == 0 || e.Payload[0] != '{':
-		return Entry{}, errors.New("payload must be an object")
+		return Entry{}, errors.New("invalid payload; expected an object")
 	case len(e.Meta) == 0 || e.Meta[0] != '{':
-		return Entry{}, errors.New("meta must be an object")
+		return Entry{}, errors.New("invalid meta; expected an object")
 	}
 	// The layout takes more digits of a second than it writes.
 	if len(rest.date) != len(dateLayout)+2 {
-		return Entry{}, fmt.Errorf("date must be like %q", dateLayout)
+		return Entry{}, fmt.Errorf("invalid date; expected one such as %q", dateLayout)
 	}
 	if e.Date, err = parseDate(rest.date[1 : len(rest.date)-1]); err != nil {
-		return Entry{}, fmt.Errorf("date must be like %q", dateLayout)
+		return Entry{}, fmt.Errorf("invalid date; expected one such as %q", dateLayout)
 	}
 	if string(e.Meta) == "{}" {
 		e.Meta = nil
@@ -123,7 +123,7 @@ func splitLine(line []byte) (e Entry, rest parts, err error) {
 		return e, rest, errors.New("the line is not UTF-8")
 	}
 	if !isJSON(line) {
-		return e, rest, errors.New("the line is not JSON")
+		return e, rest, errors.New("the line is not valid JSON")
 	}
 	if line[space(line, 0)] != '{' {
 		return e, rest, errors.New("the line is not an object")
@@ -145,10 +145,10 @@ func splitLine(line []byte) (e Entry, rest parts, err error) {
 		case "timestamp":
 			to = &rest.timestamp
 		default:
-			return e, rest, fmt.Errorf("an entry has no member %.40q", name)
+			return e, rest, fmt.Errorf("unknown field %.40q", name)
 		}
 		if *to != nil {
-			return e, rest, fmt.Errorf("the line has %q twice", name)
+			return e, rest, fmt.Errorf("the field %q occurs twice; remove one", name)
 		}
 		*to = value
 	}

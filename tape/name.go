@@ -54,13 +54,13 @@ func ResolveWorkspace(path string) string {
 // '.', that begin with a letter or digit, and use them as file names.
 func CheckName(name string) error {
 	if name == "" || len(name) > maxName {
-		return fmt.Errorf("%w: the name of a tape has 1–%d bytes, this one has %d", ErrInvalid, maxName, len(name))
+		return fmt.Errorf("%w: invalid tape name; expected 1–%d bytes, found %d", ErrInvalid, maxName, len(name))
 	}
 	for i := range len(name) {
 		switch c := name[i]; {
 		case 'a' <= c && c <= 'z', '0' <= c && c <= '9', i > 0 && (c == '_' || c == '-' || c == '.'):
 		default:
-			return fmt.Errorf("%w: the name of a tape has only a–z, 0–9, '_', '-' and '.', this one has %q", ErrInvalid, name)
+			return fmt.Errorf("%w: invalid tape name; expected only a–z, 0–9, '_', '-' and '.', found %q", ErrInvalid, name)
 		}
 	}
 	return nil
@@ -69,13 +69,13 @@ func CheckName(name string) error {
 // CheckSession says what keeps id from being a session's: it is UTF-8 of 1–512 bytes without control characters.
 func CheckSession(id string) error {
 	if id == "" || len(id) > maxSession {
-		return fmt.Errorf("%w: a session id has 1–%d bytes, this one has %d", ErrInvalid, maxSession, len(id))
+		return fmt.Errorf("%w: invalid session id; expected 1–%d bytes, found %d", ErrInvalid, maxSession, len(id))
 	}
 	if !utf8.ValidString(id) {
-		return fmt.Errorf("%w: a session id is UTF-8, %q is not", ErrInvalid, id)
+		return fmt.Errorf("%w: the session id %q is invalid; expected UTF-8", ErrInvalid, id)
 	}
 	if strings.ContainsFunc(id, func(r rune) bool { return r < ' ' || 0x7f <= r && r < 0xa0 }) {
-		return fmt.Errorf("%w: a session id has no control characters, %q has", ErrInvalid, id)
+		return fmt.Errorf("%w: the session id %q contains control characters; remove them", ErrInvalid, id)
 	}
 	return nil
 }

@@ -42,5 +42,5 @@ func ParseDate(s string) (first, last time.Time, err error) {
 			return at.UTC(), at.UTC(), nil
 		}
 	}
-	return time.Time{}, time.Time{}, fmt.Errorf("%w: %.40q is no date like 2026-03-01 or 2026-03-01T09:00:00Z", ErrInvalid, s)
+	return time.Time{}, time.Time{}, fmt.Errorf("%w: %.40q is not a date; expected one such as 2026-03-01 or 2026-03-01T09:00:00Z", ErrInvalid, s)
 }

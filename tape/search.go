@@ -36,7 +36,7 @@ func (t *Tape) Search(ctx context.Context, q Query) iter.Seq2[Hit, error] {
 		}
 		m := newMatcher(q)
 		if len(m.words) == 0 {
-			yield(Hit{}, fmt.Errorf("%w: a search wants a word", ErrInvalid))
+			yield(Hit{}, fmt.Errorf("%w: expected a word to search for", ErrInvalid))
 			return
 		}
 		for e, err := range t.Read(ctx, q) {

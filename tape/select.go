@@ -61,11 +61,11 @@ func (q *Query) bounds(src Source) (after, before int64, err error) {
 	}
 	switch {
 	case q.After < 0 || q.Before < 0 || q.Limit < 0:
-		return 0, 0, fmt.Errorf("%w: ids and the limit of a query are not negative", ErrInvalid)
+		return 0, 0, fmt.Errorf("%w: expected ids and a limit of 0 or more", ErrInvalid)
 	case starts > 1:
-		return 0, 0, fmt.Errorf("%w: a query starts at one anchor", ErrInvalid)
+		return 0, 0, fmt.Errorf("%w: expected only one anchor to start at", ErrInvalid)
 	case q.UntilAnchor != "" && q.AfterAnchor == "":
-		return 0, 0, fmt.Errorf("%w: a query that ends at an anchor starts after one", ErrInvalid)
+		return 0, 0, fmt.Errorf("%w: a query that ends at an anchor must start after one", ErrInvalid)
 	}
 	after, before = q.After, q.Before
 	if before == 0 {

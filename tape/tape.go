@@ -89,7 +89,7 @@ func (t *Tape) info(ctx context.Context) (Info, error) {
 	// The tape of an imported session names the one that it came from. That one's tape has another name, so the two
 	// do not collide; a session whose tape has this very name does.
 	if other := info.Session; other != "" && (other != t.session || info.Workspace != t.workspace) && nameOf(info.Workspace, other) == t.name {
-		return Info{}, fmt.Errorf("%w: the session %q in %s has the name %s, and that tape is the one of the session %q in %s", ErrNameCollision,
+		return Info{}, fmt.Errorf("%w: the session %q in %s has the tape name %s, which belongs to the session %q in %s", ErrNameCollision,
 			t.session, t.workspace, t.name, other, info.Workspace)
 	}
 	return info, nil
@@ -112,7 +112,7 @@ func (t *Tape) Store() Store { return t.store }
 func (t *Tape) Append(ctx context.Context, entries ...Entry) (first int64, err error) {
 	for _, e := range entries {
 		if e.Kind == KindAnchor {
-			return 0, fmt.Errorf("%w: an anchor is written by Handoff, which keeps the settings", ErrInvalid)
+			return 0, fmt.Errorf("%w: use Handoff to write an anchor, because it keeps the settings", ErrInvalid)
 		}
 	}
 	return t.append(ctx, Batch{Entries: entries})
@@ -130,7 +130,7 @@ func (t *Tape) append(ctx context.Context, b Batch) (int64, error) {
 // gone is what an error means to a handle: its tape existed.
 func gone(err error) error {
 	if errors.Is(err, ErrNotFound) {
-		return fmt.Errorf("%w: the session was erased while it was used", ErrDeleted)
+		return fmt.Errorf("%w: the session was erased during its use", ErrDeleted)
 	}
 	return err
 }
@@ -148,7 +148,7 @@ func (t *Tape) Handoff(ctx context.Context, name string, state any, then ...Entr
 // HandoffWith is Handoff with an anchor that has a meta of its own.
 func (t *Tape) HandoffWith(ctx context.Context, anchor Entry, then ...Entry) (Entry, error) {
 	if anchor.Kind != KindAnchor || anchor.Payload == nil {
-		return Entry{}, fmt.Errorf("%w: a handoff wants an anchor whose state has a JSON form", ErrInvalid)
+		return Entry{}, fmt.Errorf("%w: expected an anchor state that has a JSON form", ErrInvalid)
 	}
 	if err := checkAnchor(AnchorOf(anchor).Name); err != nil {
 		return Entry{}, err

@@ -75,7 +75,7 @@ func parseLines(ctx context.Context, r io.Reader) iter.Seq2[Entry, error] {
 					e.ID = last + 1
 				}
 				if e.ID <= last {
-					err = fmt.Errorf("%w: id %d comes after %d, ids must rise", ErrInvalid, e.ID, last)
+					err = fmt.Errorf("%w: id %d follows %d; expected rising ids", ErrInvalid, e.ID, last)
 				}
 			}
 			if err == nil {
@@ -104,7 +104,7 @@ func parseLines(ctx context.Context, r io.Reader) iter.Seq2[Entry, error] {
 		case err != nil:
 			fail(err)
 		case entries == 0:
-			yield(Entry{}, fmt.Errorf("%w: there is no entry to import", ErrInvalid))
+			yield(Entry{}, fmt.Errorf("%w: the import has no entries", ErrInvalid))
 		}
 	}
 }
@@ -117,7 +117,7 @@ func parseForeign(line []byte) (Entry, error) {
 	}
 	fail := func(what string) (Entry, error) { return Entry{}, fmt.Errorf("%w: %s", ErrInvalid, what) }
 	if rest.id != nil && e.ID < 1 {
-		return fail("id must be a whole number from 1")
+		return fail("invalid id; expected a whole number from 1")
 	}
 	if e.Kind == "" {
 		return fail("kind must be a string that is not empty")

@@ -15,11 +15,11 @@ const maxClose = 3
 
 // unknown says that there is no such tool, and which ones may have been meant, as a model calls them.
 func unknown(name string, tools []*Tool) string {
-	text := fmt.Sprintf("there is no tool called %q", schema.Short(name))
+	text := fmt.Sprintf("unknown tool %q", schema.Short(name))
 	if near := Close(name, tools); len(near) > 0 {
-		text += fmt.Sprintf("; is it %s?", strings.Join(near, " or "))
+		text += fmt.Sprintf("; did you mean %s?", strings.Join(near, " or "))
 	} else if len(tools) == 0 {
-		text += "; there are none"
+		text += "; there are no tools"
 	}
 	return text
 }

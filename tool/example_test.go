@@ -44,6 +44,6 @@ func Example() {
 	}
 	// Output:
 	// c1 {"sky":"sunny","degrees":21.5}
-	// c2 {"error":{"kind":"invalid_arguments","message":"the arguments do not fit: /city: this property is required; /town: this property is not known"}}
-	// c3 {"error":{"kind":"unknown_tool","message":"there is no tool called \"whether\"; is it weather?"}}
+	// c2 {"error":{"kind":"invalid_arguments","message":"invalid arguments: /city: this property is required; /town: unknown property"}}
+	// c3 {"error":{"kind":"unknown_tool","message":"unknown tool \"whether\"; did you mean weather?"}}
 }

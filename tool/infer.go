@@ -162,8 +162,8 @@ func misread(err error) *Error {
 		case reflect.Float32, reflect.Float64:
 			want = fmt.Sprintf("a number of %d bits", e.Type.Bits())
 		}
-		return &Error{KindArguments, fmt.Sprintf("the arguments do not fit: /%s: expected %s, got %s",
+		return &Error{KindArguments, fmt.Sprintf("invalid arguments: /%s: expected %s, got %s",
 			strings.ReplaceAll(e.Field, ".", "/"), want, e.Value)}
 	}
-	return &Error{KindArguments, "the arguments cannot be read: " + err.Error()}
+	return &Error{KindArguments, "invalid arguments: " + err.Error()}
 }

@@ -53,7 +53,7 @@ func resultOf(out any) (Result, error) {
 	}
 	text, err := encode(out)
 	if err != nil {
-		return Result{}, fmt.Errorf("the result cannot be written as JSON: %w", err)
+		return Result{}, fmt.Errorf("cannot write the result as JSON: %w", err)
 	}
 	return Result{Content: text}, nil
 }

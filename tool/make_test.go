@@ -127,10 +127,10 @@ func TestSchemasRefuseWhatIsMissingOrMore(t *testing.T) { // AG-61
 		`{"a":"","b":""}`:             "",
 		`{"a":"","c":{"d":1}}`:        "",
 		`{"b":""}`:                    "/a: this property is required",
-		`{"a":"","e":1}`:              "/e: this property is not known",
-		`{"A":""}`:                    "/A: this property is not known; /a: this property is required",
+		`{"a":"","e":1}`:              "/e: unknown property",
+		`{"A":""}`:                    "/A: unknown property; /a: this property is required",
 		`{"a":"","c":{}}`:             "/c/d: this property is required",
-		`{"a":"","c":{"d":1,"~/":0}}`: "/c/~0~1: this property is not known",
+		`{"a":"","c":{"d":1,"~/":0}}`: "/c/~0~1: unknown property",
 		`{"a":"","c":{"d":1.5}}`:      "/c/d: expected an integer, got a number",
 		`{"a":"","c":{"d":1.0}}`:      "/c/d: expected a whole number of 64 bits, without a decimal point, got number 1.0",
 		`{"a":null}`:                  "/a: expected a string, got null",
@@ -141,7 +141,7 @@ func TestSchemasRefuseWhatIsMissingOrMore(t *testing.T) { // AG-61
 			if got.Err != nil {
 				t.Errorf("%s: %s", arguments, got.Err.Message)
 			}
-		} else if got.Err == nil || got.Err.Kind != KindArguments || got.Err.Message != "the arguments do not fit: "+want {
+		} else if got.Err == nil || got.Err.Kind != KindArguments || got.Err.Message != "invalid arguments: "+want {
 			t.Errorf("%.60s: got %s, want %s", arguments, got.Text(), want)
 		}
 	}
@@ -210,8 +210,8 @@ func TestResultsOfFunctions(t *testing.T) {
 		},
 		{"an error in the result", Result{Err: &Error{"failed", "no"}}, `{"error":{"kind":"failed","message":"no"}}`, `{"error":{"kind":"failed","message":"no"}}`},
 		{
-			"what has no JSON", func() {}, `{"error":{"kind":"failed","message":"the result cannot be written as JSON: json: unsupported type: func()"}}`,
-			`{"error":{"kind":"failed","message":"the result cannot be written as JSON: json: unsupported type: func()"}}`,
+			"what has no JSON", func() {}, `{"error":{"kind":"failed","message":"cannot write the result as JSON: json: unsupported type: func()"}}`,
+			`{"error":{"kind":"failed","message":"cannot write the result as JSON: json: unsupported type: func()"}}`,
 		},
 	} {
 		t.Run(row.name, func(t *testing.T) {

@@ -133,7 +133,7 @@ const (
 	KindUnknown     = "unknown_tool"      // no tool has that name
 	KindArguments   = "invalid_arguments" // no JSON, or not what the schema says
 	KindFailed      = "failed"            // the tool says so
-	KindPanic       = "panic"             // the tool broke down
+	KindPanic       = "panic"             // the tool crashed
 	KindTimeout     = "timeout"           // it took too long
 	KindDenied      = "denied"            // a person, or a rule, says no
 	KindInterrupted = "interrupted"       // the turn ended first

@@ -152,7 +152,7 @@ func (c *running) result(ctx context.Context, tools []*Tool) Result {
 		c.call.Arguments = json.RawMessage("{}")
 	}
 	if err := json.Unmarshal(c.call.Arguments, new(json.RawMessage)); err != nil {
-		return failure(KindArguments, "the arguments are no JSON: "+err.Error())
+		return failure(KindArguments, "the arguments are not valid JSON: "+err.Error())
 	}
 	if answer := c.before(ctx); answer != nil {
 		return *answer
@@ -176,8 +176,8 @@ func (c *running) result(ctx context.Context, tools []*Tool) Result {
 }
 
 const (
-	notRun  = "the turn ended before the tool was run"
-	stopped = "the turn ended while the tool ran; what it did until then is not known"
+	notRun  = "the turn ended before the tool ran"
+	stopped = "the turn ended while the tool ran, so its result is unknown"
 )
 
 func failure(kind, message string) Result { return Result{Err: &Error{kind, message}} }
@@ -187,7 +187,7 @@ func (c *running) before(ctx context.Context) (answer *Result) {
 	if c.Before == nil {
 		return nil
 	}
-	defer c.caught(ctx, "before", func() { answer = new(failure(KindFailed, "the call was not run: a check before it broke down")) })
+	defer c.caught(ctx, "before", func() { answer = new(failure(KindFailed, "the call did not run: a check before it failed")) })
 	arguments, answer, err := c.Before(ctx, c.tool, c.copy())
 	if err != nil {
 		return new(failed(err, KindDenied))
@@ -195,7 +195,7 @@ func (c *running) before(ctx context.Context) (answer *Result) {
 	if answer == nil {
 		c.call.Arguments = bytes.Clone(arguments)
 		if len(arguments) == 0 || !json.Valid(arguments) {
-			return new(failure(KindFailed, "the call was not run: a check before it made arguments of it that are no JSON"))
+			return new(failure(KindFailed, "the call did not run: a check before it returned arguments that are not valid JSON"))
 		}
 	}
 	return answer
@@ -207,12 +207,12 @@ func (c *running) copy() Call { return Call{c.call.ID, c.call.Name, bytes.Clone(
 // ask asks whether the call may run; the arguments are final.
 func (c *running) ask(ctx context.Context) (denied *Error) {
 	if c.Approve == nil {
-		return &Error{KindDenied, "this tool needs the approval of a person, and nobody is there to give it"}
+		return &Error{KindDenied, "this tool needs approval, but this conversation has no approver"}
 	}
 	wait := or(c.ApprovalTimeout, DefaultApprovalTimeout)
 	asked, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
-	defer c.caught(ctx, "approval", func() { denied = &Error{KindDenied, "the question for approval could not be asked"} })
+	defer c.caught(ctx, "approval", func() { denied = &Error{KindDenied, "the question for approval could not be delivered"} })
 	expires, _ := asked.Deadline()
 	happened(ctx, "lingserve.approval.asked")
 	d, err := c.Approve(asked, Question{c.tool, c.copy(), expires})
@@ -222,7 +222,7 @@ func (c *running) ask(ctx context.Context) (denied *Error) {
 		return &Error{KindInterrupted, notRun}
 	case asked.Err() != nil:
 		// An approval that comes with the limit, or after it, is none: whoever asked was told so.
-		return &Error{KindDenied, fmt.Sprintf("nobody approved the call within %v", wait)}
+		return &Error{KindDenied, fmt.Sprintf("no approval came within %v", wait)}
 	case err != nil:
 		return failed(err, KindDenied).Err
 	case !d.Approved && d.Reason != "":
@@ -259,7 +259,7 @@ func (c *running) execute(ctx context.Context) Result {
 		call  = c.copy() // it may use it when nobody waits any more
 	)
 	go func() {
-		out := outcome{err: &Error{KindPanic, "the tool broke down"}} // also where it ends its goroutine
+		out := outcome{err: &Error{KindPanic, "the tool crashed"}} // also where it ends its goroutine
 		defer func() {
 			done <- out
 			if over.Swap(true) {
@@ -329,9 +329,9 @@ func (c *running) finish(ctx context.Context, r Result) Result {
 	switch {
 	case r.Err != nil:
 	case len(r.Content) > 0 && !json.Valid(r.Content):
-		r = failure(KindFailed, "the tool returned something that is no JSON")
+		r = failure(KindFailed, "the tool returned invalid JSON")
 	case r.size() > maxResult:
-		r = failure(KindFailed, fmt.Sprintf("the tool returned %d bytes, which is more than the %d that are allowed", r.size(), maxResult))
+		r = failure(KindFailed, fmt.Sprintf("the tool returned %d bytes; expected at most %d", r.size(), maxResult))
 	default:
 		if !utf8.Valid(r.Content) {
 			r.Content = bytes.ToValidUTF8(r.Content, []byte("\uFFFD"))
@@ -389,11 +389,11 @@ func clip(s string) string {
 // fits holds arguments to the schema, and says where they break it.
 func (t *Tool) fits(arguments json.RawMessage) *Error {
 	if err := t.Check(); err != nil {
-		return &Error{KindFailed, "the tool cannot be used: " + err.Error()}
+		return &Error{KindFailed, "cannot use the tool: " + err.Error()}
 	}
 	if t.compiled == nil {
 		if bytes.TrimSpace(arguments)[0] != '{' {
-			return &Error{KindArguments, "the arguments do not fit: expected an object"}
+			return &Error{KindArguments, "invalid arguments: expected an object"}
 		}
 		return nil
 	}
@@ -402,7 +402,7 @@ func (t *Tool) fits(arguments json.RawMessage) *Error {
 		return nil
 	}
 	var b strings.Builder
-	b.WriteString("the arguments do not fit")
+	b.WriteString("invalid arguments")
 	for i, m := range found {
 		b.WriteString([]string{": ", "; "}[min(i, 1)])
 		if at := schema.Pointer(m.At); at != "" {

@@ -82,26 +82,26 @@ func TestWhatGoesWrongIsAResult(t *testing.T) { // AG-26
 	}
 	for _, row := range []struct{ name, tool, arguments, kind, want string }{
 		{"all is well", "weather", `{"city":"Lima"}`, "", `"sunny in Lima"`},
-		{"an unknown tool", "wether", `{}`, KindUnknown, `there is no tool called "wether"; is it weather?`},
-		{"an unknown tool that is like none", "submarine", `{}`, KindUnknown, `there is no tool called "submarine"`},
-		{"no JSON", "weather", `{"city":`, KindArguments, "the arguments are no JSON: unexpected end of JSON input"},
-		{"two values", "weather", `{"city":"Lima"} {}`, KindArguments, "the arguments are no JSON: invalid character '{' after top-level value"},
-		{"empty arguments are an object", "weather", ``, KindArguments, "the arguments do not fit: /city: this property is required"},
+		{"an unknown tool", "wether", `{}`, KindUnknown, `unknown tool "wether"; did you mean weather?`},
+		{"an unknown tool that is like none", "submarine", `{}`, KindUnknown, `unknown tool "submarine"`},
+		{"no JSON", "weather", `{"city":`, KindArguments, "the arguments are not valid JSON: unexpected end of JSON input"},
+		{"two values", "weather", `{"city":"Lima"} {}`, KindArguments, "the arguments are not valid JSON: invalid character '{' after top-level value"},
+		{"empty arguments are an object", "weather", ``, KindArguments, "invalid arguments: /city: this property is required"},
 		{"white space is empty, too", "anything", " \n", "", `{}`},
 		{"empty arguments", "anything", "", "", `{}`},
-		{"null is not empty", "anything", "null", KindArguments, "the arguments do not fit: expected an object"},
-		{"a wrong type", "weather", `{"city":7}`, KindArguments, "the arguments do not fit: /city: expected a string, got a number"},
-		{"two wrong ones", "weather", `{"city":7,"wind":1}`, KindArguments, "the arguments do not fit: /city: expected a string, got a number; /wind: this property is not known"},
-		{"a list", "weather", `[]`, KindArguments, "the arguments do not fit: expected an object, got an array"},
-		{"a number that Go cannot hold", "weather", `{"city":"Lima","days":1e30}`, KindArguments, "the arguments do not fit: /days: expected a whole number of 64 bits, without a decimal point, got number 1e30"},
+		{"null is not empty", "anything", "null", KindArguments, "invalid arguments: expected an object"},
+		{"a wrong type", "weather", `{"city":7}`, KindArguments, "invalid arguments: /city: expected a string, got a number"},
+		{"two wrong ones", "weather", `{"city":7,"wind":1}`, KindArguments, "invalid arguments: /city: expected a string, got a number; /wind: unknown property"},
+		{"a list", "weather", `[]`, KindArguments, "invalid arguments: expected an object, got an array"},
+		{"a number that Go cannot hold", "weather", `{"city":"Lima","days":1e30}`, KindArguments, "invalid arguments: /days: expected a whole number of 64 bits, without a decimal point, got number 1e30"},
 		{"an error", "fails", ``, KindFailed, "no such thing"},
 		{"an error with a kind", "gone", ``, KindUnavailable, "the server is away"},
-		{"a panic", "panics", ``, KindPanic, "the tool broke down"},
-		{"a goroutine that ends", "exits", ``, KindPanic, "the tool broke down"},
-		{"a result that is no JSON", "garbage", ``, KindFailed, "the tool returned something that is no JSON"},
-		{"a result without bounds", "huge", ``, KindFailed, "the tool returned 16777218 bytes, which is more than the 16777216 that are allowed"},
-		{"nobody who could approve", "asks", ``, KindDenied, "this tool needs the approval of a person, and nobody is there to give it"},
-		{"a schema that is none", "broken", ``, KindFailed, `the tool cannot be used: tool broken: the schema of its arguments: /type: not a JSON Schema (2020-12): expected one of "array", "boolean", "integer", "null", "number", "object", "string"`},
+		{"a panic", "panics", ``, KindPanic, "the tool crashed"},
+		{"a goroutine that ends", "exits", ``, KindPanic, "the tool crashed"},
+		{"a result that is no JSON", "garbage", ``, KindFailed, "the tool returned invalid JSON"},
+		{"a result without bounds", "huge", ``, KindFailed, "the tool returned 16777218 bytes; expected at most 16777216"},
+		{"nobody who could approve", "asks", ``, KindDenied, "this tool needs approval, but this conversation has no approver"},
+		{"a schema that is none", "broken", ``, KindFailed, `cannot use the tool: tool broken: the schema of its arguments: /type: invalid JSON Schema (2020-12): expected one of "array", "boolean", "integer", "null", "number", "object", "string"`},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			got := one(t, &Runner{}, tools, call(row.tool, row.arguments))
@@ -405,15 +405,15 @@ func TestApproval(t *testing.T) { // AG-40
 		{"given", allow, "sunny in Lima", 0},
 		{"denied", func(context.Context, Question) (Decision, error) { return Decision{}, nil }, "denied: a person denied the call", 0},
 		{"denied for a reason", func(context.Context, Question) (Decision, error) { return Decision{Reason: "not on Sundays"}, nil }, "denied: a person denied the call: not on Sundays", 0},
-		{"no answer", func(ctx context.Context, _ Question) (Decision, error) { <-ctx.Done(); return Decision{}, ctx.Err() }, "denied: nobody approved the call within 5m0s", 5 * time.Minute},
+		{"no answer", func(ctx context.Context, _ Question) (Decision, error) { <-ctx.Done(); return Decision{}, ctx.Err() }, "denied: no approval came within 5m0s", 5 * time.Minute},
 		{"given too late", func(ctx context.Context, _ Question) (Decision, error) {
 			<-ctx.Done()
 			return Decision{Approved: true}, nil
-		}, "denied: nobody approved the call within 5m0s", 5 * time.Minute},
+		}, "denied: no approval came within 5m0s", 5 * time.Minute},
 		{"no way to ask", func(context.Context, Question) (Decision, error) {
 			return Decision{Approved: true}, &Error{KindDenied, "nobody is listening"}
 		}, "denied: nobody is listening", 0},
-		{"a question that panics", func(context.Context, Question) (Decision, error) { panic("no") }, "denied: the question for approval could not be asked", 0},
+		{"a question that panics", func(context.Context, Question) (Decision, error) { panic("no") }, "denied: the question for approval could not be delivered", 0},
 		{"just in time", func(ctx context.Context, q Question) (Decision, error) {
 			time.Sleep(time.Until(q.Expires) - time.Second)
 			return Decision{Approved: true}, nil
@@ -524,15 +524,15 @@ func TestHooksAroundACall(t *testing.T) { // AG-28
 		}, want: "sunny in Oslo"},
 		{name: "change them into something that does not fit", before: func(context.Context, *Tool, Call) (json.RawMessage, *Result, error) {
 			return json.RawMessage(`{"town":"Oslo"}`), nil, nil
-		}, want: `{"error":{"kind":"invalid_arguments","message":"the arguments do not fit: /city: this property is required; /town: this property is not known"}}`},
+		}, want: `{"error":{"kind":"invalid_arguments","message":"invalid arguments: /city: this property is required; /town: unknown property"}}`},
 		{name: "change them into no JSON", before: func(context.Context, *Tool, Call) (json.RawMessage, *Result, error) {
 			return json.RawMessage(`{`), nil, nil
-		}, want: `{"error":{"kind":"failed","message":"the call was not run: a check before it made arguments of it that are no JSON"}}`},
+		}, want: `{"error":{"kind":"failed","message":"the call did not run: a check before it returned arguments that are not valid JSON"}}`},
 		{name: "answer", before: func(context.Context, *Tool, Call) (json.RawMessage, *Result, error) { return nil, &answer, nil }, want: "from the hook"},
 		{name: "deny", before: func(context.Context, *Tool, Call) (json.RawMessage, *Result, error) {
 			return nil, nil, errors.New("not this one")
 		}, want: `{"error":{"kind":"denied","message":"not this one"}}`},
-		{name: "panic before", before: func(context.Context, *Tool, Call) (json.RawMessage, *Result, error) { panic("no") }, want: `{"error":{"kind":"failed","message":"the call was not run: a check before it broke down"}}`},
+		{name: "panic before", before: func(context.Context, *Tool, Call) (json.RawMessage, *Result, error) { panic("no") }, want: `{"error":{"kind":"failed","message":"the call did not run: a check before it failed"}}`},
 		{name: "change the result", after: func(_ context.Context, _ *Tool, _ Call, r Result) (Result, error) {
 			return Text(strings.ToUpper(r.Text())), nil
 		}, want: "SUNNY IN LIMA"},

@@ -39,7 +39,7 @@ func (s *Set) Add(tools ...*Tool) error {
 			return err
 		}
 		if other, ok := known[t.Wire()]; ok {
-			return fmt.Errorf("tool %s: there is already one called %s", t.Name, other)
+			return fmt.Errorf("tool %s: another tool is already called %s", t.Name, other)
 		}
 		known[t.Wire()] = t.Name
 	}

@@ -55,9 +55,9 @@ func TestClashesAreRefused(t *testing.T) { // AG-60
 		have, more []string
 		want       string
 	}{
-		{"the same name", []string{"a.b"}, []string{"c", "a.b"}, "tool a.b: there is already one called a.b"},
-		{"the same towards the model", []string{"a.b"}, []string{"c", "a_b"}, "tool a_b: there is already one called a.b"},
-		{"among the new ones", nil, []string{"a_b", "a.b"}, "tool a.b: there is already one called a_b"},
+		{"the same name", []string{"a.b"}, []string{"c", "a.b"}, "tool a.b: another tool is already called a.b"},
+		{"the same towards the model", []string{"a.b"}, []string{"c", "a_b"}, "tool a_b: another tool is already called a.b"},
+		{"among the new ones", nil, []string{"a_b", "a.b"}, "tool a.b: another tool is already called a_b"},
 		{"a name that is none", nil, []string{"c", "a..b"}, `tool "a..b": expected letters, digits, _ and -, in segments joined by dots`},
 		{"no name", nil, []string{""}, `tool "": expected letters, digits, _ and -, in segments joined by dots`},
 		{"other characters", nil, []string{"天气"}, `tool "天气": expected letters, digits, _ and -, in segments joined by dots`},
@@ -81,10 +81,10 @@ func TestClashesAreRefused(t *testing.T) { // AG-60
 func TestWhatCannotRunIsRefused(t *testing.T) { // AG-60
 	run := func(context.Context, Call) (Result, error) { return Result{}, nil }
 	for want, tool := range map[string]*Tool{
-		"tool a: expected a function that runs it":                        {Name: "a"},
-		`tool a: expected the approval never or always, got "sometimes"`:  {Name: "a", Run: run, Approval: "sometimes"},
-		"tool a: the schema of its arguments: this is not JSON: unexpect": {Name: "a", Run: run, Schema: json.RawMessage(`{`)},
-		"tool a: the schema of its arguments: it refers to \"http://":     {Name: "a", Run: run, Schema: json.RawMessage(`{"$ref":"http://example.com/s"}`)},
+		"tool a: expected a function that runs it":                       {Name: "a"},
+		`tool a: expected the approval never or always, got "sometimes"`: {Name: "a", Run: run, Approval: "sometimes"},
+		"tool a: the schema of its arguments: invalid JSON: unexpect":    {Name: "a", Run: run, Schema: json.RawMessage(`{`)},
+		"tool a: the schema of its arguments: it refers to \"http://":    {Name: "a", Run: run, Schema: json.RawMessage(`{"$ref":"http://example.com/s"}`)},
 	} {
 		if _, err := NewSet(tool); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("got %v, want %s", err, want)

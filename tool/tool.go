@@ -86,7 +86,7 @@ func (r Role) String() string {
 // MarshalText writes a role as in a configuration.
 func (r Role) MarshalText() ([]byte, error) {
 	if r < User || r > Admin {
-		return nil, fmt.Errorf("tool: there is no role %d", int(r))
+		return nil, fmt.Errorf("tool: unknown role %d", int(r))
 	}
 	return []byte(roles[r]), nil
 }

@@ -31,7 +31,7 @@ const (
 var ErrRunning = errors.New("tube: the run has not ended")
 
 // ErrArchive says that what Restore was given is not an archive, or only a part of one.
-var ErrArchive = errors.New("tube: not a whole archive of a run")
+var ErrArchive = errors.New("tube: incomplete archive of a run")
 
 // WriteTo writes a tube that has ended, for Restore to read. A tube that has not gives [ErrRunning].
 func (t *Tube) WriteTo(w io.Writer) (int64, error) {
@@ -195,7 +195,7 @@ func Restore(run string, r io.Reader, o *Options) (*Tube, error) {
 	case head.Version != archiveVersion:
 		return nil, fail("version %d; this program reads version %d", head.Version, archiveVersion)
 	case run != "" && head.Run != run:
-		return nil, fail("the archive of another run")
+		return nil, fail("it is another run's archive")
 	case head.Events == 0:
 		return nil, fail("a run without events")
 	}
@@ -210,7 +210,7 @@ func Restore(run string, r io.Reader, o *Options) (*Tube, error) {
 		}
 	}
 	if n++; in.Scan() {
-		return nil, fail("something follows the end")
+		return nil, fail("data follows the end")
 	} else if err := in.Err(); err != nil {
 		return nil, fmt.Errorf("tube: read archive: %w", err)
 	}
@@ -238,7 +238,7 @@ func (t *Tube) restore(a *archived, events uint64) error {
 		return t.restoreBase(a, events)
 	}
 	if a.N == nil {
-		return errors.New("neither an event nor a base")
+		return errors.New("expected an event or a base")
 	}
 	e := Event{N: *a.N, Hidden: a.Hidden}
 	switch {
@@ -249,7 +249,7 @@ func (t *Tube) restore(a *archived, events uint64) error {
 	case a.URI != nil && a.Delta != nil:
 		e.Kind, e.URI, e.Value = Set, []byte(*a.URI), a.Delta
 	default:
-		return errors.New("an event of no known form")
+		return errors.New("an invalid event")
 	}
 	if err := check(&e); err != nil {
 		return err

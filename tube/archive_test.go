@@ -148,18 +148,18 @@ func TestArchivesThatAreForeignOrTornAreRefused(t *testing.T) {
 		"another file":       {"%PDF-1.7\n", "line 1: "},
 		"other JSON":         {"{}\n", `line 1: expected {"archive":"lingserve run",…}`},
 		"another version":    {line(0, `{"archive":"lingserve run","version":2,"run":"run","events":1}`+"\n"), "line 1: version 2; this program reads version 1"},
-		"another run":        {line(0, `{"archive":"lingserve run","version":1,"run":"x","events":1}`+"\n"), "line 1: the archive of another run"},
+		"another run":        {line(0, `{"archive":"lingserve run","version":1,"run":"x","events":1}`+"\n"), "line 1: it is another run's archive"},
 		"no events":          {line(0, `{"archive":"lingserve run","version":1,"run":"run"}`+"\n"), "line 1: a run without events"},
 		"a line is missing":  {line(4, ""), "line 5: event 4 in place of 3"},
 		"a line twice":       {line(4, archive[4]+archive[4]), "line 6: event 3 in place of 4"},
 		"a broken line":      {line(4, archive[4][:9]+"\n"), "line 5: "},
-		"an unknown line":    {line(4, "{\"n\":3}\n"), "line 5: an event of no known form"},
-		"neither":            {line(4, "{\"uri\":\"\"}\n"), "line 5: neither an event nor a base"},
+		"an unknown line":    {line(4, "{\"n\":3}\n"), "line 5: an invalid event"},
+		"neither":            {line(4, "{\"uri\":\"\"}\n"), "line 5: expected an event or a base"},
 		"an early end":       {line(4, `{"n":3,"event":"finished","data":{}}`+"\n"), "line 5: event 3 of 29"},
 		"a late base":        {line(4, `{"base":3,"document":{},"reserved":{}}`+"\n"), "line 5: a base that was not expected"},
 		"bad text":           {line(3, `{"n":2,"event":"a b","data":{}}`+"\n"), "line 4: tube: event name"},
 		"the end is missing": {strings.Join(archive[:len(archive)-2], ""), "line 30: the archive is cut off"},
-		"more after the end": {whole.String() + archive[1], "line 31: something follows the end"},
+		"more after the end": {whole.String() + archive[1], "line 31: data follows the end"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

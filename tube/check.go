@@ -64,7 +64,7 @@ func checkName(name string) error {
 		ok = letter || i > 0 && ('0' <= c && c <= '9' || c == '.' || c == '_' || c == '-')
 	}
 	if !ok {
-		return fmt.Errorf("tube: event name %.80q is not allowed: expected a letter, then up to 63 letters, digits, dots, underscores or hyphens", name)
+		return fmt.Errorf("tube: invalid event name %.80q; expected a letter, then up to 63 letters, digits, dots, underscores or hyphens", name)
 	}
 	return nil
 }

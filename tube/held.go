@@ -13,7 +13,7 @@ import (
 // little later Send refuses.
 
 // ErrFull says that more was sent than may wait to be shown: the event was not sent, and no other will be but the end.
-var ErrFull = errors.New("tube: too much waits to be stored")
+var ErrFull = errors.New("tube: too many events wait to be stored")
 
 // held is what a tube has only where it is held. It is guarded by the tube's lock, but for written and full's receiver.
 type held struct {

@@ -27,10 +27,10 @@ type Coded interface {
 
 // These are the errors of turns and lanes that callers tell apart.
 var (
-	ErrNoPrompt    error = &codedError{CodeInvalid, "turn: there is nothing to ask: the prompt is empty"}
-	ErrNoOutput    error = &codedError{CodeInternal, "turn: no model has answered"}
+	ErrNoPrompt    error = &codedError{CodeInvalid, "turn: the prompt is empty"}
+	ErrNoOutput    error = &codedError{CodeInternal, "turn: no model answered"}
 	ErrBusy        error = &codedError{CodeConflict, "turn: the session is busy"}
-	ErrQueueFull   error = &codedError{CodeOverloaded, "turn: too much is waiting"}
+	ErrQueueFull   error = &codedError{CodeOverloaded, "turn: too many messages are waiting"}
 	ErrDraining    error = &codedError{CodeDraining, "turn: the server is shutting down"}
 	ErrInterrupted error = &codedError{CodeConflict, "turn: interrupted by a later message"}
 	ErrStopped     error = &codedError{CodeConflict, "turn: stopped"}

@@ -58,7 +58,7 @@ func ExampleFramework_Register() {
 	// Output:
 	// "HELLO" ""
 	// "HELLO" ""
-	// observed: turn build_prompt (prefix): turn: there is nothing to ask: the prompt is empty
+	// observed: turn build_prompt (prefix): turn: the prompt is empty
 	// "" "invalid_request"
 	// [shout] [prefix]
 }

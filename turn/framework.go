@@ -112,11 +112,11 @@ func (f *Framework) Register(name string, plugin any) error {
 	defer f.mu.Unlock()
 	old := f.plugins.Load()
 	if slices.ContainsFunc(old.all, func(p Named[any]) bool { return p.Name == name }) {
-		return fmt.Errorf("turn: there is a plugin %q already", name)
+		return fmt.Errorf("turn: the plugin %q is already registered", name)
 	}
 	all := append([]Named[any]{{name, plugin}}, old.all...)
 	if len(f.hooksOf(all[:1])) == 0 {
-		return fmt.Errorf("turn: the plugin %q (%T) has no hook: expected a method with the name and the signature of one", name, plugin)
+		return fmt.Errorf("turn: the plugin %q (%T) has no hook; expected a method with a hook's name and signature", name, plugin)
 	}
 	f.replace(all)
 	return nil

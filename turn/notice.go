@@ -32,18 +32,18 @@ func (Notices) OnError(ctx context.Context, stage Stage, err error, e *Envelope)
 }
 
 var sentences = map[string]string{
-	CodeInvalid:             "This message cannot be answered as it is.",
-	CodeConflict:            "There is still an earlier message being answered.",
-	CodeOverloaded:          "There is too much to do at the moment; please try again later.",
-	CodeDraining:            "The server is being restarted; please try again in a minute.",
-	CodeTooLarge:            "This is more than the model can take at once.",
+	CodeInvalid:             "This message is invalid.",
+	CodeConflict:            "An earlier message is still being answered.",
+	CodeOverloaded:          "The server is busy at the moment; please try again later.",
+	CodeDraining:            "The server is restarting; please try again in a minute.",
+	CodeTooLarge:            "This is too much text for the model.",
 	CodeGone:                "This conversation has been erased.",
-	"budget_exceeded":       "The limit of what answers may cost is reached.",
-	CodeOutput:              "The model came to no usable answer.",
-	"upstream_auth":         "The model's server does not let us in.",
-	"upstream_rate_limited": "The model's server has too much to do; please try again later.",
+	"budget_exceeded":       "The cost limit for answers is reached.",
+	CodeOutput:              "The model gave no usable answer.",
+	"upstream_auth":         "The model's server refused this server's key.",
+	"upstream_rate_limited": "The model's server is overloaded; please try again later.",
 	"upstream_timeout":      "The model's server did not answer in time; please try again.",
-	"upstream_unavailable":  "The model's server cannot be reached; please try again later.",
+	"upstream_unavailable":  "The model's server is unreachable; please try again later.",
 }
 
 // Sentence returns the fixed sentence that users read for a code.
@@ -61,18 +61,18 @@ func Sentence(code string) string {
 func SentenceOf(code string, err error) string {
 	switch {
 	case errors.Is(err, ErrTimeout): // which is nobody's fault and has no code
-		return "The answer took too long and was ended."
+		return "The answer took too long and was stopped."
 	case errors.Is(err, tape.ErrNameCollision): // and not since it is busy
 		return "This session id cannot be used; please choose another one."
 	case code != CodeOverloaded: // something else came first
 	case errors.Is(err, tape.ErrUnsure):
-		return "The place where conversations are kept went away while it was written to. " +
-			"What was said last may or may not be kept; please look before you say it again."
+		return "The store of conversations disconnected during a write. " +
+			"The last messages may or may not be stored; please check before you repeat them."
 	case errors.Is(err, tape.ErrAway):
-		return "The place where conversations are kept cannot be reached at the moment. " +
-			"What was said last may have to be said again later."
+		return "The store of conversations is unreachable at the moment. " +
+			"You may need to repeat the last message later."
 	case vfs.Failed(err):
-		return "The server's disk cannot keep anything at the moment. What was said last may have to be said again later."
+		return "The server's disk cannot store anything at the moment. You may need to repeat the last message later."
 	}
 	return Sentence(code)
 }

@@ -234,7 +234,7 @@ func TestTU_34ATurnThatTookTooLongSaysSo(t *testing.T) {
 		if err != turn.ErrTimeout {
 			t.Errorf("got %v", err)
 		}
-		equal(t, "told", told, []string{"The answer took too long and was ended. (reference " + r.TurnID + ")"})
+		equal(t, "told", told, []string{"The answer took too long and was stopped. (reference " + r.TurnID + ")"})
 	})
 }
 
@@ -258,12 +258,12 @@ func TestTU_34TheStoreIsNamedWhereItIsAway(t *testing.T) {
 		says  string
 		again bool
 	}{
-		{"away", &overloaded{tape.ErrAway}, "cannot be reached", true},
-		{"unsure", &overloaded{errors.Join(tape.ErrAway, tape.ErrUnsure)}, "may or may not be kept", false},
-		{"something else", &overloaded{errTest}, "too much to do", true},
-		{"too many", turn.ErrQueueFull, "too much to do", true},
+		{"away", &overloaded{tape.ErrAway}, "unreachable", true},
+		{"unsure", &overloaded{errors.Join(tape.ErrAway, tape.ErrUnsure)}, "may or may not be stored", false},
+		{"something else", &overloaded{errTest}, "server is busy", true},
+		{"too many", turn.ErrQueueFull, "server is busy", true},
 		{"a shutdown", turn.ErrDraining, "try again", true},
-		{"a model before it", errors.Join(&turn.EventError{Code: "upstream_auth", Message: "x"}, &overloaded{tape.ErrAway}), "does not let us in", false},
+		{"a model before it", errors.Join(&turn.EventError{Code: "upstream_auth", Message: "x"}, &overloaded{tape.ErrAway}), "refused this server's key", false},
 		{"a model that is away", &turn.EventError{Code: "upstream_unavailable", Message: "x"}, "try again later", true},
 		{"a fault", errTest, "Something went wrong", false},
 	} {

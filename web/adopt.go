@@ -148,7 +148,7 @@ func (s *Server) takeOver(left *runlog.Left) {
 		if s.runs.isDraining() {
 			return // whoever takes over what this one leaves, runs it
 		}
-		message = cutMessage + "; it cannot be run again"
+		message = cutMessage + "; it cannot restart"
 		s.log.Warn("cannot restart a run", "run", p.Run, "error", err)
 	}
 	s.noteCut(p)

@@ -126,7 +126,7 @@ func (s *Server) startAgain() {
 		r, err := s.runAgain(p, slots)
 		if err != nil {
 			s.log.Warn("cannot restart a run", "run", p.Run, "error", err)
-			s.runs.put(p.run(cutMessage + "; it cannot be run again"))
+			s.runs.put(p.run(cutMessage + "; it cannot restart"))
 			continue
 		}
 		waiting = append(waiting, r)
@@ -171,7 +171,7 @@ func (s *Server) runAgain(p *replayed, slots chan struct{}) (*run, error) {
 		return nil, problem
 	}
 	if sp.again == nil {
-		return nil, fmt.Errorf("the workflow %s does not say restart any more", quote(p.Again.Workflow))
+		return nil, fmt.Errorf("the workflow %s no longer allows a restart", quote(p.Again.Workflow))
 	}
 	sp.id, sp.owner, sp.caller = p.Run, p.Owner, p.Caller
 	before := p.tube

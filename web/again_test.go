@@ -162,7 +162,7 @@ func TestARunIsBegunOnlySoOften(t *testing.T) {
 		b = againBench(t, folder, hangs("x"), nil).serve()
 	}
 	d := readDocument(t, b.do("GET", "/v1/runs/"+id, ""))
-	if d.Status != statusInterrupted || !strings.Contains(d.Errors[0].Message, "begun 3 times") || b.model.calls.Load() != 0 {
+	if d.Status != statusInterrupted || !strings.Contains(d.Errors[0].Message, "already started 3 times") || b.model.calls.Load() != 0 {
 		t.Errorf("%+v", d)
 	}
 }

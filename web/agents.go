@@ -100,15 +100,15 @@ func (door) SystemPrompt(ctx context.Context, _ turn.Prompt, _ turn.State) (stri
 func (s *Server) prepareAgent(p access.Principal, a *ask, files []adapter.Part) (spec, *problem) {
 	sp := spec{owner: p.Owner(), role: p.Role}
 	if s.o.Turns == nil {
-		return sp, newProblem(codeNotFound, "there is no agent "+quote(a.Agent)+"; this server has no agents")
+		return sp, newProblem(codeNotFound, "unknown agent "+quote(a.Agent)+"; this server has no agents")
 	}
 	if names := s.agents(p); !slices.Contains(names, a.Agent) {
-		return sp, newProblem(codeNotFound, "there is no agent "+quote(a.Agent)+"; "+expected(a.Agent, names))
+		return sp, newProblem(codeNotFound, "unknown agent "+quote(a.Agent)+"; "+expected(a.Agent, names))
 	}
 	var misfits []misfit
 	fail := func(pointer, detail string) { misfits = append(misfits, misfit{Pointer: pointer, Detail: detail}) }
 	if a.Model != "" {
-		fail("/model", "an agent has a model of its own; ,model as the input chooses another for the session")
+		fail("/model", "an agent chooses its own model; send the input ,model NAME to change it for the session")
 	}
 	if a.Params != nil {
 		fail("/params", "an agent takes no params")
@@ -126,7 +126,7 @@ func (s *Server) prepareAgent(p access.Principal, a *ask, files []adapter.Part) 
 	var text string
 	switch {
 	case len(a.Properties) > 0:
-		fail("/input", "an agent's input is a text and has no properties")
+		fail("/input", "an agent's input is text without properties")
 	case a.Input == nil || a.Input[0] != '"' || json.Unmarshal(a.Input, &text) != nil:
 		found := "nothing"
 		if a.Input != nil {
@@ -134,7 +134,7 @@ func (s *Server) prepareAgent(p access.Principal, a *ask, files []adapter.Part) 
 		}
 		fail("/input", "expected a string, found "+found)
 	case text == "" && len(files) == 0:
-		fail("/input", "is empty; expected what is said to the agent")
+		fail("/input", "is empty; expected a message to the agent")
 	}
 	if len(misfits) > 0 {
 		return sp, invalid(misfits...)
@@ -166,14 +166,14 @@ func (s *Server) prepareAgent(p access.Principal, a *ask, files []adapter.Part) 
 // prepareByWorkflow checks a run of an agent that a workflow answers for.
 func (s *Server) prepareByWorkflow(by access.Principal, a *ask, workflow string) (spec, *problem) {
 	if _, ok := s.o.Workflows.Get(workflow); !ok {
-		p := newProblem(codeInternal, "the workflow that answers for this agent is not there; the server's log says more under this id")
+		p := newProblem(codeInternal, "this agent's workflow is missing; find the cause in the server's log under this id")
 		p.ID = newRunID()
 		s.log.Error("agent's workflow is missing", "id", p.ID, "agent", a.Agent, "workflow", workflow)
 		return spec{}, p
 	}
 	if a.OnBusy == string(turn.Steer) {
 		return spec{}, invalid(misfit{
-			Pointer: "/on_busy", Detail: "this agent cannot be steered, because a workflow answers for it; expected queue, reject or interrupt",
+			Pointer: "/on_busy", Detail: "this agent does not support steer, because it is a workflow; expected queue, reject or interrupt",
 		})
 	}
 	as := *a
@@ -443,7 +443,7 @@ func (a *agentRun) follow(m *ling.Manager) {
 // lateFailure says that a steered message was not used and is not answered any more.
 func lateFailure(code string) *bot.Failure {
 	return &bot.Failure{
-		Code: code, Message: "a message came too late for this run and is not answered: " + turn.Sentence(code), Retryable: turn.Retryable(code, nil),
+		Code: code, Message: "a message arrived too late for this run and got no answer: " + turn.Sentence(code), Retryable: turn.Retryable(code, nil),
 	}
 }
 
@@ -477,9 +477,9 @@ func (s *Server) refused(r channel.Result, err error) *problem {
 		return p
 	}
 	if err == nil {
-		err = fmt.Errorf("a turn has ended without a run: %s", r.Admission.Reason)
+		err = fmt.Errorf("a turn ended without a run: %s", r.Admission.Reason)
 	}
-	p := newProblem(codeInternal, "the message cannot be taken; the server's log says more under this id")
+	p := newProblem(codeInternal, "the server cannot accept the message; find the cause in its log under this id")
 	p.ID = newRunID()
 	s.log.Error("cannot accept a message", "id", p.ID, "error", err)
 	return p
@@ -502,7 +502,7 @@ func (a *agentRun) Enter(ctx context.Context) error {
 	case err != nil:
 		return err
 	case run != "":
-		return &bot.Failure{Code: codeConflict, Message: "the message was taken before, by the run " + run}
+		return &bot.Failure{Code: codeConflict, Message: "the message was already accepted by the run " + run}
 	}
 	return nil
 }
@@ -554,7 +554,7 @@ func (a *agentRun) tell(ctx context.Context, m *ling.Manager) error {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case a.large:
-		return &bot.Failure{Code: codeTooLarge, Message: fmt.Sprintf("the run's result is larger than %d bytes", a.s.o.MaxResult)}
+		return &bot.Failure{Code: codeTooLarge, Message: fmt.Sprintf("the run's result exceeds the limit of %d bytes", a.s.o.MaxResult)}
 	case err != nil:
 		return a.failure(err)
 	}
@@ -616,9 +616,9 @@ func (a *agentRun) failure(err error) error {
 	switch {
 	case errors.Is(err, turn.ErrLeaseLost):
 		again = true
-		message = "the session was lost in the middle of the answer: its store, or this server, stood still for too long; ask again"
+		message = "the server lost the session during the answer, because the server or its store did not respond for too long; send the message again"
 	case code == codeInternal: // the turn has told the log already
-		message = "internal error; the log has it as turn " + a.id
+		message = "internal error; find it in the server's log as turn " + a.id
 	}
 	return &bot.Failure{Code: code, Message: message, Retryable: again, Cause: err}
 }
@@ -780,9 +780,9 @@ func (a *agentRun) result(r tool.Result) {
 	f := &bot.Failure{Code: codeInternal, Message: "the tool " + r.Name + " has failed", Cause: r.Err}
 	switch r.Err.Kind {
 	case tool.KindUnknown:
-		f.Code, f.Message = codeOutput, "the model called a tool that there is not: "+clip(r.Name)
+		f.Code, f.Message = codeOutput, "the model called an unknown tool: "+clip(r.Name)
 	case tool.KindArguments:
-		f.Code, f.Message = codeOutput, "the model called the tool "+r.Name+" with arguments that do not fit"
+		f.Code, f.Message = codeOutput, "the model called the tool "+r.Name+" with invalid arguments"
 	case tool.KindDenied:
 		f.Code, f.Message = codeForbidden, "the tool "+r.Name+" was not allowed to run"
 	case tool.KindTimeout:

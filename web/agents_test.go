@@ -589,27 +589,27 @@ func TestWhatDoesNotFitAnAgentIsSaid(t *testing.T) {
 	a := newAgentBench(t, nil)
 	a.serve()
 	for body, want := range map[string]string{
-		`{"agent":"nobody","input":"x"}`:                                                 `there is no agent "nobody"; expected one of assistant`,
+		`{"agent":"nobody","input":"x"}`:                                                 `unknown agent "nobody"; expected one of assistant`,
 		`{"agent":"assistant","workflow":"chat","input":"x"}`:                            "/agent: expected a workflow or an agent, not both",
 		`{"agent":"assistant"}`:                                                          "/input: expected a string, found nothing",
 		`{"agent":"assistant","input":{"a":1}}`:                                          "/input: expected a string, found an object",
-		`{"agent":"assistant","input":""}`:                                               "/input: is empty; expected what is said to the agent",
+		`{"agent":"assistant","input":""}`:                                               "/input: is empty; expected a message to the agent",
 		`{"agent":"assistant","input":"x","params":{}}`:                                  "/params: an agent takes no params",
-		`{"agent":"assistant","input":"x","model":"demo:fast"}`:                          "/model: an agent has a model of its own; ,model as the input chooses another for the session",
+		`{"agent":"assistant","input":"x","model":"demo:fast"}`:                          "/model: an agent chooses its own model; send the input ,model NAME to change it for the session",
 		`{"agent":"assistant","input":"x","on_busy":"wait"}`:                             `/on_busy: expected queue, reject, interrupt or steer, found "wait"`,
-		`{"agent":"assistant","input":"x","session":"a\u0007"}`:                          `/session: a session id has no control characters, "a\a" has`,
-		`{"workflow":"chat","input":"x","on_busy":"queue"}`:                              "/on_busy: expected a session beside it, which can be busy",
-		`{"workflow":"chat","input":"x","session":"s","on_busy":"steer"}`:                "/on_busy: a workflow cannot be steered, only an agent; expected queue, reject or interrupt",
-		`{"agent":"assistant","input":"x","session":" \u2003"}`:                          "/session: a session id is not blank",
-		`{"workflow":"chat","input":"x","session":" "}`:                                  "/session: a session id is not blank",
-		`{"workflow":"chat","input":"x","session":"a\u0007"}`:                            "/session: a session id has no control characters, \"a\\a\" has",
+		`{"agent":"assistant","input":"x","session":"a\u0007"}`:                          `/session: the session id "a\a" contains control characters; remove them`,
+		`{"workflow":"chat","input":"x","on_busy":"queue"}`:                              "/on_busy: expected a session too, because only a session can be busy",
+		`{"workflow":"chat","input":"x","session":"s","on_busy":"steer"}`:                "/on_busy: steer works only with agents; expected queue, reject or interrupt",
+		`{"agent":"assistant","input":"x","session":" \u2003"}`:                          "/session: the session id is empty; expected at least one visible character",
+		`{"workflow":"chat","input":"x","session":" "}`:                                  "/session: the session id is empty; expected at least one visible character",
+		`{"workflow":"chat","input":"x","session":"a\u0007"}`:                            "/session: the session id \"a\\a\" contains control characters; remove them",
 		`{"agent":"assistant","input":"x","session":"` + strings.Repeat("x", 513) + `"}`: "/session: expected a string of 1 to 512 bytes, found 513",
 	} {
 		if p := readProblem(t, a.do("POST", "/v1/runs", body)); p.Detail != want || p.Status/100 != 4 {
 			t.Errorf("%s:\n%s", body, p.Detail)
 		}
 	}
-	if p := readProblem(t, a.do("GET", "/v1/runs?agent=assistant&input.a=x", "")); p.Detail != "query parameter input: an agent's input is a text and has no properties" {
+	if p := readProblem(t, a.do("GET", "/v1/runs?agent=assistant&input.a=x", "")); p.Detail != "query parameter input: an agent's input is text without properties" {
 		t.Error(p.Detail)
 	}
 	if d := readDocument(t, a.do("GET", "/v1/runs?agent=assistant&input=x&session=telegram%2F7&on_busy=reject", "")); d.Session != "telegram/7" {

@@ -103,7 +103,7 @@ func (s *Server) agui(w http.ResponseWriter, r *http.Request) *problem {
 // noTarget says who could have been asked by somebody.
 func (s *Server) noTarget(p access.Principal, name string) *problem {
 	agents, workflows := s.targets(p)
-	return newProblem(codeNotFound, "there is no agent or workflow "+quote(name)+"; "+expected(name, append(agents, workflows...)))
+	return newProblem(codeNotFound, "unknown agent or workflow "+quote(name)+"; "+expected(name, append(agents, workflows...)))
 }
 
 func misfits(faults []agui.Fault) (list []misfit) {
@@ -153,7 +153,7 @@ func (s *Server) askedBy(a *ask, in *agui.Input) (notes []agui.Note, p *problem)
 	if state := string(in.State); state != "" && state != "{}" {
 		with := strings.TrimPrefix(a.Instructions+"\n\nThe state of the page that the user looks at, as JSON: "+state, "\n\n")
 		if len(with) > maxInstructions {
-			return append(notes, warning("state_ignored", "the state of the page is too large to be told to the agent", nil)), nil
+			return append(notes, warning("state_ignored", "the page's state is too large for the agent and was left out", nil)), nil
 		}
 		a.Instructions = with
 	}
@@ -165,7 +165,7 @@ func toolsOf(in *agui.Input) []agui.Note {
 	if len(in.Tools) == 0 {
 		return nil
 	}
-	return []agui.Note{warning("tools_ignored", "the tools of a page are not called; those of the agent run on the server", in.Tools)}
+	return []agui.Note{warning("tools_ignored", "the page's tools are ignored; an agent calls only its own tools, on the server", in.Tools)}
 }
 
 // warning is a note about something that was asked for and is not done.
@@ -254,16 +254,16 @@ func (s *Server) answerAGUI(r *http.Request, in *agui.Input) (*run, *problem) {
 		at := "/resume/" + itoa(i) + "/interruptId"
 		runID, n, id, ok := agui.ParseQuestion(a.Interrupt)
 		if !ok || !wellFormed(runID) {
-			return nil, invalid(misfit{Pointer: at, Detail: "is not one of this server's"})
+			return nil, invalid(misfit{Pointer: at, Detail: "unknown id; expected one from this server"})
 		}
 		run, p := s.find(r, runID)
 		switch {
 		case p != nil:
 			continue // the client has to get rid of it somehow
 		case who(r).Remembers() && run.lane() != webchannel.SessionKey(who(r).Owner(), in.Thread):
-			return nil, invalid(misfit{Pointer: at, Detail: "is of another thread"})
+			return nil, invalid(misfit{Pointer: at, Detail: "belongs to another thread"})
 		case of != nil && of != run:
-			return nil, invalid(misfit{Pointer: at, Detail: "is of another run than the one before"})
+			return nil, invalid(misfit{Pointer: at, Detail: "belongs to another run than the previous one"})
 		}
 		of = run
 		answer := agent.Answer{ID: id, Approve: a.Approve, Reason: a.Reason, Remember: a.Remember}
@@ -285,7 +285,7 @@ func (s *Server) goOn(r *http.Request, thread string) {
 		var q struct{ ID string }
 		if e.Kind == tube.Named && e.Name == string(agent.ApprovalRequiredEvent) && json.Unmarshal(e.Value, &q) == nil && !answered(run, e.N, q.ID) {
 			// Where that fails, somebody else has answered.
-			_ = s.decide(r.Context(), run, agent.Answer{ID: q.ID, Reason: "the user went on with another message"})
+			_ = s.decide(r.Context(), run, agent.Answer{ID: q.ID, Reason: "the user sent another message instead"})
 		}
 	}
 }
@@ -321,7 +321,7 @@ func (s *Server) resumeAGUI(w http.ResponseWriter, r *http.Request, run *run, st
 
 // goneAGUI is the end of a run that is not known any more, for a client that has answered its questions: nothing is waited for.
 func (s *Server) goneAGUI(w http.ResponseWriter, in *agui.Input) {
-	data, _ := json.Marshal(map[string]string{"reason": "the run that has asked is not known any more"})
+	data, _ := json.Marshal(map[string]string{"reason": "the run of this question is no longer stored"})
 	s.whole(w, agui.NewEncoder(agui.Run{Thread: in.Thread, ID: in.Run, Parent: in.Parent, Old: in.Version == ""}), tube.Event{
 		Kind: tube.Named, Name: "canceled", Value: data,
 	})
@@ -340,7 +340,7 @@ func inAGUI(p *problem, in *agui.Input) *problem {
 		case input && in.Props["input"] == nil:
 			m.Pointer = in.At
 			if rest != "" {
-				m.Detail = strings.TrimPrefix(rest, "/") + ": " + m.Detail + "; forwardedProps.input can hold an object"
+				m.Detail = strings.TrimPrefix(rest, "/") + ": " + m.Detail + "; send an object in forwardedProps.input"
 			}
 		case m.Pointer == "/session":
 			m.Pointer = "/threadId"
@@ -385,7 +385,7 @@ func (s *Server) getAGUI(w http.ResponseWriter, r *http.Request) {
 		if _, ok := s.target(who(r), name); !ok {
 			p = s.noTarget(who(r), name)
 		} else if why := s.noSession(who(r), thread); why != "" {
-			p = newProblem(codeNotFound, "there is no such thread: "+why)
+			p = newProblem(codeNotFound, "unknown thread: "+why)
 		}
 	}
 	if p != nil {

@@ -251,10 +251,10 @@ func TestAGUI_WhatIsWrongIsSaidInWordsThatTheClientShows(t *testing.T) {
 		status            int
 		message, pointer  string
 	}{
-		{"nobody of that name", "nobody", says("t", "x").json(), 404, `there is no agent or workflow "nobody"; expected one of assistant, chat, steps`, ""},
-		{"no such agent, where there is a workflow", "agent%2Fchat", says("t", "x").json(), 404, "there is no agent or workflow", ""},
-		{"no JSON", "assistant", `{`, 400, "not JSON at line 1", ""},
-		{"a member twice", "assistant", `{"threadId":"a","threadId":"b"}`, 400, "given twice", "/threadId"},
+		{"nobody of that name", "nobody", says("t", "x").json(), 404, `unknown agent or workflow "nobody"; expected one of assistant, chat, steps`, ""},
+		{"no such agent, where there is a workflow", "agent%2Fchat", says("t", "x").json(), 404, "unknown agent or workflow", ""},
+		{"no JSON", "assistant", `{`, 400, "invalid JSON at line 1", ""},
+		{"a member twice", "assistant", `{"threadId":"a","threadId":"b"}`, 400, "occurs twice; send it once", "/threadId"},
 		{"a thread that is a number", "assistant", says("t", "x").with("threadId", 7).json(), 400, "/threadId: expected a string, found a number", "/threadId"},
 		{"a thread that no session can be called", "assistant", says("a\nb", "x").json(), 400, "/threadId: ", "/threadId"},
 		{"nothing said", "assistant", says("t").json(), 400, "/messages: expected a message of the user at the end, or forwardedProps.input", "/messages"},
@@ -264,9 +264,9 @@ func TestAGUI_WhatIsWrongIsSaidInWordsThatTheClientShows(t *testing.T) {
 		{"an input that does not fit", "chat", says("t", "x").with("forwardedProps", map[string]any{"input": map[string]any{"question": 7}}).json(), 400, "/forwardedProps/input/question: ", "/forwardedProps/input/question"},
 		{"a model that there is not", "chat", says("t", "x").with("forwardedProps", map[string]any{"model": "nope:x"}).json(), 400, "/forwardedProps/model: ", "/forwardedProps/model"},
 		{"a model that is none", "chat", says("t", "x").with("forwardedProps", map[string]any{"model": 7}).json(), 400, "/forwardedProps/model: expected a string", "/forwardedProps/model"},
-		{"a model for an agent", "assistant", says("t", "x").with("forwardedProps", map[string]any{"model": "test:facts"}).json(), 400, "/forwardedProps/model: an agent has a model of its own", "/forwardedProps/model"},
-		{"an answer to a question of somebody else", "assistant", says("t").with("resume", []any{map[string]any{"interruptId": "x", "status": "cancelled"}}).json(), 400, "/resume/0/interruptId: is not one of this server's", "/resume/0/interruptId"},
-		{"a body that is too large", "assistant", says("t", strings.Repeat("x", 5000)).json(), 413, "the body is larger than 4096 bytes", ""},
+		{"a model for an agent", "assistant", says("t", "x").with("forwardedProps", map[string]any{"model": "test:facts"}).json(), 400, "/forwardedProps/model: an agent chooses its own model", "/forwardedProps/model"},
+		{"an answer to a question of somebody else", "assistant", says("t").with("resume", []any{map[string]any{"interruptId": "x", "status": "cancelled"}}).json(), 400, "/resume/0/interruptId: unknown id", "/resume/0/interruptId"},
+		{"a body that is too large", "assistant", says("t", strings.Repeat("x", 5000)).json(), 413, "the request's body is larger than 4096 bytes", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			resp := a.do("POST", "/v1/agui/"+c.agent, c.body)
@@ -388,7 +388,7 @@ func TestAGUI_WhoGoesOnWithoutAnAnswerHasNotApproved(t *testing.T) {
 		t.Errorf("%q", texts)
 	}
 	run, _, _ := strings.Cut(id, ":")
-	if d := readDocument(t, a.do("GET", "/v1/runs/"+run, "")); !strings.Contains(string(d.Result), "the user went on with another message") {
+	if d := readDocument(t, a.do("GET", "/v1/runs/"+run, "")); !strings.Contains(string(d.Result), "the user sent another message instead") {
 		t.Errorf("%s", d.Result)
 	}
 }
@@ -430,7 +430,7 @@ func TestAGUI_AnAnswerIsForTheThreadThatWasAsked(t *testing.T) {
 	a.serve()
 	var c aguitest.Client
 	id := a.interrupted(&c, "t")
-	if e := a.refusedAGUI(a.postAGUI("assistant", answers("other", id, "resolved", true))); !strings.Contains(e.Message, "is of another thread") {
+	if e := a.refusedAGUI(a.postAGUI("assistant", answers("other", id, "resolved", true))); !strings.Contains(e.Message, "belongs to another thread") {
 		t.Error(e.Message)
 	}
 	if len(a.ran) != 0 {

@@ -221,7 +221,7 @@ func (s *Server) continueUI(w http.ResponseWriter, r *http.Request, req *aisdk.R
 		return p
 	}
 	if who(r).Remembers() && run.lane() != webchannel.SessionKey(who(r).Owner(), req.Chat) {
-		return newProblem(codeNotFound, "there is no such answer in this chat")
+		return newProblem(codeNotFound, "unknown answer; expected the id of an answer in this chat")
 	}
 	reader := run.tube.NewReader(0)
 	e := aisdk.New(optionsUI(run, version))
@@ -252,7 +252,7 @@ func (s *Server) continueUI(w http.ResponseWriter, r *http.Request, req *aisdk.R
 		}
 	}
 	if ids == nil {
-		return newProblem(codeConflict, "no question of this answer waits for what the message says")
+		return newProblem(codeConflict, "no open question of this answer matches the message; it was answered, or its time is over")
 	}
 	s.followUI(w, r, run, reader, e, leave)
 	return nil

@@ -85,18 +85,18 @@ func TestWhatIsWrongWithAChatsRequestIsASentence(t *testing.T) {
 		want             string
 		header           []string
 	}{
-		{"nobody", "/v1/ui/nobody", uiBody("c", "x"), a, 404, `there is no agent or workflow "nobody"; expected one of assistant, chat, steps`, nil},
-		{"no JSON", "/v1/ui/assistant", `{`, a, 400, "the body is not JSON at line 1, column 2: unexpected end of JSON input", nil},
+		{"nobody", "/v1/ui/nobody", uiBody("c", "x"), a, 404, `unknown agent or workflow "nobody"; expected one of assistant, chat, steps`, nil},
+		{"no JSON", "/v1/ui/assistant", `{`, a, 400, "the body is invalid JSON at line 1, column 2: unexpected end of JSON input", nil},
 		{"a file", "/v1/ui/assistant", `{"id":"c","messages":[{"role":"user","parts":[{"type":"file"}]}]}`, a, 400, "/messages/0/parts/0/url: expected the data, or the id of an uploaded file as file_id", nil},
-		{"a model", "/v1/ui/assistant", `{"id":"c","model":"x","messages":[]}`, a, 400, "/model: is not for this resource: the agent or workflow has its model", nil},
-		{"no session", "/v1/ui/assistant", uiBody("a\nb", "x"), a, 400, `/id: a session id has no control characters, "a\nb" has`, nil},
+		{"a model", "/v1/ui/assistant", `{"id":"c","model":"x","messages":[]}`, a, 400, "/model: is not supported here: the agent or workflow chooses its model", nil},
+		{"no session", "/v1/ui/assistant", uiBody("a\nb", "x"), a, 400, `/id: the session id "a\nb" contains control characters; remove them`, nil},
 		{"a version of tomorrow", "/v1/ui/assistant?v=8", uiBody("c", "x"), a, 400, "query parameter v: expected 5, 6 or 7, the major version of the package ai", nil},
 		{"a parameter", "/v1/ui/assistant?x=8", uiBody("c", "x"), a, 400, "query parameter x: unknown; expected one of on_disconnect, v", nil},
 		{"a key", "/v1/ui/assistant", uiBody("c", "x"), a, 400, "header Idempotency-Key: expected visible ASCII characters only", []string{"Idempotency-Key: a b"}},
 		{"input of another kind", "/v1/ui/assistant", `{"id":"c","input":{"a":1},"messages":[{"role":"user","parts":[]}]}`, a, 400, "/input: expected a string, found an object", nil},
 		{"input that does not fit", "/v1/ui/chat", `{"id":"c","input":{"a":1},"messages":[{"role":"user","parts":[]}]}`, a, 400, "", nil},
 		{"text that does not fit", "/v1/ui/chat", uiBody("c", strings.Repeat("x", 200), `{"role":"assistant","parts":[]}`), a, 400, "/messages/1: question: expected at most 100 characters, got 200", nil},
-		{"an answer to nothing", "/v1/ui/assistant?v=6", `{"id":"c","messages":[{"id":"x","role":"assistant","parts":[{"type":"tool-x","state":"approval-responded","approval":{"id":"a","approved":true}}]}]}`, a, 404, "there is no such run", nil},
+		{"an answer to nothing", "/v1/ui/assistant?v=6", `{"id":"c","messages":[{"id":"x","role":"assistant","parts":[{"type":"tool-x","state":"approval-responded","approval":{"id":"a","approved":true}}]}]}`, a, 404, "unknown run; it never existed or has expired", nil},
 		{"an answer of version 5", "/v1/ui/assistant", `{"id":"c","messages":[{"id":"x","role":"assistant","parts":[{"type":"tool-x","state":"approval-responded","approval":{"id":"a","approved":true}}]}]}`, a, 400, "query parameter v: expected 6 or 7 beside a message that answers a question", nil},
 		{"shutting down", "/v1/ui/assistant", uiBody("c", "x"), draining, 503, "", nil},
 	} {
@@ -240,7 +240,7 @@ func TestAChatGoesOnWithTheWholeAnswer(t *testing.T) {
 	}
 	eventually(t, "it is heard", run.heard.Load)
 	nothing(stream)
-	for path, want := range map[string]string{"/v1/ui/nobody/c/stream": "there is no agent", stream + "?v=1": "query parameter v: "} {
+	for path, want := range map[string]string{"/v1/ui/nobody/c/stream": "unknown agent", stream + "?v=1": "query parameter v: "} {
 		if body := text(t, a.do("GET", path, "")); !strings.HasPrefix(body, want) {
 			t.Errorf("%s: %s", path, body)
 		}
@@ -351,7 +351,7 @@ func TestAChatsRequestThatIsRepeatedIsTheSameRun(t *testing.T) {
 		t.Errorf("%s and %s", one.ID, two.ID)
 	}
 	other := a.do("POST", "/v1/ui/assistant", uiBody("c", "else"), "Idempotency-Key: k")
-	if body := text(t, other); other.StatusCode != 422 || body != "the Idempotency-Key was used for another request" {
+	if body := text(t, other); other.StatusCode != 422 || body != "the Idempotency-Key belongs to another request; use a new one" {
 		t.Errorf("%d: %s", other.StatusCode, body)
 	}
 }
@@ -501,8 +501,8 @@ func TestAnObjectGrowsAsText(t *testing.T) {
 		{"/v1/ui/assistant/object", `{"a":1}`, 400, "expected a string, found an object"},
 		{"/v1/ui/chat/object", `{"question":7}`, 400, "/question: expected a string, got a number"},
 		{"/v1/ui/assistant/object?v=9", `"x"`, 400, "query parameter v: expected 5, 6 or 7, the major version of the package ai"},
-		{"/v1/ui/nobody/object", `"x"`, 404, `there is no agent or workflow "nobody"; expected one of assistant, chat, steps`},
-		{"/v1/ui/assistant/object", `{`, 400, "the body is not JSON at line 1, column 2: unexpected end of JSON input"},
+		{"/v1/ui/nobody/object", `"x"`, 404, `unknown agent or workflow "nobody"; expected one of assistant, chat, steps`},
+		{"/v1/ui/assistant/object", `{`, 400, "the body is invalid JSON at line 1, column 2: unexpected end of JSON input"},
 	} {
 		resp := a.do("POST", c.path, c.body)
 		if body := text(t, resp); resp.StatusCode != c.status || body != c.want {

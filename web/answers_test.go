@@ -52,16 +52,16 @@ func TestOutputThatDoesNotFitItsSchema(t *testing.T) {
 		asked      string   // what the last error's message ends with
 		usage      int      // events of the outline
 	}{
-		{"reported", "report", []string{wrong}, `{"article":{"title":"Sky","more":1},"body":"About Sky"}`, []string{"/article/more"}, "is not known", 1},
-		{"asked again", "retry", []string{wrong, right}, `{"article":{"title":"Sea"},"body":"About Sea"}`, []string{"/article/more"}, "once more", 2},
+		{"reported", "report", []string{wrong}, `{"article":{"title":"Sky","more":1},"body":"About Sky"}`, []string{"/article/more"}, "unknown property", 1},
+		{"asked again", "retry", []string{wrong, right}, `{"article":{"title":"Sea"},"body":"About Sea"}`, []string{"/article/more"}, "the server retries once", 2},
 		{
 			"asked again, in vain", "retry",
 			[]string{wrong, `{"title":7,"x":1}`},
 			`{"article":{"title":7,"x":1}}`,
 			[]string{"/article/more", "/article/title", "/article/x"},
-			"is not known", 2,
+			"unknown property", 2,
 		},
-		{"no document at all", "retry", []string{"I cannot.", right}, `{"article":{"title":"Sea"},"body":"About Sea"}`, []string{""}, "once more", 2},
+		{"no document at all", "retry", []string{"I cannot.", right}, `{"article":{"title":"Sea"},"body":"About Sea"}`, []string{""}, "the server retries once", 2},
 		{"nothing wrong", "retry", []string{right}, `{"article":{"title":"Sea"},"body":"About Sea"}`, nil, "", 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -277,10 +277,10 @@ func TestAChainOfModelsIsNamedAndSaysWhichOfThemAnswered(t *testing.T) {
 func TestAChainThatCannotBeIsRefused(t *testing.T) {
 	b := newBench(t, nil).serve()
 	for _, c := range []struct{ name, model, pointer, detail string }{
-		{"an unknown one in it", `["test:story","other:x"]`, "/model", `the model "other:x" is of an unknown provider`},
+		{"an unknown one in it", `["test:story","other:x"]`, "/model", `the model "other:x" has an unknown provider`},
 		{"an empty list", `[]`, "/model", "expected at least one model"},
 		{"an empty name", `["test:story",""]`, "/model/1", "expected a string of 1 to"},
-		{"a comma too many", `"test:story,"`, "/model", "names no provider"},
+		{"a comma too many", `"test:story,"`, "/model", "has no provider"},
 		{"no text", `[1]`, "/model/0", "expected a string"},
 		{"too many", `["a:1","a:2","a:3","a:4","a:5","a:6","a:7","a:8","a:9"]`, "/model", "expected at most 8 strings"},
 	} {
@@ -327,7 +327,7 @@ func TestToolsAreSentBesideTheDocument(t *testing.T) {
 	if string(d.Result) != `{"a":"It is blue."}` || d.Reserved != nil || d.Status != "completed" {
 		t.Errorf("%+v", d)
 	}
-	if len(d.Errors) != 1 || d.Errors[0].Fatal || d.Errors[0].Message != `the model asked for tools that the bot does not have: "draw"` {
+	if len(d.Errors) != 1 || d.Errors[0].Fatal || d.Errors[0].Message != `the model called tools that the bot does not have: "draw"` {
 		t.Errorf("%+v", d.Errors)
 	}
 	if len(d.Usage) != 0 || len(d.Models["a"]) != 1 { // it counts no tokens

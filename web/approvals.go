@@ -51,7 +51,7 @@ func (s *Server) readAnswer(w http.ResponseWriter, r *http.Request) (answer agen
 	var known bool
 	if answer.ID, known = agent.ReadQuestionID(pathValue(r, "approval")); !known {
 		// Earlier versions had the model's id of the call here, which models repeat.
-		return answer, newProblem(codeGone, "calls are not approved by their own ids any more; expected /v1/runs/{run}/approvals/{approval}, with the id of the event "+
+		return answer, newProblem(codeGone, "call ids do not work here; expected /v1/runs/{run}/approvals/{approval}, with the id from the event "+
 			string(agent.ApprovalRequiredEvent))
 	}
 	answer.Approve = decision == "approve"

@@ -130,20 +130,20 @@ func TestAMessageOfWhichNothingIsKnownIsNotSaidToBeRefused(t *testing.T) {
 	first := a.say("wait", "", "Prefer: respond-async").Header.Get("X-Run-Id")
 	<-a.talk.waits
 	place.lossy.first(1000, commandStart, control.ErrSilent)
-	if p := readProblem(t, b.say("more", `,"on_busy":"steer"`, "Prefer: respond-async")); p.Status != 500 || p.Code != codeInternal || p.ID == "" || p.Run != p.ID || !strings.Contains(p.Detail, "not known") {
+	if p := readProblem(t, b.say("more", `,"on_busy":"steer"`, "Prefer: respond-async")); p.Status != 500 || p.Code != codeInternal || p.ID == "" || p.Run != p.ID || !strings.Contains(p.Detail, "may or may not have accepted") {
 		t.Errorf("%+v", p)
 	}
 	resp := b.say("again", `,"on_busy":"steer"`, "Prefer: respond-async", "Idempotency-Key: k")
 	if after := resp.Header.Get("Retry-After"); after == "" {
 		t.Error("it does not say when to come back")
 	}
-	if p := readProblem(t, resp); p.Status != 503 || !strings.Contains(p.Detail, "not known") {
+	if p := readProblem(t, resp); p.Status != 503 || !strings.Contains(p.Detail, "may or may not have accepted") {
 		t.Errorf("%+v", p)
 	}
 	b.s.handWait = patience // from here on it is answered, however late
 	place.lossy.make(nil)
 	place.absent.away.Store(true)
-	if p := readProblem(t, b.say("third", `,"on_busy":"steer"`, "Prefer: respond-async")); p.Status != 500 || p.Run != first || !strings.Contains(p.Detail, "was taken") {
+	if p := readProblem(t, b.say("third", `,"on_busy":"steer"`, "Prefer: respond-async")); p.Status != 500 || p.Run != first || !strings.Contains(p.Detail, "a run accepted the message") {
 		t.Errorf("%+v", p)
 	}
 	place.absent.away.Store(false)

@@ -56,9 +56,9 @@ func isFull(err error) bool {
 // noRoom is the problem of an answer that there is no memory for.
 func (s *Server) noRoom(err error) *problem {
 	if !isFull(err) {
-		panic(http.ErrAbortHandler) // the client went away
+		panic(http.ErrAbortHandler) // the client disconnected
 	}
-	return littleMemory("the server has no memory to answer with this run's document; the run is not touched")
+	return littleMemory("the server has no memory for this run's document; retry later; the run continues")
 }
 
 // getEvents attaches to a run: what it has sent, from where the client left off, and then what it sends.

@@ -36,7 +36,7 @@ func (s *Server) postWebhook(w http.ResponseWriter, r *http.Request) {
 		h = s.o.Channels.Webhook(chi.URLParam(r, "channel"))
 	}
 	if h == nil {
-		newProblem(codeNotFound, "no channel waits for events at "+clip(r.URL.Path)).write(w)
+		newProblem(codeNotFound, "unknown path; no channel receives events at "+clip(r.URL.Path)).write(w)
 		return
 	}
 	rc := http.NewResponseController(w)

@@ -54,7 +54,7 @@ func CheckData(dir string, found func(file string, offset int64, what string)) (
 		}
 		files++
 		if err != nil {
-			found(fileOf(id), 0, fmt.Sprintf("the run cannot be read: %v", err))
+			found(fileOf(id), 0, fmt.Sprintf("cannot read the run: %v", err))
 		}
 	}
 	return files, nil

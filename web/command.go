@@ -150,7 +150,7 @@ func (s *Server) serve(ctx context.Context, r control.Request) ([]byte, error) {
 			t.NotHere = true
 		}
 	default:
-		return nil, errors.New("a command that this version does not know: " + clip(r.Command))
+		return nil, errors.New("unknown command of a newer version: " + clip(r.Command))
 	}
 	return json.Marshal(t)
 }
@@ -179,7 +179,9 @@ func (s *Server) serveCancel(who access.Principal, id string) report {
 	return report{Run: id}
 }
 
-func unknownRun() *problem { return newProblem(codeNotFound, "there is no such run") }
+func unknownRun() *problem {
+	return newProblem(codeNotFound, "unknown run; it never existed or has expired")
+}
 
 func endedProblem(id string) *problem {
 	p := newProblem(codeConflict, "the run has ended")
@@ -293,7 +295,7 @@ func (s *Server) askOwner(ctx context.Context, run *run, r control.Request) (t r
 		case err == nil && f.Ended && !doubt: // else by this, perhaps
 			return t, endedProblem(run.id)
 		case errors.Is(err, runlog.ErrUnknown):
-			return t, newProblem(codeNotFound, "there is no such run")
+			return t, newProblem(codeNotFound, "unknown run; it never existed or has expired")
 		case err == nil:
 			var ok bool
 			if t, ok, err = s.ask(ctx, f.Replica, r); err == nil && ok {
@@ -306,7 +308,7 @@ func (s *Server) askOwner(ctx context.Context, run *run, r control.Request) (t r
 		}
 		if code, ok := errors.AsType[*control.Error](err); ok && !undone(err) {
 			s.log.ErrorContext(ctx, "command failed at another replica", "run", run.id, "command", r.Command, "error", code)
-			return t, newProblem(codeInternal, "the replica that has the run cannot do that; its log says more")
+			return t, newProblem(codeInternal, "the run's replica failed to execute the command; find the cause in its log")
 		}
 		select {
 		case <-time.After(wait):
@@ -314,11 +316,11 @@ func (s *Server) askOwner(ctx context.Context, run *run, r control.Request) (t r
 		case <-ctx.Done():
 			s.log.WarnContext(ctx, "a run's replica does not answer", "run", run.id, "command", r.Command, "error", cmp.Or(err, errNotHere))
 			if errors.Is(ctx.Err(), context.Canceled) {
-				panic(http.ErrAbortHandler) // the client went away
+				panic(http.ErrAbortHandler) // the client disconnected
 			}
 			p := awayProblem()
 			if doubt {
-				p.Detail = "the replica that has the run has not answered: whether it was done is not known; ask again"
+				p.Detail = "the run's replica did not answer, so the result is unknown; check the run, then retry"
 			}
 			return t, p
 		}
@@ -414,10 +416,10 @@ func (s *Server) startElsewhere(ctx context.Context, who access.Principal, a *as
 		case <-time.After(handAgain):
 		case <-waiting.Done():
 			if ctx.Err() != nil {
-				panic(http.ErrAbortHandler) // the client went away
+				panic(http.ErrAbortHandler) // the client disconnected
 			}
 			s.log.WarnContext(ctx, "a session's replica does not answer", "replica", replica, "run", sp.agent.id, "error", cmp.Or(err, errNotHere))
-			const why = "the replica that has the session has not answered: whether the message was taken is not known"
+			const why = "the session's replica did not answer, so it may or may not have accepted the message"
 			return report{Problem: doubtful(sp, sp.agent.id, why), Retry: int(tapesRetry / time.Second), unknown: true}, true
 		}
 	}
@@ -467,10 +469,10 @@ const mostTaken = 1000
 // that finds the first one.
 func doubtful(sp *spec, run, why string) (p *problem) {
 	if sp.key != "" {
-		p = newProblem(codeOverloaded, why+"; repeat it with the same Idempotency-Key")
+		p = newProblem(codeOverloaded, why+"; retry with the same Idempotency-Key")
 		p.retryAfter = tapesRetry
 	} else { // with 503 a balancer would send it again
-		p = newProblem(codeInternal, why+"; the session tells. With an Idempotency-Key it could be repeated")
+		p = newProblem(codeInternal, why+"; read the session to find out. With an Idempotency-Key you can retry safely")
 		p.ID = run
 	}
 	p.Run = run

@@ -24,6 +24,7 @@ import (
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/api"
+	"github.com/lingserve/lingserve/bot"
 	"github.com/lingserve/lingserve/flow"
 	"github.com/lingserve/lingserve/ling"
 	"github.com/lingserve/lingserve/tape"
@@ -60,7 +61,7 @@ type call struct {
 	method, path, body string
 	header             []string
 	status             int
-	bad                bool // the request does not fit the description, and is not meant to
+	bad                bool // the request is invalid the description, and is not meant to
 }
 
 // check sends a request and holds it and its answer to the description.
@@ -151,6 +152,13 @@ func (c *contract) check(t *testing.T, b *bench, want call) {
 	}
 }
 
+// eventData has the schemas of the data of the named events.
+var eventData = map[string]string{
+	"started": "StartedData", "usage": "UsageData", "error": "RunError", "finished": "FinishedData", "canceled": "CanceledData",
+	"queued": "QueuedData", "waiting": "WaitingData", "approval_required": "ApprovalRequest", "approval_resolved": "ApprovalResolvedData",
+	"handoff": "HandoffData", "follow_up": "FollowUpData", "warning": "WarningData", "html": "HTMLData",
+}
+
 func (c *contract) checkSSE(t *testing.T, body string) {
 	t.Helper()
 	n := 0
@@ -214,11 +222,13 @@ func (c *contract) checkEvent(t *testing.T, text string) {
 	if err := json.Unmarshal([]byte(text), &v); err != nil {
 		t.Fatalf("%v in %s", err, text)
 	}
-	if err := c.doc.Components.Schemas["Event"].Value.VisitJSON(v, openapi3.EnableJSONSchema2020()); err != nil {
+	if err := c.doc.Components.Schemas["RunEvent"].Value.VisitJSON(v, openapi3.EnableJSONSchema2020()); err != nil {
 		t.Errorf("%v: %s", err, text)
 	}
-	if e := v.(map[string]any); e["event"] == "html" {
-		if err := c.doc.Components.Schemas["HTMLEvent"].Value.VisitJSON(e["data"], openapi3.EnableJSONSchema2020()); err != nil {
+	e := v.(map[string]any)
+	name, _ := e["event"].(string)
+	if schema := eventData[name]; schema != "" {
+		if err := c.doc.Components.Schemas[schema].Value.VisitJSON(e["data"], openapi3.EnableJSONSchema2020()); err != nil {
 			t.Errorf("%v: %s", err, text)
 		}
 	}
@@ -237,6 +247,7 @@ func contractBench(t *testing.T, edit func(*Options)) *bench {
 		workflow("broken", func(context.Context, *ling.Manager, map[string]any) error { panic("broken") })
 		for name, code := range map[string]string{
 			"upstream": adapter.CodeAuth, "limited": adapter.CodeRateLimited, "busy": adapter.CodeOverloaded, "slow": adapter.CodeTimeout,
+			"dear": adapter.CodeBudget, "looping": bot.CodeLimitReached,
 		} {
 			workflow(name, func(context.Context, *ling.Manager, map[string]any) error {
 				return &adapter.Error{Code: code, Message: "the model's server said no"}
@@ -268,11 +279,11 @@ func TestEveryAnswerThatIsDescribedIsGivenAndEveryAnswerIsAsDescribed(t *testing
 	st.set("a", `{"b":[1,null,"x"]}`)
 	st.finish()
 	failedRun := map[string]string{}
-	for _, workflow := range []string{"broken", "upstream", "limited", "busy", "slow"} {
+	for _, workflow := range []string{"broken", "upstream", "limited", "busy", "slow", "dear", "looping"} {
 		resp := b.do("POST", "/v1/runs", `{"workflow":"`+workflow+`","input":"q"}`, "Prefer: respond-async")
 		failedRun[workflow] = resp.Header.Get("X-Run-Id")
 	}
-	for _, id := range []string{endedRun, failedRun["broken"], failedRun["upstream"], failedRun["limited"], failedRun["busy"], failedRun["slow"]} {
+	for _, id := range []string{endedRun, failedRun["broken"], failedRun["upstream"], failedRun["limited"], failedRun["busy"], failedRun["slow"], failedRun["dear"], failedRun["looping"]} {
 		<-b.runOf(id).done
 	}
 	gone, unknown := newRunID(), newRunID()
@@ -328,6 +339,8 @@ func TestEveryAnswerThatIsDescribedIsGivenAndEveryAnswerIsAsDescribed(t *testing
 			{"POST", "/v1/runs", `{"workflow":"limited","input":"q"}`, nil, 429, false},
 			{"POST", "/v1/runs", `{"workflow":"busy","input":"q"}`, nil, 503, false},
 			{"POST", "/v1/runs", `{"workflow":"slow","input":"q"}`, nil, 504, false},
+			{"POST", "/v1/runs", `{"workflow":"dear","input":"q"}`, nil, 402, false},
+			{"POST", "/v1/runs", `{"workflow":"looping","input":"q"}`, nil, 422, false},
 		},
 		"start by GET": {
 			{"GET", start, "", nil, 200, false},
@@ -351,6 +364,7 @@ func TestEveryAnswerThatIsDescribedIsGivenAndEveryAnswerIsAsDescribed(t *testing
 			{"GET", "/v1/runs?workflow=limited&input=q", "", nil, 429, false},
 			{"GET", "/v1/runs?workflow=busy&input=q", "", nil, 503, false},
 			{"GET", "/v1/runs?workflow=slow&input=q", "", nil, 504, false},
+			{"GET", "/v1/runs?workflow=dear&input=q", "", nil, 402, false},
 		},
 		"attach": {
 			{"GET", events, "", nil, 200, false},
@@ -368,6 +382,8 @@ func TestEveryAnswerThatIsDescribedIsGivenAndEveryAnswerIsAsDescribed(t *testing
 			{"GET", "/v1/runs/" + failedRun["limited"] + "/events?format=json", "", nil, 429, false},
 			{"GET", "/v1/runs/" + failedRun["busy"] + "/events?format=json", "", nil, 503, false},
 			{"GET", "/v1/runs/" + failedRun["slow"] + "/events?format=json", "", nil, 504, false},
+			{"GET", "/v1/runs/" + failedRun["dear"] + "/events?format=json", "", nil, 402, false},
+			{"GET", "/v1/runs/" + failedRun["looping"] + "/events?format=json", "", nil, 422, false},
 		},
 		"look": {
 			{"GET", ended, "", nil, 200, false},
@@ -486,6 +502,7 @@ func TestEveryAnswerThatIsDescribedIsGivenAndEveryAnswerIsAsDescribed(t *testing
 			{"POST", ui + "/limited/object", `"q"`, nil, 429, false},
 			{"POST", ui + "/busy/object", `"q"`, nil, 503, false},
 			{"POST", ui + "/slow/object", `"q"`, nil, 504, false},
+			{"POST", ui + "/dear/object", `"q"`, nil, 402, false},
 			{"GET", ui + "/chat/s-42", "", nil, 200, false},
 			{"HEAD", ui + "/chat/s-42?v=6", "", nil, 200, false},
 			{"GET", ui + "/chat/s-42?x=1", "", nil, 400, false},
@@ -744,7 +761,7 @@ func TestTheMembersAndParametersAreThoseThatAreDescribed(t *testing.T) {
 		method, route, _ := strings.Cut(operation, " ")
 		var described []string
 		for _, p := range c.doc.Paths.Value(route).GetOperation(method).Parameters {
-			if p.Value.In == "query" {
+			if p.Value.In == "query" && p.Value.Name != "ticket" { // taken off before a handler sees the query
 				described = append(described, p.Value.Name)
 			}
 		}
@@ -758,9 +775,9 @@ func TestTheMembersAndParametersAreThoseThatAreDescribed(t *testing.T) {
 		}
 	}
 	for schema, try := range map[string][2]string{
-		"StartRequest": {"/v1/runs", `{"nonsense":1}`}, "Options": {"/v1/runs", `{"options":{"nonsense":1}}`},
-		"Filter": {"/v1/runs", `{"filter":{"nonsense":1}}`}, "Handoff": {"/v1/sessions/s/handoff", `{"nonsense":1}`},
-		"Fork": {"/v1/sessions/s/fork", `{"nonsense":1}`}, "Approval": {"/v1/runs/" + id + "/approvals/" + newRunID(), `{"nonsense":1}`},
+		"StartRunRequest": {"/v1/runs", `{"nonsense":1}`}, "ModelOptions": {"/v1/runs", `{"options":{"nonsense":1}}`},
+		"Filter": {"/v1/runs", `{"filter":{"nonsense":1}}`}, "CreateAnchorRequest": {"/v1/sessions/s/handoff", `{"nonsense":1}`},
+		"ForkSessionRequest": {"/v1/sessions/s/fork", `{"nonsense":1}`}, "ApprovalDecision": {"/v1/runs/" + id + "/approvals/" + newRunID(), `{"nonsense":1}`},
 	} {
 		described := slices.Sorted(maps.Keys(c.doc.Components.Schemas[schema].Value.Properties))
 		if diff := cmp.Diff(described, known(b.do("POST", try[0], try[1]))); diff != "" {
@@ -864,7 +881,7 @@ func TestTheOutputInTheGuideIsAsDescribed(t *testing.T) {
 			t.Errorf("the guide does not know %s", code)
 		}
 	}
-	described := c.doc.Components.Schemas["Problem"].Value.Properties["code"].Value.Enum
+	described := c.doc.Components.Schemas["ProblemCode"].Value.Enum
 	if len(described) != len(statuses) {
 		t.Errorf("%d codes are described, %d are known", len(described), len(statuses))
 	}

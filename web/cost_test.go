@@ -60,7 +60,7 @@ func TestARunEndsAtItsLimitOfCost(t *testing.T) {
 			for range 30 { // each reserves 1.024 dollars and more, and costs a hundredth
 				resp := a.say("hello", "")
 				if last = resp.StatusCode; last != 200 {
-					if p := readProblem(t, resp); last != 402 || p.Code != adapter.CodeBudget || !strings.Contains(p.Detail, "limit of cost") {
+					if p := readProblem(t, resp); last != 402 || p.Code != adapter.CodeBudget || !strings.Contains(p.Detail, "cost limit") {
 						t.Errorf("%d %+v", last, p)
 					}
 					break

@@ -11,14 +11,14 @@ import (
 
 // Refusals of what a page of another site can make a browser send.
 var (
-	errOtherSite = forbidden("origin", "a page of another site may not do this")
+	errOtherSite = forbidden("origin", "pages of other sites may not send this request")
 	// errNotByPage is also for a person who opens the address: a browser sends the same for a page that opens it.
 	errNotByPage = forbidden("navigation",
-		"a browser may ask for this only with EventSource or fetch, from a page of this server; prefetches, navigations and elements of a page are refused")
+		"browsers may send this request only with EventSource or fetch, from a page of this server")
 	errNoSite = forbidden("origin",
-		"the browser does not say which site this request comes from; use POST or https, or let the page send its Referer (Referrer-Policy: same-origin)")
+		"the browser did not send the request's origin; use POST or https, or set Referrer-Policy: same-origin on the page")
 	errNotEventSource = forbidden("navigation",
-		"a browser that sends no Sec-Fetch-Site starts a run by GET only with Accept: text/event-stream, as EventSource sends it; use POST or https")
+		"without Sec-Fetch-Site, a browser can start a run by GET only with Accept: text/event-stream; use EventSource, POST or https")
 )
 
 func forbidden(reason, detail string) *access.Refusal {

@@ -58,9 +58,9 @@ func (s *Server) answerQuestion(ctx context.Context, run *run, answer agent.Answ
 func refusedAnswer(err error, id string) *problem {
 	switch {
 	case errors.Is(err, agent.ErrAnswered):
-		return newProblem(codeConflict, "the question has been answered, or its time is over")
+		return newProblem(codeConflict, "the question was already answered, or its time is over")
 	case errors.Is(err, agent.ErrRole):
-		return newProblem(codeForbidden, "the tool asks for somebody with a higher role")
+		return newProblem(codeForbidden, "your role may not approve this tool; ask an operator or admin")
 	}
 	return unasked(id)
 }

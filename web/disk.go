@@ -81,7 +81,7 @@ func openDiskIn(dir vfs.Dir, folder string) (*disk, error) {
 	d := &disk{root: root, log: slog.New(slog.DiscardHandler)}
 	d.settler.d = d
 	if err := d.open(); err != nil {
-		err = fmt.Errorf("data folder %s cannot be written: %w", folder, err)
+		err = fmt.Errorf("cannot write to the data folder %s: %w", folder, err)
 		if errors.Is(err, errInUse) {
 			err = fmt.Errorf("data folder %s: %w; give each server one of its own (--data)", folder, errInUse)
 		}

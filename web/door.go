@@ -92,7 +92,7 @@ func (s *Server) enter(rec *recorder, r *http.Request) *http.Request {
 func tooManyWrong(wait time.Duration) *access.Refusal {
 	return &access.Refusal{
 		Status: http.StatusTooManyRequests, Code: codeRateLimited, Reason: "limit_failures", RetryAfter: wait,
-		Detail: "too many requests without a key that is known here came from this address; try again later",
+		Detail: "your address sent too many requests without a valid key; retry later",
 	}
 }
 
@@ -125,9 +125,9 @@ func (s *Server) refuse(rec *recorder, r *http.Request, err error) *http.Request
 	switch {
 	case ok:
 	case r.Context().Err() != nil:
-		panic(http.ErrAbortHandler) // the client went away
+		panic(http.ErrAbortHandler) // the client disconnected
 	default:
-		p := newProblem(codeInternal, "it cannot be found out who asks; the server's log says more under this id")
+		p := newProblem(codeInternal, "the server cannot check your key or token; find the cause in its log under this id")
 		p.ID = newRunID()
 		s.log.ErrorContext(r.Context(), "cannot check a caller's key", "id", p.ID, "error", err)
 		p.at(rec, r)

@@ -516,7 +516,7 @@ func TestWhoAsksTooMuchWaitsAndNobodyElseDoes(t *testing.T) {
 		last = b.whole("GET", "/v1/workflows", "", "Authorization: Bearer "+strings.Repeat("x", 40), fmt.Sprintf("X-Forwarded-For: 203.0.113.%d", i))
 	}
 	limited(last)
-	if !strings.Contains(last.Body, "without a key that is known here") {
+	if !strings.Contains(last.Body, "too many requests without a valid key") {
 		t.Errorf("it does not say of what there was too much: %+v", last)
 	}
 	if got := b.whole("GET", "/v1/workflows", "", k.bearer["bob"]); got.Status != 200 {

@@ -221,7 +221,7 @@ func (r *run) goingOn() (o outcome, document, reserved []byte) {
 }
 
 // errUnstored is why a run ends whose beginning could not be stored.
-var errUnstored = errors.New("the beginning of this run could not be kept; it was refused")
+var errUnstored = errors.New("the server could not store the start of this run and refused it; retry")
 
 // unstored waits until the beginning of a run is stored, and is the answer where that takes too long: nobody could ask for it at another
 // replica. One without a key ends: who asked for it does not know its id. One with a key is found by it.
@@ -235,7 +235,7 @@ func (s *Server) unstored(ctx context.Context, run *run, sp *spec) *problem {
 		cancelRun(run, errUnstored)
 	}
 	if sp.agent != nil { // its tape may be kept, and have the message
-		return doubtful(sp, run.id, "the run that takes the message cannot be kept now: whether it is answered is not known")
+		return doubtful(sp, run.id, "the server cannot store the message's run now, so the message may or may not get an answer")
 	}
 	return awayProblem()
 }

@@ -22,5 +22,5 @@ func (s *Server) noEngine() *problem {
 	if !s.engineAway() {
 		return nil
 	}
-	return reached(limitEngine, "what this server keeps its runs in cannot be reached now; nothing new begins until it is back", engineRetry)
+	return reached(limitEngine, "the server cannot reach its store of runs and starts no new runs; retry later", engineRetry)
 }

@@ -36,11 +36,11 @@ func parseEventID(text string) (eventID, error) {
 	}
 	run, number := text[:i], text[i+1:]
 	if !wellFormed(run) {
-		return eventID{}, fmt.Errorf("%q is not an event id: %q cannot be a run", text, run)
+		return eventID{}, fmt.Errorf("%q is not an event id; expected a run's id in place of %q", text, run)
 	}
 	n, err := strconv.ParseUint(number, 10, 64)
 	if err != nil || number[0] == '+' || len(number) > 1 && number[0] == '0' || n > lastNumber {
-		return eventID{}, fmt.Errorf("%q is not an event id: %q is not a number from 0", text, number)
+		return eventID{}, fmt.Errorf("%q is not an event id; expected a whole number in place of %q", text, number)
 	}
 	return eventID{run, n}, nil
 }

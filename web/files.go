@@ -114,7 +114,7 @@ func readFileID(id string) (expires time.Time, size int64, ok bool) {
 const noFiles = "files are not configured on this server"
 
 // errNoFile says that a caller has no such file.
-var errNoFile = errors.New("there is no such file: it never was, it has expired, or it is somebody else's")
+var errNoFile = errors.New("unknown file; it never existed, has expired, or belongs to another caller")
 
 // keepFile stores a file for its owner. ctx ends with what asks for it.
 func (s *Server) keepFile(ctx context.Context, owner, name, kind string, data []byte) (upload, error) {
@@ -193,18 +193,18 @@ func (s *Server) fileProblem(ctx context.Context, err error) *problem {
 	case errors.Is(err, errors.ErrUnsupported):
 		return newProblem(codeNotFound, noFiles)
 	case errors.Is(err, tape.ErrTooMany):
-		return reached(limitFiles, "the server keeps as many sessions and files as it may, so it takes no new files", sessionsRetry)
+		return reached(limitFiles, "the server reached its limit of sessions and files; it accepts no new files", sessionsRetry)
 	case errors.Is(err, tape.ErrTooLarge):
-		return newProblem(codeTooLarge, "the server has no room for a file of this size")
+		return newProblem(codeTooLarge, "the server has no space for a file of this size")
 	case vfs.Failed(err):
 		s.shed.diskFailed()
-		return reached(limitDisk, "the server's disk is full or has failed, so files cannot be kept or read; try again later", diskRetry)
+		return reached(limitDisk, "the server's disk is full or has failed, so it cannot store or read files; retry later", diskRetry)
 	case isOverloaded(err), errors.Is(err, context.DeadlineExceeded):
-		p := newProblem(codeOverloaded, "the files cannot be reached at the moment; try again later")
+		p := newProblem(codeOverloaded, "the server cannot reach the files at the moment; retry later")
 		p.retryAfter = tapesRetry
 		return p
 	}
-	p := newProblem(codeInternal, "the file cannot be kept or read; the server's log says more under this id")
+	p := newProblem(codeInternal, "the server cannot store or read the file; find the cause in its log under this id")
 	p.ID = newRunID()
 	s.log.ErrorContext(ctx, "file store failed", "id", p.ID, "error", err)
 	return p
@@ -213,7 +213,7 @@ func (s *Server) fileProblem(ctx context.Context, err error) *problem {
 // roomForFile refuses a file beyond what a caller may keep. What two uploads at once add is counted by the next one.
 func (s *Server) roomForFile(ctx context.Context, owner string, size int64) *problem {
 	if s.shed.failed.Load() || s.shed.disk.over.Load() {
-		return reached(limitDisk, "the server's disk is nearly full or has failed, so it takes no files; try again later", diskRetry)
+		return reached(limitDisk, "the server's disk is nearly full or has failed, so it accepts no files; retry later", diskRetry)
 	}
 	count, held := 0, size
 	now := time.Now()
@@ -227,12 +227,12 @@ func (s *Server) roomForFile(ctx context.Context, owner string, size int64) *pro
 		}
 	}
 	if count >= s.o.Files.MaxCount {
-		p := newProblem(codeRateLimited, "you have "+plural(int64(count), "file")+", which is the most that one caller keeps; delete some with DELETE /v1/files/{id}")
+		p := newProblem(codeRateLimited, "you have "+plural(int64(count), "file")+", the limit of one caller; delete some with DELETE /v1/files/{id}")
 		p.reason, p.retryAfter = limitFiles, sessionsRetry
 		return p
 	}
 	if held > s.o.Files.MaxBytes {
-		p := newProblem(codeRateLimited, "your files would have more than "+plural(s.o.Files.MaxBytes, "byte")+", which is the most that one caller keeps; delete some with DELETE /v1/files/{id}")
+		p := newProblem(codeRateLimited, "your files would exceed "+plural(s.o.Files.MaxBytes, "byte")+", the limit of one caller; delete some with DELETE /v1/files/{id}")
 		p.reason, p.retryAfter = limitFiles, sessionsRetry
 		return p
 	}
@@ -333,14 +333,14 @@ func fileOfForm(body []byte, boundary string) (name, kind string, data []byte, p
 			return "", "", nil, invalid(misfit{Detail: "expected a form with the file in the field file"})
 		}
 		if err != nil {
-			return "", "", nil, invalid(misfit{Detail: "the form cannot be read to its end"})
+			return "", "", nil, invalid(misfit{Detail: "the form is incomplete; send it again"})
 		}
 		if part.FormName() != "file" {
 			continue
 		}
 		data, err := io.ReadAll(part)
 		if err != nil {
-			return "", "", nil, invalid(misfit{Detail: "the form cannot be read to its end"})
+			return "", "", nil, invalid(misfit{Detail: "the form is incomplete; send it again"})
 		}
 		kind, _, err := mime.ParseMediaType(part.Header.Get("Content-Type"))
 		if err != nil {
@@ -366,7 +366,7 @@ func (s *Server) getFileContent(w http.ResponseWriter, r *http.Request) {
 	_, size, _ := readFileID(id)
 	release, ok := s.o.Ledger.Hold(size)
 	if !ok {
-		littleMemory("there is no memory for this file now; try again later").write(w)
+		littleMemory("the server has no memory for this file now; retry later").write(w)
 		return
 	}
 	defer release()
@@ -468,9 +468,9 @@ func (s *Server) admitFiles(r *http.Request, a *ask) *problem {
 	}
 	switch accountOf(r).Admit(n) {
 	case adapter.Refused:
-		return littleMemory("there is no memory for the files of this request now; those that were taken before are not touched")
+		return littleMemory("the server has no memory for the files of this request now; retry later")
 	case adapter.Impossible:
-		return tooMuch(limitMemory, misfit{Pointer: "/files", Detail: "this server will never have the memory for so many files"})
+		return tooMuch(limitMemory, misfit{Pointer: "/files", Detail: "the files exceed this server's memory limit; send fewer or smaller ones"})
 	}
 	return nil
 }
@@ -505,7 +505,7 @@ func (s *Server) openFiles(by access.Principal, at string, list []adapter.Part) 
 			opened[i] = adapter.Part{Type: "file", File: url, Name: cmp.Or(p.Name, f.Filename)}
 		}
 		if kind == "text" && len(data) > s.shed.o.Input {
-			return nil, tooMuch(limitInput, misfit{Pointer: at, Detail: "expected at most " + plural(int64(s.shed.o.Input), "character") + " of all that models are to read"})
+			return nil, tooMuch(limitInput, misfit{Pointer: at, Detail: "expected at most " + plural(int64(s.shed.o.Input), "character") + " of content for models in total"})
 		}
 	}
 	return opened, nil

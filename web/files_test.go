@@ -154,7 +154,7 @@ func TestFilesAreBounded(t *testing.T) {
 	refusedWith(t, a.do("POST", "/v1/files", "\x7fELF\x00\x01", "Content-Type: image/png"), 415, codeInvalid, "application/octet-stream")
 	refusedWith(t, raw(""), 400, codeInvalid, "the file is empty")
 	a.upload("a", strings.Repeat("x", 70))
-	refusedWith(t, raw(strings.Repeat("x", 60)), 429, codeRateLimited, "more than 120 bytes")
+	refusedWith(t, raw(strings.Repeat("x", 60)), 429, codeRateLimited, "your files would exceed 120 bytes")
 	f := a.upload("b", "y")
 	refusedWith(t, raw("z"), 429, codeRateLimited, "2 files")
 	a.do("DELETE", "/v1/files/"+f.ID, "").Body.Close()
@@ -269,11 +269,11 @@ func TestWhatIsNoImageOrFileIsRefusedWithItsPlace(t *testing.T) {
 	a.serve()
 	for body, want := range map[string]string{
 		`"input":[{"type":"text","text":"x"},{"type":"video"}]`:                                                   "/input/1/type: expected text, image_url, input_audio or file",
-		`"input":"x","files":[{"type":"file","file_id":"file_x"}]`:                                                "/files/0: there is no such file",
-		`"input":"x","files":[{"type":"image_url","image_url":{"url":"https://example.com/x"}}]`:                  "no address is fetched for a caller",
+		`"input":"x","files":[{"type":"file","file_id":"file_x"}]`:                                                "/files/0: unknown file",
+		`"input":"x","files":[{"type":"image_url","image_url":{"url":"https://example.com/x"}}]`:                  "the server does not fetch addresses",
 		`"input":"x","files":[{"type":"image_url","image_url":{"url":"data:image/png;base64,PGh0bWw+PGgxPg=="}}]`: "expected an image, found text/html",
 		`"input":"x","files":[{"type":"file","file":{"file_data":"data:application/pdf;base64,%%%"}}]`:            "/files/0/file: expected data in base64",
-		`"input":"x","files":[{"type":"text","text":"x"}]`:                                                        "expected images and files only",
+		`"input":"x","files":[{"type":"text","text":"x"}]`:                                                        "expected only images and files",
 		`"input":"x","files":{}`: "/files: expected an array of parts",
 	} {
 		refusedWith(t, a.do("POST", "/v1/runs", `{"agent":"assistant",`+body+`}`), 400, codeInvalid, want)
@@ -289,7 +289,7 @@ func TestAModelThatTakesNoFilesRefusesThemBeforeItIsAsked(t *testing.T) {
 		o.Models.Media = []adapter.MediaRule{{Model: "test:*", Takes: []string{adapter.KindImage}}}
 	}).serve()
 	resp := b.do("POST", "/v1/chat/completions", `{"model":"test:story","messages":[{"role":"user","content":[{"type":"input_audio","input_audio":{"data":"UklGRgAAAABXQVZF","format":"wav"}}]}]}`)
-	if said := text(t, resp); resp.StatusCode != 400 || !strings.Contains(said, "the model test:story takes no audio; it takes text and images") {
+	if said := text(t, resp); resp.StatusCode != 400 || !strings.Contains(said, "the model test:story does not accept audio; expected text and images") {
 		t.Errorf("%d %s", resp.StatusCode, said)
 	}
 }

@@ -30,7 +30,7 @@ func (a *ask) checkSaid() *problem {
 		return invalid(misfit{Detail: fmt.Sprintf("expected instructions of at most %d bytes, found %d", maxInstructions, n)})
 	}
 	if n := len(a.History); n > maxHistory {
-		return invalid(misfit{Detail: fmt.Sprintf("expected at most %d earlier messages, found %d; name a session, which remembers them", maxHistory, n)})
+		return invalid(misfit{Detail: fmt.Sprintf("expected at most %d earlier messages, found %d; use a session, which stores messages", maxHistory, n)})
 	}
 	size := 0
 	for _, s := range a.History {
@@ -41,7 +41,7 @@ func (a *ask) checkSaid() *problem {
 	}
 	if size > maxHistoryBytes {
 		return invalid(misfit{Detail: fmt.Sprintf(
-			"expected earlier messages of at most %d bytes, found %d; name a session, which remembers them", maxHistoryBytes, size,
+			"expected earlier messages of at most %d bytes, found %d; use a session, which stores messages", maxHistoryBytes, size,
 		)})
 	}
 	return nil

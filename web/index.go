@@ -21,18 +21,18 @@ func (s *Server) getIndex(w http.ResponseWriter, r *http.Request) {
 	b.WriteString(`  POST /v1/runs                  start a run: {"workflow": "…", "input": {…}}
                                  or talk to an agent: {"agent": "…", "session": "…", "input": "…"}
   GET  /v1/runs?workflow=&input= the same for EventSource
-  GET  /v1/runs/{run}            its status, and the result so far
-  GET  /v1/runs/{run}/events     attach to it
-  POST /v1/runs/{run}/cancel     cancel it
-  POST /v1/runs/{run}/approvals/{approval}  let a tool run, or not
-  GET  /v1/workflows, /v1/agents what can be run
-  GET  /v1/models                with which models
+  GET  /v1/runs/{run}            the run's status and result so far
+  GET  /v1/runs/{run}/events     follow the run
+  POST /v1/runs/{run}/cancel     cancel the run
+  POST /v1/runs/{run}/approvals/{approval}  approve or deny a tool call
+  GET  /v1/workflows, /v1/agents list workflows and agents
+  GET  /v1/models                list models
   POST /v1/chat/completions      for OpenAI's clients; /v1/ui/{agent} for the AI SDK, /v1/agui/{agent} for AG-UI
-  GET  /v1/sessions              what is remembered, and /v1/sessions/{id}, …/tape
-  POST /v1/tickets               a ticket for what can send no key, as EventSource
-  GET  /openapi.yaml             all of this, exactly
-  GET  / in a browser            a page to try it
-  GET  /healthz, /readyz         for whoever watches the server
+  GET  /v1/sessions              list sessions; see also /v1/sessions/{id}, …/tape
+  POST /v1/tickets               a ticket for clients that cannot send a key, such as EventSource
+  GET  /openapi.yaml             the complete description
+  GET  / in a browser            a page to try the server
+  GET  /healthz, /readyz         health checks
 
 Try it:
 
@@ -67,7 +67,7 @@ func wantsPage(accept []string) bool {
 // getAsset serves what the page loads.
 func (s *Server) getAsset(w http.ResponseWriter, r *http.Request) {
 	if !playground.Has(r.URL.Path) {
-		newProblem(codeNotFound, "there is nothing at "+clip(r.URL.Path)).write(w)
+		newProblem(codeNotFound, "unknown path "+clip(r.URL.Path)).write(w)
 		return
 	}
 	playground.Serve(w, r)

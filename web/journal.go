@@ -69,7 +69,7 @@ func (rs *runs) keepGoing(r *run) {
 		if m := r.manager.Load(); m != nil && !warned && errors.Is(err, runlog.ErrAway) {
 			warned = true
 			_ = m.SendEvent("warning", map[string]string{
-				"code": codeNotDurable, "message": "the server cannot keep this run on disk now: if it crashes, the run is lost",
+				"code": codeNotDurable, "message": "the server cannot store this run now; a crash would lose the run",
 			})
 		}
 	}})
@@ -188,7 +188,7 @@ func isOver(t *tube.Tube) bool {
 }
 
 // cutMessage is what clients are told about a run that the end of the server has cut off.
-const cutMessage = "the server ended in the middle of this run; what it had made until then is kept"
+const cutMessage = "the server stopped during this run; the run's events so far are kept"
 
 // epoch is how many numbers of events each attempt of a run has, and its end after a crash: more than any sends, so that no
 // number ever means two events, whatever was seen before it could be written down. They stay far below 2⁵³.
@@ -209,7 +209,7 @@ func (p *replayed) run(message string) *run {
 			t.Leap(nextEpoch(t))
 		}
 		if p.Keyed {
-			message += "; start it again under another Idempotency-Key"
+			message += "; start it again with another Idempotency-Key"
 		}
 		data, _ := json.Marshal(ling.ErrorData{Code: codeInternal, Message: message, Retryable: true, Fatal: true})
 		_, _ = t.Send(tube.Event{Kind: tube.Named, Name: "error", Value: data}) // cannot fail: it goes on, and this is JSON

@@ -38,7 +38,7 @@ func TestTU_68_ATurnThatLosesItsSessionSaysSo(t *testing.T) {
 	<-a.talk.waits
 	close(store.lose)
 	f, data := named(t, resp)
-	if f.terminal != `finished{"status":"failed"}` || !strings.Contains(data["error"], "the session was lost in the middle of the answer") ||
+	if f.terminal != `finished{"status":"failed"}` || !strings.Contains(data["error"], "the server lost the session during the answer") ||
 		!strings.Contains(data["error"], `"code":"internal"`) {
 		t.Errorf("%s, %s", f.terminal, data["error"])
 	}

@@ -147,9 +147,9 @@ func (l *listener) admit(a *accepted) bool {
 	case n > l.most+l.surplus:
 		return false
 	case n > l.most:
-		a.refusal = reached(limitConnections, "too many connections are open at once", connectionsRetry)
+		a.refusal = reached(limitConnections, "the server has too many open connections; retry later", connectionsRetry)
 	case mine > share:
-		a.refusal = newProblem(codeRateLimited, "your address has "+plural(share, "connection")+" open, which is the most that one address has at once; close some")
+		a.refusal = newProblem(codeRateLimited, "your address has "+plural(share, "connection")+" open, the limit of one address; close some")
 		a.refusal.reason, a.refusal.retryAfter = limitConnectionsPerAddress, connectionsRetry
 	}
 	if a.refusal != nil {

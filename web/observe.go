@@ -62,7 +62,7 @@ const (
 // Ends of streams.
 const (
 	StreamComplete = "complete" // the client was told all
-	StreamLeft     = "left"     // the client went away
+	StreamLeft     = "left"     // the client disconnected
 	StreamSlow     = "slow"     // the client took nothing for the time that a write may take
 	StreamStopped  = "stopped"  // the server broke it off at its own end
 	StreamRevoked  = "revoked"  // the server broke it off, since the client's key or token does not count any more

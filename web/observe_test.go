@@ -167,7 +167,7 @@ func TestAStreamThatEndsEarlyIsToldWithWhy(t *testing.T) {
 			}
 		})
 	})
-	t.Run("the client went away", func(t *testing.T) {
+	t.Run("the client disconnected", func(t *testing.T) {
 		o := new(tally)
 		b := newBench(t, func(opts *Options) { opts.Observer = o }).serve()
 		resp, st := b.start("", "Accept: text/event-stream")
@@ -346,7 +346,7 @@ func TestThePublicDoorHasNoMetricsAndNoProfiles(t *testing.T) {
 			if w.Code != http.StatusNotFound {
 				t.Errorf("%s %s: %d", method, path, w.Code)
 			}
-			if path == "/metrics" && method != http.MethodHead && !strings.Contains(w.Body.String(), "the setting admin.addr opens") {
+			if path == "/metrics" && method != http.MethodHead && !strings.Contains(w.Body.String(), "set admin.addr to open it") {
 				t.Errorf("it does not say where they are: %s", w.Body)
 			}
 		}

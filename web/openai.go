@@ -159,8 +159,8 @@ func (s *Server) completionOf(p access.Principal, a *ask, q *openai.Request) *op
 		return nil
 	}
 	if q.Schema != nil || q.JSON && a.Agent != "" && s.byWorkflow(a.Agent) == "" {
-		return &openai.Error{Status: http.StatusBadRequest, Code: codeInvalid, Param: "response_format", Message: "an agent answers with text, and a workflow with a document " +
-			"of its own schema; leave it out, or ask a model"}
+		return &openai.Error{Status: http.StatusBadRequest, Code: codeInvalid, Param: "response_format", Message: "agents answer with text, and workflows with a document " +
+			"of their own schema; remove this, or use a model"}
 	}
 	if q.Session != "" && s.o.Turns != nil && p.Remembers() { // who may not has said all that there is, as these clients do
 		a.Session = q.Session
@@ -218,7 +218,7 @@ func (s *Server) inputOf(a *ask, text string) json.RawMessage {
 func (s *Server) noModel(name string) *openai.Error {
 	return &openai.Error{
 		Status: http.StatusNotFound, Code: "model_not_found", Param: "model",
-		Message: "there is no agent, workflow or model " + quote(name) + "; GET /v1/models lists them",
+		Message: "unknown agent, workflow or model " + quote(name) + "; GET /v1/models lists them",
 	}
 }
 
@@ -259,7 +259,7 @@ func (p *problem) asOpenAI(q *openai.Request) *openai.Error {
 		if rest != "" {
 			e.Message = rest + ": " + m.Detail
 		}
-		e.Message = "the last message does not fit: " + e.Message
+		e.Message = "the last message is invalid: " + e.Message
 		return e
 	case name == "session":
 		e.Param = cmp.Or(q.SessionParam, "user")
@@ -322,7 +322,7 @@ func (o outcome) openaiProblem() *problem {
 		p.header = http.Header{"X-Should-Retry": {"false"}}
 		return p
 	case statusInterrupted:
-		p := newProblem(codeDraining, "the run was interrupted, because the server was shut down")
+		p := newProblem(codeDraining, "the run was interrupted, because the server shut down")
 		p.retryAfter = 2 * time.Second
 		return p
 	}
@@ -339,7 +339,7 @@ func (r *run) openaiProblem(o outcome) *problem {
 	if o.Status == statusInterrupted && r.keyed {
 		p.retryAfter = 0
 		p.header = http.Header{"X-Should-Retry": {"false"}}
-		p.Detail += "; ask once more under another Idempotency-Key"
+		p.Detail += "; retry with another Idempotency-Key"
 	}
 	return p
 }

@@ -66,7 +66,7 @@ func (s *Server) postSessionCancel(w http.ResponseWriter, r *http.Request, t *ta
 		answer, p = s.askSession(r.Context(), t.Session(), control.Request{Command: commandStop, Body: mustJSON(onBehalf{Who: who(r), Cancels: true})})
 	}
 	if p == nil && answer.Stopped == 0 {
-		p = newProblem(codeConflict, "nothing runs in the session")
+		p = newProblem(codeConflict, "the session has no active run")
 	}
 	if p != nil {
 		p.write(w)
@@ -97,7 +97,7 @@ func (s *Server) askSession(ctx context.Context, lane string, r control.Request)
 	}
 	if err != nil {
 		s.log.ErrorContext(ctx, "command to a session failed", "session", lane, "command", r.Command, "error", err)
-		return t, newProblem(codeInternal, "the server cannot do that; its log says more")
+		return t, newProblem(codeInternal, "the server failed to execute the command; find the cause in its log")
 	}
 	return t, t.problem()
 }

@@ -18,13 +18,13 @@ func who(r *http.Request) access.Principal { return access.From(r.Context()) }
 func mayStart(p access.Principal, a *ask) *problem {
 	switch {
 	case a.Agent != "" && !p.Asks(a.Agent):
-		return newProblem(codeForbidden, "you may not ask the agent "+quote(a.Agent))
+		return newProblem(codeForbidden, "your key or token may not use the agent "+quote(a.Agent))
 	case a.Workflow != "" && !p.Runs(a.Workflow):
-		return newProblem(codeForbidden, "you may not run the workflow "+quote(a.Workflow))
+		return newProblem(codeForbidden, "your key or token may not run the workflow "+quote(a.Workflow))
 	case a.Inline != nil && !p.Runs(""):
-		return newProblem(codeForbidden, "you may not run workflows of your own")
+		return newProblem(codeForbidden, "your key or token may not run workflows inside requests")
 	case a.Completion != nil && !p.Runs(""):
-		return newProblem(codeForbidden, "you may not ask models, but only what has a name here; GET /v1/models lists it")
+		return newProblem(codeForbidden, "your key or token may not use models directly; use an agent or workflow of GET /v1/models")
 	case a.Session != "" && !p.Remembers():
 		return newProblem(codeForbidden, noMemory)
 	}
@@ -32,7 +32,7 @@ func mayStart(p access.Principal, a *ask) *problem {
 }
 
 // noMemory is told to those who may not use sessions.
-const noMemory = "you may not use sessions"
+const noMemory = "your key or token may not use sessions"
 
 // remembers lets only those through who may use sessions.
 func remembers(h http.HandlerFunc) http.HandlerFunc {

@@ -106,7 +106,7 @@ func newProblem(code, detail string) *problem {
 
 // invalid makes the problem of a request that does not fit. Its detail names the first misfit, for those who read no further.
 func invalid(misfits ...misfit) *problem {
-	p := newProblem(codeInvalid, "the request does not fit")
+	p := newProblem(codeInvalid, "the request is invalid")
 	p.Errors = misfits
 	if len(misfits) > 0 {
 		m := misfits[0]

@@ -58,7 +58,7 @@ func TestEveryReasonOfARefusalIsListed(t *testing.T) {
 		}
 		return true
 	}
-	for _, folder := range []string{".", "../access", "../access/nats"} {
+	for _, folder := range []string{".", "../access"} {
 		files, err := filepath.Glob(filepath.Join(folder, "*.go"))
 		if err != nil || len(files) == 0 {
 			t.Fatalf("%s has %d files: %v", folder, len(files), err)

@@ -167,7 +167,7 @@ func (s *Server) readUpTo(w http.ResponseWriter, r *http.Request, limit int64, t
 		p.header = http.Header{"Connection": {"close"}}
 		return nil, p
 	}
-	p := invalid(misfit{Detail: "the body could not be read to its end"})
+	p := invalid(misfit{Detail: "the request's body is incomplete; send it again"})
 	p.header = http.Header{"Connection": {"close"}}
 	return nil, p
 }
@@ -175,7 +175,7 @@ func (s *Server) readUpTo(w http.ResponseWriter, r *http.Request, limit int64, t
 // tooLargeBody is the refusal of a body beyond the limit. The rest is not read, so the connection cannot be used again.
 func tooLargeBody(w http.ResponseWriter, limit int64) *problem {
 	abandon(w)
-	p := newProblem(codeTooLarge, "the body is larger than "+plural(limit, "byte"))
+	p := newProblem(codeTooLarge, "the request's body is larger than "+plural(limit, "byte"))
 	p.reason, p.header = limitBody, http.Header{"Connection": {"close"}}
 	return p
 }
@@ -199,7 +199,7 @@ func (s *Server) readJSON(w http.ResponseWriter, r *http.Request) ([]byte, *prob
 		if err != nil || media != "application/json" && !strings.HasSuffix(media, "+json") {
 			detail := "expected application/json, found " + clip(ct)
 			if media == "application/x-www-form-urlencoded" {
-				detail += ", which is what curl says unless it is given --json"
+				detail += "; with curl, use --json"
 			}
 			p := invalid(misfit{Header: "Content-Type", Detail: detail})
 			p.Status = http.StatusUnsupportedMediaType
@@ -266,7 +266,7 @@ func (st *start) finish(d *decoder) *problem {
 	if st.async && st.leave {
 		return invalid(misfit{
 			Parameter: "on_disconnect",
-			Detail:    "cancel needs a connection that stays; it does not go with Prefer: respond-async",
+			Detail:    "cancel does not go with Prefer: respond-async, because it needs an open connection",
 		})
 	}
 	return nil
@@ -313,7 +313,7 @@ func (st *start) body(d *decoder, text []byte) {
 		"input":   func(at string, raw json.RawMessage) { st.inputParts(d, at, raw) },
 		"files": func(at string, raw json.RawMessage) {
 			if text := st.parts(d, at, raw); text != "" {
-				d.fail(at, "expected images and files only; text belongs into the input")
+				d.fail(at, "expected only images and files; put text into the input")
 			}
 		},
 		"params":  func(at string, raw json.RawMessage) { st.params(d, at, raw) },
@@ -535,7 +535,7 @@ func (s *Server) query(d *decoder, r *http.Request, st *start, what int) {
 func (d *decoder) values(r *http.Request) (values url.Values, ok bool) {
 	values, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
-		d.fail("", "the query cannot be read: a percent sign, or a semicolon, stands where none can")
+		d.fail("", "the query is invalid; check its percent signs and semicolons")
 	}
 	return values, err == nil
 }
@@ -552,13 +552,13 @@ func (d *decoder) parameters(values url.Values, known map[string]func(value stri
 		}
 		switch {
 		case !ok && len(known) == 0:
-			d.fail("", "unknown; this resource has no parameters")
+			d.fail("", "unknown parameter; this resource has none")
 		case !ok:
 			d.fail("", "unknown; %s", expected(name, slices.Sorted(maps.Keys(known))))
 		case len(values[name]) > 1:
-			d.fail("", "given twice")
+			d.fail("", "occurs twice; send it once")
 		case strings.ContainsRune(values[name][0], 0):
-			d.fail("", "holds a NUL")
+			d.fail("", "contains a NUL character; remove it")
 		default:
 			take(values[name][0])
 		}

@@ -56,7 +56,7 @@ func (s *Server) getWorkflow(w http.ResponseWriter, r *http.Request) {
 	}
 	wf, ok := s.o.Workflows.Get(name)
 	if !ok {
-		newProblem(codeNotFound, "there is no workflow "+quote(name)+"; "+s.workflowNames(who(r), name)).write(w)
+		newProblem(codeNotFound, "unknown workflow "+quote(name)+"; "+s.workflowNames(who(r), name)).write(w)
 		return
 	}
 	s.sendJSON(w, r, http.StatusOK, wf.Info())

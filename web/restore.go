@@ -119,9 +119,9 @@ func (rs *runs) again(p *replayed, now time.Time) string {
 		}
 		switch {
 		case p.Attempt >= maxAttempts:
-			message += fmt.Sprintf("; it was begun %d times", p.Attempt)
+			message += fmt.Sprintf("; it already started %d times", p.Attempt)
 		case now.Sub(p.Began) >= rs.o.KeyRetention:
-			message += "; it is too old to be run again"
+			message += "; it is too old to restart"
 		default:
 			return ""
 		}
@@ -150,8 +150,8 @@ func (rs *runs) known(id string) bool {
 }
 
 // lostMessage is what clients are told about a run that a crash has cut off.
-const lostMessage = "the server ended in the middle of this run, and what it had made is lost; " +
-	"start it again under another Idempotency-Key"
+const lostMessage = "the server stopped during this run, and its events are lost; " +
+	"start it again with another Idempotency-Key"
 
 // lostRun stands for a run that a crash has cut off.
 func lostRun(id string, of lineage, began time.Time) *run {

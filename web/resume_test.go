@@ -270,7 +270,7 @@ func TestAnIDThatCannotBeResumedFromIsRefusedWithTheReason(t *testing.T) {
 	for name, tt := range map[string]struct{ id, detail string }{
 		"future":  {id + ":7", "names event " + id + ":7, but the run has had 1 event"},
 		"rubbish": {"rubbish", `"rubbish" is not an event id`},
-		"letters": {id + ":x", "is not a number from 0"},
+		"letters": {id + ":x", "expected a whole number in place of \"x\""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := readProblem(t, b.do("GET", "/v1/runs?workflow=steps&format=sse", "", "Last-Event-ID: "+tt.id))
@@ -423,7 +423,7 @@ func TestAClientThatGoesAwayCancelsItsRunOnlyIfItSaidSo(t *testing.T) {
 				t.Fatal("not canceled")
 			}
 			f := fold(t, b.do("GET", "/v1/runs/"+st.m.ID()+"/events", ""))
-			if f.terminal != `canceled{"reason":"the client went away"}` {
+			if f.terminal != `canceled{"reason":"the client disconnected"}` {
 				t.Error(f.terminal)
 			}
 		})

@@ -11,7 +11,7 @@ import (
 )
 
 // errRevoked is why streams end whose key or token does not count any more.
-var errRevoked = errors.New("the key or token that has opened this stream does not count any more")
+var errRevoked = errors.New("the key or token of this stream is no longer valid")
 
 // revokeEvery is how soon a stream is broken off when its key was taken away, beside the time in which a file of keys is read again.
 const revokeEvery = time.Second

@@ -153,7 +153,7 @@ func TestARunOfWhichTooMuchWaitsToBeStoredEnds(t *testing.T) {
 	<-st.ctx.Done()
 	g.servers.Restart(0)
 	c.must(a.bench, c.ended)
-	if !strings.HasPrefix(c.terminal, "canceled") || !strings.Contains(c.terminal, "away for too long") {
+	if !strings.HasPrefix(c.terminal, "canceled") || !strings.Contains(c.terminal, "unreachable for too long") {
 		t.Errorf("%s %q", c.terminal, c.names)
 	}
 	d := readDocument(t, a.do("GET", "/v1/runs/"+id+"/events?format=json", ""))

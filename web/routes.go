@@ -69,11 +69,11 @@ func (s *Server) routes() http.Handler {
 // address: it is for others.
 func nothingAt(path string) *problem {
 	if path == "/metrics" || path == "/debug" || strings.HasPrefix(path, "/debug/") {
-		return newProblem(codeNotFound, "metrics and profiles are not here but at a listener of their own, which the setting admin.addr opens")
+		return newProblem(codeNotFound, "metrics and profiles have their own listener; set admin.addr to open it")
 	}
-	detail := "there is nothing at " + clip(path)
+	detail := "unknown path " + clip(path)
 	if ofOpenAI(path) {
-		detail += "; of OpenAI's API this server has /v1/chat/completions and /v1/models"
+		detail += "; of OpenAI's API, this server supports /v1/chat/completions and /v1/models"
 	}
 	return newProblem(codeNotFound, detail)
 }
@@ -122,7 +122,7 @@ func (s *Server) outermost(next http.Handler) http.Handler {
 				id := newRunID()
 				s.log.ErrorContext(r.Context(), "panic in a handler", "id", id, "path", r.URL.Path, "panic", cause, "stack", string(debug.Stack()))
 				if rec.status == 0 {
-					p := newProblem(codeInternal, "something went wrong here; the server's log says more under this id")
+					p := newProblem(codeInternal, "internal error; find the cause in the server's log under this id")
 					p.ID = id
 					p.write(rec)
 					cause = nil

@@ -62,10 +62,10 @@ func TestWhatOpenAIsClientsAskForInVainIsAnErrorOfTheirs(t *testing.T) {
 		status       int
 		says         string
 	}{
-		{"POST", "/v1/embeddings", 404, "there is nothing at /v1/embeddings; of OpenAI's API this server has /v1/chat/completions and /v1/models"},
-		{"POST", "/v1/responses", 404, "there is nothing at /v1/responses;"},
-		{"POST", "/v1/audio/transcriptions", 404, "there is nothing at /v1/audio/transcriptions;"},
-		{"GET", "/v1/chat/completions/x", 404, "there is nothing at /v1/chat/completions/x;"},
+		{"POST", "/v1/embeddings", 404, "unknown path /v1/embeddings; of OpenAI's API, this server supports /v1/chat/completions and /v1/models"},
+		{"POST", "/v1/responses", 404, "unknown path /v1/responses;"},
+		{"POST", "/v1/audio/transcriptions", 404, "unknown path /v1/audio/transcriptions;"},
+		{"GET", "/v1/chat/completions/x", 404, "unknown path /v1/chat/completions/x;"},
 		{"GET", "/v1/chat/completions", 405, "the method GET is not for /v1/chat/completions; expected POST or OPTIONS"},
 		{"DELETE", "/v1/models/x", 405, "the method DELETE is not for /v1/models/x; expected GET, HEAD or OPTIONS"},
 		{"GET", "/v1/files", 405, "the method GET is not for /v1/files; expected POST or OPTIONS"},
@@ -110,7 +110,7 @@ func TestAPageOfAnotherSiteCannotStartOrCancelARun(t *testing.T) {
 				resp := b.do(try[0], try[1], `{"workflow":"steps"}`, header)
 				if resp.StatusCode != 403 { // what it is may have no end
 					t.Errorf("%s: %d", try, resp.StatusCode)
-				} else if body, err := io.ReadAll(resp.Body); err != nil || !strings.Contains(string(body), "a page of another site may not do this") {
+				} else if body, err := io.ReadAll(resp.Body); err != nil || !strings.Contains(string(body), "pages of other sites may not send this request") {
 					t.Errorf("%s: %s %v", try, body, err)
 				}
 			}

@@ -169,9 +169,9 @@ func (rs *runs) attachLocked(owner, key string, hash [16]byte) (string, *problem
 
 // otherRequest is the problem of a key that was used before, for something else.
 func otherRequest() *problem {
-	p := newProblem(codeInvalid, "the Idempotency-Key was used for another request")
+	p := newProblem(codeInvalid, "the Idempotency-Key belongs to another request; use a new one")
 	p.Status = 422
-	p.Errors = []misfit{{Header: "Idempotency-Key", Detail: "was used for another request"}}
+	p.Errors = []misfit{{Header: "Idempotency-Key", Detail: "belongs to another request; use a new one"}}
 	return p
 }
 
@@ -186,7 +186,7 @@ func (rs *runs) start(sp spec) (r *run, id string, p *problem) {
 		}
 	}
 	if rs.draining {
-		p := newProblem(codeDraining, "the server is shutting down and starts no more runs")
+		p := newProblem(codeDraining, "the server is shutting down and starts no new runs; retry on another server, or later")
 		p.retryAfter = 2 * time.Second
 		return nil, "", p
 	}
@@ -685,13 +685,13 @@ func (rs *runs) isDraining() bool {
 }
 
 // closingMessage is what clients are told about a run that a server has broken off which was told to go.
-const closingMessage = "the server was shut down in the middle of this run; what it had made until then is kept"
+const closingMessage = "the server shut down during this run; the run's events so far are kept"
 
 // closing is why a run ends when the server does.
 func (r *run) closing() error {
 	message := closingMessage
 	if r.keyed {
-		message += "; start it again under another Idempotency-Key"
+		message += "; start it again with another Idempotency-Key"
 	}
 	return &bot.Failure{Code: codeDraining, Message: message, Retryable: true, Cause: errClosing}
 }

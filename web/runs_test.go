@@ -277,14 +277,14 @@ func TestWhatARequestNamesMustBeThere(t *testing.T) {
 		errors []misfit
 		detail string
 	}{
-		"an unknown workflow": {`{"workflow":"nope"}`, 404, codeNotFound, nil, `there is no workflow "nope"; expected one of chat, steps`},
+		"an unknown workflow": {`{"workflow":"nope"}`, 404, codeNotFound, nil, `unknown workflow "nope"; expected one of chat, steps`},
 		"no workflow":         {`{}`, 400, codeInvalid, []misfit{{Pointer: "/workflow", Detail: "expected the name of a workflow; GET /v1/workflows lists them"}}, ""},
-		"an agent":            {`{"agent":"a"}`, 404, codeNotFound, nil, `there is no agent "a"; this server has no agents`},
+		"an agent":            {`{"agent":"a"}`, 404, codeNotFound, nil, `unknown agent "a"; this server has no agents`},
 		"both":                {`{"agent":"a","workflow":"steps"}`, 400, codeInvalid, []misfit{{Pointer: "/agent", Detail: "expected a workflow or an agent, not both"}}, ""},
-		"a session":           {`{"workflow":"steps","session":"s"}`, 400, codeInvalid, []misfit{{Pointer: "/session", Detail: "sessions are not configured on this server"}}, ""},
+		"a session":           {`{"workflow":"steps","session":"s"}`, 400, codeInvalid, []misfit{{Pointer: "/session", Detail: "this server has no sessions"}}, ""},
 		"a workflow of its own": {
 			`{"workflow":{"name":"x"}}`, 400, codeInvalid,
-			[]misfit{{Pointer: "/workflow", Detail: "expected the name of a workflow; this server takes none from a request"}},
+			[]misfit{{Pointer: "/workflow", Detail: "expected the name of a workflow; this server accepts no workflows inside requests (inline_workflows)"}},
 			"",
 		},
 	} {
@@ -363,7 +363,7 @@ func TestProblemsOfARunByGETNameParameters(t *testing.T) {
 	b := newBench(t, nil).serve()
 	for query, want := range map[string]misfit{
 		"":                         {Parameter: "workflow", Detail: "expected the name of a workflow; GET /v1/workflows lists them"},
-		"workflow=steps&session=s": {Parameter: "session", Detail: "sessions are not configured on this server"},
+		"workflow=steps&session=s": {Parameter: "session", Detail: "this server has no sessions"},
 		"workflow=chat&input.question=q&input.level=x": {Parameter: "input.level", Detail: "expected an integer, got a string"},
 	} {
 		p := readProblem(t, b.do("GET", "/v1/runs?"+query, ""))

@@ -71,7 +71,7 @@ const (
 )
 
 // noSessions is the answer of a server that keeps no tapes.
-const noSessions = "sessions are not configured on this server"
+const noSessions = "this server has no sessions"
 
 // withTapes lets only those requests through that there is a store for.
 func (s *Server) withTapes(h http.HandlerFunc) http.HandlerFunc {
@@ -89,7 +89,7 @@ func (s *Server) withSession(h func(w http.ResponseWriter, r *http.Request, t *t
 	return s.withTapes(func(w http.ResponseWriter, r *http.Request) {
 		lane, ok := s.laneOf(who(r), pathValue(r, "id"))
 		if !ok {
-			newProblem(codeNotFound, "there is no such session").write(w)
+			newProblem(codeNotFound, "unknown session").write(w)
 			return
 		}
 		t, err := tape.Lookup(r.Context(), s.o.Tapes, s.o.Workspace, lane)
@@ -111,13 +111,13 @@ func (s *Server) noSession(p access.Principal, id string) string {
 		return unfit(err)
 	}
 	if _, ok := webchannel.SessionName(p.Owner(), webchannel.SessionKey(p.Owner(), id)); !ok {
-		return "a session id is too long beside the name of who has it; what is not a letter, a digit or a mark of ASCII counts as three bytes"
+		return "the session id is too long together with its owner's name; other characters than ASCII letters, digits and punctuation count as three bytes"
 	}
 	if strings.TrimSpace(id) == "" {
-		return "a session id is not blank"
+		return "the session id is empty; expected at least one visible character"
 	}
 	if name := s.channelOf(p, id); name != "" {
-		return "it is the id of a session of the channel " + quote(name) + ", which goes on by that channel only; choose another id"
+		return "this id belongs to a session of the channel " + quote(name) + ", which only that channel continues; choose another id"
 	}
 	return ""
 }
@@ -131,16 +131,16 @@ func (s *Server) tapeProblem(ctx context.Context, err error) *problem {
 	case ctx.Err() != nil:
 		panic(http.ErrAbortHandler)
 	case errors.Is(err, tape.ErrNotFound), errors.Is(err, tape.ErrDeleted):
-		return newProblem(codeNotFound, "there is no such session")
+		return newProblem(codeNotFound, "unknown session")
 	case errors.Is(err, tape.ErrNameCollision):
 		s.log.ErrorContext(ctx, "two sessions have the same hash", "error", err)
 		return newProblem(codeConflict, "this session id cannot be used; choose another one")
 	case errors.Is(err, tape.ErrInvalid): // an id that no session can have
-		return newProblem(codeNotFound, "there is no such session: "+unfit(err))
+		return newProblem(codeNotFound, "unknown session: "+unfit(err))
 	case errors.Is(err, tape.ErrTooMany):
 		return tooManySessions()
 	case errors.Is(err, tape.ErrTooLarge):
-		return newProblem(codeTooLarge, "what the session's tape would have to hold is too large")
+		return newProblem(codeTooLarge, "the entry is too large for the session's tape")
 	}
 	if vfs.Failed(err) {
 		s.log.ErrorContext(ctx, "cannot store or read a session: disk failed", "folder", s.o.Data, "error", err)
@@ -148,11 +148,11 @@ func (s *Server) tapeProblem(ctx context.Context, err error) *problem {
 		return diskProblem()
 	}
 	if isOverloaded(err) { // a database that is away; the store's log says why
-		p := newProblem(codeOverloaded, "the sessions cannot be reached at the moment; try again later")
+		p := newProblem(codeOverloaded, "the server cannot reach the sessions at the moment; retry later")
 		p.retryAfter = tapesRetry
 		return p
 	}
-	p := newProblem(codeInternal, "the session's tape cannot be used; the server's log says more under this id")
+	p := newProblem(codeInternal, "the server cannot use the session's tape; find the cause in its log under this id")
 	p.ID = newRunID()
 	s.log.ErrorContext(ctx, "cannot use a tape", "id", p.ID, "error", err)
 	return p
@@ -189,7 +189,7 @@ func (s *Server) getSessions(w http.ResponseWriter, r *http.Request) {
 		read := 0
 		for in, err := range s.o.Tapes.Sessions(r.Context(), q) {
 			if errors.Is(err, tape.ErrInvalid) {
-				invalid(misfit{Parameter: "after", Detail: "expected what an earlier list gave as next"}).write(w)
+				invalid(misfit{Parameter: "after", Detail: "expected the value next of an earlier list"}).write(w)
 				return
 			}
 			if err != nil {
@@ -290,7 +290,7 @@ func (s *Server) getTape(w http.ResponseWriter, r *http.Request, t *tape.Tape) {
 		return
 	}
 	if q.Limit > maxEntries {
-		invalid(misfit{Parameter: "limit", Detail: fmt.Sprintf("expected a whole number from 1 to %d in JSON; JSON Lines have no such limit", maxEntries)}).write(w)
+		invalid(misfit{Parameter: "limit", Detail: fmt.Sprintf("expected a whole number from 1 to %d; use JSON Lines for more", maxEntries)}).write(w)
 		return
 	}
 	limit := q.Limit
@@ -557,7 +557,7 @@ func (d *decoder) id(value string) int64 {
 func (d *decoder) kinds(value string) (list []tape.Kind) {
 	for kind := range strings.SplitSeq(value, ",") {
 		if kind = strings.TrimSpace(kind); kind == "" || len(list) == maxKinds {
-			d.fail("", "expected 1 to %d kinds of entries, separated by commas, as in message,anchor", maxKinds)
+			d.fail("", "expected 1 to %d kinds of entries, separated by commas, such as message,anchor", maxKinds)
 			return nil
 		}
 		list = append(list, tape.Kind(kind))

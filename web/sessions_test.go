@@ -167,7 +167,7 @@ func TestSessionsThatCannotBeAreNotThere(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			for method, path := range map[string]string{"GET": "", "DELETE": "", "POST": "/handoff"} {
-				if p := readProblem(t, b.do(method, "/v1/sessions/"+id+path, "{}")); p.Status != 404 || p.Code != codeNotFound || !strings.HasPrefix(p.Detail, "there is no such session") {
+				if p := readProblem(t, b.do(method, "/v1/sessions/"+id+path, "{}")); p.Status != 404 || p.Code != codeNotFound || !strings.HasPrefix(p.Detail, "unknown session") {
 					t.Errorf("%s: %+v", method, p)
 				}
 			}
@@ -263,16 +263,16 @@ func TestWhatDoesNotFitIsSaidByParameter(t *testing.T) {
 	for path, want := range map[string]string{
 		"?limit=0":            "query parameter limit: expected a whole number from 1 to 200, found \"0\"",
 		"?limit=201":          "query parameter limit: expected a whole number from 1 to 200, found \"201\"",
-		"?after=xyz":          "query parameter after: expected what an earlier list gave as next",
+		"?after=xyz":          "query parameter after: expected the value next of an earlier list",
 		"?order=up":           "query parameter order: unknown; expected one of after, limit",
-		"/s?x=1":              "query parameter x: unknown; this resource has no parameters",
-		"/s/tape?limit=1001":  "query parameter limit: expected a whole number from 1 to 1000 in JSON; JSON Lines have no such limit",
+		"/s?x=1":              "query parameter x: unknown parameter; this resource has none",
+		"/s/tape?limit=1001":  "query parameter limit: expected a whole number from 1 to 1000; use JSON Lines for more",
 		"/s/tape?limit=no":    "query parameter limit: expected a whole number from 1, found \"no\"",
 		"/s/tape?after=-1":    "query parameter after: expected the id of an entry, found \"-1\"",
-		"/s/tape?kinds=a,,b":  "query parameter kinds: expected 1 to 16 kinds of entries, separated by commas, as in message,anchor",
+		"/s/tape?kinds=a,,b":  "query parameter kinds: expected 1 to 16 kinds of entries, separated by commas, such as message,anchor",
 		"/s/tape?q=":          "query parameter q: expected words of 1 to 1024 bytes",
 		"/s/tape?format=sse":  `query parameter format: expected jsonl or json, found "sse"`,
-		"/s/tape?limit=1;x=2": "the query cannot be read: a percent sign, or a semicolon, stands where none can",
+		"/s/tape?limit=1;x=2": "the query is invalid; check its percent signs and semicolons",
 	} {
 		if p := readProblem(t, b.do("GET", "/v1/sessions"+path, "")); p.Status != 400 || p.Detail != want {
 			t.Errorf("%s: %d %s", path, p.Status, p.Detail)
@@ -349,12 +349,12 @@ func TestASessionIsForkedAtAnEntryAndGoesItsOwnWay(t *testing.T) {
 	for body, want := range map[string]string{
 		`{"session":"a/b c"}`: `there is a session "a/b c" already`,
 		`{"session":"s"}`:     `there is a session "s" already`,
-		`{"session":"x\ny"}`:  `/session: a session id has no control characters, "x\ny" has`,
-		`{"session":""}`:      "/session: a session id has 1–512 bytes, this one has 0",
+		`{"session":"x\ny"}`:  `/session: the session id "x\ny" contains control characters; remove them`,
+		`{"session":""}`:      "/session: invalid session id; expected 1–512 bytes, found 0",
 		`{"session":7}`:       "/session: expected a string, found a number",
 		`{"at":0}`:            "/at: expected a whole number from 1 to 9223372036854775807, found 0",
 		`{"at":7}`:            "/at: a session is forked at one of its entries 1–5, not at 7",
-		`{"name":"x"}`:        "/name: unknown member; expected one of at, session",
+		`{"name":"x"}`:        "/name: unknown field; expected one of at, session",
 	} {
 		if p := readProblem(t, b.do("POST", "/v1/sessions/s/fork", body)); p.Detail != want || p.Status/100 != 4 {
 			t.Errorf("%s: %+v", body, p)

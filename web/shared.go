@@ -42,7 +42,7 @@ const (
 func (s *Shared) replica() string { return s.Control.Replica() }
 
 // awayMessage is told to those who would begin something that cannot be kept.
-const awayMessage = "what this server shares with its other replicas cannot be reached at the moment; try again later"
+const awayMessage = "the server cannot reach the store that replicas share; retry later"
 
 // isAway says whether an error is of what cannot be reached.
 func isAway(err error) bool {
@@ -113,7 +113,7 @@ func (r *run) trouble(err error) {
 }
 
 // errFull is why a run ends of which too much waits to be stored.
-var errFull = errors.New("the servers that keep this run have been away for too long: what it has sent since can be kept no more")
+var errFull = errors.New("the store of this run was unreachable for too long, so the server cannot store its events any more")
 
 // watchFull ends a run of which too much waits to be stored.
 func (rs *runs) watchFull(r *run) {
@@ -222,7 +222,7 @@ func (b *beginning) has(id string) bool {
 
 func (s *Server) keyProblem(ctx context.Context, err error) *problem {
 	if errors.Is(ctx.Err(), context.Canceled) {
-		panic(http.ErrAbortHandler) // the client went away
+		panic(http.ErrAbortHandler) // the client disconnected
 	}
 	s.log.WarnContext(ctx, "cannot look up an idempotency key", "error", err)
 	return awayProblem()

@@ -172,7 +172,7 @@ func (sh *shed) lookAtFailed() {
 
 // diskProblem is the refusal of what a disk that has failed would have to keep.
 func diskProblem() *problem {
-	return reached(limitDisk, "the server's disk is full or has failed, so sessions and requests with an Idempotency-Key cannot be served; try again later", diskRetry)
+	return reached(limitDisk, "the server's disk is full or has failed, so it refuses sessions and requests with an Idempotency-Key; retry later", diskRetry)
 }
 
 // Percents of the memory limit from which on no runs begin, and below which they do again: so it does not change with each of them. The
@@ -299,9 +299,9 @@ func (sh *shed) enter(caller string) *problem {
 	defer sh.mu.Unlock()
 	switch {
 	case sh.streams >= sh.o.Streams:
-		return reached(limitStreams, plural(int64(sh.o.Streams), "stream")+" are open, which is the most that this server has at once", streamsRetry)
+		return reached(limitStreams, plural(int64(sh.o.Streams), "stream")+" are open, the server's limit; retry later", streamsRetry)
 	case caller != "" && sh.of[caller] >= sh.o.StreamsPerCaller:
-		p := newProblem(codeRateLimited, "you have "+plural(int64(sh.o.StreamsPerCaller), "stream")+" open, which is the most that one caller has at once; close some")
+		p := newProblem(codeRateLimited, "you have "+plural(int64(sh.o.StreamsPerCaller), "stream")+" open, the limit of one caller; close some")
 		p.reason, p.retryAfter = limitStreamsPerCaller, streamsRetry
 		return p
 	}
@@ -391,7 +391,7 @@ func (s *Server) full() *problem {
 // littleMemory is the refusal of what there may be no memory for.
 func littleMemory(detail string) *problem { return reached(limitMemory, detail, memoryRetry) }
 
-const nothingBegins = "the server is close to the memory that it may use and begins no more runs; those that go on are not touched"
+const nothingBegins = "the server is close to its memory limit and starts no new runs; retry later"
 
 // room refuses a run whose models would have to read too much, and one that is to be kept where there is no room for it. Whether too
 // many runs go on is known only when it begins: its message may be for one of them.
@@ -403,7 +403,7 @@ func (s *Server) room(ctx context.Context, a *ask, sp *spec) *problem {
 		return diskProblem()
 	}
 	if s.shed.disk.over.Load() && (sp.key != "" || sp.session != "") {
-		return reached(limitDisk, "the server's disk is nearly full, so no runs begin in sessions or with an Idempotency-Key", diskRetry)
+		return reached(limitDisk, "the server's disk is nearly full, so it starts no runs in sessions or with an Idempotency-Key; retry later", diskRetry)
 	}
 	bounded, ok := s.o.Tapes.(interface {
 		Full(context.Context) (bool, error)
@@ -426,7 +426,7 @@ func (s *Server) room(ctx context.Context, a *ask, sp *spec) *problem {
 
 // tooManySessions is the refusal of a session beyond the most.
 func tooManySessions() *problem {
-	return reached(limitSessions, "the server has as many sessions as it keeps, so no new ones begin; those that are there go on", sessionsRetry)
+	return reached(limitSessions, "the server reached its limit of sessions; use an existing session, or delete some", sessionsRetry)
 }
 
 // closeUnread closes the connection behind the refusal of a request whose body is not read. One that is small has come already.
@@ -452,7 +452,7 @@ func (rs *runs) load() (running int, turns bool) {
 
 // tooManyRuns is the refusal of a run beyond the most.
 func tooManyRuns(running int) *problem {
-	return reached(limitAllRuns, plural(int64(running), "run")+" are going on, which is the most that this server takes", runsRetry)
+	return reached(limitAllRuns, plural(int64(running), "run")+" are active, the server's limit; retry later", runsRetry)
 }
 
 // runsRetry is when to come back where too many runs go on: one of thousands ends soon.
@@ -487,9 +487,9 @@ func (b *budget) take(n int64) *problem {
 	}
 	switch b.account.Admit(n) {
 	case adapter.Refused:
-		return littleMemory("there is no memory for this request now; those that were taken before are not touched")
+		return littleMemory("the server has no memory for this request now; retry later")
 	case adapter.Impossible:
-		p := newProblem(codeTooLarge, "this server will never have the memory for a body of this size")
+		p := newProblem(codeTooLarge, "the request's body exceeds this server's memory limit; send a smaller one")
 		p.reason = limitMemory
 		return p
 	}
@@ -506,9 +506,9 @@ func (b *budget) count(n int64) *problem {
 	}
 	switch {
 	case sh.bodies+n > most:
-		return reached(limitBodies, "the bodies of too many requests are being read at once", bodiesRetry)
+		return reached(limitBodies, "the server is reading too many request bodies at once; retry later", bodiesRetry)
 	case b.caller != "" && sh.bodiesOf[b.caller]+n > b.share:
-		p := newProblem(codeRateLimited, "too many of your requests are being read at once; send one after the other")
+		p := newProblem(codeRateLimited, "the server is reading too many of your request bodies at once; send them one after the other")
 		p.reason, p.retryAfter = limitBodiesPerCaller, bodiesRetry
 		return p
 	}
@@ -616,7 +616,7 @@ func (s *Server) checkSize(a *ask) *problem {
 	}
 	count := func(n *int, at, text string) *misfit {
 		if *n += utf8.RuneCountInString(text); *n > limit {
-			return &misfit{Pointer: at, Detail: "expected at most " + plural(int64(limit), "character") + " of all that models are to read"}
+			return &misfit{Pointer: at, Detail: "expected at most " + plural(int64(limit), "character") + " of content for models in total"}
 		}
 		return nil
 	}

@@ -68,7 +68,7 @@ func TestCloseToTheMemoryLimitNoRunsBeginAndThoseThatGoOnAreNotTouched(t *testin
 			return b.do("POST", "/v1/runs", `{"workflow":"steps"}`, "Prefer: respond-async")
 		},
 	} {
-		t.Run(name, func(t *testing.T) { turnedAway(t, ask(), 503, codeOverloaded, "close to the memory that it may use") })
+		t.Run(name, func(t *testing.T) { turnedAway(t, ask(), 503, codeOverloaded, "close to its memory limit") })
 	}
 	if n := b.steps.started(); n != 2 {
 		t.Errorf("%d runs were started", n)
@@ -114,7 +114,7 @@ func TestARefusalIsInTheWordsOfThoseWhoAreRefused(t *testing.T) {
 	for path, tt := range map[string]struct{ body, media, says string }{
 		"/v1/runs":             {`{"agent":"assistant","input":"hi"}`, "application/problem+json", `"code":"overloaded"`},
 		"/v1/chat/completions": {`{"model":"assistant","messages":[{"role":"user","content":"hi"}]}`, "application/json", `"type":"server_error"`},
-		"/v1/ui/assistant":     {`{"id":"c","messages":[{"id":"1","role":"user","parts":[{"type":"text","text":"hi"}]}]}`, "text/plain; charset=utf-8", "close to the memory"},
+		"/v1/ui/assistant":     {`{"id":"c","messages":[{"id":"1","role":"user","parts":[{"type":"text","text":"hi"}]}]}`, "text/plain; charset=utf-8", "close to its memory limit"},
 		"/v1/agui/assistant":   {`{"threadId":"t","runId":"r","messages":[{"id":"1","role":"user","content":"hi"}],"tools":[],"context":[],"state":{},"forwardedProps":{}}`, "application/json", `"code":"overloaded"`},
 	} {
 		t.Run(path, func(t *testing.T) {
@@ -255,12 +255,12 @@ func TestStreamsAreBoundedInAllAndForEachCaller(t *testing.T) {
 			t.Fatal(resp.StatusCode)
 		}
 	}
-	turnedAway(t, follow("203.0.113.1"), 429, codeRateLimited, "you have 2 streams open, which is the most that one caller has at once")
+	turnedAway(t, follow("203.0.113.1"), 429, codeRateLimited, "you have 2 streams open, the limit of one caller")
 	turnedAway(t, b.do("POST", "/v1/runs", `{"workflow":"steps"}`, "X-Forwarded-For: 203.0.113.1"), 429, codeRateLimited, "close some")
 	if other := follow("203.0.113.2"); other.StatusCode != 200 {
 		t.Fatalf("another caller: %d", other.StatusCode)
 	}
-	turnedAway(t, follow("203.0.113.3"), 503, codeOverloaded, "3 streams are open, which is the most that this server has at once")
+	turnedAway(t, follow("203.0.113.3"), 503, codeOverloaded, "3 streams are open, the server's limit; retry later")
 	if h := b.s.overloaded(); !cmp.Equal(h, []string{"streams"}) {
 		t.Error(h)
 	}
@@ -337,15 +337,15 @@ func TestWhatModelsAreToReadIsBounded(t *testing.T) {
 		want *misfit
 	}{
 		"as much as may be":                 {ask{Input: json.RawMessage(`"12345678"`)}, nil},
-		"one more":                          {ask{Input: json.RawMessage(`"123456789"`)}, &misfit{Pointer: "/input", Detail: "expected at most 10 characters of all that models are to read"}},
+		"one more":                          {ask{Input: json.RawMessage(`"123456789"`)}, &misfit{Pointer: "/input", Detail: "expected at most 10 characters of content for models in total"}},
 		"characters are counted, not bytes": {ask{Input: json.RawMessage(`"éééééééé"`)}, nil},
-		"a property":                        {ask{Properties: map[string]string{"a/b": "12345678901"}}, &misfit{Pointer: "/input/a~1b", Detail: "expected at most 10 characters of all that models are to read"}},
-		"all together":                      {ask{Instructions: "12345", History: []said{{"user", "12345"}}, Input: json.RawMessage(`"x"`)}, &misfit{Pointer: "/input", Detail: "expected at most 10 characters of all that models are to read"}},
-		"instructions":                      {ask{Instructions: "12345678901"}, &misfit{Detail: "expected at most 10 characters of all that models are to read"}},
-		"what was said before":              {ask{History: []said{{"user", "12345"}, {"assistant", "1234567"}}}, &misfit{Detail: "expected at most 10 characters of all that models are to read"}},
+		"a property":                        {ask{Properties: map[string]string{"a/b": "12345678901"}}, &misfit{Pointer: "/input/a~1b", Detail: "expected at most 10 characters of content for models in total"}},
+		"all together":                      {ask{Instructions: "12345", History: []said{{"user", "12345"}}, Input: json.RawMessage(`"x"`)}, &misfit{Pointer: "/input", Detail: "expected at most 10 characters of content for models in total"}},
+		"instructions":                      {ask{Instructions: "12345678901"}, &misfit{Detail: "expected at most 10 characters of content for models in total"}},
+		"what was said before":              {ask{History: []said{{"user", "12345"}, {"assistant", "1234567"}}}, &misfit{Detail: "expected at most 10 characters of content for models in total"}},
 		"messages to a model": {
 			ask{Completion: &completion{Messages: []adapter.Message{{Content: "12345"}, {Parts: []adapter.Part{{Text: "123456"}}}}}},
-			&misfit{Pointer: "/messages/1/content", Detail: "expected at most 10 characters of all that models are to read"},
+			&misfit{Pointer: "/messages/1/content", Detail: "expected at most 10 characters of content for models in total"},
 		},
 		"two images":   {ask{Files: make([]adapter.Part, 2)}, nil},
 		"three images": {ask{Files: make([]adapter.Part, 3)}, &misfit{Detail: "expected at most 2 images and files, found 3"}},
@@ -452,7 +452,7 @@ func TestNoSessionsBeginBeyondTheMostAndThoseThatAreThereGoOn(t *testing.T) {
 		"one without a name": a.do("POST", "/v1/runs", `{"agent":"assistant","input":"hi"}`),
 		"a copy":             a.do("POST", "/v1/sessions/s/fork", `{"session":"copy"}`),
 	} {
-		t.Run(name, func(t *testing.T) { turnedAway(t, resp, 503, codeOverloaded, "as many sessions as it keeps") })
+		t.Run(name, func(t *testing.T) { turnedAway(t, resp, 503, codeOverloaded, "reached its limit of sessions") })
 	}
 	if d := readDocument(t, a.say("again", "")); d.Status != statusCompleted {
 		t.Errorf("%+v", d)
@@ -510,8 +510,8 @@ func TestABodyIsNotNestedWithoutEndAndItsNumbersHaveAnEnd(t *testing.T) {
 		want *misfit
 	}{
 		"as deep as may be":      {nested(maxNesting), nil},
-		"deeper":                 {nested(maxNesting + 1), &misfit{Detail: "nested more deeply than 512 levels"}},
-		"deeper, in objects":     {strings.Repeat(`{"a":`, maxNesting) + "{}" + strings.Repeat("}", maxNesting), &misfit{Detail: "nested more deeply than 512 levels"}},
+		"deeper":                 {nested(maxNesting + 1), &misfit{Detail: "nested too deeply; expected at most 512 levels"}},
+		"deeper, in objects":     {strings.Repeat(`{"a":`, maxNesting) + "{}" + strings.Repeat("}", maxNesting), &misfit{Detail: "nested too deeply; expected at most 512 levels"}},
 		"as long as may be":      {`{"n":` + strings.Repeat("9", maxNumber) + `}`, nil},
 		"longer":                 {`{"n":[1,` + strings.Repeat("9", maxNumber+1) + `]}`, &misfit{Pointer: "/n/1", Detail: "expected a number of at most 512 characters, found 513"}},
 		"a long text is no such": {`{"n":"` + strings.Repeat("9", maxNumber+1) + `"}`, nil},

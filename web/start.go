@@ -24,7 +24,7 @@ import (
 )
 
 // errLeft is why a run ends whose client asked for that.
-var errLeft = errors.New("the client went away")
+var errLeft = errors.New("the client disconnected")
 
 // errAsked is why a run ends that was canceled by request.
 var errAsked = errors.New("canceled by request")
@@ -47,7 +47,7 @@ func (s *Server) getStart(w http.ResponseWriter, r *http.Request) {
 	}
 	st, p := s.parseGet(r)
 	if p == nil && st.resume == nil && s.isCommand(&st.ask) {
-		p = newProblem(codeInvalid, "a command to an agent is not taken by GET; send it with POST /v1/runs")
+		p = newProblem(codeInvalid, "GET does not accept commands to an agent; use POST /v1/runs")
 		p.Status = http.StatusMethodNotAllowed
 		p.header = http.Header{"Allow": {http.MethodPost}}
 	}
@@ -271,7 +271,7 @@ func (s *Server) startedElsewhere(r *http.Request, st *start, sp *spec, t report
 	st.late = t.Late
 	run, _, p := s.findBegun(r, st, &once.Claim{Run: t.Run})
 	if p != nil && p.Code == codeOverloaded { // which would say that it was not taken
-		p = doubtful(sp, t.Run, "the message was taken by a run that cannot be read now")
+		p = doubtful(sp, t.Run, "a run accepted the message, but the server cannot read this run now")
 	}
 	return run, t.Again, p
 }
@@ -304,7 +304,7 @@ func (s *Server) findBegun(r *http.Request, st *start, c *once.Claim) (found *ru
 			run, p = s.findStored(ctx, r, c.Run)
 		case <-ctx.Done():
 			if r.Context().Err() != nil {
-				panic(http.ErrAbortHandler) // the client went away
+				panic(http.ErrAbortHandler) // the client disconnected
 			}
 			if claimer(c) != "" && there {
 				return nil, false, awayProblem() // it is about to begin
@@ -322,7 +322,7 @@ func (s *Server) findStored(ctx context.Context, r *http.Request, id string) (*r
 		return run, p
 	}
 	if run.awaitEvent(ctx, run.tube.From()); run.isGone() {
-		return nil, newProblem(codeNotFound, "there is no such run")
+		return nil, newProblem(codeNotFound, "unknown run; it never existed or has expired")
 	}
 	return run, nil
 }
@@ -369,7 +369,7 @@ func (s *Server) find(r *http.Request, id string) (*run, *problem) {
 	case err == nil:
 		return run, nil
 	case errors.Is(err, errGone):
-		p := newProblem(codeGone, "this run ended too long ago and is not kept any more")
+		p := newProblem(codeGone, "this run ended too long ago and is no longer stored")
 		p.Run = id
 		return nil, p
 	case errors.Is(err, errDamaged):
@@ -381,13 +381,13 @@ func (s *Server) find(r *http.Request, id string) (*run, *problem) {
 	case isAway(err) && r.Context().Err() == nil:
 		return nil, awayProblem()
 	case vfs.Failed(err):
-		return nil, reached(limitDisk, "the server's disk has failed, so this run cannot be read now; try again later", diskRetry)
+		return nil, reached(limitDisk, "the server's disk has failed, so it cannot read this run now; retry later", diskRetry)
 	}
 	return nil, s.noRoom(err)
 }
 
 // damagedMessage is told to those who come back to a run whose file cannot be read.
-const damagedMessage = "the record of this run is damaged and cannot be read; the server's log says more under the run's id"
+const damagedMessage = "the stored data of this run is damaged; find the cause in the server's log under the run's id"
 
 // prepare checks what is asked for against what there is.
 func (s *Server) prepare(p access.Principal, a *ask) (spec, *problem) {
@@ -408,11 +408,11 @@ func (s *Server) prepare(p access.Principal, a *ask) (spec, *problem) {
 	case a.Agent != "":
 		return s.prepareAgent(p, a, files)
 	case a.Session != "" && s.o.Turns == nil:
-		return sp, invalid(misfit{Pointer: "/session", Detail: "sessions are not configured on this server"})
+		return sp, invalid(misfit{Pointer: "/session", Detail: "this server has no sessions"})
 	case a.Session == "" && a.OnBusy != "":
-		return sp, invalid(misfit{Pointer: "/on_busy", Detail: "expected a session beside it, which can be busy"})
+		return sp, invalid(misfit{Pointer: "/on_busy", Detail: "expected a session too, because only a session can be busy"})
 	case a.OnBusy == string(turn.Steer):
-		return sp, invalid(misfit{Pointer: "/on_busy", Detail: "a workflow cannot be steered, only an agent; expected queue, reject or interrupt"})
+		return sp, invalid(misfit{Pointer: "/on_busy", Detail: "steer works only with agents; expected queue, reject or interrupt"})
 	case a.Completion != nil:
 		c, p := s.withFiles(p, a.Completion)
 		if p != nil {
@@ -430,7 +430,7 @@ func (s *Server) prepare(p access.Principal, a *ask) (spec, *problem) {
 	default:
 		w, ok := s.o.Workflows.Get(a.Workflow)
 		if !ok {
-			return sp, newProblem(codeNotFound, "there is no workflow "+quote(a.Workflow)+"; "+s.workflowNames(p, a.Workflow))
+			return sp, newProblem(codeNotFound, "unknown workflow "+quote(a.Workflow)+"; "+s.workflowNames(p, a.Workflow))
 		}
 		sp.workflow = w
 	}
@@ -531,7 +531,7 @@ func (s *Server) inline(text json.RawMessage) (flow.Workflow, *problem) {
 	if !s.o.InlineWorkflows {
 		return nil, invalid(misfit{
 			Pointer: "/workflow",
-			Detail:  "expected the name of a workflow; this server takes none from a request",
+			Detail:  "expected the name of a workflow; this server accepts no workflows inside requests (inline_workflows)",
 		})
 	}
 	w, err := flow.ParseSpec("workflow", text, nil, s.o.Models.Providers()...)
@@ -542,7 +542,7 @@ func (s *Server) inline(text json.RawMessage) (flow.Workflow, *problem) {
 	for _, e := range flatten(err) {
 		m := misfit{Pointer: "/workflow", Detail: e.Error()}
 		if fe, ok := errors.AsType[*flow.FileError](e); ok {
-			m.Detail = "line " + itoa(fe.Line) + ", column " + itoa(fe.Column) + " of it: " + fe.Message
+			m.Detail = "line " + itoa(fe.Line) + ", column " + itoa(fe.Column) + " of the workflow: " + fe.Message
 		}
 		if misfits = append(misfits, m); len(misfits) == maxMisfits {
 			break
@@ -573,7 +573,7 @@ func (s *Server) workflowNames(p access.Principal, name string) string {
 		}
 	}
 	if len(names) == 0 {
-		return "there is none here"
+		return "this server has none"
 	}
 	return expected(name, names)
 }
@@ -593,7 +593,7 @@ func (a *ask) input(schema json.RawMessage) (json.RawMessage, *problem) {
 	}
 	object := map[string]json.RawMessage{}
 	if a.Input != nil && json.Unmarshal(a.Input, &object) != nil {
-		return nil, invalid(misfit{Parameter: "input", Detail: "expected an object beside input.NAME, found " + rawjson.Kind(a.Input)})
+		return nil, invalid(misfit{Parameter: "input", Detail: "expected an object together with input.NAME, found " + rawjson.Kind(a.Input)})
 	}
 	var shape struct {
 		Properties map[string]struct{ Type any } `json:"properties"`
@@ -691,7 +691,7 @@ func (r *run) must() {
 func (s *Server) resume(w http.ResponseWriter, r *http.Request, v *view, path string) {
 	id := *v.resume
 	if path != "" && id.run != path {
-		notFitting(v, "names an event of another run").write(w)
+		notFitting(v, "is the id of another run's event").write(w)
 		return
 	}
 	if !isStream(v.format) {
@@ -719,7 +719,7 @@ func (s *Server) resume(w http.ResponseWriter, r *http.Request, v *view, path st
 		panic(http.ErrAbortHandler) // an EventSource that is told 503 does not come back
 	case err != nil:
 		s.observer.Resumed(ResumeGone)
-		s.gone(w, r, id, v, "this run is not known any more")
+		s.gone(w, r, id, v, "this run is no longer stored; start a new one")
 		return
 	case run.lost || id.n >= goneNumber:
 		// The id is of a log that is not there any more.

@@ -42,9 +42,9 @@ func TestTU_34_AStoreThatGoesAwayInATurnIsSaid(t *testing.T) {
 		says  string
 		again bool
 	}{
-		{"away", tape.ErrAway, "kept cannot be reached at the moment. What was said last may have to be said again later.", true},
-		{"unsure", fmt.Errorf("%w: %w", tape.ErrUnsure, tape.ErrAway), "may or may not be kept; please look before you say it again.", false},
-		{"busy", errors.New("10.1.2.3"), "There is too much to do at the moment; please try again later.", true},
+		{"away", tape.ErrAway, "unreachable at the moment. You may need to repeat the last message later.", true},
+		{"unsure", fmt.Errorf("%w: %w", tape.ErrUnsure, tape.ErrAway), "may or may not be stored; please check before you repeat them.", false},
+		{"busy", errors.New("10.1.2.3"), "The server is busy at the moment; please try again later.", true},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			store := &leaving{Store: memory.New(nil), cause: row.cause}

@@ -27,7 +27,7 @@ func checkJSON(text []byte) *misfit {
 			}
 			at += n
 		}
-		return &misfit{Detail: "not UTF-8 at " + position(text, at)}
+		return &misfit{Detail: "invalid UTF-8 at " + position(text, at)}
 	}
 	if len(bytes.TrimSpace(text)) == 0 {
 		return &misfit{Detail: "empty; expected a JSON object"}
@@ -43,7 +43,7 @@ func checkJSON(text []byte) *misfit {
 		if at > 0 && at <= len(text) && !strings.HasPrefix(se.Error(), "unexpected end") {
 			at--
 		}
-		return &misfit{Detail: fmt.Sprintf("not JSON at %s: %s", position(text, at), se.Error())}
+		return &misfit{Detail: fmt.Sprintf("invalid JSON at %s: %s", position(text, at), se.Error())}
 	}
 	return checkRepeated(text)
 }
@@ -103,7 +103,7 @@ func checkRepeated(text []byte) *misfit {
 			if name, ok := token.(string); ok && top.seen != nil && !top.value {
 				top.name = name
 				if top.seen[name] {
-					return &misfit{Pointer: pointer(), Detail: "given twice"}
+					return &misfit{Pointer: pointer(), Detail: "occurs twice; send it once"}
 				}
 				top.seen[name] = true
 				top.value = true
@@ -111,7 +111,7 @@ func checkRepeated(text []byte) *misfit {
 			}
 		}
 		if d, ok := token.(json.Delim); ok && (d == '{' || d == '[') && len(stack) == maxNesting {
-			return &misfit{Detail: fmt.Sprintf("nested more deeply than %d levels", maxNesting)}
+			return &misfit{Detail: fmt.Sprintf("nested too deeply; expected at most %d levels", maxNesting)}
 		}
 		switch token {
 		case json.Delim('{'):
@@ -177,7 +177,7 @@ func (d *decoder) object(pointer string, raw json.RawMessage, f fields) {
 			known = append(known, name)
 		}
 		slices.Sort(known)
-		d.fail(at, "unknown member; %s", expected(name, known))
+		d.fail(at, "unknown field; %s", expected(name, known))
 	}
 }
 

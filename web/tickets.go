@@ -31,7 +31,7 @@ func (s *Server) postTicket(w http.ResponseWriter, r *http.Request) {
 		if r.Context().Err() != nil {
 			panic(http.ErrAbortHandler)
 		}
-		p := newProblem(codeInternal, "no ticket can be given; the server's log says more under this id")
+		p := newProblem(codeInternal, "the server cannot create a ticket; find the cause in its log under this id")
 		p.ID = newRunID()
 		s.log.ErrorContext(r.Context(), "cannot store a ticket", "id", p.ID, "error", err)
 		p.write(w)

@@ -20,7 +20,7 @@ func (unreached) Append(context.Context, string, tape.Batch) (int64, error) {
 type tooLate struct{}
 
 func (tooLate) Error() string {
-	return "tape: the servers that keep the sessions cannot be reached; try again later"
+	return "tape: the servers that store the sessions are unreachable; retry later"
 }
 func (tooLate) ErrorCode() string { return codeOverloaded }
 func (tooLate) Unwrap() error     { return context.DeadlineExceeded }

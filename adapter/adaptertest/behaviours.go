@@ -79,37 +79,37 @@ func behaviours(w Wire) []behaviour {
 		{
 			name:   "no answer at all (AD-07, FT-03)",
 			script: raw(hang), limits: adapter.Timeouts{FirstToken: 5 * time.Second},
-			code: adapter.CodeTimeout, says: "did not begin to answer within 5s", took: 5 * time.Second, requests: 1, canceled: 1,
+			code: adapter.CodeTimeout, says: "sent no token within 5s", took: 5 * time.Second, requests: 1, canceled: 1,
 		},
 		{
 			name:   "an opening is no token (AD-07)",
 			script: raw(bytes(w.Open), hang), limits: adapter.Timeouts{FirstToken: 5 * time.Second, Idle: time.Second},
-			code: adapter.CodeTimeout, says: "did not begin to answer within 5s", took: 5 * time.Second, requests: 1, canceled: 1,
+			code: adapter.CodeTimeout, says: "sent no token within 5s", took: 5 * time.Second, requests: 1, canceled: 1,
 		},
 		{
 			name:   "a stall in the middle (AD-07, FT-04)",
 			script: raw(bytes(w.Open, w.Text("a")), hang), limits: adapter.Timeouts{Idle: 5 * time.Second},
-			text: "a", code: adapter.CodeTimeout, says: "stopped in the middle", took: 5 * time.Second, requests: 1, canceled: 1,
+			text: "a", code: adapter.CodeTimeout, says: "stopped during its answer", took: 5 * time.Second, requests: 1, canceled: 1,
 		},
 		{
 			name: "a stall in the middle of an event (AD-07, FT-04)",
 			script: raw(bytes(w.Open, w.Text("a")), upstream.Raw{Wait: 3 * time.Second, Bytes: half(w.Text("b"))},
 				hang),
 			limits: adapter.Timeouts{Idle: 5 * time.Second},
-			text:   "a", code: adapter.CodeTimeout, says: "stopped in the middle", took: 5 * time.Second, requests: 1, canceled: 1,
+			text:   "a", code: adapter.CodeTimeout, says: "stopped during its answer", took: 5 * time.Second, requests: 1, canceled: 1,
 		},
 		{
 			name: "a stall with pings and empty events (AD-07, FT-04, FT-05)",
 			script: raw(append([]upstream.Raw{bytes(w.Open, w.Text("a"))},
 				repeat(100, upstream.Raw{Wait: time.Second, Bytes: w.Ping + w.Text("")})...)...),
 			limits: adapter.Timeouts{Idle: 5500 * time.Millisecond},
-			text:   "a", code: adapter.CodeTimeout, says: "stopped in the middle", took: 5500 * time.Millisecond, requests: 1, canceled: 1,
+			text:   "a", code: adapter.CodeTimeout, says: "stopped during its answer", took: 5500 * time.Millisecond, requests: 1, canceled: 1,
 		},
 		{
 			name: "pings before the first token are no tokens (AD-07, FT-05)", skip: w.Ping == "",
 			script: raw(append([]upstream.Raw{bytes(w.Open)}, repeat(100, upstream.Raw{Wait: time.Second, Bytes: w.Ping})...)...),
 			limits: adapter.Timeouts{FirstToken: 30500 * time.Millisecond},
-			code:   adapter.CodeTimeout, says: "did not begin", took: 30500 * time.Millisecond, requests: 1, canceled: 1,
+			code:   adapter.CodeTimeout, says: "sent no token", took: 30500 * time.Millisecond, requests: 1, canceled: 1,
 		},
 		{
 			name: "hundreds of pings are nothing (FT-05)", skip: w.Ping == "",
@@ -122,13 +122,13 @@ func behaviours(w Wire) []behaviour {
 				return upstream.Answer{Raw: []upstream.Raw{bytes(w.Open, w.Reasoning("so")), hang}}
 			},
 			limits: adapter.Timeouts{FirstToken: time.Minute, Idle: 5 * time.Second},
-			code:   adapter.CodeTimeout, says: "stopped in the middle", took: 5 * time.Second, requests: 1, canceled: 1,
+			code:   adapter.CodeTimeout, says: "stopped during its answer", took: 5 * time.Second, requests: 1, canceled: 1,
 		},
 		{
 			name:   "an answer that does not end (AD-07)",
 			script: always(upstream.Answer{Text: strings.Repeat("word", 1000), Pace: 1}),
 			limits: adapter.Timeouts{Total: 2500 * time.Millisecond},
-			text:   "wordwordword", code: adapter.CodeTimeout, says: "not finished after 2.5s", took: 2500 * time.Millisecond, requests: 1, canceled: 1,
+			text:   "wordwordword", code: adapter.CodeTimeout, says: "did not finish its answer within 2.5s", took: 2500 * time.Millisecond, requests: 1, canceled: 1,
 		},
 		{
 			name:   "limits the rate twice and then works (AD-06, FT-01)",

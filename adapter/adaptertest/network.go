@@ -42,7 +42,7 @@ func testConnect(t *testing.T, s Subject) {
 		})
 		began := time.Now()
 		got := hear(t, t.Context(), m.Stream(t.Context(), question()), nil)
-		if e, ok := errors.AsType[*adapter.Error](got.err); !ok || e.Code != adapter.CodeTimeout || !strings.Contains(e.Message, "could not be reached within 3s") {
+		if e, ok := errors.AsType[*adapter.Error](got.err); !ok || e.Code != adapter.CodeTimeout || !strings.Contains(e.Message, "could not connect to the model within 3s") {
 			t.Errorf("%v", got.err)
 		}
 		if took := time.Since(began); took < 6*time.Second || took > 6*time.Second+time.Millisecond || dials.Load() != 2 {

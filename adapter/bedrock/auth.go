@@ -110,7 +110,7 @@ func (p *provider) sign(req *http.Request) error {
 	if err != nil {
 		return &adapter.Error{
 			Code:    adapter.CodeAuth,
-			Message: p.Name() + " asks for a key: set " + p.KeyName + ", or AWS credentials as the AWS command line takes them",
+			Message: p.Name() + " asks for a key: set " + p.KeyName + ", or the AWS credentials of the AWS command line",
 			Cause:   adapter.RedactError(err, p.Key()),
 		}
 	}
@@ -121,7 +121,7 @@ func (p *provider) sign(req *http.Request) error {
 		io.Copy(sum, body)
 	}
 	if err := p.auth.signer.SignHTTP(ctx, credentials, req, hex.EncodeToString(sum.Sum(nil)), "bedrock", p.auth.region, time.Now()); err != nil {
-		return &adapter.Error{Code: adapter.CodeAuth, Message: p.Name() + " cannot be asked: the AWS credentials do not sign", Cause: adapter.RedactError(err, p.Key())}
+		return &adapter.Error{Code: adapter.CodeAuth, Message: p.Name() + " cannot be used: the AWS credentials cannot sign requests", Cause: adapter.RedactError(err, p.Key())}
 	}
 	return nil
 }

@@ -19,7 +19,7 @@ func (p *provider) explained(e *adapter.Error, said string) *adapter.Error {
 	switch {
 	case e.Code != adapter.CodeAuth:
 	case e.Status != http.StatusUnauthorized && strings.Contains(strings.ToLower(said), "accessdenied"):
-		e.Message = p.Name() + " does not give access to this model: check that the account may use it, the policy of " + p.KeyName + " or of the AWS credentials, and the region"
+		e.Message = p.Name() + " denies access to this model: check the account's model access, the policy of " + p.KeyName + " or of the AWS credentials, and the region"
 	case p.auth.key() == "":
 		e.Message = p.Name() + " refused the AWS credentials: check that they are valid, or set " + p.KeyName
 	}

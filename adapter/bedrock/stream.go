@@ -243,7 +243,7 @@ func (a *answer) finish(payload []byte) error {
 	if strings.HasPrefix(reason, "malformed_") {
 		return &adapter.Error{
 			Code: adapter.CodeProtocol, Retryable: true,
-			Message: "the model's answer broke off: it wrote something that " + a.p.Name() + " cannot read",
+			Message: "the model's answer was cut off: it contains something that " + a.p.Name() + " cannot read",
 			Cause:   errors.New("stopReason " + a.p.Redact([]byte(reason))),
 		}
 	}

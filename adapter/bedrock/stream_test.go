@@ -67,9 +67,9 @@ func TestKindsOfRefusals(t *testing.T) {
 	}{
 		"ThrottlingException":           {429, `{"message":"Too many requests"}`, adapter.CodeRateLimited, "limits the rate"},
 		"ServiceQuotaExceededException": {400, `{"message":"x"}`, adapter.CodeRateLimited, "quota is used up"},
-		"ModelNotReadyException":        {429, `{"message":"x"}`, adapter.CodeUnavailable, "try again"},
-		"ModelErrorException":           {424, `{"message":"x"}`, adapter.CodeUnavailable, "try again"},
-		"AccessDeniedException":         {403, `{"Message":"You don't have access to the model with the specified model ID."}`, adapter.CodeAuth, "does not give access to this model"},
+		"ModelNotReadyException":        {429, `{"message":"x"}`, adapter.CodeUnavailable, "retry later"},
+		"ModelErrorException":           {424, `{"message":"x"}`, adapter.CodeUnavailable, "retry later"},
+		"AccessDeniedException":         {403, `{"Message":"You don't have access to the model with the specified model ID."}`, adapter.CodeAuth, "denies access to this model"},
 		"ValidationException": {
 			400, `{"message":"Invocation of model ID x with on-demand throughput isn’t supported. Retry your request with the ID or ARN of an inference profile that contains this model."}`,
 			adapter.CodeProtocol, "inference profile",

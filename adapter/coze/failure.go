@@ -77,19 +77,19 @@ func (p *provider) meaning(code int) *adapter.Error {
 	protocol := func(says string) *adapter.Error { return &adapter.Error{Code: adapter.CodeProtocol, Message: says} }
 	switch code {
 	case 4000, 4001, 4002, 4003, 4005:
-		return protocol(server + " refused the request: the bot may not support something that was asked of it")
+		return protocol(server + " refused the request: the bot may not support a part of it")
 	case 4004:
 		return &adapter.Error{
 			Code: adapter.CodeInvalid, ContextLength: true,
-			Message: "the conversation has more messages than the bot takes: shorten the history",
+			Message: "the conversation has more messages than the bot accepts: shorten the history",
 		}
 	case 4006, 4200:
-		return protocol(server + " does not know this bot: check the bot's id, and that the token is of the bot's workspace")
+		return protocol(server + " does not know this bot: check the bot's id and that the token belongs to the bot's workspace")
 	case 4008:
-		return &adapter.Error{Code: adapter.CodeRateLimited, Message: server + " says that the bot has been used as often as it may be today"}
+		return &adapter.Error{Code: adapter.CodeRateLimited, Message: server + " reports that the bot reached its daily limit"}
 	case 4009, 4020:
 		return &adapter.Error{
-			Code: adapter.CodeRateLimited, Retryable: true, Message: server + " limits the rate of requests: try again later",
+			Code: adapter.CodeRateLimited, Retryable: true, Message: server + " limits the rate of requests: retry later",
 		}
 	case 4010:
 		return &adapter.Error{
@@ -97,11 +97,11 @@ func (p *provider) meaning(code int) *adapter.Error {
 			Message: "the request is too long for the bot's model: shorten the prompt or the history",
 		}
 	case 4011, 4019, 4022, 4027, 4028:
-		return &adapter.Error{Code: adapter.CodeRateLimited, Message: server + " says that the account has no credit left"}
+		return &adapter.Error{Code: adapter.CodeRateLimited, Message: server + " reports that the account has no credit left"}
 	case 4012:
-		return protocol(server + " has no longer the model that the bot uses: choose another one for the bot")
+		return protocol(server + " no longer has the bot's model: choose another one for the bot")
 	case 4013:
-		return &adapter.Error{Code: adapter.CodeUnavailable, Retryable: true, Message: "the bot's model failed: try again later"}
+		return &adapter.Error{Code: adapter.CodeUnavailable, Retryable: true, Message: "the bot's model failed: retry later"}
 	case 4014:
 		return protocol("the bot cannot answer this")
 	case 4015:
@@ -121,7 +121,7 @@ func (p *provider) meaning(code int) *adapter.Error {
 	case 4101:
 		return &adapter.Error{
 			Code:    adapter.CodeAuth,
-			Message: server + " does not let this token chat with the bot: check the permissions and the workspace of " + p.KeyName,
+			Message: server + " denies this token access to the bot: check the permissions and the workspace of " + p.KeyName,
 		}
 	case 4102:
 		return &adapter.Error{Code: adapter.CodeRateLimited, Message: server + " has stopped the account's requests for unusual activity"}
@@ -131,7 +131,7 @@ func (p *provider) meaning(code int) *adapter.Error {
 		return protocol(server + " refused an image: it may be too large, or of a kind that is not taken")
 	case 5000:
 		return &adapter.Error{
-			Code: adapter.CodeUnavailable, Retryable: true, Message: server + " failed or is overloaded: try again later",
+			Code: adapter.CodeUnavailable, Retryable: true, Message: server + " failed or is overloaded: retry later",
 		}
 	}
 	return nil

@@ -79,11 +79,11 @@ func (p *provider) upload(ctx context.Context, image, name string) (string, erro
 	kind, data, ok := strings.Cut(strings.TrimPrefix(image, "data:"), ",")
 	kind, isBase64 := strings.CutSuffix(kind, ";base64")
 	if !ok || !isBase64 {
-		return "", notSent(`an image as data is expected in base64, "data:image/png;base64,…"`)
+		return "", notSent(`expected an image in base64, such as "data:image/png;base64,…"`)
 	}
 	content, err := base64.StdEncoding.DecodeString(data)
 	if err != nil || len(content) == 0 {
-		return "", notSent("an image has base64 that is wrong, or is empty")
+		return "", notSent("an image has invalid or empty base64")
 	}
 	var body bytes.Buffer
 	form := multipart.NewWriter(&body)
@@ -122,7 +122,7 @@ func (p *provider) upload(ctx context.Context, image, name string) (string, erro
 	if json.Unmarshal(said, &answer) != nil || answer.Data.ID == "" {
 		return "", &adapter.Error{
 			Code: adapter.CodeProtocol, Status: http.StatusOK,
-			Message: p.Name() + " did not say under which id it has an image",
+			Message: p.Name() + " returned no id for an image",
 			Cause:   errors.New("answered: " + p.Redact(said)),
 		}
 	}

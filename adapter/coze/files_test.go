@@ -146,15 +146,15 @@ func TestAnImageThatCannotBeSent(t *testing.T) {
 		status      int
 		code, says  string
 	}{
-		{"not base64", "data:image/svg+xml,<svg/>", "", 200, adapter.CodeInvalid, `an image as data is expected in base64, "data:image/png;base64,…"`},
-		{"no data", "data:image/png;base64", "", 200, adapter.CodeInvalid, `an image as data is expected in base64, "data:image/png;base64,…"`},
-		{"wrong base64", "data:image/png;base64,!!!", "", 200, adapter.CodeInvalid, "an image has base64 that is wrong, or is empty"},
-		{"empty", "data:image/png;base64,", "", 200, adapter.CodeInvalid, "an image has base64 that is wrong, or is empty"},
+		{"not base64", "data:image/svg+xml,<svg/>", "", 200, adapter.CodeInvalid, `expected an image in base64, such as "data:image/png;base64,…"`},
+		{"no data", "data:image/png;base64", "", 200, adapter.CodeInvalid, `expected an image in base64, such as "data:image/png;base64,…"`},
+		{"wrong base64", "data:image/png;base64,!!!", "", 200, adapter.CodeInvalid, "an image has invalid or empty base64"},
+		{"empty", "data:image/png;base64,", "", 200, adapter.CodeInvalid, "an image has invalid or empty base64"},
 		{"too large", good, `{"code":4302,"msg":"` + adaptertest.Key + `"}`, 200, adapter.CodeProtocol, "the model's server (coze) refused an image: it may be too large, or of a kind that is not taken"},
-		{"the token may not", good, `{"code":4101}`, 403, adapter.CodeAuth, "the model's server (coze) does not let this token chat with the bot: check the permissions and the workspace of COZE_API_TOKEN"},
-		{"a gateway", good, `<html>`, 502, adapter.CodeUnavailable, "the model's server (coze) failed or is overloaded: try again later"},
-		{"no id", good, `{"code":0,"data":{}}`, 200, adapter.CodeProtocol, "the model's server (coze) did not say under which id it has an image"},
-		{"no JSON", good, `hi`, 200, adapter.CodeProtocol, "the model's server (coze) did not say under which id it has an image"},
+		{"the token may not", good, `{"code":4101}`, 403, adapter.CodeAuth, "the model's server (coze) denies this token access to the bot: check the permissions and the workspace of COZE_API_TOKEN"},
+		{"a gateway", good, `<html>`, 502, adapter.CodeUnavailable, "the model's server (coze) failed or is overloaded: retry later"},
+		{"no id", good, `{"code":0,"data":{}}`, 200, adapter.CodeProtocol, "the model's server (coze) returned no id for an image"},
+		{"no JSON", good, `hi`, 200, adapter.CodeProtocol, "the model's server (coze) returned no id for an image"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			m, _ := newProvider(t, Options{Key: adaptertest.Key, Transport: trip(func(r *http.Request) (*http.Response, error) {

@@ -136,7 +136,7 @@ func (a *answer) begin(res *http.Response) error {
 func (a *answer) notStream(said []byte) error {
 	return &adapter.Error{
 		Code: adapter.CodeProtocol, Status: http.StatusOK,
-		Message: a.m.p.Name() + " answered with something else than an event stream: check the base URL",
+		Message: a.m.p.Name() + " did not answer with an event stream: check the base URL",
 		Cause:   fmt.Errorf("Content-Type %q: %s", a.m.p.Redact([]byte(a.res.Header.Get("Content-Type"))), a.m.p.Redact(said)),
 	}
 }
@@ -284,7 +284,7 @@ func (a *answer) wrap(err error, data string) error {
 func (a *answer) notEvent(err error, data string) error {
 	return &adapter.Error{
 		Code:    adapter.CodeProtocol,
-		Message: a.m.p.Name() + " sent something that is not a piece of an answer",
+		Message: a.m.p.Name() + " sent an invalid piece of an answer",
 		Cause:   fmt.Errorf("%w: %s", err, a.m.p.Redact([]byte(data))),
 	}
 }

@@ -76,7 +76,7 @@ func (p *provider) Model(name string) (adapter.Model, error) {
 	path := strings.Split(p.path(name), "/")
 	for i, part := range path {
 		if strings.Trim(part, ".") == "" {
-			return nil, fmt.Errorf("no model can be called %q", name) // it would be another address
+			return nil, fmt.Errorf("invalid model name %q", name) // it would be another address
 		}
 		path[i] = url.PathEscape(part)
 	}

@@ -97,7 +97,7 @@ func (p *provider) fetch(ctx context.Context) (token *oauth2.Token, err error) {
 	}
 	e := &adapter.Error{
 		Code: adapter.CodeAuth, Cause: adapter.RedactError(err, p.Key()),
-		Message: p.Name() + " cannot be asked: Google's credentials gave no access token; check " + p.KeyName +
+		Message: p.Name() + " cannot be used: Google's credentials gave no access token; check " + p.KeyName +
 			", or run: gcloud auth application-default login",
 	}
 	if answer, ok := errors.AsType[*oauth2.RetrieveError](err); ok {
@@ -105,7 +105,7 @@ func (p *provider) fetch(ctx context.Context) (token *oauth2.Token, err error) {
 	}
 	if way.failed || e.Status >= 500 || e.Status == http.StatusTooManyRequests {
 		e.Code, e.Retryable = adapter.CodeUnavailable, true
-		e.Message = p.Name() + " cannot be asked: Google's server for access tokens does not answer; try again later"
+		e.Message = p.Name() + " cannot be used: Google's token server does not answer; retry later"
 	}
 	return nil, e
 }

@@ -150,7 +150,7 @@ func TestCallsHaveALimit(t *testing.T) {
 			calls++
 		}
 	}
-	if calls != maxCalls || last == nil || !strings.Contains(last.Error(), "not a piece of an answer") {
+	if calls != maxCalls || last == nil || !strings.Contains(last.Error(), "an invalid piece of an answer") {
 		t.Errorf("%d calls, %v", calls, last)
 	}
 }

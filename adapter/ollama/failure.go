@@ -13,7 +13,7 @@ func (m *model) refused(r *wire.Refusal) *adapter.Error {
 	e := m.p.Refused(r)
 	m.explain(e, wire.ReadReport(r.Body).Message)
 	if strings.Contains(string(r.Body), "signin_url") {
-		e.Message = "the model runs in Ollama's cloud, which asks who you are: run `ollama signin` where Ollama runs"
+		e.Message = "the model runs in Ollama's cloud: sign in with `ollama signin` on Ollama's machine"
 	}
 	return e
 }
@@ -48,23 +48,23 @@ func (m *model) explain(e *adapter.Error, said string) {
 	case e.Status == http.StatusNotFound:
 		e.Message = m.p.Name() + " does not know the address: check the base URL, which is Ollama's own here, without /v1"
 	case says("does not support tools"):
-		set(adapter.CodeInvalid, "the model "+m.name+" cannot use tools: choose one that can, or leave the tools out", false)
+		set(adapter.CodeInvalid, "the model "+m.name+" does not support tools: choose another one, or remove the tools", false)
 	case says("does not support thinking", "think value"):
-		set(adapter.CodeInvalid, "the model "+m.name+" cannot think in the way that was asked: leave it out, or choose another model", false)
+		set(adapter.CodeInvalid, "the model "+m.name+" does not support this kind of thinking: remove the option, or choose another model", false)
 	case says("does not support vision", "data required for image input", "does not support image", "only supports one image"):
-		set(adapter.CodeInvalid, "the model "+m.name+" cannot take these images: choose one that can, or leave them out", false)
+		set(adapter.CodeInvalid, "the model "+m.name+" does not support these images: choose another one, or remove them", false)
 	case says("does not support chat", "does not support completion"):
 		set(adapter.CodeInvalid, "the model "+m.name+" cannot chat: choose another", false)
 	case says("system memory", "out of memory", "insufficient memory", "unable to allocate", "failed to allocate", "cudamalloc failed"):
 		// What takes the memory now will most likely take it a moment later.
-		set(adapter.CodeUnavailable, "there is not enough memory for the model "+m.name+": choose a smaller one, or free some", false)
+		set(adapter.CodeUnavailable, "Ollama has not enough memory for the model "+m.name+": choose a smaller one, or free some", false)
 	case says("maximum pending requests", "server busy", "overloaded"):
-		set(adapter.CodeUnavailable, m.p.Name()+" has too many requests waiting: try again later", true)
+		set(adapter.CodeUnavailable, m.p.Name()+" has too many waiting requests: retry later", true)
 	case says("invalid format", "failed to parse grammar", "invalid json schema"):
-		set(adapter.CodeProtocol, m.p.Name()+" does not take the JSON Schema: simplify it, or ask for any JSON", false)
+		set(adapter.CodeProtocol, m.p.Name()+" does not support the JSON Schema: simplify it, or request any JSON", false)
 	case says("unable to load model", "error loading model", "failed to load model", "unsupported model", "newer version of ollama"):
 		set(adapter.CodeUnavailable, m.p.Name()+" cannot load the model "+m.name+": pull it again, or update Ollama", false)
 	case says("runner", "unexpectedly stopped", "exit status", "signal:"):
-		set(adapter.CodeUnavailable, m.p.Name()+" stopped in the middle of its work on the model "+m.name+": try again", true)
+		set(adapter.CodeUnavailable, m.p.Name()+" stopped during its work on the model "+m.name+": try again", true)
 	}
 }

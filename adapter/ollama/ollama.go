@@ -53,9 +53,9 @@ func New(o Options) (adapter.Provider, error) {
 		return nil, fmt.Errorf("the base URL of %s: %w", o.Prefix, err)
 	}
 	base.Path = strings.TrimSuffix(base.Path, "/api") // as some clients have it
-	absent := "nothing answers where Ollama should be: start it with `ollama serve`, or set OLLAMA_HOST"
+	absent := "cannot connect to Ollama: start it with `ollama serve`, or set OLLAMA_HOST"
 	if o.Prefix != defaultPrefix {
-		absent = "nothing answers where Ollama (" + o.Prefix + ") should be: start it with `ollama serve`, or check its base URL"
+		absent = "cannot connect to Ollama (" + o.Prefix + "): start it with `ollama serve`, or check its base URL"
 	}
 	p := &provider{Server: wire.NewServer(o), chat: base.JoinPath("api", "chat").String(), tags: base.JoinPath("api", "tags").String()}
 	p.Absent = absent
@@ -115,12 +115,12 @@ func (p *provider) List(ctx context.Context) ([]string, error) {
 		} `json:"models"`
 	}
 	if err = json.Unmarshal(body, &list); err == nil && list.Models == nil {
-		err = errors.New("there is no member models")
+		err = errors.New("the field models is missing")
 	}
 	if err != nil {
 		return nil, &adapter.Error{
 			Code: adapter.CodeProtocol, Status: http.StatusOK,
-			Message: p.Name() + " answered with something that is not a list of models: check that it is Ollama's address",
+			Message: p.Name() + " did not answer with a list of models: check that it is Ollama's address",
 			Cause:   fmt.Errorf("%w: %s", err, p.Redact(body)),
 		}
 	}

@@ -219,18 +219,18 @@ func (m *model) image(url string) ([]byte, error) {
 		return &adapter.Error{Code: adapter.CodeInvalid, Message: m.p.Name() + " " + what, Cause: errImage}
 	}
 	if len(url) < len("data:") || !strings.EqualFold(url[:len("data:")], "data:") {
-		return nil, invalid(`takes images only as data, "data:image/png;base64,…": one that is named by its address cannot be sent`)
+		return nil, invalid(`accepts images only as data, "data:image/png;base64,…", and not by their addresses`)
 	}
 	kind, data, ok := strings.Cut(url, ",")
 	if !ok || !strings.HasSuffix(strings.ToLower(kind), ";base64") {
-		return nil, invalid(`takes images only in base64, "data:image/png;base64,…": this one is encoded in another way`)
+		return nil, invalid(`accepts images only in base64, "data:image/png;base64,…"`)
 	}
 	image, err := base64.StdEncoding.DecodeString(data)
 	if err != nil {
 		image, err = base64.RawStdEncoding.DecodeString(data)
 	}
 	if err != nil || len(image) == 0 {
-		return nil, invalid("cannot be sent an image whose base64 is wrong, or empty")
+		return nil, invalid("cannot receive an image with invalid or empty base64")
 	}
 	return image, nil
 }

@@ -156,12 +156,12 @@ func TestArgumentsAreAlwaysAnObject(t *testing.T) {
 
 func TestAnImageThatCannotBeSentIsTheCallersMistake(t *testing.T) {
 	for name, row := range map[string]struct{ image, says string }{
-		"an address":     {"https://user:CANARY@example.com/cat.png", "named by its address cannot be sent"},
-		"a file":         {"/etc/passwd", "named by its address cannot be sent"},
+		"an address":     {"https://user:CANARY@example.com/cat.png", "not by their addresses"},
+		"a file":         {"/etc/passwd", "not by their addresses"},
 		"percent signs":  {"data:image/svg+xml,%3Csvg%3E", "only in base64"},
 		"no comma":       {"data:image/png;base64", "only in base64"},
-		"no base64":      {"data:image/png;base64,CANARY!", "base64 is wrong"},
-		"nothing at all": {"data:image/png;base64,", "base64 is wrong, or empty"},
+		"no base64":      {"data:image/png;base64,CANARY!", "invalid or empty base64"},
+		"nothing at all": {"data:image/png;base64,", "invalid or empty base64"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &upstream.Server{}
@@ -273,8 +273,8 @@ func TestWhatUsersMeetFirstSaysWhatToDo(t *testing.T) {
 		again bool
 		says  string
 	}{
-		{"nothing is listening", nowhere, adapter.CodeUnavailable, true, "nothing answers where Ollama should be: start it with `ollama serve`, or set OLLAMA_HOST"},
-		{"no such host, of a second one", second, adapter.CodeUnavailable, true, "nothing answers where Ollama (gpu) should be: start it with `ollama serve`, or check its base URL"},
+		{"nothing is listening", nowhere, adapter.CodeUnavailable, true, "cannot connect to Ollama: start it with `ollama serve`, or set OLLAMA_HOST"},
+		{"no such host, of a second one", second, adapter.CodeUnavailable, true, "cannot connect to Ollama (gpu): start it with `ollama serve`, or check its base URL"},
 		{"not pulled", here, adapter.CodeProtocol, false, "the model llama3.2:3b is not pulled: run `ollama pull llama3.2:3b`"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -306,7 +306,7 @@ func TestTheListHasNamesThatCanBeAskedFor(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			names, err := newProvider(t, Options{Transport: canned([]byte(row.body))}).(adapter.Lister).List(t.Context())
 			got := strings.Join(names, " ")
-			if e, ok := errors.AsType[*adapter.Error](err); ok && e.Code == adapter.CodeProtocol && strings.Contains(e.Message, "not a list of models") {
+			if e, ok := errors.AsType[*adapter.Error](err); ok && e.Code == adapter.CodeProtocol && strings.Contains(e.Message, "did not answer with a list of models") {
 				got = "error"
 			}
 			if got != row.want {

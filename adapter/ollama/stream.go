@@ -82,7 +82,7 @@ func (a *answer) refuse(line []byte, err error) error {
 	}
 	return &adapter.Error{
 		Code:    adapter.CodeProtocol,
-		Message: a.m.p.Name() + " sent something that is not a piece of an answer",
+		Message: a.m.p.Name() + " sent an invalid piece of an answer",
 		Cause:   fmt.Errorf("%w: %s", err, a.m.p.Redact(line)),
 	}
 }
@@ -157,7 +157,7 @@ func (a *answer) unknown() error {
 	said := wire.Said(a.res.Body)
 	return &adapter.Error{
 		Code: adapter.CodeProtocol, Status: http.StatusOK,
-		Message: a.m.p.Name() + " answered with something else than lines of JSON: check that it is Ollama's address",
+		Message: a.m.p.Name() + " did not answer with lines of JSON: check that it is Ollama's address",
 		Cause:   fmt.Errorf("Content-Type %q: %s", a.m.p.Redact([]byte(a.res.Header.Get("Content-Type"))), a.m.p.Redact(said)),
 	}
 }

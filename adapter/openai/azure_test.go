@@ -274,7 +274,7 @@ func TestListsOfModelsInAllTheirForms(t *testing.T) {
 			})})
 			names, err := p.(adapter.Lister).List(t.Context())
 			if e, failed := errors.AsType[*adapter.Error](err); row.want == "error" {
-				if !failed || e.Message != "the model's server (openai) answered with something that is not a list of models" {
+				if !failed || e.Message != "the model's server (openai) did not answer with a list of models" {
 					t.Errorf("%q %v", names, err)
 				}
 			} else if strings.Join(names, " ") != row.want || err != nil {

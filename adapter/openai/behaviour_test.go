@@ -70,7 +70,7 @@ func TestAnAddressWithAPasswordIsNotTold(t *testing.T) {
 	m, _ := newProvider(t, Options{BaseURL: "http://user:" + canary + "@127.0.0.1:1", Key: canary}).Model("m")
 	_, err := collect(m, t.Context())
 	e, ok := errors.AsType[*adapter.Error](err)
-	if !ok || e.Code != adapter.CodeUnavailable || !strings.Contains(e.Message, "nothing answers") || strings.Contains(e.Message, "127.0.0.1") ||
+	if !ok || e.Code != adapter.CodeUnavailable || !strings.Contains(e.Message, "cannot connect to") || strings.Contains(e.Message, "127.0.0.1") ||
 		strings.Contains(fmt.Sprintf("%v %+v", e, e.Cause), "CANARY") {
 		t.Errorf("%+v %v", e, e.Cause)
 	}

@@ -75,7 +75,7 @@ func New(rows map[string]Row) (*Table, error) {
 				continue
 			}
 			if _, twice := t.exact[name]; twice {
-				return nil, fmt.Errorf("%q has two prices", name)
+				return nil, fmt.Errorf("%q has two prices; remove one", name)
 			}
 			t.exact[name] = p
 		}
@@ -88,7 +88,7 @@ func New(rows map[string]Row) (*Table, error) {
 func CheckName(name string) error {
 	provider, model, ok := strings.Cut(name, ":")
 	if !ok || provider == "" || model == "" {
-		return fmt.Errorf("%q is no model; expected provider:name, as openai:gpt-5 or openai:gpt-5*", name)
+		return fmt.Errorf("%q is no model; expected PROVIDER:NAME, such as openai:gpt-5 or openai:gpt-5*", name)
 	}
 	return nil
 }

@@ -17,7 +17,7 @@ import (
 func TestWhatIsSaidWhereNothingAnswers(t *testing.T) {
 	const (
 		absent = "start it"
-		slow   = "the model's server (x) could not be reached in time"
+		slow   = "could not connect to the model's server (x) in time"
 		broke  = "the connection to the model's server (x) broke before it answered"
 	)
 	dial := func(err error) error {
@@ -31,7 +31,7 @@ func TestWhatIsSaidWhereNothingAnswers(t *testing.T) {
 	}{
 		{
 			"refused", dial(os.NewSyscallError("connect", syscall.ECONNREFUSED)), adapter.CodeUnavailable,
-			absent, "nothing answers at the address of the model's server (x): check that it runs, and the base URL",
+			absent, "cannot connect to the model's server (x): check that it runs, and the base URL",
 		},
 		{
 			"no such host", dial(&net.DNSError{Err: "no such host", IsNotFound: true}), adapter.CodeUnavailable,

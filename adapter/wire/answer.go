@@ -113,7 +113,7 @@ func (a *Answer) Unknown(expected, hint string) error {
 	said := Said(a.Res.Body)
 	return &adapter.Error{
 		Code: adapter.CodeProtocol, Status: http.StatusOK,
-		Message: a.Server.Name() + " answered with something else than " + expected + ": " + hint,
+		Message: a.Server.Name() + " did not answer with " + expected + ": " + hint,
 		Cause:   fmt.Errorf("Content-Type %q: %s", a.Server.Redact([]byte(a.Res.Header.Get("Content-Type"))), a.Server.Redact(said)),
 	}
 }
@@ -134,7 +134,7 @@ func (a *Answer) Whole() ([]byte, error) {
 func (s *Server) NotAnswer(expected string, err error, body []byte) error {
 	return &adapter.Error{
 		Code: adapter.CodeProtocol, Status: http.StatusOK,
-		Message: s.Name() + " answered with something that is not " + expected,
+		Message: s.Name() + " did not answer with " + expected,
 		Cause:   fmt.Errorf("%w: %s", err, s.Redact(body)),
 	}
 }
@@ -146,7 +146,7 @@ func (s *Server) NotPiece(err error, event []byte) error {
 	}
 	return &adapter.Error{
 		Code:    adapter.CodeProtocol,
-		Message: s.Name() + " sent something that is not a piece of an answer",
+		Message: s.Name() + " sent an invalid piece of an answer",
 		Cause:   fmt.Errorf("%w: %s", err, s.Redact(event)),
 	}
 }

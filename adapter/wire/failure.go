@@ -50,7 +50,7 @@ func (s *Server) BrokeOff(data []byte) *adapter.Error {
 	e := s.Failed(data)
 	if e.Code == adapter.CodeProtocol { // the report says no more than that
 		e.Code, e.Retryable = adapter.CodeUnavailable, true
-		e.Message = s.Name() + " broke off the answer because it failed or is overloaded: try again later"
+		e.Message = s.Name() + " broke off the answer because it failed or is overloaded: retry later"
 	}
 	return e
 }
@@ -69,42 +69,42 @@ func (s *Server) Failure(status int, r Report) *adapter.Error {
 		e.Code, e.ContextLength = adapter.CodeInvalid, true
 		e.Message = "the request is too long for the model: shorten the prompt or the history, or use a model with a larger context"
 	case noCredit:
-		e.Code, e.Message = adapter.CodeRateLimited, "% says that the account has no credit left"
+		e.Code, e.Message = adapter.CodeRateLimited, "% reports that the account has no credit left"
 	case badKey:
 		e.Code, e.Message = adapter.CodeAuth, "% refused the key: check "+s.KeyName
 		if s.Key() == "" {
 			e.Message = "% asks for a key: set " + s.KeyName
 		} else if r.page {
-			e.Message = "% refused access with a web page: check " + s.KeyName + ", the base URL, and whether a proxy or a firewall is between"
+			e.Message = "% refused access with a web page: check " + s.KeyName + ", the base URL, and a proxy or firewall in between"
 		}
 	case noAccess:
-		e.Code, e.Message = adapter.CodeAuth, "% does not let this account do that: check its rights"
+		e.Code, e.Message = adapter.CodeAuth, "% denies this account the request: check its permissions"
 	case limited:
 		e.Code, e.Retryable, e.RetryAfter = adapter.CodeRateLimited, true, r.Retry
-		e.Message = "% limits the rate of requests: try again later"
+		e.Message = "% limits the rate of requests: retry later"
 	case tooMuch:
 		e.Code = adapter.CodeRateLimited
-		e.Message = "% says that this request alone has more tokens than the account may use in a minute: shorten it, or raise the limit"
+		e.Message = "% reports that this request exceeds the account's tokens per minute: shorten it, or raise the limit"
 	case slow:
 		e.Code, e.Retryable, e.Message = adapter.CodeTimeout, true, "% did not answer in time"
 	case busy:
 		e.Code, e.Retryable, e.Message = adapter.CodeUnavailable, true, "% is busy with a conflicting request: try again"
 	case overloaded:
-		e.Code, e.Retryable, e.RetryAfter, e.Message = adapter.CodeUnavailable, true, r.Retry, "% is overloaded: try again later"
+		e.Code, e.Retryable, e.RetryAfter, e.Message = adapter.CodeUnavailable, true, r.Retry, "% is overloaded: retry later"
 	case failed:
-		e.Code, e.Retryable, e.RetryAfter, e.Message = adapter.CodeUnavailable, true, r.Retry, "% failed or is overloaded: try again later"
+		e.Code, e.Retryable, e.RetryAfter, e.Message = adapter.CodeUnavailable, true, r.Retry, "% failed or is overloaded: retry later"
 	case unknown:
 		e.Message = "% does not know this model or address: check the model's name, and the base URL" + s.URLHint
 	case badCall:
-		e.Retryable, e.Message = true, "the model called a tool in a way that its server could not read: try again"
+		e.Retryable, e.Message = true, "the model called a tool in an invalid way: retry"
 	case badHistory:
-		e.Message = "% refused the request: it does not take the history's tool calls and results as they are"
+		e.Message = "% refused the tool calls and results of the history"
 	case redirect:
 		e.Message = "% answered with a redirect, which is not followed: check the base URL"
 	case refused:
-		e.Message = "% refused the request: the model may not support something that was asked of it"
+		e.Message = "% refused the request: the model may not support a part of it"
 		if r.Param != "" {
-			e.Message = "% refused the request: the model does not take " + r.Param + " as it was given"
+			e.Message = "% refused the request: the model does not accept " + r.Param + " as it was given"
 		}
 	default:
 		e.Message = "% reported an error"
@@ -191,9 +191,9 @@ func (s *Server) Unreachable(err error) *adapter.Error {
 		e.Message = server + " cannot be found: check the base URL"
 	case isTimeout(err):
 		e.Code = adapter.CodeTimeout
-		e.Message = server + " could not be reached in time"
+		e.Message = "could not connect to " + server + " in time"
 	case isDial(err):
-		e.Message = "nothing answers at the address of " + server + ": check that it runs, and the base URL"
+		e.Message = "cannot connect to " + server + ": check that it runs, and the base URL"
 	default:
 		e.Message = "the connection to " + server + " broke before it answered"
 	}
@@ -224,7 +224,7 @@ func (s *Server) Broken(ctx context.Context, err error) error {
 	}
 	e := &adapter.Error{
 		Code:      adapter.CodeProtocol,
-		Message:   "the model's answer was cut off before its end",
+		Message:   "the model's answer was cut off",
 		Retryable: true,
 		Cause:     errors.New("the stream ended without what marks its end"),
 	}

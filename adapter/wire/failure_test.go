@@ -54,9 +54,9 @@ func TestRefusalsSayWhatToDo(t *testing.T) {
 	}{
 		{"no key", "", 401, `{}`, adapter.CodeAuth, "the model's server (mine) asks for a key: set MINE_API_KEY"},
 		{"a wrong key", "k", 401, `{}`, adapter.CodeAuth, "the model's server (mine) refused the key: check MINE_API_KEY"},
-		{"a member that is not taken", "k", 400, `{"error":{"message":"no","param":"temperature","code":"unsupported_value"}}`, adapter.CodeProtocol, "the model's server (mine) refused the request: the model does not take temperature as it was given"},
-		{"a member that is none of ours", "k", 400, `{"error":{"message":"no","param":"<script>"}}`, adapter.CodeProtocol, "the model's server (mine) refused the request: the model may not support something that was asked of it"},
-		{"an account without credit", "k", 429, `{"error":{"code":"insufficient_quota"}}`, adapter.CodeRateLimited, "the model's server (mine) says that the account has no credit left"},
+		{"a member that is not taken", "k", 400, `{"error":{"message":"no","param":"temperature","code":"unsupported_value"}}`, adapter.CodeProtocol, "the model's server (mine) refused the request: the model does not accept temperature as it was given"},
+		{"a member that is none of ours", "k", 400, `{"error":{"message":"no","param":"<script>"}}`, adapter.CodeProtocol, "the model's server (mine) refused the request: the model may not support a part of it"},
+		{"an account without credit", "k", 429, `{"error":{"code":"insufficient_quota"}}`, adapter.CodeRateLimited, "the model's server (mine) reports that the account has no credit left"},
 		{"a filter", "k", 400, `{"error":{"code":"content_filter"}}`, adapter.CodeProtocol, wire.ContentFilter},
 	} {
 		t.Run(row.name, func(t *testing.T) {

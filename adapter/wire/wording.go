@@ -38,13 +38,13 @@ type wording struct {
 }
 
 const (
-	saysQuota   = "% says that the account's quota is used up: wait until it begins anew, or raise it"
+	saysQuota   = "% reports that the account's quota is used up: wait until it resets, or raise it"
 	saysPlace   = "% does not serve the country or region that this request comes from"
 	saysRegion  = "% does not have this model in this region: choose another region, or another model"
-	saysProfile = "% offers this model through an inference profile only: name the profile, whose id begins with a region, as in us.PROVIDER.MODEL"
-	saysTools   = "the model does not take tools: choose one that does, or leave the tools out"
-	saysImages  = "the model does not take images or files like these: choose one that does, or leave them out"
-	saysSchema  = "% does not take the JSON Schema: simplify it, or ask for any JSON"
+	saysProfile = "% offers this model only through an inference profile: use the profile's id, such as us.PROVIDER.MODEL"
+	saysTools   = "the model does not support tools: choose another model, or remove the tools"
+	saysImages  = "the model does not support such images or files: choose another model, or remove them"
+	saysSchema  = "% does not support the JSON Schema: simplify it, or request any JSON"
 )
 
 // wordings are looked at in this order: the first one that fits says what a failure means. Where there is none, the status does. They are those

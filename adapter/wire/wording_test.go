@@ -22,19 +22,19 @@ const (
 	sayKey        = "refused the key"
 	sayNoRight    = "does not let this account"
 	sayRate       = "limits the rate of requests"
-	sayTooMuch    = "this request alone has more tokens"
+	sayTooMuch    = "exceeds the account's tokens per minute"
 	sayOverload   = "is overloaded"
 	sayFailed     = "failed or is overloaded"
 	sayUnknown    = "does not know this model"
 	sayPlace      = "does not serve the country or region"
 	sayRegion     = "does not have this model in this region"
-	sayProfile    = "through an inference profile only"
-	sayBadCall    = "called a tool in a way that its server could not read"
-	sayHistory    = "does not take the history's tool calls"
-	sayTools      = "does not take tools"
-	sayImages     = "does not take images"
-	saySchema     = "does not take the JSON Schema"
-	sayRefused    = "may not support something that was asked of it"
+	sayProfile    = "only through an inference profile"
+	sayBadCall    = "called a tool in an invalid way"
+	sayHistory    = "refused the tool calls and results of the history"
+	sayTools      = "does not support tools"
+	sayImages     = "does not support such images"
+	saySchema     = "does not support the JSON Schema"
+	sayRefused    = "may not support a part of it"
 	sayUnexpected = "unexpected status"
 	sayLoading    = "still loading the model"
 	sayModel      = "does not let this account use the model"
@@ -251,15 +251,15 @@ func TestEachWordingHasItsMeaning(t *testing.T) {
 		{"OpenAI: a schema", 400, nil, `{"error":{"message":"Invalid schema for response_format 'x': In context=(), 'additionalProperties' is required to be supplied and to be false.","type":"invalid_request_error","param":"response_format","code":null}}`, saySchema, 0},
 
 		// Parameters: by a name that we know, or by none.
-		{"OpenAI", 400, nil, `{"error":{"message":"Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.","type":"invalid_request_error","param":"max_tokens","code":"unsupported_parameter"}}`, "does not take max_tokens as", 0},
-		{"OpenAI, by words", 400, nil, message("Unsupported value: 'temperature' does not support 0.2 with this model."), "does not take temperature as", 0},
-		{"OpenAI, an argument", 400, nil, message("Unrecognized request argument supplied: reasoning_effort"), "does not take reasoning_effort as", 0},
-		{"Anthropic", 400, nil, `{"type":"error","error":{"type":"invalid_request_error","message":"max_tokens: 100000 > 64000, which is the maximum allowed number of output tokens for x"}}`, "does not take max_tokens as", 0},
-		{"Anthropic, a member of a member", 400, nil, message("thinking.budget_tokens: Extra inputs are not permitted"), "does not take thinking as", 0},
-		{"Gemini", 400, nil, message(`Invalid JSON payload received. Unknown name "responseSchema" at 'generation_config': Cannot find field.`), "does not take responseSchema as", 0},
-		{"xAI", 400, nil, `{"code":"invalid-argument","error":"Argument not supported on this model: presencePenalty"}`, "does not take presencePenalty as", 0},
-		{"Mistral", 422, nil, `{"detail":[{"type":"extra_forbidden","loc":["body","seed"],"msg":"Extra inputs are not permitted","input":1}]}`, "does not take seed as", 0},
-		{"Mistral, inside a message", 422, nil, `{"object":"error","message":{"detail":[{"type":"extra_forbidden","loc":["body","frequency_penalty"],"msg":"Extra inputs are not permitted"}]},"type":"invalid_request_error","param":null,"code":null}`, "does not take frequency_penalty as", 0},
+		{"OpenAI", 400, nil, `{"error":{"message":"Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.","type":"invalid_request_error","param":"max_tokens","code":"unsupported_parameter"}}`, "does not accept max_tokens as", 0},
+		{"OpenAI, by words", 400, nil, message("Unsupported value: 'temperature' does not support 0.2 with this model."), "does not accept temperature as", 0},
+		{"OpenAI, an argument", 400, nil, message("Unrecognized request argument supplied: reasoning_effort"), "does not accept reasoning_effort as", 0},
+		{"Anthropic", 400, nil, `{"type":"error","error":{"type":"invalid_request_error","message":"max_tokens: 100000 > 64000, which is the maximum allowed number of output tokens for x"}}`, "does not accept max_tokens as", 0},
+		{"Anthropic, a member of a member", 400, nil, message("thinking.budget_tokens: Extra inputs are not permitted"), "does not accept thinking as", 0},
+		{"Gemini", 400, nil, message(`Invalid JSON payload received. Unknown name "responseSchema" at 'generation_config': Cannot find field.`), "does not accept responseSchema as", 0},
+		{"xAI", 400, nil, `{"code":"invalid-argument","error":"Argument not supported on this model: presencePenalty"}`, "does not accept presencePenalty as", 0},
+		{"Mistral", 422, nil, `{"detail":[{"type":"extra_forbidden","loc":["body","seed"],"msg":"Extra inputs are not permitted","input":1}]}`, "does not accept seed as", 0},
+		{"Mistral, inside a message", 422, nil, `{"object":"error","message":{"detail":[{"type":"extra_forbidden","loc":["body","frequency_penalty"],"msg":"Extra inputs are not permitted"}]},"type":"invalid_request_error","param":null,"code":null}`, "does not accept frequency_penalty as", 0},
 		{"one that is none of ours", 400, nil, message("Unsupported parameter: 'CANARY'"), sayRefused, 0},
 
 		// Words that mean nothing by themselves.

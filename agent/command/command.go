@@ -99,7 +99,7 @@ type Set struct {
 func New(more ...Command) *Set {
 	s := &Set{byName: map[string]*Command{}}
 	s.add(Command{
-		Name: "help", Beside: true, Params: []Param{{Name: "command"}}, Help: "what commands there are, or how one is written",
+		Name: "help", Beside: true, Params: []Param{{Name: "command"}}, Help: "list the commands, or explain one",
 		Run: s.help,
 	})
 	for _, c := range standard() {
@@ -114,9 +114,9 @@ func New(more ...Command) *Set {
 func (s *Set) add(c Command) {
 	switch {
 	case !isName(c.Name) || c.Name != strings.ToLower(c.Name):
-		panic(fmt.Sprintf("command: %q is no name for a command", c.Name))
+		panic(fmt.Sprintf("command: %q is not a valid name for a command", c.Name))
 	case s.byName[c.Name] != nil:
-		panic(fmt.Sprintf("command: the name %q is taken", c.Name))
+		panic(fmt.Sprintf("command: the name %q is already used", c.Name))
 	}
 	s.list = append(s.list, &c)
 	s.byName[c.Name] = &c
@@ -187,11 +187,11 @@ func (s *Set) Run(ctx context.Context, session Session, role tool.Role, m Match)
 func (s *Set) run(ctx context.Context, session Session, role tool.Role, m Match) Reply {
 	c := m.Command
 	if c == nil {
-		hint := "`,help` shows those that there are."
+		hint := "`,help` lists the commands."
 		if m.Near != nil && m.Near.Role <= role { // others are not for this person to know
 			hint = fmt.Sprintf("Did you mean `%s`?", m.Near.Usage())
 		}
-		return Reply{Name: m.Name, Status: Failed, Output: fmt.Sprintf("There is no command `,%s`. %s", m.Name, hint)}
+		return Reply{Name: m.Name, Status: Failed, Output: fmt.Sprintf("Unknown command `,%s`. %s", m.Name, hint)}
 	}
 	if role < c.Role {
 		return Reply{Name: c.Name, Status: Refused, Output: fmt.Sprintf("`,%s` needs the role %s; yours is %s.", c.Name, c.Role, role)}
@@ -207,10 +207,10 @@ func (s *Set) run(ctx context.Context, session Session, role tool.Role, m Match)
 	if e, ok := errors.AsType[*Error](err); ok {
 		return Reply{Name: c.Name, Status: Failed, Output: sentence(e.Message), Err: e.Cause}
 	}
-	output := fmt.Sprintf("`,%s` could not be done: an internal error.", c.Name)
+	output := fmt.Sprintf("`,%s` failed because of an internal error.", c.Name)
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
-		output = fmt.Sprintf("`,%s` took too long and was given up.", c.Name)
+		output = fmt.Sprintf("`,%s` took too long and was stopped.", c.Name)
 	case ctx.Err() != nil:
 		output = fmt.Sprintf("`,%s` was canceled.", c.Name)
 	}
@@ -226,9 +226,9 @@ func (s *Set) help(_ context.Context, _ Session, role tool.Role, args Args) (str
 		case ok && m.Command != nil && m.Command.Role <= role:
 			return m.Command.describe(), nil
 		case ok && m.Command == nil && m.Near.Role <= role:
-			return "", Errorf("there is no command `,%s`; did you mean `,%s`?", cut(name, maxName), m.Near.Name)
+			return "", Errorf("unknown command `,%s`; did you mean `,%s`?", cut(name, maxName), m.Near.Name)
 		}
-		return "", Errorf("there is no command `,%s` for you; `,help` shows those that there are", cut(name, maxName))
+		return "", Errorf("unknown command `,%s`; `,help` lists your commands", cut(name, maxName))
 	}
 	var b strings.Builder
 	for _, c := range s.Commands(role) {
@@ -240,7 +240,7 @@ func (s *Set) help(_ context.Context, _ Session, role tool.Role, args Args) (str
 func (c *Command) describe() string {
 	text := fmt.Sprintf("`%s`\n%s", c.Usage(), sentence(c.Help))
 	if n := len(c.Params); n > 0 {
-		text += fmt.Sprintf(" Arguments come in this order, or by name, as `%s=…`; one with spaces in it is put in quotes.", c.Params[n-1].Name)
+		text += fmt.Sprintf(" Write arguments in this order, or by name, such as `%s=…`. Put text with spaces in quotes.", c.Params[n-1].Name)
 	}
 	if c.Role > tool.User {
 		text += fmt.Sprintf(" It needs the role %s.", c.Role)

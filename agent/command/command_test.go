@@ -125,31 +125,31 @@ func TestEveryCommandAsksTheSessionAndSaysWhatCame(t *testing.T) {
 		{"info of a new session", ",tape.info", true, "session: web:1\ntape: t\nentries: 1\nanchors: 0", []string{"info"}},
 		{"anchors", ",tape.anchors", false, "- #7 2026-03-01 08:00:00Z lunch break\n- #1 2026-03-01 08:00:00Z session/start", []string{"anchors 20"}},
 		{"no anchors", ",tape.anchors", true, "There are no anchors.", []string{"anchors 20"}},
-		{"handoff", `,tape.handoff "lunch break" summary='we decided on pizza'`, false, "Anchor `lunch break` is entry #13: what the model sees begins there.", []string{`handoff "lunch break" "we decided on pizza"`}},
-		{"handoff without a summary", ",tape.handoff lunch", false, "Anchor `lunch` is entry #13: what the model sees begins there.", []string{`handoff "lunch" ""`}},
-		{"handoff with names, and no quotes", ",tape.handoff name=lunch summary=we decided  on pizza", false, "Anchor `lunch` is entry #13: what the model sees begins there.", []string{`handoff "lunch" "we decided on pizza"`}},
+		{"handoff", `,tape.handoff "lunch break" summary='we decided on pizza'`, false, "Anchor `lunch break` is entry #13: the model sees the conversation from there.", []string{`handoff "lunch break" "we decided on pizza"`}},
+		{"handoff without a summary", ",tape.handoff lunch", false, "Anchor `lunch` is entry #13: the model sees the conversation from there.", []string{`handoff "lunch" ""`}},
+		{"handoff with names, and no quotes", ",tape.handoff name=lunch summary=we decided  on pizza", false, "Anchor `lunch` is entry #13: the model sees the conversation from there.", []string{`handoff "lunch" "we decided on pizza"`}},
 		{"search", ",tape.search 天气 Rome", false, "- #4 2026-03-01 08:00:00Z message: 今天 天气很好 " + strings.Repeat("好", 192) + "…", []string{`search "天气 Rome" 20`}},
-		{"search for a name", ",tape.search query=x", true, "Nothing was found.", []string{`search "x" 20`}},
-		{"model", ",model", false, "`demo:fast` answers. Others that may be chosen:\n- demo:demo\n- openai:gpt-4o", []string{"model"}},
+		{"search for a name", ",tape.search query=x", true, "No entries match.", []string{`search "x" 20`}},
+		{"model", ",model", false, "`demo:fast` answers. You can also choose:\n- demo:demo\n- openai:gpt-4o", []string{"model"}},
 		{"the only model", ",model", true, "`demo:fast` answers.", []string{"model"}},
-		{"another model", ",model openai:gpt-4o", false, "`openai:gpt-4o` answers from now on, in this session.", []string{`set model "openai:gpt-4o"`}},
+		{"another model", ",model openai:gpt-4o", false, "`openai:gpt-4o` now answers in this session.", []string{`set model "openai:gpt-4o"`}},
 		{"tools", ",tools", false, "- `fs.read`: Reads a file.\n- `fs.write` (asks)", []string{"tools"}},
 		{"no tools", ",tools", true, "The agent has no tools.", []string{"tools"}},
 		{"skills", ",skill", false, "- `pdf`: How to fill forms.", []string{"skills"}},
 		{"no skills", ",skill", true, "The agent has no skills.", []string{"skills"}},
 		{"a skill", ",skill pdf", false, "# Forms\n\nOpen them.", []string{`skill "pdf"`}},
 		{"stop", ",stop", false, "Stopped 2 turns.", []string{"stop"}},
-		{"stop when nothing runs", ",stop", true, "Nothing is running.", []string{"stop"}},
-		{"approve", ",approve c1", false, "The call of question `c1` may run.", []string{"decide {ID:c1 Approve:true Reason: Remember:false}"}},
-		{"approve and remember", ",approve c1 remember=session", false, "The call of question `c1` may run, and so may other calls of the same tool in this session.", []string{"decide {ID:c1 Approve:true Reason: Remember:true}"}},
-		{"deny", `,deny c1 reason=too dangerous`, false, "The call of question `c1` does not run.", []string{"decide {ID:c1 Approve:false Reason:too dangerous Remember:false}"}},
-		{"deny without a reason", `,deny id=c1`, false, "The call of question `c1` does not run.", []string{"decide {ID:c1 Approve:false Reason: Remember:false}"}},
-		{"fork", ",tape.fork", false, "The session `telegram:42-fork` has all entries.", []string{"fork 0"}},
-		{"fork at an entry", ",tape.fork at=#7", false, "The session `telegram:42-fork` has all entries up to #7.", []string{"fork 7"}},
+		{"stop when nothing runs", ",stop", true, "No answer is running.", []string{"stop"}},
+		{"approve", ",approve c1", false, "Approved the call of question `c1`.", []string{"decide {ID:c1 Approve:true Reason: Remember:false}"}},
+		{"approve and remember", ",approve c1 remember=session", false, "Approved the call of question `c1`, and other calls of this tool in this session.", []string{"decide {ID:c1 Approve:true Reason: Remember:true}"}},
+		{"deny", `,deny c1 reason=too dangerous`, false, "Denied the call of question `c1`.", []string{"decide {ID:c1 Approve:false Reason:too dangerous Remember:false}"}},
+		{"deny without a reason", `,deny id=c1`, false, "Denied the call of question `c1`.", []string{"decide {ID:c1 Approve:false Reason: Remember:false}"}},
+		{"fork", ",tape.fork", false, "The new session `telegram:42-fork` has all entries.", []string{"fork 0"}},
+		{"fork at an entry", ",tape.fork at=#7", false, "The new session `telegram:42-fork` has all entries up to #7.", []string{"fork 7"}},
 		{"mcp", ",mcp", false, "- `files` connected, 1 tool\n- `web` trying again, 0 tools", []string{"servers"}},
 		{"no mcp", ",mcp", true, "There are no MCP servers.", []string{"servers"}},
-		{"export", ",tape.export", false, "12 entries (3456 bytes) are in the file `42.jsonl`.", []string{"export"}},
-		{"the comma of a Chinese keyboard, capitals and an underscore", "，Tape_Fork\n7", false, "The session `telegram:42-fork` has all entries up to #7.", []string{"fork 7"}},
+		{"export", ",tape.export", false, "Wrote 12 entries (3456 bytes) to the file `42.jsonl`.", []string{"export"}},
+		{"the comma of a Chinese keyboard, capitals and an underscore", "，Tape_Fork\n7", false, "The new session `telegram:42-fork` has all entries up to #7.", []string{"fork 7"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := &session{empty: c.empty, text: "# Forms\n\nOpen them."}
@@ -184,14 +184,14 @@ func TestOrdinaryTextIsNoCommand(t *testing.T) {
 func TestASlipInTheNameIsAnsweredWithTheCommand(t *testing.T) {
 	set := command.New()
 	for text, want := range map[string]string{
-		",hlep":           "There is no command `,hlep`. Did you mean `,help [command]`?",
-		",Help_":          "There is no command `,Help_`. Did you mean `,help [command]`?",
-		",tape.inf":       "There is no command `,tape.inf`. Did you mean `,tape.info`?",
-		",info":           "There is no command `,info`. Did you mean `,tape.info`?",
-		",search weather": "There is no command `,search`. Did you mean `,tape.search <query>`?",
-		",skills":         "There is no command `,skills`. Did you mean `,skill [name]`?",
-		",aprove c1":      "There is no command `,aprove`. Did you mean `,approve <id> [remember]`?",
-		",forgot":         "There is no command `,forgot`. `,help` shows those that there are.", // which an admin may run, and this is a user
+		",hlep":           "Unknown command `,hlep`. Did you mean `,help [command]`?",
+		",Help_":          "Unknown command `,Help_`. Did you mean `,help [command]`?",
+		",tape.inf":       "Unknown command `,tape.inf`. Did you mean `,tape.info`?",
+		",info":           "Unknown command `,info`. Did you mean `,tape.info`?",
+		",search weather": "Unknown command `,search`. Did you mean `,tape.search <query>`?",
+		",skills":         "Unknown command `,skills`. Did you mean `,skill [name]`?",
+		",aprove c1":      "Unknown command `,aprove`. Did you mean `,approve <id> [remember]`?",
+		",forgot":         "Unknown command `,forgot`. `,help` lists the commands.", // which an admin may run, and this is a user
 	} {
 		s := &session{}
 		r := run(t, set, s, tool.User, text)
@@ -260,19 +260,19 @@ func TestFourCommandsAreAnsweredBesideTheLane(t *testing.T) {
 func TestHelpShowsWhatThePersonMayRun(t *testing.T) {
 	set := command.New()
 	for role, want := range map[tool.Role]string{
-		tool.User: "`,help [command]` what commands there are, or how one is written\n" +
-			"`,tape.info` how long this conversation is, and what of it the model sees\n" +
-			"`,tape.anchors` the points from which the model's memory begins, newest first\n" +
-			"`,tape.handoff <name> [summary]` begin a new phase: the model sees what follows, and the summary\n" +
-			"`,tape.search <query>` find all of these words in the conversation\n" +
-			"`,model [name]` which model answers, or another one from now on\n" +
-			"`,tools` what the agent can do\n" +
-			"`,skill [name]` what the agent can look up, or the text of one of these\n" +
-			"`,stop` stop the running answer and those that wait\n" +
-			"`,approve <id> [remember]` let a tool run that asks; with remember=session, from now on\n" +
-			"`,deny <id> [reason]` keep a tool that asks from running",
-		tool.Operator: "\n`,tape.fork [at]` make another session of this one, up to an entry or all of it\n`,mcp` the MCP servers and whether they are connected",
-		tool.Admin:    "\n`,tape.export` write the conversation to a file of the server\n`,forget [code]` erase this session; asks once more",
+		tool.User: "`,help [command]` list the commands, or explain one\n" +
+			"`,tape.info` show the length of this conversation and what the model sees\n" +
+			"`,tape.anchors` list the anchors, where the model's memory starts, newest first\n" +
+			"`,tape.handoff <name> [summary]` start a new phase: the model sees only the summary and what follows\n" +
+			"`,tape.search <query>` find entries of the conversation that have all these words\n" +
+			"`,model [name]` show the model, or choose another one\n" +
+			"`,tools` list the agent's tools\n" +
+			"`,skill [name]` list the agent's skills, or show one\n" +
+			"`,stop` stop the current answer and waiting messages\n" +
+			"`,approve <id> [remember]` approve a tool call; remember=session approves the tool for this session\n" +
+			"`,deny <id> [reason]` deny a tool call",
+		tool.Operator: "\n`,tape.fork [at]` fork this session, up to an entry or completely\n`,mcp` list the MCP servers and their state",
+		tool.Admin:    "\n`,tape.export` write the conversation to a file on the server\n`,forget [code]` erase this session, after a confirmation",
 	} {
 		r := run(t, set, nil, role, ",help")
 		if !strings.HasSuffix(r.Output, want) || role == tool.User && r.Output != want {
@@ -280,14 +280,14 @@ func TestHelpShowsWhatThePersonMayRun(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		",help ,deny":      "`,deny <id> [reason]`\nKeep a tool that asks from running. Arguments come in this order, or by name, as `reason=…`; one with spaces in it is put in quotes.",
-		",help tape_info":  "`,tape.info`\nHow long this conversation is, and what of it the model sees.",
-		",help stpo":       "There is no command `,stpo`; did you mean `,stop`?",
-		",help forget":     "There is no command `,forget` for you; `,help` shows those that there are.",
-		",help forgot":     "There is no command `,forgot` for you; `,help` shows those that there are.",
-		",help '天气 now'":   "There is no command `,天气 now` for you; `,help` shows those that there are.",
-		",help stop now":   "\"now\" is an argument too many. Write `,help [command]`.",
-		",help command=''": "`,help [command]` what commands",
+		",help ,deny":      "`,deny <id> [reason]`\nDeny a tool call. Write arguments in this order, or by name, such as `reason=…`. Put text with spaces in quotes.",
+		",help tape_info":  "`,tape.info`\nShow the length of this conversation and what the model sees.",
+		",help stpo":       "Unknown command `,stpo`; did you mean `,stop`?",
+		",help forget":     "Unknown command `,forget`; `,help` lists your commands.",
+		",help forgot":     "Unknown command `,forgot`; `,help` lists your commands.",
+		",help '天气 now'":   "Unknown command `,天气 now`; `,help` lists your commands.",
+		",help stop now":   "Unexpected argument \"now\". Write `,help [command]`.",
+		",help command=''": "`,help [command]` list the commands",
 	} {
 		if r := run(t, set, nil, tool.User, text); !strings.HasPrefix(r.Output, want) {
 			t.Errorf("%s: %s", text, r.Output)
@@ -301,19 +301,19 @@ func TestHelpShowsWhatThePersonMayRun(t *testing.T) {
 func TestWrongArgumentsAreSaid(t *testing.T) {
 	set := command.New()
 	for text, want := range map[string]string{
-		",tape.info now":                          "\"now\" is an argument too many. Write `,tape.info`.",
+		",tape.info now":                          "Unexpected argument \"now\". Write `,tape.info`.",
 		",tape.handoff":                           "The argument \"name\" is missing. Write `,tape.handoff <name> [summary]`.",
 		",tape.handoff ' '":                       "The argument \"name\" is missing. Write `,tape.handoff <name> [summary]`.",
-		",tape.handoff a name=b":                  "The argument \"name\" comes twice. Write `,tape.handoff <name> [summary]`.",
-		",tape.handoff summary= name=a summary=b": "The argument \"summary\" comes twice. Write `,tape.handoff <name> [summary]`.",
-		",tape.handoff nam=a":                     "`,tape.handoff` has no argument \"nam\" (put the word in quotes where it is meant as it stands). Write `,tape.handoff <name> [summary]`.",
-		",tape.handoff name=a b":                  "\"b\" stands behind name=, without a name: put the value in quotes where it has spaces. Write `,tape.handoff <name> [summary]`.",
-		",tape.handoff \"a\nb\"":                  "The name of an anchor has at most 128 bytes, and no line breaks.",
-		",tape.search query='it is not":           "The quote that begins at \"'it is not\" has no end: write \\' where the character itself is meant. Write `,tape.search <query>`.",
-		",tape.search \"a\\\"":                    "The quote that begins at \"\\\"a\\\\\\\"\" has no end: write \\\" where the character itself is meant. Write `,tape.search <query>`.",
-		",tape.search a\\":                        "Nothing stands behind the backslash at the end: write \\\\ where one is meant. Write `,tape.search <query>`.",
-		",tape.fork 0":                            "\"0\" is no entry; expected its number, as `,tape.search` shows it.",
-		",tape.fork ten":                          "\"ten\" is no entry; expected its number, as `,tape.search` shows it.",
+		",tape.handoff a name=b":                  "The argument \"name\" occurs twice; remove one. Write `,tape.handoff <name> [summary]`.",
+		",tape.handoff summary= name=a summary=b": "The argument \"summary\" occurs twice; remove one. Write `,tape.handoff <name> [summary]`.",
+		",tape.handoff nam=a":                     "`,tape.handoff` has no argument \"nam\" (to use the word as text, put it in quotes). Write `,tape.handoff <name> [summary]`.",
+		",tape.handoff name=a b":                  "\"b\" follows name= without a name; put a value with spaces in quotes. Write `,tape.handoff <name> [summary]`.",
+		",tape.handoff \"a\nb\"":                  "Invalid name; expected at most 128 bytes without line breaks.",
+		",tape.search query='it is not":           "The quote that starts at \"'it is not\" has no end; write \\' for the character itself. Write `,tape.search <query>`.",
+		",tape.search \"a\\\"":                    "The quote that starts at \"\\\"a\\\\\\\"\" has no end; write \\\" for the character itself. Write `,tape.search <query>`.",
+		",tape.search a\\":                        "The text ends with a backslash; write \\\\ for a backslash. Write `,tape.search <query>`.",
+		",tape.fork 0":                            "\"0\" is not an entry; expected a number that `,tape.search` shows.",
+		",tape.fork ten":                          "\"ten\" is not an entry; expected a number that `,tape.search` shows.",
 		",approve c1 remember=always":             "Remember is \"always\"; expected remember=session, or nothing.",
 	} {
 		s := &session{}
@@ -338,7 +338,7 @@ func TestErrorsOfTheSessionAreToldApart(t *testing.T) {
 	for _, text := range commands {
 		name, _, _ := strings.Cut(text[1:], " ")
 		r := run(t, set, &session{err: secret}, tool.Admin, text)
-		if r.Status != command.Failed || r.Output != fmt.Sprintf("`,%s` could not be done: an internal error.", name) || !errors.Is(r.Err, secret) {
+		if r.Status != command.Failed || r.Output != fmt.Sprintf("`,%s` failed because of an internal error.", name) || !errors.Is(r.Err, secret) {
 			t.Errorf("%s: %+v", text, r)
 		}
 		r = run(t, set, &session{err: fmt.Errorf("session: %w", &command.Error{Message: "there is no such thing", Cause: secret})}, tool.Admin, text)
@@ -352,7 +352,7 @@ func TestErrorsOfTheSessionAreToldApart(t *testing.T) {
 	if r := set.Run(ctx, &session{err: ctx.Err()}, tool.User, m); r.Output != "`,tools` was canceled." || r.Err == nil {
 		t.Errorf("%+v", r)
 	}
-	if r := set.Run(t.Context(), &session{err: context.DeadlineExceeded}, tool.User, m); r.Output != "`,tools` took too long and was given up." {
+	if r := set.Run(t.Context(), &session{err: context.DeadlineExceeded}, tool.User, m); r.Output != "`,tools` took too long and was stopped." {
 		t.Errorf("%+v", r)
 	}
 }
@@ -362,12 +362,12 @@ func TestForgetAsksOnceMore(t *testing.T) {
 	set, s := command.New(), &session{}
 	asked := run(t, set, s, tool.Admin, ",forget")
 	const code = "524b09"
-	want := "This erases the session `telegram:42` with 12 entries, and all its forks. It cannot be undone. Write `,forget " + code + "` to do it."
+	want := "This erases the session `telegram:42` with 12 entries, and all its forks. You cannot undo this. Write `,forget " + code + "` to confirm."
 	if diff := cmp.Diff(want, asked.Output); diff != "" {
 		t.Error(diff)
 	}
 	for _, wrong := range []string{"yes", "000000", code + "0"} {
-		if r := run(t, set, s, tool.Admin, ",forget "+wrong); r.Status != command.Failed || !strings.HasSuffix(r.Output, "Nothing was erased.") {
+		if r := run(t, set, s, tool.Admin, ",forget "+wrong); r.Status != command.Failed || !strings.HasPrefix(r.Output, "Wrong code for this session; nothing was erased.") {
 			t.Errorf("%+v", r)
 		}
 	}
@@ -434,5 +434,5 @@ func Example() {
 	fmt.Println(reply.Status, reply.Output)
 	// Output:
 	// ok `,stop`
-	// Stop the running answer and those that wait.
+	// Stop the current answer and waiting messages.
 }

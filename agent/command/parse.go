@@ -48,10 +48,10 @@ func parse(c *Command, text string) (Args, error) {
 	for _, w := range list {
 		if name, value, ok := w.option(); ok {
 			if named = c.param(name); named == nil {
-				return Args{}, fmt.Errorf("`,%s` has no argument %q (put the word in quotes where it is meant as it stands)", c.Name, name)
+				return Args{}, fmt.Errorf("`,%s` has no argument %q (to use the word as text, put it in quotes)", c.Name, name)
 			}
 			if _, twice := a.values[named.Name]; twice {
-				return Args{}, fmt.Errorf("the argument %q comes twice", named.Name)
+				return Args{}, fmt.Errorf("the argument %q occurs twice; remove one", named.Name)
 			}
 			a.values[named.Name] = value
 			continue
@@ -60,14 +60,14 @@ func parse(c *Command, text string) (Args, error) {
 		case named != nil && named.Rest: // people forget the quotes
 			a.values[named.Name] += " " + w.text
 		case named != nil:
-			return Args{}, fmt.Errorf("%q stands behind %s=, without a name: put the value in quotes where it has spaces", cut(w.text, maxName), named.Name)
+			return Args{}, fmt.Errorf("%q follows %s= without a name; put a value with spaces in quotes", cut(w.text, maxName), named.Name)
 		case places < n:
 			a.values[c.Params[places].Name] = w.text
 			places++
 		case n > 0 && c.Params[n-1].Rest:
 			a.values[c.Params[n-1].Name] += " " + w.text
 		default:
-			return Args{}, fmt.Errorf("%q is an argument too many", cut(w.text, maxName))
+			return Args{}, fmt.Errorf("unexpected argument %q", cut(w.text, maxName))
 		}
 	}
 	for _, p := range c.Params {
@@ -148,7 +148,7 @@ func words(text string) ([]word, error) {
 		case r == '\\':
 			quoting()
 			if i+1 == len(text) {
-				return nil, fmt.Errorf("nothing stands behind the backslash at the end: write \\\\ where one is meant")
+				return nil, fmt.Errorf("the text ends with a backslash; write \\\\ for a backslash")
 			}
 			_, n := utf8.DecodeRuneInString(text[i+1:])
 			b.WriteString(text[i+1 : i+1+n])
@@ -180,7 +180,7 @@ func double(b *strings.Builder, text string) (n int, ok bool) {
 }
 
 func unclosed(quote rune, text string) error {
-	return fmt.Errorf("the quote that begins at %q has no end: write \\%c where the character itself is meant", cut(text, 24), quote)
+	return fmt.Errorf("the quote that starts at %q has no end; write \\%c for the character itself", cut(text, 24), quote)
 }
 
 // Quote makes one word of a text, which parsing gives back as it is and never takes for name=value.

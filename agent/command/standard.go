@@ -25,20 +25,20 @@ func standard() []Command {
 	required := func(name string) Param { return Param{Name: name, Required: true} }
 	rest := func(name string, required bool) Param { return Param{Name: name, Required: required, Rest: true} }
 	return []Command{
-		{Name: "tape.info", Help: "how long this conversation is, and what of it the model sees", Run: tapeInfo},
-		{Name: "tape.anchors", Help: "the points from which the model's memory begins, newest first", Run: tapeAnchors},
-		{Name: "tape.handoff", Params: []Param{required("name"), rest("summary", false)}, Help: "begin a new phase: the model sees what follows, and the summary", Run: tapeHandoff},
-		{Name: "tape.search", Params: []Param{rest("query", true)}, Help: "find all of these words in the conversation", Run: tapeSearch},
-		{Name: "model", Params: []Param{{Name: "name"}}, Help: "which model answers, or another one from now on", Run: model},
-		{Name: "tools", Help: "what the agent can do", Run: tools},
-		{Name: "skill", Params: []Param{{Name: "name"}}, Help: "what the agent can look up, or the text of one of these", Run: skill},
-		{Name: "stop", Beside: true, Help: "stop the running answer and those that wait", Run: stop},
-		{Name: "approve", Beside: true, Params: []Param{required("id"), {Name: "remember"}}, Help: "let a tool run that asks; with remember=session, from now on", Run: approve},
-		{Name: "deny", Beside: true, Params: []Param{required("id"), rest("reason", false)}, Help: "keep a tool that asks from running", Run: deny},
-		{Name: "tape.fork", Role: tool.Operator, Params: []Param{{Name: "at"}}, Help: "make another session of this one, up to an entry or all of it", Run: tapeFork},
-		{Name: "mcp", Role: tool.Operator, Help: "the MCP servers and whether they are connected", Run: mcp},
-		{Name: "tape.export", Role: tool.Admin, Help: "write the conversation to a file of the server", Run: tapeExport},
-		{Name: "forget", Role: tool.Admin, Params: []Param{{Name: "code"}}, Help: "erase this session; asks once more", Run: forget},
+		{Name: "tape.info", Help: "show the length of this conversation and what the model sees", Run: tapeInfo},
+		{Name: "tape.anchors", Help: "list the anchors, where the model's memory starts, newest first", Run: tapeAnchors},
+		{Name: "tape.handoff", Params: []Param{required("name"), rest("summary", false)}, Help: "start a new phase: the model sees only the summary and what follows", Run: tapeHandoff},
+		{Name: "tape.search", Params: []Param{rest("query", true)}, Help: "find entries of the conversation that have all these words", Run: tapeSearch},
+		{Name: "model", Params: []Param{{Name: "name"}}, Help: "show the model, or choose another one", Run: model},
+		{Name: "tools", Help: "list the agent's tools", Run: tools},
+		{Name: "skill", Params: []Param{{Name: "name"}}, Help: "list the agent's skills, or show one", Run: skill},
+		{Name: "stop", Beside: true, Help: "stop the current answer and waiting messages", Run: stop},
+		{Name: "approve", Beside: true, Params: []Param{required("id"), {Name: "remember"}}, Help: "approve a tool call; remember=session approves the tool for this session", Run: approve},
+		{Name: "deny", Beside: true, Params: []Param{required("id"), rest("reason", false)}, Help: "deny a tool call", Run: deny},
+		{Name: "tape.fork", Role: tool.Operator, Params: []Param{{Name: "at"}}, Help: "fork this session, up to an entry or completely", Run: tapeFork},
+		{Name: "mcp", Role: tool.Operator, Help: "list the MCP servers and their state", Run: mcp},
+		{Name: "tape.export", Role: tool.Admin, Help: "write the conversation to a file on the server", Run: tapeExport},
+		{Name: "forget", Role: tool.Admin, Params: []Param{{Name: "code"}}, Help: "erase this session, after a confirmation", Run: forget},
 	}
 }
 
@@ -89,13 +89,13 @@ func tapeAnchors(ctx context.Context, s Session, _ tool.Role, _ Args) (string, e
 func tapeHandoff(ctx context.Context, s Session, _ tool.Role, args Args) (string, error) {
 	name := args.Get("name")
 	if len(name) > 128 || strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r == 0x7f }) {
-		return "", Errorf("the name of an anchor has at most 128 bytes, and no line breaks")
+		return "", Errorf("invalid name; expected at most 128 bytes without line breaks")
 	}
 	id, err := s.Handoff(ctx, name, args.Get("summary"))
 	if err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("Anchor `%s` is entry #%d: what the model sees begins there.", name, id), nil
+	return fmt.Sprintf("Anchor `%s` is entry #%d: the model sees the conversation from there.", name, id), nil
 }
 
 func tapeSearch(ctx context.Context, s Session, _ tool.Role, args Args) (string, error) {
@@ -103,7 +103,7 @@ func tapeSearch(ctx context.Context, s Session, _ tool.Role, args Args) (string,
 	if err != nil {
 		return "", err
 	}
-	return lines("Nothing was found.", list, func(h Hit) string {
+	return lines("No entries match.", list, func(h Hit) string {
 		return fmt.Sprintf("#%d %s %s: %s", h.ID, date(h.Date), h.Kind, oneLine(h.Excerpt))
 	}), nil
 }
@@ -113,7 +113,7 @@ func model(ctx context.Context, s Session, _ tool.Role, args Args) (string, erro
 		if err := s.SetModel(ctx, name); err != nil {
 			return "", err
 		}
-		return fmt.Sprintf("`%s` answers from now on, in this session.", oneLine(name)), nil
+		return fmt.Sprintf("`%s` now answers in this session.", oneLine(name)), nil
 	}
 	now, others, err := s.Model(ctx)
 	if err != nil {
@@ -122,7 +122,7 @@ func model(ctx context.Context, s Session, _ tool.Role, args Args) (string, erro
 	text := fmt.Sprintf("`%s` answers.", oneLine(now))
 	for i, other := range others {
 		if i == 0 {
-			text += " Others that may be chosen:"
+			text += " You can also choose:"
 		}
 		text += "\n- " + oneLine(other)
 	}
@@ -160,7 +160,7 @@ func stop(ctx context.Context, s Session, _ tool.Role, _ Args) (string, error) {
 	case err != nil:
 		return "", err
 	case n == 0:
-		return "Nothing is running.", nil
+		return "No answer is running.", nil
 	}
 	return fmt.Sprintf("Stopped %s.", count(int64(n), "turn", "turns")), nil
 }
@@ -178,9 +178,9 @@ func approve(ctx context.Context, s Session, _ tool.Role, args Args) (string, er
 		return "", err
 	}
 	if d.Remember {
-		return fmt.Sprintf("The call of question `%s` may run, and so may other calls of the same tool in this session.", oneLine(d.ID)), nil
+		return fmt.Sprintf("Approved the call of question `%s`, and other calls of this tool in this session.", oneLine(d.ID)), nil
 	}
-	return fmt.Sprintf("The call of question `%s` may run.", oneLine(d.ID)), nil
+	return fmt.Sprintf("Approved the call of question `%s`.", oneLine(d.ID)), nil
 }
 
 func deny(ctx context.Context, s Session, _ tool.Role, args Args) (string, error) {
@@ -188,7 +188,7 @@ func deny(ctx context.Context, s Session, _ tool.Role, args Args) (string, error
 	if err := s.Decide(ctx, d); err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("The call of question `%s` does not run.", oneLine(d.ID)), nil
+	return fmt.Sprintf("Denied the call of question `%s`.", oneLine(d.ID)), nil
 }
 
 func tapeFork(ctx context.Context, s Session, _ tool.Role, args Args) (string, error) {
@@ -196,14 +196,14 @@ func tapeFork(ctx context.Context, s Session, _ tool.Role, args Args) (string, e
 	if text := strings.TrimPrefix(args.Get("at"), "#"); text != "" {
 		var err error
 		if at, err = strconv.ParseInt(text, 10, 64); err != nil || at < 1 {
-			return "", Errorf("%q is no entry; expected its number, as `,tape.search` shows it", cut(text, maxName))
+			return "", Errorf("%q is not an entry; expected a number that `,tape.search` shows", cut(text, maxName))
 		}
 	}
 	id, err := s.Fork(ctx, at)
 	if err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("The session `%s` has all entries%s.", oneLine(id), upTo(at)), nil
+	return fmt.Sprintf("The new session `%s` has all entries%s.", oneLine(id), upTo(at)), nil
 }
 
 func upTo(at int64) string {
@@ -228,7 +228,7 @@ func tapeExport(ctx context.Context, s Session, _ tool.Role, _ Args) (string, er
 	if err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("%s (%s) are in the file `%s`.", count(e.Entries, "entry", "entries"), count(e.Bytes, "byte", "bytes"), oneLine(e.Name)), nil
+	return fmt.Sprintf("Wrote %s (%s) to the file `%s`.", count(e.Entries, "entry", "entries"), count(e.Bytes, "byte", "bytes"), oneLine(e.Name)), nil
 }
 
 // forget erases the session for whoever repeats the code that is shown to them. The code is made of what the session is, so that
@@ -242,10 +242,10 @@ func forget(ctx context.Context, s Session, _ tool.Role, args Args) (string, err
 	code := hex.EncodeToString(sum[:3])
 	switch given := strings.ToLower(args.Get("code")); {
 	case given == "":
-		return fmt.Sprintf("This erases the session `%s` with %s, and all its forks. It cannot be undone. Write `,forget %s` to do it.",
+		return fmt.Sprintf("This erases the session `%s` with %s, and all its forks. You cannot undo this. Write `,forget %s` to confirm.",
 			oneLine(i.Session), count(i.Entries, "entry", "entries"), code), nil
 	case given != code:
-		return "", Errorf("this is not the code for this session; write `,forget` to be shown it. Nothing was erased")
+		return "", Errorf("wrong code for this session; nothing was erased. `,forget` shows the code")
 	}
 	if err := s.Forget(ctx); err != nil {
 		return "", err

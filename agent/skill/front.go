@@ -46,7 +46,7 @@ func parse(name, src string) (Skill, string, error) {
 		return Skill{}, "", err
 	}
 	if len(body) > maxText {
-		return Skill{}, "", &FileError{Message: fmt.Sprintf("the text has %d bytes, at most %d KiB are allowed; put the rest into other files of the folder", len(body), maxText>>10)}
+		return Skill{}, "", &FileError{Message: fmt.Sprintf("the text has %d bytes; expected at most %d KiB; move the rest to other files of the folder", len(body), maxText>>10)}
 	}
 	return s, body, nil
 }
@@ -78,13 +78,13 @@ func split(src string) (front, body string, err error) {
 			return rest[:at], strings.TrimSpace(rest[at+len(line):]), nil
 		}
 	}
-	return "", "", &FileError{Line: 1, Message: fmt.Sprintf("the front matter that begins here has no end: expected another line of three dashes (---) within %d KiB", maxFront>>10)}
+	return "", "", &FileError{Line: 1, Message: fmt.Sprintf("the front matter that starts here has no end; expected another line of three dashes (---) within %d KiB", maxFront>>10)}
 }
 
 // read reads the front matter of the folder name.
 func read(name, front string) (Skill, error) {
 	if !isName(name) {
-		return Skill{}, &FileError{Message: fmt.Sprintf("the folder is called %q; expected up to %d small letters, digits and dashes", short(name), maxName)}
+		return Skill{}, &FileError{Message: fmt.Sprintf("the folder's name is %q; expected up to %d lower-case letters, digits and dashes", short(name), maxName)}
 	}
 	members, err := mapping(front)
 	if err != nil {
@@ -107,23 +107,23 @@ func read(name, front string) (Skill, error) {
 		}
 		text, ok := scalar(m.Value)
 		if !ok {
-			return Skill{}, at(m, "%s is no text; expected some, in quotes where it has a meaning in YAML", key)
+			return Skill{}, at(m, "%s is not text; put the value in quotes", key)
 		}
 		*to = text
 		switch n := utf8.RuneCountInString(text); {
 		case key == "name" && text != name:
-			return Skill{}, at(m, "the name is %q; expected %q, as the folder is called", short(text), name)
+			return Skill{}, at(m, "the name is %q; expected the folder's name, %q", short(text), name)
 		case key == "description" && n > maxDescription:
-			return Skill{}, at(m, "the description has %d characters; at most %d are allowed", n, maxDescription)
+			return Skill{}, at(m, "the description has %d characters; expected at most %d", n, maxDescription)
 		case key == "description" && n == 0:
-			return Skill{}, at(m, "the description is empty; expected what the skill is for and when to use it")
+			return Skill{}, at(m, "the description is empty; describe what the skill is for and when to use it")
 		}
 	}
 	switch {
 	case s.Name == "":
 		return Skill{}, &FileError{Line: 1, Message: fmt.Sprintf("the front matter has no name; expected \"name: %s\"", name)}
 	case s.Description == "":
-		return Skill{}, &FileError{Line: 1, Message: "the front matter has no description; expected what the skill is for and when to use it"}
+		return Skill{}, &FileError{Line: 1, Message: "the front matter has no description; describe what the skill is for and when to use it"}
 	}
 	return s, nil
 }
@@ -142,23 +142,23 @@ func mapping(front string) (members []*ast.MappingValueNode, err error) {
 	// The parser is foreign code that reads what people type, and it recurses.
 	defer func() {
 		if recover() != nil {
-			members, err = nil, &FileError{Line: 2, Message: "this is not YAML that can be read"}
+			members, err = nil, &FileError{Line: 2, Message: "invalid YAML"}
 		}
 	}()
 	if strings.Count(front, "{")+strings.Count(front, "[") > 100 || strings.Count(front, "- -") > 100 {
-		return nil, &FileError{Line: 2, Message: "the front matter has more brackets or dashes than it can need"}
+		return nil, &FileError{Line: 2, Message: "the front matter has too many brackets or dashes"}
 	}
 	file, err := parser.ParseBytes([]byte(front), 0)
 	if ye, ok := errors.AsType[yaml.Error](err); ok {
 		message, _, _ := strings.Cut(ye.GetMessage(), "\n")
-		e := &FileError{Line: 2, Message: "not YAML: " + short(message)}
+		e := &FileError{Line: 2, Message: "invalid YAML: " + short(message)}
 		if t := ye.GetToken(); t != nil && t.Position != nil {
 			e.Line, e.Column = max(t.Position.Line, 1)+1, max(t.Position.Column, 1)
 		}
 		return nil, e
 	}
 	if err != nil {
-		return nil, &FileError{Line: 2, Message: "this is not YAML"}
+		return nil, &FileError{Line: 2, Message: "invalid YAML"}
 	}
 	for _, doc := range file.Docs {
 		switch n := doc.Body.(type) {
@@ -168,10 +168,10 @@ func mapping(front string) (members []*ast.MappingValueNode, err error) {
 		case *ast.MappingValueNode:
 			return []*ast.MappingValueNode{n}, nil
 		default:
-			return nil, &FileError{Line: 2, Message: "expected \"name: …\" and \"description: …\", one a line"}
+			return nil, &FileError{Line: 2, Message: "expected \"name: …\" and \"description: …\", one per line"}
 		}
 	}
-	return nil, &FileError{Line: 1, Message: "the front matter is empty: expected \"name: …\" and \"description: …\", one a line"}
+	return nil, &FileError{Line: 1, Message: "the front matter is empty; expected \"name: …\" and \"description: …\", one per line"}
 }
 
 // scalar is the text of a value, on one line and without control characters: it stands in a list.

@@ -85,7 +85,7 @@ func (p Place) look(before map[string]*entry) (map[string]*entry, error) {
 		list, err = fs.ReadDir(f.FS, ".")
 	}
 	if err != nil {
-		return nil, &FileError{File: p.name, Message: "the folder cannot be read: " + reason(err)}
+		return nil, &FileError{File: p.name, Message: "cannot read the folder: " + reason(err)}
 	}
 	entries := make(map[string]*entry, min(len(list), maxSkills))
 	for _, e := range list {
@@ -93,7 +93,7 @@ func (p Place) look(before map[string]*entry) (map[string]*entry, error) {
 			continue
 		}
 		if len(entries) == maxSkills {
-			return entries, &FileError{File: p.name, Message: fmt.Sprintf("there are more than %d skills; those from %q on are not looked at", maxSkills, short(e.Name()))}
+			return entries, &FileError{File: p.name, Message: fmt.Sprintf("there are more than %d skills; those from %q on are ignored", maxSkills, short(e.Name()))}
 		}
 		entries[e.Name()] = p.entry(f, e.Name(), before[e.Name()])
 	}
@@ -159,9 +159,9 @@ type errKind string
 func (e errKind) Error() string { return string(e) }
 
 const (
-	errNoFile  = errKind("it is no ordinary file")
+	errNoFile  = errKind("it is not a regular file")
 	errNoText  = errKind("it is not UTF-8 text")
-	errTooLong = errKind("it is too long; at most 64 KiB of text are read")
+	errTooLong = errKind("it is too long; expected at most 64 KiB of text")
 )
 
 // reason says why something cannot be read, without the paths that errors carry.
@@ -171,9 +171,9 @@ func reason(err error) string {
 	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return "it is not there; expected a file with a name and a description, then the text"
+		return "it is missing; expected a file with a name and a description, then the text"
 	case errors.Is(err, fs.ErrPermission):
-		return "it may not be read by this user"
+		return "this user may not read it"
 	}
 	if pe, ok := errors.AsType[*fs.PathError](err); ok {
 		return pe.Err.Error() // "path escapes from parent", "not a directory", …
@@ -234,7 +234,7 @@ func readPiece(f folder, name string, offset int64) (Text, error) {
 	if offset > 0 {
 		seeker, ok := file.(io.Seeker)
 		if !ok {
-			return Text{}, errors.New("skill: the built-in files cannot be read in pieces")
+			return Text{}, errors.New("skill: cannot read the built-in files in pieces")
 		}
 		if _, err := seeker.Seek(offset, io.SeekStart); err != nil {
 			return Text{}, err
@@ -256,7 +256,7 @@ func readPiece(f folder, name string, offset int64) (Text, error) {
 	}
 	text = text[min(skipped, end):end]
 	if !utf8.Valid(text) || bytes.IndexByte(text, 0) >= 0 {
-		return Text{}, &Error{Message: fmt.Sprintf("the file %q is no text", short(name))}
+		return Text{}, &Error{Message: fmt.Sprintf("the file %q is not text", short(name))}
 	}
 	t := Text{Content: string(text)}
 	if !last {

@@ -165,16 +165,16 @@ func (l *Library) Load(name string) (Text, error) {
 	}
 	f, err := l.places[s.at].skill(s.folder)
 	if err != nil {
-		return Text{}, &Error{fmt.Sprintf("the skill %q cannot be read", name), err}
+		return Text{}, &Error{fmt.Sprintf("cannot read the skill %q", name), err}
 	}
 	defer f.close()
 	src, err := readWhole(f, File, maxFront+maxText)
 	if err != nil {
-		return Text{}, &Error{fmt.Sprintf("the skill %q cannot be read", name), err}
+		return Text{}, &Error{fmt.Sprintf("cannot read the skill %q", name), err}
 	}
 	_, body, err := parse(s.folder, src)
 	if err != nil { // it has changed since it was found
-		return Text{}, &Error{fmt.Sprintf("the skill %q is not in order", name), err}
+		return Text{}, &Error{fmt.Sprintf("the skill %q is invalid", name), err}
 	}
 	return Text{Content: body, Files: others(f)}, nil
 }
@@ -188,11 +188,11 @@ func (l *Library) Read(name, file string, offset int64) (Text, error) {
 	}
 	clean := path.Clean(file)
 	if !fs.ValidPath(clean) || clean == "." || strings.ContainsAny(file, "\\\x00") {
-		return Text{}, &Error{Message: fmt.Sprintf("%q is no path inside of the skill's folder; expected one as %q", short(file), "references/fields.md")}
+		return Text{}, &Error{Message: fmt.Sprintf("%q is not a path inside the skill's folder; expected one such as %q", short(file), "references/fields.md")}
 	}
 	f, err := l.places[s.at].skill(s.folder)
 	if err != nil {
-		return Text{}, &Error{fmt.Sprintf("the skill %q cannot be read", name), err}
+		return Text{}, &Error{fmt.Sprintf("cannot read the skill %q", name), err}
 	}
 	defer f.close()
 	text, err := readPiece(f, clean, offset)
@@ -202,9 +202,9 @@ func (l *Library) Read(name, file string, offset int64) (Text, error) {
 	if err != nil {
 		what := "cannot be read"
 		if errors.Is(err, fs.ErrNotExist) {
-			what = "is not there"
+			what = "does not exist"
 			if files := others(f); len(files) > 0 {
-				what += "; there are " + strings.Join(files[:min(len(files), 20)], ", ")
+				what += "; expected one of " + strings.Join(files[:min(len(files), 20)], ", ")
 			}
 		}
 		return Text{}, &Error{fmt.Sprintf("the file %q of the skill %q %s", short(file), name, what), err}
@@ -218,7 +218,7 @@ func (l *Library) find(name string) (found, error) {
 	l.look()
 	i, ok := slices.BinarySearchFunc(l.skills, name, func(s found, name string) int { return strings.Compare(s.Name, name) })
 	if !ok || !l.has(name) {
-		message := fmt.Sprintf("there is no skill %q", short(name))
+		message := fmt.Sprintf("unknown skill %q", short(name))
 		var names []string
 		for _, s := range l.skills {
 			if len(names) < 20 && l.has(s.Name) {
@@ -226,7 +226,7 @@ func (l *Library) find(name string) (found, error) {
 			}
 		}
 		if len(names) > 0 {
-			message += "; there are " + strings.Join(names, ", ")
+			message += "; expected one of " + strings.Join(names, ", ")
 		}
 		return found{}, &Error{Message: message}
 	}

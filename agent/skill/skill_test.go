@@ -80,7 +80,7 @@ func TestASkillOfAnEarlierPlaceHidesThoseOfLaterOnes(t *testing.T) {
 			t.Errorf("%s: %q, %v", name, got.Content, err)
 		}
 	}
-	if diff := cmp.Diff([]string{`.agents/skills/broken/SKILL.md:2:7: the name is "other"; expected "broken", as the folder is called`}, problems(l)); diff != "" {
+	if diff := cmp.Diff([]string{`.agents/skills/broken/SKILL.md:2:7: the name is "other"; expected the folder's name, "broken"`}, problems(l)); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -91,27 +91,27 @@ func TestABadSkillIsLeftOutWithItsPlace(t *testing.T) {
 	for _, c := range []struct{ name, folder, file, want string }{
 		{"no front matter", "s", "# Hello", `s/SKILL.md:1: expected a line of three dashes (---), then name and description as "name: …", and another such line`},
 		{"empty", "s", "", `s/SKILL.md:1: expected a line of three dashes (---), then name and description as "name: …", and another such line`},
-		{"no end", "s", "---\nname: s\n", `s/SKILL.md:1: the front matter that begins here has no end: expected another line of three dashes (---) within 8 KiB`},
-		{"an end too far away", "s", "---\n" + strings.Repeat("# x\n", 3000) + "---\n", `s/SKILL.md:1: the front matter that begins here has no end: expected another line of three dashes (---) within 8 KiB`},
-		{"nothing in it", "s", "---\n---\n", `s/SKILL.md:1: the front matter is empty: expected "name: …" and "description: …", one a line`},
-		{"comments in it", "s", "---\n# name: s\n---\n", `s/SKILL.md:1: the front matter is empty: expected "name: …" and "description: …", one a line`},
-		{"a list", "s", "---\n- name\n---\n", `s/SKILL.md:2: expected "name: …" and "description: …", one a line`},
-		{"no YAML", "s", "---\nname: s\ndescription: \"x\n---\n", `s/SKILL.md:3:14: not YAML: could not find end character of double-quoted text`},
+		{"no end", "s", "---\nname: s\n", `s/SKILL.md:1: the front matter that starts here has no end; expected another line of three dashes (---) within 8 KiB`},
+		{"an end too far away", "s", "---\n" + strings.Repeat("# x\n", 3000) + "---\n", `s/SKILL.md:1: the front matter that starts here has no end; expected another line of three dashes (---) within 8 KiB`},
+		{"nothing in it", "s", "---\n---\n", `s/SKILL.md:1: the front matter is empty; expected "name: …" and "description: …", one per line`},
+		{"comments in it", "s", "---\n# name: s\n---\n", `s/SKILL.md:1: the front matter is empty; expected "name: …" and "description: …", one per line`},
+		{"a list", "s", "---\n- name\n---\n", `s/SKILL.md:2: expected "name: …" and "description: …", one per line`},
+		{"no YAML", "s", "---\nname: s\ndescription: \"x\n---\n", `s/SKILL.md:3:14: invalid YAML: could not find end character of double-quoted text`},
 		{"no name", "s", "---\ndescription: x\n---\n", `s/SKILL.md:1: the front matter has no name; expected "name: s"`},
-		{"no description", "s", "---\nname: s\n---\n", `s/SKILL.md:1: the front matter has no description; expected what the skill is for and when to use it`},
-		{"an empty description", "s", "---\nname: s\ndescription: ''\n---\n", `s/SKILL.md:3:14: the description is empty; expected what the skill is for and when to use it`},
-		{"a description that is null", "s", "---\nname: s\ndescription:\n---\n", `s/SKILL.md:3:14: description is no text; expected some, in quotes where it has a meaning in YAML`},
-		{"a description that is a list", "s", "---\nname: s\ndescription: [a]\n---\n", `s/SKILL.md:3:14: description is no text; expected some, in quotes where it has a meaning in YAML`},
-		{"a long description", "s", text("s", strings.Repeat("é", 1025), ""), `s/SKILL.md:3:14: the description has 1025 characters; at most 1024 are allowed`},
-		{"another name", "s", text("S", "x", ""), `s/SKILL.md:2:7: the name is "S"; expected "s", as the folder is called`},
-		{"a name that is a number", "7", text("7", "x", ""), `7/SKILL.md:2:7: name is no text; expected some, in quotes where it has a meaning in YAML`},
-		{"a folder that is no name", "My Skill", text("My Skill", "x", ""), `My Skill/SKILL.md: the folder is called "My Skill"; expected up to 64 small letters, digits and dashes`},
-		{"a folder with a long name", strings.Repeat("a", 65), good, strings.Repeat("a", 65) + `/SKILL.md: the folder is called "` + strings.Repeat("a", 64) + `…"; expected up to 64 small letters, digits and dashes`},
+		{"no description", "s", "---\nname: s\n---\n", `s/SKILL.md:1: the front matter has no description; describe what the skill is for and when to use it`},
+		{"an empty description", "s", "---\nname: s\ndescription: ''\n---\n", `s/SKILL.md:3:14: the description is empty; describe what the skill is for and when to use it`},
+		{"a description that is null", "s", "---\nname: s\ndescription:\n---\n", `s/SKILL.md:3:14: description is not text; put the value in quotes`},
+		{"a description that is a list", "s", "---\nname: s\ndescription: [a]\n---\n", `s/SKILL.md:3:14: description is not text; put the value in quotes`},
+		{"a long description", "s", text("s", strings.Repeat("é", 1025), ""), `s/SKILL.md:3:14: the description has 1025 characters; expected at most 1024`},
+		{"another name", "s", text("S", "x", ""), `s/SKILL.md:2:7: the name is "S"; expected the folder's name, "s"`},
+		{"a name that is a number", "7", text("7", "x", ""), `7/SKILL.md:2:7: name is not text; put the value in quotes`},
+		{"a folder that is no name", "My Skill", text("My Skill", "x", ""), `My Skill/SKILL.md: the folder's name is "My Skill"; expected up to 64 lower-case letters, digits and dashes`},
+		{"a folder with a long name", strings.Repeat("a", 65), good, strings.Repeat("a", 65) + `/SKILL.md: the folder's name is "` + strings.Repeat("a", 64) + `…"; expected up to 64 lower-case letters, digits and dashes`},
 		{"no UTF-8", "s", "---\nname: s\ndescription: \xff\n---\n", `s/SKILL.md:3: it is not UTF-8 text`},
-		{"too long", "s", text("s", "x", strings.Repeat("a", 64<<10+1)), `s/SKILL.md: the text has 65537 bytes, at most 64 KiB are allowed; put the rest into other files of the folder`},
-		{"much too long", "s", text("s", "x", strings.Repeat("a", 80<<10)), `s/SKILL.md: it is too long; at most 64 KiB of text are read`},
-		{"too many brackets", "s", "---\nname: " + strings.Repeat("[", 1000) + "\n---\n", `s/SKILL.md:2: the front matter has more brackets or dashes than it can need`},
-		{"no file", "s", "-", `s/SKILL.md: it is not there; expected a file with a name and a description, then the text`},
+		{"too long", "s", text("s", "x", strings.Repeat("a", 64<<10+1)), `s/SKILL.md: the text has 65537 bytes; expected at most 64 KiB; move the rest to other files of the folder`},
+		{"much too long", "s", text("s", "x", strings.Repeat("a", 80<<10)), `s/SKILL.md: it is too long; expected at most 64 KiB of text`},
+		{"too many brackets", "s", "---\nname: " + strings.Repeat("[", 1000) + "\n---\n", `s/SKILL.md:2: the front matter has too many brackets or dashes`},
+		{"no file", "s", "-", `s/SKILL.md: it is missing; expected a file with a name and a description, then the text`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -204,7 +204,7 @@ func TestWhatHasChangedIsReadAgain(t *testing.T) {
 	if got, left := l.List(), l.Problems(); len(got)+len(left) != 0 {
 		t.Errorf("%+v, %v", got, left)
 	}
-	if _, err := l.Load("s"); err == nil || err.Error() != `there is no skill "s"` {
+	if _, err := l.Load("s"); err == nil || err.Error() != `unknown skill "s"` {
 		t.Error(err)
 	}
 }
@@ -232,24 +232,24 @@ func TestFilesOfTheFolderAreRead(t *testing.T) {
 		}
 	}
 	for file, want := range map[string]string{
-		"":                       `"" is no path inside of the skill's folder; expected one as "references/fields.md"`,
-		".":                      `"." is no path inside of the skill's folder; expected one as "references/fields.md"`,
-		"../other/o.md":          `"../other/o.md" is no path inside of the skill's folder; expected one as "references/fields.md"`,
-		"ref/../../other":        `"ref/../../other" is no path inside of the skill's folder; expected one as "references/fields.md"`,
-		"/etc/passwd":            `"/etc/passwd" is no path inside of the skill's folder; expected one as "references/fields.md"`,
-		`..\other\o.md`:          `"..\\other\\o.md" is no path inside of the skill's folder; expected one as "references/fields.md"`,
-		"a\x00":                  `"a\x00" is no path inside of the skill's folder; expected one as "references/fields.md"`,
+		"":                       `"" is not a path inside the skill's folder; expected one such as "references/fields.md"`,
+		".":                      `"." is not a path inside the skill's folder; expected one such as "references/fields.md"`,
+		"../other/o.md":          `"../other/o.md" is not a path inside the skill's folder; expected one such as "references/fields.md"`,
+		"ref/../../other":        `"ref/../../other" is not a path inside the skill's folder; expected one such as "references/fields.md"`,
+		"/etc/passwd":            `"/etc/passwd" is not a path inside the skill's folder; expected one such as "references/fields.md"`,
+		`..\other\o.md`:          `"..\\other\\o.md" is not a path inside the skill's folder; expected one such as "references/fields.md"`,
+		"a\x00":                  `"a\x00" is not a path inside the skill's folder; expected one such as "references/fields.md"`,
 		"ref":                    `the file "ref" of the skill "s" cannot be read`,
-		"none.md":                `the file "none.md" of the skill "s" is not there; there are a.md, empty.md, long.md, picture.png, ref/deep/b.md`,
-		"picture.png":            `the file "picture.png" is no text`,
-		strings.Repeat("a/", 99): `the file "` + strings.Repeat("a/", 32) + `…" of the skill "s" is not there; there are a.md, empty.md, long.md, picture.png, ref/deep/b.md`,
+		"none.md":                `the file "none.md" of the skill "s" does not exist; expected one of a.md, empty.md, long.md, picture.png, ref/deep/b.md`,
+		"picture.png":            `the file "picture.png" is not text`,
+		strings.Repeat("a/", 99): `the file "` + strings.Repeat("a/", 32) + `…" of the skill "s" does not exist; expected one of a.md, empty.md, long.md, picture.png, ref/deep/b.md`,
 	} {
 		_, err := l.Read("s", file, 0)
 		if e, ok := errors.AsType[*skill.Error](err); !ok || e.Message != want {
 			t.Errorf("%q: %v", file, err)
 		}
 	}
-	if _, err := l.Read("t", "a.md", 0); err == nil || err.Error() != `there is no skill "t"; there are other, s` {
+	if _, err := l.Read("t", "a.md", 0); err == nil || err.Error() != `unknown skill "t"; expected one of other, s` {
 		t.Error(err)
 	}
 	var all strings.Builder
@@ -335,7 +335,7 @@ func TestPlacesAreBounded(t *testing.T) {
 	}
 	l := skill.New(nil, skill.Files("built-in", files))
 	list := l.List()
-	if diff := cmp.Diff([]string{`built-in: there are more than 256 skills; those from "s256" on are not looked at`}, problems(l)); diff != "" || len(list) != 256 {
+	if diff := cmp.Diff([]string{`built-in: there are more than 256 skills; those from "s256" on are ignored`}, problems(l)); diff != "" || len(list) != 256 {
 		t.Error(len(list), diff)
 	}
 	loaded, err := l.Load("s000")
@@ -368,7 +368,7 @@ func (broken) Open(name string) (fs.File, error) {
 
 func TestAPlaceThatCannotBeReadIsAWarning(t *testing.T) {
 	l := skill.New(nil, skill.Files("built-in", broken{}))
-	if diff := cmp.Diff([]string{"built-in: the folder cannot be read: it may not be read by this user"}, problems(l)); diff != "" {
+	if diff := cmp.Diff([]string{"built-in: cannot read the folder: this user may not read it"}, problems(l)); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -389,7 +389,7 @@ func ExampleLibrary() {
 	// Output:
 	// - tea: How to make tea.
 	// Boil water, see times.md. [times.md] <nil>
-	// built-in/milk/SKILL.md:2:7: the name is "coffee"; expected "milk", as the folder is called
+	// built-in/milk/SKILL.md:2:7: the name is "coffee"; expected the folder's name, "milk"
 }
 
 // What a turn pays for the list of twenty skills that have not changed.
@@ -437,7 +437,7 @@ func TestALibraryCanBeNarrowed(t *testing.T) {
 	if got, err := some.Load("a"); err != nil || strings.TrimSpace(got.Content) != "A" {
 		t.Errorf("%+v %v", got, err)
 	}
-	const want = `there is no skill "b"; there are a`
+	const want = `unknown skill "b"; expected one of a`
 	if _, err := some.Load("b"); err == nil || err.Error() != want {
 		t.Errorf("%v", err)
 	}

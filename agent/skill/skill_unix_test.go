@@ -24,7 +24,7 @@ func TestOnlyOrdinaryFilesAreRead(t *testing.T) {
 	if got := l.List(); len(got) != 1 || got[0].Name != "s" {
 		t.Errorf("%+v", got)
 	}
-	if got := problems(l); len(got) != 1 || got[0] != "pipe/SKILL.md: it is no ordinary file" {
+	if got := problems(l); len(got) != 1 || got[0] != "pipe/SKILL.md: it is not a regular file" {
 		t.Errorf("%q", got)
 	}
 	loaded, err := l.Load("s")

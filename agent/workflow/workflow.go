@@ -49,7 +49,7 @@ func (s *Stage) RunModelStream(ctx context.Context, _ turn.Prompt, session turn.
 	}
 	w, ok := s.Workflows.Get(s.Workflow)
 	if !ok {
-		return nil, false, fmt.Errorf("workflow: %q, which is to answer, is not there", s.Workflow)
+		return nil, false, fmt.Errorf("workflow: unknown workflow %q", s.Workflow)
 	}
 	input, err := FromText(w, text)
 	if err != nil {
@@ -61,7 +61,7 @@ func (s *Stage) RunModelStream(ctx context.Context, _ turn.Prompt, session turn.
 	return a.Stream(ctx, state), true, nil
 }
 
-var errNoTurn = errors.New("workflow: it answers in a turn only")
+var errNoTurn = errors.New("workflow: it runs only in a turn")
 
 // FromText makes the input of a workflow of what somebody has said. Errors: a workflow that takes more than a text, and a text that
 // does not fit, which has the code invalid_request.
@@ -81,7 +81,7 @@ func FromText(w flow.Workflow, text string) (map[string]any, error) {
 			}
 		}
 	}
-	return nil, fmt.Errorf("workflow %s cannot be run from a text alone, so it answers no messages: %w", w.Info().Name, err)
+	return nil, fmt.Errorf("workflow %s cannot answer messages, because its input is more than one text: %w", w.Info().Name, err)
 }
 
 // invalidError makes something the mistake of whoever wrote the message.

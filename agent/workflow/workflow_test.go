@@ -676,9 +676,9 @@ func TestATurnThatCannotBeAnsweredSaysWhy(t *testing.T) {
 		text, code string
 		want       string
 	}{
-		"not there":         {nil, "hello", turn.CodeInternal, `workflow: "articles", which is to answer, is not there`},
-		"more than a text":  {object, "hello", turn.CodeInternal, "workflow object cannot be run from a text alone, so it answers no messages: the input does not fit: got a string"},
-		"a text too long":   {spec(t, articles), strings.Repeat("x", 50), turn.CodeInvalid, "workflow articles: the input does not fit: /question:"},
+		"not there":         {nil, "hello", turn.CodeInternal, `workflow: unknown workflow "articles"`},
+		"more than a text":  {object, "hello", turn.CodeInternal, "workflow object cannot answer messages, because its input is more than one text: the input does not match its schema: got a string"},
+		"a text too long":   {spec(t, articles), strings.Repeat("x", 50), turn.CodeInvalid, "workflow articles: the input does not match its schema: /question:"},
 		"nothing was said":  {echo(""), "", turn.CodeInvalid, turn.ErrNoPrompt.Error()},
 		"looks like object": {spec(t, articles), `{"question":"` + strings.Repeat("x", 50) + `"}`, turn.CodeInvalid, "workflow articles"},
 	} {

@@ -148,7 +148,7 @@ func (p *place) figures(ctx context.Context, runs []int, pace int, took time.Dur
 func table(all []figures, runs []int, pace, sessions int) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s, %d processors, %s; %d tokens a second of each run.\n\n", runtime.Version(), runtime.NumCPU(), time.Now().UTC().Format(time.DateOnly), pace)
-	b.WriteString("| | aim |")
+	b.WriteString("| | goal |")
 	for _, f := range all {
 		b.WriteString(" " + f.place + " |")
 	}
@@ -167,8 +167,8 @@ func table(all []figures, runs []int, pace, sessions int) string {
 		return fmt.Sprintf("%.1f", n)
 	}
 	for i, n := range runs {
-		row(fmt.Sprintf("a token comes to its reader, runs: %d, p50 / p99 ms", n), "p50 1 more, of three 3", func(f figures) string { return f.alone[i].here.String() })
-		row("– to one at another replica", "", func(f figures) string {
+		row(fmt.Sprintf("latency of a token, runs: %d, p50 / p99 ms", n), "p50: 1 more; three nodes: 3", func(f figures) string { return f.alone[i].here.String() })
+		row("– to a reader at another replica", "", func(f figures) string {
 			if !f.kept {
 				return ""
 			}
@@ -179,22 +179,22 @@ func table(all []figures, runs []int, pace, sessions int) string {
 	load := fmt.Sprintf("CPU a token, µs, runs: %d", runs[last])
 	row(load, "", func(f figures) string { return number(f.alone[last].cpu, true) })
 	row("– more than local", "2", func(f figures) string { return number(f.alone[last].more, f.kept) })
-	row("– of servers in processes of their own", "", func(f figures) string { return number(f.alone[last].servers, f.alone[last].servers > 0) })
+	row("– of separate server processes", "", func(f figures) string { return number(f.alone[last].servers, f.alone[last].servers > 0) })
 	row("– tokens in a message", "", func(f figures) string { return number(f.alone[last].tokens, f.kept) })
-	row(load+", each followed at another replica: both replicas", "", func(f figures) string {
+	row(load+", each with a reader at another replica: both replicas", "", func(f figures) string {
 		if !f.kept {
 			return ""
 		}
 		return number(f.followed[last].cpu, true)
 	})
-	row("– of servers in processes of their own", "", func(f figures) string {
+	row("– of separate server processes", "", func(f figures) string {
 		if !f.kept {
 			return ""
 		}
 		return number(f.followed[last].servers, f.followed[last].servers > 0)
 	})
-	row("of the machine: a sync of 4 KiB, p50 / p99 ms", "", func(f figures) string { return f.sync.String() })
-	row(fmt.Sprintf("– of its processors' time, given to others, runs: %d, %%", runs[last]), "", func(f figures) string { return number(100*f.alone[last].taken, true) })
+	row("the machine: a sync of 4 KiB, p50 / p99 ms", "", func(f figures) string { return f.sync.String() })
+	row(fmt.Sprintf("– processor time lent to others, runs: %d, %%", runs[last]), "", func(f figures) string { return number(100*f.alone[last].taken, true) })
 	if sessions > 0 {
 		row(fmt.Sprintf("heap of the list of %d sessions, MiB", sessions), "20", func(f figures) string { return number(f.heap, f.kept) })
 	}

@@ -68,7 +68,7 @@ func (s *scanner) condition(tokens []token, at token, end int) (*conditionParser
 	}
 	for _, t := range tokens {
 		if t.is("=") {
-			return nil, s.fail(t.offset, `"=" has no meaning in a condition, did you mean "=="?`)
+			return nil, s.fail(t.offset, `unexpected "=" in the condition; did you mean "=="?`)
 		}
 	}
 	c, failure := p.or()
@@ -143,7 +143,7 @@ func (p *conditionParser) comparison() (*condition, *Error) {
 	c := &condition{op: op, left: left, right: right}
 	c.text = strings.TrimSpace(p.scanner.text[p.tokens[first].offset:p.offset(p.pos)])
 	if p.next(comparisons...) || p.next("in") {
-		return nil, p.scanner.fail(p.tokens[p.pos].offset, "a comparison has two sides: join two comparisons with and")
+		return nil, p.scanner.fail(p.tokens[p.pos].offset, "a comparison has two sides; join two comparisons with and")
 	}
 	if negated {
 		c = &condition{op: "not", left: c}
@@ -184,9 +184,9 @@ func (p *conditionParser) value() (*condition, *Error) {
 	}
 	if p.pos == first {
 		if first < len(p.tokens) {
-			return nil, p.scanner.fail(p.tokens[first].offset, "a value is expected before %q", p.tokens[first].text)
+			return nil, p.scanner.fail(p.tokens[first].offset, "expected a value before %q", p.tokens[first].text)
 		}
-		return nil, p.scanner.fail(p.end, "a value is expected at the end of the condition")
+		return nil, p.scanner.fail(p.end, "expected a value at the end of the condition")
 	}
 	if groupEnd == p.pos-1 {
 		p.pos = first + 1

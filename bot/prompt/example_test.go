@@ -24,7 +24,7 @@ func ExampleTemplate_Render() {
 func ExampleParse() {
 	_, err := prompt.Parse("outline", "Answer this:\n{{ input.question|shout }}")
 	fmt.Println(err)
-	// Output: outline:2:19: there is no filter "shout" in prompts
+	// Output: outline:2:19: unknown filter "shout"
 }
 
 func ExampleTemplate_Variables() {

@@ -45,7 +45,7 @@ func (s *scanner) tokens() (open token, body []token, shut token, failure *Error
 		start := pos
 		switch {
 		case c == '\n':
-			return open, body, shut, s.fail(pos, "a tag or variable must be closed on its line")
+			return open, body, shut, s.fail(pos, "close the tag or variable on its line")
 		case c == ' ' || c == '\r' || c == '\t':
 			pos++
 			continue
@@ -113,11 +113,11 @@ func (s *scanner) quoted(pos int) (int, *Error) {
 		case quote:
 			return i + 1, nil
 		case '\n':
-			return 0, s.fail(pos, "a string must be closed on its line")
+			return 0, s.fail(pos, "close the string on its line")
 		case '\\':
 			i++
 			if i >= len(s.text) || s.text[i] != '"' && s.text[i] != '\\' {
-				return 0, s.fail(i-1, `unknown escape in a string: only \" and \\ are possible`)
+				return 0, s.fail(i-1, `unknown escape in a string; expected \" or \\`)
 			}
 		}
 	}

@@ -89,7 +89,7 @@ func (s *scanner) references(tokens []token, lenient bool) *Error {
 		if t.is("|") && i+1 < len(tokens) && tokens[i+1].kind == identifier {
 			i++
 			if _, ok := filterRules[tokens[i].text]; !ok {
-				return s.fail(tokens[i].offset, "there is no filter %q in prompts", tokens[i].text)
+				return s.fail(tokens[i].offset, "unknown filter %q", tokens[i].text)
 			}
 			continue
 		}

@@ -121,7 +121,7 @@ func (s *scanner) run() *Error {
 		case strings.HasPrefix(rest, "{#"):
 			end := strings.Index(rest, "#}")
 			if newline := strings.IndexByte(rest, '\n'); end < 0 || newline >= 0 && newline < end {
-				return s.fail(s.pos, "a comment {# … #} must be closed on its line")
+				return s.fail(s.pos, "close the comment {# … #} on its line")
 			}
 			s.pos += end + len("#}")
 		case strings.HasPrefix(rest, "{{"), strings.HasPrefix(rest, "{%"):
@@ -169,7 +169,7 @@ func (s *scanner) element() *Error {
 		return nil
 	}
 	if len(body) == 0 {
-		return s.fail(offset, "an expression is missing between the braces")
+		return s.fail(offset, "expected an expression between the braces")
 	}
 	if failure := s.references(body, false); failure != nil {
 		return failure
@@ -197,14 +197,14 @@ func (s *scanner) bounds(open token, body []token, isTag bool) *Error {
 			previous := i - 1
 			if t.text == "(" && previous >= 0 && !(isTag && previous == 0) &&
 				(body[previous].kind == identifier || body[previous].is("]", ")")) {
-				return s.fail(t.offset, "nothing can be called in a template")
+				return s.fail(t.offset, "templates cannot call functions")
 			}
 			if brackets = append(brackets, t.text); len(brackets) > maxDepth {
 				return s.fail(t.offset, "brackets are nested deeper than %d", maxDepth)
 			}
 		case t.is(")", "]"):
 			if n := len(brackets); n == 0 || (brackets[n-1] == "(") != (t.text == ")") {
-				return s.fail(t.offset, "%q closes nothing", t.text)
+				return s.fail(t.offset, "unexpected %q; no bracket is open", t.text)
 			}
 			brackets = brackets[:len(brackets)-1]
 		case t.is("+"):
@@ -239,7 +239,7 @@ func (s *scanner) tag(open token, body []token, shut token) *Error {
 			s.out.WriteString(original)
 			return nil
 		}
-		return s.fail(open.offset, "a tag must begin with its name")
+		return s.fail(open.offset, "expected a tag's name first")
 	}
 	name, args := body[0], body[1:]
 	if s.inComment() {
@@ -274,7 +274,7 @@ func (s *scanner) tag(open token, body []token, shut token) *Error {
 		return s.fail(open.offset, "verbatim must be written exactly as %s … %s", verbatim, endVerbatim)
 	}
 	if !known {
-		return s.fail(name.offset, "there is no tag %q in prompts", name.text)
+		return s.fail(name.offset, "unknown tag %q", name.text)
 	}
 	if name.text == "comment" && len(args) > 0 {
 		return s.fail(args[0].offset, "comment takes no arguments")
@@ -351,9 +351,9 @@ func (s *scanner) innerTag(name token, args []token) (bool, *Error) {
 		if rule, known := tagRules[opened]; known && rule.block {
 			if top == nil || top.tag != opened {
 				if top != nil {
-					return true, s.fail(name.offset, "%s does not end {%% %s %%}, which is open here", name.text, top.tag)
+					return true, s.fail(name.offset, "unexpected %s; {%% %s %%} is open here", name.text, top.tag)
 				}
-				return true, s.fail(name.offset, "%s ends nothing", name.text)
+				return true, s.fail(name.offset, "unexpected %s; no block is open", name.text)
 			}
 			if len(args) > 0 {
 				return true, s.fail(args[0].offset, "%s takes no arguments", name.text)
@@ -365,7 +365,7 @@ func (s *scanner) innerTag(name token, args []token) (bool, *Error) {
 	switch name.text {
 	case "elif", "else", "empty":
 		if top == nil || !slices.Contains(tagRules[top.tag].middles, name.text) {
-			return true, s.fail(name.offset, "%s has no place here", name.text)
+			return true, s.fail(name.offset, "unexpected %s", name.text)
 		}
 		if name.text != "elif" && len(args) > 0 {
 			return true, s.fail(args[0].offset, "%s takes no arguments", name.text)

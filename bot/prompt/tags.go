@@ -131,7 +131,7 @@ func lookup(ctx *pongo2.ExecutionContext, p path) (value any, why string) {
 			}
 			value = v[index]
 		default:
-			return nil, fmt.Sprintf("variable %q is not supplied: %q is no list or object", p, here)
+			return nil, fmt.Sprintf("unknown variable %q: %q is not a list or object", p, here)
 		}
 	}
 	return plain(value), ""

@@ -136,7 +136,7 @@ func (c *converter) convert(value any, depth int) (any, error) {
 		}
 		return out, nil
 	}
-	return nil, fmt.Errorf("a value of type %T cannot be given to a template", value)
+	return nil, fmt.Errorf("a template cannot use a value of type %T", value)
 }
 
 func (c *converter) text(s string) (any, error) { return s, c.take(len(s)) }

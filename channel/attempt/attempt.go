@@ -13,7 +13,7 @@ import (
 // Unreached is an attempt whose connection was refused, or that was not begun: nothing of it was sent.
 type Unreached struct{ Err error }
 
-func (u *Unreached) Error() string { return "the platform cannot be reached: " + u.Err.Error() }
+func (u *Unreached) Error() string { return "cannot connect to the platform: " + u.Err.Error() }
 
 // Unwrap is why.
 func (u *Unreached) Unwrap() error { return u.Err }

@@ -42,7 +42,7 @@ func TestAnErrorIsToldWithoutTheAddress(t *testing.T) {
 			if tt.want != nil && !errors.Is(err, tt.want) {
 				t.Errorf("%v, expected %v in it", err, tt.want)
 			}
-			if strings.Contains(err.Error(), "canary") || tt.unreached && !strings.HasPrefix(err.Error(), "the platform cannot be reached: ") {
+			if strings.Contains(err.Error(), "canary") || tt.unreached && !strings.HasPrefix(err.Error(), "cannot connect to the platform: ") {
 				t.Error(err)
 			}
 		})

@@ -46,7 +46,7 @@ func (a *Asker) Dispatch(ctx context.Context, t *channel.Turn) (channel.Dispatch
 	if arguments == "" {
 		arguments = `{"cmd":"ls"}`
 	}
-	text := "The tool `shell` is to be called with\n\n```json\n" + arguments + "\n```"
+	text := "The agent wants to call the tool `shell` with\n\n```json\n" + arguments + "\n```"
 	err := t.Sink.Emit(ctx, channel.ReplyTool, channel.Payload{
 		Text:     text + "\n\nWrite `,approve " + id + "` to let it run, or `,deny " + id + "`.",
 		Question: &channel.Question{Turn: t.ID, ID: id, Tool: "shell", Arguments: arguments, Text: text},
@@ -60,7 +60,7 @@ func (a *Asker) Dispatch(ctx context.Context, t *channel.Turn) (channel.Dispatch
 	select {
 	case d = <-q.answer:
 	case <-timer.C:
-		d.Why = "nobody answered in time"
+		d.Why = "no answer came in time"
 	case <-ctx.Done():
 		return channel.DispatchResult{}, context.Cause(ctx)
 	}

@@ -169,7 +169,7 @@ func TestCH_161CommandsOfTheTerminal(t *testing.T) {
 	a := &scripted{answer: echo}
 	r := newRig(t, kernel(t, a), Options{Commands: command.New().Commands(tool.Admin)})
 	r.types(",why\r")
-	r.sees("There was no message yet.")
+	r.sees("There is no message yet.")
 	r.types("hello\r")
 	r.sees("echo hello")
 	r.types(",why\r")
@@ -184,7 +184,7 @@ func TestCH_161CommandsOfTheTerminal(t *testing.T) {
 	r.sees(",tape.info ")
 	r.sees(",quit ")
 	r.types(",help quit\r")
-	r.sees("end the conversation; Ctrl-D does, too")
+	r.sees("end the conversation, as Ctrl-D does")
 	r.types(",help model\r") // which is the agent's
 	r.sees("echo ,help model")
 	r.types(",tape.\t")
@@ -214,7 +214,7 @@ func TestCH_161WhyIsToldWhenTheAnswerHasEnded(t *testing.T) {
 	}}
 	r := newRig(t, kernel(t, a), Options{Commands: command.New().Commands(tool.Admin)})
 	r.types("hello\r,why\r")
-	r.sees("“hello” is being answered. What let it through is shown when that has ended.")
+	r.sees("The agent is still answering “hello”. Write ,why again afterwards.")
 	if r.shows("dispatch, visible") {
 		t.Error("it is said how a line was answered that was not")
 	}
@@ -299,7 +299,7 @@ func TestCH_162TheSenderIsLocalAndMayBeKeptOut(t *testing.T) {
 	a := &scripted{answer: echo}
 	r := newRig(t, &channel.Kernel{Agent: a, Settings: tree}, Options{})
 	r.types("hello\r")
-	r.sees("Not answered: the settings do not allow it (dm_disabled); see\nchannels.cli.dm.policy. ,why says more.")
+	r.sees("Not answered: the settings deny it (dm_disabled); see\nchannels.cli.dm.policy. ,why says more.")
 	r.types(",why\r")
 	r.sees("sender   block dm_disabled  channels.cli.dm.policy = disabled")
 	if len(a.texts()) != 0 || !r.chat.Unanswered() {
@@ -328,7 +328,7 @@ func TestAQuestionIsAnsweredAtThePrompt(t *testing.T) {
 			}}
 			r := newRig(t, kernel(t, a), Options{})
 			r.types("do it\r")
-			r.sees("y lets it run, n does not.")
+			r.sees("y approves, n denies.")
 			r.types(test.typed + "\r")
 			r.sees("told: " + test.want)
 			r.types("y\r") // which is a message again
@@ -370,7 +370,7 @@ func TestAnAnswerThatFailsSaysSo(t *testing.T) {
 		want    string
 	}{
 		{"before anything was said", "", "Something went wrong. (reference t-"},
-		{"in the middle", "It begins", "The answer is not complete. (reference t-"},
+		{"in the middle", "It begins", "The answer is incomplete. (reference t-"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			a := &scripted{}

@@ -115,10 +115,10 @@ func (d *delivery) ask(b channel.Block) {
 		c.show.note(severalWait, dim)
 		return
 	}
-	c.show.note("y lets it run, n does not.", dim)
+	c.show.note("y approves, n denies.", dim)
 }
 
-const severalWait = "Several questions wait: answer each by its id, with ,approve or ,deny."
+const severalWait = "There are several questions: answer each with ,approve ID or ,deny ID."
 
 // answer makes the command of a short answer to a question: that of the id, or with "" the only one that waits. A line that is no short
 // answer stays as it is. ok is false if several questions wait: the person may have read another one than the first.
@@ -164,7 +164,7 @@ func (c *Chat) ended(r *running, result channel.Result, err error) {
 	}
 	switch {
 	case blocked:
-		c.show.note("Not answered: "+refusal(result)+". ,why says more.", bad)
+		c.show.note("Not answered: "+refusal(result)+". ,why explains it.", bad)
 	case err == nil:
 	case result.Outcome == channel.OutcomeCanceled || errors.Is(err, turn.ErrStopped):
 		c.show.note("Canceled.", dim)
@@ -179,7 +179,7 @@ func (c *Chat) ended(r *running, result channel.Result, err error) {
 // fail says why an answer has failed. The sentence for everybody was told where nothing else was shown.
 func (c *Chat) fail(result channel.Result, err error) {
 	if result.Outcome != channel.OutcomeFailed {
-		c.show.note("The answer is not complete. (reference "+result.TurnID+")", bad)
+		c.show.note("The answer is incomplete. (reference "+result.TurnID+")", bad)
 	}
 	if c.o.Reason == nil {
 		return
@@ -192,15 +192,15 @@ func (c *Chat) fail(result channel.Result, err error) {
 // refusal says why a line was not let through.
 func refusal(r channel.Result) string {
 	why, ok := map[channel.Reason]string{
-		channel.ReasonOverloaded:        "too much waits already",
+		channel.ReasonOverloaded:        "too many messages are waiting",
 		channel.ReasonSessionBusy:       "the session is still answering",
 		channel.ReasonDraining:          "the program is ending",
-		channel.ReasonRateLimited:       "that was too much at once",
-		channel.ReasonNoRoute:           "no agent is configured for the terminal",
+		channel.ReasonRateLimited:       "you sent too many messages at once",
+		channel.ReasonNoRoute:           "no agent is configured for the terminal; set an agent",
 		channel.ReasonCommandNotAllowed: "the settings do not allow commands here",
 	}[r.Admission.Reason]
 	if !ok {
-		why = "the settings do not allow it (" + string(r.Admission.Reason) + ")"
+		why = "the settings deny it (" + string(r.Admission.Reason) + ")"
 	}
 	for _, v := range r.Verdicts {
 		if v.State == channel.Blocked && v.Setting != "" {

@@ -15,10 +15,10 @@ type own struct {
 }
 
 var ownCommands = []own{
-	{"quit", ",quit", "end the conversation; Ctrl-D does, too"},
-	{"session", ",session [name]", "which session this is, or go on in another one"},
-	{"why", ",why", "what let the last message through, or kept it from being answered"},
-	{"help", ",help [command]", "what commands there are, or how one is written"},
+	{"quit", ",quit", "end the conversation, as Ctrl-D does"},
+	{"session", ",session [name]", "show the session, or continue another one"},
+	{"why", ",why", "explain why the last message was admitted or denied"},
+	{"help", ",help [command]", "list the commands, or explain one"},
 }
 
 // do does what an own command says; known is false for a line that is none.
@@ -58,9 +58,9 @@ func (c *Chat) changeSession(name string) {
 	c.mu.Unlock()
 	switch {
 	case name == "" || name == before:
-		c.say("The session is " + before + ". Another one begins, or goes on, with ,session <name>.")
+		c.say("The session is " + before + ". To start or continue another one, write ,session <name>.")
 	case len(name) > maxSession || !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl):
-		c.say(fmt.Sprintf("That is no name for a session: it has up to %d bytes, in one row.", maxSession))
+		c.say(fmt.Sprintf("Invalid session name; expected up to %d bytes without line breaks.", maxSession))
 	default:
 		c.mu.Lock()
 		c.session = name
@@ -77,12 +77,12 @@ func (c *Chat) why() {
 		r := c.running[n-1]
 		r.why = true
 		c.mu.Unlock()
-		c.say(fmt.Sprintf("“%s” is being answered. What let it through is shown when that has ended.", fit(line(r.message.text), 40)))
+		c.say(fmt.Sprintf("The agent is still answering “%s”. Write ,why again afterwards.", fit(line(r.message.text), 40)))
 		return
 	}
 	c.mu.Unlock()
 	if last == nil {
-		c.say("There was no message yet.")
+		c.say("There is no message yet.")
 		return
 	}
 	c.explain(last)
@@ -145,7 +145,7 @@ func (c *Chat) help(name string) (known bool) {
 	for _, row := range rows {
 		fmt.Fprintf(&b, "%-*s  %s\n", longest, row[0], row[1])
 	}
-	b.WriteString(",help <command> shows how one is written. Everything else is for the agent. A line that begins with a space is not kept in the history.")
+	b.WriteString(",help <command> explains a command. Everything else goes to the agent. Lines that start with a space stay out of the history.")
 	c.say(b.String())
 	return true
 }

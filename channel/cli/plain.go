@@ -113,7 +113,7 @@ func (c *Chat) one(ctx context.Context, text string, lines *lines, in *reading, 
 	m := c.message(text)
 	m.done = func() { close(done) }
 	if !c.send(m) { // nothing else waits for long
-		c.show.note("Too much waits already; this line is not sent.", bad)
+		c.show.note("Too many messages are waiting; this line was not sent.", bad)
 		return true
 	}
 	var questions []string
@@ -146,7 +146,7 @@ func (c *Chat) one(ctx context.Context, text string, lines *lines, in *reading, 
 
 // reply answers a question with the next line, where that is an answer.
 func (c *Chat) reply(id string, lines *lines) {
-	text := ",deny " + id + " nobody is there to approve it"
+	text := ",deny " + id + " this conversation has no approver"
 	if next, ok := lines.peek(); ok {
 		if said, _ := c.answer(strings.TrimSpace(next), id); strings.HasPrefix(said, ",approve ") || strings.HasPrefix(said, ",deny ") {
 			text = said

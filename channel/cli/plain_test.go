@@ -84,8 +84,8 @@ func TestWithoutATerminalAQuestionIsAnsweredByTheNextLine(t *testing.T) {
 	}{
 		{"yes", "do it\ny\nmore\n", []string{"do it", ",approve c1", "more"}},
 		{"the command", "do it\n,deny c1 no\nmore", []string{"do it", ",deny c1 no", "more"}},
-		{"no answer", "do it\nmore", []string{"do it", ",deny c1 nobody is there to approve it", "more"}},
-		{"the end", "do it\n", []string{"do it", ",deny c1 nobody is there to approve it"}},
+		{"no answer", "do it\nmore", []string{"do it", ",deny c1 this conversation has no approver", "more"}},
+		{"the end", "do it\n", []string{"do it", ",deny c1 this conversation has no approver"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			answered := make(chan struct{})

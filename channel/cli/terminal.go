@@ -40,7 +40,7 @@ func (c *Chat) interactively(ctx context.Context) (err error) {
 	t := c.o.Terminal
 	restore, err := t.Raw()
 	if err != nil {
-		return fmt.Errorf("the terminal cannot be used: %w", err)
+		return fmt.Errorf("cannot use the terminal: %w", err)
 	}
 	width, height := t.Size()
 	s := newScreen(c.o.Out, width, height, c.o.Colors)
@@ -60,7 +60,7 @@ func (c *Chat) interactively(ctx context.Context) (err error) {
 	c.banner()
 	s.editor.history, err = openHistory(c.o.History)
 	if err != nil {
-		c.show.note("The lines of before cannot be read; what is typed now is not kept.", dim)
+		c.show.note("The input history is unreadable; new lines are not saved.", dim)
 	}
 	s.show()
 	var keyboard keys
@@ -139,7 +139,7 @@ func (c *Chat) enter(s *screen) (quit bool) {
 		return false
 	}
 	if err := s.editor.history.add(text); err != nil {
-		c.show.note("The history cannot be written; what is typed now is not kept.", dim)
+		c.show.note("The input history is not writable; new lines are not saved.", dim)
 	}
 	text, ok := c.answer(strings.TrimSpace(text), "")
 	if !ok {
@@ -150,7 +150,7 @@ func (c *Chat) enter(s *screen) (quit bool) {
 		return quit
 	}
 	if !c.send(c.message(text)) {
-		c.show.note("Too many lines wait for their answers; this one is not sent.", bad)
+		c.show.note("Too many messages are waiting; this line was not sent.", bad)
 	}
 	return false
 }
@@ -166,7 +166,7 @@ func (c *Chat) cancel(s *screen) {
 		e.take()
 	})
 	if empty {
-		c.show.note("Nothing runs. Ctrl-D or ,quit ends.", dim)
+		c.show.note("No answer is running. Ctrl-D or ,quit ends the chat.", dim)
 	}
 }
 

@@ -43,7 +43,7 @@ func FuzzVisible(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string, seed uint64) {
 		whole := Visible(text)
 		if !utf8.ValidString(whole) {
-			t.Fatalf("%q is no text", whole)
+			t.Fatalf("%q is not text", whole)
 		}
 		for _, r := range whole {
 			if unicode.IsControl(r) && r != '\n' && r != '\t' || turns(r) {

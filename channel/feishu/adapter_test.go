@@ -283,7 +283,7 @@ func TestFilesAreLoadedForThoseWhoMayTalk(t *testing.T) {
 		note   string
 	}{
 		"a picture":       {loaded: true},
-		"one too large":   {change: func(s *Settings) { s.MaxMedia = 10 }, note: "[image is too large to be loaded: at most 10 bytes]"},
+		"one too large":   {change: func(s *Settings) { s.MaxMedia = 10 }, note: "[image is too large; expected at most 10 bytes]"},
 		"one that is not": {fail: true, note: "[image could not be loaded]"},
 		"of a stranger":   {from: channel.PolicyAllowlist},
 	} {

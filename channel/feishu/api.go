@@ -70,21 +70,21 @@ type kind string
 // The kinds that are told apart.
 const (
 	badApp     kind = "app_id or app_secret is not valid; take both from the app's page Credentials & Basic Info"
-	badToken   kind = "the access token is not valid any more"
+	badToken   kind = "the access token is no longer valid"
 	noScope    kind = "the app lacks a permission; add it on the app's page Permissions & Scopes and publish a version"
-	noBot      kind = "the app is no bot, or is not enabled; add the bot ability and publish a version"
-	noChat     kind = "the conversation is not there, or the bot is not in it"
+	noBot      kind = "the app has no enabled bot; add the bot ability and publish a version"
+	noChat     kind = "the conversation does not exist, or the bot is not in it"
 	blocked    kind = "the bot may not write to this person"
 	noRights   kind = "the bot may not write there"
-	noTopic    kind = "the topic is not there any more"
-	gone       kind = "the message is not there any more, or cannot be changed"
+	noTopic    kind = "the topic is deleted"
+	gone       kind = "the message is deleted, or cannot be edited"
 	tooLong    kind = "the text is too long"
 	badCard    kind = "the card was not accepted"
-	refused    kind = "the platform or the organization does not let this content pass"
-	tooMany    kind = "the platform asks for fewer calls"
+	refused    kind = "the platform or the organization blocks this content"
+	tooMany    kind = "the platform's rate limit was reached"
 	sending    kind = "the message is being sent already"
-	down       kind = "the platform does not work at the moment"
-	wrongPlace kind = "the answer is not that of the platform; check the setting api"
+	down       kind = "the platform is unavailable at the moment"
+	wrongPlace kind = "the answer is not from the platform; check the setting api"
 )
 
 // kinds are those of the platform's codes.
@@ -238,7 +238,7 @@ func (a *api) send(ctx context.Context, r request, token string) error {
 	}
 	req, err := http.NewRequestWithContext(ctx, r.method, a.base+"/open-apis/"+r.path, bytes.NewReader(body))
 	if err != nil {
-		return errors.New("feishu: api is no address; expected one such as " + DefaultAPI)
+		return errors.New("feishu: api is not an address; expected one such as " + DefaultAPI)
 	}
 	if contentType != "" {
 		req.Header.Set("Content-Type", contentType)

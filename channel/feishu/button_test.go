@@ -62,7 +62,7 @@ func (r *rig) shown(t *testing.T, event map[string]any) string {
 	return answer.Toast.Type + ": " + answer.Toast.Content
 }
 
-const asks = "The tool `shell` is to be called with\n\n```json\n{\"cmd\":\"ls\"}\n```"
+const asks = "The agent wants to call the tool `shell` with\n\n```json\n{\"cmd\":\"ls\"}\n```"
 
 // DC-15: one tap decides, the person is answered at once, and the card says who decided what.
 func TestDC_15_AQuestionIsAnsweredByOneTap(t *testing.T) {
@@ -141,7 +141,7 @@ func TestDC_15_AQuestionThatIsOverHasNoButtons(t *testing.T) {
 		end  func(*rig)
 		want string
 	}{
-		"expired":  {func(*rig) { wait(5 * time.Minute) }, "Not approved: nobody answered in time."},
+		"expired":  {func(*rig) { wait(5 * time.Minute) }, "Not approved: no answer came in time."},
 		"canceled": {func(r *rig) { _ = r.end() }, "Not approved: the turn has ended."},
 	} {
 		t.Run(name, func(t *testing.T) {

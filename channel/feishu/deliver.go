@@ -55,19 +55,19 @@ type target struct {
 	topic bool   // into the topic of that message
 	uuid  string
 	brief bool                // the next one comes soon: nothing is waited for
-	slow  func(time.Duration) // is told when the platform asks for fewer calls; nil
+	slow  func(time.Duration) // is told when the platform's rate limit was reached; nil
 }
 
 // targetOf reads the reply plan, which was frozen when the event was resolved.
 func targetOf(b *channel.Block) (t target, err error) {
 	if t.chat = b.Target.Target(); t.chat == "" {
-		return t, &channel.NotSentError{Err: errors.New("feishu: there is no target"), Permanent: true}
+		return t, &channel.NotSentError{Err: errors.New("feishu: the reply has no target"), Permanent: true}
 	}
 	t.reply, _ = b.Target.ReplyToID.Get()
 	topic, _ := b.Target.MessageThreadID.Get()
 	t.topic = topic != ""
 	if t.topic && t.reply == "" {
-		return t, &channel.NotSentError{Err: errors.New("feishu: a topic is reached by a reply to a message in it, and there is none"), Permanent: true}
+		return t, &channel.NotSentError{Err: errors.New("feishu: cannot send to the topic, because it has no message to reply to"), Permanent: true}
 	}
 	return t, nil
 }
@@ -324,7 +324,7 @@ func (d *delivery) WorkingEvery() time.Duration { return time.Hour }
 // streaming is a delivery that shows a block while it is written.
 type streaming struct{ *delivery }
 
-var errSlow = errors.New("feishu: the platform asks for fewer calls")
+var errSlow = errors.New("feishu: the platform's rate limit was reached")
 
 // Preview implements [channel.Previewer]: the text as it stands so far, as much as one card holds. A change is tried once, for the next
 // text comes soon.

@@ -539,20 +539,20 @@ func TestSettingsAreChecked(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, change := range map[string]func(*Settings){
-		"there is no app_id":     func(s *Settings) { s.AppID = "" },
-		"app_id is none":         func(s *Settings) { s.AppID = "a1" },
-		"there is no app_secret": func(s *Settings) { s.AppSecret = " " },
-		"white space":            func(s *Settings) { s.AppSecret = "a canary" },
+		"app_id is missing":     func(s *Settings) { s.AppID = "" },
+		"app_id is invalid":     func(s *Settings) { s.AppID = "a1" },
+		"app_secret is missing": func(s *Settings) { s.AppSecret = " " },
+		"white space":           func(s *Settings) { s.AppSecret = "a canary" },
 		// DA-12
-		"the encrypt_key has fewer than 16":        func(s *Settings) { s.EncryptKey = "canary-456789ab" },
-		"the verification_token has fewer than 16": func(s *Settings) { s.VerificationToken = "canary-456789ab" },
-		"neither encrypt_key":                      func(s *Settings) { s.EncryptKey = "" },
-		"api is no address":                        func(s *Settings) { s.API = "open.feishu.cn" },
-		`preview is "draft"`:                       func(s *Settings) { s.Preview = "draft" },
-		`format is "html"`:                         func(s *Settings) { s.Format = "html" },
-		"max_media is -1":                          func(s *Settings) { s.MaxMedia = -1 },
-		"gives files of at most":                   func(s *Settings) { s.MaxMedia = 1 << 40 },
-		"expected https://open.fe":                 func(s *Settings) { s.API = "https://user:canary@open.feishu.cn" },
+		"the encrypt_key has fewer than 16":             func(s *Settings) { s.EncryptKey = "canary-456789ab" },
+		"the verification_token has fewer than 16":      func(s *Settings) { s.VerificationToken = "canary-456789ab" },
+		"encrypt_key or verification_token is required": func(s *Settings) { s.EncryptKey = "" },
+		"api is not an address":                         func(s *Settings) { s.API = "open.feishu.cn" },
+		`preview is "draft"`:                            func(s *Settings) { s.Preview = "draft" },
+		`format is "html"`:                              func(s *Settings) { s.Format = "html" },
+		"max_media is -1":                               func(s *Settings) { s.MaxMedia = -1 },
+		"expected at most":                              func(s *Settings) { s.MaxMedia = 1 << 40 },
+		"expected https://open.fe":                      func(s *Settings) { s.API = "https://user:canary@open.feishu.cn" },
 	} {
 		s := good
 		change(&s)

@@ -284,7 +284,7 @@ func TestACrashLosesNoMessageAndRepeatsNoAnswer(t *testing.T) {
 					return channel.DispatchResult{}, context.Cause(ctx)
 				}
 			},
-			shown: []string{"half", "The server was restarted while it was answering: the answer may be incomplete."},
+			shown: []string{"half", "The server restarted during the answer. The answer may be incomplete."},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

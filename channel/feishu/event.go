@@ -100,7 +100,7 @@ type header struct {
 	Tenant string `json:"tenant_key"`
 }
 
-var errNoEvent = errors.New("feishu: this is no event; expected a JSON object with schema 2.0, header and event")
+var errNoEvent = errors.New("feishu: invalid event; expected a JSON object with schema 2.0, header and event")
 
 // Raw reads a recorded event that is not encrypted.
 func Raw(data []byte) (*Event, error) {

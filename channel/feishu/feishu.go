@@ -132,29 +132,29 @@ func New(s Settings) (*Channel, error) {
 	app, appSecret := strings.TrimSpace(s.AppID), strings.TrimSpace(string(s.AppSecret))
 	switch {
 	case app == "":
-		return nil, errors.New("feishu: there is no app_id; set it to the App ID of the app's page Credentials & Basic Info")
+		return nil, errors.New("feishu: app_id is missing; set it to the App ID of the app's page Credentials & Basic Info")
 	case !appForm.MatchString(app):
-		return nil, errors.New("feishu: app_id is none; expected cli_ and letters, as the app's page Credentials & Basic Info shows it")
+		return nil, errors.New("feishu: app_id is invalid; expected cli_ and letters, as the app's page Credentials & Basic Info shows it")
 	case appSecret == "":
-		return nil, errors.New("feishu: there is no app_secret; set it to the App Secret of the app's page Credentials & Basic Info")
+		return nil, errors.New("feishu: app_secret is missing; set it to the App Secret of the app's page Credentials & Basic Info")
 	case strings.ContainsAny(appSecret, " \t\r\n"):
-		return nil, errors.New("feishu: the app_secret has white space in it; expected the App Secret alone")
+		return nil, errors.New("feishu: the app_secret contains white space; expected only the App Secret")
 	}
 	key := strings.TrimSpace(string(s.EncryptKey))
 	switch {
 	case key != "" && len(key) < secret.MinLength:
-		return nil, fmt.Errorf("feishu: the encrypt_key has fewer than %d characters, and could be guessed; let the app's page Events & Callbacks, Encryption Strategy make another", secret.MinLength)
+		return nil, fmt.Errorf("feishu: the encrypt_key has fewer than %d characters and is easy to guess; create another on the app's page Events & Callbacks, Encryption Strategy", secret.MinLength)
 	case c.verification != "" && len(c.verification) < secret.MinLength:
 		return nil, fmt.Errorf("feishu: the verification_token has fewer than %d characters; expected the one that the app's page Events & Callbacks, Encryption Strategy shows", secret.MinLength)
 	case key != "":
 		c.seal = newSeal(key)
 	}
 	if c.seal == nil && c.verification == "" {
-		return nil, errors.New("feishu: there is neither encrypt_key nor verification_token, so that anybody could send events; set what the app's page Events & Callbacks, Encryption Strategy shows")
+		return nil, errors.New("feishu: encrypt_key or verification_token is required to check that events are genuine; set the one from the app's page Events & Callbacks, Encryption Strategy")
 	}
 	base := strings.TrimRight(cmp.Or(s.API, DefaultAPI), "/")
 	if u, err := url.Parse(base); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
-		return nil, errors.New("feishu: api is no address; expected " + DefaultAPI + " or " + LarkAPI)
+		return nil, errors.New("feishu: api is not an address; expected " + DefaultAPI + " or " + LarkAPI)
 	}
 	switch c.preview {
 	case PreviewEdit, PreviewOff:
@@ -169,7 +169,7 @@ func New(s Settings) (*Channel, error) {
 		return nil, fmt.Errorf("feishu: format is %q; expected %s or %s", c.format, FormatCard, FormatText)
 	}
 	if c.store.Limit < 0 || c.store.Limit > platformMaxMedia {
-		return nil, fmt.Errorf("feishu: max_media is %d; the platform gives files of at most %d bytes", c.store.Limit, platformMaxMedia)
+		return nil, fmt.Errorf("feishu: max_media is %d; expected at most %d bytes, the platform's limit", c.store.Limit, platformMaxMedia)
 	}
 	var err error
 	if s.Media != "" {
@@ -239,7 +239,7 @@ func (c *Channel) Explain(ctx context.Context, k *channel.Kernel, recorded []byt
 	}
 	if all.Encrypt != "" {
 		if c.seal == nil {
-			return channel.Explanation{}, errors.New("feishu: the event is encrypted; set encrypt_key to the one of the app")
+			return channel.Explanation{}, errors.New("feishu: the event is encrypted; set encrypt_key to the app's key")
 		}
 		plain, err := c.seal.open(all.Encrypt)
 		if err != nil {

@@ -44,7 +44,7 @@ func (c *Channel) load(ctx context.Context, list []attachment) (all []channel.Me
 			var err error
 			switch fact.Path, fact.Size, err = c.fetch(ctx, a); {
 			case errors.Is(err, media.ErrTooLarge):
-				notes = append(notes, fmt.Sprintf("[%s is too large to be loaded: at most %d bytes]", what, c.store.Limit))
+				notes = append(notes, fmt.Sprintf("[%s is too large; expected at most %d bytes]", what, c.store.Limit))
 			case err != nil:
 				c.log.WarnContext(ctx, "cannot load a message's file", "channel", c.name, "kind", fact.Kind, "error", err)
 				notes = append(notes, fmt.Sprintf("[%s could not be loaded]", what))

@@ -86,7 +86,7 @@ type Journal struct {
 }
 
 // ErrInUse says that another process, or somebody else in this one, has the folder.
-var ErrInUse = errors.New("another server uses this folder; stop it, or give this one a folder of its own")
+var ErrInUse = errors.New("another server uses this folder; stop it, or give this server its own folder")
 
 var (
 	_ channel.Journal       = (*Journal)(nil)
@@ -307,7 +307,7 @@ func (j *Journal) enqueueLocked(e channel.JournalEntry, now time.Time) (r *reque
 	case j.failed != nil:
 		return nil, false, j.failed
 	case len(e.Raw) > maxRaw:
-		return nil, false, fmt.Errorf("an event of %d bytes is too large for the journal, at most %d are kept", len(e.Raw), maxRaw)
+		return nil, false, fmt.Errorf("an event of %d bytes is too large for the journal; expected at most %d", len(e.Raw), maxRaw)
 	}
 	k := idOf(e.Key)
 	if s, known := j.findLocked(k, now); known {

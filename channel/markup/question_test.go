@@ -36,7 +36,7 @@ func TestDA_07_AQuestionIsShownExactly(t *testing.T) {
 			return between(text, "```json\n", "\n```")
 		}},
 		"plain": {markup.Plain, markup.Limit{N: 4096}, func(text string) string {
-			return between(text, "is to be called with\n\n", "\n\nWrite ,approve")
+			return between(text, " with\n\n", "\n\nWrite ,approve")
 		}},
 	}
 	for _, arguments := range []string{

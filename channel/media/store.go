@@ -28,7 +28,7 @@ const (
 
 var (
 	// ErrTooLarge says that a file has more bytes than [Store].Limit.
-	ErrTooLarge = errors.New("media: the file is larger than it may be")
+	ErrTooLarge = errors.New("media: the file is too large")
 	// ErrNoName says that a file has no id that could name it.
 	ErrNoName = errors.New("media: the file has no id to be named by")
 )
@@ -141,7 +141,7 @@ func (l *limited) Write(p []byte) (int, error) {
 // need not be one that the channel has put there.
 func (s *Store) Read(path string, limit int64) ([]byte, error) {
 	if s.Dir == "" {
-		return nil, errors.New("there is no media folder to send from")
+		return nil, errors.New("no media folder is configured")
 	}
 	root, err := channel.OpenMediaRoot(s.Dir, limit)
 	if err != nil {

@@ -23,16 +23,16 @@ func (*Error) ErrorCode() string { return "overloaded" }
 func (e *Error) Unwrap() error { return e.cause }
 
 const (
-	textAway = "the servers that the replicas share cannot be reached; try again later"
-	textFull = "the servers that the replicas share have no room; try again later"
-	textBusy = "too many change the same thing at once; try again later"
+	textAway = "the servers that replicas share are unreachable; retry later"
+	textFull = "the servers that replicas share have no space; retry later"
+	textBusy = "too many changes of the same data at once; retry later"
 )
 
 // errMoved says that another message has come behind the one that was seen.
 var errMoved = errors.New("somebody else was faster")
 
 // errOutdated says that an event has another owner by now.
-var errOutdated = errors.New("channel: another replica has taken the event over, as this one was taken for dead")
+var errOutdated = errors.New("channel: another replica took over the event, because this one seemed dead")
 
 // explain makes of an error of the servers what callers are told.
 func explain(err error) error {

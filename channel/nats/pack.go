@@ -15,7 +15,7 @@ const (
 // pack makes of a raw form what one message has room for.
 func pack(raw []byte, room int) (data []byte, packed bool, err error) {
 	if len(raw) > maxRaw {
-		return nil, false, fmt.Errorf("an event of %d bytes is too large for the journal, at most %d are kept", len(raw), maxRaw)
+		return nil, false, fmt.Errorf("an event of %d bytes is too large for the journal; expected at most %d", len(raw), maxRaw)
 	}
 	if len(raw) < packFrom && len(raw) <= room {
 		return raw, false, nil
@@ -30,7 +30,7 @@ func pack(raw []byte, room int) (data []byte, packed bool, err error) {
 		return nil, false, err // a buffer takes everything
 	}
 	if b.Len() > room {
-		return nil, false, fmt.Errorf("an event of %d bytes, compressed %d, is too large for the servers that the replicas share: a message has at most %d", len(raw), b.Len(), room)
+		return nil, false, fmt.Errorf("an event of %d bytes, compressed %d, is too large for the servers that replicas share; expected at most %d", len(raw), b.Len(), room)
 	}
 	return b.Bytes(), true, nil
 }

@@ -19,7 +19,7 @@ var _ channel.Exclusive = (*Pollers)(nil)
 const pollerLeases = "pollers"
 
 // errTaken is why a context ends.
-var errTaken = errors.New("channel: the other replicas took this one for dead, and one of them may do its work")
+var errTaken = errors.New("channel: the other replicas consider this one dead, and one of them may do its work")
 
 // OpenPollers joins the other replicas.
 func OpenPollers(ctx context.Context, c *cluster.Cluster) (*Pollers, error) {

@@ -89,7 +89,7 @@ func (r *record) header() client.Header {
 	return client.Header{headerEvent: {string(text)}}
 }
 
-var errDamaged = errors.New("channel: what is stored of an event is damaged")
+var errDamaged = errors.New("channel: a stored event is damaged")
 
 // recordOf reads what a step says; a message of none is as good as one that says that the event was erased.
 func recordOf(m message) (r record, err error) {

@@ -25,6 +25,6 @@ func Challenge(ctx context.Context, store channel.Pairing, name, account string,
 	if err != nil || !tell {
 		return "", err
 	}
-	return "To talk here you have to be paired. Your code is " + mark + code + mark +
-		". Whoever runs this server lets you in with: " + mark + "lingserve channels pair approve " + code + mark, nil
+	return "You need to be paired before you can talk here. Your code is " + mark + code + mark +
+		". The operator of this server pairs you with: " + mark + "lingserve channels pair approve " + code + mark, nil
 }

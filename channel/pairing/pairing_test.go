@@ -18,8 +18,8 @@ var ann = channel.SenderFacts{ID: "7", Name: "Ann"}
 
 func TestASenderIsToldACodeThatWorksAndIsToldItOnce(t *testing.T) {
 	for mark, form := range map[string]string{
-		"":  `^To talk here you have to be paired\. Your code is ([A-Z2-9]{8})\. Whoever runs this server lets you in with: lingserve channels pair approve ([A-Z2-9]{8})$`,
-		"`": "^To talk here you have to be paired\\. Your code is `([A-Z2-9]{8})`\\. Whoever runs this server lets you in with: `lingserve channels pair approve ([A-Z2-9]{8})`$",
+		"":  `^You need to be paired before you can talk here\. Your code is ([A-Z2-9]{8})\. The operator of this server pairs you with: lingserve channels pair approve ([A-Z2-9]{8})$`,
+		"`": "^To talk here you have to be paired\\. Your code is `([A-Z2-9]{8})`\\. The operator of this server pairs you with: `lingserve channels pair approve ([A-Z2-9]{8})`$",
 	} {
 		t.Run("mark "+mark, func(t *testing.T) {
 			pairs := channel.NewPairs(nil)

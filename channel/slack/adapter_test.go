@@ -67,7 +67,7 @@ func FuzzText(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		got := read(text, fakeslack.Bot, nil)
 		if utf8.ValidString(text) && !utf8.ValidString(got.text) {
-			t.Errorf("got %q, which is no text", got.text)
+			t.Errorf("got %q, which is not text", got.text)
 		}
 		if got.us != strings.Contains(text, us) && got.us != strings.Contains(text, "<@"+fakeslack.Bot+"|") {
 			t.Errorf("got %t for %q", got.us, text)
@@ -413,7 +413,7 @@ func TestFilesBecomeMedia(t *testing.T) {
 			t.Errorf("got the files %q of %+v", kept, told[0].Media)
 		}
 		want := []string{
-			"look", `[document "book.pdf" is too large to be loaded: 2000 bytes, at most 1000]`, `[document "lie.bin" could not be loaded]`,
+			"look", `[document "book.pdf" is too large: 2000 bytes; expected at most 1000]`, `[document "lie.bin" could not be loaded]`,
 			`[image "x.png" could not be loaded]`, `[image "y.png" could not be loaded]`, `[document "z.doc" could not be loaded]`,
 		}
 		if got := strings.Split(told[0].BodyForAgent, "\n"); !cmp.Equal(got, want) {

@@ -74,18 +74,18 @@ type kind string
 
 // The kinds that are told apart.
 const (
-	badToken   kind = "the token is not valid any more; install the app again and change the setting token"
+	badToken   kind = "the token is no longer valid; install the app again and update the setting token"
 	noScope    kind = "the app lacks a scope; add it on the app's page OAuth & Permissions and install the app again:"
-	noChannel  kind = "the conversation is not there, or the app is not in it"
+	noChannel  kind = "the conversation does not exist, or the app is not in it"
 	archived   kind = "the conversation is archived"
 	noRights   kind = "the app may not write there"
-	noThread   kind = "the thread is not there any more, or closed"
-	gone       kind = "the message is not there any more, or cannot be changed"
+	noThread   kind = "the thread is deleted or closed"
+	gone       kind = "the message is deleted, or cannot be edited"
 	tooLong    kind = "the text is too long"
-	sameSign   kind = "the message has the reaction already, or has it no more"
-	tooMany    kind = "the platform asks for fewer calls"
-	down       kind = "the platform does not work at the moment"
-	wrongPlace kind = "the answer is not that of the Web API; check the setting api"
+	sameSign   kind = "the reaction is already set, or already removed"
+	tooMany    kind = "the platform's rate limit was reached"
+	down       kind = "the platform is unavailable at the moment"
+	wrongPlace kind = "the answer is not from the Web API; check the setting api"
 )
 
 // kinds are those of the platform's codes.
@@ -149,7 +149,7 @@ func (a *api) call(ctx context.Context, r request) (http.Header, error) {
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, a.base+"/"+r.method, bytes.NewReader(body))
 	if err != nil {
-		return nil, errors.New("slack: api is no address; expected one such as " + DefaultAPI)
+		return nil, errors.New("slack: api is not an address; expected one such as " + DefaultAPI)
 	}
 	req.Header.Set("Content-Type", kind)
 	req.Header.Set("Authorization", "Bearer "+a.token)

@@ -103,7 +103,7 @@ var styles = map[string]string{channel.LabelApprove: "primary", channel.LabelDen
 func call(q *channel.Question) richText {
 	text := func(s string) richPiece { return richPiece{Type: "text", Text: s} }
 	return richText{"rich_text", []richPart{
-		{"rich_text_section", []richPiece{text("The tool "), {"text", q.Tool, map[string]bool{"code": true}}, text(" is to be called with")}},
+		{"rich_text_section", []richPiece{text("The agent wants to call the tool "), {"text", q.Tool, map[string]bool{"code": true}}, text(" with")}},
 		{"rich_text_preformatted", []richPiece{text(q.Arguments)}},
 	}}
 }

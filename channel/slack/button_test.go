@@ -78,7 +78,7 @@ func TestDC_15_AQuestionIsAnsweredByOneTap(t *testing.T) {
 				if arguments == "" {
 					arguments = `{"cmd":"ls"}`
 				}
-				call := "The tool shell is to be called with\n" + arguments
+				call := "The agent wants to call the tool shell with\n" + arguments
 				q := r.fake.Shown(test.conversation)[0]
 				if got := q.Seen(); got != call+"\n[Approve][Deny][Approve for this session]" {
 					t.Errorf("people see %q", got)
@@ -148,7 +148,7 @@ func TestDC_15_AQuestionThatIsOverHasNoButtons(t *testing.T) {
 		end  func(*rig)
 		want string
 	}{
-		"expired":  {func(*rig) { time.Sleep(5 * time.Minute) }, "Not approved: nobody answered in time."},
+		"expired":  {func(*rig) { time.Sleep(5 * time.Minute) }, "Not approved: no answer came in time."},
 		"canceled": {func(r *rig) { _ = r.end() }, "Not approved: the turn has ended."},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -181,7 +181,7 @@ func TestDC_15_APressAfterACrashRemovesTheButtons(t *testing.T) {
 		if got := other.whispers(ann); !slices.Equal(got, []string{channel.PressUnknown.Text()}) {
 			t.Errorf("%q", got)
 		}
-		if got := other.fake.Shown(dm)[0].Seen(); got != "The tool shell is to be called with\n{\"cmd\":\"ls\"}\n"+channel.PressUnknown.Text() {
+		if got := other.fake.Shown(dm)[0].Seen(); got != "The agent wants to call the tool shell with\n{\"cmd\":\"ls\"}\n"+channel.PressUnknown.Text() {
 			t.Errorf("people see %q", got)
 		}
 	})

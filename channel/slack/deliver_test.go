@@ -151,7 +151,7 @@ func TestWhatAModelWritesMentionsNobody(t *testing.T) {
 	check := func(t interface{ Errorf(string, ...any) }, markdown, sent string) {
 		for _, m := range tokens.FindAllStringSubmatch(sent, -1) {
 			if !strings.HasPrefix(m[1], "https://") && !strings.HasPrefix(m[1], "http://") && !strings.HasPrefix(m[1], "mailto:") {
-				t.Errorf("%q was sent as %q, in which %q is none of a link", markdown, sent, m[0])
+				t.Errorf("%q was sent as %q, in which %q is invalid; expected one of a link", markdown, sent, m[0])
 			}
 		}
 	}
@@ -509,12 +509,12 @@ func TestSettingsAreChecked(t *testing.T) {
 	}{
 		{"good", "", func(*Settings) {}},
 		{"a token that is renewed", "", func(s *Settings) { s.Token = "xoxe.xoxb-1-a" }},
-		{"no token", "there is no token", func(s *Settings) { s.Token = " " }},
-		{"a user's", "not that of a bot", func(s *Settings) { s.Token = "xoxp-1" }},
-		{"an app's", "not that of a bot", func(s *Settings) { s.Token = "xapp-1" }},
-		{"no secret", "there is no signing_secret", func(s *Settings) { s.SigningSecret = "" }},
+		{"no token", "token is missing", func(s *Settings) { s.Token = " " }},
+		{"a user's", "not a bot token", func(s *Settings) { s.Token = "xoxp-1" }},
+		{"an app's", "not a bot token", func(s *Settings) { s.Token = "xapp-1" }},
+		{"no secret", "signing_secret is missing", func(s *Settings) { s.SigningSecret = "" }},
 		{"a short secret", "fewer than 16 characters", func(s *Settings) { s.SigningSecret = " 0123456789abcde " }}, // DA-12
-		{"no address", "api is no address", func(s *Settings) { s.API = "slack.com" }},
+		{"no address", "api is not an address", func(s *Settings) { s.API = "slack.com" }},
 		{"replies", "replies is", func(s *Settings) { s.Replies = "no" }},
 		{"preview", "preview is", func(s *Settings) { s.Preview = "draft" }},
 		{"media", "max_media is", func(s *Settings) { s.MaxMedia = -1 }},
@@ -547,8 +547,8 @@ func TestACheckSaysWhetherTheChannelCouldStart(t *testing.T) {
 		{"all", "", nil, "", "@ling in the workspace Fake"},
 		{"fewer", "chat:write,im:history,app_mentions:read", nil, "", "@ling in the workspace Fake, without the scopes channels:history, files:read, files:write, reactions:write, users:read"},
 		{"no writing", "im:history", nil, "chat:write", ""},
-		{"no token", "", &fakeslack.Fault{Error: "invalid_auth"}, "not valid any more", ""},
-		{"no platform", "", &fakeslack.Fault{Cut: fakeslack.Refused}, "cannot be reached", ""},
+		{"no token", "", &fakeslack.Fault{Error: "invalid_auth"}, "no longer valid", ""},
+		{"no platform", "", &fakeslack.Fault{Cut: fakeslack.Refused}, "cannot connect to the platform", ""},
 		{"something else", "", &fakeslack.Fault{Status: 404, Body: "no"}, "check the setting api", ""},
 	} {
 		r := setup(t, nil, &fakeslack.Options{Scopes: tt.scopes})

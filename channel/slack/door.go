@@ -100,7 +100,7 @@ func (c *Channel) receive(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-var errStarting = errors.New("slack: the channel does not run yet, or not any more")
+var errStarting = errors.New("slack: the channel is not running")
 
 // accept puts an event into the journal.
 func (c *Channel) accept(ctx context.Context, e *Event, body []byte) error {

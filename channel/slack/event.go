@@ -134,7 +134,7 @@ type inner struct {
 // maxEvent bounds the body of a request, in bytes.
 const maxEvent = 1 << 20
 
-var errNoEvent = errors.New("slack: this is no event; expected the JSON of the Events API, or the form of a slash command")
+var errNoEvent = errors.New("slack: invalid event; expected the JSON of the Events API, or the form of a slash command")
 
 // Raw reads the body of a recorded request. What is newer than this server knows stays out of it.
 func Raw(body []byte) (*Event, error) {

@@ -26,6 +26,6 @@ func Example() {
 	c.Webhook().ServeHTTP(w, r)
 	fmt.Println(w.Code, w.Body)
 	// Output:
-	// slack: the token is not that of a bot; expected xoxb-…, as the app's page OAuth & Permissions shows it
+	// slack: the token is not a bot token; expected xoxb-… from the app's page OAuth & Permissions
 	// 200 3eZbrw1aB10FEMAGAZd4FyFQ
 }

@@ -71,7 +71,7 @@ func (c *Channel) load(ctx context.Context, list []loadable) (all []channel.Medi
 		}
 		switch {
 		case a.tooLarge:
-			notes = append(notes, fmt.Sprintf("[%s is too large to be loaded: %d bytes, at most %d]", what, fact.Size, c.store.Limit))
+			notes = append(notes, fmt.Sprintf("[%s is too large: %d bytes; expected at most %d]", what, fact.Size, c.store.Limit))
 		case c.store.Dir == "":
 		default:
 			var err error
@@ -86,8 +86,8 @@ func (c *Channel) load(ctx context.Context, list []loadable) (all []channel.Medi
 }
 
 var (
-	errElsewhere = errors.New("slack: the file has no address on a host of Slack's, which alone are trusted")
-	errPage      = errors.New("slack: a page came instead of the file; the app needs the scope files:read")
+	errElsewhere = errors.New("slack: the file's address is not on a Slack host; only those are trusted")
+	errPage      = errors.New("slack: received a web page instead of the file; add the scope files:read to the app")
 )
 
 // trusted says whether the token may be sent to an address: to Slack's hosts by https, and to the host of the setting api.

@@ -127,18 +127,18 @@ func New(s Settings) (*Channel, error) {
 	token := strings.TrimSpace(string(s.Token))
 	switch {
 	case token == "":
-		return nil, errors.New("slack: there is no token; set token to the bot token of the app: xoxb-…")
+		return nil, errors.New("slack: token is missing; set it to the app's bot token, xoxb-…")
 	case !tokenForm.MatchString(token):
-		return nil, errors.New("slack: the token is not that of a bot; expected xoxb-…, as the app's page OAuth & Permissions shows it")
+		return nil, errors.New("slack: the token is not a bot token; expected xoxb-… from the app's page OAuth & Permissions")
 	case len(c.secret) == 0:
-		return nil, errors.New("slack: there is no signing_secret; set it to the one that the app's page Basic Information shows")
+		return nil, errors.New("slack: signing_secret is missing; set it to the one on the app's page Basic Information")
 	case len(c.secret) < secret.MinLength:
-		return nil, fmt.Errorf("slack: the signing_secret has fewer than %d characters; expected the one that the app's page Basic Information shows", secret.MinLength)
+		return nil, fmt.Errorf("slack: the signing_secret has fewer than %d characters; expected the one on the app's page Basic Information", secret.MinLength)
 	}
 	base := strings.TrimRight(cmp.Or(s.API, DefaultAPI), "/")
 	at, err := url.Parse(base)
 	if err != nil || at.Host == "" || at.Scheme != "http" && at.Scheme != "https" || at.RawQuery != "" || at.Fragment != "" {
-		return nil, errors.New("slack: api is no address; expected one such as " + DefaultAPI)
+		return nil, errors.New("slack: api is not an address; expected one such as " + DefaultAPI)
 	}
 	if c.replies != ReplyInThread && c.replies != ReplyInChannel {
 		return nil, fmt.Errorf("slack: replies is %q; expected %s or %s", c.replies, ReplyInThread, ReplyInChannel)
@@ -187,7 +187,7 @@ func (c *Channel) Check(ctx context.Context) error {
 		return err
 	}
 	if me := c.self(); me.scopes != nil && !slices.Contains(me.scopes, "chat:write") {
-		return errors.New("slack: the app may not write; give it the scope chat:write and install it again")
+		return errors.New("slack: the app may not write; add the scope chat:write and install the app again")
 	}
 	return nil
 }

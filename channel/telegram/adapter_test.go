@@ -405,7 +405,7 @@ func TestAFileThatIsTooLargeIsAFactWithoutPathAndANote(t *testing.T) {
 		r.say(faketelegram.Message{Chat: private, From: ann, Caption: "look", Document: &doc})
 		r.say(faketelegram.Message{Chat: private, From: ann, Caption: "look", Document: &lies})
 		a, b := r.told()[0], r.told()[1]
-		if len(a.Media) != 1 || a.Media[0].Path != "" || a.BodyForAgent != "look\n[document \"big.bin\" is too large to be loaded: 11 bytes, at most 10]" {
+		if len(a.Media) != 1 || a.Media[0].Path != "" || a.BodyForAgent != "look\n[document \"big.bin\" is too large: 11 bytes; expected at most 10]" {
 			t.Errorf("%q %+v", a.BodyForAgent, a.Media)
 		}
 		if len(b.Media) != 1 || b.Media[0].Path != "" || b.BodyForAgent != "look\n[document \"lies.bin\" could not be loaded]" {

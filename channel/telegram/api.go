@@ -70,21 +70,21 @@ type kind string
 const (
 	badToken     kind = "the token is not valid; take the one that @BotFather shows"
 	conflict     kind = "another program reads this bot's updates"
-	otherWebhook kind = "a webhook is set for this bot"
+	otherWebhook kind = "this bot has a webhook"
 	tooMany      kind = "too many calls"
-	noChat       kind = "the chat is not there, or the bot is not in it"
+	noChat       kind = "the chat does not exist, or the bot is not in it"
 	blocked      kind = "the bot may not write there: it was blocked, or removed from the chat"
 	noRights     kind = "the bot has no right to write there"
-	noTopic      kind = "the topic is not there any more, or closed"
-	badMarkup    kind = "the markup was not understood"
-	notModified  kind = "nothing was changed"
-	gone         kind = "the message is not there any more"
+	noTopic      kind = "the topic is deleted or closed"
+	badMarkup    kind = "the platform refused the markup"
+	notModified  kind = "the message is unchanged"
+	gone         kind = "the message is deleted"
 	tooLong      kind = "the text is too long"
 	migrated     kind = "the group has become a supergroup"
-	noFile       kind = "the file is not there any more, or too big"
-	down         kind = "the Bot API does not work at the moment"
+	noFile       kind = "the file is deleted or too large"
+	down         kind = "the Bot API is unavailable at the moment"
 	badWebhook   kind = "the address of the webhook was not accepted"
-	tooLate      kind = "the press of the button is too long ago to be answered"
+	tooLate      kind = "the button press is too old to answer"
 )
 
 // kinds finds a kind by what a description has in it.
@@ -165,7 +165,7 @@ func (a *api) call(ctx context.Context, timeout time.Duration, method string, in
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, a.base+"/bot"+a.token+"/"+method, bytes.NewReader(body))
 	if err != nil {
-		return errors.New("telegram: api is no address; expected one such as https://api.telegram.org")
+		return errors.New("telegram: api is not an address; expected one such as https://api.telegram.org")
 	}
 	req.Header.Set("Content-Type", kind)
 	res, err := a.http.Do(req)
@@ -180,7 +180,7 @@ func (a *api) call(ctx context.Context, timeout time.Duration, method string, in
 	var got answer
 	if json.Unmarshal(text, &got) != nil {
 		if res.StatusCode/100 == 2 {
-			return fmt.Errorf("telegram: %s: the answer is not that of a Bot API; check the setting api", method)
+			return fmt.Errorf("telegram: %s: the answer is not from a Bot API; check the setting api", method)
 		}
 		got = answer{Code: res.StatusCode} // a gateway's page
 	}

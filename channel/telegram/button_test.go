@@ -80,7 +80,7 @@ func TestDC_15_AQuestionIsAnsweredByOneTap(t *testing.T) {
 				r.serve(t)
 				r.say(faketelegram.Message{Chat: test.chat, From: ann, Text: "@ling_bot go", ThreadID: test.thread, IsTopic: test.thread != 0})
 				q := r.last(t, test.chat.ID)
-				const asks = "The tool shell is to be called with\n\n{\"cmd\":\"ls\"}"
+				const asks = "The agent wants to call the tool shell with\n\n{\"cmd\":\"ls\"}"
 				if q.Text != asks || q.ThreadID != test.thread {
 					t.Errorf("asked %q", q.Text)
 				}
@@ -159,7 +159,7 @@ func TestDC_15_AnExpiredQuestionHasNoButtons(t *testing.T) {
 		time.Sleep(5 * time.Minute)
 		synctest.Wait()
 		first := r.fake.Messages(private.ID, r.fake.Me().ID)[0]
-		if !strings.HasSuffix(first.Text, "\n\nNot approved: nobody answered in time.") || first.Keyboard != nil {
+		if !strings.HasSuffix(first.Text, "\n\nNot approved: no answer came in time.") || first.Keyboard != nil {
 			t.Errorf("%q, %v", first.Text, first.Keyboard)
 		}
 		if got := r.shown(t, r.fake.PressData(private.ID, q.ID, ann, "approve:"+channeltest.QuestionID(1))); got != channel.PressOver.Text() {

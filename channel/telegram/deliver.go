@@ -58,13 +58,13 @@ type target struct {
 	thread int
 	reply  int
 	silent bool
-	slow   func(time.Duration) // is told when the platform asks for fewer calls; nil
+	slow   func(time.Duration) // is told when the platform's rate limit was reached; nil
 }
 
 // targetOf reads the reply plan, which was frozen when the event was resolved.
 func (c *Channel) targetOf(b *channel.Block) (t target, err error) {
 	if t.chat, err = strconv.ParseInt(b.Target.Target(), 10, 64); err != nil {
-		return t, &channel.NotSentError{Err: errors.New("telegram: the target is no chat id"), Permanent: true}
+		return t, &channel.NotSentError{Err: errors.New("telegram: the target is not a chat id"), Permanent: true}
 	}
 	t.chat = c.chats.now(t.chat)
 	if v, _ := b.Target.MessageThreadID.Get(); v != "" {
@@ -405,7 +405,7 @@ func (d streaming) Preview(ctx context.Context, b channel.Block, prev channel.Re
 	return channel.Receipt{}, d.noted(err)
 }
 
-var errSlow = errors.New("telegram: the platform asks for fewer calls")
+var errSlow = errors.New("telegram: the platform's rate limit was reached")
 
 // draft is a call of sendMessageDraft. (The library's has a text for draft_id, which is a number.)
 type draft struct {

@@ -16,7 +16,7 @@ import (
 // DC-08: an answer that the platform says it has not taken is sent again; of one that nobody knows about, the person is told once, with the
 // next answer.
 func TestOneFailureOfThePlatformLosesNoAnswer(t *testing.T) {
-	const told = "An earlier answer may not have reached you: the platform did not confirm it. If it is missing, please ask again."
+	const told = "You may have missed an earlier answer, because the platform did not confirm it. If it is missing, please ask again."
 	for name, tt := range map[string]struct {
 		fault faketelegram.Fault
 		want  []string

@@ -100,7 +100,7 @@ func (c *Channel) load(ctx context.Context, list []attachment) (all []channel.Me
 			what += " " + strconv.Quote(a.name)
 		}
 		if a.tooLarge {
-			notes = append(notes, fmt.Sprintf("[%s is too large to be loaded: %d bytes, at most %d]", what, fact.Size, c.store.Limit))
+			notes = append(notes, fmt.Sprintf("[%s is too large: %d bytes; expected at most %d]", what, fact.Size, c.store.Limit))
 		} else if c.store.Dir != "" {
 			var err error
 			if fact.Path, fact.Size, err = c.fetch(ctx, a); err != nil {
@@ -157,11 +157,11 @@ func (c *Channel) fileName(a attachment) string {
 func (c *Channel) open(ctx context.Context, name string) (io.ReadCloser, error) {
 	if filepath.IsAbs(name) {
 		if c.files == "" {
-			return nil, errors.New("telegram: the Bot API server keeps files in a folder of its own; set files to that folder")
+			return nil, errors.New("telegram: the Bot API server stores files locally; set files to its folder")
 		}
 		below, err := filepath.Rel(c.files, name)
 		if err != nil {
-			return nil, errors.New("telegram: the Bot API server names a file outside of the folder files")
+			return nil, errors.New("telegram: the Bot API server named a file outside the folder of the setting files")
 		}
 		root, err := os.OpenRoot(c.files)
 		if err != nil {
@@ -174,12 +174,12 @@ func (c *Channel) open(ctx context.Context, name string) (io.ReadCloser, error) 
 		}
 		if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
 			f.Close()
-			return nil, errors.New("telegram: the Bot API server names something that is no file")
+			return nil, errors.New("telegram: the Bot API server named something that is not a file")
 		}
 		return f, nil
 	}
 	if !fs.ValidPath(name) {
-		return nil, errors.New("telegram: the Bot API names no path of a file")
+		return nil, errors.New("telegram: the Bot API returned no path for the file")
 	}
 	parts := strings.Split(name, "/")
 	for i, part := range parts {
@@ -187,7 +187,7 @@ func (c *Channel) open(ctx context.Context, name string) (io.ReadCloser, error) 
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.api.base+"/file/bot"+c.api.token+"/"+strings.Join(parts, "/"), nil)
 	if err != nil {
-		return nil, errors.New("telegram: api is no address; expected one such as https://api.telegram.org")
+		return nil, errors.New("telegram: api is not an address; expected one such as https://api.telegram.org")
 	}
 	res, err := c.api.http.Do(req)
 	if err != nil {

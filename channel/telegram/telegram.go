@@ -136,25 +136,25 @@ func New(s Settings) (*Channel, error) {
 	token := strings.TrimSpace(string(s.Token))
 	switch {
 	case token == "":
-		return nil, errors.New("telegram: there is no token; set token to the one that @BotFather shows")
+		return nil, errors.New("telegram: token is missing; set it to the one that @BotFather shows")
 	case !tokenForm.MatchString(token):
-		return nil, errors.New("telegram: the token is not one; expected a number, a colon, and letters, as @BotFather shows it")
+		return nil, errors.New("telegram: the token is invalid; expected a number, a colon and letters, as @BotFather shows it")
 	}
 	base := strings.TrimRight(cmp.Or(s.API, DefaultAPI), "/")
 	if u, err := url.Parse(base); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.RawQuery != "" || u.Fragment != "" {
-		return nil, errors.New("telegram: api is no address; expected one such as " + DefaultAPI)
+		return nil, errors.New("telegram: api is not an address; expected one such as " + DefaultAPI)
 	}
 	switch c.mode {
 	case ModePoll:
 	case ModeWebhook:
 		if u, err := url.Parse(c.publicURL); err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
-			return nil, errors.New("telegram: mode webhook needs public_url: the https address of this server, as the platform reaches it")
+			return nil, errors.New("telegram: mode webhook needs public_url; set it to this server's public https address")
 		}
 		if c.secret == "" {
 			c.secret = madeSecret(token)
 		}
 		if !secretForm.MatchString(c.secret) {
-			return nil, errors.New("telegram: the secret of the webhook must have 16 to 256 characters of A-Z, a-z, 0-9, _ and -; \"openssl rand -hex 32\" makes one, and without the setting one is made from the token")
+			return nil, errors.New("telegram: the secret of the webhook must have 16 to 256 characters of A-Z, a-z, 0-9, _ and -; use \"openssl rand -hex 32\", or remove the setting to derive one from the token")
 		}
 	default:
 		return nil, fmt.Errorf("telegram: mode is %q; expected %s or %s", c.mode, ModePoll, ModeWebhook)
@@ -173,7 +173,7 @@ func New(s Settings) (*Channel, error) {
 		return nil, fmt.Errorf("telegram: parse_mode is %q; expected %s or %s", s.ParseMode, ParseHTML, ParseMarkdown)
 	}
 	if c.store.Limit < 0 || base == DefaultAPI && c.store.Limit > publicMaxMedia {
-		return nil, fmt.Errorf("telegram: max_media is %d; the public server gives files of at most %d bytes", c.store.Limit, publicMaxMedia)
+		return nil, fmt.Errorf("telegram: max_media is %d; expected at most %d bytes, the public server's limit", c.store.Limit, publicMaxMedia)
 	}
 	var err error
 	if s.Media != "" {
@@ -182,7 +182,7 @@ func New(s Settings) (*Channel, error) {
 		}
 	}
 	if s.Files != "" && !filepath.IsAbs(s.Files) {
-		return nil, errors.New("telegram: files is no absolute path; expected the folder in which the Bot API server keeps its files")
+		return nil, errors.New("telegram: files is not an absolute path; expected the folder of the Bot API server's files")
 	}
 	if c.chats, err = openChats(s.State, c.sender()); err != nil {
 		return nil, err
@@ -231,10 +231,10 @@ func (c *Channel) Check(ctx context.Context) error {
 		return err
 	}
 	if c.mode == ModePoll && info.URL != "" {
-		return errors.New("telegram: a webhook is set for this bot, to which updates go now; starting with mode poll removes it")
+		return errors.New("telegram: this bot has a webhook, which receives its updates; the server removes it when it starts with mode poll")
 	}
 	if c.mode == ModeWebhook && info.URL != "" && info.URL != c.webhookURL() {
-		return errors.New("telegram: the webhook of this bot is at another address now; starting with mode webhook changes that")
+		return errors.New("telegram: this bot's webhook has another address; the server changes it when it starts with mode webhook")
 	}
 	return nil
 }
@@ -246,9 +246,9 @@ func (c *Channel) About() string {
 		return ""
 	}
 	if me.CanReadAllGroupMessages {
-		return "@" + me.Username + ", which is shown all messages of its groups"
+		return "@" + me.Username + ", sees all messages of its groups"
 	}
-	return "@" + me.Username + ", in privacy mode: of groups, it is shown commands, mentions and replies to it"
+	return "@" + me.Username + ", in privacy mode: in groups, it sees only commands, mentions and replies to it"
 }
 
 // whoAmI asks the platform for the bot's name.

@@ -31,7 +31,7 @@ func Raw(data []byte) (*Update, error) {
 	err := json.Unmarshal(data, u)
 	if err == nil {
 		if u.ID == 0 {
-			return nil, errors.New("telegram: this is no update; expected a JSON object with update_id")
+			return nil, errors.New("telegram: invalid update; expected a JSON object with update_id")
 		}
 		return u, nil
 	}
@@ -41,7 +41,7 @@ func Raw(data []byte) (*Update, error) {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.UseNumber()
 	if d.Decode(&all) != nil {
-		return nil, errors.New("telegram: this is no update; expected a JSON object with update_id")
+		return nil, errors.New("telegram: invalid update; expected a JSON object with update_id")
 	}
 	for name, member := range all {
 		if m, ok := member.(map[string]any); ok {
@@ -60,7 +60,7 @@ func Raw(data []byte) (*Update, error) {
 	if n, err := id.Int64(); ok && err == nil && n != 0 {
 		return &Update{ID: n}, nil // nothing that an agent could be told
 	}
-	return nil, errors.New("telegram: this is no update; expected a JSON object with update_id")
+	return nil, errors.New("telegram: invalid update; expected a JSON object with update_id")
 }
 
 // plain are the members of a message that an agent can be told of and whose form has not changed in years.

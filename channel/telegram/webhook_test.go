@@ -204,7 +204,7 @@ func TestACrashLosesNoMessageAndRepeatsNoAnswer(t *testing.T) {
 					return channel.DispatchResult{}, context.Cause(ctx)
 				}
 			},
-			shown: []string{"half", "The server was restarted while it was answering: the answer may be incomplete."},
+			shown: []string{"half", "The server restarted during the answer. The answer may be incomplete."},
 		},
 		"while a preview stands there": {
 			before: func(r *rig) {
@@ -214,7 +214,7 @@ func TestACrashLosesNoMessageAndRepeatsNoAnswer(t *testing.T) {
 					return channel.DispatchResult{}, context.Cause(ctx)
 				}
 			},
-			shown: []string{"half", "The server was restarted while it was answering: the answer may be incomplete."},
+			shown: []string{"half", "The server restarted during the answer. The answer may be incomplete."},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -282,10 +282,10 @@ func TestCheckSaysWhetherItCouldStart(t *testing.T) {
 		"it could":                  {},
 		"a token that is not valid": {fault: faketelegram.Fault{Method: "getMe", Code: 401}, want: "the token is not valid; take the one that @BotFather shows"},
 		"a token of nobody":         {change: func(s *Settings) { s.Token = "43:other" }, want: "the token is not valid"},
-		"nobody there":              {fault: faketelegram.Fault{Method: "getMe", Cut: faketelegram.Refused}, want: "the platform cannot be reached"},
-		"another server":            {fault: faketelegram.Fault{Method: "getMe", Body: "<html>hello</html>"}, want: "not that of a Bot API; check the setting api"},
-		"a webhook elsewhere":       {hook: "https://other.example/hook", want: "a webhook is set for this bot"},
-		"one at another address":    {hook: "https://other.example/hook", change: func(s *Settings) { s.Mode, s.PublicURL = ModeWebhook, "https://here.test" }, want: "the webhook of this bot is at another address"},
+		"nobody there":              {fault: faketelegram.Fault{Method: "getMe", Cut: faketelegram.Refused}, want: "cannot connect to the platform"},
+		"another server":            {fault: faketelegram.Fault{Method: "getMe", Body: "<html>hello</html>"}, want: "not from a Bot API; check the setting api"},
+		"a webhook elsewhere":       {hook: "https://other.example/hook", want: "this bot has a webhook"},
+		"one at another address":    {hook: "https://other.example/hook", change: func(s *Settings) { s.Mode, s.PublicURL = ModeWebhook, "https://here.test" }, want: "this bot's webhook has another address"},
 		"one that is ours":          {hook: "https://here.test/v1/channels/telegram/webhook", change: func(s *Settings) { s.Mode, s.PublicURL = ModeWebhook, "https://here.test" }},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -319,18 +319,18 @@ func TestSettingsAreChecked(t *testing.T) {
 		s    Settings
 		want string
 	}{
-		"no token":                    {Settings{}, "there is no token"},
-		"a token that is none":        {Settings{Token: "canary token"}, "the token is not one"},
+		"no token":                    {Settings{}, "token is missing"},
+		"a token that is none":        {Settings{Token: "canary token"}, "the token is invalid"},
 		"a mode":                      {Settings{Token: "42:x", Mode: "push"}, `mode is "push"; expected poll or webhook`},
 		"a webhook without address":   {Settings{Token: "42:x", Mode: ModeWebhook}, "mode webhook needs public_url"},
 		"a secret with a space":       {Settings{Token: "42:x", Mode: ModeWebhook, PublicURL: "https://a.example", Secret: "canary secret of 23 chars"}, "the secret of the webhook must have 16 to 256"},
 		"a secret of one":             {Settings{Token: "42:x", Mode: ModeWebhook, PublicURL: "https://a.example", Secret: "x"}, "the secret of the webhook must have 16 to 256"},               // DA-12
 		"a short secret":              {Settings{Token: "42:x", Mode: ModeWebhook, PublicURL: "https://a.example", Secret: "canary-456789ab"}, "the secret of the webhook must have 16 to 256"}, // DA-12
-		"an address":                  {Settings{Token: "42:x", API: "telegram.org"}, "api is no address"},
+		"an address":                  {Settings{Token: "42:x", API: "telegram.org"}, "api is not an address"},
 		"a preview":                   {Settings{Token: "42:x", Preview: "on"}, `preview is "on"; expected edit, draft or off`},
 		"a parse mode":                {Settings{Token: "42:x", ParseMode: "bbcode"}, `parse_mode is "bbcode"; expected html or markdownv2`},
-		"more than the public server": {Settings{Token: "42:x", MaxMedia: 21 << 20}, "files of at most 20971520 bytes"},
-		"a folder that moves":         {Settings{Token: "42:x", Files: "files"}, "files is no absolute path"},
+		"more than the public server": {Settings{Token: "42:x", MaxMedia: 21 << 20}, "expected at most 20971520 bytes"},
+		"a folder that moves":         {Settings{Token: "42:x", Files: "files"}, "files is not an absolute path"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := New(tt.s)

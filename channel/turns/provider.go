@@ -18,10 +18,10 @@ func Channels(f *turn.Framework) ([]channel.Channel, error) {
 		for _, c := range p.Hook.Channels() {
 			name := c.Name()
 			if name == "" {
-				return nil, fmt.Errorf("turns: the plugin %s brings a channel without a name", p.Name)
+				return nil, fmt.Errorf("turns: the plugin %s has a channel without a name", p.Name)
 			}
 			if other, taken := by[name]; taken {
-				return nil, fmt.Errorf("turns: the plugins %s and %s both bring a channel %q; names are unique", other, p.Name, name)
+				return nil, fmt.Errorf("turns: the plugins %s and %s both have a channel %q; rename one", other, p.Name, name)
 			}
 			by[name] = p.Name
 			list = append(list, c)

@@ -139,7 +139,7 @@ func (r *reply) resolved(e turn.Event) {
 	if json.Unmarshal(e.Value, &q) != nil || q.Reason != agent.ReasonUnattended || len(e.Calls) == 0 {
 		return
 	}
-	r.tellNotRun(e.Calls[0].Name, "it needs approval, and nobody in this conversation may give it. Whoever runs this server can change that")
+	r.tellNotRun(e.Calls[0].Name, "it needs approval, but nobody in this conversation may approve it. The operator of this server can change that")
 }
 
 // tellNotRun tells the person once a turn that a call is not run, since a model may try again and again.
@@ -181,9 +181,9 @@ func (r *reply) ask(value json.RawMessage) {
 	arguments, call, _ := q.Shown()
 	switch {
 	case r.turn.Context.ObserveOnly:
-		why = "nobody is there to approve it"
+		why = "this conversation has no approver"
 	case !shown:
-		why = "its arguments are too long to be shown for approval"
+		why = "its arguments are too long to show for approval"
 		r.tellNotRun(q.Tool, why)
 	default:
 		r.flush()
@@ -193,7 +193,7 @@ func (r *reply) ask(value json.RawMessage) {
 		if err == nil {
 			return
 		}
-		why = "nobody could be asked"
+		why = "the question could not be delivered"
 	}
 	if r.agent.o.Answer == nil {
 		return
@@ -217,7 +217,7 @@ func (r *reply) decided(value json.RawMessage) {
 
 // undecided says why nobody has decided a question, by the reason that its event has.
 var undecided = map[string]string{
-	agent.ReasonTimeout: "nobody answered in time", agent.ReasonUnattended: "nobody was there to approve it", agent.ReasonEnded: "the turn has ended",
+	agent.ReasonTimeout: "no answer came in time", agent.ReasonUnattended: "this conversation has no approver", agent.ReasonEnded: "the turn has ended",
 }
 
 // Decide implements [channel.Decider].

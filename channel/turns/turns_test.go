@@ -354,7 +354,7 @@ func TestAQuestionForApprovalSaysHowToAnswer(t *testing.T) {
 		t.Errorf("got %q", s.said)
 	}
 	if diff := cmp.Diff(&channel.Question{
-		Turn: m.ID, ID: "q1", Tool: "shell", Arguments: `{"cmd":"ls"}`, Text: "The tool `shell` is to be called with\n\n```json\n{\"cmd\":\"ls\"}\n```",
+		Turn: m.ID, ID: "q1", Tool: "shell", Arguments: `{"cmd":"ls"}`, Text: "The agent wants to call the tool `shell` with\n\n```json\n{\"cmd\":\"ls\"}\n```",
 	}, s.question); diff != "" {
 		t.Error(diff)
 	}
@@ -404,7 +404,7 @@ func TestThePersonIsToldOnceThatACallNeedsAnApprovalThatNobodyCanGive(t *testing
 		t.Fatal(err)
 	}
 	want := []string{
-		"tool: The tool `shell` was not run: it needs approval, and nobody in this conversation may give it. Whoever runs this server can change that.",
+		"tool: The tool `shell` was not run: it needs approval, but nobody in this conversation may approve it. The operator of this server can change that.",
 		"final: I could not.",
 	}
 	if diff := cmp.Diff(want, s.said); diff != "" {
@@ -517,7 +517,7 @@ func TestDC_15_ADecisionIsToldToTheConversation(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff([]channel.Decided{
-		{ID: "q1", Approved: true, Remember: true, By: "Ann"}, {ID: "q2", By: "Ann"}, {ID: "q3", Why: "nobody answered in time"},
+		{ID: "q1", Approved: true, Remember: true, By: "Ann"}, {ID: "q2", By: "Ann"}, {ID: "q3", Why: "no answer came in time"},
 	}, s.decided); diff != "" {
 		t.Error(diff)
 	}

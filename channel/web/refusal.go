@@ -19,15 +19,15 @@ const retry = 2 * time.Second
 
 // The refusals. Those of one status and one code are told alike, so that nobody learns by asking who may talk.
 var (
-	unfit    = Refusal{400, "invalid_request", "the message is nothing that is answered", 0}
+	unfit    = Refusal{400, "invalid_request", "this kind of message gets no answer", 0}
 	tooLarge = Refusal{413, "too_large", "the message is too large", 0}
-	stranger = Refusal{403, "forbidden", "you may not talk here; whoever runs the server can let you", 0}
-	command  = Refusal{403, "forbidden", "you may not give commands here; whoever runs the server can let you", 0}
-	nowhere  = Refusal{404, "not_found", "there is nobody here who answers", 0}
-	tooFast  = Refusal{429, "rate_limited", "too many messages in a short time; try again later", retry}
+	stranger = Refusal{403, "forbidden", "you may not talk here; the operator of this server can change that", 0}
+	command  = Refusal{403, "forbidden", "you may not use commands here; the operator of this server can change that", 0}
+	nowhere  = Refusal{404, "not_found", "no agent answers here; the operator of this server can change that", 0}
+	tooFast  = Refusal{429, "rate_limited", "too many messages in a short time; retry later", retry}
 	busy     = Refusal{409, "conflict", "the session is busy with an earlier message", 0}
-	full     = Refusal{503, "overloaded", "too many messages wait for their turn here; try again later", retry}
-	draining = Refusal{503, "draining", "the server is shutting down and starts no more runs", retry}
+	full     = Refusal{503, "overloaded", "too many messages are waiting here; retry later", retry}
+	draining = Refusal{503, "draining", "the server is shutting down and starts no new runs; retry on another server, or later", retry}
 )
 
 // Refuse is what to answer a turn that has ended before there was a run; nil where nothing is refused.

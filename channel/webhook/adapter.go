@@ -243,7 +243,7 @@ func (a *challenger) Challenge(ctx context.Context, s channel.SenderFacts) error
 	}
 	r := reply{
 		Turn: "pairing", Message: a.id, Kind: string(channel.ReplyFinal), Final: true, id: "pairing-" + code,
-		Text: fmt.Sprintf("To talk here you have to be paired. Your code is %s; whoever runs this server lets you in with: lingserve channels pair approve %s", code, code),
+		Text: fmt.Sprintf("You need to be paired before you can talk here. Your code is %s; the operator of this server pairs you with: lingserve channels pair approve %s", code, code),
 	}
 	r.Conversation.set(a.m.conversation)
 	if a.c.known.of(a.id).hold(r) {

@@ -26,7 +26,7 @@ const (
 	maxRetryAfter = 5 * time.Minute
 )
 
-var errNoCallback = errors.New("webhook: there is no callback that the reply could go to")
+var errNoCallback = errors.New("webhook: no callback is set for replies")
 
 // delivery is how the reply of one turn goes out: to who waits for it, or to the callback.
 type delivery struct {
@@ -166,7 +166,7 @@ func (c *Channel) try(ctx context.Context, r reply) error {
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.callback, bytes.NewReader(body.Bytes()))
 	if err != nil {
-		return &channel.NotSentError{Err: errors.New("webhook: callback is no address")}
+		return &channel.NotSentError{Err: errors.New("webhook: callback is not an address; expected one such as https://example.com/replies")}
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("User-Agent", "lingserve")
@@ -184,7 +184,7 @@ func (c *Channel) try(ctx context.Context, r reply) error {
 // answered is what a callback's answer means.
 func answered(res *http.Response) error {
 	status := res.StatusCode
-	err := fmt.Errorf("webhook: the callback has answered with status %d", status)
+	err := fmt.Errorf("webhook: the callback answered with status %d; expected 2xx", status)
 	switch {
 	case status >= 200 && status < 300:
 		return nil
@@ -210,7 +210,7 @@ func (c *Channel) unreached(err error) error {
 	if errors.Is(err, errPrivate) {
 		return &channel.NotSentError{Err: errPrivate, Permanent: true}
 	}
-	said := fmt.Errorf("webhook: the callback cannot be reached: %w", bare(err))
+	said := fmt.Errorf("webhook: cannot connect to the callback: %w", bare(err))
 	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" {
 		return &channel.NotSentError{Err: said, Retryable: true}
 	}
@@ -227,9 +227,9 @@ func bare(err error) error {
 	}
 	if d, ok := errors.AsType[*net.DNSError](err); ok {
 		if d.IsNotFound {
-			return errors.New("its name is not known")
+			return errors.New("unknown host name")
 		}
-		return errors.New("its name cannot be resolved")
+		return errors.New("cannot resolve the host name")
 	}
 	if t, ok := err.(interface{ Timeout() bool }); ok && t.Timeout() {
 		return errors.New("it took too long")

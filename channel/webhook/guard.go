@@ -11,7 +11,7 @@ import (
 )
 
 // errPrivate says that a name leads to where callbacks must not go.
-var errPrivate = errors.New("webhook: the callback's host has an address of a private network or of this machine; allow_private names hosts that may")
+var errPrivate = errors.New("webhook: the callback's host has a private or local address; add the host to allow_private to permit it")
 
 // notPublic are the ranges beside those that package netip knows: of addresses that are nobody's on the internet, or that stand for
 // others (RFC 6890).

@@ -44,7 +44,7 @@ const (
 // parse understands a body. An error says what was expected, and repeats nothing of what was sent but names of members.
 func parse(body []byte) (*message, error) {
 	if !utf8.Valid(body) {
-		return nil, errors.New("the body is not UTF-8")
+		return nil, errors.New("the body is not UTF-8; send UTF-8")
 	}
 	m := new(message)
 	err := object(body, "", map[string]func(string, json.RawMessage) error{
@@ -94,7 +94,7 @@ func parse(body []byte) (*message, error) {
 						}
 						var err error
 						if one.mime, _, err = mime.ParseMediaType(s); err != nil || !strings.Contains(one.mime, "/") {
-							return fmt.Errorf("%s: expected a media type, as image/png", at)
+							return fmt.Errorf("%s: expected a media type, such as image/png", at)
 						}
 						return nil
 					},
@@ -150,9 +150,9 @@ func object(v []byte, at string, members map[string]func(at string, v json.RawMe
 		read, known := members[key]
 		switch {
 		case !known:
-			return fmt.Errorf("%s: there is no such member", shown(at+"/"+key))
+			return fmt.Errorf("%s: unknown field", shown(at+"/"+key))
 		case seen[key]:
-			return fmt.Errorf("%s/%s: stands there twice", at, key)
+			return fmt.Errorf("%s/%s: occurs twice; remove one", at, key)
 		}
 		seen[key] = true
 		var value json.RawMessage
@@ -201,7 +201,7 @@ func name(to *string) func(string, json.RawMessage) error {
 			return err
 		}
 		if strings.TrimSpace(*to) == "" || len(*to) > maxName || strings.ContainsRune(*to, 0) {
-			return fmt.Errorf("%s: expected 1 to %d bytes that are not blank", at, maxName)
+			return fmt.Errorf("%s: expected 1 to %d bytes, not only spaces", at, maxName)
 		}
 		return nil
 	}

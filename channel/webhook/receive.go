@@ -214,13 +214,13 @@ func refuse(w http.ResponseWriter, status int, err error) {
 // tooMany asks for the message to be sent again when its sender may send one.
 func tooMany(w http.ResponseWriter, wait time.Duration) {
 	w.Header().Set("Retry-After", strconv.Itoa(int((wait+time.Second-1)/time.Second)))
-	refuse(w, http.StatusTooManyRequests, errors.New("the sender or the conversation has sent more messages than are answered in a minute; send the message again after the time in Retry-After"))
+	refuse(w, http.StatusTooManyRequests, errors.New("too many messages per minute from this sender or conversation; send the message again after the time in Retry-After"))
 }
 
 // later asks for the message to be sent again.
 func later(w http.ResponseWriter) {
 	w.Header().Set("Retry-After", "5")
-	refuse(w, http.StatusServiceUnavailable, errors.New("messages are not taken at this moment; send it again"))
+	refuse(w, http.StatusServiceUnavailable, errors.New("the channel accepts no messages at the moment; send it again"))
 }
 
 func document(w http.ResponseWriter, status int, media string, v any) {

@@ -43,15 +43,15 @@ func ParseSecrets(text string) (Secrets, error) {
 	for one := range strings.FieldsSeq(text) {
 		key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(one, secretPrefix))
 		if err != nil {
-			return Secrets{}, errors.New("a secret is not one; expected whsec_ and base64, as \"openssl rand -base64 32\" makes it")
+			return Secrets{}, errors.New("invalid secret; expected whsec_ and base64 text, such as from \"openssl rand -base64 32\"")
 		}
 		if len(key) < minSecret || len(key) > maxSecret {
-			return Secrets{}, fmt.Errorf("a secret has %d bytes; expected %d to %d, as \"openssl rand -base64 32\" makes them", len(key), minSecret, maxSecret)
+			return Secrets{}, fmt.Errorf("a secret has %d bytes; expected %d to %d, such as from \"openssl rand -base64 32\"", len(key), minSecret, maxSecret)
 		}
 		s.keys = append(s.keys, key)
 	}
 	if len(s.keys) == 0 {
-		return Secrets{}, errors.New("there is no secret; expected whsec_ and base64, as \"openssl rand -base64 32\" makes it")
+		return Secrets{}, errors.New("the secret is missing; expected whsec_ and base64 text, such as from \"openssl rand -base64 32\"")
 	}
 	return s, nil
 }
@@ -69,7 +69,7 @@ func (s Secrets) Sign(h http.Header, id string, at time.Time, body []byte) {
 }
 
 // errSignature is all that anybody is told of what is wrong with a signature.
-var errSignature = errors.New("the message is not signed as it should be")
+var errSignature = errors.New("the message's signature is missing or invalid")
 
 // signed is what the headers say of a message, before it is known whether that is so.
 type signed struct {

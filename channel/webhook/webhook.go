@@ -109,7 +109,7 @@ func New(s Settings) (*Channel, error) {
 	switch cmp.Or(s.Ack, AckImmediate) {
 	case AckImmediate:
 		if s.Callback == "" {
-			return nil, errors.New("webhook: there is no callback, to which the replies go; set it to an https address, or ack to " + AckResult)
+			return nil, errors.New("webhook: callback is missing; set it to the https address for replies, or set ack to " + AckResult)
 		}
 	case AckResult:
 		c.result = true
@@ -117,7 +117,7 @@ func New(s Settings) (*Channel, error) {
 		return nil, fmt.Errorf("webhook: ack is %q; expected %s or %s", s.Ack, AckImmediate, AckResult)
 	}
 	if c.maxBody < 0 {
-		return nil, errors.New("webhook: max_body is negative")
+		return nil, errors.New("webhook: max_body is negative; expected 0 or more")
 	}
 	private := false
 	if s.Callback != "" {
@@ -150,10 +150,10 @@ func New(s Settings) (*Channel, error) {
 func checkCallback(s Settings) (private bool, err error) {
 	u, err := url.Parse(s.Callback)
 	if err != nil || u.Host == "" || u.Fragment != "" || u.Scheme != "https" && u.Scheme != "http" {
-		return false, errors.New("webhook: callback is no address; expected one such as https://example.com/replies")
+		return false, errors.New("webhook: callback is not an address; expected one such as https://example.com/replies")
 	}
 	if u.User != nil {
-		return false, errors.New("webhook: callback has a name or a password in it; replies are signed, and nothing else is needed")
+		return false, errors.New("webhook: callback contains a user or a password; remove them, because replies are signed")
 	}
 	if u.Scheme == "http" && !s.AllowInsecure {
 		return false, errors.New("webhook: callback is http; expected https, or allow_insecure: true")
@@ -164,7 +164,7 @@ func checkCallback(s Settings) (private bool, err error) {
 		})
 	}
 	if len(s.CallbackHosts) > 0 && !at(s.CallbackHosts) {
-		return false, errors.New("webhook: the host of callback is not among callback_hosts")
+		return false, errors.New("webhook: the host of callback is not in callback_hosts; add it there")
 	}
 	return at(s.AllowPrivate), nil
 }
@@ -182,7 +182,7 @@ func (c *Channel) Check(ctx context.Context) error {
 	}
 	u, err := url.Parse(c.callback)
 	if err != nil {
-		return errors.New("webhook: callback is no address")
+		return errors.New("webhook: callback is not an address; expected one such as https://example.com/replies")
 	}
 	port := u.Port()
 	if port == "" {
@@ -192,7 +192,7 @@ func (c *Channel) Check(ctx context.Context) error {
 	defer cancel()
 	conn, err := c.http.Transport.(*http.Transport).DialContext(ctx, "tcp", net.JoinHostPort(u.Hostname(), port))
 	if err != nil {
-		return fmt.Errorf("webhook: the callback cannot be reached: %w", bare(err))
+		return fmt.Errorf("webhook: cannot connect to the callback: %w", bare(err))
 	}
 	return conn.Close()
 }
@@ -200,10 +200,10 @@ func (c *Channel) Check(ctx context.Context) error {
 // About says how messages come in and where replies go.
 func (c *Channel) About() string {
 	if c.callback == "" {
-		return "replies are in the answers"
+		return "replies in the HTTP response"
 	}
 	u, _ := url.Parse(c.callback)
-	return "replies go to " + u.Host
+	return "replies to " + u.Host
 }
 
 // Explain says what would become of a message whose body was recorded, and why. Nothing has an effect.
@@ -278,7 +278,7 @@ func (c *Channel) key(m *message, id string) channel.EventKey {
 	return channel.EventKey{Channel: c.name, Account: c.account, Conversation: m.conversation.id, Thread: m.conversation.thread, ID: id}
 }
 
-const cutOff = "The server was restarted while it was answering: the answer may be incomplete."
+const cutOff = "The server restarted during the answer. The answer may be incomplete."
 
 // incomplete tells a conversation that a crash has cut off an answer (CH-74).
 func (c *Channel) incomplete(ctx context.Context, e channel.JournalEntry) error {

@@ -172,12 +172,12 @@ func TestWhatIsWrongWithTheSettingsOfAccessIsSaidAtTheStart(t *testing.T) {
 		want string
 	}{
 		"everybody's address": {[]string{"--addr", "0.0.0.0:0"}, "", "lingserve keys new"},
-		"a key":               {nil, "LINGSERVE_API_KEYS=ann:lsk_secretsecret:user", "entry 1: its second part is a mistyped key"},
-		"a key's role":        {nil, "LINGSERVE_API_KEYS=ann:0123456789abcdefghij:king", "of ann: its third part is no role"},
-		"a file":              {[]string{"--auth-keys-file", "nowhere.txt"}, "", "the file of keys cannot be read"},
-		"an origin":           {[]string{"--http-origins", "*"}, "", "is no origin"},
-		"a host":              {[]string{"--http-hosts", "https://x"}, "", "is no name of a host"},
-		"a proxy":             {[]string{"--http-proxies", "0.0.0.0/0"}, "", "everybody"},
+		"a key":               {nil, "LINGSERVE_API_KEYS=ann:lsk_secretsecret:user", "entry 1: the key in the second part is mistyped"},
+		"a key's role":        {nil, "LINGSERVE_API_KEYS=ann:0123456789abcdefghij:king", "of ann: the third part is not a role"},
+		"a file":              {[]string{"--auth-keys-file", "nowhere.txt"}, "", "cannot read the key file"},
+		"an origin":           {[]string{"--http-origins", "*"}, "", "is not a valid origin"},
+		"a host":              {[]string{"--http-hosts", "https://x"}, "", "is not a host name"},
+		"a proxy":             {[]string{"--http-proxies", "0.0.0.0/0"}, "", "contains all addresses"},
 		"an issuer alone":     {[]string{"--auth-issuer", "https://login.example.com/"}, "", "the audience is missing"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -208,7 +208,7 @@ func TestTheGuideOfAccessIsTrue(t *testing.T) {
 		}
 		lang, body, _ := strings.Cut(block, "\n")
 		switch lang {
-		case "":
+		case "text":
 			for line := range strings.Lines(body) {
 				if strings.HasPrefix(line, "#") {
 					continue

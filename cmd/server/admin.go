@@ -42,12 +42,12 @@ type admin struct {
 
 // Refusals of the admin listener.
 var (
-	errNotAdmin    = &access.Refusal{Status: http.StatusForbidden, Code: "forbidden", Reason: "not_admin", Detail: "this needs the key of an admin; lingserve keys new --role admin makes one"}
-	errNoAdminKeys = &access.Refusal{Status: http.StatusForbidden, Code: "forbidden", Reason: "no_keys", Detail: "there are no keys on this server that an admin could show, so it gives the metrics and nothing else; " +
-		"listen on localhost, or make a key for an admin (lingserve keys new --role admin)"}
-	errAdminSite = &access.Refusal{Status: http.StatusForbidden, Code: "forbidden", Reason: "origin", Detail: "a page of another site may not do this"}
-	errAdminPath = &access.Refusal{Status: http.StatusNotFound, Code: "not_found", Reason: "not_found", Detail: "there is nothing here; expected /metrics, /cost, /debug/pprof/, /healthz or /readyz"}
-	errProfiling = &access.Refusal{Status: http.StatusConflict, Code: "conflict", Reason: "profiling", Detail: "a profile is being made already; wait for its end", RetryAfter: 10 * time.Second}
+	errNotAdmin    = &access.Refusal{Status: http.StatusForbidden, Code: "forbidden", Reason: "not_admin", Detail: "this request needs an admin's API key; create one with \"lingserve keys new --role admin\""}
+	errNoAdminKeys = &access.Refusal{Status: http.StatusForbidden, Code: "forbidden", Reason: "no_keys", Detail: "without API keys, this server only gives metrics to other machines; " +
+		"listen on localhost, or create an admin's key with \"lingserve keys new --role admin\""}
+	errAdminSite = &access.Refusal{Status: http.StatusForbidden, Code: "forbidden", Reason: "origin", Detail: "pages of other sites may not send this request"}
+	errAdminPath = &access.Refusal{Status: http.StatusNotFound, Code: "not_found", Reason: "not_found", Detail: "unknown path; expected /metrics, /cost, /debug/pprof/, /healthz or /readyz"}
+	errProfiling = &access.Refusal{Status: http.StatusConflict, Code: "conflict", Reason: "profiling", Detail: "another profile is running; wait until it ends", RetryAfter: 10 * time.Second}
 )
 
 // Bounds of profiles, in seconds.
@@ -231,7 +231,7 @@ func wholeNumber(w http.ResponseWriter, r *http.Request, name string, def, most 
 	if err != nil || n < 0 || n > most || n == 0 && def > 0 {
 		web.Refuse(w, &access.Refusal{
 			Status: http.StatusBadRequest, Code: "invalid_request", Reason: "invalid",
-			Detail: fmt.Sprintf("query parameter %s: expected a whole number of at most %d", name, most),
+			Detail: fmt.Sprintf("query parameter %s: expected a whole number up to %d", name, most),
 		})
 		return 0, false
 	}

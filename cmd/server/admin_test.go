@@ -148,7 +148,7 @@ func TestProfilesAreBoundedAndMadeOneAtATime(t *testing.T) {
 		"/debug/pprof/profile?seconds=121", "/debug/pprof/profile?seconds=0", "/debug/pprof/profile?seconds=-1", "/debug/pprof/profile?seconds=x",
 		"/debug/pprof/trace?seconds=11", "/debug/pprof/goroutine?debug=3", "/debug/pprof/goroutine?debug=99999999999999999999",
 	} {
-		if w := ask(a, path); w.Code != 400 || !strings.Contains(w.Body.String(), "expected a whole number of at most") {
+		if w := ask(a, path); w.Code != 400 || !strings.Contains(w.Body.String(), "expected a whole number up to ") {
 			t.Errorf("%s: %d: %s", path, w.Code, w.Body)
 		}
 	}

@@ -260,7 +260,7 @@ agents:
 	if r := tell(t, turns, "assistant", question); !strings.Contains(r.Output, "hello from far away") {
 		t.Error(r.Output)
 	}
-	if r := tell(t, turns, "careful", question); strings.Contains(r.Output, "hello from far away") || !strings.Contains(r.Output, "nobody is there to approve it") {
+	if r := tell(t, turns, "careful", question); strings.Contains(r.Output, "hello from far away") || !strings.Contains(r.Output, "this conversation has no approver") {
 		t.Error(r.Output)
 	}
 }
@@ -286,7 +286,7 @@ func TestEveryAgentReadsTheWorkspaceAndNothingElse(t *testing.T) {
 	if r := tell(t, turns, "assistant", `What does fs read say to "note.txt"?`); !strings.Contains(r.Output, "the invoice is paid") {
 		t.Error(r.Output)
 	}
-	if r := tell(t, turns, "careful", `What does fs read say to "../secret.txt"?`); strings.Contains(r.Output, "nobody may know") || !strings.Contains(r.Output, "not below the workspace") {
+	if r := tell(t, turns, "careful", `What does fs read say to "../secret.txt"?`); strings.Contains(r.Output, "nobody may know") || !strings.Contains(r.Output, "not in the workspace") {
 		t.Error(r.Output)
 	}
 }
@@ -437,7 +437,7 @@ func TestAWorkflowAnswersForItsAgentOnEveryChannel(t *testing.T) {
 	if _, err := say("writer", "something that is too long"); turns.Code(err) != turn.CodeInvalid {
 		t.Error(err)
 	}
-	if _, err := say("broken", "bees"); turns.Code(err) != turn.CodeInternal || !strings.Contains(err.Error(), `"nothing-there", which is to answer, is not there`) {
+	if _, err := say("broken", "bees"); turns.Code(err) != turn.CodeInternal || !strings.Contains(err.Error(), `unknown workflow "nothing-there"`) {
 		t.Error(err)
 	}
 	if text := onTape(t, store); strings.Count(text, `"workflow":"essay"`) != 2 || strings.Count(text, `"turn.end"`) != 2 {

@@ -221,7 +221,7 @@ func newDoors(ctx context.Context, c *config.Config, shared *engine, tables stor
 }
 
 func dataError(c *config.Config, err error) error {
-	return fmt.Errorf("data (%s): %s cannot be used: %w", c.Source("data"), c.Data, err)
+	return fmt.Errorf("data (%s): cannot use the folder %s: %w", c.Source("data"), c.Data, err)
 }
 
 // open opens what channels keep: in tables, and beside them what replicas share, or else what is in the data folder, or in memory if there is
@@ -351,10 +351,10 @@ func (d *doors) add(one *door) error {
 			continue
 		}
 		if other.account == one.account {
-			return fmt.Errorf("there are two channels %s; their names must differ", login(one.Name(), one.account))
+			return fmt.Errorf("two channels have the name %s; give each its own name", login(one.Name(), one.account))
 		}
 		if webhookOf(other.Channel) != nil && webhookOf(one.Channel) != nil {
-			return fmt.Errorf("channels.%s: the accounts %s and %s would get their events at one address; make a channel of each, with a name of its own and its type",
+			return fmt.Errorf("channels.%s: the accounts %s and %s would receive events at the same address; configure a separate channel for each account",
 				one.Name(), other.account, one.account)
 		}
 	}
@@ -387,7 +387,7 @@ func (o *door) serve(ctx context.Context, k *channel.Kernel, log *slog.Logger) {
 		defer func() {
 			if v := recover(); v != nil {
 				log.ErrorContext(ctx, "panic in a channel", "channel", o.Name(), "panic", v)
-				err = errors.New("the channel has a fault; the server's log says more")
+				err = errors.New("the channel failed; see the server's log")
 			}
 		}()
 		return o.Serve(ctx, k)

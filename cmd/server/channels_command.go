@@ -20,20 +20,6 @@ import (
 	"github.com/lingserve/lingserve/config"
 )
 
-const aboutChannels = `Looks at the channels that are configured. A server may be running with them at the same time.
-
-  lingserve channels                          the channels, who may talk there, and who answers
-  lingserve channels check [NAME...]          ask each whether it could start
-  lingserve channels explain NAME [FILE]      what would become of an event, and which setting says so
-  lingserve channels pair                     who is paired, and who asks for it with which code
-  lingserve channels pair approve CODE        pair who asks with this code
-  lingserve channels pair remove NAME SENDER  take a pair away, or a request for one
-
-A login of a channel with accounts is NAME@ACCOUNT. A check ends with status 1 where a channel could not start; it changes nothing
-on the platforms. An event is explained as its platform sends it, from a file or from standard input; nothing is sent or stored.
-With --json there is an object on a line for each.
-`
-
 // ways is what "lingserve channels" works with.
 type ways struct {
 	c       *config.Config
@@ -49,9 +35,13 @@ func channelsCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) i
 	var settings config.Flags
 	settings.Bind(set)
 	w := ways{stdin: stdin, stdout: stdout, stderr: stderr}
-	set.BoolVar(&w.json, "json", false, "print JSON Lines")
-	set.DurationVar(&w.timeout, "timeout", 15*time.Second, "`TIME` that each platform has for its answer, 15s")
+	set.BoolVar(&w.json, "json", false, "print one JSON object per line")
+	set.DurationVar(&w.timeout, "timeout", 15*time.Second, "`TIME` to wait for each platform (15s)")
 	rest, help, err := parseFlags(set, args)
+	if help != noHelp {
+		explain(stdout, set, rest, help == fullHelp)
+		return exitOK
+	}
 	do := func(ctx context.Context) (int, error) { return exitOK, w.list() }
 	least, most := 0, 0
 	missing := ""
@@ -83,9 +73,6 @@ func channelsCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) i
 		}
 	}
 	switch {
-	case help:
-		explain(stdout, "channels", aboutChannels, set)
-		return exitOK
 	case err != nil:
 		return usage(stderr, "channels", "%v", err)
 	case len(rest) < least:
@@ -93,7 +80,7 @@ func channelsCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) i
 	case len(rest) > most:
 		return usage(stderr, "channels", "unexpected argument %q", rest[most])
 	case w.timeout <= 0:
-		return usage(stderr, "channels", "--timeout: %v is no time to answer in", w.timeout)
+		return usage(stderr, "channels", "--timeout is %v; expected a duration above 0, such as 15s", w.timeout)
 	}
 	if w.c, err = config.Load(&settings, os.Environ()); err != nil {
 		return fail(stderr, err)
@@ -126,7 +113,7 @@ func (w *ways) list() error {
 		return err
 	}
 	if len(w.c.Channels) == 0 && !w.json {
-		fmt.Fprintln(w.stderr, "there are no channels; docs/channels.md has how to begin")
+		fmt.Fprintln(w.stderr, "no channels are configured; docs/channels.md explains how to add one")
 		return nil
 	}
 	out := tabwriter.NewWriter(w.stdout, 0, 0, 2, ' ', 0)
@@ -208,7 +195,7 @@ func (w *ways) try(ctx context.Context, ch config.Channel) channelTrial {
 	t := channelTrial{Channel: login(ch.Name, ch.Account), Type: ch.Type, Status: "ok"}
 	made, err := makeChannel(w.c, ch, channelParts{})
 	if made == nil && err == nil {
-		t.Status, t.Message = "skip", "it is part of this program: there is nothing to try"
+		t.Status, t.Message = "skip", "this channel is built in; it needs no check"
 		return t
 	}
 	if err == nil {
@@ -226,7 +213,7 @@ func (w *ways) try(ctx context.Context, ch config.Channel) channelTrial {
 		t.Message = d.About()
 	}
 	if !admits(w.c.Access.Channels[ch.Name]) {
-		t.Message = strings.TrimPrefix(t.Message+"\nnobody may talk there yet: set dm.policy or groups.policy", "\n")
+		t.Message = strings.TrimPrefix(t.Message+"\nthe channel admits no messages yet; set dm.policy or groups.policy", "\n")
 	}
 	return t
 }
@@ -257,13 +244,13 @@ func (w *ways) one(name string) (config.Channel, error) {
 		known = append(known, login(ch.Name, ch.Account))
 	}
 	if len(known) == 0 {
-		return config.Channel{}, fmt.Errorf("there is no channel %s; none is configured", show(name))
+		return config.Channel{}, fmt.Errorf("unknown channel %s; no channel is configured", show(name))
 	}
 	hint := didYouMean(name, known, "")
 	if hint == "" {
-		hint = "; there are " + strings.Join(known, ", ")
+		hint = "; expected one of " + strings.Join(known, ", ")
 	}
-	return config.Channel{}, fmt.Errorf("there is no channel %s%s", show(name), hint)
+	return config.Channel{}, fmt.Errorf("unknown channel %s%s", show(name), hint)
 }
 
 // maxRecorded bounds an event that is read from a file, in bytes: doors take no larger ones.
@@ -305,20 +292,20 @@ func (w *ways) explain(ctx context.Context, args []string) error {
 	}
 	asked, ok := made.(explainer)
 	if !ok {
-		return fmt.Errorf("a channel of type %s has no recorded events", ch.Type)
+		return fmt.Errorf("channels of type %s cannot explain recorded events", ch.Type)
 	}
 	from := w.stdin
 	if len(args) == 2 && args[1] != "-" {
 		f, err := os.Open(args[1])
 		if err != nil {
-			return fmt.Errorf("%s cannot be read: %w", show(args[1]), cmp.Or(errors.Unwrap(err), err))
+			return fmt.Errorf("cannot read %s: %w", show(args[1]), cmp.Or(errors.Unwrap(err), err))
 		}
 		defer f.Close()
 		from = f
 	}
 	recorded, err := io.ReadAll(io.LimitReader(from, maxRecorded))
 	if err != nil {
-		return fmt.Errorf("the event cannot be read: %w", err)
+		return fmt.Errorf("cannot read the event: %w", err)
 	}
 	tree, err := newTree(w.c)
 	if err != nil {
@@ -337,7 +324,7 @@ func (w *ways) explain(ctx context.Context, args []string) error {
 	defer cancel()
 	e, err := asked.Explain(ctx, k, recorded)
 	if err != nil {
-		return fmt.Errorf("%s: the event cannot be explained: %s", login(ch.Name, ch.Account), strings.TrimPrefix(err.Error(), ch.Type+": "))
+		return fmt.Errorf("%s: cannot explain the event: %s", login(ch.Name, ch.Account), strings.TrimPrefix(err.Error(), ch.Type+": "))
 	}
 	x := explained{
 		Channel: login(ch.Name, ch.Account), Admission: string(e.Admission.Kind), Reason: string(e.Admission.Reason), Detail: e.Admission.Detail,
@@ -419,7 +406,7 @@ func (w *ways) openPairs(ctx context.Context) (pairs *channel.Pairs, release fun
 // pairStore is the store of pairs for those who look at it or change it.
 func (w *ways) pairStore(ctx context.Context) (pairs *channel.Pairs, release func(), err error) {
 	if w.c.Data == "" && w.c.Engine != config.EngineNATS {
-		return nil, nil, fmt.Errorf("data (%s): there is no data folder, so nobody is paired", w.c.Source("data"))
+		return nil, nil, fmt.Errorf("data (%s): pairing needs a data folder, but none is set", w.c.Source("data"))
 	}
 	return w.openPairs(ctx)
 }
@@ -446,7 +433,7 @@ func (w *ways) pairs(ctx context.Context) error {
 		return err
 	}
 	if len(list) == 0 && !w.json {
-		fmt.Fprintf(w.stderr, "nobody is paired, and nobody asks, in %s\n", channelsPlace(w.c))
+		fmt.Fprintf(w.stderr, "there are no paired people and no requests in %s\n", channelsPlace(w.c))
 		return nil
 	}
 	out := tabwriter.NewWriter(w.stdout, 0, 0, 2, ' ', 0)
@@ -479,7 +466,7 @@ func (w *ways) approve(ctx context.Context, code string) error {
 	defer release()
 	p, err := store.Approve(ctx, "", code)
 	if errors.Is(err, channel.ErrNoCode) {
-		return fmt.Errorf("nobody asks with the code %s; codes are good for an hour, and lingserve channels pair has those that are", show(code))
+		return fmt.Errorf("no pairing request has the code %s; codes expire after an hour, and \"lingserve channels pair\" lists the open ones", show(code))
 	}
 	if err != nil {
 		return err
@@ -501,9 +488,9 @@ func (w *ways) remove(ctx context.Context, name, sender string) error {
 		return err
 	}
 	if !ok {
-		return fmt.Errorf("%s is not paired on %s; lingserve channels pair has those who are", show(sender), name)
+		return fmt.Errorf("%s is not paired on %s; \"lingserve channels pair\" lists who is", show(sender), name)
 	}
-	fmt.Fprintf(w.stdout, "%s is not paired on %s any more\n", oneLine(sender, 80), name)
+	fmt.Fprintf(w.stdout, "removed the pairing of %s on %s\n", oneLine(sender, 80), name)
 	return nil
 }
 

@@ -384,7 +384,7 @@ func TestChannelsOfReplicas(t *testing.T) {
 				t.Errorf("replica %d answers %s", i, got)
 			}
 		}
-		if got := p.run(channelsCommand, "pair", "remove", "asks", "ann"); got != "ann is not paired on asks any more\n" {
+		if got := p.run(channelsCommand, "pair", "remove", "asks", "ann"); got != "removed the pairing of ann on asks\n" {
 			t.Errorf("got %q", got)
 		}
 		if got := p.asks(b, "d-4", "direct", "hello", false); strings.Contains(got, "heard: ") {
@@ -499,7 +499,7 @@ func TestReplicasKnowWhereSessionsAre(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := open(t.TempDir(), "LINGSERVE_NATS_MAX_INBOX=900000GiB", "LINGSERVE_NATS_PREFIX=large"); err == nil || !strings.Contains(err.Error(), "make nats.max_inbox smaller") {
+	if _, err := open(t.TempDir(), "LINGSERVE_NATS_MAX_INBOX=900000GiB", "LINGSERVE_NATS_PREFIX=large"); err == nil || !strings.Contains(err.Error(), "or lower nats.max_inbox") {
 		t.Errorf("servers without room: %v", err)
 	}
 	b, err := open(t.TempDir())
@@ -530,7 +530,7 @@ func TestPairsWhileTheEngineIsAway(t *testing.T) {
 	t.Chdir(t.TempDir())
 	var out bytes.Buffer
 	status := channelsCommand([]string{"pair", "approve", "ABCD-EFGH", "--engine", "nats", "--nats", s.URL()}, nil, &out, &out)
-	if status != exitFailed || !strings.Contains(out.String(), "nats.servers (flag --nats): no server can be reached: "+s.URL()) || !strings.Contains(out.String(), "look whether they run") {
+	if status != exitFailed || !strings.Contains(out.String(), "nats.servers (flag --nats): cannot connect to any server: "+s.URL()) || !strings.Contains(out.String(), "check that the servers run") {
 		t.Errorf("%d %s", status, &out)
 	}
 }

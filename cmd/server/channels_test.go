@@ -171,7 +171,7 @@ func TestAToolThatNobodyOnAChannelMayApproveIsDeniedAtOnce(t *testing.T) {
 	p.waitFor("the channel has no operators; set commands.operators")
 	status, answer := b.say(p, "msg-1", "Call tape.info please")
 	replies, _ := json.Marshal(answer["replies"])
-	if status != http.StatusOK || !strings.Contains(string(replies), "The tool `tape.info` was not run: it needs approval, and nobody in this conversation may give it.") {
+	if status != http.StatusOK || !strings.Contains(string(replies), "The tool `tape.info` was not run: it needs approval, but nobody in this conversation may approve it.") {
 		t.Errorf("got %d %v", status, answer)
 	}
 }
@@ -185,7 +185,7 @@ func TestWhoMayTalkIsReadAgainOnSIGHUP(t *testing.T) { // CH-61
 	}
 	write(t, dir, "lingserve.yaml", b.settings("ack: result", "dm: {policy: everybody}"))
 	p.signal(syscall.SIGHUP)
-	p.waitFor(`"everybody\\?" is none of disabled, open, allowlist, pairing`)
+	p.waitFor(`"everybody\\?" is invalid; expected one of disabled, open, allowlist, pairing`)
 	write(t, dir, "lingserve.yaml", b.settings("ack: result", "dm: {policy: open}"))
 	p.signal(syscall.SIGHUP)
 	p.waitFor("channel settings reloaded")
@@ -256,7 +256,7 @@ channels:
 `)
 	ann := &faketelegram.User{ID: 7, FirstName: "Ann"}
 	fake.Say(faketelegram.Message{Chat: chat, From: ann, Text: "What does tape info say?"})
-	waitShown(t, fake, "The tool tape.info is to be called with")
+	waitShown(t, fake, "The agent wants to call the tool tape.info with")
 	asked := fake.Messages(7, fake.Me().ID)
 	press := fake.Press(7, asked[len(asked)-1].ID, ann, "Approve")
 	ctx, cancel := context.WithTimeout(t.Context(), patient)
@@ -350,11 +350,11 @@ func TestAChannelThatCannotStartSaysWhy(t *testing.T) { // CH-179
 	for _, test := range []struct{ name, file, want string }{
 		{
 			"a token that is none", `channels: {telegram: {token: hello}}`,
-			"lingserve.yaml:1:12: channels.telegram: the token is not one; expected a number, a colon, and letters, as @BotFather shows it",
+			"lingserve.yaml:1:12: channels.telegram: the token is invalid; expected a number, a colon and letters, as @BotFather shows it",
 		},
 		{
 			"no callback", `channels: {a: {type: webhook, accounts: {work: {secret: ` + hookSecret + `}}}}`,
-			"lingserve.yaml:1:42: channels.a.accounts.work: there is no callback, to which the replies go; set it to an https address, or ack to result",
+			"lingserve.yaml:1:42: channels.a.accounts.work: callback is missing; set it to the https address for replies, or set ack to result",
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -410,11 +410,11 @@ func TestNamesOfChannelsAreUnique(t *testing.T) { // CH-07
 			t.Fatal(err)
 		}
 	}
-	if err := d.add(&door{Channel: still{name: "a"}, account: "x"}); err == nil || err.Error() != "there are two channels a@x; their names must differ" {
+	if err := d.add(&door{Channel: still{name: "a"}, account: "x"}); err == nil || err.Error() != "two channels have the name a@x; give each its own name" {
 		t.Errorf("got %v", err)
 	}
 	err := d.add(&door{Channel: still{name: "h", hook: hook}, account: "y"})
-	if err == nil || !strings.HasPrefix(err.Error(), "channels.h: the accounts x and y would get their events at one address") {
+	if err == nil || !strings.HasPrefix(err.Error(), "channels.h: the accounts x and y would receive events at the same address") {
 		t.Errorf("got %v", err)
 	}
 	if d.Webhook("h") == nil || d.Webhook("a") != nil || d.Webhook("b") != nil {
@@ -439,7 +439,7 @@ func TestAChannelThatStopsIsToldOfAndNotStartedAgain(t *testing.T) { // CH-179
 	}
 	broken := d.Broken()
 	if len(broken) != 3 || broken["fails"] != "secret" || broken["stops"] != "the channel has stopped by itself" ||
-		broken["panics"] != "the channel has a fault; the server's log says more" {
+		broken["panics"] != "the channel failed; see the server's log" {
 		t.Errorf("got %q", broken)
 	}
 	if err := d.closeAll(t.Context()); err != nil {
@@ -477,7 +477,7 @@ func TestPairsAreApprovedWhileTheServerRuns(t *testing.T) { // CH-101
 	if got := b.taken(4)[3]; !strings.Contains(got.Text, "hello again") {
 		t.Errorf("got %+v", got)
 	}
-	if got := run("pair", "remove", "hook", "ann"); got != "ann is not paired on hook any more\n" {
+	if got := run("pair", "remove", "hook", "ann"); got != "removed the pairing of ann on hook\n" {
 		t.Errorf("got %q", got)
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -25,31 +26,21 @@ import (
 	"github.com/lingserve/lingserve/tool"
 )
 
-const aboutChat = `Talks with an agent at the terminal; the answer grows while it is written. What you type meanwhile is told to the agent that
-answers. Ctrl-C cancels the answer, Ctrl-D or ,quit ends, ,help shows all commands. Without a terminal each line of stdin is a message,
-the answers go to stdout, and the exit status is 1 when one of them failed.
-
-  lingserve chat --session holidays
-  echo "Why is the sky blue?" | lingserve chat
-
-The session is kept in the data folder, where there is one (--data), also while a server uses it; "lingserve tape show cli:main" shows it.
-`
-
 func chatCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	set := flag.NewFlagSet("chat", flag.ContinueOnError)
 	var settings config.Flags
 	settings.Bind(set)
-	name := set.String("agent", "", "`AGENT` that answers; without, the one that is configured for the terminal")
-	session := set.String("session", terminal.DefaultSession, "`NAME` of the session, which goes on where it ended")
+	name := set.String("agent", "", "`AGENT` to talk with; the default is the terminal channel's")
+	session := set.String("session", terminal.DefaultSession, "`NAME` of the session to start or to continue (main)")
 	rest, help, err := parseFlags(set, args)
 	switch {
-	case help:
-		explain(stdout, "chat", aboutChat, set)
+	case help != noHelp:
+		explain(stdout, set, rest, help == fullHelp)
 		return exitOK
 	case err != nil:
 		return usage(stderr, "chat", "%v", err)
 	case len(rest) > 0:
-		return usage(stderr, "chat", "unexpected argument %q; messages are typed, or come from stdin", rest[0])
+		return usage(stderr, "chat", "unexpected argument %q; type messages in the terminal, or send them to standard input", rest[0])
 	case strings.TrimSpace(*session) == "":
 		return usage(stderr, "chat", "the name of the session is empty")
 	}
@@ -133,7 +124,7 @@ func chat(c *config.Config, name, session string, signals <-chan os.Signal, stdi
 		name = usual
 	}
 	if !slices.Contains(crew.names, name) {
-		return exitFailed, fmt.Errorf("there is no agent %q%s; there are: %s", name, didYouMean(name, crew.names, ""), strings.Join(crew.names, ", "))
+		return exitFailed, fmt.Errorf("unknown agent %q%s expected one of %s", name, cmp.Or(didYouMean(name, crew.names, ""), ";"), strings.Join(crew.names, ", "))
 	}
 	interrupts := make(chan struct{}, 1)
 	o := terminal.Options{

@@ -122,23 +122,23 @@ func engineError(c *config.Config, err error) error {
 	hint := ""
 	switch {
 	case strings.Contains(err.Error(), "insufficient storage"), strings.Contains(err.Error(), "resource limits exceeded"):
-		hint = "; they have no room for what channels share: give them more, or make nats.max_inbox smaller"
+		hint = "; the servers need more storage for channels: increase it, or lower nats.max_inbox"
 	case errors.Is(err, cluster.ErrUnreachable) && len(c.NATS.Routes) > 0:
-		hint = "; a cluster needs two of its three servers: start the others, and look whether they reach each other at the addresses of nats.routes"
+		hint = "; a cluster needs two of its three servers: start the others, and check that they reach each other at the addresses in nats.routes"
 	case errors.Is(err, cluster.ErrUnreachable):
-		hint = "; look whether they run and can be reached from here"
+		hint = "; check that the servers run and that this machine reaches them"
 	case errors.Is(err, cluster.ErrRefused):
-		hint = "; look at nats.user and nats.password, nats.token, nats.creds or nats.nkey"
+		hint = "; check nats.user and nats.password, nats.token, nats.creds or nats.nkey"
 	case errors.Is(err, cluster.ErrForbidden):
-		hint = fmt.Sprintf("; let their user publish and subscribe to %[1]s.>, $KV.%[1]s_LEASES.>, $JS.> and _INBOX.>", c.NATS.Prefix)
+		hint = fmt.Sprintf("; allow the user to publish and subscribe to %[1]s.>, $KV.%[1]s_LEASES.>, $JS.> and _INBOX.>", c.NATS.Prefix)
 	case errors.Is(err, cluster.ErrNoCluster):
-		hint = "; leave nats.copies away, or name the servers of a cluster"
+		hint = "; remove nats.copies, or set the servers of a cluster"
 	case errors.Is(err, cluster.ErrNoJetStream) && len(c.NATS.Routes) > 0:
 		hint = "; a cluster needs two of its three servers: start the others"
 	case errors.Is(err, cluster.ErrNoJetStream):
-		hint = "; start them with JetStream (nats-server --jetstream), and let the account use it"
+		hint = "; start the servers with JetStream (nats-server --jetstream), and allow the account to use it"
 	case c.NATS.Embedded() && strings.Contains(err.Error(), "another process"):
-		hint = "; with nats.listen set, commands talk to the server that runs. Another server has a data folder of its own"
+		hint = "; set nats.listen to use commands beside a running server. A second server needs its own data folder"
 	}
 	key := "nats.servers"
 	return fmt.Errorf("%s (%s): %s%s", key, c.Source(key), strings.TrimPrefix(err.Error(), "cluster: "), hint)

@@ -19,14 +19,14 @@ import (
 type engine struct{}
 
 // errNoNATS is of all that a server alone never asks for.
-var errNoNATS = errors.New("this binary was built without NATS (build tag nonats)")
+var errNoNATS = errors.New("this binary has no NATS support (build tag nonats)")
 
 func openEngine(_ context.Context, c *config.Config, _ *slog.Logger) (*engine, error) {
 	if err := c.CheckEngine(); err != nil {
 		return nil, err
 	}
 	if c.Engine == config.EngineNATS {
-		return nil, fmt.Errorf("engine (%s): %w; expected engine local, or another binary", c.Source("engine"), errNoNATS)
+		return nil, fmt.Errorf("engine (%s): %w; set engine to local, or use a binary with NATS", c.Source("engine"), errNoNATS)
 	}
 	return nil, nil
 }

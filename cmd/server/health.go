@@ -17,21 +17,17 @@ import (
 	"github.com/lingserve/lingserve/config"
 )
 
-const aboutHealth = `Checks the health of a server: of the one that these settings start on this machine, or the one at a URL. It ends with
-status 0 if the server is healthy, and with 1 if it is not or does not answer. It is for probes in containers that have no curl.
-`
-
 func healthCommand(args []string, _ io.Reader, stdout, stderr io.Writer) int {
 	set := flag.NewFlagSet("health", flag.ContinueOnError)
 	var settings config.Flags
 	settings.Bind(set)
-	at := set.String("url", "", "`URL` of the server; its certificate must be good then")
-	ready := set.Bool("ready", false, "ask whether it takes new work, which it does not before it ends")
-	timeout := set.Duration("timeout", 3*time.Second, "how long an answer may take, as `TIME`")
+	at := set.String("url", "", "`URL` of the server; its certificate must be valid")
+	ready := set.Bool("ready", false, "check whether it accepts new work")
+	timeout := set.Duration("timeout", 3*time.Second, "`TIME` to wait for the answer (3s)")
 	rest, help, err := parseFlags(set, args)
 	switch {
-	case help:
-		explain(stdout, "health", aboutHealth, set)
+	case help != noHelp:
+		explain(stdout, set, rest, help == fullHelp)
 		return exitOK
 	case err != nil:
 		return usage(stderr, "health", "%v", err)
@@ -51,7 +47,7 @@ func healthCommand(args []string, _ io.Reader, stdout, stderr io.Writer) int {
 		}
 		base = ownServer(c, tr)
 	} else if u, err := url.Parse(base); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return usage(stderr, "health", "--url: expected an http or https address (as http://127.0.0.1:8080)")
+		return usage(stderr, "health", "--url: expected an http or https address, such as http://127.0.0.1:8080")
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), *timeout)
 	defer cancel()
@@ -90,17 +86,17 @@ func askHealth(ctx context.Context, tr *http.Transport, to string) error {
 	}
 	res, err := tr.RoundTrip(req) // a redirect would lead to another server
 	if ctx.Err() != nil {
-		return fmt.Errorf("%s has not answered in time", to)
+		return fmt.Errorf("%s did not answer in time; check that the server runs, or set a longer --timeout", to)
 	}
 	if err != nil {
 		if e, ok := errors.AsType[*net.OpError](err); ok {
 			err = e.Err
 		}
-		return fmt.Errorf("%s does not answer: %w", to, err)
+		return fmt.Errorf("cannot connect to %s: %w", to, err)
 	}
 	defer res.Body.Close()
 	if res.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s answers with status %d", to, res.StatusCode)
+		return fmt.Errorf("%s answered with status %d; expected 200", to, res.StatusCode)
 	}
 	return nil
 }

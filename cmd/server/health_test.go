@@ -55,14 +55,14 @@ func TestHealthSaysWhetherAServerIsWell(t *testing.T) {
 		{"one that listens on all addresses", []string{"--addr", "0.0.0.0:" + port}, 200, 0, "ok\n"},
 		{"a URL", []string{"--url", s.URL + "/"}, 200, 0, "ok\n"},
 		{"ready", []string{"--url", s.URL, "--ready"}, 200, 0, "ok\n"},
-		{"not ready", []string{"--url", s.URL, "--ready"}, 503, 1, "lingserve: " + s.URL + "/readyz answers with status 503\n"},
-		{"another program", []string{"--url", s.URL + "/other"}, 200, 1, "answers with status 404\n"},
-		{"one that leads elsewhere", []string{"--url", s.URL + "/moved"}, 200, 1, "answers with status 302\n"},
-		{"no server", []string{"--addr", "127.0.0.1:1"}, 200, 1, "lingserve: http://127.0.0.1:1/healthz does not answer: "},
-		{"no time", []string{"--url", s.URL, "--timeout", "0s"}, 200, 1, "has not answered in time\n"},
+		{"not ready", []string{"--url", s.URL, "--ready"}, 503, 1, "lingserve: " + s.URL + "/readyz answered with status 503; expected 200\n"},
+		{"another program", []string{"--url", s.URL + "/other"}, 200, 1, "answered with status 404; expected 200\n"},
+		{"one that leads elsewhere", []string{"--url", s.URL + "/moved"}, 200, 1, "answered with status 302; expected 200\n"},
+		{"no server", []string{"--addr", "127.0.0.1:1"}, 200, 1, "lingserve: cannot connect to http://127.0.0.1:1/healthz: "},
+		{"no time", []string{"--url", s.URL, "--timeout", "0s"}, 200, 1, "did not answer in time; check that the server runs, or set a longer --timeout\n"},
 		{"no URL", []string{"--url", "localhost"}, 200, 2, "expected an http or https address"},
 		{"an argument", []string{"now"}, 200, 2, `unexpected argument "now"`},
-		{"a wrong setting", []string{"--grace", "soon"}, 200, 1, `--grace: "soon" is not a duration`},
+		{"a wrong setting", []string{"--grace", "soon"}, 200, 1, `--grace: "soon" is invalid; expected a duration`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			ready = tc.ready
@@ -85,7 +85,7 @@ func TestHealthOfAnEncryptedServerAsksThisMachine(t *testing.T) {
 		t.Errorf("status %d, it says %q", code, said)
 	}
 	// Whoever names a URL means that server and no other.
-	if code, said := health(t, "--url", "https://"+addr); code != 1 || !strings.Contains(said, "does not answer: ") || !strings.Contains(said, "certificate") {
+	if code, said := health(t, "--url", "https://"+addr); code != 1 || !strings.Contains(said, "cannot connect to ") || !strings.Contains(said, "certificate") {
 		t.Errorf("status %d, it says %q", code, said)
 	}
 }

@@ -37,7 +37,7 @@ func (h *host) Servers(context.Context) ([]comma.Server, error) {
 // Export implements [agent.Host]: a tape is written to a new file below the data folder, as a whole or not at all.
 func (h *host) Export(ctx context.Context, t *tape.Tape) (_ comma.Exported, err error) {
 	if h.folder == "" {
-		return comma.Exported{}, comma.Errorf("this server has no data folder to write to")
+		return comma.Exported{}, comma.Errorf("this server has no data folder; set data")
 	}
 	if err := os.MkdirAll(h.folder, 0o700); err != nil {
 		return comma.Exported{}, err

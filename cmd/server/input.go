@@ -35,7 +35,7 @@ func (i *inputs) Set(s string) error {
 		i.properties = append(i.properties, [2]string{m[1], m[2]})
 	}
 	if m == nil && (i.whole != nil || i.stdin) || len(i.properties) > 0 && (m == nil || i.whole != nil || i.stdin) {
-		return errors.New("either one whole input or NAME=TEXT for each property")
+		return errors.New("expected one whole input, or NAME=TEXT for each property; do not mix them")
 	}
 	switch {
 	case m != nil:
@@ -58,10 +58,10 @@ func (i *inputs) readStdin(stdin io.Reader) error {
 	}
 	text, err := io.ReadAll(io.LimitReader(stdin, maxInput+1))
 	if err != nil {
-		return fmt.Errorf("--input -: stdin cannot be read: %w", err)
+		return fmt.Errorf("--input -: cannot read standard input: %w", err)
 	}
 	if len(text) > maxInput {
-		return errors.New("--input -: stdin has more than 16 MiB")
+		return errors.New("--input -: standard input is larger than 16 MiB")
 	}
 	i.stdin = false
 	s := strings.TrimRight(string(text), "\n")
@@ -121,7 +121,7 @@ func quoted(s string) json.RawMessage {
 func checkJSON(s string) error {
 	var v any
 	if err := json.Unmarshal([]byte(s), &v); err != nil {
-		return fmt.Errorf("not JSON: %s", strings.TrimPrefix(err.Error(), "json: "))
+		return fmt.Errorf("invalid JSON: %s", strings.TrimPrefix(err.Error(), "json: "))
 	}
 	return nil
 }
@@ -130,7 +130,7 @@ func checkJSON(s string) error {
 func pair(s string, into map[string]any) error {
 	m := property.FindStringSubmatch(s)
 	if m == nil {
-		return fmt.Errorf("%q is not NAME=TEXT", s)
+		return fmt.Errorf("%q is invalid; expected NAME=TEXT", s)
 	}
 	into[m[1]] = m[2]
 	return nil
@@ -146,7 +146,7 @@ type runOptions struct {
 func (o *runOptions) set(s string) error {
 	name, text, ok := strings.Cut(s, "=")
 	if !ok {
-		return fmt.Errorf("%q is not NAME=VALUE", s)
+		return fmt.Errorf("%q is invalid; expected NAME=VALUE", s)
 	}
 	if o.read == nil {
 		o.read = map[string]any{}

@@ -19,30 +19,6 @@ import (
 	"github.com/lingserve/lingserve/access"
 )
 
-const keysHelp = `lingserve keys new | list | check [--file FILE]
-
-Makes API keys, and looks at those that there are.
-
-  lingserve keys new --name NAME       make a key, and print it: the only time that it is seen
-  lingserve keys list                  the keys that there are, by their ids
-  lingserve keys check                 whose a key is, which is read from standard input
-
-A server knows the digest of a key and not the key. Without --file, "new" prints two lines: the key, for whoever is to use it, and the
-entry for the file of keys. With it, the entry is put at the end of the file and only the key is printed. To give somebody another
-key, make it under the same name, and take the old entry away once nobody uses it: a server that runs notices by itself.
-
-  --file FILE         file of keys, an entry a line; "list" and "check" look into LINGSERVE_API_KEYS, too
-  --name NAME         of the one whose key it is; several keys may have one name
-  --role ROLE         user, operator or admin (user)
-  --scopes LIST       what the key is for, with commas: workflows, workflows:PATTERN, agents, agents:PATTERN, sessions, admin;
-                      everything that the role may unless told
-  --expires TIME      a day as 2027-01-31, a time as 2027-01-31T12:00:00Z, or how long from now as 90d or 12h; never unless told
-  --json              print JSON Lines
-
-An entry is NAME:KEY:ROLE and, after a blank, scopes=SCOPE+SCOPE, expires=TIME and revoked. KEY is what "new" has printed, or another
-random text of at least 20 characters.
-`
-
 // keyOptions are the flags of the command.
 type keyOptions struct {
 	file, name, role, scopes, expires string
@@ -52,32 +28,32 @@ type keyOptions struct {
 func keysCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	var o keyOptions
 	set := flag.NewFlagSet("keys", flag.ContinueOnError)
-	set.StringVar(&o.file, "file", "", "")
-	set.StringVar(&o.name, "name", "", "")
-	set.StringVar(&o.role, "role", "user", "")
-	set.StringVar(&o.scopes, "scopes", "", "")
-	set.StringVar(&o.expires, "expires", "", "")
-	set.BoolVar(&o.json, "json", false, "")
+	set.StringVar(&o.file, "file", "", "key `FILE`; list and check read LINGSERVE_API_KEYS too")
+	set.StringVar(&o.name, "name", "", "`NAME` of the owner; keys may share a name")
+	set.StringVar(&o.role, "role", "user", "`ROLE`: user, operator or admin (user)")
+	set.StringVar(&o.scopes, "scopes", "", "comma-separated `LIST` of workflows[:PATTERN], agents[:PATTERN], sessions, admin; the default is all of the role")
+	set.StringVar(&o.expires, "expires", "", "`TIME`: 90d, 12h, 2027-01-31 or 2027-01-31T12:00:00Z; the default is never")
+	set.BoolVar(&o.json, "json", false, "print one JSON object per line")
 	rest, help, err := parseFlags(set, args)
 	names := []string{"new", "list", "check"}
 	switch {
-	case help:
-		fmt.Fprint(stdout, keysHelp)
+	case help != noHelp:
+		explain(stdout, set, rest, help == fullHelp)
 		return exitOK
 	case err != nil:
 		return usage(stderr, "keys", "%v", err)
 	case len(rest) == 0:
-		return usage(stderr, "keys", "what to do is missing: %s", strings.Join(names, ", "))
+		return usage(stderr, "keys", "the action is missing; expected one of %s", strings.Join(names, ", "))
 	case len(rest) > 1 && rest[0] == "check":
 		// It is not repeated: it is likely to be the key.
-		return usage(stderr, "keys", "unexpected argument: the key is read from standard input, where no list of processes and no history shows it")
+		return usage(stderr, "keys", "unexpected argument; send the key to standard input, so that it is in no process list and no history")
 	case len(rest) > 1:
 		return usage(stderr, "keys", "unexpected argument %q", rest[1])
 	}
 	if rest[0] != "new" {
 		for _, name := range []string{"name", "role", "scopes", "expires"} {
 			if f := set.Lookup(name); f.Value.String() != f.DefValue {
-				return usage(stderr, "keys", "--%s is for keys new", name)
+				return usage(stderr, "keys", "--%s is only for \"lingserve keys new\"", name)
 			}
 		}
 	}
@@ -151,9 +127,9 @@ func newKey(o *keyOptions, now time.Time, stdout, stderr io.Writer) int {
 	fmt.Fprintln(stdout, text)
 	if o.file == "" {
 		fmt.Fprintln(stdout, key.Entry())
-		fmt.Fprintf(stderr, "the first line is the key, for %s; it is not kept and not shown again. The second line is for the file of keys.\n", o.name)
+		fmt.Fprintf(stderr, "The first line is the key for %s; store it now, because it is not shown again. The second line is the entry for the key file.\n", o.name)
 	} else {
-		fmt.Fprintf(stderr, "this is the key, for %s; it is not kept and not shown again. %s knows it as %s.\n", o.name, o.file, key.ID)
+		fmt.Fprintf(stderr, "This is the key for %s; store it now, because it is not shown again. Its entry in %s has the id %s.\n", o.name, o.file, key.ID)
 	}
 	return exitOK
 }
@@ -169,10 +145,10 @@ func expiry(text string, now time.Time) (time.Time, error) {
 		at, err = now.Add(d), nil
 	}
 	if err != nil {
-		return at, fmt.Errorf("%w, or how long from now as 90d or 12h", err)
+		return at, fmt.Errorf("%w, or a time from now, such as 90d or 12h", err)
 	}
 	if !at.After(now) {
-		return at, fmt.Errorf("%s is over", text)
+		return at, fmt.Errorf("%s is in the past; expected a later time", text)
 	}
 	return at.Truncate(time.Second), nil
 }
@@ -204,7 +180,7 @@ func rowOf(k *access.Key, now time.Time) keyRow {
 
 func listKeys(o *keyOptions, keys []access.Key, now time.Time, stdout, stderr io.Writer) error {
 	if len(keys) == 0 && !o.json {
-		fmt.Fprintln(stderr, "there are no keys; lingserve keys new makes one")
+		fmt.Fprintln(stderr, "there are no keys; create one with \"lingserve keys new\"")
 		return nil
 	}
 	out := tabwriter.NewWriter(stdout, 0, 0, 2, ' ', 0)
@@ -232,14 +208,17 @@ func checkKey(o *keyOptions, keys *access.Keys, stdin io.Reader, stdout, stderr 
 	if err != nil {
 		return err
 	}
+	if text == "" && keys.Len() == 0 {
+		return errors.New("there are no keys to check; lingserve keys new creates one")
+	}
 	if text == "" {
-		fmt.Fprintf(stderr, "%d keys, and each entry can be read; to check one, give it on standard input\n", keys.Len())
+		fmt.Fprintf(stderr, "all %d keys are valid; to check a key, send it to standard input\n", keys.Len())
 		return nil
 	}
 	key, err := keys.Find(text)
 	if refusal, ok := errors.AsType[*access.Refusal](err); ok {
 		if key != nil {
-			return fmt.Errorf("%s: it is %s of %s, in %s", refusal.Detail, key.ID, key.Principal.Name, key.Place)
+			return fmt.Errorf("%s: the key %s of %s in %s", refusal.Detail, key.ID, key.Principal.Name, key.Place)
 		}
 		return errors.New(refusal.Detail)
 	}
@@ -249,7 +228,7 @@ func checkKey(o *keyOptions, keys *access.Keys, stdin io.Reader, stdout, stderr 
 // readSecret reads a line; what is typed at a terminal is not shown.
 func readSecret(stdin io.Reader, stderr io.Writer) (string, error) {
 	if f, ok := stdin.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
-		fmt.Fprint(stderr, "key (it is not shown): ")
+		fmt.Fprint(stderr, "key (hidden): ")
 		text, err := term.ReadPassword(int(f.Fd()))
 		fmt.Fprintln(stderr)
 		return strings.TrimSpace(string(text)), err

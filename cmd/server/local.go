@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -101,9 +102,9 @@ func unknownWorkflow(name string, workflows *flow.Registry, from string) error {
 		names = append(names, w.Info().Name)
 	}
 	if len(names) == 0 {
-		return fmt.Errorf("there is no workflow %q; there are none (%s)", name, from)
+		return fmt.Errorf("unknown workflow %q; there are no workflows (%s)", name, from)
 	}
-	return fmt.Errorf("there is no workflow %q%s; there are: %s (%s)", name, didYouMean(name, names, ""), strings.Join(names, ", "), from)
+	return fmt.Errorf("unknown workflow %q%s expected one of %s (%s)", name, cmp.Or(didYouMean(name, names, ""), ";"), strings.Join(names, ", "), from)
 }
 
 // Said is what the models' servers said when they failed.

@@ -23,25 +23,6 @@ import (
 	"github.com/lingserve/lingserve/config"
 )
 
-const aboutModels = `Lists the models that can be used: those that are configured, the default, and what the workflows name.
-
-  lingserve models                          the list, with what a million tokens cost
-  lingserve models --remote                 what the servers say that they have
-  lingserve models check                    try each, and say what works and what is wrong
-  lingserve models check ollama:llama3.2    the same for one, listed or not
-  lingserve models check --quick            ask each for one word only
-
-A check asks for a word and says how long its first token took; then for a tool's round trip with thinking, two messages in a row of
-one role, an answer by a JSON Schema, and what is in an image. "no" is what a model does not do, "fail" what it should have done. What
-its server said is below, without keys. The questions are short, and their tokens cost what they cost. Each has one attempt, and
---timeout bounds each. A check ends with status 1 where a model does not answer at all.
-
-Prices are dollars for a million tokens, and estimates: those that are built in are of a day; see docs/limits.md.
-
-With --json there is an object on a line for each, with what applies of model, provider, default, price, status (ok, fail or skip), seconds,
-code, message, cause, checks and usage.
-`
-
 // modelsAtOnce is how many servers are asked at a time: enough that one that hangs does not hold up the rest, few enough that no
 // limit on connections is met.
 const modelsAtOnce = 4
@@ -64,33 +45,33 @@ func modelsCommand(args []string, _ io.Reader, stdout, stderr io.Writer) int {
 	var settings config.Flags
 	settings.Bind(set)
 	i := inventory{stdout: stdout, stderr: stderr}
-	remote := set.Bool("remote", false, "list what the servers have, where they say it")
-	set.BoolVar(&i.json, "json", false, "print JSON Lines")
-	set.BoolVar(&i.quick, "quick", false, "ask for one word only")
-	set.DurationVar(&i.timeout, "timeout", 30*time.Second, "`TIME` that each server has for its answer, 30s")
+	remote := set.Bool("remote", false, "list the models that the providers offer")
+	set.BoolVar(&i.json, "json", false, "print one JSON object per line")
+	set.BoolVar(&i.quick, "quick", false, "only test whether a model answers")
+	set.DurationVar(&i.timeout, "timeout", 30*time.Second, "`TIME` to wait for each answer (30s)")
 	rest, help, err := parseFlags(set, args)
 	check := len(rest) > 0 && rest[0] == "check"
 	switch {
-	case help:
-		explain(stdout, "models", aboutModels, set)
+	case help != noHelp:
+		explain(stdout, set, rest, help == fullHelp)
 		return exitOK
 	case err != nil:
 		return usage(stderr, "models", "%v", err)
 	case i.timeout <= 0:
-		return usage(stderr, "models", "--timeout: %v is no time to answer in", i.timeout)
+		return usage(stderr, "models", "--timeout is %v; expected a duration above 0, such as 30s", i.timeout)
 	case check && *remote:
-		return usage(stderr, "models", "--remote is for the list; a check asks the servers anyway")
+		return usage(stderr, "models", "--remote does not go with check; it lists models")
 	case check:
 		rest = rest[1:]
 	case len(rest) > 0 && strings.Contains(rest[0], ":"):
-		return usage(stderr, "models", "unexpected argument %q; to try a model: lingserve models check %s", rest[0], rest[0])
+		return usage(stderr, "models", "unexpected argument %q; to test a model, use \"lingserve models check %s\"", rest[0], rest[0])
 	case len(rest) > 0:
 		return usage(stderr, "models", "unexpected argument %q%s", rest[0], didYouMean(rest[0], []string{"check"}, ""))
 	}
 	for _, chain := range rest {
 		for _, name := range adapter.Links(chain) {
 			if !strings.Contains(name, ":") {
-				return usage(stderr, "models", "%q is no model: expected provider:name, as in openai:gpt-4o-mini", name)
+				return usage(stderr, "models", "%q is no model; expected PROVIDER:NAME, such as openai:gpt-4o-mini", name)
 			}
 		}
 	}
@@ -234,7 +215,7 @@ func (i *inventory) remote(ctx context.Context) int {
 		}
 	}
 	if len(silent) > 0 {
-		fmt.Fprintf(i.stderr, "no list to ask for: %s\n", strings.Join(silent, ", "))
+		fmt.Fprintf(i.stderr, "these providers have no list of models: %s\n", strings.Join(silent, ", "))
 	}
 	i.unconfigured()
 	return status

@@ -185,7 +185,7 @@ func (m untilFirst) Stream(ctx context.Context, req adapter.Request) iter.Seq2[a
 // offers says what a provider has of which no model is named. That its server gives a list shows that key and address are right.
 func (i *inventory) offers(ctx context.Context, prefix string) (status, message string, err error) {
 	if _, lists := i.models.Provider(prefix).(adapter.Lister); !lists {
-		return "skip", fmt.Sprintf("no model is named: list those you use under %s, or try one: lingserve models check %s:NAME",
+		return "skip", fmt.Sprintf("no model is configured; list your models in %s, or test one with \"lingserve models check %s:NAME\"",
 			namesKey(prefix), prefix), nil
 	}
 	names, err := i.ask(ctx, prefix)
@@ -193,13 +193,13 @@ func (i *inventory) offers(ctx context.Context, prefix string) (status, message 
 		return "", "", err
 	}
 	if len(names) == 0 {
-		return "ok", "its server has no models", nil
+		return "ok", "the provider has no models", nil
 	}
 	count := fmt.Sprintf("%d models, e.g. ", len(names))
 	if len(names) == 1 {
 		count = "1 model, "
 	}
-	return "ok", count + strings.Join(names[:min(len(names), 3)], ", ") + "; list those you use under " + namesKey(prefix), nil
+	return "ok", count + strings.Join(names[:min(len(names), 3)], ", ") + "; list your models in " + namesKey(prefix), nil
 }
 
 // namesKey is where a provider's models are named in the configuration file.

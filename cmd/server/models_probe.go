@@ -142,7 +142,7 @@ func (e *exam) run(ctx context.Context, name string, check func(context.Context)
 		return
 	}
 	if e.over {
-		e.t.Checks = append(e.t.Checks, probe{Check: name, Status: probeSkip, Message: "not asked, since there was no answer before"})
+		e.t.Checks = append(e.t.Checks, probe{Check: name, Status: probeSkip, Message: "skipped, because the model did not answer before"})
 		return
 	}
 	ctx, cancel := e.i.limit(ctx)
@@ -197,7 +197,7 @@ var roomTool = adapter.Tool{
 
 // tools is a tool's round trip with thinking: a call, its result, and an answer that uses it. What the provider put beside its parts goes back.
 func (e *exam) tools(ctx context.Context) {
-	thinking := probe{Check: "thinking", Status: probeSkip, Message: "not known without an answer"}
+	thinking := probe{Check: "thinking", Status: probeSkip, Message: "unknown, because the model did not answer"}
 	e.run(ctx, "tools", func(ctx context.Context) error {
 		messages := []adapter.Message{{Role: adapter.User, Content: "What is the code word of the room Lotus? Call the tool look_up to find out, then answer with the code word alone."}}
 		req := adapter.Request{
@@ -220,7 +220,7 @@ func (e *exam) tools(ctx context.Context) {
 		case h.thought || h.usage.ReasoningTokens > 0:
 			thinking = probe{Check: "thinking", Status: probeOK}
 		default:
-			thinking.Status, thinking.Message = probeNo, "it showed no thoughts"
+			thinking.Status, thinking.Message = probeNo, "it returned no reasoning"
 		}
 		if len(h.calls) == 0 {
 			return missed("it did not call the tool")
@@ -235,7 +235,7 @@ func (e *exam) tools(ctx context.Context) {
 				c.Arguments = "{}"
 			}
 			if c.Name != roomTool.Name || !json.Valid([]byte(c.Arguments)) {
-				return missed("it called the tool by another name, or with arguments that are not JSON")
+				return missed("it called the tool with a wrong name, or with arguments that are not JSON")
 			}
 			ids[c.Index] = c.ID
 			answer.ToolCalls = append(answer.ToolCalls, c)
@@ -273,7 +273,7 @@ func (e *exam) neighbours(ctx context.Context) error {
 		Options: adapter.Options{MaxTokens: maxTokens},
 	})
 	if err == nil && !strings.Contains(strings.ToLower(h.text.String()), "pelle") {
-		return missed("its answer does not know of the first of two messages")
+		return missed("it ignored the first of two messages")
 	}
 	return err
 }
@@ -296,7 +296,7 @@ func (e *exam) schema(ctx context.Context) error {
 	d := json.NewDecoder(strings.NewReader(h.text.String()))
 	d.DisallowUnknownFields()
 	if d.Decode(&answer) != nil || answer.Month == nil || answer.Days == nil {
-		return missed("its answer does not fit the schema; `on_invalid: retry` asks such a model once more")
+		return missed("its answer does not match the schema; `on_invalid: retry` retries such an answer")
 	}
 	return nil
 }
@@ -311,7 +311,7 @@ func (e *exam) image(ctx context.Context) error {
 		Options: adapter.Options{MaxTokens: maxTokens},
 	})
 	if err == nil && !strings.Contains(strings.ToLower(h.text.String()), "red") {
-		return missed("it did not see what is in the picture")
+		return missed("it did not recognize the picture")
 	}
 	return err
 }

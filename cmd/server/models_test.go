@@ -320,11 +320,11 @@ func TestACheckAsksProvidersWithoutModelsForTheirList(t *testing.T) {
 		want := `fail  azure:1s  set NO_KEY
 ok    fake:1s   1.00s
 ok    named:1s  1.00s
-skip  bots:     no model is named: list those you use under providers.bots.models, or try one: lingserve models check bots:NAME
+skip  bots:     no model is configured; list your models in providers.bots.models, or test one with "lingserve models check bots:NAME"
 fail  down:     refused the key
-ok    empty:    0.00s  its server has no models
-ok    gpu:      0.00s  4 models, e.g. llama3.2, mistral, phi4; list those you use under providers.gpu.models
-ok    one:      0.00s  1 model, a[31m b; list those you use under providers.one.models
+ok    empty:    0.00s  the provider has no models
+ok    gpu:      0.00s  4 models, e.g. llama3.2, mistral, phi4; list your models in providers.gpu.models
+ok    one:      0.00s  1 model, a[31m b; list your models in providers.one.models
 `
 		if diff := cmp.Diff(want, out.String()); diff != "" {
 			t.Error(diff)
@@ -342,7 +342,7 @@ ok    one:      0.00s  1 model, a[31m b; list those you use under providers.one.
 			t.Error(diff)
 		}
 		want = "lingserve: down: refused the key\nlingserve: named: the model failed\n" +
-			"no list to ask for: bots, fake\nnot configured: azure, moonshot (see docs/models.md)\n"
+			"these providers have no list of models: bots, fake\nnot configured: azure, moonshot (see docs/models.md)\n"
 		if diff := cmp.Diff(want, errs.String()); diff != "" {
 			t.Error(diff)
 		}

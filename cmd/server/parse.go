@@ -12,28 +12,6 @@ import (
 	"github.com/lingserve/lingserve/jsonuri"
 )
 
-const parseHelp = `lingserve parse [--root URI] [--strict] [--resolve | --final] [--chunk N]
-
-Reads JSON text from standard input while it is still being written, and prints an event a line as soon as it is certain:
-
-  {"uri":"outline/0/topic","delta":"Rayleigh "}   append to the string there
-  {"uri":"outline/1","delta":{}}                  make sure that there is an object
-  {"uri":"outline","delta":[]}                    set the value: an array, a number, true, false or null
-
-What models do to JSON is mended: prose and fences around it, missing quotes, commas and brackets, an end in the middle.
-Prose before the document arrives at the uri $reasoning_context.
-
-  --root URI    put URI in front of every uri
-  --strict      mend nothing: take only what RFC 8259 allows
-  --resolve     print completed values too, below the deltas that made them:
-                {"uri":"outline/0/topic","string":"Rayleigh scattering"}
-                {"uri":"outline","object":[…]}   an object or an array
-  --final       print nothing but the final document, on one line
-  --chunk N     parse in pieces of N bytes, whatever pieces the input comes in
-
-The exit status is 1, with one line on standard error, for input that cannot be parsed, and 2 for a wrong command line.
-`
-
 // parseOptions are the flags of the command.
 type parseOptions struct {
 	root    string
@@ -46,24 +24,24 @@ type parseOptions struct {
 func parseCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	var o parseOptions
 	set := flag.NewFlagSet("parse", flag.ContinueOnError)
-	set.StringVar(&o.root, "root", "", "")
-	set.BoolVar(&o.strict, "strict", false, "")
-	set.BoolVar(&o.resolve, "resolve", false, "")
-	set.BoolVar(&o.final, "final", false, "")
-	set.IntVar(&o.chunk, "chunk", 0, "")
+	set.StringVar(&o.root, "root", "", "put `URI` in front of every uri")
+	set.BoolVar(&o.strict, "strict", false, "repair nothing; accept only RFC 8259")
+	set.BoolVar(&o.resolve, "resolve", false, "also print each complete string, object and array")
+	set.BoolVar(&o.final, "final", false, "print only the final document")
+	set.IntVar(&o.chunk, "chunk", 0, "parse pieces of `N` bytes; 0: as the input arrives")
 	rest, help, err := parseFlags(set, args)
 	switch {
 	case err != nil:
 		return usage(stderr, "parse", "%v", err)
-	case help:
-		fmt.Fprint(stdout, parseHelp)
+	case help != noHelp:
+		explain(stdout, set, rest, help == fullHelp)
 		return exitOK
 	case len(rest) > 0:
-		return usage(stderr, "parse", "unexpected argument %q: the text is read from standard input", rest[0])
+		return usage(stderr, "parse", "unexpected argument %q; send the text to standard input", rest[0])
 	case o.chunk < 0:
-		return usage(stderr, "parse", "--chunk is %d, expected a number of bytes", o.chunk)
+		return usage(stderr, "parse", "--chunk is %d; expected 0 or more bytes", o.chunk)
 	case o.final && o.resolve:
-		return usage(stderr, "parse", "--final prints no events and so does not go with --resolve")
+		return usage(stderr, "parse", "--final does not go with --resolve, because it prints no events")
 	}
 	if _, err := jsonuri.Parse(o.root); err != nil {
 		return usage(stderr, "parse", "--root: %v", err)

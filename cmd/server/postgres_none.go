@@ -12,5 +12,5 @@ import (
 
 // openPostgres says that this binary cannot use a database.
 func openPostgres(*config.Config, *slog.Logger, tape.Observer) (tape.Whole, error) {
-	return nil, errors.New("this binary was built without PostgreSQL (build tag nopostgres)")
+	return nil, errors.New("this binary has no PostgreSQL support (build tag nopostgres)")
 }

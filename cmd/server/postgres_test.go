@@ -14,7 +14,7 @@ import (
 	"github.com/lingserve/lingserve/tape"
 	tapefile "github.com/lingserve/lingserve/tape/file"
 	"github.com/lingserve/lingserve/tape/postgres"
-	"github.com/lingserve/lingserve/tape/postgres/postgrestest"
+	"github.com/lingserve/lingserve/internal/postgrestest"
 )
 
 // TA-40, TA-41: what is said of "lingserve tape" holds for a database, too, and no file is written.
@@ -51,7 +51,7 @@ func TestSessionsInADatabase(t *testing.T) {
 		t.Fatal(err)
 	}
 	run(exitOK, "import", "s-42", "trip.jsonl")
-	if got := run(exitFailed, "import", "s-42", "trip.jsonl"); !strings.Contains(got, "there is a session") {
+	if got := run(exitFailed, "import", "s-42", "trip.jsonl"); !strings.Contains(got, "already exists") {
 		t.Errorf("imported again: %s", got)
 	}
 	for want, args := range map[string][]string{
@@ -152,16 +152,16 @@ func TestAllSessionsAreCopiedFromFilesToADatabase(t *testing.T) {
 		}
 		return stdout.String() + stderr.String()
 	}
-	if got := run(exitFailed, "copy", "file"); !strings.Contains(got, "the sessions are in the store file already; say with --tape-store where they are to go") {
+	if got := run(exitFailed, "copy", "file"); !strings.Contains(got, "the source and the target are both the store file; choose the target with --tape-store") {
 		t.Errorf("to the same store: %s", got)
 	}
-	if got := run(exitFailed, "copy", "disk"); !strings.Contains(got, `"disk" is none of the stores`) {
+	if got := run(exitFailed, "copy", "disk"); !strings.Contains(got, `unknown store "disk"`) {
 		t.Errorf("from no store: %s", got)
 	}
-	if got := run(exitOK, "copy", "file", "--tape-store", "postgres"); got != "copied 4 sessions, 0 were there already\n" {
+	if got := run(exitOK, "copy", "file", "--tape-store", "postgres"); got != "copied 4 sessions, skipped 0 existing ones\n" {
 		t.Errorf("%s", got)
 	}
-	if got := run(exitOK, "copy", "file", "--tape-store", "postgres"); got != "copied 0 sessions, 4 were there already\n" {
+	if got := run(exitOK, "copy", "file", "--tape-store", "postgres"); got != "copied 0 sessions, skipped 4 existing ones\n" {
 		t.Errorf("again: %s", got)
 	}
 	for _, name := range names {
@@ -190,9 +190,9 @@ func TestAnAddressOfADatabaseIsNotShown(t *testing.T) {
 	t.Chdir(t.TempDir())
 	t.Setenv("LINGSERVE_TAPE_STORE", "postgres")
 	for name, tt := range map[string]struct{ url, want string }{
-		"none":     {"", "LINGSERVE_TAPE_STORE: tape.store: is postgres, and there is no tape.postgres.url"},
-		"no such":  {"postgres://ling:s3cretword@/x?connect_timeout=banana", "tape.postgres.url (environment LINGSERVE_TAPE_POSTGRES_URL): the database of sessions cannot be used: that is no address"},
-		"not ours": {"mysql://ling:s3cretword@127.0.0.1:1/x", "that is no address"},
+		"none":     {"", "LINGSERVE_TAPE_STORE: tape.store: store postgres needs tape.postgres.url"},
+		"no such":  {"postgres://ling:s3cretword@/x?connect_timeout=banana", "tape.postgres.url (environment LINGSERVE_TAPE_POSTGRES_URL): cannot use the database of sessions: invalid address; expected one such as postgres://"},
+		"not ours": {"mysql://ling:s3cretword@127.0.0.1:1/x", "invalid address; expected one such as postgres://"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv("LINGSERVE_TAPE_POSTGRES_URL", tt.url)

@@ -109,7 +109,7 @@ func newProvider(p config.Provider, limits adapter.Timeouts, proxyEnv bool, tran
 	case config.KindBedrock:
 		made, err := bedrock.New(o, bedrock.AWS{Region: p.Region, Profile: p.Profile})
 		if err != nil && !p.Set { // the mistake is in the settings of other programs, and nothing here uses Bedrock
-			return notSetUp("Amazon Bedrock needs settings of Amazon's that can be read; set AWS_REGION or providers.bedrock.region"), nil
+			return notSetUp("cannot read the AWS settings for Amazon Bedrock; set AWS_REGION or providers.bedrock.region"), nil
 		}
 		return made, err
 	case config.KindOllama:

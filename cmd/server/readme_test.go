@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -16,13 +17,6 @@ import (
 
 	"github.com/lingserve/lingserve/flow"
 )
-
-// guides are the pages whose examples and links are tried.
-var guides = []string{
-	"README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md",
-	"docs/README.md", "docs/agents.md", "docs/channels.md", "docs/compare.md", "docs/configuration.md", "docs/first-steps.md", "docs/glossary.md",
-	"docs/models.md", "docs/operate.md", "docs/plugins.md", "docs/protocol.md", "docs/scale.md", "docs/security.md", "docs/sessions.md", "docs/workflows.md",
-}
 
 func readGuide(t *testing.T, name string) string {
 	t.Helper()
@@ -52,19 +46,31 @@ func blocks(page, language string) (found []string) {
 	return found
 }
 
+var (
+	link     = regexp.MustCompile(`\]\(([^):#]*)(?:#([^)]+))?\)`)
+	titled   = regexp.MustCompile(`(?m)^#+ (.+)$`)
+	noAnchor = regexp.MustCompile(`[^\p{L}\p{N}_ -]`)
+)
+
+// A link leads to a file, and its anchor to a heading.
 func TestTheLinksOfTheGuidesLeadSomewhere(t *testing.T) {
-	pages, err := filepath.Glob(filepath.Join("..", "..", "docs", "*", "*.md"))
-	if err != nil || len(pages) < 14 {
-		t.Fatalf("the pages below docs are %q: %v", pages, err)
+	pages := append(guidePages(t), "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "web/client/README.md")
+	anchors := map[string][]string{} // by page, as GitHub makes them of headings
+	for _, name := range pages {
+		for _, m := range titled.FindAllStringSubmatch(readGuide(t, name), -1) {
+			anchors[name] = append(anchors[name], strings.ReplaceAll(noAnchor.ReplaceAllString(strings.ToLower(m[1]), ""), " ", "-"))
+		}
 	}
-	all := slices.Clone(guides)
-	for _, page := range pages {
-		all = append(all, "docs/"+filepath.Base(filepath.Dir(page))+"/"+filepath.Base(page))
-	}
-	for _, name := range all {
-		for _, m := range regexp.MustCompile(`\]\(([^)#:]+)\)`).FindAllStringSubmatch(readGuide(t, name), -1) {
-			if _, err := os.Stat(filepath.Join("..", "..", filepath.Dir(name), m[1])); err != nil {
+	for _, name := range pages {
+		for _, m := range link.FindAllStringSubmatch(readGuide(t, name), -1) {
+			to := name
+			if m[1] != "" {
+				to = path.Join(path.Dir(name), m[1])
+			}
+			if _, err := os.Stat(filepath.Join("..", "..", to)); err != nil {
 				t.Errorf("%s links to %s: %v", name, m[1], err)
+			} else if known := anchors[to]; known != nil && m[2] != "" && name != "CHANGELOG.md" && !slices.Contains(known, m[2]) {
+				t.Errorf("%s links to %s, and %s has no such heading", name, m[0], to)
 			}
 		}
 	}
@@ -160,34 +166,9 @@ func TestTheReadmesConfigurationHasItsChannel(t *testing.T) {
 	}
 }
 
-// The requests that the README and the first steps show are answered, each in its format.
-func TestTheReadmesRequestsAreAnswered(t *testing.T) {
-	page := readGuide(t, "README.md")
+func TestTheReadmesEventSourceIsAnswered(t *testing.T) {
 	p := startServer(t, "--demo-pace", "0")
-	tried := 0
-	for _, block := range append(blocks(page, ""), blocks(readGuide(t, "docs/first-steps.md"), "")...) {
-		for _, m := range regexp.MustCompile(`(?m)curl (?:-N )?'?http://127\.0\.0\.1:8080([^ '\n]+)'?(?: --json '([^'\n]+)')?`).FindAllStringSubmatch(block, -1) {
-			tried++
-			method, body := http.MethodGet, io.Reader(nil)
-			if m[2] != "" {
-				method, body = http.MethodPost, strings.NewReader(m[2])
-			}
-			req, err := http.NewRequestWithContext(t.Context(), method, p.base+m[1], body)
-			if err != nil {
-				t.Fatal(err)
-			}
-			req.Header.Set("Content-Type", "application/json")
-			want := "completed"
-			if req.URL.Path == "/v1/chat/completions" {
-				want = `"finish_reason":"stop"`
-			}
-			expectAnswer(t, req, want)
-		}
-	}
-	if tried != 5 {
-		t.Errorf("found %d requests of curl in the README and the first steps, want 5", tried)
-	}
-	source := regexp.MustCompile(`new EventSource\("([^"]+)"\)`).FindStringSubmatch(page)
+	source := regexp.MustCompile(`new EventSource\("([^"]+)"\)`).FindStringSubmatch(readGuide(t, "README.md"))
 	if source == nil {
 		t.Fatal("the README has no EventSource")
 	}
@@ -202,7 +183,7 @@ func TestTheReadmesRequestsAreAnswered(t *testing.T) {
 // The output that the first steps show of a start is what the server prints about its model.
 func TestTheFirstStepsShowWhatTheServerSays(t *testing.T) {
 	var shown string
-	for _, block := range blocks(readGuide(t, "docs/first-steps.md"), "") {
+	for _, block := range blocks(readGuide(t, "docs/first-steps.md"), "text") {
 		if strings.HasPrefix(block, "lingserve devel listens on") {
 			shown = block
 		}
@@ -219,99 +200,33 @@ func TestTheFirstStepsShowWhatTheServerSays(t *testing.T) {
 	}
 }
 
-// The conversation in the first steps is what the server answers, except for ids and dates.
-func TestTheConversationOfTheFirstStepsIsWhatIsSaid(t *testing.T) {
-	p := startServer(t, "--demo-pace", "0")
-	asked, shown := 0, 0
-	for _, block := range blocks(readGuide(t, "docs/first-steps.md"), "console") {
-		for _, part := range strings.Split("\n"+block, "\n$ ")[1:] {
-			command, output, _ := strings.Cut(part, "\n")
-			var said string
-			if m := regexp.MustCompile(`^curl http://127\.0\.0\.1:8080(\S+) --json '([^']+)'$`).FindStringSubmatch(command); m != nil {
-				asked++
-				said = post(t, p.base+m[1], m[2])
-			} else if args, ok := strings.CutPrefix(command, "lingserve "); ok {
-				shown++
-				cmd := exec.CommandContext(t.Context(), "lingserve", strings.Fields(args)...)
-				cmd.Dir, cmd.Env = p.dir, cleanEnvironment()
-				out, err := cmd.CombinedOutput()
-				if err != nil {
-					t.Fatalf("%s: %v: %s", command, err, out)
-				}
-				said = string(out)
-			} else {
-				t.Fatalf("the first steps show a command that is not tried: %s", command)
-			}
-			expectShown(t, command, output, said)
-		}
-	}
-	if asked != 2 || shown != 1 {
-		t.Errorf("the first steps show %d questions and %d tapes, want 2 and 1", asked, shown)
-	}
-}
-
 // DW-09: the events that the pages show are those that a new server sends, with the same numbers.
 func TestThePagesShowTheEventsThatAreSent(t *testing.T) {
 	const encyclopedia = "/v1/runs?workflow=encyclopedia&input=Why+is+the+sky+blue%3F"
 	p := startServer(t, "--demo-pace", "0")
-	send := func(method, path, body string) string {
-		t.Helper()
-		req, err := http.NewRequestWithContext(t.Context(), method, p.base+path, strings.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
-		}
-		req.Header.Set("Content-Type", "application/json")
-		res, err := client(t).Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer res.Body.Close()
-		answer, err := io.ReadAll(res.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return string(answer)
-	}
-	page := readGuide(t, "docs/protocol.md")
 	tried := 0
-	for _, block := range blocks(page, "console") {
-		if strings.Contains(block, "approval") { // needs an agent whose tools ask
-			continue
-		}
-		command, output, _ := strings.Cut(block, "\n")
-		m := regexp.MustCompile(`^\$ curl (?:-N )?(?:--json '([^']+)' )?'?http://127\.0\.0\.1:8080([^ ']+)'?(?: --json '([^']+)')?$`).FindStringSubmatch(command)
-		if m == nil {
-			t.Fatalf("docs/protocol.md shows a command that is not tried: %s", command)
-		}
-		tried++
-		method, body := http.MethodGet, m[1]+m[3]
-		if body != "" {
-			method = http.MethodPost
-		}
-		expectShown(t, command, output, send(method, m[2], body))
-	}
-	for _, block := range append(blocks(page, ""), blocks(readGuide(t, "README.md"), "")...) {
+	for _, block := range append(blocks(readGuide(t, "docs/protocol.md"), "sse"), blocks(readGuide(t, "README.md"), "sse")...) {
 		if !strings.Contains(block, "\ndata: {") || strings.Contains(block, "event: waiting\n") { // which needs a server that is busy
 			continue
 		}
 		tried++
-		said := send(http.MethodGet, encyclopedia+"&format=sse", "")
+		_, said := get(t, p.base+encyclopedia+"&format=sse")
 		if strings.Contains(block, `data: {"uri":"",`) { // a snapshot
 			run := regexp.MustCompile(`(?m)^id: ([a-z2-7]+):0$`).FindStringSubmatch(said)
 			if run == nil {
 				t.Fatal(said)
 			}
-			said = send(http.MethodGet, "/v1/runs/"+run[1]+"/events?snapshot=1&format=sse", "")
+			_, said = get(t, p.base+"/v1/runs/"+run[1]+"/events?snapshot=1&format=sse")
 		}
 		expectShown(t, "GET "+encyclopedia, "…\n"+strings.TrimSpace(block)+"\n…", said) // a part of it
 	}
-	if tried != 8 {
-		t.Errorf("%d examples were tried, want 8", tried)
+	if tried != 3 {
+		t.Errorf("%d examples were tried, want 3", tried)
 	}
 }
 
-// expectShown expects the lines that a page shows, in their order; a line with … alone stands for any number of lines, and a line that
-// ends with it for one that begins so.
+// expectShown expects the lines that a page shows, in their order; a line with … alone stands for any number of lines, and … in a line for
+// any text.
 func expectShown(t *testing.T, command, shown, said string) {
 	t.Helper()
 	lines, skip := strings.Split(strings.TrimSpace(alike(said)), "\n"), false
@@ -321,8 +236,7 @@ func expectShown(t *testing.T, command, shown, said string) {
 			continue
 		}
 		i := slices.IndexFunc(lines, func(line string) bool {
-			begin, cut := strings.CutSuffix(want, "…")
-			return line == want || cut && strings.HasPrefix(line, begin)
+			return matches(strings.Split(want, "…"), line)
 		})
 		if i < 0 || i > 0 && !skip {
 			t.Errorf("%s: the page shows\n%s\nand what comes is\n%s", command, want, strings.Join(lines, "\n"))
@@ -335,32 +249,31 @@ func expectShown(t *testing.T, command, shown, said string) {
 	}
 }
 
+// matches reports whether the line consists of these parts with any text between them.
+func matches(parts []string, line string) bool {
+	rest, ok := strings.CutPrefix(line, parts[0])
+	for _, part := range parts[1:] {
+		if part == "" { // the last one
+			return ok
+		}
+		i := strings.Index(rest, part)
+		if ok = ok && i >= 0; !ok {
+			return false
+		}
+		rest = rest[i+len(part):]
+	}
+	return ok && rest == ""
+}
+
 // alike makes outputs of the same commands the same: without the ids of runs, dates, times to come back and the number of an event that
 // comes while several bots write.
 func alike(output string) string {
 	output = regexp.MustCompile(`\b[a-z2-7]{26}\b`).ReplaceAllString(output, "run")
 	output = regexp.MustCompile(`run:\d+","event":"outline-ready"`).ReplaceAllString(output, `run:0","event":"outline-ready"`)
 	output = regexp.MustCompile(`(?m)^retry: \d+$`).ReplaceAllString(output, "retry: 0")
-	return regexp.MustCompile(`\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\dZ?`).ReplaceAllString(output, "date")
-}
-
-func post(t *testing.T, url, body string) string {
-	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	req.Header.Set("Content-Type", "application/json")
-	res, err := client(t).Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer res.Body.Close()
-	answer, err := io.ReadAll(res.Body)
-	if err != nil || res.StatusCode != http.StatusOK {
-		t.Fatal(body, res.Status, err, string(answer))
-	}
-	return string(answer)
+	output = regexp.MustCompile(`"(created|created_at|expires_at|bytes|prompt_tokens|completion_tokens|total_tokens)":\d+`).ReplaceAllString(output, `"$1":0`)
+	output = regexp.MustCompile(`\b\w{16}__\w{16}\b`).ReplaceAllString(output, "tape")
+	return regexp.MustCompile(`\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?Z?`).ReplaceAllString(output, "date")
 }
 
 func expectAnswer(t *testing.T, req *http.Request, want string) {

@@ -124,7 +124,7 @@ func serverURL(text string) (string, error) {
 	}
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.RawQuery != "" || u.Fragment != "" {
-		return "", errors.New("--server: expected an http or https address (as http://127.0.0.1:8080)")
+		return "", errors.New("--server: expected an http or https address, such as http://127.0.0.1:8080")
 	}
 	return strings.TrimRight(text, "/"), nil
 }
@@ -227,7 +227,7 @@ func (r *remoteRun) Events(ctx context.Context) iter.Seq2[tube.Event, error] {
 				fruitless = 0
 			}
 			if fruitless == maxAttempts {
-				yield(tube.Event{}, errors.New("the server breaks every answer off"))
+				yield(tube.Event{}, errors.New("the server closed every connection before the run ended; check the network and proxies in between"))
 				return
 			}
 		}
@@ -269,7 +269,7 @@ func (r *remoteRun) read(ctx context.Context, yield func(tube.Event, error) bool
 		}
 		e, id, err := decodeLine(text)
 		if err != nil {
-			return fmt.Errorf("the server has sent something that is not an event: %w", err)
+			return fmt.Errorf("the server sent an invalid event: %w; check that --server is the address of a Lingserve server", err)
 		}
 		group = append(group, e)
 		if id == "" && !e.Terminal() {
@@ -291,7 +291,7 @@ func (r *remoteRun) read(ctx context.Context, yield func(tube.Event, error) bool
 	return nil
 }
 
-var errTooLong = fmt.Errorf("the server has sent a line of more than %d MiB", maxLine>>20)
+var errTooLong = fmt.Errorf("the server sent a line longer than %d MiB; expected an event", maxLine>>20)
 
 func readLine(r *bufio.Reader) ([]byte, error) {
 	var text []byte
@@ -318,11 +318,11 @@ func decodeLine(text []byte) (e tube.Event, id string, err error) {
 		Data  json.RawMessage `json:"data"`
 	}
 	if err := json.Unmarshal(text, &l); err != nil {
-		return e, "", errors.New("it is not a JSON object")
+		return e, "", errors.New("expected a JSON object")
 	}
 	if _, n, ok := strings.Cut(l.ID, ":"); ok {
 		if e.N, err = strconv.ParseUint(n, 10, 64); err != nil {
-			return e, "", fmt.Errorf("its id is %q", l.ID)
+			return e, "", fmt.Errorf("invalid id %q", l.ID)
 		}
 	}
 	e.Part = l.ID == ""
@@ -335,7 +335,7 @@ func decodeLine(text []byte) (e tube.Event, id string, err error) {
 	case l.Done:
 		e.Kind, e.URI = tube.Done, []byte(l.URI)
 	case len(l.Delta) == 0:
-		return e, "", errors.New("it has neither delta nor event")
+		return e, "", errors.New("expected a delta or an event")
 	case l.Delta[0] == '"':
 		e.Kind, e.URI, e.Value = tube.Append, []byte(l.URI), l.Delta[1:len(l.Delta)-1]
 	default:
@@ -390,10 +390,10 @@ func problemOf(res *http.Response) error {
 	}
 	text, _ := io.ReadAll(io.LimitReader(res.Body, 64<<10))
 	if u := res.Request.URL; res.StatusCode == http.StatusBadRequest && u.Scheme == "http" && wantsTLS(text) {
-		return fmt.Errorf("%s speaks TLS: use --server https://%s", u.Host, u.Host)
+		return fmt.Errorf("%s uses TLS; use --server https://%s", u.Host, u.Host)
 	}
 	if json.Unmarshal(text, &p) != nil || p.Title == "" && p.Detail == "" {
-		return fmt.Errorf("the server has answered %s", res.Status)
+		return fmt.Errorf("the server answered %s", res.Status)
 	}
 	words := p.Detail
 	if words == "" {
@@ -404,7 +404,7 @@ func problemOf(res *http.Response) error {
 	}
 	all := []error{errors.New(clean(words))}
 	if res.StatusCode == http.StatusUnauthorized {
-		all = append(all, errors.New("the key is looked for in the environment variable "+config.ClientKey))
+		all = append(all, errors.New("set the API key in the environment variable "+config.ClientKey))
 	}
 	for _, e := range p.Errors {
 		where := strings.ReplaceAll(strings.TrimPrefix(e.Pointer, "/"), "/", ".") + e.Parameter + e.Header
@@ -439,10 +439,10 @@ func unreachable(err error) error {
 		host = u.Host
 	}
 	if errors.Is(err, http.ErrSchemeMismatch) {
-		return &refusal{fmt.Sprintf("%s speaks plain HTTP, without TLS: use --server http://%s", host, host)}
+		return &refusal{fmt.Sprintf("%s uses plain HTTP, without TLS; use --server http://%s", host, host)}
 	}
 	if oe, ok := errors.AsType[*net.OpError](err); ok && oe.Op == "dial" {
-		return fmt.Errorf("%s cannot be reached: %w", host, oe.Err)
+		return fmt.Errorf("cannot connect to %s: %w", host, oe.Err)
 	}
-	return fmt.Errorf("%s cannot be talked to: %w", host, ue.Err)
+	return fmt.Errorf("cannot talk to %s: %w", host, ue.Err)
 }

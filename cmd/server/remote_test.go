@@ -191,14 +191,14 @@ func TestHowARunOnAServerEndsIsTheExitStatus(t *testing.T) {
 				`"event":"error","data":{"code":"upstream_timeout","message":"no token came","bot":"outline","fatal":true}`,
 				`"event":"finished","data":{"status":"failed"}`,
 			},
-			"lingserve: the run has failed: outline: no token came (upstream_timeout)\n",
+			"lingserve: the run failed: outline: no token came (upstream_timeout)\n",
 		},
 		{"canceled by somebody else", []string{`"event":"canceled","data":{"reason":"asked for"}`}, "lingserve: the run was canceled: asked for\n"},
-		{"rubbish", []string{`"what":1`}, "lingserve: the server has sent something that is not an event: it has neither delta nor event\n"},
+		{"rubbish", []string{`"what":1`}, "lingserve: the server sent an invalid event: expected a delta or an event; check that --server is the address of a Lingserve server\n"},
 		{
 			"gone",
 			[]string{`"event":"error","data":{"code":"gone","message":"the run is not known","fatal":true}`, `"event":"finished","data":{"status":"failed"}`},
-			"lingserve: the run has failed: the run is not known (gone)\n",
+			"lingserve: the run failed: the run is not known (gone)\n",
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -224,7 +224,7 @@ func TestAServerThatRefusesIsQuoted(t *testing.T) {
 		t.Errorf("status %d, stdout %q, stderr %q", status, stdout, stderr)
 	}
 	s.Close()
-	if status, _, stderr := cli(t, "run", "article", "--server", s.URL); status != exitFailed || !strings.Contains(stderr, "cannot be reached: ") || strings.Count(stderr, "\n") != 1 {
+	if status, _, stderr := cli(t, "run", "article", "--server", s.URL); status != exitFailed || !strings.Contains(stderr, "cannot connect to ") || strings.Count(stderr, "\n") != 1 {
 		t.Errorf("status %d, stderr %q", status, stderr)
 	}
 	if status, _, stderr := cli(t, "run", "article", "--server", "ftp://x"); status != exitFailed || !strings.Contains(stderr, "expected an http or https address") {
@@ -299,10 +299,10 @@ func TestTheOtherSchemeIsNamedWhereOneDoesNotFit(t *testing.T) {
 	defer nginx.Close()
 	host := func(s *httptest.Server) string { return s.Listener.Addr().String() }
 	for name, c := range map[string]struct{ server, want string }{
-		"plain HTTP to a server with TLS":   {"http://" + host(encrypted), host(encrypted) + " speaks TLS: use --server https://" + host(encrypted)},
-		"no scheme to a server with TLS":    {host(encrypted), host(encrypted) + " speaks TLS: use --server https://" + host(encrypted)},
-		"plain HTTP to TLS of another kind": {nginx.URL, "speaks TLS: use --server https://"},
-		"TLS to a server without":           {"https://" + host(plain), host(plain) + " speaks plain HTTP, without TLS: use --server http://" + host(plain)},
+		"plain HTTP to a server with TLS":   {"http://" + host(encrypted), host(encrypted) + " uses TLS; use --server https://" + host(encrypted)},
+		"no scheme to a server with TLS":    {host(encrypted), host(encrypted) + " uses TLS; use --server https://" + host(encrypted)},
+		"plain HTTP to TLS of another kind": {nginx.URL, "uses TLS; use --server https://"},
+		"TLS to a server without":           {"https://" + host(plain), host(plain) + " uses plain HTTP, without TLS; use --server http://" + host(plain)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			status, _, stderr := cli(t, "run", "article", "--server", c.server)

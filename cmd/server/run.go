@@ -23,17 +23,6 @@ import (
 	"github.com/lingserve/lingserve/web/frame"
 )
 
-const aboutRun = `Runs a workflow and shows its result growing: in this process, or on a server. On a terminal the result is shown as text,
-otherwise as JSON Lines. Text that does not go to a terminal is written when it is complete, so that an answer that was rejected
-and asked for again is not in it. The exit status is 1 when the run fails and 130 when ctrl-C cancels it.
-
-  lingserve run encyclopedia --input "Why is the sky blue?"
-  lingserve run encyclopedia --input question="Why is the sky blue?" --format json | jq .result
-  lingserve run chat --input '{"message": "Hello"}' --server http://127.0.0.1:8080
-
-The key of a server that asks for one stands in the environment variable LINGSERVE_KEY.
-`
-
 // job is what to run and how.
 type job struct {
 	workflow string
@@ -69,31 +58,31 @@ func runCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	var settings config.Flags
 	settings.Bind(set)
 	j := job{params: map[string]any{}}
-	set.Var(&j.input, "input", "`INPUT`: text, JSON, or NAME=TEXT for one property (again for more); - reads stdin")
-	set.Func("param", "`NAME=TEXT` for the workflow's templates", func(s string) error { return pair(s, j.params) })
-	set.Func("option", "`NAME=VALUE` for the model, as temperature=0.2 or reasoning.effort=low; docs/models.md has them all", j.options.set)
-	set.Func("format", "`FORMAT` of the output: text, jsonl, sse or json; text on a terminal, otherwise jsonl", func(s string) error {
+	set.Var(&j.input, "input", "`INPUT`: text, JSON, or NAME=TEXT per property; - is stdin")
+	set.Func("param", "variable `NAME=TEXT` of the workflow's templates", func(s string) error { return pair(s, j.params) })
+	set.Func("option", "model option `NAME=VALUE`, such as temperature=0.2", j.options.set)
+	set.Func("format", "`FORMAT` of the output: text (default on a terminal), jsonl (default elsewhere), sse or json", func(s string) error {
 		if !slices.Contains([]string{"text", "jsonl", "sse", "json"}, s) {
-			return fmt.Errorf("%q is none of text, jsonl, sse, json", s)
+			return fmt.Errorf("unknown format %q; expected text, jsonl, sse or json", s)
 		}
 		j.format = s
 		return nil
 	})
-	set.BoolVar(&j.done, "done", false, "say after each value of the stream that it is complete")
-	set.BoolVar(&j.html, "html", false, "send events for the tags and the text of HTML beside it")
-	set.BoolVar(&j.strict, "strict", false, "let a bot fail whose answer does not fit its schema, whatever its on_invalid says")
-	set.StringVar(&j.server, "server", "", "`URL` of a server that runs it; without, it runs here")
+	set.BoolVar(&j.done, "done", false, "also print an event when a value is complete")
+	set.BoolVar(&j.html, "html", false, "also print events for the tags and the text in HTML")
+	set.BoolVar(&j.strict, "strict", false, "fail a bot if its answer does not match its schema; overrides on_invalid")
+	set.StringVar(&j.server, "server", "", "`URL` of a server to run it on; its key is in LINGSERVE_KEY")
 	rest, help, err := parseFlags(set, args)
 	switch {
-	case help:
-		explain(stdout, "run", aboutRun, set)
+	case help != noHelp:
+		explain(stdout, set, rest, help == fullHelp)
 		return exitOK
 	case err != nil:
 		return usage(stderr, "run", "%v", err)
 	case len(rest) == 0:
-		return usage(stderr, "run", "the name of a workflow is missing")
+		return usage(stderr, "run", "the name of the workflow is missing")
 	case len(rest) > 1:
-		return usage(stderr, "run", "unexpected argument %q; input is given with --input", rest[1])
+		return usage(stderr, "run", "unexpected argument %q; expected only a workflow name; give the input with --input", rest[1])
 	}
 	j.workflow = rest[0]
 	if err := j.input.readStdin(stdin); err != nil {
@@ -215,7 +204,11 @@ func (e ending) report(stderr io.Writer, tell bool) int {
 	if why == "" {
 		why = "no reason was given"
 	}
-	return fail(stderr, fmt.Errorf("the run has %s: %s", clean(e.status), why))
+	ended := clean(e.status)
+	if ended == "interrupted" {
+		ended = "was interrupted"
+	}
+	return fail(stderr, fmt.Errorf("the run %s: %s", ended, why))
 }
 
 // maxProblems bounds what is kept to be told at the end.
@@ -281,7 +274,7 @@ func (o *output) follow(ctx context.Context, r startedRun) (ending, error) {
 		case i, ok := <-items:
 			switch {
 			case !ok && o.end.status == "":
-				return o.end, errors.New("the run ended without saying how")
+				return o.end, errors.New("the run ended without a final event")
 			case !ok:
 				return o.end, nil
 			case i.err != nil:

@@ -212,7 +212,7 @@ func TestACompatibleServerIsAskedWithTheKeyWhichNobodyElseSees(t *testing.T) {
 	}
 	status.Store(401)
 	out, errs, code = run("--format", "jsonl")
-	if code != exitFailed || !strings.Contains(errs, "lingserve: the run has failed: ") || !strings.Contains(out, "upstream_auth") {
+	if code != exitFailed || !strings.Contains(errs, "lingserve: the run failed: ") || !strings.Contains(out, "upstream_auth") {
 		t.Errorf("exit status %d, output %q, stderr %q", code, out, errs)
 	}
 	if strings.Contains(out+errs, "CANARY") {

@@ -28,21 +28,15 @@ import (
 	"github.com/lingserve/lingserve/web"
 )
 
-const aboutServe = `Serves workflows over HTTP until SIGTERM or ctrl-C: then running work may end
-within the grace period; a second signal ends at once. SIGHUP reloads
-workflows, keys, certificates, and who may talk on channels.
-`
-
 func serveCommand(args []string, _ io.Reader, stdout, stderr io.Writer) int {
 	set := flag.NewFlagSet("serve", flag.ContinueOnError)
 	var settings config.Flags
 	settings.Bind(set)
-	printConfig := set.Bool("print-config", false, "print the settings in force and their sources")
-	all := set.Bool("all", false, "with --help: show all settings")
+	printConfig := set.Bool("print-config", false, "print all settings with their sources, and exit")
 	rest, help, err := parseFlags(set, args)
 	switch {
-	case help, *all && err == nil:
-		explain(stdout, "serve", aboutServe, set)
+	case help != noHelp:
+		explain(stdout, set, rest, help == fullHelp)
 		return exitOK
 	case err != nil:
 		return usage(stderr, "serve", "%v", err)
@@ -167,7 +161,7 @@ func serve(c *config.Config, signals <-chan os.Signal, stderr io.Writer) error {
 	o.Tracer, channels.kernel.Tracer = traces.Provider(), traces.Channels()
 	s, err := web.New(o)
 	if err != nil { // which is about the data folder
-		return fmt.Errorf("data (%s): %s cannot be used: %s", c.Source("data"), c.Data, strings.TrimPrefix(err.Error(), "data folder: "))
+		return fmt.Errorf("data (%s): cannot use the folder %s: %s", c.Source("data"), c.Data, strings.TrimPrefix(err.Error(), "data folder: "))
 	}
 	defer s.Close()
 	watch(metrics, names, s, models, turns, crew, channels, shared)
@@ -207,7 +201,7 @@ func serve(c *config.Config, signals <-chan os.Signal, stderr io.Writer) error {
 	for {
 		select {
 		case err := <-served:
-			return fmt.Errorf("the server has stopped: %w", err)
+			return fmt.Errorf("the server stopped: %w", err)
 		case sig := <-signals:
 			if sig == syscall.SIGHUP {
 				logReload(log, workflows.Reload())
@@ -224,7 +218,7 @@ func serve(c *config.Config, signals <-chan os.Signal, stderr io.Writer) error {
 }
 
 // errAtOnce ends the program without waiting for anything.
-var errAtOnce = errors.New("ended at once by a second signal; running work is lost")
+var errAtOnce = errors.New("a second signal stopped the server at once; running work is lost")
 
 // shutDown lets running work end within the grace period and breaks off the rest (FT-21).
 func shutDown(c *config.Config, s *web.Server, channels *doors, turns *turn.Framework, server *http.Server, signals <-chan os.Signal, log *slog.Logger) error {
@@ -320,14 +314,14 @@ func free(addr string) error {
 func listenError(c *config.Config, err error) error {
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		return fmt.Errorf("the address %s is in use; stop the program that has it, or choose another with --addr (addr comes from: %s)", c.Addr, c.Source("addr"))
+		return fmt.Errorf("the address %s is in use; stop the program that uses it, or choose another with --addr (addr is set by: %s)", c.Addr, c.Source("addr"))
 	case errors.Is(err, syscall.EACCES):
-		return fmt.Errorf("listening on %s is not permitted; ports below 1024 are reserved, choose another with --addr", c.Addr)
+		return fmt.Errorf("listening on %s is not permitted; ports below 1024 are reserved, so choose another with --addr", c.Addr)
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
 		return fmt.Errorf("%s is not an address of this machine; choose another with --addr", c.Addr)
 	}
 	if e, ok := errors.AsType[*net.DNSError](err); ok {
-		return fmt.Errorf("the name %s cannot be resolved; choose another address with --addr", e.Name)
+		return fmt.Errorf("cannot resolve the name %s; choose another address with --addr", e.Name)
 	}
 	return fmt.Errorf("cannot listen on %s: %w", c.Addr, err)
 }
@@ -367,11 +361,11 @@ func announce(w io.Writer, c *config.Config, log *slog.Logger, base string, work
 	case !strings.HasPrefix(c.Model, "demo:"):
 	case len(providers) > 0 && c.Source("model").Kind == config.Default:
 		// One that is set up and has no models listed, or it would be the default.
-		fmt.Fprintf(&b, "             scripted: it needs no network and knows nothing. Which model of %s is to answer is not known:\n"+
-			"             say --model %s:NAME, or list models under providers.%s.models\n", providers[0], providers[0], providers[0])
+		fmt.Fprintf(&b, "             scripted: needs no network, knows nothing. %s is set up, but no model of it is chosen:\n"+
+			"             use --model %s:NAME, or list models in providers.%s.models\n", providers[0], providers[0], providers[0])
 	default:
-		fmt.Fprint(&b, "             scripted: it needs no network and knows nothing. For a real model set OPENAI_API_KEY or the key of another\n"+
-			"             provider, or say --model ollama:NAME where Ollama runs; docs/models.md has them all\n")
+		fmt.Fprint(&b, "             scripted: needs no network, knows nothing. For a real model, set OPENAI_API_KEY or another provider's key,\n"+
+			"             or use --model ollama:NAME if Ollama runs; docs/models.md lists all providers\n")
 	}
 	if len(providers) > 0 {
 		fmt.Fprintf(&b, "  providers  %s\n", strings.Join(providers, ", "))

@@ -41,7 +41,13 @@ func startServer(t *testing.T, args ...string) *process {
 
 func startServerIn(t *testing.T, dir string, args ...string) *process {
 	t.Helper()
-	server, err := program.Start(t.Context(), "lingserve", dir, &program.Options{Args: args, Env: cleanEnvironment()})
+	return startServerWith(t, dir, nil, args...)
+}
+
+// startServerWith adds variables to the environment of the server.
+func startServerWith(t *testing.T, dir string, env []string, args ...string) *process {
+	t.Helper()
+	server, err := program.Start(t.Context(), "lingserve", dir, &program.Options{Args: args, Env: append(cleanEnvironment(), env...)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -197,8 +203,8 @@ func TestServeSaysWhichModelAnswersAndWhy(t *testing.T) {
 func TestServeSaysHowToNameAModelOfAProviderThatHasNoneListed(t *testing.T) {
 	p := startServer(t, "--providers-coze-key", "sk-CANARY")
 	p.waitFor(`^  model +demo:demo$`)
-	p.waitFor(`Which model of coze is to answer is not known:$`)
-	p.waitFor(`^ +say --model coze:NAME, or list models under providers\.coze\.models$`)
+	p.waitFor(`coze is set up, but no model of it is chosen:$`)
+	p.waitFor(`^ +use --model coze:NAME, or list models in providers\.coze\.models$`)
 	p.waitFor(`^  providers  coze$`)
 }
 
@@ -317,7 +323,7 @@ func TestASecondSignalEndsAtOnce(t *testing.T) {
 	if status := p.wait(); status != exitFailed {
 		t.Errorf("the exit status is %d", status)
 	}
-	p.waitFor(`^lingserve: ended at once by a second signal`)
+	p.waitFor(`^lingserve: a second signal stopped the server at once`)
 }
 
 const helloWorkflow = "name: hello\nbots:\n  a: {message: hello, root: a}\n"

@@ -34,4 +34,4 @@ func untilSignal(signals <-chan os.Signal) (ctx context.Context, stop func()) {
 }
 
 // errAtStart is why a server ends that was told to before it had begun.
-var errAtStart = errors.New("ended by a signal while it was starting")
+var errAtStart = errors.New("a signal stopped the server while it was starting")

@@ -15,7 +15,7 @@ import (
 )
 
 // errDataInUse is the error for the user if another server owns the data folder.
-var errDataInUse = errors.New("another server uses this folder; stop it, or give this one a folder of its own")
+var errDataInUse = errors.New("another server uses this folder; stop it, or give this server its own folder")
 
 // openTables opens the engine of the tables: NATS if replicas share it, or else files in the data folder, or in memory if there is none.
 // At the first start it takes in what an earlier version has kept. Its error is for the user. What it returns is closed after all that uses

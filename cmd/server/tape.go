@@ -23,21 +23,6 @@ import (
 	"github.com/lingserve/lingserve/tape"
 )
 
-const aboutTape = `Looks into the sessions of a data folder, or of a database. A server may be using it at the same time.
-
-  lingserve tape list                       the sessions, the one that was used last first
-  lingserve tape show SESSION               what is on the tape of one, a line for each entry
-  lingserve tape search SESSION WORDS       the entries that have all of these words, newest first
-  lingserve tape export SESSION             the tape as it is, as JSON Lines
-  lingserve tape import SESSION [FILE]      make a new session of an export, or of standard input
-  lingserve tape copy FROM                  copy all sessions from another store, file, postgres or nats, to the one of tape.store
-  lingserve tape delete SESSION --yes       erase a session and its forks
-  lingserve tape check                      read all that is stored, and say what is damaged
-
-With --json list, show, search and check print an object on a line for each; show then prints what export does.
-check changes nothing. It ends with the code 0 where nothing is damaged, 1 where something is, and 2 where something cannot be read.
-`
-
 // tapeActions are what the command can do, with how many arguments each has at least and at most.
 var tapeActions = map[string]struct{ least, most int }{
 	"list": {0, 0}, "show": {1, 1}, "search": {2, 64}, "export": {1, 1}, "import": {1, 2}, "copy": {1, 1}, "delete": {1, 1}, "check": {0, 0},
@@ -57,21 +42,21 @@ func tapeCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	var settings config.Flags
 	settings.Bind(set)
 	t := tapes{stdout: stdout}
-	set.BoolVar(&t.json, "json", false, "print JSON Lines")
-	set.IntVar(&t.limit, "limit", 0, "print at most `N`; of search 20 unless told")
-	yes := set.Bool("yes", false, "erase without asking")
+	set.BoolVar(&t.json, "json", false, "print one JSON object per line")
+	set.IntVar(&t.limit, "limit", 0, "print at most `N` lines; the default of search is 20")
+	yes := set.Bool("yes", false, "confirm the deletion")
 	rest, help, err := parseFlags(set, args)
 	names := []string{"list", "show", "search", "export", "import", "copy", "delete", "check"}
 	switch {
-	case help:
-		explain(stdout, "tape", aboutTape, set)
+	case help != noHelp:
+		explain(stdout, set, rest, help == fullHelp)
 		return exitOK
 	case err != nil:
 		return usage(stderr, "tape", "%v", err)
 	case len(rest) == 0:
-		return usage(stderr, "tape", "what to do is missing: %s", strings.Join(names, ", "))
+		return usage(stderr, "tape", "the action is missing; expected one of %s", strings.Join(names, ", "))
 	case t.limit < 0:
-		return usage(stderr, "tape", "--limit: expected a number from 1")
+		return usage(stderr, "tape", "--limit is %d; expected a number above 0", t.limit)
 	}
 	name, rest := rest[0], rest[1:]
 	action, ok := tapeActions[name]
@@ -79,15 +64,15 @@ func tapeCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	case !ok:
 		return usage(stderr, "tape", "unknown action %q%s", name, didYouMean(name, names, ""))
 	case name == "copy" && len(rest) == 0:
-		return usage(stderr, "tape", "the store to copy from is missing: file, postgres or nats")
+		return usage(stderr, "tape", "the store to copy from is missing; expected file, postgres or nats")
 	case len(rest) < action.least && len(rest) == 0:
-		return usage(stderr, "tape", "the session is missing; lingserve tape list has them")
+		return usage(stderr, "tape", "the session is missing; \"lingserve tape list\" lists them")
 	case len(rest) < action.least:
-		return usage(stderr, "tape", "the words are missing")
+		return usage(stderr, "tape", "the words to search for are missing")
 	case len(rest) > action.most:
 		return usage(stderr, "tape", "unexpected argument %q", rest[action.most])
 	case name == "delete" && !*yes:
-		return usage(stderr, "tape", "what is erased does not come back; say --yes if that is meant")
+		return usage(stderr, "tape", "a deleted session cannot be restored; confirm with --yes")
 	}
 	c, err := config.Load(&settings, os.Environ())
 	if err != nil {
@@ -95,7 +80,7 @@ func tapeCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	}
 	inFiles := c.Tape.Store == "file"
 	if inFiles && c.Data == "" {
-		return fail(stderr, fmt.Errorf("data (%s): there is no data folder, so there are no sessions", c.Source("data")))
+		return fail(stderr, fmt.Errorf("data (%s): sessions in files need a data folder, but none is set", c.Source("data")))
 	}
 	t.workspace = c.Workspace
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -109,7 +94,7 @@ func tapeCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 				t.none(stderr, c)
 				return exitOK
 			}
-			return fail(stderr, fmt.Errorf("there is no session %s in %s", show(rest[0]), c.Data))
+			return fail(stderr, fmt.Errorf("unknown session %s in %s", show(rest[0]), c.Data))
 		}
 	}
 	quiet := slog.New(slog.DiscardHandler) // what goes wrong with the servers is in the error
@@ -146,7 +131,7 @@ func tapeCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		case "delete":
 			err = found.DeleteWithForks(ctx, func(one *tape.Tape) error {
 				if one != found {
-					fmt.Fprintf(stdout, "erasing its fork %s, too\n", show(one.Session()))
+					fmt.Fprintf(stdout, "also deleting its fork %s\n", show(one.Session()))
 				}
 				err := eraseFromChannels(ctx, c, shared, one.Session(), newLog(stderr, c))
 				if errors.Is(err, errChannelsInUse) {
@@ -177,7 +162,7 @@ func (t *tapes) find(ctx context.Context, id string) (*tape.Tape, error) {
 	found, err := tape.Lookup(ctx, t.store, t.workspace, id)
 	switch {
 	case errors.Is(err, tape.ErrInvalid):
-		return nil, fmt.Errorf("%s is no id of a session: %s", show(id), strings.TrimPrefix(err.Error(), tape.ErrInvalid.Error()+": "))
+		return nil, fmt.Errorf("%s is not a valid session id: %s", show(id), strings.TrimPrefix(err.Error(), tape.ErrInvalid.Error()+": "))
 	case !errors.Is(err, tape.ErrNotFound):
 		return found, err
 	}
@@ -192,12 +177,12 @@ func (t *tapes) find(ctx context.Context, id string) (*tape.Tape, error) {
 	}
 	switch len(workspaces) {
 	case 0:
-		return nil, fmt.Errorf("there is no session %s; lingserve tape list has them", show(id))
+		return nil, fmt.Errorf("unknown session %s; \"lingserve tape list\" lists the sessions", show(id))
 	case 1:
 		return tape.Lookup(ctx, t.store, workspaces[0], id)
 	}
 	slices.Sort(workspaces)
-	return nil, fmt.Errorf("there are several sessions %s; say --workspace with one of %s", show(id), clean(strings.Join(workspaces, ", ")))
+	return nil, fmt.Errorf("several sessions are named %s; choose one with --workspace, one of %s", show(id), clean(strings.Join(workspaces, ", ")))
 }
 
 // none says for people that a list is empty, and where was looked: often it is the wrong folder.
@@ -273,7 +258,7 @@ func (t *tapes) show(ctx context.Context, of *tape.Tape) error {
 func (t *tapes) search(ctx context.Context, in *tape.Tape, words string) error {
 	for hit, err := range in.Search(ctx, tape.Query{Text: words, Limit: t.limit}) {
 		if errors.Is(err, tape.ErrInvalid) {
-			return errors.New("there is no word to look for")
+			return errors.New("expected at least one word to search for")
 		}
 		if err != nil {
 			return err
@@ -307,14 +292,14 @@ func (t *tapes) fill(ctx context.Context, args []string, stdin io.Reader) error 
 	if len(args) == 2 {
 		f, err := os.Open(args[1])
 		if err != nil {
-			return fmt.Errorf("%s cannot be read: %w", show(args[1]), cmp.Or(errors.Unwrap(err), err))
+			return fmt.Errorf("cannot read %s: %w", show(args[1]), cmp.Or(errors.Unwrap(err), err))
 		}
 		defer f.Close()
 		from = f
 	}
 	err := tape.Import(ctx, t.store, t.workspace, args[0], from)
 	if errors.Is(err, tape.ErrNotEmpty) {
-		return fmt.Errorf("there is a session %s already; choose another name for this one", show(args[0]))
+		return fmt.Errorf("the session %s already exists; choose another name", show(args[0]))
 	}
 	if errors.Is(err, tape.ErrInvalid) {
 		return errors.New(strings.Replace(err.Error(), tape.ErrInvalid.Error()+": ", "", 1)) // behind the line's number

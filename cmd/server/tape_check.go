@@ -188,7 +188,7 @@ func (t *tapes) checkStore(ctx context.Context, c *config.Config, stderr io.Writ
 			}
 		}
 		if entries != in.Entries {
-			found(damage{Session: in.Session, Damage: fmt.Sprintf("it has %d entries, and %d can be read", in.Entries, entries)})
+			found(damage{Session: in.Session, Damage: fmt.Sprintf("%d entries expected, only %d readable", in.Entries, entries)})
 		}
 	}
 	return sum, nil

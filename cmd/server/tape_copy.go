@@ -17,11 +17,11 @@ func (t *tapes) copyFrom(ctx context.Context, c *config.Config, shared *engine, 
 	known := []string{"file", "postgres", config.EngineNATS}
 	switch {
 	case !slices.Contains(known, from):
-		return fmt.Errorf("%s is none of the stores file, postgres and nats", show(from))
+		return fmt.Errorf("unknown store %s; expected file, postgres or nats", show(from))
 	case from == c.Tape.Store:
-		return fmt.Errorf("the sessions are in the store %s already; say with --tape-store where they are to go", from)
+		return fmt.Errorf("the source and the target are both the store %s; choose the target with --tape-store", from)
 	case from == "file" && c.Data == "":
-		return fmt.Errorf("data (%s): there is no data folder, so there are no sessions in files", c.Source("data"))
+		return fmt.Errorf("data (%s): the store file needs a data folder, but none is set", c.Source("data"))
 	}
 	other := *c
 	other.Tape.Store = from
@@ -45,11 +45,11 @@ func (t *tapes) copyFrom(ctx context.Context, c *config.Config, shared *engine, 
 			there++
 		case errors.Is(err, tape.ErrNotFound), errors.Is(err, tape.ErrDeleted): // erased meanwhile
 		case err != nil:
-			return fmt.Errorf("%d of %d sessions are copied; session %s: %w; the command goes on from there when it is started again", copied+there, len(sessions), show(in.Session), err)
+			return fmt.Errorf("copied %d of %d sessions; session %s: %w; repeat the command to continue", copied+there, len(sessions), show(in.Session), err)
 		default:
 			copied++
 		}
 	}
-	fmt.Fprintf(t.stdout, "copied %d sessions, %d were there already\n", copied, there)
+	fmt.Fprintf(t.stdout, "copied %d sessions, skipped %d existing ones\n", copied, there)
 	return nil
 }

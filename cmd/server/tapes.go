@@ -56,7 +56,7 @@ func openStore(c *config.Config, shared *engine, log *slog.Logger, observer tape
 // tapesError says of which setting the error of a store is.
 func tapesError(c *config.Config, err error) error {
 	if c.Tape.Store == "postgres" {
-		return fmt.Errorf("tape.postgres.url (%s): the database of sessions cannot be used: %s", c.Source("tape.postgres.url"), strings.TrimPrefix(err.Error(), "database: "))
+		return fmt.Errorf("tape.postgres.url (%s): cannot use the database of sessions: %s", c.Source("tape.postgres.url"), strings.TrimPrefix(err.Error(), "database: "))
 	}
 	if c.Tape.Store == config.EngineNATS {
 		return engineError(c, err)

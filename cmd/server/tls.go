@@ -176,9 +176,9 @@ func (e *encryption) start(ctx context.Context, wg *sync.WaitGroup, addr net.Add
 func plainListen(err error) string {
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		return "it is in use"
+		return "the address is in use; choose another port"
 	case errors.Is(err, syscall.EACCES):
-		return "ports below 1024 are reserved, and this program has not the right to them (CAP_NET_BIND_SERVICE)"
+		return "ports below 1024 are reserved; grant the program CAP_NET_BIND_SERVICE, or choose another port"
 	}
 	if e, ok := errors.AsType[*net.OpError](err); ok {
 		return e.Err.Error()
@@ -208,11 +208,11 @@ func (e *encryption) redirect(port int) http.Handler {
 		}
 		host = strings.Trim(strings.ToLower(host), "[]")
 		if !strings.HasPrefix(r.URL.Path, "/") {
-			http.Error(w, "expected a path", http.StatusBadRequest)
+			http.Error(w, "expected a path that starts with /", http.StatusBadRequest)
 			return
 		}
 		if !e.from.knows(host) {
-			http.Error(w, "this server is not known by the name in the header Host", http.StatusMisdirectedRequest)
+			http.Error(w, "unknown Host header; expected a name of http.hosts or of the certificates", http.StatusMisdirectedRequest)
 			return
 		}
 		to := url.URL{Scheme: "https", Host: host, Path: r.URL.Path, RawPath: r.URL.RawPath, RawQuery: r.URL.RawQuery}
@@ -262,7 +262,7 @@ func (f *certificateFiles) read() (changed bool, err error) {
 	}
 	pair, err := tls.X509KeyPair(cert, key)
 	if err != nil {
-		return false, fmt.Errorf("%s and %s are no pair that can be used: %s", f.cert, f.key, strings.TrimPrefix(err.Error(), "tls: "))
+		return false, fmt.Errorf("cannot use the certificate %s with the key %s: %s", f.cert, f.key, strings.TrimPrefix(err.Error(), "tls: "))
 	}
 	if f.now.Load() != nil {
 		if err := expired(pair.Leaf); err != nil {
@@ -277,14 +277,14 @@ func (f *certificateFiles) read() (changed bool, err error) {
 func readFile(name string) ([]byte, error) {
 	info, err := os.Stat(name)
 	if err == nil && (!info.Mode().IsRegular() || info.Size() > maxCertificate) {
-		return nil, fmt.Errorf("%s is no file of a certificate or its key", name)
+		return nil, fmt.Errorf("%s is not a regular file; expected a PEM file", name)
 	}
 	var text []byte
 	if err == nil {
 		text, err = os.ReadFile(name)
 	}
 	if e, ok := errors.AsType[*os.PathError](err); ok {
-		return nil, fmt.Errorf("%s cannot be read: %w", name, e.Err)
+		return nil, fmt.Errorf("cannot read %s: %w", name, e.Err)
 	}
 	return bytes.TrimSpace(text), err
 }
@@ -295,9 +295,9 @@ func (f *certificateFiles) expired() error { return expired(f.now.Load().Leaf) }
 func expired(leaf *x509.Certificate) error {
 	switch now := time.Now(); {
 	case now.After(leaf.NotAfter):
-		return fmt.Errorf("it has expired at %s", leaf.NotAfter.UTC().Format(time.RFC3339))
+		return fmt.Errorf("the certificate expired at %s; renew it", leaf.NotAfter.UTC().Format(time.RFC3339))
 	case now.Before(leaf.NotBefore):
-		return fmt.Errorf("it is not good before %s", leaf.NotBefore.UTC().Format(time.RFC3339))
+		return fmt.Errorf("the certificate is not valid before %s; check the clock", leaf.NotBefore.UTC().Format(time.RFC3339))
 	}
 	return nil
 }

@@ -310,7 +310,7 @@ func TestAnotherCertificateIsTakenWhenItsFilesChange(t *testing.T) {
 		{"nothing has changed", first, firstKey, 3, ""},
 		{"half of a pair", second, firstKey, 3, "private key does not match public key"},
 		{"no certificate", []byte("hello"), secondKey, 3, "failed to find any PEM data"},
-		{"one that has expired", old, oldKey, 3, "it has expired at"},
+		{"one that has expired", old, oldKey, 3, "the certificate expired at"},
 		{"the whole pair", second, secondKey, 4, "new certificate in use"},
 		{"half of a pair once more", second, firstKey, 4, "private key does not match public key"},
 		{"back again", first, firstKey, 3, "new certificate in use"},
@@ -342,7 +342,7 @@ func TestAnotherCertificateIsTakenWhenItsFilesChange(t *testing.T) {
 			t.Fatal(err)
 		}
 		e.reload()
-		if got := serial(); got != 3 || !strings.Contains(out.String(), "tls.key cannot be read: no such file or directory") {
+		if got := serial(); got != 3 || !strings.Contains(out.String(), "cannot read "+dir+"/tls.key: no such file or directory") {
 			t.Errorf("serial %d:\n%s", got, out)
 		}
 	})
@@ -399,20 +399,20 @@ func TestEncryptionThatCannotWorkStopsTheStart(t *testing.T) {
 		flags []string
 		want  []string
 	}{
-		{"no key", []string{"--tls-cert", crt}, []string{"--tls-cert: is set without its key; set tls.key, too"}},
-		{"no certificate", []string{"--tls-key", crt}, []string{"--tls-key: is set without its certificate; set tls.cert, too"}},
-		{"no file", []string{"--tls-cert", dir + "/none", "--tls-key", crt}, []string{"tls.cert and tls.key (flag --tls-cert)", "none cannot be read: no such file or directory"}},
-		{"a folder", []string{"--tls-cert", dir, "--tls-key", crt}, []string{"is no file of a certificate or its key"}},
-		{"another's key", []string{"--tls-cert", crt, "--tls-key", dir + "/other.key"}, []string{"are no pair that can be used: private key does not match public key"}},
-		{"both ways", []string{"--tls-cert", crt, "--tls-key", dir + "/tls.key", "--tls-acme", "chat.example.com"}, []string{"--tls-acme: is set beside files"}},
-		{"an address to have a certificate for", []string{"--tls-acme", "10.0.0.1"}, []string{`--tls-acme: "10.0.0.1" is no name that a certificate can be had for`}},
-		{"a wildcard", []string{"--tls-acme", "*.example.com"}, []string{`"*.example.com" is no name`}},
-		{"a name without a dot", []string{"--tls-acme", "localhost"}, []string{`"localhost" is no name`}},
-		{"an authority without encryption", []string{"--tls-acme", "chat.example.com", "--tls-acme-directory", "http://10.0.0.1/"}, []string{"--tls-acme-directory: is not an https address"}},
-		{"nowhere to keep certificates", []string{"--tls-acme", "chat.example.com", "--data", ""}, []string{"--tls-acme: there is no data folder"}},
-		{"a redirect to nothing", []string{"--tls-redirect-addr", ":80"}, []string{"--tls-redirect-addr: leads to https, which is not on"}},
-		{"a redirect from nowhere", []string{"--tls-cert", crt, "--tls-key", dir + "/tls.key", "--tls-redirect-addr", "80"}, []string{`--tls-redirect-addr: "80" is not an address`}},
-		{"two things", []string{"--tls-cert", crt, "--tls-redirect-port", "70000"}, []string{"set tls.key, too\n", "70000 is no port"}},
+		{"no key", []string{"--tls-cert", crt}, []string{"--tls-cert: needs a key; set tls.key"}},
+		{"no certificate", []string{"--tls-key", crt}, []string{"--tls-key: needs a certificate; set tls.cert"}},
+		{"no file", []string{"--tls-cert", dir + "/none", "--tls-key", crt}, []string{"tls.cert and tls.key (flag --tls-cert)", "cannot read " + dir + "/none: no such file or directory"}},
+		{"a folder", []string{"--tls-cert", dir, "--tls-key", crt}, []string{"is not a regular file; expected a PEM file"}},
+		{"another's key", []string{"--tls-cert", crt, "--tls-key", dir + "/other.key"}, []string{"other.key: private key does not match public key"}},
+		{"both ways", []string{"--tls-cert", crt, "--tls-key", dir + "/tls.key", "--tls-acme", "chat.example.com"}, []string{"--tls-acme: does not go with certificate files"}},
+		{"an address to have a certificate for", []string{"--tls-acme", "10.0.0.1"}, []string{`--tls-acme: "10.0.0.1" cannot have a certificate`}},
+		{"a wildcard", []string{"--tls-acme", "*.example.com"}, []string{`"*.example.com" cannot have a certificate`}},
+		{"a name without a dot", []string{"--tls-acme", "localhost"}, []string{`"localhost" cannot have a certificate`}},
+		{"an authority without encryption", []string{"--tls-acme", "chat.example.com", "--tls-acme-directory", "http://10.0.0.1/"}, []string{"--tls-acme-directory: expected an https address"}},
+		{"nowhere to keep certificates", []string{"--tls-acme", "chat.example.com", "--data", ""}, []string{"--tls-acme: certificates need a folder"}},
+		{"a redirect to nothing", []string{"--tls-redirect-addr", ":80"}, []string{"--tls-redirect-addr: redirects need https"}},
+		{"a redirect from nowhere", []string{"--tls-cert", crt, "--tls-key", dir + "/tls.key", "--tls-redirect-addr", "80"}, []string{`--tls-redirect-addr: "80" is no address`}},
+		{"two things", []string{"--tls-cert", crt, "--tls-redirect-port", "70000"}, []string{"set tls.key\n", "70000 is no port; expected 1 to 65535"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			_, err := newEncryption(settings(t, tc.flags...), slog.New(slog.DiscardHandler))
@@ -569,7 +569,7 @@ func TestARedirectFromAnAddressInUseStopsTheStart(t *testing.T) {
 	e, _ := encrypt(t, "--tls-cert", filepath.Join(dir, "tls.crt"), "--tls-key", filepath.Join(dir, "tls.key"), "--tls-redirect-addr", addr)
 	var wg sync.WaitGroup
 	err = e.start(t.Context(), &wg, l.Addr())
-	if want := "tls.redirect_addr (flag --tls-redirect-addr): cannot listen on " + addr + ": it is in use"; err == nil || err.Error() != want {
+	if want := "tls.redirect_addr (flag --tls-redirect-addr): cannot listen on " + addr + ": the address is in use; choose another port"; err == nil || err.Error() != want {
 		t.Errorf("it says %v, want %q", err, want)
 	}
 	wg.Wait() // nothing was started

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"flag"
 	"fmt"
 	"io"
 	"runtime"
@@ -10,12 +11,16 @@ import (
 )
 
 func versionCommand(args []string, _ io.Reader, stdout, stderr io.Writer) int {
+	set := flag.NewFlagSet("version", flag.ContinueOnError)
+	rest, help, err := parseFlags(set, args)
 	switch {
-	case len(args) == 1 && (args[0] == "--help" || args[0] == "-h"):
-		fmt.Fprint(stdout, "lingserve version\n\nPrints the version, the commit that it was built from, and the Go version.\n")
+	case help != noHelp:
+		explain(stdout, set, rest, help == fullHelp)
 		return exitOK
-	case len(args) > 0:
-		return usage(stderr, "version", "unexpected argument %q", args[0])
+	case err != nil:
+		return usage(stderr, "version", "%v", err)
+	case len(rest) > 0:
+		return usage(stderr, "version", "unexpected argument %q", rest[0])
 	}
 	b := build()
 	fmt.Fprintf(stdout, "lingserve %s%s %s %s/%s\n", b.version, parens(b.commit, b.date), runtime.Version(), runtime.GOOS, runtime.GOARCH)

@@ -48,7 +48,7 @@ func openWorkflows(c *config.Config) (w *flow.Registry, from string, err error) 
 	case os.IsNotExist(err):
 		return nil, "", fmt.Errorf("workflows (%s): the folder %s does not exist", c.Source("workflows"), c.Workflows)
 	default:
-		return nil, "", fmt.Errorf("workflows (%s): %s cannot be read", c.Source("workflows"), c.Workflows)
+		return nil, "", fmt.Errorf("workflows (%s): cannot read %s", c.Source("workflows"), c.Workflows)
 	}
 }
 

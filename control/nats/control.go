@@ -72,7 +72,7 @@ func Open(ctx context.Context, c *cluster.Cluster, o Options) (*Control, error) 
 	}
 	n := &Control{cluster: c, conn: c.Conn(), presence: presence, desk: control.Desk{Log: o.Log}, asked: map[*question]struct{}{}}
 	if n.part = int(min(n.conn.MaxPayload(), 1<<20)) - headerRoom; n.part < headerRoom {
-		return nil, fmt.Errorf("control: the servers take messages of up to %d bytes: at least %d are wanted", n.conn.MaxPayload(), 2*headerRoom)
+		return nil, fmt.Errorf("control: the servers accept messages of up to %d bytes; expected at least %d", n.conn.MaxPayload(), 2*headerRoom)
 	}
 	n.unwatch = presence.Watch(func(change cluster.Change) {
 		if change.What != cluster.Came {

@@ -189,7 +189,7 @@ func (in *arrivals) part(m *client.Msg) *arriving {
 		return nil // of one that was refused, or has lost its beginning
 	case a == nil && len(in.open) >= mostArriving, in.bytes+len(m.Data) > mostArrivingBytes:
 		in.drop(m.Reply)
-		in.n.refuse(m.Reply, &control.Error{Code: "overloaded", Message: "the replica has too many large requests at once"})
+		in.n.refuse(m.Reply, &control.Error{Code: "overloaded", Message: "the replica serves too many large requests at once"})
 		return nil
 	case a == nil:
 		a = &arriving{since: time.Now()}

@@ -269,7 +269,7 @@ func TestDA_01_EachQuestionHasAnIDOfItsOwn(t *testing.T) {
 			}
 		}
 		say(word, word)
-		shown := regexp.MustCompile("(?s)^The tool `mcp\\.red\\.write` is to be called with\n\n```json\n(.*)\n```\n\nWrite `,approve ([a-z2-7]{26})` to let it run, or `,deny ([a-z2-7]{26})`\\.$")
+		shown := regexp.MustCompile("(?s)^The agent wants to call the tool `mcp\\.red\\.write` with\n\n```json\n(.*)\n```\n\nWrite `,approve ([a-z2-7]{26})` to approve, or `,deny ([a-z2-7]{26})` to deny\\.$")
 		ids := map[string]string{}
 		v.eventually(t, "three questions", func() bool {
 			for _, m := range v.back.Taken() {

@@ -77,7 +77,7 @@ func TestDA_12_AShortWebhookSecretIsRefused(t *testing.T) {
 	for name, c := range map[string]struct{ config, says string }{
 		"telegram":                   {`telegram: {token: "4242:abc", mode: webhook, public_url: "https://bot.example", secret: CANARY456789abc}`, "must have 16 to 256 characters"},
 		"telegram, other letters":    {`telegram: {token: "4242:abc", mode: webhook, public_url: "https://bot.example", secret: "CANARY 0123456789"}`, "must have 16 to 256 characters"},
-		"webhook":                    {`hook: {type: webhook, secret: whsec_CANARY, callback: "https://backend.example"}`, "a secret"},
+		"webhook":                    {`hook: {type: webhook, secret: whsec_CANARY, callback: "https://backend.example"}`, "invalid secret; expected whsec_"},
 		"slack":                      {`slack: {token: xoxb-1, signing_secret: CANARY456789abc}`, "fewer than 16 characters"},
 		"feishu":                     {`feishu: {app_id: cli_a1, app_secret: "0123456789abcdef", encrypt_key: CANARY456789abc}`, "fewer than 16 characters"},
 		"feishu, without encryption": {`feishu: {app_id: cli_a1, app_secret: "0123456789abcdef", verification_token: CANARY456789abc}`, "fewer than 16 characters"},
@@ -175,9 +175,9 @@ func TestDA_11_ASecretInAFlagIsWarnedOf(t *testing.T) {
 	defer p.Kill()
 	log := p.Log.String()
 	for _, says := range []string{
-		"--auth-keys has a secret that every user of this machine can read in the list of processes; use --auth-keys-file, or the environment variable LINGSERVE_AUTH_KEYS",
-		"--tape-postgres-url has a secret", "LINGSERVE_TAPE_POSTGRES_URL, or tape.postgres.url: {file: PATH} in the configuration file",
-		"--providers-openai-key has a secret", "OPENAI_API_KEY",
+		"--auth-keys contains a secret, which every user of this machine can read in the list of processes; use --auth-keys-file, or the environment variable LINGSERVE_AUTH_KEYS",
+		"--tape-postgres-url contains a secret", "LINGSERVE_TAPE_POSTGRES_URL, or tape.postgres.url: {file: PATH} in the configuration file",
+		"--providers-openai-key contains a secret", "OPENAI_API_KEY",
 	} {
 		if !strings.Contains(log, says) {
 			t.Errorf("the log does not say %q", says)

@@ -172,7 +172,7 @@ func TestWhatIsRefusedEarlyDoesNotLeaveItsBodyBehind(t *testing.T) { // SE-18
 func TestRequestsInOneGoAreAnsweredInOrder(t *testing.T) { // SE-18
 	v := server(t)
 	got := v.raw(t, "GET /one HTTP/1.1\r\nHost: localhost\r\n\r\nPOST /two HTTP/1.1\r\nHost: localhost\r\nContent-Length: 11\r\n\r\nGET /lie HTGET /three HTTP/1.1\r\nHost: localhost\r\n\r\n")
-	one, two, three := strings.Index(got, "at /one"), strings.Index(got, "at /two"), strings.Index(got, "at /three")
+	one, two, three := strings.Index(got, "path /one"), strings.Index(got, "path /two"), strings.Index(got, "path /three")
 	if n := len(statusLine.FindAllString(got, -1)); n != 3 || one < 0 || one > two || two > three || strings.Contains(got, "/lie") {
 		t.Errorf("answered %d times: %q", n, got)
 	}

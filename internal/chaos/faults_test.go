@@ -118,7 +118,7 @@ func (w *world) start(ctx context.Context, r *fleet.Replica) {
 		}
 		return
 	}
-	w.took("until a replica serves again", time.Since(began))
+	w.took("until a restarted replica serves", time.Since(began))
 }
 
 // breakThings makes one of the faults after the other, in an order of its own each round, until over is closed; at least each once.

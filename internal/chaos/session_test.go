@@ -253,9 +253,9 @@ func (s *session) attempt(ctx context.Context, t *turn) (again bool, err error) 
 	resp, err := s.request(ctx, r, method, path, body, header...)
 	if err != nil {
 		if nobody(err) {
-			s.w.count("begun again: nobody listened")
+			s.w.count("start retried: connection refused")
 		} else {
-			s.w.count("begun again: no answer")
+			s.w.count("start retried: no answer")
 		}
 		return true, nil
 	}
@@ -266,7 +266,7 @@ func (s *session) attempt(ctx context.Context, t *turn) (again bool, err error) 
 		if resp.Header.Get("Retry-After") == "" {
 			return false, errors.New("503 without Retry-After")
 		}
-		s.w.count("begun again: 503")
+		s.w.count("start retried: 503")
 		return true, nil
 	case resp.StatusCode == http.StatusGone:
 		return false, s.gone(t, r, resp)
@@ -282,7 +282,7 @@ func (s *session) attempt(ctx context.Context, t *turn) (again bool, err error) 
 	}
 	text, _ := io.ReadAll(resp.Body) // for the message
 	if t.agent != "" && t.key == "" && doubted(resp, text) {
-		s.w.count("begun again: not known")
+		s.w.count("start retried: unknown run")
 		return true, nil
 	}
 	return false, fmt.Errorf("begun at %s: %d %.300s", r.Name, resp.StatusCode, text)
@@ -305,7 +305,7 @@ func (s *session) gone(t *turn, r *fleet.Replica, resp *http.Response) error {
 	if t.workflow == "again" { // it has done nothing before it is stored
 		return fmt.Errorf("gone at %s, though to be begun again", r.Name)
 	}
-	s.w.count("ended: gone before anything was stored")
+	s.w.count("ended: gone before the first store")
 	t.run, t.state = p.Run, "gone"
 	return s.checkModel(t)
 }
@@ -323,7 +323,7 @@ func (s *session) wait(ctx context.Context, t *turn, resp *http.Response) (again
 			return false, fmt.Errorf("%d %.300s", resp.StatusCode, text)
 		}
 		t.run = p.Run
-		s.w.count("documents that were problems")
+		s.w.count("documents with an error")
 		return false, s.compare(ctx, t, nil)
 	}
 	var d document
@@ -360,7 +360,7 @@ func (s *session) follow(ctx context.Context, t *turn, at *fleet.Replica, first 
 				return
 			}
 			other.ended(&to, second)
-			s.w.count("readers along")
+			s.w.count("second readers")
 		})
 	}
 	err := s.read(ctx, t, v, at, first)
@@ -380,7 +380,7 @@ func (s *session) ended(t *turn, v *view) {
 		s.fail(t, "%s", wrong)
 	}
 	if v.leaps > 0 {
-		s.w.count("leaps that readers saw")
+		s.w.count("jumps of ids that readers saw")
 	}
 }
 
@@ -394,7 +394,7 @@ func (s *session) read(ctx context.Context, t *turn, v *view, at *fleet.Replica,
 		if resp == nil {
 			var err error
 			if at = s.any(); connection == 0 {
-				s.w.count("readers that began at another replica")
+				s.w.count("readers that started at another replica")
 			}
 			if resp, err = s.comeBack(ctx, t, v, at); err != nil {
 				pause(ctx, 20*time.Millisecond)
@@ -409,7 +409,7 @@ func (s *session) read(ctx context.Context, t *turn, v *view, at *fleet.Replica,
 			}
 			if s.listen(ctx, t, v, at, resp, after) {
 				cuts--
-				s.w.count("connections that the client broke")
+				s.w.count("connections that the client closed")
 			} else if v.state == "" {
 				s.w.count("connections that broke")
 				pause(ctx, 10*time.Millisecond)
@@ -469,7 +469,7 @@ func (s *session) listen(ctx context.Context, t *turn, v *view, at *fleet.Replic
 			s.approve(ctx, t, v, at)
 		}
 		if t.canceled && v.state == "canceled" {
-			s.w.took("from the request to cancel at another replica to the reader's canceled", time.Since(t.began))
+			s.w.took("from a cancel at another replica to the reader's `canceled`", time.Since(t.began))
 		}
 		if v.state != "" {
 			return false
@@ -524,7 +524,7 @@ func (s *session) approve(ctx context.Context, t *turn, v *view, at *fleet.Repli
 			s.w.took("an approval at another replica", time.Since(began))
 		case http.StatusConflict: // it was answered, and the answer to that was lost
 		case http.StatusNotFound, http.StatusGone: // of one that is ending, because its replica has died
-			s.w.count("approvals that came too late")
+			s.w.count("late approvals")
 		default:
 			s.fail(t, "approved: %d %.300s", resp.StatusCode, text)
 		}
@@ -557,7 +557,7 @@ func (s *session) steer(ctx context.Context, t *turn, at *fleet.Replica) {
 			continue
 		case err != nil && nobody(err):
 		case err != nil, doubted(resp, text):
-			s.w.count("steered, and nobody knows")
+			s.w.count("steered, outcome unknown")
 			t.maybe = steered
 			t.tries = append(t.tries, steered)
 		case resp.StatusCode == http.StatusServiceUnavailable: // then it was not taken
@@ -610,7 +610,7 @@ func (s *session) compare(ctx context.Context, t *turn, v *view) error {
 		}
 		if d.Status != "running" {
 			if late := time.Since(began); late > 20*time.Millisecond {
-				s.w.took("from the end that a reader sees to all replicas' saying so", late)
+				s.w.took("from the end that a reader sees until all replicas report it", late)
 			}
 			break
 		}
@@ -674,7 +674,7 @@ func (s *session) checkModel(t *turn) error {
 			s.fail(t, "the model was asked %d times", asked)
 		}
 		if asked > 1 {
-			s.w.count("begun once more by the server")
+			s.w.count("restarted by the server")
 		}
 	case t.agent == "careful": // before and after the call
 		if asked > 2 {

@@ -76,7 +76,7 @@ func (s *session) checkTape(ctx context.Context) {
 			s.w.fail("the tape of %s has %q, which nobody said", s.id, e.Payload.Content)
 		}
 	}
-	s.w.count("tapes that were compared")
+	s.w.count("compared tapes")
 }
 
 func count(messages []entry, input string) (n int) {

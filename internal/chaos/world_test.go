@@ -211,11 +211,11 @@ func (w *world) table() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var b strings.Builder
-	fmt.Fprintf(&b, "\n| what | how often |\n|---|---|\n")
+	fmt.Fprintf(&b, "\n| event | count |\n|---|---|\n")
 	for _, what := range slices.Sorted(maps.Keys(w.counts)) {
 		fmt.Fprintf(&b, "| %s | %d |\n", what, w.counts[what])
 	}
-	fmt.Fprintf(&b, "| **what must not be** | **%d** |\n\n| how long | how often | p50 | p99 | longest |\n|---|---|---|---|---|\n", len(w.wrong))
+	fmt.Fprintf(&b, "| **violations** | **%d** |\n\n| duration | count | p50 | p99 | longest |\n|---|---|---|---|---|\n", len(w.wrong))
 	for _, what := range slices.Sorted(maps.Keys(w.times)) {
 		all := slices.Sorted(slices.Values(w.times[what]))
 		n := len(all)

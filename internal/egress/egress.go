@@ -20,7 +20,7 @@ func Proxy(environment bool) func(*http.Request) (*url.URL, error) {
 func Through(address string) (func(*http.Request) (*url.URL, error), error) {
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" && u.Scheme != "socks5" {
-		return nil, errors.New("is not the address of a proxy (as http://127.0.0.1:3128)") // without the address, which may have a password
+		return nil, errors.New("is not the address of a proxy; expected one such as http://127.0.0.1:3128") // without the address, which may have a password
 	}
 	return http.ProxyURL(u), nil
 }

@@ -84,7 +84,7 @@ func TestAnUpdateThatIsSentAgainAfterAKillIsAnsweredOnce(t *testing.T) {
 			fake.Say(faketelegram.Message{Chat: chat, From: ann, Text: "Tell me of green"})
 			eventually(t, "the next message is answered", func() bool { return strings.HasSuffix(strings.Join(shown(), "|"), "green") })
 			got := shown()
-			told := slices.IndexFunc(got, func(text string) bool { return strings.Contains(text, "was restarted while it was answering") })
+			told := slices.IndexFunc(got, func(text string) bool { return strings.Contains(text, "restarted during the answer") })
 			// Where the process did not live to note that the answer was taken, the person is told of the restart beside it.
 			if strings.Count(strings.Join(got, "|"), "about blue") > 1 || len(got) != 2 && (len(got) != 3 || told < 0) {
 				t.Errorf("the person sees %q", got)

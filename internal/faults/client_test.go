@@ -496,14 +496,14 @@ func TestAnIDToGoOnFromIsGoodOrSaidToBeBad(t *testing.T) {
 				"the future":      {events, a.run + ":1000000", "has had"},
 				"the next":        {"/v1/runs", last[:len(last)-1] + "999999", "has had"},
 				"rubbish":         {events, "rubbish", "not an event id"},
-				"no number":       {events, a.run + ":one", "not a number"},
-				"negative":        {events, a.run + ":-1", "not a number"},
-				"a path":          {"/v1/runs", "../../etc/passwd:1", "cannot be a run"},
+				"no number":       {events, a.run + ":one", "expected a whole number"},
+				"negative":        {events, a.run + ":-1", "expected a whole number"},
+				"a path":          {"/v1/runs", "../../etc/passwd:1", "expected a run's id"},
 				"far too long":    {events, strings.Repeat("x", 4000), "too long"},
-				"other text":      {events, "ä:1", "cannot be a run"},
+				"other text":      {events, "ä:1", "expected a run's id"},
 				"too large":       {events, a.run + ":99999999999999999999", "id"},
 				"only a run":      {events, a.run, "not an event id"},
-				"only the number": {events, ":1", "cannot be a run"},
+				"only the number": {events, ":1", "expected a run's id"},
 			} {
 				method, body := "GET", ""
 				if bad.path == "/v1/runs" {

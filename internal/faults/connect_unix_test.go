@@ -37,7 +37,7 @@ func TestAModelsServerThatNeverConnectsIsGivenUp(t *testing.T) {
 					t.Errorf("two attempts took %v", took)
 				}
 				longtest.Within(t, "two attempts", took, 10*time.Second)
-				if a.code() != "upstream_timeout" || !strings.Contains(a.says(), "could not be reached") {
+				if a.code() != "upstream_timeout" || !strings.Contains(a.says(), "could not connect") {
 					t.Errorf("%v", a)
 				}
 				if framing == "application/json" && a.status != 504 {

@@ -152,23 +152,23 @@ func modelFaults(w *provider) []modelFault {
 		{
 			name:  "FT-03, bad input: nothing is ever sent",
 			setup: setup{script: always(raw(hang)), limits: adapter.Timeouts{FirstToken: 50 * time.Millisecond}},
-			state: "failed", code: "upstream_timeout", says: "did not begin", status: 504, requests: 1, canceled: 1, atMost: 5 * time.Second,
+			state: "failed", code: "upstream_timeout", says: "sent no token", status: 504, requests: 1, canceled: 1, atMost: 5 * time.Second,
 		},
 		{
 			name:  "FT-03 headers, and then nothing",
 			setup: setup{script: always(raw(bytes_(w.Ping+w.Open+w.Ping), hang)), limits: adapter.Timeouts{FirstToken: heard}},
-			state: "failed", code: "upstream_timeout", says: "did not begin", status: 504, requests: 1, canceled: 1, atMost: 5 * time.Second, left: true,
+			state: "failed", code: "upstream_timeout", says: "sent no token", status: 504, requests: 1, canceled: 1, atMost: 5 * time.Second, left: true,
 		},
 		{
 			name:  "FT-04 a stall in the middle",
 			setup: setup{script: always(raw(bytes_(w.begin("bl")), hang)), limits: adapter.Timeouts{Idle: 70 * time.Millisecond}},
-			state: "failed", doc: `{"answer":"bl"}`, code: "upstream_timeout", says: "stopped in the middle", requests: 1, canceled: 1, atMost: 5 * time.Second, left: true,
+			state: "failed", doc: `{"answer":"bl"}`, code: "upstream_timeout", says: "stopped during its answer", requests: 1, canceled: 1, atMost: 5 * time.Second, left: true,
 		},
 		{
 			name: "FT-04 comments and empty deltas in place of tokens",
 			setup: setup{limits: adapter.Timeouts{Idle: 70 * time.Millisecond}, script: always(raw(append([]upstream.Raw{bytes_(w.begin("bl"))},
 				times(2000, upstream.Raw{Wait: 10 * time.Millisecond, Bytes: w.Ping + w.Text("")})...)...))},
-			state: "failed", doc: `{"answer":"bl"}`, code: "upstream_timeout", says: "stopped in the middle", requests: 1, canceled: 1, atMost: 10 * time.Second, left: true,
+			state: "failed", doc: `{"answer":"bl"}`, code: "upstream_timeout", says: "stopped during its answer", requests: 1, canceled: 1, atMost: 10 * time.Second, left: true,
 		},
 		{
 			name:  "FT-05 a thousand comments before the first token",
@@ -181,7 +181,7 @@ func modelFaults(w *provider) []modelFault {
 				limits: adapter.Timeouts{FirstToken: 200 * time.Millisecond},
 				script: always(raw(times(2000, upstream.Raw{Wait: 10 * time.Millisecond, Bytes: w.Ping})...)),
 			},
-			state: "failed", code: "upstream_timeout", says: "did not begin", status: 504, requests: 1, canceled: 1, atMost: 10 * time.Second,
+			state: "failed", code: "upstream_timeout", says: "sent no token", status: 504, requests: 1, canceled: 1, atMost: 10 * time.Second,
 		},
 		{
 			name:  "FT-06 a clean end without a finish",
@@ -239,7 +239,7 @@ func modelFaults(w *provider) []modelFault {
 		{
 			name:  "FT-09, bad input: rubbish in the middle",
 			setup: setup{script: always(raw(bytes_(w.begin("bl") + w.broken() + w.Text("ue") + w.end())))},
-			state: "failed", doc: `{"answer":"bl"}`, code: "upstream_protocol", says: "not a piece of an answer", requests: 1, logs: "rubbish of", left: true,
+			state: "failed", doc: `{"answer":"bl"}`, code: "upstream_protocol", says: "sent an invalid piece of an answer", requests: 1, logs: "rubbish of", left: true,
 		},
 		{
 			name:  "FT-10, bad input: an error in mid-stream",
@@ -305,7 +305,7 @@ func modelFaults(w *provider) []modelFault {
 			name:  "FT-14 the limit of tokens is reached",
 			setup: setup{script: always(upstream.Answer{Text: `{"a":[1,"bl`, Finish: "length"})},
 			body:  run("json"),
-			doc:   `{"doc":{"a":[1,"bl"]}}`, code: "output_invalid", says: "limit of tokens",
+			doc:   `{"doc":{"a":[1,"bl"]}}`, code: "output_invalid", says: "reached its token limit",
 		})
 	}
 	return append(all, w.faults()...)
@@ -415,12 +415,12 @@ var cozeFaults = []modelFault{
 		setup: setup{script: always(upstream.Answer{
 			Text: "I look", ToolCalls: []upstream.ToolCall{{ID: "c1", Name: "rain", Arguments: `{}`}},
 		})},
-		doc: `{"answer":"I look"}`, code: "output_invalid", says: "asked for tools that the bot does not have", requests: 1,
+		doc: `{"answer":"I look"}`, code: "output_invalid", says: "called tools that the bot does not have", requests: 1,
 	},
 	{
 		name:  "tools are asked for that the bot does not have",
 		setup: setup{script: always(upstream.Answer{ToolCalls: []upstream.ToolCall{{ID: "c1", Name: "rain", Arguments: `{"at":"Rome"}`}}})},
-		state: "failed", code: "output_invalid", says: "asked for tools that the bot does not have", requests: 1,
+		state: "failed", code: "output_invalid", says: "called tools that the bot does not have", requests: 1,
 	},
 }
 
@@ -522,7 +522,7 @@ var bedrockFaults = []modelFault{
 	{
 		name:  "FT-09 a bit of a frame is wrong, which its checksum shows",
 		setup: setup{script: always(raw(bytes_(bedrockRuntime.begin("bl") + strings.Replace(bedrockRuntime.Text("ue"), "ue", "uf", 1) + bedrockRuntime.end())))},
-		state: "failed", doc: `{"answer":"bl"}`, code: "upstream_protocol", says: "not a piece of an answer", requests: 1,
+		state: "failed", doc: `{"answer":"bl"}`, code: "upstream_protocol", says: "sent an invalid piece of an answer", requests: 1,
 	},
 	{
 		name:  "FT-10 the rate is limited in mid-stream",

@@ -210,7 +210,7 @@ func TestWhatIsAskedWronglyIsRefusedWithTheReason(t *testing.T) {
 		{"a member of the wrong type", `{"workflow":"text","input":"q","options":{"temperature":"hot"}}`, 400, "invalid_request", "", "/options/temperature"},
 		{"a million brackets", strings.Repeat("[", 1_000_000), 400, "invalid_request", "", ""},
 		{"an unknown workflow", `{"workflow":"textt","input":"q"}`, 404, "not_found", "expected one of", ""},
-		{"an unknown provider", `{"workflow":"text","input":"q","model":"other:m"}`, 400, "invalid_request", "known providers: anthropic, azure, bedrock, coze, gemini, ollama, openai, responses, vertex", "/model"},
+		{"an unknown provider", `{"workflow":"text","input":"q","model":"other:m"}`, 400, "invalid_request", "one of the providers anthropic, azure, bedrock, coze, gemini, ollama, openai, responses, vertex", "/model"},
 		{"an input that breaks the schema", `{"workflow":"text","input":{"q":"why","n":0}}`, 400, "invalid_request", "", "/input/n"},
 		{"an input without what is required", `{"workflow":"text","input":{}}`, 400, "invalid_request", "", "/input/q"},
 		{"an input with more than there is", `{"workflow":"text","input":{"q":"why","m":0}}`, 400, "invalid_request", "", "/input/m"},

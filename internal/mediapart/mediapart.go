@@ -76,7 +76,7 @@ func Read(raw json.RawMessage) (p adapter.Part, at, detail string) {
 		return p, "", "expected an object, found " + rawjson.Kind(raw)
 	}
 	if json.Unmarshal(raw, &in) != nil || in.Type == "" {
-		return p, "", "expected a part: an object with type, and what that type has"
+		return p, "", "expected a part: an object with type and the fields of that type"
 	}
 	name, kind, data, id := in.Name, "", "", in.ID
 	switch in.Type {
@@ -96,7 +96,7 @@ func Read(raw json.RawMessage) (p adapter.Part, at, detail string) {
 		}
 	default:
 		if !IsMedia(in.Type) {
-			return p, "/type", "expected text, image_url, input_audio or file; nothing else can be read here"
+			return p, "/type", "expected text, image_url, input_audio or file"
 		}
 		at = "/url"
 		kind, data = in.MediaType+in.MIMEType, in.URL+in.Data
@@ -124,7 +124,7 @@ func Read(raw json.RawMessage) (p adapter.Part, at, detail string) {
 	case data == "":
 		return p, at, "expected the data, or the id of an uploaded file as file_id"
 	case strings.Contains(data, "://"):
-		return p, at, "expected the data themselves, data:…;base64,…, or the id of an uploaded file: no address is fetched for a caller"
+		return p, at, "expected data:…;base64,…, or the id of an uploaded file; the server does not fetch addresses"
 	}
 	if !strings.HasPrefix(data, "data:") {
 		data = "data:" + kind + ";base64," + data

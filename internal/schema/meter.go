@@ -23,7 +23,7 @@ const (
 
 var (
 	tooLarge = Misfit{Message: fmt.Sprintf("it cannot be checked: it has more than %d values, or too large a number", maxValues), Unchecked: true}
-	tooMuch  = Misfit{Message: "it cannot be checked: its schema takes too much work", Unchecked: true}
+	tooMuch  = Misfit{Message: "it cannot be checked: its schema is too complex", Unchecked: true}
 )
 
 // tooMany says whether JSON text has more values than are checked: each but the first comes behind a comma or in a bracket.

@@ -14,7 +14,7 @@ import (
 )
 
 // Unknown is the message of a property that the schema does not allow.
-const Unknown = "this property is not known"
+const Unknown = "unknown property"
 
 // Bounds of what is said, in bytes.
 const (
@@ -110,7 +110,7 @@ func detail(k jsonschema.ErrorKind) string {
 		return fmt.Sprintf("expected at most %s, got %d", count(k.Want, "character"), k.Got)
 	case *misfit.MinLength:
 		if k.Want == 1 {
-			return "expected some text, got none"
+			return "expected text, got an empty string"
 		}
 		return fmt.Sprintf("expected at least %s, got %d", count(k.Want, "character"), k.Got)
 	case *misfit.MaxItems:
@@ -148,15 +148,15 @@ func detail(k jsonschema.ErrorKind) string {
 	case *misfit.Format:
 		return fmt.Sprintf("expected text of the format %s", k.Want)
 	case *misfit.AdditionalProperties:
-		return "these properties are not known: " + List(k.Properties)
+		return "unknown properties: " + List(k.Properties)
 	case *misfit.Required:
 		return "these properties are required: " + List(k.Missing)
 	case *misfit.AnyOf, *misfit.OneOf:
-		return "expected a value that fits one of the schema's alternatives"
+		return "expected a value that matches one of the schema's alternatives"
 	case *misfit.FalseSchema, *misfit.Not:
 		return "this value is not allowed here"
 	case *misfit.UniqueItems:
-		return fmt.Sprintf("expected items that differ, but items %d and %d are the same", k.Duplicates[0], k.Duplicates[1])
+		return fmt.Sprintf("expected different items, but items %d and %d are equal", k.Duplicates[0], k.Duplicates[1])
 	case *misfit.MinProperties:
 		return fmt.Sprintf("expected at least %s, got %d", properties(k.Want), k.Got)
 	case *misfit.MaxProperties:
@@ -171,14 +171,14 @@ func detail(k jsonschema.ErrorKind) string {
 		w, _ := k.Want.Float64()
 		return "expected a multiple of " + number64(w)
 	case *misfit.DependentRequired:
-		return fmt.Sprintf("with %q there must be %s too", k.Prop, List(k.Missing))
+		return fmt.Sprintf("%q requires %s too", k.Prop, List(k.Missing))
 	case *misfit.PropertyNames:
 		return fmt.Sprintf("%q is not allowed as a name", Short(k.Property))
 	}
 	if path := k.KeywordPath(); len(path) > 0 {
-		return fmt.Sprintf("it does not fit %q of the schema", path[0])
+		return fmt.Sprintf("it does not match %q of the schema", path[0])
 	}
-	return "it does not fit the schema"
+	return "it does not match the schema"
 }
 
 func properties(n int) string {

@@ -54,12 +54,12 @@ func Compile(text []byte) (s *Schema, err error) {
 	// A schema may come with a request; whatever the library makes of a strange one, it stays an error of that schema.
 	defer func() {
 		if recover() != nil {
-			s, err = nil, &Error{nil, "this JSON Schema cannot be read"}
+			s, err = nil, &Error{nil, "invalid JSON Schema"}
 		}
 	}()
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
 	if err != nil {
-		return nil, &Error{nil, "this is not JSON: " + err.Error()}
+		return nil, &Error{nil, "invalid JSON: " + err.Error()}
 	}
 	var size size
 	if !size.add(doc, 0) {
@@ -128,7 +128,7 @@ func (s *Schema) CheckText(text []byte, most int) []Misfit {
 	d.UseNumber()
 	var value any
 	if err := d.Decode(&value); err != nil {
-		return []Misfit{{Message: "it is not JSON"}}
+		return []Misfit{{Message: "invalid JSON"}}
 	}
 	return s.Check(value, most)
 }
@@ -176,7 +176,7 @@ func problem(err error) error {
 				}
 			}
 			walk(v)
-			return &Error{deepest.InstanceLocation, "not a JSON Schema (2020-12): " + detail(deepest.ErrorKind)}
+			return &Error{deepest.InstanceLocation, "invalid JSON Schema (2020-12): " + detail(deepest.ErrorKind)}
 		}
 	}
 	if e, ok := errors.AsType[*jsonschema.LoadURLError](err); ok {
@@ -187,13 +187,13 @@ func problem(err error) error {
 	}
 	if e, ok := errors.AsType[*jsonschema.JSONPointerNotFoundError](err); ok {
 		_, at, _ := strings.Cut(e.URL, "#")
-		return &Error{nil, fmt.Sprintf("it refers to #%s, which is not there", at)}
+		return &Error{nil, fmt.Sprintf("it refers to #%s, which does not exist", at)}
 	}
 	if e, ok := errors.AsType[*jsonschema.AnchorNotFoundError](err); ok {
-		return &Error{nil, fmt.Sprintf("it refers to %q, which is not there", strings.TrimPrefix(e.Reference, name))}
+		return &Error{nil, fmt.Sprintf("it refers to %q, which does not exist", strings.TrimPrefix(e.Reference, name))}
 	}
 	first, _, _ := strings.Cut(err.Error(), "\n")
-	return &Error{nil, "not a JSON Schema (2020-12): " + clip(strings.ReplaceAll(first, name, ""), maxMessage)}
+	return &Error{nil, "invalid JSON Schema (2020-12): " + clip(strings.ReplaceAll(first, name, ""), maxMessage)}
 }
 
 // fragment returns the segments of the JSON Pointer in a URL.

@@ -124,7 +124,7 @@ const headSize = int64(len(mark) + 8)
 func frames(number uint64, text []byte, begin func(boot [8]byte, before bool), records func([]byte) bool) (list []damage) {
 	size := int64(len(text))
 	if size < headSize || string(text[:len(mark)]) != mark && string(text[:len(mark)]) != markBefore {
-		return []damage{{0, size, "it does not begin as one of ours", size < headSize || isZero(text)}}
+		return []damage{{0, size, "it does not start with the format's header", size < headSize || isZero(text)}}
 	}
 	boot := [8]byte(text[len(mark):])
 	begin(boot, string(text[:len(mark)]) == markBefore)
@@ -158,7 +158,7 @@ func frame(boot [8]byte, number uint64, text []byte, at int64) (end int64, why s
 	case end > int64(len(text)):
 		return end, "a frame is cut off"
 	case checksum(boot, number, at, text[at+frameHead:end]) != binary.LittleEndian.Uint32(text[at+4:]):
-		return end, "a frame is not what was written"
+		return end, "a frame's checksum does not match"
 	}
 	return end, ""
 }

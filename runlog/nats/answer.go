@@ -45,7 +45,7 @@ func parseAck(data []byte) (seq uint64, code int, err error) {
 		return 0, a.Error.ErrCode, a.Error
 	}
 	if a.Seq == 0 {
-		return 0, 0, fmt.Errorf("runlog: an answer of no known form: %.80q", data)
+		return 0, 0, fmt.Errorf("runlog: invalid answer: %.80q", data)
 	}
 	return a.Seq, 0, nil
 }
@@ -79,7 +79,7 @@ func parseLast(answer []byte) (seq uint64, data []byte, err error) {
 	case a.Error != nil:
 		return 0, nil, a.Error
 	case a.Message == nil:
-		return 0, nil, fmt.Errorf("runlog: an answer of no known form: %.80q", answer)
+		return 0, nil, fmt.Errorf("runlog: invalid answer: %.80q", answer)
 	}
 	return a.Message.Seq, a.Message.Data, nil
 }

@@ -111,7 +111,7 @@ func Open(ctx context.Context, c *cluster.Cluster, o Options) (*Log, error) {
 	}
 	l.largest = int(min(l.conn.MaxPayload(), 1<<20)) - headRoom
 	if l.largest < headRoom {
-		return nil, fmt.Errorf("runlog: the servers take messages of up to %d bytes: at least %d are wanted", l.conn.MaxPayload(), 2*headRoom)
+		return nil, fmt.Errorf("runlog: the servers accept messages of up to %d bytes; expected at least %d", l.conn.MaxPayload(), 2*headRoom)
 	}
 	mode := jetstream.DefaultPersistMode
 	if o.Async || c.Server() != nil {

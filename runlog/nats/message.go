@@ -68,7 +68,7 @@ func appendText[T string | []byte](dst []byte, text T) []byte {
 	return append(binary.AppendUvarint(dst, uint64(len(text))), text...)
 }
 
-var errMessage = errors.New("runlog: a message of no known form")
+var errMessage = errors.New("runlog: invalid message")
 
 // parser takes what messages have from their bytes.
 type parser struct {

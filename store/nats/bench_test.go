@@ -9,7 +9,7 @@ import (
 	"github.com/lingserve/lingserve/store/storetest"
 )
 
-// BenchmarkTables measures calls of one caller. BenchmarkOneNode of package web/once/nats is beside "create".
+// BenchmarkTables measures calls of one caller. BenchmarkOneNode of package web/once/table adds what a claim costs.
 func BenchmarkTables(b *testing.B) {
 	for name, servers := range map[string]func(testing.TB) *clustertest.Servers{"one": clustertest.One, "three": clustertest.Three} {
 		b.Run(name, func(b *testing.B) { benchTables(b, newPlace(servers(b))) })

@@ -3,6 +3,7 @@ package nats
 import (
 	"context"
 	"crypto/rand"
+	"math"
 	"sync"
 	"time"
 
@@ -19,9 +20,10 @@ type bounds struct {
 	t *Table
 
 	mu       sync.Mutex
-	checked  time.Time
-	on       bool // it follows
-	complete bool // rows has all that was there when it began
+	checked  time.Time // when the stream was looked at
+	left     size      // that this process may add until it looks again
+	on       bool      // it follows
+	complete bool      // rows has all that was there when it began
 	rows     rows
 	order    []ordered // by revision; records that have changed since are in it again
 	bytes    int64     // of the rows
@@ -36,10 +38,13 @@ type ordered struct {
 	key string
 }
 
+// size is how large a table is, or how much larger it becomes.
+type size struct{ records, bytes int64 }
+
 // admission is a change that is on its way.
 type admission struct {
-	records, bytes int64
-	seq            uint64 // of its message, once that is known
+	size
+	seq uint64 // of its message, once that is known
 }
 
 // A table with smaller bounds is followed from the first put on.
@@ -47,6 +52,8 @@ const (
 	fewRecords = 4096
 	fewBytes   = 16 << 20
 	checkEvery = time.Second
+	// A process looks again when it has added this part of what is missing to half of a bound: others add, too.
+	checkPart = 8
 )
 
 // admit waits until there is room for the next message of a key, and makes room if the oldest records go. The caller says which sequence the
@@ -56,13 +63,13 @@ func (b *bounds) admit(ctx context.Context, next, before *message, lives bool) (
 	if o.MaxRecords <= 0 && o.MaxBytes <= 0 {
 		return func(uint64) {}, nil
 	}
-	a := &admission{records: 1, bytes: next.bytes()}
+	a := &admission{size: size{1, next.bytes()}}
 	if lives {
 		a.records, a.bytes = 0, a.bytes-before.bytes()
 	}
 	if next.Deleted > 0 {
 		a.records, a.bytes = 0, 0
-	} else if on, err := b.follow(ctx); err != nil {
+	} else if on, err := b.follow(ctx, a.size); err != nil {
 		return nil, err
 	} else if on {
 		if err := b.room(ctx, a, next.key); err != nil {
@@ -73,25 +80,14 @@ func (b *bounds) admit(ctx context.Context, next, before *message, lives bool) (
 }
 
 // follow reports whether the table is followed, and begins to if it is near its bounds.
-func (b *bounds) follow(ctx context.Context) (on bool, err error) {
+func (b *bounds) follow(ctx context.Context, more size) (on bool, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	o := &b.t.o
-	switch {
-	case b.on:
+	if b.on {
 		return true, nil
-	case o.MaxRecords > 0 && o.MaxRecords < fewRecords, o.MaxBytes > 0 && o.MaxBytes < fewBytes:
-	case time.Since(b.checked) < checkEvery:
-		return false, nil
-	default:
-		info, err := (*b.t.stream.Load()).Info(ctx)
-		if err != nil {
-			return false, err
-		}
-		b.checked = time.Now()
-		if s := info.State; (o.MaxRecords <= 0 || int64(s.Msgs) < o.MaxRecords/2) && (o.MaxBytes <= 0 || int64(s.Bytes) < o.MaxBytes/2) {
-			return false, nil
-		}
+	}
+	if near, err := b.near(ctx, more); err != nil || !near {
+		return false, err
 	}
 	b.news, b.admitted = make(chan struct{}), map[*admission]bool{}
 	f := &follower{t: b.t, begin: b.begin, change: b.change, live: b.live, tick: b.tick}
@@ -99,6 +95,31 @@ func (b *bounds) follow(ctx context.Context) (on bool, err error) {
 		return false, store.ErrClosed
 	}
 	return true, nil
+}
+
+// near reports whether the table may come near its bounds before this process looks again.
+func (b *bounds) near(ctx context.Context, more size) (bool, error) {
+	o := &b.t.o
+	if o.MaxRecords > 0 && o.MaxRecords < fewRecords || o.MaxBytes > 0 && o.MaxBytes < fewBytes {
+		return true, nil
+	}
+	b.left.records -= max(more.records, 0)
+	b.left.bytes -= max(more.bytes, 0)
+	if time.Since(b.checked) < checkEvery && b.left.records >= 0 && b.left.bytes >= 0 {
+		return false, nil
+	}
+	info, err := (*b.t.stream.Load()).Info(ctx)
+	if err != nil {
+		return false, err
+	}
+	b.checked, b.left = time.Now(), size{math.MaxInt64, math.MaxInt64}
+	if o.MaxRecords > 0 {
+		b.left.records = (o.MaxRecords/2 - int64(info.State.Msgs)) / checkPart
+	}
+	if o.MaxBytes > 0 {
+		b.left.bytes = (o.MaxBytes/2 - int64(info.State.Bytes)) / checkPart
+	}
+	return b.left.records <= 0 || b.left.bytes <= 0, nil
 }
 
 // room waits until an admission fits.
@@ -192,6 +213,7 @@ func (t *Table) evict(ctx context.Context, o ordered) (seq uint64, err error) {
 	if err != nil {
 		return 0, err
 	}
+	next.evicted = true
 	ack, err := t.send(ctx, next, o.rev, nil)
 	if cluster.WrongSequence(err) {
 		return 0, nil // what it has become will be heard

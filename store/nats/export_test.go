@@ -31,3 +31,11 @@ func Stream(tab store.Table) string { return tab.(*Table).name }
 
 // Subject is where the messages of a key are.
 func Subject(tab store.Table, key string) string { return tab.(*Table).subject(key) }
+
+// Followed reports whether a process knows the records of a table.
+func Followed(tab store.Table) bool {
+	b := &tab.(*Table).bounds
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.on
+}

@@ -260,7 +260,11 @@ func TestALaggingCopy(t *testing.T) {
 // ST-21: the body stays in its message, and of steps the last one stays.
 func TestABodyIsStoredOnce(t *testing.T) {
 	t.Parallel()
-	a, b, c := two(t, clustertest.One(t), store.TableOptions{})
+	servers := clustertest.One
+	if longtest.Asked() {
+		servers = clustertest.Three
+	}
+	a, b, c := two(t, servers(t), store.TableOptions{})
 	body := strings.Repeat("canary", 20_000)
 	r := mustPut(t, a, store.Put{Key: "k", Body: []byte(body), Life: time.Hour})
 	first := r.Rev
@@ -502,6 +506,49 @@ func TestTheOldestGoAtSeveralProcesses(t *testing.T) {
 	}
 	if len(left) > most || len(left) < most-writers || !left["last"] {
 		t.Errorf("%d records are left, want %d", len(left), most)
+	}
+}
+
+// ST-25: a table with large bounds is followed only when it is half full, however fast it fills.
+func TestALargeTableIsBounded(t *testing.T) {
+	t.Parallel()
+	s := clustertest.One(t)
+	fill := func(tab store.Table, from, n int, body []byte) (stored int) {
+		var puts []store.Put
+		for i := range n {
+			puts = append(puts, store.Put{Key: fmt.Sprint(from + i), ID: storetest.NewID(), Body: body})
+		}
+		_, errs := tab.Put(t.Context(), puts...)
+		for _, err := range errs {
+			if err == nil {
+				stored++
+			} else if !errors.Is(err, store.ErrFull) {
+				t.Fatal(err)
+			}
+		}
+		return stored
+	}
+	a, b, _ := two(t, s, store.TableOptions{MaxRecords: 6000})
+	if nats.Followed(a) {
+		t.Error("an empty table is followed")
+	}
+	stored := fill(a, 0, 1000, nil)
+	if nats.Followed(a) {
+		t.Error("a table with much room is followed")
+	}
+	for i := range 6 {
+		stored += fill([]store.Table{a, b}[i%2], 1000*(i+1), 1000, nil)
+	}
+	if stored < 6000 || stored > 6060 || !nats.Followed(a) {
+		t.Errorf("%d records are stored, want 6000", stored)
+	}
+	large, _, _ := two(t, s, store.TableOptions{MaxBytes: 20 << 20})
+	stored = 0
+	for i := range 25 {
+		stored += fill(large, 10*i, 10, make([]byte, 100_000))
+	}
+	if want := 20 << 20 / 100_000; stored < want-10 || stored > want {
+		t.Errorf("%d records of 100000 bytes are stored, want %d", stored, want)
 	}
 }
 

@@ -50,11 +50,13 @@ type message struct {
 	head
 	data    []byte
 	damaged bool // it has no head
+	evicted bool // it is a marker that makes room
 }
 
 // Lives of messages.
 const (
 	markerLife = 10 * time.Minute // behind a marker, a put that comes late is refused
+	evictLife  = time.Minute      // of the marker of a record that made room: a full table has many
 	bodySlack  = time.Hour        // that a body is there longer than its record, at most
 	clockSlack = 2 * time.Second  // servers count whole seconds, and clocks differ
 )
@@ -118,12 +120,15 @@ func (h *head) removed() int64 {
 }
 
 // life is the TTL of a message; 0: none.
-func (h *head) life() time.Duration {
-	end := h.removed()
-	if end == 0 {
+func (m *message) life() time.Duration {
+	end := m.removed()
+	switch {
+	case end == 0:
 		return 0
+	case m.evicted:
+		return evictLife
 	}
-	return (time.Duration(end-h.At)*time.Millisecond + clockSlack - 1).Truncate(time.Second)
+	return (time.Duration(end-m.At)*time.Millisecond + clockSlack - 1).Truncate(time.Second)
 }
 
 // header returns the headers of a message.

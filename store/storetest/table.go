@@ -116,7 +116,9 @@ func Tables(t *testing.T, s Setup) {
 		{"ST-21, ST-22 a nil body stays when the life changes", testNilBodyLife},
 		{"ST-22 a record is there for its life", testLife},
 		{"ST-23 a watcher is told of every key", testWatch},
+		{"ST-23 a watcher that begins among changes misses no key", testWatchBusy},
 		{"ST-23 watchers are told of deletions and ends of life", testWatchGone},
+		{"ST-19 ST-23 many records are written, read and watched", testMany},
 		{"ST-25 a table without Oldest is full", testFull},
 		{"ST-25 the oldest record goes", testOldest},
 		{"a call whose context has ended does nothing", testEnded},
@@ -545,6 +547,66 @@ func testWatch(t *testing.T, s Setup) {
 	}
 }
 
+func testWatchBusy(t *testing.T, s Setup) {
+	place := s.New(t)
+	a, b := table(t, place.Open(t), store.TableOptions{}), table(t, place.Open(t), store.TableOptions{})
+	const there = 20
+	var puts []store.Put
+	for i := range there {
+		puts = append(puts, store.Put{Key: fmt.Sprint("k", i), After: store.AnyRev})
+	}
+	write := func() {
+		for i := range puts {
+			puts[i].ID = NewID()
+		}
+		if _, errs := a.Put(t.Context(), puts...); errors.Join(errs...) != nil {
+			t.Error(errors.Join(errs...))
+		}
+	}
+	write()
+	for range 3 {
+		stop, stopped := make(chan struct{}), make(chan struct{})
+		go func() {
+			defer close(stopped)
+			for {
+				select {
+				case <-stop:
+					return
+				case <-time.After(10 * time.Millisecond):
+					write()
+				}
+			}
+		}()
+		ctx, cancel := context.WithCancel(t.Context())
+		seen, last, after := map[string]uint64{}, uint64(0), 0
+		for c, err := range b.Watch(ctx, "k") {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if c.Live {
+				if len(seen) != there {
+					t.Errorf("%d keys before Live, want %d", len(seen), there)
+				}
+				last = 1
+				continue
+			}
+			if last > 0 {
+				if c.Rev <= last || c.Rev <= seen[c.Key] || c.Gone {
+					t.Errorf("%+v behind revision %d and its own %d", c, last, seen[c.Key])
+				}
+				last = c.Rev
+				if after++; after == 2*there {
+					break
+				}
+			}
+			seen[c.Key] = c.Rev
+		}
+		cancel()
+		close(stop)
+		<-stopped
+	}
+}
+
 func testWatchGone(t *testing.T, s Setup) {
 	place := s.New(t)
 	a, b := table(t, place.Open(t), store.TableOptions{}), table(t, place.Open(t), store.TableOptions{})
@@ -558,6 +620,60 @@ func testWatchGone(t *testing.T, s Setup) {
 	}
 	if c := w.next(); c.Key != "short" || !c.Gone { // within a minute
 		t.Errorf("%+v", c)
+	}
+}
+
+// testMany has more records, more bytes and more changes at once than an engine reads in one piece.
+func testMany(t *testing.T, s Setup) {
+	place := s.New(t)
+	a, b := table(t, place.Open(t), store.TableOptions{}), table(t, place.Open(t), store.TableOptions{})
+	const many = 1200
+	var want []string
+	putAll := func(after uint64) {
+		t.Helper()
+		puts := make([]store.Put, many)
+		for i := range puts {
+			puts[i] = store.Put{Key: fmt.Sprintf("in/%04d", i), ID: NewID(), After: after, Body: make([]byte, 3000)}
+		}
+		records, errs := a.Put(t.Context(), puts...)
+		for i, r := range records {
+			if errs[i] != nil || r.Key != puts[i].Key || i > 0 && r.Rev <= records[i-1].Rev {
+				t.Fatalf("put %d: %+v, %v", i, r, errs[i])
+			}
+		}
+	}
+	for i := range many {
+		want = append(want, fmt.Sprintf("in/%04d", i))
+	}
+	put(t, a, store.Put{Key: "in0"}) // behind all that begin with "in/"
+	putAll(0)
+	w := startWatch(t, b, "in/")
+	got := w.live()
+	slices.Sort(got)
+	if !slices.Equal(got, want) {
+		t.Errorf("%d records are watched, want %d", len(got), many)
+	}
+	if got := keys(t, b, "in/"); !slices.Equal(got, want) {
+		t.Errorf("%d keys, want %d", len(got), many)
+	}
+	n := 0
+	for r, err := range b.Range(t.Context(), "in/", true) {
+		if err != nil || r.Key != want[n] || len(r.Body) != 3000 {
+			t.Fatalf("record %d: %s with %d bytes, %v", n, r.Key, len(r.Body), err)
+		}
+		n++
+	}
+	if n != many {
+		t.Errorf("%d records with bodies", n)
+	}
+	putAll(store.AnyRev)
+	last := uint64(0)
+	for i := range many {
+		c := w.next()
+		if c.Key != want[i] || c.Rev <= last || c.Gone {
+			t.Fatalf("change %d: %+v behind revision %d", i, c, last)
+		}
+		last = c.Rev
 	}
 }
 

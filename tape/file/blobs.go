@@ -29,7 +29,7 @@ func (s *Store) PutBlob(ctx context.Context, name string, data []byte) (handle s
 		// As the writer of the tape, so that it is not erased meanwhile.
 		return l.own(ctx, false, func() error {
 			if l.entries() == 0 {
-				return fmt.Errorf("%w: there is no tape %s", tape.ErrNotFound, name)
+				return fmt.Errorf("%w: unknown tape %s", tape.ErrNotFound, name)
 			}
 			return s.writeBlob(name, handle, data)
 		})

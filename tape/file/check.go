@@ -102,7 +102,7 @@ func (c *checker) run() error {
 	f, err := c.disk.Open(c.name+tapeEnd, os.O_RDONLY)
 	if errors.Is(err, fs.ErrNotExist) {
 		if there {
-			c.damaged(tapeEnd, 0, 0, "the tape is missing, though it has an index")
+			c.damaged(tapeEnd, 0, 0, "the tape of this index is missing")
 		}
 		return c.blobs()
 	}
@@ -160,7 +160,7 @@ func (c *checker) tape(f vfs.File, index []byte) (fitting state, err error) {
 	c.Entries += t.Entries
 	c.Bytes += size
 	if t.Bytes < size {
-		c.damaged(tapeEnd, 0, t.Bytes, "%d bytes at the end are not a whole batch; the next write moves them to %s", size-t.Bytes, c.name+tornEnd)
+		c.damaged(tapeEnd, 0, t.Bytes, "the last %d bytes are not a complete batch; the next write moves them to %s", size-t.Bytes, c.name+tornEnd)
 	}
 	fitting, last, _, _ := newest(bytes.NewReader(index), int64(len(index)), c.name, f, size)
 	if fitting.Bytes < last.Bytes {
@@ -176,7 +176,7 @@ func (c *checker) index(text []byte) {
 	for offset := 0; offset+recordSize <= len(text); offset += recordSize {
 		record := text[offset : offset+recordSize]
 		if _, ok := parseState(record, c.name); !ok && bytes.ContainsFunc(record, func(r rune) bool { return r != 0 }) {
-			c.damaged(indexEnd, 0, int64(offset), "the index is damaged; it is made again from the tape")
+			c.damaged(indexEnd, 0, int64(offset), "the index is damaged; the server rebuilds it from the tape")
 		}
 	}
 }
@@ -187,7 +187,7 @@ func (c *checker) session(fitting state) error {
 		return err
 	}
 	if _, hash, ok := readSession(c.disk, c.name); !ok || fitting.Bytes > 0 && hash != fitting.side {
-		c.damaged(sessionEnd, 0, 0, "the session's name and title are not what was written; they are made again from the tape")
+		c.damaged(sessionEnd, 0, 0, "the session's name and title are damaged; the server rebuilds them from the tape")
 	}
 	return nil
 }
@@ -216,7 +216,7 @@ func (c *checker) blobs() error {
 		at, stat := f.Stat()
 		_ = f.Close() // it was only read
 		if errors.Is(err, tape.ErrDamaged) {
-			c.damaged(blobsEnd+"/"+handle, 0, 0, "the content is not what was written")
+			c.damaged(blobsEnd+"/"+handle, 0, 0, "the content's checksum does not match")
 		} else if err = errors.Join(err, stat); err != nil {
 			return fmt.Errorf("tape %s: %w", c.name, vfs.Explain(err))
 		} else {
@@ -247,7 +247,7 @@ func checkBlob(r io.ReaderAt, handle string) error {
 		return err
 	}
 	if hex.EncodeToString(h.Sum(nil)) != handle {
-		return fmt.Errorf("%w: blob %.80s is not what was written", tape.ErrDamaged, handle)
+		return fmt.Errorf("%w: the checksum of blob %.80s does not match", tape.ErrDamaged, handle)
 	}
 	return nil
 }

@@ -351,7 +351,7 @@ func TestDO_06_CheckLooksAtWhatLiesBesideATape(t *testing.T) {
 		{"a.session", func(text []byte) []byte { text[15] ^= 1; return text }, "a.session:0:0: the session's name"},
 		{"a.session", func([]byte) []byte { return []byte("rubbish") }, "a.session:0:0: the session's name"},
 		{"a.jsonl", func([]byte) []byte { return nil }, "a.jsonl:0:0: the end of the tape is damaged"},
-		{"a.jsonl", nil, "a.jsonl:0:0: the tape is missing"},
+		{"a.jsonl", nil, "a.jsonl:0:0: the tape of this index is missing"},
 	} {
 		dir := t.TempDir()
 		s := open(t, dir, Options{})

@@ -100,7 +100,7 @@ func (s *Store) importFile(ctx context.Context, name, session, workspace string,
 			return info, fmt.Errorf("entry %d: %w", e.ID, err)
 		}
 		if e = checked[0]; e.ID <= info.LastID {
-			return info, fmt.Errorf("%w: id %d comes after %d, ids must rise", tape.ErrInvalid, e.ID, info.LastID)
+			return info, fmt.Errorf("%w: id %d follows %d; expected rising ids", tape.ErrInvalid, e.ID, info.LastID)
 		}
 		if e.Date.IsZero() {
 			e.Date = time.Now()
@@ -114,7 +114,7 @@ func (s *Store) importFile(ctx context.Context, name, session, workspace string,
 		}
 	}
 	if info.Entries == 0 {
-		return info, fmt.Errorf("%w: an import has at least one entry", tape.ErrInvalid)
+		return info, fmt.Errorf("%w: expected at least one entry in an import", tape.ErrInvalid)
 	}
 	if session != "" {
 		info.Session, info.Workspace = session, workspace

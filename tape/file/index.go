@@ -175,7 +175,7 @@ func (s *state) lost(last *state, f interface{ Stat() (fs.FileInfo, error) }, si
 		}
 	}
 	if last.Bytes <= s.Bytes {
-		return errors.New("it is not what was written")
+		return errors.New("its checksum does not match")
 	}
 	return fmt.Errorf("it had %d bytes more, with %d entries", last.Bytes-s.Bytes, last.Entries-s.Entries)
 }

@@ -211,7 +211,7 @@ var entryStart = []byte(`{"id":`)
 // Reasons why a line is not an entry of its tape.
 var (
 	errSum       = errors.New("its checksum does not match")
-	errTooLong   = errors.New("it is longer than any entry")
+	errTooLong   = errors.New("it is longer than the limit of an entry")
 	errMisplaced = errors.New("its id does not follow the one before")
 )
 

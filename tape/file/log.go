@@ -94,7 +94,7 @@ func (l *log) openLocked(create bool) error {
 	}
 	f, err := l.store.disk.Open(l.name+tapeEnd, flag)
 	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%w: there is no tape %s", tape.ErrNotFound, l.name)
+		return fmt.Errorf("%w: unknown tape %s", tape.ErrNotFound, l.name)
 	}
 	if err != nil {
 		return err

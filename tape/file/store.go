@@ -195,7 +195,7 @@ func (s *Store) with(name string, do func(*log) error) error {
 			return err
 		}
 	}
-	return fmt.Errorf("tape %s is being made and erased all the time", name)
+	return fmt.Errorf("tape %s is created and erased again and again", name)
 }
 
 // failure is the error that keeps a tape from being written.
@@ -263,7 +263,7 @@ func (l *log) source() (*source, error) {
 		return nil, err
 	}
 	if l.state.Entries == 0 {
-		return nil, fmt.Errorf("%w: there is no tape %s", tape.ErrNotFound, l.name)
+		return nil, fmt.Errorf("%w: unknown tape %s", tape.ErrNotFound, l.name)
 	}
 	return &source{log: l, file: l.file, index: l.index, kept: l.kept, extra: l.extra, state: l.state}, nil
 }

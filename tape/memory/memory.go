@@ -140,7 +140,7 @@ func (s *Store) add(t *strip, b tape.Batch, entries []tape.Entry) error {
 // take makes size bytes the tape's, if there are as many; mu is held.
 func (s *Store) take(t *strip, size int64) error {
 	if s.size+size > s.max {
-		return fmt.Errorf("%w: the store has room for %d bytes and holds %d; %d more do not fit", tape.ErrTooLarge, s.max, s.size, size)
+		return fmt.Errorf("%w: the store holds %d bytes at most and has %d; no space for %d more", tape.ErrTooLarge, s.max, s.size, size)
 	}
 	s.size += size
 	t.size += size
@@ -157,7 +157,7 @@ func (s *Store) Import(ctx context.Context, name, session, workspace string, ent
 		}
 		e.Payload, e.Meta = bytes.Clone(e.Payload), bytes.Clone(e.Meta)
 		if size += int64(len(e.Payload) + len(e.Meta) + cost); size > s.max {
-			return fmt.Errorf("%w: the store has room for %d bytes", tape.ErrTooLarge, s.max)
+			return fmt.Errorf("%w: the store holds %d bytes at most", tape.ErrTooLarge, s.max)
 		}
 		b.Entries = append(b.Entries, e)
 	}
@@ -171,7 +171,7 @@ func (s *Store) get(name string) (*strip, error) {
 	case s.closed:
 		return nil, tape.ErrClosed
 	case t == nil:
-		return nil, fmt.Errorf("%w: there is no tape %.80q", tape.ErrNotFound, name)
+		return nil, fmt.Errorf("%w: unknown tape %.80q", tape.ErrNotFound, name)
 	default:
 		return t, nil
 	}

@@ -142,7 +142,7 @@ func (s *Store) store(ctx context.Context, name string, h *head, info tape.Info,
 		parts = (len(lines) + s.chunk - 1) / s.chunk
 	}
 	if parts > mostMessages {
-		return nil, fmt.Errorf("%w: a batch has at most %d MiB, this one has %d", tape.ErrTooLarge, mostMessages*s.chunk>>20, len(lines)>>20)
+		return nil, fmt.Errorf("%w: expected at most %d MiB in a batch, found %d", tape.ErrTooLarge, mostMessages*s.chunk>>20, len(lines)>>20)
 	}
 	r, err := h.follow(info, entries[0].ID, parts, fresh)
 	if err != nil {
@@ -163,7 +163,7 @@ func (s *Store) commit(ctx context.Context, name string, last uint64, r record, 
 		return 0, err
 	}
 	if len(text) > maxRecord {
-		return 0, fmt.Errorf("%w: the session's id, its workspace and the name of its last anchor have %d bytes together, and at most %d fit", tape.ErrTooLarge, len(text), maxRecord)
+		return 0, fmt.Errorf("%w: the session's id, workspace and last anchor's name have %d bytes in total; expected at most %d", tape.ErrTooLarge, len(text), maxRecord)
 	}
 	b := &batch{s: s, subject: s.entries(name), last: last, id: rand.Text()[:16], record: string(text), lines: lines, parts: max(r.Messages, 1)}
 	began := time.Now()
@@ -229,7 +229,7 @@ func (b *batch) doubt(err error) error {
 		if _, ok := errors.AsType[*Error](err); ok {
 			return &Error{textUnknown, err}
 		}
-		return fmt.Errorf("%w (and whether it was stored is not known)", err)
+		return fmt.Errorf("%w (it may or may not have been stored)", err)
 	}
 	return err
 }

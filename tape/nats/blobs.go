@@ -73,7 +73,7 @@ func (s *Store) putBlob(ctx context.Context, subject string, data []byte) error 
 	chunk := int(s.conn.MaxPayload()) - room
 	if len(data) > chunk {
 		if n := (len(data) + chunk - 1) / chunk; n > mostParts {
-			return fmt.Errorf("%w: a blob has at most %d MiB, this one has %d", tape.ErrTooLarge, mostParts*chunk>>20, len(data)>>20)
+			return fmt.Errorf("%w: expected at most %d MiB in a blob, found %d", tape.ErrTooLarge, mostParts*chunk>>20, len(data)>>20)
 		}
 		r.Part = int64(chunk)
 		for i := 0; len(data) > 0; i++ {

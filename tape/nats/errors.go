@@ -28,10 +28,10 @@ func (e *Error) Is(target error) bool {
 func (e *Error) Unwrap() error { return e.cause }
 
 const (
-	textAway    = "the servers that keep the sessions cannot be reached; try again later"
-	textFull    = "the servers that keep the sessions have no room; try again later"
-	textBusy    = "the session is written to by too many at once; try again later"
-	textUnknown = "the servers that keep the sessions went away while they were written to, and it cannot be said whether that was kept; look before trying again"
+	textAway    = "the servers that store the sessions are unreachable; retry later"
+	textFull    = "the servers that store the sessions have no space; retry later"
+	textBusy    = "too many writers use the session at once; retry later"
+	textUnknown = "the servers that store the sessions disconnected during a write, so it may or may not be stored; check before you retry"
 )
 
 // explain makes of an error of the servers what callers are told.

@@ -286,10 +286,10 @@ func TestTheConnectionIsClosedUnderAnAppend(t *testing.T) { // CL-06
 	if err := s.cluster.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := <-onItsWay; !errors.Is(err, tape.ErrUnsure) || !strings.Contains(err.Error(), "it cannot be said whether that was kept") {
+	if err := <-onItsWay; !errors.Is(err, tape.ErrUnsure) || !strings.Contains(err.Error(), "it may or may not be stored") {
 		t.Errorf("the append that was on its way: %v", err)
 	}
-	if _, err := s.Append(t.Context(), "a", tape.Batch{Entries: say("later")}); !errors.Is(err, tape.ErrAway) || errors.Is(err, tape.ErrUnsure) || !strings.Contains(err.Error(), "cannot be reached") {
+	if _, err := s.Append(t.Context(), "a", tape.Batch{Entries: say("later")}); !errors.Is(err, tape.ErrAway) || errors.Is(err, tape.ErrUnsure) || !strings.Contains(err.Error(), "unreachable") {
 		t.Errorf("the append after it: %v", err)
 	}
 }
@@ -397,7 +397,7 @@ func TestTheServersAreAway(t *testing.T) { // CL-10
 		began := time.Now()
 		err := call()
 		e, ok := errors.AsType[*nats.Error](err)
-		if !ok || e.ErrorCode() != adapter.CodeOverloaded || !strings.Contains(err.Error(), "the servers that keep the sessions") {
+		if !ok || e.ErrorCode() != adapter.CodeOverloaded || !strings.Contains(err.Error(), "the servers that store the sessions") {
 			t.Errorf("%s: %v, want an error with the code %q", what, err, adapter.CodeOverloaded)
 		}
 		longtest.Within(t, what, time.Since(began), 10*time.Second)

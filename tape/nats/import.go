@@ -78,7 +78,7 @@ func (in *importer) run(ctx context.Context, session, workspace string, entries 
 			return fmt.Errorf("entry %d: %w", e.ID, err)
 		}
 		if e = checked[0]; e.ID <= in.info.LastID {
-			return fmt.Errorf("%w: id %d comes after %d, ids must rise", tape.ErrInvalid, e.ID, in.info.LastID)
+			return fmt.Errorf("%w: id %d follows %d; expected rising ids", tape.ErrInvalid, e.ID, in.info.LastID)
 		}
 		if e.Date.IsZero() {
 			e.Date = time.Now()
@@ -96,7 +96,7 @@ func (in *importer) run(ctx context.Context, session, workspace string, entries 
 		in.waiting, in.size = append(in.waiting, e), in.size+size
 	}
 	if len(in.waiting) == 0 {
-		return fmt.Errorf("%w: an import has at least one entry", tape.ErrInvalid)
+		return fmt.Errorf("%w: expected at least one entry in an import", tape.ErrInvalid)
 	}
 	if session != "" {
 		in.info.Session, in.info.Workspace = session, workspace
@@ -108,7 +108,7 @@ func (in *importer) run(ctx context.Context, session, workspace string, entries 
 func (in *importer) flush(ctx context.Context, state string) error {
 	now, err := in.s.store(ctx, in.name, in.last, in.info, in.waiting, in.by, state, !in.begun)
 	if errors.Is(err, errMoved) {
-		return fmt.Errorf("%w: another one makes the tape", tape.ErrNotEmpty)
+		return fmt.Errorf("%w: another process is creating the tape", tape.ErrNotEmpty)
 	}
 	if err != nil {
 		return err

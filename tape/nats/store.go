@@ -82,7 +82,7 @@ func Open(ctx context.Context, c *cluster.Cluster, o *Options) (*Store, error) {
 	}
 	most := int(s.conn.MaxPayload()) - room
 	if most < 4<<10 {
-		return nil, fmt.Errorf("tape: the servers take messages of %d bytes, and %d are wanted at least", s.conn.MaxPayload(), room+4<<10)
+		return nil, fmt.Errorf("tape: the servers accept messages of up to %d bytes; expected at least %d", s.conn.MaxPayload(), room+4<<10)
 	}
 	s.inline, s.chunk = min(maxInline, most), min(maxChunk, most)
 	st, err := c.Stream(ctx, jetstream.StreamConfig{
@@ -216,7 +216,7 @@ func (s *Store) Read(ctx context.Context, name string, q tape.Query) iter.Seq2[t
 }
 
 func missing(name string) error {
-	return fmt.Errorf("%w: there is no tape %.80q", tape.ErrNotFound, name)
+	return fmt.Errorf("%w: unknown tape %.80q", tape.ErrNotFound, name)
 }
 
 // Info implements tape.Store.

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/lingserve/lingserve/store/postgres/database"
 	"github.com/lingserve/lingserve/tape"
 )
 
@@ -69,11 +70,11 @@ func (w *writing) run(ctx context.Context) (first int64, err error) {
 		if err := context.Cause(ctx); err != nil {
 			return 0, err
 		}
-		if err := w.s.refuse(); err != nil {
-			return 0, err
+		if err := w.s.db.Refuse(); err != nil {
+			return 0, explain(ctx, err)
 		}
 		w.size = 0
-		err := w.s.once(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+		err := w.s.db.Once(ctx, func(ctx context.Context, conn *pgx.Conn) error {
 			first, err = w.try(ctx, conn)
 			return err
 		})
@@ -90,7 +91,7 @@ func (w *writing) run(ctx context.Context) (first int64, err error) {
 		if errors.Is(err, errTaken) {
 			continue // and now it is there
 		}
-		if !w.s.again(ctx, err, pause) {
+		if !w.s.db.Again(ctx, err, pause) {
 			if err != nil {
 				first = 0
 				w.size = 0
@@ -227,7 +228,7 @@ func commit(ctx context.Context, conn *pgx.Conn, b *pgx.Batch) error {
 		return nil
 	case err == nil:
 		return errors.New("tape/postgres: the database has rolled a transaction back")
-	case ok && !broken(err) && pg.Severity != "FATAL" && pg.Severity != "PANIC":
+	case ok && !database.Broken(err) && pg.Severity != "FATAL" && pg.Severity != "PANIC":
 		return err // a statement was refused, and with it what followed
 	}
 	return fmt.Errorf("%w: %w", errDoubt, err)
@@ -305,12 +306,12 @@ func metas(ctx context.Context, conn *pgx.Conn, id, after int64) iter.Seq2[tape.
 // there finds out whether the batch was written whose commit was not answered. It waits until the server has ended that transaction. The
 // cause is the error that it ended with.
 func (w *writing) there(ctx context.Context, cause error) (there bool, err error) {
-	w.s.lost(cause)
+	w.s.db.Lost(cause)
 	// Whoever has called may have gone: the answer is wanted all the same.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), doubtTime)
 	defer cancel()
 	for pause := 20 * time.Millisecond; ; pause = min(2*pause, time.Second) {
-		err := w.s.once(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+		err := w.s.db.Once(ctx, func(ctx context.Context, conn *pgx.Conn) error {
 			tx, err := conn.Begin(ctx)
 			if err != nil {
 				return err
@@ -342,7 +343,7 @@ func (w *writing) there(ctx context.Context, cause error) (there bool, err error
 		})
 		switch {
 		case err == nil:
-			w.s.found()
+			w.s.db.Found()
 			if there {
 				for _, e := range w.entries {
 					w.size += sizeOf(e)
@@ -351,8 +352,8 @@ func (w *writing) there(ctx context.Context, cause error) (there bool, err error
 			return there, nil
 		case errors.Is(err, tape.ErrNotFound), errors.Is(err, tape.ErrClosed):
 			return false, err
-		case !sleep(ctx, w.s.closing, pause):
-			w.s.log.ErrorContext(ctx, "unknown whether session entries were stored", "tape", w.name, "reason", reason(err))
+		case !database.Sleep(ctx, w.s.db.Closing, pause):
+			w.s.db.Log.ErrorContext(ctx, "unknown whether session entries were stored", "tape", w.name, "reason", database.Reason(err))
 			return false, &Error{textUnknown, cause}
 		}
 	}

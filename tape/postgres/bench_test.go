@@ -12,6 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/lingserve/lingserve/store/postgres/database"
 	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/tape/file"
 	"github.com/lingserve/lingserve/tape/tapetest"
@@ -222,12 +223,12 @@ func TestSearchesOfALongTape(t *testing.T) {
 	began = time.Now()
 	s.indexer.rest()
 	t.Logf("%d entries: imported in %v, indexed in %v", total, imported.Round(time.Second), time.Since(began).Round(time.Second))
-	if _, err := s.pool.Exec(t.Context(), `ANALYZE entries`); err != nil {
+	if _, err := s.db.Pool.Exec(t.Context(), `ANALYZE entries`); err != nil {
 		t.Fatal(err)
 	}
 	for _, relation := range []string{"entries", "blocks", "blocks_grams"} {
 		var size string
-		if err := s.pool.QueryRow(t.Context(), `SELECT pg_size_pretty(pg_total_relation_size($1::text::regclass))`, relation).Scan(&size); err != nil {
+		if err := s.db.Pool.QueryRow(t.Context(), `SELECT pg_size_pretty(pg_total_relation_size($1::text::regclass))`, relation).Scan(&size); err != nil {
 			t.Fatal(err)
 		}
 		t.Logf("%-14s %s", relation, size)
@@ -268,12 +269,12 @@ func TestSearchesOfALongTape(t *testing.T) {
 		t.Log(line)
 	}
 	// What pg_trgm would do, on the same text.
-	if _, err := s.pool.Exec(t.Context(), `CREATE EXTENSION IF NOT EXISTS pg_trgm SCHEMA `+s.schema); err != nil {
+	if _, err := s.db.Pool.Exec(t.Context(), `CREATE EXTENSION IF NOT EXISTS pg_trgm SCHEMA `+s.db.Schema); err != nil {
 		t.Logf("there is no pg_trgm: %v", err)
 		return
 	}
-	ctx := long(t.Context(), time.Hour)
-	conn, err := s.pool.Acquire(ctx)
+	ctx := database.Long(t.Context(), time.Hour)
+	conn, err := s.db.Pool.Acquire(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}

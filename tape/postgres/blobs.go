@@ -21,7 +21,7 @@ func (s *Store) PutBlob(ctx context.Context, name string, data []byte) (string, 
 		return "", err
 	}
 	if len(data) > blobMost {
-		return "", fmt.Errorf("%w: a blob has at most %d bytes, this one has %d", tape.ErrTooLarge, blobMost, len(data))
+		return "", fmt.Errorf("%w: expected at most %d bytes in a blob, found %d", tape.ErrTooLarge, blobMost, len(data))
 	}
 	sum := sha256.Sum256(data)
 	if data == nil {

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"path/filepath"
 	"strings"
@@ -17,6 +16,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/lingserve/lingserve/internal/longtest"
+	"github.com/lingserve/lingserve/internal/postgrestest"
+	"github.com/lingserve/lingserve/store/postgres/database"
 	"github.com/lingserve/lingserve/tape"
 )
 
@@ -68,7 +69,7 @@ func TestAKilledServerLosesAndDoublesNothing(t *testing.T) {
 	server := start(t, "fsync=off")
 	var log notes
 	s := open(t, Options{URL: server.URL(), Log: log.logger()})
-	s.patience = time.Minute // of a slow machine
+	s.db.Patience = time.Minute // of a slow machine
 	create(t, s, "a")
 	const writers = 4
 	var written [writers]int
@@ -125,115 +126,11 @@ func TestAKilledServerLosesAndDoublesNothing(t *testing.T) {
 	}
 }
 
-// way is between a store and its server. It looks for a word that the store sends.
-type way struct {
-	l      net.Listener
-	server string
-	wg     sync.WaitGroup
-
-	mu   sync.Mutex
-	word []byte
-	then func(from, to net.Conn, sent []byte) // what happens to the connection that has sent it; once
-	all  map[net.Conn]bool
-}
-
-func newWay(t *testing.T, server string) *way {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	w := &way{l: l, server: server, all: map[net.Conn]bool{}}
-	w.wg.Go(w.serve)
-	t.Cleanup(w.end)
-	return w
-}
-
-func (w *way) end() {
-	_ = w.l.Close()
-	w.mu.Lock()
-	for c := range w.all {
-		_ = c.Close()
-	}
-	w.mu.Unlock()
-	w.wg.Wait()
-}
-
-func (w *way) keep(c net.Conn) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.all[c] = true
-}
-
-func (w *way) serve() {
-	for {
-		from, err := w.l.Accept()
-		if err != nil {
-			return
-		}
-		to, err := net.Dial("unix", w.server)
-		if err != nil {
-			_ = from.Close()
-			continue
-		}
-		w.keep(from)
-		w.keep(to)
-		w.wg.Go(func() {
-			defer from.Close()
-			_, _ = io.Copy(from, to)
-		})
-		w.wg.Go(func() {
-			defer to.Close()
-			buf := make([]byte, 1<<20)
-			for {
-				n, err := from.Read(buf)
-				if err != nil {
-					return
-				}
-				w.mu.Lock()
-				then := w.then
-				if then != nil && bytes.Contains(buf[:n], w.word) {
-					w.then = nil
-				} else {
-					then = nil
-				}
-				w.mu.Unlock()
-				if then != nil {
-					then(from, to, buf[:n])
-					return
-				}
-				if _, err := to.Write(buf[:n]); err != nil {
-					return
-				}
-			}
-		})
-	}
-}
-
-// at says what happens when the word is sent next.
-func (w *way) at(word string, then func(from, to net.Conn, sent []byte)) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.word, w.then = []byte(word), then
-}
-
-func (w *way) url() string {
-	return fmt.Sprintf("postgres://lingserve@%s/postgres?sslmode=disable", w.l.Addr())
-}
-
 // TA-10: the connection breaks when a batch is committed. What is sent then is the entries and the commit, in one piece.
 func TestABatchWhoseCommitIsNotAnsweredIsThereOnce(t *testing.T) {
-	cuts := map[string]func(from, to net.Conn, sent []byte){
-		"before it came": func(from, _ net.Conn, _ []byte) { _ = from.Close() },
-		"after it was done": func(from, to net.Conn, sent []byte) {
-			// The answer goes to nobody.
-			if c, ok := from.(*net.TCPConn); ok {
-				_ = c.SetLinger(0)
-			}
-			_ = from.Close()
-			_, _ = to.Write(sent)
-			time.Sleep(100 * time.Millisecond) // the server ends a transaction whose connection broke before it is done with it
-		},
+	cuts := map[string]postgrestest.Cut{
+		"before it came":    postgrestest.NotSent,
+		"after it was done": postgrestest.NotAnswered,
 		"and it came late": func(from, to net.Conn, sent []byte) {
 			_ = from.Close()
 			sent = bytes.Clone(sent)
@@ -241,28 +138,25 @@ func TestABatchWhoseCommitIsNotAnsweredIsThereOnce(t *testing.T) {
 			_, _ = to.Write(sent)
 			time.Sleep(100 * time.Millisecond)
 		},
-		"with half of it there": func(from, to net.Conn, sent []byte) {
-			_ = from.Close()
-			_, _ = to.Write(sent[:len(sent)/2])
-		},
+		"with half of it there": postgrestest.HalfSent,
 	}
 	url(t)
 	for name, cut := range cuts {
 		t.Run(name, func(t *testing.T) {
-			w := newWay(t, filepath.Join(socketFolder(t), ".s.PGSQL.5432"))
+			w := postgrestest.NewProxy(t, filepath.Join(socketFolder(t), ".s.PGSQL.5432"))
 			var log notes
-			s := open(t, Options{URL: w.url(), Log: log.logger()})
+			s := open(t, Options{URL: w.URL(), Log: log.logger()})
 			word := "cut-here"
 			e := func(n int) []tape.Entry {
 				return []tape.Entry{tape.NewEvent("x", fmt.Sprint(word, " ", n)), tape.NewMessage("user", "rest")} // no title has the word
 			}
-			w.at(word, cut)
+			pending := w.At(word, cut)
 			// The first makes the tape: its row is nowhere to be seen until the commit.
 			if first, err := s.Append(t.Context(), "a", tape.Batch{Create: true, Entries: e(0)}); first != 1 || err != nil {
 				t.Fatalf("a batch that makes the tape: %d, %v", first, err)
 			}
 			for n := 1; n < 4; n++ {
-				w.at(word, cut)
+				pending = w.At(word, cut)
 				if first, err := s.Append(t.Context(), "a", tape.Batch{Entries: e(n)}); first != int64(1+2*n) || err != nil {
 					t.Fatalf("batch %d: %d, %v", n, first, err)
 				}
@@ -279,11 +173,9 @@ func TestABatchWhoseCommitIsNotAnsweredIsThereOnce(t *testing.T) {
 			if info, err := s.Info(t.Context(), "a"); err != nil || info.Entries != 8 {
 				t.Errorf("info is %+v, %v", info, err)
 			}
-			w.mu.Lock()
-			if w.then != nil {
+			if pending() {
 				t.Error("nothing was cut")
 			}
-			w.mu.Unlock()
 		})
 	}
 }
@@ -299,8 +191,8 @@ func socketFolder(t *testing.T) string {
 
 // A read goes on where the connection broke, and a lease is taken once.
 func TestWhatCanBeDoneTwiceOutlivesABrokenConnection(t *testing.T) {
-	w := newWay(t, filepath.Join(socketFolder(t), ".s.PGSQL.5432"))
-	s := open(t, Options{URL: w.url()})
+	w := postgrestest.NewProxy(t, filepath.Join(socketFolder(t), ".s.PGSQL.5432"))
+	s := open(t, Options{URL: w.URL()})
 	var entries []tape.Entry
 	for i := range 1000 {
 		entries = append(entries, tape.NewMessage("user", fmt.Sprint(i)))
@@ -308,11 +200,7 @@ func TestWhatCanBeDoneTwiceOutlivesABrokenConnection(t *testing.T) {
 	create(t, s, "a", entries...)
 	broken := 0
 	breaks := func() {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		for c := range w.all {
-			_ = c.Close()
-		}
+		w.Break()
 		broken++
 	}
 	n := 0
@@ -383,7 +271,7 @@ func TestADatabaseThatIsAway(t *testing.T) {
 	s := open(t, Options{URL: strings.Replace(server.URL(), "lingserve@", "lingserve:s3cretword@", 1), Log: log.logger()})
 	create(t, s, "a")
 	s.indexer.rest()
-	s.patience = 100 * time.Millisecond
+	s.db.Patience = 100 * time.Millisecond
 	if err := server.Kill(); err != nil {
 		t.Fatal(err)
 	}
@@ -424,7 +312,7 @@ func TestADatabaseThatIsAway(t *testing.T) {
 	if err := server.Restart(); err != nil {
 		t.Fatal(err)
 	}
-	s.patience = time.Minute // connections that broke are found out one by one, and a busy machine takes its time
+	s.db.Patience = time.Minute // connections that broke are found out one by one, and a busy machine takes its time
 	for what, call := range calls {
 		if what == "lease" || what == "blob" || what == "import" {
 			continue // after the rest
@@ -471,7 +359,7 @@ func TestCallsFailAtOnceWhileTheDatabaseIsAway(t *testing.T) {
 		"info":  func() error { _, err := s.Info(t.Context(), "a"); return err },
 		"lease": func() error { _, err := s.Lease(t.Context(), "a", true); return err },
 	} {
-		if err := call(); !errors.Is(err, tape.ErrAway) || !errors.Is(err, errNotTried) {
+		if err := call(); !errors.Is(err, tape.ErrAway) || !errors.Is(err, database.ErrNotTried) {
 			t.Errorf("%s: %v; expected an error without a try", what, err)
 		}
 	}
@@ -486,10 +374,10 @@ func TestAPoolThatIsExhausted(t *testing.T) {
 	s := open(t, Options{Connections: 2})
 	create(t, s, "a")
 	s.indexer.rest()
-	s.acquire = 50 * time.Millisecond
+	s.db.Acquire = 50 * time.Millisecond
 	var held []*pgxpool.Conn
 	for range 2 {
-		c, err := s.pool.Acquire(t.Context())
+		c, err := s.db.Pool.Acquire(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -499,7 +387,7 @@ func TestAPoolThatIsExhausted(t *testing.T) {
 	overloaded(t, "append", err)
 	_, err = s.Info(t.Context(), "a")
 	overloaded(t, "info", err)
-	s.acquire = time.Minute // on a busy machine, too
+	s.db.Acquire = time.Minute // on a busy machine, too
 	held[0].Release()
 	if _, err := s.Append(t.Context(), "a", tape.Batch{Entries: batchOf(0, 0)}); err != nil {
 		t.Errorf("with a connection: %v", err)
@@ -537,12 +425,12 @@ func TestAPoolThatIsExhausted(t *testing.T) {
 func TestADatabaseThatRefuses(t *testing.T) {
 	s := open(t, Options{})
 	create(t, s, "a")
-	if _, err := s.pool.Exec(t.Context(), `CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+	if _, err := s.db.Pool.Exec(t.Context(), `CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 			RAISE EXCEPTION 'the row is %', NEW.payload USING ERRCODE = TG_ARGV[0]; END $$`); err != nil {
 		t.Fatal(err)
 	}
 	for state, want := range map[string]string{"53100": textFull, "57014": textBusy, "55P03": textBusy, "40001": "", "XX000": "SQLSTATE XX000"} {
-		if _, err := s.pool.Exec(t.Context(), `CREATE TRIGGER refuse BEFORE INSERT ON entries FOR EACH ROW WHEN (NEW.payload LIKE '%s3cretword%') EXECUTE FUNCTION refuse('`+state+`')`); err != nil {
+		if _, err := s.db.Pool.Exec(t.Context(), `CREATE TRIGGER refuse BEFORE INSERT ON entries FOR EACH ROW WHEN (NEW.payload LIKE '%s3cretword%') EXECUTE FUNCTION refuse('`+state+`')`); err != nil {
 			t.Fatal(err)
 		}
 		wait := time.Minute
@@ -569,7 +457,7 @@ func TestADatabaseThatRefuses(t *testing.T) {
 				t.Errorf("%s: %v", state, err)
 			}
 		}
-		if _, err := s.pool.Exec(t.Context(), `DROP TRIGGER refuse ON entries`); err != nil {
+		if _, err := s.db.Pool.Exec(t.Context(), `DROP TRIGGER refuse ON entries`); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/lingserve/lingserve/store/postgres/database"
 	"github.com/lingserve/lingserve/tape"
 )
 
@@ -29,7 +30,7 @@ func (s *Store) Import(ctx context.Context, name, session, workspace string, ent
 		return err
 	}
 	if tape.IsFork(name) {
-		return fmt.Errorf("%w: what is imported is a session, %.80q is the name of a fork", tape.ErrInvalid, name)
+		return fmt.Errorf("%w: expected a session to import; %.80q is the name of a fork", tape.ErrInvalid, name)
 	}
 	if i, err := s.Info(ctx, name); err == nil {
 		return fmt.Errorf("%w: the tape has %d entries", tape.ErrNotEmpty, i.Entries)
@@ -43,7 +44,7 @@ func (s *Store) Import(ctx context.Context, name, session, workspace string, ent
 	defer func() {
 		if err != nil && i.tape != 0 {
 			// What remains where this fails is swept away later.
-			end, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.patience)
+			end, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.db.Patience)
 			defer cancel()
 			_ = s.do(end, func(ctx context.Context, conn *pgx.Conn) error {
 				return erase(ctx, conn, func(tx pgx.Tx) ([]int64, error) {
@@ -75,7 +76,7 @@ func (s *Store) Import(ctx context.Context, name, session, workspace string, ent
 		i.waiting = append(i.waiting, e)
 	}
 	if i.info.Entries == 0 {
-		return fmt.Errorf("%w: an import has at least one entry", tape.ErrInvalid)
+		return fmt.Errorf("%w: expected at least one entry in an import", tape.ErrInvalid)
 	}
 	if err := i.flush(ctx); err != nil {
 		return err
@@ -106,7 +107,7 @@ func (i *importing) check(e tape.Entry) (tape.Entry, error) {
 		return e, fmt.Errorf("entry %d: %w", e.ID, err)
 	}
 	if e = checked[0]; e.ID <= i.info.LastID {
-		return e, fmt.Errorf("%w: id %d comes after %d, ids must rise", tape.ErrInvalid, e.ID, i.info.LastID)
+		return e, fmt.Errorf("%w: id %d follows %d; expected rising ids", tape.ErrInvalid, e.ID, i.info.LastID)
 	}
 	if e.Date.IsZero() {
 		e.Date = time.Now()
@@ -143,7 +144,7 @@ func (i *importing) flush(ctx context.Context) error {
 		var at int64
 		err = tx.QueryRow(ctx, `UPDATE tapes SET touched = now() WHERE id = $1 RETURNING last_id`, i.tape).Scan(&at)
 		if errors.Is(err, pgx.ErrNoRows) {
-			return fmt.Errorf("%w: the import took too long and was swept away", tape.ErrDeleted)
+			return fmt.Errorf("%w: the import took too long and was removed", tape.ErrDeleted)
 		}
 		if err != nil || at == last {
 			return err
@@ -171,8 +172,8 @@ func (i *importing) finish(ctx context.Context) error {
 				($2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $7, $15, true)
 			WHERE id = $1 AND (name = $15 OR NOT EXISTS (SELECT FROM tapes WHERE name = $15)) RETURNING true`,
 			append(append([]any{i.tape}, values(i.info)...), i.name)...).Scan(&done)
-		if errors.Is(err, pgx.ErrNoRows) || duplicate(err) {
-			return fmt.Errorf("%w: the tape was made meanwhile", tape.ErrNotEmpty)
+		if errors.Is(err, pgx.ErrNoRows) || database.Duplicate(err) {
+			return fmt.Errorf("%w: another process created the tape", tape.ErrNotEmpty)
 		}
 		return err
 	})

@@ -26,7 +26,7 @@ func numbered(n int, at func(i int) error) iter.Seq2[tape.Entry, error] {
 
 func rows(t *testing.T, s *Store, table string) (n int) {
 	t.Helper()
-	if err := s.pool.QueryRow(t.Context(), `SELECT count(*) FROM `+table).Scan(&n); err != nil {
+	if err := s.db.Pool.QueryRow(t.Context(), `SELECT count(*) FROM `+table).Scan(&n); err != nil {
 		t.Fatal(err)
 	}
 	return n
@@ -46,7 +46,7 @@ func TestAnImportIsSeenAsAWhole(t *testing.T) {
 		if listed, err := collect(s.Sessions(t.Context(), tape.SessionQuery{})); err != nil || len(listed) != 0 {
 			t.Errorf("at %d, %v are listed, %v", i, listed, err)
 		}
-		if n := s.pool.Stat().AcquiredConns(); n != 0 {
+		if n := s.db.Pool.Stat().AcquiredConns(); n != 0 {
 			t.Errorf("at %d, %d connections are in use", i, n)
 		}
 		return nil
@@ -84,7 +84,7 @@ func TestAnImportIsSeenAsAWhole(t *testing.T) {
 	}
 
 	// What a process left behind that has died is swept away by a later import.
-	if _, err := s.pool.Exec(t.Context(), `WITH t AS (INSERT INTO tapes (name, listed, touched, `+infoColumns+`)
+	if _, err := s.db.Pool.Exec(t.Context(), `WITH t AS (INSERT INTO tapes (name, listed, touched, `+infoColumns+`)
 		SELECT '~left', false, now() - interval '2 hours', `+infoColumns+` FROM tapes WHERE name = 'b' RETURNING id)
 		INSERT INTO entries (tape, id, date, kind, payload, meta) SELECT id, 1, now(), 'x', '{}', '' FROM t`); err != nil {
 		t.Fatal(err)

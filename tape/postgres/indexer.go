@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/lingserve/lingserve/store/postgres/database"
 	"github.com/lingserve/lingserve/tape"
 )
 
@@ -52,16 +53,16 @@ func (x *indexer) work() {
 			break
 		}
 		delete(x.waiting, id)
-		if id == 0 || x.store.closed.Load() {
+		if id == 0 || x.store.db.Closed() {
 			x.busy = false
 			x.idle.Broadcast()
 			x.mu.Unlock()
 			return
 		}
 		x.mu.Unlock()
-		err := x.store.cover(x.store.closing, id)
+		err := x.store.cover(x.store.db.Closing, id)
 		if err != nil && !errors.Is(err, pgx.ErrNoRows) && !errors.Is(err, tape.ErrDeleted) && !errors.Is(err, context.Canceled) && !errors.Is(err, tape.ErrClosed) {
-			x.store.log.Warn("cannot write the search index", "reason", reason(err))
+			x.store.db.Log.Warn("cannot write the search index", "reason", database.Reason(err))
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/lingserve/lingserve/store/postgres/database"
 	"github.com/lingserve/lingserve/tape"
 )
 
@@ -39,7 +40,7 @@ type keeper struct {
 
 func (k *keeper) start(s *Store) {
 	h := fnv.New64a()
-	_, _ = h.Write([]byte(s.schema)) // never fails
+	_, _ = h.Write([]byte(s.db.Schema)) // never fails
 	k.store, k.channel = s, fmt.Sprintf("lingserve_lease_%x", h.Sum64())
 	k.held, k.waits = map[string]*lease{}, map[string]*waiting{}
 }
@@ -87,7 +88,7 @@ func (s *Store) Lease(ctx context.Context, name string, wait bool) (tape.Lease, 
 		if l, err := s.keeper.try(ctx, name, wait); l != nil || err != nil {
 			return l, err
 		}
-		if s.closed.Load() {
+		if s.db.Closed() {
 			return nil, tape.ErrClosed
 		}
 	}
@@ -118,7 +119,7 @@ func (k *keeper) try(ctx context.Context, name string, wait bool) (tape.Lease, e
 	case <-free:
 	case <-t.C:
 	case <-ctx.Done():
-	case <-k.store.closing.Done():
+	case <-k.store.db.Closing.Done():
 	}
 	return nil, nil
 }
@@ -139,7 +140,7 @@ func (k *keeper) take(ctx context.Context, name string) (*lease, time.Duration, 
 			l.until = asked.Add(leaseTime)
 			return nil
 		}
-		if waitedTooLong(err) { // for an append of its holder
+		if database.WaitedTooLong(err) { // for an append of its holder
 			return nil
 		}
 		if !errors.Is(err, pgx.ErrNoRows) {
@@ -186,7 +187,7 @@ func (k *keeper) giveBack(l *lease) {
 		return err
 	})
 	if err != nil && !errors.Is(err, tape.ErrClosed) {
-		k.store.log.WarnContext(ctx, "cannot release a lease; it expires", "tape", l.name, "reason", reason(err))
+		k.store.db.Log.WarnContext(ctx, "cannot release a lease; it expires", "tape", l.name, "reason", database.Reason(err))
 	}
 }
 
@@ -258,7 +259,7 @@ func (k *keeper) renew() {
 				wake = l.until
 			}
 		}
-		if count == 0 || k.store.closed.Load() {
+		if count == 0 || k.store.db.Closed() {
 			k.renews = false
 			k.mu.Unlock()
 			return
@@ -272,7 +273,7 @@ func (k *keeper) renew() {
 			}
 			continue
 		}
-		if !sleep(k.store.closing, k.store.closing, wake.Sub(now)) {
+		if !database.Sleep(k.store.db.Closing, k.store.db.Closing, wake.Sub(now)) {
 			continue // the store closes
 		}
 	}
@@ -297,7 +298,7 @@ func (k *keeper) renewOnce() bool {
 	}
 	k.mu.Unlock()
 	// No longer than the first of them lasts: others have more time, and get it with the next try.
-	ctx, cancel := context.WithDeadline(k.store.closing, ends)
+	ctx, cancel := context.WithDeadline(k.store.db.Closing, ends)
 	defer cancel()
 	type answer struct {
 		token   int64
@@ -305,7 +306,7 @@ func (k *keeper) renewOnce() bool {
 	}
 	var answers []answer
 	at := time.Now()
-	err := k.store.once(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+	err := k.store.db.Once(ctx, func(ctx context.Context, conn *pgx.Conn) error {
 		// One that an append of ours holds at this moment is ours and keeps its time; the others do not wait for it.
 		rows, err := conn.Query(ctx, `WITH asked AS (SELECT * FROM unnest($1::text[], $2::bigint[]) AS a (name, token)),
 			ours AS (SELECT l.token FROM leases l JOIN asked USING (name, token)),
@@ -321,8 +322,8 @@ func (k *keeper) renewOnce() bool {
 		return err
 	})
 	if err != nil {
-		if k.store.closing.Err() == nil && broken(err) {
-			k.store.lost(err)
+		if k.store.db.Closing.Err() == nil && database.Broken(err) {
+			k.store.db.Lost(err)
 		}
 		return false
 	}
@@ -345,7 +346,7 @@ func (k *keeper) renewOnce() bool {
 // lose takes a lease away from its holder; mu is held.
 func (k *keeper) lose(l *lease, why string) {
 	l.over = true
-	k.store.log.Warn("lost a lease", "tape", l.name, "reason", why)
+	k.store.db.Log.Warn("lost a lease", "tape", l.name, "reason", why)
 	close(l.lost)
 }
 
@@ -376,8 +377,8 @@ func (k *keeper) hear() {
 		k.listens = false
 		k.mu.Unlock()
 	}()
-	ctx := k.store.closing
-	conn, err := pgx.ConnectConfig(ctx, k.store.config.Copy())
+	ctx := k.store.db.Closing
+	conn, err := k.store.db.Connect(ctx)
 	if err != nil {
 		return // who waits looks by himself
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/internal/longtest"
+	"github.com/lingserve/lingserve/store/postgres/database"
 	"github.com/lingserve/lingserve/tape"
 )
 
@@ -34,7 +35,7 @@ func holdLease() error {
 // expire makes a lease one that was not renewed for long, as if its holder had been stopped.
 func expire(t *testing.T, s *Store, name string) {
 	t.Helper()
-	if tag, err := s.pool.Exec(t.Context(), `UPDATE leases SET expires = clock_timestamp() - interval '1 second' WHERE name = $1`, name); err != nil || tag.RowsAffected() != 1 {
+	if tag, err := s.db.Pool.Exec(t.Context(), `UPDATE leases SET expires = clock_timestamp() - interval '1 second' WHERE name = $1`, name); err != nil || tag.RowsAffected() != 1 {
 		t.Fatalf("%v, %v", tag, err)
 	}
 }
@@ -52,7 +53,7 @@ func must(t *testing.T, s *Store, name string) *lease {
 func TestTheLeaseOfADeadProcessEnds(t *testing.T) {
 	s := open(t, Options{})
 	child := exec.CommandContext(t.Context(), os.Args[0])
-	child.Env = append(os.Environ(), envLease+"="+s.schema)
+	child.Env = append(os.Environ(), envLease+"="+s.db.Schema)
 	in, err := child.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -77,13 +78,13 @@ func TestTheLeaseOfADeadProcessEnds(t *testing.T) {
 		t.Errorf("at once: %v", err)
 	}
 	var left float64
-	if err := s.pool.QueryRow(t.Context(), `SELECT extract(epoch FROM expires - clock_timestamp())::float8 FROM leases WHERE name = 'a'`).Scan(&left); err != nil || left <= 0 || left > 30 {
+	if err := s.db.Pool.QueryRow(t.Context(), `SELECT extract(epoch FROM expires - clock_timestamp())::float8 FROM leases WHERE name = 'a'`).Scan(&left); err != nil || left <= 0 || left > 30 {
 		t.Errorf("it ends in %v s, %v, want 30 at most", left, err)
 	}
 	expire(t, s, "a")
 	must(t, s, "a").Release()
 	var rows int
-	if err := s.pool.QueryRow(t.Context(), `SELECT count(*) FROM leases`).Scan(&rows); err != nil || rows != 0 {
+	if err := s.db.Pool.QueryRow(t.Context(), `SELECT count(*) FROM leases`).Scan(&rows); err != nil || rows != 0 {
 		t.Errorf("%d leases are left, %v", rows, err)
 	}
 }
@@ -139,7 +140,7 @@ func TestALeaseThatIsGivenBackIsTakenAtOnce(t *testing.T) {
 		}()
 		for { // until it waits and listens
 			var listening bool
-			if err := one.pool.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE query = 'LISTEN ' || $1 AND state = 'idle')`, two.keeper.channel).Scan(&listening); err != nil {
+			if err := one.db.Pool.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE query = 'LISTEN ' || $1 AND state = 'idle')`, two.keeper.channel).Scan(&listening); err != nil {
 				t.Fatal(err)
 			}
 			if listening {
@@ -213,7 +214,7 @@ func TestRenewing(t *testing.T) {
 	}
 	for _, l := range held {
 		var left float64
-		if err := s.pool.QueryRow(t.Context(), `SELECT extract(epoch FROM expires - clock_timestamp())::float8 FROM leases WHERE name = $1`, l.name).Scan(&left); err != nil || left < leaseTime.Seconds()/2 {
+		if err := s.db.Pool.QueryRow(t.Context(), `SELECT extract(epoch FROM expires - clock_timestamp())::float8 FROM leases WHERE name = $1`, l.name).Scan(&left); err != nil || left < leaseTime.Seconds()/2 {
 			t.Errorf("%s ends in %v s, %v", l.name, left, err)
 		}
 		select {
@@ -232,7 +233,7 @@ func TestRenewing(t *testing.T) {
 func TestRenewingWaitsForNobody(t *testing.T) {
 	s := open(t, Options{})
 	a, b := must(t, s, "a"), must(t, s, "b")
-	tx, err := s.pool.Begin(t.Context())
+	tx, err := s.db.Pool.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -243,7 +244,7 @@ func TestRenewingWaitsForNobody(t *testing.T) {
 	if !s.keeper.renewOnce() {
 		t.Error("nothing was renewed")
 	}
-	longtest.Within(t, "to renew what nobody holds up", time.Since(began), lockTime/2)
+	longtest.Within(t, "to renew what nobody holds up", time.Since(began), database.LockTime/2)
 	if a.until != untilA || !b.until.After(untilB) {
 		t.Errorf("the first ends at %v, was %v; the second at %v, was %v", a.until, untilA, b.until, untilB)
 	}

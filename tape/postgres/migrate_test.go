@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/lingserve/lingserve/store/postgres/database"
 	"github.com/lingserve/lingserve/tape"
 )
 
@@ -48,7 +49,7 @@ var seeds = map[int]struct {
 				t.Errorf("the fork has %v", own)
 			}
 			sum := "9ff7a1c7a70ae4e6a5ec9dd5c2f2ad9ed56ba51e2bcb8a4ca2e7ed4c1dbbc4a4"
-			if err := s.pool.QueryRow(t.Context(), `SELECT encode(sha256('large'), 'hex')`).Scan(&sum); err != nil {
+			if err := s.db.Pool.QueryRow(t.Context(), `SELECT encode(sha256('large'), 'hex')`).Scan(&sum); err != nil {
 				t.Fatal(err)
 			}
 			if data, _, err := s.ReadBlob(t.Context(), "aa__bb", sum, 0, 100); string(data) != "large" || err != nil {
@@ -109,7 +110,8 @@ var seeds = map[int]struct {
 func in(t *testing.T, schema string) *pgx.Conn {
 	t.Helper()
 	o := Options{URL: url(t), Schema: schema}
-	config, err := o.config()
+	d := o.database()
+	config, err := d.Config()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +124,7 @@ func in(t *testing.T, schema string) *pgx.Conn {
 }
 
 func TestEveryMigrationKeepsWhatTheVersionBeforeHad(t *testing.T) {
-	all := migrations()
+	all := database.Migrations(files, "migrations")
 	for version := 1; version < len(all); version++ {
 		t.Run(fmt.Sprint("from ", version), func(t *testing.T) {
 			seed, ok := seeds[version]
@@ -131,17 +133,17 @@ func TestEveryMigrationKeepsWhatTheVersionBeforeHad(t *testing.T) {
 			}
 			name := schema(t.Name())
 			conn := in(t, name)
-			if err := migrate(t.Context(), conn, name, all[:version]); err != nil {
+			if err := database.Migrate(t.Context(), conn, name, versions, all[:version]); err != nil {
 				t.Fatal(err)
 			}
 			if _, err := conn.Exec(t.Context(), seed.sql); err != nil {
 				t.Fatal(err)
 			}
 			// One step, and then what this program does of it.
-			if err := migrate(t.Context(), conn, name, all[:version+1]); err != nil {
+			if err := database.Migrate(t.Context(), conn, name, versions, all[:version+1]); err != nil {
 				t.Fatal(err)
 			}
-			if at, err := versionOf(t.Context(), conn); err != nil || at != version+1 {
+			if at, err := database.VersionOf(t.Context(), conn, name, versions); err != nil || at != version+1 {
 				t.Fatalf("it is at version %d, %v", at, err)
 			}
 			seed.check(t, open(t, Options{Schema: name}))
@@ -166,7 +168,7 @@ func TestASchemaIsMadeOnceByManyAtOnce(t *testing.T) {
 	wg.Wait()
 	conn := in(t, name)
 	var versions int
-	if err := conn.QueryRow(t.Context(), `SELECT count(*) FROM migrations`).Scan(&versions); err != nil || versions != len(migrations()) {
+	if err := conn.QueryRow(t.Context(), `SELECT count(*) FROM migrations`).Scan(&versions); err != nil || versions != len(database.Migrations(files, "migrations")) {
 		t.Errorf("%d migrations were made, %v", versions, err)
 	}
 }
@@ -174,11 +176,11 @@ func TestASchemaIsMadeOnceByManyAtOnce(t *testing.T) {
 func TestASchemaOfANewerProgramIsLeftAlone(t *testing.T) {
 	s := open(t, Options{})
 	create(t, s, "a")
-	if _, err := s.pool.Exec(t.Context(), `INSERT INTO migrations (version) VALUES (99)`); err != nil {
+	if _, err := s.db.Pool.Exec(t.Context(), `INSERT INTO migrations (version) VALUES (99)`); err != nil {
 		t.Fatal(err)
 	}
-	_, err := Open(t.Context(), Options{URL: url(t), Schema: s.schema})
-	if err == nil || !strings.Contains(err.Error(), "is of version 99, and this program knows versions up to") {
+	_, err := Open(t.Context(), Options{URL: url(t), Schema: s.db.Schema})
+	if err == nil || !strings.Contains(err.Error(), "has version 99, but this program supports up to") {
 		t.Errorf("a newer schema: %v", err)
 	}
 	if all := mustRead(t, s, "a", tape.Query{}); len(all) != 1 {
@@ -227,15 +229,15 @@ func TestWhatADatabaseCannotDoIsSaidAtTheStart(t *testing.T) {
 	}
 	as := strings.Replace(url(t), "lingserve@", "powerless:s3cretword@", 1)
 	for name, tt := range map[string]struct{ url, schema, want string }{
-		"another encoding":         {strings.Replace(url(t), "/postgres?", "/latin?", 1), "x", "its encoding is LATIN1: it must be UTF8"},
-		"no such database":         {strings.Replace(url(t), "/postgres?", "/nowhere?", 1), "x", "there is no such database (SQLSTATE 3D000)"},
-		"no such user":             {strings.Replace(url(t), "lingserve@", "nobody:s3cretword@", 1), "x", "it refuses the name or the password (SQLSTATE 28000)"},
-		"a schema cannot be made":  {as, "x", "the user of the database may not make the schema x"},
-		"a schema of another":      {as, "given", "the user of the database may not make tables in the schema given"},
+		"another encoding":         {strings.Replace(url(t), "/postgres?", "/latin?", 1), "x", "its encoding is LATIN1; expected UTF8"},
+		"no such database":         {strings.Replace(url(t), "/postgres?", "/nowhere?", 1), "x", "the database does not exist (SQLSTATE 3D000)"},
+		"no such user":             {strings.Replace(url(t), "lingserve@", "nobody:s3cretword@", 1), "x", "it refused the user or the password (SQLSTATE 28000)"},
+		"a schema cannot be made":  {as, "x", "the database user has no permission to make the schema x"},
+		"a schema of another":      {as, "given", "the database user has no permission to make tables in the schema given"},
 		"one of the user's own":    {as, "owned", ""},
-		"no schema has that name":  {url(t), strings.Repeat("x", 64), "the name of a schema has 1–63 bytes"},
-		"what is no address":       {"postgres://u:s3cretword@h:port/", "x", "is no address of a PostgreSQL database"},
-		"a file that is not there": {"postgres://u:s3cretword@h/x?sslmode=verify-full&sslrootcert=/not/there.pem", "x", "a file that its address names cannot be read: open /not/there.pem: no such file"},
+		"no schema has that name":  {url(t), strings.Repeat("x", 64), "expected 1–63 bytes"},
+		"what is no address":       {"postgres://u:s3cretword@h:port/", "x", "invalid address; expected one such as postgres://"},
+		"a file that is not there": {"postgres://u:s3cretword@h/x?sslmode=verify-full&sslrootcert=/not/there.pem", "x", "cannot read a file of its address: open /not/there.pem: no such file"},
 		"an address in words":      {strings.NewReplacer("postgres://lingserve@/postgres?host=", "user=lingserve dbname=postgres host=").Replace(url(t)), "words", ""},
 		"times of the user's own":  {url(t) + "&statement_timeout=60000", "times", ""},
 	} {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/lingserve/lingserve/store/postgres/database"
 	"github.com/lingserve/lingserve/tape"
 )
 
@@ -242,7 +243,7 @@ func (src *source) anchors(before int64) (refs []tape.AnchorRef, err error) {
 // Sessions implements tape.Store. The list is read in pages: a session that is used while it goes on may be missing, or be in it twice.
 func (s *Store) Sessions(ctx context.Context, q tape.SessionQuery) iter.Seq2[tape.Info, error] {
 	return func(yield func(tape.Info, error) bool) {
-		if s.closed.Load() {
+		if s.db.Closed() {
 			yield(tape.Info{}, tape.ErrClosed)
 			return
 		}
@@ -277,7 +278,7 @@ func (s *Store) Sessions(ctx context.Context, q tape.SessionQuery) iter.Seq2[tap
 
 // Count implements [tape.Counter].
 func (s *Store) Count(ctx context.Context) (n int, err error) {
-	if s.closed.Load() {
+	if s.db.Closed() {
 		return 0, tape.ErrClosed
 	}
 	err = s.do(ctx, func(ctx context.Context, conn *pgx.Conn) error {
@@ -368,7 +369,7 @@ func (s *Store) Delete(ctx context.Context, name string) error {
 	if err := tape.CheckName(name); err != nil {
 		return err
 	}
-	return s.do(long(ctx, eraseTime), func(ctx context.Context, conn *pgx.Conn) error {
+	return s.do(database.Long(ctx, eraseTime), func(ctx context.Context, conn *pgx.Conn) error {
 		return erase(ctx, conn, func(tx pgx.Tx) (ids []int64, err error) {
 			// The tape first: whoever makes a fork of it holds it until the fork is there, and nobody makes one after that.
 			if ids, err = locked(ctx, tx, `SELECT id FROM tapes WHERE name = $1 FOR UPDATE`, name); err != nil {
@@ -396,7 +397,7 @@ func erase(ctx context.Context, conn *pgx.Conn, find func(pgx.Tx) ([]int64, erro
 		return err
 	}
 	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }() // after a commit it does nothing
-	if _, err := tx.Exec(ctx, `SELECT set_config('statement_timeout', $1, true)`, milliseconds(eraseTime)); err != nil {
+	if _, err := tx.Exec(ctx, `SELECT set_config('statement_timeout', $1, true)`, database.Milliseconds(eraseTime)); err != nil {
 		return err
 	}
 	ids, err := find(tx)

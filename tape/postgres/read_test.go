@@ -42,11 +42,11 @@ func TestAReadHoldsLittle(t *testing.T) {
 			if n++; n%5 != 0 {
 				continue
 			}
-			if c := s.pool.Stat().AcquiredConns(); c != 0 {
+			if c := s.db.Pool.Stat().AcquiredConns(); c != 0 {
 				t.Errorf("at %d, %d connections are in use", e.ID, c)
 			}
 			var busy int
-			if err := s.pool.QueryRow(t.Context(), `SELECT count(*) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND state LIKE 'idle in transaction%' AND datname = current_database()`).Scan(&busy); err != nil || busy != 0 {
+			if err := s.db.Pool.QueryRow(t.Context(), `SELECT count(*) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND state LIKE 'idle in transaction%' AND datname = current_database()`).Scan(&busy); err != nil || busy != 0 {
 				t.Errorf("%d transactions are open, %v", busy, err)
 			}
 		}
@@ -59,12 +59,12 @@ func TestAReadHoldsLittle(t *testing.T) {
 // TA-08: a page of sessions is found by an index, whatever is asked for, and in order.
 func TestSessionsAreListedByAnIndex(t *testing.T) {
 	s := open(t, Options{})
-	if _, err := s.pool.Exec(t.Context(), `INSERT INTO tapes (name, listed, session, workspace, title, created, updated, entries, last_id, anchors, anchor_id, anchor_name, anchor_date, bytes)
+	if _, err := s.db.Pool.Exec(t.Context(), `INSERT INTO tapes (name, listed, session, workspace, title, created, updated, entries, last_id, anchors, anchor_id, anchor_name, anchor_date, bytes)
 		SELECT 't' || i, true, 'user' || i % 500 || '#' || i, '/srv/' || i % 3, '', '2026-03-01', timestamptz '2026-03-01' + i % 1000 * interval '1 second', 1, 1, 0, 0, '', '0001-01-01', 1
 		FROM generate_series(1, 20000) i`); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.pool.Exec(t.Context(), `ANALYZE tapes`); err != nil {
+	if _, err := s.db.Pool.Exec(t.Context(), `ANALYZE tapes`); err != nil {
 		t.Fatal(err)
 	}
 	all, err := collect(s.Sessions(t.Context(), tape.SessionQuery{}))
@@ -96,7 +96,7 @@ func TestSessionsAreListedByAnIndex(t *testing.T) {
 		`listed AND place = '/srv/1' AND workspace = '/srv/1'`:                                   "tapes_place_updated",
 		`listed AND place = '/srv/1' AND workspace = '/srv/1' AND ` + groupColumn + ` = 'user7'`: "tapes_place_group",
 	} {
-		lines, err := s.pool.Query(t.Context(), `EXPLAIN SELECT name FROM tapes WHERE `+where+` ORDER BY updated DESC, name LIMIT 50`)
+		lines, err := s.db.Pool.Query(t.Context(), `EXPLAIN SELECT name FROM tapes WHERE `+where+` ORDER BY updated DESC, name LIMIT 50`)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -123,15 +123,15 @@ func TestDO_03APageReadsFewSessionsThoughNothingIsAnalyzed(t *testing.T) {
 		SELECT 't' || i, true, 'web:user' || i % 10 || '#' || i, '/srv', '', '2026-03-01', timestamptz '2026-03-01' + i * interval '1 second', 1, 1, 0, 0, '', '0001-01-01', 1
 		FROM generate_series(1, 20000) i`,
 	} {
-		if _, err := s.pool.Exec(t.Context(), sql); err != nil {
+		if _, err := s.db.Pool.Exec(t.Context(), sql); err != nil {
 			t.Fatal(err)
 		}
 	}
 	read := func() (n int) {
-		if _, err := s.pool.Exec(t.Context(), `SELECT pg_stat_force_next_flush()`); err != nil {
+		if _, err := s.db.Pool.Exec(t.Context(), `SELECT pg_stat_force_next_flush()`); err != nil {
 			t.Fatal(err)
 		}
-		if err := s.pool.QueryRow(t.Context(), `SELECT sum(idx_tup_read) FROM pg_stat_user_indexes WHERE schemaname = $1 AND relname = 'tapes'`, s.schema).Scan(&n); err != nil {
+		if err := s.db.Pool.QueryRow(t.Context(), `SELECT sum(idx_tup_read) FROM pg_stat_user_indexes WHERE schemaname = $1 AND relname = 'tapes'`, s.db.Schema).Scan(&n); err != nil {
 			t.Fatal(err)
 		}
 		return n

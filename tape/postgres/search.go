@@ -12,6 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/lingserve/lingserve/store/postgres/database"
 	"github.com/lingserve/lingserve/tape"
 )
 
@@ -408,7 +409,7 @@ func (s *Store) coverSome(ctx context.Context, r row) (done bool, err error) {
 		}
 		return tx.Commit(ctx)
 	})
-	if duplicate(err) { // by another server, or by a try whose answer was lost
+	if database.Duplicate(err) { // by another server, or by a try whose answer was lost
 		return true, nil
 	}
 	if err != nil {

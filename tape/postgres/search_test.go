@@ -211,7 +211,7 @@ func TestASearchOfAnErasedSession(t *testing.T) {
 	}
 	for table, where := range map[string]string{"entries": "", "blocks": "", "blobs": "", "tapes": ""} {
 		var rows int
-		if err := s.pool.QueryRow(t.Context(), `SELECT count(*) FROM `+table+where).Scan(&rows); err != nil || rows != 0 {
+		if err := s.db.Pool.QueryRow(t.Context(), `SELECT count(*) FROM `+table+where).Scan(&rows); err != nil || rows != 0 {
 			t.Errorf("%d rows of %s are left, %v", rows, table, err)
 		}
 	}
@@ -236,7 +236,7 @@ func TestAHugeEntryIsFound(t *testing.T) {
 		}
 	}
 	var any, all int
-	if err := s.pool.QueryRow(t.Context(), `SELECT count(*) FILTER (WHERE grams IS NULL), count(*) FROM blocks`).Scan(&any, &all); err != nil || any != 1 || all < 20 {
+	if err := s.db.Pool.QueryRow(t.Context(), `SELECT count(*) FILTER (WHERE grams IS NULL), count(*) FROM blocks`).Scan(&any, &all); err != nil || any != 1 || all < 20 {
 		t.Errorf("%d of %d blocks may have anything in them, %v, want 1", any, all, err)
 	}
 }

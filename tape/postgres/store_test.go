@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/internal/longtest"
+	"github.com/lingserve/lingserve/internal/postgrestest"
 	"github.com/lingserve/lingserve/tape"
-	"github.com/lingserve/lingserve/tape/postgres/postgrestest"
 	"github.com/lingserve/lingserve/tape/tapetest"
 )
 

@@ -49,7 +49,7 @@ func values(i tape.Info) []any {
 const infoColumns = `session, workspace, title, created, updated, entries, last_id, anchors, anchor_id, anchor_name, anchor_date, bytes, agent`
 
 func unknown(name string) error {
-	return fmt.Errorf("%w: there is no tape %.80q", tape.ErrNotFound, name)
+	return fmt.Errorf("%w: unknown tape %.80q", tape.ErrNotFound, name)
 }
 
 // load reads the row of a tape.

@@ -64,7 +64,7 @@ type readOut struct {
 
 func (w workspace) read(ctx context.Context, in readIn) (out readOut, err error) {
 	if in.Offset < 0 || in.Limit < 0 {
-		return out, arguments("expected an offset and a limit that are not negative")
+		return out, arguments("expected an offset and a limit of 0 or more")
 	}
 	limit := usualLimit
 	if in.Limit > 0 {
@@ -77,11 +77,11 @@ func (w workspace) read(ctx context.Context, in readIn) (out readOut, err error)
 	defer f.Close()
 	switch {
 	case info.IsDir():
-		return out, failed("%s is a folder; fs_list lists it", short(in.Path))
+		return out, failed("%s is a folder; use fs_list", short(in.Path))
 	case !info.Mode().IsRegular():
-		return out, failed("%s is no ordinary file", short(in.Path))
+		return out, failed("%s is not a regular file", short(in.Path))
 	case in.Offset > info.Size():
-		return out, arguments(fmt.Sprintf("the file has %d bytes, which is less than the offset", info.Size()))
+		return out, arguments(fmt.Sprintf("the file has only %d bytes; expected a smaller offset", info.Size()))
 	}
 	// Some more on both sides, for characters that the offset and the limit would cut.
 	start := max(0, in.Offset-utf8.UTFMax)
@@ -102,7 +102,7 @@ func (w workspace) read(ctx context.Context, in readIn) (out readOut, err error)
 	}
 	chunk := text[begin:end]
 	if !utf8.Valid(chunk) || bytes.IndexByte(chunk, 0) >= 0 {
-		return out, failed("%s is no text", short(in.Path))
+		return out, failed("%s is not text", short(in.Path))
 	}
 	out = readOut{Text: string(chunk), Size: info.Size()}
 	if next := start + int64(end); next < info.Size() && end > begin {
@@ -148,7 +148,7 @@ func (w workspace) list(ctx context.Context, in listIn) (listOut, error) {
 	}
 	defer f.Close()
 	if !info.IsDir() {
-		return out, failed("%s is no folder; fs_read reads it", short(in.Path))
+		return out, failed("%s is not a folder; use fs_read", short(in.Path))
 	}
 	// The folder may be larger than anybody wants in memory, and comes in no order: the first names are kept.
 	var first []os.DirEntry
@@ -202,7 +202,7 @@ func (w workspace) list(ctx context.Context, in listIn) (listOut, error) {
 // open opens what a path names, and says what it is. No folder is held open between two calls.
 func (w workspace) open(path string) (*os.File, os.FileInfo, error) {
 	if strings.ContainsRune(path, 0) {
-		return nil, nil, arguments("the path has a character that no path has")
+		return nil, nil, arguments("the path has an invalid character")
 	}
 	name := filepath.FromSlash(path)
 	if filepath.IsAbs(name) { // models know where they are, and say so
@@ -217,7 +217,7 @@ func (w workspace) open(path string) (*os.File, os.FileInfo, error) {
 	}
 	root, err := os.OpenRoot(w.dir)
 	if err != nil {
-		return nil, nil, failed("the workspace cannot be opened")
+		return nil, nil, failed("cannot open the workspace")
 	}
 	defer root.Close()
 	// A pipe is not waited for.
@@ -237,14 +237,14 @@ func (w workspace) open(path string) (*os.File, os.FileInfo, error) {
 func (workspace) trouble(path string, err error) error {
 	switch {
 	case errors.Is(err, iofs.ErrNotExist):
-		return failed("there is no %s in the workspace", short(path))
+		return failed("the workspace has no %s", short(path))
 	case errors.Is(err, iofs.ErrPermission):
-		return failed("%s may not be read", short(path))
+		return failed("no permission to read %s", short(path))
 	}
-	return failed("%s cannot be read, or leads out of the workspace", short(path))
+	return failed("cannot read %s, or it leads out of the workspace", short(path))
 }
 
-func outside(path string) error { return failed("%s is not below the workspace", short(path)) }
+func outside(path string) error { return failed("%s is not in the workspace", short(path)) }
 
 func failed(format string, path ...any) error {
 	return &tool.Error{Kind: tool.KindFailed, Message: fmt.Sprintf(format, path...)}

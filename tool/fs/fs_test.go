@@ -68,22 +68,22 @@ func TestReadStaysBelowTheWorkspace(t *testing.T) { // AG-62
 		{"an absolute path inside", filepath.Join(dir, "a.txt"), `{"text":"hello","size":5}`},
 		{"a link inside", "inside", `{"text":"天气很好","size":12}`},
 		{"through a linked folder", "folder/b.md", `{"text":"天气很好","size":12}`},
-		{"dots", "../secret", `failed: "../secret" is not below the workspace`},
-		{"more dots", "sub/../../secret", `failed: "sub/../../secret" is not below the workspace`},
-		{"an absolute path", "/etc/passwd", `failed: "/etc/passwd" is not below the workspace`},
-		{"a link out", "out", `failed: "out" cannot be read, or leads out of the workspace`},
-		{"a link to the folder above", "up/secret", `failed: "up/secret" cannot be read, or leads out of the workspace`},
-		{"a link away", "away/passwd", `failed: "away/passwd" cannot be read, or leads out of the workspace`},
-		{"a link over dots", "hop", `failed: "hop" cannot be read, or leads out of the workspace`},
-		{"a link in a circle", "loop", `failed: "loop" cannot be read, or leads out of the workspace`},
-		{"a link to nothing", "nowhere", `failed: there is no "nowhere" in the workspace`},
-		{"nothing", "gone", `failed: there is no "gone" in the workspace`},
-		{"below a file", "a.txt/b", `failed: "a.txt/b" cannot be read, or leads out of the workspace`},
-		{"a folder", "sub", `failed: "sub" is a folder; fs_list lists it`},
-		{"the workspace", "", `failed: "" is a folder; fs_list lists it`},
-		{"no text", "binary", `failed: "binary" is no text`},
-		{"another encoding", "latin", `failed: "latin" is no text`},
-		{"a null", "a\x00b", `invalid_arguments: the path has a character that no path has`},
+		{"dots", "../secret", `failed: "../secret" is not in the workspace`},
+		{"more dots", "sub/../../secret", `failed: "sub/../../secret" is not in the workspace`},
+		{"an absolute path", "/etc/passwd", `failed: "/etc/passwd" is not in the workspace`},
+		{"a link out", "out", `failed: cannot read "out", or it leads out of the workspace`},
+		{"a link to the folder above", "up/secret", `failed: cannot read "up/secret", or it leads out of the workspace`},
+		{"a link away", "away/passwd", `failed: cannot read "away/passwd", or it leads out of the workspace`},
+		{"a link over dots", "hop", `failed: cannot read "hop", or it leads out of the workspace`},
+		{"a link in a circle", "loop", `failed: cannot read "loop", or it leads out of the workspace`},
+		{"a link to nothing", "nowhere", `failed: the workspace has no "nowhere"`},
+		{"nothing", "gone", `failed: the workspace has no "gone"`},
+		{"below a file", "a.txt/b", `failed: cannot read "a.txt/b", or it leads out of the workspace`},
+		{"a folder", "sub", `failed: "sub" is a folder; use fs_list`},
+		{"the workspace", "", `failed: "" is a folder; use fs_list`},
+		{"no text", "binary", `failed: "binary" is not text`},
+		{"another encoding", "latin", `failed: "latin" is not text`},
+		{"a null", "a\x00b", `invalid_arguments: the path has an invalid character`},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			arguments, _ := json.Marshal(map[string]string{"path": row.path})
@@ -144,10 +144,10 @@ func TestList(t *testing.T) { // AG-62
 		{"a linked folder", `{"path":"folder/deep"}`, `{"entries":[{"name":"c","type":"file","size":1}]}`},
 		{"after a name", `{"path":"sub","after":"b.md"}`, `{"entries":[{"name":"deep","type":"folder"}]}`},
 		{"after the last", `{"path":"sub","after":"z"}`, `{"entries":[]}`},
-		{"a file", `{"path":"a.txt"}`, `failed: "a.txt" is no folder; fs_read reads it`},
-		{"above", `{"path":".."}`, `failed: ".." is not below the workspace`},
-		{"a link above", `{"path":"up"}`, `failed: "up" cannot be read, or leads out of the workspace`},
-		{"a link away", `{"path":"away"}`, `failed: "away" cannot be read, or leads out of the workspace`},
+		{"a file", `{"path":"a.txt"}`, `failed: "a.txt" is not a folder; use fs_read`},
+		{"above", `{"path":".."}`, `failed: ".." is not in the workspace`},
+		{"a link above", `{"path":"up"}`, `failed: cannot read "up", or it leads out of the workspace`},
+		{"a link away", `{"path":"away"}`, `failed: cannot read "away", or it leads out of the workspace`},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			if diff := cmp.Diff(row.want, call(t, dir, "fs.list", row.arguments)); diff != "" {
@@ -192,7 +192,7 @@ func TestAListIsBounded(t *testing.T) { // AG-62
 
 func TestAWorkspaceThatIsNotThere(t *testing.T) { // AG-62
 	dir := filepath.Join(t.TempDir(), "later")
-	if got := call(t, dir, "fs.list", `{}`); got != "failed: the workspace cannot be opened" {
+	if got := call(t, dir, "fs.list", `{}`); got != "failed: cannot open the workspace" {
 		t.Error(got)
 	}
 	if err := os.Mkdir(dir, 0o700); err != nil {

@@ -13,7 +13,7 @@ func TestAPipeKeepsNobodyWaiting(t *testing.T) { // AG-62
 	if err := syscall.Mkfifo(filepath.Join(dir, "pipe"), 0o600); err != nil {
 		t.Skip(err)
 	}
-	if got := call(t, dir, "fs.read", `{"path":"pipe"}`); got != `failed: "pipe" is no ordinary file` {
+	if got := call(t, dir, "fs.read", `{"path":"pipe"}`); got != `failed: "pipe" is not a regular file` {
 		t.Error(got)
 	}
 	if got := call(t, dir, "fs.list", `{}`); got != `{"entries":[{"name":"pipe","type":"other"}]}` {

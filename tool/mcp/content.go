@@ -30,7 +30,7 @@ func (s *server) tool(f *sdk.Tool) (*tool.Tool, error) {
 		return nil, err
 	}
 	if len(schema) > maxSchema {
-		return nil, fmt.Errorf("its schema has %d bytes, which is more than %d", len(schema), maxSchema)
+		return nil, fmt.Errorf("its schema has %d bytes; expected at most %d", len(schema), maxSchema)
 	}
 	if string(schema) == "null" {
 		schema = nil
@@ -100,7 +100,7 @@ func resultOf(r *sdk.CallToolResult) tool.Result {
 	text := strings.Join(texts, "\n")
 	if r.IsError {
 		if text == "" {
-			text = "the tool failed, and does not say why"
+			text = "the tool failed without a reason"
 		}
 		return tool.Result{Err: &tool.Error{Kind: tool.KindFailed, Message: text}}
 	}
@@ -184,7 +184,7 @@ func read(c sdk.Content) (text string, part tool.Part) {
 			return r.Text, part
 		}
 	}
-	return "[something that cannot be shown]", part
+	return "[unsupported content]", part
 }
 
 func media(what, mime, name string, data []byte) (text string, part tool.Part) {

@@ -65,7 +65,7 @@ func TestResultsOfServers(t *testing.T) { // AG-65
 				`{"type":"image_url","image_url":{"url":"data:image/png;base64,eA=="}}]`,
 		},
 		{"an error", sdk.CallToolResult{IsError: true, Content: []sdk.Content{text("no"), text("way")}}, `{"error":{"kind":"failed","message":"no\nway"}}`},
-		{"an error without words", sdk.CallToolResult{IsError: true, StructuredContent: map[string]any{"a": 1}}, `{"error":{"kind":"failed","message":"the tool failed, and does not say why"}}`},
+		{"an error without words", sdk.CallToolResult{IsError: true, StructuredContent: map[string]any{"a": 1}}, `{"error":{"kind":"failed","message":"the tool failed without a reason"}}`},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			if diff := cmp.Diff(row.want, string(resultOf(&row.in).Value())); diff != "" {

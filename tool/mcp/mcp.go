@@ -143,7 +143,7 @@ func Start(servers []Server, opts *Options) (*Client, error) {
 		}
 		if slices.ContainsFunc(c.servers, func(s *server) bool { return s.Name == servers[i].Name }) {
 			stop(nil)
-			return nil, fmt.Errorf("MCP server %s: there is already one of that name", servers[i].Name)
+			return nil, fmt.Errorf("MCP server %s: the name is already used", servers[i].Name)
 		}
 		c.servers = append(c.servers, newServer(servers[i], o))
 	}

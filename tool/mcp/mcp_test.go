@@ -44,7 +44,7 @@ func TestToolsOfAServer(t *testing.T) { // AG-64, AG-65
 			{"structured content is JSON", "mcp.test.sum", `{"a":2,"b":3}`, `{"sum":5}`},
 			{"text is joined, images are parts", "mcp.test.picture", ``, `[{"type":"text","text":"a\nb"},{"type":"image_url","image_url":{"url":"data:image/png;base64,AQID"}}]`},
 			{"isError is an error", "mcp.test.fail", ``, `{"error":{"kind":"failed","message":"there is no such row"}}`},
-			{"arguments are held to the schema here", "mcp.test.echo", `{"txt":1}`, `{"error":{"kind":"invalid_arguments","message":"the arguments do not fit: /text: this property is required; /txt: this property is not known"}}`},
+			{"arguments are held to the schema here", "mcp.test.echo", `{"txt":1}`, `{"error":{"kind":"invalid_arguments","message":"invalid arguments: /text: this property is required; /txt: unknown property"}}`},
 		} {
 			t.Run(row.name, func(t *testing.T) {
 				if got := string(ask(t.Context(), c, row.tool, row.arguments).Value()); got != row.want {
@@ -179,7 +179,7 @@ func TestAProgramIsKilledInTheMiddleOfACall(t *testing.T) { // AG-65
 		_ = syscall.Kill(pid, syscall.SIGKILL)
 	})
 	got := ask(t.Context(), c, "mcp.test.slow", ``)
-	if got.Err == nil || got.Err.Kind != tool.KindUnavailable || !strings.Contains(got.Err.Message, "what it did is not known") {
+	if got.Err == nil || got.Err.Kind != tool.KindUnavailable || !strings.Contains(got.Err.Message, "its result is unknown") {
 		t.Errorf("got %s", got.Text())
 	}
 	if len(c.Tools()) == 0 {
@@ -289,13 +289,13 @@ func TestServersThatDoNotWorkTakeNothingDown(t *testing.T) { // AG-65
 		name, reason  string
 		connect, list time.Duration
 	}{
-		{"crash", "the connection ended|it cannot be reached", patience, patience},
+		{"crash", "the connection ended|it is unreachable", patience, patience},
 		{"mute", "it did not answer in time", hasty, patience},
 		{"deaf", "it did not answer in time", hasty, patience},
-		{"noise", "it did not answer in time|it cannot be reached", hasty, patience},
-		{"endless", "it cannot be reached", patience, patience},
-		{"flood", "it did not answer in time|it cannot be reached", patience, hasty},
-		{"questions", "it did not answer in time|it cannot be reached", patience, hasty},
+		{"noise", "it did not answer in time|it is unreachable", hasty, patience},
+		{"endless", "it is unreachable", patience, patience},
+		{"flood", "it did not answer in time|it is unreachable", patience, hasty},
+		{"questions", "it did not answer in time|it is unreachable", patience, hasty},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			before := heap()
@@ -417,7 +417,7 @@ func TestConfigurationsThatAreRefused(t *testing.T) { // AG-64
 		{[]Server{{Name: "", Command: "x"}}, `MCP server "": expected a name of at most 32 lower-case letters, digits and -`},
 		{[]Server{{Name: "a", URL: "file:///etc"}}, "MCP server a: expected a url that begins with http:// or https://"},
 		{[]Server{{Name: "a", Command: "x", Env: []string{"=b"}}}, "MCP server a: expected the name of a variable, or NAME=value, in env"},
-		{[]Server{{Name: "a", Command: "x"}, {Name: "a", Command: "y"}}, "MCP server a: there is already one of that name"},
+		{[]Server{{Name: "a", Command: "x"}, {Name: "a", Command: "y"}}, "MCP server a: the name is already used"},
 	} {
 		if _, err := Start(row.servers, nil); err == nil || err.Error() != row.want {
 			t.Errorf("got %v, want %s", err, row.want)

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-var errFlood = errors.New("it sends more than is allowed")
+var errFlood = errors.New("it sends more data than allowed")
 
 // meter bounds what a server sends in a minute.
 type meter struct {
@@ -39,7 +39,7 @@ type metered struct {
 	ended func()
 }
 
-var errLarge = errors.New("an answer is larger than is allowed")
+var errLarge = errors.New("an answer is larger than allowed")
 
 func (b *metered) Read(p []byte) (int, error) {
 	if b.left == 0 {

@@ -118,7 +118,7 @@ func (s *server) run(ctx context.Context) {
 
 var (
 	errEnded = errors.New("the connection ended")
-	errHangs = errors.New("it does not answer any more")
+	errHangs = errors.New("it no longer answers")
 )
 
 // reason says in safe words why a server is away: what it wrote, addresses and paths are for the log.
@@ -135,7 +135,7 @@ func reason(err error) string {
 	case errors.Is(err, errEnded):
 		return errEnded.Error()
 	}
-	return "it cannot be reached"
+	return "it is unreachable"
 }
 
 // refusal is the error that a server answered with. The SDK has errors of the same type of its own.
@@ -329,7 +329,7 @@ func (s *server) call(ctx context.Context, name string, c tool.Call) (tool.Resul
 	}
 	s.opts.Log.WarnContext(ctx, "MCP call failed", slog.String("server", s.Name), slog.String("tool", c.Name),
 		slog.String("error", s.opts.Redact(err.Error())))
-	return tool.Result{}, s.unavailable("the connection broke while the call ran, and what it did is not known")
+	return tool.Result{}, s.unavailable("the connection broke during the call, so its result is unknown")
 }
 
 func (s *server) unavailable(why string) error {

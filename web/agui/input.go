@@ -270,7 +270,7 @@ func (r *reader) answer(at string, raw json.RawMessage) (a Answer) {
 	at += "/payload"
 	switch {
 	case status == "cancelled":
-		a.Reason = "nobody wanted to decide"
+		a.Reason = "canceled without a decision"
 	case status != "resolved":
 	case payload == nil:
 		r.fault(at, "expected an object with approved, true or false")

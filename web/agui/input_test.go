@@ -50,7 +50,7 @@ func TestAnInputIsRead(t *testing.T) {
 			{Interrupt: "i", Approve: true, Remember: true},
 			{Interrupt: "j", Reason: "not now"},
 			{Interrupt: "k", Approve: true},
-			{Interrupt: "l", Reason: "nobody wanted to decide"},
+			{Interrupt: "l", Reason: "canceled without a decision"},
 		},
 	}
 	if diff := cmp.Diff(want, in); diff != "" {

@@ -178,7 +178,7 @@ func (e *Encoder) resolved(dst, data []byte) []byte {
 
 // reasons are why nobody has decided, in words.
 var reasons = map[string]string{
-	"timeout":    "nobody answered in time",
-	"unattended": "nobody was there to answer",
+	"timeout":    "no answer came in time",
+	"unattended": "the platform had no person to answer",
 	"ended":      "the answer ended before",
 }

@@ -402,14 +402,14 @@ func (e *Encoder) finish(dst []byte, ev tube.Event) []byte {
 	case how.Status == "canceled":
 		reason = "other"
 	case how.Status == "interrupted":
-		reason, wrong = "error", "the server was shut down before the answer was complete"
+		reason, wrong = "error", "the server shut down before the answer was complete"
 	case how.Status != "completed":
 		reason, wrong = "error", e.fatal
 		if wrong == "" {
 			wrong = e.failed
 		}
 		if wrong == "" {
-			wrong = "the answer could not be completed"
+			wrong = "the answer is incomplete"
 		}
 	case truncated:
 		reason = "length"

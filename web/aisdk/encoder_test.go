@@ -285,8 +285,8 @@ func TestTheEndsOfARun(t *testing.T) {
 		{"failed", []tube.Event{minor, broken, minor}, func(t *tube.Tube) error { return t.Close("failed") }, false, "error", "the model's server refused the key"},
 		{"failed of what was not fatal", []tube.Event{minor}, func(t *tube.Tube) error { return t.Close("failed") }, false, "error", "two bots write to one place"},
 		{"failed after another failure was handled (DW-04)", []tube.Event{minor, handled}, func(t *tube.Tube) error { return t.Close("failed") }, false, "error", "two bots write to one place"},
-		{"failed without a word", nil, func(t *tube.Tube) error { return t.Close("failed") }, false, "error", "the answer could not be completed"},
-		{"interrupted", nil, func(t *tube.Tube) error { return t.Close("interrupted") }, false, "error", "the server was shut down before the answer was complete"},
+		{"failed without a word", nil, func(t *tube.Tube) error { return t.Close("failed") }, false, "error", "the answer is incomplete"},
+		{"interrupted", nil, func(t *tube.Tube) error { return t.Close("interrupted") }, false, "error", "the server shut down before the answer was complete"},
 		{"canceled", nil, func(t *tube.Tube) error { return t.Cancel("canceled by request") }, false, "other", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {

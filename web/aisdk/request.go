@@ -91,11 +91,11 @@ var elsewhere = map[string]string{
 	"agent":    "the path names the agent",
 	"workflow": "the path names the workflow",
 	"session":  "the chat's id is the session",
-	"model":    "the agent or workflow has its model",
-	"params":   "a chat has none; POST /v1/runs takes them",
-	"options":  "a chat has none; POST /v1/runs takes them",
-	"filter":   "a chat has none; POST /v1/runs takes it",
-	"on_busy":  "a message waits until the one before is answered; POST /v1/runs takes other ways",
+	"model":    "the agent or workflow chooses its model",
+	"params":   "a chat does not support this; use POST /v1/runs",
+	"options":  "a chat does not support this; use POST /v1/runs",
+	"filter":   "a chat does not support this; use POST /v1/runs",
+	"on_busy":  "a chat always queues messages; use POST /v1/runs for other policies",
 }
 
 // Read reads a request's body, which is JSON. The error is a *Misfit.
@@ -111,7 +111,7 @@ func Read(body []byte) (*Request, error) {
 	slices.Sort(names)
 	for _, name := range names {
 		if why := elsewhere[name]; why != "" {
-			return nil, &Misfit{"/" + name, "is not for this resource: " + why}
+			return nil, &Misfit{"/" + name, "is not supported here: " + why}
 		}
 	}
 	r := new(Request)
@@ -128,7 +128,7 @@ func Read(body []byte) (*Request, error) {
 	}
 	var messages []json.RawMessage
 	if json.Unmarshal(members["messages"], &messages) != nil || len(messages) == 0 {
-		return nil, &Misfit{"/messages", "expected the chat's messages, one at least"}
+		return nil, &Misfit{"/messages", "expected at least one message"}
 	}
 	list := make([]message, len(messages))
 	for i, raw := range messages {
@@ -155,10 +155,10 @@ func (r *Request) read(list []message) error {
 			}
 		}
 		if len(r.Answers) == 0 {
-			return &Misfit{at, "is the assistant's and answers no question; expected a message of the user at the end"}
+			return &Misfit{at, "is an assistant message without an answer to a question; expected a user message at the end"}
 		}
 		if r.Message == "" {
-			return &Misfit{at + "/id", "expected the id that the message came with"}
+			return &Misfit{at + "/id", "expected the message's id"}
 		}
 		return nil
 	}
@@ -177,7 +177,7 @@ func (r *Request) read(list []message) error {
 	}
 	r.Last = last
 	if r.Text = now.text(); r.Text == "" && r.Input == nil && len(r.Files) == 0 {
-		return &Misfit{at, "has no text"}
+		return &Misfit{at, "is empty; expected text"}
 	}
 	var system []string
 	size := 0

@@ -26,7 +26,7 @@ const apps = {
       "index.html": page("main.jsx"),
       "src/main.jsx": `import { StrictMode } from "react"; import { createRoot } from "react-dom/client"; import App from "./App.jsx";
         createRoot(document.querySelector("#app")).render(<StrictMode><App /></StrictMode>);`,
-      "src/App.jsx": code("docs/frontend.md", "jsx", "useRun"),
+      "src/App.jsx": code("docs/frontend.md", "jsx", "export default"),
     },
     ask: async (page) => {
       await page.getByLabel("Question").fill("Why is the sky blue?");

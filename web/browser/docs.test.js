@@ -48,7 +48,7 @@ const main = (component, props) => `
   createRoot(document.querySelector("#app")).render(createElement(StrictMode, null, createElement(App, ${JSON.stringify(props)})));`;
 
 test("docs/frontend.md: fifteen lines of React are a page that grows", async (t) => {
-  const lines = code("docs/frontend.md", "jsx", "useRun");
+  const lines = code("docs/frontend.md", "jsx", "export default");
   assert.ok(lines.split("\n").filter((line) => line.trim()).length <= 15, "they are more than fifteen");
   const { script, page } = await start(t, await site(main("App", {}), { modules: { "./App.jsx": lines } }));
   await page.goto("/test");
@@ -99,6 +99,44 @@ test("docs/frontend.md: the lines for a conversation show the answer, and ask be
   await (await script.asked()).end("Not long.");
   assert.equal(await page.until(() => window.over), "Not long.");
   assert.deepEqual(await page.evaluate(() => [shown.at(-1), asked]), [["", "Not long.", true], ["May tape.info run?", "May tape.info run?"]]);
+});
+
+test("docs/cookbook.md: the React page shows the article, and runs again after an error", async (t) => {
+  const { script, page } = await start(t, await site(main("App", {}), { modules: { "./App.jsx": code("docs/cookbook.md", "jsx", "useRun") } }));
+  await page.goto("/test");
+  await page.getByRole("button", { name: "Ask" }).click();
+  for (let i = 0; i < 2; i++) await (await script.asked()).end("No."); // of the outline and of the quiz
+  await page.getByRole("button", { name: "Again" }).click();
+  await article(script, heading(page));
+  await page.getByRole("button", { name: "Stop" }).waitFor({ state: "detached" });
+  assert.deepEqual(await page.locator("section").allInnerTexts(), ["Light\n\nOf Light.", "Air\n\nOf Air."]);
+});
+
+test("docs/tutorial.md: the descriptions of dishes grow while the chef still writes", async (t) => {
+  const script = await model(t);
+  const server = await lingserve(t, { env: script.env, workflows: { menu: code("docs/tutorial.md", "yaml", "name: menu") } });
+  const files = {
+    "/index.html": code("docs/tutorial.md", "html", "client.min.js"),
+    "/client.min.js": readFileSync(file("web/client/dist/client.min.js")),
+  };
+  const page = await open(t, chrome, server.url, { files });
+  await page.goto("/index.html");
+  const shown = (items) => page.until((items) => String(Array.from(document.querySelectorAll("li"), (li) => li.textContent)) === items, String(items));
+  await page.getByRole("button", { name: "Write" }).click();
+  const chef = await script.asked();
+  assert.match(chef.question, /Italian/);
+  await chef.say('{"evening": "Roma", "dishes": [{"name": "Ravioli"}, ');
+  await (await script.asked()).end("Filled pasta.");
+  await shown(["Ravioli: Filled pasta."]);
+  await chef.end('{"name": "Rolls"}, {"name": "Ice"}]}');
+  for (let i = 0; i < 2; i++) {
+    const asked = await script.asked();
+    await asked.end(asked.question.includes("Rolls") ? "Of veal." : "Of lemons.");
+  }
+  await (await script.asked()).end("A red wine.");
+  await shown(["Ravioli: Filled pasta.", "Rolls: Of veal.", "Ice: Of lemons."]);
+  await page.getByText("A red wine.").waitFor();
+  assert.equal(await page.locator("h1").textContent(), "Roma");
 });
 
 test("web/client/README.md: the page without a bundler grows", async (t) => {

@@ -187,6 +187,6 @@ test("what is wrong with a request is in the state", async (t) => {
   const server = await lingserve(t, { env: script.env });
   const page = await open(t, chrome, server.url, { files: await site(react), allow: [/Failed to load resource/] });
   await page.goto("/test");
-  await page.until(() => state.error === "not_found"); // there is no workflow of this name
+  await page.until(() => state.error === "not_found"); // unknown workflow of this name
   assert.equal(await page.evaluate(() => state.status), "lost");
 });

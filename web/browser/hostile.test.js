@@ -89,7 +89,7 @@ test("a page of HTML that a model has written is not a page here", async (t) => 
   await watch(page);
   await open("Events");
   await page.getByText("Options", { exact: true }).click();
-  await page.getByLabel("Events for each tag of HTML").check();
+  await page.getByLabel("Send an event for each HTML tag").check();
   await run({ Question: "Why?" });
   const asked = await script.asked();
   const text = `<!DOCTYPE html><html onload="window.hit = 50"><body>${attacks.join("\n")}</body></html>`;
@@ -135,7 +135,7 @@ test("hostile tools, arguments, thoughts and messages of a conversation are text
   await asked.end();
   const question = page.getByRole("region", { name: /May tape.search run/ });
   await question.getByRole("button", { name: "Deny" }).waitFor();
-  await question.getByLabel(/why/).fill("<script>window.hit = 40</script>");
+  await question.getByLabel(/Reason/).fill("<script>window.hit = 40</script>");
   await question.getByRole("button", { name: "Deny" }).click();
   const again = await script.asked();
   await again.call("no_such_<script>window.hit=41</script>", {});

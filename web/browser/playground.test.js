@@ -77,7 +77,7 @@ test("images and files come with a message: by a button, by drop and by paste, a
   await chooser.setFiles([{ name: "dot.png", mimeType: "image/png", buffer: png }]);
   await list.getByText("dot.png").waitFor();
   const give = (type, name, text) =>
-    page.getByRole("form", { name: /^Say something/ }).evaluate((form, [type, name, text]) => {
+    page.getByRole("form", { name: /^Message to/ }).evaluate((form, [type, name, text]) => {
       const data = new DataTransfer();
       data.items.add(new File([text], name));
       form.dispatchEvent(type === "drop" ? new DragEvent(type, { dataTransfer: data, bubbles: true, cancelable: true }) : new ClipboardEvent(type, { clipboardData: data, bubbles: true, cancelable: true }));
@@ -136,8 +136,8 @@ test("a server that is killed in mid-run and started again: what there is stays,
   await server.start();
   await stands("Interrupted");
   await reads("So far.");
-  const failure = await page.getByRole("alert").filter({ hasText: "restarted in the middle of this run" }).innerText();
-  assert.match(failure, /until then is kept/);
+  const failure = await page.getByRole("alert").filter({ hasText: "A restart of the server interrupted this run" }).innerText();
+  assert.match(failure, /output so far is kept/);
   assert.doesNotMatch(failure, /Idempotency-Key|any more/, "what is no news for a person");
   await page.getByRole("button", { name: "Try again" }).click();
   await (await script.asked()).end("Once more.");
@@ -222,7 +222,7 @@ test("on a phone, a session opens at what was said last", async (t) => {
   await conversation.getByText("word second").waitFor();
   await page.until(() => {
     const turns = document.querySelectorAll("[role=log] article");
-    const composer = document.querySelector("form[aria-label^=Say]").getBoundingClientRect();
+    const composer = document.querySelector("form[aria-label^=Message]").getBoundingClientRect();
     const { bottom } = turns[turns.length - 1].getBoundingClientRect();
     return turns.length === 2 && bottom > 0 && bottom <= composer.top;
   });
@@ -250,7 +250,7 @@ test("an agent that is busy is told more, or interrupted", async (t) => {
   const options = page.getByRole("button", { name: /^Options/ });
   const busy = async (choice) => {
     await options.click();
-    await page.getByLabel("While it is busy").selectOption({ label: choice });
+    await page.getByLabel("If the session is busy").selectOption({ label: choice });
     await options.click();
   };
   await say("One.");
@@ -258,7 +258,7 @@ test("an agent that is busy is told more, or interrupted", async (t) => {
   await first.call("tape_info");
   await first.end();
   await page.getByRole("region", { name: "May tape.info run?" }).waitFor();
-  await busy("tell it what it is doing now");
+  await busy("steer the current answer");
   await say("Two.");
   await conversation.getByText("Two.", { exact: true }).waitFor();
   await page.getByRole("button", { name: "Allow" }).click();
@@ -266,7 +266,7 @@ test("an agent that is busy is told more, or interrupted", async (t) => {
   assert.equal(second.question, "Two.", "it reads this before it goes on");
   await second.say("I am at it");
   await conversation.getByText("I am at it").waitFor();
-  await busy("interrupt it");
+  await busy("interrupt the current answer");
   await say("Three.");
   await stands("Canceled");
   await second.closed;
@@ -310,9 +310,9 @@ test("a server that is away when a run is asked for is waited for, and it is one
 
 test("a run that nobody knows, and a session that nobody has spoken in, are said", async (t) => {
   const { page, conversation } = await playground(t, chrome, { at: "#workflow=chat&run=aaaaaaaaaaaaaaaaaaaaaaaaaa", allow: [/status of 404/] });
-  await page.getByRole("alert").filter({ hasText: /not there|no such run/i }).first().waitFor();
+  await page.getByRole("alert").filter({ hasText: /not found|no such run/i }).first().waitFor();
   await page.evaluate(() => (location.hash = "#agent=assistant&session=nobody"));
-  await page.getByText(/Say something to assistant/).first().waitFor();
+  await page.getByText(/Write a message to assistant/).first().waitFor();
   await conversation.waitFor();
 });
 
@@ -326,7 +326,7 @@ test("a call that asks is denied with a reason, another one allowed, and remembe
   };
   await say("How long is this?");
   await call();
-  await question.getByLabel(/why/).fill("not today");
+  await question.getByLabel(/Reason/).fill("not today");
   await question.getByRole("button", { name: "Deny" }).click();
   const after = await script.asked();
   assert.match(after.question, /not today/);
@@ -386,11 +386,11 @@ test("a model that fails, and one that cannot be reached, are said as a person w
   await asked.say("Half of ");
   await reads("Half of");
   asked.cut();
-  await page.getByText("The model’s server broke off").waitFor();
+  await page.getByText("The model’s server sent no usable answer").waitFor();
   await reads("Half of");
   script.down();
   await run();
-  await page.getByText("The model’s server was not reached").waitFor();
+  await page.getByText("The model’s server is not available").waitFor();
 });
 
 test("a model that thinks and calls tools shows both, folded", async (t) => {
@@ -402,7 +402,7 @@ test("a model that thinks and calls tools shows both, folded", async (t) => {
   await asked.end();
   await (await script.asked()).end("Short.");
   await conversation.getByText("Short.").waitFor();
-  await conversation.getByText("Thoughts").click();
+  await conversation.getByText("Reasoning").click();
   await conversation.getByText("Let me look.").last().waitFor();
   await conversation.getByText("tape_info").click();
   await conversation.getByText(/"entries": \d/).waitFor();
@@ -441,7 +441,7 @@ test("the events are listed with their ids, and the figures of the run", async (
   ]);
   // As the model's server has counted them.
   const figure = (name) => page.getByText(name, { exact: true }).locator("xpath=following-sibling::dd").innerText();
-  assert.deepEqual([await figure("Tokens written"), await figure("Tokens read")], ["11", "7"]);
+  assert.deepEqual([await figure("Output tokens"), await figure("Input tokens")], ["11", "7"]);
 });
 
 test("screen readers are told that a run has begun and that it has ended, and nothing between", async (t) => {

@@ -50,7 +50,7 @@ func Copy(ctx context.Context, out Output, run string, r *tube.Reader, o Options
 	case JSONL:
 		s.frame, s.comment = AppendJSONL, comment[1:]
 	default:
-		return fmt.Errorf("frame: %q is no framing of events", o.Format)
+		return fmt.Errorf("frame: unknown framing of events %q", o.Format)
 	}
 	if e := o.Encoder; e != nil {
 		s.frame = func(dst []byte, _ string, event tube.Event) []byte {

@@ -48,7 +48,7 @@ var ErrAway error = away{}
 
 type away struct{}
 
-func (away) Error() string { return "once: Idempotency-Keys cannot be looked up now" }
+func (away) Error() string { return "once: cannot check Idempotency-Keys now" }
 
 // ErrorCode says to those who sort errors by codes that it is nobody's mistake.
 func (away) ErrorCode() string { return "overloaded" }

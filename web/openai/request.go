@@ -107,21 +107,21 @@ func (q *Request) model(r reader) *Error {
 func (q *Request) refusals(r reader) *Error {
 	for _, name := range []string{"tools", "functions"} {
 		if raw, ok := r[name]; ok && string(compact(raw)) != "[]" && !says(r["tool_choice"], "none") {
-			return refuse(name, "those of the caller cannot be called here: agents have tools of their own, which the server runs; send none, or tool_choice \"none\"")
+			return refuse(name, "callers' tools are not supported, because agents use their own tools on the server; send no tools, or tool_choice \"none\"")
 		}
 	}
 	for name, none := range map[string]string{"logprobs": "false", "top_logprobs": "0", "logit_bias": "{}", "n": "1"} {
 		if raw, ok := r[name]; ok && string(compact(raw)) != none {
-			return refuse(name, "is not supported here; send "+none+", or leave it out")
+			return refuse(name, "is not supported here; send "+none+", or remove it")
 		}
 	}
 	for _, name := range []string{"audio", "web_search_options"} {
 		if _, ok := r[name]; ok {
-			return refuse(name, "is not supported here; leave it out")
+			return refuse(name, "is not supported here; remove it")
 		}
 	}
 	if raw, ok := r["modalities"]; ok && string(compact(raw)) != `["text"]` {
-		return refuse("modalities", `answers are text: expected ["text"]`)
+		return refuse("modalities", `expected ["text"], because answers are text`)
 	}
 	return nil
 }
@@ -271,7 +271,7 @@ func (q *Request) messages(r reader) *Error {
 		return refuse("messages", "expected at least one message")
 	}
 	if len(list) > maxMessages {
-		return refuse("messages", fmt.Sprintf("expected at most %d messages, found %d; name a session by user, which remembers them", maxMessages, len(list)))
+		return refuse("messages", fmt.Sprintf("expected at most %d messages, found %d; set user to use a session, which stores messages", maxMessages, len(list)))
 	}
 	for i, raw := range list {
 		m, err := message("messages["+strconv.Itoa(i)+"]", raw)
@@ -372,7 +372,7 @@ func contents(param string, raw json.RawMessage, m *adapter.Message) *Error {
 			return refuse(at+strings.ReplaceAll(where, "/", "."), detail)
 		}
 		if m.Role != adapter.User {
-			return refuse(at, "expected images and files in messages of the user only")
+			return refuse(at, "expected images and files only in user messages")
 		}
 		media = true
 		m.Parts = append(m.Parts, p)

@@ -208,7 +208,7 @@ func (s *Stream) finish(dst []byte) []byte {
 	if err != nil && end.Err == nil {
 		end.Err = &Error{
 			Status: 500, Code: "taken_back",
-			Message: "the answer was begun once more, in a way that a text that only grows cannot show; ask for it without stream",
+			Message: "the answer restarted, which a text stream cannot show; send the request without stream",
 		}
 	}
 	if end.Err != nil {

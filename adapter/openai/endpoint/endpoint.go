@@ -166,13 +166,13 @@ func (s *Server) refused(r *wire.Refusal) *adapter.Error {
 	report := wire.ReadReport(r.Body)
 	switch {
 	case r.Status == http.StatusNotFound && strings.Contains(report.Kind, "deploymentnotfound"):
-		e.Message = s.Name() + " has no deployment of this name: models are asked by the names of their deployments; " +
+		e.Message = s.Name() + " has no deployment of this name: use the names of deployments as model names; " +
 			"a new one can be used after a few minutes"
 	case r.Status == http.StatusNotFound:
 		e.Message = s.Name() + " does not know this address: check the endpoint, of which there is one for each resource, " +
 			"and the version of the API"
 	case r.Status == http.StatusBadRequest && strings.Contains(strings.ToLower(report.Message), "api version"):
-		e.Message = s.Name() + " does not know this version of its API, or it lacks something that was asked for"
+		e.Message = s.Name() + " does not support this API version, or the version lacks a feature of the request"
 	case r.Status == http.StatusUnauthorized && s.Key() != "":
 		// A key of another resource, or of another region's, is told in the same words.
 		e.Message = s.Name() + " refused the key: check " + s.KeyName + ", and that it is of this endpoint"
@@ -202,7 +202,7 @@ func (p *provider) Model(name string) (adapter.Model, error) {
 		return nil, fmt.Errorf("expected a model's name after %q", p.Prefix+":")
 	}
 	if p.azure() && (name == "." || name == ".." || strings.Contains(name, "/")) {
-		return nil, fmt.Errorf("no deployment can be called %q", name)
+		return nil, fmt.Errorf("invalid deployment name %q", name)
 	}
 	return p.model(name), nil
 }

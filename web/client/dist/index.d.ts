@@ -1,9 +1,9 @@
 import type { JSONValue } from "./fold.js";
 import { Run } from "./run.js";
 import type { NamedEvent, RunOptions, RunRequest } from "./types.js";
-/** Starts a run and follows it. `url` is that of the runs: `/v1/runs`, or `https://host/v1/runs`. */
+/** Starts a run and follows it. `url` is `/v1/runs`, or `https://host/v1/runs`. */
 export declare function run<T = JSONValue, E extends NamedEvent = never>(url: string, request: RunRequest, options?: RunOptions): Run<T, E>;
-/** Follows a run that was started before, by this page or any other; it begins with the document so far. */
+/** Follows a run that exists already. It begins with the document so far. */
 export declare function attach<T = JSONValue, E extends NamedEvent = never>(url: string, id: string, options?: RunOptions): Run<T, E>;
 export { Fold } from "./fold.js";
 export type { JSONValue } from "./fold.js";

@@ -1,5 +1,5 @@
 import type { JSONValue } from "./fold.js";
-/** An image, a sound or a file beside the input: one that was uploaded, or its data as a `data:` URL. */
+/** An image, audio or another file beside the input: an uploaded file, or its data as a `data:` URL. */
 export type MediaPart = {
     type: "file" | "image";
     file_id: string;
@@ -24,7 +24,7 @@ export type MediaPart = {
         format: string;
     };
 };
-/** What the models are asked for, in place of what the server is configured with. */
+/** Options of the models. They replace the configured ones. */
 export interface ModelOptions {
     temperature?: number;
     top_p?: number;
@@ -44,7 +44,7 @@ export interface ModelOptions {
     service_tier?: string;
     stop?: string | string[];
 }
-/** The members that every request may have. */
+/** The members of every request. */
 export interface CommonRequest {
     files?: MediaPart[];
     session?: string;
@@ -54,23 +54,23 @@ export interface CommonRequest {
         include?: string[];
         exclude?: string[];
     };
-    /** Whether the server says which values are complete, which is what `done` of a subscription says. True by default. */
+    /** Whether the server reports complete values, which `done` of a subscription needs. The default is true. */
     done?: boolean;
     html?: boolean;
-    /** `cancel` ends the run with the connection. By default the run goes on, and you can attach to it again. */
+    /** `cancel` cancels the run when the connection closes. By default the run continues, and you can attach to it again. */
     on_disconnect?: "continue" | "cancel";
 }
-/** Runs a workflow: one that the server has, by its name, or one of your own where the server takes those. */
+/** Runs a workflow of the server, by its name, or a whole workflow if the server's configuration allows it. */
 export interface WorkflowRequest extends CommonRequest {
     workflow: string | object;
     agent?: undefined;
-    /** As the workflow's schema says. */
+    /** The input, as the schema of the workflow says. */
     input?: unknown;
     model?: string | string[];
     /** Values for the variables of the prompts. */
     params?: Record<string, unknown>;
 }
-/** Says something to an agent. */
+/** Sends a message to an agent. */
 export interface AgentRequest extends CommonRequest {
     agent: string;
     workflow?: undefined;
@@ -81,15 +81,15 @@ export interface AgentRequest extends CommonRequest {
     model?: undefined;
     params?: undefined;
 }
-/** What to run: the members of `POST /v1/runs`, see docs/protocol.md. */
+/** What to run: the body of `POST /v1/runs`, see docs/protocol.md. */
 export type RunRequest = WorkflowRequest | AgentRequest;
-/** A run that was started before. */
+/** A run that exists already. */
 export interface StartedRun {
     run: string;
     workflow?: undefined;
     agent?: undefined;
 }
-/** Something happened at one place of the document. */
+/** A change of the document. */
 export interface DeltaEvent {
     id?: string;
     uri: string;
@@ -101,31 +101,31 @@ export interface DoneEvent {
     uri: string;
     done: true;
 }
-/** Something beside the document, as a workflow's own events are: name your own as the type parameter `E` of a run. */
+/** An event that is not part of the document. For the events of your workflow, use the type parameter `E` of a run. */
 export interface NamedEvent {
     id?: string;
     event: string;
     data: unknown;
 }
-/** What an answer took: the data of a `usage` event, beside `bot` and `model`; in a run's document by bot. */
+/** The tokens and the cost of an answer: the data of a `usage` event, and a member of the run's document for each bot. */
 export interface Usage {
     /** All of the input, cached tokens included. */
     prompt_tokens: number;
     /** All of the output, reasoning included. */
     completion_tokens: number;
     total_tokens: number;
-    /** Of the prompt, read from the provider's cache. */
+    /** Prompt tokens that the provider read from its cache. */
     cached_tokens?: number;
-    /** Of the prompt, written to it. */
+    /** Prompt tokens that the provider wrote to its cache. */
     cache_write_tokens?: number;
-    /** Of the completion. */
+    /** Completion tokens of the reasoning. */
     reasoning_tokens?: number;
-    /** Of both. */
+    /** Audio tokens of the prompt and the completion. */
     audio_tokens?: number;
-    /** In millionths of a US dollar; absent where the price is not known. */
+    /** In millionths of a US dollar; missing if the price is not known. */
     cost?: number;
 }
-/** The data of the server's own events, by name. */
+/** The data of the events that the server defines, by name. */
 export interface EventData {
     started: {
         run: string;
@@ -138,7 +138,7 @@ export interface EventData {
         bot: string;
         model: string;
     } & Partial<Usage>;
-    /** Something failed. The run ends for it only where it is `fatal`; where it is `handled`, something else does the work of the bot. */
+    /** Something failed. The run ends only if the error is `fatal`. If it is `handled`, another bot replaces the failed one. */
     error: {
         code: string;
         message: string;
@@ -176,6 +176,9 @@ export interface EventData {
         call: string;
         decision: "approve" | "deny";
         reason?: string;
+        by?: string;
+        remember?: "session";
+        subagent?: string;
     };
     handoff: {
         name: string;
@@ -186,6 +189,7 @@ export interface EventData {
     warning: {
         code: string;
         message: string;
+        bot?: string;
     };
     html: {
         uri: string;
@@ -202,7 +206,7 @@ export interface EventData {
         name: string;
     });
 }
-/** An event of the server's own. Its name says what its data are. */
+/** An event that the server defines. Its name determines the type of its data. */
 export type ServerEvent = {
     [Name in keyof EventData]: {
         id?: string;
@@ -210,21 +214,21 @@ export type ServerEvent = {
         data: EventData[Name];
     };
 }[keyof EventData];
-/** One event of a run. Ask `"delta" in e` or `"event" in e` which it is. `E` are the events of the workflow's own. */
+/** One event of a run. Tell them apart with `"delta" in e` and `"event" in e`. `E` has the events that the workflow defines. */
 export type RunEvent<E extends NamedEvent = never> = DeltaEvent | DoneEvent | ServerEvent | E;
 type IsAny<T> = 0 extends 1 & T ? true : false;
-/** A value of type `T` while it is written: a text is not all there, members are missing, and what is written anew is null until then. */
+/** A value of type `T` while it grows: strings are incomplete, members are missing, and a value that is replaced is null in between. */
 export type Growing<T> = IsAny<T> extends true ? T : unknown extends T ? T : JSONValue extends T ? T : T extends string ? string : T extends readonly unknown[] ? (Growing<T[number]> | null)[] : T extends object ? {
     [K in keyof T]?: Growing<T[K]> | null;
 } : T;
-/** The values in a document of type `T` at which a pattern such as `article/sections/*\/title` leads; never where there is no such place. */
+/** The type of the values in a document of type `T` that match a pattern such as `article/sections/*\/title`; `never` if none can match. */
 export type ValueAt<T, Pattern extends string> = IsAny<T> extends true ? T : JSONValue extends T ? JSONValue : string extends Pattern ? JSONValue : Pattern extends "" ? T : Pattern extends `${string}**${string}` | `${string}\\${string}` | `$${string}` | `${string}/$${string}` ? JSONValue : Pattern extends `${infer Key}/${infer Rest}` ? ValueAt<Member<T, Key>, Rest> : Member<T, Pattern>;
 type Member<T, Key extends string> = T extends readonly (infer Element)[] ? (Key extends "*" | `${number}` ? Element : never) : T extends object ? (Key extends "*" ? Exclude<T[keyof T], undefined> : Key extends keyof T ? Exclude<T[Key], undefined> : Key extends `${infer N extends number}` ? (N extends keyof T ? Exclude<T[N], undefined> : never) : never) : never;
-/** A pattern that leads somewhere in a document of type `T`. */
+/** A pattern that can match in a document of type `T`. */
 export type PatternIn<T, Pattern extends string> = [ValueAt<T, Pattern>] extends [never] ? never : Pattern;
-/** How a run stands. `lost` is one that could not be followed to its end, or was never started. */
+/** The status of a run. `lost` means that the client could not start the run, or could not follow it to its end. */
 export type RunStatus = "running" | "completed" | "failed" | "interrupted" | "canceled" | "lost";
-/** What `EventSource` is needed for here; the browser's is one. */
+/** The part of `EventSource` that the client uses. */
 export interface EventSourceLike {
     readyState: number;
     addEventListener(name: string, listener: (event: {
@@ -235,48 +239,48 @@ export interface EventSourceLike {
 }
 export interface RunOptions {
     /**
-     * `fetch`, the default, posts the request. `eventsource` asks by GET and leaves reconnecting to the browser: no headers, a
-     * request that fits into a URL, and only those events of the workflow's own that `events` names.
+     * `fetch`, the default, sends POST. `eventsource` sends GET and lets the browser reconnect: it sends no headers, needs a
+     * request that fits into a URL, and sees only those events of the workflow that `events` names.
      */
     transport?: "fetch" | "eventsource";
-    /** Headers of every request, or what makes them: asked anew for each connection, so that a token can be renewed. */
+    /** The headers of each request, or a function that returns them. The client calls it for each connection, so you can renew a token. */
     headers?: HeadersInit | (() => HeadersInit | Promise<HeadersInit>);
-    /** For `eventsource`, which sends no headers: gets a ticket of `POST /v1/tickets` for each connection, from a server of yours that has the key. */
+    /** For `eventsource`, which sends no headers: returns a ticket for each connection. Your own server has the key and gets the ticket with `POST /v1/tickets`. */
     ticket?: () => Promise<string>;
     credentials?: RequestCredentials;
     /** Stops following, as `close` does. */
     signal?: AbortSignal;
-    /** The Idempotency-Key: the same request under the same key is the same run. A random one by default. */
+    /** The Idempotency-Key: the same request with the same key is the same run. The default is random. */
     key?: string;
-    /** Shows text at an even pace, at most so many ms behind what has come; `true` is 300. The end is never delayed. */
+    /** Shows text at an even pace, with a delay of at most this many ms; `true` is 300. It never delays the end. */
     smooth?: boolean | number;
-    /** How often in a row it tries to connect again before it gives up, 10 by default. */
+    /** The number of retries in a row before the client gives up; 10 by default. */
     retries?: number;
-    /** Called when the connection is lost, or was not made, with the ms after which it is tried again. */
+    /** Called when a connection breaks or fails, with the ms until the retry. */
     waiting?: (ms: number) => void;
-    /** After so many ms without a byte the connection counts as dead. By default 2.5 times the server's `http.keepalive`, which is 25 000. */
+    /** The timeout of a connection without data, in ms. The default is 2.5 times the server's `http.keepalive`: 25 000. */
     idle?: number;
-    /** Names of the workflow's own events, for `eventsource`. */
+    /** The names of the workflow's events, for `eventsource`. */
     events?: string[];
     fetch?: typeof fetch;
     EventSource?: new (url: string, init?: {
         withCredentials?: boolean;
     }) => EventSourceLike;
 }
-/** Why a run has not completed. */
+/** The reason why a run did not complete. */
 export declare class RunError extends Error {
     name: string;
     /** One of docs/protocol.md's codes, or `unreachable`, `protocol`, `closed`, `interrupted`, `canceled`. */
     readonly code: string;
-    /** The run's id, where it has one, and what it had made. */
+    /** The id of the run, if it has one, and the document so far. */
     readonly run?: string;
     readonly document?: unknown;
-    /** HTTP status of a refused request. */
+    /** The HTTP status of a refused request. */
     readonly status?: number;
     readonly retryable?: boolean;
-    /** Seconds after which it is worth another try. */
+    /** The number of seconds to wait before a retry. */
     readonly retryAfter?: number;
-    /** What of the request does not fit. */
+    /** The parts of the request that are not valid. */
     readonly errors?: {
         pointer?: string;
         parameter?: string;

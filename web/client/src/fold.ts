@@ -39,7 +39,7 @@ function fits(value: unknown, left: number): boolean {
 function index(array: unknown[], key: string, uri: string): number {
   const i = Number(key);
   if (String(i) === key && i >= 0 && Number.isInteger(i) && i <= array.length + maxFill && i < maxElements) return i;
-  throw new Error(`uri ${JSON.stringify(uri.slice(0, 80))}: no index of the array`);
+  throw new Error(`uri ${JSON.stringify(uri.slice(0, 80))}: not an index of the array`);
 }
 
 // Fills an array up to before the index that a key means.

@@ -2,12 +2,12 @@ import type { JSONValue } from "./fold.js";
 import { Run } from "./run.js";
 import type { NamedEvent, RunOptions, RunRequest } from "./types.js";
 
-/** Starts a run and follows it. `url` is that of the runs: `/v1/runs`, or `https://host/v1/runs`. */
+/** Starts a run and follows it. `url` is `/v1/runs`, or `https://host/v1/runs`. */
 export function run<T = JSONValue, E extends NamedEvent = never>(url: string, request: RunRequest, options?: RunOptions): Run<T, E> {
   return new Run<T, E>(url, request, undefined, options);
 }
 
-/** Follows a run that was started before, by this page or any other; it begins with the document so far. */
+/** Follows a run that exists already. It begins with the document so far. */
 export function attach<T = JSONValue, E extends NamedEvent = never>(url: string, id: string, options?: RunOptions): Run<T, E> {
   return new Run<T, E>(url, undefined, id, options);
 }

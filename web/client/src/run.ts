@@ -6,7 +6,7 @@ import type { EventData, EventSourceLike, Growing, NamedEvent, PatternIn, RunEve
 import { escape, parseURI, Pattern, split } from "./uri.js";
 import type { States } from "./uri.js";
 
-/** Called with a value that has changed, where it is, and whether it is complete. A value that is written anew is null until then. */
+/** Called with a changed value, its uri, and whether it is complete. A value that is replaced is null in between. */
 export type Subscriber<V = JSONValue> = (value: V | null, uri: string, done: boolean) => void;
 
 interface Subscription {
@@ -110,17 +110,17 @@ export class Run<T = JSONValue, E extends NamedEvent = never> implements Promise
     return this.#status;
   }
 
-  /** Why it has not completed. */
+  /** The reason why it did not complete. */
   get error(): RunError | undefined {
     return this.#error;
   }
 
-  /** The document so far. What is in it never changes: later ones share with it what has stayed the same. */
+  /** The document so far. It is immutable; later documents share its unchanged parts. */
   get document(): Growing<T> {
     return this.#fold.document as Growing<T>;
   }
 
-  /** What stands beside the document, by uri: `$reasoning_context`, `$tools/0`, `$tool_results/0`. */
+  /** Values beside the document, by uri: `$reasoning_context`, `$tools/0`, `$tool_results/0`. */
   get reserved(): Readonly<Record<string, JSONValue>> {
     return this.#fold.reserved as Record<string, JSONValue>;
   }
@@ -138,9 +138,9 @@ export class Run<T = JSONValue, E extends NamedEvent = never> implements Promise
   }
 
   /**
-   * All events, as they come. Who begins late gets a snapshot first: the document as one delta at the root; so does who
-   * falls far behind. It ends behind `finished` or `canceled`, and throws where the run could not be followed to there.
-   * Leaving it neither cancels the run nor stops following it.
+   * All events, as they arrive. A reader that begins late or falls far behind gets a snapshot first: the document as one
+   * delta at the root. It ends after `finished` or `canceled`, and throws if the client could not follow the run to there.
+   * To leave the loop neither cancels the run nor stops following it.
    */
   async *[Symbol.asyncIterator](): AsyncGenerator<RunEvent<E>, void, undefined> {
     const reader: Reader = { waiting: this.#begun || this.#ended ? this.#snapshot() : [], most: mostWaiting };
@@ -162,9 +162,9 @@ export class Run<T = JSONValue, E extends NamedEvent = never> implements Promise
   }
 
   /**
-   * Calls fn for every value whose uri matches the pattern, once per animation frame in which it has changed, and once more
-   * when it is complete. What is there already is told, too. Within a frame what has changed comes in the document's order, and
-   * then what only became complete. Returns what ends it.
+   * Calls fn for each value whose uri matches the pattern, once per animation frame in which it has changed, and once more
+   * when it is complete, and also for existing values. In a frame, changed values come first, in document order, and then
+   * values that only became complete. Returns a function that ends the subscription.
    */
   subscribe<P extends string>(pattern: P & PatternIn<T, P>, fn: Subscriber<Growing<ValueAt<T, P>>>): () => void {
     const subscription: Subscription = { pattern: new Pattern(pattern), fn };
@@ -173,13 +173,13 @@ export class Run<T = JSONValue, E extends NamedEvent = never> implements Promise
     return () => this.#subscriptions.delete(subscription);
   }
 
-  /** Calls fn once per animation frame in which the document, the status or anything else has changed. */
+  /** Calls fn once per animation frame in which the run has changed. */
   watch(fn: () => void): () => void {
     this.#watchers.add(fn);
     return () => this.#watchers.delete(fn);
   }
 
-  /** Cancels the run on the server; what it has made is kept. Resolves when the server has taken note. */
+  /** Cancels the run on the server, which keeps the document so far. Resolves when the server has accepted that. */
   cancel(): Promise<void> {
     return (this.#canceling ??= this.#cancel().catch((error) => {
       this.#canceling = undefined; // it may be tried again
@@ -196,8 +196,8 @@ export class Run<T = JSONValue, E extends NamedEvent = never> implements Promise
   }
 
   /**
-   * Answers the question of an `approval_required` event, by its `id`. `reason` is for the model to read, and with `remember` the
-   * tool need not ask again in this session. Rejects with `conflict` where somebody else was first, or the time is over.
+   * Answers an `approval_required` event, by its `id`. The model reads `reason`. With `remember` the
+   * tool does not ask again in this session. Rejects with `conflict` if the call was answered before or has expired.
    */
   async approve(id: string, decision: "approve" | "deny" = "approve", more?: { reason?: string; remember?: "session" }): Promise<void> {
     await this.#known;
@@ -212,9 +212,9 @@ export class Run<T = JSONValue, E extends NamedEvent = never> implements Promise
     if (!answer.ok) throw await problem(answer);
   }
 
-  /** Stops following. The run goes on, unless it was asked for with `on_disconnect: "cancel"`. */
+  /** Stops following the run. The run continues, unless its request has `on_disconnect: "cancel"`. */
   close(reason?: unknown): void {
-    this.#stop(new RunError("closed", "the run is not followed any more", { cause: reason }), reason);
+    this.#stop(new RunError("closed", "the run is no longer followed", { cause: reason }), reason);
   }
 
   // The transports.
@@ -234,7 +234,7 @@ export class Run<T = JSONValue, E extends NamedEvent = never> implements Promise
       if (this.#canceling && !this.#id) return this.#stop(new RunError("canceled", "the run was canceled before it began"));
       tries = this.#last === before ? tries + 1 : 1;
       if (tries > (this.#options.retries ?? 10)) {
-        return this.#stop(new RunError("unreachable", this.#last ? "the connection was lost; the run may go on" : "the server cannot be reached", { cause, retryable: true }));
+        return this.#stop(new RunError("unreachable", this.#last ? "the connection was lost; the run may continue" : "the server cannot be reached", { cause, retryable: true }));
       }
       // Never at once, and not all at the same time: who was cut off by a restart was not the only one.
       const pause = Math.max(Math.min(longestPause, this.#retry * 2 ** (tries - 1)) * (0.5 + Math.random() / 2), 1000 * (after ?? 0));
@@ -275,14 +275,14 @@ export class Run<T = JSONValue, E extends NamedEvent = never> implements Promise
       this.#identify(answer.headers.get("X-Run-Id"));
       keepalive = answer.headers.get("X-Keepalive");
       alive();
-      if (answer.status === 204) throw new RunError("gone", "the server has not kept the run");
+      if (answer.status === 204) throw new RunError("gone", "the server no longer stores the run");
       const type = answer.headers.get("Content-Type") ?? "";
       if (!answer.ok) {
         // What the server says of the request is final; what a proxy says of the server is not.
         if (type.startsWith("application/problem+json") || (answer.status < 500 && answer.status !== 429)) throw await problem(answer);
         throw new Error(`status ${answer.status}`);
       }
-      if (!type.startsWith("text/event-stream") || !answer.body) throw unreadable("it is no event stream");
+      if (!type.startsWith("text/event-stream") || !answer.body) throw unreadable("it is not an event stream");
       this.#held = [];
       for await (const batch of frames(answer.body, alive, (ms) => (this.#retry = ms))) {
         for (const { id, event, data } of batch) this.#receive(id, event, data);
@@ -297,7 +297,7 @@ export class Run<T = JSONValue, E extends NamedEvent = never> implements Promise
   // once, until the connection breaks.
   async #listen(): Promise<void> {
     const { EventSource = globalThis.EventSource as RunOptions["EventSource"], credentials, events = [], ticket } = this.#options;
-    if (!EventSource) throw new RunError("protocol", "no EventSource here");
+    if (!EventSource) throw new RunError("protocol", "the option EventSource is missing");
     let dropped = false;
     this.#drop = () => (dropped = true);
     const one = await ticket?.();
@@ -321,7 +321,7 @@ export class Run<T = JSONValue, E extends NamedEvent = never> implements Promise
       source.addEventListener("error", (e) => {
         failed(e);
         // Why is not said. Where there was an answer before, this one is of something between.
-        if (e.data === undefined && (one || source.readyState === 2)) fail(this.#last || source.readyState < 2 ? undefined : new RunError("unreachable", "the server has refused the request"));
+        if (e.data === undefined && (one || source.readyState === 2)) fail(this.#last || source.readyState < 2 ? undefined : new RunError("unreachable", "the server refused the request"));
       });
     }).finally(() => source.close());
   }
@@ -596,7 +596,7 @@ function at(document: unknown, reserved: Readonly<Record<string, unknown>>, uri:
 
 // The message is for people; what exactly is wrong is for who looks into the cause.
 function unreadable(cause: unknown): RunError {
-  return new RunError("protocol", "the server's answer cannot be read", { cause });
+  return new RunError("protocol", "the server's answer is not valid", { cause });
 }
 
 function length(event: RunEvent): number {

@@ -238,7 +238,7 @@ func checks(t *testing.T, _ Setup, a, _ once.Keys) {
 
 func canceled(t *testing.T, _ Setup, a, b once.Keys) {
 	ctx, cancel := context.WithCancelCause(t.Context())
-	why := errors.New("the client went away")
+	why := errors.New("the client disconnected")
 	cancel(why)
 	if _, ok, err := a.Claim(ctx, once.Claim{Key: "k", Run: Run(1)}); ok || !errors.Is(err, why) {
 		t.Errorf("claimed: %v, %v", ok, err)

@@ -25,7 +25,7 @@ export function App() {
       <a class="skip" href="#main" onClick={(e) => (e.preventDefault(), document.getElementById("main")?.focus())}>Skip to the document</a>
       {!page && <header class="top"><Brand /></header>}
       <Offline />
-      {locked.value ? <SignIn /> : page ? <Page /> : <main id="main" class="loading" tabIndex={-1}>{!unreachable.value && <p class="quiet waits">Asking the server what it has.</p>}</main>}
+      {locked.value ? <SignIn /> : page ? <Page /> : <main id="main" class="loading" tabIndex={-1}>{!unreachable.value && <p class="quiet waits">Loading workflows and agents …</p>}</main>}
       <Announcer live={live.value} />
     </>
   );
@@ -58,12 +58,12 @@ function Page() {
       {workflow.value ? <WorkflowView key={"w " + name} workflow={workflow.value} />
         : agent.value ? <Conversation key={"a " + who} agent={agent.value} />
         : <Unknown name={name ?? who} />}
-      {wide ? <aside class="side" aria-label="Instruments" data-open={panel.value || undefined}><Instruments request={draft.value} /></aside> : (
+      {wide ? <aside class="side" aria-label="Run details" data-open={panel.value || undefined}><Instruments request={draft.value} /></aside> : (
         <>
-          <Sheet open={details.value} from="bottom" label="Instruments" onClose={() => (details.value = false)}><Asked /><Instruments request={draft.value} /></Sheet>
-          <aside class="foot" aria-label="Instruments in short">
+          <Sheet open={details.value} from="bottom" label="Run details" onClose={() => (details.value = false)}><Asked /><Instruments request={draft.value} /></Sheet>
+          <aside class="foot" aria-label="Run summary">
             <button type="button" class="foot-open" aria-haspopup="dialog" onClick={() => (details.value = true)}>
-              {now && !agent.value ? <Progress live={now} /> : <span class="progress-words">Bots, figures, events, code</span>}
+              {now && !agent.value ? <Progress live={now} /> : <span class="progress-words">Bots, metrics, events, code</span>}
               {now && <Tokens live={now} />}
               <UpIcon />
             </button>
@@ -80,7 +80,7 @@ function Asked() {
   if (!now) return null;
   return (
     <section class="side-asked">
-      <h2 class="side-title">Asked</h2>
+      <h2 class="side-title">Input</h2>
       <p dir="auto">{now.text}</p>
       <button type="button" class="button small" onClick={() => (details.value = false, now.change())}>Change input</button>
     </section>
@@ -96,7 +96,7 @@ function Tokens({ live: l }: { live: Live }) {
 // What can be run, and what is of the page itself.
 function Frame() {
   return (
-    <nav class="frame" aria-label="What can be run">
+    <nav class="frame" aria-label="Workflows and agents">
       <Brand />
       <Sidebar />
       <footer class="frame-foot">
@@ -126,8 +126,8 @@ function Unknown({ name }: { name: string | undefined }) {
           <div class="empty empty-document">
             {name ? <p class="empty-lead">This server has no workflow or agent <code>{visible(name)}</code>.</p>
               : some ? <p class="empty-lead">Choose what to run.</p>
-              : <><p class="empty-lead">There is nothing to run yet.</p><p>Put a workflow into the folder <code>workflows</code>, as YAML, and start the server again.</p></>}
-            {name && <p>Choose one that is here, or load the page again if it has just been made.</p>}
+              : <><p class="empty-lead">There are no workflows yet.</p><p>Add a YAML file to the folder <code>workflows</code> and restart the server.</p></>}
+            {name && <p>Choose another one, or reload the page if you have just added it.</p>}
           </div>
         </div>
       </main>
@@ -146,8 +146,8 @@ function Offline() {
   return (
     <div class="notice banner" role="alert">
       <Lamp state="asks" />
-      <span>{code === "unreachable" ? "The server cannot be reached." : sentence(message)} {left > 0 ? `Trying again in ${left} s.` : "Trying again …"}</span>
-      <button type="button" class="button small" onClick={() => void loadCatalog()}>Now</button>
+      <span>{code === "unreachable" ? "The server cannot be reached." : sentence(message)} {left > 0 ? `Retrying in ${left} s.` : "Retrying …"}</span>
+      <button type="button" class="button small" onClick={() => void loadCatalog()}>Retry now</button>
     </div>
   );
 }

@@ -35,8 +35,8 @@ export function Stands({ live }: { live: Live }) {
   const known = !live.over || live.ended !== undefined;
   return (
     <>
-      {live.resumed && live.count > 0 && <span class="tag" title="This page came when the run was there already; it has gone on from where it was.">Resumed</span>}
-      {live.reconnects.value > 0 && <span class="tag" title="The connection broke and was made again; nothing is missing.">Reconnected{live.reconnects.value > 1 ? ` ${live.reconnects.value}×` : ""}</span>}
+      {live.resumed && live.count > 0 && <span class="tag" title="This page opened during the run and continued it.">Resumed</span>}
+      {live.reconnects.value > 0 && <span class="tag" title="The connection broke and was restored. No events are missing.">Reconnected{live.reconnects.value > 1 ? ` ${live.reconnects.value}×` : ""}</span>}
       <span class="run-state"><Lamp state={lamp} /> <span class="run-word">{word}</span></span>
       {known && <span class="run-time">{duration(live.elapsed(now))}</span>}
     </>

@@ -27,7 +27,7 @@ export function useCancel(live: Live | undefined, escapes = true): { now: () => 
       () => setBusy(false),
       (error: Error) => {
         setBusy(false);
-        fail("It could not be canceled: " + error.message);
+        fail("The run could not be canceled: " + error.message);
       },
     );
   };

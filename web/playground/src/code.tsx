@@ -8,14 +8,14 @@ import { client, curl, eventSource } from "./snippets.js";
 
 const languages = [
   { id: "curl", label: "curl", of: curl, note: "Needs curl 7.82 or newer." },
-  { id: "eventsource", label: "EventSource", of: eventSource, note: "For a page that this server serves, or that reaches it through a proxy; nothing to install." },
-  { id: "client", label: "Client", of: client, note: "Needs @lingserve/client: resumes by itself, and gives the document instead of deltas." },
+  { id: "eventsource", label: "EventSource", of: eventSource, note: "For a page of this server, or of a proxy in front of it. Needs no package." },
+  { id: "client", label: "Client", of: client, note: "Needs @lingserve/client, which reconnects by itself and returns the document instead of deltas." },
 ] as const;
 
 export function Code({ request }: { request: RunRequest | undefined }) {
   const [id, choose] = useState<string>("curl");
   const language = languages.find((l) => l.id === id)!;
-  if (!request) return <div class="empty"><p>What this run was asked for is known only to the page that has started it.</p></div>;
+  if (!request) return <div class="empty"><p>Only the page that started this run knows its request.</p></div>;
   const text = language.of(location.origin, request, key.value !== undefined);
   return (
     <div class="code-pane">

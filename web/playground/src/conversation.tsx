@@ -88,12 +88,12 @@ function useStick(box: { current: HTMLDivElement | null }, following: Live[], so
 function NothingSaid({ agent }: { agent: Agent }) {
   return (
     <div class="empty empty-document">
-      <p class="empty-lead">Say something to {agent.name}.</p>
-      {agent.workflow && <p>Each message is answered by the workflow <a href={"#workflow=" + encodeURIComponent(agent.workflow)}>{agent.workflow}</a>.</p>}
+      <p class="empty-lead">Write a message to {agent.name}.</p>
+      {agent.workflow && <p>The workflow <a href={"#workflow=" + encodeURIComponent(agent.workflow)}>{agent.workflow}</a> answers each message.</p>}
       <ol>
-        <li>The session remembers: what is said stands on a tape, and the next message finds it there.</li>
-        {!agent.workflow && <li>Input that begins with a comma is a command: <code>,help</code> lists them, <code>,tools</code> what the agent can use.</li>}
-        {!agent.workflow && <li>Where a tool needs your approval, the run stops and asks you here.</li>}
+        <li>The session remembers the conversation: all messages are on its tape.</li>
+        {!agent.workflow && <li>A message that begins with a comma is a command: <code>,help</code> lists all commands, <code>,tools</code> the tools of the agent.</li>}
+        {!agent.workflow && <li>If a tool needs your approval, the run waits and asks you here.</li>}
       </ol>
     </div>
   );
@@ -234,11 +234,11 @@ function Composer({ agent, running }: { agent: Agent; running: boolean }) {
   const errors = last?.over && last.run.error?.errors ? last.run.error.errors : [];
   const send = (): void => {
     if (plain && text.trim() === "" && files.files.length === 0) return box.current?.focus();
-    if (files.pending) return fail({ code: "busy", message: "a file is not uploaded yet, or cannot be; wait for it, or remove it" });
+    if (files.pending) return fail({ code: "busy", message: "a file is not uploaded; wait for it or remove it" });
     // Without a session each message begins one of its own: that of the first one is on its way here.
     if (!session && lives.peek().some((l) => !l.over)) return;
     if (choices.onBusy !== "steer" && lives.peek().filter((l) => !l.over).length >= mostFollowed) {
-      return fail({ code: "busy", message: `${mostFollowed} messages of this page wait for their answers; send this one when there is one` });
+      return fail({ code: "busy", message: `${mostFollowed} messages wait for answers; send this one after the next answer` });
     }
     fail(undefined);
     say(request(text.trim() === "" && files.files.length > 0 ? "What is this?" : text)).then(() => (setText(""), files.clear()), (error: Problem) => fail(error));
@@ -254,7 +254,7 @@ function Composer({ agent, running }: { agent: Agent; running: boolean }) {
     }
   };
   return (
-    <form class="composer" aria-label={`Say something to ${agent.name}`} noValidate onSubmit={(e) => (e.preventDefault(), send())} onKeyDown={keys} onPaste={files.paste} onDrop={files.drop} onDragOver={files.over}>
+    <form class="composer" aria-label={`Message to ${agent.name}`} noValidate onSubmit={(e) => (e.preventDefault(), send())} onKeyDown={keys} onPaste={files.paste} onDrop={files.drop} onDragOver={files.over}>
       {failure && <FailureBox failure={failure} />}
       {plain ? (
         <label class="composer-text">

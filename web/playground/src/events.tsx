@@ -46,9 +46,9 @@ export function Events({ live, bot, onClearBot }: { live: Live | undefined; bot?
   if (!live) {
     return (
       <div class="empty">
-        <p>Each event says where in the document something is added, and what.</p>
+        <p>Each event has a place in the document and what to add there.</p>
         <pre class="sample">{`article/title   "Wh"\narticle/title   "y th"\narticle/title   "e Sk"`}</pre>
-        <p>Where a connection breaks, one comes back with the id of the last event, and misses nothing.</p>
+        <p>If the connection breaks, the client sends the id of the last event and misses nothing.</p>
       </div>
     );
   }
@@ -172,7 +172,7 @@ function Rows({ rows, open, onOpen }: { rows: Row[]; open?: Row; onOpen: (row: R
           })}
         </ol>
       </div>
-      {rows.length === 0 && <p class="quiet events-none">None so far.</p>}
+      {rows.length === 0 && <p class="quiet events-none">No events yet.</p>}
     </div>
   );
 }

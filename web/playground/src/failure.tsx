@@ -17,34 +17,34 @@ export interface Failure {
 }
 
 const titles: Record<string, string> = {
-  invalid_request: "This does not fit",
-  unauthorized: "The server wants to know who you are",
+  invalid_request: "The request is not valid",
+  unauthorized: "The server needs an API key",
   forbidden: "Not allowed",
-  not_found: "Not there",
-  gone: "The server does not keep this run any more",
-  conflict: "This cannot be done now",
-  too_large: "Too much at once",
+  not_found: "Not found",
+  gone: "The server no longer stores this run",
+  conflict: "This is not possible now",
+  too_large: "The request is too large",
   rate_limited: "Too many requests",
-  budget_exceeded: "The limit of cost is reached",
-  upstream_auth: "The model’s server has refused the key",
-  upstream_rate_limited: "The model’s server has too much to do",
-  upstream_unavailable: "The model’s server was not reached",
+  budget_exceeded: "The cost limit is reached",
+  upstream_auth: "The model’s server refused the key",
+  upstream_rate_limited: "The model’s server limits the rate",
+  upstream_unavailable: "The model’s server is not available",
   upstream_timeout: "The model took too long",
-  upstream_protocol: "The model’s server broke off",
-  output_invalid: "The model wrote something that cannot be read",
-  busy: "This is enough for now",
-  overloaded: "The server has too much to do",
+  upstream_protocol: "The model’s server sent no usable answer",
+  output_invalid: "The output of the model is not valid",
+  busy: "Wait for the next answer",
+  overloaded: "The server is overloaded",
   draining: "The server is shutting down",
-  internal: "Something went wrong in the server",
-  interrupted: "The server was restarted in the middle of this run",
+  internal: "The server has an internal error",
+  interrupted: "A restart of the server interrupted this run",
   canceled: "Canceled",
   unreachable: "The server cannot be reached",
-  protocol: "The answer is not what was expected",
-  closed: "Not followed any more",
+  protocol: "Unexpected answer",
+  closed: "No longer followed",
 };
 
 const advice: Record<string, string> = {
-  gone: "Runs can be read for some minutes after their end. What was said in a session is on its tape.",
+  gone: "The server stores a run for some minutes after its end. The tape of a session keeps its messages.",
   upstream_auth: "Check the provider’s key in the server’s configuration.",
 };
 
@@ -61,12 +61,12 @@ export function FailureBox({ failure, again, children }: { failure: Failure; aga
   return (
     <div class="failure" role="alert">
       <p class="failure-title">
-        {titles[failure.code] ?? "It has failed"}
+        {titles[failure.code] ?? "Failed"}
         <code class="code">{failure.code}{failure.status ? ` · ${failure.status}` : ""}</code>
       </p>
       {failure.code !== "interrupted" && <p>{sentence(failure.message)}{failure.bot && <> The bot is <code>{failure.bot}</code>.</>}</p>}
       {advice[failure.code] && <p class="quiet">{advice[failure.code]}</p>}
-      {failure.id && <p class="quiet">The server’s log says more under <code>{failure.id}</code>.</p>}
+      {failure.id && <p class="quiet">Find the details in the server’s log: <code>{failure.id}</code>.</p>}
       {children}
       {again && <Again key={failure.message} ms={until} again={again} />}
     </div>

@@ -143,5 +143,5 @@ function Medium({ type, url }: { type: string; url: string }) {
   if (!own) return <p><Source url={url} title={url} /></p>;
   if (!data) return <p class="quiet">{type}</p>;
   if (type.startsWith("image/")) return <img class="made" src={data} alt="Made by the model" />;
-  return <p><a href={data} download>{type.startsWith("audio/") ? "Sound" : "File"} ({type})</a></p>;
+  return <p><a href={data} download>{type.startsWith("audio/") ? "Audio" : "File"} ({type})</a></p>;
 }

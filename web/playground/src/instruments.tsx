@@ -39,7 +39,7 @@ export function Instruments({ request }: { request: RunRequest | undefined }) {
           </section>
         )}
         <section>
-          <h2 class="side-title">Figures</h2>
+          <h2 class="side-title">Metrics</h2>
           <Figures live={now} />
         </section>
       </div>
@@ -54,7 +54,7 @@ export function Instruments({ request }: { request: RunRequest | undefined }) {
             {open === "events" ? <Events live={now} bot={bot} onClearBot={() => setBot(undefined)} />
               : open === "code" ? <Code request={now?.request ?? request} />
               : session ? <Tape session={session} revision={ended.value} onOpen={openSession} onErased={() => openSession()} />
-              : <div class="empty"><p>What was said in a session stands on its tape: messages, calls of tools, anchors. It begins with the first message.</p></div>}
+              : <div class="empty"><p>The tape has the messages, tool calls and anchors of the session. It begins with the first message.</p></div>}
           </section>
         )}
       </div>
@@ -75,19 +75,19 @@ function Figures({ live }: { live: Live | undefined }) {
   const figures: [string, string, string?][] = [
     [live?.over === false ? "Speed now" : "Speed", rate ? `${rate.guessed ? "≈ " : ""}${rate.value.toFixed(rate.value < 10 ? 1 : 0)}` : none, "tokens/s"],
     ["First token", live?.first === undefined ? none : duration(live.first)],
-    ["Tokens written", live && live.tokens.completion > 0 ? count(live.tokens.completion) : none],
-    ["Tokens read", live && live.tokens.prompt > 0 ? count(live.tokens.prompt) : none],
+    ["Output tokens", live && live.tokens.completion > 0 ? count(live.tokens.completion) : none],
+    ["Input tokens", live && live.tokens.prompt > 0 ? count(live.tokens.prompt) : none],
     ["Cost", live && live.cost > 0 ? money(live.cost) : none],
   ];
   const models = live ? [...new Set(live.models.values())] : [];
   return (
     <>
       {live && <Curve live={live} />}
-      <dl class="figures" aria-label="Figures">
+      <dl class="figures" aria-label="Metrics">
         {figures.map(([name, value, unit]) => (
           <div key={name}>
             <dt>{name}</dt>
-            <dd title={value.startsWith("≈") ? "Guessed from the text, until the models’ servers have counted" : undefined}>{value}{unit && value !== none && <span class="unit"> {unit}</span>}</dd>
+            <dd title={value.startsWith("≈") ? "Estimated from the text until the models’ servers report it" : undefined}>{value}{unit && value !== none && <span class="unit"> {unit}</span>}</dd>
           </div>
         ))}
         {models.length > 0 && <div><dt>{models.length > 1 ? "Models" : "Model"}</dt><dd class="figures-text">{models.join(", ")}</dd></div>}

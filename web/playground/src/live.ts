@@ -272,7 +272,7 @@ export class Live {
         break;
       case "approval_resolved":
         this.questions = this.questions.filter((q) => q.id !== data?.id);
-        if (data?.decision === "deny" && !data.subagent) this.denied.set(data.call, data.reason === "timeout" ? "nobody has answered in time" : "denied");
+        if (data?.decision === "deny" && !data.subagent) this.denied.set(data.call, data.reason === "timeout" ? "no answer in time" : "denied");
         break;
       case "handoff":
         if (typeof data?.name === "string") this.anchors.push(data.name);

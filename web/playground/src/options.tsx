@@ -51,7 +51,7 @@ export function ModelChoice({ choices, onChange, models, usual, ofBots = [], err
     <div class="field">
       <label for={id}>Model</label>
       <select id={id} class="mono" value={choices.model} aria-invalid={!!wrong} aria-describedby={wrong && id + "-e"} onChange={(e) => onChange({ ...choices, model: e.currentTarget.value })}>
-        <option value="">{ofBots.length > 0 ? `As the bots say: ${ofBots.join(", ")}` : standard ? `${standard} (default)` : "The default"}</option>
+        <option value="">{ofBots.length > 0 ? `As the bots define: ${ofBots.join(", ")}` : standard ? `${standard} (default)` : "Default"}</option>
         {models.filter((m) => ofBots.length > 0 || m.id !== standard).map((m) => <option key={m.id} value={m.id}>{m.id}</option>)}
       </select>
       {wrong && <p class="field-error" id={id + "-e"}>{wrong.detail}</p>}
@@ -73,11 +73,11 @@ export function MoreOptions({ choices, onChange, errors, forAgent, byWorkflow }:
       <div class="options-body" id={id} hidden={!open}>
         <Text name="Temperature" hint="0 to 2" value={choices.temperature} mode="decimal" pointer="/options/temperature" errors={errors} onInput={(temperature) => onChange({ ...choices, temperature })} />
         <Text name="Token limit" hint="of each answer" value={choices.maxTokens} mode="numeric" pointer="/options/max_tokens" errors={errors} onInput={(maxTokens) => onChange({ ...choices, maxTokens })} />
-        <Text name="Leave out" hint="patterns, as article/notes/*" value={choices.exclude} pointer="/filter" errors={errors} onInput={(exclude) => onChange({ ...choices, exclude })} />
+        <Text name="Exclude" hint="patterns such as article/notes/*" value={choices.exclude} pointer="/filter" errors={errors} onInput={(exclude) => onChange({ ...choices, exclude })} />
         {forAgent ? <Busy value={choices.onBusy} steers={!byWorkflow} onChange={(onBusy) => onChange({ ...choices, onBusy })} /> : (
           <label class="check">
             <input type="checkbox" checked={choices.html} onChange={(e) => onChange({ ...choices, html: e.currentTarget.checked })} />
-            Events for each tag of HTML
+            Send an event for each HTML tag
           </label>
         )}
       </div>
@@ -89,12 +89,12 @@ function Busy({ value, steers, onChange }: { value: Choices["onBusy"]; steers: b
   const id = useId();
   return (
     <div class="field">
-      <label for={id}>While it is busy</label>
+      <label for={id}>If the session is busy</label>
       <select id={id} value={value} onChange={(e) => onChange(e.currentTarget.value as Choices["onBusy"])}>
-        <option value="">wait for its turn</option>
-        <option value="interrupt">interrupt it</option>
-        {steers && <option value="steer">tell it what it is doing now</option>}
-        <option value="reject">refuse</option>
+        <option value="">wait in the queue</option>
+        <option value="interrupt">interrupt the current answer</option>
+        {steers && <option value="steer">steer the current answer</option>}
+        <option value="reject">reject the message</option>
       </select>
     </div>
   );

@@ -26,12 +26,12 @@ export function standing(live: Live): { word: string; lamp: string } {
     }
   }
   if (live.disconnected) return { word: "Disconnected", lamp: "asks" };
-  if (live.questions.length > 0) return { word: "Waits for you", lamp: "asks" };
+  if (live.questions.length > 0) return { word: "Needs your approval", lamp: "asks" };
   if (live.position) {
     const place = `${live.position === 1 ? "next" : `number ${live.position}`} in the ${live.waitsFor === "slot" ? "queue" : "session"}`;
     return { word: `Waits, ${place}${live.expected ? `, about ${live.expected} s` : ""}`, lamp: "waiting" };
   }
-  if (live.count === 0) return { word: live.resumed ? "Coming back" : "Starting", lamp: "waiting" };
+  if (live.count === 0) return { word: live.resumed ? "Reconnecting" : "Starting", lamp: "waiting" };
   return { word: "Writing", lamp: "writing" };
 }
 
@@ -59,8 +59,8 @@ export function Waiting({ live }: { live: Live }) {
   return (
     <div class="notice" role="status">
       <Lamp state="asks" />
-      <span>{failed === 0 || (failed === 1 && state === "connecting") ? "The connection broke." : "The server cannot be reached."} {live.count > 0 && "The run may well go on without this page. "}{state === "waiting" && left > 0 ? <>Trying again in {left} s.</> : <>Trying again …</>}</span>
-      {live.id && <button type="button" class="button small" onClick={() => reconnect(live)}>Now</button>}
+      <span>{failed === 0 || (failed === 1 && state === "connecting") ? "The connection broke." : "The server cannot be reached."} {live.count > 0 && "The run may continue without this page. "}{state === "waiting" && left > 0 ? <>Retrying in {left} s.</> : <>Retrying …</>}</span>
+      {live.id && <button type="button" class="button small" onClick={() => reconnect(live)}>Retry now</button>}
     </div>
   );
 }
@@ -78,10 +78,10 @@ export function RunFailure({ live, again, hideFields = false }: { live: Live; ag
     const beside = hideFields ? error.errors?.filter((e) => !e.pointer) : error.errors;
     return (
       <FailureBox
-        failure={{ code: code!, message: hideFields && error.errors?.length && !beside?.length ? "Look at the fields that are marked" : error.message, bot, status: error.status, retryAfter: error.retryAfter, id: error.id }}
+        failure={{ code: code!, message: hideFields && error.errors?.length && !beside?.length ? "Check the marked fields" : error.message, bot, status: error.status, retryAfter: error.retryAfter, id: error.id }}
         again={code !== undefined && ["gone", "not_found"].includes(code) ? undefined : again}
       >
-        {code === "interrupted" && live.reached && <p>What it had written until then is kept.</p>}
+        {code === "interrupted" && live.reached && <p>The output so far is kept.</p>}
         {beside && beside.length > 1 && <ul>{beside.map((e, i) => <li key={i}><code>{e.pointer ?? e.parameter ?? e.header}</code> {e.detail}</li>)}</ul>}
         {harmless.length > 0 && <Slips errors={harmless} />}
       </FailureBox>
@@ -139,7 +139,7 @@ export function Thoughts({ text, of, growing }: { text: string; of?: string; gro
     <details class="fold">
       <summary>
         <Lamp state={growing ? "writing" : "done"} />
-        <span>{growing ? "Thinking" : "Thoughts"}{of && <> of <code>{of}</code></>}</span>
+        <span>{growing ? "Thinking" : "Reasoning"}{of && <> of <code>{of}</code></>}</span>
         <span class="fold-hint" dir="auto">{marked(text.slice(-120)).replace(/\s+/g, " ")}</span>
       </summary>
       <div class="fold-body"><Markdown text={text} growing={growing} level={3} /></div>
@@ -155,7 +155,7 @@ export function ToolCall({ call, over, asks = false }: { call: Call; over: boole
       <summary>
         <Lamp state={call.failed ? "failed" : asks ? "asks" : waits ? "writing" : "done"} />
         <span>Tool <code>{call.name}</code></span>
-        <span class="fold-hint">{asks ? "waits for you" : waits ? "runs" : call.failed ? call.why ?? "has failed, or was not allowed to run" : brief(call.result ?? "no result")}</span>
+        <span class="fold-hint">{asks ? "needs your approval" : waits ? "runs" : call.failed ? call.why ?? "failed, or was not allowed to run" : brief(call.result ?? "no result")}</span>
       </summary>
       <div class="fold-body">
         <p class="caps">Arguments</p>

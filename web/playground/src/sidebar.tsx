@@ -29,7 +29,7 @@ export function Sidebar() {
             <li key={w.name}><a href={"#workflow=" + encodeURIComponent(w.name)} aria-current={at.workflow === w.name ? "page" : undefined} title={w.description}><span class="sidebar-name">{w.name}</span></a></li>
           ))}
         </ul>
-        {workflows.length === 0 && <p class="quiet">None. Put a YAML file into the folder <code>workflows</code>.</p>}
+        {workflows.length === 0 && <p class="quiet">None yet. Add a YAML file to the folder <code>workflows</code>.</p>}
       </section>
       {agents.length > 0 && (
         <section>

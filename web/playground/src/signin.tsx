@@ -23,8 +23,8 @@ export function SignIn() {
   return (
     <main id="main" class="signin" tabIndex={-1}>
       <form class="signin-form" onSubmit={submit}>
-        <h1>Who are you?</h1>
-        <p class="quiet">This server answers those who have an API key. Whoever runs it makes one with <code>lingserve keys new</code>.</p>
+        <h1>Sign in</h1>
+        <p class="quiet">This server needs an API key. Its operator creates one with <code>lingserve keys new</code>.</p>
         <div class="field">
           <label for={id}>API key</label>
           <input
@@ -34,7 +34,7 @@ export function SignIn() {
           <p class="field-error" id={id + "-e"} role="alert">{wrong && sentence(wrong.message)}</p>
         </div>
         <button type="submit" class="button primary" disabled={asking}>Sign in</button>
-        <p class="quiet">The key stays in this tab and is forgotten with it.</p>
+        <p class="quiet">The page forgets the key when you close this tab.</p>
       </form>
     </main>
   );

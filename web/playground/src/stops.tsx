@@ -47,7 +47,7 @@ export function Progress({ live }: { live: Live }) {
   const failed = Object.keys(states).filter((name) => states[name] === "failed");
   const words = running.length > 0 ? `Writing: ${running.join(", ")}`
     : failed.length > 0 ? `Failed: ${failed.join(", ")}`
-    : live.over ? "Bots, figures, events, code" : "Nothing is being written";
+    : live.over ? "Bots, metrics, events, code" : "No bot is writing";
   return (
     <>
       <span class="progress" aria-hidden="true">{pieces.slice(0, 24).map((state, i) => <span key={i} class={"progress-" + state} />)}</span>

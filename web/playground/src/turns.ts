@@ -79,7 +79,7 @@ export function readTurns(entries: readonly Entry[]): (Turn | Anchor)[] {
         break;
       }
       case "error":
-        turnOf(e).parts.push({ kind: "error", text: textOf(p.message ?? p.error ?? p.content) || "it has failed" });
+        turnOf(e).parts.push({ kind: "error", text: textOf(p.message ?? p.error ?? p.content) || "failed" });
         break;
       case "event":
         if (p.name === "turn.end" && p.data?.status && p.data.status !== "ok" && e.meta?.turn) turnOf(e).cut = String(p.data.status);

@@ -130,8 +130,8 @@ export function WorkflowView({ workflow }: { workflow: Workflow }) {
                   <ModelChoice choices={choices} onChange={setChoices} models={catalog.value?.models ?? []} usual={workflow.model} ofBots={ofBots} errors={errors} />
                   <MoreOptions choices={choices} onChange={setChoices} errors={errors} forAgent={false} />
                 </div>
-                {models.some((m) => m.startsWith("demo:")) && <p class="quiet">The demo model is built in, and its answers are scripted. For real ones, set a provider’s key, such as <code>OPENAI_API_KEY</code>, and start the server again.</p>}
-                {now && <p><button type="button" class="button small" onClick={() => fold(true)}>Keep what was asked</button></p>}
+                {models.some((m) => m.startsWith("demo:")) && <p class="quiet">The built-in demo model has scripted answers. For real answers, set the key of a provider, such as <code>OPENAI_API_KEY</code>, and restart the server.</p>}
+                {now && <p><button type="button" class="button small" onClick={() => fold(true)}>Keep this input</button></p>}
               </>
             )}
           </form>
@@ -165,7 +165,7 @@ const views: [View, string][] = [["reading", "Reading"], ["tree", "Tree"], ["jso
 function Views({ view, onChoose }: { view: View; onChoose: (view: View) => void }) {
   return (
     <fieldset class="views">
-      <legend class="sr">Show it as</legend>
+      <legend class="sr">View</legend>
       {views.map(([v, label]) => (
         <label key={v}>
           <input type="radio" name="view" checked={view === v} onChange={() => onChoose(v)} />
@@ -208,11 +208,11 @@ function Control({ live: l, folded, again }: { live: Live | undefined; folded: b
 function Nothing() {
   return (
     <div class="empty empty-document">
-      <p class="empty-lead">Run it, and the document grows here while the bots write.</p>
+      <p class="empty-lead">Run the workflow, and its document grows here.</p>
       <ol>
-        <li>Each piece of text arrives with the place in the document that it belongs to.</li>
-        <li>As soon as something is there, the bots that wait for it begin, while the others go on.</li>
-        <li>Close the page, or lose the connection: the run goes on, and you come back to where it is.</li>
+        <li>Each piece of text arrives with its place in the document.</li>
+        <li>A bot starts as soon as the value that it waits for exists. Other bots continue.</li>
+        <li>The run continues if you close the page or lose the connection. Come back to see its current state.</li>
       </ol>
     </div>
   );
@@ -230,7 +230,7 @@ function Output({ live, view, again }: { live: Live; view: View; again: () => vo
       <Questions live={live} />
       {!empty && (view === "json" ? <JSONView value={value} /> : <Document live={live} view={view} />)}
       {empty && !live.over && <p class="quiet waits">Nothing yet.</p>}
-      {empty && live.over && live.run.status === "completed" && <p class="quiet">It has completed without a document.</p>}
+      {empty && live.over && live.run.status === "completed" && <p class="quiet">The run completed without a document.</p>}
       <Beside live={live} />
       {!live.over && view !== "json" && <Following live={live} />}
     </>

@@ -135,7 +135,7 @@ function fits(value, left) {
 function index(array, key, uri) {
   const i = Number(key);
   if (String(i) === key && i >= 0 && Number.isInteger(i) && i <= array.length + maxFill && i < maxElements) return i;
-  throw new Error(`uri ${JSON.stringify(uri.slice(0, 80))}: no index of the array`);
+  throw new Error(`uri ${JSON.stringify(uri.slice(0, 80))}: not an index of the array`);
 }
 function fill(array, key, uri) {
   for (const i = index(array, key, uri); array.length < i; ) array.push(null);
@@ -302,15 +302,15 @@ var RunError = class extends Error {
   name = "RunError";
   /** One of docs/protocol.md's codes, or `unreachable`, `protocol`, `closed`, `interrupted`, `canceled`. */
   code;
-  /** The run's id, where it has one, and what it had made. */
+  /** The id of the run, if it has one, and the document so far. */
   run;
   document;
-  /** HTTP status of a refused request. */
+  /** The HTTP status of a refused request. */
   status;
   retryable;
-  /** Seconds after which it is worth another try. */
+  /** The number of seconds to wait before a retry. */
   retryAfter;
-  /** What of the request does not fit. */
+  /** The parts of the request that are not valid. */
   errors;
   constructor(code, message, more) {
     super(message, more?.cause === void 0 ? void 0 : { cause: more.cause });
@@ -399,15 +399,15 @@ var Run = class {
   get status() {
     return this.#status;
   }
-  /** Why it has not completed. */
+  /** The reason why it did not complete. */
   get error() {
     return this.#error;
   }
-  /** The document so far. What is in it never changes: later ones share with it what has stayed the same. */
+  /** The document so far. It is immutable; later documents share its unchanged parts. */
   get document() {
     return this.#fold.document;
   }
-  /** What stands beside the document, by uri: `$reasoning_context`, `$tools/0`, `$tool_results/0`. */
+  /** Values beside the document, by uri: `$reasoning_context`, `$tools/0`, `$tool_results/0`. */
   get reserved() {
     return this.#fold.reserved;
   }
@@ -421,9 +421,9 @@ var Run = class {
     return this.#promise.finally(onEnd);
   }
   /**
-   * All events, as they come. Who begins late gets a snapshot first: the document as one delta at the root; so does who
-   * falls far behind. It ends behind `finished` or `canceled`, and throws where the run could not be followed to there.
-   * Leaving it neither cancels the run nor stops following it.
+   * All events, as they arrive. A reader that begins late or falls far behind gets a snapshot first: the document as one
+   * delta at the root. It ends after `finished` or `canceled`, and throws if the client could not follow the run to there.
+   * To leave the loop neither cancels the run nor stops following it.
    */
   async *[Symbol.asyncIterator]() {
     const reader = { waiting: this.#begun || this.#ended ? this.#snapshot() : [], most: mostWaiting };
@@ -444,9 +444,9 @@ var Run = class {
     }
   }
   /**
-   * Calls fn for every value whose uri matches the pattern, once per animation frame in which it has changed, and once more
-   * when it is complete. What is there already is told, too. Within a frame what has changed comes in the document's order, and
-   * then what only became complete. Returns what ends it.
+   * Calls fn for each value whose uri matches the pattern, once per animation frame in which it has changed, and once more
+   * when it is complete, and also for existing values. In a frame, changed values come first, in document order, and then
+   * values that only became complete. Returns a function that ends the subscription.
    */
   subscribe(pattern, fn) {
     const subscription = { pattern: new Pattern(pattern), fn };
@@ -454,12 +454,12 @@ var Run = class {
     if (this.#begun || this.#ended) this.#schedule();
     return () => this.#subscriptions.delete(subscription);
   }
-  /** Calls fn once per animation frame in which the document, the status or anything else has changed. */
+  /** Calls fn once per animation frame in which the run has changed. */
   watch(fn) {
     this.#watchers.add(fn);
     return () => this.#watchers.delete(fn);
   }
-  /** Cancels the run on the server; what it has made is kept. Resolves when the server has taken note. */
+  /** Cancels the run on the server, which keeps the document so far. Resolves when the server has accepted that. */
   cancel() {
     return this.#canceling ??= this.#cancel().catch((error) => {
       this.#canceling = void 0;
@@ -474,8 +474,8 @@ var Run = class {
     });
   }
   /**
-   * Answers the question of an `approval_required` event, by its `id`. `reason` is for the model to read, and with `remember` the
-   * tool need not ask again in this session. Rejects with `conflict` where somebody else was first, or the time is over.
+   * Answers an `approval_required` event, by its `id`. The model reads `reason`. With `remember` the
+   * tool does not ask again in this session. Rejects with `conflict` if the call was answered before or has expired.
    */
   async approve(id, decision = "approve", more) {
     await this.#known;
@@ -488,9 +488,9 @@ var Run = class {
     const answer = await this.#fetch(`${this.#at()}/${path}`, { method: "POST", headers, body: body && JSON.stringify(body) });
     if (!answer.ok) throw await problem(answer);
   }
-  /** Stops following. The run goes on, unless it was asked for with `on_disconnect: "cancel"`. */
+  /** Stops following the run. The run continues, unless its request has `on_disconnect: "cancel"`. */
   close(reason) {
-    this.#stop(new RunError("closed", "the run is not followed any more", { cause: reason }), reason);
+    this.#stop(new RunError("closed", "the run is no longer followed", { cause: reason }), reason);
   }
   // The transports.
   async #follow() {
@@ -507,7 +507,7 @@ var Run = class {
       if (this.#canceling && !this.#id) return this.#stop(new RunError("canceled", "the run was canceled before it began"));
       tries = this.#last === before ? tries + 1 : 1;
       if (tries > (this.#options.retries ?? 10)) {
-        return this.#stop(new RunError("unreachable", this.#last ? "the connection was lost; the run may go on" : "the server cannot be reached", { cause, retryable: true }));
+        return this.#stop(new RunError("unreachable", this.#last ? "the connection was lost; the run may continue" : "the server cannot be reached", { cause, retryable: true }));
       }
       const pause = Math.max(Math.min(longestPause, this.#retry * 2 ** (tries - 1)) * (0.5 + Math.random() / 2), 1e3 * (after ?? 0));
       call(() => this.#options.waiting?.(pause));
@@ -546,13 +546,13 @@ var Run = class {
       this.#identify(answer.headers.get("X-Run-Id"));
       keepalive = answer.headers.get("X-Keepalive");
       alive();
-      if (answer.status === 204) throw new RunError("gone", "the server has not kept the run");
+      if (answer.status === 204) throw new RunError("gone", "the server no longer stores the run");
       const type = answer.headers.get("Content-Type") ?? "";
       if (!answer.ok) {
         if (type.startsWith("application/problem+json") || answer.status < 500 && answer.status !== 429) throw await problem(answer);
         throw new Error(`status ${answer.status}`);
       }
-      if (!type.startsWith("text/event-stream") || !answer.body) throw unreadable("it is no event stream");
+      if (!type.startsWith("text/event-stream") || !answer.body) throw unreadable("it is not an event stream");
       this.#held = [];
       for await (const batch of frames(answer.body, alive, (ms) => this.#retry = ms)) {
         for (const { id, event, data } of batch) this.#receive(id, event, data);
@@ -566,7 +566,7 @@ var Run = class {
   // once, until the connection breaks.
   async #listen() {
     const { EventSource = globalThis.EventSource, credentials, events = [], ticket } = this.#options;
-    if (!EventSource) throw new RunError("protocol", "no EventSource here");
+    if (!EventSource) throw new RunError("protocol", "the option EventSource is missing");
     let dropped = false;
     this.#drop = () => dropped = true;
     const one = await ticket?.();
@@ -588,7 +588,7 @@ var Run = class {
       const failed = take("error");
       source.addEventListener("error", (e) => {
         failed(e);
-        if (e.data === void 0 && (one || source.readyState === 2)) fail(this.#last || source.readyState < 2 ? void 0 : new RunError("unreachable", "the server has refused the request"));
+        if (e.data === void 0 && (one || source.readyState === 2)) fail(this.#last || source.readyState < 2 ? void 0 : new RunError("unreachable", "the server refused the request"));
       });
     }).finally(() => source.close());
   }
@@ -836,7 +836,7 @@ function at(document, reserved, uri) {
   return value;
 }
 function unreadable(cause) {
-  return new RunError("protocol", "the server's answer cannot be read", { cause });
+  return new RunError("protocol", "the server's answer is not valid", { cause });
 }
 function length(event) {
   return "delta" in event && typeof event.delta === "string" ? event.delta.length : 0;

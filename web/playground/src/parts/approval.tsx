@@ -81,15 +81,15 @@ export function Approval({ run, question, onDone }: ApprovalProps) {
           </>
         )}
       </p>
-      {empty(question.arguments) ? <p class="approval-none">It is called without arguments.</p> : <JSONValue value={question.arguments} label={`Arguments of ${tool}`} />}
+      {empty(question.arguments) ? <p class="approval-none">The call has no arguments.</p> : <JSONValue value={question.arguments} label={`Arguments of ${tool}`} />}
       <dl>
         <div>
           <dt>Allow</dt>
-          <dd>It runs once, with exactly what is shown here, and the model goes on with what comes of it.</dd>
+          <dd>The tool runs once, with exactly these arguments, and the model continues with the result.</dd>
         </div>
         <div>
           <dt>Deny</dt>
-          <dd>It does not run. The model is told so, and goes on without it.</dd>
+          <dd>The tool does not run. The model learns this and continues.</dd>
         </div>
       </dl>
       <label class="approval-check">
@@ -99,7 +99,7 @@ export function Approval({ run, question, onDone }: ApprovalProps) {
         </span>
       </label>
       <label class="approval-reason">
-        <span>If denied, why (the model reads it)</span>
+        <span>Reason for a denial (the model reads it)</span>
         <input type="text" value={reason} maxLength={300} dir="auto" autocomplete="off" onInput={(e) => setReason(e.currentTarget.value)} />
       </label>
       <div class="approval-foot">
@@ -144,15 +144,15 @@ function empty(args: unknown): boolean {
 function said(error: { code?: string; message?: string }): { text: string; over: boolean } {
   switch (error.code) {
     case "conflict":
-      return { text: "This was answered before, or its time was over. The first answer counts.", over: true };
+      return { text: "This call was answered before or has expired. The first answer counts.", over: true };
     case "not_found":
-      return { text: "This call does not wait any more: its run has gone on or has ended.", over: true };
+      return { text: "This call no longer waits: its run has continued or ended.", over: true };
     case "gone":
-      return { text: "The server does not keep this run any more.", over: true };
+      return { text: "The server no longer stores this run.", over: true };
     case "unreachable":
       return { text: "The server cannot be reached. The call still waits; try again.", over: false };
   }
-  return { text: sentence(error.message ?? "the answer was not taken"), over: false };
+  return { text: sentence(error.message ?? "the server did not accept the answer"), over: false };
 }
 
 // How much time is left. The server's clock decides, so that what is over here can still be answered.

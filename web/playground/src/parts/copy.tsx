@@ -23,7 +23,7 @@ export function CopyButton({ text, what, label = "Copy" }: { text: () => string;
     const done = navigator.clipboard?.writeText(text()) ?? Promise.reject(new Error("no clipboard"));
     done.then(
       () => say("Copied"),
-      () => say("Not possible here"),
+      () => say("Copy failed"),
     );
   };
   return (

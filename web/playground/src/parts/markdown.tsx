@@ -227,7 +227,7 @@ function phrase(piece: Inline): ComponentChildren {
       if (!link) {
         return (
           <span class="md-nolink">
-            {named} <span class="md-where">({address.length > 80 ? address.slice(0, 80) + "…" : address || "no address"})</span>
+            {named} <span class="md-where">({address.length > 80 ? address.slice(0, 80) + "…" : address || "callback is not an address"})</span>
           </span>
         );
       }
@@ -264,7 +264,7 @@ function Plain({ text, from }: { text: string; from: number }) {
   }
   return (
     <>
-      <p class="md-note">This text is very long. The rest is shown as it was written, without Markdown.</p>
+      <p class="md-note">This text is very long. The rest is shown without formatting.</p>
       {chunks}
     </>
   );

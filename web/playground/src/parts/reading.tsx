@@ -288,7 +288,7 @@ function Question({ value, uri, level, bound }: MembersProps & { value: Record<s
       </ol>
       <div class="read-verdict" role="status">
         {over && <><strong>{known}</strong> {typeof value.explanation === "string" && <span dir="auto">{marked(value.explanation)}</span>}</>}
-        {chosen !== undefined && !over && !growing("") && <>There is no answer to check this against.</>}
+        {chosen !== undefined && !over && !growing("") && <>This question has no correct answer to compare with.</>}
       </div>
     </div>
   );

@@ -196,7 +196,7 @@ function TextInput(p: Props<TextField>) {
   const { field: f, id, value } = p;
   const [touched, touch] = useState(false);
   const wrong = wrongWith(p, touched);
-  const hint = f.fallback !== undefined ? "Used if left empty: " + String(f.fallback) : undefined;
+  const hint = f.fallback !== undefined ? "Default: " + String(f.fallback) : undefined;
   const common = {
     id,
     value: (value as string | undefined) ?? "",
@@ -250,7 +250,7 @@ function bounds(f: NumberField): string | undefined {
   const from = f.min ?? f.above;
   const to = f.max ?? f.below;
   const what = f.whole ? "A whole number" : "A number";
-  const used = f.fallback !== undefined ? ` Used if left empty: ${String(f.fallback)}` : "";
+  const used = f.fallback !== undefined ? ` Default: ${String(f.fallback)}` : "";
   if (from !== undefined && to !== undefined) return `${what} from ${from} to ${to}.${used}`;
   if (from !== undefined) return `${what}, ${f.min === undefined ? "more than" : "at least"} ${from}.${used}`;
   if (to !== undefined) return `${what}, ${f.max === undefined ? "less than" : "at most"} ${to}.${used}`;
@@ -518,7 +518,7 @@ function jsonProblem(text: string, expected: string[]): string {
   try {
     value = JSON.parse(text);
   } catch {
-    return "This is not JSON yet. Texts need double quotes, as in {\"town\": \"Rome\"}.";
+    return "This is not valid JSON yet. Strings need double quotes, as in {\"town\": \"Rome\"}.";
   }
   const type = value === null ? "null" : Array.isArray(value) ? "array" : typeof value;
   const fits = expected.length === 0 || expected.includes(type) || (expected.includes("integer") && Number.isInteger(value));

@@ -113,7 +113,7 @@ export function Tape({ session, revision, onOpen, onErased }: TapeProps) {
   if (missing === session) {
     return (
       <div class="tape tape-empty">
-        <p>There is no tape of this session yet. It begins with the first message.</p>
+        <p>This session has no tape yet. It begins with the first message.</p>
       </div>
     );
   }
@@ -137,7 +137,7 @@ export function Tape({ session, revision, onOpen, onErased }: TapeProps) {
       <div class="tape-bar">
         <p class="tape-counts">
           {count(info.counts.entries)} {info.counts.entries === 1 ? "entry" : "entries"}, {count(info.counts.anchors)} {info.counts.anchors === 1 ? "anchor" : "anchors"}
-          {info.counts.unreadable ? `, ${count(info.counts.unreadable)} damaged and left out` : ""}
+          {info.counts.unreadable ? `, ${count(info.counts.unreadable)} damaged and skipped` : ""}
         </p>
         <div class="tape-actions">
           <button type="button" class="tape-button" onClick={() => act({ kind: "handoff" })}>
@@ -182,7 +182,7 @@ export function Tape({ session, revision, onOpen, onErased }: TapeProps) {
               <Row key={e.id} entry={e} past={e.id < lastAnchor} tools={tools.get(e.id)} onFork={forkHere} />
             ))}
           </ol>
-          {shown.length === 0 && <p class="tape-none">Nothing was said yet.</p>}
+          {shown.length === 0 && <p class="tape-none">There are no entries yet.</p>}
         </>
       )}
       {action && (
@@ -247,7 +247,7 @@ function Found({ at, query, lastAnchor, onFork }: { at: string; query: string; l
   return (
     <>
       <p class="tape-none" role="status">
-        {!found ? "Searching …" : (found.problem ?? (n === 0 ? `Nothing has “${short(found.query, 60)}” in it.` : `${count(n)}${found.next ? " and more" : ""} found.`))}
+        {!found ? "Searching …" : (found.problem ?? (n === 0 ? `No entry contains “${short(found.query, 60)}”.` : `${count(n)}${found.next ? " and more" : ""} found.`))}
       </p>
       <ol class="tape-entries">
         {found?.entries.map((e) => (
@@ -298,7 +298,7 @@ function who(e: Entry): string {
     case "system":
       return "Instructions";
     case "reasoning":
-      return "Thoughts";
+      return "Reasoning";
     case "error":
       return "Error";
     case "event":
@@ -339,14 +339,14 @@ function what(e: Entry, tools: string[] = []): ComponentChildren {
     case "system":
     case "reasoning":
       return (
-        <Fold title={e.kind === "system" ? "What the model was told" : "What the model thought"} hint={short(String(p.content ?? ""), 120)}>
+        <Fold title={e.kind === "system" ? "Instructions for the model" : "Reasoning of the model"} hint={short(String(p.content ?? ""), 120)}>
           <Content content={p.content} />
         </Fold>
       );
     case "error":
       return (
         <p class="tape-error-text">
-          {sentence(String(p.message ?? "it has failed"))} {p.kind && <code>{String(p.kind)}</code>}
+          {sentence(String(p.message ?? "failed"))} {p.kind && <code>{String(p.kind)}</code>}
         </p>
       );
     case "event":
@@ -474,7 +474,7 @@ function ActionDialog({ action, at, session, onClose }: DialogProps) {
         onClose(`The anchor ${name.trim()} was written.`);
       } else if (action.kind === "fork") {
         const made = await ask<Info>(`${at}/fork`, { ...(name.trim() && { session: name.trim() }), ...(action.at && { at: action.at }) });
-        onClose(`The session ${made.id} was made.`, { open: made.id });
+        onClose(`The session ${made.id} was created.`, { open: made.id });
       } else {
         await ask(at, undefined, "DELETE");
         onClose("The session was erased.");
@@ -491,7 +491,7 @@ function ActionDialog({ action, at, session, onClose }: DialogProps) {
         {action.kind === "handoff" && (
           <>
             <h3 id={`${id}-title`}>Hand off</h3>
-            <p>Writes an anchor. From there on, the model sees what follows, and the summary in place of what was said before. Nothing is lost: the tape keeps it all.</p>
+            <p>Writes an anchor. From then on, the model sees the summary and the entries after it. The tape keeps all entries.</p>
             <label for={`${id}-name`}>Name</label>
             <input id={`${id}-name`} required maxLength={128} value={name} placeholder="e.g. billing" autocomplete="off" onInput={(e) => setName(e.currentTarget.value)} />
             <label for={`${id}-text`}>Summary (optional)</label>
@@ -503,7 +503,7 @@ function ActionDialog({ action, at, session, onClose }: DialogProps) {
             <h3 id={`${id}-title`}>Fork</h3>
             <p>Copies {action.at ? `the entries up to ${action.at}` : "all entries"} into a new session. From then on neither knows of the other.</p>
             <label for={`${id}-name`}>Name of the new session (optional)</label>
-            <input id={`${id}-name`} maxLength={512} value={name} placeholder="a random one" autocomplete="off" onInput={(e) => setName(e.currentTarget.value)} />
+            <input id={`${id}-name`} maxLength={512} value={name} placeholder="random" autocomplete="off" onInput={(e) => setName(e.currentTarget.value)} />
           </>
         )}
         {action.kind === "erase" && (

@@ -162,7 +162,7 @@ test("DP-06: the models are those that the bots name", async (t) => {
   const { page } = await playground(t, chrome, { at: "#workflow=named" });
   const first = page.getByLabel("Model").locator("option").first();
   await page.until(() => /bots/.test(document.querySelector("select option")?.textContent ?? ""));
-  assert.equal(await first.textContent(), "As the bots say: openai:o-named");
+  assert.equal(await first.textContent(), "As the bots define: openai:o-named");
   await page.goto("/#workflow=chat");
   await page.getByRole("heading", { level: 1, name: "chat" }).waitFor();
   assert.match(await first.textContent(), /\(default\)$/);
@@ -177,17 +177,17 @@ test("DP-06: an error, and how long it is waited, are said once; a run that is g
   net.cut();
   await page.getByText(/The server cannot be reached\.|The connection broke\./).first().waitFor();
   await page.evaluate(() => document.dispatchEvent(new Event("visibilitychange")));
-  await page.getByText(/Trying again/).first().waitFor();
-  assert.equal(await page.getByText(/Trying again/).count(), 1);
+  await page.getByText(/Retrying/).first().waitFor();
+  assert.equal(await page.getByText(/Retrying/).count(), 1);
   net.up();
   asked.cut();
   await stands("Failed");
-  const message = "The model’s server broke off";
+  const message = "The model’s server sent no usable answer";
   assert.equal(await page.getByText(message).count(), 1);
   assert.equal(await page.locator(".slips li").count(), 0);
   await page.goto("/#workflow=chat&run=aaaaaaaaaaaaaaaaaaaaaaaaaa");
   await page.reload();
-  await page.getByRole("alert").filter({ hasText: /not there|no such run/i }).first().waitFor();
+  await page.getByRole("alert").filter({ hasText: /not found|no such run/i }).first().waitFor();
   assert.equal(await page.getByRole("button", { name: "Try again" }).count(), 0);
 });
 
@@ -241,7 +241,7 @@ test("DP-15: on a phone a line at the foot opens a sheet with everything beside 
   const { top, bottom } = await page.evaluate(() => ({ top: document.querySelector(".bar").getBoundingClientRect().height, bottom: document.querySelector(".foot").getBoundingClientRect().height }));
   assert.ok(top <= 100 && bottom <= 60, `the controls take ${top} and ${bottom} pixels`);
   await page.getByRole("button", { name: /Writing: assistant/ }).click();
-  const sheet = page.getByRole("dialog", { name: "Instruments" });
+  const sheet = page.getByRole("dialog", { name: "Run details" });
   await sheet.getByRole("button", { name: /^assistant, writing/ }).waitFor();
   await sheet.getByRole("button", { name: /^Events/ }).click();
   await sheet.getByRole("region", { name: "Events of the run" }).getByText("started").waitFor();

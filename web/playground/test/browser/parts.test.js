@@ -115,7 +115,7 @@ test("a form: errors stand at their fields, the first of which gets the focus", 
       { pointer: "/input/tags/1", detail: "expected at most 20 characters, got 21" },
       { pointer: "/input/author/name", detail: "this property is required" },
       { pointer: "/input/either/x", detail: "expected a string, got a number" },
-      { pointer: "/input/nmae", detail: "this property is not known, did you mean \"name\"?" },
+      { pointer: "/input/nmae", detail: "unknown property, did you mean \"name\"?" },
       { pointer: "/model", detail: "not of this form" },
       { parameter: "q", detail: "not of this form either" },
     ],
@@ -125,7 +125,7 @@ test("a form: errors stand at their fields, the first of which gets the focus", 
   assert.deepEqual(await said("Tag 1"), [null, ""]);
   assert.deepEqual(await said("Name"), ["true", "This is required."]);
   assert.deepEqual(await said("Either"), ["true", "As JSON. x: expected a string, got a number"]);
-  assert.equal(await page.getByRole("alert").textContent(), 'nmae: this property is not known, did you mean "name"?');
+  assert.equal(await page.getByRole("alert").textContent(), 'nmae: unknown property, did you mean "name"?');
   assert.ok(!(await page.locator("#stage").textContent()).includes("not of this form"));
   assert.equal(await page.evaluate(() => document.activeElement.id), "f/tags/1");
 });

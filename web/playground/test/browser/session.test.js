@@ -82,7 +82,7 @@ test("a tape: is searched on the server", async (t) => {
   await page.getByText("1 found.").waitFor();
   assert.deepEqual(await page.locator(".tape-entry .tape-who").allTextContents(), ["Assistant"]);
   await page.getByLabel("Search the tape").fill("zzz & q=1");
-  await page.getByText("Nothing has “zzz & q=1” in it.").waitFor();
+  await page.getByText("No entry contains “zzz & q=1”.").waitFor();
   await page.getByLabel("Search the tape").fill("");
   await page.locator(".tape-entry").nth(4).waitFor();
 });
@@ -130,7 +130,7 @@ test("a tape: erasing asks first, and leaves an empty state", async (t) => {
   await dialog.waitFor({ state: "detached" });
   await page.getByRole("button", { name: "Erase" }).click();
   await dialog.getByRole("button", { name: "Erase" }).click();
-  await page.getByText("There is no tape of this session yet").waitFor();
+  await page.getByText("This session has no tape yet").waitFor();
   await page.until(() => stage.said[0] === "erased");
   assert.equal((await ask(server, "/v1/sessions/s%2F1", undefined, "GET")).status, 404);
 });
@@ -139,7 +139,7 @@ test("a tape: a session that is not there is an empty state, and comes as soon a
   const server = await lingserve(t, { config, pace: 0 });
   const page = await stage(t, server.url, { allow: missing });
   await tape(page, "new");
-  await page.getByText("There is no tape of this session yet").waitFor();
+  await page.getByText("This session has no tape yet").waitFor();
   await say(server, "new", "Hello");
   await tape(page, "new", 2);
   await page.getByText("Hello", { exact: true }).waitFor();
@@ -179,12 +179,12 @@ test("a tape: what a workflow has answered is a document, and what people did is
   const server = await lingserve(t, { config, pace: 0 });
   await say(server, "w", ",help");
   await ask(server, "/v1/runs", { workflow: "encyclopedia", session: "w", input: "Why is the sky blue?" });
-  await say(server, "w", "What does tape info say?", { agent: "careful" }); // nobody is there to approve it
+  await say(server, "w", "What does tape info say?", { agent: "careful" }); // this conversation has no approver
   const page = await stage(t, server.url);
   await tape(page, "w");
   await page.getByText("Why the Sky Is Blue", { exact: true }).waitFor();
   assert.ok((await page.locator(".tape-assistant .tree-title").count()) > 3);
-  await page.getByText("tape.info was denied: nobody is there to approve it").waitFor();
+  await page.getByText("tape.info was denied: this conversation has no approver").waitFor();
   await page.locator("summary", { hasText: ",help" }).click();
   await page.locator(".tape-event code", { hasText: ",tape.info" }).first().waitFor();
   assert.equal(await page.getByText("turn.start").count(), 0);
@@ -271,7 +271,7 @@ test("approval: allowing for the session asks no more", async (t) => {
 
 test("approval: denying tells the model why", async (t) => {
   const { page, ended, events, server } = await question(t);
-  await page.getByLabel(/If denied/).fill("not today");
+  await page.getByLabel(/Reason/).fill("not today");
   await page.getByRole("button", { name: "Deny" }).click();
   await ended;
   await page.until(() => stage.said[0] === "deny");
@@ -285,7 +285,7 @@ test("approval: an answer that comes too late is a sentence", async (t) => {
   await ask(server, `/v1/runs/${run}/approvals/${data.id}`, { decision: "deny" });
   await ended;
   await page.getByRole("button", { name: "Allow" }).click();
-  await page.getByText("This was answered before, or its time was over. The first answer counts.").waitFor();
+  await page.getByText("This call was answered before or has expired. The first answer counts.").waitFor();
   await page.getByRole("button", { name: "Close" }).click();
   await page.until(() => stage.said[0] === "over");
 });
@@ -294,7 +294,7 @@ test("approval: a call that is not known is a sentence", async (t) => {
   const { page, run, data } = await question(t, "careful", { allow: missing });
   await page.evaluate(([run, question]) => stage.show("Approval", { run, question: { ...question, id: "a".repeat(26) }, onDone() {} }), [run, data]);
   await page.getByRole("button", { name: "Allow" }).click();
-  await page.getByText("This call does not wait any more").waitFor();
+  await page.getByText("This call no longer waits").waitFor();
 });
 
 test("approval: time that is over is said, and a server that is away can be asked again", async (t) => {

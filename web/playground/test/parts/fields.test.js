@@ -81,14 +81,14 @@ for (const [name, want] of [
 
 for (const [name, schema, value, want] of [
   ["nothing", { type: "string", minLength: 1 }, undefined, ""],
-  ["a text that is too short", { type: "string", minLength: 1 }, "", "Some text is needed."],
+  ["a text that is too short", { type: "string", minLength: 1 }, "", "Enter some text."],
   ["a text that is too long", { type: "string", maxLength: 2 }, "abc", "At most 2 characters; these are 3."],
   ["characters of two units", { type: "string", maxLength: 2 }, "😀😀", ""],
-  ["a number that is none", { type: "number" }, "x", "A number is needed."],
-  ["a number that is not whole", { type: "integer" }, 1.5, "A whole number is needed."],
+  ["a number that is none", { type: "number" }, "x", "Enter a number."],
+  ["a number that is not whole", { type: "integer" }, 1.5, "Enter a whole number."],
   ["a number that is too small", { type: "number", minimum: 1 }, 0, "At least 1."],
   ["a number at a bound that is open", { type: "number", exclusiveMaximum: 1 }, 1, "Less than 1."],
-  ["a list that is too short", { type: "array", items: {}, minItems: 2 }, [1], "At least 2 are needed."],
+  ["a list that is too short", { type: "array", items: {}, minItems: 2 }, [1], "Add at least 2."],
   ["what fits", { type: "integer", minimum: 1, maximum: 3 }, 2, ""],
 ]) {
   test(`what is wrong with ${name}`, () => assert.equal(misfit(field(schema, {}, true), value), want));

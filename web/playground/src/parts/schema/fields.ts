@@ -187,12 +187,12 @@ export function misfit(f: Field, value: unknown): string {
       if (typeof value !== "string") return "";
       const n = [...value].length;
       if (f.max !== undefined && n > f.max) return `At most ${f.max} characters; these are ${n}.`;
-      if (f.min !== undefined && n < f.min) return f.min === 1 ? "Some text is needed." : `At least ${f.min} characters; these are ${n}.`;
+      if (f.min !== undefined && n < f.min) return f.min === 1 ? "Enter some text." : `At least ${f.min} characters; these are ${n}.`;
       return "";
     }
     case "number":
-      if (typeof value !== "number") return f.whole ? "A whole number is needed." : "A number is needed.";
-      if (f.whole && !Number.isInteger(value)) return "A whole number is needed.";
+      if (typeof value !== "number") return f.whole ? "Enter a whole number." : "Enter a number.";
+      if (f.whole && !Number.isInteger(value)) return "Enter a whole number.";
       if (f.min !== undefined && value < f.min) return `At least ${f.min}.`;
       if (f.max !== undefined && value > f.max) return `At most ${f.max}.`;
       if (f.above !== undefined && value <= f.above) return `More than ${f.above}.`;
@@ -200,7 +200,7 @@ export function misfit(f: Field, value: unknown): string {
       return "";
     case "list":
       if (!Array.isArray(value)) return "";
-      if (value.length < f.min) return f.min === 1 ? "At least one is needed." : `At least ${f.min} are needed.`;
+      if (value.length < f.min) return f.min === 1 ? "Add at least one." : `Add at least ${f.min}.`;
       if (value.length > f.max) return `At most ${f.max}.`;
       return "";
   }

@@ -76,7 +76,7 @@ func ExampleNames() {
 
 // Somebody asks, is told a code in the channel's words, and is paired when the operator approves it.
 func ExamplePairs() {
-	ctx, pairs := context.Background(), channel.NewPairs()
+	ctx, pairs := context.Background(), channel.NewPairs(nil)
 	alice := channel.SenderFacts{ID: "42", Name: "Alice"}
 	code, tell, _ := pairs.Request(ctx, "telegram", "", alice)
 	fmt.Println("tell her the code:", tell)

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -187,85 +186,6 @@ func TestEachCallOfAnOutboxToTheDiskMayFail(t *testing.T) { // CH-56
 		check("closed", false)
 		if open := d.Open(); len(open) > 0 {
 			t.Errorf("open after Close: %q", open)
-		}
-	})
-}
-
-// Each call of the pairs to their disk fails once, and with all calls after it. A code that was told is good, who was paired stays
-// paired, who was removed stays removed, also after a loss of power, and the pairs go on when the disk does.
-func TestEachCallOfPairsToTheDiskMayFail(t *testing.T) { // CH-101
-	vfstest.Each(t, func(t *testing.T, d *vfstest.Disk) {
-		ctx := t.Context()
-		on := func(d *vfstest.Disk) *Pairs { return &Pairs{store: diskPairs{d.Dir}, now: time.Now} }
-		p := on(d)
-		// By sender, whether they may be paired: as it was reported last, and as a change since then would have it that was reported as failed.
-		may := map[string][]bool{"a": {false}, "b": {false}, "c": {false}, "d": {false}}
-		changed := func(sender string, paired bool, err error) {
-			if err != nil {
-				may[sender] = append(may[sender], paired)
-			} else {
-				may[sender] = []bool{paired}
-			}
-			for _, power := range []bool{false, true} {
-				after := on(d.Crash(power))
-				for sender, states := range may {
-					if paired, err := after.Paired(ctx, "fake", "", sender); err != nil || !slices.Contains(states, paired) {
-						t.Errorf("power lost %v: %s is paired: %v, %v, expected one of %v", power, sender, paired, err, states)
-					}
-				}
-			}
-			for sender, states := range may {
-				if paired, err := p.Paired(ctx, "fake", "", sender); err == nil && !slices.Contains(states, paired) {
-					t.Errorf("%s is paired: %v, expected one of %v", sender, paired, states)
-				}
-			}
-		}
-		pair := func(sender string) bool {
-			code, tell, err := p.Request(ctx, "fake", "", SenderFacts{ID: sender})
-			if err != nil || code == "" {
-				return false
-			}
-			if tell {
-				if _, err := on(d.Crash(true)).Approve(ctx, "fake", code); err != nil {
-					t.Errorf("%s was told a code, and with it: %v", sender, err)
-				}
-			}
-			_, err = p.Approve(ctx, "fake", code)
-			if errors.Is(err, ErrNoCode) {
-				t.Errorf("%s was told a code, and it is unknown", sender)
-			}
-			changed(sender, true, err)
-			return err == nil
-		}
-		remove := func(sender string) bool {
-			_, err := p.Remove(ctx, "fake", "", sender)
-			changed(sender, false, err)
-			return err == nil
-		}
-		pair("a")
-		pair("b")
-		remove("a")
-		remove("a") // once more
-		pair("c")
-		if all, err := p.List(ctx); err == nil {
-			for sender, states := range may {
-				listed := slices.ContainsFunc(all, func(p Pair) bool { return p.Sender == sender && p.Code == "" })
-				if !slices.Contains(states, listed) {
-					t.Errorf("%s is in the list: %v, expected one of %v", sender, listed, states)
-				}
-			}
-		}
-		d.Mend()
-		if !remove("b") || !pair("d") {
-			t.Error("the pairs do not go on")
-		}
-		if open := d.Open(); len(open) > 0 {
-			t.Errorf("open after the last use: %q", open)
-		}
-		for _, name := range d.Files() {
-			if d.Once() && !strings.HasSuffix(name, pairSuffix) {
-				t.Errorf("%s is left", name)
-			}
 		}
 	})
 }

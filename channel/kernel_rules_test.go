@@ -559,7 +559,7 @@ func TestASenderIsToldOnceAnHourHowToBePaired(t *testing.T) {
 
 // CH-101: whoever was let in and removed again within the hour is told a code that works.
 func TestWhoWasRemovedIsToldAnew(t *testing.T) {
-	pairs := channel.NewPairs()
+	pairs := channel.NewPairs(nil)
 	c := &challenger{scene: newScene()}
 	c.kernel.Pairing = pairs
 	c.facts.Access = channel.AccessFacts{DM: channel.DMFacts{Policy: channel.PolicyPairing, Paired: channel.No}}

@@ -9,24 +9,18 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
-	"os"
 	"slices"
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/lingserve/lingserve/internal/vfs"
 )
 
 // Pairs knows who was paired with which account of a channel, and who asks for it: [Pairing] with all that an operator needs. Who
 // wants to talk is told a code; the operator approves the code.
 //
-// On disk it is a folder with one small file for each pair and each request, so that a command of the operator and the server that
-// runs need not know of each other: what one of them writes, the other sees at once.
+// A command of the operator and the server that runs have the same store: what one of them writes, the other sees at once.
 type Pairs struct {
-	store pairStore
+	store Texts
 	now   func() time.Time
 
 	mu sync.Mutex // of what is read and then written
@@ -60,18 +54,17 @@ const (
 	codeLetters = "ABCDEFGHJKLMNPQRSTUVWXYZ23456789" // no I, O, 0 and 1
 )
 
-// NewPairs keeps pairs in memory.
-func NewPairs() *Pairs { return &Pairs{store: &memoryPairs{}, now: time.Now} }
-
-// OpenPairs keeps pairs in a folder, which is made when the first one is written. Files have the mode 0600.
-func OpenPairs(dir string) *Pairs { return &Pairs{store: diskPairs{vfs.At(dir)}, now: time.Now} }
-
-// SharePairs keeps pairs in a store that several processes share.
-func SharePairs(store Texts) *Pairs { return &Pairs{store: sharedPairs{store}, now: time.Now} }
+// NewPairs keeps pairs in a store; nil is a memory, which ends with the process.
+func NewPairs(store Texts) *Pairs {
+	if store == nil {
+		store = NewTexts(0)
+	}
+	return &Pairs{store: store, now: time.Now}
+}
 
 // Paired says whether a sender was paired. An error is a store that cannot be read.
 func (p *Pairs) Paired(ctx context.Context, channel, account, sender string) (bool, error) {
-	_, ok, err := p.store.get(ctx, pairName(channel, account, sender))
+	_, ok, err := p.get(ctx, pairName(channel, account, sender))
 	return ok, err
 }
 
@@ -79,7 +72,7 @@ func (p *Pairs) Paired(ctx context.Context, channel, account, sender string) (bo
 func (p *Pairs) Asked(ctx context.Context, channel, account, sender string) (bool, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	r, ok, err := p.store.get(ctx, requestName(channel, account, sender))
+	r, ok, err := p.get(ctx, requestName(channel, account, sender))
 	return ok && !p.over(r), err
 }
 
@@ -91,11 +84,11 @@ func (p *Pairs) Request(ctx context.Context, channel, account string, s SenderFa
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if _, ok, err := p.store.get(ctx, pairName(channel, account, s.ID)); ok || err != nil {
+	if _, ok, err := p.get(ctx, pairName(channel, account, s.ID)); ok || err != nil {
 		return "", false, err
 	}
 	name := requestName(channel, account, s.ID)
-	asked, ok, err := p.store.get(ctx, name)
+	asked, ok, err := p.get(ctx, name)
 	if err != nil {
 		return "", false, err
 	}
@@ -113,7 +106,12 @@ func (p *Pairs) Request(ctx context.Context, channel, account string, s SenderFa
 		code = newCode()
 	}
 	r := Pair{Channel: channel, Account: account, Sender: s.ID, Name: label(cmp.Or(s.Name, s.DisplayLabel, s.Username)), At: p.now().UTC(), Code: code}
-	asked, err = p.store.add(ctx, name, r, p.over)
+	err = p.change(ctx, name, func(old Pair, ok bool) (Pair, bool) {
+		if asked = r; ok && !p.over(old) {
+			asked = old
+		}
+		return asked, true
+	})
 	if err != nil {
 		return "", false, err
 	}
@@ -137,10 +135,10 @@ func (p *Pairs) Approve(ctx context.Context, channel, code string) (Pair, error)
 		name := requestName(r.Channel, r.Account, r.Sender)
 		r.Code, r.At, r.Welcome = "", p.now().UTC(), true
 		// First the pair: a crash in between leaves a request that asks for what there is.
-		if err := p.store.put(ctx, pairName(r.Channel, r.Account, r.Sender), r); err != nil {
+		if err := p.change(ctx, pairName(r.Channel, r.Account, r.Sender), func(Pair, bool) (Pair, bool) { return r, true }); err != nil {
 			return Pair{}, err
 		}
-		return r, p.store.remove(ctx, name)
+		return r, p.remove(ctx, name)
 	}
 	return Pair{}, ErrNoCode
 }
@@ -150,11 +148,16 @@ func (p *Pairs) Welcome(ctx context.Context, channel, account, sender string) (f
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	name := pairName(channel, account, sender)
-	pair, ok, err := p.store.get(ctx, name)
+	pair, ok, err := p.get(ctx, name)
 	if err != nil || !ok || !pair.Welcome {
 		return false, err
 	}
-	return p.store.welcome(ctx, name)
+	err = p.change(ctx, name, func(old Pair, ok bool) (Pair, bool) {
+		first = ok && old.Welcome
+		old.Welcome = false
+		return old, ok
+	})
+	return first && err == nil, err
 }
 
 // Remove takes a pair, or a request for one, away. ok is false where there was none.
@@ -162,9 +165,9 @@ func (p *Pairs) Remove(ctx context.Context, channel, account, sender string) (ok
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, name := range []string{pairName(channel, account, sender), requestName(channel, account, sender)} {
-		_, there, err := p.store.get(ctx, name)
-		if err == nil { // even if it is not there: an earlier call may have removed it without making that durable
-			err = p.store.remove(ctx, name)
+		_, there, err := p.get(ctx, name)
+		if err == nil {
+			err = p.remove(ctx, name)
 		}
 		if err != nil {
 			return ok, err
@@ -182,7 +185,7 @@ func (p *Pairs) List(ctx context.Context) ([]Pair, error) {
 	if err != nil {
 		return nil, err
 	}
-	pairs, err := p.store.list(ctx, pairPrefix)
+	pairs, err := p.list(ctx, pairPrefix)
 	if err != nil {
 		return nil, err
 	}
@@ -195,14 +198,14 @@ func (p *Pairs) List(ctx context.Context) ([]Pair, error) {
 
 // requests are those that are not over; the others are removed.
 func (p *Pairs) requests(ctx context.Context) ([]Pair, error) {
-	all, err := p.store.list(ctx, requestPrefix)
+	all, err := p.list(ctx, requestPrefix)
 	if err != nil {
 		return nil, err
 	}
 	return slices.DeleteFunc(all, func(r Pair) bool {
 		over := p.over(r)
 		if over {
-			_ = p.store.remove(ctx, requestName(r.Channel, r.Account, r.Sender)) // else the next time
+			_ = p.remove(ctx, requestName(r.Channel, r.Account, r.Sender)) // else the next time
 		}
 		return over
 	}), nil
@@ -223,7 +226,7 @@ func newCode() string {
 	return string(b)
 }
 
-// Names of files begin with what they are. The rest is a hash, since ids may be anything and must not be read off a folder.
+// Names in the store begin with what they are. The rest is a hash, since ids may be anything and must not be read off a list of names.
 const (
 	pairPrefix    = "pair-"
 	requestPrefix = "request-"
@@ -242,257 +245,64 @@ func pairHash(channel, account, sender string) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// pairStore keeps pairs by name.
-type pairStore interface {
-	get(_ context.Context, name string) (p Pair, ok bool, err error)
-	put(_ context.Context, name string, p Pair) error
-	// add puts one, unless there is one that is not over, and returns the one that there is.
-	add(_ context.Context, name string, p Pair, over func(Pair) bool) (Pair, error)
-	// welcome takes back that somebody was not told of being paired; first is false where another process did.
-	welcome(_ context.Context, name string) (first bool, err error)
-	remove(_ context.Context, name string) error // of what is not there is no error
-	list(_ context.Context, prefix string) ([]Pair, error)
-}
-
-// sharedPairs is a store of several processes.
-type sharedPairs struct{ texts Texts }
-
-func (s sharedPairs) get(ctx context.Context, name string) (Pair, bool, error) {
-	text, err := s.texts.Load(ctx, name)
+// get reads a pair or a request.
+func (p *Pairs) get(ctx context.Context, name string) (Pair, bool, error) {
+	text, err := p.store.Load(ctx, name)
 	if text == nil || err != nil {
 		return Pair{}, false, err
 	}
-	p, err := parsePair(name, text)
-	return p, err == nil, err
+	pair, err := parsePair(name, text)
+	return pair, err == nil, err
 }
 
-func (s sharedPairs) put(ctx context.Context, name string, p Pair) error {
-	text, err := json.Marshal(p)
-	if err != nil {
-		return err
-	}
-	return s.texts.Save(ctx, name, text)
-}
-
-func (s sharedPairs) add(ctx context.Context, name string, p Pair, over func(Pair) bool) (there Pair, err error) {
-	err = s.texts.Change(ctx, name, func(text []byte) ([]byte, error) {
+// change replaces a pair or a request by what do makes of it; kept is false to remove it. do is called again if another process was faster.
+func (p *Pairs) change(ctx context.Context, name string, do func(old Pair, ok bool) (next Pair, kept bool)) error {
+	return p.store.Change(ctx, name, func(text []byte) ([]byte, error) {
+		var old Pair
 		if text != nil {
-			old, err := parsePair(name, text)
-			if err != nil || !over(old) {
-				there = old
-				return text, err
+			var err error
+			if old, err = parsePair(name, text); err != nil {
+				return nil, err
 			}
 		}
-		there = p
-		return json.Marshal(p)
-	})
-	return there, err
-}
-
-func (s sharedPairs) welcome(ctx context.Context, name string) (first bool, err error) {
-	err = s.texts.Change(ctx, name, func(text []byte) ([]byte, error) {
-		first = false
-		if text == nil {
+		next, kept := do(old, text != nil)
+		if !kept {
 			return nil, nil
 		}
-		p, err := parsePair(name, text)
-		if err != nil || !p.Welcome {
-			return text, err
-		}
-		first, p.Welcome = true, false
-		return json.Marshal(p)
+		return json.Marshal(next)
 	})
-	return first && err == nil, err
 }
 
-func (s sharedPairs) remove(ctx context.Context, name string) error {
-	return s.texts.Save(ctx, name, nil)
+// remove removes a pair or a request, if it exists.
+func (p *Pairs) remove(ctx context.Context, name string) error {
+	return p.store.Change(ctx, name, func([]byte) ([]byte, error) { return nil, nil })
 }
 
-func (s sharedPairs) list(ctx context.Context, prefix string) ([]Pair, error) {
-	names, err := s.texts.Names(ctx)
+// list returns the pairs, or the requests.
+func (p *Pairs) list(ctx context.Context, prefix string) ([]Pair, error) {
+	texts, err := p.store.All(ctx, prefix)
 	if err != nil {
 		return nil, err
 	}
-	return pairsNamed(ctx, s, names, prefix)
-}
-
-// pairsNamed are those of the names that begin with prefix and are there.
-func pairsNamed(ctx context.Context, s pairStore, names []string, prefix string) ([]Pair, error) {
-	var all []Pair
-	for _, name := range names {
-		if !strings.HasPrefix(name, prefix) {
-			continue
-		}
-		p, ok, err := s.get(ctx, name)
+	all := make([]Pair, 0, len(texts))
+	for name, text := range texts {
+		pair, err := parsePair(name, text)
 		if err != nil {
 			return nil, err
 		}
-		if ok {
-			all = append(all, p)
-		}
+		all = append(all, pair)
 	}
 	return all, nil
-}
-
-type memoryPairs struct {
-	mu    sync.RWMutex
-	pairs map[string]Pair
-}
-
-func (m *memoryPairs) get(_ context.Context, name string) (Pair, bool, error) {
-	m.mu.RLock()
-	defer m.mu.RUnlock()
-	p, ok := m.pairs[name]
-	return p, ok, nil
-}
-
-func (m *memoryPairs) add(ctx context.Context, name string, p Pair, _ func(Pair) bool) (Pair, error) {
-	return p, m.put(ctx, name, p) // whoever calls it has looked, and is alone
-}
-
-func (m *memoryPairs) welcome(ctx context.Context, name string) (bool, error) {
-	return welcomeAlone(ctx, m, name)
-}
-
-// welcomeAlone is welcome of a store that one process at a time changes.
-func welcomeAlone(ctx context.Context, s pairStore, name string) (first bool, err error) {
-	p, ok, err := s.get(ctx, name)
-	if err != nil || !ok || !p.Welcome {
-		return false, err
-	}
-	p.Welcome = false
-	return true, s.put(ctx, name, p)
-}
-
-func (m *memoryPairs) put(_ context.Context, name string, p Pair) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.pairs == nil {
-		m.pairs = map[string]Pair{}
-	}
-	m.pairs[name] = p
-	return nil
-}
-
-func (m *memoryPairs) remove(_ context.Context, name string) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	delete(m.pairs, name)
-	return nil
-}
-
-func (m *memoryPairs) list(_ context.Context, prefix string) ([]Pair, error) {
-	m.mu.RLock()
-	defer m.mu.RUnlock()
-	var all []Pair
-	for name, p := range m.pairs {
-		if strings.HasPrefix(name, prefix) {
-			all = append(all, p)
-		}
-	}
-	return all, nil
-}
-
-// diskPairs is a folder. Each use opens it, since only the first pair makes it.
-type diskPairs struct{ dir vfs.Dir }
-
-const pairSuffix = ".json"
-
-// maxPair is far more than a pair takes.
-const maxPair = 16 << 10
-
-func (d diskPairs) get(_ context.Context, name string) (p Pair, ok bool, err error) {
-	folder, err := d.dir.OpenExisting()
-	if errors.Is(err, fs.ErrNotExist) {
-		return Pair{}, false, nil
-	}
-	if err != nil {
-		return Pair{}, false, vfs.Explain(err)
-	}
-	defer folder.Close()
-	f, err := folder.Open(name+pairSuffix, os.O_RDONLY)
-	if errors.Is(err, fs.ErrNotExist) {
-		return Pair{}, false, nil
-	}
-	if err != nil {
-		return Pair{}, false, vfs.Explain(err)
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxPair))
-	if err != nil {
-		return Pair{}, false, vfs.Explain(err)
-	}
-	p, err = parsePair(name, text)
-	return p, err == nil, err
 }
 
 func parsePair(name string, text []byte) (p Pair, err error) {
 	if err := json.Unmarshal(text, &p); err != nil {
-		return Pair{}, fmt.Errorf("channel: the pairing %s is damaged; remove the file", name)
+		return Pair{}, fmt.Errorf("channel: the pairing %s is damaged", name)
 	}
-	// A file that was renamed by hand pairs nobody else.
 	if name != pairName(p.Channel, p.Account, p.Sender) && name != requestName(p.Channel, p.Account, p.Sender) {
-		return Pair{}, fmt.Errorf("channel: the pairing %s belongs to another sender; remove the file", name)
+		return Pair{}, fmt.Errorf("channel: the pairing %s belongs to another sender", name)
 	}
 	return p, nil
-}
-
-func (d diskPairs) add(ctx context.Context, name string, p Pair, _ func(Pair) bool) (Pair, error) {
-	return p, d.put(ctx, name, p) // as in memory
-}
-
-func (d diskPairs) welcome(ctx context.Context, name string) (bool, error) {
-	return welcomeAlone(ctx, d, name)
-}
-
-func (d diskPairs) put(_ context.Context, name string, p Pair) error {
-	text, err := json.Marshal(p)
-	if err != nil {
-		return err
-	}
-	folder, err := d.dir.Open()
-	if err != nil {
-		return vfs.Explain(err)
-	}
-	return vfs.Explain(errors.Join(vfs.WriteFile(folder, name+pairSuffix, append(text, '\n')), folder.Close()))
-}
-
-// remove makes durable that the pair is gone, so that a power failure does not let the person in again.
-func (d diskPairs) remove(_ context.Context, name string) error {
-	folder, err := d.dir.OpenExisting()
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return vfs.Explain(err)
-	}
-	err = folder.Remove(name + pairSuffix)
-	if err == nil || errors.Is(err, fs.ErrNotExist) { // an earlier call may have removed it without making that durable
-		err = folder.SyncFolder(".")
-	}
-	return vfs.Explain(errors.Join(err, folder.Close()))
-}
-
-func (d diskPairs) list(ctx context.Context, prefix string) ([]Pair, error) {
-	folder, err := d.dir.OpenExisting()
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, vfs.Explain(err)
-	}
-	files, err := vfs.Names(folder, ".")
-	if err = errors.Join(err, folder.Close()); err != nil {
-		return nil, vfs.Explain(err)
-	}
-	var names []string
-	for _, file := range files {
-		if name, ok := strings.CutSuffix(file, pairSuffix); ok {
-			names = append(names, name)
-		}
-	}
-	return pairsNamed(ctx, d, names, prefix)
 }
 
 // PairedFact is what [Identity.Paired] is: asked only where the policy needs it, unknown where the store cannot be read. Without a

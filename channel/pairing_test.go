@@ -3,9 +3,6 @@ package channel_test
 import (
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -15,16 +12,19 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/internal/vfs"
+	"github.com/lingserve/lingserve/store/file"
 )
 
-// inBothStores runs a test with pairs in memory and on disk.
+// inBothStores runs a test with pairs in memory and in a table.
 func inBothStores(t *testing.T, f func(t *testing.T, p *channel.Pairs)) {
 	t.Run("memory", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) { f(t, channel.NewPairs()) })
+		synctest.Test(t, func(t *testing.T) { f(t, channel.NewPairs(nil)) })
 	})
-	t.Run("disk", func(t *testing.T) {
-		dir := filepath.Join(t.TempDir(), "pairing")
-		synctest.Test(t, func(t *testing.T) { f(t, channel.OpenPairs(dir)) })
+	t.Run("table", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			f(t, channel.NewPairs(openTexts(t, openEngine(t, vfs.InMemory(), file.Options{}), channel.PairTable)))
+		})
 	})
 }
 
@@ -164,16 +164,18 @@ func TestPairsAndRequestsAreListedAndRemoved(t *testing.T) {
 }
 
 func TestSomebodyWithoutAnIDCannotBePaired(t *testing.T) {
-	if _, _, err := channel.NewPairs().Request(t.Context(), "telegram", "", channel.SenderFacts{Name: "x"}); err == nil {
+	if _, _, err := channel.NewPairs(nil).Request(t.Context(), "telegram", "", channel.SenderFacts{Name: "x"}); err == nil {
 		t.Error("no error")
 	}
 }
 
+// CH-101: a command beside the server, on the same folder.
 func TestPairsOnDiskAreSeenByOtherProcessesAtOnce(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "data", "pairing")
-	server, operator := channel.OpenPairs(dir), channel.OpenPairs(dir)
+	dir := vfs.At(t.TempDir())
+	server := channel.NewPairs(openTexts(t, openEngine(t, dir, file.Options{}), channel.PairTable))
+	operator := channel.NewPairs(openTexts(t, openEngine(t, dir, file.Options{Beside: true}), channel.PairTable))
 	if all, err := operator.List(t.Context()); len(all) != 0 || err != nil {
-		t.Errorf("before there is a folder: %v, %v", all, err)
+		t.Errorf("before anybody asks: %v, %v", all, err)
 	}
 	code, _ := ask(t, server, "42")
 	if _, err := operator.Approve(t.Context(), "", code); err != nil {
@@ -190,47 +192,28 @@ func TestPairsOnDiskAreSeenByOtherProcessesAtOnce(t *testing.T) {
 	}
 }
 
-func TestFilesOfPairsAreForTheOwnerAndTellNoIDs(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "pairing")
-	p := channel.OpenPairs(dir)
-	code, _ := ask(t, p, "canary")
-	ask(t, p, "another-canary")
-	if _, err := p.Approve(t.Context(), "", code); err != nil {
-		t.Fatal(err)
+// replaceTexts replaces all texts whose names begin with prefix.
+func replaceTexts(t *testing.T, s channel.Texts, prefix, text string) {
+	t.Helper()
+	all, err := s.All(t.Context(), prefix)
+	if err != nil || len(all) != 1 {
+		t.Fatal(all, err)
 	}
-	files, err := os.ReadDir(dir)
-	if err != nil || len(files) != 2 {
-		t.Fatalf("%d files, %v", len(files), err)
-	}
-	for _, f := range files {
-		if strings.Contains(f.Name(), "canary") {
-			t.Errorf("the name %s tells an id", f.Name())
+	for name := range all {
+		if strings.Contains(name, "42") {
+			t.Errorf("the name %s tells an id", name)
 		}
-		info, err := f.Info()
-		if err != nil {
+		if err := s.Change(t.Context(), name, func([]byte) ([]byte, error) { return []byte(text), nil }); err != nil {
 			t.Fatal(err)
 		}
-		if runtime.GOOS != "windows" && info.Mode().Perm() != 0o600 {
-			t.Errorf("%s has the mode %o", f.Name(), info.Mode().Perm())
-		}
-	}
-	if info, err := os.Stat(dir); err != nil || runtime.GOOS != "windows" && info.Mode().Perm() != 0o700 {
-		t.Errorf("the folder: %v, %v", info.Mode(), err)
 	}
 }
 
 func TestARequestFromAClockThatWasSetBackIsOver(t *testing.T) {
-	dir := t.TempDir()
-	p := channel.OpenPairs(dir)
+	store := channel.NewTexts(0)
+	p := channel.NewPairs(store)
 	first, _ := ask(t, p, "42")
-	files, _ := filepath.Glob(filepath.Join(dir, "request-*.json"))
-	if len(files) != 1 {
-		t.Fatal(files)
-	}
-	text := fmt.Sprintf(`{"channel":"telegram","sender":"42","at":%q,"code":%q}`, time.Now().Add(2*time.Hour).Format(time.RFC3339), first)
-	if err := os.WriteFile(files[0], []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	replaceTexts(t, store, "request-", fmt.Sprintf(`{"channel":"telegram","sender":"42","at":%q,"code":%q}`, time.Now().Add(2*time.Hour).Format(time.RFC3339), first))
 	if next, tell := ask(t, p, "42"); !tell || next == first {
 		t.Errorf("got %q, %t", next, tell)
 	}
@@ -246,19 +229,13 @@ func TestADamagedPairIsAnErrorAndNoPair(t *testing.T) {
 		"of an id that is none": `{"channel":"telegram","at":"2026-01-02T03:04:05Z"}`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			dir := t.TempDir()
-			p := channel.OpenPairs(dir)
+			store := channel.NewTexts(0)
+			p := channel.NewPairs(store)
 			code, _ := ask(t, p, "42")
 			if _, err := p.Approve(t.Context(), "", code); err != nil {
 				t.Fatal(err)
 			}
-			files, _ := filepath.Glob(filepath.Join(dir, "pair-*.json"))
-			if len(files) != 1 {
-				t.Fatal(files)
-			}
-			if err := os.WriteFile(files[0], []byte(text), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			replaceTexts(t, store, "pair-", text)
 			ok, err := p.Paired(t.Context(), "telegram", "", "42")
 			if ok || err == nil {
 				t.Errorf("paired: %t, %v", ok, err)
@@ -276,7 +253,7 @@ func TestADamagedPairIsAnErrorAndNoPair(t *testing.T) {
 
 // CH-102: paired senders count under the policy pairing alone.
 func TestPairsAreAskedForOnlyUnderThePolicyPairing(t *testing.T) {
-	p := channel.NewPairs()
+	p := channel.NewPairs(nil)
 	code, _ := ask(t, p, "42")
 	if _, err := p.Approve(t.Context(), "", code); err != nil {
 		t.Fatal(err)

@@ -77,7 +77,7 @@ func TestTheFirstMessageIsAnsweredWhenItsSenderIsPaired(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				r := &parkRig{stopRig: newStopRig(), pairs: channel.NewPairs()}
+				r := &parkRig{stopRig: newStopRig(), pairs: channel.NewPairs(nil)}
 				r.policy.DM, r.k.Pairing, r.k.Journal = channel.PolicyPairing, r.pairs, channel.NewJournal(nil)
 				r.k.Agent = agent(func(ctx context.Context, t *channel.Turn) (channel.DispatchResult, error) {
 					return channel.DispatchResult{}, t.Sink.Emit(ctx, channel.ReplyFinal, channel.Payload{Text: "to " + t.Context.BodyForAgent})

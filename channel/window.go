@@ -2,7 +2,6 @@ package channel
 
 import (
 	"cmp"
-	"container/list"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -22,18 +21,16 @@ import (
 // # Guarantees
 //   - What is kept is bounded in messages, bytes, age and windows; the oldest goes first.
 //   - Consume removes what a snapshot has shown and nothing that came since.
-//   - A store that fails or is corrupt costs the messages that it held, and nothing else.
-//   - On a store that is [Texts] several processes have the same windows: what one of them keeps, the others see, and nothing is
-//     lost where they keep something at once. How many windows there are is then the store's to bound.
+//   - While the store fails, a window is empty, and what is recorded is lost.
+//   - Processes with one store have the same windows: what one of them keeps, the others see, and nothing is lost if they keep something at
+//     the same time. The store bounds how many windows there are.
 type Window struct {
-	store WindowStore
+	store Texts
 	o     WindowOptions
 
 	mu    sync.Mutex
 	ready bool
 	seq   uint64
-	rooms map[string]*list.Element // by the name of the key
-	order list.List                // of *room; the one written longest ago is at the front
 }
 
 // WindowOptions of a window. Zero values are the defaults.
@@ -41,7 +38,6 @@ type WindowOptions struct {
 	Entries    int           // of one window: 50; negative keeps nothing
 	Bytes      int           // of one window: 48 KiB
 	Age        time.Duration // 24 h
-	Keys       int           // windows: 1 000
 	MediaKinds []MediaKind   // beside images: documents, audio
 	Media      MediaChecker  // looks at local files before they are kept; nil keeps none
 	Log        *slog.Logger  // what is wrong with the store; nil is nowhere
@@ -53,37 +49,19 @@ type MediaChecker interface {
 	Check(MediaFact) (MediaFact, error)
 }
 
-// WindowStore keeps windows as texts. A name is of letters and digits. It is called by one goroutine at a time for each name.
-type WindowStore interface {
-	// Names are those of all windows, the one saved longest ago first.
-	Names(context.Context) ([]string, error)
-	// Load returns a window, and nil for one that is not there.
-	Load(_ context.Context, name string) ([]byte, error)
-	// Save replaces a window; nil removes it.
-	Save(_ context.Context, name string, text []byte) error
-}
-
-// Texts is a [WindowStore] that several processes share.
-type Texts interface {
-	WindowStore
-	// Change replaces a text by what do makes of it; nil is none, both ways. do is called again where another process was faster. Its error is
-	// Change's, and leaves the text as it was.
-	Change(_ context.Context, name string, do func(text []byte) ([]byte, error)) error
-}
-
 const (
 	defaultWindowEntries = 50
 	defaultWindowBytes   = 48 << 10
 	defaultWindowAge     = 24 * time.Hour
-	defaultWindowKeys    = 1000
+	memoryWindows        = 1000
 	defaultWindowMedia   = 4
 
 	// entryCost is what an entry takes beside its texts.
 	entryCost = 64
 )
 
-// NewWindow returns a window on a store; nil is none: it ends with its process.
-func NewWindow(store WindowStore, o WindowOptions) *Window { return &Window{store: store, o: o} }
+// NewWindow returns a window on a store; nil is a memory of 1 000 windows, which ends with the process.
+func NewWindow(store Texts, o WindowOptions) *Window { return &Window{store: store, o: o} }
 
 // WindowKey names one window.
 type WindowKey struct{ Channel, Account, Conversation, Thread string }
@@ -105,131 +83,22 @@ type Snapshot struct {
 	Entries []HistoryEntry
 }
 
-// room is one window. What follows mu is guarded by it, and mu is held while its store is asked: one window waits for its own.
-type room struct {
-	name string
-
-	mu      sync.Mutex
-	loaded  bool
-	gone    bool // another one has its name by now
-	entries []HistoryEntry
-}
-
-// start makes what the zero value lacks, and learns what the store has.
-func (w *Window) start(ctx context.Context) {
+// start makes what the zero value lacks.
+func (w *Window) start() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.ready {
 		return
 	}
 	w.ready = true
-	w.rooms = map[string]*list.Element{}
 	w.o.Entries = cmp.Or(w.o.Entries, defaultWindowEntries)
 	w.o.Bytes = cmp.Or(max(w.o.Bytes, 0), defaultWindowBytes)
 	w.o.Age = cmp.Or(max(w.o.Age, 0), defaultWindowAge)
-	w.o.Keys = cmp.Or(max(w.o.Keys, 0), defaultWindowKeys)
 	if w.o.Log == nil {
 		w.o.Log = slog.New(slog.DiscardHandler)
 	}
-	if _, shared := w.store.(Texts); shared || w.store == nil {
-		return
-	}
-	names, err := w.store.Names(ctx)
-	if err != nil {
-		w.o.Log.WarnContext(ctx, "cannot list waiting messages", "error", err)
-	}
-	for _, name := range names {
-		w.rooms[name] = w.order.PushBack(&room{name: name})
-	}
-}
-
-// enter locks the room of a key, which is made with create; nil is none. Making one puts out the room written longest ago.
-func (w *Window) enter(ctx context.Context, k WindowKey, create bool) *room {
-	w.start(ctx)
-	name := k.name()
-	for {
-		var old []*room
-		w.mu.Lock()
-		e := w.rooms[name]
-		switch {
-		case e == nil && !create:
-			w.mu.Unlock()
-			return nil
-		case e == nil:
-			e = w.order.PushBack(&room{name: name, loaded: true})
-			w.rooms[name] = e
-		case create:
-			w.order.MoveToBack(e)
-		}
-		for w.order.Len() > w.o.Keys {
-			r := w.order.Remove(w.order.Front()).(*room)
-			delete(w.rooms, r.name)
-			old = append(old, r)
-		}
-		r := e.Value.(*room)
-		w.mu.Unlock()
-		for _, o := range old {
-			o.mu.Lock()
-			o.gone, o.entries = true, nil
-			w.save(ctx, o.name, nil)
-			o.mu.Unlock()
-		}
-		r.mu.Lock()
-		if !r.gone {
-			w.load(ctx, r, k)
-			return r
-		}
-		r.mu.Unlock() // it was put out in between
-	}
-}
-
-// leave unlocks a room, which is forgotten when nothing is in it.
-func (w *Window) leave(r *room) {
-	if len(r.entries) == 0 {
-		r.gone = true
-		w.mu.Lock()
-		if e := w.rooms[r.name]; e != nil && e.Value.(*room) == r {
-			w.order.Remove(e)
-			delete(w.rooms, r.name)
-		}
-		w.mu.Unlock()
-	}
-	r.mu.Unlock()
-}
-
-// load reads a room that nobody has been in since the process began.
-func (w *Window) load(ctx context.Context, r *room, k WindowKey) {
-	if r.loaded {
-		return
-	}
-	r.loaded = true
-	text, err := w.store.Load(ctx, r.name)
-	if err == nil && text != nil {
-		r.entries, err = decodeWindow(text)
-	}
-	if err != nil {
-		w.o.Log.WarnContext(ctx, "cannot read waiting messages; their window is empty now", "channel", k.Channel, "error", err)
-		r.entries = nil
-		return
-	}
-	w.mu.Lock()
-	for _, e := range r.entries {
-		w.seq = max(w.seq, e.Seq)
-	}
-	w.mu.Unlock()
-}
-
-// save writes a room; entries that are none remove it. That it cannot be written is a warning: it is in memory.
-func (w *Window) save(ctx context.Context, name string, entries []HistoryEntry) {
 	if w.store == nil {
-		return
-	}
-	var text []byte
-	if len(entries) > 0 {
-		text = encodeWindow(entries)
-	}
-	if err := w.store.Save(ctx, name, text); err != nil {
-		w.o.Log.WarnContext(ctx, "cannot store waiting messages; a restart loses them", "error", err)
+		w.store = NewTexts(memoryWindows)
 	}
 }
 
@@ -295,7 +164,7 @@ const anyMedia = "[media]"
 
 // Record keeps a message: the text first, then its media, where it still waits. The error is a warning: what could be kept was.
 func (w *Window) Record(ctx context.Context, r Recording) error {
-	w.start(ctx)
+	w.start()
 	limit := cmp.Or(r.Limit, w.o.Entries)
 	if limit < 0 || w.o.Entries < 0 || r.ShouldRecord != nil && !r.ShouldRecord() {
 		return nil
@@ -530,21 +399,13 @@ func (w *Window) change(ctx context.Context, k WindowKey, do func([]HistoryEntry
 
 // read is what waits in a window. It is not to be changed.
 func (w *Window) read(ctx context.Context, k WindowKey) []HistoryEntry {
-	w.start(ctx)
-	if shared, ok := w.store.(Texts); ok {
-		text, err := shared.Load(ctx, k.name())
-		if err != nil {
-			w.o.Log.WarnContext(ctx, "cannot read waiting messages; skipped this time", "channel", k.Channel, "error", err)
-			return nil
-		}
-		return w.decode(ctx, k, text)
-	}
-	r := w.enter(ctx, k, false)
-	if r == nil {
+	w.start()
+	text, err := w.store.Load(ctx, k.name())
+	if err != nil {
+		w.o.Log.WarnContext(ctx, "cannot read waiting messages; skipped this time", "channel", k.Channel, "error", err)
 		return nil
 	}
-	defer w.leave(r)
-	return r.entries
+	return w.decode(ctx, k, text)
 }
 
 // decode reads a window that was kept. One that is damaged is empty, with a warning.
@@ -560,37 +421,24 @@ func (w *Window) decode(ctx context.Context, k WindowKey, text []byte) []History
 	return entries
 }
 
-// update gives do a copy of what waits, and keeps what it makes of that where it says so. Without create a window is not made. do may be called
+// update gives do what waits, and keeps what it makes of that where it says so. Without create a window is not made. do may be called
 // more than once.
 func (w *Window) update(ctx context.Context, k WindowKey, create bool, do func([]HistoryEntry) (next []HistoryEntry, save bool)) {
-	w.start(ctx)
-	if shared, ok := w.store.(Texts); ok {
-		err := shared.Change(ctx, k.name(), func(text []byte) ([]byte, error) {
-			if text == nil && !create {
-				return nil, nil
-			}
-			next, save := do(slices.Clone(w.decode(ctx, k, text)))
-			switch {
-			case !save:
-				return text, nil
-			case len(next) == 0:
-				return nil, nil
-			}
-			return encodeWindow(next), nil
-		})
-		if err != nil {
-			w.o.Log.WarnContext(ctx, "cannot store waiting messages", "channel", k.Channel, "error", err)
+	w.start()
+	err := w.store.Change(ctx, k.name(), func(text []byte) ([]byte, error) {
+		if text == nil && !create {
+			return nil, nil
 		}
-		return
-	}
-	r := w.enter(ctx, k, create)
-	if r == nil {
-		return
-	}
-	defer w.leave(r)
-	next, save := do(slices.Clone(r.entries)) // snapshots have the old ones
-	r.entries = next
-	if save {
-		w.save(ctx, r.name, r.entries)
+		next, save := do(w.decode(ctx, k, text))
+		switch {
+		case !save:
+			return text, nil
+		case len(next) == 0:
+			return nil, nil
+		}
+		return encodeWindow(next), nil
+	})
+	if err != nil {
+		w.o.Log.WarnContext(ctx, "cannot store waiting messages", "channel", k.Channel, "error", err)
 	}
 }

@@ -1,10 +1,12 @@
 package channel_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -360,7 +362,7 @@ func TestAWindowIsThatOfASimpleModel(t *testing.T) { // CH-90, CH-96, CH-98
 }
 
 func TestAWindowMayBeUsedByManyAtOnce(t *testing.T) { // CH-90
-	w := channel.NewWindow(nil, channel.WindowOptions{Keys: 3})
+	w := channel.NewWindow(channel.NewTexts(3), channel.WindowOptions{})
 	var wg sync.WaitGroup
 	for g := range 8 {
 		wg.Go(func() {
@@ -470,14 +472,54 @@ type shaky struct {
 	err  error
 }
 
-func (s *shaky) Names(context.Context) ([]string, error)          { return nil, s.err }
-func (s *shaky) Load(context.Context, string) ([]byte, error)     { return s.text, s.err }
-func (s *shaky) Save(_ context.Context, _ string, _ []byte) error { return s.err }
+func (s *shaky) Load(context.Context, string) ([]byte, error) { return s.text, s.err }
 
-func TestAStoreThatFailsCostsWhatItHeldAndNothingElse(t *testing.T) { // CH-98
-	w := channel.NewWindow(&shaky{err: syscall.EIO}, channel.WindowOptions{})
-	keep(t, w, waits("1", "one"))
-	if got := look(t, w); !slices.Equal(got, []string{"one"}) {
-		t.Errorf("%q wait, expected [one]", got)
+func (s *shaky) Change(_ context.Context, _ string, do func([]byte) ([]byte, error)) (err error) {
+	if s.err != nil {
+		return s.err
+	}
+	s.text, err = do(s.text)
+	return err
+}
+
+func (s *shaky) All(context.Context, string) (map[string][]byte, error) { return nil, s.err }
+
+func TestAWindowWhoseStoreFailsIsEmptyWithAWarning(t *testing.T) { // CH-98
+	var log bytes.Buffer
+	s := &shaky{err: syscall.EIO}
+	w := channel.NewWindow(s, channel.WindowOptions{Log: slog.New(slog.NewTextHandler(&log, nil))})
+	keep(t, w, waits("1", "canary"))
+	if got := look(t, w); got != nil {
+		t.Errorf("%q wait, expected nothing", got)
+	}
+	if n := strings.Count(log.String(), "level=WARN"); n != 2 || strings.Contains(log.String(), "canary") {
+		t.Errorf("there are %d warnings, expected one for each call:\n%s", n, log.String())
+	}
+	s.err = nil
+	keep(t, w, waits("2", "two"))
+	if got := look(t, w); !slices.Equal(got, []string{"two"}) {
+		t.Errorf("%q wait with the store back, expected [two]", got)
+	}
+}
+
+func TestAWindowThatIsDamagedIsEmptyWithAWarning(t *testing.T) { // CH-98
+	for name, text := range map[string]string{
+		"empty": "", "torn": `{"version":1,"entries":[{"Seq":1,"Bo`, "of another version": `{"version":7,"entries":[]}`,
+		"out of order": `{"version":1,"entries":[{"Seq":2},{"Seq":1}]}`, "rubbish": "\x00\xff", "huge": strings.Repeat("x", 2<<20),
+	} {
+		t.Run(name, func(t *testing.T) {
+			var log bytes.Buffer
+			w := channel.NewWindow(&shaky{text: []byte(text)}, channel.WindowOptions{Log: slog.New(slog.NewTextHandler(&log, nil))})
+			if got := look(t, w); got != nil {
+				t.Errorf("%q wait, expected nothing", got)
+			}
+			if n := strings.Count(log.String(), "level=WARN"); n != 1 {
+				t.Errorf("there are %d warnings, expected one:\n%s", n, log.String())
+			}
+			keep(t, w, waits("1", "again"))
+			if got := look(t, w); !slices.Equal(got, []string{"again"}) {
+				t.Errorf("%q wait, expected [again]", got)
+			}
+		})
 	}
 }

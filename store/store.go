@@ -15,6 +15,8 @@ package store
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"iter"
@@ -166,4 +168,23 @@ func (p *Put) Check() error {
 		return fmt.Errorf("%w: the life of %q is negative", ErrInvalid, p.Key)
 	}
 	return CheckKey(p.Key)
+}
+
+// KeyPart makes one part of a key of any text: letters, digits, _ . and - stand for themselves, other bytes are escaped. Different texts have
+// different parts. A part that would be too long is the hash of the text.
+func KeyPart(text string) string {
+	var b strings.Builder
+	for i := range len(text) {
+		switch c := text[i]; {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '_', c == '-', c == '.' && i > 0:
+			b.WriteByte(c)
+		default:
+			fmt.Fprintf(&b, "~%02x", c)
+		}
+	}
+	if b.Len() == 0 || b.Len() > maxPart {
+		sum := sha256.Sum256([]byte(text))
+		return "~~" + hex.EncodeToString(sum[:])
+	}
+	return b.String()
 }

@@ -391,7 +391,7 @@ func TestWhoIsNotPairedIsToldTheCodeOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := setup(t, nil, nil)
 		k := kernel(t, channel.Place{DMPolicy: channel.PolicyPairing})
-		pairs := channel.NewPairs()
+		pairs := channel.NewPairs(nil)
 		k.Agent, k.Observer, k.Pairing = r.kernel.Agent, r, pairs
 		r.kernel = k
 		r.serve(t)

@@ -12,6 +12,8 @@ import (
 
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/channel/file"
+	"github.com/lingserve/lingserve/internal/vfs"
+	storefile "github.com/lingserve/lingserve/store/file"
 )
 
 // person is who writes and reads: all that is seen by whichever process, and once more by none that is dead.
@@ -55,16 +57,23 @@ func startServer(t *testing.T, dir string, process int, p *person, durable bool,
 	t.Helper()
 	s := &server{process: process, person: p, at: at, durable: durable, served: make(chan error, 1)}
 	j := open(t, filepath.Join(dir, "journal"), file.JournalOptions{})
-	w, err := file.OpenWindows(filepath.Join(dir, "windows"))
+	tables, err := storefile.Open(vfs.At(filepath.Join(dir, "store")), storefile.Options{})
 	if err != nil {
 		t.Fatal(err)
+	}
+	texts := func(o channel.TextTable) channel.Texts {
+		texts, err := channel.OpenTexts(t.Context(), tables, o, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return texts
 	}
 	o, err := channel.OpenOutbox(&channel.OutboxOptions{Dir: filepath.Join(dir, "outbox")})
 	if err != nil {
 		t.Fatal(err)
 	}
-	rows := sessions(t, filepath.Join(dir, "sessions"), file.SessionsOptions{})
-	s.kernel = &channel.Kernel{Agent: s, Journal: j, Window: channel.NewWindow(w, channel.WindowOptions{}), Outbox: o, Recorder: rows}
+	rows := channel.NewSessions(texts(channel.SessionTable), nil)
+	s.kernel = &channel.Kernel{Agent: s, Journal: j, Window: channel.NewWindow(texts(channel.WindowTable), channel.WindowOptions{}), Outbox: o, Recorder: rows}
 	s.kernel.Init()
 	o.Register("fake", s)
 	o.Start()
@@ -80,7 +89,7 @@ func startServer(t *testing.T, dir string, process int, p *person, durable bool,
 		},
 	})
 	s.close = []func(){
-		func() { _ = o.Close(canceled()) }, func() { _ = w.Close() }, func() { _ = rows.Close() }, func() { _ = j.Close() },
+		func() { _ = o.Close(canceled()) }, func() { _ = tables.Close() }, func() { _ = j.Close() },
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	s.stop = stop

@@ -8,12 +8,8 @@ import (
 	"github.com/lingserve/lingserve/internal/vfs"
 )
 
-// These open a store in a folder of another file system.
-var (
-	OpenJournalIn  = openJournal
-	OpenWindowsIn  = openWindows
-	OpenSessionsIn = openSessions
-)
+// OpenJournalIn opens a journal in a folder of another file system.
+var OpenJournalIn = openJournal
 
 // Abandon ends a journal as the end of its process does: nothing is written any more.
 func (j *Journal) Abandon() {

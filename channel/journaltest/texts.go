@@ -4,32 +4,35 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/lingserve/lingserve/channel"
 )
 
-// Texts opens stores of texts. Again opens the same for another process, or for the next one where one at a time may use it.
+// Texts opens stores of texts. Again opens the same for another process; if it is nil, one process uses a store.
 type Texts struct {
-	Open  func(testing.TB) channel.WindowStore
-	Again func(testing.TB, channel.WindowStore) channel.WindowStore
+	Open  func(testing.TB) channel.Texts
+	Again func(testing.TB, channel.Texts) channel.Texts
 }
 
-// RunTexts runs what every store of texts has to show, and where it is a [channel.Texts] what one of several processes has to.
+// RunTexts runs what every store of texts has to show, and what one of several processes has to.
 func RunTexts(t *testing.T, s Texts) {
-	t.Run("CH-90: what is saved is loaded, also by the next process", func(t *testing.T) { texts(t, s) })
-	t.Run("CH-90: the one saved longest ago is named first", func(t *testing.T) { names(t, s) })
-	if _, shared := s.Open(t).(channel.Texts); !shared {
-		return
+	if s.Again == nil {
+		s.Again = func(_ testing.TB, was channel.Texts) channel.Texts { return was }
 	}
+	t.Run("CH-90: what is saved is loaded, also by the next process", func(t *testing.T) { texts(t, s) })
+	t.Run("CH-90: the texts with a prefix are listed", func(t *testing.T) { all(t, s) })
 	t.Run("CL-02: nothing is lost where two processes change one text", func(t *testing.T) { changes(t, s) })
 	t.Run("CL-02: a window is the same in all processes", func(t *testing.T) { windows(t, s) })
 	t.Run("CL-02: who is paired by one process is paired in all", func(t *testing.T) { pairs(t, s) })
+	t.Run("CL-02, CH-23: sessions are known to all processes", func(t *testing.T) { sessions(t, s) })
 }
 
-func load(t testing.TB, s channel.WindowStore, name string, want []byte) {
+func load(t testing.TB, s channel.Texts, name string, want []byte) {
 	t.Helper()
 	got, err := s.Load(t.Context(), name)
 	if err != nil || !bytes.Equal(got, want) || (got == nil) != (want == nil) {
@@ -37,45 +40,56 @@ func load(t testing.TB, s channel.WindowStore, name string, want []byte) {
 	}
 }
 
+// save replaces a text; nil removes it.
+func save(t testing.TB, s channel.Texts, name string, text []byte) {
+	t.Helper()
+	do(t, s.Change(t.Context(), name, func([]byte) ([]byte, error) { return text, nil }))
+}
+
 func texts(t *testing.T, s Texts) {
 	store := s.Open(t)
+	const odd = "hook@../a b/\u00e9" // as the names of channels and accounts
 	load(t, store, "a1", nil)
 	for _, text := range []string{"one", "two \x00\xff\n", ""} {
-		do(t, store.Save(t.Context(), "a1", []byte(text)))
+		save(t, store, "a1", []byte(text))
 		load(t, store, "a1", []byte(text))
 	}
-	do(t, store.Save(t.Context(), "b2", []byte("other")))
+	save(t, store, "b2", []byte("other"))
+	save(t, store, odd, []byte("odd"))
 	store = s.Again(t, store)
 	load(t, store, "a1", []byte{})
 	load(t, store, "b2", []byte("other"))
+	load(t, store, odd, []byte("odd"))
 	for range 2 { // what is not there is removed, too
-		do(t, store.Save(t.Context(), "a1", nil))
+		save(t, store, "a1", nil)
 		load(t, store, "a1", nil)
 	}
 	load(t, store, "b2", []byte("other"))
 	store = s.Again(t, store)
 	load(t, store, "a1", nil)
-	do(t, store.Save(t.Context(), "a1", []byte("again")))
+	save(t, store, "a1", []byte("again"))
 	load(t, store, "a1", []byte("again"))
+	if err := store.Change(t.Context(), "big", func([]byte) ([]byte, error) { return make([]byte, 600<<10), nil }); err == nil {
+		t.Error("a text that is too large is saved")
+	}
 }
 
-func names(t *testing.T, s Texts) {
+func all(t *testing.T, s Texts) {
 	store := s.Open(t)
-	for _, name := range []string{"c", "a", "b", "gone", "c"} {
-		do(t, store.Save(t.Context(), name, []byte(fmt.Sprint("text ", name))))
+	for _, name := range []string{"a-1", "a-2", "a-3", "b-1"} {
+		save(t, store, name, []byte("text "+name))
 	}
-	do(t, store.Save(t.Context(), "a", []byte("anew")))
-	do(t, store.Save(t.Context(), "gone", nil))
-	got, err := store.Names(t.Context())
-	if want := []string{"b", "c", "a"}; err != nil || !slices.Equal(got, want) {
-		t.Errorf("the names are %q, %v, expected %q", got, err, want)
+	save(t, store, "a-3", nil)
+	got, err := s.Again(t, store).All(t.Context(), "a-")
+	if want := map[string][]byte{"a-1": []byte("text a-1"), "a-2": []byte("text a-2")}; err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("the texts are %q, %v, expected %q", got, err, want)
 	}
 }
 
 // both are two processes with one store.
 func both(t *testing.T, s Texts) (a, b channel.Texts) {
 	first := s.Open(t)
-	return first.(channel.Texts), s.Again(t, first).(channel.Texts)
+	return first, s.Again(t, first)
 }
 
 func changes(t *testing.T, s Texts) {
@@ -163,7 +177,7 @@ func windows(t *testing.T, s Texts) {
 
 func pairs(t *testing.T, s Texts) {
 	first, second := both(t, s)
-	a, b := channel.SharePairs(first), channel.SharePairs(second)
+	a, b := channel.NewPairs(first), channel.NewPairs(second)
 	paired := func(p *channel.Pairs, want bool) {
 		t.Helper()
 		if is, err := p.Paired(t.Context(), "fake", "x", "ann"); err != nil || is != want {
@@ -207,4 +221,42 @@ func pairs(t *testing.T, s Texts) {
 		t.Error(ok, err)
 	}
 	paired(b, false)
+}
+
+func sessions(t *testing.T, s Texts) {
+	first, second := both(t, s)
+	a, b := channel.NewSessions(first, nil), channel.NewSessions(second, nil)
+	row := func(sender string) channel.Row {
+		return channel.Row{
+			SessionKey: "s", Channel: "fake", Account: "x", Sender: sender, At: time.Unix(1, 0).UTC(),
+			Route:        channel.RouteFacts{MainSessionKey: "main"},
+			Conversation: channel.ConversationFacts{Kind: channel.Direct, ID: sender},
+			Reply:        channel.ReplyPlanFacts{To: sender},
+		}
+	}
+	var wg sync.WaitGroup
+	for i, s := range []*channel.Sessions{a, b, a, b} {
+		wg.Go(func() {
+			r := row(fmt.Sprint("p", i))
+			if err := errors.Join(s.Record(t.Context(), r), s.LastRoute(t.Context(), r)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	one, err := a.Owner(t.Context(), "main")
+	if other, err2 := b.Owner(t.Context(), "main"); one == "" || one != other || err != nil || err2 != nil {
+		t.Errorf("the main session is of %q here and %q there, %v, %v", one, other, err, err2)
+	}
+	if places, err := b.Places(t.Context(), "s"); err != nil || len(places) != 4 {
+		t.Errorf("%d places are known of 4, %v", len(places), err)
+	}
+	do(t, a.LastRoute(t.Context(), row("ann")))
+	if r, ok, err := b.Last(t.Context(), "s"); err != nil || !ok || r.Reply.To != "ann" {
+		t.Errorf("the last route is %q, %v, %v", r.Reply.To, ok, err)
+	}
+	do(t, b.Forget(t.Context(), "s"))
+	if _, ok, err := a.Last(t.Context(), "s"); ok || err != nil {
+		t.Errorf("a session that was forgotten is known: %v", err)
+	}
 }

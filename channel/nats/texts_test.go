@@ -1,25 +1,38 @@
 package nats_test
 
 import (
-	"errors"
+	"bytes"
+	"context"
 	"fmt"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/lingserve/lingserve/channel"
-	"github.com/lingserve/lingserve/channel/file"
 	"github.com/lingserve/lingserve/channel/journaltest"
-	"github.com/lingserve/lingserve/channel/nats"
+	"github.com/lingserve/lingserve/channel/webhook"
 	"github.com/lingserve/lingserve/cluster"
 	"github.com/lingserve/lingserve/cluster/clustertest"
+	"github.com/lingserve/lingserve/store"
+	storenats "github.com/lingserve/lingserve/store/nats"
 )
 
-func openTexts(t testing.TB, c *cluster.Cluster, o nats.TextsOptions) *nats.Texts {
+// tables is the engine of one replica.
+func tables(t testing.TB, c *cluster.Cluster) store.Engine {
 	t.Helper()
-	s, err := nats.OpenTexts(t.Context(), c, o)
+	e := storenats.Open(c, storenats.Options{})
+	t.Cleanup(func() {
+		if err := e.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return e
+}
+
+func openTexts(t testing.TB, e store.Engine, o channel.TextTable) channel.Texts {
+	t.Helper()
+	s, err := channel.OpenTexts(t.Context(), e, o, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,90 +41,90 @@ func openTexts(t testing.TB, c *cluster.Cluster, o nats.TextsOptions) *nats.Text
 
 func TestTexts(t *testing.T) { // CL-02, CH-90
 	s := clustertest.One(t)
-	c, other := s.Open(t), s.Open(t)
+	first, second := tables(t, s.Open(t)), tables(t, s.Open(t))
 	var mu sync.Mutex
-	opened := map[channel.WindowStore]string{}
+	opened := map[channel.Texts]channel.TextTable{}
 	var n atomic.Int64
-	journaltest.RunTexts(t, journaltest.Texts{
-		Open: func(t testing.TB) channel.WindowStore {
-			name := fmt.Sprint("WINDOWS", n.Add(1))
-			s := openTexts(t, c, nats.TextsOptions{Name: name, Bytes: 1 << 20})
-			mu.Lock()
-			defer mu.Unlock()
-			opened[s] = name
-			return s
-		},
-		Again: func(t testing.TB, was channel.WindowStore) channel.WindowStore {
-			mu.Lock()
-			defer mu.Unlock()
-			s := openTexts(t, other, nats.TextsOptions{Name: opened[was], Bytes: 1 << 20})
-			opened[s] = opened[was]
-			return s
-		},
-	})
+	for _, of := range []channel.TextTable{channel.WindowTable, channel.PairTable} {
+		t.Run(of.Name, func(t *testing.T) {
+			open := func(t testing.TB, e store.Engine, o channel.TextTable) channel.Texts {
+				s := openTexts(t, e, o)
+				mu.Lock()
+				defer mu.Unlock()
+				opened[s] = o
+				return s
+			}
+			journaltest.RunTexts(t, journaltest.Texts{
+				Open: func(t testing.TB) channel.Texts {
+					o := of
+					o.Name = fmt.Sprint(of.Name, n.Add(1))
+					return open(t, first, o)
+				},
+				Again: func(t testing.TB, was channel.Texts) channel.Texts {
+					mu.Lock()
+					o := opened[was]
+					mu.Unlock()
+					return open(t, second, o)
+				},
+			})
+		})
+	}
 }
 
-func TestTextsAreBounded(t *testing.T) { // CH-90
-	c := clustertest.One(t).Open(t)
-	s := openTexts(t, c, nats.TextsOptions{Name: "WINDOWS", Bytes: 64 << 10, Life: time.Hour})
-	for i := range 100 {
-		if err := s.Save(t.Context(), fmt.Sprint(i), []byte(strings.Repeat("x", 2000))); err != nil {
+// CL-02: while the servers are away, a caller is told to try again later, soon.
+func TestTextsWhileTheServersAreAway(t *testing.T) {
+	t.Parallel()
+	s := clustertest.One(t)
+	texts := openTexts(t, tables(t, s.Open(t)), channel.PairTable)
+	s.Kill(0)
+	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
+	defer cancel()
+	_, err := texts.Load(ctx, "pair-x")
+	if coded, ok := err.(interface{ ErrorCode() string }); !ok || coded.ErrorCode() != "overloaded" {
+		t.Errorf("got %v", err)
+	}
+	s.Restart(0)
+}
+
+// CH-182, CL-09: what was answered at one replica is known at another, whatever its size, until its session is erased.
+func TestAnswersAreKnownToAllReplicas(t *testing.T) {
+	t.Parallel()
+	s := clustertest.One(t)
+	var all []*webhook.TableResults
+	for range 2 {
+		r, err := webhook.OpenResults(t.Context(), tables(t, s.Open(t)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, r)
+	}
+	a, b := all[0], all[1]
+	save := func(r *webhook.TableResults, message, session string, answer []byte) {
+		t.Helper()
+		if err := r.Save(t.Context(), message, session, answer); err != nil {
 			t.Fatal(err)
 		}
 	}
-	names, err := s.Names(t.Context())
-	if err != nil || len(names) == 0 || len(names) > 32 || names[len(names)-1] != "99" {
-		t.Errorf("%d texts are there, %v", len(names), err)
-	}
-	if err := s.Save(t.Context(), "big", make([]byte, 600<<10)); err == nil {
-		t.Error("a text that is too large is saved")
-	}
-}
-
-func TestSessionsAreKnownByAllReplicas(t *testing.T) { // CL-02, CH-23
-	s := clustertest.One(t)
-	open := func() *file.Sessions {
-		return file.ShareSessions(openTexts(t, s.Open(t), nats.TextsOptions{Name: "SESSIONS", Bytes: 1 << 20}), file.SessionsOptions{})
-	}
-	a, b := open(), open()
-	row := func(sender string) channel.Row {
-		return channel.Row{
-			SessionKey: "s", Channel: "fake", Account: "x", Sender: sender, At: time.Unix(1, 0).UTC(),
-			Route:        channel.RouteFacts{MainSessionKey: "main"},
-			Conversation: channel.ConversationFacts{Kind: channel.Direct, ID: sender},
-			Reply:        channel.ReplyPlanFacts{To: sender},
+	large := bytes.Repeat([]byte(`{"text":"words"}`), 100_000) // more than a message has
+	save(a, "hook/1", "one", []byte("first"))
+	save(a, "hook/2", "two", large)
+	save(b, "hook/1", "one", []byte("newer"))
+	for message, want := range map[string]string{"hook/1": "newer", "hook/2": string(large), "hook/3": ""} {
+		for i, r := range all {
+			if got, err := r.Load(t.Context(), message); err != nil || string(got) != want || (got == nil) != (want == "") {
+				t.Errorf("%s at replica %d has %d bytes, %v, expected %d", message, i, len(got), err, len(want))
+			}
 		}
 	}
-	var wg sync.WaitGroup
-	for i, s := range []*file.Sessions{a, b, a, b} {
-		wg.Go(func() {
-			r := row(fmt.Sprint("p", i))
-			if err := errors.Join(s.Record(t.Context(), r), s.LastRoute(t.Context(), r)); err != nil {
-				t.Error(err)
-			}
-		})
+	if err := a.Save(t.Context(), "hook/4", "one", random(3<<20)); err == nil {
+		t.Error("one that no message has room for is kept")
 	}
-	wg.Wait()
-	one, err := a.Owner(t.Context(), "main")
-	if other, err2 := b.Owner(t.Context(), "main"); one == "" || one != other || err != nil || err2 != nil {
-		t.Errorf("the main session is of %q here and %q there, %v, %v", one, other, err, err2)
-	}
-	if places, err := b.Places(t.Context(), "s"); err != nil || len(places) != 4 {
-		t.Errorf("%d places are known of 4, %v", len(places), err)
-	}
-	if err := a.LastRoute(t.Context(), row("ann")); err != nil {
+	if err := b.Erase(t.Context(), "one"); err != nil {
 		t.Fatal(err)
 	}
-	if r, ok, err := b.Last(t.Context(), "s"); err != nil || !ok || r.Reply.To != "ann" {
-		t.Errorf("the last route is %q, %v, %v", r.Reply.To, ok, err)
-	}
-	if err := b.Forget(t.Context(), "s"); err != nil {
-		t.Fatal(err)
-	}
-	if _, ok, err := a.Last(t.Context(), "s"); ok || err != nil {
-		t.Errorf("a session that was forgotten is known: %v", err)
-	}
-	if err := errors.Join(a.Close(), b.Close()); err != nil {
-		t.Error(err)
+	for message, there := range map[string]bool{"hook/1": false, "hook/2": true} {
+		if got, err := a.Load(t.Context(), message); err != nil || (got != nil) != there {
+			t.Errorf("%s is there: %v, %v", message, got != nil, err)
+		}
 	}
 }

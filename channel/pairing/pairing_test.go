@@ -22,7 +22,7 @@ func TestASenderIsToldACodeThatWorksAndIsToldItOnce(t *testing.T) {
 		"`": "^You need to be paired before you can talk here\\. Your code is `([A-Z2-9]{8})`\\. The operator of this server pairs you with: `lingserve channels pair approve ([A-Z2-9]{8})`$",
 	} {
 		t.Run("mark "+mark, func(t *testing.T) {
-			pairs := channel.NewPairs()
+			pairs := channel.NewPairs(nil)
 			text, err := pairing.Challenge(t.Context(), pairs, "telegram", "b", ann, mark)
 			if err != nil {
 				t.Fatal(err)
@@ -53,7 +53,7 @@ func TestNobodyIsToldAnythingWhereThereAreNoCodes(t *testing.T) {
 }
 
 func TestAStoreThatMakesNoCodeIsAnError(t *testing.T) {
-	if text, err := pairing.Challenge(t.Context(), channel.NewPairs(), "telegram", "", channel.SenderFacts{Name: "x"}, ""); text != "" || err == nil {
+	if text, err := pairing.Challenge(t.Context(), channel.NewPairs(nil), "telegram", "", channel.SenderFacts{Name: "x"}, ""); text != "" || err == nil {
 		t.Errorf("%q %v", text, err)
 	}
 }

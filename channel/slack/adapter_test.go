@@ -108,7 +108,7 @@ func TestADirectMessageIsAnsweredWhereItStands(t *testing.T) {
 
 func TestAMentionIsAnsweredOnceInAThreadThatGoesOnWithoutOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		state := filepath.Join(t.TempDir(), "threads.json")
+		state := channel.NewTexts(0)
 		var options []*fakeslack.Options
 		run := func(name string, change func(*rig)) {
 			o := &fakeslack.Options{}
@@ -567,7 +567,7 @@ func TestWhoIsNotPairedIsToldTheCode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := setup(t, nil, nil)
 		k := kernel(t, channel.Place{DMPolicy: channel.PolicyPairing})
-		pairs := channel.NewPairs()
+		pairs := channel.NewPairs(nil)
 		r.kernel.Settings, r.kernel.Routes, r.kernel.Pairing = k.Settings, k.Routes, pairs
 		r.serve(t)
 		r.say(fakeslack.Message{Channel: dm, Text: "hi"})

@@ -20,6 +20,7 @@ import (
 	"github.com/lingserve/lingserve/channel"
 	journals "github.com/lingserve/lingserve/channel/file"
 	"github.com/lingserve/lingserve/channel/markup"
+	"github.com/lingserve/lingserve/channel/state"
 	"github.com/lingserve/lingserve/internal/fakeslack"
 )
 
@@ -568,18 +569,24 @@ func TestACheckSaysWhetherTheChannelCouldStart(t *testing.T) {
 }
 
 func TestThreadsThatTheBotWritesInAreRememberedWithinBounds(t *testing.T) {
-	path := t.TempDir() + "/threads.json"
-	threads, err := openThreads(path, nil, "")
+	store := channel.NewTexts(0)
+	err := state.Change(store, "slack", func(list [][2]string) ([][2]string, bool) {
+		for i := range maxThreads + 10 {
+			list = append(list, [2]string{"C1", string(rune('a' + i))})
+		}
+		return list, true
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i := range maxThreads + 10 {
-		threads.add(threadKey{"C1", string(rune('a' + i))})
+	threads, err := openThreads(store, "slack")
+	if err != nil {
+		t.Fatal(err)
 	}
 	if err := threads.learn("C1", "last"); err != nil {
 		t.Fatal(err)
 	}
-	again, err := openThreads(path, nil, "")
+	again, err := openThreads(store, "slack")
 	if err != nil || len(again.order) != maxThreads || len(again.known) != maxThreads || !again.has("C1", "last") || again.has("C1", "a") || again.has("C2", "last") {
 		t.Errorf("got %d threads, %v", len(again.order), err)
 	}

@@ -68,9 +68,8 @@ type Settings struct {
 
 	MaxMedia int64  // bytes of one file; 0 is 10 MiB
 	Media    string // the folder for files; "" loads none
-	State    string // the file for the threads that the bot writes in; "" forgets them at the end
-	// Shared is where replicas share them instead, under the channel's name and account; nil: they do not.
-	Shared state.Shared
+	// State keeps the threads that the bot writes in, under the channel's name and account; nil forgets them at the end.
+	State state.Store
 
 	Grace    time.Duration // how long turns may go on at the end; 0 is that of [channel.Door]
 	Client   *http.Client  // nil is one of its own
@@ -155,7 +154,7 @@ func New(s Settings) (*Channel, error) {
 			return nil, fmt.Errorf("slack: the media folder: %w", err)
 		}
 	}
-	if c.threads, err = openThreads(s.State, s.Shared, c.sender()); err != nil {
+	if c.threads, err = openThreads(s.State, c.sender()); err != nil {
 		return nil, err
 	}
 	client := s.Client

@@ -11,9 +11,8 @@ import (
 // threads knows in which threads the bot has written: who answers there need not mention it. The platform does not say so, and what
 // it says of a thread on request is counted dearly.
 type threads struct {
-	path   string       // of the file; "" keeps nothing
-	shared state.Shared // where other replicas learn, too; nil: the file
-	name   string       // of what is shared
+	store state.Store // where other replicas learn, too; nil: threads are forgotten at the end
+	name  string      // in the store
 
 	mu    sync.Mutex
 	known map[threadKey]bool
@@ -25,16 +24,13 @@ type threadKey struct{ Conversation, Thread string }
 // maxThreads bounds what is remembered: the oldest go first.
 const maxThreads = 2000
 
-func openThreads(path string, shared state.Shared, name string) (*threads, error) {
-	t := &threads{path: path, shared: shared, name: name, known: map[threadKey]bool{}}
-	var list [][2]string
-	var err error
-	if shared != nil {
-		err = state.ReadShared(shared, name, &list)
-	} else {
-		err = state.Read(path, &list)
+func openThreads(store state.Store, name string) (*threads, error) {
+	t := &threads{store: store, name: name, known: map[threadKey]bool{}}
+	if store == nil {
+		return t, nil
 	}
-	if err != nil {
+	var list [][2]string
+	if err := state.Read(store, name, &list); err != nil {
 		return nil, fmt.Errorf("slack: read what is known of threads: %w", err)
 	}
 	for _, one := range list {
@@ -64,30 +60,20 @@ func (t *threads) learn(conversation, thread string) error {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if !t.add(threadKey{conversation, thread}) || t.path == "" && t.shared == nil {
+	if !t.add(threadKey{conversation, thread}) || t.store == nil {
 		return nil
 	}
-	if t.shared != nil {
-		err := t.share([2]string{conversation, thread})
-		if err != nil { // the next message there shares it
-			delete(t.known, threadKey{conversation, thread})
-			t.order = t.order[:len(t.order)-1]
-		}
-		return err
+	err := t.share([2]string{conversation, thread})
+	if err != nil { // the next message there shares it
+		delete(t.known, threadKey{conversation, thread})
+		t.order = t.order[:len(t.order)-1]
 	}
-	list := make([][2]string, len(t.order))
-	for i, k := range t.order {
-		list[i] = [2]string{k.Conversation, k.Thread}
-	}
-	if err := state.Write(t.path, list); err != nil {
-		return fmt.Errorf("slack: write what is known of threads: %w", err)
-	}
-	return nil
+	return err
 }
 
 // share tells the other replicas of a thread.
 func (t *threads) share(one [2]string) error {
-	err := state.ChangeShared(t.shared, t.name, func(list [][2]string) ([][2]string, bool) {
+	err := state.Change(t.store, t.name, func(list [][2]string) ([][2]string, bool) {
 		if slices.Contains(list, one) {
 			return nil, false
 		}
@@ -105,11 +91,11 @@ func (t *threads) has(conversation, thread string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	k := threadKey{conversation, thread}
-	if t.known[k] || t.shared == nil {
+	if t.known[k] || t.store == nil {
 		return t.known[k]
 	}
 	var list [][2]string
-	if state.ReadShared(t.shared, t.name, &list) == nil {
+	if state.Read(t.store, t.name, &list) == nil {
 		for _, one := range list {
 			t.add(threadKey{one[0], one[1]})
 		}

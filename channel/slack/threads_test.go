@@ -43,7 +43,7 @@ func TestThreadsAreKnownToAllReplicas(t *testing.T) {
 	s := &sharedTexts{of: map[string][]byte{}}
 	open := func() *threads {
 		t.Helper()
-		c, err := openThreads("", s, "slack")
+		c, err := openThreads(s, "slack")
 		if err != nil {
 			t.Fatal(err)
 		}

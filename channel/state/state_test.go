@@ -1,73 +1,72 @@
 package state_test
 
 import (
-	"os"
-	"path/filepath"
+	"context"
+	"errors"
 	"strings"
+	"sync"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/lingserve/lingserve/channel/state"
 )
 
-func TestWhatIsWrittenIsRead(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "folder", "chats.json")
-	got := map[int64]int64{1: 2}
-	if err := state.Read(path, &got); err != nil || len(got) != 1 {
-		t.Errorf("there is no file yet: %v %v", got, err)
-	}
-	for _, want := range []map[int64]int64{{-5: -1005}, {-5: -1005, -6: -1006}} {
-		if err := state.Write(path, want); err != nil {
-			t.Fatal(err)
-		}
-		got = nil
-		if err := state.Read(path, &got); err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Error(diff)
-		}
-	}
-	if entries, err := os.ReadDir(filepath.Dir(path)); err != nil || len(entries) != 1 {
-		t.Errorf("%v %v", entries, err)
-	}
+// texts are shared in memory; away says that nobody can be reached.
+type texts struct {
+	mu   sync.Mutex
+	of   map[string][]byte
+	away error
 }
 
-func TestWithoutAPathNothingIsKept(t *testing.T) {
-	t.Chdir(t.TempDir())
-	got := []string{"as it was"}
-	if err := state.Write("", []string{"x"}); err != nil {
+func (s *texts) Load(_ context.Context, name string) ([]byte, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.of[name], s.away
+}
+
+func (s *texts) Change(_ context.Context, name string, do func([]byte) ([]byte, error)) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.away != nil {
+		return s.away
+	}
+	text, err := do(s.of[name])
+	if err == nil {
+		s.of[name] = text
+	}
+	return err
+}
+
+// CL-02: what several add at the same time is all there.
+func TestWhatIsSharedHasAllThatWasAdded(t *testing.T) {
+	s := &texts{of: map[string][]byte{}}
+	add := func(n int) error {
+		return state.Change(s, "a", func(was []int) ([]int, bool) { return append(was, n), n > 0 })
+	}
+	var wg sync.WaitGroup
+	for i := range 10 {
+		wg.Go(func() {
+			if err := add(i); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	got := []int{-1}
+	if err := state.Read(s, "b", &got); err != nil || len(got) != 1 || got[0] != -1 {
+		t.Errorf("where nothing is, %v, %v", got, err)
+	}
+	if err := state.Read(s, "a", &got); err != nil || len(got) != 9 {
+		t.Errorf("%v, %v, expected nine numbers", got, err)
+	}
+	s.of["a"] = []byte("{")
+	if err := state.Read(s, "a", &got); err == nil || !strings.HasPrefix(err.Error(), `what was learned as "a" is not what was written: `) {
 		t.Error(err)
 	}
-	if err := state.Read("", &got); err != nil || got[0] != "as it was" {
-		t.Errorf("%q %v", got, err)
+	if err := add(11); err == nil || string(s.of["a"]) != "{" {
+		t.Errorf("%v, and there is %s", err, s.of["a"])
 	}
-	if entries, err := os.ReadDir("."); err != nil || len(entries) != 0 {
-		t.Errorf("%v %v", entries, err)
-	}
-}
-
-func TestAFileThatCannotBeReadOrWrittenIsAnError(t *testing.T) {
-	dir := t.TempDir()
-	path := filepath.Join(dir, "chats.json")
-	if err := os.WriteFile(path, []byte(`{"1":`), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	var got map[string]int
-	if err := state.Read(path, &got); err == nil || !strings.HasPrefix(err.Error(), "chats.json is not what was written: ") {
-		t.Errorf("%v", err)
-	}
-	if err := state.Read(dir, &got); err == nil {
-		t.Error("a folder is read")
-	}
-	if err := state.Write(filepath.Join(path, "below", "x"), got); err == nil {
-		t.Error("a folder is made below a file")
-	}
-	if err := state.Write(path, func() {}); err == nil {
-		t.Error("what is no JSON is written")
-	}
-	if text, err := os.ReadFile(path); err != nil || string(text) != `{"1":` {
-		t.Errorf("what failed has changed the file: %q %v", text, err)
+	s.away = errors.New("away")
+	if err := state.Read(s, "a", &got); !errors.Is(err, s.away) {
+		t.Error(err)
 	}
 }

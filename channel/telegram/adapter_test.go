@@ -217,7 +217,7 @@ func TestWhoeverIsNotPairedIsToldTheCodeOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := setup(t, nil, nil)
 		more := kernel(t, channel.Place{DMPolicy: channel.PolicyPairing})
-		pairs := channel.NewPairs()
+		pairs := channel.NewPairs(nil)
 		r.kernel.Settings, r.kernel.Routes, r.kernel.Pairing = more.Settings, more.Routes, pairs
 		r.serve(t)
 		r.say(faketelegram.Message{Chat: private, From: ann, Text: "hi"})
@@ -291,7 +291,7 @@ func TestCallbacksAndReactionsAreHandled(t *testing.T) {
 
 // CH-173
 func TestAGroupThatBecomesASupergroupKeepsItsSession(t *testing.T) {
-	state := t.TempDir() + "/new/groups.json"
+	state := channel.NewTexts(0)
 	bubble(t, func(t *testing.T) {
 		r := setup(t, func(s *Settings) { s.State = state }, nil)
 		r.serve(t)

@@ -12,9 +12,8 @@ import (
 // chats knows which groups have become supergroups: a supergroup has another id, and is to keep the session, the route and the
 // window that the group had (CH-173). The id that the kernel knows is the group's.
 type chats struct {
-	path   string       // of the file; "" keeps nothing
-	shared state.Shared // where other replicas learn, too; nil: the file
-	name   string       // of what is shared
+	store state.Store // where other replicas learn, too; nil: groups are forgotten at the end
+	name  string      // in the store
 
 	mu     sync.Mutex
 	grown  map[int64]int64 // of a group: its supergroup
@@ -31,19 +30,13 @@ const lookAgain = 100 * time.Millisecond
 // largestSupergroup is the largest id of a supergroup: smaller ones may be of a group that has grown.
 const largestSupergroup = -1_000_000_000_000
 
-func openChats(path string, shared state.Shared, name string) (*chats, error) {
-	c := &chats{path: path, shared: shared, name: name, grown: map[int64]int64{}, first: map[int64]int64{}}
-	var err error
-	if shared != nil {
-		err = c.lookLocked()
-	} else {
-		err = state.Read(path, &c.grown)
+func openChats(store state.Store, name string) (*chats, error) {
+	c := &chats{store: store, name: name, grown: map[int64]int64{}, first: map[int64]int64{}}
+	if store == nil {
+		return c, nil
 	}
-	if err != nil {
+	if err := c.lookLocked(); err != nil {
 		return nil, fmt.Errorf("telegram: read what is known of groups: %w", err)
-	}
-	for from, to := range c.grown {
-		c.first[to] = from
 	}
 	return c, nil
 }
@@ -52,7 +45,7 @@ func openChats(path string, shared state.Shared, name string) (*chats, error) {
 func (c *chats) lookLocked() error {
 	c.looked = time.Now()
 	all := map[int64]int64{}
-	if err := state.ReadShared(c.shared, c.name, &all); err != nil {
+	if err := state.Read(c.store, c.name, &all); err != nil {
 		return err
 	}
 	for from, to := range all {
@@ -72,21 +65,19 @@ func (c *chats) learn(from, to int64) error {
 		return nil
 	}
 	c.grown[from], c.first[to] = to, from
-	var err error
-	if c.shared == nil {
-		err = state.Write(c.path, c.grown)
-	} else {
-		err = state.ChangeShared(c.shared, c.name, func(all map[int64]int64) (map[int64]int64, bool) {
-			if all[from] == to || len(all) >= maxGrown {
-				return nil, false
-			}
-			if all == nil {
-				all = map[int64]int64{}
-			}
-			all[from] = to
-			return all, true
-		})
+	if c.store == nil {
+		return nil
 	}
+	err := state.Change(c.store, c.name, func(all map[int64]int64) (map[int64]int64, bool) {
+		if all[from] == to || len(all) >= maxGrown {
+			return nil, false
+		}
+		if all == nil {
+			all = map[int64]int64{}
+		}
+		all[from] = to
+		return all, true
+	})
 	if err != nil {
 		return fmt.Errorf("telegram: write what is known of groups: %w", err)
 	}
@@ -98,7 +89,7 @@ func (c *chats) conversation(id int64) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	from, ok := c.first[id]
-	if !ok && c.shared != nil && id < largestSupergroup && time.Since(c.looked) > lookAgain && c.lookLocked() == nil {
+	if !ok && c.store != nil && id < largestSupergroup && time.Since(c.looked) > lookAgain && c.lookLocked() == nil {
 		from, ok = c.first[id]
 	}
 	if ok {

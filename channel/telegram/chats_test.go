@@ -45,7 +45,7 @@ func TestAGroupThatHasGrownIsKnownToAllReplicas(t *testing.T) {
 	s := &sharedTexts{of: map[string][]byte{}}
 	open := func() *chats {
 		t.Helper()
-		c, err := openChats("", s, "telegram")
+		c, err := openChats(s, "telegram")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -85,7 +85,7 @@ func TestAGroupThatHasGrownIsKnownToAllReplicas(t *testing.T) {
 	if err := b.learn(-8, -1000000000044); !errors.Is(err, errAway) || b.conversation(-1000000000044) != "-8" {
 		t.Errorf("%v; what was learned is known here all the same", err)
 	}
-	if _, err := openChats("", s, "telegram"); !errors.Is(err, errAway) {
+	if _, err := openChats(s, "telegram"); !errors.Is(err, errAway) {
 		t.Errorf("opened: %v", err)
 	}
 }

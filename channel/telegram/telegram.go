@@ -85,9 +85,8 @@ type Settings struct {
 	MaxMedia int64  // bytes of one file; 0 is 10 MiB
 	Media    string // the folder for files; "" loads none
 	Files    string // the folder in which a local Bot API server keeps its files; "" is none
-	State    string // the file for what is known of groups; "" forgets it
-	// Shared is where replicas share it instead, under the channel's name and account; nil: they do not.
-	Shared state.Shared
+	// State keeps what is known of groups, under the channel's name and account; nil forgets it at the end.
+	State state.Store
 
 	Grace    time.Duration // how long turns may go on at the end; 0 is that of [channel.Door]
 	Client   *http.Client  // nil is one of its own
@@ -185,7 +184,7 @@ func New(s Settings) (*Channel, error) {
 	if s.Files != "" && !filepath.IsAbs(s.Files) {
 		return nil, errors.New("telegram: files is not an absolute path; expected the folder of the Bot API server's files")
 	}
-	if c.chats, err = openChats(s.State, s.Shared, c.sender()); err != nil {
+	if c.chats, err = openChats(s.State, c.sender()); err != nil {
 		return nil, err
 	}
 	client := s.Client

@@ -68,7 +68,7 @@ func givers(t *testing.T, change func(*Settings)) (a, b *rig, to, back chan chan
 	to, back = make(chan channel.JournalEntry, 10), make(chan channel.JournalEntry, 10)
 	one := func(to, come chan channel.JournalEntry) *rig {
 		return newRig(t, func(s *Settings, k *channel.Kernel) {
-			s.Shared = kept
+			s.Results, s.Shared = kept, true
 			change(s)
 			k.Journal = &giver{Journal: journal, to: to, come: come, raw: map[channel.EventKey][]byte{}}
 		})
@@ -158,7 +158,7 @@ func TestAMessageThatComesBackIsAnsweredWithItsReply(t *testing.T) {
 // Where the answers of other replicas cannot be had, and there is no callback, a message stays where its sender waits.
 func TestAMessageIsNotGivenAwayWhoseReplyIsNowhereElse(t *testing.T) { // CH-182
 	bubble(t, func(t *testing.T) {
-		_, b, _, _ := givers(t, func(s *Settings) { s.Ack, s.Callback, s.Shared = AckResult, "", nil })
+		_, b, _, _ := givers(t, func(s *Settings) { s.Ack, s.Callback, s.Results = AckResult, "", nil })
 		if g := b.post("msg-1", hello("x")); len(g.Replies) != 1 || len(b.told()) != 1 {
 			t.Errorf("got %+v from %d turns", g, len(b.told()))
 		}

@@ -69,7 +69,7 @@ type record struct {
 	id    string
 	of    *records
 	name  string // of what is kept of it; "" is in memory alone
-	keep  keeper
+	keep  *keeper
 	at    time.Time
 	acked chan struct{} // closed when its turn, or the attempt to begin one, has come so far that its sender can be told
 
@@ -251,9 +251,9 @@ func (r *record) saveLocked() {
 
 // records are those of the last day.
 type records struct {
-	keep   keeper // nil is in memory
-	result bool   // answers have the reply, which is kept for them
-	stays  bool   // and nothing else has it
+	keep   *keeper // nil is in memory
+	result bool    // answers have the reply, which is kept for them
+	stays  bool    // and nothing else has it
 
 	bytes atomic.Int64 // of the replies of all records
 
@@ -262,7 +262,7 @@ type records struct {
 	order list.List // of *record, the oldest first
 }
 
-func newRecords(keep keeper, result, stays bool) *records {
+func newRecords(keep *keeper, result, stays bool) *records {
 	return &records{keep: keep, result: result, stays: stays, by: map[string]*list.Element{}}
 }
 

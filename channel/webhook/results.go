@@ -1,21 +1,22 @@
 package webhook
 
 import (
+	"bytes"
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
-	"io"
-	"io/fs"
+	"fmt"
 	"log/slog"
-	"sync"
+	"strings"
 	"time"
 
-	"github.com/lingserve/lingserve/internal/vfs"
+	"github.com/lingserve/lingserve/store"
 )
 
-// Results keeps the answers to messages, for those who send one again to another replica. What is kept goes a day after it was saved.
+// Results keeps the answers to messages, for senders who send one again after a restart, or to another replica. An answer goes a day after it
+// was saved.
 type Results interface {
 	// Save replaces what is kept of a message, which is of a session.
 	Save(_ context.Context, message, session string, answer []byte) error
@@ -25,154 +26,128 @@ type Results interface {
 	Erase(_ context.Context, session string) error
 }
 
-// keeper keeps answers, as well as it can.
-type keeper interface {
-	open() // removes what is too old
-	save(id, session string, text []byte)
-	load(_ context.Context, id string) []byte
-	erase(session string) error
-}
+// ResultTable are the options of the table of answers.
+var ResultTable = store.TableOptions{Name: "results", MaxBytes: 128 << 20, Oldest: true}
 
-// folder keeps answers in files.
-type folder struct {
-	dir vfs.Dir
+// TableResults are [Results] in a table. The key of a record is the login and the hash of the message's id, its meta stands for the session.
+type TableResults struct{ table store.Table }
 
-	mu    sync.Mutex
-	saved int // since the folder was looked at
-}
+var _ Results = (*TableResults)(nil)
 
-const (
-	maxResults = 256 << 20 // bytes of the files
-	lookEvery  = 1000      // files that were written
-)
-
-func (f *folder) open() {
-	d, err := f.dir.OpenExisting()
+// OpenResults opens the table of answers.
+func OpenResults(ctx context.Context, e store.Engine) (*TableResults, error) {
+	t, err := e.Table(ctx, ResultTable)
 	if err != nil {
-		return // nothing was kept
+		return nil, err
 	}
-	defer d.Close()
-	_ = d.List(".", func(e fs.DirEntry) bool {
-		if info, err := e.Info(); err == nil && time.Since(info.ModTime()) > keepFor {
-			_ = d.Remove(e.Name())
+	return &TableResults{t}, nil
+}
+
+// resultKey is where the answer to a message is: "login/id".
+func resultKey(message string) string {
+	login, id, _ := strings.Cut(message, "/")
+	return store.KeyPart(login) + "/" + hashOf(id)
+}
+
+// hashOf stands for a text in the table, which tells nothing about it: a sender may choose any id.
+func hashOf(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:16])
+}
+
+// Save implements [Results].
+func (r *TableResults) Save(ctx context.Context, message, session string, answer []byte) error {
+	return r.put(ctx, store.Put{Key: resultKey(message), After: store.AnyRev, Meta: []byte(hashOf(session)), Body: answer, Life: keepFor})
+}
+
+// Import saves an answer of an earlier version, which has kept it for some time, unless there is a newer one. id is the hash of the message's id.
+func (r *TableResults) Import(ctx context.Context, login, id, session string, answer []byte, age time.Duration) error {
+	if age >= keepFor {
+		return nil
+	}
+	err := r.put(ctx, store.Put{Key: store.KeyPart(login) + "/" + id, Meta: []byte(hashOf(session)), Body: answer, Life: keepFor - max(age, 0)})
+	if errors.Is(err, store.ErrMoved) {
+		return nil
+	}
+	return err
+}
+
+func (r *TableResults) put(ctx context.Context, p store.Put) error {
+	rand.Read(p.ID[:])
+	if _, errs := r.table.Put(ctx, p); errs[0] != nil {
+		return fmt.Errorf("keep an answer: %w", errs[0])
+	}
+	return nil
+}
+
+// Load implements [Results].
+func (r *TableResults) Load(ctx context.Context, message string) ([]byte, error) {
+	kept, err := r.table.Get(ctx, resultKey(message))
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("read an answer: %w", err)
+	}
+	return kept.Body, nil
+}
+
+// Erase implements [Results].
+func (r *TableResults) Erase(ctx context.Context, session string) error {
+	var puts []store.Put
+	for kept, err := range r.table.Range(ctx, "", false) {
+		if err != nil {
+			return fmt.Errorf("erase answers: %w", err)
 		}
-		return true
-	})
-	vfs.RemoveOldest(d, "", maxResults, "")
-}
-
-func (f *folder) save(id, _ string, text []byte) {
-	d, err := f.dir.Open()
-	if err != nil {
-		return
-	}
-	defer d.Close()
-	err = vfs.CacheFile(d, fileOf(id), func(to io.Writer) error {
-		_, err := to.Write(text)
-		return err
-	})
-	if err != nil {
-		return
-	}
-	f.mu.Lock()
-	f.saved++
-	look := f.saved >= lookEvery
-	if look {
-		f.saved = 0
-	}
-	f.mu.Unlock()
-	if look {
-		vfs.RemoveOldest(d, "", maxResults, "")
-	}
-}
-
-// fileOf is the file of a message's answer, named after what the id hashes to: a sender may choose any.
-func fileOf(id string) string {
-	sum := sha256.Sum256([]byte(id))
-	return hex.EncodeToString(sum[:16]) + ".json"
-}
-
-func (f *folder) load(_ context.Context, id string) []byte {
-	d, err := f.dir.OpenExisting()
-	if err != nil {
-		return nil
-	}
-	defer d.Close()
-	info, err := d.Stat(fileOf(id))
-	if err != nil || time.Since(info.ModTime()) > keepFor {
-		return nil
-	}
-	text, err := vfs.ReadFile(d, fileOf(id))
-	if err != nil {
-		return nil
-	}
-	return text
-}
-
-func (f *folder) erase(session string) error { return eraseResults(f.dir, session) }
-
-// EraseResults removes what is kept in a folder of results of the replies in a session. If it returns nil, they do not come back.
-func EraseResults(dir, session string) error { return eraseResults(vfs.At(dir), session) }
-
-func eraseResults(dir vfs.Dir, session string) (err error) {
-	d, err := dir.OpenExisting()
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, d.Close()) }()
-	names, err := vfs.Names(d, ".")
-	errs := []error{err}
-	for _, name := range names {
-		var k kept
-		text, err := vfs.ReadFile(d, name)
-		switch {
-		case errors.Is(err, fs.ErrNotExist): // its time was over
-		case err != nil:
-			errs = append(errs, err)
-		case json.Unmarshal(text, &k) == nil && k.Session == session:
-			errs = append(errs, d.Remove(name))
+		if !bytes.Equal(kept.Meta, []byte(hashOf(session))) {
+			continue
 		}
+		p := store.Put{Key: kept.Key, After: store.AnyRev, Delete: true} // one that was saved again is of the same session
+		rand.Read(p.ID[:])
+		puts = append(puts, p)
 	}
-	return errors.Join(append(errs, d.SyncFolder("."))...)
+	if len(puts) == 0 {
+		return nil
+	}
+	_, errs := r.table.Put(ctx, puts...)
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("erase answers: %w", err)
+	}
+	return nil
 }
 
-// shared keeps answers where all replicas find them, below the name of the channel.
-type shared struct {
+// keeper keeps the answers of a login, as well as it can.
+type keeper struct {
 	Results
 	login string
 	log   *slog.Logger
 }
 
-// sharedWait bounds how long one is waited for.
-const sharedWait = 5 * time.Second
+// keeperWait bounds a call.
+const keeperWait = 5 * time.Second
 
-func (shared) open() {}
+func (k *keeper) name(id string) string { return k.login + "/" + id }
 
-func (s *shared) name(id string) string { return s.login + "/" + id }
-
-func (s *shared) save(id, session string, text []byte) {
-	ctx, cancel := context.WithTimeout(context.Background(), sharedWait)
+func (k *keeper) save(id, session string, text []byte) {
+	ctx, cancel := context.WithTimeout(context.Background(), keeperWait)
 	defer cancel()
-	if err := s.Save(ctx, s.name(id), session, text); err != nil {
-		s.log.WarnContext(ctx, "cannot store an answer for retries", "channel", s.login, "error", err)
+	if err := k.Save(ctx, k.name(id), session, text); err != nil {
+		k.log.WarnContext(ctx, "cannot store an answer for retries", "channel", k.login, "error", err)
 	}
 }
 
-func (s *shared) load(ctx context.Context, id string) []byte {
-	ctx, cancel := context.WithTimeout(ctx, sharedWait)
+func (k *keeper) load(ctx context.Context, id string) []byte {
+	ctx, cancel := context.WithTimeout(ctx, keeperWait)
 	defer cancel()
-	text, err := s.Load(ctx, s.name(id))
+	text, err := k.Load(ctx, k.name(id))
 	if err != nil {
-		s.log.WarnContext(ctx, "cannot read a stored answer", "channel", s.login, "error", err)
+		k.log.WarnContext(ctx, "cannot read a stored answer", "channel", k.login, "error", err)
 	}
 	return text
 }
 
-func (s *shared) erase(session string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), sharedWait)
+func (k *keeper) erase(session string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), keeperWait)
 	defer cancel()
-	return s.Erase(ctx, session)
+	return k.Erase(ctx, session)
 }

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"os"
-	"path/filepath"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -14,7 +12,7 @@ import (
 
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/internal/vfs"
-	"github.com/lingserve/lingserve/internal/vfs/vfstest"
+	"github.com/lingserve/lingserve/store/file"
 )
 
 // sharedResults are shared by the replicas of a test.
@@ -65,7 +63,7 @@ func TestAResultIsFoundAtEveryReplica(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		journal, kept := channel.NewJournal(nil), new(sharedResults)
 		settings := func(s *Settings, k *channel.Kernel) {
-			s.Ack, s.Callback, s.Shared, k.Journal = AckResult, "", kept, journal
+			s.Ack, s.Callback, s.Results, s.Shared, k.Journal = AckResult, "", kept, true, journal
 		}
 		a, b := newRig(t, settings), newRig(t, settings)
 		first := a.post("msg-1", hello("x"))
@@ -115,7 +113,9 @@ func TestAResultIsFoundAtEveryReplica(t *testing.T) {
 func TestAMessageThatIsNotAnsweredWithItsReplyIsNotWaitedFor(t *testing.T) { // CH-182
 	bubble(t, func(t *testing.T) {
 		journal := channel.NewJournal(nil)
-		settings := func(s *Settings, k *channel.Kernel) { s.Shared, k.Journal = new(sharedResults), journal }
+		settings := func(s *Settings, k *channel.Kernel) {
+			s.Results, s.Shared, k.Journal = new(sharedResults), true, journal
+		}
 		a, b := newRig(t, settings), newRig(t, settings)
 		a.post("msg-1", hello("x"))
 		began := time.Now()
@@ -125,63 +125,55 @@ func TestAMessageThatIsNotAnsweredWithItsReplyIsNotWaitedFor(t *testing.T) { // 
 	})
 }
 
-func TestResultsInAFolderAreKeptForADay(t *testing.T) { // CH-182
-	dir := filepath.Join(t.TempDir(), "results")
-	f := &folder{dir: vfs.At(dir)}
-	f.save("a", "s", []byte(`{"session":"s"}`))
-	f.save("b", "s", []byte(`{"session":"s"}`))
-	if err := os.Chtimes(filepath.Join(dir, fileOf("b")), time.Time{}, time.Now().Add(-keepFor-time.Minute)); err != nil {
+// openResults opens a table of answers in memory.
+func openResults(t *testing.T) *TableResults {
+	t.Helper()
+	e, err := file.Open(vfs.InMemory(), file.Options{})
+	if err != nil {
 		t.Fatal(err)
 	}
-	if f.load(t.Context(), "a") == nil || f.load(t.Context(), "b") != nil {
-		t.Error("one of today is not there, or one of yesterday is")
+	t.Cleanup(func() {
+		if err := e.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	r, err := OpenResults(t.Context(), e)
+	if err != nil {
+		t.Fatal(err)
 	}
-	f.open()
-	if left, err := os.ReadDir(dir); err != nil || len(left) != 1 {
-		t.Errorf("%v, %v, expected one file", left, err)
-	}
-	if err := f.erase("other"); err != nil || f.load(t.Context(), "a") == nil {
-		t.Errorf("another session was erased: %v", err)
-	}
-	if err := f.erase("s"); err != nil || f.load(t.Context(), "a") != nil {
-		t.Errorf("erased: %v", err)
-	}
+	return r
 }
 
-// Each call of the folder of results to its disk fails once, and with all calls after it. What is read is whole, an erasure that is reported
-// stays also after a loss of power, and keeping goes on when the disk does.
-func TestEachCallOfTheResultsToTheDiskMayFail(t *testing.T) { // CH-182
-	vfstest.Each(t, func(t *testing.T, d *vfstest.Disk) {
-		ctx := t.Context()
-		f := &folder{dir: d.Dir}
-		text := func(session string) string { return `{"session":"` + session + `"}` }
-		f.open()
-		f.save("a", "s", []byte(text("s")))
-		f.save("b", "other", []byte(text("other")))
-		f.save("a", "s", []byte(text("s"))) // again
-		f.open()
-		for id, session := range map[string]string{"a": "s", "b": "other"} {
-			if got := f.load(ctx, id); got != nil && string(got) != text(session) {
-				t.Errorf("%s: %q", id, got)
+// CH-182, CL-09: in a table.
+func TestResultsInATableAreKeptForADay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := openResults(t)
+		look := func(message, want string) {
+			t.Helper()
+			if got, err := r.Load(t.Context(), message); err != nil || string(got) != want || (got == nil) != (want == "") {
+				t.Errorf("%s is %q, %v, expected %q", message, got, err, want)
 			}
 		}
-		if err := f.erase("s"); err == nil {
-			for _, after := range []*vfstest.Disk{d.Crash(false), d.Crash(true)} {
-				if got := (&folder{dir: after.Dir}).load(ctx, "a"); got != nil {
-					t.Errorf("an answer that was erased is there: %q", got)
-				}
+		save := func(message, session, answer string) {
+			t.Helper()
+			if err := r.Save(t.Context(), message, session, []byte(answer)); err != nil {
+				t.Fatal(err)
 			}
 		}
-		d.Mend()
-		f.save("c", "s", []byte(text("s")))
-		if got := f.load(ctx, "c"); string(got) != text("s") {
-			t.Errorf("with the disk back: %q", got)
+		save("hook@a/1", "one", "first")
+		save("hook@a/1", "one", "newer")
+		save("hook@a/2", "two", "other")
+		save("hook/1", "one", "of another login")
+		look("hook@a/1", "newer")
+		look("hook/1", "of another login")
+		look("hook/2", "")
+		if err := errors.Join(r.Erase(t.Context(), "one"), r.Erase(t.Context(), "never")); err != nil {
+			t.Fatal(err)
 		}
-		if err := f.erase("s"); err != nil || f.load(ctx, "c") != nil || f.load(ctx, "a") != nil {
-			t.Errorf("with the disk back, erased: %v", err)
-		}
-		if open := d.Open(); len(open) > 0 {
-			t.Errorf("open after the last use: %q", open)
-		}
+		look("hook@a/1", "")
+		look("hook/1", "")
+		look("hook@a/2", "other")
+		time.Sleep(keepFor + 2*time.Second)
+		look("hook@a/2", "")
 	})
 }

@@ -27,7 +27,6 @@ import (
 
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/channel/media"
-	"github.com/lingserve/lingserve/internal/vfs"
 )
 
 // How messages are answered.
@@ -57,8 +56,8 @@ type Settings struct {
 	AllowPrivate   []string // hosts that may have addresses of private networks
 
 	Media   string        // the folder for files; "" keeps none
-	Results string        // the folder for replies that are kept; "" keeps them in memory
-	Shared  Results       // or where replicas keep them instead, and answer for each other
+	Results Results       // where replies are kept; nil keeps them in memory
+	Shared  bool          // other replicas keep their replies there, too: a reply that one of them makes is waited for
 	Grace   time.Duration // how long turns may go on at the end; 0 is that of [channel.Door]
 	Log     *slog.Logger  // nil is silent
 }
@@ -138,13 +137,10 @@ func New(s Settings) (*Channel, error) {
 			return nil, fmt.Errorf("webhook: the media folder: %w", err)
 		}
 	}
-	var keep keeper
-	switch {
-	case s.Shared != nil:
-		keep = &shared{s.Shared, c.sender(), c.log}
-		c.shares = c.result
-	case s.Results != "":
-		keep = &folder{dir: vfs.At(s.Results)}
+	var keep *keeper
+	if s.Results != nil {
+		keep = &keeper{s.Results, c.sender(), c.log}
+		c.shares = c.result && s.Shared
 	}
 	c.known = newRecords(keep, c.result, c.callback == "")
 	return c, nil
@@ -232,9 +228,6 @@ func (c *Channel) EraseSession(session string) error {
 func (c *Channel) Serve(ctx context.Context, k *channel.Kernel) error {
 	defer c.closeIdle()
 	defer c.wg.Wait()
-	if c.known.keep != nil {
-		c.known.keep.open()
-	}
 	door := channel.NewDoor(k, channel.DoorOptions{
 		Channel: c.name, Account: c.account, Grace: c.grace, Log: c.log,
 		Parks:    !c.result,                    // else the sender was answered by then

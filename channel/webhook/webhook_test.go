@@ -368,7 +368,7 @@ func TestAMessageThatAnEarlierProcessHadIsKnown(t *testing.T) { // CH-182
 	for _, ack := range []string{AckImmediate, AckResult} {
 		t.Run(ack, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				results := filepath.Join(t.TempDir(), "results")
+				results := openResults(t)
 				journal := channel.NewJournal(nil)
 				settings := func(s *Settings, k *channel.Kernel) { s.Ack, s.Results, k.Journal = ack, results, journal }
 				r := newRig(t, settings)
@@ -433,7 +433,7 @@ func TestADeniedSendersMediaAreNotKept(t *testing.T) { // CH-109, CH-193
 
 func TestWhoIsNotPairedIsToldACodeOnce(t *testing.T) { // CH-101
 	bubble(t, func(t *testing.T) {
-		pairs := channel.NewPairs()
+		pairs := channel.NewPairs(nil)
 		r := newRig(t, func(_ *Settings, k *channel.Kernel) {
 			tree, err := channel.NewTree(channel.Configuration{Channels: map[string]channel.ChannelPlace{
 				"webhook": {AccountPlace: channel.AccountPlace{Place: channel.Place{DMPolicy: channel.PolicyPairing, Agent: "assistant"}}},
@@ -687,7 +687,7 @@ func BenchmarkVerify(b *testing.B) {
 
 func TestRepliesOfASessionThatIsErasedAreForgotten(t *testing.T) { // CH-76
 	bubble(t, func(t *testing.T) {
-		results := filepath.Join(t.TempDir(), "results")
+		results := openResults(t)
 		r := newRig(t, func(s *Settings, _ *channel.Kernel) { s.Ack, s.Results = AckResult, results })
 		r.post("msg-1", hello("x"))
 		r.post("msg-2", strings.Replace(hello("y"), "c1", "c2", 1))
@@ -700,9 +700,10 @@ func TestRepliesOfASessionThatIsErasedAreForgotten(t *testing.T) { // CH-76
 		if a := r.post("msg-2", strings.Replace(hello("y"), "c1", "c2", 1)); !a.Duplicate || len(a.Replies) != 1 {
 			t.Errorf("got %+v", a)
 		}
-		files, err := os.ReadDir(results)
-		if err != nil || len(files) != 1 {
-			t.Errorf("there are %d files, %v", len(files), err)
+		for id, there := range map[string]bool{"msg-1": false, "msg-2": true} {
+			if got, err := results.Load(t.Context(), "webhook/"+id); err != nil || (got != nil) != there {
+				t.Errorf("%s is kept: %v, %v, expected %v", id, got != nil, err, there)
+			}
 		}
 	})
 }

@@ -52,7 +52,6 @@ func newEntrance(c *config.Config, log *slog.Logger) (_ *entrance, err error) {
 			return nil, fmt.Errorf("auth.issuer (%s): %w", c.Source("auth.issuer"), err)
 		}
 	}
-	e.door.Tickets = access.NewTickets(access.TicketsOptions{Life: a.TicketLife})
 	// Where a key is asked for, a page that gets the browser to take it for one of this server has none to show.
 	hosts := append([]string{}, c.HTTP.Hosts...)
 	if len(hosts) == 0 && a.On() {

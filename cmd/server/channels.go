@@ -23,10 +23,12 @@ import (
 	"github.com/lingserve/lingserve/channel/file"
 	"github.com/lingserve/lingserve/channel/secret"
 	"github.com/lingserve/lingserve/channel/slack"
+	"github.com/lingserve/lingserve/channel/state"
 	"github.com/lingserve/lingserve/channel/telegram"
 	"github.com/lingserve/lingserve/channel/turns"
 	"github.com/lingserve/lingserve/channel/webhook"
 	"github.com/lingserve/lingserve/config"
+	"github.com/lingserve/lingserve/store"
 	"github.com/lingserve/lingserve/tool"
 	"github.com/lingserve/lingserve/turn"
 	"github.com/lingserve/lingserve/web"
@@ -42,12 +44,13 @@ var channelMakers = map[string]func(config.Channel, channelParts) (channel.Chann
 
 // channelParts are what a channel is given beside its settings.
 type channelParts struct {
-	data  string         // a folder of the channel's own; "" keeps nothing
-	keep  sharedByLogins // what replicas keep together instead
-	media string         // the folder for files of messages
-	grace time.Duration  // how long turns may go on at the end
-	proxy bool           // go through the proxy that the environment names
-	log   *slog.Logger
+	learned state.Store     // what was learned of platforms; nil keeps nothing
+	results webhook.Results // answers, for senders who send a message again; nil keeps nothing
+	shared  bool            // other replicas keep their answers there, too
+	media   string          // the folder for files of messages
+	grace   time.Duration   // how long turns may go on at the end
+	proxy   bool            // go through the proxy that the environment names
+	log     *slog.Logger
 }
 
 func newTelegram(c config.Channel, p channelParts) (channel.Channel, error) {
@@ -55,10 +58,7 @@ func newTelegram(c config.Channel, p channelParts) (channel.Channel, error) {
 		Name: c.Name, Account: c.Account, Token: secret.Text(c.Telegram.Token.Reveal()), API: c.Telegram.API, Mode: c.Telegram.Mode,
 		PublicURL: c.Telegram.PublicURL, Secret: secret.Text(c.Telegram.Secret.Reveal()), Preview: c.Telegram.Preview,
 		ParseMode: c.Telegram.ParseMode, MaxMedia: int64(c.Telegram.MaxMedia), Files: c.Telegram.Files,
-		Shared: p.keep.learned, Media: p.media, Grace: p.grace, ProxyEnv: p.proxy, Log: p.log,
-	}
-	if p.data != "" {
-		s.State = filepath.Join(p.data, "chats.json")
+		State: p.learned, Media: p.media, Grace: p.grace, ProxyEnv: p.proxy, Log: p.log,
 	}
 	if c.Telegram.Menu == "commands" {
 		s.Commands = menu()
@@ -77,28 +77,20 @@ func menu() (list []telegram.Command) {
 }
 
 func newWebhook(c config.Channel, p channelParts) (channel.Channel, error) {
-	s := webhook.Settings{
+	return webhook.New(webhook.Settings{
 		Name: c.Name, Account: c.Account, Secret: c.Webhook.Secret.Reveal(), Ack: c.Webhook.Ack, MaxBody: int64(c.Webhook.MaxBody),
 		Callback: c.Webhook.Callback, CallbackSecret: c.Webhook.CallbackSecret.Reveal(), CallbackHosts: c.Webhook.CallbackHosts,
 		AllowInsecure: c.Webhook.AllowInsecure, AllowPrivate: c.Webhook.AllowPrivate,
-		Shared: p.keep.results, Media: p.media, Grace: p.grace, Log: p.log,
-	}
-	if p.data != "" {
-		s.Results = filepath.Join(p.data, results)
-	}
-	return webhook.New(s)
+		Results: p.results, Shared: p.shared, Media: p.media, Grace: p.grace, Log: p.log,
+	})
 }
 
 func newSlack(c config.Channel, p channelParts) (channel.Channel, error) {
-	s := slack.Settings{
+	return slack.New(slack.Settings{
 		Name: c.Name, Account: c.Account, Token: secret.Text(c.Slack.Token.Reveal()), SigningSecret: secret.Text(c.Slack.SigningSecret.Reveal()),
 		API: c.Slack.API, Replies: c.Slack.Replies, Preview: c.Slack.Preview, MaxMedia: int64(c.Slack.MaxMedia),
-		Shared: p.keep.learned, Media: p.media, Grace: p.grace, ProxyEnv: p.proxy, Log: p.log,
-	}
-	if p.data != "" {
-		s.State = filepath.Join(p.data, "threads.json")
-	}
-	return slack.New(s)
+		State: p.learned, Media: p.media, Grace: p.grace, ProxyEnv: p.proxy, Log: p.log,
+	})
 }
 
 func newFeishu(c config.Channel, p channelParts) (channel.Channel, error) {
@@ -118,9 +110,6 @@ func makeChannel(c *config.Config, ch config.Channel, p channelParts) (channel.C
 		return nil, nil
 	}
 	p.grace, p.proxy = c.Grace, c.Upstream.ProxyEnv
-	if c.Data != "" && c.Engine == config.EngineLocal {
-		p.data = stateFolder(c, ch)
-	}
 	made, err := newChannel(ch, p)
 	if err != nil {
 		where := ch.Where()
@@ -144,20 +133,13 @@ func login(name, account string) string {
 // channelsFolder is where all that channels keep is.
 func channelsFolder(c *config.Config) string { return filepath.Join(c.Data, "channels") }
 
-// stateFolder is where one channel keeps what it knows of its platform.
-func stateFolder(c *config.Config, ch config.Channel) string {
-	return filepath.Join(channelsFolder(c), "state", login(ch.Name, ch.Account))
-}
-
-// openPairs opens the store of those who are paired; the command that approves them has it, too. Its error is for the user.
-func openPairs(ctx context.Context, c *config.Config, shared *engine) (*channel.Pairs, error) {
-	switch {
-	case shared != nil:
-		return shared.pairs(ctx, c)
-	case c.Data == "":
-		return channel.NewPairs(), nil
+// openPairs opens the pairs; the command that approves them has them, too. Its error is for the user.
+func openPairs(ctx context.Context, c *config.Config, tables store.Engine) (*channel.Pairs, error) {
+	texts, err := channel.OpenTexts(ctx, tables, channel.PairTable, nil)
+	if err != nil {
+		return nil, tablesError(c, err)
 	}
-	return channel.OpenPairs(filepath.Join(channelsFolder(c), "pairs")), nil
+	return channel.NewPairs(texts), nil
 }
 
 // newTree returns the settings of channels. Every agent has the same commands.
@@ -175,7 +157,7 @@ type doors struct {
 	tree   *channel.Tree
 	log    *slog.Logger
 	all    []*door
-	keep   sharedByLogins
+	parts  channelParts   // for each channel
 	close  []func() error // in the order of opening
 
 	stop context.CancelFunc // of what serves
@@ -197,7 +179,7 @@ const maxChannelMedia = 20 << 20
 
 // newDoors makes the channels that are configured and those that plugins bring, and what their turns need. They do not serve yet. Its
 // error is for the user.
-func newDoors(ctx context.Context, c *config.Config, shared *engine, f *turn.Framework, crew *crew, ledger *adapter.Ledger, log *slog.Logger) (_ *doors, err error) {
+func newDoors(ctx context.Context, c *config.Config, shared *engine, tables store.Engine, f *turn.Framework, crew *crew, ledger *adapter.Ledger, log *slog.Logger) (_ *doors, err error) {
 	d := &doors{log: log, stop: func() {}}
 	defer func() {
 		if err != nil {
@@ -209,11 +191,10 @@ func newDoors(ctx context.Context, c *config.Config, shared *engine, f *turn.Fra
 	}
 	k := &channel.Kernel{Routes: d.tree, Settings: d.tree, Observer: channel.NewSlogObserver(log), Log: log, Hold: ledger.Hold}
 	d.kernel = k
-	if k.Pairing, err = openPairs(ctx, c, shared); err != nil {
+	if k.Pairing, err = openPairs(ctx, c, tables); err != nil {
 		return nil, err
 	}
-	folder, err := d.open(ctx, c, shared, log)
-	if err != nil {
+	if err := d.open(ctx, c, shared, tables, log); err != nil {
 		return nil, err
 	}
 	media, _ := k.Media.(*channel.MediaRoot)
@@ -225,12 +206,7 @@ func newDoors(ctx context.Context, c *config.Config, shared *engine, f *turn.Fra
 	}
 	var wrong []error
 	for _, ch := range c.Channels {
-		if c.Data != "" && shared == nil {
-			if err := os.MkdirAll(stateFolder(c, ch), 0o700); err != nil {
-				return nil, dataError(c, err)
-			}
-		}
-		made, err := makeChannel(c, ch, channelParts{keep: d.keep, media: folder, log: log})
+		made, err := makeChannel(c, ch, d.parts)
 		if err == nil && made != nil {
 			err = d.add(&door{Channel: made, account: ch.Account})
 		}
@@ -248,25 +224,47 @@ func dataError(c *config.Config, err error) error {
 	return fmt.Errorf("data (%s): cannot use the folder %s: %w", c.Source("data"), c.Data, err)
 }
 
-// open opens what channels keep: what replicas share with them, else in the data folder, or in memory where there is none. It returns the
-// folder for files of messages. Its error is for the user.
-func (d *doors) open(ctx context.Context, c *config.Config, shared *engine, log *slog.Logger) (media string, err error) {
+// open opens what channels keep: in tables, and beside them what replicas share, or else what is in the data folder, or in memory if there is
+// none. Its error is for the user.
+func (d *doors) open(ctx context.Context, c *config.Config, shared *engine, tables store.Engine, log *slog.Logger) error {
 	media, root, err := d.openMedia(c)
 	if err != nil {
-		return "", dataError(c, err)
+		return dataError(c, err)
 	}
 	d.kernel.Media = root
-	windows := channel.WindowOptions{Media: root, Log: log}
+	d.parts = channelParts{media: media, log: log, shared: shared != nil}
+	if err := d.openTables(ctx, tables, channel.WindowOptions{Media: root, Log: log}, log); err != nil {
+		return tablesError(c, err)
+	}
 	if shared != nil {
-		if err := d.share(ctx, c, shared, windows, log); err != nil {
-			return "", engineError(c, err)
+		if err := d.share(ctx, c, shared, log); err != nil {
+			return engineError(c, err)
 		}
-		return media, nil
+		return nil
 	}
-	if err := d.openFiles(c, windows, log); err != nil {
-		return "", dataError(c, err)
+	if err := d.openFiles(c, log); err != nil {
+		return dataError(c, err)
 	}
-	return media, nil
+	return nil
+}
+
+// openTables opens windows, sessions, what was learned of platforms, and answers.
+func (d *doors) openTables(ctx context.Context, tables store.Engine, windows channel.WindowOptions, log *slog.Logger) error {
+	texts := map[string]channel.Texts{}
+	for _, o := range []channel.TextTable{channel.WindowTable, channel.SessionTable, channel.LearnedTable} {
+		var err error
+		if texts[o.Name], err = channel.OpenTexts(ctx, tables, o, log); err != nil {
+			return err
+		}
+	}
+	results, err := webhook.OpenResults(ctx, tables)
+	if err != nil {
+		return err
+	}
+	d.parts.learned, d.parts.results = texts[channel.LearnedTable.Name], results
+	d.kernel.Window = channel.NewWindow(texts[channel.WindowTable.Name], windows)
+	d.kernel.Recorder = &recorder{channel.NewSessions(texts[channel.SessionTable.Name], log), d}
+	return nil
 }
 
 // openMedia opens the folder for files of messages, which goes with the process where there is no data folder.
@@ -286,10 +284,9 @@ func (d *doors) openMedia(c *config.Config) (media string, root *channel.MediaRo
 	return media, root, nil
 }
 
-// openFiles opens what a server keeps that is alone.
-func (d *doors) openFiles(c *config.Config, windows channel.WindowOptions, log *slog.Logger) error {
-	var store channel.WindowStore
-	routes, outbox := "", channel.OutboxOptions{Log: log}
+// openFiles opens the journal and the outbox of a server that is alone.
+func (d *doors) openFiles(c *config.Config, log *slog.Logger) error {
+	outbox := channel.OutboxOptions{Log: log}
 	if c.Data != "" {
 		j, err := file.OpenJournal(filepath.Join(channelsFolder(c), "journal"), file.JournalOptions{Log: log})
 		if err != nil {
@@ -297,25 +294,8 @@ func (d *doors) openFiles(c *config.Config, windows channel.WindowOptions, log *
 		}
 		d.close = append(d.close, j.Close)
 		d.kernel.Journal = j
-		w, err := file.OpenWindows(filepath.Join(channelsFolder(c), "windows"))
-		if err != nil {
-			return err
-		}
-		d.close = append(d.close, w.Close)
-		store, routes = w, filepath.Join(channelsFolder(c), "sessions")
 		outbox.Dir = filepath.Join(channelsFolder(c), "outbox") // which has no lock: behind the journal's, it is this server's
 	}
-	sessions, err := file.OpenSessions(routes, file.SessionsOptions{Log: log})
-	if err != nil {
-		return err
-	}
-	d.close = append(d.close, sessions.Close)
-	folder := ""
-	if c.Data != "" {
-		folder = channelsFolder(c)
-	}
-	d.kernel.Recorder = &recorder{sessions, d, folder}
-	d.kernel.Window = channel.NewWindow(store, windows)
 	return d.openOutbox(outbox)
 }
 
@@ -333,11 +313,10 @@ func (d *doors) openOutbox(o channel.OutboxOptions) (err error) {
 	return nil
 }
 
-// recorder is what is known of sessions. One that is forgotten is forgotten by the channels, too.
+// recorder is what is known of sessions. A session that is forgotten is forgotten by the channels, too.
 type recorder struct {
-	*file.Sessions
-	d      *doors
-	folder string // of all that channels keep in files; "" is none
+	*channel.Sessions
+	d *doors
 }
 
 // Forget implements [channel.SessionEraser].
@@ -348,21 +327,10 @@ func (r *recorder) Forget(ctx context.Context, session string) error {
 			errs = append(errs, e.EraseSession(session))
 		}
 	}
-	// Of channels that are not configured any more, or not running, as under the command that erases a tape.
-	if r.folder != "" {
-		folders, _ := filepath.Glob(filepath.Join(r.folder, "state", "*", results))
-		for _, dir := range folders {
-			errs = append(errs, webhook.EraseResults(dir, session))
-		}
-	}
-	if r.d.keep.results != nil {
-		errs = append(errs, r.d.keep.results.Erase(ctx, session))
-	}
+	// Also of channels that are not configured any more, or not running, as under the command that erases a tape.
+	errs = append(errs, r.d.parts.results.Erase(ctx, session))
 	return errors.Join(append(errs, r.Sessions.Forget(ctx, session))...)
 }
-
-// results is the folder, in that of a channel's state, of replies that are kept for those who send a message again.
-const results = "results"
 
 // reader reads files of messages where they may lie, and nowhere else.
 func reader(media *channel.MediaRoot) func(context.Context, string) ([]byte, error) {
@@ -519,9 +487,16 @@ func eraseFromChannels(ctx context.Context, c *config.Config, shared *engine, se
 	if _, err := os.Stat(channelsFolder(c)); shared == nil && (c.Data == "" || errors.Is(err, fs.ErrNotExist)) {
 		return nil
 	}
+	tables, err := openTables(ctx, c, shared, log)
+	if err != nil {
+		if errors.Is(err, errDataInUse) {
+			return errChannelsInUse
+		}
+		return err
+	}
 	d := &doors{kernel: &channel.Kernel{Log: log}, log: log, stop: func() {}}
-	defer func() { err = errors.Join(err, d.closeStores()) }()
-	if _, err := d.open(ctx, c, shared, log); err != nil {
+	defer func() { err = errors.Join(err, d.closeStores(), tables.Close()) }()
+	if err := d.open(ctx, c, shared, tables, log); err != nil {
 		if errors.Is(err, file.ErrInUse) {
 			return errChannelsInUse
 		}

@@ -387,11 +387,20 @@ func (w *ways) openPairs(ctx context.Context) (pairs *channel.Pairs, release fun
 	if err != nil {
 		return nil, nil, err
 	}
-	if pairs, err = openPairs(ctx, w.c, shared); err != nil {
+	tables, err := openTablesBeside(ctx, w.c, shared, quiet)
+	if err != nil {
 		shared.close(quiet)
 		return nil, nil, err
 	}
-	return pairs, func() { shared.close(quiet) }, nil
+	release = func() {
+		_ = tables.Close()
+		shared.close(quiet)
+	}
+	if pairs, err = openPairs(ctx, w.c, tables); err != nil {
+		release()
+		return nil, nil, err
+	}
+	return pairs, release, nil
 }
 
 // pairStore is the store of pairs for those who look at it or change it.

@@ -489,8 +489,11 @@ func TestReplicasKnowWhereSessionsAre(t *testing.T) {
 				t.Error(err)
 			}
 		})
-		_, err = d.open(t.Context(), c, shared, log)
-		return d, err
+		tables, err := openTables(t.Context(), c, shared, log)
+		if err != nil {
+			return nil, err
+		}
+		return d, d.open(t.Context(), c, shared, tables, log)
 	}
 	a, err := open(t.TempDir())
 	if err != nil {

@@ -13,12 +13,13 @@ import (
 	"sync"
 	"time"
 
-	"github.com/lingserve/lingserve/access"
 	"github.com/lingserve/lingserve/cluster"
 	"github.com/lingserve/lingserve/config"
 	controlnats "github.com/lingserve/lingserve/control/nats"
+	beforenats "github.com/lingserve/lingserve/internal/before/nats"
 	"github.com/lingserve/lingserve/jsonuri"
 	runlognats "github.com/lingserve/lingserve/runlog/nats"
+	"github.com/lingserve/lingserve/store"
 	storenats "github.com/lingserve/lingserve/store/nats"
 	"github.com/lingserve/lingserve/tape"
 	tapenats "github.com/lingserve/lingserve/tape/nats"
@@ -32,12 +33,12 @@ import (
 type engine struct {
 	cluster  *cluster.Cluster
 	presence *cluster.Presence
+	tables   *storenats.Engine
 	unwatch  func()
 
 	// Of a server; nil where a command has the engine.
 	runs    *runlognats.Log
 	control *controlnats.Control
-	tables  *storenats.Engine
 	keys    *oncetable.Keys
 
 	mu    sync.Mutex
@@ -68,7 +69,7 @@ func openEngine(ctx context.Context, c *config.Config, log *slog.Logger) (*engin
 	if err != nil {
 		return nil, engineError(c, err)
 	}
-	e := &engine{cluster: shared}
+	e := &engine{cluster: shared, tables: storenats.Open(shared, storenats.Options{Log: log})}
 	if e.presence, err = shared.Presence(ctx); err != nil {
 		return nil, errors.Join(engineError(c, err), shared.Close())
 	}
@@ -94,7 +95,7 @@ func openEngineWith(ctx context.Context, c *config.Config, log *slog.Logger) (*e
 		other.NATS.Routes, other.NATS.Listen, other.NATS.ClusterListen = nil, "", ""
 		o := clusterOptions(&other, log)
 		if shared, err := cluster.Open(ctx, o); err == nil {
-			return &engine{cluster: shared, state: shared.State(), unwatch: func() {}}, nil
+			return &engine{cluster: shared, tables: storenats.Open(shared, storenats.Options{Log: log}), state: shared.State(), unwatch: func() {}}, nil
 		} else if !errors.Is(err, cluster.ErrUnreachable) {
 			return nil, engineError(c, err)
 		}
@@ -159,9 +160,7 @@ func (e *engine) close(log *slog.Logger) {
 	if e.keys != nil {
 		errs = append(errs, e.keys.Close())
 	}
-	if e.tables != nil {
-		errs = append(errs, e.tables.Close())
-	}
+	errs = append(errs, e.tables.Close())
 	if err := errors.Join(append(errs, e.cluster.Close())...); err != nil {
 		log.Warn("cannot close the NATS connection cleanly", "error", err)
 	}
@@ -216,14 +215,14 @@ func (e *engine) into(ctx context.Context, c *config.Config, o *web.Options, log
 	if err := e.share(ctx, c, o, log); err != nil {
 		return engineError(c, err)
 	}
-	tickets, err := e.tables.Table(ctx, access.TicketTable)
-	if err != nil {
-		return engineError(c, err)
-	}
-	if d := o.Access.Door; d != nil {
-		d.Tickets = access.NewTickets(access.TicketsOptions{Table: tickets, Life: c.Auth.TicketLife})
-	}
 	return nil
+}
+
+// openTables returns the engine of the tables, after what an earlier version has kept was taken in. It is closed by close, or before.
+func (e *engine) openTables(ctx context.Context, log *slog.Logger) (store.Engine, error) {
+	ctx, cancel := context.WithTimeout(ctx, shareWait)
+	defer cancel()
+	return e.tables, beforenats.Channels(ctx, e.cluster, e.tables, log)
 }
 
 // share opens what the runs of a server need.
@@ -240,7 +239,6 @@ func (e *engine) share(ctx context.Context, c *config.Config, o *web.Options, lo
 	if e.control, err = controlnats.Open(ctx, e.cluster, controlnats.Options{Log: log}); err != nil {
 		return err
 	}
-	e.tables = storenats.Open(e.cluster, storenats.Options{Log: log})
 	if e.keys, err = oncetable.Open(ctx, e.tables, oncetable.Options{Retention: c.Run.KeyRetention, Log: log}); err != nil {
 		return err
 	}

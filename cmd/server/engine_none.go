@@ -8,8 +8,8 @@ import (
 	"fmt"
 	"log/slog"
 
-	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/config"
+	"github.com/lingserve/lingserve/store"
 	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/telemetry"
 	"github.com/lingserve/lingserve/web"
@@ -43,10 +43,10 @@ func (*engine) into(context.Context, *config.Config, *web.Options, *slog.Logger)
 
 func (*engine) watched() func() telemetry.EngineLoad { return nil }
 
-func (*engine) pairs(context.Context, *config.Config) (*channel.Pairs, error) { return nil, errNoNATS }
+func (*engine) openTables(context.Context, *slog.Logger) (store.Engine, error) { return nil, errNoNATS }
 
 func (*engine) tapes(*slog.Logger, tape.Observer) (tape.Whole, error) { return nil, errNoNATS }
 
-func (*doors) share(context.Context, *config.Config, *engine, channel.WindowOptions, *slog.Logger) error {
+func (*doors) share(context.Context, *config.Config, *engine, *slog.Logger) error {
 	return errNoNATS
 }

@@ -76,7 +76,12 @@ func TestASecondServerDoesNotTouchTheOutbox(t *testing.T) {
 	c := &config.Config{Data: t.TempDir()}
 	log := slog.New(slog.NewTextHandler(io.Discard, nil))
 	first := &doors{kernel: &channel.Kernel{}, log: log, stop: func() {}}
-	if _, err := first.open(t.Context(), c, nil, log); err != nil {
+	tables, err := openTables(t.Context(), c, nil, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tables.Close()
+	if err := first.open(t.Context(), c, nil, tables, log); err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = first.closeStores() }()
@@ -86,7 +91,7 @@ func TestASecondServerDoesNotTouchTheOutbox(t *testing.T) {
 		t.Fatal(err)
 	}
 	second := &doors{kernel: &channel.Kernel{}, log: log, stop: func() {}}
-	if _, err := second.open(t.Context(), c, nil, log); err == nil || !strings.Contains(err.Error(), "another server uses this folder") {
+	if err := second.open(t.Context(), c, nil, tables, log); err == nil || !strings.Contains(err.Error(), "another server uses this folder") {
 		t.Errorf("got %v, expected that another server uses the folder", err)
 	}
 	if err := second.closeStores(); err != nil {

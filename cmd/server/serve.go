@@ -111,6 +111,20 @@ func serve(c *config.Config, signals <-chan os.Signal, stderr io.Writer) error {
 		return err
 	}
 	defer shared.close(log) // the last of all that keeps something
+	tables, err := openTables(context.Background(), c, shared, log)
+	if err != nil {
+		return err
+	}
+	if shared == nil { // else shared closes them
+		defer func() {
+			if err := tables.Close(); err != nil {
+				log.Warn("cannot close the tables cleanly", "error", err)
+			}
+		}()
+	}
+	if entrance.door.Tickets, err = newTickets(context.Background(), c, tables); err != nil {
+		return tablesError(c, err)
+	}
 	o := serverOptions(c, workflows, models, log)
 	metrics, names := newMetrics(c, models, workflows)
 	o.Observer, o.AccessLog = metrics, c.Log.Access
@@ -126,7 +140,7 @@ func serve(c *config.Config, signals <-chan os.Signal, stderr io.Writer) error {
 	}
 	defer stopTurns()
 	crew.look(log)
-	channels, err := newDoors(context.Background(), c, shared, turns, crew, o.Ledger, log)
+	channels, err := newDoors(context.Background(), c, shared, tables, turns, crew, o.Ledger, log)
 	if err != nil {
 		return err
 	}

@@ -34,11 +34,14 @@ func (t *Table) sync(number uint64) error {
 			continue
 		}
 		s.busy = true
-		f, upTo := t.f, s.written.Load()
+		f, upTo, named := t.f, s.written.Load(), s.named
 		s.mu.Unlock()
 		err := f.Sync()
+		if err == nil && !named { // whoever made the file may have failed to make its name durable
+			err = t.e.dir.SyncFolder(".")
+		}
 		s.mu.Lock()
-		s.busy = false
+		s.busy, s.named = false, named || err == nil
 		s.done.Broadcast()
 		if err != nil { // ST-07: the file is not used again
 			s.failed = cmp.Or(s.failed, vfs.Explain(err))
@@ -259,13 +262,18 @@ func (t *Table) copyTo(to io.Writer, slots []slot) error {
 	return err
 }
 
-// close ends the table.
+// close ends the table, and erases what was deleted and replaced.
 func (t *Table) close() error {
 	t.mu.Lock()
 	t.stop(store.ErrClosed)
 	t.mu.Unlock()
 	t.running.Wait()
-	err := t.sync(t.syncs.written.Load())
+	// A command that ends at once erases, too; the second round erases the deletions.
+	err := t.eraseSpans()
+	if err == nil && len(t.erase) > 0 {
+		err = t.eraseSpans()
+	}
+	err = errors.Join(err, t.sync(t.syncs.written.Load()))
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return errors.Join(err, t.f.Close())

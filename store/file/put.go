@@ -43,7 +43,7 @@ func (t *Table) Put(ctx context.Context, puts ...store.Put) ([]store.Record, []e
 		}
 	}
 	for i := range puts {
-		if err != nil && errs[i] == nil {
+		if err != nil && (errs[i] == nil || errors.Is(errs[i], store.ErrNotFound)) { // the removal of before may not be durable
 			records[i], errs[i] = store.Record{}, err
 		}
 	}

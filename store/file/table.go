@@ -86,6 +86,7 @@ type syncs struct {
 	synced  uint64
 	busy    bool
 	failed  error // of a sync: nobody can tell what of the file is durable
+	named   bool  // the name of the file is durable
 }
 
 func openTable(ctx context.Context, e *Engine, o store.TableOptions) (*Table, error) {
@@ -237,7 +238,7 @@ func (t *Table) use(f vfs.File, info fs.FileInfo, rev uint64) {
 	if t.f != nil {
 		_ = t.f.Close() // what was written there is no more
 	}
-	t.f, t.info, t.broken, t.syncs.failed = f, info, nil, nil
+	t.f, t.info, t.broken, t.syncs.failed, t.syncs.named = f, info, nil, nil, false
 	t.rev = max(t.rev, rev)
 	t.size, t.oldest, t.index, t.bytes, t.expiring = int64(fileHead), int64(fileHead), map[place]slot{}, 0, false
 	t.erase, t.graves = nil, nil
@@ -297,6 +298,9 @@ func (t *Table) scan(from int64, resync bool, do func(f *frame, off int64) bool)
 				var last [1]byte
 				if _, e := t.f.ReadAt(last[:], next-1); e != nil {
 					ok = false
+					if !errors.Is(e, io.EOF) { // the frame is not damaged: the disk has failed
+						err = vfs.Explain(e)
+					}
 				}
 			}
 			if ok {

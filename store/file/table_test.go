@@ -36,3 +36,11 @@ func TestTables(t *testing.T) {
 		Bubble: true,
 	})
 }
+
+// Without a data folder, a server keeps its tables in memory.
+func TestTablesInMemory(t *testing.T) {
+	storetest.Tables(t, storetest.Setup{
+		New:    func(t testing.TB) storetest.Place { return &folder{dir: vfs.InMemory()} },
+		Bubble: true,
+	})
+}

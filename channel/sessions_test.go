@@ -1,0 +1,157 @@
+package channel_test
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/lingserve/lingserve/channel"
+)
+
+// topicRow is that of a message of a topic.
+func topicRow(session, thread string) channel.Row {
+	return channel.Row{
+		SessionKey: session, Channel: "fake", Account: "a", Sender: "p", At: time.Unix(1, 0).UTC(),
+		Conversation: channel.ConversationFacts{Kind: channel.Group, ID: "c", ThreadID: thread},
+		Reply:        channel.ReplyPlanFacts{To: "c", MessageThreadID: channel.Some(thread), ReplyToID: channel.Some("7")},
+	}
+}
+
+// CH-23: what a turn needs that the server begins.
+func TestTheLastRouteOfASessionIsKnown(t *testing.T) {
+	s := channel.NewSessions(nil, nil)
+	for _, thread := range []string{"1", "2", "1"} {
+		if err := s.LastRoute(t.Context(), topicRow("s", thread)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, ok, err := s.Last(t.Context(), "s")
+	if err != nil || !ok {
+		t.Fatalf("got %v, %v", ok, err)
+	}
+	want := topicRow("s", "1")
+	want.Reply.ReplyToID = channel.Opt{} // a later message is no answer to this one
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(channel.Opt{})); diff != "" {
+		t.Error(diff)
+	}
+	places, err := s.Places(t.Context(), "s")
+	place := channel.WindowKey{Channel: "fake", Account: "a", Conversation: "c"}
+	first, second := place, place
+	first.Thread, second.Thread = "2", "1"
+	if diff := cmp.Diff([]channel.WindowKey{first, second}, places); diff != "" || err != nil {
+		t.Error(diff, err)
+	}
+	if _, ok, err := s.Last(t.Context(), "other"); ok || err != nil {
+		t.Errorf("a session that nobody wrote in has a last route, %v", err)
+	}
+	if err := s.Forget(t.Context(), "s"); err != nil {
+		t.Fatal(err)
+	}
+	if _, ok, _ := s.Last(t.Context(), "s"); ok {
+		t.Error("a session that was forgotten has a last route")
+	}
+}
+
+// CH-23: through the kernel, so that the order of its questions holds, too.
+func TestOnlyTheOwnerOfAMainSessionChangesItsLastRoute(t *testing.T) {
+	store := channel.NewTexts(0)
+	said := func(s *channel.Sessions, sender string) {
+		t.Helper()
+		k := &channel.Kernel{Recorder: s, Agent: says("answer")}
+		r, err := k.RunAssembled(t.Context(), channel.Meta{Channel: "fake"}, &channel.Assembled{Delivery: &platform{}, Common: channel.Common{
+			Record: channel.RecordOptions{UpdateLastRoute: true},
+			Facts: channel.Facts{
+				Channel: "fake", MessageID: sender, Sender: channel.SenderFacts{ID: sender},
+				Conversation: channel.ConversationFacts{Kind: channel.Direct, ID: sender},
+				Route:        channel.RouteFacts{AgentID: "a", RouteSessionKey: "fake:" + sender, MainSessionKey: "main"},
+				Reply:        channel.ReplyPlanFacts{To: sender},
+				Access:       channel.AccessFacts{DM: channel.DMFacts{Policy: channel.PolicyOpen}},
+				Message:      channel.MessageFacts{RawBody: "hi"},
+			},
+		}})
+		if err != nil || !r.Dispatched {
+			t.Fatalf("got %+v, %v", r, err)
+		}
+	}
+	last := func(s *channel.Sessions, session string) string {
+		t.Helper()
+		r, _, err := s.Last(t.Context(), session)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r.Reply.To
+	}
+	s := channel.NewSessions(store, nil)
+	said(s, "ann")
+	said(s, "bob")
+	s = channel.NewSessions(store, nil)
+	said(s, "bob")
+	if got := last(s, "main"); got != "ann" {
+		t.Errorf("the main session's last route is to %q, expected its owner", got)
+	}
+	if got := last(s, "fake:bob"); got != "" {
+		t.Errorf("a message of somebody else has changed a last route to %q", got)
+	}
+	if err := s.Forget(t.Context(), "main"); err != nil {
+		t.Fatal(err)
+	}
+	said(s, "bob")
+	if got := last(s, "main"); got != "bob" {
+		t.Errorf("after it was erased, the last route is to %q, expected who came first", got)
+	}
+}
+
+// countedTexts are texts that count their changes.
+type countedTexts struct {
+	channel.Texts
+	changes int
+}
+
+func (c *countedTexts) Change(ctx context.Context, name string, do func([]byte) ([]byte, error)) error {
+	return c.Texts.Change(ctx, name, func(text []byte) ([]byte, error) {
+		next, err := do(text)
+		if !bytes.Equal(text, next) {
+			c.changes++
+		}
+		return next, err
+	})
+}
+
+// A message that comes from where the one before came from is no reason to write.
+func TestARouteThatHasNotChangedIsNotWrittenAgain(t *testing.T) {
+	store := &countedTexts{Texts: channel.NewTexts(0)}
+	s, r := channel.NewSessions(store, nil), topicRow("s", "1")
+	for range 2 {
+		if err := s.LastRoute(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+		r.At, r.Reply.ReplyToID = r.At.Add(time.Hour), channel.Some("8")
+	}
+	if store.changes != 1 {
+		t.Errorf("it was written %d times, expected once", store.changes)
+	}
+}
+
+// CH-98, for sessions.
+func TestADamagedSessionIsForgottenWithAWarning(t *testing.T) {
+	for name, text := range map[string]string{"no JSON": "{", "another's": `{"session":"x","owner":"eve"}`, "empty": ""} {
+		store := channel.NewTexts(0)
+		if err := channel.NewSessions(store, nil).LastRoute(t.Context(), topicRow("s", "1")); err != nil {
+			t.Fatal(err)
+		}
+		replaceTexts(t, store, "", text)
+		var log strings.Builder
+		s := channel.NewSessions(store, slog.New(slog.NewTextHandler(&log, nil)))
+		if _, ok, err := s.Last(t.Context(), "s"); ok || err != nil || !strings.Contains(log.String(), "WARN") {
+			t.Errorf("%s: got %v, %v, logged %q", name, ok, err, log.String())
+		}
+		if owner, err := s.Owner(t.Context(), "s"); owner != "" || err != nil {
+			t.Errorf("%s: owned by %q, %v", name, owner, err)
+		}
+	}
+}

@@ -1,0 +1,107 @@
+package channel
+
+import (
+	"bytes"
+	"container/list"
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+)
+
+// Texts keeps small texts by name: [NewTexts] in memory, [OpenTexts] in a table. Several goroutines, and processes with the same table, may
+// use it at once. Nobody changes a text that was passed or returned.
+type Texts interface {
+	// Load returns a text; nil is none.
+	Load(_ context.Context, name string) ([]byte, error)
+	// Change replaces a text by what do makes of it; nil is none, both ways. do is called again if another process was faster. Its error
+	// is Change's, and leaves the text as it was.
+	Change(_ context.Context, name string, do func(text []byte) ([]byte, error)) error
+	// All returns the texts whose names begin with prefix.
+	All(_ context.Context, prefix string) (map[string][]byte, error)
+}
+
+// memoryTexts are Texts of one process.
+type memoryTexts struct {
+	most int
+
+	mu    sync.Mutex
+	known map[string]*list.Element
+	order list.List // of *memoryText; the one that was changed longest ago is in front
+}
+
+type memoryText struct {
+	name string
+	text []byte
+}
+
+// NewTexts returns Texts in memory. Beyond most, the text that was changed longest ago goes; 0 is no bound.
+func NewTexts(most int) Texts { return &memoryTexts{most: most, known: map[string]*list.Element{}} }
+
+// Load implements [Texts].
+func (m *memoryTexts) Load(_ context.Context, name string) ([]byte, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.loadLocked(name), nil
+}
+
+func (m *memoryTexts) loadLocked(name string) []byte {
+	if e := m.known[name]; e != nil {
+		return e.Value.(*memoryText).text
+	}
+	return nil
+}
+
+// Change implements [Texts]. do must not use the same Texts.
+func (m *memoryTexts) Change(_ context.Context, name string, do func([]byte) ([]byte, error)) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	old := m.loadLocked(name)
+	next, err := do(old)
+	if err == nil {
+		err = checkText(next)
+	}
+	if err != nil || sameText(old, next) {
+		return err
+	}
+	if e := m.known[name]; e != nil {
+		m.removeLocked(e)
+	}
+	if next == nil {
+		return nil
+	}
+	m.known[name] = m.order.PushBack(&memoryText{name, next})
+	if m.most > 0 && m.order.Len() > m.most {
+		m.removeLocked(m.order.Front())
+	}
+	return nil
+}
+
+func (m *memoryTexts) removeLocked(e *list.Element) {
+	delete(m.known, m.order.Remove(e).(*memoryText).name)
+}
+
+// All implements [Texts].
+func (m *memoryTexts) All(_ context.Context, prefix string) (map[string][]byte, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	all := map[string][]byte{}
+	for name, e := range m.known {
+		if strings.HasPrefix(name, prefix) {
+			all[name] = e.Value.(*memoryText).text
+		}
+	}
+	return all, nil
+}
+
+const maxText = 512 << 10 // texts are far smaller
+
+func checkText(text []byte) error {
+	if len(text) > maxText {
+		return fmt.Errorf("channel: a text of %d bytes is too large; expected at most %d", len(text), maxText)
+	}
+	return nil
+}
+
+// sameText reports whether a text stays as it was; a text that is empty is not none.
+func sameText(a, b []byte) bool { return (a == nil) == (b == nil) && bytes.Equal(a, b) }

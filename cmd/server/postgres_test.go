@@ -11,10 +11,10 @@ import (
 	"testing"
 
 	"github.com/lingserve/lingserve/config"
+	"github.com/lingserve/lingserve/internal/postgrestest"
 	"github.com/lingserve/lingserve/tape"
 	tapefile "github.com/lingserve/lingserve/tape/file"
 	"github.com/lingserve/lingserve/tape/postgres"
-	"github.com/lingserve/lingserve/internal/postgrestest"
 )
 
 // TA-40, TA-41: what is said of "lingserve tape" holds for a database, too, and no file is written.

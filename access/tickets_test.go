@@ -332,6 +332,7 @@ type broken struct {
 }
 
 func (b broken) Get(context.Context, string) (store.Record, error) { return store.Record{}, b.error }
+
 func (b broken) Put(context.Context, ...store.Put) ([]store.Record, []error) {
 	return make([]store.Record, 1), []error{b.error}
 }

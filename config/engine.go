@@ -137,7 +137,7 @@ var natsSettings = []Setting{
 	},
 	{
 		Key: "nats.max_inbox", Default: "1GiB", Min: "64KiB",
-		Help:  "NATS space for a day of channel events; other channel data takes up to 656 MiB more",
+		Help:  "NATS space for a day of channel events; other channel data takes 656 MiB more",
 		field: func(c *Config) any { return &c.NATS.MaxInbox },
 	},
 }

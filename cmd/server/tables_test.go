@@ -85,12 +85,12 @@ func TestPairsOfAnEarlierVersionAreKept(t *testing.T) {
 		}
 	}
 	pair("U1/é")
-	pair("is not paired on telegram any more", "remove", "telegram", "42")
+	pair("removed the pairing of 42 on telegram", "remove", "telegram", "42")
 	p.signal(syscall.SIGTERM)
 	if status := p.wait(); status != exitOK {
 		t.Fatalf("the server ended with %d", status)
 	}
 	pair("U1/é")
-	pair("is not paired on slack@work any more", "remove", "slack@work", "U1/é")
-	pair("nobody is paired")
+	pair("removed the pairing of U1/é on slack@work", "remove", "slack@work", "U1/é")
+	pair("there are no paired people")
 }

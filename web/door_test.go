@@ -20,6 +20,8 @@ import (
 
 	"github.com/lingserve/lingserve/access"
 	"github.com/lingserve/lingserve/agent"
+	"github.com/lingserve/lingserve/internal/vfs"
+	"github.com/lingserve/lingserve/store/file"
 	"github.com/lingserve/lingserve/tool"
 	"github.com/lingserve/lingserve/turn"
 )
@@ -29,6 +31,25 @@ type keyring struct {
 	door    *access.Door
 	entries []string
 	bearer  map[string]string // headers, by name
+}
+
+// newTickets returns tickets that a table in memory keeps.
+func newTickets(t testing.TB) *access.Tickets {
+	t.Helper()
+	e, err := file.Open(vfs.InMemory(), file.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := e.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	table, err := e.Table(t.Context(), access.TicketTable)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return access.NewTickets(access.TicketsOptions{Table: table})
 }
 
 // newKeyring makes a key for each entry as NAME:ROLE, with scopes behind a blank.
@@ -57,7 +78,7 @@ func newKeyring(t testing.TB, entries ...string) *keyring {
 		t.Fatal(err)
 	}
 	t.Cleanup(keys.Close)
-	k.door = &access.Door{Keys: keys, Tickets: access.NewTickets(access.TicketsOptions{})}
+	k.door = &access.Door{Keys: keys, Tickets: newTickets(t)}
 	return k
 }
 

@@ -36,7 +36,7 @@ func TestStreamsEndWithTheKeyThatHasOpenedThem(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer keys.Close()
-			door := &access.Door{Keys: keys, Tickets: access.NewTickets(access.TicketsOptions{})}
+			door := &access.Door{Keys: keys, Tickets: newTickets(t)}
 			b := newBench(t, func(o *Options) { o.Access.Door = door }).serve()
 			asAnn, asBob := "Authorization: Bearer "+annText, "Authorization: Bearer "+bobText
 			id := readDocument(t, b.do("POST", "/v1/runs", `{"workflow":"steps"}`, asAnn, "Prefer: respond-async")).Run

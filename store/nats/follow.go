@@ -1,6 +1,7 @@
 package nats
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -93,6 +94,7 @@ func (f *follower) once(ctx context.Context, told *bool) error {
 	}
 	defer messages.stop()
 	f.begin()
+	seen := map[string]bool{} // until it is live
 	for live, wait := false, attemptWait; ; {
 		next, cancel := context.WithTimeout(ctx, wait)
 		msg, err := messages.Next(jetstream.NextContext(next))
@@ -118,11 +120,23 @@ func (f *follower) once(ctx context.Context, told *bool) error {
 			m := t.message(msg.Subject(), seq, msg.Headers(), nil)
 			if strings.HasPrefix(m.key, f.prefix) {
 				err = f.change(&m)
+				if !live {
+					seen[m.key] = true
+				}
 			}
 		}
 		if err == nil && !live && seq >= barrier {
-			live, *told, wait = true, false, tickEvery
-			err = f.live()
+			unseen, missing := f.unseen(ctx, barrier, seen)
+			if missing != nil {
+				return missing
+			}
+			for i := range unseen {
+				err = errors.Join(err, f.change(&unseen[i]))
+			}
+			live, *told, wait, seen = true, false, tickEvery, nil
+			if err == nil {
+				err = f.live()
+			}
 		}
 		if err == nil && live {
 			err = f.tick()
@@ -131,6 +145,46 @@ func (f *follower) once(ctx context.Context, told *bool) error {
 			return stopped{err}
 		}
 	}
+}
+
+// errBehind says that a server which led once has answered.
+var errBehind = errors.New("the server's copy of the stream is behind")
+
+// unseen returns the newest messages of the keys that a consumer has not told of by a barrier's message: those that were changed since it was
+// made. It tells of them later, perhaps.
+func (f *follower) unseen(ctx context.Context, barrier uint64, seen map[string]bool) (unseen []message, err error) {
+	t := f.t
+	ctx, cancel := context.WithTimeout(ctx, attemptWait)
+	defer cancel()
+	s := *t.stream.Load()
+	info, err := s.Info(ctx)
+	if err != nil || info.State.LastSeq == barrier {
+		return nil, err
+	}
+	if info.State.LastSeq < barrier {
+		return nil, errBehind
+	}
+	if info, err = s.Info(ctx, jetstream.WithSubjectFilter(t.filter(f.prefix))); err != nil {
+		return nil, err
+	}
+	for subject := range info.State.Subjects {
+		if subject == t.barrier.Subject() {
+			continue
+		}
+		key := t.key(subject)
+		if seen[key] || !strings.HasPrefix(key, f.prefix) {
+			continue
+		}
+		m, err := t.last(ctx, key, 0)
+		if err != nil {
+			return nil, err
+		}
+		if m.seq > 0 {
+			unseen = append(unseen, m)
+		}
+	}
+	slices.SortFunc(unseen, func(a, b message) int { return cmp.Compare(a.seq, b.seq) })
+	return unseen, nil
 }
 
 // consumer is a consumer that is deleted when it is not used any more.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/internal/yaml"
 )
 
 // value is what was written for a setting, before it is understood.
@@ -192,7 +193,7 @@ func (s Setting) text(c *Config) string {
 		}
 		return *p
 	case *time.Duration:
-		return shortDuration(*p)
+		return yaml.FormatDuration(*p)
 	case *slog.Level:
 		return strings.ToLower(p.String())
 	case *adapter.Options:
@@ -224,18 +225,6 @@ func deref(p any) any {
 		return *p
 	}
 	panic(fmt.Sprintf("config: a setting of type %T", p))
-}
-
-// shortDuration leaves out the zeros that time.Duration writes at the end: 5m, not 5m0s.
-func shortDuration(d time.Duration) string {
-	s := d.String()
-	if strings.HasSuffix(s, "m0s") {
-		s = strings.TrimSuffix(s, "0s")
-	}
-	if strings.HasSuffix(s, "h0m") {
-		s = strings.TrimSuffix(s, "0m")
-	}
-	return s
 }
 
 // sizeUnits are ordered so that a unit stands before those that end as it does.

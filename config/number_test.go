@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/lingserve/lingserve/internal/yaml"
 )
 
 // A size or a time that is taken is written so that it is read as the same, and is never less than nothing: a number that is too large
@@ -26,8 +28,8 @@ func FuzzSizesAndTimes(f *testing.F) {
 		if _, err := parseNumber(&d, text); err != nil {
 			return
 		}
-		if _, err := parseNumber(&same, shortDuration(d)); err != nil || same != d || d < 0 {
-			t.Errorf("%q is %v, which is read as %v: %v", text, shortDuration(d), same, err)
+		if _, err := parseNumber(&same, yaml.FormatDuration(d)); err != nil || same != d || d < 0 {
+			t.Errorf("%q is %v, which is read as %v: %v", text, yaml.FormatDuration(d), same, err)
 		}
 	})
 }

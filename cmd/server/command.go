@@ -165,7 +165,7 @@ func parseFlags(set *flag.FlagSet, args []string) (rest []string, help helpMode,
 			text, hasText = "debug", true
 		}
 		if f == nil {
-			var names []string
+			names := []string{"all", "help"}
 			set.VisitAll(func(f *flag.Flag) { names = append(names, f.Name) })
 			err = cmp.Or(err, fmt.Errorf("unknown flag %s%s", strings.TrimSuffix(arg, "="+text), didYouMean(name, names, "--")))
 			continue

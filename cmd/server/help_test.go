@@ -196,6 +196,7 @@ func TestAWrongCommandLineIsOneLine(t *testing.T) {
 		"nothing":                     `lingserve: unknown command "nothing"; see lingserve help`,
 		"help rnu":                    `lingserve help: unknown command "rnu"; did you mean run? See lingserve help`,
 		"help tape coppy":             `lingserve help tape: unknown action "coppy"; did you mean copy? See lingserve help tape`,
+		"help run --al":               `lingserve help: unknown flag --al; did you mean --all? See lingserve help`,
 		"help --nope":                 `lingserve help: unknown flag --nope; see lingserve help`,
 		"run x --fromat=json":         `lingserve run: unknown flag --fromat; did you mean --format? See lingserve help run`,
 		"serve --adr :80":             `lingserve serve: unknown flag --adr; did you mean --addr? See lingserve help serve`,

@@ -224,14 +224,14 @@ func (r *Reader) Duration(n *Node, path string, least, most time.Duration) (d ti
 	}
 	d, err := time.ParseDuration(t)
 	if err != nil || d < least || d > most {
-		r.Errorf(n, path, "expected a duration from %s to %s, such as 90s or 5m, got %q", brief(least), brief(most), schema.Short(t))
+		r.Errorf(n, path, "expected a duration from %s to %s, such as 90s or 5m, got %q", FormatDuration(least), FormatDuration(most), schema.Short(t))
 		return 0, false
 	}
 	return d, true
 }
 
-// brief writes 24h for 24h0m0s.
-func brief(d time.Duration) string {
+// FormatDuration writes a duration as people do: 24h, not 24h0m0s.
+func FormatDuration(d time.Duration) string {
 	text := d.String()
 	if strings.HasSuffix(text, "m0s") {
 		text = strings.TrimSuffix(text, "0s")

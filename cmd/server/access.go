@@ -5,7 +5,7 @@ import (
 	"log/slog"
 
 	"github.com/lingserve/lingserve/access"
-	"github.com/lingserve/lingserve/config"
+	"github.com/lingserve/lingserve/internal/config"
 	"github.com/lingserve/lingserve/web"
 )
 

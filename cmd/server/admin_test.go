@@ -16,8 +16,8 @@ import (
 
 	"github.com/lingserve/lingserve/access"
 	"github.com/lingserve/lingserve/adapter"
-	"github.com/lingserve/lingserve/config"
-	"github.com/lingserve/lingserve/telemetry"
+	"github.com/lingserve/lingserve/internal/config"
+	"github.com/lingserve/lingserve/internal/telemetry"
 	"github.com/lingserve/lingserve/tool"
 )
 

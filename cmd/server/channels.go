@@ -27,7 +27,7 @@ import (
 	"github.com/lingserve/lingserve/channel/telegram"
 	"github.com/lingserve/lingserve/channel/turns"
 	"github.com/lingserve/lingserve/channel/webhook"
-	"github.com/lingserve/lingserve/config"
+	"github.com/lingserve/lingserve/internal/config"
 	"github.com/lingserve/lingserve/store"
 	"github.com/lingserve/lingserve/tool"
 	"github.com/lingserve/lingserve/turn"

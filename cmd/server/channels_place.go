@@ -3,7 +3,7 @@ package main
 import (
 	"fmt"
 
-	"github.com/lingserve/lingserve/config"
+	"github.com/lingserve/lingserve/internal/config"
 )
 
 // channelsPlace is where what channels keep is, for people.

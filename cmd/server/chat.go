@@ -22,7 +22,7 @@ import (
 	"github.com/lingserve/lingserve/channel"
 	terminal "github.com/lingserve/lingserve/channel/cli"
 	"github.com/lingserve/lingserve/channel/turns"
-	"github.com/lingserve/lingserve/config"
+	"github.com/lingserve/lingserve/internal/config"
 	"github.com/lingserve/lingserve/tool"
 )
 

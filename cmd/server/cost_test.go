@@ -9,7 +9,7 @@ import (
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/demo"
-	"github.com/lingserve/lingserve/config"
+	"github.com/lingserve/lingserve/internal/config"
 	"github.com/lingserve/lingserve/internal/trail"
 	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/tape/memory"

@@ -8,10 +8,10 @@ import (
 	"fmt"
 	"log/slog"
 
-	"github.com/lingserve/lingserve/config"
+	"github.com/lingserve/lingserve/internal/config"
+	"github.com/lingserve/lingserve/internal/telemetry"
 	"github.com/lingserve/lingserve/store"
 	"github.com/lingserve/lingserve/tape"
-	"github.com/lingserve/lingserve/telemetry"
 	"github.com/lingserve/lingserve/web"
 )
 

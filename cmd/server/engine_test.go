@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/cluster/clustertest"
-	"github.com/lingserve/lingserve/config"
+	"github.com/lingserve/lingserve/internal/config"
 )
 
 // asked is an answer of a server.

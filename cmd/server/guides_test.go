@@ -25,8 +25,8 @@ import (
 	"github.com/goccy/go-yaml"
 
 	"github.com/lingserve/lingserve/api"
-	"github.com/lingserve/lingserve/config"
 	"github.com/lingserve/lingserve/flow"
+	"github.com/lingserve/lingserve/internal/config"
 )
 
 // A sample is a fenced code block of a guide.

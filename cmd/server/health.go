@@ -14,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/lingserve/lingserve/config"
+	"github.com/lingserve/lingserve/internal/config"
 )
 
 func healthCommand(args []string, _ io.Reader, stdout, stderr io.Writer) int {

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/lingserve/lingserve/config"
+	"github.com/lingserve/lingserve/internal/config"
 )
 
 // Help fits on a screen of 24 lines with 80 columns. Only "--all" may be longer; its lines have 80 columns, too.

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/lingserve/lingserve/config"
+	"github.com/lingserve/lingserve/internal/config"
 )
 
 // helpOf runs a command line that prints help.

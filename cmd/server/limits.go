@@ -9,7 +9,7 @@ import (
 	"runtime/debug"
 
 	"github.com/lingserve/lingserve/adapter"
-	"github.com/lingserve/lingserve/config"
+	"github.com/lingserve/lingserve/internal/config"
 	"github.com/lingserve/lingserve/internal/memlimit"
 	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/web"

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/lingserve/lingserve/adapter"
-	"github.com/lingserve/lingserve/config"
+	"github.com/lingserve/lingserve/internal/config"
 )
 
 func TestTheMemoryLimitIsTheSettingOrElseWhatTheMachineSays(t *testing.T) {

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/bot"
-	"github.com/lingserve/lingserve/config"
 	"github.com/lingserve/lingserve/flow"
+	"github.com/lingserve/lingserve/internal/config"
 	"github.com/lingserve/lingserve/internal/trail"
 	"github.com/lingserve/lingserve/ling"
 	"github.com/lingserve/lingserve/tube"

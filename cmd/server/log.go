@@ -4,8 +4,8 @@ import (
 	"io"
 	"log/slog"
 
-	"github.com/lingserve/lingserve/config"
-	"github.com/lingserve/lingserve/telemetry"
+	"github.com/lingserve/lingserve/internal/config"
+	"github.com/lingserve/lingserve/internal/telemetry"
 )
 
 // newLog makes the log that the settings ask for. None of their secrets is ever in it.

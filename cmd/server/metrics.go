@@ -7,9 +7,9 @@ import (
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/channel"
-	"github.com/lingserve/lingserve/config"
 	"github.com/lingserve/lingserve/flow"
-	"github.com/lingserve/lingserve/telemetry"
+	"github.com/lingserve/lingserve/internal/config"
+	"github.com/lingserve/lingserve/internal/telemetry"
 	"github.com/lingserve/lingserve/turn"
 	"github.com/lingserve/lingserve/web"
 )

@@ -20,7 +20,7 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/adapter"
-	"github.com/lingserve/lingserve/config"
+	"github.com/lingserve/lingserve/internal/config"
 )
 
 // modelsAtOnce is how many servers are asked at a time: enough that one that hangs does not hold up the rest, few enough that no

@@ -6,7 +6,7 @@ import (
 	"context"
 	"log/slog"
 
-	"github.com/lingserve/lingserve/config"
+	"github.com/lingserve/lingserve/internal/config"
 	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/tape/postgres"
 )

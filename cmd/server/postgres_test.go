@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/lingserve/lingserve/config"
+	"github.com/lingserve/lingserve/internal/config"
 	"github.com/lingserve/lingserve/internal/postgrestest"
 	"github.com/lingserve/lingserve/tape"
 	tapefile "github.com/lingserve/lingserve/tape/file"

@@ -16,7 +16,7 @@ import (
 	"github.com/lingserve/lingserve/adapter/openai"
 	"github.com/lingserve/lingserve/adapter/responses"
 	"github.com/lingserve/lingserve/adapter/wire"
-	"github.com/lingserve/lingserve/config"
+	"github.com/lingserve/lingserve/internal/config"
 )
 
 // newModels makes the providers and checks that the default model is one of theirs. stop ends what they run.

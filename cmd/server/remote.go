@@ -18,8 +18,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/lingserve/lingserve/config"
 	"github.com/lingserve/lingserve/flow"
+	"github.com/lingserve/lingserve/internal/config"
 	"github.com/lingserve/lingserve/internal/egress"
 	"github.com/lingserve/lingserve/tube"
 )

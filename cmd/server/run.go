@@ -16,8 +16,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/lingserve/lingserve/config"
 	"github.com/lingserve/lingserve/flow"
+	"github.com/lingserve/lingserve/internal/config"
 	"github.com/lingserve/lingserve/ling"
 	"github.com/lingserve/lingserve/tube"
 	"github.com/lingserve/lingserve/web/frame"

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/lingserve/lingserve/config"
+	"github.com/lingserve/lingserve/internal/config"
 	"github.com/rogpeppe/go-internal/testscript"
 )
 

@@ -7,8 +7,8 @@ import (
 	"path/filepath"
 
 	"github.com/lingserve/lingserve/access"
-	"github.com/lingserve/lingserve/config"
 	"github.com/lingserve/lingserve/internal/before"
+	"github.com/lingserve/lingserve/internal/config"
 	"github.com/lingserve/lingserve/internal/vfs"
 	"github.com/lingserve/lingserve/store"
 	"github.com/lingserve/lingserve/store/file"

@@ -19,7 +19,7 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/lingserve/lingserve/config"
+	"github.com/lingserve/lingserve/internal/config"
 	"github.com/lingserve/lingserve/tape"
 )
 

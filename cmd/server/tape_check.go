@@ -15,7 +15,7 @@ import (
 
 	"github.com/lingserve/lingserve/channel"
 	channelfile "github.com/lingserve/lingserve/channel/file"
-	"github.com/lingserve/lingserve/config"
+	"github.com/lingserve/lingserve/internal/config"
 	runlogfile "github.com/lingserve/lingserve/runlog/file"
 	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/tape/file"

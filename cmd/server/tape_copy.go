@@ -7,7 +7,7 @@ import (
 	"io"
 	"slices"
 
-	"github.com/lingserve/lingserve/config"
+	"github.com/lingserve/lingserve/internal/config"
 	"github.com/lingserve/lingserve/tape"
 )
 

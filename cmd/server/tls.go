@@ -26,7 +26,7 @@ import (
 	"golang.org/x/net/idna"
 	"golang.org/x/net/netutil"
 
-	"github.com/lingserve/lingserve/config"
+	"github.com/lingserve/lingserve/internal/config"
 	"github.com/lingserve/lingserve/internal/egress"
 )
 

@@ -28,7 +28,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/lingserve/lingserve/config"
+	"github.com/lingserve/lingserve/internal/config"
 	"github.com/lingserve/lingserve/web"
 )
 

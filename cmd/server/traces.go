@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/adapter"
-	"github.com/lingserve/lingserve/config"
-	"github.com/lingserve/lingserve/telemetry"
+	"github.com/lingserve/lingserve/internal/config"
+	"github.com/lingserve/lingserve/internal/telemetry"
 )
 
 // flushTime is how long the end of the program waits for a collector to take the last spans.

@@ -6,8 +6,8 @@ import (
 	"os"
 
 	"github.com/lingserve/lingserve/adapter"
-	"github.com/lingserve/lingserve/config"
 	"github.com/lingserve/lingserve/flow"
+	"github.com/lingserve/lingserve/internal/config"
 	"github.com/lingserve/lingserve/web"
 	"github.com/lingserve/lingserve/workflows"
 )

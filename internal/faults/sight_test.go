@@ -12,7 +12,7 @@ import (
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
-	"github.com/lingserve/lingserve/telemetry"
+	"github.com/lingserve/lingserve/internal/telemetry"
 	"github.com/lingserve/lingserve/web"
 )
 

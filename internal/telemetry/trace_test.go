@@ -13,7 +13,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 
-	"github.com/lingserve/lingserve/telemetry"
+	"github.com/lingserve/lingserve/internal/telemetry"
 )
 
 // environment sets the variables of OpenTelemetry, and no others of them.

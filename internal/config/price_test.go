@@ -10,7 +10,7 @@ import (
 
 // MO-40: settings have prices of their own, in the configuration file or in another one, and the rest stays as it is built in.
 func TestPricesCanBeSet(t *testing.T) {
-	builtIn, err := os.ReadFile("../adapter/price/prices.json") // is one that could be set
+	builtIn, err := os.ReadFile("../../adapter/price/prices.json") // is one that could be set
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,9 +18,9 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	"pgregory.net/rapid"
 
+	"github.com/lingserve/lingserve/internal/telemetry"
 	"github.com/lingserve/lingserve/internal/trail"
 	"github.com/lingserve/lingserve/tape"
-	"github.com/lingserve/lingserve/telemetry"
 )
 
 // written is what a log of these options has of what do says, in both formats.

@@ -3,7 +3,7 @@ package config_test
 import (
 	"fmt"
 
-	"github.com/lingserve/lingserve/config"
+	"github.com/lingserve/lingserve/internal/config"
 )
 
 func ExampleLoad() {

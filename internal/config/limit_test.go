@@ -9,7 +9,7 @@ import (
 // Every setting that bounds something is in the guide of limits, or in the one of those of a caller.
 func TestTheGuideHasEachLimit(t *testing.T) {
 	var guides string
-	for _, name := range []string{"../docs/limits.md", "../docs/access.md"} {
+	for _, name := range []string{"../../docs/limits.md", "../../docs/access.md"} {
 		text, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)

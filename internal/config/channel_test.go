@@ -288,7 +288,7 @@ func TestThePageOfAChannelHasAllItsSettings(t *testing.T) {
 		if len(own) == 0 {
 			continue
 		}
-		page, err := os.ReadFile("../docs/channels/" + kind.name + ".md")
+		page, err := os.ReadFile("../../docs/channels/" + kind.name + ".md")
 		if err != nil {
 			t.Errorf("the channel %s has no page: %v", kind.name, err)
 			continue

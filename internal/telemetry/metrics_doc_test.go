@@ -20,7 +20,7 @@ func pendingOf(journal, outbox map[string]int) func(context.Context) (map[string
 	return func(context.Context) (map[string]int, map[string]int, error) { return journal, outbox, nil }
 }
 
-const guide = "../docs/operate/metrics.md"
+const guide = "../../docs/operate/metrics.md"
 
 // The names and labels of metrics are what dashboards and alerts of others are made of: the guide has all of them.
 func TestTheGuideShowsTheMetrics(t *testing.T) {
@@ -37,7 +37,7 @@ func TestTheGuideShowsTheMetrics(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const begin, end = "<!-- metrics: made by go test ./telemetry -update -->\n", "<!-- end of metrics -->\n"
+	const begin, end = "<!-- metrics: made by go test ./internal/telemetry -update -->\n", "<!-- end of metrics -->\n"
 	before, rest, ok := strings.Cut(string(text), begin)
 	found, after, ok2 := strings.Cut(rest, end)
 	if !ok || !ok2 {
@@ -52,7 +52,7 @@ func TestTheGuideShowsTheMetrics(t *testing.T) {
 		}
 		return
 	}
-	t.Errorf("%s is not up to date; run go test ./telemetry -update\n%s", guide, cmp.Diff(b.String(), found))
+	t.Errorf("%s is not up to date; run go test ./internal/telemetry -update\n%s", guide, cmp.Diff(b.String(), found))
 }
 
 func TestMetricsAreNamedAsPrometheusWantsIt(t *testing.T) {
@@ -199,7 +199,7 @@ type dashboard struct {
 }
 
 func TestTheDashboardShowsMetricsThatAreThere(t *testing.T) {
-	text, err := os.ReadFile("../deploy/grafana/lingserve.json")
+	text, err := os.ReadFile("../../deploy/grafana/lingserve.json")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -236,7 +236,7 @@ func TestTheDashboardShowsMetricsThatAreThere(t *testing.T) {
 }
 
 func TestTheAlertsAreOfMetricsThatAreThere(t *testing.T) {
-	text, err := os.ReadFile("../deploy/prometheus/alerts.yaml")
+	text, err := os.ReadFile("../../deploy/prometheus/alerts.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}

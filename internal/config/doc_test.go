@@ -22,17 +22,17 @@ var tables = map[string]struct {
 	guide string
 	write func() string
 }{
-	"settings":  {"../docs/configuration.md", settingsTable},
-	"providers": {"../docs/configuration.md", providersTable},
-	"common":    {"../docs/configuration.md", commonTable},
-	"presets":   {"../docs/models.md", presetsTable},
-	"agents":    {"../docs/agents.md", func() string { return namedTable(agentSettings) }},
-	"mcp":       {"../docs/agents.md", func() string { return namedTable(mcpSettings) }},
-	"policies":  {"../docs/channels.md", policiesTable},
-	"telegram":  {"../docs/channels/telegram.md", func() string { return channelTable(telegramSettings) }},
-	"slack":     {"../docs/channels/slack.md", func() string { return channelTable(slackSettings) }},
-	"feishu":    {"../docs/channels/feishu.md", func() string { return channelTable(feishuSettings) }},
-	"webhook":   {"../docs/channels/webhook.md", func() string { return channelTable(webhookSettings) }},
+	"settings":  {"../../docs/configuration.md", settingsTable},
+	"providers": {"../../docs/configuration.md", providersTable},
+	"common":    {"../../docs/configuration.md", commonTable},
+	"presets":   {"../../docs/models.md", presetsTable},
+	"agents":    {"../../docs/agents.md", func() string { return namedTable(agentSettings) }},
+	"mcp":       {"../../docs/agents.md", func() string { return namedTable(mcpSettings) }},
+	"policies":  {"../../docs/channels.md", policiesTable},
+	"telegram":  {"../../docs/channels/telegram.md", func() string { return channelTable(telegramSettings) }},
+	"slack":     {"../../docs/channels/slack.md", func() string { return channelTable(slackSettings) }},
+	"feishu":    {"../../docs/channels/feishu.md", func() string { return channelTable(feishuSettings) }},
+	"webhook":   {"../../docs/channels/webhook.md", func() string { return channelTable(webhookSettings) }},
 }
 
 // settingsTable has all settings except those of providers. It leaves out flags and variables that follow from the key.
@@ -179,7 +179,7 @@ func TestTheGuideShowsTheTables(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			begin, end := "<!-- "+name+": made by `go test ./config -update` -->\n", "<!-- end of "+name+" -->\n"
+			begin, end := "<!-- "+name+": made by `go test ./internal/config -update` -->\n", "<!-- end of "+name+" -->\n"
 			head, rest, ok := strings.Cut(string(text), begin)
 			shown, tail, ok2 := strings.Cut(rest, end)
 			if !ok || !ok2 {
@@ -192,14 +192,14 @@ func TestTheGuideShowsTheTables(t *testing.T) {
 				return
 			}
 			if diff := cmp.Diff(table.write(), shown); diff != "" {
-				t.Errorf("%s is not up to date; run go test ./config -update\n%s", table.guide, diff)
+				t.Errorf("%s is not up to date; run go test ./internal/config -update\n%s", table.guide, diff)
 			}
 		})
 	}
 }
 
 func TestTheGuideSaysWhatEachKindSupports(t *testing.T) {
-	text, err := os.ReadFile("../docs/models.md")
+	text, err := os.ReadFile("../../docs/models.md")
 	if err != nil {
 		t.Fatal(err)
 	}

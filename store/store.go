@@ -1,6 +1,6 @@
-// Package store has the primitives under everything that the server keeps, and their errors. A [Table] holds small records by key. Engines
-// implement the primitives: package file on a folder, package nats on NATS JetStream, package postgres on PostgreSQL. Package storetest
-// tests each engine against every rule of this package.
+// Package store has the two primitives under everything that the server keeps, and their errors. A [Log] is a named sequence of entries
+// that is only appended to. A [Table] holds small records by key. Engines implement them: package file on a folder, package nats on NATS
+// JetStream, package postgres on PostgreSQL. Package storetest tests each engine against every rule of this package.
 //
 // # Revisions
 //
@@ -10,7 +10,8 @@
 //
 // # Doubt
 //
-// If the answer of an engine is lost, the write fails with [ErrUnsure]. The same put, with the same ID, may be sent again: it is written once.
+// If the answer of an engine is lost, the write fails with [ErrUnsure]. The same batch or put, with the same ID, may be sent again: it is
+// written once.
 package store
 
 import (
@@ -110,7 +111,9 @@ type Change struct {
 // Errors of engines; compare with [errors.Is].
 var (
 	ErrNotFound = errors.New("not found")
-	ErrMoved    = errors.New("the record has changed meanwhile") // is always a [Moved]
+	ErrMoved    = errors.New("it has changed meanwhile") // is always a [Moved] or a [MovedLog]
+	ErrDeleted  = errors.New("deleted")
+	ErrExpired  = errors.New("expired")
 	ErrFull     = errors.New("the table is full")
 	ErrTooLarge = errors.New("too large")
 	ErrInvalid  = errors.New("invalid")

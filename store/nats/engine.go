@@ -22,7 +22,7 @@
 // # Reading
 //
 // Get asks the leader of the stream. That a record does not exist is confirmed by a [cluster.Barrier], as a former leader may not know it.
-// Peek asks any server. Range and Watch use a consumer, which has delivered all that was acknowledged once it delivers the barrier's message.
+// Peek asks any server. Range and Watch use a consumer of the last messages and a barrier; see reading.
 //
 // # Lives
 //

@@ -117,6 +117,7 @@ func Tables(t *testing.T, s Setup) {
 		{"ST-22 a record is there for its life", testLife},
 		{"ST-23 a watcher is told of every key", testWatch},
 		{"ST-23 a watcher that begins among changes misses no key", testWatchBusy},
+		{"ST-08 a list that is made among changes misses no key", testRangeBusy},
 		{"ST-23 watchers are told of deletions and ends of life", testWatchGone},
 		{"ST-19 ST-23 many records are written, read and watched", testMany},
 		{"ST-25 a table without Oldest is full", testFull},
@@ -547,36 +548,47 @@ func testWatch(t *testing.T, s Setup) {
 	}
 }
 
-func testWatchBusy(t *testing.T, s Setup) {
-	place := s.New(t)
-	a, b := table(t, place.Open(t), store.TableOptions{}), table(t, place.Open(t), store.TableOptions{})
-	const there = 20
+// busy changes keys all the time until stop is called.
+func busy(t testing.TB, tab store.Table, keys int) (stop func()) {
+	t.Helper()
 	var puts []store.Put
-	for i := range there {
+	for i := range keys {
 		puts = append(puts, store.Put{Key: fmt.Sprint("k", i), After: store.AnyRev})
 	}
 	write := func() {
 		for i := range puts {
 			puts[i].ID = NewID()
 		}
-		if _, errs := a.Put(t.Context(), puts...); errors.Join(errs...) != nil {
+		if _, errs := tab.Put(t.Context(), puts...); errors.Join(errs...) != nil {
 			t.Error(errors.Join(errs...))
 		}
 	}
 	write()
-	for range 3 {
-		stop, stopped := make(chan struct{}), make(chan struct{})
-		go func() {
-			defer close(stopped)
-			for {
-				select {
-				case <-stop:
-					return
-				case <-time.After(10 * time.Millisecond):
-					write()
-				}
+	ctx, cancel := context.WithCancel(t.Context())
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(time.Millisecond):
+				write()
 			}
-		}()
+		}
+	}()
+	return func() {
+		cancel()
+		<-stopped
+	}
+}
+
+func testWatchBusy(t *testing.T, s Setup) {
+	place := s.New(t)
+	a, b := table(t, place.Open(t), store.TableOptions{}), table(t, place.Open(t), store.TableOptions{})
+	const there = 20
+	for range 3 {
+		stop := busy(t, a, there)
 		ctx, cancel := context.WithCancel(t.Context())
 		seen, last, after := map[string]uint64{}, uint64(0), 0
 		for c, err := range b.Watch(ctx, "k") {
@@ -602,8 +614,20 @@ func testWatchBusy(t *testing.T, s Setup) {
 			seen[c.Key] = c.Rev
 		}
 		cancel()
-		close(stop)
-		<-stopped
+		stop()
+	}
+}
+
+func testRangeBusy(t *testing.T, s Setup) {
+	place := s.New(t)
+	a, b := table(t, place.Open(t), store.TableOptions{}), table(t, place.Open(t), store.TableOptions{})
+	const there = 20
+	stop := busy(t, a, there)
+	defer stop()
+	for range 10 {
+		if got := keys(t, b, "k"); len(got) != there {
+			t.Errorf("%d keys, want %d: %q", len(got), there, got)
+		}
 	}
 }
 
@@ -629,20 +653,21 @@ func testMany(t *testing.T, s Setup) {
 	a, b := table(t, place.Open(t), store.TableOptions{}), table(t, place.Open(t), store.TableOptions{})
 	const many = 1200
 	var want []string
-	putAll := func(after uint64) {
+	putAll := func(after uint64) map[string]uint64 { // revisions by key
 		t.Helper()
 		puts := make([]store.Put, many)
 		for i := range puts {
 			puts[i] = store.Put{Key: fmt.Sprintf("in/%04d", i), ID: NewID(), After: after, Body: make([]byte, 3000)}
 		}
-		revs := map[uint64]bool{}
+		revs, keys := map[string]uint64{}, map[uint64]string{}
 		records, errs := a.Put(t.Context(), puts...)
 		for i, r := range records {
-			if errs[i] != nil || r.Key != puts[i].Key || revs[r.Rev] {
-				t.Fatalf("put %d: %+v, %v", i, r, errs[i])
+			if errs[i] != nil || r.Key != puts[i].Key || r.Rev == 0 || keys[r.Rev] != "" {
+				t.Fatalf("put %d: %+v, %v; its revision is also that of %q", i, r, errs[i], keys[r.Rev])
 			}
-			revs[r.Rev] = true
+			revs[r.Key], keys[r.Rev] = r.Rev, r.Key
 		}
+		return revs
 	}
 	for i := range many {
 		want = append(want, fmt.Sprintf("in/%04d", i))
@@ -668,12 +693,12 @@ func testMany(t *testing.T, s Setup) {
 	if n != many {
 		t.Errorf("%d records with bodies", n)
 	}
-	putAll(store.AnyRev)
+	revs := putAll(store.AnyRev)
 	last := uint64(0)
 	for i := range many {
 		c := w.next()
-		if c.Key != want[i] || c.Rev <= last || c.Gone {
-			t.Fatalf("change %d: %+v behind revision %d", i, c, last)
+		if c.Rev != revs[c.Key] || c.Rev <= last || c.Gone {
+			t.Fatalf("change %d: %+v behind revision %d, want revision %d", i, c, last, revs[c.Key])
 		}
 		last = c.Rev
 	}

@@ -55,7 +55,7 @@ func put(t testing.TB, tab store.Table, p store.Put) store.Record {
 	t.Helper()
 	r, err := try(t, tab, p)
 	if err != nil {
-		t.Fatalf("put %+v: %v", p, err)
+		t.Fatalf("put %s: %v", p.Key, err)
 	}
 	return r
 }

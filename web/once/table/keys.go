@@ -16,6 +16,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -177,7 +178,10 @@ func (k *Keys) Claim(ctx context.Context, c once.Claim) (once.Claim, bool, error
 		switch {
 		case err == nil:
 			c.At = r.At
-			k.countClaim(ctx, c.Owner)
+			if c.Owner != "" {
+				token, _, _ := strings.Cut(p.Key, "/")
+				k.countClaim(ctx, token)
+			}
 			return c, true, nil
 		case errors.Is(err, store.ErrUnsure):
 			k.takeBack(p)
@@ -256,13 +260,10 @@ func (k *Keys) Forget(ctx context.Context, owner, key, run string) error {
 // share is how many keys of one owner with a name are known. A server that asks nobody who they are has one owner, who has all.
 func (k *Keys) share() int64 { return max(k.o.Most/8, 1) }
 
-// countClaim counts a claim of an owner. When the owner may have more keys than its share, its oldest ones are deleted. Each replica counts
+// countClaim counts a claim of an owner with a name. When the owner may have more keys than its share, its oldest ones are deleted. Each replica counts
 // what it has claimed itself, so that an owner has a share, and as many keys more as the replicas claim before they look.
-func (k *Keys) countClaim(ctx context.Context, owner string) {
-	if owner == "" {
-		return
-	}
-	token, least := ownerToken(owner), max(k.share()/16, 1)
+func (k *Keys) countClaim(ctx context.Context, token string) {
+	least := max(k.share()/16, 1)
 	k.mu.Lock()
 	left, counted := k.left[token]
 	if !counted {

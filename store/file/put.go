@@ -209,7 +209,9 @@ func (w *write) stage(f *frame, inline bool) {
 }
 
 func (w *write) delete(old *frame, id [16]byte) {
-	w.stage(&frame{kind: kindDelete, key: old.key, meta: old.id[:], made: old.made, bodyAt: int64(old.rev), at: w.now.UnixMilli(), id: id}, false)
+	w.stage(&frame{
+		kind: kindDelete, key: old.key, meta: old.id[:], made: old.made, bodyAt: int64(old.rev), at: w.now.UnixMilli(), id: id,
+	}, false)
 	w.records--
 	w.bytes -= old.size()
 }

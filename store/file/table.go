@@ -345,8 +345,9 @@ func (d *deletions) add(f *frame) {
 			d.add(&kept[i])
 		}
 	}
-	d.frames = append(d.frames, frame{kind: kindDead, meta: bytes.Clone(f.meta), made: f.made, rev: f.rev, bodyAt: f.bodyAt, at: f.at, id: f.id})
+	d.frames = append(d.frames, *f)
 	kept := &d.frames[len(d.frames)-1]
+	kept.kind, kept.key, kept.meta = kindDead, nil, bytes.Clone(f.meta)
 	d.byID[f.id] = kept
 	if len(f.meta) == len(f.id) {
 		d.byID[[16]byte(f.meta)] = kept

@@ -294,7 +294,8 @@ func testAgain(t *testing.T, s Setup) {
 // Same compares two records without their bodies.
 func Same(t testing.TB, got, want store.Record) {
 	t.Helper()
-	if got.Key != want.Key || got.Made != want.Made || got.Rev != want.Rev || !bytes.Equal(got.Meta, want.Meta) || !got.At.Equal(want.At) || !got.Expires.Equal(want.Expires) {
+	if got.Key != want.Key || got.Made != want.Made || got.Rev != want.Rev || !bytes.Equal(got.Meta, want.Meta) ||
+		!got.At.Equal(want.At) || !got.Expires.Equal(want.Expires) {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 }

@@ -260,8 +260,8 @@ func (k *Keys) Forget(ctx context.Context, owner, key, run string) error {
 // share is how many keys of one owner with a name are known. A server that asks nobody who they are has one owner, who has all.
 func (k *Keys) share() int64 { return max(k.o.Most/8, 1) }
 
-// countClaim counts a claim of an owner with a name. When the owner may have more keys than its share, its oldest ones are deleted. Each replica counts
-// what it has claimed itself, so that an owner has a share, and as many keys more as the replicas claim before they look.
+// countClaim counts a claim of an owner with a name. When the owner may have more keys than its share, its oldest ones are deleted. Each
+// replica counts what it has claimed itself, so that an owner has a share, and as many keys more as the replicas claim before they look.
 func (k *Keys) countClaim(ctx context.Context, token string) {
 	least := max(k.share()/16, 1)
 	k.mu.Lock()

@@ -14,6 +14,7 @@ import (
 	"github.com/lingserve/lingserve/flow"
 	"github.com/lingserve/lingserve/internal/config"
 	"github.com/lingserve/lingserve/internal/egress"
+	"github.com/lingserve/lingserve/internal/textview"
 	"github.com/lingserve/lingserve/tube"
 )
 
@@ -86,14 +87,14 @@ func remoteError(err error) error {
 	if !ok {
 		return err
 	}
-	all := []error{errors.New(clean(e.Error()))}
+	all := []error{errors.New(textview.Clean(e.Error()))}
 	if e.Status == 401 {
 		all = append(all, errors.New("set the API key in the environment variable "+config.ClientKey))
 	}
 	for _, part := range e.Errors {
 		where := strings.ReplaceAll(strings.TrimPrefix(part.Pointer, "/"), "/", ".") + part.Parameter + part.Header
 		if where != "" && part.Detail != "" && part.Detail != e.Detail {
-			all = append(all, errors.New(clean(where+": "+part.Detail)))
+			all = append(all, errors.New(textview.Clean(where+": "+part.Detail)))
 		}
 	}
 	return errors.Join(all...)

@@ -12,7 +12,6 @@ import (
 	"maps"
 	"os"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -99,8 +98,9 @@ func (d *directory) count(ctx context.Context, prefix string) (n int, err error)
 	if err := d.refresh(ctx); err != nil {
 		return 0, err
 	}
+	l := store.Listing{Prefix: prefix}
 	for name := range d.rows.byName {
-		if strings.HasPrefix(name, prefix) {
+		if l.Has(store.Info{Name: name}) {
 			n++
 		}
 	}

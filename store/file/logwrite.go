@@ -144,7 +144,9 @@ func (l *log) append(s state, r *request) (state, []byte, error) {
 		return s, nil, fmt.Errorf("%w: %w", store.ErrAway, err)
 	}
 	next := s
-	next.updated = max(time.Now().UnixMicro(), s.updated)
+	if next.updated = b.Updated.UnixMicro(); b.Updated.IsZero() {
+		next.updated = max(time.Now().UnixMicro(), s.updated)
+	}
 	if !s.there() {
 		next.created, next.life = next.updated, newLife()
 		if b.Label != "" {

@@ -81,7 +81,7 @@ func (x *rows) page(l store.Listing, after row, most int) (page []row) {
 		x.built = true
 	}
 	for r := range x.order.behind(&after) {
-		if strings.HasPrefix(r.log(), l.Prefix) && (l.Label == "" || r.label() == l.Label) {
+		if l.Has(store.Info{Name: r.log(), Label: r.label()}) {
 			if page = append(page, *r); len(page) == most {
 				break
 			}

@@ -294,8 +294,10 @@ func (l *log) source() (*source, error) {
 	if !l.state.there() {
 		return nil, store.ErrNotFound
 	}
-	return &source{log: l, file: l.file, index: l.index, slotSize: l.slotSize, extra: l.extra, state: l.state,
-		unmarked: l.broken || !l.s.o.Indexed}, nil
+	return &source{
+		log: l, file: l.file, index: l.index, slotSize: l.slotSize, extra: l.extra, state: l.state,
+		unmarked: l.broken || !l.s.o.Indexed,
+	}, nil
 }
 
 // unnamedLocked reports whether the log's revisions are only in memory.

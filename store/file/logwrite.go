@@ -71,9 +71,11 @@ func (l *log) flush() {
 	}
 	written := next.count != before.count
 	if written && l.s.o.Durability == store.Synced {
-		if err := l.s.syncNow(l.file, !before.there()); err != nil {
+		if err := l.s.syncNow(l.file, !l.named); err != nil {
 			l.undo(queue, before, err)
 			next, extra, written = before, nil, false
+		} else {
+			l.named = true
 		}
 	}
 	l.mu.Lock()
@@ -338,7 +340,14 @@ func (l *log) keepIndexLocked() {
 	if err != nil || !ok {
 		return
 	}
-	_ = l.writeIndexLocked() // it was logged
+	if l.s.o.Durability == store.Synced { // the index has what is durable
+		if err = l.rewriteDoubtLocked(); err == nil {
+			err = l.s.syncNow(l.file, true)
+		}
+	}
+	if err == nil {
+		_ = l.writeIndexLocked() // it was logged
+	}
 	_ = l.file.Unlock()
 }
 
@@ -394,6 +403,12 @@ func (l *log) writeTrim(f own, before, next *state, at int64) error {
 	defer l.mu.Unlock()
 	if _, err := l.place(before, next, text); err != nil {
 		return err
+	}
+	if l.s.o.Durability == store.Synced {
+		if err := l.s.syncNow(l.file, !l.named); err != nil {
+			l.s.fail(l.name, err)
+			return err
+		}
 	}
 	l.state, l.stale = *next, true
 	l.wakeLocked()

@@ -2,10 +2,12 @@ package nats
 
 import (
 	"context"
+	"testing"
 
 	client "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/lingserve/lingserve/cluster"
 	"github.com/lingserve/lingserve/store"
 )
 
@@ -38,4 +40,27 @@ func Followed(tab store.Table) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.on
+}
+
+// Lose has the servers lose the message with an entry of a log.
+func Lose(t testing.TB, c *cluster.Cluster, space, name string, n uint64) {
+	t.Helper()
+	e := Open(c, Options{})
+	defer e.Close()
+	log, err := e.Log(t.Context(), store.LogOptions{Space: space, Indexed: space != "plain"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := log.(*Log)
+	h, err := l.find(t.Context(), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept, _, err := l.firstKept(t.Context(), name, h, n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := (*l.stream.Load()).DeleteMsg(t.Context(), kept.seq); err != nil {
+		t.Fatal(err)
+	}
 }

@@ -30,9 +30,14 @@ func (p *place) Open(t testing.TB) store.Engine {
 	return e
 }
 
+func (p *place) connect(t testing.TB) *cluster.Cluster {
+	t.Helper()
+	return p.s.Open(t, func(o *cluster.Options) { o.Prefix = p.prefix })
+}
+
 func (p *place) open(t testing.TB) (store.Engine, *cluster.Cluster) {
 	t.Helper()
-	c := p.s.Open(t, func(o *cluster.Options) { o.Prefix = p.prefix })
+	c := p.connect(t)
 	e := nats.Open(c, nats.Options{})
 	t.Cleanup(func() {
 		if err := e.Close(); err != nil {

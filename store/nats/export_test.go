@@ -64,3 +64,32 @@ func Lose(t testing.TB, c *cluster.Cluster, space, name string, n uint64) {
 		t.Fatal(err)
 	}
 }
+
+// PublishLog lets a test stand between a log and the servers.
+func PublishLog(log store.Log, between func(m *client.Msg, send func() (*client.Msg, error)) (*client.Msg, error)) {
+	l := log.(*Log)
+	real := l.e.c.Conn().RequestMsgWithContext
+	l.publish = func(ctx context.Context, m *client.Msg) (*client.Msg, error) {
+		return between(m, func() (*client.Msg, error) { return real(ctx, m) })
+	}
+}
+
+// ForgetLogs makes a space forget the heads that it knows.
+func ForgetLogs(log store.Log) { log.(*Log).known.clear() }
+
+// LogStream is the name of a space's stream, and LogSubject where the batches of a log are.
+func LogStream(log store.Log) string { return log.(*Log).name }
+
+// LogSubject is where the batches of a log are.
+func LogSubject(log store.Log, name string) string { return log.(*Log).subject(name) }
+
+// Rows is how many logs the directory has.
+func Rows(log store.Log) int {
+	d := &log.(*Log).rows
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.rows.rows)
+}
+
+// Cluster is the connection of a space.
+func Cluster(log store.Log) *cluster.Cluster { return log.(*Log).e.c }

@@ -15,12 +15,12 @@ var errEnough = errors.New("all was read")
 
 // take takes the next message of the log, or nil for one that is lost.
 func (rd *reader) take(m *jetstream.RawStreamMsg) error {
-	h, p, all, old := rd.decode(m)
+	p, all, ok := rd.decode(m)
 	switch {
-	case m == nil || all == nil && h == nil && !old:
+	case !ok:
 		rd.lost, rd.open, rd.rest = true, nil, nil
 		return nil
-	case old:
+	case p.old:
 		return rd.takeBefore(m, p)
 	}
 	if rd.open == nil || len(all) == 0 || !all[0].cont || p.base != rd.open.N {
@@ -45,7 +45,7 @@ func (rd *reader) take(m *jetstream.RawStreamMsg) error {
 			e.Data = bytes.Clone(e.Data) // an entry that is kept must not keep its neighbours
 		}
 		if rd.open = nil; e.more {
-			rd.open = e
+			rd.open = &piece{Entry: e.Entry}
 			continue
 		}
 		rd.last = max(rd.last, e.N)
@@ -74,32 +74,31 @@ func (rd *reader) finish() error {
 	return nil
 }
 
-// decode reads a message. A head or entries that are not nil say that it could be read.
-func (rd *reader) decode(m *jetstream.RawStreamMsg) (h *logHead, p partHead, all []piece, old bool) {
+// decode reads a message. The pieces are valid until the next one is read.
+func (rd *reader) decode(m *jetstream.RawStreamMsg) (p partHead, all []piece, ok bool) {
 	if m == nil {
-		return nil, p, nil, false
+		return p, nil, false
 	}
-	h, p, err := rd.l.read(m)
-	if err != nil {
-		return nil, p, nil, false
+	p, err := readPart(m.Header)
+	if err != nil && rd.l.before {
+		if _, p, err = readBefore(m); err == nil {
+			return p, nil, true
+		}
 	}
-	if p.old {
-		return h, p, nil, true
+	if err == nil {
+		rd.pieces, err = pieces(m, &p, rd.pieces[:0])
 	}
-	if all, err = pieces(m, &p, make([]piece, 0, 8)); err != nil {
-		return nil, p, nil, false
-	}
-	return h, p, all, false
+	return p, rd.pieces, err == nil
 }
 
 // takeBack takes the message before the one that was taken last, or nil for one that is lost.
 func (rd *reader) takeBack(m *jetstream.RawStreamMsg) error {
-	h, p, all, old := rd.decode(m)
+	p, all, ok := rd.decode(m)
 	switch {
-	case m == nil || all == nil && h == nil && !old:
+	case !ok:
 		rd.lost, rd.pending, rd.restBack = true, nil, nil
 		return nil
-	case old:
+	case p.old:
 		return rd.takeBackBefore(m, p)
 	}
 	last := p.base

@@ -248,11 +248,11 @@ func getText(header client.Header, name string) ([]byte, error) {
 func (l *Log) read(m *jetstream.RawStreamMsg) (h *logHead, p partHead, err error) {
 	switch {
 	case len(m.Header[headerLog]) == 1:
-		h, err = readHeadOfLog(m.Header)
+		if h, err = readHeadOfLog(m.Header); err == nil {
+			p = partHead{id: h.id, number: h.parts, of: h.parts, base: h.base}
+		}
 	case len(m.Header[headerPart]) == 1:
-		var numbers [4]uint64
-		p.id, err = readNumbers(m.Header[headerPart][0], numbers[:])
-		p.number, p.of, p.base, p.before = numbers[0], numbers[1], numbers[2], numbers[3]
+		p, err = readPart(m.Header)
 	case l.before:
 		h, p, err = readBefore(m)
 	default:
@@ -262,18 +262,36 @@ func (l *Log) read(m *jetstream.RawStreamMsg) (h *logHead, p partHead, err error
 		return nil, p, fmt.Errorf("message %d: %w", m.Sequence, err)
 	}
 	if h != nil {
-		h.seq, h.tail = m.Sequence, m.Sequence
-		h.message = m
-		if !p.old {
-			p = partHead{id: h.id, number: h.parts, of: h.parts, base: h.base}
-		}
+		h.seq, h.tail, h.message = m.Sequence, m.Sequence, m
 	}
 	return h, p, nil
 }
 
+// readPart reads what is needed to read the entries of a message.
+func readPart(header client.Header) (p partHead, err error) {
+	if len(header[headerLog]) == 1 {
+		var n [numbersOfLog]uint64
+		p.id, err = readNumbers(header[headerLog][0], n[:])
+		p.number, p.of, p.base = n[partsNumber], n[partsNumber], n[partsNumber+1]
+		return p, err
+	}
+	if len(header[headerPart]) != 1 {
+		return p, store.ErrDamaged
+	}
+	var n [4]uint64
+	p.id, err = readNumbers(header[headerPart][0], n[:])
+	p.number, p.of, p.base, p.before = n[0], n[1], n[2], n[3]
+	return p, err
+}
+
+const (
+	numbersOfLog = 22
+	partsNumber  = 16 // the place of parts among them, with base behind it
+)
+
 func readHeadOfLog(header client.Header) (*logHead, error) {
 	h := &logHead{}
-	var n [22]uint64
+	var n [numbersOfLog]uint64
 	var err error
 	if h.id, err = readNumbers(header[headerLog][0], n[:]); err != nil {
 		return nil, err

@@ -50,6 +50,7 @@ type reader struct {
 	yield   func(store.Entry, error) bool
 	left    int                     // of Limit
 	hand    *jetstream.RawStreamMsg // one that need not be asked for; may be nil
+	pieces  []piece                 // of the message that was read last
 
 	// What is read forward:
 	last uint64 // all up to this number was yielded, or is not there

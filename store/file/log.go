@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"slices"
 	"sync"
@@ -55,6 +56,8 @@ type log struct {
 	warned   int64          // damages that were told of
 	writing  bool           // what lies behind the state is being written here: it is not to be taken in
 	queue    []*request
+	doubt    int64 // Synced: from here on the file may not be durable, whatever syncs say
+	named    bool  // Synced: the file's name is durable
 	cut      int64 // what a write that failed has left behind, when it could not be cut off: up to here; 0 is nothing
 	finished bool  // closed, deleted or replaced
 	changed  chan struct{}
@@ -92,7 +95,7 @@ func (l *log) openLocked(create bool) error {
 		return errors.Join(err, f.Close())
 	}
 	l.file, l.opened, l.loaded = f, info, false
-	l.state = state{name: l.name}
+	l.state, l.doubt, l.named = state{name: l.name}, math.MaxInt64, false
 	l.openIndexLocked(0)
 	l.useful.Store(true)
 	return nil
@@ -184,7 +187,7 @@ func (l *log) loadLocked(size int64) error {
 			l.stale, l.broken = true, true // damage was met that the index does not know of
 		case best.count > 0 && best.bytes >= l.state.bytes:
 			l.state, l.slot, l.extra, l.stale, l.broken = *best, x.slot, nil, false, false
-			l.checked = best.bytes
+			l.checked, l.named = best.bytes, true
 		}
 		if x.size != 0 && (x.best.bytes != x.last.bytes || x.best.count != x.last.count) {
 			l.broken = true
@@ -203,6 +206,7 @@ func (l *log) loadLocked(size int64) error {
 	case t.anew && from > 0:
 		l.adoptLocked(t)
 	case t.bytes > from:
+		l.doubt = min(l.doubt, from)
 		t.tail, _ = tailOf(l.file, t.bytes)
 		if l.stale = true; l.s.o.Indexed {
 			l.extra = append(l.extra, t.extra...)
@@ -354,7 +358,9 @@ func (l *log) own(ctx context.Context, create bool, do func() error) error {
 	fresh := !l.loaded || l.s.shared || l.cut != 0
 	err = l.refreshLocked()
 	if err == nil && fresh {
-		err = l.repairLocked()
+		if err = l.repairLocked(); err == nil {
+			err = l.rewriteDoubtLocked()
+		}
 	}
 	l.mu.Unlock()
 	if err != nil {
@@ -404,6 +410,25 @@ func (l *log) repairLocked() error {
 		}
 	}
 	return l.endLineLocked()
+}
+
+// rewriteDoubtLocked writes what may be of a process whose sync has failed: the system may take it for durable, and no later sync would write
+// it.
+func (l *log) rewriteDoubtLocked() error {
+	if l.s.o.Durability != store.Synced {
+		return nil
+	}
+	for at := l.doubt; at < l.state.bytes; at += keepBuffer {
+		text := make([]byte, min(keepBuffer, l.state.bytes-at))
+		if _, err := l.file.ReadAt(text, at); err != nil {
+			return err
+		}
+		if _, err := l.file.WriteAt(text, at); err != nil {
+			return err
+		}
+	}
+	l.doubt = math.MaxInt64
+	return nil
 }
 
 // endLineLocked ends the last line, where its line feed was damaged.

@@ -31,6 +31,9 @@ func (l *log) write(ctx context.Context, r *request) (err error) {
 	}
 	create := r.batch.After == store.New || r.batch.After == store.Any
 	err = l.own(ctx, create, func() error {
+		if l.s.o.Durability == store.Async && l.s.failure(l.name) != nil && l.replace() == nil {
+			return errReplaced
+		}
 		l.flush()
 		return nil
 	})
@@ -71,9 +74,11 @@ func (l *log) flush() {
 	}
 	written := next.count != before.count
 	if written && l.s.o.Durability == store.Synced {
-		if err := l.s.syncNow(l.file, !before.there()); err != nil {
+		if err := l.s.syncNow(l.file, !l.named); err != nil {
 			l.undo(queue, before, err)
 			next, extra, written = before, nil, false
+		} else {
+			l.named = true
 		}
 	}
 	l.mu.Lock()
@@ -107,6 +112,25 @@ func (l *log) flush() {
 		_ = l.s.disk.Remove(l.path + l.end)
 		l.useful.Store(false)
 	}
+}
+
+// replace lets the log go on in another file, which is durable, where the sync of its file has failed (ST-07).
+func (l *log) replace() error {
+	if _, ok := l.framing.(own); !ok {
+		return store.ErrInvalid
+	}
+	err := vfs.ReplaceFile(l.s.disk, l.path+l.end, func(to io.Writer) error {
+		_, err := io.Copy(to, io.NewSectionReader(l.file, 0, l.state.bytes))
+		return err
+	})
+	if err != nil {
+		l.s.outdated(l) // the file may have been replaced nevertheless
+		return err
+	}
+	l.s.mu.Lock()
+	delete(l.s.failed, l.name)
+	l.s.mu.Unlock()
+	return nil
 }
 
 // undo takes back what could not be made durable. Whether the machine has it, is not known.
@@ -272,6 +296,7 @@ func (l *log) tryWriteIndexLocked() error {
 			return err
 		}
 		l.checked = l.state.bytes
+		l.s.touched(l.name, l.path+indexEnd)
 	}
 	slot := 1 - l.slot&1
 	if _, err := l.index.WriteAt(padded, int64(slot*size)); err != nil {
@@ -338,7 +363,14 @@ func (l *log) keepIndexLocked() {
 	if err != nil || !ok {
 		return
 	}
-	_ = l.writeIndexLocked() // it was logged
+	if l.s.o.Durability == store.Synced { // the index has what is durable
+		if err = l.rewriteDoubtLocked(); err == nil {
+			err = l.s.syncNow(l.file, true)
+		}
+	}
+	if err == nil {
+		_ = l.writeIndexLocked() // it was logged
+	}
 	_ = l.file.Unlock()
 }
 
@@ -395,6 +427,12 @@ func (l *log) writeTrim(f own, before, next *state, at int64) error {
 	if _, err := l.place(before, next, text); err != nil {
 		return err
 	}
+	if l.s.o.Durability == store.Synced {
+		if err := l.s.syncNow(l.file, !l.named); err != nil {
+			l.s.fail(l.name, err)
+			return err
+		}
+	}
 	l.state, l.stale = *next, true
 	l.wakeLocked()
 	if l.s.o.Indexed {
@@ -428,6 +466,7 @@ func (l *log) rewrite(f own, next *state, at int64) error {
 		return err
 	})
 	if err != nil {
+		l.s.outdated(l) // the file may have been replaced nevertheless
 		return err
 	}
 	l.s.wrote(l, &state{bytes: at - int64(len(text))}, &state{name: l.name, updated: next.updated, label: next.label})

@@ -202,6 +202,9 @@ func (d *directory) look(ctx context.Context) (err error) {
 			d.again = append(d.again, name) // instead of this one
 		}
 	}
+	if len(d.again) == 0 {
+		d.again = nil // it may have had all logs
+	}
 	d.mu.Lock()
 	for name := range d.own {
 		if looked[name] {

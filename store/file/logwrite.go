@@ -31,6 +31,9 @@ func (l *log) write(ctx context.Context, r *request) (err error) {
 	}
 	create := r.batch.After == store.New || r.batch.After == store.Any
 	err = l.own(ctx, create, func() error {
+		if l.s.o.Durability == store.Async && l.s.failure(l.name) != nil && l.replace() == nil {
+			return errReplaced
+		}
 		l.flush()
 		return nil
 	})
@@ -109,6 +112,25 @@ func (l *log) flush() {
 		_ = l.s.disk.Remove(l.path + l.end)
 		l.useful.Store(false)
 	}
+}
+
+// replace lets the log go on in another file, which is durable, where the sync of its file has failed (ST-07).
+func (l *log) replace() error {
+	if _, ok := l.framing.(own); !ok {
+		return store.ErrInvalid
+	}
+	err := vfs.ReplaceFile(l.s.disk, l.path+l.end, func(to io.Writer) error {
+		_, err := io.Copy(to, io.NewSectionReader(l.file, 0, l.state.bytes))
+		return err
+	})
+	if err != nil {
+		l.s.outdated(l) // the file may have been replaced nevertheless
+		return err
+	}
+	l.s.mu.Lock()
+	delete(l.s.failed, l.name)
+	l.s.mu.Unlock()
+	return nil
 }
 
 // undo takes back what could not be made durable. Whether the machine has it, is not known.
@@ -274,6 +296,7 @@ func (l *log) tryWriteIndexLocked() error {
 			return err
 		}
 		l.checked = l.state.bytes
+		l.s.touched(l.name, l.path+indexEnd)
 	}
 	slot := 1 - l.slot&1
 	if _, err := l.index.WriteAt(padded, int64(slot*size)); err != nil {
@@ -443,6 +466,7 @@ func (l *log) rewrite(f own, next *state, at int64) error {
 		return err
 	})
 	if err != nil {
+		l.s.outdated(l) // the file may have been replaced nevertheless
 		return err
 	}
 	l.s.wrote(l, &state{bytes: at - int64(len(text))}, &state{name: l.name, updated: next.updated, label: next.label})

@@ -122,7 +122,7 @@ func (l *Log) forget() {
 }
 
 // subject is where the batches of a log are.
-func (l *Log) subject(name string) string { return l.prefix + tokens(name) + "." + batchesToken }
+func (l *Log) subject(name string) string { return l.prefix + l.tokens(name) + "." + batchesToken }
 
 // nameOf undoes subject. It is "" if a part is too long to be written out in a subject, or if the subject is not one of batches.
 func (l *Log) nameOf(subject string) string {
@@ -130,7 +130,7 @@ func (l *Log) nameOf(subject string) string {
 	if !ok {
 		return ""
 	}
-	return untokens(name)
+	return l.untokens(name)
 }
 
 // Info implements [store.Log].
@@ -146,7 +146,7 @@ func (l *Log) Info(ctx context.Context, name string) (store.Info, error) {
 }
 
 // Sync implements [store.Log]: what was acknowledged is as durable as the servers make it.
-func (l *Log) Sync(ctx context.Context) error {
+func (l *Log) Sync(ctx context.Context, _ ...string) error {
 	if err := context.Cause(ctx); err != nil {
 		return err
 	}

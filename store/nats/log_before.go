@@ -13,6 +13,7 @@ import (
 	client "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/lingserve/lingserve/cluster"
 	"github.com/lingserve/lingserve/store"
 )
 
@@ -25,7 +26,7 @@ const (
 	headerTape      = "Tape"       // of the last message of a batch
 	headerTapeBatch = "Tape-Batch" // "<id> <number> <of>": which message of a batch it is, from 1
 	headerTapeBlob  = "Tape-Blob"
-	blobToken       = "b"
+	forkToken       = "f"
 )
 
 // tapeBefore is the header of a tape. Its fields up to By are those of the head of a tape's log.
@@ -186,6 +187,39 @@ func (rd *reader) takeBackBefore(m *jetstream.RawStreamMsg, p partHead) error {
 	return nil
 }
 
+// tokens are those of a subject for a log. Tapes are where older versions have put them: a fork of a fork is below that.
+func (l *Log) tokens(name string) string {
+	parts := strings.SplitN(name, "/", 4)
+	if !l.before || len(parts) < 4 || parts[1] != forkToken {
+		return tokens(name)
+	}
+	text := tokens(strings.Join(parts[:3], "/"))
+	for part := range strings.SplitSeq(parts[3], ".") {
+		text += "." + forkToken + "." + cluster.Token(part)
+	}
+	return text
+}
+
+// untokens undoes tokens.
+func (l *Log) untokens(text string) string {
+	parts := strings.Split(untokens(text), "/")
+	if !l.before || len(parts) < 5 || parts[1] != forkToken {
+		return strings.Join(parts, "/")
+	}
+	name := strings.Join(parts[:3], "/")
+	for i, part := range parts[3:] {
+		switch {
+		case i%2 == 0 && part != forkToken:
+			return ""
+		case i == 1:
+			name += "/" + part
+		case i%2 == 1:
+			name += "." + part
+		}
+	}
+	return name
+}
+
 // blobBefore is a blob of an older version: the message that says where its parts are, or has all of it.
 type blobBefore struct {
 	Size  int64    `json:"size"`
@@ -205,7 +239,7 @@ func (l *Log) blobBefore(ctx context.Context, name string) (*logHead, error) {
 	if !l.before || !blobName.MatchString(name) {
 		return nil, nil
 	}
-	subject := l.prefix + tokens(name)
+	subject := l.prefix + l.tokens(name)
 	m, err := l.ask(ctx, getRequest{Last: subject})
 	if err == nil && m == nil {
 		var last *client.Msg

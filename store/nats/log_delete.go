@@ -18,7 +18,7 @@ func (l *Log) Delete(ctx context.Context, name string) error {
 	if err := cmp.Or(store.CheckKey(name), context.Cause(ctx)); err != nil {
 		return err
 	}
-	all := l.prefix + tokens(name) + ".>"
+	all := l.prefix + l.tokens(name) + ".>"
 	err := l.again(ctx, func(ctx context.Context) error {
 		last, err := l.ask(ctx, getRequest{Last: all})
 		if err != nil {
@@ -42,7 +42,7 @@ func (l *Log) Delete(ctx context.Context, name string) error {
 	}
 	l.known.remove(name)
 	// Those who follow a log below it are told so at once, and find out by themselves if that is lost.
-	_ = l.e.c.Conn().Publish(l.stored+tokens(name)+"."+deletedToken, nil)
+	_ = l.e.c.Conn().Publish(l.stored+l.tokens(name)+"."+deletedToken, nil)
 	return nil
 }
 

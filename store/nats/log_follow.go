@@ -110,9 +110,9 @@ func (t *tail) subscribe() (stop func(), err error) {
 			_ = s.Unsubscribe() // fails if the connection is lost, and then it is gone
 		}
 	}
-	subjects := []string{t.l.stored + tokens(t.name) + "." + batchesToken}
+	subjects := []string{t.l.stored + t.l.tokens(t.name) + "." + batchesToken}
 	for name, more := t.name, true; more; {
-		subjects = append(subjects, t.l.stored+tokens(name)+"."+deletedToken)
+		subjects = append(subjects, t.l.stored+t.l.tokens(name)+"."+deletedToken)
 		var at int
 		if at = strings.LastIndexByte(name, '/'); at < 0 {
 			break

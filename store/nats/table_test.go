@@ -1,6 +1,7 @@
 package nats_test
 
 import (
+	"os"
 	"testing"
 
 	"github.com/lingserve/lingserve/cluster"
@@ -9,9 +10,13 @@ import (
 	"github.com/lingserve/lingserve/store"
 	"github.com/lingserve/lingserve/store/nats"
 	"github.com/lingserve/lingserve/store/storetest"
+	"github.com/lingserve/lingserve/tape/tapetest"
 )
 
 func TestMain(m *testing.M) {
+	if os.Getenv("TAPETEST_DIR") != "" {
+		tapetest.Main(m, tapetest.Factory{Open: openTapesFolder, Durable: true})
+	}
 	longtest.Parallel(8) // they wait for servers
 	clustertest.Main(m, nil)
 }

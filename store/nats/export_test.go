@@ -3,6 +3,7 @@ package nats
 import (
 	"context"
 	"testing"
+	"time"
 
 	client "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -93,3 +94,25 @@ func Rows(log store.Log) int {
 
 // Cluster is the connection of a space.
 func Cluster(log store.Log) *cluster.Cluster { return log.(*Log).e.c }
+
+// SetWaits changes how long is waited for an answer, and in all.
+func SetWaits(e *Engine, answer, all time.Duration) { e.waits = waits{answer, all, all} }
+
+// SetSizes changes how many bytes of a batch one message has.
+func SetSizes(log store.Log, size int) {
+	l := log.(*Log)
+	l.inline, l.chunk = size, size
+}
+
+// Batches returns the last message of each batch of a log's page, and how many messages the batch has.
+func Batches(ctx context.Context, log store.Log, name string) (last []uint64, messages []int, err error) {
+	h, err := log.(*Log).find(ctx, name)
+	if err != nil {
+		return nil, nil, err
+	}
+	spots, err := h.spots()
+	for _, at := range spots {
+		last, messages = append(last, at.seq), append(messages, int(at.parts))
+	}
+	return last, messages, err
+}

@@ -273,7 +273,7 @@ var errNoAck = fmt.Errorf("a message was answered without a sequence: %w", clien
 
 // send stores a message. Of one that is staged the servers do not tell the sequence.
 func (l *Log) send(ctx context.Context, m *client.Msg, staged bool) (seq uint64, err error) {
-	ctx, cancel := context.WithTimeout(ctx, attemptWait)
+	ctx, cancel := context.WithTimeout(ctx, l.e.waits.answer)
 	defer cancel()
 	answer, err := l.publish(ctx, m)
 	if err != nil {

@@ -49,7 +49,7 @@ func (l *Log) fetch(ctx context.Context, subject string, seqs []uint64) ([]*jets
 
 // direct asks any copy, for all messages at once. Those that do not come are left nil.
 func (l *Log) direct(ctx context.Context, subject string, seqs []uint64, found []*jetstream.RawStreamMsg) {
-	ctx, cancel := context.WithTimeout(ctx, directWait)
+	ctx, cancel := context.WithTimeout(ctx, l.e.waits.answer/2) // then the leader is asked
 	defer cancel()
 	conn, to := l.e.c.Conn(), "$JS.API.DIRECT.GET."+l.name
 	if len(seqs) == 1 {
@@ -133,7 +133,7 @@ func (l *Log) scanOnce(ctx context.Context, subject string, from, to uint64) (fo
 	if err != nil {
 		return nil, err
 	}
-	wait, cancel := context.WithTimeout(ctx, directWait)
+	wait, cancel := context.WithTimeout(ctx, l.e.waits.answer/2) // then the leader is asked
 	defer cancel()
 	_ = l.e.c.Direct(wait, l.name, body, scanMessages, func(answer *client.Msg, _ uint64) { // what does not come, the leader is asked for
 		if m := directMsg(answer); m != nil {
@@ -160,7 +160,4 @@ func (l *Log) scanOnce(ctx context.Context, subject string, from, to uint64) (fo
 	return found, err
 }
 
-const (
-	scanMessages = 256
-	directWait   = attemptWait / 2 // then the leader is asked
-)
+const scanMessages = 256

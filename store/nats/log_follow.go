@@ -208,7 +208,7 @@ func (t *tail) check() error {
 	if t.h == nil {
 		return t.catchUp()
 	}
-	ctx, cancel := context.WithTimeout(t.ctx, directWait)
+	ctx, cancel := context.WithTimeout(t.ctx, t.l.e.waits.answer)
 	defer cancel()
 	m, err := t.l.e.c.Conn().RequestWithContext(ctx, "$JS.API.DIRECT.GET."+t.l.name+"."+t.l.subject(t.name), nil)
 	if err != nil {

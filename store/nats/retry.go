@@ -22,6 +22,11 @@ const (
 	firstPause, lastPause = 10 * time.Millisecond, 250 * time.Millisecond
 )
 
+// waits are how long is waited for servers.
+type waits struct{ answer, patience, detached time.Duration }
+
+var defaultWaits = waits{attemptWait, patience, patienceDetached}
+
 // errChanged says that a key has changed since it was read, so that it is read again.
 var errChanged = errors.New("changed meanwhile")
 
@@ -38,7 +43,7 @@ func (p *place) again(ctx context.Context, do func(ctx context.Context) error) e
 		if err := cmp.Or(context.Cause(ctx), context.Cause(p.e.end)); err != nil {
 			return err
 		}
-		attempt, cancel := context.WithTimeout(ctx, attemptWait)
+		attempt, cancel := context.WithTimeout(ctx, p.e.waits.answer)
 		err := do(attempt)
 		cancel()
 		gone := erased(err)
@@ -72,7 +77,7 @@ func (p *place) again(ctx context.Context, do func(ctx context.Context) error) e
 // tooLate reports whether a call that began then has waited long enough.
 func (p *place) tooLate(began time.Time) bool {
 	conn, waited := p.e.c.Conn(), time.Since(began)
-	return conn.IsClosed() || waited >= patience || waited >= patienceDetached && !conn.IsConnected()
+	return conn.IsClosed() || waited >= p.e.waits.patience || waited >= p.e.waits.detached && !conn.IsConnected()
 }
 
 // final reports whether an error is an answer.

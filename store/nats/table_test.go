@@ -18,7 +18,7 @@ func TestMain(m *testing.M) {
 		tapetest.Main(m, tapetest.Factory{Open: openTapesFolder, Durable: true})
 	}
 	longtest.Parallel(8) // they wait for servers
-	clustertest.Main(m, nil)
+	clustertest.Main(m, roles)
 }
 
 // place is a prefix on servers.

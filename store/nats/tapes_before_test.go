@@ -215,7 +215,7 @@ func TestTapesOfAnEarlierVersion(t *testing.T) {
 		t.Errorf("%+v, %v", info, err)
 	}
 	marks := func() (names []string) {
-		for e, err := range storeOf(t, a).Read(t.Context(), "long", store.Range{Marks: true}) {
+		for e, err := range a.space().Read(t.Context(), "long", store.Range{Marks: true}) {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -238,14 +238,4 @@ func TestTapesOfAnEarlierVersion(t *testing.T) {
 			t.Errorf("%s is erased: %v", name, err)
 		}
 	}
-}
-
-// storeOf is the space of tapes.
-func storeOf(t testing.TB, r *replica) store.Log {
-	t.Helper()
-	l, err := r.engine.Log(t.Context(), store.LogOptions{Space: "tapes", Indexed: true, Durability: store.Synced})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return l
 }

@@ -19,6 +19,9 @@ import (
 	"github.com/lingserve/lingserve/tape/tapetest"
 )
 
+// roles are what processes of the tests do.
+var roles = map[string]func(string) error{}
+
 // tapesAt is what is in a folder that stands for an installation: a process that a test starts finds the servers by it.
 type tapesAt struct{ URL, Prefix string }
 
@@ -31,9 +34,11 @@ type replica struct {
 	cluster *cluster.Cluster
 }
 
-func (r *replica) Close() error { return errors.Join(r.Store.Close(), r.engine.Close(), r.cluster.Close()) }
+func (r *replica) Close() error {
+	return errors.Join(r.Store.Close(), r.engine.Close(), r.cluster.Close())
+}
 
-func connectTapes(p tapesAt) (*replica, error) {
+func connectTapes(p tapesAt, change ...func(*logs.Options)) (*replica, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	c, err := cluster.Open(ctx, cluster.Options{Servers: p.URL, Prefix: p.Prefix})
@@ -45,11 +50,43 @@ func connectTapes(p tapesAt) (*replica, error) {
 		return nil, errors.Join(err, c.Close())
 	}
 	e := nats.Open(c, nats.Options{})
-	s, err := logs.Open(ctx, e, logs.Options{Durability: store.Synced, Leases: leases, Replica: c.Replica()})
+	o := logs.Options{Durability: store.Synced, Leases: leases, Replica: c.Replica()}
+	for _, f := range change {
+		f(&o)
+	}
+	s, err := logs.Open(ctx, e, o)
 	if err != nil {
 		return nil, errors.Join(err, e.Close(), c.Close())
 	}
 	return &replica{s, e, c}, nil
+}
+
+func (r *replica) space() store.Log {
+	l, err := r.engine.Log(context.Background(), store.LogOptions{Space: logs.Space, Indexed: true, Durability: store.Synced})
+	if err != nil {
+		panic(err)
+	}
+	return l
+}
+
+// Stream is the name of the stream, and Subject where the batches of a tape are.
+func (r *replica) Stream() string { return nats.LogStream(r.space()) }
+
+// Subject is where the batches of a tape are.
+func (r *replica) Subject(name string) string { return nats.LogSubject(r.space(), name) }
+
+// Rows is how many tapes the index of listings has.
+func (r *replica) Rows() int { return nats.Rows(r.space()) }
+
+// SetWaits changes how long is waited for an answer, and in all.
+func (r *replica) SetWaits(answer, all time.Duration) { nats.SetWaits(r.engine, answer, all) }
+
+// SetSizes changes how many bytes of a batch one message has.
+func (r *replica) SetSizes(size int) { nats.SetSizes(r.space(), size) }
+
+// Batches returns the last message of each batch of a tape, and how many messages the batch has.
+func (r *replica) Batches(ctx context.Context, name string) (last []uint64, messages []int, err error) {
+	return nats.Batches(ctx, r.space(), name)
 }
 
 // openTapesFolder opens tapes on the servers that a folder names.
@@ -83,9 +120,9 @@ func tapesFactory(s *clustertest.Servers) tapetest.Factory {
 }
 
 // openTapes opens a replica that is closed when the test ends.
-func openTapes(t testing.TB, p tapesAt) *replica {
+func openTapes(t testing.TB, p tapesAt, change ...func(*logs.Options)) *replica {
 	t.Helper()
-	r, err := connectTapes(p)
+	r, err := connectTapes(p, change...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -60,7 +60,7 @@ type log struct {
 	named    bool  // Synced: the file's name is durable
 	cut      int64 // what a write that failed has left behind, when it could not be cut off: up to here; 0 is nothing
 	finished bool  // closed, deleted or replaced
-	changed  chan struct{}
+	changed  chan struct{} // nil: no one waits for a change
 }
 
 // request is a batch that waits to be written.
@@ -129,8 +129,10 @@ func (l *log) closeLocked() error {
 
 // wakeLocked wakes those who wait for a change.
 func (l *log) wakeLocked() {
-	close(l.changed)
-	l.changed = make(chan struct{})
+	if l.changed != nil {
+		close(l.changed)
+		l.changed = nil
+	}
 }
 
 // refreshLocked takes in what others have appended.

@@ -147,12 +147,12 @@ func (l *log) undo(queue []*request, before state, err error) {
 // append writes one batch behind the state and returns the state behind it, with its marks.
 func (l *log) append(s state, r *request) (state, []byte, error) {
 	b := &r.batch
-	if again := s.there() && b.ID == s.id; again && (b.After == store.Any || b.After == s.revAt(s.count-1)) {
+	if again := s.there() && b.ID == s.id; again && (b.After == store.Any || s.isAt(b.After, s.count-1)) {
 		r.info = s.info()
 		return s, nil, nil
 	}
 	switch {
-	case b.After != store.Any && b.After != s.rev():
+	case b.After != store.Any && !s.isAt(b.After, s.count):
 		info := store.Info{Name: l.name}
 		if s.there() {
 			info = s.info()

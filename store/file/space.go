@@ -132,7 +132,7 @@ func (s *Space) acquire(name string) (*log, error) {
 	}
 	l := s.logs[name]
 	if l == nil {
-		l = &log{s: s, name: name, warned: -1, commit: make(turn, 1), changed: make(chan struct{})}
+		l = &log{s: s, name: name, warned: -1, commit: make(turn, 1)}
 		l.path, l.end, l.framing = s.fileOf(name)
 		s.logs[name] = l
 	} else {
@@ -396,6 +396,9 @@ var errStopped = errors.New("the reader has stopped")
 // followOn yields what a log has, and waits for more.
 func (s *Space) followOn(ctx context.Context, l *log, src *source, from *uint64, yield func(store.Entry, error) bool) error {
 	l.mu.Lock()
+	if l.changed == nil {
+		l.changed = make(chan struct{})
+	}
 	changed := l.changed
 	if l.state.count != src.state.count || l.state.first != src.state.first || l.finished {
 		changed = nil // more is there already

@@ -72,10 +72,10 @@ func openSpace(e *Engine, o store.LogOptions) (*Space, error) {
 	}
 	folder := cmp.Or(layout.Folder, strings.ReplaceAll(o.Space, "/", "+")+spaceEnd)
 	if s.disk = e.dir; folder != "." {
-		if err := e.dir.Mkdir(folder); err != nil {
+		var err error
+		if s.disk, err = vfs.Sub(e.dir, folder); err != nil {
 			return nil, vfs.Explain(err)
 		}
-		s.disk = below{e.dir, folder + "/"}
 	}
 	s.ends.older, s.ends.newer = &s.ends, &s.ends
 	s.ending, s.end = context.WithCancelCause(context.Background())
@@ -83,7 +83,7 @@ func openSpace(e *Engine, o store.LogOptions) (*Space, error) {
 	s.directory = directory{s: s, follow: journalFollower{s: s}, turn: make(turn, 1)}
 	if o.MaxBytes > 0 {
 		if err := s.measure(); err != nil {
-			return nil, vfs.Explain(err)
+			return nil, errors.Join(vfs.Explain(err), s.closeFolder())
 		}
 	}
 	s.syncer.start(s, e.interval)
@@ -568,7 +568,14 @@ func (s *Space) close() error {
 		l.mu.Unlock()
 		l.commit.unlock()
 	}
-	return errors.Join(append(errs, s.syncer.stop(), s.directory.close())...)
+	return errors.Join(append(errs, s.syncer.stop(), s.directory.close(), s.closeFolder())...)
+}
+
+func (s *Space) closeFolder() error {
+	if s.disk == s.e.dir {
+		return nil
+	}
+	return s.disk.Close()
 }
 
 // touched remembers a file that is to be made durable.

@@ -32,7 +32,7 @@ type Options struct {
 // Layout is how the logs of a space lie in the engine's folder.
 type Layout struct {
 	Folder string // below the engine's, or "." for that itself; "": of the space's name
-	Codec  Codec  // nil: the engine's own form
+	Codec  Codec  // of an Indexed space; nil: the engine's own form
 }
 
 const (

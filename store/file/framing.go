@@ -322,7 +322,7 @@ func parseBatch(body *reader) func(*state) {
 // coded is the framing of a codec.
 type coded struct{ Codec }
 
-func (c coded) longest() int { return store.MaxEntry + 256 }
+func (c coded) longest() int { return 2*store.MaxEntry + 256 }
 
 func (c coded) side(s *state) ([]byte, string) { return c.Side(s.label, s.head), c.SideEnd() }
 

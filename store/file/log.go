@@ -194,7 +194,7 @@ func (l *log) loadLocked(size int64) error {
 		}
 	}
 	from := l.state.bytes
-	if from == 0 && !l.loaded || !l.state.there() {
+	if !l.state.there() {
 		l.extra, from = nil, 0
 		l.state = l.framing.begin(l.name, l.readSide())
 	}

@@ -173,9 +173,7 @@ func (l *log) append(s state, r *request) (state, []byte, error) {
 	}
 	if !s.there() {
 		next.created, next.life = next.updated, newLife()
-		if b.Label != "" {
-			next.label = b.Label
-		}
+		next.label, next.head = b.Label, nil
 	}
 	buf := getBuffer()
 	defer putBuffer(buf)

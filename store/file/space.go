@@ -67,8 +67,11 @@ var _ store.Log = (*Space)(nil)
 func openSpace(e *Engine, o store.LogOptions) (*Space, error) {
 	layout := e.layouts[o.Space]
 	s := &Space{
-		e: e, o: o, log: e.log, codec: layout.Codec, shared: o.Indexed || e.lock == nil,
+		e: e, o: o, log: e.log, shared: o.Indexed || e.lock == nil,
 		logs: map[string]*log{}, failed: map[string]error{},
+	}
+	if o.Indexed { // what lines do not have is in the index
+		s.codec = layout.Codec
 	}
 	folder := cmp.Or(layout.Folder, strings.ReplaceAll(o.Space, "/", "+")+spaceEnd)
 	if s.disk = e.dir; folder != "." {

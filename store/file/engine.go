@@ -26,6 +26,7 @@ type Options struct {
 	// Interval is how long what was appended to Async logs may be lost with the machine; 0 is a second. Below 0 they become durable
 	// when Sync is called, or the engine is closed.
 	Interval time.Duration
+	Unsynced bool                                // Async logs become durable when the system likes to
 	Synced   func(took time.Duration, err error) // is told of each sync of a log; nil: no one is
 }
 
@@ -48,6 +49,7 @@ type Engine struct {
 
 	layouts  map[string]Layout
 	interval time.Duration
+	unsynced bool
 	synced   func(time.Duration, error)
 
 	mu     sync.Mutex
@@ -71,7 +73,7 @@ func Open(dir vfs.Dir, o Options) (*Engine, error) {
 		return nil, vfs.Explain(err)
 	}
 	e := &Engine{
-		dir: d, log: o.Log, layouts: o.Spaces, interval: max(0, cmp.Or(o.Interval, syncEvery)), synced: o.Synced,
+		dir: d, log: o.Log, layouts: o.Spaces, interval: max(0, cmp.Or(o.Interval, syncEvery)), unsynced: o.Unsynced, synced: o.Synced,
 		tables: map[string]*Table{}, spaces: map[string]*Space{},
 	}
 	if e.log == nil {

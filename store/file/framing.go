@@ -52,7 +52,8 @@ type framing interface {
 	parse(name string, text []byte) (record, error)
 	split(text []byte) int
 	damaged(s *state, err error)
-	longest() int // bytes of a line
+	apply(s *state, r *record) // takes in what a record says beside its entry
+	longest() int              // bytes of a line
 	side(s *state) (text []byte, end string)
 }
 
@@ -70,7 +71,7 @@ const (
 type record struct {
 	kind byte
 	Line
-	apply func(*state)
+	says func(*state) // beside the entry; nil: nothing
 }
 
 // entry reports whether the record is one of an entry.
@@ -98,6 +99,12 @@ func (own) side(*state) ([]byte, string) { return nil, "" }
 func (own) split(text []byte) int { return len(text) }
 
 func (own) damaged(*state, error) {}
+
+func (own) apply(s *state, r *record) {
+	if r.says != nil {
+		r.says(s)
+	}
+}
 
 func (own) begin(name string, _ []byte) state { return state{name: name} }
 
@@ -281,19 +288,19 @@ func (own) parse(name string, text []byte) (record, error) {
 		r.Data, r.Mark, r.Before = body.rest, r.kind == lineMark, r.Before+int64(r.N)
 	case lineBatch:
 		r.More = false
-		r.apply = parseBatch(&body)
+		r.says = parseBatch(&body)
 	case lineBegin:
 		life, created := binary.LittleEndian.Uint64(body.take(8)), body.varint()
 		_, label := body.bytes(), body.bytes()
-		r.apply = func(s *state) { s.life, s.created, s.label = life, created, string(label) }
+		r.says = func(s *state) { s.life, s.created, s.label = life, created, string(label) }
 	case lineTrim:
 		r.More = false
 		first, entries, size := body.uvarint(), body.uvarint(), body.uvarint()
-		r.apply = func(s *state) { s.trimTo(first, int64(entries), int64(size)) }
+		r.says = func(s *state) { s.trimTo(first, int64(entries), int64(size)) }
 	case lineState:
 		id, updated := [16]byte(body.take(16)), body.varint()
 		count, last, first, head := body.uvarint(), body.uvarint(), body.uvarint(), body.rest
-		r.apply = func(s *state) {
+		r.says = func(s *state) {
 			s.id, s.updated, s.count, s.last, s.first, s.trimmed, s.head = id, updated, count, last, first, true, bytes.Clone(head)
 		}
 	default:
@@ -361,15 +368,17 @@ func (c coded) parse(_ string, text []byte) (record, error) {
 	if l.Mark {
 		kind = lineMark
 	}
-	return record{kind: kind, Line: l, apply: func(s *state) {
-		s.head = c.Rebuild(s.head, l.Entry, nil)
-		if at := l.At.UnixMicro(); !l.At.IsZero() {
-			if s.updated = at; s.entries == 1 {
-				s.created = at
-			}
+	return record{kind: kind, Line: l}, nil
+}
+
+func (c coded) apply(s *state, r *record) {
+	s.head = c.Rebuild(s.head, r.Entry, nil)
+	if at := r.At.UnixMicro(); !r.At.IsZero() {
+		if s.updated = at; s.entries == 1 {
+			s.created = at
 		}
-		if !l.More {
-			s.id, s.count = [16]byte{}, s.count+1
-		}
-	}}, nil
+	}
+	if !r.More {
+		s.id, s.count = [16]byte{}, s.count+1
+	}
 }

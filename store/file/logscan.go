@@ -93,9 +93,7 @@ func (l *log) scan(r io.ReaderAt, s state, size int64, skip map[int64]bool) (t r
 					marks = appendMark(marks, spot{e.N, ln.extent})
 				}
 			}
-			if rec.apply != nil {
-				rec.apply(&next)
-			}
+			l.framing.apply(&next, &rec)
 		}
 		if more {
 			continue

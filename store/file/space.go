@@ -544,14 +544,14 @@ func (l *log) erase(ctx context.Context, remove func() error) error {
 }
 
 // Sync implements [store.Log].
-func (s *Space) Sync(ctx context.Context) error {
+func (s *Space) Sync(ctx context.Context, names ...string) error {
 	if err := context.Cause(ctx); err != nil {
 		return err
 	}
 	if s.isClosed() {
 		return store.ErrClosed
 	}
-	return explain(s.syncer.syncAll())
+	return explain(s.syncer.syncNow(names))
 }
 
 // close ends the space. Reads that go on get [store.ErrClosed].
@@ -582,7 +582,11 @@ func (s *Space) closeFolder() error {
 }
 
 // touched remembers a file that is to be made durable.
-func (s *Space) touched(name, path string) { s.syncer.add(name, path) }
+func (s *Space) touched(name, path string) {
+	if !s.e.unsynced {
+		s.syncer.add(name, path)
+	}
+}
 
 // synced makes a file durable.
 func (s *Space) synced(f vfs.File) error {

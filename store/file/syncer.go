@@ -92,6 +92,23 @@ func (y *syncer) forget(name string) {
 	delete(y.dirty, name)
 }
 
+// syncNow makes the logs of these names durable, or without names all.
+func (y *syncer) syncNow(names []string) error {
+	if len(names) == 0 {
+		return y.syncAll()
+	}
+	dirty := make(map[string]map[string]bool, len(names))
+	y.mu.Lock()
+	for _, name := range names {
+		if files := y.dirty[name]; files != nil {
+			dirty[name] = files
+			delete(y.dirty, name)
+		}
+	}
+	y.mu.Unlock()
+	return y.syncLogs(dirty)
+}
+
 func (y *syncer) syncAll() error {
 	y.mu.Lock()
 	dirty := y.dirty

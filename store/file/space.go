@@ -15,6 +15,7 @@ import (
 
 	"github.com/lingserve/lingserve/internal/vfs"
 	"github.com/lingserve/lingserve/store"
+	"github.com/lingserve/lingserve/store/file/internal/journal"
 )
 
 // What a log consists of: its name and one of these, or the ending of its codec.
@@ -55,7 +56,7 @@ type Space struct {
 
 	total     atomic.Int64 // bytes of all files, where they are bounded
 	syncer    syncer
-	changes   changes
+	changes   *journal.Writer
 	directory directory
 	keeper    keeper
 	ending    context.Context // ends when the space closes
@@ -82,8 +83,8 @@ func openSpace(e *Engine, o store.LogOptions) (*Space, error) {
 	}
 	s.ends.older, s.ends.newer = &s.ends, &s.ends
 	s.ending, s.end = context.WithCancelCause(context.Background())
-	s.changes.s = s
-	s.directory = directory{s: s, follow: journalFollower{s: s}, turn: make(turn, 1)}
+	s.changes = journal.NewWriter(s.disk, s.log)
+	s.directory = directory{s: s, follow: journal.NewReader(s.changes), turn: make(turn, 1)}
 	if o.MaxBytes > 0 {
 		if err := s.measure(); err != nil {
 			return nil, errors.Join(vfs.Explain(err), s.closeFolder())

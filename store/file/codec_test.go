@@ -134,7 +134,8 @@ func TestLinesWithoutAnIndex(t *testing.T) {
 	for range 2 {
 		e, l := openLogs(t, disk.Dir, o, layout)
 		info, err := l.Info(t.Context(), "k")
-		if err != nil || info.Label != "label" || info.Last != 9 || info.LastMark != 4 || info.Entries != 9 || !strings.HasPrefix(string(info.Head), "rebuilt") {
+		if err != nil || info.Label != "label" || info.Last != 9 || info.LastMark != 4 || info.Entries != 9 ||
+			!strings.HasPrefix(string(info.Head), "rebuilt") {
 			t.Fatalf("%+v, %v", info, err)
 		}
 		other, m := openLogs(t, disk.Dir, o, file.Options{Spaces: layout.Spaces, Beside: true})

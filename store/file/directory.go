@@ -18,9 +18,9 @@ import (
 	"github.com/lingserve/lingserve/store/file/internal/journal"
 )
 
-// directory knows the order of the logs in an Indexed space, so that a list opens the files of those logs only that it shows. It begins with
-// the first list. It learns of this process's changes from put and erase, and of those of other processes from their journals. From time
-// to time it compares itself with the folder, for files that were put there by hand.
+// directory knows the order of the logs in an Indexed space, so that a list opens the files of those logs only that it shows. It begins
+// with the first list. It learns of this process's changes from put and erase, and of those of other processes from their journals. From
+// time to time it compares itself with the folder, for files that were put there by hand.
 //
 // It has nothing that the logs do not have. Its rows lie in the file .lists with the number of the last journal that they cover, so that a
 // new process need not look at all logs.
@@ -176,8 +176,8 @@ func (d *directory) takeOwn() {
 	}
 }
 
-// look reads the logs that are to be looked at. What this process has changed meanwhile is taken in afterwards, since it may be newer; it may
-// be older as well, where another process was writing to the same log, so that log is looked at once more.
+// look reads the logs that are to be looked at. What this process has changed meanwhile is taken in afterwards, since it may be newer; it
+// may be older as well, where another process was writing to the same log, so that log is looked at once more.
 func (d *directory) look(ctx context.Context) (err error) {
 	looked := map[string]bool{}
 	for ; len(d.again) > 0 && err == nil; d.again = d.again[:len(d.again)-1] {

@@ -82,8 +82,8 @@ var (
 	errForm = errors.New("it has no known form")
 )
 
-// own is the framing of the engine. A line is a kind, a body in which line feeds are escaped, and eight digits of a CRC-32C over the log's name
-// and the line.
+// own is the framing of the engine. A line is a kind, a body in which line feeds are escaped, and eight digits of a CRC-32C over the log's
+// name and the line.
 type own struct{}
 
 const (

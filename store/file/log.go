@@ -412,8 +412,8 @@ func (l *log) repairLocked() error {
 	return l.endLineLocked()
 }
 
-// rewriteDoubtLocked writes what may be of a process whose sync has failed: the system may take it for durable, and no later sync would write
-// it.
+// rewriteDoubtLocked writes what may be of a process whose sync has failed: the system may take it for durable, and no later sync would
+// write it.
 func (l *log) rewriteDoubtLocked() error {
 	if l.s.o.Durability != store.Synced {
 		return nil

@@ -55,8 +55,8 @@ func (l *log) dequeue(r *request) bool {
 	return i >= 0
 }
 
-// flush writes the batches of the queue, each with one write, and then, in a Synced space, makes them durable together. The caller holds the
-// locks.
+// flush writes the batches of the queue, each with one write, and then, in a Synced space, makes them durable together. The caller holds
+// the locks.
 func (l *log) flush() {
 	l.mu.Lock()
 	queue := l.queue

@@ -73,7 +73,8 @@ func TestALogWhoseSyncFailed(t *testing.T) {
 				}
 			}
 			disk.Mend()
-			info, err := l.Append(t.Context(), "k", store.Batch{ID: storetest.NewID(), After: store.Any, Entries: []store.Entry{{Data: []byte("last")}}})
+			b := store.Batch{ID: storetest.NewID(), After: store.Any, Entries: []store.Entry{{Data: []byte("last")}}}
+			info, err := l.Append(t.Context(), "k", b)
 			if durability == store.Synced {
 				if !errors.Is(err, store.ErrAway) {
 					t.Errorf("the log takes more: %v", err)
@@ -115,7 +116,8 @@ func TestTrimmedEntriesLeaveTheDisk(t *testing.T) {
 		check := func(l store.Log) {
 			t.Helper()
 			got, err := l.Info(t.Context(), "k")
-			if err != nil || got.Rev != info.Rev || got.First != 250 || got.Last != 300 || got.Entries != 51 || got.LastMark != 281 || got.Bytes != 25*100_000+26*5 {
+			if err != nil || got.Rev != info.Rev || got.First != 250 || got.Last != 300 || got.Entries != 51 ||
+				got.LastMark != 281 || got.Bytes != 25*100_000+26*5 {
 				t.Errorf("%+v, %v", got, err)
 			}
 			var marks []uint64
@@ -373,8 +375,8 @@ func TestListsOfANewProcess(t *testing.T) {
 	}
 }
 
-// TestDamageHidesNoOtherEntry changes a log at random: what was not changed is read, in the order of the numbers, and the next batch is taken
-// (ST-15).
+// TestDamageHidesNoOtherEntry changes a log at random: what was not changed is read, in the order of the numbers, and the next batch is
+// taken (ST-15).
 func TestDamageHidesNoOtherEntry(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		disk := vfstest.New()
@@ -430,13 +432,15 @@ func TestDamageHidesNoOtherEntry(t *testing.T) {
 				}
 			}
 			for i, p := range places {
-				whole := i >= 7 || i == 6 && bytes.HasSuffix(d.Text, []byte("\n")) || shift == 0 && d.Keeps(text, p.from-min(1, p.from), p.to) && d.Keeps(text, 0, 1)
+				whole := i >= 7 || i == 6 && bytes.HasSuffix(d.Text, []byte("\n")) ||
+					shift == 0 && d.Keeps(text, p.from-min(1, p.from), p.to) && d.Keeps(text, 0, 1)
 				if want := fmt.Sprintf("entry %d\n", i+1); whole && got[uint64(i+1)] != want || got[uint64(i+1)] != "" && got[uint64(i+1)] != want {
 					r.Fatalf("%s from %d to %d: entry %d is %q", d.Kind, d.First, d.Last, i+1, got[uint64(i+1)])
 				}
 			}
 		}
-		info, err := l.Append(t.Context(), "k", store.Batch{ID: storetest.NewID(), After: store.Any, Entries: []store.Entry{{Data: []byte("next")}}})
+		b := store.Batch{ID: storetest.NewID(), After: store.Any, Entries: []store.Entry{{Data: []byte("next")}}}
+		info, err := l.Append(t.Context(), "k", b)
 		if err != nil || info.Last != 9 {
 			r.Fatalf("%+v, %v", info, err)
 		}

@@ -1,8 +1,8 @@
 // Package journal tells the processes that write into one folder which names others have changed.
 //
 // Each keeps a journal in the folder .changes: after each change it appends the name. Another process reads what was appended since it has
-// read last, and looks at what has these names. The last few names in a journal are not written again, since most changes are of the names of
-// a moment before: readers get them each time.
+// read last, and looks at what has these names. The last few names in a journal are not written again, since most changes are of the names
+// of a moment before: readers get them each time.
 //
 // The journals are numbered from 1 without gaps. A process locks its journal as long as it writes to it, and ends it with an empty line. So
 // a reader knows when it has missed something: where a number is missing, or a journal without an end is not locked, it has missed changes.

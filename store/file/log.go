@@ -196,7 +196,7 @@ func (l *log) loadLocked(size int64) error {
 		}
 	}
 	from := l.state.bytes
-	if from == 0 && !l.loaded || !l.state.there() {
+	if !l.state.there() {
 		l.extra, from = nil, 0
 		l.state = l.framing.begin(l.name, l.readSide())
 	}
@@ -414,8 +414,8 @@ func (l *log) repairLocked() error {
 	return l.endLineLocked()
 }
 
-// rewriteDoubtLocked writes what may be of a process whose sync has failed: the system may take it for durable, and no later sync would write
-// it.
+// rewriteDoubtLocked writes what may be of a process whose sync has failed: the system may take it for durable, and no later sync would
+// write it.
 func (l *log) rewriteDoubtLocked() error {
 	if l.s.o.Durability != store.Synced {
 		return nil

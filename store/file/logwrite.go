@@ -55,8 +55,8 @@ func (l *log) dequeue(r *request) bool {
 	return i >= 0
 }
 
-// flush writes the batches of the queue, each with one write, and then, in a Synced space, makes them durable together. The caller holds the
-// locks.
+// flush writes the batches of the queue, each with one write, and then, in a Synced space, makes them durable together. The caller holds
+// the locks.
 func (l *log) flush() {
 	l.mu.Lock()
 	queue := l.queue
@@ -173,9 +173,7 @@ func (l *log) append(s state, r *request) (state, []byte, error) {
 	}
 	if !s.there() {
 		next.created, next.life = next.updated, newLife()
-		if b.Label != "" {
-			next.label = b.Label
-		}
+		next.label, next.head = b.Label, nil
 	}
 	buf := getBuffer()
 	defer putBuffer(buf)

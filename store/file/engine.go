@@ -35,6 +35,9 @@ type Options struct {
 type Layout struct {
 	Folder string // below the engine's, or "." for that itself; "": of the space's name
 	Codec  Codec  // of an Indexed space; nil: the engine's own form
+	// NoEmpty refuses batches without entries. Only the index of a log with a codec has them, so each call would look there for those of
+	// other processes.
+	NoEmpty bool
 }
 
 const lockName = "owner.lock"

@@ -56,10 +56,10 @@ type log struct {
 	warned   int64          // damages that were told of
 	writing  bool           // what lies behind the state is being written here: it is not to be taken in
 	queue    []*request
-	doubt    int64 // Synced: from here on the file may not be durable, whatever syncs say
-	named    bool  // Synced: the file's name is durable
-	cut      int64 // what a write that failed has left behind, when it could not be cut off: up to here; 0 is nothing
-	finished bool  // closed, deleted or replaced
+	doubt    int64         // Synced: from here on the file may not be durable, whatever syncs say
+	named    bool          // Synced: the file's name is durable
+	cut      int64         // what a write that failed has left behind, when it could not be cut off: up to here; 0 is nothing
+	finished bool          // closed, deleted or replaced
 	changed  chan struct{} // nil: no one waits for a change
 }
 
@@ -167,7 +167,7 @@ func (l *log) refreshLocked() error {
 
 // movedLocked reports whether another process may have written a batch without entries, of which a codec's file has nothing.
 func (l *log) movedLocked() bool {
-	if _, ok := l.framing.(own); ok || l.index == nil || len(l.seen) == 0 {
+	if _, ok := l.framing.(own); ok || l.index == nil || len(l.seen) == 0 || l.s.noEmpty {
 		return false
 	}
 	now := make([]byte, len(l.seen))

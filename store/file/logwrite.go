@@ -287,7 +287,9 @@ func (l *log) tryWriteIndexLocked() error {
 			return err
 		}
 	}
-	padded := append(l.record, make([]byte, size-len(l.record))...)
+	padded := slices.Grow(l.record, size-len(l.record))[:size]
+	clear(padded[len(l.record):])
+	l.record = padded[:len(l.record)]
 	if l.state.bytes/checkEvery != l.checked/checkEvery {
 		check := 2 + l.state.bytes/checkEvery%2
 		if _, err := l.index.WriteAt(padded, check*int64(size)); err != nil {
@@ -300,9 +302,8 @@ func (l *log) tryWriteIndexLocked() error {
 	if _, err := l.index.WriteAt(padded, int64(slot*size)); err != nil {
 		return err
 	}
-	if l.seen = slices.Grow(l.seen, max(0, 2*size-len(l.seen)))[:2*size]; true {
-		copy(l.seen[slot*size:], padded)
-	}
+	l.seen = slices.Grow(l.seen, max(0, 2*size-len(l.seen)))[:2*size]
+	copy(l.seen[slot*size:], padded)
 	l.slot, l.extra, l.stale, l.broken = slot, nil, false, false
 	return nil
 }

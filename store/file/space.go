@@ -38,12 +38,13 @@ const (
 // Each log is a file of lines that only grows at its end. A batch is one write. In Indexed spaces there is an index beside it, which has
 // nothing that the file does not have; and the file .lists and the folder .changes, by which a list need not look at all logs.
 type Space struct {
-	e      *Engine
-	o      store.LogOptions
-	disk   vfs.Folder
-	log    *slog.Logger
-	codec  Codec // nil: all logs have the engine's own form
-	shared bool  // other processes write, or this one is beside the owner
+	e       *Engine
+	o       store.LogOptions
+	disk    vfs.Folder
+	log     *slog.Logger
+	codec   Codec // nil: all logs have the engine's own form
+	noEmpty bool  // see [Layout]
+	shared  bool  // other processes write, or this one is beside the owner
 
 	mu     sync.Mutex
 	closed bool
@@ -69,7 +70,7 @@ func openSpace(e *Engine, o store.LogOptions) (*Space, error) {
 		logs: map[string]*log{}, failed: map[string]error{},
 	}
 	if o.Indexed { // what lines do not have is in the index
-		s.codec = layout.Codec
+		s.codec, s.noEmpty = layout.Codec, layout.NoEmpty
 	}
 	folder := cmp.Or(layout.Folder, strings.ReplaceAll(o.Space, "/", "+")+spaceEnd)
 	if s.disk = e.dir; folder != "." {
@@ -254,6 +255,9 @@ func (s *Space) fail(name string, err error) {
 func (s *Space) Append(ctx context.Context, name string, b store.Batch) (info store.Info, err error) {
 	if err := b.Check(name); err != nil {
 		return store.Info{}, err
+	}
+	if s.noEmpty && len(b.Entries) == 0 {
+		return store.Info{}, fmt.Errorf("%w: the batch of %q has no entries", store.ErrInvalid, name)
 	}
 	r := &request{batch: b}
 	err = s.with(ctx, name, func(l *log) error { return l.write(ctx, r) })

@@ -36,6 +36,8 @@ const (
 	checkEvery = 1 << 20
 )
 
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
 // state is what is known of a log of a certain length without reading it.
 type state struct {
 	name                  string
@@ -112,10 +114,21 @@ func (s *state) there() bool { return s.count > 0 }
 func (s *state) rev() store.Rev { return s.revAt(s.count) }
 
 func (s *state) revAt(count uint64) store.Rev {
+	var text [48]byte
+	return store.Rev(s.appendRev(text[:0], count))
+}
+
+func (s *state) appendRev(dst []byte, count uint64) []byte {
 	if count == 0 {
-		return store.New
+		return dst // store.New
 	}
-	return store.Rev(strconv.FormatUint(s.life, 36) + "." + strconv.FormatUint(count, 10))
+	return strconv.AppendUint(append(strconv.AppendUint(dst, s.life, 36), '.'), count, 10)
+}
+
+// isAt reports whether a revision is that of a count of batches.
+func (s *state) isAt(r store.Rev, count uint64) bool {
+	var text [48]byte
+	return string(s.appendRev(text[:0], count)) == string(r)
 }
 
 func (s *state) info() store.Info {

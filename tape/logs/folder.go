@@ -77,7 +77,7 @@ func openLines(dir vfs.Dir, o Options, engine file.Options) (*Store, error) {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	engine.Beside = true
-	engine.Spaces = map[string]file.Layout{Space: {Codec: lines{}, Folder: "."}}
+	engine.Spaces = map[string]file.Layout{Space: {Codec: lines{}, Folder: ".", NoEmpty: true}}
 	e, err := file.Open(func(bool) (vfs.Folder, error) { return d, nil }, engine)
 	if err != nil {
 		return nil, fmt.Errorf("tape folder: %w", err)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -79,29 +80,80 @@ const statePending = "pending"
 
 func date(micro int64) time.Time { return time.UnixMicro(micro).UTC() }
 
-// encode returns the head of a log.
+// encode returns the head of a log: the JSON text of a [head], in the order of its fields.
 func (st *state) encode() ([]byte, error) {
+	text := st.appendHead(make([]byte, 0, 384), false)
+	if len(text) > store.MaxHead && st.info.Anchors > 0 {
+		text = st.appendHead(text[:0], true)
+	}
+	if len(text) > store.MaxHead {
+		return nil, fmt.Errorf("%w: the session's id and workspace have %d bytes as JSON; expected at most %d", tape.ErrTooLarge, len(text), store.MaxHead)
+	}
+	return text, nil
+}
+
+// appendHead is written by hand because every append needs it.
+func (st *state) appendHead(dst []byte, unnamed bool) []byte {
 	i := &st.info
-	h := head{
-		Tape: i.Tape, Session: i.Session, Workspace: i.Workspace, Title: i.Title, Agent: i.Agent,
-		Created: i.Created.UnixMicro(), Updated: i.Updated.UnixMicro(), Entries: i.Entries, LastID: i.LastID, Anchors: i.Anchors,
-		Unreadable: i.Unreadable, Epoch: st.epoch.number, By: st.epoch.replica,
-	}
+	dst = append(dst, '{')
 	if st.importing {
-		h.State = statePending
+		dst = appendText(dst, "state", statePending)
 	}
+	dst = appendText(dst, "tape", i.Tape)
+	dst = appendText(dst, "session", i.Session)
+	dst = appendText(dst, "workspace", i.Workspace)
+	dst = appendText(dst, "title", i.Title)
+	dst = appendText(dst, "agent", i.Agent)
+	dst = appendNumber(dst, createdMember, i.Created.UnixMicro())
+	dst = appendNumber(dst, "updated", i.Updated.UnixMicro())
+	dst = appendNumber(dst, "entries", i.Entries)
+	dst = appendNumber(dst, "last", i.LastID)
+	dst = appendNumber(dst, "anchors", i.Anchors)
 	if i.Anchors > 0 {
-		h.Anchor = &anchor{ID: i.LastAnchor.ID, Name: i.LastAnchor.Name, Date: i.LastAnchor.Date.UnixMicro()}
+		a := appendNumber([]byte{'{'}, "id", i.LastAnchor.ID)
+		if unnamed {
+			a = append(a, `,"unnamed":true`...)
+		} else {
+			a = appendText(a, "name", i.LastAnchor.Name)
+		}
+		dst = append(append(dst, `,"anchor":`...), append(appendNumber(a, "date", i.LastAnchor.Date.UnixMicro()), '}')...)
 	}
-	text, err := json.Marshal(h)
-	if len(text) > store.MaxHead && h.Anchor != nil {
-		h.Anchor.Name, h.Anchor.Unnamed = "", true
-		text, err = json.Marshal(h)
+	if i.Unreadable > 0 {
+		dst = appendNumber(dst, "unreadable", i.Unreadable)
 	}
-	if err == nil && len(text) > store.MaxHead {
-		err = fmt.Errorf("%w: the session's id and workspace have %d bytes as JSON; expected at most %d", tape.ErrTooLarge, len(text), store.MaxHead)
+	if st.epoch.number > 0 {
+		dst = appendText(strconv.AppendUint(append(dst, `,"epoch":`...), st.epoch.number, 10), "by", st.epoch.replica)
 	}
-	return text, err
+	return append(dst, '}')
+}
+
+// createdMember is the first member behind those that a list shows as text.
+const createdMember = "created"
+
+func appendName(dst []byte, name string) []byte {
+	if dst[len(dst)-1] != '{' {
+		dst = append(dst, ',')
+	}
+	return append(append(append(dst, '"'), name...), `":`...)
+}
+
+func appendNumber(dst []byte, name string, n int64) []byte {
+	return strconv.AppendInt(appendName(dst, name), n, 10)
+}
+
+// appendText appends a member that is text, unless that is empty.
+func appendText(dst []byte, name, text string) []byte {
+	if text == "" {
+		return dst
+	}
+	dst = appendName(dst, name)
+	for i := range len(text) {
+		if c := text[i]; c < ' ' || c >= 0x7f || c == '"' || c == '\\' {
+			raw, _ := json.Marshal(text) // strings have a JSON form
+			return append(dst, raw...)
+		}
+	}
+	return append(append(append(dst, '"'), text...), '"')
 }
 
 // state is what a head says.

@@ -360,17 +360,14 @@ func (s *Space) Delete(ctx context.Context, name string) error {
 	if s.isClosed() {
 		return store.ErrClosed
 	}
-	below := map[string]bool{}
-	err := s.disk.List(".", func(e fs.DirEntry) bool {
-		if other, ok := s.nameOf(e.Name()); ok && strings.HasPrefix(other, name+"/") {
-			below[other] = true
-		}
-		return true
-	})
+	names, err := s.namesOfFiles()
 	if err != nil {
 		return vfs.Explain(err)
 	}
-	for other := range below {
+	for other := range names {
+		if !strings.HasPrefix(other, name+"/") {
+			continue
+		}
 		if err := s.erase(ctx, other); err != nil {
 			return err
 		}
@@ -383,7 +380,7 @@ func (s *Space) erase(ctx context.Context, name string) error {
 	path, end, f := s.fileOf(name)
 	_, sideEnd := f.side(&state{name: name})
 	remove := func() error {
-		for _, end := range []string{tornEnd, sideEnd, indexEnd, end} {
+		for _, end := range []string{tornEnd, fillEnd, sideEnd, indexEnd, end} {
 			if err := s.disk.Remove(path + end); end != "" && err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return err
 			}

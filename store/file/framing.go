@@ -203,7 +203,7 @@ func (f own) appendBatch(dst []byte, s state, b *store.Batch) ([]byte, state) {
 		s.add(&e, extent{s.bytes + int64(at-start), s.bytes + int64(len(dst)-start)})
 	}
 	if b.Head != nil {
-		s.head = bytes.Clone(b.Head)
+		s.head = b.Head
 	}
 	s.id = b.ID
 	s.count++
@@ -352,7 +352,7 @@ func (c coded) appendBatch(dst []byte, s state, b *store.Batch) ([]byte, state) 
 		s.add(&e, extent{s.bytes + int64(at-start), s.bytes + int64(len(dst)-start)})
 	}
 	if b.Head != nil {
-		s.head = bytes.Clone(b.Head)
+		s.head = b.Head
 	}
 	s.id = b.ID
 	s.count++

@@ -76,6 +76,9 @@ var errStopped = errors.New("the reader has stopped")
 // followOn yields what a log has, and waits for more.
 func (s *Space) followOn(ctx context.Context, l *log, src *source, from *uint64, yield func(store.Entry, error) bool) error {
 	l.mu.Lock()
+	if l.changed == nil {
+		l.changed = make(chan struct{})
+	}
 	changed := l.changed
 	if l.state.count != src.state.count || l.state.first != src.state.first || l.finished {
 		changed = nil // more is there already

@@ -114,10 +114,21 @@ func (s *state) there() bool { return s.count > 0 }
 func (s *state) rev() store.Rev { return s.revAt(s.count) }
 
 func (s *state) revAt(count uint64) store.Rev {
+	var text [48]byte
+	return store.Rev(s.appendRev(text[:0], count))
+}
+
+func (s *state) appendRev(dst []byte, count uint64) []byte {
 	if count == 0 {
-		return store.New
+		return dst // store.New
 	}
-	return store.Rev(strconv.FormatUint(s.life, 36) + "." + strconv.FormatUint(count, 10))
+	return strconv.AppendUint(append(strconv.AppendUint(dst, s.life, 36), '.'), count, 10)
+}
+
+// isAt reports whether a revision is that of a count of batches.
+func (s *state) isAt(r store.Rev, count uint64) bool {
+	var text [48]byte
+	return string(s.appendRev(text[:0], count)) == string(r)
 }
 
 func (s *state) info() store.Info {
@@ -222,13 +233,16 @@ func (s *state) newer(than *state) bool {
 	return s.count > than.count || s.count == than.count && s.lines > than.lines
 }
 
+// slotMark is the beginning of a slot, with its checksum: another state has another one.
+type slotMark [12]byte
+
 // indexed is what an index says.
 type indexed struct {
-	best   state  // the newest that fits the log; the empty state, which fits every log, if there is none
-	last   state  // the newest, whether it fits or not
-	slot   int    // that of last
-	size   int    // of the slots; 0: there are none
-	newest []byte // slots 0 and 1
+	best state       // the newest that fits the log; the empty state, which fits every log, if there is none
+	last state       // the newest, whether it fits or not
+	slot int         // that of last
+	size int         // of the slots; 0: there are none
+	seen [2]slotMark // slots 0 and 1
 }
 
 // readIndex finds the newest state in an index that fits the log.
@@ -254,7 +268,9 @@ func readIndex(index io.ReaderAt, name string, r io.ReaderAt, size int64) (x ind
 			}
 		}
 		if x.size != 0 || n < len(buf) {
-			x.newest = buf[:2*x.size]
+			for i := range x.seen {
+				copy(x.seen[i][:], buf[i*x.size:])
+			}
 			return x
 		}
 	}

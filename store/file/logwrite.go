@@ -147,12 +147,12 @@ func (l *log) undo(queue []*request, before state, err error) {
 // append writes one batch behind the state and returns the state behind it, with its marks.
 func (l *log) append(s state, r *request) (state, []byte, error) {
 	b := &r.batch
-	if again := s.there() && b.ID == s.id; again && (b.After == store.Any || b.After == s.revAt(s.count-1)) {
+	if again := s.there() && b.ID == s.id; again && (b.After == store.Any || s.isAt(b.After, s.count-1)) {
 		r.info = s.info()
 		return s, nil, nil
 	}
 	switch {
-	case b.After != store.Any && b.After != s.rev():
+	case b.After != store.Any && !s.isAt(b.After, s.count):
 		info := store.Info{Name: l.name}
 		if s.there() {
 			info = s.info()
@@ -260,7 +260,7 @@ func (l *log) writeIndexLocked() error {
 	l.stale, l.broken = true, true
 	if l.index != nil {
 		_ = l.index.Truncate(0) // it holds nothing that the log does not
-		l.slotSize, l.seen = 0, nil
+		l.slotSize, l.seen = 0, [2]slotMark{}
 	}
 	return err
 }
@@ -287,22 +287,20 @@ func (l *log) tryWriteIndexLocked() error {
 			return err
 		}
 	}
-	padded := append(l.record, make([]byte, size-len(l.record))...)
+	l.record = append(l.record, make([]byte, size-len(l.record))...)
 	if l.state.bytes/checkEvery != l.checked/checkEvery {
 		check := 2 + l.state.bytes/checkEvery%2
-		if _, err := l.index.WriteAt(padded, check*int64(size)); err != nil {
+		if _, err := l.index.WriteAt(l.record, check*int64(size)); err != nil {
 			return err
 		}
 		l.checked = l.state.bytes
 		l.s.touched(l.name, l.path+indexEnd)
 	}
 	slot := 1 - l.slot&1
-	if _, err := l.index.WriteAt(padded, int64(slot*size)); err != nil {
+	if _, err := l.index.WriteAt(l.record, int64(slot*size)); err != nil {
 		return err
 	}
-	if l.seen = slices.Grow(l.seen, max(0, 2*size-len(l.seen)))[:2*size]; true {
-		copy(l.seen[slot*size:], padded)
-	}
+	copy(l.seen[slot][:], l.record)
 	l.slot, l.extra, l.stale, l.broken = slot, nil, false, false
 	return nil
 }
@@ -323,7 +321,7 @@ func (l *log) rebuildIndexLocked(size int) error {
 	if err := l.index.Truncate(0); err != nil {
 		return err
 	}
-	l.slotSize, l.slot, l.checked, l.seen = size, 1, 0, nil
+	l.slotSize, l.slot, l.checked, l.seen = size, 1, 0, [2]slotMark{}
 	l.record = l.state.appendTo(l.record[:0])
 	return nil
 }

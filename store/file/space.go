@@ -133,7 +133,7 @@ func (s *Space) acquire(name string) (*log, error) {
 	}
 	l := s.logs[name]
 	if l == nil {
-		l = &log{s: s, name: name, warned: -1, commit: make(turn, 1), changed: make(chan struct{})}
+		l = &log{s: s, name: name, warned: -1, commit: make(turn, 1)}
 		l.path, l.end, l.framing = s.fileOf(name)
 		s.logs[name] = l
 	} else {
@@ -285,7 +285,7 @@ func (l *log) source() (*source, error) {
 	err := l.openLocked(false)
 	if err == nil {
 		before := l.state.bytes
-		if err = l.refreshLocked(); err == nil && l.stale && !l.writing && (l.state.bytes-before > checkEvery || l.unnamedLocked()) {
+		if _, err = l.refreshLocked(); err == nil && l.stale && !l.writing && (l.state.bytes-before > checkEvery || l.unnamedLocked()) {
 			l.keepIndexLocked()
 		}
 	}

@@ -24,8 +24,8 @@ var errReplaced = errors.New("the log's file was replaced or deleted")
 type log struct {
 	s       *Space
 	name    string
-	path    string // without its ending
-	end     string // the ending
+	path    string // of its files, without their endings
+	full    string // of the file itself
 	framing framing
 
 	// Guarded by the space's mutex.
@@ -83,7 +83,7 @@ func (l *log) openLocked(create bool) error {
 	if create {
 		flag |= os.O_CREATE
 	}
-	f, err := l.s.disk.Open(l.path+l.end, flag)
+	f, err := l.s.disk.Open(l.full, flag)
 	if errors.Is(err, fs.ErrNotExist) {
 		return store.ErrNotFound
 	}
@@ -140,7 +140,7 @@ func (l *log) refreshLocked() (size int64, err error) {
 	if l.writing || l.loaded && !l.s.shared && l.cut == 0 {
 		return l.state.bytes, nil // as it was before the batch
 	}
-	at, err := l.s.disk.Stat(l.path + l.end)
+	at, err := l.s.disk.Stat(l.full)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && !vfs.SameFile(at, l.opened) {
 		return 0, errReplaced
 	}

@@ -177,7 +177,8 @@ func (s *state) appendTo(dst []byte) []byte {
 }
 
 func sumOfSlot(slot []byte, name string) uint32 {
-	return crc32.Update(crc32.Checksum([]byte(name), castagnoli), castagnoli, slot[8:])
+	var text [128]byte // most names fit
+	return crc32.Update(crc32.Checksum(append(text[:0], name...), castagnoli), castagnoli, slot[8:])
 }
 
 // parseState reads a slot; it is false when it is none of this log.

@@ -109,7 +109,7 @@ func (l *log) flush() {
 		r.done = true
 	}
 	if !there && before.bytes == 0 { // a log that was never begun is not to be found
-		_ = l.s.disk.Remove(l.path + l.end)
+		_ = l.s.disk.Remove(l.full)
 		l.useful.Store(false)
 	}
 }
@@ -119,7 +119,7 @@ func (l *log) replace() error {
 	if _, ok := l.framing.(own); !ok {
 		return store.ErrInvalid
 	}
-	err := vfs.ReplaceFile(l.s.disk, l.path+l.end, func(to io.Writer) error {
+	err := vfs.ReplaceFile(l.s.disk, l.full, func(to io.Writer) error {
 		_, err := io.Copy(to, io.NewSectionReader(l.file, 0, l.state.bytes))
 		return err
 	})
@@ -434,7 +434,7 @@ func (l *log) writeTrim(f own, before, next *state, at int64) error {
 	if l.s.o.Indexed {
 		_ = l.writeIndexLocked() // it was logged
 	}
-	l.s.touched(l.name, l.path+l.end)
+	l.s.touched(l.name, l.full)
 	return nil
 }
 
@@ -454,7 +454,7 @@ func (l *log) rewrite(f own, next *state, at int64) error {
 	if at == next.bytes { // no line follows that ends a batch
 		text = f.trimLine(text, next)
 	}
-	err := vfs.ReplaceFile(l.s.disk, l.path+l.end, func(to io.Writer) error {
+	err := vfs.ReplaceFile(l.s.disk, l.full, func(to io.Writer) error {
 		if _, err := to.Write(text); err != nil {
 			return err
 		}

@@ -57,7 +57,7 @@ func TestTwoReplicasAgainstAModel(t *testing.T) { // CL-02, CL-06
 		prefix := clustertest.Prefix()
 		var replicas []*replica
 		for range 2 {
-			s, err := connect(place{url, prefix}, nil)
+			s, err := connectTapes(tapesAt{url, prefix})
 			if err != nil {
 				r.Fatal(err)
 			}

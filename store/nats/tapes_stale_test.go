@@ -12,8 +12,8 @@ import (
 func TestASessionIsNotGoneBecauseAFormerLeaderSaysSo(t *testing.T) {
 	t.Parallel()
 	servers := clustertest.One(t)
-	p := place{servers.URL(), clustertest.Prefix()}
-	a, b := open(t, p), open(t, p)
+	p := tapesAt{servers.URL(), clustertest.Prefix()}
+	a, b := openTapes(t, p), openTapes(t, p)
 	ctx, dir := t.Context(), t.TempDir()
 	ta, err := tape.Open(ctx, a, dir, "s")
 	if err != nil {

@@ -9,14 +9,14 @@ import (
 
 	"github.com/lingserve/lingserve/cluster/clustertest"
 	"github.com/lingserve/lingserve/tape"
+	"github.com/lingserve/lingserve/tape/logs"
 )
 
 // DO-06: a message of a tape that the servers have lost costs the entries of its batch from there on, and nothing else. The log names it.
 func TestDO_06_ALostMessageCostsItsBatchAndNothingElse(t *testing.T) {
 	t.Parallel()
-	s := open(t, place{clustertest.One(t).URL(), clustertest.Prefix()})
 	var log bytes.Buffer
-	s.SetLog(slog.New(slog.NewTextHandler(&log, nil)))
+	s := openTapes(t, tapesAt{clustertest.One(t).URL(), clustertest.Prefix()}, func(o *logs.Options) { o.Log = slog.New(slog.NewTextHandler(&log, nil)) })
 	s.SetSizes(400)
 	ctx := t.Context()
 	for i := range 3 {

@@ -82,11 +82,11 @@ func lost(l tape.Lease) bool {
 
 func TestAReplicaThatBelievesInItsLeaseIsRefused(t *testing.T) { // CL-06
 	t.Parallel()
-	p := place{clustertest.One(t).URL(), clustertest.Prefix()}
+	p := tapesAt{clustertest.One(t).URL(), clustertest.Prefix()}
 	for what, created := range map[string]bool{"a tape that is there": true, "a tape that is not there yet": false} {
 		t.Run(what, func(t *testing.T) {
-			p := place{p.URL, clustertest.Prefix()}
-			one, two := open(t, p), open(t, p)
+			p := tapesAt{p.URL, clustertest.Prefix()}
+			one, two := openTapes(t, p), openTapes(t, p)
 			ctx := t.Context()
 			var want []string
 			first, err := leased(ctx, one, "a")
@@ -143,8 +143,8 @@ func TestAReplicaThatBelievesInItsLeaseIsRefused(t *testing.T) { // CL-06
 
 func TestALeaseThatIsTakenAgainCostsNoMessage(t *testing.T) {
 	t.Parallel()
-	p := place{clustertest.One(t).URL(), clustertest.Prefix()}
-	one, two := open(t, p), open(t, p)
+	p := tapesAt{clustertest.One(t).URL(), clustertest.Prefix()}
+	one, two := openTapes(t, p), openTapes(t, p)
 	ctx := t.Context()
 	if _, err := one.Append(ctx, "a", tape.Batch{Create: true, Entries: say("start")}); err != nil {
 		t.Fatal(err)

@@ -20,11 +20,11 @@ func init() { roles["writer"] = writer }
 
 // writer is a process that takes the lease of a tape and makes it; for each line that it is told it appends one entry.
 func writer(arg string) error {
-	var p place
+	var p tapesAt
 	if err := json.Unmarshal([]byte(arg), &p); err != nil {
 		return err
 	}
-	s, err := connect(p, nil)
+	s, err := connectTapes(p)
 	if err != nil {
 		return err
 	}
@@ -56,7 +56,7 @@ func writer(arg string) error {
 
 func TestAWriterThatWasPausedIsRefused(t *testing.T) { // CL-06
 	t.Parallel()
-	p := place{clustertest.One(t).URL(), clustertest.Prefix()}
+	p := tapesAt{clustertest.One(t).URL(), clustertest.Prefix()}
 	arg, err := json.Marshal(p)
 	if err != nil {
 		t.Fatal(err)
@@ -65,7 +65,7 @@ func TestAWriterThatWasPausedIsRefused(t *testing.T) { // CL-06
 	w.Expect("ready")
 	w.Say("before")
 	w.Expect("appended")
-	s := open(t, p)
+	s := openTapes(t, p)
 	if _, err := leased(t.Context(), s, "a"); !errors.Is(err, tape.ErrLeased) {
 		t.Fatalf("the lease that another process has: %v", err)
 	}

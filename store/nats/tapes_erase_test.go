@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -16,7 +15,7 @@ import (
 	"github.com/lingserve/lingserve/cluster"
 	"github.com/lingserve/lingserve/cluster/clustertest"
 	"github.com/lingserve/lingserve/tape"
-	tapes "github.com/lingserve/lingserve/tape/nats"
+	"github.com/lingserve/lingserve/tape/logs"
 )
 
 // subjects are those that the stream has messages of tapes of.
@@ -36,7 +35,7 @@ func subjects(t *testing.T, r *replica) map[string]uint64 {
 
 func TestOfAnErasedSessionAMarkerIsLeftForAWhile(t *testing.T) { // CL-03, TA-41
 	t.Parallel()
-	s := open(t, place{clustertest.One(t).URL(), clustertest.Prefix()})
+	s := openTapes(t, tapesAt{clustertest.One(t).URL(), clustertest.Prefix()})
 	ctx := t.Context()
 	tp, err := tape.Open(ctx, s, t.TempDir(), "s")
 	if err != nil {
@@ -98,7 +97,7 @@ func TestOfAnErasedSessionAMarkerIsLeftForAWhile(t *testing.T) { // CL-03, TA-41
 // TestWhatAnErasureLeftIsNotTheNextTapes cuts an erasure off between its steps.
 func TestWhatAnErasureLeftIsNotTheNextTapes(t *testing.T) { // TA-41
 	t.Parallel()
-	s := open(t, place{clustertest.One(t).URL(), clustertest.Prefix()})
+	s := openTapes(t, tapesAt{clustertest.One(t).URL(), clustertest.Prefix()})
 	ctx := t.Context()
 	if _, err := s.Append(ctx, "a", tape.Batch{Create: true, Entries: say("old")}); err != nil {
 		t.Fatal(err)
@@ -134,8 +133,8 @@ func TestWhatAnErasureLeftIsNotTheNextTapes(t *testing.T) { // TA-41
 
 func TestAReplicaThatWasNotToldListsNoErasedSession(t *testing.T) { // CL-02
 	t.Parallel()
-	p := place{clustertest.One(t).URL(), clustertest.Prefix()}
-	one := open(t, p)
+	p := tapesAt{clustertest.One(t).URL(), clustertest.Prefix()}
+	one := openTapes(t, p)
 	ctx := t.Context()
 	for _, name := range []string{"a", "b", "c"} {
 		if _, err := one.Append(ctx, name, tape.Batch{Create: true, Entries: say(name)}); err != nil {
@@ -191,7 +190,7 @@ func (c *counter) Synced(time.Duration, error) { panic("the servers sync") }
 func TestAnObserverIsToldWhatIsAppended(t *testing.T) {
 	t.Parallel()
 	var c counter
-	s, err := connect(place{clustertest.One(t).URL(), clustertest.Prefix()}, &tapes.Options{Observer: &c})
+	s, err := connectTapes(tapesAt{clustertest.One(t).URL(), clustertest.Prefix()}, func(o *logs.Options) { o.Observer = &c })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -214,7 +213,7 @@ func TestAnObserverIsToldWhatIsAppended(t *testing.T) {
 
 func TestWhatIsKnownOfATapeHasABound(t *testing.T) {
 	t.Parallel()
-	s := open(t, place{clustertest.One(t).URL(), clustertest.Prefix()})
+	s := openTapes(t, tapesAt{clustertest.One(t).URL(), clustertest.Prefix()})
 	ctx := t.Context()
 	if _, err := s.Append(ctx, "a", tape.Batch{Create: true, Entries: say("start")}); err != nil {
 		t.Fatal(err)
@@ -227,31 +226,12 @@ func TestWhatIsKnownOfATapeHasABound(t *testing.T) {
 		t.Error(err)
 	}
 	wantWords(t, s, "start", "on")
-	// Tapes that nobody uses are forgotten.
-	if s.Slots() != 1 {
-		t.Errorf("%d tapes are remembered, want 1", s.Slots())
-	}
-	var wg sync.WaitGroup
-	for w := range 30 {
-		wg.Go(func() {
-			for i := range 40 {
-				if _, err := s.Append(ctx, fmt.Sprintf("t%d-%d", w, i), tape.Batch{Create: true, Entries: say("start")}); err != nil {
-					t.Error(err)
-					return
-				}
-			}
-		})
-	}
-	wg.Wait()
-	if s.Slots() > 1024 {
-		t.Errorf("%d tapes are remembered, want at most 1024", s.Slots())
-	}
 }
 
 func TestAnAppendWithoutTimeSaysSo(t *testing.T) {
 	t.Parallel()
 	servers := clustertest.One(t)
-	s := open(t, place{servers.URL(), clustertest.Prefix()})
+	s := openTapes(t, tapesAt{servers.URL(), clustertest.Prefix()})
 	if _, err := s.Append(t.Context(), "a", tape.Batch{Create: true, Entries: say("start")}); err != nil {
 		t.Fatal(err)
 	}

@@ -21,7 +21,7 @@ import (
 	"github.com/lingserve/lingserve/cluster/clustertest"
 	"github.com/lingserve/lingserve/internal/longtest"
 	"github.com/lingserve/lingserve/tape"
-	"github.com/lingserve/lingserve/tape/nats"
+	"github.com/lingserve/lingserve/tape/logs"
 )
 
 // lossy is a way to a server on which acknowledgements get lost, and connections break when one has been sent.
@@ -182,7 +182,7 @@ func TestAcknowledgementsGetLost(t *testing.T) { // CL-06
 			url, _, _ := strings.Cut(s.URL(), ",")
 			prefix := clustertest.Prefix()
 			way := newLossy(t, url)
-			good := open(t, place{url, prefix})
+			good := openTapes(t, tapesAt{url, prefix})
 			if _, err := good.Append(t.Context(), "a", tape.Batch{Create: true, Entries: say("start")}); err != nil {
 				t.Fatal(err)
 			}
@@ -191,7 +191,7 @@ func TestAcknowledgementsGetLost(t *testing.T) { // CL-06
 			acknowledged := map[int64]string{}
 			var stores []*replica
 			for range writers {
-				r := open(t, place{way.url(), prefix})
+				r := openTapes(t, tapesAt{way.url(), prefix})
 				r.SetWaits(300*time.Millisecond, 3*time.Minute) // on a busy machine what is not lost takes its time, too
 				stores = append(stores, r)
 			}
@@ -247,7 +247,7 @@ func TestABatchThatComesLateIsThereOnce(t *testing.T) { // CL-06
 	t.Parallel()
 	url, prefix := clustertest.One(t).URL(), clustertest.Prefix()
 	way := newLossy(t, url)
-	s := open(t, place{way.url(), prefix})
+	s := openTapes(t, tapesAt{way.url(), prefix})
 	s.SetWaits(300*time.Millisecond, time.Minute)
 	if _, err := s.Append(t.Context(), "a", tape.Batch{Create: true, Entries: say("start")}); err != nil {
 		t.Fatal(err)
@@ -271,7 +271,7 @@ func TestABatchThatComesLateIsThereOnce(t *testing.T) { // CL-06
 func TestTheConnectionIsClosedUnderAnAppend(t *testing.T) { // CL-06
 	t.Parallel()
 	way := newLossy(t, clustertest.One(t).URL())
-	s := open(t, place{way.url(), clustertest.Prefix()})
+	s := openTapes(t, tapesAt{way.url(), clustertest.Prefix()})
 	if _, err := s.Append(t.Context(), "a", tape.Batch{Create: true, Entries: say("start")}); err != nil {
 		t.Fatal(err)
 	}
@@ -297,8 +297,8 @@ func TestTheConnectionIsClosedUnderAnAppend(t *testing.T) { // CL-06
 func TestTheLeaderIsKilledWhileTapesAreAppendedTo(t *testing.T) { // CL-06, CL-11
 	t.Parallel()
 	s := clustertest.ThreeCrashing(t)
-	p := place{s.URL(), clustertest.Prefix()}
-	stores := []*replica{open(t, p), open(t, p)}
+	p := tapesAt{s.URL(), clustertest.Prefix()}
+	stores := []*replica{openTapes(t, p), openTapes(t, p)}
 	if _, err := stores[0].Append(t.Context(), "a", tape.Batch{Create: true, Entries: say("start")}); err != nil {
 		t.Fatal(err)
 	}
@@ -358,10 +358,10 @@ func TestTheLeaderIsKilledWhileTapesAreAppendedTo(t *testing.T) { // CL-06, CL-1
 	t.Logf("%v batches, the slowest in %v", counts, time.Duration(longest.Load()))
 }
 
-func TestTheServersAreAway(t *testing.T) { // CL-10
+func TestTheServersOfTapesAreAway(t *testing.T) { // CL-10
 	t.Parallel()
 	servers := clustertest.One(t)
-	s := open(t, place{servers.URL(), clustertest.Prefix()})
+	s := openTapes(t, tapesAt{servers.URL(), clustertest.Prefix()})
 	ctx := t.Context()
 	if _, err := s.Append(ctx, "a", tape.Batch{Create: true, Entries: say("before")}); err != nil {
 		t.Fatal(err)
@@ -396,7 +396,7 @@ func TestTheServersAreAway(t *testing.T) { // CL-10
 	} {
 		began := time.Now()
 		err := call()
-		e, ok := errors.AsType[*nats.Error](err)
+		e, ok := errors.AsType[*logs.Error](err)
 		if !ok || e.ErrorCode() != adapter.CodeOverloaded || !strings.Contains(err.Error(), "the servers that store the sessions") {
 			t.Errorf("%s: %v, want an error with the code %q", what, err, adapter.CodeOverloaded)
 		}

@@ -53,9 +53,9 @@ type Batch struct {
 type Info struct {
 	Name, Label    string
 	Rev            Rev
-	First, Last    uint64 // numbers of the first entry that is kept and of the last; 0 without entries
-	LastMark       uint64 // 0: there is none
-	Entries, Bytes int64
+	First, Last    uint64 // numbers of the first entry that is kept, or Last+1, and of the last that was written; 0 if there was none
+	LastMark       uint64 // of the entries that are kept; 0: there is none
+	Entries, Bytes int64  // of those that are kept; Bytes are those of their data
 	Head           []byte
 	Created        time.Time
 	Updated        time.Time
@@ -84,17 +84,18 @@ type Listing struct {
 // Numbers start at 1 and rise by one, unless a batch gives a higher one; none is given twice in the life of a log.
 type Log interface {
 	// Append writes a batch and returns what the log is then. It fails with ErrMoved, which is a [MovedLog], if the revision is not After,
-	// unless the batch that was written behind After has the same ID: then that one's Info is the answer. A failed Append leaves the log as it was.
+	// unless the batch that was written behind After has the same ID: then that one's Info is the answer. An engine may have forgotten the
+	// IDs of all batches but the last. A number that is not above the last is ErrInvalid. A failed Append leaves the log as it was.
 	Append(ctx context.Context, name string, b Batch) (Info, error)
 	// Info returns what is known of a log, or ErrNotFound. It sees every batch that was acknowledged to anyone before the call.
 	Info(ctx context.Context, name string) (Info, error)
-	// Read yields entries of the log as it is at the call. An error is the last that it yields, but for an ErrDamaged: that stands for one entry,
-	// whose number is set, and those behind it follow. Numbers below First are ErrExpired.
+	// Read yields entries of the log as it is at the call. An error is the last that it yields, but for an ErrDamaged: that is for one
+	// entry, whose number is set, and those behind it follow. A From below First is ErrExpired if entries were removed.
 	Read(ctx context.Context, name string, r Range) iter.Seq2[Entry, error]
-	// Follow yields each entry from a number on, once and in order: those that are there, then those that come. It ends with an error:
-	// the cause of ctx, ErrDeleted, ErrExpired or ErrClosed.
+	// Follow yields each entry from a number on, or 0: from the first, once and in order: those that are there, then those that come. It
+	// ends with an error: the cause of ctx, ErrNotFound, ErrDeleted, ErrExpired or ErrClosed. An ErrDamaged is as it is with Read.
 	Follow(ctx context.Context, name string, from uint64) iter.Seq2[Entry, error]
-	// Trim removes entries below a number, soon.
+	// Trim removes, soon, the batches whose entries are all below a number. The last batch may stay. It succeeds if there is no log.
 	Trim(ctx context.Context, name string, below uint64) error
 	// Delete removes a log and all logs below name+"/". It succeeds if there are none. Readers and followers end with ErrDeleted.
 	Delete(ctx context.Context, name string) error

@@ -113,7 +113,7 @@ func (r *reading) advance(p page) bool {
 	if r.newest {
 		r.before = last.start
 	} else {
-		r.from = last.start + uint64(last.n)
+		r.from = max(r.from, last.start+uint64(last.n))
 	}
 	r.limit = min(2*max(r.limit, firstRows/2), mostRows)
 	return more

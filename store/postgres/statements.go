@@ -87,9 +87,9 @@ func logStatementsOf(schema string, parted bool) logStatements {
 		return in(`SELECT l.id, l.first, l.last, l.trimmed, b.first, b.n, b.mark, b.data FROM @logs l LEFT JOIN LATERAL (
 				SELECT first, n, mark, data FROM (
 					SELECT first, n, mark, data, sum(octet_length(data)::bigint) OVER (ORDER BY first ` + order + ` ROWS UNBOUNDED PRECEDING) - octet_length(data) AS ahead
-					FROM @batches WHERE log = l.id AND first >= l.first AND first < $4::bigint` + mark + `@parts
+					FROM @batches WHERE log = l.id AND first >= l.first AND first < $4::bigint AND first + n > $3::bigint` + mark + `@parts
 						AND first >= coalesce((SELECT max(first) FROM @batches WHERE log = l.id AND first <= $3::bigint@parts), 0)
-					ORDER BY first ` + order + ` LIMIT $5::bigint) some
+					ORDER BY first ` + order + ` LIMIT $5::bigint) found
 				WHERE ahead < ` + strconv.Itoa(pageBytes) + `
 			) b ON true WHERE ` + log + ` ORDER BY b.first ` + order)
 	}

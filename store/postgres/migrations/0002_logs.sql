@@ -171,12 +171,12 @@ BEGIN
             head = coalesce(b.head, logs.head)
         FROM b
         WHERE logs.space = space_id AND logs.name = b.name AND logs.rev = b.rev AND logs.batch = b.behind AND (b.floor = 0 OR logs.last < b.floor)
-        RETURNING b.ord, b.n, b.size, b.mark, b.data, b.head IS NULL AS same_head, logs.*
+        RETURNING b.ord, b.n, b.size, b.mark, b.data, logs.id, logs.part, logs.rev, logs.batch, logs.first, logs.last, logs.last_mark, logs.entries, logs.bytes,
+            logs.created, logs.updated, logs.label, CASE WHEN b.head IS NULL THEN logs.head END AS head
     ), i AS (
         INSERT INTO batches (log, first, part, n, size, mark, data) SELECT l.id, l.last - l.n + 1, l.part, l.n, l.size, l.mark, l.data FROM l WHERE l.n > 0
     )
-    SELECT l.ord, 'done', l.rev, l.batch, l.first, l.last, l.last_mark, l.entries, l.bytes, l.created, l.updated, l.label,
-        CASE WHEN l.same_head THEN l.head END FROM l;
+    SELECT l.ord, 'done', l.rev, l.batch, l.first, l.last, l.last_mark, l.entries, l.bytes, l.created, l.updated, l.label, l.head FROM l;
 END
 $$;
 

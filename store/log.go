@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"strings"
 	"time"
 )
 
@@ -42,11 +43,12 @@ const (
 
 // Batch is what one [Log].Append writes, whole or not at all.
 type Batch struct {
-	ID      [16]byte // random, and the same at each attempt
-	After   Rev      // the revision that the log must have
-	Entries []Entry  // none: only the head and the revision change
-	Head    []byte   // a summary of the log that Info returns, at most MaxHead bytes; nil: as it was
-	Label   string   // with After New: lists select by it, at most MaxLabel bytes
+	ID      [16]byte  // random, and the same at each attempt
+	After   Rev       // the revision that the log must have
+	Entries []Entry   // none: only the head and the revision change
+	Head    []byte    // a summary of the log that Info returns, at most MaxHead bytes; nil: as it was
+	Label   string    // with After New: lists select by it, at most MaxLabel bytes
+	Updated time.Time // what Info.Updated becomes, in whole microseconds; zero: the time of the append
 }
 
 // Info is what is known of a log without reading its entries.
@@ -72,10 +74,16 @@ type Range struct {
 
 // Listing selects logs of a space.
 type Listing struct {
-	Prefix string // of their names
+	Prefix string // of their names; logs whose name has another "/" behind it are left out, as what is in a folder of a folder
 	Label  string // the label that they have; "": any
 	After  Info   // only logs that come behind it: its Updated and Name are read
 	Limit  int    // 0: all
+}
+
+// Has reports whether a log is in the listing, wherever it begins.
+func (l *Listing) Has(in Info) bool {
+	rest, ok := strings.CutPrefix(in.Name, l.Prefix)
+	return ok && !strings.Contains(rest, "/") && (l.Label == "" || in.Label == l.Label)
 }
 
 // Log holds the logs of one space: named sequences of entries that are only appended to. It is safe for concurrent use. Callers must not
@@ -101,7 +109,7 @@ type Log interface {
 	Delete(ctx context.Context, name string) error
 	// List yields the logs of an Indexed space, the one that was updated last first, and of one time by name.
 	List(ctx context.Context, l Listing) iter.Seq2[Info, error]
-	// Count returns how many logs of an Indexed space have names that begin with prefix.
+	// Count returns how many logs a listing with this prefix has.
 	Count(ctx context.Context, prefix string) (int, error)
 	// Sync makes durable what was acknowledged in an Async space.
 	Sync(ctx context.Context) error

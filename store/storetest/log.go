@@ -250,8 +250,10 @@ func testLogNames(t *testing.T, s Setup) {
 	for _, name := range valid {
 		wantRead(t, l, name, store.Range{}, "1:"+name)
 	}
-	if n, err := l.Count(t.Context(), ""); n != len(valid) || err != nil {
-		t.Errorf("%d logs, %v", n, err)
+	for prefix, want := range map[string]int{"": 5, "a/": 1, "A/b/0/": 1, "A/b/": 0} {
+		if n, err := l.Count(t.Context(), prefix); n != want || err != nil {
+			t.Errorf("%d logs below %q, %v, want %d", n, prefix, err, want)
+		}
 	}
 	for _, name := range []string{
 		"", "/", "a/", "/a", "a//b", ".a", "a/.b", "a/b/c/d/e", strings.Repeat("x", 129), "a b", "é", "a*", "a>", "a\x00",

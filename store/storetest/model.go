@@ -143,7 +143,10 @@ func (l *modelSpaceOf) Append(ctx context.Context, name string, b store.Batch) (
 		next.info.Head = bytes.Clone(b.Head)
 	}
 	l.m.data.revs++
-	next.info.Rev, next.info.Updated = store.Rev(fmt.Sprint("r", l.m.data.revs)), time.Now()
+	next.info.Rev, next.info.Updated = store.Rev(fmt.Sprint("r", l.m.data.revs)), b.Updated
+	if b.Updated.IsZero() {
+		next.info.Updated = time.Now()
+	}
 	next.behind[b.After] = modelBatch{b.ID, next.info}
 	next.behind[before] = modelBatch{b.ID, next.info}
 	l.s.bytes += size
@@ -233,7 +236,7 @@ func (l *modelSpaceOf) Read(ctx context.Context, name string, r store.Range) ite
 
 // readable returns why a reader of a log ends.
 func (l *modelSpaceOf) readable(ctx context.Context, log *modelLog) error {
-	unlock, err := l.lock(ctx, log.info.Name)
+	unlock, err := l.lock(ctx, "read")
 	if err != nil {
 		return err
 	}
@@ -381,7 +384,7 @@ func (l *modelSpaceOf) List(ctx context.Context, o store.Listing) iter.Seq2[stor
 		yielded := 0
 		for _, info := range infos {
 			switch {
-			case !strings.HasPrefix(info.Name, o.Prefix), o.Label != "" && info.Label != o.Label:
+			case !o.Has(info):
 			case o.After.Name != "" && CompareInfos(info, o.After) <= 0:
 			default:
 				if !yield(info, nil) {

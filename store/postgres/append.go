@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"math"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/lingserve/lingserve/store"
 )
@@ -112,7 +114,7 @@ func rowsOf(entries []store.Entry) (rows []entryRow) {
 	return rows
 }
 
-// entries returns the entries of a row that the server has. An entry that cannot be read is nil and the last.
+// entries returns the entries of a row that the server has. Those that cannot be read are nil.
 func (r *entryRow) entries() [][]byte {
 	if r.n == 1 {
 		return [][]byte{r.data}
@@ -121,7 +123,7 @@ func (r *entryRow) entries() [][]byte {
 	for rest := r.data; len(all) < r.n; {
 		size, n := binary.Uvarint(rest)
 		if n <= 0 || size > uint64(len(rest)-n) {
-			return append(all, nil)
+			return append(all, make([][]byte, r.n-len(all))...)
 		}
 		all = append(all, rest[n:n+int(size):n+int(size)])
 		rest = rest[n+int(size):]
@@ -239,25 +241,31 @@ func (l *Log) send(ctx context.Context, conn *pgx.Conn, items []*addition) ([]ap
 // batchColumns are batches as the server's functions take them.
 type batchColumns struct {
 	names         []string
-	ids, behinds  [][16]byte
+	ids, behinds  []pgtype.UUID
 	kinds         []int32
 	revs, floors  []int64
+	updates       []*time.Time
 	heads, labels [][]byte
 }
 
 func columnsOf(items []*addition, which []int) *batchColumns {
 	n := len(which)
 	c := &batchColumns{
-		names: make([]string, n), ids: make([][16]byte, n), behinds: make([][16]byte, n), kinds: make([]int32, n),
-		revs: make([]int64, n), floors: make([]int64, n), heads: make([][]byte, n), labels: make([][]byte, n),
+		names: make([]string, n), ids: make([]pgtype.UUID, n), behinds: make([]pgtype.UUID, n), kinds: make([]int32, n),
+		revs: make([]int64, n), floors: make([]int64, n), updates: make([]*time.Time, n), heads: make([][]byte, n), labels: make([][]byte, n),
 	}
 	for k, i := range which {
 		a := items[i]
-		c.names[k], c.ids[k], c.behinds[k], c.kinds[k] = a.name, a.b.ID, a.after.batch, int32(a.kind)
+		c.names[k], c.ids[k], c.behinds[k], c.kinds[k] = a.name, uuid(a.b.ID), uuid(a.after.batch), int32(a.kind)
 		c.revs[k], c.floors[k], c.heads[k], c.labels[k] = a.after.number, int64(a.floor), a.b.Head, []byte(a.b.Label)
+		if !a.b.Updated.IsZero() {
+			c.updates[k] = &a.b.Updated
+		}
 	}
 	return c
 }
+
+func uuid(b [16]byte) pgtype.UUID { return pgtype.UUID{Bytes: b, Valid: true} }
 
 // rowColumns are rows of entries as the server's functions take them.
 type rowColumns struct {
@@ -284,7 +292,7 @@ func (l *Log) appendNext(ctx context.Context, conn *pgx.Conn, items []*addition,
 		r.add(k, row)
 	}
 	rows, err := conn.Query(ctx, l.sql.appendNext, l.id, l.o.Durability == store.Synced, l.o.Indexed, l.e.channel, l.notice(b.names),
-		b.names, b.ids, b.revs, b.behinds, b.floors, b.heads, r.starts, r.counts, r.sizes, r.marks, r.datas)
+		b.names, b.ids, b.revs, b.behinds, b.floors, b.updates, b.heads, r.starts, r.counts, r.sizes, r.marks, r.datas)
 	return scanAppended(rows, err, items, which, answers)
 }
 
@@ -297,7 +305,7 @@ func (l *Log) appendEach(ctx context.Context, conn *pgx.Conn, items []*addition,
 		}
 	}
 	rows, err := conn.Query(ctx, l.sql.appendEach, l.id, l.o.Durability == store.Synced, l.o.Indexed, l.e.channel, l.notice(b.names), l.o.MaxBytes,
-		b.names, b.ids, b.kinds, b.revs, b.behinds, b.floors, b.heads, b.labels, r.owners, r.starts, r.counts, r.sizes, r.marks, r.datas)
+		b.names, b.ids, b.kinds, b.revs, b.behinds, b.floors, b.updates, b.heads, b.labels, r.owners, r.starts, r.counts, r.sizes, r.marks, r.datas)
 	if err := scanAppended(rows, err, items, which, answers); err != nil {
 		return err
 	}

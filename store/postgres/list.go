@@ -53,7 +53,8 @@ func (l *Log) listable(ctx context.Context) error {
 
 // listConditions are those of a list, with their arguments.
 func (l *Log) listConditions(prefix, label string) (where string, args []any, none bool) {
-	where, args = `space = $1::integer AND listed IS NOT NULL`, []any{l.id}
+	folder := prefix[:strings.LastIndexByte(prefix, '/')+1]
+	where, args = `space = $1::integer AND folder = $2::text AND listed IS NOT NULL`, []any{l.id, folder}
 	if strings.ContainsFunc(prefix, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
 		return where, args, true // no log has it
 	}
@@ -61,7 +62,7 @@ func (l *Log) listConditions(prefix, label string) (where string, args []any, no
 		args = append(args, value)
 		where += fmt.Sprintf(" AND "+condition, len(args))
 	}
-	if prefix != "" {
+	if prefix != folder {
 		add(`name >= $%d::text`, prefix)
 		add(`name < $%d::text`, prefix[:len(prefix)-1]+string(prefix[len(prefix)-1]+1))
 	}

@@ -137,8 +137,3 @@ func (d deaf) Open(t testing.TB) store.Engine {
 	}
 	return e
 }
-
-func TestLogs(t *testing.T) {
-	need(t)
-	storetest.Logs(t, storetest.Setup{New: func(testing.TB) storetest.Place { return place{Options{Schema: newSchema()}} }})
-}

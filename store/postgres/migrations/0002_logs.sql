@@ -38,13 +38,14 @@ CREATE TABLE logs (
     listed    timestamptz,      -- updated, in an indexed space. Without it, an append changes no index.
     trimmed   boolean NOT NULL, -- entries were removed
     name      text COLLATE "C" NOT NULL,
+    folder    text COLLATE "C" NOT NULL, -- the name up to the last /
     label     bytea NOT NULL,
     head      bytea NOT NULL
 ) WITH (fillfactor = 60);
 
 CREATE UNIQUE INDEX logs_name ON logs (space, name);
-CREATE INDEX logs_listed ON logs (space, listed DESC, name) WHERE listed IS NOT NULL;
-CREATE INDEX logs_label ON logs (space, label, listed DESC, name) WHERE listed IS NOT NULL;
+CREATE INDEX logs_listed ON logs (space, folder, listed DESC, name) WHERE listed IS NOT NULL;
+CREATE INDEX logs_label ON logs (space, folder, label, listed DESC, name) WHERE listed IS NOT NULL;
 CREATE INDEX logs_part ON logs (part_from) WHERE part_from > 0;
 
 -- A row has entries of one batch whose numbers follow one another. A marked entry has a row of its own. The data of one entry is the entry;
@@ -133,7 +134,7 @@ $$;
 -- last one must be below, or 0. A head of null stays, and only then is returned.
 CREATE FUNCTION append_next(
     space_id integer, durable boolean, indexed boolean, channel text, notice text,
-    names text[], ids uuid[], revs bigint[], behinds uuid[], floors bigint[], heads bytea[],
+    names text[], ids uuid[], revs bigint[], behinds uuid[], floors bigint[], updates timestamptz[], heads bytea[],
     starts bigint[], counts integer[], sizes integer[], marks boolean[], datas bytea[]
 ) RETURNS TABLE (
     ord bigint, outcome text, rev bigint, batch uuid, first bigint, last bigint, last_mark bigint, entries bigint, bytes bigint,
@@ -152,8 +153,8 @@ BEGIN
     END IF;
     SELECT part INTO STRICT new_part FROM spaces WHERE id = space_id;
     RETURN QUERY WITH b AS (
-        SELECT * FROM unnest(names, ids, revs, behinds, floors, heads, starts, counts, sizes, marks, datas) WITH ORDINALITY
-            AS b (name, id, rev, behind, floor, head, start, n, size, mark, data, ord)
+        SELECT * FROM unnest(names, ids, revs, behinds, floors, updates, heads, starts, counts, sizes, marks, datas) WITH ORDINALITY
+            AS b (name, id, rev, behind, floor, updated, head, start, n, size, mark, data, ord)
     ), l AS (
         UPDATE logs SET
             rev = logs.rev + 1,
@@ -166,8 +167,8 @@ BEGIN
             entries = logs.entries + b.n,
             bytes = logs.bytes + b.size,
             loose = logs.loose + b.n,
-            updated = greatest(logs.updated, moment),
-            listed = CASE WHEN append_next.indexed THEN greatest(logs.updated, moment) END,
+            updated = coalesce(b.updated, moment),
+            listed = CASE WHEN append_next.indexed THEN coalesce(b.updated, moment) END,
             head = coalesce(b.head, logs.head)
         FROM b
         WHERE logs.space = space_id AND logs.name = b.name AND logs.rev = b.rev AND logs.batch = b.behind AND (b.floor = 0 OR logs.last < b.floor)
@@ -185,7 +186,7 @@ $$;
 -- full. Kinds are what a batch may be behind: 0 nothing, 1 anything, 2 a revision, 3 nothing that there is. Rows of entries name their batch by its ordinal.
 CREATE FUNCTION append_each(
     space_id integer, durable boolean, indexed boolean, channel text, notice text, max_bytes bigint,
-    names text[], ids uuid[], kinds integer[], revs bigint[], behinds uuid[], floors bigint[], heads bytea[], labels bytea[],
+    names text[], ids uuid[], kinds integer[], revs bigint[], behinds uuid[], floors bigint[], updates timestamptz[], heads bytea[], labels bytea[],
     owners integer[], starts bigint[], counts integer[], sizes integer[], marks boolean[], datas bytea[]
 ) RETURNS TABLE (
     ord bigint, outcome text, rev bigint, batch uuid, first bigint, last bigint, last_mark bigint, entries bigint, bytes bigint,
@@ -214,7 +215,7 @@ BEGIN
     END IF;
     -- All lock logs in the order of their names.
     FOR b IN SELECT u.*, coalesce((SELECT sum(z.size) FROM unnest(owners, sizes) AS z (owner, size) WHERE z.owner = u.ord), 0) AS size
-            FROM unnest(names, ids, kinds, revs, behinds, floors, heads, labels) WITH ORDINALITY AS u (name, id, kind, rev, behind, floor, head, label, ord)
+            FROM unnest(names, ids, kinds, revs, behinds, floors, updates, heads, labels) WITH ORDINALITY AS u (name, id, kind, rev, behind, floor, updated, head, label, ord)
             ORDER BY u.name COLLATE "C", u.ord LOOP
         outcome := NULL;
         SELECT * INTO l FROM logs WHERE space = space_id AND name = b.name FOR NO KEY UPDATE;
@@ -231,8 +232,8 @@ BEGIN
         ELSIF max_bytes > 0 AND b.size > 0 AND added + b.size > max_bytes THEN
             outcome := 'full';
         ELSIF NOT there THEN
-            INSERT INTO logs (space, part_from, part, rev, batch, behind, first, last, last_mark, entries, bytes, indexed, loose, created, updated, trimmed, name, label, head)
-                SELECT space_id, part, part, 0, b.id, b.id, 0, 0, 0, 0, 0, 0, 0, moment, moment, false, b.name, b.label, '' FROM spaces WHERE id = space_id
+            INSERT INTO logs (space, part_from, part, rev, batch, behind, first, last, last_mark, entries, bytes, indexed, loose, created, updated, trimmed, name, folder, label, head)
+                SELECT space_id, part, part, 0, b.id, b.id, 0, 0, 0, 0, 0, 0, 0, moment, moment, false, b.name, coalesce(substring(b.name FROM '^.*/'), ''), b.label, '' FROM spaces WHERE id = space_id
                 ON CONFLICT (space, name) DO NOTHING RETURNING * INTO l;
             IF NOT FOUND THEN -- another process has created it meanwhile
                 SELECT * INTO l FROM logs WHERE space = space_id AND name = b.name FOR NO KEY UPDATE;
@@ -259,7 +260,7 @@ BEGIN
             l.behind := l.batch;
             l.batch := b.id;
             l.bytes := l.bytes + b.size;
-            l.updated := greatest(l.updated, moment);
+            l.updated := coalesce(b.updated, moment);
             l.head := coalesce(b.head, l.head);
             UPDATE logs SET (part, rev, batch, behind, first, last, last_mark, entries, bytes, loose, updated, listed, head) =
                 (l.part, l.rev, l.batch, l.behind, l.first, l.last, l.last_mark, l.entries, l.bytes, l.loose, l.updated, CASE WHEN append_each.indexed THEN l.updated END, l.head)

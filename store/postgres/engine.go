@@ -113,6 +113,12 @@ func (o *Options) database() database.Options {
 	}
 }
 
+// Database is what the engine uses, for others who keep something in it. It is closed with the engine.
+func (e *Engine) Database() *database.DB { return e.db }
+
+// Away reports whether the database has not answered for longer than calls wait for it, so that they fail at once.
+func (e *Engine) Away() bool { return e.db.Away() }
+
 // Table implements [store.Engine].
 func (e *Engine) Table(ctx context.Context, o store.TableOptions) (store.Table, error) {
 	if err := store.CheckKey(o.Name); err != nil {

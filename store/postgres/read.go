@@ -50,9 +50,26 @@ func (r *reading) next(ctx context.Context) (p page, err error) {
 	if r.before != 0 {
 		before = min(r.before, before)
 	}
+	p, err = r.page(ctx, sql, log, name, min(r.from, math.MaxInt64), before, r.limit)
+	switch {
+	case err != nil:
+		return page{}, err
+	case p.log == 0 && r.log != 0:
+		return page{}, r.l.ended(ctx, r.name, r.log)
+	case p.log == 0:
+		return page{}, noLog(r.name)
+	case p.trimmed && r.from != 0 && r.from < p.first && (!r.newest || r.log == 0):
+		return page{}, fmt.Errorf("log %q: %w: it begins with entry %d now", r.name, store.ErrExpired, p.first)
+	}
+	r.log = p.log
+	return p, nil
+}
+
+// page reads what a statement finds.
+func (r *reading) page(ctx context.Context, sql string, args ...any) (p page, err error) {
 	err = r.l.e.do(ctx, func(ctx context.Context, conn *pgx.Conn) error {
 		p = page{}
-		rows, err := conn.Query(ctx, sql, log, name, min(r.from, math.MaxInt64), before, r.limit)
+		rows, err := conn.Query(ctx, sql, args...)
 		if err != nil {
 			return err
 		}
@@ -72,18 +89,7 @@ func (r *reading) next(ctx context.Context) (p page, err error) {
 		}
 		return rows.Err()
 	})
-	switch {
-	case err != nil:
-		return page{}, err
-	case p.log == 0 && r.log != 0:
-		return page{}, r.l.ended(ctx, r.name, r.log)
-	case p.log == 0:
-		return page{}, noLog(r.name)
-	case p.trimmed && r.from != 0 && r.from < p.first && (!r.newest || r.log == 0):
-		return page{}, fmt.Errorf("log %q: %w: it begins with entry %d now", r.name, store.ErrExpired, p.first)
-	}
-	r.log = p.log
-	return p, nil
+	return p, err
 }
 
 // ended returns why a log that was read is not there any more.

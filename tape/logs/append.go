@@ -89,6 +89,7 @@ func (s *Store) append(ctx context.Context, name string, b tape.Batch, checked [
 		err = s.store(ctx, name, &next, entries)
 		if err == nil {
 			sl.state = &next
+			s.indexer.grown(&next, entries)
 			return entries[0].ID, next.info.Bytes - was.info.Bytes, nil
 		}
 		moved, ok := errors.AsType[*store.MovedLog](err)
@@ -194,6 +195,7 @@ func (s *Store) Import(ctx context.Context, name, session, workspace string, ent
 		return err
 	}
 	sl.state = &in.state
+	s.indexer.add(in.state.key)
 	return nil
 }
 

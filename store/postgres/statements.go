@@ -125,7 +125,7 @@ func logStatementsOf(schema string, parted bool) logStatements {
 	return logStatements{
 		in: in,
 		importLog: in(`INSERT INTO @logs (space, part_from, part, rev, batch, behind, first, last, last_mark, entries, bytes, indexed, loose, created, updated, listed, trimmed, name, folder, label, head)
-			VALUES ($1::integer, 0, 0, 1, $7::uuid, $7::uuid, 0, 0, 0, 0, 0, 0, 0, $5::timestamptz, $6::timestamptz, $6::timestamptz, false, $2::text, coalesce(substring($2::text FROM '^.*/'), ''), $3::bytea, $4::bytea)
+			VALUES ($1::integer, 0, 0, 1, $7::uuid, $7::uuid, 0, 0, 0, 0, 0, 0, 0, $5::timestamptz, $6::timestamptz, $6::timestamptz, false, $2::text, coalesce(substring($2::text FROM '^.*/'), ''), $3::bytea, coalesce($4::bytea, ''))
 			ON CONFLICT (space, name) DO NOTHING RETURNING id`),
 		imported: in(`UPDATE @logs SET (first, last, last_mark, entries, bytes, loose) = ($2::bigint, $3::bigint, $4::bigint, $5::bigint, $6::bigint, $5::bigint) WHERE id = $1::bigint`),
 		find:     in(`SELECT id FROM @logs WHERE space = $1::integer AND name = $2::text`),

@@ -173,16 +173,17 @@ func (l *tapeLog) old(ctx context.Context, o store.Listing) (infos []store.Info,
 	return infos, err
 }
 
-// Count implements [store.Log].
+// Count implements [store.Log]. It sees both tables at one moment.
 func (l *tapeLog) Count(ctx context.Context, prefix string) (n int, err error) {
 	if !l.t.none.Load() && !strings.Contains(prefix, "/") {
 		err = l.t.do(ctx, func(ctx context.Context, conn *pgx.Conn) error {
-			return conn.QueryRow(ctx, `SELECT count(*) FROM `+l.t.schema+`tapes WHERE listed AND starts_with(name, $1)`, prefix).Scan(&n)
+			return conn.QueryRow(ctx, `SELECT (SELECT count(*) FROM `+l.t.schema+`tapes WHERE listed AND starts_with(name, $1))
+				+ (SELECT count(*) FROM `+l.t.schema+`logs l JOIN `+l.t.schema+`spaces s ON s.id = l.space WHERE s.name = $2 AND l.folder = '' AND starts_with(l.name, $1))`,
+				prefix, logs.Space).Scan(&n)
 		})
+		if err != nil || !l.t.none.Load() {
+			return n, err
+		}
 	}
-	if err != nil {
-		return 0, err
-	}
-	moved, err := l.Log.Count(ctx, prefix)
-	return n + moved, err
+	return l.Log.Count(ctx, prefix)
 }

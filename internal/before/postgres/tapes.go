@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -112,6 +113,8 @@ func (t *Tapes) do(ctx context.Context, do func(context.Context, *pgx.Conn) erro
 	case ok && pg.Code == "42P01": // another process has moved the last one
 		t.none.Store(true)
 		return nil
+	case ok && strings.HasPrefix(pg.Code, "2"): // what is there does not fit
+		return fmt.Errorf("the database refuses it (SQLSTATE %s)", pg.Code)
 	case ok || database.Broken(err) || database.Exhausted(err) || errors.Is(err, database.ErrNotTried) || errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("%w: %s", store.ErrAway, database.Reason(err))
 	}

@@ -111,14 +111,21 @@ type Log interface {
 	List(ctx context.Context, l Listing) iter.Seq2[Info, error]
 	// Count returns how many logs a listing with this prefix has.
 	Count(ctx context.Context, prefix string) (int, error)
-	// Sync makes durable what was acknowledged in an Async space.
-	Sync(ctx context.Context) error
+	// Sync makes durable what was acknowledged in an Async space: to the logs of these names, or without names to all.
+	Sync(ctx context.Context, names ...string) error
 }
 
 // LogEngine opens spaces of logs.
 type LogEngine interface {
 	// Log opens a space and creates it if it does not exist. Everyone who opens it must give the same options.
 	Log(ctx context.Context, o LogOptions) (Log, error)
+}
+
+// Filler is a [Log] that creates a log of more entries than a batch has, without anyone seeing a part of it.
+type Filler interface {
+	// Fill creates a log of all entries, or leaves everything as it was and returns the error: that of entries, ErrMoved if the log exists, or
+	// its own. After the last entry it calls head, which returns the head and the time of the update.
+	Fill(ctx context.Context, name, label string, entries iter.Seq2[Entry, error], head func() ([]byte, time.Time)) (Info, error)
 }
 
 // MovedLog is the [ErrMoved] of a batch, and has what the log is.

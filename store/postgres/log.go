@@ -192,7 +192,7 @@ func (l *Log) change(ctx context.Context, name string, do func(context.Context, 
 }
 
 // Sync implements [store.Log]: a durable commit is written behind all before it.
-func (l *Log) Sync(ctx context.Context) error {
+func (l *Log) Sync(ctx context.Context, _ ...string) error {
 	return l.change(ctx, "all", func(ctx context.Context, conn *pgx.Conn) error {
 		_, err := conn.Exec(ctx, l.sql.sync, l.id)
 		return err

@@ -82,7 +82,7 @@ func logStatementsOf(schema string, parted bool) logStatements {
 		batches, parts = quoted+"batches", ` AND part >= l.part_from`
 	}
 	in := func(sql string) string {
-		return strings.NewReplacer("@batches", batches, "@parts", parts, "@", quoted).Replace(sql)
+		return strings.NewReplacer("@@", "@@", "@batches", batches, "@parts", parts, "@", quoted).Replace(sql)
 	}
 	read := func(log, order, mark string) string {
 		return in(`SELECT l.id, l.first, l.last, l.trimmed, b.first, b.n, b.mark, b.data FROM @logs l LEFT JOIN LATERAL (

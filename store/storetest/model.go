@@ -410,7 +410,7 @@ func (l *modelSpaceOf) Count(ctx context.Context, prefix string) (n int, err err
 }
 
 // Sync implements [store.Log].
-func (l *modelSpaceOf) Sync(ctx context.Context) error {
+func (l *modelSpaceOf) Sync(ctx context.Context, _ ...string) error {
 	unlock, err := l.lock(ctx, "sync")
 	if err != nil {
 		return err

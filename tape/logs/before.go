@@ -14,10 +14,8 @@ type Whole struct {
 // WholeOf returns the log of a tape.
 func WholeOf(i tape.Info) (w Whole, err error) {
 	st := state{info: i}
-	if w.Name, err = keyOf(i.Tape); err == nil {
-		w.Head, err = st.encode()
-	}
-	w.Label = groupOf(i.Session)
+	w.Name, w.Label = keyOf(i.Tape), groupOf(i.Session)
+	w.Head, err = st.encode()
 	return w, err
 }
 
@@ -30,7 +28,4 @@ func EntryOf(e tape.Entry) store.Entry {
 const BlobBytes = blobBytes
 
 // BlobOf returns the name of the log of a blob.
-func BlobOf(name, handle string) (string, error) {
-	key, err := keyOf(name)
-	return blobKey(&state{key: key}, handle), err
-}
+func BlobOf(name, handle string) string { return blobKey(&state{key: keyOf(name)}, handle) }

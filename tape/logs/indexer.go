@@ -20,7 +20,6 @@ type indexer struct {
 	waiting map[string]bool // keys of tapes
 	busy    bool            // the goroutine runs
 	ended   bool            // it must not be started again
-	idle    sync.Cond
 }
 
 const waitingMost = 10_000 // tapes that wait; others are found again
@@ -28,7 +27,6 @@ const waitingMost = 10_000 // tapes that wait; others are found again
 func (x *indexer) start(s *Store) {
 	x.store, x.waiting = s, map[string]bool{}
 	x.index, _ = s.log.(store.Terms)
-	x.idle.L = &x.mu
 }
 
 // add makes a tape wait for its ranges.
@@ -45,10 +43,9 @@ func (x *indexer) add(key string) {
 	}
 }
 
-// grown makes a tape wait if an append has made enough entries for a range, and began a step.
-func (x *indexer) grown(st *state, entries []tape.Entry) {
-	before := st.info.Entries - int64(len(entries))
-	if before/looseMost != st.info.Entries/looseMost || len(entries) > looseMost {
+// grown makes a tape wait if there may be enough entries for another range since it had some number of them.
+func (x *indexer) grown(before int64, st *state) {
+	if before/looseMost != st.info.Entries/looseMost {
 		x.add(st.key)
 	}
 }
@@ -63,7 +60,6 @@ func (x *indexer) work() {
 		delete(x.waiting, key)
 		if key == "" || x.ended {
 			x.busy = false
-			x.idle.Broadcast()
 			x.mu.Unlock()
 			return
 		}
@@ -74,13 +70,11 @@ func (x *indexer) work() {
 	}
 }
 
-// rest waits until nothing is left to do.
-func (x *indexer) rest() {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	for x.busy {
-		x.idle.Wait()
-	}
+// Indexed reports whether all that could be indexed for searches is.
+func (s *Store) Indexed() bool {
+	s.indexer.mu.Lock()
+	defer s.indexer.mu.Unlock()
+	return !s.indexer.busy
 }
 
 // wait waits for the end of the goroutine, when the store closes.

@@ -52,6 +52,14 @@ func (src *source) read(r store.Range) iter.Seq2[tape.Entry, error] {
 	return src.decode(src.s.log.Read(src.ctx, src.state.key, src.from(r)))
 }
 
+// from is a range that begins with the first entry if it begins before: an import may begin with any number.
+func (src *source) from(r store.Range) store.Range {
+	if r.From <= src.state.first {
+		r.From = 0
+	}
+	return r
+}
+
 // decode yields entries, without those that are damaged.
 func (src *source) decode(raws iter.Seq2[store.Entry, error]) iter.Seq2[tape.Entry, error] {
 	return func(yield func(tape.Entry, error) bool) {
@@ -80,12 +88,4 @@ func (src *source) decode(raws iter.Seq2[store.Entry, error]) iter.Seq2[tape.Ent
 			}
 		}
 	}
-}
-
-// from is a range that begins with the first entry if it begins before: an import may begin with any number.
-func (src *source) from(r store.Range) store.Range {
-	if r.From <= src.state.first {
-		r.From = 0
-	}
-	return r
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -21,19 +23,15 @@ const (
 
 // keyOf is the name of a tape's log. A fork is below the session's tape, a fork of that fork below the fork; forks within those are beside
 // them, because a name has four parts.
-func keyOf(name string) (string, error) {
+func keyOf(name string) string {
 	parts := strings.SplitN(name, forkMark, 3)
-	key := parts[0]
-	for i, part := range parts[1:] {
-		if i == 0 {
-			key += "/" + forkPart
-		}
-		key += "/" + part
+	for i, part := range parts {
+		parts[i] = store.KeyPart(part)
 	}
-	if err := store.CheckKey(key); err != nil {
-		return "", fmt.Errorf("%w: tape name %.80q: its parts are too long", tape.ErrInvalid, name)
+	if len(parts) > 1 {
+		parts = slices.Insert(parts, 1, forkPart)
 	}
-	return key, nil
+	return strings.Join(parts, "/")
 }
 
 // state is what a tape is at one revision.
@@ -82,29 +80,92 @@ const statePending = "pending"
 
 func date(micro int64) time.Time { return time.UnixMicro(micro).UTC() }
 
-// encode returns the head of a log.
+// encode returns the head of a log: the JSON text of a [head], in the order of its fields.
 func (st *state) encode() ([]byte, error) {
+	text := st.appendHead(make([]byte, 0, 512), false)
+	if len(text) > store.MaxHead && st.info.Anchors > 0 {
+		text = st.appendHead(text[:0], true)
+	}
+	if len(text) > store.MaxHead {
+		return nil, fmt.Errorf("%w: the session's id and workspace have %d bytes as JSON; expected at most %d", tape.ErrTooLarge, len(text), store.MaxHead)
+	}
+	return text, nil
+}
+
+// appendHead is written by hand because every append needs it.
+func (st *state) appendHead(dst []byte, unnamed bool) []byte {
 	i := &st.info
-	h := head{
-		Tape: i.Tape, Session: i.Session, Workspace: i.Workspace, Title: i.Title, Agent: i.Agent,
-		Created: i.Created.UnixMicro(), Updated: i.Updated.UnixMicro(), Entries: i.Entries, LastID: i.LastID, Anchors: i.Anchors,
-		Unreadable: i.Unreadable, Epoch: st.epoch.number, By: st.epoch.replica,
-	}
+	dst = append(dst, '{')
 	if st.importing {
-		h.State = statePending
+		dst = appendText(dst, "state", statePending)
 	}
+	dst = appendText(dst, "tape", i.Tape)
+	dst = appendText(dst, "session", i.Session)
+	dst = appendText(dst, "workspace", i.Workspace)
+	dst = appendText(dst, "title", i.Title)
+	dst = appendText(dst, "agent", i.Agent)
+	dst = appendNumber(dst, createdMember, i.Created.UnixMicro())
+	dst = appendNumber(dst, "updated", i.Updated.UnixMicro())
+	dst = appendNumber(dst, "entries", i.Entries)
+	dst = appendNumber(dst, "last", i.LastID)
+	dst = appendNumber(dst, "anchors", i.Anchors)
 	if i.Anchors > 0 {
-		h.Anchor = &anchor{ID: i.LastAnchor.ID, Name: i.LastAnchor.Name, Date: i.LastAnchor.Date.UnixMicro()}
+		a := appendNumber([]byte{'{'}, "id", i.LastAnchor.ID)
+		if unnamed {
+			a = append(a, `,"unnamed":true`...)
+		} else {
+			a = appendText(a, "name", i.LastAnchor.Name)
+		}
+		dst = append(append(dst, `,"anchor":`...), append(appendNumber(a, "date", i.LastAnchor.Date.UnixMicro()), '}')...)
 	}
-	text, err := json.Marshal(h)
-	if len(text) > store.MaxHead && h.Anchor != nil {
-		h.Anchor.Name, h.Anchor.Unnamed = "", true
-		text, err = json.Marshal(h)
+	if i.Unreadable > 0 {
+		dst = appendNumber(dst, "unreadable", i.Unreadable)
 	}
-	if err == nil && len(text) > store.MaxHead {
-		err = fmt.Errorf("%w: the session's id and workspace have %d bytes as JSON; expected at most %d", tape.ErrTooLarge, len(text), store.MaxHead)
+	if st.epoch.number > 0 {
+		dst = appendText(strconv.AppendUint(append(dst, `,"epoch":`...), st.epoch.number, 10), "by", st.epoch.replica)
 	}
-	return text, err
+	return append(dst, '}')
+}
+
+// createdMember is the first member behind those that a list shows as text.
+const createdMember = "created"
+
+func appendName(dst []byte, name string) []byte {
+	if dst[len(dst)-1] != '{' {
+		dst = append(dst, ',')
+	}
+	return append(append(append(dst, '"'), name...), `":`...)
+}
+
+func appendNumber(dst []byte, name string, n int64) []byte {
+	return strconv.AppendInt(appendName(dst, name), n, 10)
+}
+
+// appendText appends a member that is text, unless that is empty.
+func appendText(dst []byte, name, text string) []byte {
+	if text == "" {
+		return dst
+	}
+	dst = appendName(dst, name)
+	for i := range len(text) {
+		if c := text[i]; c < ' ' || c >= 0x7f || c == '"' || c == '\\' {
+			raw, _ := json.Marshal(text) // strings have a JSON form
+			return append(dst, raw...)
+		}
+	}
+	return append(append(append(dst, '"'), text...), '"')
+}
+
+// state is what a head says.
+func (h *head) state() *state {
+	st := &state{epoch: epoch{h.Epoch, h.By}, importing: h.State == statePending, info: tape.Info{
+		Tape: h.Tape, Session: h.Session, Workspace: h.Workspace, Title: h.Title, Agent: h.Agent, Created: date(h.Created), Updated: date(h.Updated),
+		Entries: h.Entries, LastID: h.LastID, Anchors: h.Anchors, Unreadable: h.Unreadable,
+	}}
+	if a := h.Anchor; a != nil {
+		st.info.LastAnchor = tape.AnchorRef{ID: a.ID, Name: a.Name, Date: date(a.Date)}
+	}
+	return st
 }
 
 // stateOf reads the head of a log.
@@ -116,16 +177,10 @@ func (s *Store) stateOf(ctx context.Context, name string, in store.Info) (*state
 	if err := json.Unmarshal(in.Head, &h); err != nil {
 		return nil, fmt.Errorf("tape %s: %w: its head cannot be read: %w", name, tape.ErrDamaged, err)
 	}
-	st := &state{rev: in.Rev, key: in.Name, first: in.First, epoch: epoch{h.Epoch, h.By}, importing: h.State == statePending, info: tape.Info{
-		Tape: h.Tape, Session: h.Session, Workspace: h.Workspace, Title: h.Title, Agent: h.Agent, Created: date(h.Created), Updated: date(h.Updated),
-		Entries: h.Entries, LastID: h.LastID, Anchors: h.Anchors, Unreadable: h.Unreadable, Bytes: in.Bytes,
-	}}
-	a := h.Anchor
-	if a == nil {
-		return st, nil
-	}
-	st.info.LastAnchor = tape.AnchorRef{ID: a.ID, Name: a.Name, Date: date(a.Date)}
-	if a.Unnamed {
+	st := h.state()
+	st.rev, st.key, st.first, st.info.Bytes = in.Rev, in.Name, in.First, in.Bytes
+	st.info.LastID = max(st.info.LastID, int64(in.Last)) // the last may be damaged; its id is not given again
+	if a := h.Anchor; a != nil && a.Unnamed {
 		for e, err := range (&source{ctx: ctx, s: s, state: st}).Entries(a.ID-1, a.ID+1, false) {
 			if err != nil {
 				return nil, err

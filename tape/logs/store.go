@@ -17,6 +17,7 @@ import (
 	"log/slog"
 	"sync"
 
+	"github.com/lingserve/lingserve/internal/vfs"
 	"github.com/lingserve/lingserve/store"
 	"github.com/lingserve/lingserve/tape"
 )
@@ -40,9 +41,10 @@ type Options struct {
 
 // Store is a [tape.Store].
 type Store struct {
-	log       store.Log
-	options   Options
-	closeWith func() error // what the store owns beside the space; may be nil
+	log         store.Log
+	options     Options
+	disk        vfs.Folder   // of tapes in files; else nil
+	closeEngine func() error // nil: the engine is the caller's
 
 	end     context.Context // ends when the store closes
 	stop    context.CancelCauseFunc
@@ -89,11 +91,10 @@ func (s *Store) Close() error {
 	s.stop(tape.ErrClosed)
 	s.running.Wait()
 	s.indexer.wait()
-	err := s.log.Sync(context.Background())
-	if s.closeWith != nil {
-		return s.closeWith() // which syncs, too
+	if s.closeEngine != nil {
+		return s.explain("", s.closeEngine())
 	}
-	return s.explain("", err)
+	return s.explain("", s.log.Sync(context.Background()))
 }
 
 // enter begins a call for a tape; done ends it. The context of the call ends with the store.
@@ -113,6 +114,9 @@ func (s *Store) enterAll(ctx context.Context) (_ context.Context, done func(), e
 	if s.closed {
 		return nil, nil, tape.ErrClosed
 	}
+	if s.closeEngine != nil { // which ends calls, too
+		return ctx, func() {}, nil
+	}
 	s.running.Add(1)
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(s.end, func() { cancel(tape.ErrClosed) })
@@ -128,6 +132,8 @@ type slot struct {
 	turn  chan struct{} // of the call that appends
 	users int           // calls that have the turn or wait for it
 
+	queue []*request // that nobody writes yet
+
 	// These belong to the call that has the turn.
 	state    *state // as it was last; nil: unknown
 	released epoch  // of the last lease that was given back here; zero: none
@@ -136,16 +142,23 @@ type slot struct {
 // maxSlots bounds what is remembered of tapes that nobody uses: some 1 KiB each.
 const maxSlots = 1024
 
-// take waits for the turn to append to a tape.
-func (s *Store) take(ctx context.Context, name string) (*slot, error) {
+// join finds the slot of a tape, to be left, and puts a request into its queue.
+func (s *Store) join(name string, requests ...*request) *slot {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	sl := s.slots[name]
 	if sl == nil {
 		sl = &slot{turn: make(chan struct{}, 1)}
 		s.slots[name] = sl
 	}
 	sl.users++
-	s.mu.Unlock()
+	sl.queue = append(sl.queue, requests...)
+	return sl
+}
+
+// take waits for the turn to change a tape.
+func (s *Store) take(ctx context.Context, name string) (*slot, error) {
+	sl := s.join(name)
 	select {
 	case sl.turn <- struct{}{}:
 		return sl, nil
@@ -192,11 +205,7 @@ func (s *Store) load(ctx context.Context, name string) (*state, error) {
 
 // look is load, with a state that does not exist in place of ErrNotFound.
 func (s *Store) look(ctx context.Context, name string) (*state, error) {
-	key, err := keyOf(name)
-	if err != nil {
-		return nil, err
-	}
-	in, err := s.log.Info(ctx, key)
+	in, err := s.log.Info(ctx, keyOf(name))
 	if err != nil {
 		if isNotFound(err) {
 			return &state{info: tape.Info{Tape: name}}, nil
@@ -258,10 +267,7 @@ func (s *Store) Delete(ctx context.Context, name string) error {
 		return err
 	}
 	defer done()
-	key, err := keyOf(name)
-	if err != nil {
-		return err
-	}
+	key := keyOf(name)
 	sl, err := s.take(ctx, name)
 	if err != nil {
 		return err
@@ -278,6 +284,9 @@ func (s *Store) Delete(ctx context.Context, name string) error {
 			}
 		}
 	}
+	if err := s.eraseBefore(name); err != nil {
+		return s.explain(name, err)
+	}
 	return s.explain(name, s.log.Delete(ctx, key))
 }
 
@@ -286,7 +295,7 @@ func (s *Store) TurnEnded(ctx context.Context, name string) error {
 	if !s.options.SyncTurns {
 		return nil
 	}
-	return s.explain(name, s.log.Sync(ctx))
+	return s.explain(name, s.log.Sync(ctx, keyOf(name)))
 }
 
 // Away implements [tape.Remote].

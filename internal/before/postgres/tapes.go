@@ -121,10 +121,16 @@ func (t *Tapes) do(ctx context.Context, do func(context.Context, *pgx.Conn) erro
 	return err
 }
 
-// move moves a session's tape, its forks and its blobs, if they are still in the tables.
+// move moves a session's tape, its forks and its blobs, if they are still in the tables. root is the name of its log.
 func (t *Tapes) move(ctx context.Context, l *postgres.Log, root string) error {
 	if t.none.Load() {
 		return nil
+	}
+	if strings.HasPrefix(root, "~") {
+		var err error
+		if root, err = t.longName(ctx, root); err != nil || root == "" {
+			return err
+		}
 	}
 	there := false
 	err := t.do(ctx, func(ctx context.Context, conn *pgx.Conn) error {
@@ -160,6 +166,25 @@ func (t *Tapes) move(ctx context.Context, l *postgres.Log, root string) error {
 	})
 }
 
+// longName returns the name of a tape that is too long to be that of its log; "": there is none.
+func (t *Tapes) longName(ctx context.Context, key string) (name string, err error) {
+	var names []string
+	err = t.do(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+		rows, err := conn.Query(ctx, `SELECT name FROM `+t.schema+`tapes WHERE listed AND length(name) > 128`)
+		if err != nil {
+			return err
+		}
+		names, err = pgx.CollectRows(rows, pgx.RowTo[string])
+		return err
+	})
+	for _, n := range names {
+		if store.KeyPart(n) == key {
+			return n, err
+		}
+	}
+	return "", err
+}
+
 // moveOne moves a tape and its blobs in a transaction.
 func (t *Tapes) moveOne(ctx context.Context, tx pgx.Tx, l *postgres.Log, r row) error {
 	w, err := logs.WholeOf(r.info)
@@ -183,11 +208,7 @@ func (t *Tapes) moveOne(ctx context.Context, tx pgx.Tx, l *postgres.Log, r row) 
 		return err
 	}
 	for _, b := range blobs {
-		name, err := logs.BlobOf(r.info.Tape, hex.EncodeToString(b.handle))
-		if err != nil {
-			return err
-		}
-		whole := postgres.Whole{Name: name, Created: r.info.Created, Updated: r.info.Updated}
+		whole := postgres.Whole{Name: logs.BlobOf(r.info.Tape, hex.EncodeToString(b.handle)), Created: r.info.Created, Updated: r.info.Updated}
 		if _, err := l.Import(ctx, tx, whole, t.blob(ctx, tx, r.id, b.handle, b.size)); err != nil {
 			return err
 		}
@@ -265,7 +286,7 @@ func (t *Tapes) moveAll() {
 			err = t.drop()
 		}
 		for i := 0; err == nil && i < len(names); i++ {
-			if err = t.move(t.end, t.opened.Log, names[i]); err != nil && !errors.Is(err, store.ErrAway) && t.end.Err() == nil {
+			if err = t.move(t.end, t.opened.Log, store.KeyPart(names[i])); err != nil && !errors.Is(err, store.ErrAway) && t.end.Err() == nil {
 				t.log.ErrorContext(t.end, "cannot move a session to the new tables", "tape", names[i], "reason", err.Error())
 				stuck, err = append(stuck, names[i]), nil
 			}

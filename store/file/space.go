@@ -1,0 +1,603 @@
+package file
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/lingserve/lingserve/internal/vfs"
+	"github.com/lingserve/lingserve/store"
+)
+
+// What a log consists of: its name and one of these, or the ending of its codec.
+const (
+	logEnd   = ".log"
+	indexEnd = ".index"
+	tornEnd  = ".torn" // what dying writers left at the end, moved away
+
+	spaceEnd = ".logs" // a folder
+)
+
+const (
+	// maxOpen bounds the logs that are open while nothing uses them; each has two files.
+	maxOpen = 128
+	// attempts bounds how often a file is looked for again that was replaced in the moment it was opened.
+	attempts = 100
+	// pollEvery is how often followers look for what other processes have appended.
+	pollEvery = time.Second
+)
+
+// Space is a [store.Log].
+//
+// Each log is a file of lines that only grows at its end. A batch is one write. In Indexed spaces there is an index beside it, which has
+// nothing that the file does not have; and the file .lists and the folder .changes, by which a list need not look at all logs.
+type Space struct {
+	e      *Engine
+	o      store.LogOptions
+	disk   vfs.Folder
+	log    *slog.Logger
+	codec  Codec // nil: all logs have the engine's own form
+	shared bool  // other processes write, or this one is beside the owner
+
+	mu     sync.Mutex
+	closed bool
+	logs   map[string]*log
+	ends   log // the ring of logs in the order of use: newer is the oldest, older the newest
+	failed map[string]error
+
+	total     atomic.Int64 // bytes of all files, where they are bounded
+	syncer    syncer
+	changes   changes
+	directory directory
+	keeper    keeper
+	ending    context.Context // ends when the space closes
+	end       context.CancelCauseFunc
+}
+
+var _ store.Log = (*Space)(nil)
+
+func openSpace(e *Engine, o store.LogOptions) (*Space, error) {
+	layout := e.layouts[o.Space]
+	s := &Space{
+		e: e, o: o, log: e.log, codec: layout.Codec, shared: o.Indexed || e.lock == nil,
+		logs: map[string]*log{}, failed: map[string]error{},
+	}
+	folder := cmp.Or(layout.Folder, strings.ReplaceAll(o.Space, "/", "+")+spaceEnd)
+	if s.disk = e.dir; folder != "." {
+		if err := e.dir.Mkdir(folder); err != nil {
+			return nil, vfs.Explain(err)
+		}
+		s.disk = below{e.dir, folder + "/"}
+	}
+	s.ends.older, s.ends.newer = &s.ends, &s.ends
+	s.ending, s.end = context.WithCancelCause(context.Background())
+	s.changes.s = s
+	s.directory = directory{s: s, follow: journalFollower{s: s}, turn: make(turn, 1)}
+	if o.MaxBytes > 0 {
+		if err := s.measure(); err != nil {
+			return nil, vfs.Explain(err)
+		}
+	}
+	s.syncer.start(s, e.interval)
+	s.keeper.start(s)
+	return s, nil
+}
+
+// measure adds up the bytes of all logs.
+func (s *Space) measure() (err error) {
+	list := s.disk.List(".", func(d fs.DirEntry) bool {
+		if _, ok := s.nameOf(d.Name()); ok {
+			if at, stat := d.Info(); stat == nil {
+				s.total.Add(at.Size())
+			}
+		}
+		return true
+	})
+	return errors.Join(err, list)
+}
+
+// fits reports whether so many bytes more do not exceed the bound of the space.
+func (s *Space) fits(more int64) bool {
+	return s.o.MaxBytes == 0 || s.total.Load()+more <= s.o.MaxBytes
+}
+
+// wrote takes in that this process has written to a log. The caller has its lock.
+func (s *Space) wrote(l *log, before, now *state) {
+	s.total.Add(now.bytes - before.bytes)
+	if s.o.Indexed {
+		s.directory.put(now)
+	}
+	if s.o.Durability != store.Synced {
+		s.touched(l.name, l.path+l.end)
+	}
+}
+
+// acquire finds or makes the log of a name, to be released.
+func (s *Space) acquire(name string) (*log, error) {
+	if err := store.CheckKey(name); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, store.ErrClosed
+	}
+	l := s.logs[name]
+	if l == nil {
+		l = &log{s: s, name: name, warned: -1, commit: make(turn, 1)}
+		l.path, l.end, l.framing = s.fileOf(name)
+		s.logs[name] = l
+	} else {
+		l.unlink()
+	}
+	l.users++
+	l.older, l.newer = s.ends.older, &s.ends
+	l.older.newer, s.ends.older = l, l
+	return l, nil
+}
+
+func (l *log) unlink() {
+	l.older.newer, l.newer.older = l.newer, l.older
+}
+
+// release gives a log back and closes those that have not been used for longest, beyond maxOpen.
+func (s *Space) release(l *log) {
+	var idle []*log
+	s.mu.Lock()
+	if l.users--; l.users == 0 && !l.useful.Load() {
+		idle = append(idle, l)
+		s.drop(l)
+	}
+	for old := s.ends.newer; len(s.logs) > maxOpen && old != &s.ends; {
+		next := old.newer
+		if old.users == 0 {
+			idle = append(idle, old)
+			s.drop(old)
+		}
+		old = next
+	}
+	s.mu.Unlock()
+	for _, l := range idle {
+		l.mu.Lock()
+		_ = l.closeLocked() // each of its writes was looked at
+		l.mu.Unlock()
+	}
+}
+
+// drop forgets a log, with mu held.
+func (s *Space) drop(l *log) {
+	if s.logs[l.name] == l {
+		delete(s.logs, l.name)
+	}
+	l.unlink()
+}
+
+// outdated takes a log whose file is no longer at its path out of the way of the next one.
+func (s *Space) outdated(l *log) {
+	l.useful.Store(false)
+	s.mu.Lock()
+	if s.logs[l.name] == l {
+		delete(s.logs, l.name)
+	}
+	s.mu.Unlock()
+	l.mu.Lock()
+	l.finished = true
+	l.wakeLocked()
+	l.mu.Unlock()
+}
+
+// with runs do with a log, and again with a new one while do says that the file was replaced.
+func (s *Space) with(ctx context.Context, name string, do func(*log) error) error {
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
+	for range attempts {
+		l, err := s.acquire(name)
+		if err != nil {
+			return err
+		}
+		err = do(l)
+		if errors.Is(err, errReplaced) {
+			s.outdated(l)
+		}
+		s.release(l)
+		if errors.Is(err, fs.ErrClosed) && s.isClosed() {
+			return store.ErrClosed
+		}
+		if !errors.Is(err, errReplaced) {
+			return explain(err)
+		}
+	}
+	return fmt.Errorf("log %s is created and deleted again and again", name)
+}
+
+// explain adds to errors of the disk what a user can do about them.
+func explain(err error) error {
+	if _, ok := errors.AsType[*fs.PathError](err); ok {
+		return vfs.Explain(err)
+	}
+	return err
+}
+
+func (s *Space) isClosed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closed
+}
+
+// failure is the error that keeps a log from being written.
+func (s *Space) failure(name string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.failed[name]
+}
+
+// fail keeps a log from being written until the space is opened again: a disk that could not keep what it was given has perhaps dropped
+// it, and would not say so a second time.
+func (s *Space) fail(name string, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.failed[name] = fmt.Errorf("the disk failed to keep what was written before; look at it, and start again: %w", err)
+	s.log.Error("cannot sync a log", "log", name, "error", err)
+}
+
+// Append implements [store.Log].
+func (s *Space) Append(ctx context.Context, name string, b store.Batch) (info store.Info, err error) {
+	if err := b.Check(name); err != nil {
+		return store.Info{}, err
+	}
+	r := &request{batch: b}
+	err = s.with(ctx, name, func(l *log) error { return l.write(ctx, r) })
+	if errors.Is(err, store.ErrNotFound) {
+		err = &store.MovedLog{Info: store.Info{Name: name}}
+	}
+	if err != nil {
+		return store.Info{}, err
+	}
+	return r.info, nil
+}
+
+// Info implements [store.Log].
+func (s *Space) Info(ctx context.Context, name string) (info store.Info, err error) {
+	err = s.with(ctx, name, func(l *log) error {
+		src, err := l.source()
+		if err == nil {
+			info = src.state.info()
+		}
+		return err
+	})
+	return info, err
+}
+
+// source is the log as it is now.
+func (l *log) source() (*source, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	err := l.openLocked(false)
+	if err == nil {
+		before := l.state.bytes
+		if err = l.refreshLocked(); err == nil && l.stale && !l.writing && (l.state.bytes-before > checkEvery || l.unnamedLocked()) {
+			l.keepIndexLocked()
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	if !l.state.there() {
+		return nil, store.ErrNotFound
+	}
+	return &source{
+		log: l, file: l.file, index: l.index, slotSize: l.slotSize, extra: l.extra, state: l.state,
+		unmarked: l.broken || !l.s.o.Indexed,
+	}, nil
+}
+
+// unnamedLocked reports whether the log's revisions are only in memory.
+func (l *log) unnamedLocked() bool {
+	_, ok := l.framing.(coded)
+	return ok && l.slotSize == 0
+}
+
+// gone says why a file that was being read has ended before its time.
+func (l *log) gone(err error) error {
+	if l.s.isClosed() {
+		return store.ErrClosed
+	}
+	at, stat := l.s.disk.Stat(l.path + l.end)
+	if errors.Is(stat, fs.ErrNotExist) || stat == nil && (!vfs.SameFile(at, l.opened) || at.Size() == 0) {
+		return store.ErrDeleted
+	}
+	return fmt.Errorf("read log %s: %w", l.name, vfs.Explain(err))
+}
+
+// hold finds a log and what it is now. The caller releases the log.
+func (s *Space) hold(ctx context.Context, name string) (l *log, src *source, err error) {
+	err = s.with(ctx, name, func(now *log) (err error) {
+		if src, err = now.source(); err == nil {
+			l = now
+			s.mu.Lock()
+			l.users++
+			s.mu.Unlock()
+		}
+		return err
+	})
+	return l, src, err
+}
+
+// Read implements [store.Log].
+func (s *Space) Read(ctx context.Context, name string, r store.Range) iter.Seq2[store.Entry, error] {
+	return func(yield func(store.Entry, error) bool) {
+		l, src, err := s.hold(ctx, name)
+		if err == nil {
+			defer s.release(l)
+			if src.state.trimmed && r.From != 0 && r.From < src.state.first {
+				err = store.ErrExpired
+			}
+		}
+		if err != nil {
+			yield(store.Entry{}, err)
+			return
+		}
+		n := 0
+		for e, err := range src.entries(r) {
+			if ctx.Err() != nil {
+				e, err = store.Entry{}, context.Cause(ctx)
+			}
+			if !yield(e, err) || err != nil && !errors.Is(err, store.ErrDamaged) {
+				return
+			}
+			if n++; n == r.Limit {
+				return
+			}
+		}
+	}
+}
+
+// Follow implements [store.Log].
+func (s *Space) Follow(ctx context.Context, name string, from uint64) iter.Seq2[store.Entry, error] {
+	return func(yield func(store.Entry, error) bool) {
+		life, begun := uint64(0), false
+		for {
+			l, src, err := s.hold(ctx, name)
+			switch {
+			case begun && errors.Is(err, store.ErrNotFound), err == nil && begun && src.state.life != life:
+				err = store.ErrDeleted
+			case err == nil && src.state.trimmed && from != 0 && from < src.state.first:
+				err = store.ErrExpired
+			}
+			if l != nil {
+				if err == nil {
+					life, begun = src.state.life, true
+					err = s.followOn(ctx, l, src, &from, yield)
+				}
+				s.release(l)
+			}
+			if errors.Is(err, errStopped) {
+				return
+			}
+			if err != nil {
+				yield(store.Entry{}, err)
+				return
+			}
+		}
+	}
+}
+
+var errStopped = errors.New("the reader has stopped")
+
+// followOn yields what a log has, and waits for more.
+func (s *Space) followOn(ctx context.Context, l *log, src *source, from *uint64, yield func(store.Entry, error) bool) error {
+	l.mu.Lock()
+	if l.changed == nil {
+		l.changed = make(chan struct{})
+	}
+	changed := l.changed
+	if l.state.count != src.state.count || l.state.first != src.state.first || l.finished {
+		changed = nil // more is there already
+	}
+	l.mu.Unlock()
+	for e, err := range src.entries(store.Range{From: max(*from, src.state.first)}) {
+		if err != nil && !errors.Is(err, store.ErrDamaged) {
+			return err
+		}
+		*from = e.N + 1
+		if !yield(e, err) {
+			return errStopped
+		}
+		if err := context.Cause(ctx); err != nil {
+			return err
+		}
+	}
+	if changed == nil {
+		return nil
+	}
+	var poll <-chan time.Time
+	if s.shared {
+		timer := time.NewTimer(pollEvery)
+		defer timer.Stop()
+		poll = timer.C
+	}
+	select {
+	case <-changed:
+	case <-poll:
+	case <-s.ending.Done():
+		return store.ErrClosed
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	return nil
+}
+
+// Trim implements [store.Log].
+func (s *Space) Trim(ctx context.Context, name string, below uint64) error {
+	err := s.with(ctx, name, func(l *log) error {
+		if err := l.commit.lock(ctx); err != nil {
+			return err
+		}
+		defer l.commit.unlock()
+		return l.trim(ctx, below)
+	})
+	if errors.Is(err, store.ErrNotFound) {
+		return nil
+	}
+	return err
+}
+
+// Delete implements [store.Log]. The logs below go first: what is left of a crash in between is found by the log's name.
+func (s *Space) Delete(ctx context.Context, name string) error {
+	if err := errors.Join(store.CheckKey(name), context.Cause(ctx)); err != nil {
+		return err
+	}
+	if s.isClosed() {
+		return store.ErrClosed
+	}
+	below := map[string]bool{}
+	err := s.disk.List(".", func(e fs.DirEntry) bool {
+		if other, ok := s.nameOf(e.Name()); ok && strings.HasPrefix(other, name+"/") {
+			below[other] = true
+		}
+		return true
+	})
+	if err != nil {
+		return vfs.Explain(err)
+	}
+	for other := range below {
+		if err := s.erase(ctx, other); err != nil {
+			return err
+		}
+	}
+	return s.erase(ctx, name)
+}
+
+// erase removes a log's files, that of the log itself last: while it is there, what is left is not forgotten.
+func (s *Space) erase(ctx context.Context, name string) error {
+	path, end, f := s.fileOf(name)
+	_, sideEnd := f.side(&state{name: name})
+	remove := func() error {
+		for _, end := range []string{tornEnd, sideEnd, indexEnd, end} {
+			if err := s.disk.Remove(path + end); end != "" && err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
+		}
+		return nil
+	}
+	err := s.with(ctx, name, func(l *log) error {
+		if err := l.commit.lock(ctx); err != nil {
+			return err
+		}
+		defer l.commit.unlock()
+		return l.erase(ctx, remove)
+	})
+	if errors.Is(err, store.ErrNotFound) {
+		err = explain(remove()) // what another process was kept from erasing
+	}
+	s.syncer.forget(name)
+	s.mu.Lock()
+	delete(s.failed, name)
+	s.mu.Unlock()
+	if err == nil {
+		err = explain(s.disk.SyncFolder("."))
+	}
+	return err
+}
+
+// erase empties the file and removes all files. The caller holds commit.
+func (l *log) erase(ctx context.Context, remove func() error) error {
+	l.mu.Lock()
+	err := l.openLocked(false)
+	l.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	if err := l.lock(ctx); err != nil {
+		return err
+	}
+	defer func() { _ = l.file.Unlock() }()
+	at, err := l.s.disk.Stat(l.path + l.end)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && !vfs.SameFile(at, l.opened) {
+		return errReplaced
+	}
+	if err != nil {
+		return err
+	}
+	// A reader, here or in another process, may have it open for long; its bytes are gone all the same.
+	if err := l.file.Truncate(0); err != nil {
+		return err
+	}
+	l.s.total.Add(-at.Size())
+	if l.s.o.Indexed {
+		l.s.directory.erase(l.name) // another log of this name may begin as soon as the file is gone
+	}
+	if err := remove(); err != nil {
+		return err
+	}
+	l.s.outdated(l)
+	return nil
+}
+
+// Sync implements [store.Log].
+func (s *Space) Sync(ctx context.Context, names ...string) error {
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
+	if s.isClosed() {
+		return store.ErrClosed
+	}
+	return explain(s.syncer.syncNow(names))
+}
+
+// close ends the space. Reads that go on get [store.ErrClosed].
+func (s *Space) close() error {
+	s.mu.Lock()
+	s.closed = true
+	s.end(store.ErrClosed)
+	logs := s.logs
+	s.logs = map[string]*log{}
+	s.mu.Unlock()
+	s.keeper.running.Wait()
+	var errs []error
+	for _, l := range logs {
+		_ = l.commit.lock(context.Background()) // the batch that is being written
+		l.mu.Lock()
+		errs = append(errs, l.closeLocked())
+		l.mu.Unlock()
+		l.commit.unlock()
+	}
+	return errors.Join(append(errs, s.syncer.stop(), s.directory.close())...)
+}
+
+// touched remembers a file that is to be made durable.
+func (s *Space) touched(name, path string) {
+	if !s.e.unsynced {
+		s.syncer.add(name, path)
+	}
+}
+
+// synced makes a file durable.
+func (s *Space) synced(f vfs.File) error {
+	began := time.Now()
+	err := f.Sync()
+	if s.e.synced != nil {
+		s.e.synced(time.Since(began), err)
+	}
+	return err
+}
+
+// syncNow makes an open file durable, and with created that it is there at all.
+func (s *Space) syncNow(f vfs.File, created bool) error {
+	if err := s.synced(f); err != nil {
+		return err
+	}
+	if created {
+		return s.disk.SyncFolder(".")
+	}
+	return nil
+}

@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"log/slog"
@@ -20,11 +19,7 @@ import (
 	"github.com/lingserve/lingserve/store/postgres/lease"
 	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/tape/logs"
-	"github.com/lingserve/lingserve/tape/tapetest"
 )
-
-// envURL names the server for child processes.
-const envURL = "POSTGRES_TEST_URL"
 
 // server is that of the tests, and missing is why there is none.
 var (
@@ -33,20 +28,10 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	if os.Getenv(envURL) != "" { // a child
-		tapetest.Main(m, factory)
-	}
 	longtest.Checks(10, 200)
-	var options []string
-	if flag.Lookup("test.bench").Value.String() == "" {
-		options = append(options, "fsync=off") // the machine does not end here, and syncs are what figures are about
-	}
-	if server, missing = postgrestest.Start(options...); missing != nil && !errors.Is(missing, postgrestest.ErrMissing) {
+	if server, missing = postgrestest.Start("fsync=off"); missing != nil && !errors.Is(missing, postgrestest.ErrMissing) {
 		fmt.Fprintln(os.Stderr, missing)
 		os.Exit(1)
-	}
-	if missing == nil {
-		_ = os.Setenv(envURL, server.URL())
 	}
 	code := m.Run()
 	if missing == nil {
@@ -108,19 +93,6 @@ func (s *tapes) Close() error {
 	return errors.Join(err, s.e.Close())
 }
 
-var factory = tapetest.Factory{
-	Open: func(dir string) (tape.Store, error) {
-		return openTapes(context.Background(), postgres.Options{URL: os.Getenv(envURL), Schema: schemaOf(dir)}, logs.Options{})
-	},
-	Durable: true,
-}
-
-// TA-66
-func TestStore(t *testing.T) {
-	need(t)
-	tapetest.Run(t, factory)
-}
-
 // open opens a store in a schema of the test's own, and closes it when the test ends.
 func open(tb testing.TB, o postgres.Options) *tapes {
 	tb.Helper()
@@ -137,14 +109,6 @@ func open(tb testing.TB, o postgres.Options) *tapes {
 	}
 	tb.Cleanup(func() { _ = s.Close() })
 	return s
-}
-
-// create makes a tape.
-func create(tb testing.TB, s tape.Store, name string, entries ...tape.Entry) {
-	tb.Helper()
-	if _, err := s.Append(tb.Context(), name, tape.Batch{Create: true, Entries: append([]tape.Entry{tape.NewAnchor("start", nil)}, entries...)}); err != nil {
-		tb.Fatal(err)
-	}
 }
 
 // collect reads to the end.

@@ -19,7 +19,8 @@ func BenchmarkAppend(b *testing.B) {
 			rev := store.New
 			b.ReportAllocs()
 			for b.Loop() {
-				info, err := l.Append(b.Context(), "k", store.Batch{ID: storetest.NewID(), After: rev, Head: head, Entries: []store.Entry{{Data: data}}})
+				batch := store.Batch{ID: storetest.NewID(), After: rev, Head: head, Entries: []store.Entry{{Data: data}}}
+				info, err := l.Append(b.Context(), "k", batch)
 				if err != nil {
 					b.Fatal(err)
 				}

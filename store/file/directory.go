@@ -9,25 +9,24 @@ import (
 	"io"
 	"io/fs"
 	"iter"
-	"maps"
 	"os"
-	"slices"
 	"sync"
 	"time"
 
 	"github.com/lingserve/lingserve/internal/vfs"
 	"github.com/lingserve/lingserve/store"
+	"github.com/lingserve/lingserve/store/file/internal/journal"
 )
 
-// directory knows the order of the logs in an Indexed space, so that a list opens the files of those logs only that it shows. It begins with
-// the first list. It learns of this process's changes from put and erase, and of those of other processes from their journals. From time
-// to time it compares itself with the folder, for files that were put there by hand.
+// directory knows the order of the logs in an Indexed space, so that a list opens the files of those logs only that it shows. It begins
+// with the first list. It learns of this process's changes from put and erase, and of those of other processes from their journals. From
+// time to time it compares itself with the folder, for files that were put there by hand.
 //
 // It has nothing that the logs do not have. Its rows lie in the file .lists with the number of the last journal that they cover, so that a
 // new process need not look at all logs.
 type directory struct {
 	s      *Space
-	follow journalFollower
+	follow *journal.Reader
 
 	turn  turn // guards what follows; held for moments, and for long while the directory begins
 	rows  rows
@@ -74,7 +73,7 @@ func (d *directory) change(name string, c change) {
 		d.own[name] = c
 	}
 	d.mu.Unlock()
-	d.s.changes.note(name)
+	d.s.changes.Note(name)
 }
 
 // page returns the next logs behind after, in order; most of them with 0 is all.
@@ -124,7 +123,7 @@ func (d *directory) refresh(ctx context.Context) error {
 			return vfs.Explain(err)
 		}
 	}
-	names, lost, err := d.follow.next(ctx)
+	names, lost, err := d.follow.Next(ctx)
 	if err != nil {
 		return vfs.Explain(err)
 	}
@@ -154,15 +153,12 @@ func (d *directory) begin() (missed bool, err error) {
 	d.recording = true
 	d.mu.Unlock()
 	if len(d.rows.byName) == 0 {
-		if last, open, ok := d.load(); ok {
-			d.follow.last, d.follow.read = last, map[int]*journalReader{}
-			for _, n := range open {
-				d.follow.read[n] = new(journalReader)
-			}
+		if at, ok := d.load(); ok {
+			d.follow.Resume(at)
 			return false, nil
 		}
 	}
-	return true, d.follow.begin()
+	return true, d.follow.Begin()
 }
 
 // takeOwn takes in what this process has changed.
@@ -180,8 +176,8 @@ func (d *directory) takeOwn() {
 	}
 }
 
-// look reads the logs that are to be looked at. What this process has changed meanwhile is taken in afterwards, since it may be newer; it may
-// be older as well, where another process was writing to the same log, so that log is looked at once more.
+// look reads the logs that are to be looked at. What this process has changed meanwhile is taken in afterwards, since it may be newer; it
+// may be older as well, where another process was writing to the same log, so that log is looked at once more.
 func (d *directory) look(ctx context.Context) (err error) {
 	looked := map[string]bool{}
 	for ; len(d.again) > 0 && err == nil; d.again = d.again[:len(d.again)-1] {
@@ -315,7 +311,7 @@ func (d *directory) close() error {
 	d.sweeping.Wait()
 	_ = d.turn.lock(context.Background())
 	defer d.turn.unlock()
-	err := d.s.changes.close()
+	err := d.s.changes.Close()
 	if d.begun {
 		if d.takeOwn(); !d.saved && len(d.again) == 0 {
 			d.save()
@@ -338,13 +334,10 @@ func (d *directory) save() {
 		return
 	}
 	text := []byte(listsMagic)
-	text = binary.AppendUvarint(text, uint64(d.follow.last))
-	open := slices.Collect(maps.Keys(d.follow.read))
-	if n, ok := d.s.changes.open(); ok {
-		open = append(open, n)
-	}
-	text = binary.AppendUvarint(text, uint64(len(open)))
-	for _, n := range open {
+	at := d.follow.Position()
+	text = binary.AppendUvarint(text, uint64(at.Last))
+	text = binary.AppendUvarint(text, uint64(len(at.Open)))
+	for _, n := range at.Open {
 		text = binary.AppendUvarint(text, uint64(n))
 	}
 	for _, r := range d.rows.byName {
@@ -386,26 +379,26 @@ func (d *directory) write(text []byte) error {
 	return d.s.disk.Rename(listsNew, listsFile)
 }
 
-// load reads what an earlier process has written down: the rows, the number of the last journal that they cover, and those that were open.
-func (d *directory) load() (last int, open []int, ok bool) {
+// load reads what an earlier process has written down: the rows, and up to where they cover the journals.
+func (d *directory) load() (at journal.Position, ok bool) {
 	f, err := d.s.disk.Open(listsFile, os.O_RDONLY)
 	if err != nil {
-		return 0, nil, false
+		return at, false
 	}
 	defer f.Close()
 	text, err := io.ReadAll(io.NewSectionReader(f, 0, listsMost))
 	if err != nil {
-		return 0, nil, false
+		return at, false
 	}
 	rest, ok := bytes.CutPrefix(text, []byte(listsMagic))
 	end := len(text) - 4
 	if !ok || len(rest) < 4 || binary.LittleEndian.Uint32(text[end:]) != crc32.Checksum(text[:end], castagnoli) {
-		return 0, nil, false
+		return at, false
 	}
 	r := reader{rest: rest[:len(rest)-4]}
-	last = int(r.uvarint())
+	at.Last = int(r.uvarint())
 	for n := r.uvarint(); n > 0 && !r.bad; n-- {
-		open = append(open, int(r.uvarint()))
+		at.Open = append(at.Open, int(r.uvarint()))
 	}
 	for row := range parseRows(&r) {
 		if store.CheckKey(row.log()) == nil {
@@ -413,7 +406,7 @@ func (d *directory) load() (last int, open []int, ok bool) {
 		}
 	}
 	d.saved = true
-	return last, open, !r.bad
+	return at, !r.bad
 }
 
 func appendRow(dst []byte, r *row, m mark) []byte {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/lingserve/lingserve/internal/vfs"
 	"github.com/lingserve/lingserve/store"
+	"github.com/lingserve/lingserve/store/file/internal/tables"
 )
 
 // Options of an engine; zero is the default.
@@ -33,13 +34,13 @@ type Options struct {
 // Layout is how the logs of a space lie in the engine's folder.
 type Layout struct {
 	Folder string // below the engine's, or "." for that itself; "": of the space's name
-	Codec  Codec  // nil: the engine's own form
+	Codec  Codec  // of an Indexed space; nil: the engine's own form
+	// NoEmpty refuses batches without entries. Only the index of a log with a codec has them, so each call would look there for those of
+	// other processes.
+	NoEmpty bool
 }
 
-const (
-	lockName = "owner.lock"
-	tableEnd = ".table"
-)
+const lockName = "owner.lock"
 
 // Engine is a [store.Engine].
 type Engine struct {
@@ -53,7 +54,7 @@ type Engine struct {
 	synced   func(time.Duration, error)
 
 	mu     sync.Mutex
-	tables map[string]*Table
+	tables map[string]*tables.Table
 	spaces map[string]*Space
 	closed bool
 }
@@ -74,7 +75,7 @@ func Open(dir vfs.Dir, o Options) (*Engine, error) {
 	}
 	e := &Engine{
 		dir: d, log: o.Log, layouts: o.Spaces, interval: max(0, cmp.Or(o.Interval, syncEvery)), unsynced: o.Unsynced, synced: o.Synced,
-		tables: map[string]*Table{}, spaces: map[string]*Space{},
+		tables: map[string]*tables.Table{}, spaces: map[string]*Space{},
 	}
 	if e.log == nil {
 		e.log = slog.New(slog.DiscardHandler)
@@ -116,7 +117,7 @@ func (e *Engine) Table(ctx context.Context, o store.TableOptions) (store.Table, 
 	if t := e.tables[o.Name]; t != nil {
 		return t, nil
 	}
-	t, err := openTable(ctx, e, o)
+	t, err := tables.Open(ctx, tables.Folder{Dir: e.dir, Log: e.log, Owner: e.lock != nil}, o)
 	if err != nil {
 		return nil, fmt.Errorf("table %s: %w", o.Name, err)
 	}
@@ -156,7 +157,7 @@ func (e *Engine) Close() error {
 	e.mu.Unlock()
 	var errs []error
 	for _, t := range e.tables {
-		errs = append(errs, t.close())
+		errs = append(errs, t.Close())
 	}
 	for _, s := range e.spaces {
 		errs = append(errs, s.close())

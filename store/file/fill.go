@@ -17,7 +17,9 @@ var _ store.Filler = (*Space)(nil)
 const fillEnd = ".import" // a log that is being filled
 
 // Fill implements [store.Filler]. The lines are written beside the log, which is there with one rename.
-func (s *Space) Fill(ctx context.Context, name, label string, entries iter.Seq2[store.Entry, error], head func() ([]byte, time.Time)) (info store.Info, err error) {
+func (s *Space) Fill(
+	ctx context.Context, name, label string, entries iter.Seq2[store.Entry, error], head func() ([]byte, time.Time),
+) (info store.Info, err error) {
 	var filled state
 	err = s.with(ctx, name, func(l *log) error {
 		if err := l.commit.lock(ctx); err != nil {
@@ -69,7 +71,9 @@ func (s *Space) Fill(ctx context.Context, name, label string, entries iter.Seq2[
 }
 
 // fill writes a file beside the log and renames it.
-func (l *log) fill(ctx context.Context, label string, entries iter.Seq2[store.Entry, error], head func() ([]byte, time.Time)) (next state, err error) {
+func (l *log) fill(
+	ctx context.Context, label string, entries iter.Seq2[store.Entry, error], head func() ([]byte, time.Time),
+) (next state, err error) {
 	f, err := l.s.disk.Open(l.path+fillEnd, os.O_RDWR|os.O_CREATE)
 	if err != nil {
 		return next, err

@@ -82,8 +82,8 @@ var (
 	errForm = errors.New("it has no known form")
 )
 
-// own is the framing of the engine. A line is a kind, a body in which line feeds are escaped, and eight digits of a CRC-32C over the log's name
-// and the line.
+// own is the framing of the engine. A line is a kind, a body in which line feeds are escaped, and eight digits of a CRC-32C over the log's
+// name and the line.
 type own struct{}
 
 const (
@@ -329,7 +329,7 @@ func parseBatch(body *reader) func(*state) {
 // coded is the framing of a codec.
 type coded struct{ Codec }
 
-func (c coded) longest() int { return store.MaxEntry + 256 }
+func (c coded) longest() int { return 2*store.MaxEntry + 256 }
 
 func (c coded) side(s *state) ([]byte, string) { return c.Side(s.label, s.head), c.SideEnd() }
 

@@ -56,11 +56,12 @@ type log struct {
 	warned   int64          // damages that were told of
 	writing  bool           // what lies behind the state is being written here: it is not to be taken in
 	queue    []*request
-	doubt    int64 // Synced: from here on the file may not be durable, whatever syncs say
-	named    bool  // Synced: the file's name is durable
-	cut      int64 // what a write that failed has left behind, when it could not be cut off: up to here; 0 is nothing
-	finished bool  // closed, deleted or replaced
-	changed  chan struct{} // nil: no one waits for a change
+	doubt    int64                      // Synced: from here on the file may not be durable, whatever syncs say
+	named    bool                       // Synced: the file's name is durable
+	cut      int64                      // what a write that failed has left behind, when it could not be cut off: up to here; 0 is nothing
+	finished bool                       // closed, deleted or replaced
+	onDamage func(line int64, d damage) // of a check
+	changed  chan struct{}              // nil: no one waits for a change
 }
 
 // request is a batch that waits to be written.
@@ -167,7 +168,7 @@ func (l *log) refreshLocked() error {
 
 // movedLocked reports whether another process may have written a batch without entries, of which a codec's file has nothing.
 func (l *log) movedLocked() bool {
-	if _, ok := l.framing.(own); ok || l.index == nil || len(l.seen) == 0 {
+	if _, ok := l.framing.(own); ok || l.index == nil || len(l.seen) == 0 || l.s.noEmpty {
 		return false
 	}
 	now := make([]byte, len(l.seen))
@@ -196,7 +197,7 @@ func (l *log) loadLocked(size int64) error {
 		}
 	}
 	from := l.state.bytes
-	if from == 0 && !l.loaded || !l.state.there() {
+	if !l.state.there() {
 		l.extra, from = nil, 0
 		l.state = l.framing.begin(l.name, l.readSide())
 	}
@@ -220,8 +221,8 @@ func (l *log) loadLocked(size int64) error {
 		}
 		l.warnLocked()
 	}
-	if !l.loaded && x.last.count > 0 && x.best.bytes != x.last.bytes && x.last.bytes > l.state.bytes && x.last.life == l.state.life {
-		l.s.log.Warn("log is damaged at its end", "log", l.name, "offset", l.state.bytes, "lost_bytes", x.last.bytes-l.state.bytes)
+	if lost := l.state.lost(&x, l.framing); !l.loaded && lost != "" {
+		l.s.log.Warn("log is damaged at its end", "log", l.name, "offset", min(l.state.bytes, x.last.bytes), "error", lost)
 	}
 	l.loaded = true
 	return nil
@@ -414,8 +415,8 @@ func (l *log) repairLocked() error {
 	return l.endLineLocked()
 }
 
-// rewriteDoubtLocked writes what may be of a process whose sync has failed: the system may take it for durable, and no later sync would write
-// it.
+// rewriteDoubtLocked writes what may be of a process whose sync has failed: the system may take it for durable, and no later sync would
+// write it.
 func (l *log) rewriteDoubtLocked() error {
 	if l.s.o.Durability != store.Synced {
 		return nil

@@ -257,7 +257,10 @@ func (l *logLife) list() {
 
 func logLifeAt(t *testing.T, o store.LogOptions, fault vfstest.Fault) (calls int) {
 	synctest.Test(t, func(t *testing.T) {
-		l := &logLife{t: t, disk: vfstest.New(), o: o, batches: map[string][]lifeBatch{}, trimmed: map[string]uint64{}, deleted: map[string]bool{}}
+		l := &logLife{
+			t: t, disk: vfstest.New(), o: o,
+			batches: map[string][]lifeBatch{}, trimmed: map[string]uint64{}, deleted: map[string]bool{},
+		}
 		l.disk.Fail(fault)
 		calls = l.run()
 	})

@@ -36,6 +36,8 @@ const (
 	checkEvery = 1 << 20
 )
 
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
 // state is what is known of a log of a certain length without reading it.
 type state struct {
 	name                  string

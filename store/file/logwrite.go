@@ -55,8 +55,8 @@ func (l *log) dequeue(r *request) bool {
 	return i >= 0
 }
 
-// flush writes the batches of the queue, each with one write, and then, in a Synced space, makes them durable together. The caller holds the
-// locks.
+// flush writes the batches of the queue, each with one write, and then, in a Synced space, makes them durable together. The caller holds
+// the locks.
 func (l *log) flush() {
 	l.mu.Lock()
 	queue := l.queue
@@ -173,9 +173,7 @@ func (l *log) append(s state, r *request) (state, []byte, error) {
 	}
 	if !s.there() {
 		next.created, next.life = next.updated, newLife()
-		if b.Label != "" {
-			next.label = b.Label
-		}
+		next.label, next.head = b.Label, nil
 	}
 	buf := getBuffer()
 	defer putBuffer(buf)
@@ -289,7 +287,9 @@ func (l *log) tryWriteIndexLocked() error {
 			return err
 		}
 	}
-	padded := append(l.record, make([]byte, size-len(l.record))...)
+	padded := slices.Grow(l.record, size-len(l.record))[:size]
+	clear(padded[len(l.record):])
+	l.record = padded[:len(l.record)]
 	if l.state.bytes/checkEvery != l.checked/checkEvery {
 		check := 2 + l.state.bytes/checkEvery%2
 		if _, err := l.index.WriteAt(padded, check*int64(size)); err != nil {
@@ -302,9 +302,8 @@ func (l *log) tryWriteIndexLocked() error {
 	if _, err := l.index.WriteAt(padded, int64(slot*size)); err != nil {
 		return err
 	}
-	if l.seen = slices.Grow(l.seen, max(0, 2*size-len(l.seen)))[:2*size]; true {
-		copy(l.seen[slot*size:], padded)
-	}
+	l.seen = slices.Grow(l.seen, max(0, 2*size-len(l.seen)))[:2*size]
+	copy(l.seen[slot*size:], padded)
 	l.slot, l.extra, l.stale, l.broken = slot, nil, false, false
 	return nil
 }

@@ -4,12 +4,8 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
-	"io/fs"
 	"os"
 	"strings"
-	"time"
-
-	"github.com/lingserve/lingserve/internal/vfs"
 )
 
 // A log's file has its name, with + for /. A name that is too long for a file is in the file's first line, and the file's name has a hash.
@@ -71,37 +67,4 @@ func (s *Space) readName(file string) (name string, ok bool) {
 		return "", false
 	}
 	return name, true
-}
-
-// below is a folder in another one.
-type below struct {
-	vfs.Folder
-	prefix string
-}
-
-func (b below) Open(name string, flag int) (vfs.File, error) {
-	return b.Folder.Open(b.prefix+name, flag)
-}
-func (b below) Stat(name string) (fs.FileInfo, error) { return b.Folder.Stat(b.prefix + name) }
-func (b below) Mkdir(name string) error               { return b.Folder.Mkdir(b.prefix + name) }
-func (b below) Remove(name string) error              { return b.Folder.Remove(b.prefix + name) }
-func (b below) RemoveAll(name string) error           { return b.Folder.RemoveAll(b.prefix + name) }
-func (b below) Rename(from, to string) error          { return b.Folder.Rename(b.prefix+from, b.prefix+to) }
-func (b below) SyncFolder(name string) error          { return b.Folder.SyncFolder(b.path(name)) }
-func (b below) Close() error                          { return nil }
-
-func (b below) Chtimes(name string, changed time.Time) error {
-	return b.Folder.Chtimes(b.prefix+name, changed)
-}
-
-func (b below) List(name string, yield func(fs.DirEntry) bool) error {
-	return b.Folder.List(b.path(name), yield)
-}
-
-// path is that of a folder below, or of the folder itself.
-func (b below) path(name string) string {
-	if name == "." {
-		return strings.TrimSuffix(b.prefix, "/")
-	}
-	return b.prefix + name
 }

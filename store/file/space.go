@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"iter"
 	"log/slog"
 	"strings"
 	"sync"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/lingserve/lingserve/internal/vfs"
 	"github.com/lingserve/lingserve/store"
+	"github.com/lingserve/lingserve/store/file/internal/journal"
 )
 
 // What a log consists of: its name and one of these, or the ending of its codec.
@@ -31,8 +31,6 @@ const (
 	maxOpen = 128
 	// attempts bounds how often a file is looked for again that was replaced in the moment it was opened.
 	attempts = 100
-	// pollEvery is how often followers look for what other processes have appended.
-	pollEvery = time.Second
 )
 
 // Space is a [store.Log].
@@ -40,12 +38,13 @@ const (
 // Each log is a file of lines that only grows at its end. A batch is one write. In Indexed spaces there is an index beside it, which has
 // nothing that the file does not have; and the file .lists and the folder .changes, by which a list need not look at all logs.
 type Space struct {
-	e      *Engine
-	o      store.LogOptions
-	disk   vfs.Folder
-	log    *slog.Logger
-	codec  Codec // nil: all logs have the engine's own form
-	shared bool  // other processes write, or this one is beside the owner
+	e       *Engine
+	o       store.LogOptions
+	disk    vfs.Folder
+	log     *slog.Logger
+	codec   Codec // nil: all logs have the engine's own form
+	noEmpty bool  // see [Layout]
+	shared  bool  // other processes write, or this one is beside the owner
 
 	mu     sync.Mutex
 	closed bool
@@ -55,7 +54,7 @@ type Space struct {
 
 	total     atomic.Int64 // bytes of all files, where they are bounded
 	syncer    syncer
-	changes   changes
+	changes   *journal.Writer
 	directory directory
 	keeper    keeper
 	ending    context.Context // ends when the space closes
@@ -67,23 +66,26 @@ var _ store.Log = (*Space)(nil)
 func openSpace(e *Engine, o store.LogOptions) (*Space, error) {
 	layout := e.layouts[o.Space]
 	s := &Space{
-		e: e, o: o, log: e.log, codec: layout.Codec, shared: o.Indexed || e.lock == nil,
+		e: e, o: o, log: e.log, shared: o.Indexed || e.lock == nil,
 		logs: map[string]*log{}, failed: map[string]error{},
+	}
+	if o.Indexed { // what lines do not have is in the index
+		s.codec, s.noEmpty = layout.Codec, layout.NoEmpty
 	}
 	folder := cmp.Or(layout.Folder, strings.ReplaceAll(o.Space, "/", "+")+spaceEnd)
 	if s.disk = e.dir; folder != "." {
-		if err := e.dir.Mkdir(folder); err != nil {
+		var err error
+		if s.disk, err = vfs.Sub(e.dir, folder); err != nil {
 			return nil, vfs.Explain(err)
 		}
-		s.disk = below{e.dir, folder + "/"}
 	}
 	s.ends.older, s.ends.newer = &s.ends, &s.ends
 	s.ending, s.end = context.WithCancelCause(context.Background())
-	s.changes.s = s
-	s.directory = directory{s: s, follow: journalFollower{s: s}, turn: make(turn, 1)}
+	s.changes = journal.NewWriter(s.disk, s.log)
+	s.directory = directory{s: s, follow: journal.NewReader(s.changes), turn: make(turn, 1)}
 	if o.MaxBytes > 0 {
 		if err := s.measure(); err != nil {
-			return nil, vfs.Explain(err)
+			return nil, errors.Join(vfs.Explain(err), s.closeFolder())
 		}
 	}
 	s.syncer.start(s, e.interval)
@@ -254,6 +256,9 @@ func (s *Space) Append(ctx context.Context, name string, b store.Batch) (info st
 	if err := b.Check(name); err != nil {
 		return store.Info{}, err
 	}
+	if s.noEmpty && len(b.Entries) == 0 {
+		return store.Info{}, fmt.Errorf("%w: the batch of %q has no entries", store.ErrInvalid, name)
+	}
 	r := &request{batch: b}
 	err = s.with(ctx, name, func(l *log) error { return l.write(ctx, r) })
 	if errors.Is(err, store.ErrNotFound) {
@@ -332,110 +337,6 @@ func (s *Space) hold(ctx context.Context, name string) (l *log, src *source, err
 	return l, src, err
 }
 
-// Read implements [store.Log].
-func (s *Space) Read(ctx context.Context, name string, r store.Range) iter.Seq2[store.Entry, error] {
-	return func(yield func(store.Entry, error) bool) {
-		l, src, err := s.hold(ctx, name)
-		if err == nil {
-			defer s.release(l)
-			if src.state.trimmed && r.From != 0 && r.From < src.state.first {
-				err = store.ErrExpired
-			}
-		}
-		if err != nil {
-			yield(store.Entry{}, err)
-			return
-		}
-		n := 0
-		for e, err := range src.entries(r) {
-			if ctx.Err() != nil {
-				e, err = store.Entry{}, context.Cause(ctx)
-			}
-			if !yield(e, err) || err != nil && !errors.Is(err, store.ErrDamaged) {
-				return
-			}
-			if n++; n == r.Limit {
-				return
-			}
-		}
-	}
-}
-
-// Follow implements [store.Log].
-func (s *Space) Follow(ctx context.Context, name string, from uint64) iter.Seq2[store.Entry, error] {
-	return func(yield func(store.Entry, error) bool) {
-		life, begun := uint64(0), false
-		for {
-			l, src, err := s.hold(ctx, name)
-			switch {
-			case begun && errors.Is(err, store.ErrNotFound), err == nil && begun && src.state.life != life:
-				err = store.ErrDeleted
-			case err == nil && src.state.trimmed && from != 0 && from < src.state.first:
-				err = store.ErrExpired
-			}
-			if l != nil {
-				if err == nil {
-					life, begun = src.state.life, true
-					err = s.followOn(ctx, l, src, &from, yield)
-				}
-				s.release(l)
-			}
-			if errors.Is(err, errStopped) {
-				return
-			}
-			if err != nil {
-				yield(store.Entry{}, err)
-				return
-			}
-		}
-	}
-}
-
-var errStopped = errors.New("the reader has stopped")
-
-// followOn yields what a log has, and waits for more.
-func (s *Space) followOn(ctx context.Context, l *log, src *source, from *uint64, yield func(store.Entry, error) bool) error {
-	l.mu.Lock()
-	if l.changed == nil {
-		l.changed = make(chan struct{})
-	}
-	changed := l.changed
-	if l.state.count != src.state.count || l.state.first != src.state.first || l.finished {
-		changed = nil // more is there already
-	}
-	l.mu.Unlock()
-	for e, err := range src.entries(store.Range{From: max(*from, src.state.first)}) {
-		if err != nil && !errors.Is(err, store.ErrDamaged) {
-			return err
-		}
-		*from = e.N + 1
-		if !yield(e, err) {
-			return errStopped
-		}
-		if err := context.Cause(ctx); err != nil {
-			return err
-		}
-	}
-	if changed == nil {
-		return nil
-	}
-	var poll <-chan time.Time
-	if s.shared {
-		timer := time.NewTimer(pollEvery)
-		defer timer.Stop()
-		poll = timer.C
-	}
-	select {
-	case <-changed:
-	case <-poll:
-	case <-s.ending.Done():
-		return store.ErrClosed
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-	return nil
-}
-
 // Trim implements [store.Log].
 func (s *Space) Trim(ctx context.Context, name string, below uint64) error {
 	err := s.with(ctx, name, func(l *log) error {
@@ -459,17 +360,14 @@ func (s *Space) Delete(ctx context.Context, name string) error {
 	if s.isClosed() {
 		return store.ErrClosed
 	}
-	below := map[string]bool{}
-	err := s.disk.List(".", func(e fs.DirEntry) bool {
-		if other, ok := s.nameOf(e.Name()); ok && strings.HasPrefix(other, name+"/") {
-			below[other] = true
-		}
-		return true
-	})
+	names, err := s.namesOfFiles()
 	if err != nil {
 		return vfs.Explain(err)
 	}
-	for other := range below {
+	for other := range names {
+		if !strings.HasPrefix(other, name+"/") {
+			continue
+		}
 		if err := s.erase(ctx, other); err != nil {
 			return err
 		}
@@ -482,7 +380,7 @@ func (s *Space) erase(ctx context.Context, name string) error {
 	path, end, f := s.fileOf(name)
 	_, sideEnd := f.side(&state{name: name})
 	remove := func() error {
-		for _, end := range []string{tornEnd, sideEnd, indexEnd, end} {
+		for _, end := range []string{tornEnd, fillEnd, sideEnd, indexEnd, end} {
 			if err := s.disk.Remove(path + end); end != "" && err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return err
 			}
@@ -571,7 +469,14 @@ func (s *Space) close() error {
 		l.mu.Unlock()
 		l.commit.unlock()
 	}
-	return errors.Join(append(errs, s.syncer.stop(), s.directory.close())...)
+	return errors.Join(append(errs, s.syncer.stop(), s.directory.close(), s.closeFolder())...)
+}
+
+func (s *Space) closeFolder() error {
+	if s.disk == s.e.dir {
+		return nil
+	}
+	return s.disk.Close()
 }
 
 // touched remembers a file that is to be made durable.

@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -72,7 +73,8 @@ func TestALogWhoseSyncFailed(t *testing.T) {
 				}
 			}
 			disk.Mend()
-			info, err := l.Append(t.Context(), "k", store.Batch{ID: storetest.NewID(), After: store.Any, Entries: []store.Entry{{Data: []byte("last")}}})
+			b := store.Batch{ID: storetest.NewID(), After: store.Any, Entries: []store.Entry{{Data: []byte("last")}}}
+			info, err := l.Append(t.Context(), "k", b)
 			if durability == store.Synced {
 				if !errors.Is(err, store.ErrAway) {
 					t.Errorf("the log takes more: %v", err)
@@ -114,7 +116,8 @@ func TestTrimmedEntriesLeaveTheDisk(t *testing.T) {
 		check := func(l store.Log) {
 			t.Helper()
 			got, err := l.Info(t.Context(), "k")
-			if err != nil || got.Rev != info.Rev || got.First != 250 || got.Last != 300 || got.Entries != 51 || got.LastMark != 281 || got.Bytes != 25*100_000+26*5 {
+			if err != nil || got.Rev != info.Rev || got.First != 250 || got.Last != 300 || got.Entries != 51 ||
+				got.LastMark != 281 || got.Bytes != 25*100_000+26*5 {
 				t.Errorf("%+v, %v", got, err)
 			}
 			var marks []uint64
@@ -188,7 +191,7 @@ func TestOldLogsAreDeleted(t *testing.T) {
 // counted is a disk that counts what is read of it.
 type counted struct {
 	vfs.Folder
-	bytes, opened, stats int64
+	bytes, opened atomic.Int64
 }
 
 type countedFile struct {
@@ -201,18 +204,13 @@ func (c *counted) Open(name string, flag int) (vfs.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.opened++
+	c.opened.Add(1)
 	return countedFile{f, c}, nil
-}
-
-func (c *counted) Stat(name string) (os.FileInfo, error) {
-	c.stats++
-	return c.Folder.Stat(name)
 }
 
 func (f countedFile) ReadAt(p []byte, at int64) (int, error) {
 	n, err := f.File.ReadAt(p, at)
-	f.c.bytes += int64(n)
+	f.c.bytes.Add(int64(n))
 	return n, err
 }
 
@@ -259,7 +257,7 @@ func TestALongLogIsReadLikeAShortOne(t *testing.T) {
 		if n != 50 {
 			t.Fatalf("%d entries", n)
 		}
-		return c.bytes
+		return c.bytes.Load()
 	}
 	short := read(200, false)
 	for _, power := range []bool{false, true} {
@@ -362,8 +360,8 @@ func TestListsOfANewProcess(t *testing.T) {
 	if !slices.Equal(first, want[:2]) {
 		t.Errorf("%q, want %q", first, want[:2])
 	}
-	if c.opened > 60 {
-		t.Errorf("%d files were opened for a page of two", c.opened)
+	if n := c.opened.Load(); n > 60 {
+		t.Errorf("%d files were opened for a page of two", n)
 	}
 	if got := list(l); !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
@@ -377,8 +375,8 @@ func TestListsOfANewProcess(t *testing.T) {
 	}
 }
 
-// TestDamageHidesNoOtherEntry changes a log at random: what was not changed is read, in the order of the numbers, and the next batch is taken
-// (ST-15).
+// TestDamageHidesNoOtherEntry changes a log at random: what was not changed is read, in the order of the numbers, and the next batch is
+// taken (ST-15).
 func TestDamageHidesNoOtherEntry(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		disk := vfstest.New()
@@ -434,13 +432,15 @@ func TestDamageHidesNoOtherEntry(t *testing.T) {
 				}
 			}
 			for i, p := range places {
-				whole := i >= 7 || i == 6 && bytes.HasSuffix(d.Text, []byte("\n")) || shift == 0 && d.Keeps(text, p.from-min(1, p.from), p.to) && d.Keeps(text, 0, 1)
+				whole := i >= 7 || i == 6 && bytes.HasSuffix(d.Text, []byte("\n")) ||
+					shift == 0 && d.Keeps(text, p.from-min(1, p.from), p.to) && d.Keeps(text, 0, 1)
 				if want := fmt.Sprintf("entry %d\n", i+1); whole && got[uint64(i+1)] != want || got[uint64(i+1)] != "" && got[uint64(i+1)] != want {
 					r.Fatalf("%s from %d to %d: entry %d is %q", d.Kind, d.First, d.Last, i+1, got[uint64(i+1)])
 				}
 			}
 		}
-		info, err := l.Append(t.Context(), "k", store.Batch{ID: storetest.NewID(), After: store.Any, Entries: []store.Entry{{Data: []byte("next")}}})
+		b := store.Batch{ID: storetest.NewID(), After: store.Any, Entries: []store.Entry{{Data: []byte("next")}}}
+		info, err := l.Append(t.Context(), "k", b)
 		if err != nil || info.Last != 9 {
 			r.Fatalf("%+v, %v", info, err)
 		}

@@ -47,10 +47,14 @@ func testLogModel(t *testing.T, s Setup) {
 		for i, e := range engines {
 			m.logs[i] = logs(t, e, m.o)
 		}
-		r.Repeat(map[string]func(*rapid.T){
-			"append": m.append, "again": m.again, "info": m.info, "read": m.read, "follow": m.follow, "trim": m.trim,
+		actions := map[string]func(*rapid.T){
+			"append": m.append, "again": m.again, "info": m.info, "read": m.read, "follow": m.follow,
 			"delete": m.delete, "list": m.list, "reopen": m.reopen,
-		})
+		}
+		if !s.NoTrim {
+			actions["trim"] = m.trim
+		}
+		r.Repeat(actions)
 	})
 }
 

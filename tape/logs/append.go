@@ -180,7 +180,6 @@ func (s *Store) write(ctx context.Context, name string, sl *slot, queue []*reque
 // number gives ids to as many requests as can be one batch, and adds them to the state. If the first is refused, it ends, if the state is
 // sure; else the result is false.
 func (s *Store) number(ctx context.Context, st *state, queue []*request, sure bool) (group []*request, ok bool) {
-	was := *st
 	size := 0
 	for i, r := range queue {
 		for _, e := range r.checked {
@@ -190,9 +189,7 @@ func (s *Store) number(ctx context.Context, st *state, queue []*request, sure bo
 			break
 		}
 		r.entries = slices.Clone(r.checked)
-		written, err := r.batch.Number(r.entries, st.info, time.Now(), func(after int64) iter.Seq2[tape.Entry, error] {
-			return (&source{ctx: ctx, s: s, state: &was}).Entries(after, was.info.LastID+1, false)
-		})
+		written, err := r.batch.Number(r.entries, st.info, time.Now(), s.entriesOf(ctx, st, r))
 		if err != nil || written > 0 {
 			if i == 0 && sure {
 				r.end(written, err)
@@ -203,6 +200,16 @@ func (s *Store) number(ctx context.Context, st *state, queue []*request, sure bo
 		group = append(group, r)
 	}
 	return group, true
+}
+
+// entriesOf reads the entries of a tape for a request that wants to be written once, which is the first of its group.
+func (s *Store) entriesOf(ctx context.Context, st *state, r *request) func(after int64) iter.Seq2[tape.Entry, error] {
+	if r.batch.Fork == "" {
+		return nil // it looks for none
+	}
+	return func(after int64) iter.Seq2[tape.Entry, error] {
+		return (&source{ctx: ctx, s: s, state: st}).Entries(after, st.info.LastID+1, false)
+	}
 }
 
 // seen is what writers see of a tape: of an import that has not ended they see nothing.

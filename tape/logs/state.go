@@ -82,7 +82,7 @@ func date(micro int64) time.Time { return time.UnixMicro(micro).UTC() }
 
 // encode returns the head of a log: the JSON text of a [head], in the order of its fields.
 func (st *state) encode() ([]byte, error) {
-	text := st.appendHead(make([]byte, 0, 512), false)
+	text := st.appendHead(make([]byte, 0, 384), false)
 	if len(text) > store.MaxHead && st.info.Anchors > 0 {
 		text = st.appendHead(text[:0], true)
 	}

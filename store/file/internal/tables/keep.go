@@ -1,4 +1,4 @@
-package file
+package tables
 
 import (
 	"bytes"
@@ -38,7 +38,7 @@ func (t *Table) sync(number uint64) error {
 		s.mu.Unlock()
 		err := f.Sync()
 		if err == nil && !named { // whoever made the file may have failed to make its name durable
-			err = t.e.dir.SyncFolder(".")
+			err = t.in.Dir.SyncFolder(".")
 		}
 		s.mu.Lock()
 		s.busy, s.named = false, named || err == nil
@@ -109,7 +109,7 @@ func (t *Table) keepHouse() {
 			t.mu.Unlock()
 		}
 		if err != nil {
-			t.e.log.LogAttrs(t.end, slog.LevelError, "a table cannot be kept", slog.String("file", t.name), slog.String("error", err.Error()))
+			t.in.Log.LogAttrs(t.end, slog.LevelError, "a table cannot be kept", slog.String("file", t.name), slog.String("error", err.Error()))
 		}
 		t.mu.Lock()
 		if !t.busy() {
@@ -148,8 +148,8 @@ func (t *Table) sweep(now time.Time) {
 	}
 }
 
-// eraseSpans overwrites what was deleted and replaced. What has replaced it is durable before, and the deletions go a round later, so that a
-// loss of power brings nothing back.
+// eraseSpans overwrites what was deleted and replaced. What has replaced it is durable before, and the deletions go a round later, so that
+// a loss of power brings nothing back.
 func (t *Table) eraseSpans() error {
 	t.mu.Lock()
 	spans, graves := t.erase, t.graves
@@ -218,7 +218,7 @@ func (t *Table) rewrite() error {
 		slots = append(slots, s)
 	}
 	slices.SortFunc(slots, func(a, b slot) int { return cmp.Compare(a.off, b.off) })
-	err = vfs.ReplaceFile(t.e.dir, t.name, func(to io.Writer) error { return t.copyTo(to, slots) })
+	err = vfs.ReplaceFile(t.in.Dir, t.name, func(to io.Writer) error { return t.copyTo(to, slots) })
 	if err != nil {
 		return vfs.Explain(err)
 	}
@@ -238,7 +238,7 @@ func (t *Table) copyTo(to io.Writer, slots []slot) error {
 	for _, s := range slots {
 		f, err := t.readHead(s.off)
 		if errors.Is(err, store.ErrDamaged) {
-			t.e.log.LogAttrs(context.Background(), slog.LevelError, "a damaged record was dropped", slog.String("file", t.name))
+			t.in.Log.LogAttrs(context.Background(), slog.LevelError, "a damaged record was dropped", slog.String("file", t.name))
 			continue
 		}
 		if err != nil {
@@ -262,8 +262,8 @@ func (t *Table) copyTo(to io.Writer, slots []slot) error {
 	return err
 }
 
-// close ends the table, and erases what was deleted and replaced.
-func (t *Table) close() error {
+// Close ends the table, and erases what was deleted and replaced.
+func (t *Table) Close() error {
 	t.mu.Lock()
 	t.stop(store.ErrClosed)
 	t.mu.Unlock()

@@ -1,4 +1,5 @@
-package file
+// Package tables has the tables of package file: each is a file to which changes are appended.
+package tables
 
 import (
 	"bytes"
@@ -46,9 +47,19 @@ type span struct {
 	body bool // its body too
 }
 
+// End is the ending of the files of tables.
+const End = ".table"
+
+// Folder is where tables lie.
+type Folder struct {
+	Dir   vfs.Folder
+	Log   *slog.Logger
+	Owner bool // no other server uses it
+}
+
 // Table is a [store.Table].
 type Table struct {
-	e     *Engine
+	in    Folder
 	o     store.TableOptions
 	name  string // of the file
 	seeds [2]maphash.Seed
@@ -89,15 +100,16 @@ type syncs struct {
 	named   bool  // the name of the file is durable
 }
 
-func openTable(ctx context.Context, e *Engine, o store.TableOptions) (*Table, error) {
+// Open opens a table, and makes it if it does not exist.
+func Open(ctx context.Context, in Folder, o store.TableOptions) (*Table, error) {
 	t := &Table{
-		e: e, o: o, name: strings.ReplaceAll(o.Name, "/", ".") + tableEnd, seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()},
+		in: in, o: o, name: strings.ReplaceAll(o.Name, "/", ".") + End, seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()},
 		watchers: map[*watcher]bool{}, wake: make(chan struct{}, 1),
 	}
 	t.syncs.done.L = &t.syncs.mu
 	t.end, t.stop = context.WithCancelCause(context.Background())
-	if _, err := e.dir.Stat(t.name); errors.Is(err, fs.ErrNotExist) {
-		if err := vfs.WriteFile(e.dir, t.name, appendFileHead(nil, 0)); err != nil {
+	if _, err := in.Dir.Stat(t.name); errors.Is(err, fs.ErrNotExist) {
+		if err := vfs.WriteFile(in.Dir, t.name, appendFileHead(nil, 0)); err != nil {
 			return nil, vfs.Explain(err)
 		}
 	} else if err != nil {
@@ -113,7 +125,7 @@ func openTable(ctx context.Context, e *Engine, o store.TableOptions) (*Table, er
 		return nil, err
 	}
 	defer unlock()
-	if o.Durability == store.Async && e.lock != nil {
+	if o.Durability == store.Async && t.in.Owner {
 		t.rev += revGap
 	}
 	t.keep()
@@ -169,7 +181,7 @@ func (t *Table) lockFile(ctx context.Context) (unlock func(), err error) {
 
 // fresh reports whether the index has all that is in the file.
 func (t *Table) fresh() (bool, error) {
-	info, err := t.e.dir.Stat(t.name)
+	info, err := t.in.Dir.Stat(t.name)
 	if err != nil {
 		return false, vfs.Explain(err)
 	}
@@ -178,7 +190,7 @@ func (t *Table) fresh() (bool, error) {
 
 // refresh opens the file again where another process has replaced it, and reads what was appended. The write lock is held.
 func (t *Table) refresh() error {
-	info, err := t.e.dir.Stat(t.name)
+	info, err := t.in.Dir.Stat(t.name)
 	switch {
 	case err != nil:
 		return vfs.Explain(err)
@@ -204,7 +216,7 @@ func (t *Table) reload() error {
 
 // read reads the file from its beginning, and tells watchers nothing. The write lock is held.
 func (t *Table) read() error {
-	f, err := t.e.dir.Open(t.name, os.O_RDWR)
+	f, err := t.in.Dir.Open(t.name, os.O_RDWR)
 	if err != nil {
 		return vfs.Explain(err)
 	}
@@ -249,7 +261,7 @@ func (t *Table) readOn(locked bool) error {
 	end, skipped, err := t.scan(t.size, locked, func(f *frame, off int64) bool { t.apply(f, off); return true })
 	t.size = end
 	if skipped > 0 {
-		t.e.log.LogAttrs(context.Background(), slog.LevelError, "a damaged part of a table was skipped", slog.String("file", t.name), slog.Int64("bytes", skipped))
+		t.in.Log.LogAttrs(context.Background(), slog.LevelError, "a damaged part of a table was skipped", slog.String("file", t.name), slog.Int64("bytes", skipped))
 	}
 	return err
 }

@@ -51,7 +51,13 @@ func (l *log) scan(r io.ReaderAt, s state, size int64, skip map[int64]bool) (t r
 	t.state = s
 	next := s
 	var marks []byte // of the batch
-	for {
+	count := func(line int64, d damage) {
+		next.damaged(d)
+		if l.framing.damaged(&next, d.why); l.onDamage != nil && skip != nil {
+			l.onDamage(line, d)
+		}
+	}
+	for line := int64(1); ; line++ {
 		ln, err := in.line()
 		if errors.Is(err, io.EOF) || err == nil && !ln.whole() && ln.end == size || errors.Is(err, errCut) { // taken back in this moment
 			if t.found = next.found; !t.there() { // there is nothing that what is damaged lies behind
@@ -68,9 +74,7 @@ func (l *log) scan(r io.ReaderAt, s state, size int64, skip map[int64]bool) (t r
 		case rec.entry() && rec.N <= next.last || skip[ln.offset]:
 			err = errMisplaced
 		case rec.entry() && rec.Before > int64(next.last) && !next.broken:
-			d := damage{ln.offset, fmt.Errorf("entries %d to %d are missing before it", next.last+1, rec.Before)}
-			next.damaged(d)
-			l.framing.damaged(&next, d.why)
+			count(line, damage{ln.offset, fmt.Errorf("entries %d to %d are missing before it", next.last+1, rec.Before)})
 		}
 		if skip == nil && (err != nil || rec.entry() && rec.Before > int64(next.last)) {
 			return t, true, nil
@@ -79,12 +83,12 @@ func (l *log) scan(r io.ReaderAt, s state, size int64, skip map[int64]bool) (t r
 		if err != nil {
 			next.broken = true
 			// It may have been the end of a batch: what lies before it is not given up with it.
-			next.damaged(damage{ln.offset, err})
-			l.framing.damaged(&next, err)
-			if next.hurt = true; !chained || !next.there() {
+			count(line, damage{ln.offset, err})
+			if next.hurt = true; !chained || next.entries == 0 {
 				continue
 			}
 			more = false
+			next.count++
 		} else {
 			if rec.entry() {
 				next.broken = false

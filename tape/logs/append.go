@@ -155,6 +155,7 @@ func (s *Store) write(ctx context.Context, name string, sl *slot, queue []*reque
 		err = s.store(ctx, name, &next, group)
 		if err == nil {
 			sl.state = &next
+			s.indexer.grown(now.seen(name).info.Entries, &next)
 			for _, r := range group {
 				r.end(r.entries[0].ID, nil)
 			}
@@ -298,6 +299,7 @@ func (s *Store) Import(ctx context.Context, name, session, workspace string, ent
 	}
 	if err == nil {
 		sl.state = &in.state
+		s.indexer.add(in.state.key)
 	}
 	return err
 }

@@ -67,6 +67,9 @@ func openFolder(dir vfs.Dir, o FolderOptions) (*Store, error) {
 	return openLines(dir, options, engine)
 }
 
+// layout is how tapes lie in a folder.
+var layout = map[string]file.Layout{Space: {Codec: lines{}, Folder: ".", NoEmpty: true}}
+
 // openLines opens tapes as lines in a folder.
 func openLines(dir vfs.Dir, o Options, engine file.Options) (*Store, error) {
 	d, err := dir.Open()
@@ -77,7 +80,7 @@ func openLines(dir vfs.Dir, o Options, engine file.Options) (*Store, error) {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	engine.Beside = true
-	engine.Spaces = map[string]file.Layout{Space: {Codec: lines{}, Folder: ".", NoEmpty: true}}
+	engine.Spaces = layout
 	e, err := file.Open(func(bool) (vfs.Folder, error) { return d, nil }, engine)
 	if err != nil {
 		return nil, fmt.Errorf("tape folder: %w", err)

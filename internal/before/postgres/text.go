@@ -63,17 +63,3 @@ func digit(c byte) byte {
 	}
 	return c - '0'
 }
-
-// beyond is the smallest text that is larger than all that begin with prefix, in the order of bytes; ok is false where there is none.
-func beyond(prefix string) (next string, ok bool) {
-	runes := []rune(prefix)
-	for i := len(runes) - 1; i >= 0; i-- {
-		if r := runes[i]; r < utf8.MaxRune {
-			if r++; r == 0xd800 { // surrogates are no characters
-				r = 0xe000
-			}
-			return string(append(runes[:i:i], r)), true
-		}
-	}
-	return "", false
-}

@@ -1,4 +1,4 @@
-package postgres
+package lease
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -13,6 +14,9 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/internal/longtest"
+	"github.com/lingserve/lingserve/internal/postgrestest"
+	"github.com/lingserve/lingserve/store"
+	"github.com/lingserve/lingserve/store/postgres"
 	"github.com/lingserve/lingserve/store/postgres/database"
 	"github.com/lingserve/lingserve/tape"
 )
@@ -21,9 +25,9 @@ import (
 const envLease = "POSTGRES_TEST_LEASE"
 
 func holdLease() error {
-	s, err := Open(context.Background(), Options{URL: os.Getenv(envURL), Schema: os.Getenv(envLease)})
+	e, err := postgres.Open(context.Background(), postgres.Options{URL: os.Getenv(envURL), Schema: os.Getenv(envLease)})
 	if err == nil {
-		_, err = s.Lease(context.Background(), "a", false)
+		_, err = New(e.Database()).Lease(context.Background(), "a", false)
 	}
 	if err == nil {
 		_, _ = io.WriteString(os.Stdout, "held\n")
@@ -33,14 +37,14 @@ func holdLease() error {
 }
 
 // expire makes a lease one that was not renewed for long, as if its holder had been stopped.
-func expire(t *testing.T, s *Store, name string) {
+func expire(t *testing.T, s *Leases, name string) {
 	t.Helper()
 	if tag, err := s.db.Pool.Exec(t.Context(), `UPDATE leases SET expires = clock_timestamp() - interval '1 second' WHERE name = $1`, name); err != nil || tag.RowsAffected() != 1 {
 		t.Fatalf("%v, %v", tag, err)
 	}
 }
 
-func must(t *testing.T, s *Store, name string) *lease {
+func must(t *testing.T, s *Leases, name string) *lease {
 	t.Helper()
 	l, err := s.Lease(t.Context(), name, false)
 	if err != nil {
@@ -51,9 +55,9 @@ func must(t *testing.T, s *Store, name string) *lease {
 
 // TU-68
 func TestTheLeaseOfADeadProcessEnds(t *testing.T) {
-	s := open(t, Options{})
+	s := open(t, "", nil)
 	child := exec.CommandContext(t.Context(), os.Args[0])
-	child.Env = append(os.Environ(), envLease+"="+s.db.Schema)
+	child.Env = append(os.Environ(), envLease+"="+s.db.Schema, envURL+"="+server.URL())
 	in, err := child.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -94,7 +98,7 @@ func TestOneHolderAtATime(t *testing.T) {
 	var holders, turns atomic.Int32
 	var all sync.WaitGroup
 	for range 3 {
-		s := open(t, Options{}) // as if each were a process
+		s := open(t, "", nil) // as if each were a process
 		for range 2 {
 			all.Go(func() {
 				for range 10 {
@@ -121,7 +125,7 @@ func TestOneHolderAtATime(t *testing.T) {
 
 // Whoever waits is told, and does not only look now and then.
 func TestALeaseThatIsGivenBackIsTakenAtOnce(t *testing.T) {
-	one, two := open(t, Options{}), open(t, Options{})
+	one, two := open(t, "", nil), open(t, "", nil)
 	var total time.Duration
 	const rounds = 5
 	for range rounds {
@@ -140,7 +144,7 @@ func TestALeaseThatIsGivenBackIsTakenAtOnce(t *testing.T) {
 		}()
 		for { // until it waits and listens
 			var listening bool
-			if err := one.db.Pool.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE query = 'LISTEN ' || $1 AND state = 'idle')`, two.keeper.channel).Scan(&listening); err != nil {
+			if err := one.db.Pool.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE query = 'LISTEN ' || $1 AND state = 'idle')`, two.channel).Scan(&listening); err != nil {
 				t.Fatal(err)
 			}
 			if listening {
@@ -155,61 +159,13 @@ func TestALeaseThatIsGivenBackIsTakenAtOnce(t *testing.T) {
 	longtest.Within(t, "to take leases that are given back", total, rounds*leasePoll/2)
 }
 
-// CL-06: a holder that was stopped, and whose lease another has, is refused at its first append and is told. Nothing of it is on the tape.
-func TestALeaseThatAnotherHasTakenIsAFence(t *testing.T) {
-	one, two := open(t, Options{}), open(t, Options{})
-	create(t, one, "a")
-	old := must(t, one, "a")
-	expire(t, one, "a")
-	now := must(t, two, "a")
-	e := []tape.Entry{tape.NewMessage("user", "hi")}
-	fork := tape.Batch{Create: true, KeepIDs: true, Entries: []tape.Entry{{ID: 2, Kind: "x", Payload: []byte(`{}`)}}}
-	for range 2 { // the second time it knows by itself
-		if _, err := one.Append(t.Context(), "a", tape.Batch{Entries: e}); !errors.Is(err, tape.ErrLeased) {
-			t.Errorf("an append of the one who lost it: %v", err)
-		}
-		if _, err := one.Append(t.Context(), "a.1-ff", fork); !errors.Is(err, tape.ErrLeased) {
-			t.Errorf("an append to a fork: %v", err)
-		}
-		if !one.keeper.renewOnce() {
-			t.Error("the database does not answer")
-		}
-		select {
-		case <-old.Lost():
-		default:
-			t.Error("the holder is not told")
-		}
-	}
-	select {
-	case <-now.Lost():
-		t.Error("the other is told, too")
-	default:
-	}
-	if first, err := two.Append(t.Context(), "a", tape.Batch{Entries: e}); first != 2 || err != nil {
-		t.Errorf("an append of the one who has it: %d, %v", first, err)
-	}
-	old.Release() // takes nothing from the other
-	if !two.keeper.renewOnce() {
-		t.Error("the database does not answer")
-	}
-	select {
-	case <-now.Lost():
-		t.Error("the other has lost it")
-	default:
-	}
-	now.Release()
-	if _, err := one.Append(t.Context(), "a", tape.Batch{Entries: e}); err != nil { // nobody has the lease
-		t.Error(err)
-	}
-}
-
 // A lease that is renewed is not lost, however long it is held; one that nobody took meanwhile is still the holder's.
 func TestRenewing(t *testing.T) {
-	s := open(t, Options{})
+	s := open(t, "", nil)
 	held := []*lease{must(t, s, "a"), must(t, s, "b"), must(t, s, "c")}
 	expire(t, s, "b")
 	before := held[0].until
-	if !s.keeper.renewOnce() {
+	if !s.renewOnce() {
 		t.Fatal("the database does not answer")
 	}
 	for _, l := range held {
@@ -231,7 +187,7 @@ func TestRenewing(t *testing.T) {
 
 // An append that hangs in the middle, and holds its lease's row, keeps no other lease from being renewed.
 func TestRenewingWaitsForNobody(t *testing.T) {
-	s := open(t, Options{})
+	s := open(t, "", nil)
 	a, b := must(t, s, "a"), must(t, s, "b")
 	tx, err := s.db.Pool.Begin(t.Context())
 	if err != nil {
@@ -241,7 +197,7 @@ func TestRenewingWaitsForNobody(t *testing.T) {
 		t.Fatal(err)
 	}
 	untilA, untilB, began := a.until, b.until, time.Now()
-	if !s.keeper.renewOnce() {
+	if !s.renewOnce() {
 		t.Error("nothing was renewed")
 	}
 	longtest.Within(t, "to renew what nobody holds up", time.Since(began), database.LockTime/2)
@@ -251,7 +207,7 @@ func TestRenewingWaitsForNobody(t *testing.T) {
 	if err := tx.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if !s.keeper.renewOnce() || !a.until.After(untilA) {
+	if !s.renewOnce() || !a.until.After(untilA) {
 		t.Errorf("then the first ends at %v, was %v", a.until, untilA)
 	}
 	for _, l := range []*lease{a, b} {
@@ -267,17 +223,17 @@ func TestRenewingWaitsForNobody(t *testing.T) {
 // The holder knows before anybody else has it that a lease was not renewed in time.
 func TestALeaseIsLostWhileTheDatabaseIsAway(t *testing.T) {
 	t.Parallel()
-	server := start(t, "fsync=off")
+	server := start(t)
 	var log notes
-	s := open(t, Options{URL: server.URL(), Log: log.logger()})
+	s := open(t, server.URL(), log.logger())
 	l := must(t, s, "a")
 	if err := server.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	s.keeper.mu.Lock()
+	s.mu.Lock()
 	l.until = time.Now().Add(300 * time.Millisecond) // as if it had not been renewed for long
-	s.keeper.mu.Unlock()
-	if s.keeper.renewOnce() {
+	s.mu.Unlock()
+	if s.renewOnce() {
 		t.Error("it was renewed")
 	}
 	// The goroutine looks when the lease was to be renewed, at the latest.
@@ -294,19 +250,57 @@ func TestALeaseIsLostWhileTheDatabaseIsAway(t *testing.T) {
 	longtest.Within(t, "to give back what is lost", time.Since(began), leaseGiven)
 }
 
-// TA-41: erasing a session does not let two hold its lease.
-func TestErasingATapeLeavesItsLease(t *testing.T) {
-	s := open(t, Options{})
-	create(t, s, "a")
-	l := must(t, s, "a")
-	if err := s.Delete(t.Context(), "a"); err != nil {
-		t.Fatal(err)
+// A call that waits ends when the leases are closed, and a name that nobody waits for is forgotten.
+func TestClosingEndsThoseWhoWait(t *testing.T) {
+	one, two := open(t, "", nil), open(t, "", nil)
+	l := must(t, one, "a")
+	defer l.Release()
+	ended := make(chan error, 1)
+	go func() {
+		_, err := two.Lease(context.WithoutCancel(t.Context()), "a", true)
+		ended <- err
+	}()
+	for { // until it waits
+		two.mu.Lock()
+		n := len(two.waits)
+		two.mu.Unlock()
+		if n > 0 {
+			break
+		}
+		runtime.Gosched()
 	}
-	if _, err := s.Lease(t.Context(), "a", false); !errors.Is(err, tape.ErrLeased) {
-		t.Error(err)
+	two.Close()
+	if err := <-ended; !errors.Is(err, store.ErrClosed) {
+		t.Errorf("whoever waited got %v", err)
 	}
-	l.Release()
-	if n := len(s.keeper.waits); n > 0 {
+	if n := len(two.waits); n > 0 {
 		t.Errorf("%d names are waited for by nobody", n)
+	}
+	if !l.Held() {
+		t.Error("the holder has lost it")
+	}
+}
+
+// A lease is taken and given back over connections that break.
+func TestALeaseOverABrokenConnection(t *testing.T) {
+	need(t)
+	proxy := postgrestest.NewProxy(t, server.Socket())
+	s := open(t, proxy.URL(), nil)
+	for range 3 {
+		proxy.Break()
+		l := must(t, s, "a")
+		proxy.Break()
+		l.Release()
+	}
+}
+
+func BenchmarkLease(b *testing.B) {
+	s := open(b, "", nil)
+	for b.Loop() {
+		l, err := s.Lease(b.Context(), "a", true)
+		if err != nil {
+			b.Fatal(err)
+		}
+		l.Release()
 	}
 }

@@ -34,20 +34,3 @@ func TestPackedTextIsTakenByAColumnAndComesBack(t *testing.T) {
 		}
 	})
 }
-
-func TestWhatBeginsWithAPrefixIsBelowWhatIsBeyond(t *testing.T) {
-	for prefix, want := range map[string]string{"a": "b", "web:": "web;", "天": "太", "\ud7ff": "\ue000", "a\U0010ffff": "b"} {
-		if got, ok := beyond(prefix); !ok || got != want {
-			t.Errorf("beyond %q is %q, %v, want %q", prefix, got, ok, want)
-		}
-	}
-	if got, ok := beyond("\U0010ffff"); ok {
-		t.Errorf("beyond the last character is %q", got)
-	}
-	rapid.Check(t, func(r *rapid.T) {
-		prefix, rest := rapid.StringN(1, 4, -1).Draw(r, "prefix"), rapid.String().Draw(r, "rest")
-		if end, ok := beyond(prefix); ok && (prefix+rest >= end || prefix+rest < prefix) {
-			t.Errorf("%q is not below %q", prefix+rest, end)
-		}
-	})
-}

@@ -11,7 +11,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lingserve/lingserve/internal/longtest"
+	"github.com/lingserve/lingserve/store"
 	"github.com/lingserve/lingserve/tape"
+	tapelogs "github.com/lingserve/lingserve/tape/logs"
 	"github.com/lingserve/lingserve/tape/memory"
 )
 
@@ -73,7 +75,7 @@ func talk(r *rand.Rand, n int) []tape.Entry {
 func TestAnIndexedSearchFindsWhatALongLookFinds(t *testing.T) {
 	t.Parallel()
 	const name = "a"
-	s := open(t, Options{})
+	s := tapesOf(t, Options{}, nil)
 	plain := memory.New(nil)
 	defer plain.Close()
 	r := rand.New(rand.NewPCG(1, 2))
@@ -93,13 +95,9 @@ func TestAnIndexedSearchFindsWhatALongLookFinds(t *testing.T) {
 		}
 		entries = entries[n:]
 	}
-	s.indexer.rest()
-	row, err := s.load(t.Context(), name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if row.indexed < row.info.LastID/2 || row.loose != int64(len(mustRead(t, s, name, tape.Query{After: row.indexed}))) {
-		t.Fatalf("the index goes up to %d of %d, and %d entries are said to follow", row.indexed, row.info.LastID, row.loose)
+	x := indexed(t, s, name)
+	if x.Last < uint64(id)/2 || x.Behind != int64(len(mustRead(t, s, name, tape.Query{After: int64(x.Last)}))) {
+		t.Fatalf("the index goes up to %d of %d, and %d entries are said to follow", x.Last, id, x.Behind)
 	}
 	found := 0
 	check := func(q tape.Query) {
@@ -134,9 +132,9 @@ func TestAnIndexedSearchFindsWhatALongLookFinds(t *testing.T) {
 	}
 }
 
-// A block in which nothing but the index stands between a search and its entries is read, and the others are not.
-func TestASearchReadsTheBlocksThatHaveTheWord(t *testing.T) {
-	s := open(t, Options{})
+// What is between two ranges that may have a word is not read.
+func TestASearchReadsTheRangesThatHaveTheWord(t *testing.T) {
+	s := tapesOf(t, Options{}, nil)
 	var entries []tape.Entry
 	for i := range 5000 {
 		text := fmt.Sprintf("今天天气很好 number %d", i)
@@ -146,53 +144,47 @@ func TestASearchReadsTheBlocksThatHaveTheWord(t *testing.T) {
 		entries = append(entries, tape.NewMessage("user", text))
 	}
 	create(t, s, "a", entries...)
-	s.indexer.rest()
-	row, err := s.load(t.Context(), "a")
+	indexed(t, s, "a")
+	l, err := s.e.Log(t.Context(), store.LogOptions{Space: tapelogs.Space})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, word := range []string{"紫水晶", "紫水", "紫", "number 1234"} {
-		src := s.source(t.Context(), row, tape.Query{Text: word})
-		blocks, err := src.blocks(gramQuery(row.id, src.words), 0, row.info.LastID+1, true)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(blocks) == 0 || len(blocks) > 8 || !slices.ContainsFunc(blocks, func(b stretch) bool { return b.first <= 1236 && 1236 <= b.last }) {
-			t.Errorf("%s: %d blocks may have it: %v", word, len(blocks), blocks)
-		}
-		n := 0
-		for _, err := range src.Entries(0, row.info.LastID+1, true) {
-			if n++; err != nil {
-				t.Fatal(err)
+	for word, query := range map[string][]store.Term{
+		"紫水晶": {{Text: "紫水"}, {Text: "水晶"}}, "紫水": {{Text: "紫水"}}, "紫": {{Text: "紫", Prefix: true}}, "number 1234": {{Text: "num"}, {Text: "123"}, {Text: "234"}},
+	} {
+		for _, newest := range []bool{true, false} {
+			found := []uint64{}
+			for e, err := range l.(store.Terms).Find(t.Context(), "a", query, store.Range{Newest: newest}) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				found = append(found, e.N)
+			}
+			if len(found) == 0 || len(found) > 1200 || !slices.Contains(found, 1236) {
+				t.Errorf("%s: %d of 5001 entries are looked at", word, len(found))
+			}
+			if newest {
+				slices.Reverse(found)
+			}
+			if !slices.IsSorted(found) || len(slices.Compact(found)) != len(found) {
+				t.Errorf("%s: they are not in order: %v", word, found)
 			}
 		}
-		if n > 2*headMost+len(blocks)*2*blockMost {
-			t.Errorf("%s: %d of 5001 entries are looked at", word, n)
+		if got := mustRead(t, s, "a", tape.Query{Text: word}); len(got) != 1 || got[0].ID != 1236 {
+			t.Errorf("%s is found in %v", word, ids(got))
 		}
 	}
 }
 
 // TA-41: a search that is under way ends with ErrDeleted where the session is erased, also while it looks into the index.
 func TestASearchOfAnErasedSession(t *testing.T) {
-	s := open(t, Options{})
+	s := tapesOf(t, Options{}, nil)
 	var entries []tape.Entry
 	for i := range 3000 {
 		entries = append(entries, tape.NewMessage("user", fmt.Sprint("天气 ", i)))
 	}
 	create(t, s, "a", entries...)
-	s.indexer.rest()
-	for _, newest := range []bool{true, false} {
-		row, err := s.load(t.Context(), "a")
-		if err != nil {
-			t.Fatal(err)
-		}
-		src := s.source(t.Context(), row, tape.Query{Text: "nothing like it"})
-		gone := *src
-		gone.row.id += 1000
-		if _, err := gone.blocks(gramQuery(gone.row.id, gone.words), 0, 3000, newest); !errors.Is(err, tape.ErrDeleted) {
-			t.Errorf("the index of a tape that is not there: %v", err)
-		}
-	}
+	indexed(t, s, "a")
 	n := 0
 	var end error
 	for _, err := range s.Read(t.Context(), "a", tape.Query{Text: "天气"}) {
@@ -209,9 +201,9 @@ func TestASearchOfAnErasedSession(t *testing.T) {
 	if !errors.Is(end, tape.ErrDeleted) {
 		t.Errorf("after %d entries: %v", n, end)
 	}
-	for table, where := range map[string]string{"entries": "", "blocks": "", "blobs": "", "tapes": ""} {
+	for _, table := range []string{"logs", "batches", "terms"} {
 		var rows int
-		if err := s.db.Pool.QueryRow(t.Context(), `SELECT count(*) FROM `+table+where).Scan(&rows); err != nil || rows != 0 {
+		if err := s.e.db.Pool.QueryRow(t.Context(), `SELECT count(*) FROM `+table).Scan(&rows); err != nil || rows != 0 {
 			t.Errorf("%d rows of %s are left, %v", rows, table, err)
 		}
 	}
@@ -219,7 +211,7 @@ func TestASearchOfAnErasedSession(t *testing.T) {
 
 // An entry with more in it than a block's index takes is found all the same.
 func TestAHugeEntryIsFound(t *testing.T) {
-	s := open(t, Options{})
+	s := tapesOf(t, Options{}, nil)
 	var b strings.Builder
 	for i := range 60_000 {
 		fmt.Fprintf(&b, "%x ", i*7919)
@@ -229,14 +221,14 @@ func TestAHugeEntryIsFound(t *testing.T) {
 		entries = append(entries, tape.NewMessage("user", fmt.Sprint("天气 ", i)))
 	}
 	create(t, s, "a", entries...)
-	s.indexer.rest()
+	indexed(t, s, "a")
 	for _, newest := range []bool{true, false} {
 		if got := ids(mustRead(t, s, "a", tape.Query{Text: "紫水晶", Newest: newest})); !slices.Equal(got, []int64{2}) {
 			t.Errorf("found in %v, want 2", got)
 		}
 	}
 	var any, all int
-	if err := s.db.Pool.QueryRow(t.Context(), `SELECT count(*) FILTER (WHERE grams IS NULL), count(*) FROM blocks`).Scan(&any, &all); err != nil || any != 1 || all < 20 {
-		t.Errorf("%d of %d blocks may have anything in them, %v, want 1", any, all, err)
+	if err := s.e.db.Pool.QueryRow(t.Context(), `SELECT count(*) FILTER (WHERE terms IS NULL), count(*) FROM terms`).Scan(&any, &all); err != nil || any != 1 || all < 20 {
+		t.Errorf("%d of %d ranges may have anything in them, %v, want 1", any, all, err)
 	}
 }

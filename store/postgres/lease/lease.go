@@ -1,21 +1,27 @@
-package postgres
+// Package lease keeps leases in a PostgreSQL database, which several servers share.
+//
+// A lease is a row that names the holder and the time at which the lease ends, by the clock of the database. One goroutine renews all leases of
+// a process with one statement. The holder counts the time from before its request, the database from after it: so the holder knows first
+// that its lease is over.
+package lease
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/lingserve/lingserve/store"
 	"github.com/lingserve/lingserve/store/postgres/database"
 	"github.com/lingserve/lingserve/tape"
 )
-
-// A lease is a row that says who has it and until when, by the clock of the database. One goroutine renews all that the store has, with one
-// statement. The holder counts the time from before it asked, the database from after: so the holder knows first that it is over.
 
 const (
 	leaseTime  = 15 * time.Second // that a lease lasts without being renewed
@@ -24,10 +30,13 @@ const (
 	leaseGiven = 3 * time.Second // to give one back; else it ends by itself
 )
 
-// keeper has the leases of a store.
-type keeper struct {
-	store   *Store
+// Leases are the leases of a process. They implement [tape.Leaser].
+type Leases struct {
+	db      *database.DB
+	table   string // with the schema: a pooler may give a connection that has another search path
 	channel string // of notices that a lease is free
+	end     context.Context
+	stop    context.CancelFunc
 	done    sync.WaitGroup
 
 	mu      sync.Mutex
@@ -38,11 +47,49 @@ type keeper struct {
 	listens bool                // so does the one that listens
 }
 
-func (k *keeper) start(s *Store) {
+var _ tape.Leaser = (*Leases)(nil)
+
+// New returns leases in a database that has the table leases.
+func New(db *database.DB) *Leases {
 	h := fnv.New64a()
-	_, _ = h.Write([]byte(s.db.Schema)) // never fails
-	k.store, k.channel = s, fmt.Sprintf("lingserve_lease_%x", h.Sum64())
-	k.held, k.waits = map[string]*lease{}, map[string]*waiting{}
+	_, _ = h.Write([]byte(db.Schema)) // never fails
+	k := &Leases{
+		db: db, table: pgx.Identifier{db.Schema, "leases"}.Sanitize(), channel: fmt.Sprintf("lingserve_lease_%x", h.Sum64()),
+		held: map[string]*lease{}, waits: map[string]*waiting{},
+	}
+	k.end, k.stop = context.WithCancel(context.Background())
+	return k
+}
+
+// Close ends waiting calls. Leases that are held end by themselves.
+func (k *Leases) Close() {
+	k.stop()
+	k.mu.Lock()
+	k.ended = true
+	k.mu.Unlock()
+	k.done.Wait()
+}
+
+// do runs what may be done twice.
+func (k *Leases) do(ctx context.Context, do func(context.Context, *pgx.Conn) error) error {
+	err := k.db.Do(ctx, do)
+	switch {
+	case err == nil, errors.Is(err, store.ErrClosed):
+		return err
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	}
+	return fmt.Errorf("%w: %s", store.ErrAway, database.Reason(err))
+}
+
+// sql names the table.
+func (k *Leases) sql(text string) string { return strings.ReplaceAll(text, "@leases", k.table) }
+
+// newToken returns a random number that no other lease has.
+func newToken() int64 {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return int64(binary.NativeEndian.Uint64(b[:]))
 }
 
 // waiting is those who wait for one lease.
@@ -51,19 +98,16 @@ type waiting struct {
 	n    int
 }
 
-// token is that of the lease that this store has, or had and did not give back.
-func (k *keeper) token(name string) (token int64, held bool) {
+// here reports whether this process has a lease, or had it and did not give it back.
+func (k *Leases) here(name string) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if l := k.held[name]; l != nil {
-		return l.token, true
-	}
-	return 0, false
+	return k.held[name] != nil
 }
 
 // lease implements tape.Lease.
 type lease struct {
-	keeper *keeper
+	keeper *Leases
 	name   string
 	token  int64
 	lost   chan struct{}
@@ -76,8 +120,15 @@ type lease struct {
 // Lost implements tape.Lease.
 func (l *lease) Lost() <-chan struct{} { return l.lost }
 
-// Lease implements tape.Leaser.
-func (s *Store) Lease(ctx context.Context, name string, wait bool) (tape.Lease, error) {
+// Held reports whether the lease has been renewed in time.
+func (l *lease) Held() bool {
+	l.keeper.mu.Lock()
+	defer l.keeper.mu.Unlock()
+	return !l.over && time.Now().Before(l.until)
+}
+
+// Lease implements [tape.Leaser].
+func (k *Leases) Lease(ctx context.Context, name string, wait bool) (tape.Lease, error) {
 	if err := tape.CheckName(name); err != nil {
 		return nil, err
 	}
@@ -85,21 +136,21 @@ func (s *Store) Lease(ctx context.Context, name string, wait bool) (tape.Lease, 
 		if err := context.Cause(ctx); err != nil {
 			return nil, err
 		}
-		if l, err := s.keeper.try(ctx, name, wait); l != nil || err != nil {
+		if l, err := k.try(ctx, name, wait); l != nil || err != nil {
 			return l, err
 		}
-		if s.db.Closed() {
-			return nil, tape.ErrClosed
+		if k.end.Err() != nil || k.db.Closed() {
+			return nil, store.ErrClosed
 		}
 	}
 }
 
 // try takes a lease, or waits until it is perhaps free.
-func (k *keeper) try(ctx context.Context, name string, wait bool) (tape.Lease, error) {
+func (k *Leases) try(ctx context.Context, name string, wait bool) (tape.Lease, error) {
 	free, done := k.watch(name) // before it is looked for, so that no notice is missed
 	defer done()
 	pause := leasePoll
-	if _, here := k.token(name); !here {
+	if !k.here(name) {
 		l, left, err := k.take(ctx, name)
 		if err != nil {
 			return nil, err
@@ -119,23 +170,23 @@ func (k *keeper) try(ctx context.Context, name string, wait bool) (tape.Lease, e
 	case <-free:
 	case <-t.C:
 	case <-ctx.Done():
-	case <-k.store.db.Closing.Done():
+	case <-k.end.Done():
 	}
 	return nil, nil
 }
 
 // take takes a lease that is free, or says how long it is not yet.
-func (k *keeper) take(ctx context.Context, name string) (*lease, time.Duration, error) {
-	l := &lease{keeper: k, name: name, token: token(), lost: make(chan struct{})}
+func (k *Leases) take(ctx context.Context, name string) (*lease, time.Duration, error) {
+	l := &lease{keeper: k, name: name, token: newToken(), lost: make(chan struct{})}
 	var left time.Duration
 	var taken bool
-	err := k.store.do(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+	err := k.do(ctx, func(ctx context.Context, conn *pgx.Conn) error {
 		asked := time.Now()
 		// One that was taken with an answer that got lost is ours, too.
-		err := conn.QueryRow(ctx, `INSERT INTO leases AS l (name, token, expires) VALUES ($1, $2, clock_timestamp() + make_interval(secs => $3))
+		err := conn.QueryRow(ctx, k.sql(`INSERT INTO @leases AS l (name, token, expires) VALUES ($1, $2, clock_timestamp() + make_interval(secs => $3))
 			ON CONFLICT (name) DO UPDATE SET token = excluded.token, expires = excluded.expires
 				WHERE l.expires <= clock_timestamp() OR l.token = excluded.token
-			RETURNING true`, name, l.token, leaseTime.Seconds()).Scan(&taken)
+			RETURNING true`), name, l.token, leaseTime.Seconds()).Scan(&taken)
 		if err == nil {
 			l.until = asked.Add(leaseTime)
 			return nil
@@ -147,7 +198,7 @@ func (k *keeper) take(ctx context.Context, name string) (*lease, time.Duration, 
 			return err
 		}
 		var seconds float64
-		err = conn.QueryRow(ctx, `SELECT extract(epoch FROM expires - clock_timestamp())::float8 FROM leases WHERE name = $1`, name).Scan(&seconds)
+		err = conn.QueryRow(ctx, k.sql(`SELECT extract(epoch FROM expires - clock_timestamp())::float8 FROM @leases WHERE name = $1`), name).Scan(&seconds)
 		if errors.Is(err, pgx.ErrNoRows) { // given back in this moment
 			return nil
 		}
@@ -171,23 +222,23 @@ func (k *keeper) take(ctx context.Context, name string) (*lease, time.Duration, 
 }
 
 // forget gives back a lease that was perhaps taken for a caller who has gone.
-func (k *keeper) forget(ctx context.Context, l *lease) {
+func (k *Leases) forget(ctx context.Context, l *lease) {
 	if ctx.Err() == nil {
 		return // the database is away: it ends by itself
 	}
 	k.giveBack(l)
 }
 
-func (k *keeper) giveBack(l *lease) {
+func (k *Leases) giveBack(l *lease) {
 	ctx, cancel := context.WithTimeout(context.Background(), leaseGiven)
 	defer cancel()
-	err := k.store.do(ctx, func(ctx context.Context, conn *pgx.Conn) error {
-		_, err := conn.Exec(ctx, `WITH given AS (DELETE FROM leases WHERE name = $1 AND token = $2 RETURNING name)
-			SELECT pg_notify($3, name) FROM given`, l.name, l.token, k.channel)
+	err := k.do(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+		_, err := conn.Exec(ctx, k.sql(`WITH given AS (DELETE FROM @leases WHERE name = $1 AND token = $2 RETURNING name)
+			SELECT pg_notify($3, name) FROM given`), l.name, l.token, k.channel)
 		return err
 	})
-	if err != nil && !errors.Is(err, tape.ErrClosed) {
-		k.store.db.Log.WarnContext(ctx, "cannot release a lease; it expires", "tape", l.name, "reason", database.Reason(err))
+	if err != nil && !errors.Is(err, store.ErrClosed) {
+		k.db.Log.WarnContext(ctx, "cannot release a lease; it expires", "tape", l.name, "reason", database.Reason(err))
 	}
 }
 
@@ -212,7 +263,7 @@ func (l *lease) Release() {
 }
 
 // watch is closed when a lease of this name is perhaps free. done ends the waiting.
-func (k *keeper) watch(name string) (free <-chan struct{}, done func()) {
+func (k *Leases) watch(name string) (free <-chan struct{}, done func()) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	w := k.waits[name]
@@ -231,7 +282,7 @@ func (k *keeper) watch(name string) (free <-chan struct{}, done func()) {
 }
 
 // signal wakes those who wait for a lease; mu is held.
-func (k *keeper) signal(name string) {
+func (k *Leases) signal(name string) {
 	if w := k.waits[name]; w != nil {
 		close(w.free)
 		delete(k.waits, name)
@@ -239,7 +290,7 @@ func (k *keeper) signal(name string) {
 }
 
 // renew renews the leases until there are none.
-func (k *keeper) renew() {
+func (k *Leases) renew() {
 	next := time.Now().Add(leaseRenew)
 	for {
 		k.mu.Lock()
@@ -259,7 +310,7 @@ func (k *keeper) renew() {
 				wake = l.until
 			}
 		}
-		if count == 0 || k.store.db.Closed() {
+		if count == 0 || k.end.Err() != nil || k.db.Closed() {
 			k.renews = false
 			k.mu.Unlock()
 			return
@@ -273,14 +324,14 @@ func (k *keeper) renew() {
 			}
 			continue
 		}
-		if !database.Sleep(k.store.db.Closing, k.store.db.Closing, wake.Sub(now)) {
+		if !database.Sleep(k.end, k.end, wake.Sub(now)) {
 			continue // the store closes
 		}
 	}
 }
 
 // renewOnce renews all leases, and says whether the database has answered.
-func (k *keeper) renewOnce() bool {
+func (k *Leases) renewOnce() bool {
 	k.mu.Lock()
 	var names []string
 	var tokens []int64
@@ -298,7 +349,7 @@ func (k *keeper) renewOnce() bool {
 	}
 	k.mu.Unlock()
 	// No longer than the first of them lasts: others have more time, and get it with the next try.
-	ctx, cancel := context.WithDeadline(k.store.db.Closing, ends)
+	ctx, cancel := context.WithDeadline(k.end, ends)
 	defer cancel()
 	type answer struct {
 		token   int64
@@ -306,13 +357,13 @@ func (k *keeper) renewOnce() bool {
 	}
 	var answers []answer
 	at := time.Now()
-	err := k.store.db.Once(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+	err := k.db.Once(ctx, func(ctx context.Context, conn *pgx.Conn) error {
 		// One that an append of ours holds at this moment is ours and keeps its time; the others do not wait for it.
-		rows, err := conn.Query(ctx, `WITH asked AS (SELECT * FROM unnest($1::text[], $2::bigint[]) AS a (name, token)),
-			ours AS (SELECT l.token FROM leases l JOIN asked USING (name, token)),
-			locked AS (SELECT l.name FROM leases l JOIN asked USING (name, token) FOR NO KEY UPDATE OF l SKIP LOCKED),
-			renewed AS (UPDATE leases l SET expires = clock_timestamp() + make_interval(secs => $3) FROM locked WHERE l.name = locked.name RETURNING l.token)
-			SELECT token, EXISTS (SELECT FROM renewed WHERE renewed.token = ours.token) FROM ours`, names, tokens, leaseTime.Seconds())
+		rows, err := conn.Query(ctx, k.sql(`WITH asked AS (SELECT * FROM unnest($1::text[], $2::bigint[]) AS a (name, token)),
+			ours AS (SELECT l.token FROM @leases l JOIN asked USING (name, token)),
+			locked AS (SELECT l.name FROM @leases l JOIN asked USING (name, token) FOR NO KEY UPDATE OF l SKIP LOCKED),
+			renewed AS (UPDATE @leases l SET expires = clock_timestamp() + make_interval(secs => $3) FROM locked WHERE l.name = locked.name RETURNING l.token)
+			SELECT token, EXISTS (SELECT FROM renewed WHERE renewed.token = ours.token) FROM ours`), names, tokens, leaseTime.Seconds())
 		if err != nil {
 			return err
 		}
@@ -322,8 +373,8 @@ func (k *keeper) renewOnce() bool {
 		return err
 	})
 	if err != nil {
-		if k.store.db.Closing.Err() == nil && database.Broken(err) {
-			k.store.db.Lost(err)
+		if k.end.Err() == nil && database.Broken(err) {
+			k.db.Lost(err)
 		}
 		return false
 	}
@@ -344,22 +395,14 @@ func (k *keeper) renewOnce() bool {
 }
 
 // lose takes a lease away from its holder; mu is held.
-func (k *keeper) lose(l *lease, why string) {
+func (k *Leases) lose(l *lease, why string) {
 	l.over = true
-	k.store.db.Log.Warn("lost a lease", "tape", l.name, "reason", why)
+	k.db.Log.Warn("lost a lease", "tape", l.name, "reason", why)
 	close(l.lost)
 }
 
-// wait waits for the end of the goroutines, when the store closes. What is held then ends by itself.
-func (k *keeper) wait() {
-	k.mu.Lock()
-	k.ended = true
-	k.mu.Unlock()
-	k.done.Wait()
-}
-
 // listen hears of leases that are free as long as somebody waits for one. Without it, who waits looks by himself.
-func (k *keeper) listen() {
+func (k *Leases) listen() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if !k.listens && !k.ended {
@@ -371,14 +414,14 @@ func (k *keeper) listen() {
 // listenIdle is how long a connection listens when nobody waits any more: another may soon.
 const listenIdle = 10 * time.Second
 
-func (k *keeper) hear() {
+func (k *Leases) hear() {
 	defer func() {
 		k.mu.Lock()
 		k.listens = false
 		k.mu.Unlock()
 	}()
-	ctx := k.store.db.Closing
-	conn, err := k.store.db.Connect(ctx)
+	ctx := k.end
+	conn, err := k.db.Connect(ctx)
 	if err != nil {
 		return // who waits looks by himself
 	}

@@ -1,17 +1,12 @@
 package nats_test
 
 import (
-	"encoding/json"
-	"net"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/lingserve/lingserve/cluster"
 	"github.com/lingserve/lingserve/cluster/clustertest"
 	"github.com/lingserve/lingserve/tape"
-	"github.com/lingserve/lingserve/tape/file"
 	"github.com/lingserve/lingserve/tape/tapetest"
 )
 
@@ -20,42 +15,12 @@ var stores = []struct {
 	name string
 	open func(b *testing.B) tape.Store
 }{
-	{"file", func(b *testing.B) tape.Store { return openFile(b, file.SyncInterval) }},
-	{"file-synced", func(b *testing.B) tape.Store { return openFile(b, file.SyncAlways) }},
 	{"one", func(b *testing.B) tape.Store {
-		return open(b, place{oneProcess(b), clustertest.Prefix()})
+		return openTapes(b, tapesAt{oneProcess(b), clustertest.Prefix()})
 	}},
 	{"three", func(b *testing.B) tape.Store {
-		return open(b, place{clustertest.ThreeCrashing(b).URL(), clustertest.Prefix()})
+		return openTapes(b, tapesAt{clustertest.ThreeCrashing(b).URL(), clustertest.Prefix()})
 	}},
-}
-
-func openFile(b *testing.B, sync file.Sync) tape.Store {
-	s, err := file.Open(b.TempDir(), file.Options{Sync: sync})
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() { _ = s.Close() })
-	return s
-}
-
-// oneProcess is a server in a process of its own, so that its memory and its work are not counted as the replica's.
-func oneProcess(tb testing.TB) string {
-	tb.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		tb.Fatal(err)
-	}
-	address := l.Addr().String()
-	if err := l.Close(); err != nil {
-		tb.Fatal(err)
-	}
-	arg, err := json.Marshal(cluster.Options{Servers: cluster.Embedded, Name: "n", Dir: tb.TempDir(), Listen: address})
-	if err != nil {
-		tb.Fatal(err)
-	}
-	clustertest.Start(tb, "nats", string(arg)).Expect("ready")
-	return "nats://" + address
 }
 
 func BenchmarkAppend200Bytes(b *testing.B) {
@@ -169,17 +134,17 @@ func BenchmarkTurn(b *testing.B) {
 // BenchmarkPageOfSessions times pages of 100 000 sessions, or of 1000 with -short: CL-12. It logs how much memory the replica has for them, how long a replica
 // takes that has just started, and how long the list of all takes.
 func BenchmarkPageOfSessions(b *testing.B) {
-	p := place{oneProcess(b), clustertest.Prefix()}
-	writer := open(b, p)
+	p := tapesAt{oneProcess(b), clustertest.Prefix()}
+	writer := openTapes(b, p)
 	sessions := tapetest.FillSessions(b, writer)
 	if err := writer.Close(); err != nil {
 		b.Fatal(err)
 	}
-	s := open(b, p)
+	s := openTapes(b, p)
 	before := heap()
 	began := time.Now()
-	if err := s.Follow(); err != nil {
-		b.Fatal(err)
+	if n, err := s.Count(b.Context()); err != nil || n != sessions {
+		b.Fatal(n, err)
 	}
 	started := time.Since(began)
 	size := heap() - before
@@ -192,12 +157,4 @@ func BenchmarkPageOfSessions(b *testing.B) {
 	}
 	b.Logf("%.1f MiB of heap; started in %v; all listed in %v", float64(size)/(1<<20), started.Round(time.Millisecond), time.Since(began).Round(time.Millisecond))
 	tapetest.BenchmarkPages(b, s)
-}
-
-func heap() int64 {
-	var m runtime.MemStats
-	runtime.GC()
-	runtime.GC()
-	runtime.ReadMemStats(&m)
-	return int64(m.HeapAlloc)
 }

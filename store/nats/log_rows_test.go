@@ -108,8 +108,8 @@ func TestALogOfAnotherLabelTakesTheRowsPlace(t *testing.T) {
 	want("")
 }
 
-// CL-13: a replica that has just come may take longer to learn of all logs than servers may take to answer. It waits as long as it learns of
-// more, and no longer.
+// CL-13: a replica that has just come may take longer to learn of all logs than servers may take to answer. It waits as long as it learns
+// of more, and no longer.
 func TestAListingWaitsAsLongAsLogsCome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const longest = patience + attemptWait

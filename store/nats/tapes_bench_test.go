@@ -131,8 +131,8 @@ func BenchmarkTurn(b *testing.B) {
 	}
 }
 
-// BenchmarkPageOfSessions times pages of 100 000 sessions, or of 1000 with -short: CL-12. It logs how much memory the replica has for them, how long a replica
-// takes that has just started, and how long the list of all takes.
+// BenchmarkPageOfSessions times pages of 100 000 sessions, or of 1000 with -short: CL-12. It logs how much memory the replica has for them,
+// how long a replica takes that has just started, and how long the list of all takes.
 func BenchmarkPageOfSessions(b *testing.B) {
 	p := tapesAt{oneProcess(b), clustertest.Prefix()}
 	writer := openTapes(b, p)

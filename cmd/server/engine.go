@@ -23,7 +23,7 @@ import (
 	"github.com/lingserve/lingserve/store"
 	storenats "github.com/lingserve/lingserve/store/nats"
 	"github.com/lingserve/lingserve/tape"
-	tapenats "github.com/lingserve/lingserve/tape/nats"
+	"github.com/lingserve/lingserve/tape/logs"
 	"github.com/lingserve/lingserve/tube"
 	"github.com/lingserve/lingserve/web"
 	oncetable "github.com/lingserve/lingserve/web/once/table"
@@ -270,9 +270,23 @@ func (e *engine) share(ctx context.Context, c *config.Config, o *web.Options, lo
 	return nil
 }
 
+// tapeLeases is the space of the leases of sessions.
+const tapeLeases = "tape"
+
 // tapes opens the store of the sessions that replicas share.
 func (e *engine) tapes(log *slog.Logger, observer tape.Observer) (tape.Whole, error) {
-	return tapenats.Open(context.Background(), e.cluster, &tapenats.Options{Log: log, Observer: observer})
+	ctx := context.Background()
+	leases, err := e.cluster.Leases(ctx, tapeLeases)
+	if err != nil {
+		return nil, fmt.Errorf("tape: %w", err)
+	}
+	s, err := logs.Open(ctx, e.tables, logs.Options{
+		Durability: store.Synced, Leases: leases, Replica: e.cluster.Replica(), Log: log, Observer: observer,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("tape: %w", err)
+	}
+	return s, nil
 }
 
 // watched is what the metrics ask of an engine; nil where there is none.

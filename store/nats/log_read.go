@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"log/slog"
 	"slices"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -139,8 +138,6 @@ func (rd *reader) report(from, to uint64) error {
 	if from > to {
 		return nil
 	}
-	rd.l.e.log.LogAttrs(rd.ctx, slog.LevelWarn, "log has lost entries", slog.String("space", rd.l.o.Space), slog.String("log", rd.name),
-		slog.Uint64("first", from), slog.Uint64("last", to))
 	if to-from >= mostLost {
 		to = from + mostLost - 1
 	}

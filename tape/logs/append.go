@@ -155,6 +155,7 @@ func (s *Store) write(ctx context.Context, name string, sl *slot, queue []*reque
 		err = s.store(ctx, name, &next, group)
 		if err == nil {
 			sl.state = &next
+			s.indexer.grown(now.seen(name).info.Entries, &next)
 			for _, r := range group {
 				r.end(r.entries[0].ID, nil)
 			}
@@ -243,9 +244,7 @@ func (s *Store) store(ctx context.Context, name string, st *state, group []*requ
 	if st.rev == store.New {
 		b.Label, st.key = groupOf(st.info.Session), keyOf(name)
 	}
-	if len(group) > 0 {
-		b.Updated = st.info.Updated
-	}
+	b.Updated = st.info.Updated // also of a fence, which does not change the place of the tape in lists
 	if b.Head, err = st.encode(); err != nil {
 		return err
 	}
@@ -300,6 +299,7 @@ func (s *Store) Import(ctx context.Context, name, session, workspace string, ent
 	}
 	if err == nil {
 		sl.state = &in.state
+		s.indexer.add(in.state.key)
 	}
 	return err
 }

@@ -45,6 +45,9 @@ func (s *Store) Lease(ctx context.Context, name string, wait bool) (tape.Lease, 
 	}
 	defer done()
 	inner, err := s.options.Leases.Lease(ctx, name, wait)
+	if errors.Is(err, store.ErrAway) || errors.Is(err, store.ErrClosed) {
+		err = s.explain(name, err)
+	}
 	if err != nil || s.options.Replica == "" {
 		return inner, err
 	}

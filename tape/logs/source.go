@@ -16,12 +16,17 @@ type source struct {
 	ctx   context.Context
 	s     *Store
 	state *state
+	words []string // that a search looks for
 }
 
 // Entries implements [tape.Source].
 func (src *source) Entries(after, before int64, newest bool) iter.Seq2[tape.Entry, error] {
 	before = min(before, src.state.info.LastID+1) // what was appended since does not belong to this moment
-	return src.read(store.Range{From: uint64(max(after, 0)) + 1, Before: uint64(max(before, 0)), Newest: newest})
+	r := store.Range{From: uint64(max(after, 0)) + 1, Before: uint64(max(before, 0)), Newest: newest}
+	if found, ok := src.search(r); ok {
+		return src.decode(found)
+	}
+	return src.read(r)
 }
 
 // Anchors implements [tape.Source].
@@ -39,17 +44,27 @@ func (src *source) Anchors() iter.Seq2[tape.AnchorRef, error] {
 	}
 }
 
-// read yields entries, without those that are damaged.
+// read yields the entries of a range.
 func (src *source) read(r store.Range) iter.Seq2[tape.Entry, error] {
+	if r.Before <= max(r.From, 1) {
+		return func(func(tape.Entry, error) bool) {}
+	}
+	return src.decode(src.s.log.Read(src.ctx, src.state.key, src.from(r)))
+}
+
+// from is a range that begins with the first entry if it begins before: an import may begin with any number.
+func (src *source) from(r store.Range) store.Range {
+	if r.From <= src.state.first {
+		r.From = 0
+	}
+	return r
+}
+
+// decode yields entries, without those that are damaged.
+func (src *source) decode(raws iter.Seq2[store.Entry, error]) iter.Seq2[tape.Entry, error] {
 	return func(yield func(tape.Entry, error) bool) {
-		if r.Before <= max(r.From, 1) {
-			return
-		}
-		if r.From <= src.state.first { // an import may begin with any number
-			r.From = 0
-		}
 		name := src.state.info.Tape
-		for raw, err := range src.s.log.Read(src.ctx, src.state.key, r) {
+		for raw, err := range raws {
 			var e tape.Entry
 			if err == nil {
 				if e, err = tape.ParseEntry(raw.Data); err != nil || uint64(e.ID) != raw.N {

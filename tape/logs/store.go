@@ -49,6 +49,7 @@ type Store struct {
 	end     context.Context // ends when the store closes
 	stop    context.CancelCauseFunc
 	running sync.WaitGroup // calls
+	indexer indexer
 
 	mu     sync.Mutex
 	closed bool
@@ -74,6 +75,7 @@ func Open(ctx context.Context, e store.LogEngine, o Options) (*Store, error) {
 	}
 	s := &Store{log: l, options: o, slots: map[string]*slot{}, held: map[string]*lease{}}
 	s.end, s.stop = context.WithCancelCause(context.Background())
+	s.indexer.start(s)
 	return s, nil
 }
 
@@ -88,6 +90,7 @@ func (s *Store) Close() error {
 	}
 	s.stop(tape.ErrClosed)
 	s.running.Wait()
+	s.indexer.wait()
 	if s.closeEngine != nil {
 		return s.explain("", s.closeEngine())
 	}
@@ -244,7 +247,12 @@ func (s *Store) Read(ctx context.Context, name string, q tape.Query) iter.Seq2[t
 			yield(tape.Entry{}, err)
 			return
 		}
-		for e, err := range tape.Select(ctx, &source{ctx: ctx, s: s, state: st}, q) {
+		src := &source{ctx: ctx, s: s, state: st}
+		if q.Text != "" && s.indexer.index != nil {
+			var f tape.Folder
+			src.words = f.Words(q.Text)
+		}
+		for e, err := range tape.Select(ctx, src, q) {
 			if !yield(e, err) || err != nil {
 				return
 			}

@@ -14,8 +14,10 @@ import (
 
 	"github.com/lingserve/lingserve/jsonuri"
 	"github.com/lingserve/lingserve/runlog"
+	"github.com/lingserve/lingserve/store"
+	storenats "github.com/lingserve/lingserve/store/nats"
 	"github.com/lingserve/lingserve/tape"
-	tapes "github.com/lingserve/lingserve/tape/nats"
+	"github.com/lingserve/lingserve/tape/logs"
 	"github.com/lingserve/lingserve/tube"
 )
 
@@ -253,7 +255,9 @@ func settled() int64 {
 
 // sessions is how much the list of so many of them takes, in MiB.
 func (p *place) sessions(ctx context.Context, n int) (float64, error) {
-	writer, err := tapes.Open(ctx, p.cluster, nil)
+	engine := storenats.Open(p.cluster, storenats.Options{})
+	defer engine.Close()
+	writer, err := logs.Open(ctx, engine, logs.Options{Durability: store.Synced})
 	if err != nil {
 		return 0, err
 	}
@@ -281,7 +285,9 @@ func (p *place) sessions(ctx context.Context, n int) (float64, error) {
 	if e := writer.Close(); err != nil || e != nil {
 		return 0, fmt.Errorf("sessions are not made: %w", errors.Join(err, e))
 	}
-	reader, err := tapes.Open(ctx, p.other, nil)
+	other := storenats.Open(p.other, storenats.Options{})
+	defer other.Close()
+	reader, err := logs.Open(ctx, other, logs.Options{Durability: store.Synced})
 	if err != nil {
 		return 0, err
 	}

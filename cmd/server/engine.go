@@ -23,7 +23,7 @@ import (
 	"github.com/lingserve/lingserve/store"
 	storenats "github.com/lingserve/lingserve/store/nats"
 	"github.com/lingserve/lingserve/tape"
-	tapenats "github.com/lingserve/lingserve/tape/nats"
+	"github.com/lingserve/lingserve/tape/logs"
 	"github.com/lingserve/lingserve/tube"
 	"github.com/lingserve/lingserve/web"
 	oncetable "github.com/lingserve/lingserve/web/once/table"
@@ -242,7 +242,7 @@ func (e *engine) share(ctx context.Context, c *config.Config, o *web.Options, lo
 	if e.keys, err = oncetable.Open(ctx, e.tables, oncetable.Options{Retention: c.Run.KeyRetention, Log: log}); err != nil {
 		return err
 	}
-	leases, err := e.cluster.Leases(ctx, "tape") // those of tape/nats
+	leases, err := e.cluster.Leases(ctx, "tape") // those of the tapes
 	if err != nil {
 		return err
 	}
@@ -272,7 +272,12 @@ func (e *engine) share(ctx context.Context, c *config.Config, o *web.Options, lo
 
 // tapes opens the store of the sessions that replicas share.
 func (e *engine) tapes(log *slog.Logger, observer tape.Observer) (tape.Whole, error) {
-	return tapenats.Open(context.Background(), e.cluster, &tapenats.Options{Log: log, Observer: observer})
+	ctx := context.Background()
+	leases, err := e.cluster.Leases(ctx, "tape")
+	if err != nil {
+		return nil, err
+	}
+	return logs.Open(ctx, e.tables, logs.Options{Durability: store.Synced, Leases: leases, Replica: e.cluster.Replica(), Log: log, Observer: observer})
 }
 
 // watched is what the metrics ask of an engine; nil where there is none.

@@ -137,27 +137,28 @@ func (c *checker) damaged(file string, line, offset int64, format string, args .
 
 func (c *checker) run() error {
 	l := &log{s: c.s, name: c.name}
-	l.path, l.end, l.framing = c.s.fileOf(c.name)
-	l.onDamage = func(line int64, d damage) { c.damaged(l.path+l.end, line, d.offset, "%v", d.why) }
+	path, end, f := c.s.fileOf(c.name)
+	l.path, l.full, l.framing = path, path+end, f
+	l.onDamage = func(line int64, d damage) { c.damaged(l.full, line, d.offset, "%v", d.why) }
 	c.Log = c.name
 	index, err := vfs.ReadFile(c.s.disk, l.path+indexEnd)
 	hasIndex := err == nil
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	f, err := c.s.disk.Open(l.path+l.end, os.O_RDONLY)
+	r, err := c.s.disk.Open(l.full, os.O_RDONLY)
 	if errors.Is(err, fs.ErrNotExist) {
 		if hasIndex {
-			c.damaged(l.path+l.end, 0, 0, "the log of this index is missing")
+			c.damaged(l.full, 0, 0, "the log of this index is missing")
 		}
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	defer f.Close()
+	defer r.Close()
 	c.there = true
-	x, err := c.log(l, f, index)
+	x, err := c.log(l, r, index)
 	if err != nil {
 		return err
 	}
@@ -182,12 +183,12 @@ func (c *checker) log(l *log, f vfs.File, index []byte) (x indexed, err error) {
 	}
 	c.Entries, c.Bytes = t.entries, size
 	if t.bytes < size {
-		c.damaged(l.path+l.end, 0, t.bytes, "the last %d bytes are not a complete batch; the next write moves them to %s", size-t.bytes, l.path+tornEnd)
+		c.damaged(l.full, 0, t.bytes, "the last %d bytes are not a complete batch; the next write moves them to %s", size-t.bytes, l.path+tornEnd)
 	}
 	x = readIndex(bytes.NewReader(index), l.name, f, size)
 	if lost := t.lost(&x, l.framing); lost != "" {
 		if now, err := f.Stat(); err != nil || now.Size() < x.last.bytes { // else it has grown since
-			c.damaged(l.path+l.end, 0, min(t.bytes, x.last.bytes), "the end of the log is damaged: %s", lost)
+			c.damaged(l.full, 0, min(t.bytes, x.last.bytes), "the end of the log is damaged: %s", lost)
 		}
 	}
 	return x, nil

@@ -35,7 +35,7 @@ func (s *Space) Fill(
 			}
 			if filled, err = l.fill(ctx, label, entries, head); err != nil {
 				_ = s.disk.Remove(l.path + fillEnd)
-				_ = s.disk.Remove(l.path + l.end) // the empty log that it began with
+				_ = s.disk.Remove(l.full) // the empty log that it began with
 			}
 			return err
 		})
@@ -127,7 +127,7 @@ func (l *log) fill(
 			return next, err
 		}
 	}
-	if err = l.s.disk.Rename(l.path+fillEnd, l.path+l.end); err == nil && l.s.o.Durability == store.Synced {
+	if err = l.s.disk.Rename(l.path+fillEnd, l.full); err == nil && l.s.o.Durability == store.Synced {
 		err = l.s.disk.SyncFolder(".")
 	}
 	return next, vfs.Explain(err)

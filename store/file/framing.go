@@ -156,7 +156,8 @@ func unescape(text []byte) []byte {
 }
 
 func sumOfLine(name string, text []byte) uint32 {
-	return crc32.Update(crc32.Checksum([]byte(name), castagnoli), castagnoli, text)
+	var of [128]byte // most names fit
+	return crc32.Update(crc32.Checksum(append(of[:0], name...), castagnoli), castagnoli, text)
 }
 
 const digits = "0123456789abcdef"

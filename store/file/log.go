@@ -1,7 +1,6 @@
 package file
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -25,8 +24,8 @@ var errReplaced = errors.New("the log's file was replaced or deleted")
 type log struct {
 	s       *Space
 	name    string
-	path    string // without its ending
-	end     string // the ending
+	path    string // of its files, without their endings
+	full    string // of the file itself
 	framing framing
 
 	// Guarded by the space's mutex.
@@ -41,15 +40,16 @@ type log struct {
 	mu       sync.Mutex // guards what follows; held for moments, and never while the disk spins
 	file     vfs.File   // nil when not open
 	opened   fs.FileInfo
-	index    vfs.File // nil when there is none yet
-	slot     int      // the one written last
-	slotSize int      // 0: there is no slot
-	extra    []byte   // marks that the index does not have yet
-	stale    bool     // the index does not have the state
-	broken   bool     // nor all marks before it
-	checked  int64    // length at the last check slot
-	record   []byte   // for the next slot
-	seen     []byte   // slots 0 and 1 as they are in the index
+	index    vfs.File    // nil when there is none yet
+	slot     int         // the one written last
+	slotSize int         // 0: there is no slot
+	extra    []byte      // marks that the index does not have yet
+	stale    bool        // the index does not have the state
+	broken   bool        // nor all marks before it
+	checked  int64       // length at the last check slot
+	record   []byte      // for the next slot
+	mark     slotMark    // for reading one
+	seen     [2]slotMark // slots 0 and 1 as they are in the index
 	state    state
 	skip     map[int64]bool // see misplaced; nil where the log was not examined
 	loaded   bool           // the state is that of a file that was read
@@ -61,7 +61,7 @@ type log struct {
 	cut      int64                      // what a write that failed has left behind, when it could not be cut off: up to here; 0 is nothing
 	finished bool                       // closed, deleted or replaced
 	onDamage func(line int64, d damage) // of a check
-	changed  chan struct{}              // nil: no one waits for a change
+	changed  chan struct{}              // closed at the next change; nil: it is not waited for
 }
 
 // request is a batch that waits to be written.
@@ -84,7 +84,7 @@ func (l *log) openLocked(create bool) error {
 	if create {
 		flag |= os.O_CREATE
 	}
-	f, err := l.s.disk.Open(l.path+l.end, flag)
+	f, err := l.s.disk.Open(l.full, flag)
 	if errors.Is(err, fs.ErrNotExist) {
 		return store.ErrNotFound
 	}
@@ -136,21 +136,21 @@ func (l *log) wakeLocked() {
 	}
 }
 
-// refreshLocked takes in what others have appended.
-func (l *log) refreshLocked() error {
-	if l.writing || l.loaded && !l.s.shared {
-		return nil // as it was before the batch
+// refreshLocked takes in what others have appended, and returns the size of the file.
+func (l *log) refreshLocked() (size int64, err error) {
+	if l.writing || l.loaded && !l.s.shared && l.cut == 0 {
+		return l.state.bytes, nil // as it was before the batch
 	}
-	at, err := l.s.disk.Stat(l.path + l.end)
+	at, err := l.s.disk.Stat(l.full)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && !vfs.SameFile(at, l.opened) {
-		return errReplaced
+		return 0, errReplaced
 	}
 	if err != nil {
-		return err
+		return 0, err
 	}
-	size := at.Size()
-	if size == l.state.bytes && l.loaded && (!l.s.o.Indexed || l.state.count > 0 && !l.movedLocked()) {
-		return nil
+	size = at.Size()
+	if l.loaded && (!l.s.shared || size == l.state.bytes && l.state.there() && !l.movedLocked()) {
+		return size, nil
 	}
 	if size < l.state.bytes { // a writer took back what it could not make durable
 		l.state = state{name: l.name}
@@ -158,22 +158,22 @@ func (l *log) refreshLocked() error {
 	}
 	was := l.state.count
 	if err := l.loadLocked(size); err != nil {
-		return err
+		return 0, err
 	}
 	if l.state.count != was {
 		l.wakeLocked()
 	}
-	return nil
+	return size, nil
 }
 
 // movedLocked reports whether another process may have written a batch without entries, of which a codec's file has nothing.
 func (l *log) movedLocked() bool {
-	if _, ok := l.framing.(own); ok || l.index == nil || len(l.seen) == 0 || l.s.noEmpty {
+	if _, ok := l.framing.(own); ok || l.index == nil || l.slotSize == 0 || l.s.noEmpty {
 		return false
 	}
-	now := make([]byte, len(l.seen))
-	n, _ := l.index.ReadAt(now, 0)
-	return !bytes.Equal(now[:n], l.seen[:min(n, len(l.seen))])
+	next := 1 - l.slot&1 // the next batch changes it, whoever writes it
+	_, _ = l.index.ReadAt(l.mark[:], int64(next*l.slotSize))
+	return l.mark != l.seen[next]
 }
 
 // loadLocked brings the state up to the size of the file: from the index as far as it goes, the rest by reading.
@@ -184,7 +184,7 @@ func (l *log) loadLocked(size int64) error {
 	if l.index != nil {
 		x = readIndex(l.index, l.name, l.file, size)
 		l.slotSize = x.size
-		l.seen = x.newest
+		l.seen = x.seen
 		switch best := &x.best; {
 		case best.count > 0 && l.state.newer(best) && best.bytes == l.state.bytes && best.life == l.state.life:
 			l.stale, l.broken = true, true // damage was met that the index does not know of
@@ -359,9 +359,9 @@ func (l *log) own(ctx context.Context, create bool, do func() error) error {
 	}
 	l.mu.Lock()
 	fresh := !l.loaded || l.s.shared || l.cut != 0
-	err = l.refreshLocked()
+	size, err := l.refreshLocked()
 	if err == nil && fresh {
-		if err = l.repairLocked(); err == nil {
+		if err = l.repairLocked(size); err == nil {
 			err = l.rewriteDoubtLocked()
 		}
 	}
@@ -373,12 +373,8 @@ func (l *log) own(ctx context.Context, create bool, do func() error) error {
 }
 
 // repairLocked brings the log's end in order, with the lock held: what lies behind the last whole batch is of a writer that died.
-func (l *log) repairLocked() error {
-	info, err := l.file.Stat()
-	if err != nil {
-		return err
-	}
-	size, end := info.Size(), l.state.bytes
+func (l *log) repairLocked(size int64) error {
+	end := l.state.bytes
 	if size <= end {
 		l.cut = 0
 		return nil

@@ -177,7 +177,8 @@ func (s *state) appendTo(dst []byte) []byte {
 }
 
 func sumOfSlot(slot []byte, name string) uint32 {
-	return crc32.Update(crc32.Checksum([]byte(name), castagnoli), castagnoli, slot[8:])
+	var text [128]byte // most names fit
+	return crc32.Update(crc32.Checksum(append(text[:0], name...), castagnoli), castagnoli, slot[8:])
 }
 
 // parseState reads a slot; it is false when it is none of this log.
@@ -233,13 +234,16 @@ func (s *state) newer(than *state) bool {
 	return s.count > than.count || s.count == than.count && s.lines > than.lines
 }
 
+// slotMark is the beginning of a slot, with its checksum: another state has another one.
+type slotMark [12]byte
+
 // indexed is what an index says.
 type indexed struct {
-	best   state  // the newest that fits the log; the empty state, which fits every log, if there is none
-	last   state  // the newest, whether it fits or not
-	slot   int    // that of last
-	size   int    // of the slots; 0: there are none
-	newest []byte // slots 0 and 1
+	best state       // the newest that fits the log; the empty state, which fits every log, if there is none
+	last state       // the newest, whether it fits or not
+	slot int         // that of last
+	size int         // of the slots; 0: there are none
+	seen [2]slotMark // slots 0 and 1
 }
 
 // readIndex finds the newest state in an index that fits the log.
@@ -265,7 +269,9 @@ func readIndex(index io.ReaderAt, name string, r io.ReaderAt, size int64) (x ind
 			}
 		}
 		if x.size != 0 || n < len(buf) {
-			x.newest = buf[:2*x.size]
+			for i := range x.seen {
+				copy(x.seen[i][:], buf[i*x.size:])
+			}
 			return x
 		}
 	}

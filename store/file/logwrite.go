@@ -109,7 +109,7 @@ func (l *log) flush() {
 		r.done = true
 	}
 	if !there && before.bytes == 0 { // a log that was never begun is not to be found
-		_ = l.s.disk.Remove(l.path + l.end)
+		_ = l.s.disk.Remove(l.full)
 		l.useful.Store(false)
 	}
 }
@@ -119,7 +119,7 @@ func (l *log) replace() error {
 	if _, ok := l.framing.(own); !ok {
 		return store.ErrInvalid
 	}
-	err := vfs.ReplaceFile(l.s.disk, l.path+l.end, func(to io.Writer) error {
+	err := vfs.ReplaceFile(l.s.disk, l.full, func(to io.Writer) error {
 		_, err := io.Copy(to, io.NewSectionReader(l.file, 0, l.state.bytes))
 		return err
 	})
@@ -260,7 +260,7 @@ func (l *log) writeIndexLocked() error {
 	l.stale, l.broken = true, true
 	if l.index != nil {
 		_ = l.index.Truncate(0) // it holds nothing that the log does not
-		l.slotSize, l.seen = 0, nil
+		l.slotSize, l.seen = 0, [2]slotMark{}
 	}
 	return err
 }
@@ -289,21 +289,20 @@ func (l *log) tryWriteIndexLocked() error {
 	}
 	padded := slices.Grow(l.record, size-len(l.record))[:size]
 	clear(padded[len(l.record):])
-	l.record = padded[:len(l.record)]
+	l.record = padded
 	if l.state.bytes/checkEvery != l.checked/checkEvery {
 		check := 2 + l.state.bytes/checkEvery%2
-		if _, err := l.index.WriteAt(padded, check*int64(size)); err != nil {
+		if _, err := l.index.WriteAt(l.record, check*int64(size)); err != nil {
 			return err
 		}
 		l.checked = l.state.bytes
 		l.s.touched(l.name, l.path+indexEnd)
 	}
 	slot := 1 - l.slot&1
-	if _, err := l.index.WriteAt(padded, int64(slot*size)); err != nil {
+	if _, err := l.index.WriteAt(l.record, int64(slot*size)); err != nil {
 		return err
 	}
-	l.seen = slices.Grow(l.seen, max(0, 2*size-len(l.seen)))[:2*size]
-	copy(l.seen[slot*size:], padded)
+	copy(l.seen[slot][:], l.record)
 	l.slot, l.extra, l.stale, l.broken = slot, nil, false, false
 	return nil
 }
@@ -324,7 +323,7 @@ func (l *log) rebuildIndexLocked(size int) error {
 	if err := l.index.Truncate(0); err != nil {
 		return err
 	}
-	l.slotSize, l.slot, l.checked, l.seen = size, 1, 0, nil
+	l.slotSize, l.slot, l.checked, l.seen = size, 1, 0, [2]slotMark{}
 	l.record = l.state.appendTo(l.record[:0])
 	return nil
 }
@@ -437,7 +436,7 @@ func (l *log) writeTrim(f own, before, next *state, at int64) error {
 	if l.s.o.Indexed {
 		_ = l.writeIndexLocked() // it was logged
 	}
-	l.s.touched(l.name, l.path+l.end)
+	l.s.touched(l.name, l.full)
 	return nil
 }
 
@@ -457,7 +456,7 @@ func (l *log) rewrite(f own, next *state, at int64) error {
 	if at == next.bytes { // no line follows that ends a batch
 		text = f.trimLine(text, next)
 	}
-	err := vfs.ReplaceFile(l.s.disk, l.path+l.end, func(to io.Writer) error {
+	err := vfs.ReplaceFile(l.s.disk, l.full, func(to io.Writer) error {
 		if _, err := to.Write(text); err != nil {
 			return err
 		}

@@ -51,6 +51,7 @@ type Space struct {
 	logs   map[string]*log
 	ends   log // the ring of logs in the order of use: newer is the oldest, older the newest
 	failed map[string]error
+	flat   bool // it is known that no log is below another one
 
 	total     atomic.Int64 // bytes of all files, where they are bounded
 	syncer    syncer
@@ -118,7 +119,7 @@ func (s *Space) wrote(l *log, before, now *state) {
 		s.directory.put(now)
 	}
 	if s.o.Durability != store.Synced {
-		s.touched(l.name, l.path+l.end)
+		s.touched(l.name, l.full)
 	}
 }
 
@@ -132,10 +133,13 @@ func (s *Space) acquire(name string) (*log, error) {
 	if s.closed {
 		return nil, store.ErrClosed
 	}
+	s.flat = s.flat && !strings.Contains(name, "/")
 	l := s.logs[name]
 	if l == nil {
 		l = &log{s: s, name: name, warned: -1, commit: make(turn, 1)}
-		l.path, l.end, l.framing = s.fileOf(name)
+		var end string
+		l.path, end, l.framing = s.fileOf(name)
+		l.full = l.path + end
 		s.logs[name] = l
 	} else {
 		l.unlink()
@@ -289,7 +293,7 @@ func (l *log) source() (*source, error) {
 	err := l.openLocked(false)
 	if err == nil {
 		before := l.state.bytes
-		if err = l.refreshLocked(); err == nil && l.stale && !l.writing && (l.state.bytes-before > checkEvery || l.unnamedLocked()) {
+		if _, err = l.refreshLocked(); err == nil && l.stale && !l.writing && (l.state.bytes-before > checkEvery || l.unnamedLocked()) {
 			l.keepIndexLocked()
 		}
 	}
@@ -316,7 +320,7 @@ func (l *log) gone(err error) error {
 	if l.s.isClosed() {
 		return store.ErrClosed
 	}
-	at, stat := l.s.disk.Stat(l.path + l.end)
+	at, stat := l.s.disk.Stat(l.full)
 	if errors.Is(stat, fs.ErrNotExist) || stat == nil && (!vfs.SameFile(at, l.opened) || at.Size() == 0) {
 		return store.ErrDeleted
 	}
@@ -357,22 +361,43 @@ func (s *Space) Delete(ctx context.Context, name string) error {
 	if err := errors.Join(store.CheckKey(name), context.Cause(ctx)); err != nil {
 		return err
 	}
-	if s.isClosed() {
-		return store.ErrClosed
-	}
-	names, err := s.namesOfFiles()
+	below, err := s.below(name)
 	if err != nil {
-		return vfs.Explain(err)
+		return err
 	}
-	for other := range names {
-		if !strings.HasPrefix(other, name+"/") {
-			continue
-		}
+	for _, other := range below {
 		if err := s.erase(ctx, other); err != nil {
 			return err
 		}
 	}
 	return s.erase(ctx, name)
+}
+
+// below returns the logs below a name. The folder is listed once if no log of it is below another one and only this process writes.
+func (s *Space) below(name string) (below []string, err error) {
+	s.mu.Lock()
+	closed, flat := s.closed, s.flat
+	s.flat = !s.shared // until a name says otherwise
+	s.mu.Unlock()
+	if closed {
+		return nil, store.ErrClosed
+	}
+	if flat {
+		return nil, nil
+	}
+	nested := false
+	names, err := s.namesOfFiles()
+	for other := range names {
+		if nested = nested || strings.Contains(other, "/"); strings.HasPrefix(other, name+"/") {
+			below = append(below, other)
+		}
+	}
+	if nested || err != nil {
+		s.mu.Lock()
+		s.flat = false
+		s.mu.Unlock()
+	}
+	return below, explain(err)
 }
 
 // erase removes a log's files, that of the log itself last: while it is there, what is left is not forgotten.
@@ -419,7 +444,7 @@ func (l *log) erase(ctx context.Context, remove func() error) error {
 		return err
 	}
 	defer func() { _ = l.file.Unlock() }()
-	at, err := l.s.disk.Stat(l.path + l.end)
+	at, err := l.s.disk.Stat(l.full)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && !vfs.SameFile(at, l.opened) {
 		return errReplaced
 	}

@@ -446,3 +446,77 @@ func TestDamageHidesNoOtherEntry(t *testing.T) {
 		}
 	})
 }
+
+// TestFillALog creates a log of more entries than a batch has: it is there whole or not at all.
+func TestFillALog(t *testing.T) {
+	disk := vfstest.New()
+	o := store.LogOptions{Space: "s", Indexed: true, Durability: store.Synced}
+	_, l := openLogs(t, disk.Dir, o, file.Options{})
+	entries := func(n int, end error) func(func(store.Entry, error) bool) {
+		return func(yield func(store.Entry, error) bool) {
+			for i := range n {
+				if _, err := l.Info(t.Context(), "k"); !errors.Is(err, store.ErrNotFound) && i > 0 && i < 3 {
+					t.Errorf("a part of the log is seen: %v", err)
+				}
+				if !yield(store.Entry{N: uint64(2*i + 2), Mark: i == 500, Data: bytes.Repeat([]byte{byte(i)}, 300)}, nil) {
+					return
+				}
+			}
+			if end != nil {
+				yield(store.Entry{}, end)
+			}
+		}
+	}
+	at := time.Unix(1000, 0)
+	head := func() ([]byte, time.Time) { return []byte("head"), at }
+	f := l.(store.Filler)
+	broken := errors.New("the source is broken")
+	if _, err := f.Fill(t.Context(), "k", "label", entries(900, broken), head); !errors.Is(err, broken) {
+		t.Fatal(err)
+	}
+	if _, err := l.Info(t.Context(), "k"); !errors.Is(err, store.ErrNotFound) {
+		t.Fatalf("after a failure: %v", err)
+	}
+	info, err := f.Fill(t.Context(), "k", "label", entries(1000, nil), head)
+	if err != nil || info.Label != "label" || string(info.Head) != "head" ||
+		info.Entries != 1000 || info.Last != 2000 || info.LastMark != 1002 ||
+		!info.Updated.Equal(at) {
+		t.Fatalf("%+v, %v", info, err)
+	}
+	if _, err := f.Fill(t.Context(), "k", "", entries(1, nil), head); !errors.Is(err, store.ErrMoved) {
+		t.Errorf("a log that is there: %v", err)
+	}
+	for _, power := range []bool{false, true} {
+		_, l := openLogs(t, disk.Crash(power).Dir, o, file.Options{})
+		if got, err := l.Info(t.Context(), "k"); err != nil || got.Label != "label" || string(got.Head) != "head" || got.Entries != 1000 {
+			t.Errorf("power %t: %+v, %v", power, got, err)
+		}
+		if next := appendTo(t, l, "k", store.Entry{}); next.Last != 2001 {
+			t.Errorf("%+v", next)
+		}
+	}
+}
+
+// TestDeletingLogsOfAFlatSpace deletes what is below a log also where logs below others come late.
+func TestDeletingLogsOfAFlatSpace(t *testing.T) {
+	_, l := openLogs(t, vfs.InMemory(), store.LogOptions{Space: "s"}, file.Options{})
+	for round := range 3 {
+		appendTo(t, l, "a", store.Entry{})
+		if round > 0 {
+			appendTo(t, l, "a/b", store.Entry{})
+		}
+		for range round + 1 {
+			if err := l.Delete(t.Context(), "other"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := l.Delete(t.Context(), "a"); err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{"a", "a/b"} {
+			if info, err := l.Info(t.Context(), name); !errors.Is(err, store.ErrNotFound) {
+				t.Errorf("round %d: %+v, %v", round, info, err)
+			}
+		}
+	}
+}

@@ -61,16 +61,19 @@ type Engine struct {
 	stop    context.CancelCauseFunc
 	running sync.WaitGroup
 
+	waits waits
+
 	starting sync.Mutex // held while a goroutine is started
-	mu       sync.Mutex // held while a table is opened
+	mu       sync.Mutex // held while a table or a space is opened
 	tables   map[string]*Table
+	logs     map[string]*Log
 }
 
 var _ store.Engine = (*Engine)(nil)
 
 // Open makes an engine that uses a connection. The caller closes the engine before the connection.
 func Open(c *cluster.Cluster, o Options) *Engine {
-	e := &Engine{c: c, log: o.Log, tables: map[string]*Table{}}
+	e := &Engine{c: c, log: o.Log, waits: defaultWaits, tables: map[string]*Table{}, logs: map[string]*Log{}}
 	if e.log == nil {
 		e.log = slog.New(slog.DiscardHandler)
 	}

@@ -10,12 +10,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lingserve/lingserve/tape"
-	"github.com/lingserve/lingserve/tape/memory"
+	"github.com/lingserve/lingserve/tape/logs"
 )
 
 // refusing is a store whose next appends to a tape fail.
 type refusing struct {
-	*memory.Store
+	*logs.Store
 	name  string
 	times int
 	err   error
@@ -38,7 +38,7 @@ func (s *refusing) Append(ctx context.Context, name string, b tape.Batch) (int64
 func TestAMergeThatFailedIsTriedAgainAndHappensOnce(t *testing.T) { // TA-30, TA-32
 	for _, lost := range []bool{false, true} {
 		bang, broken := errors.New("bang"), errors.New("the disk is full")
-		s := &refusing{Store: memory.New(nil), err: broken, lost: lost}
+		s := &refusing{Store: logs.NewMemory(0, nil), err: broken, lost: lost}
 		tp, err := tape.Open(t.Context(), s, t.TempDir(), "s")
 		if err != nil {
 			t.Fatal(err)

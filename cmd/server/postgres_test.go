@@ -13,7 +13,7 @@ import (
 	"github.com/lingserve/lingserve/internal/config"
 	"github.com/lingserve/lingserve/internal/postgrestest"
 	"github.com/lingserve/lingserve/tape"
-	tapefile "github.com/lingserve/lingserve/tape/file"
+	"github.com/lingserve/lingserve/tape/logs"
 )
 
 // TA-40, TA-41: what is said of "lingserve tape" holds for a database, too, and no file is written.
@@ -118,7 +118,7 @@ func TestAllSessionsAreCopiedFromFilesToADatabase(t *testing.T) {
 	t.Chdir(t.TempDir())
 	t.Setenv("LINGSERVE_DATA", "data")
 	t.Setenv("LINGSERVE_TAPE_POSTGRES_URL", server.URL())
-	files, err := tapefile.Open(filepath.Join("data", "tapes"), tapefile.Options{})
+	files, err := logs.OpenFolder(filepath.Join("data", "tapes"), logs.FolderOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

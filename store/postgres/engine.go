@@ -150,7 +150,7 @@ func (e *Engine) Table(ctx context.Context, o store.TableOptions) (store.Table, 
 		return t, nil
 	}
 	t := &Table{e: e, o: o, id: id, nudged: make(chan struct{}, 1)}
-	t.puts = queue[*store.Put, answer]{e: e, name: o.Name, send: t.send, committed: t.committed}
+	t.puts = queue[*store.Put, answer]{writers: 1, e: e, name: o.Name, send: t.send, committed: t.committed}
 	e.tables[o.Name], e.byID[id] = t, t
 	return t, nil
 }

@@ -28,6 +28,10 @@ type Log struct {
 	feed    logFeed
 }
 
+// syncedWriters is how many groups of a space are written at once if each waits for the disk: the server syncs them together. Else one
+// group after another takes the least of the processors.
+const syncedWriters = 4
+
 var _ store.LogEngine = (*Engine)(nil)
 
 // Log implements [store.LogEngine].
@@ -52,7 +56,10 @@ func (e *Engine) Log(ctx context.Context, o store.LogOptions) (store.Log, error)
 		return nil, fmt.Errorf("logs %s: %w", o.Space, err)
 	}
 	l.sql = logStatementsOf(e.db.Schema, l.parted)
-	l.appends = queue[*addition, appended]{e: e, name: o.Space, send: l.send, committed: l.committed}
+	l.appends = queue[*addition, appended]{writers: 1, e: e, name: o.Space, send: l.send, committed: l.committed}
+	if o.Durability == store.Synced {
+		l.appends.writers = syncedWriters
+	}
 	l.feed.followers = map[string]map[*follower]bool{}
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -29,8 +29,9 @@ type call[I, A any] struct {
 	err     error
 }
 
-// queue writes the calls of a table, or of a space, one group after another: what waits is written together.
+// queue writes the calls of a table, or of a space: what waits is written together.
 type queue[I, A any] struct {
+	writers   int // groups that are written at once, at most
 	e         *Engine
 	name      string                                                            // for the log
 	send      func(ctx context.Context, conn *pgx.Conn, items []I) ([]A, error) // writes, and may be done twice
@@ -38,7 +39,8 @@ type queue[I, A any] struct {
 
 	mu      sync.Mutex
 	waiting []*call[I, A]
-	busy    bool // a goroutine writes
+	writing int  // goroutines that write
+	busy    bool // there are as many as there may be
 }
 
 // write returns the answers to items when they are written, or why they may not be.
@@ -88,7 +90,8 @@ func (q *queue[I, A]) enqueue(c *call[I, A]) error {
 	defer q.mu.Unlock()
 	q.waiting = append(q.waiting, c)
 	if !q.busy {
-		q.busy = true
+		q.writing++
+		q.busy = q.writing == q.writers
 		q.e.running.Go(q.writeAll) // ends when nothing waits
 	}
 	return nil
@@ -112,6 +115,7 @@ func (q *queue[I, A]) next() (calls []*call[I, A], items []I) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if len(q.waiting) == 0 {
+		q.writing--
 		q.busy, q.waiting = false, nil
 		return nil, nil
 	}

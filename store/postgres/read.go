@@ -29,15 +29,14 @@ type page struct {
 
 // reading is a read of a log on its way.
 type reading struct {
-	l       *Log
-	name    string
-	log     int64 // id; 0: not yet known
-	from    uint64
-	before  uint64
-	newest  bool
-	marks   bool
-	limit   int // of rows
-	expired bool
+	l      *Log
+	name   string
+	log    int64 // id; 0: not yet known
+	from   uint64
+	before uint64
+	newest bool
+	marks  bool
+	limit  int // of rows
 }
 
 // next reads a page. It returns ErrNotFound if there is no log, and ErrDeleted or ErrExpired if there is none any more.

@@ -13,8 +13,8 @@ import (
 	"github.com/lingserve/lingserve/internal/longtest"
 	"github.com/lingserve/lingserve/store"
 	"github.com/lingserve/lingserve/tape"
+	"github.com/lingserve/lingserve/tape/logs"
 	tapelogs "github.com/lingserve/lingserve/tape/logs"
-	"github.com/lingserve/lingserve/tape/memory"
 )
 
 // talk makes entries of all kinds: what is said has rare words in it, calls and results are of searches, too, and steps are short and long.
@@ -76,7 +76,7 @@ func TestAnIndexedSearchFindsWhatALongLookFinds(t *testing.T) {
 	t.Parallel()
 	const name = "a"
 	s := tapesOf(t, Options{}, nil)
-	plain := memory.New(nil)
+	plain := logs.NewMemory(0, nil)
 	defer plain.Close()
 	r := rand.New(rand.NewPCG(1, 2))
 	entries := talk(r, longtest.Times(600, 2500))

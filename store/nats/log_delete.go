@@ -125,11 +125,12 @@ func (l *Log) headFrom(ctx context.Context, name string, from uint64) (h *logHea
 				return err
 			}
 			h, err = l.headOfBatch(ctx, name, m)
-			if seq = m.Sequence; errors.Is(err, store.ErrDamaged) {
-				err = nil
+			if err != nil && !errors.Is(err, store.ErrDamaged) {
+				return err
 			}
+			seq = m.Sequence
 			more, from = h == nil, seq+1 // of a batch that has no end
-			return err
+			return nil
 		})
 	}
 	return h, seq, err

@@ -91,8 +91,7 @@ func (g *group) open() *sharedPlace {
 	var once sync.Once
 	p := &sharedPlace{cluster: c, tables: tables, tapes: tapes, lossy: &lossy{Control: asks}, absent: &absent{Shared: l}, close: func() {
 		once.Do(func() {
-			_, _, _, _ = asks.Close(), keys.Close(), tables.Close(), l.Close() // of one that has died, they cannot do all
-			_ = tapes.Close()
+			_, _, _, _, _ = asks.Close(), keys.Close(), tapes.Close(), tables.Close(), l.Close() // of one that has died, they cannot do all
 		})
 	}}
 	t.Cleanup(p.close)

@@ -255,11 +255,10 @@ func settled() int64 {
 
 // sessions is how much the list of so many of them takes, in MiB.
 func (p *place) sessions(ctx context.Context, n int) (float64, error) {
-	engine := storenats.Open(p.cluster, storenats.Options{})
-	defer engine.Close()
-	writer, err := logs.Open(ctx, engine, logs.Options{Durability: store.Synced})
+	tables := storenats.Open(p.cluster, storenats.Options{})
+	writer, err := logs.Open(ctx, tables, logs.Options{Durability: store.Synced})
 	if err != nil {
-		return 0, err
+		return 0, errors.Join(err, tables.Close())
 	}
 	const writers = 64
 	failed := make(chan error, writers)
@@ -282,12 +281,12 @@ func (p *place) sessions(ctx context.Context, n int) (float64, error) {
 			err = e
 		}
 	}
-	if e := writer.Close(); err != nil || e != nil {
+	if e := errors.Join(writer.Close(), tables.Close()); err != nil || e != nil {
 		return 0, fmt.Errorf("sessions are not made: %w", errors.Join(err, e))
 	}
-	other := storenats.Open(p.other, storenats.Options{})
-	defer other.Close()
-	reader, err := logs.Open(ctx, other, logs.Options{Durability: store.Synced})
+	tables = storenats.Open(p.other, storenats.Options{})
+	defer func() { _ = tables.Close() }()
+	reader, err := logs.Open(ctx, tables, logs.Options{Durability: store.Synced})
 	if err != nil {
 		return 0, err
 	}

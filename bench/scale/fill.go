@@ -65,7 +65,12 @@ func join(ctx context.Context, all []*node) (r *replica, err error) {
 		return nil, err
 	}
 	r.tables = storenats.Open(r.cluster, storenats.Options{})
-	if r.tapes, err = logs.Open(ctx, r.tables, logs.Options{Durability: store.Synced}); err != nil {
+	leases, err := r.cluster.Leases(ctx, "tape")
+	if err != nil {
+		return nil, err
+	}
+	tapes := logs.Options{Durability: store.Synced, Leases: leases, Replica: r.cluster.Replica()}
+	if r.tapes, err = logs.Open(ctx, r.tables, tapes); err != nil {
 		return nil, err
 	}
 	if r.keys, err = oncetable.Open(ctx, r.tables, oncetable.Options{Most: 1 << 40}); err != nil {
@@ -79,14 +84,14 @@ func (r *replica) leave() {
 	if r.keys != nil {
 		_ = r.keys.Close()
 	}
+	if r.tapes != nil {
+		_ = r.tapes.Close()
+	}
 	if r.tables != nil {
 		_ = r.tables.Close()
 	}
 	if r.runs != nil {
 		_ = r.runs.Close()
-	}
-	if r.tapes != nil {
-		_ = r.tapes.Close()
 	}
 	if r.cluster != nil {
 		_ = r.cluster.Close()

@@ -242,7 +242,7 @@ func (e *engine) share(ctx context.Context, c *config.Config, o *web.Options, lo
 	if e.keys, err = oncetable.Open(ctx, e.tables, oncetable.Options{Retention: c.Run.KeyRetention, Log: log}); err != nil {
 		return err
 	}
-	leases, err := e.cluster.Leases(ctx, "tape") // those of the tapes
+	leases, err := e.cluster.Leases(ctx, "tape") // those of tape/nats
 	if err != nil {
 		return err
 	}
@@ -270,14 +270,23 @@ func (e *engine) share(ctx context.Context, c *config.Config, o *web.Options, lo
 	return nil
 }
 
+// tapeLeases is the space of the leases of sessions.
+const tapeLeases = "tape"
+
 // tapes opens the store of the sessions that replicas share.
 func (e *engine) tapes(log *slog.Logger, observer tape.Observer) (tape.Whole, error) {
 	ctx := context.Background()
-	leases, err := e.cluster.Leases(ctx, "tape")
+	leases, err := e.cluster.Leases(ctx, tapeLeases)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("tape: %w", err)
 	}
-	return logs.Open(ctx, e.tables, logs.Options{Durability: store.Synced, Leases: leases, Replica: e.cluster.Replica(), Log: log, Observer: observer})
+	s, err := logs.Open(ctx, e.tables, logs.Options{
+		Durability: store.Synced, Leases: leases, Replica: e.cluster.Replica(), Log: log, Observer: observer,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("tape: %w", err)
+	}
+	return s, nil
 }
 
 // watched is what the metrics ask of an engine; nil where there is none.

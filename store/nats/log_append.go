@@ -301,8 +301,8 @@ func (l *Log) send(ctx context.Context, m *client.Msg, staged bool) (seq uint64,
 // spareBytes is what a stream may have beyond the bound of its space: barriers and the markers of deleted logs need room, too.
 const spareBytes = 64 << 10
 
-// room keeps a space within its bound. While it is far from it, a process asks how large the stream is each second only; the servers refuse what
-// several processes exceed the bound by.
+// room keeps a space within its bound. While it is far from it, a process asks how large the stream is each second only; the servers refuse
+// what several processes exceed the bound by.
 type room struct {
 	l *Log
 

@@ -57,8 +57,8 @@ func (l *Log) mark(ctx context.Context, name string) (seq uint64, err error) {
 	return l.send(ctx, m, false)
 }
 
-// Trim implements [store.Log]. A message that says what was removed comes behind the last batch, whose revision it does not change; then the
-// batches go.
+// Trim implements [store.Log]. A message that says what was removed comes behind the last batch, whose revision it does not change; then
+// the batches go.
 func (l *Log) Trim(ctx context.Context, name string, below uint64) error {
 	if err := cmp.Or(store.CheckKey(name), context.Cause(ctx)); err != nil {
 		return err
@@ -93,8 +93,8 @@ func (l *Log) Trim(ctx context.Context, name string, below uint64) error {
 	})
 }
 
-// firstKept returns the last message of the first batch that has an entry at or above a number, or else of the last batch with entries, and the
-// sequence of the batch's first message. It searches by halves: nothing says where the batches of a log are that is not Indexed.
+// firstKept returns the last message of the first batch that has an entry at or above a number, or else of the last batch with entries, and
+// the sequence of the batch's first message. It searches by halves: nothing says where the batches of a log are that is not Indexed.
 func (l *Log) firstKept(ctx context.Context, name string, h *logHead, number uint64) (kept *logHead, seq uint64, err error) {
 	number = min(number, h.last)
 	low, err := l.ask(ctx, getRequest{Seq: h.born + 1, Next: l.subject(name)})

@@ -438,7 +438,8 @@ func TestAFollowerIsNotTold(t *testing.T) {
 	}
 }
 
-// ST-12, ST-26: while the servers are away that is said soon; when they are back, followers get what they have missed, and lists have what there is.
+// ST-12, ST-26: while the servers are away that is said soon; when they are back, followers get what they have missed, and lists have what
+// there is.
 func TestTheServersOfLogsAreAway(t *testing.T) {
 	t.Parallel()
 	s := clustertest.One(t)
@@ -545,7 +546,8 @@ func TestTheStreamOfLogsIsErased(t *testing.T) {
 	}
 }
 
-// ST-30: the leader is killed while two processes append. Nothing is written twice, nothing that was acknowledged is lost, and a follower gets all.
+// ST-30: the leader is killed while two processes append. Nothing is written twice, nothing that was acknowledged is lost, and a follower
+// gets all.
 func TestTheLeaderOfLogsIsKilled(t *testing.T) {
 	t.Parallel()
 	s := clustertest.ThreeCrashing(t)

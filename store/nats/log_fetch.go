@@ -18,8 +18,8 @@ const (
 	fences        = 8 // that may lie between the batches, and come too
 )
 
-// fetch gets messages of a subject, which is "" for any, by their sequences: from any copy, and from the leader if that has not got them. What is
-// nil is certainly not there any more.
+// fetch gets messages of a subject, which is "" for any, by their sequences: from any copy, and from the leader if that has not got them.
+// What is nil is certainly not there any more.
 func (l *Log) fetch(ctx context.Context, subject string, seqs []uint64) ([]*jetstream.RawStreamMsg, error) {
 	found := make([]*jetstream.RawStreamMsg, len(seqs))
 	l.direct(ctx, subject, seqs, found)

@@ -18,13 +18,13 @@ import (
 const (
 	// tailMessages may wait for a follower; what is beyond is lost, and read again.
 	tailMessages = 256
-	// A log that is silent is asked for its last message, since one that is lost behind all others is missed by nobody: at first soon, then less
-	// often.
+	// A log that is silent is asked for its last message, since one that is lost behind all others is missed by nobody: at first soon, then
+	// less often.
 	firstCheck, lastCheck = time.Second, 8 * time.Second
 )
 
-// Follow implements [store.Log]. It subscribes to what the servers publish when they have stored it, then reads what is stored, and puts the two
-// together by the messages' sequences.
+// Follow implements [store.Log]. It subscribes to what the servers publish when they have stored it, then reads what is stored, and puts
+// the two together by the messages' sequences.
 func (l *Log) Follow(ctx context.Context, name string, from uint64) iter.Seq2[store.Entry, error] {
 	return func(yield func(store.Entry, error) bool) {
 		ctx, cancel := l.e.whileOpen(ctx)

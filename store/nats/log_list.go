@@ -14,8 +14,8 @@ import (
 	"github.com/lingserve/lingserve/store"
 )
 
-// directory has a row for each log of an Indexed space. It begins with the first listing, and follows the stream from then on, of which it gets
-// headers alone.
+// directory has a row for each log of an Indexed space. It begins with the first listing, and follows the stream from then on, of which it
+// gets headers alone.
 //
 // It may have logs that were deleted while the servers could not be reached. They are dropped when a listing meets them.
 type directory struct {

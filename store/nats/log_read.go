@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"log/slog"
 	"slices"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -20,6 +19,14 @@ func (l *Log) Read(ctx context.Context, name string, r store.Range) iter.Seq2[st
 		ctx, cancel := l.e.whileOpen(ctx)
 		defer cancel()
 		err := cmp.Or(store.CheckKey(name), context.Cause(ctx))
+		if h := l.known.find(name); err == nil && l.o.Indexed && h.has(r) {
+			if err = l.readKnown(ctx, name, h, r, yield); err == nil {
+				return
+			}
+			if errors.Is(err, errMoved) {
+				err = nil
+			}
+		}
 		var h *logHead
 		if err == nil {
 			h, err = l.find(ctx, name)
@@ -38,6 +45,54 @@ func (l *Log) Read(ctx context.Context, name string, r store.Range) iter.Seq2[st
 	}
 }
 
+// has reports whether a range surely has the same entries in every later state of the log, unless some were removed.
+func (h *logHead) has(r store.Range) bool {
+	return h.lives() && 0 < r.Before && r.Before <= h.last+1 && (r.From == 0 || r.From >= h.first || h.gone == 0)
+}
+
+// errMoved says that the log is not the one that is known, or that entries were removed.
+var errMoved = errors.New("the log is another one")
+
+// readKnown reads a range of which all was there when this process saw the log last. The leader is asked meanwhile whether there is still
+// that log; before it has said so nothing is yielded.
+func (l *Log) readKnown(ctx context.Context, name string, h *logHead, r store.Range, yield func(store.Entry, error) bool) error {
+	ctx, cancel := context.WithCancel(ctx)
+	answer := make(chan error, 1)
+	go func() {
+		now, err := l.find(ctx, name)
+		if err == nil && (!h.same(now) || h.first != now.first) {
+			err = errMoved
+		}
+		answer <- err
+		close(answer)
+	}()
+	defer func() {
+		cancel()
+		for range answer { // until the goroutine has ended
+		}
+	}()
+	rd := newReader(ctx, l, name, h, r)
+	rd.yield, rd.asked = yield, answer
+	err := rd.run(0)
+	if failed := rd.confirm(); failed != nil {
+		return failed
+	}
+	if errors.Is(err, errLeft) || errors.Is(err, errEnough) {
+		return nil
+	}
+	return err
+}
+
+// confirm waits until the leader has said that there is the log, if it is asked.
+func (rd *reader) confirm() error {
+	if rd.asked == nil {
+		return nil
+	}
+	err := <-rd.asked
+	rd.asked = nil
+	return err
+}
+
 // reader reads a range of a log as it was at one moment.
 type reader struct {
 	ctx     context.Context
@@ -48,6 +103,7 @@ type reader struct {
 	r       store.Range
 	lo, hi  uint64 // the lowest number, and the one above the highest
 	yield   func(store.Entry, error) bool
+	asked   <-chan error            // what the leader says of the log; nil: it has said it
 	left    int                     // of Limit
 	hand    *jetstream.RawStreamMsg // one that need not be asked for; may be nil
 	pieces  []piece                 // of the message that was read last
@@ -68,7 +124,10 @@ type reader struct {
 }
 
 func newReader(ctx context.Context, l *Log, name string, h *logHead, r store.Range) *reader {
-	rd := &reader{ctx: ctx, l: l, name: name, subject: l.subject(name), h: h, r: r, lo: max(r.From, h.first), hi: h.last + 1, left: r.Limit, hand: h.message}
+	rd := &reader{
+		ctx: ctx, l: l, name: name, subject: l.subject(name), h: h, r: r,
+		lo: max(r.From, h.first), hi: h.last + 1, left: r.Limit, hand: h.message,
+	}
 	if r.Before > 0 {
 		rd.hi = min(rd.hi, r.Before)
 	}
@@ -103,6 +162,9 @@ func (rd *reader) emit(e store.Entry, err error) error {
 	if e.N < rd.lo || e.N >= rd.hi || rd.r.Marks && !e.Mark && err == nil {
 		return nil
 	}
+	if err := rd.confirm(); err != nil {
+		return err
+	}
 	if !rd.yield(e, err) {
 		return errLeft
 	}
@@ -123,6 +185,9 @@ func (rd *reader) report(from, to uint64) error {
 	if from > to {
 		return nil
 	}
+	if err := rd.confirm(); err != nil {
+		return err
+	}
 	now, err := rd.l.headAgain(rd.ctx, rd.name)
 	if err != nil {
 		return err
@@ -139,8 +204,6 @@ func (rd *reader) report(from, to uint64) error {
 	if from > to {
 		return nil
 	}
-	rd.l.e.log.LogAttrs(rd.ctx, slog.LevelWarn, "log has lost entries", slog.String("space", rd.l.o.Space), slog.String("log", rd.name),
-		slog.Uint64("first", from), slog.Uint64("last", to))
 	if to-from >= mostLost {
 		to = from + mostLost - 1
 	}
@@ -212,8 +275,8 @@ func (rd *reader) headAt(seq uint64) (*logHead, error) {
 	return h, err
 }
 
-// within leaves the batches of a page that may have a number of the range; what comes behind the page begins with the number end. It returns the
-// number with which the page begins.
+// within leaves the batches of a page that may have a number of the range; what comes behind the page begins with the number end. It
+// returns the number with which the page begins.
 func (rd *reader) within(all []spot, end uint64) (spots []spot, first uint64) {
 	if len(all) == 0 {
 		return all, end

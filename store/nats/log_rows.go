@@ -29,8 +29,8 @@ type labelRows struct {
 	list rowList
 }
 
-// logRows keeps logs in the order in which they were updated, the last first: a page costs what the page is long. The zero value is empty. It needs
-// some 150 bytes and the name for each.
+// logRows keeps logs in the order in which they were updated, the last first: a page costs what the page is long. The zero value is empty.
+// It needs some 150 bytes and the name for each.
 type logRows struct {
 	rows   map[string]*logRow
 	labels map[string]*labelRows

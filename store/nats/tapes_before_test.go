@@ -23,8 +23,8 @@ import (
 	"github.com/lingserve/lingserve/tape"
 )
 
-// writeBefore writes the stream that an earlier version has written: testdata/tapes.jsonl has its messages with their sequences. That version
-// was told to put 600 bytes of a batch into a message.
+// writeBefore writes the stream that an earlier version has written: testdata/tapes.jsonl has its messages with their sequences. That
+// version was told to put 600 bytes of a batch into a message.
 func writeBefore(t *testing.T, p tapesAt) {
 	t.Helper()
 	c, err := cluster.Open(t.Context(), cluster.Options{Servers: p.URL, Prefix: p.Prefix})

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 
@@ -63,7 +64,10 @@ func TestDO_06_ALostMessageCostsItsBatchAndNothingElse(t *testing.T) {
 			t.Fatalf("newest first: %v; expected %v the other way round", newest, left)
 		}
 	}
-	if want := fmt.Sprintf("message %d is not there", lost); !strings.Contains(log.String(), want) || !strings.Contains(log.String(), "tape=a") {
-		t.Errorf("the log does not name tape a and %q: %s", want, log.String())
+	for id := int64(1); id <= 8; id++ {
+		want := fmt.Sprintf("entry %d: damaged", id)
+		if named := strings.Contains(log.String(), want) && strings.Contains(log.String(), "tape=a"); named == slices.Contains(left, id) {
+			t.Errorf("left are %v; the log says of tape a and %q: %v: %s", left, want, named, log.String())
+		}
 	}
 }

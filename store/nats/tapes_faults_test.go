@@ -397,7 +397,7 @@ func TestTheServersOfTapesAreAway(t *testing.T) { // CL-10
 		began := time.Now()
 		err := call()
 		e, ok := errors.AsType[*logs.Error](err)
-		if !ok || e.ErrorCode() != adapter.CodeOverloaded || !strings.Contains(err.Error(), "the servers that store the sessions") {
+		if !ok || e.ErrorCode() != adapter.CodeOverloaded || !strings.Contains(err.Error(), "the store of sessions") {
 			t.Errorf("%s: %v, want an error with the code %q", what, err, adapter.CodeOverloaded)
 		}
 		longtest.Within(t, what, time.Since(began), 10*time.Second)

@@ -13,7 +13,6 @@ import (
 	"github.com/lingserve/lingserve/internal/longtest"
 	"github.com/lingserve/lingserve/store"
 	"github.com/lingserve/lingserve/tape"
-	"github.com/lingserve/lingserve/tape/logs"
 	tapelogs "github.com/lingserve/lingserve/tape/logs"
 )
 
@@ -76,7 +75,7 @@ func TestAnIndexedSearchFindsWhatALongLookFinds(t *testing.T) {
 	t.Parallel()
 	const name = "a"
 	s := tapesOf(t, Options{}, nil)
-	plain := logs.NewMemory(0, nil)
+	plain := tapelogs.NewMemory(0, nil)
 	defer plain.Close()
 	r := rand.New(rand.NewPCG(1, 2))
 	entries := talk(r, longtest.Times(600, 2500))

@@ -244,9 +244,7 @@ func (s *Store) store(ctx context.Context, name string, st *state, group []*requ
 	if st.rev == store.New {
 		b.Label, st.key = groupOf(st.info.Session), keyOf(name)
 	}
-	if len(group) > 0 {
-		b.Updated = st.info.Updated
-	}
+	b.Updated = st.info.Updated // also of a fence, which does not change the place of the tape in lists
 	if b.Head, err = st.encode(); err != nil {
 		return err
 	}

@@ -34,6 +34,7 @@ type engine struct {
 	cluster  *cluster.Cluster
 	presence *cluster.Presence
 	tables   *storenats.Engine
+	logs     *storenats.Engine // of tapes; nil before they are opened
 	unwatch  func()
 
 	// Of a server; nil where a command has the engine.
@@ -161,6 +162,9 @@ func (e *engine) close(log *slog.Logger) {
 		errs = append(errs, e.keys.Close())
 	}
 	errs = append(errs, e.tables.Close())
+	if e.logs != nil {
+		errs = append(errs, e.logs.Close())
+	}
 	if err := errors.Join(append(errs, e.cluster.Close())...); err != nil {
 		log.Warn("cannot close the NATS connection cleanly", "error", err)
 	}
@@ -280,7 +284,10 @@ func (e *engine) tapes(log *slog.Logger, observer tape.Observer) (tape.Whole, er
 	if err != nil {
 		return nil, fmt.Errorf("tape: %w", err)
 	}
-	s, err := logs.Open(ctx, e.tables, logs.Options{
+	if e.logs == nil { // the tables may be closed before
+		e.logs = storenats.Open(e.cluster, storenats.Options{Log: log})
+	}
+	s, err := logs.Open(ctx, e.logs, logs.Options{
 		Durability: store.Synced, Leases: leases, Replica: e.cluster.Replica(), Log: log, Observer: observer,
 	})
 	if err != nil {

@@ -200,7 +200,8 @@ func (s *state) lost(x *indexed, f framing) string {
 	if last.count == 0 || x.best.bytes == last.bytes {
 		return ""
 	}
-	if _, ok := f.(own); ok && s.there() && s.life != last.life || s.entries > 0 && s.created != last.created { // the index of an earlier log of that name
+	// The index may be of an earlier log of that name.
+	if _, ok := f.(own); ok && s.there() && s.life != last.life || s.entries > 0 && s.created != last.created {
 		return ""
 	}
 	if last.bytes <= s.bytes {

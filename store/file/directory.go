@@ -16,6 +16,7 @@ import (
 	"github.com/lingserve/lingserve/internal/vfs"
 	"github.com/lingserve/lingserve/store"
 	"github.com/lingserve/lingserve/store/file/internal/journal"
+	"github.com/lingserve/lingserve/store/internal/recent"
 )
 
 // directory knows the order of the logs in an Indexed space, so that a list opens the files of those logs only that it shows. It begins
@@ -29,7 +30,7 @@ type directory struct {
 	follow *journal.Reader
 
 	turn  turn // guards what follows; held for moments, and for long while the directory begins
-	rows  rows
+	rows  recent.Rows[mark]
 	begun bool
 	again []string // logs to look at with the next list
 	saved bool     // the file has the rows
@@ -76,8 +77,8 @@ func (d *directory) change(name string, c change) {
 	d.s.changes.Note(name)
 }
 
-// page returns the next logs behind after, in order; most of them with 0 is all.
-func (d *directory) page(ctx context.Context, l store.Listing, after row, most int) ([]row, error) {
+// page returns the next logs of a listing, at most so many; 0: all.
+func (d *directory) page(ctx context.Context, l *store.Listing, most int) ([]recent.Row[mark], error) {
 	if err := d.turn.lock(ctx); err != nil {
 		return nil, err
 	}
@@ -85,7 +86,7 @@ func (d *directory) page(ctx context.Context, l store.Listing, after row, most i
 	if err := d.refresh(ctx); err != nil {
 		return nil, err
 	}
-	return d.rows.page(l, after, most), nil
+	return d.rows.Page(l, most), nil
 }
 
 // count returns how many logs have names that begin with prefix.
@@ -97,13 +98,7 @@ func (d *directory) count(ctx context.Context, prefix string) (n int, err error)
 	if err := d.refresh(ctx); err != nil {
 		return 0, err
 	}
-	l := store.Listing{Prefix: prefix}
-	for name := range d.rows.byName {
-		if l.Has(store.Info{Name: name}) {
-			n++
-		}
-	}
-	return n, nil
+	return d.rows.Count(&store.Listing{Prefix: prefix}), nil
 }
 
 // lookAgain remembers logs that were not as their rows say.
@@ -152,7 +147,7 @@ func (d *directory) begin() (missed bool, err error) {
 	d.mu.Lock()
 	d.recording = true
 	d.mu.Unlock()
-	if len(d.rows.byName) == 0 {
+	if d.rows.Len() == 0 {
 		if at, ok := d.load(); ok {
 			d.follow.Resume(at)
 			return false, nil
@@ -169,9 +164,9 @@ func (d *directory) takeOwn() {
 	d.mu.Unlock()
 	for name, c := range own {
 		if d.saved = false; c.erased {
-			d.rows.remove(name)
+			d.rows.Remove(name)
 		} else {
-			d.rows.put(name, c.label, c.updated, c.mark)
+			d.rows.Put(recent.Row[mark]{Name: name, Label: c.label, Updated: c.updated, Value: c.mark})
 		}
 	}
 }
@@ -190,9 +185,9 @@ func (d *directory) look(ctx context.Context) (err error) {
 		var m mark
 		switch info, m, err = d.s.listed(ctx, name); {
 		case err == nil:
-			d.rows.put(name, info.Label, info.Updated.UnixMicro(), m)
+			d.rows.Put(recent.Row[mark]{Name: name, Label: info.Label, Updated: info.Updated.UnixMicro(), Value: m})
 		case errors.Is(err, store.ErrNotFound): // deleted in this moment, or not yet begun
-			d.rows.remove(name)
+			d.rows.Remove(name)
 			err = nil
 		default:
 			d.again = append(d.again, name) // instead of this one
@@ -252,24 +247,25 @@ func (d *directory) compare(ctx context.Context) error {
 func (d *directory) differ(all map[string]mark) {
 	known := 0
 	for name, m := range all {
-		r := d.rows.get(name)
-		if r != nil {
+		r, there := d.rows.Get(name)
+		if there {
 			known++
 		}
 		switch {
-		case r != nil && r.mark == m:
-		case r != nil && r.mark == mark{size: m.size}:
-			r.mark = m
+		case there && r.Value == m:
+		case there && r.Value == mark{size: m.size}:
+			r.Value = m
+			d.rows.Put(r)
 		default:
 			d.again = append(d.again, name)
 		}
 	}
-	if known == len(d.rows.byName) {
+	if known == d.rows.Len() {
 		return
 	}
-	for name := range d.rows.byName {
-		if _, there := all[name]; !there {
-			d.again = append(d.again, name)
+	for r := range d.rows.All() {
+		if _, there := all[r.Name]; !there {
+			d.again = append(d.again, r.Name)
 		}
 	}
 }
@@ -330,7 +326,7 @@ const (
 
 // save writes the rows down. It may fail: a new process looks at all logs then.
 func (d *directory) save() {
-	if len(d.rows.byName) < listsFew {
+	if d.rows.Len() < listsFew {
 		return
 	}
 	text := []byte(listsMagic)
@@ -340,17 +336,16 @@ func (d *directory) save() {
 	for _, n := range at.Open {
 		text = binary.AppendUvarint(text, uint64(n))
 	}
-	for _, r := range d.rows.byName {
-		m := r.mark
-		if m.modified == 0 {
-			path, end, _ := d.s.fileOf(r.log())
+	for r := range d.rows.All() {
+		if r.Value.modified == 0 {
+			path, end, _ := d.s.fileOf(r.Name)
 			at, err := d.s.disk.Stat(path + end)
-			if err != nil || at.Size() != m.size {
+			if err != nil || at.Size() != r.Value.size {
 				continue
 			}
-			m = markOf(at)
+			r.Value = markOf(at)
 		}
-		text = appendRow(text, r, m)
+		text = appendRow(text, r)
 	}
 	text = binary.LittleEndian.AppendUint32(text, crc32.Checksum(text, castagnoli))
 	if err := d.write(text); err != nil {
@@ -401,28 +396,27 @@ func (d *directory) load() (at journal.Position, ok bool) {
 		at.Open = append(at.Open, int(r.uvarint()))
 	}
 	for row := range parseRows(&r) {
-		if store.CheckKey(row.log()) == nil {
-			d.rows.put(row.log(), row.label(), row.updated, row.mark)
+		if store.CheckKey(row.Name) == nil {
+			d.rows.Put(row)
 		}
 	}
 	d.saved = true
 	return at, !r.bad
 }
 
-func appendRow(dst []byte, r *row, m mark) []byte {
-	dst = appendBytes(appendBytes(dst, []byte(r.log())), []byte(r.label()))
-	for _, n := range [...]int64{r.updated, m.size, m.modified} {
+func appendRow(dst []byte, r recent.Row[mark]) []byte {
+	dst = appendBytes(appendBytes(dst, []byte(r.Name)), []byte(r.Label))
+	for _, n := range [...]int64{r.Updated, r.Value.size, r.Value.modified} {
 		dst = binary.AppendVarint(dst, n)
 	}
 	return dst
 }
 
 // parseRows yields the rows of a file.
-func parseRows(r *reader) iter.Seq[row] {
-	return func(yield func(row) bool) {
+func parseRows(r *reader) iter.Seq[recent.Row[mark]] {
+	return func(yield func(recent.Row[mark]) bool) {
 		for len(r.rest) > 0 && !r.bad {
-			name, label := r.bytes(), r.bytes()
-			one := row{text: string(name) + string(label), name: int32(len(name)), updated: r.varint(), mark: mark{r.varint(), r.varint()}}
+			one := recent.Row[mark]{Name: string(r.bytes()), Label: string(r.bytes()), Updated: r.varint(), Value: mark{r.varint(), r.varint()}}
 			if !r.bad && !yield(one) {
 				return
 			}
@@ -433,27 +427,23 @@ func parseRows(r *reader) iter.Seq[row] {
 // List implements [store.Log].
 func (s *Space) List(ctx context.Context, l store.Listing) iter.Seq2[store.Info, error] {
 	return func(yield func(store.Info, error) bool) {
-		after := beforeAll()
-		if l.After.Name != "" {
-			after = row{text: l.After.Name, name: int32(len(l.After.Name)), updated: l.After.Updated.UnixMicro()}
-		}
 		for left := l.Limit; ; {
-			page, err := s.page(ctx, l, after, left)
+			page, err := s.page(ctx, &l, left)
 			if err != nil {
 				yield(store.Info{}, err)
 				return
 			}
 			for _, r := range page {
-				after = r
-				info, _, err := s.listed(ctx, r.log())
-				if errors.Is(err, store.ErrNotFound) || err == nil && info.Label != r.label() {
-					s.directory.lookAgain(r.log()) // deleted in this moment, or created again
+				l.After = r.After()
+				info, _, err := s.listed(ctx, r.Name)
+				if errors.Is(err, store.ErrNotFound) || err == nil && info.Label != r.Label {
+					s.directory.lookAgain(r.Name) // deleted in this moment, or created again
 					continue
 				}
 				// It stays at its place in the list, also where it has just been updated.
-				if info.Updated.UnixMicro() != r.updated {
-					s.directory.lookAgain(r.log())
-					info.Updated = time.UnixMicro(r.updated)
+				if info.Updated.UnixMicro() != r.Updated {
+					s.directory.lookAgain(r.Name)
+					info.Updated = l.After.Updated
 				}
 				if !yield(info, err) || err != nil {
 					return
@@ -467,11 +457,11 @@ func (s *Space) List(ctx context.Context, l store.Listing) iter.Seq2[store.Info,
 	}
 }
 
-func (s *Space) page(ctx context.Context, l store.Listing, after row, most int) ([]row, error) {
+func (s *Space) page(ctx context.Context, l *store.Listing, most int) ([]recent.Row[mark], error) {
 	if err := s.listable(ctx); err != nil {
 		return nil, err
 	}
-	return s.directory.page(ctx, l, after, most)
+	return s.directory.page(ctx, l, most)
 }
 
 func (s *Space) listable(ctx context.Context) error {

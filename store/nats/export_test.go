@@ -89,7 +89,7 @@ func Rows(log store.Log) int {
 	d := &log.(*Log).rows
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return len(d.rows.rows)
+	return d.rows.Len()
 }
 
 // Cluster is the connection of a space.

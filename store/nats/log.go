@@ -265,7 +265,7 @@ func (l *Log) headOfBatch(ctx context.Context, name string, m *jetstream.RawStre
 		if m, err = l.ask(ctx, getRequest{Seq: m.Sequence + 1, Next: l.subject(name)}); err != nil || m == nil {
 			return nil, err
 		}
-		if h, p, err = l.read(m); err != nil || p.id != id || p.number != next {
+		if _, p, err = l.read(m); err != nil || p.id != id || p.number != next {
 			return nil, err
 		}
 	}

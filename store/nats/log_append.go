@@ -139,6 +139,11 @@ func (a *appending) attempt(ctx context.Context) error {
 	if err := a.l.room.admit(ctx, parts); err != nil {
 		return err
 	}
+	if before := a.before; before != nil && before.state == stateDeleted { // what a deletion left that was cut off, is not the new log's
+		if err := a.l.purge(ctx, a.l.prefix+a.l.tokens(a.name)+".>", before.seq); err != nil {
+			return err
+		}
+	}
 	next.seq, err = a.send(next, parts)
 	switch {
 	case err == nil:

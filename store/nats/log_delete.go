@@ -63,12 +63,13 @@ func (l *Log) Trim(ctx context.Context, name string, below uint64) error {
 	if err := cmp.Or(store.CheckKey(name), context.Cause(ctx)); err != nil {
 		return err
 	}
+	caller := ctx // an attempt has not the time for a search
 	return l.again(ctx, func(ctx context.Context) error {
 		h, err := l.head(ctx, name)
 		if err != nil || !h.lives() || h.entries == h.gone || below <= h.first {
 			return err
 		}
-		first, seq, err := l.firstKept(ctx, name, h, below)
+		first, seq, err := l.firstKept(caller, name, h, below)
 		if err != nil || first == nil || first.from <= h.first {
 			return err
 		}
@@ -79,7 +80,7 @@ func (l *Log) Trim(ctx context.Context, name string, below uint64) error {
 		}
 		next.first, next.gone, next.goneBytes = first.from, first.entries-first.n, first.bytes-first.size
 		next.n, next.size, next.from, next.parts, next.base = 0, 0, 0, 0, h.last
-		a := &appending{l: l, ctx: ctx, name: name, before: h}
+		a := &appending{l: l, ctx: caller, name: name, before: h}
 		next.seq, err = a.send(&next, []part{{nil, h.last}})
 		if cluster.WrongSequence(err) {
 			return errors.Join(errChanged, err)
@@ -89,7 +90,7 @@ func (l *Log) Trim(ctx context.Context, name string, below uint64) error {
 		}
 		next.tail = next.seq
 		l.known.add(name, &next)
-		return l.purge(ctx, l.subject(name), seq)
+		return l.again(caller, func(ctx context.Context) error { return l.purge(ctx, l.subject(name), seq) })
 	})
 }
 
@@ -97,11 +98,10 @@ func (l *Log) Trim(ctx context.Context, name string, below uint64) error {
 // the sequence of the batch's first message. It searches by halves: nothing says where the batches of a log are that is not Indexed.
 func (l *Log) firstKept(ctx context.Context, name string, h *logHead, number uint64) (kept *logHead, seq uint64, err error) {
 	number = min(number, h.last)
-	low, err := l.ask(ctx, getRequest{Seq: h.born + 1, Next: l.subject(name)})
-	if err != nil || low == nil {
+	from, to := h.born+1, h.seq
+	if kept, from, err = l.headFrom(ctx, name, from); err != nil || kept == nil {
 		return nil, 0, err
 	}
-	from, to := low.Sequence, h.seq
 	for from < to {
 		middle := from + (to-from)/2
 		if kept, _, err = l.headFrom(ctx, name, middle); err != nil || kept == nil {
@@ -118,15 +118,19 @@ func (l *Log) firstKept(ctx context.Context, name string, h *logHead, number uin
 
 // headFrom returns the last message of the first batch that has a message at or behind a sequence, and the sequence of that message.
 func (l *Log) headFrom(ctx context.Context, name string, from uint64) (h *logHead, seq uint64, err error) {
-	for {
-		m, err := l.ask(ctx, getRequest{Seq: from, Next: l.subject(name)})
-		if err != nil || m == nil {
-			return nil, 0, err
-		}
-		h, err := l.headOfBatch(ctx, name, m)
-		if h != nil || err != nil && !errors.Is(err, store.ErrDamaged) {
-			return h, m.Sequence, err
-		}
-		from = m.Sequence + 1 // of a batch that has no end
+	for more := true; more && err == nil; {
+		err = l.again(ctx, func(ctx context.Context) error {
+			m, err := l.ask(ctx, getRequest{Seq: from, Next: l.subject(name)})
+			if more = m != nil; err != nil || m == nil {
+				return err
+			}
+			h, err = l.headOfBatch(ctx, name, m)
+			if seq = m.Sequence; errors.Is(err, store.ErrDamaged) {
+				err = nil
+			}
+			more, from = h == nil, seq+1 // of a batch that has no end
+			return err
+		})
 	}
+	return h, seq, err
 }

@@ -23,7 +23,6 @@ type piece struct {
 	store.Entry
 	cont bool // it begins in a message before
 	more bool
-	bad  bool // it cannot be read
 }
 
 // part is the data of a message, and the last number before it.

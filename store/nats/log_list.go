@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/lingserve/lingserve/store"
+	"github.com/lingserve/lingserve/store/internal/recent"
 )
 
 // directory has a row for each log of an Indexed space. It begins with the first listing, and follows the stream from then on, of which it
@@ -136,9 +137,7 @@ func (d *directory) tell() {
 func (d *directory) drop(name string, seq uint64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if r := d.rows.rows[name]; r != nil && r.seq == seq {
-		d.rows.remove(name)
-	}
+	d.rows.remove(name, seq)
 }
 
 // catchUp waits until everything is in it that was acknowledged before the call.
@@ -196,12 +195,6 @@ func (d *directory) wait(ctx context.Context, done func() bool) error {
 	}
 }
 
-// listed reports whether a listing may have a log of a name.
-func listed(l *store.Listing, name string) bool {
-	in := store.Info{Name: name, Label: l.Label}
-	return l.Has(in)
-}
-
 // List implements [store.Log]. The logs are those of the moment when it began.
 func (l *Log) List(ctx context.Context, o store.Listing) iter.Seq2[store.Info, error] {
 	return func(yield func(store.Info, error) bool) {
@@ -223,7 +216,7 @@ func (l *Log) list(ctx context.Context, o store.Listing, yield func(store.Info, 
 	}
 	for left := o.Limit; ; {
 		l.rows.mu.Lock()
-		page := l.rows.rows.page(&o, left)
+		page := l.rows.rows.Page(&o, left)
 		l.rows.mu.Unlock()
 		full := left > 0 && len(page) == left
 		for len(page) > 0 {
@@ -238,7 +231,7 @@ func (l *Log) list(ctx context.Context, o store.Listing, yield func(store.Info, 
 				}
 				left--
 			}
-			o.After = store.Info{Name: page[n-1].name, Updated: time.UnixMicro(page[n-1].updated)}
+			o.After = page[n-1].After()
 			page = page[n:]
 		}
 		if o.Limit == 0 || left == 0 || !full { // else some were gone, and others may follow
@@ -248,10 +241,10 @@ func (l *Log) list(ctx context.Context, o store.Listing, yield func(store.Info, 
 }
 
 // infos returns what is known of the logs of rows that exist still.
-func (l *Log) infos(ctx context.Context, page []logRow) ([]store.Info, error) {
+func (l *Log) infos(ctx context.Context, page []recent.Row[uint64]) ([]store.Info, error) {
 	seqs := make([]uint64, len(page))
 	for i := range page {
-		seqs[i] = page[i].seq
+		seqs[i] = page[i].Value
 	}
 	found, err := l.fetch(ctx, "", seqs)
 	if err != nil {
@@ -264,13 +257,13 @@ func (l *Log) infos(ctx context.Context, page []logRow) ([]store.Info, error) {
 			if h, _, err = l.read(m); err != nil {
 				return nil, err
 			}
-		} else if h, err = l.headAgain(ctx, page[i].name); err != nil { // it was trimmed since, or deleted
+		} else if h, err = l.headAgain(ctx, page[i].Name); err != nil { // it was trimmed since, or deleted
 			return nil, err
 		}
 		if h.lives() {
-			infos = append(infos, h.info(page[i].name))
+			infos = append(infos, h.info(page[i].Name))
 		} else {
-			l.rows.drop(page[i].name, page[i].seq)
+			l.rows.drop(page[i].Name, page[i].Value)
 		}
 	}
 	return infos, nil
@@ -288,5 +281,5 @@ func (l *Log) Count(ctx context.Context, prefix string) (int, error) {
 	}
 	l.rows.mu.Lock()
 	defer l.rows.mu.Unlock()
-	return l.rows.rows.count(&store.Listing{Prefix: prefix}), nil
+	return l.rows.rows.Count(&store.Listing{Prefix: prefix}), nil
 }

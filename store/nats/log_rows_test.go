@@ -1,15 +1,18 @@
 package nats
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"runtime"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/lingserve/lingserve/store"
+	"github.com/lingserve/lingserve/store/internal/recent"
 )
 
 // manyLogs are heads as logs have them.
@@ -44,7 +47,7 @@ func TestManyLogsTakeLittleMemory(t *testing.T) { // CL-12
 		h.seq += logs
 		d.put(name, h)
 	}
-	d.rows.page(&store.Listing{}, 20)
+	d.rows.Page(&store.Listing{}, 20)
 	for name, h := range manyLogs(logs) { // and is used while there are listings
 		h.seq += 2 * logs
 		if h.updated++; h.seq%7 == 0 {
@@ -52,23 +55,25 @@ func TestManyLogsTakeLittleMemory(t *testing.T) { // CL-12
 		}
 	}
 	size := heapNow() - before
-	t.Logf("%d logs take %.1f MiB", len(d.rows.rows), float64(size)/(1<<20))
-	if len(d.rows.rows) != logs || size > most {
-		t.Errorf("%d logs take %d bytes, want %d logs in at most %d", len(d.rows.rows), size, logs, most)
+	t.Logf("%d logs take %.1f MiB", d.rows.Len(), float64(size)/(1<<20))
+	if d.rows.Len() != logs || size > most {
+		t.Errorf("%d logs take %d bytes, want %d logs in at most %d", d.rows.Len(), size, logs, most)
 	}
 	// A page of them is found without sorting them all, and pages are whole.
 	var last store.Info
-	var got []logRow
+	var got []recent.Row[uint64]
 	for range 10 {
-		page := d.rows.page(&store.Listing{After: last}, 20)
+		page := d.rows.Page(&store.Listing{After: last}, 20)
 		got = append(got, page...)
-		last = store.Info{Name: page[19].name, Updated: time.UnixMicro(page[19].updated)}
+		last = page[19].After()
 	}
-	all := d.rows.page(&store.Listing{}, 0)
+	all := d.rows.Page(&store.Listing{}, 0)
 	if len(all) != logs || !slices.Equal(got, all[:200]) {
 		t.Error("pages are not the beginning of the whole list")
 	}
-	if !slices.IsSortedFunc(all, func(a, b logRow) int { return byUpdate(&a, &b) }) {
+	if !slices.IsSortedFunc(all, func(a, b recent.Row[uint64]) int {
+		return cmp.Or(cmp.Compare(b.Updated, a.Updated), strings.Compare(a.Name, b.Name))
+	}) {
 		t.Error("the list is not in order")
 	}
 	runtime.KeepAlive(&d)
@@ -79,11 +84,11 @@ func TestALogOfAnotherLabelTakesTheRowsPlace(t *testing.T) {
 	put := func(label string, state, seq uint64) { d.put("a/b", &logHead{label: label, state: state, seq: seq}) }
 	want := func(label string) {
 		t.Helper()
-		page := d.rows.page(&store.Listing{Prefix: "a/"}, 0)
-		if label == "" && len(page) > 0 || label != "" && (len(page) != 1 || page[0].label.text != label) {
+		page := d.rows.Page(&store.Listing{Prefix: "a/"}, 0)
+		if label == "" && len(page) > 0 || label != "" && (len(page) != 1 || page[0].Label != label) {
 			t.Errorf("the list is %+v, want %q", page, label)
 		}
-		if label != "" && len(d.rows.page(&store.Listing{Prefix: "a/", Label: label}, 0)) != 1 {
+		if label != "" && len(d.rows.Page(&store.Listing{Prefix: "a/", Label: label}, 0)) != 1 {
 			t.Errorf("the list of %q lacks it", label)
 		}
 	}

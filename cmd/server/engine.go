@@ -246,7 +246,7 @@ func (e *engine) share(ctx context.Context, c *config.Config, o *web.Options, lo
 	if e.keys, err = oncetable.Open(ctx, e.tables, oncetable.Options{Retention: c.Run.KeyRetention, Log: log}); err != nil {
 		return err
 	}
-	leases, err := e.cluster.Leases(ctx, "tape") // those of tape/nats
+	leases, err := e.cluster.Leases(ctx, "tape") // those of the tapes
 	if err != nil {
 		return err
 	}

@@ -148,7 +148,7 @@ func (s *Store) write(ctx context.Context, name string, sl *slot, queue []*reque
 			return 1
 		}
 		if now.importing { // of an import that was cut off, or that has lost against this batch
-			if err := s.log.Delete(ctx, now.key); err != nil {
+			if err := s.space.Delete(ctx, now.key); err != nil {
 				return fail(s.explain(name, err))
 			}
 		}
@@ -248,7 +248,7 @@ func (s *Store) store(ctx context.Context, name string, st *state, group []*requ
 	if b.Head, err = st.encode(); err != nil {
 		return err
 	}
-	in, err := s.log.Append(ctx, st.key, b)
+	in, err := s.space.Append(ctx, st.key, b)
 	if err != nil {
 		return err
 	}
@@ -287,12 +287,12 @@ func (s *Store) Import(ctx context.Context, name, session, workspace string, ent
 		return err
 	}
 	if now.importing {
-		if err := s.log.Delete(ctx, now.key); err != nil {
+		if err := s.space.Delete(ctx, now.key); err != nil {
 			return s.explain(name, err)
 		}
 	}
 	in := importer{s: s, name: name, state: state{importing: true, epoch: by, info: tape.Info{Tape: name}}, session: session, workspace: workspace}
-	if f, ok := s.log.(store.Filler); ok {
+	if f, ok := s.space.(store.Filler); ok {
 		err = in.fill(ctx, f, entries)
 	} else {
 		err = in.run(ctx, entries)
@@ -386,7 +386,7 @@ func (in *importer) run(ctx context.Context, entries iter.Seq2[tape.Entry, error
 		if err != nil && in.state.rev != store.New && !in.lost {
 			end, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTime)
 			defer cancel()
-			err = errors.Join(err, in.s.log.Delete(end, in.state.key))
+			err = errors.Join(err, in.s.space.Delete(end, in.state.key))
 		}
 	}()
 	size := 0

@@ -42,7 +42,7 @@ func (s *Store) PutBlob(ctx context.Context, name string, data []byte) (handle s
 	// If the tape was erased before the blob came, the blob belongs to nobody.
 	now, err := s.look(ctx, name)
 	if err == nil && (!now.exists() || !now.info.Created.Equal(st.info.Created)) {
-		if err = s.log.Delete(ctx, key); err == nil {
+		if err = s.space.Delete(ctx, key); err == nil {
 			err = missing(name)
 		}
 	}
@@ -62,7 +62,7 @@ func (s *Store) putBlob(ctx context.Context, key string, data []byte) error {
 	if len(b.Entries) == 0 {
 		b.Entries = []store.Entry{{}}
 	}
-	_, err := s.log.Append(ctx, key, b)
+	_, err := s.space.Append(ctx, key, b)
 	if !errors.Is(err, store.ErrMoved) {
 		return err
 	}
@@ -70,8 +70,8 @@ func (s *Store) putBlob(ctx context.Context, key string, data []byte) error {
 	if err == nil && bytes.Equal(there, data) || err != nil && !errors.Is(err, store.ErrDamaged) && !isNotFound(err) {
 		return err
 	}
-	if err = s.log.Delete(ctx, key); err == nil {
-		_, err = s.log.Append(ctx, key, b)
+	if err = s.space.Delete(ctx, key); err == nil {
+		_, err = s.space.Append(ctx, key, b)
 	}
 	return err
 }
@@ -79,7 +79,7 @@ func (s *Store) putBlob(ctx context.Context, key string, data []byte) error {
 // readParts reads the parts of a blob from one number to another.
 func (s *Store) readParts(ctx context.Context, key string, from, to uint64) (data []byte, err error) {
 	next := from
-	for e, err := range s.log.Read(ctx, key, store.Range{From: from, Before: to + 1}) {
+	for e, err := range s.space.Read(ctx, key, store.Range{From: from, Before: to + 1}) {
 		if err == nil && e.N != next {
 			err = fmt.Errorf("%w: part %d is missing", store.ErrDamaged, next)
 		}
@@ -107,7 +107,7 @@ func (s *Store) ReadBlob(ctx context.Context, name, handle string, offset, limit
 		return nil, 0, noBlob(handle)
 	}
 	key := blobKey(st, handle)
-	in, err := s.log.Info(ctx, key)
+	in, err := s.space.Info(ctx, key)
 	if isNotFound(err) {
 		return s.readBefore(ctx, name, handle, offset, limit)
 	}

@@ -26,7 +26,7 @@ const waitingMost = 10_000 // tapes that wait; others are found again
 
 func (x *indexer) start(s *Store) {
 	x.store, x.waiting = s, map[string]bool{}
-	x.index, _ = s.log.(store.Terms)
+	x.index, _ = s.space.(store.Terms)
 }
 
 // add makes a tape wait for its ranges.
@@ -112,7 +112,7 @@ func (x *indexer) ranges(ctx context.Context, key string, after uint64) (ready [
 	if after == 0 {
 		from.From = 0 // an import may begin with any number
 	}
-	for raw, err := range x.store.log.Read(ctx, key, from) {
+	for raw, err := range x.store.space.Read(ctx, key, from) {
 		if errors.Is(err, store.ErrDamaged) {
 			continue
 		}

@@ -113,7 +113,7 @@ func termsOf(words []string) (terms []store.Term) {
 
 // search yields the entries from a number on and before another that may have the words, in whole steps. ok is false if there is no index.
 func (src *source) search(r store.Range) (entries iter.Seq2[store.Entry, error], ok bool) {
-	index, can := src.s.log.(store.Terms)
+	index, can := src.s.space.(store.Terms)
 	query := termsOf(src.words)
 	if !can || len(query) == 0 || r.Before <= max(r.From, 1) || src.state.info.Entries <= headMost {
 		return nil, false
@@ -146,13 +146,13 @@ func (src *source) search(r store.Range) (entries iter.Seq2[store.Entry, error],
 		whole, found := r, r
 		whole.From, found.Before = max(r.From, loose), min(r.Before, loose)
 		if r.Newest && whole.From < whole.Before {
-			pass(src.s.log.Read(src.ctx, src.state.key, src.from(whole)))
+			pass(src.s.space.Read(src.ctx, src.state.key, src.from(whole)))
 		}
 		if ok && found.From < found.Before {
 			pass(index.Find(src.ctx, src.state.key, query, found))
 		}
 		if ok && !r.Newest && whole.From < whole.Before {
-			pass(src.s.log.Read(src.ctx, src.state.key, src.from(whole)))
+			pass(src.s.space.Read(src.ctx, src.state.key, src.from(whole)))
 		}
 	}, true
 }

@@ -31,7 +31,7 @@ func (s *Store) Sessions(ctx context.Context, q tape.SessionQuery) iter.Seq2[tap
 		for left := q.Limit; ; {
 			l.Limit = left
 			n := 0
-			for in, err := range s.log.List(ctx, l) {
+			for in, err := range s.space.List(ctx, l) {
 				var st *state
 				if err == nil {
 					st, err = s.stateOf(ctx, in.Name, in)
@@ -64,6 +64,6 @@ func (s *Store) Count(ctx context.Context) (int, error) {
 		return 0, err
 	}
 	defer done()
-	n, err := s.log.Count(ctx, "")
+	n, err := s.space.Count(ctx, "")
 	return n, s.explain("", err)
 }

@@ -49,7 +49,7 @@ func (src *source) read(r store.Range) iter.Seq2[tape.Entry, error] {
 	if r.Before <= max(r.From, 1) {
 		return func(func(tape.Entry, error) bool) {}
 	}
-	return src.decode(src.s.log.Read(src.ctx, src.state.key, src.from(r)))
+	return src.decode(src.s.space.Read(src.ctx, src.state.key, src.from(r)))
 }
 
 // from is a range that begins with the first entry if it begins before: an import may begin with any number.

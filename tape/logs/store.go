@@ -41,7 +41,7 @@ type Options struct {
 
 // Store is a [tape.Store].
 type Store struct {
-	log         store.Log
+	space       store.Log
 	options     Options
 	disk        vfs.Folder   // of tapes in files; else nil
 	closeEngine func() error // nil: the engine is the caller's
@@ -73,7 +73,7 @@ func Open(ctx context.Context, e store.LogEngine, o Options) (*Store, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	s := &Store{log: l, options: o, slots: map[string]*slot{}, held: map[string]*lease{}}
+	s := &Store{space: l, options: o, slots: map[string]*slot{}, held: map[string]*lease{}}
 	s.end, s.stop = context.WithCancelCause(context.Background())
 	s.indexer.start(s)
 	return s, nil
@@ -94,7 +94,7 @@ func (s *Store) Close() error {
 	if s.closeEngine != nil {
 		return s.explain("", s.closeEngine())
 	}
-	return s.explain("", s.log.Sync(context.Background()))
+	return s.explain("", s.space.Sync(context.Background()))
 }
 
 // enter begins a call for a tape; done ends it. The context of the call ends with the store.
@@ -205,7 +205,7 @@ func (s *Store) load(ctx context.Context, name string) (*state, error) {
 
 // look is load, with a state that does not exist in place of ErrNotFound.
 func (s *Store) look(ctx context.Context, name string) (*state, error) {
-	in, err := s.log.Info(ctx, keyOf(name))
+	in, err := s.space.Info(ctx, keyOf(name))
 	if err != nil {
 		if isNotFound(err) {
 			return &state{info: tape.Info{Tape: name}}, nil
@@ -275,9 +275,9 @@ func (s *Store) Delete(ctx context.Context, name string) error {
 	defer s.give(name, sl)
 	sl.state = nil
 	if tape.IsFork(name) { // the forks of a fork may be beside it
-		for in, err := range s.log.List(ctx, store.Listing{Prefix: key + forkMark}) {
+		for in, err := range s.space.List(ctx, store.Listing{Prefix: key + forkMark}) {
 			if err == nil {
-				err = s.log.Delete(ctx, in.Name)
+				err = s.space.Delete(ctx, in.Name)
 			}
 			if err != nil {
 				return s.explain(name, err)
@@ -287,7 +287,7 @@ func (s *Store) Delete(ctx context.Context, name string) error {
 	if err := s.eraseBefore(name); err != nil {
 		return s.explain(name, err)
 	}
-	return s.explain(name, s.log.Delete(ctx, key))
+	return s.explain(name, s.space.Delete(ctx, key))
 }
 
 // TurnEnded implements [tape.Syncer].
@@ -295,7 +295,7 @@ func (s *Store) TurnEnded(ctx context.Context, name string) error {
 	if !s.options.SyncTurns {
 		return nil
 	}
-	return s.explain(name, s.log.Sync(ctx, keyOf(name)))
+	return s.explain(name, s.space.Sync(ctx, keyOf(name)))
 }
 
 // Away implements [tape.Remote].

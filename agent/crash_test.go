@@ -16,8 +16,7 @@ import (
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/tape"
-	"github.com/lingserve/lingserve/tape/file"
-	"github.com/lingserve/lingserve/tape/memory"
+	"github.com/lingserve/lingserve/tape/logs"
 	"github.com/lingserve/lingserve/tool"
 	"github.com/lingserve/lingserve/turn"
 )
@@ -98,13 +97,13 @@ func busy() *fake {
 func TestTheNextTurnWorksAfterEveryPrefix(t *testing.T) {
 	t.Run("in memory", func(t *testing.T) {
 		everyPrefix(t, func() (tape.Store, *mortal) {
-			store := memory.New(nil)
+			store := logs.NewMemory(0, nil)
 			return store, newMortal(store, 0)
 		})
 	})
 	t.Run("on disk", func(t *testing.T) {
 		everyPrefix(t, func() (tape.Store, *mortal) {
-			store, err := file.Open(t.TempDir(), file.Options{})
+			store, err := logs.OpenFolder(t.TempDir(), logs.FolderOptions{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -168,7 +167,7 @@ func everyPrefix(t *testing.T, open func() (tape.Store, *mortal)) {
 // A turn whose results cannot be written ends its other tools, and tells the error.
 func TestAFullDiskEndsTheTools(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newMortal(memory.New(nil), 3) // the session, the prompt, the calls
+		m := newMortal(logs.NewMemory(0, nil), 3) // the session, the prompt, the calls
 		w := newWorld(t, newFake(calls("", `c1:echo:{"text":"a"}`, "c2:slow:{}")), Options{Store: m, Tools: setOf(t, echoTool(t), waitTool("slow", time.Hour, tool.WithTimeout(2*time.Hour)))})
 		begin := time.Now()
 		if h := w.process(t.Context(), message("go")); !errors.Is(h.err, errDisk) || time.Since(begin) > time.Second {
@@ -260,7 +259,7 @@ func TestNothingBreaksATurn(t *testing.T) {
 		appends := rapid.SampledFrom([]int{-1, -1, -1, 3, 6, 9}).Draw(rt, "appends")
 		summarize := rapid.Bool().Draw(rt, "summarize")
 		synctest.Test(t, func(t *testing.T) {
-			store := memory.New(nil)
+			store := logs.NewMemory(0, nil)
 			m := newMortal(store, appends)
 			boom := tool.Must(tool.New("boom", "Breaks.", func(context.Context, struct{}) (string, error) { panic("x") }))
 			set := setOf(t, echoTool(t), boom, waitTool("slow", 3*time.Second), waitTool("ask", time.Second, tool.WithApproval(tool.Always)))

@@ -12,8 +12,7 @@ import (
 	"github.com/lingserve/lingserve/adapter/openai"
 	"github.com/lingserve/lingserve/internal/upstream"
 	"github.com/lingserve/lingserve/tape"
-	"github.com/lingserve/lingserve/tape/file"
-	"github.com/lingserve/lingserve/tape/memory"
+	"github.com/lingserve/lingserve/tape/logs"
 )
 
 // asked is a message as a server gets it.
@@ -187,8 +186,8 @@ func TestWhatAModelThoughtGoesBackToIt(t *testing.T) {
 					t.Fatalf("%v\n%s\n%s", h.err, strings.Join(w.lines(), "\n"), w.log)
 				}
 			}
-			files := func() *file.Store {
-				store, err := file.Open(dir, file.Options{})
+			files := func() *logs.Store {
+				store, err := logs.OpenFolder(dir, logs.FolderOptions{})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -214,7 +213,7 @@ func TestWhatAModelThoughtGoesBackToIt(t *testing.T) {
 			if err := w.tape().Export(t.Context(), &text); err != nil {
 				t.Fatal(err)
 			}
-			other := memory.New(nil)
+			other := logs.NewMemory(0, nil)
 			if err := tape.Import(t.Context(), other, place, "s", &text); err != nil {
 				t.Fatal(err)
 			}

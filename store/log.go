@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"strings"
 	"time"
 )
 
@@ -42,20 +43,21 @@ const (
 
 // Batch is what one [Log].Append writes, whole or not at all.
 type Batch struct {
-	ID      [16]byte // random, and the same at each attempt
-	After   Rev      // the revision that the log must have
-	Entries []Entry  // none: only the head and the revision change
-	Head    []byte   // a summary of the log that Info returns, at most MaxHead bytes; nil: as it was
-	Label   string   // with After New: lists select by it, at most MaxLabel bytes
+	ID      [16]byte  // random, and the same at each attempt
+	After   Rev       // the revision that the log must have
+	Entries []Entry   // none: only the head and the revision change
+	Head    []byte    // a summary of the log that Info returns, at most MaxHead bytes; nil: as it was
+	Label   string    // with After New: lists select by it, at most MaxLabel bytes
+	Updated time.Time // what Info.Updated becomes, in whole microseconds; zero: the time of the append
 }
 
 // Info is what is known of a log without reading its entries.
 type Info struct {
 	Name, Label    string
 	Rev            Rev
-	First, Last    uint64 // numbers of the first entry that is kept and of the last; 0 without entries
-	LastMark       uint64 // 0: there is none
-	Entries, Bytes int64
+	First, Last    uint64 // numbers of the first entry that is kept, or Last+1, and of the last that was written; 0 if there was none
+	LastMark       uint64 // of the entries that are kept; 0: there is none
+	Entries, Bytes int64  // of those that are kept; Bytes are those of their data
 	Head           []byte
 	Created        time.Time
 	Updated        time.Time
@@ -72,10 +74,16 @@ type Range struct {
 
 // Listing selects logs of a space.
 type Listing struct {
-	Prefix string // of their names
+	Prefix string // of their names; logs whose name has another "/" behind it are left out, as what is in a folder of a folder
 	Label  string // the label that they have; "": any
 	After  Info   // only logs that come behind it: its Updated and Name are read
 	Limit  int    // 0: all
+}
+
+// Has reports whether a log is in the listing, wherever it begins.
+func (l *Listing) Has(in Info) bool {
+	rest, ok := strings.CutPrefix(in.Name, l.Prefix)
+	return ok && !strings.Contains(rest, "/") && (l.Label == "" || in.Label == l.Label)
 }
 
 // Log holds the logs of one space: named sequences of entries that are only appended to. It is safe for concurrent use. Callers must not
@@ -84,32 +92,40 @@ type Listing struct {
 // Numbers start at 1 and rise by one, unless a batch gives a higher one; none is given twice in the life of a log.
 type Log interface {
 	// Append writes a batch and returns what the log is then. It fails with ErrMoved, which is a [MovedLog], if the revision is not After,
-	// unless the batch that was written behind After has the same ID: then that one's Info is the answer. A failed Append leaves the log as it was.
+	// unless the batch that was written behind After has the same ID: then that one's Info is the answer. An engine may have forgotten the
+	// IDs of all batches but the last. A number that is not above the last is ErrInvalid. A failed Append leaves the log as it was.
 	Append(ctx context.Context, name string, b Batch) (Info, error)
 	// Info returns what is known of a log, or ErrNotFound. It sees every batch that was acknowledged to anyone before the call.
 	Info(ctx context.Context, name string) (Info, error)
-	// Read yields entries of the log as it is at the call. An error is the last that it yields, but for an ErrDamaged: that stands for one entry,
-	// whose number is set, and those behind it follow. Numbers below First are ErrExpired.
+	// Read yields entries of the log as it is at the call. An error is the last that it yields, but for an ErrDamaged: that is for one
+	// entry, whose number is set, and those behind it follow. A From below First is ErrExpired if entries were removed.
 	Read(ctx context.Context, name string, r Range) iter.Seq2[Entry, error]
-	// Follow yields each entry from a number on, once and in order: those that are there, then those that come. It ends with an error:
-	// the cause of ctx, ErrDeleted, ErrExpired or ErrClosed.
+	// Follow yields each entry from a number on, or 0: from the first, once and in order: those that are there, then those that come. It
+	// ends with an error: the cause of ctx, ErrNotFound, ErrDeleted, ErrExpired or ErrClosed. An ErrDamaged is as it is with Read.
 	Follow(ctx context.Context, name string, from uint64) iter.Seq2[Entry, error]
-	// Trim removes entries below a number, soon.
+	// Trim removes, soon, the batches whose entries are all below a number. The last batch may stay. It succeeds if there is no log.
 	Trim(ctx context.Context, name string, below uint64) error
 	// Delete removes a log and all logs below name+"/". It succeeds if there are none. Readers and followers end with ErrDeleted.
 	Delete(ctx context.Context, name string) error
 	// List yields the logs of an Indexed space, the one that was updated last first, and of one time by name.
 	List(ctx context.Context, l Listing) iter.Seq2[Info, error]
-	// Count returns how many logs of an Indexed space have names that begin with prefix.
+	// Count returns how many logs a listing with this prefix has.
 	Count(ctx context.Context, prefix string) (int, error)
-	// Sync makes durable what was acknowledged in an Async space.
-	Sync(ctx context.Context) error
+	// Sync makes durable what was acknowledged in an Async space: to the logs of these names, or without names to all.
+	Sync(ctx context.Context, names ...string) error
 }
 
 // LogEngine opens spaces of logs.
 type LogEngine interface {
 	// Log opens a space and creates it if it does not exist. Everyone who opens it must give the same options.
 	Log(ctx context.Context, o LogOptions) (Log, error)
+}
+
+// Filler is a [Log] that creates a log of more entries than a batch has, without anyone seeing a part of it.
+type Filler interface {
+	// Fill creates a log of all entries, or leaves everything as it was and returns the error: that of entries, ErrMoved if the log exists, or
+	// its own. After the last entry it calls head, which returns the head and the time of the update.
+	Fill(ctx context.Context, name, label string, entries iter.Seq2[Entry, error], head func() ([]byte, time.Time)) (Info, error)
 }
 
 // MovedLog is the [ErrMoved] of a batch, and has what the log is.

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/tape"
-	"github.com/lingserve/lingserve/tape/memory"
+	"github.com/lingserve/lingserve/tape/logs"
 	"github.com/lingserve/lingserve/tape/tapetest"
 )
 
@@ -27,12 +27,12 @@ func bounded(t *testing.T, s tape.Whole, most int) *tape.Bounded {
 
 func TestABoundedStoreIsAStoreLikeOthers(t *testing.T) {
 	tapetest.Run(t, tapetest.Factory{Open: func(string) (tape.Store, error) {
-		return tape.Bound(context.Background(), memory.New(nil), 1<<20)
+		return tape.Bound(context.Background(), logs.NewMemory(0, nil), 1<<20)
 	}})
 }
 
 func TestNoSessionBeginsWhereThereAreAsManyAsThereMayBe(t *testing.T) {
-	inner := memory.New(nil)
+	inner := logs.NewMemory(0, nil)
 	if _, err := tape.Open(t.Context(), inner, "w", "old"); err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +84,7 @@ func TestNoSessionBeginsWhereThereAreAsManyAsThereMayBe(t *testing.T) {
 }
 
 func TestSessionsThatBeginAtOnceAreNoMoreThanThereMayBe(t *testing.T) {
-	b := bounded(t, memory.New(nil), 10)
+	b := bounded(t, logs.NewMemory(0, nil), 10)
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	made := 0
@@ -122,7 +122,7 @@ func TestSessionsThatBeginAtOnceAreNoMoreThanThereMayBe(t *testing.T) {
 
 func TestWhatAnotherProcessErasesMakesRoomAfterAWhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		inner := memory.New(nil)
+		inner := logs.NewMemory(0, nil)
 		b := bounded(t, inner, 1)
 		tp, err := tape.Open(t.Context(), b, "w", "a")
 		if err != nil {
@@ -144,7 +144,7 @@ func TestWhatAnotherProcessErasesMakesRoomAfterAWhile(t *testing.T) {
 // unlisted is a store that must not be listed, and uncounted one that does not count.
 type (
 	unlisted struct {
-		*memory.Store
+		*logs.Store
 		t *testing.T
 	}
 	uncounted struct{ tape.Whole }
@@ -156,7 +156,7 @@ func (s unlisted) Sessions(context.Context, tape.SessionQuery) iter.Seq2[tape.In
 }
 
 func TestABoundedStoreListsSessionsOnlyWhereTheyCannotBeCounted(t *testing.T) {
-	inner := memory.New(nil)
+	inner := logs.NewMemory(0, nil)
 	for _, s := range []tape.Whole{unlisted{inner, t}, uncounted{inner}} {
 		session := fmt.Sprintf("%T", s)
 		if _, err := tape.Open(t.Context(), inner, "w", session); err != nil {
@@ -178,7 +178,7 @@ func TestABoundedStoreListsSessionsOnlyWhereTheyCannotBeCounted(t *testing.T) {
 
 func TestWhatOtherReplicasBeginCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		inner := memory.New(nil)
+		inner := logs.NewMemory(0, nil)
 		one, two := bounded(t, inner, 4), bounded(t, inner, 4) // of two replicas
 		for i := range 2 {
 			for _, b := range []*tape.Bounded{one, two} {
@@ -198,7 +198,7 @@ func TestWhatOtherReplicasBeginCounts(t *testing.T) {
 
 // dumb is a store that cannot be counted any more.
 type dumb struct {
-	*memory.Store
+	*logs.Store
 	away bool
 }
 
@@ -211,7 +211,7 @@ func (s *dumb) Count(ctx context.Context) (int, error) {
 
 func TestSessionsBeginWhereTheyWereFewAndCannotBeCountedNow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &dumb{Store: memory.New(nil)}
+		s := &dumb{Store: logs.NewMemory(0, nil)}
 		b := bounded(t, s, 2)
 		s.away = true
 		time.Sleep(time.Minute)

@@ -7,8 +7,7 @@ import (
 	"testing"
 
 	"github.com/lingserve/lingserve/tape"
-	"github.com/lingserve/lingserve/tape/file"
-	"github.com/lingserve/lingserve/tape/memory"
+	"github.com/lingserve/lingserve/tape/logs"
 	"github.com/lingserve/lingserve/turn"
 )
 
@@ -113,14 +112,14 @@ func submit(ctx context.Context, f *turn.Framework, e *turn.Envelope) error {
 func BenchmarkTurn(b *testing.B) { benchmark(b, nil, process) }
 
 // The same with its entries on a tape in memory.
-func BenchmarkTurnOnMemory(b *testing.B) { benchmark(b, memory.New(nil), process) }
+func BenchmarkTurnOnMemory(b *testing.B) { benchmark(b, logs.NewMemory(0, nil), process) }
 
 // A turn in an idle lane: at most 5 µs more than BenchmarkTurn.
 func BenchmarkSubmit(b *testing.B) { benchmark(b, nil, submit) }
 
 // 10 000 sessions that have had a turn each, on files: at most 20 MB of heap stay.
 func BenchmarkIdleSessions(b *testing.B) {
-	store, err := file.Open(b.TempDir(), file.Options{Sync: file.SyncNone})
+	store, err := logs.OpenFolder(b.TempDir(), logs.FolderOptions{Sync: logs.SyncNone})
 	if err != nil {
 		b.Fatal(err)
 	}

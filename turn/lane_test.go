@@ -15,7 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lingserve/lingserve/tape"
-	"github.com/lingserve/lingserve/tape/memory"
+	"github.com/lingserve/lingserve/tape/logs"
 	"github.com/lingserve/lingserve/turn"
 )
 
@@ -855,7 +855,7 @@ func TestTU_68ALaneHoldsTheSessionsLeaseWhileATurnRuns(t *testing.T) {
 
 func TestTU_68TwoFrameworksOnOneStoreRunASessionOneAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := memory.New(nil)
+		store := logs.NewMemory(0, nil)
 		var running, turns atomic.Int32
 		dir := t.TempDir()
 		process := func() *turn.Framework {

@@ -19,7 +19,7 @@ import (
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/agent"
 	"github.com/lingserve/lingserve/tape"
-	"github.com/lingserve/lingserve/tape/memory"
+	"github.com/lingserve/lingserve/tape/logs"
 	"github.com/lingserve/lingserve/tool"
 	"github.com/lingserve/lingserve/turn"
 )
@@ -121,7 +121,7 @@ func newAgentBench(t testing.TB, edit func(*Options, *agent.Options)) *agentBenc
 	if err != nil {
 		t.Fatal(err)
 	}
-	store := memory.New(nil)
+	store := logs.NewMemory(0, nil)
 	a.bench = newBench(t, func(o *Options) {
 		o.MaxBody = 4 << 10
 		o.Models.Register("talk", a.talk)

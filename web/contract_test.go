@@ -28,7 +28,7 @@ import (
 	"github.com/lingserve/lingserve/flow"
 	"github.com/lingserve/lingserve/ling"
 	"github.com/lingserve/lingserve/tape"
-	"github.com/lingserve/lingserve/tape/memory"
+	"github.com/lingserve/lingserve/tape/logs"
 	"github.com/lingserve/lingserve/web/aisdk/aisdktest"
 )
 
@@ -257,7 +257,7 @@ func contractBench(t *testing.T, edit func(*Options)) *bench {
 			yield(`{"title":"Why the sky is blue","notes":[1]}`)
 			return nil
 		}, names: []string{"story"}})
-		store := memory.New(nil)
+		store := logs.NewMemory(0, nil)
 		t.Cleanup(func() { store.Close() })
 		o.Tapes, o.Workspace = store, t.TempDir()
 		if edit != nil {

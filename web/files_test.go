@@ -20,7 +20,7 @@ import (
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/agent"
 	"github.com/lingserve/lingserve/tape"
-	tapefile "github.com/lingserve/lingserve/tape/file"
+	"github.com/lingserve/lingserve/tape/logs"
 )
 
 const (
@@ -113,7 +113,7 @@ func TestAFileIsUploadedByAForm(t *testing.T) {
 func TestAFileOutlivesTheServer(t *testing.T) {
 	dir := t.TempDir()
 	open := func() *bench {
-		store, err := tapefile.Open(dir, tapefile.Options{})
+		store, err := logs.OpenFolder(dir, logs.FolderOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -7,12 +7,12 @@ import (
 
 	"github.com/lingserve/lingserve/agent"
 	"github.com/lingserve/lingserve/tape"
-	"github.com/lingserve/lingserve/tape/memory"
+	"github.com/lingserve/lingserve/tape/logs"
 )
 
 // losable is a store whose leases are lost when lose is closed.
 type losable struct {
-	*memory.Store
+	*logs.Store
 	lose chan struct{}
 }
 
@@ -30,7 +30,7 @@ func (l lost) Lost() <-chan struct{} { return l.lost }
 
 // TU-68: whoever has asked is told what has happened, and what to do.
 func TestTU_68_ATurnThatLosesItsSessionSaysSo(t *testing.T) {
-	store := &losable{memory.New(nil), make(chan struct{})}
+	store := &losable{logs.NewMemory(0, nil), make(chan struct{})}
 	defer store.Close()
 	a := newAgentBench(t, func(o *Options, ao *agent.Options) { o.Tapes, ao.Store = store, store })
 	a.serve()

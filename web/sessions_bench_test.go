@@ -4,13 +4,13 @@ import (
 	"net/http"
 	"testing"
 
-	"github.com/lingserve/lingserve/tape/file"
+	"github.com/lingserve/lingserve/tape/logs"
 	"github.com/lingserve/lingserve/tape/tapetest"
 )
 
 // BenchmarkGetSessions is GET /v1/sessions with 100 000 sessions on files, or 1000 with -short, without the network. DO-03: a page takes at most 5 ms.
 func BenchmarkGetSessions(b *testing.B) {
-	store, err := file.Open(b.TempDir(), file.Options{Sync: file.SyncNone})
+	store, err := logs.OpenFolder(b.TempDir(), logs.FolderOptions{Sync: logs.SyncNone})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -24,8 +24,9 @@ import (
 	"github.com/lingserve/lingserve/internal/longtest"
 	"github.com/lingserve/lingserve/runlog"
 	lognats "github.com/lingserve/lingserve/runlog/nats"
+	"github.com/lingserve/lingserve/store"
 	storenats "github.com/lingserve/lingserve/store/nats"
-	tapenats "github.com/lingserve/lingserve/tape/nats"
+	"github.com/lingserve/lingserve/tape/logs"
 	"github.com/lingserve/lingserve/tool"
 	"github.com/lingserve/lingserve/tube"
 	"github.com/lingserve/lingserve/turn"
@@ -51,7 +52,7 @@ type sharedPlace struct {
 	tables  *storenats.Engine
 	cluster *cluster.Cluster
 	shared  *Shared
-	tapes   *tapenats.Store
+	tapes   *logs.Store
 	lossy   *lossy // what it asks others by
 	absent  *absent
 	close   func()
@@ -75,10 +76,6 @@ func (g *group) open() *sharedPlace {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tapes, err := tapenats.Open(t.Context(), c, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
 	there, err := c.Presence(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -87,11 +84,14 @@ func (g *group) open() *sharedPlace {
 	if err != nil {
 		t.Fatal(err)
 	}
+	tapes, err := logs.Open(t.Context(), tables, logs.Options{Durability: store.Synced, Leases: leases, Replica: c.Replica()})
+	if err != nil {
+		t.Fatal(err)
+	}
 	var once sync.Once
 	p := &sharedPlace{cluster: c, tables: tables, tapes: tapes, lossy: &lossy{Control: asks}, absent: &absent{Shared: l}, close: func() {
 		once.Do(func() {
-			_, _, _, _ = asks.Close(), keys.Close(), tables.Close(), l.Close() // of one that has died, they cannot do all
-			_ = tapes.Close()
+			_, _, _, _, _ = asks.Close(), keys.Close(), tapes.Close(), tables.Close(), l.Close() // of one that has died, they cannot do all
 		})
 	}}
 	t.Cleanup(p.close)

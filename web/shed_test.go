@@ -23,7 +23,7 @@ import (
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/agent"
 	"github.com/lingserve/lingserve/tape"
-	"github.com/lingserve/lingserve/tape/memory"
+	"github.com/lingserve/lingserve/tape/logs"
 )
 
 // press makes a pressure say that there is too much, or not.
@@ -437,7 +437,7 @@ func TestTheFreeRoomOfTheDataFolderIsLookedAt(t *testing.T) {
 
 func TestNoSessionsBeginBeyondTheMostAndThoseThatAreThereGoOn(t *testing.T) {
 	a := newAgentBench(t, func(o *Options, ao *agent.Options) {
-		bounded, err := tape.Bound(context.Background(), memory.New(nil), 1)
+		bounded, err := tape.Bound(context.Background(), logs.NewMemory(0, nil), 1)
 		if err != nil {
 			t.Fatal(err)
 		}

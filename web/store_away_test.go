@@ -10,13 +10,13 @@ import (
 
 	"github.com/lingserve/lingserve/agent"
 	"github.com/lingserve/lingserve/tape"
-	"github.com/lingserve/lingserve/tape/memory"
+	"github.com/lingserve/lingserve/tape/logs"
 	"github.com/lingserve/lingserve/turn"
 )
 
 // leaving is a store that goes away in the middle of a turn.
 type leaving struct {
-	*memory.Store
+	*logs.Store
 	cause error
 	gone  atomic.Bool
 }
@@ -47,7 +47,7 @@ func TestTU_34_AStoreThatGoesAwayInATurnIsSaid(t *testing.T) {
 		{"busy", errors.New("10.1.2.3"), "The server is busy at the moment; please try again later.", true},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			store := &leaving{Store: memory.New(nil), cause: row.cause}
+			store := &leaving{Store: logs.NewMemory(0, nil), cause: row.cause}
 			defer store.Close()
 			a := newAgentBench(t, func(o *Options, ao *agent.Options) { o.Tapes, ao.Store = store, store })
 			a.serve()

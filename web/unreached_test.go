@@ -7,7 +7,7 @@ import (
 
 	"github.com/lingserve/lingserve/agent"
 	"github.com/lingserve/lingserve/tape"
-	"github.com/lingserve/lingserve/tape/memory"
+	"github.com/lingserve/lingserve/tape/logs"
 )
 
 // unreached is a store that nobody reaches in time.
@@ -28,7 +28,7 @@ func (tooLate) Unwrap() error     { return context.DeadlineExceeded }
 // CL-10: where the store of sessions is not reached in time, it is not the model that has taken too long.
 func TestAStoreThatIsNotReachedInTimeIsNoModelThatIsLate(t *testing.T) {
 	a := newAgentBench(t, func(o *Options, ao *agent.Options) {
-		o.Tapes = unreached{memory.New(nil)}
+		o.Tapes = unreached{logs.NewMemory(0, nil)}
 		ao.Store = o.Tapes
 	})
 	a.serve()

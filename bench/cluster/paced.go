@@ -14,8 +14,10 @@ import (
 
 	"github.com/lingserve/lingserve/jsonuri"
 	"github.com/lingserve/lingserve/runlog"
+	"github.com/lingserve/lingserve/store"
+	storenats "github.com/lingserve/lingserve/store/nats"
 	"github.com/lingserve/lingserve/tape"
-	tapes "github.com/lingserve/lingserve/tape/nats"
+	"github.com/lingserve/lingserve/tape/logs"
 	"github.com/lingserve/lingserve/tube"
 )
 
@@ -253,9 +255,10 @@ func settled() int64 {
 
 // sessions is how much the list of so many of them takes, in MiB.
 func (p *place) sessions(ctx context.Context, n int) (float64, error) {
-	writer, err := tapes.Open(ctx, p.cluster, nil)
+	tables := storenats.Open(p.cluster, storenats.Options{})
+	writer, err := logs.Open(ctx, tables, logs.Options{Durability: store.Synced})
 	if err != nil {
-		return 0, err
+		return 0, errors.Join(err, tables.Close())
 	}
 	const writers = 64
 	failed := make(chan error, writers)
@@ -278,10 +281,12 @@ func (p *place) sessions(ctx context.Context, n int) (float64, error) {
 			err = e
 		}
 	}
-	if e := writer.Close(); err != nil || e != nil {
+	if e := errors.Join(writer.Close(), tables.Close()); err != nil || e != nil {
 		return 0, fmt.Errorf("sessions are not made: %w", errors.Join(err, e))
 	}
-	reader, err := tapes.Open(ctx, p.other, nil)
+	tables = storenats.Open(p.other, storenats.Options{})
+	defer func() { _ = tables.Close() }()
+	reader, err := logs.Open(ctx, tables, logs.Options{Durability: store.Synced})
 	if err != nil {
 		return 0, err
 	}

@@ -12,9 +12,10 @@ import (
 	"github.com/lingserve/lingserve/jsonuri"
 	"github.com/lingserve/lingserve/runlog"
 	runlognats "github.com/lingserve/lingserve/runlog/nats"
+	"github.com/lingserve/lingserve/store"
 	storenats "github.com/lingserve/lingserve/store/nats"
 	"github.com/lingserve/lingserve/tape"
-	tapenats "github.com/lingserve/lingserve/tape/nats"
+	"github.com/lingserve/lingserve/tape/logs"
 	"github.com/lingserve/lingserve/tube"
 	"github.com/lingserve/lingserve/web/once"
 	oncetable "github.com/lingserve/lingserve/web/once/table"
@@ -23,7 +24,7 @@ import (
 // replica is what a replica has of the servers.
 type replica struct {
 	cluster *cluster.Cluster
-	tapes   *tapenats.Store
+	tapes   *logs.Store
 	runs    *runlognats.Log
 	tables  *storenats.Engine
 	keys    *oncetable.Keys
@@ -60,13 +61,18 @@ func join(ctx context.Context, all []*node) (r *replica, err error) {
 	if _, err = r.cluster.Presence(ctx); err != nil {
 		return nil, err
 	}
-	if r.tapes, err = tapenats.Open(ctx, r.cluster, nil); err != nil {
-		return nil, err
-	}
 	if r.runs, err = runlognats.Open(ctx, r.cluster, runlognats.Options{Keep: keep, Tube: tubeOptions, Async: true}); err != nil {
 		return nil, err
 	}
 	r.tables = storenats.Open(r.cluster, storenats.Options{})
+	leases, err := r.cluster.Leases(ctx, "tape")
+	if err != nil {
+		return nil, err
+	}
+	tapes := logs.Options{Durability: store.Synced, Leases: leases, Replica: r.cluster.Replica()}
+	if r.tapes, err = logs.Open(ctx, r.tables, tapes); err != nil {
+		return nil, err
+	}
 	if r.keys, err = oncetable.Open(ctx, r.tables, oncetable.Options{Most: 1 << 40}); err != nil {
 		return nil, err
 	}
@@ -78,14 +84,14 @@ func (r *replica) leave() {
 	if r.keys != nil {
 		_ = r.keys.Close()
 	}
+	if r.tapes != nil {
+		_ = r.tapes.Close()
+	}
 	if r.tables != nil {
 		_ = r.tables.Close()
 	}
 	if r.runs != nil {
 		_ = r.runs.Close()
-	}
-	if r.tapes != nil {
-		_ = r.tapes.Close()
 	}
 	if r.cluster != nil {
 		_ = r.cluster.Close()

@@ -12,8 +12,7 @@ import (
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/agent"
 	"github.com/lingserve/lingserve/tape"
-	"github.com/lingserve/lingserve/tape/file"
-	"github.com/lingserve/lingserve/tape/memory"
+	"github.com/lingserve/lingserve/tape/logs"
 	"github.com/lingserve/lingserve/turn"
 )
 
@@ -66,7 +65,7 @@ func process(tb testing.TB, f *turn.Framework, session string) {
 //
 // Target: 50 µs and 100 allocations.
 func BenchmarkTurn(b *testing.B) {
-	f := framework(b, memory.New(nil), silent{})
+	f := framework(b, logs.NewMemory(0, nil), silent{})
 	b.ReportAllocs()
 	for b.Loop() {
 		process(b, f, "s")
@@ -75,7 +74,7 @@ func BenchmarkTurn(b *testing.B) {
 
 // TestAllocationsOfATurn holds the part of the target that is the same on every machine.
 func TestAllocationsOfATurn(t *testing.T) {
-	f := framework(t, memory.New(nil), silent{})
+	f := framework(t, logs.NewMemory(0, nil), silent{})
 	if n := testing.AllocsPerRun(100, func() { process(t, f, "s") }); n > 100 {
 		t.Errorf("%v allocations, 100 at most", n)
 	}
@@ -90,7 +89,7 @@ func BenchmarkIdleSessions(b *testing.B) {
 		sessions = 100
 	}
 	for b.Loop() {
-		store, err := file.Open(b.TempDir(), file.Options{})
+		store, err := logs.OpenFolder(b.TempDir(), logs.FolderOptions{})
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -132,7 +131,7 @@ func BenchmarkMillionEntries(b *testing.B) {
 		entries = 10_000
 	}
 	dir, workspace := b.TempDir(), b.TempDir()
-	store, err := file.Open(dir, file.Options{Sync: file.SyncNone})
+	store, err := logs.OpenFolder(dir, logs.FolderOptions{Sync: logs.SyncNone})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -170,7 +169,7 @@ func BenchmarkMillionEntries(b *testing.B) {
 	cold := func(b *testing.B, do func(*tape.Tape) error) {
 		b.ReportAllocs()
 		for b.Loop() {
-			store, err := file.Open(dir, file.Options{Sync: file.SyncNone})
+			store, err := logs.OpenFolder(dir, logs.FolderOptions{Sync: logs.SyncNone})
 			if err != nil {
 				b.Fatal(err)
 			}

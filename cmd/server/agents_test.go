@@ -23,7 +23,7 @@ import (
 	"github.com/lingserve/lingserve/internal/config"
 	"github.com/lingserve/lingserve/ling"
 	"github.com/lingserve/lingserve/tape"
-	"github.com/lingserve/lingserve/tape/file"
+	"github.com/lingserve/lingserve/tape/logs"
 	"github.com/lingserve/lingserve/tool"
 	"github.com/lingserve/lingserve/tube"
 	"github.com/lingserve/lingserve/turn"
@@ -297,14 +297,14 @@ func TestTurnsAndTapesAreAsConfigured(t *testing.T) {
 		args        []string
 		timeout     time.Duration
 		concurrency int
-		sync        file.Sync
+		sync        logs.Sync
 	}{
-		"by default":  {nil, 0, 256, file.SyncInterval},
-		"turns":       {[]string{"LINGSERVE_TURN_TIMEOUT=90s", "LINGSERVE_TURN_CONCURRENCY=3"}, 90 * time.Second, 3, file.SyncInterval},
-		"never":       {[]string{"LINGSERVE_TAPE_SYNC=none"}, 0, 256, file.SyncNone},
-		"each second": {[]string{"LINGSERVE_TAPE_SYNC=interval"}, 0, 256, file.SyncInterval},
-		"each turn":   {[]string{"LINGSERVE_TAPE_SYNC=turn"}, 0, 256, file.SyncTurn},
-		"always":      {[]string{"LINGSERVE_TAPE_SYNC=always"}, 0, 256, file.SyncAlways},
+		"by default":  {nil, 0, 256, logs.SyncInterval},
+		"turns":       {[]string{"LINGSERVE_TURN_TIMEOUT=90s", "LINGSERVE_TURN_CONCURRENCY=3"}, 90 * time.Second, 3, logs.SyncInterval},
+		"never":       {[]string{"LINGSERVE_TAPE_SYNC=none"}, 0, 256, logs.SyncNone},
+		"each second": {[]string{"LINGSERVE_TAPE_SYNC=interval"}, 0, 256, logs.SyncInterval},
+		"each turn":   {[]string{"LINGSERVE_TAPE_SYNC=turn"}, 0, 256, logs.SyncTurn},
+		"always":      {[]string{"LINGSERVE_TAPE_SYNC=always"}, 0, 256, logs.SyncAlways},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Chdir(t.TempDir())

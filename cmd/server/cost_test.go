@@ -12,7 +12,7 @@ import (
 	"github.com/lingserve/lingserve/internal/config"
 	"github.com/lingserve/lingserve/internal/trail"
 	"github.com/lingserve/lingserve/tape"
-	"github.com/lingserve/lingserve/tape/memory"
+	"github.com/lingserve/lingserve/tape/logs"
 )
 
 // MO-41: dollars of the settings are millionths, of which none is lost or made up.
@@ -27,7 +27,7 @@ func TestDollarsBecomeMillionths(t *testing.T) {
 // MO-40, MO-41: a server's budget counts on with what a session's tape says, and keeps what was spent today in the data folder, which the
 // admin listener tells.
 func TestTheServersBudget(t *testing.T) {
-	store := memory.New(nil)
+	store := logs.NewMemory(0, nil)
 	defer store.Close()
 	c := &config.Config{Data: t.TempDir(), Workspace: "w", Cost: config.Cost{Session: 0.5}}
 	talk, err := tape.Open(t.Context(), store, "w", "s")

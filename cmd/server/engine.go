@@ -23,7 +23,7 @@ import (
 	"github.com/lingserve/lingserve/store"
 	storenats "github.com/lingserve/lingserve/store/nats"
 	"github.com/lingserve/lingserve/tape"
-	tapenats "github.com/lingserve/lingserve/tape/nats"
+	"github.com/lingserve/lingserve/tape/logs"
 	"github.com/lingserve/lingserve/tube"
 	"github.com/lingserve/lingserve/web"
 	oncetable "github.com/lingserve/lingserve/web/once/table"
@@ -34,6 +34,7 @@ type engine struct {
 	cluster  *cluster.Cluster
 	presence *cluster.Presence
 	tables   *storenats.Engine
+	logs     *storenats.Engine // of tapes; nil before they are opened
 	unwatch  func()
 
 	// Of a server; nil where a command has the engine.
@@ -161,6 +162,9 @@ func (e *engine) close(log *slog.Logger) {
 		errs = append(errs, e.keys.Close())
 	}
 	errs = append(errs, e.tables.Close())
+	if e.logs != nil {
+		errs = append(errs, e.logs.Close())
+	}
 	if err := errors.Join(append(errs, e.cluster.Close())...); err != nil {
 		log.Warn("cannot close the NATS connection cleanly", "error", err)
 	}
@@ -242,7 +246,7 @@ func (e *engine) share(ctx context.Context, c *config.Config, o *web.Options, lo
 	if e.keys, err = oncetable.Open(ctx, e.tables, oncetable.Options{Retention: c.Run.KeyRetention, Log: log}); err != nil {
 		return err
 	}
-	leases, err := e.cluster.Leases(ctx, "tape") // those of tape/nats
+	leases, err := e.cluster.Leases(ctx, "tape") // those of the tapes
 	if err != nil {
 		return err
 	}
@@ -270,9 +274,26 @@ func (e *engine) share(ctx context.Context, c *config.Config, o *web.Options, lo
 	return nil
 }
 
+// tapeLeases is the space of the leases of sessions.
+const tapeLeases = "tape"
+
 // tapes opens the store of the sessions that replicas share.
 func (e *engine) tapes(log *slog.Logger, observer tape.Observer) (tape.Whole, error) {
-	return tapenats.Open(context.Background(), e.cluster, &tapenats.Options{Log: log, Observer: observer})
+	ctx := context.Background()
+	leases, err := e.cluster.Leases(ctx, tapeLeases)
+	if err != nil {
+		return nil, fmt.Errorf("tape: %w", err)
+	}
+	if e.logs == nil { // the tables may be closed before
+		e.logs = storenats.Open(e.cluster, storenats.Options{Log: log})
+	}
+	s, err := logs.Open(ctx, e.logs, logs.Options{
+		Durability: store.Synced, Leases: leases, Replica: e.cluster.Replica(), Log: log, Observer: observer,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("tape: %w", err)
+	}
+	return s, nil
 }
 
 // watched is what the metrics ask of an engine; nil where there is none.

@@ -12,7 +12,7 @@ import (
 	"github.com/lingserve/lingserve/channel/file"
 	"github.com/lingserve/lingserve/internal/config"
 	"github.com/lingserve/lingserve/tape"
-	tapefile "github.com/lingserve/lingserve/tape/file"
+	"github.com/lingserve/lingserve/tape/logs"
 )
 
 // CH-76: by the command, as by the server.
@@ -20,7 +20,7 @@ func TestATapeThatIsDeletedGoesFromTheChannelsToo(t *testing.T) {
 	for _, inUse := range []bool{false, true} {
 		data := t.TempDir()
 		c := &config.Config{Data: data, Workspace: t.TempDir()}
-		tapes, err := tapefile.Open(tapesFolder(c), tapefile.Options{})
+		tapes, err := logs.OpenFolder(tapesFolder(c), logs.FolderOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}

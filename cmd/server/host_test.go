@@ -8,13 +8,13 @@ import (
 	"testing"
 
 	"github.com/lingserve/lingserve/tape"
-	"github.com/lingserve/lingserve/tape/memory"
+	"github.com/lingserve/lingserve/tape/logs"
 	"github.com/lingserve/lingserve/tool/mcp"
 )
 
 // AG-52
 func TestATapeIsExportedToAFileOfItsOwn(t *testing.T) {
-	store := memory.New(nil)
+	store := logs.NewMemory(0, nil)
 	defer store.Close()
 	s, err := tape.Open(t.Context(), store, t.TempDir(), "s")
 	if err != nil {

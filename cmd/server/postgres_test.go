@@ -13,8 +13,7 @@ import (
 	"github.com/lingserve/lingserve/internal/config"
 	"github.com/lingserve/lingserve/internal/postgrestest"
 	"github.com/lingserve/lingserve/tape"
-	tapefile "github.com/lingserve/lingserve/tape/file"
-	"github.com/lingserve/lingserve/tape/postgres"
+	"github.com/lingserve/lingserve/tape/logs"
 )
 
 // TA-40, TA-41: what is said of "lingserve tape" holds for a database, too, and no file is written.
@@ -91,7 +90,7 @@ func TestSessionsInADatabase(t *testing.T) {
 	if !ok {
 		t.Fatalf("the store is a %T", store)
 	}
-	if _, ok := bounded.Whole.(*postgres.Store); !ok {
+	if _, ok := bounded.Whole.(*postgresTapes); !ok {
 		t.Errorf("within its bound it is a %T", bounded.Whole)
 	}
 	if _, err := tape.Open(t.Context(), store, c.Workspace, "one"); err != nil {
@@ -119,7 +118,7 @@ func TestAllSessionsAreCopiedFromFilesToADatabase(t *testing.T) {
 	t.Chdir(t.TempDir())
 	t.Setenv("LINGSERVE_DATA", "data")
 	t.Setenv("LINGSERVE_TAPE_POSTGRES_URL", server.URL())
-	files, err := tapefile.Open(filepath.Join("data", "tapes"), tapefile.Options{})
+	files, err := logs.OpenFolder(filepath.Join("data", "tapes"), logs.FolderOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -170,7 +169,12 @@ func TestAllSessionsAreCopiedFromFilesToADatabase(t *testing.T) {
 			t.Errorf("%s:\n%s\n%s", name, before, after)
 		}
 	}
-	store, err := postgres.Open(t.Context(), postgres.Options{URL: server.URL()})
+	t.Setenv("LINGSERVE_TAPE_STORE", "postgres")
+	c, err := config.Load(nil, os.Environ())
+	if err != nil {
+		t.Fatal(err)
+	}
+	store, err := openPostgres(c, slog.New(slog.DiscardHandler), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,8 +18,9 @@ import (
 	"github.com/lingserve/lingserve/internal/config"
 	"github.com/lingserve/lingserve/internal/textview"
 	runlogfile "github.com/lingserve/lingserve/runlog/file"
+	storefile "github.com/lingserve/lingserve/store/file"
 	"github.com/lingserve/lingserve/tape"
-	"github.com/lingserve/lingserve/tape/file"
+	"github.com/lingserve/lingserve/tape/logs"
 	"github.com/lingserve/lingserve/web"
 )
 
@@ -46,7 +47,7 @@ func (t *tapes) check(ctx context.Context, c *config.Config, stderr io.Writer) i
 		n++
 		failed = cmp.Or(failed, t.damage(d))
 	}
-	var sum file.Checked
+	var sum logs.Checked
 	runs, channels := 0, 0
 	err := c.CheckTape()
 	if err == nil && c.Tape.Store != "file" {
@@ -59,7 +60,7 @@ func (t *tapes) check(ctx context.Context, c *config.Config, stderr io.Writer) i
 	}
 	if err == nil && c.Data != "" {
 		if c.Tape.Store == "file" {
-			sum, err = file.Check(ctx, tapesFolder(c), func(d file.Damage) {
+			sum, err = logs.CheckFolder(ctx, tapesFolder(c), func(d storefile.Damage) {
 				found(damage{File: "tapes/" + d.File, Line: d.Line, Offset: d.Offset, Damage: d.What})
 			})
 			err = missing(err)
@@ -156,7 +157,7 @@ func checkFolder(ctx context.Context, data, folder string, check func(string, fu
 }
 
 // checkStore reads all sessions of a database, or of NATS, to the end. What their own checksums say is in the errors.
-func (t *tapes) checkStore(ctx context.Context, c *config.Config, stderr io.Writer, found func(damage)) (sum file.Checked, err error) {
+func (t *tapes) checkStore(ctx context.Context, c *config.Config, stderr io.Writer, found func(damage)) (sum logs.Checked, err error) {
 	quiet := slog.New(slog.DiscardHandler) // what goes wrong with the servers is in the error
 	shared, err := openEngineWith(ctx, c, quiet)
 	if err != nil {

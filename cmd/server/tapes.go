@@ -9,8 +9,7 @@ import (
 
 	"github.com/lingserve/lingserve/internal/config"
 	"github.com/lingserve/lingserve/tape"
-	"github.com/lingserve/lingserve/tape/file"
-	"github.com/lingserve/lingserve/tape/memory"
+	"github.com/lingserve/lingserve/tape/logs"
 )
 
 // openTapes opens the store of sessions: in a database where one is set up, in the engine where it is shared, else in the data folder, or in
@@ -41,11 +40,11 @@ func openStore(c *config.Config, shared *engine, log *slog.Logger, observer tape
 	case c.Tape.Store == config.EngineNATS:
 		store, err = shared.tapes(log, observer)
 	case c.Data == "":
-		return memory.New(&memory.Options{Observer: observer}), nil
+		return logs.NewMemory(0, observer), nil
 	default:
 		o := tapeOptions(c, log)
 		o.Observer = observer
-		store, err = file.Open(tapesFolder(c), o)
+		store, err = logs.OpenFolder(tapesFolder(c), o)
 	}
 	if err != nil {
 		return nil, tapesError(c, err)
@@ -65,9 +64,9 @@ func tapesError(c *config.Config, err error) error {
 }
 
 // tapeOptions says how sessions are kept in the data folder.
-func tapeOptions(c *config.Config, log *slog.Logger) file.Options {
-	sync := map[string]file.Sync{"none": file.SyncNone, "interval": file.SyncInterval, "turn": file.SyncTurn, "always": file.SyncAlways}
-	return file.Options{Sync: sync[c.Tape.Sync], Log: log}
+func tapeOptions(c *config.Config, log *slog.Logger) logs.FolderOptions {
+	sync := map[string]logs.Sync{"none": logs.SyncNone, "interval": logs.SyncInterval, "turn": logs.SyncTurn, "always": logs.SyncAlways}
+	return logs.FolderOptions{Sync: sync[c.Tape.Sync], Log: log}
 }
 
 // tapesFolder is where the tapes are that are files.

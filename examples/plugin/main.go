@@ -13,7 +13,7 @@ import (
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/demo"
 	"github.com/lingserve/lingserve/agent"
-	"github.com/lingserve/lingserve/tape/memory"
+	"github.com/lingserve/lingserve/tape/logs"
 	"github.com/lingserve/lingserve/turn"
 )
 
@@ -33,7 +33,7 @@ func main() {
 	provider := demo.New(nil)
 	defer provider.Close()
 	models.Register("demo", provider)
-	builtin, err := agent.New(agent.Options{Models: models, Store: memory.New(nil)})
+	builtin, err := agent.New(agent.Options{Models: models, Store: logs.NewMemory(0, nil)})
 	if err != nil {
 		log.Fatal(err)
 	}

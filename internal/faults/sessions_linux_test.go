@@ -12,13 +12,13 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/tape"
-	"github.com/lingserve/lingserve/tape/file"
+	"github.com/lingserve/lingserve/tape/logs"
 )
 
 // sessionsIn makes sessions of a workspace, in a server's data folder; every tenth is of the key "alice".
 func sessionsIn(t *testing.T, data, workspace string, n int) {
 	t.Helper()
-	s, err := file.Open(filepath.Join(data, "tapes"), file.Options{Sync: file.SyncNone})
+	s, err := logs.OpenFolder(filepath.Join(data, "tapes"), logs.FolderOptions{Sync: logs.SyncNone})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,7 +23,7 @@ import (
 	"github.com/lingserve/lingserve/agent"
 	"github.com/lingserve/lingserve/internal/upstream"
 	"github.com/lingserve/lingserve/tape"
-	"github.com/lingserve/lingserve/tape/file"
+	"github.com/lingserve/lingserve/tape/logs"
 	"github.com/lingserve/lingserve/tool"
 	"github.com/lingserve/lingserve/turn"
 )
@@ -48,7 +48,7 @@ var sessions = []string{"chat:1", "chat:2", "会话:3"}
 const workspace = "/srv/turns" // of the sessions; it need not be there
 
 func newAnswering(dir, name string, say func(string, ...any)) (*answering, error) {
-	files, err := file.Open(dir, file.Options{})
+	files, err := logs.OpenFolder(dir, logs.FolderOptions{})
 	if err != nil {
 		return nil, err
 	}
@@ -162,7 +162,7 @@ func (a *answering) answer(r upstream.Request) upstream.Answer {
 // acking is a file store that says what it has acknowledged. It marks each entry with its batch, its place there and the batch's
 // size, so that a part of a batch would be seen.
 type acking struct {
-	*file.Store
+	*logs.Store
 	name    string
 	say     func(string, ...any)
 	batches atomic.Int64
@@ -426,7 +426,7 @@ func inProcess(t testing.TB, l *ledger, dir, name string, do func(*answering)) {
 // checkAll opens a folder and checks all sessions.
 func (l *ledger) checkAll(t testing.TB, dir string) map[string]state {
 	t.Helper()
-	store, err := file.Open(dir, file.Options{})
+	store, err := logs.OpenFolder(dir, logs.FolderOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

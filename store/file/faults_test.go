@@ -76,8 +76,8 @@ func work(t *testing.T, tab store.Table, known may) {
 	}
 }
 
-// TestEveryCallFails has the disk fail at its N-th call for every N, and ends the process, or the machine's power, afterwards (ST-06, ST-07,
-// ST-30).
+// TestEveryCallFails has the disk fail at its N-th call for every N, and ends the process, or the machine's power, afterwards (ST-06,
+// ST-07, ST-30).
 func TestEveryCallFails(t *testing.T) {
 	for _, kind := range []vfstest.Kind{vfstest.NotDone, vfstest.Done, vfstest.Full} {
 		for _, count := range []int{1, 0} {

@@ -1,4 +1,22 @@
-// Package nats is a [store.Engine] on NATS JetStream, which several servers share.
+// Package nats is a [store.Engine] and a [store.LogEngine] on NATS JetStream, which several servers share.
+//
+// # A space of logs is a stream
+//
+// Each log is a subject, and a revision is the sequence of a message. A batch is one message; a large one is several, which the servers
+// store at once or not at all (their atomic publish). The headers of its last message say all that is known of the log without its entries,
+// so a log is never read for that. In an Indexed space they also say where up to 64 batches before it are, so any entry is found by a few
+// requests.
+//
+// A batch names the last sequence that its subject must have. If the answer of an attempt was lost, the message that is behind the expected
+// one tells by its ID whether the batch is stored. A deleted log leaves a marker for an hour. A trim is a message that keeps the revision.
+// In spaces that are neither Indexed nor Synced a large batch is several messages of which the last one counts: the servers do not have
+// atomic publish together with the asynchronous writing that these spaces are for.
+//
+// What is in a log, is asked of the leader of the stream; messages that are known to exist are read from any server. A follower subscribes
+// to what the servers republish, reads what is stored, and puts the two together by their sequences. Lists come from an index in memory,
+// which follows the headers of the stream and is brought up to date with each call.
+//
+// The space "tapes" has the stream in which earlier versions kept tapes: their messages are read, and what is appended to them is a batch.
 //
 // # A table is a stream
 //
@@ -11,14 +29,14 @@
 //   - A marker says that the record was deleted, and has the ID of the put that was deleted. It removes all earlier messages, and the
 //     servers remove it after ten minutes.
 //
-// Metas are in the headers of messages, so that lists and watchers get them without the bodies. A body that is large is compressed; a message
-// that is larger than the servers take is [store.ErrTooLarge].
+// Metas are in the headers of messages, so that lists and watchers get them without the bodies. A body that is large is compressed; a
+// message that is larger than the servers take is [store.ErrTooLarge].
 //
 // # Writing
 //
-// A put names the last sequence that its subject must have. If it was sent by an attempt whose answer was lost, the servers refuse it, and the
-// ID of the message that is there says that it is stored. A create is one request. So is a change of a record that this process has read or
-// written; otherwise the record is read first.
+// A put names the last sequence that its subject must have. If it was sent by an attempt whose answer was lost, the servers refuse it, and
+// the ID of the message that is there says that it is stored. A create is one request. So is a change of a record that this process has
+// read or written; otherwise the record is read first.
 //
 // # Reading
 //
@@ -61,16 +79,19 @@ type Engine struct {
 	stop    context.CancelCauseFunc
 	running sync.WaitGroup
 
+	waits waits
+
 	starting sync.Mutex // held while a goroutine is started
-	mu       sync.Mutex // held while a table is opened
+	mu       sync.Mutex // held while a table or a space is opened
 	tables   map[string]*Table
+	logs     map[string]*Log
 }
 
 var _ store.Engine = (*Engine)(nil)
 
 // Open makes an engine that uses a connection. The caller closes the engine before the connection.
 func Open(c *cluster.Cluster, o Options) *Engine {
-	e := &Engine{c: c, log: o.Log, tables: map[string]*Table{}}
+	e := &Engine{c: c, log: o.Log, waits: defaultWaits, tables: map[string]*Table{}, logs: map[string]*Log{}}
 	if e.log == nil {
 		e.log = slog.New(slog.DiscardHandler)
 	}

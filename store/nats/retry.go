@@ -22,6 +22,11 @@ const (
 	firstPause, lastPause = 10 * time.Millisecond, 250 * time.Millisecond
 )
 
+// waits are how long is waited for servers.
+type waits struct{ answer, patience, detached time.Duration }
+
+var defaultWaits = waits{attemptWait, patience, patienceDetached}
+
 // errChanged says that a key has changed since it was read, so that it is read again.
 var errChanged = errors.New("changed meanwhile")
 
@@ -32,13 +37,13 @@ func (e *awayError) Error() string   { return store.ErrAway.Error() + ": " + e.c
 func (e *awayError) Unwrap() []error { return []error{store.ErrAway, e.cause} }
 
 // again calls do until it succeeds or fails for good. If the servers are away for too long, the error is [store.ErrAway].
-func (t *Table) again(ctx context.Context, do func(ctx context.Context) error) error {
+func (p *place) again(ctx context.Context, do func(ctx context.Context) error) error {
 	changed := 0
 	for began, pause := time.Now(), firstPause; ; {
-		if err := cmp.Or(context.Cause(ctx), context.Cause(t.e.end)); err != nil {
+		if err := cmp.Or(context.Cause(ctx), context.Cause(p.e.end)); err != nil {
 			return err
 		}
-		attempt, cancel := context.WithTimeout(ctx, attemptWait)
+		attempt, cancel := context.WithTimeout(ctx, p.e.waits.answer)
 		err := do(attempt)
 		cancel()
 		gone := erased(err)
@@ -49,7 +54,7 @@ func (t *Table) again(ctx context.Context, do func(ctx context.Context) error) e
 			return context.Cause(ctx)
 		case cluster.Full(err):
 			return fmt.Errorf("%w: %w", store.ErrFull, err)
-		case !gone && !cluster.Passing(err) && !errors.Is(err, errChanged), t.tooLate(began):
+		case !gone && !cluster.Passing(err) && !errors.Is(err, errChanged), p.tooLate(began):
 			return &awayError{err}
 		}
 		if errors.Is(err, errChanged) {
@@ -61,24 +66,25 @@ func (t *Table) again(ctx context.Context, do func(ctx context.Context) error) e
 		case <-time.After(pause):
 			pause = min(2*pause, lastPause)
 		case <-ctx.Done():
-		case <-t.e.end.Done():
+		case <-p.e.end.Done():
 		}
 		if gone {
-			t.remake(ctx)
+			p.remake(ctx)
 		}
 	}
 }
 
 // tooLate reports whether a call that began then has waited long enough.
-func (t *Table) tooLate(began time.Time) bool {
-	conn, waited := t.e.c.Conn(), time.Since(began)
-	return conn.IsClosed() || waited >= patience || waited >= patienceDetached && !conn.IsConnected()
+func (p *place) tooLate(began time.Time) bool {
+	conn, waited := p.e.c.Conn(), time.Since(began)
+	return conn.IsClosed() || waited >= p.e.waits.patience || waited >= p.e.waits.detached && !conn.IsConnected()
 }
 
 // final reports whether an error is an answer.
 func final(err error) bool {
 	for _, known := range []error{
 		store.ErrNotFound, store.ErrMoved, store.ErrFull, store.ErrTooLarge, store.ErrInvalid, store.ErrDamaged, store.ErrClosed,
+		store.ErrDeleted, store.ErrExpired,
 	} {
 		if errors.Is(err, known) {
 			return true
@@ -93,10 +99,12 @@ func erased(err error) bool {
 }
 
 // remake makes the stream again if it does not exist.
-func (t *Table) remake(ctx context.Context) {
+func (p *place) remake(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, attemptWait)
 	defer cancel()
-	if _, err := t.e.c.JetStream().Stream(ctx, t.name); errors.Is(err, jetstream.ErrStreamNotFound) {
-		_ = t.make(ctx) // the caller tries again
+	if _, err := p.e.c.JetStream().Stream(ctx, p.name); errors.Is(err, jetstream.ErrStreamNotFound) {
+		if p.make(ctx) == nil && p.remade != nil { // else the caller tries again
+			p.remade()
+		}
 	}
 }

@@ -2,13 +2,8 @@ package nats
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
-	"fmt"
 	"log/slog"
 	"strings"
-	"sync/atomic"
-	"time"
 
 	client "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -26,14 +21,10 @@ const (
 
 // Table is a [store.Table].
 type Table struct {
-	e       *Engine
-	o       store.TableOptions
-	name    string // of the stream
-	prefix  string // of subjects, with the dot
-	barrier *cluster.Barrier
-	stream  atomic.Pointer[jetstream.Stream]
-	known   known
-	bounds  bounds
+	place
+	o      store.TableOptions
+	known  known
+	bounds bounds
 
 	publish func(context.Context, *client.Msg, ...jetstream.PublishOpt) (*jetstream.PubAck, error) // for tests: answers are lost
 }
@@ -42,61 +33,20 @@ var _ store.Table = (*Table)(nil)
 
 func openTable(ctx context.Context, e *Engine, o store.TableOptions) (*Table, error) {
 	token := cluster.Token(o.Name)
-	t := &Table{e: e, o: o, name: e.c.Name(streamName, token), prefix: e.c.Subject(tableToken, token) + ".", publish: e.c.JetStream().PublishMsg}
-	t.barrier = e.c.Barrier(t.name, t.prefix+cluster.BarrierToken)
+	t := &Table{o: o, publish: e.c.JetStream().PublishMsg}
 	t.bounds.t = t
-	if err := t.make(ctx); err != nil {
-		if cause := context.Cause(ctx); cause != nil {
-			return nil, cause
-		}
-		return nil, fmt.Errorf("%w: %w", store.ErrAway, err)
-	}
-	return t, nil
-}
-
-// make makes the stream if it does not exist. One that is made again, after an operator has deleted it, has higher sequences than before,
-// since they begin with the time in microseconds: so no revision of before fits.
-func (t *Table) make(ctx context.Context) error {
-	config := jetstream.StreamConfig{
-		Name: t.name, Subjects: []string{t.prefix + ">"}, Description: "records of the table " + t.o.Name, FirstSeq: uint64(time.Now().UnixMicro()),
-		AllowRollup: true, AllowMsgTTL: true, AllowDirect: true,
-	}
-	if t.o.Durability == store.Async {
+	config := jetstream.StreamConfig{Description: "records of the table " + o.Name, AllowRollup: true, AllowMsgTTL: true, AllowDirect: true}
+	if o.Durability == store.Async {
 		config.PersistMode = jetstream.AsyncPersistMode
 	}
-	s, err := t.e.c.Stream(ctx, config)
-	if err != nil {
-		return err
-	}
-	t.stream.Store(&s)
-	return nil
+	return t, t.open(ctx, e, e.c.Name(streamName, token), e.c.Subject(tableToken, token), config)
 }
 
 // subject is where the messages of a key are.
-func (t *Table) subject(key string) string {
-	var b strings.Builder
-	b.WriteString(t.prefix)
-	for part := range strings.SplitSeq(key, "/") {
-		if b.Len() > len(t.prefix) {
-			b.WriteByte('.')
-		}
-		b.WriteString(cluster.Token(part))
-	}
-	return b.String()
-}
+func (t *Table) subject(key string) string { return t.prefix + tokens(key) }
 
 // key undoes subject. It is "" if a part is too long to be written out in a subject.
-func (t *Table) key(subject string) string {
-	parts := strings.Split(strings.TrimPrefix(subject, t.prefix), ".")
-	for i, token := range parts {
-		part, ok := cluster.Untoken(token)
-		if !ok {
-			return ""
-		}
-		parts[i] = part
-	}
-	return strings.Join(parts, "/")
-}
+func (t *Table) key(subject string) string { return untokens(strings.TrimPrefix(subject, t.prefix)) }
 
 // filter matches at least the subjects of the keys that begin with prefix.
 func (t *Table) filter(prefix string) string {
@@ -119,36 +69,9 @@ func (t *Table) message(subject string, seq uint64, header client.Header, data [
 
 // ask asks the leader for one message.
 func (t *Table) ask(ctx context.Context, request any) (message, error) {
-	data, err := json.Marshal(request)
-	if err != nil {
+	m, err := t.place.ask(ctx, request)
+	if err != nil || m == nil {
 		return message{}, err
 	}
-	answer, err := t.e.c.Conn().RequestWithContext(ctx, "$JS.API.STREAM.MSG.GET."+t.name, data)
-	if err != nil {
-		return message{}, err
-	}
-	var a struct {
-		Error   *jetstream.APIError `json:"error"`
-		Message *struct {
-			Subject  string `json:"subject"`
-			Sequence uint64 `json:"seq"`
-			Header   []byte `json:"hdrs"`
-			Data     []byte `json:"data"`
-		} `json:"message"`
-	}
-	switch err := json.Unmarshal(answer.Data, &a); {
-	case err != nil:
-		return message{}, fmt.Errorf("an answer of no known form: %w", err)
-	case a.Error != nil && a.Error.ErrorCode == jetstream.JSErrCodeMessageNotFound:
-		return message{}, nil
-	case a.Error != nil:
-		return message{}, a.Error
-	case a.Message == nil:
-		return message{}, errors.New("an answer of no known form")
-	}
-	header, err := client.DecodeHeadersMsg(a.Message.Header)
-	if err != nil {
-		header = nil // of a message that is not the engine's
-	}
-	return t.message(a.Message.Subject, a.Message.Sequence, header, a.Message.Data), nil
+	return t.message(m.Subject, m.Sequence, m.Header, m.Data), nil
 }

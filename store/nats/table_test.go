@@ -1,6 +1,7 @@
 package nats_test
 
 import (
+	"os"
 	"testing"
 
 	"github.com/lingserve/lingserve/cluster"
@@ -9,11 +10,15 @@ import (
 	"github.com/lingserve/lingserve/store"
 	"github.com/lingserve/lingserve/store/nats"
 	"github.com/lingserve/lingserve/store/storetest"
+	"github.com/lingserve/lingserve/tape/tapetest"
 )
 
 func TestMain(m *testing.M) {
+	if os.Getenv("TAPETEST_DIR") != "" {
+		tapetest.Main(m, tapetest.Factory{Open: openTapesFolder, Durable: true})
+	}
 	longtest.Parallel(8) // they wait for servers
-	clustertest.Main(m, nil)
+	clustertest.Main(m, roles)
 }
 
 // place is a prefix on servers.
@@ -30,9 +35,14 @@ func (p *place) Open(t testing.TB) store.Engine {
 	return e
 }
 
+func (p *place) connect(t testing.TB) *cluster.Cluster {
+	t.Helper()
+	return p.s.Open(t, func(o *cluster.Options) { o.Prefix = p.prefix })
+}
+
 func (p *place) open(t testing.TB) (store.Engine, *cluster.Cluster) {
 	t.Helper()
-	c := p.s.Open(t, func(o *cluster.Options) { o.Prefix = p.prefix })
+	c := p.connect(t)
 	e := nats.Open(c, nats.Options{})
 	t.Cleanup(func() {
 		if err := e.Close(); err != nil {

@@ -81,6 +81,8 @@ type Engine struct {
 	mu        sync.Mutex
 	tables    map[string]*Table
 	byID      map[int32]*Table
+	logs      map[string]*Log
+	logByID   map[int32]*Log
 	listening bool
 	closed    bool
 }
@@ -97,7 +99,7 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 	_, _ = h.Write([]byte(db.Schema)) // never fails
 	e := &Engine{
 		db: db, log: db.Log, channel: fmt.Sprintf("lingserve_store_%x", h.Sum64()), sql: statementsOf(db.Schema), wait: cmp.Or(o.wait, callTime), sweep: cmp.Or(o.sweep, sweepEvery),
-		tables: map[string]*Table{}, byID: map[int32]*Table{},
+		tables: map[string]*Table{}, byID: map[int32]*Table{}, logs: map[string]*Log{}, logByID: map[int32]*Log{},
 	}
 	e.end, e.stop = context.WithCancelCause(context.Background())
 	e.running.Go(e.keep) // ends when the engine closes
@@ -110,6 +112,12 @@ func (o *Options) database() database.Options {
 		Migrations: database.Migrations(files, "migrations"), Versions: versions, Closed: store.ErrClosed, Patience: cmp.Or(o.patience, patienceTime),
 	}
 }
+
+// Database is what the engine uses, for others who keep something in it. It is closed with the engine.
+func (e *Engine) Database() *database.DB { return e.db }
+
+// Away reports whether the database has not answered for longer than calls wait for it, so that they fail at once.
+func (e *Engine) Away() bool { return e.db.Away() }
 
 // Table implements [store.Engine].
 func (e *Engine) Table(ctx context.Context, o store.TableOptions) (store.Table, error) {
@@ -142,6 +150,7 @@ func (e *Engine) Table(ctx context.Context, o store.TableOptions) (store.Table, 
 		return t, nil
 	}
 	t := &Table{e: e, o: o, id: id, nudged: make(chan struct{}, 1)}
+	t.puts = queue[*store.Put, answer]{writers: 1, e: e, name: o.Name, send: t.send, committed: t.committed}
 	e.tables[o.Name], e.byID[id] = t, t
 	return t, nil
 }

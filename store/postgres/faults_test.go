@@ -111,7 +111,9 @@ func TestAConnectionCutAtEachMessage(t *testing.T) {
 			schema := newSchema()
 			open(t, Options{Schema: schema}) // its tables are made once
 			for at, more := 1, true; more; at++ {
-				more = cutAt(t, schema, at, cut)
+				more = cutAtMessage(t, schema, at, cut, func(e *Engine) {
+					script(t, table(t, e, store.TableOptions{Name: fmt.Sprint("t", at), Durability: store.Synced}))
+				})
 				if t.Failed() {
 					t.Fatalf("message %d", at)
 				}
@@ -123,8 +125,8 @@ func TestAConnectionCutAtEachMessage(t *testing.T) {
 	}
 }
 
-// cutAt reports whether there was such a message.
-func cutAt(t *testing.T, schema string, at int, cut postgrestest.Cut) (done bool) {
+// cutAtMessage cuts a message of an engine that is used, and reports whether there was such a message.
+func cutAtMessage(t *testing.T, schema string, at int, cut postgrestest.Cut, use func(*Engine)) (done bool) {
 	proxy := postgrestest.NewProxy(t, shared.Socket())
 	messages := 0
 	proxy.Watch(func(sent []byte) postgrestest.Cut {
@@ -141,7 +143,7 @@ func cutAt(t *testing.T, schema string, at int, cut postgrestest.Cut) (done bool
 	if err != nil {
 		t.Fatal(err)
 	}
-	script(t, table(t, e, store.TableOptions{Name: fmt.Sprint("t", at), Durability: store.Synced}))
+	use(e)
 	if err := e.Close(); err != nil {
 		t.Error(err)
 	}

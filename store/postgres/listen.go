@@ -2,7 +2,9 @@ package postgres
 
 import (
 	"context"
+	"maps"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -63,6 +65,9 @@ func (e *Engine) hear(again bool) (listened bool) {
 	for _, t := range e.tables {
 		t.nudge() // for what has changed before
 	}
+	for _, l := range e.logs {
+		l.feed.wakeAll()
+	}
 	e.mu.Unlock()
 	for {
 		n, err := conn.WaitForNotification(ctx)
@@ -73,8 +78,12 @@ func (e *Engine) hear(again bool) (listened bool) {
 	}
 }
 
-// notice reads what a notice says: a table, and perhaps its revision.
+// notice reads what a notice says: a table, and perhaps its revision; or a space, and names of logs, or none if they are too many.
 func (e *Engine) notice(payload string) {
+	if space, ok := strings.CutPrefix(payload, "log "); ok {
+		e.noticeLogs(space)
+		return
+	}
 	table, revision, found := strings.Cut(payload, " ")
 	id, err := strconv.ParseInt(table, 10, 32)
 	rev := uint64(math.MaxUint64)
@@ -92,27 +101,42 @@ func (e *Engine) notice(payload string) {
 	}
 }
 
-// notices are tables that durable transactions have changed. One goroutine sends them, as many as there are at once: a transaction that
+func (e *Engine) noticeLogs(payload string) {
+	space, names, some := strings.Cut(payload, " ")
+	id, err := strconv.ParseInt(space, 10, 32)
+	e.mu.Lock()
+	l := e.logByID[int32(id)]
+	e.mu.Unlock()
+	switch {
+	case err != nil || l == nil: // of another program, or a space that is not used here
+	case some:
+		l.feed.wake(strings.Split(names, " "))
+	default:
+		l.feed.wakeAll()
+	}
+}
+
+// notices are what durable transactions have changed. One goroutine sends them, as many as there are at once: a transaction that
 // notifies holds a lock of the whole database until it is committed, so the notice is not part of one that waits for the disk. If a notice
 // is lost, watchers read within a second.
 type notices struct {
-	mu     sync.Mutex
-	tables map[int32]bool
-	busy   bool // a goroutine sends
+	mu      sync.Mutex
+	waiting map[string]bool
+	busy    bool // a goroutine sends
 }
 
-// notify tells other processes that a table has changed.
-func (e *Engine) notify(table int32) {
+// notify tells other processes what has changed.
+func (e *Engine) notify(notice string) {
 	n := &e.notices
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.tables == nil {
-		n.tables = map[int32]bool{}
+	if n.waiting == nil {
+		n.waiting = map[string]bool{}
 	}
-	n.tables[table] = true
+	n.waiting[notice] = true
 	if !n.busy {
 		n.busy = true
-		e.running.Go(e.sendNotices) // ends when there are none; the goroutine that puts, which is counted, has started it
+		e.running.Go(e.sendNotices) // ends when there are none; the goroutine that writes, which is counted, has started it
 	}
 }
 
@@ -120,11 +144,8 @@ func (e *Engine) sendNotices() {
 	n := &e.notices
 	for {
 		n.mu.Lock()
-		var payloads []string
-		for id := range n.tables {
-			payloads = append(payloads, strconv.FormatInt(int64(id), 10))
-		}
-		clear(n.tables)
+		payloads := slices.Collect(maps.Keys(n.waiting))
+		clear(n.waiting)
 		n.busy = len(payloads) > 0
 		n.mu.Unlock()
 		if len(payloads) == 0 {

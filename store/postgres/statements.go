@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"strconv"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -9,6 +10,7 @@ import (
 // statements name the schema: a pooler may give a connection that has another search path.
 type statements struct {
 	find, create, flush, put, get, page, head, changes, due, sweep, notify string
+	openSpace, sweepParts, dropPart, forget                                string
 }
 
 const alive = `(expires IS NULL OR expires > clock_timestamp())`
@@ -40,7 +42,111 @@ func statementsOf(schema string) statements {
 			) c ON true WHERE t.id = $1::integer ORDER BY c.rev`),
 		due: in(`SELECT id FROM @tables t WHERE EXISTS (SELECT FROM @records WHERE tab = t.id AND expires <= clock_timestamp())
 			OR EXISTS (SELECT FROM @removed WHERE tab = t.id AND rev <= @revision_at(clock_timestamp() - $1::interval))`),
-		notify: `SELECT set_config('synchronous_commit', 'off', true), pg_notify($1::text, n) FROM unnest($2::text[]) n`,
-		sweep:  in(`SELECT @sweep_table($1::integer, $2::text, $3::integer, $4::interval)`),
+		notify:     `SELECT set_config('synchronous_commit', 'off', true), pg_notify($1::text, n) FROM unnest($2::text[]) n`,
+		openSpace:  in(`SELECT id, parted FROM @open_space($1::text, $2::bigint, $3::boolean)`),
+		sweepParts: in(`SELECT @sweep_parts($1::bigint, $2::bigint, $3::bigint)`),
+		dropPart:   in(`SELECT @drop_part($1::integer)`),
+		forget:     in(`DELETE FROM @deleted WHERE at <= clock_timestamp() - $1::interval`),
+		sweep:      in(`SELECT @sweep_table($1::integer, $2::text, $3::integer, $4::interval)`),
+	}
+}
+
+// logStatements are those of a space. If its batches are kept until they are deleted, they are in one part of the table, which is named.
+type logStatements struct {
+	appendNext, appendEach, info, trim, delete, sync, gone, behind, importLog, imported  string
+	find, indexed, addTerms, covered, spansOldest, spansNewest, foundOldest, foundNewest string
+	in                                                                                   func(string) string // names the schema for @
+	open, more                                                                           readStatements
+}
+
+// readStatements read the rows of a log from a number ($3) and before another ($4), at most so many ($5) and about pageBytes. The log is
+// $1 and $2: its space and name, or its id and nothing. A row without entries has the log alone.
+type readStatements struct{ oldest, newest, oldestMarks, newestMarks string }
+
+func (r *readStatements) of(newest, marks bool) string {
+	switch {
+	case newest && marks:
+		return r.newestMarks
+	case newest:
+		return r.newest
+	case marks:
+		return r.oldestMarks
+	}
+	return r.oldest
+}
+
+func logStatementsOf(schema string, parted bool) logStatements {
+	quoted := pgx.Identifier{schema}.Sanitize() + "."
+	batches, parts := quoted+"batches_0", ""
+	if parted {
+		batches, parts = quoted+"batches", ` AND part >= l.part_from`
+	}
+	in := func(sql string) string {
+		return strings.NewReplacer("@@", "@@", "@batches", batches, "@parts", parts, "@", quoted).Replace(sql)
+	}
+	read := func(log, order, mark string) string {
+		return in(`SELECT l.id, l.first, l.last, l.trimmed, b.first, b.n, b.mark, b.data FROM @logs l LEFT JOIN LATERAL (
+				SELECT first, n, mark, data FROM (
+					SELECT first, n, mark, data, sum(octet_length(data)::bigint) OVER (ORDER BY first ` + order + ` ROWS UNBOUNDED PRECEDING) - octet_length(data) AS ahead
+					FROM @batches WHERE log = l.id AND first >= l.first AND first < $4::bigint AND first + n > $3::bigint` + mark + `@parts
+						AND first >= coalesce((SELECT max(first) FROM @batches WHERE log = l.id AND first <= $3::bigint@parts), 0)
+					ORDER BY first ` + order + ` LIMIT $5::bigint) found
+				WHERE ahead < ` + strconv.Itoa(pageBytes) + `
+			) b ON true WHERE ` + log + ` ORDER BY b.first ` + order)
+	}
+	readLog := func(log string) readStatements {
+		const marked = ` AND mark`
+		return readStatements{
+			oldest: read(log, "ASC", ""), newest: read(log, "DESC", ""), oldestMarks: read(log, "ASC", marked), newestMarks: read(log, "DESC", marked),
+		}
+	}
+	spans := func(order string) string {
+		// Each of the two is found by an index, which the planner might not use for both at once.
+		return in(`WITH hits AS MATERIALIZED (
+				SELECT log, first, last FROM @terms WHERE terms @@ $1::text::tsquery
+			) SELECT found.first, found.last FROM @logs l LEFT JOIN (
+				SELECT first, last FROM hits WHERE log = $2::bigint AND last >= $3::bigint AND first < $4::bigint
+				UNION SELECT first, last FROM @terms WHERE log = $2::bigint AND terms IS NULL AND last >= $3::bigint AND first < $4::bigint
+			) found ON true WHERE l.id = $2::bigint ORDER BY found.first ` + order + ` LIMIT ` + strconv.Itoa(rangesMost))
+	}
+	found := func(order string) string {
+		// The limits tell the planner to go by the index for each of the ranges. The outer one cuts where an inner one does, or before.
+		limit := ` ORDER BY first ` + order + ` LIMIT ` + strconv.Itoa(mostRows)
+		return in(`SELECT l.id, l.first, l.last, l.trimmed, b.first, b.n, b.mark, b.data FROM @logs l LEFT JOIN LATERAL (
+				SELECT first, n, mark, data FROM (
+					SELECT x.*, sum(octet_length(data)::bigint) OVER (ORDER BY x.first ` + order + ` ROWS UNBOUNDED PRECEDING) - octet_length(data) AS ahead
+					FROM unnest($2::bigint[], $3::bigint[]) AS r (first, last) CROSS JOIN LATERAL (
+						SELECT first, n, mark, data FROM @batches WHERE log = l.id AND first <= least(r.last, $5::bigint - 1) AND first + n > greatest(r.first, $4::bigint)
+							AND first >= coalesce((SELECT max(first) FROM @batches WHERE log = l.id AND first <= greatest(r.first, $4::bigint)), 0)` + limit + `
+					) x` + limit + `
+				) found WHERE ahead < ` + strconv.Itoa(pageBytes) + `
+			) b ON true WHERE l.id = $1::bigint ORDER BY b.first ` + order)
+	}
+	return logStatements{
+		in: in,
+		importLog: in(`INSERT INTO @logs (space, part_from, part, rev, batch, behind, first, last, last_mark, entries, bytes, indexed, loose, created, updated, listed, trimmed, name, folder, label, head)
+			VALUES ($1::integer, 0, 0, 1, $7::uuid, $7::uuid, 0, 0, 0, 0, 0, 0, 0, $5::timestamptz, $6::timestamptz, $6::timestamptz, false, $2::text, coalesce(substring($2::text FROM '^.*/'), ''), $3::bytea, coalesce($4::bytea, ''))
+			ON CONFLICT (space, name) DO NOTHING RETURNING id`),
+		imported: in(`UPDATE @logs SET (first, last, last_mark, entries, bytes, loose) = ($2::bigint, $3::bigint, $4::bigint, $5::bigint, $6::bigint, $5::bigint) WHERE id = $1::bigint`),
+		find:     in(`SELECT id FROM @logs WHERE space = $1::integer AND name = $2::text`),
+		indexed: in(`SELECT indexed, loose, coalesce((SELECT max(first) FROM @terms WHERE log = l.id AND first <= $3::bigint), 0)
+			FROM @logs l WHERE space = $1::integer AND name = $2::text`),
+		addTerms:    in(`INSERT INTO @terms (log, first, last, terms) VALUES ($1::bigint, $2::bigint, $3::bigint, array_to_tsvector($4::text[]))`),
+		covered:     in(`UPDATE @logs SET indexed = $3::bigint, loose = loose - $4::bigint WHERE id = $1::bigint AND indexed = $2::bigint`),
+		spansOldest: spans("ASC"), spansNewest: spans("DESC"), foundOldest: found("ASC"), foundNewest: found("DESC"),
+		appendNext: in(`SELECT ord, outcome, rev, batch, first, last, last_mark, entries, bytes, created, updated, label, head
+			FROM @append_next($1::integer, $2::boolean, $3::boolean, $4::text, $5::text, $6::text[], $7::uuid[], $8::bigint[], $9::uuid[], $10::bigint[],
+				$11::timestamptz[], $12::bytea[], $13::bigint[], $14::integer[], $15::integer[], $16::boolean[], $17::bytea[])`),
+		appendEach: in(`SELECT ord, outcome, rev, batch, first, last, last_mark, entries, bytes, created, updated, label, head
+			FROM @append_each($1::integer, $2::boolean, $3::boolean, $4::text, $5::text, $6::bigint, $7::text[], $8::uuid[], $9::integer[], $10::bigint[], $11::uuid[],
+				$12::bigint[], $13::timestamptz[], $14::bytea[], $15::bytea[], $16::integer[], $17::bigint[], $18::integer[], $19::integer[], $20::boolean[], $21::bytea[])`),
+		info:   in(`SELECT ` + infoColumns + ` FROM @logs l WHERE space = $1::integer AND name = $2::text`),
+		trim:   in(`SELECT @trim_log($1::integer, $2::text, $3::bigint)`),
+		delete: in(`SELECT @delete_logs($1::integer, $2::boolean, $3::text, $4::text, $5::text)`),
+		sync:   in(`UPDATE @spaces SET part = part WHERE id = $1::integer`),
+		open:   readLog(`l.space = $1::integer AND l.name = $2::text`),
+		more:   readLog(`l.id = $1::bigint AND $2::text IS NOT NULL`),
+		gone:   in(`SELECT EXISTS (SELECT FROM @deleted WHERE log = $1::bigint)`),
+		behind: in(`SELECT f.id FROM unnest($1::bigint[], $2::bigint[]) AS f (id, next) LEFT JOIN @logs l ON l.id = f.id WHERE l.id IS NULL OR l.last >= f.next OR l.first > f.next`),
 	}
 }

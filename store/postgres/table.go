@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"iter"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -28,11 +27,7 @@ type Table struct {
 
 	lazy atomic.Bool // a lazy put may not be durable yet
 
-	puts struct {
-		mu      sync.Mutex
-		waiting []*call
-		busy    bool // a goroutine writes
-	}
+	puts queue[*store.Put, answer]
 
 	nudged chan struct{} // there is perhaps a change
 	feed   feed

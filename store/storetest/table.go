@@ -31,6 +31,8 @@ type Setup struct {
 	New func(t testing.TB) Place
 	// Bubble runs each test in a bubble of package synctest: the engine uses no time but the test's.
 	Bubble bool
+	// NoTrim says that logs cannot be trimmed.
+	NoTrim bool
 }
 
 // NewID returns an ID for a put.

@@ -1,0 +1,160 @@
+package file_test
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/lingserve/lingserve/internal/vfs"
+	"github.com/lingserve/lingserve/internal/vfs/vfstest"
+	"github.com/lingserve/lingserve/store"
+	"github.com/lingserve/lingserve/store/file"
+	"github.com/lingserve/lingserve/store/storetest"
+)
+
+// lines are the lines of a test: {"n":1,"mark":true,"data":"…","more":true}. Logs whose name begins with "plain" do not have them.
+type lines struct{}
+
+type lineOf struct {
+	N    uint64 `json:"n"`
+	Mark bool   `json:"mark,omitempty"`
+	Last uint64 `json:"last"`
+	Data string `json:"data"`
+	More bool   `json:"more,omitempty"`
+	End  string `json:"end"`
+}
+
+func (lines) File(name string) (string, bool) {
+	return strings.ReplaceAll(name, "/", "@"), len(name) < 200 && !strings.HasPrefix(name, "plain")
+}
+
+func (lines) Name(file string) (string, bool) { return strings.ReplaceAll(file, "@", "/"), true }
+func (lines) End() string                     { return ".jsonl" }
+func (lines) SideEnd() string                 { return ".side" }
+func (lines) SplitLine(text []byte) int       { return len(text) }
+
+func (lines) AppendLine(dst []byte, e store.Entry, last uint64, more bool) []byte {
+	text, _ := json.Marshal(lineOf{e.N, e.Mark, last, base64.StdEncoding.EncodeToString(e.Data), more, "."})
+	return append(append(dst, text...), '\n')
+}
+
+func (lines) ParseLine(text []byte) (l file.Line, err error) {
+	var one lineOf
+	if err := json.Unmarshal(text, &one); err != nil || one.End != "." || one.N == 0 {
+		return l, errors.New("it is no line")
+	}
+	data, err := base64.StdEncoding.DecodeString(one.Data)
+	return file.Line{Entry: store.Entry{N: one.N, Mark: one.Mark, Data: data}, Before: int64(one.Last), More: one.More}, err
+}
+
+// Rebuild has the last number in the head, where the writer has none.
+func (lines) Rebuild(head []byte, e store.Entry, err error) []byte {
+	if err != nil {
+		return append(bytes.Clone(head), " damaged"...)
+	}
+	return fmt.Append(nil, "rebuilt ", e.N)
+}
+
+func (lines) Side(label string, _ []byte) []byte { return []byte("side " + label) }
+
+func (lines) Begin(_ string, side []byte) (string, []byte) {
+	return strings.TrimPrefix(string(side), "side "), []byte("rebuilt")
+}
+
+// codecFolder is a folder with logs in lines.
+type codecFolder struct{ logFolder }
+
+func newCodecFolder(dir vfs.Dir) *codecFolder {
+	layout := file.Layout{Codec: lines{}}
+	spaces := map[string]file.Layout{}
+	for _, space := range []string{"logs", "indexed", "plain", "synced", "more"} {
+		spaces[space] = layout
+	}
+	for i := range 2000 {
+		spaces[fmt.Sprint("model", i)] = layout
+	}
+	return &codecFolder{logFolder{dir, spaces}}
+}
+
+// DamageEntry implements [storetest.Damager].
+func (f *codecFolder) DamageEntry(t testing.TB, space, name string, n uint64) {
+	t.Helper()
+	if space == "plain" {
+		f.logFolder.DamageEntry(t, space, name, n)
+		return
+	}
+	d, err := f.dir.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	path := space + ".logs/" + name + ".jsonl"
+	text, err := vfs.ReadFile(d, path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := bytes.Index(text, fmt.Appendf(nil, `{"n":%d,`, n))
+	file, err := d.Open(path, os.O_RDWR)
+	if err != nil || at < 0 {
+		t.Fatal(err, at)
+	}
+	defer file.Close()
+	if _, err := file.WriteAt([]byte("X"), int64(at)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestLogsInLines has logs in the lines of a codec.
+func TestLogsInLines(t *testing.T) {
+	storetest.Logs(t, storetest.Setup{
+		New:    func(testing.TB) storetest.Place { return newCodecFolder(vfs.InMemory()) },
+		Bubble: true,
+		NoTrim: true,
+	})
+}
+
+// TestLinesWithoutAnIndex reads lines alone, as other programs write them: all that the lines say is there, and what the side file says.
+func TestLinesWithoutAnIndex(t *testing.T) {
+	disk := vfstest.New()
+	layout := file.Options{Spaces: map[string]file.Layout{"s": {Codec: lines{}, Folder: "."}}}
+	o := store.LogOptions{Space: "s", Indexed: true}
+	var text []byte
+	for n := range uint64(9) {
+		text = lines{}.AppendLine(text, store.Entry{N: n + 1, Mark: n == 3, Data: fmt.Append(nil, n+1)}, n, n%3 != 2)
+	}
+	write(t, disk, "k.jsonl", text)
+	write(t, disk, "k.side", []byte("side label"))
+	write(t, disk, "k.index", []byte("of another version"))
+	for range 2 {
+		e, l := openLogs(t, disk.Dir, o, layout)
+		info, err := l.Info(t.Context(), "k")
+		if err != nil || info.Label != "label" || info.Last != 9 || info.LastMark != 4 || info.Entries != 9 ||
+			!strings.HasPrefix(string(info.Head), "rebuilt") {
+			t.Fatalf("%+v, %v", info, err)
+		}
+		other, m := openLogs(t, disk.Dir, o, file.Options{Spaces: layout.Spaces, Beside: true})
+		if got, err := m.Info(t.Context(), "k"); err != nil || got.Rev != info.Rev {
+			t.Errorf("another process has revision %q, %v, want %q", got.Rev, err, info.Rev)
+		}
+		// A batch without entries leaves nothing in the lines; it fences other processes nevertheless.
+		next, err := m.Append(t.Context(), "k", store.Batch{ID: storetest.NewID(), After: info.Rev})
+		if err != nil || next.Rev == info.Rev {
+			t.Fatalf("%+v, %v", next, err)
+		}
+		if _, err := l.Append(t.Context(), "k", store.Batch{ID: storetest.NewID(), After: info.Rev}); !errors.Is(err, store.ErrMoved) {
+			t.Errorf("the old revision: %v", err)
+		}
+		if err := errors.Join(other.Close(), e.Close()); err != nil {
+			t.Fatal(err)
+		}
+		if got := read(t, disk, "k.jsonl"); !slices.Equal(got, text) {
+			t.Errorf("%q, want %q", got, text)
+		}
+	}
+}

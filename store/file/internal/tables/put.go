@@ -1,0 +1,269 @@
+package tables
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"time"
+
+	"github.com/lingserve/lingserve/internal/vfs"
+	"github.com/lingserve/lingserve/store"
+)
+
+// write collects the frames of a call.
+type write struct {
+	t       *Table
+	now     time.Time
+	rev     uint64
+	frames  []staged
+	last    map[string]int // the last frame of a key
+	records int64          // what the call adds
+	bytes   int64
+	oldest  int64
+}
+
+type staged struct {
+	frame
+	off int64
+}
+
+// Put implements [store.Table].
+func (t *Table) Put(ctx context.Context, puts ...store.Put) ([]store.Record, []error) {
+	records, errs := make([]store.Record, len(puts)), make([]error, len(puts))
+	number, err := uint64(0), context.Cause(ctx)
+	if err == nil {
+		number, err = t.put(ctx, puts, records, errs)
+	}
+	if err == nil && number > 0 && t.o.Durability == store.Synced {
+		if err = t.sync(number); err != nil {
+			err = fmt.Errorf("%w: %w", store.ErrUnsure, err)
+		}
+	}
+	for i := range puts {
+		if err != nil && (errs[i] == nil || errors.Is(errs[i], store.ErrNotFound)) { // the removal of before may not be durable
+			records[i], errs[i] = store.Record{}, err
+		}
+	}
+	return records, errs
+}
+
+// put writes what a call changes. The number is that of the write if its caller waits for a sync, or else 0.
+func (t *Table) put(ctx context.Context, puts []store.Put, records []store.Record, errs []error) (number uint64, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if err := t.closed(); err != nil {
+		return 0, err
+	}
+	unlock, err := t.lockFile(ctx)
+	if err != nil {
+		if ctx.Err() == nil && !errors.Is(err, store.ErrClosed) {
+			err = fmt.Errorf("%w: %w", store.ErrAway, err)
+		}
+		return 0, err
+	}
+	defer unlock()
+	if err := t.unusable(); err != nil {
+		return 0, fmt.Errorf("%w: %w", store.ErrAway, err)
+	}
+	w := &write{t: t, now: time.Now(), rev: t.rev, last: map[string]int{}, oldest: t.oldest}
+	t.buf = t.buf[:0]
+	lazy := true
+	for i := range puts {
+		if errs[i] = puts[i].Check(); errs[i] == nil {
+			var changed bool
+			records[i], changed, errs[i] = w.add(&puts[i])
+			lazy = lazy && (puts[i].Lazy || !changed)
+		}
+	}
+	if len(w.frames) == 0 {
+		return t.syncs.written.Load(), nil // of an attempt before, which may not be durable yet
+	}
+	if err := t.append(); err != nil {
+		return 0, err
+	}
+	t.oldest = w.oldest
+	for i := range w.frames {
+		t.apply(&w.frames[i].frame, w.frames[i].off)
+	}
+	t.size += int64(len(t.buf))
+	if cap(t.buf) > 1<<20 {
+		t.buf = nil
+	}
+	number = t.syncs.written.Add(1)
+	t.keep()
+	if lazy {
+		return 0, nil
+	}
+	return number, nil
+}
+
+// append writes the frames behind all others. What failed leaves nothing behind.
+func (t *Table) append() error {
+	info, err := t.f.Stat()
+	if err == nil && info.Size() > t.size { // of a write that was cut off
+		err = t.f.Truncate(t.size)
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %w", store.ErrAway, vfs.Explain(err))
+	}
+	if _, err := t.f.WriteAt(t.buf, t.size); err != nil {
+		err = vfs.Explain(err)
+		if again := t.f.Truncate(t.size); again != nil {
+			t.broken = vfs.Explain(again)
+			t.keep()
+			return fmt.Errorf("%w: %w", store.ErrUnsure, err)
+		}
+		return fmt.Errorf("%w: %w", store.ErrAway, err)
+	}
+	return nil
+}
+
+// unusable is why puts are refused until the file has been rewritten. A lock is held.
+func (t *Table) unusable() error {
+	t.syncs.mu.Lock()
+	defer t.syncs.mu.Unlock()
+	return cmp.Or(t.broken, t.syncs.failed)
+}
+
+// find returns what a key has behind the frames so far.
+func (w *write) find(key string) (f frame, ok bool, err error) {
+	if i, ok := w.last[key]; ok {
+		return w.frames[i].frame, w.frames[i].kind == kindPut, nil
+	}
+	f, _, ok, err = w.t.find(key)
+	return f, ok, err
+}
+
+// add adds the frames of a put.
+func (w *write) add(p *store.Put) (r store.Record, changed bool, err error) {
+	old, had, err := w.find(p.Key)
+	if err != nil {
+		return r, false, fmt.Errorf("%w: %w", store.ErrAway, err)
+	}
+	if had && old.id == p.ID {
+		return old.record(), false, nil
+	}
+	if d := w.t.deleted.byID[p.ID]; d != nil {
+		if d.id == p.ID {
+			return store.Record{Key: p.Key, Made: d.made, Rev: uint64(d.bodyAt)}, false, nil
+		}
+		return r, false, &store.Moved{Record: store.Record{Key: p.Key}} // it was written, and then deleted
+	}
+	if p.After != store.AnyRev && (had && old.rev != p.After || !had && p.After != 0) {
+		moved := &store.Moved{Record: store.Record{Key: p.Key}}
+		if had {
+			moved.Record = old.record()
+		}
+		return r, false, moved
+	}
+	if p.Delete {
+		if !had {
+			return r, false, store.ErrNotFound
+		}
+		w.delete(&old, p.ID)
+		return old.record(), true, nil
+	}
+	f := frame{kind: kindPut, key: []byte(p.Key), meta: p.Meta, id: p.ID, at: w.now.UnixMilli()}
+	if p.Life > 0 {
+		f.expires = w.now.Add(p.Life).UnixMilli()
+	}
+	var before int64
+	f.made = w.rev + 1
+	if had {
+		before, f.made = old.size(), old.made
+		f.bodyAt, f.bodyLen, f.bodyCRC = old.bodyAt, old.bodyLen, old.bodyCRC
+	}
+	inline := p.Body != nil || !had
+	if inline {
+		f.bodyLen, f.bodyCRC = uint32(len(p.Body)), crc32.Checksum(p.Body, castagnoli)
+	}
+	if err := w.room(p.Key, had, f.size()-before); err != nil {
+		return r, false, err
+	}
+	if !had {
+		f.made = w.rev + 1 // room may have taken revisions
+		w.records++
+	}
+	w.bytes += f.size() - before
+	w.stage(&f, inline)
+	if inline {
+		w.t.buf = append(w.t.buf, p.Body...)
+	}
+	return f.record(), true, nil
+}
+
+// stage gives a frame its revision and place, and adds its head.
+func (w *write) stage(f *frame, inline bool) {
+	w.rev++
+	f.rev = w.rev
+	off := w.t.size + int64(len(w.t.buf))
+	if inline {
+		f.bodyAt = off + f.headLen()
+	}
+	w.t.buf = f.appendHead(w.t.buf, off)
+	w.last[string(f.key)] = len(w.frames)
+	w.frames = append(w.frames, staged{*f, off})
+}
+
+func (w *write) delete(old *frame, id [16]byte) {
+	w.stage(&frame{
+		kind: kindDelete, key: old.key, meta: old.id[:], made: old.made, bodyAt: int64(old.rev), at: w.now.UnixMilli(), id: id,
+	}, false)
+	w.records--
+	w.bytes -= old.size()
+}
+
+// room makes room for a record, or returns [store.ErrFull].
+func (w *write) room(key string, had bool, more int64) error {
+	t := w.t
+	over := func() bool {
+		return t.o.MaxRecords > 0 && !had && int64(len(t.index))+w.records+1 > t.o.MaxRecords ||
+			t.o.MaxBytes > 0 && more > 0 && t.bytes+w.bytes+more > t.o.MaxBytes
+	}
+	if !over() {
+		return nil
+	}
+	if w.now.Sub(t.swept) >= time.Second {
+		t.sweep(w.now)
+	}
+	for over() {
+		if !t.o.Oldest {
+			return store.ErrFull
+		}
+		f, ok, err := w.takeOldest(key)
+		if err != nil {
+			return fmt.Errorf("%w: %w", store.ErrAway, err)
+		}
+		if !ok {
+			return store.ErrFull // the one record is too large
+		}
+		w.delete(&f, [16]byte{})
+	}
+	return nil
+}
+
+// takeOldest returns the record that was changed longest ago, but for a key and those of this call.
+func (w *write) takeOldest(but string) (found frame, ok bool, err error) {
+	first := true
+	_, _, err = w.t.scan(w.oldest, true, func(f *frame, off int64) bool {
+		if off >= w.t.size {
+			return false
+		}
+		if !w.t.lives(f, off) {
+			return true
+		}
+		if first {
+			w.oldest, first = off, false
+		}
+		if _, changed := w.last[string(f.key)]; changed || string(f.key) == but {
+			return true
+		}
+		found, ok = *f, true
+		found.key = bytes.Clone(f.key)
+		return false
+	})
+	return found, ok, err
+}

@@ -130,7 +130,7 @@ func engineError(c *config.Config, err error) error {
 	case errors.Is(err, cluster.ErrRefused):
 		hint = "; check nats.user and nats.password, nats.token, nats.creds or nats.nkey"
 	case errors.Is(err, cluster.ErrForbidden):
-		hint = fmt.Sprintf("; allow the user to publish and subscribe to %[1]s.>, $KV.%[1]s_LEASES.>, $JS.> and _INBOX.>", c.NATS.Prefix)
+		hint = fmt.Sprintf("; allow the user to publish and subscribe to %s.>, $JS.> and _INBOX.>", c.NATS.Prefix)
 	case errors.Is(err, cluster.ErrNoCluster):
 		hint = "; remove nats.copies, or set the servers of a cluster"
 	case errors.Is(err, cluster.ErrNoJetStream) && len(c.NATS.Routes) > 0:

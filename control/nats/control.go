@@ -12,6 +12,7 @@ import (
 
 	"github.com/lingserve/lingserve/cluster"
 	"github.com/lingserve/lingserve/control"
+	_ "github.com/lingserve/lingserve/store/nats" // the table of leases
 )
 
 // Options of a control; the zero value has the defaults.

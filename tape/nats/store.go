@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/lingserve/lingserve/cluster"
+	_ "github.com/lingserve/lingserve/store/nats" // the table of leases
 	"github.com/lingserve/lingserve/tape"
 )
 

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/cluster"
-	controlnats "github.com/lingserve/lingserve/control/nats"
+	"github.com/lingserve/lingserve/control"
 	beforenats "github.com/lingserve/lingserve/internal/before/nats"
 	"github.com/lingserve/lingserve/internal/config"
 	"github.com/lingserve/lingserve/internal/telemetry"
@@ -38,7 +38,7 @@ type engine struct {
 
 	// Of a server; nil where a command has the engine.
 	runs    *runlognats.Log
-	control *controlnats.Control
+	control *control.Requests
 	keys    *oncetable.Keys
 
 	mu    sync.Mutex
@@ -236,9 +236,11 @@ func (e *engine) share(ctx context.Context, c *config.Config, o *web.Options, lo
 	}); err != nil {
 		return err
 	}
-	if e.control, err = controlnats.Open(ctx, e.cluster, controlnats.Options{Log: log}); err != nil {
+	bus, err := e.cluster.Bus()
+	if err != nil {
 		return err
 	}
+	e.control = control.New(bus, e.presence, log)
 	if e.keys, err = oncetable.Open(ctx, e.tables, oncetable.Options{Retention: c.Run.KeyRetention, Log: log}); err != nil {
 		return err
 	}

@@ -33,21 +33,33 @@ const (
 )
 
 // Bus is a [replicas.Bus] on core NATS. A request is a message to <prefix>.ask.<replica>, which no server stores, and its answer a message to
-// an inbox of the asking replica.
+// an inbox of the asking replica. A replica that serves no requests says so as long as it is connected: a request that meets the end of a
+// subscription would be lost without a word.
 type Bus struct {
 	c    *Cluster
 	part int // bytes of one message
+	in   arrivals
 }
 
 var _ replicas.Bus = (*Bus)(nil)
 
-// Bus returns the bus of a connection.
+// Bus opens the bus of a connection, which ends with it.
 func (c *Cluster) Bus() (*Bus, error) {
 	part := int(min(c.conn.MaxPayload(), mostPart)) - headerRoom
 	if part < headerRoom {
 		return nil, fmt.Errorf("cluster: the servers accept messages of up to %d bytes; expected at least %d", c.conn.MaxPayload(), 2*headerRoom)
 	}
-	return &Bus{c: c, part: part}, nil
+	b := &Bus{c: c, part: part, in: arrivals{open: map[string]*arriving{}}}
+	sub, err := c.conn.Subscribe(b.subject(c.replica), b.take)
+	if err == nil {
+		err = sub.SetPendingLimits(waitingMessages, waitingBytes)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cluster: requests of other replicas: %w", err)
+	}
+	// So that others find it from now on. If the servers are away, they do when those are back.
+	_ = c.conn.FlushTimeout(flushWait)
+	return b, nil
 }
 
 func (b *Bus) subject(replica string) string { return b.c.Subject(askToken, Token(replica)) }
@@ -75,7 +87,10 @@ func (b *Bus) Ask(ctx context.Context, replica string, request replicas.Message)
 			return answer, err
 		}
 		if whole {
-			return replicas.Decode(in.data)
+			if answer, err = replicas.Decode(in.data); err == nil {
+				err = answer.Nobody()
+			}
+			return answer, err
 		}
 	}
 }
@@ -140,119 +155,103 @@ func (a *arriving) add(m *nats.Msg) (whole bool, err error) {
 
 // Serve implements [replicas.Bus].
 func (b *Bus) Serve(serve func(replicas.Message, func(replicas.Message))) (stop func(), err error) {
-	in := &arrivals{b: b, serve: serve, open: map[string]*arriving{}}
-	sub, err := b.c.conn.Subscribe(b.subject(b.c.replica), in.take)
-	if err == nil {
-		err = sub.SetPendingLimits(waitingMessages, waitingBytes)
-	}
-	if err != nil {
-		return nil, err
-	}
-	// So that others find it from now on. If the servers are away, they do when those are back.
-	_ = b.c.conn.FlushTimeout(flushWait)
+	b.in.mu.Lock()
+	defer b.in.mu.Unlock()
+	b.in.serve = serve
 	return func() {
-		_ = sub.Unsubscribe() // fails if the connection is closed: then there is none
-		in.close()
+		b.in.mu.Lock()
+		defer b.in.mu.Unlock()
+		b.in.serve = nil
+		clear(b.in.open)
+		b.in.bytes = 0
 	}, nil
+}
+
+// take takes a message; one goroutine does. It must not block.
+func (b *Bus) take(m *nats.Msg) {
+	if m.Reply == "" {
+		return
+	}
+	answer := func(answer replicas.Message) {
+		_ = b.publish(m.Reply, "", answer) // if the servers are away, the asking replica waits in vain
+	}
+	data, serve, err := b.in.add(m)
+	switch {
+	case err != nil:
+		answer(replicas.Message{Code: "overloaded", Text: err.Error()})
+		return
+	case serve == nil:
+		answer(replicas.NobodyServes())
+		return
+	case data == nil:
+		return
+	}
+	request, err := replicas.Decode(data)
+	if err != nil {
+		b.c.complain(nil, nil, err)
+		return
+	}
+	serve(request, answer)
 }
 
 // arrivals are the requests to this replica.
 type arrivals struct {
-	b     *Bus
-	serve func(replicas.Message, func(replicas.Message))
-
-	mu     sync.Mutex
-	open   map[string]*arriving // requests in parts, by the inbox of the asking replica
-	bytes  int                  // of them
-	closed bool
-	sweep  *time.Timer // nil while nothing is open
+	mu    sync.Mutex
+	serve func(replicas.Message, func(replicas.Message)) // nil: nobody serves
+	open  map[string]*arriving                           // requests in parts, by the inbox of the asking replica
+	bytes int                                            // of them
 }
 
-// take takes a message; one goroutine does. It must not block.
-func (in *arrivals) take(m *nats.Msg) {
-	if m.Reply == "" {
-		return
-	}
-	data := m.Data
-	if m.Header.Get(headerPart) != "" {
-		if data = in.part(m); data == nil {
-			return
-		}
-	}
-	request, err := replicas.Decode(data)
-	if err != nil {
-		in.b.c.complain(nil, nil, err)
-		return
-	}
-	in.serve(request, func(answer replicas.Message) {
-		_ = in.b.publish(m.Reply, "", answer) // if the servers are away, the asking replica waits in vain
-	})
-}
+var errArriving = errors.New("the replica serves too many large requests at once")
 
-// part takes a part of a request, and returns the request when it is whole.
-func (in *arrivals) part(m *nats.Msg) []byte {
+// add takes a message, and returns the request when it is whole.
+func (in *arrivals) add(m *nats.Msg) (data []byte, serve func(replicas.Message, func(replicas.Message)), err error) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
+	part := m.Header.Get(headerPart)
+	if part == "" || in.serve == nil {
+		return m.Data, in.serve, nil
+	}
 	a := in.open[m.Reply]
-	switch {
-	case in.closed, a == nil && !strings.HasPrefix(m.Header.Get(headerPart), "0 "): // its beginning was lost, or it was refused
-		return nil
-	case a == nil && len(in.open) >= mostArriving, in.bytes+len(m.Data) > mostArrivingBytes:
-		in.drop(m.Reply)
-		_ = in.b.publish(m.Reply, "", replicas.Message{Code: "overloaded", Text: "the replica serves too many large requests at once"})
-		return nil
-	case a == nil:
+	if a == nil {
+		if !strings.HasPrefix(part, "0 ") { // its beginning was lost, or it was refused
+			return nil, in.serve, nil
+		}
+		in.dropLate()
+		if len(in.open) >= mostArriving {
+			return nil, in.serve, errArriving
+		}
 		a = &arriving{since: time.Now()}
 		in.open[m.Reply] = a
-		if in.sweep == nil {
-			in.sweep = time.AfterFunc(arriveWait, in.late)
-		}
 	}
-	whole, err := a.add(m)
-	if err != nil {
+	if in.bytes+len(m.Data) > mostArrivingBytes {
 		in.drop(m.Reply)
-		return nil
+		return nil, in.serve, errArriving
 	}
-	in.bytes += len(m.Data)
-	if !whole {
-		return nil
+	before := len(a.data)
+	whole, err := a.add(m)
+	in.bytes += len(a.data) - before
+	switch {
+	case err != nil:
+		in.drop(m.Reply)
+	case whole:
+		in.drop(m.Reply)
+		return a.data, in.serve, nil
 	}
-	in.drop(m.Reply)
-	return a.data
+	return nil, in.serve, nil
 }
 
-// drop forgets a request in parts. The lock is held.
+// drop forgets a request in parts.
 func (in *arrivals) drop(reply string) {
-	if a := in.open[reply]; a != nil {
-		in.bytes -= len(a.data)
-		delete(in.open, reply)
-	}
+	in.bytes -= len(in.open[reply].data)
+	delete(in.open, reply)
 }
 
-// late forgets the requests of which a part has not come.
-func (in *arrivals) late() {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	if in.closed {
-		return
-	}
-	in.sweep = nil
+// dropLate forgets the requests of which a part has not come. It is called when another one begins: until then they are few.
+func (in *arrivals) dropLate() {
 	for reply, a := range in.open {
 		if time.Since(a.since) >= arriveWait {
 			in.drop(reply)
 		}
 	}
-	if len(in.open) > 0 {
-		in.sweep = time.AfterFunc(arriveWait, in.late)
-	}
-}
-
-func (in *arrivals) close() {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	in.closed = true
-	if in.sweep != nil {
-		in.sweep.Stop()
-	}
-	clear(in.open)
 }

@@ -16,8 +16,6 @@ import (
 	_ "github.com/lingserve/lingserve/store/nats" // the table of leases
 )
 
-func TestMain(m *testing.M) { clustertest.Main(m, nil) }
-
 // open makes a replica.
 func open(t testing.TB, s *clustertest.Servers, prefix string) (controltest.Replica, *cluster.Cluster) {
 	c := s.Open(t, func(o *cluster.Options) { o.Prefix = prefix })

@@ -40,6 +40,20 @@ type Message struct {
 	Body    []byte
 }
 
+// codeNobody is the code of the answer of a replica that serves no requests; no handler's code has brackets.
+const codeNobody = "(nobody)"
+
+// NobodyServes is the answer of a replica that serves no requests.
+func NobodyServes() Message { return Message{Code: codeNobody} }
+
+// Nobody returns [ErrNobody] if the answer says so.
+func (m *Message) Nobody() error {
+	if m.Code == codeNobody {
+		return ErrNobody
+	}
+	return nil
+}
+
 // head is what a message has beside its body. Texts are bytes, since they may be anything.
 type head struct {
 	ID      []byte            `json:"id,omitempty"`

@@ -81,6 +81,7 @@ type Engine struct {
 	mu        sync.Mutex
 	tables    map[string]*Table
 	byID      map[int32]*Table
+	bus       *Bus // nil until it is opened
 	listening bool
 	closed    bool
 }

@@ -63,6 +63,9 @@ func (e *Engine) hear(again bool) (listened bool) {
 	for _, t := range e.tables {
 		t.nudge() // for what has changed before
 	}
+	if e.bus != nil {
+		e.bus.nudge()
+	}
 	e.mu.Unlock()
 	for {
 		n, err := conn.WaitForNotification(ctx)
@@ -73,8 +76,16 @@ func (e *Engine) hear(again bool) (listened bool) {
 	}
 }
 
-// notice reads what a notice says: a table, and perhaps its revision.
+// notice reads what a notice says: a table, and perhaps its revision; or a replica that has messages.
 func (e *Engine) notice(payload string) {
+	if replica, ok := strings.CutPrefix(payload, busNotice); ok {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		if e.bus != nil && e.bus.replica == replica {
+			e.bus.nudge()
+		}
+		return
+	}
 	table, revision, found := strings.Cut(payload, " ")
 	id, err := strconv.ParseInt(table, 10, 32)
 	rev := uint64(math.MaxUint64)

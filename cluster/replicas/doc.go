@@ -19,4 +19,7 @@
 // that was stored), all its leases are lost at once, and the replica begins another life under the same id. The monotonic clock does not
 // run while a machine sleeps, so the loop also compares it with the wall clock: if they disagree, a lease counts as not held until the next
 // beat is stored.
+//
+// The table is not synced. If the store's machine fails, it may lose leases that were taken in the last second, and another replica may take
+// one of them; then the revisions of what they write decide, too.
 package replicas

@@ -202,7 +202,10 @@ func (m *Members) beatOnce() {
 		}
 	default:
 		l.revision, l.renewed, l.doubt, l.unsure = r.Rev, sent, false, false
-		m.failing = time.Time{}
+		if !m.failing.IsZero() {
+			m.failed += sent.Sub(m.failing)
+			m.failing = time.Time{}
+		}
 		if first && !m.closed {
 			m.begin(l)
 		}
@@ -280,6 +283,16 @@ func (m *Members) FailingSince() time.Time {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.failing
+}
+
+// Failed returns for how long beats have failed in all.
+func (m *Members) Failed() time.Duration {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.failing.IsZero() {
+		return m.failed
+	}
+	return m.failed + time.Since(m.failing)
 }
 
 // leave tells the others that this replica ends. Nobody beats any more. The id is this process's own, so no other one has written a life

@@ -253,6 +253,9 @@ func TestTheStoreIsAway(t *testing.T) {
 		if lost(held) || !held.Held() || !a.FailingSince().IsZero() {
 			t.Error("the lease is lost when the store is back")
 		}
+		if away := a.Failed(); away < 25*time.Second || away > 35*time.Second {
+			t.Errorf("the store was away for %v", away)
+		}
 		both(store.ErrAway)
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()

@@ -127,6 +127,7 @@ type Members struct {
 	beat    time.Time     // when the last one was sent
 	beatDue time.Time     // when the next one is, at the latest beatEvery after the last
 	failing time.Time     // when the first of the beats was sent that have failed since the last one that was stored
+	failed  time.Duration // for how long they have failed before
 	ticked  time.Time     // when the loop last ran
 	heardAt time.Time     // when this replica last heard its own beat
 	closing bool          // nothing is started any more

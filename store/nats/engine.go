@@ -8,7 +8,8 @@
 //   - A whole has a record with its body. It removes all earlier messages of its subject.
 //   - A step has a record without its body, and the sequence of the whole that has the body. So a body is neither read nor written again.
 //     A step of a record whose body is empty is a whole.
-//   - A marker says that the record was deleted. It removes all earlier messages, and the servers remove it after ten minutes.
+//   - A marker says that the record was deleted, and has the ID of the put that was deleted. It removes all earlier messages, and the
+//     servers remove it after ten minutes.
 //
 // Metas are in the headers of messages, so that lists and watchers get them without the bodies. A body that is large is compressed; a message
 // that is larger than the servers take is [store.ErrTooLarge].

@@ -124,9 +124,9 @@ func (f *follower) once(ctx context.Context, told *bool) error {
 // reading is what a follower has been told by one consumer.
 //
 // A consumer first delivers the messages that were the last of their subjects when it was made. One that is replaced meanwhile is skipped,
-// and its successor comes with what is new: so a key that changes all the time may be missing for long. Therefore a barrier is passed when the
-// consumer has delivered all that there was. If nothing was stored in between, no key is missing. Otherwise the follower reads on up to there,
-// and then asks for the keys that are still missing.
+// and its successor comes with what is new: so a key that changes all the time may be missing for long. Therefore a second barrier is passed
+// when the consumer has delivered the first. If nothing was stored in between, no key is missing. Otherwise the follower reads on up to the
+// second one, and then asks for the keys that are still missing.
 type reading struct {
 	*follower
 	at      uint64            // all messages up to it have been delivered, or replaced

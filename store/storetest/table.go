@@ -55,7 +55,7 @@ func put(t testing.TB, tab store.Table, p store.Put) store.Record {
 	t.Helper()
 	r, err := try(t, tab, p)
 	if err != nil {
-		t.Fatalf("put %+v: %v", p, err)
+		t.Fatalf("put %s: %v", p.Key, err)
 	}
 	return r
 }
@@ -110,6 +110,7 @@ func Tables(t *testing.T, s Setup) {
 		{"ST-04 one of all writers with one revision wins", testOneWins},
 		{"ST-05 a put that is sent again is written once", testAgain},
 		{"ST-11 what one process was told, another sees", testSeen},
+		{"ST-05 a deletion that is sent again is made once", testDeleteAgain},
 		{"ST-19 puts of a call stand or fail by themselves", testBatch},
 		{"ST-20 revisions rise in the order of commit", testRevisions},
 		{"ST-21 a nil body stays", testNilBody},
@@ -262,19 +263,68 @@ func testOneWins(t *testing.T, s Setup) {
 func testAgain(t *testing.T, s Setup) {
 	place := s.New(t)
 	a, b := table(t, place.Open(t), store.TableOptions{}), table(t, place.Open(t), store.TableOptions{})
-	p := store.Put{Key: "k", ID: NewID(), Body: []byte("1")}
-	first := put(t, a, p)
-	for _, tab := range []store.Table{a, b} {
-		if again := put(t, tab, p); again.Rev != first.Rev || again.Made != first.Made {
-			t.Errorf("%+v, want %+v", again, first)
+	var last store.Record
+	for _, p := range []store.Put{
+		{Meta: []byte("1"), Body: []byte("one"), Life: time.Hour},
+		{Meta: []byte("2")},
+		{Body: []byte("two"), Life: 2 * time.Hour},
+		{After: store.AnyRev},
+	} {
+		p.Key, p.ID, p.After = "k", NewID(), max(p.After, last.Rev)
+		first := put(t, a, p)
+		if first.Rev <= last.Rev {
+			t.Errorf("%+v behind %+v", first, last)
 		}
+		for _, tab := range []store.Table{a, b, a} {
+			Same(t, put(t, tab, p), first)
+		}
+		last = first
 	}
-	second := put(t, b, store.Put{Key: "k", After: first.Rev, Body: []byte("2")})
+	p := store.Put{Key: "k", ID: NewID(), After: last.Rev, Body: []byte("3")}
+	third := put(t, a, p)
+	fourth := put(t, b, store.Put{Key: "k", After: third.Rev, Body: []byte("4")})
 	if _, err := try(t, a, p); !errors.Is(err, store.ErrMoved) {
 		t.Errorf("behind another: %v", err)
 	}
-	if got := get(t, a, "k"); got.Rev != second.Rev || string(got.Body) != "2" {
+	if got := get(t, a, "k"); got.Rev != fourth.Rev || string(got.Body) != "4" {
 		t.Errorf("%+v", got)
+	}
+}
+
+// Same compares two records without their bodies.
+func Same(t testing.TB, got, want store.Record) {
+	t.Helper()
+	if got.Key != want.Key || got.Made != want.Made || got.Rev != want.Rev || !bytes.Equal(got.Meta, want.Meta) ||
+		!got.At.Equal(want.At) || !got.Expires.Equal(want.Expires) {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+}
+
+func testDeleteAgain(t *testing.T, s Setup) {
+	place := s.New(t)
+	a, b := table(t, place.Open(t), store.TableOptions{}), table(t, place.Open(t), store.TableOptions{})
+	first := store.Put{Key: "k", ID: NewID(), Meta: []byte("m"), Body: []byte("1")}
+	was := put(t, a, first)
+	remove := store.Put{Key: "k", ID: NewID(), After: was.Rev, Delete: true}
+	Same(t, put(t, a, remove), was)
+	for _, tab := range []store.Table{a, b, table(t, place.Open(t), store.TableOptions{})} {
+		if again := put(t, tab, remove); again.Key != "k" || again.Rev != was.Rev || again.Made != was.Made {
+			t.Errorf("%+v, want %+v", again, was)
+		}
+		absent(t, tab, "k")
+		if _, err := try(t, tab, first); !errors.Is(err, store.ErrMoved) {
+			t.Errorf("what was deleted, sent again: %v", err)
+		}
+		absent(t, tab, "k")
+	}
+	next := put(t, b, store.Put{Key: "k", Body: []byte("2")})
+	for _, tab := range []store.Table{a, b} {
+		if _, err := try(t, tab, remove); err != nil && !errors.Is(err, store.ErrMoved) {
+			t.Errorf("behind another: %v", err)
+		}
+	}
+	if got := get(t, a, "k"); got.Rev != next.Rev || string(got.Body) != "2" {
+		t.Errorf("%+v, want %+v", got, next)
 	}
 }
 

@@ -3,7 +3,6 @@ package cluster_test
 import (
 	"fmt"
 	"testing"
-
 )
 
 // BenchmarkLease times taking a lease and giving it back: another one each time, and the same one.

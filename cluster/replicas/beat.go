@@ -295,18 +295,24 @@ func (m *Members) Failed() time.Duration {
 	return m.failed + time.Since(m.failing)
 }
 
-// leave tells the others that this replica ends. Nobody beats any more. The id is this process's own, so no other one has written a life
-// into its record.
+// leave tells the others that this replica ends. It does not beat any more, and no other replica writes a life into its record.
 func (m *Members) leave() {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*callWait)
 	defer cancel()
 	m.mu.Lock()
-	l := m.life
-	if l == nil {
+	l, after := m.life, store.AnyRev
+	if l != nil {
+		after = l.revision
+	} else {
 		l = &life{number: m.lives + 1}
 	}
 	m.mu.Unlock()
-	if _, err := m.put(ctx, m.ownRecord(l, time.Now(), true), store.AnyRev, leftLife); err != nil {
+	left := m.ownRecord(l, time.Now(), true)
+	_, err := m.put(ctx, left, after, leftLife)
+	if errors.Is(err, store.ErrMoved) { // the answer to the last beat has not come
+		_, err = m.put(ctx, left, store.AnyRev, leftLife)
+	}
+	if err != nil {
 		m.o.Log.LogAttrs(ctx, slog.LevelWarn, "cannot announce this shutdown", slog.String("error", err.Error()))
 	}
 }

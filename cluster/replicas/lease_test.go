@@ -375,3 +375,37 @@ func TestManyWait(t *testing.T) {
 		}
 	})
 }
+
+// A replica leaves, and the answer to its last beat, or to the first one of a life, has not come: it is seen to leave at once.
+func TestAReplicaLeavesBehindALostAnswer(t *testing.T) {
+	for _, first := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			g := newGroup(t)
+			a, table := g.join("a")
+			b, _ := g.join("b")
+			var told []Change
+			defer b.Watch(func(c Change) { told = append(told, c) })()
+			table.set(store.ErrUnsure)
+			time.Sleep(beatEvery)
+			synctest.Wait()
+			if first {
+				a.mu.Lock()
+				a.lose(errTaken)
+				a.mu.Unlock()
+				time.Sleep(beatAgain)
+			}
+			table.set(nil)
+			if err := a.Close(); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			if n := len(told); n == 0 || told[n-1].What != Left || b.Alive("a") {
+				t.Errorf("told were %v", told)
+			}
+			time.Sleep(time.Minute)
+			if b.Alive("a") {
+				t.Error("it is there again")
+			}
+		})
+	}
+}

@@ -194,7 +194,7 @@ func (e *engine) close(log *slog.Logger) {
 		errs = append(errs, e.tables.Close()) // the members have tables of their own
 	}
 	if err := errors.Join(append(errs, e.disconnect())...); err != nil {
-		log.Warn("cannot close the connection to the shared servers cleanly", "error", err)
+		log.Warn("cannot disconnect cleanly", "error", err)
 	}
 }
 

@@ -32,9 +32,9 @@ const (
 	flushWait = time.Second
 )
 
-// Bus is a [replicas.Bus] on core NATS. A request is a message to <prefix>.ask.<replica>, which no server stores, and its answer a message to
-// an inbox of the asking replica. A replica that serves no requests says so as long as it is connected: a request that meets the end of a
-// subscription would be lost without a word.
+// Bus is a [replicas.Bus] on core NATS. A request is a message to <prefix>.ask.<replica>, which no server stores, and its answer a message
+// to an inbox of the asking replica. A replica that serves no requests says so as long as it is connected: a request that meets the end of
+// a subscription would be lost without a word.
 type Bus struct {
 	c    *Cluster
 	part int // bytes of one message
@@ -47,7 +47,8 @@ var _ replicas.Bus = (*Bus)(nil)
 func (c *Cluster) Bus() (*Bus, error) {
 	part := int(min(c.conn.MaxPayload(), mostPart)) - headerRoom
 	if part < headerRoom {
-		return nil, fmt.Errorf("cluster: the servers accept messages of up to %d bytes; expected at least %d", c.conn.MaxPayload(), 2*headerRoom)
+		return nil, fmt.Errorf("cluster: the servers accept messages of up to %d bytes; expected at least %d",
+			c.conn.MaxPayload(), 2*headerRoom)
 	}
 	b := &Bus{c: c, part: part, in: arrivals{open: map[string]*arriving{}}}
 	sub, err := c.conn.Subscribe(b.subject(c.replica), b.take)
@@ -97,7 +98,9 @@ func (b *Bus) Ask(ctx context.Context, replica string, request replicas.Message)
 
 // unsent marks an error if the message did not leave this process.
 func unsent(err error) error {
-	for _, known := range []error{nats.ErrReconnectBufExceeded, nats.ErrConnectionClosed, nats.ErrConnectionReconnecting, nats.ErrDisconnected} {
+	for _, known := range []error{
+		nats.ErrReconnectBufExceeded, nats.ErrConnectionClosed, nats.ErrConnectionReconnecting, nats.ErrDisconnected,
+	} {
 		if errors.Is(err, known) {
 			return fmt.Errorf("%w: %w", replicas.ErrUnsent, err)
 		}

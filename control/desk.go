@@ -51,9 +51,9 @@ func (d *desk) open(h Handler) (stop func(), err error) {
 	}, nil
 }
 
-// serve serves a request, in a goroutine of its own, and calls done once, with an answer, which is not to be changed, or an error: [ErrGone] or
-// an [*Error]. The handler's context has the values of ctx, and ends when the time is over. One that is being served, or was, is not served
-// again: done gets the answer of the first.
+// serve serves a request, in a goroutine of its own, and calls done once, with an answer, which is not to be changed, or an error:
+// [ErrGone] or an [*Error]. The handler's context has the values of ctx, and ends when the time is over. One that is being served, or was,
+// is not served again: done gets the answer of the first.
 func (d *desk) serve(ctx context.Context, wait time.Duration, r Request, done func([]byte, error)) {
 	d.mu.Lock()
 	h, end := d.handler, d.ctx

@@ -20,8 +20,8 @@ const (
 	reconnectWait = time.Second
 	retryEvery    = 50 * time.Millisecond
 
-	// askAgain is when a request that has an ID is sent again: the request or its answer may have been lost with a connection. Each time it is
-	// twice as long: otherwise no answer that takes longer would be waited for, and each attempt would add to what it waits behind.
+	// askAgain is when a request that has an ID is sent again: the request or its answer may have been lost with a connection. Each time it
+	// is twice as long: otherwise no answer that takes longer would be waited for, and each attempt would add to what it waits behind.
 	askAgain = time.Second
 
 	codeGone = "(gone)" // of an answer: nobody serves any more; no handler's code has brackets

@@ -278,7 +278,8 @@ func (m *Members) bury(id string, revision uint64) {
 	}
 }
 
-// FailingSince returns when the first of the beats was sent that have failed since the last one that was stored, or zero if that was the last.
+// FailingSince returns when the first of the beats was sent that have failed since the last one that was stored, or zero if that was the
+// last.
 func (m *Members) FailingSince() time.Time {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -11,10 +11,11 @@ import (
 
 // Bus carries requests from one replica to another, and the answers. It is safe for concurrent use.
 type Bus interface {
-	// Ask sends a request once, and waits for its answer until ctx ends. Errors are [ErrNobody], [ErrUnsent], and others after which it is not
-	// known whether the request was served.
+	// Ask sends a request once, and waits for its answer until ctx ends. Errors are [ErrNobody], [ErrUnsent], and others after which it is
+	// not known whether the request was served.
 	Ask(ctx context.Context, replica string, request Message) (answer Message, err error)
-	// Serve calls serve with each request to this replica until stop is called. serve must not block. It calls answer once, from any goroutine.
+	// Serve calls serve with each request to this replica until stop is called. serve must not block. It calls answer once, from any
+	// goroutine.
 	Serve(serve func(request Message, answer func(Message))) (stop func(), err error)
 }
 

@@ -20,6 +20,6 @@
 // run while a machine sleeps, so the loop also compares it with the wall clock: if they disagree, a lease counts as not held until the next
 // beat is stored.
 //
-// The table is not synced. If the store's machine fails, it may lose leases that were taken in the last second, and another replica may take
-// one of them; then the revisions of what they write decide, too.
+// The table is not synced. If the store's machine fails, it may lose leases that were taken in the last second, and another replica may
+// take one of them; then the revisions of what they write decide, too.
 package replicas

@@ -30,9 +30,10 @@ const (
 
 // Leases keep several replicas, and several callers in one, from doing one thing at once. They implement [tape.Leaser].
 //
-// The record of a lease has its holder and the holder's life, and the lease is held as long as that life goes on; see [Members]. So it costs
-// nothing to hold it, and the leases of a replica that died are free [TTL] after its last beat, all at once. While the store is away nobody
-// can take a lease, and those that are held stay so for Options.Grace. A lease is for liveness; see the package's comment on fencing.
+// The record of a lease has its holder and the holder's life, and the lease is held as long as that life goes on; see [Members]. So it
+// costs nothing to hold it, and the leases of a replica that died are free [TTL] after its last beat, all at once. While the store is away
+// nobody can take a lease, and those that are held stay so for Options.Grace. A lease is for liveness; see the package's comment on
+// fencing.
 //
 // Callers of one replica get a lease in the order in which they came. Among replicas it is a race.
 type Leases struct {
@@ -82,7 +83,8 @@ type leaseRecord struct {
 // Leases returns the leases of one kind of things.
 func (m *Members) Leases(kind string) (*Leases, error) {
 	if store.KeyPart(kind) != kind || kind == replicaKind {
-		return nil, fmt.Errorf("cluster: %.80q is not a name for leases; expected letters, digits, '_' and '-', and not %q", kind, replicaKind)
+		return nil, fmt.Errorf("cluster: %.80q is not a name for leases; expected letters, digits, '_' and '-', and not %q",
+			kind, replicaKind)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -172,7 +172,8 @@ func newMembers(o Options, table store.Table) *Members {
 	}
 	m := &Members{
 		o: o, table: table, kick: make(chan struct{}, 1), wake: make(chan struct{}, 1), joined: make(chan struct{}), ticked: time.Now(),
-		view: map[string]*member{}, gone: map[string]uint64{}, endings: make(chan struct{}), leases: map[string]*Leases{}, tellers: map[*teller]struct{}{},
+		view: map[string]*member{}, gone: map[string]uint64{}, endings: make(chan struct{}),
+		leases: map[string]*Leases{}, tellers: map[*teller]struct{}{},
 	}
 	m.end, m.stop = context.WithCancelCause(context.Background())
 	return m

@@ -147,7 +147,8 @@ func clusterOptions(c *config.Config, log *slog.Logger) cluster.Options {
 // engineError says what to do about what is wrong with the servers.
 func engineError(c *config.Config, err error) error {
 	if c.Engine == config.EnginePostgres {
-		return fmt.Errorf("postgres.url (%s): cannot use the database that replicas share: %s", c.Source("postgres.url"), strings.TrimPrefix(err.Error(), "database: "))
+		return fmt.Errorf("postgres.url (%s): cannot use the database that replicas share: %s",
+			c.Source("postgres.url"), strings.TrimPrefix(err.Error(), "database: "))
 	}
 	hint := ""
 	switch {

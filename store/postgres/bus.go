@@ -54,12 +54,14 @@ func (e *Engine) Bus(ctx context.Context, replica string) (*Bus, error) {
 	in := func(sql string) string { return strings.ReplaceAll(sql, "@", quoted) }
 	b := &Bus{
 		e: e, replica: replica, ended: make(chan struct{}), nudged: make(chan struct{}, 1), asked: map[int64]chan replicas.Message{},
-		send: in(`WITH m AS (INSERT INTO @messages (recipient, sender, number, answer, data) VALUES ($2::text, $3::text, $4::bigint, $5::boolean, $6::bytea))
+		send: in(`WITH m AS (INSERT INTO @messages (recipient, sender, number, answer, data)
+				VALUES ($2::text, $3::text, $4::bigint, $5::boolean, $6::bytea))
 			SELECT set_config('synchronous_commit', 'off', true), pg_notify($1::text, $7::text)`),
 		// At most so many rows, whose sizes come to a bound or little more.
 		read: in(`DELETE FROM @messages WHERE id IN (SELECT id FROM (
 				SELECT id, sum(octet_length(data)) OVER (ORDER BY id) - octet_length(data) AS before
-				FROM (SELECT id, data FROM @messages WHERE recipient = $1::text ORDER BY id LIMIT $2::bigint) r) s WHERE before < $3::bigint)
+				FROM (SELECT id, data FROM @messages WHERE recipient = $1::text ORDER BY id LIMIT $2::bigint) r) s
+				WHERE before < $3::bigint)
 			RETURNING id, sender, number, answer, clock_timestamp() - at, data`),
 		sweep: in(`DELETE FROM @messages WHERE at < clock_timestamp() - $1::interval`),
 	}

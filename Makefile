@@ -61,7 +61,7 @@ vet:
 
 # What takes longest or waits begins first, so that none of it is left when all else has ended, and as many packages at once as keep two
 # processors at work while some of them wait.
-FIRST    = ./web ./internal/faults ./cmd/server ./tape/logs ./internal/attacks ./adapter/openai ./tool/mcp ./internal/release ./store/nats ./control/nats ./cluster ./internal/chaos
+FIRST    = ./web ./internal/faults ./cmd/server ./tape/logs ./internal/attacks ./adapter/openai ./tool/mcp ./internal/release ./store/nats ./control ./cluster ./internal/chaos
 UNITJOBS ?= 3
 # Whatever the compiler is told of its own memory, tests are not; and the race detector has a fault of its own.
 AS_USED  = "$(CURDIR)/tools/test.sh"
@@ -93,7 +93,7 @@ soak:
 
 # The long form of tests that "make test" has in a short one: three servers as well as one, more draws, rounds and kills, larger counts.
 # Some minutes.
-LONG = ./channel/nats ./cluster ./cluster/clustertest ./control/nats ./runlog/file ./runlog/nats ./store/nats ./store/postgres ./store/postgres/lease ./internal/before/postgres ./tape/logs
+LONG = ./channel/nats ./cluster ./cluster/clustertest ./control ./runlog/file ./runlog/nats ./store/nats ./store/postgres ./store/postgres/lease ./internal/before/postgres ./tape/logs
 long:
 	$(GO) test -vet=off $(RACE) -count=1 -p 1 -timeout 30m $(LONG) -args -long
 

@@ -44,6 +44,9 @@ type passage struct {
 	err      error
 }
 
+// callWait bounds one request.
+const callWait = time.Second
+
 const (
 	// A server that lacks what is acknowledged is asked again: it gets it within milliseconds where it is not far behind.
 	firstStale, lastStale = 2 * time.Millisecond, 200 * time.Millisecond

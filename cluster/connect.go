@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/lingserve/lingserve/store"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
@@ -50,7 +51,6 @@ var (
 	ErrNoJetStream = errors.New("cluster: the servers have no JetStream")
 	ErrTooOld      = errors.New("cluster: the servers are too old")
 	ErrNoCluster   = errors.New("cluster: several copies need a cluster of servers")
-	ErrClosed      = errors.New("cluster: closed")
 )
 
 // Cluster is the connection of a replica. Its methods are safe for concurrent use.
@@ -74,7 +74,8 @@ type Cluster struct {
 	joining sync.Mutex // held while presence is made
 
 	mu       sync.Mutex
-	presence *Presence // nil until somebody wants it
+	presence *Presence    // nil until a caller joins
+	tables   store.Engine // of the presence
 	state    State
 	watchers map[*watcher]struct{}
 	streams  []string // that the probe asks for
@@ -368,19 +369,20 @@ func (c *Cluster) Close() error {
 	}
 	c.stop()
 	c.joining.Lock() // who joins now is refused
-	p := c.presence
+	p, tables := c.presence, c.tables
 	c.joining.Unlock()
 	c.running.Wait()
+	var err error
 	if p != nil {
-		p.leave()
+		err = errors.Join(p.Close(), tables.Close())
 	}
 	if c.conn != nil {
 		c.conn.Close()
 	}
 	if c.server != nil {
-		return c.server.Stop()
+		err = errors.Join(err, c.server.Stop())
 	}
-	return nil
+	return err
 }
 
 // newID is as good as unique, and fits into a subject.

@@ -121,7 +121,7 @@ func TestAnElectionTakesNoLease(t *testing.T) {
 	told := changes(t, c, id)
 	mine := take(t, l, "mine")
 	other, otherID := clustertest.Start(t, "holder", s.URL()), ""
-	s.Kill(s.Leader("KV_" + c.Name("LEASES")))
+	s.Kill(s.Leader(c.Name("TABLE", "leases")))
 	begin := time.Now()
 	lease := take(t, l, "new")
 	t.Logf("a lease is to be had again after %v", time.Since(begin))

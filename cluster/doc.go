@@ -1,8 +1,8 @@
 // Package cluster is what several replicas share: a NATS JetStream, the connection to it, and who of them is there.
 //
 // A replica is one process of the server. [Open] connects it to the servers of an installation or runs one of them in the
-// process, which is a JetStream of one node or one of three. What is stored is in streams and buckets that [Cluster.Stream]
-// and [Cluster.Bucket] make, under names that begin with the installation's prefix.
+// process, which is a JetStream of one node or one of three. What is stored is in streams that [Cluster.Stream]
+// makes, under names that begin with the installation's prefix.
 //
 // # Guarantees
 //   - A connection that is lost is made again, for ever. Meanwhile nothing is buffered: a publish fails at once, and
@@ -40,6 +40,6 @@
 //
 // # Permissions
 //
-// The account of a replica must have JetStream. With permissions by subject it publishes and subscribes to `<prefix>.>`,
-// `$KV.<prefix>_LEASES.>`, `$JS.>` and `_INBOX.>`.
+// The account of a replica must have JetStream. With permissions by subject it publishes and subscribes to `<prefix>.>`, `$JS.>` and
+// `_INBOX.>`.
 package cluster

@@ -44,11 +44,11 @@ func TestAStartAfterACrashWarnsOfNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	kv, err := c.Bucket(t.Context(), jetstream.KeyValueConfig{Bucket: "KEYS", LimitMarkerTTL: time.Minute})
-	if err != nil {
+	config := jetstream.StreamConfig{Name: "KEYS", Subjects: []string{c.Subject("keys", ">")}, AllowMsgTTL: true}
+	if _, err := c.Stream(t.Context(), config); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := kv.Create(t.Context(), "a", []byte("1"), jetstream.KeyTTL(time.Hour)); err != nil {
+	if _, err := c.JetStream().Publish(t.Context(), c.Subject("keys", "a"), []byte("1"), jetstream.WithMsgTTL(time.Hour)); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.Close(); err != nil {
@@ -68,11 +68,12 @@ func TestAStartAfterACrashWarnsOfNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	if kv, err = c.Bucket(t.Context(), jetstream.KeyValueConfig{Bucket: "KEYS", LimitMarkerTTL: time.Minute}); err != nil {
+	stream, err := c.Stream(t.Context(), config)
+	if err != nil {
 		t.Fatal(err)
 	}
-	if e, err := kv.Get(t.Context(), "a"); err != nil || string(e.Value()) != "1" {
-		t.Errorf("what was kept: %v, %v", e, err)
+	if m, err := stream.GetLastMsgForSubject(t.Context(), c.Subject("keys", "a")); err != nil || string(m.Data) != "1" {
+		t.Errorf("what was kept: %v, %v", m, err)
 	}
 	said := 0
 	for line := range strings.Lines(log.String()) {

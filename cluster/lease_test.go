@@ -3,7 +3,6 @@ package cluster_test
 import (
 	"context"
 	"errors"
-	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -101,7 +100,7 @@ func TestALeaseHasOneHolder(t *testing.T) {
 				take(t, l, "another").Release()
 			}
 			if s.Len() > 1 {
-				s.Kill(s.Leader("KV_" + ca.Name("LEASES")))
+				s.Kill(s.Leader(ca.Name("TABLE", "leases")))
 			}
 			got := make(chan tape.Lease)
 			for _, l := range []*cluster.Leases{a, b} {
@@ -174,44 +173,6 @@ func TestManyTakeOneLease(t *testing.T) {
 			wg.Wait()
 			t.Logf("60 leases one after the other: %v", time.Since(begin))
 		})
-	}
-}
-
-// TestCallersOfOneReplicaComeInOrder, and one that gives up leaves no gap.
-func TestCallersOfOneReplicaComeInOrder(t *testing.T) {
-	t.Parallel()
-	_, l := leases(t, clustertest.One(t))
-	first := take(t, l, "s")
-	var mu sync.Mutex
-	var got []int
-	var wg sync.WaitGroup
-	ctxs := make([]context.CancelFunc, 5)
-	for i := range 5 {
-		ctx, cancel := context.WithCancel(t.Context())
-		ctxs[i] = cancel
-		defer cancel()
-		wg.Go(func() {
-			lease, err := l.Lease(ctx, "s", true)
-			if err != nil {
-				return
-			}
-			mu.Lock()
-			got = append(got, i)
-			mu.Unlock()
-			lease.Release()
-		})
-		for l.Waiting("s") != i+1 {
-			time.Sleep(time.Millisecond) // the order is that of coming
-		}
-	}
-	ctxs[2]()
-	for l.Waiting("s") != 4 {
-		time.Sleep(time.Millisecond)
-	}
-	first.Release()
-	wg.Wait()
-	if want := []int{0, 1, 3, 4}; !slices.Equal(got, want) {
-		t.Errorf("they got it in the order %v, want %v", got, want)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/lingserve/lingserve/cluster"
 	"github.com/lingserve/lingserve/cluster/clustertest"
 	"github.com/lingserve/lingserve/internal/longtest"
+	_ "github.com/lingserve/lingserve/store/nats" // the tables of leases
 )
 
 func TestMain(m *testing.M) {

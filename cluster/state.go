@@ -53,12 +53,6 @@ func (c *Cluster) Watch(fn func(State)) (stop func()) {
 
 // changed makes the keeper look at once.
 func (c *Cluster) changed() {
-	c.mu.Lock()
-	p := c.presence
-	c.mu.Unlock()
-	if p != nil {
-		p.reconnected()
-	}
 	select {
 	case c.kick <- struct{}{}:
 	default: // it will look
@@ -99,7 +93,7 @@ func (c *Cluster) look() State {
 	p := c.presence
 	c.mu.Unlock()
 	if p != nil { // its beats are stored messages
-		if since := p.failingSince(); !since.IsZero() && time.Since(since) > probeWait {
+		if since := p.FailingSince(); !since.IsZero() && time.Since(since) > probeWait {
 			return State{Server: server, Err: "JetStream stores nothing"}
 		}
 	}

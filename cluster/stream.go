@@ -21,8 +21,8 @@ const (
 	againWait   = 30 * time.Second // for what goes away by itself, where the context has no end
 )
 
-// kvStream is the name of the stream that a bucket is.
-const kvStream = "KV_"
+// The stream that shows how many copies the servers can have. Nothing is stored in it.
+const copiesStream, copiesToken = "COPIES", "copies"
 
 // Stream makes a stream, or changes the one that is there to the configuration. Its name gets the prefix, and it has [Cluster.Copies]
 // copies. Several replicas may do it at once. What cannot be changed of a stream that is there stays as it is, and is in the log.
@@ -33,39 +33,6 @@ func (c *Cluster) Stream(ctx context.Context, config jetstream.StreamConfig) (je
 		return nil, fmt.Errorf("cluster: stream %s: %w", config.Name, err)
 	}
 	return s, nil
-}
-
-// Bucket does for a bucket what [Cluster.Stream] does for a stream. Keys are read from any copy, which may be some milliseconds behind:
-// what is decided by a read is decided by the revision that the write expects.
-func (c *Cluster) Bucket(ctx context.Context, config jetstream.KeyValueConfig) (jetstream.KeyValue, error) {
-	config.Bucket = c.named(config.Bucket)
-	kv, err := c.bucket(ctx, config)
-	if err != nil {
-		return nil, fmt.Errorf("cluster: bucket %s: %w", config.Bucket, err)
-	}
-	return kv, nil
-}
-
-func (c *Cluster) bucket(ctx context.Context, config jetstream.KeyValueConfig) (jetstream.KeyValue, error) {
-	var kv jetstream.KeyValue
-	err := again(ctx, func(ctx context.Context) error {
-		config := config
-		config.Replicas = c.copies
-		s, err := c.js.Stream(ctx, kvStream+config.Bucket)
-		switch {
-		case err == nil:
-			config.Replicas = c.keepCopies(s.CachedInfo().Config)
-			kv, err = c.js.UpdateKeyValue(ctx, config)
-		case errors.Is(err, jetstream.ErrStreamNotFound):
-			kv, err = c.js.CreateKeyValue(ctx, config)
-		}
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	c.watchStream(kvStream + config.Bucket)
-	return kv, nil
 }
 
 func (c *Cluster) stream(ctx context.Context, config jetstream.StreamConfig) (jetstream.Stream, error) {
@@ -192,7 +159,7 @@ func settles(err error) bool {
 	return Passing(err) && !errors.Is(err, nats.ErrConnectionClosed)
 }
 
-// decideCopies finds out how many copies the servers can have, where nobody has said it: by making the bucket of leases.
+// decideCopies finds out how many copies the servers can have, where nobody has said it: by making a stream of three.
 func (c *Cluster) decideCopies(ctx context.Context) error {
 	c.copies = c.options.Copies
 	if c.copies != 0 {
@@ -208,7 +175,7 @@ func (c *Cluster) decideCopies(ctx context.Context) error {
 	}
 	var there bool
 	if err := again(ctx, func(ctx context.Context) error {
-		s, err := c.js.Stream(ctx, kvStream+c.Name(leasesBucket))
+		s, err := c.js.Stream(ctx, c.Name(copiesStream))
 		there = err == nil && s.CachedInfo().Config.Replicas > 1
 		if errors.Is(err, jetstream.ErrStreamNotFound) {
 			return nil
@@ -223,7 +190,7 @@ func (c *Cluster) decideCopies(ctx context.Context) error {
 	}
 	for begin := time.Now(); ; {
 		attempt, cancel := context.WithTimeout(ctx, peersWait)
-		_, err := c.leasesStream(attempt)
+		_, err := c.stream(attempt, jetstream.StreamConfig{Name: c.Name(copiesStream), Subjects: []string{c.Subject(copiesToken)}, Description: "whether streams have three copies"})
 		cancel()
 		switch {
 		case err == nil:

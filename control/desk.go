@@ -1,6 +1,7 @@
 package control
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -14,9 +15,9 @@ import (
 // replicas share.
 const atOnce = 256
 
-// Desk runs a handler. It is what implementations have in common.
-type Desk struct {
-	Log *slog.Logger // of handlers that panic; nil is nowhere
+// desk runs a handler.
+type desk struct {
+	log *slog.Logger // of handlers that panic; nil is nowhere
 
 	mu      sync.Mutex
 	handler Handler // nil where nobody serves
@@ -26,8 +27,8 @@ type Desk struct {
 	served  served
 }
 
-// Open takes a handler. stop ends what it does, and waits for that.
-func (d *Desk) Open(h Handler) (stop func(), err error) {
+// open takes a handler. stop ends what it does, and waits for that.
+func (d *desk) open(h Handler) (stop func(), err error) {
 	if h == nil {
 		panic("control: a handler is required")
 	}
@@ -50,10 +51,10 @@ func (d *Desk) Open(h Handler) (stop func(), err error) {
 	}, nil
 }
 
-// Go serves a request, in a goroutine of its own, and calls done once, with an answer, which is not to be changed, or an error: [ErrGone] or
-// an [*Error]. The handler's context has the values of ctx, and ends when the time is over. One that is being served, or was, is not served
-// again: done gets the answer of the first.
-func (d *Desk) Go(ctx context.Context, wait time.Duration, r Request, done func([]byte, error)) {
+// serve serves a request, in a goroutine of its own, and calls done once, with an answer, which is not to be changed, or an error:
+// [ErrGone] or an [*Error]. The handler's context has the values of ctx, and ends when the time is over. One that is being served, or was,
+// is not served again: done gets the answer of the first.
+func (d *desk) serve(ctx context.Context, wait time.Duration, r Request, done func([]byte, error)) {
 	d.mu.Lock()
 	h, end := d.handler, d.ctx
 	if k := d.served.find(r, time.Now()); k != nil {
@@ -87,8 +88,8 @@ func (d *Desk) Go(ctx context.Context, wait time.Duration, r Request, done func(
 		over := false
 		defer func() {
 			if !over { // a panic, or a handler that has ended its goroutine
-				if p := recover(); d.Log != nil {
-					d.Log.LogAttrs(ctx, slog.LevelError, "panic in a request from another replica", slog.String("command", r.Command),
+				if p := recover(); d.log != nil {
+					d.log.LogAttrs(ctx, slog.LevelError, "panic in a request from another replica", slog.String("command", r.Command),
 						slog.String("run", r.Run), slog.String("session", r.Session), slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
 				}
 			}
@@ -132,8 +133,42 @@ func asError(err error) error {
 	return &Error{code, err.Error()}
 }
 
-// Wait is how long somebody waits: until the deadline of ctx, or for [Patience].
-func Wait(ctx context.Context) time.Duration {
+// ask asks the replica itself.
+func (d *desk) ask(ctx context.Context, r Request) ([]byte, error) {
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	type result struct {
+		answer []byte
+		err    error
+	}
+	wait := patience(ctx)
+	results := make(chan result, 1)
+	r.Body = bytes.Clone(r.Body) // the handler may go on when nobody waits any more
+	d.serve(ctx, wait, r, func(answer []byte, err error) {
+		select {
+		case results <- result{bytes.Clone(answer), err}: // others may get the same one
+		default:
+		}
+	})
+	late := time.NewTimer(wait)
+	defer late.Stop()
+	select {
+	case got := <-results:
+		return got.answer, got.err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	case <-late.C:
+		if _, ok := ctx.Deadline(); ok {
+			<-ctx.Done()
+			return nil, context.Cause(ctx)
+		}
+		return nil, ErrSilent
+	}
+}
+
+// patience is how long a caller waits: until the deadline of ctx, or for [Patience].
+func patience(ctx context.Context) time.Duration {
 	if end, ok := ctx.Deadline(); ok {
 		return max(0, time.Until(end))
 	}

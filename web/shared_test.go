@@ -19,7 +19,6 @@ import (
 	"github.com/lingserve/lingserve/cluster"
 	"github.com/lingserve/lingserve/cluster/clustertest"
 	"github.com/lingserve/lingserve/control"
-	controlnats "github.com/lingserve/lingserve/control/nats"
 	"github.com/lingserve/lingserve/flow"
 	"github.com/lingserve/lingserve/internal/longtest"
 	"github.com/lingserve/lingserve/runlog"
@@ -67,16 +66,17 @@ func (g *group) open() *sharedPlace {
 	if err != nil {
 		t.Fatal(err)
 	}
-	asks, err := controlnats.Open(t.Context(), c, controlnats.Options{})
+	there, err := c.Presence(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
+	bus, err := c.Bus()
+	if err != nil {
+		t.Fatal(err)
+	}
+	asks := control.New(bus, there, nil)
 	tables := storenats.Open(c, storenats.Options{})
 	keys, err := oncetable.Open(t.Context(), tables, oncetable.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	there, err := c.Presence(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,8 +17,8 @@ import (
 	"github.com/lingserve/lingserve/turn"
 )
 
-// leases is the stream that the bucket of leases is.
-const leases = "KV_LEASES"
+// leases is the stream of the table of leases.
+const leases = "TABLE_leases"
 
 // work counts what turns and runs send to the servers and have them keep.
 func (m *measurement) work(ctx context.Context) error {

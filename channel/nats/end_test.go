@@ -56,7 +56,7 @@ func TestCL_11_AReplicaEndsWithoutALeader(t *testing.T) { // alone, since it loo
 		time.Sleep(50 * time.Millisecond)
 		stacks := make([]byte, 4<<20)
 		stacks = stacks[:runtime.Stack(stacks, true)]
-		return strings.Count(string(stacks), "jetstream.(*orderedConsumer).reset(") == 2
+		return strings.Count(string(stacks), "jetstream.(*orderedConsumer).reset(") >= 2 // that of the replicas is perhaps a third one
 	})
 	began := time.Now()
 	ended := make(chan error)

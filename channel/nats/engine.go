@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/lingserve/lingserve/cluster"
+	_ "github.com/lingserve/lingserve/store/nats" // the table of leases
 )
 
 const (

@@ -14,11 +14,13 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/cluster"
-	controlnats "github.com/lingserve/lingserve/control/nats"
+	"github.com/lingserve/lingserve/cluster/replicas"
+	"github.com/lingserve/lingserve/control"
 	beforenats "github.com/lingserve/lingserve/internal/before/nats"
 	"github.com/lingserve/lingserve/internal/config"
 	"github.com/lingserve/lingserve/internal/telemetry"
 	"github.com/lingserve/lingserve/jsonuri"
+	"github.com/lingserve/lingserve/runlog"
 	runlognats "github.com/lingserve/lingserve/runlog/nats"
 	"github.com/lingserve/lingserve/store"
 	storenats "github.com/lingserve/lingserve/store/nats"
@@ -31,21 +33,33 @@ import (
 
 // engine is what replicas share. Nil is none, which is a server alone: all its methods can be called, and nothing of NATS runs.
 type engine struct {
-	cluster  *cluster.Cluster
-	presence *cluster.Presence
-	tables   *storenats.Engine
-	logs     *storenats.Engine // of tapes; nil before they are opened
-	unwatch  func()
+	cluster    *cluster.Cluster  // nil without NATS
+	members    *replicas.Members // nil where a command has the engine
+	tables     store.Engine
+	logs       *storenats.Engine // of tapes; nil before they are opened
+	unwatch    func()
+	disconnect func() error // leaves the others, and ends all that uses their servers
 
 	// Of a server; nil where a command has the engine.
-	runs    *runlognats.Log
-	control *controlnats.Control
+	bus     replicas.Bus
+	runs    runLog
+	control *control.Requests
 	keys    *oncetable.Keys
 
 	mu    sync.Mutex
 	state cluster.State
 	away  time.Duration // in all, without what goes on
 }
+
+// runLog is a log of runs that replicas share.
+type runLog interface {
+	runlog.Shared
+	Stats() runlognats.Stats
+	Close() error
+}
+
+// errNoRunsInPostgres is why config does not offer the engine postgres yet.
+var errNoRunsInPostgres = errors.New("the log of runs cannot be stored in PostgreSQL")
 
 // awayAfter is for how long the servers must have been away until that is said: a leader that changes, and a connection that is made anew,
 // take less.
@@ -57,9 +71,16 @@ func openEngine(ctx context.Context, c *config.Config, log *slog.Logger) (*engin
 	if err := c.CheckEngine(); err != nil {
 		return nil, err
 	}
-	if c.Engine != config.EngineNATS {
-		return nil, nil
+	switch c.Engine {
+	case config.EngineNATS:
+		return openNATS(ctx, c, log)
+	case config.EnginePostgres:
+		return openSharedPostgres(ctx, c, log)
 	}
+	return nil, nil
+}
+
+func openNATS(ctx context.Context, c *config.Config, log *slog.Logger) (*engine, error) {
 	o := clusterOptions(c, log)
 	if list := c.NATSInClear(); len(list) > 0 {
 		log.WarnContext(ctx, "NATS connection has no TLS; use tls:// addresses, or set nats.tls.ca or nats.tls.cert",
@@ -70,8 +91,11 @@ func openEngine(ctx context.Context, c *config.Config, log *slog.Logger) (*engin
 	if err != nil {
 		return nil, engineError(c, err)
 	}
-	e := &engine{cluster: shared, tables: storenats.Open(shared, storenats.Options{Log: log})}
-	if e.presence, err = shared.Presence(ctx); err != nil {
+	e := &engine{cluster: shared, tables: storenats.Open(shared, storenats.Options{Log: log}), disconnect: shared.Close}
+	if e.members, err = shared.Presence(ctx); err != nil {
+		return nil, errors.Join(engineError(c, err), shared.Close())
+	}
+	if e.bus, err = shared.Bus(); err != nil {
 		return nil, errors.Join(engineError(c, err), shared.Close())
 	}
 	e.unwatch = shared.Watch(e.turn)
@@ -96,7 +120,10 @@ func openEngineWith(ctx context.Context, c *config.Config, log *slog.Logger) (*e
 		other.NATS.Routes, other.NATS.Listen, other.NATS.ClusterListen = nil, "", ""
 		o := clusterOptions(&other, log)
 		if shared, err := cluster.Open(ctx, o); err == nil {
-			return &engine{cluster: shared, tables: storenats.Open(shared, storenats.Options{Log: log}), state: shared.State(), unwatch: func() {}}, nil
+			return &engine{
+				cluster: shared, tables: storenats.Open(shared, storenats.Options{Log: log}), state: shared.State(),
+				unwatch: func() {}, disconnect: shared.Close,
+			}, nil
 		} else if !errors.Is(err, cluster.ErrUnreachable) {
 			return nil, engineError(c, err)
 		}
@@ -120,6 +147,10 @@ func clusterOptions(c *config.Config, log *slog.Logger) cluster.Options {
 
 // engineError says what to do about what is wrong with the servers.
 func engineError(c *config.Config, err error) error {
+	if c.Engine == config.EnginePostgres {
+		return fmt.Errorf("postgres.url (%s): cannot use the database that replicas share: %s",
+			c.Source("postgres.url"), strings.TrimPrefix(err.Error(), "database: "))
+	}
 	hint := ""
 	switch {
 	case strings.Contains(err.Error(), "insufficient storage"), strings.Contains(err.Error(), "resource limits exceeded"):
@@ -131,7 +162,7 @@ func engineError(c *config.Config, err error) error {
 	case errors.Is(err, cluster.ErrRefused):
 		hint = "; check nats.user and nats.password, nats.token, nats.creds or nats.nkey"
 	case errors.Is(err, cluster.ErrForbidden):
-		hint = fmt.Sprintf("; allow the user to publish and subscribe to %[1]s.>, $KV.%[1]s_LEASES.>, $JS.> and _INBOX.>", c.NATS.Prefix)
+		hint = fmt.Sprintf("; allow the user to publish and subscribe to %s.>, $JS.> and _INBOX.>", c.NATS.Prefix)
 	case errors.Is(err, cluster.ErrNoCluster):
 		hint = "; remove nats.copies, or set the servers of a cluster"
 	case errors.Is(err, cluster.ErrNoJetStream) && len(c.NATS.Routes) > 0:
@@ -161,12 +192,14 @@ func (e *engine) close(log *slog.Logger) {
 	if e.keys != nil {
 		errs = append(errs, e.keys.Close())
 	}
-	errs = append(errs, e.tables.Close())
+	if e.cluster != nil {
+		errs = append(errs, e.tables.Close()) // the members have tables of their own
+	}
 	if e.logs != nil {
 		errs = append(errs, e.logs.Close())
 	}
-	if err := errors.Join(append(errs, e.cluster.Close())...); err != nil {
-		log.Warn("cannot close the NATS connection cleanly", "error", err)
+	if err := errors.Join(append(errs, e.disconnect())...); err != nil {
+		log.Warn("cannot disconnect cleanly", "error", err)
 	}
 }
 
@@ -182,6 +215,10 @@ func (e *engine) turn(next cluster.State) {
 
 // Away implements [web.Engine].
 func (e *engine) Away() bool {
+	if e.cluster == nil {
+		since := e.members.FailingSince()
+		return !since.IsZero() && time.Since(since) >= awayAfter
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return !e.state.Connected && time.Since(e.state.Since) >= awayAfter
@@ -189,18 +226,25 @@ func (e *engine) Away() bool {
 
 // load is for the metrics.
 func (e *engine) load() telemetry.EngineLoad {
-	stats := e.cluster.Conn().Stats()
-	l := telemetry.EngineLoad{
-		Reconnects: stats.Reconnects,
-		Sent:       telemetry.Traffic{Messages: stats.OutMsgs, Bytes: stats.OutBytes},
-		Heard:      telemetry.Traffic{Messages: stats.InMsgs, Bytes: stats.InBytes},
+	var l telemetry.EngineLoad
+	if e.cluster != nil {
+		stats := e.cluster.Conn().Stats()
+		l = telemetry.EngineLoad{
+			Reconnects: stats.Reconnects,
+			Sent:       telemetry.Traffic{Messages: stats.OutMsgs, Bytes: stats.OutBytes},
+			Heard:      telemetry.Traffic{Messages: stats.InMsgs, Bytes: stats.InBytes},
+		}
 	}
-	if e.presence != nil {
-		l.Replicas = len(e.presence.Replicas())
+	if e.members != nil {
+		l.Replicas = len(e.members.Replicas())
 	}
 	if e.runs != nil {
 		s := e.runs.Stats()
 		l.Log = &telemetry.EngineLog{Runs: s.Runs, Behind: s.Behind, Oldest: s.Oldest}
+	}
+	if e.cluster == nil {
+		l.Up, l.Away = e.members.FailingSince().IsZero(), e.members.Failed()
+		return l
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -224,6 +268,9 @@ func (e *engine) into(ctx context.Context, c *config.Config, o *web.Options, log
 
 // openTables returns the engine of the tables, after what an earlier version has kept was taken in. It is closed by close, or before.
 func (e *engine) openTables(ctx context.Context, log *slog.Logger) (store.Engine, error) {
+	if e.cluster == nil {
+		return e.tables, nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, shareWait)
 	defer cancel()
 	return e.tables, beforenats.Channels(ctx, e.cluster, e.tables, log)
@@ -232,21 +279,24 @@ func (e *engine) openTables(ctx context.Context, log *slog.Logger) (store.Engine
 // share opens what the runs of a server need.
 func (e *engine) share(ctx context.Context, c *config.Config, o *web.Options, log *slog.Logger) (err error) {
 	// A run that is kept for less than it may take would lose its beginning. Servers keep nothing for less than a tenth of a second.
-	if e.runs, err = runlognats.Open(ctx, e.cluster, runlognats.Options{
+	if e.cluster == nil {
+		return errNoRunsInPostgres
+	}
+	runs, err := runlognats.Open(ctx, e.cluster, runlognats.Options{
 		Keep: max(c.Run.Timeout+max(c.Run.Retention, c.Run.KeyRetention), time.Second), Log: log,
 		Tube: func() *tube.Options {
 			return &tube.Options{MaxBytes: int(c.Run.MaxLog), Document: func() tube.Document { return new(jsonuri.Document) }}
 		},
-	}); err != nil {
+	})
+	if err != nil {
 		return err
 	}
-	if e.control, err = controlnats.Open(ctx, e.cluster, controlnats.Options{Log: log}); err != nil {
-		return err
-	}
+	e.runs = runs
+	e.control = control.New(e.bus, e.members, log)
 	if e.keys, err = oncetable.Open(ctx, e.tables, oncetable.Options{Retention: c.Run.KeyRetention, Log: log}); err != nil {
 		return err
 	}
-	leases, err := e.cluster.Leases(ctx, "tape") // those of the tapes
+	leases, err := e.members.Leases("tape") // those of the tapes
 	if err != nil {
 		return err
 	}
@@ -254,14 +304,14 @@ func (e *engine) share(ctx context.Context, c *config.Config, o *web.Options, lo
 	o.Shared = &web.Shared{
 		Runs: e.runs, Control: e.control, Keys: e.keys,
 		Replicas: func() (ids []string) {
-			for _, r := range e.presence.Replicas() {
+			for _, r := range e.members.Replicas() {
 				ids = append(ids, r.ID)
 			}
 			return ids
 		},
 		Watch: func(gone func(string)) func() {
-			return e.presence.Watch(func(change cluster.Change) {
-				if change.What != cluster.Came {
+			return e.members.Watch(func(change replicas.Change) {
+				if change.What != replicas.Came {
 					gone(change.Replica.ID)
 				}
 			})

@@ -16,7 +16,7 @@ import (
 // it is one of them again.
 func TestThreeEmbeddedServersAreACluster(t *testing.T) {
 	longtest.Only(t, "three whole servers, and an election by silence")
-	workspace, names, dirs := t.TempDir(), []string{"one", "two", "three"}, make([]string, 3)
+	workspace, names, dirs := t.TempDir(), replicaNames, []string{t.TempDir(), t.TempDir(), t.TempDir()}
 	listen := clustertest.Addresses(t, 3)
 	routes := "nats://" + strings.Join(listen, ",nats://")
 	start := func(i int) (*program.Process, error) {
@@ -25,6 +25,16 @@ func TestThreeEmbeddedServersAreACluster(t *testing.T) {
 			"--workspace", workspace,
 		}})
 	}
+	shareSessions(t, start)
+}
+
+// replicaNames are those of the replicas of a test.
+var replicaNames = []string{"one", "two", "three"}
+
+// shareSessions starts three replicas, and has each of them continue a session, also when one is killed and starts again.
+func shareSessions(t *testing.T, start func(i int) (*program.Process, error)) {
+	t.Helper()
+	names := replicaNames
 	replicas := make([]*program.Process, 3)
 	t.Cleanup(func() {
 		for i, p := range replicas {
@@ -39,7 +49,6 @@ func TestThreeEmbeddedServersAreACluster(t *testing.T) {
 	})
 	var wg sync.WaitGroup
 	for i := range names { // each waits for another one
-		dirs[i] = t.TempDir()
 		wg.Go(func() {
 			var err error
 			if replicas[i], err = start(i); err != nil {

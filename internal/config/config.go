@@ -36,8 +36,9 @@ type Config struct {
 	Agents          []Agent
 	MCP             []MCPServer
 	Channels        []Channel // that run; the web and the terminal, which are always there, only where something is said of them
-	Engine          string    // EngineLocal or EngineNATS
+	Engine          string    // EngineLocal, EngineNATS or EnginePostgres
 	NATS            NATS
+	Postgres        SharedPostgres
 	Demo            Demo
 	Run             Run
 	Turn            Turn

@@ -48,7 +48,7 @@ func (n *NATS) Embedded() bool { return slices.Equal(n.Servers, []string{Embedde
 
 var engineSettings = []Setting{
 	{
-		Key: "engine", Default: EngineLocal, OneOf: []string{EngineLocal, EngineNATS},
+		Key: "engine", Default: EngineLocal, OneOf: engines(),
 		Help:  "storage: local (this process and its files) or nats (NATS JetStream, shared by replicas)",
 		field: func(c *Config) any { return &c.Engine },
 	},
@@ -183,12 +183,17 @@ func checkCopies(text string) error {
 // CheckEngine says whether the settings of the engine fit together; all that do not are reported.
 func (c *Config) CheckEngine() error {
 	e := &engineCheck{c: c}
-	if c.Engine == EngineLocal {
-		for _, s := range natsSettings {
-			if c.sources[s.Key].Kind != Default {
-				e.wrong(s.Key, "has no effect with engine local; set engine to nats to share data between replicas, or remove this setting")
-			}
-		}
+	if c.Engine != EngineNATS {
+		e.noEffect(natsSettings, EngineNATS)
+	}
+	if c.Engine != EnginePostgres {
+		e.noEffect(offeredPostgresSettings(), EnginePostgres)
+	}
+	switch c.Engine {
+	case EngineLocal:
+		return errors.Join(e.errs...)
+	case EnginePostgres:
+		e.postgres()
 		return errors.Join(e.errs...)
 	}
 	e.servers()
@@ -218,6 +223,15 @@ type engineCheck struct {
 
 func (e *engineCheck) wrong(key, format string, args ...any) {
 	e.errs = append(e.errs, &Error{Where: e.c.sources[key].where(key), Key: key, Message: fmt.Sprintf(format, args...)})
+}
+
+// noEffect refuses settings of an engine that is not used.
+func (e *engineCheck) noEffect(settings []Setting, engine string) {
+	for _, s := range settings {
+		if e.c.sources[s.Key].Kind != Default {
+			e.wrong(s.Key, "has no effect with engine %s; set engine to %s to share data between replicas, or remove this setting", e.c.Engine, engine)
+		}
+	}
 }
 
 func (e *engineCheck) servers() {

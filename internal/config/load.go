@@ -69,6 +69,7 @@ func Load(flags *Flags, environ []string) (*Config, error) {
 	l.finishPrices()
 	l.finishAuth()
 	l.finishEngine()
+	l.finishPostgres()
 	l.finishTape()
 	l.finishFiles()
 	if l.noFile {

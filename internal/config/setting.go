@@ -127,6 +127,7 @@ var top = []Setting{
 var sections = slices.Concat(
 	engineSettings,
 	natsSettings,
+	offeredPostgresSettings(),
 	coreSettings,
 	authSettings,
 	limitSettings,

@@ -89,6 +89,10 @@ type Engine struct {
 
 var _ store.Engine = (*Engine)(nil)
 
+func init() {
+	cluster.OpenTables = func(c *cluster.Cluster) store.Engine { return Open(c, Options{}) }
+}
+
 // Open makes an engine that uses a connection. The caller closes the engine before the connection.
 func Open(c *cluster.Cluster, o Options) *Engine {
 	e := &Engine{c: c, log: o.Log, waits: defaultWaits, tables: map[string]*Table{}, logs: map[string]*Log{}}

@@ -11,6 +11,10 @@ import (
 
 	"github.com/lingserve/lingserve/cluster"
 	"github.com/lingserve/lingserve/cluster/clustertest"
+	"github.com/lingserve/lingserve/cluster/replicas"
+	"github.com/lingserve/lingserve/store"
+	storenats "github.com/lingserve/lingserve/store/nats"
+	"github.com/lingserve/lingserve/store/storetest"
 	"github.com/lingserve/lingserve/tape"
 )
 
@@ -55,9 +59,15 @@ func wantWords(t *testing.T, s tape.Store, want ...string) {
 // the replica believes that it has the lease.
 func steal(t *testing.T, r *replica, name string) {
 	t.Helper()
-	key := "$KV." + r.cluster.Name("LEASES") + ".tape." + cluster.Token(name)
-	if _, err := r.cluster.JetStream().Publish(t.Context(), key, nil); err != nil {
+	tables := storenats.Open(r.cluster, storenats.Options{})
+	defer tables.Close()
+	table, err := tables.Table(t.Context(), replicas.Table)
+	if err != nil {
 		t.Fatal(err)
+	}
+	_, errs := table.Put(t.Context(), store.Put{Key: "tape/" + store.KeyPart(name) + "/holder", ID: storetest.NewID(), After: store.AnyRev})
+	if errs[0] != nil {
+		t.Fatal(errs[0])
 	}
 }
 

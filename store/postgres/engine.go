@@ -83,6 +83,7 @@ type Engine struct {
 	byID      map[int32]*Table
 	logs      map[string]*Log
 	logByID   map[int32]*Log
+	bus       *Bus // nil until it is opened
 	listening bool
 	closed    bool
 }

@@ -68,6 +68,9 @@ func (e *Engine) hear(again bool) (listened bool) {
 	for _, l := range e.logs {
 		l.feed.wakeAll()
 	}
+	if e.bus != nil {
+		e.bus.nudge()
+	}
 	e.mu.Unlock()
 	for {
 		n, err := conn.WaitForNotification(ctx)
@@ -78,10 +81,19 @@ func (e *Engine) hear(again bool) (listened bool) {
 	}
 }
 
-// notice reads what a notice says: a table, and perhaps its revision; or a space, and names of logs, or none if they are too many.
+// notice reads what a notice says: a table, and perhaps its revision; a space, and names of logs, or none if they are too many; or a replica
+// that has messages.
 func (e *Engine) notice(payload string) {
 	if space, ok := strings.CutPrefix(payload, "log "); ok {
 		e.noticeLogs(space)
+		return
+	}
+	if replica, ok := strings.CutPrefix(payload, busNotice); ok {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		if e.bus != nil && e.bus.replica == replica {
+			e.bus.nudge()
+		}
 		return
 	}
 	table, revision, found := strings.Cut(payload, " ")

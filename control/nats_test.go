@@ -1,4 +1,4 @@
-package nats_test
+package control_test
 
 import (
 	"context"
@@ -12,26 +12,29 @@ import (
 	"github.com/lingserve/lingserve/cluster/clustertest"
 	"github.com/lingserve/lingserve/control"
 	"github.com/lingserve/lingserve/control/controltest"
-	"github.com/lingserve/lingserve/control/nats"
 	"github.com/lingserve/lingserve/internal/longtest"
+	_ "github.com/lingserve/lingserve/store/nats" // the table of leases
 )
-
-func TestMain(m *testing.M) { clustertest.Main(m, nil) }
 
 // open makes a replica.
 func open(t testing.TB, s *clustertest.Servers, prefix string) (controltest.Replica, *cluster.Cluster) {
 	c := s.Open(t, func(o *cluster.Options) { o.Prefix = prefix })
-	n, err := nats.Open(t.Context(), c, nats.Options{Log: slog.New(slog.DiscardHandler)})
+	members, err := c.Presence(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
+	bus, err := c.Bus()
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := control.New(bus, members, slog.New(slog.DiscardHandler))
 	t.Cleanup(func() {
 		if err := n.Close(); err != nil {
 			t.Error(err)
 		}
 	})
 	var lost atomic.Int64
-	nats.Lose(n, func() bool { return lost.Add(-1) >= 0 })
+	control.Lose(n, func() bool { return lost.Add(-1) >= 0 })
 	return controltest.Replica{Control: n, Lose: func(count int) { lost.Store(int64(count)) }, Leave: func() {
 		if err := c.Close(); err != nil {
 			t.Error(err)
@@ -124,8 +127,8 @@ func TestAnAnswerThatIsLateIsHad(t *testing.T) {
 	s, prefix := clustertest.One(t), clustertest.Prefix()
 	asker, _ := open(t, s, prefix)
 	other, _ := open(t, s, prefix)
-	nats.Lose(other.Control.(*nats.Control), func() bool {
-		time.Sleep(3 * nats.AskAgain / 2)
+	control.Lose(other.Control.(*control.Requests), func() bool {
+		time.Sleep(3 * control.AskAgain / 2)
 		return false
 	})
 	stop, err := other.Serve(func(context.Context, control.Request) ([]byte, error) { return []byte("late"), nil })
@@ -143,7 +146,7 @@ func TestAnAnswerThatIsLateIsHad(t *testing.T) {
 func TestClosed(t *testing.T) {
 	s, prefix := clustertest.One(t), clustertest.Prefix()
 	asker, _ := open(t, s, prefix)
-	n := asker.Control.(*nats.Control)
+	n := asker.Control.(*control.Requests)
 	if err := n.Close(); err != nil {
 		t.Fatal(err)
 	}

@@ -1,37 +1,36 @@
-package cluster
+package replicas
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
-	"log/slog"
 	"runtime"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/lingserve/lingserve/internal/longtest"
+	"github.com/lingserve/lingserve/store"
 )
 
-// quiet is the presence of the replica "me" in its first life, without servers.
-func quiet(now time.Time) *Presence {
-	c := &Cluster{options: Options{Prefix: "p", Grace: time.Minute, Log: slog.New(slog.DiscardHandler)}, replica: "me"}
-	c.end, c.stop = context.WithCancel(context.Background())
-	p := &Presence{
-		c: c, kick: make(chan struct{}, 1), wake: make(chan struct{}, 1), joined: make(chan struct{}), ticked: now,
-		view: map[string]*member{}, gone: map[string]uint64{}, endings: make(chan struct{}), tellers: map[*teller]struct{}{},
-	}
-	close(p.joined)
-	p.life, p.lives = &life{number: 1, lost: make(chan struct{}), renewed: now}, 1
-	return p
+// quiet are the members of the replica "me" in its first life, whose table is never asked.
+func quiet(now time.Time) *Members {
+	m := newMembers(Options{ID: "me"}, struct{ store.Table }{})
+	m.ticked = now
+	m.begin(&life{number: 1, lost: make(chan struct{}), renewed: now})
+	return m
 }
 
-func (p *Presence) beats(id string, life, revision uint64, now time.Time) {
-	value, err := json.Marshal(beatRecord{Life: life, Name: id, Since: now.UnixMilli()})
+func (m *Members) beats(id string, life, revision uint64, now time.Time) {
+	meta, err := json.Marshal(beatRecord{Life: life, Name: id, Since: now.UnixMilli()})
 	if err != nil {
 		panic(err)
 	}
-	p.take(id, record{revision: revision, value: value}, now)
+	m.take(id, store.Record{Rev: revision, Meta: meta}, now)
+}
+
+// ends is what a watcher of the table is told of a replica whose record was deleted.
+func (m *Members) ends(id string, revision uint64, now time.Time) {
+	m.hear(store.Change{Record: store.Record{Key: replicaPrefix + id, Rev: revision}, Gone: true}, now)
 }
 
 // TestWhoIsDead: who is not heard of for the TTL in which this replica has heard itself.
@@ -49,12 +48,12 @@ func TestWhoIsDead(t *testing.T) {
 	} {
 		begin := time.Now()
 		p := quiet(begin)
-		p.dead(1, begin)
+		p.dead(begin)
 		p.beats("other", 1, 2, begin)
 		p.beats("me", 1, 3, begin)
 		died := time.Duration(0)
 		for _, at := range row.own {
-			if now := begin.Add(at * time.Millisecond); len(p.dead(4, now)) > 0 && died == 0 {
+			if now := begin.Add(at * time.Millisecond); len(p.dead(now)) > 0 && died == 0 {
 				died = at
 			}
 		}
@@ -73,12 +72,12 @@ func TestWhatIsKnownOfReplicas(t *testing.T) {
 	p.beats("a", 1, 12, now)
 	p.beats("a", 1, 11, now) // late
 	p.beats("b", 1, 13, now)
-	p.take("b", record{revision: 14, marker: true, value: []byte(`{"life":1,"left":true}`)}, now)
+	p.take("b", store.Record{Rev: 14, Meta: []byte(`{"life":1,"left":true}`)}, now)
 	p.beats("b", 1, 13, now) // late
-	p.take("c", record{revision: 15, marker: true}, now)
+	p.ends("c", 15, now)
 	p.beats("a", 2, 16, now)
-	p.take("a", record{revision: 17, marker: true, value: []byte(`{"life":2}`)}, now)
-	p.take("d", record{revision: 18, value: []byte("no JSON")}, now)
+	p.ends("a", 17, now)
+	p.take("d", store.Record{Rev: 18, Meta: []byte("no JSON")}, now)
 	p.beats("b", 1, 19, now)
 	var got []string
 	for _, c := range p.changes {
@@ -128,11 +127,11 @@ func TestWhenALifeEnds(t *testing.T) {
 	now := time.Now()
 	p := quiet(now)
 	p.life.revision = 5
-	p.take("me", record{revision: 4, marker: true}, now)
+	p.takeEnd("me", 4, Died)
 	if p.life == nil {
 		t.Error("it has died of old news")
 	}
-	p.take("me", record{revision: 6, marker: true, value: []byte(`{"life":1}`)}, now)
+	p.takeEnd("me", 6, Died)
 	if p.life != nil {
 		t.Error("the others have taken it for dead, and it goes on")
 	}
@@ -143,8 +142,11 @@ func TestAHundredThousandLeasesAreCheap(t *testing.T) {
 	const n, most = 100_000, 200
 	now := time.Now()
 	p := quiet(now.Add(time.Hour)) // however long it takes to make them
-	l := &Leases{p: p, space: "sessions", all: map[string]*lease{}, refreshed: now}
-	p.leases = append(p.leases, l)
+	l, err := p.Leases("sessions")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.refreshed = now
 	before := heap()
 	for i := range n {
 		e, err := l.enter(t.Context(), fmt.Sprintf("%016x__%016x", i, i*7), false)
@@ -178,43 +180,4 @@ func heap() int64 {
 	}
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc)
-}
-
-// TestWhoLeavesWhileItComesBackIsSeenToLeave: its first beat was stored, and the answer had not come.
-func TestWhoLeavesWhileItComesBackIsSeenToLeave(t *testing.T) {
-	t.Parallel()
-	c := openOne(t)
-	p, err := c.Presence(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.stop()
-	c.running.Wait()
-	p.mu.Lock()
-	p.life = nil
-	p.mu.Unlock()
-	key := p.key(replicaSpace, c.replica)
-	// Each has a second, or two, which a busy machine may exceed.
-	eventually := func(do func() error) {
-		t.Helper()
-		err := do()
-		for end := time.Now().Add(time.Minute); err != nil && time.Now().Before(end); {
-			err = do()
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	eventually(func() error {
-		_, err := p.put(t.Context(), key, beatRecord{Life: 2}, replicaLife, nil)
-		return err
-	})
-	eventually(func() error {
-		p.leave()
-		r, err := p.get(t.Context(), key)
-		if err == nil && (!r.marker || string(r.value) != `{"life":2,"left":true}`) {
-			err = fmt.Errorf("its key has %s, marker %v", r.value, r.marker)
-		}
-		return err
-	})
 }

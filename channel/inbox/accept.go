@@ -71,13 +71,16 @@ func (j *Inbox) prepare(ctx context.Context, entries []channel.JournalEntry, tok
 			isNew[i] = own.adoptLocked()
 			continue
 		}
+		now := j.o.now().UnixNano()
+		if j.recent.has(t, now) {
+			continue
+		}
 		if len(entries) > 1 {
 			if before[t] {
 				continue // once more in the batch
 			}
 			before[t] = true
 		}
-		now := j.o.now().UnixNano()
 		j.last = max(j.last+1, now)
 		r := record{
 			State: accepted, Owner: self, Key: e.Key.String(), Brief: e.Key.Synthetic, At: now, Behind: j.last - now, Size: len(e.Raw), Stored: true,

@@ -52,6 +52,8 @@ func (j *Inbox) take(ctx context.Context, token string, k channel.EventKey) (*cl
 				return nil, s, nil
 			}
 			next = other{e.record, e.made, e.rev}
+		} else if j.settledNow(token) {
+			return nil, channel.ClaimSettled, nil
 		} else {
 			var s channel.ClaimState
 			if next, s, err = j.theirs(ctx, token, k); err != nil || s != channel.ClaimNone {
@@ -213,6 +215,9 @@ func (j *Inbox) finished(token string, e *event, rev uint64) {
 		e.record, e.rev, e.todo = t.record, rev, nil
 		j.mu.Unlock()
 		return
+	}
+	if rev != 0 && t.record.State == settled {
+		j.recent.add(token, t.record.Until)
 	}
 	j.mu.Unlock()
 	j.setOwn(token, nil)

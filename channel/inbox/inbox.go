@@ -76,9 +76,10 @@ type Inbox struct {
 	others map[string]other    // those that wait and are another process's, as far as was heard
 	bytes  int64               // of both
 	doubts map[string][16]byte // by token: the ID of a put that has accepted an event, or not
-	news   chan struct{}       // closed, and another one made, when there may be something to inherit
-	warned bool                // that keys are forgotten before their time
-	making sync.Mutex          // held while room is made
+	recent recent
+	news   chan struct{} // closed, and another one made, when there may be something to inherit
+	warned bool          // that keys are forgotten before their time
+	making sync.Mutex    // held while room is made
 }
 
 // event is one of this process's. Its fields are guarded by the inbox's mu, and changed only with the token's lock, too.
@@ -302,6 +303,9 @@ func (j *Inbox) Peek(ctx context.Context, k channel.EventKey) (channel.ClaimStat
 	if e != nil {
 		return j.stateOf(e), nil
 	}
+	if j.settledNow(token) {
+		return channel.ClaimSettled, nil
+	}
 	r, _, err := j.get(ctx, token)
 	switch {
 	case err != nil || r.over(j.o.now()):
@@ -319,6 +323,14 @@ func (j *Inbox) Peek(ctx context.Context, k channel.EventKey) (channel.ClaimStat
 		return channel.ClaimNone, nil
 	}
 	return channel.ClaimAccepted, nil
+}
+
+// settledNow reports whether this process has settled an event a short time ago.
+func (j *Inbox) settledNow(token string) bool {
+	now := j.o.now().UnixNano()
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.recent.has(token, now)
 }
 
 // get reads what the table has of an event.
@@ -382,6 +394,7 @@ func (j *Inbox) erase(ctx context.Context, token string) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.setOtherLocked(token, nil)
+	j.recent.drop(token)
 	return nil
 }
 

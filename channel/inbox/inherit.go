@@ -26,6 +26,7 @@ func (j *Inbox) changed(c store.Change) {
 		j.mu.Lock()
 		defer j.mu.Unlock()
 		j.setOtherLocked(c.Key, nil)
+		j.recent.drop(c.Key)
 		return
 	}
 	r, err := recordOf(c.Record)

@@ -91,7 +91,8 @@ func (t *Table) keepHouse() {
 		err := t.sync(t.syncs.written.Load())
 		t.mu.Lock()
 		if len(t.watchers) > 0 {
-			err = errors.Join(err, t.refresh())
+			_, again := t.refresh()
+			err = errors.Join(err, again)
 		}
 		if now := time.Now(); now.Sub(swept) >= eraseEvery {
 			swept = now

@@ -218,11 +218,14 @@ func (e *engine) into(ctx context.Context, c *config.Config, o *web.Options, log
 	return nil
 }
 
+// importWait is how long it may take to take in what an earlier version has kept: a million messages.
+const importWait = 15 * time.Minute
+
 // openTables returns the engine of the tables, after what an earlier version has kept was taken in. It is closed by close, or before.
 func (e *engine) openTables(ctx context.Context, log *slog.Logger) (store.Engine, error) {
-	ctx, cancel := context.WithTimeout(ctx, shareWait)
+	ctx, cancel := context.WithTimeout(ctx, importWait)
 	defer cancel()
-	return e.tables, beforenats.Channels(ctx, e.cluster, e.tables, log)
+	return e.tables, beforenats.Channels(ctx, e.cluster, log)
 }
 
 // share opens what the runs of a server need.

@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"log/slog"
+	"math"
 	"time"
 
 	"github.com/lingserve/lingserve/channel/inbox"
@@ -33,7 +34,7 @@ func (d *doors) share(ctx context.Context, c *config.Config, shared *engine, tab
 		return err
 	}
 	return d.keep(ctx, tables, inbox.Options{
-		Owners: events, Keys: int(c.NATS.MaxInbox) / settledBytes, Keep: longestWait, Log: log,
+		Owners: events, Keys: int(min(int64(c.NATS.MaxInbox)/settledBytes, math.MaxInt32)), Keep: longestWait, Log: log,
 	}, outbox.Options{Owners: replies, Log: log})
 }
 

@@ -122,7 +122,7 @@ func engineError(c *config.Config, err error) error {
 	hint := ""
 	switch {
 	case strings.Contains(err.Error(), "insufficient storage"), strings.Contains(err.Error(), "resource limits exceeded"):
-		hint = "; the servers need more storage for channels: increase it, or lower nats.max_inbox"
+		hint = "; the servers need more storage"
 	case errors.Is(err, cluster.ErrUnreachable) && len(c.NATS.Routes) > 0:
 		hint = "; a cluster needs two of its three servers: start the others, and check that they reach each other at the addresses in nats.routes"
 	case errors.Is(err, cluster.ErrUnreachable):

@@ -360,18 +360,16 @@ func (j *Inbox) stateOf(e *event) channel.ClaimState {
 
 // Erase implements [channel.Eraser]. Within a minute nothing of the events is left.
 func (j *Inbox) Erase(ctx context.Context, match func(channel.EventKey) bool) error {
-	var found []string
-	for rec, err := range j.r.Table.Range(ctx, "", false) {
-		if err != nil {
-			return fmt.Errorf("erase events: %w", explain(err))
-		}
+	found, err := j.r.Find(ctx, func(rec store.Record) bool {
 		r, err := recordOf(rec)
 		if err != nil {
-			continue // nothing tells whose it is
+			return false // nothing tells whose it is
 		}
-		if k, err := r.key(); err == nil && match(k) {
-			found = append(found, rec.Key)
-		}
+		k, err := r.key()
+		return err == nil && match(k)
+	})
+	if err != nil {
+		return fmt.Errorf("erase events: %w", err)
 	}
 	for _, token := range found {
 		if err := j.erase(ctx, token); err != nil {
@@ -386,9 +384,8 @@ func (j *Inbox) erase(ctx context.Context, token string) error {
 	if err := j.forgetShown(ctx, token); err != nil {
 		return err
 	}
-	_, errs := j.r.Put(ctx, store.Put{Key: token, ID: owner.NewID(), After: store.AnyRev, Delete: true})
-	if errs[0] != nil && !errors.Is(errs[0], store.ErrNotFound) {
-		return explain(errs[0])
+	if err := j.r.Remove(ctx, token); err != nil {
+		return err
 	}
 	j.setOwn(token, nil)
 	j.mu.Lock()

@@ -414,14 +414,12 @@ func (o *Outbox) finishOne(ctx context.Context, key string) error {
 
 // Erase implements [channel.OutboxStore]. Within a minute nothing of the blocks is left.
 func (o *Outbox) Erase(ctx context.Context, session string) error {
-	var found []string
-	for rec, err := range o.r.Table.Range(ctx, "", false) {
-		if err != nil {
-			return fmt.Errorf("erase blocks: %w", owner.Explain(err))
-		}
-		if r, err := recordOf(rec); err == nil && r.Session == token(session) {
-			found = append(found, rec.Key)
-		}
+	found, err := o.r.Find(ctx, func(rec store.Record) bool {
+		r, err := recordOf(rec)
+		return err == nil && r.Session == token(session)
+	})
+	if err != nil {
+		return fmt.Errorf("erase blocks: %w", err)
 	}
 	for _, key := range found {
 		if err := o.erase(ctx, key); err != nil {
@@ -433,9 +431,8 @@ func (o *Outbox) Erase(ctx context.Context, session string) error {
 
 func (o *Outbox) erase(ctx context.Context, key string) error {
 	defer o.r.Lock(key)()
-	_, errs := o.r.Put(ctx, store.Put{Key: key, ID: owner.NewID(), After: store.AnyRev, Delete: true})
-	if errs[0] != nil && !errors.Is(errs[0], store.ErrNotFound) {
-		return owner.Explain(errs[0])
+	if err := o.r.Remove(ctx, key); err != nil {
+		return err
 	}
 	o.setLate(key, nil)
 	o.take(store.Record{Key: key}, false)

@@ -9,6 +9,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -78,6 +80,7 @@ type Records struct {
 	lost    <-chan struct{}
 	release func()
 	dead    map[string]bool
+	undone  map[string]bool // keys whose removal has failed, and may not be durable
 }
 
 // Open opens a table. If owners is nil, no other process uses it. The caller calls Start next, and Stop and Release at the end.
@@ -89,7 +92,7 @@ func Open(ctx context.Context, e store.Engine, o store.TableOptions, owners Owne
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	r := &Records{Table: table, owners: owners, log: log, wake: make(chan struct{}, 1), names: map[string]bool{}, dead: map[string]bool{}}
+	r := &Records{Table: table, owners: owners, log: log, wake: make(chan struct{}, 1), names: map[string]bool{}, dead: map[string]bool{}, undone: map[string]bool{}}
 	if err := r.begin(ctx); err != nil {
 		return nil, err
 	}
@@ -379,6 +382,35 @@ func (r *Records) Get(ctx context.Context, key string) (store.Record, error) {
 		return store.Record{Key: key}, nil
 	}
 	return rec, err
+}
+
+// Find returns the keys of the records that match, and those whose removal has failed before.
+func (r *Records) Find(ctx context.Context, match func(store.Record) bool) (keys []string, err error) {
+	r.mu.Lock()
+	keys = slices.Collect(maps.Keys(r.undone))
+	r.mu.Unlock()
+	for rec, err := range r.Table.Range(ctx, "", false) {
+		if err != nil {
+			return nil, Explain(err)
+		}
+		if match(rec) {
+			keys = append(keys, rec.Key)
+		}
+	}
+	return keys, nil
+}
+
+// Remove removes a record, whatever it has. That is durable when Remove returns.
+func (r *Records) Remove(ctx context.Context, key string) error {
+	_, errs := r.Put(ctx, store.Put{Key: key, ID: NewID(), After: store.AnyRev, Delete: true})
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if errs[0] != nil && !errors.Is(errs[0], store.ErrNotFound) {
+		r.undone[key] = true
+		return Explain(errs[0])
+	}
+	delete(r.undone, key)
+	return nil
 }
 
 // Error is a failure that may pass. Its text can be shown to anybody.

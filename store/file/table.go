@@ -74,6 +74,7 @@ type Table struct {
 	graves   []span // deletions of what is in erase
 	watchers map[*watcher]bool
 	keeping  bool // a goroutine keeps house
+	slow     bool // it does so each eraseEvery
 	wake     chan struct{}
 	broken   error // puts are refused until the file has been rewritten
 	buf      []byte
@@ -116,11 +117,32 @@ func openTable(ctx context.Context, e *Engine, o store.TableOptions) (*Table, er
 		return nil, err
 	}
 	defer unlock()
-	if o.Durability == store.Async && e.lock != nil {
-		t.rev += revGap
+	if e.lock != nil {
+		if o.Durability == store.Async {
+			t.rev += revGap
+		} else if err := t.writeAgain(); err != nil {
+			return nil, errors.Join(vfs.Explain(err), t.f.Close())
+		}
 	}
 	t.keep()
 	return t, nil
+}
+
+// writeAgain writes what is in the file over itself, and makes it durable. If a sync of an earlier process has failed, the system may have
+// bytes in its memory that no later sync would bring to the disk. A lock is held.
+func (t *Table) writeAgain() error {
+	buf := make([]byte, min(t.size, 1<<20))
+	for at := int64(0); at < t.size; at += int64(len(buf)) {
+		part := buf[:min(int64(len(buf)), t.size-at)]
+		n, err := t.f.ReadAt(part, at)
+		if n == len(part) {
+			_, err = t.f.WriteAt(part, at)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return t.f.Sync()
 }
 
 func (t *Table) placeOf(key string) place {

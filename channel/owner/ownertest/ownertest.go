@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"iter"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -28,7 +29,8 @@ import (
 // Alive are owners without leases. They are alive until they are killed.
 type Alive struct {
 	mu    sync.Mutex
-	alive map[string]chan struct{} // by name: closed when the owner is told
+	alive map[string]bool
+	lost  map[string]chan struct{}
 }
 
 var _ owner.Owners = (*Alive)(nil)
@@ -38,18 +40,18 @@ func (a *Alive) Begin(context.Context) (string, <-chan struct{}, func(), error) 
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.alive == nil {
-		a.alive = map[string]chan struct{}{}
+		a.alive, a.lost = map[string]bool{}, map[string]chan struct{}{}
 	}
 	name := rand.Text()
-	a.alive[name] = make(chan struct{})
-	return name, a.alive[name], func() { a.Kill(name) }, nil
+	a.alive[name], a.lost[name] = true, make(chan struct{})
+	return name, a.lost[name], func() { a.Kill(name) }, nil
 }
 
 // Alive implements [owner.Owners].
 func (a *Alive) Alive(_ context.Context, name string) (bool, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.alive[name] != nil, nil
+	return a.alive[name], nil
 }
 
 // Kill ends an owner, which does not notice.
@@ -59,13 +61,91 @@ func (a *Alive) Kill(name string) {
 	delete(a.alive, name)
 }
 
-// Lose ends an owner, which is told.
-func (a *Alive) Lose(name string) {
+// Tell tells an owner that it was killed.
+func (a *Alive) Tell(name string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if told := a.alive[name]; told != nil {
-		close(told)
-		delete(a.alive, name)
+	close(a.lost[name])
+}
+
+// Network is an engine whose answers a test can lose, and whose changes it can hold back.
+type Network struct {
+	store.Engine
+
+	mu   sync.Mutex
+	put  func(do func() ([]store.Record, []error)) ([]store.Record, []error)
+	held chan struct{} // closed when changes are delivered again; nil while they are
+}
+
+// Put puts a function between callers and the engine. With nil nothing is between them.
+func (n *Network) Put(between func(do func() ([]store.Record, []error)) ([]store.Record, []error)) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.put = between
+}
+
+// Hold holds back all changes until release is called.
+func (n *Network) Hold() (release func()) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	held := make(chan struct{})
+	n.held = held
+	return func() {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.held = nil
+		close(held)
+	}
+}
+
+// Lost returns the errors of puts without an answer.
+func Lost(puts int, err error) ([]store.Record, []error) {
+	errs := make([]error, puts)
+	for i := range errs {
+		errs[i] = err
+	}
+	return make([]store.Record, puts), errs
+}
+
+// Table implements [store.Engine].
+func (n *Network) Table(ctx context.Context, o store.TableOptions) (store.Table, error) {
+	t, err := n.Engine.Table(ctx, o)
+	return &distant{t, n}, err
+}
+
+// distant is a table behind a network.
+type distant struct {
+	store.Table
+	n *Network
+}
+
+func (d *distant) Put(ctx context.Context, puts ...store.Put) ([]store.Record, []error) {
+	d.n.mu.Lock()
+	between := d.n.put
+	d.n.mu.Unlock()
+	do := func() ([]store.Record, []error) { return d.Table.Put(ctx, puts...) }
+	if between == nil {
+		return do()
+	}
+	return between(do)
+}
+
+func (d *distant) Watch(ctx context.Context, prefix string) iter.Seq2[store.Change, error] {
+	return func(yield func(store.Change, error) bool) {
+		for c, err := range d.Table.Watch(ctx, prefix) {
+			d.n.mu.Lock()
+			held := d.n.held
+			d.n.mu.Unlock()
+			if held != nil {
+				select {
+				case <-held:
+				case <-ctx.Done():
+				}
+			}
+			if !yield(c, err) {
+				return
+			}
+		}
 	}
 }
 

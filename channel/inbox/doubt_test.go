@@ -212,7 +212,9 @@ func TestAnEndThatCannotBeStoredIsStoredLater(t *testing.T) { // CL-10, CH-73
 			}
 			claims[i] = c
 		}
-		net.Put(func(func() ([]store.Record, []error)) ([]store.Record, []error) { return ownertest.Lost(1, store.ErrAway) })
+		net.Put(func(func() ([]store.Record, []error)) ([]store.Record, []error) {
+			return ownertest.Lost(1, store.ErrAway)
+		})
 		var coded interface{ ErrorCode() string }
 		if err := claims[0].Commit(t.Context(), channel.OutcomeVisible); !errors.As(err, &coded) || coded.ErrorCode() != "overloaded" {
 			t.Errorf("a commit without an engine is %v", err)

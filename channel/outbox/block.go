@@ -19,6 +19,7 @@ type record struct {
 	Left    bool   `json:"left,omitempty"`  // by another process, which had died
 	At      int64  `json:"at,omitempty"`    // when it was put in, ns since 1970
 	Size    int64  `json:"size,omitempty"`  // what it counts for
+	Bytes   int64  `json:"bytes,omitempty"` // of the body
 	Target  string `json:"target,omitempty"`
 	Channel string `json:"channel,omitempty"`
 	Sender  string `json:"sender,omitempty"`
@@ -58,6 +59,9 @@ func (r *record) meta() []byte {
 	}
 	return text
 }
+
+// bytes is what a block counts for here.
+func (r *record) bytes() int64 { return r.Bytes + 512 }
 
 func (r *record) over() bool { return r.State == gone || r.State == erased }
 

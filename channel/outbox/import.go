@@ -39,7 +39,7 @@ func Import(ctx context.Context, e store.Engine, blocks iter.Seq2[Old, error]) (
 		}
 		r := record{
 			State: prepared, Left: true, At: old.At.UnixNano(), Size: channel.BlockSize(&old.Block), Target: channel.TargetName(&old.Block),
-			Channel: old.Block.Channel, Sender: old.Block.Sender, Event: old.Block.Event, Session: token(old.Block.Session), Attempt: old.Attempt,
+			Channel: old.Block.Channel, Sender: old.Block.Sender, Event: old.Block.Event, Session: token(old.Block.Session), Attempt: old.Attempt, Bytes: int64(len(text)),
 		}
 		if old.Sending {
 			r.State = sending

@@ -39,6 +39,7 @@ type Options struct {
 
 const (
 	defaultBytes = 128 << 20
+	room         = 2 // the table has room for the steps of blocks, too: what cannot be sent would make none
 
 	// blockLife is longer than any outbox keeps a block.
 	blockLife = 48 * time.Hour
@@ -57,6 +58,7 @@ type Outbox struct {
 	tell    func(channel.BlockNews) // nil before Start
 	blocks  map[string]*block       // those that wait, by key
 	ids     map[uint64]*block
+	bytes   int64 // of the blocks
 	late    map[string]*late
 	heard   uint64        // the last revision that was heard of
 	hearing chan struct{} // closed, and another one made, when more was heard
@@ -90,7 +92,8 @@ func Open(ctx context.Context, e store.Engine, o Options) (*Outbox, error) {
 	}
 	b := &Outbox{o: o, blocks: map[string]*block{}, ids: map[uint64]*block{}, late: map[string]*late{}, hearing: make(chan struct{})}
 	table := Table
-	table.MaxBytes = cmp.Or(max(o.Bytes, 0), defaultBytes)
+	b.o.Bytes = cmp.Or(max(o.Bytes, 0), defaultBytes)
+	table.MaxBytes = room * b.o.Bytes
 	var err error
 	if b.r, err = owner.Open(ctx, e, table, o.Owners, o.Log); err == nil {
 		err = b.r.Start(ctx, owner.Hooks{Changed: b.changed, Others: b.owners, Died: b.died, Renewed: b.renewed, Retry: b.retry})
@@ -149,16 +152,19 @@ func (o *Outbox) Put(ctx context.Context, p channel.StoredBlock) (uint64, error)
 	if err := o.finishAll(ctx); err != nil {
 		return 0, err
 	}
-	o.mu.Lock()
-	closed := o.closed
-	o.mu.Unlock()
-	if closed {
-		return 0, errClosed
-	}
 	b := &block{key: rand.Text(), own: true, record: record{
 		State: prepared, Owner: o.r.Self(), At: p.At.UnixNano(), Size: p.Size, Target: p.Target, Channel: p.Block.Channel, Sender: p.Block.Sender,
-		Event: p.Block.Event, Session: token(p.Block.Session),
+		Event: p.Block.Event, Session: token(p.Block.Session), Bytes: int64(len(text)),
 	}}
+	o.mu.Lock()
+	closed, full := o.closed, o.bytes+b.record.bytes() > o.o.Bytes
+	o.mu.Unlock()
+	switch {
+	case closed:
+		return 0, errClosed
+	case full:
+		return 0, channel.ErrOutboxFull
+	}
 	records, errs := o.r.Put(ctx, store.Put{Key: b.key, ID: owner.NewID(), Meta: b.record.meta(), Body: text, Life: blockLife})
 	switch err := errs[0]; {
 	case errors.Is(err, store.ErrFull), errors.Is(err, store.ErrTooLarge):
@@ -173,7 +179,7 @@ func (o *Outbox) Put(ctx context.Context, p channel.StoredBlock) (uint64, error)
 	b.id, b.rev = records[0].Made, records[0].Rev
 	o.mu.Lock()
 	if o.blocks[b.key] == nil { // else another process has it by now
-		o.blocks[b.key], o.ids[b.id] = b, b
+		o.addLocked(b)
 	}
 	o.mu.Unlock()
 	if err := o.hears(ctx, b.id); err != nil {
@@ -345,8 +351,14 @@ func (b *block) ended(came channel.ReceiptState) record {
 	return record{State: gone, Event: b.record.Event, Left: b.record.Left || !b.own, Came: came.String()}
 }
 
+func (o *Outbox) addLocked(b *block) {
+	o.blocks[b.key], o.ids[b.id] = b, b
+	o.bytes += b.record.bytes()
+}
+
 func (o *Outbox) removeLocked(b *block) {
 	if o.blocks[b.key] == b {
+		o.bytes -= b.record.bytes()
 		delete(o.blocks, b.key)
 		delete(o.ids, b.id)
 	}
@@ -488,8 +500,8 @@ func (o *Outbox) take(rec store.Record, heard bool) {
 		}
 		return // or a block that is not put in yet
 	case b == nil:
-		b = &block{key: rec.Key, id: rec.Made}
-		o.blocks[b.key], o.ids[b.id] = b, b
+		b = &block{key: rec.Key, id: rec.Made, record: r}
+		o.addLocked(b)
 	}
 	b.record, b.rev, b.own = r, rec.Rev, false
 	o.tellLocked(b)

@@ -77,7 +77,9 @@ type unstored struct{ last atomic.Uint64 }
 
 func (*unstored) Start(func(BlockNews)) error { return nil }
 
-func (s *unstored) Put(context.Context, StoredBlock) (id uint64, err error) { return s.last.Add(1), nil }
+func (s *unstored) Put(context.Context, StoredBlock) (id uint64, err error) {
+	return s.last.Add(1), nil
+}
 
 func (*unstored) Load(context.Context, uint64) (*Outbound, error) { return nil, nil }
 

@@ -56,7 +56,9 @@ func (j *Inbox) AcceptAll(ctx context.Context, entries []channel.JournalEntry) (
 }
 
 // prepare finds out which events have to be stored, and whether there is room for all of them.
-func (j *Inbox) prepare(ctx context.Context, entries []channel.JournalEntry, tokens []string, isNew []bool) (todo []*acceptance, err error) {
+func (j *Inbox) prepare(
+	ctx context.Context, entries []channel.JournalEntry, tokens []string, isNew []bool,
+) (todo []*acceptance, err error) {
 	j.mu.Lock()
 	if j.closed {
 		j.mu.Unlock()

@@ -36,8 +36,8 @@ func (j *Inbox) Give(ctx context.Context, k channel.EventKey) (given bool) {
 	return true
 }
 
-// answeringLocked is the other process that runs an event of the same conversation and thread. It is "" if there is none, or if this process
-// does, too.
+// answeringLocked is the other process that runs an event of the same conversation and thread. It is "" if there is none, or if this
+// process does, too.
 func (j *Inbox) answeringLocked(key string) (owner string) {
 	line := key[:strings.LastIndexByte(key, '/')+1]
 	for _, e := range j.own {

@@ -36,8 +36,8 @@ const (
 	importBytes = 8 << 20
 )
 
-// Import puts events of an earlier version into the tables of an engine, the oldest first. What is there already stays. It returns how many events
-// there were.
+// Import puts events of an earlier version into the tables of an engine, the oldest first. What is there already stays. It returns how
+// many events there were.
 func Import(ctx context.Context, e store.Engine, keep time.Duration, events iter.Seq2[Old, error]) (n int, err error) {
 	table, err := e.Table(ctx, Table)
 	if err != nil {

@@ -1,23 +1,24 @@
 // Package inbox keeps the events of channels in a table, from their arrival until their keys are forgotten.
 //
-// Each event has a record, whose key is a hash of the event's key. Its meta says how far the event is, which process has it, and what is known of its
-// answer; its body is the raw form, until the event is settled. A settled event is known for 24 hours.
+// Each event has a record, whose key is a hash of the event's key. Its meta says how far the event is, which process has it, and what is
+// known of its answer; its body is the raw form, until the event is settled. A settled event is known for 24 hours.
 //
 // # Guarantees
-//   - An event that was accepted is durable. If that is not known, Accept fails; if it was stored nevertheless, it runs once, whoever brings it
-//     again.
-//   - An event has an owner: the process that has accepted it, until that dies or ends. No other process claims it before. Those who wait for
-//     such events ([Inbox.Inherit]) get them within a second of the moment at which the others take the owner for dead.
+//   - An event that was accepted is durable. If that is not known, Accept fails; if it was stored nevertheless, it runs once, whoever
+//     brings it again.
+//   - An event has an owner: the process that has accepted it, until that dies or ends. No other process claims it before. Those who wait
+//     for such events ([Inbox.Inherit]) get them within a second of the moment at which the others take the owner for dead.
 //   - An event may be given to the process that runs another one of its conversation ([Inbox.Give]), which is its owner from then on.
-//   - A change is stored only at the revision that its writer has seen. So a claim that is outdated does nothing: it cannot settle, cannot release,
-//     and cannot mark that something is about to be sent, without which nothing is sent.
-//   - A turn in which its process died is an attempt of its event, as a release is. So an event that ends the process does not run for ever.
-//   - Claims and ends are durable a second later. An event that was settled just before the machine failed runs again, unless the ledger shows
-//     that it was answered.
-//   - What waits is bounded, in events and bytes. Beyond it nothing is accepted, with [channel.ErrJournalFull]. Keys are bounded, too: beyond it
-//     the events that settled first are forgotten.
-//   - While the engine is away, calls wait some seconds for it; then they fail with the code "overloaded". The end of a claim is kept, and stored
-//     when the engine is back.
+//   - A change is stored only at the revision that its writer has seen. So a claim that is outdated does nothing: it cannot settle, cannot
+//     release, and cannot mark that something is about to be sent, without which nothing is sent.
+//   - A turn in which its process died is an attempt of its event, as a release is. So an event that ends the process does not run for
+//     ever.
+//   - Claims and ends are durable a second later. An event that was settled just before the machine failed runs again, unless the ledger
+//     shows that it was answered.
+//   - What waits is bounded, in events and bytes. Beyond it nothing is accepted, with [channel.ErrJournalFull]. Keys are bounded, too:
+//     beyond it the events that settled first are forgotten.
+//   - While the engine is away, calls wait some seconds for it; then they fail with the code "overloaded". The end of a claim is kept, and
+//     stored when the engine is back.
 package inbox
 
 import (
@@ -136,7 +137,9 @@ func Open(ctx context.Context, e store.Engine, o Options) (*Inbox, error) {
 	table := Table
 	table.MaxRecords = int64(max(o.Keys, o.Pending))
 	if j.r, err = owner.Open(ctx, e, table, o.Owners, o.Log); err == nil {
-		err = j.r.Start(ctx, owner.Hooks{Changed: j.changed, Others: j.owners, Died: func(string) { j.tellNews() }, Renewed: j.renewed, Retry: j.retry})
+		err = j.r.Start(ctx, owner.Hooks{
+			Changed: j.changed, Others: j.owners, Died: func(string) { j.tellNews() }, Renewed: j.renewed, Retry: j.retry,
+		})
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open the inbox: %w", err)

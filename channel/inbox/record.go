@@ -45,7 +45,8 @@ type mark string
 
 // marks are the marks that are written.
 var marks = map[channel.ReceiptState]mark{
-	channel.Sent: "sent", channel.Partial: "partial", channel.NotSent: "not_sent", channel.Suppressed: "not_sent", channel.UnknownWhether: "unknown",
+	channel.Sent: "sent", channel.Partial: "partial", channel.NotSent: "not_sent", channel.Suppressed: "not_sent",
+	channel.UnknownWhether: "unknown",
 }
 
 // receipt returns what a mark says.

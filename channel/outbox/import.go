@@ -22,8 +22,8 @@ type Old struct {
 	Sending bool // its last step says that an attempt has begun
 }
 
-// Import puts blocks of an earlier version into the table of an engine, in their order. What is there already stays. It returns how many blocks
-// there were.
+// Import puts blocks of an earlier version into the table of an engine, in their order. What is there already stays. It returns how many
+// blocks there were.
 func Import(ctx context.Context, e store.Engine, blocks iter.Seq2[Old, error]) (n int, err error) {
 	table, err := e.Table(ctx, Table)
 	if err != nil {
@@ -39,7 +39,8 @@ func Import(ctx context.Context, e store.Engine, blocks iter.Seq2[Old, error]) (
 		}
 		r := record{
 			State: prepared, Left: true, At: old.At.UnixNano(), Size: channel.BlockSize(&old.Block), Target: channel.TargetName(&old.Block),
-			Channel: old.Block.Channel, Sender: old.Block.Sender, Event: old.Block.Event, Session: token(old.Block.Session), Attempt: old.Attempt, Bytes: int64(len(text)),
+			Channel: old.Block.Channel, Sender: old.Block.Sender, Event: old.Block.Event, Session: token(old.Block.Session),
+			Attempt: old.Attempt, Bytes: int64(len(text)),
 		}
 		if old.Sending {
 			r.State = sending

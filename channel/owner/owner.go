@@ -92,7 +92,10 @@ func Open(ctx context.Context, e store.Engine, o store.TableOptions, owners Owne
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	r := &Records{Table: table, owners: owners, log: log, wake: make(chan struct{}, 1), names: map[string]bool{}, dead: map[string]bool{}, undone: map[string]bool{}}
+	r := &Records{
+		Table: table, owners: owners, log: log, wake: make(chan struct{}, 1),
+		names: map[string]bool{}, dead: map[string]bool{}, undone: map[string]bool{},
+	}
 	if err := r.begin(ctx); err != nil {
 		return nil, err
 	}
@@ -356,7 +359,8 @@ func (r *Records) Put(ctx context.Context, puts ...store.Put) ([]store.Record, [
 	return r.Table.Put(ctx, puts...)
 }
 
-// PutOne makes one change. If the record has another revision, moved is what is there, with a zero Rev if there is none; the error is nil then.
+// PutOne makes one change. If the record has another revision, moved is what is there, with a zero Rev if there is none; the error is nil
+// then.
 func (r *Records) PutOne(ctx context.Context, p store.Put) (rec store.Record, moved *store.Record, err error) {
 	records, errs := r.Put(ctx, p)
 	if moved = Moved(errs[0]); moved != nil {

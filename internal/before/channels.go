@@ -1,5 +1,5 @@
-// Package before takes in what earlier versions kept in other forms, at the first start. A folder that was taken in is renamed to NAME.before,
-// and nothing reads it any more.
+// Package before takes in what earlier versions kept in other forms, at the first start. A folder that was taken in is renamed to
+// NAME.before, and nothing reads it any more.
 package before
 
 import (
@@ -31,8 +31,8 @@ type channels struct {
 }
 
 // Channels takes in what channels kept in folders, and puts it into the tables of an engine in files: pairs, windows, sessions, what was
-// learned, answers, events, and replies that wait to be sent. What is in a table already stays. If it fails, it can be called again. The error is [store.ErrInUse] if a
-// server uses one of the folders.
+// learned, answers, events, and replies that wait to be sent. What is in a table already stays. If it fails, it can be called again. The
+// error is [store.ErrInUse] if a server uses one of the folders.
 func Channels(ctx context.Context, dir, tables vfs.Dir, log *slog.Logger) (err error) {
 	root, err := dir.OpenExisting()
 	if errors.Is(err, fs.ErrNotExist) {

@@ -112,7 +112,8 @@ func (c *channels) events() ([]inbox.Old, error) {
 				continue
 			}
 			if offset > end {
-				c.log.Error("a file of an earlier version is damaged and was not taken in", "file", path.Join("journal", name), "offset", end, "bytes", offset-end)
+				c.log.Error("a file of an earlier version is damaged and was not taken in",
+					"file", path.Join("journal", name), "offset", end, "bytes", offset-end)
 			}
 			offset += size
 			end = offset
@@ -131,8 +132,8 @@ func (c *channels) events() ([]inbox.Old, error) {
 	return events, nil
 }
 
-// A record of a segment is a head, the parts of the key with their lengths, and the raw form, at a multiple of align. The head has a mark, the
-// size of what follows (4 bytes), the time (8), flags (4), a checksum of these three and what follows (4), and the state (16).
+// A record of a segment is a head, the parts of the key with their lengths, and the raw form, at a multiple of align. The head has a mark,
+// the size of what follows (4 bytes), the time (8), flags (4), a checksum of these three and what follows (4), and the state (16).
 const (
 	align    = 64
 	headSize = 48
@@ -238,7 +239,8 @@ func (c *channels) takeOutbox(ctx context.Context) (int, error) {
 	return outbox.Import(ctx, c.e, func(yield func(outbox.Old, error) bool) {
 		for _, id := range slices.Sorted(maps.Keys(blocks)) {
 			b := blocks[id]
-			old := outbox.Old{Key: fmt.Sprint("before-", id, "-", b.At.UnixNano()), At: b.At, Block: *b.Block, Attempt: b.Attempt, Sending: b.Step == "sending"}
+			key := fmt.Sprint("before-", id, "-", b.At.UnixNano())
+			old := outbox.Old{Key: key, At: b.At, Block: *b.Block, Attempt: b.Attempt, Sending: b.Step == "sending"}
 			if !yield(old, nil) {
 				return
 			}

@@ -13,8 +13,8 @@ import (
 	"github.com/lingserve/lingserve/internal/vfs"
 )
 
-// Check reads the tables in a folder, changes nothing, and tells found of all damage. It returns how many tables there are. If a server uses
-// the folder, what it is writing at this moment may be told of.
+// Check reads the tables in a folder, changes nothing, and tells found of all damage. It returns how many tables there are. If a server
+// uses the folder, what it is writing at this moment may be told of.
 func Check(dir string, found func(file string, offset int64, what string)) (tables int, err error) {
 	root, err := vfs.At(dir).OpenExisting()
 	if err != nil {

@@ -208,8 +208,8 @@ func (t *Table) fresh() (bool, error) {
 	return t.f != nil && vfs.SameFile(info, t.info) && info.Size() == t.size, nil
 }
 
-// refresh opens the file again where another process has replaced it, and reads what was appended. It returns the size that the file had. The
-// write lock is held.
+// refresh opens the file again where another process has replaced it, and reads what was appended. It returns the size that the file had.
+// The write lock is held.
 func (t *Table) refresh() (size int64, err error) {
 	info, err := t.e.dir.Stat(t.name)
 	switch {

@@ -20,8 +20,9 @@ type taker func(context.Context, jetstream.Stream, store.Engine, *slog.Logger) (
 
 // streams are those of the channels.
 var streams = map[string]taker{
-	"PAIRS": texts(channel.PairTable), "WINDOWS": texts(channel.WindowTable), "SESSIONS": texts(channel.SessionTable), "LEARNED": texts(channel.LearnedTable),
-	"INBOX": takeEvents, "OUTBOX": takeBlocks,
+	"PAIRS": texts(channel.PairTable), "WINDOWS": texts(channel.WindowTable), "SESSIONS": texts(channel.SessionTable),
+	"LEARNED": texts(channel.LearnedTable),
+	"INBOX":   takeEvents, "OUTBOX": takeBlocks,
 	// Answers go within a day: a sender who repeats a message is told that it was accepted.
 	"RESULTS": func(context.Context, jetstream.Stream, store.Engine, *slog.Logger) (int, error) { return 0, nil },
 }

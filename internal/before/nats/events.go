@@ -156,7 +156,8 @@ func takeBlocks(ctx context.Context, s jetstream.Stream, e store.Engine, log *sl
 var errDamaged = errors.New("it is damaged")
 
 func damaged(log *slog.Logger, s jetstream.Stream, seq uint64, err error) {
-	log.Error("a message of an earlier version is damaged and was not taken in", "stream", s.CachedInfo().Config.Name, "message", seq, "error", err)
+	log.Error("a message of an earlier version is damaged and was not taken in",
+		"stream", s.CachedInfo().Config.Name, "message", seq, "error", err)
 }
 
 // body reads the data of a message.

@@ -267,10 +267,7 @@ type noted struct {
 
 func TestAStartReplaysWhatWasLeftUnlessItWasAnswered(t *testing.T) { // CH-74
 	synctest.Test(t, func(t *testing.T) {
-		ledger, err := channel.OpenLedger("", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		ledger := newLedger()
 		j := noted{channel.NewJournal(nil), ledger}
 		for i, id := range []string{"1", "sending", "sent", "partial", "not sent", "2"} {
 			k := arrival(fmt.Sprint("c", i%2), id).Key

@@ -3,8 +3,6 @@ package channel
 import (
 	"context"
 	"encoding/json"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -50,8 +48,8 @@ func TestTheConversationOfASessionIsReadFromItsName(t *testing.T) {
 // CH-76
 func TestNothingOfASessionThatIsErasedIsInTheOutbox(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		dir := t.TempDir()
-		o, err := OpenOutbox(&OutboxOptions{Dir: dir})
+		dir := newDisk()
+		o, err := OpenOutbox(&OutboxOptions{Store: dir})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -64,13 +62,7 @@ func TestNothingOfASessionThatIsErasedIsInTheOutbox(t *testing.T) {
 			}
 			_, _, _ = o.first(t.Context(), id)
 		}
-		on := func() string {
-			text, err := os.ReadFile(filepath.Join(dir, outboxFile))
-			if err != nil {
-				t.Fatal(err)
-			}
-			return string(text)
-		}
+		on := dir.on
 		put("erased", "canary one") // nobody sends: it waits
 		put("kept", "another")
 		var p post
@@ -112,7 +104,7 @@ func TestNothingOfASessionThatIsErasedIsInTheOutbox(t *testing.T) {
 		if strings.Contains(on(), "canary") {
 			t.Error("it has come back to the disk")
 		}
-		again, err := OpenOutbox(&OutboxOptions{Dir: dir})
+		again, err := OpenOutbox(&OutboxOptions{Store: dir})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,92 +1,45 @@
-package channel
+package channel_test
 
 import (
-	"fmt"
-	"os"
-	"path/filepath"
-	"testing"
+	"context"
+	"sync"
+
+	"github.com/lingserve/lingserve/channel"
 )
 
-// CH-74: what is known of an event, in memory and after a crash.
-func TestTheLedgerKnowsWhetherSomethingWasSeen(t *testing.T) {
-	ctx := t.Context()
-	for name, row := range map[string]struct {
-		do   func(Ledger) error
-		want ReceiptState
-	}{
-		"nothing was sent": {func(Ledger) error { return nil }, NotSent},
-		"a send has begun": {func(l Ledger) error { return l.Sending(ctx, "e") }, UnknownWhether},
-		"it came to nothing": {func(l Ledger) error {
-			return or2(l.Sending(ctx, "e"), l.Sent(ctx, "e", NotSent))
-		}, NotSent},
-		"it was suppressed": {func(l Ledger) error {
-			return or2(l.Sending(ctx, "e"), l.Sent(ctx, "e", Suppressed))
-		}, NotSent},
-		"it was seen": {func(l Ledger) error { return or2(l.Sending(ctx, "e"), l.Sent(ctx, "e", Sent)) }, Sent},
-		"part of it was seen, and then nothing": {func(l Ledger) error {
-			return or2(l.Sent(ctx, "e", Partial), or2(l.Sending(ctx, "e"), l.Sent(ctx, "e", NotSent)))
-		}, Partial},
-		"another event": {func(l Ledger) error { return l.Sending(ctx, "f") }, NotSent},
-		"it is settled": {func(l Ledger) error { return or2(l.Sending(ctx, "e"), l.Forget(ctx, "e")) }, NotSent},
-	} {
-		t.Run(name, func(t *testing.T) {
-			dir := t.TempDir()
-			for _, dir := range []string{"", dir} {
-				l, err := OpenLedger(dir, nil)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if err := row.do(l); err != nil {
-					t.Fatal(err)
-				}
-				if dir != "" { // the process ends without a word
-					after := crash(t, dir)
-					if err := l.Close(); err != nil {
-						t.Error(err)
-					}
-					if l, err = OpenLedger(after, nil); err != nil {
-						t.Fatal(err)
-					}
-				}
-				if got, err := l.Seen(ctx, "e"); err != nil || got != row.want {
-					t.Errorf("folder %v: %v, %v; want %v", dir != "", got, err, row.want)
-				}
-				if err := l.Close(); err != nil {
-					t.Error(err)
-				}
-			}
-		})
-	}
+// memoryLedger is a ledger of one process.
+type memoryLedger struct {
+	mu     sync.Mutex
+	events map[string]channel.ReceiptState
 }
 
-func or2(a, b error) error {
-	if a != nil {
-		return a
-	}
-	return b
+func newLedger() *memoryLedger { return &memoryLedger{events: map[string]channel.ReceiptState{}} }
+
+func (l *memoryLedger) Sending(ctx context.Context, event string) error {
+	return l.Sent(ctx, event, channel.UnknownWhether)
 }
 
-func TestTheLedgersFileDoesNotGrow(t *testing.T) {
-	dir := t.TempDir()
-	l, err := OpenLedger(dir, nil)
-	if err != nil {
-		t.Fatal(err)
+func (l *memoryLedger) Sent(_ context.Context, event string, s channel.ReceiptState) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if was, ok := l.events[event]; !ok || was != channel.Sent && was != channel.Partial {
+		l.events[event] = s
 	}
-	defer func() { _ = l.Close() }()
-	if err := l.Sent(t.Context(), "stays", Sent); err != nil {
-		t.Fatal(err)
+	return nil
+}
+
+func (l *memoryLedger) Seen(_ context.Context, event string) (channel.ReceiptState, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if s, ok := l.events[event]; ok {
+		return s, nil
 	}
-	for i := range 20_000 {
-		e := fmt.Sprint("event", i)
-		if err := or2(l.Sent(t.Context(), e, Sent), l.Forget(t.Context(), e)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	info, err := os.Stat(filepath.Join(dir, ledgerFile))
-	if err != nil || info.Size() > logSlack+1<<16 || info.Mode().Perm() != 0o600 {
-		t.Errorf("%v, %d bytes, mode %v", err, info.Size(), info.Mode())
-	}
-	if got, err := l.Seen(t.Context(), "stays"); err != nil || got != Sent {
-		t.Errorf("%v, %v", got, err)
-	}
+	return channel.NotSent, nil
+}
+
+func (l *memoryLedger) Forget(_ context.Context, event string) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.events, event)
+	return nil
 }

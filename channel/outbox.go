@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// Outbox holds blocks until they are sent, in order for each target, and where what it keeps is in a folder or a store, across restarts.
+// Outbox holds blocks until they are sent, in order for each target, and with a store across restarts.
 //
 // A block walks from prepared to sending to sent, partial, not_sent or unknown, and each step is stored before the next begins. So
 // after a crash a block that was only prepared goes out, and one that was being sent does not: whether it was seen is not known. It
@@ -50,8 +50,7 @@ type Outbox struct {
 
 // OutboxOptions are for [OpenOutbox]. Zero values are the defaults.
 type OutboxOptions struct {
-	Dir       string        // where blocks are kept; "" is in memory. One process at a time uses it
-	Store     OutboxStore   // or where they are kept instead; the outbox closes it
+	Store     OutboxStore   // where blocks are kept; nil is in memory. The outbox closes it
 	MaxBlocks int           // that wait, of all processes: 10 000
 	MaxBytes  int64         // of their texts: 64 MiB
 	Attempts  int           // 10
@@ -139,11 +138,7 @@ func OpenOutbox(options *OutboxOptions) (*Outbox, error) {
 		o.o.Send = 2 * time.Minute
 	}
 	if o.store = o.o.Store; o.store == nil {
-		lines, err := openOutboxLines(o.o.Dir, o.o.Log)
-		if err != nil {
-			return nil, fmt.Errorf("open the outbox in %s: %w", o.o.Dir, err)
-		}
-		o.store = lines
+		o.store = new(unstored)
 	}
 	if err := o.store.Start(o.told); err != nil {
 		return nil, fmt.Errorf("open the outbox: %w", errors.Join(err, o.store.Close()))
@@ -224,7 +219,7 @@ func (o *Outbox) Start() {
 }
 
 // Close ends the outbox: nothing more is begun, and what is being sent is waited for until ctx ends. What waits is sent after
-// the next start, if there is a folder.
+// the next start, if there is a store.
 func (o *Outbox) Close(ctx context.Context) error {
 	o.mu.Lock()
 	if o.closed {
@@ -294,7 +289,7 @@ func (o *Outbox) can(d *Durable) (bool, error) {
 
 // put takes a block; it is stored when put returns.
 func (o *Outbox) put(ctx context.Context, out Outbound) (uint64, error) {
-	size := int64(len(out.Block.Text)) + 512
+	size := BlockSize(&out)
 	o.mu.Lock()
 	closed, full := o.closed, len(o.blocks)+o.coming >= o.o.MaxBlocks || o.bytes+size > o.o.MaxBytes
 	if closed || full {

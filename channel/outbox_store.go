@@ -3,6 +3,7 @@ package channel
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"time"
 )
 
@@ -67,3 +68,25 @@ var ErrOutboxFull = errors.New("channel: the outbox is full, because the platfor
 
 // TargetName names where a block goes, as [StoredBlock.Target] has it.
 func TargetName(out *Outbound) string { return targetOf(out) }
+
+// BlockSize is what a block counts for, as [StoredBlock.Size] has it.
+func BlockSize(out *Outbound) int64 { return int64(len(out.Block.Text)) + 512 }
+
+// unstored is an [OutboxStore] that keeps nothing: its outbox has the blocks in memory.
+type unstored struct{ last atomic.Uint64 }
+
+func (*unstored) Start(func(BlockNews)) error { return nil }
+
+func (s *unstored) Put(context.Context, StoredBlock) (id uint64, err error) {
+	return s.last.Add(1), nil
+}
+
+func (*unstored) Load(context.Context, uint64) (*Outbound, error) { return nil, nil }
+
+func (*unstored) Step(context.Context, uint64, bool, int) error { return nil }
+
+func (*unstored) End(context.Context, uint64, ReceiptState) error { return nil }
+
+func (*unstored) Erase(context.Context, string) error { return nil }
+
+func (*unstored) Close() error { return nil }

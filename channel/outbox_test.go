@@ -7,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -454,16 +452,6 @@ func (*stuck) Send(ctx context.Context, _ Outbound) (Receipt, error) {
 	return Receipt{}, ctx.Err()
 }
 
-// crash is the end of a process: nothing is closed in order. What of the folder is there is copied, as the disk would have it.
-func crash(t *testing.T, dir string) string {
-	t.Helper()
-	to := t.TempDir()
-	if err := os.CopyFS(to, os.DirFS(dir)); err != nil {
-		t.Fatal(err)
-	}
-	return to
-}
-
 // CH-56, CH-192: the outbox at each point where a process can end.
 func TestABlockAfterACrash(t *testing.T) {
 	for name, row := range map[string]struct {
@@ -482,17 +470,17 @@ func TestABlockAfterACrash(t *testing.T) {
 		"after a receipt that says that it is to wait": {"unsent", func(p *post) Sender { return p }, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			dir, after := t.TempDir(), ""
+			dir, after := newDisk(), (*disk)(nil)
 			p := &post{answer: func(Outbound) (Receipt, error) {
 				if row.when == "sending" {
-					after = crash(t, dir)
+					after = crash(dir)
 				}
 				if row.when == "unsent" {
 					return Receipt{}, later("503")
 				}
 				return Receipt{}, nil
 			}}
-			o := openOutbox(t, OutboxOptions{Dir: dir}, p)
+			o := openOutbox(t, OutboxOptions{Store: dir}, p)
 			if row.when == "prepared" {
 				out := Outbound{Channel: "fake", TurnID: "t", Event: "event-t", Sender: "fake", Block: Block{Kind: ReplyFinal, Key: "t:1", Payload: Payload{Text: "a"}, Target: ReplyPlanFacts{To: "c", MessageThreadID: Some("7"), ReplyToID: None}}}
 				if _, err := o.put(t.Context(), out); err != nil {
@@ -501,14 +489,14 @@ func TestABlockAfterACrash(t *testing.T) {
 			} else {
 				_, _, _ = durableTurn(t, o, lasting{desk: &desk{}}, "t", "a")
 			}
-			if after == "" {
-				after = crash(t, dir)
+			if after == nil {
+				after = crash(dir)
 			}
 			closeOutbox(t, o)
 
 			synctest.Test(t, func(t *testing.T) {
 				p := &post{}
-				o := openOutbox(t, OutboxOptions{Dir: after}, nil)
+				o := openOutbox(t, OutboxOptions{Store: after}, nil)
 				// CH-74: of what was being sent, the ledger knows as much.
 				if held := o.Holds("event-t"); held != (row.when == "prepared" || row.when == "unsent") {
 					t.Errorf("held after the restart: %v", held)
@@ -546,9 +534,8 @@ func TestABlockAfterACrash(t *testing.T) {
 					t.Error("not held any more, though it was answered")
 				}
 				closeOutbox(t, o)
-				left, err := os.ReadFile(filepath.Join(after, outboxFile))
-				if err != nil || len(left) != 0 {
-					t.Errorf("left in the file: %q, %v", left, err)
+				if left := after.on(); left != "" {
+					t.Errorf("left on the disk: %q", left)
 				}
 			})
 		})
@@ -557,7 +544,7 @@ func TestABlockAfterACrash(t *testing.T) {
 
 // CH-56: what is kept is as it was, a target that is none on purpose too.
 func TestTheOutboxKeepsABlockAsItIs(t *testing.T) {
-	dir := t.TempDir()
+	dir := newDisk()
 	want := Outbound{
 		Channel: "fake", Account: "a", TurnID: "t", Event: "e", Sender: "fake@a",
 		Origin: Origin{Sender: SenderFacts{ID: "42", Roles: []string{"r"}}, Conversation: ConversationFacts{Kind: Group, ID: "c"}},
@@ -567,96 +554,16 @@ func TestTheOutboxKeepsABlockAsItIs(t *testing.T) {
 			Target:  ReplyPlanFacts{To: "c", ReplyToID: None, MessageThreadID: Some("7"), Mode: ReplyThread},
 		},
 	}
-	o := openOutbox(t, OutboxOptions{Dir: dir}, nil)
+	o := openOutbox(t, OutboxOptions{Store: dir}, nil)
 	id, err := o.put(t.Context(), want)
 	if err != nil {
 		t.Fatal(err)
 	}
 	closeOutbox(t, o)
-	info, err := os.Stat(filepath.Join(dir, outboxFile))
-	if err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("%v, mode %v", err, info.Mode())
-	}
-	o = openOutbox(t, OutboxOptions{Dir: dir}, nil)
+	o = openOutbox(t, OutboxOptions{Store: dir}, nil)
 	defer closeOutbox(t, o)
 	if diff := cmp.Diff(want, o.blocks[id].out, cmp.AllowUnexported(Opt{})); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
-	}
-}
-
-func TestAFileThatACrashCutOffIsReadToItsLastWholeLine(t *testing.T) {
-	dir := t.TempDir()
-	o := openOutbox(t, OutboxOptions{Dir: dir}, nil)
-	for i := range 3 {
-		if _, err := o.put(t.Context(), Outbound{Channel: "fake", Block: Block{Payload: Payload{Text: fmt.Sprint(i)}}}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	closeOutbox(t, o)
-	path := filepath.Join(dir, outboxFile)
-	whole, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for cut := range whole {
-		// Every place within the ends of lines, and some in between: each is some writes that wait for the disk.
-		if near := bytes.IndexByte(whole[max(0, cut-2):], '\n'); near > 3 && cut%97 != 0 {
-			continue
-		}
-		if err := os.WriteFile(path, whole[:cut], 0o600); err != nil {
-			t.Fatal(err)
-		}
-		o := openOutbox(t, OutboxOptions{Dir: dir}, nil)
-		if want := bytes.Count(whole[:cut], []byte("\n")); len(o.blocks) != want {
-			t.Fatalf("cut at %d: %d blocks, want %d", cut, len(o.blocks), want)
-		}
-		if _, err := o.put(t.Context(), Outbound{Channel: "fake"}); err != nil {
-			t.Fatal(err)
-		}
-		n := len(o.blocks)
-		closeOutbox(t, o)
-		o = openOutbox(t, OutboxOptions{Dir: dir}, nil)
-		if len(o.blocks) != n {
-			t.Fatalf("cut at %d, one more block: %d, want %d", cut, len(o.blocks), n)
-		}
-		closeOutbox(t, o)
-	}
-}
-
-// The file does not grow with what was sent, and what is on its way when it is written anew stays on its way.
-func TestTheFileIsWrittenAnew(t *testing.T) {
-	dir := t.TempDir()
-	p := &post{answer: func(out Outbound) (Receipt, error) {
-		if strings.HasPrefix(out.Block.Text, "stay") {
-			return Receipt{}, later("503")
-		}
-		return Receipt{}, nil
-	}}
-	o := openOutbox(t, OutboxOptions{Dir: dir}, p)
-	_, _, _ = durableTurn(t, o, lasting{desk: &desk{}}, "stays", "stay")
-	for i := range 60 {
-		s := turnOf(lasting{desk: &desk{}})
-		s.Turn, s.Target = fmt.Sprint("t", i), ReplyPlanFacts{To: "other"}
-		ds := newDeliveries(t.Context(), &Kernel{Outbox: o}, s)
-		speak(t, ds, ReplyFinal, strings.Repeat("x", 50_000))
-		if _, err := ds.end(nil); err != nil {
-			t.Fatal(err)
-		}
-	}
-	info, err := os.Stat(filepath.Join(dir, outboxFile))
-	if err != nil || info.Size() > 2*logSlack {
-		t.Errorf("%v, %d bytes", err, info.Size())
-	}
-	closeOutbox(t, o)
-	o = openOutbox(t, OutboxOptions{Dir: dir}, nil)
-	defer closeOutbox(t, o)
-	if len(o.blocks) != 1 || !o.Holds("event-stays") {
-		t.Errorf("%d blocks", len(o.blocks))
-	}
-	for _, b := range o.blocks {
-		if b.sending || b.out.Attempt != 1 {
-			t.Errorf("%+v", b)
-		}
 	}
 }
 
@@ -675,37 +582,6 @@ func TestOptsInJSON(t *testing.T) {
 	}
 }
 
-// What is in the file is this package's own, but a disk may have changed it.
-func FuzzOutboxFile(f *testing.F) {
-	f.Add([]byte(`{"id":1,"at":"2026-01-02T03:04:05Z","block":{"Channel":"fake","Block":{"Text":"a","Target":{"To":"c","ReplyToID":""}}}}` + "\n" + `{"id":1,"step":"sending","attempt":1}`))
-	f.Add([]byte(`{"id":1,"block":{}}` + "\n" + `{"id":1,"step":"sent"}` + "\n" + `{"id":1,"step":"prepared"}`))
-	f.Add([]byte("{\"id\":7}\n{\"id\":-1}\n[]\nnull"))
-	f.Fuzz(func(t *testing.T, data []byte) {
-		o, err := OpenOutbox(nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		lines := o.store.(*outboxLines)
-		for line := range bytes.Lines(data) {
-			lines.replay(line)
-		}
-		if err := lines.Start(o.told); err != nil {
-			t.Fatal(err)
-		}
-		var bytes int64
-		for id, p := range o.blocks {
-			bytes += p.size
-			if id > lines.last || len(o.queues[targetOf(&p.out)]) == 0 {
-				t.Errorf("block %d of %d is in no queue", id, lines.last)
-			}
-		}
-		if bytes != o.bytes {
-			t.Errorf("%d bytes, counted %d", bytes, o.bytes)
-		}
-		closeOutbox(t, o)
-	})
-}
-
 // outdatedLedger takes no mark: another process has the event.
 type outdatedLedger struct{ keptLedger }
 
@@ -713,9 +589,9 @@ func (*outdatedLedger) Sending(context.Context, string) error { return errors.Ne
 
 // CH-73, CH-74: what may not be sent now is not sent later either.
 func TestABlockOfAnEventThatSomebodyElseHasIsNotKept(t *testing.T) {
-	dir := t.TempDir()
+	dir := newDisk()
 	p := &post{}
-	o := openOutbox(t, OutboxOptions{Dir: dir}, p)
+	o := openOutbox(t, OutboxOptions{Store: dir}, p)
 	s := turnOf(lasting{desk: &desk{}})
 	s.Ledger, s.Event = &outdatedLedger{}, "e"
 	ds := newDeliveries(t.Context(), &Kernel{Outbox: o}, s)
@@ -727,7 +603,7 @@ func TestABlockOfAnEventThatSomebodyElseHasIsNotKept(t *testing.T) {
 		t.Errorf("the outbox has %v, expected nothing", o.Pending())
 	}
 	closeOutbox(t, o)
-	again := openOutbox(t, OutboxOptions{Dir: dir}, p)
+	again := openOutbox(t, OutboxOptions{Store: dir}, p)
 	defer closeOutbox(t, again)
 	again.Start()
 	if len(p.said()) != 0 || len(again.Pending()) != 0 {

@@ -2,16 +2,8 @@ package channel
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
-	"errors"
-	"io"
-	"io/fs"
 	"log/slog"
 	"strings"
-
-	"github.com/lingserve/lingserve/internal/vfs"
 )
 
 // Shower is a [Ledger] that keeps what people see of an answer before it is finished, so that a crash does not lose it.
@@ -68,76 +60,4 @@ func (d *deliveries) keepPreview(text string) {
 		d.warned = true
 		d.warnOf("ledger", err)
 	}
-}
-
-// shownPrefix begins the names of the files that have what is shown, one for each event.
-const shownPrefix = "shown-"
-
-func shownFile(event string) string {
-	sum := sha256.Sum256([]byte(event))
-	return shownPrefix + hex.EncodeToString(sum[:16]) + ".json"
-}
-
-// Shown implements [Shower].
-func (l *ledger) Shown(_ context.Context, event string, s ShownText) error {
-	l.mu.Lock()
-	l.shown[shownFile(event)] = s
-	l.mu.Unlock()
-	if l.root == nil {
-		return nil
-	}
-	text, err := json.Marshal(s)
-	if err != nil {
-		return err
-	}
-	return vfs.CacheFile(l.root, shownFile(event), func(to io.Writer) error {
-		_, err := to.Write(text)
-		return err
-	})
-}
-
-// LastShown implements [Shower].
-func (l *ledger) LastShown(_ context.Context, event string) (s ShownText, err error) {
-	l.mu.Lock()
-	s, ok := l.shown[shownFile(event)]
-	l.mu.Unlock()
-	if !ok || s.Turn != "" || l.root == nil {
-		return s, nil
-	}
-	text, err := vfs.ReadFile(l.root, shownFile(event)) // an earlier process has left it
-	if errors.Is(err, fs.ErrNotExist) {
-		return s, nil
-	}
-	if err == nil {
-		err = json.Unmarshal(text, &s)
-	}
-	return s, err
-}
-
-// forgetShown removes what is kept of an event.
-func (l *ledger) forgetShown(event string) error {
-	name := shownFile(event)
-	l.mu.Lock()
-	_, ok := l.shown[name]
-	delete(l.shown, name)
-	l.mu.Unlock()
-	if !ok || l.root == nil {
-		return nil
-	}
-	err := l.root.Remove(name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return err
-}
-
-// loadShown notes which events an earlier process has left texts of.
-func (l *ledger) loadShown() error {
-	names, err := vfs.Names(l.root, ".")
-	for _, name := range names {
-		if strings.HasPrefix(name, shownPrefix) {
-			l.shown[name] = ShownText{} // it is read when it is asked for
-		}
-	}
-	return err
 }

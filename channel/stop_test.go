@@ -231,10 +231,7 @@ func (noRoutes) Route(channel.RouteQuery) (string, bool) { return "", false }
 func TestACrashIsToldToTheConversationOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newStopRig()
-		ledger, err := channel.OpenLedger("", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		ledger := newLedger()
 		key := channel.EventKey{Channel: "fake", Conversation: "42", ID: "1"}
 		if err := ledger.Sending(t.Context(), key.String()); err != nil {
 			t.Fatal(err)

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/channel"
-	"github.com/lingserve/lingserve/channel/file"
+	"github.com/lingserve/lingserve/channel/channeltest"
 )
 
 var (
@@ -76,11 +76,7 @@ func (agent) Dispatch(ctx context.Context, t *channel.Turn) (channel.DispatchRes
 // TestAThousandEventsASecondHalfOfThemDuplicates sends events of 300 bytes of 100 conversations, at a steady rate, each twice: the
 // second soon after the first or long after it. -seconds 30 is the full form.
 func TestAThousandEventsASecondHalfOfThemDuplicates(t *testing.T) {
-	dir := t.TempDir()
-	journal, err := file.OpenJournal(dir, file.JournalOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	journal := channeltest.Open(t, t.TempDir())
 	p := &platform{sent: map[string]time.Time{}, answers: map[string]int{}}
 	k := &channel.Kernel{
 		Agent: agent{}, Journal: journal,

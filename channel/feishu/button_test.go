@@ -15,7 +15,6 @@ import (
 
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/channel/channeltest"
-	"github.com/lingserve/lingserve/channel/file"
 	"github.com/lingserve/lingserve/internal/fakefeishu"
 	"github.com/lingserve/lingserve/tool"
 )
@@ -323,10 +322,7 @@ func TestDC_15_ACrashLeavesNoReaction(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				first := setup(t, nil, nil)
 				dir := t.TempDir()
-				j, err := file.OpenJournal(dir, file.JournalOptions{})
-				if err != nil {
-					t.Fatal(err)
-				}
+				j := channeltest.Open(t, dir)
 				crash := &snapshots{Journal: j, Ledger: j, dir: dir, to: t.TempDir()}
 				first.kernel.Journal = crash
 				first.answer = func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
@@ -346,9 +342,7 @@ func TestDC_15_ACrashLeavesNoReaction(t *testing.T) {
 				_ = j.Close()
 
 				second := setup(t, nil, nil)
-				if j, err = file.OpenJournal(crash.to, file.JournalOptions{}); err != nil {
-					t.Fatal(err)
-				}
+				j = channeltest.Open(t, crash.to)
 				defer j.Close()
 				second.kernel.Journal = j
 				others := fakefeishu.Reaction{ID: "re_bob", From: bob, Emoji: typing}

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/channel"
-	"github.com/lingserve/lingserve/channel/file"
+	"github.com/lingserve/lingserve/channel/channeltest"
 	"github.com/lingserve/lingserve/internal/fakefeishu"
 )
 
@@ -291,10 +291,7 @@ func TestACrashLosesNoMessageAndRepeatsNoAnswer(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				r := setup(t, nil, nil)
 				dir, after := t.TempDir(), t.TempDir()
-				j, err := file.OpenJournal(dir, file.JournalOptions{})
-				if err != nil {
-					t.Fatal(err)
-				}
+				j := channeltest.Open(t, dir)
 				defer j.Close()
 				r.kernel.Journal = &snapshots{Journal: j, Ledger: j, dir: dir, to: after}
 				tt.before(r)
@@ -305,10 +302,7 @@ func TestACrashLosesNoMessageAndRepeatsNoAnswer(t *testing.T) {
 				// What the first process does from here on, it does after its end.
 				fake := r.fake.Texts(private)
 				next := setup(t, nil, nil)
-				left, err := file.OpenJournal(after, file.JournalOptions{})
-				if err != nil {
-					t.Fatal(err)
-				}
+				left := channeltest.Open(t, after)
 				defer left.Close()
 				next.kernel.Journal = left
 				next.serve(t)

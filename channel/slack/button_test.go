@@ -14,7 +14,6 @@ import (
 
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/channel/channeltest"
-	journals "github.com/lingserve/lingserve/channel/file"
 	"github.com/lingserve/lingserve/internal/fakeslack"
 	"github.com/lingserve/lingserve/tool"
 )
@@ -251,10 +250,7 @@ func TestDC_15_ACrashLeavesNoReaction(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				dir := t.TempDir()
 				first := setup(t, nil, nil)
-				j, err := journals.OpenJournal(dir, journals.JournalOptions{})
-				if err != nil {
-					t.Fatal(err)
-				}
+				j := channeltest.Open(t, dir)
 				first.kernel.Journal = j
 				copied := t.TempDir()
 				first.answer = func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
@@ -276,9 +272,7 @@ func TestDC_15_ACrashLeavesNoReaction(t *testing.T) {
 				_ = j.Close()
 
 				second := setup(t, nil, nil)
-				if j, err = journals.OpenJournal(copied, journals.JournalOptions{}); err != nil {
-					t.Fatal(err)
-				}
+				j = channeltest.Open(t, copied)
 				defer j.Close()
 				second.kernel.Journal = j
 				m.Reactions = []string{eyes}

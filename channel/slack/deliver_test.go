@@ -18,7 +18,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/lingserve/lingserve/channel"
-	journals "github.com/lingserve/lingserve/channel/file"
+	"github.com/lingserve/lingserve/channel/channeltest"
 	"github.com/lingserve/lingserve/channel/markup"
 	"github.com/lingserve/lingserve/channel/state"
 	"github.com/lingserve/lingserve/internal/fakeslack"
@@ -441,10 +441,7 @@ func TestAConversationIsToldOnceThatAnAnswerWasCutOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir, after := t.TempDir(), t.TempDir()
 		r := setup(t, nil, nil)
-		j, err := journals.OpenJournal(dir, journals.JournalOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		j := channeltest.Open(t, dir)
 		r.kernel.Journal = j
 		var copied error
 		r.answers(func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
@@ -460,10 +457,7 @@ func TestAConversationIsToldOnceThatAnAnswerWasCutOff(t *testing.T) {
 			t.Fatal(err)
 		}
 		for range 2 { // at the second start, it is settled
-			again, err := journals.OpenJournal(after, journals.JournalOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			again := channeltest.Open(t, after)
 			r.done = make(chan error, 1)
 			r.kernel = kernel(t, channel.Place{})
 			r.kernel.Agent, r.kernel.Journal, r.kernel.Observer = agentFunc(r.dispatch), again, r

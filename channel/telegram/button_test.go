@@ -11,7 +11,6 @@ import (
 
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/channel/channeltest"
-	"github.com/lingserve/lingserve/channel/file"
 	"github.com/lingserve/lingserve/internal/faketelegram"
 	"github.com/lingserve/lingserve/tool"
 )
@@ -293,10 +292,7 @@ func TestDC_15_TheMenuHasTheCommandsThatAPersonMayGive(t *testing.T) {
 func TestDC_15_APressIsTakenOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r, asker := approvals(t, "", nil)
-		j, err := file.OpenJournal(t.TempDir(), file.JournalOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		j := channeltest.Open(t, t.TempDir())
 		t.Cleanup(func() { _ = j.Close() })
 		r.kernel.Journal = j
 		r.serve(t)

@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/channel/channeltest"
 	"github.com/lingserve/lingserve/channel/markup"
 	"github.com/lingserve/lingserve/channel/secret"
 	"github.com/lingserve/lingserve/internal/faketelegram"
@@ -446,7 +447,7 @@ func TestTheOutboxSendsLaterWhatThePlatformDoesNotTakeNow(t *testing.T) {
 	dir := t.TempDir()
 	bubble(t, func(t *testing.T) {
 		r := setup(t, nil, nil)
-		box, err := channel.OpenOutbox(&channel.OutboxOptions{Dir: dir})
+		box, err := channel.OpenOutbox(&channel.OutboxOptions{Store: channeltest.Open(t, dir).Outbox(t)})
 		if err != nil {
 			t.Fatal(err)
 		}

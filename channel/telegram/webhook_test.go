@@ -1,6 +1,7 @@
 package telegram
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -19,7 +21,7 @@ import (
 
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/channel/attempt"
-	"github.com/lingserve/lingserve/channel/file"
+	"github.com/lingserve/lingserve/channel/channeltest"
 	"github.com/lingserve/lingserve/channel/secret"
 	"github.com/lingserve/lingserve/internal/faketelegram"
 )
@@ -221,10 +223,7 @@ func TestACrashLosesNoMessageAndRepeatsNoAnswer(t *testing.T) {
 			dir := t.TempDir()
 			bubble(t, func(t *testing.T) {
 				r := setup(t, nil, nil)
-				first, err := file.OpenJournal(dir, file.JournalOptions{})
-				if err != nil {
-					t.Fatal(err)
-				}
+				first := channeltest.Open(t, dir)
 				snapshot := &snapshots{Journal: first, Ledger: first, Shower: first, dir: dir, to: t.TempDir()}
 				r.kernel.Journal = snapshot
 				tt.before(r)
@@ -241,10 +240,7 @@ func TestACrashLosesNoMessageAndRepeatsNoAnswer(t *testing.T) {
 				for _, text := range shown {
 					_ = second.channel.api.call(t.Context(), callTimeout, "sendMessage", map[string]any{"chat_id": 7, "text": text}, nil)
 				}
-				journal, err := file.OpenJournal(snapshot.to, file.JournalOptions{})
-				if err != nil {
-					t.Fatal(err)
-				}
+				journal := channeltest.Open(t, snapshot.to)
 				second.kernel.Journal = journal
 				keeps := &keeper{agentFunc: second.dispatch}
 				second.kernel.Agent = keeps
@@ -260,11 +256,17 @@ func TestACrashLosesNoMessageAndRepeatsNoAnswer(t *testing.T) {
 				if want := map[bool][]string{true: {"telegram:7: half"}}[name == "while a preview stands there"]; !slices.Equal(keeps.kept, want) {
 					t.Errorf("kept %q, expected %q", keeps.kept, want)
 				}
-				if left, _ := filepath.Glob(filepath.Join(snapshot.to, "shown-*")); len(left) > 0 {
-					t.Errorf("%q is left", left)
-				}
 				if err := journal.Close(); err != nil {
 					t.Error(err)
+				}
+				files, err := filepath.Glob(filepath.Join(snapshot.to, "*.table"))
+				if err != nil || len(files) != 2 {
+					t.Fatal(files, err)
+				}
+				for _, file := range files {
+					if text, err := os.ReadFile(file); err != nil || bytes.Contains(text, []byte("half")) {
+						t.Errorf("%s has what was shown: %v", file, err)
+					}
 				}
 			})
 		})

@@ -20,7 +20,8 @@ import (
 	commands "github.com/lingserve/lingserve/agent/command"
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/channel/feishu"
-	"github.com/lingserve/lingserve/channel/file"
+	"github.com/lingserve/lingserve/channel/inbox"
+	"github.com/lingserve/lingserve/channel/outbox"
 	"github.com/lingserve/lingserve/channel/secret"
 	"github.com/lingserve/lingserve/channel/slack"
 	"github.com/lingserve/lingserve/channel/state"
@@ -224,8 +225,7 @@ func dataError(c *config.Config, err error) error {
 	return fmt.Errorf("data (%s): cannot use the folder %s: %w", c.Source("data"), c.Data, err)
 }
 
-// open opens what channels keep: in tables, and beside them what replicas share, or else what is in the data folder, or in memory if there is
-// none. Its error is for the user.
+// open opens what channels keep in tables, and the folder for files of messages. Its error is for the user.
 func (d *doors) open(ctx context.Context, c *config.Config, shared *engine, tables store.Engine, log *slog.Logger) error {
 	media, root, err := d.openMedia(c)
 	if err != nil {
@@ -237,14 +237,37 @@ func (d *doors) open(ctx context.Context, c *config.Config, shared *engine, tabl
 		return tablesError(c, err)
 	}
 	if shared != nil {
-		if err := d.share(ctx, c, shared, log); err != nil {
-			return engineError(c, err)
-		}
-		return nil
+		err = d.share(ctx, c, shared, tables, log)
+	} else {
+		err = d.keep(ctx, tables, inbox.Options{Shown: true, Log: log}, outbox.Options{Log: log})
 	}
-	if err := d.openFiles(c, log); err != nil {
-		return dataError(c, err)
+	if err != nil {
+		return tablesError(c, err)
 	}
+	return nil
+}
+
+// keep opens the inbox and the outbox.
+func (d *doors) keep(ctx context.Context, tables store.Engine, events inbox.Options, replies outbox.Options) error {
+	j, err := inbox.Open(ctx, tables, events)
+	if err != nil {
+		return err
+	}
+	d.close = append(d.close, j.Close)
+	d.kernel.Journal = j
+	blocks, err := outbox.Open(ctx, tables, replies)
+	if err != nil {
+		return err
+	}
+	k := d.kernel
+	if k.Outbox, err = channel.OpenOutbox(&channel.OutboxOptions{Store: blocks, Log: replies.Log}); err != nil {
+		return err
+	}
+	d.close = append(d.close, func() error { // closed before, where the server ends as it should
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		return k.Outbox.Close(ctx)
+	})
 	return nil
 }
 
@@ -282,35 +305,6 @@ func (d *doors) openMedia(c *config.Config) (media string, root *channel.MediaRo
 	}
 	d.close = append(d.close, root.Close)
 	return media, root, nil
-}
-
-// openFiles opens the journal and the outbox of a server that is alone.
-func (d *doors) openFiles(c *config.Config, log *slog.Logger) error {
-	outbox := channel.OutboxOptions{Log: log}
-	if c.Data != "" {
-		j, err := file.OpenJournal(filepath.Join(channelsFolder(c), "journal"), file.JournalOptions{Log: log})
-		if err != nil {
-			return err
-		}
-		d.close = append(d.close, j.Close)
-		d.kernel.Journal = j
-		outbox.Dir = filepath.Join(channelsFolder(c), "outbox") // which has no lock: behind the journal's, it is this server's
-	}
-	return d.openOutbox(outbox)
-}
-
-// openOutbox opens what is still to be sent.
-func (d *doors) openOutbox(o channel.OutboxOptions) (err error) {
-	k := d.kernel
-	if k.Outbox, err = channel.OpenOutbox(&o); err != nil {
-		return err
-	}
-	d.close = append(d.close, func() error { // closed before, where the server ends as it should
-		ctx, cancel := context.WithCancel(context.Background())
-		cancel()
-		return k.Outbox.Close(ctx)
-	})
-	return nil
 }
 
 // recorder is what is known of sessions. A session that is forgotten is forgotten by the channels, too.
@@ -497,9 +491,6 @@ func eraseFromChannels(ctx context.Context, c *config.Config, shared *engine, se
 	d := &doors{kernel: &channel.Kernel{Log: log}, log: log, stop: func() {}}
 	defer func() { err = errors.Join(err, d.closeStores(), tables.Close()) }()
 	if err := d.open(ctx, c, shared, tables, log); err != nil {
-		if errors.Is(err, file.ErrInUse) {
-			return errChannelsInUse
-		}
 		return err
 	}
 	return d.kernel.Erase(ctx, session)

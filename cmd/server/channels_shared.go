@@ -5,32 +5,42 @@ package main
 import (
 	"context"
 	"log/slog"
+	"math"
 	"time"
 
-	"github.com/lingserve/lingserve/channel"
-	"github.com/lingserve/lingserve/channel/nats"
+	"github.com/lingserve/lingserve/channel/inbox"
+	"github.com/lingserve/lingserve/channel/outbox"
+	"github.com/lingserve/lingserve/channel/owner/leased"
 	"github.com/lingserve/lingserve/internal/config"
+	"github.com/lingserve/lingserve/store"
 )
 
 // shareWait is how long opening it may take: the servers were there a moment ago.
 const shareWait = time.Minute
 
-// share opens what the channels of replicas share beside the tables. Files of messages are each replica's own.
-func (d *doors) share(ctx context.Context, c *config.Config, shared *engine, log *slog.Logger) error {
+// share opens what the channels of replicas share. Files of messages are each replica's own.
+func (d *doors) share(ctx context.Context, c *config.Config, shared *engine, tables store.Engine, log *slog.Logger) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, shareWait)
 	defer cancel()
-	journal, err := nats.OpenJournal(ctx, shared.cluster, nats.JournalOptions{Bytes: int64(c.NATS.MaxInbox), Log: log})
+	if d.kernel.Only, err = leased.OpenPollers(ctx, shared.cluster); err != nil {
+		return err
+	}
+	events, err := leased.Owners(ctx, shared.cluster, "inbox")
 	if err != nil {
 		return err
 	}
-	d.close = append(d.close, journal.Close)
-	d.kernel.Journal = journal
-	if d.kernel.Only, err = nats.OpenPollers(ctx, shared.cluster); err != nil {
-		return err
-	}
-	outbox, err := nats.OpenOutbox(ctx, shared.cluster, nats.OutboxOptions{Log: log})
+	replies, err := leased.Owners(ctx, shared.cluster, "outbox")
 	if err != nil {
 		return err
 	}
-	return d.openOutbox(channel.OutboxOptions{Store: outbox, Log: log})
+	return d.keep(ctx, tables, inbox.Options{
+		Owners: events, Keys: int(min(int64(c.NATS.MaxInbox)/settledBytes, math.MaxInt32)), Keep: longestWait, Log: log,
+	}, outbox.Options{Owners: replies, Log: log})
 }
+
+const (
+	// settledBytes is about what NATS servers keep of a settled event.
+	settledBytes = 500
+	// longestWait is how long an event waits at most: no replica runs what nobody has run for a week.
+	longestWait = 7 * 24 * time.Hour
+)

@@ -154,7 +154,7 @@ func engineError(c *config.Config, err error) error {
 	hint := ""
 	switch {
 	case strings.Contains(err.Error(), "insufficient storage"), strings.Contains(err.Error(), "resource limits exceeded"):
-		hint = "; the servers need more storage for channels: increase it, or lower nats.max_inbox"
+		hint = "; the servers need more storage"
 	case errors.Is(err, cluster.ErrUnreachable) && len(c.NATS.Routes) > 0:
 		hint = "; a cluster needs two of its three servers: start the others, and check that they reach each other at the addresses in nats.routes"
 	case errors.Is(err, cluster.ErrUnreachable):
@@ -266,14 +266,17 @@ func (e *engine) into(ctx context.Context, c *config.Config, o *web.Options, log
 	return nil
 }
 
+// importWait is how long it may take to take in what an earlier version has kept: a million messages.
+const importWait = 15 * time.Minute
+
 // openTables returns the engine of the tables, after what an earlier version has kept was taken in. It is closed by close, or before.
 func (e *engine) openTables(ctx context.Context, log *slog.Logger) (store.Engine, error) {
 	if e.cluster == nil {
 		return e.tables, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, shareWait)
+	ctx, cancel := context.WithTimeout(ctx, importWait)
 	defer cancel()
-	return e.tables, beforenats.Channels(ctx, e.cluster, e.tables, log)
+	return e.tables, beforenats.Channels(ctx, e.cluster, log)
 }
 
 // share opens what the runs of a server need.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"io"
 	"log/slog"
 	"os"
@@ -9,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/lingserve/lingserve/channel"
-	"github.com/lingserve/lingserve/channel/file"
+	"github.com/lingserve/lingserve/channel/channeltest"
 	"github.com/lingserve/lingserve/internal/config"
 	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/tape/logs"
@@ -31,10 +32,10 @@ func TestATapeThatIsDeletedGoesFromTheChannelsToo(t *testing.T) {
 		if err := tapes.Close(); err != nil {
 			t.Fatal(err)
 		}
-		j, err := file.OpenJournal(filepath.Join(channelsFolder(c), "journal"), file.JournalOptions{})
-		if err != nil {
+		if err := os.MkdirAll(channelsFolder(c), 0o700); err != nil {
 			t.Fatal(err)
 		}
+		j := channeltest.Open(t, filepath.Join(data, "store"))
 		if _, err := j.Accept(t.Context(), channel.EventKey{Channel: "fake", Conversation: "42", ID: "1"}, []byte("canary")); err != nil {
 			t.Fatal(err)
 		}
@@ -56,7 +57,10 @@ func TestATapeThatIsDeletedGoesFromTheChannelsToo(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		files, _ := filepath.Glob(filepath.Join(channelsFolder(c), "journal", "*.events"))
+		files, _ := filepath.Glob(filepath.Join(data, "store", "*.table"))
+		if len(files) == 0 {
+			t.Fatal("there are no tables")
+		}
 		kept := false
 		for _, f := range files {
 			text, err := os.ReadFile(f)
@@ -71,7 +75,7 @@ func TestATapeThatIsDeletedGoesFromTheChannelsToo(t *testing.T) {
 	}
 }
 
-// CH-56, CH-72: the outbox has no lock of its own. It is opened behind the journal's, so no second server comes to it.
+// CH-56, CH-72: what channels keep belongs to one server.
 func TestASecondServerDoesNotTouchTheOutbox(t *testing.T) {
 	c := &config.Config{Data: t.TempDir()}
 	log := slog.New(slog.NewTextHandler(io.Discard, nil))
@@ -85,19 +89,15 @@ func TestASecondServerDoesNotTouchTheOutbox(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = first.closeStores() }()
-	outbox := filepath.Join(channelsFolder(c), "outbox", "outbox.jsonl")
-	const half = `{"id":1,"half of a line that the first server is writing`
-	if err := os.WriteFile(outbox, []byte(half), 0o600); err != nil {
+	outbox := filepath.Join(c.Data, "store", "outbox.table")
+	before, err := os.ReadFile(outbox)
+	if err != nil {
 		t.Fatal(err)
 	}
-	second := &doors{kernel: &channel.Kernel{}, log: log, stop: func() {}}
-	if err := second.open(t.Context(), c, nil, tables, log); err == nil || !strings.Contains(err.Error(), "another server uses this folder") {
+	if _, err := openTables(t.Context(), c, nil, log); err == nil || !strings.Contains(err.Error(), "another server uses this folder") {
 		t.Errorf("got %v, expected that another server uses the folder", err)
 	}
-	if err := second.closeStores(); err != nil {
-		t.Error(err)
-	}
-	if text, err := os.ReadFile(outbox); err != nil || string(text) != half {
+	if text, err := os.ReadFile(outbox); err != nil || !bytes.Equal(text, before) {
 		t.Errorf("the outbox is now %q, %v", text, err)
 	}
 }

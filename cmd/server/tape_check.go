@@ -13,8 +13,6 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/lingserve/lingserve/channel"
-	channelfile "github.com/lingserve/lingserve/channel/file"
 	"github.com/lingserve/lingserve/internal/config"
 	"github.com/lingserve/lingserve/internal/textview"
 	runlogfile "github.com/lingserve/lingserve/runlog/file"
@@ -48,7 +46,7 @@ func (t *tapes) check(ctx context.Context, c *config.Config, stderr io.Writer) i
 		failed = cmp.Or(failed, t.damage(d))
 	}
 	var sum logs.Checked
-	runs, channels := 0, 0
+	runs, tables := 0, 0
 	err := c.CheckTape()
 	if err == nil && c.Tape.Store != "file" {
 		sum, err = t.checkStore(ctx, c, stderr, found)
@@ -72,9 +70,7 @@ func (t *tapes) check(ctx context.Context, c *config.Config, stderr io.Writer) i
 		}{
 			{"running", &runs, runlogfile.Check},
 			{".", &runs, web.CheckData},
-			{"channels/journal", &channels, channelfile.Check},
-			{"channels/journal", &channels, channel.CheckLines},
-			{"channels/outbox", &channels, channel.CheckLines},
+			{"store", &tables, storefile.CheckTables},
 		} {
 			if err == nil {
 				n := 0
@@ -91,8 +87,8 @@ func (t *tapes) check(ctx context.Context, c *config.Config, stderr io.Writer) i
 		return exitUnread
 	}
 	if !t.json {
-		_, err = fmt.Fprintf(t.stdout, "%d tapes, %d entries, %d blobs, %d bytes; %d files of runs, %d of channels: %s\n",
-			sum.Tapes, sum.Entries, sum.Blobs, sum.Bytes, runs, channels, damages(n))
+		_, err = fmt.Fprintf(t.stdout, "%d tapes, %d entries, %d blobs, %d bytes; %d files of runs, %d tables: %s\n",
+			sum.Tapes, sum.Entries, sum.Blobs, sum.Bytes, runs, tables, damages(n))
 	}
 	if n > 0 || err != nil {
 		return exitFailed

@@ -1,5 +1,5 @@
-// Package before takes in what earlier versions kept in other forms, at the first start. A folder that was taken in is renamed to NAME.before,
-// and nothing reads it any more.
+// Package before takes in what earlier versions kept in other forms, at the first start. A folder that was taken in is renamed to
+// NAME.before, and nothing reads it any more.
 package before
 
 import (
@@ -13,6 +13,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/lingserve/lingserve/channel"
@@ -29,9 +30,9 @@ type channels struct {
 	log  *slog.Logger
 }
 
-// Channels takes in the folders of the channels' small stores, and puts them into the tables of an engine in files: pairs, windows, sessions,
-// what was learned, and answers. What is in a table already stays. If it fails, it can be called again. The error is [store.ErrInUse] if a
-// server uses one of the folders.
+// Channels takes in what channels kept in folders, and puts it into the tables of an engine in files: pairs, windows, sessions, what was
+// learned, answers, events, and replies that wait to be sent. What is in a table already stays. If it fails, it can be called again. The
+// error is [store.ErrInUse] if a server uses one of the folders.
 func Channels(ctx context.Context, dir, tables vfs.Dir, log *slog.Logger) (err error) {
 	root, err := dir.OpenExisting()
 	if errors.Is(err, fs.ErrNotExist) {
@@ -65,6 +66,7 @@ func Channels(ctx context.Context, dir, tables vfs.Dir, log *slog.Logger) (err e
 	if err = errors.Join(err, c.e.Close()); err != nil { // which makes all durable
 		return err
 	}
+	unlock() // a folder with an open file cannot be renamed everywhere
 	for _, name := range found {
 		err = errors.Join(err, c.rename(name))
 	}
@@ -80,7 +82,9 @@ var takers = map[string]func(*channels, context.Context) (int, error){
 	"sessions": func(c *channels, ctx context.Context) (int, error) {
 		return c.takeTexts(ctx, "sessions", ".session", channel.SessionTable, nil)
 	},
-	"state": (*channels).takeState,
+	"state":   (*channels).takeState,
+	"journal": (*channels).takeJournal,
+	"outbox":  (*channels).takeOutbox,
 }
 
 // folders returns the names of the folders that are to be taken in.
@@ -110,7 +114,7 @@ func (c *channels) lockJournal() (unlock func(), err error) {
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
-	return func() { _ = errors.Join(f.Unlock(), f.Close()) }, nil
+	return sync.OnceFunc(func() { _ = errors.Join(f.Unlock(), f.Close()) }), nil
 }
 
 // rename renames a folder that was taken in.

@@ -3,6 +3,7 @@ package before_test
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"os"
@@ -14,7 +15,8 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/channel"
-	channelfile "github.com/lingserve/lingserve/channel/file"
+	"github.com/lingserve/lingserve/channel/inbox"
+	"github.com/lingserve/lingserve/channel/outbox"
 	"github.com/lingserve/lingserve/channel/webhook"
 	"github.com/lingserve/lingserve/internal/before"
 	"github.com/lingserve/lingserve/internal/longtest"
@@ -88,10 +90,74 @@ func checkKept(t *testing.T, tables vfs.Dir) {
 	}
 }
 
+// checkEvents looks for the events and replies that were taken in. Events that were settled are known for a day, which begins in the bubble when
+// the testdata was written.
+func checkEvents(t *testing.T, tables vfs.Dir, settled bool) {
+	t.Helper()
+	e, err := file.Open(tables, file.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	j, err := inbox.Open(t.Context(), e, inbox.Options{Shown: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer j.Close()
+	var waiting []string
+	for e, err := range j.Pending(t.Context()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen, err := j.Seen(t.Context(), e.Key.String())
+		if want := `{"raw":"` + e.Key.ID + `"}`; string(e.Raw) != want || err != nil || e.Key.Synthetic != (e.Key.ID == "made waits") || e.At.Year() != 2026 {
+			t.Errorf("%+v has %q, %v, expected %q", e.Key, e.Raw, err, want)
+		}
+		waiting = append(waiting, fmt.Sprint(e.Key.ID, " ", e.Attempt, " ", seen))
+	}
+	want := []string{"waits 0 not_sent", "runs 1 not_sent", "released 1 not_sent", "made waits 0 not_sent", "sending 1 unknown", "sent 1 sent", "é/x y 0 not_sent"}
+	if !slices.Equal(waiting, want) {
+		t.Errorf("%q wait, expected %q", waiting, want)
+	}
+	states := map[string]channel.ClaimState{"erased": channel.ClaimNone}
+	if settled {
+		states["settled"], states["made"] = channel.ClaimSettled, channel.ClaimSettled
+	}
+	for id, want := range states {
+		k := channel.EventKey{Channel: "telegram", Account: "work", Conversation: "-5", Thread: "7", ID: id}
+		if state, err := j.Peek(t.Context(), k); state != want || err != nil {
+			t.Errorf("%s is %q, %v, expected %q", id, state, err, want)
+		}
+	}
+	o, err := outbox.Open(t.Context(), e, outbox.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer o.Close()
+	var news []channel.BlockNews
+	if err := o.Start(func(n channel.BlockNews) { news = append(news, n) }); err != nil {
+		t.Fatal(err)
+	}
+	var blocks []string
+	for _, n := range news {
+		out, err := o.Load(t.Context(), n.ID)
+		if err != nil || out == nil || n.Event != out.Event || n.Target != channel.TargetName(out) || !n.Left || n.Alive {
+			t.Fatalf("%+v is %+v, %v", n, out, err)
+		}
+		thread, _ := out.Block.Target.MessageThreadID.Get()
+		blocks = append(blocks, fmt.Sprint(out.Block.Text, " ", out.Block.Target.To, " ", thread, " ", n.Attempt, " ", n.Sending))
+	}
+	want = []string{"the answer prepared -5 7 0 false", "the answer sending -5 7 1 true", "the answer unsent -5 7 1 false", "the answer last -5 7 0 false"}
+	if !slices.Equal(blocks, want) {
+		t.Errorf("%q are to be sent, expected %q", blocks, want)
+	}
+}
+
 // check looks for all that was taken in, in a bubble: windows that are a day old are empty.
 func check(t *testing.T, tables vfs.Dir) {
 	t.Helper()
 	checkKept(t, tables)
+	checkEvents(t, tables, true)
 	e, err := file.Open(tables, file.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -134,7 +200,7 @@ func TestFoldersOfEarlierVersionsAreTakenIn(t *testing.T) {
 				for _, e := range entries {
 					names = append(names, e.Name())
 				}
-				if want := []string{"journal", "pairs.before", "sessions.before", "state.before", "windows.before"}; err != nil || !slices.Equal(names, want) {
+				if want := []string{"journal.before", "outbox.before", "pairs.before", "sessions.before", "state.before", "windows.before"}; err != nil || !slices.Equal(names, want) {
 					t.Errorf("there are %q, %v, expected %q", names, err, want)
 				}
 				e, err := file.Open(tables, file.Options{})
@@ -145,6 +211,18 @@ func TestFoldersOfEarlierVersionsAreTakenIn(t *testing.T) {
 				results, err := webhook.OpenResults(t.Context(), e)
 				if err != nil {
 					t.Fatal(err)
+				}
+				j, err := inbox.Open(t.Context(), e, inbox.Options{Shown: true})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer j.Close()
+				want := channel.ShownText{}
+				if version != versions[0] { // which kept none
+					want = channel.ShownText{Session: "telegram@work:-5#7", Turn: "t-1", Text: "half an ans"}
+				}
+				if s, err := j.LastShown(t.Context(), "telegram/work/-5/7/sending"); s != want || err != nil {
+					t.Errorf("people saw %+v, %v, expected %+v", s, err, want)
 				}
 				time.Sleep(23*time.Hour + 2*time.Second)
 				if text, err := results.Load(t.Context(), "hook@work/msg-1"); text != nil || err != nil {
@@ -182,9 +260,17 @@ func TestAFolderIsTakenInOnceMore(t *testing.T) {
 
 func TestNoFolderIsTakenInWhileAnEarlierVersionUsesIt(t *testing.T) {
 	dir := copyOf(t, versions[1])
-	j, err := channelfile.OpenJournal(filepath.Join(dir, "journal"), channelfile.JournalOptions{})
+	root, err := vfs.At(dir).Open()
 	if err != nil {
 		t.Fatal(err)
+	}
+	defer root.Close()
+	lock, err := root.Open("journal/lock", os.O_RDWR)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ok, err := lock.TryLock(); !ok || err != nil {
+		t.Fatal(ok, err)
 	}
 	if err := before.Channels(t.Context(), vfs.At(dir), vfs.InMemory(), slog.New(slog.DiscardHandler)); !errors.Is(err, store.ErrInUse) {
 		t.Errorf("got %v, expected %v", err, store.ErrInUse)
@@ -192,7 +278,7 @@ func TestNoFolderIsTakenInWhileAnEarlierVersionUsesIt(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(dir, "pairs")); err != nil {
 		t.Error(err)
 	}
-	if err := j.Close(); err != nil {
+	if err := lock.Close(); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -231,12 +317,13 @@ func TestEachCallToTheDiskMayFail(t *testing.T) {
 			}
 		}
 		d.Mend()
-		if left, _ := filepath.Glob(filepath.Join(dir, "*.before")); len(left) != 4 {
+		if left, _ := filepath.Glob(filepath.Join(dir, "*.before")); len(left) != 6 {
 			t.Errorf("%q were taken in", left)
 		}
 		if open := d.Open(); len(open) > 0 {
 			t.Errorf("open at the end: %q", open)
 		}
 		checkKept(t, d.Crash(failed == nil).Dir)
+		checkEvents(t, d.Crash(failed == nil).Dir, false)
 	})
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/lingserve/lingserve/internal/vfs"
 	"github.com/lingserve/lingserve/store"
+	"github.com/lingserve/lingserve/store/file/internal/tables"
 )
 
 // Damage is what [Check] finds at a place.
@@ -265,4 +266,10 @@ func (r *canceled) ReadAt(p []byte, at int64) (int, error) {
 		return 0, err
 	}
 	return r.ReaderAt.ReadAt(p, at)
+}
+
+// CheckTables reads the tables in a folder, changes nothing, and tells found of all damage. It returns how many tables there are. If a server
+// uses the folder, what it is writing at this moment may be told of.
+func CheckTables(dir string, found func(file string, offset int64, what string)) (int, error) {
+	return tables.Check(dir, found)
 }

@@ -12,12 +12,25 @@ import (
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/cluster"
 	"github.com/lingserve/lingserve/store"
+	storenats "github.com/lingserve/lingserve/store/nats"
 )
 
-// streams are those of the channels' small stores, and the tables that take in their texts.
-var streams = map[string]*channel.TextTable{
-	"PAIRS": &channel.PairTable, "WINDOWS": &channel.WindowTable, "SESSIONS": &channel.SessionTable, "LEARNED": &channel.LearnedTable,
-	"RESULTS": nil, // answers go within a day: a sender who repeats a message is told that it was accepted
+// taker copies a stream into tables, and returns how many records there were.
+type taker func(context.Context, jetstream.Stream, store.Engine, *slog.Logger) (int, error)
+
+// streams are those of the channels.
+var streams = map[string]taker{
+	"PAIRS": texts(channel.PairTable), "WINDOWS": texts(channel.WindowTable), "SESSIONS": texts(channel.SessionTable),
+	"LEARNED": texts(channel.LearnedTable),
+	"INBOX":   takeEvents, "OUTBOX": takeBlocks,
+	// Answers go within a day: a sender who repeats a message is told that it was accepted.
+	"RESULTS": func(context.Context, jetstream.Stream, store.Engine, *slog.Logger) (int, error) { return 0, nil },
+}
+
+func texts(table channel.TextTable) taker {
+	return func(ctx context.Context, s jetstream.Stream, e store.Engine, log *slog.Logger) (int, error) {
+		return take(ctx, s, e, table, log)
+	}
 }
 
 // Headers of texts.
@@ -26,9 +39,9 @@ const (
 	headerGone = "Text-Gone" // of a text that was removed
 )
 
-// Channels copies the texts of the channels' streams into tables, and deletes the streams. What is in a table already stays. If it fails,
+// Channels copies what the channels' streams have into tables, and deletes the streams. What is in a table already stays. If it fails,
 // it can be called again. One replica at a time does it.
-func Channels(ctx context.Context, c *cluster.Cluster, e store.Engine, log *slog.Logger) error {
+func Channels(ctx context.Context, c *cluster.Cluster, log *slog.Logger) error {
 	found := map[string]jetstream.Stream{}
 	look := func() error {
 		clear(found)
@@ -58,12 +71,12 @@ func Channels(ctx context.Context, c *cluster.Cluster, e store.Engine, log *slog
 	if err := look(); err != nil { // another replica may have taken them in
 		return err
 	}
+	e := storenats.Open(c, storenats.Options{Log: log}) // the server opens some of the tables with bounds
+	defer e.Close()
 	for name, s := range found {
-		n := 0
-		if table := streams[name]; table != nil {
-			if n, err = take(ctx, s, e, *table, log); err != nil {
-				return fmt.Errorf("take in the stream %s of an earlier version: %w", c.Name(name), err)
-			}
+		n, err := streams[name](ctx, s, e, log)
+		if err != nil {
+			return fmt.Errorf("take in the stream %s of an earlier version: %w", c.Name(name), err)
 		}
 		if err := c.JetStream().DeleteStream(ctx, c.Name(name)); err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
 			return fmt.Errorf("delete the stream %s of an earlier version: %w", c.Name(name), err)

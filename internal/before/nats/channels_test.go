@@ -63,10 +63,8 @@ func TestStreamsOfEarlierVersionsAreTakenIn(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 2 {
 		replica := s.Open(t)
-		e := storenats.Open(replica, storenats.Options{})
-		t.Cleanup(func() { _ = e.Close() })
 		wg.Go(func() {
-			if err := before.Channels(t.Context(), replica, e, slog.New(slog.DiscardHandler)); err != nil {
+			if err := before.Channels(t.Context(), replica, slog.New(slog.DiscardHandler)); err != nil {
 				t.Error(err)
 			}
 		})
@@ -93,7 +91,7 @@ func TestStreamsOfEarlierVersionsAreTakenIn(t *testing.T) {
 			}
 		}
 	}
-	if err := before.Channels(t.Context(), c, e, slog.New(slog.DiscardHandler)); err != nil {
+	if err := before.Channels(t.Context(), c, slog.New(slog.DiscardHandler)); err != nil {
 		t.Errorf("once more: %v", err)
 	}
 }

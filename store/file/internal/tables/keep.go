@@ -58,10 +58,17 @@ func (t *Table) sync(number uint64) error {
 
 // keep starts the goroutine that keeps house, where there is something to do and none runs. The write lock is held.
 func (t *Table) keep() {
+	if t.keeping && t.slow {
+		t.slow = false
+		select {
+		case t.wake <- struct{}{}:
+		default: // it is about to be quick
+		}
+	}
 	if t.keeping || t.end.Err() != nil || !t.busy() {
 		return
 	}
-	t.keeping = true
+	t.keeping, t.slow = true, false
 	t.running.Go(t.keepHouse)
 }
 
@@ -85,13 +92,17 @@ func (t *Table) keepHouse() {
 	for {
 		select {
 		case <-tick.C:
+		case <-t.wake:
+			tick.Reset(keepEvery)
+			continue
 		case <-t.end.Done():
 			return
 		}
 		err := t.sync(t.syncs.written.Load())
 		t.mu.Lock()
 		if len(t.watchers) > 0 {
-			err = errors.Join(err, t.refresh())
+			_, again := t.refresh()
+			err = errors.Join(err, again)
 		}
 		if now := time.Now(); now.Sub(swept) >= eraseEvery {
 			swept = now
@@ -116,6 +127,10 @@ func (t *Table) keepHouse() {
 			t.keeping = false
 			t.mu.Unlock()
 			return
+		}
+		if !t.slow && len(t.watchers) == 0 && !t.dirty() && t.broken == nil { // there is something to erase alone, or that expires
+			t.slow = true
+			tick.Reset(eraseEvery)
 		}
 		t.mu.Unlock()
 	}

@@ -79,7 +79,12 @@ func (t *Table) put(ctx context.Context, puts []store.Put, records []store.Recor
 		}
 	}
 	if len(w.frames) == 0 {
-		return t.syncs.written.Load(), nil // of an attempt before, which may not be durable yet
+		for _, err := range errs {
+			if err == nil || errors.Is(err, store.ErrNotFound) { // of an attempt before, which may not be durable yet
+				return t.syncs.written.Load(), nil
+			}
+		}
+		return 0, nil
 	}
 	if err := t.append(); err != nil {
 		return 0, err
@@ -102,12 +107,10 @@ func (t *Table) put(ctx context.Context, puts []store.Put, records []store.Recor
 
 // append writes the frames behind all others. What failed leaves nothing behind.
 func (t *Table) append() error {
-	info, err := t.f.Stat()
-	if err == nil && info.Size() > t.size { // of a write that was cut off
-		err = t.f.Truncate(t.size)
-	}
-	if err != nil {
-		return fmt.Errorf("%w: %w", store.ErrAway, vfs.Explain(err))
+	if t.behind > 0 { // of a write that was cut off
+		if err := t.f.Truncate(t.size); err != nil {
+			return fmt.Errorf("%w: %w", store.ErrAway, vfs.Explain(err))
+		}
 	}
 	if _, err := t.f.WriteAt(t.buf, t.size); err != nil {
 		err = vfs.Explain(err)

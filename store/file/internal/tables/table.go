@@ -28,6 +28,8 @@ const (
 	lockWait  = 5 * time.Second
 	// Unsynced revisions that readers have seen may be lost with the machine. The next process skips so many, and gives none twice.
 	revGap = 1 << 16
+	// Most frames are read at once, without their bodies.
+	headRead = 512
 )
 
 // slot is where the last frame of a record is.
@@ -72,6 +74,7 @@ type Table struct {
 	f        vfs.File
 	info     fs.FileInfo
 	size     int64 // up to here the file has frames
+	behind   int64 // bytes behind them, when the file was locked
 	rev      uint64
 	index    map[place]slot
 	bytes    int64
@@ -83,6 +86,7 @@ type Table struct {
 	deleted  deletions
 	watchers map[*watcher]bool
 	keeping  bool // a goroutine keeps house
+	slow     bool // it does so each eraseEvery
 	wake     chan struct{}
 	broken   error // puts are refused until the file has been rewritten
 	buf      []byte
@@ -126,11 +130,32 @@ func Open(ctx context.Context, in Folder, o store.TableOptions) (*Table, error) 
 		return nil, err
 	}
 	defer unlock()
-	if o.Durability == store.Async && t.in.Owner {
-		t.rev += revGap
+	if t.in.Owner {
+		if o.Durability == store.Async {
+			t.rev += revGap
+		} else if err := t.writeAgain(); err != nil {
+			return nil, errors.Join(vfs.Explain(err), t.f.Close())
+		}
 	}
 	t.keep()
 	return t, nil
+}
+
+// writeAgain writes what is in the file over itself, and makes it durable. If a sync of an earlier process has failed, the system may have
+// bytes in its memory that no later sync would bring to the disk. A lock is held.
+func (t *Table) writeAgain() error {
+	buf := make([]byte, min(t.size, 1<<20))
+	for at := int64(0); at < t.size; at += int64(len(buf)) {
+		part := buf[:min(int64(len(buf)), t.size-at)]
+		n, err := t.f.ReadAt(part, at)
+		if n == len(part) {
+			_, err = t.f.WriteAt(part, at)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return t.f.Sync()
 }
 
 func (t *Table) placeOf(key string) place {
@@ -140,8 +165,10 @@ func (t *Table) placeOf(key string) place {
 // lockFile locks the file for this process, and reads what others have appended. The write lock is held, but not while it waits.
 func (t *Table) lockFile(ctx context.Context) (unlock func(), err error) {
 	for begin := time.Now(); ; {
-		if err := t.refresh(); err != nil {
-			return nil, err
+		if t.f == nil {
+			if err := t.reload(); err != nil {
+				return nil, err
+			}
 		}
 		ok, err := t.f.TryLock()
 		if err != nil {
@@ -150,7 +177,8 @@ func (t *Table) lockFile(ctx context.Context) (unlock func(), err error) {
 		if ok {
 			f := t.f
 			unlock = func() { _ = f.Unlock() } // closing does it, too
-			if err := t.refresh(); err != nil {
+			size, err := t.refresh()
+			if err != nil {
 				unlock()
 				return nil, err
 			}
@@ -158,10 +186,13 @@ func (t *Table) lockFile(ctx context.Context) (unlock func(), err error) {
 				unlock()
 				continue
 			}
-			if err := t.readOn(true); err != nil {
-				unlock()
-				return nil, err
+			if size != t.size { // what was cut off, or damaged
+				if err := t.readOn(true); err != nil {
+					unlock()
+					return nil, err
+				}
 			}
+			t.behind = size - t.size
 			return unlock, nil
 		}
 		if time.Since(begin) > lockWait {
@@ -189,18 +220,19 @@ func (t *Table) fresh() (bool, error) {
 	return t.f != nil && vfs.SameFile(info, t.info) && info.Size() == t.size, nil
 }
 
-// refresh opens the file again where another process has replaced it, and reads what was appended. The write lock is held.
-func (t *Table) refresh() error {
+// refresh opens the file again where another process has replaced it, and reads what was appended. It returns the size that the file had.
+// The write lock is held.
+func (t *Table) refresh() (size int64, err error) {
 	info, err := t.in.Dir.Stat(t.name)
 	switch {
 	case err != nil:
-		return vfs.Explain(err)
+		return 0, vfs.Explain(err)
 	case t.f == nil || !vfs.SameFile(info, t.info) || info.Size() < t.size:
-		return t.reload()
+		err = t.reload()
 	case info.Size() > t.size:
-		return t.readOn(false)
+		err = t.readOn(false)
 	}
-	return nil
+	return info.Size(), err
 }
 
 // reload reads a file that another process may have written, and tells watchers what it has changed. The write lock is held.
@@ -398,17 +430,21 @@ func (t *Table) apply(f *frame, off int64) {
 
 // readHead reads the frame of a slot without its body. A lock is held.
 func (t *Table) readHead(off int64) (f frame, err error) {
-	text := make([]byte, frameHead, 256)
-	if _, err := t.f.ReadAt(text, off); err != nil {
+	text := make([]byte, headRead)
+	n, err := t.f.ReadAt(text, off)
+	if err != nil && (n < frameHead || !errors.Is(err, io.EOF)) {
 		return f, vfs.Explain(err)
 	}
 	key, meta, ok := parseLens(text)
 	if ok {
-		text = append(text, make([]byte, key+meta)...)
-		if _, err := t.f.ReadAt(text[frameHead:], off+frameHead); err != nil {
-			return f, vfs.Explain(err)
+		size := frameHead + key + meta
+		if size > n {
+			text = append(text[:n], make([]byte, size-n)...)
+			if _, err := t.f.ReadAt(text[n:], off+int64(n)); err != nil {
+				return f, vfs.Explain(err)
+			}
 		}
-		f, ok = parseHead(text, off)
+		f, ok = parseHead(text[:size], off)
 	}
 	if !ok {
 		return f, store.ErrDamaged
@@ -440,7 +476,7 @@ func (t *Table) Get(ctx context.Context, key string) (store.Record, error) {
 		t.mu.RUnlock()
 		t.mu.Lock()
 		if err = t.closed(); err == nil {
-			err = t.refresh()
+			_, err = t.refresh()
 		}
 		t.mu.Unlock()
 		t.mu.RLock()
@@ -535,7 +571,7 @@ func (t *Table) list(prefix string) (records []store.Record, err error) {
 	if err := t.closed(); err != nil {
 		return nil, err
 	}
-	if err := t.refresh(); err != nil {
+	if _, err := t.refresh(); err != nil {
 		return nil, err
 	}
 	now := time.Now()

@@ -1,0 +1,265 @@
+package inbox_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/channel/inbox"
+	"github.com/lingserve/lingserve/channel/owner"
+	"github.com/lingserve/lingserve/channel/owner/leased"
+	"github.com/lingserve/lingserve/cluster"
+	"github.com/lingserve/lingserve/cluster/clustertest"
+	"github.com/lingserve/lingserve/internal/longtest"
+	"github.com/lingserve/lingserve/store"
+	storenats "github.com/lingserve/lingserve/store/nats"
+)
+
+// replica is an inbox with a connection of its own, and leases as servers have them.
+func replica(t testing.TB, s *clustertest.Servers) (*inbox.Inbox, *cluster.Cluster) {
+	t.Helper()
+	c := s.Open(t)
+	owners, err := leased.Owners(t.Context(), c, "inbox")
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := storenats.Open(c, storenats.Options{})
+	t.Cleanup(func() { _ = e.Close() })
+	return openOn(t, e, owners), c
+}
+
+func openOn(t testing.TB, e store.Engine, owners owner.Owners) *inbox.Inbox {
+	t.Helper()
+	j, err := inbox.Open(t.Context(), e, inbox.Options{Owners: owners})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = j.Close() })
+	return j
+}
+
+// runs counts how often events run.
+type runs struct {
+	mu sync.Mutex
+	of map[string]int
+}
+
+func (r *runs) add(k channel.EventKey) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.of == nil {
+		r.of = map[string]int{}
+	}
+	r.of[k.ID]++
+}
+
+func (r *runs) len() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.of)
+}
+
+// check says which events did not run once.
+func (r *runs) check(t *testing.T, n int) {
+	t.Helper()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	wrong := 0
+	for i := range n {
+		if r.of[fmt.Sprint(i)] != 1 {
+			if wrong++; wrong < 5 {
+				t.Errorf("event %d has run %d times, expected once", i, r.of[fmt.Sprint(i)])
+			}
+		}
+	}
+	if wrong > 0 {
+		t.Errorf("%d of %d events have not run once", wrong, n)
+	}
+}
+
+// door serves until the test ends or stop is called, and runs what do says.
+func door(t testing.TB, j *inbox.Inbox, do func(channel.JournalEntry, channel.Claim) error) (_ *channel.Door, stop func()) {
+	d := channel.NewDoor(&channel.Kernel{Journal: j}, channel.DoorOptions{
+		Channel: "fake", Waiting: 5000, Grace: time.Second, Together: true,
+		Run: func(ctx context.Context, e channel.JournalEntry, m channel.Meta) (channel.Result, error) {
+			if err := do(e, m.Claim); err != nil {
+				return channel.Result{}, err
+			}
+			return channel.Result{Outcome: channel.OutcomeVisible}, m.Claim.Commit(ctx, channel.OutcomeVisible)
+		},
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- d.Serve(ctx, nil) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(stop)
+	return d, stop
+}
+
+// patience is how long is waited for what has to come. Nothing takes that long where it comes at all.
+const patience = 2 * time.Minute
+
+func until(t testing.TB, what string, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !is(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("waited %v for %s", patience, what)
+		}
+	}
+}
+
+// Each event is brought to two replicas at once, and to both once more.
+func racing(t *testing.T, s *clustertest.Servers, n int) {
+	var ran runs
+	var news, refused atomic.Int32
+	var doors []*channel.Door
+	for range 2 {
+		j, _ := replica(t, s)
+		d, _ := door(t, j, func(e channel.JournalEntry, _ channel.Claim) error {
+			ran.add(e.Key)
+			return nil
+		})
+		doors = append(doors, d)
+	}
+	var wg sync.WaitGroup
+	for worker := range 8 {
+		wg.Go(func() {
+			for i := worker; i < n; i += 8 {
+				var both sync.WaitGroup
+				for _, d := range doors {
+					both.Go(func() {
+						for range 2 {
+							isNew, again := deliver(t, d, i)
+							if isNew {
+								news.Add(1)
+							}
+							if again {
+								refused.Add(1)
+							}
+						}
+					})
+				}
+				both.Wait()
+			}
+		})
+	}
+	wg.Wait()
+	until(t, "all events to run", func() bool { return ran.len() == n })
+	ran.check(t, n)
+	// One that was refused, and stored all the same, may have run before it came again.
+	if got := int(news.Load()); got > n || got+int(refused.Load()) < n {
+		t.Errorf("%d of %d were new, and %d were refused at first", got, n, refused.Load())
+	}
+}
+
+func TestTwoReplicasRunEachEventOnce(t *testing.T) { // CL-02, CH-71, CH-72
+	t.Parallel()
+	racing(t, clustertest.One(t), longtest.Times(250, 1000))
+}
+
+// The replica that dies has accepted events, runs some of them, and has said of one that it is answering.
+func TestWhatADeadReplicaHasLeftRunsOnAnotherOne(t *testing.T) { // CL-02, CH-73, CH-74
+	t.Parallel()
+	s := clustertest.One(t)
+	first, dying := replica(t, s)
+	second, _ := replica(t, s)
+	var ran runs
+	attempts := make(chan [2]int, 100)
+	const n = 20
+	for i := range n {
+		if isNew, err := first.Accept(t.Context(), key(i), []byte(fmt.Sprint("raw ", i))); err != nil || !isNew {
+			t.Fatal(isNew, err)
+		}
+	}
+	claim := func(i int) channel.Claim {
+		c, state, err := first.Claim(t.Context(), key(i))
+		if err != nil || c == nil {
+			t.Fatal(state, err)
+		}
+		return c
+	}
+	late := claim(3) // it runs, and nobody has seen anything of it
+	sending := claim(5)
+	for _, err := range []error{
+		first.Sending(t.Context(), key(5).String()),
+		claim(7).Commit(t.Context(), channel.OutcomeVisible),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if c, state, err := second.Claim(t.Context(), key(1)); c != nil || state != channel.ClaimAccepted || err != nil {
+		t.Errorf("what a living replica has accepted is claimed by another one: %v, %q, %v", c, state, err)
+	}
+	if c, state, err := second.Claim(t.Context(), key(3)); c != nil || state != channel.ClaimTaken || err != nil {
+		t.Errorf("what a living replica runs is claimed by another one: %v, %q, %v", c, state, err)
+	}
+	told := make(chan string, n)
+	d := channel.NewDoor(&channel.Kernel{Journal: second}, channel.DoorOptions{
+		Channel: "fake",
+		Run: func(ctx context.Context, e channel.JournalEntry, m channel.Meta) (channel.Result, error) {
+			ran.add(e.Key)
+			var i int
+			if _, err := fmt.Sscanf(string(e.Raw), "raw %d", &i); err != nil || fmt.Sprint(i) != e.Key.ID {
+				t.Errorf("the event %s has %q", e.Key.ID, e.Raw)
+			}
+			attempts <- [2]int{i, e.Attempt}
+			return channel.Result{Outcome: channel.OutcomeVisible}, m.Claim.Commit(ctx, channel.OutcomeVisible)
+		},
+		Incomplete: func(_ context.Context, e channel.JournalEntry) error {
+			told <- e.Key.ID
+			return nil
+		},
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	var served sync.WaitGroup
+	served.Go(func() {
+		if err := d.Serve(ctx, nil); err != nil {
+			t.Error(err)
+		}
+	})
+	time.Sleep(2 * owner.LookEvery)
+	if ran.len() != 0 {
+		t.Fatal("what a living replica has accepted is run by another one")
+	}
+
+	first.Abandon(nil)
+	kill(t, dying)
+	died := time.Now()
+	until(t, "the other replica to take over", func() bool { return ran.len() == n-2 })
+	longtest.Within(t, "until the other one takes over", time.Since(died), cluster.TTL+time.Second)
+	cancel()
+	served.Wait()
+	close(attempts)
+	for a := range attempts {
+		if want := map[bool]int{true: 1}[a[0] == 3]; a[1] != want {
+			t.Errorf("event %d has %d attempts behind it, expected %d", a[0], a[1], want)
+		}
+	}
+	if id := <-told; id != "5" || len(told) > 0 {
+		t.Errorf("of %q a conversation was told that its answer may be incomplete, and of %d more; expected 5 alone", id, len(told))
+	}
+	for _, i := range []int{5, 7} {
+		if ran.of[fmt.Sprint(i)] != 0 {
+			t.Errorf("event %d is run again", i)
+		}
+	}
+	for _, c := range []channel.Claim{late, sending} { // the process is dead; nothing it says can count
+		_ = c.Commit(t.Context(), channel.OutcomeVisible)
+	}
+}
+
+// kill ends the connection of a replica without a word to the others.
+func kill(t testing.TB, c *cluster.Cluster) {
+	t.Helper()
+	c.Conn().Close()
+}

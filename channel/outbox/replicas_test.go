@@ -1,0 +1,552 @@
+package outbox_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/channel/outbox"
+	"github.com/lingserve/lingserve/channel/owner"
+	"github.com/lingserve/lingserve/channel/owner/leased"
+	"github.com/lingserve/lingserve/channel/owner/ownertest"
+	"github.com/lingserve/lingserve/cluster"
+	"github.com/lingserve/lingserve/cluster/clustertest"
+	"github.com/lingserve/lingserve/internal/longtest"
+	"github.com/lingserve/lingserve/internal/vfs"
+	tables "github.com/lingserve/lingserve/store"
+	"github.com/lingserve/lingserve/store/file"
+	storenats "github.com/lingserve/lingserve/store/nats"
+)
+
+// platform takes what replicas send.
+type platform struct {
+	mu     sync.Mutex
+	took   []string // "target text" of what was sent
+	calls  int
+	answer func(channel.Outbound) error // nil takes all
+}
+
+func (*platform) Can(channel.Capabilities) (bool, error) { return true, nil }
+
+func (p *platform) Send(_ context.Context, out channel.Outbound) (channel.Receipt, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.calls++
+	if p.answer != nil {
+		if err := p.answer(out); err != nil {
+			return channel.Receipt{}, err
+		}
+	}
+	p.took = append(p.took, out.Block.Target.To+" "+out.Block.Text)
+	return channel.Receipt{}, nil
+}
+
+func (p *platform) list() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.took)
+}
+
+func (p *platform) asked() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.calls
+}
+
+// knowing is a platform that takes a second send for the first.
+type knowing struct{ *platform }
+
+func (knowing) HonoursKey() bool { return true }
+
+// sayer is a replica that answers with what it is told, and sends to a platform.
+type sayer struct {
+	*channel.Outbox
+	k *channel.Kernel
+}
+
+func senderOf(t testing.TB, store channel.OutboxStore, s channel.Sender) sayer {
+	t.Helper()
+	o, err := channel.OpenOutbox(&channel.OutboxOptions{Store: store, Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := &channel.Kernel{Agent: says{}, Outbox: o}
+	k.Init()
+	o.Register("fake", s)
+	o.Start()
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		_ = o.Close(ctx)
+	})
+	return sayer{o, k}
+}
+
+// box is the outbox of one replica.
+type box struct {
+	*outbox.Outbox
+	place  ownertest.Place
+	net    *ownertest.Network
+	resume func()
+}
+
+func openBlocks(t testing.TB, p ownertest.Place, o outbox.Options) *box {
+	t.Helper()
+	b := &box{place: p, net: &ownertest.Network{Engine: p.Open(t)}}
+	o.Owners = p.Owners
+	var err error
+	if b.Outbox, err = outbox.Open(t.Context(), b.net, o); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = b.Close() })
+	return b
+}
+
+// Pause keeps the replica from hearing anything, as a process that is stopped; Continue ends that.
+func (b *box) Pause() { b.resume = b.net.Hold() }
+
+func (b *box) Continue() { b.resume() }
+
+// Die makes the others take the replica for dead.
+func (b *box) Die() { b.place.Kill(b.Owner()) }
+
+// Abandon ends the replica at once.
+func (b *box) Abandon() { b.Outbox.Abandon(b.place.Kill) }
+
+// inMemory is a place in memory that the processes of a test share.
+func inMemory(t testing.TB) ownertest.Place {
+	t.Helper()
+	e, err := file.Open(vfs.InMemory(), file.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = e.Close() })
+	alive := new(ownertest.Alive)
+	return ownertest.Place{Owners: alive, Kill: alive.Kill, Open: func(testing.TB) tables.Engine { return e }}
+}
+
+// eachPlace runs a test on each engine that processes share.
+func eachPlace(t *testing.T, run func(t *testing.T, p ownertest.Place)) {
+	t.Run("memory", func(t *testing.T) { run(t, inMemory(t)) })
+	t.Run("nats", func(t *testing.T) { run(t, ownertest.NATS(clustertest.One(t).Open(t))) })
+	t.Run("postgres", func(t *testing.T) { run(t, ownertest.Postgres(t)) })
+}
+
+// until waits until something is.
+func until(t testing.TB, what string, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(2 * time.Minute); !is(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("waited for %s", what)
+		}
+	}
+}
+
+type put = func() ([]tables.Record, []error)
+
+// durable is a delivery whose answers go through the outbox.
+type durable struct{}
+
+func (durable) Deliver(context.Context, channel.Block) (channel.Receipt, error) {
+	return channel.Receipt{}, errors.New("it was to go through the outbox")
+}
+
+func (durable) Durable(channel.Block) *channel.Durable { return &channel.Durable{Sender: "fake"} }
+
+type says struct{}
+
+func (says) Dispatch(ctx context.Context, t *channel.Turn) (channel.DispatchResult, error) {
+	return channel.DispatchResult{}, t.Sink.Emit(ctx, channel.ReplyFinal, channel.Payload{Text: t.Context.RawBody})
+}
+
+// say runs a turn that answers with a text.
+func say(ctx context.Context, o sayer, target, text string) (channel.Result, error) {
+	return o.k.RunAssembled(ctx, channel.Meta{Channel: "fake"}, &channel.Assembled{
+		Common: channel.Common{
+			Trigger: channel.TriggerSchedule,
+			Facts: channel.Facts{
+				Channel: "fake", MessageID: text, Sender: channel.SenderFacts{ID: "system"},
+				Conversation: channel.ConversationFacts{Kind: channel.Direct, ID: target},
+				Route:        channel.RouteFacts{AgentID: "a", RouteSessionKey: "fake:" + target, CreateIfMissing: true},
+				Reply:        channel.ReplyPlanFacts{To: target}, Message: channel.MessageFacts{RawBody: text},
+			},
+		},
+		Delivery: durable{},
+	})
+}
+
+func busy(err error) error {
+	return &channel.NotSentError{Err: err, Retryable: true}
+}
+
+// A replica that stood still for longer than its lease, and has heard nothing of what came since, sends nothing that another one has taken over.
+func TestAReplicaThatWasTakenForDeadSendsNothing(t *testing.T) { // CL-06, CH-58
+	t.Parallel()
+	eachPlace(t, func(t *testing.T, at ownertest.Place) {
+		first, second := openBlocks(t, at, outbox.Options{}), openBlocks(t, at, outbox.Options{})
+		p := &platform{}
+		p.answer = func(out channel.Outbound) error {
+			if out.Attempt == 1 {
+				return &channel.NotSentError{Err: errors.New("429"), Retryable: true, RetryAfter: 5 * time.Second}
+			}
+			return nil
+		}
+		var steps atomic.Int32
+		first.net.Put(func(do put) ([]tables.Record, []error) {
+			steps.Add(1)
+			return do()
+		})
+		o := senderOf(t, first, p)
+		if r, err := say(t.Context(), o, "c", "a"); err != nil || r.Outcome != channel.OutcomeQueued {
+			t.Fatalf("%v, %v", r.Outcome, err)
+		}
+		first.Pause() // it knows nothing of what comes
+		steps.Store(0)
+		other := senderOf(t, second, p)
+		until(t, "the other replica to know of it", func() bool { return other.Pending()["fake"] == 1 })
+		first.Die()
+		until(t, "the other replica to send it", func() bool { return other.Pending()["fake"] == 0 })
+		until(t, "the first to go on", func() bool { return steps.Load() > 0 })
+		first.Continue()
+		until(t, "the first to hear of it", func() bool { return o.Pending()["fake"] == 0 })
+		if p.asked() != 2 || len(p.list()) != 1 {
+			t.Errorf("sent was %q in %d calls, expected one that was refused and one that was not", p.list(), p.asked())
+		}
+	})
+}
+
+// What waits at one replica is before what another one has for the same target.
+func TestAReplyWaitsForThoseOfOtherReplicas(t *testing.T) { // CH-58
+	t.Parallel()
+	eachPlace(t, func(t *testing.T, at ownertest.Place) {
+		p := &platform{}
+		var down atomic.Bool
+		down.Store(true)
+		p.answer = func(out channel.Outbound) error {
+			if down.Load() && out.Block.Text == "first" {
+				return busy(errors.New("503"))
+			}
+			return nil
+		}
+		o := senderOf(t, openBlocks(t, at, outbox.Options{}), p)
+		other := senderOf(t, openBlocks(t, at, outbox.Options{}), p)
+		for i, text := range []string{"first", "second"} {
+			if r, err := say(t.Context(), []sayer{o, other}[i], "c", text); err != nil || r.Outcome != channel.OutcomeQueued {
+				t.Fatalf("%s: %v, %v", text, r.Outcome, err)
+			}
+		}
+		if r, err := say(t.Context(), other, "d", "elsewhere"); err != nil || r.Outcome != channel.OutcomeVisible {
+			t.Errorf("to another target: %v, %v", r.Outcome, err)
+		}
+		down.Store(false)
+		until(t, "all to be sent", func() bool { return o.Pending()["fake"]+other.Pending()["fake"] == 0 })
+		if got := strings.Join(p.list(), ", "); got != "d elsewhere, c first, c second" {
+			t.Errorf("sent was %s", got)
+		}
+	})
+}
+
+// Replicas come and die, and half of the answers of the servers are lost: nothing is seen twice, and what goes to one target keeps its order.
+func TestRepliesOutliveReplicas(t *testing.T) { // CL-02, CL-06, CH-56, CH-58, CH-192
+	t.Parallel()
+	for name, knows := range map[string]bool{"a platform that says nothing": false, "a platform that knows keys": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				at := inMemory(t)
+				p := &platform{answer: func(out channel.Outbound) error {
+					if out.Attempt == 1 && rand.N(3) == 0 { // the pause before a third attempt may be long
+						return busy(errors.New("503"))
+					}
+					return nil
+				}}
+				var s channel.Sender = p
+				if knows {
+					s = knowing{p}
+				}
+				type replica struct {
+					store *box
+					sayer
+				}
+				open := func() replica {
+					store := openBlocks(t, at, outbox.Options{})
+					store.net.Put(func(do put) ([]tables.Record, []error) {
+						switch rand.N(8) {
+						case 0: // on the way there
+							return ownertest.Lost(1, tables.ErrUnsure)
+						case 1, 2: // on the way back
+							records, errs := do()
+							if owner.Moved(errs[0]) != nil {
+								return records, errs
+							}
+							return ownertest.Lost(1, tables.ErrUnsure)
+						}
+						return do()
+					})
+					return replica{store, senderOf(t, store, s)}
+				}
+				var mu sync.Mutex
+				replicas := []replica{open(), open(), open()}
+				var took sync.Map // texts of turns that were not cut off
+				const targets = 6
+				each := longtest.Times(6, 40)
+				var wg sync.WaitGroup
+				for target := range targets {
+					wg.Go(func() {
+						for i := range each {
+							mu.Lock()
+							r := replicas[rand.N(len(replicas))]
+							mu.Unlock()
+							text := fmt.Sprintf("%d %03d", target, i)
+							if res, err := say(t.Context(), r.sayer, fmt.Sprint(target), text); err == nil && res.Outcome != channel.OutcomeUnknown {
+								took.Store(fmt.Sprintf("%d %s", target, text), true)
+							}
+						}
+					})
+				}
+				for range longtest.Times(2, 10) {
+					until(t, "something to be sent", func() bool { n := len(p.list()); return n > 0 })
+					mu.Lock()
+					dead := replicas[0]
+					replicas = append(replicas[1:], open())
+					mu.Unlock()
+					dead.store.Abandon()
+				}
+				wg.Wait()
+				until(t, "all to be sent", func() bool {
+					n := 0
+					for _, r := range replicas {
+						n += r.Pending()["fake"]
+					}
+					return n == 0
+				})
+				seen := map[string]int{}
+				last := map[string]string{}
+				for _, one := range p.list() {
+					seen[one]++
+					target, _, _ := strings.Cut(one, " ")
+					if seen[one] == 1 && one <= last[target] {
+						t.Errorf("%q came behind %q", one, last[target])
+					}
+					last[target] = max(one, last[target])
+				}
+				unseen := 0
+				took.Range(func(one, _ any) bool {
+					if seen[one.(string)] == 0 {
+						unseen++
+					}
+					return true
+				})
+				for one, n := range seen {
+					if n > 1 && !knows {
+						t.Errorf("%q was sent %d times", one, n)
+					}
+				}
+				// Where nobody can say whether something was sent, what was on its way when its replica died is not sent again.
+				if most := map[bool]int{true: 0, false: 6 * longtest.Times(2, 10)}[knows]; unseen > most {
+					t.Errorf("%d replies were not sent, expected %d at most", unseen, most)
+				}
+			})
+		})
+	}
+}
+
+// A block of which no answer says whether it was stored is not there: its turn runs again.
+func TestABlockThatWasStoredWithoutAnAnswerIsTakenBack(t *testing.T) { // CH-56, CL-06
+	t.Parallel()
+	eachPlace(t, func(t *testing.T, at ownertest.Place) {
+		store := openBlocks(t, at, outbox.Options{})
+		var away atomic.Bool
+		store.net.Put(func(do put) ([]tables.Record, []error) {
+			records, errs := do()
+			if away.Load() {
+				return ownertest.Lost(len(errs), tables.ErrUnsure)
+			}
+			return records, errs
+		})
+		p := &platform{}
+		o := senderOf(t, store, p)
+		away.Store(true)
+		if r, err := say(t.Context(), o, "c", "a"); err == nil || r.Outcome != channel.OutcomeFailed {
+			t.Errorf("%v, %v", r.Outcome, err)
+		}
+		if store.Late() != 1 {
+			t.Errorf("%d ends are to be stored", store.Late())
+		}
+		away.Store(false)
+		if r, err := say(t.Context(), o, "c", "b"); err != nil || r.Outcome != channel.OutcomeVisible { // before which it is taken back
+			t.Errorf("%v, %v", r.Outcome, err)
+		}
+		store.Abandon()
+		heir := senderOf(t, openBlocks(t, at, outbox.Options{}), p)
+		if n := heir.Pending()["fake"]; n != 0 || len(p.list()) != 1 {
+			t.Errorf("%d blocks are left, %q was sent", n, p.list())
+		}
+	})
+}
+
+// The servers are away when a reply was sent: the others learn of it when they are back, and nothing is sent twice.
+func TestTheServersAreAwayWhenAReplyIsSent(t *testing.T) { // CL-10, CH-56
+	t.Parallel()
+	eachPlace(t, func(t *testing.T, at ownertest.Place) {
+		store, other := openBlocks(t, at, outbox.Options{}), openBlocks(t, at, outbox.Options{})
+		var away atomic.Bool
+		store.net.Put(func(do put) ([]tables.Record, []error) {
+			if away.Load() {
+				return ownertest.Lost(1, tables.ErrAway)
+			}
+			return do()
+		})
+		p := &platform{answer: func(channel.Outbound) error { away.Store(true); return nil }}
+		o, heir := senderOf(t, store, p), senderOf(t, other, p)
+		if r, err := say(t.Context(), o, "c", "a"); err != nil || r.Outcome != channel.OutcomeVisible {
+			t.Errorf("%v, %v", r.Outcome, err)
+		}
+		if o.Pending()["fake"] != 0 || store.Late() != 1 {
+			t.Errorf("here %v wait, %d ends are to be stored", o.Pending(), store.Late())
+		}
+		until(t, "the others to know of it", func() bool { return heir.Pending()["fake"] == 1 })
+		away.Store(false)
+		until(t, "the others to learn of it", func() bool { return heir.Pending()["fake"] == 0 && store.Late() == 0 })
+		if len(p.list()) != 1 {
+			t.Errorf("sent was %q", p.list())
+		}
+	})
+}
+
+func TestTheOutboxOfReplicasIsBounded(t *testing.T) { // CH-56
+	t.Parallel()
+	eachPlace(t, func(t *testing.T, at ownertest.Place) {
+		store := openBlocks(t, at, outbox.Options{Bytes: 64 << 10})
+		other := openBlocks(t, at, outbox.Options{Bytes: 64 << 10})
+		for _, s := range []*box{store, other} {
+			if err := s.Start(func(channel.BlockNews) {}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		block := channel.StoredBlock{At: time.Now(), Target: "c", Block: channel.Outbound{Channel: "fake", Block: channel.Block{Payload: channel.Payload{Text: strings.Repeat("x", 1000)}}}}
+		var ids []uint64
+		for {
+			id, err := []*box{store, other}[len(ids)%2].Put(t.Context(), block)
+			if errors.Is(err, channel.ErrOutboxFull) {
+				break
+			}
+			if err != nil || len(ids) > 100 {
+				t.Fatalf("after %d blocks: %v", len(ids), err)
+			}
+			ids = append(ids, id)
+		}
+		if len(ids) < 20 {
+			t.Errorf("there is room for %d blocks", len(ids))
+		}
+		// Where there is no room for another one, they take their steps and go all the same.
+		for attempt := 1; attempt <= 10; attempt++ {
+			for i, id := range ids {
+				if err := []*box{store, other}[i%2].Step(t.Context(), id, attempt%2 == 1, attempt); err != nil {
+					t.Fatalf("step %d of block %d: %v", attempt, i, err)
+				}
+			}
+		}
+		for i, id := range ids {
+			if err := []*box{store, other}[i%2].End(t.Context(), id, channel.Sent); err != nil {
+				t.Errorf("the end of block %d: %v", i, err)
+			}
+		}
+		huge := block
+		huge.Block.Block.Text = string(random(3 << 20))
+		if _, err := store.Put(t.Context(), huge); !errors.Is(err, channel.ErrOutboxFull) {
+			t.Errorf("a block that no message has room for: %v", err)
+		}
+		if _, err := store.Put(t.Context(), block); err != nil {
+			t.Errorf("where all have gone, there is no room: %v", err)
+		}
+	})
+}
+
+// random is what cannot be compressed.
+func random(n int) []byte {
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = 'a' + byte(rand.N(26))
+	}
+	return b
+}
+
+// With leases as servers have them: what a replica has left that was killed is sent by another one.
+func TestWhatAKilledReplicaHadToSendIsSentByAnother(t *testing.T) { // CL-02, CL-07, CH-56
+	t.Parallel()
+	s := clustertest.One(t)
+	p := &platform{answer: func(channel.Outbound) error { return busy(errors.New("503")) }}
+	up := &platform{}
+	c := s.Open(t)
+	open := func(c *cluster.Cluster) *outbox.Outbox {
+		t.Helper()
+		owners, err := leased.Owners(t.Context(), c, "outbox")
+		if err != nil {
+			t.Fatal(err)
+		}
+		e := storenats.Open(c, storenats.Options{})
+		t.Cleanup(func() { _ = e.Close() })
+		store, err := outbox.Open(t.Context(), e, outbox.Options{Owners: owners})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return store
+	}
+	o, heir := senderOf(t, open(c), p), senderOf(t, open(s.Open(t)), up)
+	if r, err := say(t.Context(), o, "c", "a"); err != nil || r.Outcome != channel.OutcomeQueued {
+		t.Fatalf("%v, %v", r.Outcome, err)
+	}
+	until(t, "the other replica to know of it", func() bool { return heir.Pending()["fake"] == 1 })
+	began := time.Now()
+	c.Conn().Close()
+	until(t, "the other replica to send it", func() bool { return heir.Pending()["fake"] == 0 })
+	if got := up.list(); len(got) != 1 || got[0] != "c a" {
+		t.Errorf("sent was %q", got)
+	}
+	t.Logf("sent %v after the replica was killed", time.Since(began).Round(time.Millisecond))
+}
+
+// What a replica that was taken for dead was about to do is stored after that: whoever takes its block over and has not heard of it, does not
+// go over it.
+func TestAStepOfADeadReplicaThatIsStoredLateIsSeen(t *testing.T) { // CL-06, CH-58
+	t.Parallel()
+	eachPlace(t, func(t *testing.T, at ownertest.Place) {
+		first, second := openBlocks(t, at, outbox.Options{}), openBlocks(t, at, outbox.Options{})
+		var last atomic.Pointer[channel.BlockNews]
+		if err := errors.Join(first.Start(func(channel.BlockNews) {}), second.Start(func(n channel.BlockNews) { last.Store(&n) })); err != nil {
+			t.Fatal(err)
+		}
+		id, err := first.Put(t.Context(), channel.StoredBlock{At: time.Now(), Target: "c", Block: channel.Outbound{Channel: "fake"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		first.Die()
+		until(t, "it to be taken for dead", func() bool { n := last.Load(); return n != nil && !n.Alive })
+		second.Pause() // it hears of nothing more
+		if err := first.Step(t.Context(), id, true, 1); err != nil {
+			t.Fatal(err)
+		}
+		if err := second.Step(t.Context(), id, true, 1); !errors.Is(err, channel.ErrBlockTaken) {
+			t.Errorf("a step over one that was not known is %v, expected %v", err, channel.ErrBlockTaken)
+		}
+		if n := last.Load(); !n.Sending || n.Alive {
+			t.Errorf("what it is told is %+v, expected that the dead one was sending", n)
+		}
+		if err := second.End(t.Context(), id, channel.UnknownWhether); err != nil { // now that it knows
+			t.Fatal(err)
+		}
+		if err := first.Step(t.Context(), id, false, 1); !errors.Is(err, channel.ErrBlockTaken) {
+			t.Errorf("a step of what has gone is %v", err)
+		}
+	})
+}

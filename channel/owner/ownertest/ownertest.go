@@ -1,0 +1,255 @@
+// Package ownertest has what the tests of tables with owners need: owners without leases, and a place for each engine.
+package ownertest
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"iter"
+	"os"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/lingserve/lingserve/channel/owner"
+	"github.com/lingserve/lingserve/cluster"
+	"github.com/lingserve/lingserve/cluster/clustertest"
+	"github.com/lingserve/lingserve/internal/longtest"
+	"github.com/lingserve/lingserve/internal/postgrestest"
+	"github.com/lingserve/lingserve/internal/vfs"
+	"github.com/lingserve/lingserve/store"
+	"github.com/lingserve/lingserve/store/file"
+	"github.com/lingserve/lingserve/store/nats"
+	"github.com/lingserve/lingserve/store/postgres"
+)
+
+// Alive are owners without leases. They are alive until they are killed.
+type Alive struct {
+	mu    sync.Mutex
+	alive map[string]bool
+	lost  map[string]chan struct{}
+}
+
+var _ owner.Owners = (*Alive)(nil)
+
+// Begin implements [owner.Owners].
+func (a *Alive) Begin(context.Context) (string, <-chan struct{}, func(), error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.alive == nil {
+		a.alive, a.lost = map[string]bool{}, map[string]chan struct{}{}
+	}
+	name := rand.Text()
+	a.alive[name], a.lost[name] = true, make(chan struct{})
+	return name, a.lost[name], func() { a.Kill(name) }, nil
+}
+
+// Alive implements [owner.Owners].
+func (a *Alive) Alive(_ context.Context, name string) (bool, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.alive[name], nil
+}
+
+// Kill ends an owner, which does not notice.
+func (a *Alive) Kill(name string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.alive, name)
+}
+
+// Tell tells an owner that it was killed.
+func (a *Alive) Tell(name string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	close(a.lost[name])
+}
+
+// Network is an engine whose answers a test can lose, and whose changes it can hold back.
+type Network struct {
+	store.Engine
+
+	mu   sync.Mutex
+	put  func(do func() ([]store.Record, []error)) ([]store.Record, []error)
+	held chan struct{} // closed when changes are delivered again; nil while they are
+}
+
+// Put puts a function between callers and the engine. With nil nothing is between them.
+func (n *Network) Put(between func(do func() ([]store.Record, []error)) ([]store.Record, []error)) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.put = between
+}
+
+// Hold holds back all changes until release is called.
+func (n *Network) Hold() (release func()) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	held := make(chan struct{})
+	n.held = held
+	return func() {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.held = nil
+		close(held)
+	}
+}
+
+// Lost returns the errors of puts without an answer.
+func Lost(puts int, err error) ([]store.Record, []error) {
+	errs := make([]error, puts)
+	for i := range errs {
+		errs[i] = err
+	}
+	return make([]store.Record, puts), errs
+}
+
+// Table implements [store.Engine].
+func (n *Network) Table(ctx context.Context, o store.TableOptions) (store.Table, error) {
+	t, err := n.Engine.Table(ctx, o)
+	return &distant{t, n}, err
+}
+
+// distant is a table behind a network.
+type distant struct {
+	store.Table
+	n *Network
+}
+
+func (d *distant) Put(ctx context.Context, puts ...store.Put) ([]store.Record, []error) {
+	d.n.mu.Lock()
+	between := d.n.put
+	d.n.mu.Unlock()
+	do := func() ([]store.Record, []error) { return d.Table.Put(ctx, puts...) }
+	if between == nil {
+		return do()
+	}
+	return between(do)
+}
+
+func (d *distant) Watch(ctx context.Context, prefix string) iter.Seq2[store.Change, error] {
+	return func(yield func(store.Change, error) bool) {
+		for c, err := range d.Table.Watch(ctx, prefix) {
+			d.n.mu.Lock()
+			held := d.n.held
+			d.n.mu.Unlock()
+			if held != nil {
+				select {
+				case <-held:
+				case <-ctx.Done():
+				}
+			}
+			if !yield(c, err) {
+				return
+			}
+		}
+	}
+}
+
+// Place is where the engines of one test keep their data.
+type Place struct {
+	Owners owner.Owners // nil: one process at a time
+	Kill   func(owner string)
+	Open   func(testing.TB) store.Engine // for another process
+}
+
+// places is how many places there were.
+var places atomic.Int64
+
+// renamed is an engine whose tables are those of one place.
+type renamed struct {
+	store.Engine
+	place int64
+}
+
+func (r renamed) Table(ctx context.Context, o store.TableOptions) (store.Table, error) {
+	o.Name += fmt.Sprint("-", r.place)
+	return r.Engine.Table(ctx, o)
+}
+
+// Folder returns a place in a folder. When it is opened again, the engine of before is closed.
+func Folder(dir vfs.Dir) Place {
+	var last store.Engine
+	return Place{Kill: func(string) {}, Open: func(t testing.TB) store.Engine {
+		t.Helper()
+		if last != nil {
+			if err := last.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+		e, err := file.Open(dir, file.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = e.Close() })
+		last = e
+		return e
+	}}
+}
+
+// shared returns a place that processes share.
+func shared(open func(testing.TB) store.Engine) Place {
+	alive, n := new(Alive), places.Add(1)
+	return Place{Owners: alive, Kill: alive.Kill, Open: func(t testing.TB) store.Engine {
+		t.Helper()
+		e := open(t)
+		t.Cleanup(func() { _ = e.Close() })
+		return renamed{e, n}
+	}}
+}
+
+// NATS returns a place on servers.
+func NATS(c *cluster.Cluster) Place {
+	return shared(func(testing.TB) store.Engine { return nats.Open(c, nats.Options{}) })
+}
+
+// database is the server of a package's tests. It is started when the first one needs it.
+var database struct {
+	sync.Once
+	*postgrestest.Server
+	missing error
+}
+
+// Main runs the tests of a package, for TestMain.
+func Main(m *testing.M) {
+	clustertest.Role(nil)
+	longtest.Parallel(6) // they wait for processes that die, and for servers
+	code := m.Run()
+	if database.Server != nil {
+		if err := database.Stop(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+	}
+	if err := goleak.Find(); code == 0 && err != nil {
+		fmt.Fprintln(os.Stderr, "the tests have passed, and left goroutines:", err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// Postgres returns a place in a database. Without PostgreSQL the test is skipped.
+func Postgres(t testing.TB) Place {
+	t.Helper()
+	database.Do(func() {
+		s, err := postgrestest.Start("fsync=off")
+		if database.missing = err; err == nil {
+			database.Server = s
+		}
+	})
+	if errors.Is(database.missing, postgrestest.ErrMissing) {
+		t.Skip(database.missing)
+	} else if database.missing != nil {
+		t.Fatal(database.missing)
+	}
+	return shared(func(t testing.TB) store.Engine {
+		e, err := postgres.Open(t.Context(), postgres.Options{URL: database.URL(), Connections: 4})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return e
+	})
+}

@@ -19,6 +19,7 @@ import (
 	"github.com/lingserve/lingserve/internal/config"
 	"github.com/lingserve/lingserve/internal/telemetry"
 	"github.com/lingserve/lingserve/jsonuri"
+	"github.com/lingserve/lingserve/run"
 	runlognats "github.com/lingserve/lingserve/runlog/nats"
 	"github.com/lingserve/lingserve/store"
 	storenats "github.com/lingserve/lingserve/store/nats"
@@ -247,7 +248,7 @@ func (e *engine) share(ctx context.Context, c *config.Config, o *web.Options, lo
 		return err
 	}
 	o.Engine = e
-	o.Shared = &web.Shared{
+	o.Shared = &run.Shared{
 		Runs: e.runs, Control: e.control, Keys: e.keys,
 		Replicas: func() (ids []string) {
 			for _, r := range e.presence.Replicas() {

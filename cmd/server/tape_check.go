@@ -16,10 +16,10 @@ import (
 	"github.com/lingserve/lingserve/channel"
 	channelfile "github.com/lingserve/lingserve/channel/file"
 	"github.com/lingserve/lingserve/internal/config"
+	"github.com/lingserve/lingserve/run"
 	runlogfile "github.com/lingserve/lingserve/runlog/file"
 	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/tape/file"
-	"github.com/lingserve/lingserve/web"
 )
 
 // exitUnread is the code of a check that could not read everything.
@@ -69,7 +69,7 @@ func (t *tapes) check(ctx context.Context, c *config.Config, stderr io.Writer) i
 			check  func(string, func(string, int64, string)) (int, error)
 		}{
 			{"running", &runs, runlogfile.Check},
-			{".", &runs, web.CheckData},
+			{".", &runs, run.CheckData},
 			{"channels/journal", &channels, channelfile.Check},
 			{"channels/journal", &channels, channel.CheckLines},
 			{"channels/outbox", &channels, channel.CheckLines},

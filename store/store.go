@@ -11,7 +11,7 @@
 // # Doubt
 //
 // If the answer of an engine is lost, the write fails with [ErrUnsure]. The same batch or put, with the same ID, may be sent again: it is
-// written once.
+// written once. A put that has been written and then deleted gets [ErrMoved] if it is sent again. Engines know that for some minutes.
 package store
 
 import (
@@ -90,8 +90,9 @@ type Table interface {
 	Get(ctx context.Context, key string) (Record, error)
 	// Peek is a cheap Get. What it returns may be a moment old.
 	Peek(ctx context.Context, key string) (Record, error)
-	// Put makes changes that succeed or fail each by itself. They share one write. The slices have an element for each put: the new record
-	// without its body (of a deletion, the record that was removed), and the error.
+	// Put makes changes that succeed or fail each by itself. They share one write. Those of one key are made in the order of the call, those
+	// of different keys in any order. The slices have an element for each put: the new record without its body (of a deletion, the record
+	// that was removed; of one that is sent again, at least its key and revisions), and the error.
 	Put(ctx context.Context, puts ...Put) ([]Record, []error)
 	// Range yields the records whose keys begin with prefix, by key. An error is the last that it yields.
 	Range(ctx context.Context, prefix string, bodies bool) iter.Seq2[Record, error]

@@ -5,6 +5,8 @@ import (
 	"cmp"
 	"encoding/json"
 	"errors"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/buger/jsonparser"
@@ -244,8 +246,8 @@ func joined(b *wire.Block) []byte {
 			return nil
 		})
 	}
-	for name, text := range grown {
-		raw, _ = jsonparser.Set(raw, append(append([]byte{'"'}, text...), '"'), name) // of an object: cannot fail
+	for _, name := range slices.Sorted(maps.Keys(grown)) { // the same text each time, for the provider's cache
+		raw, _ = jsonparser.Set(raw, append(append([]byte{'"'}, grown[name]...), '"'), name) // of an object: cannot fail
 	}
 	return raw
 }

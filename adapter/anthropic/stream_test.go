@@ -108,6 +108,11 @@ func TestStreams(t *testing.T) {
 			read{Text: "hi", Usage: usage, Finish: "stop"},
 			[]adapter.MadePart{{Type: "other", Data: json.RawMessage(`{"type":"server_tool_use","id":"s","name":"bash","input":{"a":"\n<"},"x":[1]}`)}, {Type: "other", Data: json.RawMessage(`{"type":"compaction","content":"it was"}`)}, {Type: "text", Text: "hi"}},
 		},
+		"members of a block of another type, in the same order each time": {
+			events(started, blockStart("1", `{"type":"compaction"}`), blockDelta("1", `{"type":"compaction_delta","d":"4","b":"2","a":"1","c":"3"}`), blockDelta("1", `{"type":"compaction_delta","a":"5"}`), blockStop("1"), text, hi, ended, stopped),
+			read{Text: "hi", Usage: usage, Finish: "stop"},
+			[]adapter.MadePart{{Type: "other", Data: json.RawMessage(`{"type":"compaction","a":"15","b":"2","c":"3","d":"4"}`)}, {Type: "text", Text: "hi"}},
+		},
 		"usage in the last event only, and an end without a reason": {
 			events(text, hi, `{"type":"message_delta","delta":{},"usage":{"input_tokens":5,"cache_read_input_tokens":20,"cache_creation_input_tokens":10,"output_tokens":7,"output_tokens_details":{"thinking_tokens":3}}}`, stopped),
 			read{Text: "hi", Usage: adapter.Usage{PromptTokens: 35, CompletionTokens: 7, TotalTokens: 42, CachedTokens: 20, CacheWriteTokens: 10, ReasoningTokens: 3}, Finish: "stop"},

@@ -34,7 +34,7 @@ type measurement struct {
 }
 
 // The streams that grow, as package cluster calls them.
-var streams = []string{"TAPES", "RUNS", "KEYS"}
+var streams = []string{"TAPES", "RUNS", "TABLE_keys"}
 
 const (
 	samples = 500 // of what takes milliseconds
@@ -105,7 +105,7 @@ func (m *measurement) size(ctx context.Context, had, n int) error {
 	}{
 		{"TAPES", func() error { return m.replica.makeSessions(ctx, had, n, m.batches) }},
 		{"RUNS", func() error { return m.replica.makeRuns(ctx, had, n) }},
-		{"KEYS", func() error { return m.replica.makeKeys(ctx, had, n) }},
+		{"TABLE_keys", func() error { return m.replica.makeKeys(ctx, had, n) }},
 	} {
 		began := time.Now()
 		if err := part.fill(); err != nil {
@@ -124,7 +124,7 @@ func (m *measurement) size(ctx context.Context, had, n int) error {
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(m.out, "  %-6s %9d subjects %9d messages %10s on disk of each server; in use: %d B a subject; filled with %.0f a second\n", part.stream,
+		fmt.Fprintf(m.out, "  %-10s %9d subjects %9d messages %10s on disk of each server; in use: %d B a subject; filled with %.0f a second\n", part.stream,
 			state.NumSubjects, state.Msgs, bytes(disk), (int64(after)-int64(before))/int64(n-had), float64(n-had)/took.Seconds())
 		before = after
 	}

@@ -215,7 +215,7 @@ func TestAServersWorkIsInItsMetrics(t *testing.T) {
 	}
 	p := startServerIn(t, dir, "--admin-addr", "127.0.0.1:0", "--demo-pace", "0", "--inline-workflows", "--log-access", "all")
 	base := "http://" + p.waitFor(`admin listener is open" addr=(\S+)`)[1]
-	c := client(t)
+	c := httpClient(t)
 	get := func(url string) (int, string) {
 		resp, err := c.Get(url)
 		if err != nil {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/internal/config"
+	"github.com/lingserve/lingserve/internal/textview"
 )
 
 // ways is what "lingserve channels" works with.
@@ -181,9 +182,9 @@ func (w *ways) check(ctx context.Context, names []string) (int, error) {
 		}
 		for i, line := range strings.Split(t.Message, "\n") {
 			if i == 0 {
-				fmt.Fprintln(w.stdout, strings.TrimRight(fmt.Sprintf("%-4s  %-*s  %s", t.Status, width, t.Channel, clean(line)), " "))
+				fmt.Fprintln(w.stdout, strings.TrimRight(fmt.Sprintf("%-4s  %-*s  %s", t.Status, width, t.Channel, textview.Clean(line)), " "))
 			} else {
-				fmt.Fprintf(w.stdout, "%-*s  %s\n", 6+width, "", clean(line))
+				fmt.Fprintf(w.stdout, "%-*s  %s\n", 6+width, "", textview.Clean(line))
 			}
 		}
 	}
@@ -345,7 +346,7 @@ func (w *ways) say(x explained) error {
 	out := tabwriter.NewWriter(w.stdout, 0, 0, 2, ' ', 0)
 	row := func(name, text string) {
 		if text != "" {
-			fmt.Fprintf(out, "%s\t%s\n", name, clean(text))
+			fmt.Fprintf(out, "%s\t%s\n", name, textview.Clean(text))
 		}
 	}
 	what := x.Admission
@@ -367,14 +368,14 @@ func (w *ways) say(x explained) error {
 	fmt.Fprintln(w.stdout)
 	fmt.Fprintln(out, "GATE\tVERDICT\tREASON\tSETTING\tVALUE")
 	for _, v := range x.Verdicts {
-		fmt.Fprintln(out, strings.TrimRight(strings.Join([]string{v.Gate, v.State, cmp.Or(v.Reason, "-"), cmp.Or(v.Setting, "-"), clean(cmp.Or(v.Value, "-"))}, "\t"), "\t"))
+		fmt.Fprintln(out, strings.TrimRight(strings.Join([]string{v.Gate, v.State, cmp.Or(v.Reason, "-"), cmp.Or(v.Setting, "-"), textview.Clean(cmp.Or(v.Value, "-"))}, "\t"), "\t"))
 	}
 	if err := out.Flush(); err != nil {
 		return err
 	}
 	for _, v := range x.Verdicts {
 		if v.State == string(channel.Blocked) && v.Hint != "" {
-			fmt.Fprintf(w.stdout, "\n%s: %s\n", v.Gate, clean(v.Hint))
+			fmt.Fprintf(w.stdout, "\n%s: %s\n", v.Gate, textview.Clean(v.Hint))
 		}
 	}
 	return nil

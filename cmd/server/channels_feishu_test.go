@@ -10,7 +10,7 @@ import (
 )
 
 func TestAFeishuBotIsAnsweredByTheConfiguredAgent(t *testing.T) { // CH-71
-	fake := fakefeishu.New(&fakefeishu.Options{Deliver: client(t)})
+	fake := fakefeishu.New(&fakefeishu.Options{Deliver: httpClient(t)})
 	t.Cleanup(func() { _ = fake.Close() })
 	api := httptest.NewServer(fake)
 	t.Cleanup(api.Close)

@@ -133,7 +133,7 @@ func newPlatforms(t *testing.T) *platforms {
 		return s.URL
 	}
 	p.model = &upstream.Server{Models: []string{"m"}, Script: p.script}
-	p.both = &both{post: client(t).Transport}
+	p.both = &both{post: httpClient(t).Transport}
 	deliver := &http.Client{Transport: p.both}
 	const hook = "http://replicas.test/v1/channels/"
 	p.telegram = faketelegram.New(nil)
@@ -215,7 +215,7 @@ func (p *platforms) post(at *process, name, id string, body []byte) (int, string
 		p.t.Fatal(err)
 	}
 	secrets.Sign(req.Header, id, time.Now(), body)
-	res, err := client(p.t).Do(req)
+	res, err := httpClient(p.t).Do(req)
 	if err != nil {
 		p.t.Fatal(err)
 	}

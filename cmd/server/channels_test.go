@@ -74,7 +74,7 @@ func (b *backend) sayOnce(p *process, id, text string) (int, map[string]any) {
 		b.t.Fatal(err)
 	}
 	secrets.Sign(req.Header, id, time.Now(), body)
-	res, err := client(b.t).Do(req)
+	res, err := httpClient(b.t).Do(req)
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -109,7 +109,7 @@ func readyz(t *testing.T, p *process) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	res, err := client(t).Do(req)
+	res, err := httpClient(t).Do(req)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -280,7 +280,7 @@ func TestTelegramSendsUpdatesToTheServersRoute(t *testing.T) { // CH-171
 	var behind atomic.Pointer[httputil.ReverseProxy]
 	public := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { behind.Load().ServeHTTP(w, r) }))
 	t.Cleanup(public.Close)
-	fake := faketelegram.New(&faketelegram.Options{Deliver: client(t)})
+	fake := faketelegram.New(&faketelegram.Options{Deliver: httpClient(t)})
 	t.Cleanup(func() { _ = fake.Close() })
 	api := httptest.NewServer(fake)
 	t.Cleanup(api.Close)
@@ -302,7 +302,7 @@ func TestTelegramSendsUpdatesToTheServersRoute(t *testing.T) { // CH-171
 		if secret != "" {
 			req.Header.Set("X-Telegram-Bot-Api-Secret-Token", secret)
 		}
-		res, err := client(t).Do(req)
+		res, err := httpClient(t).Do(req)
 		if err != nil {
 			t.Fatal(err)
 		}

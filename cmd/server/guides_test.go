@@ -733,7 +733,7 @@ func (g *guide) curl(s *sample, line int, c *shellCommand, send bool, shown stri
 		return ""
 	}
 	req.Header = header
-	res, err := client(g.t).Do(req)
+	res, err := httpClient(g.t).Do(req)
 	if err != nil {
 		g.errorf(s, line, "%v", err)
 		return ""

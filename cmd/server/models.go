@@ -21,6 +21,7 @@ import (
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/internal/config"
+	"github.com/lingserve/lingserve/internal/textview"
 )
 
 // modelsAtOnce is how many servers are asked at a time: enough that one that hangs does not hold up the rest, few enough that no
@@ -272,7 +273,7 @@ func said(err error) string {
 
 // line prints a line. Names may come from a server, so they are not to steer the terminal.
 func (i *inventory) line(format string, args ...any) {
-	text := strings.ReplaceAll(clean(fmt.Sprintf(format, args...)), "\n", " ")
+	text := strings.ReplaceAll(textview.Clean(fmt.Sprintf(format, args...)), "\n", " ")
 	fmt.Fprintln(i.stdout, strings.TrimRight(text, " "))
 }
 

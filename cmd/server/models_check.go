@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/internal/textview"
 )
 
 // trial is what came of trying a model, or of asking for the list of a provider that has no model to try.
@@ -253,7 +254,7 @@ func milliseconds(s float64) float64 { return float64(int(s*1000+0.5)) / 1000 }
 // await shows on a terminal which one is waited for; awaitNothing takes that away.
 func (i *inventory) await(t trial) {
 	if i.waiting {
-		fmt.Fprintf(i.stdout, "…     %s", clean(t.name()))
+		fmt.Fprintf(i.stdout, "…     %s", textview.Clean(t.name()))
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/bot"
+	"github.com/lingserve/lingserve/internal/textview"
 )
 
 // overheard are models of which say is told what their servers said when they failed. It is for a terminal: whoever sits there operates the
@@ -52,7 +53,7 @@ func serverWords(err error) string {
 	if !ok || e.Cause == nil {
 		return ""
 	}
-	words := strings.Join(strings.Fields(clean(adapter.Redact(e.Cause.Error()))), " ")
+	words := strings.Join(strings.Fields(textview.Clean(adapter.Redact(e.Cause.Error()))), " ")
 	if strings.Contains(e.Message, words) {
 		return "" // it is our own sentence
 	}

@@ -278,7 +278,7 @@ func alike(output string) string {
 
 func expectAnswer(t *testing.T, req *http.Request, want string) {
 	t.Helper()
-	res, err := client(t).Do(req)
+	res, err := httpClient(t).Do(req)
 	if err != nil {
 		t.Fatal(err)
 	}

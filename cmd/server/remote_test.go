@@ -194,7 +194,7 @@ func TestHowARunOnAServerEndsIsTheExitStatus(t *testing.T) {
 			"lingserve: the run failed: outline: no token came (upstream_timeout)\n",
 		},
 		{"canceled by somebody else", []string{`"event":"canceled","data":{"reason":"asked for"}`}, "lingserve: the run was canceled: asked for\n"},
-		{"rubbish", []string{`"what":1`}, "lingserve: the server sent an invalid event: expected a delta or an event; check that --server is the address of a Lingserve server\n"},
+		{"rubbish", []string{`"what":1`}, "lingserve: the server sent an invalid event: expected a delta or an event; check that the address is that of a Lingserve server\n"},
 		{
 			"gone",
 			[]string{`"event":"error","data":{"code":"gone","message":"the run is not known","fatal":true}`, `"event":"finished","data":{"status":"failed"}`},
@@ -263,22 +263,6 @@ func TestHalfASnapshotIsNotPassedOn(t *testing.T) {
 	if status != exitOK || stderr != "" || stdout != want {
 		t.Errorf("status %d, stderr %q, stdout %s", status, stderr, stdout)
 	}
-}
-
-func FuzzDecodeLine(f *testing.F) {
-	for _, e := range articleEvents {
-		f.Add(`{"id":"r1:3",` + e + `}`)
-	}
-	f.Add(`{"uri":"a","delta":""}`)
-	f.Fuzz(func(t *testing.T, text string) {
-		e, _, err := decodeLine([]byte(text))
-		if err != nil {
-			return
-		}
-		if line := e.AppendJSON(nil); !json.Valid(line) || bytes.ContainsAny(line, "\n") && !strings.Contains(text, "\n") {
-			t.Errorf("%q was read as an event that is written as %q", text, line)
-		}
-	})
 }
 
 // Who says http to a server that speaks TLS, or https to one that does not, is told which to say, and that at once.

@@ -18,6 +18,7 @@ import (
 
 	"github.com/lingserve/lingserve/flow"
 	"github.com/lingserve/lingserve/internal/config"
+	"github.com/lingserve/lingserve/internal/textview"
 	"github.com/lingserve/lingserve/ling"
 	"github.com/lingserve/lingserve/tube"
 	"github.com/lingserve/lingserve/web/frame"
@@ -195,7 +196,7 @@ func (e ending) report(stderr io.Writer, tell bool) int {
 		}
 		return exitOK
 	case "canceled":
-		return fail(stderr, fmt.Errorf("the run was canceled: %s", clean(e.reason)))
+		return fail(stderr, fmt.Errorf("the run was canceled: %s", textview.Clean(e.reason)))
 	}
 	why := e.fatal
 	if why == "" {
@@ -204,7 +205,7 @@ func (e ending) report(stderr io.Writer, tell bool) int {
 	if why == "" {
 		why = "no reason was given"
 	}
-	ended := clean(e.status)
+	ended := textview.Clean(e.status)
 	if ended == "interrupted" {
 		ended = "was interrupted"
 	}
@@ -221,7 +222,7 @@ type output struct {
 	run    string
 	frame  func([]byte, string, tube.Event) []byte
 	buf    []byte
-	doc    *growing
+	doc    *textview.View
 	end    ending
 }
 
@@ -233,8 +234,8 @@ func newOutput(format string, stdout io.Writer, r startedRun) *output {
 	case "sse":
 		o.frame = frame.AppendSSE
 	case "text":
-		o.doc = newGrowing(&layout{w: o.w, terminal: isTerminal(stdout) && colorful()}, r.Info().Graph)
-		o.doc.whole = !isTerminal(stdout)
+		terminal := isTerminal(stdout)
+		o.doc = textview.New(o.w, textview.Options{Terminal: terminal && colorful(), Whole: !terminal}, r.Info().Graph)
 	}
 	return o
 }
@@ -286,7 +287,7 @@ func (o *output) follow(ctx context.Context, r startedRun) (ending, error) {
 			wait.Reset(patience)
 		case <-wait.C:
 			if o.doc != nil {
-				o.doc.giveUp()
+				o.doc.GiveUp()
 			}
 			wait.Reset(patience)
 		}
@@ -303,8 +304,8 @@ func (o *output) event(e tube.Event) error {
 		_, err := o.w.Write(o.buf)
 		return err
 	case o.doc != nil:
-		o.doc.event(e)
-		return o.doc.out.err
+		o.doc.Event(e)
+		return o.doc.Err()
 	}
 	return nil
 }
@@ -315,7 +316,7 @@ func (o *output) named(e tube.Event) {
 	case "warning":
 		var d struct{ Message string }
 		if json.Unmarshal(e.Value, &d) == nil && len(o.end.warnings) < maxProblems {
-			o.end.warnings = append(o.end.warnings, strings.ReplaceAll(clean(d.Message), "\n", " "))
+			o.end.warnings = append(o.end.warnings, strings.ReplaceAll(textview.Clean(d.Message), "\n", " "))
 		}
 	case "error":
 		var d ling.ErrorData
@@ -329,7 +330,7 @@ func (o *output) named(e tube.Event) {
 		if d.Code != "" {
 			words += " (" + d.Code + ")"
 		}
-		words = strings.ReplaceAll(clean(words), "\n", " ")
+		words = strings.ReplaceAll(textview.Clean(words), "\n", " ")
 		switch {
 		case d.Fatal && o.end.fatal == "":
 			o.end.fatal = words
@@ -358,7 +359,7 @@ func (o *output) named(e tube.Event) {
 func (o *output) finish(ctx context.Context, r startedRun) error {
 	switch o.format {
 	case "text":
-		o.doc.end()
+		o.doc.End()
 	case "json":
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 		defer cancel()

@@ -92,8 +92,8 @@ func (p *process) wait() int {
 	return 0
 }
 
-// client has connections of its own, so that what a test leaves open does not reach the next.
-func client(t *testing.T) *http.Client {
+// httpClient has connections of its own, so that what a test leaves open does not reach the next.
+func httpClient(t *testing.T) *http.Client {
 	tr := &http.Transport{}
 	t.Cleanup(tr.CloseIdleConnections)
 	return &http.Client{Transport: tr, Timeout: patient}
@@ -101,7 +101,7 @@ func client(t *testing.T) *http.Client {
 
 func get(t *testing.T, url string) (status int, body string) {
 	t.Helper()
-	res, err := client(t).Get(url)
+	res, err := httpClient(t).Get(url)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,7 +116,7 @@ func get(t *testing.T, url string) (status int, body string) {
 // openStream starts a run and reads its first line.
 func openStream(t *testing.T, p *process, workflow string) (*http.Response, *bufio.Reader) {
 	t.Helper()
-	res, err := client(t).Get(p.base + "/v1/runs?workflow=" + workflow + "&input=Why+is+the+sky+blue%3F&format=jsonl")
+	res, err := httpClient(t).Get(p.base + "/v1/runs?workflow=" + workflow + "&input=Why+is+the+sky+blue%3F&format=jsonl")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -280,7 +280,7 @@ func TestAfterTheGracePeriodAStreamIsBroken(t *testing.T) {
 			_, watched := openStream(t, p, "encyclopedia") // shows that a run is on its way
 			got := make(chan error, 1)
 			go func() {
-				res, err := client(t).Get(p.base + "/v1/runs?workflow=encyclopedia&input=Why%3F&format=" + format)
+				res, err := httpClient(t).Get(p.base + "/v1/runs?workflow=encyclopedia&input=Why%3F&format=" + format)
 				if err != nil {
 					got <- nil // broken before the headers: as good
 					return

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/internal/config"
+	"github.com/lingserve/lingserve/internal/textview"
 	"github.com/lingserve/lingserve/tape"
 )
 
@@ -155,7 +156,7 @@ func tapeCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 }
 
 // show is a name that somebody wrote, for the terminal.
-func show(name string) string { return fmt.Sprintf("%q", clean(name)) }
+func show(name string) string { return fmt.Sprintf("%q", textview.Clean(name)) }
 
 // find finds a session: the one of the workspace, or else the only one of this id.
 func (t *tapes) find(ctx context.Context, id string) (*tape.Tape, error) {
@@ -182,7 +183,7 @@ func (t *tapes) find(ctx context.Context, id string) (*tape.Tape, error) {
 		return tape.Lookup(ctx, t.store, workspaces[0], id)
 	}
 	slices.Sort(workspaces)
-	return nil, fmt.Errorf("several sessions are named %s; choose one with --workspace, one of %s", show(id), clean(strings.Join(workspaces, ", ")))
+	return nil, fmt.Errorf("several sessions are named %s; choose one with --workspace, one of %s", show(id), textview.Clean(strings.Join(workspaces, ", ")))
 }
 
 // none says for people that a list is empty, and where was looked: often it is the wrong folder.
@@ -321,7 +322,7 @@ func (t *tapes) object(v any) error {
 
 // oneLine is a text on one line, without what would steer the terminal, and not longer than so many characters.
 func oneLine(text string, most int) string {
-	text = strings.Join(strings.Fields(clean(text)), " ")
+	text = strings.Join(strings.Fields(textview.Clean(text)), " ")
 	if runes := []rune(text); len(runes) > most {
 		return string(runes[:most-1]) + "…"
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/lingserve/lingserve/channel"
 	channelfile "github.com/lingserve/lingserve/channel/file"
 	"github.com/lingserve/lingserve/internal/config"
+	"github.com/lingserve/lingserve/internal/textview"
 	"github.com/lingserve/lingserve/run"
 	runlogfile "github.com/lingserve/lingserve/runlog/file"
 	"github.com/lingserve/lingserve/tape"
@@ -110,14 +111,14 @@ func (t *tapes) damage(d damage) error {
 	if t.json {
 		return t.object(d)
 	}
-	place := fmt.Sprintf("%s: byte %d", clean(d.File), d.Offset)
+	place := fmt.Sprintf("%s: byte %d", textview.Clean(d.File), d.Offset)
 	switch {
 	case d.File == "":
 		place = "session " + show(d.Session)
 	case d.Line > 0:
-		place = fmt.Sprintf("%s:%d: byte %d", clean(d.File), d.Line, d.Offset)
+		place = fmt.Sprintf("%s:%d: byte %d", textview.Clean(d.File), d.Line, d.Offset)
 	}
-	_, err := fmt.Fprintf(t.stdout, "%s: %s\n", place, clean(d.Damage))
+	_, err := fmt.Fprintf(t.stdout, "%s: %s\n", place, textview.Clean(d.Damage))
 	return err
 }
 

@@ -540,7 +540,7 @@ func TestAStreamOverHTTP2IsResumed(t *testing.T) {
 	p.signal(syscall.SIGHUP)
 	p.waitFor(`new certificate in use.*new\.example\.com`)
 	plain := p.waitFor(`redirecting HTTP to HTTPS.*addr=(\S+)`)[1]
-	c := client(t)
+	c := httpClient(t)
 	c.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	back, err := c.Get("http://" + plain + "/healthz")
 	if err != nil {

@@ -23,7 +23,7 @@ func TestTheConfigurationSaysWhoMayTalkByTheAPI(t *testing.T) {
 	p := startServerIn(t, dir, "--data", "")
 	say := func(body string) (int, string) {
 		t.Helper()
-		resp, err := client(t).Post(p.base+"/v1/runs", "application/json", strings.NewReader(body))
+		resp, err := httpClient(t).Post(p.base+"/v1/runs", "application/json", strings.NewReader(body))
 		if err != nil {
 			t.Fatal(err)
 		}

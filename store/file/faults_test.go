@@ -51,16 +51,28 @@ func work(t *testing.T, tab store.Table, known may) {
 		} else if p.Body == nil {
 			p.Body = []byte{}
 		}
-		_, errs := tab.Put(t.Context(), p)
-		switch err := errs[0]; {
-		case err == nil, errors.Is(err, store.ErrNotFound):
-			known.sure(key, p.Body)
-		case errors.Is(err, store.ErrUnsure):
-			known.doubt(key, p.Body)
-		case !errors.Is(err, store.ErrAway):
-			t.Fatalf("put %d: %v", i, err)
+		var written store.Record // if an attempt that was unsure has written it
+		for attempt := range 2 {
+			records, errs := tab.Put(t.Context(), p)
+			switch err := errs[0]; {
+			case err == nil, errors.Is(err, store.ErrNotFound):
+				known.sure(key, p.Body)
+				if written.Rev > 0 { // ST-05
+					storetest.Same(t, records[0], written)
+				}
+			case errors.Is(err, store.ErrUnsure):
+				known.doubt(key, p.Body)
+			case !errors.Is(err, store.ErrAway):
+				t.Fatalf("put %d: %v", i, err)
+			}
+			time.Sleep(3 * time.Second) // the table is kept: synced, erased, rewritten
+			if attempt > 0 || !errors.Is(errs[0], store.ErrUnsure) {
+				break
+			}
+			if r, err := tab.Get(t.Context(), key); err == nil && p.Body != nil && bytes.Equal(r.Body, p.Body) {
+				written = r
+			}
 		}
-		time.Sleep(3 * time.Second) // the table is kept: synced, erased, rewritten
 	}
 }
 

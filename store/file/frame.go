@@ -30,7 +30,7 @@ type kind uint8
 const (
 	kindPut    kind = 1
 	kindDelete kind = 2
-	kindDead   kind = 3 // its key and meta are erased
+	kindDead   kind = 3 // its key and meta are erased; a deletion still has its IDs and revisions
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -38,10 +38,10 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // frame is the head of a frame, with its key and meta.
 type frame struct {
 	kind      kind
-	key, meta []byte
+	key, meta []byte // the meta of a deletion is the ID of the put that was deleted
 	bodyCRC   uint32
 	bodyLen   uint32
-	bodyAt    int64 // where the body is in the file
+	bodyAt    int64 // where the body is in the file; of a deletion, the revision that was deleted
 	made, rev uint64
 	at        int64 // Unix ms
 	expires   int64 // Unix ms; 0: never

@@ -198,7 +198,10 @@ func (t *Table) eraseSpan(s span) error {
 			}
 		}
 	}
-	f.kind, f.key, f.meta, f.id = kindDead, make([]byte, len(f.key)), make([]byte, len(f.meta)), [16]byte{}
+	if f.kind != kindDelete {
+		f.id, f.meta = [16]byte{}, make([]byte, len(f.meta))
+	}
+	f.kind, f.key = kindDead, make([]byte, len(f.key))
 	_, err = t.f.WriteAt(f.appendHead(nil, s.off), s.off)
 	if err != nil {
 		return vfs.Explain(err)
@@ -206,7 +209,7 @@ func (t *Table) eraseSpan(s span) error {
 	return nil
 }
 
-// rewrite writes a file that has the records alone, and takes its place. The write lock is held.
+// rewrite writes a file that has the records and the last deletions alone, and takes its place. The write lock is held.
 func (t *Table) rewrite() error {
 	unlock, err := t.lockFile(t.end)
 	if err != nil {
@@ -234,6 +237,9 @@ func (t *Table) rewrite() error {
 // copyTo writes records. The write lock is held.
 func (t *Table) copyTo(to io.Writer, slots []slot) error {
 	buf := appendFileHead(nil, t.rev)
+	for i := range t.deleted.frames {
+		buf = t.deleted.frames[i].appendHead(buf, int64(len(buf)))
+	}
 	off := int64(len(buf))
 	for _, s := range slots {
 		f, err := t.readHead(s.off)

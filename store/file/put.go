@@ -146,6 +146,12 @@ func (w *write) add(p *store.Put) (r store.Record, changed bool, err error) {
 	if had && old.id == p.ID {
 		return old.record(), false, nil
 	}
+	if d := w.t.deleted.byID[p.ID]; d != nil {
+		if d.id == p.ID {
+			return store.Record{Key: p.Key, Made: d.made, Rev: uint64(d.bodyAt)}, false, nil
+		}
+		return r, false, &store.Moved{Record: store.Record{Key: p.Key}} // it was written, and then deleted
+	}
 	if p.After != store.AnyRev && (had && old.rev != p.After || !had && p.After != 0) {
 		moved := &store.Moved{Record: store.Record{Key: p.Key}}
 		if had {
@@ -157,7 +163,7 @@ func (w *write) add(p *store.Put) (r store.Record, changed bool, err error) {
 		if !had {
 			return r, false, store.ErrNotFound
 		}
-		w.delete(&old)
+		w.delete(&old, p.ID)
 		return old.record(), true, nil
 	}
 	f := frame{kind: kindPut, key: []byte(p.Key), meta: p.Meta, id: p.ID, at: w.now.UnixMilli()}
@@ -202,8 +208,10 @@ func (w *write) stage(f *frame, inline bool) {
 	w.frames = append(w.frames, staged{*f, off})
 }
 
-func (w *write) delete(old *frame) {
-	w.stage(&frame{kind: kindDelete, key: old.key, at: w.now.UnixMilli()}, true)
+func (w *write) delete(old *frame, id [16]byte) {
+	w.stage(&frame{
+		kind: kindDelete, key: old.key, meta: old.id[:], made: old.made, bodyAt: int64(old.rev), at: w.now.UnixMilli(), id: id,
+	}, false)
 	w.records--
 	w.bytes -= old.size()
 }
@@ -232,7 +240,7 @@ func (w *write) room(key string, had bool, more int64) error {
 		if !ok {
 			return store.ErrFull // the one record is too large
 		}
-		w.delete(&f)
+		w.delete(&f, [16]byte{})
 	}
 	return nil
 }

@@ -69,6 +69,7 @@ type Table struct {
 	swept    time.Time
 	erase    []span // of replaced and deleted records
 	graves   []span // deletions of what is in erase
+	deleted  deletions
 	watchers map[*watcher]bool
 	keeping  bool // a goroutine keeps house
 	wake     chan struct{}
@@ -241,7 +242,7 @@ func (t *Table) use(f vfs.File, info fs.FileInfo, rev uint64) {
 	t.f, t.info, t.broken, t.syncs.failed, t.syncs.named = f, info, nil, nil, false
 	t.rev = max(t.rev, rev)
 	t.size, t.oldest, t.index, t.bytes, t.expiring = int64(fileHead), int64(fileHead), map[place]slot{}, 0, false
-	t.erase, t.graves = nil, nil
+	t.erase, t.graves, t.deleted = nil, nil, deletions{}
 }
 
 // readOn reads the frames behind those that were read. What is no frame is skipped if nobody else can be writing it.
@@ -325,9 +326,40 @@ func (t *Table) scan(from int64, resync bool, do func(f *frame, off int64) bool)
 	}
 }
 
+// deletions are the last ones of a table, without keys. One that is sent again is answered as before, and what it has deleted does not come
+// back when its put is sent again.
+type deletions struct {
+	frames []frame
+	byID   map[[16]byte]*frame // of the deletion, and of the put that it has deleted
+}
+
+// mostDeletions bounds the deletions that are known.
+const mostDeletions = 1024
+
+// add adds the frame of a deletion, whose meta is the ID of the put that was deleted.
+func (d *deletions) add(f *frame) {
+	if d.byID == nil || len(d.frames) == mostDeletions {
+		kept := slices.Clone(d.frames[len(d.frames)/2:])
+		*d = deletions{make([]frame, 0, mostDeletions), map[[16]byte]*frame{}}
+		for i := range kept {
+			d.add(&kept[i])
+		}
+	}
+	d.frames = append(d.frames, *f)
+	kept := &d.frames[len(d.frames)-1]
+	kept.kind, kept.key, kept.meta = kindDead, nil, bytes.Clone(f.meta)
+	d.byID[f.id] = kept
+	if len(f.meta) == len(f.id) {
+		d.byID[[16]byte(f.meta)] = kept
+	}
+}
+
 // apply takes a frame of the file. The write lock is held.
 func (t *Table) apply(f *frame, off int64) {
 	t.rev = max(t.rev, f.rev)
+	if f.kind != kindPut && f.id != [16]byte{} {
+		t.deleted.add(f)
+	}
 	if f.kind == kindDead {
 		return
 	}

@@ -252,7 +252,6 @@ func (b *bounds) change(m *message) error {
 		}
 		b.order = kept
 	}
-	b.saw(m.seq)
 	return nil
 }
 
@@ -280,13 +279,13 @@ func (b *bounds) live() error {
 	defer b.mu.Unlock()
 	b.remove(b.rows.vanished())
 	b.complete = true
-	b.saw(0)
 	return nil
 }
 
-func (b *bounds) tick() error {
+func (b *bounds) tick(seq uint64) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.remove(b.rows.ended())
+	b.saw(seq)
 	return nil
 }

@@ -8,7 +8,8 @@
 //   - A whole has a record with its body. It removes all earlier messages of its subject.
 //   - A step has a record without its body, and the sequence of the whole that has the body. So a body is neither read nor written again.
 //     A step of a record whose body is empty is a whole.
-//   - A marker says that the record was deleted. It removes all earlier messages, and the servers remove it after ten minutes.
+//   - A marker says that the record was deleted, and has the ID of the put that was deleted. It removes all earlier messages, and the
+//     servers remove it after ten minutes.
 //
 // Metas are in the headers of messages, so that lists and watchers get them without the bodies. A body that is large is compressed; a message
 // that is larger than the servers take is [store.ErrTooLarge].
@@ -22,7 +23,7 @@
 // # Reading
 //
 // Get asks the leader of the stream. That a record does not exist is confirmed by a [cluster.Barrier], as a former leader may not know it.
-// Peek asks any server. Range and Watch use a consumer, which has delivered all that was acknowledged once it delivers the barrier's message.
+// Peek asks any server. Range and Watch use a consumer of the last messages and a barrier; see reading.
 //
 // # Lives
 //

@@ -164,12 +164,16 @@ func TestUnsure(t *testing.T) {
 	}
 	create := store.Put{Key: "k", ID: storetest.NewID(), Body: []byte("1")}
 	unsure(a, create)
+	stored := has(t, b, "k", "1")
 	made := mustPut(t, b, create)
+	storetest.Same(t, made, stored)
 	change := store.Put{Key: "k", ID: storetest.NewID(), After: made.Rev, Body: []byte("2")}
 	unsure(b, change)
+	stored = has(t, b, "k", "2")
 	changed := mustPut(t, a, change)
-	if got := has(t, b, "k", "2"); got.Rev != changed.Rev || got.Made != made.Made {
-		t.Errorf("%+v, want %+v", got, changed)
+	storetest.Same(t, changed, stored)
+	if changed.Made != made.Made {
+		t.Errorf("%+v, want %+v", changed, made)
 	}
 	remove := store.Put{Key: "k", ID: storetest.NewID(), After: changed.Rev, Delete: true}
 	unsure(a, remove)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"iter"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -37,8 +38,8 @@ type follower struct {
 	// called, and again after each interruption.
 	change func(m *message) error
 	live   func() error
-	// tick is called after each message, and at least each tickEvery.
-	tick func() error
+	// tick is called after each message once all was told, and at least each tickEvery. All messages up to seq have been told.
+	tick func(seq uint64) error
 }
 
 // stopped is an error of a follower's function, which ends it.
@@ -62,7 +63,7 @@ func (f *follower) follow(ctx context.Context) error {
 			told = true
 			f.t.e.log.LogAttrs(ctx, slog.LevelWarn, "subscription to a table broke; retrying", slog.String("table", f.t.o.Name), slog.String("error", err.Error()))
 		}
-		if err := f.tick(); err != nil {
+		if err := f.tick(0); err != nil {
 			return err
 		}
 		select {
@@ -94,97 +95,149 @@ func (f *follower) once(ctx context.Context, told *bool) error {
 	}
 	defer messages.stop()
 	f.begin()
-	seen := map[string]bool{} // until it is live
-	for live, wait := false, attemptWait; ; {
+	r := &reading{follower: f, barrier: barrier, seen: map[string]uint64{}}
+	for wait := attemptWait; ; {
 		next, cancel := context.WithTimeout(ctx, wait)
 		msg, err := messages.Next(jetstream.NextContext(next))
 		cancel()
 		if t.e.c.Conn().Stats().Reconnects != reconnects {
 			return errReconnected
 		}
-		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil && live {
-			if err := f.tick(); err != nil {
+		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil && r.isLive {
+			if err := f.tick(r.at); err != nil {
 				return stopped{err}
 			}
 			continue
 		}
+		if err == nil {
+			err = r.take(ctx, msg)
+		}
 		if err != nil {
 			return err
 		}
-		info, err := msg.Metadata()
-		if err != nil {
-			return err
-		}
-		seq := info.Sequence.Stream
-		if msg.Subject() != t.barrier.Subject() {
-			m := t.message(msg.Subject(), seq, msg.Headers(), nil)
-			if strings.HasPrefix(m.key, f.prefix) {
-				err = f.change(&m)
-				if !live {
-					seen[m.key] = true
-				}
-			}
-		}
-		if err == nil && !live && seq >= barrier {
-			unseen, missing := f.unseen(ctx, barrier, seen)
-			if missing != nil {
-				return missing
-			}
-			for i := range unseen {
-				err = errors.Join(err, f.change(&unseen[i]))
-			}
-			live, *told, wait, seen = true, false, tickEvery, nil
-			if err == nil {
-				err = f.live()
-			}
-		}
-		if err == nil && live {
-			err = f.tick()
-		}
-		if err != nil {
-			return stopped{err}
+		if r.isLive {
+			*told, wait = false, tickEvery
 		}
 	}
 }
 
-// errBehind says that a server which led once has answered.
-var errBehind = errors.New("the server's copy of the stream is behind")
+// reading is what a follower has been told by one consumer.
+//
+// A consumer first delivers the messages that were the last of their subjects when it was made. One that is replaced meanwhile is skipped,
+// and its successor comes with what is new: so a key that changes all the time may be missing for long. Therefore a second barrier is passed
+// when the consumer has delivered the first. If nothing was stored in between, no key is missing. Otherwise the follower reads on up to the
+// second one, and then asks for the keys that are still missing.
+type reading struct {
+	*follower
+	at      uint64            // all messages up to it have been delivered, or replaced
+	barrier uint64            // of a barrier that the consumer is to deliver next
+	behind  bool              // something was stored since the first barrier
+	isLive  bool              // all that there was has been told
+	seen    map[string]uint64 // the last message of each subject that was told; once live, only those that the consumer has not delivered yet
+}
 
-// unseen returns the newest messages of the keys that a consumer has not told of by a barrier's message: those that were changed since it was
-// made. It tells of them later, perhaps.
-func (f *follower) unseen(ctx context.Context, barrier uint64, seen map[string]bool) (unseen []message, err error) {
-	t := f.t
-	ctx, cancel := context.WithTimeout(ctx, attemptWait)
+// take tells of a message that the consumer has delivered.
+func (r *reading) take(ctx context.Context, msg jetstream.Msg) error {
+	info, err := msg.Metadata()
+	if err != nil {
+		return err
+	}
+	seq, subject := info.Sequence.Stream, msg.Subject()
+	if seq <= r.at {
+		return nil // servers repeat what was stored while they made the consumer
+	}
+	r.at = seq
+	if subject != r.t.barrier.Subject() && seq >= r.seen[subject] {
+		if err := r.tell(subject, r.t.message(subject, seq, msg.Headers(), nil)); err != nil {
+			return err
+		}
+	}
+	if !r.isLive && seq >= r.barrier {
+		if err := r.goLive(ctx); err != nil {
+			return err
+		}
+	}
+	if r.isLive {
+		if err := r.tick(r.at); err != nil {
+			return stopped{err}
+		}
+	}
+	return nil
+}
+
+// tell tells of the last message of a subject.
+func (r *reading) tell(subject string, m message) error {
+	if r.isLive {
+		delete(r.seen, subject)
+	} else {
+		r.seen[subject] = m.seq
+	}
+	if !strings.HasPrefix(m.key, r.prefix) {
+		return nil
+	}
+	if err := r.change(&m); err != nil {
+		return stopped{err}
+	}
+	return nil
+}
+
+// goLive calls live if all has been told. It is called when the consumer has delivered a barrier.
+func (r *reading) goLive(ctx context.Context) error {
+	attempt, cancel := context.WithTimeout(ctx, attemptWait)
 	defer cancel()
-	s := *t.stream.Load()
-	info, err := s.Info(ctx)
-	if err != nil || info.State.LastSeq == barrier {
+	now, err := r.t.barrier.Pass(attempt)
+	switch {
+	case err != nil:
+		return err
+	case now == r.barrier+1: // nothing was stored in between
+	case !r.behind:
+		r.behind, r.barrier = true, now
+		return nil
+	default:
+		missing, err := r.missing(attempt, now)
+		if err != nil {
+			return err
+		}
+		for i := range missing {
+			if err := r.tell(r.t.subject(missing[i].key), missing[i]); err != nil {
+				return err
+			}
+		}
+	}
+	r.isLive = true
+	maps.DeleteFunc(r.seen, func(_ string, seq uint64) bool { return seq <= r.at })
+	if err := r.live(); err != nil {
+		return stopped{err}
+	}
+	return nil
+}
+
+// errLags is the error of a server that lacks what was acknowledged: it led once.
+var errLags = errors.New("the server's copy of the stream lags behind")
+
+// missing returns the last messages of the keys that have not been told, as they are after a barrier. They have changed all the time.
+func (r *reading) missing(ctx context.Context, barrier uint64) (missing []message, err error) {
+	info, err := (*r.t.stream.Load()).Info(ctx, jetstream.WithSubjectFilter(r.t.filter(r.prefix)))
+	if err != nil {
 		return nil, err
 	}
 	if info.State.LastSeq < barrier {
-		return nil, errBehind
-	}
-	if info, err = s.Info(ctx, jetstream.WithSubjectFilter(t.filter(f.prefix))); err != nil {
-		return nil, err
+		return nil, errLags
 	}
 	for subject := range info.State.Subjects {
-		if subject == t.barrier.Subject() {
+		if r.seen[subject] > 0 || subject == r.t.barrier.Subject() {
 			continue
 		}
-		key := t.key(subject)
-		if seen[key] || !strings.HasPrefix(key, f.prefix) {
-			continue
-		}
-		m, err := t.last(ctx, key, 0)
+		m, err := r.t.lastOf(ctx, subject, r.at+1)
 		if err != nil {
 			return nil, err
 		}
 		if m.seq > 0 {
-			unseen = append(unseen, m)
+			missing = append(missing, m)
 		}
 	}
-	slices.SortFunc(unseen, func(a, b message) int { return cmp.Compare(a.seq, b.seq) })
-	return unseen, nil
+	slices.SortFunc(missing, func(a, b message) int { return cmp.Compare(a.seq, b.seq) })
+	return missing, nil
 }
 
 // consumer is a consumer that is deleted when it is not used any more.
@@ -230,7 +283,7 @@ func (t *Table) list(ctx context.Context, prefix string) (all []message, err err
 		defer cancel()
 		last := map[string]message{}
 		f := &follower{
-			t: t, prefix: prefix, begin: func() {}, live: func() error { return errListed }, tick: func() error { return nil },
+			t: t, prefix: prefix, begin: func() {}, live: func() error { return errListed }, tick: func(uint64) error { return nil },
 			change: func(m *message) error { last[m.key] = *m; return nil },
 		}
 		told := true

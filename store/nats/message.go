@@ -32,7 +32,7 @@ type head struct {
 	At      int64
 	End     int64  // when the record's life ends; 0: never
 	Made    uint64 // 0: this message created the record
-	Meta    []byte
+	Meta    []byte // of a marker, the ID of the put that was deleted
 	Size    int64  // of the body
 	Packed  bool   // the body is compressed
 	Deleted uint64 // of a marker: the revision that was deleted

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"sync"
 	"time"
 
@@ -53,6 +54,8 @@ type write struct {
 	before  message // the last message of the key, as far as is known
 	read    bool    // it was read, or known; else a create expects none
 	doubt   bool    // an attempt may have been stored
+	data    []byte  // the put's body as it is sent, once it was packed, which takes long for a large one
+	packed  bool
 	removed store.Record
 	record  store.Record // the result
 }
@@ -115,6 +118,8 @@ func (w *write) judge() (done bool, err error) {
 			w.record = store.Record{Key: p.Key, Made: m.Made, Rev: m.Deleted}
 		}
 		return true, nil
+	case !p.Delete && m.Deleted > 0 && bytes.Equal(m.Meta, p.ID[:]): // it was written, and then deleted
+		return false, &store.Moved{Record: store.Record{Key: p.Key}}
 	case m.damaged && p.After != store.AnyRev:
 		return false, fmt.Errorf("key %q: %w", p.Key, store.ErrDamaged)
 	}
@@ -163,18 +168,25 @@ func (w *write) attempt(ctx context.Context) error {
 	return err
 }
 
+// alwaysWritten is the length of keys that a subject tells however they are written: a byte takes up to three.
+const alwaysWritten = 64
+
+// once are the options of each publish: the engine tries again itself.
+var once = []jetstream.PublishOpt{jetstream.WithRetryAttempts(0)}
+
 // send publishes a message behind another one of its key.
 func (t *Table) send(ctx context.Context, m *message, last uint64, data []byte) (*jetstream.PubAck, error) {
 	subject := t.subject(m.key)
-	out := &client.Msg{Subject: subject, Header: m.header(t.key(subject) == ""), Data: data}
-	options := []jetstream.PublishOpt{jetstream.WithExpectLastSequencePerSubject(last), jetstream.WithRetryAttempts(0)}
+	hidden := len(m.key) > alwaysWritten && t.key(subject) == ""
+	out := &client.Msg{Subject: subject, Header: m.header(hidden), Data: data}
+	out.Header[jetstream.ExpectedLastSubjSeqHeader] = []string{strconv.FormatUint(last, 10)}
 	if last > 0 && m.Body == 0 {
 		out.Header[jetstream.MsgRollup] = []string{jetstream.MsgRollupSubject}
 	}
 	if life := m.life(); life > 0 {
-		options = append(options, jetstream.WithMsgTTL(life))
+		out.Header[jetstream.MsgTTLHeader] = []string{strconv.FormatInt(int64(life.Seconds()), 10)}
 	}
-	ack, err := t.publish(ctx, out, options...)
+	ack, err := t.publish(ctx, out, once...)
 	if err != nil {
 		return nil, fmt.Errorf("store key %q: %w", m.key, err)
 	}
@@ -186,7 +198,7 @@ func (w *write) compose(ctx context.Context) (next *message, data []byte, err er
 	t, p, before := w.t, w.p, &w.before
 	next = &message{key: p.Key, head: head{ID: p.ID[:], At: time.Now().UnixMilli()}}
 	if p.Delete {
-		next.Deleted, next.Made = before.seq, before.made()
+		next.Deleted, next.Made, next.Meta = before.seq, before.made(), before.ID
 		return next, nil, nil
 	}
 	next.Meta = p.Meta
@@ -207,8 +219,13 @@ func (w *write) compose(ctx context.Context) (next *message, data []byte, err er
 		}
 	}
 	next.Size = int64(len(body))
-	data, next.Packed, err = pack(body, int(t.e.c.Conn().MaxPayload())-headerRoom)
-	return next, data, err
+	if w.data == nil || p.Body == nil {
+		if w.data, w.packed, err = pack(body, int(t.e.c.Conn().MaxPayload())-headerRoom); err != nil {
+			return nil, nil, err
+		}
+	}
+	next.Packed = w.packed
+	return next, w.data, nil
 }
 
 // bodyOf returns the body of a message of which perhaps only the head is known.

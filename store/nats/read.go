@@ -15,7 +15,10 @@ import (
 // last returns the last message of a key, as the leader has it. If the leader has no record, or none that is as new as least, it may be a
 // former one: then the barrier decides.
 func (t *Table) last(ctx context.Context, key string, least uint64) (message, error) {
-	subject := t.subject(key)
+	return t.lastOf(ctx, t.subject(key), least)
+}
+
+func (t *Table) lastOf(ctx context.Context, subject string, least uint64) (message, error) {
 	m, err := t.ask(ctx, map[string]string{"last_by_subj": subject})
 	if err != nil || m.seq >= least && m.lives(time.Now()) {
 		return m, err

@@ -76,4 +76,4 @@ func (w *watcher) live() error {
 	return w.tell(store.Change{Live: true})
 }
 
-func (w *watcher) tick() error { return w.gone(0, w.known.ended()...) }
+func (w *watcher) tick(uint64) error { return w.gone(0, w.known.ended()...) }

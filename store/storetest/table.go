@@ -55,7 +55,7 @@ func put(t testing.TB, tab store.Table, p store.Put) store.Record {
 	t.Helper()
 	r, err := try(t, tab, p)
 	if err != nil {
-		t.Fatalf("put %+v: %v", p, err)
+		t.Fatalf("put %s: %v", p.Key, err)
 	}
 	return r
 }
@@ -110,6 +110,7 @@ func Tables(t *testing.T, s Setup) {
 		{"ST-04 one of all writers with one revision wins", testOneWins},
 		{"ST-05 a put that is sent again is written once", testAgain},
 		{"ST-11 what one process was told, another sees", testSeen},
+		{"ST-05 a deletion that is sent again is made once", testDeleteAgain},
 		{"ST-19 puts of a call stand or fail by themselves", testBatch},
 		{"ST-20 revisions rise in the order of commit", testRevisions},
 		{"ST-21 a nil body stays", testNilBody},
@@ -117,6 +118,7 @@ func Tables(t *testing.T, s Setup) {
 		{"ST-22 a record is there for its life", testLife},
 		{"ST-23 a watcher is told of every key", testWatch},
 		{"ST-23 a watcher that begins among changes misses no key", testWatchBusy},
+		{"ST-08 a list that is made among changes misses no key", testRangeBusy},
 		{"ST-23 watchers are told of deletions and ends of life", testWatchGone},
 		{"ST-19 ST-23 many records are written, read and watched", testMany},
 		{"ST-25 a table without Oldest is full", testFull},
@@ -261,19 +263,68 @@ func testOneWins(t *testing.T, s Setup) {
 func testAgain(t *testing.T, s Setup) {
 	place := s.New(t)
 	a, b := table(t, place.Open(t), store.TableOptions{}), table(t, place.Open(t), store.TableOptions{})
-	p := store.Put{Key: "k", ID: NewID(), Body: []byte("1")}
-	first := put(t, a, p)
-	for _, tab := range []store.Table{a, b} {
-		if again := put(t, tab, p); again.Rev != first.Rev || again.Made != first.Made {
-			t.Errorf("%+v, want %+v", again, first)
+	var last store.Record
+	for _, p := range []store.Put{
+		{Meta: []byte("1"), Body: []byte("one"), Life: time.Hour},
+		{Meta: []byte("2")},
+		{Body: []byte("two"), Life: 2 * time.Hour},
+		{After: store.AnyRev},
+	} {
+		p.Key, p.ID, p.After = "k", NewID(), max(p.After, last.Rev)
+		first := put(t, a, p)
+		if first.Rev <= last.Rev {
+			t.Errorf("%+v behind %+v", first, last)
 		}
+		for _, tab := range []store.Table{a, b, a} {
+			Same(t, put(t, tab, p), first)
+		}
+		last = first
 	}
-	second := put(t, b, store.Put{Key: "k", After: first.Rev, Body: []byte("2")})
+	p := store.Put{Key: "k", ID: NewID(), After: last.Rev, Body: []byte("3")}
+	third := put(t, a, p)
+	fourth := put(t, b, store.Put{Key: "k", After: third.Rev, Body: []byte("4")})
 	if _, err := try(t, a, p); !errors.Is(err, store.ErrMoved) {
 		t.Errorf("behind another: %v", err)
 	}
-	if got := get(t, a, "k"); got.Rev != second.Rev || string(got.Body) != "2" {
+	if got := get(t, a, "k"); got.Rev != fourth.Rev || string(got.Body) != "4" {
 		t.Errorf("%+v", got)
+	}
+}
+
+// Same compares two records without their bodies.
+func Same(t testing.TB, got, want store.Record) {
+	t.Helper()
+	if got.Key != want.Key || got.Made != want.Made || got.Rev != want.Rev || !bytes.Equal(got.Meta, want.Meta) ||
+		!got.At.Equal(want.At) || !got.Expires.Equal(want.Expires) {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+}
+
+func testDeleteAgain(t *testing.T, s Setup) {
+	place := s.New(t)
+	a, b := table(t, place.Open(t), store.TableOptions{}), table(t, place.Open(t), store.TableOptions{})
+	first := store.Put{Key: "k", ID: NewID(), Meta: []byte("m"), Body: []byte("1")}
+	was := put(t, a, first)
+	remove := store.Put{Key: "k", ID: NewID(), After: was.Rev, Delete: true}
+	Same(t, put(t, a, remove), was)
+	for _, tab := range []store.Table{a, b, table(t, place.Open(t), store.TableOptions{})} {
+		if again := put(t, tab, remove); again.Key != "k" || again.Rev != was.Rev || again.Made != was.Made {
+			t.Errorf("%+v, want %+v", again, was)
+		}
+		absent(t, tab, "k")
+		if _, err := try(t, tab, first); !errors.Is(err, store.ErrMoved) {
+			t.Errorf("what was deleted, sent again: %v", err)
+		}
+		absent(t, tab, "k")
+	}
+	next := put(t, b, store.Put{Key: "k", Body: []byte("2")})
+	for _, tab := range []store.Table{a, b} {
+		if _, err := try(t, tab, remove); err != nil && !errors.Is(err, store.ErrMoved) {
+			t.Errorf("behind another: %v", err)
+		}
+	}
+	if got := get(t, a, "k"); got.Rev != next.Rev || string(got.Body) != "2" {
+		t.Errorf("%+v, want %+v", got, next)
 	}
 }
 
@@ -547,36 +598,47 @@ func testWatch(t *testing.T, s Setup) {
 	}
 }
 
-func testWatchBusy(t *testing.T, s Setup) {
-	place := s.New(t)
-	a, b := table(t, place.Open(t), store.TableOptions{}), table(t, place.Open(t), store.TableOptions{})
-	const there = 20
+// busy changes keys all the time until stop is called.
+func busy(t testing.TB, tab store.Table, keys int) (stop func()) {
+	t.Helper()
 	var puts []store.Put
-	for i := range there {
+	for i := range keys {
 		puts = append(puts, store.Put{Key: fmt.Sprint("k", i), After: store.AnyRev})
 	}
 	write := func() {
 		for i := range puts {
 			puts[i].ID = NewID()
 		}
-		if _, errs := a.Put(t.Context(), puts...); errors.Join(errs...) != nil {
+		if _, errs := tab.Put(t.Context(), puts...); errors.Join(errs...) != nil {
 			t.Error(errors.Join(errs...))
 		}
 	}
 	write()
-	for range 3 {
-		stop, stopped := make(chan struct{}), make(chan struct{})
-		go func() {
-			defer close(stopped)
-			for {
-				select {
-				case <-stop:
-					return
-				case <-time.After(10 * time.Millisecond):
-					write()
-				}
+	ctx, cancel := context.WithCancel(t.Context())
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(time.Millisecond):
+				write()
 			}
-		}()
+		}
+	}()
+	return func() {
+		cancel()
+		<-stopped
+	}
+}
+
+func testWatchBusy(t *testing.T, s Setup) {
+	place := s.New(t)
+	a, b := table(t, place.Open(t), store.TableOptions{}), table(t, place.Open(t), store.TableOptions{})
+	const there = 20
+	for range 3 {
+		stop := busy(t, a, there)
 		ctx, cancel := context.WithCancel(t.Context())
 		seen, last, after := map[string]uint64{}, uint64(0), 0
 		for c, err := range b.Watch(ctx, "k") {
@@ -602,8 +664,20 @@ func testWatchBusy(t *testing.T, s Setup) {
 			seen[c.Key] = c.Rev
 		}
 		cancel()
-		close(stop)
-		<-stopped
+		stop()
+	}
+}
+
+func testRangeBusy(t *testing.T, s Setup) {
+	place := s.New(t)
+	a, b := table(t, place.Open(t), store.TableOptions{}), table(t, place.Open(t), store.TableOptions{})
+	const there = 20
+	stop := busy(t, a, there)
+	defer stop()
+	for range 10 {
+		if got := keys(t, b, "k"); len(got) != there {
+			t.Errorf("%d keys, want %d: %q", len(got), there, got)
+		}
 	}
 }
 
@@ -629,20 +703,21 @@ func testMany(t *testing.T, s Setup) {
 	a, b := table(t, place.Open(t), store.TableOptions{}), table(t, place.Open(t), store.TableOptions{})
 	const many = 1200
 	var want []string
-	putAll := func(after uint64) {
+	putAll := func(after uint64) map[string]uint64 { // revisions by key
 		t.Helper()
 		puts := make([]store.Put, many)
 		for i := range puts {
 			puts[i] = store.Put{Key: fmt.Sprintf("in/%04d", i), ID: NewID(), After: after, Body: make([]byte, 3000)}
 		}
-		revs := map[uint64]bool{}
+		revs, keys := map[string]uint64{}, map[uint64]string{}
 		records, errs := a.Put(t.Context(), puts...)
 		for i, r := range records {
-			if errs[i] != nil || r.Key != puts[i].Key || revs[r.Rev] {
-				t.Fatalf("put %d: %+v, %v", i, r, errs[i])
+			if errs[i] != nil || r.Key != puts[i].Key || r.Rev == 0 || keys[r.Rev] != "" {
+				t.Fatalf("put %d: %+v, %v; its revision is also that of %q", i, r, errs[i], keys[r.Rev])
 			}
-			revs[r.Rev] = true
+			revs[r.Key], keys[r.Rev] = r.Rev, r.Key
 		}
+		return revs
 	}
 	for i := range many {
 		want = append(want, fmt.Sprintf("in/%04d", i))
@@ -668,12 +743,12 @@ func testMany(t *testing.T, s Setup) {
 	if n != many {
 		t.Errorf("%d records with bodies", n)
 	}
-	putAll(store.AnyRev)
+	revs := putAll(store.AnyRev)
 	last := uint64(0)
 	for i := range many {
 		c := w.next()
-		if c.Key != want[i] || c.Rev <= last || c.Gone {
-			t.Fatalf("change %d: %+v behind revision %d", i, c, last)
+		if c.Rev != revs[c.Key] || c.Rev <= last || c.Gone {
+			t.Fatalf("change %d: %+v behind revision %d, want revision %d", i, c, last, revs[c.Key])
 		}
 		last = c.Rev
 	}

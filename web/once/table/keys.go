@@ -16,6 +16,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -54,8 +55,8 @@ type Keys struct {
 
 	mu     sync.Mutex
 	closed bool
-	doubts []store.Put      // claims that are to be taken back; a goroutine does while there are some
-	left   map[string]int64 // how many keys an owner may claim until its keys are counted, by the token of the owner
+	doubts []store.Put       // claims that are to be taken back; a goroutine does while there are some
+	owners map[string]*owner // with a name, by the token of it
 
 	cleared chan struct{} // of the last such goroutine, closed when it ends; nil if there was none
 }
@@ -84,7 +85,7 @@ func Open(ctx context.Context, e store.Engine, o Options) (*Keys, error) {
 	if err != nil {
 		return nil, fmt.Errorf("once: %w", err)
 	}
-	k := &Keys{table: t, o: o, left: map[string]int64{}}
+	k := &Keys{table: t, o: o, owners: map[string]*owner{}}
 	k.end, k.stop = context.WithCancel(context.WithoutCancel(ctx))
 	return k, nil
 }
@@ -177,7 +178,10 @@ func (k *Keys) Claim(ctx context.Context, c once.Claim) (once.Claim, bool, error
 		switch {
 		case err == nil:
 			c.At = r.At
-			k.countClaim(ctx, c.Owner)
+			if c.Owner != "" {
+				token, _, _ := strings.Cut(p.Key, "/")
+				k.countClaim(ctx, token)
+			}
 			return c, true, nil
 		case errors.Is(err, store.ErrUnsure):
 			k.takeBack(p)
@@ -256,61 +260,86 @@ func (k *Keys) Forget(ctx context.Context, owner, key, run string) error {
 // share is how many keys of one owner with a name are known. A server that asks nobody who they are has one owner, who has all.
 func (k *Keys) share() int64 { return max(k.o.Most/8, 1) }
 
-// countClaim counts a claim of an owner. When the owner may have more keys than its share, its oldest ones are deleted. Each replica counts
-// what it has claimed itself, so that an owner has a share, and as many keys more as the replicas claim before they look.
-func (k *Keys) countClaim(ctx context.Context, owner string) {
-	if owner == "" {
-		return
-	}
-	token, least := ownerToken(owner), max(k.share()/16, 1)
-	k.mu.Lock()
-	left, counted := k.left[token]
-	if !counted {
-		if len(k.left) >= ownersKnown {
-			clear(k.left)
-		}
-		left = least
-	}
-	left--
-	k.left[token] = left
-	k.mu.Unlock()
-	if left > 0 {
-		return
-	}
-	ctx, cancel := context.WithTimeout(ctx, giveUp)
-	defer cancel()
-	kept, err := k.bound(ctx, token)
-	if err != nil {
-		k.o.Log.LogAttrs(ctx, slog.LevelWarn, "cannot remove a caller's old idempotency keys", slog.String("error", err.Error()))
-	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.left[token] = max((k.share()-kept)/2, least) // other replicas claim too
+// owner is what is known of the keys of an owner.
+type owner struct {
+	left   int64    // how many it may claim until some are deleted
+	oldest []record // that are deleted next
 }
 
-// bound deletes the oldest keys of an owner beyond its share.
-func (k *Keys) bound(ctx context.Context, token string) (kept int64, err error) {
-	var all []store.Record
+type record struct {
+	key string
+	rev uint64
+}
+
+// countClaim counts a claim of an owner with a name. When the owner may have more keys than its share, its oldest ones are deleted. Each
+// replica counts what it has claimed itself, so that an owner has a share, and as many keys more as the replicas claim before they look.
+func (k *Keys) countClaim(ctx context.Context, token string) {
+	least := max(k.share()/16, 1)
+	k.mu.Lock()
+	o := k.owners[token]
+	if o == nil {
+		if len(k.owners) >= ownersKnown {
+			clear(k.owners)
+		}
+		o = &owner{left: least}
+		k.owners[token] = o
+	}
+	if o.left--; o.left > 0 {
+		k.mu.Unlock()
+		return
+	}
+	o.left = least
+	next := o.oldest[:min(least, int64(len(o.oldest)))]
+	o.oldest = o.oldest[len(next):]
+	k.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, giveUp)
+	defer cancel()
+	if err := k.remove(ctx, next); err != nil {
+		k.explainBound(ctx, err)
+	}
+	if int64(len(next)) < least { // all that was known to be old is deleted
+		k.bound(ctx, token, o)
+	}
+}
+
+func (k *Keys) explainBound(ctx context.Context, err error) {
+	k.o.Log.LogAttrs(ctx, slog.LevelWarn, "cannot remove a caller's old idempotency keys", slog.String("error", err.Error()))
+}
+
+// bound counts the keys of an owner and deletes the oldest beyond its share.
+func (k *Keys) bound(ctx context.Context, token string, o *owner) {
+	var all []record
 	for r, err := range k.table.Range(ctx, token+"/", false) {
 		if err != nil {
-			return 0, err
+			k.explainBound(ctx, err)
+			return
 		}
-		r.Meta = nil
-		all = append(all, r)
+		all = append(all, record{r.Key, r.Rev})
 	}
-	more := int64(len(all)) - k.share()
-	if more <= 0 {
-		return int64(len(all)), nil
+	slices.SortFunc(all, func(a, b record) int { return cmp.Compare(a.rev, b.rev) })
+	more := max(int64(len(all))-k.share(), 0)
+	if err := k.remove(ctx, all[:more]); err != nil {
+		k.explainBound(ctx, err)
 	}
-	slices.SortFunc(all, func(a, b store.Record) int { return cmp.Compare(a.Rev, b.Rev) })
-	puts := make([]store.Put, more)
+	all = all[more:]
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	o.left = max(o.left, (k.share()-int64(len(all)))/2) // other replicas claim too
+	if more > 0 {
+		o.oldest = slices.Clone(all[:len(all)/4])
+	}
+}
+
+// remove deletes keys that have not changed.
+func (k *Keys) remove(ctx context.Context, old []record) error {
+	puts := make([]store.Put, len(old))
 	for i := range puts {
-		puts[i] = store.Put{Key: all[i].Key, After: all[i].Rev, Delete: true}
+		puts[i] = store.Put{Key: old[i].key, After: old[i].rev, Delete: true}
 		rand.Read(puts[i].ID[:])
 	}
 	_, errs := k.table.Put(ctx, puts...)
 	errs = slices.DeleteFunc(errs, func(err error) bool { return errors.Is(err, store.ErrMoved) }) // it was changed, or deleted
-	return k.share(), errors.Join(errs...)
+	return errors.Join(errs...)
 }
 
 // takeBack takes a claim back that may have been stored, when the servers are there again.

@@ -1,8 +1,10 @@
-package main
+// Package textview writes the result of a run as text that people read while it grows.
+package textview
 
 import (
 	"bytes"
 	"encoding/json"
+	"io"
 	"strconv"
 	"strings"
 
@@ -11,13 +13,13 @@ import (
 	"github.com/lingserve/lingserve/tube"
 )
 
-// growing is a document that people read while it grows. Several bots write to it at once, but a terminal only goes forward:
+// View is a document that people read while it grows. Several bots write to it at once, but a terminal only goes forward:
 // so it is shown in its own order, one text at a time, and what is not yet its turn waits. A text's turn is over when a done
 // event says that it is complete.
 //
 // A workflow's graph says which texts will come: when article/sections/0/title is complete and a bot is started by that, its
 // root article/sections/0/body gets a place in the document at once, and is waited for before the next section is shown.
-type growing struct {
+type View struct {
 	root  *part
 	late  []*part // came when their turn was over
 	out   *layout
@@ -55,14 +57,24 @@ type part struct {
 	numbered bool             // it is an element that was written as a numbered item
 }
 
-func newGrowing(out *layout, graph *flow.Graph) *growing {
-	g := &growing{root: &part{kind: pending}, out: out}
+// Options say what the text is for.
+type Options struct {
+	Terminal bool // headings are bold; else the text is Markdown
+	Whole    bool // texts are written when they are complete: an answer that is rejected and asked for again is not shown
+}
+
+// New returns a view that writes to w. The graph may be nil.
+func New(w io.Writer, o Options, graph *flow.Graph) *View {
+	g := &View{root: &part{kind: pending}, out: &layout{w: w, terminal: o.Terminal}, whole: o.Whole}
 	g.coming.learn(graph)
 	return g
 }
 
-// event takes an event of the run. Named ones are not part of the document.
-func (g *growing) event(e tube.Event) {
+// Err returns the error of the first write that failed. Nothing is written after it.
+func (g *View) Err() error { return g.out.err }
+
+// Event takes an event of the run. Named ones are not part of the document.
+func (g *View) Event(e tube.Event) {
 	if e.Kind == tube.Named || jsonuri.Reserved(e.URI) {
 		return
 	}
@@ -87,8 +99,8 @@ func (g *growing) event(e tube.Event) {
 	g.show()
 }
 
-// end shows what there is, since nothing more will come.
-func (g *growing) end() {
+// End shows what there is, since nothing more will come.
+func (g *View) End() {
 	g.ended = true
 	g.show()
 	for _, p := range g.late {
@@ -99,25 +111,25 @@ func (g *growing) end() {
 	g.out.end()
 }
 
-// giveUp stops waiting for a text that should come but does not, where others wait behind it.
-func (g *growing) giveUp() {
+// GiveUp stops waiting for a text that should come but does not, where others wait behind it.
+func (g *View) GiveUp() {
 	if p := g.waitingFor(g.root); p != nil && p.kind == pending && p != g.root {
 		g.leave(p)
 		g.show()
 	}
 }
 
-func (g *growing) waitingFor(p *part) *part {
+func (g *View) waitingFor(p *part) *part {
 	for p.next < len(p.members) {
 		p = p.members[p.next]
 	}
 	return p
 }
 
-func (g *growing) show() { g.pass(g.root) }
+func (g *View) show() { g.pass(g.root) }
 
 // at finds the part with this path, or makes a place for it.
-func (g *growing) at(path []string) *part {
+func (g *View) at(path []string) *part {
 	p := g.root
 	for _, segment := range path {
 		if p.kind != array && p.kind != object {
@@ -147,7 +159,7 @@ func (g *growing) at(path []string) *part {
 	return p
 }
 
-func (g *growing) grow(p *part, key string) *part {
+func (g *View) grow(p *part, key string) *part {
 	m := &part{key: key, parent: p}
 	p.members = append(p.members, m)
 	if p.passed {
@@ -157,7 +169,7 @@ func (g *growing) grow(p *part, key string) *part {
 }
 
 // missed keeps a part that came after its turn for the end; with it comes all that is inside.
-func (g *growing) missed(p *part) {
+func (g *View) missed(p *part) {
 	for q := p; q != nil; q = q.parent {
 		if q.isLate {
 			return
@@ -167,7 +179,7 @@ func (g *growing) missed(p *part) {
 	g.late = append(g.late, p)
 }
 
-func (g *growing) add(p *part, s string) {
+func (g *View) add(p *part, s string) {
 	if p.kind != text {
 		p.become(text)
 	}
@@ -178,7 +190,7 @@ func (g *growing) add(p *part, s string) {
 }
 
 // set stores a value; one that is not empty is taken apart, so that it is shown as if it had grown.
-func (g *growing) set(p *part, value []byte) {
+func (g *View) set(p *part, value []byte) {
 	value = bytes.TrimSpace(value)
 	if len(value) == 0 {
 		return
@@ -263,7 +275,7 @@ func (p *part) become(k partKind) {
 }
 
 // pass shows what can be shown of p and says whether its turn is over.
-func (g *growing) pass(p *part) bool {
+func (g *View) pass(p *part) bool {
 	if p.passed {
 		return true
 	}
@@ -317,11 +329,11 @@ func (g *growing) pass(p *part) bool {
 	return true
 }
 
-func (g *growing) leave(p *part) { p.passed = true }
+func (g *View) leave(p *part) { p.passed = true }
 
 // again says whether it is certain how a text that was shown, and is sent again, goes on: as the same, or as another one, which is
 // then shown below the first.
-func (g *growing) again(p *part) bool {
+func (g *View) again(p *part) bool {
 	switch {
 	case strings.HasPrefix(p.text, p.before):
 	case strings.HasPrefix(p.before, p.text) && !p.done && !g.ended:

@@ -1,4 +1,4 @@
-package main
+package textview
 
 import (
 	"io"
@@ -138,7 +138,7 @@ func humanize(key string) string {
 		}
 		b.WriteRune(r)
 	}
-	return clean(b.String())
+	return Clean(b.String())
 }
 
 // head begins a heading. On a terminal it is bold until the line ends.
@@ -181,7 +181,7 @@ func (l *layout) label(key string) {
 
 // write goes on with the text that is open.
 func (l *layout) write(s string) {
-	s = clean(s)
+	s = Clean(s)
 	if l.last == heading {
 		s = strings.ReplaceAll(s, "\n", " ")
 	}
@@ -226,8 +226,8 @@ func (l *layout) put(s string) {
 	l.midLine = !strings.HasSuffix(s, "\n")
 }
 
-// clean takes out what would let a model steer the terminal: control characters, and what changes the direction of writing.
-func clean(s string) string {
+// Clean takes out what would let a model steer the terminal: control characters, and what changes the direction of writing.
+func Clean(s string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
 		case r == '\n' || r == '\t':

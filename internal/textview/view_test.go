@@ -1,4 +1,4 @@
-package main
+package textview
 
 import (
 	"encoding/json"
@@ -13,7 +13,7 @@ import (
 )
 
 // feed takes events in short: "uri=text" appends, "uri:json" sets, "uri." is done, "!" gives up waiting.
-func feed(t *testing.T, g *growing, events ...string) {
+func feed(t *testing.T, g *View, events ...string) {
 	t.Helper()
 	for _, s := range events {
 		i := strings.IndexAny(s, "=:.!")
@@ -33,10 +33,10 @@ func feed(t *testing.T, g *growing, events ...string) {
 		case '.':
 			e.Kind = tube.Done
 		case '!':
-			g.giveUp()
+			g.GiveUp()
 			continue
 		}
-		g.event(e)
+		g.Event(e)
 	}
 }
 
@@ -181,14 +181,14 @@ func TestTheTextGrowsInTheOrderOfTheDocument(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var b strings.Builder
-			g := newGrowing(&layout{w: &b}, tc.graph)
+			g := New(&b, Options{}, tc.graph)
 			feed(t, g, tc.events...)
 			if tc.before != "" {
 				if diff := cmp.Diff(tc.before, b.String()); diff != "" {
 					t.Errorf("before the end: %s", diff)
 				}
 			}
-			g.end()
+			g.End()
 			if diff := cmp.Diff(tc.want, b.String()); diff != "" {
 				t.Errorf("at the end: %s", diff)
 			}
@@ -199,8 +199,7 @@ func TestTheTextGrowsInTheOrderOfTheDocument(t *testing.T) {
 // DW-05: a pipe or file gets the accepted answer only.
 func TestAnAnswerThatIsReplacedIsNotInTextThatIsShownWhole(t *testing.T) {
 	var b strings.Builder
-	g := newGrowing(&layout{w: &b}, nil)
-	g.whole = true
+	g := New(&b, Options{Whole: true}, nil)
 	feed(t, g, "article:{}", "article/title=Much too", "article/list:[]", "article/list/0=x", "note=wrong", "article:null", "note:null")
 	if b.String() != "" {
 		t.Errorf("shown before it is accepted: %q", b.String())
@@ -210,7 +209,7 @@ func TestAnAnswerThatIsReplacedIsNotInTextThatIsShownWhole(t *testing.T) {
 		t.Errorf("got %q, want %q", b.String(), want)
 	}
 	feed(t, g, "article/text=ue", "article/text.", "article.", "more=cut o", "more=ff")
-	g.end()
+	g.End()
 	if want := "# Sky\n\nBlue\n\nMore: cut off\n"; b.String() != want {
 		t.Errorf("got %q, want %q", b.String(), want)
 	}
@@ -218,9 +217,9 @@ func TestAnAnswerThatIsReplacedIsNotInTextThatIsShownWhole(t *testing.T) {
 
 func TestOnATerminalHeadingsAreBold(t *testing.T) {
 	var b strings.Builder
-	g := newGrowing(&layout{w: &b, terminal: true}, nil)
+	g := New(&b, Options{Terminal: true}, nil)
 	feed(t, g, "title=Sky", "title.", "text=Blue", "text.")
-	g.end()
+	g.End()
 	if want := "\x1b[1mSky\x1b[0m\n\nBlue\n"; b.String() != want {
 		t.Errorf("got %q, want %q", b.String(), want)
 	}
@@ -259,22 +258,22 @@ func TestInterleavingDoesNotChangeWhatIsShown(t *testing.T) {
 			}
 		}
 		var b strings.Builder
-		g := newGrowing(&layout{w: &b}, articleGraph)
+		g := New(&b, Options{}, articleGraph)
 		feed(t, g, events...)
-		g.end()
+		g.End()
 		if diff := cmp.Diff(want, b.String()); diff != "" {
 			t.Fatalf("seed %d, events %q: %s", seed, events, diff)
 		}
 	}
 }
 
-func FuzzGrowing(f *testing.F) {
+func FuzzView(f *testing.F) {
 	f.Add("a/b", `{"title":"x","l":[1,"y"]}`, "more", uint8(0))
 	f.Add("", `[[["deep"]]]`, "", uint8(3))
 	f.Add("a/0/b", `[]`, "x\n\x1b", uint8(9))
 	f.Fuzz(func(t *testing.T, uri, value, appended string, order uint8) {
 		var b strings.Builder
-		g := newGrowing(&layout{w: &b}, articleGraph)
+		g := New(&b, Options{}, articleGraph)
 		text, err := json.Marshal(appended)
 		if err != nil {
 			t.Fatal(err)
@@ -288,10 +287,10 @@ func FuzzGrowing(f *testing.F) {
 			events = append(events, tube.Event{Kind: tube.Set, URI: []byte(uri), Value: []byte(value)})
 		}
 		for i := range events {
-			g.event(events[(i+int(order))%len(events)])
+			g.Event(events[(i+int(order))%len(events)])
 		}
-		g.giveUp()
-		g.end()
+		g.GiveUp()
+		g.End()
 		if strings.ContainsAny(b.String(), "\x1b\x07\x00\r") {
 			t.Errorf("%q steers a terminal", b.String())
 		}

@@ -1,0 +1,112 @@
+package client
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/lingserve/lingserve/tube"
+)
+
+var errLeft = errors.New("the caller has left the loop")
+
+// read passes on the events of one answer. It returns nil when the answer breaks off or the run has ended.
+func (r *Run) read(ctx context.Context, yield func(tube.Event, error) bool) error {
+	lines := bufio.NewReaderSize(r.body, 64<<10)
+	var group []tube.Event // of a snapshot, which counts only as a whole
+	for !r.ended {
+		text, err := readLine(lines)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if errors.Is(err, errTooLong) {
+			return err
+		}
+		if err != nil {
+			return nil // also a clean end: only the terminal event is an end
+		}
+		r.silence.Reset(maxSilence)
+		if len(bytes.TrimSpace(text)) == 0 {
+			continue
+		}
+		e, id, err := decodeLine(text)
+		if err != nil {
+			return fmt.Errorf("the server sent an invalid event: %w; check that the address is that of a Lingserve server", err)
+		}
+		group = append(group, e)
+		if id == "" && !e.Terminal() {
+			continue
+		}
+		for i, e := range group {
+			if i == len(group)-1 {
+				if id != "" {
+					r.last = id
+				}
+				r.ended = e.Terminal()
+			}
+			if !yield(e, nil) {
+				return errLeft
+			}
+		}
+		group = group[:0]
+	}
+	return nil
+}
+
+var errTooLong = fmt.Errorf("the server sent a line longer than %d MiB; expected an event", maxLine>>20)
+
+func readLine(r *bufio.Reader) ([]byte, error) {
+	var text []byte
+	for {
+		piece, err := r.ReadSlice('\n')
+		text = append(text, piece...)
+		if len(text) > maxLine {
+			return nil, errTooLong
+		}
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			return text, err
+		}
+	}
+}
+
+// decodeLine reads an event as JSON Lines carry it.
+func decodeLine(text []byte) (e tube.Event, id string, err error) {
+	var l struct {
+		ID    string          `json:"id"`
+		URI   string          `json:"uri"`
+		Delta json.RawMessage `json:"delta"`
+		Done  bool            `json:"done"`
+		Event string          `json:"event"`
+		Data  json.RawMessage `json:"data"`
+	}
+	if err := json.Unmarshal(text, &l); err != nil {
+		return e, "", errors.New("expected a JSON object")
+	}
+	if _, n, ok := strings.Cut(l.ID, ":"); ok {
+		if e.N, err = strconv.ParseUint(n, 10, 64); err != nil {
+			return e, "", fmt.Errorf("invalid id %q", l.ID)
+		}
+	}
+	e.Part = l.ID == ""
+	switch {
+	case l.Event != "":
+		e.Kind, e.Name, e.Value = tube.Named, l.Event, l.Data
+		if e.Value == nil {
+			e.Value = []byte("null")
+		}
+	case l.Done:
+		e.Kind, e.URI = tube.Done, []byte(l.URI)
+	case len(l.Delta) == 0:
+		return e, "", errors.New("expected a delta or an event")
+	case l.Delta[0] == '"':
+		e.Kind, e.URI, e.Value = tube.Append, []byte(l.URI), l.Delta[1:len(l.Delta)-1]
+	default:
+		e.Kind, e.URI, e.Value = tube.Set, []byte(l.URI), l.Delta
+	}
+	return e, l.ID, nil
+}

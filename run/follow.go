@@ -100,6 +100,7 @@ func (s *Service) followRun(ctx context.Context, who access.Principal, id string
 		tail.Leave()
 		return r, nil
 	}
+	r.machine.enter(stateFollowed)
 	r.account = s.o.Ledger.Open()
 	r.account.Measure(func() int64 { return int64(r.tube.Measure()) })
 	r.place.asked.Store(time.Now().UnixNano())
@@ -170,6 +171,7 @@ func (s *Service) endedElsewhere(r *Run, head []byte) {
 		r.expires = now.Add(s.retention(r.Keyed))
 		s.keepLocked(r, now)
 	} else {
+		r.machine.enter(stateMoved)
 		r.account.Release() // this replica has taken it over
 	}
 	s.mu.Unlock()
@@ -198,6 +200,7 @@ func (s *Service) forgetElsewhere(r *Run) {
 }
 
 func (s *Service) dropElsewhereLocked(r *Run) {
+	r.machine.enter(stateMoved)
 	if s.inMemory[r.ID] == r {
 		delete(s.inMemory, r.ID)
 	}

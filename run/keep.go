@@ -88,6 +88,11 @@ var errUnknown = errors.New("web: unknown run")
 
 // leaveLocked forgets a run that goes on elsewhere.
 func (s *Service) leaveLocked(r *Run) {
+	if r.comesAgain() || r.left.Load() {
+		r.machine.enter(stateHandedOver)
+	} else {
+		r.machine.enter(stateMoved)
+	}
 	r.place.leave()
 	if s.inMemory[r.ID] == r {
 		delete(s.inMemory, r.ID)
@@ -108,6 +113,11 @@ func (s *Service) retention(keyed bool) time.Duration {
 
 // keepLocked counts an ended run as kept in memory.
 func (s *Service) keepLocked(r *Run, now time.Time) {
+	if r.comesAgain() {
+		r.machine.enter(stateHandedOver)
+	} else {
+		r.machine.enter(stateEnded)
+	}
 	r.touched = now
 	r.size = int64(r.tube.Bytes()) + sizeOfRun
 	s.kept = append(s.kept, r)
@@ -275,6 +285,7 @@ func (s *Service) dropLocked(r *Run) {
 		if k != r {
 			continue
 		}
+		r.machine.enter(stateDropped)
 		copy(s.kept[i:], s.kept[i+1:])
 		s.kept[len(s.kept)-1] = nil
 		s.kept = s.kept[:len(s.kept)-1]

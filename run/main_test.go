@@ -7,4 +7,7 @@ import (
 )
 
 // No test may leave a goroutine behind: neither of the server, nor of a run, nor of a connection.
-func TestMain(m *testing.M) { longtest.Main(m) }
+func TestMain(m *testing.M) {
+	OnWrongState = func(err error) { panic(err) } // RU-01
+	longtest.Main(m)
+}

@@ -47,6 +47,7 @@ type Run struct {
 	// manager is there while the run goes on. It is dropped at the end, since it holds much that only a running run needs.
 	manager atomic.Pointer[ling.Manager]
 
+	machine  machine     // its state here
 	observer RunObserver // of a run that this server has begun
 	caller   string      // whom it is counted for; "" is nobody
 	release  func()      // stops counting it; nil where it is not counted

@@ -83,6 +83,11 @@ func (s *Service) start(sp spec) (r *Run, id string, p error) {
 	if s.o.Shared == nil || sp.follows {
 		s.keepKeyLocked(sp, r.ID)
 	}
+	if sp.again != nil && sp.again.place.waits() {
+		r.machine.enter(stateQueued)
+	} else {
+		r.machine.enter(stateRunning)
+	}
 	s.keepGoing(r)
 	s.inMemory[r.ID] = r
 	if lane := r.Lane(); lane != "" {
@@ -94,6 +99,9 @@ func (s *Service) start(sp spec) (r *Run, id string, p error) {
 		if sp.again != nil {
 			if err := sp.again.place.wait(ctx); err != nil {
 				return err
+			}
+			if r.machine.is(stateQueued) {
+				r.machine.enter(stateRunning)
 			}
 			r.reopen()
 		}

@@ -110,7 +110,7 @@ func (s *Service) adopt(ctx context.Context, id, from string) bool {
 		left, err := s.o.Shared.Runs.Adopt(ctx, id, from)
 		switch {
 		case err == nil:
-			s.takeOver(left)
+			s.continueRun(left)
 			return true
 		case errors.Is(err, runlog.ErrFenced), errors.Is(err, runlog.ErrEnded), errors.Is(err, runlog.ErrUnknown), errors.Is(err, runlog.ErrClosed):
 			return false
@@ -124,9 +124,9 @@ func (s *Service) adopt(ctx context.Context, id, from string) bool {
 	}
 }
 
-// takeOver goes on with a run that was another replica's: it is run again, or ends.
-func (s *Service) takeOver(left *runlog.Left) {
-	p, err := replayedFrom(left)
+// continueRun goes on with a run that was another replica's: it is run again, or ends.
+func (s *Service) continueRun(left *runlog.Left) {
+	p, err := readLeft(left)
 	if err != nil {
 		s.log.Error("cannot read a stored run", "run", wording.Clip(left.ID), "error", err)
 		e := s.journal.Keep(runlog.Run{ID: left.ID, Opening: left.Opening, Tube: left.Tube})
@@ -134,11 +134,11 @@ func (s *Service) takeOver(left *runlog.Left) {
 		e.End([]byte("{}"))
 		return
 	}
-	message := s.again(p, time.Now())
-	if message == "" && !isOver(p.tube) { // an end that is stored was seen
-		r, err := s.runAgain(p, s.slots)
+	message := s.whyNotRestarted(p, time.Now())
+	if message == "" && !hasEnded(p.tube) { // an end that is stored was seen
+		r, err := s.restartRun(p, s.slots)
 		if err == nil {
-			s.begins(r)
+			s.grantSlot(r)
 			return
 		}
 		if s.Draining() {
@@ -151,5 +151,5 @@ func (s *Service) takeOver(left *runlog.Left) {
 	s.endLeft(p, left, message)
 }
 
-// begins gives a run that is run again its turn.
-func (s *Service) begins(r *Run) { s.wg.Go(func() { s.beginAgain([]*Run{r}, s.slots) }) }
+// grantSlot gives a run that is run again its turn.
+func (s *Service) grantSlot(r *Run) { s.wg.Go(func() { s.grantSlots([]*Run{r}, s.slots) }) }

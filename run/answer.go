@@ -188,7 +188,7 @@ func (s *Service) Exclusive(ctx context.Context, lane string, policy turn.Policy
 	if replica := s.holder(ctx, lane); replica != "" && policy == turn.Reject {
 		return s.refused(channel.Result{}, turn.ErrBusy)
 	} else if replica != "" && policy == turn.Interrupt {
-		s.stopElsewhere(ctx, replica, lane)
+		s.stopAt(ctx, replica, lane)
 	}
 	var done error
 	err := s.o.Turns.Alone(ctx, lane, policy, func(ctx context.Context) error {

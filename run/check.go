@@ -68,7 +68,7 @@ func (s *Service) prepareAgent(p access.Principal, a *Request, files []adapter.P
 	}
 	sp.agent = &agentRun{
 		s: s, name: a.Agent, id: NewID(), policy: turn.Policy(a.OnBusy), done: a.Done,
-		placed: make(chan struct{}), begun: make(chan struct{}), ruled: make(chan struct{}), ready: make(chan struct{}),
+		placed: make(chan struct{}), decided: make(chan struct{}), judged: make(chan struct{}), ready: make(chan struct{}),
 	}
 	sp.session = a.Session
 	if sp.session == "" { // one of its own, in which the conversation can go on
@@ -194,7 +194,7 @@ func (s *Service) makeTurn(sp *spec, session string, policy turn.Policy, input j
 	}
 	a := &agentRun{
 		s: s, name: sp.workflow.Info().Name, id: NewID(), policy: policy,
-		placed: make(chan struct{}), begun: make(chan struct{}), ruled: make(chan struct{}), ready: make(chan struct{}),
+		placed: make(chan struct{}), decided: make(chan struct{}), judged: make(chan struct{}), ready: make(chan struct{}),
 	}
 	a.answer = &workflow.Answer{Workflow: sp.workflow, Input: sp.input, Stop: func(cause error) {
 		if !a.stop(cause) { // by a later message, or by who erases the session
@@ -431,7 +431,7 @@ func (s *Service) prepare(p access.Principal, a *Request) (spec, error) {
 		return sp, misfitting(misfits...)
 	}
 	if info.Restart && a.Session == "" {
-		sp.again = &again{request: *a, role: sp.role}
+		sp.restart = &restart{request: *a, role: sp.role}
 	}
 	if a.Session != "" {
 		s.makeTurn(&sp, a.Session, turn.Policy(a.OnBusy), input)

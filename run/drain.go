@@ -13,8 +13,8 @@ import (
 // handOver asks the other replicas to take over the runs that are cut off here and can go on there. Those that nobody takes now are left for
 // whoever does.
 func (s *Service) handOver() (handed, left int) {
-	list := s.movable()
-	s.leaveBehind(list) // first, since nobody can take over what is written to
+	list := s.restartable()
+	s.detachRestartable(list) // first, since nobody can take over what is written to
 	var others []string
 	me := s.o.Shared.replica()
 	for _, id := range s.o.Shared.Replicas() {
@@ -47,12 +47,12 @@ func (s *Service) handTo(ctx context.Context, r *Run, me string, others []string
 	return false
 }
 
-// movable are the runs that go on and would be run again after a restart.
-func (s *Service) movable() (list []*Run) {
+// restartable are the runs that go on and would be run again after a restart.
+func (s *Service) restartable() (list []*Run) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, r := range s.inMemory {
-		if r.again != nil && !r.followed() && !r.Moved() && r.manager.Load() != nil {
+		if r.restart != nil && !r.followed() && !r.Moved() && r.manager.Load() != nil {
 			list = append(list, r)
 		}
 	}
@@ -66,7 +66,7 @@ func (s *Service) dropFollowed() {
 	defer s.mu.Unlock()
 	for _, r := range s.inMemory {
 		if r.followed() && !r.Ended() {
-			r.place.leave()
+			r.where.leave()
 		}
 	}
 }
@@ -112,7 +112,7 @@ func (s *Service) interrupt() (count int) {
 		m := r.manager.Load()
 		switch {
 		case m == nil, r.Ended(), r.Moved():
-		case r.place != nil && r.again != nil:
+		case r.where != nil && r.restart != nil:
 			left = append(left, r)
 		default:
 			count++
@@ -120,7 +120,7 @@ func (s *Service) interrupt() (count int) {
 		}
 	}
 	s.mu.Unlock()
-	s.leaveBehind(left)
+	s.detachRestartable(left)
 	s.leaveOnce.Do(func() { close(s.leaving) })
 	s.works.Wait()
 	s.turns.Wait(nil)
@@ -128,16 +128,16 @@ func (s *Service) interrupt() (count int) {
 	return count
 }
 
-// leaveBehind ends runs here that another replica runs again, whether it is asked to or finds them. Nothing is written to them any more when
+// detachRestartable ends runs here that another replica runs again, whether it is asked to or finds them. Nothing is written to them any more when
 // it returns; what was said until then is stored, and that to go is no crash of theirs.
-func (s *Service) leaveBehind(list []*Run) {
+func (s *Service) detachRestartable(list []*Run) {
 	if len(list) == 0 {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), storedWait)
 	defer cancel()
 	for _, r := range list {
-		r.left.Store(true)
+		r.handedOver.Store(true)
 		r.reopen()
 	}
 	s.flush(ctx)
@@ -145,7 +145,7 @@ func (s *Service) leaveBehind(list []*Run) {
 		if e, ok := r.entry.(runlog.Leaver); ok {
 			e.Leave()
 		}
-		r.place.leave()
+		r.where.leave()
 		if m := r.manager.Load(); m != nil {
 			m.Stop(ErrMoved)
 		}

@@ -19,8 +19,8 @@ import (
 
 // noteCut writes on the tape of a run's session that its turn has no end, unless another turn is there that says so itself. Readers see the
 // end of the run behind that, so that who goes on with the session then does not meet it.
-func (s *Service) noteCut(p *replayed) {
-	if p.Session == "" || s.o.Turns == nil || s.o.Tapes == nil || isOver(p.tube) {
+func (s *Service) noteCut(p *leftRun) {
+	if p.Session == "" || s.o.Turns == nil || s.o.Tapes == nil || hasEnded(p.tube) {
 		return
 	}
 	lane := webchannel.SessionKey(p.Owner, p.Session)
@@ -46,10 +46,10 @@ func (s *Service) noteCut(p *replayed) {
 }
 
 // endLeft ends a run that was another replica's, for all who read it.
-func (s *Service) endLeft(p *replayed, left *runlog.Left, message string) {
-	over := isOver(p.tube)
+func (s *Service) endLeft(p *leftRun, left *runlog.Left, message string) {
+	over := hasEnded(p.tube)
 	r := p.run(message)
-	r.place = newPlaced(nil)
+	r.where = newLocation(nil)
 	r.account = s.o.Ledger.Open()
 	r.account.Measure(func() int64 { return int64(r.tube.Measure()) })
 	r.entry = s.journal.Keep(runlog.Run{ID: r.ID, Opening: left.Opening, Tube: r.tube, Trouble: r.trouble})
@@ -71,9 +71,9 @@ func (s *Service) endLeft(p *replayed, left *runlog.Left, message string) {
 
 // supervise waits for a run's end, on a stack that is kept small: there is one for each run.
 func (s *Service) supervise(r *Run, m *ling.Manager) {
-	if r.again != nil {
-		if r.again.place.wait(m.Context()) == nil { // its time begins when it does
-			defer r.again.place.leave()
+	if r.restart != nil {
+		if r.restart.slot.wait(m.Context()) == nil { // its time begins when it does
+			defer r.restart.slot.leave()
 		}
 	}
 	late := time.AfterFunc(s.o.RunTimeout, func() { m.Stop(fmt.Errorf("the run took longer than %s", s.o.RunTimeout)) })
@@ -88,13 +88,13 @@ const StatusMoved = "moved"
 
 // ended keeps what is kept of a run. closeErr is what it has failed of.
 func (s *Service) ended(r *Run, m *ling.Manager, closeErr error) {
-	o := outcomeOf(m.Outcome())
+	o := resultOf(m.Outcome())
 	o.Truncated = o.Truncated || r.cut.Load()
 	r.result = o
 	close(r.done)
 	r.manager.Store(nil)
 
-	away := r.Moved() || s.o.Shared != nil && r.comesAgain() // its end is not here
+	away := r.Moved() || s.o.Shared != nil && r.restarts() // its end is not here
 	status := o.Status
 	if away {
 		status = StatusMoved
@@ -126,7 +126,7 @@ func (s *Service) ended(r *Run, m *ling.Manager, closeErr error) {
 	if !away {
 		r.keepEnd()
 	}
-	if r.Keyed && s.disk != nil && !r.comesAgain() { // saved at once where there is a key, whose promise holds across a crash
+	if r.Keyed && s.disk != nil && !r.restarts() { // saved at once where there is a key, whose promise holds across a crash
 		s.save(r)
 		s.disk.settler.keepUp()
 	}

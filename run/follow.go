@@ -21,14 +21,14 @@ const (
 	beginWait = 15 * time.Second
 )
 
-// getElsewhere finds a run that this replica does not have: it is followed. Without a run and an error, it is to be looked for once more. The
+// follow finds a run that this replica does not have: it is followed. Without a run and an error, it is to be looked for once more. The
 // lock is not held.
-func (s *Service) getElsewhere(ctx context.Context, who access.Principal, id string) (*Run, error) {
-	over, again, err := s.alone(ctx, id)
+func (s *Service) follow(ctx context.Context, who access.Principal, id string) (*Run, error) {
+	over, again, err := s.loadOnce(ctx, id)
 	if err != nil || again {
 		return nil, err
 	}
-	r, err := s.followRun(ctx, who, id)
+	r, err := s.openFollower(ctx, who, id)
 	s.mu.Lock()
 	delete(s.loading, id)
 	close(over)
@@ -50,8 +50,8 @@ func (s *Service) getElsewhere(ctx context.Context, who access.Principal, id str
 	return r, nil
 }
 
-// alone lets one at a time find a run: again says that somebody else has, meanwhile.
-func (s *Service) alone(ctx context.Context, id string) (over chan struct{}, again bool, err error) {
+// loadOnce lets one at a time find a run: again says that somebody else has, meanwhile.
+func (s *Service) loadOnce(ctx context.Context, id string) (over chan struct{}, again bool, err error) {
 	s.mu.Lock()
 	wait := s.loading[id]
 	if wait == nil {
@@ -69,8 +69,8 @@ func (s *Service) alone(ctx context.Context, id string) (over chan struct{}, aga
 	}
 }
 
-// followRun follows a run of another replica; of one that is not for who asks, nothing is kept.
-func (s *Service) followRun(ctx context.Context, who access.Principal, id string) (*Run, error) {
+// openFollower follows a run of another replica; of one that is not for who asks, nothing is kept.
+func (s *Service) openFollower(ctx context.Context, who access.Principal, id string) (*Run, error) {
 	if s.working.Err() != nil {
 		return nil, runlog.ErrAway
 	}
@@ -94,7 +94,7 @@ func (s *Service) followRun(ctx context.Context, who access.Principal, id string
 	}
 	r := &Run{
 		ID: id, Of: o.Subject, owner: o.Owner, session: o.Session, tube: tail.Tube(), Keyed: o.Keyed, Began: o.Began,
-		done: make(chan struct{}), place: newPlaced(tail), saved: true,
+		done: make(chan struct{}), where: newLocation(tail), saved: true,
 	}
 	if !r.owned(who) {
 		tail.Leave()
@@ -103,14 +103,14 @@ func (s *Service) followRun(ctx context.Context, who access.Principal, id string
 	r.machine.enter(stateFollowed)
 	r.account = s.o.Ledger.Open()
 	r.account.Measure(func() int64 { return int64(r.tube.Measure()) })
-	r.place.asked.Store(time.Now().UnixNano())
-	s.moving.Go(func() { s.watchElsewhere(r) })
+	r.where.asked.Store(time.Now().UnixNano())
+	s.moving.Go(func() { s.watchFollower(r) })
 	return r, nil
 }
 
-// watchElsewhere looks after a run that is followed, until nobody reads it, or it cannot be followed, or it has ended.
-func (s *Service) watchElsewhere(r *Run) {
-	tail := r.place.tail
+// watchFollower looks after a run that is followed, until nobody reads it, or it cannot be followed, or it has ended.
+func (s *Service) watchFollower(r *Run) {
+	tail := r.where.tail
 	defer tail.Leave()
 	tick := time.NewTicker(SweepEvery)
 	defer tick.Stop()
@@ -124,44 +124,44 @@ func (s *Service) watchElsewhere(r *Run) {
 			head = time.After(0)
 		case <-head:
 			if h := tail.Head(); h != nil || time.Since(since) > headWait {
-				if wentOn(r, h) {
-					s.forgetElsewhere(r)
+				if continuedElsewhere(r, h) {
+					s.dropFollower(r)
 					return
 				}
-				s.endedElsewhere(r, h)
+				s.endFollower(r, h)
 				return
 			}
 			head = time.After(pause)
 			pause = min(2*pause, headLongest)
 		case <-tail.Gone():
-			s.forgetElsewhere(r)
+			s.dropFollower(r)
 			return
 		case <-tick.C:
-			if s.unread(r) {
+			if s.dropUnread(r) {
 				return
 			}
 		case <-s.working.Done():
-			s.forgetElsewhere(r)
+			s.dropFollower(r)
 			return
 		}
 	}
 }
 
-// wentOn says that a run was cut off by the end of its replica, for those who read it here, and that another one has brought it to
+// continuedElsewhere says that a run was cut off by the end of its replica, for those who read it here, and that another one has brought it to
 // another end: what is there of its document is not what that end is about.
-func wentOn(r *Run, head []byte) bool {
+func continuedElsewhere(r *Run, head []byte) bool {
 	var h header
 	return head != nil && json.Unmarshal(head, &h) == nil && h.Status != "" && h.Status != StatusInterrupted &&
-		outcomeFrom(r.tube).Status == StatusInterrupted
+		resultFromEvents(r.tube).Status == StatusInterrupted
 }
 
-// endedElsewhere keeps what a run has ended with in memory, for those who come late.
-func (s *Service) endedElsewhere(r *Run, head []byte) {
+// endFollower keeps what a run has ended with in memory, for those who come late.
+func (s *Service) endFollower(r *Run, head []byte) {
 	var h header
 	if head != nil && json.Unmarshal(head, &h) == nil && h.Status != "" {
 		r.result = h.Result
 	} else {
-		r.result = outcomeFrom(r.tube)
+		r.result = resultFromEvents(r.tube)
 		r.result.Session = r.session
 	}
 	close(r.done)
@@ -178,41 +178,41 @@ func (s *Service) endedElsewhere(r *Run, head []byte) {
 	s.trim(now)
 }
 
-// unread forgets a run that nobody reads any more; false where somebody does.
-func (s *Service) unread(r *Run) bool {
+// dropUnread forgets a run that nobody reads any more; false where somebody does.
+func (s *Service) dropUnread(r *Run) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r.sent.mu.Lock()
 	users := r.sent.users
 	r.sent.mu.Unlock()
-	if users > 0 || time.Since(time.Unix(0, r.place.asked.Load())) < followIdle {
+	if users > 0 || time.Since(time.Unix(0, r.where.asked.Load())) < followIdle {
 		return false
 	}
-	s.dropElsewhereLocked(r)
+	s.dropFollowerLocked(r)
 	return true
 }
 
-// forgetElsewhere breaks off whoever reads a run that cannot be followed any more. Who comes back gets what is true then.
-func (s *Service) forgetElsewhere(r *Run) {
+// dropFollower breaks off whoever reads a run that cannot be followed any more. Who comes back gets what is true then.
+func (s *Service) dropFollower(r *Run) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.dropElsewhereLocked(r)
+	s.dropFollowerLocked(r)
 }
 
-func (s *Service) dropElsewhereLocked(r *Run) {
+func (s *Service) dropFollowerLocked(r *Run) {
 	r.machine.enter(stateMoved)
 	if s.inMemory[r.ID] == r {
 		delete(s.inMemory, r.ID)
 	}
-	r.place.leave()
+	r.where.leave()
 	r.account.Release()
 }
 
-// goingOn is what there is so far of a run whose head is not known here. Where its end is, it has ended for all who read it.
-func (r *Run) goingOn() (o Result, document, reserved []byte) {
+// resultSoFar is what there is so far of a run whose head is not known here. Where its end is, it has ended for all who read it.
+func (r *Run) resultSoFar() (o Result, document, reserved []byte) {
 	over := r.Ended()
 	document, reserved = r.tube.Snapshot(false)
-	o = outcomeFrom(r.tube)
+	o = resultFromEvents(r.tube)
 	if o.Session = r.session; !over {
 		o.Status, o.Reason = StatusRunning, ""
 	}
@@ -222,12 +222,12 @@ func (r *Run) goingOn() (o Result, document, reserved []byte) {
 // errUnstored is why a run ends whose beginning could not be stored.
 var errUnstored = errors.New("the server could not store the start of this run and refused it; retry")
 
-// unstored waits until the beginning of a run is stored, and is the answer where that takes too long: nobody could ask for it at another
+// awaitAccepted waits until the beginning of a run is stored, and is the answer where that takes too long: nobody could ask for it at another
 // replica. One without a key ends: who asked for it does not know its id. One with a key is found by it.
-func (s *Service) unstored(ctx context.Context, run *Run, sp *spec) error {
+func (s *Service) awaitAccepted(ctx context.Context, run *Run, sp *spec) error {
 	waiting, cancel := context.WithTimeout(ctx, s.o.Times.Begin)
 	defer cancel()
-	if run.awaitBegun(waiting) || ctx.Err() != nil {
+	if run.awaitAccepted(waiting) || ctx.Err() != nil {
 		return nil
 	}
 	if sp.key == "" {
@@ -239,9 +239,9 @@ func (s *Service) unstored(ctx context.Context, run *Run, sp *spec) error {
 	return away()
 }
 
-// awaitBegun waits until the beginning of a run is stored: from then on it is found at every replica. It is false where ctx ends before.
-func (r *Run) awaitBegun(ctx context.Context) bool {
-	for r.place != nil && r.tube.Len() <= r.tube.From() && !r.Ended() && !r.Moved() {
+// awaitAccepted waits until the beginning of a run is stored: from then on it is found at every replica. It is false where ctx ends before.
+func (r *Run) awaitAccepted(ctx context.Context) bool {
+	for r.where != nil && r.tube.Len() <= r.tube.From() && !r.Ended() && !r.Moved() {
 		if ctx.Err() != nil {
 			return false
 		}
@@ -252,7 +252,7 @@ func (r *Run) awaitBegun(ctx context.Context) bool {
 
 // awaitEvent waits a while until readers may have an event of a number: a client may have had it of another replica a moment ago.
 func (r *Run) awaitEvent(ctx context.Context, n uint64) {
-	if r.place == nil || n < r.tube.Len() {
+	if r.where == nil || n < r.tube.Len() {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, SharedWait)

@@ -91,7 +91,7 @@ func (i Inspection) Adopt(ctx context.Context, id, from string) bool { return i.
 func (i Inspection) AdoptAll() { i.s.adoptAll("") }
 
 // Continue continues a run that was taken over.
-func (i Inspection) Continue(left *runlog.Left) { i.s.takeOver(left) }
+func (i Inspection) Continue(left *runlog.Left) { i.s.continueRun(left) }
 
 // Serve answers another replica.
 func (i Inspection) Serve(ctx context.Context, r control.Request) ([]byte, error) {
@@ -125,7 +125,7 @@ func (i Inspection) Reads(r *Run) bool {
 }
 
 // Attempt is how often a restartable run has crashed.
-func (i Inspection) Attempt(r *Run) int { return r.again.attempt }
+func (i Inspection) Attempt(r *Run) int { return r.restart.attempt }
 
 // Manager is what a run works with; nil if it has ended.
 func (i Inspection) Manager(r *Run) *ling.Manager { return r.manager.Load() }

@@ -40,7 +40,7 @@ func BenchmarkRestart(b *testing.B) {
 							b.Fatal(err)
 						}
 					} else {
-						(&Service{journal: j}).keepGoing(r)
+						(&Service{journal: j}).keepInLog(r)
 					}
 				}
 				if err := j.Close(); err != nil {

@@ -21,7 +21,7 @@ func goingRun(l runlog.Log, i int) *Run {
 	id := fmt.Sprintf("run%023d", i)
 	r := &Run{ID: id, Of: Subject{Workflow: "w"}, owner: "somebody", Began: time.Now(), tube: tube.New(id, TubeOptions(64<<10)), done: make(chan struct{})}
 	must(r.tube.Send(tube.Event{Kind: tube.Named, Name: "started", Value: []byte(`{"run":"` + id + `"}`)}))
-	(&Service{journal: l}).keepGoing(r)
+	(&Service{journal: l}).keepInLog(r)
 	return r
 }
 
@@ -81,7 +81,7 @@ func TestWhatIsKnownOfRunsThatGoOnIsReadBack(t *testing.T) {
 	folder := t.TempDir()
 	l, _ := openLog(t, folder)
 	going, ended := goingRun(l, 1), goingRun(l, 2)
-	going.again = &again{request: Request{Subject: Subject{Workflow: "w"}, Input: []byte(`"x"`)}, from: 0, attempt: 1, role: tool.Admin}
+	going.restart = &restart{request: Request{Subject: Subject{Workflow: "w"}, Input: []byte(`"x"`)}, from: 0, attempt: 1, role: tool.Admin}
 	going.reopen()
 	for _, r := range []*Run{going, ended} {
 		r.say("a", "said")
@@ -92,9 +92,9 @@ func TestWhatIsKnownOfRunsThatGoOnIsReadBack(t *testing.T) {
 	}
 
 	_, list := openLog(t, folder)
-	found := map[string]*replayed{}
+	found := map[string]*leftRun{}
 	for _, left := range list {
-		found[left.ID] = must(replayedFrom(left))
+		found[left.ID] = must(readLeft(left))
 	}
 	if len(found) != 2 {
 		t.Fatalf("%d runs", len(found))
@@ -115,7 +115,7 @@ func TestWhatIsKnownOfRunsThatGoOnIsReadBack(t *testing.T) {
 
 func FuzzOpening(f *testing.F) {
 	r := goingRun(nil, 1)
-	r.again = &again{request: Request{Subject: Subject{Workflow: "w"}, Input: []byte(`"x"`)}, attempt: 1, role: tool.Admin}
+	r.restart = &restart{request: Request{Subject: Subject{Workflow: "w"}, Input: []byte(`"x"`)}, attempt: 1, role: tool.Admin}
 	f.Add(r.opening(), []byte(nil), false)
 	r.result = Result{Status: StatusCompleted, Repairs: map[string]map[string]int{"b": {"comma": 1}}}
 	f.Add(r.opening(), mustJSON(headerOf(r)), true)
@@ -127,7 +127,7 @@ func FuzzOpening(f *testing.F) {
 				t.Fatal(err)
 			}
 		}
-		p, err := replayedFrom(left)
+		p, err := readLeft(left)
 		if err != nil {
 			return
 		}

@@ -11,8 +11,8 @@ import (
 	"github.com/lingserve/lingserve/internal/vfs"
 )
 
-// put keeps an ended run: on disk, or else in memory.
-func (s *Service) put(r *Run) {
+// keepEnded keeps an ended run: on disk, or else in memory.
+func (s *Service) keepEnded(r *Run) {
 	if s.save(r) {
 		return
 	}
@@ -28,7 +28,7 @@ func (s *Service) put(r *Run) {
 func (s *Service) known(id string) bool {
 	_, stored := s.onDisk[id]
 	return stored || s.inMemory[id] != nil ||
-		slices.ContainsFunc(s.cutOff, func(p *replayed) bool { return p.Run == id })
+		slices.ContainsFunc(s.toRestart, func(p *leftRun) bool { return p.Run == id })
 }
 
 // surplusLocked forgets ended runs while they take too much of the disk, those that expire first, and returns their ids.
@@ -88,12 +88,12 @@ var errUnknown = errors.New("web: unknown run")
 
 // leaveLocked forgets a run that goes on elsewhere.
 func (s *Service) leaveLocked(r *Run) {
-	if r.comesAgain() || r.left.Load() {
+	if r.restarts() || r.handedOver.Load() {
 		r.machine.enter(stateHandedOver)
 	} else {
 		r.machine.enter(stateMoved)
 	}
-	r.place.leave()
+	r.where.leave()
 	if s.inMemory[r.ID] == r {
 		delete(s.inMemory, r.ID)
 	}
@@ -113,7 +113,7 @@ func (s *Service) retention(keyed bool) time.Duration {
 
 // keepLocked counts an ended run as kept in memory.
 func (s *Service) keepLocked(r *Run, now time.Time) {
-	if r.comesAgain() {
+	if r.restarts() {
 		r.machine.enter(stateHandedOver)
 	} else {
 		r.machine.enter(stateEnded)
@@ -142,7 +142,7 @@ func (s *Service) get(ctx context.Context, who access.Principal, id string) (*Ru
 		s.mu.Lock()
 		if r := s.inMemory[id]; r != nil && !r.Moved() {
 			if r.followed() {
-				r.place.asked.Store(time.Now().UnixNano())
+				r.where.asked.Store(time.Now().UnixNano())
 			}
 			s.mu.Unlock()
 			if !who.Sees(r.owner) {
@@ -152,7 +152,7 @@ func (s *Service) get(ctx context.Context, who access.Principal, id string) (*Ru
 		}
 		if s.o.Shared != nil {
 			s.mu.Unlock()
-			r, err := s.getElsewhere(ctx, who, id)
+			r, err := s.follow(ctx, who, id)
 			if r != nil || err != nil {
 				return r, err
 			}
@@ -256,15 +256,15 @@ func (s *Service) trim(now time.Time) {
 	for {
 		s.mu.Lock()
 		// Without a disk the last run to end is kept however large it is: somebody may be about to come back to it.
-		full := s.keptBytes > s.o.MemoryOfEnded && (s.elsewhere() || len(s.kept) > 1)
-		if len(s.kept) == 0 || !full && (!s.elsewhere() || now.Sub(s.kept[0].touched) < KeepInMemory) {
+		full := s.keptBytes > s.o.MemoryOfEnded && (s.canReadBack() || len(s.kept) > 1)
+		if len(s.kept) == 0 || !full && (!s.canReadBack() || now.Sub(s.kept[0].touched) < KeepInMemory) {
 			s.mu.Unlock()
 			return
 		}
 		r := s.kept[0]
 		saved := r.saved
 		s.mu.Unlock()
-		if !saved && s.disk != nil && !r.comesAgain() {
+		if !saved && s.disk != nil && !r.restarts() {
 			if s.disk.settler.behind() {
 				return // it harms less in memory
 			}
@@ -290,7 +290,7 @@ func (s *Service) dropLocked(r *Run) {
 		s.kept[len(s.kept)-1] = nil
 		s.kept = s.kept[:len(s.kept)-1]
 		s.keptBytes -= r.size
-		if !r.comesAgain() && !r.saved { // else when its file is safe
+		if !r.restarts() && !r.saved { // else when its file is safe
 			r.unkeep()
 		}
 		s.freed += r.size
@@ -367,7 +367,7 @@ func (s *Service) saveAll() {
 	s.mu.Lock()
 	var list []*Run
 	for _, r := range s.kept {
-		if !r.saved && !r.comesAgain() {
+		if !r.saved && !r.restarts() {
 			list = append(list, r)
 		}
 	}

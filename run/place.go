@@ -27,7 +27,7 @@ const (
 	CommandAdopt     = "adopt"     // take over a run of who asks, which ends
 	commandQuestions = "questions" // the questions for approval that wait in a session
 	commandAnswer    = "answer"    // one of these
-	commandBegun     = "begun"     // whether a run is there, or about to begin
+	commandStarted   = "begun"     // whether a run is there, or about to begin
 )
 
 const (
@@ -37,7 +37,7 @@ const (
 	// cluster.TTL, and is asked no more.
 	handWait = 12 * time.Second
 	// handAgain is between attempts.
-	handAgain = 50 * time.Millisecond
+	handPause = 50 * time.Millisecond
 )
 
 // errNotHere says that a replica does not have what it was asked about.
@@ -150,8 +150,8 @@ func (s *Service) serve(ctx context.Context, r control.Request) ([]byte, error) 
 			return nil, err
 		}
 		t = s.serveAnswer(ctx, r.Session, d)
-	case commandBegun:
-		t.NotHere = s.own(r.Run) == nil && !s.beginning.has(r.Run)
+	case commandStarted:
+		t.NotHere = s.own(r.Run) == nil && !s.starting.has(r.Run)
 	case CommandAdopt:
 		if !s.adopt(ctx, r.Run, string(r.Body)) {
 			t.NotHere = true
@@ -225,7 +225,7 @@ func (s *Service) serveStart(ctx context.Context, m message) report {
 	}
 	sp.key, sp.hash, sp.caller = m.Key, m.Hash, m.Caller
 	sp.rename(m.ID)
-	sp.agent.alone = m.Alone
+	sp.agent.unattended = m.Alone
 	run, id, again, p := s.startAgent(sp)
 	if p != nil {
 		return reportOf(p)
@@ -273,9 +273,9 @@ func (s *Service) ask(ctx context.Context, replica string, r control.Request) (t
 	return t, !t.NotHere, nil
 }
 
-// undone says that nothing was done of what somebody was asked who has answered with this error, or was not reached: it may be asked of
+// notExecuted says that nothing was done of what somebody was asked who has answered with this error, or was not reached: it may be asked of
 // another one. Else nobody knows.
-func undone(err error) bool {
+func notExecuted(err error) bool {
 	refused, ok := errors.AsType[*control.Error](err)
 	return errors.Is(err, control.ErrAway) || ok && refused.Code == codeOverloaded
 }
@@ -301,9 +301,9 @@ func (s *Service) askOwner(ctx context.Context, run *Run, r control.Request) (t 
 			if err == nil && f.Ended {
 				return t, endedRun(run.ID)
 			}
-			doubt = doubt || err != nil && !undone(err)
+			doubt = doubt || err != nil && !notExecuted(err)
 		}
-		if code, ok := errors.AsType[*control.Error](err); ok && !undone(err) {
+		if code, ok := errors.AsType[*control.Error](err); ok && !notExecuted(err) {
 			s.log.ErrorContext(ctx, "command failed at another replica", "run", run.ID, "command", r.Command, "error", code)
 			return t, refuse(ErrInternal, "the run's replica failed to execute the command; find the cause in its log")
 		}
@@ -375,9 +375,9 @@ func (s *Service) holderOf(ctx context.Context, lane string) (string, error) {
 	return replica, nil
 }
 
-// startElsewhere hands a message to the replica that has its session. ok is false where it is to be started here. It is asked for again
+// forwardMessage hands a message to the replica that has its session. ok is false where it is to be started here. It is asked for again
 // with the same id, of whoever has the session then, until it is known what became of it: as long as that is not, it is not started here.
-func (s *Service) startElsewhere(ctx context.Context, who access.Principal, a *Request, sp *spec) (t report, ok bool) {
+func (s *Service) forwardMessage(ctx context.Context, who access.Principal, a *Request, sp *spec) (t report, ok bool) {
 	waiting, cancel := context.WithTimeout(ctx, s.o.Times.Hand)
 	defer cancel()
 	as := *a
@@ -389,7 +389,7 @@ func (s *Service) startElsewhere(ctx context.Context, who access.Principal, a *R
 		switch {
 		case err != nil:
 			s.log.WarnContext(ctx, "unknown which replica has a session", "error", err)
-		case replica == "" && !sp.agent.doubt:
+		case replica == "" && !sp.agent.inDoubt:
 			return t, false
 		case replica == "":
 			var run string
@@ -402,14 +402,14 @@ func (s *Service) startElsewhere(ctx context.Context, who access.Principal, a *R
 				return t, true
 			}
 		}
-		if !sp.agent.doubt {
+		if !sp.agent.inDoubt {
 			if err == nil || !errors.Is(err, control.ErrAway) {
 				return t, false // it waits here until it can have the session
 			}
 			return reportOf(away()), true
 		}
 		select {
-		case <-time.After(handAgain):
+		case <-time.After(handPause):
 		case <-waiting.Done():
 			if ctx.Err() != nil {
 				return report{left: context.Cause(ctx)}, true // the caller has gone
@@ -426,7 +426,7 @@ func (s *Service) startElsewhere(ctx context.Context, who access.Principal, a *R
 // handMessage asks a replica once to take a message; ok is false where it was not taken, or nobody knows.
 func (s *Service) handMessage(ctx context.Context, replica string, who access.Principal, a *Request, sp *spec) (t report, ok bool, err error) {
 	body, err := json.Marshal(message{
-		Ask: a, ID: sp.agent.id, Who: who, Key: sp.key, Hash: sp.hash, Caller: sp.caller, Alone: sp.agent.alone, Doubt: sp.agent.doubt,
+		Ask: a, ID: sp.agent.id, Who: who, Key: sp.key, Hash: sp.hash, Caller: sp.caller, Alone: sp.agent.unattended, Doubt: sp.agent.inDoubt,
 	})
 	if err != nil {
 		return t, false, err
@@ -435,8 +435,8 @@ func (s *Service) handMessage(ctx context.Context, replica string, who access.Pr
 	switch {
 	case err == nil && t.Problem != nil && t.Problem.Code == codeDraining:
 		return report{}, false, nil // when it has gone the session can be had here
-	case err != nil && !undone(err):
-		sp.agent.doubt = true
+	case err != nil && !notExecuted(err):
+		sp.agent.inDoubt = true
 	case err != nil:
 		s.log.WarnContext(ctx, "cannot forward a message to another replica", "replica", replica, "error", err)
 	}
@@ -474,8 +474,8 @@ func doubtful(sp *spec, run, why string) *Error {
 	return &Error{Kind: ErrUnknownOutcome, Detail: why + advice, Run: run, ID: run}
 }
 
-// stopElsewhere ends the turns of a session that is erased.
-func (s *Service) stopElsewhere(ctx context.Context, replica, lane string) {
+// stopAt ends the turns of a session that is erased.
+func (s *Service) stopAt(ctx context.Context, replica, lane string) {
 	ctx, cancel := context.WithTimeout(ctx, commandWait)
 	defer cancel()
 	if _, _, err := s.ask(ctx, replica, control.Request{Command: CommandStop, Session: lane, Body: mustJSON(onBehalf{Who: access.From(ctx)})}); err != nil {

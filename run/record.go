@@ -40,8 +40,8 @@ type opening struct {
 func (r *Run) opening() []byte {
 	o := opening{header: header{Run: r.ID, Owner: r.owner, Subject: r.Of, Keyed: r.Keyed, Began: r.Began.Round(0)}}
 	o.Session = r.session
-	if r.again != nil {
-		o.From, o.Attempt, o.Again, o.Caller, o.Role = r.again.from, r.again.begun(r.left.Load()), &r.again.request, r.caller, r.again.role
+	if r.restart != nil {
+		o.From, o.Attempt, o.Again, o.Caller, o.Role = r.restart.from, r.restart.crashes(r.handedOver.Load()), &r.restart.request, r.caller, r.restart.role
 	}
 	return mustJSON(o)
 }
@@ -55,12 +55,12 @@ func mustJSON(value any) []byte {
 	return text
 }
 
-// keepGoing has a run kept as it goes.
-func (s *Service) keepGoing(r *Run) {
+// keepInLog has a run kept as it goes.
+func (s *Service) keepInLog(r *Run) {
 	if s.journal == nil {
 		return
 	}
-	if r.place != nil {
+	if r.where != nil {
 		r.entry = s.journal.Keep(runlog.Run{ID: r.ID, Opening: r.opening(), Tube: r.tube, Trouble: r.trouble})
 		s.moving.Go(func() { s.watchFull(r) })
 		return
@@ -113,7 +113,7 @@ func (s *Service) closeJournal() error {
 }
 
 // openJournal opens the log of a server that is alone, and returns what is left of runs, those that began first first.
-func (s *Service) openJournal() ([]*replayed, error) {
+func (s *Service) openJournal() ([]*leftRun, error) {
 	l, list, err := file.Open(s.disk.root, journalFolderName, file.Options{
 		Tube: func() *tube.Options { return TubeOptions(s.o.MaxLog) },
 		Log:  s.log,
@@ -122,9 +122,9 @@ func (s *Service) openJournal() ([]*replayed, error) {
 		return nil, err
 	}
 	s.journal = l
-	var runs []*replayed
+	var runs []*leftRun
 	for _, left := range list {
-		p, err := replayedFrom(left)
+		p, err := readLeft(left)
 		if err != nil {
 			s.log.Warn("cannot read a stored run", "run", wording.Clip(left.ID), "error", err)
 			l.Keep(runlog.Run{ID: left.ID, Tube: left.Tube}).Drop()
@@ -133,7 +133,7 @@ func (s *Service) openJournal() ([]*replayed, error) {
 		p.entry = leftEntry{l, left}
 		runs = append(runs, p)
 	}
-	slices.SortFunc(runs, func(a, b *replayed) int {
+	slices.SortFunc(runs, func(a, b *leftRun) int {
 		return cmp.Or(a.Began.Compare(b.Began), cmp.Compare(a.Run, b.Run))
 	})
 	return runs, nil
@@ -153,17 +153,17 @@ func (e leftEntry) Drop() {
 	e.log.Keep(runlog.Run{ID: e.left.ID, Opening: e.left.Opening, Tube: e.left.Tube}).Drop()
 }
 
-// replayed is a run as a log has it.
-type replayed struct {
+// leftRun is a run as a log has it.
+type leftRun struct {
 	opening
 	tube  *tube.Tube
 	ended *header // what came of it; nil where that is not known
 	entry runlog.Entry
 }
 
-// replayedFrom reads what was left of a run.
-func replayedFrom(left *runlog.Left) (*replayed, error) {
-	p := &replayed{tube: left.Tube}
+// readLeft reads what was left of a run.
+func readLeft(left *runlog.Left) (*leftRun, error) {
+	p := &leftRun{tube: left.Tube}
 	if err := json.Unmarshal(left.Opening, &p.opening); err != nil {
 		return nil, fmt.Errorf("its opening: %s", wording.ClipTo(err.Error(), 200))
 	}
@@ -179,7 +179,7 @@ func replayedFrom(left *runlog.Left) (*replayed, error) {
 	return p, nil
 }
 
-func isOver(t *tube.Tube) bool {
+func hasEnded(t *tube.Tube) bool {
 	select {
 	case <-t.Ended():
 		return true
@@ -199,13 +199,13 @@ const Epoch = 1 << 32
 func nextEpoch(t *tube.Tube) uint64 { return (t.Len()/Epoch + 1) * Epoch }
 
 // run makes of it a run that has ended, cutting it off where it has not.
-func (p *replayed) run(message string) *Run {
+func (p *leftRun) run(message string) *Run {
 	t := p.tube
 	r := &Run{
 		ID: p.Run, Of: p.Subject, owner: p.Owner, session: p.Session, tube: t, Keyed: p.Keyed, Began: p.Began, done: make(chan struct{}),
 		entry: p.entry,
 	}
-	if !isOver(t) {
+	if !hasEnded(t) {
 		if !t.Held() { // nobody has seen what was not stored
 			t.Leap(nextEpoch(t))
 		}
@@ -219,7 +219,7 @@ func (p *replayed) run(message string) *Run {
 	if p.ended != nil {
 		r.result = p.ended.Result
 	} else {
-		r.result = outcomeFrom(t)
+		r.result = resultFromEvents(t)
 		r.result.Session = p.Session
 	}
 	close(r.done)
@@ -227,15 +227,15 @@ func (p *replayed) run(message string) *Run {
 }
 
 // status is that of one that has ended.
-func (p *replayed) status() string {
+func (p *leftRun) status() string {
 	if p.ended != nil {
 		return p.ended.Status
 	}
-	return outcomeFrom(p.tube).Status
+	return resultFromEvents(p.tube).Status
 }
 
-// outcomeFrom puts together what the events of a run say of it.
-func outcomeFrom(t *tube.Tube) Result {
+// resultFromEvents puts together what the events of a run say of it.
+func resultFromEvents(t *tube.Tube) Result {
 	var o Result
 	r := t.SentReader(0)
 	for e := range r.Waiting() {

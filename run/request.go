@@ -224,11 +224,11 @@ type spec struct {
 	key      string
 	hash     [16]byte
 	claimed  bool              // this start has claimed the key
-	follows  bool              // its message was taken before, for another run
-	anew     bool              // another replica was to begin it, under the same id
+	accepted bool              // its message was taken before, for another run
+	inDoubt  bool              // another replica was to begin it, under the same id
 	trace    trace.SpanContext // of whoever asks; zero for none
 	span     trace.Span        // of the run; nil until it is started, or where nobody traces
-	again    *again            // how it is run again after a restart; nil for one that is not
+	restart  *restart          // how it is run again after a restart; nil for one that is not
 	account  *adapter.Account  // that pays for its memory; nil until it is started, or where nobody counts
 	asked    *adapter.Account  // that pays for the request, and then for the run; nil is a new one
 	keeps    int64             // bytes of the request that the run keeps
@@ -330,7 +330,7 @@ func (s *Service) bytesKept(a *Request, sp *spec) int64 {
 		n += int64(len(said.Text))
 	}
 	n += s.fileBytes(a)
-	if sp.agent != nil || sp.again != nil {
+	if sp.agent != nil || sp.restart != nil {
 		n *= 2
 	}
 	return n

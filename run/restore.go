@@ -55,7 +55,7 @@ func (s *Service) restore(now time.Time) error {
 				s.keys.forget(id)
 				continue
 			}
-			if s.save(lostRun(id, subjects[id], began)) {
+			if s.save(newLostRun(id, subjects[id], began)) {
 				s.log.Warn("run cut off: the server ended", "run", id)
 			}
 		}
@@ -82,21 +82,21 @@ func (s *Service) restoreRunning(now time.Time, files map[string]fs.FileInfo) er
 				continue
 			}
 		}
-		r := s.resume(p, now)
+		r := s.restoreEnded(p, now)
 		if r == nil {
-			s.cutOff = append(s.cutOff, p)
+			s.toRestart = append(s.toRestart, p)
 			continue
 		}
-		s.put(r)
+		s.keepEnded(r)
 	}
 	s.disk.settler.pass() // what was put above stays in the log until it is safe
 	return nil
 }
 
-// resume is what becomes of a run that a journal has: it has ended, and is returned; nil is one that is to be run again.
-func (s *Service) resume(p *replayed, now time.Time) *Run {
-	over := isOver(p.tube)
-	message := s.again(p, now)
+// restoreEnded is what becomes of a run that a journal has: it has ended, and is returned; nil is one that is to be run again.
+func (s *Service) restoreEnded(p *leftRun, now time.Time) *Run {
+	over := hasEnded(p.tube)
+	message := s.whyNotRestarted(p, now)
 	if message == "" {
 		return nil
 	}
@@ -107,9 +107,9 @@ func (s *Service) resume(p *replayed, now time.Time) *Run {
 	return r
 }
 
-// again says why a run is not run again that was cut off, as its clients are told; "" where it is.
-func (s *Service) again(p *replayed, now time.Time) string {
-	over := isOver(p.tube)
+// whyNotRestarted says why a run is not run again that was cut off, as its clients are told; "" where it is.
+func (s *Service) whyNotRestarted(p *leftRun, now time.Time) string {
+	over := hasEnded(p.tube)
 	message := cutMessage
 	if p.Again != nil && (!over || p.status() == StatusInterrupted) {
 		if !over {
@@ -131,8 +131,8 @@ func (s *Service) again(p *replayed, now time.Time) string {
 const LostMessage = "the server stopped during this run, and its events are lost; " +
 	"start it again with another Idempotency-Key"
 
-// lostRun stands for a run that a crash has cut off.
-func lostRun(id string, of lineage, began time.Time) *Run {
+// newLostRun stands for a run that a crash has cut off.
+func newLostRun(id string, of lineage, began time.Time) *Run {
 	failure := ling.ErrorData{Code: codeInternal, Message: LostMessage, Retryable: true, Fatal: true}
 	r := &Run{
 		ID: id, Of: of.Subject, owner: of.Owner, tube: tube.New(id, TubeOptions(0)), Keyed: true, Lost: true, Began: began,

@@ -52,10 +52,10 @@ type Run struct {
 	caller   string      // whom it is counted for; "" is nobody
 	release  func()      // stops counting it; nil where it is not counted
 
-	entry runlog.Entry // in the log of runs; nil where there is none
-	place *placed      // where replicas share runs; nil for a server that is alone
-	again *again       // nil for a run that is not run again after a restart
-	left  atomic.Bool  // it ends here, and is to be run again elsewhere
+	entry      runlog.Entry // in the log of runs; nil where there is none
+	where      *location    // where replicas share runs; nil for a server that is alone
+	restart    *restart     // nil for a run that is not run again after a restart
+	handedOver atomic.Bool  // it ends here, and is to be run again elsewhere
 
 	account *adapter.Account // pays for its memory, also after its end; nil where nobody counts
 	sent    sent             // its document, once it has ended and while somebody is sent it
@@ -108,7 +108,7 @@ func (r *Run) Ended() bool {
 func (r *Run) Ends() []<-chan struct{} { return []<-chan struct{}{r.done, r.tube.Ended()} }
 
 // Final reports whether the end of the run here is its end: it is stored, and no other server continues the run.
-func (r *Run) Final() bool { return (r.place == nil || r.Ended()) && !r.comesAgain() }
+func (r *Run) Final() bool { return (r.where == nil || r.Ended()) && !r.restarts() }
 
 // Done is closed when [Run.Result] is known here.
 func (r *Run) Done() <-chan struct{} { return r.done }
@@ -124,7 +124,7 @@ func (r *Run) Read(ctx context.Context, from uint64) (*tube.Reader, error) {
 	switch sent := r.tube.Len(); {
 	case from <= sent:
 		return r.tube.NewReader(from), nil
-	case !over && r.place != nil:
+	case !over && r.where != nil:
 		return nil, ErrMoved
 	default:
 		return nil, refuse(ErrAhead, "the run has had "+wording.Plural(int64(sent), "event"))
@@ -165,11 +165,11 @@ func (r *Run) Wait(ctx context.Context) error {
 
 // Within returns a context that ends, with the cause ErrMoved, when the run cannot be followed here any more, too. stop frees it.
 func (r *Run) Within(ctx context.Context) (_ context.Context, stop func()) {
-	if r.place == nil {
+	if r.where == nil {
 		return ctx, func() {}
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
-	unbind := context.AfterFunc(r.place, func() { cancel(ErrMoved) })
+	unbind := context.AfterFunc(r.where, func() { cancel(ErrMoved) })
 	return ctx, func() {
 		unbind()
 		cancel(nil)
@@ -182,13 +182,13 @@ func (r *Run) Result() (o Result, document, reserved []byte) {
 	case <-r.done:
 	default:
 		if r.followed() {
-			return r.goingOn()
+			return r.resultSoFar()
 		}
 		if m := r.manager.Load(); m != nil {
 			if r.tube.Held() { // what is not stored may not be seen, nor an end of which not all is
 				over := r.Ended()
 				document, reserved = r.tube.Snapshot(false)
-				o = outcomeOf(m.Outcome())
+				o = resultOf(m.Outcome())
 				if !over {
 					o.Status, o.Reason = StatusRunning, ""
 				}
@@ -196,7 +196,7 @@ func (r *Run) Result() (o Result, document, reserved []byte) {
 				return o, document, reserved
 			}
 			res := m.Peek(false)
-			o = outcomeOf(res)
+			o = resultOf(res)
 			o.Truncated = o.Truncated || r.cut.Load()
 			return o, res.Result, res.Reserved
 		}
@@ -220,14 +220,14 @@ func (r *Run) Summary() Result {
 	default:
 	}
 	if r.followed() {
-		o := outcomeFrom(r.tube)
+		o := resultFromEvents(r.tube)
 		if o.Status == "" {
 			o.Status = StatusRunning
 		}
 		return o
 	}
 	if m := r.manager.Load(); m != nil {
-		o := outcomeOf(m.Peek(false))
+		o := resultOf(m.Peek(false))
 		o.Truncated = o.Truncated || r.cut.Load()
 		return o
 	}
@@ -279,7 +279,7 @@ func (r *Run) text() (document, reserved []byte) {
 	return document, reserved
 }
 
-func outcomeOf(res ling.Result) Result {
+func resultOf(res ling.Result) Result {
 	return Result{
 		Status: res.Status, Reason: res.Reason, Session: res.Session, Usage: res.Usage, Models: res.Models, Repairs: res.Repairs,
 		Truncated: res.Truncated, Errors: res.Errors,
@@ -312,40 +312,40 @@ func (r *Run) Context() context.Context {
 	return ctx
 }
 
-// placed is where a run of replicas is: it is gone when it cannot be followed here any more, though it may go on elsewhere.
-type placed struct {
+// location is where a run of replicas is: it is gone when it cannot be followed here any more, though it may go on elsewhere.
+type location struct {
 	context.Context
 	leave context.CancelFunc
 	tail  runlog.Tail  // of one that is followed; nil for this replica's own
 	asked atomic.Int64 // when somebody last did for one that is followed, in ns
 }
 
-func newPlaced(tail runlog.Tail) *placed {
-	p := &placed{tail: tail}
+func newLocation(tail runlog.Tail) *location {
+	p := &location{tail: tail}
 	p.Context, p.leave = context.WithCancel(context.Background())
 	return p
 }
 
 // Moved reports whether the run cannot be followed here any more.
-func (r *Run) Moved() bool { return r.place != nil && r.place.Err() != nil }
+func (r *Run) Moved() bool { return r.where != nil && r.where.Err() != nil }
 
 // moved is closed when that is so; nil where it cannot be.
 func (r *Run) moved() <-chan struct{} {
-	if r.place == nil {
+	if r.where == nil {
 		return nil
 	}
-	return r.place.Done()
+	return r.where.Done()
 }
 
 // followed says whether another replica has the run, or had it at its end.
-func (r *Run) followed() bool { return r.place != nil && r.place.tail != nil }
+func (r *Run) followed() bool { return r.where != nil && r.where.tail != nil }
 
 // trouble is told what becomes of a run in the shared log. It is called by the log's goroutine.
 func (r *Run) trouble(err error) {
 	if !errors.Is(err, runlog.ErrFenced) && !errors.Is(err, runlog.ErrLost) {
 		return
 	}
-	r.place.leave()
+	r.where.leave()
 	if m := r.manager.Load(); m != nil {
 		m.Stop(ErrMoved)
 	}

@@ -134,8 +134,8 @@ type Service struct {
 	log  *slog.Logger
 	disk *disk // nil keeps nothing
 
-	journal runlog.Log  // of those that go on; nil without a disk
-	cutOff  []*replayed // that are to be run again; until the service has started
+	journal   runlog.Log // of those that go on; nil without a disk
+	toRestart []*leftRun // that are to be run again; until the service has started
 
 	working  context.Context // of all runs
 	stopWork context.CancelCauseFunc
@@ -152,10 +152,10 @@ type Service struct {
 	leaving   chan struct{}  // closed when nothing more is waited for
 	leaveOnce sync.Once
 
-	keyed     keyGate       // starts of agents that have an Idempotency-Key: one at a time of each key
-	beginning beginning     // runs that are about to begin; of a server that shares them
-	slots     chan struct{} // of runs that were taken over from other replicas; one element for each that goes on
-	unserve   func()        // answers other replicas no more; nil for a server that is alone
+	keyed    keyGate       // starts of agents that have an Idempotency-Key: one at a time of each key
+	starting starting      // runs that are about to begin; of a server that shares them
+	slots    chan struct{} // of runs that were taken over from other replicas; one element for each that goes on
+	unserve  func()        // answers other replicas no more; nil for a server that is alone
 
 	trimming sync.Mutex // one goroutine at a time moves ended runs out of memory
 
@@ -212,7 +212,7 @@ func Open(o Options) (*Service, error) {
 		}
 	}
 	s.wg.Go(s.sweepLoop)
-	s.startAgain()
+	s.restartAll()
 	if o.Shared != nil {
 		s.slots = make(chan struct{}, min(RestartsAtOnce, max(1, o.MaxRuns)))
 		unserve, err := o.Shared.Control.Serve(s.serve)
@@ -353,8 +353,8 @@ func (s *Service) noEngine() error {
 	return overLimit(LimitEngine, "the server cannot reach its store of runs and starts no new runs; retry later", engineRetry)
 }
 
-// elsewhere says whether what leaves memory can be read back.
-func (s *Service) elsewhere() bool { return s.disk != nil || s.o.Shared != nil }
+// canReadBack says whether what leaves memory can be read back.
+func (s *Service) canReadBack() bool { return s.disk != nil || s.o.Shared != nil }
 
 // Shared is what replicas of a server have in common. Any of them serves any run: one that it does not have it follows, and what is to be
 // done with it is asked of the replica that has it. All members are needed. The server closes none of them; they are closed after it.

@@ -38,7 +38,7 @@ func keyReused() *Error {
 func (s *Service) start(sp spec) (r *Run, id string, p error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if sp.key != "" && !sp.follows && s.o.Shared == nil { // whose key has led to the other run until now
+	if sp.key != "" && !sp.accepted && s.o.Shared == nil { // whose key has led to the other run until now
 		// Looked up and set under one lock, so that requests that come together start one run.
 		if id, p := s.attachLocked(sp.owner, sp.key, sp.hash); id != "" || p != nil {
 			return nil, id, p
@@ -48,7 +48,7 @@ func (s *Service) start(sp spec) (r *Run, id string, p error) {
 		return nil, "", &Error{Kind: ErrDraining, Detail: drainingMessage, Retry: 2 * time.Second}
 	}
 	// What was taken is not refused any more; there is no more of it than an inbox holds.
-	if s.running >= s.o.MaxRuns && !sp.follows {
+	if s.running >= s.o.MaxRuns && !sp.accepted {
 		return nil, "", tooManyRuns(s.running)
 	}
 	release, p := s.admit(&sp)
@@ -62,12 +62,12 @@ func (s *Service) start(sp spec) (r *Run, id string, p error) {
 		ID: sp.id, Of: sp.of(), owner: sp.owner, session: sp.session, Keyed: sp.key != "",
 		Began: time.Now(), done: make(chan struct{}),
 	}
-	r.caller, r.release, r.again = sp.caller, release, sp.again
-	if a := sp.again; a != nil && a.from > 0 {
+	r.caller, r.release, r.restart = sp.caller, release, sp.restart
+	if a := sp.restart; a != nil && a.from > 0 {
 		r.Began, r.Keyed = a.began, a.keyed
 	}
 	r.observer = s.o.Observer.Run(r.Of.Workflow, r.Of.Agent)
-	m := s.manager(s.within(&sp), &sp, r.observer.First)
+	m := s.manager(s.runContext(&sp), &sp, r.observer.First)
 	r.span, r.traced = sp.span, contextOf(sp.span)
 	r.tube = m.Tube()
 	r.account = sp.account
@@ -76,19 +76,19 @@ func (s *Service) start(sp spec) (r *Run, id string, p error) {
 	for _, f := range sp.filters {
 		r.tube.AddFilter(f)
 	}
-	sp.again.reset(r.tube)
+	sp.restart.takeBack(r.tube)
 	if s.o.Shared != nil {
-		r.place = newPlaced(nil)
+		r.where = newLocation(nil)
 	}
-	if s.o.Shared == nil || sp.follows {
+	if s.o.Shared == nil || sp.accepted {
 		s.keepKeyLocked(sp, r.ID)
 	}
-	if sp.again != nil && sp.again.place.waits() {
+	if sp.restart != nil && sp.restart.slot.waits() {
 		r.machine.enter(stateQueued)
 	} else {
 		r.machine.enter(stateRunning)
 	}
-	s.keepGoing(r)
+	s.keepInLog(r)
 	s.inMemory[r.ID] = r
 	if lane := r.Lane(); lane != "" {
 		s.inSession[lane] = r
@@ -96,8 +96,8 @@ func (s *Service) start(sp spec) (r *Run, id string, p error) {
 	s.running++
 	// As a task, so that an error or a panic of the workflow itself is the run's.
 	if err := m.Go(func(ctx context.Context) error {
-		if sp.again != nil {
-			if err := sp.again.place.wait(ctx); err != nil {
+		if sp.restart != nil {
+			if err := sp.restart.slot.wait(ctx); err != nil {
 				return err
 			}
 			if r.machine.is(stateQueued) {
@@ -105,7 +105,7 @@ func (s *Service) start(sp spec) (r *Run, id string, p error) {
 			}
 			r.reopen()
 		}
-		if sp.again != nil || sp.anew {
+		if sp.restart != nil || sp.inDoubt {
 			s.flush(ctx) // an attempt that makes the server crash must be known, and one of two has it
 			if ctx.Err() != nil {
 				if sp.agent != nil {
@@ -135,7 +135,7 @@ func (s *Service) manager(ctx context.Context, sp *spec, first func()) *ling.Man
 		Keep: func(ctx context.Context, kind string, data []byte) (string, error) {
 			return s.o.Files.Keep(ctx, sp.owner, kind, data)
 		},
-		First: first, From: sp.again.first(), Held: s.journal != nil && s.journal.Holds(),
+		First: first, From: sp.restart.firstEvent(), Held: s.journal != nil && s.journal.Holds(),
 	})
 	if sp.params != nil {
 		m.SetCustomParams(sp.params)
@@ -225,13 +225,13 @@ func (s *Service) findKey(ctx context.Context, owner, key string, hash [16]byte)
 	return c, nil
 }
 
-// beginning knows the runs that are about to begin here, so that others can ask for them.
-type beginning struct {
+// starting knows the runs that are about to begin here, so that others can ask for them.
+type starting struct {
 	mu  sync.Mutex
 	ids map[string]int
 }
 
-func (b *beginning) enter(id string) {
+func (b *starting) enter(id string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.ids == nil {
@@ -240,7 +240,7 @@ func (b *beginning) enter(id string) {
 	b.ids[id]++
 }
 
-func (b *beginning) leave(id string) {
+func (b *starting) leave(id string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.ids[id]--; b.ids[id] == 0 {
@@ -248,7 +248,7 @@ func (b *beginning) leave(id string) {
 	}
 }
 
-func (b *beginning) has(id string) bool {
+func (b *starting) has(id string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.ids[id] > 0
@@ -319,7 +319,7 @@ func (s *Service) startRun(ctx context.Context, req *Request) (*Run, Outcome, er
 			return nil, Outcome{}, err
 		}
 		if c.Run != "" {
-			if r, anew, err := s.findBegun(ctx, req, &c); !anew {
+			if r, anew, err := s.awaitStart(ctx, req, &c); !anew {
 				return r, Outcome{Kind: Replayed}, err
 			}
 			begun = c.Run
@@ -335,7 +335,7 @@ func (s *Service) startRun(ctx context.Context, req *Request) (*Run, Outcome, er
 		if done || err != nil {
 			return r, out, err
 		}
-		defer s.beginning.leave(sp.id)
+		defer s.starting.leave(sp.id)
 	}
 	var r *Run
 	var id string
@@ -350,12 +350,12 @@ func (s *Service) startRun(ctx context.Context, req *Request) (*Run, Outcome, er
 		s.forgetKey(ctx, &sp)
 		return nil, Outcome{}, err
 	}
-	if r != nil && r.place != nil {
-		switch err := s.unstored(ctx, r, &sp); { // from now on it is found everywhere
+	if r != nil && r.where != nil {
+		switch err := s.awaitAccepted(ctx, r, &sp); { // from now on it is found everywhere
 		case err != nil:
 			return nil, Outcome{}, err
 		case r.Moved() && begun != "": // somebody else has begun it at the same time
-			r, _, err := s.findBegun(ctx, req, &once.Claim{Run: r.ID})
+			r, _, err := s.awaitStart(ctx, req, &once.Claim{Run: r.ID})
 			return r, Outcome{Kind: Replayed}, err
 		}
 	}
@@ -386,7 +386,7 @@ func (s *Service) checked(ctx context.Context, req *Request, size int) (sp spec,
 		return sp, err
 	}
 	if sp.agent != nil {
-		sp.agent.alone = req.Unattended
+		sp.agent.unattended = req.Unattended
 	}
 	return sp, nil
 }
@@ -394,7 +394,7 @@ func (s *Service) checked(ctx context.Context, req *Request, size int) (sp spec,
 // started says what came of a start. r is nil if another run has the request: that with the id, or one that is not known yet.
 func (s *Service) started(ctx context.Context, req *Request, sp *spec, r *Run, id string, again bool) (*Run, Outcome, error) {
 	if r != nil {
-		if r.again != nil {
+		if r.restart != nil {
 			s.flush(ctx) // it is promised that a restart does not end it
 		}
 		return r, Outcome{}, nil
@@ -402,7 +402,7 @@ func (s *Service) started(ctx context.Context, req *Request, sp *spec, r *Run, i
 	out := Outcome{Kind: Replayed}
 	if !again {
 		out.Kind = Steered
-		if sp.agent.alone {
+		if sp.agent.unattended {
 			if r := sp.agent.answering(ctx); r != nil {
 				return r, out, nil
 			}
@@ -419,19 +419,19 @@ func (s *Service) started(ctx context.Context, req *Request, sp *spec, r *Run, i
 func (s *Service) startShared(ctx context.Context, req *Request, sp *spec, begun string) (r *Run, out Outcome, done bool, err error) {
 	switch {
 	case begun != "":
-		if sp.id, sp.anew = begun, true; sp.agent != nil {
+		if sp.id, sp.inDoubt = begun, true; sp.agent != nil {
 			sp.rename(begun)
-			sp.agent.doubt = true
+			sp.agent.inDoubt = true
 		}
 	case sp.agent != nil:
 		sp.id = sp.agent.id
 	default:
 		sp.id = NewID()
 	}
-	s.beginning.enter(sp.id)
+	s.starting.enter(sp.id)
 	defer func() {
 		if done || err != nil {
-			s.beginning.leave(sp.id)
+			s.starting.leave(sp.id)
 		}
 	}()
 	if sp.key != "" {
@@ -441,13 +441,13 @@ func (s *Service) startShared(ctx context.Context, req *Request, sp *spec, begun
 			return nil, out, false, err
 		}
 		if sp.claimed = earlier.Run == ""; !sp.claimed && earlier.Run != begun {
-			r, _, err := s.findBegun(ctx, req, &once.Claim{Run: earlier.Run})
+			r, _, err := s.awaitStart(ctx, req, &once.Claim{Run: earlier.Run})
 			return r, Outcome{Kind: Replayed}, true, err
 		}
 	}
 	if sp.agent != nil {
-		if t, ok := s.startElsewhere(ctx, req.Who, req, sp); ok {
-			r, out, err := s.startedElsewhere(ctx, req, sp, t)
+		if t, ok := s.forwardMessage(ctx, req.Who, req, sp); ok {
+			r, out, err := s.forwarded(ctx, req, sp, t)
 			return r, out, true, err
 		}
 	}
@@ -465,8 +465,8 @@ func (s *Service) attach(ctx context.Context, owner, key string, hash [16]byte) 
 	return c, err
 }
 
-// startedElsewhere is what came of a message that another replica was handed.
-func (s *Service) startedElsewhere(ctx context.Context, req *Request, sp *spec, t report) (*Run, Outcome, error) {
+// forwarded is what came of a message that another replica was handed.
+func (s *Service) forwarded(ctx context.Context, req *Request, sp *spec, t report) (*Run, Outcome, error) {
 	if err := t.failure(); err != nil {
 		if !t.unknown {
 			s.forgetKey(ctx, sp)
@@ -480,44 +480,44 @@ func (s *Service) startedElsewhere(ctx context.Context, req *Request, sp *spec, 
 	case t.Late != "":
 		out.Kind = Steered
 	}
-	r, _, err := s.findBegun(ctx, req, &once.Claim{Run: t.Run})
+	r, _, err := s.awaitStart(ctx, req, &once.Claim{Run: t.Run})
 	if codeOf(err) == codeOverloaded { // which would say that it was not taken
 		err = doubtful(sp, t.Run, "a run accepted the message, but the server cannot read this run now")
 	}
 	return r, out, err
 }
 
-// findBegun finds a run that was begun, perhaps on another replica and a moment ago. Meanwhile its key may come to lead to another one,
+// awaitStart finds a run that was begun, perhaps on another replica and a moment ago. Meanwhile its key may come to lead to another one,
 // whose turn takes the message. anew says of the run of a key that it never began, and may now, under the same id: should it have begun
 // after all, the log of runs takes what one of them writes.
-func (s *Service) findBegun(ctx context.Context, req *Request, c *once.Claim) (found *Run, anew bool, err error) {
+func (s *Service) awaitStart(ctx context.Context, req *Request, c *once.Claim) (found *Run, anew bool, err error) {
 	if s.o.Shared == nil {
 		r, err := s.Find(ctx, req.Who, c.Run)
 		return r, false, err
 	}
-	waiting, cancel := context.WithTimeout(ctx, begunWait)
+	waiting, cancel := context.WithTimeout(ctx, startWait)
 	defer cancel()
-	r, err := s.findStored(ctx, waiting, req.Who, c.Run)
+	r, err := s.findAccepted(ctx, waiting, req.Who, c.Run)
 	there := true
 	for look := 0; errors.Is(err, ErrUnknown); look++ {
-		if by := claimer(c); by != "" && look%begunAsk == 1 {
-			if there, anew = s.neverBegun(waiting, req, c.Run, by); anew {
+		if by := claimant(c); by != "" && look%startAsk == 1 {
+			if there, anew = s.notStarted(waiting, req, c.Run, by); anew {
 				return nil, true, nil
 			}
 		}
 		select {
-		case <-time.After(begunPause):
+		case <-time.After(startPause):
 			if req.Key != "" {
 				if now, err := s.findKey(waiting, req.Who.Owner(), req.Key, req.Hash()); err == nil && now.Run != "" && now.Run != c.Run {
 					c = &once.Claim{Run: now.Run}
 				}
 			}
-			r, err = s.findStored(ctx, waiting, req.Who, c.Run)
+			r, err = s.findAccepted(ctx, waiting, req.Who, c.Run)
 		case <-waiting.Done():
 			switch {
 			case ctx.Err() != nil:
 				return nil, false, context.Cause(ctx) // the client disconnected
-			case claimer(c) != "" && there:
+			case claimant(c) != "" && there:
 				return nil, false, away() // it is about to begin
 			}
 			return nil, false, lostStart(c.Run)
@@ -526,9 +526,9 @@ func (s *Service) findBegun(ctx context.Context, req *Request, c *once.Claim) (f
 	return r, false, err
 }
 
-// findStored finds a run. One that begins here is there when the log of runs has taken it, and not another replica's: it waits for that as long
+// findAccepted finds a run. One that begins here is there when the log of runs has taken it, and not another replica's: it waits for that as long
 // as the context waiting goes on.
-func (s *Service) findStored(ctx, waiting context.Context, who access.Principal, id string) (*Run, error) {
+func (s *Service) findAccepted(ctx, waiting context.Context, who access.Principal, id string) (*Run, error) {
 	r, err := s.Find(ctx, who, id)
 	if err != nil || r.followed() {
 		return r, err
@@ -539,17 +539,17 @@ func (s *Service) findStored(ctx, waiting context.Context, who access.Principal,
 	return r, nil
 }
 
-// claimer is the replica that has let a key lead to its run; "" where that does not matter.
-func claimer(c *once.Claim) string {
+// claimant is the replica that has let a key lead to its run; "" where that does not matter.
+func claimant(c *once.Claim) string {
 	var by claimed
 	_ = json.Unmarshal(c.Of, &by) // what an earlier version has stored
 	return by.Replica
 }
 
-// neverBegun asks the replica that was to begin a run whether it did. One that has died could have, and what it did is known of a workflow
+// notStarted asks the replica that was to begin a run whether it did. One that has died could have, and what it did is known of a workflow
 // that does nothing before it is written down, and of a message, which its tape has.
-func (s *Service) neverBegun(ctx context.Context, req *Request, id, replica string) (there, anew bool) {
-	t, _, err := s.ask(ctx, replica, control.Request{Command: commandBegun, Run: id})
+func (s *Service) notStarted(ctx context.Context, req *Request, id, replica string) (there, anew bool) {
+	t, _, err := s.ask(ctx, replica, control.Request{Command: commandStarted, Run: id})
 	switch {
 	case err != nil:
 		return true, false // it is asked again
@@ -568,10 +568,10 @@ func (s *Service) neverBegun(ctx context.Context, req *Request, id, replica stri
 const (
 	// begunWait is how long it may take until of a run that was begun on another replica something is stored, and begunPause is between
 	// looks for it.
-	begunWait  = 5 * time.Second
-	begunPause = 20 * time.Millisecond
+	startWait  = 5 * time.Second
+	startPause = 20 * time.Millisecond
 	// begunAsk is after how many looks the replica is asked that was to begin it.
-	begunAsk = 10
+	startAsk = 10
 )
 
 // Find finds a run for somebody. Errors: ErrUnknown, which another's run is, too, ErrExpired, ErrDamaged, ErrAway and ErrOverloaded.

@@ -30,7 +30,7 @@ func (a *agentRun) tell(ctx context.Context, m *ling.Manager) error {
 	a.m = m
 	close(a.ready)
 	result, err := a.ticket.Wait(context.Background())
-	a.follow(m)
+	a.followUp(m)
 	switch {
 	case a.stop(err), a.answer != nil && a.answer.Told(err):
 		return nil
@@ -142,15 +142,15 @@ func (a *agentRun) take(e turn.Event, err error) {
 			a.m.Report(a.name, &bot.Failure{Code: e.Err.Code, Message: e.Err.Message})
 		}
 	case turn.FinalEvent:
-		if e.Final != nil && e.Final.Reason == adapter.FinishLength && a.tells != nil {
-			a.tells.cut.Store(true)
+		if e.Final != nil && e.Final.Reason == adapter.FinishLength && a.ownRun != nil {
+			a.ownRun.cut.Store(true)
 		}
 	default: // approval_required, approval_resolved, handoff, and what plugins add
 		if len(e.Value) == 0 {
 			return
 		}
 		_ = a.m.SendEvent(string(e.Kind), e.Value) // a name that is none is nobody's event
-		if e.Kind == agent.ApprovalRequiredEvent && (a.alone || a.own != a.m) {
+		if e.Kind == agent.ApprovalRequiredEvent && (a.unattended || a.own != a.m) {
 			a.deny(e.Value)
 		}
 	}

@@ -14,9 +14,9 @@ import (
 // scope is the name of the tracer.
 const scope = "github.com/lingserve/lingserve/web"
 
-// within returns the context of a run that begins: it says what lines of the log belong to, and has the run's span, which it opens
+// runContext returns the context of a run that begins: it says what lines of the log belong to, and has the run's span, which it opens
 // unless the run has one already. Without a tracer what the caller's trace is called is still known.
-func (s *Service) within(sp *spec) context.Context {
+func (s *Service) runContext(sp *spec) context.Context {
 	if sp.account == nil {
 		if sp.account = sp.asked; sp.account == nil {
 			sp.account = s.o.Ledger.Open()
@@ -79,10 +79,10 @@ func (r *Run) endSpan(code string) {
 
 // endSpan closes the span and the account of a message that has got no run of its own: it was refused, or the turn of another run has taken it.
 func (a *agentRun) endSpan(sp *spec) {
-	if a.tells == nil {
+	if a.ownRun == nil {
 		sp.account.Release()
 	}
-	if sp.span == nil || a.tells != nil {
+	if sp.span == nil || a.ownRun != nil {
 		return
 	}
 	switch err := a.taken.err; {

@@ -18,32 +18,32 @@ import (
 // agentRun is a run that is a turn of an agent: a prepared one of the kernel, whose reply is the run's tube. It is also the lifespan
 // of the turn's envelope, which keeps the turn from beginning before the run is there to tell of it.
 type agentRun struct {
-	s         *Service
-	name      string
-	id        string // of the run, and of the turn
-	as        string // the agent that a workflow answers for; "" for none
-	policy    turn.Policy
-	answer    *workflow.Answer // of a workflow, which writes to the tube itself; nil for an agent
-	done      bool             // completed values are told
-	alone     bool             // the caller waits for the document and cannot answer questions
-	doubt     bool             // another replica may have taken the message: the tape says so
-	envelope  *turn.Envelope
-	spec      *spec
-	admission channel.Admission // observeOnly: nothing of the turn is to be seen
+	s          *Service
+	name       string
+	id         string // of the run, and of the turn
+	as         string // the agent that a workflow answers for; "" for none
+	policy     turn.Policy
+	answer     *workflow.Answer // of a workflow, which writes to the tube itself; nil for an agent
+	done       bool             // completed values are told
+	unattended bool             // the caller waits for the document and cannot answer questions
+	inDoubt    bool             // another replica may have taken the message: the tape says so
+	envelope   *turn.Envelope
+	spec       *spec
+	admission  channel.Admission // observeOnly: nothing of the turn is to be seen
 
-	cancel context.CancelCauseFunc // ends the turn
-	ticket *turn.Ticket
-	begun  chan struct{} // closed when tells is set, or there is to be none
-	tells  *Run          // the run that tells of the turn; nil: it could not be started, or another turn has used the message
-	ready  chan struct{} // closed when m is set
-	m      *ling.Manager // what is written to
-	own    *ling.Manager // of the run: another one than m where nothing is to be seen
+	cancel  context.CancelCauseFunc // ends the turn
+	ticket  *turn.Ticket
+	decided chan struct{} // closed when tells is set, or there is to be none
+	ownRun  *Run          // the run that tells of the turn; nil: it could not be started, or another turn has used the message
+	ready   chan struct{} // closed when m is set
+	m       *ling.Manager // what is written to
+	own     *ling.Manager // of the run: another one than m where nothing is to be seen
 
 	place     sync.Once
 	placed    chan struct{} // closed when taken is set
 	taken     taken
 	supervise func()        // waits for the end of tells, and keeps what is kept of it
-	ruled     chan struct{} // closed when shown is set
+	judged    chan struct{} // closed when shown is set
 	shown     bool          // the run may be seen
 
 	mu      sync.Mutex
@@ -88,7 +88,7 @@ func (s *Service) startAgent(sp spec) (r *Run, id string, again bool, p error) {
 		}
 	}
 	sp.id = a.id
-	ctx, cancel := context.WithCancelCause(s.within(&sp))
+	ctx, cancel := context.WithCancelCause(s.runContext(&sp))
 	a.cancel = cancel
 	m := &webchannel.Message{
 		Principal: sp.owner, Role: sp.role, Session: sp.session, Run: a.id, Key: sp.key, Agent: cmp.Or(a.as, a.name), Text: a.envelope.Content, Workflow: a.answer != nil,
@@ -161,7 +161,7 @@ func (a *agentRun) dispatch(ctx context.Context, t *channel.Turn, sp *spec) (cha
 			steered = true
 			t.Queued()
 			a.takenBy(taken{id: host.id})
-			<-a.begun
+			<-a.decided
 		}
 	}
 	if !steered {
@@ -176,14 +176,14 @@ func (a *agentRun) dispatch(ctx context.Context, t *channel.Turn, sp *spec) (cha
 			return channel.DispatchResult{}, ofLane(p)
 		}
 	}
-	if a.tells != nil {
+	if a.ownRun != nil {
 		a.shown = show(ctx, t.Sink)
-		close(a.ruled)
+		close(a.judged)
 		a.supervise()
 	}
 	_, err = ticket.Wait(context.Background())
 	switch {
-	case a.tells != nil:
+	case a.ownRun != nil:
 		return channel.DispatchResult{}, err
 	case steered && ticket.Host() == nil:
 		return channel.DispatchResult{}, errRefused // it came too late, and there could be no run for it
@@ -211,17 +211,17 @@ func (a *agentRun) started(r *Run) {
 		a.over = true
 		a.mu.Unlock()
 	}
-	a.tells = r
-	close(a.begun)
+	a.ownRun = r
+	close(a.decided)
 }
 
 // steer notes a message that was given to this run's turn; false where no run is there to tell what becomes of it.
 func (a *agentRun) steer(sp spec) bool {
-	<-a.begun // its turn may be there a moment before it
-	if a.tells == nil {
+	<-a.decided // its turn may be there a moment before it
+	if a.ownRun == nil {
 		return false
 	}
-	if <-a.ruled; !a.shown {
+	if <-a.judged; !a.shown {
 		return false // the answer would not be seen
 	}
 	m := steeredMessage{sp, make(chan struct{})}
@@ -243,9 +243,9 @@ type steeredMessage struct {
 	keyed chan struct{} // closed when its key leads to that run
 }
 
-// follow is for the end of the turn: the messages that it has not used have turns of their own, which come next or run already.
+// followUp is for the end of the turn: the messages that it has not used have turns of their own, which come next or run already.
 // Each gets its run, and this one says which.
-func (a *agentRun) follow(m *ling.Manager) {
+func (a *agentRun) followUp(m *ling.Manager) {
 	a.mu.Lock()
 	list := a.steered
 	a.steered, a.over = nil, true
@@ -260,16 +260,16 @@ func (a *agentRun) follow(m *ling.Manager) {
 			if r, err := late.ticket.Wait(context.Background()); err != nil && r.TurnID == late.id && errors.Is(err, turn.ErrDraining) {
 				m.Report("", lateFailure(codeDraining))
 			}
-			close(late.begun)
+			close(late.decided)
 			late.cancel(nil)
 			continue
 		}
-		sp.follows = true
+		sp.accepted = true
 		r, id, p := a.s.start(sp)
 		if p != nil {
 			m.Report("", lateFailure(codeOf(p)))
 		} else {
-			r.awaitBegun(ctx) // who reads this comes for it, to any replica
+			r.awaitAccepted(ctx) // who reads this comes for it, to any replica
 			// The tube is open until this returns.
 			_ = m.SendEvent("follow_up", map[string]string{"run": id})
 		}
@@ -288,8 +288,8 @@ func lateFailure(code string) *bot.Failure {
 // ctx has ended.
 func (a *agentRun) answering(ctx context.Context) *Run {
 	select {
-	case <-a.begun:
-		return a.tells
+	case <-a.decided:
+		return a.ownRun
 	case <-ctx.Done():
 		return nil
 	}
@@ -329,7 +329,7 @@ func (a *agentRun) Enter(ctx context.Context) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	if !a.doubt {
+	if !a.inDoubt {
 		return nil
 	}
 	switch run, err := a.s.takenBefore(ctx, a.spec.lane(), a.id); { // once more, now that nobody else can write
@@ -349,7 +349,7 @@ func (a *agentRun) run(ctx context.Context, m *ling.Manager) error {
 	defer a.cancel(nil)
 	defer context.AfterFunc(ctx, func() { a.cancel(context.Cause(ctx)) })()
 	a.own = m
-	if <-a.ruled; a.shown {
+	if <-a.judged; a.shown {
 		return a.tell(ctx, m)
 	}
 	// All goes as it would, to where nobody looks.

@@ -29,6 +29,7 @@ func bareService(o Options, d *disk) *Service {
 	if o.Observer == nil {
 		o.Observer = noObserver{}
 	}
+	o.Input, o.Images = 1_000_000, 16
 	o.MaxResult, o.MaxBots, o.MaxTasks, o.RunTimeout = 16<<20, 256, 1024, 30*time.Minute
 	o.MaxRuns = cmp.Or(o.MaxRuns, 10_000)
 	o.MaxLog = cmp.Or(o.MaxLog, 8<<20)

@@ -93,8 +93,9 @@ func (s *Service) prepareAgent(p access.Principal, a *Request, files []adapter.P
 // prepareByWorkflow checks a run of an agent that a workflow answers for.
 func (s *Service) prepareByWorkflow(by access.Principal, a *Request, workflow string) (spec, error) {
 	if _, ok := s.o.Workflows.Get(workflow); !ok {
-		return spec{}, s.internal(context.Background(), "this agent's workflow is missing; find the cause in the server's log under this id",
-			"agent's workflow is missing", "agent", a.Agent, "workflow", workflow)
+		e := internal("this agent's workflow is missing; find the cause in the server's log under this id")
+		s.log.Error("agent's workflow is missing", "id", e.ID, "agent", a.Agent, "workflow", workflow)
+		return spec{}, e
 	}
 	if a.OnBusy == string(turn.Steer) {
 		return spec{}, misfitting(Field{

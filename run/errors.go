@@ -143,12 +143,8 @@ func endedRun(id string) *Error { return &Error{Kind: ErrEnded, Detail: "the run
 
 func away() *Error { return &Error{Kind: ErrAway, Detail: awayMessage, Retry: TapesRetry} }
 
-// internal logs the cause of an error under an id, and makes an error that names the id.
-func (s *Service) internal(ctx context.Context, detail, message string, attrs ...any) *Error {
-	e := &Error{Kind: ErrInternal, Detail: detail, ID: NewID()}
-	s.log.ErrorContext(ctx, message, append([]any{"id", e.ID}, attrs...)...)
-	return e
-}
+// internal makes an error under whose id the log has the cause.
+func internal(detail string) *Error { return &Error{Kind: ErrInternal, Detail: detail, ID: NewID()} }
 
 // isAway reports whether an error means that a store or a replica cannot be reached.
 func isAway(err error) bool {

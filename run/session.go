@@ -38,7 +38,9 @@ func (s *Service) SessionError(ctx context.Context, err error) error {
 	if IsOverloaded(err) { // a database that is away; the store's log says why
 		return &Error{Kind: ErrAway, Detail: "the server cannot reach the sessions at the moment; retry later", Retry: TapesRetry}
 	}
-	return s.internal(ctx, "the server cannot use the session's tape; find the cause in its log under this id", "cannot use a tape", "error", err)
+	e := internal("the server cannot use the session's tape; find the cause in its log under this id")
+	s.log.ErrorContext(ctx, "cannot use a tape", "id", e.ID, "error", err)
+	return e
 }
 
 // IsOverloaded reports whether an error has that code, as those of a store that cannot be reached: no model has taken too long then.

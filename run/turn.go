@@ -315,8 +315,9 @@ func (s *Service) refused(r channel.Result, err error) error {
 	if err == nil {
 		err = fmt.Errorf("a turn ended without a run: %s", r.Admission.Reason)
 	}
-	return s.internal(context.Background(), "the server cannot accept the message; find the cause in its log under this id", "cannot accept a message",
-		"error", err)
+	e := internal("the server cannot accept the message; find the cause in its log under this id")
+	s.log.Error("cannot accept a message", "id", e.ID, "error", err)
+	return e
 }
 
 // Enter waits until the run is there.

@@ -71,8 +71,6 @@ const (
 	uploadBeside = 64 << 10
 	// sweepFilesEvery is between looks for files that have expired; they cannot be read any more from the moment on that they have.
 	sweepFilesEvery = 10 * time.Minute
-	// mostMedia is how many bytes of files one request may name.
-	mostMedia = 20 << 20
 
 	limitFiles = "limit_files"
 )

@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -38,6 +39,7 @@ type world struct {
 	folder func() string // makes a new one
 	here   string        // where the server keeps its data
 	s      *Service
+	mu     sync.Mutex
 	work   map[string]int // how often the work of a run began, by its id
 	ledger *adapter.Ledger
 
@@ -73,7 +75,9 @@ func (w *world) open() {
 	}
 	workflows := new(flow.Registry)
 	f := func(ctx context.Context, m *ling.Manager, input map[string]any) error {
+		w.mu.Lock()
 		w.work[m.Tube().Run()]++
+		w.mu.Unlock()
 		steps, err := strconv.Atoi(fmt.Sprint(input["steps"]))
 		if err != nil {
 			return err
@@ -103,6 +107,13 @@ func (w *world) open() {
 	w.s.restartAll()
 }
 
+// worked is how often the work of each run began.
+func (w *world) worked() map[string]int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return maps.Clone(w.work)
+}
+
 // noFiles keeps no files.
 type noFiles struct{}
 
@@ -127,7 +138,7 @@ func (w *world) start(t *rapid.T) {
 	if other {
 		req.Input = json.RawMessage(`{"steps":6}`)
 	}
-	before := maps.Clone(w.work)
+	before := w.worked()
 	r, out, err := w.s.Start(t.Context(), req)
 	synctest.Wait()
 	switch {
@@ -135,7 +146,7 @@ func (w *world) start(t *rapid.T) {
 		if known && !other || w.s.Load().Running < modelRuns {
 			t.Fatalf("RU-67: refused, with %d runs: %v", w.s.Load().Running, err)
 		}
-		if !maps.Equal(before, w.work) {
+		if !maps.Equal(before, w.worked()) {
 			t.Fatal("RU-67: a refused start has worked")
 		}
 	case errors.Is(err, ErrKeyReused):
@@ -312,9 +323,11 @@ func (w *world) crash(t *rapid.T) {
 			m.crashes++
 		}
 	}
-	done := maps.Clone(w.work)
+	done := w.worked()
 	w.close()
+	w.mu.Lock()
 	w.work = done
+	w.mu.Unlock()
 	w.here = left
 	w.open()
 	synctest.Wait()
@@ -344,7 +357,7 @@ func TestRU_ASingleServerKeepsItsPromises(t *testing.T) {
 				if m.status == "" {
 					rt.Fatalf("RU-69: %s (%s) does not end", id, m.workflow)
 				}
-				if n := w.work[id]; m.workflow == work && n > 1 || n > MaxAttempts+m.drains {
+				if n := w.worked()[id]; m.workflow == work && n > 1 || n > MaxAttempts+m.drains {
 					rt.Fatalf("RU-66: the work of %s began %d times", id, n)
 				}
 			}

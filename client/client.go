@@ -21,7 +21,7 @@ type Client struct {
 }
 
 // New returns a client of the server at an http or https address; without a scheme it is http. The key, if there is one, is sent to this
-// server alone, also where it redirects to others. The transport may be nil: [http.DefaultTransport].
+// server alone, also where it redirects to others.
 func New(address, key string, transport http.RoundTripper) (*Client, error) {
 	if !strings.Contains(address, "://") {
 		address = "http://" + address
@@ -29,9 +29,6 @@ func New(address, key string, transport http.RoundTripper) (*Client, error) {
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.RawQuery != "" || u.Fragment != "" {
 		return nil, errors.New("expected an http or https address, such as http://127.0.0.1:8080")
-	}
-	if transport == nil {
-		transport = http.DefaultTransport
 	}
 	if key != "" {
 		transport = &bearer{"Bearer " + key, u.Scheme, u.Host, transport}

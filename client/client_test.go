@@ -60,7 +60,7 @@ func TestARunOnAServer(t *testing.T) {
 		}
 	}))
 	defer s.Close()
-	c, err := New(strings.TrimPrefix(s.URL, "http://")+"/", "key", nil)
+	c, err := New(strings.TrimPrefix(s.URL, "http://")+"/", "key", s.Client().Transport)
 	if err != nil {
 		t.Fatal(err)
 	}

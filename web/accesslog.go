@@ -9,12 +9,12 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/go-chi/chi/v5"
 
 	"github.com/lingserve/lingserve/access"
 	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/internal/wording"
 )
 
 // Which requests have a line in the log when they end: see [Options.AccessLog].
@@ -238,7 +238,7 @@ func pathOf(r *http.Request, rec *recorder, route string) string {
 		if i >= len(rec.taken.URLParams.Values) || slices.Contains(theirs, key) {
 			continue
 		}
-		value := clipped(rec.taken.URLParams.Values[i], maxPath)
+		value := wording.ClipTo(rec.taken.URLParams.Values[i], maxPath)
 		if key == "*" {
 			path = strings.TrimSuffix(path, "*") + value
 		} else {
@@ -255,19 +255,7 @@ func cleanPath(path string) string {
 			return place + "…"
 		}
 	}
-	return clipped(path, maxPath)
-}
-
-// clipped is the beginning of a text, in whole characters.
-func clipped(text string, most int) string {
-	if len(text) <= most {
-		return text
-	}
-	cut := most
-	for cut > 0 && !utf8.RuneStart(text[cut]) {
-		cut--
-	}
-	return text[:cut] + "…"
+	return wording.ClipTo(path, maxPath)
 }
 
 // programOf is the first word of a User-Agent, which names a program and its version: as much as tells clients apart. The rest says

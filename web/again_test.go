@@ -15,6 +15,7 @@ import (
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/flow"
+	"github.com/lingserve/lingserve/run"
 )
 
 // againBench is a server with a workflow "anew", of one bot, that is run again after a restart. say is its model.
@@ -44,7 +45,7 @@ func againBench(t *testing.T, folder string, say func(ctx context.Context, yield
 // crashed is what a process that is killed now leaves of the folder.
 func (b *bench) crashed() string {
 	b.t.Helper()
-	b.s.runs.flush(b.t.Context())
+	b.s.runs.Inspect().Flush(b.t.Context())
 	for {
 		folder := b.t.TempDir()
 		err := os.CopyFS(folder, os.DirFS(b.s.o.Data))
@@ -116,9 +117,10 @@ func TestAWorkflowThatSaysRestartIsRunAgainAfterACrash(t *testing.T) {
 	}
 	// Its events are counted, wherever they are, from the beginning of the last attempt.
 	r := b.runOf(id)
-	<-r.done
-	if r.tube.Len() < epoch {
-		t.Errorf("its last event is %d, as if it had not been begun again", r.tube.Len())
+	<-r.Done()
+	tb := b.s.runs.Inspect().Tube(r)
+	if tb.Len() < run.Epoch {
+		t.Errorf("its last event is %d, as if it had not been begun again", tb.Len())
 	}
 	// Those who come without an id, and those who come with a key, find the same.
 	for name, f := range map[string]*folded{
@@ -131,7 +133,7 @@ func TestAWorkflowThatSaysRestartIsRunAgainAfterACrash(t *testing.T) {
 			t.Errorf("%s: %s %s", name, f.json(), f.terminal)
 		}
 	}
-	if p := readProblem(t, b.do("GET", "/v1/runs/"+id+"/events", "", "Last-Event-ID: "+id+":"+fmt.Sprint(uint64(epoch+100)))); p.Status != 400 {
+	if p := readProblem(t, b.do("GET", "/v1/runs/"+id+"/events", "", "Last-Event-ID: "+id+":"+fmt.Sprint(uint64(run.Epoch+100)))); p.Status != 400 {
 		t.Errorf("an id of the future: %+v", p)
 	}
 	if n := b.model.calls.Load(); n != 1 {
@@ -140,7 +142,7 @@ func TestAWorkflowThatSaysRestartIsRunAgainAfterACrash(t *testing.T) {
 	// And once it has ended it does not run a third time.
 	folder = b.crashed()
 	b.down()
-	if log, want := b.log.String(), fmt.Sprintf(" events=%d\n", r.tube.Len()-epoch); !strings.Contains(log, want) {
+	if log, want := b.log.String(), fmt.Sprintf(" events=%d\n", tb.Len()-run.Epoch); !strings.Contains(log, want) {
 		t.Errorf("expected %q in\n%s", want, log)
 	}
 	b = againBench(t, folder, tells("no"), nil).serve()
@@ -155,14 +157,14 @@ func TestARunIsBegunOnlySoOften(t *testing.T) {
 	b := againBench(t, folder, hangs("x"), nil).serve()
 	resp := b.do("POST", "/v1/runs", `{"workflow":"anew","input":{"q":"x"}}`, "Prefer: respond-async")
 	id := resp.Header.Get("X-Run-Id")
-	for attempt := 1; attempt <= maxAttempts; attempt++ {
+	for attempt := 1; attempt <= run.MaxAttempts; attempt++ {
 		eventually(t, "the model is asked", func() bool { return b.model.calls.Load() == 1 })
 		folder = b.crashed()
 		b.down()
 		b = againBench(t, folder, hangs("x"), nil).serve()
 	}
 	d := readDocument(t, b.do("GET", "/v1/runs/"+id, ""))
-	if d.Status != statusInterrupted || !strings.Contains(d.Errors[0].Message, "already started 3 times") || b.model.calls.Load() != 0 {
+	if d.Status != run.StatusInterrupted || !strings.Contains(d.Errors[0].Message, "already started 3 times") || b.model.calls.Load() != 0 {
 		t.Errorf("%+v", d)
 	}
 }
@@ -173,7 +175,7 @@ func TestARunThatADrainHasCutOffIsRunAgain(t *testing.T) {
 	b := againBench(t, folder, hangs("x"), nil).serve()
 	id := b.do("POST", "/v1/runs", `{"workflow":"anew","input":{"q":"x"}}`, "Prefer: respond-async").Header.Get("X-Run-Id")
 	other := b.do("POST", "/v1/runs", `{"workflow":"chat","input":{"question":"x"}}`, "Prefer: respond-async").Header.Get("X-Run-Id")
-	for range 2 * maxAttempts {
+	for range 2 * run.MaxAttempts {
 		eventually(t, "the models are asked", func() bool { return b.model.calls.Load() > 0 })
 		over, cancel := context.WithCancel(t.Context())
 		cancel()
@@ -183,15 +185,15 @@ func TestARunThatADrainHasCutOffIsRunAgain(t *testing.T) {
 		b.down()
 		b = againBench(t, folder, hangs("x"), nil).serve()
 	}
-	if d := readDocument(t, b.do("GET", "/v1/runs/"+id, "")); d.Status != statusRunning {
+	if d := readDocument(t, b.do("GET", "/v1/runs/"+id, "")); d.Status != run.StatusRunning {
 		t.Errorf("%+v", d)
 	}
-	if d := readDocument(t, b.do("GET", "/v1/runs/"+other, "")); d.Status != statusInterrupted {
+	if d := readDocument(t, b.do("GET", "/v1/runs/"+other, "")); d.Status != run.StatusInterrupted {
 		t.Errorf("%+v", d)
 	}
 	b.down()
 	b = againBench(t, folder, tells("done"), nil).serve()
-	if d := readDocument(t, b.do("GET", "/v1/runs/"+id+"/events?format=json", "")); d.Status != statusCompleted || string(d.Result) != `{"answer":"done"}` {
+	if d := readDocument(t, b.do("GET", "/v1/runs/"+id+"/events?format=json", "")); d.Status != run.StatusCompleted || string(d.Result) != `{"answer":"done"}` {
 		t.Errorf("%+v", d)
 	}
 }
@@ -225,27 +227,17 @@ func TestWhatCannotBeRunAgainEndsAsInterrupted(t *testing.T) {
 			b.down()
 			b = againBench(t, folder, tells("no"), edit).serve()
 			d := readDocument(t, b.do("GET", "/v1/runs/"+id, ""))
-			if d.Status != statusInterrupted || string(d.Result) != `{"answer":"made"}` || len(d.Errors) != 1 || b.model.calls.Load() != 0 {
+			if d.Status != run.StatusInterrupted || string(d.Result) != `{"answer":"made"}` || len(d.Errors) != 1 || b.model.calls.Load() != 0 {
 				t.Errorf("%+v", d)
 			}
 		})
 	}
 }
 
-// What stood beside the document of the attempt before is taken back, too, from those who have it.
-func TestANewAttemptTakesBackWhatStoodBesideTheDocument(t *testing.T) {
-	r := &again{beside: []byte(`{"answer/$tools":{"0":{"id":"x"}},"$reasoning_context":"hm"}`)}
-	tb := goingRun(nil, 1).tube
-	r.reset(tb)
-	if _, beside := tb.Snapshot(false); string(beside) != `{"$reasoning_context":null,"answer/$tools":null}` {
-		t.Errorf("%s", beside)
-	}
-}
-
 // FT-32: what a restart has cut off is not begun all at once. Those that wait are there, can be canceled, begin in the order in which they
 // were begun first, and a crash while they wait is none of theirs.
 func TestRunsThatARestartHasCutOffAreRunAgainAFewAtATime(t *testing.T) {
-	const all = 2*againAtOnce + 3
+	const all = 2*run.RestartsAtOnce + 3
 	var mu sync.Mutex
 	var asked []string
 	next := make(chan struct{})
@@ -282,27 +274,27 @@ func TestRunsThatARestartHasCutOffAreRunAgainAFewAtATime(t *testing.T) {
 		time.Sleep(time.Microsecond) // that their order is known
 	}
 	eventually(t, "all have begun", func() bool { return count() == all })
-	for range maxAttempts + 1 { // those that wait are not given up for that; the others are
+	for range run.MaxAttempts + 1 { // those that wait are not given up for that; the others are
 		folder := b.crashed()
 		b.down()
 		b = start(folder)
-		eventually(t, "some have begun", func() bool { return count() >= againAtOnce })
-		b.s.runs.flush(b.t.Context())
-		if n := count(); n != againAtOnce || !strings.Contains(b.log.String(), "runs wait to be restarted") {
+		eventually(t, "some have begun", func() bool { return count() >= run.RestartsAtOnce })
+		b.s.runs.Inspect().Flush(b.t.Context())
+		if n := count(); n != run.RestartsAtOnce || !strings.Contains(b.log.String(), "runs wait to be restarted") {
 			t.Fatalf("%d have begun\n%s", n, b.log)
 		}
 	}
 	// The first have crashed the server often enough.
 	for i, id := range ids {
 		d := readDocument(t, b.do("GET", "/v1/runs/"+id, ""))
-		if want := map[bool]string{true: statusInterrupted, false: statusRunning}[i < againAtOnce]; d.Status != want {
+		if want := map[bool]string{true: run.StatusInterrupted, false: run.StatusRunning}[i < run.RestartsAtOnce]; d.Status != want {
 			t.Errorf("%d is %s, expected %s", i, d.Status, want)
 		}
 	}
-	eventually(t, "the next have begun", func() bool { return count() == againAtOnce })
+	eventually(t, "the next have begun", func() bool { return count() == run.RestartsAtOnce })
 	mu.Lock()
 	slices.Sort(asked)
-	if asked[0] != fmt.Sprintf("q%02d", againAtOnce) || asked[againAtOnce-1] != fmt.Sprintf("q%02d", 2*againAtOnce-1) {
+	if asked[0] != fmt.Sprintf("q%02d", run.RestartsAtOnce) || asked[run.RestartsAtOnce-1] != fmt.Sprintf("q%02d", 2*run.RestartsAtOnce-1) {
 		t.Errorf("begun: %q", asked)
 	}
 	mu.Unlock()
@@ -310,17 +302,17 @@ func TestRunsThatARestartHasCutOffAreRunAgainAFewAtATime(t *testing.T) {
 	if resp := b.do("POST", "/v1/runs/"+ids[all-2]+"/cancel", ""); resp.StatusCode != http.StatusAccepted {
 		t.Error(resp.Status)
 	}
-	<-b.runOf(ids[all-2]).done
+	<-b.runOf(ids[all-2]).Done()
 	next <- struct{}{}
 	next <- struct{}{}
-	eventually(t, "two more have begun", func() bool { return count() == againAtOnce+2 })
+	eventually(t, "two more have begun", func() bool { return count() == run.RestartsAtOnce+2 })
 	close(next)
 	for _, i := range []int{all - 3, all - 1} {
-		if d := readDocument(t, b.do("GET", "/v1/runs/"+ids[i]+"/events?format=json", "")); d.Status != statusCompleted || string(d.Result) != `{"answer":"done"}` {
+		if d := readDocument(t, b.do("GET", "/v1/runs/"+ids[i]+"/events?format=json", "")); d.Status != run.StatusCompleted || string(d.Result) != `{"answer":"done"}` {
 			t.Errorf("%+v", d)
 		}
 	}
-	if d := readDocument(t, b.do("GET", "/v1/runs/"+ids[all-2], "")); d.Status != statusCanceled {
+	if d := readDocument(t, b.do("GET", "/v1/runs/"+ids[all-2], "")); d.Status != run.StatusCanceled {
 		t.Errorf("%+v", d)
 	}
 }

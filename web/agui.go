@@ -12,6 +12,8 @@ import (
 	webchannel "github.com/lingserve/lingserve/channel/web"
 	"github.com/lingserve/lingserve/flow"
 	"github.com/lingserve/lingserve/internal/heavy"
+	"github.com/lingserve/lingserve/internal/wording"
+	"github.com/lingserve/lingserve/run"
 	"github.com/lingserve/lingserve/tube"
 	"github.com/lingserve/lingserve/web/agui"
 	"github.com/lingserve/lingserve/web/frame"
@@ -56,54 +58,52 @@ func (s *Server) agui(w http.ResponseWriter, r *http.Request) *problem {
 	if len(faults) > 0 {
 		return invalid(misfits(faults)...)
 	}
-	run, p := s.answerAGUI(r, in)
+	answeredRun, p := s.answerAGUI(r, in)
 	if p != nil {
 		return p
 	}
-	if run != nil && !in.Asks { // the answers are all that is said
-		return s.resumeAGUI(w, r, run, st, in)
+	if answeredRun != nil && !in.Asks { // the answers are all that is said
+		return s.resumeAGUI(w, r, answeredRun, st, in)
 	}
 	if len(in.Resume) > 0 && !in.Asks {
 		s.goneAGUI(w, in)
 		return nil
 	}
-	policy := st.OnBusy
-	st.ask = target
-	st.OnBusy, st.Done, st.format = policy, true, frame.SSE
+	st.Subject, st.Done, st.format = target.Subject, true, frame.SSE
 	if s.o.Turns != nil && who(r).Remembers() { // who may not has what was said in the request
 		st.Session = in.Thread
 	}
-	notes, p := s.askedBy(&st.ask, in)
+	notes, p := s.askedBy(&st.Request, in)
 	if p != nil {
 		return p
 	}
-	if p := st.checkSaid(); p != nil { // here, where it is known what it is called
+	if err := st.CheckSaid(); err != nil { // here, where it is known what it is called
+		p := s.problem(r.Context(), err)
 		p.Detail = "/messages: " + p.Detail
 		return p
 	}
 	if st.OnBusy == "" {
 		s.goOn(r, in.Thread)
 	}
-	run, again, p := s.startRun(r, st)
+	of, out, p := s.startRun(w, r, st)
 	if p != nil {
 		return inAGUI(p, in)
 	}
-	if again { // by a client that may have a part of it
-		w.Header().Set("Idempotency-Replayed", "true")
-		return s.rejoinAGUI(w, r, run, st, in)
+	if out.Kind == run.Replayed { // by a client that may have a part of it
+		return s.rejoinAGUI(w, r, of, st, in)
 	}
-	as := s.asAGUI(run, in)
+	as := s.asAGUI(of, in)
 	as.Notes = notes
 	v := st.view
 	v.encode = encoder(agui.NewEncoder(as))
-	s.answer(w, r, run, &v, 0)
+	s.answer(w, r, of, &v, 0)
 	return nil
 }
 
 // noTarget says who could have been asked by somebody.
 func (s *Server) noTarget(p access.Principal, name string) *problem {
 	agents, workflows := s.targets(p)
-	return newProblem(codeNotFound, "unknown agent or workflow "+quote(name)+"; "+expected(name, append(agents, workflows...)))
+	return newProblem(codeNotFound, "unknown agent or workflow "+wording.Quote(name)+"; "+wording.Expected(name, append(agents, workflows...)))
 }
 
 func misfits(faults []agui.Fault) (list []misfit) {
@@ -113,11 +113,13 @@ func misfits(faults []agui.Fault) (list []misfit) {
 	return list
 }
 
-func encoder(e frame.Encoder) func(*run) frame.Encoder { return func(*run) frame.Encoder { return e } }
+func encoder(e frame.Encoder) func(*run.Run) frame.Encoder {
+	return func(*run.Run) frame.Encoder { return e }
+}
 
 // askedBy takes from an input what is to run, and says what of it is not used. What a front end's own program forwards goes before
 // what its user says: it knows the workflow that it asks.
-func (s *Server) askedBy(a *ask, in *agui.Input) (notes []agui.Note, p *problem) {
+func (s *Server) askedBy(a *run.Request, in *agui.Input) (notes []agui.Note, p *problem) {
 	d := new(decoder)
 	property := func(name string, take func(at string, raw json.RawMessage)) {
 		if raw, ok := in.Props[name]; ok && string(raw) != "null" {
@@ -126,8 +128,8 @@ func (s *Server) askedBy(a *ask, in *agui.Input) (notes []agui.Note, p *problem)
 	}
 	property("input", func(_ string, raw json.RawMessage) { a.Input = raw })
 	property("model", func(at string, raw json.RawMessage) { a.Model = d.model(at, raw) })
-	property("params", func(at string, raw json.RawMessage) { a.params(d, at, raw) })
-	property("options", func(at string, raw json.RawMessage) { a.options(d, at, raw) })
+	property("params", func(at string, raw json.RawMessage) { d.params(a, at, raw) })
+	property("options", func(at string, raw json.RawMessage) { d.options(a, at, raw) })
 	if a.Input == nil && !in.Asks {
 		d.fail("/messages", "expected a message of the user at the end, or forwardedProps.input")
 	}
@@ -144,7 +146,7 @@ func (s *Server) askedBy(a *ask, in *agui.Input) (notes []agui.Note, p *problem)
 	}
 	a.Files = in.Files
 	for _, m := range in.Said {
-		a.History = append(a.History, said{Role: m.Role, Text: m.Text})
+		a.History = append(a.History, run.Said{Role: m.Role, Text: m.Text})
 	}
 	if a.Agent == "" {
 		return notes, nil // a workflow has instructions of its own
@@ -152,7 +154,7 @@ func (s *Server) askedBy(a *ask, in *agui.Input) (notes []agui.Note, p *problem)
 	a.Instructions = in.Instructions
 	if state := string(in.State); state != "" && state != "{}" {
 		with := strings.TrimPrefix(a.Instructions+"\n\nThe state of the page that the user looks at, as JSON: "+state, "\n\n")
-		if len(with) > maxInstructions {
+		if len(with) > run.MaxInstructions {
 			return append(notes, warning("state_ignored", "the page's state is too large for the agent and was left out", nil)), nil
 		}
 		a.Instructions = with
@@ -179,20 +181,20 @@ func warning(code, message string, tools []string) agui.Note {
 }
 
 // attached says which of our runs a client has come back to.
-func attached(run *run) agui.Note {
-	value, _ := json.Marshal(map[string]string{"run": run.id})
+func attached(run *run.Run) agui.Note {
+	value, _ := json.Marshal(map[string]string{"run": run.ID})
 	return agui.Note{Name: "attached", Value: value}
 }
 
 // asAGUI is how a run is told to a client.
-func (s *Server) asAGUI(run *run, in *agui.Input) agui.Run {
+func (s *Server) asAGUI(run *run.Run, in *agui.Input) agui.Run {
 	as := agui.Run{
-		Thread: in.Thread, ID: in.Run, Parent: in.Parent, Of: run.id,
-		State:    run.of.Agent == "", // an agent mostly says a text
+		Thread: in.Thread, ID: in.Run, Parent: in.Parent, Of: run.ID,
+		State:    run.Of.Agent == "", // an agent mostly says a text
 		Old:      in.Version == "",
 		Answered: func(n uint64, id string) bool { return answered(run, n, id) },
 	}
-	if w, ok := s.o.Workflows.Get(cmp.Or(run.of.Workflow, s.byWorkflow(run.of.Agent))); ok {
+	if w, ok := s.o.Workflows.Get(cmp.Or(run.Of.Workflow, s.byWorkflow(run.Of.Agent))); ok {
 		as.Bots = botsOf(w.Info().Graph)
 	}
 	return as
@@ -233,11 +235,11 @@ func rootPattern(template string) string {
 }
 
 // answered says whether the question of event n is answered, or over with the run.
-func answered(run *run, n uint64, id string) bool {
-	if run.ended() {
+func answered(run *run.Run, n uint64, id string) bool {
+	if run.Ended() {
 		return true
 	}
-	for e := range run.tube.NewReader(n + 1).Waiting() {
+	for e := range run.ReadNow(n + 1).Waiting() {
 		var a struct{ ID string }
 		if e.Kind == tube.Named && e.Name == string(agent.ApprovalResolvedEvent) && json.Unmarshal(e.Value, &a) == nil && a.ID == id {
 			return true
@@ -248,27 +250,29 @@ func answered(run *run, n uint64, id string) bool {
 
 // answerAGUI gives the client's answers to the run that waits for them, and returns that: nil where there are none, or the run is
 // not known any more. A question that is over is none that could be answered wrongly: what came of it, the run tells.
-func (s *Server) answerAGUI(r *http.Request, in *agui.Input) (*run, *problem) {
-	var of *run
+func (s *Server) answerAGUI(r *http.Request, in *agui.Input) (*run.Run, *problem) {
+	var of *run.Run
 	for i, a := range in.Resume {
 		at := "/resume/" + itoa(i) + "/interruptId"
 		runID, n, id, ok := agui.ParseQuestion(a.Interrupt)
-		if !ok || !wellFormed(runID) {
+		if !ok || !run.ValidID(runID) {
 			return nil, invalid(misfit{Pointer: at, Detail: "unknown id; expected one from this server"})
 		}
 		run, p := s.find(r, runID)
 		switch {
 		case p != nil:
 			continue // the client has to get rid of it somehow
-		case who(r).Remembers() && run.lane() != webchannel.SessionKey(who(r).Owner(), in.Thread):
+		case who(r).Remembers() && run.Lane() != webchannel.SessionKey(who(r).Owner(), in.Thread):
 			return nil, invalid(misfit{Pointer: at, Detail: "belongs to another thread"})
 		case of != nil && of != run:
 			return nil, invalid(misfit{Pointer: at, Detail: "belongs to another run than the previous one"})
 		}
 		of = run
 		answer := agent.Answer{ID: id, Approve: a.Approve, Reason: a.Reason, Remember: a.Remember}
-		if p := s.decide(r.Context(), run, answer); p != nil && p.Code != codeConflict && !answered(run, n, id) {
-			return nil, p
+		if err := s.runs.Answer(r.Context(), run, answer); err != nil {
+			if p := s.problem(r.Context(), err); p.Code != codeConflict && !answered(run, n, id) {
+				return nil, p
+			}
 		}
 	}
 	return of, nil
@@ -277,21 +281,21 @@ func (s *Server) answerAGUI(r *http.Request, in *agui.Input) (*run, *problem) {
 // goOn answers the questions of a thread whose user goes on with something else, as a page does that was loaded anew and does not
 // know of them: nobody would, and the message would wait until their time is over.
 func (s *Server) goOn(r *http.Request, thread string) {
-	run := s.latest(r, thread)
-	if run == nil || run.ended() {
+	run := s.runs.Latest(r.Context(), who(r), thread)
+	if run == nil || run.Ended() {
 		return
 	}
-	for e := range run.tube.NewReader(0).Waiting() {
+	for e := range run.Events().Waiting() {
 		var q struct{ ID string }
 		if e.Kind == tube.Named && e.Name == string(agent.ApprovalRequiredEvent) && json.Unmarshal(e.Value, &q) == nil && !answered(run, e.N, q.ID) {
 			// Where that fails, somebody else has answered.
-			_ = s.decide(r.Context(), run, agent.Answer{ID: q.ID, Reason: "the user sent another message instead"})
+			_ = s.runs.Answer(r.Context(), run, agent.Answer{ID: q.ID, Reason: "the user sent another message instead"})
 		}
 	}
 }
 
 // resumeAGUI goes on with a run whose questions the client has answered, from the last of them on.
-func (s *Server) resumeAGUI(w http.ResponseWriter, r *http.Request, run *run, st *start, in *agui.Input) *problem {
+func (s *Server) resumeAGUI(w http.ResponseWriter, r *http.Request, run *run.Run, st *start, in *agui.Input) *problem {
 	var last uint64
 	for _, a := range in.Resume {
 		if _, n, _, _ := agui.ParseQuestion(a.Interrupt); n > last {
@@ -301,7 +305,7 @@ func (s *Server) resumeAGUI(w http.ResponseWriter, r *http.Request, run *run, st
 	as := s.asAGUI(run, in)
 	as.Notes = append(toolsOf(in), attached(run))
 	e := agui.NewEncoder(as)
-	reader := run.tube.NewReader(0)
+	reader := run.Events()
 	for event := range reader.Waiting() {
 		if event.N > last {
 			break
@@ -312,10 +316,10 @@ func (s *Server) resumeAGUI(w http.ResponseWriter, r *http.Request, run *run, st
 		}
 	}
 	e.Resume()
-	ofRun(w.Header(), run.id)
+	ofRun(w.Header(), run.ID)
 	v := st.view
 	v.format, v.encode = frame.SSE, encoder(e)
-	s.stream(w, r, run, run.tube.NewReader(last+1), &v)
+	s.stream(w, r, run, run.ReadNow(last+1), &v)
 	return nil
 }
 
@@ -384,7 +388,7 @@ func (s *Server) getAGUI(w http.ResponseWriter, r *http.Request) {
 	if p == nil {
 		if _, ok := s.target(who(r), name); !ok {
 			p = s.noTarget(who(r), name)
-		} else if why := s.noSession(who(r), thread); why != "" {
+		} else if why := s.runs.CheckSession(who(r), thread); why != "" {
 			p = newProblem(codeNotFound, "unknown thread: "+why)
 		}
 	}
@@ -392,8 +396,8 @@ func (s *Server) getAGUI(w http.ResponseWriter, r *http.Request) {
 		writeAGUI(w, p)
 		return
 	}
-	if last := s.latest(r, thread); last != nil {
-		p = s.rejoinAGUI(w, r, last, st, &agui.Input{Thread: thread, Run: last.id, Version: agui.Version})
+	if last := s.runs.Latest(r.Context(), who(r), thread); last != nil {
+		p = s.rejoinAGUI(w, r, last, st, &agui.Input{Thread: thread, Run: last.ID, Version: agui.Version})
 	} else {
 		p = s.recallAGUI(w, r, thread)
 	}
@@ -403,7 +407,7 @@ func (s *Server) getAGUI(w http.ResponseWriter, r *http.Request) {
 }
 
 // rejoinAGUI tells a client of a run of which it may have nothing, or a part: all that there is, and then what comes.
-func (s *Server) rejoinAGUI(w http.ResponseWriter, r *http.Request, run *run, st *start, in *agui.Input) *problem {
+func (s *Server) rejoinAGUI(w http.ResponseWriter, r *http.Request, run *run.Run, st *start, in *agui.Input) *problem {
 	before, _, p := s.conversation(r.Context(), in.Thread, run)
 	if p != nil {
 		return p
@@ -412,12 +416,12 @@ func (s *Server) rejoinAGUI(w http.ResponseWriter, r *http.Request, run *run, st
 	as.Notes = []agui.Note{attached(run)}
 	e := agui.NewEncoder(as)
 	e.Record()
-	reader := run.tube.NewReader(0)
+	reader := run.Events()
 	for event := range reader.Waiting() {
 		e.Skip(event)
 	}
 	e.Rejoin(before)
-	ofRun(w.Header(), run.id)
+	ofRun(w.Header(), run.ID)
 	v := st.view
 	v.format, v.encode = frame.SSE, encoder(e)
 	s.stream(w, r, run, reader, &v)
@@ -430,7 +434,7 @@ func (s *Server) recallAGUI(w http.ResponseWriter, r *http.Request, thread strin
 	if p != nil {
 		return p
 	}
-	e := agui.NewEncoder(agui.Run{Thread: thread, ID: newRunID()}) // of no run of ours
+	e := agui.NewEncoder(agui.Run{Thread: thread, ID: run.NewID()}) // of no run of ours
 	if len(before) > 0 {
 		e.Rejoin(before)
 	}

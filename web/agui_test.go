@@ -19,6 +19,7 @@ import (
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/agent"
 	"github.com/lingserve/lingserve/flow"
+	"github.com/lingserve/lingserve/run"
 	"github.com/lingserve/lingserve/web/agui/aguitest"
 )
 
@@ -194,6 +195,7 @@ func TestAGUI_AnAgentThatAWorkflowAnswersForHasAState(t *testing.T) {
 		o.Workflows.Register(w)
 	})
 	a.s.o.Agents = byWorkflow{a.s.o.Agents, map[string]string{"assistant": "words"}}
+	a.s.runs.Inspect().Options().Agents = a.s.o.Agents
 	a.serve()
 	var c aguitest.Client
 	a.runAGUI(&c, "assistant", says("t", "x"))
@@ -211,7 +213,7 @@ func TestAGUI_AnAgentThatAWorkflowAnswersForHasAState(t *testing.T) {
 
 // byWorkflow are agents, for some of which workflows answer.
 type byWorkflow struct {
-	Agents
+	run.Agents
 	of map[string]string
 }
 
@@ -353,7 +355,7 @@ func TestAGUI_AQuestionInterruptsTheRunAndItsAnswerGoesOn(t *testing.T) {
 				t.Errorf("%s %s", got, resp.Header.Get("X-Run-Id"))
 			}
 			d := readDocument(t, a.do("GET", resp.Header.Get("Location"), ""))
-			if !bytes.Equal(d.Result, client.End["result"]) || d.Status != statusCompleted {
+			if !bytes.Equal(d.Result, client.End["result"]) || d.Status != run.StatusCompleted {
 				t.Errorf("%s, and the client has %s", d.Result, client.End["result"])
 			}
 			if c.name == "denied" && !strings.Contains(string(d.Result), "not on a Sunday") {
@@ -471,9 +473,7 @@ func TestAGUI_APageThatWasReloadedComesBack(t *testing.T) {
 			t.Error(diff)
 		}
 		// Later, when nothing but the tape is there.
-		a.s.runs.mu.Lock()
-		clear(a.s.runs.inSession)
-		a.s.runs.mu.Unlock()
+		a.s.runs.Inspect().ForgetLatest()
 		var later aguitest.Client
 		a.readAGUI(&later, a.rejoin("assistant", "a/b"))
 		if diff := cmp.Diff(c.Texts("assistant"), later.Texts("assistant")); diff != "" {
@@ -486,21 +486,17 @@ func TestAGUI_APageThatWasReloadedComesBack(t *testing.T) {
 	t.Run("to one whose last answer was broken off", func(t *testing.T) {
 		first := a.postAGUI("assistant", says("broken", "wait"))
 		<-a.talk.waits
-		eventually(t, "something is said", func() bool { return a.runOf(first.Header.Get("X-Run-Id")).tube.Len() > 1 })
+		eventually(t, "something is said", func() bool { return a.s.runs.Inspect().Tube(a.runOf(first.Header.Get("X-Run-Id"))).Len() > 1 })
 		a.do("POST", first.Header.Get("Location")+"/cancel", "")
 		a.readAGUI(new(aguitest.Client), first)
-		a.s.runs.mu.Lock()
-		clear(a.s.runs.inSession)
-		a.s.runs.mu.Unlock()
+		a.s.runs.Inspect().ForgetLatest()
 		var c aguitest.Client
 		a.readAGUI(&c, a.rejoin("assistant", "broken"))
 		if len(c.Texts("assistant")) != 1 || string(c.End["outcome"]) != `{"type":"cancelled"}` {
 			t.Errorf("%v %s", c.Messages, c.End)
 		}
 		a.runAGUI(new(aguitest.Client), "assistant", says("broken", "hello"))
-		a.s.runs.mu.Lock()
-		clear(a.s.runs.inSession)
-		a.s.runs.mu.Unlock()
+		a.s.runs.Inspect().ForgetLatest()
 		var later aguitest.Client
 		if a.readAGUI(&later, a.rejoin("assistant", "broken")); string(later.End["outcome"]) != `{"type":"success"}` {
 			t.Errorf("%s", later.End)
@@ -571,19 +567,19 @@ func TestAGUI_AWorkflowsStateComesBack(t *testing.T) {
 func TestAGUI_AClientThatGoesAwayCancelsNothingUnlessItSaidSo(t *testing.T) {
 	for _, c := range []struct {
 		query, status string
-	}{{"", statusRunning}, {"?on_disconnect=cancel", statusCanceled}} {
+	}{{"", run.StatusRunning}, {"?on_disconnect=cancel", run.StatusCanceled}} {
 		b := newBench(t, nil).serve()
 		resp := b.do("POST", "/v1/agui/steps"+c.query, says("t").with("forwardedProps", map[string]any{"input": map[string]any{}}).json())
 		st := <-b.steps.came
 		resp.Body.Close()
-		run := b.runOf(resp.Header.Get("X-Run-Id"))
-		if c.status == statusCanceled {
-			<-run.done
+		of := b.runOf(resp.Header.Get("X-Run-Id"))
+		if c.status == run.StatusCanceled {
+			<-of.Done()
 		}
-		if o, _, _ := run.state(); o.Status != c.status {
+		if o, _, _ := of.Result(); o.Status != c.status {
 			t.Errorf("%s: %s", c.query, o.Status)
 		}
-		if c.status == statusRunning {
+		if c.status == run.StatusRunning {
 			st.finish()
 		}
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/lingserve/lingserve/access"
 	webchannel "github.com/lingserve/lingserve/channel/web"
+	"github.com/lingserve/lingserve/run"
 	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/web/agui"
 )
@@ -20,7 +21,7 @@ const (
 
 // conversation is what stands on the tape of a session, without what the run has said: it tells that itself. broken says that the last
 // answer is not all there.
-func (s *Server) conversation(ctx context.Context, session string, run *run) (list []agui.Message, broken bool, p *problem) {
+func (s *Server) conversation(ctx context.Context, session string, run *run.Run) (list []agui.Message, broken bool, p *problem) {
 	entries, p := s.newest(ctx, session, tape.KindMessage, tape.KindReasoning, tape.KindToolCall, tape.KindToolResult)
 	if p != nil {
 		return nil, false, p
@@ -41,7 +42,7 @@ func (s *Server) newest(ctx context.Context, session string, kinds ...tape.Kind)
 		return nil, nil
 	}
 	by := access.From(ctx)
-	if s.channelOf(by, session) != "" {
+	if s.runs.ChannelOf(by, session) != "" {
 		return nil, nil
 	}
 	t, err := tape.Lookup(ctx, s.o.Tapes, s.o.Workspace, webchannel.SessionKey(by.Owner(), session))
@@ -71,7 +72,7 @@ type conversation struct {
 	calls map[string]string // ids of calls as they are told, by the model's
 }
 
-func (c *conversation) add(e tape.Entry, run *run) {
+func (c *conversation) add(e tape.Entry, run *run.Run) {
 	id := "e" + itoa(int(e.ID))
 	var p struct {
 		Role    string
@@ -83,7 +84,7 @@ func (c *conversation) add(e tape.Entry, run *run) {
 	if json.Unmarshal(e.Payload, &p) != nil {
 		return
 	}
-	if run != nil && tape.MetaOf(e).Turn == run.id && (e.Kind != tape.KindMessage || p.Role != agui.User) {
+	if run != nil && tape.MetaOf(e).Turn == run.ID && (e.Kind != tape.KindMessage || p.Role != agui.User) {
 		return
 	}
 	switch e.Kind {

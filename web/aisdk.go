@@ -12,6 +12,7 @@ import (
 	"github.com/lingserve/lingserve/agent"
 	webchannel "github.com/lingserve/lingserve/channel/web"
 	"github.com/lingserve/lingserve/internal/heavy"
+	"github.com/lingserve/lingserve/run"
 	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/tube"
 	"github.com/lingserve/lingserve/web/aisdk"
@@ -65,7 +66,7 @@ func (s *Server) startUI(w http.ResponseWriter, r *http.Request) *problem {
 	if req.Answers != nil {
 		return s.continueUI(w, r, req, version, leave)
 	}
-	st := &start{ask: a, view: view{format: frame.SSE, leave: leave}}
+	st := &start{Request: a, view: view{format: frame.SSE, leave: leave}}
 	d := new(decoder)
 	if st.idempotencyKey(d, r); len(d.misfits) > 0 {
 		return invalid(d.misfits...)
@@ -74,7 +75,7 @@ func (s *Server) startUI(w http.ResponseWriter, r *http.Request) *problem {
 		st.Session = req.Chat
 	}
 	if st.Input = req.Input; st.Input == nil {
-		st.Input = s.inputOf(&st.ask, cmp.Or(req.Text, aboutFiles))
+		st.Input = s.inputOf(&st.Request, cmp.Or(req.Text, aboutFiles))
 	}
 	st.Files = req.Files
 	st.Instructions = req.System
@@ -82,12 +83,12 @@ func (s *Server) startUI(w http.ResponseWriter, r *http.Request) *problem {
 		st.Instructions = join(st.Instructions, another)
 	}
 	for _, before := range req.Before {
-		st.History = append(st.History, said{before.Role, before.Text})
+		st.History = append(st.History, run.Said{Role: before.Role, Text: before.Text})
 	}
 	if version >= aisdk.Version6 { // whose stream has ended with the question, and does not tell how it goes on
 		s.goOn(r, req.Chat)
 	}
-	run, again, p := s.startRun(r, st)
+	run, _, p := s.startRun(w, r, st)
 	if p != nil {
 		return p.moved(func(m *misfit) {
 			rest, input := strings.CutPrefix(m.Pointer, "/input")
@@ -104,13 +105,7 @@ func (s *Server) startUI(w http.ResponseWriter, r *http.Request) *problem {
 			}
 		})
 	}
-	if st.late != "" {
-		w.Header().Set("X-Follow-Up-Id", st.late)
-	}
-	if again {
-		w.Header().Set("Idempotency-Replayed", "true")
-	}
-	s.followUI(w, r, run, run.tube.NewReader(0), encoderUI(run, version), leave)
+	s.followUI(w, r, run, run.Events(), encoderUI(run, version), leave)
 	return nil
 }
 
@@ -169,32 +164,29 @@ func (s *Server) objectUI(w http.ResponseWriter, r *http.Request) *problem {
 	}
 	a.Input = bytes.TrimSpace(body)
 	a.Done = true // so that what is complete need not wait to be written
-	st := &start{ask: a, view: view{format: frame.JSONL, media: "text/plain; charset=utf-8", leave: leave}}
+	st := &start{Request: a, view: view{format: frame.JSONL, media: "text/plain; charset=utf-8", leave: leave}}
 	d := new(decoder)
 	if st.idempotencyKey(d, r); len(d.misfits) > 0 {
 		return invalid(d.misfits...)
 	}
-	run, again, p := s.startRun(r, st)
+	run, _, p := s.startRun(w, r, st)
 	if p != nil { // the body is the input
 		return p.moved(func(m *misfit) { m.Pointer = strings.TrimPrefix(m.Pointer, "/input") })
 	}
-	if again {
-		w.Header().Set("Idempotency-Replayed", "true")
-	}
 	v := st.view
 	s.awaitOutput(r, run, &v)
-	if run.ended() {
-		<-run.done // a moment later
-		o, document, beside := run.state()
-		if p := o.refusal(run.id, document, beside); p != nil {
-			ofRun(w.Header(), run.id)
+	if run.Ended() {
+		<-run.Done() // a moment later
+		o, document, beside := run.Result()
+		if p := refusalOf(o, run.ID, document, beside); p != nil {
+			ofRun(w.Header(), run.ID)
 			return p
 		}
 	}
 	e := aisdk.NewObject(s.shapeOf(&a).Roots)
 	v.encode = encoder(e)
-	ofRun(w.Header(), run.id)
-	s.stream(w, r, run, run.tube.NewReader(0), &v)
+	ofRun(w.Header(), run.ID)
+	s.stream(w, r, run, run.Events(), &v)
 	if !e.Complete() {
 		panic(http.ErrAbortHandler) // a clean end would read as the end of the document
 	}
@@ -202,7 +194,7 @@ func (s *Server) objectUI(w http.ResponseWriter, r *http.Request) *problem {
 }
 
 // targetUI is the agent or workflow that the path names.
-func (s *Server) targetUI(r *http.Request) (ask, *problem) {
+func (s *Server) targetUI(r *http.Request) (run.Request, *problem) {
 	name := pathValue(r, "agent")
 	a, ok := s.target(who(r), name)
 	if ok {
@@ -220,10 +212,10 @@ func (s *Server) continueUI(w http.ResponseWriter, r *http.Request, req *aisdk.R
 	if p != nil {
 		return p
 	}
-	if who(r).Remembers() && run.lane() != webchannel.SessionKey(who(r).Owner(), req.Chat) {
+	if who(r).Remembers() && run.Lane() != webchannel.SessionKey(who(r).Owner(), req.Chat) {
 		return newProblem(codeNotFound, "unknown answer; expected the id of an answer in this chat")
 	}
-	reader := run.tube.NewReader(0)
+	reader := run.Events()
 	e := aisdk.New(optionsUI(run, version))
 	answers := map[string]aisdk.Answer{}
 	for _, a := range req.Answers {
@@ -244,7 +236,7 @@ func (s *Server) continueUI(w http.ResponseWriter, r *http.Request, req *aisdk.R
 			}
 			ids = append(ids, id)
 			// A client that comes too late reads in the stream what was decided.
-			_ = s.decide(r.Context(), run, agent.Answer{ID: id, Approve: a.Approved, Reason: a.Reason})
+			_ = s.runs.Answer(r.Context(), run, agent.Answer{ID: id, Approve: a.Approved, Reason: a.Reason})
 		}
 		e.Continue(ids...)
 		if ids != nil {
@@ -268,13 +260,13 @@ func (s *Server) getUIStream(w http.ResponseWriter, r *http.Request) {
 		p.plainly(w)
 		return
 	}
-	run := s.latest(r, pathValue(r, "chat"))
+	run := s.runs.Latest(r.Context(), who(r), pathValue(r, "chat"))
 	// One that has ended while nobody listened is told once more: a client whose connection broke would keep half of it.
-	if run == nil || run.ended() && run.heard.Load() {
+	if run == nil || run.Ended() && run.Heard.Load() {
 		w.WriteHeader(http.StatusNoContent)
 		return
 	}
-	s.followUI(w, r, run, run.tube.NewReader(0), encoderUI(run, version), false)
+	s.followUI(w, r, run, run.Events(), encoderUI(run, version), false)
 }
 
 // getUIChat tells a chat's messages, for a page that is loaded anew.
@@ -285,14 +277,14 @@ func (s *Server) getUIChat(w http.ResponseWriter, r *http.Request) {
 	}
 	chat, running := pathValue(r, "chat"), ""
 	var entries []tape.Entry
-	run := s.latest(r, chat)
-	if run != nil && !run.ended() {
-		running = run.id
+	run := s.runs.Latest(r.Context(), who(r), chat)
+	if run != nil && !run.Ended() {
+		running = run.ID
 	}
 	if p == nil {
 		entries, p = s.newest(r.Context(), chat, aisdk.Kinds...)
 	}
-	if p == nil && running != "" && run.ended() { // meanwhile, so that its stream may be told to nobody any more
+	if p == nil && running != "" && run.Ended() { // meanwhile, so that its stream may be told to nobody any more
 		running = ""
 		entries, p = s.newest(r.Context(), chat, aisdk.Kinds...)
 	}
@@ -306,36 +298,36 @@ func (s *Server) getUIChat(w http.ResponseWriter, r *http.Request) {
 	}{chat, aisdk.Messages(entries, running)})
 }
 
-func optionsUI(run *run, version int) aisdk.Options {
-	return aisdk.Options{Run: run.id, Version: version, Summary: run.summaryUI}
+func optionsUI(run *run.Run, version int) aisdk.Options {
+	return aisdk.Options{Run: run.ID, Version: version, Summary: func() ([]byte, bool) { return summaryUI(run) }}
 }
 
 // encoderUI is for a client that is told all of a run.
-func encoderUI(run *run, version int) *aisdk.Encoder {
+func encoderUI(run *run.Run, version int) *aisdk.Encoder {
 	o := optionsUI(run, version)
 	if version >= aisdk.Version6 {
-		o.Pass = aisdk.Passed(o, run.tube.NewReader(0).Waiting())
+		o.Pass = aisdk.Passed(o, run.Events().Waiting())
 	}
 	return aisdk.New(o)
 }
 
 // followUI streams what an encoder makes of a run.
-func (s *Server) followUI(w http.ResponseWriter, r *http.Request, run *run, reader *tube.Reader, e *aisdk.Encoder, leave bool) {
+func (s *Server) followUI(w http.ResponseWriter, r *http.Request, run *run.Run, reader *tube.Reader, e *aisdk.Encoder, leave bool) {
 	h := w.Header()
-	ofRun(h, run.id)
+	ofRun(h, run.ID)
 	h.Set("X-Vercel-Ai-Ui-Message-Stream", "v1")
 	if r.ProtoMajor == 1 {
 		h.Set("Connection", "keep-alive")
 	}
 	s.stream(w, r, run, reader, &view{format: frame.SSE, encode: encoder(e), leave: leave})
-	if run.ended() {
-		run.heard.Store(true)
+	if run.Ended() {
+		run.Heard.Store(true)
 	}
 }
 
 // summaryUI is what a message's metadata has of its run's end.
-func (r *run) summaryUI() (metadata []byte, truncated bool) {
-	o := r.how()
+func summaryUI(of *run.Run) (metadata []byte, truncated bool) {
+	o := of.Summary()
 	metadata, err := json.Marshal(struct {
 		Status    string                   `json:"status"`
 		Reason    string                   `json:"reason,omitempty"`
@@ -347,27 +339,4 @@ func (r *run) summaryUI() (metadata []byte, truncated bool) {
 		panic(err)
 	}
 	return metadata, o.Truncated
-}
-
-// how is the run's outcome, or what there is of it so far.
-func (r *run) how() outcome {
-	select {
-	case <-r.done:
-		return r.outcome
-	default:
-	}
-	if r.followed() {
-		o := outcomeFrom(r.tube)
-		if o.Status == "" {
-			o.Status = statusRunning
-		}
-		return o
-	}
-	if m := r.manager.Load(); m != nil {
-		o := outcomeOf(m.Peek(false))
-		o.Truncated = o.Truncated || r.cut.Load()
-		return o
-	}
-	<-r.done // it has ended since
-	return r.outcome
 }

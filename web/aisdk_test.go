@@ -14,6 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/internal/wording"
+	"github.com/lingserve/lingserve/run"
 	"github.com/lingserve/lingserve/web/aisdk/aisdktest"
 )
 
@@ -37,7 +39,7 @@ func uiMessage(t testing.TB, resp *http.Response, version int) *aisdktest.Messag
 		t.Fatal(err)
 	}
 	if !m.Done {
-		t.Fatalf("no end: %s", clip(body))
+		t.Fatalf("no end: %s", wording.Clip(body))
 	}
 	return m
 }
@@ -63,7 +65,7 @@ func TestTheStreamOfAChatHasTheHeadersOfTheSDK(t *testing.T) {
 		t.Errorf("%+v", m)
 	}
 	usage := m.Metadata["usage"].(map[string]any)["assistant"].(map[string]any)["total_tokens"]
-	if m.Metadata["session"] != "c" || m.Metadata["status"] != statusCompleted || usage != 10.0 {
+	if m.Metadata["session"] != "c" || m.Metadata["status"] != run.StatusCompleted || usage != 10.0 {
 		t.Errorf("%v", m.Metadata)
 	}
 	eventually(t, "it is logged", func() bool {
@@ -77,7 +79,7 @@ func TestWhatIsWrongWithAChatsRequestIsASentence(t *testing.T) {
 	a.serve()
 	draining := newAgentBench(t, nil)
 	draining.serve()
-	draining.s.runs.drain()
+	draining.s.runs.Inspect().Refuse()
 	for _, c := range []struct {
 		name, path, body string
 		on               *agentBench
@@ -223,22 +225,22 @@ func TestAChatGoesOnWithTheWholeAnswer(t *testing.T) {
 	if one.ID != two.ID || one.Text() != "…" || two.Text() != "…" || two.Finish != "stop" {
 		t.Errorf("%+v\n%+v", one, two)
 	}
-	run := a.s.runs.inLane(laneOf("c"))
-	eventually(t, "it is heard", run.heard.Load)
+	run := a.s.runs.Inspect().Latest(laneOf("c"))
+	eventually(t, "it is heard", run.Heard.Load)
 	nothing(stream)
 
 	// One that nobody has listened to up to its end is told once more.
 	fourth := a.do("POST", "/v1/ui/assistant", uiBody("c", "wait"))
 	<-a.talk.waits
 	fourth.Body.Close()
-	run = a.s.runs.inLane(laneOf("c"))
-	eventually(t, "it is known that nobody listens", func() bool { return strings.Contains(a.log.String(), "stream broken off\" run="+run.id) })
+	run = a.s.runs.Inspect().Latest(laneOf("c"))
+	eventually(t, "it is known that nobody listens", func() bool { return strings.Contains(a.log.String(), "stream broken off\" run="+run.ID) })
 	a.talk.goOn <- struct{}{}
-	<-run.done
-	if m := uiMessage(t, a.do("GET", stream, ""), 5); m.ID != run.id || m.Finish != "stop" {
+	<-run.Done()
+	if m := uiMessage(t, a.do("GET", stream, ""), 5); m.ID != run.ID || m.Finish != "stop" {
 		t.Errorf("%+v", m)
 	}
-	eventually(t, "it is heard", run.heard.Load)
+	eventually(t, "it is heard", run.Heard.Load)
 	nothing(stream)
 	for path, want := range map[string]string{"/v1/ui/nobody/c/stream": "unknown agent", stream + "?v=1": "query parameter v: "} {
 		if body := text(t, a.do("GET", path, "")); !strings.HasPrefix(body, want) {
@@ -306,7 +308,7 @@ func TestAChatsPartsFoldToTheRunsDocument(t *testing.T) {
 			late := &aisdktest.Message{Version: 6}
 			run := b.runOf(m.ID)
 			e := encoderUI(run, 6)
-			for ev := range run.tube.NewReader(0).Waiting() {
+			for ev := range run.Events().Waiting() {
 				if err := late.Write(e.Append(nil, ev)); err != nil {
 					t.Fatal(err)
 				}
@@ -363,7 +365,7 @@ func TestAQuestionEndsTheStreamOfAChatThatCanAnswerIt(t *testing.T) {
 		chat := fmt.Sprint("c", version)
 		path := fmt.Sprint("/v1/ui/assistant?v=", version)
 		m := uiMessage(t, a.do("POST", path, uiBody(chat, "use danger")), version)
-		if m.Finish != "tool-calls" || m.Parts[3].State != "approval-requested" || a.s.runs.inLane(laneOf(chat)).ended() {
+		if m.Finish != "tool-calls" || m.Parts[3].State != "approval-requested" || a.s.runs.Inspect().Latest(laneOf(chat)).Ended() {
 			t.Fatalf("%+v", m)
 		}
 		// Who is loaded anew is told the same.
@@ -376,7 +378,7 @@ func TestAQuestionEndsTheStreamOfAChatThatCanAnswerIt(t *testing.T) {
 				{"type":"dynamic-tool","toolName":"danger","toolCallId":"c1","state":"approval-responded","approval":{"id":"`+approval+`","approved":true}}]}]}`)
 		}
 		question := m.Parts[3].Approval
-		for _, wrong := range [][3]string{{m.ID, "else", question}, {newRunID(), chat, question}, {m.ID, chat, newRunID()}, {m.ID, chat, "c1"}} {
+		for _, wrong := range [][3]string{{m.ID, "else", question}, {run.NewID(), chat, question}, {m.ID, chat, run.NewID()}, {m.ID, chat, "c1"}} {
 			if resp := answer(wrong[0], wrong[1], wrong[2]); resp.StatusCode < 400 {
 				t.Errorf("%v: %d", wrong, resp.StatusCode)
 			}
@@ -518,13 +520,13 @@ func TestAStreamThatIsLeftEndsTheRunWhereThatIsAskedFor(t *testing.T) {
 		st := <-b.steps.came
 		run := b.runOf(resp.Header.Get("X-Run-Id"))
 		resp.Body.Close()
-		eventually(t, "it is known that nobody listens", func() bool { return strings.Contains(b.log.String(), "stream broken off\" run="+run.id) })
+		eventually(t, "it is known that nobody listens", func() bool { return strings.Contains(b.log.String(), "stream broken off\" run="+run.ID) })
 		if leave == "continue" {
 			st.finish()
 		}
-		<-run.done
-		if canceled := run.Status == statusCanceled; canceled != (leave == "cancel") {
-			t.Errorf("%s: %s", leave, run.Status)
+		<-run.Done()
+		if status := run.Summary().Status; (status == "canceled") != (leave == "cancel") {
+			t.Errorf("%s: %s", leave, status)
 		}
 	}
 }
@@ -536,7 +538,7 @@ func sameJSON(t testing.TB, what, want, got string) {
 		dec := json.NewDecoder(strings.NewReader(s))
 		dec.UseNumber()
 		if err := dec.Decode(&v); err != nil {
-			t.Fatalf("%s: %v in %s", what, err, clip(s))
+			t.Fatalf("%s: %v in %s", what, err, wording.Clip(s))
 		}
 		return v
 	}

@@ -24,9 +24,9 @@ func (s *Server) postApproval(w http.ResponseWriter, r *http.Request) {
 		p.write(w)
 		return
 	}
-	ofRun(w.Header(), run.id)
-	if p := s.decide(r.Context(), run, answer); p != nil {
-		p.write(w)
+	ofRun(w.Header(), run.ID)
+	if err := s.runs.Answer(r.Context(), run, answer); err != nil {
+		s.problem(r.Context(), err).write(w)
 		return
 	}
 	w.WriteHeader(http.StatusNoContent)

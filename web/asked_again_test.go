@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/control"
+	"github.com/lingserve/lingserve/run"
 	"github.com/lingserve/lingserve/web/once"
 )
 
@@ -59,18 +60,18 @@ func TestAMessageWhoseAnswerIsLostIsTakenOnce(t *testing.T) {
 	for i, err := range []error{control.ErrLost, control.ErrSilent, context.DeadlineExceeded} {
 		first := a.say("wait", "", "Prefer: respond-async").Header.Get("X-Run-Id")
 		<-a.talk.waits
-		place.lossy.first(2, commandStart, err)
+		place.lossy.first(2, run.CommandStart, err)
 		more := fmt.Sprint("more ", i)
 		for range 2 {
 			if d := readDocument(t, b.say(more, `,"on_busy":"steer"`, "Prefer: respond-async", fmt.Sprint("Idempotency-Key: ", i))); d.Run != first {
 				t.Errorf("%v: it was given to %s, expected %s", err, d.Run, first)
 			}
 		}
-		place.lossy.first(1, commandCancel, err)
+		place.lossy.first(1, run.CommandCancel, err)
 		if r := b.do("POST", "/v1/runs/"+first+"/cancel", ""); r.StatusCode != 202 {
 			t.Errorf("%v: canceled: %d %s", err, r.StatusCode, text(t, r))
 		}
-		if d := readDocument(t, b.do("GET", "/v1/runs/"+first+"/events?format=json", "")); d.Status != statusCanceled {
+		if d := readDocument(t, b.do("GET", "/v1/runs/"+first+"/events?format=json", "")); d.Status != run.StatusCanceled {
 			t.Errorf("%v: %+v", err, d)
 		}
 		// It came too late for that run, and has one of its own.
@@ -96,7 +97,7 @@ func TestAMessageThatADeadReplicaHasTakenIsNotTakenAgain(t *testing.T) {
 	defer stop()
 	place.lossy.make(func(r control.Request, ask func() ([]byte, error)) ([]byte, error) {
 		answer, err := ask()
-		if r.Command != commandStart {
+		if r.Command != run.CommandStart {
 			return answer, err
 		}
 		if r := a.do("POST", "/v1/runs/"+host+"/approvals/"+question, `{"decision":"approve"}`); r.StatusCode != 204 {
@@ -125,11 +126,11 @@ func TestAMessageOfWhichNothingIsKnownIsNotSaidToBeRefused(t *testing.T) {
 	g := newGroup(t)
 	a, _ := g.agents()
 	b, place := g.agents()
-	patience := b.s.handWait
-	b.s.handWait = 2 * time.Second // in which a message gets there, and its answers do not
+	patience := b.s.runs.Inspect().Times().Hand
+	b.s.runs.Inspect().Times().Hand = 2 * time.Second // in which a message gets there, and its answers do not
 	first := a.say("wait", "", "Prefer: respond-async").Header.Get("X-Run-Id")
 	<-a.talk.waits
-	place.lossy.first(1000, commandStart, control.ErrSilent)
+	place.lossy.first(1000, run.CommandStart, control.ErrSilent)
 	if p := readProblem(t, b.say("more", `,"on_busy":"steer"`, "Prefer: respond-async")); p.Status != 500 || p.Code != codeInternal || p.ID == "" || p.Run != p.ID || !strings.Contains(p.Detail, "may or may not have accepted") {
 		t.Errorf("%+v", p)
 	}
@@ -140,7 +141,7 @@ func TestAMessageOfWhichNothingIsKnownIsNotSaidToBeRefused(t *testing.T) {
 	if p := readProblem(t, resp); p.Status != 503 || !strings.Contains(p.Detail, "may or may not have accepted") {
 		t.Errorf("%+v", p)
 	}
-	b.s.handWait = patience // from here on it is answered, however late
+	b.s.runs.Inspect().Times().Hand = patience // from here on it is answered, however late
 	place.lossy.make(nil)
 	place.absent.away.Store(true)
 	if p := readProblem(t, b.say("third", `,"on_busy":"steer"`, "Prefer: respond-async")); p.Status != 500 || p.Run != first || !strings.Contains(p.Detail, "a run accepted the message") {
@@ -151,7 +152,7 @@ func TestAMessageOfWhichNothingIsKnownIsNotSaidToBeRefused(t *testing.T) {
 		t.Errorf("it was given to %s, expected %s", d.Run, first)
 	}
 	close(a.talk.goOn)
-	if d := readDocument(t, b.do("GET", "/v1/runs/"+first+"/events?format=json", "")); d.Status != statusCompleted {
+	if d := readDocument(t, b.do("GET", "/v1/runs/"+first+"/events?format=json", "")); d.Status != run.StatusCompleted {
 		t.Errorf("%+v", d)
 	}
 	if said := a.tapeOf("s"); strings.Count(said, `"more"`) != 1 || strings.Count(said, `"again"`) != 1 || strings.Count(said, `"third"`) != 1 {
@@ -222,7 +223,7 @@ func TestTheKeyOfARunThatADeadReplicaHasNotBegunBeginsItOnce(t *testing.T) {
 	}
 	wg.Wait()
 	for _, d := range documents {
-		if d.Run != id || d.Status != statusCompleted || string(d.Result) != `{"answer":"new words"}` {
+		if d.Run != id || d.Status != run.StatusCompleted || string(d.Result) != `{"answer":"new words"}` {
 			t.Errorf("%s, expected %s: %s %s", d.Run, id, d.Status, d.Result)
 		}
 	}
@@ -255,7 +256,7 @@ func TestTheKeyOfAMessageThatADeadReplicaHasNotTakenHasItAnswered(t *testing.T) 
 	cancel()
 	<-left
 	for range 2 {
-		if d := b.repeat(body, key); d.Run != id || d.Status != statusCompleted || !strings.Contains(string(d.Result), "hello") {
+		if d := b.repeat(body, key); d.Run != id || d.Status != run.StatusCompleted || !strings.Contains(string(d.Result), "hello") {
 			t.Errorf("%s, expected %s: %s %s", d.Run, id, d.Status, d.Result)
 		}
 	}
@@ -278,7 +279,7 @@ func TestTheKeyOfARunThatWasRefusedBeginsIt(t *testing.T) {
 	if p := readProblem(t, a.do("POST", "/v1/runs", body, key)); p.Status != 503 {
 		t.Errorf("%+v", p)
 	}
-	if d := b.repeat(body, key); d.Run != id || d.Status != statusCompleted {
+	if d := b.repeat(body, key); d.Run != id || d.Status != run.StatusCompleted {
 		t.Errorf("%s, expected %s: %s", d.Run, id, d.Status)
 	}
 	if d := a.repeat(body, key); d.Run != id {

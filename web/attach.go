@@ -1,12 +1,9 @@
 package web
 
 import (
-	"errors"
 	"net/http"
 
 	"github.com/go-chi/chi/v5"
-
-	"github.com/lingserve/lingserve/adapter"
 )
 
 // getRun answers with a run's status and its result so far.
@@ -23,42 +20,15 @@ func (s *Server) getRun(w http.ResponseWriter, r *http.Request) {
 		p.write(w)
 		return
 	}
-	ofRun(w.Header(), run.id)
-	defer run.hold()()
-	free, p := s.roomFor(r, run)
-	if p != nil {
-		p.write(w)
+	ofRun(w.Header(), run.ID)
+	defer run.Hold()()
+	free, err := s.runs.Room(r.Context(), run)
+	if err != nil {
+		s.problem(r.Context(), err).write(w)
 		return
 	}
 	defer free()
-	s.send(w, r, http.StatusOK, "application/json", run.document(st.reserved)...)
-}
-
-// roomFor waits for the memory that the document of a run takes which goes on. One that has ended has paid for it.
-func (s *Server) roomFor(r *http.Request, run *run) (free func(), p *problem) {
-	if run.ended() || s.o.Ledger == nil {
-		return func() {}, nil
-	}
-	a := s.o.Ledger.Open()
-	if err := a.Reserve(r.Context(), int64(run.tube.Bytes())); err != nil {
-		a.Release()
-		return nil, s.noRoom(err)
-	}
-	return a.Release, nil
-}
-
-// isFull says that there was no memory.
-func isFull(err error) bool {
-	_, full := errors.AsType[*adapter.Error](err)
-	return full
-}
-
-// noRoom is the problem of an answer that there is no memory for.
-func (s *Server) noRoom(err error) *problem {
-	if !isFull(err) {
-		panic(http.ErrAbortHandler) // the client disconnected
-	}
-	return littleMemory("the server has no memory for this run's document; retry later; the run continues")
+	s.send(w, r, http.StatusOK, "application/json", documentOf(run, st.reserved)...)
 }
 
 // getEvents attaches to a run: what it has sent, from where the client left off, and then what it sends.
@@ -88,9 +58,9 @@ func (s *Server) getEvents(w http.ResponseWriter, r *http.Request) {
 	}
 	var from uint64
 	if v.after != nil {
-		sent, _ := s.awaitSeen(r, run, *v.after)
-		if from = *v.after + 1; from > sent {
-			invalid(misfit{Parameter: "after", Detail: "the run has had " + plural(int64(sent), "event")}).write(w)
+		from = *v.after + 1
+		if _, err := run.Read(r.Context(), from); err != nil {
+			s.ahead(r, err, misfit{Parameter: "after"}).write(w)
 			return
 		}
 	}
@@ -115,10 +85,17 @@ func (s *Server) postCancel(w http.ResponseWriter, r *http.Request) {
 		p.write(w)
 		return
 	}
-	ofRun(w.Header(), run.id)
-	if p := s.cancelAnywhere(r.Context(), who(r), run); p != nil {
-		p.write(w)
+	ofRun(w.Header(), run.ID)
+	if err := s.runs.Cancel(r.Context(), who(r), run); err != nil {
+		s.problem(r.Context(), err).write(w)
 		return
 	}
-	s.send(w, r, http.StatusAccepted, "application/json", run.document(st.reserved)...)
+	s.send(w, r, http.StatusAccepted, "application/json", documentOf(run, st.reserved)...)
+}
+
+// ahead is the answer to an event that the run has not had. at is where the request names it; "" is what the error says.
+func (s *Server) ahead(r *http.Request, err error, at misfit) *problem {
+	p := s.problem(r.Context(), err)
+	at.Detail += p.Detail
+	return invalid(at)
 }

@@ -7,14 +7,15 @@ import (
 	"testing"
 
 	"github.com/lingserve/lingserve/control"
+	"github.com/lingserve/lingserve/run"
 	"github.com/lingserve/lingserve/runlog"
 	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/web/once"
 )
 
 // sharedAway is what replicas share and cannot reach.
-func sharedAway() *Shared {
-	return &Shared{
+func sharedAway() *run.Shared {
+	return &run.Shared{
 		Runs: logAway{}, Control: control.NewLocal("self", nil), Keys: keysAway{},
 		Replicas: func() []string { return []string{"self"} },
 		Watch:    func(func(string)) func() { return func() {} },

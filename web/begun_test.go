@@ -8,6 +8,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/lingserve/lingserve/cluster"
+	"github.com/lingserve/lingserve/run"
 )
 
 // CL-05: a run of which the end of another one tells is there then, at every replica: nobody is told of one that is not stored.
@@ -15,7 +16,7 @@ func TestCL_05_WhatAStreamSaysGoesOnIsFoundAtAnyReplica(t *testing.T) {
 	g := newGroup(t)
 	a, place := g.agents()
 	b, _ := g.agents()
-	a.s.beginWait = time.Minute
+	a.s.runs.Inspect().Times().Begin = time.Minute
 	first := a.say("wait", "", "Prefer: respond-async").Header.Get("Location")
 	<-a.talk.waits
 	late := a.say("late", steered, "Prefer: respond-async").Header.Get("X-Follow-Up-Id")
@@ -36,7 +37,7 @@ func TestCL_05_WhatAStreamSaysGoesOnIsFoundAtAnyReplica(t *testing.T) {
 	if r := b.do("GET", "/v1/runs/"+late, ""); r.StatusCode != 200 {
 		t.Errorf("%d: %s", r.StatusCode, text(t, r))
 	}
-	if d := readDocument(t, b.do("GET", "/v1/runs/"+late+"/events?format=json", "")); d.Status != statusCompleted {
+	if d := readDocument(t, b.do("GET", "/v1/runs/"+late+"/events?format=json", "")); d.Status != run.StatusCompleted {
 		t.Errorf("%+v", d)
 	}
 }
@@ -64,7 +65,7 @@ func TestCL_05_ARunThatBeginsIsTheLastOfItsSessionAtAnyReplica(t *testing.T) {
 		t.Errorf("%d, %q: expected the stream of %q", resp.StatusCode, resp.Header.Get("X-Run-Id"), id)
 	}
 	close(a.talk.goOn)
-	if d := readDocument(t, b.do("GET", "/v1/runs/"+id+"/events?format=json", "")); d.Status != statusCompleted {
+	if d := readDocument(t, b.do("GET", "/v1/runs/"+id+"/events?format=json", "")); d.Status != run.StatusCompleted {
 		t.Errorf("%+v", d)
 	}
 }

@@ -7,8 +7,15 @@ import (
 	"github.com/lingserve/lingserve/access"
 	webchannel "github.com/lingserve/lingserve/channel/web"
 	"github.com/lingserve/lingserve/control"
+	"github.com/lingserve/lingserve/run"
 	"github.com/lingserve/lingserve/tool"
 )
+
+// report is what a replica answers.
+type report struct {
+	Run     string
+	Problem *problem
+}
 
 // DA-06: what another replica asks is checked here, too, with the role and the scopes of the one that it is for.
 func TestDA_06_WhatAReplicaAsksIsCheckedWithThePrincipalsScopes(t *testing.T) {
@@ -23,7 +30,7 @@ func TestDA_06_WhatAReplicaAsksIsCheckedWithThePrincipalsScopes(t *testing.T) {
 	}
 	serve := func(r control.Request) report {
 		t.Helper()
-		answer, err := a.s.serve(t.Context(), r)
+		answer, err := a.s.runs.Inspect().Serve(t.Context(), r)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -39,16 +46,16 @@ func TestDA_06_WhatAReplicaAsksIsCheckedWithThePrincipalsScopes(t *testing.T) {
 		}
 		return r.Problem.Code
 	}
-	start := func(who access.Principal, session string, a ask) report {
+	start := func(who access.Principal, session string, a run.Request) report {
 		t.Helper()
-		id := newRunID()
+		id := run.NewID()
 		a.Session = session
 		if session == "own" {
 			a.Session = id
 		}
-		return serve(control.Request{Command: commandStart, Body: mustJSON(message{Ask: &a, ID: id, Who: who})})
+		return serve(control.Request{Command: run.CommandStart, Body: mustJSON(map[string]any{"ask": &a, "id": id, "who": who})})
 	}
-	hello := ask{Agent: "assistant", Input: json.RawMessage(`"hello"`)}
+	hello := run.Request{Subject: run.Subject{Agent: "assistant"}, Input: json.RawMessage(`"hello"`)}
 	for name, c := range map[string]struct {
 		who     access.Principal
 		session string
@@ -67,32 +74,32 @@ func TestDA_06_WhatAReplicaAsksIsCheckedWithThePrincipalsScopes(t *testing.T) {
 	}
 
 	ann, bob := access.Principal{Name: "ann"}, access.Principal{Name: "bob"}
-	run := start(ann, "s", hello).Run
+	id := start(ann, "s", hello).Run
 	lane := webchannel.SessionKey("ann", "s")
 	for _, who := range []access.Principal{bob, {}, scopedAdmin(t)} {
-		if got := serve(control.Request{Command: commandCancel, Run: run, Body: mustJSON(onBehalf{Who: who})}); code(got) != codeNotFound {
+		if got := serve(control.Request{Command: run.CommandCancel, Run: id, Body: mustJSON(map[string]any{"who": who})}); code(got) != codeNotFound {
 			t.Errorf("%+v cancels another's run: %+v", who, got)
 		}
-		got := serve(control.Request{Command: commandDecide, Run: run, Body: mustJSON(decision{ID: "q", Approve: true, Who: who})})
-		if code(got) != codeNotFound || got.Problem.Detail != unknownRun().Detail {
+		got := serve(control.Request{Command: run.CommandDecide, Run: id, Body: mustJSON(map[string]any{"id": "q", "approve": true, "who": who})})
+		if code(got) != codeNotFound || got.Problem.Detail != "unknown run; it never existed or has expired" {
 			t.Errorf("%+v decides in another's run: %+v", who, got)
 		}
-		if got := serve(control.Request{Command: commandLatest, Session: lane, Body: mustJSON(onBehalf{Who: who})}); got.Run != "" {
+		if got := serve(control.Request{Command: run.CommandLatest, Session: lane, Body: mustJSON(map[string]any{"who": who})}); got.Run != "" {
 			t.Errorf("%+v finds another's run: %+v", who, got)
 		}
 	}
 	for _, who := range []access.Principal{bob, scopedAdmin(t), {Role: tool.Admin}} {
-		if got := serve(control.Request{Command: commandStop, Session: lane, Body: mustJSON(onBehalf{Who: who})}); code(got) != codeForbidden {
+		if got := serve(control.Request{Command: run.CommandStop, Session: lane, Body: mustJSON(map[string]any{"who": who})}); code(got) != codeForbidden {
 			t.Errorf("%+v ends the turns of another's session: %+v", who, got)
 		}
 	}
-	if got := serve(control.Request{Command: commandLatest, Session: lane, Body: mustJSON(onBehalf{Who: ann})}); got.Run != run {
-		t.Errorf("ann finds %+v, expected %s", got, run)
+	if got := serve(control.Request{Command: run.CommandLatest, Session: lane, Body: mustJSON(map[string]any{"who": ann})}); got.Run != id {
+		t.Errorf("ann finds %+v, expected %s", got, id)
 	}
-	if got := serve(control.Request{Command: commandStop, Session: lane, Body: mustJSON(onBehalf{Who: ann})}); code(got) != "" {
+	if got := serve(control.Request{Command: run.CommandStop, Session: lane, Body: mustJSON(map[string]any{"who": ann})}); code(got) != "" {
 		t.Errorf("ann ends her turns: %+v", got)
 	}
-	if got := serve(control.Request{Command: commandCancel, Run: run, Body: mustJSON(onBehalf{Who: access.Principal{Name: "root", Role: tool.Admin}})}); code(got) == codeNotFound {
+	if got := serve(control.Request{Command: run.CommandCancel, Run: id, Body: mustJSON(map[string]any{"who": access.Principal{Name: "root", Role: tool.Admin}})}); code(got) == codeNotFound {
 		t.Errorf("an admin cancels: %+v", got)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/lingserve/lingserve/run"
 	"github.com/lingserve/lingserve/runlog"
 	"github.com/lingserve/lingserve/tube"
 )
@@ -23,9 +24,9 @@ type behind struct {
 }
 
 func newBehind() *behind {
-	o := tubeOptions(0)
+	o := run.TubeOptions(0)
 	o.Held = true
-	return &behind{tube: tube.New(newRunID(), o), gone: make(chan struct{})}
+	return &behind{tube: tube.New(run.NewID(), o), gone: make(chan struct{})}
 }
 
 func (b *behind) Follow(_ context.Context, id string) (runlog.Tail, error) {
@@ -36,7 +37,7 @@ func (b *behind) Follow(_ context.Context, id string) (runlog.Tail, error) {
 }
 
 func (b *behind) Tube() *tube.Tube      { return b.tube }
-func (b *behind) Opening() []byte       { return mustJSON(opening{header: header{Run: b.tube.Run()}}) }
+func (b *behind) Opening() []byte       { return mustJSON(map[string]string{"run": b.tube.Run()}) }
 func (b *behind) Gone() <-chan struct{} { return b.gone }
 func (b *behind) Leave()                {}
 
@@ -61,11 +62,11 @@ func (b *behind) learns(t testing.TB, words ...string) {
 // ends has it know of the end.
 func (b *behind) ends(t testing.TB) {
 	t.Helper()
-	if err := b.tube.Close(statusCompleted); err != nil {
+	if err := b.tube.Close(run.StatusCompleted); err != nil {
 		t.Fatal(err)
 	}
 	b.tube.Show(b.tube.Len() + b.tube.Unshown())
-	head := mustJSON(header{Run: b.tube.Run(), outcome: outcome{Status: statusCompleted}})
+	head := mustJSON(map[string]string{"run": b.tube.Run(), "status": run.StatusCompleted})
 	b.head.Store(&head)
 }
 
@@ -98,13 +99,13 @@ func TestCL_09_WhoComesBackToAReplicaThatIsBehind(t *testing.T) {
 			l.ends(t)
 		}, "204", ""},
 		"it learns too late": {3, func(t *testing.T, l *behind) {
-			time.Sleep(2 * sharedWait)
+			time.Sleep(2 * run.SharedWait)
 			l.learns(t, "c", "d", "e")
 			l.ends(t)
 		}, "broken off", "4 5 ended"},
 		"it learns of a part, and of no more in time": {3, func(t *testing.T, l *behind) {
 			l.learns(t, "c")
-			time.Sleep(2 * sharedWait)
+			time.Sleep(2 * run.SharedWait)
 			l.learns(t, "d")
 			l.ends(t)
 		}, "broken off", "4 ended"},

@@ -10,6 +10,7 @@ import (
 	"github.com/lingserve/lingserve/access"
 	"github.com/lingserve/lingserve/flow"
 	"github.com/lingserve/lingserve/ling"
+	"github.com/lingserve/lingserve/run"
 	"github.com/lingserve/lingserve/tube"
 )
 
@@ -53,7 +54,7 @@ func BenchmarkResume(b *testing.B) {
 	}).serve()
 	defer be.down()
 	id := be.do("POST", "/v1/runs", `{"workflow":"thousand"}`).Header.Get("X-Run-Id")
-	<-be.runOf(id).done
+	<-be.runOf(id).Done()
 	b.ReportAllocs()
 	for b.Loop() {
 		resp, err := be.try(b.Context(), "GET", "/v1/runs", "", "Last-Event-ID: "+id+":1000", "Accept: text/event-stream")
@@ -81,7 +82,7 @@ func BenchmarkDoor(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			be := newBench(b, func(o *Options) { o.Log, o.Access, o.AccessLog = nil, a, AccessLogOff })
 			defer be.s.Close()
-			req, err := http.NewRequest("GET", "http://chat.example.com/v1/runs/"+newRunID(), nil)
+			req, err := http.NewRequest("GET", "http://chat.example.com/v1/runs/"+run.NewID(), nil)
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -8,6 +8,7 @@ import (
 	"github.com/go-chi/chi/v5"
 
 	"github.com/lingserve/lingserve/access"
+	"github.com/lingserve/lingserve/internal/wording"
 )
 
 // Channels are the doors for platforms: what people there write comes in beside the API.
@@ -36,7 +37,7 @@ func (s *Server) postWebhook(w http.ResponseWriter, r *http.Request) {
 		h = s.o.Channels.Webhook(chi.URLParam(r, "channel"))
 	}
 	if h == nil {
-		newProblem(codeNotFound, "unknown path; no channel receives events at "+clip(r.URL.Path)).write(w)
+		newProblem(codeNotFound, "unknown path; no channel receives events at "+wording.Clip(r.URL.Path)).write(w)
 		return
 	}
 	rc := http.NewResponseController(w)

@@ -26,7 +26,9 @@ import (
 	"github.com/lingserve/lingserve/api"
 	"github.com/lingserve/lingserve/bot"
 	"github.com/lingserve/lingserve/flow"
+	"github.com/lingserve/lingserve/internal/wording"
 	"github.com/lingserve/lingserve/ling"
+	"github.com/lingserve/lingserve/run"
 	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/tape/logs"
 	"github.com/lingserve/lingserve/web/aisdk/aisdktest"
@@ -284,17 +286,13 @@ func TestEveryAnswerThatIsDescribedIsGivenAndEveryAnswerIsAsDescribed(t *testing
 		failedRun[workflow] = resp.Header.Get("X-Run-Id")
 	}
 	for _, id := range []string{endedRun, failedRun["broken"], failedRun["upstream"], failedRun["limited"], failedRun["busy"], failedRun["slow"], failedRun["dear"], failedRun["looping"]} {
-		<-b.runOf(id).done
+		<-b.runOf(id).Done()
 	}
-	gone, unknown := newRunID(), newRunID()
-	b.s.runs.mu.Lock()
-	b.s.runs.expired.add(gone, "")
-	b.s.runs.mu.Unlock()
+	gone, unknown := run.NewID(), run.NewID()
+	b.s.runs.Inspect().Expire(gone, "")
 	keyed := b.do("POST", "/v1/runs", `{"workflow":"chat","input":"q"}`, "Idempotency-Key: kept", "Prefer: respond-async")
 	keyed.Body.Close()
-	b.s.runs.mu.Lock()
-	b.s.runs.keys.put("", "lost", ask{Workflow: "steps"}.hash(), gone)
-	b.s.runs.mu.Unlock()
+	b.s.runs.Inspect().PutKey("lost", &run.Request{Subject: run.Subject{Workflow: "steps"}}, gone)
 
 	b.session("s-42", "hello", "again")
 	b.session("a/b")
@@ -308,9 +306,7 @@ func TestEveryAnswerThatIsDescribedIsGivenAndEveryAnswerIsAsDescribed(t *testing
 	const ui, uiInput = "/v1/ui", `{"id":"t","messages":[{"id":"m","role":"user","parts":[{"type":"text","text":"q"}]}]}`
 	const agui, aguiInput = "/v1/agui", `{"threadId":"t","runId":"r","messages":[{"id":"m","role":"user","content":"q"}]}`
 	const aguiForwarded = `{"threadId":"t","runId":"r","messages":[],"forwardedProps":{"input":{}}}`
-	b.s.runs.mu.Lock()
-	b.s.runs.keys.put("", "lost-agui", ask{Workflow: "steps", Input: json.RawMessage("{}"), Done: true}.hash(), gone)
-	b.s.runs.mu.Unlock()
+	b.s.runs.Inspect().PutKey("lost-agui", &run.Request{Subject: run.Subject{Workflow: "steps"}, Input: json.RawMessage("{}"), Done: true}, gone)
 	ended, events := "/v1/runs/"+endedRun, "/v1/runs/"+endedRun+"/events"
 	chat := `{"workflow":"chat","input":"q"}`
 	rows := map[string][]call{
@@ -560,10 +556,10 @@ func TestEveryAnswerThatIsDescribedIsGivenAndEveryAnswerIsAsDescribed(t *testing
 	}
 	for name, calls := range rows {
 		for _, want := range calls {
-			t.Run(fmt.Sprintf("%s/%s %s %d", name, want.method, clip(want.path), want.status), func(t *testing.T) { c.check(t, b, want) })
+			t.Run(fmt.Sprintf("%s/%s %s %d", name, want.method, wording.Clip(want.path), want.status), func(t *testing.T) { c.check(t, b, want) })
 			if want.method == "GET" && want.status != 304 && (name == "look" || name == "sessions" || name == "files" || name == "the rest") {
 				want.method = "HEAD"
-				t.Run(fmt.Sprintf("%s/HEAD %s %d", name, clip(want.path), want.status), func(t *testing.T) { c.check(t, b, want) })
+				t.Run(fmt.Sprintf("%s/HEAD %s %d", name, wording.Clip(want.path), want.status), func(t *testing.T) { c.check(t, b, want) })
 			}
 		}
 	}
@@ -614,10 +610,10 @@ func TestEveryAnswerThatIsDescribedIsGivenAndEveryAnswerIsAsDescribed(t *testing
 	}
 	away := newBench(t, func(o *Options) { o.Shared = sharedAway() }).serve() // what it shares cannot be reached
 	for _, want := range []call{
-		{"GET", "/v1/runs/" + newRunID(), "", nil, 503, false},
-		{"HEAD", "/v1/runs/" + newRunID(), "", nil, 503, false},
-		{"POST", "/v1/runs/" + newRunID() + "/cancel", "", nil, 503, false},
-		{"POST", "/v1/runs/" + newRunID() + "/approvals/" + newRunID(), `{"decision":"approve"}`, nil, 503, false},
+		{"GET", "/v1/runs/" + run.NewID(), "", nil, 503, false},
+		{"HEAD", "/v1/runs/" + run.NewID(), "", nil, 503, false},
+		{"POST", "/v1/runs/" + run.NewID() + "/cancel", "", nil, 503, false},
+		{"POST", "/v1/runs/" + run.NewID() + "/approvals/" + run.NewID(), `{"decision":"approve"}`, nil, 503, false},
 	} {
 		t.Run("away/"+want.method+" "+want.path, func(t *testing.T) { c.check(t, away, want) })
 	}
@@ -664,10 +660,8 @@ func (c *contract) checkAgents(t *testing.T) {
 	resp := a.say("use danger", "", asEvents)
 	question, _, stop := a.question(resp)
 	defer stop()
-	gone := newRunID()
-	a.s.runs.mu.Lock()
-	a.s.runs.expired.add(gone, "")
-	a.s.runs.mu.Unlock()
+	gone := run.NewID()
+	a.s.runs.Inspect().Expire(gone, "")
 	path := "/v1/runs/" + resp.Header.Get("X-Run-Id") + "/approvals/" + question
 	const yes, busy = `{"decision":"approve","remember":"session"}`, `{"agent":"assistant","session":"s","input":"x","on_busy":"reject"}`
 	for _, want := range []call{
@@ -679,7 +673,7 @@ func (c *contract) checkAgents(t *testing.T) {
 		{"POST", "/v1/sessions/s/handoff", `{"name":"n"}`, nil, 409, false},
 		{"POST", path, `{"decision":"perhaps"}`, nil, 400, true},
 		{"POST", path, yes, []string{"Sec-Fetch-Site: cross-site"}, 403, false},
-		{"POST", "/v1/runs/" + resp.Header.Get("X-Run-Id") + "/approvals/" + newRunID(), yes, nil, 404, false},
+		{"POST", "/v1/runs/" + resp.Header.Get("X-Run-Id") + "/approvals/" + run.NewID(), yes, nil, 404, false},
 		{"POST", path + "x", yes, nil, 410, false},
 		{"POST", "/v1/runs/" + gone + "/approvals/" + question, yes, nil, 410, false},
 		{"POST", path, `{"decision":"deny","reason":"` + strings.Repeat("x", 5000) + `"}`, nil, 413, true},
@@ -689,7 +683,7 @@ func (c *contract) checkAgents(t *testing.T) {
 		{"POST", "/v1/sessions/s/approvals/" + question, yes, nil, 409, false},
 		{"GET", "/v1/runs?agent=assistant&session=s&input=again", "", []string{"Accept: text/event-stream"}, 200, false},
 	} {
-		t.Run("agents/"+want.method+" "+clip(want.path)+" "+itoa(want.status), func(t *testing.T) { c.check(t, a.bench, want) })
+		t.Run("agents/"+want.method+" "+wording.Clip(want.path)+" "+itoa(want.status), func(t *testing.T) { c.check(t, a.bench, want) })
 	}
 	other := newAgentBench(t, nil)
 	other.serve()
@@ -704,7 +698,7 @@ func (c *contract) checkAgents(t *testing.T) {
 			_, _, end := other.question(other.say("use danger", "", asEvents))
 			defer end()
 		}
-		t.Run("agents/"+want.method+" "+clip(want.path)+" "+itoa(want.status), func(t *testing.T) { c.check(t, other.bench, want) })
+		t.Run("agents/"+want.method+" "+wording.Clip(want.path)+" "+itoa(want.status), func(t *testing.T) { c.check(t, other.bench, want) })
 	}
 	if err := a.s.o.Turns.Drain(t.Context()); err != nil {
 		t.Fatal(err)
@@ -777,7 +771,7 @@ func TestTheMembersAndParametersAreThoseThatAreDescribed(t *testing.T) {
 	for schema, try := range map[string][2]string{
 		"StartRunRequest": {"/v1/runs", `{"nonsense":1}`}, "ModelOptions": {"/v1/runs", `{"options":{"nonsense":1}}`},
 		"Filter": {"/v1/runs", `{"filter":{"nonsense":1}}`}, "CreateAnchorRequest": {"/v1/sessions/s/handoff", `{"nonsense":1}`},
-		"ForkSessionRequest": {"/v1/sessions/s/fork", `{"nonsense":1}`}, "ApprovalDecision": {"/v1/runs/" + id + "/approvals/" + newRunID(), `{"nonsense":1}`},
+		"ForkSessionRequest": {"/v1/sessions/s/fork", `{"nonsense":1}`}, "ApprovalDecision": {"/v1/runs/" + id + "/approvals/" + run.NewID(), `{"nonsense":1}`},
 	} {
 		described := slices.Sorted(maps.Keys(c.doc.Components.Schemas[schema].Value.Properties))
 		if diff := cmp.Diff(described, known(b.do("POST", try[0], try[1]))); diff != "" {

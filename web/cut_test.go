@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/lingserve/lingserve/run"
 )
 
 // CL-07: what was cut off by the end of its replica is interrupted in the log, and on the tape: once, and before any reader is told.
@@ -11,17 +13,17 @@ func TestATurnThatADeadReplicaRanHasNoEndOnItsTape(t *testing.T) {
 	g := newGroup(t)
 	a, dying := g.agents()
 	b, _ := g.agents()
-	b.s.cutWait = time.Minute // a tape that cannot be reached so soon is told by the next turn
+	b.s.runs.Inspect().Times().Cut = time.Minute // a tape that cannot be reached so soon is told by the next turn
 	id := a.say("wait", "", "Prefer: respond-async").Header.Get("X-Run-Id")
 	<-a.talk.waits
 	dying.cluster.Conn().Close()
-	if d := readDocument(t, b.do("GET", "/v1/runs/"+id+"/events?format=json", "")); d.Status != statusInterrupted {
+	if d := readDocument(t, b.do("GET", "/v1/runs/"+id+"/events?format=json", "")); d.Status != run.StatusInterrupted {
 		t.Fatalf("%+v", d)
 	}
 	if said := b.tapeOf("s"); strings.Count(said, `"turn.aborted","data":{"turn":"`+id+`"}`) != 1 {
 		t.Error(said)
 	}
-	if d := readDocument(t, b.say("again", "")); d.Status != statusCompleted {
+	if d := readDocument(t, b.say("again", "")); d.Status != run.StatusCompleted {
 		t.Errorf("%+v", d)
 	}
 	if said := b.tapeOf("s"); strings.Count(said, "turn.aborted") != 1 {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/access"
+	"github.com/lingserve/lingserve/run"
 )
 
 // Access is who may ask, from where, and how much. The zero value lets everybody in as the one user of the server.
@@ -128,7 +129,7 @@ func (s *Server) refuse(rec *recorder, r *http.Request, err error) *http.Request
 		panic(http.ErrAbortHandler) // the client disconnected
 	default:
 		p := newProblem(codeInternal, "the server cannot check your key or token; find the cause in its log under this id")
-		p.ID = newRunID()
+		p.ID = run.NewID()
 		s.log.ErrorContext(r.Context(), "cannot check a caller's key", "id", p.ID, "error", err)
 		p.at(rec, r)
 		return nil

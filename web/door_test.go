@@ -21,6 +21,7 @@ import (
 	"github.com/lingserve/lingserve/access"
 	"github.com/lingserve/lingserve/agent"
 	"github.com/lingserve/lingserve/internal/vfs"
+	"github.com/lingserve/lingserve/run"
 	"github.com/lingserve/lingserve/store/file"
 	"github.com/lingserve/lingserve/tool"
 	"github.com/lingserve/lingserve/turn"
@@ -147,11 +148,11 @@ func TestWhatBelongsToOneIsToOthersAsIfItWereNotThere(t *testing.T) {
 	st := <-a.steps.came
 	defer st.finish()
 	said := readDocument(t, a.do("POST", "/v1/runs", `{"agent":"assistant","session":"secret-plan","input":"the password is swordfish"}`, ann))
-	if said.Status != statusCompleted || said.Session != "secret-plan" {
+	if said.Status != run.StatusCompleted || said.Session != "secret-plan" {
 		t.Fatalf("%+v", said)
 	}
 	ended := said.Run
-	unknown := newRunID()
+	unknown := run.NewID()
 
 	// Each row is asked as Bob for what is Ann's, and for what there never was. The answers must not differ but by the id.
 	type row struct{ mine, none, body, noneBody string }
@@ -167,7 +168,7 @@ func TestWhatBelongsToOneIsToOthersAsIfItWereNotThere(t *testing.T) {
 		"HEAD /v1/runs/{run}":                         of("/v1/runs/%s", ""),
 		"GET /v1/runs/{run}/events":                   of("/v1/runs/%s/events", ""),
 		"POST /v1/runs/{run}/cancel":                  {"/v1/runs/" + going + "/cancel", "/v1/runs/" + unknown + "/cancel", "", ""},
-		"POST /v1/runs/{run}/approvals/{approval}":    of("/v1/runs/%s/approvals/"+newRunID(), `{"decision":"approve"}`),
+		"POST /v1/runs/{run}/approvals/{approval}":    of("/v1/runs/%s/approvals/"+run.NewID(), `{"decision":"approve"}`),
 		"GET /v1/sessions/{id}":                       session("/v1/sessions/%s", ""),
 		"HEAD /v1/sessions/{id}":                      session("/v1/sessions/%s", ""),
 		"DELETE /v1/sessions/{id}":                    session("/v1/sessions/%s", ""),
@@ -284,9 +285,7 @@ func TestWhatBelongsToOneIsToOthersAsIfItWereNotThere(t *testing.T) {
 		t.Errorf("nobody: %+v", got)
 	}
 	// Forgotten ones, too, are as if they had never been.
-	a.s.runs.mu.Lock()
-	a.s.runs.expired.add(unknown, "ann")
-	a.s.runs.mu.Unlock()
+	a.s.runs.Inspect().Expire(unknown, "ann")
 	if hers, his := a.whole("GET", "/v1/runs/"+unknown, "", ann), a.whole("GET", "/v1/runs/"+unknown, "", bob); hers.Status != 410 || his.Status != 404 {
 		t.Errorf("%+v, %+v", hers, his)
 	}
@@ -306,11 +305,9 @@ func TestOwnersHoldAcrossARestart(t *testing.T) {
 	if got := b.whole("GET", "/v1/runs/"+run, "", k.bearer["bob"]); got.Status != 404 || strings.Contains(got.Body, "q") && strings.Contains(got.Body, run) {
 		t.Errorf("Bob gets %+v", got)
 	}
-	b.s.runs.mu.Lock()
-	if b.s.runs.inMemory[run] != nil {
+	if b.s.runs.Inspect().InMemory()[run] != nil {
 		t.Error("a run was read back for somebody who may not see it")
 	}
-	b.s.runs.mu.Unlock()
 	if again := readDocument(t, b.do("POST", "/v1/runs", `{"workflow":"chat","input":"q"}`, k.bearer["ann"], "Idempotency-Key: k")).Run; again != run {
 		t.Errorf("her key leads to %s", again)
 	}
@@ -656,7 +653,7 @@ func (c *contract) checkDoor(t *testing.T) {
 	elsewhere.url = strings.Replace(elsewhere.url, "127.0.0.1", "127.0.0.1.evil.test", 1)
 	elsewhere.http.Transport = dialed(elsewhere.listener.Addr().String())
 	for path, item := range c.doc.Paths.Map() {
-		address := strings.NewReplacer("{run}", newRunID(), "{call}", "c", "{name}", "x", "{id}", "s", "{agent}", "a", "{thread}", "t", "{chat}", "c", "{model}", "m", "{channel}", "c").Replace(path)
+		address := strings.NewReplacer("{run}", run.NewID(), "{call}", "c", "{name}", "x", "{id}", "s", "{agent}", "a", "{thread}", "t", "{chat}", "c", "{model}", "m", "{channel}", "c").Replace(path)
 		for method, op := range item.Operations() {
 			has := func(status string) bool { return op.Responses.Value(status) != nil }
 			if has("401") {

@@ -12,6 +12,7 @@ import (
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/channel/inbox"
 	"github.com/lingserve/lingserve/internal/vfs"
+	"github.com/lingserve/lingserve/run"
 	storefile "github.com/lingserve/lingserve/store/file"
 )
 
@@ -38,7 +39,7 @@ func TestErasingASessionErasesWhatChannelsKeepOfIt(t *testing.T) {
 	}
 	sessions := channel.NewSessions(texts(channel.SessionTable), nil)
 	tree, err := channel.NewTree(channel.Configuration{Channels: map[string]channel.ChannelPlace{
-		Channel: {AccountPlace: channel.AccountPlace{Place: channel.Place{DMPolicy: channel.PolicyOpen}}},
+		run.Channel: {AccountPlace: channel.AccountPlace{Place: channel.Place{DMPolicy: channel.PolicyOpen}}},
 	}})
 	if err != nil {
 		t.Fatal(err)

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/lingserve/lingserve/run"
 )
 
 // An event's id is <run>:<n>. A browser asks first (preflight) before it sends an id with a colon to another origin, so
@@ -27,37 +29,20 @@ func (id eventID) String() string { return id.run + ":" + strconv.FormatUint(id.
 
 // parseEventID reads an id. The error says what is wrong with it.
 func parseEventID(text string) (eventID, error) {
-	if len(text) > maxRunID+1+16 {
+	if len(text) > run.MaxID+1+16 {
 		return eventID{}, fmt.Errorf("an event id of %d characters is too long", len(text))
 	}
 	i := strings.LastIndexAny(text, ":.")
 	if i < 0 {
 		return eventID{}, fmt.Errorf("%q is not an event id; expected <run>:<number>", text)
 	}
-	run, number := text[:i], text[i+1:]
-	if !wellFormed(run) {
-		return eventID{}, fmt.Errorf("%q is not an event id; expected a run's id in place of %q", text, run)
+	of, number := text[:i], text[i+1:]
+	if !run.ValidID(of) {
+		return eventID{}, fmt.Errorf("%q is not an event id; expected a run's id in place of %q", text, of)
 	}
 	n, err := strconv.ParseUint(number, 10, 64)
 	if err != nil || number[0] == '+' || len(number) > 1 && number[0] == '0' || n > lastNumber {
 		return eventID{}, fmt.Errorf("%q is not an event id; expected a whole number in place of %q", text, number)
 	}
-	return eventID{run, n}, nil
-}
-
-// maxRunID is the longest run id that is looked at.
-const maxRunID = 64
-
-// wellFormed says whether text could be the id of a run, so that nothing else reaches a map, a log or a file name.
-func wellFormed(text string) bool {
-	if text == "" || len(text) > maxRunID {
-		return false
-	}
-	for i := range len(text) {
-		c := text[i]
-		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '-' && c != '_' {
-			return false
-		}
-	}
-	return true
+	return eventID{of, n}, nil
 }

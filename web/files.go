@@ -28,8 +28,9 @@ import (
 	webchannel "github.com/lingserve/lingserve/channel/web"
 	"github.com/lingserve/lingserve/internal/mediapart"
 	"github.com/lingserve/lingserve/internal/vfs"
+	"github.com/lingserve/lingserve/internal/wording"
+	"github.com/lingserve/lingserve/run"
 	"github.com/lingserve/lingserve/tape"
-	"github.com/lingserve/lingserve/turn"
 )
 
 // Files are what callers have uploaded, and what models have made. Each is a tape of its own in the store of sessions, with one event that
@@ -70,8 +71,6 @@ const (
 	uploadBeside = 64 << 10
 	// sweepFilesEvery is between looks for files that have expired; they cannot be read any more from the moment on that they have.
 	sweepFilesEvery = 10 * time.Minute
-	// mostMedia is how many bytes of files one request may name.
-	mostMedia = 20 << 20
 
 	limitFiles = "limit_files"
 )
@@ -193,19 +192,19 @@ func (s *Server) fileProblem(ctx context.Context, err error) *problem {
 	case errors.Is(err, errors.ErrUnsupported):
 		return newProblem(codeNotFound, noFiles)
 	case errors.Is(err, tape.ErrTooMany):
-		return reached(limitFiles, "the server reached its limit of sessions and files; it accepts no new files", sessionsRetry)
+		return reached(limitFiles, "the server reached its limit of sessions and files; it accepts no new files", run.SessionsRetry)
 	case errors.Is(err, tape.ErrTooLarge):
 		return newProblem(codeTooLarge, "the server has no space for a file of this size")
 	case vfs.Failed(err):
-		s.shed.diskFailed()
-		return reached(limitDisk, "the server's disk is full or has failed, so it cannot store or read files; retry later", diskRetry)
-	case isOverloaded(err), errors.Is(err, context.DeadlineExceeded):
+		s.shed.DiskFailed()
+		return reached(run.LimitDisk, "the server's disk is full or has failed, so it cannot store or read files; retry later", run.DiskRetry)
+	case run.IsOverloaded(err), errors.Is(err, context.DeadlineExceeded):
 		p := newProblem(codeOverloaded, "the server cannot reach the files at the moment; retry later")
-		p.retryAfter = tapesRetry
+		p.retryAfter = run.TapesRetry
 		return p
 	}
 	p := newProblem(codeInternal, "the server cannot store or read the file; find the cause in its log under this id")
-	p.ID = newRunID()
+	p.ID = run.NewID()
 	s.log.ErrorContext(ctx, "file store failed", "id", p.ID, "error", err)
 	return p
 }
@@ -213,7 +212,7 @@ func (s *Server) fileProblem(ctx context.Context, err error) *problem {
 // roomForFile refuses a file beyond what a caller may keep. What two uploads at once add is counted by the next one.
 func (s *Server) roomForFile(ctx context.Context, owner string, size int64) *problem {
 	if s.shed.failed.Load() || s.shed.disk.over.Load() {
-		return reached(limitDisk, "the server's disk is nearly full or has failed, so it accepts no files; retry later", diskRetry)
+		return reached(run.LimitDisk, "the server's disk is nearly full or has failed, so it accepts no files; retry later", run.DiskRetry)
 	}
 	count, held := 0, size
 	now := time.Now()
@@ -227,13 +226,13 @@ func (s *Server) roomForFile(ctx context.Context, owner string, size int64) *pro
 		}
 	}
 	if count >= s.o.Files.MaxCount {
-		p := newProblem(codeRateLimited, "you have "+plural(int64(count), "file")+", the limit of one caller; delete some with DELETE /v1/files/{id}")
-		p.reason, p.retryAfter = limitFiles, sessionsRetry
+		p := newProblem(codeRateLimited, "you have "+wording.Plural(int64(count), "file")+", the limit of one caller; delete some with DELETE /v1/files/{id}")
+		p.reason, p.retryAfter = limitFiles, run.SessionsRetry
 		return p
 	}
 	if held > s.o.Files.MaxBytes {
-		p := newProblem(codeRateLimited, "your files would exceed "+plural(s.o.Files.MaxBytes, "byte")+", the limit of one caller; delete some with DELETE /v1/files/{id}")
-		p.reason, p.retryAfter = limitFiles, sessionsRetry
+		p := newProblem(codeRateLimited, "your files would exceed "+wording.Plural(s.o.Files.MaxBytes, "byte")+", the limit of one caller; delete some with DELETE /v1/files/{id}")
+		p.reason, p.retryAfter = limitFiles, run.SessionsRetry
 		return p
 	}
 	return nil
@@ -259,7 +258,7 @@ func (s *Server) postFile(w http.ResponseWriter, r *http.Request) {
 		p = tooLargeBody(w, s.o.Files.MaxSize)
 	}
 	if p == nil && s.shed.memory.over.Load() {
-		p = littleMemory(nothingBegins)
+		p = littleMemory("the server is close to its memory limit and starts no new runs; retry later")
 	}
 	var body []byte
 	if p == nil {
@@ -280,7 +279,7 @@ func (s *Server) postFile(w http.ResponseWriter, r *http.Request) {
 func (s *Server) uploadOf(r *http.Request, name string, data []byte) (upload, *problem) {
 	claimed, params, err := mime.ParseMediaType(cmp.Or(r.Header.Get("Content-Type"), "application/octet-stream"))
 	if err != nil {
-		return upload{}, invalid(misfit{Header: "Content-Type", Detail: "expected a media type, found " + clip(r.Header.Get("Content-Type"))})
+		return upload{}, invalid(misfit{Header: "Content-Type", Detail: "expected a media type, found " + wording.Clip(r.Header.Get("Content-Type"))})
 	}
 	if claimed == "multipart/form-data" {
 		var p *problem
@@ -297,7 +296,7 @@ func (s *Server) uploadOf(r *http.Request, name string, data []byte) (upload, *p
 	case len(data) == 0:
 		return upload{}, invalid(misfit{Detail: "the file is empty"})
 	case int64(len(data)) > s.o.Files.MaxSize:
-		p := newProblem(codeTooLarge, "the file is larger than "+plural(s.o.Files.MaxSize, "byte"))
+		p := newProblem(codeTooLarge, "the file is larger than "+wording.Plural(s.o.Files.MaxSize, "byte"))
 		p.reason = limitBody
 		return upload{}, p
 	}
@@ -436,45 +435,6 @@ func (s *Server) sweepFiles() {
 	}
 }
 
-// fileBytes is how many bytes the files of a request take, as text, together with those that it names.
-func (a *ask) fileBytes() (n int64) {
-	count := func(list []adapter.Part) {
-		for i := range list {
-			p := &list[i]
-			n += int64(len(p.Image) + len(p.File))
-			if id := mediapart.Ref(p); id != "" {
-				_, size, _ := readFileID(id)
-				n += size / 3 * 4
-			}
-		}
-	}
-	count(a.Files)
-	if a.Completion != nil {
-		for _, m := range a.Completion.Messages {
-			count(m.Parts)
-		}
-	}
-	return n
-}
-
-// admitFiles holds memory for the files that a request names, before they are read.
-func (s *Server) admitFiles(r *http.Request, a *ask) *problem {
-	n := a.fileBytes()
-	if n > mostMedia/3*4 {
-		return tooMuch(limitInput, misfit{Pointer: "/files", Detail: "expected at most " + plural(mostMedia, "byte") + " of all files"})
-	}
-	if n == 0 {
-		return nil
-	}
-	switch accountOf(r).Admit(n) {
-	case adapter.Refused:
-		return littleMemory("the server has no memory for the files of this request now; retry later")
-	case adapter.Impossible:
-		return tooMuch(limitMemory, misfit{Pointer: "/files", Detail: "the files exceed this server's memory limit; send fewer or smaller ones"})
-	}
-	return nil
-}
-
 // openFiles puts the data of uploaded files in the place of their ids. The list is a new one.
 func (s *Server) openFiles(by access.Principal, at string, list []adapter.Part) ([]adapter.Part, *problem) {
 	if len(list) == 0 {
@@ -505,25 +465,13 @@ func (s *Server) openFiles(by access.Principal, at string, list []adapter.Part) 
 			opened[i] = adapter.Part{Type: "file", File: url, Name: cmp.Or(p.Name, f.Filename)}
 		}
 		if kind == "text" && len(data) > s.shed.o.Input {
-			return nil, tooMuch(limitInput, misfit{Pointer: at, Detail: "expected at most " + plural(int64(s.shed.o.Input), "character") + " of content for models in total"})
+			p := invalid(misfit{Pointer: at, Detail: "expected at most " + wording.Plural(int64(s.shed.o.Input), "character") + " of content for models in total"})
+			tooMuch := newProblem(codeTooLarge, p.Detail)
+			tooMuch.reason, tooMuch.Errors = run.LimitInput, p.Errors
+			return nil, tooMuch
 		}
 	}
 	return opened, nil
-}
-
-// withFiles is the same for the messages of a completion.
-func (s *Server) withFiles(by access.Principal, c *completion) (*completion, *problem) {
-	as := *c
-	as.Messages = slices.Clone(c.Messages)
-	for i := range as.Messages {
-		m := &as.Messages[i]
-		parts, p := s.openFiles(by, "/messages/"+itoa(i)+"/content", m.Parts)
-		if p != nil {
-			return nil, p
-		}
-		m.Parts = parts
-	}
-	return &as, nil
 }
 
 // keepMedia keeps an image or a sound that a model made as a file of its run's caller, and returns its address. What else models send is not kept.
@@ -552,15 +500,25 @@ func (s *Server) keepMedia(ctx context.Context, owner, claimed string, data []by
 	return filesPath + "/" + f.ID + "/content", nil
 }
 
-// mediaOf are the files of a request as an envelope has them.
-func mediaOf(files []adapter.Part) (list []turn.Media) {
-	for i := range files {
-		p := &files[i]
-		kind := p.Kind()
-		if kind != adapter.KindImage && kind != adapter.KindAudio {
-			kind = "file"
-		}
-		list = append(list, turn.Media{Type: kind, URL: p.Image + p.File, Name: p.Name})
+// runFiles are the files of the server, as runs use them.
+type runFiles struct{ s *Server }
+
+// Open implements [run.Files].
+func (f runFiles) Open(who access.Principal, at string, list []adapter.Part) ([]adapter.Part, error) {
+	opened, p := f.s.openFiles(who, at, list)
+	if p != nil {
+		return nil, p.asError()
 	}
-	return list
+	return opened, nil
+}
+
+// Size implements [run.Files].
+func (f runFiles) Size(id string) int64 {
+	_, size, _ := readFileID(id)
+	return size
+}
+
+// Keep implements [run.Files].
+func (f runFiles) Keep(ctx context.Context, owner, kind string, data []byte) (string, error) {
+	return f.s.keepMedia(ctx, owner, kind, data)
 }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/agent"
+	"github.com/lingserve/lingserve/run"
 	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/tape/logs"
 )
@@ -255,7 +256,7 @@ func TestAChatTakesThePartsThatACompletionTakes(t *testing.T) {
 			return parts, ""
 		}
 		want, refused := last("/v1/chat/completions", `{"model":"assistant","messages":[{"role":"user","content":[{"type":"text","text":"look"},`+part+`]}]}`)
-		got, refusal := last("/v1/ui/assistant", `{"id":"`+newRunID()+`","messages":[{"id":"m","role":"user","parts":[{"type":"text","text":"look"},`+part+`]}]}`)
+		got, refusal := last("/v1/ui/assistant", `{"id":"`+run.NewID()+`","messages":[{"id":"m","role":"user","parts":[{"type":"text","text":"look"},`+part+`]}]}`)
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s (-completion +chat):\n%s", part, diff)
 		}

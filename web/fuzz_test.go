@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/lingserve/lingserve/run"
 )
 
 // FT-29: an id that is taken is written back as it was, and anything else is refused with a sentence.
@@ -24,7 +26,7 @@ func FuzzEventID(f *testing.F) {
 			return
 		}
 		back := id.String()
-		if back != text && strings.Replace(back, ":", ".", 1) != text || !wellFormed(id.run) || id.n > lastNumber {
+		if back != text && strings.Replace(back, ":", ".", 1) != text || !run.ValidID(id.run) || id.n > lastNumber {
 			t.Errorf("%q was read as %q", text, back)
 		}
 	})
@@ -55,7 +57,8 @@ func FuzzAccept(f *testing.F) {
 // Whatever is asked, by whatever method, of whatever path, is answered in its kind and is nobody's fault here.
 func FuzzRequest(f *testing.F) {
 	b := sessionsBench(f, nil)
-	b.s.o.InlineWorkflows, b.s.o.RunTimeout = true, 20*time.Millisecond // the stepper's runs wait to be told what to do
+	o := b.s.runs.Inspect().Options()
+	o.InlineWorkflows, o.RunTimeout = true, 20*time.Millisecond // the stepper's runs wait to be told what to do
 	b.session("s", "hello")
 	f.Cleanup(func() { _ = b.s.Close() })
 	for _, seed := range []struct{ method, target, body, name, value string }{

@@ -20,7 +20,9 @@ import (
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/bot"
+	webchannel "github.com/lingserve/lingserve/channel/web"
 	"github.com/lingserve/lingserve/flow"
+	"github.com/lingserve/lingserve/internal/wording"
 	"github.com/lingserve/lingserve/jsonuri"
 	"github.com/lingserve/lingserve/ling"
 	"github.com/lingserve/lingserve/tube"
@@ -389,7 +391,7 @@ func text(t testing.TB, resp *http.Response) string {
 	t.Helper()
 	body, err := io.ReadAll(resp.Body)
 	if err != nil {
-		t.Fatalf("read body: %v (after %q)", err, clip(string(body)))
+		t.Fatalf("read body: %v (after %q)", err, wording.Clip(string(body)))
 	}
 	resp.Body.Close()
 	return string(body)
@@ -549,9 +551,8 @@ func fold(t testing.TB, resp *http.Response) *folded {
 func (b *bench) quiet() {
 	b.t.Helper()
 	eventually(b.t, "nothing runs", func() bool {
-		b.s.runs.mu.Lock()
-		defer b.s.runs.mu.Unlock()
-		return b.s.runs.running == 0
+		running, _ := b.s.runs.Running()
+		return running == 0
 	})
 }
 
@@ -566,3 +567,15 @@ func eventually(t testing.TB, what string, is func() bool) {
 }
 
 func textMessage(s string) bot.Message { return bot.Message{Text: s} }
+
+// laneOf is the lane of a session of the one user of a server.
+func laneOf(session string) string { return webchannel.SessionKey("", session) }
+
+// mustJSON is for what can always be JSON.
+func mustJSON(value any) []byte {
+	text, err := json.Marshal(value)
+	if err != nil {
+		panic(err)
+	}
+	return text
+}

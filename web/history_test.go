@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
@@ -14,32 +15,33 @@ import (
 	"github.com/lingserve/lingserve/access"
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/agent"
+	"github.com/lingserve/lingserve/run"
 	"github.com/lingserve/lingserve/tape"
 )
 
 // askFor starts what a client of another server asks for, and waits for its end.
-func (b *bench) askFor(a ask) document {
+func (b *bench) askFor(a run.Request) document {
 	b.t.Helper()
-	run, p := b.tryAsk(a)
+	of, p := b.tryAsk(a)
 	if p != nil {
 		b.t.Fatalf("%+v", p)
 	}
-	<-run.done
+	<-of.Done()
 	var d document
-	if err := json.Unmarshal(run.appendDocument(nil, false), &d); err != nil {
+	if err := json.Unmarshal(appendDocument(nil, of, false), &d); err != nil {
 		b.t.Fatal(err)
 	}
 	return d
 }
 
-func (b *bench) tryAsk(a ask) (*run, *problem) {
+func (b *bench) tryAsk(a run.Request) (*run.Run, *problem) {
 	r, err := http.NewRequestWithContext(b.t.Context(), http.MethodPost, "/", nil)
 	if err != nil {
 		b.t.Fatal(err)
 	}
 	r = r.WithContext(access.With(r.Context(), access.Local))
-	run, _, p := b.s.startRun(r, &start{ask: a, view: view{format: "sse"}})
-	return run, p
+	of, _, p := b.s.startRun(httptest.NewRecorder(), r, &start{Request: a, view: view{format: "sse"}})
+	return of, p
 }
 
 // quoted is a text as an input.
@@ -49,7 +51,7 @@ func quoted(text string) json.RawMessage {
 }
 
 // talk is what was said before, two turns of it.
-var talk = []said{{adapter.User, "first"}, {adapter.Assistant, "1st"}, {adapter.User, "second"}, {adapter.Assistant, "2nd"}}
+var talk = []run.Said{{Role: adapter.User, Text: "first"}, {Role: adapter.Assistant, Text: "1st"}, {Role: adapter.User, Text: "second"}, {Role: adapter.Assistant, Text: "2nd"}}
 
 // roles are who has said what in a request, without the system prompt.
 func roles(req adapter.Request) (list []string) {
@@ -64,8 +66,8 @@ func roles(req adapter.Request) (list []string) {
 func TestANewSessionBeginsWithWhatWasSaidBefore(t *testing.T) {
 	a := newAgentBench(t, nil)
 	a.serve()
-	d := a.askFor(ask{Agent: "assistant", Session: "s", Input: quoted("third"), History: talk})
-	if d.Status != statusCompleted {
+	d := a.askFor(run.Request{Subject: run.Subject{Agent: "assistant"}, Session: "s", Input: quoted("third"), History: talk})
+	if d.Status != run.StatusCompleted {
 		t.Fatalf("%+v", d)
 	}
 	want := []string{"user: first", "assistant: 1st", "user: second", "assistant: 2nd", "user: third"}
@@ -84,15 +86,15 @@ func TestANewSessionBeginsWithWhatWasSaidBefore(t *testing.T) {
 		t.Errorf("the session is called %q", got)
 	}
 	t.Run("one that has a tape does not look at it", func(t *testing.T) {
-		said := []said{{adapter.User, "something else"}}
-		a.askFor(ask{Agent: "assistant", Session: "s", Input: quoted("fourth"), History: said})
+		said := []run.Said{{Role: adapter.User, Text: "something else"}}
+		a.askFor(run.Request{Subject: run.Subject{Agent: "assistant"}, Session: "s", Input: quoted("fourth"), History: said})
 		if strings.Contains(a.tapeOf("s"), "something else") {
 			t.Error(a.tapeOf("s"))
 		}
 	})
 	t.Run("one without a name has one of its own, where the conversation can go on", func(t *testing.T) {
-		d := a.askFor(ask{Agent: "assistant", Input: quoted("third"), History: talk})
-		a.askFor(ask{Agent: "assistant", Session: d.Session, Input: quoted("fourth"), History: talk})
+		d := a.askFor(run.Request{Subject: run.Subject{Agent: "assistant"}, Input: quoted("third"), History: talk})
+		a.askFor(run.Request{Subject: run.Subject{Agent: "assistant"}, Session: d.Session, Input: quoted("fourth"), History: talk})
 		requests := a.talk.requests()
 		want := append(slices.Clone(want), "assistant: "+unquote(t, d.Result), "user: fourth")
 		got := roles(requests[len(requests)-1])
@@ -116,12 +118,12 @@ func TestManyThatBeginASessionAtOnceWriteItsHistoryOnce(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range 8 {
 		wg.Go(func() {
-			run, p := a.tryAsk(ask{Agent: "assistant", Session: "s", Input: quoted(itoa(i)), History: talk})
+			run, p := a.tryAsk(run.Request{Subject: run.Subject{Agent: "assistant"}, Session: "s", Input: quoted(itoa(i)), History: talk})
 			if p != nil {
 				t.Errorf("%+v", p)
 				return
 			}
-			<-run.done
+			<-run.Done()
 		})
 	}
 	wg.Wait()
@@ -148,8 +150,8 @@ func TestASessionThatAnotherServerHasBegunMeanwhileTakesNoHistory(t *testing.T) 
 		o.Tapes = ao.Store
 	})
 	a.serve()
-	d := a.askFor(ask{Agent: "assistant", Session: "s", Input: quoted("third"), History: talk})
-	if got := a.tapeOf("s"); d.Status != statusCompleted || strings.Contains(got, "1st") || !strings.Contains(got, "from elsewhere") {
+	d := a.askFor(run.Request{Subject: run.Subject{Agent: "assistant"}, Session: "s", Input: quoted("third"), History: talk})
+	if got := a.tapeOf("s"); d.Status != run.StatusCompleted || strings.Contains(got, "1st") || !strings.Contains(got, "from elsewhere") {
 		t.Errorf("%+v\n%s", d, got)
 	}
 }
@@ -157,15 +159,15 @@ func TestASessionThatAnotherServerHasBegunMeanwhileTakesNoHistory(t *testing.T) 
 func TestWhatACallerInstructsStandsBehindTheAgentsOwnWordsAndIsMarked(t *testing.T) {
 	a := newAgentBench(t, nil)
 	a.serve()
-	a.askFor(ask{Agent: "assistant", Input: quoted("hello"), Instructions: "Rhyme."})
-	a.askFor(ask{Agent: "assistant", Input: quoted("hello")})
+	a.askFor(run.Request{Subject: run.Subject{Agent: "assistant"}, Input: quoted("hello"), Instructions: "Rhyme."})
+	a.askFor(run.Request{Subject: run.Subject{Agent: "assistant"}, Input: quoted("hello")})
 	requests := a.talk.requests()
 	with, without := requests[0].Messages[0], requests[1].Messages[0]
-	if with.Role != adapter.System || with.Content != without.Content+"\n\n"+instructed("Rhyme.") {
+	if with.Role != adapter.System || with.Content != without.Content+"\n\n"+run.Instructed("Rhyme.") {
 		t.Errorf("%q and without them %q", with.Content, without.Content)
 	}
-	if !strings.HasSuffix(instructed("Rhyme."), "\n\nRhyme.") || len(instructed("Rhyme.")) < 50 {
-		t.Errorf("%q", instructed("Rhyme."))
+	if !strings.HasSuffix(run.Instructed("Rhyme."), "\n\nRhyme.") || len(run.Instructed("Rhyme.")) < 50 {
+		t.Errorf("%q", run.Instructed("Rhyme."))
 	}
 }
 
@@ -179,8 +181,8 @@ func TestAWorkflowKnowsWhatWasSaidBefore(t *testing.T) {
 	}
 	a.serve()
 	for _, session := range []string{"", "s"} {
-		d := a.askFor(ask{Workflow: "chat", Session: session, Input: quoted("third"), Model: "test:story", History: talk, Instructions: "Rhyme."})
-		if d.Status != statusCompleted {
+		d := a.askFor(run.Request{Subject: run.Subject{Workflow: "chat"}, Session: session, Input: quoted("third"), Model: "test:story", History: talk, Instructions: "Rhyme."})
+		if d.Status != run.StatusCompleted {
 			t.Fatalf("%+v", d)
 		}
 		req := <-asked
@@ -205,18 +207,18 @@ func TestWhatWasSaidBeforeIsBounded(t *testing.T) {
 	a.serve()
 	for _, c := range []struct {
 		name string
-		ask  ask
+		ask  run.Request
 		says string
 	}{
-		{"instructions", ask{Instructions: strings.Repeat("x", maxInstructions+1)}, "instructions of at most"},
-		{"messages", ask{History: slices.Repeat(talk, maxHistory/len(talk)+1)}, "at most 1000 earlier messages"},
-		{"bytes", ask{History: []said{{adapter.User, strings.Repeat("x", maxHistoryBytes+1)}}}, "earlier messages of at most"},
-		{"a role", ask{History: []said{{adapter.ToolRole, "x"}}}, `found "tool"`},
+		{"instructions", run.Request{Instructions: strings.Repeat("x", run.MaxInstructions+1)}, "instructions of at most"},
+		{"messages", run.Request{History: slices.Repeat(talk, run.MaxHistory/len(talk)+1)}, "at most 1000 earlier messages"},
+		{"bytes", run.Request{History: []run.Said{{Role: adapter.User, Text: strings.Repeat("x", run.MaxHistoryBytes+1)}}}, "earlier messages of at most"},
+		{"a role", run.Request{History: []run.Said{{Role: adapter.ToolRole, Text: "x"}}}, `found "tool"`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			for _, to := range []ask{{Agent: "assistant"}, {Workflow: "chat"}} {
+			for _, to := range []run.Subject{{Agent: "assistant"}, {Workflow: "chat"}} {
 				as := c.ask
-				as.Agent, as.Workflow, as.Input = to.Agent, to.Workflow, quoted("x")
+				as.Subject, as.Input = to, quoted("x")
 				if _, p := a.tryAsk(as); p == nil || p.Code != codeInvalid || !strings.Contains(p.Detail, c.says) {
 					t.Errorf("%+v", p)
 				}
@@ -226,10 +228,10 @@ func TestWhatWasSaidBeforeIsBounded(t *testing.T) {
 }
 
 func TestWhatWasSaidBeforeIsAPartOfTheRequestThatAKeyStandsFor(t *testing.T) {
-	one := ask{Agent: "assistant", Input: quoted("x")}
+	one := run.Request{Subject: run.Subject{Agent: "assistant"}, Input: quoted("x")}
 	other, third := one, one
 	other.History, third.Instructions = talk, "Rhyme."
-	if one.hash() == other.hash() || one.hash() == third.hash() || other.hash() == third.hash() {
+	if one.Hash() == other.Hash() || one.Hash() == third.Hash() || other.Hash() == third.Hash() {
 		t.Error("requests that differ have one hash")
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"strings"
 
+	"github.com/lingserve/lingserve/internal/wording"
 	"github.com/lingserve/lingserve/web/playground"
 )
 
@@ -67,7 +68,7 @@ func wantsPage(accept []string) bool {
 // getAsset serves what the page loads.
 func (s *Server) getAsset(w http.ResponseWriter, r *http.Request) {
 	if !playground.Has(r.URL.Path) {
-		newProblem(codeNotFound, "unknown path "+clip(r.URL.Path)).write(w)
+		newProblem(codeNotFound, "unknown path "+wording.Clip(r.URL.Path)).write(w)
 		return
 	}
 	playground.Serve(w, r)

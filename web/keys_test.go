@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/lingserve/lingserve/run"
 )
 
 // FT-28
@@ -92,7 +94,7 @@ func TestAFailureIsKeptUnderItsKeyAndARefusalIsNot(t *testing.T) {
 		t.Errorf("%+v", p)
 	}
 	busy.finish()
-	<-b.runOf(busy.m.ID()).done
+	<-b.runOf(busy.m.ID()).Done()
 	var resp *http.Response
 	eventually(t, "a place is free", func() bool {
 		resp = b.do("POST", "/v1/runs", `{"workflow":"steps"}`, "Idempotency-Key: k", "Prefer: respond-async")
@@ -122,7 +124,7 @@ func TestAKeyHoldsAcrossARestart(t *testing.T) {
 	st := <-b.steps.came
 	st.send("a", "b")
 	st.finish()
-	<-b.runOf(id).done
+	<-b.runOf(id).Done()
 	b.down()
 
 	b = newBench(t, with).serve()
@@ -162,26 +164,26 @@ func TestARunThatACrashHasCutOffIsShownAsInterruptedAndNotRunAgain(t *testing.T)
 	id := resp.Header.Get("X-Run-Id")
 	st := <-b.steps.came
 	st.send("a", "b")
-	b.s.runs.flush(t.Context())
+	b.s.runs.Inspect().Flush(t.Context())
 	crashed := left(t, folder)
 	st.finish()
-	<-b.runOf(id).done
+	<-b.runOf(id).Done()
 	// One that is killed after the run's end has it whole.
 	eventually(t, "the run is on disk", func() bool {
-		_, err := os.Stat(filepath.Join(folder, fileOf(id)))
+		_, err := os.Stat(filepath.Join(folder, run.FileOf(id)))
 		return err == nil
 	})
 	after := left(t, folder)
 	b.down()
 	b = newBench(t, func(o *Options) { o.Data = after }).serve()
-	if d := readDocument(t, b.do("POST", "/v1/runs", body, "Idempotency-Key: k")); d.Status != statusCompleted || string(d.Result) != `{"a":"b"}` {
+	if d := readDocument(t, b.do("POST", "/v1/runs", body, "Idempotency-Key: k")); d.Status != run.StatusCompleted || string(d.Result) != `{"a":"b"}` {
 		t.Errorf("%+v", d)
 	}
 	b.down()
 
 	b = newBench(t, func(o *Options) { o.Data = crashed }).serve()
 	d := readDocument(t, b.do("POST", "/v1/runs", body, "Idempotency-Key: k"))
-	if d.Run != id || d.Status != statusInterrupted || string(d.Result) != `{"a":"b"}` || len(d.Errors) != 1 || !strings.Contains(d.Errors[0].Message, "another Idempotency-Key") {
+	if d.Run != id || d.Status != run.StatusInterrupted || string(d.Result) != `{"a":"b"}` || len(d.Errors) != 1 || !strings.Contains(d.Errors[0].Message, "another Idempotency-Key") {
 		t.Errorf("%+v", d)
 	}
 	f := fold(t, b.do("POST", "/v1/runs?format=sse", body, "Idempotency-Key: k"))
@@ -203,7 +205,7 @@ func TestARunThatACrashHasCutOffIsShownAsInterruptedAndNotRunAgain(t *testing.T)
 	b.down()
 	// And it stays so.
 	b = newBench(t, func(o *Options) { o.Data = crashed }).serve()
-	if d := readDocument(t, b.do("POST", "/v1/runs", body, "Idempotency-Key: k")); d.Status != statusInterrupted {
+	if d := readDocument(t, b.do("POST", "/v1/runs", body, "Idempotency-Key: k")); d.Status != run.StatusInterrupted {
 		t.Errorf("%+v", d)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/access"
+	"github.com/lingserve/lingserve/internal/wording"
 )
 
 // listener accepts connections, and bounds those that are open at once. One that is too many is not left to hang: it is a surplus one, whose
@@ -149,7 +150,7 @@ func (l *listener) admit(a *accepted) bool {
 	case n > l.most:
 		a.refusal = reached(limitConnections, "the server has too many open connections; retry later", connectionsRetry)
 	case mine > share:
-		a.refusal = newProblem(codeRateLimited, "your address has "+plural(share, "connection")+" open, the limit of one address; close some")
+		a.refusal = newProblem(codeRateLimited, "your address has "+wording.Plural(share, "connection")+" open, the limit of one address; close some")
 		a.refusal.reason, a.refusal.retryAfter = limitConnectionsPerAddress, connectionsRetry
 	}
 	if a.refusal != nil {

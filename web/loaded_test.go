@@ -4,6 +4,7 @@ import (
 	"context"
 	"testing"
 
+	"github.com/lingserve/lingserve/run"
 	"github.com/lingserve/lingserve/runlog"
 )
 
@@ -30,7 +31,7 @@ func TestARunThatIsTakenOverWhileItIsLookedForIsHere(t *testing.T) {
 		anew(o, scriptedBy(hangs("new words")))
 		shared := *o.Shared
 		shared.Runs = &slow{shared.Runs, func(id string) {
-			if b.s.runs.own(id) == nil && !b.s.adopt(t.Context(), id, a.shared.replica()) {
+			if b.s.runs.Inspect().Own(id) == nil && !b.s.runs.Inspect().Adopt(t.Context(), id, a.shared.Control.Replica()) {
 				t.Error("it cannot be taken over")
 			}
 		}}
@@ -41,16 +42,16 @@ func TestARunThatIsTakenOverWhileItIsLookedForIsHere(t *testing.T) {
 	eventually(t, "all that it says is stored", func() bool { // who still writes is not taken for dead
 		return string(readDocument(t, c.do("GET", "/v1/runs/"+id, "")).Result) == `{"answer":"old words"}`
 	})
-	if d := readDocument(t, b.do("GET", "/v1/runs/"+id, "")); d.Status != statusRunning {
+	if d := readDocument(t, b.do("GET", "/v1/runs/"+id, "")); d.Status != run.StatusRunning {
 		t.Errorf("%+v", d)
 	}
-	if b.s.runs.own(id) == nil {
+	if b.s.runs.Inspect().Own(id) == nil {
 		t.Fatal("who has it does not know that")
 	}
 	if r := b.do("POST", "/v1/runs/"+id+"/cancel", ""); r.StatusCode != 202 {
 		t.Fatalf("%d: %s", r.StatusCode, text(t, r))
 	}
-	if d := readDocument(t, b.do("GET", "/v1/runs/"+id+"/events?format=json", "")); d.Status != statusCanceled {
+	if d := readDocument(t, b.do("GET", "/v1/runs/"+id+"/events?format=json", "")); d.Status != run.StatusCanceled {
 		t.Errorf("%+v", d)
 	}
 }

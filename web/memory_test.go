@@ -11,12 +11,14 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/internal/wording"
+	"github.com/lingserve/lingserve/run"
 	"github.com/lingserve/lingserve/turn"
 )
 
 // appendDocument appends the parts of the run's document.
-func (r *run) appendDocument(dst []byte, reserved bool) []byte {
-	return append(dst, bytes.Join(r.document(reserved), nil)...)
+func appendDocument(dst []byte, r *run.Run, reserved bool) []byte {
+	return append(dst, bytes.Join(documentOf(r, reserved), nil)...)
 }
 
 // memoryBench is a server that may use so much memory for its runs, whose model writes a document of about so many bytes.
@@ -55,18 +57,16 @@ func TestDocumentsThatDoNotFitTogetherAreAllMade(t *testing.T) {
 			resp := b.do("POST", "/v1/runs?format="+[]string{"json", "sse"}[i%2], askChat)
 			body, err := io.ReadAll(resp.Body)
 			if err != nil || resp.StatusCode != 200 || !bytes.Contains(body, []byte(`"completed"`)) || bytes.Count(body, []byte("many words ")) < size/11 {
-				t.Errorf("%d, %d bytes, %v: %s", resp.StatusCode, len(body), err, clip(string(body)))
+				t.Errorf("%d, %d bytes, %v: %s", resp.StatusCode, len(body), err, wording.Clip(string(body)))
 			}
 		})
 	}
 	clients.Wait()
 	eventually(t, "nobody follows a run any more", func() bool {
-		b.s.streams.mu.Lock()
-		defer b.s.streams.mu.Unlock()
-		return b.s.streams.count == 0
+		return b.s.streams.Count() == 0
 	})
 	b.quiet()
-	b.s.runs.sweep(time.Now().Add(time.Hour))
+	b.s.runs.Inspect().Sweep(time.Now().Add(time.Hour))
 	if h := b.s.Load().Memory; h.Bytes != 0 || h.Waiting != 0 || h.Refused != 0 {
 		t.Errorf("afterwards: %+v", h)
 	}
@@ -93,7 +93,7 @@ func TestADocumentForWhichThereIsNoMemorySaysSo(t *testing.T) {
 				}
 				began := time.Now()
 				d := readDocument(t, b.do("POST", "/v1/runs", askChat))
-				if d.Status != statusFailed || len(d.Errors) == 0 || d.Errors[0].Code != tt.code || d.Errors[0].Retryable != (tt.code == codeOverloaded) {
+				if d.Status != run.StatusFailed || len(d.Errors) == 0 || d.Errors[0].Code != tt.code || d.Errors[0].Retryable != (tt.code == codeOverloaded) {
 					t.Fatalf("%s %+v", d.Status, d.Errors)
 				}
 				if !strings.Contains(string(d.Result), "many words") {
@@ -130,19 +130,18 @@ func TestTurnsWaitWhileThereIsLittleMemory(t *testing.T) {
 func TestAnEndedRunsDocumentIsMadeOnceForAllWhoAreSentIt(t *testing.T) {
 	b := memoryBench(t, 0, 100<<10, nil).serve()
 	d := readDocument(t, b.do("POST", "/v1/runs", askChat))
-	b.s.runs.mu.Lock()
-	r := b.s.runs.inMemory[d.Run]
-	b.s.runs.mu.Unlock()
-	eventually(t, "who has asked for it holds it no more", func() bool { return !r.read() })
-	first, second := r.hold(), r.hold()
-	one, _ := r.text()
-	other, _ := r.text()
+	r := b.s.runs.Inspect().InMemory()[d.Run]
+	eventually(t, "who has asked for it holds it no more", func() bool { return !b.s.runs.Inspect().Reads(r) })
+	first, second := r.Hold(), r.Hold()
+	_, one, _ := r.Result()
+	_, other, _ := r.Result()
 	if &one[0] != &other[0] {
 		t.Error("it was made twice")
 	}
 	first()
 	second()
-	if again, _ := r.text(); &again[0] == &one[0] || r.sent.document != nil {
+	_, again, _ := r.Result()
+	if _, more, _ := r.Result(); &again[0] == &one[0] || &again[0] == &more[0] {
 		t.Error("it is kept for nobody")
 	}
 }
@@ -168,7 +167,7 @@ func TestTheLogSaysThatAnswersWaitForMemory(t *testing.T) {
 	b.s.shed.lookAtWaiting(now.Add(time.Minute))
 	b.s.shed.lookAtWaiting(now.Add(2 * time.Minute))
 	text := b.log.String()
-	if strings.Count(text, "model answers wait for memory") != 1 || strings.Count(text, "model answers no longer wait for memory") != 1 || !strings.Contains(text, "reason="+limitMemory) {
+	if strings.Count(text, "model answers wait for memory") != 1 || strings.Count(text, "model answers no longer wait for memory") != 1 || !strings.Contains(text, "reason="+run.LimitMemory) {
 		t.Error(text)
 	}
 }

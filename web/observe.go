@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/run"
 	"github.com/lingserve/lingserve/tube"
 	"github.com/lingserve/lingserve/web/agui"
 	"github.com/lingserve/lingserve/web/frame"
@@ -20,9 +21,7 @@ import (
 // It is told no id, no address and nothing that anybody says. A workflow's name is the exception: a request that brings a workflow of
 // its own brings its name, too.
 type Observer interface {
-	// Run is told that a run has begun, of a workflow or of an agent. What it returns is told of its first delta, which may not come, and of
-	// its end.
-	Run(workflow, agent string) RunObserver
+	run.Observer
 	// Stream is told that a client follows a run. What it returns is told what the client gets, and of the end.
 	Stream(kind string) StreamObserver
 	// Resumed is told that a client came back with the id of an event.
@@ -32,15 +31,10 @@ type Observer interface {
 }
 
 // CompletionWorkflow is the name of the workflow that stands for a chat completion, of which no workflow is configured.
-const CompletionWorkflow = completionName
+const CompletionWorkflow = run.CompletionName
 
-// RunObserver is told how a run goes on. First is called once at most, from whatever goroutine sends the first delta; End once, and last.
-type RunObserver interface {
-	First()
-	// End has the status of the run's last event, and the code of the error that it has failed of; "" for none. "moved" is the status of a
-	// run that goes on at another replica, whose observer is told of its end.
-	End(status, code string)
-}
+// RunObserver is told how a run goes on.
+type RunObserver = run.RunObserver
 
 // StreamObserver is told what a client gets. Wrote is called after each write, from one goroutine at a time.
 type StreamObserver interface {
@@ -128,24 +122,29 @@ type following struct {
 	end  string // "" until it is known
 
 	ctx   context.Context // of the request
+	stop  func()          // frees ctx
 	leave func()
 }
 
 // follow counts a client that follows a run until over is called. The request that is returned ends with the key or token that has let
 // it in, too.
-func (s *Server) follow(w http.ResponseWriter, r *http.Request, run *run, kind string) (*following, *http.Request) {
-	s.streams.enter()
+func (s *Server) follow(w http.ResponseWriter, r *http.Request, run *run.Run, kind string) (*following, *http.Request) {
+	s.streams.Enter()
 	f := &following{s: s, o: s.observer.Stream(kind), note: noteOf(w)}
 	r, f.leave = s.granted.enter(r, f.note.visitor.Grant)
-	r, f.leave = run.until(r, f.leave)
-	f.ctx = r.Context()
+	ctx, stop := run.Within(r.Context())
+	f.ctx, f.stop = ctx, stop
+	if ctx != r.Context() {
+		r = r.WithContext(ctx)
+	}
 	return f, r
 }
 
 // over ends it. Where nobody has said how, either side has gone.
 func (f *following) over(r *tube.Reader) {
-	defer f.s.streams.leave()
+	defer f.s.streams.Leave()
 	defer f.leave()
+	defer f.stop()
 	if f.end == "" {
 		f.end = StreamLeft
 		switch {
@@ -178,13 +177,8 @@ func (o *output) late(err error) bool {
 
 // Load is what a server has to do.
 type Load struct {
-	Draining    bool
-	Overloaded  []string // names of what there is too much of: memory, disk, runs, streams
-	Running     int      // runs
-	InMemory    int      // ended runs that can be attached to
-	MemoryBytes int64
-	OnDisk      int // ended runs that can be read back
-	DiskBytes   int64
+	run.Load
+	Overloaded []string // names of what there is too much of: memory, disk, runs, streams
 
 	Connections int64  // that are open
 	TurnedAway  uint64 // closed for the limit: silent ones, and those that came when there were far too many
@@ -194,16 +188,9 @@ type Load struct {
 
 // Load tells what goes on now.
 func (s *Server) Load() Load {
-	l := Load{Overloaded: s.overloaded(), Memory: s.o.Ledger.Holdings()}
+	l := Load{Load: s.runs.Load(), Overloaded: s.overloaded(), Memory: s.o.Ledger.Holdings()}
 	if from := s.listener.Load(); from != nil {
 		l.Connections, l.TurnedAway = from.open.Load(), from.turned.Load()
-	}
-	rs := s.runs
-	rs.mu.Lock()
-	defer rs.mu.Unlock()
-	l.Draining, l.Running, l.InMemory, l.MemoryBytes, l.OnDisk = rs.draining, rs.running, len(rs.kept), rs.keptBytes, len(rs.onDisk)
-	for _, st := range rs.onDisk {
-		l.DiskBytes += st.size
 	}
 	return l
 }

@@ -14,44 +14,15 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/access"
-	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/wire"
-	"github.com/lingserve/lingserve/bot"
 	"github.com/lingserve/lingserve/flow"
 	"github.com/lingserve/lingserve/internal/heavy"
-	"github.com/lingserve/lingserve/ling"
+	"github.com/lingserve/lingserve/internal/wording"
+	"github.com/lingserve/lingserve/run"
 	"github.com/lingserve/lingserve/tube"
 	"github.com/lingserve/lingserve/web/frame"
 	"github.com/lingserve/lingserve/web/openai"
 )
-
-// completion is what a model is asked for without an agent or a workflow around it: the messages as they are.
-type completion struct {
-	Messages   []adapter.Message `json:"messages"`
-	JSON       bool              `json:"json,omitempty"`
-	Schema     json.RawMessage   `json:"schema,omitempty"`
-	SchemaName string            `json:"schema_name,omitempty"`
-}
-
-// completionName is what the run of a completion is called, and its only bot.
-const completionName = "completion"
-
-// workflow is one bot that asks the model.
-func (c *completion) workflow() flow.Workflow {
-	return flow.Func(completionName, "", nil, func(_ context.Context, m *ling.Manager, _ map[string]any) error {
-		b, err := m.CreateBot(completionName, "", func(config *bot.Config) {
-			config.NoValue, config.Format = true, bot.Text
-			if c.JSON {
-				config.Format, config.Schema, config.SchemaName = bot.JSON, c.Schema, c.SchemaName
-			}
-		})
-		if err != nil {
-			return err
-		}
-		b.SetHistory(c.Messages...)
-		return b.Chat(bot.Message{})
-	})
-}
 
 // postCompletion answers a chat completion: an agent, a workflow or a model takes the place of OpenAI's.
 func (s *Server) postCompletion(w http.ResponseWriter, r *http.Request) {
@@ -75,41 +46,46 @@ func (s *Server) postCompletion(w http.ResponseWriter, r *http.Request) {
 		invalid(d.misfits...).openai(w, q)
 		return
 	}
-	if refusal := s.completionOf(who(r), &st.ask, q); refusal != nil {
+	if refusal := s.completionOf(who(r), &st.Request, q); refusal != nil {
 		writeOpenAI(w, refusal)
 		return
 	}
 	// Whoever waits for an answer in this shape cannot be asked anything. And it cannot come back to a run, but by its key: a run that
 	// nobody has a key to has nobody who wants it when the connection is gone.
-	st.format, st.leave = frame.JSON, st.key == ""
-	of, again, p := s.startRun(r, st)
+	st.format, st.leave = frame.JSON, st.Key == ""
+	of, _, p := s.startRun(w, r, st)
 	if p != nil {
 		p.openai(w, q)
 		return
 	}
 	h := w.Header()
-	ofRun(h, of.id)
-	h.Set("X-Request-Id", of.id)
-	if again {
-		h.Set("Idempotency-Replayed", "true")
-	}
-	head := openai.Head{ID: of.id, Model: q.Model, Created: of.began.Unix()}
+	ofRun(h, of.ID)
+	h.Set("X-Request-Id", of.ID)
+	head := openai.Head{ID: of.ID, Model: q.Model, Created: of.Began.Unix()}
 	v := st.view
 	if q.Stream {
-		shape := s.shapeOf(&st.ask)
+		shape := s.shapeOf(&st.Request)
 		v.format = frame.SSE
-		v.encode = func(*run) frame.Encoder { return openai.NewStream(head, q.Usage, shape, of.openaiEnd) }
+		v.encode = func(*run.Run) frame.Encoder {
+			return openai.NewStream(head, q.Usage, shape, func() openai.End { return openaiEnd(endOf(of)) })
+		}
 		if s.awaitOutput(r, of, &v); !refuseCompletion(w, of) {
-			s.stream(w, r, of, of.tube.NewReader(0), &v)
+			s.stream(w, r, of, of.Events(), &v)
 		}
 		return
 	}
 	s.complete(w, r, of, &v, head)
 }
 
+// endOf is the result of a run.
+func endOf(r *run.Run) run.Result {
+	o, _, _ := r.Result()
+	return o
+}
+
 // byWorkflow is the workflow that answers for an agent; "" where the agent does.
 func (s *Server) byWorkflow(agent string) string {
-	if by, ok := s.o.Agents.(ByWorkflow); ok && agent != "" {
+	if by, ok := s.o.Agents.(run.ByWorkflow); ok && agent != "" {
 		return by.Workflow(agent)
 	}
 	return ""
@@ -120,7 +96,7 @@ var inTemplate = regexp.MustCompile(`[^/]*\{\{.*?\}\}[^/]*`)
 
 // shapeOf says what is known of a document: of a workflow's, where its bots write. Those that mend what another has failed of are
 // not expected.
-func (s *Server) shapeOf(a *ask) (shape openai.Shape) {
+func (s *Server) shapeOf(a *run.Request) (shape openai.Shape) {
 	if a.Completion != nil {
 		shape.Text = !a.Completion.JSON
 		return shape
@@ -143,16 +119,16 @@ func (s *Server) shapeOf(a *ask) (shape openai.Shape) {
 }
 
 // completionOf makes an ask of a request: what its model names, with the messages as that takes them.
-func (s *Server) completionOf(p access.Principal, a *ask, q *openai.Request) *openai.Error {
+func (s *Server) completionOf(p access.Principal, a *run.Request, q *openai.Request) *openai.Error {
 	target, ok := s.target(p, q.Model)
 	if !ok {
 		if _, err := s.o.Models.Model(q.Model); err != nil || !strings.Contains(q.Model, ":") || !p.Runs("") {
 			return s.noModel(q.Model)
 		}
 		target.Model = q.Model
-		target.Completion = &completion{q.Messages, q.JSON, q.Schema, q.SchemaName}
+		target.Completion = &run.Completion{Messages: q.Messages, JSON: q.JSON, Schema: q.Schema, SchemaName: q.SchemaName}
 	}
-	*a = target
+	a.Subject, a.Model, a.Completion = target.Subject, target.Model, target.Completion
 	a.Options = q.Options
 	a.Done = true
 	if a.Completion != nil {
@@ -171,7 +147,7 @@ func (s *Server) completionOf(p access.Principal, a *ask, q *openai.Request) *op
 	}
 	a.Instructions = instructions
 	for _, m := range before {
-		a.History = append(a.History, said{m.Role, m.Content})
+		a.History = append(a.History, run.Said{Role: m.Role, Text: m.Content})
 	}
 	text := now.Content
 	if len(now.Parts) > 0 {
@@ -190,7 +166,7 @@ func (s *Server) completionOf(p access.Principal, a *ask, q *openai.Request) *op
 }
 
 // inputOf makes the input of what is said: that text, or the object that it is where it names properties of the workflow's input.
-func (s *Server) inputOf(a *ask, text string) json.RawMessage {
+func (s *Server) inputOf(a *run.Request, text string) json.RawMessage {
 	quoted, _ := json.Marshal(text)
 	trimmed := strings.TrimSpace(text)
 	wf, ok := s.o.Workflows.Get(a.Workflow)
@@ -218,7 +194,7 @@ func (s *Server) inputOf(a *ask, text string) json.RawMessage {
 func (s *Server) noModel(name string) *openai.Error {
 	return &openai.Error{
 		Status: http.StatusNotFound, Code: "model_not_found", Param: "model",
-		Message: "unknown agent, workflow or model " + quote(name) + "; GET /v1/models lists them",
+		Message: "unknown agent, workflow or model " + wording.Quote(name) + "; GET /v1/models lists them",
 	}
 }
 
@@ -274,7 +250,7 @@ func (p *problem) asOpenAI(q *openai.Request) *openai.Error {
 func writeOpenAI(w http.ResponseWriter, e *openai.Error) {
 	h := w.Header()
 	if h.Get("X-Request-Id") == "" {
-		h.Set("X-Request-Id", newRunID())
+		h.Set("X-Request-Id", run.NewID())
 	}
 	h.Set("Content-Type", "application/json")
 	h.Set("Cache-Control", "no-store")
@@ -283,12 +259,7 @@ func writeOpenAI(w http.ResponseWriter, e *openai.Error) {
 }
 
 // openaiEnd is how a run has ended that has said something; of one that goes on, how it would end now.
-func (r *run) openaiEnd() openai.End {
-	o, _, _ := r.state()
-	return o.openaiEnd()
-}
-
-func (o outcome) openaiEnd() openai.End {
+func openaiEnd(o run.Result) openai.End {
 	end := openai.End{Finish: openai.Stop}
 	for _, u := range o.Usage {
 		end.Usage.Add(u)
@@ -296,10 +267,10 @@ func (o outcome) openaiEnd() openai.End {
 	if o.Truncated {
 		end.Finish = openai.Length
 	}
-	if p := o.openaiProblem(); p != nil {
+	if p := openaiProblem(o); p != nil {
 		end.Err = p.asOpenAI(nil)
 	}
-	if cause, ok := o.cause(); ok && o.Status == statusFailed && strings.Contains(cause.Message, wire.ContentFilter) {
+	if cause, ok := o.Cause(); ok && o.Status == run.StatusFailed && strings.Contains(cause.Message, wire.ContentFilter) {
 		end.Finish, end.Err = openai.ContentFilter, nil
 	}
 	return end
@@ -307,21 +278,21 @@ func (o outcome) openaiEnd() openai.End {
 
 // openaiProblem is what keeps a run's answer from being one: nil where nothing does. Half an answer is none for clients that cannot
 // be told that it is half of one.
-func (o outcome) openaiProblem() *problem {
+func openaiProblem(o run.Result) *problem {
 	switch o.Status {
-	case statusFailed:
-		if cause, ok := o.cause(); ok {
+	case run.StatusFailed:
+		if cause, ok := o.Cause(); ok {
 			p := failureProblem(cause)
 			p.header = http.Header{"X-Should-Retry": {strconv.FormatBool(cause.Retryable)}}
 			return p
 		}
 		return newProblem(codeInternal, "the run has failed")
-	case statusCanceled:
+	case run.StatusCanceled:
 		p := newProblem(codeConflict, "the run was canceled: "+o.Reason)
-		p.Code = statusCanceled
+		p.Code = run.StatusCanceled
 		p.header = http.Header{"X-Should-Retry": {"false"}}
 		return p
-	case statusInterrupted:
+	case run.StatusInterrupted:
 		p := newProblem(codeDraining, "the run was interrupted, because the server shut down")
 		p.retryAfter = 2 * time.Second
 		return p
@@ -329,14 +300,14 @@ func (o outcome) openaiProblem() *problem {
 	return nil
 }
 
-// openaiProblem is that of how the run has ended. Under a key the same request is the same run, so that another try changes nothing.
-func (r *run) openaiProblem(o outcome) *problem {
-	p := o.openaiProblem()
+// runOpenAIProblem is that of how a run has ended. Under a key the same request is the same run, so that another try changes nothing.
+func runOpenAIProblem(r *run.Run, o run.Result) *problem {
+	p := openaiProblem(o)
 	if p == nil {
 		return nil
 	}
-	p.Run = r.id
-	if o.Status == statusInterrupted && r.keyed {
+	p.Run = r.ID
+	if o.Status == run.StatusInterrupted && r.Keyed {
 		p.retryAfter = 0
 		p.header = http.Header{"X-Should-Retry": {"false"}}
 		p.Detail += "; retry with another Idempotency-Key"
@@ -345,13 +316,13 @@ func (r *run) openaiProblem(o outcome) *problem {
 }
 
 // refuseCompletion answers with the error of a run that has ended without having made anything: false for all others.
-func refuseCompletion(w http.ResponseWriter, run *run) bool {
-	if !run.ended() {
+func refuseCompletion(w http.ResponseWriter, run *run.Run) bool {
+	if !run.Ended() {
 		return false
 	}
-	<-run.done // a moment later
-	o, document, beside := run.state()
-	p := run.openaiProblem(o)
+	<-run.Done() // a moment later
+	o, document, beside := run.Result()
+	p := runOpenAIProblem(run, o)
 	if p == nil || !empty(document) || !empty(beside) {
 		return false
 	}
@@ -361,10 +332,10 @@ func refuseCompletion(w http.ResponseWriter, run *run) bool {
 
 // awaitOutput waits until the run has made something, so that one that fails before is answered with a status, or until it is time
 // to say that the connection lives.
-func (s *Server) awaitOutput(r *http.Request, run *run, v *view) {
-	s.streams.enter()
-	defer s.streams.leave()
-	reader := run.tube.NewReader(0)
+func (s *Server) awaitOutput(r *http.Request, run *run.Run, v *view) {
+	s.streams.Enter()
+	defer s.streams.Leave()
+	reader := run.Events()
 	defer reader.Leave()
 	var late atomic.Bool
 	defer context.AfterFunc(r.Context(), reader.Wake)()
@@ -395,14 +366,14 @@ func (s *Server) awaitOutput(r *http.Request, run *run, v *view) {
 const silence = 30 * time.Second
 
 // complete waits for the run's end and answers with one completion.
-func (s *Server) complete(w http.ResponseWriter, r *http.Request, run *run, v *view, head openai.Head) {
+func (s *Server) complete(w http.ResponseWriter, r *http.Request, run *run.Run, v *view, head openai.Head) {
 	f, r := s.follow(w, r, run, StreamJSON)
 	defer f.over(nil)
-	defer run.hold()()
+	defer run.Hold()()
 	out, begun := s.newOutput(w, r), false
 	tick := time.NewTicker(max(silence, s.o.KeepAlive))
 	defer tick.Stop()
-	for ends := run.ends(); len(ends) > 0; {
+	for ends := run.Ends(); len(ends) > 0; {
 		select {
 		case <-ends[0]:
 			ends = ends[1:]
@@ -430,18 +401,20 @@ func (s *Server) complete(w http.ResponseWriter, r *http.Request, run *run, v *v
 			panic(http.ErrAbortHandler)
 		}
 	}
-	run.must()
+	if !run.Final() { // it has ended here alone: who comes back gets the end that is its own
+		panic(http.ErrAbortHandler)
+	}
 	f.end = StreamComplete
-	o, document, beside := run.state()
-	end := o.openaiEnd()
+	o, document, beside := run.Result()
+	end := openaiEnd(o)
 	if end.Err != nil {
-		p := run.openaiProblem(o)
+		p := runOpenAIProblem(run, o)
 		if !begun {
 			p.openai(w, nil)
 			return
 		}
 	}
-	if empty(document) && run.of.Agent != "" {
+	if empty(document) && run.Of.Agent != "" {
 		document = []byte(`""`)
 	}
 	var body []byte

@@ -25,6 +25,7 @@ import (
 	"github.com/lingserve/lingserve/bot"
 	"github.com/lingserve/lingserve/flow"
 	"github.com/lingserve/lingserve/ling"
+	"github.com/lingserve/lingserve/run"
 	"github.com/lingserve/lingserve/tube"
 	"github.com/lingserve/lingserve/web/openai"
 )
@@ -225,6 +226,7 @@ func TestToolsOfAnAgentAreNotTheClientsToCall(t *testing.T) {
 func TestAnAgentWhoseWorkflowAnswersIsAModelToo(t *testing.T) {
 	a := echoBench(t)
 	a.s.o.Agents = byEcho{a.s.o.Agents}
+	a.s.runs.Inspect().Options().Agents = a.s.o.Agents
 	for _, want := range []string{"2: hello", "4: hello"} { // the workflow knows what was said in the session
 		if c, _ := a.completes(chatBody("writer", "hello", `,"user":"s"`)); c.Choices[0].Message.Content != want {
 			t.Errorf("%q", c.Choices[0].Message.Content)
@@ -495,7 +497,7 @@ func TestAFailureInMidStreamIsAnErrorAndTheJSONBeforeItIsWhole(t *testing.T) {
 		{"it fails", func(st *stepped) {
 			st.fail(&bot.Failure{Code: adapter.CodeUnavailable, Message: "the model's server broke off"})
 		}, adapter.CodeUnavailable},
-		{"it is canceled", func(st *stepped) { st.m.Stop(errAsked) }, statusCanceled},
+		{"it is canceled", func(st *stepped) { st.m.Stop(run.ErrAsked) }, run.StatusCanceled},
 		{"it is interrupted", func(st *stepped) { st.m.Stop(fmt.Errorf("x: %w", ling.ErrInterrupted)) }, codeDraining},
 	} {
 		for _, stream := range []bool{true, false} {
@@ -542,8 +544,8 @@ func TestAnAnswerThatWasCutOrFilteredSaysSo(t *testing.T) {
 	if c, _ := b.completes(chatBody("test:story", "q", "")); c.Choices[0].FinishReason != openai.ContentFilter || c.Choices[0].Message.Content != "some" {
 		t.Errorf("%+v", c)
 	}
-	cut := outcome{Status: statusCompleted, Truncated: true}
-	if end := cut.openaiEnd(); end.Finish != openai.Length || end.Err != nil {
+	cut := run.Result{Status: run.StatusCompleted, Truncated: true}
+	if end := openaiEnd(cut); end.Finish != openai.Length || end.Err != nil {
 		t.Errorf("%+v", end)
 	}
 }
@@ -629,7 +631,7 @@ func TestAClientThatGoesAwayEndsItsRunUnlessItHasAKey(t *testing.T) {
 						return
 					}
 					<-st.ctx.Done()
-					if !errors.Is(context.Cause(st.ctx), errLeft) {
+					if !errors.Is(context.Cause(st.ctx), run.ErrLeft) {
 						t.Error(context.Cause(st.ctx))
 					}
 				})
@@ -749,13 +751,13 @@ func TestAStreamWaitsForTheBotsThatAWorkflowNames(t *testing.T) {
 	b := newBench(t, func(o *Options) { o.Workflows = workflows })
 	defer b.s.Close()
 	want := openai.Shape{Roots: []string{"article", "article/sections/*/body", "parts/*"}}
-	if d := cmp.Diff(want, b.s.shapeOf(&ask{Workflow: "a"})); d != "" {
+	if d := cmp.Diff(want, b.s.shapeOf(&run.Request{Subject: run.Subject{Workflow: "a"}})); d != "" {
 		t.Error(d)
 	}
 	for _, c := range []struct {
-		ask  ask
+		ask  run.Request
 		text bool
-	}{{ask{Agent: "x"}, true}, {ask{Completion: &completion{}}, true}, {ask{Completion: &completion{JSON: true}}, false}, {ask{Workflow: "gone"}, false}} {
+	}{{run.Request{Subject: run.Subject{Agent: "x"}}, true}, {run.Request{Completion: &run.Completion{}}, true}, {run.Request{Completion: &run.Completion{JSON: true}}, false}, {run.Request{Subject: run.Subject{Workflow: "gone"}}, false}} {
 		if got := b.s.shapeOf(&c.ask); got.Text != c.text || got.Roots != nil {
 			t.Errorf("%+v: %+v", c.ask, got)
 		}

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/lingserve/lingserve/run"
 	"github.com/lingserve/lingserve/tube"
 	"github.com/lingserve/lingserve/web/frame"
 )
@@ -88,14 +89,14 @@ func appendRetry(dst []byte) []byte {
 
 // stream writes the run's events as they come. A stream that cannot go on to the run's end is broken off, since clients take
 // a clean end for success.
-func (s *Server) stream(w http.ResponseWriter, r *http.Request, run *run, reader *tube.Reader, v *view) {
+func (s *Server) stream(w http.ResponseWriter, r *http.Request, run *run.Run, reader *tube.Reader, v *view) {
 	o := frame.Options{Format: v.format}
 	if v.encode != nil {
 		o.Encoder = v.encode(run)
 	}
 	f, r := s.follow(w, r, run, kindOf(v.format, o.Encoder))
 	defer f.over(reader)
-	defer run.hold()()
+	defer run.Hold()()
 	select {
 	case <-s.stopping.Done():
 		panic(http.ErrAbortHandler)
@@ -130,7 +131,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, run *run, reader
 	defer cancel(nil)
 	defer context.AfterFunc(s.stopping, func() { cancel(errStopped) })()
 	o.Wrote = f.o.Wrote
-	if err := frame.Copy(ctx, out, run.id, reader, o); err != nil {
+	if err := frame.Copy(ctx, out, run.ID, reader, o); err != nil {
 		reader.Leave()
 		f.failed(out, err)
 		s.left(run, v, err)
@@ -140,21 +141,18 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, run *run, reader
 }
 
 // left ends a stream whose client has gone away or must go: without a clean end.
-func (s *Server) left(run *run, v *view, cause error) {
+func (s *Server) left(run *run.Run, v *view, cause error) {
 	s.giveUp(run, v)
-	s.log.DebugContext(run.context(), "stream broken off", "run", run.id, "cause", cause)
+	s.log.DebugContext(run.Context(), "stream broken off", "run", run.ID, "cause", cause)
 	panic(http.ErrAbortHandler)
 }
 
 // giveUp cancels the run if this client asked for that, and the server has not cut it off itself.
-func (s *Server) giveUp(run *run, v *view) {
+func (s *Server) giveUp(run *run.Run, v *view) {
 	if !v.leave {
 		return
 	}
-	select {
-	case <-s.stopping.Done():
-	case <-run.gone():
-	default:
-		s.leaveRun(run)
+	if s.stopping.Err() == nil && !run.Moved() {
+		s.runs.Leave(run)
 	}
 }

@@ -2,7 +2,9 @@ package web
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
+	"errors"
 	"maps"
 	"math/rand/v2"
 	"net/http"
@@ -14,6 +16,7 @@ import (
 	"github.com/lingserve/lingserve/access"
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/bot"
+	"github.com/lingserve/lingserve/run"
 )
 
 // Codes of what can go wrong, in problem documents and in "error" events alike. They are stable; texts are not.
@@ -80,12 +83,7 @@ type problem struct {
 }
 
 // misfit is one thing that does not fit: a JSON Pointer into the body, or the name of a query parameter or header.
-type misfit struct {
-	Pointer   string `json:"pointer,omitempty"`
-	Parameter string `json:"parameter,omitempty"`
-	Header    string `json:"header,omitempty"`
-	Detail    string `json:"detail"`
-}
+type misfit = run.Field
 
 func (p *problem) Error() string { return p.Detail }
 
@@ -171,4 +169,31 @@ func Refuse(w http.ResponseWriter, r *access.Refusal) { problemOf(r).write(w) }
 func retryAfter(d time.Duration) string {
 	s := max(1, int((d+time.Second-1)/time.Second))
 	return strconv.Itoa(s + rand.IntN(s/2+2))
+}
+
+// problem is the answer to an error of package run. A caller that has gone gets none, and of a run that moved no answer is the end: the
+// connection is broken off, and the client comes back.
+func (s *Server) problem(ctx context.Context, err error) *problem {
+	e, ok := errors.AsType[*run.Error](err)
+	switch {
+	case ok:
+	case ctx.Err() != nil, errors.Is(err, run.ErrMoved):
+		panic(http.ErrAbortHandler)
+	default:
+		p := newProblem(codeInternal, "internal error; find the cause in the server's log under this id")
+		p.ID = run.NewID()
+		s.log.ErrorContext(ctx, "cannot do what a request asks for", "id", p.ID, "error", err)
+		return p
+	}
+	p := newProblem(e.Code(), e.Detail)
+	if e.Kind == run.ErrKeyReused {
+		p.Status = http.StatusUnprocessableEntity
+	}
+	p.Errors, p.Run, p.ID, p.reason, p.retryAfter = e.Fields, e.Run, e.ID, e.Limit, e.Retry
+	return p
+}
+
+// asError is a problem as an error of package run.
+func (p *problem) asError() error {
+	return &run.Error{Kind: run.KindOf(p.Code), Detail: p.Detail, Fields: p.Errors, Run: p.Run, ID: p.ID, Limit: p.reason, Retry: p.retryAfter}
 }

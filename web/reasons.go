@@ -7,6 +7,7 @@ import (
 	"github.com/go-chi/chi/v5"
 
 	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/run"
 )
 
 // The lists below are the closed sets of values that an [Observer] gets, so that metrics can have all of them from the start.
@@ -22,8 +23,8 @@ func Reasons() []string {
 		"ticket", "tickets", "ticket_method", "ticket_path", "engine",
 		// Of limits.
 		"limit_requests", "limit_tokens", "limit_runs", "limit_failures",
-		limitMemory, limitAllRuns, limitConnections, limitConnectionsPerAddress, limitStreams, limitStreamsPerCaller, limitBody, limitBodies, limitBodiesPerCaller, limitInput, limitImages,
-		limitQueue, limitSessions, limitFiles, limitDisk, limitEngine,
+		run.LimitMemory, run.LimitAllRuns, limitConnections, limitConnectionsPerAddress, limitStreams, limitStreamsPerCaller, limitBody, limitBodies, limitBodiesPerCaller, run.LimitInput, run.LimitImages,
+		run.LimitQueue, run.LimitSessions, limitFiles, run.LimitDisk, run.LimitEngine,
 	}
 	// Codes stand for refusals without a word of their own.
 	for code, status := range statuses {
@@ -49,9 +50,9 @@ type RunEnd struct{ Status, Code string }
 
 // RunEnds lists the ways in which runs end.
 func RunEnds() []RunEnd {
-	ends := []RunEnd{{Status: statusCompleted}, {Status: statusCanceled}, {Status: statusInterrupted}, {Status: statusMoved}}
+	ends := []RunEnd{{Status: run.StatusCompleted}, {Status: run.StatusCanceled}, {Status: run.StatusInterrupted}, {Status: run.StatusMoved}}
 	for _, code := range append(adapter.Codes(), codeOutput, codeRefused, codeInternal) {
-		ends = append(ends, RunEnd{statusFailed, code})
+		ends = append(ends, RunEnd{run.StatusFailed, code})
 	}
 	return ends
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/lingserve/lingserve/flow"
 	"github.com/lingserve/lingserve/jsonuri"
 	"github.com/lingserve/lingserve/ling"
+	"github.com/lingserve/lingserve/run"
 	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/tube"
 	"github.com/lingserve/lingserve/turn"
@@ -43,7 +44,7 @@ func (a *agentBench) ask(text, more string) string {
 func TestAWorkflowAnswersWithWhatWasSaidBeforeInItsSession(t *testing.T) {
 	a := echoBench(t)
 	d := readDocument(t, a.do("POST", "/v1/runs", a.ask("hello", "")))
-	if d.Status != statusCompleted || d.Session != "s" || string(d.Result) != `"2: hello"` || d.Usage["echo"].TotalTokens != 10 {
+	if d.Status != run.StatusCompleted || d.Session != "s" || string(d.Result) != `"2: hello"` || d.Usage["echo"].TotalTokens != 10 {
 		t.Errorf("%+v %s", d, d.Result)
 	}
 	_, data := named(t, a.do("POST", "/v1/runs", a.ask(",again", ""), asEvents))
@@ -51,7 +52,7 @@ func TestAWorkflowAnswersWithWhatWasSaidBeforeInItsSession(t *testing.T) {
 		t.Errorf("%v", data)
 	}
 	// The agent knows of it, too, and the workflow of what the agent says.
-	if d := readDocument(t, a.say("you there", "")); d.Status != statusCompleted {
+	if d := readDocument(t, a.say("you there", "")); d.Status != run.StatusCompleted {
 		t.Errorf("%+v", d)
 	}
 	readDocument(t, a.do("POST", "/v1/runs", a.ask("last", "")))
@@ -94,7 +95,7 @@ func TestAWorkflowsTurnFailsIsInterruptedAndErasedAsAnyOther(t *testing.T) {
 		if p := readProblem(t, a.do("POST", "/v1/runs", a.ask("next", `,"on_busy":"reject"`))); p.Status != 409 {
 			t.Errorf("%+v", p)
 		}
-		if d := readDocument(t, a.do("POST", "/v1/runs", a.ask("next", `,"on_busy":"interrupt"`))); d.Status != statusCompleted || !strings.HasSuffix(string(d.Result), `: next"`) {
+		if d := readDocument(t, a.do("POST", "/v1/runs", a.ask("next", `,"on_busy":"interrupt"`))); d.Status != run.StatusCompleted || !strings.HasSuffix(string(d.Result), `: next"`) {
 			t.Errorf("%+v %s", d, d.Result)
 		}
 		if f, _ := named(t, first); f.terminal != `canceled{"reason":"interrupted"}` || f.json() != `"…"` {
@@ -142,11 +143,11 @@ func TestAWorkflowSaysThatTheTurnBeforeHasNoEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		if d := readDocument(t, a.do("POST", "/v1/runs", a.ask("hello", ""))); d.Status != statusCompleted {
+		if d := readDocument(t, a.do("POST", "/v1/runs", a.ask("hello", ""))); d.Status != run.StatusCompleted {
 			t.Errorf("%+v", d)
 		}
 	}
-	if d := readDocument(t, a.say("you there", "")); d.Status != statusCompleted { // which has nothing to add
+	if d := readDocument(t, a.say("you there", "")); d.Status != run.StatusCompleted { // which has nothing to add
 		t.Errorf("%+v", d)
 	}
 	log := a.tapeOf("s")
@@ -157,7 +158,7 @@ func TestAWorkflowSaysThatTheTurnBeforeHasNoEnd(t *testing.T) {
 }
 
 // byEcho is an agent that the workflow "echo" answers for, beside one that is not answered for by any that there is.
-type byEcho struct{ Agents }
+type byEcho struct{ run.Agents }
 
 func (byEcho) Names() []string { return []string{"assistant", "writer", "broken"} }
 
@@ -168,10 +169,11 @@ func (byEcho) Workflow(name string) string {
 func TestAnAgentCanAnswerByAWorkflow(t *testing.T) {
 	a := echoBench(t)
 	a.s.o.Agents = byEcho{a.s.o.Agents}
+	a.s.runs.Inspect().Options().Agents = a.s.o.Agents
 	say := func(name, text, more string, header ...string) *http.Response {
 		return a.do("POST", "/v1/runs", `{"agent":"`+name+`","input":"`+text+`"`+more+`}`, header...)
 	}
-	if d := readDocument(t, say("writer", "hello", `,"session":"s"`)); d.Status != statusCompleted || d.Session != "s" || string(d.Result) != `"2: hello"` {
+	if d := readDocument(t, say("writer", "hello", `,"session":"s"`)); d.Status != run.StatusCompleted || d.Session != "s" || string(d.Result) != `"2: hello"` {
 		t.Errorf("%+v %s", d, d.Result)
 	}
 	_, data := named(t, say("writer", "again", `,"session":"s"`, asEvents))
@@ -230,6 +232,7 @@ func TestTU_46ARouterSeesTheDocumentOfAWorkflowsTurnGrow(t *testing.T) {
 		for _, router := range []string{"", "looks on", "is broken"} {
 			a := echoBench(t)
 			a.s.o.Agents = byChat{a.s.o.Agents}
+			a.s.runs.Inspect().Options().Agents = a.s.o.Agents
 			a.s.o.Models.Default = "test:story"
 			var saw []turn.Event
 			if router != "" {
@@ -272,7 +275,7 @@ func TestTU_46ARouterSeesTheDocumentOfAWorkflowsTurnGrow(t *testing.T) {
 }
 
 // byChat is an agent that the workflow "chat" answers for.
-type byChat struct{ Agents }
+type byChat struct{ run.Agents }
 
 func (byChat) Names() []string        { return []string{"assistant", "writer"} }
 func (byChat) Workflow(string) string { return "chat" }

@@ -3,7 +3,6 @@ package web
 import (
 	"bytes"
 	"cmp"
-	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"io"
@@ -19,60 +18,16 @@ import (
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/internal/heavy"
 	"github.com/lingserve/lingserve/internal/mediapart"
+	"github.com/lingserve/lingserve/internal/wording"
 	"github.com/lingserve/lingserve/jsonuri"
+	"github.com/lingserve/lingserve/run"
 	"github.com/lingserve/lingserve/web/frame"
 )
 
 // start is a request for a run: what is to run, and how to answer.
 type start struct {
-	ask
+	run.Request
 	view
-	late string // of a message that was steered: the run that it has if it comes too late; "" for none
-}
-
-// ask is what is to run. Two requests with the same ask are the same request, whatever framing they want.
-type ask struct {
-	Workflow   string            `json:"workflow,omitempty"`
-	Inline     json.RawMessage   `json:"inline,omitempty"` // a workflow of the request's own
-	Agent      string            `json:"agent,omitempty"`
-	Session    string            `json:"session,omitempty"`
-	Input      json.RawMessage   `json:"input,omitempty"`
-	Properties map[string]string `json:"properties,omitempty"` // input.NAME=… of a query; typed once the schema is known
-	Model      string            `json:"model,omitempty"`
-	Params     map[string]any    `json:"params,omitempty"`
-	Options    adapter.Options   `json:"options"`
-	Exclude    []string          `json:"exclude,omitempty"`
-	Include    []string          `json:"include,omitempty"`
-	Done       bool              `json:"done,omitempty"`
-	HTML       bool              `json:"html,omitempty"`
-	Strict     bool              `json:"strict,omitempty"` // an answer that does not fit its schema fails its bot
-	OnBusy     string            `json:"on_busy,omitempty"`
-
-	// Of clients that keep their conversations themselves.
-	Instructions string `json:"instructions,omitempty"` // beside an agent's own; a workflow has its own and takes none
-	History      []said `json:"history,omitempty"`      // before the input; a session that has a tape takes none
-
-	Files      []adapter.Part `json:"files,omitempty"`      // images and files beside the input: data, or the ids of uploaded files
-	Completion *completion    `json:"completion,omitempty"` // in place of a workflow or an agent: the model alone
-}
-
-// hash tells two asks apart. Members are in a fixed order and spaces are out, so that a client may write the same request
-// differently.
-func (a ask) hash() (h [16]byte) {
-	for _, raw := range []*json.RawMessage{&a.Input, &a.Inline} {
-		if len(*raw) == 0 {
-			continue
-		}
-		var value any
-		dec := json.NewDecoder(bytes.NewReader(*raw))
-		dec.UseNumber()
-		if dec.Decode(&value) == nil {
-			*raw, _ = json.Marshal(value)
-		}
-	}
-	text, _ := json.Marshal(a)
-	sum := sha256.Sum256(text)
-	return [16]byte(sum[:])
 }
 
 // view is how a client wants to see a run.
@@ -83,10 +38,9 @@ type view struct {
 	keepAlive bool         // keepalive=1: JSON Lines gets empty lines, too
 	snapshot  bool         // snapshot=1: begin with the document so far
 	async     bool         // Prefer: respond-async
-	key       string       // Idempotency-Key
 
-	encode func(*run) frame.Encoder // for clients of other servers; nil is our own way
-	media  string                   // of what is encoded; "" is the format's
+	encode func(*run.Run) frame.Encoder // for clients of other servers; nil is our own way
+	media  string                       // of what is encoded; "" is the format's
 
 	resume    *eventID // go on after this event
 	fromQuery bool     // the id stands in the query: a page that was loaded anew, not a connection that was cut
@@ -175,7 +129,7 @@ func (s *Server) readUpTo(w http.ResponseWriter, r *http.Request, limit int64, t
 // tooLargeBody is the refusal of a body beyond the limit. The rest is not read, so the connection cannot be used again.
 func tooLargeBody(w http.ResponseWriter, limit int64) *problem {
 	abandon(w)
-	p := newProblem(codeTooLarge, "the request's body is larger than "+plural(limit, "byte"))
+	p := newProblem(codeTooLarge, "the request's body is larger than "+wording.Plural(limit, "byte"))
 	p.reason, p.header = limitBody, http.Header{"Connection": {"close"}}
 	return p
 }
@@ -197,7 +151,7 @@ func (s *Server) readJSON(w http.ResponseWriter, r *http.Request) ([]byte, *prob
 	if ct := r.Header.Get("Content-Type"); ct != "" {
 		media, _, err := mime.ParseMediaType(ct)
 		if err != nil || media != "application/json" && !strings.HasSuffix(media, "+json") {
-			detail := "expected application/json, found " + clip(ct)
+			detail := "expected application/json, found " + wording.Clip(ct)
 			if media == "application/x-www-form-urlencoded" {
 				detail += "; with curl, use --json"
 			}
@@ -208,7 +162,7 @@ func (s *Server) readJSON(w http.ResponseWriter, r *http.Request) ([]byte, *prob
 		}
 	}
 	if ce := r.Header.Get("Content-Encoding"); ce != "" && !strings.EqualFold(ce, "identity") {
-		p := invalid(misfit{Header: "Content-Encoding", Detail: "expected a body that is not compressed, found " + clip(ce)})
+		p := invalid(misfit{Header: "Content-Encoding", Detail: "expected a body that is not compressed, found " + wording.Clip(ce)})
 		p.Status = http.StatusUnsupportedMediaType
 		p.header = http.Header{"Accept-Encoding": {"identity"}, "Connection": {"close"}}
 		return nil, p
@@ -310,15 +264,15 @@ func (st *start) body(d *decoder, text []byte) {
 		"session": func(at string, raw json.RawMessage) { st.Session = d.text(at, raw, maxSession) },
 		"on_busy": func(at string, raw json.RawMessage) { st.OnBusy = d.oneOf(at, raw, policies...) },
 		"model":   func(at string, raw json.RawMessage) { st.Model = d.model(at, raw) },
-		"input":   func(at string, raw json.RawMessage) { st.inputParts(d, at, raw) },
+		"input":   func(at string, raw json.RawMessage) { d.inputParts(&st.Request, at, raw) },
 		"files": func(at string, raw json.RawMessage) {
-			if text := st.parts(d, at, raw); text != "" {
+			if text := d.parts(&st.Request, at, raw); text != "" {
 				d.fail(at, "expected only images and files; put text into the input")
 			}
 		},
-		"params":  func(at string, raw json.RawMessage) { st.params(d, at, raw) },
-		"options": func(at string, raw json.RawMessage) { st.options(d, at, raw) },
-		"filter":  func(at string, raw json.RawMessage) { st.filter(d, at, raw) },
+		"params":  func(at string, raw json.RawMessage) { d.params(&st.Request, at, raw) },
+		"options": func(at string, raw json.RawMessage) { d.options(&st.Request, at, raw) },
+		"filter":  func(at string, raw json.RawMessage) { d.filter(&st.Request, at, raw) },
 		"done":    func(at string, raw json.RawMessage) { st.Done = d.boolean(at, raw) },
 		"html":    func(at string, raw json.RawMessage) { st.HTML = d.boolean(at, raw) },
 		"strict":  func(at string, raw json.RawMessage) { st.Strict = d.boolean(at, raw) },
@@ -342,9 +296,9 @@ func (st *start) body(d *decoder, text []byte) {
 }
 
 // inputParts takes the input. A list of parts is the text that they say, with images and files beside it.
-func (a *ask) inputParts(d *decoder, at string, raw json.RawMessage) {
+func (d *decoder) inputParts(a *run.Request, at string, raw json.RawMessage) {
 	if a.Input = raw; raw[0] == '[' {
-		a.Input, _ = json.Marshal(cmp.Or(a.parts(d, at, raw), aboutFiles))
+		a.Input, _ = json.Marshal(cmp.Or(d.parts(a, at, raw), aboutFiles))
 	}
 }
 
@@ -352,7 +306,7 @@ func (a *ask) inputParts(d *decoder, at string, raw json.RawMessage) {
 const aboutFiles = "What is this?"
 
 // parts takes images and files out of a list of parts, and returns the text.
-func (a *ask) parts(d *decoder, at string, raw json.RawMessage) string {
+func (d *decoder) parts(a *run.Request, at string, raw json.RawMessage) string {
 	var list []json.RawMessage
 	if !d.as(at, raw, '[', "an array of parts", &list) {
 		return ""
@@ -365,7 +319,7 @@ func (a *ask) parts(d *decoder, at string, raw json.RawMessage) string {
 	return text
 }
 
-func (a *ask) params(d *decoder, at string, raw json.RawMessage) {
+func (d *decoder) params(a *run.Request, at string, raw json.RawMessage) {
 	d.as(at, raw, '{', "an object", &a.Params)
 	// Numbers as templates and providers know them, not as text.
 	for name, value := range a.Params {
@@ -394,19 +348,19 @@ func plain(value any) any {
 	return value
 }
 
-func (a *ask) options(d *decoder, at string, raw json.RawMessage) {
+func (d *decoder) options(a *run.Request, at string, raw json.RawMessage) {
 	o, misfits := adapter.ReadOptions(raw, false)
 	for _, m := range misfits {
 		pointer := at
 		for _, name := range m.At {
-			pointer += "/" + escapePointer(name)
+			pointer += "/" + wording.PointerToken(name)
 		}
 		d.fail(pointer, "%s", m.Detail)
 	}
 	a.Options = o
 }
 
-func (a *ask) filter(d *decoder, at string, raw json.RawMessage) {
+func (d *decoder) filter(a *run.Request, at string, raw json.RawMessage) {
 	patterns := func(at string, raw json.RawMessage) []string {
 		list := d.strings(at, raw, maxPatterns, maxPattern)
 		for i, text := range list {
@@ -472,19 +426,19 @@ func (s *Server) query(d *decoder, r *http.Request, st *start, what int) {
 		known["after"] = func(value string) {
 			id, err := parseEventID("r:" + value)
 			if err != nil {
-				d.fail("", "expected the number of an event, found %q", clip(value))
+				d.fail("", "expected the number of an event, found %q", wording.Clip(value))
 				return
 			}
 			st.after = &id.n
 		}
 	}
 	if what&queryAsk != 0 {
-		object := func(value string, take func(d *decoder, at string, raw json.RawMessage)) {
+		object := func(value string, take func(a *run.Request, at string, raw json.RawMessage)) {
 			if m := checkJSON([]byte(value)); m != nil {
 				d.fail(m.Pointer, "%s", m.Detail)
 				return
 			}
-			take(d, "", json.RawMessage(strings.TrimSpace(value)))
+			take(&st.Request, "", json.RawMessage(strings.TrimSpace(value)))
 		}
 		name := func(dst *string) func(string) {
 			return func(value string) {
@@ -507,9 +461,9 @@ func (s *Server) query(d *decoder, r *http.Request, st *start, what int) {
 		known["on_busy"] = func(value string) { st.OnBusy = d.word("", value, policies...) }
 		model := known["model"]
 		known["model"] = func(value string) { model(chain(value)) }
-		known["params"] = func(value string) { object(value, st.params) }
-		known["options"] = func(value string) { object(value, st.options) }
-		known["filter"] = func(value string) { object(value, st.filter) }
+		known["params"] = func(value string) { object(value, d.params) }
+		known["options"] = func(value string) { object(value, d.options) }
+		known["filter"] = func(value string) { object(value, d.filter) }
 		known["key"] = func(value string) { st.setKey(d, value) }
 		known["input"] = func(value string) { st.Input = inputText(value) }
 	}
@@ -544,7 +498,7 @@ func (d *decoder) values(r *http.Request) (values url.Values, ok bool) {
 // returns nil for what it does not know.
 func (d *decoder) parameters(values url.Values, known map[string]func(value string), other func(name string) func(value string)) {
 	for _, name := range slices.Sorted(maps.Keys(values)) { // the order of what is complained about
-		d.parameter = clip(name)
+		d.parameter = wording.Clip(name)
 		take, ok := known[name]
 		if !ok && other != nil {
 			take = other(name)
@@ -554,7 +508,7 @@ func (d *decoder) parameters(values url.Values, known map[string]func(value stri
 		case !ok && len(known) == 0:
 			d.fail("", "unknown parameter; this resource has none")
 		case !ok:
-			d.fail("", "unknown; %s", expected(name, slices.Sorted(maps.Keys(known))))
+			d.fail("", "unknown; %s", wording.Expected(name, slices.Sorted(maps.Keys(known))))
 		case len(values[name]) > 1:
 			d.fail("", "occurs twice; send it once")
 		case strings.ContainsRune(values[name][0], 0):
@@ -583,7 +537,7 @@ func (d *decoder) flag(value string) bool {
 	case "0", "false":
 		return false
 	}
-	d.fail("", "expected 1 or 0, found %q", clip(value))
+	d.fail("", "expected 1 or 0, found %q", wording.Clip(value))
 	return false
 }
 
@@ -600,7 +554,7 @@ func (st *start) idempotencyKey(d *decoder, r *http.Request) {
 	if key == "" {
 		return
 	}
-	if st.key != "" && st.key != key {
+	if st.Key != "" && st.Key != key {
 		d.misfits = append(d.misfits, misfit{Header: "Idempotency-Key", Detail: "differs from the query's key"})
 	}
 	before := len(d.misfits)
@@ -637,5 +591,5 @@ func (st *start) setKey(d *decoder, key string) {
 			return
 		}
 	}
-	st.key = key
+	st.Key = key
 }

@@ -10,8 +10,11 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/lingserve/lingserve/adapter"
 	"pgregory.net/rapid"
+
+	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/internal/wording"
+	"github.com/lingserve/lingserve/run"
 
 	"github.com/lingserve/lingserve/web/frame"
 )
@@ -107,8 +110,8 @@ func TestABodyThatFitsIsRead(t *testing.T) {
 		t.Fatal(p)
 	}
 	want := &start{
-		ask: ask{
-			Workflow: "w", Input: json.RawMessage(`{"n":1.10}`), Model: "a:b",
+		Request: run.Request{
+			Subject: run.Subject{Workflow: "w"}, Key: "k-1", Input: json.RawMessage(`{"n":1.10}`), Model: "a:b",
 			Params: map[string]any{"n": int64(12345678901234567), "f": 0.5, "l": []any{int64(1)}},
 			Options: adapter.Options{
 				Temperature: new(0.0), MaxTokens: new(5), TopP: new(1.0), Stop: []string{"x"},
@@ -116,9 +119,9 @@ func TestABodyThatFitsIsRead(t *testing.T) {
 			},
 			Exclude: []string{"a/*"}, Include: []string{"**"}, Done: true,
 		},
-		view: view{format: frame.JSONL, reserved: true, leave: true, key: "k-1"},
+		view: view{format: frame.JSONL, reserved: true, leave: true},
 	}
-	if diff := cmp.Diff(want, st, cmp.AllowUnexported(start{}, view{}), cmp.Comparer(func(a, b ask) bool {
+	if diff := cmp.Diff(want, st, cmp.AllowUnexported(start{}, view{}), cmp.Comparer(func(a, b run.Request) bool {
 		x, _ := json.Marshal(a)
 		y, _ := json.Marshal(b)
 		return string(x) == string(y)
@@ -185,7 +188,7 @@ func TestAQueryThatDoesNotFitIsRefusedByName(t *testing.T) {
 		strings.Repeat("n", 200) + "=1":        {Parameter: strings.Repeat("n", 60) + "…"},
 		`filter={"exclude":["a"],"exclude":1}`: {Parameter: "filter", Pointer: "/exclude", Detail: "occurs twice; send it once"},
 	} {
-		t.Run(clip(query), func(t *testing.T) {
+		t.Run(wording.Clip(query), func(t *testing.T) {
 			if name, value, ok := strings.Cut(query, "="); ok && strings.HasPrefix(value, "{") {
 				query = name + "=" + url.QueryEscape(value)
 			}
@@ -231,20 +234,20 @@ func TestPropertiesOfAQueryAreReadAsTheSchemaSays(t *testing.T) {
 	if p != nil {
 		t.Fatal(p)
 	}
-	got, p := st.input(schema)
-	if p != nil {
-		t.Fatal(p)
+	got, err := st.InputFor(schema)
+	if err != nil {
+		t.Fatal(err)
 	}
 	if want := `{"any":"4","b":true,"either":"3","kept":[1],"more":"5","n":2,"s":"1"}`; string(got) != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 	// What does not fit its type stays a string, for the schema to complain about.
 	st, _ = parseQueryText("input.n=two")
-	if got, _ := st.input(schema); string(got) != `{"n":"two"}` {
+	if got, _ := st.InputFor(schema); string(got) != `{"n":"two"}` {
 		t.Errorf("got %s", got)
 	}
 	st, _ = parseQueryText("input=text&input.n=2")
-	if _, p := st.input(schema); p == nil || p.Errors[0].Parameter != "input" {
+	if _, p := st.InputFor(schema); p == nil || p.(*run.Error).Fields[0].Parameter != "input" {
 		t.Errorf("%+v", p)
 	}
 }
@@ -319,7 +322,7 @@ func TestTheSameRequestHasTheSameHashHoweverItIsWritten(t *testing.T) {
 		if p != nil {
 			t.Fatal(p)
 		}
-		return st.hash()
+		return st.Hash()
 	}
 	first := hash(`{"workflow":"w","input":{"a":1,"b":[1.10]},"params":{"x":1,"y":2}}`)
 	for _, same := range []string{
@@ -362,7 +365,7 @@ func FuzzBody(f *testing.F) {
 		if err := json.Unmarshal([]byte(body), &members); err != nil {
 			t.Errorf("%q was taken: %v", body, err)
 		}
-		_ = st.hash()
+		_ = st.Hash()
 	})
 }
 
@@ -379,8 +382,8 @@ func FuzzQuery(f *testing.F) {
 				t.Errorf("%+v", p)
 			}
 		} else {
-			_, _ = st.input(json.RawMessage(`{"properties":{"a":{"type":"number"}}}`))
-			_ = st.hash()
+			_, _ = st.InputFor(json.RawMessage(`{"properties":{"a":{"type":"number"}}}`))
+			_ = st.Hash()
 		}
 	})
 }

@@ -17,6 +17,8 @@ import (
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/api"
 	"github.com/lingserve/lingserve/flow"
+	"github.com/lingserve/lingserve/internal/wording"
+	"github.com/lingserve/lingserve/run"
 	"github.com/lingserve/lingserve/tape"
 )
 
@@ -50,13 +52,13 @@ func (s *Server) getWorkflows(w http.ResponseWriter, r *http.Request) {
 // getWorkflow describes one workflow: its input and its graph.
 func (s *Server) getWorkflow(w http.ResponseWriter, r *http.Request) {
 	name := pathValue(r, "name")
-	if p := mayStart(who(r), &ask{Workflow: name}); p != nil {
-		p.write(w)
+	if err := run.MayStart(who(r), &run.Request{Subject: run.Subject{Workflow: name}}); err != nil {
+		s.problem(r.Context(), err).write(w)
 		return
 	}
 	wf, ok := s.o.Workflows.Get(name)
 	if !ok {
-		newProblem(codeNotFound, "unknown workflow "+quote(name)+"; "+s.workflowNames(who(r), name)).write(w)
+		newProblem(codeNotFound, "unknown workflow "+wording.Quote(name)+"; "+s.runs.Expected(who(r), name)).write(w)
 		return
 	}
 	s.sendJSON(w, r, http.StatusOK, wf.Info())
@@ -154,7 +156,7 @@ func (s *Server) getHealth(w http.ResponseWriter, r *http.Request) {
 //
 // That the engine or the database of the sessions is away does: another server may reach it, and those who come back to their runs are served better there.
 func (s *Server) getReady(w http.ResponseWriter, r *http.Request) {
-	if s.runs.isDraining() {
+	if s.runs.Draining() {
 		w.Header().Set("Retry-After", "5")
 		s.sendJSON(w, r, http.StatusServiceUnavailable, health{Status: "draining", Version: s.o.Version})
 		return

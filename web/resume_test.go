@@ -19,6 +19,7 @@ import (
 	"github.com/lingserve/lingserve/access"
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/internal/longtest"
+	"github.com/lingserve/lingserve/run"
 )
 
 // cutConn is a connection that breaks after so many bytes were read.
@@ -211,7 +212,7 @@ func TestAResumeNeverStartsARun(t *testing.T) {
 	id, st := b.startAsync()
 	st.send("a", "b")
 	st.finish()
-	<-b.runOf(id).done
+	<-b.runOf(id).Done()
 	for name, try := range map[string]func() *http.Response{
 		"GET": func() *http.Response {
 			return b.do("GET", "/v1/runs?workflow=steps&last_event_id="+id+":1&format=sse", "")
@@ -251,9 +252,9 @@ func TestAResumeNeverStartsARun(t *testing.T) {
 }
 
 // runOf finds a run.
-func (b *bench) runOf(id string) *run {
+func (b *bench) runOf(id string) *run.Run {
 	b.t.Helper()
-	r, err := b.s.runs.get(b.t.Context(), access.Local, id)
+	r, err := b.s.runs.Find(b.t.Context(), access.Local, id)
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -303,7 +304,7 @@ func TestAnIDThatCannotBeResumedFromIsRefusedWithTheReason(t *testing.T) {
 // FT-29, FT-32
 func TestAResumeOfALostRunIsToldSoAndThenToStop(t *testing.T) {
 	b := newBench(t, nil).serve()
-	lost := newRunID()
+	lost := run.NewID()
 	for name, path := range map[string]string{"a start": "/v1/runs?workflow=steps", "an attach": "/v1/runs/" + lost + "/events"} {
 		t.Run(name, func(t *testing.T) {
 			resp := b.do("GET", path, "", "Accept: text/event-stream", "Last-Event-ID: "+lost+":5")
@@ -411,7 +412,7 @@ func TestAClientThatGoesAwayCancelsItsRunOnlyIfItSaidSo(t *testing.T) {
 				st.send("a", "c")
 				st.finish()
 				d := readDocument(t, b.do("GET", "/v1/runs/"+st.m.ID()+"/events?format=json", ""))
-				if d.Status != statusCompleted || string(d.Result) != `{"a":"bc"}` {
+				if d.Status != run.StatusCompleted || string(d.Result) != `{"a":"bc"}` {
 					t.Errorf("%+v", d)
 				}
 				return

@@ -91,7 +91,7 @@ func TestStreamsEndWithTheKeyThatHasOpenedThem(t *testing.T) {
 				}
 			}
 			// The run goes on, and so do others' streams.
-			if b.runOf(id).ended() {
+			if b.runOf(id).Ended() {
 				t.Error("the run has ended, too")
 			}
 			other.send("a", "still here")

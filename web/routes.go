@@ -8,6 +8,8 @@ import (
 
 	"github.com/go-chi/chi/v5"
 
+	"github.com/lingserve/lingserve/internal/wording"
+	"github.com/lingserve/lingserve/run"
 	"github.com/lingserve/lingserve/web/frame"
 )
 
@@ -71,7 +73,7 @@ func nothingAt(path string) *problem {
 	if path == "/metrics" || path == "/debug" || strings.HasPrefix(path, "/debug/") {
 		return newProblem(codeNotFound, "metrics and profiles have their own listener; set admin.addr to open it")
 	}
-	detail := "unknown path " + clip(path)
+	detail := "unknown path " + wording.Clip(path)
 	if ofOpenAI(path) {
 		detail += "; of OpenAI's API, this server supports /v1/chat/completions and /v1/models"
 	}
@@ -105,8 +107,8 @@ func otherMethod(routes *chi.Mux, w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusNoContent)
 		return
 	}
-	p := newProblem(codeInvalid, "the method "+clip(r.Method)+" is not for "+clip(r.URL.Path)+
-		"; expected "+alternatives(allow))
+	p := newProblem(codeInvalid, "the method "+wording.Clip(r.Method)+" is not for "+wording.Clip(r.URL.Path)+
+		"; expected "+wording.Alternatives(allow))
 	p.Status = http.StatusMethodNotAllowed
 	p.unknown(w, r)
 }
@@ -119,7 +121,7 @@ func (s *Server) outermost(next http.Handler) http.Handler {
 			rec.account.Release()
 			cause := recover()
 			if cause != nil && cause != http.ErrAbortHandler {
-				id := newRunID()
+				id := run.NewID()
 				s.log.ErrorContext(r.Context(), "panic in a handler", "id", id, "path", r.URL.Path, "panic", cause, "stack", string(debug.Stack()))
 				if rec.status == 0 {
 					p := newProblem(codeInternal, "internal error; find the cause in the server's log under this id")
@@ -185,7 +187,7 @@ func (v *view) formatOf(r *http.Request, from []offer) *problem {
 		for _, o := range from {
 			media = append(media, o.media)
 		}
-		p := invalid(misfit{Header: "Accept", Detail: "expected " + alternatives(media)})
+		p := invalid(misfit{Header: "Accept", Detail: "expected " + wording.Alternatives(media)})
 		p.Status = http.StatusNotAcceptable
 		return p
 	}

@@ -273,7 +273,7 @@ func TestAClientOnARealSocketThatStopsReadingIsDropped(t *testing.T) {
 	for range received { // what stands around them
 	}
 	dropped := make(chan struct{})
-	go func() { b.s.streams.wait(nil); close(dropped) }()
+	go func() { b.s.streams.Wait(nil); close(dropped) }()
 	select {
 	case <-dropped:
 	case <-time.After(10 * time.Second):

@@ -15,6 +15,7 @@ import (
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/ling"
+	"github.com/lingserve/lingserve/run"
 )
 
 func TestOneRunCanBeReadInEachFraming(t *testing.T) {
@@ -29,7 +30,7 @@ func TestOneRunCanBeReadInEachFraming(t *testing.T) {
 	st.set(`article/$reasoning_context`, `"hm"`)
 	// Where it stands while it runs.
 	running := readDocument(t, b.do("GET", path, ""))
-	if running.Status != statusRunning || string(running.Result) != `{"article":{"title":"Why \"so\"","n":1.10}}` {
+	if running.Status != run.StatusRunning || string(running.Result) != `{"article":{"title":"Why \"so\"","n":1.10}}` {
 		t.Errorf("running: %+v", running)
 	}
 	waiting := make(chan *http.Response, 1)
@@ -99,7 +100,7 @@ data: {"status":"completed"}
 	}
 	resp := <-waiting
 	defer resp.Body.Close()
-	if got := readDocument(t, resp); got.Status != statusCompleted || got.Run != id || string(got.Result) != `{"article":{"title":"Why \"so\"","n":1.10}}` || got.Reserved != nil {
+	if got := readDocument(t, resp); got.Status != run.StatusCompleted || got.Run != id || string(got.Result) != `{"article":{"title":"Why \"so\"","n":1.10}}` || got.Reserved != nil {
 		t.Errorf("%+v", got)
 	}
 	if got := readDocument(t, b.do("GET", path+"?include=reserved", "")); string(got.Reserved) != `{"article/$reasoning_context":"hm"}` {
@@ -195,7 +196,7 @@ func TestARunThatFailsLaterAnswersWithWhatItMade(t *testing.T) {
 	st.send("a", "half")
 	st.fail(&adapter.Error{Code: adapter.CodeProtocol, Message: "the answer was cut off"})
 	d := readDocument(t, b.do("GET", "/v1/runs/"+id+"/events?format=json", ""))
-	if d.Status != statusFailed || string(d.Result) != `{"a":"half"}` || len(d.Errors) != 1 || d.Errors[0].Code != "upstream_protocol" {
+	if d.Status != run.StatusFailed || string(d.Result) != `{"a":"half"}` || len(d.Errors) != 1 || d.Errors[0].Code != "upstream_protocol" {
 		t.Errorf("%+v", d)
 	}
 }
@@ -214,7 +215,7 @@ func TestCancelingKeepsWhatWasMade(t *testing.T) {
 		t.Errorf("%s %s", f.terminal, f.json())
 	}
 	<-st.ctx.Done()
-	if d := readDocument(t, b.do("GET", path+"/events?format=json", "")); d.Status != statusCanceled || string(d.Result) != `{"a":"half"}` {
+	if d := readDocument(t, b.do("GET", path+"/events?format=json", "")); d.Status != run.StatusCanceled || string(d.Result) != `{"a":"half"}` {
 		t.Errorf("%+v", d)
 	}
 	again := b.do("POST", path+"/cancel", "")
@@ -233,7 +234,7 @@ func TestRespondAsyncAnswersAtOnceWithThePlaceOfTheRun(t *testing.T) {
 		t.Errorf("%d %v", resp.StatusCode, resp.Header)
 	}
 	d := readDocument(t, resp)
-	if d.Status != statusRunning || resp.Header.Get("Location") != "/v1/runs/"+d.Run {
+	if d.Status != run.StatusRunning || resp.Header.Get("Location") != "/v1/runs/"+d.Run {
 		t.Errorf("%+v", d)
 	}
 	st.send("a", "b")
@@ -352,8 +353,8 @@ func TestTheModelIsTheRequestsOrElseTheWorkflowsOwn(t *testing.T) {
 
 // DW-04: a run fails because of the last failure that was not handled, where none ended it.
 func TestAFailureThatWasHandledIsNotTheCause(t *testing.T) {
-	o := outcome{Status: statusFailed, Errors: []ling.ErrorData{{Code: "a"}, {Code: "b"}, {Code: "c", Handled: true}}}
-	if cause, ok := o.cause(); !ok || cause.Code != "b" {
+	o := run.Result{Status: run.StatusFailed, Errors: []ling.ErrorData{{Code: "a"}, {Code: "b"}, {Code: "c", Handled: true}}}
+	if cause, ok := o.Cause(); !ok || cause.Code != "b" {
 		t.Errorf("%+v %v", cause, ok)
 	}
 }

@@ -8,11 +8,8 @@ package web
 import (
 	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"log/slog"
 	"net/http"
-	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -26,6 +23,8 @@ import (
 	"github.com/lingserve/lingserve/channel"
 	webchannel "github.com/lingserve/lingserve/channel/web"
 	"github.com/lingserve/lingserve/flow"
+	"github.com/lingserve/lingserve/internal/gate"
+	"github.com/lingserve/lingserve/run"
 	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/turn"
 )
@@ -43,7 +42,7 @@ type Options struct {
 	// Turns are where the messages to agents go, with Agents as plugins; nil is a server without agents. Its store is Tapes, its
 	// workspace Workspace. It is drained after the server.
 	Turns  *turn.Framework
-	Agents Agents
+	Agents run.Agents
 
 	// Kernel makes the turns of what is said in sessions, as the channel "web"; nil is one that lets everybody talk.
 	Kernel   *channel.Kernel
@@ -68,8 +67,8 @@ type Options struct {
 	InlineWorkflows bool          // a request may carry a workflow
 	Version         string
 
-	Engine Engine  // that is shared with other servers; nil is none
-	Shared *Shared // with replicas of the server; nil for one that is alone. Then Data keeps no runs and no keys.
+	Engine run.Engine  // that is shared with other servers; nil is none
+	Shared *run.Shared // with replicas of the server; nil for one that is alone. Then Data keeps no runs and no keys.
 
 	Files   Files
 	Limits  Limits
@@ -79,9 +78,11 @@ type Options struct {
 	Access  Access         // who may ask, and how much; zero lets everybody in
 	Proxies access.Proxies // are believed when they say whom they speak for
 
-	Observer  Observer             // is told what happens, to count it; nil is nobody
-	Tracer    trace.TracerProvider // makes the spans of runs, and of all below them; nil makes none
-	AccessLog string               // which requests have a line in the log: "off", "runs" or "all"; "" is "runs"
+	Observer Observer             // is told what happens, to count it; nil is nobody
+	Tracer   trace.TracerProvider // makes the spans of runs, and of all below them; nil makes none
+	times    run.Times            // for tests
+
+	AccessLog string // which requests have a line in the log: "off", "runs" or "all"; "" is "runs"
 }
 
 // withDefaults fills in what is not set.
@@ -129,14 +130,12 @@ type Server struct {
 	log      *slog.Logger
 	observer Observer
 	listener atomic.Pointer[listener] // that was made last; nil is none
-	runs     *runs
+	runs     *run.Service
 	shed     *shed
-	disk     *disk        // nil keeps nothing
 	handler  http.Handler // router, and what stands around it
 	router   chi.Routes
 	guard    *http.CrossOriginProtection
 	tickets  *access.Tickets // those of the door, where it has some
-	keyed    sync.Mutex      // one start of an agent at a time that has an Idempotency-Key
 	began    time.Time
 
 	lingering atomic.Int32 // connections whose refused bodies are taken in
@@ -144,29 +143,21 @@ type Server struct {
 	draining atomic.Bool     // those who come had better come to another server
 	stopping context.Context // ends when streams must be broken off
 	stop     context.CancelFunc
-	streams  gate // requests that follow a run
+	streams  gate.Gate // requests that follow a run
 	granted  granted
 
 	ctx    context.Context // of the sweeper
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 
-	beginning beginning     // runs that are about to begin; of a server that shares them
-	handWait  time.Duration // see the constant; for tests
-	cutWait   time.Duration // 0 is the constant; for tests
-	slots     chan struct{} // of runs that were taken over from other replicas; one element for each that goes on
-	unserve   func()        // answers other replicas no more; nil for a server that is alone
-
 	closeOnce sync.Once
 	closeErr  error
-
-	beginWait time.Duration // 0 is the constant; for tests
 }
 
 // New returns a server. Errors: a data folder that cannot be written.
 func New(o Options) (*Server, error) {
 	o = o.withDefaults()
-	s := &Server{o: o, log: o.Log, observer: o.Observer, guard: http.NewCrossOriginProtection(), began: time.Now(), handWait: handWait}
+	s := &Server{o: o, log: o.Log, observer: o.Observer, guard: http.NewCrossOriginProtection(), began: time.Now()}
 	if err := o.Access.CORS.Trust(s.guard); err != nil {
 		return nil, err
 	}
@@ -176,40 +167,23 @@ func New(o Options) (*Server, error) {
 	if s.tickets == nil { // good for nothing, but a client need not know that
 		s.tickets = access.NewTickets(access.TicketsOptions{})
 	}
-	if o.Turns != nil {
-		if s.o.Kernel == nil {
-			s.o.Kernel = webchannel.NewKernel(o.Log)
-		}
-		if err := o.Turns.Register("http", door{}); err != nil {
-			return nil, err
-		}
+	if o.Turns != nil && o.Kernel == nil {
+		s.o.Kernel = webchannel.NewKernel(o.Log)
 	}
-	// Last of what can fail, since nobody would close it.
-	if o.Data != "" && o.Shared == nil {
-		d, err := openDisk(o.Data)
-		if err != nil {
-			return nil, err
-		}
-		s.disk = d
-	}
-	s.runs = newRuns(&s.o, s.disk)
 	s.shed = newShed(o.Limits, o.Log, o.Data)
 	s.shed.ledger, s.shed.memory.changed = o.Ledger, s.tight
-	s.runs.diskFailed = s.shed.diskFailed
-	s.runs.keepMedia = s.keepMedia
 	if s.o.Kernel != nil {
-		s.o.Kernel.DiskFailed = s.shed.diskFailed
+		s.o.Kernel.DiskFailed = s.shed.DiskFailed
 	}
-	if s.disk != nil {
-		if err := s.runs.restore(time.Now()); err != nil {
-			err = errors.Join(err, s.runs.closeJournal(), s.disk.close())
-			return nil, fmt.Errorf("data folder %s: %w", o.Data, err)
-		}
-	}
-	s.handler = s.routes()
 	s.stopping, s.stop = context.WithCancel(context.Background())
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.wg.Go(s.sweep)
+	// Last of what can fail, since nobody would close it.
+	runs, err := run.Open(s.runOptions())
+	if err != nil {
+		return nil, err
+	}
+	s.runs = runs
+	s.handler = s.routes()
 	if o.Tapes != nil {
 		s.wg.Go(s.sweepFiles)
 	}
@@ -219,33 +193,20 @@ func New(o Options) (*Server, error) {
 	if s.shed.watches() {
 		s.wg.Go(func() { s.shed.watch(s.ctx) })
 	}
-	s.startAgain()
-	if o.Shared != nil {
-		s.slots = make(chan struct{}, min(againAtOnce, max(1, o.MaxRuns)))
-		unserve, err := o.Shared.Control.Serve(s.serve)
-		if err != nil {
-			return nil, errors.Join(err, s.Close())
-		}
-		s.unserve = unserve
-		s.wg.Go(s.watchReplicas)
-	}
 	return s, nil
 }
 
-// sweep forgets ended runs and keys as their time comes, and gives memory back to the system after a burst of runs. It ends
-// with Close.
-func (s *Server) sweep() {
-	tick := time.NewTicker(sweepEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-s.ctx.Done():
-			return
-		case <-tick.C:
-			if s.runs.sweep(time.Now()) {
-				debug.FreeOSMemory()
-			}
-		}
+// runOptions are the settings of the runs.
+func (s *Server) runOptions() run.Options {
+	o := &s.o
+	return run.Options{
+		Workflows: o.Workflows, Models: o.Models, Log: o.Log, Data: o.Data,
+		Tapes: o.Tapes, Workspace: o.Workspace, Turns: o.Turns, Agents: o.Agents, Kernel: o.Kernel, ChannelNames: o.ChannelNames,
+		Bot: o.Bot, Retention: o.Retention, KeyRetention: o.KeyRetention, MaxRuns: o.MaxRuns, MaxLog: o.MaxLog, MaxResult: o.MaxResult,
+		MaxBots: o.MaxBots, MaxTasks: o.MaxTasks, Input: o.Limits.Input, Images: o.Limits.Images, RunTimeout: o.RunTimeout,
+		MemoryOfEnded: o.MemoryOfEnded, MaxDisk: o.MaxDisk, InlineWorkflows: o.InlineWorkflows, Engine: o.Engine, Shared: o.Shared,
+		Ledger: o.Ledger, Limits: o.Access.Limits, Pressure: s.shed, Files: runFiles{s}, Observer: o.Observer, Tracer: o.Tracer,
+		Detach: s.detach, Times: o.times,
 	}
 }
 
@@ -264,32 +225,15 @@ func (s *Server) Handler() http.Handler { return s.handler }
 // what still runs as interrupted. /readyz answers 503 from its beginning. What has ended is kept in the data folder, where
 // clients that come back to the next server find it.
 func (s *Server) Drain(ctx context.Context) error {
-	began := time.Now()
 	s.draining.Store(true)
-	quiet := s.runs.drain()
-	s.log.InfoContext(ctx, "draining")
-	s.runs.dropFollowed()
-	select {
-	case <-quiet:
-		s.runs.dropFollowed()
-		// Those who read the last events get the time to do so.
-		s.streams.wait(ctx.Done())
-	case <-ctx.Done():
-	}
+	return s.runs.Drain(ctx)
+}
+
+// detach waits for the streams of runs while ctx goes on, and breaks off those that are left: no client may take the server's end for its
+// run's.
+func (s *Server) detach(ctx context.Context) {
+	s.streams.Wait(ctx.Done()) // those who read the last events get the time to do so
 	s.breakStreams()
-	if s.o.Shared != nil {
-		handed, left := s.handOver()
-		if handed > 0 {
-			s.log.InfoContext(ctx, "runs continue at other replicas", "runs", handed)
-		}
-		if left > 0 {
-			s.log.InfoContext(ctx, "runs wait for another replica", "runs", left)
-		}
-	}
-	count := s.runs.interrupt()
-	s.runs.saveAll()
-	s.log.InfoContext(ctx, "runs drained", "interrupted", count, "took", time.Since(began))
-	return nil
 }
 
 // breakTime is how long Drain waits for streams to notice that they are broken off. They do so at once, but for those that
@@ -303,67 +247,15 @@ func (s *Server) breakStreams() {
 	timeout := make(chan struct{})
 	timer := time.AfterFunc(breakTime, func() { close(timeout) })
 	defer timer.Stop()
-	s.streams.wait(timeout)
+	s.streams.Wait(timeout)
 }
 
 // Close frees what the server holds; after Drain. Without one, runs that go on are ended.
 func (s *Server) Close() error {
 	s.closeOnce.Do(func() {
-		s.runs.drain()
-		s.breakStreams()
-		s.runs.interrupt()
-		s.runs.saveAll()
-		s.closeErr = s.runs.closeJournal()
+		s.closeErr = s.runs.Close()
 		s.cancel()
-		if s.unserve != nil {
-			s.unserve()
-		}
 		s.wg.Wait()
-		s.runs.moving.Wait()
-		if s.disk != nil {
-			s.closeErr = errors.Join(s.closeErr, s.disk.close())
-		}
 	})
 	return s.closeErr
-}
-
-// gate counts what is inside, and lets others wait until nothing is. Unlike a sync.WaitGroup it can be entered while somebody
-// waits, and waiting can be given up.
-type gate struct {
-	mu    sync.Mutex
-	count int
-	empty chan struct{} // closed at zero; nil when nobody waits
-}
-
-func (g *gate) enter() {
-	g.mu.Lock()
-	g.count++
-	g.mu.Unlock()
-}
-
-func (g *gate) leave() {
-	g.mu.Lock()
-	if g.count--; g.count == 0 && g.empty != nil {
-		close(g.empty)
-		g.empty = nil
-	}
-	g.mu.Unlock()
-}
-
-// wait returns when nothing is inside, or give is closed.
-func (g *gate) wait(giveUp <-chan struct{}) {
-	g.mu.Lock()
-	if g.count == 0 {
-		g.mu.Unlock()
-		return
-	}
-	if g.empty == nil {
-		g.empty = make(chan struct{})
-	}
-	empty := g.empty
-	g.mu.Unlock()
-	select {
-	case <-empty:
-	case <-giveUp:
-	}
 }

@@ -16,9 +16,9 @@ import (
 	"github.com/lingserve/lingserve/access"
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/agent"
-	"github.com/lingserve/lingserve/channel"
 	webchannel "github.com/lingserve/lingserve/channel/web"
-	"github.com/lingserve/lingserve/internal/vfs"
+	"github.com/lingserve/lingserve/internal/wording"
+	"github.com/lingserve/lingserve/run"
 	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/turn"
 	"github.com/lingserve/lingserve/web/frame"
@@ -101,67 +101,12 @@ func (s *Server) withSession(h func(w http.ResponseWriter, r *http.Request, t *t
 	})
 }
 
-// unfit is what an error says that is about what a client wrote, without the words that name its kind.
-func unfit(err error) string { return strings.TrimPrefix(err.Error(), tape.ErrInvalid.Error()+": ") }
-
-// noSession says why an id cannot be that of a session that somebody names; "" where it can. A blank one would be everybody's: an
-// agent takes it for none.
-func (s *Server) noSession(p access.Principal, id string) string {
-	if err := tape.CheckSession(id); err != nil {
-		return unfit(err)
-	}
-	if _, ok := webchannel.SessionName(p.Owner(), webchannel.SessionKey(p.Owner(), id)); !ok {
-		return "the session id is too long together with its owner's name; other characters than ASCII letters, digits and punctuation count as three bytes"
-	}
-	if strings.TrimSpace(id) == "" {
-		return "the session id is empty; expected at least one visible character"
-	}
-	if name := s.channelOf(p, id); name != "" {
-		return "this id belongs to a session of the channel " + quote(name) + ", which only that channel continues; choose another id"
-	}
-	return ""
-}
-
-// tapesRetry is when to come back to a store that is away: mostly it is being started.
-const tapesRetry = 5 * time.Second
-
-// tapeProblem is the answer to an error of the store. A client that went away gets none.
+// tapeProblem is the answer to an error of the store, or of package run.
 func (s *Server) tapeProblem(ctx context.Context, err error) *problem {
-	switch {
-	case ctx.Err() != nil:
-		panic(http.ErrAbortHandler)
-	case errors.Is(err, tape.ErrNotFound), errors.Is(err, tape.ErrDeleted):
-		return newProblem(codeNotFound, "unknown session")
-	case errors.Is(err, tape.ErrNameCollision):
-		s.log.ErrorContext(ctx, "two sessions have the same hash", "error", err)
-		return newProblem(codeConflict, "this session id cannot be used; choose another one")
-	case errors.Is(err, tape.ErrInvalid): // an id that no session can have
-		return newProblem(codeNotFound, "unknown session: "+unfit(err))
-	case errors.Is(err, tape.ErrTooMany):
-		return tooManySessions()
-	case errors.Is(err, tape.ErrTooLarge):
-		return newProblem(codeTooLarge, "the entry is too large for the session's tape")
+	if _, ok := errors.AsType[*run.Error](err); !ok {
+		err = s.runs.SessionError(ctx, err)
 	}
-	if vfs.Failed(err) {
-		s.log.ErrorContext(ctx, "cannot store or read a session: disk failed", "folder", s.o.Data, "error", err)
-		s.shed.diskFailed()
-		return diskProblem()
-	}
-	if isOverloaded(err) { // a database that is away; the store's log says why
-		p := newProblem(codeOverloaded, "the server cannot reach the sessions at the moment; retry later")
-		p.retryAfter = tapesRetry
-		return p
-	}
-	p := newProblem(codeInternal, "the server cannot use the session's tape; find the cause in its log under this id")
-	p.ID = newRunID()
-	s.log.ErrorContext(ctx, "cannot use a tape", "id", p.ID, "error", err)
-	return p
-}
-
-// isOverloaded says of an error that it says so itself, as a store does that nobody could reach in time: no model has taken too long then.
-func isOverloaded(err error) bool {
-	coded, ok := errors.AsType[turn.Coded](err)
-	return ok && coded.ErrorCode() == codeOverloaded
+	return s.problem(ctx, err)
 }
 
 // sessionPath is the place of a session.
@@ -202,7 +147,7 @@ func (s *Server) getSessions(w http.ResponseWriter, r *http.Request) {
 			}
 			read++
 			last = in
-			if s.channelOf(who(r), in.Session) == "" {
+			if s.runs.ChannelOf(who(r), in.Session) == "" {
 				list.Sessions = append(list.Sessions, sessionOf(who(r), in))
 			}
 		}
@@ -367,16 +312,12 @@ func (s *Server) postHandoff(w http.ResponseWriter, r *http.Request, t *tape.Tap
 		return
 	}
 	var e tape.Entry
-	p, err := s.whenIdle(r.Context(), t.Session(), turn.Reject, func(ctx context.Context) (err error) {
+	err := s.runs.Exclusive(r.Context(), t.Session(), turn.Reject, func(ctx context.Context) (err error) {
 		e, err = t.Handoff(ctx, name, state)
 		return err
 	})
-	if p != nil {
-		p.write(w)
-		return
-	}
 	if errors.Is(err, tape.ErrInvalid) {
-		invalid(misfit{Pointer: "/name", Detail: unfit(err)}).write(w)
+		invalid(misfit{Pointer: "/name", Detail: run.Unfit(err)}).write(w)
 		return
 	}
 	if err != nil {
@@ -395,7 +336,7 @@ func (s *Server) postFork(w http.ResponseWriter, r *http.Request, t *tape.Tape) 
 				if !d.as(at, raw, '"', "a string", &target) {
 					return
 				}
-				if why := s.noSession(who(r), target); why != "" {
+				if why := s.runs.CheckSession(who(r), target); why != "" {
 					d.fail(at, "%s", why)
 				}
 			},
@@ -406,15 +347,15 @@ func (s *Server) postFork(w http.ResponseWriter, r *http.Request, t *tape.Tape) 
 		return
 	}
 	if target == "" {
-		target = newRunID()
+		target = run.NewID()
 	}
 	fork, err := t.ForkSession(r.Context(), webchannel.SessionKey(who(r).Owner(), target), int64(*at))
 	switch {
 	case errors.Is(err, tape.ErrInvalid):
-		invalid(misfit{Pointer: "/at", Detail: unfit(err)}).write(w)
+		invalid(misfit{Pointer: "/at", Detail: run.Unfit(err)}).write(w)
 		return
 	case errors.Is(err, tape.ErrNotEmpty):
-		newProblem(codeConflict, "there is a session "+quote(target)+" already").write(w)
+		newProblem(codeConflict, "there is a session "+wording.Quote(target)+" already").write(w)
 		return
 	}
 	var answer session
@@ -473,10 +414,7 @@ func (s *Server) deleteSession(w http.ResponseWriter, r *http.Request, t *tape.T
 
 // eraseSession erases one session when nothing runs in it any more.
 func (s *Server) eraseSession(r *http.Request, t *tape.Tape) *problem {
-	if s.o.Turns != nil {
-		s.o.Turns.Stop(t.Session(), errErased)
-	}
-	p, err := s.whenIdle(r.Context(), t.Session(), turn.Interrupt, func(ctx context.Context) error {
+	err := s.runs.Exclusive(r.Context(), t.Session(), turn.Interrupt, func(ctx context.Context) error {
 		if s.o.Kernel != nil { // before the tape: where this fails, the session is there to be erased once more
 			if err := s.o.Kernel.Erase(ctx, t.Session()); err != nil {
 				return err
@@ -484,38 +422,11 @@ func (s *Server) eraseSession(r *http.Request, t *tape.Tape) *problem {
 		}
 		return t.Delete(ctx)
 	})
-	if p != nil {
-		return p
-	}
 	if err != nil {
 		return s.tapeProblem(r.Context(), err)
 	}
 	s.log.InfoContext(r.Context(), "session erased", "tape", t.Name()) // not its id, which may be a name
 	return nil
-}
-
-// whenIdle does something while no turn of a session runs. The problem says why it was not done.
-func (s *Server) whenIdle(ctx context.Context, session string, policy turn.Policy, do func(context.Context) error) (*problem, error) {
-	if s.o.Turns == nil {
-		return nil, do(ctx)
-	}
-	if replica := s.holder(ctx, session); replica != "" && policy == turn.Reject {
-		return s.refused(channel.Result{}, turn.ErrBusy), nil
-	} else if replica != "" && policy == turn.Interrupt {
-		s.stopElsewhere(ctx, replica, session)
-	}
-	var done error
-	err := s.o.Turns.Alone(ctx, session, policy, func(ctx context.Context) error {
-		done = do(ctx)
-		return nil
-	})
-	switch {
-	case err == nil:
-		return nil, done
-	case ctx.Err() != nil:
-		panic(http.ErrAbortHandler)
-	}
-	return s.refused(channel.Result{}, err), nil
 }
 
 // query reads a query of which only these parameters are known.
@@ -537,9 +448,9 @@ func (d *decoder) count(value string, most int) int {
 	n, err := strconv.Atoi(value)
 	switch {
 	case most == 0 && (err != nil || n < 1):
-		d.fail("", "expected a whole number from 1, found %q", clip(value))
+		d.fail("", "expected a whole number from 1, found %q", wording.Clip(value))
 	case most > 0 && (err != nil || n < 1 || n > most):
-		d.fail("", "expected a whole number from 1 to %d, found %q", most, clip(value))
+		d.fail("", "expected a whole number from 1 to %d, found %q", most, wording.Clip(value))
 	}
 	return n
 }
@@ -548,7 +459,7 @@ func (d *decoder) count(value string, most int) int {
 func (d *decoder) id(value string) int64 {
 	n, err := strconv.ParseInt(value, 10, 64)
 	if err != nil || n < 0 {
-		d.fail("", "expected the id of an entry, found %q", clip(value))
+		d.fail("", "expected the id of an entry, found %q", wording.Clip(value))
 	}
 	return n
 }

@@ -3,6 +3,7 @@ package web
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -21,6 +22,7 @@ import (
 	"github.com/lingserve/lingserve/control"
 	"github.com/lingserve/lingserve/flow"
 	"github.com/lingserve/lingserve/internal/longtest"
+	"github.com/lingserve/lingserve/run"
 	"github.com/lingserve/lingserve/runlog"
 	lognats "github.com/lingserve/lingserve/runlog/nats"
 	"github.com/lingserve/lingserve/store"
@@ -50,7 +52,7 @@ func newGroup(t testing.TB) *group {
 type sharedPlace struct {
 	tables  *storenats.Engine
 	cluster *cluster.Cluster
-	shared  *Shared
+	shared  *run.Shared
 	tapes   *logs.Store
 	lossy   *lossy // what it asks others by
 	absent  *absent
@@ -62,7 +64,7 @@ func (g *group) open() *sharedPlace {
 	g.t.Helper()
 	t := g.t
 	c := g.servers.Open(t, func(o *cluster.Options) { o.Prefix = g.prefix })
-	l, err := lognats.Open(t.Context(), c, lognats.Options{Keep: time.Hour, Tube: func() *tube.Options { return tubeOptions(0) }})
+	l, err := lognats.Open(t.Context(), c, lognats.Options{Keep: time.Hour, Tube: func() *tube.Options { return run.TubeOptions(0) }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +97,7 @@ func (g *group) open() *sharedPlace {
 		})
 	}}
 	t.Cleanup(p.close)
-	p.shared = &Shared{
+	p.shared = &run.Shared{
 		Runs: p.absent, Control: p.lossy, Keys: keys,
 		Replicas: func() (ids []string) {
 			for _, r := range there.Replicas() {
@@ -140,7 +142,7 @@ func (g *group) replica(edit func(*Options)) *replica {
 // takesOver makes a run of another replica, which may have words of it on their way still, this one's: who writes meanwhile is not taken for dead.
 func (r *replica) takesOver(id string, from *replica) {
 	r.t.Helper()
-	eventually(r.t, "it can be taken over", func() bool { return r.s.adopt(r.t.Context(), id, from.shared.replica()) })
+	eventually(r.t, "it can be taken over", func() bool { return r.s.runs.Inspect().Adopt(r.t.Context(), id, from.shared.Control.Replica()) })
 }
 
 // die ends what a replica says to others, as the end of its process does.
@@ -168,7 +170,7 @@ func (c *reader) until(b *bench, ok func() bool) (done, broken bool) {
 		return false, true
 	}
 	defer resp.Body.Close()
-	if b.s.runs.ctx.Err() != nil && resp.StatusCode == http.StatusServiceUnavailable {
+	if b.s.runs.Inspect().Stopped() && resp.StatusCode == http.StatusServiceUnavailable {
 		return false, true // the request had come to a server that has ended before it was looked at
 	}
 	if resp.StatusCode != http.StatusOK {
@@ -220,7 +222,7 @@ func TestAnyReplicaServesAnyRun(t *testing.T) {
 	if here.last != there.last {
 		t.Errorf("the same event is %s and %s", here.last, there.last)
 	}
-	if d := readDocument(t, c.do("GET", "/v1/runs/"+id, "")); d.Status != statusRunning || string(d.Result) != `{"a":"one two"}` {
+	if d := readDocument(t, c.do("GET", "/v1/runs/"+id, "")); d.Status != run.StatusRunning || string(d.Result) != `{"a":"one two"}` {
 		t.Errorf("%s %s", d.Status, d.Result)
 	}
 	st.finish()
@@ -229,19 +231,19 @@ func TestAnyReplicaServesAnyRun(t *testing.T) {
 	if here.json() != `{"a":"one two"}` || here.terminal != `finished{"status":"completed"}` || there.terminal != here.terminal || here.last != there.last {
 		t.Errorf("%s %s, %s %s", here.json(), here.terminal, there.json(), there.terminal)
 	}
-	if d := <-waits; d.Status != statusCompleted || string(d.Result) != `{"a":"one two"}` {
+	if d := <-waits; d.Status != run.StatusCompleted || string(d.Result) != `{"a":"one two"}` {
 		t.Errorf("%s %s", d.Status, d.Result)
 	}
 	// Who has everything is told so, and who comes with what is no id of it, is told that.
 	if r := b.do("GET", "/v1/runs/"+id+"/events", "", asEvents, "Last-Event-ID: "+here.last); r.StatusCode != http.StatusNoContent {
 		t.Errorf("%d", r.StatusCode)
 	}
-	if p := readProblem(t, b.do("GET", "/v1/runs/"+newRunID(), "")); p.Status != 404 {
+	if p := readProblem(t, b.do("GET", "/v1/runs/"+run.NewID(), "")); p.Status != 404 {
 		t.Errorf("%+v", p)
 	}
 	// It is nobody else's, wherever they ask.
 	for _, x := range []*replica{a, b, c} {
-		if _, err := x.s.runs.get(t.Context(), access.Principal{Name: "eve", Role: tool.User}, id); err != errUnknown { //nolint:errorlint // it is the sentinel
+		if _, err := x.s.runs.Find(t.Context(), access.Principal{Name: "eve", Role: tool.User}, id); !errors.Is(err, run.ErrUnknown) {
 			t.Errorf("eve gets %v", err)
 		}
 	}
@@ -376,7 +378,7 @@ func TestWhatADeadReplicaRanEndsOrGoesOnForAllReaders(t *testing.T) {
 		t.Errorf("%s %s, %d calls", goes.json(), goes.terminal, now.calls.Load())
 	}
 	for _, x := range []*replica{b, c} {
-		if d := readDocument(t, x.do("GET", "/v1/runs/"+plain+"/events?format=json", "")); d.Status != statusInterrupted || len(d.Errors) != 1 || string(d.Result) != `{"a":"one"}` {
+		if d := readDocument(t, x.do("GET", "/v1/runs/"+plain+"/events?format=json", "")); d.Status != run.StatusInterrupted || len(d.Errors) != 1 || string(d.Result) != `{"a":"one"}` {
 			t.Errorf("%+v %s", d, d.Result)
 		}
 		if d := readDocument(t, x.do("POST", "/v1/runs", `{"workflow":"anew","input":{"q":"x"}}`, "Idempotency-Key: k")); d.Run != again || string(d.Result) != `{"answer":"new words"}` {
@@ -385,7 +387,7 @@ func TestWhatADeadReplicaRanEndsOrGoesOnForAllReaders(t *testing.T) {
 	}
 	// One that starts finds nothing to do.
 	d := g.replica(func(o *Options) { anew(o, now) })
-	d.s.adoptAll("")
+	d.s.runs.Inspect().AdoptAll()
 	if n := now.calls.Load(); n != 1 {
 		t.Errorf("the model was asked %d times", n)
 	}
@@ -411,7 +413,7 @@ func TestAReplicaThatIsFencedStopsAndItsReadersGoOn(t *testing.T) {
 		}
 		waits <- err
 	}()
-	eventually(t, "it is waited for", func() bool { return a.s.runs.own(id).read() })
+	eventually(t, "it is waited for", func() bool { return a.reads(id) })
 	b.takesOver(id, a)
 	broken := make(chan bool, 1)
 	go func() {
@@ -432,23 +434,16 @@ func TestAReplicaThatIsFencedStopsAndItsReadersGoOn(t *testing.T) {
 	if c.json() != `{"a":"one"}` || c.terminal != `finished{"status":"interrupted"}` {
 		t.Errorf("%s %s", c.json(), c.terminal)
 	}
-	if d := readDocument(t, a.do("GET", "/v1/runs/"+id, "")); d.Status != statusInterrupted || string(d.Result) != `{"a":"one"}` {
+	if d := readDocument(t, a.do("GET", "/v1/runs/"+id, "")); d.Status != run.StatusInterrupted || string(d.Result) != `{"a":"one"}` {
 		t.Errorf("%+v %s", d, d.Result)
 	}
 	eventually(t, "whoever runs the replica is told that it has moved", func() bool { return watch.count("steps moved ") == 1 })
 }
 
-// read says whether somebody reads the run.
-func (r *run) read() bool {
-	r.sent.mu.Lock()
-	defer r.sent.mu.Unlock()
-	return r.sent.users > 0
-}
-
 // unread waits until nobody reads a run of this server any more: it hears of who goes away a moment later.
 func (b *bench) unread(id string) {
 	b.t.Helper()
-	eventually(b.t, "who has read it is gone", func() bool { return !b.s.runs.own(id).read() })
+	eventually(b.t, "who has read it is gone", func() bool { return !b.reads(id) })
 }
 
 // CL-11: a replica that is told to go hands over what can go on elsewhere, at once; its readers are broken off, come back to another one,
@@ -468,7 +463,7 @@ func TestWhatCanGoOnGoesOnWhereAReplicaIsToldToGo(t *testing.T) {
 		_, is := c.until(a.bench, c.ended)
 		broken <- is
 	}()
-	eventually(t, "the reader is there", func() bool { return a.s.runs.own(id).read() })
+	eventually(t, "the reader is there", func() bool { return a.reads(id) })
 	began := time.Now()
 	ended, cancel := context.WithCancel(t.Context())
 	cancel() // the time for those that run is over
@@ -480,7 +475,7 @@ func TestWhatCanGoOnGoesOnWhereAReplicaIsToldToGo(t *testing.T) {
 	}
 	c.must(b.bench, c.ended)
 	other.must(b.bench, other.ended)
-	if r := b.s.runs.own(id); r == nil || r.again.attempt != 0 {
+	if r := b.s.runs.Inspect().Own(id); r == nil || b.s.runs.Inspect().Attempt(r) != 0 {
 		t.Errorf("it counts as one that has crashed: %+v", r)
 	}
 	longtest.Within(t, "to hand over and end", time.Since(began), cluster.TTL)
@@ -506,8 +501,8 @@ func TestWhatNobodyTakesOverHasNoEndUntilSomebodyDoes(t *testing.T) {
 	c.must(b.bench, c.says("old words"))
 	ends.must(b.bench, ends.says("one"))
 	a.lossy.make(func(r control.Request, ask func() ([]byte, error)) ([]byte, error) {
-		if r.Command == commandAdopt {
-			return mustJSON(report{NotHere: true}), nil
+		if r.Command == run.CommandAdopt {
+			return []byte(`{"not_here":true}`), nil
 		}
 		return ask()
 	})
@@ -522,11 +517,11 @@ func TestWhatNobodyTakesOverHasNoEndUntilSomebodyDoes(t *testing.T) {
 		t.Errorf("%s %s", names, ends.terminal)
 	}
 	d := readDocument(t, b.do("GET", "/v1/runs/"+plain, ""))
-	if d.Status != statusInterrupted || len(d.Errors) != 1 || d.Errors[0].Code != codeDraining || !d.Errors[0].Retryable || !d.Errors[0].Fatal ||
+	if d.Status != run.StatusInterrupted || len(d.Errors) != 1 || d.Errors[0].Code != codeDraining || !d.Errors[0].Retryable || !d.Errors[0].Fatal ||
 		!strings.Contains(d.Errors[0].Message, "another Idempotency-Key") {
 		t.Errorf("%+v", d)
 	}
-	if d := readDocument(t, b.do("GET", "/v1/runs/"+id, "")); d.Status != statusRunning || string(d.Result) != `{"answer":"old words"}` {
+	if d := readDocument(t, b.do("GET", "/v1/runs/"+id, "")); d.Status != run.StatusRunning || string(d.Result) != `{"answer":"old words"}` {
 		t.Errorf("it has ended: %+v %s", d, d.Result)
 	}
 	a.down()
@@ -538,7 +533,7 @@ func TestWhatNobodyTakesOverHasNoEndUntilSomebodyDoes(t *testing.T) {
 	if c.json() != `{"answer":"new words"}` || c.terminal != `finished{"status":"completed"}` || strings.Contains(strings.Join(c.names, " "), "error") {
 		t.Errorf("%s %s %q", c.json(), c.terminal, c.names)
 	}
-	if r := b.s.runs.own(id); r == nil || r.again.attempt != 0 {
+	if r := b.s.runs.Inspect().Own(id); r == nil || b.s.runs.Inspect().Attempt(r) != 0 {
 		t.Errorf("it counts as one that has crashed: %+v", r)
 	}
 }
@@ -547,13 +542,18 @@ func TestWhatNobodyTakesOverHasNoEndUntilSomebodyDoes(t *testing.T) {
 func (g *group) agents() (*agentBench, *sharedPlace) {
 	g.t.Helper()
 	p := g.open()
-	a := newAgentBench(g.t, func(o *Options, ao *agent.Options) {
+	a := newAgentBench(g.t, g.agentOptions(p))
+	a.serve()
+	return a, p
+}
+
+// agentOptions are those of a server of a group that has agents.
+func (g *group) agentOptions(p *sharedPlace) func(*Options, *agent.Options) {
+	return func(o *Options, ao *agent.Options) {
 		o.Shared, o.Tapes, ao.Store = p.shared, p.tapes, p.tapes
 		o.Workspace = g.workspace
 		o.Turns = turn.New(turn.Options{Workspace: o.Workspace, Log: o.Log})
-	})
-	a.serve()
-	return a, p
+	}
 }
 
 // CL-08: what is said to an agent whose turn runs on another replica reaches it there: it is steered, refused or queued as it would be
@@ -583,7 +583,7 @@ func TestASessionIsSpokenToOnAnyReplica(t *testing.T) {
 	}
 	close(a.talk.goOn)
 	for _, id := range []string{first, queued} {
-		if d := readDocument(t, b.do("GET", "/v1/runs/"+id+"/events?format=json", "")); d.Status != statusCompleted {
+		if d := readDocument(t, b.do("GET", "/v1/runs/"+id+"/events?format=json", "")); d.Status != run.StatusCompleted {
 			t.Errorf("%+v", d)
 		}
 	}
@@ -598,7 +598,7 @@ func TestASessionIsSpokenToOnAnyReplica(t *testing.T) {
 	call, _, stop := a.question(resp)
 	defer stop()
 	path := "/v1/runs/" + resp.Header.Get("X-Run-Id")
-	if p := readProblem(t, b.do("POST", path+"/approvals/"+newRunID(), `{"decision":"approve"}`)); p.Status != 404 {
+	if p := readProblem(t, b.do("POST", path+"/approvals/"+run.NewID(), `{"decision":"approve"}`)); p.Status != 404 {
 		t.Errorf("%+v", p)
 	}
 	began := time.Now()
@@ -612,7 +612,7 @@ func TestASessionIsSpokenToOnAnyReplica(t *testing.T) {
 	if p := readProblem(t, b.do("POST", path+"/approvals/"+call, `{"decision":"deny"}`)); p.Status != 409 && p.Status != 404 {
 		t.Errorf("%+v", p)
 	}
-	if d := readDocument(t, b.do("GET", path+"/events?format=json", "")); d.Status != statusCompleted {
+	if d := readDocument(t, b.do("GET", path+"/events?format=json", "")); d.Status != run.StatusCompleted {
 		t.Errorf("%+v", d)
 	}
 }
@@ -630,7 +630,7 @@ func TestASessionIsErasedOnAnyReplica(t *testing.T) {
 	if r := b.do("DELETE", "/v1/sessions/s", ""); r.StatusCode != 204 {
 		t.Fatalf("%d: %s", r.StatusCode, text(t, r))
 	}
-	if d := readDocument(t, b.do("GET", "/v1/runs/"+id+"/events?format=json", "")); d.Status != statusCanceled {
+	if d := readDocument(t, b.do("GET", "/v1/runs/"+id+"/events?format=json", "")); d.Status != run.StatusCanceled {
 		t.Errorf("%+v", d)
 	}
 	if r := a.do("GET", "/v1/sessions/s", ""); r.StatusCode != 404 {
@@ -652,13 +652,13 @@ func TestRunsGoOnWhileWhatIsSharedIsAway(t *testing.T) {
 		st.send("a", fmt.Sprint(i+1, " "))
 		want += fmt.Sprint(i+1, " ")
 	}
-	if d := readDocument(t, a.do("GET", "/v1/runs/"+id, "")); string(d.Result) != `{"a":"0 "}` || d.Status != statusRunning {
+	if d := readDocument(t, a.do("GET", "/v1/runs/"+id, "")); string(d.Result) != `{"a":"0 "}` || d.Status != run.StatusRunning {
 		t.Errorf("%s is seen of what is not stored", d.Result)
 	}
 	st.finish()
-	r := a.s.runs.own(id)
-	eventually(t, "it has ended", func() bool { return r.manager.Load().Outcome().Status == statusCompleted })
-	if d := readDocument(t, a.do("GET", "/v1/runs/"+id, "")); string(d.Result) != `{"a":"0 "}` || d.Status != statusRunning {
+	r := a.s.runs.Inspect().Own(id)
+	eventually(t, "it has ended", func() bool { return a.s.runs.Inspect().Manager(r).Outcome().Status == run.StatusCompleted })
+	if d := readDocument(t, a.do("GET", "/v1/runs/"+id, "")); string(d.Result) != `{"a":"0 "}` || d.Status != run.StatusRunning {
 		t.Errorf("its end is seen before its last words are stored: %+v %s", d, d.Result)
 	}
 	g.servers.Restart(0)
@@ -739,4 +739,10 @@ func TestWhoComesBackWhileTheServersElectIsBrokenOff(t *testing.T) {
 	if c.must(b.bench, c.ended); c.json() != `{"a":"one"}` || c.terminal != `finished{"status":"completed"}` {
 		t.Errorf("%s %s", c.json(), c.terminal)
 	}
+}
+
+// reads says whether somebody reads a run here.
+func (b *bench) reads(id string) bool {
+	i := b.s.runs.Inspect()
+	return i.Reads(i.Own(id))
 }

@@ -10,16 +10,15 @@ import (
 	"net/http"
 	"os"
 	"runtime"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
-	"unicode/utf8"
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/internal/memlimit"
 	"github.com/lingserve/lingserve/internal/vfs"
-	"github.com/lingserve/lingserve/tape"
+	"github.com/lingserve/lingserve/internal/wording"
+	"github.com/lingserve/lingserve/run"
 )
 
 // Limits bound what all callers together may have of the machine; zero is the default of a member, or none where no default is said.
@@ -61,8 +60,6 @@ func (l Limits) withDefaults(maxBody int64) Limits {
 
 // Words for the log and for metrics that say which limit was reached.
 const (
-	limitMemory                = "limit_memory"
-	limitAllRuns               = "limit_all_runs"
 	limitConnections           = "limit_connections"
 	limitConnectionsPerAddress = "limit_connections_per_address"
 	limitStreams               = "limit_streams"
@@ -70,11 +67,6 @@ const (
 	limitBody                  = "limit_body"
 	limitBodies                = "limit_bodies"
 	limitBodiesPerCaller       = "limit_bodies_per_caller"
-	limitInput                 = "limit_input"
-	limitImages                = "limit_images"
-	limitQueue                 = "limit_queue"
-	limitSessions              = "limit_sessions"
-	limitDisk                  = "limit_disk_free"
 )
 
 // reached is the refusal of what comes when a limit is reached, with the time after which it may be worth another attempt.
@@ -84,14 +76,14 @@ func reached(limit, detail string, after time.Duration) *problem {
 	return p
 }
 
+// littleMemory is the refusal of what there may be no memory for.
+func littleMemory(detail string) *problem { return reached(run.LimitMemory, detail, memoryRetry) }
+
 // How long those who are refused are told to wait, before that is spread.
 const (
 	streamsRetry = 5 * time.Second
 	bodiesRetry  = 2 * time.Second
 	memoryRetry  = 10 * time.Second
-	diskRetry    = 30 * time.Second // somebody has to make room
-	// sessionsRetry is for the same reason: sessions do not end by themselves.
-	sessionsRetry = 30 * time.Second
 )
 
 // shed knows what the server has too much of.
@@ -146,7 +138,7 @@ func probeDisk(dir string) error {
 	if err != nil {
 		return err
 	}
-	const name = "disk" + temporary
+	const name = "disk.tmp"
 	f, err := folder.Open(name, os.O_CREATE|os.O_TRUNC|os.O_WRONLY)
 	if err == nil {
 		_, err = f.Write(make([]byte, 64<<10)) // as much as a few messages take
@@ -155,12 +147,17 @@ func probeDisk(dir string) error {
 	return errors.Join(err, folder.Close())
 }
 
-// diskFailed notes that the disk could not keep something. Until it can be written again, nothing begins that is to be kept.
-func (sh *shed) diskFailed() {
+// DiskFailed notes that the disk could not keep something. Until it can be written again, nothing begins that is to be kept.
+func (sh *shed) DiskFailed() {
 	if sh.probe != nil && !sh.failed.Swap(true) {
 		sh.log.Error("disk failed or full; refusing runs that must be stored", "limit", "disk")
 	}
 }
+
+// LowMemory, LowDisk and DiskBroken implement [run.Pressure].
+func (sh *shed) LowMemory() bool  { return sh.memory.over.Load() }
+func (sh *shed) LowDisk() bool    { return sh.disk.over.Load() }
+func (sh *shed) DiskBroken() bool { return sh.failed.Load() }
 
 // lookAtFailed tries a disk that has failed.
 func (sh *shed) lookAtFailed() {
@@ -168,11 +165,6 @@ func (sh *shed) lookAtFailed() {
 		sh.failed.Store(false)
 		sh.log.Info("disk works again", "limit", "disk")
 	}
-}
-
-// diskProblem is the refusal of what a disk that has failed would have to keep.
-func diskProblem() *problem {
-	return reached(limitDisk, "the server's disk is full or has failed, so it refuses sessions and requests with an Idempotency-Key; retry later", diskRetry)
 }
 
 // Percents of the memory limit from which on no runs begin, and below which they do again: so it does not change with each of them. The
@@ -260,12 +252,12 @@ func (sh *shed) lookAtWaiting(now time.Time) {
 	switch waiting := sh.ledger.Holdings().Waiting; {
 	case waiting > 0:
 		if sh.waited.IsZero() {
-			sh.log.Warn("model answers wait for memory", "reason", limitMemory, "waiting", waiting)
+			sh.log.Warn("model answers wait for memory", "reason", run.LimitMemory, "waiting", waiting)
 		}
 		sh.waited = now
 	case !sh.waited.IsZero() && now.Sub(sh.waited) >= calmAfter:
 		sh.waited = time.Time{}
-		sh.log.Info("model answers no longer wait for memory", "reason", limitMemory)
+		sh.log.Info("model answers no longer wait for memory", "reason", run.LimitMemory)
 	}
 }
 
@@ -282,7 +274,7 @@ func (s *Server) overloaded() (list []string) {
 	if s.shed.disk.over.Load() || s.shed.failed.Load() {
 		list = append(list, "disk")
 	}
-	if running, _ := s.runs.load(); running >= s.o.MaxRuns {
+	if running, _ := s.runs.Running(); running >= s.o.MaxRuns {
 		list = append(list, "runs")
 	}
 	s.shed.mu.Lock()
@@ -299,9 +291,9 @@ func (sh *shed) enter(caller string) *problem {
 	defer sh.mu.Unlock()
 	switch {
 	case sh.streams >= sh.o.Streams:
-		return reached(limitStreams, plural(int64(sh.o.Streams), "stream")+" are open, the server's limit; retry later", streamsRetry)
+		return reached(limitStreams, wording.Plural(int64(sh.o.Streams), "stream")+" are open, the server's limit; retry later", streamsRetry)
 	case caller != "" && sh.of[caller] >= sh.o.StreamsPerCaller:
-		p := newProblem(codeRateLimited, "you have "+plural(int64(sh.o.StreamsPerCaller), "stream")+" open, the limit of one caller; close some")
+		p := newProblem(codeRateLimited, "you have "+wording.Plural(int64(sh.o.StreamsPerCaller), "stream")+" open, the limit of one caller; close some")
 		p.reason, p.retryAfter = limitStreamsPerCaller, streamsRetry
 		return p
 	}
@@ -355,14 +347,14 @@ const smallBody = 16 << 10
 
 // early refuses what would begin a run, if it is clear without its body that it cannot.
 func (s *Server) early(r *http.Request) *problem {
-	full := s.full()
+	full := s.runs.Full()
 	if full == nil || returns(r) {
 		return nil
 	}
-	if _, turns := s.runs.load(); turns && r.ContentLength >= 0 && r.ContentLength <= smallBody {
+	if _, turns := s.runs.Running(); turns && r.ContentLength >= 0 && r.ContentLength <= smallBody {
 		return nil // it may be for a turn that goes on
 	}
-	return full
+	return s.problem(r.Context(), full)
 }
 
 // returns says whether a request may be for a run that is there: it has the id of an event, or a key.
@@ -377,58 +369,6 @@ func returns(r *http.Request) bool {
 	return q.Has("last_event_id") || q.Has("lastEventId") || q.Has("key")
 }
 
-// full says why no run can begin now; nil where one can.
-func (s *Server) full() *problem {
-	if s.shed.memory.over.Load() {
-		return littleMemory(nothingBegins)
-	}
-	if running, _ := s.runs.load(); running >= s.o.MaxRuns {
-		return tooManyRuns(running)
-	}
-	return nil
-}
-
-// littleMemory is the refusal of what there may be no memory for.
-func littleMemory(detail string) *problem { return reached(limitMemory, detail, memoryRetry) }
-
-const nothingBegins = "the server is close to its memory limit and starts no new runs; retry later"
-
-// room refuses a run whose models would have to read too much, and one that is to be kept where there is no room for it. Whether too
-// many runs go on is known only when it begins: its message may be for one of them.
-func (s *Server) room(ctx context.Context, a *ask, sp *spec) *problem {
-	if p := s.checkSize(a); p != nil {
-		return p
-	}
-	if s.shed.failed.Load() && (sp.key != "" || sp.session != "") {
-		return diskProblem()
-	}
-	if s.shed.disk.over.Load() && (sp.key != "" || sp.session != "") {
-		return reached(limitDisk, "the server's disk is nearly full, so it starts no runs in sessions or with an Idempotency-Key; retry later", diskRetry)
-	}
-	bounded, ok := s.o.Tapes.(interface {
-		Full(context.Context) (bool, error)
-	})
-	if !ok || sp.agent == nil || sp.session == "" {
-		return nil
-	}
-	full, err := bounded.Full(ctx)
-	if err == nil && full {
-		_, err = tape.Lookup(ctx, s.o.Tapes, s.o.Workspace, sp.lane())
-	}
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, tape.ErrNotFound):
-		return tooManySessions()
-	}
-	return s.tapeProblem(ctx, err)
-}
-
-// tooManySessions is the refusal of a session beyond the most.
-func tooManySessions() *problem {
-	return reached(limitSessions, "the server reached its limit of sessions; use an existing session, or delete some", sessionsRetry)
-}
-
 // closeUnread closes the connection behind the refusal of a request whose body is not read. One that is small has come already.
 func closeUnread(r *http.Request, p *problem) {
 	if r.ContentLength >= 0 && r.ContentLength <= smallBody {
@@ -439,24 +379,6 @@ func closeUnread(r *http.Request, p *problem) {
 	}
 	p.header.Set("Connection", "close")
 }
-
-// load says how many runs go on, and whether there are turns among them.
-func (rs *runs) load() (running int, turns bool) {
-	rs.mu.Lock()
-	running = rs.running
-	rs.mu.Unlock()
-	rs.turns.mu.Lock()
-	defer rs.turns.mu.Unlock()
-	return running, rs.turns.count > 0
-}
-
-// tooManyRuns is the refusal of a run beyond the most.
-func tooManyRuns(running int) *problem {
-	return reached(limitAllRuns, plural(int64(running), "run")+" are active, the server's limit; retry later", runsRetry)
-}
-
-// runsRetry is when to come back where too many runs go on: one of thousands ends soon.
-const runsRetry = 2 * time.Second
 
 // budget counts the bytes of a body against what all bodies together may have, and what those of one caller may have, while it is read. It
 // also holds memory for what is made of the body, which goes on to the run.
@@ -490,7 +412,7 @@ func (b *budget) take(n int64) *problem {
 		return littleMemory("the server has no memory for this request now; retry later")
 	case adapter.Impossible:
 		p := newProblem(codeTooLarge, "the request's body exceeds this server's memory limit; send a smaller one")
-		p.reason = limitMemory
+		p.reason = run.LimitMemory
 		return p
 	}
 	return nil
@@ -587,76 +509,4 @@ func (c *counted) Read(p []byte) (int, error) {
 	n, err := c.body.Read(p[:min(int64(len(p)), c.left)])
 	c.left -= int64(n)
 	return n, err
-}
-
-// checkSize checks how much a request gives models to read. pointers say where in a body of ours it stands; the doors of other clients
-// move them.
-func (s *Server) checkSize(a *ask) *problem {
-	if n := len(a.Files); n > s.shed.o.Images {
-		return tooMuch(limitImages, misfit{Detail: "expected at most " + plural(int64(s.shed.o.Images), "image") + " and files, found " + strconv.Itoa(n)})
-	}
-	limit := s.shed.o.Input
-	size := len(a.Input) + len(a.Instructions)
-	for _, text := range a.Properties {
-		size += len(text)
-	}
-	for _, said := range a.History {
-		size += len(said.Text)
-	}
-	if a.Completion != nil {
-		for _, m := range a.Completion.Messages {
-			size += len(m.Content)
-			for _, part := range m.Parts {
-				size += len(part.Text)
-			}
-		}
-	}
-	if size <= limit { // a character has a byte at least
-		return nil
-	}
-	count := func(n *int, at, text string) *misfit {
-		if *n += utf8.RuneCountInString(text); *n > limit {
-			return &misfit{Pointer: at, Detail: "expected at most " + plural(int64(limit), "character") + " of content for models in total"}
-		}
-		return nil
-	}
-	n := 0
-	if m := count(&n, "", a.Instructions); m != nil {
-		return tooMuch(limitInput, *m)
-	}
-	for _, said := range a.History {
-		if m := count(&n, "", said.Text); m != nil {
-			return tooMuch(limitInput, *m)
-		}
-	}
-	if a.Completion != nil {
-		for i, message := range a.Completion.Messages {
-			at := "/messages/" + strconv.Itoa(i) + "/content"
-			if m := count(&n, at, message.Content); m != nil {
-				return tooMuch(limitInput, *m)
-			}
-			for _, part := range message.Parts {
-				if m := count(&n, at, part.Text); m != nil {
-					return tooMuch(limitInput, *m)
-				}
-			}
-		}
-	}
-	for name, text := range a.Properties {
-		if m := count(&n, "/input/"+escapePointer(name), text); m != nil {
-			return tooMuch(limitInput, *m)
-		}
-	}
-	if m := count(&n, "/input", string(a.Input)); m != nil {
-		return tooMuch(limitInput, *m)
-	}
-	return nil
-}
-
-// tooMuch is the refusal of a request that asks for more than fits, at a place.
-func tooMuch(limit string, m misfit) *problem {
-	p := invalid(m)
-	as := newProblem(codeTooLarge, p.Detail)
-	as.reason, as.Errors = limit, p.Errors
-	return as
 }

@@ -3,6 +3,7 @@ package web
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -22,6 +23,8 @@ import (
 	"github.com/lingserve/lingserve/access"
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/agent"
+	"github.com/lingserve/lingserve/internal/wording"
+	"github.com/lingserve/lingserve/run"
 	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/tape/logs"
 )
@@ -141,7 +144,7 @@ func (unreadBody) Close() error { return nil }
 func TestWhatIsRefusedAnywayIsRefusedBeforeItsBodyIsRead(t *testing.T) {
 	for name, edit := range map[string]func(*bench){
 		"for memory": func(b *bench) { press(&b.s.shed.memory, true) },
-		"for runs":   func(b *bench) { b.s.o.MaxRuns = -1 },
+		"for runs":   func(b *bench) { b.s.o.MaxRuns, b.s.runs.Inspect().Options().MaxRuns = -1, -1 },
 	} {
 		for _, path := range []string{"/v1/runs", "/v1/chat/completions", "/v1/ui/steps/object"} {
 			t.Run(name+path, func(t *testing.T) {
@@ -203,7 +206,7 @@ func TestWhatNobodyCollectsIsCollectedWhileThereIsTooMuch(t *testing.T) {
 
 func TestTheServerLooksAtItsMemoryByItself(t *testing.T) {
 	b := newBench(t, func(o *Options) { o.Limits.Memory = 1 << 40 }).serve()
-	if p := b.s.full(); p != nil {
+	if p := b.s.runs.Full(); p != nil {
 		t.Errorf("with a terabyte: %+v", p)
 	}
 	b.down()
@@ -331,34 +334,33 @@ func TestBodiesThatComeSlowlyTakeABoundedAmountOfMemory(t *testing.T) {
 
 // SE-14
 func TestWhatModelsAreToReadIsBounded(t *testing.T) {
-	s := bare(Options{Limits: Limits{Input: 10, Images: 2}})
 	for name, tt := range map[string]struct {
-		ask  ask
+		ask  run.Request
 		want *misfit
 	}{
-		"as much as may be":                 {ask{Input: json.RawMessage(`"12345678"`)}, nil},
-		"one more":                          {ask{Input: json.RawMessage(`"123456789"`)}, &misfit{Pointer: "/input", Detail: "expected at most 10 characters of content for models in total"}},
-		"characters are counted, not bytes": {ask{Input: json.RawMessage(`"éééééééé"`)}, nil},
-		"a property":                        {ask{Properties: map[string]string{"a/b": "12345678901"}}, &misfit{Pointer: "/input/a~1b", Detail: "expected at most 10 characters of content for models in total"}},
-		"all together":                      {ask{Instructions: "12345", History: []said{{"user", "12345"}}, Input: json.RawMessage(`"x"`)}, &misfit{Pointer: "/input", Detail: "expected at most 10 characters of content for models in total"}},
-		"instructions":                      {ask{Instructions: "12345678901"}, &misfit{Detail: "expected at most 10 characters of content for models in total"}},
-		"what was said before":              {ask{History: []said{{"user", "12345"}, {"assistant", "1234567"}}}, &misfit{Detail: "expected at most 10 characters of content for models in total"}},
+		"as much as may be":                 {run.Request{Input: json.RawMessage(`"12345678"`)}, nil},
+		"one more":                          {run.Request{Input: json.RawMessage(`"123456789"`)}, &misfit{Pointer: "/input", Detail: "expected at most 10 characters of content for models in total"}},
+		"characters are counted, not bytes": {run.Request{Input: json.RawMessage(`"éééééééé"`)}, nil},
+		"a property":                        {run.Request{Properties: map[string]string{"a/b": "12345678901"}}, &misfit{Pointer: "/input/a~1b", Detail: "expected at most 10 characters of content for models in total"}},
+		"all together":                      {run.Request{Instructions: "12345", History: []run.Said{{Role: "user", Text: "12345"}}, Input: json.RawMessage(`"x"`)}, &misfit{Pointer: "/input", Detail: "expected at most 10 characters of content for models in total"}},
+		"instructions":                      {run.Request{Instructions: "12345678901"}, &misfit{Detail: "expected at most 10 characters of content for models in total"}},
+		"what was said before":              {run.Request{History: []run.Said{{Role: "user", Text: "12345"}, {Role: "assistant", Text: "1234567"}}}, &misfit{Detail: "expected at most 10 characters of content for models in total"}},
 		"messages to a model": {
-			ask{Completion: &completion{Messages: []adapter.Message{{Content: "12345"}, {Parts: []adapter.Part{{Text: "123456"}}}}}},
+			run.Request{Completion: &run.Completion{Messages: []adapter.Message{{Content: "12345"}, {Parts: []adapter.Part{{Text: "123456"}}}}}},
 			&misfit{Pointer: "/messages/1/content", Detail: "expected at most 10 characters of content for models in total"},
 		},
-		"two images":   {ask{Files: make([]adapter.Part, 2)}, nil},
-		"three images": {ask{Files: make([]adapter.Part, 3)}, &misfit{Detail: "expected at most 2 images and files, found 3"}},
+		"two images":   {run.Request{Files: make([]adapter.Part, 2)}, nil},
+		"three images": {run.Request{Files: make([]adapter.Part, 3)}, &misfit{Detail: "expected at most 2 images and files, found 3"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := s.checkSize(&tt.ask)
+			err := run.CheckSize(&tt.ask, 10, 2)
 			if tt.want == nil {
-				if p != nil {
-					t.Errorf("%+v", p)
+				if err != nil {
+					t.Error(err)
 				}
 				return
 			}
-			if p == nil || p.Status != 413 || p.Code != codeTooLarge || !cmp.Equal(p.Errors, []misfit{*tt.want}) {
+			if p, ok := errors.AsType[*run.Error](err); !ok || !errors.Is(err, run.ErrTooLarge) || !cmp.Equal(p.Fields, []misfit{*tt.want}) {
 				t.Errorf("%+v", p)
 			}
 		})
@@ -405,11 +407,11 @@ func TestOnAFullDiskNothingBeginsThatIsToBeKept(t *testing.T) {
 	} else {
 		(<-a.steps.came).finish()
 	}
-	if d := readDocument(t, a.do("GET", "/v1/runs/"+going.Run, "")); d.Status != statusCompleted {
+	if d := readDocument(t, a.do("GET", "/v1/runs/"+going.Run, "")); d.Status != run.StatusCompleted {
 		t.Errorf("%+v", d)
 	}
 	press(&a.s.shed.disk, false)
-	if d := readDocument(t, a.say("hello", "")); d.Status != statusCompleted {
+	if d := readDocument(t, a.say("hello", "")); d.Status != run.StatusCompleted {
 		t.Errorf("when there is room again: %+v", d)
 	}
 }
@@ -444,7 +446,7 @@ func TestNoSessionsBeginBeyondTheMostAndThoseThatAreThereGoOn(t *testing.T) {
 		o.Tapes, ao.Store = bounded, bounded
 	})
 	a.serve()
-	if d := readDocument(t, a.say("hello", "")); d.Status != statusCompleted {
+	if d := readDocument(t, a.say("hello", "")); d.Status != run.StatusCompleted {
 		t.Fatalf("%+v", d)
 	}
 	for name, resp := range map[string]*http.Response{
@@ -454,13 +456,13 @@ func TestNoSessionsBeginBeyondTheMostAndThoseThatAreThereGoOn(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) { turnedAway(t, resp, 503, codeOverloaded, "reached its limit of sessions") })
 	}
-	if d := readDocument(t, a.say("again", "")); d.Status != statusCompleted {
+	if d := readDocument(t, a.say("again", "")); d.Status != run.StatusCompleted {
 		t.Errorf("%+v", d)
 	}
 	if resp := a.do("DELETE", "/v1/sessions/s", ""); resp.StatusCode != 204 {
 		t.Fatal(resp.StatusCode)
 	}
-	if d := readDocument(t, a.do("POST", "/v1/runs", `{"agent":"assistant","session":"other","input":"hi"}`)); d.Status != statusCompleted {
+	if d := readDocument(t, a.do("POST", "/v1/runs", `{"agent":"assistant","session":"other","input":"hi"}`)); d.Status != run.StatusCompleted {
 		t.Errorf("%+v", d)
 	}
 }
@@ -529,14 +531,14 @@ func TestNumbersThatWouldFillTheMemoryAreOrdinaryMistakes(t *testing.T) {
 	b := newBench(t, nil).serve()
 	for _, n := range []string{"1e1000000000", "1e-1000000000", "-1e999999999", strings.Repeat("9", 500_000)} {
 		if p := readProblem(t, b.do("POST", "/v1/runs", `{"workflow":"chat","input":{"question":"q","level":`+n+`}}`)); p.Status != 400 || len(p.Errors) != 1 || !strings.HasPrefix(p.Errors[0].Pointer, "/input") {
-			t.Errorf("%s: %+v", clip(n), p)
+			t.Errorf("%s: %+v", wording.Clip(n), p)
 		}
 		if strings.Contains(n, "e-") {
 			continue // which is 0
 		}
 		resp := b.do("POST", "/v1/runs", `{"workflow":"steps","options":{"temperature":`+n+`}}`, "Prefer: respond-async")
 		if p := readProblem(t, resp); p.Status != 400 || len(p.Errors) != 1 || p.Errors[0].Pointer != "/options/temperature" {
-			t.Errorf("%s: %+v", clip(n), p)
+			t.Errorf("%s: %+v", wording.Clip(n), p)
 		}
 	}
 	if b.steps.started() != 0 {

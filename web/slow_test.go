@@ -14,6 +14,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/lingserve/lingserve/run"
 )
 
 // dial opens a connection to a server behind connections in memory.
@@ -145,7 +147,7 @@ func TestWhoTakesTheEndOfAnAnswerSlowlyIsAnsweredAgain(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if d := readDocument(t, resp); d.Status != statusCompleted {
+			if d := readDocument(t, resp); d.Status != run.StatusCompleted {
 				t.Errorf("%+v", d)
 			}
 		}

@@ -4,132 +4,19 @@ import (
 	"context"
 	"net/http"
 
-	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
-
-	"github.com/lingserve/lingserve/internal/trail"
-	"github.com/lingserve/lingserve/tape"
 )
-
-// scope is the name of the tracer.
-const scope = "github.com/lingserve/lingserve/web"
 
 // traceOf is what the header "traceparent" says of a request (W3C Trace Context); zero where there is none, or rubbish.
 //
 // It becomes the parent of the run that the request starts: whoever has asked finds the run in the trace in which it asked, which is
 // what a trace is for. That a run goes on when its request has ended is nothing that a trace could not show. A request that finds a
-// run which another one has started cannot become its second parent; it is linked (see [Server.replayed]).
+// run which another one has started cannot become its second parent; it is linked (see [run.Service.Start]).
 func traceOf(r *http.Request) trace.SpanContext {
 	if r.Header.Get("Traceparent") == "" {
 		return trace.SpanContext{}
 	}
 	ctx := propagation.TraceContext{}.Extract(context.Background(), propagation.HeaderCarrier(r.Header))
 	return trace.SpanContextFromContext(ctx)
-}
-
-// within returns the context of a run that begins: it says what lines of the log belong to, and has the run's span, which it opens
-// unless the run has one already. Without a tracer what the caller's trace is called is still known.
-func (rs *runs) within(sp *spec) context.Context {
-	if sp.account == nil {
-		if sp.account = sp.asked; sp.account == nil {
-			sp.account = rs.o.Ledger.Open()
-		} else {
-			sp.account.Retain()
-		}
-		sp.account.Keep(sp.keeps)
-	}
-	ctx := sp.account.Within(trail.With(rs.ctx, trail.Trail{Run: sp.id, Session: sp.lane(), Caller: sp.caller}))
-	switch {
-	case sp.span != nil:
-		return trace.ContextWithSpan(ctx, sp.span)
-	case sp.trace.IsValid():
-		ctx = trace.ContextWithRemoteSpanContext(ctx, sp.trace)
-	}
-	if rs.o.Tracer == nil {
-		return ctx
-	}
-	of := sp.of()
-	attrs := append(make([]attribute.KeyValue, 0, 8), attribute.String("lingserve.run.id", sp.id))
-	name := "run " + of.Agent
-	if of.Workflow != "" {
-		name = "invoke_workflow " + of.Workflow
-		attrs = append(attrs, attribute.String("gen_ai.operation.name", "invoke_workflow"), attribute.String("gen_ai.workflow.name", of.Workflow))
-	} else {
-		attrs = append(attrs, attribute.String("gen_ai.agent.name", of.Agent))
-	}
-	if sp.session != "" {
-		attrs = append(attrs, attribute.String("gen_ai.conversation.id", tape.Tag(sp.lane())))
-	}
-	ctx, sp.span = rs.o.Tracer.Tracer(scope).Start(ctx, name, trace.WithSpanKind(trace.SpanKindServer), trace.WithAttributes(attrs...))
-	return ctx
-}
-
-// contextOf is what others need to know of a span, to link to it.
-func contextOf(span trace.Span) *trace.SpanContext {
-	if span == nil {
-		return nil
-	}
-	return new(span.SpanContext())
-}
-
-// endSpan closes the span of a run that has ended.
-func (r *run) endSpan(code string) {
-	span := r.span
-	if span == nil {
-		return
-	}
-	r.span = nil // it holds more than an ended run needs
-	span.SetAttributes(attribute.String("lingserve.run.status", r.Status), attribute.Int64("lingserve.run.events", int64(r.tube.Len()%epoch)))
-	switch {
-	case r.Status == statusFailed:
-		span.SetAttributes(attribute.String("error.type", code))
-		span.SetStatus(codes.Error, "")
-	case r.Status != statusCompleted:
-		span.SetAttributes(attribute.Bool("lingserve.canceled", true))
-	}
-	span.End()
-}
-
-// endSpan closes the span and the account of a message that has got no run of its own: it was refused, or the turn of another run has taken it.
-func (a *agentRun) endSpan(sp *spec) {
-	if a.tells == nil {
-		sp.account.Release()
-	}
-	if sp.span == nil || a.tells != nil {
-		return
-	}
-	switch p := a.taken.problem; {
-	case p != nil:
-		sp.span.SetAttributes(attribute.String("error.type", p.Code))
-		sp.span.SetStatus(codes.Error, "")
-	case a.taken.id != "":
-		sp.span.SetAttributes(attribute.String("lingserve.run.id", a.taken.id), attribute.Bool("lingserve.steered", true))
-	}
-	sp.span.End()
-}
-
-// replayed tells the trace of a request that another one had started its run before: by a span of its own, with a link to the run's.
-func (s *Server) replayed(r *http.Request, run *run) {
-	if s.o.Tracer == nil {
-		return
-	}
-	from := traceOf(r)
-	if !from.IsValid() {
-		return
-	}
-	options := []trace.SpanStartOption{
-		trace.WithSpanKind(trace.SpanKindServer),
-		trace.WithAttributes(attribute.String("lingserve.run.id", run.id), attribute.Bool("lingserve.replayed", true)),
-	}
-	if run.traced != nil { // not of a run from before a restart
-		options = append(options, trace.WithLinks(trace.Link{SpanContext: *run.traced}))
-	}
-	name := run.of.Workflow
-	if name == "" {
-		name = run.of.Agent
-	}
-	_, span := s.o.Tracer.Tracer(scope).Start(trace.ContextWithRemoteSpanContext(r.Context(), from), "attach "+name, options...)
-	span.End()
 }

@@ -15,10 +15,11 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/lingserve/lingserve/access"
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/agent"
+	"github.com/lingserve/lingserve/channel"
 	webchannel "github.com/lingserve/lingserve/channel/web"
+	"github.com/lingserve/lingserve/run"
 	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/turn"
 )
@@ -384,15 +385,13 @@ func BenchmarkTracedRun(b *testing.B) {
 			defer bench.s.Close()
 			b.ReportAllocs()
 			for b.Loop() {
-				sp, p := bench.s.prepare(access.Principal{}, &ask{Workflow: "chat", Input: []byte(`{"question":"why"}`)})
-				if p != nil {
-					b.Fatal(p)
+				r, err := bench.s.runs.Inspect().Start(
+					&run.Request{Subject: run.Subject{Workflow: "chat"}, Input: []byte(`{"question":"why"}`)}, "", channel.Admission{},
+				)
+				if err != nil {
+					b.Fatal(err)
 				}
-				r, _, p := bench.s.runs.start(sp)
-				if p != nil {
-					b.Fatal(p)
-				}
-				<-r.done
+				<-r.Done()
 			}
 		})
 	}

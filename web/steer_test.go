@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/agent"
+	"github.com/lingserve/lingserve/run"
 	"github.com/lingserve/lingserve/turn"
 )
 
@@ -60,7 +61,7 @@ func TestASteeredMessageThatCameTooLateHasARunOfItsOwn(t *testing.T) {
 		if r := a.do("POST", resp.Header.Get("Location")+"/approvals/"+call, `{"decision":"approve"}`); r.StatusCode != 204 {
 			t.Fatal(r.StatusCode)
 		}
-		if d := readDocument(t, a.do("GET", resp.Header.Get("Location")+"/events?format=json", "")); d.Status != statusCompleted || d.Session != "s" ||
+		if d := readDocument(t, a.do("GET", resp.Header.Get("Location")+"/events?format=json", "")); d.Status != run.StatusCompleted || d.Session != "s" ||
 			!strings.Contains(string(d.Result), "done") {
 			t.Errorf("%+v %s", d, d.Result)
 		}
@@ -82,7 +83,7 @@ func TestASteeredMessageThatCameTooLateHasARunOfItsOwn(t *testing.T) {
 		if resp := async(); resp.Header.Get("X-Run-Id") != followUp(t, data) || resp.Header.Get("Idempotency-Replayed") != "true" {
 			t.Errorf("it is not answered by the run that answers it: %v", resp.Header)
 		}
-		if d := readDocument(t, a.say("late", steered, key)); d.Status != statusCompleted || !strings.HasSuffix(string(d.Result), `: late"`) {
+		if d := readDocument(t, a.say("late", steered, key)); d.Status != run.StatusCompleted || !strings.HasSuffix(string(d.Result), `: late"`) {
 			t.Errorf("%+v", d)
 		}
 	})
@@ -117,7 +118,7 @@ func TestASteeredMessageThatCameTooLateHasARunOfItsOwn(t *testing.T) {
 			synctest.Wait()
 			a.do("POST", first.Header.Get("Location")+"/cancel", "")
 			// The document is that of the run that answers the message.
-			if d := <-got; d.Status != statusCompleted || !strings.HasSuffix(string(d.Result), `: late"`) || d.Run == first.Header.Get("X-Run-Id") {
+			if d := <-got; d.Status != run.StatusCompleted || !strings.HasSuffix(string(d.Result), `: late"`) || d.Run == first.Header.Get("X-Run-Id") {
 				t.Errorf("%+v %s", d, d.Result)
 			}
 			named(t, first)
@@ -128,7 +129,7 @@ func TestASteeredMessageThatCameTooLateHasARunOfItsOwn(t *testing.T) {
 		second := a.say("late", steered, asEvents)
 		a.do("POST", first.Header.Get("Location")+"/cancel", "")
 		_, data := named(t, second)
-		if d := readDocument(t, a.do("GET", "/v1/runs/"+followUp(t, data)+"/events?format=json", "")); d.Status != statusCompleted {
+		if d := readDocument(t, a.do("GET", "/v1/runs/"+followUp(t, data)+"/events?format=json", "")); d.Status != run.StatusCompleted {
 			t.Errorf("what was taken is not answered: %+v", d)
 		}
 	})
@@ -138,15 +139,15 @@ func TestASteeredMessageThatCameTooLateHasARunOfItsOwn(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		drained := make(chan error)
 		go func() { drained <- a.s.Drain(ctx) }()
-		eventually(t, "the server drains", a.s.runs.isDraining)
+		eventually(t, "the server drains", a.s.runs.Draining)
 		a.do("POST", first.Header.Get("Location")+"/cancel", "")
 		if err := <-drained; err != nil {
 			t.Error(err)
 		}
 		cancel()
-		run := a.runOf(first.Header.Get("X-Run-Id"))
-		if len(run.Errors) != 1 || run.Errors[0].Code != codeDraining || run.Errors[0].Fatal {
-			t.Errorf("who was to be answered is not told: %+v", run.outcome)
+		got := a.runOf(first.Header.Get("X-Run-Id")).Summary()
+		if len(got.Errors) != 1 || got.Errors[0].Code != codeDraining || got.Errors[0].Fatal {
+			t.Errorf("who was to be answered is not told: %+v", got)
 		}
 	})
 }
@@ -185,7 +186,7 @@ func TestAMessageThatIsSteeredToAnotherDoorsTurnHasTheAnswerInARunOfItsOwn(t *te
 		go func() { got <- readDocument(t, a.say("also this", steered)) }()
 		synctest.Wait()
 		a.talk.goOn <- struct{}{}
-		if d := <-got; d.Status != statusCompleted || !strings.HasSuffix(string(d.Result), `: also this"`) {
+		if d := <-got; d.Status != run.StatusCompleted || !strings.HasSuffix(string(d.Result), `: also this"`) {
 			t.Errorf("%+v %s", d, d.Result)
 		}
 	})
@@ -201,7 +202,7 @@ func TestAMessageCanBeSteeredToARunThatIsJustStarting(t *testing.T) {
 			go func() { got <- a.say("hello", steered) }()
 		}
 		for range cap(got) {
-			if d := readDocument(t, <-got); d.Status != statusCompleted {
+			if d := readDocument(t, <-got); d.Status != run.StatusCompleted {
 				t.Fatalf("%+v", d)
 			}
 		}
@@ -220,7 +221,7 @@ func TestATurnThatTakesTooLongSaysSo(t *testing.T) {
 			})
 			a.serve()
 			d := readDocument(t, a.do("POST", "/v1/runs", body))
-			if d.Status != statusCanceled || d.Reason != "the turn took longer than 50ms" {
+			if d.Status != run.StatusCanceled || d.Reason != "the turn took longer than 50ms" {
 				t.Errorf("%+v", d)
 			}
 			if f, _ := named(t, a.do("GET", "/v1/runs/"+d.Run+"/events", "", asEvents)); f.terminal != `canceled{"reason":"the turn took longer than 50ms"}` {

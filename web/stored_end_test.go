@@ -8,6 +8,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/lingserve/lingserve/access"
+	"github.com/lingserve/lingserve/run"
 	"github.com/lingserve/lingserve/runlog"
 	"github.com/lingserve/lingserve/tube"
 )
@@ -17,7 +18,7 @@ import (
 func TestNobodyIsToldOfAnEndThatIsNotStored(t *testing.T) {
 	g := newGroup(t)
 	a, b := g.replica(nil), g.replica(nil)
-	a.s.runs.storedWait = 10 * time.Millisecond
+	a.s.runs.Inspect().Times().Stored = 10 * time.Millisecond
 	const steps, chat = `{"workflow":"steps"}`, `{"model":"steps","messages":[{"role":"user","content":"{}"}]}`
 	id, st := a.startAsync("Idempotency-Key: k")
 	completion := make(chan struct{})
@@ -31,8 +32,8 @@ func TestNobodyIsToldOfAnEndThatIsNotStored(t *testing.T) {
 	completed := <-a.steps.came
 	other := completed.m.ID()
 	eventually(t, "both have begun", func() bool {
-		r, x := a.s.runs.own(id), a.s.runs.own(other)
-		return r != nil && x != nil && r.tube.Len() > 0 && x.tube.Len() > 0
+		r, x := a.s.runs.Inspect().Own(id), a.s.runs.Inspect().Own(other)
+		return r != nil && x != nil && a.s.runs.Inspect().Tube(r).Len() > 0 && a.s.runs.Inspect().Tube(x).Len() > 0
 	})
 	cancel() // it has a key, and goes on
 	<-completion
@@ -41,17 +42,17 @@ func TestNobodyIsToldOfAnEndThatIsNotStored(t *testing.T) {
 		st.send("a", "one")
 		st.finish()
 	}
-	mine, its := a.s.runs.own(id), a.s.runs.own(other)
+	mine, its := a.s.runs.Inspect().Own(id), a.s.runs.Inspect().Own(other)
 	eventually(t, "both have made what they make", func() bool {
-		return mine.manager.Load().Outcome().Status == statusCompleted && its.manager.Load().Outcome().Status == statusCompleted
+		return a.s.runs.Inspect().Manager(mine).Outcome().Status == run.StatusCompleted && a.s.runs.Inspect().Manager(its).Outcome().Status == run.StatusCompleted
 	})
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := a.s.Drain(over); err != nil {
 		t.Fatal(err)
 	}
-	<-mine.done
-	<-its.done
+	<-mine.Done()
+	<-its.Done()
 	for range 10 { // it is chance which of two reasons not to wait any more a client meets
 		if resp, err := a.try(t.Context(), "POST", "/v1/runs", steps, "Idempotency-Key: k"); err == nil {
 			t.Fatalf("%d: %s", resp.StatusCode, text(t, resp))
@@ -60,16 +61,16 @@ func TestNobodyIsToldOfAnEndThatIsNotStored(t *testing.T) {
 			t.Fatalf("%d: %s", resp.StatusCode, text(t, resp))
 		}
 	}
-	if d := readDocument(t, a.do("GET", "/v1/runs/"+id, "")); d.Status != statusRunning || string(d.Result) != "{}" {
+	if d := readDocument(t, a.do("GET", "/v1/runs/"+id, "")); d.Status != run.StatusRunning || string(d.Result) != "{}" {
 		t.Errorf("%s %s", d.Status, d.Result)
 	}
 	whole()
 	const want = `{"a":"one"}`
-	if d := b.repeat(steps, "Idempotency-Key: k"); d.Run != id || d.Status != statusCompleted || string(d.Result) != want {
+	if d := b.repeat(steps, "Idempotency-Key: k"); d.Run != id || d.Status != run.StatusCompleted || string(d.Result) != want {
 		t.Errorf("%s %s %s", d.Run, d.Status, d.Result)
 	}
-	eventually(t, "its end is known where it ran", mine.ended)
-	if d := readDocument(t, a.do("GET", "/v1/runs/"+id, "")); d.Status != statusCompleted || string(d.Result) != want {
+	eventually(t, "its end is known where it ran", mine.Ended)
+	if d := readDocument(t, a.do("GET", "/v1/runs/"+id, "")); d.Status != run.StatusCompleted || string(d.Result) != want {
 		t.Errorf("%s %s", d.Status, d.Result)
 	}
 }
@@ -80,13 +81,13 @@ func TestARunWhoseEndWasSeenIsNotRunAgain(t *testing.T) {
 	g := newGroup(t)
 	now := scriptedBy(tells("new words"))
 	b := g.replica(func(o *Options) { anew(o, now) })
-	dead, id := g.open(), newRunID()
-	held := tubeOptions(0)
+	dead, id := g.open(), run.NewID()
+	held := run.TubeOptions(0)
 	held.Held = true
 	tb := tube.New(id, held)
-	dead.shared.Runs.Keep(runlog.Run{ID: id, Tube: tb, Opening: mustJSON(opening{
-		header:  header{Run: id, subject: subject{Workflow: "anew"}, Began: time.Now()},
-		Attempt: maxAttempts - 1, Again: &ask{Workflow: "anew", Input: []byte(`{"q":"x"}`)},
+	dead.shared.Runs.Keep(runlog.Run{ID: id, Tube: tb, Opening: mustJSON(map[string]any{
+		"run": id, "workflow": "anew", "began": time.Now(), "status": "",
+		"attempt": run.MaxAttempts - 1, "again": &run.Request{Subject: run.Subject{Workflow: "anew"}, Input: []byte(`{"q":"x"}`)},
 	})})
 	for _, e := range []tube.Event{
 		{Kind: tube.Append, URI: []byte("answer"), Value: []byte("old words")},
@@ -96,7 +97,7 @@ func TestARunWhoseEndWasSeenIsNotRunAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	_ = tb.Close(statusInterrupted)
+	_ = tb.Close(run.StatusInterrupted)
 	if err := dead.shared.Runs.Flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +107,7 @@ func TestARunWhoseEndWasSeenIsNotRunAgain(t *testing.T) {
 	dead.cluster.Conn().Close()
 	for _, x := range []*replica{b, g.replica(nil)} {
 		d := readDocument(t, x.do("GET", "/v1/runs/"+id+"/events?format=json", ""))
-		if d.Status != statusInterrupted || string(d.Result) != c.json() || len(d.Errors) != 1 {
+		if d.Status != run.StatusInterrupted || string(d.Result) != c.json() || len(d.Errors) != 1 {
 			t.Errorf("%+v %s, and who has read it has %s %s", d, d.Result, c.terminal, c.json())
 		}
 	}
@@ -125,18 +126,18 @@ func TestARunThatWasTakenOverByWhoGoesIsTakenOverOnceMore(t *testing.T) {
 	eventually(t, "all that it says is stored", func() bool { // who still writes is not taken for dead
 		return string(readDocument(t, b.do("GET", "/v1/runs/"+id, "")).Result) == `{"answer":"old words"}`
 	})
-	left, err := b.shared.Runs.Adopt(t.Context(), id, a.shared.replica())
+	left, err := b.shared.Runs.Adopt(t.Context(), id, a.shared.Control.Replica())
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.s.runs.drain()
-	b.s.takeOver(left)
+	b.s.runs.Inspect().Refuse()
+	b.s.runs.Inspect().Continue(left)
 	c := g.replica(func(o *Options) { anew(o, now) })
-	if d := readDocument(t, c.do("GET", "/v1/runs/"+id, "")); d.Status != statusRunning {
+	if d := readDocument(t, c.do("GET", "/v1/runs/"+id, "")); d.Status != run.StatusRunning {
 		t.Fatalf("%+v", d)
 	}
 	c.takesOver(id, b)
-	if d := c.repeat(`{"workflow":"anew","input":{"q":"x"}}`, "Idempotency-Key: k"); d.Run != id || d.Status != statusCompleted || string(d.Result) != `{"answer":"new words"}` {
+	if d := c.repeat(`{"workflow":"anew","input":{"q":"x"}}`, "Idempotency-Key: k"); d.Run != id || d.Status != run.StatusCompleted || string(d.Result) != `{"answer":"new words"}` {
 		t.Errorf("%+v %s", d, d.Result)
 	}
 }
@@ -149,22 +150,22 @@ func TestNobodyIsToldOfTheEndOfARunThatComesAgain(t *testing.T) {
 	const body, key = `{"workflow":"anew","input":{"q":"x"}}`, "Idempotency-Key: k"
 	id := b.do("POST", "/v1/runs", body, key, "Prefer: respond-async").Header.Get("X-Run-Id")
 	r := b.runOf(id)
-	eventually(t, "it has said something", func() bool { _, said, _ := r.state(); return string(said) == `{"answer":"old words"}` })
+	eventually(t, "it has said something", func() bool { _, said, _ := r.Result(); return string(said) == `{"answer":"old words"}` })
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := b.s.Drain(over); err != nil {
 		t.Fatal(err)
 	}
-	<-r.done
+	<-r.Done()
 	if resp, err := b.try(t.Context(), "POST", "/v1/runs", body, key); err == nil {
 		t.Errorf("%d: %s", resp.StatusCode, text(t, resp))
 	}
-	if d := readDocument(t, b.do("GET", "/v1/runs/"+id, "")); d.Status != statusRunning || string(d.Result) != `{"answer":"old words"}` {
+	if d := readDocument(t, b.do("GET", "/v1/runs/"+id, "")); d.Status != run.StatusRunning || string(d.Result) != `{"answer":"old words"}` {
 		t.Errorf("%s %s", d.Status, d.Result)
 	}
 	b.down()
 	b = againBench(t, folder, tells("new words"), nil).serve()
-	if d := readDocument(t, b.do("POST", "/v1/runs", body, key)); d.Run != id || d.Status != statusCompleted || string(d.Result) != `{"answer":"new words"}` {
+	if d := readDocument(t, b.do("POST", "/v1/runs", body, key)); d.Run != id || d.Status != run.StatusCompleted || string(d.Result) != `{"answer":"new words"}` {
 		t.Errorf("%s %s %s", d.Run, d.Status, d.Result)
 	}
 }
@@ -181,11 +182,11 @@ func TestWhoWaitsForADocumentElsewhereGetsAllOfIt(t *testing.T) {
 	waits := make(chan document, 1)
 	go func() { waits <- readDocument(t, c.do("POST", "/v1/runs", body, key)) }()
 	eventually(t, "it is waited for", func() bool {
-		r, err := c.s.runs.get(t.Context(), access.Local, id)
-		return err == nil && r.read() && r.tube.Len() > 1
+		r, err := c.s.runs.Find(t.Context(), access.Local, id)
+		return err == nil && c.s.runs.Inspect().Reads(r) && c.s.runs.Inspect().Tube(r).Len() > 1
 	})
 	b.takesOver(id, a)
-	if d := <-waits; d.Run != id || d.Status != statusCompleted || string(d.Result) != `{"answer":"new words"}` {
+	if d := <-waits; d.Run != id || d.Status != run.StatusCompleted || string(d.Result) != `{"answer":"new words"}` {
 		t.Errorf("%s %s %s", d.Run, d.Status, d.Result)
 	}
 
@@ -195,20 +196,20 @@ func TestWhoWaitsForADocumentElsewhereGetsAllOfIt(t *testing.T) {
 		waits <- readDocument(t, c.do("POST", "/v1/runs", `{"workflow":"steps"}`, "Idempotency-Key: p"))
 	}()
 	eventually(t, "it is waited for", func() bool {
-		r, err := c.s.runs.get(t.Context(), access.Local, id)
-		return err == nil && r.read()
+		r, err := c.s.runs.Find(t.Context(), access.Local, id)
+		return err == nil && c.s.runs.Inspect().Reads(r)
 	})
 	st.send("a", " two")
-	r := a.s.runs.own(id)
-	_ = st.m.Tube().Close(statusCompleted) // and its head never comes
-	eventually(t, "its end is stored", r.ended)
+	r := a.s.runs.Inspect().Own(id)
+	_ = st.m.Tube().Close(run.StatusCompleted) // and its head never comes
+	eventually(t, "its end is stored", r.Ended)
 	select {
 	case d := <-waits:
 		t.Errorf("it is not known yet what came of it: %s %s", d.Status, d.Result)
 	default:
 	}
 	b.takesOver(id, a)
-	if d := <-waits; d.Run != id || d.Status != statusCompleted || string(d.Result) != `{"a":"one two"}` || len(d.Errors) > 0 {
+	if d := <-waits; d.Run != id || d.Status != run.StatusCompleted || string(d.Result) != `{"a":"one two"}` || len(d.Errors) > 0 {
 		t.Errorf("%s %s %s %+v", d.Run, d.Status, d.Result, d.Errors)
 	}
 	st.finish()

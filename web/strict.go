@@ -11,8 +11,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/lingserve/lingserve/internal/edits"
 	"github.com/lingserve/lingserve/internal/rawjson"
+	"github.com/lingserve/lingserve/internal/wording"
 )
 
 // checkJSON says whether text is one JSON value that every reader understands alike: UTF-8, nothing behind it, no member
@@ -78,7 +78,7 @@ func checkRepeated(text []byte) *misfit {
 		for _, l := range stack {
 			b.WriteByte('/')
 			if l.seen != nil {
-				b.WriteString(escapePointer(l.name))
+				b.WriteString(wording.PointerToken(l.name))
 			} else {
 				b.WriteString(strconv.Itoa(l.index))
 			}
@@ -131,12 +131,6 @@ func checkRepeated(text []byte) *misfit {
 	}
 }
 
-// pointerEscapes are those of RFC 6901.
-var pointerEscapes = strings.NewReplacer("~", "~0", "/", "~1")
-
-// escapePointer writes a name as a token of a JSON Pointer.
-func escapePointer(name string) string { return pointerEscapes.Replace(name) }
-
 // decoder takes JSON values apart and keeps all that does not fit, so that a user sees it at once and not one by one.
 type decoder struct {
 	parameter string // of the query that the pointers are into; "" for the body
@@ -167,7 +161,7 @@ func (d *decoder) object(pointer string, raw json.RawMessage, f fields) {
 	}
 	slices.Sort(names) // the order of what is complained about
 	for _, name := range names {
-		at := pointer + "/" + escapePointer(name)
+		at := pointer + "/" + wording.PointerToken(name)
 		if field, ok := f[name]; ok {
 			field(at, members[name])
 			continue
@@ -177,24 +171,9 @@ func (d *decoder) object(pointer string, raw json.RawMessage, f fields) {
 			known = append(known, name)
 		}
 		slices.Sort(known)
-		d.fail(at, "unknown field; %s", expected(name, known))
+		d.fail(at, "unknown field; %s", wording.Expected(name, known))
 	}
 }
-
-// expected says which names are known, and which of them was probably meant by another.
-func expected(name string, known []string) string {
-	meant := ""
-	if near := edits.Nearest(name, known); near != "" {
-		meant = "did you mean " + near + "? "
-	}
-	if len(known) > maxNames {
-		known = append(known[:maxNames:maxNames], "…")
-	}
-	return meant + "expected one of " + strings.Join(known, ", ")
-}
-
-// maxNames is how many names a message lists.
-const maxNames = 40
 
 // as decodes raw into dst if it is of the kind that first tells.
 func (d *decoder) as(pointer string, raw json.RawMessage, first byte, kind string, dst any) bool {
@@ -239,31 +218,10 @@ func (d *decoder) oneOf(pointer string, raw json.RawMessage, words ...string) st
 
 func (d *decoder) word(pointer, s string, words ...string) string {
 	if !slices.Contains(words, s) {
-		d.fail(pointer, "expected %s, found %q", alternatives(words), clip(s))
+		d.fail(pointer, "expected %s, found %q", wording.Alternatives(words), wording.Clip(s))
 		return ""
 	}
 	return s
-}
-
-// alternatives lists words as one says them: a, b or c.
-func alternatives(words []string) string {
-	if len(words) < 2 {
-		return strings.Join(words, "")
-	}
-	return strings.Join(words[:len(words)-1], ", ") + " or " + words[len(words)-1]
-}
-
-// clip shortens what a client wrote, for a message about it.
-func clip(s string) string {
-	const most = 60
-	if len(s) <= most {
-		return s
-	}
-	cut := most
-	for cut > 0 && !utf8.RuneStart(s[cut]) {
-		cut--
-	}
-	return s[:cut] + "…"
 }
 
 func (d *decoder) boolean(pointer string, raw json.RawMessage) (b bool) {
@@ -279,7 +237,7 @@ func (d *decoder) integer(pointer string, raw json.RawMessage, low, high int) *i
 	}
 	i, err := strconv.Atoi(n.String())
 	if err != nil || i < low || i > high {
-		d.fail(pointer, "expected a whole number from %d to %d, found %s", low, high, clip(n.String()))
+		d.fail(pointer, "expected a whole number from %d to %d, found %s", low, high, wording.Clip(n.String()))
 		return nil
 	}
 	return &i

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/lingserve/lingserve/access"
+	"github.com/lingserve/lingserve/run"
 )
 
 // Prefixes tell an agent from a workflow of the same name, where there is one field for both.
@@ -14,34 +15,21 @@ const (
 	workflowPrefix = "workflow/"
 )
 
-// agents are the names of those that somebody can ask, the default one first.
-func (s *Server) agents(p access.Principal) (names []string) {
-	if s.o.Turns == nil {
-		return nil
-	}
-	for _, name := range s.o.Agents.Names() {
-		if p.Asks(name) {
-			names = append(names, name)
-		}
-	}
-	return names
-}
-
 // target is what a name means to a client of another server, which has one field for it: an agent, or else a workflow, with a
 // prefix or without. The ask has nothing else; false where there is neither, or it is not for who asks.
-func (s *Server) target(p access.Principal, name string) (ask, bool) {
+func (s *Server) target(p access.Principal, name string) (run.Request, bool) {
 	plain, isAgent := strings.CutPrefix(name, agentPrefix)
 	if isAgent || !strings.HasPrefix(name, workflowPrefix) {
-		if slices.Contains(s.agents(p), plain) {
-			return ask{Agent: plain}, true
+		if slices.Contains(s.runs.Agents(p), plain) {
+			return run.Request{Subject: run.Subject{Agent: plain}}, true
 		}
 	}
 	if plain, isWorkflow := strings.CutPrefix(name, workflowPrefix); isWorkflow || !isAgent {
 		if _, ok := s.o.Workflows.Get(plain); ok && p.Runs(plain) {
-			return ask{Workflow: plain}, true
+			return run.Request{Subject: run.Subject{Workflow: plain}}, true
 		}
 	}
-	return ask{}, false
+	return run.Request{}, false
 }
 
 // targets are the names that target knows for somebody, without prefixes where they are not needed: agents, then workflows.
@@ -52,13 +40,13 @@ func (s *Server) targets(p access.Principal) (agents, workflows []string) {
 		if !p.Runs(name) {
 			continue
 		}
-		if slices.Contains(s.agents(p), name) {
+		if slices.Contains(s.runs.Agents(p), name) {
 			both = append(both, name)
 			name = workflowPrefix + name
 		}
 		workflows = append(workflows, name)
 	}
-	for _, name := range s.agents(p) {
+	for _, name := range s.runs.Agents(p) {
 		if slices.Contains(both, name) {
 			name = agentPrefix + name
 		}
@@ -77,8 +65,8 @@ func (s *Server) getAgents(w http.ResponseWriter, r *http.Request) {
 	list := struct {
 		Agents []one `json:"agents"`
 	}{[]one{}}
-	by, _ := s.o.Agents.(ByWorkflow)
-	for _, name := range s.agents(who(r)) {
+	by, _ := s.o.Agents.(run.ByWorkflow)
+	for _, name := range s.runs.Agents(who(r)) {
 		a := one{Name: name, Default: name == s.o.Agents.Names()[0]}
 		if by != nil {
 			a.Workflow = by.Workflow(name)

@@ -2,16 +2,18 @@ package web
 
 import (
 	"io"
+	"reflect"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lingserve/lingserve/access"
+	"github.com/lingserve/lingserve/run"
 )
 
 // namesake is two agents, one of which has a workflow's name.
-type namesake struct{ Agents }
+type namesake struct{ run.Agents }
 
 func (namesake) Names() []string { return []string{"assistant", "echo"} }
 
@@ -20,15 +22,16 @@ func (namesake) Workflow(name string) string { return map[string]string{"echo": 
 func TestANameIsAnAgentsOrElseAWorkflows(t *testing.T) {
 	a := echoBench(t)
 	a.s.o.Agents = namesake{a.s.o.Agents}
-	for name, want := range map[string]ask{
-		"assistant":       {Agent: "assistant"},
-		"agent/assistant": {Agent: "assistant"},
-		"chat":            {Workflow: "chat"},
-		"workflow/chat":   {Workflow: "chat"},
-		"echo":            {Agent: "echo"},
-		"workflow/echo":   {Workflow: "echo"},
+	a.s.runs.Inspect().Options().Agents = a.s.o.Agents
+	for name, want := range map[string]run.Request{
+		"assistant":       {Subject: run.Subject{Agent: "assistant"}},
+		"agent/assistant": {Subject: run.Subject{Agent: "assistant"}},
+		"chat":            {Subject: run.Subject{Workflow: "chat"}},
+		"workflow/chat":   {Subject: run.Subject{Workflow: "chat"}},
+		"echo":            {Subject: run.Subject{Agent: "echo"}},
+		"workflow/echo":   {Subject: run.Subject{Workflow: "echo"}},
 	} {
-		if got, ok := a.s.target(access.Local, name); !ok || !cmp.Equal(got, want) {
+		if got, ok := a.s.target(access.Local, name); !ok || !reflect.DeepEqual(got, want) {
 			t.Errorf("%s is %+v", name, got)
 		}
 	}
@@ -51,6 +54,7 @@ func TestANameIsAnAgentsOrElseAWorkflows(t *testing.T) {
 func TestAgentsAreListed(t *testing.T) {
 	a := echoBench(t)
 	a.s.o.Agents = namesake{a.s.o.Agents}
+	a.s.runs.Inspect().Options().Agents = a.s.o.Agents
 	body, err := io.ReadAll(a.do("GET", "/v1/agents", "").Body)
 	if err != nil {
 		t.Fatal(err)
@@ -73,14 +77,14 @@ func TestTheLatestRunOfASessionIsKnownWhileItIsKept(t *testing.T) {
 	say("s")
 	second, other := say("s"), say("t")
 	for session, want := range map[string]string{"s": second, "t": other} {
-		if r := a.s.runs.inLane(laneOf(session)); r == nil || r.id != want {
+		if r := a.s.runs.Inspect().Latest(laneOf(session)); r == nil || r.ID != want {
 			t.Errorf("of %s it is %v, expected %s", session, r, want)
 		}
 	}
-	rs := a.s.runs
+	rs := a.s.runs.Inspect()
 	a.quiet()
-	rs.sweep(time.Now().Add(24 * 365 * time.Hour))
-	if rs.inLane(laneOf("s")) != nil || rs.inLane(laneOf("t")) != nil || len(rs.inSession) != 0 {
-		t.Errorf("forgotten runs are still known in %d sessions", len(rs.inSession))
+	rs.Sweep(time.Now().Add(24 * 365 * time.Hour))
+	if rs.Latest(laneOf("s")) != nil || rs.Latest(laneOf("t")) != nil || rs.Sessions() != 0 {
+		t.Errorf("forgotten runs are still known in %d sessions", rs.Sessions())
 	}
 }

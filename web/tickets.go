@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/access"
+	"github.com/lingserve/lingserve/run"
 )
 
 // postTicket gives a caller a ticket, with which one GET at a path is let in that can send no headers.
@@ -32,7 +33,7 @@ func (s *Server) postTicket(w http.ResponseWriter, r *http.Request) {
 			panic(http.ErrAbortHandler)
 		}
 		p := newProblem(codeInternal, "the server cannot create a ticket; find the cause in its log under this id")
-		p.ID = newRunID()
+		p.ID = run.NewID()
 		s.log.ErrorContext(r.Context(), "cannot store a ticket", "id", p.ID, "error", err)
 		p.write(w)
 		return

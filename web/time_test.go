@@ -11,6 +11,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/lingserve/lingserve/run"
 )
 
 func TestAnIdleStreamIsKeptOpenByAComment(t *testing.T) {
@@ -90,7 +92,7 @@ func TestAClientThatStopsReadingIsDroppedAndNobodyElseNotices(t *testing.T) {
 			t.Errorf("the other client waited %v: %s", took, f.terminal)
 		}
 		// The stuck one's handler ends with its write's time.
-		b.s.streams.wait(nil)
+		b.s.streams.Wait(nil)
 		if took := time.Since(began); took < 25*time.Second || took > 30*time.Second {
 			t.Errorf("dropped after %v", took)
 		}
@@ -168,12 +170,10 @@ func TestAnEndedRunIsKeptForItsTimeAndThenGone(t *testing.T) {
 					}
 					if data && at > 0 {
 						// It was read back for that, and leaves memory again.
-						time.Sleep(keepInMemory + sweepEvery + 1)
-						b.s.runs.mu.Lock()
-						if n := len(b.s.runs.inMemory); n != 0 {
+						time.Sleep(run.KeepInMemory + run.SweepEvery + 1)
+						if n := len(b.s.runs.Inspect().InMemory()); n != 0 {
 							t.Errorf("%d runs in memory", n)
 						}
-						b.s.runs.mu.Unlock()
 					}
 				}
 				time.Sleep(5*time.Minute + 30*time.Second - time.Since(b.s.began))
@@ -204,8 +204,8 @@ func TestAnEndedRunIsKeptForItsTimeAndThenGone(t *testing.T) {
 				(<-b.steps.came).finish()
 				if data {
 					time.Sleep(25 * time.Hour)
-					if files, err := b.s.disk.list(); err != nil || len(files) > 1 {
-						t.Errorf("%d files are left, %v", len(files), err)
+					if files, err := b.s.runs.Inspect().Files(); err != nil || files > 1 {
+						t.Errorf("%d files are left, %v", files, err)
 					}
 				}
 			})
@@ -256,14 +256,12 @@ func TestEndedRunsTakeNoMoreMemoryThanTheyMay(t *testing.T) {
 					st.finish()
 					ids = append(ids, id)
 					synctest.Wait()
-					b.s.runs.mu.Lock()
-					if n := b.s.runs.keptBytes; n > most {
+					if n := b.s.runs.Load().MemoryBytes; n > most {
 						t.Errorf("%d bytes", n)
 					}
-					b.s.runs.mu.Unlock()
 				}
 				// The system gets back what has become free, once.
-				if !b.s.runs.sweep(time.Now()) || b.s.runs.sweep(time.Now()) {
+				if !b.s.runs.Inspect().Sweep(time.Now()) || b.s.runs.Inspect().Sweep(time.Now()) {
 					t.Error("memory is not given back, or again and again")
 				}
 				for i, id := range ids {
@@ -279,14 +277,8 @@ func TestEndedRunsTakeNoMoreMemoryThanTheyMay(t *testing.T) {
 						}
 					}
 				}
-				b.s.runs.mu.Lock()
-				defer b.s.runs.mu.Unlock()
-				var sum int64
-				for _, r := range b.s.runs.kept {
-					sum += r.size
-				}
-				if sum != b.s.runs.keptBytes || sum > most {
-					t.Errorf("%d bytes are kept, %d are counted", sum, b.s.runs.keptBytes)
+				if sum, counted := b.s.runs.Inspect().Kept(); sum != counted || sum > most {
+					t.Errorf("%d bytes are kept, %d are counted", sum, counted)
 				}
 			})
 		})
@@ -424,7 +416,7 @@ func TestDrainingLetsRunsEndAndBreaksOffThoseThatDoNot(t *testing.T) {
 	if f.terminal != `finished{"status":"interrupted"}` {
 		t.Error(f.terminal)
 	}
-	if d := readDocument(t, b.do("GET", "/v1/runs/"+id, "")); d.Status != statusInterrupted || string(d.Result) != before {
+	if d := readDocument(t, b.do("GET", "/v1/runs/"+id, "")); d.Status != run.StatusInterrupted || string(d.Result) != before {
 		t.Errorf("%+v", d)
 	}
 }

@@ -14,12 +14,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/lingserve/lingserve/access"
 	"github.com/lingserve/lingserve/agent"
 	"github.com/lingserve/lingserve/channel"
 	webchannel "github.com/lingserve/lingserve/channel/web"
 	"github.com/lingserve/lingserve/flow"
 	"github.com/lingserve/lingserve/ling"
+	"github.com/lingserve/lingserve/run"
 	"github.com/lingserve/lingserve/tube"
 	"github.com/lingserve/lingserve/turn"
 )
@@ -105,7 +105,7 @@ func settingsOf(place channel.Place) channel.Configuration {
 // CH-06, CH-150
 func TestARunIsATurnOfTheKernelIfItHasASession(t *testing.T) {
 	a, w, _ := watchedBench(t, channel.Place{}, nil)
-	if d := readDocument(t, a.do("POST", "/v1/runs", `{"workflow":"echo","input":"x"}`)); d.Status != statusCompleted || string(d.Result) != `{"said":"x"}` {
+	if d := readDocument(t, a.do("POST", "/v1/runs", `{"workflow":"echo","input":"x"}`)); d.Status != run.StatusCompleted || string(d.Result) != `{"said":"x"}` {
 		t.Errorf("%+v %s", d, d.Result)
 	}
 	if n := w.count(); n != 0 {
@@ -117,7 +117,7 @@ func TestARunIsATurnOfTheKernelIfItHasASession(t *testing.T) {
 		`{"agent":"assistant","input":"x"}`,
 	} {
 		d := readDocument(t, a.do("POST", "/v1/runs", body))
-		if d.Status != statusCompleted {
+		if d.Status != run.StatusCompleted {
 			t.Errorf("%s: %+v", body, d)
 		}
 		w.came(t, i+1)
@@ -159,7 +159,7 @@ func TestWhoMayNotTalkIsRefusedWithoutARun(t *testing.T) {
 			if got := w.came(t, 1); !cmp.Equal(got, []string{"blocked " + string(tt.reason)}) {
 				t.Errorf("%q", got)
 			}
-			if n := len(get[sessionList](a.bench, "/v1/sessions").Sessions); n != 0 || len(a.talk.requests()) != 0 || a.s.runs.running != 0 {
+			if n := len(get[sessionList](a.bench, "/v1/sessions").Sessions); n != 0 || len(a.talk.requests()) != 0 || a.s.runs.Load().Running != 0 {
 				t.Errorf("%d sessions, %d requests", n, len(a.talk.requests()))
 			}
 			// When the configuration lets them, they can come again, with the same key, too.
@@ -167,7 +167,7 @@ func TestWhoMayNotTalkIsRefusedWithoutARun(t *testing.T) {
 				t.Fatal(err)
 			}
 			resp = a.say(tt.text, "", "Idempotency-Key: k")
-			if d := readDocument(t, resp); d.Status != statusCompleted || resp.Header.Get("Idempotency-Replayed") != "" {
+			if d := readDocument(t, resp); d.Status != run.StatusCompleted || resp.Header.Get("Idempotency-Replayed") != "" {
 				t.Errorf("%+v", d)
 			}
 			if end := w.came(t, 2); end[1] != "visible" || w.ends()[1].MessageID != "k" {
@@ -262,18 +262,18 @@ func TestATurnThatCannotBeginIsAProblem(t *testing.T) {
 				<-a.talk.waits
 				a.say("next", "", asEvents)
 			},
-			want: problem{Status: 503, Code: codeOverloaded}, came: "blocked overloaded", repeat: true, reason: limitQueue,
+			want: problem{Status: 503, Code: codeOverloaded}, came: "blocked overloaded", repeat: true, reason: run.LimitQueue,
 		},
 		"too many runs": {
 			edit: func(o *Options, _ *agent.Options) { o.MaxRuns = -1 },
-			want: problem{Status: 503, Code: codeOverloaded}, came: "blocked overloaded", repeat: true, reason: limitAllRuns,
+			want: problem{Status: 503, Code: codeOverloaded}, came: "blocked overloaded", repeat: true, reason: run.LimitAllRuns,
 		},
 		"the turns are draining": {
 			ready: func(a *agentBench) { _ = a.s.o.Turns.Drain(ended) },
 			want:  problem{Status: 503, Code: codeDraining}, came: "blocked draining", repeat: true,
 		},
 		"the server is draining": {
-			ready: func(a *agentBench) { a.s.runs.drain() },
+			ready: func(a *agentBench) { a.s.runs.Inspect().Refuse() },
 			want:  problem{Status: 503, Code: codeDraining}, came: "blocked draining", repeat: true,
 		},
 	} {
@@ -308,15 +308,13 @@ func TestATurnThatCannotBeginIsAProblem(t *testing.T) {
 }
 
 // begin starts what is asked for with an admission that is decided already.
-func (a *agentBench) begin(as *ask, admission channel.Admission) (*run, *problem) {
+func (a *agentBench) begin(as *run.Request, admission channel.Admission) (*run.Run, *problem) {
 	a.t.Helper()
-	sp, p := a.s.prepare(access.Local, as)
-	if p != nil {
-		a.t.Fatal(p)
+	r, err := a.s.runs.Inspect().Start(as, "", admission)
+	if err != nil {
+		return nil, a.s.problem(a.t.Context(), err)
 	}
-	sp.agent.admission = admission
-	r, _, _, p := a.s.startAgent(sp)
-	return r, p
+	return r, nil
 }
 
 // CH-13, CH-14
@@ -325,7 +323,7 @@ func TestNobodyWhoAnswersIsNotFound(t *testing.T) {
 	for reason, want := range map[channel.Reason]int{
 		channel.ReasonNoRoute: http.StatusNotFound, channel.ReasonTooLarge: http.StatusRequestEntityTooLarge, channel.ReasonUnsupported: http.StatusBadRequest,
 	} {
-		r, p := a.begin(&ask{Agent: "assistant", Session: "s", Input: json.RawMessage(`"x"`)}, channel.Admission{Kind: channel.Drop, Reason: reason})
+		r, p := a.begin(&run.Request{Subject: run.Subject{Agent: "assistant"}, Session: "s", Input: json.RawMessage(`"x"`)}, channel.Admission{Kind: channel.Drop, Reason: reason})
 		if r != nil || p == nil || p.Status != want || statusOf(p.Code) != want {
 			t.Errorf("%s: %+v", reason, p)
 		}
@@ -340,18 +338,18 @@ func TestNobodyWhoAnswersIsNotFound(t *testing.T) {
 func TestAnObservedRunShowsNothingButItsBeginningAndEnd(t *testing.T) {
 	observe := channel.Admission{Kind: channel.ObserveOnly, Reason: channel.ReasonObserver}
 	for name, tt := range map[string]struct {
-		ask  ask
+		ask  run.Request
 		tape string // has it
 		came string
 	}{
-		"an agent":               {ask{Agent: "assistant", Input: json.RawMessage(`"hello"`)}, `"content":"3: hello"`, "observed observer"},
-		"tools of it":            {ask{Agent: "assistant", Input: json.RawMessage(`"use weather"`), Done: true}, `clear <here>`, "observed observer"},
-		"a tool that fails":      {ask{Agent: "assistant", Input: json.RawMessage(`"use broken"`)}, `out of order`, "observed observer"},
-		"a question":             {ask{Agent: "assistant", Input: json.RawMessage(`"use danger"`)}, `denied`, "observed observer"},
-		"a model that fails":     {ask{Agent: "assistant", Input: json.RawMessage(`"fail"`)}, `upstream_auth`, "failed observer"},
-		"a command":              {ask{Agent: "assistant", Input: json.RawMessage(`",tools"`)}, ``, "observed observer"},
-		"a command aside":        {ask{Agent: "assistant", Input: json.RawMessage(`",help"`)}, ``, "observed observer"},
-		"a workflow, and events": {ask{Workflow: "echo", Input: json.RawMessage(`"hello"`)}, `"said":"hello"`, "observed observer"},
+		"an agent":               {run.Request{Subject: run.Subject{Agent: "assistant"}, Input: json.RawMessage(`"hello"`)}, `"content":"3: hello"`, "observed observer"},
+		"tools of it":            {run.Request{Subject: run.Subject{Agent: "assistant"}, Input: json.RawMessage(`"use weather"`), Done: true}, `clear <here>`, "observed observer"},
+		"a tool that fails":      {run.Request{Subject: run.Subject{Agent: "assistant"}, Input: json.RawMessage(`"use broken"`)}, `out of order`, "observed observer"},
+		"a question":             {run.Request{Subject: run.Subject{Agent: "assistant"}, Input: json.RawMessage(`"use danger"`)}, `denied`, "observed observer"},
+		"a model that fails":     {run.Request{Subject: run.Subject{Agent: "assistant"}, Input: json.RawMessage(`"fail"`)}, `upstream_auth`, "failed observer"},
+		"a command":              {run.Request{Subject: run.Subject{Agent: "assistant"}, Input: json.RawMessage(`",tools"`)}, ``, "observed observer"},
+		"a command aside":        {run.Request{Subject: run.Subject{Agent: "assistant"}, Input: json.RawMessage(`",help"`)}, ``, "observed observer"},
+		"a workflow, and events": {run.Request{Subject: run.Subject{Workflow: "echo"}, Input: json.RawMessage(`"hello"`)}, `"said":"hello"`, "observed observer"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a, w, _ := watchedBench(t, channel.Place{}, nil)
@@ -361,13 +359,13 @@ func TestAnObservedRunShowsNothingButItsBeginningAndEnd(t *testing.T) {
 			if p != nil {
 				t.Fatal(p)
 			}
-			resp := a.do("GET", "/v1/runs/"+r.id+"/events", "", asEvents)
+			resp := a.do("GET", "/v1/runs/"+r.ID+"/events", "", asEvents)
 			f, data := named(t, resp)
 			if got := slices.Sorted(maps.Keys(data)); !cmp.Equal(got, []string{"finished", "started"}) || f.json() != "{}" || f.terminal != `finished{"status":"completed"}` {
 				t.Errorf("%v %s %s", data, f.json(), f.terminal)
 			}
-			d := readDocument(t, a.do("GET", "/v1/runs/"+r.id+"?include=reserved", ""))
-			if d.Status != statusCompleted || string(d.Result) != "{}" || string(d.Reserved) != "{}" || len(d.Usage)+len(d.Models)+len(d.Errors) != 0 {
+			d := readDocument(t, a.do("GET", "/v1/runs/"+r.ID+"?include=reserved", ""))
+			if d.Status != run.StatusCompleted || string(d.Result) != "{}" || string(d.Reserved) != "{}" || len(d.Usage)+len(d.Models)+len(d.Errors) != 0 {
 				t.Errorf("%+v", d)
 			}
 			if got := w.came(t, 1); got[0] != tt.came {
@@ -383,7 +381,7 @@ func TestAnObservedRunShowsNothingButItsBeginningAndEnd(t *testing.T) {
 		seen := a.say("wait", "", asEvents)
 		<-a.talk.waits
 		for _, policy := range []turn.Policy{turn.Steer, turn.Interrupt} {
-			r, p := a.begin(&ask{Agent: "assistant", Session: "s", Input: json.RawMessage(`"wait"`), OnBusy: string(policy)}, observe)
+			r, p := a.begin(&run.Request{Subject: run.Subject{Agent: "assistant"}, Session: "s", Input: json.RawMessage(`"wait"`), OnBusy: string(policy)}, observe)
 			if p != nil || r == nil {
 				t.Fatal(p)
 			}
@@ -409,13 +407,13 @@ func TestAnObservedRunShowsNothingButItsBeginningAndEnd(t *testing.T) {
 	})
 	t.Run("canceled", func(t *testing.T) {
 		a, w, _ := watchedBench(t, channel.Place{}, nil)
-		r, p := a.begin(&ask{Agent: "assistant", Session: "s", Input: json.RawMessage(`"wait"`)}, observe)
+		r, p := a.begin(&run.Request{Subject: run.Subject{Agent: "assistant"}, Session: "s", Input: json.RawMessage(`"wait"`)}, observe)
 		if p != nil {
 			t.Fatal(p)
 		}
 		<-a.talk.waits
-		a.do("POST", "/v1/runs/"+r.id+"/cancel", "")
-		f, data := named(t, a.do("GET", "/v1/runs/"+r.id+"/events", "", asEvents))
+		a.do("POST", "/v1/runs/"+r.ID+"/cancel", "")
+		f, data := named(t, a.do("GET", "/v1/runs/"+r.ID+"/events", "", asEvents))
 		if f.terminal != `canceled{"reason":"canceled by request"}` || f.json() != "{}" || len(data) != 2 {
 			t.Errorf("%s %s %v", f.terminal, f.json(), data)
 		}
@@ -432,7 +430,7 @@ func TestWhoMayTalkIsAskedAgainWhenTheSettingsChange(t *testing.T) {
 		o.Kernel.Observer = atDispatch(func() { _ = tree.Set(settingsOf(channel.Place{DMPolicy: channel.PolicyDisabled})) })
 	})
 	tree = tr
-	if d := readDocument(t, a.say("hello", "")); d.Status != statusCompleted || string(d.Result) != "{}" {
+	if d := readDocument(t, a.say("hello", "")); d.Status != run.StatusCompleted || string(d.Result) != "{}" {
 		t.Errorf("%+v %s", d, d.Result)
 	}
 	if p := readProblem(t, a.say("hello", "")); p.Status != http.StatusForbidden {
@@ -469,7 +467,7 @@ func TestCopiesOfARequestAreOneTurn(t *testing.T) {
 			t.Errorf("%q is not %q", id, first)
 		}
 	}
-	<-a.runOf(first).done
+	<-a.runOf(first).Done()
 	resp := a.say("hello", "", "Idempotency-Key: k")
 	if d := readDocument(t, resp); d.Run != first || resp.Header.Get("Idempotency-Replayed") != "true" {
 		t.Errorf("%+v", d)
@@ -602,29 +600,24 @@ func TestAPluginThatEndsItsGoroutineKeepsNobodyWaiting(t *testing.T) {
 // CH-151
 func TestANameReachesNoSessionOfAnotherPrincipal(t *testing.T) {
 	a, w, _ := watchedBench(t, channel.Place{}, nil)
-	say := func(principal string, as *ask) *run {
+	say := func(principal string, as *run.Request) *run.Run {
 		t.Helper()
-		sp, p := a.s.prepare(access.Local, as)
-		if p != nil {
-			t.Fatal(p)
+		r, err := a.s.runs.Inspect().Start(as, principal, channel.Admission{})
+		if err != nil {
+			t.Fatal(err)
 		}
-		sp.owner = principal
-		r, _, _, p := a.s.startAgent(sp)
-		if p != nil {
-			t.Fatal(p)
-		}
-		<-r.done
+		<-r.Done()
 		return r
 	}
 	for i, who := range []string{"", "alice", "bob"} {
-		r := say(who, &ask{Agent: "assistant", Session: "s", Input: json.RawMessage(`"hello"`)})
+		r := say(who, &run.Request{Subject: run.Subject{Agent: "assistant"}, Session: "s", Input: json.RawMessage(`"hello"`)})
 		// Each is the first who speaks in the session, which bears the name that they have given it.
-		if _, document, _ := r.state(); string(document) != `"3: hello"` || r.Session != "s" {
-			t.Errorf("%q: %s %s", who, document, r.Session)
+		if o, document, _ := r.Result(); string(document) != `"3: hello"` || o.Session != "s" {
+			t.Errorf("%q: %s %s", who, document, o.Session)
 		}
 		w.came(t, i+1)
 	}
-	say("alice", &ask{Workflow: "echo", Session: "s", Input: json.RawMessage(`"hello"`)})
+	say("alice", &run.Request{Subject: run.Subject{Workflow: "echo"}, Session: "s", Input: json.RawMessage(`"hello"`)})
 	var ids []string
 	for _, s := range get[sessionList](a.bench, "/v1/sessions").Sessions {
 		ids = append(ids, s.ID)

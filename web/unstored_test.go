@@ -11,7 +11,7 @@ import (
 func TestARunWhoseBeginningCannotBeStoredIsRefused(t *testing.T) {
 	g := newGroup(t)
 	a, b := g.replica(nil), g.replica(nil)
-	a.s.beginWait = 50 * time.Millisecond
+	a.s.runs.Inspect().Times().Begin = 50 * time.Millisecond
 	whole := g.servers.Divert(g.prefix+".runs.*", func(*nats.Msg) *nats.Msg { return nil })
 	body := `{"workflow":"steps"}`
 	for _, header := range []string{"Accept: text/event-stream", "Prefer: respond-async", "Accept: application/json", "Idempotency-Key: k"} {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/agent"
+	"github.com/lingserve/lingserve/run"
 	"github.com/lingserve/lingserve/turn"
 )
 
@@ -65,7 +66,7 @@ func TestDO_08ARunThatWaitsForASlotSaysSo(t *testing.T) {
 		if text := <-document; strings.Contains(text, "waiting") || !strings.Contains(text, `"status":"completed"`) || !strings.Contains(text, `"errors":[]`) {
 			t.Errorf("%s", text)
 		}
-		if resp := a.do(http.MethodGet, started.Header.Get("Location"), ""); readDocument(t, resp).Status != statusCompleted {
+		if resp := a.do(http.MethodGet, started.Header.Get("Location"), ""); readDocument(t, resp).Status != run.StatusCompleted {
 			t.Error("the first run has not completed")
 		}
 	})

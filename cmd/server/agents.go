@@ -17,11 +17,11 @@ import (
 	"github.com/lingserve/lingserve/flow"
 	"github.com/lingserve/lingserve/internal/config"
 	"github.com/lingserve/lingserve/ling"
+	"github.com/lingserve/lingserve/run"
 	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/tool"
 	"github.com/lingserve/lingserve/tool/mcp"
 	"github.com/lingserve/lingserve/turn"
-	"github.com/lingserve/lingserve/web"
 )
 
 // crew is the agents of a server as one plugin: each turn goes to the agent that its envelope names, so that all of them share
@@ -33,8 +33,8 @@ type crew struct {
 }
 
 var (
-	_ web.Agents     = (*crew)(nil)
-	_ web.ByWorkflow = (*crew)(nil)
+	_ run.Agents     = (*crew)(nil)
+	_ run.ByWorkflow = (*crew)(nil)
 )
 
 // turnOptions says how turns are run.
@@ -171,10 +171,10 @@ func modelCode(err error) string {
 	return ""
 }
 
-// Names implements [web.Agents].
+// Names implements [run.Agents].
 func (c *crew) Names() []string { return slices.Clone(c.names) }
 
-// Workflow implements [web.ByWorkflow].
+// Workflow implements [run.ByWorkflow].
 func (c *crew) Workflow(name string) string {
 	if stage := c.by[name]; stage != nil {
 		return stage.Workflow
@@ -212,7 +212,7 @@ func (c *crew) of(e *turn.Envelope) *agent.Agent { return c.agents[c.named(e)] }
 // named is the name of the agent that an envelope is for. Who has asked for one that is not there, was told so before.
 func (c *crew) named(e *turn.Envelope) string {
 	if e != nil {
-		if name, ok := e.Extra[web.ExtraAgent].(string); ok && c.agents[name] != nil {
+		if name, ok := e.Extra[run.ExtraAgent].(string); ok && c.agents[name] != nil {
 			return name
 		}
 	}
@@ -243,7 +243,7 @@ func zone(c *config.Config) func(agent string) string {
 	}
 }
 
-// Answer implements [web.Agents]: the agent that has the question takes the answer.
+// Answer implements [run.Agents]: the agent that has the question takes the answer.
 func (c *crew) Answer(ctx context.Context, a agent.Answer) error {
 	err := agent.ErrNoQuestion
 	for _, name := range c.names {
@@ -254,7 +254,7 @@ func (c *crew) Answer(ctx context.Context, a agent.Answer) error {
 	return err
 }
 
-// Questions implements [web.Agents].
+// Questions implements [run.Agents].
 func (c *crew) Questions(session string) (list []agent.Question) {
 	for _, name := range c.names {
 		list = append(list, c.agents[name].Questions(session)...)

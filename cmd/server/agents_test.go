@@ -22,12 +22,12 @@ import (
 	"github.com/lingserve/lingserve/flow"
 	"github.com/lingserve/lingserve/internal/config"
 	"github.com/lingserve/lingserve/ling"
+	"github.com/lingserve/lingserve/run"
 	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/tape/logs"
 	"github.com/lingserve/lingserve/tool"
 	"github.com/lingserve/lingserve/tube"
 	"github.com/lingserve/lingserve/turn"
-	"github.com/lingserve/lingserve/web"
 )
 
 const twoAgents = `
@@ -71,7 +71,7 @@ func agentsOf(t *testing.T, file string) (turns *turn.Framework, c *crew, store 
 // tell sends a message to an agent and returns what it answers.
 func tell(t *testing.T, turns *turn.Framework, name, text string) *turn.Result {
 	t.Helper()
-	k, err := turns.Submit(t.Context(), &turn.Envelope{SessionID: "s", Channel: "test", Content: text, Extra: map[string]any{web.ExtraAgent: name}})
+	k, err := turns.Submit(t.Context(), &turn.Envelope{SessionID: "s", Channel: "test", Content: text, Extra: map[string]any{run.ExtraAgent: name}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,7 +164,7 @@ func TestTheAnswerGoesToTheAgentThatAsks(t *testing.T) {
 	for name, asks := range map[string]bool{"assistant": false, "careful": true} {
 		once = false
 		k, err := turns.Submit(t.Context(), &turn.Envelope{
-			SessionID: "s", Channel: "test", Content: "What does tape info say?", Extra: map[string]any{web.ExtraAgent: name},
+			SessionID: "s", Channel: "test", Content: "What does tape info say?", Extra: map[string]any{run.ExtraAgent: name},
 		}, turn.WithSink(sink))
 		if err != nil {
 			t.Fatal(err)
@@ -189,7 +189,7 @@ func TestACommandAnswersTheAgentOfTheSessionThatAsks(t *testing.T) {
 	asked := make(chan agent.Question, 1)
 	submit := func(name, content string) *turn.Ticket {
 		k, err := turns.Submit(t.Context(), &turn.Envelope{
-			SessionID: "s", Channel: "test", Content: content, Sender: turn.Sender{Role: tool.Admin}, Extra: map[string]any{web.ExtraAgent: name},
+			SessionID: "s", Channel: "test", Content: content, Sender: turn.Sender{Role: tool.Admin}, Extra: map[string]any{run.ExtraAgent: name},
 		}, turn.WithSink(func(e turn.Event, _ error) {
 			var q agent.Question
 			if e.Kind == agent.ApprovalRequiredEvent && json.Unmarshal(e.Value, &q) == nil {
@@ -359,7 +359,7 @@ func TestAnAgentHasTheSkillsThatItIsToHave(t *testing.T) {
 	if r := tell(t, turns, "clerk", ",skill invoices"); !strings.Contains(r.Output, "All of invoices") {
 		t.Error(r.Output)
 	}
-	if k, err := turns.Submit(t.Context(), &turn.Envelope{SessionID: "s", Channel: "test", Content: ",skill travel", Extra: map[string]any{web.ExtraAgent: "clerk"}}); err != nil {
+	if k, err := turns.Submit(t.Context(), &turn.Envelope{SessionID: "s", Channel: "test", Content: ",skill travel", Extra: map[string]any{run.ExtraAgent: "clerk"}}); err != nil {
 		t.Error(err)
 	} else if r, err := k.Wait(t.Context()); err == nil && strings.Contains(r.Output, "All of travel") {
 		t.Error(r.Output)
@@ -403,7 +403,7 @@ func TestAWorkflowAnswersForItsAgentOnEveryChannel(t *testing.T) {
 		t.Helper()
 		deltas = nil
 		k, err := turns.Submit(t.Context(), &turn.Envelope{
-			SessionID: "s", Channel: "test", Content: text, Extra: map[string]any{web.ExtraAgent: name},
+			SessionID: "s", Channel: "test", Content: text, Extra: map[string]any{run.ExtraAgent: name},
 		}, turn.WithSink(func(e turn.Event, _ error) {
 			if e.Kind == turn.DeltaEvent {
 				deltas = append(deltas, e.URI+" "+string(e.Value))

@@ -20,6 +20,7 @@ import (
 	"github.com/lingserve/lingserve/internal/config"
 	"github.com/lingserve/lingserve/internal/telemetry"
 	"github.com/lingserve/lingserve/jsonuri"
+	"github.com/lingserve/lingserve/run"
 	"github.com/lingserve/lingserve/runlog"
 	runlognats "github.com/lingserve/lingserve/runlog/nats"
 	"github.com/lingserve/lingserve/store"
@@ -304,7 +305,7 @@ func (e *engine) share(ctx context.Context, c *config.Config, o *web.Options, lo
 		return err
 	}
 	o.Engine = e
-	o.Shared = &web.Shared{
+	o.Shared = &run.Shared{
 		Runs: e.runs, Control: e.control, Keys: e.keys,
 		Replicas: func() (ids []string) {
 			for _, r := range e.members.Replicas() {

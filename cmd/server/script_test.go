@@ -7,8 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/lingserve/lingserve/internal/config"
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/lingserve/lingserve/internal/config"
 )
 
 // TestMain lets the test binary be lingserve itself: the scripts, and the tests that need a process, start it by that name.

@@ -15,11 +15,11 @@ import (
 
 	"github.com/lingserve/lingserve/internal/config"
 	"github.com/lingserve/lingserve/internal/textview"
+	"github.com/lingserve/lingserve/run"
 	runlogfile "github.com/lingserve/lingserve/runlog/file"
 	storefile "github.com/lingserve/lingserve/store/file"
 	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/tape/logs"
-	"github.com/lingserve/lingserve/web"
 )
 
 // exitUnread is the code of a check that could not read everything.
@@ -69,7 +69,7 @@ func (t *tapes) check(ctx context.Context, c *config.Config, stderr io.Writer) i
 			check  func(string, func(string, int64, string)) (int, error)
 		}{
 			{"running", &runs, runlogfile.Check},
-			{".", &runs, web.CheckData},
+			{".", &runs, run.CheckData},
 			{"store", &tables, storefile.CheckTables},
 		} {
 			if err == nil {

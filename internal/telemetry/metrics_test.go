@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/run"
 	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/turn"
 	"github.com/lingserve/lingserve/web"
@@ -31,7 +32,7 @@ func worked() *Metrics {
 	m := NewMetrics("v1.2.3", "abcdef", known)
 	m.Watch(Sources{
 		Server: func() web.Load {
-			return web.Load{Connections: 7, TurnedAway: 6, Overloaded: []string{"memory"}, InMemory: 2, MemoryBytes: 8192, OnDisk: 3, DiskBytes: 4096, Memory: adapter.Holdings{Bytes: 512, Waiting: 9, Refused: 8}}
+			return web.Load{Connections: 7, TurnedAway: 6, Overloaded: []string{"memory"}, Load: run.Load{InMemory: 2, MemoryBytes: 8192, OnDisk: 3, DiskBytes: 4096}, Memory: adapter.Holdings{Bytes: 512, Waiting: 9, Refused: 8}}
 		},
 		Lanes: func() turn.Lanes {
 			return turn.Lanes{Running: 1, Waiting: 2, Refused: turn.Refusals{Busy: 3, Full: 4, Draining: 5}}

@@ -1,0 +1,509 @@
+package run
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/lingserve/lingserve/access"
+	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/agent/workflow"
+	"github.com/lingserve/lingserve/channel"
+	webchannel "github.com/lingserve/lingserve/channel/web"
+	"github.com/lingserve/lingserve/flow"
+	"github.com/lingserve/lingserve/internal/rawjson"
+	"github.com/lingserve/lingserve/internal/wording"
+	"github.com/lingserve/lingserve/ling"
+	"github.com/lingserve/lingserve/tape"
+	"github.com/lingserve/lingserve/tube"
+	"github.com/lingserve/lingserve/turn"
+)
+
+// prepareAgent checks a run of an agent against what there is.
+func (s *Service) prepareAgent(p access.Principal, a *Request, files []adapter.Part) (spec, error) {
+	sp := spec{owner: p.Owner(), role: p.Role}
+	if s.o.Turns == nil {
+		return sp, refuse(ErrUnknown, "unknown agent "+wording.Quote(a.Agent)+"; this server has no agents")
+	}
+	if names := s.Agents(p); !slices.Contains(names, a.Agent) {
+		return sp, refuse(ErrUnknown, "unknown agent "+wording.Quote(a.Agent)+"; "+wording.Expected(a.Agent, names))
+	}
+	var misfits []Field
+	fail := func(pointer, detail string) { misfits = append(misfits, Field{Pointer: pointer, Detail: detail}) }
+	if a.Model != "" {
+		fail("/model", "an agent chooses its own model; send the input ,model NAME to change it for the session")
+	}
+	if a.Params != nil {
+		fail("/params", "an agent takes no params")
+	}
+	if a.Session != "" {
+		if why := s.CheckSession(p, a.Session); why != "" {
+			fail("/session", why)
+		}
+	}
+	if by, ok := s.o.Agents.(ByWorkflow); ok && len(misfits) == 0 {
+		if workflow := by.Workflow(a.Agent); workflow != "" {
+			return s.prepareByWorkflow(p, a, workflow)
+		}
+	}
+	var text string
+	switch {
+	case len(a.Properties) > 0:
+		fail("/input", "an agent's input is text without properties")
+	case a.Input == nil || a.Input[0] != '"' || json.Unmarshal(a.Input, &text) != nil:
+		found := "nothing"
+		if a.Input != nil {
+			found = rawjson.Kind(a.Input)
+		}
+		fail("/input", "expected a string, found "+found)
+	case text == "" && len(files) == 0:
+		fail("/input", "is empty; expected a message to the agent")
+	}
+	if len(misfits) > 0 {
+		return sp, misfitting(misfits...)
+	}
+	sp.agent = &agentRun{
+		s: s, name: a.Agent, id: NewID(), policy: turn.Policy(a.OnBusy), done: a.Done,
+		placed: make(chan struct{}), decided: make(chan struct{}), judged: make(chan struct{}), ready: make(chan struct{}),
+	}
+	sp.session = a.Session
+	if sp.session == "" { // one of its own, in which the conversation can go on
+		sp.session = sp.agent.id
+	}
+	sp.agent.envelope = &turn.Envelope{
+		ID: sp.agent.id, Channel: Channel, Content: text, Media: mediaOf(files), Life: sp.agent,
+		Extra: map[string]any{
+			ExtraAgent: a.Agent, turn.ExtraRun: sp.agent.id, extraOptions: a.Options, extraCaller: a.Instructions, extraHistory: a.History,
+		},
+	}
+	sp.workflow = flow.Func(a.Agent, "", nil, func(ctx context.Context, m *ling.Manager, _ map[string]any) error {
+		return sp.agent.run(ctx, m)
+	})
+	sp.config = s.o.Bot
+	if len(a.Exclude)+len(a.Include) > 0 {
+		sp.filters = []tube.Filter{{Exclude: matchers(a.Exclude), Include: matchers(a.Include)}}
+	}
+	return sp, nil
+}
+
+// prepareByWorkflow checks a run of an agent that a workflow answers for.
+func (s *Service) prepareByWorkflow(by access.Principal, a *Request, workflow string) (spec, error) {
+	if _, ok := s.o.Workflows.Get(workflow); !ok {
+		e := internal("this agent's workflow is missing; find the cause in the server's log under this id")
+		s.log.Error("agent's workflow is missing", "id", e.ID, "agent", a.Agent, "workflow", workflow)
+		return spec{}, e
+	}
+	if a.OnBusy == string(turn.Steer) {
+		return spec{}, misfitting(Field{
+			Pointer: "/on_busy", Detail: "this agent does not support steer, because it is a workflow; expected queue, reject or interrupt",
+		})
+	}
+	as := *a
+	as.Agent, as.Workflow = "", workflow
+	if as.Session == "" { // one of its own, in which the conversation can go on
+		as.Session = NewID()
+	}
+	sp, p := s.prepare(by, &as)
+	if p == nil {
+		sp.agent.as = a.Agent
+	}
+	return sp, p
+}
+
+// admitFiles holds memory for the files that a request names, before they are read.
+func (s *Service) admitFiles(a *Request) error {
+	n := s.fileBytes(a)
+	if n > mostMedia/3*4 {
+		return tooMuch(LimitInput, Field{Pointer: "/files", Detail: "expected at most " + wording.Plural(mostMedia, "byte") + " of all files"})
+	}
+	if n == 0 {
+		return nil
+	}
+	switch a.Account.Admit(n) {
+	case adapter.Refused:
+		return littleMemory("the server has no memory for the files of this request now; retry later")
+	case adapter.Impossible:
+		return tooMuch(LimitMemory, Field{Pointer: "/files", Detail: "the files exceed this server's memory limit; send fewer or smaller ones"})
+	}
+	return nil
+}
+
+// withFiles is the same for the messages of a completion.
+func (s *Service) withFiles(by access.Principal, c *Completion) (*Completion, error) {
+	as := *c
+	as.Messages = slices.Clone(c.Messages)
+	for i := range as.Messages {
+		m := &as.Messages[i]
+		parts, p := s.o.Files.Open(by, "/messages/"+strconv.Itoa(i)+"/content", m.Parts)
+		if p != nil {
+			return nil, p
+		}
+		m.Parts = parts
+	}
+	return &as, nil
+}
+
+// Instructed tells a model what the caller's program wants, and that the words are the program's.
+func Instructed(text string) string {
+	if text == "" {
+		return ""
+	}
+	return "The program through which the user talks to you adds these instructions. Follow them as far as nothing above says otherwise.\n\n" + text
+}
+
+// MayStart says what keeps somebody from starting what is asked for: nil where nothing does. It is called before the service looks whether
+// there is such a thing, so that nobody learns that of what is not for them.
+func MayStart(p access.Principal, a *Request) error {
+	switch {
+	case a.Agent != "" && !p.Asks(a.Agent):
+		return refuse(ErrForbidden, "your key or token may not use the agent "+wording.Quote(a.Agent))
+	case a.Workflow != "" && !p.Runs(a.Workflow):
+		return refuse(ErrForbidden, "your key or token may not run the workflow "+wording.Quote(a.Workflow))
+	case a.Inline != nil && !p.Runs(""):
+		return refuse(ErrForbidden, "your key or token may not run workflows inside requests")
+	case a.Completion != nil && !p.Runs(""):
+		return refuse(ErrForbidden, "your key or token may not use models directly; use an agent or workflow of GET /v1/models")
+	case a.Session != "" && !p.Remembers():
+		return refuse(ErrForbidden, NoMemory)
+	}
+	return nil
+}
+
+// NoMemory is told to those who may not use sessions.
+const NoMemory = "your key or token may not use sessions"
+
+// ChannelOf returns the channel whose session an id means when p uses it; "" for a session of p's own. Where keys are needed, only operators
+// and admins have ids for the sessions of channels: the ids of others lead to their own sessions alone. Without keys every id would lead to
+// such a session, so the ids of channels are taken out.
+func (s *Service) ChannelOf(p access.Principal, id string) string {
+	if name := channel.ChannelOf(id); slices.Contains(s.o.ChannelNames, name) && (p.Owner() == "" || p.Operates() && name != Channel) {
+		return name
+	}
+	return ""
+}
+
+// makeTurn makes a run of a workflow a turn of a session: its bots know what was said before, and what is said now is kept.
+func (s *Service) makeTurn(sp *spec, session string, policy turn.Policy, input json.RawMessage) {
+	text := string(input)
+	var plain string
+	if json.Unmarshal(input, &plain) == nil {
+		text = plain
+	}
+	a := &agentRun{
+		s: s, name: sp.workflow.Info().Name, id: NewID(), policy: policy,
+		placed: make(chan struct{}), decided: make(chan struct{}), judged: make(chan struct{}), ready: make(chan struct{}),
+	}
+	a.answer = &workflow.Answer{Workflow: sp.workflow, Input: sp.input, Stop: func(cause error) {
+		if !a.stop(cause) { // by a later message, or by who erases the session
+			a.own.Stop(cause)
+		}
+	}}
+	a.envelope = &turn.Envelope{
+		ID: a.id, Channel: Channel, Content: text, Life: a,
+		Sender: turn.Sender{NoCommands: true}, // a workflow's input is what its schema says, commas included
+		Extra:  map[string]any{extraRun: a},
+	}
+	sp.agent, sp.session = a, session
+	sp.workflow = flow.Func(a.name, "", nil, func(ctx context.Context, m *ling.Manager, _ map[string]any) error { return a.run(ctx, m) })
+}
+
+// Unfit is the text of an error about what a client wrote, without the prefix of its kind.
+func Unfit(err error) string { return strings.TrimPrefix(err.Error(), tape.ErrInvalid.Error()+": ") }
+
+// CheckSession says why an id cannot be that of a session that somebody names; "" where it can. A blank one would be everybody's: an
+// agent takes it for none.
+func (s *Service) CheckSession(p access.Principal, id string) string {
+	if err := tape.CheckSession(id); err != nil {
+		return Unfit(err)
+	}
+	if _, ok := webchannel.SessionName(p.Owner(), webchannel.SessionKey(p.Owner(), id)); !ok {
+		return "the session id is too long together with its owner's name; other characters than ASCII letters, digits and punctuation count as three bytes"
+	}
+	if strings.TrimSpace(id) == "" {
+		return "the session id is empty; expected at least one visible character"
+	}
+	if name := s.ChannelOf(p, id); name != "" {
+		return "this id belongs to a session of the channel " + wording.Quote(name) + ", which only that channel continues; choose another id"
+	}
+	return ""
+}
+
+// room refuses a run whose models would have to read too much, and one that is to be kept where there is no room for it. Whether too
+// many runs go on is known only when it begins: its message may be for one of them.
+func (s *Service) room(ctx context.Context, a *Request, sp *spec) error {
+	if p := CheckSize(a, s.o.Input, s.o.Images); p != nil {
+		return p
+	}
+	if s.o.Pressure.DiskBroken() && (sp.key != "" || sp.session != "") {
+		return diskFull()
+	}
+	if s.o.Pressure.LowDisk() && (sp.key != "" || sp.session != "") {
+		return overLimit(LimitDisk, "the server's disk is nearly full, so it starts no runs in sessions or with an Idempotency-Key; retry later", DiskRetry)
+	}
+	bounded, ok := s.o.Tapes.(interface {
+		Full(context.Context) (bool, error)
+	})
+	if !ok || sp.agent == nil || sp.session == "" {
+		return nil
+	}
+	full, err := bounded.Full(ctx)
+	if err == nil && full {
+		_, err = tape.Lookup(ctx, s.o.Tapes, s.o.Workspace, sp.lane())
+	}
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, tape.ErrNotFound):
+		return tooManySessions()
+	}
+	return s.SessionError(ctx, err)
+}
+
+// tooManySessions is the refusal of a session beyond the most.
+func tooManySessions() *Error {
+	return overLimit(LimitSessions, "the server reached its limit of sessions; use an existing session, or delete some", SessionsRetry)
+}
+
+// CheckSize checks how much a request gives models to read. pointers say where in a body of ours it stands; the doors of other clients
+// move them.
+func CheckSize(a *Request, limit, images int) error {
+	if n := len(a.Files); n > images {
+		return tooMuch(LimitImages, Field{Detail: "expected at most " + wording.Plural(int64(images), "image") + " and files, found " + strconv.Itoa(n)})
+	}
+	size := len(a.Input) + len(a.Instructions)
+	for _, text := range a.Properties {
+		size += len(text)
+	}
+	for _, said := range a.History {
+		size += len(said.Text)
+	}
+	if a.Completion != nil {
+		for _, m := range a.Completion.Messages {
+			size += len(m.Content)
+			for _, part := range m.Parts {
+				size += len(part.Text)
+			}
+		}
+	}
+	if size <= limit { // a character has a byte at least
+		return nil
+	}
+	count := func(n *int, at, text string) *Field {
+		if *n += utf8.RuneCountInString(text); *n > limit {
+			return &Field{Pointer: at, Detail: "expected at most " + wording.Plural(int64(limit), "character") + " of content for models in total"}
+		}
+		return nil
+	}
+	n := 0
+	if m := count(&n, "", a.Instructions); m != nil {
+		return tooMuch(LimitInput, *m)
+	}
+	for _, said := range a.History {
+		if m := count(&n, "", said.Text); m != nil {
+			return tooMuch(LimitInput, *m)
+		}
+	}
+	if a.Completion != nil {
+		for i, message := range a.Completion.Messages {
+			at := "/messages/" + strconv.Itoa(i) + "/content"
+			if m := count(&n, at, message.Content); m != nil {
+				return tooMuch(LimitInput, *m)
+			}
+			for _, part := range message.Parts {
+				if m := count(&n, at, part.Text); m != nil {
+					return tooMuch(LimitInput, *m)
+				}
+			}
+		}
+	}
+	for name, text := range a.Properties {
+		if m := count(&n, "/input/"+wording.PointerToken(name), text); m != nil {
+			return tooMuch(LimitInput, *m)
+		}
+	}
+	if m := count(&n, "/input", string(a.Input)); m != nil {
+		return tooMuch(LimitInput, *m)
+	}
+	return nil
+}
+
+// prepare checks what is asked for against what there is.
+func (s *Service) prepare(p access.Principal, a *Request) (spec, error) {
+	sp := spec{owner: p.Owner(), role: p.Role}
+	var misfits []Field
+	fail := func(pointer, detail string) { misfits = append(misfits, Field{Pointer: pointer, Detail: detail}) }
+	if p := a.CheckSaid(); p != nil {
+		return sp, p
+	}
+	files, refusal := s.o.Files.Open(p, "/files", a.Files)
+	if refusal != nil {
+		return sp, refusal
+	}
+	sp.files = files
+	switch {
+	case a.Agent != "" && (a.Workflow != "" || a.Inline != nil):
+		return sp, misfitting(Field{Pointer: "/agent", Detail: "expected a workflow or an agent, not both"})
+	case a.Agent != "":
+		return s.prepareAgent(p, a, files)
+	case a.Session != "" && s.o.Turns == nil:
+		return sp, misfitting(Field{Pointer: "/session", Detail: "this server has no sessions"})
+	case a.Session == "" && a.OnBusy != "":
+		return sp, misfitting(Field{Pointer: "/on_busy", Detail: "expected a session too, because only a session can be busy"})
+	case a.OnBusy == string(turn.Steer):
+		return sp, misfitting(Field{Pointer: "/on_busy", Detail: "steer works only with agents; expected queue, reject or interrupt"})
+	case a.Completion != nil:
+		c, p := s.withFiles(p, a.Completion)
+		if p != nil {
+			return sp, p
+		}
+		sp.workflow = c.workflow()
+	case a.Inline != nil:
+		w, p := s.inline(a.Inline)
+		if p != nil {
+			return sp, p
+		}
+		sp.workflow = w
+	case a.Workflow == "":
+		return sp, misfitting(Field{Pointer: "/workflow", Detail: "expected the name of a workflow; GET /v1/workflows lists them"})
+	default:
+		w, ok := s.o.Workflows.Get(a.Workflow)
+		if !ok {
+			return sp, refuse(ErrUnknown, "unknown workflow "+wording.Quote(a.Workflow)+"; "+s.Expected(p, a.Workflow))
+		}
+		sp.workflow = w
+	}
+	info := sp.workflow.Info()
+
+	input, misfit := a.InputFor(info.Input)
+	if misfit != nil {
+		return sp, misfit
+	}
+	var err error
+	if sp.input, err = flow.Prepare(sp.workflow, input); err != nil {
+		if ie, ok := errors.AsType[*flow.InputError](err); ok {
+			for _, problem := range ie.Problems {
+				fail("/input"+problem.Pointer, problem.Detail)
+			}
+		} else {
+			fail("/input", err.Error())
+		}
+	}
+
+	sp.config = s.o.Bot
+	sp.model = info.Model
+	if a.Model != "" {
+		if _, err := s.o.Models.Model(a.Model); err != nil {
+			fail("/model", strings.TrimPrefix(err.Error(), "adapter: "))
+		}
+		sp.model = a.Model
+	}
+	if sp.model == "" {
+		sp.model = s.o.Bot.Model
+	}
+	if sp.model == "" {
+		sp.model = s.o.Models.Default
+	}
+	// A bot's own model goes before this one, which flow takes for the caller's choice.
+	sp.config.Model = sp.model
+	sp.config.Options = a.Options.Over(sp.config.Options)
+	if a.Done {
+		sp.config.Done = true
+	}
+	if a.HTML {
+		sp.config.HTMLEvents = true
+	}
+	if a.Strict {
+		sp.config.OnInvalid = sp.config.OnInvalid.Strict()
+	}
+	sp.params = a.Params
+	if len(a.Exclude)+len(a.Include) > 0 {
+		sp.filters = []tube.Filter{{Exclude: matchers(a.Exclude), Include: matchers(a.Include)}}
+	}
+	if a.Session != "" {
+		if why := s.CheckSession(p, a.Session); why != "" {
+			fail("/session", why)
+		}
+	}
+	if len(misfits) > 0 {
+		return sp, misfitting(misfits...)
+	}
+	if info.Restart && a.Session == "" {
+		sp.restart = &restart{request: *a, role: sp.role}
+	}
+	if a.Session != "" {
+		s.makeTurn(&sp, a.Session, turn.Policy(a.OnBusy), input)
+		sp.agent.envelope.Extra[extraHistory] = a.History
+	} else {
+		sp.history = messages(a.History)
+	}
+	return sp, nil
+}
+
+// inline reads a workflow that the request itself brings.
+func (s *Service) inline(text json.RawMessage) (flow.Workflow, error) {
+	if !s.o.InlineWorkflows {
+		return nil, misfitting(Field{
+			Pointer: "/workflow",
+			Detail:  "expected the name of a workflow; this server accepts no workflows inside requests (inline_workflows)",
+		})
+	}
+	w, err := flow.ParseSpec("workflow", text, nil, s.o.Models.Providers()...)
+	if err == nil {
+		return w, nil
+	}
+	var misfits []Field
+	for _, e := range flatten(err) {
+		m := Field{Pointer: "/workflow", Detail: e.Error()}
+		if fe, ok := errors.AsType[*flow.FileError](e); ok {
+			m.Detail = "line " + strconv.Itoa(fe.Line) + ", column " + strconv.Itoa(fe.Column) + " of the workflow: " + fe.Detail()
+		}
+		if misfits = append(misfits, m); len(misfits) == maxMisfits {
+			break
+		}
+	}
+	return nil, misfitting(misfits...)
+}
+
+// flatten takes joined errors apart.
+func flatten(err error) []error {
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return []error{err}
+	}
+	var list []error
+	for _, e := range joined.Unwrap() {
+		list = append(list, flatten(e)...)
+	}
+	return list
+}
+
+// Expected lists the workflows that somebody may run, for an error about a name that is none of them.
+func (s *Service) Expected(p access.Principal, name string) string {
+	var names []string
+	for _, w := range s.o.Workflows.All() {
+		if name := w.Info().Name; p.Runs(name) {
+			names = append(names, name)
+		}
+	}
+	if len(names) == 0 {
+		return "this server has none"
+	}
+	return wording.Expected(name, names)
+}
+
+// Agents are the names of those that somebody can ask, the default one first.
+func (s *Service) Agents(p access.Principal) (names []string) {
+	if s.o.Turns == nil {
+		return nil
+	}
+	for _, name := range s.o.Agents.Names() {
+		if p.Asks(name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}

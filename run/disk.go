@@ -1,0 +1,493 @@
+package run
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/lingserve/lingserve/internal/crcline"
+	"github.com/lingserve/lingserve/internal/vfs"
+	"github.com/lingserve/lingserve/internal/wording"
+	"github.com/lingserve/lingserve/jsonuri"
+	"github.com/lingserve/lingserve/tube"
+)
+
+// disk keeps ended runs and idempotency keys in a folder:
+//
+//	runs/<run>.jsonl   a line with the outcome, then the tube's archive, then a checksum
+//	keys.txt           a line for each key, with a checksum, the newest last
+//	lock               held by the server that uses the folder
+//
+// A file of a run appears whole or not at all: it is written beside its place and renamed. A line of keys.txt is one write.
+// Nobody waits for the disk to turn: what is kept survives the end of the process at once, and that of the machine a second later, see
+// settler.
+type disk struct {
+	root vfs.Folder
+	lock vfs.File
+	log  *slog.Logger
+
+	settler settler
+
+	mu      sync.Mutex
+	keys    vfs.File // opened for appending; nil after a rename that failed
+	lines   int      // in the file of keys
+	torn    bool     // the last line was cut off: the disk was full
+	dirty   bool     // keys were added that are not safe yet
+	failed  bool     // the file of keys could not be synced, and is not synced any more
+	shorten *shorten // nil where the file of keys is not to be shortened
+}
+
+// stored is an ended run that is on disk.
+type stored struct {
+	owner   string
+	expires time.Time
+	size    int64
+}
+
+const (
+	runsFolder = "runs"
+	keysFile   = "keys.txt"
+	lockFile   = "lock"
+	suffix     = ".jsonl"
+	temporary  = ".tmp"
+	// maxHeader bounds the line with the outcome when it is read back.
+	maxHeader = 8 << 20
+)
+
+// openDisk opens the folder, making it where it is not there.
+func openDisk(folder string) (*disk, error) {
+	return openDiskIn(vfs.At(folder), folder)
+}
+
+// openDiskIn opens the folder dir; errors call it folder.
+func openDiskIn(dir vfs.Dir, folder string) (*disk, error) {
+	root, err := dir.Open()
+	if err != nil {
+		return nil, fmt.Errorf("data folder: %w", err)
+	}
+	d := &disk{root: root, log: slog.New(slog.DiscardHandler)}
+	d.settler.d = d
+	if err := d.open(); err != nil {
+		err = fmt.Errorf("cannot write to the data folder %s: %w", folder, err)
+		if errors.Is(err, errInUse) {
+			err = fmt.Errorf("data folder %s: %w; give each server one of its own (--data)", folder, errInUse)
+		}
+		return nil, errors.Join(err, d.close())
+	}
+	return d, nil
+}
+
+// errInUse says that another process has the folder.
+var errInUse = errors.New("another server is using it")
+
+func (d *disk) open() (err error) {
+	// First of all: what another server is writing must not be touched.
+	if d.lock, err = d.root.Open(lockFile, os.O_CREATE|os.O_WRONLY); err != nil {
+		return err
+	}
+	switch ok, err := d.lock.TryLock(); {
+	case err != nil:
+		return err
+	case !ok:
+		return errInUse
+	}
+	if err := d.root.Mkdir(runsFolder); err != nil {
+		return err
+	}
+	// The runs are written while the server serves; better to know now that they cannot be.
+	probe := runsFolder + "/probe" + temporary
+	f, err := d.root.Open(probe, os.O_CREATE|os.O_WRONLY)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(f.Close(), d.root.Remove(probe)); err != nil {
+		return err
+	}
+	if err := d.openKeys(); err != nil {
+		return err
+	}
+	return d.root.SyncFolder(".") // the names of what may just have been made
+}
+
+// openKeys opens the file of keys if it is not open.
+func (d *disk) openKeys() (err error) {
+	if d.keys == nil {
+		d.keys, err = d.root.Open(keysFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY)
+	}
+	return err
+}
+
+func (d *disk) close() error {
+	d.settler.close()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var errs []error
+	if d.lock != nil {
+		errs = append(errs, d.lock.Unlock())
+	}
+	for _, f := range []vfs.File{d.keys, d.lock} {
+		if f != nil {
+			errs = append(errs, f.Close())
+		}
+	}
+	return errors.Join(append(errs, d.root.Close())...)
+}
+
+// FileOf names the file of a run. Ids are ours and need no escaping; one that is not does not reach the disk.
+func FileOf(run string) string { return runsFolder + "/" + run + suffix }
+
+// header is the first line of a run's file.
+type header struct {
+	Run   string `json:"run"`
+	Owner string `json:"owner,omitempty"`
+	Subject
+	Keyed bool      `json:"keyed,omitempty"`
+	Lost  bool      `json:"lost,omitempty"`
+	Began time.Time `json:"began"`
+	Result
+}
+
+func headerOf(r *Run) header {
+	return header{r.ID, r.owner, r.Of, r.Keyed, r.Lost, r.Began.Round(0), r.result}
+}
+
+// save writes an ended run and returns the size of its file.
+func (d *disk) save(r *Run) (size int64, err error) {
+	if !ValidID(r.ID) {
+		return 0, fmt.Errorf("%q cannot name a file", r.ID)
+	}
+	head, err := json.Marshal(headerOf(r))
+	if err != nil {
+		return 0, err
+	}
+	place := FileOf(r.ID)
+	beside := place + temporary
+	f, err := d.root.Open(beside, os.O_CREATE|os.O_TRUNC|os.O_WRONLY)
+	if err != nil {
+		return 0, err
+	}
+	defer func() {
+		if err != nil {
+			_ = d.root.Remove(beside)
+		}
+	}()
+	sum := crcline.New()
+	out := io.MultiWriter(f, sum)
+	n, err := out.Write(append(crcline.Append(head[:len(head)-1], 0), '\n'))
+	size = int64(n)
+	if err == nil {
+		var n int64
+		n, err = r.tube.WriteTo(out)
+		size += n
+	}
+	if err == nil {
+		n, err = f.Write(appendSum(nil, sum))
+		size += int64(n)
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return 0, err
+	}
+	return size, d.root.Rename(beside, place)
+}
+
+// load reads an ended run back.
+func (d *disk) load(id string, maxLog int) (*Run, error) {
+	f, err := d.root.Open(FileOf(id), os.O_RDONLY)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	want, size, err := readSum(f)
+	if err != nil {
+		return nil, err
+	}
+	sum := crcline.New()
+	in := bufio.NewReader(io.TeeReader(io.LimitReader(f, size), sum))
+	h, summed, err := readHeader(id, in)
+	if err != nil {
+		return nil, err
+	}
+	t, err := tube.Restore(id, in, TubeOptions(maxLog))
+	if err != nil {
+		return nil, err
+	}
+	if summed || want != nil {
+		if _, err := io.Copy(io.Discard, in); err != nil {
+			return nil, err
+		}
+		if !bytes.Equal(want, appendSum(nil, sum)) {
+			return nil, errors.New("its checksum does not match")
+		}
+	}
+	r := &Run{
+		ID: id, Of: h.Subject, owner: h.Owner, tube: t, Keyed: h.Keyed, Lost: h.Lost, Began: h.Began,
+		result: h.Result, done: make(chan struct{}),
+	}
+	close(r.done)
+	return r, nil
+}
+
+// sumMark is what the last line of a run's file begins with, the checksum of all before it. Files of earlier versions have no such line.
+const sumMark = "crc "
+
+// appendSum appends that line.
+func appendSum(dst []byte, sum hash.Hash32) []byte {
+	return fmt.Appendf(dst, sumMark+"%08x\n", sum.Sum32())
+}
+
+// readSum reads that line; line is nil for a file without one. size is what is before it.
+func readSum(f vfs.File) (line []byte, size int64, err error) {
+	st, err := f.Stat()
+	if err != nil {
+		return nil, 0, err
+	}
+	line = appendSum(nil, crcline.New())
+	size = st.Size() - int64(len(line))
+	if size < 0 {
+		return nil, st.Size(), nil
+	}
+	if _, err := f.ReadAt(line, size); err != nil {
+		return nil, 0, err
+	}
+	if !bytes.HasPrefix(line, []byte(sumMark)) || line[len(line)-1] != '\n' {
+		return nil, st.Size(), nil
+	}
+	return line, size, nil
+}
+
+// readHeader reads the first line of a run's file. summed reports whether it has a checksum, as the file then has.
+func readHeader(id string, in *bufio.Reader) (h header, summed bool, err error) {
+	var line []byte
+	for {
+		part, err := in.ReadSlice('\n')
+		line = append(line, part...)
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, bufio.ErrBufferFull) || len(line) > maxHeader {
+			return h, false, fmt.Errorf("read outcome: %w", err)
+		}
+	}
+	_, summed, matches := crcline.Cut(bytes.TrimSuffix(line, []byte("\n")))
+	if summed && !matches {
+		return h, true, errors.New("read outcome: its checksum does not match")
+	}
+	if err := json.Unmarshal(line, &h); err != nil {
+		return h, summed, fmt.Errorf("read outcome: %s", wording.ClipTo(err.Error(), 200)) // an error of a time has all of its text
+	}
+	if h.Run != id {
+		return h, summed, fmt.Errorf("the file holds another run, %q", wording.Clip(h.Run))
+	}
+	return h, summed, nil
+}
+
+// owner reads whose run a file holds, which has to be known before anybody asks for it.
+func (d *disk) owner(id string) (string, error) {
+	f, err := d.root.Open(FileOf(id), os.O_RDONLY)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	h, _, err := readHeader(id, bufio.NewReader(f))
+	return h.Owner, err
+}
+
+// TubeOptions are those of tubes that no manager makes.
+func TubeOptions(maxLog int) *tube.Options {
+	return &tube.Options{MaxBytes: maxLog, Document: func() tube.Document { return new(jsonuri.Document) }}
+}
+
+func (d *disk) remove(id string) error {
+	err := d.root.Remove(FileOf(id))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// list finds the runs on disk with the times of their files, and removes what a crash has left half written; so it is only
+// for the start, when nothing is being written.
+func (d *disk) list() (map[string]fs.FileInfo, error) {
+	found := map[string]fs.FileInfo{}
+	err := d.root.List(runsFolder, func(e fs.DirEntry) bool {
+		if strings.HasSuffix(e.Name(), temporary) {
+			_ = d.root.Remove(runsFolder + "/" + e.Name())
+			return true
+		}
+		id, ok := strings.CutSuffix(e.Name(), suffix)
+		if !ok || !ValidID(id) || !e.Type().IsRegular() {
+			return true
+		}
+		if info, err := e.Info(); err == nil {
+			found[id] = info
+		}
+		return true
+	})
+	if err != nil {
+		return nil, err
+	}
+	return found, nil
+}
+
+// lineage is what a run is of, and whose it is.
+type lineage struct {
+	Subject
+	Owner string
+}
+
+// addKey appends a key to the file.
+func (d *disk) addKey(e keyEntry, of lineage) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := d.openKeys(); err != nil {
+		return err
+	}
+	var line []byte
+	if d.torn { // or this key would go with the one that was cut off
+		line = append(line, '\n')
+	}
+	n, err := d.keys.Write(e.appendLine(line, of))
+	switch {
+	case err == nil:
+		d.torn = false
+		d.lines++
+	case n > 0:
+		d.torn = true
+	}
+	d.dirty = true
+	d.settler.poke()
+	return err
+}
+
+// shortenKeys has the file of keys written anew, when most of its lines have expired.
+func (d *disk) shortenKeys(k *keys) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.shorten != nil || d.lines < 2*len(k.entries)+1000 {
+		return nil
+	}
+	if err := d.openKeys(); err != nil {
+		return err
+	}
+	info, err := d.keys.Stat()
+	if err != nil {
+		return err
+	}
+	d.shorten = &shorten{entries: slices.Collect(maps.Values(k.entries)), size: info.Size()}
+	d.settler.poke()
+	return nil
+}
+
+// loadKeys reads the keys that still hold, and what their runs are of. A line that a crash has cut off is left out, and so is one that is
+// damaged, which the log names.
+func (d *disk) loadKeys(k *keys, now time.Time) (subjects map[string]lineage, err error) {
+	text, err := vfs.ReadFile(d.root, keysFile)
+	if err != nil {
+		return nil, err
+	}
+	subjects = map[string]lineage{}
+	torn := false
+	at := 0
+	for line := range bytes.Lines(text) {
+		d.lines++
+		e, of, ok := parseKeyLine(line)
+		at += len(line)
+		if !ok {
+			if torn = true; bytes.HasSuffix(line, []byte("\n")) {
+				d.log.Error("cannot read an idempotency key", "file", keysFile, "offset", at-len(line))
+			}
+			continue
+		}
+		if k.expired(e, now) {
+			delete(k.entries, e.key) // the line may be there for that: the key was forgotten
+			continue
+		}
+		k.entries[e.key] = e
+		subjects[e.id()] = of
+	}
+	k.bound()
+	d.torn = len(text) > 0 && text[len(text)-1] != '\n'
+	if torn || d.lines > 2*len(k.entries)+1000 {
+		d.shorten = &shorten{entries: slices.Collect(maps.Values(k.entries)), size: int64(len(text))}
+	}
+	// The settler writes the file again: if a sync has failed in an earlier process, no later sync makes its keys durable.
+	d.dirty, d.failed = len(text) > 0, len(text) > 0
+	return subjects, nil
+}
+
+// appendLine appends the entry's line: key, request and run, the time in seconds, "by" and the owner where there is one, the workflow;
+// or "agent" and the agent. The last word is the checksum of all before it, which lines of earlier versions do not have.
+func (e keyEntry) appendLine(dst []byte, of lineage) []byte {
+	start := len(dst)
+	dst = hex.AppendEncode(dst, e.key[:])
+	dst = append(dst, ' ')
+	dst = hex.AppendEncode(dst, e.hash[:])
+	dst = append(dst, ' ')
+	dst = append(dst, e.run[:]...)
+	dst = append(dst, ' ')
+	dst = strconv.AppendInt(dst, e.at, 10)
+	dst = append(dst, ' ')
+	if of.Owner != "" {
+		dst = append(dst, byOwner...)
+		dst = append(dst, of.Owner...) // which has no blanks
+		dst = append(dst, ' ')
+	}
+	if of.Agent != "" {
+		dst = append(dst, ofAgent...)
+		dst = strconv.AppendQuoteToASCII(dst, of.Agent)
+	} else {
+		dst = strconv.AppendQuoteToASCII(dst, of.Workflow)
+	}
+	return fmt.Appendf(dst, " %08x\n", crcline.Sum(dst[start:]))
+}
+
+// What stands in a key's line before the name of an agent, and before that of an owner.
+const (
+	ofAgent = "agent "
+	byOwner = "by "
+)
+
+func parseKeyLine(line []byte) (e keyEntry, of lineage, ok bool) {
+	text, whole := strings.CutSuffix(string(line), "\n")
+	if at := len(text) - len(" 00000000"); at > 0 && text[at] == ' ' && !strings.HasSuffix(text, `"`) {
+		if fmt.Sprintf(" %08x", crcline.Sum(line[:at])) != text[at:] {
+			return e, of, false
+		}
+		text = text[:at]
+	}
+	f := strings.SplitN(text, " ", 5)
+	if !whole || len(f) != 5 || len(f[0]) != 2*len(e.key) || len(f[1]) != 2*len(e.hash) || len(f[2]) != len(e.run) || !ValidID(f[2]) {
+		return e, of, false
+	}
+	_, err1 := hex.Decode(e.key[:], []byte(f[0]))
+	_, err2 := hex.Decode(e.hash[:], []byte(f[1]))
+	copy(e.run[:], f[2])
+	at, err3 := strconv.ParseInt(f[3], 10, 64)
+	rest, owned := strings.CutPrefix(f[4], byOwner)
+	if owned {
+		of.Owner, rest, _ = strings.Cut(rest, " ")
+	}
+	quoted, isAgent := strings.CutPrefix(rest, ofAgent)
+	name, err4 := strconv.Unquote(quoted)
+	if isAgent {
+		of.Agent = name
+	} else {
+		of.Workflow = name
+	}
+	e.at, e.owner = at, hashOwner(of.Owner)
+	return e, of, err1 == nil && err2 == nil && err3 == nil && err4 == nil
+}

@@ -1,0 +1,161 @@
+package run
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/lingserve/lingserve/bot"
+	"github.com/lingserve/lingserve/control"
+	"github.com/lingserve/lingserve/runlog"
+)
+
+// handOver asks the other replicas to take over the runs that are cut off here and can go on there. Those that nobody takes now are left for
+// whoever does.
+func (s *Service) handOver() (handed, left int) {
+	list := s.restartable()
+	s.detachRestartable(list) // first, since nobody can take over what is written to
+	var others []string
+	me := s.o.Shared.replica()
+	for _, id := range s.o.Shared.Replicas() {
+		if id != me {
+			others = append(others, id)
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), commandWait)
+	defer cancel()
+	for i, r := range list {
+		n := i % max(1, len(others))
+		if s.handTo(ctx, r, me, slices.Concat(others[n:], others[:n])) {
+			handed++
+		}
+	}
+	return handed, len(list) - handed
+}
+
+// handTo asks replicas to take a run over, one after the other, until one does.
+func (s *Service) handTo(ctx context.Context, r *Run, me string, others []string) bool {
+	for _, replica := range others {
+		_, ok, err := s.ask(ctx, replica, control.Request{Command: CommandAdopt, Run: r.ID, Body: []byte(me)})
+		if err != nil {
+			s.log.WarnContext(r.Context(), "another replica cannot take over a run", "run", r.ID, "replica", replica, "error", err)
+		}
+		if ok {
+			return true
+		}
+	}
+	return false
+}
+
+// restartable are the runs that go on and would be run again after a restart.
+func (s *Service) restartable() (list []*Run) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, r := range s.inMemory {
+		if r.restart != nil && !r.followed() && !r.Moved() && r.manager.Load() != nil {
+			list = append(list, r)
+		}
+	}
+	slices.SortFunc(list, func(a, b *Run) int { return a.Began.Compare(b.Began) })
+	return list
+}
+
+// dropFollowed breaks off those who read runs of other replicas: they are served there.
+func (s *Service) dropFollowed() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, r := range s.inMemory {
+		if r.followed() && !r.Ended() {
+			r.where.leave()
+		}
+	}
+}
+
+// drain refuses new runs from now on and returns a channel that is closed when nothing runs any more.
+func (s *Service) drain() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.draining {
+		s.draining = true
+		if s.running == 0 {
+			close(s.quiet)
+		}
+	}
+	return s.quiet
+}
+
+// Draining reports whether the service refuses new runs because it is shutting down.
+func (s *Service) Draining() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.draining
+}
+
+// closingMessage is what clients are told about a run that a server has broken off which was told to go.
+const closingMessage = "the server shut down during this run; the run's events so far are kept"
+
+// closing is why a run ends when the server does.
+func (r *Run) closing() error {
+	message := closingMessage
+	if r.Keyed {
+		message += "; start it again with another Idempotency-Key"
+	}
+	return &bot.Failure{Code: codeDraining, Message: message, Retryable: true, Cause: errClosing}
+}
+
+// interrupt ends all runs that go on, for the server ends, and waits for them. Their logs end with "interrupted", so that a
+// client that comes back after a restart is told; of replicas, those that another one is to run again have no end.
+func (s *Service) interrupt() (count int) {
+	var left []*Run
+	s.mu.Lock()
+	for _, r := range s.inMemory {
+		m := r.manager.Load()
+		switch {
+		case m == nil, r.Ended(), r.Moved():
+		case r.where != nil && r.restart != nil:
+			left = append(left, r)
+		default:
+			count++
+			m.Stop(r.closing())
+		}
+	}
+	s.mu.Unlock()
+	s.detachRestartable(left)
+	s.leaveOnce.Do(func() { close(s.leaving) })
+	s.works.Wait()
+	s.turns.Wait(nil)
+	s.stopWork(errClosing)
+	return count
+}
+
+// detachRestartable ends runs here that another replica runs again, whether it is asked to or finds them. Nothing is written to them any more when
+// it returns; what was said until then is stored, and that to go is no crash of theirs.
+func (s *Service) detachRestartable(list []*Run) {
+	if len(list) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), storedWait)
+	defer cancel()
+	for _, r := range list {
+		r.handedOver.Store(true)
+		r.reopen()
+	}
+	s.flush(ctx)
+	for _, r := range list {
+		if e, ok := r.entry.(runlog.Leaver); ok {
+			e.Leave()
+		}
+		r.where.leave()
+		if m := r.manager.Load(); m != nil {
+			m.Stop(ErrMoved)
+		}
+	}
+	s.flush(ctx) // for what is on its way
+}
+
+const (
+	// sharedWait is for an answer of those who keep what is shared.
+	SharedWait = 5 * time.Second
+	// storedWait is how long Close waits for the end of a run to be stored.
+	storedWait = 3 * time.Second
+)

@@ -1,0 +1,201 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/lingserve/lingserve/control"
+	"github.com/lingserve/lingserve/runlog"
+	"github.com/lingserve/lingserve/web/once"
+)
+
+// kind is a kind of error. Its code is the word that replicas and clients know it by.
+type kind struct{ code, text string }
+
+func (k *kind) Error() string { return "run: " + k.text }
+
+// Kinds of errors, for errors.Is. All but ErrMoved come as an [*Error].
+var (
+	ErrInvalid        error = &kind{codeInvalid, "invalid request"}
+	ErrAhead          error = &kind{codeInvalid, "the event was not sent yet"}
+	ErrKeyReused      error = &kind{codeInvalid, "the Idempotency-Key belongs to another request"}
+	ErrForbidden      error = &kind{codeForbidden, "forbidden"}
+	ErrRole           error = &kind{codeForbidden, "the role may not approve this tool"}
+	ErrUnknown        error = &kind{codeNotFound, "unknown"}
+	ErrNoQuestion     error = &kind{codeNotFound, "no such question"}
+	ErrExpired        error = &kind{codeGone, "the run has expired"}
+	ErrDamaged        error = &kind{codeGone, "the stored run is damaged"}
+	ErrBusy           error = &kind{codeConflict, "busy"}
+	ErrEnded          error = &kind{codeConflict, "the run has ended"}
+	ErrAnswered       error = &kind{codeConflict, "the question was answered"}
+	ErrTooLarge       error = &kind{codeTooLarge, "too large"}
+	ErrLimited        error = &kind{codeRateLimited, "a limit of the caller is reached"}
+	ErrOverloaded     error = &kind{codeOverloaded, "overloaded"}
+	ErrAway           error = &kind{codeOverloaded, "a store or a replica cannot be reached"}
+	ErrDraining       error = &kind{codeDraining, "draining"}
+	ErrUnknownOutcome error = &kind{codeInternal, "unknown outcome"}
+	ErrInternal       error = &kind{codeInternal, "internal"}
+	// ErrMoved says that a run cannot be served here any more, though it may continue at another replica.
+	ErrMoved error = &kind{codeOverloaded, "the run moved to another replica"}
+)
+
+// Error says why the service did not do what it was asked, in a sentence for the caller.
+type Error struct {
+	Kind   error // one of the kinds above; errors.Is knows it
+	Detail string
+	Fields []Field       // what does not fit: of ErrInvalid, ErrTooLarge and ErrKeyReused
+	Run    string        // the run that the error is about; "" is none
+	ID     string        // of ErrInternal: the log has the cause under it
+	Limit  string        // the limit that is reached; "" is none
+	Retry  time.Duration // after which another attempt may succeed; 0 is unknown
+}
+
+// Field is one thing that does not fit: a JSON Pointer into the request, or the name of a query parameter or header.
+type Field struct {
+	Pointer   string `json:"pointer,omitempty"`
+	Parameter string `json:"parameter,omitempty"`
+	Header    string `json:"header,omitempty"`
+	Detail    string `json:"detail"`
+}
+
+// Error is the sentence for the caller.
+func (e *Error) Error() string { return e.Detail }
+
+// Is reports whether the error is of a kind.
+func (e *Error) Is(target error) bool { return target == e.Kind }
+
+// RetryAfter is when another attempt may succeed.
+func (e *Error) RetryAfter() time.Duration { return e.Retry }
+
+// Code is the word that clients know the error by. A start whose outcome is unknown may be repeated only if that finds its run.
+func (e *Error) Code() string {
+	if e.Kind == ErrUnknownOutcome && e.Retry > 0 {
+		return codeOverloaded
+	}
+	return e.Kind.(*kind).code
+}
+
+// codeOf is the code of an error of this package; "" is another error.
+func codeOf(err error) string {
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e.Code()
+	}
+	return ""
+}
+
+// KindOf is the first kind with a code.
+func KindOf(code string) error {
+	for _, k := range []error{
+		ErrInvalid, ErrForbidden, ErrUnknown, ErrExpired, ErrBusy, ErrTooLarge, ErrLimited, ErrOverloaded, ErrDraining,
+	} {
+		if k.(*kind).code == code {
+			return k
+		}
+	}
+	return ErrInternal
+}
+
+// refuse makes an error of a kind.
+func refuse(kind error, detail string) *Error { return &Error{Kind: kind, Detail: detail} }
+
+// misfitting makes the error of a request that does not fit. Its detail names the first field, for those who read no further.
+func misfitting(fields ...Field) *Error {
+	return &Error{Kind: ErrInvalid, Detail: describeFields(fields), Fields: fields}
+}
+
+// describeFields is a sentence about fields.
+func describeFields(fields []Field) string {
+	if len(fields) == 0 {
+		return "the request is invalid"
+	}
+	f := fields[0]
+	detail := f.Detail
+	switch {
+	case f.Pointer != "":
+		detail = f.Pointer + ": " + detail
+	case f.Parameter != "":
+		detail = "query parameter " + f.Parameter + ": " + detail
+	case f.Header != "":
+		detail = "header " + f.Header + ": " + detail
+	}
+	if n := len(fields) - 1; n > 0 {
+		detail += " (and " + strconv.Itoa(n) + " more)"
+	}
+	return detail
+}
+
+// tooMuch makes the error of a request that asks for more than a limit allows.
+func tooMuch(limit string, f Field) *Error {
+	return &Error{Kind: ErrTooLarge, Limit: limit, Detail: describeFields([]Field{f}), Fields: []Field{f}}
+}
+
+// overLimit makes the error of a limit that all callers share.
+func overLimit(limit, detail string, retry time.Duration) *Error {
+	return &Error{Kind: ErrOverloaded, Limit: limit, Detail: detail, Retry: retry}
+}
+
+func unknownRun() *Error { return refuse(ErrUnknown, "unknown run; it never existed or has expired") }
+
+func endedRun(id string) *Error { return &Error{Kind: ErrEnded, Detail: "the run has ended", Run: id} }
+
+func away() *Error { return &Error{Kind: ErrAway, Detail: awayMessage, Retry: TapesRetry} }
+
+// internal makes an error under whose id the log has the cause.
+func internal(detail string) *Error { return &Error{Kind: ErrInternal, Detail: detail, ID: NewID()} }
+
+// isAway reports whether an error means that a store or a replica cannot be reached.
+func isAway(err error) bool {
+	return errors.Is(err, runlog.ErrAway) || errors.Is(err, once.ErrAway) || errors.Is(err, control.ErrAway) ||
+		errors.Is(err, context.DeadlineExceeded)
+}
+
+// statusOfCode has the numbers that earlier versions read in a replica's answer, beside the code.
+var statusOfCode = map[string]int{
+	codeInvalid: 400, codeForbidden: 403, codeNotFound: 404, codeConflict: 409, codeGone: 410, codeTooLarge: 413, codeRateLimited: 429,
+	codeInternal: 500, codeOverloaded: 503, codeDraining: 503,
+}
+
+// wireError is an error as one replica tells another.
+type wireError struct {
+	Type   string  `json:"type"`
+	Title  string  `json:"title"`
+	Status int     `json:"status"`
+	Detail string  `json:"detail"`
+	Code   string  `json:"code"`
+	Run    string  `json:"run,omitempty"`
+	ID     string  `json:"id,omitempty"`
+	Errors []Field `json:"errors,omitempty"`
+	Kind   string  `json:"kind,omitempty"` // tells kinds with one code apart
+	Limit  string  `json:"limit,omitempty"`
+}
+
+// named are the kinds that share their code with another kind.
+var named = map[string]error{
+	"role": ErrRole, "no_question": ErrNoQuestion, "damaged": ErrDamaged, "ended": ErrEnded, "answered": ErrAnswered, "away": ErrAway,
+	"unknown_outcome": ErrUnknownOutcome,
+}
+
+func encodeError(e *Error) *wireError {
+	code := e.Code()
+	w := &wireError{
+		Type: "urn:lingserve:problem:" + code, Title: strings.ReplaceAll(code, "_", " "), Status: statusOfCode[code], Detail: e.Detail, Code: code,
+		Run: e.Run, ID: e.ID, Errors: e.Fields, Limit: e.Limit,
+	}
+	for name, k := range named {
+		if k == e.Kind {
+			w.Kind = name
+		}
+	}
+	return w
+}
+
+func (w *wireError) decode(retry time.Duration) *Error {
+	k, ok := named[w.Kind]
+	if !ok {
+		k = KindOf(w.Code)
+	}
+	return &Error{Kind: k, Detail: w.Detail, Fields: w.Errors, Run: w.Run, ID: w.ID, Limit: w.Limit, Retry: retry}
+}

@@ -1,0 +1,78 @@
+package run
+
+import (
+	"maps"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lingserve/lingserve/runlog"
+	"github.com/lingserve/lingserve/tube"
+)
+
+// A key's line says what its run is of, for a run of which a crash has left nothing else.
+func TestAKeysLineSaysWhatItsRunIsOf(t *testing.T) {
+	// Of a run that a crash has cut off nothing is left but its key's line.
+	folder := t.TempDir()
+	d, err := openDisk(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := newKeys(time.Hour)
+	agents, workflows := NewID(), NewID()
+	for id, of := range map[string]lineage{agents: {Subject{Agent: `the "clerk"`}, "ann"}, workflows: {Subject{Workflow: `agent "x"`}, ""}} {
+		if err := d.addKey(k.put("", "of "+id, [16]byte{}, id), of); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d.close()
+	if d, err = openDisk(folder); err != nil {
+		t.Fatal(err)
+	}
+	defer d.close()
+	subjects, err := d.loadKeys(newKeys(time.Hour), time.Now())
+	want := map[string]lineage{agents: {Subject{Agent: `the "clerk"`}, "ann"}, workflows: {Subject{Workflow: `agent "x"`}, ""}}
+	if err != nil || !maps.Equal(want, subjects) {
+		t.Errorf("%v %+v", err, subjects)
+	}
+	lost := newLostRun(agents, subjects[agents], time.Now())
+	if _, err := d.save(lost); err != nil {
+		t.Fatal(err)
+	}
+	back, err := d.load(agents, 0)
+	if err != nil || back.Of != lost.Of || back.owner != "ann" {
+		t.Fatalf("%+v %v", back, err)
+	}
+	var text strings.Builder
+	if _, err := back.tube.WriteTo(&text); err != nil || !strings.Contains(text.String(), "clerk") || strings.Contains(text.String(), `"workflow"`) {
+		t.Errorf("%s %v", text.String(), err)
+	}
+}
+
+// What stood beside the document of the attempt before is taken back, too, from those who have it.
+func TestANewAttemptTakesBackWhatStoodBesideTheDocument(t *testing.T) {
+	r := &restart{beside: []byte(`{"answer/$tools":{"0":{"id":"x"}},"$reasoning_context":"hm"}`)}
+	tb := goingRun(nil, 1).tube
+	r.takeBack(tb)
+	if _, beside := tb.Snapshot(false); string(beside) != `{"$reasoning_context":null,"answer/$tools":null}` {
+		t.Errorf("%s", beside)
+	}
+}
+
+// CL-05, CL-07: who has read the end of a run is not told that it goes on by asking what became of it, though its head comes later.
+func TestARunWhoseEndWasReadHasEndedWithoutItsHead(t *testing.T) {
+	r := &Run{ID: NewID(), where: newLocation(struct{ runlog.Tail }{}), done: make(chan struct{})}
+	r.tube = tube.New(r.ID, TubeOptions(0))
+	if _, err := r.tube.Send(tube.Event{Kind: tube.Set, URI: []byte("a"), Value: []byte("1")}); err != nil {
+		t.Fatal(err)
+	}
+	if o, _, _ := r.Result(); o.Status != StatusRunning {
+		t.Errorf("it is %s", o.Status)
+	}
+	if err := r.tube.Close(StatusInterrupted); err != nil {
+		t.Fatal(err)
+	}
+	if o, document, _ := r.Result(); o.Status != StatusInterrupted || string(document) != `{"a":1}` {
+		t.Errorf("it is %s with %s", o.Status, document)
+	}
+}

@@ -1,0 +1,515 @@
+package run
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/lingserve/lingserve/access"
+	"github.com/lingserve/lingserve/agent"
+	webchannel "github.com/lingserve/lingserve/channel/web"
+	"github.com/lingserve/lingserve/control"
+	"github.com/lingserve/lingserve/internal/wording"
+	"github.com/lingserve/lingserve/runlog"
+	"github.com/lingserve/lingserve/tape"
+	"github.com/lingserve/lingserve/turn"
+)
+
+// What replicas ask of each other.
+const (
+	CommandCancel    = "cancel"    // a run
+	CommandDecide    = "decide"    // a question for approval of a run
+	CommandStart     = "start"     // a run, in a session that the replica has
+	CommandLatest    = "latest"    // the id of the run that was started last in a session
+	CommandStop      = "stop"      // the turns of a session that is erased, or whose turns are canceled
+	CommandAdopt     = "adopt"     // take over a run of who asks, which ends
+	commandQuestions = "questions" // the questions for approval that wait in a session
+	commandAnswer    = "answer"    // one of these
+	commandStarted   = "begun"     // whether a run is there, or about to begin
+)
+
+const (
+	// commandWait is how long a command may take, but for what has to wait for a place.
+	commandWait = 5 * time.Second
+	// handWait is how long it is tried to hand a message to the replica that has its session. One that has died is known to have within
+	// cluster.TTL, and is asked no more.
+	handWait = 12 * time.Second
+	// handAgain is between attempts.
+	handPause = 50 * time.Millisecond
+)
+
+// errNotHere says that a replica does not have what it was asked about.
+var errNotHere = errors.New("not here")
+
+// report is an answer: a run, or a problem.
+type report struct {
+	Run     string     `json:"run,omitempty"`
+	Again   bool       `json:"again,omitempty"` // the message came before
+	Late    string     `json:"late,omitempty"`  // the run that answers should it come too late to be used
+	Problem *wireError `json:"problem,omitempty"`
+	Retry   int        `json:"retry,omitempty"` // seconds, of the problem
+	NotHere bool       `json:"not_here,omitempty"`
+
+	Questions []agent.Question `json:"questions,omitempty"` // that wait in a session
+	Stopped   int              `json:"stopped,omitempty"`   // turns of a session
+
+	unknown bool  // nobody knows what became of it, as the problem says
+	left    error // why who asks did not wait for the answer
+}
+
+func reportOf(err error) report {
+	e, ok := errors.AsType[*Error](err)
+	if !ok && err != nil { // its context has ended
+		e = away()
+	}
+	if e == nil {
+		return report{}
+	}
+	return report{Problem: encodeError(e), Retry: int(e.Retry / time.Second)}
+}
+
+// failure is the error that was told; nil is none.
+func (t report) failure() error {
+	switch {
+	case t.left != nil:
+		return t.left
+	case t.Problem == nil:
+		return nil
+	}
+	return t.Problem.decode(time.Duration(t.Retry) * time.Second)
+}
+
+// decision is what is asked with commandDecide.
+type decision struct {
+	ID       string           `json:"id"` // of the question
+	Approve  bool             `json:"approve"`
+	Reason   string           `json:"reason,omitempty"`
+	Remember bool             `json:"remember,omitempty"`
+	Nobody   bool             `json:"nobody,omitempty"`
+	Who      access.Principal `json:"who"`
+}
+
+// onBehalf says for whom a run is canceled, a session's run is looked for, or its turns are ended.
+type onBehalf struct {
+	Who     access.Principal `json:"who"`
+	Cancels bool             `json:"cancels,omitempty"` // of commandStop: the session stays
+}
+
+// message is what is asked with commandStart.
+type message struct {
+	Ask    *Request         `json:"ask"`
+	ID     string           `json:"id"` // of the run
+	Who    access.Principal `json:"who"`
+	Key    string           `json:"key,omitempty"` // which leads to the run already
+	Hash   [16]byte         `json:"hash"`
+	Caller string           `json:"caller,omitempty"`
+	Alone  bool             `json:"alone,omitempty"` // the caller waits for the document
+	Doubt  bool             `json:"doubt,omitempty"` // another replica may have taken it: the tape says so
+}
+
+// serve does what another replica asks. A request names the principal that it is for, with its role and scopes, and is checked here as if
+// the principal had asked this replica: what the other replica has checked, it may have checked wrongly.
+func (s *Service) serve(ctx context.Context, r control.Request) ([]byte, error) {
+	var t report
+	var by onBehalf
+	switch r.Command {
+	case CommandCancel, CommandLatest, CommandStop, commandQuestions:
+		if err := json.Unmarshal(r.Body, &by); err != nil {
+			return nil, err
+		}
+	}
+	switch r.Command {
+	case CommandCancel:
+		t = s.serveCancel(by.Who, r.Run)
+	case CommandDecide:
+		var d decision
+		if err := json.Unmarshal(r.Body, &d); err != nil {
+			return nil, err
+		}
+		t = s.serveDecision(ctx, r.Run, d)
+	case CommandStart:
+		var m message
+		if err := json.Unmarshal(r.Body, &m); err != nil || m.Ask == nil {
+			return nil, errors.Join(err, errors.New("no message"))
+		}
+		t = s.serveStart(ctx, m)
+	case CommandLatest:
+		if run := s.inLane(r.Session); run != nil && run.owned(by.Who) {
+			run.awaitEvent(ctx, run.tube.From()) // who asks is to find it
+			t.Run = run.ID
+		}
+	case CommandStop:
+		t = s.serveStop(by, r.Session)
+	case commandQuestions:
+		t = s.serveQuestions(by.Who, r.Session)
+	case commandAnswer:
+		var d decision
+		if err := json.Unmarshal(r.Body, &d); err != nil {
+			return nil, err
+		}
+		t = s.serveAnswer(ctx, r.Session, d)
+	case commandStarted:
+		t.NotHere = s.own(r.Run) == nil && !s.starting.has(r.Run)
+	case CommandAdopt:
+		if !s.adopt(ctx, r.Run, string(r.Body)) {
+			t.NotHere = true
+		}
+	default:
+		return nil, errors.New("unknown command of a newer version: " + wording.Clip(r.Command))
+	}
+	return json.Marshal(t)
+}
+
+// own finds a run that this replica has; nil is none.
+func (s *Service) own(id string) *Run {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if r := s.inMemory[id]; r != nil && !r.followed() && !r.Moved() {
+		return r
+	}
+	return nil
+}
+
+func (s *Service) serveCancel(who access.Principal, id string) report {
+	r := s.own(id)
+	switch {
+	case r == nil:
+		return report{NotHere: true}
+	case !r.owned(who):
+		return reportOf(unknownRun())
+	}
+	if !cancelRun(r, ErrAsked) {
+		return reportOf(endedRun(id))
+	}
+	return report{Run: id}
+}
+
+func (s *Service) serveDecision(ctx context.Context, id string, d decision) report {
+	r := s.own(id)
+	switch {
+	case r == nil:
+		return report{NotHere: true}
+	case !r.owned(d.Who):
+		return reportOf(unknownRun())
+	}
+	return reportOf(s.answerQuestion(ctx, r, agent.Answer{
+		Turn: id, ID: d.ID, Approve: d.Approve, Reason: d.Reason, Remember: d.Remember, Nobody: d.Nobody, By: deciderName(d.Who), Role: d.Who.Role,
+	}))
+}
+
+// serveStart starts a run, or gives its message to the turn that goes on.
+func (s *Service) serveStart(ctx context.Context, m message) report {
+	asked := *m.Ask
+	if asked.Session == m.ID { // the run's own session, which the caller has not named
+		asked.Session = ""
+	}
+	if p := MayStart(m.Who, &asked); p != nil {
+		return reportOf(p)
+	}
+	sp, p := s.prepare(m.Who, m.Ask)
+	if p != nil {
+		return reportOf(p)
+	}
+	if sp.agent == nil {
+		return reportOf(refuse(ErrInternal, "the message is for no session"))
+	}
+	if m.Doubt { // who had the session before can write no more
+		switch run, err := s.takenBefore(ctx, sp.lane(), m.ID); {
+		case err != nil:
+			return report{NotHere: true} // nobody knows still
+		case run != "":
+			return report{Run: run, Again: true}
+		}
+	}
+	sp.key, sp.hash, sp.caller = m.Key, m.Hash, m.Caller
+	sp.rename(m.ID)
+	sp.agent.unattended = m.Alone
+	run, id, again, p := s.startAgent(sp)
+	if p != nil {
+		return reportOf(p)
+	}
+	t := report{Run: id, Again: again}
+	if run == nil && !again {
+		if t.Late = sp.agent.id; m.Alone {
+			if run = sp.agent.answering(ctx); run != nil {
+				t.Run, t.Late = run.ID, ""
+			}
+		}
+	}
+	if run != nil {
+		t.Run = run.ID
+	}
+	s.flush(ctx) // so that whoever asks for it finds it
+	return t
+}
+
+// rename gives a run that is a turn another id.
+func (sp *spec) rename(id string) {
+	if sp.session == sp.agent.id {
+		sp.session = id
+	}
+	sp.agent.id, sp.agent.envelope.ID = id, id
+	if _, ok := sp.agent.envelope.Extra[turn.ExtraRun]; ok {
+		sp.agent.envelope.Extra[turn.ExtraRun] = id
+	}
+}
+
+// ask asks a replica. ok is false where it does not have what it was asked about, or is not there any more: nothing was done. Whoever may
+// ask the same once more gives the request an id.
+func (s *Service) ask(ctx context.Context, replica string, r control.Request) (t report, ok bool, err error) {
+	r.ID = cmp.Or(r.ID, NewID())
+	answer, err := s.o.Shared.Control.Ask(ctx, replica, r)
+	switch {
+	case errors.Is(err, control.ErrGone) && !errors.Is(err, control.ErrLost):
+		return t, false, nil
+	case err != nil:
+		return t, false, err
+	}
+	if err := json.Unmarshal(answer, &t); err != nil {
+		return t, false, err
+	}
+	return t, !t.NotHere, nil
+}
+
+// notExecuted says that nothing was done of what somebody was asked who has answered with this error, or was not reached: it may be asked of
+// another one. Else nobody knows.
+func notExecuted(err error) bool {
+	refused, ok := errors.AsType[*control.Error](err)
+	return errors.Is(err, control.ErrAway) || ok && refused.Code == codeOverloaded
+}
+
+// askOwner asks the replica that has a run. Where it dies meanwhile, another one has the run soon.
+func (s *Service) askOwner(ctx context.Context, run *Run, r control.Request) (t report, p error) {
+	ctx, cancel := context.WithTimeout(ctx, commandWait)
+	defer cancel()
+	r.ID, r.Run = NewID(), run.ID
+	wait, doubt := 5*time.Millisecond, false
+	for {
+		f, err := s.o.Shared.Runs.Find(ctx, run.ID)
+		switch {
+		case err == nil && f.Ended && !doubt: // else by this, perhaps
+			return t, endedRun(run.ID)
+		case errors.Is(err, runlog.ErrUnknown):
+			return t, unknownRun()
+		case err == nil:
+			var ok bool
+			if t, ok, err = s.ask(ctx, f.Replica, r); err == nil && ok {
+				return t, t.failure()
+			}
+			if err == nil && f.Ended {
+				return t, endedRun(run.ID)
+			}
+			doubt = doubt || err != nil && !notExecuted(err)
+		}
+		if code, ok := errors.AsType[*control.Error](err); ok && !notExecuted(err) {
+			s.log.ErrorContext(ctx, "command failed at another replica", "run", run.ID, "command", r.Command, "error", code)
+			return t, refuse(ErrInternal, "the run's replica failed to execute the command; find the cause in its log")
+		}
+		select {
+		case <-time.After(wait):
+			wait = min(2*wait, time.Second)
+		case <-ctx.Done():
+			s.log.WarnContext(ctx, "a run's replica does not answer", "run", run.ID, "command", r.Command, "error", cmp.Or(err, errNotHere))
+			if errors.Is(ctx.Err(), context.Canceled) {
+				return t, context.Cause(ctx) // the caller has gone
+			}
+			e := away()
+			if doubt {
+				e.Kind, e.Detail = ErrUnknownOutcome, "the run's replica did not answer, so the result is unknown; check the run, then retry"
+			}
+			return t, e
+		}
+	}
+}
+
+// Cancel ends a run that goes on, on whichever replica.
+func (s *Service) Cancel(ctx context.Context, who access.Principal, run *Run) error {
+	if !run.followed() {
+		if !cancelRun(run, ErrAsked) {
+			return endedRun(run.ID)
+		}
+		return nil
+	}
+	if run.Ended() {
+		return endedRun(run.ID)
+	}
+	_, p := s.askOwner(ctx, run, control.Request{Command: CommandCancel, Body: mustJSON(onBehalf{Who: who})})
+	return p
+}
+
+// Leave cancels a run whose client asked for that and has gone. It does not wait.
+func (s *Service) Leave(run *Run) {
+	if !run.followed() {
+		cancelRun(run, ErrLeft)
+		return
+	}
+	s.moving.Go(func() {
+		ctx, cancel := context.WithTimeout(s.working, commandWait)
+		defer cancel()
+		_ = s.Cancel(ctx, access.Principal{Name: cmp.Or(run.owner, access.Local.Name)}, run) // its owner has left
+	})
+}
+
+// holder is the replica that has the turns of a session now, where that is another one; "" is none, or that it is not known.
+func (s *Service) holder(ctx context.Context, lane string) string {
+	replica, err := s.holderOf(ctx, lane)
+	if err != nil {
+		s.log.WarnContext(ctx, "unknown which replica has a session", "error", err)
+		return ""
+	}
+	return replica
+}
+
+func (s *Service) holderOf(ctx context.Context, lane string) (string, error) {
+	if s.o.Shared == nil || s.o.Tapes == nil {
+		return "", nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, commandWait)
+	defer cancel()
+	replica, err := s.o.Shared.Holder(ctx, tape.Name(s.o.Workspace, lane))
+	if err != nil || replica == s.o.Shared.replica() {
+		return "", err
+	}
+	return replica, nil
+}
+
+// forwardMessage hands a message to the replica that has its session. ok is false where it is to be started here. It is asked for again
+// with the same id, of whoever has the session then, until it is known what became of it: as long as that is not, it is not started here.
+func (s *Service) forwardMessage(ctx context.Context, who access.Principal, a *Request, sp *spec) (t report, ok bool) {
+	waiting, cancel := context.WithTimeout(ctx, s.o.Times.Hand)
+	defer cancel()
+	as := *a
+	if as.Session == "" {
+		as.Session = sp.session
+	}
+	for {
+		replica, err := s.holderOf(waiting, sp.lane())
+		switch {
+		case err != nil:
+			s.log.WarnContext(ctx, "unknown which replica has a session", "error", err)
+		case replica == "" && !sp.agent.inDoubt:
+			return t, false
+		case replica == "":
+			var run string
+			if run, err = s.takenBefore(waiting, sp.lane(), sp.agent.id); err == nil {
+				return report{Run: run, Again: true}, run != ""
+			}
+		default:
+			t, ok, err = s.handMessage(waiting, replica, who, &as, sp)
+			if ok {
+				return t, true
+			}
+		}
+		if !sp.agent.inDoubt {
+			if err == nil || !errors.Is(err, control.ErrAway) {
+				return t, false // it waits here until it can have the session
+			}
+			return reportOf(away()), true
+		}
+		select {
+		case <-time.After(handPause):
+		case <-waiting.Done():
+			if ctx.Err() != nil {
+				return report{left: context.Cause(ctx)}, true // the caller has gone
+			}
+			s.log.WarnContext(ctx, "a session's replica does not answer", "replica", replica, "run", sp.agent.id, "error", cmp.Or(err, errNotHere))
+			const why = "the session's replica did not answer, so it may or may not have accepted the message"
+			t := reportOf(doubtful(sp, sp.agent.id, why))
+			t.unknown = true
+			return t, true
+		}
+	}
+}
+
+// handMessage asks a replica once to take a message; ok is false where it was not taken, or nobody knows.
+func (s *Service) handMessage(ctx context.Context, replica string, who access.Principal, a *Request, sp *spec) (t report, ok bool, err error) {
+	body, err := json.Marshal(message{
+		Ask: a, ID: sp.agent.id, Who: who, Key: sp.key, Hash: sp.hash, Caller: sp.caller, Alone: sp.agent.unattended, Doubt: sp.agent.inDoubt,
+	})
+	if err != nil {
+		return t, false, err
+	}
+	t, ok, err = s.ask(ctx, replica, control.Request{ID: sp.agent.id, Command: CommandStart, Session: sp.lane(), Body: body})
+	switch {
+	case err == nil && t.Problem != nil && t.Problem.Code == codeDraining:
+		return report{}, false, nil // when it has gone the session can be had here
+	case err != nil && !notExecuted(err):
+		sp.agent.inDoubt = true
+	case err != nil:
+		s.log.WarnContext(ctx, "cannot forward a message to another replica", "replica", replica, "error", err)
+	}
+	return t, ok, err
+}
+
+// takenBefore finds the run whose turn has taken a message, by the tape of its session; "" is none.
+func (s *Service) takenBefore(ctx context.Context, lane, id string) (run string, err error) {
+	for e, err := range s.o.Tapes.Read(ctx, tape.Name(s.o.Workspace, lane), tape.Query{Newest: true, Limit: mostTaken}) {
+		switch {
+		case errors.Is(err, tape.ErrNotFound):
+			return "", nil
+		case err != nil:
+			s.log.WarnContext(ctx, "unknown whether a message was accepted", "run", id, "error", err)
+			return "", err
+		}
+		if m := tape.MetaOf(e); m.Turn == id || m.Run == id {
+			return m.Turn, nil
+		}
+	}
+	return "", nil
+}
+
+// mostTaken is how many entries are looked at for a message that may have been taken: it was a moment ago.
+const mostTaken = 1000
+
+// doubtful is the answer for a message that was taken, or may have been, by a run that cannot be shown: it must not be sent again, unless
+// that finds the first one.
+func doubtful(sp *spec, run, why string) *Error {
+	if sp.key != "" {
+		return &Error{Kind: ErrUnknownOutcome, Detail: why + "; retry with the same Idempotency-Key", Run: run, Retry: TapesRetry}
+	}
+	// Without a time to retry: a balancer that is told to retry would send the message again.
+	const advice = "; read the session to find out. With an Idempotency-Key you can retry safely"
+	return &Error{Kind: ErrUnknownOutcome, Detail: why + advice, Run: run, ID: run}
+}
+
+// stopAt ends the turns of a session that is erased.
+func (s *Service) stopAt(ctx context.Context, replica, lane string) {
+	ctx, cancel := context.WithTimeout(ctx, commandWait)
+	defer cancel()
+	if _, _, err := s.ask(ctx, replica, control.Request{Command: CommandStop, Session: lane, Body: mustJSON(onBehalf{Who: access.From(ctx)})}); err != nil {
+		s.log.WarnContext(ctx, "erased session waits for its turns", "replica", replica, "error", err)
+	}
+}
+
+// Latest finds the run that was started last in a session of somebody, on any replica: nil where none is known.
+func (s *Service) Latest(ctx context.Context, who access.Principal, session string) *Run {
+	if s.ChannelOf(who, session) != "" {
+		return nil
+	}
+	lane := webchannel.SessionKey(who.Owner(), session)
+	if run := s.inLane(lane); run != nil && !run.Moved() {
+		if !run.Ended() || s.o.Shared == nil {
+			return run
+		}
+	}
+	replica := s.holder(ctx, lane)
+	if replica == "" {
+		return s.inLane(lane)
+	}
+	asking, cancel := context.WithTimeout(ctx, commandWait)
+	defer cancel()
+	t, ok, err := s.ask(asking, replica, control.Request{Command: CommandLatest, Session: lane, Body: mustJSON(onBehalf{Who: who})})
+	if err != nil || !ok || t.Run == "" {
+		return s.inLane(lane)
+	}
+	run, err := s.get(ctx, who, t.Run)
+	if err != nil {
+		return nil
+	}
+	return run
+}
+
+// awayMessage is told to those who would begin something that cannot be kept.
+const awayMessage = "the server cannot reach the store that replicas share; retry later"

@@ -1,0 +1,352 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/lingserve/lingserve/access"
+	"github.com/lingserve/lingserve/adapter"
+	webchannel "github.com/lingserve/lingserve/channel/web"
+	"github.com/lingserve/lingserve/internal/trail"
+	"github.com/lingserve/lingserve/internal/wording"
+	"github.com/lingserve/lingserve/ling"
+	"github.com/lingserve/lingserve/runlog"
+	"github.com/lingserve/lingserve/tube"
+)
+
+// Statuses of a run.
+const (
+	StatusRunning     = "running"
+	StatusCompleted   = "completed"
+	StatusFailed      = "failed"
+	StatusInterrupted = "interrupted"
+	StatusCanceled    = "canceled"
+)
+
+// Run is one run: going on, or ended and kept for those who come late. Its exported fields do not change.
+type Run struct {
+	ID      string
+	Of      Subject
+	owner   string // who has started it; "" is the one user of a server that asks nobody who they are
+	tube    *tube.Tube
+	session string // that it is a turn of, as its owner calls it; "" for none
+	Keyed   bool   // started with an Idempotency-Key: kept longer, and across restarts
+	Began   time.Time
+	// Lost says that the server ended in the middle of the run, and what it had made is not there any more.
+	Lost bool
+	cut  atomic.Bool // an agent's model has come to its limit of tokens
+	// Heard is for a handler that remembers that a client has read all of the run.
+	Heard atomic.Bool
+
+	// manager is there while the run goes on. It is dropped at the end, since it holds much that only a running run needs.
+	manager atomic.Pointer[ling.Manager]
+
+	machine  machine     // its state here
+	observer RunObserver // of a run that this server has begun
+	caller   string      // whom it is counted for; "" is nobody
+	release  func()      // stops counting it; nil where it is not counted
+
+	entry      runlog.Entry // in the log of runs; nil where there is none
+	where      *location    // where replicas share runs; nil for a server that is alone
+	restart    *restart     // nil for a run that is not run again after a restart
+	handedOver atomic.Bool  // it ends here, and is to be run again elsewhere
+
+	account *adapter.Account // pays for its memory, also after its end; nil where nobody counts
+	sent    sent             // its document, once it has ended and while somebody is sent it
+
+	span   trace.Span         // while it runs; nil where nobody traces
+	traced *trace.SpanContext // of span, also afterwards
+
+	done   chan struct{} // closed when the members below are set
+	result Result
+
+	// Of an ended run in memory; guarded by Service.mu.
+	expires time.Time // when it may be forgotten
+	touched time.Time // when it ended, or was read back
+	size    int64     // bytes of memory, about
+	saved   bool      // it stands on disk, too
+}
+
+// Lane is the session that the run is a turn of, as tapes and turns call it; "" for none.
+func (r *Run) Lane() string {
+	if r.session == "" {
+		return ""
+	}
+	return webchannel.SessionKey(r.owner, r.session)
+}
+
+// Result is what is kept of an ended run beside its tube. The document is not here: it is the fold of the tube's events.
+type Result struct {
+	Status    string                    `json:"status"`
+	Reason    string                    `json:"reason,omitempty"`
+	Session   string                    `json:"session,omitempty"`
+	Usage     map[string]adapter.Usage  `json:"usage,omitempty"`
+	Models    map[string][]string       `json:"models,omitempty"`
+	Repairs   map[string]map[string]int `json:"repairs,omitempty"`
+	Truncated bool                      `json:"truncated,omitempty"`
+	Errors    []ling.ErrorData          `json:"errors,omitempty"`
+}
+
+// Ended reports whether readers may have the terminal event.
+func (r *Run) Ended() bool {
+	select {
+	case <-r.tube.Ended():
+		return true
+	default:
+		return false
+	}
+}
+
+// Ends are closed when the run has ended for all who read it. What has come of it may be known here before its end is stored: it is
+// another one then, where that never happens.
+func (r *Run) Ends() []<-chan struct{} { return []<-chan struct{}{r.done, r.tube.Ended()} }
+
+// Final reports whether the end of the run here is its end: it is stored, and no other server continues the run.
+func (r *Run) Final() bool { return (r.where == nil || r.Ended()) && !r.restarts() }
+
+// Done is closed when [Run.Result] is known here.
+func (r *Run) Done() <-chan struct{} { return r.done }
+
+// Read reads the run from an event on, whose predecessor the client has had: perhaps of another replica, a moment ago, so that it is waited
+// for a while. Errors: ErrAhead if the run has had less, and ErrMoved if it goes on, and another replica may know more of it.
+func (r *Run) Read(ctx context.Context, from uint64) (*tube.Reader, error) {
+	if from == 0 {
+		return r.tube.NewReader(0), nil
+	}
+	r.awaitEvent(ctx, from-1)
+	over := r.Ended() // first: of one that ends meanwhile not all may be counted
+	switch sent := r.tube.Len(); {
+	case from <= sent:
+		return r.tube.NewReader(from), nil
+	case !over && r.where != nil:
+		return nil, ErrMoved
+	default:
+		return nil, refuse(ErrAhead, "the run has had "+wording.Plural(int64(sent), "event"))
+	}
+}
+
+// Events reads the run from its first event on.
+func (r *Run) Events() *tube.Reader { return r.tube.NewReader(0) }
+
+// ReadNow reads the run from an event on that it has had.
+func (r *Run) ReadNow(from uint64) *tube.Reader { return r.tube.NewReader(from) }
+
+// Snapshot reads the run from its document so far on.
+func (r *Run) Snapshot() *tube.Reader { return r.tube.SnapshotReader() }
+
+// Complete reports whether the run has ended before an event.
+func (r *Run) Complete(event uint64) bool { return r.Ended() && event >= r.tube.Len() }
+
+// Wait waits for the end of the run, and is ErrMoved where it has ended here alone: who comes back gets the end that is its own.
+func (r *Run) Wait(ctx context.Context) error {
+	for _, end := range r.Ends() {
+		select {
+		case <-end:
+			continue
+		default:
+		}
+		select {
+		case <-end:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	if !r.Final() {
+		return ErrMoved
+	}
+	return nil
+}
+
+// Within returns a context that ends, with the cause ErrMoved, when the run cannot be followed here any more, too. stop frees it.
+func (r *Run) Within(ctx context.Context) (_ context.Context, stop func()) {
+	if r.where == nil {
+		return ctx, func() {}
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	unbind := context.AfterFunc(r.where, func() { cancel(ErrMoved) })
+	return ctx, func() {
+		unbind()
+		cancel(nil)
+	}
+}
+
+// Result returns what came of the run, or what there is so far, with the document that clients may see and what stands beside it.
+func (r *Run) Result() (o Result, document, reserved []byte) {
+	select {
+	case <-r.done:
+	default:
+		if r.followed() {
+			return r.resultSoFar()
+		}
+		if m := r.manager.Load(); m != nil {
+			if r.tube.Held() { // what is not stored may not be seen, nor an end of which not all is
+				over := r.Ended()
+				document, reserved = r.tube.Snapshot(false)
+				o = resultOf(m.Outcome())
+				if !over {
+					o.Status, o.Reason = StatusRunning, ""
+				}
+				o.Truncated = o.Truncated || r.cut.Load()
+				return o, document, reserved
+			}
+			res := m.Peek(false)
+			o = resultOf(res)
+			o.Truncated = o.Truncated || r.cut.Load()
+			return o, res.Result, res.Reserved
+		}
+		<-r.done // it has ended since
+	}
+	if !r.Final() {
+		document, reserved = r.tube.Snapshot(false)
+		o = r.result
+		o.Status, o.Reason = StatusRunning, ""
+		return o, document, reserved
+	}
+	document, reserved = r.text()
+	return r.result, document, reserved
+}
+
+// Summary is the run's result, or what there is of it so far, without looking at what of its document is stored.
+func (r *Run) Summary() Result {
+	select {
+	case <-r.done:
+		return r.result
+	default:
+	}
+	if r.followed() {
+		o := resultFromEvents(r.tube)
+		if o.Status == "" {
+			o.Status = StatusRunning
+		}
+		return o
+	}
+	if m := r.manager.Load(); m != nil {
+		o := resultOf(m.Peek(false))
+		o.Truncated = o.Truncated || r.cut.Load()
+		return o
+	}
+	<-r.done // it has ended since
+	return r.result
+}
+
+// sent is the document of a run that has ended, as text. All who are sent it at the same time share it: it may be large, and they may be
+// many.
+type sent struct {
+	mu                 sync.Mutex // held while it is made
+	users              int
+	made               bool
+	document, reserved []byte
+}
+
+// Hold says that somebody follows the run, until release is called: what is made for one of them is kept for the others, and the memory that
+// it takes counts.
+func (r *Run) Hold() (release func()) {
+	r.account.Retain()
+	r.sent.mu.Lock()
+	r.sent.users++
+	r.sent.mu.Unlock()
+	return func() {
+		s := &r.sent
+		s.mu.Lock()
+		if s.users--; s.users == 0 && s.made {
+			s.made, s.document, s.reserved = false, nil, nil
+			r.account.Sent(false)
+		}
+		s.mu.Unlock()
+		r.account.Release()
+	}
+}
+
+// text returns the document of the run, which has ended.
+func (r *Run) text() (document, reserved []byte) {
+	s := &r.sent
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.made {
+		return s.document, s.reserved
+	}
+	document, reserved = r.tube.Snapshot(false)
+	if s.users > 0 {
+		s.made, s.document, s.reserved = true, document, reserved
+		r.account.Sent(true)
+	}
+	return document, reserved
+}
+
+func resultOf(res ling.Result) Result {
+	return Result{
+		Status: res.Status, Reason: res.Reason, Session: res.Session, Usage: res.Usage, Models: res.Models, Repairs: res.Repairs,
+		Truncated: res.Truncated, Errors: res.Errors,
+	}
+}
+
+// Cause is the error that made a run fail: the first fatal one, or else the last that was not handled.
+func (o Result) Cause() (ling.ErrorData, bool) {
+	for _, e := range o.Errors {
+		if e.Fatal {
+			return e, true
+		}
+	}
+	for _, e := range slices.Backward(o.Errors) {
+		if !e.Handled {
+			return e, true
+		}
+	}
+	return ling.ErrorData{}, false
+}
+
+func (r *Run) owned(who access.Principal) bool { return who.Sees(r.owner) }
+
+// Context has the run's ids, and those of its trace, for lines of the log that are written outside of it.
+func (r *Run) Context() context.Context {
+	ctx := trail.With(context.Background(), trail.Trail{Run: r.ID, Session: r.Lane()})
+	if r.traced != nil {
+		ctx = trace.ContextWithSpanContext(ctx, *r.traced)
+	}
+	return ctx
+}
+
+// location is where a run of replicas is: it is gone when it cannot be followed here any more, though it may go on elsewhere.
+type location struct {
+	context.Context
+	leave context.CancelFunc
+	tail  runlog.Tail  // of one that is followed; nil for this replica's own
+	asked atomic.Int64 // when somebody last did for one that is followed, in ns
+}
+
+func newLocation(tail runlog.Tail) *location {
+	p := &location{tail: tail}
+	p.Context, p.leave = context.WithCancel(context.Background())
+	return p
+}
+
+// Moved reports whether the run cannot be followed here any more.
+func (r *Run) Moved() bool { return r.where != nil && r.where.Err() != nil }
+
+// moved is closed when that is so; nil where it cannot be.
+func (r *Run) moved() <-chan struct{} {
+	if r.where == nil {
+		return nil
+	}
+	return r.where.Done()
+}
+
+// followed says whether another replica has the run, or had it at its end.
+func (r *Run) followed() bool { return r.where != nil && r.where.tail != nil }
+
+// trouble is told what becomes of a run in the shared log. It is called by the log's goroutine.
+func (r *Run) trouble(err error) {
+	if !errors.Is(err, runlog.ErrFenced) && !errors.Is(err, runlog.ErrLost) {
+		return
+	}
+	r.where.leave()
+	if m := r.manager.Load(); m != nil {
+		m.Stop(ErrMoved)
+	}
+}

@@ -1,0 +1,385 @@
+package run
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/lingserve/lingserve/access"
+	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/agent"
+	"github.com/lingserve/lingserve/bot"
+	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/control"
+	"github.com/lingserve/lingserve/flow"
+	"github.com/lingserve/lingserve/internal/gate"
+	"github.com/lingserve/lingserve/ling"
+	"github.com/lingserve/lingserve/runlog"
+	"github.com/lingserve/lingserve/tape"
+	"github.com/lingserve/lingserve/turn"
+	"github.com/lingserve/lingserve/web/once"
+)
+
+// Agents are who answers in sessions: plugins of [Options].Turns, which take an envelope by the name that its Extra has under
+// [ExtraAgent].
+type Agents interface {
+	// Names are those that a run can ask for, the default one first.
+	Names() []string
+	// Answer gives somebody's decision to a call that waits for it; see [agent.Agent.Answer].
+	Answer(context.Context, agent.Answer) error
+	// Questions are the calls of a session that wait for approval, the oldest first.
+	Questions(session string) []agent.Question
+}
+
+// ByWorkflow is what [Agents] are, too, where workflows answer for some of them.
+type ByWorkflow interface {
+	// Workflow is the name of the workflow that answers for this agent; "" for none.
+	Workflow(agent string) string
+}
+
+// Engine is what several servers share: where runs and sessions are kept.
+type Engine interface {
+	// Away says that nothing can be kept there now, and has not been for a moment.
+	Away() bool
+}
+
+// Options are the settings of a service. Workflows, Models, Log, Ledger, Pressure, Files and Observer are needed, and Kernel with Turns.
+type Options struct {
+	Workflows *flow.Registry
+	Models    *adapter.Registry
+	Log       *slog.Logger
+	Data      string // folder for what must survive a restart; "" keeps nothing
+
+	Tapes        tape.Store // of sessions; nil is a service without sessions
+	Workspace    string     // folder that sessions work in
+	Turns        *turn.Framework
+	Agents       Agents
+	Kernel       *channel.Kernel
+	ChannelNames []string // of all channels, this one included: a session whose id begins with one of them is not a caller's own
+
+	Bot             bot.Config // defaults of every bot
+	Retention       time.Duration
+	KeyRetention    time.Duration
+	MaxRuns         int // that run at once
+	MaxLog          int // bytes of a run's log in memory
+	MaxResult       int // bytes of a run's result
+	MaxBots         int // of a run
+	MaxTasks        int // of a run
+	Input           int // characters of a request that models read
+	Images          int // and files, of a request
+	RunTimeout      time.Duration
+	MemoryOfEnded   int64 // bytes of ended runs in memory
+	MaxDisk         int64 // bytes of ended runs in Data
+	InlineWorkflows bool  // a request may carry a workflow
+
+	Engine   Engine  // that is shared with other servers; nil is none
+	Shared   *Shared // with replicas of the server; nil for one that is alone. Then Data keeps no runs and no keys.
+	Ledger   *adapter.Ledger
+	Limits   *access.Limits // of callers; nil is none
+	Pressure Pressure
+	Files    Files
+	Observer Observer
+	Tracer   trace.TracerProvider // nil makes no spans
+	// Detach is called once by Drain and Close before they end runs: it returns when nothing reads runs any more. It waits for readers as
+	// long as ctx goes on.
+	Detach func(ctx context.Context)
+
+	Times Times
+}
+
+// Times are how long the service waits; zero is the default.
+type Times struct {
+	Begin  time.Duration // until the opening of a run is stored, 15 s
+	Hand   time.Duration // to hand a message to the replica that has its session, 12 s
+	Cut    time.Duration // for the tape of a run that was cut off, 500 ms
+	Stored time.Duration // for the ends of runs while the server closes, 3 s
+}
+
+// Pressure says what the machine runs out of.
+type Pressure interface {
+	LowMemory() bool
+	LowDisk() bool
+	DiskBroken() bool // it has failed, and cannot be written since
+	DiskFailed()      // is told that the disk could not keep something
+}
+
+// Files are what callers have uploaded, and what models make.
+type Files interface {
+	// Open puts the data of uploaded files in the place of their ids. at is where the list is in the request. Errors are of this package.
+	Open(who access.Principal, at string, list []adapter.Part) ([]adapter.Part, error)
+	// Size is how many bytes a file has, by its id.
+	Size(id string) int64
+	// Keep keeps what a model made, and returns its address; "" where it is not kept.
+	Keep(ctx context.Context, owner, kind string, data []byte) (url string, err error)
+}
+
+// Observer is told of each run.
+type Observer interface {
+	// Run is told that a run has begun, of a workflow or of an agent. What it returns is told of its first delta, which may not come, and of
+	// its end.
+	Run(workflow, agent string) RunObserver
+}
+
+// Service starts runs, and knows them: those that go on, and those that have ended and can still be attached to. Started runs belong to it
+// and not to the request that started them. Its methods are safe for concurrent use.
+type Service struct {
+	o    Options
+	log  *slog.Logger
+	disk *disk // nil keeps nothing
+
+	journal   runlog.Log // of those that go on; nil without a disk
+	toRestart []*leftRun // that are to be run again; until the service has started
+
+	working  context.Context // of all runs
+	stopWork context.CancelCauseFunc
+	works    sync.WaitGroup // one for each running run that is no turn
+	turns    gate.Gate      // one for each turn
+
+	stopping context.Context // ends when no reader is served any more
+	stop     context.CancelFunc
+	ctx      context.Context // of the service's own goroutines
+	cancel   context.CancelFunc
+	wg       sync.WaitGroup
+
+	moving    sync.WaitGroup // of what is done with what replicas share
+	leaving   chan struct{}  // closed when nothing more is waited for
+	leaveOnce sync.Once
+
+	keyed    keyGate       // starts of agents that have an Idempotency-Key: one at a time of each key
+	starting starting      // runs that are about to begin; of a server that shares them
+	slots    chan struct{} // of runs that were taken over from other replicas; one element for each that goes on
+	unserve  func()        // answers other replicas no more; nil for a server that is alone
+
+	trimming sync.Mutex // one goroutine at a time moves ended runs out of memory
+
+	mu        sync.Mutex
+	inMemory  map[string]*Run          // running, and ended ones that are kept here
+	inSession map[string]*Run          // the one that was started last in a session, by its lane, while it is in memory
+	kept      []*Run                   // the ended ones of inMemory, the least recently touched first
+	keptBytes int64                    // of kept
+	onDisk    map[string]stored        // ended ones that can be read back
+	loading   map[string]chan struct{} // being read back now; closed when that is over
+	expired   expired                  // ids that were known once
+	keys      *keys
+	running   int
+	draining  bool
+	quiet     chan struct{} // closed once draining and nothing runs
+	freed     int64         // bytes that have left memory since it was last given back to the system
+
+	closeOnce sync.Once
+	closeErr  error
+}
+
+// Times and sizes that need no setting.
+const (
+	// keepInMemory is how long an ended run stays in memory where there is a disk: long enough for those who reconnect at
+	// once, short enough that a burst of runs does not leave its memory behind.
+	KeepInMemory = 15 * time.Second
+	SweepEvery   = 5 * time.Second
+	// giveBack is how much memory must have become free before the system gets it back, which costs a garbage collection.
+	giveBack = 1 << 20
+)
+
+// errClosing is why runs end when the server does.
+var errClosing = fmt.Errorf("the server is shutting down: %w", ling.ErrInterrupted)
+
+// Open returns a service. Errors: a data folder that cannot be written.
+func Open(o Options) (*Service, error) {
+	if o.Turns != nil {
+		if err := o.Turns.Register("http", door{}); err != nil {
+			return nil, err
+		}
+	}
+	var d *disk
+	if o.Data != "" && o.Shared == nil {
+		var err error
+		if d, err = openDisk(o.Data); err != nil {
+			return nil, err
+		}
+	}
+	s := newService(o, d)
+	if s.disk != nil {
+		if err := s.restore(time.Now()); err != nil {
+			err = errors.Join(err, s.closeJournal(), s.disk.close())
+			return nil, fmt.Errorf("data folder %s: %w", o.Data, err)
+		}
+	}
+	s.wg.Go(s.sweepLoop)
+	s.restartAll()
+	if o.Shared != nil {
+		s.slots = make(chan struct{}, min(RestartsAtOnce, max(1, o.MaxRuns)))
+		unserve, err := o.Shared.Control.Serve(s.serve)
+		if err != nil {
+			return nil, errors.Join(err, s.Close())
+		}
+		s.unserve = unserve
+		s.wg.Go(s.watchReplicas)
+	}
+	return s, nil
+}
+
+func newService(o Options, d *disk) *Service {
+	o.Times = Times{
+		Begin: cmp.Or(o.Times.Begin, beginWait), Hand: cmp.Or(o.Times.Hand, handWait), Cut: cmp.Or(o.Times.Cut, cutWait),
+		Stored: cmp.Or(o.Times.Stored, storedWait),
+	}
+	if o.Detach == nil {
+		o.Detach = func(context.Context) {}
+	}
+	s := &Service{
+		o: o, log: o.Log, disk: d, leaving: make(chan struct{}),
+		inMemory: map[string]*Run{}, inSession: map[string]*Run{}, onDisk: map[string]stored{}, loading: map[string]chan struct{}{},
+		keys: newKeys(o.KeyRetention), quiet: make(chan struct{}),
+	}
+	s.working, s.stopWork = context.WithCancelCause(context.Background())
+	s.stopping, s.stop = context.WithCancel(context.Background())
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	if o.Shared != nil {
+		s.journal = o.Shared.Runs
+	}
+	return s
+}
+
+// sweepLoop forgets ended runs and keys as their time comes, and gives memory back to the system after a burst of runs. It ends
+// with Close.
+func (s *Service) sweepLoop() {
+	tick := time.NewTicker(SweepEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-s.ctx.Done():
+			return
+		case <-tick.C:
+			if s.sweep(time.Now()) {
+				debug.FreeOSMemory()
+			}
+		}
+	}
+}
+
+// Drain refuses new runs, waits for running ones until ctx ends, has their readers detached, and ends what still runs as interrupted, or
+// hands it over to other replicas. What has ended is kept.
+func (s *Service) Drain(ctx context.Context) error {
+	began := time.Now()
+	quiet := s.drain()
+	s.log.InfoContext(ctx, "draining")
+	s.dropFollowed()
+	select {
+	case <-quiet:
+		s.dropFollowed()
+	case <-ctx.Done():
+	}
+	s.detach(ctx)
+	if s.o.Shared != nil {
+		handed, left := s.handOver()
+		if handed > 0 {
+			s.log.InfoContext(ctx, "runs continue at other replicas", "runs", handed)
+		}
+		if left > 0 {
+			s.log.InfoContext(ctx, "runs wait for another replica", "runs", left)
+		}
+	}
+	count := s.interrupt()
+	s.saveAll()
+	s.log.InfoContext(ctx, "runs drained", "interrupted", count, "took", time.Since(began))
+	return nil
+}
+
+// detach ends all readers. It must happen before runs are ended, so that no client takes the server's end for its run's.
+func (s *Service) detach(ctx context.Context) {
+	s.o.Detach(ctx)
+	s.stop()
+}
+
+// Close frees what the service holds; after Drain. Without one, runs that go on are ended.
+func (s *Service) Close() error {
+	s.closeOnce.Do(func() {
+		s.drain()
+		now, cancel := context.WithCancel(context.Background())
+		cancel()
+		s.detach(now)
+		s.interrupt()
+		s.saveAll()
+		s.closeErr = s.closeJournal()
+		s.cancel()
+		if s.unserve != nil {
+			s.unserve()
+		}
+		s.wg.Wait()
+		s.moving.Wait()
+		if s.disk != nil {
+			s.closeErr = errors.Join(s.closeErr, s.disk.close())
+		}
+	})
+	return s.closeErr
+}
+
+// Load is what a service has to do.
+type Load struct {
+	Draining    bool
+	Running     int // runs
+	InMemory    int // ended runs that can be attached to
+	MemoryBytes int64
+	OnDisk      int // ended runs that can be read back
+	DiskBytes   int64
+}
+
+// Load says what goes on now.
+func (s *Service) Load() Load {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l := Load{Draining: s.draining, Running: s.running, InMemory: len(s.kept), MemoryBytes: s.keptBytes, OnDisk: len(s.onDisk)}
+	for _, st := range s.onDisk {
+		l.DiskBytes += st.size
+	}
+	return l
+}
+
+// engineRetry is when to come back while the engine is away: most often a leader is elected, or a connection made.
+const engineRetry = 2 * time.Second
+
+// noEngine refuses what is new while the engine is away (CL-10): nobody could come back to it. What goes on is not touched.
+func (s *Service) noEngine() error {
+	if s.o.Engine == nil || !s.o.Engine.Away() {
+		return nil
+	}
+	return overLimit(LimitEngine, "the server cannot reach its store of runs and starts no new runs; retry later", engineRetry)
+}
+
+// canReadBack says whether what leaves memory can be read back.
+func (s *Service) canReadBack() bool { return s.disk != nil || s.o.Shared != nil }
+
+// Shared is what replicas of a server have in common. Any of them serves any run: one that it does not have it follows, and what is to be
+// done with it is asked of the replica that has it. All members are needed. The server closes none of them; they are closed after it.
+type Shared struct {
+	// Runs is the log of runs, in which they are kept as they go and after their end.
+	Runs runlog.Shared
+	// Control asks the other replicas. The server serves it.
+	Control control.Control
+	// Keys are those of requests, on all replicas.
+	Keys once.Keys
+	// Replicas are those who are there, this one among them.
+	Replicas func() []string
+	// Watch calls gone with each replica that is not there any more, from now on.
+	Watch func(gone func(replica string)) (stop func())
+	// Holder says which replica has the turns of a tape now, by its name; "" is none.
+	Holder func(ctx context.Context, tape string) (replica string, err error)
+}
+
+// replica is the id of this one.
+func (s *Shared) replica() string { return s.Control.Replica() }
+
+// Running says how many runs go on, and whether there are turns among them.
+func (s *Service) Running() (running int, turns bool) {
+	s.mu.Lock()
+	running = s.running
+	s.mu.Unlock()
+	return running, s.turns.Count() > 0
+}

@@ -1,0 +1,375 @@
+package run
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/lingserve/lingserve/agent/workflow"
+	"github.com/lingserve/lingserve/bot"
+	"github.com/lingserve/lingserve/channel"
+	webchannel "github.com/lingserve/lingserve/channel/web"
+	"github.com/lingserve/lingserve/ling"
+	"github.com/lingserve/lingserve/turn"
+)
+
+// agentRun is a run that is a turn of an agent: a prepared one of the kernel, whose reply is the run's tube. It is also the lifespan
+// of the turn's envelope, which keeps the turn from beginning before the run is there to tell of it.
+type agentRun struct {
+	s          *Service
+	name       string
+	id         string // of the run, and of the turn
+	as         string // the agent that a workflow answers for; "" for none
+	policy     turn.Policy
+	answer     *workflow.Answer // of a workflow, which writes to the tube itself; nil for an agent
+	done       bool             // completed values are told
+	unattended bool             // the caller waits for the document and cannot answer questions
+	inDoubt    bool             // another replica may have taken the message: the tape says so
+	envelope   *turn.Envelope
+	spec       *spec
+	admission  channel.Admission // observeOnly: nothing of the turn is to be seen
+
+	cancel  context.CancelCauseFunc // ends the turn
+	ticket  *turn.Ticket
+	decided chan struct{} // closed when tells is set, or there is to be none
+	ownRun  *Run          // the run that tells of the turn; nil: it could not be started, or another turn has used the message
+	ready   chan struct{} // closed when m is set
+	m       *ling.Manager // what is written to
+	own     *ling.Manager // of the run: another one than m where nothing is to be seen
+
+	place     sync.Once
+	placed    chan struct{} // closed when taken is set
+	taken     taken
+	supervise func()        // waits for the end of tells, and keeps what is kept of it
+	judged    chan struct{} // closed when shown is set
+	shown     bool          // the run may be seen
+
+	mu      sync.Mutex
+	steered []steeredMessage // messages that were given to this run's turn
+	over    bool             // no more of them are taken
+
+	// Of the turn's goroutine, and of the run's when that has ended.
+	calls   map[string]int // numbers of the calls that are not answered, by id: a later call may have the id of an earlier one
+	told    int            // calls so far
+	last    int            // of the last call
+	cited   int            // sources so far
+	made    int            // images and sounds so far
+	wrote   bool           // text
+	line    bool           // the text ends with a line
+	gap     bool           // calls have come since
+	size    int            // of what was written
+	large   bool           // it was too much
+	silent  bool           // the workflow answers, and all that happens is on the tube
+	pending []byte
+}
+
+var (
+	// errRefused is why a turn ends whose run could not be started.
+	errRefused = errors.New("the run was not started")
+	// errGoexit is what a turn fails of whose goroutine a plugin has ended.
+	errGoexit = errors.New("a plugin has ended its goroutine")
+	// errInterrupted is what the end of a run says that a later message has ended.
+	errInterrupted = errors.New("interrupted")
+	// errErased is why the turns of a session end that is erased.
+	errErased = errors.New("the session was erased")
+)
+
+// startAgent starts a run of an agent, or finds the one that takes its message. The turn goes on behind it.
+// again says that the same request has started it before.
+func (s *Service) startAgent(sp spec) (r *Run, id string, again bool, p error) {
+	a := sp.agent
+	if sp.key != "" && s.o.Shared == nil {
+		// A message must be submitted before its run can be started, and one that comes twice only once.
+		defer s.keyed.enter(hashKey(sp.owner, sp.key))()
+		if c, p := s.attach(s.ctx, sp.owner, sp.key, sp.hash); c.Run != "" || p != nil {
+			return nil, c.Run, true, p
+		}
+	}
+	sp.id = a.id
+	ctx, cancel := context.WithCancelCause(s.runContext(&sp))
+	a.cancel = cancel
+	m := &webchannel.Message{
+		Principal: sp.owner, Role: sp.role, Session: sp.session, Run: a.id, Key: sp.key, Agent: cmp.Or(a.as, a.name), Text: a.envelope.Content, Workflow: a.answer != nil,
+		Admission: a.admission,
+		Dispatch: func(ctx context.Context, t *channel.Turn) (channel.DispatchResult, error) {
+			return a.dispatch(ctx, t, &sp)
+		},
+	}
+	s.turns.Enter()
+	go func() { // ends with the turn, and the server waits for it
+		var result channel.Result
+		err := errGoexit
+		defer func() {
+			a.place.Do(func() {
+				a.taken.err = s.refused(result, err)
+				close(a.placed)
+			})
+			cancel(err)
+			a.endSpan(&sp)
+			s.turns.Leave()
+		}()
+		result, err = webchannel.Run(ctx, s.o.Kernel, m)
+	}()
+	<-a.placed
+	return a.taken.run, a.taken.id, a.taken.again, a.taken.err
+}
+
+// taken says which run takes a message.
+type taken struct {
+	run   *Run   // its own, nil where there is none
+	id    string // of the run: its own, that of the turn it was steered to, or the first one of its key
+	again bool   // the last
+	err   error
+}
+
+// takenBy says which run takes the message, or why none does.
+func (a *agentRun) takenBy(t taken) {
+	a.place.Do(func() {
+		a.taken = t
+		close(a.placed)
+	})
+}
+
+// dispatch gives the turn to the lane of its session, and shows it by a run. It returns when both have ended, so that nothing goes on
+// behind the kernel's back.
+func (a *agentRun) dispatch(ctx context.Context, t *channel.Turn, sp *spec) (channel.DispatchResult, error) {
+	e := a.envelope
+	e.SessionID = t.SessionKey
+	e.Sender.ID, e.Sender.Role = t.Context.SenderID, t.Context.Role
+	if a.answer == nil {
+		e.Content = t.Context.BodyForAgent
+		if e.Sender.NoCommands = !t.Context.CommandAuthorized; t.Context.CommandAuthorized {
+			e.Content = t.Context.BodyForCommands
+		}
+	}
+	policy := cmp.Or(a.policy, turn.Policy(t.Policy))
+	if policy == turn.Steer && a.answer != nil || t.Context.ObserveOnly && policy != turn.Reject {
+		policy = turn.Queue // a workflow cannot be steered; and what nobody is to see does nothing to what somebody does
+	}
+	a.spec, sp.id = sp, a.id
+	ticket, err := a.s.o.Turns.Submit(ctx, e, turn.WithID(a.id), turn.WithPolicy(policy), turn.WithSink(a.take), turn.WithWaiting(a.waits))
+	if err != nil {
+		return channel.DispatchResult{}, err
+	}
+	a.ticket = ticket
+	steered := false
+	if e := ticket.Host(); e != nil {
+		// Turns that have no run, or none that is still going on, are of other doors: their answer comes by a run of its own.
+		if host, ok := e.Life.(*agentRun); ok && host.steer(*sp) {
+			steered = true
+			t.Queued()
+			a.takenBy(taken{id: host.id})
+			<-a.decided
+		}
+	}
+	if !steered {
+		r, id, p := a.s.start(*sp)
+		a.started(r)
+		if r != nil {
+			t.Queued()
+		}
+		a.takenBy(taken{r, id, r == nil, p})
+		if p != nil {
+			_, _ = ticket.Wait(context.Background())
+			return channel.DispatchResult{}, ofLane(p)
+		}
+	}
+	if a.ownRun != nil {
+		a.shown = show(ctx, t.Sink)
+		close(a.judged)
+		a.supervise()
+	}
+	_, err = ticket.Wait(context.Background())
+	switch {
+	case a.ownRun != nil:
+		return channel.DispatchResult{}, err
+	case steered && ticket.Host() == nil:
+		return channel.DispatchResult{}, errRefused // it came too late, and there could be no run for it
+	default:
+		return channel.DispatchResult{Deferred: true}, nil // the run that takes it says what came of it
+	}
+}
+
+// ofLane is an error of this package as the error of a lane that says the same.
+func ofLane(err error) error {
+	switch codeOf(err) {
+	case codeOverloaded:
+		return turn.ErrQueueFull
+	case codeDraining:
+		return turn.ErrDraining
+	}
+	return err
+}
+
+// started says that the run goes on, or that it could not be started: then its turn ends.
+func (a *agentRun) started(r *Run) {
+	if r == nil {
+		a.cancel(errRefused)
+		a.mu.Lock()
+		a.over = true
+		a.mu.Unlock()
+	}
+	a.ownRun = r
+	close(a.decided)
+}
+
+// steer notes a message that was given to this run's turn; false where no run is there to tell what becomes of it.
+func (a *agentRun) steer(sp spec) bool {
+	<-a.decided // its turn may be there a moment before it
+	if a.ownRun == nil {
+		return false
+	}
+	if <-a.judged; !a.shown {
+		return false // the answer would not be seen
+	}
+	m := steeredMessage{sp, make(chan struct{})}
+	a.mu.Lock()
+	if a.over {
+		a.mu.Unlock()
+		return false
+	}
+	a.steered = append(a.steered, m)
+	a.mu.Unlock()
+	a.s.keepKey(sp, a.id) // until a run of its own has it
+	close(m.keyed)
+	return true
+}
+
+// steeredMessage is a message that was given to the turn of another run.
+type steeredMessage struct {
+	spec
+	keyed chan struct{} // closed when its key leads to that run
+}
+
+// followUp is for the end of the turn: the messages that it has not used have turns of their own, which come next or run already.
+// Each gets its run, and this one says which.
+func (a *agentRun) followUp(m *ling.Manager) {
+	a.mu.Lock()
+	list := a.steered
+	a.steered, a.over = nil, true
+	a.mu.Unlock()
+	ctx, cancel := context.WithTimeout(a.s.stopping, a.s.o.Times.Begin)
+	defer cancel()
+	for _, given := range list {
+		<-given.keyed // a key that leads back to the message's own run must be written behind that
+		sp := given.spec
+		late := sp.agent
+		if late.ticket.Host() != nil {
+			if r, err := late.ticket.Wait(context.Background()); err != nil && r.TurnID == late.id && errors.Is(err, turn.ErrDraining) {
+				m.Report("", lateFailure(codeDraining))
+			}
+			close(late.decided)
+			late.cancel(nil)
+			continue
+		}
+		sp.accepted = true
+		r, id, p := a.s.start(sp)
+		if p != nil {
+			m.Report("", lateFailure(codeOf(p)))
+		} else {
+			r.awaitAccepted(ctx) // who reads this comes for it, to any replica
+			// The tube is open until this returns.
+			_ = m.SendEvent("follow_up", map[string]string{"run": id})
+		}
+		late.started(r)
+	}
+}
+
+// lateFailure says that a steered message was not used and is not answered any more.
+func lateFailure(code string) *bot.Failure {
+	return &bot.Failure{
+		Code: code, Message: "a message arrived too late for this run and got no answer: " + turn.Sentence(code), Retryable: turn.Retryable(code, nil),
+	}
+}
+
+// answering waits until it is clear which run answers a message that was steered: nil for the one that it was given to, or where
+// ctx has ended.
+func (a *agentRun) answering(ctx context.Context) *Run {
+	select {
+	case <-a.decided:
+		return a.ownRun
+	case <-ctx.Done():
+		return nil
+	}
+}
+
+// refused is the answer to a message whose turn has ended before there was a run.
+func (s *Service) refused(r channel.Result, err error) error {
+	switch {
+	case errors.Is(err, errClosing):
+		r.Admission.Reason = channel.ReasonDraining
+	case err != nil:
+		r.Admission.Reason = map[string]channel.Reason{
+			codeConflict: channel.ReasonSessionBusy, codeOverloaded: channel.ReasonOverloaded, codeDraining: channel.ReasonDraining,
+		}[s.o.Turns.Code(err)]
+	}
+	if said := webchannel.Refuse(r); said != nil {
+		e := &Error{Kind: KindOf(said.Code), Detail: said.Detail, Retry: said.RetryAfter}
+		if r.Admission.Reason == channel.ReasonOverloaded {
+			e.Limit = LimitQueue
+		}
+		return e
+	}
+	if err == nil {
+		err = fmt.Errorf("a turn ended without a run: %s", r.Admission.Reason)
+	}
+	e := internal("the server cannot accept the message; find the cause in its log under this id")
+	s.log.Error("cannot accept a message", "id", e.ID, "error", err)
+	return e
+}
+
+// Enter waits until the run is there.
+func (a *agentRun) Enter(ctx context.Context) error {
+	if t := turn.FromContext(ctx); a.answer != nil && t != nil && t.Inbox() != nil {
+		t.Inbox().CloseIfEmpty() // a workflow reads no steering, so messages had better wait
+	}
+	select {
+	case <-a.ready:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	if !a.inDoubt {
+		return nil
+	}
+	switch run, err := a.s.takenBefore(ctx, a.spec.lane(), a.id); { // once more, now that nobody else can write
+	case err != nil:
+		return err
+	case run != "":
+		return &bot.Failure{Code: codeConflict, Message: "the message was already accepted by the run " + run}
+	}
+	return nil
+}
+
+// Exit has nothing to do: the run waits for the whole turn.
+func (a *agentRun) Exit(context.Context, error) error { return nil }
+
+// run is the work of the run: it waits for the turn, which tells what happens by take.
+func (a *agentRun) run(ctx context.Context, m *ling.Manager) error {
+	defer a.cancel(nil)
+	defer context.AfterFunc(ctx, func() { a.cancel(context.Cause(ctx)) })()
+	a.own = m
+	if <-a.judged; a.shown {
+		return a.tell(ctx, m)
+	}
+	// All goes as it would, to where nobody looks.
+	hidden := a.s.manager(ctx, a.spec, nil)
+	if err := hidden.Go(func(ctx context.Context) error { return a.tell(ctx, hidden) }); err != nil {
+		a.cancel(err)
+	}
+	_ = hidden.Close()
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return nil
+}
+
+// show says whether a run may be seen: that it is, is what is visible of a turn.
+func show(ctx context.Context, sink channel.Sink) (shown bool) {
+	_, _ = sink.Do(ctx, channel.Block{Kind: channel.ReplyFinal}, func(context.Context) (channel.Receipt, error) {
+		shown = true
+		return channel.Receipt{}, nil
+	})
+	return shown
+}

@@ -1,0 +1,249 @@
+package web
+
+import (
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/lingserve/lingserve/flow"
+	"github.com/lingserve/lingserve/run"
+)
+
+func TestADataFolderThatCannotBeWrittenStopsTheStart(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, folder := range map[string]string{"a file": file, "below a file": filepath.Join(file, "data")} {
+		t.Run(name, func(t *testing.T) {
+			s, err := New(Options{Data: folder})
+			if err == nil {
+				s.Close()
+				t.Fatal("started")
+			}
+			if !strings.HasPrefix(err.Error(), "data folder") {
+				t.Error(err)
+			}
+		})
+	}
+	t.Run("read-only", func(t *testing.T) {
+		folder := t.TempDir()
+		if err := os.Chmod(folder, 0o500); err != nil {
+			t.Fatal(err)
+		}
+		if os.WriteFile(filepath.Join(folder, "probe"), nil, 0o600) == nil {
+			t.Skip("this user may write anywhere")
+		}
+		if s, err := New(Options{Data: folder}); err == nil {
+			s.Close()
+			t.Error("started")
+		}
+	})
+}
+
+// FT-25
+func TestADiskThatTakesNothingMoreDoesNotStopTheServer(t *testing.T) {
+	folder := t.TempDir()
+	b := newBench(t, func(o *Options) { o.Data = folder }).serve()
+	if err := os.RemoveAll(filepath.Join(folder, "runs")); err != nil {
+		t.Fatal(err)
+	}
+	id, st := b.startAsync("Idempotency-Key: k")
+	st.send("a", "b")
+	st.finish()
+	<-b.runOf(id).Done()
+	eventually(t, "the log says so", func() bool { return strings.Contains(b.log.String(), "cannot write an ended run") })
+	// From memory it is still there.
+	if d := readDocument(t, b.do("POST", "/v1/runs", `{"workflow":"steps"}`, "Idempotency-Key: k")); d.Run != id || string(d.Result) != `{"a":"b"}` {
+		t.Errorf("%+v", d)
+	}
+	// And when there is room again, it is written.
+	if err := os.Mkdir(filepath.Join(folder, "runs"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	b.quiet()
+	b.s.runs.Inspect().SaveAll()
+	if files, err := b.s.runs.Inspect().Files(); err != nil || files != 1 {
+		t.Errorf("%v, %v", files, err)
+	}
+}
+
+// A run whose file is damaged is not said to be too old: who had it is told so, however they ask, and the log says which.
+func TestARunWhoseRecordIsDamagedIsSaidToBe(t *testing.T) {
+	for name, text := range map[string]string{"in its middle": "", "in its first line": "\x00\x00\x00"} {
+		t.Run(name, func(t *testing.T) {
+			folder := t.TempDir()
+			b := newBench(t, func(o *Options) { o.Data = folder }).serve()
+			id, st := b.startAsync("Idempotency-Key: k")
+			st.send("a", "b")
+			st.finish()
+			<-b.runOf(id).Done()
+			b.down()
+			path := filepath.Join(folder, run.FileOf(id))
+			whole, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if text == "" {
+				text = string(whole[:len(whole)-9])
+			}
+			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			b = newBench(t, func(o *Options) { o.Data = folder }).serve()
+			for name, resp := range map[string]*http.Response{
+				"its key":    b.do("POST", "/v1/runs", `{"workflow":"steps"}`, "Idempotency-Key: k"),
+				"its id":     b.do("GET", "/v1/runs/"+id, ""),
+				"its events": b.do("GET", "/v1/runs/"+id+"/events?format=sse", ""),
+			} {
+				if p := readProblem(t, resp); p.Status != 410 || p.Code != codeGone || p.Detail != run.DamagedMessage || p.Run != id {
+					t.Errorf("%s: %+v", name, p)
+				}
+			}
+			resp := b.do("GET", "/v1/runs/"+id+"/events?format=jsonl", "", "Last-Event-ID: "+id+":1")
+			said, err := io.ReadAll(resp.Body)
+			if err != nil || !strings.Contains(string(said), run.DamagedMessage) || !strings.Contains(string(said), run.StatusInterrupted) {
+				t.Errorf("coming back: %s, %v", said, err)
+			}
+			if log := b.log.String(); !strings.Contains(log, `msg="cannot read an ended run" run=`+id) {
+				t.Error(log)
+			}
+			if b.steps.started() != 0 {
+				t.Error("it was run again")
+			}
+		})
+	}
+}
+
+// SE-09: of a run on disk that is another's nothing is read, damaged or not: the answer is the one for a run that there is not, byte for
+// byte.
+func TestAnothersRunOnDiskIsNotEvenRead(t *testing.T) {
+	k := newKeyring(t, "ann:user", "bob:user")
+	folder := t.TempDir()
+	edit := func(o *Options) { o.Data, o.Access.Door = folder, k.door }
+	b := newBench(t, edit).serve()
+	id := readDocument(t, b.do("POST", "/v1/runs", `{"workflow":"steps"}`, k.bearer["ann"], "Prefer: respond-async")).Run
+	(<-b.steps.came).finish()
+	<-b.runOf(id).Done()
+	b.down()
+	b = newBench(t, edit).serve()
+	whole, err := os.ReadFile(filepath.Join(folder, run.FileOf(id)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(folder, run.FileOf(id)), whole[:len(whole)-9], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	none := run.NewID()
+	theirs, nobodys := b.whole("GET", "/v1/runs/"+id, "", k.bearer["bob"]), b.whole("GET", "/v1/runs/"+none, "", k.bearer["bob"])
+	if d := cmp.Diff(nobodys, theirs); d != "" || theirs.Status != 404 {
+		t.Error(d)
+	}
+	if log := b.log.String(); strings.Contains(log, "cannot read an ended run") {
+		t.Errorf("it was read:\n%s", log)
+	}
+	if own := b.whole("GET", "/v1/runs/"+id, "", k.bearer["ann"]); own.Status != 410 {
+		t.Errorf("its owner gets %+v", own)
+	}
+}
+
+// FT-23: a data folder that the version before has left is taken over: testdata/before is what it had when it was killed.
+func TestTheFolderOfTheVersionBeforeIsRead(t *testing.T) {
+	const again, plain, canceled = "hzpbvehiwizjadw2y6bbyz5imr", "g6hi2o5afzi27brnij23fospni", "6xkgzauidouylvgkeyiwqtna7u"
+	folder := t.TempDir()
+	if err := os.CopyFS(folder, os.DirFS("testdata/before")); err != nil {
+		t.Fatal(err)
+	}
+	b := againBench(t, folder, tells("said now"), func(o *Options) {
+		o.KeyRetention = 200 * 365 * 24 * time.Hour // or it is too old to be run again, some day
+		w, err := flow.ParseSpec("plain.yaml", []byte("name: plain\nbots: {writer: {format: text, message: '{{ input.q }}', root: answer}}\n"), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.Workflows.Register(w)
+	}).serve()
+	<-b.runOf(again).Done()
+	for id, want := range map[string]document{
+		again:    {Status: run.StatusCompleted, Result: []byte(`{"answer":"said now"}`)},
+		plain:    {Status: run.StatusInterrupted, Result: []byte(`{"answer":"said before"}`)},
+		canceled: {Status: run.StatusCanceled, Result: []byte(`{"answer":"said before"}`)},
+	} {
+		if d := readDocument(t, b.do("GET", "/v1/runs/"+id, "")); d.Status != want.Status || string(d.Result) != string(want.Result) {
+			t.Errorf("%s: %s %s", id, d.Status, d.Result)
+		}
+	}
+	after := b.crashed()
+	b.down()
+	b = againBench(t, after, tells("not again"), nil).serve()
+	for _, id := range []string{again, plain, canceled} {
+		if d := readDocument(t, b.do("GET", "/v1/runs/"+id, "")); d.Status == run.StatusRunning {
+			t.Errorf("%s goes on", id)
+		}
+	}
+	if n := b.model.calls.Load(); n != 0 {
+		t.Errorf("%d runs were run once more", n)
+	}
+}
+
+// A trace is the one that the header names, where it is written as it has to be, and otherwise there is none.
+func FuzzTraceparent(f *testing.F) {
+	for _, text := range []string{
+		"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "00-00000000000000000000000000000000-b7ad6b7169203331-01",
+		"ff-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "01-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01-x",
+		"00-0AF7651916CD43DD8448EB211C80319C-b7ad6b7169203331-01", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01-",
+	} {
+		f.Add(text, "vendor=x")
+	}
+	f.Add("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00", strings.Repeat("a=b,", 40))
+	f.Fuzz(func(t *testing.T, text, state string) {
+		c := traceOf(&http.Request{Header: http.Header{"Traceparent": {text}, "Tracestate": {state}}})
+		parts := traceparent.FindStringSubmatch(text)
+		// OpenTelemetry, which reads it, passes over a hyphen at the end.
+		good := parts != nil && parts[1] != "ff" && (parts[1] != "00" || parts[5] == "" || parts[5] == "-") && strings.Trim(parts[2], "0") != "" && strings.Trim(parts[3], "0") != ""
+		switch {
+		case !c.IsValid():
+		case !good || c.TraceID().String() != parts[2] || c.SpanID().String() != parts[3] || !c.IsRemote():
+			t.Errorf("%q is %v %v", text, c.TraceID(), c.SpanID())
+		case c.TraceState().Len() > 32 || strings.ContainsAny(c.TraceState().String(), "\r\n\x00"):
+			t.Errorf("%q", c.TraceState())
+		}
+		if good && parts[1] == "00" && strings.Trim(parts[4][:1], "0") == "" && strings.Contains("01", parts[4][1:]) && !c.IsValid() {
+			t.Errorf("%q is not taken", text)
+		}
+	})
+}
+
+// An Idempotency-Key is taken as it is, if it is 1 to 255 visible characters, or refused with the header's name.
+func FuzzIdempotencyKey(f *testing.F) {
+	for _, key := range []string{"k", "", " ", "a b", "é", strings.Repeat("a", 255), strings.Repeat("a", 256), "\x7f", "~", "\"8e03978e\""} {
+		f.Add(key, key)
+	}
+	f.Add("a", "b")
+	f.Fuzz(func(t *testing.T, key, query string) {
+		d, st := &decoder{}, new(start)
+		st.Key = query
+		st.idempotencyKey(d, &http.Request{Header: http.Header{"Idempotency-Key": {key}}})
+		visible := len(key) >= 1 && len(key) <= 255
+		for i := range len(key) {
+			visible = visible && '!' <= key[i] && key[i] <= '~'
+		}
+		if ok := key == "" || visible && (query == "" || query == key); ok != (len(d.misfits) == 0) || ok && key != "" && st.Key != key {
+			t.Errorf("%q beside %q is %q: %+v", key, query, st.Key, d.misfits)
+		}
+		for _, m := range d.misfits {
+			if m.Header != "Idempotency-Key" || m.Detail == "" {
+				t.Errorf("%+v", m)
+			}
+		}
+	})
+}
+
+// traceparent is the header as https://www.w3.org/TR/trace-context/#traceparent-header writes it: what follows in later versions is theirs.
+var traceparent = regexp.MustCompile(`^([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?$`)

@@ -252,7 +252,11 @@ func TestAChatTakesThePartsThatACompletionTakes(t *testing.T) {
 				t.Fatalf("%s: %d requests at the model, expected one", part, len(asked)-before)
 			}
 			parts = asked[before].Messages[len(asked[before].Messages)-1].Parts
-			_, parts[0].Text, _ = strings.Cut(parts[0].Text, "Z\n\n") // a second may begin between the two messages, each of which has its date
+			_, said, dated := strings.Cut(parts[0].Text, "Z\n\n") // a second may begin between the two messages
+			if !dated || said != "look" {
+				t.Errorf("%s: the model got %q, want a date and look", part, parts[0].Text)
+			}
+			parts[0].Text = said
 			return parts, ""
 		}
 		want, refused := last("/v1/chat/completions", `{"model":"assistant","messages":[{"role":"user","content":[{"type":"text","text":"look"},`+part+`]}]}`)

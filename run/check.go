@@ -24,8 +24,8 @@ import (
 )
 
 // prepareAgent checks a run of an agent against what there is.
-func (s *Service) prepareAgent(p access.Principal, a *Request, files []adapter.Part) (spec, error) {
-	sp := spec{owner: p.Owner(), role: p.Role}
+func (s *Service) prepareAgent(p access.Principal, a *Request, files []adapter.Part) (*spec, error) {
+	sp := &spec{owner: p.Owner(), role: p.Role}
 	if s.o.Turns == nil {
 		return sp, refuse(ErrUnknown, "unknown agent "+wording.Quote(a.Agent)+"; this server has no agents")
 	}
@@ -83,6 +83,7 @@ func (s *Service) prepareAgent(p access.Principal, a *Request, files []adapter.P
 	sp.workflow = flow.Func(a.Agent, "", nil, func(ctx context.Context, m *ling.Manager, _ map[string]any) error {
 		return sp.agent.run(ctx, m)
 	})
+	sp.start.enter(startChecked)
 	sp.config = s.o.Bot
 	if len(a.Exclude)+len(a.Include) > 0 {
 		sp.filters = []tube.Filter{{Exclude: matchers(a.Exclude), Include: matchers(a.Include)}}
@@ -91,14 +92,14 @@ func (s *Service) prepareAgent(p access.Principal, a *Request, files []adapter.P
 }
 
 // prepareByWorkflow checks a run of an agent that a workflow answers for.
-func (s *Service) prepareByWorkflow(by access.Principal, a *Request, workflow string) (spec, error) {
+func (s *Service) prepareByWorkflow(by access.Principal, a *Request, workflow string) (*spec, error) {
 	if _, ok := s.o.Workflows.Get(workflow); !ok {
 		e := internal("this agent's workflow is missing; find the cause in the server's log under this id")
 		s.log.Error("agent's workflow is missing", "id", e.ID, "agent", a.Agent, "workflow", workflow)
-		return spec{}, e
+		return nil, e
 	}
 	if a.OnBusy == string(turn.Steer) {
-		return spec{}, misfitting(Field{
+		return nil, misfitting(Field{
 			Pointer: "/on_busy", Detail: "this agent does not support steer, because it is a workflow; expected queue, reject or interrupt",
 		})
 	}
@@ -332,8 +333,8 @@ func CheckSize(a *Request, limit, images int) error {
 }
 
 // prepare checks what is asked for against what there is.
-func (s *Service) prepare(p access.Principal, a *Request) (spec, error) {
-	sp := spec{owner: p.Owner(), role: p.Role}
+func (s *Service) prepare(p access.Principal, a *Request) (*spec, error) {
+	sp := &spec{owner: p.Owner(), role: p.Role}
 	var misfits []Field
 	fail := func(pointer, detail string) { misfits = append(misfits, Field{Pointer: pointer, Detail: detail}) }
 	if p := a.CheckSaid(); p != nil {
@@ -434,8 +435,9 @@ func (s *Service) prepare(p access.Principal, a *Request) (spec, error) {
 	if info.Restart && a.Session == "" {
 		sp.restart = &restart{request: *a, role: sp.role}
 	}
+	sp.start.enter(startChecked)
 	if a.Session != "" {
-		s.makeTurn(&sp, a.Session, turn.Policy(a.OnBusy), input)
+		s.makeTurn(sp, a.Session, turn.Policy(a.OnBusy), input)
 		sp.agent.envelope.Extra[extraHistory] = a.History
 	} else {
 		sp.history = messages(a.History)

@@ -49,10 +49,10 @@ func (s *Service) noteCut(p *leftRun) {
 func (s *Service) endLeft(p *leftRun, left *runlog.Left, message string) {
 	over := hasEnded(p.tube)
 	r := p.run(message)
-	r.where = newLocation(nil)
+	r.where = newLocation()
 	r.account = s.o.Ledger.Open()
 	r.account.Measure(func() int64 { return int64(r.tube.Measure()) })
-	r.entry = s.journal.Keep(runlog.Run{ID: r.ID, Opening: left.Opening, Tube: r.tube, Trouble: r.trouble})
+	r.entry = s.shared.Runs.Keep(runlog.Run{ID: r.ID, Opening: left.Opening, Tube: r.tube, Trouble: r.trouble})
 	r.keepEnd()
 	if !over {
 		s.log.WarnContext(r.Context(), "run cut off: its replica died", "run", r.ID, "events", r.tube.Len()%Epoch)
@@ -94,7 +94,7 @@ func (s *Service) ended(r *Run, m *ling.Manager, closeErr error) {
 	close(r.done)
 	r.manager.Store(nil)
 
-	away := r.Moved() || s.o.Shared != nil && r.restarts() // its end is not here
+	away := r.Moved() || r.adoptable() && r.restarts() // its end is not here
 	status := o.Status
 	if away {
 		status = StatusMoved
@@ -136,7 +136,7 @@ func (s *Service) ended(r *Run, m *ling.Manager, closeErr error) {
 	if away {
 		s.leaveLocked(r)
 	} else {
-		r.expires, r.saved = now.Add(s.retention(r.Keyed)), r.saved || s.o.Shared != nil
+		r.expires, r.saved = now.Add(s.retention(r.Keyed)), r.saved || r.tube.Held()
 		s.keepLocked(r, now)
 	}
 	if s.draining && s.running == 0 {

@@ -2,14 +2,18 @@ package run
 
 import (
 	"crypto/sha256"
+	"maps"
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/lingserve/lingserve/web/once"
 )
 
 // keys knows which run each Idempotency-Key has started. Entries hold no pointers and no text of the client's, so that a
-// hundred thousand of them are no burden. The lock of runs guards it.
+// hundred thousand of them are no burden.
 type keys struct {
+	mu        sync.Mutex
 	retention time.Duration
 	most      int // beyond it the oldest keys of the callers with the most are forgotten early
 	entries   map[[16]byte]keyEntry
@@ -33,29 +37,20 @@ func newKeys(retention time.Duration) *keys {
 	return &keys{retention: retention, most: maxKeys, entries: map[[16]byte]keyEntry{}}
 }
 
-// hashKey tells the keys of one principal from those of all others: no name and no key has a NUL in it.
-func hashKey(owner, key string) [16]byte {
-	if owner != "" {
-		key = owner + "\x00" + key
-	}
-	sum := sha256.Sum256([]byte(key))
-	return [16]byte(sum[:])
-}
-
 func hashOwner(owner string) [8]byte {
 	sum := sha256.Sum256([]byte(owner))
 	return [8]byte(sum[:])
 }
 
 func (k *keys) get(owner, key string) (keyEntry, bool) {
-	e, ok := k.entries[hashKey(owner, key)]
+	e, ok := k.entries[once.Hash(owner, key)]
 	return e, ok
 }
 
 func (k *keys) put(owner, key string, request [16]byte, run string) keyEntry {
-	e := keyEntry{key: hashKey(owner, key), hash: request, owner: hashOwner(owner), at: time.Now().Unix()}
+	e := keyEntry{key: once.Hash(owner, key), hash: request, owner: hashOwner(owner), at: time.Now().Unix()}
 	if copy(e.run[:], run) != len(run) {
-		panic("web: a run's id of another length")
+		panic("run: an of another length")
 	}
 	k.entries[e.key] = e
 	k.bound()
@@ -79,13 +74,11 @@ func (k *keys) expired(e keyEntry, now time.Time) bool {
 
 // sweep forgets what has expired and says whether there was any.
 func (k *keys) sweep(now time.Time) (some bool) {
-	for key, e := range k.entries {
-		if k.expired(e, now) {
-			delete(k.entries, key)
-			some = true
-		}
-	}
-	return some
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	before := len(k.entries)
+	maps.DeleteFunc(k.entries, func(_ [16]byte, e keyEntry) bool { return k.expired(e, now) })
+	return len(k.entries) < before
 }
 
 // bound forgets keys early where there are too many, a tenth at once, so that the work is not done for each new key. It takes the oldest
@@ -155,33 +148,4 @@ func fairShare(times map[[8]byte][]int64, room int) int {
 		room -= n
 	}
 	return counts[len(counts)-1]
-}
-
-// keyGate lets one at a time go on with each key.
-type keyGate struct {
-	mu   sync.Mutex
-	busy map[[16]byte]chan struct{} // closed when the one that goes on leaves
-}
-
-// enter waits until nobody goes on with a key, and goes on with it until leave is called.
-func (t *keyGate) enter(key [16]byte) (leave func()) {
-	t.mu.Lock()
-	for t.busy[key] != nil {
-		busy := t.busy[key]
-		t.mu.Unlock()
-		<-busy
-		t.mu.Lock()
-	}
-	if t.busy == nil {
-		t.busy = map[[16]byte]chan struct{}{}
-	}
-	mine := make(chan struct{})
-	t.busy[key] = mine
-	t.mu.Unlock()
-	return func() {
-		t.mu.Lock()
-		delete(t.busy, key)
-		t.mu.Unlock()
-		close(mine)
-	}
 }

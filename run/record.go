@@ -41,7 +41,7 @@ func (r *Run) opening() []byte {
 	o := opening{header: header{Run: r.ID, Owner: r.owner, Subject: r.Of, Keyed: r.Keyed, Began: r.Began.Round(0)}}
 	o.Session = r.session
 	if r.restart != nil {
-		o.From, o.Attempt, o.Again, o.Caller, o.Role = r.restart.from, r.restart.crashes(r.handedOver.Load()), &r.restart.request, r.caller, r.restart.role
+		o.From, o.Attempt, o.Again, o.Caller, o.Role = r.restart.from, r.restart.crashes(r.machine.is(runHandedOver)), &r.restart.request, r.caller, r.restart.role
 	}
 	return mustJSON(o)
 }
@@ -57,23 +57,27 @@ func mustJSON(value any) []byte {
 
 // keepInLog has a run kept as it goes.
 func (s *Service) keepInLog(r *Run) {
-	if s.journal == nil {
-		return
-	}
-	if r.where != nil {
-		r.entry = s.journal.Keep(runlog.Run{ID: r.ID, Opening: r.opening(), Tube: r.tube, Trouble: r.trouble})
+	r.entry = s.shared.Runs.Keep(runlog.Run{ID: r.ID, Opening: r.opening(), Tube: r.tube, Trouble: r.trouble})
+	if r.tube.Held() {
 		s.moving.Go(func() { s.watchFull(r) })
-		return
 	}
-	warned := false // of the log's goroutine
-	r.entry = s.journal.Keep(runlog.Run{ID: r.ID, Opening: r.opening(), Tube: r.tube, Trouble: func(err error) {
-		if m := r.manager.Load(); m != nil && !warned && errors.Is(err, runlog.ErrAway) {
-			warned = true
-			_ = m.SendEvent("warning", map[string]string{
-				"code": codeNotDurable, "message": "the server cannot store this run now; a crash would lose the run",
-			})
+}
+
+// trouble is told what becomes of a run in its log. It is called by the log's goroutine.
+func (r *Run) trouble(err error) {
+	m := r.manager.Load()
+	switch {
+	case errors.Is(err, runlog.ErrFenced), errors.Is(err, runlog.ErrLost):
+		r.where.leave()
+		if m != nil {
+			m.Stop(ErrMoved)
 		}
-	}})
+	case m != nil && !r.tube.Held() && !r.warned: // readers of a held tube see that nothing comes
+		r.warned = true
+		_ = m.SendEvent("warning", map[string]string{
+			"code": codeNotDurable, "message": "the server cannot store this run now; a crash would lose the run",
+		})
+	}
 }
 
 // reopen has the beginning of a run written once more: what it says has changed.
@@ -84,32 +88,19 @@ func (r *Run) reopen() {
 }
 
 // keepEnd has the rest of a run kept, and what came of it.
-func (r *Run) keepEnd() {
-	if r.entry != nil {
-		r.entry.End(mustJSON(headerOf(r)))
-	}
-}
-
-// unkeep has a run forgotten by the log.
-func (r *Run) unkeep() {
-	if r.entry != nil {
-		r.entry.Drop()
-	}
-}
+func (r *Run) keepEnd() { r.entry.End(mustJSON(headerOf(r))) }
 
 // flush waits until all that runs have sent is kept, or cannot be, or ctx has ended.
 func (s *Service) flush(ctx context.Context) {
-	if s.journal != nil {
-		_ = s.journal.Flush(ctx) // the log says by itself what it cannot keep
-	}
+	_ = s.shared.Runs.Flush(ctx) // the log says by itself what it cannot keep
 }
 
-// closeJournal writes what there is, for good.
+// closeJournal writes what there is, for good, to the log of a server that is alone.
 func (s *Service) closeJournal() error {
-	if s.journal == nil || s.o.Shared != nil {
+	if s.disk == nil {
 		return nil
 	}
-	return s.journal.Close()
+	return s.shared.Runs.Close()
 }
 
 // openJournal opens the log of a server that is alone, and returns what is left of runs, those that began first first.
@@ -121,7 +112,7 @@ func (s *Service) openJournal() ([]*leftRun, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.journal = l
+	s.shared.Runs = localLog{l}
 	var runs []*leftRun
 	for _, left := range list {
 		p, err := readLeft(left)

@@ -26,7 +26,7 @@ func (s *Service) noteCut(p *leftRun) {
 	lane := webchannel.SessionKey(p.Owner, p.Session)
 	ctx, cancel := context.WithTimeout(s.ctx, s.o.Times.Cut)
 	defer cancel()
-	if replica, err := s.holderOf(ctx, lane); err != nil || replica != "" {
+	if replica, err := s.elsewhere(ctx, lane); err != nil || replica != "" {
 		return
 	}
 	if err := s.o.Turns.Alone(ctx, lane, turn.Reject, func(ctx context.Context) error {

@@ -94,6 +94,9 @@ func (k localKeys) findLocked(owner, key string) (keyEntry, bool) {
 
 func (k localKeys) putLocked(c once.Claim) once.Claim {
 	e := k.s.keys.put(c.Owner, c.Key, c.Hash, c.Run)
+	if k.s.disk == nil {
+		return e.claim(c.Owner, c.Key)
+	}
 	of := lineage{Owner: c.Owner}
 	if len(c.Of) > 0 && json.Unmarshal(c.Of, &of.Subject) != nil {
 		of.Subject = Subject{}

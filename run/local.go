@@ -13,9 +13,12 @@ func (s *Service) alone() *Shared {
 		Runs: localLog{noLog{}}, Control: control.NewLocal("", s.log), Keys: localKeys{s},
 		Replicas: func() []string { return []string{""} },
 		Watch:    func(func(string)) func() { return func() {} },
-		Holder:   func(context.Context, string) (string, error) { return "", nil },
+		Holder:   here,
 	}
 }
+
+// here is the place of all turns of a server that is alone.
+func here(context.Context, string) (string, error) { return "", nil }
 
 // localLog is a log in which all runs are this server's, which knows them by itself.
 type localLog struct{ runlog.Log }

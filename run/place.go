@@ -385,7 +385,7 @@ func (s *Service) Leave(run *Run) {
 
 // holder is the replica that has the turns of a session now, where that is another one; "" is none, or that it is not known.
 func (s *Service) holder(ctx context.Context, lane string) string {
-	replica, err := s.holderOf(ctx, lane)
+	replica, err := s.elsewhere(ctx, lane)
 	if err != nil {
 		s.log.WarnContext(ctx, "unknown which replica has a session", "error", err)
 		return ""
@@ -394,9 +394,6 @@ func (s *Service) holder(ctx context.Context, lane string) string {
 }
 
 func (s *Service) holderOf(ctx context.Context, lane string) (string, error) {
-	if s.o.Tapes == nil {
-		return "", nil
-	}
 	ctx, cancel := context.WithTimeout(ctx, commandWait)
 	defer cancel()
 	replica, err := s.shared.Holder(ctx, tape.Name(s.o.Workspace, lane))
@@ -409,7 +406,7 @@ func (s *Service) holderOf(ctx context.Context, lane string) (string, error) {
 // forwardMessage hands a message to the replica that has its session. ok is false where it is to be started here. It is asked for again
 // with the same id, of whoever has the session then, until it is known what became of it: as long as that is not, it is not started here.
 func (s *Service) forwardMessage(ctx context.Context, req *Request, sp *spec) (t report, ok bool) {
-	if replica, err := s.holderOf(ctx, sp.lane()); err == nil && replica == "" && !sp.inDoubt {
+	if replica, err := s.elsewhere(ctx, sp.lane()); err == nil && replica == "" && !sp.inDoubt {
 		return t, false
 	}
 	waiting, cancel := context.WithTimeout(ctx, s.o.Times.Hand)
@@ -419,7 +416,7 @@ func (s *Service) forwardMessage(ctx context.Context, req *Request, sp *spec) (t
 		as.Session = sp.session
 	}
 	for {
-		replica, err := s.holderOf(waiting, sp.lane())
+		replica, err := s.elsewhere(waiting, sp.lane())
 		switch {
 		case err != nil:
 			s.log.WarnContext(ctx, "unknown which replica has a session", "error", err)

@@ -134,9 +134,12 @@ type Service struct {
 	log  *slog.Logger
 	disk *disk // nil keeps nothing
 
-	shared    *Shared                                                                  // with other replicas; or what a server has that is alone
-	readBack  func(ctx context.Context, who access.Principal, id string) (*Run, error) // finds a run that is not in memory
-	toRestart []*leftRun                                                               // that are to be restarted; until the service has started
+	shared *Shared // with other replicas; or what a server has that is alone
+	// readBack finds a run that is not in memory.
+	readBack func(ctx context.Context, who access.Principal, id string) (*Run, error)
+	// elsewhere is the replica that has the turns of a session, where that is another one; "" is none.
+	elsewhere func(ctx context.Context, lane string) (string, error)
+	toRestart []*leftRun // that are to be restarted; until the service has started
 
 	working  context.Context // of all runs
 	stopWork context.CancelCauseFunc
@@ -242,9 +245,9 @@ func newService(o Options, d *disk) *Service {
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.slots = make(chan struct{}, min(RestartsAtOnce, max(1, o.MaxRuns)))
 	if o.Shared == nil {
-		s.shared, s.readBack = s.alone(), s.load
+		s.shared, s.readBack, s.elsewhere = s.alone(), s.load, here
 	} else {
-		s.shared, s.readBack = o.Shared, s.follow
+		s.shared, s.readBack, s.elsewhere = o.Shared, s.follow, s.holderOf
 	}
 	if o.Engine == nil {
 		s.o.Engine = thereAlways{}

@@ -46,6 +46,9 @@ func (s *Service) startRun(ctx context.Context, req *Request) (*Run, Outcome, er
 			}
 			sp.hash = hash
 		}
+		if err := s.roomFor(sp); err != nil && sp.agent == nil {
+			return nil, Outcome{}, err // before its key is claimed, and freed; a message may be steered
+		}
 		sp.inDoubt = key == keyUnstarted
 		if sp.inDoubt {
 			sp.keyState.enter(keyUnstarted)
@@ -146,14 +149,28 @@ func (s *Service) steered(ctx context.Context, req *Request, sp *spec, host stri
 	return r, out, err
 }
 
-// charge counts a run for the server and for its caller. The lock of runs is held. What was accepted before is not refused any more; there is
-// no more of it than an inbox holds.
-func (s *Service) chargeLocked(sp *spec) (release func(), err error) {
+// roomFor says why a run cannot start here now; nil if it can.
+func (s *Service) roomFor(sp *spec) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.roomLocked(sp)
+}
+
+// roomLocked is roomFor. What was accepted before is not refused for want of room; there is no more of it than an inbox holds.
+func (s *Service) roomLocked(sp *spec) error {
 	switch {
 	case s.draining:
-		return nil, &Error{Kind: ErrDraining, Detail: drainingMessage, Retry: 2 * time.Second}
+		return &Error{Kind: ErrDraining, Detail: drainingMessage, Retry: 2 * time.Second}
 	case s.running >= s.o.MaxRuns && !sp.accepted():
-		return nil, tooManyRuns(s.running)
+		return tooManyRuns(s.running)
+	}
+	return nil
+}
+
+// chargeLocked counts a run for the server and for its caller. The lock of runs is held.
+func (s *Service) chargeLocked(sp *spec) (release func(), err error) {
+	if err := s.roomLocked(sp); err != nil {
+		return nil, err
 	}
 	if release, err = s.admit(sp); err != nil {
 		return nil, err

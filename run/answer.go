@@ -24,9 +24,7 @@ func (s *Service) Answer(ctx context.Context, r *Run, answer agent.Answer) error
 	if !r.followed() {
 		return s.answerQuestion(ctx, r, answer)
 	}
-	_, err := s.askOwner(ctx, r, &command{Command: CommandDecide, Who: p, Decision: decision{
-		ID: answer.ID, Approve: answer.Approve, Reason: answer.Reason, Remember: answer.Remember, Nobody: answer.Nobody,
-	}})
+	_, err := s.askOwner(ctx, r, decide(CommandDecide, p, answer))
 	if err != nil && r.Ended() {
 		err = noQuestion(answer.ID)
 	}
@@ -34,6 +32,11 @@ func (s *Service) Answer(ctx context.Context, r *Run, answer agent.Answer) error
 		e.Run = r.ID
 	}
 	return err
+}
+
+// decide is the command that gives an answer.
+func decide(name string, who access.Principal, a agent.Answer) *command {
+	return &command{name: name, Who: who, ID: a.ID, Approve: a.Approve, Reason: a.Reason, Remember: a.Remember, Nobody: a.Nobody}
 }
 
 // deciderName is what an agent calls the one who decides.
@@ -71,7 +74,7 @@ func refusedAnswer(err error, id string) *Error {
 
 // askSession has a command done by the replica that has the turns of a session.
 func (s *Service) askSession(ctx context.Context, lane string, c *command) (report, error) {
-	c.Session, c.Who = lane, access.From(ctx)
+	c.session, c.Who = lane, access.From(ctx)
 	if replica := s.holder(ctx, lane); replica != "" {
 		ctx, cancel := context.WithTimeout(ctx, commandWait)
 		defer cancel()
@@ -98,40 +101,37 @@ func (s *Service) reaches(p access.Principal, lane string) bool {
 }
 
 // serveQuestions lists what waits in a session of this replica.
-func (s *Service) serveQuestions(who access.Principal, lane string) report {
-	if !s.reaches(who, lane) {
+func (s *Service) serveQuestions(c *command) report {
+	if !s.reaches(c.Who, c.session) {
 		return reportOf(refuse(ErrForbidden, "the session is another's"))
 	}
 	if s.o.Agents == nil {
 		return report{}
 	}
-	return report{Questions: s.o.Agents.Questions(lane)}
+	return report{Questions: s.o.Agents.Questions(c.session)}
 }
 
 // serveAnswer answers a question that waits in a session of this replica.
 func (s *Service) serveAnswer(ctx context.Context, c *command) report {
-	d, lane := c.Decision, c.Session
-	if !s.reaches(c.Who, lane) {
+	if !s.reaches(c.Who, c.session) {
 		return reportOf(refuse(ErrForbidden, "the session is another's"))
 	}
 	err := agent.ErrNoQuestion
 	if s.o.Agents != nil {
-		err = s.o.Agents.Answer(ctx, agent.Answer{
-			Session: lane, ID: d.ID, Approve: d.Approve, Reason: d.Reason, Remember: d.Remember, By: deciderName(c.Who), Role: c.Who.Role,
-		})
+		err = s.o.Agents.Answer(ctx, c.answer())
 	}
 	switch {
 	case err == nil:
 		return report{}
 	case errors.Is(err, agent.ErrNoQuestion):
-		return reportOf(refuse(ErrNoQuestion, "no question "+wording.Quote(d.ID)+" waits for approval in this session"))
+		return reportOf(refuse(ErrNoQuestion, "no question "+wording.Quote(c.ID)+" waits for approval in this session"))
 	}
-	return reportOf(refusedAnswer(err, d.ID))
+	return reportOf(refusedAnswer(err, c.ID))
 }
 
 // serveStop ends the turns of a session of this replica.
 func (s *Service) serveStop(c *command) report {
-	lane := c.Session
+	lane := c.session
 	run := s.inLane(lane)
 	switch {
 	case c.Cancels && !s.reaches(c.Who, lane),
@@ -149,21 +149,19 @@ func (s *Service) serveStop(c *command) report {
 
 // Questions lists the calls that wait for approval in a session, by its lane.
 func (s *Service) Questions(ctx context.Context, lane string) ([]agent.Question, error) {
-	t, err := s.askSession(ctx, lane, &command{Command: commandQuestions})
+	t, err := s.askSession(ctx, lane, &command{name: commandQuestions})
 	return t.Questions, err
 }
 
 // AnswerSession answers a question for approval that waits in a session, by its lane.
 func (s *Service) AnswerSession(ctx context.Context, lane string, answer agent.Answer) error {
-	_, err := s.askSession(ctx, lane, &command{Command: commandAnswer, Decision: decision{
-		ID: answer.ID, Approve: answer.Approve, Reason: answer.Reason, Remember: answer.Remember,
-	}})
+	_, err := s.askSession(ctx, lane, decide(commandAnswer, access.Principal{}, answer))
 	return err
 }
 
 // StopSession ends the turn of a session, by its lane, and those that wait, and returns how many.
 func (s *Service) StopSession(ctx context.Context, lane string) (stopped int, err error) {
-	t, err := s.askSession(ctx, lane, &command{Command: CommandStop, Cancels: true})
+	t, err := s.askSession(ctx, lane, &command{name: CommandStop, Cancels: true})
 	return t.Stopped, err
 }
 

@@ -35,7 +35,7 @@ func (s *Service) handOver() (handed, left int) {
 // handTo asks replicas to take a run over, one after the other, until one does.
 func (s *Service) handTo(ctx context.Context, r *Run, me string, others []string) bool {
 	for _, replica := range others {
-		_, ok, err := s.ask(ctx, replica, &command{Command: CommandAdopt, Run: r.ID, From: me})
+		_, ok, err := s.ask(ctx, replica, &command{name: CommandAdopt, run: r.ID, from: me})
 		if err != nil {
 			s.log.WarnContext(r.Context(), "another replica cannot take over a run", "run", r.ID, "replica", replica, "error", err)
 		}

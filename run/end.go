@@ -50,8 +50,7 @@ func (s *Service) endLeft(p *leftRun, left *runlog.Left, message string) {
 	over := hasEnded(p.tube)
 	r := p.run(message)
 	r.where = newLocation()
-	r.account = s.o.Ledger.Open()
-	r.account.Measure(func() int64 { return int64(r.tube.Measure()) })
+	r.pay(s.o.Ledger.Open())
 	r.entry = s.shared.Runs.Keep(runlog.Run{ID: r.ID, Opening: left.Opening, Tube: r.tube, Trouble: r.trouble})
 	r.keepEnd()
 	if !over {
@@ -175,19 +174,18 @@ func (s *Service) awaitStored(r *Run) {
 	if !r.tube.Held() {
 		return
 	}
-	select {
-	case <-r.tube.Ended():
-		return
-	case <-r.moved():
-		return
-	case <-s.leaving:
-	}
-	late := time.NewTimer(s.o.Times.Stored)
-	defer late.Stop()
-	select {
-	case <-r.tube.Ended():
-	case <-r.moved():
-	case <-late.C:
+	leaving, late := s.leaving, (<-chan time.Time)(nil)
+	for {
+		select {
+		case <-r.tube.Ended():
+			return
+		case <-r.moved():
+			return
+		case <-leaving:
+			leaving, late = nil, time.After(s.o.Times.Stored)
+		case <-late:
+			return
+		}
 	}
 }
 

@@ -71,8 +71,7 @@ func (s *Service) openFollower(ctx context.Context, who access.Principal, id str
 		return r, nil
 	}
 	r.machine.enter(runFollowed)
-	r.account = s.o.Ledger.Open()
-	r.account.Measure(func() int64 { return int64(r.tube.Measure()) })
+	r.pay(s.o.Ledger.Open())
 	r.asked.Store(time.Now().UnixNano())
 	s.moving.Go(func() { s.watchFollower(r) })
 	return r, nil
@@ -171,11 +170,8 @@ func (s *Service) dropFollower(r *Run) {
 
 func (s *Service) dropFollowerLocked(r *Run) {
 	r.machine.enter(runMoved)
-	if s.inMemory[r.ID] == r {
-		delete(s.inMemory, r.ID)
-	}
 	r.where.leave()
-	r.account.Release()
+	s.removeLocked(r)
 }
 
 // resultSoFar is what there is so far of a run whose head is not known here. Where its end is, it has ended for all who read it.

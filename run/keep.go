@@ -100,13 +100,7 @@ func (s *Service) leaveLocked(r *Run) {
 		r.machine.enter(runMoved)
 	}
 	r.where.leave()
-	if s.inMemory[r.ID] == r {
-		delete(s.inMemory, r.ID)
-	}
-	if lane := r.Lane(); lane != "" && s.inSession[lane] == r {
-		delete(s.inSession, lane)
-	}
-	r.account.Release()
+	s.removeLocked(r)
 }
 
 // retention is how long an ended run can be attached to.
@@ -295,26 +289,29 @@ func (s *Service) trim(now time.Time) {
 
 // dropLocked takes an ended run out of memory. It is one of kept.
 func (s *Service) dropLocked(r *Run) {
-	for i, k := range s.kept {
-		if k != r {
-			continue
-		}
-		r.machine.enter(runDropped)
-		copy(s.kept[i:], s.kept[i+1:])
-		s.kept[len(s.kept)-1] = nil
-		s.kept = s.kept[:len(s.kept)-1]
-		s.keptBytes -= r.size
-		if !r.restarts() && !r.saved { // else when its file is safe
-			r.entry.Drop()
-		}
-		s.freed += r.size
-		delete(s.inMemory, r.ID)
-		r.account.Release()
-		if lane := r.Lane(); lane != "" && s.inSession[lane] == r {
-			delete(s.inSession, lane)
-		}
+	i := slices.Index(s.kept, r)
+	if i < 0 {
 		return
 	}
+	r.machine.enter(runDropped)
+	s.kept = slices.Delete(s.kept, i, i+1)
+	s.keptBytes -= r.size
+	s.freed += r.size
+	if !r.restarts() && !r.saved { // else when its file is safe
+		r.entry.Drop()
+	}
+	s.removeLocked(r)
+}
+
+// removeLocked takes a run out of memory.
+func (s *Service) removeLocked(r *Run) {
+	if s.inMemory[r.ID] == r {
+		delete(s.inMemory, r.ID)
+	}
+	if lane := r.Lane(); lane != "" && s.inSession[lane] == r {
+		delete(s.inSession, lane)
+	}
+	r.account.Release()
 }
 
 // sweep forgets what has expired. It says whether much memory has become free while nothing runs.

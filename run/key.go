@@ -44,15 +44,14 @@ func (s *Service) claimKey(ctx context.Context, sp *spec) (earlier once.Claim, e
 	c, ok, err := s.shared.Keys.Claim(ctx, once.Claim{
 		Owner: sp.owner, Key: sp.key, Hash: sp.hash, Run: sp.id, Of: mustJSON(claimed{sp.of(), s.shared.replica()}),
 	})
+	if earlier, err = s.ofRequest(ctx, c, !ok, sp.hash, err); err != nil {
+		return once.Claim{}, err
+	}
 	switch {
-	case err != nil:
-		return once.Claim{}, s.keyError(ctx, err)
 	case ok:
 		sp.keyState.enter(keyClaimed)
-	case c.Hash != sp.hash:
-		return once.Claim{}, keyReused()
-	case c.Run != sp.id:
-		return c, nil
+	case earlier.Run != sp.id:
+		return earlier, nil
 	}
 	sp.start.enter(startKeyed)
 	return once.Claim{}, nil
@@ -63,23 +62,23 @@ func (s *Service) findKey(ctx context.Context, owner, key string, hash [16]byte)
 	ctx, cancel := context.WithTimeout(ctx, SharedWait)
 	defer cancel()
 	c, ok, err := s.shared.Keys.Find(ctx, owner, key)
+	return s.ofRequest(ctx, c, ok, hash, err)
+}
+
+// ofRequest is the earlier claim of a key, if there is one, which must be of the same request.
+func (s *Service) ofRequest(ctx context.Context, c once.Claim, ok bool, hash [16]byte, err error) (once.Claim, error) {
 	switch {
+	case err != nil && errors.Is(ctx.Err(), context.Canceled):
+		return once.Claim{}, context.Cause(ctx) // the client disconnected
 	case err != nil:
-		return once.Claim{}, s.keyError(ctx, err)
+		s.log.WarnContext(ctx, "cannot look up an idempotency key", "error", err)
+		return once.Claim{}, away()
 	case !ok:
 		return once.Claim{}, nil
 	case c.Hash != hash:
 		return once.Claim{}, keyReused()
 	}
 	return c, nil
-}
-
-func (s *Service) keyError(ctx context.Context, err error) error {
-	if errors.Is(ctx.Err(), context.Canceled) {
-		return context.Cause(ctx) // the client disconnected
-	}
-	s.log.WarnContext(ctx, "cannot look up an idempotency key", "error", err)
-	return away()
 }
 
 // forgetKey frees the key of a request whose run could not be started, if this start has claimed it. A copy of the request may have started
@@ -252,7 +251,7 @@ func claimant(c *once.Claim) string {
 // notStarted asks the replica that was to begin a run whether it did. One that has died could have, and what it did is known of a workflow
 // that does nothing before it is written down, and of a message, which its tape has.
 func (s *Service) notStarted(ctx context.Context, req *Request, id, replica string) (there, unstarted bool) {
-	t, _, err := s.ask(ctx, replica, &command{Command: commandStarted, Run: id})
+	t, _, err := s.ask(ctx, replica, &command{name: commandStarted, run: id})
 	switch {
 	case err != nil:
 		return true, false // it is asked again

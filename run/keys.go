@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"maps"
 	"slices"
@@ -81,71 +82,22 @@ func (k *keys) sweep(now time.Time) (some bool) {
 	return len(k.entries) < before
 }
 
-// bound forgets keys early where there are too many, a tenth at once, so that the work is not done for each new key. It takes the oldest
-// keys of the callers with the most: each caller has a share of the same size, and one that needs less leaves the rest to the others. So
-// a caller who floods the server with keys loses their own.
+// bound forgets keys early where there are too many, a tenth at once, so that the work is not done for each new key. The newest key of each
+// caller stays first, then the second newest of each, and so on: each caller has a share of the same size, and one that needs less leaves the
+// rest to the others. So a caller who floods the server with keys loses their own.
 func (k *keys) bound() {
 	if len(k.entries) <= k.most {
 		return
 	}
-	room := k.most * 9 / 10
-	times := map[[8]byte][]int64{} // of the keys of each caller
-	for _, e := range k.entries {
-		times[e.owner] = append(times[e.owner], e.at)
+	list := slices.SortedFunc(maps.Values(k.entries), func(a, b keyEntry) int { return cmp.Compare(b.at, a.at) })
+	rank := make(map[[16]byte]int, len(list)) // of each key among those of its caller
+	seen := map[[8]byte]int{}
+	for _, e := range list {
+		rank[e.key] = seen[e.owner]
+		seen[e.owner]++
 	}
-	share := max(fairShare(times, room), 1)
-	cuts := map[[8]byte]*cut{}
-	for owner, list := range times {
-		if surplus := len(list) - share; surplus > 0 {
-			cuts[owner] = newCut(list, surplus)
-		}
+	slices.SortStableFunc(list, func(a, b keyEntry) int { return cmp.Compare(rank[a.key], rank[b.key]) })
+	for _, e := range list[k.most*9/10:] {
+		delete(k.entries, e.key)
 	}
-	k.forgetBy(func(e keyEntry) *cut { return cuts[e.owner] })
-	if surplus := len(k.entries) - room; surplus > 0 { // there are more callers than room for one key of each
-		var list []int64
-		for _, e := range k.entries {
-			list = append(list, e.at)
-		}
-		all := newCut(list, surplus)
-		k.forgetBy(func(keyEntry) *cut { return all })
-	}
-}
-
-// cut is how many keys are to be forgotten of those that are not younger than a time.
-type cut struct {
-	n     int
-	until int64
-}
-
-// newCut returns the cut that takes the n oldest of keys with these times, which it sorts.
-func newCut(times []int64, n int) *cut {
-	slices.Sort(times)
-	return &cut{n, times[n-1]}
-}
-
-// forgetBy forgets the keys that their cuts take; nil takes none.
-func (k *keys) forgetBy(cutOf func(keyEntry) *cut) {
-	for key, e := range k.entries {
-		if c := cutOf(e); c != nil && c.n > 0 && e.at <= c.until {
-			delete(k.entries, key)
-			c.n--
-		}
-	}
-}
-
-// fairShare is how many keys each caller may have, so that all have room together.
-func fairShare(times map[[8]byte][]int64, room int) int {
-	counts := make([]int, 0, len(times))
-	for _, list := range times {
-		counts = append(counts, len(list))
-	}
-	slices.Sort(counts)
-	for i, n := range counts {
-		share := room / (len(counts) - i)
-		if n > share {
-			return share
-		}
-		room -= n
-	}
-	return counts[len(counts)-1]
 }

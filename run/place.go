@@ -80,84 +80,59 @@ func (t report) failure() error {
 	return t.Problem.decode(time.Duration(t.Retry) * time.Second)
 }
 
-// command is what one replica asks of another, or of itself. The members behind Session are the body, of which each command has some.
+// command is what one replica asks of another, or of itself. Each command has some of the members.
 type command struct {
-	ID      string // of the request, so that it is served once; "" is a new one
-	Command string
-	Run     string
-	Session string // by its lane
-	From    string // of CommandAdopt: who asks
+	id      string // of the request, so that it is served once; "" is a new one
+	name    string
+	run     string
+	session string // by its lane
+	from    string // of CommandAdopt: who asks
 
-	Who      access.Principal // whom it is for
-	Cancels  bool             // of CommandStop: the session stays
-	Decision decision
-	Message  message
-}
+	Who     access.Principal `json:"who"`               // whom it is for
+	Cancels bool             `json:"cancels,omitempty"` // of CommandStop: the session stays
 
-// decision is what is asked with CommandDecide and commandAnswer.
-type decision struct {
-	ID       string           `json:"id"` // of the question
-	Approve  bool             `json:"approve"`
-	Reason   string           `json:"reason,omitempty"`
-	Remember bool             `json:"remember,omitempty"`
-	Nobody   bool             `json:"nobody,omitempty"`
-	Who      access.Principal `json:"who"`
-}
+	ID       string `json:"id,omitempty"` // of the question; of CommandStart, of the run
+	Approve  bool   `json:"approve,omitempty"`
+	Reason   string `json:"reason,omitempty"`
+	Remember bool   `json:"remember,omitempty"`
+	Nobody   bool   `json:"nobody,omitempty"`
 
-// onBehalf says for whom a run is canceled, a session's run is looked for, or its turns are ended.
-type onBehalf struct {
-	Who     access.Principal `json:"who"`
-	Cancels bool             `json:"cancels,omitempty"` // of CommandStop
-}
-
-// message is what is asked with CommandStart.
-type message struct {
-	Ask    *Request         `json:"ask"`
-	ID     string           `json:"id"` // of the run
-	Who    access.Principal `json:"who"`
-	Key    string           `json:"key,omitempty"` // which leads to the run already
-	Hash   [16]byte         `json:"hash"`
-	Caller string           `json:"caller,omitempty"`
-	Alone  bool             `json:"alone,omitempty"` // the caller waits for the document
-	Doubt  bool             `json:"doubt,omitempty"` // another replica may have taken it: the tape says so
+	Ask    *Request `json:"ask,omitempty"`
+	Key    string   `json:"key,omitempty"` // which leads to the run already
+	Hash   [16]byte `json:"hash,omitzero"`
+	Caller string   `json:"caller,omitempty"`
+	Alone  bool     `json:"alone,omitempty"` // the caller waits for the document
+	Doubt  bool     `json:"doubt,omitempty"` // another replica may have taken it: the tape says so
 }
 
 // encode is the command as a request to another replica.
 func (c *command) encode() (r control.Request, err error) {
-	r = control.Request{ID: cmp.Or(c.ID, NewID()), Command: c.Command, Run: c.Run, Session: c.Session}
-	switch c.Command {
-	case CommandAdopt:
-		r.Body = []byte(c.From)
-	case CommandCancel, CommandLatest, CommandStop, commandQuestions:
-		r.Body, err = json.Marshal(onBehalf{c.Who, c.Cancels})
-	case CommandDecide, commandAnswer:
-		c.Decision.Who = c.Who
-		r.Body, err = json.Marshal(c.Decision)
-	case CommandStart:
-		r.Body, err = json.Marshal(c.Message)
+	r = control.Request{ID: cmp.Or(c.id, NewID()), Command: c.name, Run: c.run, Session: c.session, Body: []byte(c.from)}
+	if c.name != CommandAdopt {
+		r.Body, err = json.Marshal(c)
 	}
 	return r, err
 }
 
 // decodeCommand reads what another replica asks.
 func decodeCommand(r control.Request) (c *command, err error) {
-	c = &command{ID: r.ID, Command: r.Command, Run: r.Run, Session: r.Session}
+	c = &command{id: r.ID, name: r.Command, run: r.Run, session: r.Session}
 	switch r.Command {
 	case CommandAdopt:
-		c.From = string(r.Body)
-	case CommandCancel, CommandLatest, CommandStop, commandQuestions:
-		var by onBehalf
-		err = json.Unmarshal(r.Body, &by)
-		c.Who, c.Cancels = by.Who, by.Cancels
-	case CommandDecide, commandAnswer:
-		err = json.Unmarshal(r.Body, &c.Decision)
-		c.Who = c.Decision.Who
-	case CommandStart:
-		if err = json.Unmarshal(r.Body, &c.Message); err == nil && c.Message.Ask == nil {
-			err = errors.New("no message")
-		}
+		c.from = string(r.Body)
+	case commandStarted: // has no body in earlier versions
+	default:
+		err = json.Unmarshal(r.Body, c)
 	}
 	return c, err
+}
+
+// answer is the decision as the agent takes it.
+func (c *command) answer() agent.Answer {
+	return agent.Answer{
+		Turn: c.run, Session: c.session, ID: c.ID, Approve: c.Approve, Reason: c.Reason, Remember: c.Remember, Nobody: c.Nobody,
+		By: deciderName(c.Who), Role: c.Who.Role,
+	}
 }
 
 // serve does what another replica asks.
@@ -176,30 +151,30 @@ func (s *Service) serve(ctx context.Context, r control.Request) ([]byte, error) 
 // execute executes a command. It names the principal that it is for, with its role and scopes, and is checked here as if the principal had
 // asked this replica: what the other replica has checked, it may have checked wrongly.
 func (s *Service) execute(ctx context.Context, c *command) (t report, err error) {
-	switch c.Command {
+	switch c.name {
 	case CommandCancel:
-		return s.serveCancel(c.Who, c.Run), nil
+		return s.serveCancel(c), nil
 	case CommandDecide:
-		return s.serveDecision(ctx, c.Run, c.Decision), nil
+		return s.serveDecision(ctx, c), nil
 	case CommandStart:
-		return s.serveStart(ctx, c.Message), nil
+		return s.serveStart(ctx, c), nil
 	case CommandLatest:
-		if run := s.inLane(c.Session); run != nil && run.owned(c.Who) {
+		if run := s.inLane(c.session); run != nil && run.owned(c.Who) {
 			run.awaitEvent(ctx, run.tube.From()) // who asks is to find it
 			t.Run = run.ID
 		}
 	case CommandStop:
 		return s.serveStop(c), nil
 	case commandQuestions:
-		return s.serveQuestions(c.Who, c.Session), nil
+		return s.serveQuestions(c), nil
 	case commandAnswer:
 		return s.serveAnswer(ctx, c), nil
 	case commandStarted:
-		t.NotHere = s.own(c.Run) == nil && s.starting.decided(c.Run) == nil
+		t.NotHere = s.own(c.run) == nil && s.starting.decided(c.run) == nil
 	case CommandAdopt:
-		t.NotHere = !s.adopt(ctx, c.Run, c.From)
+		t.NotHere = !s.adopt(ctx, c.run, c.from)
 	default:
-		return t, errors.New("unknown command of a newer version: " + wording.Clip(c.Command))
+		return t, errors.New("unknown command of a newer version: " + wording.Clip(c.name))
 	}
 	return t, nil
 }
@@ -214,35 +189,41 @@ func (s *Service) own(id string) *Run {
 	return nil
 }
 
-func (s *Service) serveCancel(who access.Principal, id string) report {
-	r := s.own(id)
-	switch {
-	case r == nil:
-		return report{NotHere: true}
-	case !r.owned(who):
-		return reportOf(unknownRun())
+func (s *Service) serveCancel(c *command) report {
+	r, t := s.ownOf(c)
+	if r == nil {
+		return t
 	}
 	if !cancelRun(r, ErrAsked) {
-		return reportOf(endedRun(id))
+		return reportOf(endedRun(c.run))
 	}
-	return report{Run: id}
+	return report{Run: c.run}
 }
 
-func (s *Service) serveDecision(ctx context.Context, id string, d decision) report {
-	r := s.own(id)
-	switch {
-	case r == nil:
-		return report{NotHere: true}
-	case !r.owned(d.Who):
-		return reportOf(unknownRun())
+func (s *Service) serveDecision(ctx context.Context, c *command) report {
+	r, t := s.ownOf(c)
+	if r == nil {
+		return t
 	}
-	return reportOf(s.answerQuestion(ctx, r, agent.Answer{
-		Turn: id, ID: d.ID, Approve: d.Approve, Reason: d.Reason, Remember: d.Remember, Nobody: d.Nobody, By: deciderName(d.Who), Role: d.Who.Role,
-	}))
+	return reportOf(s.answerQuestion(ctx, r, c.answer()))
+}
+
+// ownOf finds a run of this replica for whom a command is; nil is none, and t says why.
+func (s *Service) ownOf(c *command) (r *Run, t report) {
+	switch r = s.own(c.run); {
+	case r == nil:
+		return nil, report{NotHere: true}
+	case !r.owned(c.Who):
+		return nil, reportOf(unknownRun())
+	}
+	return r, t
 }
 
 // serveStart starts a run, or gives its message to the turn that goes on.
-func (s *Service) serveStart(ctx context.Context, m message) report {
+func (s *Service) serveStart(ctx context.Context, m *command) report {
+	if m.Ask == nil {
+		return reportOf(refuse(ErrInternal, "there is no message"))
+	}
 	asked := *m.Ask
 	if asked.Session == m.ID { // the run's own session, which the caller has not named
 		asked.Session = ""
@@ -315,7 +296,7 @@ func notExecuted(err error) bool {
 func (s *Service) askOwner(ctx context.Context, run *Run, c *command) (t report, p error) {
 	ctx, cancel := context.WithTimeout(ctx, commandWait)
 	defer cancel()
-	c.ID, c.Run = NewID(), run.ID
+	c.id, c.run = NewID(), run.ID
 	wait, doubt := 5*time.Millisecond, false
 	for {
 		f, err := s.shared.Runs.Find(ctx, run.ID)
@@ -335,14 +316,14 @@ func (s *Service) askOwner(ctx context.Context, run *Run, c *command) (t report,
 			doubt = doubt || err != nil && !notExecuted(err)
 		}
 		if code, ok := errors.AsType[*control.Error](err); ok && !notExecuted(err) {
-			s.log.ErrorContext(ctx, "command failed at another replica", "run", run.ID, "command", c.Command, "error", code)
+			s.log.ErrorContext(ctx, "command failed at another replica", "run", run.ID, "command", c.name, "error", code)
 			return t, refuse(ErrInternal, "the run's replica failed to execute the command; find the cause in its log")
 		}
 		select {
 		case <-time.After(wait):
 			wait = min(2*wait, time.Second)
 		case <-ctx.Done():
-			s.log.WarnContext(ctx, "a run's replica does not answer", "run", run.ID, "command", c.Command, "error", cmp.Or(err, errNotHere))
+			s.log.WarnContext(ctx, "a run's replica does not answer", "run", run.ID, "command", c.name, "error", cmp.Or(err, errNotHere))
 			if errors.Is(ctx.Err(), context.Canceled) {
 				return t, context.Cause(ctx) // the caller has gone
 			}
@@ -366,7 +347,7 @@ func (s *Service) Cancel(ctx context.Context, who access.Principal, run *Run) er
 	if run.Ended() {
 		return endedRun(run.ID)
 	}
-	_, p := s.askOwner(ctx, run, &command{Command: CommandCancel, Who: who})
+	_, p := s.askOwner(ctx, run, &command{name: CommandCancel, Who: who})
 	return p
 }
 
@@ -455,9 +436,10 @@ func (s *Service) forwardMessage(ctx context.Context, req *Request, sp *spec) (t
 // handMessage asks a replica once to take a message; ok is false where it was not taken, or nobody knows.
 func (s *Service) handMessage(ctx context.Context, replica string, req *Request, sp *spec) (t report, ok bool, err error) {
 	sp.start.enter(startForwarded)
-	t, ok, err = s.ask(ctx, replica, &command{ID: sp.id, Command: CommandStart, Session: sp.lane(), Message: message{
+	t, ok, err = s.ask(ctx, replica, &command{
+		id: sp.id, name: CommandStart, session: sp.lane(),
 		Ask: req, ID: sp.id, Who: req.Who, Key: sp.key, Hash: sp.hash, Caller: sp.caller, Alone: sp.agent.unattended, Doubt: sp.inDoubt,
-	}})
+	})
 	switch {
 	case err == nil && t.Problem != nil && t.Problem.Code == codeDraining:
 		return report{}, false, nil // when it has gone the session can be had here
@@ -532,7 +514,7 @@ func doubtful(sp *spec, run, why string) *Error {
 func (s *Service) stopAt(ctx context.Context, replica, lane string) {
 	ctx, cancel := context.WithTimeout(ctx, commandWait)
 	defer cancel()
-	if _, _, err := s.ask(ctx, replica, &command{Command: CommandStop, Session: lane, Who: access.From(ctx)}); err != nil {
+	if _, _, err := s.ask(ctx, replica, &command{name: CommandStop, session: lane, Who: access.From(ctx)}); err != nil {
 		s.log.WarnContext(ctx, "erased session waits for its turns", "replica", replica, "error", err)
 	}
 }
@@ -552,7 +534,7 @@ func (s *Service) Latest(ctx context.Context, who access.Principal, session stri
 	}
 	asking, cancel := context.WithTimeout(ctx, commandWait)
 	defer cancel()
-	t, ok, err := s.ask(asking, replica, &command{Command: CommandLatest, Session: lane, Who: who})
+	t, ok, err := s.ask(asking, replica, &command{name: CommandLatest, session: lane, Who: who})
 	if err != nil || !ok || t.Run == "" {
 		return s.inLane(lane)
 	}

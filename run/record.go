@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/internal/wording"
 	"github.com/lingserve/lingserve/ling"
 	"github.com/lingserve/lingserve/runlog"
@@ -226,50 +225,4 @@ func (p *leftRun) status() string {
 }
 
 // resultFromEvents puts together what the events of a run say of it.
-func resultFromEvents(t *tube.Tube) Result {
-	var o Result
-	r := t.SentReader(0)
-	for e := range r.Waiting() {
-		if e.Kind != tube.Named {
-			continue
-		}
-		switch e.Name {
-		case "error":
-			var data ling.ErrorData
-			if json.Unmarshal(e.Value, &data) == nil {
-				o.Errors = append(o.Errors, data)
-			}
-		case "usage":
-			var data struct {
-				Bot, Model string
-				adapter.Usage
-			}
-			if json.Unmarshal(e.Value, &data) != nil {
-				continue
-			}
-			if data.Usage != (adapter.Usage{}) {
-				if o.Usage == nil {
-					o.Usage = map[string]adapter.Usage{}
-				}
-				u := o.Usage[data.Bot]
-				u.Add(data.Usage)
-				o.Usage[data.Bot] = u
-			}
-			if data.Model != "" && !slices.Contains(o.Models[data.Bot], data.Model) {
-				if o.Models == nil {
-					o.Models = map[string][]string{}
-				}
-				o.Models[data.Bot] = append(o.Models[data.Bot], data.Model)
-			}
-		case "finished":
-			var data struct{ Status string }
-			_ = json.Unmarshal(e.Value, &data) // it is ours
-			o.Status = data.Status
-		case "canceled":
-			var data struct{ Reason string }
-			_ = json.Unmarshal(e.Value, &data)
-			o.Status, o.Reason = StatusCanceled, data.Reason
-		}
-	}
-	return o
-}
+func resultFromEvents(t *tube.Tube) Result { return resultOf(ling.ResultOf(t)) }

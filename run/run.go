@@ -74,6 +74,12 @@ type Run struct {
 	saved   bool      // it stands on disk, too
 }
 
+// pay has an account pay for the memory of the run.
+func (r *Run) pay(a *adapter.Account) {
+	r.account = a
+	a.Measure(func() int64 { return int64(r.tube.Measure()) })
+}
+
 // Lane is the session that the run is a turn of, as tapes and turns call it; "" for none.
 func (r *Run) Lane() string {
 	if r.session == "" {

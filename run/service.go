@@ -17,15 +17,23 @@ import (
 	"github.com/lingserve/lingserve/agent"
 	"github.com/lingserve/lingserve/bot"
 	"github.com/lingserve/lingserve/channel"
+	webchannel "github.com/lingserve/lingserve/channel/web"
 	"github.com/lingserve/lingserve/control"
 	"github.com/lingserve/lingserve/flow"
 	"github.com/lingserve/lingserve/internal/gate"
 	"github.com/lingserve/lingserve/ling"
+	"github.com/lingserve/lingserve/run/hooks"
 	"github.com/lingserve/lingserve/runlog"
 	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/turn"
 	"github.com/lingserve/lingserve/web/once"
 )
+
+// Channel is the channel of envelopes that come from here.
+const Channel = webchannel.Name
+
+// ExtraAgent is the member of an envelope's Extra that names its agent.
+const ExtraAgent = turn.ExtraAgent
 
 // Agents are who answers in sessions: plugins of [Options].Turns, which take an envelope by the name that its Extra has under
 // [ExtraAgent].
@@ -196,7 +204,7 @@ var errClosing = fmt.Errorf("the server is shutting down: %w", ling.ErrInterrupt
 // Open returns a service. Errors: a data folder that cannot be written.
 func Open(o Options) (*Service, error) {
 	if o.Turns != nil {
-		if err := o.Turns.Register("http", door{}); err != nil {
+		if err := o.Turns.Register("http", hooks.Plugin{}); err != nil {
 			return nil, err
 		}
 	}
@@ -217,14 +225,19 @@ func Open(o Options) (*Service, error) {
 	s.wg.Go(s.sweepLoop)
 	s.restartAll()
 	if o.Shared != nil {
-		unserve, err := o.Shared.Control.Serve(s.serve)
-		if err != nil {
+		if err := s.join(); err != nil {
 			return nil, errors.Join(err, s.Close())
 		}
-		s.unserve = unserve
-		s.wg.Go(s.watchReplicas)
 	}
 	return s, nil
+}
+
+// join answers other replicas, and takes over what they leave.
+func (s *Service) join() (err error) {
+	if s.unserve, err = s.shared.Control.Serve(s.serve); err == nil {
+		s.wg.Go(s.watchReplicas)
+	}
+	return err
 }
 
 func newService(o Options, d *disk) *Service {

@@ -189,27 +189,8 @@ func (s *Service) start(sp *spec) (*Run, error) {
 		sp.start.enter(startRefused)
 		return nil, err
 	}
-	r := &Run{
-		ID: sp.id, Of: sp.of(), owner: sp.owner, session: sp.session, Keyed: sp.key != "",
-		Began: time.Now(), done: make(chan struct{}), caller: sp.caller, release: release, restart: sp.restart,
-	}
-	if a := sp.restart; a != nil && a.from > 0 {
-		r.Began, r.Keyed = a.began, a.keyed
-	}
-	r.observer = s.o.Observer.Run(r.Of.Workflow, r.Of.Agent)
-	m := s.manager(s.runContext(sp), sp, r.observer.First)
-	r.span, r.traced = sp.span, contextOf(sp.span)
-	r.tube = m.Tube()
-	r.account = sp.account
-	r.account.Measure(func() int64 { return int64(r.tube.Measure()) })
-	r.manager.Store(m)
-	for _, f := range sp.filters {
-		r.tube.AddFilter(f)
-	}
-	sp.restart.takeBack(r.tube)
-	if r.tube.Held() {
-		r.where = newLocation()
-	}
+	r, m := s.newRun(sp)
+	r.release = release
 	if sp.restart != nil && sp.restart.slot.waits() {
 		r.machine.enter(runQueued)
 	} else {
@@ -232,6 +213,31 @@ func (s *Service) start(sp *spec) (*Run, error) {
 	}
 	sp.start.enter(startRunning)
 	return r, nil
+}
+
+// newRun makes a run, and what it works with.
+func (s *Service) newRun(sp *spec) (*Run, *ling.Manager) {
+	r := &Run{
+		ID: sp.id, Of: sp.of(), owner: sp.owner, session: sp.session, Keyed: sp.key != "",
+		Began: time.Now(), done: make(chan struct{}), caller: sp.caller, restart: sp.restart,
+	}
+	if a := sp.restart; a != nil && a.from > 0 {
+		r.Began, r.Keyed = a.began, a.keyed
+	}
+	r.observer = s.o.Observer.Run(r.Of.Workflow, r.Of.Agent)
+	m := s.manager(s.runContext(sp), sp, r.observer.First)
+	r.span, r.traced = sp.span, contextOf(sp.span)
+	r.tube = m.Tube()
+	r.pay(sp.account)
+	r.manager.Store(m)
+	for _, f := range sp.filters {
+		r.tube.AddFilter(f)
+	}
+	sp.restart.takeBack(r.tube)
+	if r.tube.Held() {
+		r.where = newLocation()
+	}
+	return r, m
 }
 
 // work is the work of a run.

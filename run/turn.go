@@ -12,6 +12,7 @@ import (
 	"github.com/lingserve/lingserve/channel"
 	webchannel "github.com/lingserve/lingserve/channel/web"
 	"github.com/lingserve/lingserve/ling"
+	"github.com/lingserve/lingserve/run/transcript"
 	"github.com/lingserve/lingserve/turn"
 )
 
@@ -49,19 +50,8 @@ type agentRun struct {
 	mu      sync.Mutex
 	steered []steeredMessage // messages that were given to this run's turn, while it runs or is queued
 
-	// Of the turn's goroutine, and of the run's when that has ended.
-	calls   map[string]int // numbers of the calls that are not answered, by id: a later call may have the id of an earlier one
-	told    int            // calls so far
-	last    int            // of the last call
-	cited   int            // sources so far
-	made    int            // images and sounds so far
-	wrote   bool           // text
-	line    bool           // the text ends with a line
-	gap     bool           // calls have come since
-	size    int            // of what was written
-	large   bool           // it was too much
-	silent  bool           // the workflow answers, and all that happens is on the tube
-	pending []byte
+	out    *transcript.Writer // is set with m
+	silent bool               // the workflow answers, and all that happens is on the tube
 }
 
 var (

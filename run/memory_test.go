@@ -37,6 +37,11 @@ func (m *memory) change(f func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	f()
+	m.tell()
+}
+
+// tell wakes who waits for a change. The lock is held.
+func (m *memory) tell() {
 	close(m.changed)
 	m.changed = make(chan struct{})
 }
@@ -63,6 +68,7 @@ type memoryLog struct {
 	replica string
 	dead    chan struct{}
 	paused  bool
+	handler control.Handler // while it serves
 	wg      sync.WaitGroup
 	entries []*memoryEntry
 }
@@ -132,6 +138,7 @@ func (e *memoryEntry) step() (wait <-chan struct{}, idle bool, err error) {
 	defer l.mu.Unlock()
 	if e.left {
 		e.done = true
+		l.tell()
 		return nil, false, nil
 	}
 	if l.away || l.paused {
@@ -140,6 +147,7 @@ func (e *memoryEntry) step() (wait <-chan struct{}, idle bool, err error) {
 	r := l.runs[e.run.ID]
 	if r != nil && r.owner != l.replica {
 		e.done = true
+		l.tell()
 		return nil, false, runlog.ErrFenced
 	}
 	if r == nil {
@@ -164,8 +172,7 @@ func (e *memoryEntry) step() (wait <-chan struct{}, idle bool, err error) {
 	default:
 		return l.changed, true, nil
 	}
-	close(l.changed)
-	l.changed = make(chan struct{})
+	l.tell()
 	return nil, false, nil
 }
 
@@ -401,8 +408,13 @@ type memoryControl struct{ *memoryLog }
 func (c memoryControl) Replica() string { return c.replica }
 
 func (c memoryControl) Serve(h control.Handler) (stop func(), err error) {
-	c.change(func() { c.there[c.replica] = h })
-	return func() { c.change(func() { delete(c.there, c.replica) }) }, nil
+	c.change(func() { c.handler, c.there[c.replica] = h, h })
+	return func() {
+		c.change(func() {
+			c.handler = nil
+			delete(c.there, c.replica)
+		})
+	}, nil
 }
 
 func (c memoryControl) Ask(ctx context.Context, replica string, r control.Request) ([]byte, error) {

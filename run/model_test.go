@@ -205,6 +205,7 @@ func (w *world) read(id string, m *told, from uint64) {
 	if err != nil {
 		t.Fatalf("RU-62: %s is not found: %v", id, err)
 	}
+	over := r.Ended() && r.Final()
 	reader, err := r.Read(t.Context(), from)
 	if w.s.o.Shared != nil && errors.Is(err, ErrMoved) {
 		return // as is who asks a replica that does not know as much
@@ -240,7 +241,7 @@ func (w *world) read(id string, m *told, from uint64) {
 		}
 	}
 	result, text, _ := r.Result()
-	if r.Ended() && r.Final() {
+	if over {
 		w.end(id, m, result.Status)
 		if got := document.AppendJSON(nil); from == 0 && string(got) != string(text) {
 			t.Fatalf("RU-65: %s is folded to %s, and its result is %s", id, got, text)

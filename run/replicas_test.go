@@ -16,7 +16,6 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/lingserve/lingserve/access"
-	"github.com/lingserve/lingserve/control"
 	"github.com/lingserve/lingserve/internal/longtest"
 )
 
@@ -122,22 +121,18 @@ func (c *cluster) isAway() bool {
 func (c *cluster) pause(t *rapid.T) {
 	l := c.pick(t).log
 	c.readAll()
-	var handler control.Handler
+	if l.paused {
+		t.Skip("it is paused")
+	}
 	c.memory.change(func() {
-		if handler = c.memory.there[l.replica]; handler == nil {
-			return
-		}
 		l.paused = true
 		delete(c.memory.there, l.replica)
 	})
-	if handler == nil {
-		t.Skip("it is paused")
-	}
 	c.tell(l.replica)
 	time.AfterFunc(time.Duration(rapid.IntRange(1, 30).Draw(t, "seconds"))*time.Second, func() {
 		c.memory.change(func() {
-			if l.paused = false; !l.isDead() {
-				c.memory.there[l.replica] = handler
+			if l.paused = false; l.handler != nil && !l.isDead() {
+				c.memory.there[l.replica] = l.handler
 			}
 		})
 	})

@@ -75,7 +75,7 @@ func (s *source) entries(r store.Range) iter.Seq2[store.Entry, error] {
 // readable is the entry of a line, in memory of its own.
 func (s *source) readable(ln line) (record, error) {
 	ln.text = bytes.Clone(ln.text)
-	return ln.parse(s.log.name, s.log.framing)
+	return ln.parse(s.log.framing)
 }
 
 // forward yields the entries from a number on, below another one. at gets where the line of the entry that it yields lies.
@@ -299,7 +299,7 @@ func (s *source) firstEntry(in *forward) (spot, error) {
 	for err == nil {
 		var ln line
 		if ln, err = in.line(); err == nil {
-			if e, err := ln.parse(s.log.name, s.log.framing); err == nil && e.entry() {
+			if e, err := ln.parse(s.log.framing); err == nil && e.entry() {
 				return spot{e.N, ln.extent}, nil
 			}
 		}
@@ -324,7 +324,7 @@ func (s *source) scan(n uint64, low, high int64) (int64, error) {
 		if err != nil {
 			return 0, err
 		}
-		if e, err := ln.parse(s.log.name, s.log.framing); err == nil && e.entry() && e.N >= n && !s.skip[ln.offset] {
+		if e, err := ln.parse(s.log.framing); err == nil && e.entry() && e.N >= n && !s.skip[ln.offset] {
 			return ln.offset, nil
 		}
 	}
@@ -391,7 +391,7 @@ func (s *source) indexedMarks(from, before *uint64, newest bool, yield func(stor
 			}
 			return false, err
 		}
-		e, err := line{text: text}.parse(s.log.name, s.log.framing)
+		e, err := line{text: text}.parse(s.log.framing)
 		if err != nil || e.N != p.n || !e.Mark {
 			return false, nil
 		}

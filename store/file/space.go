@@ -263,15 +263,14 @@ func (s *Space) Append(ctx context.Context, name string, b store.Batch) (info st
 	if s.noEmpty && len(b.Entries) == 0 {
 		return store.Info{}, fmt.Errorf("%w: the batch of %q has no entries", store.ErrInvalid, name)
 	}
-	r := &request{batch: b}
-	err = s.with(ctx, name, func(l *log) error { return l.write(ctx, r) })
+	err = s.with(ctx, name, func(l *log) (err error) {
+		info, err = l.write(ctx, b)
+		return err
+	})
 	if errors.Is(err, store.ErrNotFound) {
 		err = &store.MovedLog{Info: store.Info{Name: name}}
 	}
-	if err != nil {
-		return store.Info{}, err
-	}
-	return r.info, nil
+	return info, err
 }
 
 // Info implements [store.Log].
@@ -403,7 +402,7 @@ func (s *Space) below(name string) (below []string, err error) {
 // erase removes a log's files, that of the log itself last: while it is there, what is left is not forgotten.
 func (s *Space) erase(ctx context.Context, name string) error {
 	path, end, f := s.fileOf(name)
-	_, sideEnd := f.side(&state{name: name})
+	sideEnd := f.sideEnd()
 	remove := func() error {
 		for _, end := range []string{tornEnd, fillEnd, sideEnd, indexEnd, end} {
 			if err := s.disk.Remove(path + end); end != "" && err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -51,10 +51,10 @@ type log struct {
 	mark     slotMark    // for reading one
 	seen     [2]slotMark // slots 0 and 1 as they are in the index
 	state    state
-	skip     map[int64]bool // see misplaced; nil where the log was not examined
-	loaded   bool           // the state is that of a file that was read
-	warned   int64          // damages that were told of
-	writing  bool           // what lies behind the state is being written here: it is not to be taken in
+	skip     map[int64]bool             // see misplaced; nil where the log was not examined
+	loaded   bool                       // the state is that of a file that was read
+	warned   int64                      // damages that were told of
+	writing  bool                       // what lies behind the state is being written here: it is not to be taken in
 	doubt    int64                      // Synced: from here on the file may not be durable, whatever syncs say
 	named    bool                       // Synced: the file's name is durable
 	cut      int64                      // what a write that failed has left behind, when it could not be cut off: up to here; 0 is nothing

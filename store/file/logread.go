@@ -27,6 +27,8 @@ type source struct {
 	examined bool           // damage was met, or known before
 	skip     map[int64]bool // see misplaced
 	met      []int64        // offsets of lines that were met and cannot be read
+
+	copies []byte // of lines that were read; see readable
 }
 
 // maxMet bounds the damaged lines that are noted.
@@ -72,9 +74,22 @@ func (s *source) entries(r store.Range) iter.Seq2[store.Entry, error] {
 	return s.forward(from, before, nil)
 }
 
-// readable is the entry of a line, in memory of its own.
+// mostCopies is the memory that short lines share.
+const mostCopies = 4 << 10
+
+// readable is the entry of a line, in memory that is not used again.
 func (s *source) readable(ln line) (record, error) {
-	ln.text = bytes.Clone(ln.text)
+	switch size := len(ln.text); {
+	case size > mostCopies/4:
+		ln.text = bytes.Clone(ln.text)
+	case size > 0:
+		if cap(s.copies)-len(s.copies) < size {
+			s.copies = make([]byte, 0, min(mostCopies, max(2*size, 2*cap(s.copies))))
+		}
+		s.copies = append(s.copies, ln.text...)
+		end := len(s.copies)
+		ln.text = s.copies[end-size : end : end]
+	}
 	return ln.parse(s.log.framing)
 }
 

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"time"
 
 	"github.com/lingserve/lingserve/internal/vfs"
@@ -240,9 +239,6 @@ func (l *log) tryWriteIndexLocked() error {
 			return err
 		}
 	}
-	padded := slices.Grow(l.record, size-len(l.record))[:size]
-	clear(padded[len(l.record):])
-	l.record = padded
 	if l.state.bytes/checkEvery != l.checked/checkEvery {
 		check := 2 + l.state.bytes/checkEvery%2
 		if _, err := l.index.WriteAt(l.record, check*int64(size)); err != nil {

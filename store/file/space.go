@@ -67,7 +67,7 @@ var _ store.Log = (*Space)(nil)
 func openSpace(e *Engine, o store.LogOptions) (*Space, error) {
 	layout := e.layouts[o.Space]
 	s := &Space{
-		e: e, o: o, log: e.log, shared: o.Indexed || e.lock == nil,
+		e: e, o: o, log: e.log, shared: !e.alone && (o.Indexed || e.lock == nil),
 		logs: map[string]*log{}, failed: map[string]error{},
 	}
 	if o.Indexed { // what lines do not have is in the index

@@ -115,8 +115,7 @@ func (s *Store) write(ctx context.Context, name string, sl *slot, queue []*reque
 	began := time.Now()
 	// What the tape was last is mostly what it is: the engine takes nothing that was made for another revision. Only a refusal needs to be
 	// sure.
-	now := sl.state
-	sl.state = nil
+	now := sl.state.Swap(nil)
 	for sure := false; ; sure = true {
 		if now == nil {
 			var err error
@@ -142,7 +141,7 @@ func (s *Store) write(ctx context.Context, name string, sl *slot, queue []*reque
 		}
 		if n == 0 {
 			if now.exists() {
-				sl.state = now
+				sl.state.Store(now)
 			}
 			return 1
 		}
@@ -154,7 +153,7 @@ func (s *Store) write(ctx context.Context, name string, sl *slot, queue []*reque
 		}
 		err = s.store(ctx, name, &next, group)
 		if err == nil {
-			sl.state = &next
+			sl.state.Store(&next)
 			s.indexer.grown(now.seen(name).info.Entries, &next)
 			for _, r := range group {
 				r.end(r.entries[0].ID, nil)
@@ -254,7 +253,7 @@ func (s *Store) store(ctx context.Context, name string, st *state, group []*requ
 	if err != nil {
 		return err
 	}
-	st.rev, st.first, st.info.Bytes = in.Rev, in.First, in.Bytes
+	st.rev, st.first, st.head, st.info.Bytes = in.Rev, in.First, b.Head, in.Bytes
 	return nil
 }
 
@@ -276,7 +275,7 @@ func (s *Store) Import(ctx context.Context, name, session, workspace string, ent
 		return err
 	}
 	defer s.give(name, sl)
-	sl.state = nil
+	sl.state.Store(nil)
 	now, err := s.look(ctx, name)
 	if err != nil {
 		return err
@@ -300,7 +299,7 @@ func (s *Store) Import(ctx context.Context, name, session, workspace string, ent
 		err = in.run(ctx, entries)
 	}
 	if err == nil {
-		sl.state = &in.state
+		sl.state.Store(&in.state)
 		s.indexer.add(in.state.key)
 	}
 	return err

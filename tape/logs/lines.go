@@ -93,7 +93,7 @@ func (lines) ParseLine(text []byte) (l file.Line, err error) {
 		body, l.Before, given = cutAfter(body)
 	}
 	l.Data = text[: len(body)+1 : len(body)+1]
-	text[len(body)] = '}' // in place of the next member
+	text[len(body)] = '}'                                     // in place of the next member
 	if l.N, l.Mark = cutNumber(l.Data); !summed || l.N == 0 { // else it is as it was written
 		e, err := tape.ParseEntry(l.Data)
 		if err != nil {
@@ -224,7 +224,7 @@ func (r *rebuilt) Add(raw store.Entry, damage error) (at time.Time) {
 		i.Unreadable++
 		return at
 	}
-	e, err := tape.ParseEntry(raw.Data)
+	e, err := tape.ParseWritten(raw.Data)
 	if err != nil {
 		i.Unreadable++
 		return at

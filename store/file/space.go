@@ -276,9 +276,10 @@ func (s *Space) Append(ctx context.Context, name string, b store.Batch) (info st
 // Info implements [store.Log].
 func (s *Space) Info(ctx context.Context, name string) (info store.Info, err error) {
 	err = s.with(ctx, name, func(l *log) error {
-		src, err := l.source()
-		if err == nil {
-			info = src.state.info()
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if err = l.lookLocked(); err == nil {
+			info = l.state.info()
 		}
 		return err
 	})
@@ -289,23 +290,31 @@ func (s *Space) Info(ctx context.Context, name string) (info store.Info, err err
 func (l *log) source() (*source, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	err := l.openLocked(false)
-	if err == nil {
-		before := l.state.bytes
-		if _, err = l.refreshLocked(); err == nil && l.stale && !l.writing && (l.state.bytes-before > checkEvery || l.unnamedLocked()) {
-			l.keepIndexLocked()
-		}
-	}
-	if err != nil {
+	if err := l.lookLocked(); err != nil {
 		return nil, err
-	}
-	if !l.state.there() {
-		return nil, store.ErrNotFound
 	}
 	return &source{
 		log: l, file: l.file, index: l.index, slotSize: l.slotSize, extra: l.extra, state: l.state,
 		unmarked: l.broken || !l.s.o.Indexed,
 	}, nil
+}
+
+// lookLocked takes in what others have appended, for a reader.
+func (l *log) lookLocked() error {
+	if err := l.openLocked(false); err != nil {
+		return err
+	}
+	before := l.state.bytes
+	if _, err := l.refreshLocked(); err != nil {
+		return err
+	}
+	if l.stale && !l.writing && (l.state.bytes-before > checkEvery || l.unnamedLocked()) {
+		l.keepIndexLocked()
+	}
+	if !l.state.there() {
+		return store.ErrNotFound
+	}
+	return nil
 }
 
 // unnamedLocked reports whether the log's revisions are only in memory.

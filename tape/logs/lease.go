@@ -85,7 +85,8 @@ func (l *lease) begin(ctx context.Context) error {
 	now, err := s.look(ctx, l.name)
 	for err == nil {
 		if now.exists() && now.epoch == sl.released && now.epoch.number > 0 {
-			l.epoch, sl.state = now.epoch, now
+			l.epoch = now.epoch
+			sl.state.Store(now)
 			return nil
 		}
 		// The time makes it higher than that of a tape of this name that was erased.
@@ -96,7 +97,7 @@ func (l *lease) begin(ctx context.Context) error {
 		next := *now
 		next.epoch = l.epoch
 		if err = s.store(ctx, l.name, &next, nil); err == nil {
-			sl.state = &next
+			sl.state.Store(&next)
 			return nil
 		}
 		moved, ok := errors.AsType[*store.MovedLog](err)

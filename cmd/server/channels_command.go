@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/channel/manager"
 	"github.com/lingserve/lingserve/internal/config"
 	"github.com/lingserve/lingserve/internal/textview"
 )
@@ -124,7 +125,7 @@ func (w *ways) list() error {
 	for _, ch := range w.c.Channels {
 		direct := tree.Policy(channel.PolicyQuery{Channel: ch.Name, Account: ch.Account, Kind: channel.Direct})
 		groups := tree.Policy(channel.PolicyQuery{Channel: ch.Name, Account: ch.Account, Kind: channel.Group})
-		row := channelRow{login(ch.Name, ch.Account), ch.Type, direct.Agent, string(direct.DM), string(groups.Group)}
+		row := channelRow{manager.Login(ch.Name, ch.Account), ch.Type, direct.Agent, string(direct.DM), string(groups.Group)}
 		if w.json {
 			if err := w.object(row); err != nil {
 				return err
@@ -164,7 +165,7 @@ func (w *ways) check(ctx context.Context, names []string) (int, error) {
 	}
 	width := 0
 	for _, ch := range list {
-		width = max(width, len(login(ch.Name, ch.Account)))
+		width = max(width, len(manager.Login(ch.Name, ch.Account)))
 	}
 	status := exitOK
 	for _, t := range inOrder(list, modelsAtOnce, func(ch config.Channel) channelTrial { return w.try(ctx, ch) }) {
@@ -193,7 +194,7 @@ func (w *ways) check(ctx context.Context, names []string) (int, error) {
 
 // try asks one channel.
 func (w *ways) try(ctx context.Context, ch config.Channel) channelTrial {
-	t := channelTrial{Channel: login(ch.Name, ch.Account), Type: ch.Type, Status: "ok"}
+	t := channelTrial{Channel: manager.Login(ch.Name, ch.Account), Type: ch.Type, Status: "ok"}
 	made, err := makeChannel(w.c, ch, channelParts{})
 	if made == nil && err == nil {
 		t.Status, t.Message = "skip", "this channel is built in; it needs no check"
@@ -213,7 +214,7 @@ func (w *ways) try(ctx context.Context, ch config.Channel) channelTrial {
 	if d, ok := made.(describer); ok {
 		t.Message = d.About()
 	}
-	if !admits(w.c.Access.Channels[ch.Name]) {
+	if !manager.Admits(w.c.Access.Channels[ch.Name]) {
 		t.Message = strings.TrimPrefix(t.Message+"\nthe channel admits no messages yet; set dm.policy or groups.policy", "\n")
 	}
 	return t
@@ -239,10 +240,10 @@ func (w *ways) named(names []string) ([]config.Channel, error) {
 func (w *ways) one(name string) (config.Channel, error) {
 	var known []string
 	for _, ch := range w.c.Channels {
-		if login(ch.Name, ch.Account) == name {
+		if manager.Login(ch.Name, ch.Account) == name {
 			return ch, nil
 		}
-		known = append(known, login(ch.Name, ch.Account))
+		known = append(known, manager.Login(ch.Name, ch.Account))
 	}
 	if len(known) == 0 {
 		return config.Channel{}, fmt.Errorf("unknown channel %s; no channel is configured", show(name))
@@ -325,10 +326,10 @@ func (w *ways) explain(ctx context.Context, args []string) error {
 	defer cancel()
 	e, err := asked.Explain(ctx, k, recorded)
 	if err != nil {
-		return fmt.Errorf("%s: cannot explain the event: %s", login(ch.Name, ch.Account), strings.TrimPrefix(err.Error(), ch.Type+": "))
+		return fmt.Errorf("%s: cannot explain the event: %s", manager.Login(ch.Name, ch.Account), strings.TrimPrefix(err.Error(), ch.Type+": "))
 	}
 	x := explained{
-		Channel: login(ch.Name, ch.Account), Admission: string(e.Admission.Kind), Reason: string(e.Admission.Reason), Detail: e.Admission.Detail,
+		Channel: manager.Login(ch.Name, ch.Account), Admission: string(e.Admission.Kind), Reason: string(e.Admission.Reason), Detail: e.Admission.Detail,
 		Event: string(e.Class.Kind), Agent: e.Route.AgentID, Session: e.SessionKey, ReplyTo: e.Reply.Target(), Verdicts: []gateRow{},
 	}
 	x.Thread, _ = e.Reply.MessageThreadID.Get()
@@ -442,7 +443,7 @@ func (w *ways) pairs(ctx context.Context) error {
 		fmt.Fprintln(out, "CHANNEL\tSENDER\tSTATE\tCODE\tSINCE\tNAME")
 	}
 	for _, p := range list {
-		row := pairRow{login(p.Channel, p.Account), p.Sender, p.Name, "paired", p.Code, p.At}
+		row := pairRow{manager.Login(p.Channel, p.Account), p.Sender, p.Name, "paired", p.Code, p.At}
 		if p.Code != "" {
 			row.State = "asks"
 		}
@@ -472,7 +473,7 @@ func (w *ways) approve(ctx context.Context, code string) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(w.stdout, "%s is paired on %s\n", oneLine(strings.TrimSpace(p.Sender+" "+p.Name), 80), login(p.Channel, p.Account))
+	fmt.Fprintf(w.stdout, "%s is paired on %s\n", oneLine(strings.TrimSpace(p.Sender+" "+p.Name), 80), manager.Login(p.Channel, p.Account))
 	return nil
 }
 

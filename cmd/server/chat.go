@@ -23,6 +23,7 @@ import (
 	terminal "github.com/lingserve/lingserve/channel/cli"
 	"github.com/lingserve/lingserve/channel/turns"
 	"github.com/lingserve/lingserve/internal/config"
+	"github.com/lingserve/lingserve/internal/providers"
 	"github.com/lingserve/lingserve/tool"
 )
 
@@ -73,7 +74,7 @@ func chat(c *config.Config, name, session string, signals <-chan os.Signal, stdi
 	if c.Source("log.level").Kind != config.Default {
 		log = newLog(notes, c)
 	}
-	models, stop, err := newModels(c)
+	models, stop, err := providers.New(c)
 	if err != nil {
 		return exitFailed, err
 	}
@@ -96,12 +97,12 @@ func chat(c *config.Config, name, session string, signals <-chan os.Signal, stdi
 	}
 	defer store.Close()
 	models.Budget = newBudget(c, store, false, log)
-	framework, crew, stopTurns, err := newTurns(c, models, workflows, store, nil, log)
+	framework, agents, stopTurns, err := newTurns(c, models, workflows, store, nil, log)
 	if err != nil {
 		return exitFailed, err
 	}
 	defer stopTurns()
-	crew.look(log)
+	agents.WarnOfMissingWorkflows(log)
 	if err := framework.Register("terminal", terminal.Tools{}); err != nil {
 		return exitFailed, err
 	}
@@ -112,19 +113,20 @@ func chat(c *config.Config, name, session string, signals <-chan os.Signal, stdi
 	k := &channel.Kernel{
 		Settings: tree, Routes: tree, Observer: channel.NewSlogObserver(log), Log: log,
 	}
-	if k.Agent, err = turns.New(framework, &turns.Options{Answer: crew.Answer, Timezone: zone(c), Log: log}); err != nil {
+	if k.Agent, err = turns.New(framework, &turns.Options{Answer: agents.Answer, Timezone: zone(c), Log: log}); err != nil {
 		return exitFailed, err
 	}
 
+	names := agents.Names()
 	usual, ok := tree.Route(channel.RouteQuery{Channel: terminal.Name, Peer: channel.Peer{Kind: channel.Direct, ID: session}})
-	if !ok || !slices.Contains(crew.names, usual) {
-		usual = crew.names[0]
+	if !ok || !slices.Contains(names, usual) {
+		usual = names[0]
 	}
 	if name == "" {
 		name = usual
 	}
-	if !slices.Contains(crew.names, name) {
-		return exitFailed, fmt.Errorf("unknown agent %q%s expected one of %s", name, cmp.Or(didYouMean(name, crew.names, ""), ";"), strings.Join(crew.names, ", "))
+	if !slices.Contains(names, name) {
+		return exitFailed, fmt.Errorf("unknown agent %q%s expected one of %s", name, cmp.Or(didYouMean(name, names, ""), ";"), strings.Join(names, ", "))
 	}
 	interrupts := make(chan struct{}, 1)
 	o := terminal.Options{
@@ -212,7 +214,7 @@ func reasonOf(err error) string {
 	if !known {
 		return ""
 	}
-	if words := serverWords(err); words != "" {
+	if words := providers.Cause(err); words != "" {
 		return f.Message + " (cause: " + words + ")"
 	}
 	return f.Message

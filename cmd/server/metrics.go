@@ -6,7 +6,9 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/agent/team"
 	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/channel/manager"
 	"github.com/lingserve/lingserve/flow"
 	"github.com/lingserve/lingserve/internal/config"
 	"github.com/lingserve/lingserve/internal/telemetry"
@@ -105,27 +107,16 @@ func (n *operatorNames) all() (all telemetry.Names) {
 }
 
 // watch lets the metrics ask for what goes on.
-func watch(m *telemetry.Metrics, names *operatorNames, s *web.Server, models *adapter.Registry, turns *turn.Framework, crew *crew, channels *doors, shared *engine) {
+func watch(m *telemetry.Metrics, names *operatorNames, s *web.Server, models *adapter.Registry, turns *turn.Framework, agents *team.Team, channels *manager.Manager, shared *engine) {
 	// Before the channels serve, so that nothing of theirs is missed.
-	channels.kernel.Observer = channel.Observers{channels.kernel.Observer, channel.Count(m)}
+	channels.Kernel.Observer = channel.Observers{channels.Kernel.Observer, channel.Count(m)}
 	m.Watch(telemetry.Sources{
-		Server: s.Load, Lanes: turns.Lanes, Approvals: crew.waiting, Providers: models.Load, Channels: channels.kernel.Pending,
+		Server: s.Load, Lanes: turns.Lanes, Approvals: agents.Waiting, Providers: models.Load, Channels: channels.Kernel.Pending,
 		Engine: shared.watched(), Routes: s.Routes,
 		Names: func() telemetry.Names {
 			all := names.all()
-			for _, one := range channels.all {
-				all.Channels = append(all.Channels, one.Name())
-			}
+			all.Channels = channels.Channels()
 			return all
 		},
 	})
-}
-
-// waiting is how many calls of tools wait for approval, of all agents.
-func (c *crew) waiting() int {
-	n := 0
-	for _, a := range c.agents {
-		n += a.Waiting()
-	}
-	return n
 }

@@ -23,7 +23,11 @@ import (
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/flow"
+	"github.com/lingserve/lingserve/internal/admin"
 	"github.com/lingserve/lingserve/internal/config"
+	"github.com/lingserve/lingserve/internal/https"
+	"github.com/lingserve/lingserve/internal/providers"
+	"github.com/lingserve/lingserve/internal/systemd"
 	"github.com/lingserve/lingserve/turn"
 	"github.com/lingserve/lingserve/web"
 )
@@ -82,11 +86,11 @@ func serve(c *config.Config, signals <-chan os.Signal, stderr io.Writer) error {
 		return err
 	}
 	defer entrance.close()
-	encrypted, err := newEncryption(c, log)
+	encrypted, err := https.New(c, build().version, log)
 	if err != nil {
 		return err
 	}
-	models, stop, err := newModels(c)
+	models, stop, err := providers.New(c)
 	if err != nil {
 		return err
 	}
@@ -134,38 +138,38 @@ func serve(c *config.Config, signals <-chan os.Signal, stderr io.Writer) error {
 	defer o.Tapes.Close()
 	models.Budget = newBudget(c, o.Tapes, true, log)
 	defer models.Budget.Close()
-	turns, crew, stopTurns, err := newTurns(c, models, workflows, o.Tapes, o.Ledger, log)
+	turns, agents, stopTurns, err := newTurns(c, models, workflows, o.Tapes, o.Ledger, log)
 	if err != nil {
 		return err
 	}
 	defer stopTurns()
-	crew.look(log)
-	channels, err := newDoors(context.Background(), c, shared, tables, turns, crew, o.Ledger, log)
+	agents.WarnOfMissingWorkflows(log)
+	channels, err := newChannels(context.Background(), c, shared, tables, turns, agents, o.Ledger, log)
 	if err != nil {
 		return err
 	}
 	defer func() {
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel() // what is on its way has had its time
-		if err := channels.closeAll(ctx); err != nil {
+		if err := channels.Close(ctx); err != nil {
 			log.WarnContext(ctx, "cannot close the channels' files cleanly", "error", err)
 		}
 	}()
-	channels.look(c, crew)
+	channels.look(c, agents, log)
 	entrance.into(&o)
 	if err := shared.into(context.Background(), c, &o, log); err != nil {
 		return err
 	}
-	o.Turns, o.Agents, o.Channels, o.Kernel = turns, crew, channels, channels.kernel
+	o.Turns, o.Agents, o.Channels, o.Kernel = turns, agents, channels, channels.Kernel
 	o.ChannelNames = slices.AppendSeq(config.ChannelTypes(), maps.Keys(c.Access.Channels))
-	o.Tracer, channels.kernel.Tracer = traces.Provider(), traces.Channels()
+	o.Tracer, channels.Kernel.Tracer = traces.Provider(), traces.Channels()
 	s, err := web.New(o)
 	if err != nil { // which is about the data folder
 		return fmt.Errorf("data (%s): cannot use the folder %s: %s", c.Source("data"), c.Data, strings.TrimPrefix(err.Error(), "data folder: "))
 	}
 	defer s.Close()
-	watch(metrics, names, s, models, turns, crew, channels, shared)
-	stopAdmin, err := listenAdmin(c, o.Access.Door, metrics, models.Budget, s.Handler(), log)
+	watch(metrics, names, s, models, turns, agents, channels.Manager, shared)
+	stopAdmin, err := admin.Listen(c, o.Access.Door, metrics, models.Budget, s.Handler(), log)
 	if err != nil {
 		return err
 	}
@@ -180,7 +184,7 @@ func serve(c *config.Config, signals <-chan os.Signal, stderr io.Writer) error {
 	served := make(chan error, 1)
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	wg.Go(func() { served <- encrypted.serve(server, listener) })
+	wg.Go(func() { served <- encrypted.Serve(server, listener) })
 	defer server.Close()
 	if c.Watch {
 		wg.Go(func() {
@@ -188,15 +192,15 @@ func serve(c *config.Config, signals <-chan os.Signal, stderr io.Writer) error {
 		})
 	}
 	defer cancel()
-	if err := encrypted.start(ctx, &wg, listener.Addr()); err != nil {
+	if err := encrypted.Start(ctx, &wg, listener.Addr()); err != nil {
 		return err
 	}
-	channels.start()
-	base := encrypted.base(listener.Addr())
-	announce(stderr, c, log, base, workflows, from, models, crew.Names(), channels.names())
-	watcher := newSupervisor(os.Getenv)
-	watcher.ready(base)
-	wg.Go(func() { watcher.watch(ctx, s.Handler()) })
+	channels.Start()
+	base := encrypted.Base(listener.Addr())
+	announce(stderr, c, log, base, workflows, from, models, agents.Names(), channels.Names())
+	watcher := systemd.New(os.Getenv)
+	watcher.Ready(base)
+	wg.Go(func() { watcher.Watch(ctx, s.Handler()) })
 
 	for {
 		select {
@@ -208,10 +212,10 @@ func serve(c *config.Config, signals <-chan os.Signal, stderr io.Writer) error {
 				warnOfOptions(log, c, workflows)
 				reloadChannels(c, channels, log)
 				entrance.reload()
-				encrypted.reload()
+				encrypted.Reload()
 				continue
 			}
-			watcher.stopping(c.Grace)
+			watcher.Stopping(c.Grace)
 			return shutDown(c, s, channels, turns, server, signals, log)
 		}
 	}
@@ -221,7 +225,7 @@ func serve(c *config.Config, signals <-chan os.Signal, stderr io.Writer) error {
 var errAtOnce = errors.New("a second signal stopped the server at once; running work is lost")
 
 // shutDown lets running work end within the grace period and breaks off the rest (FT-21).
-func shutDown(c *config.Config, s *web.Server, channels *doors, turns *turn.Framework, server *http.Server, signals <-chan os.Signal, log *slog.Logger) error {
+func shutDown(c *config.Config, s *web.Server, channels *channels, turns *turn.Framework, server *http.Server, signals <-chan os.Signal, log *slog.Logger) error {
 	log.Info("shutting down", "grace", c.Grace)
 	ctx, cancel := context.WithTimeout(context.Background(), c.Grace)
 	defer cancel()
@@ -229,7 +233,7 @@ func shutDown(c *config.Config, s *web.Server, channels *doors, turns *turn.Fram
 	go func() {
 		// Channels first: the turns that they have let in need the framework to their end.
 		var wg sync.WaitGroup
-		wg.Go(channels.drain)
+		wg.Go(channels.Drain)
 		err := s.Drain(ctx)
 		wg.Wait()
 		err = errors.Join(err, turns.Drain(ctx))
@@ -261,14 +265,14 @@ func shutDown(c *config.Config, s *web.Server, channels *doors, turns *turn.Fram
 
 // reloadChannels reads the configuration once more and takes what it says of who may talk on channels. One that is wrong changes
 // nothing.
-func reloadChannels(c *config.Config, channels *doors, log *slog.Logger) {
+func reloadChannels(c *config.Config, channels *channels, log *slog.Logger) {
 	next, err := c.Reload()
 	if err == nil {
 		next.Workspace = c.Workspace // another one counts after a restart
 		err = next.CheckWorkspace()
 	}
 	if err == nil {
-		err = channels.set(next)
+		err = channels.tree.Set(next.Access)
 	}
 	if err == nil {
 		log.Info("channel settings reloaded")
@@ -384,18 +388,6 @@ func announce(w io.Writer, c *config.Config, log *slog.Logger, base string, work
 	}
 	fmt.Fprintln(&b)
 	io.WriteString(w, b.String())
-}
-
-// reachable is the address as a client on this machine would write it.
-func reachable(addr net.Addr) string {
-	host, port, err := net.SplitHostPort(addr.String())
-	if err != nil {
-		return addr.String()
-	}
-	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
-		host = "127.0.0.1"
-	}
-	return net.JoinHostPort(host, port)
 }
 
 // tryLine is a command that works when it is pasted into a terminal.

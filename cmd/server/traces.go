@@ -3,12 +3,10 @@ package main
 import (
 	"context"
 	"log/slog"
-	"net/http"
 	"os"
 	"slices"
 	"time"
 
-	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/internal/config"
 	"github.com/lingserve/lingserve/internal/telemetry"
 )
@@ -52,17 +50,3 @@ func secretsOf(c *config.Config) []string {
 
 // propagated says whether a provider or an MCP server is told of traces.
 func propagated(c *config.Config, name string) bool { return slices.Contains(c.Traces.Propagate, name) }
-
-// transportTo is how the server of a provider is reached that is told of traces, or has a proxy of its own; nil, which is the usual way,
-// for all others.
-func transportTo(c *config.Config, p config.Provider, connect time.Duration) http.RoundTripper {
-	told := propagated(c, p.Name)
-	if !told && p.Proxy == "" {
-		return nil
-	}
-	transport := adapter.Transport(adapter.TransportOptions{Connect: connect, ProxyEnv: c.Upstream.ProxyEnv, Proxy: p.Proxy})
-	if !told {
-		return transport
-	}
-	return adapter.Propagate(transport)
-}

@@ -3,9 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"log/slog"
@@ -33,16 +31,13 @@ type ways struct {
 }
 
 func channelsCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	set := flag.NewFlagSet("channels", flag.ContinueOnError)
-	var settings config.Flags
-	settings.Bind(set)
+	set, settings := newFlags("channels")
 	w := ways{stdin: stdin, stdout: stdout, stderr: stderr}
 	set.BoolVar(&w.json, "json", false, "print one JSON object per line")
 	set.DurationVar(&w.timeout, "timeout", 15*time.Second, "`TIME` to wait for each platform (15s)")
-	rest, help, err := parseFlags(set, args)
-	if help != noHelp {
-		explain(stdout, set, rest, help == fullHelp)
-		return exitOK
+	rest, status, ok := arguments(set, args, stdout, stderr)
+	if !ok {
+		return status
 	}
 	do := func(ctx context.Context) (int, error) { return exitOK, w.list() }
 	least, most := 0, 0
@@ -75,8 +70,6 @@ func channelsCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) i
 		}
 	}
 	switch {
-	case err != nil:
-		return usage(stderr, "channels", "%v", err)
 	case len(rest) < least:
 		return usage(stderr, "channels", "%s is missing", missing)
 	case len(rest) > most:
@@ -84,12 +77,13 @@ func channelsCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) i
 	case w.timeout <= 0:
 		return usage(stderr, "channels", "--timeout is %v; expected a duration above 0, such as 15s", w.timeout)
 	}
-	if w.c, err = config.Load(&settings, os.Environ()); err != nil {
+	var err error
+	if w.c, err = config.Load(settings, os.Environ()); err != nil {
 		return fail(stderr, err)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	status, err := do(ctx)
+	status, err = do(ctx)
 	switch {
 	case ctx.Err() != nil:
 		return exitInterrupted
@@ -127,7 +121,7 @@ func (w *ways) list() error {
 		groups := tree.Policy(channel.PolicyQuery{Channel: ch.Name, Account: ch.Account, Kind: channel.Group})
 		row := channelRow{manager.Login(ch.Name, ch.Account), ch.Type, direct.Agent, string(direct.DM), string(groups.Group)}
 		if w.json {
-			if err := w.object(row); err != nil {
+			if err := printJSON(w.stdout, row); err != nil {
 				return err
 			}
 			continue
@@ -176,7 +170,7 @@ func (w *ways) check(ctx context.Context, names []string) (int, error) {
 			status = exitFailed
 		}
 		if w.json {
-			if err := w.object(t); err != nil {
+			if err := printJSON(w.stdout, t); err != nil {
 				return exitFailed, err
 			}
 			continue
@@ -337,7 +331,7 @@ func (w *ways) explain(ctx context.Context, args []string) error {
 		x.Verdicts = append(x.Verdicts, gateRow{v.Gate, string(v.State), string(v.Reason), v.Setting, v.Value, v.Hint})
 	}
 	if w.json {
-		return w.object(x)
+		return printJSON(w.stdout, x)
 	}
 	return w.say(x)
 }
@@ -435,7 +429,7 @@ func (w *ways) pairs(ctx context.Context) error {
 		return err
 	}
 	if len(list) == 0 && !w.json {
-		fmt.Fprintf(w.stderr, "there are no paired people and no requests in %s\n", channelsPlace(w.c))
+		fmt.Fprintf(w.stderr, "there are no paired people and no requests in %s\n", placeIn(w.c, w.c.Engine))
 		return nil
 	}
 	out := tabwriter.NewWriter(w.stdout, 0, 0, 2, ' ', 0)
@@ -448,7 +442,7 @@ func (w *ways) pairs(ctx context.Context) error {
 			row.State = "asks"
 		}
 		if w.json {
-			if err := w.object(row); err != nil {
+			if err := printJSON(w.stdout, row); err != nil {
 				return err
 			}
 			continue
@@ -494,11 +488,4 @@ func (w *ways) remove(ctx context.Context, name, sender string) error {
 	}
 	fmt.Fprintf(w.stdout, "removed the pairing of %s on %s\n", oneLine(sender, 80), name)
 	return nil
-}
-
-// object prints a JSON object on a line.
-func (w *ways) object(v any) error {
-	e := json.NewEncoder(w.stdout)
-	e.SetEscapeHTML(false)
-	return e.Encode(v)
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -16,6 +15,7 @@ import (
 	"github.com/lingserve/lingserve/flow"
 	"github.com/lingserve/lingserve/internal/config"
 	"github.com/lingserve/lingserve/internal/providers"
+	"github.com/lingserve/lingserve/internal/rawjson"
 	"github.com/lingserve/lingserve/internal/trail"
 	"github.com/lingserve/lingserve/ling"
 	"github.com/lingserve/lingserve/tube"
@@ -137,11 +137,7 @@ func (r *localRun) Events(ctx context.Context) iter.Seq2[tube.Event, error] {
 }
 
 func (r *localRun) Result(context.Context) (json.RawMessage, error) {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	err := e.Encode(r.m.Peek(false))
-	return bytes.TrimSpace(b.Bytes()), err
+	return rawjson.Marshal(r.m.Peek(false))
 }
 
 func (r *localRun) Cancel(cause error) {

@@ -1,20 +1,15 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
-	"flag"
 	"fmt"
 	"io"
 	"iter"
 	"os"
-	"os/signal"
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/lingserve/lingserve/adapter"
@@ -39,22 +34,17 @@ type inventory struct {
 }
 
 func modelsCommand(args []string, _ io.Reader, stdout, stderr io.Writer) int {
-	set := flag.NewFlagSet("models", flag.ContinueOnError)
-	var settings config.Flags
-	settings.Bind(set)
+	set, settings := newFlags("models")
 	i := inventory{stdout: stdout, stderr: stderr}
 	remote := set.Bool("remote", false, "list the models that the providers offer")
 	set.BoolVar(&i.json, "json", false, "print one JSON object per line")
 	set.BoolVar(&i.Quick, "quick", false, "only test whether a model answers")
 	set.DurationVar(&i.Timeout, "timeout", 30*time.Second, "`TIME` to wait for each answer (30s)")
-	rest, help, err := parseFlags(set, args)
+	rest, status, ok := arguments(set, args, stdout, stderr)
 	check := len(rest) > 0 && rest[0] == "check"
 	switch {
-	case help != noHelp:
-		explain(stdout, set, rest, help == fullHelp)
-		return exitOK
-	case err != nil:
-		return usage(stderr, "models", "%v", err)
+	case !ok:
+		return status
 	case i.Timeout <= 0:
 		return usage(stderr, "models", "--timeout is %v; expected a duration above 0, such as 30s", i.Timeout)
 	case check && *remote:
@@ -73,20 +63,15 @@ func modelsCommand(args []string, _ io.Reader, stdout, stderr io.Writer) int {
 			}
 		}
 	}
-	c, err := config.Load(&settings, os.Environ())
+	c, err := config.Load(settings, os.Environ())
 	if err != nil {
 		return fail(stderr, err)
 	}
-	var stop func()
-	if i.Models, stop, err = providers.New(c); err != nil {
+	stop, err := i.open(c)
+	if err != nil {
 		return fail(stderr, err)
 	}
 	defer stop()
-	i.unasked = map[string]bool{}
-	for _, p := range c.Providers {
-		i.unasked[p.Name] = !p.Set
-	}
-	status := exitOK
 	if len(rest) == 0 && !*remote {
 		workflows, _, err := openWorkflows(c)
 		if err != nil { // the others are there nevertheless
@@ -96,39 +81,37 @@ func modelsCommand(args []string, _ io.Reader, stdout, stderr io.Writer) int {
 			i.named = workflows.Models()
 		}
 	}
-	i.waiting = !i.json && isTerminal(stdout) && colorful()
-
-	ctx, cancel := context.WithCancelCause(context.Background())
-	defer cancel(nil)
-	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	defer signal.Stop(signals)
-	go func() {
-		select {
-		case <-signals:
-			signal.Stop(signals) // the second one ends at once
-			cancel(errInterrupted)
-		case <-ctx.Done():
-		}
-	}()
-	do := i.list
+	ctx, stopSignals := interruptible()
+	defer stopSignals()
 	switch {
 	case check:
-		do = func(ctx context.Context) int { return i.check(ctx, rest) }
+		return cmp.Or(i.check(ctx, rest), status)
 	case *remote:
-		do = i.remote
+		return i.remote(ctx)
 	}
-	return cmp.Or(do(ctx), status)
+	i.list()
+	return status
+}
+
+// open makes the models that are configured. stop ends what they run.
+func (i *inventory) open(c *config.Config) (stop func(), err error) {
+	i.unasked = map[string]bool{}
+	for _, p := range c.Providers {
+		i.unasked[p.Name] = !p.Set
+	}
+	i.waiting = !i.json && isTerminal(i.stdout) && colorful()
+	i.Models, stop, err = providers.New(c)
+	return stop, err
 }
 
 // list prints what can be used, the default marked.
-func (i *inventory) list(context.Context) int {
+func (i *inventory) list() {
 	first := adapter.Links(i.Models.Default)[0]
 	for _, name := range i.Models.Usable(i.named...) {
 		switch {
 		case i.json:
 			provider, _, _ := strings.Cut(name, ":")
-			i.object(struct {
+			_ = printJSON(i.stdout, struct {
 				Model    string  `json:"model"`
 				Provider string  `json:"provider"`
 				Default  bool    `json:"default,omitempty"`
@@ -141,7 +124,6 @@ func (i *inventory) list(context.Context) int {
 		}
 	}
 	i.unconfigured()
-	return exitOK
 }
 
 // prices are those of a model, in dollars for a million tokens.
@@ -203,7 +185,7 @@ func (i *inventory) remote(ctx context.Context) int {
 		}
 		for _, name := range a.names {
 			if i.json {
-				i.object(struct {
+				_ = printJSON(i.stdout, struct {
 					Model    string `json:"model"`
 					Provider string `json:"provider"`
 				}{prefix + ":" + name, prefix})
@@ -236,17 +218,6 @@ func (i *inventory) unconfigured() {
 func (i *inventory) line(format string, args ...any) {
 	text := strings.ReplaceAll(textview.Clean(fmt.Sprintf(format, args...)), "\n", " ")
 	fmt.Fprintln(i.stdout, strings.TrimRight(text, " "))
-}
-
-// object prints a JSON object on a line.
-func (i *inventory) object(v any) {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(v); err != nil {
-		panic("models: " + err.Error()) // strings and numbers are always encoded
-	}
-	i.stdout.Write(b.Bytes())
 }
 
 // inOrder calls f for each item, atOnce at a time, and yields the results in the order of the items, each as soon as it and those

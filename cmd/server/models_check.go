@@ -83,7 +83,7 @@ func (i *inventory) result(t providers.Result, width int) {
 		for n := range t.Checks {
 			t.Checks[n].Seconds = milliseconds(t.Checks[n].Seconds)
 		}
-		i.object(t)
+		_ = printJSON(i.stdout, t)
 		return
 	}
 	var what string

@@ -78,7 +78,12 @@ func tapesPlace(c *config.Config) string {
 	if c.Tape.Store == "postgres" {
 		return fmt.Sprintf("the database of tape.postgres.url (%s), schema %s", c.Source("tape.postgres.url"), c.Tape.Postgres.Schema)
 	}
-	if c.Tape.Store == config.EngineNATS {
+	return placeIn(c, c.Tape.Store)
+}
+
+// placeIn is where an engine stores things, for people.
+func placeIn(c *config.Config, engine string) string {
+	if engine == config.EngineNATS {
 		return fmt.Sprintf("the NATS servers of nats.servers (%s), prefix %s", c.Source("nats.servers"), c.NATS.Prefix)
 	}
 	return c.Data

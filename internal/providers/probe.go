@@ -1,4 +1,4 @@
-package main
+package providers
 
 import (
 	"bytes"
@@ -20,14 +20,14 @@ import (
 
 // What a check finds of a model: ok; no, where the model does not do it and says so; fail, where it should have and did not.
 const (
-	probeOK   = "ok"
-	probeNo   = "no"
-	probeFail = "fail"
-	probeSkip = "skip" // it was not asked
+	OK   = "ok"
+	No   = "no"
+	Fail = "fail"
+	Skip = "skip" // it was not asked
 )
 
-// probe is one thing that a model was asked to do.
-type probe struct {
+// Probe is one thing that a model was asked to do.
+type Probe struct {
 	Check   string  `json:"check"`
 	Status  string  `json:"status"`
 	Seconds float64 `json:"seconds,omitempty"`
@@ -104,12 +104,12 @@ func (h *heard) call(p *adapter.ToolCall) {
 }
 
 // examine asks a model that answers for all that it may be needed for. Each question has the limit of its own.
-func (i *inventory) examine(ctx context.Context, t *trial) {
-	m, err := i.models.Model(t.Model)
+func (c *Checker) examine(ctx context.Context, t *Result) {
+	m, err := c.Models.Model(t.Model)
 	if err != nil {
 		return // it was found a moment ago
 	}
-	e := &exam{i: i, m: m, t: t}
+	e := &exam{c: c, m: m, t: t}
 	e.tools(ctx)
 	e.run(ctx, "two messages", e.neighbours)
 	e.run(ctx, "schema", e.schema)
@@ -118,9 +118,9 @@ func (i *inventory) examine(ctx context.Context, t *trial) {
 
 // exam is what one model is asked.
 type exam struct {
-	i    *inventory
+	c    *Checker
 	m    adapter.Model
-	t    *trial
+	t    *Result
 	over bool // a question got no answer in time: none of the others is put
 }
 
@@ -142,10 +142,10 @@ func (e *exam) run(ctx context.Context, name string, check func(context.Context)
 		return
 	}
 	if e.over {
-		e.t.Checks = append(e.t.Checks, probe{Check: name, Status: probeSkip, Message: "skipped, because the model did not answer before"})
+		e.t.Checks = append(e.t.Checks, Probe{Check: name, Status: Skip, Message: "skipped, because the model did not answer before"})
 		return
 	}
-	ctx, cancel := e.i.limit(ctx)
+	ctx, cancel := e.c.limit(ctx)
 	defer cancel()
 	began := time.Now()
 	p := probeOf(name, check(ctx))
@@ -155,18 +155,18 @@ func (e *exam) run(ctx context.Context, name string, check func(context.Context)
 }
 
 // probeOf is the result of a check that has ended with this error.
-func probeOf(name string, err error) probe {
-	p := probe{Check: name, Status: probeOK}
+func probeOf(name string, err error) Probe {
+	p := Probe{Check: name, Status: OK}
 	if err == nil {
 		return p
 	}
 	if m, ok := errors.AsType[missed](err); ok {
-		p.Status, p.Message = probeFail, string(m)
+		p.Status, p.Message = Fail, string(m)
 		return p
 	}
-	p.Status, p.Code, p.Message, p.Cause = probeFail, code(err), said(err), serverWords(err)
+	p.Status, p.Code, p.Message, p.Cause = Fail, Code(err), Message(err), Cause(err)
 	if refusedRequest(err) {
-		p.Status = probeNo
+		p.Status = No
 	}
 	return p
 }
@@ -197,7 +197,7 @@ var roomTool = adapter.Tool{
 
 // tools is a tool's round trip with thinking: a call, its result, and an answer that uses it. What the provider put beside its parts goes back.
 func (e *exam) tools(ctx context.Context) {
-	thinking := probe{Check: "thinking", Status: probeSkip, Message: "unknown, because the model did not answer"}
+	thinking := Probe{Check: "thinking", Status: Skip, Message: "unknown, because the model did not answer"}
 	e.run(ctx, "tools", func(ctx context.Context) error {
 		messages := []adapter.Message{{Role: adapter.User, Content: "What is the code word of the room Lotus? Call the tool look_up to find out, then answer with the code word alone."}}
 		req := adapter.Request{
@@ -216,11 +216,11 @@ func (e *exam) tools(ctx context.Context) {
 			return err
 		}
 		switch {
-		case thinking.Status == probeNo:
+		case thinking.Status == No:
 		case h.thought || h.usage.ReasoningTokens > 0:
-			thinking = probe{Check: "thinking", Status: probeOK}
+			thinking = Probe{Check: "thinking", Status: OK}
 		default:
-			thinking.Status, thinking.Message = probeNo, "it returned no reasoning"
+			thinking.Status, thinking.Message = No, "it returned no reasoning"
 		}
 		if len(h.calls) == 0 {
 			return missed("it did not call the tool")

@@ -1,8 +1,7 @@
-package main
+package providers
 
 import (
 	"errors"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -29,7 +28,7 @@ func modelsOfSettings(t *testing.T, file string, environ ...string) *adapter.Reg
 	if err != nil {
 		t.Fatal(err)
 	}
-	models, stop, err := newModels(c)
+	models, stop, err := New(c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -213,7 +212,7 @@ func TestStopWaitsForWhatProvidersStillDo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	models, stop, err := newModels(c)
+	models, stop, err := New(c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -277,33 +276,6 @@ models:
 	}
 }
 
-// MO-22: an option of a workflow that its provider has no place for is said when the file is read, with its place.
-func TestOptionsThatAreNotSentAreLogged(t *testing.T) {
-	t.Chdir(t.TempDir())
-	if err := os.Mkdir("workflows", 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile("workflows/w.yaml", []byte("options: {seed: 1}\nbots:\n  a: {options: {verbosity: low}}\n  b: {model: \"claude:x\"}\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile("lingserve.yaml", []byte("model: openai:gpt\nproviders:\n  claude: {kind: anthropic, key: k}\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	c, err := config.Load(nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	workflows, _, err := openWorkflows(c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var log strings.Builder
-	warnOfOptions(slog.New(slog.NewTextHandler(&log, nil)), c, workflows)
-	if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "w.yaml:1:17: options.seed is not sent: ") || !strings.Contains(got, "workflow=w") {
-		t.Error(got)
-	}
-}
-
 // A profile of Amazon's programs that cannot be read keeps nobody from starting who has not asked for Bedrock (MO-31).
 func TestAForeignProfileOfAmazonStopsNothing(t *testing.T) {
 	t.Setenv("AWS_CONFIG_FILE", filepath.Join(t.TempDir(), "none"))
@@ -312,5 +284,11 @@ func TestAForeignProfileOfAmazonStopsNothing(t *testing.T) {
 	_, err := models.Model("bedrock:claude")
 	if e, ok := errors.AsType[*adapter.Error](err); !ok || e.Code != adapter.CodeAuth || strings.Contains(e.Message, "no-such") {
 		t.Errorf("%v", err)
+	}
+}
+
+func TestAQueueOfNoneIsNotTheDefaultQueue(t *testing.T) {
+	if s := slotsOf(config.Limit{Upstream: 3}); s != (adapter.Slots{Max: 3, Queue: -1}) {
+		t.Errorf("%+v", s)
 	}
 }

@@ -1,8 +1,6 @@
-package main
+package providers
 
 import (
-	"bytes"
-	"errors"
 	"net/http"
 	"strings"
 	"testing"
@@ -13,7 +11,7 @@ import (
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/openai"
-	"github.com/lingserve/lingserve/bot"
+	"github.com/lingserve/lingserve/internal/providers/providerstest"
 	"github.com/lingserve/lingserve/internal/upstream"
 )
 
@@ -27,7 +25,7 @@ func TestACheckFindsWhatAModelDoes(t *testing.T) {
 		took   time.Duration
 	}{
 		{
-			"a model that can do it all", able,
+			"a model that can do it all", providerstest.Able,
 			map[string]string{"tools": "ok", "thinking": "ok", "two messages": "ok", "schema": "ok", "image": "ok"},
 			0,
 		},
@@ -39,7 +37,7 @@ func TestACheckFindsWhatAModelDoes(t *testing.T) {
 				case r.Messages[len(r.Messages)-1].Role == adapter.ToolRole:
 					return upstream.Answer{Text: "It is " + r.Messages[len(r.Messages)-1].Content}
 				}
-				return able(r)
+				return providerstest.Able(r)
 			},
 			map[string]string{"tools": "ok", "two messages": "ok", "schema": "ok", "image": "ok"},
 			0,
@@ -49,7 +47,7 @@ func TestACheckFindsWhatAModelDoes(t *testing.T) {
 				if r.Messages[len(r.Messages)-1].Role == adapter.ToolRole {
 					return upstream.Answer{Text: "I do not know."}
 				}
-				return able(r)
+				return providerstest.Able(r)
 			},
 			map[string]string{"tools": "fail: did not use the result", "thinking": "ok", "two messages": "ok", "schema": "ok", "image": "ok"},
 			0,
@@ -59,7 +57,7 @@ func TestACheckFindsWhatAModelDoes(t *testing.T) {
 				if r.Messages[len(r.Messages)-1].Role == adapter.ToolRole {
 					return upstream.Answer{Status: http.StatusInternalServerError, Body: "broken"}
 				}
-				return able(r)
+				return providerstest.Able(r)
 			},
 			map[string]string{"tools": "fail: failed or is overloaded", "thinking": "ok", "two messages": "ok", "schema": "ok", "image": "ok"},
 			0,
@@ -85,10 +83,9 @@ func TestACheckFindsWhatAModelDoes(t *testing.T) {
 				}
 				models := &adapter.Registry{Retries: adapter.Retries{Attempts: 1}}
 				models.Register("openai", p)
-				var out bytes.Buffer
-				i := &inventory{models: models, timeout: 30 * time.Second, stdout: &out, stderr: &out}
+				c := &Checker{Models: models, Timeout: 30 * time.Second}
 				began := time.Now()
-				got := i.try(t.Context(), trial{Model: "openai:m"})
+				got := c.Check(t.Context(), Result{Model: "openai:m"})
 				if took := time.Since(began); took != row.took || got.Status != "ok" {
 					t.Errorf("%s after %v", got.Status, took)
 				}
@@ -105,20 +102,5 @@ func TestACheckFindsWhatAModelDoes(t *testing.T) {
 				}
 			})
 		})
-	}
-}
-
-// MO-17: at a terminal, an error has the words of the model's server, without keys.
-func TestATerminalReadsWhatAServerSaid(t *testing.T) {
-	e := &adapter.Error{Code: adapter.CodeAuth, Message: "the server refused the key", Cause: errors.New(adapter.Redact("status 401:\nsk-CANARY0123 is not known"))}
-	if got := reasonOf(&bot.Failure{Code: e.Code, Message: e.Message, Cause: e}); got != "the server refused the key (cause: status 401: sk-*** is not known)" {
-		t.Error(got)
-	}
-	if got := reasonOf(errors.New("internal")); got != "" {
-		t.Error(got)
-	}
-	e.Cause = errors.New("the server refused the key")
-	if got := reasonOf(e); got != e.Message {
-		t.Error(got)
 	}
 }

@@ -1,4 +1,5 @@
-package main
+// Package systemd tells the service manager that started a program how the program is, by the datagrams of sd_notify(3).
+package systemd
 
 import (
 	"context"
@@ -11,16 +12,15 @@ import (
 	"time"
 )
 
-// supervisor is who has started the server and wants to hear how it is: systemd, by the datagrams that sd_notify(3) describes. Without
-// one, nothing is said.
-type supervisor struct {
+// Supervisor is the service manager that started this program. Without one, its methods do nothing.
+type Supervisor struct {
 	socket string
 	every  time.Duration // a sign of life is expected this often; 0 is never
 }
 
-// newSupervisor looks into the environment. What is said of the watchdog may be meant for another process.
-func newSupervisor(environ func(string) string) supervisor {
-	s := supervisor{socket: environ("NOTIFY_SOCKET")}
+// New finds the service manager in the environment. The watchdog may be meant for another process.
+func New(environ func(string) string) Supervisor {
+	s := Supervisor{socket: environ("NOTIFY_SOCKET")}
 	if name, ok := strings.CutPrefix(s.socket, "@"); ok { // a name that is in no file system
 		s.socket = "\x00" + name
 	}
@@ -32,7 +32,7 @@ func newSupervisor(environ func(string) string) supervisor {
 }
 
 // tell sends variables, as "READY=1". Nobody who listens is no error: the server serves all the same.
-func (s supervisor) tell(state ...string) {
+func (s Supervisor) tell(state ...string) {
 	if s.socket == "" {
 		return
 	}
@@ -45,16 +45,17 @@ func (s supervisor) tell(state ...string) {
 	_, _ = conn.Write([]byte(strings.Join(state, "\n")))
 }
 
-func (s supervisor) ready(addr string) { s.tell("READY=1", "STATUS=serving "+addr) }
+// Ready says that the program serves an address.
+func (s Supervisor) Ready(addr string) { s.tell("READY=1", "STATUS=serving "+addr) }
 
-// stopping says that the end has begun, and how long it may take.
-func (s supervisor) stopping(grace time.Duration) {
+// Stopping says that the program is shutting down, and how long that may take.
+func (s Supervisor) Stopping(grace time.Duration) {
 	s.tell("STOPPING=1", "STATUS=letting running work end", fmt.Sprintf("EXTEND_TIMEOUT_USEC=%d", (grace+10*time.Second).Microseconds()))
 }
 
-// watch gives signs of life until ctx ends, twice in the time in which one is expected: only while the server answers. It is asked
+// Watch gives signs of life until ctx ends, twice in the time in which one is expected: only while the server answers. It is asked
 // without a connection, of which an overloaded server may have none to give, and that is no reason to end it.
-func (s supervisor) watch(ctx context.Context, h http.Handler) {
+func (s Supervisor) Watch(ctx context.Context, h http.Handler) {
 	if s.socket == "" || s.every == 0 {
 		return
 	}

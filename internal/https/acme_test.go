@@ -1,4 +1,4 @@
-package main
+package https
 
 import (
 	"crypto/tls"
@@ -23,6 +23,8 @@ import (
 	"time"
 
 	"golang.org/x/crypto/acme"
+
+	"github.com/lingserve/lingserve/internal/https/certtest"
 )
 
 // acmeServer is as much of an authority that speaks ACME (RFC 8555) as a client needs to see: it gives a certificate for a name once its
@@ -30,7 +32,7 @@ import (
 type acmeServer struct {
 	*httptest.Server
 	t    *testing.T
-	ca   *certAuthority
+	ca   *certtest.Authority
 	kind string                                     // of the challenge
 	met  func(name, token string, typ string) error // looks whether it is met
 
@@ -48,7 +50,7 @@ type acmeOrder struct {
 }
 
 func newACMEServer(t *testing.T, kind string) *acmeServer {
-	a := &acmeServer{t: t, ca: newCertAuthority(t), kind: kind}
+	a := &acmeServer{t: t, ca: certtest.New(t), kind: kind}
 	a.Server = httptest.NewTLSServer(a)
 	t.Cleanup(a.Close)
 	return a
@@ -140,12 +142,12 @@ func (a *acmeServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			a.t.Errorf("it asks for a certificate of %v, %v", csr, err)
 			return
 		}
-		a.orders[n].cert = a.ca.sign(a.t, csr.PublicKey, 90*aMonth/30, csr.DNSNames...)
+		a.orders[n].cert = a.ca.Sign(a.t, csr.PublicKey, 90*certtest.Month/30, csr.DNSNames...)
 		w.Header().Set("Location", fmt.Sprint(a.URL, "/order/", n))
 		reply(200, order())
 	case "/cert":
 		w.Header().Set("Content-Type", "application/pem-certificate-chain")
-		for _, der := range [][]byte{a.orders[n].cert, a.ca.cert.Raw} {
+		for _, der := range [][]byte{a.orders[n].cert, a.ca.Cert.Raw} {
 			pem.Encode(w, &pem.Block{Type: "CERTIFICATE", Bytes: der})
 		}
 	default:
@@ -162,7 +164,7 @@ func (a *acmeServer) asked() []string {
 }
 
 // from returns the encryption of a server that has its certificates from here.
-func (a *acmeServer) from(t *testing.T, flags ...string) (*encryption, *logged) {
+func (a *acmeServer) from(t *testing.T, flags ...string) (*Encryption, *logged) {
 	t.Helper()
 	e, out := encrypt(t, append([]string{"--tls-acme", "chat.example.com,www.example.com", "--tls-acme-email", "admin@example.com", "--tls-acme-directory", a.URL + "/directory"}, flags...)...)
 	e.from.(*authority).manager.Client.HTTPClient = a.Client()
@@ -207,9 +209,9 @@ func TestCertificatesAreHadFromAnAuthority(t *testing.T) {
 				}
 				return nil
 			}
-			trust := &tls.Config{RootCAs: ca.ca.pool()}
+			trust := &tls.Config{RootCAs: ca.ca.Pool()}
 			ask := func(name string) error {
-				res, err := over(t, addr, trust).Get("https://" + name + "/healthz")
+				res, err := certtest.Client(t, addr, trust).Get("https://" + name + "/healthz")
 				if err != nil {
 					return err
 				}
@@ -288,7 +290,7 @@ func TestAnAuthorityThatRefusesIsNotAskedAgainAndAgain(t *testing.T) {
 	if wait := a.next(); wait < acmePause-time.Minute || wait > acmePause {
 		t.Errorf("it tries again after %v", wait)
 	}
-	e.reload() // somebody has put right what was wrong
+	e.Reload() // somebody has put right what was wrong
 	<-a.again  // watch is told
 	if wait := a.next(); wait > acmeRest {
 		t.Errorf("it tries again after %v", wait)
@@ -345,7 +347,7 @@ func TestThePlainAddressOfAnAuthoritysServerLeadsToItsNames(t *testing.T) {
 func TestDA_08_TheIssuerOfCertificatesFollowsTheSettingOfProxies(t *testing.T) {
 	for flags, proxied := range map[string]bool{"": false, "--upstream-proxy-env": true} {
 		c := settings(t, append([]string{"--tls-acme", "chat.example.com"}, strings.Fields(flags)...)...)
-		client := newAuthority(c, slog.New(slog.DiscardHandler)).manager.Client.HTTPClient
+		client := newAuthority(c, "", slog.New(slog.DiscardHandler)).manager.Client.HTTPClient
 		if transport, ok := client.Transport.(*http.Transport); !ok || (transport.Proxy != nil) != proxied {
 			t.Errorf("with the flags %q it does not use a proxy as it should", flags)
 		}

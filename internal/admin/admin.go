@@ -1,7 +1,13 @@
-package main
+// Package admin is the listener for the people who operate a server: metrics, costs, profiles and health. It is apart from the listener
+// for callers, so that a mistake in a proxy's rules shows nobody how the server works inside.
+//
+// The profiles are made with runtime/pprof. The package net/http/pprof is not used, since it puts itself into the server that every Go
+// program has by default, and shows the command line, where keys may stand.
+package admin
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -22,12 +28,8 @@ import (
 	"github.com/lingserve/lingserve/web"
 )
 
-// admin is what the listener for those who run the server answers with: metrics, profiles and signs of life. It is apart from the one
-// for callers, so that a mistake in a proxy's rules shows nobody how the server works inside.
-//
-// The profiles are made with runtime/pprof. The package net/http/pprof is not used, since it puts itself into the server that every Go
-// program has by default, and shows the command line, where keys may stand.
-type admin struct {
+// handler is what the listener answers with.
+type handler struct {
 	door        *access.Door
 	hosts       *access.Hosts // nil takes any
 	open        bool          // whoever can reach it is an admin
@@ -58,8 +60,8 @@ const (
 	maxTraceSeconds   = 10 // it grows by megabytes in each
 )
 
-func newAdmin(c *config.Config, door *access.Door, m *telemetry.Metrics, budget *adapter.Budget, public http.Handler, log *slog.Logger) (*admin, error) {
-	a := &admin{
+func newHandler(c *config.Config, door *access.Door, m *telemetry.Metrics, budget *adapter.Budget, public http.Handler, log *slog.Logger) (*handler, error) {
+	a := &handler{
 		door: door, open: c.AdminOpen(), openMetrics: c.Admin.OpenMetrics, metrics: m.Handler(log), budget: budget, public: public, log: log,
 	}
 	if c.AdminLocal() { // a page of another site can lead its name here, and count for the browser as a page of this listener
@@ -83,7 +85,7 @@ func newAdmin(c *config.Config, door *access.Door, m *telemetry.Metrics, budget 
 }
 
 // ServeHTTP answers those who may ask.
-func (a *admin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (a *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Cache-Control", "no-store")
@@ -105,7 +107,7 @@ func (a *admin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // enter says why a request is not answered; nil where it is.
-func (a *admin) enter(r *http.Request) error {
+func (a *handler) enter(r *http.Request) error {
 	switch r.URL.Path {
 	case "/healthz", "/readyz":
 		return nil
@@ -142,8 +144,14 @@ func (a *admin) enter(r *http.Request) error {
 	return nil
 }
 
+// cost tells what was spent today, in millionths of a dollar: by all, and by each caller.
+func (a *handler) cost(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(a.budget.Today()) // the client may have gone away
+}
+
 // index lists the profiles.
-func (a *admin) index(w http.ResponseWriter, _ *http.Request) {
+func (a *handler) index(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	fmt.Fprintf(w, "Profiles, to be read with \"go tool pprof FILE\"; debug=1 gives text.\n\n")
 	for _, p := range pprof.Profiles() {
@@ -154,7 +162,7 @@ func (a *admin) index(w http.ResponseWriter, _ *http.Request) {
 }
 
 // begin gives a request the right to make a profile, until end is called. It answers those that do not get it.
-func (a *admin) begin(w http.ResponseWriter) bool {
+func (a *handler) begin(w http.ResponseWriter) bool {
 	if !a.profiling.TryLock() {
 		web.Refuse(w, errProfiling)
 		return false
@@ -163,7 +171,7 @@ func (a *admin) begin(w http.ResponseWriter) bool {
 }
 
 // lookup writes one of the profiles that the runtime keeps.
-func (a *admin) lookup(w http.ResponseWriter, r *http.Request) {
+func (a *handler) lookup(w http.ResponseWriter, r *http.Request) {
 	p := pprof.Lookup(r.PathValue("name"))
 	if p == nil {
 		web.Refuse(w, errAdminPath)
@@ -182,16 +190,16 @@ func (a *admin) lookup(w http.ResponseWriter, r *http.Request) {
 }
 
 // profile writes what the CPU does in the next seconds.
-func (a *admin) profile(w http.ResponseWriter, r *http.Request) {
+func (a *handler) profile(w http.ResponseWriter, r *http.Request) {
 	a.record(w, r, "profile", profileSeconds, maxProfileSeconds, pprof.StartCPUProfile, pprof.StopCPUProfile)
 }
 
 // trace writes what the scheduler does in the next seconds.
-func (a *admin) trace(w http.ResponseWriter, r *http.Request) {
+func (a *handler) trace(w http.ResponseWriter, r *http.Request) {
 	a.record(w, r, "trace", traceSeconds, maxTraceSeconds, trace.Start, trace.Stop)
 }
 
-func (a *admin) record(w http.ResponseWriter, r *http.Request, name string, seconds, most int, start func(io.Writer) error, stop func()) {
+func (a *handler) record(w http.ResponseWriter, r *http.Request, name string, seconds, most int, start func(io.Writer) error, stop func()) {
 	seconds, ok := wholeNumber(w, r, "seconds", seconds, most)
 	if !ok || !a.begin(w) {
 		return
@@ -238,12 +246,12 @@ func wholeNumber(w http.ResponseWriter, r *http.Request, name string, def, most 
 	return n, true
 }
 
-// listenAdmin opens the admin listener and serves it until stop is called. Without an address it does nothing.
-func listenAdmin(c *config.Config, door *access.Door, m *telemetry.Metrics, budget *adapter.Budget, public http.Handler, log *slog.Logger) (stop func(), err error) {
+// Listen opens the admin listener and serves it until stop is called. Without an address it does nothing.
+func Listen(c *config.Config, door *access.Door, m *telemetry.Metrics, budget *adapter.Budget, public http.Handler, log *slog.Logger) (stop func(), err error) {
 	if c.Admin.Addr == "" {
 		return func() {}, nil
 	}
-	a, err := newAdmin(c, door, m, budget, public, log)
+	a, err := newHandler(c, door, m, budget, public, log)
 	if err != nil {
 		return nil, err
 	}

@@ -1,21 +1,15 @@
-package main
+package https
 
 import (
 	"bufio"
 	"bytes"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
 	"flag"
 	"io"
 	"log/slog"
-	"math/big"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -23,98 +17,14 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/lingserve/lingserve/internal/config"
+	"github.com/lingserve/lingserve/internal/https/certtest"
 	"github.com/lingserve/lingserve/web"
 )
-
-// certAuthority is a certificate authority of a test.
-type certAuthority struct {
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
-	next int64
-}
-
-func newCertAuthority(t *testing.T) *certAuthority {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	// Its time has begun long ago, also for tests whose clock stands still at the beginning of the century.
-	about := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "authority of a test"}, NotBefore: time.Unix(0, 0),
-		NotAfter: time.Now().Add(100 * 365 * 24 * time.Hour), IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, about, about, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &certAuthority{cert: cert, key: key, next: 2}
-}
-
-func (a *certAuthority) pool() *x509.CertPool {
-	p := x509.NewCertPool()
-	p.AddCert(a.cert)
-	return p
-}
-
-// sign makes a certificate for a key.
-func (a *certAuthority) sign(t *testing.T, key any, good time.Duration, names ...string) []byte {
-	t.Helper()
-	a.next++
-	about := &x509.Certificate{
-		SerialNumber: big.NewInt(a.next), Subject: pkix.Name{CommonName: names[0]}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(good),
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-	}
-	for _, name := range names {
-		if ip := net.ParseIP(name); ip != nil {
-			about.IPAddresses = append(about.IPAddresses, ip)
-		} else {
-			about.DNSNames = append(about.DNSNames, name)
-		}
-	}
-	der, err := x509.CreateCertificate(rand.Reader, about, a.cert, key, a.key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return der
-}
-
-// pair makes a key and a certificate for it, both in PEM.
-func (a *certAuthority) pair(t *testing.T, good time.Duration, names ...string) (cert, key []byte) {
-	t.Helper()
-	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	der, err := x509.MarshalPKCS8PrivateKey(k)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.sign(t, k.Public(), good, names...)}),
-		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
-}
-
-const aMonth = 30 * 24 * time.Hour
-
-// pairFiles writes a pair into a folder.
-func pairFiles(t *testing.T, dir string, cert, key []byte) {
-	t.Helper()
-	for name, text := range map[string][]byte{"tls.crt": cert, "tls.key": key} {
-		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
 
 // logged collects what is logged.
 type logged struct {
@@ -139,7 +49,7 @@ func settings(t *testing.T, flags ...string) *config.Config {
 	t.Helper()
 	set, f := flag.NewFlagSet("test", flag.ContinueOnError), config.Flags{}
 	f.Bind(set)
-	if _, _, err := parseFlags(set, append([]string{"--config", "", "--data", t.TempDir()}, flags...)); err != nil {
+	if err := set.Parse(append([]string{"--config", "", "--data", t.TempDir()}, flags...)); err != nil {
 		t.Fatal(err)
 	}
 	c, err := config.Load(&f, nil)
@@ -150,10 +60,10 @@ func settings(t *testing.T, flags ...string) *config.Config {
 }
 
 // encrypt returns the encryption that flags ask for, and what it logs.
-func encrypt(t *testing.T, flags ...string) (*encryption, *logged) {
+func encrypt(t *testing.T, flags ...string) (*Encryption, *logged) {
 	t.Helper()
 	var out logged
-	e, err := newEncryption(settings(t, flags...), slog.New(slog.NewTextHandler(&out, nil)))
+	e, err := New(settings(t, flags...), "", slog.New(slog.NewTextHandler(&out, nil)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,7 +71,7 @@ func encrypt(t *testing.T, flags ...string) (*encryption, *logged) {
 }
 
 // serveEncrypted serves the API on a port of this machine, and returns its address.
-func serveEncrypted(t *testing.T, e *encryption) string {
+func serveEncrypted(t *testing.T, e *Encryption) string {
 	t.Helper()
 	s, err := web.New(web.Options{})
 	if err != nil {
@@ -174,7 +84,7 @@ func serveEncrypted(t *testing.T, e *encryption) string {
 	server := s.HTTPServer()
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		if err := e.serve(server, l); !errors.Is(err, http.ErrServerClosed) {
+		if err := e.Serve(server, l); !errors.Is(err, http.ErrServerClosed) {
 			t.Error(err)
 		}
 	})
@@ -186,31 +96,16 @@ func serveEncrypted(t *testing.T, e *encryption) string {
 	return l.Addr().String()
 }
 
-// over is a client that trusts an authority and finds every name at one address.
-func over(t *testing.T, addr string, c *tls.Config, protocols ...string) *http.Client {
-	var p http.Protocols
-	p.SetHTTP1(len(protocols) == 0)
-	p.SetHTTP2(true)
-	tr := &http.Transport{
-		TLSClientConfig: c, Protocols: &p,
-		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, network, addr)
-		},
-	}
-	t.Cleanup(tr.CloseIdleConnections)
-	return &http.Client{Transport: tr, Timeout: patient}
-}
-
 func TestConnectionsAreEncryptedAsBrowsersWantThem(t *testing.T) {
-	ca, dir := newCertAuthority(t), t.TempDir()
-	cert, key := ca.pair(t, aMonth, "chat.example.com")
-	pairFiles(t, dir, cert, key)
+	ca, dir := certtest.New(t), t.TempDir()
+	cert, key := ca.Pair(t, certtest.Month, "chat.example.com")
+	certtest.Write(t, dir, cert, key)
 	e, _ := encrypt(t, "--tls-cert", filepath.Join(dir, "tls.crt"), "--tls-key", filepath.Join(dir, "tls.key"))
 	addr := serveEncrypted(t, e)
 	const url = "https://chat.example.com/healthz"
 
 	t.Run("HTTP/2 and the newest version by itself", func(t *testing.T) {
-		res, err := over(t, addr, &tls.Config{RootCAs: ca.pool()}).Get(url)
+		res, err := certtest.Client(t, addr, &tls.Config{RootCAs: ca.Pool()}).Get(url)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -223,7 +118,7 @@ func TestConnectionsAreEncryptedAsBrowsersWantThem(t *testing.T) {
 		}
 	})
 	t.Run("HTTP/1.1 for those who know no other", func(t *testing.T) {
-		conn, err := tls.Dial("tcp", addr, &tls.Config{RootCAs: ca.pool(), ServerName: "chat.example.com", MaxVersion: tls.VersionTLS12})
+		conn, err := tls.Dial("tcp", addr, &tls.Config{RootCAs: ca.Pool(), ServerName: "chat.example.com", MaxVersion: tls.VersionTLS12})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -235,19 +130,19 @@ func TestConnectionsAreEncryptedAsBrowsersWantThem(t *testing.T) {
 		}
 	})
 	t.Run("no version that is broken", func(t *testing.T) {
-		_, err := tls.Dial("tcp", addr, &tls.Config{RootCAs: ca.pool(), ServerName: "chat.example.com", MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11})
+		_, err := tls.Dial("tcp", addr, &tls.Config{RootCAs: ca.Pool(), ServerName: "chat.example.com", MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11})
 		if err == nil || !strings.Contains(err.Error(), "protocol version") {
 			t.Errorf("TLS 1.1: %v", err)
 		}
 	})
 	t.Run("a client refuses an authority that it does not know", func(t *testing.T) {
-		_, err := over(t, addr, &tls.Config{RootCAs: newCertAuthority(t).pool()}).Get(url)
+		_, err := certtest.Client(t, addr, &tls.Config{RootCAs: certtest.New(t).Pool()}).Get(url)
 		if _, ok := errors.AsType[x509.UnknownAuthorityError](err); !ok {
 			t.Errorf("%v", err)
 		}
 	})
 	t.Run("a client refuses a name that the certificate does not have", func(t *testing.T) {
-		_, err := over(t, addr, &tls.Config{RootCAs: ca.pool()}).Get("https://other.example.com/healthz")
+		_, err := certtest.Client(t, addr, &tls.Config{RootCAs: ca.Pool()}).Get("https://other.example.com/healthz")
 		if _, ok := errors.AsType[x509.HostnameError](err); !ok {
 			t.Errorf("%v", err)
 		}
@@ -267,11 +162,11 @@ func TestConnectionsAreEncryptedAsBrowsersWantThem(t *testing.T) {
 }
 
 func TestBrowsersAreToldNothingOfEncryptionWhereThatIsOff(t *testing.T) {
-	ca, dir := newCertAuthority(t), t.TempDir()
-	cert, key := ca.pair(t, aMonth, "chat.example.com")
-	pairFiles(t, dir, cert, key)
+	ca, dir := certtest.New(t), t.TempDir()
+	cert, key := ca.Pair(t, certtest.Month, "chat.example.com")
+	certtest.Write(t, dir, cert, key)
 	e, _ := encrypt(t, "--tls-cert", filepath.Join(dir, "tls.crt"), "--tls-key", filepath.Join(dir, "tls.key"), "--tls-hsts", "0s")
-	res, err := over(t, serveEncrypted(t, e), &tls.Config{RootCAs: ca.pool()}).Get("https://chat.example.com/healthz")
+	res, err := certtest.Client(t, serveEncrypted(t, e), &tls.Config{RootCAs: ca.Pool()}).Get("https://chat.example.com/healthz")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -282,16 +177,16 @@ func TestBrowsersAreToldNothingOfEncryptionWhereThatIsOff(t *testing.T) {
 }
 
 func TestAnotherCertificateIsTakenWhenItsFilesChange(t *testing.T) {
-	ca, dir := newCertAuthority(t), t.TempDir()
-	first, firstKey := ca.pair(t, aMonth, "chat.example.com")
-	second, secondKey := ca.pair(t, aMonth, "chat.example.com")
-	old, oldKey := ca.pair(t, -time.Minute, "chat.example.com")
-	pairFiles(t, dir, first, firstKey)
+	ca, dir := certtest.New(t), t.TempDir()
+	first, firstKey := ca.Pair(t, certtest.Month, "chat.example.com")
+	second, secondKey := ca.Pair(t, certtest.Month, "chat.example.com")
+	old, oldKey := ca.Pair(t, -time.Minute, "chat.example.com")
+	certtest.Write(t, dir, first, firstKey)
 	e, out := encrypt(t, "--tls-cert", filepath.Join(dir, "tls.crt"), "--tls-key", filepath.Join(dir, "tls.key"))
 	addr := serveEncrypted(t, e)
 	serial := func() int64 {
 		t.Helper()
-		conn, err := tls.Dial("tcp", addr, &tls.Config{RootCAs: ca.pool(), ServerName: "chat.example.com"})
+		conn, err := tls.Dial("tcp", addr, &tls.Config{RootCAs: ca.Pool(), ServerName: "chat.example.com"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -317,9 +212,9 @@ func TestAnotherCertificateIsTakenWhenItsFilesChange(t *testing.T) {
 	} {
 		t.Run(step.name, func(t *testing.T) {
 			before := len(out.String())
-			pairFiles(t, dir, step.cert, step.key)
+			certtest.Write(t, dir, step.cert, step.key)
 			for range 3 {
-				e.reload()
+				e.Reload()
 			}
 			if got := serial(); got != step.serial {
 				t.Errorf("serial %d, want %d", got, step.serial)
@@ -341,7 +236,7 @@ func TestAnotherCertificateIsTakenWhenItsFilesChange(t *testing.T) {
 		if err := os.Remove(filepath.Join(dir, "tls.key")); err != nil {
 			t.Fatal(err)
 		}
-		e.reload()
+		e.Reload()
 		if got := serial(); got != 3 || !strings.Contains(out.String(), "cannot read "+dir+"/tls.key: no such file or directory") {
 			t.Errorf("serial %d:\n%s", got, out)
 		}
@@ -350,10 +245,10 @@ func TestAnotherCertificateIsTakenWhenItsFilesChange(t *testing.T) {
 
 // Time is that of the bubble, which begins in the year 2000; the certificate is made in it, too.
 func TestFilesOfACertificateAreWatched(t *testing.T) {
-	ca, dir := newCertAuthority(t), t.TempDir()
+	ca, dir := certtest.New(t), t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		cert, key := ca.pair(t, aMonth, "chat.example.com")
-		pairFiles(t, dir, cert, key)
+		cert, key := ca.Pair(t, certtest.Month, "chat.example.com")
+		certtest.Write(t, dir, cert, key)
 		e, out := encrypt(t, "--tls-cert", filepath.Join(dir, "tls.crt"), "--tls-key", filepath.Join(dir, "tls.key"))
 		ctx, cancel := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
@@ -363,8 +258,8 @@ func TestFilesOfACertificateAreWatched(t *testing.T) {
 			t.Errorf("it says\n%s", out)
 		}
 		// After a day the other one has most of a day left, of two; after another day nothing.
-		cert, key = ca.pair(t, 47*time.Hour, "chat.example.com", "www.example.com")
-		pairFiles(t, dir, cert, key)
+		cert, key = ca.Pair(t, 47*time.Hour, "chat.example.com", "www.example.com")
+		certtest.Write(t, dir, cert, key)
 		time.Sleep(certificatesEvery)
 		synctest.Wait()
 		if !e.from.knows("www.example.com") {
@@ -386,10 +281,10 @@ func TestFilesOfACertificateAreWatched(t *testing.T) {
 }
 
 func TestEncryptionThatCannotWorkStopsTheStart(t *testing.T) {
-	ca, dir := newCertAuthority(t), t.TempDir()
-	cert, key := ca.pair(t, aMonth, "chat.example.com")
-	_, other := ca.pair(t, aMonth, "chat.example.com")
-	pairFiles(t, dir, cert, key)
+	ca, dir := certtest.New(t), t.TempDir()
+	cert, key := ca.Pair(t, certtest.Month, "chat.example.com")
+	_, other := ca.Pair(t, certtest.Month, "chat.example.com")
+	certtest.Write(t, dir, cert, key)
 	if err := os.WriteFile(filepath.Join(dir, "other.key"), other, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -415,7 +310,7 @@ func TestEncryptionThatCannotWorkStopsTheStart(t *testing.T) {
 		{"two things", []string{"--tls-cert", crt, "--tls-redirect-port", "70000"}, []string{"set tls.key\n", "70000 is no port; expected 1 to 65535"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			_, err := newEncryption(settings(t, tc.flags...), slog.New(slog.DiscardHandler))
+			_, err := New(settings(t, tc.flags...), "", slog.New(slog.DiscardHandler))
 			if err == nil {
 				t.Fatal("no error")
 			}
@@ -429,9 +324,9 @@ func TestEncryptionThatCannotWorkStopsTheStart(t *testing.T) {
 }
 
 func TestPlainHTTPLeadsToTheHostsOfTheCertificateOnly(t *testing.T) {
-	ca, dir := newCertAuthority(t), t.TempDir()
-	cert, key := ca.pair(t, aMonth, "chat.example.com", "*.apps.example.com", "192.0.2.1", "2001:db8::1")
-	pairFiles(t, dir, cert, key)
+	ca, dir := certtest.New(t), t.TempDir()
+	cert, key := ca.Pair(t, certtest.Month, "chat.example.com", "*.apps.example.com", "192.0.2.1", "2001:db8::1")
+	certtest.Write(t, dir, cert, key)
 	e, _ := encrypt(t, "--tls-cert", filepath.Join(dir, "tls.crt"), "--tls-key", filepath.Join(dir, "tls.key"))
 	for _, tc := range []struct {
 		name    string
@@ -474,92 +369,10 @@ func TestPlainHTTPLeadsToTheHostsOfTheCertificateOnly(t *testing.T) {
 	}
 }
 
-// A stream is the same over HTTP/2 and TLS: cut off and resumed at another connection, each event comes once.
-func TestAStreamOverHTTP2IsResumed(t *testing.T) {
-	ca, dir := newCertAuthority(t), t.TempDir()
-	cert, key := ca.pair(t, aMonth, "localhost", "127.0.0.1")
-	pairFiles(t, dir, cert, key)
-	p := startServerIn(t, dir, "--tls-cert", "tls.crt", "--tls-key", "tls.key", "--tls-redirect-addr", "127.0.0.1:0", "--demo-pace", "500")
-	if !strings.HasPrefix(p.base, "https://127.0.0.1:") {
-		t.Errorf("it listens on %s", p.base)
-	}
-	addr := strings.TrimPrefix(p.base, "https://")
-	ask := func(path, last string) (*http.Response, *bufio.Scanner) {
-		t.Helper()
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, p.base+path, http.NoBody)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if last != "" {
-			req.Header.Set("Last-Event-ID", last)
-		}
-		res, err := over(t, addr, &tls.Config{RootCAs: ca.pool()}, "h2").Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { res.Body.Close() })
-		if res.StatusCode != 200 || res.ProtoMajor != 2 {
-			t.Fatalf("%s %s", res.Proto, res.Status)
-		}
-		return res, bufio.NewScanner(res.Body)
-	}
-	res, lines := ask("/v1/runs?workflow=chat&input=Hello&format=sse", "")
-	var got, want []string
-	for len(got) < 8 && lines.Scan() {
-		if id, ok := strings.CutPrefix(lines.Text(), "id: "); ok {
-			got = append(got, id)
-		}
-	}
-	res.Body.Close()
-	if len(got) < 8 {
-		t.Fatalf("only %d events: %v", len(got), lines.Err())
-	}
-	events := res.Header.Get("Location") + "/events?format=sse"
-	_, lines = ask(events, got[len(got)-1])
-	for lines.Scan() {
-		if id, ok := strings.CutPrefix(lines.Text(), "id: "); ok {
-			got = append(got, id)
-		}
-	}
-	if lines.Err() != nil {
-		t.Fatal(lines.Err())
-	}
-	_, lines = ask(events, "")
-	for lines.Scan() {
-		if id, ok := strings.CutPrefix(lines.Text(), "id: "); ok {
-			want = append(want, id)
-		}
-	}
-	if strings.Join(got, " ") != strings.Join(want, " ") {
-		t.Errorf("resumed:\n%s\nas a whole:\n%s", got, want)
-	}
-
-	// SIGHUP takes another certificate at once, and plain HTTP leads here all the while.
-	cert, key = ca.pair(t, aMonth, "localhost", "127.0.0.1", "new.example.com")
-	pairFiles(t, dir, cert, key)
-	p.signal(syscall.SIGHUP)
-	p.waitFor(`new certificate in use.*new\.example\.com`)
-	plain := p.waitFor(`redirecting HTTP to HTTPS.*addr=(\S+)`)[1]
-	c := httpClient(t)
-	c.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	back, err := c.Get("http://" + plain + "/healthz")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer back.Body.Close()
-	if back.StatusCode != 308 || back.Header.Get("Location") != p.base+"/healthz" {
-		t.Errorf("%s to %s", back.Status, back.Header.Get("Location"))
-	}
-	p.signal(syscall.SIGTERM)
-	if code := p.wait(); code != 0 {
-		t.Errorf("exit status %d", code)
-	}
-}
-
 func TestARedirectFromAnAddressInUseStopsTheStart(t *testing.T) {
-	ca, dir := newCertAuthority(t), t.TempDir()
-	cert, key := ca.pair(t, aMonth, "chat.example.com")
-	pairFiles(t, dir, cert, key)
+	ca, dir := certtest.New(t), t.TempDir()
+	cert, key := ca.Pair(t, certtest.Month, "chat.example.com")
+	certtest.Write(t, dir, cert, key)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -568,7 +381,7 @@ func TestARedirectFromAnAddressInUseStopsTheStart(t *testing.T) {
 	addr := l.Addr().String()
 	e, _ := encrypt(t, "--tls-cert", filepath.Join(dir, "tls.crt"), "--tls-key", filepath.Join(dir, "tls.key"), "--tls-redirect-addr", addr)
 	var wg sync.WaitGroup
-	err = e.start(t.Context(), &wg, l.Addr())
+	err = e.Start(t.Context(), &wg, l.Addr())
 	if want := "tls.redirect_addr (flag --tls-redirect-addr): cannot listen on " + addr + ": the address is in use; choose another port"; err == nil || err.Error() != want {
 		t.Errorf("it says %v, want %q", err, want)
 	}
@@ -576,7 +389,7 @@ func TestARedirectFromAnAddressInUseStopsTheStart(t *testing.T) {
 }
 
 func TestTheServerNamesTheAddressThatItsCertificateIsGoodFor(t *testing.T) {
-	ca := newCertAuthority(t)
+	ca := certtest.New(t)
 	for _, tc := range []struct {
 		name  string
 		names []string
@@ -591,20 +404,20 @@ func TestTheServerNamesTheAddressThatItsCertificateIsGoodFor(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			dir := t.TempDir()
-			cert, key := ca.pair(t, aMonth, tc.names...)
-			pairFiles(t, dir, cert, key)
+			cert, key := ca.Pair(t, certtest.Month, tc.names...)
+			certtest.Write(t, dir, cert, key)
 			e, _ := encrypt(t, "--tls-cert", filepath.Join(dir, "tls.crt"), "--tls-key", filepath.Join(dir, "tls.key"))
 			addr, err := net.ResolveTCPAddr("tcp", tc.addr)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := e.base(addr); got != tc.want {
+			if got := e.Base(addr); got != tc.want {
 				t.Errorf("it says %s, want %s", got, tc.want)
 			}
 		})
 	}
-	var none *encryption
-	if got := none.base(&net.TCPAddr{IP: net.IPv4zero, Port: 8080}); got != "http://127.0.0.1:8080" {
+	var none *Encryption
+	if got := none.Base(&net.TCPAddr{IP: net.IPv4zero, Port: 8080}); got != "http://127.0.0.1:8080" {
 		t.Errorf("without encryption it says %s", got)
 	}
 }

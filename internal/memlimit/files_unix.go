@@ -1,11 +1,11 @@
 //go:build unix
 
-package main
+package memlimit
 
 import "syscall"
 
-// openFiles is how many files the process may have open. The runtime has raised it at the start as far as it may.
-func openFiles() uint64 {
+// OpenFiles is how many files the process may have open. The runtime has raised it at the start as far as it may.
+func OpenFiles() uint64 {
 	var limit syscall.Rlimit
 	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit) != nil {
 		return 0

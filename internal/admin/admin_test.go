@@ -1,4 +1,4 @@
-package main
+package admin
 
 import (
 	"context"
@@ -6,10 +6,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
-	"regexp"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -22,7 +18,7 @@ import (
 )
 
 // adminOf is the admin listener's handler for these settings. Its keys are those of an admin and of a user; without, there are none.
-func adminOf(t *testing.T, keys bool, set config.Admin, insecure bool) (a *admin, adminKey, userKey string) {
+func adminOf(t *testing.T, keys bool, set config.Admin, insecure bool) (a *handler, adminKey, userKey string) {
 	t.Helper()
 	door := &access.Door{Tickets: access.NewTickets(access.TicketsOptions{})}
 	if keys {
@@ -46,7 +42,7 @@ func adminOf(t *testing.T, keys bool, set config.Admin, insecure bool) (a *admin
 	if keys {
 		c.Auth.KeysFile = "keys.txt"
 	}
-	a, err := newAdmin(c, door, telemetry.NewMetrics("v1", "", telemetry.MetricNames{}), adapter.NewBudget(adapter.BudgetOptions{}), public, slog.New(slog.DiscardHandler))
+	a, err := newHandler(c, door, telemetry.NewMetrics("v1", "", telemetry.MetricNames{}), adapter.NewBudget(adapter.BudgetOptions{}), public, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +50,7 @@ func adminOf(t *testing.T, keys bool, set config.Admin, insecure bool) (a *admin
 }
 
 // ask asks the admin listener; header lines are "Name: value".
-func ask(a *admin, path string, header ...string) *httptest.ResponseRecorder {
+func ask(a *handler, path string, header ...string) *httptest.ResponseRecorder {
 	r := httptest.NewRequest("GET", path, nil)
 	r.Host = "127.0.0.1:9090"
 	for _, line := range header {
@@ -194,102 +190,6 @@ func TestProfilesAreBoundedAndMadeOneAtATime(t *testing.T) {
 	}
 }
 
-// series is the value of a series of a server's metrics; false where it is not there.
-func series(text, name string) (float64, bool) {
-	m := regexp.MustCompile("(?m)^" + regexp.QuoteMeta(name) + " (.+)$").FindStringSubmatch(text)
-	if m == nil {
-		return 0, false
-	}
-	v, err := strconv.ParseFloat(m[1], 64)
-	return v, err == nil
-}
-
-// SE-06, SE-22: a real server, from outside.
-func TestAServersWorkIsInItsMetrics(t *testing.T) {
-	dir := t.TempDir()
-	if err := os.Mkdir(filepath.Join(dir, "workflows"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "workflows", "ask.yaml"), []byte("bots:\n  answer:\n    prompt: \"{{ input.question }}\"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	p := startServerIn(t, dir, "--admin-addr", "127.0.0.1:0", "--demo-pace", "0", "--inline-workflows", "--log-access", "all")
-	base := "http://" + p.waitFor(`admin listener is open" addr=(\S+)`)[1]
-	c := httpClient(t)
-	get := func(url string) (int, string) {
-		resp, err := c.Get(url)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer resp.Body.Close()
-		text, err := io.ReadAll(resp.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return resp.StatusCode, string(text)
-	}
-	post := func(body string) {
-		resp, err := c.Post(p.base+"/v1/runs", "application/json", strings.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer resp.Body.Close()
-		if _, err := io.ReadAll(resp.Body); err != nil {
-			t.Fatal(err)
-		}
-	}
-	post(`{"workflow":"ask","input":{"question":"canary-said"}}`)
-	post(`{"workflow":"ask","model":"demo:canary-model","input":{"question":"?"}}`)
-	post(`{"workflow":{"name":"canary-inline","bots":{"canary-bot":{"prompt":"?"}}}}`)
-	post(`{"agent":"assistant","session":"canary-session","input":"canary-said"}`)
-	post(`{"workflow":"canary-nothing"}`)
-	get(p.base + "/v1/sessions/canary-session")
-	get(p.base + "/canary-path")
-	if status, text := get(p.base + "/metrics"); status != 404 || !strings.Contains(text, "admin.addr") || strings.Contains(text, base[len("http://"):]) {
-		t.Errorf("at the public door: %d: %s", status, text)
-	}
-	wanted := map[string]float64{
-		`lingserve_runs_started_total{kind="workflow",name="ask"}`:                             1,
-		`lingserve_runs_started_total{kind="workflow",name="other"}`:                           1,
-		`lingserve_runs_started_total{kind="agent",name="assistant"}`:                          1,
-		`lingserve_runs_ended_total{code="",kind="agent",name="assistant",status="completed"}`: 1,
-		`lingserve_run_first_delta_seconds_count{kind="agent",name="assistant"}`:               1,
-		`lingserve_upstream_requests_total{model="demo",outcome="ok",provider="demo"}`:         2,
-		`lingserve_tokens_total{direction="output",model="demo",provider="demo"}`:              1,
-		`lingserve_streams_ended_total{end="complete",kind="json"}`:                            1,
-		`lingserve_http_requests_total{method="GET",route="/v1/sessions/{id}",status="2xx"}`:   1,
-		`lingserve_http_requests_total{method="GET",route="other",status="4xx"}`:               1,
-		`lingserve_tape_appends_total{outcome="ok"}`:                                           1,
-		`lingserve_channel_turns_total{channel="web",outcome="visible",reason=""}`:             1,
-		`lingserve_ended_runs{place="memory"}`:                                                 1,
-		`lingserve_turns_running`:                                                              0,
-		`go_goroutines`:                                                                        1,
-	}
-	// An answer is counted a moment after its client has it.
-	var text string
-	for deadline := time.Now().Add(patient); len(wanted) > 0 && time.Now().Before(deadline); {
-		var status int
-		if status, text = get(base + "/metrics"); status != 200 {
-			t.Fatalf("%d: %s", status, text)
-		}
-		for name, least := range wanted {
-			if got, ok := series(text, name); ok && got >= least {
-				delete(wanted, name)
-			}
-		}
-	}
-	for name := range wanted {
-		got, ok := series(text, name)
-		t.Errorf("%s is %v (there: %v)", name, got, ok)
-	}
-	for line := range strings.Lines(text) {
-		if strings.Contains(line, "canary") {
-			t.Error(line)
-		}
-	}
-	p.waitFor(`msg=request method=GET path=/v1/sessions/\{id\} status=200`)
-}
-
 // SE-22: insecure is for servers without keys, and does not take a key away where there is one.
 func TestTheAdminListenerIsOpenToThisMachineAndWhereThereAreNoKeysOnly(t *testing.T) {
 	keys := config.Auth{KeysFile: "keys"}
@@ -349,7 +249,7 @@ func TestTheLogSaysWhereTheKeyOfAnAdminTravelsUnencrypted(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var out strings.Builder
 			log := slog.New(slog.NewTextHandler(&out, nil))
-			stop, err := listenAdmin(&c.c, &access.Door{}, telemetry.NewMetrics("v1", "", telemetry.MetricNames{}), nil, http.NotFoundHandler(), log)
+			stop, err := Listen(&c.c, &access.Door{}, telemetry.NewMetrics("v1", "", telemetry.MetricNames{}), nil, http.NotFoundHandler(), log)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -358,5 +258,15 @@ func TestTheLogSaysWhereTheKeyOfAnAdminTravelsUnencrypted(t *testing.T) {
 				t.Error(out.String())
 			}
 		})
+	}
+}
+
+// MO-40: what was spent today is for admins alone.
+func TestWhatWasSpentIsForAdmins(t *testing.T) {
+	a, adminKey, userKey := adminOf(t, true, config.Admin{}, false)
+	for key, want := range map[string]int{adminKey: 200, userKey: 403, "none": 401} {
+		if got := ask(a, "/cost", "Authorization: Bearer "+key); got.Code != want || want == 200 && !strings.Contains(got.Body.String(), `"cost":0,"callers":{}`) {
+			t.Errorf("/cost answers %d %s, expected %d", got.Code, got.Body, want)
+		}
 	}
 }

@@ -1,11 +1,8 @@
-package main
+package memlimit
 
 import (
 	"math"
 	"testing"
-
-	"github.com/lingserve/lingserve/adapter"
-	"github.com/lingserve/lingserve/internal/config"
 )
 
 func TestTheMemoryLimitIsTheSettingOrElseWhatTheMachineSays(t *testing.T) {
@@ -30,7 +27,7 @@ func TestTheMemoryLimitIsTheSettingOrElseWhatTheMachineSays(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			set := int64(-1)
-			limit, from := limitMemory(tt.setting, tt.goLimit, tt.container, tt.machine, func(soft int64) { set = soft })
+			limit, from := Limit(tt.setting, tt.goLimit, tt.container, tt.machine, func(soft int64) { set = soft })
 			if limit != tt.limit || from != tt.from || set != tt.set {
 				t.Errorf("%d from %s, and %d for the collector", limit, from, set)
 			}
@@ -42,17 +39,11 @@ func TestThereAreAsManyConnectionsAsFilesAllow(t *testing.T) {
 	for files, want := range map[uint64]int{
 		0: 16_384, 1: 1, 64: 16, 256: 64, 1024: 448, 20_000: 9936, 1 << 20: 32_768, math.MaxUint64: 32_768,
 	} {
-		if got := connectionsFor(files); got != want {
+		if got := Connections(files); got != want {
 			t.Errorf("%d files: %d connections, want %d", files, got, want)
 		}
 	}
-	if files := openFiles(); files == 0 {
+	if files := OpenFiles(); files == 0 {
 		t.Skip("this system does not say")
-	}
-}
-
-func TestAQueueOfNoneIsNotTheDefaultQueue(t *testing.T) {
-	if s := slotsOf(config.Limit{Upstream: 3}); s != (adapter.Slots{Max: 3, Queue: -1}) {
-		t.Errorf("%+v", s)
 	}
 }

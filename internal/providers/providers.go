@@ -1,9 +1,11 @@
-package main
+// Package providers makes the providers of models that a configuration describes, checks what a model can do, and says why one failed.
+package providers
 
 import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/lingserve/lingserve/adapter"
@@ -19,8 +21,8 @@ import (
 	"github.com/lingserve/lingserve/internal/config"
 )
 
-// newModels makes the providers and checks that the default model is one of theirs. stop ends what they run.
-func newModels(c *config.Config) (models *adapter.Registry, stop func(), err error) {
+// New makes the providers and checks that the default model is one of theirs. stop ends what they run.
+func New(c *config.Config) (models *adapter.Registry, stop func(), err error) {
 	limits := adapter.Timeouts{
 		Connect:    orNone(c.Upstream.Connect),
 		FirstToken: orNone(c.Upstream.FirstToken),
@@ -137,3 +139,26 @@ func (missing notSetUp) Model(string) (adapter.Model, error) {
 }
 
 func (notSetUp) Names() []string { return nil }
+
+// slotsOf are those of each provider.
+func slotsOf(l config.Limit) adapter.Slots {
+	s := adapter.Slots{Max: l.Upstream, Queue: l.UpstreamQueue, Wait: l.UpstreamWait}
+	if s.Queue == 0 {
+		s.Queue = -1 // to the registry, 0 is its default
+	}
+	return s
+}
+
+// transportTo is how the server of a provider is reached that is told of traces, or has a proxy of its own; nil, which is the usual way,
+// for all others.
+func transportTo(c *config.Config, p config.Provider, connect time.Duration) http.RoundTripper {
+	told := slices.Contains(c.Traces.Propagate, p.Name)
+	if !told && p.Proxy == "" {
+		return nil
+	}
+	transport := adapter.Transport(adapter.TransportOptions{Connect: connect, ProxyEnv: c.Upstream.ProxyEnv, Proxy: p.Proxy})
+	if !told {
+		return transport
+	}
+	return adapter.Propagate(transport)
+}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"strings"
 
@@ -86,4 +87,13 @@ func placeIn(c *config.Config, engine string) string {
 		return fmt.Sprintf("the NATS servers of nats.servers (%s), prefix %s", c.Source("nats.servers"), c.NATS.Prefix)
 	}
 	return c.Data
+}
+
+// tapeLeases is the kind of the leases of sessions.
+const tapeLeases = "tape"
+
+// replicaName is what people call this replica.
+func replicaName() string {
+	name, _ := os.Hostname() // "" if the system does not tell
+	return name
 }

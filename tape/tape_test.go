@@ -265,6 +265,9 @@ func FuzzParseEntry(f *testing.F) {
 		e, err := tape.ParseEntry(line)
 		written, other := tape.ParseWritten(line) // takes more, and what ParseEntry takes as that does
 		if err != nil {
+			tape.MetaOf(written)
+			tape.AnchorOf(written)
+			new(tape.Folder).Text(written)
 			return
 		}
 		if diff := cmp.Diff(e, written); other != nil || diff != "" {

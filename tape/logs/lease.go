@@ -44,7 +44,11 @@ func (s *Store) Lease(ctx context.Context, name string, wait bool) (tape.Lease, 
 		return nil, err
 	}
 	defer done()
-	inner, err := s.options.Leases.Lease(ctx, name, wait)
+	// While the store is away, a caller is told so and does not wait for its return. It may wait for another holder.
+	inner, err := s.options.Leases.Lease(ctx, name, wait && s.options.Away == nil)
+	if wait && s.options.Away != nil && errors.Is(err, tape.ErrLeased) {
+		inner, err = s.options.Leases.Lease(ctx, name, true)
+	}
 	if errors.Is(err, store.ErrAway) || errors.Is(err, store.ErrClosed) {
 		err = s.explain(name, err)
 	}

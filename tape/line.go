@@ -265,7 +265,7 @@ func (c *cursor) next() bool {
 	end := skip(c.json, i)
 	c.quoted = c.json[i:end]
 	i = space(c.json, min(space(c.json, end)+1, len(c.json))) // after the colon
-	if len(c.quoted) < 2 || i == len(c.json) { // no more, or no JSON
+	if len(c.quoted) < 2 || i == len(c.json) {                // no more, or no JSON
 		return false
 	}
 	c.at = skip(c.json, i)

@@ -25,14 +25,14 @@ type entry struct {
 	queued  bool // guarded by the pump's lock
 
 	// Of the pump's goroutine.
-	known  bool // is among its entries
-	over   bool // nothing more is written
+	known bool // is among its entries
+	over  bool // nothing more is written
 	// note is the revision of its record in the table running; 0: it has none. It is the batch's goroutine's, while there is one.
 	note     uint64
 	removing bool // it was dropped before it was closed
-	opened bool // its beginning is stored, or about to be
-	at     tube.Place
-	leap   uint64 // the number that events go on with; 0: they just go on
+	opened   bool // its beginning is stored, or about to be
+	at       tube.Place
+	leap     uint64 // the number that events go on with; 0: they just go on
 
 	rev  store.Rev
 	last uint64 // number of its log's last entry

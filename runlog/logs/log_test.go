@@ -14,7 +14,6 @@ import (
 	"github.com/lingserve/lingserve/runlog"
 	"github.com/lingserve/lingserve/runlog/logs"
 	"github.com/lingserve/lingserve/runlog/runlogtest"
-	"github.com/lingserve/lingserve/store"
 	"github.com/lingserve/lingserve/store/file"
 )
 
@@ -26,7 +25,11 @@ type place interface {
 	open(t testing.TB) (o logs.Options, close func() error)
 }
 
-var replicaNumber atomic.Int64
+var replicaNumber, schemaNumber atomic.Int64
+
+func newReplica() string { return fmt.Sprint("replica-", replicaNumber.Add(1)) }
+
+func newSchema() string { return fmt.Sprint("runs_", schemaNumber.Add(1)) }
 
 // start opens a replica.
 func start(t testing.TB, p place, change func(*logs.Options)) (*logs.Log, string, func()) {
@@ -114,7 +117,7 @@ func inMemory(t testing.TB) place {
 }
 
 func (m *memory) open(testing.TB) (logs.Options, func() error) {
-	id := fmt.Sprint("replica-", replicaNumber.Add(1))
+	id := newReplica()
 	return logs.Options{Logs: m.engine, Tables: m.engine, Bus: m.bus.of(id), Replica: id}, func() error { return nil }
 }
 
@@ -166,8 +169,6 @@ func (e *memoryEnd) Serve(serve func(replicas.Message, func(replicas.Message))) 
 		delete(e.bus.serve, e.replica)
 	}, nil
 }
-
-var _ store.LogEngine = (*file.Engine)(nil)
 
 func TestInMemory(t *testing.T) {
 	t.Run("log", func(t *testing.T) { runlogtest.Test(t, replicasOf(inMemory, true)) })

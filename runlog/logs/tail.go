@@ -39,9 +39,9 @@ type tail struct {
 	// These are guarded by the log's lock.
 	readers int
 	waiting []chan struct{} // of readers who have come late: closed when all is taken that was stored then
-	queue   [][]byte // records that the owner has sent
-	queued  int      // bytes of them
-	lost    bool     // what the owner has sent may be lost
+	queue   [][]byte        // records that the owner has sent
+	queued  int             // bytes of them
+	lost    bool            // what the owner has sent may be lost
 }
 
 // reading is a caller's tail.

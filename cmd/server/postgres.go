@@ -25,18 +25,23 @@ type postgresTapes struct {
 	before *before.Tapes
 }
 
-// openPostgres opens the store of sessions that is a database.
-func openPostgres(c *config.Config, log *slog.Logger, observer tape.Observer) (tape.Whole, error) {
+// openPostgres opens the store of sessions that is a database. Replicas that share the database otherwise, too, have their own leases.
+func openPostgres(c *config.Config, shared *engine, log *slog.Logger, observer tape.Observer) (tape.Whole, error) {
 	ctx, p := context.Background(), c.Tape.Postgres
 	e, err := postgres.Open(ctx, postgres.Options{URL: p.URL.Reveal(), Schema: p.Schema, Connections: p.Connections, Log: log})
 	if err != nil {
 		return nil, err
 	}
 	s := &postgresTapes{engine: e, leases: lease.New(e.Database())}
-	if s.before, err = before.Open(ctx, e, log); err == nil {
-		s.Store, err = logs.Open(ctx, s.before, logs.Options{
-			Durability: store.Synced, Leases: s.leases, Replica: rand.Text(), Away: e.Away, Log: log, Observer: observer,
-		})
+	o := logs.Options{Durability: store.Synced, Leases: s.leases, Replica: rand.Text(), Away: e.Away, Log: log, Observer: observer}
+	if c.Engine == config.EnginePostgres {
+		o.Leases, o.Replica, err = shared.tapeLeases()
+	}
+	if err == nil {
+		s.before, err = before.Open(ctx, e, log)
+	}
+	if err == nil {
+		s.Store, err = logs.Open(ctx, s.before, o)
 	}
 	if err != nil {
 		return nil, errors.Join(err, e.Close())

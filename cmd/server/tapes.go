@@ -36,7 +36,7 @@ func openStore(c *config.Config, shared *engine, log *slog.Logger, observer tape
 	var err error
 	switch {
 	case c.Tape.Store == "postgres":
-		store, err = openPostgres(c, log, observer)
+		store, err = openPostgres(c, shared, log, observer)
 	case c.Tape.Store == config.EngineNATS:
 		store, err = shared.tapes(log, observer)
 	case c.Data == "":

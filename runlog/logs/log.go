@@ -31,6 +31,10 @@ type Options struct {
 }
 
 const (
+	// DatabaseCollect and DatabasePush are Collect and Push for a database, where a transaction and a message cost more.
+	DatabaseCollect = 5 * time.Millisecond
+	DatabasePush    = 20 * time.Millisecond
+
 	defaultKeep    = 24 * time.Hour
 	defaultCollect = 1400 * time.Microsecond
 	defaultPush    = 4 * time.Millisecond

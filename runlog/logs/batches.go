@@ -49,15 +49,9 @@ func (b *batches) run() {
 	}
 }
 
-// maxMissing is how often a store may say that it has less of a run than it has acknowledged, before that is believed.
-const maxMissing = 20
-
-// errMissing says that a store has less of a run than it has acknowledged.
-var errMissing = errors.New("the store has lost it")
-
 // append stores a batch of the run's log, which has h as its head. It tries until it has an answer.
 func (e *entry) append(b store.Batch, h head) {
-	l, missing := e.log, 0
+	l := e.log
 	for wait := firstRetry; ; wait = min(2*wait, lastRetry) {
 		info, err := e.appendOnce(b)
 		moved, isMoved := errors.AsType[*store.MovedLog](err)
@@ -73,12 +67,13 @@ func (e *entry) append(b store.Batch, h head) {
 			})
 			return
 		case isMoved:
-			missing++
-		}
-		if missing >= maxMissing || errors.Is(err, store.ErrInvalid) || errors.Is(err, store.ErrTooLarge) || errors.Is(err, store.ErrDamaged) {
-			if isMoved {
-				err = errMissing
-			}
+			l.pump.do(func() {
+				if e.answered(false) {
+					e.rewrite(&moved.Info, time.Now())
+				}
+			})
+			return
+		case errors.Is(err, store.ErrInvalid), errors.Is(err, store.ErrTooLarge), errors.Is(err, store.ErrDamaged):
 			l.pump.do(func() {
 				if e.answered(false) {
 					e.lost(err)

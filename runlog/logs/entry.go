@@ -29,8 +29,11 @@ type entry struct {
 	over  bool // nothing more is written
 	// note is the revision of its record in the table running; 0: it has none. It is the batch's goroutine's, while there is one.
 	note     uint64
-	removing bool // it was dropped before it was closed
-	opened   bool // its beginning is stored, or about to be
+	removing bool   // it was dropped before it was closed
+	opened   bool   // its beginning is stored, or about to be
+	from     uint64 // number of its first event
+	whole    bool   // the tube has all of it, as far as that fits
+	lacked   int    // how often the store had less of it than it has acknowledged
 	at       tube.Place
 	leap     uint64 // the number that events go on with; 0: they just go on
 
@@ -168,17 +171,16 @@ func (e *entry) collect() []byte {
 	e.first, e.other, e.final = false, false, false
 	if !e.opened {
 		e.opened, e.first = true, true
-		next := e.run.Tube.Len()
-		b = binary.AppendUvarint(append(b, recordRun), next)
+		b = binary.AppendUvarint(append(b, recordRun), e.from)
 		b = appendText(b, e.run.Opening)
-		e.end = next
+		e.end = e.from
 	} else if e.leap > 0 {
 		b = binary.AppendUvarint(append(b, recordLeap), e.leap)
 		e.end, e.leap = e.leap, 0
 	}
 	if other := e.opening.Swap(nil); other != nil {
 		b = appendText(append(b, recordOther), *other)
-		e.other = true
+		e.other, e.run.Opening = true, *other
 	}
 	special := len(b) > 0
 	for len(b) < maxBatch {
@@ -334,6 +336,25 @@ func (e *entry) answered(theirs bool) bool {
 	}
 	p.flushed(e)
 	return false
+}
+
+// maxLacked is how often a store may have less of a run than it has acknowledged.
+const maxLacked = 20
+
+// errLacked says that a store has less of a run than it has acknowledged, which cannot be stored again.
+var errLacked = errors.New("the store has lost it")
+
+// rewrite stores a run from its beginning behind what the store has of it, which is less than it has acknowledged: its servers did not end
+// as they should. Those who have read something of it pass over what they know.
+func (e *entry) rewrite(have *store.Info, now time.Time) {
+	if e.lacked++; !e.whole || e.lacked > maxLacked {
+		e.lost(errLacked)
+		return
+	}
+	e.log.log.Warn("the store has lost what it had of a run; storing the run again", slog.String("run", e.run.ID))
+	e.rev, e.last, e.head, e.note = have.Rev, have.Last, head{}, 0
+	e.opened, e.at, e.paged, e.since = false, tube.Place{}, nil, 0
+	e.look(now)
 }
 
 // fenced gives the run to the replica that has adopted it.

@@ -134,12 +134,13 @@ func (l *Log) Keep(r runlog.Run) runlog.Entry {
 	if !r.Tube.Held() {
 		panic("runlog/logs: the tube of a run must be held")
 	}
-	e := &entry{log: l, run: r, name: runName(r.ID), handle: l.handles.Add(1)}
+	e := &entry{log: l, run: r, name: runName(r.ID), handle: l.handles.Add(1), from: r.Tube.Len(), whole: true}
 	l.mu.Lock()
 	p := l.adopted[r.ID]
 	delete(l.adopted, r.ID)
 	l.mu.Unlock()
 	if p != nil {
+		e.whole = false // it may leap, and its beginning may be another replica's
 		e.handle, e.rev, e.last, e.head, e.note = p.head.run, p.rev, p.last, p.head, p.note
 		if p.tube == r.Tube {
 			e.opened, e.at = true, p.at

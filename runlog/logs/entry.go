@@ -284,11 +284,11 @@ func (e *entry) shown(now time.Time) {
 		e.close(nil)
 		return
 	}
+	if len(e.log.pump.waiting) > 0 { // before more is on its way
+		e.log.pump.flushed(e)
+	}
 	if e.run.Tube.Unshown() > 0 || e.ended.Load() != nil || e.opening.Load() != nil || e.left.Load() || e.dropped.Load() {
 		e.look(now)
-	}
-	if len(e.log.pump.waiting) > 0 {
-		e.log.pump.flushed(e)
 	}
 }
 

@@ -401,7 +401,7 @@ func (w *ways) openPairs(ctx context.Context) (pairs *channel.Pairs, release fun
 
 // pairStore is the store of pairs for those who look at it or change it.
 func (w *ways) pairStore(ctx context.Context) (pairs *channel.Pairs, release func(), err error) {
-	if w.c.Data == "" && w.c.Engine != config.EngineNATS {
+	if w.c.Data == "" && w.c.Engine == config.EngineLocal {
 		return nil, nil, fmt.Errorf("data (%s): pairing needs a data folder, but none is set", w.c.Source("data"))
 	}
 	return w.openPairs(ctx)

@@ -22,14 +22,14 @@ const shareWait = time.Minute
 func (d *channels) share(ctx context.Context, c *config.Config, shared *engine, tables store.Engine, log *slog.Logger) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, shareWait)
 	defer cancel()
-	if d.Kernel.Only, err = leased.OpenPollers(ctx, shared.cluster); err != nil {
+	if d.Kernel.Only, err = leased.OpenPollers(shared.members); err != nil {
 		return err
 	}
-	events, err := leased.Owners(ctx, shared.cluster, "inbox")
+	events, err := leased.Owners(shared.members, "inbox")
 	if err != nil {
 		return err
 	}
-	replies, err := leased.Owners(ctx, shared.cluster, "outbox")
+	replies, err := leased.Owners(shared.members, "outbox")
 	if err != nil {
 		return err
 	}

@@ -25,7 +25,7 @@ func openEngine(_ context.Context, c *config.Config, _ *slog.Logger) (*engine, e
 	if err := c.CheckEngine(); err != nil {
 		return nil, err
 	}
-	if c.Engine == config.EngineNATS {
+	if c.Engine != config.EngineLocal {
 		return nil, fmt.Errorf("engine (%s): %w; set engine to local, or use a binary with NATS", c.Source("engine"), errNoNATS)
 	}
 	return nil, nil
@@ -46,6 +46,8 @@ func (*engine) watched() func() telemetry.EngineLoad { return nil }
 func (*engine) openTables(context.Context, *slog.Logger) (store.Engine, error) { return nil, errNoNATS }
 
 func (*engine) tapes(*slog.Logger, tape.Observer) (tape.Whole, error) { return nil, errNoNATS }
+
+func (*engine) tapeLeases() (tape.Leaser, string, error) { return nil, "", errNoNATS }
 
 func (*channels) share(context.Context, *config.Config, *engine, store.Engine, *slog.Logger) error {
 	return errNoNATS

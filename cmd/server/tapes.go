@@ -37,7 +37,7 @@ func openStore(c *config.Config, shared *engine, log *slog.Logger, observer tape
 	var err error
 	switch {
 	case c.Tape.Store == "postgres":
-		store, err = openPostgres(c, log, observer)
+		store, err = openPostgres(c, shared, log, observer)
 	case c.Tape.Store == config.EngineNATS:
 		store, err = shared.tapes(log, observer)
 	case c.Data == "":
@@ -85,6 +85,9 @@ func tapesPlace(c *config.Config) string {
 func placeIn(c *config.Config, engine string) string {
 	if engine == config.EngineNATS {
 		return fmt.Sprintf("the NATS servers of nats.servers (%s), prefix %s", c.Source("nats.servers"), c.NATS.Prefix)
+	}
+	if engine == config.EnginePostgres {
+		return fmt.Sprintf("the database of postgres.url (%s), schema %s", c.Source("postgres.url"), c.Postgres.Schema)
 	}
 	return c.Data
 }

@@ -1,38 +1,36 @@
-package nats
+package logs
 
 import (
 	"container/heap"
-	"strconv"
-	"strings"
+	"context"
 	"sync"
 	"time"
-
-	client "github.com/nats-io/nats.go"
-
-	"github.com/lingserve/lingserve/cluster"
 )
 
-// pump is the goroutine that writes: all state of entries is its own. It sleeps while nothing is sent.
+// pump is the goroutine that has all state of entries. It sleeps while nothing is sent.
 type pump struct {
-	log     *Log
-	prefix  string // of the subjects that answers come to
-	answers chan *client.Msg
+	log *Log
 
 	mu     sync.Mutex
-	queue  []*entry  // to be looked at; guarded by mu
-	orders []func()  // guarded by mu
-	over   bool      // guarded by mu
-	rest   time.Time // until then nobody wakes it; guarded by mu
+	queue  []*entry // to be looked at; guarded by mu
+	orders []func() // guarded by mu
+	over   bool     // guarded by mu
+	rest   time.Time
 	wake   chan struct{}
 
+	batches batches
+	chores  chores
+
 	// Of the goroutine.
-	entries map[uint64]*entry
-	times   times
-	page    pager
-	fresh   []byte           // see entry.collect
-	asks    chan *client.Msg // runs that are followed elsewhere
-	waiting []*flush
-	taken   []*entry
+	entries   map[uint64]*entry
+	times     times
+	page      pager
+	fresh     []byte               // see entry.collect
+	followers map[string]*follower // by replica
+	waiting   []*flush
+	taken     []*entry
+	storing   int       // entries in a page or a batch
+	check     time.Time // when it is looked for those that are for long
 }
 
 // flush waits for entries.
@@ -41,26 +39,15 @@ type flush struct {
 	done    chan struct{}
 }
 
-func (p *pump) start(l *Log) error {
-	p.log, p.entries, p.wake, p.answers = l, map[uint64]*entry{}, make(chan struct{}, 1), make(chan *client.Msg, inbox)
-	p.prefix = l.conn.NewInbox() + "."
-	sub, err := l.conn.ChanSubscribe(p.prefix+"*.*", p.answers)
-	if err != nil {
-		return err
-	}
-	p.asks = make(chan *client.Msg, asks)
-	follows, err := l.conn.ChanSubscribe(l.cluster.Subject(followsToken, cluster.Token(l.cluster.Replica())), p.asks)
-	if err != nil {
-		_ = sub.Unsubscribe()
-		return err
-	}
+// checkEvery is how often it is looked what is not stored for long.
+const checkEvery = time.Second
+
+func (p *pump) start(l *Log) {
+	p.log, p.entries, p.followers, p.wake = l, map[uint64]*entry{}, map[string]*follower{}, make(chan struct{}, 1)
+	p.batches.log, p.chores.log = l, l
+	p.check = time.Now()
 	p.page.start(l)
-	l.running.Go(func() {
-		p.run()
-		_ = sub.Unsubscribe() // an error says that the connection is gone
-		_ = follows.Unsubscribe()
-	})
-	return nil
+	l.running.Go(p.run)
 }
 
 // look has an entry looked at. It does not block, and is called with tubes locked.
@@ -76,7 +63,7 @@ func (p *pump) look(e *entry) {
 	}
 }
 
-// do has the goroutine do something, and is false where it has ended.
+// do has the goroutine do something. It reports false if that has ended.
 func (p *pump) do(order func()) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -106,36 +93,43 @@ func (p *pump) run() {
 			timer.Reset(time.Until(due))
 		}
 		select {
-		case m := <-p.answers:
-			p.answer(m, time.Now())
-		case m := <-p.asks:
-			p.asked(m, time.Now())
 		case <-p.wake:
-			if now := time.Now(); !now.Before(p.page.rest) { // else it was on its way before the rest began
-				p.turn(now)
-			}
 		case <-timer.C:
-			p.turn(time.Now())
 		case <-p.log.ctx.Done():
 			p.end()
 			return
 		}
+		p.obey()
+		if now := time.Now(); !now.Before(p.page.rest) { // else it was woken by a result alone
+			p.turn(now)
+		}
 	}
 }
 
-// due is when something is to be done, zero where nothing is. Where many write, it is not done before a page is collected, and then one
-// of them wakes the goroutine, if they do not all stop just then: that costs less than a timer that rings.
+// due is when something is to be done, zero if nothing is. While many write, it is not done before a page is collected, and then one of
+// them wakes the goroutine, if they do not all stop just then: that costs less than a timer that rings.
 func (p *pump) due() (due time.Time) {
+	if rest := p.page.rest; !rest.IsZero() {
+		return rest.Add(p.page.collect / 2)
+	}
 	if len(p.times) > 0 {
 		due = p.times[0].due
 	}
-	if page := p.page.due; !page.IsZero() && (due.IsZero() || page.Before(due)) {
-		due = page
-	}
-	if rest := p.page.rest; !rest.IsZero() {
-		return rest.Add(restSlack)
+	if p.storing > 0 && (due.IsZero() || p.check.Before(due)) {
+		due = p.check
 	}
 	return due
+}
+
+// obey does what was ordered.
+func (p *pump) obey() {
+	p.mu.Lock()
+	orders := p.orders
+	p.orders = nil
+	p.mu.Unlock()
+	for _, do := range orders {
+		do()
+	}
 }
 
 // turn does what is to be done.
@@ -143,9 +137,14 @@ func (p *pump) turn(now time.Time) {
 	p.page.rest = time.Time{}
 	p.pass(now)
 	p.ring(now)
-	if due := p.page.due; !due.IsZero() && !due.After(now) {
-		p.page.fail(now, errNoAnswer)
+	if !p.check.After(now) {
+		p.check = now.Add(checkEvery)
+		for _, e := range p.entries {
+			e.checkStoring(now)
+		}
+		p.expire(now)
 	}
+	p.page.trim(now)
 	p.page.send(now)
 	p.page.watch(now)
 }
@@ -154,8 +153,8 @@ func (p *pump) turn(now time.Time) {
 func (p *pump) end() {
 	p.mu.Lock()
 	p.over = true
-	all, orders := p.queue, p.orders
-	p.queue, p.orders = nil, nil
+	all := p.queue
+	p.queue, p.orders = nil, nil // who waits for an order waits for the context, too
 	p.mu.Unlock()
 	for _, e := range p.entries {
 		all = append(all, e)
@@ -163,15 +162,12 @@ func (p *pump) end() {
 	for _, e := range all {
 		e.run.Tube.WhenSent(nil)
 	}
-	_ = orders // whoever waits for one waits for the context too
 }
 
 // pass looks at what is queued.
 func (p *pump) pass(now time.Time) {
 	p.mu.Lock()
 	p.taken, p.queue = p.queue, p.taken[:0]
-	orders := p.orders
-	p.orders = nil
 	for _, e := range p.taken {
 		e.queued = false
 	}
@@ -184,9 +180,6 @@ func (p *pump) pass(now time.Time) {
 		e.look(now)
 	}
 	clear(p.taken)
-	for _, do := range orders {
-		do()
-	}
 }
 
 // ring looks at the entries whose time has come.
@@ -194,7 +187,7 @@ func (p *pump) ring(now time.Time) {
 	for len(p.times) > 0 && !p.times[0].due.After(now) {
 		e := p.times[0]
 		p.unset(e)
-		e.rung(now)
+		e.look(now)
 	}
 }
 
@@ -240,43 +233,37 @@ func (t *times) Pop() any {
 	return e
 }
 
-// answer takes what a server has said about an entry.
-func (p *pump) answer(m *client.Msg, now time.Time) {
-	if lose := p.log.lose; lose != nil && lose(m) {
-		return
-	}
-	handle, number, ok := strings.Cut(m.Subject[len(p.prefix):], ".")
-	if !ok {
-		return
-	}
-	h, err1 := strconv.ParseUint(handle, 36, 64)
-	n, err2 := strconv.ParseUint(number, 36, 64)
-	if h == 0 && err1 == nil && err2 == nil {
-		if n == p.page.life {
-			p.page.answer(m, now)
-		}
-		return
-	}
-	if e := p.entries[h]; e != nil && err1 == nil && err2 == nil && n == e.asked {
-		e.answer(m, now)
-		if p.page.rest.IsZero() {
-			p.page.send(now)
-		}
+// unnote has a record of the table running removed. A record too many is found to be one.
+func (p *pump) unnote(replica, run string, rev uint64) {
+	if rev != 0 {
+		put := unnoted(replica, run, rev)
+		p.chores.add(&put, nil)
 	}
 }
 
-// flush closes done when all that runs have sent is stored.
+// remove has what is stored of a run removed.
+func (p *pump) remove(e *entry) {
+	if e.opened {
+		name := e.name
+		p.chores.add(nil, func(ctx context.Context) error { return p.log.runs.Delete(ctx, name) })
+	}
+}
+
+// flush closes done when all that runs have sent is stored, and what has ended is removed from the table running.
 func (p *pump) flush(done chan struct{}) {
+	now := time.Now()
+	p.pass(now)
 	f := &flush{map[*entry]uint64{}, done}
 	for _, e := range p.entries {
 		f.entries[e] = e.run.Tube.Len() + e.run.Tube.Unshown()
-		e.look(time.Now())
+		e.look(now)
 	}
+	p.page.send(now)
 	p.waiting = append(p.waiting, f)
 	p.flushed(nil)
 }
 
-// flushed sees which flushes are done, after something of an entry was stored.
+// flushed sees which flushes are done, after something of an entry was stored, or a chore was done.
 func (p *pump) flushed(of *entry) {
 	for i := len(p.waiting) - 1; i >= 0; i-- {
 		f := p.waiting[i]
@@ -285,21 +272,9 @@ func (p *pump) flushed(of *entry) {
 				delete(f.entries, e)
 			}
 		}
-		if len(f.entries) == 0 {
+		if len(f.entries) == 0 && p.chores.idle() {
 			close(f.done)
 			p.waiting = append(p.waiting[:i], p.waiting[i+1:]...)
-		}
-	}
-}
-
-// retryAll sends at once what waits for its next attempt, or for the answer to one that follows on a failure: it went to servers that may have
-// been away still.
-func (p *pump) retryAll() {
-	now := time.Now()
-	for _, e := range p.entries {
-		if !e.failing.IsZero() {
-			e.attempts = 0
-			e.store(now)
 		}
 	}
 }
@@ -307,9 +282,9 @@ func (p *pump) retryAll() {
 func (p *pump) stats(now time.Time) Stats {
 	s := Stats{Runs: len(p.entries)}
 	for _, e := range p.entries {
-		if !e.failing.IsZero() {
+		if late := now.Sub(e.sentAt); e.phase > phasePause && late >= behindAfter {
 			s.Behind++
-			s.Oldest = max(s.Oldest, now.Sub(e.failing))
+			s.Oldest = max(s.Oldest, late)
 		}
 	}
 	return s

@@ -9,6 +9,7 @@ import (
 
 	"github.com/lingserve/lingserve/access"
 	"github.com/lingserve/lingserve/internal/wording"
+	"github.com/lingserve/lingserve/web/wire"
 )
 
 // Channels are the doors for platforms: what people there write comes in beside the API.
@@ -37,7 +38,7 @@ func (s *Server) postWebhook(w http.ResponseWriter, r *http.Request) {
 		h = s.o.Channels.Webhook(chi.URLParam(r, "channel"))
 	}
 	if h == nil {
-		newProblem(codeNotFound, "unknown path; no channel receives events at "+wording.Clip(r.URL.Path)).write(w)
+		wire.NewProblem(wire.CodeNotFound, "unknown path; no channel receives events at "+wording.Clip(r.URL.Path)).Write(w)
 		return
 	}
 	rc := http.NewResponseController(w)

@@ -1,0 +1,131 @@
+package request
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/lingserve/lingserve/internal/wording"
+	"github.com/lingserve/lingserve/run"
+)
+
+// Check reports why text is not one JSON value that every reader understands alike: UTF-8, nothing behind it, no member
+// twice in any object. The field has the line and column, or the pointer of the repeated member. nil is a text that is good.
+func Check(text []byte) *run.Field {
+	if !utf8.Valid(text) {
+		at := 0
+		for at < len(text) {
+			r, n := utf8.DecodeRune(text[at:])
+			if r == utf8.RuneError && n == 1 {
+				break
+			}
+			at += n
+		}
+		return &run.Field{Detail: "invalid UTF-8 at " + position(text, at)}
+	}
+	if len(bytes.TrimSpace(text)) == 0 {
+		return &run.Field{Detail: "empty; expected a JSON object"}
+	}
+	var whole json.RawMessage
+	if err := json.Unmarshal(text, &whole); err != nil {
+		se, ok := errors.AsType[*json.SyntaxError](err)
+		if !ok {
+			return &run.Field{Detail: "not JSON"}
+		}
+		// The offset counts the offending byte, unless the text has ended before it.
+		at := int(se.Offset)
+		if at > 0 && at <= len(text) && !strings.HasPrefix(se.Error(), "unexpected end") {
+			at--
+		}
+		return &run.Field{Detail: fmt.Sprintf("invalid JSON at %s: %s", position(text, at), se.Error())}
+	}
+	return checkRepeated(text)
+}
+
+// position says where an offset is, as people count: lines and columns from 1, columns in characters.
+func position(text []byte, offset int) string {
+	offset = min(offset, len(text))
+	line := bytes.Count(text[:offset], []byte{'\n'}) + 1
+	start := bytes.LastIndexByte(text[:offset], '\n') + 1
+	return fmt.Sprintf("line %d, column %d", line, utf8.RuneCount(text[start:offset])+1)
+}
+
+// Bounds of what a request may hold, which are larger than anything sensible: what comes after us may take a nested value apart by
+// calling itself, and make a number of all its digits.
+const (
+	maxNesting = 512
+	maxNumber  = 512
+)
+
+// checkRepeated finds a member that an object has twice. Which of the two counts differs from reader to reader, so it is
+// refused. So is what goes beyond the bounds. text is known to be JSON.
+func checkRepeated(text []byte) *run.Field {
+	type level struct {
+		seen  map[string]bool // nil in an array
+		name  string          // the member that is being read
+		index int
+		value bool // in an object: the next token is a value
+	}
+	var stack []level
+	pointer := func() string {
+		var b strings.Builder
+		for _, l := range stack {
+			b.WriteByte('/')
+			if l.seen != nil {
+				b.WriteString(wording.PointerToken(l.name))
+			} else {
+				b.WriteString(strconv.Itoa(l.index))
+			}
+		}
+		return b.String()
+	}
+	dec := json.NewDecoder(bytes.NewReader(text))
+	dec.UseNumber()
+	for {
+		token, err := dec.Token()
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return &run.Field{Detail: "not JSON"}
+		}
+		if n, ok := token.(json.Number); ok && len(n) > maxNumber {
+			return &run.Field{Pointer: pointer(), Detail: fmt.Sprintf("expected a number of at most %d characters, found %d", maxNumber, len(n))}
+		}
+		if len(stack) > 0 {
+			top := &stack[len(stack)-1]
+			if name, ok := token.(string); ok && top.seen != nil && !top.value {
+				top.name = name
+				if top.seen[name] {
+					return &run.Field{Pointer: pointer(), Detail: "occurs twice; send it once"}
+				}
+				top.seen[name] = true
+				top.value = true
+				continue
+			}
+		}
+		if d, ok := token.(json.Delim); ok && (d == '{' || d == '[') && len(stack) == maxNesting {
+			return &run.Field{Detail: fmt.Sprintf("nested too deeply; expected at most %d levels", maxNesting)}
+		}
+		switch token {
+		case json.Delim('{'):
+			stack = append(stack, level{seen: map[string]bool{}})
+			continue
+		case json.Delim('['):
+			stack = append(stack, level{})
+			continue
+		case json.Delim('}'), json.Delim(']'):
+			stack = stack[:len(stack)-1]
+		}
+		if len(stack) > 0 { // a value is complete
+			top := &stack[len(stack)-1]
+			top.value = false
+			top.index++
+		}
+	}
+}

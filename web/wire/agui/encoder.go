@@ -9,6 +9,7 @@ import (
 	"github.com/lingserve/lingserve/internal/rawjson"
 	"github.com/lingserve/lingserve/jsonuri"
 	"github.com/lingserve/lingserve/tube"
+	"github.com/lingserve/lingserve/web/wire/frame"
 )
 
 // Encoder writes the events of a run as those of AG-UI. It belongs to one stream, and to its reader's goroutine.
@@ -105,14 +106,14 @@ func (e *Encoder) Open(dst []byte) []byte {
 		return dst
 	}
 	e.opened = true
-	dst = begin(dst, runStarted)
-	dst = words(dst, "threadId", e.run.Thread)
-	dst = words(dst, "runId", e.run.ID)
-	dst = words(dst, "protocolVersion", Version)
+	dst = frame.Begin(dst, runStarted)
+	dst = frame.Text(dst, "threadId", e.run.Thread)
+	dst = frame.Text(dst, "runId", e.run.ID)
+	dst = frame.Text(dst, "protocolVersion", Version)
 	if e.run.Parent != "" {
-		dst = words(dst, "parentRunId", e.run.Parent)
+		dst = frame.Text(dst, "parentRunId", e.run.Parent)
 	}
-	dst = end(dst)
+	dst = frame.End(dst)
 	for _, n := range e.run.Notes {
 		dst = e.custom(dst, n.Name, n.Value)
 	}
@@ -193,21 +194,21 @@ func (e *Encoder) named(dst []byte, event tube.Event) []byte {
 		dst = e.close(dst)
 		dst = e.finished(dst)
 		if !e.run.Old {
-			dst = member(dst, "outcome", []byte(`{"type":"cancelled"}`))
+			dst = frame.Member(dst, "outcome", []byte(`{"type":"cancelled"}`))
 		}
 		e.over = true
-		return end(e.spent(dst))
+		return frame.End(e.spent(dst))
 	}
 	return e.custom(dst, event.Name, event.Value)
 }
 
 // custom writes an event that AG-UI has no type for.
 func (e *Encoder) custom(dst []byte, name string, value []byte) []byte {
-	dst = words(begin(dst, custom), "name", name)
+	dst = frame.Text(frame.Begin(dst, custom), "name", name)
 	if len(value) > maxValue {
 		value = append(appendInt([]byte(`{"too_large":`), len(value)), '}')
 	}
-	return end(member(dst, "value", value))
+	return frame.End(frame.Member(dst, "value", value))
 }
 
 // used counts what a bot's model took, which is told at the end, by model.
@@ -256,21 +257,21 @@ func (e *Encoder) question(dst []byte, event tube.Event) []byte {
 		return e.custom(dst, event.Name, event.Value)
 	}
 	asks := e.finished(nil)
-	asks = append(key(asks, "outcome"), `{"type":"interrupt","interrupts":[{"id":"`...)
+	asks = append(frame.Key(asks, "outcome"), `{"type":"interrupt","interrupts":[{"id":"`...)
 	asks = jsonuri.AppendEscaped(asks, questionID(e.run.Of, event.N, cmp.Or(q.ID, q.Call)))
-	asks = words(append(asks, '"'), "reason", "tool_call")
-	asks = words(asks, "message", "May the tool "+q.Tool+" run?")
+	asks = frame.Text(append(asks, '"'), "reason", "tool_call")
+	asks = frame.Text(asks, "message", "May the tool "+q.Tool+" run?")
 	if known {
-		asks = words(asks, "toolCallId", call.id)
+		asks = frame.Text(asks, "toolCallId", call.id)
 	}
 	if q.Expires != "" {
-		asks = words(asks, "expiresAt", q.Expires)
+		asks = frame.Text(asks, "expiresAt", q.Expires)
 	}
-	asks = member(asks, "responseSchema", answerSchema)
+	asks = frame.Member(asks, "responseSchema", answerSchema)
 	if len(event.Value) <= maxValue {
-		asks = member(asks, "metadata", event.Value)
+		asks = frame.Member(asks, "metadata", event.Value)
 	}
-	asks = end(e.spent(append(asks, "}]}"...)))
+	asks = frame.End(e.spent(append(asks, "}]}"...)))
 	e.asks, e.over = asks, true
 	if !e.opened {
 		return dst // it is skipped
@@ -298,25 +299,25 @@ func (e *Encoder) finish(dst, data []byte) []byte {
 		}
 		dst = e.finished(dst)
 		if result := e.state.at(nil); e.run.Of != "" && len(result) <= maxValue {
-			dst = member(dst, "result", result)
+			dst = frame.Member(dst, "result", result)
 		}
-		dst = member(dst, "outcome", []byte(`{"type":"success"}`))
-		return end(e.spent(dst))
+		dst = frame.Member(dst, "outcome", []byte(`{"type":"success"}`))
+		return frame.End(e.spent(dst))
 	}
 	if e.cause.Message == "" {
 		e.cause = failure{Code: f.Status, Message: "the run was " + f.Status}
 	}
-	dst = words(begin(dst, runError), "message", e.cause.Message)
+	dst = frame.Text(frame.Begin(dst, runError), "message", e.cause.Message)
 	if e.cause.Code != "" {
-		dst = words(dst, "code", e.cause.Code)
+		dst = frame.Text(dst, "code", e.cause.Code)
 	}
-	return end(e.spent(dst))
+	return frame.End(e.spent(dst))
 }
 
 // finished begins the event that ends the client's run.
 func (e *Encoder) finished(dst []byte) []byte {
-	dst = words(begin(dst, runFinished), "threadId", e.run.Thread)
-	return words(dst, "runId", e.run.ID)
+	dst = frame.Text(frame.Begin(dst, runFinished), "threadId", e.run.Thread)
+	return frame.Text(dst, "runId", e.run.ID)
 }
 
 // close sends what the client does not have yet of what it was told the beginning of.
@@ -331,7 +332,7 @@ func (e *Encoder) spent(dst []byte) []byte {
 	if len(e.usage) == 0 {
 		return dst
 	}
-	dst = append(key(dst, "usage"), '[')
+	dst = append(frame.Key(dst, "usage"), '[')
 	for i, u := range e.usage {
 		if i > 0 {
 			dst = append(dst, ',')
@@ -343,18 +344,18 @@ func (e *Encoder) spent(dst []byte) []byte {
 		dst = append(dst, `{"model":"`...)
 		dst = append(jsonuri.AppendEscaped(dst, model), '"')
 		if named {
-			dst = words(dst, "provider", provider)
+			dst = frame.Text(dst, "provider", provider)
 		}
 		if u.counted {
-			dst = appendInt(key(dst, "inputTokens"), u.Input)
-			dst = appendInt(key(dst, "outputTokens"), u.Output)
-			dst = appendInt(key(dst, "totalTokens"), u.Input+u.Output)
+			dst = appendInt(frame.Key(dst, "inputTokens"), u.Input)
+			dst = appendInt(frame.Key(dst, "outputTokens"), u.Output)
+			dst = appendInt(frame.Key(dst, "totalTokens"), u.Input+u.Output)
 			for _, part := range [...]struct {
 				name   string
 				tokens int
 			}{{"cachedInputTokens", u.Cached}, {"cacheWriteInputTokens", u.CacheWrite}, {"reasoningTokens", u.Reasoning}} {
 				if part.tokens > 0 {
-					dst = appendInt(key(dst, part.name), part.tokens)
+					dst = appendInt(frame.Key(dst, part.name), part.tokens)
 				}
 			}
 		}

@@ -3,42 +3,14 @@ package agui
 import (
 	"unicode/utf8"
 
-	"github.com/lingserve/lingserve/jsonuri"
+	"github.com/lingserve/lingserve/web/wire/frame"
 )
-
-// begin appends the beginning of an event, end the end. An event is one data line of Server-Sent Events: clients look at nothing
-// else, and split at two line feeds only.
-func begin(dst []byte, kind string) []byte {
-	dst = append(dst, `data: {"type":"`...)
-	dst = append(dst, kind...)
-	return append(dst, '"')
-}
-
-func end(dst []byte) []byte { return append(dst, "}\n\n"...) }
-
-// member appends a member whose value is JSON text.
-func member(dst []byte, name string, value []byte) []byte {
-	return append(key(dst, name), value...)
-}
-
-// words appends a member whose value is a string.
-func words(dst []byte, name, value string) []byte {
-	dst = append(key(dst, name), '"')
-	dst = jsonuri.AppendEscaped(dst, value)
-	return append(dst, '"')
-}
 
 // content appends a member whose value is a string of escaped content.
 func content(dst []byte, name string, value []byte) []byte {
-	dst = append(key(dst, name), '"')
+	dst = append(frame.Key(dst, name), '"')
 	dst = append(dst, value...)
 	return append(dst, '"')
-}
-
-func key(dst []byte, name string) []byte {
-	dst = append(dst, ',', '"')
-	dst = append(dst, name...)
-	return append(dst, '"', ':')
 }
 
 // cut splits the escaped content of a string, so that the first part has at most limit bytes and no character or escape, and no

@@ -8,6 +8,7 @@ import (
 
 	"github.com/lingserve/lingserve/jsonuri"
 	"github.com/lingserve/lingserve/tube"
+	"github.com/lingserve/lingserve/web/wire/frame"
 )
 
 // state is the run's document as the client has it: the client's is behind by what was appended to strings since they were last
@@ -222,7 +223,7 @@ func (s *state) element(dst, array, uri []byte, length int) []byte {
 	if missing := at.Length - 1 - length; missing > at.Length/share {
 		return s.put(dst, "replace", array, 0)
 	} else if missing > 0 {
-		dst = append(key(begin(dst, stateDelta), "delta"), '[')
+		dst = append(frame.Key(frame.Begin(dst, stateDelta), "delta"), '[')
 		for i := range missing {
 			if i > 0 {
 				dst = append(dst, ',')
@@ -233,7 +234,7 @@ func (s *state) element(dst, array, uri []byte, length int) []byte {
 			dst = strconv.AppendInt(dst, int64(length+i), 10)
 			dst = append(dst, `","value":null}`...)
 		}
-		dst = end(append(dst, ']'))
+		dst = frame.End(append(dst, ']'))
 	}
 	return s.put(dst, "add", uri, 0)
 }
@@ -245,11 +246,11 @@ func (s *state) write(dst []byte, op string, uri, value []byte) []byte {
 		return s.pieces(dst, op, uri, value)
 	}
 	if len(uri) == 0 {
-		return end(member(begin(dst, stateSnapshot), "snapshot", value))
+		return frame.End(frame.Member(frame.Begin(dst, stateSnapshot), "snapshot", value))
 	}
-	dst = append(key(begin(dst, stateDelta), "delta"), '[')
+	dst = append(frame.Key(frame.Begin(dst, stateDelta), "delta"), '[')
 	dst = appendOp(dst, op, uri, value)
-	return end(append(dst, ']'))
+	return frame.End(append(dst, ']'))
 }
 
 func appendOp(dst []byte, op string, uri, value []byte) []byte {
@@ -277,7 +278,7 @@ func (s *state) pieces(dst []byte, op string, uri, value []byte) []byte {
 	open := 0                                                   // where the patch begins that is being written; 0 for none
 	shut := func() {
 		if open > 0 {
-			dst, open = end(append(dst, ']')), 0
+			dst, open = frame.End(append(dst, ']')), 0
 		}
 	}
 	whole := "" // the last value that was written as a whole
@@ -311,7 +312,7 @@ func (s *state) pieces(dst []byte, op string, uri, value []byte) []byte {
 			shut()
 		}
 		if open == 0 {
-			dst = append(key(begin(dst, stateDelta), "delta"), '[')
+			dst = append(frame.Key(frame.Begin(dst, stateDelta), "delta"), '[')
 			open = len(dst)
 		} else {
 			dst = append(dst, ',')

@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"github.com/lingserve/lingserve/jsonuri"
+	"github.com/lingserve/lingserve/web/wire/frame"
 )
 
 // steps are the bots of a workflow that are at work: a step is open from a bot's first event to the last "usage" of those that
@@ -131,7 +132,7 @@ func (s *steps) close(dst []byte) []byte {
 }
 
 func (b *step) tell(dst []byte, kind string) []byte {
-	return end(words(begin(dst, kind), "stepName", b.Name))
+	return frame.End(frame.Text(frame.Begin(dst, kind), "stepName", b.Name))
 }
 
 func appendInt(dst []byte, n int) []byte { return strconv.AppendInt(dst, int64(n), 10) }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/lingserve/lingserve/jsonuri"
 	"github.com/lingserve/lingserve/tube"
+	"github.com/lingserve/lingserve/web/wire/frame"
 )
 
 // talk is what of a run is conversation: messages of text and of reasoning, and calls of tools.
@@ -146,18 +147,18 @@ func (t *talk) say(dst []byte, s *speech, root, text []byte) []byte {
 	for len(text) > 0 {
 		var piece []byte
 		piece, text = cut(text, maxPiece)
-		dst = end(content(words(begin(dst, kind), "messageId", s.id), "delta", piece))
+		dst = frame.End(content(frame.Text(frame.Begin(dst, kind), "messageId", s.id), "delta", piece))
 	}
 	return dst
 }
 
 func (t *talk) openText(dst []byte, s *speech) []byte {
-	return end(words(words(begin(dst, textStart), "messageId", s.id), "role", Assistant))
+	return frame.End(frame.Text(frame.Text(frame.Begin(dst, textStart), "messageId", s.id), "role", Assistant))
 }
 
 func (t *talk) openThought(dst []byte, s *speech) []byte {
-	dst = end(words(begin(dst, reasoningStart), "messageId", s.id))
-	return end(words(words(begin(dst, reasoningOpen), "messageId", s.id), "role", Reasoning))
+	dst = frame.End(frame.Text(frame.Begin(dst, reasoningStart), "messageId", s.id))
+	return frame.End(frame.Text(frame.Text(frame.Begin(dst, reasoningOpen), "messageId", s.id), "role", Reasoning))
 }
 
 // shut ends a message.
@@ -167,10 +168,10 @@ func (t *talk) shut(dst []byte, s *speech) []byte {
 	}
 	s.open = false
 	if !s.thought {
-		return end(words(begin(dst, textEnd), "messageId", s.id))
+		return frame.End(frame.Text(frame.Begin(dst, textEnd), "messageId", s.id))
 	}
-	dst = end(words(begin(dst, reasoningClose), "messageId", s.id))
-	return end(words(begin(dst, reasoningEnd), "messageId", s.id))
+	dst = frame.End(frame.Text(frame.Begin(dst, reasoningClose), "messageId", s.id))
+	return frame.End(frame.Text(frame.Begin(dst, reasoningEnd), "messageId", s.id))
 }
 
 // next is the id of a new message.
@@ -325,14 +326,14 @@ func (t *talk) call(dst, root []byte, number string, value []byte) []byte {
 		}
 		m.Calls = append(m.Calls, Call{ID: id, Name: c.Name, Arguments: arguments})
 	}
-	dst = words(words(begin(dst, callStart), "toolCallId", id), "toolCallName", c.Name)
-	dst = end(words(dst, "parentMessageId", parent))
+	dst = frame.Text(frame.Text(frame.Begin(dst, callStart), "toolCallId", id), "toolCallName", c.Name)
+	dst = frame.End(frame.Text(dst, "parentMessageId", parent))
 	for rest := jsonuri.AppendEscaped(nil, arguments); len(rest) > 0; {
 		var piece []byte
 		piece, rest = cut(rest, maxPiece)
-		dst = end(content(words(begin(dst, callArgs), "toolCallId", id), "delta", piece))
+		dst = frame.End(content(frame.Text(frame.Begin(dst, callArgs), "toolCallId", id), "delta", piece))
 	}
-	return end(words(begin(dst, callEnd), "toolCallId", id))
+	return frame.End(frame.Text(frame.Begin(dst, callEnd), "toolCallId", id))
 }
 
 // pause ends the messages of a root: what comes after calls are others.
@@ -371,8 +372,8 @@ func (t *talk) result(dst, root []byte, number string, value []byte) []byte {
 	if t.record {
 		t.keep(Message{ID: id, Role: Tool, Call: call}).said = said
 	}
-	dst = words(words(begin(dst, callResult), "messageId", id), "toolCallId", call)
-	return end(words(content(dst, "content", said), "role", Tool))
+	dst = frame.Text(frame.Text(frame.Begin(dst, callResult), "messageId", id), "toolCallId", call)
+	return frame.End(frame.Text(content(dst, "content", said), "role", Tool))
 }
 
 // close ends all messages.
@@ -425,27 +426,27 @@ func (t *talk) snapshot(dst []byte, before []Message) []byte {
 		texts = append(texts, text)
 	}
 	slices.Reverse(texts)
-	dst = append(key(begin(dst, messagesSnapshot), "messages"), '[')
+	dst = append(frame.Key(frame.Begin(dst, messagesSnapshot), "messages"), '[')
 	dst = append(dst, bytes.Join(texts, []byte(","))...)
-	return end(append(dst, ']'))
+	return frame.End(append(dst, ']'))
 }
 
 // append appends the message as JSON text. What of its text is too large for an event is left out.
 func (m *kept) append(dst []byte) []byte {
 	dst = append(dst, `{"id":"`...)
 	dst = jsonuri.AppendEscaped(dst, m.ID)
-	dst = words(append(dst, '"'), "role", m.Role)
+	dst = frame.Text(append(dst, '"'), "role", m.Role)
 	if len(m.said) > 0 || m.Role != Assistant {
 		said, _ := cut(m.said, maxValue/2)
 		dst = content(dst, "content", said)
 	}
 	if m.Call != "" {
-		dst = words(dst, "toolCallId", m.Call)
+		dst = frame.Text(dst, "toolCallId", m.Call)
 	}
 	if len(m.Calls) == 0 {
 		return append(dst, '}')
 	}
-	dst = append(key(dst, "toolCalls"), '[')
+	dst = append(frame.Key(dst, "toolCalls"), '[')
 	for i, c := range m.Calls {
 		if i > 0 {
 			dst = append(dst, ',')

@@ -11,6 +11,7 @@ import (
 
 	"github.com/lingserve/lingserve/internal/rawjson"
 	"github.com/lingserve/lingserve/tube"
+	"github.com/lingserve/lingserve/web/wire/frame"
 )
 
 // Calls that a person has to approve. From version 6 on, a client knows of them: it gets a request for approval, its stream ends, and it
@@ -111,10 +112,10 @@ func (e *Encoder) required(dst, data []byte) []byte {
 				if !rawjson.Same(q.Arguments, c.input) { // a hook has changed them: the client shows what will run
 					dst = c.appendInput(dst, q.Arguments)
 				}
-				dst = begin(dst, "tool-approval-request")
-				dst = str(dst, "approvalId", c.question)
-				dst = str(dst, "toolCallId", c.id)
-				return e.wait(end(dst))
+				dst = frame.Begin(dst, "tool-approval-request")
+				dst = frame.Text(dst, "approvalId", c.question)
+				dst = frame.Text(dst, "toolCallId", c.id)
+				return e.wait(frame.End(dst))
 			}
 		}
 	}
@@ -125,22 +126,22 @@ func (e *Encoder) required(dst, data []byte) []byte {
 
 // ask sends a question that is a data part, or what was decided.
 func (e *Encoder) ask(dst []byte, a *asked, decision []byte) []byte {
-	dst = begin(dst, "data-approval")
-	dst = str(dst, "id", a.id)
+	dst = frame.Begin(dst, "data-approval")
+	dst = frame.Text(dst, "id", a.id)
 	dst = append(dst, `,"data":{"run":`...)
-	dst = quote(dst, e.o.Run)
+	dst = frame.Quote(dst, e.o.Run)
 	for i, object := range [][]byte{a.data, decision} {
 		for name, value := range rawjson.Members(object) {
 			if name == "run" || i > 0 && (name == "id" || name == "call" || name == "subagent") {
 				continue
 			}
 			dst = append(dst, ',')
-			dst = quote(dst, name)
+			dst = frame.Quote(dst, name)
 			dst = append(dst, ':')
 			dst = append(dst, value...)
 		}
 	}
-	return end(append(dst, '}'))
+	return frame.End(append(dst, '}'))
 }
 
 // resolved tells what was decided about a call.
@@ -164,14 +165,14 @@ func (e *Encoder) resolved(dst, data []byte) []byte {
 		if e.o.Version < Version7 { // an older one knows what itself has answered, and no more
 			return dst
 		}
-		dst = begin(dst, "tool-approval-response")
-		dst = str(dst, "approvalId", c.question)
+		dst = frame.Begin(dst, "tool-approval-response")
+		dst = frame.Text(dst, "approvalId", c.question)
 		dst = append(dst, `,"approved":`...)
 		dst = strconv.AppendBool(dst, !c.deny)
 		if why := reasons[r.Reason]; why != "" {
-			dst = str(dst, "reason", why)
+			dst = frame.Text(dst, "reason", why)
 		}
-		return end(dst)
+		return frame.End(dst)
 	}
 	return dst
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/lingserve/lingserve/internal/rawjson"
 	"github.com/lingserve/lingserve/jsonuri"
 	"github.com/lingserve/lingserve/tube"
+	"github.com/lingserve/lingserve/web/wire/frame"
 )
 
 // Snapshots of a value.
@@ -24,11 +25,11 @@ const (
 
 // tell sends a delta as it is.
 func (e *Encoder) tell(dst []byte, ev tube.Event) []byte {
-	dst = begin(dst, "data-delta")
+	dst = frame.Begin(dst, "data-delta")
 	dst = append(dst, `,"data":{`...)
 	dst = ev.AppendMembers(dst)
 	dst = append(dst, `},"transient":true`...)
-	return end(dst)
+	return frame.End(dst)
 }
 
 // grown counts what an event adds to a value, and sends a snapshot of it when it is time for one.
@@ -44,8 +45,8 @@ func (e *Encoder) grown(dst []byte, p *place, ev tube.Event) []byte {
 
 // snapshot sends a value as it is now.
 func (e *Encoder) snapshot(dst []byte, p *place) []byte {
-	dst = begin(dst, "data-ling")
-	dst = str(dst, "id", p.id)
+	dst = frame.Begin(dst, "data-ling")
+	dst = frame.Text(dst, "id", p.id)
 	dst = append(dst, `,"data":`...)
 	from := len(dst)
 	if p == e.whole {
@@ -59,7 +60,7 @@ func (e *Encoder) snapshot(dst []byte, p *place) []byte {
 	}
 	p.size, p.grew = len(dst)-from, 0
 	p.credit = max(0, p.credit-p.size)
-	return end(dst)
+	return frame.End(dst)
 }
 
 // data are the places that are told as data.

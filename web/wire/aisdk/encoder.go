@@ -7,6 +7,7 @@ import (
 
 	"github.com/lingserve/lingserve/jsonuri"
 	"github.com/lingserve/lingserve/tube"
+	"github.com/lingserve/lingserve/web/wire/frame"
 )
 
 // Versions of the SDK that are told apart. What fits the first of them fits the later ones, too.
@@ -118,12 +119,12 @@ func (e *Encoder) start(dst []byte) []byte {
 		return dst
 	}
 	e.began = true
-	dst = begin(dst, "start")
-	dst = str(dst, "messageId", e.o.Run)
+	dst = frame.Begin(dst, "start")
+	dst = frame.Text(dst, "messageId", e.o.Run)
 	if e.metadata != nil {
-		dst = raw(dst, "messageMetadata", e.metadata)
+		dst = frame.Member(dst, "messageMetadata", e.metadata)
 	}
-	return end(dst)
+	return frame.End(dst)
 }
 
 // named tells of a named event.
@@ -134,13 +135,13 @@ func (e *Encoder) named(dst []byte, ev tube.Event) []byte {
 	case "finished", "canceled":
 		return e.finish(dst, ev)
 	}
-	dst = begin(dst, "data-event")
+	dst = frame.Begin(dst, "data-event")
 	dst = append(dst, `,"data":{"event":`...)
-	dst = quote(dst, ev.Name)
+	dst = frame.Quote(dst, ev.Name)
 	dst = append(dst, `,"data":`...)
 	dst = append(dst, ev.Value...)
 	dst = append(dst, `},"transient":true`...)
-	dst = end(dst)
+	dst = frame.End(dst)
 	switch ev.Name {
 	case "error":
 		e.note(ev.Value)
@@ -296,13 +297,13 @@ func (e *Encoder) more(dst []byte, t *text, content []byte) []byte {
 		dst = append(dst, `data: {"type":"`...)
 		dst = append(dst, t.kind...)
 		dst = append(dst, `-start"`...)
-		dst = str(dst, "id", t.id)
+		dst = frame.Text(dst, "id", t.id)
 		if t.uri != "" {
 			dst = append(dst, `,"providerMetadata":{"lingserve":{"uri":`...)
-			dst = quote(dst, t.uri)
+			dst = frame.Quote(dst, t.uri)
 			dst = append(dst, `}}`...)
 		}
-		dst = end(dst)
+		dst = frame.End(dst)
 		if t.kind == reasoning {
 			e.thinking = append(e.thinking, t)
 		}
@@ -327,8 +328,8 @@ func (e *Encoder) close(dst []byte, t *text) []byte {
 	dst = append(dst, `data: {"type":"`...)
 	dst = append(dst, t.kind...)
 	dst = append(dst, `-end"`...)
-	dst = str(dst, "id", t.id)
-	dst = end(dst)
+	dst = frame.Text(dst, "id", t.id)
+	dst = frame.End(dst)
 	t.id = ""
 	for i, o := range e.thinking {
 		if o == t {
@@ -360,7 +361,7 @@ func (e *Encoder) open(dst []byte, prefix string) []byte {
 	}
 	if !e.step {
 		e.step, e.answered = true, false
-		dst = end(begin(dst, "start-step"))
+		dst = frame.End(frame.Begin(dst, "start-step"))
 	}
 	return dst
 }
@@ -371,7 +372,7 @@ func (e *Encoder) endStep(dst []byte) []byte {
 	}
 	dst = e.closeAll(dst)
 	e.step, e.answered = false, false
-	return end(begin(dst, "finish-step"))
+	return frame.End(frame.Begin(dst, "finish-step"))
 }
 
 // finish is the run's end.
@@ -416,16 +417,16 @@ func (e *Encoder) finish(dst []byte, ev tube.Event) []byte {
 	}
 	dst = e.finished(dst, reason, metadata)
 	if how.Status == "canceled" {
-		dst = begin(dst, "abort")
+		dst = frame.Begin(dst, "abort")
 		if how.Reason != "" {
-			dst = str(dst, "reason", how.Reason)
+			dst = frame.Text(dst, "reason", how.Reason)
 		}
-		dst = end(dst)
+		dst = frame.End(dst)
 	}
 	if wrong != "" { // the client reads no further
-		dst = begin(dst, "error")
-		dst = str(dst, "errorText", wrong)
-		dst = end(dst)
+		dst = frame.Begin(dst, "error")
+		dst = frame.Text(dst, "errorText", wrong)
+		dst = frame.End(dst)
 	}
 	return append(dst, done...)
 }
@@ -434,43 +435,12 @@ func (e *Encoder) finish(dst []byte, ev tube.Event) []byte {
 const done = "data: [DONE]\n\n"
 
 func (e *Encoder) finished(dst []byte, reason string, metadata []byte) []byte {
-	dst = begin(dst, "finish")
-	dst = str(dst, "finishReason", reason)
+	dst = frame.Begin(dst, "finish")
+	dst = frame.Text(dst, "finishReason", reason)
 	if len(metadata) > 0 {
-		dst = raw(dst, "messageMetadata", metadata)
+		dst = frame.Member(dst, "messageMetadata", metadata)
 	}
-	return end(dst)
-}
-
-// begin begins a chunk; members follow, and end.
-func begin(dst []byte, kind string) []byte {
-	dst = append(dst, `data: {"type":"`...)
-	dst = append(dst, kind...)
-	return append(dst, '"')
-}
-
-func end(dst []byte) []byte { return append(dst, "}\n\n"...) }
-
-// raw appends a member whose value is JSON text.
-func raw[T string | []byte | json.RawMessage](dst []byte, name string, value T) []byte {
-	dst = append(dst, `,"`...)
-	dst = append(dst, name...)
-	dst = append(dst, `":`...)
-	return append(dst, value...)
-}
-
-// str appends a member whose value is a string.
-func str(dst []byte, name, value string) []byte {
-	dst = append(dst, `,"`...)
-	dst = append(dst, name...)
-	dst = append(dst, `":`...)
-	return quote(dst, value)
-}
-
-func quote(dst []byte, text string) []byte {
-	dst = append(dst, '"')
-	dst = jsonuri.AppendEscaped(dst, text)
-	return append(dst, '"')
+	return frame.End(dst)
 }
 
 // first is the first segment of a uri, as it is written.

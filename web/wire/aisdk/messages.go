@@ -8,6 +8,7 @@ import (
 	"github.com/lingserve/lingserve/internal/rawjson"
 	"github.com/lingserve/lingserve/jsonuri"
 	"github.com/lingserve/lingserve/tape"
+	"github.com/lingserve/lingserve/web/wire/frame"
 )
 
 // Kinds are the kinds of entries that [Messages] makes something of.
@@ -228,7 +229,7 @@ func (m *Message) document(text string) {
 func textPart(text, uri string) Part {
 	p := Part{Type: "text", Text: &text, State: "done"}
 	if uri != "" {
-		p.ProviderMetadata = append(quote([]byte(`{"lingserve":{"uri":`), uri), `}}`...)
+		p.ProviderMetadata = append(frame.Quote([]byte(`{"lingserve":{"uri":`), uri), `}}`...)
 	}
 	return p
 }

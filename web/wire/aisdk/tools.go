@@ -8,6 +8,7 @@ import (
 
 	"github.com/lingserve/lingserve/jsonuri"
 	"github.com/lingserve/lingserve/tube"
+	"github.com/lingserve/lingserve/web/wire/frame"
 )
 
 // reasoning is the kind of the parts that have what a model thought.
@@ -63,14 +64,14 @@ func (e *Encoder) made(dst []byte, at string, media bool, value []byte) []byte {
 		return dst
 	}
 	if media {
-		dst = str(str(begin(dst, "file"), "url", said.URL), "mediaType", said.Type)
-		return end(dst)
+		dst = frame.Text(frame.Text(frame.Begin(dst, "file"), "url", said.URL), "mediaType", said.Type)
+		return frame.End(dst)
 	}
-	dst = str(str(begin(dst, "source-url"), "sourceId", at), "url", said.URL)
+	dst = frame.Text(frame.Text(frame.Begin(dst, "source-url"), "sourceId", at), "url", said.URL)
 	if said.Title != "" {
-		dst = str(dst, "title", said.Title)
+		dst = frame.Text(dst, "title", said.Title)
 	}
-	return end(dst)
+	return frame.End(dst)
 }
 
 // thought returns the reasoning of the bot at prefix.
@@ -145,16 +146,16 @@ func (e *Encoder) closeFor(dst []byte, prefix string) []byte {
 
 // appendInput tells what a tool is called with.
 func (c *call) appendInput(dst []byte, input json.RawMessage) []byte {
-	dst = begin(dst, "tool-input-available")
-	dst = str(dst, "toolCallId", c.id)
-	dst = str(dst, "toolName", c.name)
+	dst = frame.Begin(dst, "tool-input-available")
+	dst = frame.Text(dst, "toolCallId", c.id)
+	dst = frame.Text(dst, "toolName", c.name)
 	if input == nil {
 		input = json.RawMessage("{}")
 	}
-	dst = raw(dst, "input", input)
+	dst = frame.Member(dst, "input", input)
 	// Nobody but the server runs it: a client that thought otherwise would wait for its own side to do it.
 	dst = append(dst, `,"providerExecuted":true,"dynamic":true`...)
-	return end(dst)
+	return frame.End(dst)
 }
 
 // result tells what came of the n-th call of the bot at prefix.
@@ -208,24 +209,24 @@ func (e *Encoder) settle(dst []byte, ev tube.Event) []byte {
 
 // output tells a call's result.
 func (e *Encoder) output(dst []byte, c *call, value []byte) []byte {
-	dst = begin(dst, "tool-output-available")
-	dst = str(dst, "toolCallId", c.id)
-	dst = raw(dst, "output", value)
+	dst = frame.Begin(dst, "tool-output-available")
+	dst = frame.Text(dst, "toolCallId", c.id)
+	dst = frame.Member(dst, "output", value)
 	dst = append(dst, `,"providerExecuted":true,"dynamic":true`...)
-	return e.hasEnded(end(dst), c)
+	return e.hasEnded(frame.End(dst), c)
 }
 
 // fails tells that a call has failed, or was not allowed.
 func (e *Encoder) fails(dst []byte, c *call, why string) []byte {
 	if c.deny {
-		dst = str(begin(dst, "tool-output-denied"), "toolCallId", c.id)
-		return e.hasEnded(end(dst), c)
+		dst = frame.Text(frame.Begin(dst, "tool-output-denied"), "toolCallId", c.id)
+		return e.hasEnded(frame.End(dst), c)
 	}
-	dst = begin(dst, "tool-output-error")
-	dst = str(dst, "toolCallId", c.id)
-	dst = str(dst, "errorText", why)
+	dst = frame.Begin(dst, "tool-output-error")
+	dst = frame.Text(dst, "toolCallId", c.id)
+	dst = frame.Text(dst, "errorText", why)
 	dst = append(dst, `,"providerExecuted":true,"dynamic":true`...)
-	return e.hasEnded(end(dst), c)
+	return e.hasEnded(frame.End(dst), c)
 }
 
 // hasEnded notes that a call is over.

@@ -18,54 +18,46 @@ func Document(r *run.Run, reserved bool) [][]byte {
 
 // aggregated makes the document of a result.
 func aggregated(o run.Result, id string, document, beside []byte, reserved bool) [][]byte {
-	head := append([]byte(`{"run":"`), id...)
-	head = append(head, '"')
-	if o.Session != "" {
-		head = appendMember(head, "session", o.Session)
-	}
-	head = appendMember(head, "status", o.Status)
-	if o.Reason != "" {
-		head = appendMember(head, "reason", o.Reason)
-	}
-	head = append(head, `,"result":`...)
 	if len(document) == 0 {
 		document = []byte("{}")
 	}
-	parts := [][]byte{head, document}
+	if o.Usage == nil {
+		o.Usage = map[string]adapter.Usage{}
+	}
+	if o.Models == nil {
+		o.Models = map[string][]string{}
+	}
+	if o.Errors == nil {
+		o.Errors = []ling.ErrorData{}
+	}
+	head := marshal(struct {
+		Run     string `json:"run"`
+		Session string `json:"session,omitempty"`
+		Status  string `json:"status"`
+		Reason  string `json:"reason,omitempty"`
+	}{id, o.Session, o.Status, o.Reason})
+	tail := marshal(struct {
+		Usage     map[string]adapter.Usage  `json:"usage"`
+		Models    map[string][]string       `json:"models"`
+		Repairs   map[string]map[string]int `json:"repairs,omitempty"`
+		Truncated bool                      `json:"truncated,omitempty"`
+		Errors    []ling.ErrorData          `json:"errors"`
+	}{o.Usage, o.Models, o.Repairs, o.Truncated, o.Errors})
+	parts := [][]byte{append(head[:len(head)-1], `,"result":`...), document}
 	if reserved {
 		if len(beside) == 0 {
 			beside = []byte("{}")
 		}
 		parts = append(parts, []byte(`,"reserved":`), beside)
 	}
-	if o.Usage == nil {
-		o.Usage = map[string]adapter.Usage{}
-	}
-	tail := appendMember(nil, "usage", o.Usage)
-	if o.Models == nil {
-		o.Models = map[string][]string{}
-	}
-	tail = appendMember(tail, "models", o.Models)
-	if len(o.Repairs) > 0 {
-		tail = appendMember(tail, "repairs", o.Repairs)
-	}
-	if o.Truncated {
-		tail = appendMember(tail, "truncated", true)
-	}
-	if o.Errors == nil {
-		o.Errors = []ling.ErrorData{}
-	}
-	tail = appendMember(tail, "errors", o.Errors)
-	return append(parts, append(tail, "}\n"...))
+	tail[0] = ','
+	return append(parts, append(tail, '\n'))
 }
 
-func appendMember(dst []byte, name string, value any) []byte {
+func marshal(value any) []byte {
 	text, err := json.Marshal(value)
 	if err != nil { // cannot be: strings, numbers and maps of them
 		panic(err)
 	}
-	dst = append(dst, `,"`...)
-	dst = append(dst, name...)
-	dst = append(dst, `":`...)
-	return append(dst, text...)
+	return text
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/internal/rawjson"
+	"github.com/lingserve/lingserve/web/wire/frame"
 )
 
 // Head is what all of an answer says of itself.
@@ -37,7 +38,7 @@ func (h Head) appendTo(dst []byte, object string) []byte {
 	dst = append(dst, `","created":`...)
 	dst = strconv.AppendInt(dst, h.Created, 10)
 	dst = append(dst, `,"model":`...)
-	return appendString(dst, h.Model)
+	return frame.Quote(dst, h.Model)
 }
 
 // count is a member of the details of a usage.
@@ -93,7 +94,7 @@ func AppendCompletion(dst []byte, h Head, document, beside []byte, end End) []by
 	if len(document) > 0 && document[0] == '"' {
 		dst = append(dst, document...)
 	} else {
-		dst = appendString(dst, string(document))
+		dst = frame.Quote(dst, string(document))
 	}
 	dst = append(dst, `,"refusal":null`...)
 	if thoughts != "" {
@@ -101,7 +102,7 @@ func AppendCompletion(dst []byte, h Head, document, beside []byte, end End) []by
 			dst = append(dst, `,"`...)
 			dst = append(dst, name...)
 			dst = append(dst, `":`...)
-			dst = appendString(dst, thoughts)
+			dst = frame.Quote(dst, thoughts)
 		}
 	}
 	if list := annotations(beside); list != nil {

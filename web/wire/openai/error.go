@@ -3,7 +3,7 @@ package openai
 import (
 	"net/http"
 
-	"github.com/lingserve/lingserve/jsonuri"
+	"github.com/lingserve/lingserve/web/wire/frame"
 )
 
 // Error is an error as OpenAI's clients know it.
@@ -34,7 +34,7 @@ func (e *Error) Type() string {
 // AppendJSON appends {"error":{"message","type","param","code"}}.
 func (e *Error) AppendJSON(dst []byte) []byte {
 	dst = append(dst, `{"error":{"message":`...)
-	dst = appendString(dst, e.Message)
+	dst = frame.Quote(dst, e.Message)
 	dst = append(dst, `,"type":"`...)
 	dst = append(dst, e.Type()...)
 	dst = append(dst, `","param":`...)
@@ -48,13 +48,7 @@ func appendOptional(dst []byte, text string) []byte {
 	if text == "" {
 		return append(dst, "null"...)
 	}
-	return appendString(dst, text)
-}
-
-func appendString(dst []byte, text string) []byte {
-	dst = append(dst, '"')
-	dst = jsonuri.AppendEscaped(dst, text)
-	return append(dst, '"')
+	return frame.Quote(dst, text)
 }
 
 // refuse is the error of a member that does not fit. Its message says which, since clients show no more than that.

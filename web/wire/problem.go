@@ -153,6 +153,26 @@ func CheckBody(body []byte) *Problem {
 	return Invalid(*f)
 }
 
+// Decode checks a body and reads it with read, which returns what does not fit.
+func Decode[T any](body []byte, read func(body []byte) (T, []run.Field)) (v T, p *Problem) {
+	if p := CheckBody(body); p != nil {
+		return v, p
+	}
+	var faults []run.Field
+	heavy.Do(len(body), func() { v, faults = read(body) })
+	if len(faults) > 0 {
+		return v, Invalid(faults...)
+	}
+	return v, nil
+}
+
+// Key reads the header Idempotency-Key into a request.
+func Key(r *http.Request, q *run.Request) *Problem {
+	d := new(request.Decoder)
+	d.IdempotencyKey(r, q)
+	return Faults(d)
+}
+
 // Move returns the problem with other pointers: those of package run lead into the body of the native wire, and move turns one into
 // a place in another body.
 func (p *Problem) Move(move func(f *run.Field)) *Problem {

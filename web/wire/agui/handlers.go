@@ -6,9 +6,7 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/lingserve/lingserve/agent"
 	"github.com/lingserve/lingserve/flow"
-	"github.com/lingserve/lingserve/internal/heavy"
 	"github.com/lingserve/lingserve/run"
 	"github.com/lingserve/lingserve/tube"
 	"github.com/lingserve/lingserve/web/wire"
@@ -45,17 +43,12 @@ func (h Handlers) start(w http.ResponseWriter, r *http.Request) *wire.Problem {
 	if !ok {
 		return h.NoTarget(wire.Who(r), wire.PathValue(r, "agent"))
 	}
-	if d.IdempotencyKey(r, q); len(d.Faults) > 0 {
-		return wire.Faults(d)
-	}
-	if p := wire.CheckBody(body); p != nil {
+	if p := wire.Key(r, q); p != nil {
 		return p
 	}
-	var in *Input
-	var faults []run.Field
-	heavy.Do(len(body), func() { in, faults = Read(body) })
-	if len(faults) > 0 {
-		return wire.Invalid(faults...)
+	in, p := wire.Decode(body, Read)
+	if p != nil {
+		return p
 	}
 	waiting, p := h.answer(r, in)
 	switch {
@@ -131,10 +124,7 @@ func (h Handlers) fill(q *run.Request, in *Input) (notes []Note, p *wire.Problem
 		}
 		q.Input = h.Input(q, text)
 	}
-	q.Files = in.Files
-	for _, m := range in.Said {
-		q.History = append(q.History, run.Said{Role: m.Role, Text: m.Text})
-	}
+	q.Files, q.History = in.Files, in.Said
 	if q.Agent == "" {
 		return notes, nil // a workflow has instructions of its own
 	}
@@ -226,7 +216,7 @@ func rootPattern(template string) string {
 func (h Handlers) answer(r *http.Request, in *Input) (waiting *run.Run, p *wire.Problem) {
 	for i, a := range in.Resume {
 		at := request.Item("/resume", i) + "/interruptId"
-		runID, n, id, ok := ParseQuestion(a.Interrupt)
+		runID, n, id, ok := ParseQuestion(a.ID)
 		if !ok || !run.ValidID(runID) {
 			return nil, wire.Invalid(run.Field{Pointer: at, Detail: "unknown id; expected one from this server"})
 		}
@@ -240,8 +230,8 @@ func (h Handlers) answer(r *http.Request, in *Input) (waiting *run.Run, p *wire.
 			return nil, wire.Invalid(run.Field{Pointer: at, Detail: "belongs to another run than the previous one"})
 		}
 		waiting = of
-		answer := agent.Answer{ID: id, Approve: a.Approve, Reason: a.Reason, Remember: a.Remember}
-		if err := h.Runs.Answer(r.Context(), of, answer); err != nil {
+		a.ID = id
+		if err := h.Runs.Answer(r.Context(), of, a); err != nil {
 			if p := h.Problem(r.Context(), err); p.Code != wire.CodeConflict && !wire.Answered(of, n, id) {
 				return nil, p
 			}
@@ -254,7 +244,7 @@ func (h Handlers) answer(r *http.Request, in *Input) (waiting *run.Run, p *wire.
 func (h Handlers) resume(w http.ResponseWriter, r *http.Request, of *run.Run, v *wire.View, in *Input) {
 	var last uint64
 	for _, a := range in.Resume {
-		if _, n, _, _ := ParseQuestion(a.Interrupt); n > last {
+		if _, n, _, _ := ParseQuestion(a.ID); n > last {
 			last = n
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/agent"
 	"github.com/lingserve/lingserve/internal/mediapart"
 	"github.com/lingserve/lingserve/run"
 	"github.com/lingserve/lingserve/web/wire/request"
@@ -22,22 +23,14 @@ type Input struct {
 	At    string
 	Files []adapter.Part // images and files beside the text
 	// Said is what was said before that, by User and Assistant.
-	Said []Message
+	Said []run.Said
 	// Instructions are what messages of the system and of developers say, and what the client adds as context.
 	Instructions string
 
 	State  json.RawMessage // nil where there is none
 	Tools  []string        // names of those that the client has
 	Props  map[string]json.RawMessage
-	Resume []Answer
-}
-
-// Answer is somebody's answer to a question.
-type Answer struct {
-	Interrupt string // the id of the question
-	Approve   bool
-	Reason    string // why not
-	Remember  bool   // also later calls of the tool in this conversation
+	Resume []agent.Answer // whose ids are those of interrupts, see ParseQuestion
 }
 
 // Bounds of what an input may have. They only have to be larger than anything sensible.
@@ -117,7 +110,7 @@ func (in *Input) messages(r *reader, list []json.RawMessage) (instructions []str
 			if i == last {
 				in.Text, in.Asks, in.At = r.text(at, m.content, true), true, at
 			} else if text := r.text(at, m.content, false); text != "" {
-				in.Said = append(in.Said, Message{Role: m.role, Text: text})
+				in.Said = append(in.Said, run.Said{Role: m.role, Text: text})
 			}
 		case system, developer:
 			if text := r.text(at, m.content, false); text != "" {
@@ -175,11 +168,11 @@ func (r *reader) text(at string, raw json.RawMessage, now bool) string {
 }
 
 // answer takes an answer to a question. Whoever abandons one has not approved.
-func (r *reader) answer(at string, raw json.RawMessage) (a Answer) {
+func (r *reader) answer(at string, raw json.RawMessage) (a agent.Answer) {
 	status := ""
 	var payload json.RawMessage
 	r.Object(at, raw, request.Fields{
-		"interruptId": func(at string, raw json.RawMessage) { a.Interrupt = r.String(at, raw) },
+		"interruptId": func(at string, raw json.RawMessage) { a.ID = r.String(at, raw) },
 		"status": func(at string, raw json.RawMessage) {
 			if r.As(at, raw, '"', "a string", &status) && status != "resolved" && status != "cancelled" {
 				r.Fail(at, "expected resolved or cancelled")

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/lingserve/lingserve/agent"
 	"github.com/lingserve/lingserve/run"
 	"github.com/lingserve/lingserve/web/wire/agui"
 )
@@ -43,15 +44,15 @@ func TestAnInputIsRead(t *testing.T) {
 	}
 	want := &agui.Input{
 		Thread: "t", Run: "r", Parent: "p", Version: "2.7", Text: "Why is\nthe sky blue?", Asks: true, At: "/messages/7/content",
-		Said:         []agui.Message{{Role: agui.User, Text: "Hello"}, {Role: agui.Assistant, Text: "Hi."}},
+		Said:         []run.Said{{Role: agui.User, Text: "Hello"}, {Role: agui.Assistant, Text: "Hi."}},
 		Instructions: "Be brief.\n\nNo jokes.\n\nThe page: Chapter 3\n\nx",
 		State:        json.RawMessage(`{"a": 1}`), Tools: []string{"alert"},
 		Props: map[string]json.RawMessage{"input": json.RawMessage(`{"question": "q"}`), "theirs": json.RawMessage("[1]")},
-		Resume: []agui.Answer{
-			{Interrupt: "i", Approve: true, Remember: true},
-			{Interrupt: "j", Reason: "not now"},
-			{Interrupt: "k", Approve: true},
-			{Interrupt: "l", Reason: "canceled without a decision"},
+		Resume: []agent.Answer{
+			{ID: "i", Approve: true, Remember: true},
+			{ID: "j", Reason: "not now"},
+			{ID: "k", Approve: true},
+			{ID: "l", Reason: "canceled without a decision"},
 		},
 	}
 	if diff := cmp.Diff(want, in); diff != "" {

@@ -9,7 +9,6 @@ import (
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/agent"
-	"github.com/lingserve/lingserve/internal/heavy"
 	"github.com/lingserve/lingserve/run"
 	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/tube"
@@ -49,17 +48,12 @@ func (h Handlers) start(w http.ResponseWriter, r *http.Request) *wire.Problem {
 		return p
 	}
 	version, cancel, p := readQuery(r, true)
-	if p == nil {
-		p = wire.CheckBody(body)
-	}
 	if p != nil {
 		return p
 	}
-	var req *Request
-	var faults []run.Field
-	heavy.Do(len(body), func() { req, faults = Read(body) })
-	if len(faults) > 0 {
-		return wire.Invalid(faults...)
+	req, p := wire.Decode(body, Read)
+	if p != nil {
+		return p
 	}
 	q, p := h.target(r)
 	if p != nil {
@@ -68,9 +62,7 @@ func (h Handlers) start(w http.ResponseWriter, r *http.Request) *wire.Problem {
 	if req.Answers != nil {
 		return h.resume(w, r, req, version, cancel)
 	}
-	d := new(request.Decoder)
-	d.IdempotencyKey(r, q)
-	if p := wire.Faults(d); p != nil {
+	if p := wire.Key(r, q); p != nil {
 		return p
 	}
 	if h.Remembers(wire.Who(r)) {
@@ -79,12 +71,9 @@ func (h Handlers) start(w http.ResponseWriter, r *http.Request) *wire.Problem {
 	if q.Input = req.Input; q.Input == nil {
 		q.Input = h.Input(q, cmp.Or(req.Text, request.AboutFiles))
 	}
-	q.Files, q.Instructions = req.Files, req.System
+	q.Files, q.Instructions, q.History = req.Files, req.System, req.Before
 	if req.Regenerate {
 		q.Instructions = join(q.Instructions, another)
-	}
-	for _, before := range req.Before {
-		q.History = append(q.History, run.Said{Role: before.Role, Text: before.Text})
 	}
 	if version >= Version6 { // whose stream ended with the question, and does not tell what follows
 		h.DenyQuestions(r, req.Chat)
@@ -164,9 +153,7 @@ func (h Handlers) object(w http.ResponseWriter, r *http.Request) *wire.Problem {
 	}
 	q.Input = bytes.TrimSpace(body)
 	q.Done = true // so that what is complete need not wait to be written
-	d := new(request.Decoder)
-	d.IdempotencyKey(r, q)
-	if p := wire.Faults(d); p != nil {
+	if p := wire.Key(r, q); p != nil {
 		return p
 	}
 	of, _, p := h.Start(w, r, q)
@@ -215,7 +202,7 @@ func (h Handlers) resume(w http.ResponseWriter, r *http.Request, req *Request, v
 	}
 	reader := run.Events()
 	e := New(optionsOf(run, version))
-	answers := map[string]Answer{}
+	answers := map[string]agent.Answer{}
 	for _, a := range req.Answers {
 		answers[a.ID] = a
 	}
@@ -234,7 +221,7 @@ func (h Handlers) resume(w http.ResponseWriter, r *http.Request, req *Request, v
 			}
 			ids = append(ids, id)
 			// A client that comes too late reads in the stream what was decided.
-			_ = h.Runs.Answer(r.Context(), run, agent.Answer{ID: id, Approve: a.Approved, Reason: a.Reason})
+			_ = h.Runs.Answer(r.Context(), run, a)
 		}
 		e.Continue(ids...)
 		if ids != nil {

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/agent"
 	"github.com/lingserve/lingserve/internal/mediapart"
 	"github.com/lingserve/lingserve/internal/rawjson"
 	"github.com/lingserve/lingserve/run"
@@ -21,26 +22,13 @@ type Request struct {
 	Last       int             // the number of the message that says it
 	Input      json.RawMessage // what a workflow is to have in its place; nil for none
 	Regenerate bool            // another answer to the last message is wanted
-	Before     []Said          // what was said before, as the chat has it
+	Before     []run.Said      // what was said before, as the chat has it
 	System     string          // what its program instructs
 	Files      []adapter.Part  // beside the text
 
 	// Where the client answers questions and says nothing new: the message whose questions they are, and the answers.
 	Message string
-	Answers []Answer
-}
-
-// Said is something that was said before.
-type Said struct {
-	Role string // "user" or "assistant"
-	Text string
-}
-
-// Answer is the client's answer to a question.
-type Answer struct {
-	ID       string
-	Approved bool
-	Reason   string
+	Answers []agent.Answer
 }
 
 // Bounds of what was said before. It is needed for a chat that the server knows nothing of yet, and the rest of a long one does
@@ -181,7 +169,7 @@ func (r *Request) read(d *request.Decoder, list []message) {
 		r.Message = now.ID
 		for _, p := range now.Parts {
 			if a := p.Approval; p.State == "approval-responded" && a != nil && a.Approved != nil {
-				r.Answers = append(r.Answers, Answer{a.ID, *a.Approved, a.Reason})
+				r.Answers = append(r.Answers, agent.Answer{ID: a.ID, Approve: *a.Approved, Reason: a.Reason})
 			}
 		}
 		if len(r.Answers) == 0 {
@@ -219,7 +207,7 @@ func (r *Request) read(d *request.Decoder, list []message) {
 			system = append(system, said)
 		case len(r.Before) < maxBefore && size+len(said) <= maxBeforeBytes:
 			size += len(said)
-			r.Before = append(r.Before, Said{m.Role, said})
+			r.Before = append(r.Before, run.Said{Role: m.Role, Text: said})
 		default:
 			size = maxBeforeBytes // nothing older, although it would fit
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/lingserve/lingserve/agent"
 	"github.com/lingserve/lingserve/run"
 	"github.com/lingserve/lingserve/web/wire/aisdk"
 )
@@ -38,11 +39,11 @@ func TestARequestIsTheLastMessageAndWhatCameBefore(t *testing.T) {
 				said("system", "be kind"), said("user", "one"), `{"role":"assistant","parts":[{"type":"reasoning","text":"hm"},{"type":"text","text":"tw"},{"type":"dynamic-tool","state":"x"},{"type":"text","text":"o"}]}`,
 				`{"role":"assistant","parts":[{"type":"data-ling","data":{}}]}`, said("system", "be brief"), said("user", "three"),
 			}, ",") + `]}`,
-			aisdk.Request{Chat: "c", Text: "three", Last: 5, System: "be kind\n\nbe brief", Before: []aisdk.Said{{"user", "one"}, {"assistant", "two"}}},
+			aisdk.Request{Chat: "c", Text: "three", Last: 5, System: "be kind\n\nbe brief", Before: []run.Said{{Role: "user", Text: "one"}, {Role: "assistant", Text: "two"}}},
 		},
 		{
 			"answers", `{"id":"c","messages":[` + said("user", "hi") + `,` + answered + `]}`,
-			aisdk.Request{Chat: "c", Message: "run", Answers: []aisdk.Answer{{"b", false, "no"}, {"c", true, ""}}},
+			aisdk.Request{Chat: "c", Message: "run", Answers: []agent.Answer{{ID: "b", Reason: "no"}, {ID: "c", Approve: true}}},
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -37,9 +37,8 @@ func (h Handlers) PostCompletion(w http.ResponseWriter, r *http.Request) {
 		writeError(w, refusal)
 		return
 	}
-	q, d := new(run.Request), new(request.Decoder)
-	d.IdempotencyKey(r, q)
-	if p := wire.Faults(d); p != nil {
+	q := new(run.Request)
+	if p := wire.Key(r, q); p != nil {
 		writeProblem(w, p, c)
 		return
 	}
@@ -106,10 +105,7 @@ func (h Handlers) fill(q *run.Request, p access.Principal, c *Request) *Error {
 	if refusal != nil {
 		return refusal
 	}
-	q.Instructions = instructions
-	for _, m := range before {
-		q.History = append(q.History, run.Said{Role: m.Role, Text: m.Content})
-	}
+	q.Instructions, q.History = instructions, before
 	text := now.Content
 	if len(now.Parts) > 0 {
 		var texts []string

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/run"
 	"github.com/lingserve/lingserve/web/wire/openai"
 )
 
@@ -132,7 +133,7 @@ func TestAConversationIsSplit(t *testing.T) {
 		t.Fatal(refusal)
 	}
 	instructions, before, now, refusal := q.Conversation()
-	want := []adapter.Message{{Role: adapter.User, Content: "see\n[an image]"}, {Role: adapter.Assistant, Content: "ok"}}
+	want := []run.Said{{Role: adapter.User, Text: "see\n[an image]"}, {Role: adapter.Assistant, Text: "ok"}}
 	if d := cmp.Diff(want, before); d != "" || instructions != "a\n\nb" || now.Content != "now" || refusal != nil {
 		t.Errorf("%q %q %v %s", instructions, now.Content, refusal, d)
 	}

@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -63,69 +61,67 @@ const (
 )
 
 // checkRepeated finds a member that an object has twice. Which of the two counts differs from reader to reader, so it is
-// refused. So is what goes beyond the bounds. text is known to be JSON.
+// refused. So is what exceeds the bounds. text is known to be JSON.
 func checkRepeated(text []byte) *run.Field {
-	type level struct {
-		seen  map[string]bool // nil in an array
-		name  string          // the member that is being read
-		index int
-		value bool // in an object: the next token is a value
-	}
-	var stack []level
-	pointer := func() string {
-		var b strings.Builder
-		for _, l := range stack {
-			b.WriteByte('/')
-			if l.seen != nil {
-				b.WriteString(wording.PointerToken(l.name))
-			} else {
-				b.WriteString(strconv.Itoa(l.index))
-			}
-		}
-		return b.String()
-	}
 	dec := json.NewDecoder(bytes.NewReader(text))
 	dec.UseNumber()
-	for {
-		token, err := dec.Token()
-		if err == io.EOF {
-			return nil
-		}
-		if err != nil {
-			return &run.Field{Detail: "not JSON"}
-		}
-		if n, ok := token.(json.Number); ok && len(n) > maxNumber {
-			return &run.Field{Pointer: pointer(), Detail: fmt.Sprintf("expected a number of at most %d characters, found %d", maxNumber, len(n))}
-		}
-		if len(stack) > 0 {
-			top := &stack[len(stack)-1]
-			if name, ok := token.(string); ok && top.seen != nil && !top.value {
-				top.name = name
-				if top.seen[name] {
-					return &run.Field{Pointer: pointer(), Detail: "occurs twice; send it once"}
-				}
-				top.seen[name] = true
-				top.value = true
-				continue
+	return checkValue(dec, nil)
+}
+
+// place is where a value is: in the member name of an object, or the item index of an array.
+type place struct {
+	parent *place
+	depth  int
+	name   string
+	index  int
+	array  bool
+}
+
+// pointer is the JSON Pointer of a place.
+func (p *place) pointer() string {
+	switch {
+	case p == nil:
+		return ""
+	case p.array:
+		return Item(p.parent.pointer(), p.index)
+	}
+	return p.parent.pointer() + "/" + wording.PointerToken(p.name)
+}
+
+// checkValue checks the next value, which is at a place.
+func checkValue(dec *json.Decoder, at *place) *run.Field {
+	token, err := dec.Token()
+	if err != nil {
+		return &run.Field{Detail: "not JSON"}
+	}
+	if n, ok := token.(json.Number); ok && len(n) > maxNumber {
+		return &run.Field{Pointer: at.pointer(), Detail: fmt.Sprintf("expected a number of at most %d characters, found %d", maxNumber, len(n))}
+	}
+	opened, ok := token.(json.Delim)
+	if !ok {
+		return nil
+	}
+	in := &place{parent: at, depth: 1, array: opened == '['}
+	if at != nil {
+		in.depth = at.depth + 1
+	}
+	if in.depth > maxNesting {
+		return &run.Field{Detail: fmt.Sprintf("nested too deeply; expected at most %d levels", maxNesting)}
+	}
+	seen := map[string]bool{}
+	for ; dec.More(); in.index++ {
+		if !in.array {
+			token, _ := dec.Token() // the text is JSON
+			in.name, _ = token.(string)
+			if seen[in.name] {
+				return &run.Field{Pointer: in.pointer(), Detail: "occurs twice; send it once"}
 			}
+			seen[in.name] = true
 		}
-		if d, ok := token.(json.Delim); ok && (d == '{' || d == '[') && len(stack) == maxNesting {
-			return &run.Field{Detail: fmt.Sprintf("nested too deeply; expected at most %d levels", maxNesting)}
-		}
-		switch token {
-		case json.Delim('{'):
-			stack = append(stack, level{seen: map[string]bool{}})
-			continue
-		case json.Delim('['):
-			stack = append(stack, level{})
-			continue
-		case json.Delim('}'), json.Delim(']'):
-			stack = stack[:len(stack)-1]
-		}
-		if len(stack) > 0 { // a value is complete
-			top := &stack[len(stack)-1]
-			top.value = false
-			top.index++
+		if f := checkValue(dec, in); f != nil {
+			return f
 		}
 	}
+	_, _ = dec.Token() // what closes it
+	return nil
 }

@@ -300,7 +300,7 @@ func (e *engine) share(ctx context.Context, c *config.Config, o *web.Options, lo
 	if e.keys, err = oncetable.Open(ctx, e.tables, oncetable.Options{Retention: c.Run.KeyRetention, Log: log}); err != nil {
 		return err
 	}
-	leases, err := e.members.Leases("tape") // those of the tapes
+	leases, err := e.members.Leases(tapeLeases)
 	if err != nil {
 		return err
 	}
@@ -327,9 +327,6 @@ func (e *engine) share(ctx context.Context, c *config.Config, o *web.Options, lo
 	}
 	return nil
 }
-
-// tapeLeases is the space of the leases of sessions.
-const tapeLeases = "tape"
 
 // tapes opens the store of the sessions that replicas share.
 func (e *engine) tapes(log *slog.Logger, observer tape.Observer) (tape.Whole, error) {

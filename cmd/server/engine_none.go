@@ -47,6 +47,6 @@ func (*engine) openTables(context.Context, *slog.Logger) (store.Engine, error) {
 
 func (*engine) tapes(*slog.Logger, tape.Observer) (tape.Whole, error) { return nil, errNoNATS }
 
-func (*doors) share(context.Context, *config.Config, *engine, store.Engine, *slog.Logger) error {
+func (*channels) share(context.Context, *config.Config, *engine, store.Engine, *slog.Logger) error {
 	return errNoNATS
 }

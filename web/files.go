@@ -242,18 +242,17 @@ func (s *Server) roomForFile(ctx context.Context, owner string, size int64) *wir
 }
 
 // keepsFiles lets requests through on a server that keeps files.
-func (s *Server) keepsFiles(h http.HandlerFunc) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
+func (s *Server) keepsFiles(h handler) handler {
+	return func(w http.ResponseWriter, r *http.Request) *wire.Problem {
 		if s.o.Tapes == nil {
-			wire.NewProblem(wire.CodeNotFound, noFiles).Write(w)
-			return
+			return wire.NewProblem(wire.CodeNotFound, noFiles)
 		}
-		h(w, r)
+		return h(w, r)
 	}
 }
 
 // postFile keeps an uploaded file: of a form's field file, or the body itself with its name in the query.
-func (s *Server) postFile(w http.ResponseWriter, r *http.Request) {
+func (s *Server) postFile(w http.ResponseWriter, r *http.Request) *wire.Problem {
 	name := ""
 	d := new(request.Decoder)
 	p := wire.Query(d, r, request.Parameters{"filename": func(value string) { name = value }})
@@ -272,11 +271,11 @@ func (s *Server) postFile(w http.ResponseWriter, r *http.Request) {
 		f, p = s.uploadOf(r, name, body)
 	}
 	if p != nil {
-		writeProblem(w, r, p)
-		return
+		return p
 	}
 	w.Header().Set("Location", filesPath+"/"+f.ID)
 	s.wire.SendJSON(w, r, http.StatusCreated, f)
+	return nil
 }
 
 func (s *Server) uploadOf(r *http.Request, name string, data []byte) (upload, *wire.Problem) {
@@ -353,29 +352,27 @@ func fileOfForm(body []byte, boundary string) (name, kind string, data []byte, p
 }
 
 // getFile describes a file.
-func (s *Server) getFile(w http.ResponseWriter, r *http.Request) {
+func (s *Server) getFile(w http.ResponseWriter, r *http.Request) *wire.Problem {
 	_, f, err := s.findFile(r.Context(), wire.Who(r).Owner(), wire.PathValue(r, "id"))
 	if err != nil {
-		s.fileProblem(r.Context(), err).Write(w)
-		return
+		return s.fileProblem(r.Context(), err)
 	}
 	s.wire.SendJSON(w, r, http.StatusOK, f)
+	return nil
 }
 
 // getFileContent sends what is in a file. A browser does nothing with it but to show pictures and play sounds: it is a stranger's.
-func (s *Server) getFileContent(w http.ResponseWriter, r *http.Request) {
+func (s *Server) getFileContent(w http.ResponseWriter, r *http.Request) *wire.Problem {
 	id := wire.PathValue(r, "id")
 	_, size, _ := readFileID(id)
 	release, ok := s.o.Ledger.Hold(size)
 	if !ok {
-		littleMemory("the server has no memory for this file now; retry later").Write(w)
-		return
+		return littleMemory("the server has no memory for this file now; retry later")
 	}
 	defer release()
 	f, data, err := s.readFile(r.Context(), wire.Who(r).Owner(), id)
 	if err != nil {
-		s.fileProblem(r.Context(), err).Write(w)
-		return
+		return s.fileProblem(r.Context(), err)
 	}
 	h := w.Header()
 	h.Set("Content-Security-Policy", "default-src 'none'; sandbox")
@@ -387,23 +384,24 @@ func (s *Server) getFileContent(w http.ResponseWriter, r *http.Request) {
 	}
 	h.Set("Content-Disposition", mime.FormatMediaType(shown, map[string]string{"filename": f.Filename}))
 	s.wire.Send(w, r, http.StatusOK, f.Type, data)
+	return nil
 }
 
 // deleteFile erases a file.
-func (s *Server) deleteFile(w http.ResponseWriter, r *http.Request) {
+func (s *Server) deleteFile(w http.ResponseWriter, r *http.Request) *wire.Problem {
 	t, f, err := s.findFile(r.Context(), wire.Who(r).Owner(), wire.PathValue(r, "id"))
 	if err == nil {
 		err = t.Delete(r.Context())
 	}
 	if err != nil {
-		s.fileProblem(r.Context(), err).Write(w)
-		return
+		return s.fileProblem(r.Context(), err)
 	}
 	s.wire.SendJSON(w, r, http.StatusOK, struct {
 		ID      string `json:"id"`
 		Object  string `json:"object"`
 		Deleted bool   `json:"deleted"`
 	}{f.ID, "file", true})
+	return nil
 }
 
 // sweepFiles erases files that have expired. It ends with Close. Replicas do it side by side, which does no harm.

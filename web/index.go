@@ -67,10 +67,10 @@ func wantsPage(accept []string) bool {
 }
 
 // getAsset serves what the page loads.
-func (s *Server) getAsset(w http.ResponseWriter, r *http.Request) {
+func (s *Server) getAsset(w http.ResponseWriter, r *http.Request) *wire.Problem {
 	if !playground.Has(r.URL.Path) {
-		wire.NewProblem(wire.CodeNotFound, "unknown path "+wording.Clip(r.URL.Path)).Write(w)
-		return
+		return wire.NewProblem(wire.CodeNotFound, "unknown path "+wording.Clip(r.URL.Path))
 	}
 	playground.Serve(w, r)
+	return nil
 }

@@ -14,15 +14,13 @@ import (
 // end the turn.
 
 // getApprovals lists the questions for approval that wait in a session.
-func (s *Server) getApprovals(w http.ResponseWriter, r *http.Request, t *tape.Tape) {
+func (s *Server) getApprovals(w http.ResponseWriter, r *http.Request, t *tape.Tape) *wire.Problem {
 	if p := wire.Query(new(request.Decoder), r, nil); p != nil {
-		p.Write(w)
-		return
+		return p
 	}
 	questions, err := s.runs.Questions(r.Context(), t.Session())
 	if err != nil {
-		s.wire.Problem(r.Context(), err).Write(w)
-		return
+		return s.wire.Problem(r.Context(), err)
 	}
 	list := struct {
 		Approvals []agent.Question `json:"approvals"`
@@ -31,10 +29,11 @@ func (s *Server) getApprovals(w http.ResponseWriter, r *http.Request, t *tape.Ta
 		list.Approvals = []agent.Question{}
 	}
 	s.wire.SendJSON(w, r, http.StatusOK, list)
+	return nil
 }
 
 // postSessionApproval answers a question for approval that waits in a session.
-func (s *Server) postSessionApproval(w http.ResponseWriter, r *http.Request, t *tape.Tape) {
+func (s *Server) postSessionApproval(w http.ResponseWriter, r *http.Request, t *tape.Tape) *wire.Problem {
 	answer, p := native.Handlers{Server: s.wire}.ReadAnswer(w, r)
 	if p == nil {
 		if err := s.runs.AnswerSession(r.Context(), t.Session(), answer); err != nil {
@@ -42,14 +41,14 @@ func (s *Server) postSessionApproval(w http.ResponseWriter, r *http.Request, t *
 		}
 	}
 	if p != nil {
-		p.Write(w)
-		return
+		return p
 	}
 	w.WriteHeader(http.StatusNoContent)
+	return nil
 }
 
 // postSessionCancel ends the turn of a session, and those that wait.
-func (s *Server) postSessionCancel(w http.ResponseWriter, r *http.Request, t *tape.Tape) {
+func (s *Server) postSessionCancel(w http.ResponseWriter, r *http.Request, t *tape.Tape) *wire.Problem {
 	_, p := s.readBody(w, r)
 	if p == nil {
 		p = wire.Query(new(request.Decoder), r, nil)
@@ -65,8 +64,8 @@ func (s *Server) postSessionCancel(w http.ResponseWriter, r *http.Request, t *ta
 		p = wire.NewProblem(wire.CodeConflict, "the session has no active run")
 	}
 	if p != nil {
-		p.Write(w)
-		return
+		return p
 	}
 	s.wire.SendJSON(w, r, http.StatusAccepted, map[string]int{"canceled": stopped})
+	return nil
 }

@@ -10,13 +10,12 @@ import (
 )
 
 // remembers lets only those through who may use sessions.
-func remembers(h http.HandlerFunc) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
+func remembers(h handler) handler {
+	return func(w http.ResponseWriter, r *http.Request) *wire.Problem {
 		if !wire.Who(r).Remembers() {
-			writeProblem(w, r, wire.NewProblem(wire.CodeForbidden, run.NoMemory))
-			return
+			return wire.NewProblem(wire.CodeForbidden, run.NoMemory)
 		}
-		h(w, r)
+		return h(w, r)
 	}
 }
 

@@ -32,18 +32,17 @@ func (s *Server) getWorkflows(w http.ResponseWriter, r *http.Request) {
 }
 
 // getWorkflow describes one workflow: its input and its graph.
-func (s *Server) getWorkflow(w http.ResponseWriter, r *http.Request) {
+func (s *Server) getWorkflow(w http.ResponseWriter, r *http.Request) *wire.Problem {
 	name := wire.PathValue(r, "name")
 	if err := run.MayStart(wire.Who(r), &run.Request{Subject: run.Subject{Workflow: name}}); err != nil {
-		s.wire.Problem(r.Context(), err).Write(w)
-		return
+		return s.wire.Problem(r.Context(), err)
 	}
 	wf, ok := s.o.Workflows.Get(name)
 	if !ok {
-		wire.NewProblem(wire.CodeNotFound, "unknown workflow "+wording.Quote(name)+"; "+s.runs.Expected(wire.Who(r), name)).Write(w)
-		return
+		return wire.NewProblem(wire.CodeNotFound, "unknown workflow "+wording.Quote(name)+"; "+s.runs.Expected(wire.Who(r), name))
 	}
 	s.wire.SendJSON(w, r, http.StatusOK, wf.Info())
+	return nil
 }
 
 // getAgents lists the agents.

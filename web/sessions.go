@@ -75,30 +75,27 @@ const (
 const noSessions = "this server has no sessions"
 
 // withTapes lets only those requests through that there is a store for.
-func (s *Server) withTapes(h http.HandlerFunc) http.HandlerFunc {
-	return remembers(func(w http.ResponseWriter, r *http.Request) {
+func (s *Server) withTapes(h handler) handler {
+	return remembers(func(w http.ResponseWriter, r *http.Request) *wire.Problem {
 		if s.o.Tapes == nil {
-			wire.NewProblem(wire.CodeNotFound, noSessions).Write(w)
-			return
+			return wire.NewProblem(wire.CodeNotFound, noSessions)
 		}
-		h(w, r)
+		return h(w, r)
 	})
 }
 
 // withSession finds the session that the path names, among those that the caller may reach.
-func (s *Server) withSession(h func(w http.ResponseWriter, r *http.Request, t *tape.Tape)) http.HandlerFunc {
-	return s.withTapes(func(w http.ResponseWriter, r *http.Request) {
+func (s *Server) withSession(h func(w http.ResponseWriter, r *http.Request, t *tape.Tape) *wire.Problem) handler {
+	return s.withTapes(func(w http.ResponseWriter, r *http.Request) *wire.Problem {
 		lane, ok := s.laneOf(wire.Who(r), wire.PathValue(r, "id"))
 		if !ok {
-			wire.NewProblem(wire.CodeNotFound, "unknown session").Write(w)
-			return
+			return wire.NewProblem(wire.CodeNotFound, "unknown session")
 		}
 		t, err := tape.Lookup(r.Context(), s.o.Tapes, s.o.Workspace, lane)
 		if err != nil {
-			s.wire.TapeProblem(r.Context(), err).Write(w)
-			return
+			return s.wire.TapeProblem(r.Context(), err)
 		}
-		h(w, r, t)
+		return h(w, r, t)
 	})
 }
 
@@ -106,15 +103,14 @@ func (s *Server) withSession(h func(w http.ResponseWriter, r *http.Request, t *t
 func sessionPath(id string) string { return "/v1/sessions/" + url.PathEscape(id) }
 
 // getSessions lists the sessions, the one that was used last first.
-func (s *Server) getSessions(w http.ResponseWriter, r *http.Request) {
+func (s *Server) getSessions(w http.ResponseWriter, r *http.Request) *wire.Problem {
 	q := tape.SessionQuery{Workspace: s.o.Workspace, Prefix: webchannel.SessionPrefix(wire.Who(r).Owner()), Limit: sessionsPage}
 	d := new(request.Decoder)
 	if p := wire.Query(d, r, request.Parameters{
 		"limit": func(value string) { q.Limit = d.Count(value, maxSessions) },
 		"after": func(value string) { q.After = value },
 	}); p != nil {
-		p.Write(w)
-		return
+		return p
 	}
 	limit := q.Limit
 	q.Limit++ // to know whether there are more
@@ -127,12 +123,10 @@ func (s *Server) getSessions(w http.ResponseWriter, r *http.Request) {
 		read := 0
 		for in, err := range s.o.Tapes.Sessions(r.Context(), q) {
 			if errors.Is(err, tape.ErrInvalid) {
-				wire.Invalid(run.Field{Parameter: "after", Detail: "expected the value next of an earlier list"}).Write(w)
-				return
+				return wire.Invalid(run.Field{Parameter: "after", Detail: "expected the value next of an earlier list"})
 			}
 			if err != nil {
-				s.wire.TapeProblem(r.Context(), err).Write(w)
-				return
+				return s.wire.TapeProblem(r.Context(), err)
 			}
 			if len(list.Sessions) == limit {
 				list.Next = last.Cursor()
@@ -147,20 +141,20 @@ func (s *Server) getSessions(w http.ResponseWriter, r *http.Request) {
 		more = read == q.Limit
 	}
 	s.wire.SendJSON(w, r, http.StatusOK, list)
+	return nil
 }
 
 // getSession describes a session, with its newest anchors.
-func (s *Server) getSession(w http.ResponseWriter, r *http.Request, t *tape.Tape) {
+func (s *Server) getSession(w http.ResponseWriter, r *http.Request, t *tape.Tape) *wire.Problem {
 	if p := wire.Query(new(request.Decoder), r, nil); p != nil {
-		p.Write(w)
-		return
+		return p
 	}
 	answer, err := s.describe(r.Context(), t)
 	if err != nil {
-		s.wire.TapeProblem(r.Context(), err).Write(w)
-		return
+		return s.wire.TapeProblem(r.Context(), err)
 	}
 	s.wire.SendJSON(w, r, http.StatusOK, answer)
+	return nil
 }
 
 // describe returns a session with its newest anchors, and what its turns took.
@@ -205,7 +199,7 @@ func anchorOf(e tape.Entry) anchor {
 var tapeOffers = []wire.Offer{wire.Offers[0], wire.Offers[2], wire.Offers[3]}
 
 // getTape sends entries: a page of them as JSON, or all that are asked for as JSON Lines, which is also the tape's export.
-func (s *Server) getTape(w http.ResponseWriter, r *http.Request, t *tape.Tape) {
+func (s *Server) getTape(w http.ResponseWriter, r *http.Request, t *tape.Tape) *wire.Problem {
 	var q tape.Query
 	var format frame.Format
 	d := new(request.Decoder)
@@ -220,16 +214,13 @@ func (s *Server) getTape(w http.ResponseWriter, r *http.Request, t *tape.Tape) {
 		format, p = wire.Choose(r, format, tapeOffers)
 	}
 	if p != nil {
-		p.Write(w)
-		return
+		return p
 	}
 	if format == frame.JSONL {
-		s.sendEntries(w, r, t, q)
-		return
+		return s.sendEntries(w, r, t, q)
 	}
 	if q.Limit > maxEntries {
-		wire.Invalid(run.Field{Parameter: "limit", Detail: fmt.Sprintf("expected a whole number from 1 to %d; use JSON Lines for more", maxEntries)}).Write(w)
-		return
+		return wire.Invalid(run.Field{Parameter: "limit", Detail: fmt.Sprintf("expected a whole number from 1 to %d; use JSON Lines for more", maxEntries)})
 	}
 	limit := q.Limit
 	if limit == 0 {
@@ -240,14 +231,13 @@ func (s *Server) getTape(w http.ResponseWriter, r *http.Request, t *tape.Tape) {
 	n, last := 0, int64(0)
 	for e, err := range t.Read(r.Context(), q) {
 		if err != nil {
-			s.wire.TapeProblem(r.Context(), err).Write(w)
-			return
+			return s.wire.TapeProblem(r.Context(), err)
 		}
 		if n == limit || n > 0 && len(body)+len(e.Payload)+len(e.Meta) > maxPage {
 			body = append(body, `],"next":`...)
 			body = strconv.AppendInt(body, last, 10)
 			s.wire.Send(w, r, http.StatusOK, "application/json", append(body, "}\n"...))
-			return
+			return nil
 		}
 		if n > 0 {
 			body = append(body, ',')
@@ -256,10 +246,11 @@ func (s *Server) getTape(w http.ResponseWriter, r *http.Request, t *tape.Tape) {
 		n, last = n+1, e.ID
 	}
 	s.wire.Send(w, r, http.StatusOK, "application/json", append(body, "]}\n"...))
+	return nil
 }
 
 // sendEntries streams entries, a line each. A stream that cannot go on to its end is broken off.
-func (s *Server) sendEntries(w http.ResponseWriter, r *http.Request, t *tape.Tape, q tape.Query) {
+func (s *Server) sendEntries(w http.ResponseWriter, r *http.Request, t *tape.Tape, q tape.Query) *wire.Problem {
 	const flush = 64 << 10
 	out := s.wire.NewStream(w, r)
 	began := false
@@ -279,8 +270,7 @@ func (s *Server) sendEntries(w http.ResponseWriter, r *http.Request, t *tape.Tap
 			if began {
 				panic(http.ErrAbortHandler)
 			}
-			p.Write(w)
-			return
+			return p
 		}
 		if lines = append(e.AppendJSON(lines), '\n'); len(lines) >= flush {
 			write(lines)
@@ -288,10 +278,11 @@ func (s *Server) sendEntries(w http.ResponseWriter, r *http.Request, t *tape.Tap
 		}
 	}
 	write(lines)
+	return nil
 }
 
 // postHandoff writes an anchor: what follows it is all that a model sees of the session, with the anchor's state.
-func (s *Server) postHandoff(w http.ResponseWriter, r *http.Request, t *tape.Tape) {
+func (s *Server) postHandoff(w http.ResponseWriter, r *http.Request, t *tape.Tape) *wire.Problem {
 	var name string
 	state := json.RawMessage("null")
 	if p := s.wire.ReadMembers(w, r, true, func(d *request.Decoder) request.Fields {
@@ -300,8 +291,7 @@ func (s *Server) postHandoff(w http.ResponseWriter, r *http.Request, t *tape.Tap
 			"state": func(_ string, raw json.RawMessage) { state = raw },
 		}
 	}); p != nil {
-		p.Write(w)
-		return
+		return p
 	}
 	var e tape.Entry
 	err := s.runs.Exclusive(r.Context(), t.Session(), turn.Reject, func(ctx context.Context) (err error) {
@@ -309,18 +299,17 @@ func (s *Server) postHandoff(w http.ResponseWriter, r *http.Request, t *tape.Tap
 		return err
 	})
 	if errors.Is(err, tape.ErrInvalid) {
-		wire.Invalid(run.Field{Pointer: "/name", Detail: run.Unfit(err)}).Write(w)
-		return
+		return wire.Invalid(run.Field{Pointer: "/name", Detail: run.Unfit(err)})
 	}
 	if err != nil {
-		s.wire.TapeProblem(r.Context(), err).Write(w)
-		return
+		return s.wire.TapeProblem(r.Context(), err)
 	}
 	s.wire.Send(w, r, http.StatusCreated, "application/json", append(e.AppendJSON(nil), '\n'))
+	return nil
 }
 
 // postFork copies a session into a new one.
-func (s *Server) postFork(w http.ResponseWriter, r *http.Request, t *tape.Tape) {
+func (s *Server) postFork(w http.ResponseWriter, r *http.Request, t *tape.Tape) *wire.Problem {
 	target, at := "", new(int)
 	if p := s.wire.ReadMembers(w, r, false, func(d *request.Decoder) request.Fields {
 		return request.Fields{
@@ -335,8 +324,7 @@ func (s *Server) postFork(w http.ResponseWriter, r *http.Request, t *tape.Tape) 
 			"at": func(pointer string, raw json.RawMessage) { at = d.Int(pointer, raw, 1, math.MaxInt) },
 		}
 	}); p != nil {
-		p.Write(w)
-		return
+		return p
 	}
 	if target == "" {
 		target = run.NewID()
@@ -344,42 +332,38 @@ func (s *Server) postFork(w http.ResponseWriter, r *http.Request, t *tape.Tape) 
 	fork, err := t.ForkSession(r.Context(), webchannel.SessionKey(wire.Who(r).Owner(), target), int64(*at))
 	switch {
 	case errors.Is(err, tape.ErrInvalid):
-		wire.Invalid(run.Field{Pointer: "/at", Detail: run.Unfit(err)}).Write(w)
-		return
+		return wire.Invalid(run.Field{Pointer: "/at", Detail: run.Unfit(err)})
 	case errors.Is(err, tape.ErrNotEmpty):
-		wire.NewProblem(wire.CodeConflict, "there is a session "+wording.Quote(target)+" already").Write(w)
-		return
+		return wire.NewProblem(wire.CodeConflict, "there is a session "+wording.Quote(target)+" already")
 	}
 	var answer session
 	if err == nil {
 		answer, err = s.describe(r.Context(), fork)
 	}
 	if err != nil {
-		s.wire.TapeProblem(r.Context(), err).Write(w)
-		return
+		return s.wire.TapeProblem(r.Context(), err)
 	}
 	w.Header().Set("Location", sessionPath(target))
 	s.wire.SendJSON(w, r, http.StatusCreated, answer)
+	return nil
 }
 
 // deleteSession erases a session and its forks, the forks first: where that fails, the session is there to be erased once more. One that is not there is a 404, so that a wrong id does not look like one that is erased.
-func (s *Server) deleteSession(w http.ResponseWriter, r *http.Request, t *tape.Tape) {
+func (s *Server) deleteSession(w http.ResponseWriter, r *http.Request, t *tape.Tape) *wire.Problem {
 	if p := wire.Query(new(request.Decoder), r, nil); p != nil {
-		p.Write(w)
-		return
+		return p
 	}
 	forks, err := t.SessionForks(r.Context())
 	if err != nil {
-		s.wire.TapeProblem(r.Context(), err).Write(w)
-		return
+		return s.wire.TapeProblem(r.Context(), err)
 	}
 	for _, one := range append(forks, t) {
 		if p := s.eraseSession(r, one); p != nil {
-			p.Write(w)
-			return
+			return p
 		}
 	}
 	w.WriteHeader(http.StatusNoContent)
+	return nil
 }
 
 // eraseSession erases one session when nothing runs in it any more.

@@ -318,28 +318,26 @@ func (sh *shed) leave(caller string) {
 }
 
 // follows stands before what follows a run: its streams are counted.
-func (s *Server) follows(h http.HandlerFunc) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
+func (s *Server) follows(h handler) handler {
+	return func(w http.ResponseWriter, r *http.Request) *wire.Problem {
 		caller := s.countedFor(r, wire.Who(r))
 		if p := s.shed.enter(caller); p != nil {
 			closeUnread(r, p)
-			writeProblem(w, r, p)
-			return
+			return p
 		}
 		defer s.shed.leave(caller)
-		h(w, r)
+		return h(w, r)
 	}
 }
 
 // starts stands before what begins a run, which is refused before its body is read where that is certain.
-func (s *Server) starts(h http.HandlerFunc) http.HandlerFunc {
-	return s.follows(func(w http.ResponseWriter, r *http.Request) {
+func (s *Server) starts(h handler) handler {
+	return s.follows(func(w http.ResponseWriter, r *http.Request) *wire.Problem {
 		if p := s.early(r); p != nil {
 			closeUnread(r, p)
-			writeProblem(w, r, p)
-			return
+			return p
 		}
-		h(w, r)
+		return h(w, r)
 	})
 }
 

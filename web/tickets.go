@@ -13,22 +13,19 @@ import (
 )
 
 // postTicket gives a caller a ticket, with which one GET at a path is let in that can send no headers.
-func (s *Server) postTicket(w http.ResponseWriter, r *http.Request) {
+func (s *Server) postTicket(w http.ResponseWriter, r *http.Request) *wire.Problem {
 	var path string
 	if p := s.wire.ReadMembers(w, r, true, func(d *request.Decoder) request.Fields {
 		return request.Fields{"path": func(at string, raw json.RawMessage) { d.As(at, raw, '"', "a string", &path) }}
 	}); p != nil {
-		p.Write(w)
-		return
+		return p
 	}
 	text, expires, err := s.tickets.IssueTo(r.Context(), access.Visitor{Principal: wire.Who(r), Grant: noteOf(w).visitor.Grant}, http.MethodGet, path)
 	if refusal, ok := errors.AsType[*access.Refusal](err); ok {
 		if refusal.Status == http.StatusBadRequest {
-			wire.Invalid(run.Field{Pointer: "/path", Detail: refusal.Detail}).Write(w)
-			return
+			return wire.Invalid(run.Field{Pointer: "/path", Detail: refusal.Detail})
 		}
-		problemOf(refusal).Write(w)
-		return
+		return problemOf(refusal)
 	}
 	if err != nil {
 		if r.Context().Err() != nil {
@@ -37,11 +34,11 @@ func (s *Server) postTicket(w http.ResponseWriter, r *http.Request) {
 		p := wire.NewProblem(wire.CodeInternal, "the server cannot create a ticket; find the cause in its log under this id")
 		p.ID = run.NewID()
 		s.log.ErrorContext(r.Context(), "cannot store a ticket", "id", p.ID, "error", err)
-		p.Write(w)
-		return
+		return p
 	}
 	s.wire.SendJSON(w, r, http.StatusCreated, struct {
 		Ticket  string    `json:"ticket"`
 		Expires time.Time `json:"expires"`
 	}{text, expires.UTC().Truncate(time.Second)})
+	return nil
 }

@@ -18,14 +18,7 @@ import (
 type Handlers struct{ *wire.Server }
 
 // PostRun runs an agent or a workflow for a client, or gives the client's answers to the run that waits for them and continues that.
-func (h Handlers) PostRun(w http.ResponseWriter, r *http.Request) {
-	if p := h.start(w, r); p != nil {
-		WriteProblem(w, p)
-	}
-}
-
-// start is PostRun but for its problem.
-func (h Handlers) start(w http.ResponseWriter, r *http.Request) *wire.Problem {
+func (h Handlers) PostRun(w http.ResponseWriter, r *http.Request) *wire.Problem {
 	body, p := h.ReadJSON(w, r)
 	if p != nil {
 		return p
@@ -311,14 +304,7 @@ func WriteProblem(w http.ResponseWriter, p *wire.Problem) {
 }
 
 // GetThread brings a client back to a conversation: its messages, what its last run has made, and how that continues.
-func (h Handlers) GetThread(w http.ResponseWriter, r *http.Request) {
-	if p := h.thread(w, r); p != nil {
-		WriteProblem(w, p)
-	}
-}
-
-// thread is GetThread but for its problem.
-func (h Handlers) thread(w http.ResponseWriter, r *http.Request) *wire.Problem {
+func (h Handlers) GetThread(w http.ResponseWriter, r *http.Request) *wire.Problem {
 	v, d := &wire.View{Format: frame.SSE, Kind: wire.StreamAGUI}, new(request.Decoder)
 	if p := wire.Query(d, r, request.Parameters{"on_disconnect": d.OnDisconnect(&v.CancelOnDisconnect)}); p != nil {
 		return p

@@ -35,14 +35,7 @@ func WriteProblem(w http.ResponseWriter, p *wire.Problem) {
 const another = "The user wants another answer to this message, in place of the last one."
 
 // PostChat starts the answer to a chat's message, or continues one whose questions the message answers.
-func (h Handlers) PostChat(w http.ResponseWriter, r *http.Request) {
-	if p := h.start(w, r); p != nil {
-		WriteProblem(w, p)
-	}
-}
-
-// start is PostChat but for its problem.
-func (h Handlers) start(w http.ResponseWriter, r *http.Request) *wire.Problem {
+func (h Handlers) PostChat(w http.ResponseWriter, r *http.Request) *wire.Problem {
 	body, p := h.ReadJSON(w, r)
 	if p != nil {
 		return p
@@ -129,13 +122,7 @@ func readQuery(r *http.Request, starts bool) (version int, cancel bool, p *wire.
 }
 
 // PostObject runs a workflow for useObject, which sends the input and reads the document's text.
-func (h Handlers) PostObject(w http.ResponseWriter, r *http.Request) {
-	if p := h.object(w, r); p != nil {
-		WriteProblem(w, p)
-	}
-}
-
-func (h Handlers) object(w http.ResponseWriter, r *http.Request) *wire.Problem {
+func (h Handlers) PostObject(w http.ResponseWriter, r *http.Request) *wire.Problem {
 	body, p := h.ReadJSON(w, r)
 	if p != nil {
 		return p
@@ -236,26 +223,26 @@ func (h Handlers) resume(w http.ResponseWriter, r *http.Request, req *Request, v
 }
 
 // GetStream streams the answer that a chat waits for: all of it, from its beginning.
-func (h Handlers) GetStream(w http.ResponseWriter, r *http.Request) {
+func (h Handlers) GetStream(w http.ResponseWriter, r *http.Request) *wire.Problem {
 	version, _, p := readQuery(r, false)
 	if p == nil {
 		_, p = h.target(r)
 	}
 	if p != nil {
-		WriteProblem(w, p)
-		return
+		return p
 	}
 	run := h.Runs.Latest(r.Context(), wire.Who(r), wire.PathValue(r, "chat"))
 	// One that has ended while nobody listened is told once more: a client whose connection broke would keep half of it.
 	if run == nil || run.Ended() && run.Heard.Load() {
 		w.WriteHeader(http.StatusNoContent)
-		return
+		return nil
 	}
 	h.follow(w, r, run, run.Events(), encoderOf(run, version), false)
+	return nil
 }
 
 // GetChat returns a chat's messages, for a page that was reloaded.
-func (h Handlers) GetChat(w http.ResponseWriter, r *http.Request) {
+func (h Handlers) GetChat(w http.ResponseWriter, r *http.Request) *wire.Problem {
 	p := wire.Query(new(request.Decoder), r, request.Parameters{"v": func(string) {}}) // it is in the address that a page has
 	if p == nil {
 		_, p = h.target(r)
@@ -274,13 +261,13 @@ func (h Handlers) GetChat(w http.ResponseWriter, r *http.Request) {
 		entries, p = h.Newest(r.Context(), chat, Kinds...)
 	}
 	if p != nil {
-		WriteProblem(w, p)
-		return
+		return p
 	}
 	h.SendJSON(w, r, http.StatusOK, struct {
 		ID       string    `json:"id"`
 		Messages []Message `json:"messages"`
 	}{chat, Messages(entries, running)})
+	return nil
 }
 
 func optionsOf(run *run.Run, version int) Options {

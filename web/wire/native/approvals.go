@@ -16,23 +16,21 @@ import (
 const maxReason = 1 << 10
 
 // PostApproval answers a question for approval of a run's agent.
-func (h Handlers) PostApproval(w http.ResponseWriter, r *http.Request) {
+func (h Handlers) PostApproval(w http.ResponseWriter, r *http.Request) *wire.Problem {
 	answer, p := h.ReadAnswer(w, r)
 	if p != nil {
-		p.Write(w)
-		return
+		return p
 	}
 	of, p := h.Find(r, chi.URLParam(r, "run"))
 	if p != nil {
-		p.Write(w)
-		return
+		return p
 	}
 	wire.SetRun(w.Header(), of.ID)
 	if err := h.Runs.Answer(r.Context(), of, answer); err != nil {
-		h.Problem(r.Context(), err).Write(w)
-		return
+		return h.Problem(r.Context(), err)
 	}
 	w.WriteHeader(http.StatusNoContent)
+	return nil
 }
 
 // ReadAnswer reads a decision, and the id of the question that the path names.

@@ -11,91 +11,81 @@ import (
 )
 
 // GetRun answers with a run's status and its result so far.
-func (h Handlers) GetRun(w http.ResponseWriter, r *http.Request) {
+func (h Handlers) GetRun(w http.ResponseWriter, r *http.Request) *wire.Problem {
 	var st start
 	d := new(request.Decoder)
 	st.query(d, r, queryDocument)
 	if p := wire.Faults(d); p != nil {
-		p.Write(w)
-		return
+		return p
 	}
 	run, p := h.Find(r, chi.URLParam(r, "run"))
 	if p != nil {
-		p.Write(w)
-		return
+		return p
 	}
 	wire.SetRun(w.Header(), run.ID)
 	defer run.Hold()()
 	free, err := h.Runs.Room(r.Context(), run)
 	if err != nil {
-		h.Problem(r.Context(), err).Write(w)
-		return
+		return h.Problem(r.Context(), err)
 	}
 	defer free()
 	h.Send(w, r, http.StatusOK, "application/json", Document(run, st.reserved)...)
+	return nil
 }
 
 // GetEvents attaches to a run: what it has sent, from where the client left off, and then what it sends.
-func (h Handlers) GetEvents(w http.ResponseWriter, r *http.Request) {
+func (h Handlers) GetEvents(w http.ResponseWriter, r *http.Request) *wire.Problem {
 	var st start
 	d := new(request.Decoder)
 	st.query(d, r, queryView|queryResume|queryAfter)
 	st.lastEventID(d, r)
 	if p := wire.Faults(d); p != nil {
-		p.Write(w)
-		return
+		return p
 	}
 	v := &st.view
 	var p *wire.Problem
 	if v.Format, p = wire.Choose(r, v.Format, wire.StreamOffers); p != nil {
-		p.Write(w)
-		return
+		return p
 	}
 	id := chi.URLParam(r, "run")
 	if v.resume != nil {
-		h.resume(w, r, v, id)
-		return
+		return h.resume(w, r, v, id)
 	}
 	of, p := h.Find(r, id)
 	if p != nil {
-		p.Write(w)
-		return
+		return p
 	}
 	var from uint64
 	if v.after != nil {
 		from = *v.after + 1
 		if _, err := of.Read(r.Context(), from); err != nil {
-			h.ahead(r, err, run.Field{Parameter: "after"}).Write(w)
-			return
+			return h.ahead(r, err, run.Field{Parameter: "after"})
 		}
 	}
-	h.answer(w, r, of, v, from)
+	return h.answer(w, r, of, v, from)
 }
 
 // PostCancel ends a run that goes on. What it has produced is kept.
-func (h Handlers) PostCancel(w http.ResponseWriter, r *http.Request) {
+func (h Handlers) PostCancel(w http.ResponseWriter, r *http.Request) *wire.Problem {
 	if _, p := h.ReadBody(w, r); p != nil {
-		p.Write(w)
-		return
+		return p
 	}
 	var st start
 	d := new(request.Decoder)
 	st.query(d, r, queryDocument)
 	if p := wire.Faults(d); p != nil {
-		p.Write(w)
-		return
+		return p
 	}
 	run, p := h.Find(r, chi.URLParam(r, "run"))
 	if p != nil {
-		p.Write(w)
-		return
+		return p
 	}
 	wire.SetRun(w.Header(), run.ID)
 	if err := h.Runs.Cancel(r.Context(), wire.Who(r), run); err != nil {
-		h.Problem(r.Context(), err).Write(w)
-		return
+		return h.Problem(r.Context(), err)
 	}
 	h.Send(w, r, http.StatusAccepted, "application/json", Document(run, st.reserved)...)
+	return nil
 }
 
 // ahead is the answer to an event that the run has not had. at is where the request names it; "" is what the error says.

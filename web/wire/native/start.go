@@ -19,17 +19,16 @@ import (
 type Handlers struct{ *wire.Server }
 
 // PostRun starts a run, or resumes the one that Last-Event-ID names.
-func (h Handlers) PostRun(w http.ResponseWriter, r *http.Request) {
+func (h Handlers) PostRun(w http.ResponseWriter, r *http.Request) *wire.Problem {
 	st, p := h.readPost(w, r)
 	if p != nil {
-		p.Write(w)
-		return
+		return p
 	}
-	h.begin(w, r, st)
+	return h.begin(w, r, st)
 }
 
 // GetStart does the same for EventSource, which can only GET.
-func (h Handlers) GetStart(w http.ResponseWriter, r *http.Request) {
+func (h Handlers) GetStart(w http.ResponseWriter, r *http.Request) *wire.Problem {
 	// A browser gives up for good when it gets a 503, and comes back when the connection drops: by then to another server.
 	if r.Header.Get("Accept") == "text/event-stream" && h.Runs.Draining() && r.Header.Get("Last-Event-ID") == "" {
 		panic(http.ErrAbortHandler)
@@ -41,10 +40,9 @@ func (h Handlers) GetStart(w http.ResponseWriter, r *http.Request) {
 		p.Header = http.Header{"Allow": {http.MethodPost}}
 	}
 	if p != nil {
-		p.Write(w)
-		return
+		return p
 	}
-	h.begin(w, r, st)
+	return h.begin(w, r, st)
 }
 
 // isCommand reports whether a message is a command to an agent. An agent that a workflow answers for has none: its texts may begin with a comma.
@@ -57,15 +55,13 @@ func (h Handlers) isCommand(a *run.Request) bool {
 }
 
 // begin answers a request for a run: it starts one, or resumes one.
-func (h Handlers) begin(w http.ResponseWriter, r *http.Request, st *start) {
+func (h Handlers) begin(w http.ResponseWriter, r *http.Request, st *start) *wire.Problem {
 	var p *wire.Problem
 	if st.Format, p = wire.Choose(r, st.Format, wire.Offers); p != nil {
-		p.Write(w)
-		return
+		return p
 	}
 	if st.resume != nil {
-		h.resume(w, r, &st.view, "")
-		return
+		return h.resume(w, r, &st.view, "")
 	}
 	st.Unattended = !st.async && st.Format == frame.JSON
 	run, _, p := h.Start(w, r, &st.Request)
@@ -73,12 +69,11 @@ func (h Handlers) begin(w http.ResponseWriter, r *http.Request, st *start) {
 		if r.Method == http.MethodGet {
 			p = p.Move(toParameter)
 		}
-		p.Write(w)
-		return
+		return p
 	}
 	// What was asked for is not needed while the answer goes on.
 	v := st.view
-	h.answer(w, r, run, &v, 0)
+	return h.answer(w, r, run, &v, 0)
 }
 
 // toParameter names the parameter of a query in place of the member of a body: workflow for /workflow, input.question for /input/question,
@@ -101,7 +96,7 @@ func toParameter(f *run.Field) {
 }
 
 // answer answers with a run in the framing asked for, from its event numbered from on.
-func (h Handlers) answer(w http.ResponseWriter, r *http.Request, run *run.Run, v *view, from uint64) {
+func (h Handlers) answer(w http.ResponseWriter, r *http.Request, run *run.Run, v *view, from uint64) *wire.Problem {
 	wire.SetRun(w.Header(), run.ID)
 	switch {
 	case v.async:
@@ -114,12 +109,13 @@ func (h Handlers) answer(w http.ResponseWriter, r *http.Request, run *run.Run, v
 		}
 		h.Stream(w, r, run, reader, &v.View)
 	default:
-		h.aggregate(w, r, run, v)
+		return h.aggregate(w, r, run, v)
 	}
+	return nil
 }
 
 // aggregate waits for the run's end and answers with its document.
-func (h Handlers) aggregate(w http.ResponseWriter, r *http.Request, run *run.Run, v *view) {
+func (h Handlers) aggregate(w http.ResponseWriter, r *http.Request, run *run.Run, v *view) *wire.Problem {
 	f, r := h.Follow(w, r, run, wire.StreamJSON)
 	defer f.Over(nil)
 	defer run.Hold()()
@@ -127,29 +123,26 @@ func (h Handlers) aggregate(w http.ResponseWriter, r *http.Request, run *run.Run
 	f.Complete()
 	o, document, beside := run.Result()
 	if p := wire.OfResult(o, run.ID, document, beside); p != nil {
-		p.Write(w)
-		return
+		return p
 	}
 	h.Send(w, r, http.StatusOK, "application/json", aggregated(o, run.ID, document, beside, v.reserved)...)
+	return nil
 }
 
 // resume continues after the event that the client has seen last. It never starts a run. path is the run that the path names,
 // or "".
-func (h Handlers) resume(w http.ResponseWriter, r *http.Request, v *view, path string) {
+func (h Handlers) resume(w http.ResponseWriter, r *http.Request, v *view, path string) *wire.Problem {
 	id := *v.resume
 	if path != "" && id.run != path {
-		wire.Invalid(lastEvent(v, "is the id of another run's event")).Write(w)
-		return
+		return wire.Invalid(lastEvent(v, "is the id of another run's event"))
 	}
 	if v.Format == frame.JSON {
 		// Somebody who wants the whole document has no place in it to go on from.
 		run, p := h.Find(r, id.run)
 		if p != nil {
-			p.Write(w)
-			return
+			return p
 		}
-		h.answer(w, r, run, v, 0)
-		return
+		return h.answer(w, r, run, v, 0)
 	}
 	of, err := h.Runs.Find(r.Context(), wire.Who(r), id.run)
 	switch e, _ := errors.AsType[*run.Error](err); {
@@ -158,28 +151,26 @@ func (h Handlers) resume(w http.ResponseWriter, r *http.Request, v *view, path s
 	case errors.Is(err, run.ErrDamaged):
 		h.Observer.Resumed(wire.ResumeGone)
 		h.gone(w, r, id, v, e.Detail)
-		return
+		return nil
 	case errors.Is(err, run.ErrAway), errors.Is(err, run.ErrOverloaded) && e.Limit == run.LimitDisk:
 		panic(http.ErrAbortHandler) // an EventSource that is told 503 does not come back
 	case errors.Is(err, run.ErrOverloaded):
-		h.Problem(r.Context(), err).Write(w)
-		return
+		return h.Problem(r.Context(), err)
 	case err != nil:
 		h.Observer.Resumed(wire.ResumeGone)
 		h.gone(w, r, id, v, "this run is no longer stored; start a new one")
-		return
+		return nil
 	case of.Lost || id.n >= goneNumber:
 		// The id is of a log that is not there any more.
 		h.Observer.Resumed(wire.ResumeGone)
 		h.gone(w, r, id, v, run.LostMessage)
-		return
+		return nil
 	}
 	next := id.n + 1
 	if _, err := of.Read(r.Context(), next); err != nil {
 		p := h.ahead(r, err, lastEvent(v, "names event "+id.String()+", but "))
 		h.Observer.Resumed(wire.ResumeInvalid)
-		p.Write(w)
-		return
+		return p
 	}
 	if of.Complete(next) && !(v.snapshot && v.fromQuery) {
 		// Everything was delivered. A browser that is told so stops; a page that was loaded anew and wants the document has
@@ -187,11 +178,11 @@ func (h Handlers) resume(w http.ResponseWriter, r *http.Request, v *view, path s
 		h.Observer.Resumed(wire.ResumeComplete)
 		wire.SetRun(w.Header(), of.ID)
 		w.WriteHeader(http.StatusNoContent)
-		return
+		return nil
 	}
 	h.Observer.Resumed(wire.ResumeFollowed)
 	v.async = false
-	h.answer(w, r, of, v, next)
+	return h.answer(w, r, of, v, next)
 }
 
 // lastEvent is a fault of the event's id that a client resumes with.

@@ -21,36 +21,35 @@ import (
 type Handlers struct{ *wire.Server }
 
 // PostCompletion answers a chat completion: an agent, a workflow or a model takes the place of OpenAI's model.
-func (h Handlers) PostCompletion(w http.ResponseWriter, r *http.Request) {
+func (h Handlers) PostCompletion(w http.ResponseWriter, r *http.Request) *wire.Problem {
 	body, p := h.ReadJSON(w, r)
 	if p == nil {
 		p = wire.CheckBody(body)
 	}
 	if p != nil {
-		WriteProblem(w, p)
-		return
+		return p
 	}
 	var c *Request
 	var refusal *Error
 	heavy.Do(len(body), func() { c, refusal = Read(body) })
 	if refusal != nil {
 		writeError(w, refusal)
-		return
+		return nil
 	}
 	q := new(run.Request)
 	if p := wire.Key(r, q); p != nil {
 		writeProblem(w, p, c)
-		return
+		return nil
 	}
 	if refusal := h.fill(q, wire.Who(r), c); refusal != nil {
 		writeError(w, refusal)
-		return
+		return nil
 	}
 	q.Unattended = true // a client that waits for a completion cannot be asked anything
 	of, _, p := h.Start(w, r, q)
 	if p != nil {
 		writeProblem(w, p, c)
-		return
+		return nil
 	}
 	wire.SetRun(w.Header(), of.ID)
 	w.Header().Set("X-Request-Id", of.ID)
@@ -58,16 +57,18 @@ func (h Handlers) PostCompletion(w http.ResponseWriter, r *http.Request) {
 	// The client can come back to the run only by its key. Without one, nobody wants the run when the connection is gone.
 	v := &wire.View{Format: frame.SSE, Kind: wire.StreamOpenAI, CancelOnDisconnect: q.Key == ""}
 	if !c.Stream {
-		h.complete(w, r, of, v, head)
-		return
+		return h.complete(w, r, of, v, head)
 	}
 	v.Encoder = NewStream(head, c.Usage, h.shapeOf(q), func() End {
 		o, _, _ := of.Result()
 		return endOf(o)
 	})
-	if h.AwaitOutput(r, of, v); !refuseFailed(w, of) {
-		h.Stream(w, r, of, of.Events(), v)
+	h.AwaitOutput(r, of, v)
+	if p := refusalOf(of); p != nil {
+		return p
 	}
+	h.Stream(w, r, of, of.Events(), v)
+	return nil
 }
 
 // shapeOf is what is known of the document of a run before it begins.
@@ -246,19 +247,17 @@ func problemOfRun(r *run.Run, o run.Result) *wire.Problem {
 	return p
 }
 
-// refuseFailed answers with the error of a run that ended without having made anything, and reports whether it did.
-func refuseFailed(w http.ResponseWriter, run *run.Run) bool {
-	if !run.Ended() {
-		return false
+// refusalOf is the problem of a run that ended without having made anything; nil for all others.
+func refusalOf(of *run.Run) *wire.Problem {
+	if !of.Ended() {
+		return nil
 	}
-	<-run.Done() // a moment later
-	o, document, beside := run.Result()
-	p := problemOfRun(run, o)
-	if p == nil || !wire.IsEmpty(document) || !wire.IsEmpty(beside) {
-		return false
+	<-of.Done() // a moment later
+	o, document, beside := of.Result()
+	if !wire.IsEmpty(document) || !wire.IsEmpty(beside) {
+		return nil
 	}
-	WriteProblem(w, p)
-	return true
+	return problemOfRun(of, o)
 }
 
 // silence is how long an answer that is not streamed may take before its connection is kept open by a space in front of it. From
@@ -266,7 +265,7 @@ func refuseFailed(w http.ResponseWriter, run *run.Run) bool {
 const silence = 30 * time.Second
 
 // complete waits for the run's end and answers with one completion.
-func (h Handlers) complete(w http.ResponseWriter, r *http.Request, run *run.Run, v *wire.View, head Head) {
+func (h Handlers) complete(w http.ResponseWriter, r *http.Request, run *run.Run, v *wire.View, head Head) *wire.Problem {
 	f, r := h.Follow(w, r, run, wire.StreamJSON)
 	defer f.Over(nil)
 	defer run.Hold()()
@@ -307,8 +306,7 @@ func (h Handlers) complete(w http.ResponseWriter, r *http.Request, run *run.Run,
 	o, document, beside := run.Result()
 	end := endOf(o)
 	if end.Err != nil && !begun {
-		WriteProblem(w, problemOfRun(run, o))
-		return
+		return problemOfRun(run, o)
 	}
 	if wire.IsEmpty(document) && run.Of.Agent != "" {
 		document = []byte(`""`)
@@ -321,9 +319,8 @@ func (h Handlers) complete(w http.ResponseWriter, r *http.Request, run *run.Run,
 	}
 	if !begun {
 		h.Send(w, r, http.StatusOK, "application/json", body)
-		return
-	}
-	if _, err := out.Write(body); err != nil {
+	} else if _, err := out.Write(body); err != nil {
 		panic(http.ErrAbortHandler)
 	}
+	return nil
 }

@@ -69,7 +69,7 @@ func collectLines(t *testing.T) map[string]*line {
 		case err != nil:
 			return err
 		case d.IsDir() && (strings.HasPrefix(name, ".") && path != root || name == "testdata" || name == "node_modules" || name == "bench" ||
-			name == "examples" || name == "tools" || filepath.Dir(path) == filepath.Join(root, "internal") && name != "config" && name != "telemetry" || name == "adaptertest" || strings.HasSuffix(name, "test")):
+			name == "examples" || name == "tools" || filepath.Dir(path) == filepath.Join(root, "internal") && name != "admin" && name != "config" && name != "https" && name != "telemetry" || name == "adaptertest" || strings.HasSuffix(name, "test")):
 			return fs.SkipDir
 		case d.IsDir() || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go"):
 			return nil

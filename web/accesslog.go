@@ -24,9 +24,6 @@ const (
 	AccessLogAll  = "all"
 )
 
-// AccessLogs are the values of [Options.AccessLog].
-func AccessLogs() []string { return []string{AccessLogOff, AccessLogRuns, AccessLogAll} }
-
 // note is what becomes known of a request on its way, for its line in the log and for metrics.
 type note struct {
 	visitor access.Visitor

@@ -19,12 +19,13 @@ import (
 	"github.com/lingserve/lingserve/agent"
 	"github.com/lingserve/lingserve/cluster"
 	"github.com/lingserve/lingserve/cluster/clustertest"
+	"github.com/lingserve/lingserve/cluster/replicas"
 	"github.com/lingserve/lingserve/control"
 	"github.com/lingserve/lingserve/flow"
 	"github.com/lingserve/lingserve/internal/longtest"
 	"github.com/lingserve/lingserve/run"
 	"github.com/lingserve/lingserve/runlog"
-	lognats "github.com/lingserve/lingserve/runlog/nats"
+	runlogs "github.com/lingserve/lingserve/runlog/logs"
 	"github.com/lingserve/lingserve/store"
 	storenats "github.com/lingserve/lingserve/store/nats"
 	"github.com/lingserve/lingserve/tape/logs"
@@ -32,6 +33,7 @@ import (
 	"github.com/lingserve/lingserve/tube"
 	"github.com/lingserve/lingserve/turn"
 	oncetable "github.com/lingserve/lingserve/web/once/table"
+	"github.com/lingserve/lingserve/web/wire"
 )
 
 // group is servers that share what they do, as replicas do.
@@ -64,10 +66,6 @@ func (g *group) open() *sharedPlace {
 	g.t.Helper()
 	t := g.t
 	c := g.servers.Open(t, func(o *cluster.Options) { o.Prefix = g.prefix })
-	l, err := lognats.Open(t.Context(), c, lognats.Options{Keep: time.Hour, Tube: func() *tube.Options { return run.TubeOptions(0) }})
-	if err != nil {
-		t.Fatal(err)
-	}
 	there, err := c.Presence(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -76,8 +74,19 @@ func (g *group) open() *sharedPlace {
 	if err != nil {
 		t.Fatal(err)
 	}
-	asks := control.New(bus, there, nil)
+	requests, err := replicas.NewMux(bus)
+	if err != nil {
+		t.Fatal(err)
+	}
+	asks := control.New(requests.Of(""), there, nil)
 	tables := storenats.Open(c, storenats.Options{})
+	l, err := runlogs.Open(t.Context(), runlogs.Options{
+		Logs: tables, Tables: tables, Bus: requests.Of("run log"), Replica: c.Replica(), Keep: time.Hour,
+		Tube: func() *tube.Options { return run.TubeOptions(0) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 	keys, err := oncetable.Open(t.Context(), tables, oncetable.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -93,7 +102,7 @@ func (g *group) open() *sharedPlace {
 	var once sync.Once
 	p := &sharedPlace{cluster: c, tables: tables, tapes: tapes, lossy: &lossy{Control: asks}, absent: &absent{Shared: l}, close: func() {
 		once.Do(func() {
-			_, _, _, _, _ = asks.Close(), keys.Close(), tapes.Close(), tables.Close(), l.Close() // of one that has died, they cannot do all
+			_, _, _, _, _ = asks.Close(), keys.Close(), tapes.Close(), l.Close(), tables.Close() // of one that has died, they cannot do all
 		})
 	}}
 	t.Cleanup(p.close)
@@ -517,7 +526,7 @@ func TestWhatNobodyTakesOverHasNoEndUntilSomebodyDoes(t *testing.T) {
 		t.Errorf("%s %s", names, ends.terminal)
 	}
 	d := readDocument(t, b.do("GET", "/v1/runs/"+plain, ""))
-	if d.Status != run.StatusInterrupted || len(d.Errors) != 1 || d.Errors[0].Code != codeDraining || !d.Errors[0].Retryable || !d.Errors[0].Fatal ||
+	if d.Status != run.StatusInterrupted || len(d.Errors) != 1 || d.Errors[0].Code != wire.CodeDraining || !d.Errors[0].Retryable || !d.Errors[0].Fatal ||
 		!strings.Contains(d.Errors[0].Message, "another Idempotency-Key") {
 		t.Errorf("%+v", d)
 	}
@@ -564,7 +573,7 @@ func TestASessionIsSpokenToOnAnyReplica(t *testing.T) {
 	b, _ := g.agents()
 	first := a.say("wait", "", "Prefer: respond-async").Header.Get("X-Run-Id")
 	<-a.talk.waits
-	if p := readProblem(t, b.say("no", `,"on_busy":"reject"`)); p.Code != codeConflict {
+	if p := readProblem(t, b.say("no", `,"on_busy":"reject"`)); p.Code != wire.CodeConflict {
 		t.Errorf("%+v", p)
 	}
 	steered := b.say("more", `,"on_busy":"steer"`, "Prefer: respond-async", "Idempotency-Key: steer")
@@ -624,7 +633,7 @@ func TestASessionIsErasedOnAnyReplica(t *testing.T) {
 	b, _ := g.agents()
 	id := a.say("wait", "", "Prefer: respond-async").Header.Get("X-Run-Id")
 	<-a.talk.waits
-	if p := readProblem(t, b.do("POST", "/v1/sessions/s/handoff", `{"name":"n"}`)); p.Code != codeConflict {
+	if p := readProblem(t, b.do("POST", "/v1/sessions/s/handoff", `{"name":"n"}`)); p.Code != wire.CodeConflict {
 		t.Errorf("%+v", p)
 	}
 	if r := b.do("DELETE", "/v1/sessions/s", ""); r.StatusCode != 204 {

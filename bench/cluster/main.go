@@ -72,7 +72,7 @@ func measure(list string, pace, rounds int, took time.Duration, sessions int) (s
 	if rounds < 1 {
 		return "", fmt.Errorf("-rounds %d: at least one", rounds)
 	}
-	places := []func(context.Context) (*place, error){openLocal, openEmbedded, openThree}
+	places := []func(context.Context) (*place, error){openLocal, openEmbedded, openThree, openPostgres}
 	seen := make([][]figures, len(places))
 	for round := range rounds {
 		for i, open := range places {
@@ -139,7 +139,7 @@ func (p *place) figures(ctx context.Context, runs []int, pace int, took time.Dur
 	if f.sync, err = syncs(); err != nil {
 		return f, err
 	}
-	if f.kept && sessions > 0 {
+	if p.cluster != nil && sessions > 0 {
 		f.heap, err = p.sessions(ctx, sessions)
 	}
 	return f, err
@@ -196,7 +196,7 @@ func table(all []figures, runs []int, pace, sessions int) string {
 	row("the machine: a sync of 4 KiB, p50 / p99 ms", "", func(f figures) string { return f.sync.String() })
 	row(fmt.Sprintf("– processor time lent to others, runs: %d, %%", runs[last]), "", func(f figures) string { return number(100*f.alone[last].taken, true) })
 	if sessions > 0 {
-		row(fmt.Sprintf("heap of the list of %d sessions, MiB", sessions), "20", func(f figures) string { return number(f.heap, f.kept) })
+		row(fmt.Sprintf("heap of the list of %d sessions, MiB", sessions), "20", func(f figures) string { return number(f.heap, f.heap > 0) })
 	}
 	return b.String()
 }

@@ -214,8 +214,15 @@ func (p *place) usage(ctx context.Context) (u usage, err error) {
 		}
 		u.servers += t
 	}
+	if p.database != nil {
+		t, err := databaseTime(p.database)
+		if err != nil {
+			return u, err
+		}
+		u.servers += t
+	}
 	if p.cluster != nil {
-		for _, name := range []string{"RUNS", "PAGES"} {
+		for _, name := range []string{"LOG_runs", "LOG_pages"} {
 			stream, err := p.cluster.JetStream().Stream(ctx, p.cluster.Name(name))
 			if err != nil {
 				return u, err

@@ -11,19 +11,27 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/lingserve/lingserve/cluster"
-	"github.com/lingserve/lingserve/runlog/nats"
+	"github.com/lingserve/lingserve/internal/postgrestest"
+	"github.com/lingserve/lingserve/runlog/logs"
+	storenats "github.com/lingserve/lingserve/store/nats"
+	"github.com/lingserve/lingserve/store/postgres"
 )
 
 // place is where runs are kept: nowhere, or on servers that two replicas share.
 type place struct {
 	name           string
-	here, there    *nats.Log // nil where they are kept nowhere
-	cluster, other *cluster.Cluster
-	servers        []*exec.Cmd // in processes of their own
-	inputs         []io.Closer // of those
+	here, there    *logs.Log        // nil where they are kept nowhere
+	cluster, other *cluster.Cluster // nil without NATS
+	servers        []*exec.Cmd      // in processes of their own
+	inputs         []io.Closer      // of those
+	database       *postgrestest.Server
+	closers        []func() error // of the replicas, the last one first
 	dir            string
 	rounds         int
 }
@@ -73,29 +81,75 @@ func (p *place) open(ctx context.Context, o cluster.Options, url string) (err er
 			err = errors.Join(err, p.close())
 		}
 	}()
-	if p.cluster, err = cluster.Open(ctx, o); err != nil {
+	if p.cluster, p.here, err = p.join(ctx, o); err != nil {
 		return err
 	}
-	if p.here, err = nats.Open(ctx, p.cluster, nats.Options{Tube: tubeOptions}); err != nil {
-		return err
-	}
-	if p.other, err = cluster.Open(ctx, cluster.Options{Servers: url, Copies: o.Copies}); err != nil {
-		return err
-	}
-	p.there, err = nats.Open(ctx, p.other, nats.Options{Tube: tubeOptions})
+	p.other, p.there, err = p.join(ctx, cluster.Options{Servers: url, Copies: o.Copies})
 	return err
 }
 
-func (p *place) close() (err error) {
-	for _, l := range []*nats.Log{p.there, p.here} {
-		if l != nil {
-			err = errors.Join(err, l.Close())
+// join opens a replica on NATS.
+func (p *place) join(ctx context.Context, o cluster.Options) (*cluster.Cluster, *logs.Log, error) {
+	c, err := cluster.Open(ctx, o)
+	if err != nil {
+		return nil, nil, err
+	}
+	e := storenats.Open(c, storenats.Options{})
+	p.closers = append(p.closers, c.Close, e.Close)
+	bus, err := c.Bus()
+	if err != nil {
+		return c, nil, err
+	}
+	l, err := p.keep(ctx, logs.Options{Logs: e, Tables: e, Bus: bus, Replica: c.Replica()})
+	return c, l, err
+}
+
+func (p *place) keep(ctx context.Context, o logs.Options) (*logs.Log, error) {
+	o.Tube = tubeOptions
+	l, err := logs.Open(ctx, o)
+	if err == nil {
+		p.closers = append(p.closers, l.Close)
+	}
+	return l, err
+}
+
+func openPostgres(ctx context.Context) (_ *place, err error) {
+	p := &place{name: "PostgreSQL"}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, p.close())
+		}
+	}()
+	if p.database, err = postgrestest.Start(); err != nil {
+		return nil, err
+	}
+	for i, l := range []**logs.Log{&p.here, &p.there} {
+		e, err := postgres.Open(ctx, postgres.Options{URL: p.database.URL()})
+		if err != nil {
+			return nil, err
+		}
+		p.closers = append(p.closers, e.Close)
+		id := fmt.Sprint("replica-", i)
+		bus, err := e.Bus(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		p.closers = append(p.closers, bus.Close)
+		if *l, err = p.keep(ctx, logs.Options{
+			Logs: e, Tables: e, Bus: bus, Replica: id, Collect: logs.DatabaseCollect, Push: logs.DatabasePush,
+		}); err != nil {
+			return nil, err
 		}
 	}
-	for _, c := range []*cluster.Cluster{p.other, p.cluster} {
-		if c != nil {
-			err = errors.Join(err, c.Close())
-		}
+	return p, nil
+}
+
+func (p *place) close() (err error) {
+	for _, end := range slices.Backward(p.closers) {
+		err = errors.Join(err, end())
+	}
+	if p.database != nil {
+		err = errors.Join(err, p.database.Stop())
 	}
 	for i, s := range p.servers {
 		err = errors.Join(err, p.inputs[i].Close(), s.Wait())
@@ -131,6 +185,39 @@ func (p *place) start(o cluster.Options) error {
 		return fmt.Errorf("server %s said %q, %w", o.Name, line, err)
 	}
 	return nil
+}
+
+// databaseTime is what all processes of a database have used.
+func databaseTime(s *postgrestest.Server) (all time.Duration, err error) {
+	text, err := os.ReadFile(filepath.Join(filepath.Dir(s.Socket()), "data", "postmaster.pid"))
+	if err != nil {
+		return 0, err
+	}
+	first, _, _ := strings.Cut(string(text), "\n")
+	postmaster, err := strconv.Atoi(first)
+	if err != nil {
+		return 0, err
+	}
+	processes, err := filepath.Glob("/proc/[0-9]*/stat")
+	if err != nil {
+		return 0, err
+	}
+	for _, path := range processes {
+		stat, err := os.ReadFile(path)
+		if err != nil {
+			continue // it has ended
+		}
+		fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
+		pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(path)))
+		if pid != postmaster && fields[1] != first { // its parent
+			continue
+		}
+		took, err := processTime(pid)
+		if err == nil {
+			all += took
+		}
+	}
+	return all, nil
 }
 
 const ready = "ready\n"

@@ -11,7 +11,7 @@ import (
 	"github.com/lingserve/lingserve/cluster"
 	"github.com/lingserve/lingserve/jsonuri"
 	"github.com/lingserve/lingserve/runlog"
-	runlognats "github.com/lingserve/lingserve/runlog/nats"
+	runlogs "github.com/lingserve/lingserve/runlog/logs"
 	"github.com/lingserve/lingserve/store"
 	storenats "github.com/lingserve/lingserve/store/nats"
 	"github.com/lingserve/lingserve/tape"
@@ -25,7 +25,7 @@ import (
 type replica struct {
 	cluster *cluster.Cluster
 	tapes   *logs.Store
-	runs    *runlognats.Log
+	runs    *runlogs.Log
 	tables  *storenats.Engine
 	keys    *oncetable.Keys
 }
@@ -61,10 +61,16 @@ func join(ctx context.Context, all []*node) (r *replica, err error) {
 	if _, err = r.cluster.Presence(ctx); err != nil {
 		return nil, err
 	}
-	if r.runs, err = runlognats.Open(ctx, r.cluster, runlognats.Options{Keep: keep, Tube: tubeOptions, Async: true}); err != nil {
+	r.tables = storenats.Open(r.cluster, storenats.Options{})
+	bus, err := r.cluster.Bus()
+	if err != nil {
 		return nil, err
 	}
-	r.tables = storenats.Open(r.cluster, storenats.Options{})
+	if r.runs, err = runlogs.Open(ctx, runlogs.Options{
+		Logs: r.tables, Tables: r.tables, Bus: bus, Replica: r.cluster.Replica(), Keep: keep, Tube: tubeOptions,
+	}); err != nil {
+		return nil, err
+	}
 	leases, err := r.cluster.Leases(ctx, "tape")
 	if err != nil {
 		return nil, err
@@ -87,11 +93,11 @@ func (r *replica) leave() {
 	if r.tapes != nil {
 		_ = r.tapes.Close()
 	}
-	if r.tables != nil {
-		_ = r.tables.Close()
-	}
 	if r.runs != nil {
 		_ = r.runs.Close()
+	}
+	if r.tables != nil {
+		_ = r.tables.Close()
 	}
 	if r.cluster != nil {
 		_ = r.cluster.Close()

@@ -34,7 +34,7 @@ type measurement struct {
 }
 
 // The streams that grow, as package cluster calls them.
-var streams = []string{"TAPES", "RUNS", "TABLE_keys"}
+var streams = []string{"TAPES", "LOG_runs", "TABLE_keys"}
 
 const (
 	samples = 500 // of what takes milliseconds
@@ -104,7 +104,7 @@ func (m *measurement) size(ctx context.Context, had, n int) error {
 		fill   func() error
 	}{
 		{"TAPES", func() error { return m.replica.makeSessions(ctx, had, n, m.batches) }},
-		{"RUNS", func() error { return m.replica.makeRuns(ctx, had, n) }},
+		{"LOG_runs", func() error { return m.replica.makeRuns(ctx, had, n) }},
 		{"TABLE_keys", func() error { return m.replica.makeKeys(ctx, had, n) }},
 	} {
 		began := time.Now()

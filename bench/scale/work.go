@@ -27,7 +27,7 @@ func (m *measurement) work(ctx context.Context) error {
 		return err
 	}
 	fmt.Fprintf(m.out, "\n%d runs at once at %d tokens a second, %d tokens each, with a reader at another replica\n", m.turns, pace, tokens)
-	return m.count(ctx, m.turns*tokens, "token", []string{"RUNS"}, func() error { return m.stream(ctx) })
+	return m.count(ctx, m.turns*tokens, "token", []string{"LOG_runs", "LOG_pages"}, func() error { return m.stream(ctx) })
 }
 
 // count says what of something each has cost.

@@ -63,7 +63,11 @@ func BenchmarkEngines(b *testing.B) { // CL-12
 	raw := journaltest.Text(300)
 	nats := func(b *testing.B, s *clustertest.Servers) (store.Engine, inbox.Options) {
 		c := s.Open(b)
-		owners, err := leased.Owners(b.Context(), c, "inbox")
+		members, err := c.Presence(b.Context())
+		if err != nil {
+			b.Fatal(err)
+		}
+		owners, err := leased.Owners(members, "inbox")
 		if err != nil {
 			b.Fatal(err)
 		}

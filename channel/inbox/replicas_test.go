@@ -23,7 +23,11 @@ import (
 func replica(t testing.TB, s *clustertest.Servers) (*inbox.Inbox, *cluster.Cluster) {
 	t.Helper()
 	c := s.Open(t)
-	owners, err := leased.Owners(t.Context(), c, "inbox")
+	members, err := c.Presence(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	owners, err := leased.Owners(members, "inbox")
 	if err != nil {
 		t.Fatal(err)
 	}

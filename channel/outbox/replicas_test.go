@@ -490,7 +490,11 @@ func TestWhatAKilledReplicaHadToSendIsSentByAnother(t *testing.T) { // CL-02, CL
 	c := s.Open(t)
 	open := func(c *cluster.Cluster) *outbox.Outbox {
 		t.Helper()
-		owners, err := leased.Owners(t.Context(), c, "outbox")
+		members, err := c.Presence(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		owners, err := leased.Owners(members, "outbox")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -21,8 +21,7 @@ import (
 	"github.com/lingserve/lingserve/internal/telemetry"
 	"github.com/lingserve/lingserve/jsonuri"
 	"github.com/lingserve/lingserve/run"
-	"github.com/lingserve/lingserve/runlog"
-	runlognats "github.com/lingserve/lingserve/runlog/nats"
+	runlogs "github.com/lingserve/lingserve/runlog/logs"
 	"github.com/lingserve/lingserve/store"
 	storenats "github.com/lingserve/lingserve/store/nats"
 	"github.com/lingserve/lingserve/tape"
@@ -36,14 +35,14 @@ import (
 type engine struct {
 	cluster    *cluster.Cluster  // nil without NATS
 	members    *replicas.Members // nil where a command has the engine
-	tables     store.Engine
+	tables     tablesAndLogs
 	logs       *storenats.Engine // of tapes; nil before they are opened
 	unwatch    func()
 	disconnect func() error // leaves the others, and ends all that uses their servers
 
 	// Of a server; nil where a command has the engine.
 	bus     replicas.Bus
-	runs    runLog
+	runs    *runlogs.Log
 	control *control.Requests
 	keys    *oncetable.Keys
 
@@ -52,15 +51,11 @@ type engine struct {
 	away  time.Duration // in all, without what goes on
 }
 
-// runLog is a log of runs that replicas share.
-type runLog interface {
-	runlog.Shared
-	Stats() runlognats.Stats
-	Close() error
+// tablesAndLogs is an engine that replicas share.
+type tablesAndLogs interface {
+	store.Engine
+	store.LogEngine
 }
-
-// errNoRunsInPostgres is why config does not offer the engine postgres yet.
-var errNoRunsInPostgres = errors.New("the log of runs cannot be stored in PostgreSQL")
 
 // awayAfter is for how long the servers must have been away until that is said: a leader that changes, and a connection that is made anew,
 // take less.
@@ -282,25 +277,18 @@ func (e *engine) openTables(ctx context.Context, log *slog.Logger) (store.Engine
 
 // share opens what the runs of a server need.
 func (e *engine) share(ctx context.Context, c *config.Config, o *web.Options, log *slog.Logger) (err error) {
-	// A run that is kept for less than it may take would lose its beginning. Servers keep nothing for less than a tenth of a second.
-	if e.cluster == nil {
-		return errNoRunsInPostgres
-	}
-	runs, err := runlognats.Open(ctx, e.cluster, runlognats.Options{
-		Keep: max(c.Run.Timeout+max(c.Run.Retention, c.Run.KeyRetention), time.Second), Log: log,
-		Tube: func() *tube.Options {
-			return &tube.Options{MaxBytes: int(c.Run.MaxLog), Document: func() tube.Document { return new(jsonuri.Document) }}
-		},
-	})
+	requests, err := replicas.NewMux(e.bus)
 	if err != nil {
 		return err
 	}
-	e.runs = runs
-	e.control = control.New(e.bus, e.members, log)
+	if e.runs, err = runlogs.Open(ctx, e.runOptions(c, requests.Of(runRequests), log)); err != nil {
+		return err
+	}
+	e.control = control.New(requests.Of(""), e.members, log)
 	if e.keys, err = oncetable.Open(ctx, e.tables, oncetable.Options{Retention: c.Run.KeyRetention, Log: log}); err != nil {
 		return err
 	}
-	leases, err := e.members.Leases("tape") // those of the tapes
+	leases, err := e.members.Leases(tapeLeases)
 	if err != nil {
 		return err
 	}
@@ -328,8 +316,30 @@ func (e *engine) share(ctx context.Context, c *config.Config, o *web.Options, lo
 	return nil
 }
 
-// tapeLeases is the space of the leases of sessions.
-const tapeLeases = "tape"
+// runRequests is the command of the requests between the logs of runs, which no command of package control has.
+const runRequests = "run log"
+
+// runOptions are the settings of the log of runs.
+func (e *engine) runOptions(c *config.Config, bus replicas.Bus, log *slog.Logger) runlogs.Options {
+	o := runlogs.Options{
+		Logs: e.tables, Tables: e.tables, Bus: bus, Replica: e.members.ID(), Log: log,
+		// A run that is kept for less than it may take would lose its beginning. Servers keep nothing for less than a tenth of a second.
+		Keep: max(c.Run.Timeout+max(c.Run.Retention, c.Run.KeyRetention), time.Second),
+		Tube: func() *tube.Options {
+			return &tube.Options{MaxBytes: int(c.Run.MaxLog), Document: func() tube.Document { return new(jsonuri.Document) }}
+		},
+	}
+	if e.cluster == nil { // a transaction and a message cost more in a database
+		o.Collect, o.Push = runlogs.DatabaseCollect, runlogs.DatabasePush
+	}
+	return o
+}
+
+// tapeLeases returns the leases of sessions, and the replica that holds them here. The engine is not NATS.
+func (e *engine) tapeLeases() (tape.Leaser, string, error) {
+	leases, err := e.members.Leases(tapeLeases)
+	return leases, e.members.ID(), err
+}
 
 // tapes opens the store of the sessions that replicas share.
 func (e *engine) tapes(log *slog.Logger, observer tape.Observer) (tape.Whole, error) {

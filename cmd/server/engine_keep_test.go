@@ -1,3 +1,5 @@
+//go:build !nonats
+
 package main
 
 import (
@@ -38,7 +40,7 @@ func TestARunDoesNotOutliveItsBeginning(t *testing.T) {
 				t.Fatal(err)
 			}
 			found := max(c.Run.Retention, c.Run.KeyRetention)
-			for _, name := range []string{"RUNS", "PAGES", "RUNNING"} {
+			for _, name := range []string{"LOG_runs", "LOG_pages"} {
 				s, err := e.cluster.JetStream().Stream(ctx, e.cluster.Name(name))
 				if err != nil {
 					t.Fatal(err)

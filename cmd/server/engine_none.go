@@ -25,7 +25,7 @@ func openEngine(_ context.Context, c *config.Config, _ *slog.Logger) (*engine, e
 	if err := c.CheckEngine(); err != nil {
 		return nil, err
 	}
-	if c.Engine == config.EngineNATS {
+	if c.Engine != config.EngineLocal {
 		return nil, fmt.Errorf("engine (%s): %w; set engine to local, or use a binary with NATS", c.Source("engine"), errNoNATS)
 	}
 	return nil, nil
@@ -47,6 +47,8 @@ func (*engine) openTables(context.Context, *slog.Logger) (store.Engine, error) {
 
 func (*engine) tapes(*slog.Logger, tape.Observer) (tape.Whole, error) { return nil, errNoNATS }
 
-func (*doors) share(context.Context, *config.Config, *engine, store.Engine, *slog.Logger) error {
+func (*engine) tapeLeases() (tape.Leaser, string, error) { return nil, "", errNoNATS }
+
+func (*channels) share(context.Context, *config.Config, *engine, store.Engine, *slog.Logger) error {
 	return errNoNATS
 }

@@ -113,9 +113,6 @@ func TestReplicasShareADatabase(t *testing.T) {
 
 // CL-14: three servers without NATS continue each other's sessions, also when one is killed.
 func TestThreeServersShareADatabase(t *testing.T) {
-	if !config.OffersPostgres {
-		t.Skip("the engine postgres is not offered: the logs of runs are missing")
-	}
 	longtest.Only(t, "three whole servers")
 	url, workspace, dirs := startPostgres(t).URL(), t.TempDir(), []string{t.TempDir(), t.TempDir(), t.TempDir()}
 	shareSessions(t, func(i int) (*program.Process, error) {

@@ -303,7 +303,7 @@ var settingLines = map[string]string{
 	"tls-cert":          "file with the server's certificate",
 	"tls-key":           "file with the certificate's key",
 	"admin-addr":        "address of a second listener for metrics and profiles",
-	"engine":            "local, or nats for several replicas (local)",
+	"engine":            "local, or nats or postgres for several replicas (local)",
 	"log-level":         "debug, info, warn or error (info); -v is debug",
 	"tape-store":        "store of the sessions: file, postgres or nats (file)",
 	"tape-postgres-url": "address of the PostgreSQL database",
@@ -312,7 +312,7 @@ var settingLines = map[string]string{
 
 // settingGroups are the titles of the settings, by the first part of their keys.
 var settingGroups = map[string]string{
-	"": "The server", "nats": "NATS (engine nats)", "demo": "The demo model", "run": "Runs", "turn": "Messages of sessions",
+	"": "The server", "nats": "NATS (engine nats)", "postgres": "PostgreSQL (engine postgres)", "demo": "The demo model", "run": "Runs", "turn": "Messages of sessions",
 	"tape": "Sessions", "http": "HTTP", "upstream": "Requests to models", "retries": "Retries", "log": "The log",
 	"auth": "API keys and tokens", "limit": "Limits", "files": "Uploaded files", "admin": "Metrics and profiles", "traces": "Traces",
 	"tls": "Certificates",

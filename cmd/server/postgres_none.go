@@ -11,6 +11,6 @@ import (
 )
 
 // openPostgres says that this binary cannot use a database.
-func openPostgres(*config.Config, *slog.Logger, tape.Observer) (tape.Whole, error) {
+func openPostgres(*config.Config, *engine, *slog.Logger, tape.Observer) (tape.Whole, error) {
 	return nil, errors.New("this binary has no PostgreSQL support (build tag nopostgres)")
 }

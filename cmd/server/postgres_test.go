@@ -1,3 +1,5 @@
+//go:build !nopostgres
+
 package main
 
 import (
@@ -174,7 +176,7 @@ func TestAllSessionsAreCopiedFromFilesToADatabase(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	store, err := openPostgres(c, slog.New(slog.DiscardHandler), nil)
+	store, err := openPostgres(c, nil, slog.New(slog.DiscardHandler), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

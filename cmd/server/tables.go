@@ -59,7 +59,7 @@ func openLocalTables(ctx context.Context, c *config.Config, log *slog.Logger) (*
 			return nil, err
 		}
 	}
-	return file.Open(dir, file.Options{Log: log})
+	return file.Open(dir, file.Options{Alone: c.Data == "", Log: log})
 }
 
 // tablesFolder is where the tables of a single server are.
@@ -81,7 +81,7 @@ func newTickets(ctx context.Context, c *config.Config, tables store.Engine) (*ac
 
 // tablesError says to the user where a table is that cannot be used.
 func tablesError(c *config.Config, err error) error {
-	if c.Engine == config.EngineNATS {
+	if c.Engine != config.EngineLocal {
 		return engineError(c, err)
 	}
 	return dataError(c, err)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"strings"
 
@@ -36,7 +37,7 @@ func openStore(c *config.Config, shared *engine, log *slog.Logger, observer tape
 	var err error
 	switch {
 	case c.Tape.Store == "postgres":
-		store, err = openPostgres(c, log, observer)
+		store, err = openPostgres(c, shared, log, observer)
 	case c.Tape.Store == config.EngineNATS:
 		store, err = shared.tapes(log, observer)
 	case c.Data == "":
@@ -77,8 +78,25 @@ func tapesPlace(c *config.Config) string {
 	if c.Tape.Store == "postgres" {
 		return fmt.Sprintf("the database of tape.postgres.url (%s), schema %s", c.Source("tape.postgres.url"), c.Tape.Postgres.Schema)
 	}
-	if c.Tape.Store == config.EngineNATS {
+	return placeIn(c, c.Tape.Store)
+}
+
+// placeIn is where an engine stores things, for people.
+func placeIn(c *config.Config, engine string) string {
+	if engine == config.EngineNATS {
 		return fmt.Sprintf("the NATS servers of nats.servers (%s), prefix %s", c.Source("nats.servers"), c.NATS.Prefix)
 	}
+	if engine == config.EnginePostgres {
+		return fmt.Sprintf("the database of postgres.url (%s), schema %s", c.Source("postgres.url"), c.Postgres.Schema)
+	}
 	return c.Data
+}
+
+// tapeLeases is the kind of the leases of sessions.
+const tapeLeases = "tape"
+
+// replicaName is what people call this replica.
+func replicaName() string {
+	name, _ := os.Hostname() // "" if the system does not tell
+	return name
 }

@@ -54,7 +54,7 @@ var (
 		w.must(r.Resume())
 	}}
 	killLeader = fault{"kill -9 of the NATS server that leads", func(ctx context.Context, w *world, random *rand.Rand) {
-		stream := []string{"lingserve_RUNS", "lingserve_TAPES"}[random.IntN(2)]
+		stream := []string{"lingserve_LOG_runs", "lingserve_TAPES"}[random.IntN(2)]
 		n, err := w.fleet.Leader(ctx, stream)
 		if err != nil {
 			w.fail("%v", err)

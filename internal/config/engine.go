@@ -48,8 +48,8 @@ func (n *NATS) Embedded() bool { return slices.Equal(n.Servers, []string{Embedde
 
 var engineSettings = []Setting{
 	{
-		Key: "engine", Default: EngineLocal, OneOf: engines(),
-		Help:  "storage: local (this process and its files) or nats (NATS JetStream, shared by replicas)",
+		Key: "engine", Default: EngineLocal, OneOf: engines,
+		Help:  "storage: local (this process and its files), nats (NATS JetStream) or postgres (PostgreSQL); replicas share the last two",
 		field: func(c *Config) any { return &c.Engine },
 	},
 }
@@ -137,7 +137,7 @@ var natsSettings = []Setting{
 	},
 	{
 		Key: "nats.max_inbox", Default: "1GiB", Min: "64KiB",
-		Help:  "NATS space for a day of channel events; other channel data takes 656 MiB more",
+		Help:  "NATS space for a day of channel events; beyond it, those answered first are forgotten",
 		field: func(c *Config) any { return &c.NATS.MaxInbox },
 	},
 }
@@ -187,7 +187,7 @@ func (c *Config) CheckEngine() error {
 		e.noEffect(natsSettings, EngineNATS)
 	}
 	if c.Engine != EnginePostgres {
-		e.noEffect(offeredPostgresSettings(), EnginePostgres)
+		e.noEffect(postgresSettings, EnginePostgres)
 	}
 	switch c.Engine {
 	case EngineLocal:

@@ -5,9 +5,6 @@ import "time"
 // EnginePostgres is the engine of replicas that share a PostgreSQL database.
 const EnginePostgres = "postgres"
 
-// OffersPostgres says whether that engine is offered, which needs that all data of replicas is stored there. The logs of runs are missing.
-const OffersPostgres = false
-
 // SharedPostgres is the database of the engine postgres.
 type SharedPostgres struct {
 	Postgres
@@ -15,20 +12,7 @@ type SharedPostgres struct {
 }
 
 // engines are the values of the setting engine.
-func engines() []string {
-	if OffersPostgres {
-		return []string{EngineLocal, EngineNATS, EnginePostgres}
-	}
-	return []string{EngineLocal, EngineNATS}
-}
-
-// offeredPostgresSettings are the settings of the engine postgres, if it is offered.
-func offeredPostgresSettings() []Setting {
-	if OffersPostgres {
-		return postgresSettings
-	}
-	return nil
-}
+var engines = []string{EngineLocal, EngineNATS, EnginePostgres}
 
 var postgresSettings = []Setting{
 	{

@@ -127,7 +127,7 @@ var top = []Setting{
 var sections = slices.Concat(
 	engineSettings,
 	natsSettings,
-	offeredPostgresSettings(),
+	postgresSettings,
 	coreSettings,
 	authSettings,
 	limitSettings,

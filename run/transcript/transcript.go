@@ -3,7 +3,6 @@
 package transcript
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"strconv"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/bot"
+	"github.com/lingserve/lingserve/internal/rawjson"
 	"github.com/lingserve/lingserve/internal/wording"
 	"github.com/lingserve/lingserve/jsonuri"
 	"github.com/lingserve/lingserve/ling"
@@ -148,22 +148,17 @@ func (w *Writer) call(c tool.Call) {
 	if !json.Valid(arguments) {
 		arguments, _ = json.Marshal(string(arguments))
 	}
-	var value bytes.Buffer
-	enc := json.NewEncoder(&value)
-	enc.SetEscapeHTML(false)
-	if enc.Encode(tool.Call{ID: c.ID, Name: c.Name, Arguments: arguments}) != nil {
+	value, err := rawjson.Marshal(tool.Call{ID: c.ID, Name: c.Name, Arguments: arguments})
+	if err != nil {
 		return // strings and what was JSON before: cannot be
 	}
-	w.set("$tools", number, bytes.TrimSpace(value.Bytes()))
+	w.set("$tools", number, value)
 }
 
 // beside tells a source, or an image or a sound.
 func (w *Writer) beside(name string, number int, what any) {
-	var value bytes.Buffer
-	enc := json.NewEncoder(&value)
-	enc.SetEscapeHTML(false)
-	if enc.Encode(what) == nil {
-		w.set(name, number, bytes.TrimSpace(value.Bytes()))
+	if value, err := rawjson.Marshal(what); err == nil {
+		w.set(name, number, value)
 	}
 }
 

@@ -10,15 +10,15 @@ import (
 
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/channel/owner"
-	"github.com/lingserve/lingserve/cluster"
+	"github.com/lingserve/lingserve/cluster/replicas"
 )
 
 // owners hold a lease each, under a name that nobody had before.
-type owners struct{ *cluster.Leases }
+type owners struct{ *replicas.Leases }
 
 // Owners returns the owners of one table.
-func Owners(ctx context.Context, c *cluster.Cluster, table string) (owner.Owners, error) {
-	l, err := c.Leases(ctx, table)
+func Owners(m *replicas.Members, table string) (owner.Owners, error) {
+	l, err := m.Leases(table)
 	if err != nil {
 		return nil, fmt.Errorf("join the replicas: %w", err)
 	}
@@ -41,7 +41,7 @@ func (o owners) Alive(ctx context.Context, name string) (bool, error) {
 
 // Pollers is a [channel.Exclusive] of replicas: a lease for each name. If a replica dies, the next one takes its lease over when the others
 // take it for dead.
-type Pollers struct{ leases *cluster.Leases }
+type Pollers struct{ leases *replicas.Leases }
 
 var _ channel.Exclusive = (*Pollers)(nil)
 
@@ -49,8 +49,8 @@ var _ channel.Exclusive = (*Pollers)(nil)
 var errTaken = errors.New("channel: the other replicas consider this one dead, and one of them may do its work")
 
 // OpenPollers joins the other replicas.
-func OpenPollers(ctx context.Context, c *cluster.Cluster) (*Pollers, error) {
-	l, err := c.Leases(ctx, "pollers")
+func OpenPollers(m *replicas.Members) (*Pollers, error) {
+	l, err := m.Leases("pollers")
 	if err != nil {
 		return nil, fmt.Errorf("join the replicas that ask platforms for events: %w", err)
 	}

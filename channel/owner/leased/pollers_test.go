@@ -9,6 +9,7 @@ import (
 	"github.com/lingserve/lingserve/cluster"
 	"github.com/lingserve/lingserve/cluster/clustertest"
 	"github.com/lingserve/lingserve/internal/longtest"
+	_ "github.com/lingserve/lingserve/store/nats" // the table of leases
 )
 
 func TestMain(m *testing.M) { clustertest.Main(m, nil) }
@@ -16,7 +17,11 @@ func TestMain(m *testing.M) { clustertest.Main(m, nil) }
 func pollers(t *testing.T, s *clustertest.Servers) (*leased.Pollers, *cluster.Cluster) {
 	t.Helper()
 	c := s.Open(t)
-	p, err := leased.OpenPollers(t.Context(), c)
+	members, err := c.Presence(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := leased.OpenPollers(members)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +73,11 @@ func TestAReplicaWhoseConnectionIsGoneStopsAsking(t *testing.T) { // CL-06
 	t.Parallel()
 	s := clustertest.One(t)
 	c := s.Open(t, func(o *cluster.Options) { o.Grace = time.Second })
-	p, err := leased.OpenPollers(t.Context(), c)
+	members, err := c.Presence(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := leased.OpenPollers(members)
 	if err != nil {
 		t.Fatal(err)
 	}

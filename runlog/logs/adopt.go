@@ -1,0 +1,145 @@
+package logs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/lingserve/lingserve/runlog"
+	"github.com/lingserve/lingserve/store"
+)
+
+// Find is that of [runlog.Shared].
+func (l *Log) Find(ctx context.Context, run string) (f runlog.Found, err error) {
+	err = again(ctx, func() error {
+		f, err = l.find(ctx, run)
+		return err
+	})
+	return f, err
+}
+
+func (l *Log) find(ctx context.Context, run string) (runlog.Found, error) {
+	_, h, err := l.info(ctx, run)
+	if err != nil {
+		return runlog.Found{}, err
+	}
+	f := runlog.Found{ID: run, Replica: h.replica, Ended: h.end > 0}
+	take := func(r record) {
+		switch r.kind {
+		case recordRun, recordOther:
+			f.Opening = r.text
+		case recordEnd:
+			f.Head = r.text
+		}
+	}
+	if err := l.readRecords(ctx, run, h.opening, take); err != nil {
+		return runlog.Found{}, err
+	}
+	if f.Ended && h.end != h.opening {
+		if err := l.readRecords(ctx, run, h.end, take); err != nil {
+			return runlog.Found{}, err
+		}
+	}
+	return f, nil
+}
+
+// Running is that of [runlog.Shared].
+func (l *Log) Running(ctx context.Context, replica string) (all []runlog.Going, err error) {
+	prefix := ""
+	if replica != "" {
+		prefix = store.KeyPart(replica) + "/"
+	}
+	for r, err := range l.going.Range(ctx, prefix, false) {
+		if err != nil {
+			return nil, away(err)
+		}
+		if g, ok := parseRunning(r.Meta); ok {
+			all = append(all, g)
+		}
+	}
+	return all, nil
+}
+
+// Adopt is that of [runlog.Shared].
+func (l *Log) Adopt(ctx context.Context, run, from string) (*runlog.Left, error) {
+	var a *applied
+	err := again(ctx, func() error {
+		a = l.newApplied(run)
+		err := l.readOwn(ctx, a)
+		switch {
+		case err != nil:
+			return err
+		case a.ended():
+			return runlog.ErrEnded
+		case a.head.replica != from:
+			return runlog.ErrFenced
+		}
+		return l.seal(ctx, a)
+	})
+	if err != nil {
+		if errors.Is(err, runlog.ErrUnknown) || errors.Is(err, runlog.ErrEnded) || errors.Is(err, runlog.ErrFenced) {
+			l.unnote(from, run, store.AnyRev)
+		}
+		return nil, err
+	}
+	note, err := l.noteRunning(ctx, run)
+	if err != nil {
+		return nil, away(err)
+	}
+	p, err := l.claim(ctx, a)
+	if err != nil {
+		if errors.Is(err, runlog.ErrFenced) || errors.Is(err, runlog.ErrUnknown) {
+			l.unnote(l.options.Replica, run, note)
+		}
+		return nil, err
+	}
+	if from != l.options.Replica {
+		l.unnote(from, run, store.AnyRev)
+	}
+	p.note = note
+	l.mu.Lock()
+	l.adopted[run] = p
+	l.mu.Unlock()
+	l.log.InfoContext(ctx, "took over a run from another replica", slog.String("run", run), slog.String("replica", from))
+	return &runlog.Left{ID: run, Opening: load(&a.opening), Tube: p.tube}, nil
+}
+
+func (l *Log) unnote(replica, run string, rev uint64) {
+	l.pump.do(func() { l.pump.unnote(replica, run, rev) })
+}
+
+// claim writes the batch that makes a run this replica's.
+func (l *Log) claim(ctx context.Context, a *applied) (*position, error) {
+	life := make(chan uint64, 1)
+	if !l.pump.do(func() { life <- l.pump.page.life }) {
+		return nil, runlog.ErrClosed
+	}
+	h := head{replica: l.options.Replica, run: l.handles.Add(1), begin: a.head.begin, opening: a.head.opening}
+	select {
+	case h.life = <-life:
+	case <-l.ctx.Done():
+		return nil, runlog.ErrClosed
+	}
+	records := append([]byte{entryLast, recordAdopt}, a.paged...)
+	b := store.Batch{ID: newID(), After: a.rev, Entries: entriesOf(records), Head: h.append(nil)}
+	for wait := firstRetry; ; wait = min(2*wait, lastRetry) {
+		info, err := l.runs.Append(ctx, a.name, b)
+		if err == nil {
+			t := a.follower.Tube()
+			return &position{tube: t, next: t.Len(), at: t.Behind(), rev: info.Rev, last: info.Last, head: h}, nil
+		}
+		if moved, ok := errors.AsType[*store.MovedLog](err); ok {
+			if moved.Rev == store.New {
+				return nil, runlog.ErrUnknown // dropped since it was read
+			}
+			return nil, runlog.ErrFenced
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return nil, fmt.Errorf("%w: %w", runlog.ErrAway, err)
+		}
+	}
+}

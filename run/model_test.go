@@ -205,7 +205,12 @@ func (w *world) read(id string, m *told, from uint64) {
 	if err != nil {
 		t.Fatalf("RU-62: %s is not found: %v", id, err)
 	}
-	over := r.Ended() && r.Final()
+	over := false
+	select {
+	case <-r.Done():
+		over = r.Final()
+	default:
+	}
 	reader, err := r.Read(t.Context(), from)
 	if w.s.o.Shared != nil && errors.Is(err, ErrMoved) {
 		return // as is who asks a replica that does not know as much

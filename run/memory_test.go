@@ -51,6 +51,7 @@ type memoryRun struct {
 	opening []byte
 	from    uint64
 	owner   string
+	life    int  // changes with the owner: an entry of an earlier one is fenced, also if the replica adopts the run again
 	left    bool // the owner writes no more
 	records []memoryRecord
 	head    []byte
@@ -78,6 +79,7 @@ type memoryEntry struct {
 	run     runlog.Run
 	place   tube.Place
 	anew    uint64
+	life    int
 	opening []byte // that is to be stored
 	head    []byte // likewise
 	left    bool
@@ -91,8 +93,10 @@ func (l *memoryLog) Keep(run runlog.Run) runlog.Entry {
 	e := &memoryEntry{log: l, run: run, opening: run.Opening, place: run.Tube.Behind()}
 	l.change(func() {
 		l.entries = append(l.entries, e)
-		if r := l.runs[run.ID]; r != nil && r.owner == l.replica && run.Tube.From() > r.from {
-			e.anew = run.Tube.From()
+		if r := l.runs[run.ID]; r != nil && r.owner == l.replica {
+			if e.life = r.life; run.Tube.From() > r.from {
+				e.anew = run.Tube.From()
+			}
 		}
 	})
 	l.wg.Go(e.write)
@@ -145,7 +149,7 @@ func (e *memoryEntry) step() (wait <-chan struct{}, idle bool, err error) {
 		return l.changed, false, nil
 	}
 	r := l.runs[e.run.ID]
-	if r != nil && r.owner != l.replica {
+	if r != nil && (r.owner != l.replica || r.life != e.life) {
 		e.done = true
 		l.tell()
 		return nil, false, runlog.ErrFenced
@@ -183,7 +187,7 @@ func (e *memoryEntry) Reopen(opening []byte) { e.log.change(func() { e.opening =
 func (e *memoryEntry) Leave() {
 	e.log.change(func() {
 		e.left = true
-		if r := e.log.runs[e.run.ID]; r != nil && r.owner == e.log.replica {
+		if r := e.log.runs[e.run.ID]; r != nil && r.owner == e.log.replica && r.life == e.life {
 			r.left = true
 		}
 	})
@@ -270,6 +274,7 @@ func (l *memoryLog) Adopt(_ context.Context, id, from string) (*runlog.Left, err
 		return nil, runlog.ErrFenced
 	}
 	r.owner, r.left = l.replica, false
+	r.life++
 	f := r.follower(id)
 	for _, record := range r.records {
 		record.apply(f)

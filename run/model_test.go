@@ -205,11 +205,11 @@ func (w *world) read(id string, m *told, from uint64) {
 	if err != nil {
 		t.Fatalf("RU-62: %s is not found: %v", id, err)
 	}
-	over := false
+	over := r.Ended()
 	select {
 	case <-r.Done():
-		over = r.Final()
-	default:
+		over = over && r.Final()
+	default: // what came of it is read from its events
 	}
 	reader, err := r.Read(t.Context(), from)
 	if w.s.o.Shared != nil && errors.Is(err, ErrMoved) {

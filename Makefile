@@ -93,7 +93,7 @@ soak:
 
 # The long form of tests that "make test" has in a short one: three servers as well as one, more draws, rounds and kills, larger counts.
 # Some minutes.
-LONG = ./channel/inbox ./channel/outbox ./cluster ./cluster/clustertest ./control ./runlog/file ./runlog/logs ./store/nats ./store/postgres ./store/postgres/lease ./internal/before/postgres ./tape/logs
+LONG = ./channel/inbox ./channel/outbox ./cluster ./cluster/clustertest ./control ./runlog/file ./runlog/logs ./store/nats ./store/postgres ./internal/before/postgres ./tape/logs
 long:
 	$(GO) test -vet=off $(RACE) -count=1 -p 1 -timeout 30m $(LONG) -args -long
 

@@ -103,7 +103,7 @@ func TestATurnAllocatesLittle(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
-	if n > 900 { // 790, of them 400 of the store, and what the race detector adds
-		t.Errorf("a turn allocates %v times, want at most 900", n)
+	if n > 560 { // 480, and what the race detector adds
+		t.Errorf("a turn allocates %v times, want at most 560", n)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/internal/rawjson"
 	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/tool"
 )
@@ -180,11 +181,9 @@ const writing = 10 * time.Second
 
 // encode writes JSON with nothing escaped needlessly.
 func encode(v any) json.RawMessage {
-	var b strings.Builder
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	if e.Encode(v) != nil {
+	text, err := rawjson.Marshal(v)
+	if err != nil {
 		return json.RawMessage("null")
 	}
-	return json.RawMessage(strings.TrimSuffix(b.String(), "\n"))
+	return text
 }

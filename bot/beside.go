@@ -1,12 +1,11 @@
 package bot
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"strconv"
 
 	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/internal/rawjson"
 	"github.com/lingserve/lingserve/jsonuri"
 	"github.com/lingserve/lingserve/tube"
 )
@@ -69,16 +68,14 @@ func MediaFailure(err error) *Failure {
 }
 
 func (i *inference) sendBeside(name string, n int, value any) error {
-	var text bytes.Buffer
-	e := json.NewEncoder(&text)
-	e.SetEscapeHTML(false)
-	if e.Encode(value) != nil {
+	text, err := rawjson.Marshal(value)
+	if err != nil {
 		return nil // strings and numbers: cannot be
 	}
-	if !i.out.admit(text.String()) {
+	if !i.out.admit(string(text)) {
 		return i.out.failure
 	}
 	uri := []byte(jsonuri.Join(i.bot.root, name+"/"+strconv.Itoa(n)))
-	i.out.send(tube.Event{Kind: tube.Set, URI: uri, Value: bytes.TrimSpace(text.Bytes())})
+	i.out.send(tube.Event{Kind: tube.Set, URI: uri, Value: text})
 	return i.out.failure
 }

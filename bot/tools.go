@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/internal/rawjson"
 	"github.com/lingserve/lingserve/jsonuri"
 	"github.com/lingserve/lingserve/tube"
 )
@@ -142,13 +143,11 @@ func (c *calls) send(call *call) {
 	case text[0] == '{' && isJSON(text):
 		data.Arguments = json.RawMessage(text)
 	}
-	var value bytes.Buffer
-	e := json.NewEncoder(&value)
-	e.SetEscapeHTML(false)
-	if e.Encode(data) != nil {
+	value, err := rawjson.Marshal(data)
+	if err != nil {
 		return // strings and what was JSON before: cannot be
 	}
-	c.out.send(tube.Event{Kind: tube.Set, URI: c.uri("$tools", call.number), Value: value.Bytes()})
+	c.out.send(tube.Event{Kind: tube.Set, URI: c.uri("$tools", call.number), Value: value})
 }
 
 // result sends what came of a call that the provider has made itself: an object or list as what it is, all else as text, null where

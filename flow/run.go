@@ -14,6 +14,7 @@ import (
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/bot"
 	"github.com/lingserve/lingserve/bot/prompt"
+	"github.com/lingserve/lingserve/internal/rawjson"
 	"github.com/lingserve/lingserve/jsonuri"
 	"github.com/lingserve/lingserve/ling"
 	"github.com/lingserve/lingserve/tube"
@@ -124,13 +125,11 @@ func defaultMessage(input map[string]any) string {
 
 // encode writes a value of templates as JSON; none of them can fail.
 func encode(v any) []byte {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(v); err != nil {
+	text, err := rawjson.Marshal(v)
+	if err != nil {
 		return []byte("null")
 	}
-	return bytes.TrimSpace(b.Bytes())
+	return text
 }
 
 // variables are what templates can read. The result so far is a copy of the document, so it is made only for those that name it.

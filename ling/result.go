@@ -1,7 +1,6 @@
 package ling
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/bot"
+	"github.com/lingserve/lingserve/internal/rawjson"
 	"github.com/lingserve/lingserve/tube"
 )
 
@@ -225,12 +225,10 @@ func (m *Manager) otherEnded(b bot.Bot) {
 
 // send sends a named event.
 func (m *Manager) send(name string, data any) error {
-	var text bytes.Buffer
-	e := json.NewEncoder(&text)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(data); err != nil {
+	text, err := rawjson.Marshal(data)
+	if err != nil {
 		return fmt.Errorf("ling: the data of the event %q has no JSON form: %w", name, errors.Unwrap(err))
 	}
-	_, err := m.tube.Send(tube.Event{Kind: tube.Named, Name: name, Value: bytes.TrimSuffix(text.Bytes(), []byte("\n"))})
+	_, err = m.tube.Send(tube.Event{Kind: tube.Named, Name: name, Value: text})
 	return err
 }

@@ -1,7 +1,6 @@
 package run
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,6 +12,7 @@ import (
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/agent"
 	"github.com/lingserve/lingserve/bot"
+	"github.com/lingserve/lingserve/internal/rawjson"
 	"github.com/lingserve/lingserve/internal/vfs"
 	"github.com/lingserve/lingserve/internal/wording"
 	"github.com/lingserve/lingserve/jsonuri"
@@ -210,22 +210,17 @@ func (a *agentRun) call(c tool.Call) {
 	if !json.Valid(arguments) {
 		arguments, _ = json.Marshal(string(arguments))
 	}
-	var value bytes.Buffer
-	enc := json.NewEncoder(&value)
-	enc.SetEscapeHTML(false)
-	if enc.Encode(tool.Call{ID: c.ID, Name: c.Name, Arguments: arguments}) != nil {
+	value, err := rawjson.Marshal(tool.Call{ID: c.ID, Name: c.Name, Arguments: arguments})
+	if err != nil {
 		return // strings and what was JSON before: cannot be
 	}
-	a.set("$tools", number, bytes.TrimSpace(value.Bytes()))
+	a.set("$tools", number, value)
 }
 
 // beside tells a source, or an image or a sound.
 func (a *agentRun) beside(name string, number int, what any) {
-	var value bytes.Buffer
-	enc := json.NewEncoder(&value)
-	enc.SetEscapeHTML(false)
-	if enc.Encode(what) == nil {
-		a.set(name, number, bytes.TrimSpace(value.Bytes()))
+	if value, err := rawjson.Marshal(what); err == nil {
+		a.set(name, number, value)
 	}
 }
 

@@ -177,18 +177,28 @@ func (p *Put) Check() error {
 // KeyPart makes one part of a key of any text: letters, digits, _ . and - stand for themselves, other bytes are escaped. Different texts have
 // different parts. A part that would be too long is the hash of the text.
 func KeyPart(text string) string {
-	var b strings.Builder
-	for i := range len(text) {
-		switch c := text[i]; {
-		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '_', c == '-', c == '.' && i > 0:
-			b.WriteByte(c)
-		default:
-			fmt.Fprintf(&b, "~%02x", c)
+	plain := func(i int) bool {
+		c := text[i]
+		return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '_' || c == '-' || c == '.' && i > 0
+	}
+	i := 0
+	for i < len(text) && plain(i) {
+		i++
+	}
+	if i == len(text) && 0 < i && i <= maxPart {
+		return text
+	}
+	b := []byte(text[:i])
+	for ; i < len(text); i++ {
+		if plain(i) {
+			b = append(b, text[i])
+		} else {
+			b = fmt.Appendf(b, "~%02x", text[i])
 		}
 	}
-	if b.Len() == 0 || b.Len() > maxPart {
+	if len(b) == 0 || len(b) > maxPart {
 		sum := sha256.Sum256([]byte(text))
 		return "~~" + hex.EncodeToString(sum[:])
 	}
-	return b.String()
+	return string(b)
 }

@@ -91,13 +91,8 @@ func (b Batch) Number(entries []Entry, info Info, now time.Time, read func(after
 		return 0, fmt.Errorf("%w: the tape does not exist", ErrNotFound)
 	}
 	if b.Fork != "" {
-		for e, err := range read(b.ForkAt) {
-			if err != nil {
-				return 0, fmt.Errorf("see whether fork %s was merged before: %w", b.Fork, err)
-			}
-			if !emptyObject(e.Meta) && MetaOf(e).Fork == b.Fork {
-				return e.ID, nil
-			}
+		if written, err := mergedBefore(b.Fork, read(b.ForkAt)); written != 0 || err != nil {
+			return written, err
 		}
 	}
 	if b.IfLast != 0 && b.IfLast != info.LastID {
@@ -121,6 +116,19 @@ func (b Batch) Number(entries []Entry, info Info, now time.Time, read func(after
 			e.Date = now
 		}
 		e.Date = e.Date.UTC().Truncate(time.Microsecond)
+	}
+	return 0, nil
+}
+
+// mergedBefore returns the id of the first entry of a fork that was merged; 0: it was not.
+func mergedBefore(fork string, entries iter.Seq2[Entry, error]) (int64, error) {
+	for e, err := range entries {
+		if err != nil {
+			return 0, fmt.Errorf("see whether fork %s was merged before: %w", fork, err)
+		}
+		if !emptyObject(e.Meta) && MetaOf(e).Fork == fork {
+			return e.ID, nil
+		}
 	}
 	return 0, nil
 }

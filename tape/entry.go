@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/internal/heavy"
+	"github.com/lingserve/lingserve/internal/rawjson"
 )
 
 // Entry is one fact. Payload and Meta are JSON objects whose bytes the tape keeps.
@@ -125,13 +126,11 @@ func newEntry(kind Kind, payload any) Entry {
 
 // encode gives the JSON of v with nothing escaped that need not be, or nil.
 func encode(v any) json.RawMessage {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
+	text, err := rawjson.Marshal(v)
+	if err != nil {
 		return nil
 	}
-	return plain(bytes.TrimSuffix(b.Bytes(), []byte("\n")))
+	return plain(text)
 }
 
 // plain undoes the two escapes that encoding/json always writes, for the sake of JavaScript: of U+2028 and U+2029.

@@ -84,6 +84,50 @@ func ParseEntry(line []byte) (Entry, error) {
 	return e, nil
 }
 
+// ParseWritten is ParseEntry for a line that is surely as it was written, because of its checksum for instance: it does not look whether
+// payload and meta are JSON.
+func ParseWritten(line []byte) (Entry, error) {
+	if e, ok := cutEntry(line); ok {
+		return e, nil
+	}
+	return ParseEntry(line)
+}
+
+// cutEntry takes a line apart that has the form of AppendJSON.
+func cutEntry(line []byte) (e Entry, ok bool) {
+	const name = `,"date":"`
+	n := len(line) - len(name) - len(dateLayout) - len(`"}`)
+	if n < 0 || string(line[n:n+len(name)]) != name {
+		return e, false
+	}
+	id, rest := cutValue(line[:n], `{"id":`)
+	kind, rest := cutValue(rest, `,"kind":`)
+	e.Payload, rest = cutValue(rest, `,"payload":`)
+	e.Meta, rest = cutValue(rest, `,"meta":`)
+	e.ID, _ = strconv.ParseInt(string(id), 10, 64)
+	e.Kind = kindOf(kind)
+	date, err := parseDate(line[n+len(name) : len(line)-2])
+	e.Date = date
+	ok = err == nil && len(rest) == 0 && e.ID > 0 && e.Kind != "" && len(e.Kind) <= maxKind && isObject(e.Payload) && isObject(e.Meta)
+	if string(e.Meta) == "{}" {
+		e.Meta = nil
+	}
+	return e, ok
+}
+
+// cutValue returns the value that follows a name at the beginning of a text, and what follows the value.
+func cutValue(text []byte, name string) (value, rest []byte) {
+	if len(text) < len(name) || string(text[:len(name)]) != name {
+		return nil, text
+	}
+	end := skip(text, len(name))
+	return text[len(name):end:end], text[end:]
+}
+
+func isObject(value []byte) bool {
+	return len(value) > 1 && value[0] == '{' && value[len(value)-1] == '}'
+}
+
 // isJSON reports whether a text is JSON.
 func isJSON(raw []byte) (valid bool) {
 	heavy.Do(len(raw), func() { valid = json.Valid(raw) })
@@ -239,13 +283,12 @@ func space(json []byte, i int) int {
 	return i
 }
 
-// skip returns where the value at i ends.
+// skip returns where the value at i ends, or where the text ends before it.
 func skip(json []byte, i int) int {
-	depth := 0
-	for {
+	for depth := 0; i < len(json); {
 		switch json[i] {
 		case '"':
-			for i++; json[i] != '"'; i++ {
+			for i++; i < len(json) && json[i] != '"'; i++ {
 				if json[i] == '\\' {
 					i++
 				}
@@ -266,7 +309,8 @@ func skip(json []byte, i int) int {
 			}
 		}
 		if depth == 0 {
-			return i
+			break
 		}
 	}
+	return min(i, len(json))
 }

@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/google/jsonschema-go/jsonschema"
+
+	"github.com/lingserve/lingserve/internal/rawjson"
 )
 
 // schemaOf writes the schema of a struct: what it takes is what encoding/json writes of the struct, and reads.
@@ -26,7 +28,7 @@ func schemaOf(in reflect.Type) (json.RawMessage, error) {
 		var s *jsonschema.Schema
 		if s, err = jsonschema.ForType(in, &jsonschema.ForOptions{TypeSchemas: i.types}); err == nil {
 			nullable(s)
-			return encode(s)
+			return rawjson.Marshal(s)
 		}
 	}
 	return nil, fmt.Errorf("no schema can be made of %s: %w", in, err)

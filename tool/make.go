@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+
+	"github.com/lingserve/lingserve/internal/rawjson"
 )
 
 // New makes a tool of a function. The arguments' schema is that of In, a struct: its members are called as encoding/json calls them,
@@ -51,7 +53,7 @@ func resultOf(out any) (Result, error) {
 	case string:
 		return Text(out), nil
 	}
-	text, err := encode(out)
+	text, err := rawjson.Marshal(out)
 	if err != nil {
 		return Result{}, fmt.Errorf("cannot write the result as JSON: %w", err)
 	}

@@ -2,7 +2,8 @@ package tool
 
 import (
 	"encoding/json"
-	"strings"
+
+	"github.com/lingserve/lingserve/internal/rawjson"
 )
 
 // Result is what came of a call: a value, parts beside it, or an error. [Result.Value] is how it lies on a tape.
@@ -31,19 +32,8 @@ func Text(s string) Result { return Result{Content: quote(s)} }
 
 // quote writes text as JSON, with nothing escaped needlessly.
 func quote(s string) json.RawMessage {
-	text, _ := encode(s) // a string always has a JSON text
+	text, _ := rawjson.Marshal(s) // a string always has a JSON text
 	return text
-}
-
-// encode is json.Marshal that leaves <, > and & as they are: a model reads it.
-func encode(v any) (json.RawMessage, error) {
-	var b strings.Builder
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(v); err != nil {
-		return nil, err
-	}
-	return json.RawMessage(strings.TrimSuffix(b.String(), "\n")), nil
 }
 
 // Value is the result as one JSON value: {"error":…}, the content, or, where there are parts, a list of parts in the shape that
@@ -51,7 +41,7 @@ func encode(v any) (json.RawMessage, error) {
 func (r Result) Value() json.RawMessage {
 	switch {
 	case r.Err != nil:
-		text, _ := encode(map[string]*Error{"error": r.Err})
+		text, _ := rawjson.Marshal(map[string]*Error{"error": r.Err})
 		return text
 	case len(r.Parts) == 0 && len(r.Content) == 0:
 		return json.RawMessage(`""`)
@@ -72,7 +62,7 @@ func (r Result) Value() json.RawMessage {
 			list = append(list, imagePart{p.Type, imageURL{p.Image}})
 		}
 	}
-	text, _ := encode(list)
+	text, _ := rawjson.Marshal(list)
 	return text
 }
 

@@ -5,8 +5,10 @@ import (
 	"strings"
 
 	"github.com/buger/jsonparser"
+
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/wire"
+	"github.com/lingserve/lingserve/internal/rawjson"
 )
 
 // part is a content block. One that goes back as it came is a json.RawMessage.
@@ -79,7 +81,7 @@ func (m *model) Call(id, name string, input, beside json.RawMessage) any {
 	if len(beside) <= len("{}") || !wire.IsObject(beside) {
 		return p
 	}
-	raw, _ := wire.Marshal(p) // of texts, and an object that is JSON: cannot fail
+	raw, _ := rawjson.Marshal(p) // of texts, and an object that is JSON: cannot fail
 	return json.RawMessage(append(append(raw[:len(raw)-1], ','), beside[1:]...))
 }
 

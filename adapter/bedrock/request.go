@@ -10,6 +10,7 @@ import (
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/wire"
+	"github.com/lingserve/lingserve/internal/rawjson"
 )
 
 // object is a JSON object. Its members are written in the order of their names, so that equal requests are equal to the byte.
@@ -48,7 +49,7 @@ func (m *model) ask(ctx context.Context, req *adapter.Request) (*http.Response, 
 		if sent, err = a.request(req); err != nil {
 			return nil, err
 		}
-		return wire.Marshal(sent)
+		return rawjson.Marshal(sent)
 	}, func(body []byte) (*http.Response, *wire.Refusal, error) {
 		return m.p.Post(ctx, m.url, http.Header{"Accept": {wire.AWSStreamType}}, body)
 	}, func(r *wire.Refusal) (string, bool) { return refusedWhat(sent, r) }, m.p.refused)

@@ -8,8 +8,10 @@ import (
 	"strings"
 
 	"github.com/buger/jsonparser"
+
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/wire"
+	"github.com/lingserve/lingserve/internal/rawjson"
 )
 
 const atIndex = "contentBlockIndex"
@@ -201,7 +203,7 @@ func joined(pieces []json.RawMessage) (data []byte, err error) {
 
 // marshal writes what is made of strings and JSON that was read.
 func marshal(v any) json.RawMessage {
-	data, err := wire.Marshal(v)
+	data, err := rawjson.Marshal(v)
 	if err != nil {
 		panic("bedrock: " + err.Error())
 	}

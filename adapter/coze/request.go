@@ -1,7 +1,6 @@
 package coze
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"net/http"
@@ -9,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/internal/rawjson"
 )
 
 // promptVariable is the custom variable that has the system messages.
@@ -223,11 +223,9 @@ func callText(call adapter.ToolCall) string {
 
 // jsonText writes a value as JSON; "null" where it cannot be written.
 func jsonText(v any) string {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if enc.Encode(v) != nil {
+	text, err := rawjson.Marshal(v)
+	if err != nil {
 		return "null"
 	}
-	return strings.TrimSuffix(b.String(), "\n")
+	return string(text)
 }

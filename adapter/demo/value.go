@@ -7,6 +7,8 @@ import (
 	"io"
 	"slices"
 	"strings"
+
+	"github.com/lingserve/lingserve/internal/rawjson"
 )
 
 // value is a JSON value whose members keep their order: documents are written in the order in which they were asked for.
@@ -63,11 +65,8 @@ func write(v value) string {
 func (v value) append(b []byte) []byte {
 	switch v.kind {
 	case 's':
-		var text bytes.Buffer
-		e := json.NewEncoder(&text)
-		e.SetEscapeHTML(false)
-		e.Encode(v.decoded) // a string always can be
-		return append(b, bytes.TrimRight(text.Bytes(), "\n")...)
+		text, _ := rawjson.Marshal(v.decoded) // a string always can be
+		return append(b, text...)
 	case 'o', 'a':
 		open, end := byte('['), byte(']')
 		if v.kind == 'o' {

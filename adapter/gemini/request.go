@@ -9,6 +9,7 @@ import (
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/wire"
+	"github.com/lingserve/lingserve/internal/rawjson"
 )
 
 // object is a JSON object. Its members are written in the order of their names, so that equal requests are equal to the byte.
@@ -50,7 +51,7 @@ func (m *model) ask(ctx context.Context, req *adapter.Request) (*http.Response, 
 		if sent, err = a.request(req); err != nil {
 			return nil, err
 		}
-		return wire.Marshal(sent)
+		return rawjson.Marshal(sent)
 	}, func(body []byte) (*http.Response, *wire.Refusal, error) {
 		return m.p.Post(ctx, m.url, m.p.header("text/event-stream"), body)
 	}, func(r *wire.Refusal) (string, bool) { return a.giveIn(sent, r) }, m.p.refused)

@@ -10,8 +10,10 @@ import (
 	"time"
 
 	"github.com/buger/jsonparser"
+
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/wire"
+	"github.com/lingserve/lingserve/internal/rawjson"
 )
 
 const (
@@ -231,7 +233,7 @@ func (a *answer) beside(kind string, index int, members wire.Object, known ...st
 	if len(members) == 0 {
 		return nil
 	}
-	data, _ := wire.Marshal(members) // of JSON: cannot fail
+	data, _ := rawjson.Marshal(members) // of JSON: cannot fail
 	return a.Beside(kind, index, data)
 }
 

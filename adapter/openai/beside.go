@@ -6,8 +6,10 @@ import (
 	"slices"
 
 	"github.com/buger/jsonparser"
+
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/wire"
+	"github.com/lingserve/lingserve/internal/rawjson"
 )
 
 // besides is what stands beside the reasoning of an answer, as it lies in [adapter.MadePart]: the members that had its text, and those that
@@ -143,7 +145,7 @@ func (a *answer) passMade() bool {
 	}
 	// The text alone, in the member that is the usual one, needs no mark.
 	if b.Details != nil || b.Blocks != nil || b.Parts || len(b.Fields) > 0 && (len(b.Fields) > 1 || b.Fields[0] != reasoningFields[0]) {
-		data, err := wire.Marshal(b)
+		data, err := rawjson.Marshal(b)
 		if err == nil && !a.Pass(adapter.Chunk{Beside: &adapter.Beside{Type: adapter.PartReasoning, Data: data}}) {
 			return false
 		}

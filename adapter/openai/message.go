@@ -5,6 +5,7 @@ import (
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/wire"
+	"github.com/lingserve/lingserve/internal/rawjson"
 )
 
 // message is a message of a request.
@@ -55,7 +56,7 @@ func (c toolCall) MarshalJSON() ([]byte, error) {
 		Name      string `json:"name"`
 		Arguments string `json:"arguments"`
 	}
-	text, err := wire.Marshal(struct {
+	text, err := rawjson.Marshal(struct {
 		ID       string   `json:"id"`
 		Type     string   `json:"type"`
 		Function function `json:"function"`

@@ -12,6 +12,7 @@ import (
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/wire"
+	"github.com/lingserve/lingserve/internal/rawjson"
 )
 
 // errKind is the cause of the error about a file that cannot be sent.
@@ -223,7 +224,7 @@ func extra(in wire.Object, content bool) json.RawMessage {
 	if len(item) == 0 {
 		return nil
 	}
-	data, _ := wire.Marshal(item) // of what was read as JSON: cannot fail
+	data, _ := rawjson.Marshal(item) // of what was read as JSON: cannot fail
 	return data
 }
 

@@ -1,30 +1,22 @@
 package wire
 
 import (
-	"bytes"
 	"encoding/json"
 	"maps"
 	"strings"
+
+	"github.com/lingserve/lingserve/internal/rawjson"
 )
 
 // Body writes a request, a struct, as JSON, with extra members over its own.
 func Body(request any, extra map[string]json.RawMessage) ([]byte, error) {
-	body, err := Marshal(request)
+	body, err := rawjson.Marshal(request)
 	if err != nil || len(extra) == 0 {
 		return body, err
 	}
 	all := ReadObject(body)
 	maps.Copy(all, extra)
-	return Marshal(all)
-}
-
-// Marshal writes JSON without the escapes for HTML: what a provider made is to come back to the byte.
-func Marshal(v any) ([]byte, error) {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	err := e.Encode(v)
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
+	return rawjson.Marshal(all)
 }
 
 // SchemaName makes a name of a schema that OpenAI's API accepts: 1 to 64 letters, digits, _ and -.

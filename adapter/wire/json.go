@@ -3,6 +3,8 @@ package wire
 import (
 	"bytes"
 	"encoding/json"
+
+	"github.com/lingserve/lingserve/internal/rawjson"
 )
 
 // Object is a JSON object whose members are read as far as they are of the expected type: any other is read as a missing one. nil is
@@ -75,5 +77,5 @@ func (o Object) Has(name string) bool {
 
 // Set writes a member, which is a value that can be written as JSON.
 func (o Object) Set(name string, value any) {
-	o[name], _ = Marshal(value)
+	o[name], _ = rawjson.Marshal(value)
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/internal/rawjson"
 )
 
 // Turn is what one side says until the other one does.
@@ -205,6 +206,6 @@ func Arguments(s string) json.RawMessage {
 	case s == "" || s == "null":
 		return json.RawMessage("{}")
 	}
-	quoted, _ := Marshal(map[string]string{"arguments": s}) // a string: cannot fail
+	quoted, _ := rawjson.Marshal(map[string]string{"arguments": s}) // a string: cannot fail
 	return quoted
 }

@@ -8,8 +8,9 @@ import (
 	"math"
 	"reflect"
 	"strconv"
-	"strings"
 	"sync"
+
+	"github.com/lingserve/lingserve/internal/rawjson"
 )
 
 // maxNesting is how deep supplied values may be: what they are made of is followed by recursion.
@@ -228,11 +229,9 @@ func textOf(value any) (string, error) {
 
 // jsonOf is the compact JSON text of a value.
 func jsonOf(value any) (string, error) {
-	var b strings.Builder
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(value); err != nil {
+	text, err := rawjson.Marshal(value)
+	if err != nil {
 		return "", errors.New("the value has no JSON form")
 	}
-	return strings.TrimSuffix(b.String(), "\n"), nil
+	return string(text), nil
 }

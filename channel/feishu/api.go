@@ -17,6 +17,7 @@ import (
 
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/channel/attempt"
+	"github.com/lingserve/lingserve/internal/rawjson"
 )
 
 // Bounds of calls.
@@ -326,20 +327,9 @@ func encode(in any) (body []byte, contentType string, err error) {
 	case *form:
 		return in.encode()
 	default:
-		body, err = plainJSON(in)
+		body, err = rawjson.Marshal(in)
 		return body, "application/json; charset=utf-8", err
 	}
-}
-
-// plainJSON is JSON in which < and & are as long as elsewhere: they count towards the platform's limits.
-func plainJSON(v any) ([]byte, error) {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(v); err != nil {
-		return nil, err
-	}
-	return bytes.TrimRight(b.Bytes(), "\n"), nil
 }
 
 // form is a call with a file.

@@ -5,6 +5,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/lingserve/lingserve/channel/markup"
+	"github.com/lingserve/lingserve/internal/rawjson"
 )
 
 // maxCard is what one message holds, as [wire] counts: the platform takes 30 KB of a request with a card, and some is left for what
@@ -38,7 +39,7 @@ func (b *body) card() (string, error) {
 	if b.marked == "" {
 		element = map[string]any{"tag": "div", "text": map[string]any{"tag": "plain_text", "content": b.text}}
 	}
-	data, err := plainJSON(map[string]any{
+	data, err := rawjson.Marshal(map[string]any{
 		"schema": "2.0",
 		"config": map[string]any{"update_multi": true},
 		"body":   map[string]any{"elements": append([]any{element}, b.extra...)},
@@ -54,13 +55,13 @@ func (b *body) content() (kind, content string, err error) {
 		if b.kind == "image" {
 			name = "image_key"
 		}
-		data, err := plainJSON(map[string]string{name: b.key})
+		data, err := rawjson.Marshal(map[string]string{name: b.key})
 		return b.kind, string(data), err
 	case b.marked != "":
 		content, err = b.card()
 		return "interactive", content, err
 	}
-	data, err := plainJSON(map[string]string{"text": harmless(b.text)})
+	data, err := rawjson.Marshal(map[string]string{"text": harmless(b.text)})
 	return "text", string(data), err
 }
 

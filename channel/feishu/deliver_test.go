@@ -19,6 +19,7 @@ import (
 
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/internal/fakefeishu"
+	"github.com/lingserve/lingserve/internal/rawjson"
 )
 
 // grows is an agent that writes texts, a tenth of a second after another, and ends with the last.
@@ -112,11 +113,11 @@ func TestALongAnswerIsCutIntoCardsThatThePlatformTakes(t *testing.T) {
 func TestWireCountsBytesOfTheRequest(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := strings.ToValidUTF8(rapid.String().Draw(t, "text"), "?")
-		inner, err := plainJSON(text)
+		inner, err := rawjson.Marshal(text)
 		if err != nil {
 			t.Fatal(err)
 		}
-		outer, err := plainJSON(string(inner))
+		outer, err := rawjson.Marshal(string(inner))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -3,7 +3,6 @@ package webhook
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -16,6 +15,7 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/internal/rawjson"
 )
 
 const (
@@ -158,19 +158,18 @@ func unwrapped(err error) error {
 
 // try makes one attempt.
 func (c *Channel) try(ctx context.Context, r reply) error {
-	var body bytes.Buffer
-	e := json.NewEncoder(&body)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(r); err != nil {
+	body, err := rawjson.Marshal(r)
+	if err != nil {
 		return &channel.NotSentError{Err: err}
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.callback, bytes.NewReader(body.Bytes()))
+	body = append(body, '\n')
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.callback, bytes.NewReader(body))
 	if err != nil {
 		return &channel.NotSentError{Err: errors.New("webhook: callback is not an address; expected one such as https://example.com/replies")}
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("User-Agent", "lingserve")
-	c.out.Sign(req.Header, r.id, time.Now(), body.Bytes())
+	c.out.Sign(req.Header, r.id, time.Now(), body)
 	res, err := c.http.Do(req)
 	if err != nil {
 		return c.unreached(err)

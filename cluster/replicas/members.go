@@ -51,6 +51,9 @@ func (away) Error() string { return "cluster: the servers are unreachable" }
 // ErrorCode says that the caller may retry later.
 func (away) ErrorCode() string { return "overloaded" }
 
+// Unwrap returns the error of the store.
+func (away) Unwrap() error { return store.ErrAway }
+
 // Options of members; the zero value has the defaults.
 type Options struct {
 	ID    string        // of this process; another one after each start; a part of a key, see store.CheckKey; "" is a random one

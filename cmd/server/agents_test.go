@@ -19,8 +19,10 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/lingserve/lingserve/agent"
+	"github.com/lingserve/lingserve/agent/team"
 	"github.com/lingserve/lingserve/flow"
 	"github.com/lingserve/lingserve/internal/config"
+	"github.com/lingserve/lingserve/internal/providers"
 	"github.com/lingserve/lingserve/ling"
 	"github.com/lingserve/lingserve/run"
 	"github.com/lingserve/lingserve/tape"
@@ -38,7 +40,13 @@ agents:
 `
 
 // agentsOf starts the agents of a configuration in the current folder, and ends them with stop.
-func agentsOf(t *testing.T, file string) (turns *turn.Framework, c *crew, store tape.Store, stop func()) {
+func agentsOf(t *testing.T, file string) (turns *turn.Framework, c *team.Team, store tape.Store, stop func()) {
+	t.Helper()
+	return agentsWith(t, new(flow.Registry), file)
+}
+
+// agentsWith is agentsOf with workflows that answer for agents.
+func agentsWith(t *testing.T, workflows *flow.Registry, file string) (turns *turn.Framework, c *team.Team, store tape.Store, stop func()) {
 	t.Helper()
 	if err := os.WriteFile("lingserve.yaml", []byte(file), 0o600); err != nil {
 		t.Fatal(err)
@@ -47,7 +55,7 @@ func agentsOf(t *testing.T, file string) (turns *turn.Framework, c *crew, store 
 	if err != nil {
 		t.Fatal(err)
 	}
-	models, stopModels, err := newModels(settings)
+	models, stopModels, err := providers.New(settings)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +63,7 @@ func agentsOf(t *testing.T, file string) (turns *turn.Framework, c *crew, store 
 	if store, err = openTapes(settings, nil, log, nil); err != nil {
 		t.Fatal(err)
 	}
-	turns, c, stopTurns, err := newTurns(settings, models, new(flow.Registry), store, nil, log)
+	turns, c, stopTurns, err := newTurns(settings, models, workflows, store, nil, log)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,7 +163,7 @@ func TestTheAnswerGoesToTheAgentThatAsks(t *testing.T) {
 			return
 		}
 		once = true
-		for _, q := range c.agents["careful"].Questions("s") {
+		for _, q := range c.Agent("careful").Questions("s") {
 			if err := c.Answer(context.Background(), agent.Answer{Session: "s", ID: q.ID, Approve: true, By: "test"}); err != nil {
 				t.Error(err)
 			}
@@ -246,14 +254,14 @@ agents:
 `)
 	defer stop()
 	for deadline := time.Now().Add(patient); ; time.Sleep(5 * time.Millisecond) {
-		if _, ok := c.agents["assistant"].Tools().Find("mcp.far.greet"); ok {
+		if _, ok := c.Agent("assistant").Tools().Find("mcp.far.greet"); ok {
 			break
 		}
 		if time.Now().After(deadline) {
 			t.Fatal("the server's tool never came")
 		}
 	}
-	if _, ok := c.agents["bare"].Tools().Find("mcp.far.greet"); ok {
+	if _, ok := c.Agent("bare").Tools().Find("mcp.far.greet"); ok {
 		t.Error("an agent has a tool that it should not have")
 	}
 	const question = `What does greet say to "Anna"?`
@@ -272,7 +280,7 @@ func TestEveryAgentReadsTheWorkspaceAndNothingElse(t *testing.T) {
 	defer stop()
 	for _, name := range c.Names() {
 		for _, one := range []string{"fs.read", "fs.list"} {
-			if found, ok := c.agents[name].Tools().Find(one); !ok || found.Approval == tool.Always {
+			if found, ok := c.Agent(name).Tools().Find(one); !ok || found.Approval == tool.Always {
 				t.Errorf("%s: %s: %+v", name, one, found)
 			}
 		}
@@ -368,14 +376,15 @@ func TestAnAgentHasTheSkillsThatItIsToHave(t *testing.T) {
 
 func TestAnAgentIsAnsweredForByTheWorkflowThatItNames(t *testing.T) {
 	t.Chdir(t.TempDir())
-	_, c, _, stop := agentsOf(t, "agents:\n  writer: {workflow: essay}\n  broken: {workflow: nothing-there}\n")
+	workflows := new(flow.Registry)
+	_, c, _, stop := agentsWith(t, workflows, "agents:\n  writer: {workflow: essay}\n  broken: {workflow: nothing-there}\n")
 	defer stop()
 	if c.Workflow("writer") != "essay" || c.Workflow("assistant") != "" {
 		t.Errorf("%q %q", c.Workflow("writer"), c.Workflow("assistant"))
 	}
 	var said strings.Builder
-	c.by["writer"].Workflows.(*flow.Registry).Register(essay("1"))
-	c.look(slog.New(slog.NewTextHandler(&said, nil)))
+	workflows.Register(essay("1"))
+	c.WarnOfMissingWorkflows(slog.New(slog.NewTextHandler(&said, nil)))
 	if got := said.String(); strings.Count(got, "level=WARN") != 1 || !strings.Contains(got, "agent=broken workflow=nothing-there") {
 		t.Error(got)
 	}
@@ -394,9 +403,9 @@ func essay(version string) flow.Workflow {
 // TU-46: the envelope may come from any channel; what people read of the document is its text.
 func TestAWorkflowAnswersForItsAgentOnEveryChannel(t *testing.T) {
 	t.Chdir(t.TempDir())
-	turns, c, store, stop := agentsOf(t, "agents:\n  writer: {workflow: essay}\n  broken: {workflow: nothing-there}\n")
+	workflows := new(flow.Registry)
+	turns, _, store, stop := agentsWith(t, workflows, "agents:\n  writer: {workflow: essay}\n  broken: {workflow: nothing-there}\n")
 	defer stop()
-	workflows := c.by["writer"].Workflows.(*flow.Registry)
 	workflows.Register(essay("1"))
 	var deltas []string
 	say := func(name, text string) (*turn.Result, error) {

@@ -3,9 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"log/slog"
@@ -17,6 +15,7 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/channel/manager"
 	"github.com/lingserve/lingserve/internal/config"
 	"github.com/lingserve/lingserve/internal/textview"
 )
@@ -32,16 +31,13 @@ type ways struct {
 }
 
 func channelsCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	set := flag.NewFlagSet("channels", flag.ContinueOnError)
-	var settings config.Flags
-	settings.Bind(set)
+	set, settings := newFlags("channels")
 	w := ways{stdin: stdin, stdout: stdout, stderr: stderr}
 	set.BoolVar(&w.json, "json", false, "print one JSON object per line")
 	set.DurationVar(&w.timeout, "timeout", 15*time.Second, "`TIME` to wait for each platform (15s)")
-	rest, help, err := parseFlags(set, args)
-	if help != noHelp {
-		explain(stdout, set, rest, help == fullHelp)
-		return exitOK
+	rest, status, ok := arguments(set, args, stdout, stderr)
+	if !ok {
+		return status
 	}
 	do := func(ctx context.Context) (int, error) { return exitOK, w.list() }
 	least, most := 0, 0
@@ -74,8 +70,6 @@ func channelsCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) i
 		}
 	}
 	switch {
-	case err != nil:
-		return usage(stderr, "channels", "%v", err)
 	case len(rest) < least:
 		return usage(stderr, "channels", "%s is missing", missing)
 	case len(rest) > most:
@@ -83,12 +77,13 @@ func channelsCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) i
 	case w.timeout <= 0:
 		return usage(stderr, "channels", "--timeout is %v; expected a duration above 0, such as 15s", w.timeout)
 	}
-	if w.c, err = config.Load(&settings, os.Environ()); err != nil {
+	var err error
+	if w.c, err = config.Load(settings, os.Environ()); err != nil {
 		return fail(stderr, err)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	status, err := do(ctx)
+	status, err = do(ctx)
 	switch {
 	case ctx.Err() != nil:
 		return exitInterrupted
@@ -124,9 +119,9 @@ func (w *ways) list() error {
 	for _, ch := range w.c.Channels {
 		direct := tree.Policy(channel.PolicyQuery{Channel: ch.Name, Account: ch.Account, Kind: channel.Direct})
 		groups := tree.Policy(channel.PolicyQuery{Channel: ch.Name, Account: ch.Account, Kind: channel.Group})
-		row := channelRow{login(ch.Name, ch.Account), ch.Type, direct.Agent, string(direct.DM), string(groups.Group)}
+		row := channelRow{manager.Login(ch.Name, ch.Account), ch.Type, direct.Agent, string(direct.DM), string(groups.Group)}
 		if w.json {
-			if err := w.object(row); err != nil {
+			if err := printJSON(w.stdout, row); err != nil {
 				return err
 			}
 			continue
@@ -164,7 +159,7 @@ func (w *ways) check(ctx context.Context, names []string) (int, error) {
 	}
 	width := 0
 	for _, ch := range list {
-		width = max(width, len(login(ch.Name, ch.Account)))
+		width = max(width, len(manager.Login(ch.Name, ch.Account)))
 	}
 	status := exitOK
 	for _, t := range inOrder(list, modelsAtOnce, func(ch config.Channel) channelTrial { return w.try(ctx, ch) }) {
@@ -175,7 +170,7 @@ func (w *ways) check(ctx context.Context, names []string) (int, error) {
 			status = exitFailed
 		}
 		if w.json {
-			if err := w.object(t); err != nil {
+			if err := printJSON(w.stdout, t); err != nil {
 				return exitFailed, err
 			}
 			continue
@@ -193,7 +188,7 @@ func (w *ways) check(ctx context.Context, names []string) (int, error) {
 
 // try asks one channel.
 func (w *ways) try(ctx context.Context, ch config.Channel) channelTrial {
-	t := channelTrial{Channel: login(ch.Name, ch.Account), Type: ch.Type, Status: "ok"}
+	t := channelTrial{Channel: manager.Login(ch.Name, ch.Account), Type: ch.Type, Status: "ok"}
 	made, err := makeChannel(w.c, ch, channelParts{})
 	if made == nil && err == nil {
 		t.Status, t.Message = "skip", "this channel is built in; it needs no check"
@@ -213,7 +208,7 @@ func (w *ways) try(ctx context.Context, ch config.Channel) channelTrial {
 	if d, ok := made.(describer); ok {
 		t.Message = d.About()
 	}
-	if !admits(w.c.Access.Channels[ch.Name]) {
+	if !manager.Admits(w.c.Access.Channels[ch.Name]) {
 		t.Message = strings.TrimPrefix(t.Message+"\nthe channel admits no messages yet; set dm.policy or groups.policy", "\n")
 	}
 	return t
@@ -239,10 +234,10 @@ func (w *ways) named(names []string) ([]config.Channel, error) {
 func (w *ways) one(name string) (config.Channel, error) {
 	var known []string
 	for _, ch := range w.c.Channels {
-		if login(ch.Name, ch.Account) == name {
+		if manager.Login(ch.Name, ch.Account) == name {
 			return ch, nil
 		}
-		known = append(known, login(ch.Name, ch.Account))
+		known = append(known, manager.Login(ch.Name, ch.Account))
 	}
 	if len(known) == 0 {
 		return config.Channel{}, fmt.Errorf("unknown channel %s; no channel is configured", show(name))
@@ -325,10 +320,10 @@ func (w *ways) explain(ctx context.Context, args []string) error {
 	defer cancel()
 	e, err := asked.Explain(ctx, k, recorded)
 	if err != nil {
-		return fmt.Errorf("%s: cannot explain the event: %s", login(ch.Name, ch.Account), strings.TrimPrefix(err.Error(), ch.Type+": "))
+		return fmt.Errorf("%s: cannot explain the event: %s", manager.Login(ch.Name, ch.Account), strings.TrimPrefix(err.Error(), ch.Type+": "))
 	}
 	x := explained{
-		Channel: login(ch.Name, ch.Account), Admission: string(e.Admission.Kind), Reason: string(e.Admission.Reason), Detail: e.Admission.Detail,
+		Channel: manager.Login(ch.Name, ch.Account), Admission: string(e.Admission.Kind), Reason: string(e.Admission.Reason), Detail: e.Admission.Detail,
 		Event: string(e.Class.Kind), Agent: e.Route.AgentID, Session: e.SessionKey, ReplyTo: e.Reply.Target(), Verdicts: []gateRow{},
 	}
 	x.Thread, _ = e.Reply.MessageThreadID.Get()
@@ -336,7 +331,7 @@ func (w *ways) explain(ctx context.Context, args []string) error {
 		x.Verdicts = append(x.Verdicts, gateRow{v.Gate, string(v.State), string(v.Reason), v.Setting, v.Value, v.Hint})
 	}
 	if w.json {
-		return w.object(x)
+		return printJSON(w.stdout, x)
 	}
 	return w.say(x)
 }
@@ -434,7 +429,7 @@ func (w *ways) pairs(ctx context.Context) error {
 		return err
 	}
 	if len(list) == 0 && !w.json {
-		fmt.Fprintf(w.stderr, "there are no paired people and no requests in %s\n", channelsPlace(w.c))
+		fmt.Fprintf(w.stderr, "there are no paired people and no requests in %s\n", placeIn(w.c, w.c.Engine))
 		return nil
 	}
 	out := tabwriter.NewWriter(w.stdout, 0, 0, 2, ' ', 0)
@@ -442,12 +437,12 @@ func (w *ways) pairs(ctx context.Context) error {
 		fmt.Fprintln(out, "CHANNEL\tSENDER\tSTATE\tCODE\tSINCE\tNAME")
 	}
 	for _, p := range list {
-		row := pairRow{login(p.Channel, p.Account), p.Sender, p.Name, "paired", p.Code, p.At}
+		row := pairRow{manager.Login(p.Channel, p.Account), p.Sender, p.Name, "paired", p.Code, p.At}
 		if p.Code != "" {
 			row.State = "asks"
 		}
 		if w.json {
-			if err := w.object(row); err != nil {
+			if err := printJSON(w.stdout, row); err != nil {
 				return err
 			}
 			continue
@@ -472,7 +467,7 @@ func (w *ways) approve(ctx context.Context, code string) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(w.stdout, "%s is paired on %s\n", oneLine(strings.TrimSpace(p.Sender+" "+p.Name), 80), login(p.Channel, p.Account))
+	fmt.Fprintf(w.stdout, "%s is paired on %s\n", oneLine(strings.TrimSpace(p.Sender+" "+p.Name), 80), manager.Login(p.Channel, p.Account))
 	return nil
 }
 
@@ -493,11 +488,4 @@ func (w *ways) remove(ctx context.Context, name, sender string) error {
 	}
 	fmt.Fprintf(w.stdout, "removed the pairing of %s on %s\n", oneLine(sender, 80), name)
 	return nil
-}
-
-// object prints a JSON object on a line.
-func (w *ways) object(v any) error {
-	e := json.NewEncoder(w.stdout)
-	e.SetEscapeHTML(false)
-	return e.Encode(v)
 }

@@ -19,10 +19,10 @@ import (
 const shareWait = time.Minute
 
 // share opens what the channels of replicas share. Files of messages are each replica's own.
-func (d *doors) share(ctx context.Context, c *config.Config, shared *engine, tables store.Engine, log *slog.Logger) (err error) {
+func (d *channels) share(ctx context.Context, c *config.Config, shared *engine, tables store.Engine, log *slog.Logger) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, shareWait)
 	defer cancel()
-	if d.kernel.Only, err = leased.OpenPollers(shared.members); err != nil {
+	if d.Kernel.Only, err = leased.OpenPollers(shared.members); err != nil {
 		return err
 	}
 	events, err := leased.Owners(shared.members, "inbox")
@@ -33,7 +33,7 @@ func (d *doors) share(ctx context.Context, c *config.Config, shared *engine, tab
 	if err != nil {
 		return err
 	}
-	return d.keep(ctx, tables, inbox.Options{
+	return d.Keep(ctx, tables, inbox.Options{
 		Owners: events, Keys: int(min(int64(c.NATS.MaxInbox)/settledBytes, math.MaxInt32)), Keep: longestWait, Log: log,
 	}, outbox.Options{Owners: replies, Log: log})
 }

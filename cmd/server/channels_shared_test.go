@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,6 +18,7 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/channel/manager"
 	"github.com/lingserve/lingserve/channel/webhook"
 	"github.com/lingserve/lingserve/cluster/clustertest"
 	"github.com/lingserve/lingserve/internal/config"
@@ -472,7 +474,7 @@ func TestChannelsOfReplicas(t *testing.T) {
 func TestReplicasKnowWhereSessionsAre(t *testing.T) {
 	s := clustertest.One(t)
 	log := slog.New(slog.DiscardHandler)
-	open := func(data string, more ...string) (*doors, error) {
+	open := func(data string, more ...string) (*channels, error) {
 		t.Helper()
 		c, err := config.Load(nil, append(more, "LINGSERVE_CONFIG=", "LINGSERVE_ENGINE=nats", "LINGSERVE_NATS_SERVERS="+s.URL(), "LINGSERVE_DATA="+data))
 		if err != nil {
@@ -483,9 +485,9 @@ func TestReplicasKnowWhereSessionsAre(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { shared.close(log) })
-		d := &doors{kernel: &channel.Kernel{}, log: log, stop: func() {}}
+		d := &channels{Manager: manager.New(&channel.Kernel{}, log)}
 		t.Cleanup(func() {
-			if err := d.closeStores(); err != nil {
+			if err := d.CloseStores(); err != nil {
 				t.Error(err)
 			}
 		})
@@ -510,10 +512,13 @@ func TestReplicasKnowWhereSessionsAre(t *testing.T) {
 		SessionKey: "slack:C1#7", Channel: "slack", Sender: "ann", Conversation: channel.ConversationFacts{Kind: channel.Direct, ID: "C1", ThreadID: "7"},
 		Route: channel.RouteFacts{MainSessionKey: "slack:main"},
 	}
-	if err := errors.Join(a.kernel.Recorder.Record(t.Context(), row), a.kernel.Recorder.LastRoute(t.Context(), row)); err != nil {
+	if err := errors.Join(a.Kernel.Recorder.Record(t.Context(), row), a.Kernel.Recorder.LastRoute(t.Context(), row)); err != nil {
 		t.Fatal(err)
 	}
-	known := b.kernel.Recorder.(*recorder)
+	known := b.Kernel.Recorder.(interface {
+		Last(ctx context.Context, session string) (channel.Row, bool, error)
+		Owner(ctx context.Context, session string) (string, error)
+	})
 	last, ok, err := known.Last(t.Context(), "slack:C1#7")
 	if err != nil || !ok || last.Conversation != row.Conversation {
 		t.Errorf("the last message is said to be from %+v, %t, %v", last.Conversation, ok, err)

@@ -4,10 +4,8 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -20,7 +18,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/channel/webhook"
 	"github.com/lingserve/lingserve/internal/config"
 	"github.com/lingserve/lingserve/internal/fakecallback"
@@ -372,78 +369,6 @@ func TestEveryTypeOfChannelCanBeMadeOrIsPartOfTheProgram(t *testing.T) { // CH-0
 		if (channelMakers[name] == nil) != inside[name] {
 			t.Errorf("the type %s is not made by anybody, or by two", name)
 		}
-	}
-}
-
-// still is a channel that does nothing, or panics, or fails.
-type still struct {
-	name string
-	hook http.Handler
-	err  error
-}
-
-func (s still) Name() string          { return s.name }
-func (s still) Webhook() http.Handler { return s.hook }
-
-func (s still) Serve(ctx context.Context, _ *channel.Kernel) error {
-	switch {
-	case s.name == "panics":
-		panic(s.err)
-	case s.name == "fails":
-		return s.err
-	case s.name == "stops":
-		return nil
-	}
-	<-ctx.Done()
-	return nil
-}
-
-func TestNamesOfChannelsAreUnique(t *testing.T) { // CH-07
-	d := &doors{}
-	hook := http.NotFoundHandler()
-	for _, one := range []*door{
-		{Channel: still{name: "a"}},
-		{Channel: still{name: "a"}, account: "x"},
-		{Channel: still{name: "h", hook: hook}, account: "x"},
-	} {
-		if err := d.add(one); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := d.add(&door{Channel: still{name: "a"}, account: "x"}); err == nil || err.Error() != "two channels have the name a@x; give each its own name" {
-		t.Errorf("got %v", err)
-	}
-	err := d.add(&door{Channel: still{name: "h", hook: hook}, account: "y"})
-	if err == nil || !strings.HasPrefix(err.Error(), "channels.h: the accounts x and y would receive events at the same address") {
-		t.Errorf("got %v", err)
-	}
-	if d.Webhook("h") == nil || d.Webhook("a") != nil || d.Webhook("b") != nil {
-		t.Error("the webhooks are others")
-	}
-}
-
-func TestAChannelThatStopsIsToldOfAndNotStartedAgain(t *testing.T) { // CH-179
-	outbox, err := channel.OpenOutbox(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	d := &doors{kernel: &channel.Kernel{Outbox: outbox}, log: slog.New(slog.DiscardHandler)}
-	secret := errors.New("secret")
-	for _, name := range []string{"works", "panics", "fails", "stops"} {
-		if err := d.add(&door{Channel: still{name: name, err: secret}}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	d.start()
-	for end := time.Now().Add(patient); len(d.Broken()) < 3 && time.Now().Before(end); time.Sleep(time.Millisecond) {
-	}
-	broken := d.Broken()
-	if len(broken) != 3 || broken["fails"] != "secret" || broken["stops"] != "the channel has stopped by itself" ||
-		broken["panics"] != "the channel failed; see the server's log" {
-		t.Errorf("got %q", broken)
-	}
-	if err := d.closeAll(t.Context()); err != nil {
-		t.Error(err)
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -23,28 +22,24 @@ import (
 	terminal "github.com/lingserve/lingserve/channel/cli"
 	"github.com/lingserve/lingserve/channel/turns"
 	"github.com/lingserve/lingserve/internal/config"
+	"github.com/lingserve/lingserve/internal/providers"
 	"github.com/lingserve/lingserve/tool"
 )
 
 func chatCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	set := flag.NewFlagSet("chat", flag.ContinueOnError)
-	var settings config.Flags
-	settings.Bind(set)
+	set, settings := newFlags("chat")
 	name := set.String("agent", "", "`AGENT` to talk with; the default is the terminal channel's")
 	session := set.String("session", terminal.DefaultSession, "`NAME` of the session to start or to continue (main)")
-	rest, help, err := parseFlags(set, args)
+	rest, status, ok := arguments(set, args, stdout, stderr)
 	switch {
-	case help != noHelp:
-		explain(stdout, set, rest, help == fullHelp)
-		return exitOK
-	case err != nil:
-		return usage(stderr, "chat", "%v", err)
+	case !ok:
+		return status
 	case len(rest) > 0:
 		return usage(stderr, "chat", "unexpected argument %q; type messages in the terminal, or send them to standard input", rest[0])
 	case strings.TrimSpace(*session) == "":
 		return usage(stderr, "chat", "the name of the session is empty")
 	}
-	c, err := config.Load(&settings, os.Environ())
+	c, err := config.Load(settings, os.Environ())
 	if err != nil {
 		return fail(stderr, err)
 	}
@@ -52,7 +47,7 @@ func chatCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer signal.Stop(signals)
-	status, err := chat(c, *name, *session, signals, stdin, stdout, stderr)
+	status, err = chat(c, *name, *session, signals, stdin, stdout, stderr)
 	if err != nil {
 		return fail(stderr, err)
 	}
@@ -73,7 +68,7 @@ func chat(c *config.Config, name, session string, signals <-chan os.Signal, stdi
 	if c.Source("log.level").Kind != config.Default {
 		log = newLog(notes, c)
 	}
-	models, stop, err := newModels(c)
+	models, stop, err := providers.New(c)
 	if err != nil {
 		return exitFailed, err
 	}
@@ -96,12 +91,12 @@ func chat(c *config.Config, name, session string, signals <-chan os.Signal, stdi
 	}
 	defer store.Close()
 	models.Budget = newBudget(c, store, false, log)
-	framework, crew, stopTurns, err := newTurns(c, models, workflows, store, nil, log)
+	framework, agents, stopTurns, err := newTurns(c, models, workflows, store, nil, log)
 	if err != nil {
 		return exitFailed, err
 	}
 	defer stopTurns()
-	crew.look(log)
+	agents.WarnOfMissingWorkflows(log)
 	if err := framework.Register("terminal", terminal.Tools{}); err != nil {
 		return exitFailed, err
 	}
@@ -112,31 +107,43 @@ func chat(c *config.Config, name, session string, signals <-chan os.Signal, stdi
 	k := &channel.Kernel{
 		Settings: tree, Routes: tree, Observer: channel.NewSlogObserver(log), Log: log,
 	}
-	if k.Agent, err = turns.New(framework, &turns.Options{Answer: crew.Answer, Timezone: zone(c), Log: log}); err != nil {
+	if k.Agent, err = turns.New(framework, &turns.Options{Answer: agents.Answer, Timezone: zone(c), Log: log}); err != nil {
 		return exitFailed, err
 	}
+	o, err := chatOptions(c, tree, agents.Names(), name, session)
+	if err != nil {
+		return exitFailed, err
+	}
+	o.In, o.Out, o.Err = stdin, stdout, stderr
+	return talk(o, k, notes, signals)
+}
 
+// chatOptions says who talks: the agent of a name, or the usual one for "".
+func chatOptions(c *config.Config, tree *channel.Tree, names []string, name, session string) (o terminal.Options, err error) {
 	usual, ok := tree.Route(channel.RouteQuery{Channel: terminal.Name, Peer: channel.Peer{Kind: channel.Direct, ID: session}})
-	if !ok || !slices.Contains(crew.names, usual) {
-		usual = crew.names[0]
+	if !ok || !slices.Contains(names, usual) {
+		usual = names[0]
 	}
-	if name == "" {
-		name = usual
+	name = cmp.Or(name, usual)
+	if !slices.Contains(names, name) {
+		return o, fmt.Errorf("unknown agent %q%s expected one of %s", name, cmp.Or(didYouMean(name, names, ""), ";"), strings.Join(names, ", "))
 	}
-	if !slices.Contains(crew.names, name) {
-		return exitFailed, fmt.Errorf("unknown agent %q%s expected one of %s", name, cmp.Or(didYouMean(name, crew.names, ""), ";"), strings.Join(crew.names, ", "))
-	}
-	interrupts := make(chan struct{}, 1)
-	o := terminal.Options{
-		In: stdin, Out: stdout, Err: stderr, Agent: name, Default: usual, Model: modelOf(c, name), Session: session,
-		Commands: comma.New().Commands(tool.Admin), Colors: os.Getenv("NO_COLOR") == "", Reason: reasonOf,
-		Interrupts: interrupts, Grace: min(c.Grace, chatGrace),
+	o = terminal.Options{
+		Agent: name, Default: usual, Model: modelOf(c, name), Session: session,
+		Commands: comma.New().Commands(tool.Admin), Colors: os.Getenv("NO_COLOR") == "", Reason: reasonOf, Grace: min(c.Grace, chatGrace),
 	}
 	if c.Data != "" {
 		o.History = filepath.Join(c.Data, terminal.Name, "history")
 	}
-	in, isFile := stdin.(*os.File)
-	out, areFiles := stdout.(*os.File)
+	return o, nil
+}
+
+// talk talks until somebody ends it.
+func talk(o terminal.Options, k *channel.Kernel, notes *notes, signals <-chan os.Signal) (status int, err error) {
+	interrupts := make(chan struct{}, 1)
+	o.Interrupts = interrupts
+	in, isFile := o.In.(*os.File)
+	out, areFiles := o.Out.(*os.File)
 	if isFile && areFiles {
 		if t, ok := terminal.OpenTerminal(in, out); ok {
 			o.Terminal = t
@@ -188,21 +195,11 @@ func chat(c *config.Config, name, session string, signals <-chan os.Signal, stdi
 
 // modelOf is the model that an agent asks first, for people; "" where a workflow answers.
 func modelOf(c *config.Config, name string) string {
-	for _, a := range c.Agents {
-		if a.Name != name {
-			continue
-		}
-		if a.Workflow != "" {
-			return ""
-		}
-		if links := adapter.Links(a.Model); a.Model != "" && len(links) > 0 {
-			return links[0]
-		}
+	a, _ := c.Agent(name)
+	if a.Workflow != "" {
+		return ""
 	}
-	if links := adapter.Links(c.Model); len(links) > 0 {
-		return links[0]
-	}
-	return c.Model
+	return adapter.Links(cmp.Or(a.Model, c.Model))[0]
 }
 
 // reasonOf is what may be read of an error: what models and bots say of theirs was written for that. Who sits at the terminal also reads what a
@@ -212,7 +209,7 @@ func reasonOf(err error) string {
 	if !known {
 		return ""
 	}
-	if words := serverWords(err); words != "" {
+	if words := providers.Cause(err); words != "" {
 		return f.Message + " (cause: " + words + ")"
 	}
 	return f.Message

@@ -2,14 +2,21 @@ package main
 
 import (
 	"cmp"
+	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
+	"os"
+	"os/signal"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
+	"github.com/lingserve/lingserve/internal/config"
 	"github.com/lingserve/lingserve/internal/edits"
+	"github.com/lingserve/lingserve/internal/rawjson"
 )
 
 // Exit statuses.
@@ -107,11 +114,14 @@ func usage(stderr io.Writer, name, format string, args ...any) int {
 
 // fail says what did not work; an error that joins several gets a line for each.
 func fail(stderr io.Writer, err error) int {
-	for line := range strings.Lines(err.Error()) {
-		fmt.Fprintf(stderr, "lingserve: %s\n", strings.TrimRight(line, "\n"))
+	for _, line := range errorLines(err) {
+		fmt.Fprintf(stderr, "lingserve: %s\n", line)
 	}
 	return exitFailed
 }
+
+// errorLines returns the lines of an error: one for each of those that it joins.
+func errorLines(err error) []string { return strings.Split(strings.TrimRight(err.Error(), "\n"), "\n") }
 
 func space(s string) string {
 	if s == "" {
@@ -125,6 +135,57 @@ func didYouMean(name string, known []string, prefix string) string {
 		return "; did you mean " + prefix + near + "?"
 	}
 	return ""
+}
+
+// newFlags returns the flags of a command that reads the configuration: those of its settings.
+func newFlags(name string) (*flag.FlagSet, *config.Flags) {
+	set, settings := flag.NewFlagSet(name, flag.ContinueOnError), new(config.Flags)
+	settings.Bind(set)
+	return set, settings
+}
+
+// arguments reads the arguments of a command. If they ask for help or are wrong, it says so, and the command ends with status; otherwise ok
+// is true.
+func arguments(set *flag.FlagSet, args []string, stdout, stderr io.Writer) (rest []string, status int, ok bool) {
+	rest, help, err := parseFlags(set, args)
+	switch {
+	case help != noHelp:
+		explain(stdout, set, rest, help == fullHelp)
+		return nil, exitOK, false
+	case err != nil:
+		return nil, usage(stderr, set.Name(), "%v", err), false
+	}
+	return rest, exitOK, true
+}
+
+// errInterrupted is why a command ends that a signal has told to.
+var errInterrupted = errors.New("interrupted")
+
+// interruptible returns a context that the first signal cancels with errInterrupted. The second one ends the program at once.
+func interruptible() (ctx context.Context, stop func()) {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		select {
+		case <-signals:
+			signal.Stop(signals)
+			cancel(errInterrupted)
+		case <-ctx.Done():
+			signal.Stop(signals)
+		}
+	}()
+	return ctx, func() { cancel(nil) }
+}
+
+// printJSON prints a value as JSON on a line.
+func printJSON(w io.Writer, v any) error {
+	text, err := rawjson.Marshal(v)
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(append(text, '\n'))
+	return err
 }
 
 // shortFlags are the short names of flags, where a command has these.

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"os"
 
 	"github.com/lingserve/lingserve/cluster/replicas"
 	"github.com/lingserve/lingserve/internal/config"
@@ -41,10 +40,4 @@ func openSharedPostgres(ctx context.Context, c *config.Config, log *slog.Logger)
 	e.bus = bus
 	e.disconnect = func() error { return errors.Join(e.members.Close(), bus.Close(), tables.Close()) }
 	return e, nil
-}
-
-// replicaName is what people call this replica.
-func replicaName() string {
-	name, _ := os.Hostname() // "" if the system does not tell
-	return name
 }

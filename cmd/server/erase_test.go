@@ -11,6 +11,7 @@ import (
 
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/channel/channeltest"
+	"github.com/lingserve/lingserve/channel/manager"
 	"github.com/lingserve/lingserve/internal/config"
 	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/tape/logs"
@@ -79,7 +80,7 @@ func TestATapeThatIsDeletedGoesFromTheChannelsToo(t *testing.T) {
 func TestASecondServerDoesNotTouchTheOutbox(t *testing.T) {
 	c := &config.Config{Data: t.TempDir()}
 	log := slog.New(slog.NewTextHandler(io.Discard, nil))
-	first := &doors{kernel: &channel.Kernel{}, log: log, stop: func() {}}
+	first := &channels{Manager: manager.New(&channel.Kernel{}, log)}
 	tables, err := openTables(t.Context(), c, nil, log)
 	if err != nil {
 		t.Fatal(err)
@@ -88,7 +89,7 @@ func TestASecondServerDoesNotTouchTheOutbox(t *testing.T) {
 	if err := first.open(t.Context(), c, nil, tables, log); err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = first.closeStores() }()
+	defer func() { _ = first.CloseStores() }()
 	outbox := filepath.Join(c.Data, "store", "outbox.table")
 	before, err := os.ReadFile(outbox)
 	if err != nil {

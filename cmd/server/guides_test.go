@@ -119,7 +119,7 @@ func TestTheGuidesAreShort(t *testing.T) {
 		if most, ok := map[string]int{"docs/tutorial.md": 1500, "docs/cookbook.md": 2400}[page]; ok && words > most {
 			t.Errorf("%s has %d words, want at most %d", page, words, most)
 		}
-		if page != "README.md" {
+		if page != "README.md" && page != "docs/design.md" { // which is for those who change the code
 			total += words
 		}
 	}

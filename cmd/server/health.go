@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"net"
@@ -18,19 +17,14 @@ import (
 )
 
 func healthCommand(args []string, _ io.Reader, stdout, stderr io.Writer) int {
-	set := flag.NewFlagSet("health", flag.ContinueOnError)
-	var settings config.Flags
-	settings.Bind(set)
+	set, settings := newFlags("health")
 	at := set.String("url", "", "`URL` of the server; its certificate must be valid")
 	ready := set.Bool("ready", false, "check whether it accepts new work")
 	timeout := set.Duration("timeout", 3*time.Second, "`TIME` to wait for the answer (3s)")
-	rest, help, err := parseFlags(set, args)
+	rest, status, ok := arguments(set, args, stdout, stderr)
 	switch {
-	case help != noHelp:
-		explain(stdout, set, rest, help == fullHelp)
-		return exitOK
-	case err != nil:
-		return usage(stderr, "health", "%v", err)
+	case !ok:
+		return status
 	case len(rest) > 0:
 		return usage(stderr, "health", "unexpected argument %q", rest[0])
 	}
@@ -41,7 +35,7 @@ func healthCommand(args []string, _ io.Reader, stdout, stderr io.Writer) int {
 	tr := &http.Transport{DisableKeepAlives: true}
 	base := strings.TrimSuffix(*at, "/")
 	if base == "" {
-		c, err := config.Load(&settings, os.Environ())
+		c, err := config.Load(settings, os.Environ())
 		if err != nil {
 			return fail(stderr, err)
 		}

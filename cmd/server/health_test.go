@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/lingserve/lingserve/internal/config"
+	"github.com/lingserve/lingserve/internal/https/certtest"
 )
 
 // health runs the command.
@@ -75,12 +76,12 @@ func TestHealthSaysWhetherAServerIsWell(t *testing.T) {
 }
 
 func TestHealthOfAnEncryptedServerAsksThisMachine(t *testing.T) {
-	ca, dir := newCertAuthority(t), t.TempDir()
-	cert, key := ca.pair(t, aMonth, "chat.example.com")
-	pairFiles(t, dir, cert, key)
+	ca, dir := certtest.New(t), t.TempDir()
+	cert, key := ca.Pair(t, certtest.Month, "chat.example.com")
+	certtest.Write(t, dir, cert, key)
+	p := startServerIn(t, dir, "--tls-cert", "tls.crt", "--tls-key", "tls.key")
+	addr := "127.0.0.1:" + p.base[strings.LastIndex(p.base, ":")+1:]
 	flags := []string{"--tls-cert", filepath.Join(dir, "tls.crt"), "--tls-key", filepath.Join(dir, "tls.key")}
-	e, _ := encrypt(t, flags...)
-	addr := serveEncrypted(t, e)
 	if code, said := health(t, append(flags, "--addr", addr)...); code != 0 {
 		t.Errorf("status %d, it says %q", code, said)
 	}

@@ -137,6 +137,13 @@ func declaredFlags(t *testing.T) map[string][]string {
 				if !ok {
 					return true
 				}
+				if f, ok := call.Fun.(*ast.Ident); ok && f.Name == "newFlags" {
+					for _, s := range config.Settings() {
+						if !strings.HasPrefix(s.Key, "providers.") {
+							flags[command] = append(flags[command], s.Flag())
+						}
+					}
+				}
 				method, ok := call.Fun.(*ast.SelectorExpr)
 				if !ok {
 					return true
@@ -144,12 +151,6 @@ func declaredFlags(t *testing.T) map[string][]string {
 				of, _ := method.X.(*ast.Ident)
 				switch {
 				case of == nil:
-				case of.Name == "settings" && method.Sel.Name == "Bind":
-					for _, s := range config.Settings() {
-						if !strings.HasPrefix(s.Key, "providers.") {
-							flags[command] = append(flags[command], s.Flag())
-						}
-					}
 				case of.Name == "set" && len(call.Args) > 2:
 					for _, arg := range call.Args[:2] {
 						if text, ok := arg.(*ast.BasicLit); ok {

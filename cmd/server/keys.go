@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"cmp"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -34,14 +33,11 @@ func keysCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	set.StringVar(&o.scopes, "scopes", "", "comma-separated `LIST` of workflows[:PATTERN], agents[:PATTERN], sessions, admin; the default is all of the role")
 	set.StringVar(&o.expires, "expires", "", "`TIME`: 90d, 12h, 2027-01-31 or 2027-01-31T12:00:00Z; the default is never")
 	set.BoolVar(&o.json, "json", false, "print one JSON object per line")
-	rest, help, err := parseFlags(set, args)
+	rest, status, ok := arguments(set, args, stdout, stderr)
 	names := []string{"new", "list", "check"}
 	switch {
-	case help != noHelp:
-		explain(stdout, set, rest, help == fullHelp)
-		return exitOK
-	case err != nil:
-		return usage(stderr, "keys", "%v", err)
+	case !ok:
+		return status
 	case len(rest) == 0:
 		return usage(stderr, "keys", "the action is missing; expected one of %s", strings.Join(names, ", "))
 	case len(rest) > 1 && rest[0] == "check":
@@ -120,8 +116,7 @@ func newKey(o *keyOptions, now time.Time, stdout, stderr io.Writer) int {
 			ID    string `json:"id"`
 			Entry string `json:"entry"`
 		}{text, key.ID, key.Entry()}
-		line, _ := json.Marshal(row)
-		fmt.Fprintf(stdout, "%s\n", line)
+		_ = printJSON(stdout, row)
 		return exitOK
 	}
 	fmt.Fprintln(stdout, text)
@@ -190,11 +185,9 @@ func listKeys(o *keyOptions, keys []access.Key, now time.Time, stdout, stderr io
 	for i := range keys {
 		row := rowOf(&keys[i], now)
 		if o.json {
-			line, err := json.Marshal(row)
-			if err != nil {
+			if err := printJSON(stdout, row); err != nil {
 				return err
 			}
-			fmt.Fprintf(out, "%s\n", line)
 			continue
 		}
 		fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", row.ID, row.Name, row.Role, cmp.Or(row.Scopes, "all"), cmp.Or(row.Expires, "never"), row.State, row.Place)

@@ -6,23 +6,16 @@ import (
 	"log/slog"
 	"math"
 	"os"
+	"path/filepath"
 	"runtime/debug"
 
 	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/agent"
 	"github.com/lingserve/lingserve/internal/config"
 	"github.com/lingserve/lingserve/internal/memlimit"
 	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/web"
 )
-
-// slotsOf are those of each provider.
-func slotsOf(l config.Limit) adapter.Slots {
-	s := adapter.Slots{Max: l.Upstream, Queue: l.UpstreamQueue, Wait: l.UpstreamWait}
-	if s.Queue == 0 {
-		s.Queue = -1 // to the registry, 0 is its default
-	}
-	return s
-}
 
 // limitsOf are those of the server. What the settings leave to the machine, it is asked.
 func limitsOf(c *config.Config, log *slog.Logger) web.Limits {
@@ -35,80 +28,19 @@ func limitsOf(c *config.Config, log *slog.Logger) web.Limits {
 	if l.Images == 0 {
 		l.Images = -1 // to the server, 0 is its default
 	}
-	files := openFiles()
+	files := memlimit.OpenFiles()
 	switch {
 	case l.Connections == 0:
-		l.Connections = connectionsFor(files)
+		l.Connections = memlimit.Connections(files)
 	case files > 0 && uint64(l.Connections) > files:
 		log.Warn("limit.connections exceeds the open file limit",
 			"limit.connections", l.Connections, "files", files)
 	}
 	var from string
 	root := os.DirFS("/")
-	l.Memory, from = limitMemory(l.Memory, debug.SetMemoryLimit(-1), memlimit.Container(root), memlimit.Machine(root), func(soft int64) { debug.SetMemoryLimit(soft) })
+	l.Memory, from = memlimit.Limit(l.Memory, debug.SetMemoryLimit(-1), memlimit.Container(root), memlimit.Machine(root), func(soft int64) { debug.SetMemoryLimit(soft) })
 	log.Debug("limits", "memory", l.Memory, "memory_from", from, "connections", l.Connections, "files", files)
 	return l
-}
-
-const (
-	// filesBeside is how many files there are beside connections: the log, tapes that are written, programs that give tools.
-	filesBeside = 128
-	// connectionsMost is as many as anybody wants unasked: each takes some 30 KB.
-	connectionsMost = 32_768
-	// connectionsUnknown is for systems that have no such number of files.
-	connectionsUnknown = 16_384
-)
-
-// connectionsFor is how many connections of clients there can be with so many files: each client may have one to a model's server.
-func connectionsFor(files uint64) int {
-	switch {
-	case files == 0:
-		return connectionsUnknown
-	case files < 2*filesBeside:
-		return int(max(files/4, 1))
-	}
-	return int(min((files-filesBeside)/2, connectionsMost))
-}
-
-// softPercent is the part of the memory that garbage may fill up, so that it is collected before the system ends the process; less where
-// what is not Go's would not fit beside it: the program itself and what the system holds for connections.
-const (
-	softPercent = 90
-	besideGo    = 32 << 20
-)
-
-// softLimit is that part, and at least half.
-func softLimit(limit int64) int64 {
-	return max(min(limit/100*softPercent, limit-besideGo), limit/2)
-}
-
-// machineShare is the part of the machine's memory that the process may have where nothing else says how much: one of so many.
-const machineShare = 2
-
-// limitMemory returns the memory that the process may have, and its source: the setting, GOMEMLIMIT, the container or the machine; 0 is no
-// limit. A container may be allowed more than the machine has; then the machine counts. Without GOMEMLIMIT, set gives the garbage collector
-// a lower limit. If that leaves little beside the memory that is not Go's, the limit is lowered too, so that the server refuses new work
-// before it spends all its time on collecting.
-func limitMemory(setting, goLimit, container, machine int64, set func(soft int64)) (limit int64, from string) {
-	told := goLimit != math.MaxInt64
-	switch {
-	case setting > 0:
-		limit, from = setting, "limit.memory"
-	case told:
-		return goLimit, "GOMEMLIMIT"
-	case container > 0 && (machine <= 0 || container < machine):
-		limit, from = container, "container"
-	case machine > 0:
-		limit, from = machine/machineShare, "machine"
-	default:
-		return 0, "none"
-	}
-	if !told {
-		soft := softLimit(limit)
-		set(soft)
-		limit = min(limit, soft/softPercent*100)
-	}
-	return limit, from
 }
 
 // boundTapes bounds the sessions of a store, where they are to be.
@@ -121,4 +53,32 @@ func boundTapes(c *config.Config, store tape.Whole) (tape.Store, error) {
 		return nil, errors.Join(err, store.Close())
 	}
 	return bounded, nil
+}
+
+// newBudget makes the budget that the settings describe. What a session has cost is on its tape; without a store, sessions begin at nothing.
+// Only a server keeps what was spent today: two processes would overwrite each other's file.
+func newBudget(c *config.Config, store tape.Store, keep bool, log *slog.Logger) *adapter.Budget {
+	o := adapter.BudgetOptions{Run: micro(c.Cost.Run), Session: micro(c.Cost.Session), Caller: micro(c.Cost.Caller), Day: micro(c.Cost.Day), Log: log}
+	if keep && c.Data != "" {
+		o.File = filepath.Join(c.Data, "cost.json")
+	}
+	if store != nil {
+		o.Spent = func(ctx context.Context, session string) (int64, error) {
+			t, err := tape.Lookup(ctx, store, c.Workspace, session)
+			if errors.Is(err, tape.ErrNotFound) {
+				return 0, nil
+			}
+			if err != nil {
+				return 0, err
+			}
+			used, err := agent.Usage(ctx, t)
+			return used.Cost, err
+		}
+	}
+	return adapter.NewBudget(o)
+}
+
+// micro is dollars in millionths.
+func micro(dollars float64) int64 {
+	return int64(min(math.Ceil(math.Round(dollars*1e9)/1e3), 1<<53))
 }

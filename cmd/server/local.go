@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -9,11 +8,14 @@ import (
 	"io"
 	"iter"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/lingserve/lingserve/bot"
 	"github.com/lingserve/lingserve/flow"
 	"github.com/lingserve/lingserve/internal/config"
+	"github.com/lingserve/lingserve/internal/providers"
+	"github.com/lingserve/lingserve/internal/rawjson"
 	"github.com/lingserve/lingserve/internal/trail"
 	"github.com/lingserve/lingserve/ling"
 	"github.com/lingserve/lingserve/tube"
@@ -29,7 +31,7 @@ type localRun struct {
 }
 
 func startLocal(ctx context.Context, j *job, c *config.Config, stderr io.Writer) (*localRun, error) {
-	models, stop, err := newModels(c)
+	models, stop, err := providers.New(c)
 	if err != nil {
 		return nil, err
 	}
@@ -76,7 +78,7 @@ func startLocal(ctx context.Context, j *job, c *config.Config, stderr io.Writer)
 	ctx = trail.With(ctx, trail.Trail{Run: "local"})
 	// The run is not canceled through its context: Cancel lets it end with an event that says why.
 	m := ling.New(context.WithoutCancel(ctx), defaults, &ling.Options{
-		Models: overheard{models, said.add}, Log: log, Workflow: info.Name, Model: model,
+		Models: providers.WithCauses(models, said.add), Log: log, Workflow: info.Name, Model: model,
 		MaxBots: c.Run.MaxBots, MaxTasks: c.Run.MaxTasks, MaxResult: int(c.Run.MaxResult), MaxLog: int(c.Run.MaxLog),
 	})
 	m.SetCustomParams(j.params)
@@ -135,14 +137,36 @@ func (r *localRun) Events(ctx context.Context) iter.Seq2[tube.Event, error] {
 }
 
 func (r *localRun) Result(context.Context) (json.RawMessage, error) {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	err := e.Encode(r.m.Peek(false))
-	return bytes.TrimSpace(b.Bytes()), err
+	return rawjson.Marshal(r.m.Peek(false))
 }
 
 func (r *localRun) Cancel(cause error) {
 	r.m.Cancel(cause)
 	<-r.closed
+}
+
+// words are what models' servers said during a run, each once.
+type words struct {
+	mu   sync.Mutex
+	list []string
+}
+
+func (w *words) add(model, said string) {
+	line := model + ": " + said
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, known := range w.list {
+		if known == line {
+			return
+		}
+	}
+	if len(w.list) < maxProblems {
+		w.list = append(w.list, line)
+	}
+}
+
+func (w *words) all() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.list
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/lingserve/lingserve/flow"
 	"github.com/lingserve/lingserve/internal/config"
 	"github.com/lingserve/lingserve/internal/telemetry"
-	"github.com/lingserve/lingserve/turn"
 	"github.com/lingserve/lingserve/web"
 )
 
@@ -20,20 +19,11 @@ func newMetrics(c *config.Config, models *adapter.Registry, workflows *flow.Regi
 	names := &operatorNames{c: c, models: models, workflows: workflows}
 	m := telemetry.NewMetrics(b.version, b.commit, telemetry.MetricNames{
 		Workflow: func(name string) bool { _, ok := workflows.Get(name); return ok || name == web.CompletionWorkflow },
-		Agent:    func(name string) bool { return isAgent(c, name) },
+		Agent:    func(name string) bool { _, ok := c.Agent(name); return ok },
 		Model:    names.has,
 	})
 	models.Observer = m
 	return m, names
-}
-
-func isAgent(c *config.Config, name string) bool {
-	for _, a := range c.Agents {
-		if a.Name == name {
-			return true
-		}
-	}
-	return false
 }
 
 // operatorNames are what the operator has named in the configuration and in workflows. Callers may name other models.
@@ -104,28 +94,17 @@ func (n *operatorNames) all() (all telemetry.Names) {
 	return all
 }
 
-// watch lets the metrics ask for what goes on.
-func watch(m *telemetry.Metrics, names *operatorNames, s *web.Server, models *adapter.Registry, turns *turn.Framework, crew *crew, channels *doors, shared *engine) {
-	// Before the channels serve, so that nothing of theirs is missed.
-	channels.kernel.Observer = channel.Observers{channels.kernel.Observer, channel.Count(m)}
-	m.Watch(telemetry.Sources{
-		Server: s.Load, Lanes: turns.Lanes, Approvals: crew.waiting, Providers: models.Load, Channels: channels.kernel.Pending,
-		Engine: shared.watched(), Routes: s.Routes,
+// watch lets the metrics ask for what goes on. It comes before the channels serve, so that nothing of theirs is missed.
+func (s *server) watch() {
+	k := s.channels.Kernel
+	k.Observer = channel.Observers{k.Observer, channel.Count(s.metrics)}
+	s.metrics.Watch(telemetry.Sources{
+		Server: s.web.Load, Lanes: s.turns.Lanes, Approvals: s.agents.Waiting, Providers: s.models.Load, Channels: k.Pending,
+		Engine: s.shared.watched(), Routes: s.web.Routes,
 		Names: func() telemetry.Names {
-			all := names.all()
-			for _, one := range channels.all {
-				all.Channels = append(all.Channels, one.Name())
-			}
+			all := s.names.all()
+			all.Channels = s.channels.Channels()
 			return all
 		},
 	})
-}
-
-// waiting is how many calls of tools wait for approval, of all agents.
-func (c *crew) waiting() int {
-	n := 0
-	for _, a := range c.agents {
-		n += a.Waiting()
-	}
-	return n
 }

@@ -1,26 +1,20 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
-	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"iter"
 	"os"
-	"os/signal"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/internal/config"
+	"github.com/lingserve/lingserve/internal/providers"
 	"github.com/lingserve/lingserve/internal/textview"
 )
 
@@ -30,36 +24,29 @@ const modelsAtOnce = 4
 
 // inventory is what "lingserve models" does.
 type inventory struct {
-	models  *adapter.Registry
+	providers.Checker
 	named   []string        // by the workflows
 	unasked map[string]bool // providers that nobody has set anything for; they may be there all the same
 	json    bool
-	quick   bool          // a check asks for a word only
-	timeout time.Duration // for each server that is asked
 	stdout  io.Writer
 	stderr  io.Writer
 	waiting bool // stdout is a terminal, on which the one that is waited for can be shown
 }
 
 func modelsCommand(args []string, _ io.Reader, stdout, stderr io.Writer) int {
-	set := flag.NewFlagSet("models", flag.ContinueOnError)
-	var settings config.Flags
-	settings.Bind(set)
+	set, settings := newFlags("models")
 	i := inventory{stdout: stdout, stderr: stderr}
 	remote := set.Bool("remote", false, "list the models that the providers offer")
 	set.BoolVar(&i.json, "json", false, "print one JSON object per line")
-	set.BoolVar(&i.quick, "quick", false, "only test whether a model answers")
-	set.DurationVar(&i.timeout, "timeout", 30*time.Second, "`TIME` to wait for each answer (30s)")
-	rest, help, err := parseFlags(set, args)
+	set.BoolVar(&i.Quick, "quick", false, "only test whether a model answers")
+	set.DurationVar(&i.Timeout, "timeout", 30*time.Second, "`TIME` to wait for each answer (30s)")
+	rest, status, ok := arguments(set, args, stdout, stderr)
 	check := len(rest) > 0 && rest[0] == "check"
 	switch {
-	case help != noHelp:
-		explain(stdout, set, rest, help == fullHelp)
-		return exitOK
-	case err != nil:
-		return usage(stderr, "models", "%v", err)
-	case i.timeout <= 0:
-		return usage(stderr, "models", "--timeout is %v; expected a duration above 0, such as 30s", i.timeout)
+	case !ok:
+		return status
+	case i.Timeout <= 0:
+		return usage(stderr, "models", "--timeout is %v; expected a duration above 0, such as 30s", i.Timeout)
 	case check && *remote:
 		return usage(stderr, "models", "--remote does not go with check; it lists models")
 	case check:
@@ -76,20 +63,15 @@ func modelsCommand(args []string, _ io.Reader, stdout, stderr io.Writer) int {
 			}
 		}
 	}
-	c, err := config.Load(&settings, os.Environ())
+	c, err := config.Load(settings, os.Environ())
 	if err != nil {
 		return fail(stderr, err)
 	}
-	var stop func()
-	if i.models, stop, err = newModels(c); err != nil {
+	stop, err := i.open(c)
+	if err != nil {
 		return fail(stderr, err)
 	}
 	defer stop()
-	i.unasked = map[string]bool{}
-	for _, p := range c.Providers {
-		i.unasked[p.Name] = !p.Set
-	}
-	status := exitOK
 	if len(rest) == 0 && !*remote {
 		workflows, _, err := openWorkflows(c)
 		if err != nil { // the others are there nevertheless
@@ -99,39 +81,37 @@ func modelsCommand(args []string, _ io.Reader, stdout, stderr io.Writer) int {
 			i.named = workflows.Models()
 		}
 	}
-	i.waiting = !i.json && isTerminal(stdout) && colorful()
-
-	ctx, cancel := context.WithCancelCause(context.Background())
-	defer cancel(nil)
-	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	defer signal.Stop(signals)
-	go func() {
-		select {
-		case <-signals:
-			signal.Stop(signals) // the second one ends at once
-			cancel(errInterrupted)
-		case <-ctx.Done():
-		}
-	}()
-	do := i.list
+	ctx, stopSignals := interruptible()
+	defer stopSignals()
 	switch {
 	case check:
-		do = func(ctx context.Context) int { return i.check(ctx, rest) }
+		return cmp.Or(i.check(ctx, rest), status)
 	case *remote:
-		do = i.remote
+		return i.remote(ctx)
 	}
-	return cmp.Or(do(ctx), status)
+	i.list()
+	return status
+}
+
+// open makes the models that are configured. stop ends what they run.
+func (i *inventory) open(c *config.Config) (stop func(), err error) {
+	i.unasked = map[string]bool{}
+	for _, p := range c.Providers {
+		i.unasked[p.Name] = !p.Set
+	}
+	i.waiting = !i.json && isTerminal(i.stdout) && colorful()
+	i.Models, stop, err = providers.New(c)
+	return stop, err
 }
 
 // list prints what can be used, the default marked.
-func (i *inventory) list(context.Context) int {
-	first := adapter.Links(i.models.Default)[0]
-	for _, name := range i.models.Usable(i.named...) {
+func (i *inventory) list() {
+	first := adapter.Links(i.Models.Default)[0]
+	for _, name := range i.Models.Usable(i.named...) {
 		switch {
 		case i.json:
 			provider, _, _ := strings.Cut(name, ":")
-			i.object(struct {
+			_ = printJSON(i.stdout, struct {
 				Model    string  `json:"model"`
 				Provider string  `json:"provider"`
 				Default  bool    `json:"default,omitempty"`
@@ -144,7 +124,6 @@ func (i *inventory) list(context.Context) int {
 		}
 	}
 	i.unconfigured()
-	return exitOK
 }
 
 // prices are those of a model, in dollars for a million tokens.
@@ -159,7 +138,7 @@ type prices struct {
 // price returns the prices of a model; nil where they are not known.
 func (i *inventory) price(name string) *prices {
 	provider, model, _ := strings.Cut(name, ":")
-	p, ok := i.models.Prices(provider, model)
+	p, ok := i.Models.Prices(provider, model)
 	if !ok {
 		return nil
 	}
@@ -176,9 +155,9 @@ func (p *prices) String() string {
 // remote prints what the servers say that they have.
 func (i *inventory) remote(ctx context.Context) int {
 	var listers, silent []string
-	for _, prefix := range i.models.Providers() {
-		switch _, lists := i.models.Provider(prefix).(adapter.Lister); {
-		case !i.models.Configured(prefix):
+	for _, prefix := range i.Models.Providers() {
+		switch _, lists := i.Models.Provider(prefix).(adapter.Lister); {
+		case !i.Models.Configured(prefix):
 		case lists:
 			listers = append(listers, prefix)
 		default:
@@ -191,22 +170,22 @@ func (i *inventory) remote(ctx context.Context) int {
 	}
 	status := exitOK
 	for prefix, a := range inOrder(listers, modelsAtOnce, func(prefix string) answer {
-		names, err := i.ask(ctx, prefix)
+		names, err := i.List(ctx, prefix)
 		return answer{names, err}
 	}) {
 		if ctx.Err() != nil {
 			return exitInterrupted
 		}
-		if a.err != nil && i.unasked[prefix] && code(a.err) == adapter.CodeUnavailable {
+		if a.err != nil && i.unasked[prefix] && providers.Code(a.err) == adapter.CodeUnavailable {
 			continue // such as an Ollama that does not run: nobody said that it should
 		}
 		if a.err != nil {
-			status = fail(i.stderr, fmt.Errorf("%s: %s", prefix, said(a.err)))
+			status = fail(i.stderr, fmt.Errorf("%s: %s", prefix, providers.Message(a.err)))
 			continue
 		}
 		for _, name := range a.names {
 			if i.json {
-				i.object(struct {
+				_ = printJSON(i.stdout, struct {
 					Model    string `json:"model"`
 					Provider string `json:"provider"`
 				}{prefix + ":" + name, prefix})
@@ -222,31 +201,11 @@ func (i *inventory) remote(ctx context.Context) int {
 	return status
 }
 
-// ask returns what a provider's server has, sorted.
-func (i *inventory) ask(ctx context.Context, prefix string) ([]string, error) {
-	ctx, cancel := i.limit(ctx)
-	defer cancel()
-	names, err := i.models.Provider(prefix).(adapter.Lister).List(ctx)
-	if err != nil {
-		return nil, err
-	}
-	names = slices.Clone(names)
-	slices.Sort(names)
-	return slices.Compact(names), nil
-}
-
-// limit bounds the waiting for one server.
-func (i *inventory) limit(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(ctx, i.timeout, &adapter.Error{
-		Code: adapter.CodeTimeout, Message: fmt.Sprintf("no answer within %v", i.timeout),
-	})
-}
-
 // unconfigured says which providers there would be.
 func (i *inventory) unconfigured() {
 	var missing []string
-	for _, prefix := range i.models.Providers() {
-		if !i.models.Configured(prefix) {
+	for _, prefix := range i.Models.Providers() {
+		if !i.Models.Configured(prefix) {
 			missing = append(missing, prefix)
 		}
 	}
@@ -255,37 +214,10 @@ func (i *inventory) unconfigured() {
 	}
 }
 
-// code is that of a model's error.
-func code(err error) string {
-	if e, ok := errors.AsType[*adapter.Error](err); ok {
-		return e.Code
-	}
-	return adapter.CodeProtocol
-}
-
-// said is the text of a model's error, which may be shown; anything else may not.
-func said(err error) string {
-	if e, ok := errors.AsType[*adapter.Error](err); ok {
-		return e.Message
-	}
-	return "the model failed"
-}
-
 // line prints a line. Names may come from a server, so they are not to steer the terminal.
 func (i *inventory) line(format string, args ...any) {
 	text := strings.ReplaceAll(textview.Clean(fmt.Sprintf(format, args...)), "\n", " ")
 	fmt.Fprintln(i.stdout, strings.TrimRight(text, " "))
-}
-
-// object prints a JSON object on a line.
-func (i *inventory) object(v any) {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(v); err != nil {
-		panic("models: " + err.Error()) // strings and numbers are always encoded
-	}
-	i.stdout.Write(b.Bytes())
 }
 
 // inOrder calls f for each item, atOnce at a time, and yields the results in the order of the items, each as soon as it and those

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -22,6 +23,10 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/bot"
+	"github.com/lingserve/lingserve/internal/config"
+	"github.com/lingserve/lingserve/internal/providers"
+	"github.com/lingserve/lingserve/internal/providers/providerstest"
 	"github.com/lingserve/lingserve/internal/upstream"
 )
 
@@ -43,7 +48,7 @@ func standIn() *upstream.Server {
 		case r.Model == "good" && asked.MaxTokens == 1:
 			return upstream.Answer{Text: "Yes", Finish: adapter.FinishLength}
 		case r.Model == "able":
-			return able(r)
+			return providerstest.Able(r)
 		case r.Model == "plain" && len(r.Tools) > 0:
 			return upstream.Answer{Status: http.StatusBadRequest, Body: "plain does not support tools; the key was sk-CANARY0123"}
 		case r.Model == "plain" && strings.Contains(string(r.Body), "image_url"):
@@ -71,26 +76,6 @@ func standIn() *upstream.Server {
 		}
 		return upstream.Answer{Status: http.StatusNotFound}
 	}}
-}
-
-// able answers like a model that can do all that a check asks for; what it thought has to come back with the result of its call.
-func able(r upstream.Request) upstream.Answer {
-	last := r.Messages[len(r.Messages)-1]
-	switch {
-	case last.Role == adapter.ToolRole && !strings.Contains(string(r.Body), `"reasoning_content":"Hm"`):
-		return upstream.Answer{Status: http.StatusBadRequest, Body: "the reasoning_content must be passed back"}
-	case last.Role == adapter.ToolRole:
-		return upstream.Answer{Reasoning: "So", Text: "It is " + last.Content + "."}
-	case len(r.Tools) > 0:
-		return upstream.Answer{Reasoning: "Hm", ToolCalls: []upstream.ToolCall{{ID: "c1", Name: r.Tools[0], Arguments: `{"room":"Lotus"}`}}}
-	case r.Schema != nil:
-		return upstream.Answer{Text: `{"month":"May","days":31}`}
-	case strings.Contains(string(r.Body), "image_url"):
-		return upstream.Answer{Text: "Red"}
-	case strings.Contains(string(r.Body), "Pelle"):
-		return upstream.Answer{Text: "Pelle"}
-	}
-	return upstream.Answer{Text: "Yes"}
 }
 
 func TestModelScripts(t *testing.T) {
@@ -181,7 +166,7 @@ func bookOf(p *fakeProvider, names ...string) (*inventory, *bytes.Buffer, *bytes
 	models := new(adapter.Registry)
 	models.Register("fake", p)
 	var out, errs bytes.Buffer
-	return &inventory{quick: true, models: models, timeout: 30 * time.Second, stdout: &out, stderr: &errs}, &out, &errs
+	return &inventory{Checker: providers.Checker{Models: models, Quick: true, Timeout: 30 * time.Second}, stdout: &out, stderr: &errs}, &out, &errs
 }
 
 func TestACheckAsksFourAtATimeAndPrintsInOrder(t *testing.T) {
@@ -260,8 +245,8 @@ func TestACheckBoundsTheTimeOfEachModel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		i, out, _ := bookOf(new(fakeProvider), "1s", "2h", "3h", "4h", "5h", "6h")
 		// The limits that runs have do not count.
-		i.models.Timeouts = adapter.Timeouts{FirstToken: time.Second, Total: time.Second}
-		i.timeout = 2 * time.Minute
+		i.Models.Timeouts = adapter.Timeouts{FirstToken: time.Second, Total: time.Second}
+		i.Timeout = 2 * time.Minute
 		began := time.Now()
 		i.check(t.Context(), nil)
 		if took := time.Since(began); took != 4*time.Minute {
@@ -277,7 +262,7 @@ func TestAnInterruptedCheckEndsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var p fakeProvider
 		i, out, errs := bookOf(&p, "1s", "2h", "3h", "4h", "5h", "6h", "7h")
-		i.timeout = 10 * time.Hour
+		i.Timeout = 10 * time.Hour
 		ctx, cancel := context.WithCancelCause(t.Context())
 		time.AfterFunc(3*time.Second, func() { cancel(errInterrupted) })
 		began := time.Now()
@@ -305,14 +290,14 @@ func TestATerminalShowsWhatIsWaitedFor(t *testing.T) {
 func TestACheckAsksProvidersWithoutModelsForTheirList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		i, out, errs := bookOf(new(fakeProvider), "1s")
-		i.models.Register("bots", new(fakeProvider))
-		i.models.Register("gpu", &lister{has: []string{"qwen3:8b", "llama3.2", "phi4", "mistral"}})
-		i.models.Register("one", &lister{has: []string{"a\x1b[31m\nb"}})
-		i.models.Register("empty", &lister{})
-		i.models.Register("down", &lister{err: &adapter.Error{Code: adapter.CodeAuth, Message: "refused the key"}})
-		i.models.Register("named", &lister{err: errors.New("is not asked, since a workflow names a model")})
-		i.models.Register("azure", keyless{})
-		i.models.Register("moonshot", keyless{})
+		i.Models.Register("bots", new(fakeProvider))
+		i.Models.Register("gpu", &lister{has: []string{"qwen3:8b", "llama3.2", "phi4", "mistral"}})
+		i.Models.Register("one", &lister{has: []string{"a\x1b[31m\nb"}})
+		i.Models.Register("empty", &lister{})
+		i.Models.Register("down", &lister{err: &adapter.Error{Code: adapter.CodeAuth, Message: "refused the key"}})
+		i.Models.Register("named", &lister{err: errors.New("is not asked, since a workflow names a model")})
+		i.Models.Register("azure", keyless{})
+		i.Models.Register("moonshot", keyless{})
 		i.named = []string{"named:1s, fake:1s", "azure:1s"}
 		if status := i.check(t.Context(), nil); status != exitFailed {
 			t.Errorf("status %d", status)
@@ -375,5 +360,47 @@ func TestInterruptEndsACheckOfAServerThatHangs(t *testing.T) {
 	}
 	if err := s.Until(ctx, func() bool { return s.Canceled() == 1 }); err != nil {
 		t.Error("the request was not canceled")
+	}
+}
+
+// MO-17: at a terminal, an error has the words of the model's server, without keys.
+func TestATerminalReadsWhatAServerSaid(t *testing.T) {
+	e := &adapter.Error{Code: adapter.CodeAuth, Message: "the server refused the key", Cause: errors.New(adapter.Redact("status 401:\nsk-CANARY0123 is not known"))}
+	if got := reasonOf(&bot.Failure{Code: e.Code, Message: e.Message, Cause: e}); got != "the server refused the key (cause: status 401: sk-*** is not known)" {
+		t.Error(got)
+	}
+	if got := reasonOf(errors.New("internal")); got != "" {
+		t.Error(got)
+	}
+	e.Cause = errors.New("the server refused the key")
+	if got := reasonOf(e); got != e.Message {
+		t.Error(got)
+	}
+}
+
+// MO-22: an option of a workflow that its provider has no place for is said when the file is read, with its place.
+func TestOptionsThatAreNotSentAreLogged(t *testing.T) {
+	t.Chdir(t.TempDir())
+	if err := os.Mkdir("workflows", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile("workflows/w.yaml", []byte("options: {seed: 1}\nbots:\n  a: {options: {verbosity: low}}\n  b: {model: \"claude:x\"}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile("lingserve.yaml", []byte("model: openai:gpt\nproviders:\n  claude: {kind: anthropic, key: k}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := config.Load(nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	workflows, _, err := openWorkflows(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var log strings.Builder
+	warnOfOptions(slog.New(slog.NewTextHandler(&log, nil)), c, workflows)
+	if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "w.yaml:1:17: options.seed is not sent: ") || !strings.Contains(got, "workflow=w") {
+		t.Error(got)
 	}
 }

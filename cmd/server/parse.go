@@ -2,13 +2,13 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"syscall"
 
+	"github.com/lingserve/lingserve/internal/rawjson"
 	"github.com/lingserve/lingserve/jsonuri"
 )
 
@@ -29,13 +29,10 @@ func parseCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) int 
 	set.BoolVar(&o.resolve, "resolve", false, "also print each complete string, object and array")
 	set.BoolVar(&o.final, "final", false, "print only the final document")
 	set.IntVar(&o.chunk, "chunk", 0, "parse pieces of `N` bytes; 0: as the input arrives")
-	rest, help, err := parseFlags(set, args)
+	rest, status, ok := arguments(set, args, stdout, stderr)
 	switch {
-	case err != nil:
-		return usage(stderr, "parse", "%v", err)
-	case help != noHelp:
-		explain(stdout, set, rest, help == fullHelp)
-		return exitOK
+	case !ok:
+		return status
 	case len(rest) > 0:
 		return usage(stderr, "parse", "unexpected argument %q; send the text to standard input", rest[0])
 	case o.chunk < 0:
@@ -46,7 +43,7 @@ func parseCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) int 
 	if _, err := jsonuri.Parse(o.root); err != nil {
 		return usage(stderr, "parse", "--root: %v", err)
 	}
-	err = parse(o, stdin, stdout)
+	err := parse(o, stdin, stdout)
 	switch {
 	case err == nil:
 		return exitOK
@@ -203,12 +200,7 @@ func (w *eventWriter) end(err error) error {
 
 func appendURI(dst, uri []byte) []byte { return appendText(dst, `{"uri":`, string(uri)) }
 
-// appendText appends a JSON string, and leaves the signs of HTML as they are: nothing here is put into a page.
 func appendText(dst []byte, member, text string) []byte {
-	dst = append(dst, member...)
-	b := bytes.NewBuffer(dst)
-	enc := json.NewEncoder(b)
-	enc.SetEscapeHTML(false)
-	enc.Encode(text) // a string always can be encoded
-	return bytes.TrimSuffix(b.Bytes(), []byte{'\n'})
+	value, _ := rawjson.Marshal(text) // a string always can be encoded
+	return append(append(dst, member...), value...)
 }

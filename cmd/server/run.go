@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"iter"
@@ -52,12 +51,8 @@ type startedRun interface {
 	Cancel(cause error)
 }
 
-var errInterrupted = errors.New("interrupted")
-
 func runCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	set := flag.NewFlagSet("run", flag.ContinueOnError)
-	var settings config.Flags
-	settings.Bind(set)
+	set, settings := newFlags("run")
 	j := job{params: map[string]any{}}
 	set.Var(&j.input, "input", "`INPUT`: text, JSON, or NAME=TEXT per property; - is stdin")
 	set.Func("param", "variable `NAME=TEXT` of the workflow's templates", func(s string) error { return pair(s, j.params) })
@@ -73,13 +68,10 @@ func runCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	set.BoolVar(&j.html, "html", false, "also print events for the tags and the text in HTML")
 	set.BoolVar(&j.strict, "strict", false, "fail a bot if its answer does not match its schema; overrides on_invalid")
 	set.StringVar(&j.server, "server", "", "`URL` of a server to run it on; its key is in LINGSERVE_KEY")
-	rest, help, err := parseFlags(set, args)
+	rest, status, ok := arguments(set, args, stdout, stderr)
 	switch {
-	case help != noHelp:
-		explain(stdout, set, rest, help == fullHelp)
-		return exitOK
-	case err != nil:
-		return usage(stderr, "run", "%v", err)
+	case !ok:
+		return status
 	case len(rest) == 0:
 		return usage(stderr, "run", "the name of the workflow is missing")
 	case len(rest) > 1:
@@ -96,7 +88,7 @@ func runCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		}
 	}
 	j.done = j.done || j.format == "text"
-	c, err := config.Load(&settings, os.Environ())
+	c, err := config.Load(settings, os.Environ())
 	if err != nil {
 		return fail(stderr, err)
 	}
@@ -106,18 +98,8 @@ func runCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 
 	// A reader that has gone shows as an error of the write, after which the run is canceled, instead of as a signal.
 	signal.Ignore(syscall.SIGPIPE)
-	ctx, stop := context.WithCancelCause(context.Background())
-	defer stop(nil)
-	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	go func() {
-		select {
-		case <-signals:
-			signal.Stop(signals) // the second one ends at once
-			stop(errInterrupted)
-		case <-ctx.Done():
-		}
-	}()
+	ctx, stop := interruptible()
+	defer stop()
 	return j.run(ctx, c, stdout, stderr)
 }
 

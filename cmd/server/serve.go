@@ -2,16 +2,13 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"log/slog"
 	"maps"
 	"net"
 	"net/http"
-	"net/url"
 	"os"
 	"os/signal"
 	"reflect"
@@ -22,28 +19,30 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/agent/team"
 	"github.com/lingserve/lingserve/flow"
+	"github.com/lingserve/lingserve/internal/admin"
 	"github.com/lingserve/lingserve/internal/config"
+	"github.com/lingserve/lingserve/internal/https"
+	"github.com/lingserve/lingserve/internal/providers"
+	"github.com/lingserve/lingserve/internal/systemd"
+	"github.com/lingserve/lingserve/internal/telemetry"
+	"github.com/lingserve/lingserve/store"
 	"github.com/lingserve/lingserve/turn"
 	"github.com/lingserve/lingserve/web"
 )
 
 func serveCommand(args []string, _ io.Reader, stdout, stderr io.Writer) int {
-	set := flag.NewFlagSet("serve", flag.ContinueOnError)
-	var settings config.Flags
-	settings.Bind(set)
+	set, settings := newFlags("serve")
 	printConfig := set.Bool("print-config", false, "print all settings with their sources, and exit")
-	rest, help, err := parseFlags(set, args)
+	rest, status, ok := arguments(set, args, stdout, stderr)
 	switch {
-	case help != noHelp:
-		explain(stdout, set, rest, help == fullHelp)
-		return exitOK
-	case err != nil:
-		return usage(stderr, "serve", "%v", err)
+	case !ok:
+		return status
 	case len(rest) > 0:
 		return usage(stderr, "serve", "unexpected argument %q", rest[0])
 	}
-	c, err := config.Load(&settings, os.Environ())
+	c, err := config.Load(settings, os.Environ())
 	if err != nil {
 		return fail(stderr, err)
 	}
@@ -63,140 +62,193 @@ func serveCommand(args []string, _ io.Reader, stdout, stderr io.Writer) int {
 	return exitOK
 }
 
+// server is what "lingserve serve" runs, in the order in which it is made.
+type server struct {
+	c         *config.Config
+	log       *slog.Logger
+	closers   []func()
+	traces    *telemetry.Traces
+	entrance  *entrance
+	encrypted *https.Encryption
+	models    *adapter.Registry
+	workflows *flow.Registry
+	from      string // where the workflows come from
+	shared    *engine
+	tables    store.Engine
+	metrics   *telemetry.Metrics
+	names     *operatorNames
+	turns     *turn.Framework
+	agents    *team.Team
+	channels  *channels
+	web       *web.Server
+}
+
+// later has f called when the server ends, before all that was given before.
+func (s *server) later(f func()) { s.closers = append(s.closers, f) }
+
+func (s *server) close() {
+	for _, f := range slices.Backward(s.closers) {
+		f()
+	}
+}
+
 // serve runs the server until a signal ends it. Its errors are for the user: each line says one thing that is wrong.
 func serve(c *config.Config, signals <-chan os.Signal, stderr io.Writer) error {
 	if err := errors.Join(c.CheckListen(), c.CheckAdmin(), c.CheckWorkspace()); err != nil {
 		return err
 	}
-	log := newLog(stderr, c)
-	traces, stopTraces, err := openTraces(c, log)
+	s := &server{c: c, log: newLog(stderr, c)}
+	defer s.close()
+	for _, step := range []func() error{
+		s.prepare, func() error { return s.openStores(signals) }, s.assemble,
+	} {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	return s.run(signals, stderr)
+}
+
+// prepare makes all that needs neither an address nor the data folder.
+func (s *server) prepare() error {
+	traces, stopTraces, err := openTraces(s.c, s.log)
 	if err != nil {
 		return err
 	}
-	defer stopTraces()
-	for _, warning := range c.Warnings {
-		log.Warn("check a setting", "warning", warning)
+	s.traces = traces
+	s.later(stopTraces)
+	for _, warning := range s.c.Warnings {
+		s.log.Warn("check a setting", "warning", warning)
 	}
-	entrance, err := newEntrance(c, log)
+	if s.entrance, err = newEntrance(s.c, s.log); err != nil {
+		return err
+	}
+	s.later(s.entrance.close)
+	if s.encrypted, err = https.New(s.c, build().version, s.log); err != nil {
+		return err
+	}
+	models, stopModels, err := providers.New(s.c)
 	if err != nil {
 		return err
 	}
-	defer entrance.close()
-	encrypted, err := newEncryption(c, log)
-	if err != nil {
-		return err
-	}
-	models, stop, err := newModels(c)
-	if err != nil {
-		return err
-	}
-	defer stop()
-	models.Log = log
-	workflows, from, err := openWorkflows(c)
-	if err != nil {
-		return err
-	}
+	s.models = models
+	s.later(stopModels)
+	models.Log = s.log
+	s.workflows, s.from, err = openWorkflows(s.c)
+	return err
+}
+
+// openStores connects with the other replicas, and opens the tables.
+func (s *server) openStores(signals <-chan os.Signal) (err error) {
 	// An address that is in use often means that this server runs already: its data folder must not be touched then.
-	if err := free(c.Addr); err != nil {
-		return listenError(c, err)
+	if err := free(s.c.Addr); err != nil {
+		return listenError(s.c, err)
 	}
 	starting, started := untilSignal(signals)
-	shared, err := openEngine(starting, c, log)
+	s.shared, err = openEngine(starting, s.c, s.log)
 	started()
 	if starting.Err() != nil { // also where it was in time
-		shared.close(log)
+		s.shared.close(s.log)
 		return context.Cause(starting)
 	}
 	if err != nil {
 		return err
 	}
-	defer shared.close(log) // the last of all that keeps something
-	tables, err := openTables(context.Background(), c, shared, log)
-	if err != nil {
+	s.later(func() { s.shared.close(s.log) }) // the last of all that keeps something
+	if s.tables, err = openTables(context.Background(), s.c, s.shared, s.log); err != nil {
 		return err
 	}
-	if shared == nil { // else shared closes them
-		defer func() {
-			if err := tables.Close(); err != nil {
-				log.Warn("cannot close the tables cleanly", "error", err)
+	if s.shared == nil { // else shared closes them
+		s.later(func() {
+			if err := s.tables.Close(); err != nil {
+				s.log.Warn("cannot close the tables cleanly", "error", err)
 			}
-		}()
+		})
 	}
-	if entrance.door.Tickets, err = newTickets(context.Background(), c, tables); err != nil {
-		return tablesError(c, err)
+	if s.entrance.door.Tickets, err = newTickets(context.Background(), s.c, s.tables); err != nil {
+		return tablesError(s.c, err)
 	}
-	o := serverOptions(c, workflows, models, log)
-	metrics, names := newMetrics(c, models, workflows)
-	o.Observer, o.AccessLog = metrics, c.Log.Access
-	if o.Tapes, err = openTapes(c, shared, log, metrics); err != nil {
+	return nil
+}
+
+// assemble makes the server of what was opened. It does not listen yet.
+func (s *server) assemble() (err error) {
+	c, log := s.c, s.log
+	o := serverOptions(c, s.workflows, s.models, log)
+	s.metrics, s.names = newMetrics(c, s.models, s.workflows)
+	o.Observer, o.AccessLog = s.metrics, c.Log.Access
+	if o.Tapes, err = openTapes(c, s.shared, log, s.metrics); err != nil {
 		return err
 	}
-	defer o.Tapes.Close()
-	models.Budget = newBudget(c, o.Tapes, true, log)
-	defer models.Budget.Close()
-	turns, crew, stopTurns, err := newTurns(c, models, workflows, o.Tapes, o.Ledger, log)
+	s.later(func() { o.Tapes.Close() })
+	s.models.Budget = newBudget(c, o.Tapes, true, log)
+	s.later(func() { s.models.Budget.Close() })
+	turns, agents, stopTurns, err := newTurns(c, s.models, s.workflows, o.Tapes, o.Ledger, log)
 	if err != nil {
 		return err
 	}
-	defer stopTurns()
-	crew.look(log)
-	channels, err := newDoors(context.Background(), c, shared, tables, turns, crew, o.Ledger, log)
-	if err != nil {
+	s.turns, s.agents = turns, agents
+	s.later(stopTurns)
+	agents.WarnOfMissingWorkflows(log)
+	if s.channels, err = newChannels(context.Background(), c, s.shared, s.tables, turns, agents, o.Ledger, log); err != nil {
 		return err
 	}
-	defer func() {
+	s.later(func() {
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel() // what is on its way has had its time
-		if err := channels.closeAll(ctx); err != nil {
+		if err := s.channels.Close(ctx); err != nil {
 			log.WarnContext(ctx, "cannot close the channels' files cleanly", "error", err)
 		}
-	}()
-	channels.look(c, crew)
-	entrance.into(&o)
-	if err := shared.into(context.Background(), c, &o, log); err != nil {
+	})
+	s.channels.look(c, agents, log)
+	s.entrance.into(&o)
+	if err := s.shared.into(context.Background(), c, &o, log); err != nil {
 		return err
 	}
-	o.Turns, o.Agents, o.Channels, o.Kernel = turns, crew, channels, channels.kernel
+	o.Turns, o.Agents, o.Channels, o.Kernel = turns, agents, s.channels, s.channels.Kernel
 	o.ChannelNames = slices.AppendSeq(config.ChannelTypes(), maps.Keys(c.Access.Channels))
-	o.Tracer, channels.kernel.Tracer = traces.Provider(), traces.Channels()
-	s, err := web.New(o)
-	if err != nil { // which is about the data folder
+	o.Tracer, s.channels.Kernel.Tracer = s.traces.Provider(), s.traces.Channels()
+	if s.web, err = web.New(o); err != nil { // which is about the data folder
 		return fmt.Errorf("data (%s): cannot use the folder %s: %s", c.Source("data"), c.Data, strings.TrimPrefix(err.Error(), "data folder: "))
 	}
-	defer s.Close()
-	watch(metrics, names, s, models, turns, crew, channels, shared)
-	stopAdmin, err := listenAdmin(c, o.Access.Door, metrics, models.Budget, s.Handler(), log)
+	s.later(func() { s.web.Close() })
+	s.watch()
+	return nil
+}
+
+// run serves until a signal ends it.
+func (s *server) run(signals <-chan os.Signal, stderr io.Writer) error {
+	c, log := s.c, s.log
+	stopAdmin, err := admin.Listen(c, s.entrance.door, s.metrics, s.models.Budget, s.web.Handler(), log)
 	if err != nil {
 		return err
 	}
 	defer stopAdmin()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	listener, err := s.Listen(ctx, c.Addr)
+	listener, err := s.web.Listen(ctx, c.Addr)
 	if err != nil {
 		return listenError(c, err)
 	}
-	server := s.HTTPServer()
+	server := s.web.HTTPServer()
 	served := make(chan error, 1)
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	wg.Go(func() { served <- encrypted.serve(server, listener) })
+	wg.Go(func() { served <- s.encrypted.Serve(server, listener) })
 	defer server.Close()
 	if c.Watch {
-		wg.Go(func() {
-			workflows.Watch(ctx, func(err error) { logReload(log, err); warnOfOptions(log, c, workflows) })
-		})
+		wg.Go(func() { s.workflows.Watch(ctx, s.workflowsReloaded) })
 	}
 	defer cancel()
-	if err := encrypted.start(ctx, &wg, listener.Addr()); err != nil {
+	if err := s.encrypted.Start(ctx, &wg, listener.Addr()); err != nil {
 		return err
 	}
-	channels.start()
-	base := encrypted.base(listener.Addr())
-	announce(stderr, c, log, base, workflows, from, models, crew.Names(), channels.names())
-	watcher := newSupervisor(os.Getenv)
-	watcher.ready(base)
-	wg.Go(func() { watcher.watch(ctx, s.Handler()) })
+	s.channels.Start()
+	base := s.encrypted.Base(listener.Addr())
+	s.announce(stderr, base)
+	watcher := systemd.New(os.Getenv)
+	watcher.Ready(base)
+	wg.Go(func() { watcher.Watch(ctx, s.web.Handler()) })
 
 	for {
 		select {
@@ -204,15 +256,14 @@ func serve(c *config.Config, signals <-chan os.Signal, stderr io.Writer) error {
 			return fmt.Errorf("the server stopped: %w", err)
 		case sig := <-signals:
 			if sig == syscall.SIGHUP {
-				logReload(log, workflows.Reload())
-				warnOfOptions(log, c, workflows)
-				reloadChannels(c, channels, log)
-				entrance.reload()
-				encrypted.reload()
+				s.workflowsReloaded(s.workflows.Reload())
+				s.reloadChannels()
+				s.entrance.reload()
+				s.encrypted.Reload()
 				continue
 			}
-			watcher.stopping(c.Grace)
-			return shutDown(c, s, channels, turns, server, signals, log)
+			watcher.Stopping(c.Grace)
+			return s.shutDown(server, signals)
 		}
 	}
 }
@@ -221,18 +272,19 @@ func serve(c *config.Config, signals <-chan os.Signal, stderr io.Writer) error {
 var errAtOnce = errors.New("a second signal stopped the server at once; running work is lost")
 
 // shutDown lets running work end within the grace period and breaks off the rest (FT-21).
-func shutDown(c *config.Config, s *web.Server, channels *doors, turns *turn.Framework, server *http.Server, signals <-chan os.Signal, log *slog.Logger) error {
-	log.Info("shutting down", "grace", c.Grace)
-	ctx, cancel := context.WithTimeout(context.Background(), c.Grace)
+func (s *server) shutDown(server *http.Server, signals <-chan os.Signal) error {
+	log := s.log
+	log.Info("shutting down", "grace", s.c.Grace)
+	ctx, cancel := context.WithTimeout(context.Background(), s.c.Grace)
 	defer cancel()
 	drained := make(chan error, 1)
 	go func() {
 		// Channels first: the turns that they have let in need the framework to their end.
 		var wg sync.WaitGroup
-		wg.Go(channels.drain)
-		err := s.Drain(ctx)
+		wg.Go(s.channels.Drain)
+		err := s.web.Drain(ctx)
 		wg.Wait()
-		err = errors.Join(err, turns.Drain(ctx))
+		err = errors.Join(err, s.turns.Drain(ctx))
 		// What Drain has let end may still have its last bytes to write; a second is plenty for those.
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
@@ -261,35 +313,37 @@ func shutDown(c *config.Config, s *web.Server, channels *doors, turns *turn.Fram
 
 // reloadChannels reads the configuration once more and takes what it says of who may talk on channels. One that is wrong changes
 // nothing.
-func reloadChannels(c *config.Config, channels *doors, log *slog.Logger) {
-	next, err := c.Reload()
+func (s *server) reloadChannels() {
+	next, err := s.c.Reload()
 	if err == nil {
-		next.Workspace = c.Workspace // another one counts after a restart
+		next.Workspace = s.c.Workspace // another one counts after a restart
 		err = next.CheckWorkspace()
 	}
 	if err == nil {
-		err = channels.set(next)
+		err = s.channels.tree.Set(next.Access)
 	}
-	if err == nil {
-		log.Info("channel settings reloaded")
-		if !reflect.DeepEqual(c.Channels, next.Channels) {
-			log.Warn("changed channels need a restart")
+	if err != nil {
+		for _, line := range errorLines(err) {
+			s.log.Error("configuration is invalid; keeping the channels' settings", "error", line)
 		}
 		return
 	}
-	for line := range strings.Lines(err.Error()) {
-		log.Error("configuration is invalid; keeping the channels' settings", "error", strings.TrimRight(line, "\n"))
+	s.log.Info("channel settings reloaded")
+	if !reflect.DeepEqual(s.c.Channels, next.Channels) {
+		s.log.Warn("changed channels need a restart")
 	}
 }
 
-func logReload(log *slog.Logger, err error) {
+// workflowsReloaded logs what came of reading the workflows once more.
+func (s *server) workflowsReloaded(err error) {
 	if err == nil {
-		log.Info("workflows reloaded")
-		return
+		s.log.Info("workflows reloaded")
+	} else {
+		for _, line := range errorLines(err) {
+			s.log.Error("workflow is invalid; keeping the previous one", "error", line)
+		}
 	}
-	for line := range strings.Lines(err.Error()) {
-		log.Error("workflow is invalid; keeping the previous one", "error", strings.TrimRight(line, "\n"))
-	}
+	warnOfOptions(s.log, s.c, s.workflows)
 }
 
 // warnOfOptions tells of options in workflow files that do not reach the models.
@@ -326,96 +380,30 @@ func listenError(c *config.Config, err error) error {
 	return fmt.Errorf("cannot listen on %s: %w", c.Addr, err)
 }
 
-// announce says what is there and how to try it.
-func announce(w io.Writer, c *config.Config, log *slog.Logger, base string, workflows *flow.Registry, from string, models *adapter.Registry, agents, channels []string) {
-	var names []string
-	for _, w := range workflows.All() {
-		info := w.Info()
-		names = append(names, info.Name)
-		for _, model := range info.Models() {
-			if _, err := models.Model(model); err != nil {
-				log.Warn("workflow names an unknown model", "workflow", info.Name, "error", err)
+// untilSignal ends a context when the process is told to end: what is waited for at the start may take a minute. stop is called before the
+// signals are read again.
+func untilSignal(signals <-chan os.Signal) (ctx context.Context, stop func()) {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	done := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			select {
+			case sig := <-signals:
+				if sig != syscall.SIGHUP { // there is nothing to reload yet
+					cancel(errAtStart)
+					return
+				}
+			case <-done:
+				return
 			}
 		}
+	})
+	return ctx, func() {
+		close(done)
+		wg.Wait()
 	}
-	warnOfOptions(log, c, workflows)
-	providers := []string{} // as JSON, too, there is a list
-	for _, p := range c.Providers {
-		if p.Set && p.Missing() == "" {
-			providers = append(providers, p.Name)
-		}
-	}
-	if c.Log.Format == "json" {
-		log.Info("listening", "url", base, "model", c.Model, "model_from", c.Source("model").String(), "providers", providers,
-			"workflows", names, "agents", agents, "channels", channels, "version", build().version)
-		return
-	}
-	var b strings.Builder
-	fmt.Fprintf(&b, "lingserve %s listens on %s\n", build().version, base)
-	fmt.Fprintf(&b, "  model      %s", c.Model)
-	if from := c.Source("model"); from.Kind == config.Default && from.Name != "" {
-		fmt.Fprintf(&b, " (%s)", from.Name)
-	}
-	fmt.Fprintln(&b)
-	switch {
-	case !strings.HasPrefix(c.Model, "demo:"):
-	case len(providers) > 0 && c.Source("model").Kind == config.Default:
-		// One that is set up and has no models listed, or it would be the default.
-		fmt.Fprintf(&b, "             scripted: needs no network, knows nothing. %s is set up, but no model of it is chosen:\n"+
-			"             use --model %s:NAME, or list models in providers.%s.models\n", providers[0], providers[0], providers[0])
-	default:
-		fmt.Fprint(&b, "             scripted: needs no network, knows nothing. For a real model, set OPENAI_API_KEY or another provider's key,\n"+
-			"             or use --model ollama:NAME if Ollama runs; docs/models.md lists all providers\n")
-	}
-	if len(providers) > 0 {
-		fmt.Fprintf(&b, "  providers  %s\n", strings.Join(providers, ", "))
-	}
-	if len(names) == 0 {
-		fmt.Fprintf(&b, "  workflows  none (%s)\n", from)
-	} else {
-		fmt.Fprintf(&b, "  workflows  %s (%s)\n", strings.Join(names, ", "), from)
-	}
-	fmt.Fprintf(&b, "  agents     %s\n", strings.Join(agents, ", "))
-	if len(channels) > 0 {
-		fmt.Fprintf(&b, "  channels   %s\n", strings.Join(channels, ", "))
-	}
-	if try := tryLine(base, c.Auth.On(), workflows); try != "" {
-		fmt.Fprintf(&b, "  try        %s\n", try)
-	}
-	fmt.Fprintln(&b)
-	io.WriteString(w, b.String())
 }
 
-// reachable is the address as a client on this machine would write it.
-func reachable(addr net.Addr) string {
-	host, port, err := net.SplitHostPort(addr.String())
-	if err != nil {
-		return addr.String()
-	}
-	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
-		host = "127.0.0.1"
-	}
-	return net.JoinHostPort(host, port)
-}
-
-// tryLine is a command that works when it is pasted into a terminal.
-func tryLine(base string, keyed bool, workflows *flow.Registry) string {
-	const question = "Why is the sky blue?"
-	input, _ := json.Marshal(question)
-	var first string
-	for _, w := range workflows.All() {
-		name := w.Info().Name
-		if _, err := flow.Prepare(w, input); err == nil && (first == "" || name == "encyclopedia") {
-			first = name
-		}
-	}
-	if first == "" {
-		return ""
-	}
-	query := "workflow=" + url.QueryEscape(first) + "&input=" + url.QueryEscape(question) + "&format=jsonl"
-	key := ""
-	if keyed {
-		key = `-H "Authorization: Bearer $` + config.ClientKey + `" `
-	}
-	return "curl -N " + key + "'" + base + "/v1/runs?" + query + "'"
-}
+// errAtStart is why a server ends that was told to before it had begun.
+var errAtStart = errors.New("a signal stopped the server while it was starting")

@@ -59,7 +59,7 @@ func openLocalTables(ctx context.Context, c *config.Config, log *slog.Logger) (*
 			return nil, err
 		}
 	}
-	return file.Open(dir, file.Options{Log: log})
+	return file.Open(dir, file.Options{Alone: c.Data == "", Log: log})
 }
 
 // tablesFolder is where the tables of a single server are.

@@ -1,12 +1,10 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"io/fs"
@@ -36,24 +34,20 @@ type tapes struct {
 	json      bool
 	limit     int
 	stdout    io.Writer
+	stderr    io.Writer
 }
 
 func tapeCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	set := flag.NewFlagSet("tape", flag.ContinueOnError)
-	var settings config.Flags
-	settings.Bind(set)
-	t := tapes{stdout: stdout}
+	set, settings := newFlags("tape")
+	t := tapes{stdout: stdout, stderr: stderr}
 	set.BoolVar(&t.json, "json", false, "print one JSON object per line")
 	set.IntVar(&t.limit, "limit", 0, "print at most `N` lines; the default of search is 20")
 	yes := set.Bool("yes", false, "confirm the deletion")
-	rest, help, err := parseFlags(set, args)
+	rest, status, ok := arguments(set, args, stdout, stderr)
 	names := []string{"list", "show", "search", "export", "import", "copy", "delete", "check"}
 	switch {
-	case help != noHelp:
-		explain(stdout, set, rest, help == fullHelp)
-		return exitOK
-	case err != nil:
-		return usage(stderr, "tape", "%v", err)
+	case !ok:
+		return status
 	case len(rest) == 0:
 		return usage(stderr, "tape", "the action is missing; expected one of %s", strings.Join(names, ", "))
 	case t.limit < 0:
@@ -75,7 +69,7 @@ func tapeCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	case name == "delete" && !*yes:
 		return usage(stderr, "tape", "a deleted session cannot be restored; confirm with --yes")
 	}
-	c, err := config.Load(&settings, os.Environ())
+	c, err := config.Load(settings, os.Environ())
 	if err != nil {
 		return fail(stderr, err)
 	}
@@ -87,63 +81,21 @@ func tapeCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if name == "check" {
-		return t.check(ctx, c, stderr)
+		return t.check(ctx, c)
 	}
 	if inFiles && name != "import" && name != "copy" { // which makes the folder
 		if _, err := os.Stat(tapesFolder(c)); errors.Is(err, fs.ErrNotExist) {
 			if name == "list" {
-				t.none(stderr, c)
+				t.none(c)
 				return exitOK
 			}
 			return fail(stderr, fmt.Errorf("unknown session %s in %s", show(rest[0]), c.Data))
 		}
 	}
-	quiet := slog.New(slog.DiscardHandler) // what goes wrong with the servers is in the error
-	shared, err := openEngineWith(ctx, c, quiet)
-	if err != nil {
-		return fail(stderr, err)
-	}
-	defer shared.close(quiet)
-	if t.store, err = openStore(c, shared, newLog(stderr, c), nil); err != nil {
-		return fail(stderr, err)
-	}
-	switch name {
-	case "list":
-		var some bool
-		if some, err = t.list(ctx); err == nil && !some {
-			t.none(stderr, c)
-		}
-	case "copy":
-		err = t.copyFrom(ctx, c, shared, rest[0], stderr)
-	case "import":
-		err = t.fill(ctx, rest, stdin)
-	default:
-		var found *tape.Tape
-		if found, err = t.find(ctx, rest[0]); err != nil {
-			break
-		}
-		switch name {
-		case "show":
-			err = t.show(ctx, found)
-		case "search":
-			err = t.search(ctx, found, strings.Join(rest[1:], " "))
-		case "export":
-			err = found.Export(ctx, stdout)
-		case "delete":
-			err = found.DeleteWithForks(ctx, func(one *tape.Tape) error {
-				if one != found {
-					fmt.Fprintf(stdout, "also deleting its fork %s\n", show(one.Session()))
-				}
-				err := eraseFromChannels(ctx, c, shared, one.Session(), newLog(stderr, c))
-				if errors.Is(err, errChannelsInUse) {
-					fmt.Fprintln(stderr, err)
-					err = nil
-				}
-				return err
-			})
-		}
-	}
-	err = errors.Join(err, t.store.Close())
+	err = withStore(ctx, c, stderr, func(store tape.Whole, shared *engine) error {
+		t.store = store
+		return t.do(ctx, c, shared, name, rest, stdin)
+	})
 	switch {
 	case err == nil:
 		return exitOK
@@ -153,6 +105,60 @@ func tapeCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		return exitFailed
 	}
 	return fail(stderr, err)
+}
+
+// withStore opens the store of sessions for a command, and closes it. Its own errors are for the user.
+func withStore(ctx context.Context, c *config.Config, stderr io.Writer, do func(tape.Whole, *engine) error) error {
+	quiet := slog.New(slog.DiscardHandler) // what goes wrong with the servers is in the error
+	shared, err := openEngineWith(ctx, c, quiet)
+	if err != nil {
+		return err
+	}
+	defer shared.close(quiet)
+	store, err := openStore(c, shared, newLog(stderr, c), nil)
+	if err != nil {
+		return err
+	}
+	return errors.Join(do(store, shared), store.Close())
+}
+
+// do does what the action name says.
+func (t *tapes) do(ctx context.Context, c *config.Config, shared *engine, name string, args []string, stdin io.Reader) error {
+	switch name {
+	case "list":
+		some, err := t.list(ctx)
+		if err == nil && !some {
+			t.none(c)
+		}
+		return err
+	case "copy":
+		return t.copyFrom(ctx, c, shared, args[0])
+	case "import":
+		return t.fill(ctx, args, stdin)
+	}
+	found, err := t.find(ctx, args[0])
+	if err != nil {
+		return err
+	}
+	switch name {
+	case "show":
+		return t.show(ctx, found)
+	case "search":
+		return t.search(ctx, found, strings.Join(args[1:], " "))
+	case "export":
+		return found.Export(ctx, t.stdout)
+	}
+	return found.DeleteWithForks(ctx, func(one *tape.Tape) error {
+		if one != found {
+			fmt.Fprintf(t.stdout, "also deleting its fork %s\n", show(one.Session()))
+		}
+		err := eraseFromChannels(ctx, c, shared, one.Session(), newLog(t.stderr, c))
+		if errors.Is(err, errChannelsInUse) {
+			fmt.Fprintln(t.stderr, err)
+			err = nil
+		}
+		return err
+	})
 }
 
 // show is a name that somebody wrote, for the terminal.
@@ -187,9 +193,9 @@ func (t *tapes) find(ctx context.Context, id string) (*tape.Tape, error) {
 }
 
 // none says for people that a list is empty, and where was looked: often it is the wrong folder.
-func (t *tapes) none(stderr io.Writer, c *config.Config) {
+func (t *tapes) none(c *config.Config) {
 	if !t.json {
-		fmt.Fprintf(stderr, "there are no sessions in %s\n", tapesPlace(c))
+		fmt.Fprintf(t.stderr, "there are no sessions in %s\n", tapesPlace(c))
 	}
 }
 
@@ -210,7 +216,7 @@ func (t *tapes) list(ctx context.Context) (some bool, err error) {
 		}
 		some = true
 		if t.json {
-			err := t.object(struct {
+			err := printJSON(t.stdout, struct {
 				Session   string    `json:"session"`
 				Tape      string    `json:"tape"`
 				Workspace string    `json:"workspace"`
@@ -265,7 +271,7 @@ func (t *tapes) search(ctx context.Context, in *tape.Tape, words string) error {
 			return err
 		}
 		if t.json {
-			err = t.object(struct {
+			err = printJSON(t.stdout, struct {
 				ID   int64     `json:"id"`
 				Kind tape.Kind `json:"kind"`
 				Date time.Time `json:"date"`
@@ -305,18 +311,6 @@ func (t *tapes) fill(ctx context.Context, args []string, stdin io.Reader) error 
 	if errors.Is(err, tape.ErrInvalid) {
 		return errors.New(strings.Replace(err.Error(), tape.ErrInvalid.Error()+": ", "", 1)) // behind the line's number
 	}
-	return err
-}
-
-// object prints a JSON object on a line.
-func (t *tapes) object(v any) error {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(v); err != nil {
-		return err
-	}
-	_, err := t.stdout.Write(b.Bytes())
 	return err
 }
 
@@ -404,4 +398,47 @@ func plain(content json.RawMessage) string {
 		all = append(all, p.Text)
 	}
 	return strings.Join(all, " ")
+}
+
+// copyFrom copies the sessions of another store, with their large results. Sessions that are there already are left as they are, so that a copy
+// that was interrupted goes on when it is started again.
+func (t *tapes) copyFrom(ctx context.Context, c *config.Config, shared *engine, from string) (err error) {
+	known := []string{"file", "postgres", config.EngineNATS}
+	switch {
+	case !slices.Contains(known, from):
+		return fmt.Errorf("unknown store %s; expected file, postgres or nats", show(from))
+	case from == c.Tape.Store:
+		return fmt.Errorf("the source and the target are both the store %s; choose the target with --tape-store", from)
+	case from == "file" && c.Data == "":
+		return fmt.Errorf("data (%s): the store file needs a data folder, but none is set", c.Source("data"))
+	}
+	other := *c
+	other.Tape.Store = from
+	source, err := openStore(&other, shared, newLog(t.stderr, c), nil)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, source.Close()) }()
+	var sessions []tape.Info // before the first is copied, since a store need not list while it is written to
+	for in, err := range source.Sessions(ctx, tape.SessionQuery{}) {
+		if err != nil {
+			return err
+		}
+		sessions = append(sessions, in)
+	}
+	copied, there := 0, 0
+	for _, in := range slices.Backward(sessions) { // the one that was used last comes last
+		_, err := tape.Copy(ctx, source, in, t.store)
+		switch {
+		case errors.Is(err, tape.ErrNotEmpty):
+			there++
+		case errors.Is(err, tape.ErrNotFound), errors.Is(err, tape.ErrDeleted): // erased meanwhile
+		case err != nil:
+			return fmt.Errorf("copied %d of %d sessions; session %s: %w; repeat the command to continue", copied+there, len(sessions), show(in.Session), err)
+		default:
+			copied++
+		}
+	}
+	fmt.Fprintf(t.stdout, "copied %d sessions, skipped %d existing ones\n", copied, there)
+	return nil
 }

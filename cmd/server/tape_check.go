@@ -5,9 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"log/slog"
 	"os"
 	"path"
 	"path/filepath"
@@ -38,7 +36,7 @@ type damage struct {
 }
 
 // check says what is damaged of all that is stored.
-func (t *tapes) check(ctx context.Context, c *config.Config, stderr io.Writer) int {
+func (t *tapes) check(ctx context.Context, c *config.Config) int {
 	n := 0
 	var failed error // of the first line that could not be printed
 	found := func(d damage) {
@@ -49,7 +47,7 @@ func (t *tapes) check(ctx context.Context, c *config.Config, stderr io.Writer) i
 	runs, tables := 0, 0
 	err := c.CheckTape()
 	if err == nil && c.Tape.Store != "file" {
-		sum, err = t.checkStore(ctx, c, stderr, found)
+		sum, err = t.checkStore(ctx, c, found)
 	}
 	if err == nil && c.Data != "" {
 		if _, err = os.Stat(c.Data); err != nil {
@@ -83,7 +81,7 @@ func (t *tapes) check(ctx context.Context, c *config.Config, stderr io.Writer) i
 	case err != nil && ctx.Err() != nil:
 		return exitInterrupted
 	case err != nil:
-		fail(stderr, err)
+		fail(t.stderr, err)
 		return exitUnread
 	}
 	if !t.json {
@@ -106,7 +104,7 @@ func damages(n int) string {
 // damage prints damage on a line.
 func (t *tapes) damage(d damage) error {
 	if t.json {
-		return t.object(d)
+		return printJSON(t.stdout, d)
 	}
 	place := fmt.Sprintf("%s: byte %d", textview.Clean(d.File), d.Offset)
 	switch {
@@ -153,41 +151,33 @@ func checkFolder(ctx context.Context, data, folder string, check func(string, fu
 }
 
 // checkStore reads all sessions of a database, or of NATS, to the end. What their own checksums say is in the errors.
-func (t *tapes) checkStore(ctx context.Context, c *config.Config, stderr io.Writer, found func(damage)) (sum logs.Checked, err error) {
-	quiet := slog.New(slog.DiscardHandler) // what goes wrong with the servers is in the error
-	shared, err := openEngineWith(ctx, c, quiet)
-	if err != nil {
-		return sum, err
-	}
-	defer shared.close(quiet)
-	store, err := openStore(c, shared, newLog(stderr, c), nil)
-	if err != nil {
-		return sum, err
-	}
-	defer func() { err = errors.Join(err, store.Close()) }()
-	for in, err := range store.Sessions(ctx, tape.SessionQuery{}) {
-		if err != nil {
-			return sum, err
-		}
-		sum.Tapes++
-		sum.Bytes += in.Bytes
-		entries := int64(0)
-		for _, err := range store.Read(ctx, in.Tape, tape.Query{Before: in.LastID + 1}) {
-			if errors.Is(err, tape.ErrDeleted) || errors.Is(err, tape.ErrNotFound) { // erased meanwhile
-				entries = in.Entries
-			} else if ctx.Err() != nil || errors.Is(err, tape.ErrAway) {
-				return sum, err
-			} else if err != nil {
-				found(damage{Session: in.Session, Damage: err.Error()})
-				entries = in.Entries // it is said already
-			} else {
-				sum.Entries++
-				entries++
+func (t *tapes) checkStore(ctx context.Context, c *config.Config, found func(damage)) (sum logs.Checked, err error) {
+	err = withStore(ctx, c, t.stderr, func(store tape.Whole, _ *engine) error {
+		for in, err := range store.Sessions(ctx, tape.SessionQuery{}) {
+			if err != nil {
+				return err
+			}
+			sum.Tapes++
+			sum.Bytes += in.Bytes
+			entries := int64(0)
+			for _, err := range store.Read(ctx, in.Tape, tape.Query{Before: in.LastID + 1}) {
+				if errors.Is(err, tape.ErrDeleted) || errors.Is(err, tape.ErrNotFound) { // erased meanwhile
+					entries = in.Entries
+				} else if ctx.Err() != nil || errors.Is(err, tape.ErrAway) {
+					return err
+				} else if err != nil {
+					found(damage{Session: in.Session, Damage: err.Error()})
+					entries = in.Entries // it is said already
+				} else {
+					sum.Entries++
+					entries++
+				}
+			}
+			if entries != in.Entries {
+				found(damage{Session: in.Session, Damage: fmt.Sprintf("%d entries expected, only %d readable", in.Entries, entries)})
 			}
 		}
-		if entries != in.Entries {
-			found(damage{Session: in.Session, Damage: fmt.Sprintf("%d entries expected, only %d readable", in.Entries, entries)})
-		}
-	}
-	return sum, nil
+		return nil
+	})
+	return sum, err
 }

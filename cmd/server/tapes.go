@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"strings"
 
@@ -77,8 +78,22 @@ func tapesPlace(c *config.Config) string {
 	if c.Tape.Store == "postgres" {
 		return fmt.Sprintf("the database of tape.postgres.url (%s), schema %s", c.Source("tape.postgres.url"), c.Tape.Postgres.Schema)
 	}
-	if c.Tape.Store == config.EngineNATS {
+	return placeIn(c, c.Tape.Store)
+}
+
+// placeIn is where an engine stores things, for people.
+func placeIn(c *config.Config, engine string) string {
+	if engine == config.EngineNATS {
 		return fmt.Sprintf("the NATS servers of nats.servers (%s), prefix %s", c.Source("nats.servers"), c.NATS.Prefix)
 	}
 	return c.Data
+}
+
+// tapeLeases is the kind of the leases of sessions.
+const tapeLeases = "tape"
+
+// replicaName is what people call this replica.
+func replicaName() string {
+	name, _ := os.Hostname() // "" if the system does not tell
+	return name
 }

@@ -12,13 +12,10 @@ import (
 
 func versionCommand(args []string, _ io.Reader, stdout, stderr io.Writer) int {
 	set := flag.NewFlagSet("version", flag.ContinueOnError)
-	rest, help, err := parseFlags(set, args)
+	rest, status, ok := arguments(set, args, stdout, stderr)
 	switch {
-	case help != noHelp:
-		explain(stdout, set, rest, help == fullHelp)
-		return exitOK
-	case err != nil:
-		return usage(stderr, "version", "%v", err)
+	case !ok:
+		return status
 	case len(rest) > 0:
 		return usage(stderr, "version", "unexpected argument %q", rest[0])
 	}

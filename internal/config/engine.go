@@ -137,7 +137,7 @@ var natsSettings = []Setting{
 	},
 	{
 		Key: "nats.max_inbox", Default: "1GiB", Min: "64KiB",
-		Help:  "NATS space for a day of channel events; other channel data takes 656 MiB more",
+		Help:  "NATS space for a day of channel events; beyond it, those answered first are forgotten",
 		field: func(c *Config) any { return &c.NATS.MaxInbox },
 	},
 }

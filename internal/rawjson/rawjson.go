@@ -1,4 +1,4 @@
-// Package rawjson looks at JSON texts as far as is needed, and no further.
+// Package rawjson reads JSON texts as far as is needed, and writes JSON without the escapes for HTML.
 package rawjson
 
 import (
@@ -57,4 +57,13 @@ func Same(a, b []byte) bool {
 	x, err1 := read(a)
 	y, err2 := read(b)
 	return err1 == nil && err2 == nil && reflect.DeepEqual(x, y)
+}
+
+// Marshal is [json.Marshal] that leaves <, > and & as they are: models and people read the text, and nobody puts it into a page as it is.
+func Marshal(v any) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	err := e.Encode(v)
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
 }

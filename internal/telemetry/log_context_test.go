@@ -73,6 +73,9 @@ func logsWithoutContext(typ *ast.FuncType, body *ast.BlockStmt, outer bool, call
 			}
 			switch fun.Sel.Name {
 			case "Debug", "Info", "Warn", "Error":
+				if first, ok := n.Args[0].(*ast.Ident); ok && first.Name == "ctx" {
+					return true // of package store's Log
+				}
 				if isLog(fun.X) {
 					if *calls++; there {
 						at = append(at, n.Pos())

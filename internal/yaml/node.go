@@ -1,12 +1,12 @@
 package yaml
 
 import (
-	"bytes"
-	"encoding/json"
 	"iter"
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/lingserve/lingserve/internal/rawjson"
 )
 
 // Kind is what a node is.
@@ -130,13 +130,11 @@ func (n *Node) AppendJSON(dst []byte) []byte {
 }
 
 func appendString(dst []byte, s string) []byte {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(s); err != nil {
+	text, err := rawjson.Marshal(s)
+	if err != nil {
 		panic("yaml: " + err.Error()) // a string can be encoded
 	}
-	return append(dst, bytes.TrimSuffix(b.Bytes(), []byte("\n"))...)
+	return append(dst, text...)
 }
 
 // Within returns the place in the file of a character of n's text; line and col count from 1, col in bytes. The place is exact in

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/lingserve/lingserve/internal/vfs"
 	"github.com/lingserve/lingserve/internal/vfs/vfstest"
@@ -53,15 +54,26 @@ func (lines) ParseLine(text []byte) (l file.Line, err error) {
 	return file.Line{Entry: store.Entry{N: one.N, Mark: one.Mark, Data: data}, Before: int64(one.Last), More: one.More}, err
 }
 
-// Rebuild has the last number in the head, where the writer has none.
-func (lines) Rebuild(head []byte, e store.Entry, err error) []byte {
+func (lines) Rebuild(head []byte) file.Head { return &rebuilt{now: head} }
+
+// rebuilt has the last number in the head, where the writer has none.
+type rebuilt struct{ now, kept []byte }
+
+func (r *rebuilt) Add(e store.Entry, err error) (at time.Time) {
 	if err != nil {
-		return append(bytes.Clone(head), " damaged"...)
+		r.now = append(bytes.Clone(r.now), " damaged"...)
+	} else {
+		r.now = fmt.Append(nil, "rebuilt ", e.N)
 	}
-	return fmt.Append(nil, "rebuilt ", e.N)
+	return at
 }
 
-func (lines) Side(label string, _ []byte) []byte { return []byte("side " + label) }
+func (r *rebuilt) Keep()        { r.kept = r.now }
+func (r *rebuilt) Text() []byte { return r.kept }
+
+func (lines) AppendSide(dst []byte, label string, _ []byte) []byte {
+	return append(dst, "side "+label...)
+}
 
 func (lines) Begin(_ string, side []byte) (string, []byte) {
 	return strings.TrimPrefix(string(side), "side "), []byte("rebuilt")

@@ -22,6 +22,7 @@ import (
 // Options of an engine; zero is the default.
 type Options struct {
 	Beside bool // another process owns the folder
+	Alone  bool // no other process ever uses the folder, as one in memory
 	Log    *slog.Logger
 	Spaces map[string]Layout // where logs of a space do not have the engine's own form
 	// Interval is how long what was appended to Async logs may be lost with the machine; 0 is a second. Below 0 they become durable
@@ -47,6 +48,8 @@ type Engine struct {
 	dir  vfs.Folder
 	lock vfs.File // nil beside
 	log  *slog.Logger
+
+	alone bool
 
 	layouts  map[string]Layout
 	interval time.Duration
@@ -74,7 +77,7 @@ func Open(dir vfs.Dir, o Options) (*Engine, error) {
 		return nil, vfs.Explain(err)
 	}
 	e := &Engine{
-		dir: d, log: o.Log, layouts: o.Spaces, interval: max(0, cmp.Or(o.Interval, syncEvery)), unsynced: o.Unsynced, synced: o.Synced,
+		dir: d, log: o.Log, layouts: o.Spaces, alone: o.Alone, interval: max(0, cmp.Or(o.Interval, syncEvery)), unsynced: o.Unsynced, synced: o.Synced,
 		tables: map[string]*tables.Table{}, spaces: map[string]*Space{},
 	}
 	if e.log == nil {

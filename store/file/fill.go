@@ -90,7 +90,7 @@ func (l *log) fill(
 	size := 0
 	flush := func() error {
 		at := next.bytes
-		*buf, next = l.framing.appendBatch((*buf)[:0], next, &chunk)
+		*buf, next = l.framing.appendBatch((*buf)[:0], next, chunk)
 		next.bytes = at + int64(len(*buf))
 		if !l.s.fits(next.bytes) {
 			return store.ErrFull

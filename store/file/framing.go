@@ -26,35 +26,45 @@ type Codec interface {
 	ParseLine(text []byte) (Line, error)
 	// SplitLine returns the length of the first line of a text whose line feed may have been damaged.
 	SplitLine(text []byte) int
-	// Rebuild returns the head behind an entry that was read, or behind a damaged line if err is not nil.
-	Rebuild(head []byte, e store.Entry, err error) []byte
-	// Side returns what no line says of a log. It is kept in a file beside it, with the ending SideEnd.
-	Side(label string, head []byte) []byte
+	// Rebuild begins to make a head again, from the one behind the entries that were read before.
+	Rebuild(head []byte) Head
+	// AppendSide appends what no line says of a log. It is kept in a file beside it, with the ending SideEnd.
+	AppendSide(dst []byte, label string, head []byte) []byte
 	SideEnd() string
 	// Begin returns the label and the head of a log without entries, of which the side file says this, or nothing.
 	Begin(name string, side []byte) (label string, head []byte)
 }
 
+// Head is a head that is made again from the lines of a log.
+type Head interface {
+	// Add takes in an entry, or a damaged line if err is not nil, and returns when the entry was written.
+	Add(e store.Entry, err error) (at time.Time)
+	// Keep says that the entries since the last call are those of whole batches.
+	Keep()
+	// Text returns the head behind those that are kept.
+	Text() []byte
+}
+
 // Line is what a line says.
 type Line struct {
 	store.Entry
-	Before int64     // the number of the entry before; -1: the line does not say it
-	More   bool      // its batch goes on
-	At     time.Time // when it was written
+	Before int64 // the number of the entry before; -1: the line does not say it
+	More   bool  // its batch goes on
 }
 
 // framing is how a log lies in its file.
 type framing interface {
 	begin(name string, side []byte) state
 	// appendBatch appends the lines of a batch, and returns the state behind them.
-	appendBatch(dst []byte, s state, b *store.Batch) ([]byte, state)
+	appendBatch(dst []byte, s state, b store.Batch) ([]byte, state)
 	// parse reads a line without its line feed.
-	parse(name string, text []byte) (record, error)
+	parse(text []byte) (record, error)
 	split(text []byte) int
 	damaged(s *state, err error)
 	apply(s *state, r *record) // takes in what a record says beside its entry
 	longest() int              // bytes of a line
-	side(s *state) (text []byte, end string)
+	appendSide(dst []byte, s *state) []byte
+	sideEnd() string // "": there is no side file
 }
 
 // kinds of lines.
@@ -84,7 +94,7 @@ var (
 
 // own is the framing of the engine. A line is a kind, a body in which line feeds are escaped, and eight digits of a CRC-32C over the log's
 // name and the line.
-type own struct{}
+type own struct{ sum uint32 } // of the log's name
 
 const (
 	escape     = 0x1b
@@ -94,7 +104,9 @@ const (
 
 func (own) longest() int { return 2*store.MaxEntry + 64 }
 
-func (own) side(*state) ([]byte, string) { return nil, "" }
+func (own) appendSide(dst []byte, _ *state) []byte { return dst }
+
+func (own) sideEnd() string { return "" }
 
 func (own) split(text []byte) int { return len(text) }
 
@@ -155,18 +167,15 @@ func unescape(text []byte) []byte {
 	return dst
 }
 
-func sumOfLine(name string, text []byte) uint32 {
-	var of [128]byte // most names fit
-	return crc32.Update(crc32.Checksum(append(of[:0], name...), castagnoli), castagnoli, text)
-}
+func sumOfName(name string) uint32 { return crc32.Checksum([]byte(name), castagnoli) }
 
 const digits = "0123456789abcdef"
 
 // appendLine appends a line whose body is in two parts.
-func (own) appendLine(dst []byte, name string, kind byte, first, second []byte) []byte {
+func (f own) appendLine(dst []byte, kind byte, first, second []byte) []byte {
 	start := len(dst)
 	dst = appendEscaped(appendEscaped(append(dst, kind), first), second)
-	sum := sumOfLine(name, dst[start:])
+	sum := crc32.Update(f.sum, castagnoli, dst[start:])
 	for shift := 28; shift >= 0; shift -= 4 {
 		dst = append(dst, digits[sum>>shift&15])
 	}
@@ -182,11 +191,11 @@ func (f own) beginLine(dst []byte, s *state) []byte {
 	body := binary.LittleEndian.AppendUint64(nil, s.life)
 	body = binary.AppendVarint(body, s.created)
 	body = appendBytes(appendBytes(body, []byte(s.name)), []byte(s.label))
-	return f.appendLine(dst, s.name, lineBegin, body, nil)
+	return f.appendLine(dst, lineBegin, body, nil)
 }
 
 // appendBatch implements framing.
-func (f own) appendBatch(dst []byte, s state, b *store.Batch) ([]byte, state) {
+func (f own) appendBatch(dst []byte, s state, b store.Batch) ([]byte, state) {
 	start := len(dst)
 	if s.count == 0 {
 		dst = f.beginLine(dst, &s)
@@ -200,7 +209,7 @@ func (f own) appendBatch(dst []byte, s state, b *store.Batch) ([]byte, state) {
 		}
 		at := len(dst)
 		number := binary.AppendUvarint(binary.AppendUvarint(numbers[:0], e.N), e.N-s.last-1)
-		dst = f.appendLine(dst, s.name, kind, number, e.Data)
+		dst = f.appendLine(dst, kind, number, e.Data)
 		s.add(&e, extent{s.bytes + int64(at-start), s.bytes + int64(len(dst)-start)})
 	}
 	if b.Head != nil {
@@ -213,7 +222,7 @@ func (f own) appendBatch(dst []byte, s state, b *store.Batch) ([]byte, state) {
 	if b.Head != nil {
 		body = append(append(body, 1), b.Head...)
 	}
-	dst = f.appendLine(dst, s.name, lineBatch, body, nil)
+	dst = f.appendLine(dst, lineBatch, body, nil)
 	return dst, s
 }
 
@@ -223,7 +232,7 @@ func (f own) trimLine(dst []byte, s *state) []byte {
 	for _, n := range []uint64{s.first, uint64(s.entries), uint64(s.size)} {
 		body = binary.AppendUvarint(body, n)
 	}
-	return f.appendLine(dst, s.name, lineTrim, body, nil)
+	return f.appendLine(dst, lineTrim, body, nil)
 }
 
 // stateLine is the state before the entries of a file that was written anew.
@@ -233,7 +242,7 @@ func (f own) stateLine(dst []byte, s *state) []byte {
 	for _, n := range []uint64{s.count, s.last, s.first} {
 		body = binary.AppendUvarint(body, n)
 	}
-	return f.appendLine(dst, s.name, lineState, body, s.head)
+	return f.appendLine(dst, lineState, body, s.head)
 }
 
 // reader reads the body of a line.
@@ -269,7 +278,7 @@ func (r *reader) varint() int64 {
 func (r *reader) bytes() []byte { return r.take(int(min(r.uvarint(), 1<<30))) }
 
 // parse implements framing.
-func (own) parse(name string, text []byte) (record, error) {
+func (f own) parse(text []byte) (record, error) {
 	at := len(text) - sumSize
 	if at < 1 {
 		return record{}, errForm
@@ -278,7 +287,7 @@ func (own) parse(name string, text []byte) (record, error) {
 	for _, c := range text[at:] {
 		sum = sum<<4 | uint32(max(0, strings.IndexByte(digits, c)))
 	}
-	if sum != sumOfLine(name, text[:at]) {
+	if sum != crc32.Update(f.sum, castagnoli, text[:at]) {
 		return record{}, errSum
 	}
 	r := record{kind: text[0], Line: Line{Before: -1, More: true}}
@@ -332,11 +341,21 @@ type coded struct{ Codec }
 
 func (c coded) longest() int { return 2*store.MaxEntry + 256 }
 
-func (c coded) side(s *state) ([]byte, string) { return c.Side(s.label, s.head), c.SideEnd() }
+func (c coded) appendSide(dst []byte, s *state) []byte { return c.AppendSide(dst, s.label, s.head) }
+
+func (c coded) sideEnd() string { return c.SideEnd() }
 
 func (c coded) split(text []byte) int { return c.SplitLine(text) }
 
-func (c coded) damaged(s *state, err error) { s.head = c.Rebuild(s.head, store.Entry{}, err) }
+func (c coded) damaged(s *state, err error) { c.rebuild(s).Add(store.Entry{}, err) }
+
+// rebuild is the head of a state that is being read.
+func (c coded) rebuild(s *state) Head {
+	if s.rebuilt == nil {
+		s.rebuilt = c.Rebuild(s.head)
+	}
+	return s.rebuilt
+}
 
 func (c coded) begin(name string, side []byte) state {
 	s := state{name: name, life: newLife()}
@@ -344,7 +363,7 @@ func (c coded) begin(name string, side []byte) state {
 	return s
 }
 
-func (c coded) appendBatch(dst []byte, s state, b *store.Batch) ([]byte, state) {
+func (c coded) appendBatch(dst []byte, s state, b store.Batch) ([]byte, state) {
 	start := len(dst)
 	for i, e := range b.Entries {
 		e.N = max(e.N, s.last+1)
@@ -360,7 +379,7 @@ func (c coded) appendBatch(dst []byte, s state, b *store.Batch) ([]byte, state) 
 	return dst, s
 }
 
-func (c coded) parse(_ string, text []byte) (record, error) {
+func (c coded) parse(text []byte) (record, error) {
 	l, err := c.ParseLine(text)
 	if err != nil {
 		return record{}, err
@@ -373,10 +392,9 @@ func (c coded) parse(_ string, text []byte) (record, error) {
 }
 
 func (c coded) apply(s *state, r *record) {
-	s.head = c.Rebuild(s.head, r.Entry, nil)
-	if at := r.At.UnixMicro(); !r.At.IsZero() {
-		if s.updated = at; s.entries == 1 {
-			s.created = at
+	if at := c.rebuild(s).Add(r.Entry, nil); !at.IsZero() {
+		if s.updated = at.UnixMicro(); s.entries == 1 {
+			s.created = s.updated
 		}
 	}
 	if !r.More {

@@ -38,11 +38,11 @@ type line struct {
 func (l line) whole() bool { return len(l.text) > 0 && l.text[len(l.text)-1] == '\n' }
 
 // parse reads the line, in the line's memory.
-func (l line) parse(name string, f framing) (record, error) {
+func (l line) parse(f framing) (record, error) {
 	if l.text == nil {
 		return record{}, errTooLong
 	}
-	return f.parse(name, bytes.TrimSuffix(l.text, []byte("\n")))
+	return f.parse(bytes.TrimSuffix(l.text, []byte("\n")))
 }
 
 // forward reads lines in their order. It holds one line, or one block, whatever the length of the log.

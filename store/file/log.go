@@ -51,25 +51,16 @@ type log struct {
 	mark     slotMark    // for reading one
 	seen     [2]slotMark // slots 0 and 1 as they are in the index
 	state    state
-	skip     map[int64]bool // see misplaced; nil where the log was not examined
-	loaded   bool           // the state is that of a file that was read
-	warned   int64          // damages that were told of
-	writing  bool           // what lies behind the state is being written here: it is not to be taken in
-	queue    []*request
+	skip     map[int64]bool             // see misplaced; nil where the log was not examined
+	loaded   bool                       // the state is that of a file that was read
+	warned   int64                      // damages that were told of
+	writing  bool                       // what lies behind the state is being written here: it is not to be taken in
 	doubt    int64                      // Synced: from here on the file may not be durable, whatever syncs say
 	named    bool                       // Synced: the file's name is durable
 	cut      int64                      // what a write that failed has left behind, when it could not be cut off: up to here; 0 is nothing
 	finished bool                       // closed, deleted or replaced
 	onDamage func(line int64, d damage) // of a check
 	changed  chan struct{}              // closed at the next change; nil: it is not waited for
-}
-
-// request is a batch that waits to be written.
-type request struct {
-	batch store.Batch
-	info  store.Info
-	err   error
-	done  bool
 }
 
 // openLocked opens the file. Only who is about to create a log makes one.
@@ -229,7 +220,7 @@ func (l *log) loadLocked(size int64) error {
 }
 
 func (l *log) readSide() []byte {
-	_, end := l.framing.side(&state{name: l.name})
+	end := l.framing.sideEnd()
 	if end == "" {
 		return nil
 	}
@@ -391,7 +382,7 @@ func (l *log) repairLocked(size int64) error {
 	if err != nil {
 		return err
 	}
-	if r, err := last.parse(l.name, l.framing); !last.whole() && err == nil && !r.More && (!r.entry() || r.N > l.state.last) {
+	if r, err := last.parse(l.framing); !last.whole() && err == nil && !r.More && (!r.entry() || r.N > l.state.last) {
 		if _, err := l.file.WriteAt([]byte{'\n'}, size); err != nil {
 			return fmt.Errorf("end the last line: %w", err)
 		}

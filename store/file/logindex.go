@@ -60,6 +60,8 @@ type state struct {
 	broken bool   // the last line cannot be read
 	hurt   bool   // damage was met behind the last whole batch
 	found  damage // the first that was met when the log was read last
+
+	rebuilt Head // while the lines of a codec are read; nil: it is the head
 }
 
 // damage is what is wrong with a log at a place.
@@ -172,13 +174,14 @@ func (s *state) appendTo(dst []byte) []byte {
 	dst = append(append(dst, trimmed), s.id[:]...)
 	dst = appendBytes(appendBytes(dst, []byte(s.label)), s.head)
 	binary.LittleEndian.PutUint32(dst[start+8:], uint32(len(dst)-start))
-	binary.LittleEndian.PutUint32(dst[start+4:], sumOfSlot(dst[start:], s.name))
-	return dst
+	end := len(dst)
+	dst = append(dst, s.name...)
+	binary.LittleEndian.PutUint32(dst[start+4:], sumOfSlot(dst[start:end], dst[end:]))
+	return dst[:end]
 }
 
-func sumOfSlot(slot []byte, name string) uint32 {
-	var text [128]byte // most names fit
-	return crc32.Update(crc32.Checksum(append(text[:0], name...), castagnoli), castagnoli, slot[8:])
+func sumOfSlot(slot, name []byte) uint32 {
+	return crc32.Update(crc32.Checksum(name, castagnoli), castagnoli, slot[8:])
 }
 
 // parseState reads a slot; it is false when it is none of this log.
@@ -187,7 +190,7 @@ func parseState(slot []byte, name string) (s state, ok bool) {
 		return s, false
 	}
 	n := binary.LittleEndian.Uint32(slot[8:])
-	if n < 12 || int64(n) > int64(len(slot)) || binary.LittleEndian.Uint32(slot[4:]) != sumOfSlot(slot[:n], name) {
+	if n < 12 || int64(n) > int64(len(slot)) || binary.LittleEndian.Uint32(slot[4:]) != sumOfSlot(slot[:n], []byte(name)) {
 		return s, false
 	}
 	s.name = name

@@ -27,6 +27,8 @@ type source struct {
 	examined bool           // damage was met, or known before
 	skip     map[int64]bool // see misplaced
 	met      []int64        // offsets of lines that were met and cannot be read
+
+	copies []byte // of lines that were read; see readable
 }
 
 // maxMet bounds the damaged lines that are noted.
@@ -72,10 +74,23 @@ func (s *source) entries(r store.Range) iter.Seq2[store.Entry, error] {
 	return s.forward(from, before, nil)
 }
 
-// readable is the entry of a line, in memory of its own.
+// mostCopies is the memory that short lines share.
+const mostCopies = 4 << 10
+
+// readable is the entry of a line, in memory that is not used again.
 func (s *source) readable(ln line) (record, error) {
-	ln.text = bytes.Clone(ln.text)
-	return ln.parse(s.log.name, s.log.framing)
+	switch size := len(ln.text); {
+	case size > mostCopies/4:
+		ln.text = bytes.Clone(ln.text)
+	case size > 0:
+		if cap(s.copies)-len(s.copies) < size {
+			s.copies = make([]byte, 0, min(mostCopies, max(2*size, 2*cap(s.copies))))
+		}
+		s.copies = append(s.copies, ln.text...)
+		end := len(s.copies)
+		ln.text = s.copies[end-size : end : end]
+	}
+	return ln.parse(s.log.framing)
 }
 
 // forward yields the entries from a number on, below another one. at gets where the line of the entry that it yields lies.
@@ -299,7 +314,7 @@ func (s *source) firstEntry(in *forward) (spot, error) {
 	for err == nil {
 		var ln line
 		if ln, err = in.line(); err == nil {
-			if e, err := ln.parse(s.log.name, s.log.framing); err == nil && e.entry() {
+			if e, err := ln.parse(s.log.framing); err == nil && e.entry() {
 				return spot{e.N, ln.extent}, nil
 			}
 		}
@@ -324,7 +339,7 @@ func (s *source) scan(n uint64, low, high int64) (int64, error) {
 		if err != nil {
 			return 0, err
 		}
-		if e, err := ln.parse(s.log.name, s.log.framing); err == nil && e.entry() && e.N >= n && !s.skip[ln.offset] {
+		if e, err := ln.parse(s.log.framing); err == nil && e.entry() && e.N >= n && !s.skip[ln.offset] {
 			return ln.offset, nil
 		}
 	}
@@ -391,7 +406,7 @@ func (s *source) indexedMarks(from, before *uint64, newest bool, yield func(stor
 			}
 			return false, err
 		}
-		e, err := line{text: text}.parse(s.log.name, s.log.framing)
+		e, err := line{text: text}.parse(s.log.framing)
 		if err != nil || e.N != p.n || !e.Mark {
 			return false, nil
 		}

@@ -63,12 +63,15 @@ func (l *log) scan(r io.ReaderAt, s state, size int64, skip map[int64]bool) (t r
 			if t.found = next.found; !t.there() { // there is nothing that what is damaged lies behind
 				t.lines = next.lines
 			}
+			if t.rebuilt != nil {
+				t.head, t.rebuilt = t.rebuilt.Text(), nil
+			}
 			return t, false, nil
 		}
 		if err != nil {
 			return t, false, err
 		}
-		rec, err := ln.parse(l.name, l.framing)
+		rec, err := ln.parse(l.framing)
 		switch {
 		case err != nil:
 		case rec.entry() && rec.N <= next.last || skip[ln.offset]:
@@ -108,6 +111,9 @@ func (l *log) scan(r io.ReaderAt, s state, size int64, skip map[int64]bool) (t r
 		}
 		next.bytes, next.hurt = ln.end, false
 		t.extra, marks = append(t.extra, marks...), marks[:0]
+		if next.rebuilt != nil {
+			next.rebuilt.Keep()
+		}
 		t.state = next
 	}
 }
@@ -130,7 +136,7 @@ func misplaced(l *log, r io.ReaderAt, size int64) (map[int64]bool, error) {
 		if err != nil {
 			return nil, err
 		}
-		if e, err := ln.parse(l.name, l.framing); err == nil && e.entry() && (ln.whole() || ln.end < size) {
+		if e, err := ln.parse(l.framing); err == nil && e.entry() && (ln.whole() || ln.end < size) {
 			rising = rising && (len(numbers) == 0 || e.N > numbers[len(numbers)-1])
 			numbers, offsets = append(numbers, e.N), append(offsets, ln.offset)
 		}

@@ -7,93 +7,53 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"time"
 
 	"github.com/lingserve/lingserve/internal/vfs"
 	"github.com/lingserve/lingserve/store"
 )
 
-// write writes what is waiting in the queue, as its only writer.
-func (l *log) write(ctx context.Context, r *request) (err error) {
-	l.mu.Lock()
-	l.queue = append(l.queue, r)
-	l.mu.Unlock()
+// write writes a batch as the only writer. The revision that a batch names lets one of several writers succeed, so they do not share a write.
+func (l *log) write(ctx context.Context, b store.Batch) (info store.Info, err error) {
 	if err := l.commit.lock(ctx); err != nil {
-		if l.dequeue(r) {
-			return err
-		}
-		_ = l.commit.lock(context.Background()) // it is being written in this moment
+		return info, err
 	}
 	defer l.commit.unlock()
-	if r.done { // another writer did it, with one sync for all
-		return r.err
-	}
-	create := r.batch.After == store.New || r.batch.After == store.Any
-	err = l.own(ctx, create, func() error {
+	err = l.own(ctx, b.After == store.New || b.After == store.Any, func() (err error) {
 		if l.s.o.Durability == store.Async && l.s.failure(l.name) != nil && l.replace() == nil {
 			return errReplaced
 		}
-		l.flush()
-		return nil
-	})
-	if !r.done {
-		l.dequeue(r)
+		info, err = l.writeOwned(b)
 		return err
-	}
-	return r.err
+	})
+	return info, err
 }
 
-// dequeue takes a batch back that is not yet being written.
-func (l *log) dequeue(r *request) bool {
+// writeOwned writes a batch with one write and, in a Synced space, makes it durable. The caller holds the locks.
+func (l *log) writeOwned(b store.Batch) (store.Info, error) {
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	i := slices.Index(l.queue, r)
-	if i >= 0 {
-		l.queue = slices.Delete(l.queue, i, i+1)
-	}
-	return i >= 0
-}
-
-// flush writes the batches of the queue, each with one write, and then, in a Synced space, makes them durable together. The caller holds
-// the locks.
-func (l *log) flush() {
-	l.mu.Lock()
-	queue := l.queue
-	l.queue = nil
 	l.writing = true
 	before := l.state
 	l.mu.Unlock()
 
-	next := before
-	var extra []byte
-	for _, r := range queue {
-		var marks []byte
-		next, marks, r.err = l.append(next, r)
-		extra = append(extra, marks...)
-	}
+	next, marks, err := l.append(before, b)
 	written := next.count != before.count
 	if written && l.s.o.Durability == store.Synced {
-		if err := l.s.syncNow(l.file, !l.named); err != nil {
-			l.undo(queue, before, err)
-			next, extra, written = before, nil, false
+		if err = l.s.syncNow(l.file, !l.named); err != nil {
+			err = l.undo(before, err)
+			next, marks, written = before, nil, false
 		} else {
 			l.named = true
 		}
 	}
 	l.mu.Lock()
 	l.state = next
-	l.extra = append(l.extra, extra...)
+	l.extra = append(l.extra, marks...)
 	l.stale = l.stale || written
 	if l.stale && l.s.o.Indexed {
-		if err := l.writeIndexLocked(); err != nil && next.bytes == before.bytes && written {
+		if failed := l.writeIndexLocked(); failed != nil && next.bytes == before.bytes && written {
 			// A batch without entries is nowhere else.
-			l.state, written = before, false
-			for _, r := range queue {
-				if r.err == nil {
-					r.err = fmt.Errorf("%w: %w", store.ErrUnsure, vfs.Explain(err))
-				}
-			}
+			l.state, written, err = before, false, fmt.Errorf("%w: %w", store.ErrUnsure, vfs.Explain(failed))
 		}
 	}
 	l.writing = false
@@ -105,13 +65,14 @@ func (l *log) flush() {
 	if written {
 		l.s.wrote(l, &before, &next)
 	}
-	for _, r := range queue {
-		r.done = true
-	}
 	if !there && before.bytes == 0 { // a log that was never begun is not to be found
 		_ = l.s.disk.Remove(l.full)
 		l.useful.Store(false)
 	}
+	if err != nil {
+		return store.Info{}, err
+	}
+	return next.info(), nil
 }
 
 // replace lets the log go on in another file, which is durable, where the sync of its file has failed (ST-07).
@@ -134,21 +95,15 @@ func (l *log) replace() error {
 }
 
 // undo takes back what could not be made durable. Whether the machine has it, is not known.
-func (l *log) undo(queue []*request, before state, err error) {
+func (l *log) undo(before state, err error) error {
 	err = vfs.Explain(errors.Join(err, l.file.Truncate(before.bytes)))
-	for _, r := range queue {
-		if r.err == nil {
-			r.info, r.err = store.Info{}, fmt.Errorf("%w: what was written cannot be made durable: %w", store.ErrUnsure, err)
-		}
-	}
 	l.s.fail(l.name, err)
+	return fmt.Errorf("%w: what was written cannot be made durable: %w", store.ErrUnsure, err)
 }
 
 // append writes one batch behind the state and returns the state behind it, with its marks.
-func (l *log) append(s state, r *request) (state, []byte, error) {
-	b := &r.batch
+func (l *log) append(s state, b store.Batch) (state, []byte, error) {
 	if again := s.there() && b.ID == s.id; again && (b.After == store.Any || s.isAt(b.After, s.count-1)) {
-		r.info = s.info()
 		return s, nil, nil
 	}
 	switch {
@@ -158,8 +113,6 @@ func (l *log) append(s state, r *request) (state, []byte, error) {
 			info = s.info()
 		}
 		return s, nil, &store.MovedLog{Info: info}
-	case len(b.Entries) > 0 && b.Entries[0].N != 0 && b.Entries[0].N <= s.last:
-		return s, nil, fmt.Errorf("%w: entry %d of %q behind %d", store.ErrInvalid, b.Entries[0].N, l.name, s.last)
 	}
 	if err := lowNumber(b, s.last); err != nil {
 		return s, nil, err
@@ -189,12 +142,11 @@ func (l *log) append(s state, r *request) (state, []byte, error) {
 		}
 		return s, nil, fmt.Errorf("%w: %w", store.ErrAway, vfs.Explain(err))
 	}
-	r.info = next.info()
 	return next, marks, nil
 }
 
 // lowNumber is the error of a number that would be given twice.
-func lowNumber(b *store.Batch, last uint64) error {
+func lowNumber(b store.Batch, last uint64) error {
 	for _, e := range b.Entries {
 		if e.N != 0 && e.N <= last {
 			return fmt.Errorf("%w: entry %d behind %d", store.ErrInvalid, e.N, last)
@@ -240,7 +192,7 @@ func (l *log) marksOf(s, next *state, text []byte) (marks []byte, err error) {
 		if err != nil {
 			return marks, nil // behind the last
 		}
-		if r, err := ln.parse(l.name, l.framing); err == nil && r.kind == lineMark {
+		if r, err := ln.parse(l.framing); err == nil && r.kind == lineMark {
 			marks = appendMark(marks, spot{r.N, extent{s.bytes + ln.offset, s.bytes + ln.end}})
 		}
 	}
@@ -287,9 +239,6 @@ func (l *log) tryWriteIndexLocked() error {
 			return err
 		}
 	}
-	padded := slices.Grow(l.record, size-len(l.record))[:size]
-	clear(padded[len(l.record):])
-	l.record = padded
 	if l.state.bytes/checkEvery != l.checked/checkEvery {
 		check := 2 + l.state.bytes/checkEvery%2
 		if _, err := l.index.WriteAt(l.record, check*int64(size)); err != nil {
@@ -330,8 +279,13 @@ func (l *log) rebuildIndexLocked(size int) error {
 
 // writeSide writes what no line says of the log, if it has changed.
 func (l *log) writeSide() error {
-	text, end := l.framing.side(&l.state)
-	if end == "" || hashOf(text) == l.state.side {
+	end := l.framing.sideEnd()
+	if end == "" {
+		return nil
+	}
+	l.record = l.framing.appendSide(l.record[:0], &l.state)
+	text := l.record
+	if hashOf(text) == l.state.side {
 		return nil
 	}
 	f, err := l.s.disk.Open(l.path+end, os.O_RDWR|os.O_CREATE)
@@ -447,7 +401,7 @@ func (l *log) rewrite(f own, next *state, at int64) error {
 	if at < next.bytes {
 		in := forward{r: l.file, f: f, next: at, end: next.bytes}
 		if ln, err := in.line(); err == nil {
-			if r, err := ln.parse(l.name, f); err == nil {
+			if r, err := ln.parse(f); err == nil {
 				start.last = uint64(max(0, r.Before))
 			}
 		}

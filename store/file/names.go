@@ -26,7 +26,7 @@ func (s *Space) fileOf(name string) (path, end string, f framing) {
 		sum := sha256.Sum256([]byte(name))
 		file = hashed + hex.EncodeToString(sum[:])
 	}
-	return file, logEnd, own{}
+	return file, logEnd, own{sumOfName(name)}
 }
 
 // nameOf returns the name of the log in a file.
@@ -63,7 +63,7 @@ func (s *Space) readName(file string) (name string, ok bool) {
 	body.take(8)
 	body.varint()
 	name = string(body.bytes())
-	if _, err := (own{}).parse(name, line); err != nil || body.bad {
+	if _, err := (own{sumOfName(name)}).parse(line); err != nil || body.bad {
 		return "", false
 	}
 	return name, true

@@ -67,7 +67,7 @@ var _ store.Log = (*Space)(nil)
 func openSpace(e *Engine, o store.LogOptions) (*Space, error) {
 	layout := e.layouts[o.Space]
 	s := &Space{
-		e: e, o: o, log: e.log, shared: o.Indexed || e.lock == nil,
+		e: e, o: o, log: e.log, shared: !e.alone && (o.Indexed || e.lock == nil),
 		logs: map[string]*log{}, failed: map[string]error{},
 	}
 	if o.Indexed { // what lines do not have is in the index
@@ -263,23 +263,23 @@ func (s *Space) Append(ctx context.Context, name string, b store.Batch) (info st
 	if s.noEmpty && len(b.Entries) == 0 {
 		return store.Info{}, fmt.Errorf("%w: the batch of %q has no entries", store.ErrInvalid, name)
 	}
-	r := &request{batch: b}
-	err = s.with(ctx, name, func(l *log) error { return l.write(ctx, r) })
+	err = s.with(ctx, name, func(l *log) (err error) {
+		info, err = l.write(ctx, b)
+		return err
+	})
 	if errors.Is(err, store.ErrNotFound) {
 		err = &store.MovedLog{Info: store.Info{Name: name}}
 	}
-	if err != nil {
-		return store.Info{}, err
-	}
-	return r.info, nil
+	return info, err
 }
 
 // Info implements [store.Log].
 func (s *Space) Info(ctx context.Context, name string) (info store.Info, err error) {
 	err = s.with(ctx, name, func(l *log) error {
-		src, err := l.source()
-		if err == nil {
-			info = src.state.info()
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if err = l.lookLocked(); err == nil {
+			info = l.state.info()
 		}
 		return err
 	})
@@ -290,23 +290,31 @@ func (s *Space) Info(ctx context.Context, name string) (info store.Info, err err
 func (l *log) source() (*source, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	err := l.openLocked(false)
-	if err == nil {
-		before := l.state.bytes
-		if _, err = l.refreshLocked(); err == nil && l.stale && !l.writing && (l.state.bytes-before > checkEvery || l.unnamedLocked()) {
-			l.keepIndexLocked()
-		}
-	}
-	if err != nil {
+	if err := l.lookLocked(); err != nil {
 		return nil, err
-	}
-	if !l.state.there() {
-		return nil, store.ErrNotFound
 	}
 	return &source{
 		log: l, file: l.file, index: l.index, slotSize: l.slotSize, extra: l.extra, state: l.state,
 		unmarked: l.broken || !l.s.o.Indexed,
 	}, nil
+}
+
+// lookLocked takes in what others have appended, for a reader.
+func (l *log) lookLocked() error {
+	if err := l.openLocked(false); err != nil {
+		return err
+	}
+	before := l.state.bytes
+	if _, err := l.refreshLocked(); err != nil {
+		return err
+	}
+	if l.stale && !l.writing && (l.state.bytes-before > checkEvery || l.unnamedLocked()) {
+		l.keepIndexLocked()
+	}
+	if !l.state.there() {
+		return store.ErrNotFound
+	}
+	return nil
 }
 
 // unnamedLocked reports whether the log's revisions are only in memory.
@@ -403,7 +411,7 @@ func (s *Space) below(name string) (below []string, err error) {
 // erase removes a log's files, that of the log itself last: while it is there, what is left is not forgotten.
 func (s *Space) erase(ctx context.Context, name string) error {
 	path, end, f := s.fileOf(name)
-	_, sideEnd := f.side(&state{name: name})
+	sideEnd := f.sideEnd()
 	remove := func() error {
 		for _, end := range []string{tornEnd, fillEnd, sideEnd, indexEnd, end} {
 			if err := s.disk.Remove(path + end); end != "" && err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -35,6 +35,19 @@ func Stream(tab store.Table) string { return tab.(*Table).name }
 // Subject is where the messages of a key are.
 func Subject(tab store.Table, key string) string { return tab.(*Table).subject(key) }
 
+// AwaitSeen waits until the bounds of a table know all messages up to a revision.
+func AwaitSeen(ctx context.Context, t store.Table, rev uint64) error {
+	b := &t.(*Table).bounds
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for b.seen < rev {
+		if err := b.wait(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Followed reports whether a process knows the records of a table.
 func Followed(tab store.Table) bool {
 	b := &tab.(*Table).bounds

@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -17,10 +16,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lingserve/lingserve/cluster/replicas"
 	"github.com/lingserve/lingserve/internal/longtest"
 	"github.com/lingserve/lingserve/internal/postgrestest"
 	"github.com/lingserve/lingserve/store"
-	"github.com/lingserve/lingserve/store/postgres/lease"
 	"github.com/lingserve/lingserve/tape"
 	tapelogs "github.com/lingserve/lingserve/tape/logs"
 	"github.com/lingserve/lingserve/tape/tapetest"
@@ -32,8 +31,8 @@ const envURL = "POSTGRES_TEST_URL"
 // tapes is a store of tapes on an engine of its own, as a server has it.
 type tapes struct {
 	*tapelogs.Store
-	e      *Engine
-	leases *lease.Leases
+	e       *Engine
+	members *replicas.Members
 }
 
 func openTapes(ctx context.Context, o Options, observer tape.Observer) (*tapes, error) {
@@ -47,9 +46,20 @@ func openTapes(ctx context.Context, o Options, observer tape.Observer) (*tapes, 
 	if err != nil {
 		return nil, err
 	}
-	s := &tapes{e: e, leases: lease.New(e.Database())}
+	s := &tapes{e: e}
+	table, err := e.Table(ctx, replicas.Table)
+	if err != nil {
+		return nil, errors.Join(err, e.Close())
+	}
+	if s.members, err = replicas.Join(ctx, table, replicas.Options{Log: o.Log}); err != nil {
+		return nil, errors.Join(err, e.Close())
+	}
+	leases, err := s.members.Leases("tape")
+	if err != nil {
+		return nil, errors.Join(err, s.members.Close(), e.Close())
+	}
 	s.Store, err = tapelogs.Open(ctx, e, tapelogs.Options{
-		Durability: store.Synced, Leases: s.leases, Replica: rand.Text(), Away: e.Away, Log: o.Log, Observer: observer,
+		Durability: store.Synced, Leases: leases, Replica: s.members.ID(), Away: e.Away, Log: o.Log, Observer: observer,
 	})
 	if err != nil {
 		_ = e.Close()
@@ -59,8 +69,7 @@ func openTapes(ctx context.Context, o Options, observer tape.Observer) (*tapes, 
 
 func (s *tapes) Close() error {
 	err := s.Store.Close()
-	s.leases.Close()
-	return errors.Join(err, s.e.Close())
+	return errors.Join(err, s.members.Close(), s.e.Close())
 }
 
 var factory = tapetest.Factory{

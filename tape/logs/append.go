@@ -18,14 +18,13 @@ const patience = 15 * time.Second
 
 // request is a batch that waits to be written. Its fields belong to the call that has the turn of the tape, and then to the caller.
 type request struct {
-	batch   tape.Batch
-	checked []tape.Entry
-
-	entries []tape.Entry // with ids and dates
-	size    int64        // bytes of their lines
-	first   int64
-	err     error
-	done    bool
+	batch    tape.Batch
+	entries  []tape.Entry // of the batch, checked
+	numbered bool         // they have ids and dates
+	size     int64        // bytes of their lines
+	first    int64
+	err      error
+	done     bool
 }
 
 // end ends a request; written is the id of its first entry.
@@ -50,7 +49,7 @@ func (s *Store) Append(ctx context.Context, name string, b tape.Batch) (first in
 		return 0, err
 	}
 	defer done()
-	r := &request{batch: b, checked: entries}
+	r := &request{batch: b, entries: entries}
 	s.append(ctx, name, r)
 	if o := s.options.Observer; o != nil && (r.err != nil || r.size > 0) { // a batch that happens once may have been there
 		if r.err != nil {
@@ -116,8 +115,7 @@ func (s *Store) write(ctx context.Context, name string, sl *slot, queue []*reque
 	began := time.Now()
 	// What the tape was last is mostly what it is: the engine takes nothing that was made for another revision. Only a refusal needs to be
 	// sure.
-	now := sl.state
-	sl.state = nil
+	now := sl.state.Swap(nil)
 	for sure := false; ; sure = true {
 		if now == nil {
 			var err error
@@ -136,17 +134,18 @@ func (s *Store) write(ctx context.Context, name string, sl *slot, queue []*reque
 		}
 		next := *now.seen(name)
 		next.epoch = by
-		group, ok := s.number(ctx, &next, queue, sure)
+		n, ok := s.number(ctx, &next, queue, sure)
 		if !ok {
 			now = nil
 			continue
 		}
-		if len(group) == 0 {
+		if n == 0 {
 			if now.exists() {
-				sl.state = now
+				sl.state.Store(now)
 			}
 			return 1
 		}
+		group := queue[:n]
 		if now.importing { // of an import that was cut off, or that has lost against this batch
 			if err := s.space.Delete(ctx, now.key); err != nil {
 				return fail(s.explain(name, err))
@@ -154,7 +153,7 @@ func (s *Store) write(ctx context.Context, name string, sl *slot, queue []*reque
 		}
 		err = s.store(ctx, name, &next, group)
 		if err == nil {
-			sl.state = &next
+			sl.state.Store(&next)
 			s.indexer.grown(now.seen(name).info.Entries, &next)
 			for _, r := range group {
 				r.end(r.entries[0].ID, nil)
@@ -177,29 +176,31 @@ func (s *Store) write(ctx context.Context, name string, sl *slot, queue []*reque
 	}
 }
 
-// number gives ids to as many requests as can be one batch, and adds them to the state. If the first is refused, it ends, if the state is
+// number gives ids to the first n requests, as many as can be one batch, and adds them to the state. If the first is refused, it ends, if the state is
 // sure; else the result is false.
-func (s *Store) number(ctx context.Context, st *state, queue []*request, sure bool) (group []*request, ok bool) {
+func (s *Store) number(ctx context.Context, st *state, queue []*request, sure bool) (n int, ok bool) {
 	size := 0
 	for i, r := range queue {
-		for _, e := range r.checked {
+		for _, e := range r.entries {
 			size += len(e.Payload) + len(e.Meta)
 		}
 		if i > 0 && (r.batch.Fork != "" || size > groupBytes) {
-			break
+			return i, true
 		}
-		r.entries = slices.Clone(r.checked)
+		if r.numbered { // for another revision
+			r.entries, _ = r.batch.Check()
+		}
+		r.numbered = true
 		written, err := r.batch.Number(r.entries, st.info, time.Now(), s.entriesOf(ctx, st, r))
 		if err != nil || written > 0 {
 			if i == 0 && sure {
 				r.end(written, err)
 			}
-			return group, i > 0 || sure // behind others, it is looked at when they are written
+			return i, i > 0 || sure // behind others, it is looked at when they are written
 		}
 		st.info.AddBatch(r.batch, r.entries)
-		group = append(group, r)
 	}
-	return group, true
+	return len(queue), true
 }
 
 // entriesOf reads the entries of a tape for a request that wants to be written once, which is the first of its group.
@@ -252,7 +253,7 @@ func (s *Store) store(ctx context.Context, name string, st *state, group []*requ
 	if err != nil {
 		return err
 	}
-	st.rev, st.first, st.info.Bytes = in.Rev, in.First, in.Bytes
+	st.rev, st.first, st.head, st.info.Bytes = in.Rev, in.First, b.Head, in.Bytes
 	return nil
 }
 
@@ -274,7 +275,7 @@ func (s *Store) Import(ctx context.Context, name, session, workspace string, ent
 		return err
 	}
 	defer s.give(name, sl)
-	sl.state = nil
+	sl.state.Store(nil)
 	now, err := s.look(ctx, name)
 	if err != nil {
 		return err
@@ -298,7 +299,7 @@ func (s *Store) Import(ctx context.Context, name, session, workspace string, ent
 		err = in.run(ctx, entries)
 	}
 	if err == nil {
-		sl.state = &in.state
+		sl.state.Store(&in.state)
 		s.indexer.add(in.state.key)
 	}
 	return err

@@ -41,7 +41,7 @@ func NewMemory(maxBytes int64, observer tape.Observer) *Store {
 	if maxBytes == 0 {
 		maxBytes = 256 << 20
 	}
-	s, err := openLines(vfs.InMemory(), Options{MaxBytes: maxBytes, Observer: observer}, file.Options{Interval: -1, Unsynced: true})
+	s, err := openLines(vfs.InMemory(), Options{MaxBytes: maxBytes, Observer: observer}, file.Options{Alone: true, Interval: -1, Unsynced: true})
 	if err != nil {
 		panic(err) // nothing in memory fails
 	}

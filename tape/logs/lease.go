@@ -44,7 +44,11 @@ func (s *Store) Lease(ctx context.Context, name string, wait bool) (tape.Lease, 
 		return nil, err
 	}
 	defer done()
-	inner, err := s.options.Leases.Lease(ctx, name, wait)
+	// While the store is away, a caller is told so and does not wait for its return. It may wait for another holder.
+	inner, err := s.options.Leases.Lease(ctx, name, wait && s.options.Away == nil)
+	if wait && s.options.Away != nil && errors.Is(err, tape.ErrLeased) {
+		inner, err = s.options.Leases.Lease(ctx, name, true)
+	}
 	if errors.Is(err, store.ErrAway) || errors.Is(err, store.ErrClosed) {
 		err = s.explain(name, err)
 	}
@@ -81,7 +85,8 @@ func (l *lease) begin(ctx context.Context) error {
 	now, err := s.look(ctx, l.name)
 	for err == nil {
 		if now.exists() && now.epoch == sl.released && now.epoch.number > 0 {
-			l.epoch, sl.state = now.epoch, now
+			l.epoch = now.epoch
+			sl.state.Store(now)
 			return nil
 		}
 		// The time makes it higher than that of a tape of this name that was erased.
@@ -92,7 +97,7 @@ func (l *lease) begin(ctx context.Context) error {
 		next := *now
 		next.epoch = l.epoch
 		if err = s.store(ctx, l.name, &next, nil); err == nil {
-			sl.state = &next
+			sl.state.Store(&next)
 			return nil
 		}
 		moved, ok := errors.AsType[*store.MovedLog](err)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/lingserve/lingserve/internal/crcline"
 	"github.com/lingserve/lingserve/store"
@@ -28,7 +29,11 @@ const (
 )
 
 // entryStart is what each line begins with.
-var entryStart = []byte(`{"id":`)
+var (
+	entryStart = []byte(`{"id":`)
+	kindMember = []byte(`,"kind":"`)
+	anchorKind = []byte(tape.KindAnchor + `"`)
+)
 
 var errSum = errors.New("its checksum does not match")
 
@@ -88,16 +93,30 @@ func (lines) ParseLine(text []byte) (l file.Line, err error) {
 		body, l.Before, given = cutAfter(body)
 	}
 	l.Data = text[: len(body)+1 : len(body)+1]
-	text[len(body)] = '}' // in place of the next member
-	e, err := tape.ParseEntry(l.Data)
-	if err != nil {
-		return l, err
+	text[len(body)] = '}'                                     // in place of the next member
+	if l.N, l.Mark = cutNumber(l.Data); !summed || l.N == 0 { // else it is as it was written
+		e, err := tape.ParseEntry(l.Data)
+		if err != nil {
+			return l, err
+		}
+		l.N, l.Mark = uint64(e.ID), e.Kind == tape.KindAnchor
 	}
-	l.N, l.Mark, l.At = uint64(e.ID), e.Kind == tape.KindAnchor, e.Date
 	if summed && !given {
-		l.Before = e.ID - 1
+		l.Before = int64(l.N) - 1
 	}
 	return l, nil
+}
+
+// cutNumber reads the beginning of an entry in the form that AppendJSON gives it; 0: it has another.
+func cutNumber(entry []byte) (n uint64, anchor bool) {
+	rest, ok := bytes.CutPrefix(entry, entryStart)
+	for ok && len(rest) > 0 && '0' <= rest[0] && rest[0] <= '9' && n < 1<<59 {
+		n, rest = n*10+uint64(rest[0]-'0'), rest[1:]
+	}
+	if !bytes.HasPrefix(rest, kindMember) {
+		return 0, false
+	}
+	return n, bytes.HasPrefix(rest[len(kindMember):], anchorKind)
 }
 
 // cutAfter takes the member after from the end of a line.
@@ -163,13 +182,13 @@ type side struct {
 	Agent     string `json:"agent,omitempty"`
 }
 
-// Side implements [file.Codec]: the beginning of the head, which has these members and the name of the tape.
-func (lines) Side(_ string, text []byte) []byte {
+// AppendSide implements [file.Codec]: the beginning of the head, which has these members and the name of the tape.
+func (lines) AppendSide(dst []byte, _ string, text []byte) []byte {
 	i := bytes.Index(text, []byte(`,"`+createdMember+`":`)) // within a string, quotes are escaped
 	if i < 0 {
-		return nil
+		return dst
 	}
-	return append(text[:i:i], "}\n"...)
+	return append(append(dst, text[:i]...), "}\n"...)
 }
 
 // Begin implements [file.Codec]. The name of the tape shows whether the side file is of this tape.
@@ -185,23 +204,47 @@ func (lines) Begin(key string, text []byte) (label string, empty []byte) {
 }
 
 // Rebuild implements [file.Codec].
-func (lines) Rebuild(text []byte, raw store.Entry, damage error) []byte {
+func (lines) Rebuild(text []byte) file.Head {
 	var h head
 	if json.Unmarshal(text, &h) != nil {
-		return text
+		return &rebuilt{unknown: text}
 	}
-	st := h.state()
+	return &rebuilt{now: *h.state()}
+}
+
+// rebuilt is a head that is made again. It implements [file.Head].
+type rebuilt struct {
+	now, kept state
+	unknown   []byte // a head that cannot be read
+}
+
+func (r *rebuilt) Add(raw store.Entry, damage error) (at time.Time) {
+	i := &r.now.info
 	if damage != nil {
-		st.info.Unreadable++
-	} else if e, err := tape.ParseEntry(raw.Data); err == nil {
-		session, workspace := st.info.Session, st.info.Workspace
-		st.info.Add(e)
-		// The entries of an import say whose they were before.
-		if i := &st.info; (i.Session != session || i.Workspace != workspace) && session != "" && tape.Name(workspace, session) == i.Tape {
-			i.Session, i.Workspace = session, workspace
-		}
+		i.Unreadable++
+		return at
 	}
-	text, err := st.encode()
+	e, err := tape.ParseWritten(raw.Data)
+	if err != nil {
+		i.Unreadable++
+		return at
+	}
+	session, workspace := i.Session, i.Workspace
+	i.Add(e)
+	// The entries of an import say whose they were before.
+	if (i.Session != session || i.Workspace != workspace) && session != "" && tape.Name(workspace, session) == i.Tape {
+		i.Session, i.Workspace = session, workspace
+	}
+	return e.Date
+}
+
+func (r *rebuilt) Keep() { r.kept = r.now }
+
+func (r *rebuilt) Text() []byte {
+	if r.unknown != nil {
+		return r.unknown
+	}
+	text, err := r.kept.encode()
 	if err != nil { // the writer could not have written it
 		return nil
 	}

@@ -67,7 +67,7 @@ func (src *source) decode(raws iter.Seq2[store.Entry, error]) iter.Seq2[tape.Ent
 		for raw, err := range raws {
 			var e tape.Entry
 			if err == nil {
-				if e, err = tape.ParseEntry(raw.Data); err != nil || uint64(e.ID) != raw.N {
+				if e, err = tape.ParseWritten(raw.Data); err != nil || uint64(e.ID) != raw.N {
 					err = fmt.Errorf("%w: entry %d: %w", store.ErrDamaged, raw.N, err)
 				}
 			}

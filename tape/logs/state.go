@@ -1,6 +1,7 @@
 package logs
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -24,14 +25,14 @@ const (
 // keyOf is the name of a tape's log. A fork is below the session's tape, a fork of that fork below the fork; forks within those are beside
 // them, because a name has four parts.
 func keyOf(name string) string {
+	if !strings.Contains(name, forkMark) {
+		return store.KeyPart(name)
+	}
 	parts := strings.SplitN(name, forkMark, 3)
 	for i, part := range parts {
 		parts[i] = store.KeyPart(part)
 	}
-	if len(parts) > 1 {
-		parts = slices.Insert(parts, 1, forkPart)
-	}
-	return strings.Join(parts, "/")
+	return strings.Join(slices.Insert(parts, 1, forkPart), "/")
 }
 
 // state is what a tape is at one revision.
@@ -39,6 +40,7 @@ type state struct {
 	rev   store.Rev
 	key   string
 	first uint64 // id of the first entry
+	head  []byte // that it was read from, or is written as
 	info  tape.Info
 	epoch epoch
 	// importing: the entries are those of an import that has not ended, and there is no tape yet.
@@ -110,13 +112,13 @@ func (st *state) appendHead(dst []byte, unnamed bool) []byte {
 	dst = appendNumber(dst, "last", i.LastID)
 	dst = appendNumber(dst, "anchors", i.Anchors)
 	if i.Anchors > 0 {
-		a := appendNumber([]byte{'{'}, "id", i.LastAnchor.ID)
+		dst = appendNumber(append(dst, `,"anchor":{`...), "id", i.LastAnchor.ID)
 		if unnamed {
-			a = append(a, `,"unnamed":true`...)
+			dst = append(dst, `,"unnamed":true`...)
 		} else {
-			a = appendText(a, "name", i.LastAnchor.Name)
+			dst = appendText(dst, "name", i.LastAnchor.Name)
 		}
-		dst = append(append(dst, `,"anchor":`...), append(appendNumber(a, "date", i.LastAnchor.Date.UnixMicro()), '}')...)
+		dst = append(appendNumber(dst, "date", i.LastAnchor.Date.UnixMicro()), '}')
 	}
 	if i.Unreadable > 0 {
 		dst = appendNumber(dst, "unreadable", i.Unreadable)
@@ -173,20 +175,30 @@ func (s *Store) stateOf(ctx context.Context, name string, in store.Info) (*state
 	if in.Rev == store.New {
 		return &state{info: tape.Info{Tape: name}}, nil
 	}
+	if known := s.known(name); known != nil && known.rev == in.Rev && bytes.Equal(known.head, in.Head) {
+		return known, nil
+	}
 	var h head
 	if err := json.Unmarshal(in.Head, &h); err != nil {
 		return nil, fmt.Errorf("tape %s: %w: its head cannot be read: %w", name, tape.ErrDamaged, err)
 	}
 	st := h.state()
-	st.rev, st.key, st.first, st.info.Bytes = in.Rev, in.Name, in.First, in.Bytes
+	st.rev, st.key, st.first, st.head, st.info.Bytes = in.Rev, in.Name, in.First, in.Head, in.Bytes
 	st.info.LastID = max(st.info.LastID, int64(in.Last)) // the last may be damaged; its id is not given again
 	if a := h.Anchor; a != nil && a.Unnamed {
-		for e, err := range (&source{ctx: ctx, s: s, state: st}).Entries(a.ID-1, a.ID+1, false) {
-			if err != nil {
-				return nil, err
-			}
-			st.info.LastAnchor = tape.AnchorOf(e)
-		}
+		return st, s.readAnchor(ctx, st)
 	}
 	return st, nil
+}
+
+// readAnchor reads the last anchor, of which the head has no name.
+func (s *Store) readAnchor(ctx context.Context, st *state) error {
+	id := st.info.LastAnchor.ID
+	for e, err := range (&source{ctx: ctx, s: s, state: st}).Entries(id-1, id+1, false) {
+		if err != nil {
+			return err
+		}
+		st.info.LastAnchor = tape.AnchorOf(e)
+	}
+	return nil
 }

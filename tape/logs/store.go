@@ -16,6 +16,7 @@ import (
 	"iter"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 
 	"github.com/lingserve/lingserve/internal/vfs"
 	"github.com/lingserve/lingserve/store"
@@ -134,9 +135,8 @@ type slot struct {
 
 	queue []*request // that nobody writes yet
 
-	// These belong to the call that has the turn.
-	state    *state // as it was last; nil: unknown
-	released epoch  // of the last lease that was given back here; zero: none
+	state    atomic.Pointer[state] // as it was last, set by the call that has the turn; nil: unknown
+	released epoch                 // of the last lease that was given back here, for the call that has the turn; zero: none
 }
 
 // maxSlots bounds what is remembered of tapes that nobody uses: some 1 KiB each.
@@ -180,7 +180,7 @@ func (s *Store) leave(name string, sl *slot) {
 	if sl.users--; sl.users > 0 {
 		return
 	}
-	if sl.state == nil && sl.released == (epoch{}) {
+	if sl.state.Load() == nil && sl.released == (epoch{}) {
 		delete(s.slots, name)
 		return
 	}
@@ -192,6 +192,16 @@ func (s *Store) leave(name string, sl *slot) {
 			delete(s.slots, other)
 		}
 	}
+}
+
+// known is what this process knows of a tape; nil: nothing. It may be old.
+func (s *Store) known(name string) *state {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if sl := s.slots[name]; sl != nil {
+		return sl.state.Load()
+	}
+	return nil
 }
 
 // load returns what a tape is, or ErrNotFound.
@@ -273,7 +283,7 @@ func (s *Store) Delete(ctx context.Context, name string) error {
 		return err
 	}
 	defer s.give(name, sl)
-	sl.state = nil
+	sl.state.Store(nil)
 	if tape.IsFork(name) { // the forks of a fork may be beside it
 		for in, err := range s.space.List(ctx, store.Listing{Prefix: key + forkMark}) {
 			if err == nil {

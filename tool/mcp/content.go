@@ -1,7 +1,6 @@
 package mcp
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -17,6 +16,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/internal/rawjson"
 	"github.com/lingserve/lingserve/tool"
 )
 
@@ -106,7 +106,7 @@ func resultOf(r *sdk.CallToolResult) tool.Result {
 	}
 	out := tool.Text(text)
 	if r.StructuredContent != nil {
-		if structured, err := marshal(r.StructuredContent); err == nil {
+		if structured, err := rawjson.Marshal(r.StructuredContent); err == nil {
 			out.Content = structured
 			if rest := strings.Join(withoutMirror(texts, structured), "\n"); rest != "" {
 				parts = append([]tool.Part{{Type: "text", Text: rest}}, parts...)
@@ -115,14 +115,6 @@ func resultOf(r *sdk.CallToolResult) tool.Result {
 	}
 	out.Parts = parts
 	return out
-}
-
-func marshal(v any) (json.RawMessage, error) {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	err := e.Encode(v)
-	return bytes.TrimSpace(b.Bytes()), err
 }
 
 // withoutMirror returns the texts of a result without those that repeat its structured content: most servers send both, for clients that read

@@ -9,6 +9,7 @@ import (
 	"github.com/lingserve/lingserve/cluster"
 	"github.com/lingserve/lingserve/cluster/clustertest"
 	"github.com/lingserve/lingserve/internal/longtest"
+	_ "github.com/lingserve/lingserve/store/nats" // the table of leases
 )
 
 func TestMain(m *testing.M) { clustertest.Main(m, nil) }

@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -12,11 +11,11 @@ import (
 	"os"
 	"testing"
 
+	"github.com/lingserve/lingserve/cluster/replicas"
 	"github.com/lingserve/lingserve/internal/longtest"
 	"github.com/lingserve/lingserve/internal/postgrestest"
 	"github.com/lingserve/lingserve/store"
 	"github.com/lingserve/lingserve/store/postgres"
-	"github.com/lingserve/lingserve/store/postgres/lease"
 	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/tape/logs"
 )
@@ -59,9 +58,9 @@ func schemaOf(dir string) string {
 // tapes is a store of tapes on an engine of its own, like that of a server.
 type tapes struct {
 	*logs.Store
-	e      *postgres.Engine
-	before *Tapes
-	leases *lease.Leases
+	e       *postgres.Engine
+	before  *Tapes
+	members *replicas.Members
 }
 
 func openTapes(ctx context.Context, o postgres.Options, l logs.Options) (*tapes, error) {
@@ -75,9 +74,20 @@ func openTapes(ctx context.Context, o postgres.Options, l logs.Options) (*tapes,
 	if err != nil {
 		return nil, err
 	}
-	s := &tapes{e: e, leases: lease.New(e.Database())}
+	s := &tapes{e: e}
+	table, err := e.Table(ctx, replicas.Table)
+	if err != nil {
+		return nil, errors.Join(err, e.Close())
+	}
+	if s.members, err = replicas.Join(ctx, table, replicas.Options{Log: o.Log}); err != nil {
+		return nil, errors.Join(err, e.Close())
+	}
+	leases, err := s.members.Leases("tape")
+	if err != nil {
+		return nil, errors.Join(err, s.members.Close(), e.Close())
+	}
 	if s.before, err = Open(ctx, e, o.Log); err == nil {
-		l.Durability, l.Leases, l.Replica, l.Away, l.Log = store.Synced, s.leases, rand.Text(), e.Away, o.Log
+		l.Durability, l.Leases, l.Replica, l.Away, l.Log = store.Synced, leases, s.members.ID(), e.Away, o.Log
 		s.Store, err = logs.Open(ctx, s.before, l)
 	}
 	if err != nil {
@@ -88,9 +98,8 @@ func openTapes(ctx context.Context, o postgres.Options, l logs.Options) (*tapes,
 
 func (s *tapes) Close() error {
 	err := s.Store.Close()
-	s.leases.Close()
 	s.before.Close()
-	return errors.Join(err, s.e.Close())
+	return errors.Join(err, s.members.Close(), s.e.Close())
 }
 
 // open opens a store in a schema of the test's own, and closes it when the test ends.

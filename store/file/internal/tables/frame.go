@@ -88,9 +88,11 @@ func (f *frame) appendHead(dst []byte, off int64) []byte {
 
 // checksum is that of a frame behind it, at an offset.
 func checksum(rest []byte, off int64) uint32 {
-	var place [8]byte
-	binary.LittleEndian.PutUint64(place[:], uint64(off))
-	return crc32.Update(crc32.Checksum(place[:], castagnoli), castagnoli, rest)
+	sum := ^uint32(0) // of the 8 bytes of the offset; what is given to crc32 is allocated
+	for shift := 0; shift < 64; shift += 8 {
+		sum = castagnoli[byte(sum)^byte(off>>shift)] ^ sum>>8
+	}
+	return crc32.Update(^sum, castagnoli, rest)
 }
 
 // parseLens returns the lengths of the key and meta of a frame whose first frameHead bytes are given; ok is false if it is none.

@@ -7,20 +7,31 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"slices"
 	"time"
 
 	"github.com/lingserve/lingserve/internal/vfs"
 	"github.com/lingserve/lingserve/store"
 )
 
-// write collects the frames of a call.
+// call is what one caller puts.
+type call struct {
+	puts    []store.Put
+	records []store.Record
+	errs    []error
+	number  uint64 // of the write that is to be durable before the caller is answered; 0: none
+	err     error  // of the write
+	done    bool
+}
+
+// write collects the frames of the calls that are written at once.
 type write struct {
 	t       *Table
 	now     time.Time
 	rev     uint64
 	frames  []staged
 	last    map[string]int // the last frame of a key
-	records int64          // what the call adds
+	records int64          // what the calls add
 	bytes   int64
 	oldest  int64
 }
@@ -32,77 +43,137 @@ type staged struct {
 
 // Put implements [store.Table].
 func (t *Table) Put(ctx context.Context, puts ...store.Put) ([]store.Record, []error) {
-	records, errs := make([]store.Record, len(puts)), make([]error, len(puts))
-	number, err := uint64(0), context.Cause(ctx)
+	c := &call{puts: puts, records: make([]store.Record, len(puts)), errs: make([]error, len(puts))}
+	err := context.Cause(ctx)
 	if err == nil {
-		number, err = t.put(ctx, puts, records, errs)
+		err = t.put(ctx, c)
 	}
-	if err == nil && number > 0 && t.o.Durability == store.Synced {
-		if err = t.sync(number); err != nil {
+	if err == nil && c.number > 0 && t.o.Durability == store.Synced {
+		if err = t.sync(c.number); err != nil {
 			err = fmt.Errorf("%w: %w", store.ErrUnsure, err)
 		}
 	}
 	for i := range puts {
-		if err != nil && (errs[i] == nil || errors.Is(errs[i], store.ErrNotFound)) { // the removal of before may not be durable
-			records[i], errs[i] = store.Record{}, err
+		if err != nil && (c.errs[i] == nil || errors.Is(c.errs[i], store.ErrNotFound)) { // the removal of before may not be durable
+			c.records[i], c.errs[i] = store.Record{}, err
 		}
 	}
-	return records, errs
+	return c.records, c.errs
 }
 
-// put writes what a call changes. The number is that of the write if its caller waits for a sync, or else 0.
-func (t *Table) put(ctx context.Context, puts []store.Put, records []store.Record, errs []error) (number uint64, err error) {
+// put writes what a call changes, together with the calls that wait meanwhile.
+func (t *Table) put(ctx context.Context, c *call) error {
+	t.waiting.Lock()
+	t.calls = append(t.calls, c)
+	t.waiting.Unlock()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if err := t.closed(); err != nil {
-		return 0, err
+	if c.done {
+		return c.err
 	}
-	unlock, err := t.lockFile(ctx)
-	if err != nil {
+	unlock, err := func() {}, t.closed()
+	if err == nil {
+		unlock, err = t.lockFile(ctx)
+	}
+	if err == nil {
+		for !c.done {
+			t.writeCalls()
+		}
+		unlock()
+	}
+	if !c.done {
+		t.waiting.Lock()
+		t.calls = slices.DeleteFunc(t.calls, func(other *call) bool { return other == c })
+		t.waiting.Unlock()
 		if ctx.Err() == nil && !errors.Is(err, store.ErrClosed) {
 			err = fmt.Errorf("%w: %w", store.ErrAway, err)
 		}
-		return 0, err
+		return err
 	}
-	defer unlock()
-	if err := t.unusable(); err != nil {
-		return 0, fmt.Errorf("%w: %w", store.ErrAway, err)
+	return c.err
+}
+
+// mostAtOnce is how many bytes are written at once for several calls.
+const mostAtOnce = 1 << 20
+
+// nextCall takes the call that waits for longest.
+func (t *Table) nextCall() *call {
+	t.waiting.Lock()
+	defer t.waiting.Unlock()
+	if len(t.calls) == 0 || len(t.buf) > mostAtOnce {
+		return nil
 	}
-	w := &write{t: t, now: time.Now(), rev: t.rev, last: map[string]int{}, oldest: t.oldest}
+	c := t.calls[0]
+	t.calls = slices.Delete(t.calls, 0, 1)
+	return c
+}
+
+// writeCalls writes what the calls that wait change.
+func (t *Table) writeCalls() {
+	w := &t.write
+	clear(w.last)
+	*w = write{t: t, now: time.Now(), rev: t.rev, frames: w.frames[:0], last: w.last, oldest: t.oldest}
 	t.buf = t.buf[:0]
-	lazy := true
-	for i := range puts {
-		if errs[i] = puts[i].Check(); errs[i] == nil {
-			var changed bool
-			records[i], changed, errs[i] = w.add(&puts[i])
-			lazy = lazy && (puts[i].Lazy || !changed)
+	err := t.unusable()
+	if err != nil {
+		err = fmt.Errorf("%w: %w", store.ErrAway, err)
+	}
+	var calls []*call
+	next := t.syncs.written.Load() + 1 // the number of this write
+	for c := t.nextCall(); c != nil; c = t.nextCall() {
+		calls = append(calls, c)
+		if err == nil {
+			w.call(c, next)
 		}
 	}
-	if len(w.frames) == 0 {
-		for _, err := range errs {
-			if err == nil || errors.Is(err, store.ErrNotFound) { // of an attempt before, which may not be durable yet
-				return t.syncs.written.Load(), nil
+	if err == nil && len(w.frames) > 0 {
+		if err = t.append(); err == nil {
+			w.apply()
+		}
+	}
+	for _, c := range calls {
+		c.err, c.done = err, true
+		for i := range c.puts {
+			if err != nil && c.puts[i].Check() == nil { // what it was refused for, was perhaps not written
+				c.errs[i] = nil
 			}
 		}
-		return 0, nil
 	}
-	if err := t.append(); err != nil {
-		return 0, err
+}
+
+// call adds the frames of a call, which gets the number of its write if its caller waits for a sync.
+func (w *write) call(c *call, next uint64) {
+	before, lazy, there := len(w.frames), true, false
+	for i := range c.puts {
+		if c.errs[i] = c.puts[i].Check(); c.errs[i] == nil {
+			var changed bool
+			c.records[i], changed, c.errs[i] = w.add(&c.puts[i])
+			lazy = lazy && (c.puts[i].Lazy || !changed)
+			there = there || c.errs[i] == nil || errors.Is(c.errs[i], store.ErrNotFound)
+		}
 	}
+	switch {
+	case len(w.frames) > before && !lazy, len(w.frames) == before && there && before > 0:
+		c.number = next
+	case len(w.frames) == before && there: // of an attempt before, which may not be durable yet
+		c.number = next - 1
+	}
+}
+
+// apply takes the frames that were written.
+func (w *write) apply() {
+	t := w.t
 	t.oldest = w.oldest
 	for i := range w.frames {
 		t.apply(&w.frames[i].frame, w.frames[i].off)
 	}
 	t.size += int64(len(t.buf))
-	if cap(t.buf) > 1<<20 {
-		t.buf = nil
+	if cap(t.buf) > mostAtOnce {
+		t.buf, w.frames = nil, nil
 	}
-	number = t.syncs.written.Add(1)
+	t.behind = 0
+	t.syncs.written.Add(1)
 	t.keep()
-	if lazy {
-		return 0, nil
-	}
-	return number, nil
 }
 
 // append writes the frames behind all others. What failed leaves nothing behind.

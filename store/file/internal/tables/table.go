@@ -70,6 +70,9 @@ type Table struct {
 	stop    context.CancelCauseFunc
 	running sync.WaitGroup
 
+	waiting sync.Mutex
+	calls   []*call // that are not yet written
+
 	mu       sync.RWMutex // also of f, with syncs.mu
 	f        vfs.File
 	info     fs.FileInfo
@@ -90,6 +93,7 @@ type Table struct {
 	wake     chan struct{}
 	broken   error // puts are refused until the file has been rewritten
 	buf      []byte
+	write    write // the last one, for its memory
 
 	syncs syncs
 }
@@ -109,7 +113,7 @@ type syncs struct {
 func Open(ctx context.Context, in Folder, o store.TableOptions) (*Table, error) {
 	t := &Table{
 		in: in, o: o, name: strings.ReplaceAll(o.Name, "/", ".") + End, seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()},
-		watchers: map[*watcher]bool{}, wake: make(chan struct{}, 1),
+		watchers: map[*watcher]bool{}, wake: make(chan struct{}, 1), write: write{last: map[string]int{}},
 	}
 	t.syncs.done.L = &t.syncs.mu
 	t.end, t.stop = context.WithCancelCause(context.Background())

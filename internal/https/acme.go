@@ -1,0 +1,168 @@
+package https
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"log/slog"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/crypto/acme"
+	"golang.org/x/crypto/acme/autocert"
+	"golang.org/x/net/idna"
+
+	"github.com/lingserve/lingserve/internal/config"
+	"github.com/lingserve/lingserve/internal/egress"
+)
+
+const (
+	// acmePause is how long the authority is not asked again for a name that it has refused. Each handshake would be a reason to ask,
+	// and Let's Encrypt allows five failures an hour.
+	acmePause = 15 * time.Minute
+	// acmeRest is the shortest pause after a failure: the manager itself refuses for a minute.
+	acmeRest = 61 * time.Second
+)
+
+// authority is who certificates are had from, by ACME (RFC 8555): as the server starts, and again before they expire.
+type authority struct {
+	manager *autocert.Manager
+	domains []string // in ASCII
+	log     *slog.Logger
+	again   chan struct{} // somebody says that names can be had now
+
+	mu     sync.Mutex
+	failed map[string]failure // by domain
+}
+
+type failure struct {
+	err       error
+	at, until time.Time
+}
+
+func newAuthority(c *config.Config, version string, log *slog.Logger) *authority {
+	tr := &http.Transport{
+		TLSHandshakeTimeout: 10 * time.Second, ResponseHeaderTimeout: 30 * time.Second, IdleConnTimeout: time.Minute,
+		ForceAttemptHTTP2: true, Proxy: egress.Proxy(c.Upstream.ProxyEnv),
+	}
+	a := &authority{log: log, again: make(chan struct{}, 1), failed: map[string]failure{}}
+	for _, name := range c.TLS.ACME {
+		name, _ = idna.Lookup.ToASCII(name) // CheckTLS has seen it
+		a.domains = append(a.domains, name)
+	}
+	a.manager = &autocert.Manager{
+		Prompt: autocert.AcceptTOS, Email: c.TLS.ACMEEmail,
+		Cache: autocert.DirCache(c.ACMEFolder()), HostPolicy: autocert.HostWhitelist(a.domains...),
+		Client: &acme.Client{
+			DirectoryURL: c.TLS.ACMEDirectory, UserAgent: "lingserve/" + version,
+			HTTPClient: &http.Client{Transport: tr, Timeout: time.Minute},
+		},
+	}
+	return a
+}
+
+// get returns the certificate of a name, and has one made where there is none yet. A name that was refused is not asked for again
+// for a while.
+func (a *authority) get(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+	name, err := idna.Lookup.ToASCII(hello.ServerName)
+	if err != nil || !slices.Contains(a.domains, name) {
+		return nil, errors.New("no certificate for this name")
+	}
+	if slices.Equal(hello.SupportedProtos, []string{acme.ALPNProto}) { // the authority asks whether we are who we say
+		return a.manager.GetCertificate(hello)
+	}
+	a.mu.Lock()
+	f, ok := a.failed[name]
+	a.mu.Unlock()
+	if ok && time.Now().Before(f.until) {
+		return nil, f.err
+	}
+	cert, err := a.manager.GetCertificate(hello)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if err == nil {
+		delete(a.failed, name)
+		return cert, nil
+	}
+	if f, ok := a.failed[name]; !ok || time.Now().After(f.until) { // of all who have waited for it, one tells
+		now := time.Now()
+		a.failed[name] = failure{err, now, now.Add(acmePause)}
+		a.log.Error("cannot get a certificate; retrying", "name", name, "after", acmePause, "error", err)
+	}
+	return nil, err
+}
+
+func (a *authority) names() []string { return a.domains }
+
+func (a *authority) knows(host string) bool {
+	name, err := idna.Lookup.ToASCII(host)
+	return err == nil && slices.Contains(a.domains, name)
+}
+
+func (a *authority) reload() {
+	a.mu.Lock()
+	for name, f := range a.failed {
+		f.until = f.at.Add(acmeRest)
+		a.failed[name] = f
+	}
+	a.mu.Unlock()
+	select {
+	case a.again <- struct{}{}:
+	default:
+	}
+}
+
+// next is how long watch waits: until a name that was refused may be tried again.
+func (a *authority) next() time.Duration {
+	wait := expiryEvery
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, f := range a.failed {
+		wait = min(wait, max(time.Until(f.until), time.Second))
+	}
+	return wait
+}
+
+// watch gets the certificates before the first client asks, and looks from time to time whether they were renewed, which the manager
+// does by itself and without a word.
+func (a *authority) watch(ctx context.Context) {
+	for {
+		for _, name := range a.domains {
+			if ctx.Err() == nil {
+				a.look(ctx, name)
+			}
+		}
+		timer := time.NewTimer(a.next())
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-timer.C:
+		case <-a.again: // those that were refused follow when their time has come
+			timer.Stop()
+		}
+	}
+}
+
+// look gets one certificate and says until when it is good.
+func (a *authority) look(ctx context.Context, name string) {
+	got := make(chan *tls.Certificate, 1)
+	// The manager cannot be told to stop, and gives up by itself within five minutes; a server that ends does not wait for that.
+	go func() {
+		cert, _ := a.get(&tls.ClientHelloInfo{ServerName: name, CipherSuites: []uint16{tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256}})
+		got <- cert
+	}()
+	select {
+	case <-ctx.Done():
+	case cert := <-got:
+		switch {
+		case cert == nil: // which is said
+		case nearlyOver(cert.Leaf):
+			a.log.WarnContext(ctx, "certificate expires soon and was not renewed", "name", name, "until", cert.Leaf.NotAfter)
+		default:
+			a.log.InfoContext(ctx, "certificate", "name", name, "until", cert.Leaf.NotAfter)
+		}
+	}
+}

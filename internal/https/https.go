@@ -1,0 +1,241 @@
+// Package https encrypts the connections of a server: with a certificate in files, which it reads again when they change, or with
+// certificates that it gets by ACME (RFC 8555), as from Let's Encrypt. It also redirects plain HTTP to HTTPS.
+package https
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/crypto/acme"
+	"golang.org/x/net/netutil"
+
+	"github.com/lingserve/lingserve/internal/config"
+)
+
+const (
+	// expiryEvery is how often the server checks when its certificates expire.
+	expiryEvery = 24 * time.Hour
+	// redirectConnections is how many connections the address for plain HTTP serves at once; each takes a moment.
+	redirectConnections = 256
+)
+
+// Encryption is how the server's connections are encrypted and where its certificates come from. Nil is not at all: all its methods
+// can be called.
+type Encryption struct {
+	c    *config.Config
+	log  *slog.Logger
+	from certificates
+}
+
+// certificates are those of files, or of an authority.
+type certificates interface {
+	// get returns the certificate for a handshake.
+	get(*tls.ClientHelloInfo) (*tls.Certificate, error)
+	// names are those that the server is known by.
+	names() []string
+	// knows says whether a certificate is there for a host, or can be had.
+	knows(host string) bool
+	// reload looks for others, since somebody says that there are some.
+	reload()
+	// watch looks after the certificates until ctx ends.
+	watch(context.Context)
+}
+
+// New reads the certificate; nil is no encryption. version tells the authority which Lingserve asks. Its errors are for the user.
+func New(c *config.Config, version string, log *slog.Logger) (*Encryption, error) {
+	if err := c.CheckTLS(); err != nil || !c.TLS.On() {
+		return nil, err
+	}
+	e := &Encryption{c: c, log: log}
+	if len(c.TLS.ACME) > 0 {
+		e.from = newAuthority(c, version, log)
+		return e, nil
+	}
+	f := &certificateFiles{cert: c.TLS.Cert, key: c.TLS.Key, log: log}
+	if _, err := f.read(); err != nil {
+		return nil, fmt.Errorf("tls.cert and tls.key (%s): %w", c.Source("tls.cert"), err)
+	}
+	if err := expired(f.now.Load().Leaf); err != nil {
+		log.Warn("browsers will not accept the certificate", "error", err)
+	}
+	e.from = f
+	return e, nil
+}
+
+// config is what connections are made with. Go's own choice of ciphers and curves is kept: it is looked after.
+func (e *Encryption) config() *tls.Config {
+	o := &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: e.from.get}
+	if len(e.c.TLS.ACME) > 0 {
+		o.NextProtos = []string{"h2", "http/1.1", acme.ALPNProto}
+	}
+	return o
+}
+
+// Serve serves the connections of a listener, encrypted where that is on.
+func (e *Encryption) Serve(server *http.Server, l net.Listener) error {
+	if e == nil {
+		return server.Serve(l)
+	}
+	server.TLSConfig = e.config()
+	server.Handler = e.strict(server.Handler)
+	return server.ServeTLS(l, "", "")
+}
+
+// strict tells browsers not to come without encryption any more (RFC 6797).
+func (e *Encryption) strict(next http.Handler) http.Handler {
+	seconds := int64(e.c.TLS.HSTS.Seconds())
+	if seconds == 0 {
+		return next
+	}
+	value := []string{"max-age=" + strconv.FormatInt(seconds, 10)}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header()["Strict-Transport-Security"] = value
+		next.ServeHTTP(w, r)
+	})
+}
+
+// Reload takes other certificates, where there are some.
+func (e *Encryption) Reload() {
+	if e != nil {
+		e.from.reload()
+	}
+}
+
+// Base is the address of the server as a client on this machine writes it.
+func (e *Encryption) Base(addr net.Addr) string {
+	if e == nil {
+		return "http://" + reachable(addr)
+	}
+	host, port, _ := net.SplitHostPort(reachable(addr))
+	if names := e.from.names(); len(names) > 0 && !e.from.knows(host) {
+		host = names[0]
+	}
+	return "https://" + authorityOf(host, port)
+}
+
+// authorityOf writes a host and a port as they stand in an https address.
+func authorityOf(host, port string) string {
+	if port == "443" {
+		return strings.TrimSuffix(net.JoinHostPort(host, ""), ":")
+	}
+	return net.JoinHostPort(host, port)
+}
+
+// Start looks after the certificates, and serves the address for plain HTTP, until ctx ends; then wg counts down. addr is where the
+// server listens. The error is for the user.
+func (e *Encryption) Start(ctx context.Context, wg *sync.WaitGroup, addr net.Addr) error {
+	if e == nil {
+		return nil
+	}
+	if e.c.TLS.RedirectAddr != "" {
+		l, err := net.Listen("tcp", e.c.TLS.RedirectAddr)
+		if err != nil {
+			return fmt.Errorf("tls.redirect_addr (%s): cannot listen on %s: %s", e.c.Source("tls.redirect_addr"), e.c.TLS.RedirectAddr, plainListen(err))
+		}
+		port := e.c.TLS.RedirectPort
+		if a, ok := addr.(*net.TCPAddr); ok && port == 0 {
+			port = a.Port
+		}
+		server := e.plainServer(port)
+		wg.Go(func() {
+			if err := server.Serve(netutil.LimitListener(l, redirectConnections)); !errors.Is(err, http.ErrServerClosed) {
+				e.log.ErrorContext(ctx, "HTTP redirect stopped", "addr", e.c.TLS.RedirectAddr, "error", err)
+			}
+		})
+		wg.Go(func() { <-ctx.Done(); server.Close() })
+		e.log.InfoContext(ctx, "redirecting HTTP to HTTPS", "addr", l.Addr().String())
+	}
+	wg.Go(func() { e.from.watch(ctx) })
+	return nil
+}
+
+// plainListen is what kept from listening, without the address.
+func plainListen(err error) string {
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return "the address is in use; choose another port"
+	case errors.Is(err, syscall.EACCES):
+		return "ports below 1024 are reserved; grant the program CAP_NET_BIND_SERVICE, or choose another port"
+	}
+	if e, ok := errors.AsType[*net.OpError](err); ok {
+		return e.Err.Error()
+	}
+	return err.Error()
+}
+
+// plainServer serves plain HTTP. No request has a body that would be read, and each answer is small.
+func (e *Encryption) plainServer(port int) *http.Server {
+	handler := e.redirect(port)
+	if a, ok := e.from.(*authority); ok {
+		handler = a.manager.HTTPHandler(handler)
+	}
+	return &http.Server{
+		Handler: handler, MaxHeaderBytes: 16 << 10,
+		ReadTimeout: 10 * time.Second, WriteTimeout: 10 * time.Second, IdleTimeout: 10 * time.Second,
+		ErrorLog: slog.NewLogLogger(e.log.Handler(), slog.LevelDebug),
+	}
+}
+
+// redirect sends clients to https at a port: only to a host that a certificate is there for, so that nobody can be led elsewhere by it.
+func (e *Encryption) redirect(port int) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		host := r.Host
+		if name, _, err := net.SplitHostPort(host); err == nil {
+			host = name
+		}
+		host = strings.Trim(strings.ToLower(host), "[]")
+		if !strings.HasPrefix(r.URL.Path, "/") {
+			http.Error(w, "expected a path that starts with /", http.StatusBadRequest)
+			return
+		}
+		if !e.from.knows(host) {
+			http.Error(w, "unknown Host header; expected a name of http.hosts or of the certificates", http.StatusMisdirectedRequest)
+			return
+		}
+		to := url.URL{Scheme: "https", Host: authorityOf(host, strconv.Itoa(port)), Path: r.URL.Path, RawPath: r.URL.RawPath, RawQuery: r.URL.RawQuery}
+		w.Header().Set("Location", to.String())
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		w.WriteHeader(http.StatusPermanentRedirect)
+		fmt.Fprintln(w, "this server speaks https")
+	})
+}
+
+// reachable is the address as a client on this machine would write it.
+func reachable(addr net.Addr) string {
+	host, port, err := net.SplitHostPort(addr.String())
+	if err != nil {
+		return addr.String()
+	}
+	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	return net.JoinHostPort(host, port)
+}
+
+// expired says whether a certificate's time is over, or has not come.
+func expired(leaf *x509.Certificate) error {
+	switch now := time.Now(); {
+	case now.After(leaf.NotAfter):
+		return fmt.Errorf("the certificate expired at %s; renew it", leaf.NotAfter.UTC().Format(time.RFC3339))
+	case now.Before(leaf.NotBefore):
+		return fmt.Errorf("the certificate is not valid before %s; check the clock", leaf.NotBefore.UTC().Format(time.RFC3339))
+	}
+	return nil
+}
+
+// nearlyOver says whether a certificate that is renewed as usual would have been renewed by now.
+func nearlyOver(leaf *x509.Certificate) bool {
+	return time.Until(leaf.NotAfter) < min(7*24*time.Hour, leaf.NotAfter.Sub(leaf.NotBefore)/4)
+}

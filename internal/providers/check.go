@@ -1,0 +1,184 @@
+package providers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lingserve/lingserve/adapter"
+)
+
+// Checker finds out what models can do.
+type Checker struct {
+	Models  *adapter.Registry
+	Quick   bool          // ask for one word only
+	Timeout time.Duration // of each question
+}
+
+// Result is what came of trying a model, or of asking for the list of a provider that has no model to try.
+type Result struct {
+	Model    string  `json:"model,omitempty"`
+	Provider string  `json:"provider,omitempty"` // instead of the model
+	Status   string  `json:"status"`             // ok, fail, or skip: there was nothing to try
+	Seconds  float64 `json:"seconds,omitempty"`  // until the first token
+	Code     string  `json:"code,omitempty"`     // of the error
+	Message  string  `json:"message,omitempty"`
+	Cause    string  `json:"cause,omitempty"` // in the words of the model's server, or of the network
+	// What it can do, in the order in which it was asked; nothing of one that does not answer.
+	Checks []Probe        `json:"checks,omitempty"`
+	Usage  *adapter.Usage `json:"usage,omitempty"` // of all that it was asked
+}
+
+// count adds what a question took.
+func (t *Result) count(u adapter.Usage) {
+	if u == (adapter.Usage{}) {
+		return
+	}
+	if t.Usage == nil {
+		t.Usage = new(adapter.Usage)
+	}
+	t.Usage.Add(u)
+}
+
+// Name is what people call the thing that was tried.
+func (t *Result) Name() string {
+	if t.Model != "" {
+		return t.Model
+	}
+	return t.Provider + ":"
+}
+
+// Check tries the model or the provider that t names, and returns t with the rest filled in.
+func (c *Checker) Check(ctx context.Context, t Result) Result {
+	limited, cancel := c.limit(ctx)
+	defer cancel()
+	began := time.Now()
+	var err error
+	if t.Model != "" {
+		t.Status = "ok"
+		t.Seconds, err = c.answers(limited, &t)
+	} else {
+		t.Status, t.Message, err = c.offers(limited, t.Provider)
+		if t.Status == "skip" {
+			return t
+		}
+		t.Seconds = time.Since(began).Seconds()
+	}
+	if err != nil {
+		t.Status, t.Code, t.Cause = "fail", Code(err), Cause(err)
+		t.Seconds = time.Since(began).Seconds()
+		t.Message = strings.TrimPrefix(Message(err), fmt.Sprintf("the model %q: ", t.Model)) // which is in the line already
+		return t
+	}
+	if t.Model != "" && !c.Quick && !strings.HasPrefix(t.Model, "demo:") { // which is scripted and knows nothing
+		c.examine(ctx, &t)
+	}
+	return t
+}
+
+// tokenLimits are asked for one after the other, while the server refuses the request: some take no less than 16, and models that
+// think first may refuse any limit that their thoughts do not keep to. nil is no limit; the first piece of an answer is enough
+// anyway.
+var tokenLimits = []*int{new(1), new(16), nil}
+
+// answers asks a model for a word, and returns how long its first token took. An answer that ends before one is none the less an answer.
+func (c *Checker) answers(ctx context.Context, t *Result) (seconds float64, err error) {
+	m, err := c.Models.Model(t.Model)
+	if err != nil {
+		return 0, err
+	}
+	for _, limit := range tokenLimits {
+		began := time.Now()
+		var h *heard
+		h, err = listen(ctx, untilFirst{m}, adapter.Request{
+			Messages: []adapter.Message{{Role: adapter.User, Content: "Say yes."}},
+			Options:  adapter.Options{MaxTokens: limit},
+		})
+		t.count(h.usage)
+		if seconds = h.first.Seconds(); h.first == 0 {
+			seconds = time.Since(began).Seconds()
+		}
+		e, refused := errors.AsType[*adapter.Error](err)
+		if !refused || e.Status != http.StatusBadRequest && e.Status != http.StatusUnprocessableEntity {
+			return seconds, err
+		}
+	}
+	return seconds, err
+}
+
+// untilFirst is a model of whose answer the beginning is enough: up to its first token, be that text, a thought or a call.
+type untilFirst struct{ adapter.Model }
+
+func (m untilFirst) Stream(ctx context.Context, req adapter.Request) iter.Seq2[adapter.Chunk, error] {
+	return func(yield func(adapter.Chunk, error) bool) {
+		for c, err := range m.Model.Stream(ctx, req) {
+			if !yield(c, err) || c.Text != "" || c.Reasoning != "" || c.ToolCall != nil {
+				return
+			}
+		}
+	}
+}
+
+// offers says what a provider has of which no model is named. That its server gives a list shows that key and address are right.
+func (c *Checker) offers(ctx context.Context, prefix string) (status, message string, err error) {
+	if _, lists := c.Models.Provider(prefix).(adapter.Lister); !lists {
+		return "skip", fmt.Sprintf("no model is configured; list your models in %s, or test one with \"lingserve models check %s:NAME\"",
+			namesKey(prefix), prefix), nil
+	}
+	names, err := c.List(ctx, prefix)
+	if err != nil {
+		return "", "", err
+	}
+	if len(names) == 0 {
+		return "ok", "the provider has no models", nil
+	}
+	count := fmt.Sprintf("%d models, e.g. ", len(names))
+	if len(names) == 1 {
+		count = "1 model, "
+	}
+	return "ok", count + strings.Join(names[:min(len(names), 3)], ", ") + "; list your models in " + namesKey(prefix), nil
+}
+
+// namesKey is where a provider's models are named in the configuration file.
+func namesKey(prefix string) string { return "providers." + prefix + ".models" }
+
+// List returns the models that a provider's server offers, sorted. The provider is an [adapter.Lister].
+func (c *Checker) List(ctx context.Context, prefix string) ([]string, error) {
+	ctx, cancel := c.limit(ctx)
+	defer cancel()
+	names, err := c.Models.Provider(prefix).(adapter.Lister).List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	names = slices.Clone(names)
+	slices.Sort(names)
+	return slices.Compact(names), nil
+}
+
+// limit bounds the waiting for one server.
+func (c *Checker) limit(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, c.Timeout, &adapter.Error{
+		Code: adapter.CodeTimeout, Message: fmt.Sprintf("no answer within %v", c.Timeout),
+	})
+}
+
+// Code returns the code of a model's error.
+func Code(err error) string {
+	if e, ok := errors.AsType[*adapter.Error](err); ok {
+		return e.Code
+	}
+	return adapter.CodeProtocol
+}
+
+// Message returns the text of a model's error, which may be shown; other errors may not.
+func Message(err error) string {
+	if e, ok := errors.AsType[*adapter.Error](err); ok {
+		return e.Message
+	}
+	return "the model failed"
+}

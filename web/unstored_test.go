@@ -3,8 +3,6 @@ package web
 import (
 	"testing"
 	"time"
-
-	"github.com/nats-io/nats.go"
 )
 
 // CL-10: nobody is told the id of a run that the other replicas cannot know, since nothing of it is stored: who begins it is told to come back.
@@ -12,7 +10,7 @@ func TestARunWhoseBeginningCannotBeStoredIsRefused(t *testing.T) {
 	g := newGroup(t)
 	a, b := g.replica(nil), g.replica(nil)
 	a.s.runs.Inspect().Times().Begin = 50 * time.Millisecond
-	whole := g.servers.Divert(g.prefix+".runs.*", func(*nats.Msg) *nats.Msg { return nil })
+	whole := g.loseWrites()
 	body := `{"workflow":"steps"}`
 	for _, header := range []string{"Accept: text/event-stream", "Prefer: respond-async", "Accept: application/json", "Idempotency-Key: k"} {
 		resp := a.do("POST", "/v1/runs", body, header)

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/bot"
-	"github.com/lingserve/lingserve/control"
 	"github.com/lingserve/lingserve/runlog"
 )
 
@@ -16,8 +15,8 @@ func (s *Service) handOver() (handed, left int) {
 	list := s.restartable()
 	s.detachRestartable(list) // first, since nobody can take over what is written to
 	var others []string
-	me := s.o.Shared.replica()
-	for _, id := range s.o.Shared.Replicas() {
+	me := s.shared.replica()
+	for _, id := range s.shared.Replicas() {
 		if id != me {
 			others = append(others, id)
 		}
@@ -36,7 +35,7 @@ func (s *Service) handOver() (handed, left int) {
 // handTo asks replicas to take a run over, one after the other, until one does.
 func (s *Service) handTo(ctx context.Context, r *Run, me string, others []string) bool {
 	for _, replica := range others {
-		_, ok, err := s.ask(ctx, replica, control.Request{Command: CommandAdopt, Run: r.ID, Body: []byte(me)})
+		_, ok, err := s.ask(ctx, replica, &command{name: CommandAdopt, run: r.ID, from: me})
 		if err != nil {
 			s.log.WarnContext(r.Context(), "another replica cannot take over a run", "run", r.ID, "replica", replica, "error", err)
 		}
@@ -47,12 +46,18 @@ func (s *Service) handTo(ctx context.Context, r *Run, me string, others []string
 	return false
 }
 
+// adoptable reports whether another replica can restart the run: its log lets this one leave it.
+func (r *Run) adoptable() bool {
+	_, ok := r.entry.(runlog.Leaver)
+	return ok && r.restart != nil
+}
+
 // restartable are the runs that go on and would be run again after a restart.
 func (s *Service) restartable() (list []*Run) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, r := range s.inMemory {
-		if r.restart != nil && !r.followed() && !r.Moved() && r.manager.Load() != nil {
+		if r.adoptable() && !r.Moved() && r.manager.Load() != nil {
 			list = append(list, r)
 		}
 	}
@@ -112,7 +117,7 @@ func (s *Service) interrupt() (count int) {
 		m := r.manager.Load()
 		switch {
 		case m == nil, r.Ended(), r.Moved():
-		case r.where != nil && r.restart != nil:
+		case r.adoptable():
 			left = append(left, r)
 		default:
 			count++
@@ -136,15 +141,15 @@ func (s *Service) detachRestartable(list []*Run) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), storedWait)
 	defer cancel()
+	list = slices.DeleteFunc(list, func(r *Run) bool {
+		return !r.machine.enterFrom(runRunning, runHandedOver) && !r.machine.enterFrom(runQueued, runHandedOver) // it has ended
+	})
 	for _, r := range list {
-		r.handedOver.Store(true)
 		r.reopen()
 	}
 	s.flush(ctx)
 	for _, r := range list {
-		if e, ok := r.entry.(runlog.Leaver); ok {
-			e.Leave()
-		}
+		r.entry.(runlog.Leaver).Leave()
 		r.where.leave()
 		if m := r.manager.Load(); m != nil {
 			m.Stop(ErrMoved)

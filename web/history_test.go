@@ -17,6 +17,7 @@ import (
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/agent"
 	"github.com/lingserve/lingserve/run"
+	"github.com/lingserve/lingserve/run/hooks"
 	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/web/wire"
 )
@@ -165,11 +166,11 @@ func TestWhatACallerInstructsStandsBehindTheAgentsOwnWordsAndIsMarked(t *testing
 	a.askFor(run.Request{Subject: run.Subject{Agent: "assistant"}, Input: quoted("hello")})
 	requests := a.talk.requests()
 	with, without := requests[0].Messages[0], requests[1].Messages[0]
-	if with.Role != adapter.System || with.Content != without.Content+"\n\n"+run.Instructed("Rhyme.") {
+	if with.Role != adapter.System || with.Content != without.Content+"\n\n"+hooks.Instructed("Rhyme.") {
 		t.Errorf("%q and without them %q", with.Content, without.Content)
 	}
-	if !strings.HasSuffix(run.Instructed("Rhyme."), "\n\nRhyme.") || len(run.Instructed("Rhyme.")) < 50 {
-		t.Errorf("%q", run.Instructed("Rhyme."))
+	if !strings.HasSuffix(hooks.Instructed("Rhyme."), "\n\nRhyme.") || len(hooks.Instructed("Rhyme.")) < 50 {
+		t.Errorf("%q", hooks.Instructed("Rhyme."))
 	}
 }
 

@@ -161,7 +161,8 @@ func (m *Manager) Add(c channel.Channel, account string) error {
 			return fmt.Errorf("two channels have the name %s; give each its own name", Login(c.Name(), account))
 		}
 		if webhookOf(other.Channel) != nil && webhookOf(c) != nil {
-			return fmt.Errorf("channels.%s: the accounts %s and %s would receive events at the same address; configure a separate channel for each account",
+			return fmt.Errorf("channels.%s: the accounts %s and %s would receive events at the same address; "+
+				"configure a separate channel for each account",
 				c.Name(), other.account, account)
 		}
 	}

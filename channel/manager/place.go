@@ -45,6 +45,7 @@ func approves(p channel.Place) bool {
 
 // Answers reports whether an agent answers anywhere on a channel.
 func Answers(ch channel.ChannelPlace, agent string) bool {
-	main := cmp.Or(ch.Agent, ch.Shipped.Agent)
-	return main == agent || slices.ContainsFunc(placesOf(ch), func(p channel.Place) bool { return p.Agent == agent && p.Agent != ch.Shipped.Agent })
+	return cmp.Or(ch.Agent, ch.Shipped.Agent) == agent || slices.ContainsFunc(placesOf(ch), func(p channel.Place) bool {
+		return p.Agent == agent && p.Agent != ch.Shipped.Agent
+	})
 }

@@ -143,7 +143,8 @@ func (e *Encryption) Start(ctx context.Context, wg *sync.WaitGroup, addr net.Add
 	if e.c.TLS.RedirectAddr != "" {
 		l, err := net.Listen("tcp", e.c.TLS.RedirectAddr)
 		if err != nil {
-			return fmt.Errorf("tls.redirect_addr (%s): cannot listen on %s: %s", e.c.Source("tls.redirect_addr"), e.c.TLS.RedirectAddr, plainListen(err))
+			return fmt.Errorf("tls.redirect_addr (%s): cannot listen on %s: %s",
+				e.c.Source("tls.redirect_addr"), e.c.TLS.RedirectAddr, plainListen(err))
 		}
 		port := e.c.TLS.RedirectPort
 		if a, ok := addr.(*net.TCPAddr); ok && port == 0 {
@@ -205,7 +206,9 @@ func (e *Encryption) redirect(port int) http.Handler {
 			http.Error(w, "unknown Host header; expected a name of http.hosts or of the certificates", http.StatusMisdirectedRequest)
 			return
 		}
-		to := url.URL{Scheme: "https", Host: authorityOf(host, strconv.Itoa(port)), Path: r.URL.Path, RawPath: r.URL.RawPath, RawQuery: r.URL.RawQuery}
+		to := url.URL{
+			Scheme: "https", Host: authorityOf(host, strconv.Itoa(port)), Path: r.URL.Path, RawPath: r.URL.RawPath, RawQuery: r.URL.RawQuery,
+		}
 		w.Header().Set("Location", to.String())
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		w.WriteHeader(http.StatusPermanentRedirect)

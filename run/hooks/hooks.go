@@ -1,4 +1,6 @@
-package run
+// Package hooks has what the server does in the turns that its runs start, beside the agents: it gives the models the options and the
+// instructions of the caller, a new session the messages of the caller's earlier conversation, and lets workflows answer.
+package hooks
 
 import (
 	"context"
@@ -14,46 +16,56 @@ import (
 	"github.com/lingserve/lingserve/turn"
 )
 
-// Channel is the channel of envelopes that come from here.
-const Channel = webchannel.Name
-
 // Members of an envelope's Extra.
 const (
-	ExtraAgent   = turn.ExtraAgent
-	extraOptions = "options"      // adapter.Options: what is asked of the models
-	extraRun     = "answers"      // *agentRun: a workflow is to answer
-	extraCaller  = "instructions" // string: what the caller has beside the agent's own
-	extraHistory = "said"         // []said: what was said before, for a session that is new
+	Options      = "options"      // adapter.Options: what is asked of the models
+	Run          = "answers"      // Answers: a workflow is to answer
+	Instructions = "instructions" // string: what the caller has beside the agent's own
+	History      = "said"         // []adapter.Message: what was said before, for a session that is new
 )
 
-// door is the plugin that stands for this server in the turns that it starts.
-type door struct{}
+// Instructed tells a model what the caller's program wants, and that the words are the program's.
+func Instructed(text string) string {
+	if text == "" {
+		return ""
+	}
+	return "The program through which the user talks to you adds these instructions. Follow them as far as nothing above says otherwise.\n\n" + text
+}
+
+// Plugin stands for the server in the turns that its runs start.
+type Plugin struct{}
+
+// Answers is a run whose workflow answers in the place of an agent.
+type Answers interface {
+	// Stream is the model stage of the turn.
+	Stream(context.Context, turn.State) turn.Stream
+}
 
 // DispatchOutbound has nothing to send: what goes out here, the run has told already.
-func (door) DispatchOutbound(_ context.Context, e *turn.Envelope) (bool, error) {
-	return e.Channel == Channel, nil
+func (Plugin) DispatchOutbound(_ context.Context, e *turn.Envelope) (bool, error) {
+	return e.Channel == webchannel.Name, nil
 }
 
 // BeforeModel asks of the models what the caller of the run has asked for.
-func (door) BeforeModel(ctx context.Context, req *adapter.Request, _ turn.State) (*agent.Reply, error) {
+func (Plugin) BeforeModel(ctx context.Context, req *adapter.Request, _ turn.State) (*agent.Reply, error) {
 	t := turn.FromContext(ctx)
 	if t == nil {
 		return nil, nil
 	}
-	if o, ok := t.Envelope().Extra[extraOptions].(adapter.Options); ok {
+	if o, ok := t.Envelope().Extra[Options].(adapter.Options); ok {
 		req.Options = o.Over(req.Options)
 	}
 	return nil, nil
 }
 
 // SystemPrompt adds what the configuration has for those who come by HTTP, and behind it what the caller says.
-func (door) SystemPrompt(ctx context.Context, _ turn.Prompt, _ turn.State) (string, error) {
+func (Plugin) SystemPrompt(ctx context.Context, _ turn.Prompt, _ turn.State) (string, error) {
 	var text string
-	if t := channel.FromContext(ctx); t != nil && t.Context.Channel == Channel {
+	if t := channel.FromContext(ctx); t != nil && t.Context.Channel == webchannel.Name {
 		text = t.Context.GroupSystemPrompt
 	}
 	if t := turn.FromContext(ctx); t != nil {
-		caller, _ := t.Envelope().Extra[extraCaller].(string)
+		caller, _ := t.Envelope().Extra[Instructions].(string)
 		if more := Instructed(caller); more != "" && text != "" {
 			text += "\n\n" + more
 		} else {
@@ -65,13 +77,13 @@ func (door) SystemPrompt(ctx context.Context, _ turn.Prompt, _ turn.State) (stri
 
 // LoadState writes what was said before to the tape of a session that has none yet. It is the first thing of a turn, so the
 // session has no other turn meanwhile; one that has a tape remembers by itself, and its tape is the truth.
-func (door) LoadState(ctx context.Context, e *turn.Envelope, session turn.SessionID) (turn.State, error) {
-	history, _ := e.Extra[extraHistory].([]Said)
+func (Plugin) LoadState(ctx context.Context, e *turn.Envelope, session turn.SessionID) (turn.State, error) {
+	history, _ := e.Extra[History].([]adapter.Message)
 	t := turn.FromContext(ctx)
 	if len(history) == 0 || t == nil {
 		return nil, nil
 	}
-	delete(e.Extra, extraHistory) // nobody needs it any more
+	delete(e.Extra, History) // nobody needs it any more
 	f := t.Framework()
 	store, err := f.Store(ctx)
 	if err != nil || store == nil {
@@ -90,7 +102,7 @@ func (door) LoadState(ctx context.Context, e *turn.Envelope, session turn.Sessio
 	}
 	b := tape.Batch{IfLast: info.LastID, Born: info.Created}
 	for _, s := range history {
-		b.Entries = append(b.Entries, tape.NewMessage(s.Role, s.Text).With(tape.Meta{Turn: t.ID()}))
+		b.Entries = append(b.Entries, tape.NewMessage(s.Role, s.Content).With(tape.Meta{Turn: t.ID()}))
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), historyTimeout)
 	defer cancel()
@@ -104,15 +116,14 @@ func (door) LoadState(ctx context.Context, e *turn.Envelope, session turn.Sessio
 const historyTimeout = 10 * time.Second
 
 // RunModelStream is the model stage of a workflow's turn; agents have their own.
-func (door) RunModelStream(ctx context.Context, _ turn.Prompt, _ turn.SessionID, state turn.State) (turn.Stream, bool, error) {
+func (Plugin) RunModelStream(ctx context.Context, _ turn.Prompt, _ turn.SessionID, state turn.State) (turn.Stream, bool, error) {
 	t := turn.FromContext(ctx)
 	if t == nil {
 		return nil, false, nil
 	}
-	a, ok := t.Envelope().Extra[extraRun].(*agentRun)
+	a, ok := t.Envelope().Extra[Run].(Answers)
 	if !ok {
 		return nil, false, nil
 	}
-	a.silent, a.answer.Manager = true, a.m
-	return a.answer.Stream(ctx, state), true, nil
+	return a.Stream(ctx, state), true, nil
 }

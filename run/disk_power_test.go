@@ -234,7 +234,7 @@ func shadowRuns(t testing.TB, d *disk) (*Service, *logBuffer) {
 	}
 	t.Cleanup(func() {
 		rs.drain()
-		rs.interrupt()
+		rs.interrupt(context.Background())
 		rs.closeJournal()
 		d.close()
 	})

@@ -162,6 +162,8 @@ func (s *Service) watchFull(r *Run) {
 		return
 	case <-r.moved():
 		return
+	case <-s.leaving: // its end need not be stored
+		return
 	}
 	if m := r.manager.Load(); m != nil {
 		m.Report("", &bot.Failure{Code: codeOverloaded, Message: errFull.Error(), Cause: errFull})

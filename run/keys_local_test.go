@@ -75,7 +75,7 @@ func TestLocalKeysOutlastAServer(t *testing.T) {
 	}
 }
 
-// DA-09: the callers with the most keys lose their oldest; a crowd of callers with one key each stays within the bound, too.
+// DA-09, RU-22: the callers with the most keys lose their oldest; a crowd of callers with one key each stays within the bound, too.
 func TestDA_09_KeysAreSharedFairly(t *testing.T) {
 	for name, c := range map[string]struct{ have, left map[string]int }{
 		"one caller":                {map[string]int{"ada": 101}, map[string]int{"ada": 90}},

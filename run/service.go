@@ -286,7 +286,8 @@ func (s *Service) sweepLoop() {
 }
 
 // Drain refuses new runs, waits for running ones until ctx ends, has their readers detached, and ends what still runs as interrupted, or
-// hands it over to other replicas. What has ended is kept.
+// hands it over to other replicas. What has ended is kept. It returns at most 5 s after ctx has ended, and the log names the runs that ignore
+// their cancellation.
 func (s *Service) Drain(ctx context.Context) error {
 	began := time.Now()
 	quiet := s.drain()
@@ -298,14 +299,16 @@ func (s *Service) Drain(ctx context.Context) error {
 	case <-ctx.Done():
 	}
 	s.detach(ctx)
-	handed, left := s.handOver()
+	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopWait)
+	defer cancel()
+	handed, left := s.handOver(stopping)
 	if handed > 0 {
 		s.log.InfoContext(ctx, "runs continue at other replicas", "runs", handed)
 	}
 	if left > 0 {
 		s.log.InfoContext(ctx, "runs wait for another replica", "runs", left)
 	}
-	count := s.interrupt()
+	count := s.interrupt(stopping)
 	s.saveAll()
 	s.log.InfoContext(ctx, "runs drained", "interrupted", count, "took", time.Since(began))
 	return nil
@@ -324,7 +327,9 @@ func (s *Service) Close() error {
 		now, cancel := context.WithCancel(context.Background())
 		cancel()
 		s.detach(now)
-		s.interrupt()
+		stopping, cancel := context.WithTimeout(context.Background(), stopWait)
+		defer cancel()
+		s.interrupt(stopping)
 		s.saveAll()
 		s.closeErr = s.closeJournal()
 		s.cancel()

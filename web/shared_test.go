@@ -635,7 +635,7 @@ func TestASessionIsSpokenToOnAnyReplica(t *testing.T) {
 	}
 }
 
-// A session whose turn runs on another replica is not idle here; where it is erased, that turn ends.
+// RU-31: a session whose turn runs on another replica is not idle here; where it is erased, that turn ends.
 func TestASessionIsErasedOnAnyReplica(t *testing.T) {
 	g := newGroup(t)
 	a, _ := g.agents()

@@ -335,7 +335,7 @@ func TestNobodyWhoAnswersIsNotFound(t *testing.T) {
 	}
 }
 
-// CH-40, CH-42, CH-44, CH-152
+// CH-40, CH-42, CH-44, CH-152, RU-30
 func TestAnObservedRunShowsNothingButItsBeginningAndEnd(t *testing.T) {
 	observe := channel.Admission{Kind: channel.ObserveOnly, Reason: channel.ReasonObserver}
 	for name, tt := range map[string]struct {

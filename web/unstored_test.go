@@ -7,7 +7,7 @@ import (
 	"github.com/lingserve/lingserve/web/wire"
 )
 
-// CL-10: nobody is told the id of a run that the other replicas cannot know, since nothing of it is stored: who begins it is told to come back.
+// CL-10, RU-03: nobody is told the id of a run that the other replicas cannot know, since nothing of it is stored: who begins it is told to come back.
 func TestARunWhoseBeginningCannotBeStoredIsRefused(t *testing.T) {
 	g := newGroup(t)
 	a, b := g.replica(nil), g.replica(nil)

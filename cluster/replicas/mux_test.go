@@ -40,7 +40,9 @@ func TestUsersShareABus(t *testing.T) {
 		}
 	}
 	serve := func(b replicas.Bus, who string) (stop func()) {
-		stop, err := b.Serve(func(m replicas.Message, answer func(replicas.Message)) { answer(replicas.Message{Text: who + " " + m.Command}) })
+		stop, err := b.Serve(func(m replicas.Message, answer func(replicas.Message)) {
+			answer(replicas.Message{Text: who + " " + m.Command})
+		})
 		if err != nil {
 			t.Fatal(err)
 		}

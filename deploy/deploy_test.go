@@ -640,7 +640,7 @@ func TestTheImagesContextHasWhatTheServerIsBuiltFrom(t *testing.T) {
 	if n < 100 {
 		t.Errorf("the server has %d files", n)
 	}
-	for _, name := range []string{".git/config", "lingserve.yaml", ".env", "data/tapes/x", "dist/lingserve", "bin/lingserve", "web/client/node_modules/x", "cmd/server/tls_test.go"} {
+	for _, name := range []string{".git/config", "lingserve.yaml", ".env", "data/tapes/x", "dist/lingserve", "bin/lingserve", "web/client/node_modules/x", "cmd/server/https_test.go"} {
 		if !ignored(t, rules, name) {
 			t.Errorf("%s gets into the image", name)
 		}

@@ -25,7 +25,7 @@ const (
 // who are (CL-07).
 func (s *Service) watchReplicas() {
 	gone := make(chan string, 64) // more are found with the next look
-	stop := s.o.Shared.Watch(func(replica string) {
+	stop := s.shared.Watch(func(replica string) {
 		select {
 		case gone <- replica:
 		default:
@@ -69,17 +69,17 @@ func (s *Service) adoptAll(replica string) {
 func (s *Service) leftBy(replica string) ([]runlog.Going, error) {
 	ctx, cancel := context.WithTimeout(s.ctx, SharedWait)
 	defer cancel()
-	list, err := s.o.Shared.Runs.Running(ctx, replica)
+	list, err := s.shared.Runs.Running(ctx, replica)
 	if err != nil {
 		return nil, err
 	}
 	here := map[string]bool{}
-	for _, id := range s.o.Shared.Replicas() { // after the list: who has written has come before
+	for _, id := range s.shared.Replicas() { // after the list: who has written has come before
 		here[id] = true
 	}
 	var left []runlog.Going
 	for _, g := range list {
-		if g.Replica != s.o.Shared.replica() && (!here[g.Replica] || g.Replica == replica) {
+		if g.Replica != s.shared.replica() && (!here[g.Replica] || g.Replica == replica) {
 			left = append(left, g)
 		}
 	}
@@ -107,7 +107,7 @@ func (s *Service) adopt(ctx context.Context, id, from string) bool {
 		if s.Draining() || s.ctx.Err() != nil {
 			return false
 		}
-		left, err := s.o.Shared.Runs.Adopt(ctx, id, from)
+		left, err := s.shared.Runs.Adopt(ctx, id, from)
 		switch {
 		case err == nil:
 			s.continueRun(left)
@@ -129,14 +129,14 @@ func (s *Service) continueRun(left *runlog.Left) {
 	p, err := readLeft(left)
 	if err != nil {
 		s.log.Error("cannot read a stored run", "run", wording.Clip(left.ID), "error", err)
-		e := s.journal.Keep(runlog.Run{ID: left.ID, Opening: left.Opening, Tube: left.Tube})
+		e := s.shared.Runs.Keep(runlog.Run{ID: left.ID, Opening: left.Opening, Tube: left.Tube})
 		_ = left.Tube.Close(StatusInterrupted) // it may have ended
 		e.End([]byte("{}"))
 		return
 	}
 	message := s.whyNotRestarted(p, time.Now())
 	if message == "" && !hasEnded(p.tube) { // an end that is stored was seen
-		r, err := s.restartRun(p, s.slots)
+		r, err := s.restartRun(p)
 		if err == nil {
 			s.grantSlot(r)
 			return
@@ -152,4 +152,4 @@ func (s *Service) continueRun(left *runlog.Left) {
 }
 
 // grantSlot gives a run that is run again its turn.
-func (s *Service) grantSlot(r *Run) { s.wg.Go(func() { s.grantSlots([]*Run{r}, s.slots) }) }
+func (s *Service) grantSlot(r *Run) { s.wg.Go(func() { s.grantSlots([]*Run{r}) }) }

@@ -3,7 +3,6 @@ package run
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"slices"
 
@@ -11,7 +10,6 @@ import (
 	"github.com/lingserve/lingserve/agent"
 	"github.com/lingserve/lingserve/channel"
 	webchannel "github.com/lingserve/lingserve/channel/web"
-	"github.com/lingserve/lingserve/control"
 	"github.com/lingserve/lingserve/internal/wording"
 	"github.com/lingserve/lingserve/tool"
 	"github.com/lingserve/lingserve/turn"
@@ -26,10 +24,7 @@ func (s *Service) Answer(ctx context.Context, r *Run, answer agent.Answer) error
 	if !r.followed() {
 		return s.answerQuestion(ctx, r, answer)
 	}
-	_, err := s.askOwner(ctx, r, control.Request{Command: CommandDecide, Body: mustJSON(decision{
-		ID: answer.ID, Approve: answer.Approve, Reason: answer.Reason, Remember: answer.Remember, Nobody: answer.Nobody,
-		Who: p,
-	})})
+	_, err := s.askOwner(ctx, r, decide(CommandDecide, p, answer))
 	if err != nil && r.Ended() {
 		err = noQuestion(answer.ID)
 	}
@@ -37,6 +32,11 @@ func (s *Service) Answer(ctx context.Context, r *Run, answer agent.Answer) error
 		e.Run = r.ID
 	}
 	return err
+}
+
+// decide is the command that gives an answer.
+func decide(name string, who access.Principal, a agent.Answer) *command {
+	return &command{name: name, Who: who, ID: a.ID, Approve: a.Approve, Reason: a.Reason, Remember: a.Remember, Nobody: a.Nobody}
 }
 
 // deciderName is what an agent calls the one who decides.
@@ -73,12 +73,12 @@ func refusedAnswer(err error, id string) *Error {
 }
 
 // askSession has a command done by the replica that has the turns of a session.
-func (s *Service) askSession(ctx context.Context, lane string, r control.Request) (report, error) {
-	r.Session = lane
+func (s *Service) askSession(ctx context.Context, lane string, c *command) (report, error) {
+	c.session, c.Who = lane, access.From(ctx)
 	if replica := s.holder(ctx, lane); replica != "" {
 		ctx, cancel := context.WithTimeout(ctx, commandWait)
 		defer cancel()
-		t, ok, err := s.ask(ctx, replica, r)
+		t, ok, err := s.ask(ctx, replica, c)
 		switch {
 		case err != nil:
 			s.log.WarnContext(ctx, "a session's replica does not answer", "replica", replica, "error", err)
@@ -87,16 +87,8 @@ func (s *Service) askSession(ctx context.Context, lane string, r control.Request
 			return t, t.failure()
 		}
 	}
-	body, err := s.serve(ctx, r)
-	var t report
-	if err == nil {
-		err = json.Unmarshal(body, &t)
-	}
-	if err != nil {
-		s.log.ErrorContext(ctx, "command to a session failed", "session", lane, "command", r.Command, "error", err)
-		return t, refuse(ErrInternal, "the server failed to execute the command; find the cause in its log")
-	}
-	return t, t.failure()
+	t, err := s.execute(ctx, c)
+	return t, cmp.Or(err, t.failure())
 }
 
 // reaches reports whether somebody may do something to the turns of a session: to their own, and as an operator to those of channels.
@@ -109,48 +101,47 @@ func (s *Service) reaches(p access.Principal, lane string) bool {
 }
 
 // serveQuestions lists what waits in a session of this replica.
-func (s *Service) serveQuestions(who access.Principal, lane string) report {
-	if !s.reaches(who, lane) {
+func (s *Service) serveQuestions(c *command) report {
+	if !s.reaches(c.Who, c.session) {
 		return reportOf(refuse(ErrForbidden, "the session is another's"))
 	}
 	if s.o.Agents == nil {
 		return report{}
 	}
-	return report{Questions: s.o.Agents.Questions(lane)}
+	return report{Questions: s.o.Agents.Questions(c.session)}
 }
 
 // serveAnswer answers a question that waits in a session of this replica.
-func (s *Service) serveAnswer(ctx context.Context, lane string, d decision) report {
-	if !s.reaches(d.Who, lane) {
+func (s *Service) serveAnswer(ctx context.Context, c *command) report {
+	if !s.reaches(c.Who, c.session) {
 		return reportOf(refuse(ErrForbidden, "the session is another's"))
 	}
 	err := agent.ErrNoQuestion
 	if s.o.Agents != nil {
-		err = s.o.Agents.Answer(ctx, agent.Answer{
-			Session: lane, ID: d.ID, Approve: d.Approve, Reason: d.Reason, Remember: d.Remember, By: deciderName(d.Who), Role: d.Who.Role,
-		})
+		err = s.o.Agents.Answer(ctx, c.answer())
 	}
 	switch {
 	case err == nil:
 		return report{}
 	case errors.Is(err, agent.ErrNoQuestion):
-		return reportOf(refuse(ErrNoQuestion, "no question "+wording.Quote(d.ID)+" waits for approval in this session"))
+		return reportOf(refuse(ErrNoQuestion, "no question "+wording.Quote(c.ID)+" waits for approval in this session"))
 	}
-	return reportOf(refusedAnswer(err, d.ID))
+	return reportOf(refusedAnswer(err, c.ID))
 }
 
 // serveStop ends the turns of a session of this replica.
-func (s *Service) serveStop(by onBehalf, lane string) report {
+func (s *Service) serveStop(c *command) report {
+	lane := c.session
 	run := s.inLane(lane)
 	switch {
-	case by.Cancels && !s.reaches(by.Who, lane),
-		!by.Cancels && (!by.Who.Remembers() || by.Who.Role < tool.Operator && (run == nil || !run.owned(by.Who))):
+	case c.Cancels && !s.reaches(c.Who, lane),
+		!c.Cancels && (!c.Who.Remembers() || c.Who.Role < tool.Operator && (run == nil || !run.owned(c.Who))):
 		return reportOf(refuse(ErrForbidden, "the session is another's"))
 	case s.o.Turns == nil:
 		return report{}
 	}
 	cause := errErased
-	if by.Cancels {
+	if c.Cancels {
 		cause = turn.ErrStopped
 	}
 	return report{Stopped: s.o.Turns.Stop(lane, cause)}
@@ -158,21 +149,19 @@ func (s *Service) serveStop(by onBehalf, lane string) report {
 
 // Questions lists the calls that wait for approval in a session, by its lane.
 func (s *Service) Questions(ctx context.Context, lane string) ([]agent.Question, error) {
-	t, err := s.askSession(ctx, lane, control.Request{Command: commandQuestions, Body: mustJSON(onBehalf{Who: access.From(ctx)})})
+	t, err := s.askSession(ctx, lane, &command{name: commandQuestions})
 	return t.Questions, err
 }
 
 // AnswerSession answers a question for approval that waits in a session, by its lane.
 func (s *Service) AnswerSession(ctx context.Context, lane string, answer agent.Answer) error {
-	_, err := s.askSession(ctx, lane, control.Request{Command: commandAnswer, Body: mustJSON(decision{
-		ID: answer.ID, Approve: answer.Approve, Reason: answer.Reason, Remember: answer.Remember, Who: access.From(ctx),
-	})})
+	_, err := s.askSession(ctx, lane, decide(commandAnswer, access.Principal{}, answer))
 	return err
 }
 
 // StopSession ends the turn of a session, by its lane, and those that wait, and returns how many.
 func (s *Service) StopSession(ctx context.Context, lane string) (stopped int, err error) {
-	t, err := s.askSession(ctx, lane, control.Request{Command: CommandStop, Body: mustJSON(onBehalf{Who: access.From(ctx), Cancels: true})})
+	t, err := s.askSession(ctx, lane, &command{name: CommandStop, Cancels: true})
 	return t.Stopped, err
 }
 

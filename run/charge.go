@@ -16,7 +16,7 @@ func (s *Service) admit(sp *spec) (release func(), p error) {
 		return nil, nil
 	}
 	release, d := limits.Run(sp.caller)
-	if refusal, ok := errors.AsType[*access.Refusal](d.Err()); ok && !sp.accepted {
+	if refusal, ok := errors.AsType[*access.Refusal](d.Err()); ok && !sp.accepted() {
 		return nil, &Error{Kind: ErrLimited, Detail: refusal.Detail, Limit: refusal.Reason, Retry: refusal.RetryAfter}
 	}
 	return release, nil

@@ -18,14 +18,15 @@ import (
 	"github.com/lingserve/lingserve/internal/rawjson"
 	"github.com/lingserve/lingserve/internal/wording"
 	"github.com/lingserve/lingserve/ling"
+	"github.com/lingserve/lingserve/run/hooks"
 	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/tube"
 	"github.com/lingserve/lingserve/turn"
 )
 
 // prepareAgent checks a run of an agent against what there is.
-func (s *Service) prepareAgent(p access.Principal, a *Request, files []adapter.Part) (spec, error) {
-	sp := spec{owner: p.Owner(), role: p.Role}
+func (s *Service) prepareAgent(p access.Principal, a *Request, files []adapter.Part) (*spec, error) {
+	sp := &spec{owner: p.Owner(), role: p.Role}
 	if s.o.Turns == nil {
 		return sp, refuse(ErrUnknown, "unknown agent "+wording.Quote(a.Agent)+"; this server has no agents")
 	}
@@ -77,12 +78,14 @@ func (s *Service) prepareAgent(p access.Principal, a *Request, files []adapter.P
 	sp.agent.envelope = &turn.Envelope{
 		ID: sp.agent.id, Channel: Channel, Content: text, Media: mediaOf(files), Life: sp.agent,
 		Extra: map[string]any{
-			ExtraAgent: a.Agent, turn.ExtraRun: sp.agent.id, extraOptions: a.Options, extraCaller: a.Instructions, extraHistory: a.History,
+			ExtraAgent: a.Agent, turn.ExtraRun: sp.agent.id, hooks.Options: a.Options, hooks.Instructions: a.Instructions,
+			hooks.History: messages(a.History),
 		},
 	}
 	sp.workflow = flow.Func(a.Agent, "", nil, func(ctx context.Context, m *ling.Manager, _ map[string]any) error {
 		return sp.agent.run(ctx, m)
 	})
+	sp.start.enter(startChecked)
 	sp.config = s.o.Bot
 	if len(a.Exclude)+len(a.Include) > 0 {
 		sp.filters = []tube.Filter{{Exclude: matchers(a.Exclude), Include: matchers(a.Include)}}
@@ -91,14 +94,14 @@ func (s *Service) prepareAgent(p access.Principal, a *Request, files []adapter.P
 }
 
 // prepareByWorkflow checks a run of an agent that a workflow answers for.
-func (s *Service) prepareByWorkflow(by access.Principal, a *Request, workflow string) (spec, error) {
+func (s *Service) prepareByWorkflow(by access.Principal, a *Request, workflow string) (*spec, error) {
 	if _, ok := s.o.Workflows.Get(workflow); !ok {
 		e := internal("this agent's workflow is missing; find the cause in the server's log under this id")
 		s.log.Error("agent's workflow is missing", "id", e.ID, "agent", a.Agent, "workflow", workflow)
-		return spec{}, e
+		return nil, e
 	}
 	if a.OnBusy == string(turn.Steer) {
-		return spec{}, misfitting(Field{
+		return nil, misfitting(Field{
 			Pointer: "/on_busy", Detail: "this agent does not support steer, because it is a workflow; expected queue, reject or interrupt",
 		})
 	}
@@ -145,14 +148,6 @@ func (s *Service) withFiles(by access.Principal, c *Completion) (*Completion, er
 		m.Parts = parts
 	}
 	return &as, nil
-}
-
-// Instructed tells a model what the caller's program wants, and that the words are the program's.
-func Instructed(text string) string {
-	if text == "" {
-		return ""
-	}
-	return "The program through which the user talks to you adds these instructions. Follow them as far as nothing above says otherwise.\n\n" + text
 }
 
 // MayStart says what keeps somebody from starting what is asked for: nil where nothing does. It is called before the service looks whether
@@ -205,7 +200,7 @@ func (s *Service) makeTurn(sp *spec, session string, policy turn.Policy, input j
 	a.envelope = &turn.Envelope{
 		ID: a.id, Channel: Channel, Content: text, Life: a,
 		Sender: turn.Sender{NoCommands: true}, // a workflow's input is what its schema says, commas included
-		Extra:  map[string]any{extraRun: a},
+		Extra:  map[string]any{hooks.Run: a},
 	}
 	sp.agent, sp.session = a, session
 	sp.workflow = flow.Func(a.name, "", nil, func(ctx context.Context, m *ling.Manager, _ map[string]any) error { return a.run(ctx, m) })
@@ -268,72 +263,61 @@ func tooManySessions() *Error {
 	return overLimit(LimitSessions, "the server reached its limit of sessions; use an existing session, or delete some", SessionsRetry)
 }
 
-// CheckSize checks how much a request gives models to read. pointers say where in a body of ours it stands; the doors of other clients
-// move them.
+// CheckSize checks how much a request gives models to read. pointers say where in a body of ours it is; the handlers of other wires move them.
 func CheckSize(a *Request, limit, images int) error {
 	if n := len(a.Files); n > images {
 		return tooMuch(LimitImages, Field{Detail: "expected at most " + wording.Plural(int64(images), "image") + " and files, found " + strconv.Itoa(n)})
 	}
-	size := len(a.Input) + len(a.Instructions)
-	for _, text := range a.Properties {
+	size := 0
+	for _, text := range a.texts {
 		size += len(text)
-	}
-	for _, said := range a.History {
-		size += len(said.Text)
-	}
-	if a.Completion != nil {
-		for _, m := range a.Completion.Messages {
-			size += len(m.Content)
-			for _, part := range m.Parts {
-				size += len(part.Text)
-			}
-		}
 	}
 	if size <= limit { // a character has a byte at least
 		return nil
 	}
-	count := func(n *int, at, text string) *Field {
-		if *n += utf8.RuneCountInString(text); *n > limit {
-			return &Field{Pointer: at, Detail: "expected at most " + wording.Plural(int64(limit), "character") + " of content for models in total"}
-		}
-		return nil
-	}
 	n := 0
-	if m := count(&n, "", a.Instructions); m != nil {
-		return tooMuch(LimitInput, *m)
+	for at, text := range a.texts {
+		if n += utf8.RuneCountInString(text); n > limit {
+			return tooMuch(LimitInput, Field{Pointer: at, Detail: "expected at most " + wording.Plural(int64(limit), "character") + " of content for models in total"})
+		}
+	}
+	return nil
+}
+
+// texts are what models read of a request, and where it is.
+func (a *Request) texts(yield func(at, text string) bool) {
+	if !yield("", a.Instructions) {
+		return
 	}
 	for _, said := range a.History {
-		if m := count(&n, "", said.Text); m != nil {
-			return tooMuch(LimitInput, *m)
+		if !yield("", said.Text) {
+			return
 		}
 	}
 	if a.Completion != nil {
 		for i, message := range a.Completion.Messages {
 			at := "/messages/" + strconv.Itoa(i) + "/content"
-			if m := count(&n, at, message.Content); m != nil {
-				return tooMuch(LimitInput, *m)
+			if !yield(at, message.Content) {
+				return
 			}
 			for _, part := range message.Parts {
-				if m := count(&n, at, part.Text); m != nil {
-					return tooMuch(LimitInput, *m)
+				if !yield(at, part.Text) {
+					return
 				}
 			}
 		}
 	}
 	for name, text := range a.Properties {
-		if m := count(&n, "/input/"+wording.PointerToken(name), text); m != nil {
-			return tooMuch(LimitInput, *m)
+		if !yield("/input/"+wording.PointerToken(name), text) {
+			return
 		}
 	}
-	if m := count(&n, "/input", string(a.Input)); m != nil {
-		return tooMuch(LimitInput, *m)
-	}
-	return nil
+	yield("/input", string(a.Input))
 }
 
 // prepare checks what is asked for against what there is.
-func (s *Service) prepare(p access.Principal, a *Request) (spec, error) {
-	sp := spec{owner: p.Owner(), role: p.Role}
+func (s *Service) prepare(p access.Principal, a *Request) (*spec, error) {
+	sp := &spec{owner: p.Owner(), role: p.Role}
 	var misfits []Field
 	fail := func(pointer, detail string) { misfits = append(misfits, Field{Pointer: pointer, Detail: detail}) }
 	if p := a.CheckSaid(); p != nil {
@@ -434,9 +418,10 @@ func (s *Service) prepare(p access.Principal, a *Request) (spec, error) {
 	if info.Restart && a.Session == "" {
 		sp.restart = &restart{request: *a, role: sp.role}
 	}
+	sp.start.enter(startChecked)
 	if a.Session != "" {
-		s.makeTurn(&sp, a.Session, turn.Policy(a.OnBusy), input)
-		sp.agent.envelope.Extra[extraHistory] = a.History
+		s.makeTurn(sp, a.Session, turn.Policy(a.OnBusy), input)
+		sp.agent.envelope.Extra[hooks.History] = messages(a.History)
 	} else {
 		sp.history = messages(a.History)
 	}

@@ -235,7 +235,7 @@ func (d *disk) load(id string, maxLog int) (*Run, error) {
 	}
 	r := &Run{
 		ID: id, Of: h.Subject, owner: h.Owner, tube: t, Keyed: h.Keyed, Lost: h.Lost, Began: h.Began,
-		result: h.Result, done: make(chan struct{}),
+		result: h.Result, done: make(chan struct{}), entry: noLog{},
 	}
 	close(r.done)
 	return r, nil
@@ -375,6 +375,8 @@ func (d *disk) addKey(e keyEntry, of lineage) error {
 
 // shortenKeys has the file of keys written anew, when most of its lines have expired.
 func (d *disk) shortenKeys(k *keys) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.shorten != nil || d.lines < 2*len(k.entries)+1000 {

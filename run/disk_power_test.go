@@ -234,7 +234,7 @@ func shadowRuns(t testing.TB, d *disk) (*Service, *logBuffer) {
 	}
 	t.Cleanup(func() {
 		rs.drain()
-		rs.interrupt()
+		rs.interrupt(context.Background())
 		rs.closeJournal()
 		d.close()
 	})
@@ -244,12 +244,17 @@ func shadowRuns(t testing.TB, d *disk) (*Service, *logBuffer) {
 // startInstant starts a run, and waits for its end.
 func startInstant(t testing.TB, rs *Service, key string) string {
 	t.Helper()
-	r, id, p := rs.start(spec{workflow: instant(), key: key, hash: [16]byte{1}})
-	if p != nil {
-		t.Fatal(p)
+	sp := &spec{id: NewID(), workflow: instant(), key: key, hash: [16]byte{1}}
+	sp.start.enter(startChecked)
+	if earlier, err := rs.claimKey(t.Context(), sp); earlier.Run != "" || err != nil {
+		t.Fatal(earlier, err)
 	}
-	<-r.done
-	return id
+	took := rs.place(sp)
+	if took.err != nil {
+		t.Fatal(took.err)
+	}
+	<-took.run.done
+	return took.id
 }
 
 // FT-24, FT-28: the end of the machine takes what came in the last second and a quarter, of runs that have ended and of keys as of all
@@ -290,7 +295,7 @@ func testOutlasts(t *testing.T, slow time.Duration) {
 					t.Errorf("%v after its end: %s %s", time.Since(at), r.result.Status, got)
 				}
 				if key := keys[id]; key != "" && slow == 0 {
-					if led, p := after.attach(t.Context(), "", key, [16]byte{1}); led.Run != id || p != nil {
+					if led, p := after.findKey(t.Context(), "", key, [16]byte{1}); led.Run != id || p != nil {
 						t.Errorf("%v after its end its key leads to %q, %v", time.Since(at), led, p)
 					}
 				}

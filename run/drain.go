@@ -6,24 +6,20 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/bot"
-	"github.com/lingserve/lingserve/control"
 	"github.com/lingserve/lingserve/runlog"
 )
 
 // handOver asks the other replicas to take over the runs that are cut off here and can go on there. Those that nobody takes now are left for
 // whoever does.
-func (s *Service) handOver() (handed, left int) {
-	list := s.restartable()
-	s.detachRestartable(list) // first, since nobody can take over what is written to
+func (s *Service) handOver(ctx context.Context) (handed, left int) {
+	list := s.detachRestartable(ctx, s.restartable()) // first, since nobody can take over what is written to
 	var others []string
-	me := s.o.Shared.replica()
-	for _, id := range s.o.Shared.Replicas() {
+	me := s.shared.replica()
+	for _, id := range s.shared.Replicas() {
 		if id != me {
 			others = append(others, id)
 		}
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), commandWait)
-	defer cancel()
 	for i, r := range list {
 		n := i % max(1, len(others))
 		if s.handTo(ctx, r, me, slices.Concat(others[n:], others[:n])) {
@@ -36,7 +32,7 @@ func (s *Service) handOver() (handed, left int) {
 // handTo asks replicas to take a run over, one after the other, until one does.
 func (s *Service) handTo(ctx context.Context, r *Run, me string, others []string) bool {
 	for _, replica := range others {
-		_, ok, err := s.ask(ctx, replica, control.Request{Command: CommandAdopt, Run: r.ID, Body: []byte(me)})
+		_, ok, err := s.ask(ctx, replica, &command{name: CommandAdopt, run: r.ID, from: me})
 		if err != nil {
 			s.log.WarnContext(r.Context(), "another replica cannot take over a run", "run", r.ID, "replica", replica, "error", err)
 		}
@@ -47,12 +43,18 @@ func (s *Service) handTo(ctx context.Context, r *Run, me string, others []string
 	return false
 }
 
+// adoptable reports whether another replica can restart the run: its log lets this one leave it.
+func (r *Run) adoptable() bool {
+	_, ok := r.entry.(runlog.Leaver)
+	return ok && r.restart != nil
+}
+
 // restartable are the runs that go on and would be run again after a restart.
 func (s *Service) restartable() (list []*Run) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, r := range s.inMemory {
-		if r.restart != nil && !r.followed() && !r.Moved() && r.manager.Load() != nil {
+		if r.adoptable() && !r.Moved() && r.manager.Load() != nil {
 			list = append(list, r)
 		}
 	}
@@ -104,15 +106,16 @@ func (r *Run) closing() error {
 }
 
 // interrupt ends all runs that go on, for the server ends, and waits for them. Their logs end with "interrupted", so that a
-// client that comes back after a restart is told; of replicas, those that another one is to run again have no end.
-func (s *Service) interrupt() (count int) {
+// client that comes back after a restart is told; of replicas, those that another one is to run again have no end. Work that ignores its
+// cancellation is waited for as long as ctx goes on.
+func (s *Service) interrupt(ctx context.Context) (count int) {
 	var left []*Run
 	s.mu.Lock()
 	for _, r := range s.inMemory {
 		m := r.manager.Load()
 		switch {
 		case m == nil, r.Ended(), r.Moved():
-		case r.where != nil && r.restart != nil:
+		case r.adoptable():
 			left = append(left, r)
 		default:
 			count++
@@ -120,42 +123,66 @@ func (s *Service) interrupt() (count int) {
 		}
 	}
 	s.mu.Unlock()
-	s.detachRestartable(left)
+	s.detachRestartable(ctx, left)
 	s.leaveOnce.Do(func() { close(s.leaving) })
-	s.works.Wait()
-	s.turns.Wait(nil)
+	s.awaitWork(ctx)
 	s.stopWork(errClosing)
 	return count
 }
 
-// detachRestartable ends runs here that another replica runs again, whether it is asked to or finds them. Nothing is written to them any more when
-// it returns; what was said until then is stored, and that to go is no crash of theirs.
-func (s *Service) detachRestartable(list []*Run) {
-	if len(list) == 0 {
+// awaitWork waits until no run works, or ctx has ended: then the log names the runs that still work.
+func (s *Service) awaitWork(ctx context.Context) {
+	over := make(chan struct{})
+	go func() { // ends with the work, which nothing else can end
+		s.works.Wait()
+		s.turns.Wait(nil)
+		close(over)
+	}()
+	select {
+	case <-over:
 		return
+	case <-ctx.Done():
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), storedWait)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, r := range s.inMemory {
+		if r.manager.Load() != nil {
+			s.log.ErrorContext(r.Context(), "a run ignores its cancellation", "run", r.ID, r.Of.attr())
+		}
+	}
+}
+
+// detachRestartable ends runs here that another replica runs again, whether it is asked to or finds them. Nothing is written to them any more when
+// it returns; what was said until then is stored, and that to go is no crash of theirs. It returns those that had not ended before.
+func (s *Service) detachRestartable(ctx context.Context, list []*Run) []*Run {
+	ctx, cancel := context.WithTimeout(ctx, storedWait)
 	defer cancel()
+	list = slices.DeleteFunc(list, func(r *Run) bool {
+		return !r.machine.enterFrom(runRunning, runHandedOver) && !r.machine.enterFrom(runQueued, runHandedOver) // it has ended
+	})
+	if len(list) == 0 {
+		return nil
+	}
 	for _, r := range list {
-		r.handedOver.Store(true)
 		r.reopen()
 	}
 	s.flush(ctx)
 	for _, r := range list {
-		if e, ok := r.entry.(runlog.Leaver); ok {
-			e.Leave()
-		}
+		r.entry.(runlog.Leaver).Leave()
 		r.where.leave()
 		if m := r.manager.Load(); m != nil {
 			m.Stop(ErrMoved)
 		}
 	}
 	s.flush(ctx) // for what is on its way
+	return list
 }
 
 const (
 	// sharedWait is for an answer of those who keep what is shared.
 	SharedWait = 5 * time.Second
+	// stopWait is how long Drain and Close wait for runs that they have canceled.
+	stopWait = 5 * time.Second
 	// storedWait is how long Close waits for the end of a run to be stored.
 	storedWait = 3 * time.Second
 )

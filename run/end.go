@@ -26,7 +26,7 @@ func (s *Service) noteCut(p *leftRun) {
 	lane := webchannel.SessionKey(p.Owner, p.Session)
 	ctx, cancel := context.WithTimeout(s.ctx, s.o.Times.Cut)
 	defer cancel()
-	if replica, err := s.holderOf(ctx, lane); err != nil || replica != "" {
+	if replica, err := s.elsewhere(ctx, lane); err != nil || replica != "" {
 		return
 	}
 	if err := s.o.Turns.Alone(ctx, lane, turn.Reject, func(ctx context.Context) error {
@@ -49,10 +49,9 @@ func (s *Service) noteCut(p *leftRun) {
 func (s *Service) endLeft(p *leftRun, left *runlog.Left, message string) {
 	over := hasEnded(p.tube)
 	r := p.run(message)
-	r.where = newLocation(nil)
-	r.account = s.o.Ledger.Open()
-	r.account.Measure(func() int64 { return int64(r.tube.Measure()) })
-	r.entry = s.journal.Keep(runlog.Run{ID: r.ID, Opening: left.Opening, Tube: r.tube, Trouble: r.trouble})
+	r.where = newLocation()
+	r.pay(s.o.Ledger.Open())
+	r.entry = s.shared.Runs.Keep(runlog.Run{ID: r.ID, Opening: left.Opening, Tube: r.tube, Trouble: r.trouble})
 	r.keepEnd()
 	if !over {
 		s.log.WarnContext(r.Context(), "run cut off: its replica died", "run", r.ID, "events", r.tube.Len()%Epoch)
@@ -94,7 +93,7 @@ func (s *Service) ended(r *Run, m *ling.Manager, closeErr error) {
 	close(r.done)
 	r.manager.Store(nil)
 
-	away := r.Moved() || s.o.Shared != nil && r.restarts() // its end is not here
+	away := r.Moved() || r.adoptable() && r.restarts() // its end is not here
 	status := o.Status
 	if away {
 		status = StatusMoved
@@ -136,7 +135,7 @@ func (s *Service) ended(r *Run, m *ling.Manager, closeErr error) {
 	if away {
 		s.leaveLocked(r)
 	} else {
-		r.expires, r.saved = now.Add(s.retention(r.Keyed)), r.saved || s.o.Shared != nil
+		r.expires, r.saved = now.Add(s.retention(r.Keyed)), r.saved || r.tube.Held()
 		s.keepLocked(r, now)
 	}
 	if s.draining && s.running == 0 {
@@ -163,6 +162,8 @@ func (s *Service) watchFull(r *Run) {
 		return
 	case <-r.moved():
 		return
+	case <-s.leaving: // its end need not be stored
+		return
 	}
 	if m := r.manager.Load(); m != nil {
 		m.Report("", &bot.Failure{Code: codeOverloaded, Message: errFull.Error(), Cause: errFull})
@@ -175,19 +176,18 @@ func (s *Service) awaitStored(r *Run) {
 	if !r.tube.Held() {
 		return
 	}
-	select {
-	case <-r.tube.Ended():
-		return
-	case <-r.moved():
-		return
-	case <-s.leaving:
-	}
-	late := time.NewTimer(s.o.Times.Stored)
-	defer late.Stop()
-	select {
-	case <-r.tube.Ended():
-	case <-r.moved():
-	case <-late.C:
+	leaving, late := s.leaving, (<-chan time.Time)(nil)
+	for {
+		select {
+		case <-r.tube.Ended():
+			return
+		case <-r.moved():
+			return
+		case <-leaving:
+			leaving, late = nil, time.After(s.o.Times.Stored)
+		case <-late:
+			return
+		}
 	}
 }
 

@@ -21,52 +21,22 @@ const (
 	beginWait = 15 * time.Second
 )
 
-// follow finds a run that this replica does not have: it is followed. Without a run and an error, it is to be looked for once more. The
-// lock is not held.
+// follow finds a run that this replica does not have: it is followed. Without a run and an error, this replica has adopted it meanwhile.
 func (s *Service) follow(ctx context.Context, who access.Principal, id string) (*Run, error) {
-	over, again, err := s.loadOnce(ctx, id)
-	if err != nil || again {
-		return nil, err
-	}
 	r, err := s.openFollower(ctx, who, id)
 	s.mu.Lock()
-	delete(s.loading, id)
-	close(over)
+	defer s.mu.Unlock()
 	here := s.inMemory[id]
-	taken := here != nil && !here.Moved()
-	if err == nil && r.owned(who) && !taken {
-		s.inMemory[id] = r
-	}
-	s.mu.Unlock()
-	if taken {
-		return nil, nil // this replica has taken it over meanwhile; that it is followed, too, ends when nobody reads it
-	}
-	if err != nil {
+	switch {
+	case here != nil && !here.Moved():
+		return nil, nil // that it is followed, too, ends when nobody reads it
+	case err != nil:
 		return nil, err
-	}
-	if !r.owned(who) {
+	case !r.owned(who):
 		return nil, errUnknown
 	}
+	s.inMemory[id] = r
 	return r, nil
-}
-
-// loadOnce lets one at a time find a run: again says that somebody else has, meanwhile.
-func (s *Service) loadOnce(ctx context.Context, id string) (over chan struct{}, again bool, err error) {
-	s.mu.Lock()
-	wait := s.loading[id]
-	if wait == nil {
-		over = make(chan struct{})
-		s.loading[id] = over
-		s.mu.Unlock()
-		return over, false, nil
-	}
-	s.mu.Unlock()
-	select {
-	case <-wait:
-		return nil, true, nil
-	case <-ctx.Done():
-		return nil, false, context.Cause(ctx)
-	}
 }
 
 // openFollower follows a run of another replica; of one that is not for who asks, nothing is kept.
@@ -76,10 +46,10 @@ func (s *Service) openFollower(ctx context.Context, who access.Principal, id str
 	}
 	asking, cancel := context.WithTimeout(ctx, SharedWait)
 	defer cancel()
-	tail, err := s.o.Shared.Runs.Follow(asking, id)
+	tail, err := s.shared.Runs.Follow(asking, id)
 	switch {
 	case errors.Is(err, runlog.ErrUnknown):
-		return nil, errUnknown
+		return nil, errNotYet
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
 	case err != nil:
@@ -94,23 +64,22 @@ func (s *Service) openFollower(ctx context.Context, who access.Principal, id str
 	}
 	r := &Run{
 		ID: id, Of: o.Subject, owner: o.Owner, session: o.Session, tube: tail.Tube(), Keyed: o.Keyed, Began: o.Began,
-		done: make(chan struct{}), where: newLocation(tail), saved: true,
+		done: make(chan struct{}), where: newLocation(), tail: tail, saved: true,
 	}
 	if !r.owned(who) {
 		tail.Leave()
 		return r, nil
 	}
-	r.machine.enter(stateFollowed)
-	r.account = s.o.Ledger.Open()
-	r.account.Measure(func() int64 { return int64(r.tube.Measure()) })
-	r.where.asked.Store(time.Now().UnixNano())
+	r.machine.enter(runFollowed)
+	r.pay(s.o.Ledger.Open())
+	r.asked.Store(time.Now().UnixNano())
 	s.moving.Go(func() { s.watchFollower(r) })
 	return r, nil
 }
 
 // watchFollower looks after a run that is followed, until nobody reads it, or it cannot be followed, or it has ended.
 func (s *Service) watchFollower(r *Run) {
-	tail := r.where.tail
+	tail := r.tail
 	defer tail.Leave()
 	tick := time.NewTicker(SweepEvery)
 	defer tick.Stop()
@@ -171,7 +140,7 @@ func (s *Service) endFollower(r *Run, head []byte) {
 		r.expires = now.Add(s.retention(r.Keyed))
 		s.keepLocked(r, now)
 	} else {
-		r.machine.enter(stateMoved)
+		r.machine.enter(runMoved)
 		r.account.Release() // this replica has taken it over
 	}
 	s.mu.Unlock()
@@ -185,7 +154,7 @@ func (s *Service) dropUnread(r *Run) bool {
 	r.sent.mu.Lock()
 	users := r.sent.users
 	r.sent.mu.Unlock()
-	if users > 0 || time.Since(time.Unix(0, r.where.asked.Load())) < followIdle {
+	if users > 0 || time.Since(time.Unix(0, r.asked.Load())) < followIdle {
 		return false
 	}
 	s.dropFollowerLocked(r)
@@ -200,12 +169,9 @@ func (s *Service) dropFollower(r *Run) {
 }
 
 func (s *Service) dropFollowerLocked(r *Run) {
-	r.machine.enter(stateMoved)
-	if s.inMemory[r.ID] == r {
-		delete(s.inMemory, r.ID)
-	}
+	r.machine.enter(runMoved)
 	r.where.leave()
-	r.account.Release()
+	s.removeLocked(r)
 }
 
 // resultSoFar is what there is so far of a run whose head is not known here. Where its end is, it has ended for all who read it.
@@ -222,9 +188,12 @@ func (r *Run) resultSoFar() (o Result, document, reserved []byte) {
 // errUnstored is why a run ends whose beginning could not be stored.
 var errUnstored = errors.New("the server could not store the start of this run and refused it; retry")
 
-// awaitAccepted waits until the beginning of a run is stored, and is the answer where that takes too long: nobody could ask for it at another
+// awaitAccepted waits until the opening of a run is stored, and is the answer where that takes too long: nobody could ask for it at another
 // replica. One without a key ends: who asked for it does not know its id. One with a key is found by it.
 func (s *Service) awaitAccepted(ctx context.Context, run *Run, sp *spec) error {
+	if run.accepted() {
+		return nil
+	}
 	waiting, cancel := context.WithTimeout(ctx, s.o.Times.Begin)
 	defer cancel()
 	if run.awaitAccepted(waiting) || ctx.Err() != nil {
@@ -239,9 +208,12 @@ func (s *Service) awaitAccepted(ctx context.Context, run *Run, sp *spec) error {
 	return away()
 }
 
-// awaitAccepted waits until the beginning of a run is stored: from then on it is found at every replica. It is false where ctx ends before.
+// accepted reports whether the opening of the run is stored, so that every replica finds it, or never will be.
+func (r *Run) accepted() bool { return r.tube.Len() > r.tube.From() || r.Ended() || r.Moved() }
+
+// awaitAccepted waits until the run is accepted. It is false where ctx ends before.
 func (r *Run) awaitAccepted(ctx context.Context) bool {
-	for r.where != nil && r.tube.Len() <= r.tube.From() && !r.Ended() && !r.Moved() {
+	for !r.accepted() {
 		if ctx.Err() != nil {
 			return false
 		}
@@ -252,7 +224,7 @@ func (r *Run) awaitAccepted(ctx context.Context) bool {
 
 // awaitEvent waits a while until readers may have an event of a number: a client may have had it of another replica a moment ago.
 func (r *Run) awaitEvent(ctx context.Context, n uint64) {
-	if r.where == nil || n < r.tube.Len() {
+	if n < r.tube.Len() || !r.lags() {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, SharedWait)

@@ -105,13 +105,12 @@ func (i Inspection) Start(req *Request, owner string, admission channel.Admissio
 		return nil, err
 	}
 	sp.owner = owner
-	if sp.agent == nil {
-		r, _, err := i.s.start(sp)
-		return r, err
+	sp.setID(sp.newID())
+	if sp.agent != nil {
+		sp.agent.admission = admission
 	}
-	sp.agent.admission = admission
-	r, _, _, err := i.s.startAgent(sp)
-	return r, err
+	took := i.s.place(sp)
+	return took.run, took.err
 }
 
 // Tube has the events of a run.

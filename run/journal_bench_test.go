@@ -28,7 +28,7 @@ func BenchmarkRestart(b *testing.B) {
 					b.Fatal(err)
 				}
 				for i := range count {
-					r := goingRun(nil, i)
+					r := goingRun(noLog{}, i)
 					for range 100 {
 						r.say("article/text", "blue")
 					}
@@ -40,7 +40,7 @@ func BenchmarkRestart(b *testing.B) {
 							b.Fatal(err)
 						}
 					} else {
-						(&Service{journal: j}).keepInLog(r)
+						(&Service{shared: &Shared{Runs: localLog{j}}}).keepInLog(r)
 					}
 				}
 				if err := j.Close(); err != nil {

@@ -21,7 +21,7 @@ func goingRun(l runlog.Log, i int) *Run {
 	id := fmt.Sprintf("run%023d", i)
 	r := &Run{ID: id, Of: Subject{Workflow: "w"}, owner: "somebody", Began: time.Now(), tube: tube.New(id, TubeOptions(64<<10)), done: make(chan struct{})}
 	must(r.tube.Send(tube.Event{Kind: tube.Named, Name: "started", Value: []byte(`{"run":"` + id + `"}`)}))
-	(&Service{journal: l}).keepInLog(r)
+	(&Service{shared: &Shared{Runs: localLog{l}}}).keepInLog(r)
 	return r
 }
 
@@ -114,7 +114,7 @@ func TestWhatIsKnownOfRunsThatGoOnIsReadBack(t *testing.T) {
 }
 
 func FuzzOpening(f *testing.F) {
-	r := goingRun(nil, 1)
+	r := goingRun(noLog{}, 1)
 	r.restart = &restart{request: Request{Subject: Subject{Workflow: "w"}, Input: []byte(`"x"`)}, attempt: 1, role: tool.Admin}
 	f.Add(r.opening(), []byte(nil), false)
 	r.result = Result{Status: StatusCompleted, Repairs: map[string]map[string]int{"b": {"comma": 1}}}

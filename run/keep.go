@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -62,7 +63,7 @@ const maxSettles = 3
 func (s *Service) settle(r *Run, attempt int) {
 	s.disk.settler.add(settling{r.ID, func(err error) {
 		if err == nil {
-			r.unkeep()
+			r.entry.Drop()
 			return
 		}
 		// As another file, since of this one nobody knows what the disk has.
@@ -73,7 +74,7 @@ func (s *Service) settle(r *Run, attempt int) {
 			}
 		}
 		s.log.ErrorContext(r.Context(), "cannot sync an ended run", "run", r.ID, "code", codeNotDurable, "error", err)
-		r.unkeep()
+		r.entry.Drop()
 	}})
 }
 
@@ -83,24 +84,23 @@ var errGone = errors.New("web: the run has expired")
 // errDamaged says that what is kept of a run cannot be read.
 var errDamaged = errors.New("web: the record of the run is damaged")
 
-// errUnknown says that a run is not known.
-var errUnknown = errors.New("web: unknown run")
+// errUnknown says that a run is not known, and errNotYet that it may still come, from another replica.
+var (
+	errUnknown = errors.New("web: unknown run")
+	errNotYet  = fmt.Errorf("%w until now", errUnknown)
+)
 
 // leaveLocked forgets a run that goes on elsewhere.
 func (s *Service) leaveLocked(r *Run) {
-	if r.restarts() || r.handedOver.Load() {
-		r.machine.enter(stateHandedOver)
-	} else {
-		r.machine.enter(stateMoved)
+	switch {
+	case r.machine.is(runHandedOver):
+	case r.restarts():
+		r.machine.enter(runHandedOver)
+	default:
+		r.machine.enter(runMoved)
 	}
 	r.where.leave()
-	if s.inMemory[r.ID] == r {
-		delete(s.inMemory, r.ID)
-	}
-	if lane := r.Lane(); lane != "" && s.inSession[lane] == r {
-		delete(s.inSession, lane)
-	}
-	r.account.Release()
+	s.removeLocked(r)
 }
 
 // retention is how long an ended run can be attached to.
@@ -114,9 +114,9 @@ func (s *Service) retention(keyed bool) time.Duration {
 // keepLocked counts an ended run as kept in memory.
 func (s *Service) keepLocked(r *Run, now time.Time) {
 	if r.restarts() {
-		r.machine.enter(stateHandedOver)
+		r.machine.enter(runHandedOver)
 	} else {
-		r.machine.enter(stateEnded)
+		r.machine.enter(runEnded)
 	}
 	r.touched = now
 	r.size = int64(r.tube.Bytes()) + sizeOfRun
@@ -131,92 +131,100 @@ const sizeOfRun = 4 << 10
 // isKeptLocked says whether a run has been counted as ended.
 func (s *Service) isKeptLocked(r *Run) bool { return !r.touched.IsZero() }
 
-// get finds a run by its id for somebody, reading it back where it has left memory. A run that is not theirs to see is one that there
-// is not, and is found to be so as soon. Errors: errUnknown, errGone, errDamaged, the cause of ctx, and an *[adapter.Error] where there is no memory
-// to read it back.
+// get finds a run by its id for somebody, reading it back where it has left memory. Another's run is an unknown run, and is found to be so as
+// soon. Errors: errUnknown, errGone, errDamaged, the cause of ctx, and an *[adapter.Error] where there is no memory to read it back.
 func (s *Service) get(ctx context.Context, who access.Principal, id string) (*Run, error) {
 	if !ValidID(id) {
 		return nil, errUnknown
 	}
 	for {
 		s.mu.Lock()
-		if r := s.inMemory[id]; r != nil && !r.Moved() {
+		r := s.inMemory[id]
+		st, stored := s.onDisk[id]
+		s.mu.Unlock()
+		if r != nil && !r.Moved() {
 			if r.followed() {
-				r.where.asked.Store(time.Now().UnixNano())
+				r.asked.Store(time.Now().UnixNano())
 			}
-			s.mu.Unlock()
-			if !who.Sees(r.owner) {
+			if !r.owned(who) {
 				return nil, errUnknown
 			}
 			return r, nil
 		}
-		if s.o.Shared != nil {
-			s.mu.Unlock()
-			r, err := s.follow(ctx, who, id)
+		if stored && !who.Sees(st.owner) {
+			return nil, errUnknown
+		}
+		loaded, wait := s.loadOnce(id)
+		if wait == nil {
+			r, err := s.readBack(ctx, who, id)
+			loaded()
 			if r != nil || err != nil {
 				return r, err
 			}
-			continue
+			continue // it has come into memory meanwhile
 		}
-		st, ok := s.onDisk[id]
-		if ok && !who.Sees(st.owner) {
-			s.mu.Unlock()
-			return nil, errUnknown
+		select {
+		case <-wait:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
 		}
-		if wait := s.loading[id]; wait != nil {
-			s.mu.Unlock()
-			select {
-			case <-wait:
-				continue
-			case <-ctx.Done():
-				return nil, context.Cause(ctx)
-			}
-		}
-		if !ok {
-			owner, gone := s.expired.owner(id)
-			s.mu.Unlock()
-			if gone && who.Sees(owner) {
-				return nil, errGone
-			}
-			return nil, errUnknown
-		}
-		over := make(chan struct{})
-		s.loading[id] = over
-		s.mu.Unlock()
+	}
+}
 
-		account := s.o.Ledger.Open()
-		full := account.Reserve(ctx, st.size)
-		var r *Run
-		var err error
-		if full == nil {
-			r, err = s.disk.load(id, s.o.MaxLog)
-		}
-		now := time.Now()
+// loadOnce lets one at a time read a run back, until loaded is called; wait is closed when another has.
+func (s *Service) loadOnce(id string) (loaded func(), wait <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if wait := s.loading[id]; wait != nil {
+		return nil, wait
+	}
+	over := make(chan struct{})
+	s.loading[id] = over
+	return func() {
 		s.mu.Lock()
+		defer s.mu.Unlock()
 		delete(s.loading, id)
 		close(over)
-		if full != nil {
-			s.mu.Unlock()
-			account.Release()
-			return nil, full
-		}
-		if err == nil {
-			r.expires, r.saved, r.account = st.expires, true, account
-			s.inMemory[id] = r
-			s.keepLocked(r, now)
-		}
-		s.mu.Unlock()
-		if err != nil {
-			account.Release()
-			s.log.ErrorContext(ctx, "cannot read an ended run", "run", id, "error", err)
-			if err := vfs.Explain(err); vfs.Failed(err) {
-				return nil, err
-			}
-			return nil, errDamaged
-		}
-		s.trim(now)
-		return r, nil
+	}, nil
+}
+
+// load reads an ended run back from the data folder.
+func (s *Service) load(ctx context.Context, who access.Principal, id string) (*Run, error) {
+	s.mu.Lock()
+	st, stored := s.onDisk[id]
+	owner, gone := s.expired.owner(id)
+	here := s.inMemory[id] != nil
+	s.mu.Unlock()
+	switch {
+	case here:
+		return nil, nil
+	case stored && !who.Sees(st.owner), !stored && !(gone && who.Sees(owner)):
+		return nil, errUnknown
+	case !stored:
+		return nil, errGone
 	}
+	account := s.o.Ledger.Open()
+	if err := account.Reserve(ctx, st.size); err != nil {
+		account.Release()
+		return nil, err
+	}
+	r, err := s.disk.load(id, s.o.MaxLog)
+	if err != nil {
+		account.Release()
+		s.log.ErrorContext(ctx, "cannot read an ended run", "run", id, "error", err)
+		if err := vfs.Explain(err); vfs.Failed(err) {
+			return nil, err
+		}
+		return nil, errDamaged
+	}
+	r.expires, r.saved, r.account = st.expires, true, account
+	now := time.Now()
+	s.mu.Lock()
+	s.inMemory[id] = r
+	s.keepLocked(r, now)
+	s.mu.Unlock()
+	s.trim(now)
+	return r, nil
 }
 
 // inLane finds the run that was started last in a session, by its lane: nil where none is in memory.
@@ -281,26 +289,29 @@ func (s *Service) trim(now time.Time) {
 
 // dropLocked takes an ended run out of memory. It is one of kept.
 func (s *Service) dropLocked(r *Run) {
-	for i, k := range s.kept {
-		if k != r {
-			continue
-		}
-		r.machine.enter(stateDropped)
-		copy(s.kept[i:], s.kept[i+1:])
-		s.kept[len(s.kept)-1] = nil
-		s.kept = s.kept[:len(s.kept)-1]
-		s.keptBytes -= r.size
-		if !r.restarts() && !r.saved { // else when its file is safe
-			r.unkeep()
-		}
-		s.freed += r.size
-		delete(s.inMemory, r.ID)
-		r.account.Release()
-		if lane := r.Lane(); lane != "" && s.inSession[lane] == r {
-			delete(s.inSession, lane)
-		}
+	i := slices.Index(s.kept, r)
+	if i < 0 {
 		return
 	}
+	r.machine.enter(runDropped)
+	s.kept = slices.Delete(s.kept, i, i+1)
+	s.keptBytes -= r.size
+	s.freed += r.size
+	if !r.restarts() && !r.saved { // else when its file is safe
+		r.entry.Drop()
+	}
+	s.removeLocked(r)
+}
+
+// removeLocked takes a run out of memory.
+func (s *Service) removeLocked(r *Run) {
+	if s.inMemory[r.ID] == r {
+		delete(s.inMemory, r.ID)
+	}
+	if lane := r.Lane(); lane != "" && s.inSession[lane] == r {
+		delete(s.inSession, lane)
+	}
+	r.account.Release()
 }
 
 // sweep forgets what has expired. It says whether much memory has become free while nothing runs.
@@ -327,7 +338,6 @@ func (s *Service) sweep(now time.Time) (idle bool) {
 		remove = append(remove, id)
 	}
 	remove = append(remove, s.surplusLocked()...)
-	compact := s.keys.sweep(now)
 	if len(s.onDisk) == 0 && len(s.inMemory) == 0 {
 		// A map does not get smaller by itself.
 		s.onDisk, s.inMemory, s.inSession = map[string]stored{}, map[string]*Run{}, map[string]*Run{}
@@ -336,12 +346,12 @@ func (s *Service) sweep(now time.Time) (idle bool) {
 	if idle {
 		s.freed = 0
 	}
-	if s.disk != nil && compact {
+	s.mu.Unlock()
+	if s.keys.sweep(now) && s.disk != nil {
 		if err := s.disk.shortenKeys(s.keys); err != nil {
 			s.log.Error("cannot write idempotency keys", "error", err)
 		}
 	}
-	s.mu.Unlock()
 	for _, id := range remove {
 		if err := s.disk.remove(id); err != nil {
 			s.log.Warn("cannot remove an expired run", "run", id, "error", err)

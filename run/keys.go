@@ -1,15 +1,20 @@
 package run
 
 import (
+	"cmp"
 	"crypto/sha256"
+	"maps"
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/lingserve/lingserve/web/once"
 )
 
 // keys knows which run each Idempotency-Key has started. Entries hold no pointers and no text of the client's, so that a
-// hundred thousand of them are no burden. The lock of runs guards it.
+// hundred thousand of them are no burden.
 type keys struct {
+	mu        sync.Mutex
 	retention time.Duration
 	most      int // beyond it the oldest keys of the callers with the most are forgotten early
 	entries   map[[16]byte]keyEntry
@@ -33,29 +38,20 @@ func newKeys(retention time.Duration) *keys {
 	return &keys{retention: retention, most: maxKeys, entries: map[[16]byte]keyEntry{}}
 }
 
-// hashKey tells the keys of one principal from those of all others: no name and no key has a NUL in it.
-func hashKey(owner, key string) [16]byte {
-	if owner != "" {
-		key = owner + "\x00" + key
-	}
-	sum := sha256.Sum256([]byte(key))
-	return [16]byte(sum[:])
-}
-
 func hashOwner(owner string) [8]byte {
 	sum := sha256.Sum256([]byte(owner))
 	return [8]byte(sum[:])
 }
 
 func (k *keys) get(owner, key string) (keyEntry, bool) {
-	e, ok := k.entries[hashKey(owner, key)]
+	e, ok := k.entries[once.Hash(owner, key)]
 	return e, ok
 }
 
 func (k *keys) put(owner, key string, request [16]byte, run string) keyEntry {
-	e := keyEntry{key: hashKey(owner, key), hash: request, owner: hashOwner(owner), at: time.Now().Unix()}
+	e := keyEntry{key: once.Hash(owner, key), hash: request, owner: hashOwner(owner), at: time.Now().Unix()}
 	if copy(e.run[:], run) != len(run) {
-		panic("web: a run's id of another length")
+		panic("run: an of another length")
 	}
 	k.entries[e.key] = e
 	k.bound()
@@ -79,109 +75,29 @@ func (k *keys) expired(e keyEntry, now time.Time) bool {
 
 // sweep forgets what has expired and says whether there was any.
 func (k *keys) sweep(now time.Time) (some bool) {
-	for key, e := range k.entries {
-		if k.expired(e, now) {
-			delete(k.entries, key)
-			some = true
-		}
-	}
-	return some
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	before := len(k.entries)
+	maps.DeleteFunc(k.entries, func(_ [16]byte, e keyEntry) bool { return k.expired(e, now) })
+	return len(k.entries) < before
 }
 
-// bound forgets keys early where there are too many, a tenth at once, so that the work is not done for each new key. It takes the oldest
-// keys of the callers with the most: each caller has a share of the same size, and one that needs less leaves the rest to the others. So
-// a caller who floods the server with keys loses their own.
+// bound forgets keys early where there are too many, a tenth at once, so that the work is not done for each new key. The newest key of each
+// caller stays first, then the second newest of each, and so on: each caller has a share of the same size, and one that needs less leaves the
+// rest to the others. So a caller who floods the server with keys loses their own.
 func (k *keys) bound() {
 	if len(k.entries) <= k.most {
 		return
 	}
-	room := k.most * 9 / 10
-	times := map[[8]byte][]int64{} // of the keys of each caller
-	for _, e := range k.entries {
-		times[e.owner] = append(times[e.owner], e.at)
+	list := slices.SortedFunc(maps.Values(k.entries), func(a, b keyEntry) int { return cmp.Compare(b.at, a.at) })
+	rank := make(map[[16]byte]int, len(list)) // of each key among those of its caller
+	seen := map[[8]byte]int{}
+	for _, e := range list {
+		rank[e.key] = seen[e.owner]
+		seen[e.owner]++
 	}
-	share := max(fairShare(times, room), 1)
-	cuts := map[[8]byte]*cut{}
-	for owner, list := range times {
-		if surplus := len(list) - share; surplus > 0 {
-			cuts[owner] = newCut(list, surplus)
-		}
-	}
-	k.forgetBy(func(e keyEntry) *cut { return cuts[e.owner] })
-	if surplus := len(k.entries) - room; surplus > 0 { // there are more callers than room for one key of each
-		var list []int64
-		for _, e := range k.entries {
-			list = append(list, e.at)
-		}
-		all := newCut(list, surplus)
-		k.forgetBy(func(keyEntry) *cut { return all })
-	}
-}
-
-// cut is how many keys are to be forgotten of those that are not younger than a time.
-type cut struct {
-	n     int
-	until int64
-}
-
-// newCut returns the cut that takes the n oldest of keys with these times, which it sorts.
-func newCut(times []int64, n int) *cut {
-	slices.Sort(times)
-	return &cut{n, times[n-1]}
-}
-
-// forgetBy forgets the keys that their cuts take; nil takes none.
-func (k *keys) forgetBy(cutOf func(keyEntry) *cut) {
-	for key, e := range k.entries {
-		if c := cutOf(e); c != nil && c.n > 0 && e.at <= c.until {
-			delete(k.entries, key)
-			c.n--
-		}
-	}
-}
-
-// fairShare is how many keys each caller may have, so that all have room together.
-func fairShare(times map[[8]byte][]int64, room int) int {
-	counts := make([]int, 0, len(times))
-	for _, list := range times {
-		counts = append(counts, len(list))
-	}
-	slices.Sort(counts)
-	for i, n := range counts {
-		share := room / (len(counts) - i)
-		if n > share {
-			return share
-		}
-		room -= n
-	}
-	return counts[len(counts)-1]
-}
-
-// keyGate lets one at a time go on with each key.
-type keyGate struct {
-	mu   sync.Mutex
-	busy map[[16]byte]chan struct{} // closed when the one that goes on leaves
-}
-
-// enter waits until nobody goes on with a key, and goes on with it until leave is called.
-func (t *keyGate) enter(key [16]byte) (leave func()) {
-	t.mu.Lock()
-	for t.busy[key] != nil {
-		busy := t.busy[key]
-		t.mu.Unlock()
-		<-busy
-		t.mu.Lock()
-	}
-	if t.busy == nil {
-		t.busy = map[[16]byte]chan struct{}{}
-	}
-	mine := make(chan struct{})
-	t.busy[key] = mine
-	t.mu.Unlock()
-	return func() {
-		t.mu.Lock()
-		delete(t.busy, key)
-		t.mu.Unlock()
-		close(mine)
+	slices.SortStableFunc(list, func(a, b keyEntry) int { return cmp.Compare(rank[a.key], rank[b.key]) })
+	for _, e := range list[k.most*9/10:] {
+		delete(k.entries, e.key)
 	}
 }

@@ -52,7 +52,7 @@ func TestAKeysLineSaysWhatItsRunIsOf(t *testing.T) {
 // What stood beside the document of the attempt before is taken back, too, from those who have it.
 func TestANewAttemptTakesBackWhatStoodBesideTheDocument(t *testing.T) {
 	r := &restart{beside: []byte(`{"answer/$tools":{"0":{"id":"x"}},"$reasoning_context":"hm"}`)}
-	tb := goingRun(nil, 1).tube
+	tb := goingRun(noLog{}, 1).tube
 	r.takeBack(tb)
 	if _, beside := tb.Snapshot(false); string(beside) != `{"$reasoning_context":null,"answer/$tools":null}` {
 		t.Errorf("%s", beside)
@@ -61,7 +61,7 @@ func TestANewAttemptTakesBackWhatStoodBesideTheDocument(t *testing.T) {
 
 // CL-05, CL-07: who has read the end of a run is not told that it goes on by asking what became of it, though its head comes later.
 func TestARunWhoseEndWasReadHasEndedWithoutItsHead(t *testing.T) {
-	r := &Run{ID: NewID(), where: newLocation(struct{ runlog.Tail }{}), done: make(chan struct{})}
+	r := &Run{ID: NewID(), where: newLocation(), tail: struct{ runlog.Tail }{}, done: make(chan struct{})}
 	r.tube = tube.New(r.ID, TubeOptions(0))
 	if _, err := r.tube.Send(tube.Event{Kind: tube.Set, URI: []byte("a"), Value: []byte("1")}); err != nil {
 		t.Fatal(err)

@@ -9,7 +9,7 @@ import (
 )
 
 // localKeys are the keys of a server that is alone, as [once.Keys]: in memory, and in the data folder where there is one. A run has the
-// id of one that [newRunID] makes.
+// id of one that [NewID] makes.
 type localKeys struct{ s *Service }
 
 var _ once.Keys = localKeys{}
@@ -22,8 +22,8 @@ func (k localKeys) Claim(ctx context.Context, c once.Claim) (once.Claim, bool, e
 	if ctx.Err() != nil {
 		return once.Claim{}, false, context.Cause(ctx)
 	}
-	k.s.mu.Lock()
-	defer k.s.mu.Unlock()
+	k.s.keys.mu.Lock()
+	defer k.s.keys.mu.Unlock()
 	if e, ok := k.findLocked(c.Owner, c.Key); ok {
 		return e.claim(c.Owner, c.Key), false, nil
 	}
@@ -35,8 +35,8 @@ func (k localKeys) Find(ctx context.Context, owner, key string) (once.Claim, boo
 	if ctx.Err() != nil {
 		return once.Claim{}, false, context.Cause(ctx)
 	}
-	k.s.mu.Lock()
-	defer k.s.mu.Unlock()
+	k.s.keys.mu.Lock()
+	defer k.s.keys.mu.Unlock()
 	e, ok := k.findLocked(owner, key)
 	if !ok {
 		return once.Claim{}, false, nil
@@ -46,22 +46,25 @@ func (k localKeys) Find(ctx context.Context, owner, key string) (once.Claim, boo
 
 // Move implements [once.Keys].
 func (k localKeys) Move(_ context.Context, owner, key, from, to string) (bool, error) {
-	k.s.mu.Lock()
-	defer k.s.mu.Unlock()
+	var of Subject
+	if r := k.s.own(to); r != nil {
+		of = r.Of
+	}
+	k.s.keys.mu.Lock()
+	defer k.s.keys.mu.Unlock()
 	e, ok := k.findLocked(owner, key)
 	if !ok || e.id() != from {
 		return false, nil
 	}
-	c := e.claim(owner, key)
-	c.Run = to
-	k.putLocked(c)
+	moved := k.s.keys.put(owner, key, e.hash, to)
+	k.write(moved, lineage{of, owner})
 	return true, nil
 }
 
 // Forget implements [once.Keys]. On the disk a line says so that has expired.
 func (k localKeys) Forget(_ context.Context, owner, key, run string) error {
-	k.s.mu.Lock()
-	defer k.s.mu.Unlock()
+	k.s.keys.mu.Lock()
+	defer k.s.keys.mu.Unlock()
 	e, ok := k.findLocked(owner, key)
 	if !ok || e.id() != run {
 		return nil
@@ -91,6 +94,9 @@ func (k localKeys) findLocked(owner, key string) (keyEntry, bool) {
 
 func (k localKeys) putLocked(c once.Claim) once.Claim {
 	e := k.s.keys.put(c.Owner, c.Key, c.Hash, c.Run)
+	if k.s.disk == nil {
+		return e.claim(c.Owner, c.Key)
+	}
 	of := lineage{Owner: c.Owner}
 	if len(c.Of) > 0 && json.Unmarshal(c.Of, &of.Subject) != nil {
 		of.Subject = Subject{}

@@ -75,7 +75,7 @@ func TestLocalKeysOutlastAServer(t *testing.T) {
 	}
 }
 
-// DA-09: the callers with the most keys lose their oldest; a crowd of callers with one key each stays within the bound, too.
+// DA-09, RU-22: the callers with the most keys lose their oldest; a crowd of callers with one key each stays within the bound, too.
 func TestDA_09_KeysAreSharedFairly(t *testing.T) {
 	for name, c := range map[string]struct{ have, left map[string]int }{
 		"one caller":                {map[string]int{"ada": 101}, map[string]int{"ada": 90}},
@@ -91,7 +91,7 @@ func TestDA_09_KeysAreSharedFairly(t *testing.T) {
 		k.most = 100
 		for owner, count := range c.have {
 			for i := range count {
-				e := keyEntry{key: hashKey(owner, oncetest.Run(i)), owner: hashOwner(owner), at: int64(i)}
+				e := keyEntry{key: once.Hash(owner, oncetest.Run(i)), owner: hashOwner(owner), at: int64(i)}
 				k.entries[e.key] = e
 			}
 		}
@@ -112,7 +112,7 @@ func TestDA_09_KeysAreSharedFairly(t *testing.T) {
 	k := newKeys(time.Hour)
 	k.most = 100
 	for i := range 101 {
-		e := keyEntry{key: hashKey(oncetest.Run(i), "k"), owner: hashOwner(oncetest.Run(i)), at: int64(i)}
+		e := keyEntry{key: once.Hash(oncetest.Run(i), "k"), owner: hashOwner(oncetest.Run(i)), at: int64(i)}
 		k.entries[e.key] = e
 	}
 	k.bound()

@@ -14,7 +14,6 @@ import (
 	"github.com/lingserve/lingserve/internal/wording"
 	"github.com/lingserve/lingserve/runlog"
 	"github.com/lingserve/lingserve/tape"
-	"github.com/lingserve/lingserve/turn"
 )
 
 // What replicas ask of each other.
@@ -55,8 +54,7 @@ type report struct {
 	Questions []agent.Question `json:"questions,omitempty"` // that wait in a session
 	Stopped   int              `json:"stopped,omitempty"`   // turns of a session
 
-	unknown bool  // nobody knows what became of it, as the problem says
-	left    error // why who asks did not wait for the answer
+	left error // why who asks did not wait for the answer
 }
 
 func reportOf(err error) report {
@@ -81,85 +79,103 @@ func (t report) failure() error {
 	return t.Problem.decode(time.Duration(t.Retry) * time.Second)
 }
 
-// decision is what is asked with commandDecide.
-type decision struct {
-	ID       string           `json:"id"` // of the question
-	Approve  bool             `json:"approve"`
-	Reason   string           `json:"reason,omitempty"`
-	Remember bool             `json:"remember,omitempty"`
-	Nobody   bool             `json:"nobody,omitempty"`
-	Who      access.Principal `json:"who"`
+// command is what one replica asks of another, or of itself. Each command has some of the members.
+type command struct {
+	id      string // of the request, so that it is served once; "" is a new one
+	name    string
+	run     string
+	session string // by its lane
+	from    string // of CommandAdopt: who asks
+
+	Who     access.Principal `json:"who"`               // whom it is for
+	Cancels bool             `json:"cancels,omitempty"` // of CommandStop: the session stays
+
+	ID       string `json:"id,omitempty"` // of the question; of CommandStart, of the run
+	Approve  bool   `json:"approve,omitempty"`
+	Reason   string `json:"reason,omitempty"`
+	Remember bool   `json:"remember,omitempty"`
+	Nobody   bool   `json:"nobody,omitempty"`
+
+	Ask    *Request `json:"ask,omitempty"`
+	Key    string   `json:"key,omitempty"` // which leads to the run already
+	Hash   [16]byte `json:"hash,omitzero"`
+	Caller string   `json:"caller,omitempty"`
+	Alone  bool     `json:"alone,omitempty"` // the caller waits for the document
+	Doubt  bool     `json:"doubt,omitempty"` // another replica may have taken it: the tape says so
 }
 
-// onBehalf says for whom a run is canceled, a session's run is looked for, or its turns are ended.
-type onBehalf struct {
-	Who     access.Principal `json:"who"`
-	Cancels bool             `json:"cancels,omitempty"` // of commandStop: the session stays
-}
-
-// message is what is asked with commandStart.
-type message struct {
-	Ask    *Request         `json:"ask"`
-	ID     string           `json:"id"` // of the run
-	Who    access.Principal `json:"who"`
-	Key    string           `json:"key,omitempty"` // which leads to the run already
-	Hash   [16]byte         `json:"hash"`
-	Caller string           `json:"caller,omitempty"`
-	Alone  bool             `json:"alone,omitempty"` // the caller waits for the document
-	Doubt  bool             `json:"doubt,omitempty"` // another replica may have taken it: the tape says so
-}
-
-// serve does what another replica asks. A request names the principal that it is for, with its role and scopes, and is checked here as if
-// the principal had asked this replica: what the other replica has checked, it may have checked wrongly.
-func (s *Service) serve(ctx context.Context, r control.Request) ([]byte, error) {
-	var t report
-	var by onBehalf
-	switch r.Command {
-	case CommandCancel, CommandLatest, CommandStop, commandQuestions:
-		if err := json.Unmarshal(r.Body, &by); err != nil {
-			return nil, err
-		}
+// encode is the command as a request to another replica.
+func (c *command) encode() (r control.Request, err error) {
+	r = control.Request{ID: cmp.Or(c.id, NewID()), Command: c.name, Run: c.run, Session: c.session, Body: []byte(c.from)}
+	if c.name != CommandAdopt {
+		r.Body, err = json.Marshal(c)
 	}
+	return r, err
+}
+
+// decodeCommand reads what another replica asks.
+func decodeCommand(r control.Request) (c *command, err error) {
+	c = &command{id: r.ID, name: r.Command, run: r.Run, session: r.Session}
 	switch r.Command {
+	case CommandAdopt:
+		c.from = string(r.Body)
+	case commandStarted: // has no body in earlier versions
+	default:
+		err = json.Unmarshal(r.Body, c)
+	}
+	return c, err
+}
+
+// answer is the decision as the agent takes it.
+func (c *command) answer() agent.Answer {
+	return agent.Answer{
+		Turn: c.run, Session: c.session, ID: c.ID, Approve: c.Approve, Reason: c.Reason, Remember: c.Remember, Nobody: c.Nobody,
+		By: deciderName(c.Who), Role: c.Who.Role,
+	}
+}
+
+// serve does what another replica asks.
+func (s *Service) serve(ctx context.Context, r control.Request) ([]byte, error) {
+	c, err := decodeCommand(r)
+	if err != nil {
+		return nil, err
+	}
+	t, err := s.execute(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(t)
+}
+
+// execute executes a command. It names the principal that it is for, with its role and scopes, and is checked here as if the principal had
+// asked this replica: what the other replica has checked, it may have checked wrongly.
+func (s *Service) execute(ctx context.Context, c *command) (t report, err error) {
+	switch c.name {
 	case CommandCancel:
-		t = s.serveCancel(by.Who, r.Run)
+		return s.serveCancel(c), nil
 	case CommandDecide:
-		var d decision
-		if err := json.Unmarshal(r.Body, &d); err != nil {
-			return nil, err
-		}
-		t = s.serveDecision(ctx, r.Run, d)
+		return s.serveDecision(ctx, c), nil
 	case CommandStart:
-		var m message
-		if err := json.Unmarshal(r.Body, &m); err != nil || m.Ask == nil {
-			return nil, errors.Join(err, errors.New("no message"))
-		}
-		t = s.serveStart(ctx, m)
+		return s.serveStart(ctx, c), nil
 	case CommandLatest:
-		if run := s.inLane(r.Session); run != nil && run.owned(by.Who) {
+		if run := s.inLane(c.session); run != nil && run.owned(c.Who) {
 			run.awaitEvent(ctx, run.tube.From()) // who asks is to find it
 			t.Run = run.ID
 		}
 	case CommandStop:
-		t = s.serveStop(by, r.Session)
+		return s.serveStop(c), nil
 	case commandQuestions:
-		t = s.serveQuestions(by.Who, r.Session)
+		return s.serveQuestions(c), nil
 	case commandAnswer:
-		var d decision
-		if err := json.Unmarshal(r.Body, &d); err != nil {
-			return nil, err
-		}
-		t = s.serveAnswer(ctx, r.Session, d)
+		return s.serveAnswer(ctx, c), nil
 	case commandStarted:
-		t.NotHere = s.own(r.Run) == nil && !s.starting.has(r.Run)
+		t.NotHere = s.own(c.run) == nil && s.starting.decided(c.run) == nil
 	case CommandAdopt:
-		if !s.adopt(ctx, r.Run, string(r.Body)) {
-			t.NotHere = true
-		}
+		t.NotHere = !s.adopt(ctx, c.run, c.from)
 	default:
-		return nil, errors.New("unknown command of a newer version: " + wording.Clip(r.Command))
+		return t, errors.New("unknown command of a newer version: " + wording.Clip(c.name))
 	}
-	return json.Marshal(t)
+	return t, nil
 }
 
 // own finds a run that this replica has; nil is none.
@@ -172,35 +188,41 @@ func (s *Service) own(id string) *Run {
 	return nil
 }
 
-func (s *Service) serveCancel(who access.Principal, id string) report {
-	r := s.own(id)
-	switch {
-	case r == nil:
-		return report{NotHere: true}
-	case !r.owned(who):
-		return reportOf(unknownRun())
+func (s *Service) serveCancel(c *command) report {
+	r, t := s.ownOf(c)
+	if r == nil {
+		return t
 	}
 	if !cancelRun(r, ErrAsked) {
-		return reportOf(endedRun(id))
+		return reportOf(endedRun(c.run))
 	}
-	return report{Run: id}
+	return report{Run: c.run}
 }
 
-func (s *Service) serveDecision(ctx context.Context, id string, d decision) report {
-	r := s.own(id)
-	switch {
-	case r == nil:
-		return report{NotHere: true}
-	case !r.owned(d.Who):
-		return reportOf(unknownRun())
+func (s *Service) serveDecision(ctx context.Context, c *command) report {
+	r, t := s.ownOf(c)
+	if r == nil {
+		return t
 	}
-	return reportOf(s.answerQuestion(ctx, r, agent.Answer{
-		Turn: id, ID: d.ID, Approve: d.Approve, Reason: d.Reason, Remember: d.Remember, Nobody: d.Nobody, By: deciderName(d.Who), Role: d.Who.Role,
-	}))
+	return reportOf(s.answerQuestion(ctx, r, c.answer()))
+}
+
+// ownOf finds a run of this replica for whom a command is; nil is none, and t says why.
+func (s *Service) ownOf(c *command) (r *Run, t report) {
+	switch r = s.own(c.run); {
+	case r == nil:
+		return nil, report{NotHere: true}
+	case !r.owned(c.Who):
+		return nil, reportOf(unknownRun())
+	}
+	return r, t
 }
 
 // serveStart starts a run, or gives its message to the turn that goes on.
-func (s *Service) serveStart(ctx context.Context, m message) report {
+func (s *Service) serveStart(ctx context.Context, m *command) report {
+	if m.Ask == nil {
+		return reportOf(refuse(ErrInternal, "there is no message"))
+	}
 	asked := *m.Ask
 	if asked.Session == m.ID { // the run's own session, which the caller has not named
 		asked.Session = ""
@@ -224,43 +246,32 @@ func (s *Service) serveStart(ctx context.Context, m message) report {
 		}
 	}
 	sp.key, sp.hash, sp.caller = m.Key, m.Hash, m.Caller
-	sp.rename(m.ID)
+	sp.setID(m.ID)
 	sp.agent.unattended = m.Alone
-	run, id, again, p := s.startAgent(sp)
-	if p != nil {
-		return reportOf(p)
+	took := s.place(sp)
+	if took.err != nil {
+		return reportOf(took.err)
 	}
-	t := report{Run: id, Again: again}
-	if run == nil && !again {
+	t := report{Run: took.id}
+	if took.run == nil { // a turn took it
 		if t.Late = sp.agent.id; m.Alone {
-			if run = sp.agent.answering(ctx); run != nil {
+			if run := sp.agent.answering(ctx); run != nil {
 				t.Run, t.Late = run.ID, ""
 			}
 		}
-	}
-	if run != nil {
-		t.Run = run.ID
 	}
 	s.flush(ctx) // so that whoever asks for it finds it
 	return t
 }
 
-// rename gives a run that is a turn another id.
-func (sp *spec) rename(id string) {
-	if sp.session == sp.agent.id {
-		sp.session = id
-	}
-	sp.agent.id, sp.agent.envelope.ID = id, id
-	if _, ok := sp.agent.envelope.Extra[turn.ExtraRun]; ok {
-		sp.agent.envelope.Extra[turn.ExtraRun] = id
-	}
-}
-
 // ask asks a replica. ok is false where it does not have what it was asked about, or is not there any more: nothing was done. Whoever may
 // ask the same once more gives the request an id.
-func (s *Service) ask(ctx context.Context, replica string, r control.Request) (t report, ok bool, err error) {
-	r.ID = cmp.Or(r.ID, NewID())
-	answer, err := s.o.Shared.Control.Ask(ctx, replica, r)
+func (s *Service) ask(ctx context.Context, replica string, c *command) (t report, ok bool, err error) {
+	r, err := c.encode()
+	if err != nil {
+		return t, false, err
+	}
+	answer, err := s.shared.Control.Ask(ctx, replica, r)
 	switch {
 	case errors.Is(err, control.ErrGone) && !errors.Is(err, control.ErrLost):
 		return t, false, nil
@@ -281,13 +292,13 @@ func notExecuted(err error) bool {
 }
 
 // askOwner asks the replica that has a run. Where it dies meanwhile, another one has the run soon.
-func (s *Service) askOwner(ctx context.Context, run *Run, r control.Request) (t report, p error) {
+func (s *Service) askOwner(ctx context.Context, run *Run, c *command) (t report, p error) {
 	ctx, cancel := context.WithTimeout(ctx, commandWait)
 	defer cancel()
-	r.ID, r.Run = NewID(), run.ID
+	c.id, c.run = NewID(), run.ID
 	wait, doubt := 5*time.Millisecond, false
 	for {
-		f, err := s.o.Shared.Runs.Find(ctx, run.ID)
+		f, err := s.shared.Runs.Find(ctx, run.ID)
 		switch {
 		case err == nil && f.Ended && !doubt: // else by this, perhaps
 			return t, endedRun(run.ID)
@@ -295,7 +306,7 @@ func (s *Service) askOwner(ctx context.Context, run *Run, r control.Request) (t 
 			return t, unknownRun()
 		case err == nil:
 			var ok bool
-			if t, ok, err = s.ask(ctx, f.Replica, r); err == nil && ok {
+			if t, ok, err = s.ask(ctx, f.Replica, c); err == nil && ok {
 				return t, t.failure()
 			}
 			if err == nil && f.Ended {
@@ -304,14 +315,14 @@ func (s *Service) askOwner(ctx context.Context, run *Run, r control.Request) (t 
 			doubt = doubt || err != nil && !notExecuted(err)
 		}
 		if code, ok := errors.AsType[*control.Error](err); ok && !notExecuted(err) {
-			s.log.ErrorContext(ctx, "command failed at another replica", "run", run.ID, "command", r.Command, "error", code)
+			s.log.ErrorContext(ctx, "command failed at another replica", "run", run.ID, "command", c.name, "error", code)
 			return t, refuse(ErrInternal, "the run's replica failed to execute the command; find the cause in its log")
 		}
 		select {
 		case <-time.After(wait):
 			wait = min(2*wait, time.Second)
 		case <-ctx.Done():
-			s.log.WarnContext(ctx, "a run's replica does not answer", "run", run.ID, "command", r.Command, "error", cmp.Or(err, errNotHere))
+			s.log.WarnContext(ctx, "a run's replica does not answer", "run", run.ID, "command", c.name, "error", cmp.Or(err, errNotHere))
 			if errors.Is(ctx.Err(), context.Canceled) {
 				return t, context.Cause(ctx) // the caller has gone
 			}
@@ -335,7 +346,7 @@ func (s *Service) Cancel(ctx context.Context, who access.Principal, run *Run) er
 	if run.Ended() {
 		return endedRun(run.ID)
 	}
-	_, p := s.askOwner(ctx, run, control.Request{Command: CommandCancel, Body: mustJSON(onBehalf{Who: who})})
+	_, p := s.askOwner(ctx, run, &command{name: CommandCancel, Who: who})
 	return p
 }
 
@@ -354,7 +365,7 @@ func (s *Service) Leave(run *Run) {
 
 // holder is the replica that has the turns of a session now, where that is another one; "" is none, or that it is not known.
 func (s *Service) holder(ctx context.Context, lane string) string {
-	replica, err := s.holderOf(ctx, lane)
+	replica, err := s.elsewhere(ctx, lane)
 	if err != nil {
 		s.log.WarnContext(ctx, "unknown which replica has a session", "error", err)
 		return ""
@@ -363,122 +374,20 @@ func (s *Service) holder(ctx context.Context, lane string) string {
 }
 
 func (s *Service) holderOf(ctx context.Context, lane string) (string, error) {
-	if s.o.Shared == nil || s.o.Tapes == nil {
-		return "", nil
-	}
 	ctx, cancel := context.WithTimeout(ctx, commandWait)
 	defer cancel()
-	replica, err := s.o.Shared.Holder(ctx, tape.Name(s.o.Workspace, lane))
-	if err != nil || replica == s.o.Shared.replica() {
+	replica, err := s.shared.Holder(ctx, tape.Name(s.o.Workspace, lane))
+	if err != nil || replica == s.shared.replica() {
 		return "", err
 	}
 	return replica, nil
-}
-
-// forwardMessage hands a message to the replica that has its session. ok is false where it is to be started here. It is asked for again
-// with the same id, of whoever has the session then, until it is known what became of it: as long as that is not, it is not started here.
-func (s *Service) forwardMessage(ctx context.Context, who access.Principal, a *Request, sp *spec) (t report, ok bool) {
-	waiting, cancel := context.WithTimeout(ctx, s.o.Times.Hand)
-	defer cancel()
-	as := *a
-	if as.Session == "" {
-		as.Session = sp.session
-	}
-	for {
-		replica, err := s.holderOf(waiting, sp.lane())
-		switch {
-		case err != nil:
-			s.log.WarnContext(ctx, "unknown which replica has a session", "error", err)
-		case replica == "" && !sp.agent.inDoubt:
-			return t, false
-		case replica == "":
-			var run string
-			if run, err = s.takenBefore(waiting, sp.lane(), sp.agent.id); err == nil {
-				return report{Run: run, Again: true}, run != ""
-			}
-		default:
-			t, ok, err = s.handMessage(waiting, replica, who, &as, sp)
-			if ok {
-				return t, true
-			}
-		}
-		if !sp.agent.inDoubt {
-			if err == nil || !errors.Is(err, control.ErrAway) {
-				return t, false // it waits here until it can have the session
-			}
-			return reportOf(away()), true
-		}
-		select {
-		case <-time.After(handPause):
-		case <-waiting.Done():
-			if ctx.Err() != nil {
-				return report{left: context.Cause(ctx)}, true // the caller has gone
-			}
-			s.log.WarnContext(ctx, "a session's replica does not answer", "replica", replica, "run", sp.agent.id, "error", cmp.Or(err, errNotHere))
-			const why = "the session's replica did not answer, so it may or may not have accepted the message"
-			t := reportOf(doubtful(sp, sp.agent.id, why))
-			t.unknown = true
-			return t, true
-		}
-	}
-}
-
-// handMessage asks a replica once to take a message; ok is false where it was not taken, or nobody knows.
-func (s *Service) handMessage(ctx context.Context, replica string, who access.Principal, a *Request, sp *spec) (t report, ok bool, err error) {
-	body, err := json.Marshal(message{
-		Ask: a, ID: sp.agent.id, Who: who, Key: sp.key, Hash: sp.hash, Caller: sp.caller, Alone: sp.agent.unattended, Doubt: sp.agent.inDoubt,
-	})
-	if err != nil {
-		return t, false, err
-	}
-	t, ok, err = s.ask(ctx, replica, control.Request{ID: sp.agent.id, Command: CommandStart, Session: sp.lane(), Body: body})
-	switch {
-	case err == nil && t.Problem != nil && t.Problem.Code == codeDraining:
-		return report{}, false, nil // when it has gone the session can be had here
-	case err != nil && !notExecuted(err):
-		sp.agent.inDoubt = true
-	case err != nil:
-		s.log.WarnContext(ctx, "cannot forward a message to another replica", "replica", replica, "error", err)
-	}
-	return t, ok, err
-}
-
-// takenBefore finds the run whose turn has taken a message, by the tape of its session; "" is none.
-func (s *Service) takenBefore(ctx context.Context, lane, id string) (run string, err error) {
-	for e, err := range s.o.Tapes.Read(ctx, tape.Name(s.o.Workspace, lane), tape.Query{Newest: true, Limit: mostTaken}) {
-		switch {
-		case errors.Is(err, tape.ErrNotFound):
-			return "", nil
-		case err != nil:
-			s.log.WarnContext(ctx, "unknown whether a message was accepted", "run", id, "error", err)
-			return "", err
-		}
-		if m := tape.MetaOf(e); m.Turn == id || m.Run == id {
-			return m.Turn, nil
-		}
-	}
-	return "", nil
-}
-
-// mostTaken is how many entries are looked at for a message that may have been taken: it was a moment ago.
-const mostTaken = 1000
-
-// doubtful is the answer for a message that was taken, or may have been, by a run that cannot be shown: it must not be sent again, unless
-// that finds the first one.
-func doubtful(sp *spec, run, why string) *Error {
-	if sp.key != "" {
-		return &Error{Kind: ErrUnknownOutcome, Detail: why + "; retry with the same Idempotency-Key", Run: run, Retry: TapesRetry}
-	}
-	// Without a time to retry: a balancer that is told to retry would send the message again.
-	const advice = "; read the session to find out. With an Idempotency-Key you can retry safely"
-	return &Error{Kind: ErrUnknownOutcome, Detail: why + advice, Run: run, ID: run}
 }
 
 // stopAt ends the turns of a session that is erased.
 func (s *Service) stopAt(ctx context.Context, replica, lane string) {
 	ctx, cancel := context.WithTimeout(ctx, commandWait)
 	defer cancel()
-	if _, _, err := s.ask(ctx, replica, control.Request{Command: CommandStop, Session: lane, Body: mustJSON(onBehalf{Who: access.From(ctx)})}); err != nil {
+	if _, _, err := s.ask(ctx, replica, &command{name: CommandStop, session: lane, Who: access.From(ctx)}); err != nil {
 		s.log.WarnContext(ctx, "erased session waits for its turns", "replica", replica, "error", err)
 	}
 }
@@ -489,10 +398,8 @@ func (s *Service) Latest(ctx context.Context, who access.Principal, session stri
 		return nil
 	}
 	lane := webchannel.SessionKey(who.Owner(), session)
-	if run := s.inLane(lane); run != nil && !run.Moved() {
-		if !run.Ended() || s.o.Shared == nil {
-			return run
-		}
+	if run := s.inLane(lane); run != nil && !run.Moved() && !run.Ended() {
+		return run
 	}
 	replica := s.holder(ctx, lane)
 	if replica == "" {
@@ -500,7 +407,7 @@ func (s *Service) Latest(ctx context.Context, who access.Principal, session stri
 	}
 	asking, cancel := context.WithTimeout(ctx, commandWait)
 	defer cancel()
-	t, ok, err := s.ask(asking, replica, control.Request{Command: CommandLatest, Session: lane, Body: mustJSON(onBehalf{Who: who})})
+	t, ok, err := s.ask(asking, replica, &command{name: CommandLatest, session: lane, Who: who})
 	if err != nil || !ok || t.Run == "" {
 		return s.inLane(lane)
 	}

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/internal/wording"
 	"github.com/lingserve/lingserve/ling"
 	"github.com/lingserve/lingserve/runlog"
@@ -41,7 +40,7 @@ func (r *Run) opening() []byte {
 	o := opening{header: header{Run: r.ID, Owner: r.owner, Subject: r.Of, Keyed: r.Keyed, Began: r.Began.Round(0)}}
 	o.Session = r.session
 	if r.restart != nil {
-		o.From, o.Attempt, o.Again, o.Caller, o.Role = r.restart.from, r.restart.crashes(r.handedOver.Load()), &r.restart.request, r.caller, r.restart.role
+		o.From, o.Attempt, o.Again, o.Caller, o.Role = r.restart.from, r.restart.crashes(r.machine.is(runHandedOver)), &r.restart.request, r.caller, r.restart.role
 	}
 	return mustJSON(o)
 }
@@ -57,23 +56,27 @@ func mustJSON(value any) []byte {
 
 // keepInLog has a run kept as it goes.
 func (s *Service) keepInLog(r *Run) {
-	if s.journal == nil {
-		return
-	}
-	if r.where != nil {
-		r.entry = s.journal.Keep(runlog.Run{ID: r.ID, Opening: r.opening(), Tube: r.tube, Trouble: r.trouble})
+	r.entry = s.shared.Runs.Keep(runlog.Run{ID: r.ID, Opening: r.opening(), Tube: r.tube, Trouble: r.trouble})
+	if r.tube.Held() {
 		s.moving.Go(func() { s.watchFull(r) })
-		return
 	}
-	warned := false // of the log's goroutine
-	r.entry = s.journal.Keep(runlog.Run{ID: r.ID, Opening: r.opening(), Tube: r.tube, Trouble: func(err error) {
-		if m := r.manager.Load(); m != nil && !warned && errors.Is(err, runlog.ErrAway) {
-			warned = true
-			_ = m.SendEvent("warning", map[string]string{
-				"code": codeNotDurable, "message": "the server cannot store this run now; a crash would lose the run",
-			})
+}
+
+// trouble is told what becomes of a run in its log. It is called by the log's goroutine.
+func (r *Run) trouble(err error) {
+	m := r.manager.Load()
+	switch {
+	case errors.Is(err, runlog.ErrFenced), errors.Is(err, runlog.ErrLost):
+		r.where.leave()
+		if m != nil {
+			m.Stop(ErrMoved)
 		}
-	}})
+	case m != nil && !r.tube.Held() && !r.warned: // readers of a held tube see that nothing comes
+		r.warned = true
+		_ = m.SendEvent("warning", map[string]string{
+			"code": codeNotDurable, "message": "the server cannot store this run now; a crash would lose the run",
+		})
+	}
 }
 
 // reopen has the beginning of a run written once more: what it says has changed.
@@ -84,32 +87,19 @@ func (r *Run) reopen() {
 }
 
 // keepEnd has the rest of a run kept, and what came of it.
-func (r *Run) keepEnd() {
-	if r.entry != nil {
-		r.entry.End(mustJSON(headerOf(r)))
-	}
-}
-
-// unkeep has a run forgotten by the log.
-func (r *Run) unkeep() {
-	if r.entry != nil {
-		r.entry.Drop()
-	}
-}
+func (r *Run) keepEnd() { r.entry.End(mustJSON(headerOf(r))) }
 
 // flush waits until all that runs have sent is kept, or cannot be, or ctx has ended.
 func (s *Service) flush(ctx context.Context) {
-	if s.journal != nil {
-		_ = s.journal.Flush(ctx) // the log says by itself what it cannot keep
-	}
+	_ = s.shared.Runs.Flush(ctx) // the log says by itself what it cannot keep
 }
 
-// closeJournal writes what there is, for good.
+// closeJournal writes what there is, for good, to the log of a server that is alone.
 func (s *Service) closeJournal() error {
-	if s.journal == nil || s.o.Shared != nil {
+	if s.disk == nil {
 		return nil
 	}
-	return s.journal.Close()
+	return s.shared.Runs.Close()
 }
 
 // openJournal opens the log of a server that is alone, and returns what is left of runs, those that began first first.
@@ -121,7 +111,7 @@ func (s *Service) openJournal() ([]*leftRun, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.journal = l
+	s.shared.Runs = localLog{l}
 	var runs []*leftRun
 	for _, left := range list {
 		p, err := readLeft(left)
@@ -235,50 +225,4 @@ func (p *leftRun) status() string {
 }
 
 // resultFromEvents puts together what the events of a run say of it.
-func resultFromEvents(t *tube.Tube) Result {
-	var o Result
-	r := t.SentReader(0)
-	for e := range r.Waiting() {
-		if e.Kind != tube.Named {
-			continue
-		}
-		switch e.Name {
-		case "error":
-			var data ling.ErrorData
-			if json.Unmarshal(e.Value, &data) == nil {
-				o.Errors = append(o.Errors, data)
-			}
-		case "usage":
-			var data struct {
-				Bot, Model string
-				adapter.Usage
-			}
-			if json.Unmarshal(e.Value, &data) != nil {
-				continue
-			}
-			if data.Usage != (adapter.Usage{}) {
-				if o.Usage == nil {
-					o.Usage = map[string]adapter.Usage{}
-				}
-				u := o.Usage[data.Bot]
-				u.Add(data.Usage)
-				o.Usage[data.Bot] = u
-			}
-			if data.Model != "" && !slices.Contains(o.Models[data.Bot], data.Model) {
-				if o.Models == nil {
-					o.Models = map[string][]string{}
-				}
-				o.Models[data.Bot] = append(o.Models[data.Bot], data.Model)
-			}
-		case "finished":
-			var data struct{ Status string }
-			_ = json.Unmarshal(e.Value, &data) // it is ours
-			o.Status = data.Status
-		case "canceled":
-			var data struct{ Reason string }
-			_ = json.Unmarshal(e.Value, &data)
-			o.Status, o.Reason = StatusCanceled, data.Reason
-		}
-	}
-	return o
-}
+func resultFromEvents(t *tube.Tube) Result { return resultOf(ling.ResultOf(t)) }

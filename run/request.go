@@ -197,7 +197,34 @@ func (s Subject) attr() slog.Attr {
 	return slog.String("workflow", s.Workflow)
 }
 
-// lane is the same of a run that is to begin.
+// setID sets the id of the run, and of its turn.
+func (sp *spec) setID(id string) {
+	if sp.id = id; sp.agent == nil {
+		return
+	}
+	if sp.session == sp.agent.id {
+		sp.session = id
+	}
+	sp.agent.id, sp.agent.envelope.ID = id, id
+	if _, ok := sp.agent.envelope.Extra[turn.ExtraRun]; ok {
+		sp.agent.envelope.Extra[turn.ExtraRun] = id
+	}
+}
+
+// newID returns an id for the run: at first the one that its turn has.
+func (sp *spec) newID() string {
+	if sp.id == "" && sp.agent != nil {
+		return sp.agent.id
+	}
+	return NewID()
+}
+
+// accepted reports whether the run was accepted before: its message was steered to another turn, or it is restarted.
+func (sp *spec) accepted() bool {
+	return sp.start.is(startSteered) || sp.restart != nil && sp.restart.from > 0
+}
+
+// lane is the session that the run is a turn of, as tapes and turns call it; "" for none.
 func (sp *spec) lane() string {
 	if sp.session == "" {
 		return ""
@@ -223,9 +250,9 @@ type spec struct {
 	history  []adapter.Message // of a workflow's run that is in no session, which has its own
 	key      string
 	hash     [16]byte
-	claimed  bool              // this start has claimed the key
-	accepted bool              // its message was taken before, for another run
-	inDoubt  bool              // another replica was to begin it, under the same id
+	start    machine[startState]
+	keyState machine[keyState]
+	inDoubt  bool              // another replica may have started it, under the same id
 	trace    trace.SpanContext // of whoever asks; zero for none
 	span     trace.Span        // of the run; nil until it is started, or where nobody traces
 	restart  *restart          // how it is run again after a restart; nil for one that is not

@@ -121,10 +121,9 @@ func (p *slot) take() bool {
 func (s *Service) restartAll() {
 	list := s.toRestart
 	s.toRestart = nil
-	slots := make(chan struct{}, min(RestartsAtOnce, max(1, s.o.MaxRuns)))
 	var waiting []*Run
 	for _, p := range list {
-		r, err := s.restartRun(p, slots)
+		r, err := s.restartRun(p)
 		if err != nil {
 			s.log.Warn("cannot restart a run", "run", p.Run, "error", err)
 			s.keepEnded(p.run(cutMessage + "; it cannot restart"))
@@ -132,21 +131,21 @@ func (s *Service) restartAll() {
 		}
 		waiting = append(waiting, r)
 	}
-	if n := len(waiting) - cap(slots); n > 0 {
-		s.log.Info("runs wait to be restarted", "waiting", n, "at_once", cap(slots))
+	if n := len(waiting) - cap(s.slots); n > 0 {
+		s.log.Info("runs wait to be restarted", "waiting", n, "at_once", cap(s.slots))
 	}
 	if len(waiting) > 0 {
-		s.wg.Go(func() { s.grantSlots(waiting, slots) })
+		s.wg.Go(func() { s.grantSlots(waiting) })
 	}
 }
 
 // grantSlots gives those that wait their turn, while there is memory for them, until the server ends.
-func (s *Service) grantSlots(list []*Run, slots chan struct{}) {
+func (s *Service) grantSlots(list []*Run) {
 	tick := time.NewTicker(memoryPause)
 	defer tick.Stop()
 	for _, r := range list {
 		select {
-		case slots <- struct{}{}:
+		case s.slots <- struct{}{}:
 		case <-s.ctx.Done():
 			return
 		}
@@ -158,14 +157,14 @@ func (s *Service) grantSlots(list []*Run, slots chan struct{}) {
 			}
 		}
 		if !r.restart.slot.take() {
-			<-slots
+			<-s.slots
 			continue
 		}
 		s.log.InfoContext(r.Context(), "run restarted", "run", r.ID, r.Of.attr(), "attempt", r.restart.attempt+1)
 	}
 }
 
-func (s *Service) restartRun(p *leftRun, slots chan struct{}) (*Run, error) {
+func (s *Service) restartRun(p *leftRun) (*Run, error) {
 	who := access.Principal{Name: cmp.Or(p.Owner, access.Local.Name), Role: p.Role}
 	sp, problem := s.prepare(who, p.Again) // what it may run, it was asked when it was begun first
 	if problem != nil {
@@ -174,19 +173,15 @@ func (s *Service) restartRun(p *leftRun, slots chan struct{}) (*Run, error) {
 	if sp.restart == nil {
 		return nil, fmt.Errorf("the workflow %s no longer allows a restart", wording.Quote(p.Again.Workflow))
 	}
+	sp.start.enter(startPlaced)
 	sp.id, sp.owner, sp.caller = p.Run, p.Owner, p.Caller
 	before := p.tube
 	_, beside := before.Snapshot(false)
 	*sp.restart = restart{
 		request: *p.Again, role: p.Role, attempt: p.Attempt, from: nextEpoch(before), beside: beside, began: p.Began, keyed: p.Keyed,
-		slot: &slot{granted: make(chan struct{}), slots: slots},
+		slot: &slot{granted: make(chan struct{}), slots: s.slots},
 	}
-	sp.accepted = true // it was let in before
-	r, _, problem := s.start(sp)
-	if problem != nil {
-		return nil, problem
-	}
-	return r, nil
+	return s.start(sp)
 }
 
 // memoryPause is between looks whether there is memory to restart the next run.

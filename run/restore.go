@@ -136,7 +136,7 @@ func newLostRun(id string, of lineage, began time.Time) *Run {
 	failure := ling.ErrorData{Code: codeInternal, Message: LostMessage, Retryable: true, Fatal: true}
 	r := &Run{
 		ID: id, Of: of.Subject, owner: of.Owner, tube: tube.New(id, TubeOptions(0)), Keyed: true, Lost: true, Began: began,
-		done: make(chan struct{}), result: Result{Status: StatusInterrupted, Errors: []ling.ErrorData{failure}},
+		done: make(chan struct{}), entry: noLog{}, result: Result{Status: StatusInterrupted, Errors: []ling.ErrorData{failure}},
 	}
 	started, _ := json.Marshal(struct {
 		Run string `json:"run"`

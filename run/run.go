@@ -2,7 +2,6 @@ package run
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -47,15 +46,17 @@ type Run struct {
 	// manager is there while the run goes on. It is dropped at the end, since it holds much that only a running run needs.
 	manager atomic.Pointer[ling.Manager]
 
-	machine  machine     // its state here
+	machine  machine[runState]
 	observer RunObserver // of a run that this server has begun
 	caller   string      // whom it is counted for; "" is nobody
 	release  func()      // stops counting it; nil where it is not counted
 
-	entry      runlog.Entry // in the log of runs; nil where there is none
-	where      *location    // where replicas share runs; nil for a server that is alone
-	restart    *restart     // nil for a run that is not run again after a restart
-	handedOver atomic.Bool  // it ends here, and is to be run again elsewhere
+	entry   runlog.Entry // in the log of runs
+	warned  bool         // of the log's goroutine: readers know that the log is away
+	tail    runlog.Tail  // by which a run of another replica is followed; nil for this replica's own
+	asked   atomic.Int64 // when it was last asked for, if it is followed, in ns
+	where   *location    // nil for a run that cannot move
+	restart *restart     // nil for a run that is not restarted
 
 	account *adapter.Account // pays for its memory, also after its end; nil where nobody counts
 	sent    sent             // its document, once it has ended and while somebody is sent it
@@ -71,6 +72,12 @@ type Run struct {
 	touched time.Time // when it ended, or was read back
 	size    int64     // bytes of memory, about
 	saved   bool      // it stands on disk, too
+}
+
+// pay has an account pay for the memory of the run.
+func (r *Run) pay(a *adapter.Account) {
+	r.account = a
+	a.Measure(func() int64 { return int64(r.tube.Measure()) })
 }
 
 // Lane is the session that the run is a turn of, as tapes and turns call it; "" for none.
@@ -108,7 +115,7 @@ func (r *Run) Ended() bool {
 func (r *Run) Ends() []<-chan struct{} { return []<-chan struct{}{r.done, r.tube.Ended()} }
 
 // Final reports whether the end of the run here is its end: it is stored, and no other server continues the run.
-func (r *Run) Final() bool { return (r.where == nil || r.Ended()) && !r.restarts() }
+func (r *Run) Final() bool { return r.Ended() && !r.restarts() }
 
 // Done is closed when [Run.Result] is known here.
 func (r *Run) Done() <-chan struct{} { return r.done }
@@ -124,7 +131,7 @@ func (r *Run) Read(ctx context.Context, from uint64) (*tube.Reader, error) {
 	switch sent := r.tube.Len(); {
 	case from <= sent:
 		return r.tube.NewReader(from), nil
-	case !over && r.where != nil:
+	case !over && r.lags():
 		return nil, ErrMoved
 	default:
 		return nil, refuse(ErrAhead, "the run has had "+wording.Plural(int64(sent), "event"))
@@ -165,7 +172,7 @@ func (r *Run) Wait(ctx context.Context) error {
 
 // Within returns a context that ends, with the cause ErrMoved, when the run cannot be followed here any more, too. stop frees it.
 func (r *Run) Within(ctx context.Context) (_ context.Context, stop func()) {
-	if r.where == nil {
+	if r.moved() == nil {
 		return ctx, func() {}
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -312,24 +319,19 @@ func (r *Run) Context() context.Context {
 	return ctx
 }
 
-// location is where a run of replicas is: it is gone when it cannot be followed here any more, though it may go on elsewhere.
+// location ends when a run cannot be followed here any more, though it may go on elsewhere.
 type location struct {
 	context.Context
 	leave context.CancelFunc
-	tail  runlog.Tail  // of one that is followed; nil for this replica's own
-	asked atomic.Int64 // when somebody last did for one that is followed, in ns
 }
 
-func newLocation(tail runlog.Tail) *location {
-	p := &location{tail: tail}
+func newLocation() *location {
+	p := new(location)
 	p.Context, p.leave = context.WithCancel(context.Background())
 	return p
 }
 
-// Moved reports whether the run cannot be followed here any more.
-func (r *Run) Moved() bool { return r.where != nil && r.where.Err() != nil }
-
-// moved is closed when that is so; nil where it cannot be.
+// moved is closed when the run cannot be followed here any more; nil if it cannot move.
 func (r *Run) moved() <-chan struct{} {
 	if r.where == nil {
 		return nil
@@ -337,16 +339,18 @@ func (r *Run) moved() <-chan struct{} {
 	return r.where.Done()
 }
 
-// followed says whether another replica has the run, or had it at its end.
-func (r *Run) followed() bool { return r.where != nil && r.where.tail != nil }
-
-// trouble is told what becomes of a run in the shared log. It is called by the log's goroutine.
-func (r *Run) trouble(err error) {
-	if !errors.Is(err, runlog.ErrFenced) && !errors.Is(err, runlog.ErrLost) {
-		return
-	}
-	r.where.leave()
-	if m := r.manager.Load(); m != nil {
-		m.Stop(ErrMoved)
+// Moved reports whether the run cannot be followed here any more.
+func (r *Run) Moved() bool {
+	select {
+	case <-r.moved():
+		return true
+	default:
+		return false
 	}
 }
+
+// followed reports whether the run works at another replica, or did at its end.
+func (r *Run) followed() bool { return r.tail != nil }
+
+// lags reports whether readers at other replicas may have seen more of the run than those here.
+func (r *Run) lags() bool { return r.followed() || r.tube.Held() }

@@ -17,15 +17,23 @@ import (
 	"github.com/lingserve/lingserve/agent"
 	"github.com/lingserve/lingserve/bot"
 	"github.com/lingserve/lingserve/channel"
+	webchannel "github.com/lingserve/lingserve/channel/web"
 	"github.com/lingserve/lingserve/control"
 	"github.com/lingserve/lingserve/flow"
 	"github.com/lingserve/lingserve/internal/gate"
 	"github.com/lingserve/lingserve/ling"
+	"github.com/lingserve/lingserve/run/hooks"
 	"github.com/lingserve/lingserve/runlog"
 	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/turn"
 	"github.com/lingserve/lingserve/web/once"
 )
+
+// Channel is the channel of envelopes that come from here.
+const Channel = webchannel.Name
+
+// ExtraAgent is the member of an envelope's Extra that names its agent.
+const ExtraAgent = turn.ExtraAgent
 
 // Agents are who answers in sessions: plugins of [Options].Turns, which take an envelope by the name that its Extra has under
 // [ExtraAgent].
@@ -134,8 +142,12 @@ type Service struct {
 	log  *slog.Logger
 	disk *disk // nil keeps nothing
 
-	journal   runlog.Log // of those that go on; nil without a disk
-	toRestart []*leftRun // that are to be run again; until the service has started
+	shared *Shared // with other replicas; or what a server has that is alone
+	// readBack finds a run that is not in memory.
+	readBack func(ctx context.Context, who access.Principal, id string) (*Run, error)
+	// elsewhere is the replica that has the turns of a session, where that is another one; "" is none.
+	elsewhere func(ctx context.Context, lane string) (string, error)
+	toRestart []*leftRun // that are to be restarted; until the service has started
 
 	working  context.Context // of all runs
 	stopWork context.CancelCauseFunc
@@ -152,8 +164,7 @@ type Service struct {
 	leaving   chan struct{}  // closed when nothing more is waited for
 	leaveOnce sync.Once
 
-	keyed    keyGate       // starts of agents that have an Idempotency-Key: one at a time of each key
-	starting starting      // runs that are about to begin; of a server that shares them
+	starting starting
 	slots    chan struct{} // of runs that were taken over from other replicas; one element for each that goes on
 	unserve  func()        // answers other replicas no more; nil for a server that is alone
 
@@ -167,7 +178,7 @@ type Service struct {
 	onDisk    map[string]stored        // ended ones that can be read back
 	loading   map[string]chan struct{} // being read back now; closed when that is over
 	expired   expired                  // ids that were known once
-	keys      *keys
+	keys      *keys                    // of a server that is alone
 	running   int
 	draining  bool
 	quiet     chan struct{} // closed once draining and nothing runs
@@ -193,7 +204,7 @@ var errClosing = fmt.Errorf("the server is shutting down: %w", ling.ErrInterrupt
 // Open returns a service. Errors: a data folder that cannot be written.
 func Open(o Options) (*Service, error) {
 	if o.Turns != nil {
-		if err := o.Turns.Register("http", door{}); err != nil {
+		if err := o.Turns.Register("http", hooks.Plugin{}); err != nil {
 			return nil, err
 		}
 	}
@@ -214,15 +225,19 @@ func Open(o Options) (*Service, error) {
 	s.wg.Go(s.sweepLoop)
 	s.restartAll()
 	if o.Shared != nil {
-		s.slots = make(chan struct{}, min(RestartsAtOnce, max(1, o.MaxRuns)))
-		unserve, err := o.Shared.Control.Serve(s.serve)
-		if err != nil {
+		if err := s.join(); err != nil {
 			return nil, errors.Join(err, s.Close())
 		}
-		s.unserve = unserve
-		s.wg.Go(s.watchReplicas)
 	}
 	return s, nil
+}
+
+// join answers other replicas, and takes over what they leave.
+func (s *Service) join() (err error) {
+	if s.unserve, err = s.shared.Control.Serve(s.serve); err == nil {
+		s.wg.Go(s.watchReplicas)
+	}
+	return err
 }
 
 func newService(o Options, d *disk) *Service {
@@ -241,8 +256,14 @@ func newService(o Options, d *disk) *Service {
 	s.working, s.stopWork = context.WithCancelCause(context.Background())
 	s.stopping, s.stop = context.WithCancel(context.Background())
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	if o.Shared != nil {
-		s.journal = o.Shared.Runs
+	s.slots = make(chan struct{}, min(RestartsAtOnce, max(1, o.MaxRuns)))
+	if o.Shared == nil {
+		s.shared, s.readBack, s.elsewhere = s.alone(), s.load, here
+	} else {
+		s.shared, s.readBack, s.elsewhere = o.Shared, s.follow, s.holderOf
+	}
+	if o.Engine == nil {
+		s.o.Engine = thereAlways{}
 	}
 	return s
 }
@@ -265,7 +286,8 @@ func (s *Service) sweepLoop() {
 }
 
 // Drain refuses new runs, waits for running ones until ctx ends, has their readers detached, and ends what still runs as interrupted, or
-// hands it over to other replicas. What has ended is kept.
+// hands it over to other replicas. What has ended is kept. It returns at most 5 s after ctx has ended, and the log names the runs that ignore
+// their cancellation.
 func (s *Service) Drain(ctx context.Context) error {
 	began := time.Now()
 	quiet := s.drain()
@@ -277,16 +299,16 @@ func (s *Service) Drain(ctx context.Context) error {
 	case <-ctx.Done():
 	}
 	s.detach(ctx)
-	if s.o.Shared != nil {
-		handed, left := s.handOver()
-		if handed > 0 {
-			s.log.InfoContext(ctx, "runs continue at other replicas", "runs", handed)
-		}
-		if left > 0 {
-			s.log.InfoContext(ctx, "runs wait for another replica", "runs", left)
-		}
+	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopWait)
+	defer cancel()
+	handed, left := s.handOver(stopping)
+	if handed > 0 {
+		s.log.InfoContext(ctx, "runs continue at other replicas", "runs", handed)
 	}
-	count := s.interrupt()
+	if left > 0 {
+		s.log.InfoContext(ctx, "runs wait for another replica", "runs", left)
+	}
+	count := s.interrupt(stopping)
 	s.saveAll()
 	s.log.InfoContext(ctx, "runs drained", "interrupted", count, "took", time.Since(began))
 	return nil
@@ -305,7 +327,9 @@ func (s *Service) Close() error {
 		now, cancel := context.WithCancel(context.Background())
 		cancel()
 		s.detach(now)
-		s.interrupt()
+		stopping, cancel := context.WithTimeout(context.Background(), stopWait)
+		defer cancel()
+		s.interrupt(stopping)
 		s.saveAll()
 		s.closeErr = s.closeJournal()
 		s.cancel()
@@ -347,14 +371,14 @@ const engineRetry = 2 * time.Second
 
 // noEngine refuses what is new while the engine is away (CL-10): nobody could come back to it. What goes on is not touched.
 func (s *Service) noEngine() error {
-	if s.o.Engine == nil || !s.o.Engine.Away() {
+	if !s.o.Engine.Away() {
 		return nil
 	}
 	return overLimit(LimitEngine, "the server cannot reach its store of runs and starts no new runs; retry later", engineRetry)
 }
 
 // canReadBack says whether what leaves memory can be read back.
-func (s *Service) canReadBack() bool { return s.disk != nil || s.o.Shared != nil }
+func (s *Service) canReadBack() bool { return s.disk != nil || s.shared.Runs.Holds() }
 
 // Shared is what replicas of a server have in common. Any of them serves any run: one that it does not have it follows, and what is to be
 // done with it is asked of the replica that has it. All members are needed. The server closes none of them; they are closed after it.

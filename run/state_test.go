@@ -6,11 +6,20 @@ import (
 )
 
 // RU-01: each state has a name and a row, each is reached from the first, and a transition that is not in the table is told.
-func TestRU_01_ARunHasATableOfStates(t *testing.T) {
-	reached := map[state]bool{stateNew: true}
+func TestRU_01_EachTableOfStatesIsChecked(t *testing.T) {
+	t.Run("start", testTable[startState])
+	t.Run("run", testTable[runState])
+	t.Run("key", testTable[keyState])
+	t.Run("turn", testTable[turnState])
+}
+
+func testTable[S stateOf[S]](t *testing.T) {
+	var first S
+	table := first.table()
+	reached := map[S]bool{first: true}
 	for more := true; more; {
 		more = false
-		for from, list := range transitions {
+		for from, list := range table.next {
 			for _, to := range list {
 				if reached[from] && !reached[to] {
 					reached[to], more = true, true
@@ -18,19 +27,19 @@ func TestRU_01_ARunHasATableOfStates(t *testing.T) {
 			}
 		}
 	}
-	if len(reached) != len(stateNames) || len(transitions) != len(stateNames) {
-		t.Errorf("%d states of %d are reached, and %d have a row", len(reached), len(stateNames), len(transitions))
+	if len(reached) != len(table.names) || len(table.next) != len(table.names) {
+		t.Errorf("%d states of %d are reached, and %d have a row", len(reached), len(table.names), len(table.next))
 	}
 	before := OnWrongState
 	defer func() { OnWrongState = before }()
-	for from := range transitions {
-		for to := range transitions {
+	for from := range table.next {
+		for to := range table.next {
 			var told error
 			OnWrongState = func(err error) { told = err }
-			var m machine
+			var m machine[S]
 			m.state.Store(int32(from))
 			m.enter(to)
-			if !m.is(to) || (told == nil) != slices.Contains(transitions[from], to) {
+			if !m.is(to) || (told == nil) != slices.Contains(table.next[from], to) {
 				t.Errorf("from %s to %s: %v", from, to, told)
 			}
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/lingserve/lingserve/channel"
 	webchannel "github.com/lingserve/lingserve/channel/web"
 	"github.com/lingserve/lingserve/ling"
+	"github.com/lingserve/lingserve/run/transcript"
 	"github.com/lingserve/lingserve/turn"
 )
 
@@ -26,7 +27,6 @@ type agentRun struct {
 	answer     *workflow.Answer // of a workflow, which writes to the tube itself; nil for an agent
 	done       bool             // completed values are told
 	unattended bool             // the caller waits for the document and cannot answer questions
-	inDoubt    bool             // another replica may have taken the message: the tape says so
 	envelope   *turn.Envelope
 	spec       *spec
 	admission  channel.Admission // observeOnly: nothing of the turn is to be seen
@@ -46,23 +46,12 @@ type agentRun struct {
 	judged    chan struct{} // closed when shown is set
 	shown     bool          // the run may be seen
 
+	turn    machine[turnState]
 	mu      sync.Mutex
-	steered []steeredMessage // messages that were given to this run's turn
-	over    bool             // no more of them are taken
+	steered []steeredMessage // messages that were given to this run's turn, while it runs or is queued
 
-	// Of the turn's goroutine, and of the run's when that has ended.
-	calls   map[string]int // numbers of the calls that are not answered, by id: a later call may have the id of an earlier one
-	told    int            // calls so far
-	last    int            // of the last call
-	cited   int            // sources so far
-	made    int            // images and sounds so far
-	wrote   bool           // text
-	line    bool           // the text ends with a line
-	gap     bool           // calls have come since
-	size    int            // of what was written
-	large   bool           // it was too much
-	silent  bool           // the workflow answers, and all that happens is on the tube
-	pending []byte
+	out    *transcript.Writer // is set with m
+	silent bool               // the workflow answers, and all that happens is on the tube
 }
 
 var (
@@ -77,24 +66,16 @@ var (
 )
 
 // startAgent starts a run of an agent, or finds the one that takes its message. The turn goes on behind it.
-// again says that the same request has started it before.
-func (s *Service) startAgent(sp spec) (r *Run, id string, again bool, p error) {
+func (s *Service) startAgent(sp *spec) taken {
 	a := sp.agent
-	if sp.key != "" && s.o.Shared == nil {
-		// A message must be submitted before its run can be started, and one that comes twice only once.
-		defer s.keyed.enter(hashKey(sp.owner, sp.key))()
-		if c, p := s.attach(s.ctx, sp.owner, sp.key, sp.hash); c.Run != "" || p != nil {
-			return nil, c.Run, true, p
-		}
-	}
 	sp.id = a.id
-	ctx, cancel := context.WithCancelCause(s.runContext(&sp))
+	ctx, cancel := context.WithCancelCause(s.runContext(sp))
 	a.cancel = cancel
 	m := &webchannel.Message{
 		Principal: sp.owner, Role: sp.role, Session: sp.session, Run: a.id, Key: sp.key, Agent: cmp.Or(a.as, a.name), Text: a.envelope.Content, Workflow: a.answer != nil,
 		Admission: a.admission,
 		Dispatch: func(ctx context.Context, t *channel.Turn) (channel.DispatchResult, error) {
-			return a.dispatch(ctx, t, &sp)
+			return a.dispatch(ctx, t, sp)
 		},
 	}
 	s.turns.Enter()
@@ -104,24 +85,25 @@ func (s *Service) startAgent(sp spec) (r *Run, id string, again bool, p error) {
 		defer func() {
 			a.place.Do(func() {
 				a.taken.err = s.refused(result, err)
+				sp.start.enter(startRefused)
+				a.turn.enter(turnRefused)
 				close(a.placed)
 			})
 			cancel(err)
-			a.endSpan(&sp)
+			a.endSpan(sp)
 			s.turns.Leave()
 		}()
 		result, err = webchannel.Run(ctx, s.o.Kernel, m)
 	}()
 	<-a.placed
-	return a.taken.run, a.taken.id, a.taken.again, a.taken.err
+	return a.taken
 }
 
 // taken says which run takes a message.
 type taken struct {
-	run   *Run   // its own, nil where there is none
-	id    string // of the run: its own, that of the turn it was steered to, or the first one of its key
-	again bool   // the last
-	err   error
+	run *Run   // its own, nil where there is none
+	id  string // of the run: its own, or that of the turn it was steered to
+	err error
 }
 
 // takenBy says which run takes the message, or why none does.
@@ -157,7 +139,7 @@ func (a *agentRun) dispatch(ctx context.Context, t *channel.Turn, sp *spec) (cha
 	steered := false
 	if e := ticket.Host(); e != nil {
 		// Turns that have no run, or none that is still going on, are of other doors: their answer comes by a run of its own.
-		if host, ok := e.Life.(*agentRun); ok && host.steer(*sp) {
+		if host, ok := e.Life.(*agentRun); ok && host.steer(sp) {
 			steered = true
 			t.Queued()
 			a.takenBy(taken{id: host.id})
@@ -165,12 +147,13 @@ func (a *agentRun) dispatch(ctx context.Context, t *channel.Turn, sp *spec) (cha
 		}
 	}
 	if !steered {
-		r, id, p := a.s.start(*sp)
+		a.turn.enter(turnQueued)
+		r, p := a.s.start(sp)
 		a.started(r)
 		if r != nil {
 			t.Queued()
 		}
-		a.takenBy(taken{r, id, r == nil, p})
+		a.takenBy(taken{r, sp.id, p})
 		if p != nil {
 			_, _ = ticket.Wait(context.Background())
 			return channel.DispatchResult{}, ofLane(p)
@@ -208,7 +191,7 @@ func (a *agentRun) started(r *Run) {
 	if r == nil {
 		a.cancel(errRefused)
 		a.mu.Lock()
-		a.over = true
+		a.turn.enter(turnRefused)
 		a.mu.Unlock()
 	}
 	a.ownRun = r
@@ -216,7 +199,7 @@ func (a *agentRun) started(r *Run) {
 }
 
 // steer notes a message that was given to this run's turn; false where no run is there to tell what becomes of it.
-func (a *agentRun) steer(sp spec) bool {
+func (a *agentRun) steer(sp *spec) bool {
 	<-a.decided // its turn may be there a moment before it
 	if a.ownRun == nil {
 		return false
@@ -226,20 +209,22 @@ func (a *agentRun) steer(sp spec) bool {
 	}
 	m := steeredMessage{sp, make(chan struct{})}
 	a.mu.Lock()
-	if a.over {
+	if !a.turn.is(turnQueued) && !a.turn.is(turnRunning) {
 		a.mu.Unlock()
 		return false
 	}
+	sp.start.enter(startSteered)
+	sp.agent.turn.enter(turnSteered)
 	a.steered = append(a.steered, m)
 	a.mu.Unlock()
-	a.s.keepKey(sp, a.id) // until a run of its own has it
+	a.s.moveKey(sp, a.id) // until a run of its own has it
 	close(m.keyed)
 	return true
 }
 
 // steeredMessage is a message that was given to the turn of another run.
 type steeredMessage struct {
-	spec
+	*spec
 	keyed chan struct{} // closed when its key leads to that run
 }
 
@@ -248,7 +233,8 @@ type steeredMessage struct {
 func (a *agentRun) followUp(m *ling.Manager) {
 	a.mu.Lock()
 	list := a.steered
-	a.steered, a.over = nil, true
+	a.steered = nil
+	a.turn.enter(turnEnded)
 	a.mu.Unlock()
 	ctx, cancel := context.WithTimeout(a.s.stopping, a.s.o.Times.Begin)
 	defer cancel()
@@ -260,18 +246,20 @@ func (a *agentRun) followUp(m *ling.Manager) {
 			if r, err := late.ticket.Wait(context.Background()); err != nil && r.TurnID == late.id && errors.Is(err, turn.ErrDraining) {
 				m.Report("", lateFailure(codeDraining))
 			}
+			late.turn.enter(turnUsed)
 			close(late.decided)
 			late.cancel(nil)
 			continue
 		}
-		sp.accepted = true
-		r, id, p := a.s.start(sp)
+		late.turn.enter(turnQueued)
+		r, p := a.s.start(sp)
 		if p != nil {
 			m.Report("", lateFailure(codeOf(p)))
 		} else {
+			a.s.moveKey(sp, r.ID)
 			r.awaitAccepted(ctx) // who reads this comes for it, to any replica
 			// The tube is open until this returns.
-			_ = m.SendEvent("follow_up", map[string]string{"run": id})
+			_ = m.SendEvent("follow_up", map[string]string{"run": r.ID})
 		}
 		late.started(r)
 	}
@@ -330,7 +318,8 @@ func (a *agentRun) Enter(ctx context.Context) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	if !a.inDoubt {
+	a.turn.enterFrom(turnQueued, turnRunning)
+	if !a.spec.inDoubt {
 		return nil
 	}
 	switch run, err := a.s.takenBefore(ctx, a.spec.lane(), a.id); { // once more, now that nobody else can write

@@ -93,7 +93,7 @@ func ParseWritten(line []byte) (Entry, error) {
 	return ParseEntry(line)
 }
 
-// cutEntry takes a line apart that has the form of AppendJSON.
+// cutEntry takes a line apart that has the form of AppendJSON and a known kind.
 func cutEntry(line []byte) (e Entry, ok bool) {
 	const name = `,"date":"`
 	n := len(line) - len(name) - len(dateLayout) - len(`"}`)
@@ -105,10 +105,10 @@ func cutEntry(line []byte) (e Entry, ok bool) {
 	e.Payload, rest = cutValue(rest, `,"payload":`)
 	e.Meta, rest = cutValue(rest, `,"meta":`)
 	e.ID, _ = strconv.ParseInt(string(id), 10, 64)
-	e.Kind = kindOf(kind)
+	e.Kind = knownKind(kind)
 	date, err := parseDate(line[n+len(name) : len(line)-2])
 	e.Date = date
-	ok = err == nil && len(rest) == 0 && e.ID > 0 && e.Kind != "" && len(e.Kind) <= maxKind && isObject(e.Payload) && isObject(e.Meta)
+	ok = err == nil && len(rest) == 0 && e.ID > 0 && e.Kind != "" && isObject(e.Payload) && isObject(e.Meta)
 	if string(e.Meta) == "{}" {
 		e.Meta = nil
 	}
@@ -205,13 +205,20 @@ func splitLine(line []byte) (e Entry, rest parts, err error) {
 
 // kindOf reads a kind; of the known ones there is no second copy.
 func kindOf(raw json.RawMessage) Kind {
+	if k := knownKind(raw); k != "" {
+		return k
+	}
+	s, _ := text(raw)
+	return Kind(s)
+}
+
+func knownKind(raw json.RawMessage) Kind {
 	for _, k := range knownKinds {
 		if says(raw, string(k)) {
 			return k
 		}
 	}
-	s, _ := text(raw)
-	return Kind(s)
+	return ""
 }
 
 // objectMembers yields the members of an object; object is valid JSON, and the values are parts of it. Of anything else
@@ -255,12 +262,12 @@ func (c *cursor) next() bool {
 		return false
 	}
 	i = space(c.json, i+1) // after the brace or the comma
-	if c.json[i] == '}' {
-		return false
-	}
 	end := skip(c.json, i)
 	c.quoted = c.json[i:end]
-	i = space(c.json, space(c.json, end)+1) // after the colon
+	i = space(c.json, min(space(c.json, end)+1, len(c.json))) // after the colon
+	if len(c.quoted) < 2 || i == len(c.json) {                // no more, or no JSON
+		return false
+	}
 	c.at = skip(c.json, i)
 	c.value = c.json[i:c.at:c.at]
 	return true

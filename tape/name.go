@@ -82,6 +82,3 @@ func CheckSession(id string) error {
 
 // IsFork says whether name is that of a fork.
 func IsFork(name string) bool { return strings.Contains(name, forkMark) }
-
-// ForkOf says whether name is that of a fork of the tape parent, or of a fork of such a fork.
-func ForkOf(name, parent string) bool { return strings.HasPrefix(name, parent+forkMark) }

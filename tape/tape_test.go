@@ -255,14 +255,23 @@ func FuzzParseEntry(f *testing.F) {
 	for _, line := range []string{
 		`{"id":1,"kind":"x","payload":{},"meta":{},"date":"2026-03-01T09:00:00.000000Z"}`,
 		` { "date":"2026-03-01T09:00:00.000000Z", "meta":{"a":[{}]},"payload":{"b":"\""},"kind":"\u0078","id":12 } `,
+		`{"id":1,"kind":"x","payload":{"a":"}"},"meta":{"b":[1,"\\"]},"date":"2026-03-01T09:00:00.000000Z"}`,
+		`{"id":1,"kind":"x","payload":{"a,"meta":{},"date":"2026-03-01T09:00:00.000000Z"}`,
 		`{}`, `[]`, `{"id":1`, "{\"id\":1,\"kind\":\"\xff\"}", `{"\u0069d":1}`, `{"id":1,"id":2}`,
 	} {
 		f.Add([]byte(line))
 	}
 	f.Fuzz(func(t *testing.T, line []byte) {
 		e, err := tape.ParseEntry(line)
+		written, other := tape.ParseWritten(line) // takes more, and what ParseEntry takes as that does
 		if err != nil {
+			tape.MetaOf(written)
+			tape.AnchorOf(written)
+			new(tape.Folder).Text(written)
 			return
+		}
+		if diff := cmp.Diff(e, written); other != nil || diff != "" {
+			t.Fatalf("%q, as a line that was written: %v\n%s", line, other, diff)
 		}
 		if !json.Valid(line) {
 			t.Fatalf("%q is no JSON and was taken", line)

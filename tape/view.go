@@ -263,7 +263,7 @@ func toolMessage(c openCall, result json.RawMessage) Message {
 
 // text is the string that raw is.
 func text(raw json.RawMessage) (s string, ok bool) {
-	if len(raw) == 0 || raw[0] != '"' {
+	if len(raw) < 2 || raw[0] != '"' {
 		return "", false
 	}
 	if bytes.IndexByte(raw, '\\') < 0 {
@@ -288,10 +288,10 @@ func elements(raw json.RawMessage) []json.RawMessage {
 		return nil
 	}
 	var all []json.RawMessage
-	for i := space(raw, 1); raw[i] != ']'; {
+	for i := space(raw, 1); i < len(raw) && raw[i] != ']'; {
 		end := skip(raw, i)
 		all = append(all, raw[i:end:end])
-		if i = space(raw, end); raw[i] == ',' {
+		if i = space(raw, end); i < len(raw) && raw[i] == ',' {
 			i = space(raw, i+1)
 		}
 	}

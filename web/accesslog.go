@@ -15,6 +15,7 @@ import (
 	"github.com/lingserve/lingserve/access"
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/internal/wording"
+	"github.com/lingserve/lingserve/web/wire"
 )
 
 // Which requests have a line in the log when they end: see [Options.AccessLog].
@@ -23,9 +24,6 @@ const (
 	AccessLogRuns = "runs" // those that begin, follow, change or read runs, and those that were refused or have failed
 	AccessLogAll  = "all"
 )
-
-// AccessLogs are the values of [Options.AccessLog].
-func AccessLogs() []string { return []string{AccessLogOff, AccessLogRuns, AccessLogAll} }
 
 // note is what becomes known of a request on its way, for its line in the log and for metrics.
 type note struct {
@@ -49,19 +47,11 @@ func noteOf(w http.ResponseWriter) *note {
 	}
 }
 
-// refused notes why a request gets this answer.
-func refused(w http.ResponseWriter, reason string) {
-	n := noteOf(w)
-	n.reason = cmp.Or(n.reason, reason)
-}
+// Refused notes why a request gets this answer.
+func (n *note) Refused(reason string) { n.reason = cmp.Or(n.reason, reason) }
 
-// why is the word for a problem: its own, or its code where that says that somebody was turned away.
-func (p *problem) why() string {
-	if isRefusal(p.Status) {
-		return cmp.Or(p.reason, p.Code)
-	}
-	return p.reason
-}
+// StreamEnded notes how the stream ended that a request got.
+func (n *note) StreamEnded(end string) { n.end = end }
 
 // within is a request's context: it knows where the router writes which route it has taken, so that this can be read when the request has
 // ended. It is a part of the recorder, and no allocation of its own.
@@ -190,7 +180,7 @@ func (s *Server) requested(r *http.Request, rec *recorder, broken bool) {
 	}
 	if broken {
 		attrs = append(attrs, slog.Bool("broken", true))
-		if rec.end != "" && rec.end != StreamComplete {
+		if rec.end != "" && rec.end != wire.StreamComplete {
 			attrs = append(attrs, slog.String("end", rec.end))
 		}
 	}

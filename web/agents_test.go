@@ -7,6 +7,7 @@ import (
 	"iter"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -22,6 +23,7 @@ import (
 	"github.com/lingserve/lingserve/tape/logs"
 	"github.com/lingserve/lingserve/tool"
 	"github.com/lingserve/lingserve/turn"
+	"github.com/lingserve/lingserve/web/wire"
 )
 
 // talker is a model of agents, and all models of a server. It answers by the last thing that it is told:
@@ -84,7 +86,7 @@ func (m *talker) Stream(ctx context.Context, req adapter.Request) iter.Seq2[adap
 		case last.Content == "fail":
 			yield(adapter.Chunk{}, &adapter.Error{Code: adapter.CodeAuth, Message: "the model's server refused the key"})
 		default:
-			_ = yield(adapter.Chunk{Model: "test:talk", Text: itoa(len(req.Messages)+1) + ": "}, nil) &&
+			_ = yield(adapter.Chunk{Model: "test:talk", Text: strconv.Itoa(len(req.Messages)+1) + ": "}, nil) &&
 				yield(adapter.Chunk{Text: last.Content}, nil) && yield(end, nil)
 		}
 	}
@@ -443,7 +445,7 @@ func TestABusySessionQueuesRejectsInterruptsOrSteers(t *testing.T) {
 	})
 	t.Run("reject", func(t *testing.T) {
 		a, _ := waiting(t)
-		if p := readProblem(t, a.say("next", `,"on_busy":"reject"`)); p.Status != 409 || p.Code != codeConflict {
+		if p := readProblem(t, a.say("next", `,"on_busy":"reject"`)); p.Status != 409 || p.Code != wire.CodeConflict {
 			t.Errorf("%+v", p)
 		}
 		if p := readProblem(t, a.do("POST", "/v1/sessions/s/handoff", `{"name":"n"}`)); p.Status != 409 {
@@ -580,7 +582,7 @@ func TestAnAgentThatWritesTooMuchIsEnded(t *testing.T) {
 	a := newAgentBench(t, func(o *Options, _ *agent.Options) { o.MaxResult = 20 })
 	a.serve()
 	f, data := named(t, a.say("this is longer than twenty bytes", "", asEvents))
-	if f.terminal != `finished{"status":"failed"}` || !strings.Contains(data["error"], codeTooLarge) {
+	if f.terminal != `finished{"status":"failed"}` || !strings.Contains(data["error"], wire.CodeTooLarge) {
 		t.Errorf("%s %v", f.terminal, data)
 	}
 }
@@ -630,7 +632,7 @@ func TestARunThatCannotBeStartedLeavesNothingOnTheTape(t *testing.T) {
 	if err := a.s.o.Turns.Drain(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if p := readProblem(t, a.say("hello", "", key)); p.Status != 503 || p.Code != codeDraining {
+	if p := readProblem(t, a.say("hello", "", key)); p.Status != 503 || p.Code != wire.CodeDraining {
 		t.Errorf("%+v", p)
 	}
 	if got := get[sessionList](a.bench, "/v1/sessions"); len(got.Sessions) != 0 || len(a.talk.requests()) != 0 {

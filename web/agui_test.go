@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -20,7 +21,8 @@ import (
 	"github.com/lingserve/lingserve/agent"
 	"github.com/lingserve/lingserve/flow"
 	"github.com/lingserve/lingserve/run"
-	"github.com/lingserve/lingserve/web/agui/aguitest"
+	"github.com/lingserve/lingserve/web/wire"
+	"github.com/lingserve/lingserve/web/wire/agui/aguitest"
 )
 
 // aguiInput is what a client sends.
@@ -31,7 +33,7 @@ func says(thread string, texts ...string) aguiInput {
 	messages := []any{}
 	for i, text := range texts {
 		role := []string{"user", "assistant"}[i%2]
-		messages = append(messages, map[string]any{"id": "m" + itoa(i), "role": role, "content": text})
+		messages = append(messages, map[string]any{"id": "m" + strconv.Itoa(i), "role": role, "content": text})
 	}
 	return aguiInput{
 		"threadId": thread, "runId": "r", "protocolVersion": "1.0", "messages": messages, "state": map[string]any{}, "tools": []any{},
@@ -84,7 +86,7 @@ func (b *bench) readAGUI(c *aguitest.Client, resp *http.Response) {
 // refusedAGUI reads an answer that is none.
 func (b *bench) refusedAGUI(resp *http.Response) (e struct {
 	Message, Code string
-	Errors        []misfit
+	Errors        []run.Field
 },
 ) {
 	b.t.Helper()
@@ -195,6 +197,7 @@ func TestAGUI_AnAgentThatAWorkflowAnswersForHasAState(t *testing.T) {
 		o.Workflows.Register(w)
 	})
 	a.s.o.Agents = byWorkflow{a.s.o.Agents, map[string]string{"assistant": "words"}}
+	a.s.wire.Agents = a.s.o.Agents
 	a.s.runs.Inspect().Options().Agents = a.s.o.Agents
 	a.serve()
 	var c aguitest.Client
@@ -613,7 +616,7 @@ func TestAGUI_AServerThatMustGoBreaksTheStreamOff(t *testing.T) {
 	if err == nil || bytes.Contains(body, []byte("RUN_FINISHED")) || bytes.Contains(body, []byte("RUN_ERROR")) {
 		t.Errorf("%v: %s", err, body)
 	}
-	if e := b.refusedAGUI(b.postAGUI("chat", says("t", "q"))); e.Code != codeDraining {
+	if e := b.refusedAGUI(b.postAGUI("chat", says("t", "q"))); e.Code != wire.CodeDraining {
 		t.Errorf("%+v", e)
 	}
 }
@@ -623,7 +626,7 @@ func TestAGUI_TwoRunsOfAThreadWaitForEachOtherUnlessSaidOtherwise(t *testing.T) 
 	a.serve()
 	first := a.postAGUI("assistant", says("t", "wait"))
 	<-a.talk.waits
-	if e := a.refusedAGUI(a.do("POST", "/v1/agui/assistant?on_busy=reject", says("t", "x").json())); e.Code != codeConflict {
+	if e := a.refusedAGUI(a.do("POST", "/v1/agui/assistant?on_busy=reject", says("t", "x").json())); e.Code != wire.CodeConflict {
 		t.Errorf("%+v", e)
 	}
 	var wg sync.WaitGroup
@@ -675,21 +678,6 @@ func TestAGUI_OneLogIsReadInThreeEncodings(t *testing.T) {
 	d := readDocument(t, b.do("GET", "/v1/runs/"+id, ""))
 	if !cmp.Equal(aguitest.Decode([]byte(lines.json())), c.State) || !cmp.Equal(aguitest.Decode(d.Result), c.State) {
 		t.Errorf("%s\n%v", lines.json(), c.State)
-	}
-}
-
-func TestAGUI_RootsOfBotsArePatterns(t *testing.T) {
-	for _, c := range [][2]string{
-		{"", ""},
-		{"article", "article"},
-		{"article/sections/{{ event.match.0 }}/body", "article/sections/*/body"},
-		{"a-{{ x }}/b", "*/b"},
-		{`{{ "a/b" }}`, "*"},
-		{"a/*", `a/\*`},
-	} {
-		if got := rootPattern(c[0]); got != c[1] {
-			t.Errorf("%q: %q, want %q", c[0], got, c[1])
-		}
 	}
 }
 

@@ -16,7 +16,8 @@ import (
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/internal/wording"
 	"github.com/lingserve/lingserve/run"
-	"github.com/lingserve/lingserve/web/aisdk/aisdktest"
+	"github.com/lingserve/lingserve/web/wire/aisdk"
+	"github.com/lingserve/lingserve/web/wire/aisdk/aisdktest"
 )
 
 // uiBody is what the SDK sends: the chat's id and what the user says, behind what was said before.
@@ -151,7 +152,7 @@ func TestAChatIsASession(t *testing.T) {
 		t.Errorf("%q", m.Text())
 	}
 	asked = a.talk.requests()[2].Messages
-	if !strings.Contains(asked[0].Content, another) {
+	if !strings.Contains(asked[0].Content, "The user wants another answer to this message, in place of the last one.") {
 		t.Errorf("%s", asked[0].Content)
 	}
 }
@@ -268,7 +269,7 @@ func TestAChatsStreamIsBrokenOffWhenTheServerGoes(t *testing.T) {
 		}
 		body = append(body, piece[:n]...)
 	}
-	go b.s.breakStreams()
+	go b.s.wire.Break()
 	rest, err := io.ReadAll(resp.Body)
 	if err == nil {
 		t.Error("the stream ends as if it were complete")
@@ -307,7 +308,9 @@ func TestAChatsPartsFoldToTheRunsDocument(t *testing.T) {
 			}
 			late := &aisdktest.Message{Version: 6}
 			run := b.runOf(m.ID)
-			e := encoderUI(run, 6)
+			o := aisdk.Options{Run: run.ID, Version: aisdk.Version6}
+			o.Pass = aisdk.Passed(o, run.Events().Waiting())
+			e := aisdk.New(o)
 			for ev := range run.Events().Waiting() {
 				if err := late.Write(e.Append(nil, ev)); err != nil {
 					t.Fatal(err)

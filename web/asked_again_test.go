@@ -11,6 +11,7 @@ import (
 	"github.com/lingserve/lingserve/control"
 	"github.com/lingserve/lingserve/run"
 	"github.com/lingserve/lingserve/web/once"
+	"github.com/lingserve/lingserve/web/wire"
 )
 
 // lossy is a control whose answers are what a test makes of them.
@@ -131,7 +132,7 @@ func TestAMessageOfWhichNothingIsKnownIsNotSaidToBeRefused(t *testing.T) {
 	first := a.say("wait", "", "Prefer: respond-async").Header.Get("X-Run-Id")
 	<-a.talk.waits
 	place.lossy.first(1000, run.CommandStart, control.ErrSilent)
-	if p := readProblem(t, b.say("more", `,"on_busy":"steer"`, "Prefer: respond-async")); p.Status != 500 || p.Code != codeInternal || p.ID == "" || p.Run != p.ID || !strings.Contains(p.Detail, "may or may not have accepted") {
+	if p := readProblem(t, b.say("more", `,"on_busy":"steer"`, "Prefer: respond-async")); p.Status != 500 || p.Code != wire.CodeInternal || p.ID == "" || p.Run != p.ID || !strings.Contains(p.Detail, "may or may not have accepted") {
 		t.Errorf("%+v", p)
 	}
 	resp := b.say("again", `,"on_busy":"steer"`, "Prefer: respond-async", "Idempotency-Key: k")

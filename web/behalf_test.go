@@ -9,12 +9,13 @@ import (
 	"github.com/lingserve/lingserve/control"
 	"github.com/lingserve/lingserve/run"
 	"github.com/lingserve/lingserve/tool"
+	"github.com/lingserve/lingserve/web/wire"
 )
 
 // report is what a replica answers.
 type report struct {
 	Run     string
-	Problem *problem
+	Problem *wire.Problem
 }
 
 // DA-06: what another replica asks is checked here, too, with the role and the scopes of the one that it is for.
@@ -61,10 +62,10 @@ func TestDA_06_WhatAReplicaAsksIsCheckedWithThePrincipalsScopes(t *testing.T) {
 		session string
 		want    string
 	}{
-		"another agent":        {scoped("ann", "agents:other", "sessions"), "s1", codeForbidden},
-		"no agents":            {scoped("ann", "workflows", "sessions"), "s2", codeForbidden},
-		"no sessions":          {scoped("ann", "agents"), "s3", codeForbidden},
-		"nobody":               {access.Principal{}, "s4", codeForbidden},
+		"another agent":        {scoped("ann", "agents:other", "sessions"), "s1", wire.CodeForbidden},
+		"no agents":            {scoped("ann", "workflows", "sessions"), "s2", wire.CodeForbidden},
+		"no sessions":          {scoped("ann", "agents"), "s3", wire.CodeForbidden},
+		"nobody":               {access.Principal{}, "s4", wire.CodeForbidden},
 		"a session of its own": {scoped("ann", "agents"), "own", ""},
 		"all that it needs":    {scoped("ann", "agents:assist*", "sessions"), "s5", ""},
 	} {
@@ -77,11 +78,11 @@ func TestDA_06_WhatAReplicaAsksIsCheckedWithThePrincipalsScopes(t *testing.T) {
 	id := start(ann, "s", hello).Run
 	lane := webchannel.SessionKey("ann", "s")
 	for _, who := range []access.Principal{bob, {}, scopedAdmin(t)} {
-		if got := serve(control.Request{Command: run.CommandCancel, Run: id, Body: mustJSON(map[string]any{"who": who})}); code(got) != codeNotFound {
+		if got := serve(control.Request{Command: run.CommandCancel, Run: id, Body: mustJSON(map[string]any{"who": who})}); code(got) != wire.CodeNotFound {
 			t.Errorf("%+v cancels another's run: %+v", who, got)
 		}
 		got := serve(control.Request{Command: run.CommandDecide, Run: id, Body: mustJSON(map[string]any{"id": "q", "approve": true, "who": who})})
-		if code(got) != codeNotFound || got.Problem.Detail != "unknown run; it never existed or has expired" {
+		if code(got) != wire.CodeNotFound || got.Problem.Detail != "unknown run; it never existed or has expired" {
 			t.Errorf("%+v decides in another's run: %+v", who, got)
 		}
 		if got := serve(control.Request{Command: run.CommandLatest, Session: lane, Body: mustJSON(map[string]any{"who": who})}); got.Run != "" {
@@ -89,7 +90,7 @@ func TestDA_06_WhatAReplicaAsksIsCheckedWithThePrincipalsScopes(t *testing.T) {
 		}
 	}
 	for _, who := range []access.Principal{bob, scopedAdmin(t), {Role: tool.Admin}} {
-		if got := serve(control.Request{Command: run.CommandStop, Session: lane, Body: mustJSON(map[string]any{"who": who})}); code(got) != codeForbidden {
+		if got := serve(control.Request{Command: run.CommandStop, Session: lane, Body: mustJSON(map[string]any{"who": who})}); code(got) != wire.CodeForbidden {
 			t.Errorf("%+v ends the turns of another's session: %+v", who, got)
 		}
 	}
@@ -99,7 +100,7 @@ func TestDA_06_WhatAReplicaAsksIsCheckedWithThePrincipalsScopes(t *testing.T) {
 	if got := serve(control.Request{Command: run.CommandStop, Session: lane, Body: mustJSON(map[string]any{"who": ann})}); code(got) != "" {
 		t.Errorf("ann ends her turns: %+v", got)
 	}
-	if got := serve(control.Request{Command: run.CommandCancel, Run: id, Body: mustJSON(map[string]any{"who": access.Principal{Name: "root", Role: tool.Admin}})}); code(got) == codeNotFound {
+	if got := serve(control.Request{Command: run.CommandCancel, Run: id, Body: mustJSON(map[string]any{"who": access.Principal{Name: "root", Role: tool.Admin}})}); code(got) == wire.CodeNotFound {
 		t.Errorf("an admin cancels: %+v", got)
 	}
 }

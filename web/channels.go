@@ -9,6 +9,7 @@ import (
 
 	"github.com/lingserve/lingserve/access"
 	"github.com/lingserve/lingserve/internal/wording"
+	"github.com/lingserve/lingserve/web/wire"
 )
 
 // Channels are the doors for platforms: what people there write comes in beside the API.
@@ -31,14 +32,13 @@ const webhookShare = 4
 
 // postWebhook hands an event to its channel, which answers as its platform wants it. The server sees to it that a body comes in
 // time, and that there is memory for it.
-func (s *Server) postWebhook(w http.ResponseWriter, r *http.Request) {
+func (s *Server) postWebhook(w http.ResponseWriter, r *http.Request) *wire.Problem {
 	var h http.Handler
 	if s.o.Channels != nil {
 		h = s.o.Channels.Webhook(chi.URLParam(r, "channel"))
 	}
 	if h == nil {
-		newProblem(codeNotFound, "unknown path; no channel receives events at "+wording.Clip(r.URL.Path)).write(w)
-		return
+		return wire.NewProblem(wire.CodeNotFound, "unknown path; no channel receives events at "+wording.Clip(r.URL.Path))
 	}
 	rc := http.NewResponseController(w)
 	_ = rc.SetReadDeadline(time.Now().Add(bodyTimeout)) // not every writer of a test can
@@ -46,6 +46,7 @@ func (s *Server) postWebhook(w http.ResponseWriter, r *http.Request) {
 	defer held.free()
 	r.Body = &endOfBody{readCloser{&counted{body: r.Body, budget: held}, r.Body}, func() { _ = rc.SetReadDeadline(time.Time{}) }}
 	h.ServeHTTP(w, r)
+	return nil
 }
 
 // readCloser is a body that is read by way of another reader.

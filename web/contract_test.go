@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -31,7 +32,8 @@ import (
 	"github.com/lingserve/lingserve/run"
 	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/tape/logs"
-	"github.com/lingserve/lingserve/web/aisdk/aisdktest"
+	"github.com/lingserve/lingserve/web/wire"
+	"github.com/lingserve/lingserve/web/wire/aisdk/aisdktest"
 )
 
 // contract holds answers to the description, and knows which of its answers have been seen.
@@ -111,7 +113,7 @@ func (c *contract) check(t *testing.T, b *bench, want call) {
 	if resp.StatusCode != want.status {
 		t.Fatalf("%d, want %d: %s", resp.StatusCode, want.status, body)
 	}
-	status := itoa(want.status)
+	status := strconv.Itoa(want.status)
 	if route.Operation.Responses.Value(status) == nil {
 		status = "default"
 	}
@@ -683,7 +685,7 @@ func (c *contract) checkAgents(t *testing.T) {
 		{"POST", "/v1/sessions/s/approvals/" + question, yes, nil, 409, false},
 		{"GET", "/v1/runs?agent=assistant&session=s&input=again", "", []string{"Accept: text/event-stream"}, 200, false},
 	} {
-		t.Run("agents/"+want.method+" "+wording.Clip(want.path)+" "+itoa(want.status), func(t *testing.T) { c.check(t, a.bench, want) })
+		t.Run("agents/"+want.method+" "+wording.Clip(want.path)+" "+strconv.Itoa(want.status), func(t *testing.T) { c.check(t, a.bench, want) })
 	}
 	other := newAgentBench(t, nil)
 	other.serve()
@@ -698,7 +700,7 @@ func (c *contract) checkAgents(t *testing.T) {
 			_, _, end := other.question(other.say("use danger", "", asEvents))
 			defer end()
 		}
-		t.Run("agents/"+want.method+" "+wording.Clip(want.path)+" "+itoa(want.status), func(t *testing.T) { c.check(t, other.bench, want) })
+		t.Run("agents/"+want.method+" "+wording.Clip(want.path)+" "+strconv.Itoa(want.status), func(t *testing.T) { c.check(t, other.bench, want) })
 	}
 	if err := a.s.o.Turns.Drain(t.Context()); err != nil {
 		t.Fatal(err)
@@ -870,17 +872,17 @@ func TestTheOutputInTheGuideIsAsDescribed(t *testing.T) {
 	if events < 13 || problems < 1 {
 		t.Errorf("%d events and %d problems are shown", events, problems)
 	}
-	for code := range maps.Keys(statuses) {
-		if !strings.Contains(string(guide), "`"+code+"`") && code != codeUnauthorized && code != codeRateLimited {
+	for code := range maps.Keys(wire.Statuses) {
+		if !strings.Contains(string(guide), "`"+code+"`") && code != wire.CodeUnauthorized && code != wire.CodeRateLimited {
 			t.Errorf("the guide does not know %s", code)
 		}
 	}
 	described := c.doc.Components.Schemas["ProblemCode"].Value.Enum
-	if len(described) != len(statuses) {
-		t.Errorf("%d codes are described, %d are known", len(described), len(statuses))
+	if len(described) != len(wire.Statuses) {
+		t.Errorf("%d codes are described, %d are known", len(described), len(wire.Statuses))
 	}
 	for _, code := range described {
-		if statuses[code.(string)] == 0 {
+		if wire.Statuses[code.(string)] == 0 {
 			t.Errorf("%s is not known", code)
 		}
 	}

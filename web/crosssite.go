@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/lingserve/lingserve/access"
+	"github.com/lingserve/lingserve/web/wire"
 )
 
 // Refusals of what a page of another site can make a browser send.
@@ -22,7 +23,7 @@ var (
 )
 
 func forbidden(reason, detail string) *access.Refusal {
-	return &access.Refusal{Status: http.StatusForbidden, Code: codeForbidden, Reason: reason, Detail: detail}
+	return &access.Refusal{Status: http.StatusForbidden, Code: wire.CodeForbidden, Reason: reason, Detail: detail}
 }
 
 // checkSite refuses a request that a page of another site may have caused. [http.CrossOriginProtection] judges POST and DELETE. A GET that
@@ -96,7 +97,7 @@ func isPagePart(media string) bool {
 
 // isRunFormat reports whether runs are answered in a media type.
 func isRunFormat(media string) bool {
-	return slices.ContainsFunc(offers, func(o offer) bool { return o.media == media })
+	return slices.ContainsFunc(wire.Offers, func(o wire.Offer) bool { return o.Media == media })
 }
 
 // accepts reports whether a request names a media type, in the header Accept, for which is returns true. */* names none.

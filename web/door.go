@@ -10,6 +10,10 @@ import (
 
 	"github.com/lingserve/lingserve/access"
 	"github.com/lingserve/lingserve/run"
+	"github.com/lingserve/lingserve/web/wire"
+	"github.com/lingserve/lingserve/web/wire/agui"
+	"github.com/lingserve/lingserve/web/wire/aisdk"
+	"github.com/lingserve/lingserve/web/wire/openai"
 )
 
 // Access is who may ask, from where, and how much. The zero value lets everybody in as the one user of the server.
@@ -92,7 +96,7 @@ func (s *Server) enter(rec *recorder, r *http.Request) *http.Request {
 // trying keys.
 func tooManyWrong(wait time.Duration) *access.Refusal {
 	return &access.Refusal{
-		Status: http.StatusTooManyRequests, Code: codeRateLimited, Reason: "limit_failures", RetryAfter: wait,
+		Status: http.StatusTooManyRequests, Code: wire.CodeRateLimited, Reason: "limit_failures", RetryAfter: wait,
 		Detail: "your address sent too many requests without a valid key; retry later",
 	}
 }
@@ -128,22 +132,22 @@ func (s *Server) refuse(rec *recorder, r *http.Request, err error) *http.Request
 	case r.Context().Err() != nil:
 		panic(http.ErrAbortHandler) // the client disconnected
 	default:
-		p := newProblem(codeInternal, "the server cannot check your key or token; find the cause in its log under this id")
+		p := wire.NewProblem(wire.CodeInternal, "the server cannot check your key or token; find the cause in its log under this id")
 		p.ID = run.NewID()
 		s.log.ErrorContext(r.Context(), "cannot check a caller's key", "id", p.ID, "error", err)
-		p.at(rec, r)
+		writeProblem(rec, r, p)
 		return nil
 	}
-	problemOf(refusal).at(rec, r)
+	writeProblem(rec, r, problemOf(refusal))
 	return nil
 }
 
 // problemOf is a refusal as an answer.
-func problemOf(r *access.Refusal) *problem {
-	p := newProblem(r.Code, r.Detail)
-	p.Status, p.retryAfter, p.reason = r.Status, r.RetryAfter, r.Reason
+func problemOf(r *access.Refusal) *wire.Problem {
+	p := wire.NewProblem(r.Code, r.Detail)
+	p.Status, p.Retry, p.Reason = r.Status, r.RetryAfter, r.Reason
 	if challenge := r.Challenge(); challenge != "" {
-		p.header = http.Header{"Www-Authenticate": {challenge}}
+		p.Header = http.Header{"Www-Authenticate": {challenge}}
 	}
 	return p
 }
@@ -158,17 +162,20 @@ func ofOpenAI(path string) bool {
 	return ok && !slices.Contains(resources, first)
 }
 
-// at answers with a problem as clients of this path read it.
-func (p *problem) at(w http.ResponseWriter, r *http.Request) {
+// writeProblem answers with a problem as clients of this path read it.
+func writeProblem(w http.ResponseWriter, r *http.Request, p *wire.Problem) {
 	path := r.URL.Path
 	switch {
 	case ofOpenAI(path):
-		p.openai(w, nil)
+		openai.WriteProblem(w, p)
 	case strings.HasPrefix(path, "/v1/agui/"):
-		writeAGUI(w, p)
+		agui.WriteProblem(w, p)
 	case strings.HasPrefix(path, "/v1/ui/"):
-		p.plainly(w)
+		aisdk.WriteProblem(w, p)
 	default:
-		p.write(w)
+		p.Write(w)
 	}
 }
+
+// Refuse answers with a refusal, for listeners beside this server's.
+func Refuse(w http.ResponseWriter, r *access.Refusal) { problemOf(r).Write(w) }

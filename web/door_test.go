@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -25,6 +26,7 @@ import (
 	"github.com/lingserve/lingserve/store/file"
 	"github.com/lingserve/lingserve/tool"
 	"github.com/lingserve/lingserve/turn"
+	"github.com/lingserve/lingserve/web/wire"
 )
 
 // keyring is what the principals of a test show.
@@ -506,7 +508,7 @@ func TestWhoAsksTooMuchWaitsAndNobodyElseDoes(t *testing.T) {
 	b := newBench(t, func(o *Options) { o.Access = Access{Door: k.door, Limits: rate(10), Wrong: rate(5)} }).serve()
 	limited := func(got reply) {
 		t.Helper()
-		if got.Status != 429 || got.Header.Get("Retry-After") == "" || !strings.Contains(got.Body, codeRateLimited) {
+		if got.Status != 429 || got.Header.Get("Retry-After") == "" || !strings.Contains(got.Body, wire.CodeRateLimited) {
 			t.Errorf("%+v", got)
 		}
 	}
@@ -677,7 +679,7 @@ func (c *contract) checkDoor(t *testing.T) {
 		{"POST", "/v1/tickets", `{"path":"` + strings.Repeat("/x", 3<<10) + `"}`, nil, 413, true},
 	} {
 		b := newBench(t, func(o *Options) { o.MaxBody = 4 << 10 }).serve()
-		t.Run("tickets/"+itoa(want.status), func(t *testing.T) { c.check(t, b, want) })
+		t.Run("tickets/"+strconv.Itoa(want.status), func(t *testing.T) { c.check(t, b, want) })
 	}
 }
 
@@ -716,7 +718,7 @@ func TestWhereNobodyIsAskedAnAddressIsACaller(t *testing.T) {
 	} {
 		last := 0
 		for n := range 4 {
-			number := func(text string) string { return strings.ReplaceAll(text, "%d", itoa(10*i+n)) }
+			number := func(text string) string { return strings.ReplaceAll(text, "%d", strconv.Itoa(10*i+n)) }
 			last = from(number(tt.addr), number(tt.forwarded))
 		}
 		if last != tt.want {

@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"sync/atomic"
 	"testing"
+
+	"github.com/lingserve/lingserve/web/wire"
 )
 
 // engineOf is an engine that is away when it is said to be.
@@ -40,7 +42,7 @@ func TestTheEngineIsAway(t *testing.T) {
 		t.Errorf("/healthz: %d", resp.StatusCode)
 	}
 	resp := b.do("POST", "/v1/runs", body)
-	if p := readProblem(t, resp); p.Status != 503 || p.Code != codeOverloaded || resp.Header.Get("Retry-After") == "" {
+	if p := readProblem(t, resp); p.Status != 503 || p.Code != wire.CodeOverloaded || resp.Header.Get("Retry-After") == "" {
 		t.Errorf("a new run: %+v", p)
 	}
 	// What goes on does, and who comes back to it begins nothing.

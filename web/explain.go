@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/lingserve/lingserve/access"
+	"github.com/lingserve/lingserve/web/wire/request"
 )
 
 //go:embed explain.html
@@ -29,7 +30,7 @@ var explainPolicy = func() []string {
 // the page repeats only the name of the workflow or agent, and only if it has plain letters: a stranger may have written the address, and
 // people copy commands from this page.
 func (s *Server) explainStart(w http.ResponseWriter, r *http.Request) {
-	refused(w, errNotByPage.Reason)
+	noteOf(w).Refused(errNotByPage.Reason)
 	query := r.URL.Query()
 	kind, name := "workflow", query.Get("workflow")
 	if query.Get("agent") != "" {
@@ -48,12 +49,12 @@ func (s *Server) explainStart(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h["Content-Security-Policy"] = explainPolicy
 	h.Add("Vary", "Accept")
-	s.send(w, r, http.StatusForbidden, "text/html; charset=utf-8", []byte(page))
+	s.wire.Send(w, r, http.StatusForbidden, "text/html; charset=utf-8", []byte(page))
 }
 
 // plainName reports whether a name has only characters that mean nothing in HTML, in JSON, in an address and in a shell.
 func plainName(name string) bool {
-	return name != "" && len(name) <= maxName && !strings.ContainsFunc(name, func(c rune) bool {
+	return name != "" && len(name) <= request.MaxName && !strings.ContainsFunc(name, func(c rune) bool {
 		return !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.ContainsRune("._-", c))
 	})
 }

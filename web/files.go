@@ -19,6 +19,7 @@ import (
 	"net/http"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -31,6 +32,8 @@ import (
 	"github.com/lingserve/lingserve/internal/wording"
 	"github.com/lingserve/lingserve/run"
 	"github.com/lingserve/lingserve/tape"
+	"github.com/lingserve/lingserve/web/wire"
+	"github.com/lingserve/lingserve/web/wire/request"
 )
 
 // Files are what callers have uploaded, and what models have made. Each is a tape of its own in the store of sessions, with one event that
@@ -185,32 +188,32 @@ func (s *Server) readFile(ctx context.Context, owner, id string) (upload, []byte
 }
 
 // fileProblem is the answer to an error with a file.
-func (s *Server) fileProblem(ctx context.Context, err error) *problem {
+func (s *Server) fileProblem(ctx context.Context, err error) *wire.Problem {
 	switch {
 	case errors.Is(err, errNoFile), errors.Is(err, tape.ErrDeleted):
-		return newProblem(codeNotFound, errNoFile.Error())
+		return wire.NewProblem(wire.CodeNotFound, errNoFile.Error())
 	case errors.Is(err, errors.ErrUnsupported):
-		return newProblem(codeNotFound, noFiles)
+		return wire.NewProblem(wire.CodeNotFound, noFiles)
 	case errors.Is(err, tape.ErrTooMany):
 		return reached(limitFiles, "the server reached its limit of sessions and files; it accepts no new files", run.SessionsRetry)
 	case errors.Is(err, tape.ErrTooLarge):
-		return newProblem(codeTooLarge, "the server has no space for a file of this size")
+		return wire.NewProblem(wire.CodeTooLarge, "the server has no space for a file of this size")
 	case vfs.Failed(err):
 		s.shed.DiskFailed()
 		return reached(run.LimitDisk, "the server's disk is full or has failed, so it cannot store or read files; retry later", run.DiskRetry)
 	case run.IsOverloaded(err), errors.Is(err, context.DeadlineExceeded):
-		p := newProblem(codeOverloaded, "the server cannot reach the files at the moment; retry later")
-		p.retryAfter = run.TapesRetry
+		p := wire.NewProblem(wire.CodeOverloaded, "the server cannot reach the files at the moment; retry later")
+		p.Retry = run.TapesRetry
 		return p
 	}
-	p := newProblem(codeInternal, "the server cannot store or read the file; find the cause in its log under this id")
+	p := wire.NewProblem(wire.CodeInternal, "the server cannot store or read the file; find the cause in its log under this id")
 	p.ID = run.NewID()
 	s.log.ErrorContext(ctx, "file store failed", "id", p.ID, "error", err)
 	return p
 }
 
 // roomForFile refuses a file beyond what a caller may keep. What two uploads at once add is counted by the next one.
-func (s *Server) roomForFile(ctx context.Context, owner string, size int64) *problem {
+func (s *Server) roomForFile(ctx context.Context, owner string, size int64) *wire.Problem {
 	if s.shed.failed.Load() || s.shed.disk.over.Load() {
 		return reached(run.LimitDisk, "the server's disk is nearly full or has failed, so it accepts no files; retry later", run.DiskRetry)
 	}
@@ -226,34 +229,33 @@ func (s *Server) roomForFile(ctx context.Context, owner string, size int64) *pro
 		}
 	}
 	if count >= s.o.Files.MaxCount {
-		p := newProblem(codeRateLimited, "you have "+wording.Plural(int64(count), "file")+", the limit of one caller; delete some with DELETE /v1/files/{id}")
-		p.reason, p.retryAfter = limitFiles, run.SessionsRetry
+		p := wire.NewProblem(wire.CodeRateLimited, "you have "+wording.Plural(int64(count), "file")+", the limit of one caller; delete some with DELETE /v1/files/{id}")
+		p.Reason, p.Retry = limitFiles, run.SessionsRetry
 		return p
 	}
 	if held > s.o.Files.MaxBytes {
-		p := newProblem(codeRateLimited, "your files would exceed "+wording.Plural(s.o.Files.MaxBytes, "byte")+", the limit of one caller; delete some with DELETE /v1/files/{id}")
-		p.reason, p.retryAfter = limitFiles, run.SessionsRetry
+		p := wire.NewProblem(wire.CodeRateLimited, "your files would exceed "+wording.Plural(s.o.Files.MaxBytes, "byte")+", the limit of one caller; delete some with DELETE /v1/files/{id}")
+		p.Reason, p.Retry = limitFiles, run.SessionsRetry
 		return p
 	}
 	return nil
 }
 
 // keepsFiles lets requests through on a server that keeps files.
-func (s *Server) keepsFiles(h http.HandlerFunc) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
+func (s *Server) keepsFiles(h handler) handler {
+	return func(w http.ResponseWriter, r *http.Request) *wire.Problem {
 		if s.o.Tapes == nil {
-			newProblem(codeNotFound, noFiles).write(w)
-			return
+			return wire.NewProblem(wire.CodeNotFound, noFiles)
 		}
-		h(w, r)
+		return h(w, r)
 	}
 }
 
 // postFile keeps an uploaded file: of a form's field file, or the body itself with its name in the query.
-func (s *Server) postFile(w http.ResponseWriter, r *http.Request) {
+func (s *Server) postFile(w http.ResponseWriter, r *http.Request) *wire.Problem {
 	name := ""
-	d := &decoder{}
-	p := d.query(r, map[string]func(string){"filename": func(value string) { name = value }})
+	d := new(request.Decoder)
+	p := wire.Query(d, r, request.Parameters{"filename": func(value string) { name = value }})
 	if p == nil && r.ContentLength > s.o.Files.MaxSize+uploadBeside {
 		p = tooLargeBody(w, s.o.Files.MaxSize)
 	}
@@ -269,20 +271,20 @@ func (s *Server) postFile(w http.ResponseWriter, r *http.Request) {
 		f, p = s.uploadOf(r, name, body)
 	}
 	if p != nil {
-		p.at(w, r)
-		return
+		return p
 	}
 	w.Header().Set("Location", filesPath+"/"+f.ID)
-	s.sendJSON(w, r, http.StatusCreated, f)
+	s.wire.SendJSON(w, r, http.StatusCreated, f)
+	return nil
 }
 
-func (s *Server) uploadOf(r *http.Request, name string, data []byte) (upload, *problem) {
+func (s *Server) uploadOf(r *http.Request, name string, data []byte) (upload, *wire.Problem) {
 	claimed, params, err := mime.ParseMediaType(cmp.Or(r.Header.Get("Content-Type"), "application/octet-stream"))
 	if err != nil {
-		return upload{}, invalid(misfit{Header: "Content-Type", Detail: "expected a media type, found " + wording.Clip(r.Header.Get("Content-Type"))})
+		return upload{}, wire.Invalid(run.Field{Header: "Content-Type", Detail: "expected a media type, found " + wording.Clip(r.Header.Get("Content-Type"))})
 	}
 	if claimed == "multipart/form-data" {
-		var p *problem
+		var p *wire.Problem
 		if name, claimed, data, p = fileOfForm(data, params["boundary"]); p != nil {
 			return upload{}, p
 		}
@@ -291,13 +293,13 @@ func (s *Server) uploadOf(r *http.Request, name string, data []byte) (upload, *p
 		name = "file"
 	}
 	switch {
-	case len(name) > maxName || strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r == 0x7f || r == '\uFFFD' }):
-		return upload{}, invalid(misfit{Parameter: "filename", Detail: fmt.Sprintf("expected 1 to %d bytes of text without control characters", maxName)})
+	case len(name) > request.MaxName || strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r == 0x7f || r == '\uFFFD' }):
+		return upload{}, wire.Invalid(run.Field{Parameter: "filename", Detail: fmt.Sprintf("expected 1 to %d bytes of text without control characters", request.MaxName)})
 	case len(data) == 0:
-		return upload{}, invalid(misfit{Detail: "the file is empty"})
+		return upload{}, wire.Invalid(run.Field{Detail: "the file is empty"})
 	case int64(len(data)) > s.o.Files.MaxSize:
-		p := newProblem(codeTooLarge, "the file is larger than "+wording.Plural(s.o.Files.MaxSize, "byte"))
-		p.reason = limitBody
+		p := wire.NewProblem(wire.CodeTooLarge, "the file is larger than "+wording.Plural(s.o.Files.MaxSize, "byte"))
+		p.Reason = limitBody
 		return upload{}, p
 	}
 	if byName, _, _ := mime.ParseMediaType(mime.TypeByExtension(path.Ext(name))); claimed == "application/octet-stream" && byName != "" {
@@ -305,11 +307,11 @@ func (s *Server) uploadOf(r *http.Request, name string, data []byte) (upload, *p
 	}
 	kind := adapter.SniffMedia(data, claimed)
 	if !slices.Contains(s.o.Files.Types, adapter.MediaKind(kind)) {
-		p := newProblem(codeInvalid, "the file is of the type "+kind+"; this server takes "+strings.Join(s.o.Files.Types, ", "))
+		p := wire.NewProblem(wire.CodeInvalid, "the file is of the type "+kind+"; this server takes "+strings.Join(s.o.Files.Types, ", "))
 		p.Status = http.StatusUnsupportedMediaType
 		return upload{}, p
 	}
-	owner := who(r).Owner()
+	owner := wire.Who(r).Owner()
 	if p := s.roomForFile(r.Context(), owner, int64(len(data))); p != nil {
 		return upload{}, p
 	}
@@ -324,22 +326,22 @@ func (s *Server) uploadOf(r *http.Request, name string, data []byte) (upload, *p
 }
 
 // fileOfForm finds the file in a form. Other fields, such as the purpose that OpenAI's clients send, say nothing here.
-func fileOfForm(body []byte, boundary string) (name, kind string, data []byte, p *problem) {
+func fileOfForm(body []byte, boundary string) (name, kind string, data []byte, p *wire.Problem) {
 	form := multipart.NewReader(bytes.NewReader(body), boundary)
 	for {
 		part, err := form.NextRawPart()
 		if errors.Is(err, io.EOF) {
-			return "", "", nil, invalid(misfit{Detail: "expected a form with the file in the field file"})
+			return "", "", nil, wire.Invalid(run.Field{Detail: "expected a form with the file in the field file"})
 		}
 		if err != nil {
-			return "", "", nil, invalid(misfit{Detail: "the form is incomplete; send it again"})
+			return "", "", nil, wire.Invalid(run.Field{Detail: "the form is incomplete; send it again"})
 		}
 		if part.FormName() != "file" {
 			continue
 		}
 		data, err := io.ReadAll(part)
 		if err != nil {
-			return "", "", nil, invalid(misfit{Detail: "the form is incomplete; send it again"})
+			return "", "", nil, wire.Invalid(run.Field{Detail: "the form is incomplete; send it again"})
 		}
 		kind, _, err := mime.ParseMediaType(part.Header.Get("Content-Type"))
 		if err != nil {
@@ -350,29 +352,27 @@ func fileOfForm(body []byte, boundary string) (name, kind string, data []byte, p
 }
 
 // getFile describes a file.
-func (s *Server) getFile(w http.ResponseWriter, r *http.Request) {
-	_, f, err := s.findFile(r.Context(), who(r).Owner(), pathValue(r, "id"))
+func (s *Server) getFile(w http.ResponseWriter, r *http.Request) *wire.Problem {
+	_, f, err := s.findFile(r.Context(), wire.Who(r).Owner(), wire.PathValue(r, "id"))
 	if err != nil {
-		s.fileProblem(r.Context(), err).write(w)
-		return
+		return s.fileProblem(r.Context(), err)
 	}
-	s.sendJSON(w, r, http.StatusOK, f)
+	s.wire.SendJSON(w, r, http.StatusOK, f)
+	return nil
 }
 
 // getFileContent sends what is in a file. A browser does nothing with it but to show pictures and play sounds: it is a stranger's.
-func (s *Server) getFileContent(w http.ResponseWriter, r *http.Request) {
-	id := pathValue(r, "id")
+func (s *Server) getFileContent(w http.ResponseWriter, r *http.Request) *wire.Problem {
+	id := wire.PathValue(r, "id")
 	_, size, _ := readFileID(id)
 	release, ok := s.o.Ledger.Hold(size)
 	if !ok {
-		littleMemory("the server has no memory for this file now; retry later").write(w)
-		return
+		return littleMemory("the server has no memory for this file now; retry later")
 	}
 	defer release()
-	f, data, err := s.readFile(r.Context(), who(r).Owner(), id)
+	f, data, err := s.readFile(r.Context(), wire.Who(r).Owner(), id)
 	if err != nil {
-		s.fileProblem(r.Context(), err).write(w)
-		return
+		return s.fileProblem(r.Context(), err)
 	}
 	h := w.Header()
 	h.Set("Content-Security-Policy", "default-src 'none'; sandbox")
@@ -383,24 +383,25 @@ func (s *Server) getFileContent(w http.ResponseWriter, r *http.Request) {
 		shown = "inline"
 	}
 	h.Set("Content-Disposition", mime.FormatMediaType(shown, map[string]string{"filename": f.Filename}))
-	s.send(w, r, http.StatusOK, f.Type, data)
+	s.wire.Send(w, r, http.StatusOK, f.Type, data)
+	return nil
 }
 
 // deleteFile erases a file.
-func (s *Server) deleteFile(w http.ResponseWriter, r *http.Request) {
-	t, f, err := s.findFile(r.Context(), who(r).Owner(), pathValue(r, "id"))
+func (s *Server) deleteFile(w http.ResponseWriter, r *http.Request) *wire.Problem {
+	t, f, err := s.findFile(r.Context(), wire.Who(r).Owner(), wire.PathValue(r, "id"))
 	if err == nil {
 		err = t.Delete(r.Context())
 	}
 	if err != nil {
-		s.fileProblem(r.Context(), err).write(w)
-		return
+		return s.fileProblem(r.Context(), err)
 	}
-	s.sendJSON(w, r, http.StatusOK, struct {
+	s.wire.SendJSON(w, r, http.StatusOK, struct {
 		ID      string `json:"id"`
 		Object  string `json:"object"`
 		Deleted bool   `json:"deleted"`
 	}{f.ID, "file", true})
+	return nil
 }
 
 // sweepFiles erases files that have expired. It ends with Close. Replicas do it side by side, which does no harm.
@@ -436,7 +437,7 @@ func (s *Server) sweepFiles() {
 }
 
 // openFiles puts the data of uploaded files in the place of their ids. The list is a new one.
-func (s *Server) openFiles(by access.Principal, at string, list []adapter.Part) ([]adapter.Part, *problem) {
+func (s *Server) openFiles(by access.Principal, at string, list []adapter.Part) ([]adapter.Part, *wire.Problem) {
 	if len(list) == 0 {
 		return nil, nil
 	}
@@ -447,10 +448,10 @@ func (s *Server) openFiles(by access.Principal, at string, list []adapter.Part) 
 		if opened[i] = p; mediapart.Ref(&p) == "" {
 			continue
 		}
-		at := at + "/" + itoa(i)
+		at := at + "/" + strconv.Itoa(i)
 		f, data, err := s.readFile(ctx, by.Owner(), mediapart.Ref(&p))
 		if errors.Is(err, errNoFile) {
-			return nil, invalid(misfit{Pointer: at, Detail: errNoFile.Error()})
+			return nil, wire.Invalid(run.Field{Pointer: at, Detail: errNoFile.Error()})
 		}
 		if err != nil {
 			return nil, s.fileProblem(ctx, err)
@@ -460,14 +461,14 @@ func (s *Server) openFiles(by access.Principal, at string, list []adapter.Part) 
 		case kind == adapter.KindImage:
 			opened[i] = adapter.Part{Type: "image_url", Image: url}
 		case p.Image != "":
-			return nil, invalid(misfit{Pointer: at, Detail: "expected an image, found a file of the type " + f.Type})
+			return nil, wire.Invalid(run.Field{Pointer: at, Detail: "expected an image, found a file of the type " + f.Type})
 		default:
 			opened[i] = adapter.Part{Type: "file", File: url, Name: cmp.Or(p.Name, f.Filename)}
 		}
 		if kind == "text" && len(data) > s.shed.o.Input {
-			p := invalid(misfit{Pointer: at, Detail: "expected at most " + wording.Plural(int64(s.shed.o.Input), "character") + " of content for models in total"})
-			tooMuch := newProblem(codeTooLarge, p.Detail)
-			tooMuch.reason, tooMuch.Errors = run.LimitInput, p.Errors
+			p := wire.Invalid(run.Field{Pointer: at, Detail: "expected at most " + wording.Plural(int64(s.shed.o.Input), "character") + " of content for models in total"})
+			tooMuch := wire.NewProblem(wire.CodeTooLarge, p.Detail)
+			tooMuch.Reason, tooMuch.Errors = run.LimitInput, p.Errors
 			return nil, tooMuch
 		}
 	}
@@ -507,7 +508,7 @@ type runFiles struct{ s *Server }
 func (f runFiles) Open(who access.Principal, at string, list []adapter.Part) ([]adapter.Part, error) {
 	opened, p := f.s.openFiles(who, at, list)
 	if p != nil {
-		return nil, p.asError()
+		return nil, p.AsError()
 	}
 	return opened, nil
 }

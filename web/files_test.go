@@ -22,6 +22,7 @@ import (
 	"github.com/lingserve/lingserve/run"
 	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/tape/logs"
+	"github.com/lingserve/lingserve/web/wire"
 )
 
 const (
@@ -107,7 +108,7 @@ func TestAFileIsUploadedByAForm(t *testing.T) {
 		t.Errorf("%d %s", resp.StatusCode, said)
 	}
 	body, kind = form("other")
-	refusedWith(t, a.do("POST", "/v1/files", body, kind), 400, codeInvalid, "expected a form with the file in the field file")
+	refusedWith(t, a.do("POST", "/v1/files", body, kind), 400, wire.CodeInvalid, "expected a form with the file in the field file")
 }
 
 // MO-25: files lie in whatever store the sessions are in, and outlive the server.
@@ -149,15 +150,15 @@ func TestFilesAreBounded(t *testing.T) {
 	raw := func(data string) *http.Response {
 		return a.do("POST", "/v1/files?filename=x", data, "Content-Type: application/octet-stream")
 	}
-	refusedWith(t, raw(aPNG+strings.Repeat("x", 100)), 413, codeTooLarge, "larger than 100 bytes")
-	refusedWith(t, a.do("POST", "/v1/files", strings.Repeat("x", 100_000), "Content-Type: text/plain"), 413, codeTooLarge, "larger than 100 bytes")
-	refusedWith(t, raw("PK\x03\x04\x00\x00"), 415, codeInvalid, "application/zip; this server takes image, pdf, audio, text")
-	refusedWith(t, a.do("POST", "/v1/files", "\x7fELF\x00\x01", "Content-Type: image/png"), 415, codeInvalid, "application/octet-stream")
-	refusedWith(t, raw(""), 400, codeInvalid, "the file is empty")
+	refusedWith(t, raw(aPNG+strings.Repeat("x", 100)), 413, wire.CodeTooLarge, "larger than 100 bytes")
+	refusedWith(t, a.do("POST", "/v1/files", strings.Repeat("x", 100_000), "Content-Type: text/plain"), 413, wire.CodeTooLarge, "larger than 100 bytes")
+	refusedWith(t, raw("PK\x03\x04\x00\x00"), 415, wire.CodeInvalid, "application/zip; this server takes image, pdf, audio, text")
+	refusedWith(t, a.do("POST", "/v1/files", "\x7fELF\x00\x01", "Content-Type: image/png"), 415, wire.CodeInvalid, "application/octet-stream")
+	refusedWith(t, raw(""), 400, wire.CodeInvalid, "the file is empty")
 	a.upload("a", strings.Repeat("x", 70))
-	refusedWith(t, raw(strings.Repeat("x", 60)), 429, codeRateLimited, "your files would exceed 120 bytes")
+	refusedWith(t, raw(strings.Repeat("x", 60)), 429, wire.CodeRateLimited, "your files would exceed 120 bytes")
 	f := a.upload("b", "y")
-	refusedWith(t, raw("z"), 429, codeRateLimited, "2 files")
+	refusedWith(t, raw("z"), 429, wire.CodeRateLimited, "2 files")
 	a.do("DELETE", "/v1/files/"+f.ID, "").Body.Close()
 	a.upload("c", "z")
 }
@@ -283,10 +284,10 @@ func TestWhatIsNoImageOrFileIsRefusedWithItsPlace(t *testing.T) {
 		`"input":"x","files":[{"type":"text","text":"x"}]`:                                                        "expected only images and files",
 		`"input":"x","files":{}`: "/files: expected an array of parts",
 	} {
-		refusedWith(t, a.do("POST", "/v1/runs", `{"agent":"assistant",`+body+`}`), 400, codeInvalid, want)
+		refusedWith(t, a.do("POST", "/v1/runs", `{"agent":"assistant",`+body+`}`), 400, wire.CodeInvalid, want)
 	}
 	f := a.upload("a.pdf", aPDF)
-	refusedWith(t, a.do("POST", "/v1/runs", `{"agent":"assistant","input":"x","files":[{"type":"image","file_id":"`+f.ID+`"}]}`), 400, codeInvalid, "/files/0: expected an image, found a file of the type application/pdf")
+	refusedWith(t, a.do("POST", "/v1/runs", `{"agent":"assistant","input":"x","files":[{"type":"image","file_id":"`+f.ID+`"}]}`), 400, wire.CodeInvalid, "/files/0: expected an image, found a file of the type application/pdf")
 }
 
 // MO-25: the run says what is wrong, and no model is asked.

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -26,6 +27,7 @@ import (
 	"github.com/lingserve/lingserve/jsonuri"
 	"github.com/lingserve/lingserve/ling"
 	"github.com/lingserve/lingserve/tube"
+	"github.com/lingserve/lingserve/web/wire"
 )
 
 // scripted is a model that says what a test wants, and a provider of itself.
@@ -93,7 +95,7 @@ func story(sections int) (text string, pieces []string) {
 	}
 	doc.Title = `Why "the sky" is blue: ½ ☀ 🌈`
 	for i := range sections {
-		doc.Sections = append(doc.Sections, section{"Section\n" + itoa(i), strings.Repeat("Light is scattered by air. é\\ ", 4), i})
+		doc.Sections = append(doc.Sections, section{"Section\n" + strconv.Itoa(i), strings.Repeat("Light is scattered by air. é\\ ", 4), i})
 	}
 	whole, _ := json.Marshal(doc)
 	text = string(whole)
@@ -421,7 +423,7 @@ func readDocument(t testing.TB, resp *http.Response) (d document) {
 	return d
 }
 
-func readProblem(t testing.TB, resp *http.Response) (p problem) {
+func readProblem(t testing.TB, resp *http.Response) (p wire.Problem) {
 	t.Helper()
 	body := text(t, resp)
 	if resp.Header.Get("Content-Type") != "application/problem+json" {
@@ -477,6 +479,13 @@ type folded struct {
 	applied  int
 }
 
+// splitEventID takes the id of an event apart: <run>:<n>.
+func splitEventID(id string) (run string, n uint64, err error) {
+	run, number, _ := strings.Cut(id, ":")
+	n, err = strconv.ParseUint(number, 10, 64)
+	return run, n, err
+}
+
 // take applies an event as PROTOCOL and package tube say: events without an id of their own wait for the next that has one.
 func (f *folded) take(t testing.TB, e sse.Event) {
 	t.Helper()
@@ -486,9 +495,9 @@ func (f *folded) take(t testing.TB, e sse.Event) {
 		return
 	}
 	if f.last != "" {
-		before, err1 := parseEventID(f.last)
-		after, err2 := parseEventID(e.LastEventID)
-		if err1 != nil || err2 != nil || before.run != after.run || after.n <= before.n {
+		before, n1, err1 := splitEventID(f.last)
+		after, n2, err2 := splitEventID(e.LastEventID)
+		if err1 != nil || err2 != nil || before != after || n2 <= n1 {
 			t.Errorf("id %q after %q", e.LastEventID, f.last)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -16,7 +17,9 @@ import (
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/agent"
 	"github.com/lingserve/lingserve/run"
+	"github.com/lingserve/lingserve/run/hooks"
 	"github.com/lingserve/lingserve/tape"
+	"github.com/lingserve/lingserve/web/wire"
 )
 
 // askFor starts what a client of another server asks for, and waits for its end.
@@ -34,13 +37,13 @@ func (b *bench) askFor(a run.Request) document {
 	return d
 }
 
-func (b *bench) tryAsk(a run.Request) (*run.Run, *problem) {
+func (b *bench) tryAsk(a run.Request) (*run.Run, *wire.Problem) {
 	r, err := http.NewRequestWithContext(b.t.Context(), http.MethodPost, "/", nil)
 	if err != nil {
 		b.t.Fatal(err)
 	}
 	r = r.WithContext(access.With(r.Context(), access.Local))
-	of, _, p := b.s.startRun(httptest.NewRecorder(), r, &start{Request: a, view: view{format: "sse"}})
+	of, _, p := b.s.wire.Start(httptest.NewRecorder(), r, &a)
 	return of, p
 }
 
@@ -118,7 +121,7 @@ func TestManyThatBeginASessionAtOnceWriteItsHistoryOnce(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range 8 {
 		wg.Go(func() {
-			run, p := a.tryAsk(run.Request{Subject: run.Subject{Agent: "assistant"}, Session: "s", Input: quoted(itoa(i)), History: talk})
+			run, p := a.tryAsk(run.Request{Subject: run.Subject{Agent: "assistant"}, Session: "s", Input: quoted(strconv.Itoa(i)), History: talk})
 			if p != nil {
 				t.Errorf("%+v", p)
 				return
@@ -163,11 +166,11 @@ func TestWhatACallerInstructsStandsBehindTheAgentsOwnWordsAndIsMarked(t *testing
 	a.askFor(run.Request{Subject: run.Subject{Agent: "assistant"}, Input: quoted("hello")})
 	requests := a.talk.requests()
 	with, without := requests[0].Messages[0], requests[1].Messages[0]
-	if with.Role != adapter.System || with.Content != without.Content+"\n\n"+run.Instructed("Rhyme.") {
+	if with.Role != adapter.System || with.Content != without.Content+"\n\n"+hooks.Instructed("Rhyme.") {
 		t.Errorf("%q and without them %q", with.Content, without.Content)
 	}
-	if !strings.HasSuffix(run.Instructed("Rhyme."), "\n\nRhyme.") || len(run.Instructed("Rhyme.")) < 50 {
-		t.Errorf("%q", run.Instructed("Rhyme."))
+	if !strings.HasSuffix(hooks.Instructed("Rhyme."), "\n\nRhyme.") || len(hooks.Instructed("Rhyme.")) < 50 {
+		t.Errorf("%q", hooks.Instructed("Rhyme."))
 	}
 }
 
@@ -219,7 +222,7 @@ func TestWhatWasSaidBeforeIsBounded(t *testing.T) {
 			for _, to := range []run.Subject{{Agent: "assistant"}, {Workflow: "chat"}} {
 				as := c.ask
 				as.Subject, as.Input = to, quoted("x")
-				if _, p := a.tryAsk(as); p == nil || p.Code != codeInvalid || !strings.Contains(p.Detail, c.says) {
+				if _, p := a.tryAsk(as); p == nil || p.Code != wire.CodeInvalid || !strings.Contains(p.Detail, c.says) {
 					t.Errorf("%+v", p)
 				}
 			}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/lingserve/lingserve/internal/wording"
 	"github.com/lingserve/lingserve/web/playground"
+	"github.com/lingserve/lingserve/web/wire"
 )
 
 // getIndex is what stands at /: the page for browsers, and a text about what is here for curl and its like.
@@ -46,7 +47,7 @@ Try it:
 	}
 	fmt.Fprintf(&b, "  curl -N %s'http://%s/v1/runs?format=sse&workflow=%s' --get --data-urlencode 'input=Why is the sky blue?'\n",
 		key, host(r), url.QueryEscape(name))
-	s.send(w, r, http.StatusOK, "text/plain; charset=utf-8", []byte(b.String()))
+	s.wire.Send(w, r, http.StatusOK, "text/plain; charset=utf-8", []byte(b.String()))
 }
 
 // host is where the client has reached us, if it says so in characters that can stand in a command.
@@ -62,14 +63,14 @@ func host(r *http.Request) string {
 // wantsPage says whether a client asks for HTML, and not just for anything.
 func wantsPage(accept []string) bool {
 	text := strings.Join(accept, ",")
-	return quality(text, "text/html") > quality(text, "text/plain")
+	return wire.Quality(text, "text/html") > wire.Quality(text, "text/plain")
 }
 
 // getAsset serves what the page loads.
-func (s *Server) getAsset(w http.ResponseWriter, r *http.Request) {
+func (s *Server) getAsset(w http.ResponseWriter, r *http.Request) *wire.Problem {
 	if !playground.Has(r.URL.Path) {
-		newProblem(codeNotFound, "unknown path "+wording.Clip(r.URL.Path)).write(w)
-		return
+		return wire.NewProblem(wire.CodeNotFound, "unknown path "+wording.Clip(r.URL.Path))
 	}
 	playground.Serve(w, r)
+	return nil
 }

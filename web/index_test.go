@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/lingserve/lingserve/web/wire"
 )
 
 func TestTheIndexNamesTheResourcesAndACommandThatWorks(t *testing.T) {
@@ -88,7 +90,7 @@ func TestWhatThePageLoadsIsServed(t *testing.T) {
 			t.Errorf("HEAD %s: %d", m[1], resp.StatusCode)
 		}
 	}
-	if p := readProblem(t, b.do("GET", "/assets/other.js", "")); p.Status != 404 || p.Code != codeNotFound {
+	if p := readProblem(t, b.do("GET", "/assets/other.js", "")); p.Status != 404 || p.Code != wire.CodeNotFound {
 		t.Errorf("%+v", p)
 	}
 }

@@ -18,6 +18,7 @@ type stoppedKeys struct {
 	once.Keys
 	found        atomic.Pointer[func(once.Claim)] // is called with each claim that is found
 	forget, move atomic.Pointer[func()]           // are called before such a call
+	claimed      atomic.Pointer[func()]           // is called after one
 }
 
 func runHook(f *atomic.Pointer[func()]) {
@@ -32,6 +33,12 @@ func (k *stoppedKeys) Find(ctx context.Context, owner, key string) (once.Claim, 
 		(*f)(c)
 	}
 	return c, ok, err
+}
+
+func (k *stoppedKeys) Claim(ctx context.Context, c once.Claim) (once.Claim, bool, error) {
+	earlier, ok, err := k.Keys.Claim(ctx, c)
+	runHook(&k.claimed)
+	return earlier, ok, err
 }
 
 func (k *stoppedKeys) Forget(ctx context.Context, owner, key, run string) error {
@@ -58,9 +65,11 @@ func TestRU_61_AKeyThatIsFreedWhileACopyStartsLeadsToTheCopysRun(t *testing.T) {
 	var mine, its *stoppedKeys
 	full := g.replica(func(o *Options) { o.MaxRuns, mine = 1, stopKeys(o) })
 	b := g.replica(func(o *Options) { its = stopKeys(o) })
-	_, running := full.startAsync()
+	var running *stepped
 	refused, looked := make(chan struct{}), make(chan struct{})
-	var once1, once2 sync.Once
+	var once1, once2, once3 sync.Once
+	claimed := func() { once3.Do(func() { _, running = full.startAsync() }) } // which takes the room
+	mine.claimed.Store(&claimed)
 	forget := func() {
 		once1.Do(func() { close(refused) })
 		<-looked

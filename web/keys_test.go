@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/lingserve/lingserve/run"
+	"github.com/lingserve/lingserve/web/wire"
 )
 
 // FT-28
@@ -46,7 +47,7 @@ func TestARepeatedStartAttachesToTheFirstRun(t *testing.T) {
 		"one that is not":    `{"workflow":"nope","input":{"a":[1,2]}}`,
 		"with another model": `{"workflow":"steps","input":{"a":[1,2]},"model":"test:facts"}`,
 	} {
-		if p := readProblem(t, b.do("POST", "/v1/runs", other, "Idempotency-Key: k1")); p.Status != 422 || p.Code != codeInvalid {
+		if p := readProblem(t, b.do("POST", "/v1/runs", other, "Idempotency-Key: k1")); p.Status != 422 || p.Code != wire.CodeInvalid {
 			t.Errorf("%s: %+v", name, p)
 		}
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/lingserve/lingserve/access"
 	"github.com/lingserve/lingserve/internal/wording"
+	"github.com/lingserve/lingserve/web/wire"
 )
 
 // listener accepts connections, and bounds those that are open at once. One that is too many is not left to hang: it is a surplus one, whose
@@ -150,8 +151,8 @@ func (l *listener) admit(a *accepted) bool {
 	case n > l.most:
 		a.refusal = reached(limitConnections, "the server has too many open connections; retry later", connectionsRetry)
 	case mine > share:
-		a.refusal = newProblem(codeRateLimited, "your address has "+wording.Plural(share, "connection")+" open, the limit of one address; close some")
-		a.refusal.reason, a.refusal.retryAfter = limitConnectionsPerAddress, connectionsRetry
+		a.refusal = wire.NewProblem(wire.CodeRateLimited, "your address has "+wording.Plural(share, "connection")+" open, the limit of one address; close some")
+		a.refusal.Reason, a.refusal.Retry = limitConnectionsPerAddress, connectionsRetry
 	}
 	if a.refusal != nil {
 		a.until = a.since.Add(surplusTime)
@@ -220,7 +221,7 @@ type accepted struct {
 	from    string // its address, as [access.Caller] names it
 	since   time.Time
 	until   time.Time     // the end of a surplus one; zero for the others
-	refusal *problem      // what the requests of a surplus one are answered; nil for the others
+	refusal *wire.Problem // what the requests of a surplus one are answered; nil for the others
 	silent  *list.Element // nil after the first request; guarded by of.mu
 	begun   bool          // the first byte is read; of the one goroutine at a time that reads
 	once    sync.Once
@@ -303,6 +304,6 @@ func notSurplus(next http.Handler) http.Handler {
 			return
 		}
 		refusal := *a.refusal // each request of a connection of HTTP/2 has its own
-		refusal.at(w, r)
+		writeProblem(w, r, &refusal)
 	})
 }

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/access"
+	"github.com/lingserve/lingserve/web/wire"
 )
 
 // raw is a connection that has sent a request of its own.
@@ -66,7 +67,7 @@ func TestAConnectionTooManyIsAnsweredAndNotLeftToHang(t *testing.T) {
 			t.Errorf("%s: %s %v", path, resp.Status, resp.Header)
 		}
 		if resp.StatusCode == 503 {
-			turnedAway(t, resp, 503, codeOverloaded, "the server has too many open connections; retry later")
+			turnedAway(t, resp, 503, wire.CodeOverloaded, "the server has too many open connections; retry later")
 		}
 		resp.Body.Close()
 	}
@@ -292,7 +293,7 @@ func TestAnAddressWithTooManyConnectionsIsToldSo(t *testing.T) {
 		}
 		resp.Body.Close()
 	}
-	turnedAway(t, b.do("GET", "/v1/workflows", ""), 429, codeRateLimited, "your address has 5 connections open, the limit of one address; close some")
+	turnedAway(t, b.do("GET", "/v1/workflows", ""), 429, wire.CodeRateLimited, "your address has 5 connections open, the limit of one address; close some")
 	resp := b.do("GET", "/healthz", "")
 	defer resp.Body.Close()
 	if resp.StatusCode != 200 {

@@ -14,11 +14,13 @@ import (
 	"github.com/lingserve/lingserve/internal/wording"
 	"github.com/lingserve/lingserve/run"
 	"github.com/lingserve/lingserve/turn"
+	"github.com/lingserve/lingserve/web/wire"
+	"github.com/lingserve/lingserve/web/wire/native"
 )
 
 // appendDocument appends the parts of the run's document.
 func appendDocument(dst []byte, r *run.Run, reserved bool) []byte {
-	return append(dst, bytes.Join(documentOf(r, reserved), nil)...)
+	return append(dst, bytes.Join(native.Document(r, reserved), nil)...)
 }
 
 // memoryBench is a server that may use so much memory for its runs, whose model writes a document of about so many bytes.
@@ -62,9 +64,7 @@ func TestDocumentsThatDoNotFitTogetherAreAllMade(t *testing.T) {
 		})
 	}
 	clients.Wait()
-	eventually(t, "nobody follows a run any more", func() bool {
-		return b.s.streams.Count() == 0
-	})
+	b.s.wire.Wait(nil) // until nobody follows a run any more
 	b.quiet()
 	b.s.runs.Inspect().Sweep(time.Now().Add(time.Hour))
 	if h := b.s.Load().Memory; h.Bytes != 0 || h.Waiting != 0 || h.Refused != 0 {
@@ -79,8 +79,8 @@ func TestADocumentForWhichThereIsNoMemorySaysSo(t *testing.T) {
 		code string
 		took time.Duration
 	}{
-		"because of others": {4 << 20, codeOverloaded, 30 * time.Second},
-		"at any time":       {0, codeTooLarge, 0},
+		"because of others": {4 << 20, wire.CodeOverloaded, 30 * time.Second},
+		"at any time":       {0, wire.CodeTooLarge, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -93,7 +93,7 @@ func TestADocumentForWhichThereIsNoMemorySaysSo(t *testing.T) {
 				}
 				began := time.Now()
 				d := readDocument(t, b.do("POST", "/v1/runs", askChat))
-				if d.Status != run.StatusFailed || len(d.Errors) == 0 || d.Errors[0].Code != tt.code || d.Errors[0].Retryable != (tt.code == codeOverloaded) {
+				if d.Status != run.StatusFailed || len(d.Errors) == 0 || d.Errors[0].Code != tt.code || d.Errors[0].Retryable != (tt.code == wire.CodeOverloaded) {
 					t.Fatalf("%s %+v", d.Status, d.Errors)
 				}
 				if !strings.Contains(string(d.Result), "many words") {
@@ -112,7 +112,7 @@ func TestTurnsWaitWhileThereIsLittleMemory(t *testing.T) {
 	a := newAgentBench(t, nil)
 	a.serve()
 	press(&a.s.shed.memory, true)
-	turnedAway(t, a.say("hello", ""), 503, codeOverloaded, "memory")
+	turnedAway(t, a.say("hello", ""), 503, wire.CodeOverloaded, "memory")
 	k, err := a.s.o.Turns.Submit(t.Context(), &turn.Envelope{SessionID: "s", Channel: "chat", Content: "hello"})
 	if err != nil {
 		t.Fatal(err)

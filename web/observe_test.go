@@ -17,6 +17,7 @@ import (
 
 	"github.com/lingserve/lingserve/access"
 	"github.com/lingserve/lingserve/tool"
+	"github.com/lingserve/lingserve/web/wire"
 )
 
 // tally notes what an observer is told, each thing with how often.
@@ -59,7 +60,7 @@ func (o *tally) Run(workflow, agent string) RunObserver {
 	return tallyRun{o, workflow + agent}
 }
 
-func (o *tally) Stream(kind string) StreamObserver {
+func (o *tally) Stream(kind string) wire.StreamObserver {
 	o.note("stream %s", kind)
 	return tallyStream{o, kind}
 }

@@ -10,24 +10,23 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	adapterwire "github.com/lingserve/lingserve/adapter/wire"
+
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lingserve/lingserve/adapter"
-	"github.com/lingserve/lingserve/adapter/wire"
 	"github.com/lingserve/lingserve/bot"
-	"github.com/lingserve/lingserve/flow"
 	"github.com/lingserve/lingserve/ling"
 	"github.com/lingserve/lingserve/run"
 	"github.com/lingserve/lingserve/tube"
-	"github.com/lingserve/lingserve/web/openai"
+	"github.com/lingserve/lingserve/web/wire"
+	"github.com/lingserve/lingserve/web/wire/openai"
 )
 
 // chunk is one event of a stream of OpenAI's.
@@ -226,6 +225,7 @@ func TestToolsOfAnAgentAreNotTheClientsToCall(t *testing.T) {
 func TestAnAgentWhoseWorkflowAnswersIsAModelToo(t *testing.T) {
 	a := echoBench(t)
 	a.s.o.Agents = byEcho{a.s.o.Agents}
+	a.s.wire.Agents = a.s.o.Agents
 	a.s.runs.Inspect().Options().Agents = a.s.o.Agents
 	for _, want := range []string{"2: hello", "4: hello"} { // the workflow knows what was said in the session
 		if c, _ := a.completes(chatBody("writer", "hello", `,"user":"s"`)); c.Choices[0].Message.Content != want {
@@ -236,7 +236,7 @@ func TestAnAgentWhoseWorkflowAnswersIsAModelToo(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 	c, resp := a.completes(chatBody("broken", "hello", ""))
-	if resp.StatusCode != 500 || *c.Error.Code != codeInternal || resp.Header.Get("X-Request-Id") == "" || strings.Contains(c.Error.Message, "nothing-there") {
+	if resp.StatusCode != 500 || *c.Error.Code != wire.CodeInternal || resp.Header.Get("X-Request-Id") == "" || strings.Contains(c.Error.Message, "nothing-there") {
 		t.Errorf("%d %+v", resp.StatusCode, c.Error)
 	}
 	if c, resp := a.completes(`{"model":"writer","messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"data:image/png;base64,AA=="}}]}]}`); resp.StatusCode != 200 {
@@ -384,30 +384,30 @@ func TestWhatCannotBeDoneIsRefusedByItsName(t *testing.T) {
 		param      string
 		code       string
 	}{
-		{"no JSON", `{`, 400, "", codeInvalid},
-		{"a member twice", `{"model":"a","model":"b"}`, 400, "model", codeInvalid},
-		{"no object", `[]`, 400, "", codeInvalid},
-		{"no model", `{"messages":[{"role":"user","content":"x"}]}`, 400, "model", codeInvalid},
+		{"no JSON", `{`, 400, "", wire.CodeInvalid},
+		{"a member twice", `{"model":"a","model":"b"}`, 400, "model", wire.CodeInvalid},
+		{"no object", `[]`, 400, "", wire.CodeInvalid},
+		{"no model", `{"messages":[{"role":"user","content":"x"}]}`, 400, "model", wire.CodeInvalid},
 		{"another model", chatBody("gpt-9", "x", ""), 404, "model", "model_not_found"},
 		{"a model of another provider", chatBody("nobody:gpt-9", "x", ""), 404, "model", "model_not_found"},
-		{"no messages", `{"model":"assistant"}`, 400, "messages", codeInvalid},
-		{"none of them", `{"model":"assistant","messages":[]}`, 400, "messages", codeInvalid},
-		{"an empty one", chatBody("assistant", "", ""), 400, "messages", codeInvalid},
-		{"not the user's at the end", message(`{"role":"assistant","content":"x"}`), 400, "messages", codeInvalid},
-		{"a role", message(`{"role":"function","content":"x"}`), 400, "messages[0].role", codeInvalid},
-		{"a content", message(`{"role":"user","content":7}`), 400, "messages[0].content", codeInvalid},
-		{"a part", message(`{"role":"user","content":[{"type":"input_audio"}]}`), 400, "messages[0].content[0].input_audio", codeInvalid},
-		{"an image's address", message(`{"role":"user","content":[{"type":"image_url","image_url":{"url":"https://example.com/x.png"}}]}`), 400, "messages[0].content[0].image_url.url", codeInvalid},
-		{"tools", chatBody("assistant", "x", `,"tools":[{"type":"function","function":{"name":"f"}}]`), 400, "tools", codeInvalid},
-		{"several answers", chatBody("assistant", "x", `,"n":2`), 400, "n", codeInvalid},
-		{"probabilities", chatBody("assistant", "x", `,"logprobs":true`), 400, "logprobs", codeInvalid},
-		{"a schema for an agent", chatBody("assistant", "x", `,"response_format":{"type":"json_object"}`), 400, "response_format", codeInvalid},
-		{"a temperature", chatBody("assistant", "x", `,"temperature":3}`), 400, "", codeInvalid},
-		{"a temperature that is too high", chatBody("assistant", "x", `,"temperature":3`), 400, "temperature", codeInvalid},
-		{"a limit of tokens", chatBody("assistant", "x", `,"max_completion_tokens":"7"`), 400, "max_completion_tokens", codeInvalid},
-		{"a session", chatBody("assistant", "x", `,"user":"a\nb"`), 400, "user", codeInvalid},
-		{"a session in metadata", chatBody("assistant", "x", `,"metadata":{"session":"a\nb"}`), 400, "metadata.session", codeInvalid},
-		{"a body that is too large", chatBody("assistant", strings.Repeat("x", 5000), ""), 413, "", codeTooLarge},
+		{"no messages", `{"model":"assistant"}`, 400, "messages", wire.CodeInvalid},
+		{"none of them", `{"model":"assistant","messages":[]}`, 400, "messages", wire.CodeInvalid},
+		{"an empty one", chatBody("assistant", "", ""), 400, "messages", wire.CodeInvalid},
+		{"not the user's at the end", message(`{"role":"assistant","content":"x"}`), 400, "messages", wire.CodeInvalid},
+		{"a role", message(`{"role":"function","content":"x"}`), 400, "messages[0].role", wire.CodeInvalid},
+		{"a content", message(`{"role":"user","content":7}`), 400, "messages[0].content", wire.CodeInvalid},
+		{"a part", message(`{"role":"user","content":[{"type":"input_audio"}]}`), 400, "messages[0].content[0].input_audio", wire.CodeInvalid},
+		{"an image's address", message(`{"role":"user","content":[{"type":"image_url","image_url":{"url":"https://example.com/x.png"}}]}`), 400, "messages[0].content[0].image_url.url", wire.CodeInvalid},
+		{"tools", chatBody("assistant", "x", `,"tools":[{"type":"function","function":{"name":"f"}}]`), 400, "tools", wire.CodeInvalid},
+		{"several answers", chatBody("assistant", "x", `,"n":2`), 400, "n", wire.CodeInvalid},
+		{"probabilities", chatBody("assistant", "x", `,"logprobs":true`), 400, "logprobs", wire.CodeInvalid},
+		{"a schema for an agent", chatBody("assistant", "x", `,"response_format":{"type":"json_object"}`), 400, "response_format", wire.CodeInvalid},
+		{"a temperature", chatBody("assistant", "x", `,"temperature":3}`), 400, "", wire.CodeInvalid},
+		{"a temperature that is too high", chatBody("assistant", "x", `,"temperature":3`), 400, "temperature", wire.CodeInvalid},
+		{"a limit of tokens", chatBody("assistant", "x", `,"max_completion_tokens":"7"`), 400, "max_completion_tokens", wire.CodeInvalid},
+		{"a session", chatBody("assistant", "x", `,"user":"a\nb"`), 400, "user", wire.CodeInvalid},
+		{"a session in metadata", chatBody("assistant", "x", `,"metadata":{"session":"a\nb"}`), 400, "metadata.session", wire.CodeInvalid},
+		{"a body that is too large", chatBody("assistant", strings.Repeat("x", 5000), ""), 413, "", wire.CodeTooLarge},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got, resp := a.completes(c.body)
@@ -441,35 +441,6 @@ func TestWhatNewerClientsSayIsPassedOver(t *testing.T) {
 	}
 }
 
-func TestErrorsHaveOpenAIsTypesAndStatuses(t *testing.T) {
-	for code, want := range map[string]string{
-		codeInvalid: "400 invalid_request_error", codeUnauthorized: "401 authentication_error", codeForbidden: "403 permission_error",
-		codeNotFound: "404 invalid_request_error", codeGone: "410 invalid_request_error", codeConflict: "409 invalid_request_error",
-		codeTooLarge: "413 invalid_request_error", bot.CodeLimitReached: "422 invalid_request_error", codeRateLimited: "429 rate_limit_error", adapter.CodeBudget: "402 invalid_request_error",
-		adapter.CodeAuth: "502 server_error", adapter.CodeRateLimited: "429 rate_limit_error", adapter.CodeUnavailable: "502 server_error",
-		adapter.CodeTimeout: "504 server_error", adapter.CodeProtocol: "502 server_error", codeOutput: "502 server_error", codeRefused: "502 server_error",
-		codeOverloaded: "503 server_error", codeDraining: "503 server_error", codeInternal: "500 server_error",
-	} {
-		e := newProblem(code, "x").asOpenAI(nil)
-		if got := fmt.Sprint(e.Status, " ", e.Type()); got != want || e.Code != code {
-			t.Errorf("%s is %s, want %s", code, got, want)
-		}
-		delete(statusesOfTest, code)
-	}
-	if len(statusesOfTest) > 0 {
-		t.Errorf("not looked at: %v", statusesOfTest)
-	}
-}
-
-// statusesOfTest are all codes that a problem may have.
-var statusesOfTest = func() map[string]bool {
-	all := map[string]bool{}
-	for code := range statuses {
-		all[code] = true
-	}
-	return all
-}()
-
 // DP-11: a 429 of the model's server stays one, with its Retry-After.
 func TestAFailureBeforeAnyOutputHasAStatusAlsoWhereItIsStreamed(t *testing.T) {
 	b := newBench(t, nil)
@@ -498,7 +469,7 @@ func TestAFailureInMidStreamIsAnErrorAndTheJSONBeforeItIsWhole(t *testing.T) {
 			st.fail(&bot.Failure{Code: adapter.CodeUnavailable, Message: "the model's server broke off"})
 		}, adapter.CodeUnavailable},
 		{"it is canceled", func(st *stepped) { st.m.Stop(run.ErrAsked) }, run.StatusCanceled},
-		{"it is interrupted", func(st *stepped) { st.m.Stop(fmt.Errorf("x: %w", ling.ErrInterrupted)) }, codeDraining},
+		{"it is interrupted", func(st *stepped) { st.m.Stop(fmt.Errorf("x: %w", ling.ErrInterrupted)) }, wire.CodeDraining},
 	} {
 		for _, stream := range []bool{true, false} {
 			t.Run(fmt.Sprint(c.name, ", streamed ", stream), func(t *testing.T) {
@@ -535,7 +506,7 @@ func TestAnAnswerThatWasCutOrFilteredSaysSo(t *testing.T) {
 	b := newBench(t, nil)
 	b.model.say = func(_ context.Context, _ string, _ adapter.Request, yield func(string) bool) error {
 		yield("some")
-		return &adapter.Error{Code: adapter.CodeProtocol, Message: wire.ContentFilter}
+		return &adapter.Error{Code: adapter.CodeProtocol, Message: adapterwire.ContentFilter}
 	}
 	b.serve()
 	if s := b.streams(chatBody("test:story", "q", `,"stream":true`)); s.finish != openai.ContentFilter || s.text != "some" || !s.done {
@@ -543,10 +514,6 @@ func TestAnAnswerThatWasCutOrFilteredSaysSo(t *testing.T) {
 	}
 	if c, _ := b.completes(chatBody("test:story", "q", "")); c.Choices[0].FinishReason != openai.ContentFilter || c.Choices[0].Message.Content != "some" {
 		t.Errorf("%+v", c)
-	}
-	cut := run.Result{Status: run.StatusCompleted, Truncated: true}
-	if end := openaiEnd(cut); end.Finish != openai.Length || end.Err != nil {
-		t.Errorf("%+v", end)
 	}
 }
 
@@ -735,35 +702,6 @@ func TestAReaderThatFellBehindGoesOnFromASnapshot(t *testing.T) {
 	}
 }
 
-func TestAStreamWaitsForTheBotsThatAWorkflowNames(t *testing.T) {
-	dir := t.TempDir()
-	text := "name: a\nbots:\n  outline: {message: hi, root: article}\n" +
-		"  section: {on: article/sections/*/title, message: hi, root: \"article/sections/{{ event.match.0 }}/body\", format: text}\n" +
-		"  parts: {on: article/parts/*, message: hi, root: \"parts/p{{ event.match.0 }}\"}\n" +
-		"  mender: {on: {error: outline}, message: hi, root: article/mended}\n"
-	if err := os.WriteFile(filepath.Join(dir, "a.yaml"), []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	workflows, err := flow.Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b := newBench(t, func(o *Options) { o.Workflows = workflows })
-	defer b.s.Close()
-	want := openai.Shape{Roots: []string{"article", "article/sections/*/body", "parts/*"}}
-	if d := cmp.Diff(want, b.s.shapeOf(&run.Request{Subject: run.Subject{Workflow: "a"}})); d != "" {
-		t.Error(d)
-	}
-	for _, c := range []struct {
-		ask  run.Request
-		text bool
-	}{{run.Request{Subject: run.Subject{Agent: "x"}}, true}, {run.Request{Completion: &run.Completion{}}, true}, {run.Request{Completion: &run.Completion{JSON: true}}, false}, {run.Request{Subject: run.Subject{Workflow: "gone"}}, false}} {
-		if got := b.s.shapeOf(&c.ask); got.Text != c.text || got.Roots != nil {
-			t.Errorf("%+v: %+v", c.ask, got)
-		}
-	}
-}
-
 // One log, and three ways to read it: as it is, as chunks of a completion, and at the end as a document.
 func TestARunIsTheSameDocumentInOpenAIsWords(t *testing.T) {
 	b := newBench(t, nil).serve()
@@ -812,13 +750,13 @@ func TestARunIsTheSameDocumentInOpenAIsWords(t *testing.T) {
 func TestModelsAreListedWithWhatTakesTheirPlace(t *testing.T) {
 	a := newAgentBench(t, nil)
 	a.serve()
-	type list struct{ Data []model }
+	type list struct{ Data []openai.Model }
 	owners := map[string]string{}
 	for _, m := range get[list](a.bench, "/v1/models").Data {
 		owners[m.ID] = m.OwnedBy
 		escaped := strings.NewReplacer("/", "%2F", ":", "%3A").Replace(m.ID)
 		for _, path := range []string{m.ID, escaped} {
-			if got := get[model](a.bench, "/v1/models/"+path); got != m {
+			if got := get[openai.Model](a.bench, "/v1/models/"+path); got != m {
 				t.Errorf("%s: %+v", path, got)
 			}
 		}
@@ -829,7 +767,7 @@ func TestModelsAreListedWithWhatTakesTheirPlace(t *testing.T) {
 		t.Error(d)
 	}
 	for _, name := range []string{"workflow/chat", "agent/assistant"} { // as a request may name it, too
-		if got := get[model](a.bench, "/v1/models/"+name); got.ID != name || got.OwnedBy+"/" != name[:len(got.OwnedBy)+1] {
+		if got := get[openai.Model](a.bench, "/v1/models/"+name); got.ID != name || got.OwnedBy+"/" != name[:len(got.OwnedBy)+1] {
 			t.Errorf("%+v", got)
 		}
 	}

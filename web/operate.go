@@ -5,21 +5,22 @@ import (
 
 	"github.com/lingserve/lingserve/agent"
 	"github.com/lingserve/lingserve/tape"
+	"github.com/lingserve/lingserve/web/wire"
+	"github.com/lingserve/lingserve/web/wire/native"
+	"github.com/lingserve/lingserve/web/wire/request"
 )
 
 // Turns of chat platforms have no run that a client could follow. Operators see what waits in the session of such a turn, answer it, and
 // end the turn.
 
 // getApprovals lists the questions for approval that wait in a session.
-func (s *Server) getApprovals(w http.ResponseWriter, r *http.Request, t *tape.Tape) {
-	if p := new(decoder).query(r, nil); p != nil {
-		p.write(w)
-		return
+func (s *Server) getApprovals(w http.ResponseWriter, r *http.Request, t *tape.Tape) *wire.Problem {
+	if p := wire.Query(new(request.Decoder), r, nil); p != nil {
+		return p
 	}
 	questions, err := s.runs.Questions(r.Context(), t.Session())
 	if err != nil {
-		s.problem(r.Context(), err).write(w)
-		return
+		return s.wire.Problem(r.Context(), err)
 	}
 	list := struct {
 		Approvals []agent.Question `json:"approvals"`
@@ -27,43 +28,44 @@ func (s *Server) getApprovals(w http.ResponseWriter, r *http.Request, t *tape.Ta
 	if list.Approvals == nil {
 		list.Approvals = []agent.Question{}
 	}
-	s.sendJSON(w, r, http.StatusOK, list)
+	s.wire.SendJSON(w, r, http.StatusOK, list)
+	return nil
 }
 
 // postSessionApproval answers a question for approval that waits in a session.
-func (s *Server) postSessionApproval(w http.ResponseWriter, r *http.Request, t *tape.Tape) {
-	answer, p := s.readAnswer(w, r)
+func (s *Server) postSessionApproval(w http.ResponseWriter, r *http.Request, t *tape.Tape) *wire.Problem {
+	answer, p := native.Handlers{Server: s.wire}.ReadAnswer(w, r)
 	if p == nil {
 		if err := s.runs.AnswerSession(r.Context(), t.Session(), answer); err != nil {
-			p = s.problem(r.Context(), err)
+			p = s.wire.Problem(r.Context(), err)
 		}
 	}
 	if p != nil {
-		p.write(w)
-		return
+		return p
 	}
 	w.WriteHeader(http.StatusNoContent)
+	return nil
 }
 
 // postSessionCancel ends the turn of a session, and those that wait.
-func (s *Server) postSessionCancel(w http.ResponseWriter, r *http.Request, t *tape.Tape) {
+func (s *Server) postSessionCancel(w http.ResponseWriter, r *http.Request, t *tape.Tape) *wire.Problem {
 	_, p := s.readBody(w, r)
 	if p == nil {
-		p = new(decoder).query(r, nil)
+		p = wire.Query(new(request.Decoder), r, nil)
 	}
 	stopped := 0
 	if p == nil {
 		var err error
 		if stopped, err = s.runs.StopSession(r.Context(), t.Session()); err != nil {
-			p = s.problem(r.Context(), err)
+			p = s.wire.Problem(r.Context(), err)
 		}
 	}
 	if p == nil && stopped == 0 {
-		p = newProblem(codeConflict, "the session has no active run")
+		p = wire.NewProblem(wire.CodeConflict, "the session has no active run")
 	}
 	if p != nil {
-		p.write(w)
-		return
+		return p
 	}
-	s.sendJSON(w, r, http.StatusAccepted, map[string]int{"canceled": stopped})
+	s.wire.SendJSON(w, r, http.StatusAccepted, map[string]int{"canceled": stopped})
+	return nil
 }

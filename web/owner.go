@@ -6,19 +6,16 @@ import (
 	"github.com/lingserve/lingserve/access"
 	webchannel "github.com/lingserve/lingserve/channel/web"
 	"github.com/lingserve/lingserve/run"
+	"github.com/lingserve/lingserve/web/wire"
 )
 
-// who asks. Where nobody has to say who they are, it is the one user of the server.
-func who(r *http.Request) access.Principal { return access.From(r.Context()) }
-
 // remembers lets only those through who may use sessions.
-func remembers(h http.HandlerFunc) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		if !who(r).Remembers() {
-			newProblem(codeForbidden, run.NoMemory).at(w, r)
-			return
+func remembers(h handler) handler {
+	return func(w http.ResponseWriter, r *http.Request) *wire.Problem {
+		if !wire.Who(r).Remembers() {
+			return wire.NewProblem(wire.CodeForbidden, run.NoMemory)
 		}
-		h(w, r)
+		return h(w, r)
 	}
 }
 

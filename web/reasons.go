@@ -8,6 +8,7 @@ import (
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/run"
+	"github.com/lingserve/lingserve/web/wire"
 )
 
 // The lists below are the closed sets of values that an [Observer] gets, so that metrics can have all of them from the start.
@@ -27,22 +28,13 @@ func Reasons() []string {
 		run.LimitQueue, run.LimitSessions, limitFiles, run.LimitDisk, run.LimitEngine,
 	}
 	// Codes stand for refusals without a word of their own.
-	for code, status := range statuses {
-		if isRefusal(status) {
+	for code, status := range wire.Statuses {
+		if wire.IsRefusal(status) {
 			reasons = append(reasons, code)
 		}
 	}
 	slices.Sort(reasons)
 	return reasons
-}
-
-// isRefusal says whether an answer with this status always counts as a refusal.
-func isRefusal(status int) bool {
-	switch status {
-	case http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests, http.StatusServiceUnavailable:
-		return true
-	}
-	return false
 }
 
 // RunEnd is what [RunObserver.End] gets.
@@ -51,7 +43,7 @@ type RunEnd struct{ Status, Code string }
 // RunEnds lists the ways in which runs end.
 func RunEnds() []RunEnd {
 	ends := []RunEnd{{Status: run.StatusCompleted}, {Status: run.StatusCanceled}, {Status: run.StatusInterrupted}, {Status: run.StatusMoved}}
-	for _, code := range append(adapter.Codes(), codeOutput, codeRefused, codeInternal) {
+	for _, code := range append(adapter.Codes(), wire.CodeOutput, wire.CodeRefused, wire.CodeInternal) {
 		ends = append(ends, RunEnd{run.StatusFailed, code})
 	}
 	return ends

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/lingserve/lingserve/access"
+	"github.com/lingserve/lingserve/web/wire"
 )
 
 // DO-11: metrics create a series for each reason at the start. A reason that the code has and the list has not would begin late.
@@ -84,7 +85,7 @@ func TestEveryReasonOfARefusalIsListed(t *testing.T) {
 		}
 	}
 	for i, reason := range listed {
-		if !found[reason] && !isRefusal(statuses[reason]) {
+		if !found[reason] && !wire.IsRefusal(wire.Statuses[reason]) {
 			t.Errorf("no code gives the reason %q", reason)
 		}
 		if i > 0 && listed[i-1] == reason {

@@ -3,6 +3,7 @@ package web
 import (
 	"context"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -311,7 +312,7 @@ func BenchmarkRemember(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				runs++
-				body := `{"workflow":"long","session":"` + itoa(runs) + `","input":"why"}`
+				body := `{"workflow":"long","session":"` + strconv.Itoa(runs) + `","input":"why"}`
 				req, err := http.NewRequest("POST", "/v1/runs?format=json", strings.NewReader(body))
 				if err != nil {
 					b.Fatal(err)

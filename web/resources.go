@@ -1,37 +1,19 @@
 package web
 
 import (
-	"bytes"
-	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"net/http"
-	"net/url"
-	"strings"
+	"strconv"
 	"time"
 
-	"github.com/go-chi/chi/v5"
-
-	"github.com/lingserve/lingserve/access"
-	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/api"
 	"github.com/lingserve/lingserve/flow"
 	"github.com/lingserve/lingserve/internal/wording"
 	"github.com/lingserve/lingserve/run"
 	"github.com/lingserve/lingserve/tape"
+	"github.com/lingserve/lingserve/web/wire"
 )
-
-// sendJSON answers with a value as JSON. Characters of HTML stay as they are: nothing here is put into a page.
-func (s *Server) sendJSON(w http.ResponseWriter, r *http.Request, status int, value any) {
-	var body bytes.Buffer
-	enc := json.NewEncoder(&body)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(value); err != nil {
-		panic(err)
-	}
-	s.send(w, r, status, "application/json", body.Bytes())
-}
 
 // getWorkflows lists what can be run.
 func (s *Server) getWorkflows(w http.ResponseWriter, r *http.Request) {
@@ -40,97 +22,43 @@ func (s *Server) getWorkflows(w http.ResponseWriter, r *http.Request) {
 	}{Workflows: []flow.Info{}}
 	for _, wf := range s.o.Workflows.All() {
 		info := wf.Info()
-		if !who(r).Runs(info.Name) {
+		if !wire.Who(r).Runs(info.Name) {
 			continue
 		}
 		info.Graph = nil // one workflow has it; a list need not
 		list.Workflows = append(list.Workflows, info)
 	}
-	s.sendJSON(w, r, http.StatusOK, list)
+	s.wire.SendJSON(w, r, http.StatusOK, list)
 }
 
 // getWorkflow describes one workflow: its input and its graph.
-func (s *Server) getWorkflow(w http.ResponseWriter, r *http.Request) {
-	name := pathValue(r, "name")
-	if err := run.MayStart(who(r), &run.Request{Subject: run.Subject{Workflow: name}}); err != nil {
-		s.problem(r.Context(), err).write(w)
-		return
+func (s *Server) getWorkflow(w http.ResponseWriter, r *http.Request) *wire.Problem {
+	name := wire.PathValue(r, "name")
+	if err := run.MayStart(wire.Who(r), &run.Request{Subject: run.Subject{Workflow: name}}); err != nil {
+		return s.wire.Problem(r.Context(), err)
 	}
 	wf, ok := s.o.Workflows.Get(name)
 	if !ok {
-		newProblem(codeNotFound, "unknown workflow "+wording.Quote(name)+"; "+s.runs.Expected(who(r), name)).write(w)
-		return
+		return wire.NewProblem(wire.CodeNotFound, "unknown workflow "+wording.Quote(name)+"; "+s.runs.Expected(wire.Who(r), name))
 	}
-	s.sendJSON(w, r, http.StatusOK, wf.Info())
+	s.wire.SendJSON(w, r, http.StatusOK, wf.Info())
+	return nil
 }
 
-// pathValue returns a part of the path, which may have been escaped.
-func pathValue(r *http.Request, name string) string {
-	value := chi.URLParam(r, name)
-	if r.URL.RawPath != "" { // chi matched the escaped path
-		if plain, err := url.PathUnescape(value); err == nil {
-			return plain
-		}
+// getAgents lists the agents.
+func (s *Server) getAgents(w http.ResponseWriter, r *http.Request) {
+	type one struct {
+		Name     string `json:"name"`
+		Default  bool   `json:"default,omitempty"`
+		Workflow string `json:"workflow,omitempty"` // that answers for it
 	}
-	return value
-}
-
-// model is a model as OpenAI lists them.
-type model struct {
-	ID      string `json:"id"`
-	Object  string `json:"object"`
-	Created int64  `json:"created"`
-	OwnedBy string `json:"owned_by"`
-	// Default is ours, for a page that offers a choice; clients of this shape pass over what they do not know.
-	Default bool `json:"default,omitempty"`
-}
-
-// models are the models that can be used: those that are configured, the default, and what the workflows name at this moment; and
-// behind them the agents and workflows, which take a model's place for OpenAI's clients. It has what somebody may use.
-func (s *Server) models(p access.Principal) (list []model) {
-	standard := cmp.Or(s.o.Bot.Model, s.o.Models.Default)
-	first := adapter.Links(standard)[0]
-	add := func(name, owner string, first bool) {
-		// Nobody knows when a model was made; clients of this shape want a number.
-		list = append(list, model{name, "model", s.began.Unix(), owner, first})
+	list := struct {
+		Agents []one `json:"agents"`
+	}{[]one{}}
+	for _, name := range s.runs.Agents(wire.Who(r)) {
+		list.Agents = append(list.Agents, one{name, name == s.o.Agents.Names()[0], s.wire.ByWorkflow(name)})
 	}
-	for _, name := range s.o.Models.Usable(append(s.o.Workflows.Models(), standard)...) {
-		if !p.Runs("") {
-			break
-		}
-		provider, _, _ := strings.Cut(name, ":")
-		add(name, provider, name == first)
-	}
-	agents, workflows := s.targets(p)
-	for _, name := range agents {
-		add(name, "agent", false)
-	}
-	for _, name := range workflows {
-		add(name, "workflow", false)
-	}
-	return list
-}
-
-// getModels lists the models in the shape of OpenAI's list.
-func (s *Server) getModels(w http.ResponseWriter, r *http.Request) {
-	s.sendJSON(w, r, http.StatusOK, struct {
-		Object string  `json:"object"`
-		Data   []model `json:"data"`
-	}{"list", append([]model{}, s.models(who(r))...)})
-}
-
-// getModel describes one of them. Its name may have slashes, escaped or not.
-func (s *Server) getModel(w http.ResponseWriter, r *http.Request) {
-	name := pathValue(r, "*")
-	target, _ := s.target(who(r), name)
-	for _, m := range s.models(who(r)) {
-		if of, ok := s.target(who(r), m.ID); m.ID == name || ok && of.Agent == target.Agent && of.Workflow == target.Workflow {
-			m.ID = name // it may have a prefix that it does not need
-			s.sendJSON(w, r, http.StatusOK, m)
-			return
-		}
-	}
-	writeOpenAI(w, s.noModel(name))
+	s.wire.SendJSON(w, r, http.StatusOK, list)
 }
 
 type health struct {
@@ -145,7 +73,7 @@ type health struct {
 
 // getHealth says that the process lives.
 func (s *Server) getHealth(w http.ResponseWriter, r *http.Request) {
-	s.sendJSON(w, r, http.StatusOK, health{Status: "ok", Version: s.o.Version})
+	s.wire.SendJSON(w, r, http.StatusOK, health{Status: "ok", Version: s.o.Version})
 }
 
 // getReady says whether new runs are taken. That a channel does not work is told too, but makes the server no less ready: its runs
@@ -158,7 +86,7 @@ func (s *Server) getHealth(w http.ResponseWriter, r *http.Request) {
 func (s *Server) getReady(w http.ResponseWriter, r *http.Request) {
 	if s.runs.Draining() {
 		w.Header().Set("Retry-After", "5")
-		s.sendJSON(w, r, http.StatusServiceUnavailable, health{Status: "draining", Version: s.o.Version})
+		s.wire.SendJSON(w, r, http.StatusServiceUnavailable, health{Status: "draining", Version: s.o.Version})
 		return
 	}
 	h := health{Status: "ready", Version: s.o.Version, Overloaded: s.overloaded()}
@@ -168,13 +96,13 @@ func (s *Server) getReady(w http.ResponseWriter, r *http.Request) {
 	status := http.StatusOK
 	if s.engineAway() {
 		h.Status, h.Engine, status = "away", "away", http.StatusServiceUnavailable
-		w.Header().Set("Retry-After", itoa(int(engineRetry/time.Second)))
+		w.Header().Set("Retry-After", strconv.Itoa(int(engineRetry/time.Second)))
 	}
 	if r, ok := s.o.Tapes.(tape.Remote); ok && r.Away() {
 		h.Status, h.Sessions, status = "away", "away", http.StatusServiceUnavailable
-		w.Header().Set("Retry-After", itoa(int(engineRetry/time.Second)))
+		w.Header().Set("Retry-After", strconv.Itoa(int(engineRetry/time.Second)))
 	}
-	s.sendJSON(w, r, status, h)
+	s.wire.SendJSON(w, r, status, h)
 }
 
 // contractTag changes with the contract.
@@ -192,5 +120,5 @@ func (s *Server) getContract(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusNotModified)
 		return
 	}
-	s.send(w, r, http.StatusOK, "application/yaml", api.Contract)
+	s.wire.Send(w, r, http.StatusOK, "application/yaml", api.Contract)
 }

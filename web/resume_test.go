@@ -20,6 +20,7 @@ import (
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/internal/longtest"
 	"github.com/lingserve/lingserve/run"
+	"github.com/lingserve/lingserve/web/wire"
 )
 
 // cutConn is a connection that breaks after so many bytes were read.
@@ -335,7 +336,7 @@ func TestAResumeOfALostRunIsToldSoAndThenToStop(t *testing.T) {
 		t.Errorf("%+v", p)
 	}
 	for _, path := range []string{"/v1/runs/" + lost, "/v1/runs/" + lost + "/events", "/v1/runs/..%2f..%2fetc", "/v1/runs/%00"} {
-		if p := readProblem(t, b.do("GET", path, "")); p.Status != 404 || p.Code != codeNotFound {
+		if p := readProblem(t, b.do("GET", path, "")); p.Status != 404 || p.Code != wire.CodeNotFound {
 			t.Errorf("%s: %+v", path, p)
 		}
 	}

@@ -2,16 +2,13 @@ package web
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"sync"
 	"time"
 
 	"github.com/lingserve/lingserve/access"
+	"github.com/lingserve/lingserve/web/wire"
 )
-
-// errRevoked is why streams end whose key or token does not count any more.
-var errRevoked = errors.New("the key or token of this stream is no longer valid")
 
 // revokeEvery is how soon a stream is broken off when its key was taken away, beside the time in which a file of keys is read again.
 const revokeEvery = time.Second
@@ -56,7 +53,7 @@ func (g *granted) revoke(door *access.Door) (count int) {
 	for s := range g.open {
 		if !door.Holds(s.grant) {
 			delete(g.open, s)
-			s.cancel(errRevoked)
+			s.cancel(wire.ErrRevoked)
 			count++
 		}
 	}

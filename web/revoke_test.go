@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/access"
+	"github.com/lingserve/lingserve/web/wire"
 )
 
 // SE-09, SE-10: what a key has opened is broken off when the key is taken away, revoked, or expires: without an end that looks like the
@@ -56,7 +57,7 @@ func TestStreamsEndWithTheKeyThatHasOpenedThem(t *testing.T) {
 				resp, err := b.try(t.Context(), "GET", "/v1/runs/"+id+"/events?format=json", "", asAnn)
 				if err == nil {
 					if resp.StatusCode == http.StatusUnauthorized { // a client that asks again by itself, as Go's does
-						err = errRevoked
+						err = wire.ErrRevoked
 					}
 					resp.Body.Close()
 				}
@@ -108,7 +109,7 @@ func TestStreamsEndWithTheKeyThatHasOpenedThem(t *testing.T) {
 			if lines.Err() != nil {
 				t.Error(lines.Err())
 			}
-			for _, said := range []string{"closed streams whose keys are no longer valid", "end=" + StreamRevoked} {
+			for _, said := range []string{"closed streams whose keys are no longer valid", "end=" + wire.StreamRevoked} {
 				eventually(t, "the log says "+said, func() bool { return strings.Contains(b.log.String(), said) })
 			}
 		})

@@ -11,7 +11,8 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/tube"
-	"github.com/lingserve/lingserve/web/agui/aguitest"
+	"github.com/lingserve/lingserve/web/wire"
+	"github.com/lingserve/lingserve/web/wire/agui/aguitest"
 )
 
 // roll are replicas of which one after the other is replaced, with those who can be asked now.
@@ -157,7 +158,7 @@ func TestARunOfWhichTooMuchWaitsToBeStoredEnds(t *testing.T) {
 		t.Errorf("%s %q", c.terminal, c.names)
 	}
 	d := readDocument(t, a.do("GET", "/v1/runs/"+id+"/events?format=json", ""))
-	if len(d.Errors) != 1 || d.Errors[0].Code != codeOverloaded {
+	if len(d.Errors) != 1 || d.Errors[0].Code != wire.CodeOverloaded {
 		t.Errorf("%+v", d.Errors)
 	}
 	if n := len(c.json()); n < 60<<10 || n > 200<<10 {

@@ -10,7 +10,11 @@ import (
 
 	"github.com/lingserve/lingserve/internal/wording"
 	"github.com/lingserve/lingserve/run"
-	"github.com/lingserve/lingserve/web/frame"
+	"github.com/lingserve/lingserve/web/wire"
+	"github.com/lingserve/lingserve/web/wire/agui"
+	"github.com/lingserve/lingserve/web/wire/aisdk"
+	"github.com/lingserve/lingserve/web/wire/native"
+	"github.com/lingserve/lingserve/web/wire/openai"
 )
 
 // routes lays out the resources. Everything that answers with a document can be asked for with HEAD, too; what starts or
@@ -18,7 +22,7 @@ import (
 func (s *Server) routes() http.Handler {
 	r := chi.NewRouter()
 	r.NotFound(func(w http.ResponseWriter, r *http.Request) {
-		nothingAt(r.URL.Path).unknown(w, r)
+		writeUnknown(w, r, nothingAt(r.URL.Path))
 	})
 	r.MethodNotAllowed(func(w http.ResponseWriter, req *http.Request) { otherMethod(r, w, req) })
 	document := func(path string, h http.HandlerFunc) {
@@ -26,67 +30,88 @@ func (s *Server) routes() http.Handler {
 		r.Head(path, h)
 	}
 	document("/", s.getIndex)
-	document("/assets/{name}", s.getAsset)
+	document("/assets/{name}", handle(s.getAsset))
 	document("/healthz", s.getHealth)
 	document("/readyz", s.getReady)
 	document("/openapi.yaml", s.getContract)
 	document("/v1/agents", s.getAgents)
-	r.Post("/v1/agui/{agent}", s.follows(s.postAGUI))
-	r.Get("/v1/agui/{agent}/{thread}", remembers(s.follows(s.getAGUI)))
-	r.Post("/v1/chat/completions", s.starts(s.postCompletion))
-	document("/v1/models", s.getModels)
-	document("/v1/models/*", s.getModel)
 	document("/v1/workflows", s.getWorkflows)
-	document("/v1/workflows/{name}", s.getWorkflow)
-	r.Post("/v1/runs", s.starts(s.postRun))
-	r.Get("/v1/runs", s.starts(s.getStart))
-	document("/v1/runs/{run}", s.getRun)
-	r.Get("/v1/runs/{run}/events", s.follows(s.getEvents))
-	r.Post("/v1/runs/{run}/cancel", s.postCancel)
-	r.Post("/v1/runs/{run}/approvals/{approval}", s.postApproval)
-	r.Post("/v1/ui/{agent}", s.follows(s.postUI))
-	r.Post("/v1/ui/{agent}/object", s.starts(s.postUIObject))
-	document("/v1/ui/{agent}/{chat}", remembers(s.getUIChat))
-	r.Get("/v1/ui/{agent}/{chat}/stream", remembers(s.follows(s.getUIStream)))
-	document("/v1/sessions", s.withTapes(s.getSessions))
-	document("/v1/sessions/{id}", s.withSession(s.getSession))
-	r.Delete("/v1/sessions/{id}", s.withSession(s.deleteSession))
-	r.Get("/v1/sessions/{id}/tape", s.withSession(s.getTape))
-	r.Get("/v1/sessions/{id}/approvals", s.withSession(s.getApprovals))
-	r.Post("/v1/sessions/{id}/approvals/{approval}", s.withSession(s.postSessionApproval))
-	r.Post("/v1/sessions/{id}/cancel", s.withSession(s.postSessionCancel))
-	r.Post("/v1/sessions/{id}/handoff", s.withSession(s.postHandoff))
-	r.Post("/v1/sessions/{id}/fork", s.withSession(s.postFork))
-	r.Post(filesPath, s.keepsFiles(s.postFile))
-	document("/v1/files/{id}", s.keepsFiles(s.getFile))
-	document("/v1/files/{id}/content", s.keepsFiles(s.getFileContent))
-	r.Delete("/v1/files/{id}", s.keepsFiles(s.deleteFile))
-	r.Post("/v1/tickets", s.postTicket)
-	r.Post("/v1/channels/{channel}/webhook", s.postWebhook)
+	document("/v1/workflows/{name}", handle(s.getWorkflow))
+	s.wireRoutes(r, document)
+	document("/v1/sessions", handle(s.withTapes(s.getSessions)))
+	document("/v1/sessions/{id}", handle(s.withSession(s.getSession)))
+	r.Delete("/v1/sessions/{id}", handle(s.withSession(s.deleteSession)))
+	r.Get("/v1/sessions/{id}/tape", handle(s.withSession(s.getTape)))
+	r.Get("/v1/sessions/{id}/approvals", handle(s.withSession(s.getApprovals)))
+	r.Post("/v1/sessions/{id}/approvals/{approval}", handle(s.withSession(s.postSessionApproval)))
+	r.Post("/v1/sessions/{id}/cancel", handle(s.withSession(s.postSessionCancel)))
+	r.Post("/v1/sessions/{id}/handoff", handle(s.withSession(s.postHandoff)))
+	r.Post("/v1/sessions/{id}/fork", handle(s.withSession(s.postFork)))
+	r.Post(filesPath, handle(s.keepsFiles(s.postFile)))
+	document("/v1/files/{id}", handle(s.keepsFiles(s.getFile)))
+	document("/v1/files/{id}/content", handle(s.keepsFiles(s.getFileContent)))
+	r.Delete("/v1/files/{id}", handle(s.keepsFiles(s.deleteFile)))
+	r.Post("/v1/tickets", handle(s.postTicket))
+	r.Post("/v1/channels/{channel}/webhook", handle(s.postWebhook))
 	s.router = r
 	return s.outermost(notSurplus(s.sized(r)))
 }
 
+// handler answers a request, or returns the problem why it does not.
+type handler = func(w http.ResponseWriter, r *http.Request) *wire.Problem
+
+// handle makes an http.HandlerFunc of a handler. It writes the problem as clients of the path read it.
+func handle(h handler) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if p := h(w, r); p != nil {
+			writeProblem(w, r, p)
+		}
+	}
+}
+
+// wireRoutes lays out the resources by which clients start and follow runs.
+func (s *Server) wireRoutes(r chi.Router, document func(path string, h http.HandlerFunc)) {
+	own := native.Handlers{Server: s.wire}
+	r.Post("/v1/runs", handle(s.starts(own.PostRun)))
+	r.Get("/v1/runs", handle(s.starts(own.GetStart)))
+	document("/v1/runs/{run}", handle(own.GetRun))
+	r.Get("/v1/runs/{run}/events", handle(s.follows(own.GetEvents)))
+	r.Post("/v1/runs/{run}/cancel", handle(own.PostCancel))
+	r.Post("/v1/runs/{run}/approvals/{approval}", handle(own.PostApproval))
+	completions := openai.Handlers{Server: s.wire}
+	r.Post("/v1/chat/completions", handle(s.starts(completions.PostCompletion)))
+	document("/v1/models", completions.GetModels)
+	document("/v1/models/*", completions.GetModel)
+	threads := agui.Handlers{Server: s.wire}
+	r.Post("/v1/agui/{agent}", handle(s.follows(threads.PostRun)))
+	r.Get("/v1/agui/{agent}/{thread}", handle(remembers(s.follows(threads.GetThread))))
+	chats := aisdk.Handlers{Server: s.wire}
+	r.Post("/v1/ui/{agent}", handle(s.follows(chats.PostChat)))
+	r.Post("/v1/ui/{agent}/object", handle(s.starts(chats.PostObject)))
+	document("/v1/ui/{agent}/{chat}", handle(remembers(chats.GetChat)))
+	r.Get("/v1/ui/{agent}/{chat}/stream", handle(remembers(s.follows(chats.GetStream))))
+}
+
 // nothingAt is the answer at a path that leads nowhere. Who looks for what other servers have there is told where it is, but not the
 // address: it is for others.
-func nothingAt(path string) *problem {
+func nothingAt(path string) *wire.Problem {
 	if path == "/metrics" || path == "/debug" || strings.HasPrefix(path, "/debug/") {
-		return newProblem(codeNotFound, "metrics and profiles have their own listener; set admin.addr to open it")
+		return wire.NewProblem(wire.CodeNotFound, "metrics and profiles have their own listener; set admin.addr to open it")
 	}
 	detail := "unknown path " + wording.Clip(path)
 	if ofOpenAI(path) {
 		detail += "; of OpenAI's API, this server supports /v1/chat/completions and /v1/models"
 	}
-	return newProblem(codeNotFound, detail)
+	return wire.NewProblem(wire.CodeNotFound, detail)
 }
 
-// unknown answers a request for a path or method that the server does not have. Only clients of OpenAI's expect more below /v1/files.
-func (p *problem) unknown(w http.ResponseWriter, r *http.Request) {
+// writeUnknown answers a request for a path or method that the server does not have. Only clients of OpenAI's expect more below /v1/files.
+func writeUnknown(w http.ResponseWriter, r *http.Request, p *wire.Problem) {
 	if path := r.URL.Path; path == filesPath || strings.HasPrefix(path, filesPath+"/") {
-		p.openai(w, nil)
+		openai.WriteProblem(w, p)
 		return
 	}
-	p.at(w, r)
+	writeProblem(w, r, p)
 }
 
 // methods are those that a path may know.
@@ -107,10 +132,10 @@ func otherMethod(routes *chi.Mux, w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusNoContent)
 		return
 	}
-	p := newProblem(codeInvalid, "the method "+wording.Clip(r.Method)+" is not for "+wording.Clip(r.URL.Path)+
+	p := wire.NewProblem(wire.CodeInvalid, "the method "+wording.Clip(r.Method)+" is not for "+wording.Clip(r.URL.Path)+
 		"; expected "+wording.Alternatives(allow))
 	p.Status = http.StatusMethodNotAllowed
-	p.unknown(w, r)
+	writeUnknown(w, r, p)
 }
 
 // outermost stands around all routes: it keeps other sites out, turns panics into answers, and logs what is asked of runs.
@@ -124,9 +149,9 @@ func (s *Server) outermost(next http.Handler) http.Handler {
 				id := run.NewID()
 				s.log.ErrorContext(r.Context(), "panic in a handler", "id", id, "path", r.URL.Path, "panic", cause, "stack", string(debug.Stack()))
 				if rec.status == 0 {
-					p := newProblem(codeInternal, "internal error; find the cause in the server's log under this id")
+					p := wire.NewProblem(wire.CodeInternal, "internal error; find the cause in the server's log under this id")
 					p.ID = id
-					p.write(rec)
+					p.Write(rec)
 					cause = nil
 				} else {
 					cause = http.ErrAbortHandler // too late for an answer, but not for a broken one
@@ -146,60 +171,3 @@ func (s *Server) outermost(next http.Handler) http.Handler {
 		}
 	})
 }
-
-// send answers with a document. Large ones go out in pieces, each with its own time.
-func (s *Server) send(w http.ResponseWriter, r *http.Request, status int, media string, body ...[]byte) {
-	const piece = 256 << 10
-	h := w.Header()
-	h.Set("Content-Type", media)
-	if h.Get("Cache-Control") == "" {
-		h.Set("Cache-Control", "no-store")
-	}
-	length := 0
-	for _, part := range body {
-		length += len(part)
-	}
-	h.Set("Content-Length", itoa(length))
-	w.WriteHeader(status)
-	if r.Method == http.MethodHead {
-		return
-	}
-	out := s.newOutput(w, r)
-	for _, part := range body {
-		for len(part) > 0 {
-			n, err := out.Write(part[:min(piece, len(part))])
-			if err != nil {
-				panic(http.ErrAbortHandler)
-			}
-			part = part[n:]
-		}
-	}
-}
-
-// formatOf decides on the framing: the format parameter, or else the Accept header.
-func (v *view) formatOf(r *http.Request, from []offer) *problem {
-	if v.format != "" {
-		return nil
-	}
-	o, ok := negotiate(r.Header["Accept"], from)
-	if !ok {
-		var media []string
-		for _, o := range from {
-			media = append(media, o.media)
-		}
-		p := invalid(misfit{Header: "Accept", Detail: "expected " + wording.Alternatives(media)})
-		p.Status = http.StatusNotAcceptable
-		return p
-	}
-	v.format = o.format
-	return nil
-}
-
-// ofRun names the run in the headers, as every answer does that has one.
-func ofRun(h http.Header, id string) {
-	h.Set("Location", "/v1/runs/"+id)
-	h.Set("X-Run-Id", id)
-}
-
-// isStream says whether a framing is one of events.
-func isStream(f frame.Format) bool { return f != frame.JSON }

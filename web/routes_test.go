@@ -20,12 +20,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/web/wire"
 )
 
 func TestPathsAndMethodsThatAreNotThereAreProblemsToo(t *testing.T) {
 	b := newBench(t, nil).serve()
 	for _, path := range []string{"/v2", "/v1/runs/", "/v1", "/v1/runs/x/y", "/..%2f..%2fetc/passwd", "/favicon.ico"} {
-		if p := readProblem(t, b.do("GET", path, "")); p.Status != 404 || p.Code != codeNotFound {
+		if p := readProblem(t, b.do("GET", path, "")); p.Status != 404 || p.Code != wire.CodeNotFound {
 			t.Errorf("%s: %+v", path, p)
 		}
 	}
@@ -143,8 +144,8 @@ func TestAPanicInAHandlerIsAnAnswerWithAnIDThatIsInTheLog(t *testing.T) {
 	}))
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, httptest.NewRequest("GET", "/early", nil))
-	var p problem
-	if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil || w.Code != 500 || p.Code != codeInternal || p.ID == "" {
+	var p wire.Problem
+	if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil || w.Code != 500 || p.Code != wire.CodeInternal || p.ID == "" {
 		t.Fatalf("%d %s", w.Code, w.Body)
 	}
 	if strings.Contains(w.Body.String(), "secret") || strings.Contains(w.Body.String(), "goroutine") {
@@ -273,7 +274,7 @@ func TestAClientOnARealSocketThatStopsReadingIsDropped(t *testing.T) {
 	for range received { // what stands around them
 	}
 	dropped := make(chan struct{})
-	go func() { b.s.streams.Wait(nil); close(dropped) }()
+	go func() { b.s.wire.Wait(nil); close(dropped) }()
 	select {
 	case <-dropped:
 	case <-time.After(10 * time.Second):

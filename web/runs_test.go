@@ -16,6 +16,7 @@ import (
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/ling"
 	"github.com/lingserve/lingserve/run"
+	"github.com/lingserve/lingserve/web/wire"
 )
 
 func TestOneRunCanBeReadInEachFraming(t *testing.T) {
@@ -219,7 +220,7 @@ func TestCancelingKeepsWhatWasMade(t *testing.T) {
 		t.Errorf("%+v", d)
 	}
 	again := b.do("POST", path+"/cancel", "")
-	if p := readProblem(t, again); p.Status != 409 || p.Code != codeConflict {
+	if p := readProblem(t, again); p.Status != 409 || p.Code != wire.CodeConflict {
 		t.Errorf("%+v", p)
 	}
 	if p := readProblem(t, b.do("POST", "/v1/runs/unknown/cancel", "")); p.Status != 404 {
@@ -254,7 +255,7 @@ func TestTooManyRunsAreRefusedAndComeInWhenOthersHaveEnded(t *testing.T) {
 	}
 	for range 10 {
 		resp := b.do("POST", "/v1/runs", `{"workflow":"steps"}`, "Prefer: respond-async")
-		if p := readProblem(t, resp); p.Status != 503 || p.Code != codeOverloaded || resp.Header.Get("Retry-After") == "" {
+		if p := readProblem(t, resp); p.Status != 503 || p.Code != wire.CodeOverloaded || resp.Header.Get("Retry-After") == "" {
 			t.Fatalf("%+v", p)
 		}
 	}
@@ -275,17 +276,17 @@ func TestWhatARequestNamesMustBeThere(t *testing.T) {
 		body   string
 		status int
 		code   string
-		errors []misfit
+		errors []run.Field
 		detail string
 	}{
-		"an unknown workflow": {`{"workflow":"nope"}`, 404, codeNotFound, nil, `unknown workflow "nope"; expected one of chat, steps`},
-		"no workflow":         {`{}`, 400, codeInvalid, []misfit{{Pointer: "/workflow", Detail: "expected the name of a workflow; GET /v1/workflows lists them"}}, ""},
-		"an agent":            {`{"agent":"a"}`, 404, codeNotFound, nil, `unknown agent "a"; this server has no agents`},
-		"both":                {`{"agent":"a","workflow":"steps"}`, 400, codeInvalid, []misfit{{Pointer: "/agent", Detail: "expected a workflow or an agent, not both"}}, ""},
-		"a session":           {`{"workflow":"steps","session":"s"}`, 400, codeInvalid, []misfit{{Pointer: "/session", Detail: "this server has no sessions"}}, ""},
+		"an unknown workflow": {`{"workflow":"nope"}`, 404, wire.CodeNotFound, nil, `unknown workflow "nope"; expected one of chat, steps`},
+		"no workflow":         {`{}`, 400, wire.CodeInvalid, []run.Field{{Pointer: "/workflow", Detail: "expected the name of a workflow; GET /v1/workflows lists them"}}, ""},
+		"an agent":            {`{"agent":"a"}`, 404, wire.CodeNotFound, nil, `unknown agent "a"; this server has no agents`},
+		"both":                {`{"agent":"a","workflow":"steps"}`, 400, wire.CodeInvalid, []run.Field{{Pointer: "/agent", Detail: "expected a workflow or an agent, not both"}}, ""},
+		"a session":           {`{"workflow":"steps","session":"s"}`, 400, wire.CodeInvalid, []run.Field{{Pointer: "/session", Detail: "this server has no sessions"}}, ""},
 		"a workflow of its own": {
-			`{"workflow":{"name":"x"}}`, 400, codeInvalid,
-			[]misfit{{Pointer: "/workflow", Detail: "expected the name of a workflow; this server accepts no workflows inside requests (inline_workflows)"}},
+			`{"workflow":{"name":"x"}}`, 400, wire.CodeInvalid,
+			[]run.Field{{Pointer: "/workflow", Detail: "expected the name of a workflow; this server accepts no workflows inside requests (inline_workflows)"}},
 			"",
 		},
 	} {
@@ -362,13 +363,13 @@ func TestAFailureThatWasHandledIsNotTheCause(t *testing.T) {
 // DW-10: a request by GET has parameters, and its problems name them.
 func TestProblemsOfARunByGETNameParameters(t *testing.T) {
 	b := newBench(t, nil).serve()
-	for query, want := range map[string]misfit{
+	for query, want := range map[string]run.Field{
 		"":                         {Parameter: "workflow", Detail: "expected the name of a workflow; GET /v1/workflows lists them"},
 		"workflow=steps&session=s": {Parameter: "session", Detail: "this server has no sessions"},
 		"workflow=chat&input.question=q&input.level=x": {Parameter: "input.level", Detail: "expected an integer, got a string"},
 	} {
 		p := readProblem(t, b.do("GET", "/v1/runs?"+query, ""))
-		if diff := cmp.Diff([]misfit{want}, p.Errors); diff != "" {
+		if diff := cmp.Diff([]run.Field{want}, p.Errors); diff != "" {
 			t.Errorf("%q: %s", query, diff)
 		}
 		if detail := "query parameter " + want.Parameter + ": " + want.Detail; p.Status != 400 || p.Detail != detail {

@@ -1,8 +1,8 @@
-// Package web is the HTTP door: routes, handlers, framing, and the runs that it has started.
+// Package web is the HTTP server: routes, middleware, access, limits, sessions and files. Package web/wire and those below it answer the
+// requests that start and follow runs, and package run has the runs.
 //
-// A run that was started belongs to the server and not to the request: a client that goes away leaves it running, and
-// comes back with the id of the last event that it has seen. Runs end by themselves, by being canceled, by RunTimeout, or
-// with the server.
+// A run belongs to the server and not to the request: a client that goes away leaves it running, and comes back with the id of the last
+// event that it has seen. Runs end by themselves, by being canceled, by RunTimeout, or with the server.
 package web
 
 import (
@@ -23,10 +23,10 @@ import (
 	"github.com/lingserve/lingserve/channel"
 	webchannel "github.com/lingserve/lingserve/channel/web"
 	"github.com/lingserve/lingserve/flow"
-	"github.com/lingserve/lingserve/internal/gate"
 	"github.com/lingserve/lingserve/run"
 	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/turn"
+	"github.com/lingserve/lingserve/web/wire"
 )
 
 // Options are the settings of a server; zero means the default.
@@ -140,10 +140,8 @@ type Server struct {
 
 	lingering atomic.Int32 // connections whose refused bodies are taken in
 
-	draining atomic.Bool     // those who come had better come to another server
-	stopping context.Context // ends when streams must be broken off
-	stop     context.CancelFunc
-	streams  gate.Gate // requests that follow a run
+	draining atomic.Bool  // those who come had better come to another server
+	wire     *wire.Server // what the handlers of the wires use
 	granted  granted
 
 	ctx    context.Context // of the sweeper
@@ -175,14 +173,14 @@ func New(o Options) (*Server, error) {
 	if s.o.Kernel != nil {
 		s.o.Kernel.DiskFailed = s.shed.DiskFailed
 	}
-	s.stopping, s.stop = context.WithCancel(context.Background())
 	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.wire = s.newWire()
 	// Last of what can fail, since nobody would close it.
 	runs, err := run.Open(s.runOptions())
 	if err != nil {
 		return nil, err
 	}
-	s.runs = runs
+	s.runs, s.wire.Runs = runs, runs
 	s.handler = s.routes()
 	if o.Tapes != nil {
 		s.wg.Go(s.sweepFiles)
@@ -196,6 +194,21 @@ func New(o Options) (*Server, error) {
 	return s, nil
 }
 
+// newWire returns what the handlers of the wires use of the server.
+func (s *Server) newWire() *wire.Server {
+	o := &s.o
+	return wire.New(wire.Options{
+		Workflows: o.Workflows, Models: o.Models, Model: cmp.Or(o.Bot.Model, o.Models.Default), Agents: o.Agents,
+		Tapes: o.Tapes, Workspace: o.Workspace, HasTurns: o.Turns != nil,
+		Began: s.began, KeepAlive: o.KeepAlive, WriteTimeout: o.WriteTimeout, Observer: o.Observer, Log: o.Log,
+		ReadBody: s.readBody, ReadJSON: s.readJSON, Account: accountOf,
+		Caller: func(r *http.Request) string { return s.countedFor(r, wire.Who(r)) },
+		Hold: func(w http.ResponseWriter, r *http.Request) (*http.Request, func()) {
+			return s.granted.enter(r, noteOf(w).visitor.Grant)
+		},
+	})
+}
+
 // runOptions are the settings of the runs.
 func (s *Server) runOptions() run.Options {
 	o := &s.o
@@ -206,7 +219,7 @@ func (s *Server) runOptions() run.Options {
 		MaxBots: o.MaxBots, MaxTasks: o.MaxTasks, Input: o.Limits.Input, Images: o.Limits.Images, RunTimeout: o.RunTimeout,
 		MemoryOfEnded: o.MemoryOfEnded, MaxDisk: o.MaxDisk, InlineWorkflows: o.InlineWorkflows, Engine: o.Engine, Shared: o.Shared,
 		Ledger: o.Ledger, Limits: o.Access.Limits, Pressure: s.shed, Files: runFiles{s}, Observer: o.Observer, Tracer: o.Tracer,
-		Detach: s.detach, Times: o.times,
+		Detach: s.wire.Detach, Times: o.times,
 	}
 }
 
@@ -227,27 +240,6 @@ func (s *Server) Handler() http.Handler { return s.handler }
 func (s *Server) Drain(ctx context.Context) error {
 	s.draining.Store(true)
 	return s.runs.Drain(ctx)
-}
-
-// detach waits for the streams of runs while ctx goes on, and breaks off those that are left: no client may take the server's end for its
-// run's.
-func (s *Server) detach(ctx context.Context) {
-	s.streams.Wait(ctx.Done()) // those who read the last events get the time to do so
-	s.breakStreams()
-}
-
-// breakTime is how long Drain waits for streams to notice that they are broken off. They do so at once, but for those that
-// are stuck in a write.
-const breakTime = time.Second
-
-// breakStreams ends all streams without a clean end. It must happen before runs are ended, so that no client takes the
-// server's end for its run's.
-func (s *Server) breakStreams() {
-	s.stop()
-	timeout := make(chan struct{})
-	timer := time.AfterFunc(breakTime, func() { close(timeout) })
-	defer timer.Stop()
-	s.streams.Wait(timeout)
 }
 
 // Close frees what the server holds; after Drain. Without one, runs that go on are ended.

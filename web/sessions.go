@@ -1,7 +1,6 @@
 package web
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -21,7 +20,9 @@ import (
 	"github.com/lingserve/lingserve/run"
 	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/turn"
-	"github.com/lingserve/lingserve/web/frame"
+	"github.com/lingserve/lingserve/web/wire"
+	"github.com/lingserve/lingserve/web/wire/frame"
+	"github.com/lingserve/lingserve/web/wire/request"
 )
 
 // session is a session as clients see it. The folder that it works in is not said: it is the server's own.
@@ -74,54 +75,42 @@ const (
 const noSessions = "this server has no sessions"
 
 // withTapes lets only those requests through that there is a store for.
-func (s *Server) withTapes(h http.HandlerFunc) http.HandlerFunc {
-	return remembers(func(w http.ResponseWriter, r *http.Request) {
+func (s *Server) withTapes(h handler) handler {
+	return remembers(func(w http.ResponseWriter, r *http.Request) *wire.Problem {
 		if s.o.Tapes == nil {
-			newProblem(codeNotFound, noSessions).write(w)
-			return
+			return wire.NewProblem(wire.CodeNotFound, noSessions)
 		}
-		h(w, r)
+		return h(w, r)
 	})
 }
 
 // withSession finds the session that the path names, among those that the caller may reach.
-func (s *Server) withSession(h func(w http.ResponseWriter, r *http.Request, t *tape.Tape)) http.HandlerFunc {
-	return s.withTapes(func(w http.ResponseWriter, r *http.Request) {
-		lane, ok := s.laneOf(who(r), pathValue(r, "id"))
+func (s *Server) withSession(h func(w http.ResponseWriter, r *http.Request, t *tape.Tape) *wire.Problem) handler {
+	return s.withTapes(func(w http.ResponseWriter, r *http.Request) *wire.Problem {
+		lane, ok := s.laneOf(wire.Who(r), wire.PathValue(r, "id"))
 		if !ok {
-			newProblem(codeNotFound, "unknown session").write(w)
-			return
+			return wire.NewProblem(wire.CodeNotFound, "unknown session")
 		}
 		t, err := tape.Lookup(r.Context(), s.o.Tapes, s.o.Workspace, lane)
 		if err != nil {
-			s.tapeProblem(r.Context(), err).write(w)
-			return
+			return s.wire.TapeProblem(r.Context(), err)
 		}
-		h(w, r, t)
+		return h(w, r, t)
 	})
-}
-
-// tapeProblem is the answer to an error of the store, or of package run.
-func (s *Server) tapeProblem(ctx context.Context, err error) *problem {
-	if _, ok := errors.AsType[*run.Error](err); !ok {
-		err = s.runs.SessionError(ctx, err)
-	}
-	return s.problem(ctx, err)
 }
 
 // sessionPath is the place of a session.
 func sessionPath(id string) string { return "/v1/sessions/" + url.PathEscape(id) }
 
 // getSessions lists the sessions, the one that was used last first.
-func (s *Server) getSessions(w http.ResponseWriter, r *http.Request) {
-	q := tape.SessionQuery{Workspace: s.o.Workspace, Prefix: webchannel.SessionPrefix(who(r).Owner()), Limit: sessionsPage}
-	d := &decoder{}
-	if p := d.query(r, map[string]func(string){
-		"limit": func(value string) { q.Limit = d.count(value, maxSessions) },
+func (s *Server) getSessions(w http.ResponseWriter, r *http.Request) *wire.Problem {
+	q := tape.SessionQuery{Workspace: s.o.Workspace, Prefix: webchannel.SessionPrefix(wire.Who(r).Owner()), Limit: sessionsPage}
+	d := new(request.Decoder)
+	if p := wire.Query(d, r, request.Parameters{
+		"limit": func(value string) { q.Limit = d.Count(value, maxSessions) },
 		"after": func(value string) { q.After = value },
 	}); p != nil {
-		p.write(w)
-		return
+		return p
 	}
 	limit := q.Limit
 	q.Limit++ // to know whether there are more
@@ -134,12 +123,10 @@ func (s *Server) getSessions(w http.ResponseWriter, r *http.Request) {
 		read := 0
 		for in, err := range s.o.Tapes.Sessions(r.Context(), q) {
 			if errors.Is(err, tape.ErrInvalid) {
-				invalid(misfit{Parameter: "after", Detail: "expected the value next of an earlier list"}).write(w)
-				return
+				return wire.Invalid(run.Field{Parameter: "after", Detail: "expected the value next of an earlier list"})
 			}
 			if err != nil {
-				s.tapeProblem(r.Context(), err).write(w)
-				return
+				return s.wire.TapeProblem(r.Context(), err)
 			}
 			if len(list.Sessions) == limit {
 				list.Next = last.Cursor()
@@ -147,27 +134,27 @@ func (s *Server) getSessions(w http.ResponseWriter, r *http.Request) {
 			}
 			read++
 			last = in
-			if s.runs.ChannelOf(who(r), in.Session) == "" {
-				list.Sessions = append(list.Sessions, sessionOf(who(r), in))
+			if s.runs.ChannelOf(wire.Who(r), in.Session) == "" {
+				list.Sessions = append(list.Sessions, sessionOf(wire.Who(r), in))
 			}
 		}
 		more = read == q.Limit
 	}
-	s.sendJSON(w, r, http.StatusOK, list)
+	s.wire.SendJSON(w, r, http.StatusOK, list)
+	return nil
 }
 
 // getSession describes a session, with its newest anchors.
-func (s *Server) getSession(w http.ResponseWriter, r *http.Request, t *tape.Tape) {
-	if p := new(decoder).query(r, nil); p != nil {
-		p.write(w)
-		return
+func (s *Server) getSession(w http.ResponseWriter, r *http.Request, t *tape.Tape) *wire.Problem {
+	if p := wire.Query(new(request.Decoder), r, nil); p != nil {
+		return p
 	}
 	answer, err := s.describe(r.Context(), t)
 	if err != nil {
-		s.tapeProblem(r.Context(), err).write(w)
-		return
+		return s.wire.TapeProblem(r.Context(), err)
 	}
-	s.sendJSON(w, r, http.StatusOK, answer)
+	s.wire.SendJSON(w, r, http.StatusOK, answer)
+	return nil
 }
 
 // describe returns a session with its newest anchors, and what its turns took.
@@ -209,34 +196,31 @@ func anchorOf(e tape.Entry) anchor {
 }
 
 // tapeOffers are what a tape can be read in.
-var tapeOffers = []offer{offers[0], offers[2], offers[3]}
+var tapeOffers = []wire.Offer{wire.Offers[0], wire.Offers[2], wire.Offers[3]}
 
 // getTape sends entries: a page of them as JSON, or all that are asked for as JSON Lines, which is also the tape's export.
-func (s *Server) getTape(w http.ResponseWriter, r *http.Request, t *tape.Tape) {
+func (s *Server) getTape(w http.ResponseWriter, r *http.Request, t *tape.Tape) *wire.Problem {
 	var q tape.Query
-	var v view
-	d := &decoder{}
-	p := d.query(r, map[string]func(string){
-		"after":  func(value string) { q.After = d.id(value) },
-		"limit":  func(value string) { q.Limit = d.count(value, 0) },
-		"kinds":  func(value string) { q.Kinds = d.kinds(value) },
-		"q":      func(value string) { q.Text = d.words(value) },
-		"format": func(value string) { v.format = frame.Format(d.word("", value, "jsonl", "json")) },
+	var format frame.Format
+	d := new(request.Decoder)
+	p := wire.Query(d, r, request.Parameters{
+		"after":  func(value string) { q.After = entryID(d, value) },
+		"limit":  func(value string) { q.Limit = d.Count(value, 0) },
+		"kinds":  func(value string) { q.Kinds = entryKinds(d, value) },
+		"q":      func(value string) { q.Text = searchWords(d, value) },
+		"format": func(value string) { format = frame.Format(d.Word("", value, "jsonl", "json")) },
 	})
 	if p == nil {
-		p = v.formatOf(r, tapeOffers)
+		format, p = wire.Choose(r, format, tapeOffers)
 	}
 	if p != nil {
-		p.write(w)
-		return
+		return p
 	}
-	if v.format == frame.JSONL {
-		s.sendEntries(w, r, t, q)
-		return
+	if format == frame.JSONL {
+		return s.sendEntries(w, r, t, q)
 	}
 	if q.Limit > maxEntries {
-		invalid(misfit{Parameter: "limit", Detail: fmt.Sprintf("expected a whole number from 1 to %d; use JSON Lines for more", maxEntries)}).write(w)
-		return
+		return wire.Invalid(run.Field{Parameter: "limit", Detail: fmt.Sprintf("expected a whole number from 1 to %d; use JSON Lines for more", maxEntries)})
 	}
 	limit := q.Limit
 	if limit == 0 {
@@ -247,14 +231,13 @@ func (s *Server) getTape(w http.ResponseWriter, r *http.Request, t *tape.Tape) {
 	n, last := 0, int64(0)
 	for e, err := range t.Read(r.Context(), q) {
 		if err != nil {
-			s.tapeProblem(r.Context(), err).write(w)
-			return
+			return s.wire.TapeProblem(r.Context(), err)
 		}
 		if n == limit || n > 0 && len(body)+len(e.Payload)+len(e.Meta) > maxPage {
 			body = append(body, `],"next":`...)
 			body = strconv.AppendInt(body, last, 10)
-			s.send(w, r, http.StatusOK, "application/json", append(body, "}\n"...))
-			return
+			s.wire.Send(w, r, http.StatusOK, "application/json", append(body, "}\n"...))
+			return nil
 		}
 		if n > 0 {
 			body = append(body, ',')
@@ -262,18 +245,18 @@ func (s *Server) getTape(w http.ResponseWriter, r *http.Request, t *tape.Tape) {
 		body = e.AppendJSON(body)
 		n, last = n+1, e.ID
 	}
-	s.send(w, r, http.StatusOK, "application/json", append(body, "]}\n"...))
+	s.wire.Send(w, r, http.StatusOK, "application/json", append(body, "]}\n"...))
+	return nil
 }
 
 // sendEntries streams entries, a line each. A stream that cannot go on to its end is broken off.
-func (s *Server) sendEntries(w http.ResponseWriter, r *http.Request, t *tape.Tape, q tape.Query) {
+func (s *Server) sendEntries(w http.ResponseWriter, r *http.Request, t *tape.Tape, q tape.Query) *wire.Problem {
 	const flush = 64 << 10
-	out := s.newOutput(w, r)
-	out.stop = s.stopping.Done()
+	out := s.wire.NewStream(w, r)
 	began := false
 	write := func(text []byte) {
 		if !began {
-			streamHeaders(w.Header(), frame.JSONL)
+			wire.StreamHeaders(w.Header(), frame.JSONL)
 			began = true
 		}
 		if _, err := out.Write(text); err != nil {
@@ -283,12 +266,11 @@ func (s *Server) sendEntries(w http.ResponseWriter, r *http.Request, t *tape.Tap
 	var lines []byte
 	for e, err := range t.Read(r.Context(), q) {
 		if err != nil {
-			p := s.tapeProblem(r.Context(), err)
+			p := s.wire.TapeProblem(r.Context(), err)
 			if began {
 				panic(http.ErrAbortHandler)
 			}
-			p.write(w)
-			return
+			return p
 		}
 		if lines = append(e.AppendJSON(lines), '\n'); len(lines) >= flush {
 			write(lines)
@@ -296,20 +278,20 @@ func (s *Server) sendEntries(w http.ResponseWriter, r *http.Request, t *tape.Tap
 		}
 	}
 	write(lines)
+	return nil
 }
 
 // postHandoff writes an anchor: what follows it is all that a model sees of the session, with the anchor's state.
-func (s *Server) postHandoff(w http.ResponseWriter, r *http.Request, t *tape.Tape) {
+func (s *Server) postHandoff(w http.ResponseWriter, r *http.Request, t *tape.Tape) *wire.Problem {
 	var name string
 	state := json.RawMessage("null")
-	if p := s.body(w, r, true, func(d *decoder) fields {
-		return fields{
-			"name":  func(at string, raw json.RawMessage) { d.as(at, raw, '"', "a string", &name) },
+	if p := s.wire.ReadMembers(w, r, true, func(d *request.Decoder) request.Fields {
+		return request.Fields{
+			"name":  func(at string, raw json.RawMessage) { d.As(at, raw, '"', "a string", &name) },
 			"state": func(_ string, raw json.RawMessage) { state = raw },
 		}
 	}); p != nil {
-		p.write(w)
-		return
+		return p
 	}
 	var e tape.Entry
 	err := s.runs.Exclusive(r.Context(), t.Session(), turn.Reject, func(ctx context.Context) (err error) {
@@ -317,103 +299,75 @@ func (s *Server) postHandoff(w http.ResponseWriter, r *http.Request, t *tape.Tap
 		return err
 	})
 	if errors.Is(err, tape.ErrInvalid) {
-		invalid(misfit{Pointer: "/name", Detail: run.Unfit(err)}).write(w)
-		return
+		return wire.Invalid(run.Field{Pointer: "/name", Detail: run.Unfit(err)})
 	}
 	if err != nil {
-		s.tapeProblem(r.Context(), err).write(w)
-		return
+		return s.wire.TapeProblem(r.Context(), err)
 	}
-	s.send(w, r, http.StatusCreated, "application/json", append(e.AppendJSON(nil), '\n'))
+	s.wire.Send(w, r, http.StatusCreated, "application/json", append(e.AppendJSON(nil), '\n'))
+	return nil
 }
 
 // postFork copies a session into a new one.
-func (s *Server) postFork(w http.ResponseWriter, r *http.Request, t *tape.Tape) {
+func (s *Server) postFork(w http.ResponseWriter, r *http.Request, t *tape.Tape) *wire.Problem {
 	target, at := "", new(int)
-	if p := s.body(w, r, false, func(d *decoder) fields {
-		return fields{
+	if p := s.wire.ReadMembers(w, r, false, func(d *request.Decoder) request.Fields {
+		return request.Fields{
 			"session": func(at string, raw json.RawMessage) {
-				if !d.as(at, raw, '"', "a string", &target) {
+				if !d.As(at, raw, '"', "a string", &target) {
 					return
 				}
-				if why := s.runs.CheckSession(who(r), target); why != "" {
-					d.fail(at, "%s", why)
+				if why := s.runs.CheckSession(wire.Who(r), target); why != "" {
+					d.Fail(at, "%s", why)
 				}
 			},
-			"at": func(pointer string, raw json.RawMessage) { at = d.integer(pointer, raw, 1, math.MaxInt) },
+			"at": func(pointer string, raw json.RawMessage) { at = d.Int(pointer, raw, 1, math.MaxInt) },
 		}
 	}); p != nil {
-		p.write(w)
-		return
+		return p
 	}
 	if target == "" {
 		target = run.NewID()
 	}
-	fork, err := t.ForkSession(r.Context(), webchannel.SessionKey(who(r).Owner(), target), int64(*at))
+	fork, err := t.ForkSession(r.Context(), webchannel.SessionKey(wire.Who(r).Owner(), target), int64(*at))
 	switch {
 	case errors.Is(err, tape.ErrInvalid):
-		invalid(misfit{Pointer: "/at", Detail: run.Unfit(err)}).write(w)
-		return
+		return wire.Invalid(run.Field{Pointer: "/at", Detail: run.Unfit(err)})
 	case errors.Is(err, tape.ErrNotEmpty):
-		newProblem(codeConflict, "there is a session "+wording.Quote(target)+" already").write(w)
-		return
+		return wire.NewProblem(wire.CodeConflict, "there is a session "+wording.Quote(target)+" already")
 	}
 	var answer session
 	if err == nil {
 		answer, err = s.describe(r.Context(), fork)
 	}
 	if err != nil {
-		s.tapeProblem(r.Context(), err).write(w)
-		return
+		return s.wire.TapeProblem(r.Context(), err)
 	}
 	w.Header().Set("Location", sessionPath(target))
-	s.sendJSON(w, r, http.StatusCreated, answer)
-}
-
-// body reads a request that is no start of a run: its members, all of which may be left out, and no query.
-func (s *Server) body(w http.ResponseWriter, r *http.Request, needed bool, of func(d *decoder) fields) *problem {
-	text, p := s.readJSON(w, r)
-	if p != nil {
-		return p
-	}
-	d := &decoder{}
-	if p := d.query(r, nil); p != nil {
-		return p
-	}
-	if !needed && len(bytes.TrimSpace(text)) == 0 {
-		return nil
-	}
-	if p := checkBody(text); p != nil {
-		return p
-	}
-	if d.object("", text, of(d)); len(d.misfits) > 0 {
-		return invalid(d.misfits...)
-	}
+	s.wire.SendJSON(w, r, http.StatusCreated, answer)
 	return nil
 }
 
 // deleteSession erases a session and its forks, the forks first: where that fails, the session is there to be erased once more. One that is not there is a 404, so that a wrong id does not look like one that is erased.
-func (s *Server) deleteSession(w http.ResponseWriter, r *http.Request, t *tape.Tape) {
-	if p := new(decoder).query(r, nil); p != nil {
-		p.write(w)
-		return
+func (s *Server) deleteSession(w http.ResponseWriter, r *http.Request, t *tape.Tape) *wire.Problem {
+	if p := wire.Query(new(request.Decoder), r, nil); p != nil {
+		return p
 	}
 	forks, err := t.SessionForks(r.Context())
 	if err != nil {
-		s.tapeProblem(r.Context(), err).write(w)
-		return
+		return s.wire.TapeProblem(r.Context(), err)
 	}
 	for _, one := range append(forks, t) {
 		if p := s.eraseSession(r, one); p != nil {
-			p.write(w)
-			return
+			return p
 		}
 	}
 	w.WriteHeader(http.StatusNoContent)
+	return nil
 }
 
 // eraseSession erases one session when nothing runs in it any more.
-func (s *Server) eraseSession(r *http.Request, t *tape.Tape) *problem {
+func (s *Server) eraseSession(r *http.Request, t *tape.Tape) *wire.Problem {
 	err := s.runs.Exclusive(r.Context(), t.Session(), turn.Interrupt, func(ctx context.Context) error {
 		if s.o.Kernel != nil { // before the tape: where this fails, the session is there to be erased once more
 			if err := s.o.Kernel.Erase(ctx, t.Session()); err != nil {
@@ -423,52 +377,26 @@ func (s *Server) eraseSession(r *http.Request, t *tape.Tape) *problem {
 		return t.Delete(ctx)
 	})
 	if err != nil {
-		return s.tapeProblem(r.Context(), err)
+		return s.wire.TapeProblem(r.Context(), err)
 	}
 	s.log.InfoContext(r.Context(), "session erased", "tape", t.Name()) // not its id, which may be a name
 	return nil
 }
 
-// query reads a query of which only these parameters are known.
-func (d *decoder) query(r *http.Request, known map[string]func(value string)) *problem {
-	if r.URL.RawQuery == "" {
-		return nil
-	}
-	if values, ok := d.values(r); ok {
-		d.parameters(values, known, nil)
-	}
-	if len(d.misfits) > 0 {
-		return invalid(d.misfits...)
-	}
-	return nil
-}
-
-// count reads a whole number from 1, to most where that is not 0.
-func (d *decoder) count(value string, most int) int {
-	n, err := strconv.Atoi(value)
-	switch {
-	case most == 0 && (err != nil || n < 1):
-		d.fail("", "expected a whole number from 1, found %q", wording.Clip(value))
-	case most > 0 && (err != nil || n < 1 || n > most):
-		d.fail("", "expected a whole number from 1 to %d, found %q", most, wording.Clip(value))
-	}
-	return n
-}
-
-// id reads the id of an entry.
-func (d *decoder) id(value string) int64 {
+// entryID reads the id of an entry.
+func entryID(d *request.Decoder, value string) int64 {
 	n, err := strconv.ParseInt(value, 10, 64)
 	if err != nil || n < 0 {
-		d.fail("", "expected the id of an entry, found %q", wording.Clip(value))
+		d.Fail("", "expected the id of an entry, found %q", wording.Clip(value))
 	}
 	return n
 }
 
-// kinds reads kinds of entries, separated by commas. Those that are not known are looked for, too: kinds are open.
-func (d *decoder) kinds(value string) (list []tape.Kind) {
+// entryKinds reads kinds of entries, separated by commas. Those that are not known are looked for, too: kinds are open.
+func entryKinds(d *request.Decoder, value string) (list []tape.Kind) {
 	for kind := range strings.SplitSeq(value, ",") {
 		if kind = strings.TrimSpace(kind); kind == "" || len(list) == maxKinds {
-			d.fail("", "expected 1 to %d kinds of entries, separated by commas, such as message,anchor", maxKinds)
+			d.Fail("", "expected 1 to %d kinds of entries, separated by commas, such as message,anchor", maxKinds)
 			return nil
 		}
 		list = append(list, tape.Kind(kind))
@@ -478,10 +406,10 @@ func (d *decoder) kinds(value string) (list []tape.Kind) {
 
 const maxKinds = 16
 
-// words reads what is looked for.
-func (d *decoder) words(value string) string {
-	if strings.TrimSpace(value) == "" || len(value) > maxPattern {
-		d.fail("", "expected words of 1 to %d bytes", maxPattern)
+// searchWords reads what is looked for.
+func searchWords(d *request.Decoder, value string) string {
+	if strings.TrimSpace(value) == "" || len(value) > request.MaxPattern {
+		d.Fail("", "expected words of 1 to %d bytes", request.MaxPattern)
 	}
 	return value
 }

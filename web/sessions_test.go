@@ -9,6 +9,7 @@ import (
 	"iter"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -16,6 +17,7 @@ import (
 
 	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/tape/logs"
+	"github.com/lingserve/lingserve/web/wire"
 )
 
 // failing is a store whose tapes cannot be used.
@@ -167,7 +169,7 @@ func TestSessionsThatCannotBeAreNotThere(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			for method, path := range map[string]string{"GET": "", "DELETE": "", "POST": "/handoff"} {
-				if p := readProblem(t, b.do(method, "/v1/sessions/"+id+path, "{}")); p.Status != 404 || p.Code != codeNotFound || !strings.HasPrefix(p.Detail, "unknown session") {
+				if p := readProblem(t, b.do(method, "/v1/sessions/"+id+path, "{}")); p.Status != 404 || p.Code != wire.CodeNotFound || !strings.HasPrefix(p.Detail, "unknown session") {
 					t.Errorf("%s: %+v", method, p)
 				}
 			}
@@ -195,7 +197,7 @@ func TestATapeIsReadByPages(t *testing.T) {
 		if page.Next == 0 {
 			break
 		}
-		path = "/v1/sessions/s/tape?limit=4&after=" + itoa(int(page.Next))
+		path = "/v1/sessions/s/tape?limit=4&after=" + strconv.Itoa(int(page.Next))
 	}
 	if diff := cmp.Diff([]int64{1, 2, 3, 4, 5, 6}, ids); diff != "" {
 		t.Error(diff)
@@ -244,7 +246,7 @@ func TestAPageIsBoundedInBytesAndHasOneEntryAtLeast(t *testing.T) {
 	b.session("s", strings.Repeat("x", maxPage+1), strings.Repeat("y", maxPage/2), strings.Repeat("z", maxPage/2+100))
 	path, pages := "/v1/sessions/s/tape", 0
 	for after := int64(0); ; pages++ {
-		page := get[entryPage](b, path+"?after="+itoa(int(after)))
+		page := get[entryPage](b, path+"?after="+strconv.Itoa(int(after)))
 		if len(page.Entries) != 1 {
 			t.Errorf("%d entries", len(page.Entries))
 		}
@@ -423,7 +425,7 @@ func TestAStoreThatFailsIsAnAnswerThatTellsNothing(t *testing.T) {
 	b := sessionsBench(t, func(s tape.Store) tape.Store { return failing{s} }).serve()
 	for _, try := range [][2]string{{"GET", ""}, {"GET", "/s"}, {"GET", "/s/tape"}, {"DELETE", "/s"}, {"POST", "/s/handoff"}} {
 		p := readProblem(t, b.do(try[0], "/v1/sessions"+try[1], `{"name":"x"}`))
-		if p.Status != 500 || p.Code != codeInternal || strings.Contains(p.Detail, "secret") || !strings.Contains(b.log.String(), p.ID) {
+		if p.Status != 500 || p.Code != wire.CodeInternal || strings.Contains(p.Detail, "secret") || !strings.Contains(b.log.String(), p.ID) {
 			t.Errorf("%s: %+v", try, p)
 		}
 	}

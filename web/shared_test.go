@@ -35,6 +35,7 @@ import (
 	"github.com/lingserve/lingserve/tube"
 	"github.com/lingserve/lingserve/turn"
 	oncetable "github.com/lingserve/lingserve/web/once/table"
+	"github.com/lingserve/lingserve/web/wire"
 )
 
 // group is servers that share what they do, as replicas do.
@@ -534,7 +535,7 @@ func TestWhatNobodyTakesOverHasNoEndUntilSomebodyDoes(t *testing.T) {
 		t.Errorf("%s %s", names, ends.terminal)
 	}
 	d := readDocument(t, b.do("GET", "/v1/runs/"+plain, ""))
-	if d.Status != run.StatusInterrupted || len(d.Errors) != 1 || d.Errors[0].Code != codeDraining || !d.Errors[0].Retryable || !d.Errors[0].Fatal ||
+	if d.Status != run.StatusInterrupted || len(d.Errors) != 1 || d.Errors[0].Code != wire.CodeDraining || !d.Errors[0].Retryable || !d.Errors[0].Fatal ||
 		!strings.Contains(d.Errors[0].Message, "another Idempotency-Key") {
 		t.Errorf("%+v", d)
 	}
@@ -581,7 +582,7 @@ func TestASessionIsSpokenToOnAnyReplica(t *testing.T) {
 	b, _ := g.agents()
 	first := a.say("wait", "", "Prefer: respond-async").Header.Get("X-Run-Id")
 	<-a.talk.waits
-	if p := readProblem(t, b.say("no", `,"on_busy":"reject"`)); p.Code != codeConflict {
+	if p := readProblem(t, b.say("no", `,"on_busy":"reject"`)); p.Code != wire.CodeConflict {
 		t.Errorf("%+v", p)
 	}
 	steered := b.say("more", `,"on_busy":"steer"`, "Prefer: respond-async", "Idempotency-Key: steer")
@@ -634,14 +635,14 @@ func TestASessionIsSpokenToOnAnyReplica(t *testing.T) {
 	}
 }
 
-// A session whose turn runs on another replica is not idle here; where it is erased, that turn ends.
+// RU-31: a session whose turn runs on another replica is not idle here; where it is erased, that turn ends.
 func TestASessionIsErasedOnAnyReplica(t *testing.T) {
 	g := newGroup(t)
 	a, _ := g.agents()
 	b, _ := g.agents()
 	id := a.say("wait", "", "Prefer: respond-async").Header.Get("X-Run-Id")
 	<-a.talk.waits
-	if p := readProblem(t, b.do("POST", "/v1/sessions/s/handoff", `{"name":"n"}`)); p.Code != codeConflict {
+	if p := readProblem(t, b.do("POST", "/v1/sessions/s/handoff", `{"name":"n"}`)); p.Code != wire.CodeConflict {
 		t.Errorf("%+v", p)
 	}
 	if r := b.do("DELETE", "/v1/sessions/s", ""); r.StatusCode != 204 {

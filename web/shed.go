@@ -19,6 +19,7 @@ import (
 	"github.com/lingserve/lingserve/internal/vfs"
 	"github.com/lingserve/lingserve/internal/wording"
 	"github.com/lingserve/lingserve/run"
+	"github.com/lingserve/lingserve/web/wire"
 )
 
 // Limits bound what all callers together may have of the machine; zero is the default of a member, or none where no default is said.
@@ -70,14 +71,14 @@ const (
 )
 
 // reached is the refusal of what comes when a limit is reached, with the time after which it may be worth another attempt.
-func reached(limit, detail string, after time.Duration) *problem {
-	p := newProblem(codeOverloaded, detail)
-	p.reason, p.retryAfter = limit, after
+func reached(limit, detail string, after time.Duration) *wire.Problem {
+	p := wire.NewProblem(wire.CodeOverloaded, detail)
+	p.Reason, p.Retry = limit, after
 	return p
 }
 
 // littleMemory is the refusal of what there may be no memory for.
-func littleMemory(detail string) *problem { return reached(run.LimitMemory, detail, memoryRetry) }
+func littleMemory(detail string) *wire.Problem { return reached(run.LimitMemory, detail, memoryRetry) }
 
 // How long those who are refused are told to wait, before that is spread.
 const (
@@ -286,15 +287,15 @@ func (s *Server) overloaded() (list []string) {
 }
 
 // enter counts a request that follows a run, until leave is called; or refuses it. The caller "" has only the limit of all.
-func (sh *shed) enter(caller string) *problem {
+func (sh *shed) enter(caller string) *wire.Problem {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	switch {
 	case sh.streams >= sh.o.Streams:
 		return reached(limitStreams, wording.Plural(int64(sh.o.Streams), "stream")+" are open, the server's limit; retry later", streamsRetry)
 	case caller != "" && sh.of[caller] >= sh.o.StreamsPerCaller:
-		p := newProblem(codeRateLimited, "you have "+wording.Plural(int64(sh.o.StreamsPerCaller), "stream")+" open, the limit of one caller; close some")
-		p.reason, p.retryAfter = limitStreamsPerCaller, streamsRetry
+		p := wire.NewProblem(wire.CodeRateLimited, "you have "+wording.Plural(int64(sh.o.StreamsPerCaller), "stream")+" open, the limit of one caller; close some")
+		p.Reason, p.Retry = limitStreamsPerCaller, streamsRetry
 		return p
 	}
 	sh.streams++
@@ -317,28 +318,26 @@ func (sh *shed) leave(caller string) {
 }
 
 // follows stands before what follows a run: its streams are counted.
-func (s *Server) follows(h http.HandlerFunc) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		caller := s.countedFor(r, who(r))
+func (s *Server) follows(h handler) handler {
+	return func(w http.ResponseWriter, r *http.Request) *wire.Problem {
+		caller := s.countedFor(r, wire.Who(r))
 		if p := s.shed.enter(caller); p != nil {
 			closeUnread(r, p)
-			p.at(w, r)
-			return
+			return p
 		}
 		defer s.shed.leave(caller)
-		h(w, r)
+		return h(w, r)
 	}
 }
 
 // starts stands before what begins a run, which is refused before its body is read where that is certain.
-func (s *Server) starts(h http.HandlerFunc) http.HandlerFunc {
-	return s.follows(func(w http.ResponseWriter, r *http.Request) {
+func (s *Server) starts(h handler) handler {
+	return s.follows(func(w http.ResponseWriter, r *http.Request) *wire.Problem {
 		if p := s.early(r); p != nil {
 			closeUnread(r, p)
-			p.at(w, r)
-			return
+			return p
 		}
-		h(w, r)
+		return h(w, r)
 	})
 }
 
@@ -346,7 +345,7 @@ func (s *Server) starts(h http.HandlerFunc) http.HandlerFunc {
 const smallBody = 16 << 10
 
 // early refuses what would begin a run, if it is clear without its body that it cannot.
-func (s *Server) early(r *http.Request) *problem {
+func (s *Server) early(r *http.Request) *wire.Problem {
 	full := s.runs.Full()
 	if full == nil || returns(r) {
 		return nil
@@ -354,7 +353,7 @@ func (s *Server) early(r *http.Request) *problem {
 	if _, turns := s.runs.Running(); turns && r.ContentLength >= 0 && r.ContentLength <= smallBody {
 		return nil // it may be for a turn that goes on
 	}
-	return s.problem(r.Context(), full)
+	return s.wire.Problem(r.Context(), full)
 }
 
 // returns says whether a request may be for a run that is there: it has the id of an event, or a key.
@@ -370,14 +369,14 @@ func returns(r *http.Request) bool {
 }
 
 // closeUnread closes the connection behind the refusal of a request whose body is not read. One that is small has come already.
-func closeUnread(r *http.Request, p *problem) {
+func closeUnread(r *http.Request, p *wire.Problem) {
 	if r.ContentLength >= 0 && r.ContentLength <= smallBody {
 		return
 	}
-	if p.header == nil {
-		p.header = http.Header{}
+	if p.Header == nil {
+		p.Header = http.Header{}
 	}
-	p.header.Set("Connection", "close")
+	p.Header.Set("Connection", "close")
 }
 
 // budget counts the bytes of a body against what all bodies together may have, and what those of one caller may have, while it is read. It
@@ -403,7 +402,7 @@ func (s *Server) budget(r *http.Request, caller string, share int64) *budget {
 }
 
 // take counts n more bytes, before they are read. It returns a problem where they may not be held.
-func (b *budget) take(n int64) *problem {
+func (b *budget) take(n int64) *wire.Problem {
 	if p := b.count(n); p != nil {
 		return p
 	}
@@ -411,14 +410,14 @@ func (b *budget) take(n int64) *problem {
 	case adapter.Refused:
 		return littleMemory("the server has no memory for this request now; retry later")
 	case adapter.Impossible:
-		p := newProblem(codeTooLarge, "the request's body exceeds this server's memory limit; send a smaller one")
-		p.reason = run.LimitMemory
+		p := wire.NewProblem(wire.CodeTooLarge, "the request's body exceeds this server's memory limit; send a smaller one")
+		p.Reason = run.LimitMemory
 		return p
 	}
 	return nil
 }
 
-func (b *budget) count(n int64) *problem {
+func (b *budget) count(n int64) *wire.Problem {
 	sh := b.sh
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
@@ -430,8 +429,8 @@ func (b *budget) count(n int64) *problem {
 	case sh.bodies+n > most:
 		return reached(limitBodies, "the server is reading too many request bodies at once; retry later", bodiesRetry)
 	case b.caller != "" && sh.bodiesOf[b.caller]+n > b.share:
-		p := newProblem(codeRateLimited, "the server is reading too many of your request bodies at once; send them one after the other")
-		p.reason, p.retryAfter = limitBodiesPerCaller, bodiesRetry
+		p := wire.NewProblem(wire.CodeRateLimited, "the server is reading too many of your request bodies at once; send them one after the other")
+		p.Reason, p.Retry = limitBodiesPerCaller, bodiesRetry
 		return p
 	}
 	b.mine += n

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -88,7 +89,7 @@ func pace(b *testing.B, streams, events int, every time.Duration, overload int, 
 			defer tick.Stop()
 			for range events {
 				<-tick.C
-				if _, err := m.Tube().Send(tube.Event{Kind: tube.Set, URI: []byte("at"), Value: []byte(itoa(int(time.Now().UnixMicro())))}); err != nil {
+				if _, err := m.Tube().Send(tube.Event{Kind: tube.Set, URI: []byte("at"), Value: []byte(strconv.Itoa(int(time.Now().UnixMicro())))}); err != nil {
 					return err
 				}
 			}

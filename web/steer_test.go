@@ -12,6 +12,7 @@ import (
 	"github.com/lingserve/lingserve/agent"
 	"github.com/lingserve/lingserve/run"
 	"github.com/lingserve/lingserve/turn"
+	"github.com/lingserve/lingserve/web/wire"
 )
 
 const steered = `,"on_busy":"steer"`
@@ -146,7 +147,7 @@ func TestASteeredMessageThatCameTooLateHasARunOfItsOwn(t *testing.T) {
 		}
 		cancel()
 		got := a.runOf(first.Header.Get("X-Run-Id")).Summary()
-		if len(got.Errors) != 1 || got.Errors[0].Code != codeDraining || got.Errors[0].Fatal {
+		if len(got.Errors) != 1 || got.Errors[0].Code != wire.CodeDraining || got.Errors[0].Fatal {
 			t.Errorf("who was to be answered is not told: %+v", got)
 		}
 	})

@@ -22,30 +22,31 @@ func (namesake) Workflow(name string) string { return map[string]string{"echo": 
 func TestANameIsAnAgentsOrElseAWorkflows(t *testing.T) {
 	a := echoBench(t)
 	a.s.o.Agents = namesake{a.s.o.Agents}
+	a.s.wire.Agents = a.s.o.Agents
 	a.s.runs.Inspect().Options().Agents = a.s.o.Agents
-	for name, want := range map[string]run.Request{
-		"assistant":       {Subject: run.Subject{Agent: "assistant"}},
-		"agent/assistant": {Subject: run.Subject{Agent: "assistant"}},
-		"chat":            {Subject: run.Subject{Workflow: "chat"}},
-		"workflow/chat":   {Subject: run.Subject{Workflow: "chat"}},
-		"echo":            {Subject: run.Subject{Agent: "echo"}},
-		"workflow/echo":   {Subject: run.Subject{Workflow: "echo"}},
+	for name, want := range map[string]run.Subject{
+		"assistant":       {Agent: "assistant"},
+		"agent/assistant": {Agent: "assistant"},
+		"chat":            {Workflow: "chat"},
+		"workflow/chat":   {Workflow: "chat"},
+		"echo":            {Agent: "echo"},
+		"workflow/echo":   {Workflow: "echo"},
 	} {
-		if got, ok := a.s.target(access.Local, name); !ok || !reflect.DeepEqual(got, want) {
+		if got, ok := a.s.wire.Target(access.Local, name); !ok || !reflect.DeepEqual(got, want) {
 			t.Errorf("%s is %+v", name, got)
 		}
 	}
 	for _, name := range []string{"", "nobody", "agent/chat", "workflow/assistant", "agent/", "workflow/workflow/chat"} {
-		if got, ok := a.s.target(access.Local, name); ok {
+		if got, ok := a.s.wire.Target(access.Local, name); ok {
 			t.Errorf("%q is %+v", name, got)
 		}
 	}
-	agents, workflows := a.s.targets(access.Local)
+	agents, workflows := a.s.wire.Targets(access.Local)
 	if diff := cmp.Diff([][]string{{"assistant", "agent/echo"}, {"chat", "workflow/echo", "steps"}}, [][]string{agents, workflows}); diff != "" {
 		t.Error(diff)
 	}
 	for _, name := range append(agents, workflows...) {
-		if _, ok := a.s.target(access.Local, name); !ok {
+		if _, ok := a.s.wire.Target(access.Local, name); !ok {
 			t.Errorf("%s is listed and means nothing", name)
 		}
 	}
@@ -54,6 +55,7 @@ func TestANameIsAnAgentsOrElseAWorkflows(t *testing.T) {
 func TestAgentsAreListed(t *testing.T) {
 	a := echoBench(t)
 	a.s.o.Agents = namesake{a.s.o.Agents}
+	a.s.wire.Agents = a.s.o.Agents
 	a.s.runs.Inspect().Options().Agents = a.s.o.Agents
 	body, err := io.ReadAll(a.do("GET", "/v1/agents", "").Body)
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/run"
+	"github.com/lingserve/lingserve/web/wire"
 )
 
 func TestAnIdleStreamIsKeptOpenByAComment(t *testing.T) {
@@ -92,7 +93,7 @@ func TestAClientThatStopsReadingIsDroppedAndNobodyElseNotices(t *testing.T) {
 			t.Errorf("the other client waited %v: %s", took, f.terminal)
 		}
 		// The stuck one's handler ends with its write's time.
-		b.s.streams.Wait(nil)
+		b.s.wire.Wait(nil)
 		if took := time.Since(began); took < 25*time.Second || took > 30*time.Second {
 			t.Errorf("dropped after %v", took)
 		}
@@ -177,7 +178,7 @@ func TestAnEndedRunIsKeptForItsTimeAndThenGone(t *testing.T) {
 					}
 				}
 				time.Sleep(5*time.Minute + 30*time.Second - time.Since(b.s.began))
-				if p := readProblem(t, b.do("GET", "/v1/runs/"+id, "")); p.Status != 410 || p.Code != codeGone || p.Run != id {
+				if p := readProblem(t, b.do("GET", "/v1/runs/"+id, "")); p.Status != 410 || p.Code != wire.CodeGone || p.Run != id {
 					t.Errorf("%+v", p)
 				}
 				if p := readProblem(t, b.do("GET", "/v1/runs/"+id+"/events", "")); p.Status != 410 {
@@ -377,7 +378,7 @@ func TestDrainingLetsRunsEndAndBreaksOffThoseThatDoNot(t *testing.T) {
 			t.Errorf("%d", resp.StatusCode)
 		}
 		refused := b.do("POST", "/v1/runs", `{"workflow":"steps"}`)
-		if p := readProblem(t, refused); p.Status != 503 || p.Code != codeDraining || refused.Header.Get("Retry-After") == "" {
+		if p := readProblem(t, refused); p.Status != 503 || p.Code != wire.CodeDraining || refused.Header.Get("Retry-After") == "" {
 			t.Errorf("%+v", p)
 		}
 		// An EventSource would give up for good on a 503.

@@ -22,6 +22,7 @@ import (
 	"github.com/lingserve/lingserve/run"
 	"github.com/lingserve/lingserve/tube"
 	"github.com/lingserve/lingserve/turn"
+	"github.com/lingserve/lingserve/web/wire"
 )
 
 // watcher keeps what the kernel tells.
@@ -147,8 +148,8 @@ func TestWhoMayNotTalkIsRefusedWithoutARun(t *testing.T) {
 			if resp.StatusCode != http.StatusForbidden || resp.Header.Get("Content-Type") != "application/problem+json" || resp.Header.Get("X-Run-Id") != "" {
 				t.Errorf("%d %v", resp.StatusCode, resp.Header)
 			}
-			var p problem
-			if err := json.Unmarshal([]byte(body), &p); err != nil || p.Code != codeForbidden || p.Run != "" {
+			var p wire.Problem
+			if err := json.Unmarshal([]byte(body), &p); err != nil || p.Code != wire.CodeForbidden || p.Run != "" {
 				t.Errorf("%s %v", body, err)
 			}
 			for _, secret := range []string{"canary", "channels.", "dm.", "commands.", "policy", "allow", "setting"} {
@@ -241,7 +242,7 @@ func TestATurnThatCannotBeginIsAProblem(t *testing.T) {
 		edit   func(*Options, *agent.Options)
 		ready  func(*agentBench)
 		more   string
-		want   problem
+		want   wire.Problem
 		came   string
 		repeat bool // Retry-After
 		reason string
@@ -251,7 +252,7 @@ func TestATurnThatCannotBeginIsAProblem(t *testing.T) {
 				a.say("wait", "", asEvents)
 				<-a.talk.waits
 			},
-			more: `,"on_busy":"reject"`, want: problem{Status: 409, Code: codeConflict}, came: "blocked session_busy",
+			more: `,"on_busy":"reject"`, want: wire.Problem{Status: 409, Code: wire.CodeConflict}, came: "blocked session_busy",
 		},
 		"too much waits": {
 			edit: func(o *Options, _ *agent.Options) {
@@ -262,19 +263,19 @@ func TestATurnThatCannotBeginIsAProblem(t *testing.T) {
 				<-a.talk.waits
 				a.say("next", "", asEvents)
 			},
-			want: problem{Status: 503, Code: codeOverloaded}, came: "blocked overloaded", repeat: true, reason: run.LimitQueue,
+			want: wire.Problem{Status: 503, Code: wire.CodeOverloaded}, came: "blocked overloaded", repeat: true, reason: run.LimitQueue,
 		},
 		"too many runs": {
 			edit: func(o *Options, _ *agent.Options) { o.MaxRuns = -1 },
-			want: problem{Status: 503, Code: codeOverloaded}, came: "blocked overloaded", repeat: true, reason: run.LimitAllRuns,
+			want: wire.Problem{Status: 503, Code: wire.CodeOverloaded}, came: "blocked overloaded", repeat: true, reason: run.LimitAllRuns,
 		},
 		"the turns are draining": {
 			ready: func(a *agentBench) { _ = a.s.o.Turns.Drain(ended) },
-			want:  problem{Status: 503, Code: codeDraining}, came: "blocked draining", repeat: true,
+			want:  wire.Problem{Status: 503, Code: wire.CodeDraining}, came: "blocked draining", repeat: true,
 		},
 		"the server is draining": {
 			ready: func(a *agentBench) { a.s.runs.Inspect().Refuse() },
-			want:  problem{Status: 503, Code: codeDraining}, came: "blocked draining", repeat: true,
+			want:  wire.Problem{Status: 503, Code: wire.CodeDraining}, came: "blocked draining", repeat: true,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -283,7 +284,7 @@ func TestATurnThatCannotBeginIsAProblem(t *testing.T) {
 				tt.ready(a)
 			}
 			tape := ""
-			if tt.want.Code != codeDraining && tt.edit == nil {
+			if tt.want.Code != wire.CodeDraining && tt.edit == nil {
 				tape = a.tapeOf("s")
 			}
 			resp := a.say("refused", tt.more, "Idempotency-Key: k")
@@ -308,11 +309,11 @@ func TestATurnThatCannotBeginIsAProblem(t *testing.T) {
 }
 
 // begin starts what is asked for with an admission that is decided already.
-func (a *agentBench) begin(as *run.Request, admission channel.Admission) (*run.Run, *problem) {
+func (a *agentBench) begin(as *run.Request, admission channel.Admission) (*run.Run, *wire.Problem) {
 	a.t.Helper()
 	r, err := a.s.runs.Inspect().Start(as, "", admission)
 	if err != nil {
-		return nil, a.s.problem(a.t.Context(), err)
+		return nil, a.s.wire.Problem(a.t.Context(), err)
 	}
 	return r, nil
 }
@@ -324,7 +325,7 @@ func TestNobodyWhoAnswersIsNotFound(t *testing.T) {
 		channel.ReasonNoRoute: http.StatusNotFound, channel.ReasonTooLarge: http.StatusRequestEntityTooLarge, channel.ReasonUnsupported: http.StatusBadRequest,
 	} {
 		r, p := a.begin(&run.Request{Subject: run.Subject{Agent: "assistant"}, Session: "s", Input: json.RawMessage(`"x"`)}, channel.Admission{Kind: channel.Drop, Reason: reason})
-		if r != nil || p == nil || p.Status != want || statusOf(p.Code) != want {
+		if r != nil || p == nil || p.Status != want || wire.Statuses[p.Code] != want {
 			t.Errorf("%s: %+v", reason, p)
 		}
 	}
@@ -334,7 +335,7 @@ func TestNobodyWhoAnswersIsNotFound(t *testing.T) {
 	}
 }
 
-// CH-40, CH-42, CH-44, CH-152
+// CH-40, CH-42, CH-44, CH-152, RU-30
 func TestAnObservedRunShowsNothingButItsBeginningAndEnd(t *testing.T) {
 	observe := channel.Admission{Kind: channel.ObserveOnly, Reason: channel.ReasonObserver}
 	for name, tt := range map[string]struct {
@@ -573,7 +574,7 @@ func TestAServerThatIsClosedTakesNoMessage(t *testing.T) {
 	if err := a.s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if p := readProblem(t, a.say("hello", "")); p.Status != 503 || p.Code != codeDraining {
+	if p := readProblem(t, a.say("hello", "")); p.Status != 503 || p.Code != wire.CodeDraining {
 		t.Errorf("%+v", p)
 	}
 }
@@ -592,7 +593,7 @@ func TestAPluginThatEndsItsGoroutineKeepsNobodyWaiting(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
-	if p := readProblem(t, a.say(",exit", "")); p.Status != 500 || p.Code != codeInternal {
+	if p := readProblem(t, a.say(",exit", "")); p.Status != 500 || p.Code != wire.CodeInternal {
 		t.Errorf("%+v", p)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/lingserve/lingserve/agent"
 	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/tape/logs"
+	"github.com/lingserve/lingserve/web/wire"
 )
 
 // unreached is a store that nobody reaches in time.
@@ -22,7 +23,7 @@ type tooLate struct{}
 func (tooLate) Error() string {
 	return "tape: the servers that store the sessions are unreachable; retry later"
 }
-func (tooLate) ErrorCode() string { return codeOverloaded }
+func (tooLate) ErrorCode() string { return wire.CodeOverloaded }
 func (tooLate) Unwrap() error     { return context.DeadlineExceeded }
 
 // CL-10: where the store of sessions is not reached in time, it is not the model that has taken too long.
@@ -32,7 +33,7 @@ func TestAStoreThatIsNotReachedInTimeIsNoModelThatIsLate(t *testing.T) {
 		ao.Store = o.Tapes
 	})
 	a.serve()
-	if p := readProblem(t, a.do("POST", "/v1/runs?format=json", `{"agent":"assistant","session":"s","input":"hello"}`)); p.Status != 503 || p.Code != codeOverloaded {
+	if p := readProblem(t, a.do("POST", "/v1/runs?format=json", `{"agent":"assistant","session":"s","input":"hello"}`)); p.Status != 503 || p.Code != wire.CodeOverloaded {
 		t.Errorf("%+v", p)
 	}
 }

@@ -3,9 +3,11 @@ package web
 import (
 	"testing"
 	"time"
+
+	"github.com/lingserve/lingserve/web/wire"
 )
 
-// CL-10: nobody is told the id of a run that the other replicas cannot know, since nothing of it is stored: who begins it is told to come back.
+// CL-10, RU-03: nobody is told the id of a run that the other replicas cannot know, since nothing of it is stored: who begins it is told to come back.
 func TestARunWhoseBeginningCannotBeStoredIsRefused(t *testing.T) {
 	g := newGroup(t)
 	a, b := g.replica(nil), g.replica(nil)
@@ -14,7 +16,7 @@ func TestARunWhoseBeginningCannotBeStoredIsRefused(t *testing.T) {
 	body := `{"workflow":"steps"}`
 	for _, header := range []string{"Accept: text/event-stream", "Prefer: respond-async", "Accept: application/json", "Idempotency-Key: k"} {
 		resp := a.do("POST", "/v1/runs", body, header)
-		if p := readProblem(t, resp); resp.StatusCode != 503 || p.Code != codeOverloaded || resp.Header.Get("Retry-After") == "" || resp.Header.Get("X-Run-Id") != "" {
+		if p := readProblem(t, resp); resp.StatusCode != 503 || p.Code != wire.CodeOverloaded || resp.Header.Get("Retry-After") == "" || resp.Header.Get("X-Run-Id") != "" {
 			t.Errorf("%s: %d %+v %v", header, resp.StatusCode, p, resp.Header)
 		}
 		st := <-a.steps.came

@@ -21,7 +21,7 @@ import (
 	"github.com/lingserve/lingserve/store"
 )
 
-// Manager is the channels of a server, or of a command that works with what channels keep.
+// Manager runs the channels of a server. A command may use it only to open their stores.
 type Manager struct {
 	Kernel *channel.Kernel
 	// What the channels are given; OpenMedia and OpenTables set them.
@@ -37,7 +37,7 @@ type Manager struct {
 	wg    sync.WaitGroup
 }
 
-// login is one channel, or one account of it.
+// login is a channel, or one account of it.
 type login struct {
 	channel.Channel
 	account string
@@ -46,8 +46,7 @@ type login struct {
 	err error // why it does not serve any more
 }
 
-// MaxMedia is the size of a file of a message, in bytes: what the public server of Telegram gives at most. Channels have limits of their own
-// below it.
+// MaxMedia bounds the files of messages, in bytes: the limit of the public Telegram server. Channels may set lower limits.
 const MaxMedia = 20 << 20
 
 // New makes a manager without channels.
@@ -63,7 +62,7 @@ func Login(name, account string) string {
 	return name + "@" + account
 }
 
-// OpenMedia opens the folder for files of messages; "" is one that is removed at the end.
+// OpenMedia opens the folder for files of messages. For "" it makes one that Close removes.
 func (m *Manager) OpenMedia(folder string) (err error) {
 	if folder == "" {
 		if folder, err = os.MkdirTemp("", "lingserve-media-"); err != nil {
@@ -90,7 +89,7 @@ func (m *Manager) ReadMedia(_ context.Context, name string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, MaxMedia))
 }
 
-// OpenTables opens windows, sessions, what was learned of platforms, and answers. The files of messages are open.
+// OpenTables opens the tables of windows, sessions, platforms and answers, after OpenMedia.
 func (m *Manager) OpenTables(ctx context.Context, tables store.Engine) error {
 	texts := map[string]channel.Texts{}
 	for _, o := range []channel.TextTable{channel.WindowTable, channel.SessionTable, channel.LearnedTable} {
@@ -125,7 +124,7 @@ func (m *Manager) Keep(ctx context.Context, tables store.Engine, events inbox.Op
 	if k.Outbox, err = channel.OpenOutbox(&channel.OutboxOptions{Store: blocks, Log: replies.Log}); err != nil {
 		return err
 	}
-	m.close = append(m.close, func() error { // closed before, where the server ends as it should
+	m.close = append(m.close, func() error { // Close has closed it before
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
 		return k.Outbox.Close(ctx)
@@ -133,7 +132,7 @@ func (m *Manager) Keep(ctx context.Context, tables store.Engine, events inbox.Op
 	return nil
 }
 
-// recorder is what is known of sessions. A session that is forgotten is forgotten by the channels, too.
+// recorder records sessions. It also erases them from the channels.
 type recorder struct {
 	*channel.Sessions
 	m *Manager
@@ -147,7 +146,7 @@ func (r *recorder) Forget(ctx context.Context, session string) error {
 			errs = append(errs, e.EraseSession(session))
 		}
 	}
-	// Also of channels that are not configured any more, or not running, as under the command that erases a tape.
+	// The table also has answers of channels that are not configured or not running, as in "lingserve tape delete".
 	errs = append(errs, r.m.Results.Erase(ctx, session))
 	return errors.Join(append(errs, r.Sessions.Forget(ctx, session))...)
 }
@@ -162,7 +161,8 @@ func (m *Manager) Add(c channel.Channel, account string) error {
 			return fmt.Errorf("two channels have the name %s; give each its own name", Login(c.Name(), account))
 		}
 		if webhookOf(other.Channel) != nil && webhookOf(c) != nil {
-			return fmt.Errorf("channels.%s: the accounts %s and %s would receive events at the same address; configure a separate channel for each account",
+			return fmt.Errorf("channels.%s: the accounts %s and %s would receive events at the same address; "+
+				"configure a separate channel for each account",
 				c.Name(), other.account, account)
 		}
 	}
@@ -177,7 +177,7 @@ func webhookOf(c channel.Channel) http.Handler {
 	return nil
 }
 
-// Start lets the channels serve.
+// Start starts all channels.
 func (m *Manager) Start() {
 	ctx, cancel := context.WithCancel(context.Background())
 	m.stop = cancel
@@ -188,8 +188,8 @@ func (m *Manager) Start() {
 	}
 }
 
-// serve lets one channel serve until ctx ends. One that stops by itself is not started again: what has stopped it would stop it again,
-// until somebody does something about it.
+// serve serves one channel until ctx ends. A channel that stops earlier is not restarted: the same cause would stop it again until an
+// operator acts.
 func (o *login) serve(ctx context.Context, k *channel.Kernel, log *slog.Logger) {
 	err := func() (err error) {
 		defer func() {
@@ -212,7 +212,7 @@ func (o *login) serve(ctx context.Context, k *channel.Kernel, log *slog.Logger) 
 	o.err = err
 }
 
-// broken says why a channel does not work; nil is one that does.
+// broken returns why a channel does not work, or nil.
 func (o *login) broken() error {
 	o.mu.Lock()
 	err := o.err
@@ -223,7 +223,7 @@ func (o *login) broken() error {
 	return err
 }
 
-// Webhook returns what a platform sends the events of a channel to; nil if no channel of this name waits for any.
+// Webhook returns the handler for the events of a channel, or nil.
 func (m *Manager) Webhook(name string) http.Handler {
 	for _, one := range m.all {
 		if one.Name() == name {
@@ -235,7 +235,7 @@ func (m *Manager) Webhook(name string) http.Handler {
 	return nil
 }
 
-// Broken says why channels do not work, by their names.
+// Broken returns why channels do not work, by their names.
 func (m *Manager) Broken() map[string]string {
 	var list map[string]string
 	for _, one := range m.all {
@@ -266,21 +266,20 @@ func (m *Manager) Names() []string {
 	return names
 }
 
-// Drain ends the channels: nothing more is let in, and what runs has the grace period, after which they cancel it. It returns when
-// they have ended.
+// Drain stops the channels: they admit nothing more, and cancel running turns after the grace period. It returns when all have stopped.
 func (m *Manager) Drain() {
 	m.stop()
 	m.wg.Wait()
 }
 
-// Close frees what the channels hold. Replies that are on their way are waited for until ctx ends; the rest waits for the next start.
+// Close stops the channels and closes their stores. It waits for running deliveries until ctx ends; the others continue at the next start.
 func (m *Manager) Close(ctx context.Context) error {
 	m.Drain()
 	err := m.Kernel.Outbox.Close(ctx)
 	return errors.Join(err, m.CloseStores())
 }
 
-// CloseStores frees what was opened, if the channels did not start.
+// CloseStores closes the stores of channels that were not started.
 func (m *Manager) CloseStores() error {
 	var errs []error
 	for _, f := range slices.Backward(m.close) {

@@ -28,23 +28,24 @@ func placesOf(ch channel.ChannelPlace) (all []channel.Place) {
 	return append(all, ch.Shipped)
 }
 
-// Admits reports whether somebody may talk on a channel.
+// Admits reports whether a channel admits any sender.
 func Admits(ch channel.ChannelPlace) bool {
 	return slices.ContainsFunc(placesOf(ch), func(p channel.Place) bool {
 		return p.DMPolicy != "" && p.DMPolicy != channel.PolicyDisabled || p.GroupPolicy != "" && p.GroupPolicy != channel.PolicyDisabled
 	})
 }
 
-// Approves reports whether somebody on a channel may answer questions for approval.
+// Approves reports whether anyone on a channel may approve tool calls.
 func Approves(ch channel.ChannelPlace) bool { return slices.ContainsFunc(placesOf(ch), approves) }
 
-// approves reports whether a place lets somebody answer questions for approval.
+// approves reports whether anyone at a place may approve tool calls.
 func approves(p channel.Place) bool {
 	return p.CommandMode == channel.CommandsSenders || len(p.Users)+len(p.Operators)+len(p.Admins) > 0
 }
 
-// Answers reports whether an agent Answers somewhere on a channel.
+// Answers reports whether an agent answers anywhere on a channel.
 func Answers(ch channel.ChannelPlace, agent string) bool {
-	main := cmp.Or(ch.Agent, ch.Shipped.Agent)
-	return main == agent || slices.ContainsFunc(placesOf(ch), func(p channel.Place) bool { return p.Agent == agent && p.Agent != ch.Shipped.Agent })
+	return cmp.Or(ch.Agent, ch.Shipped.Agent) == agent || slices.ContainsFunc(placesOf(ch), func(p channel.Place) bool {
+		return p.Agent == agent && p.Agent != ch.Shipped.Agent
+	})
 }

@@ -46,7 +46,9 @@ var (
 
 // newTurns makes the agents that are configured, and what runs their turns. Workflows that answer for agents are looked up when they answer.
 // stop ends them, and the servers that they have tools from; the store is closed after that.
-func newTurns(c *config.Config, models *adapter.Registry, workflows *flow.Registry, store tape.Store, ledger *adapter.Ledger, log *slog.Logger) (_ *turn.Framework, _ *team.Team, stop func(), err error) {
+func newTurns(
+	c *config.Config, models *adapter.Registry, workflows *flow.Registry, store tape.Store, ledger *adapter.Ledger, log *slog.Logger,
+) (_ *turn.Framework, _ *team.Team, stop func(), err error) {
 	servers, err := startServers(c, log)
 	if err != nil {
 		return nil, nil, nil, err
@@ -107,11 +109,13 @@ func newTurns(c *config.Config, models *adapter.Registry, workflows *flow.Regist
 }
 
 // agentOptions are the options of an agent that is configured. It warns of skills and models that do not exist.
-func agentOptions(c *config.Config, a config.Agent, models *adapter.Registry, tools *tool.Set, skills *skill.Library, log *slog.Logger) agent.Options {
+func agentOptions(
+	c *config.Config, a config.Agent, models *adapter.Registry, tools *tool.Set, skills *skill.Library, log *slog.Logger,
+) agent.Options {
 	o := agent.Options{
-		Name: a.Name, Models: models, Choices: models.Usable(), Instructions: a.Instructions, Tools: tools, Skills: skills, Approvals: map[string]tool.Approval{},
-		MaxSteps: a.MaxSteps, ToolTimeout: a.ToolTimeout, ApprovalTimeout: a.ApprovalTimeout, Summarize: a.Summarize, MaxContext: a.MaxContext, Options: a.Options,
-		Log: log,
+		Name: a.Name, Models: models, Choices: models.Usable(), Instructions: a.Instructions, Tools: tools, Skills: skills,
+		Approvals: map[string]tool.Approval{}, MaxSteps: a.MaxSteps, ToolTimeout: a.ToolTimeout, ApprovalTimeout: a.ApprovalTimeout,
+		Summarize: a.Summarize, MaxContext: a.MaxContext, Options: a.Options, Log: log,
 	}
 	if len(a.Tools) > 0 {
 		o.Tools = tools.Subset(a.Tools...)

@@ -150,7 +150,10 @@ type channels struct {
 
 // newChannels makes the channels that are configured and those that plugins bring, and what their turns need. They do not serve yet. Its
 // error is for the user.
-func newChannels(ctx context.Context, c *config.Config, shared *engine, tables store.Engine, f *turn.Framework, agents *team.Team, ledger *adapter.Ledger, log *slog.Logger) (_ *channels, err error) {
+func newChannels(
+	ctx context.Context, c *config.Config, shared *engine, tables store.Engine, f *turn.Framework, agents *team.Team, ledger *adapter.Ledger,
+	log *slog.Logger,
+) (_ *channels, err error) {
 	tree, err := newTree(c)
 	if err != nil {
 		return nil, err

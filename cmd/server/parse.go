@@ -1,7 +1,9 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
+	"cmp"
 	"errors"
 	"flag"
 	"fmt"
@@ -55,11 +57,12 @@ func parseCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) int 
 
 // parse reads stdin to its end or to the first error.
 func parse(o parseOptions, stdin io.Reader, stdout io.Writer) error {
-	out := eventWriter{to: stdout}
+	out := eventWriter{bufio.NewWriterSize(stdout, mostGathered)}
 	var handler jsonuri.Handler
 	var document jsonuri.Document
+	var failed error // of the document
 	if o.final {
-		handler.Delta = func(d jsonuri.Delta) { out.note(document.Apply(d)) }
+		handler.Delta = func(d jsonuri.Delta) { failed = cmp.Or(failed, document.Apply(d)) }
 	} else {
 		handler.Delta = out.delta
 	}
@@ -88,7 +91,7 @@ func parse(o parseOptions, stdin io.Reader, stdout io.Writer) error {
 				return out.end(err)
 			}
 		}
-		if err := out.flush(); err != nil {
+		if err := cmp.Or(failed, out.flush()); err != nil {
 			return err
 		}
 		if readErr == io.EOF {
@@ -99,8 +102,8 @@ func parse(o parseOptions, stdin io.Reader, stdout io.Writer) error {
 		}
 	}
 	err := in.close()
-	if err == nil && o.final {
-		out.buf = append(document.AppendJSON(out.buf), '\n')
+	if err = cmp.Or(err, failed); err == nil && o.final {
+		out.line(document.AppendJSON(out.AvailableBuffer()))
 	}
 	return out.end(err)
 }
@@ -147,55 +150,35 @@ func (p *positioned) at(offset int64, err error) error {
 }
 
 // eventWriter gathers events and writes them in one piece.
-type eventWriter struct {
-	to  io.Writer
-	buf []byte
-	err error // the first one
-}
+type eventWriter struct{ *bufio.Writer }
 
 // mostGathered keeps the memory for a large input small.
 const mostGathered = 256 << 10
 
-func (w *eventWriter) delta(d jsonuri.Delta) { w.line(d.AppendJSON(w.buf)) }
+func (w eventWriter) delta(d jsonuri.Delta) { w.line(d.AppendJSON(w.AvailableBuffer())) }
 
-func (w *eventWriter) string(uri []byte, value string) {
-	w.line(append(appendText(appendURI(w.buf, uri), `,"string":`, value), '}'))
+func (w eventWriter) string(uri []byte, value string) {
+	w.line(append(appendText(appendURI(w.AvailableBuffer(), uri), `,"string":`, value), '}'))
 }
 
-func (w *eventWriter) object(uri, value []byte) {
-	buf := append(appendURI(w.buf, uri), `,"object":`...)
+func (w eventWriter) object(uri, value []byte) {
+	buf := append(appendURI(w.AvailableBuffer(), uri), `,"object":`...)
 	w.line(append(append(buf, value...), '}'))
 }
 
-func (w *eventWriter) line(buf []byte) {
-	w.buf = append(buf, '\n')
-	if len(w.buf) >= mostGathered {
-		w.flush()
-	}
-}
+// line writes a line. Errors stay until flush returns them.
+func (w eventWriter) line(buf []byte) { w.Write(append(buf, '\n')) }
 
-func (w *eventWriter) note(err error) {
-	if w.err == nil {
-		w.err = err
+func (w eventWriter) flush() error {
+	if err := w.Flush(); err != nil {
+		return fmt.Errorf("writing standard output: %w", err)
 	}
-}
-
-func (w *eventWriter) flush() error {
-	if w.err == nil && len(w.buf) > 0 {
-		if _, err := w.to.Write(w.buf); err != nil {
-			w.err = fmt.Errorf("writing standard output: %w", err)
-		}
-	}
-	w.buf = w.buf[:0]
-	return w.err
+	return nil
 }
 
 // end writes what is left and returns what the command failed of: it, where there is an error, or the writing.
-func (w *eventWriter) end(err error) error {
-	if writeErr := w.flush(); err == nil {
-		return writeErr
-	}
-	return err
+func (w eventWriter) end(err error) error {
+	return cmp.Or(err, w.flush())
 }
 
 func appendURI(dst, uri []byte) []byte { return appendText(dst, `{"uri":`, string(uri)) }

@@ -20,7 +20,7 @@ import (
 	"github.com/lingserve/lingserve/internal/textview"
 	"github.com/lingserve/lingserve/ling"
 	"github.com/lingserve/lingserve/tube"
-	"github.com/lingserve/lingserve/web/frame"
+	"github.com/lingserve/lingserve/web/wire/frame"
 )
 
 // job is what to run and how.

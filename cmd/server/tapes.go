@@ -86,6 +86,9 @@ func placeIn(c *config.Config, engine string) string {
 	if engine == config.EngineNATS {
 		return fmt.Sprintf("the NATS servers of nats.servers (%s), prefix %s", c.Source("nats.servers"), c.NATS.Prefix)
 	}
+	if engine == config.EnginePostgres {
+		return fmt.Sprintf("the database of postgres.url (%s), schema %s", c.Source("postgres.url"), c.Postgres.Schema)
+	}
 	return c.Data
 }
 

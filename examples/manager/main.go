@@ -19,7 +19,7 @@ import (
 	"github.com/lingserve/lingserve/adapter/demo"
 	"github.com/lingserve/lingserve/bot"
 	"github.com/lingserve/lingserve/ling"
-	"github.com/lingserve/lingserve/web/frame"
+	"github.com/lingserve/lingserve/web/wire/frame"
 )
 
 const planPrompt = `You plan articles. Answer with JSON of this form:

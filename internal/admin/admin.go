@@ -44,12 +44,26 @@ type handler struct {
 
 // Refusals of the admin listener.
 var (
-	errNotAdmin    = &access.Refusal{Status: http.StatusForbidden, Code: "forbidden", Reason: "not_admin", Detail: "this request needs an admin's API key; create one with \"lingserve keys new --role admin\""}
-	errNoAdminKeys = &access.Refusal{Status: http.StatusForbidden, Code: "forbidden", Reason: "no_keys", Detail: "without API keys, this server only gives metrics to other machines; " +
-		"listen on localhost, or create an admin's key with \"lingserve keys new --role admin\""}
-	errAdminSite = &access.Refusal{Status: http.StatusForbidden, Code: "forbidden", Reason: "origin", Detail: "pages of other sites may not send this request"}
-	errAdminPath = &access.Refusal{Status: http.StatusNotFound, Code: "not_found", Reason: "not_found", Detail: "unknown path; expected /metrics, /cost, /debug/pprof/, /healthz or /readyz"}
-	errProfiling = &access.Refusal{Status: http.StatusConflict, Code: "conflict", Reason: "profiling", Detail: "another profile is running; wait until it ends", RetryAfter: 10 * time.Second}
+	errNotAdmin = &access.Refusal{
+		Status: http.StatusForbidden, Code: "forbidden", Reason: "not_admin",
+		Detail: "this request needs an admin's API key; create one with \"lingserve keys new --role admin\"",
+	}
+	errNoAdminKeys = &access.Refusal{
+		Status: http.StatusForbidden, Code: "forbidden", Reason: "no_keys",
+		Detail: "without API keys, this server only gives metrics to other machines; " +
+			"listen on localhost, or create an admin's key with \"lingserve keys new --role admin\"",
+	}
+	errAdminSite = &access.Refusal{
+		Status: http.StatusForbidden, Code: "forbidden", Reason: "origin", Detail: "pages of other sites may not send this request",
+	}
+	errAdminPath = &access.Refusal{
+		Status: http.StatusNotFound, Code: "not_found", Reason: "not_found",
+		Detail: "unknown path; expected /metrics, /cost, /debug/pprof/, /healthz or /readyz",
+	}
+	errProfiling = &access.Refusal{
+		Status: http.StatusConflict, Code: "conflict", Reason: "profiling",
+		Detail: "another profile is running; wait until it ends", RetryAfter: 10 * time.Second,
+	}
 )
 
 // Bounds of profiles, in seconds.
@@ -60,7 +74,9 @@ const (
 	maxTraceSeconds   = 10 // it grows by megabytes in each
 )
 
-func newHandler(c *config.Config, door *access.Door, m *telemetry.Metrics, budget *adapter.Budget, public http.Handler, log *slog.Logger) (*handler, error) {
+func newHandler(
+	c *config.Config, door *access.Door, m *telemetry.Metrics, budget *adapter.Budget, public http.Handler, log *slog.Logger,
+) (*handler, error) {
 	a := &handler{
 		door: door, open: c.AdminOpen(), openMetrics: c.Admin.OpenMetrics, metrics: m.Handler(log), budget: budget, public: public, log: log,
 	}
@@ -247,7 +263,9 @@ func wholeNumber(w http.ResponseWriter, r *http.Request, name string, def, most 
 }
 
 // Listen opens the admin listener and serves it until stop is called. Without an address it does nothing.
-func Listen(c *config.Config, door *access.Door, m *telemetry.Metrics, budget *adapter.Budget, public http.Handler, log *slog.Logger) (stop func(), err error) {
+func Listen(
+	c *config.Config, door *access.Door, m *telemetry.Metrics, budget *adapter.Budget, public http.Handler, log *slog.Logger,
+) (stop func(), err error) {
 	if c.Admin.Addr == "" {
 		return func() {}, nil
 	}

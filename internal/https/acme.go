@@ -26,12 +26,12 @@ const (
 	acmeRest = 61 * time.Second
 )
 
-// authority is who certificates are had from, by ACME (RFC 8555): as the server starts, and again before they expire.
+// authority gets certificates by ACME (RFC 8555): when the server starts, and again before they expire.
 type authority struct {
 	manager *autocert.Manager
 	domains []string // in ASCII
 	log     *slog.Logger
-	again   chan struct{} // somebody says that names can be had now
+	again   chan struct{} // reload was called
 
 	mu     sync.Mutex
 	failed map[string]failure // by domain
@@ -63,14 +63,13 @@ func newAuthority(c *config.Config, version string, log *slog.Logger) *authority
 	return a
 }
 
-// get returns the certificate of a name, and has one made where there is none yet. A name that was refused is not asked for again
-// for a while.
+// get returns the certificate of a name; it orders one if there is none. After a refusal it waits for a while before it asks again.
 func (a *authority) get(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	name, err := idna.Lookup.ToASCII(hello.ServerName)
 	if err != nil || !slices.Contains(a.domains, name) {
 		return nil, errors.New("no certificate for this name")
 	}
-	if slices.Equal(hello.SupportedProtos, []string{acme.ALPNProto}) { // the authority asks whether we are who we say
+	if slices.Equal(hello.SupportedProtos, []string{acme.ALPNProto}) { // the authority checks that this server has the name
 		return a.manager.GetCertificate(hello)
 	}
 	a.mu.Lock()
@@ -86,7 +85,7 @@ func (a *authority) get(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 		delete(a.failed, name)
 		return cert, nil
 	}
-	if f, ok := a.failed[name]; !ok || time.Now().After(f.until) { // of all who have waited for it, one tells
+	if f, ok := a.failed[name]; !ok || time.Now().After(f.until) { // one of the handshakes that waited logs it
 		now := time.Now()
 		a.failed[name] = failure{err, now, now.Add(acmePause)}
 		a.log.Error("cannot get a certificate; retrying", "name", name, "after", acmePause, "error", err)
@@ -114,7 +113,7 @@ func (a *authority) reload() {
 	}
 }
 
-// next is how long watch waits: until a name that was refused may be tried again.
+// next returns how long watch waits: until it may retry a refused name.
 func (a *authority) next() time.Duration {
 	wait := expiryEvery
 	a.mu.Lock()
@@ -125,8 +124,8 @@ func (a *authority) next() time.Duration {
 	return wait
 }
 
-// watch gets the certificates before the first client asks, and looks from time to time whether they were renewed, which the manager
-// does by itself and without a word.
+// watch gets the certificates before the first client asks, and logs whether they were renewed: the manager renews them by itself and does
+// not log.
 func (a *authority) watch(ctx context.Context) {
 	for {
 		for _, name := range a.domains {
@@ -140,16 +139,16 @@ func (a *authority) watch(ctx context.Context) {
 			timer.Stop()
 			return
 		case <-timer.C:
-		case <-a.again: // those that were refused follow when their time has come
+		case <-a.again: // refused names follow when their pause is over
 			timer.Stop()
 		}
 	}
 }
 
-// look gets one certificate and says until when it is good.
+// look gets one certificate and logs when it expires.
 func (a *authority) look(ctx context.Context, name string) {
 	got := make(chan *tls.Certificate, 1)
-	// The manager cannot be told to stop, and gives up by itself within five minutes; a server that ends does not wait for that.
+	// The manager cannot be stopped; it gives up within five minutes. A server that ends does not wait for it.
 	go func() {
 		cert, _ := a.get(&tls.ClientHelloInfo{ServerName: name, CipherSuites: []uint16{tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256}})
 		got <- cert
@@ -158,7 +157,7 @@ func (a *authority) look(ctx context.Context, name string) {
 	case <-ctx.Done():
 	case cert := <-got:
 		switch {
-		case cert == nil: // which is said
+		case cert == nil: // get has logged it
 		case nearlyOver(cert.Leaf):
 			a.log.WarnContext(ctx, "certificate expires soon and was not renewed", "name", name, "until", cert.Leaf.NotAfter)
 		default:

@@ -19,7 +19,7 @@ import (
 // certificatesEvery is how often the files of a certificate are checked. They change every few weeks.
 const certificatesEvery = 10 * time.Second
 
-// certificateFiles are a certificate and its key in files, read again when they change.
+// certificateFiles are a certificate and its key in files, which are reloaded when they change.
 type certificateFiles struct {
 	cert, key string
 	log       *slog.Logger
@@ -27,14 +27,14 @@ type certificateFiles struct {
 
 	mu   sync.Mutex // of reading
 	last [sha256.Size]byte
-	said string // the last error, which is not said again
+	said string // the last error, which is not logged again
 }
 
-// maxCertificate is far more than any chain of certificates has.
+// maxCertificate bounds the size of a file, in bytes; chains of certificates are far smaller.
 const maxCertificate = 1 << 20
 
-// read takes what the files hold, if it is another pair, and a good one. A pair of which half is still the old one is none; the
-// next look finds it whole.
+// read uses the pair in the files if it is new and valid. If only one of the two files is new, it keeps the old pair; a later call finds
+// both.
 func (f *certificateFiles) read() (changed bool, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

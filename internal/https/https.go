@@ -31,29 +31,30 @@ const (
 	redirectConnections = 256
 )
 
-// Encryption is how the server's connections are encrypted and where its certificates come from. Nil is not at all: all its methods
-// can be called.
+// Encryption encrypts the connections of a server and manages its certificates. A nil *Encryption serves plain HTTP; all methods may be
+// called on it.
 type Encryption struct {
 	c    *config.Config
 	log  *slog.Logger
 	from certificates
 }
 
-// certificates are those of files, or of an authority.
+// certificates come from files or from an authority.
 type certificates interface {
 	// get returns the certificate for a handshake.
 	get(*tls.ClientHelloInfo) (*tls.Certificate, error)
-	// names are those that the server is known by.
+	// names are the names of the server.
 	names() []string
-	// knows says whether a certificate is there for a host, or can be had.
+	// knows reports whether there is, or can be, a certificate for a host.
 	knows(host string) bool
-	// reload looks for others, since somebody says that there are some.
+	// reload looks for new certificates at once.
 	reload()
-	// watch looks after the certificates until ctx ends.
+	// watch renews or reloads the certificates until ctx ends.
 	watch(context.Context)
 }
 
-// New reads the certificate; nil is no encryption. version tells the authority which Lingserve asks. Its errors are for the user.
+// New returns the encryption that the settings ask for, or nil for none. version is in the User-Agent of requests to the authority. Its
+// errors are for the user.
 func New(c *config.Config, version string, log *slog.Logger) (*Encryption, error) {
 	if err := c.CheckTLS(); err != nil || !c.TLS.On() {
 		return nil, err
@@ -74,7 +75,7 @@ func New(c *config.Config, version string, log *slog.Logger) (*Encryption, error
 	return e, nil
 }
 
-// config is what connections are made with. Go's own choice of ciphers and curves is kept: it is looked after.
+// config returns the TLS settings. It keeps Go's choice of ciphers and curves, which Go maintains.
 func (e *Encryption) config() *tls.Config {
 	o := &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: e.from.get}
 	if len(e.c.TLS.ACME) > 0 {
@@ -83,7 +84,7 @@ func (e *Encryption) config() *tls.Config {
 	return o
 }
 
-// Serve serves the connections of a listener, encrypted where that is on.
+// Serve serves the connections of a listener.
 func (e *Encryption) Serve(server *http.Server, l net.Listener) error {
 	if e == nil {
 		return server.Serve(l)
@@ -93,7 +94,7 @@ func (e *Encryption) Serve(server *http.Server, l net.Listener) error {
 	return server.ServeTLS(l, "", "")
 }
 
-// strict tells browsers not to come without encryption any more (RFC 6797).
+// strict tells browsers to use only https from now on (RFC 6797).
 func (e *Encryption) strict(next http.Handler) http.Handler {
 	seconds := int64(e.c.TLS.HSTS.Seconds())
 	if seconds == 0 {
@@ -106,14 +107,14 @@ func (e *Encryption) strict(next http.Handler) http.Handler {
 	})
 }
 
-// Reload takes other certificates, where there are some.
+// Reload looks for new certificates at once.
 func (e *Encryption) Reload() {
 	if e != nil {
 		e.from.reload()
 	}
 }
 
-// Base is the address of the server as a client on this machine writes it.
+// Base returns the URL of the server for clients on this machine.
 func (e *Encryption) Base(addr net.Addr) string {
 	if e == nil {
 		return "http://" + reachable(addr)
@@ -125,7 +126,7 @@ func (e *Encryption) Base(addr net.Addr) string {
 	return "https://" + authorityOf(host, port)
 }
 
-// authorityOf writes a host and a port as they stand in an https address.
+// authorityOf returns host and port as an https URL has them.
 func authorityOf(host, port string) string {
 	if port == "443" {
 		return strings.TrimSuffix(net.JoinHostPort(host, ""), ":")
@@ -133,8 +134,8 @@ func authorityOf(host, port string) string {
 	return net.JoinHostPort(host, port)
 }
 
-// Start looks after the certificates, and serves the address for plain HTTP, until ctx ends; then wg counts down. addr is where the
-// server listens. The error is for the user.
+// Start watches the certificates and redirects plain HTTP until ctx ends; wg counts its goroutines. addr is where the server listens. The
+// error is for the user.
 func (e *Encryption) Start(ctx context.Context, wg *sync.WaitGroup, addr net.Addr) error {
 	if e == nil {
 		return nil
@@ -142,7 +143,8 @@ func (e *Encryption) Start(ctx context.Context, wg *sync.WaitGroup, addr net.Add
 	if e.c.TLS.RedirectAddr != "" {
 		l, err := net.Listen("tcp", e.c.TLS.RedirectAddr)
 		if err != nil {
-			return fmt.Errorf("tls.redirect_addr (%s): cannot listen on %s: %s", e.c.Source("tls.redirect_addr"), e.c.TLS.RedirectAddr, plainListen(err))
+			return fmt.Errorf("tls.redirect_addr (%s): cannot listen on %s: %s",
+				e.c.Source("tls.redirect_addr"), e.c.TLS.RedirectAddr, plainListen(err))
 		}
 		port := e.c.TLS.RedirectPort
 		if a, ok := addr.(*net.TCPAddr); ok && port == 0 {
@@ -161,7 +163,7 @@ func (e *Encryption) Start(ctx context.Context, wg *sync.WaitGroup, addr net.Add
 	return nil
 }
 
-// plainListen is what kept from listening, without the address.
+// plainListen says why the server cannot listen, without the address.
 func plainListen(err error) string {
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
@@ -175,7 +177,7 @@ func plainListen(err error) string {
 	return err.Error()
 }
 
-// plainServer serves plain HTTP. No request has a body that would be read, and each answer is small.
+// plainServer returns the server for plain HTTP. It reads no body, and each answer is small.
 func (e *Encryption) plainServer(port int) *http.Server {
 	handler := e.redirect(port)
 	if a, ok := e.from.(*authority); ok {
@@ -188,7 +190,7 @@ func (e *Encryption) plainServer(port int) *http.Server {
 	}
 }
 
-// redirect sends clients to https at a port: only to a host that a certificate is there for, so that nobody can be led elsewhere by it.
+// redirect redirects clients to https at a port. It redirects only to hosts with a certificate, so it is no open redirect.
 func (e *Encryption) redirect(port int) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host := r.Host
@@ -204,7 +206,9 @@ func (e *Encryption) redirect(port int) http.Handler {
 			http.Error(w, "unknown Host header; expected a name of http.hosts or of the certificates", http.StatusMisdirectedRequest)
 			return
 		}
-		to := url.URL{Scheme: "https", Host: authorityOf(host, strconv.Itoa(port)), Path: r.URL.Path, RawPath: r.URL.RawPath, RawQuery: r.URL.RawQuery}
+		to := url.URL{
+			Scheme: "https", Host: authorityOf(host, strconv.Itoa(port)), Path: r.URL.Path, RawPath: r.URL.RawPath, RawQuery: r.URL.RawQuery,
+		}
 		w.Header().Set("Location", to.String())
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		w.WriteHeader(http.StatusPermanentRedirect)
@@ -212,7 +216,7 @@ func (e *Encryption) redirect(port int) http.Handler {
 	})
 }
 
-// reachable is the address as a client on this machine would write it.
+// reachable returns the address that a client on this machine can use.
 func reachable(addr net.Addr) string {
 	host, port, err := net.SplitHostPort(addr.String())
 	if err != nil {
@@ -224,7 +228,7 @@ func reachable(addr net.Addr) string {
 	return net.JoinHostPort(host, port)
 }
 
-// expired says whether a certificate's time is over, or has not come.
+// expired returns an error if a certificate has expired or is not valid yet.
 func expired(leaf *x509.Certificate) error {
 	switch now := time.Now(); {
 	case now.After(leaf.NotAfter):
@@ -235,7 +239,7 @@ func expired(leaf *x509.Certificate) error {
 	return nil
 }
 
-// nearlyOver says whether a certificate that is renewed as usual would have been renewed by now.
+// nearlyOver reports whether a certificate should have been renewed by now.
 func nearlyOver(leaf *x509.Certificate) bool {
 	return time.Until(leaf.NotAfter) < min(7*24*time.Hour, leaf.NotAfter.Sub(leaf.NotBefore)/4)
 }

@@ -11,7 +11,7 @@ const (
 	connectionsUnknown = 16_384
 )
 
-// Connections is how many connections of clients there can be with so many files: each client may have one to a model's server.
+// Connections returns how many client connections fit into so many open files: each client may use another one to a provider.
 func Connections(files uint64) int {
 	switch {
 	case files == 0:

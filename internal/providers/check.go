@@ -20,21 +20,21 @@ type Checker struct {
 	Timeout time.Duration // of each question
 }
 
-// Result is what came of trying a model, or of asking for the list of a provider that has no model to try.
+// Result is the result of the check of a model, or of a provider without configured models, whose list is read.
 type Result struct {
 	Model    string  `json:"model,omitempty"`
 	Provider string  `json:"provider,omitempty"` // instead of the model
-	Status   string  `json:"status"`             // ok, fail, or skip: there was nothing to try
+	Status   string  `json:"status"`             // ok, fail, or skip if nothing can be checked
 	Seconds  float64 `json:"seconds,omitempty"`  // until the first token
 	Code     string  `json:"code,omitempty"`     // of the error
 	Message  string  `json:"message,omitempty"`
 	Cause    string  `json:"cause,omitempty"` // in the words of the model's server, or of the network
-	// What it can do, in the order in which it was asked; nothing of one that does not answer.
+	// Checks are the results in order; none if the model does not answer.
 	Checks []Probe        `json:"checks,omitempty"`
-	Usage  *adapter.Usage `json:"usage,omitempty"` // of all that it was asked
+	Usage  *adapter.Usage `json:"usage,omitempty"` // of all requests
 }
 
-// count adds what a question took.
+// count adds the usage of a request.
 func (t *Result) count(u adapter.Usage) {
 	if u == (adapter.Usage{}) {
 		return
@@ -45,7 +45,7 @@ func (t *Result) count(u adapter.Usage) {
 	t.Usage.Add(u)
 }
 
-// Name is what people call the thing that was tried.
+// Name returns the model, or the provider with a colon.
 func (t *Result) Name() string {
 	if t.Model != "" {
 		return t.Model
@@ -53,7 +53,7 @@ func (t *Result) Name() string {
 	return t.Provider + ":"
 }
 
-// Check tries the model or the provider that t names, and returns t with the rest filled in.
+// Check checks the model or the provider that t names, and fills in the rest of t.
 func (c *Checker) Check(ctx context.Context, t Result) Result {
 	limited, cancel := c.limit(ctx)
 	defer cancel()
@@ -81,12 +81,11 @@ func (c *Checker) Check(ctx context.Context, t Result) Result {
 	return t
 }
 
-// tokenLimits are asked for one after the other, while the server refuses the request: some take no less than 16, and models that
-// think first may refuse any limit that their thoughts do not keep to. nil is no limit; the first piece of an answer is enough
-// anyway.
+// tokenLimits are tried in order while the server refuses the request: some accept no limit below 16, and reasoning models may refuse any
+// limit. nil is no limit; the check reads only the first piece of the answer.
 var tokenLimits = []*int{new(1), new(16), nil}
 
-// answers asks a model for a word, and returns how long its first token took. An answer that ends before one is none the less an answer.
+// answers asks a model for one word, and returns the time to the first token. An empty answer is also an answer.
 func (c *Checker) answers(ctx context.Context, t *Result) (seconds float64, err error) {
 	m, err := c.Models.Model(t.Model)
 	if err != nil {
@@ -111,7 +110,7 @@ func (c *Checker) answers(ctx context.Context, t *Result) (seconds float64, err 
 	return seconds, err
 }
 
-// untilFirst is a model of whose answer the beginning is enough: up to its first token, be that text, a thought or a call.
+// untilFirst is a model whose answers end after the first token of text, reasoning or a call.
 type untilFirst struct{ adapter.Model }
 
 func (m untilFirst) Stream(ctx context.Context, req adapter.Request) iter.Seq2[adapter.Chunk, error] {
@@ -124,7 +123,7 @@ func (m untilFirst) Stream(ctx context.Context, req adapter.Request) iter.Seq2[a
 	}
 }
 
-// offers says what a provider has of which no model is named. That its server gives a list shows that key and address are right.
+// offers checks a provider without configured models by its list, which shows that key and address are right.
 func (c *Checker) offers(ctx context.Context, prefix string) (status, message string, err error) {
 	if _, lists := c.Models.Provider(prefix).(adapter.Lister); !lists {
 		return "skip", fmt.Sprintf("no model is configured; list your models in %s, or test one with \"lingserve models check %s:NAME\"",
@@ -144,7 +143,7 @@ func (c *Checker) offers(ctx context.Context, prefix string) (status, message st
 	return "ok", count + strings.Join(names[:min(len(names), 3)], ", ") + "; list your models in " + namesKey(prefix), nil
 }
 
-// namesKey is where a provider's models are named in the configuration file.
+// namesKey is the setting that lists a provider's models.
 func namesKey(prefix string) string { return "providers." + prefix + ".models" }
 
 // List returns the models that a provider's server offers, sorted. The provider is an [adapter.Lister].
@@ -160,7 +159,7 @@ func (c *Checker) List(ctx context.Context, prefix string) ([]string, error) {
 	return slices.Compact(names), nil
 }
 
-// limit bounds the waiting for one server.
+// limit bounds the time of one question.
 func (c *Checker) limit(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, c.Timeout, &adapter.Error{
 		Code: adapter.CodeTimeout, Message: fmt.Sprintf("no answer within %v", c.Timeout),

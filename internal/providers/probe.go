@@ -18,15 +18,15 @@ import (
 	"github.com/lingserve/lingserve/adapter"
 )
 
-// What a check finds of a model: ok; no, where the model does not do it and says so; fail, where it should have and did not.
+// Statuses of a probe. No is a feature that the model refuses; Fail is one that it should have had.
 const (
 	OK   = "ok"
 	No   = "no"
 	Fail = "fail"
-	Skip = "skip" // it was not asked
+	Skip = "skip" // not tested
 )
 
-// Probe is one thing that a model was asked to do.
+// Probe is the test of one feature of a model.
 type Probe struct {
 	Check   string  `json:"check"`
 	Status  string  `json:"status"`
@@ -36,7 +36,7 @@ type Probe struct {
 	Cause   string  `json:"cause,omitempty"` // in the words of its server
 }
 
-// heard is an answer as it was read.
+// heard is an answer of a model.
 type heard struct {
 	text     strings.Builder
 	calls    []adapter.ToolCall
@@ -52,7 +52,7 @@ type heard struct {
 // maxHeard is how much of an answer is read, in bytes: all questions have short ones.
 const maxHeard = 16 << 10
 
-// listen reads an answer, as far as it is of use.
+// listen reads an answer, up to maxHeard.
 func listen(ctx context.Context, m adapter.Model, req adapter.Request) (*heard, error) {
 	h, began, size := new(heard), time.Now(), 0
 	for c, err := range m.Stream(ctx, req) {
@@ -103,7 +103,7 @@ func (h *heard) call(p *adapter.ToolCall) {
 	h.calls = append(h.calls, *p)
 }
 
-// examine asks a model that answers for all that it may be needed for. Each question has the limit of its own.
+// examine tests the features of a model that answers. Each test has its own timeout.
 func (c *Checker) examine(ctx context.Context, t *Result) {
 	m, err := c.Models.Model(t.Model)
 	if err != nil {
@@ -116,27 +116,27 @@ func (c *Checker) examine(ctx context.Context, t *Result) {
 	e.run(ctx, "image", e.image)
 }
 
-// exam is what one model is asked.
+// exam is the tests of one model.
 type exam struct {
 	c    *Checker
 	m    adapter.Model
 	t    *Result
-	over bool // a question got no answer in time: none of the others is put
+	over bool // a test timed out: the others are skipped
 }
 
-// ask asks once and counts what that took.
+// ask sends one request and counts its usage.
 func (e *exam) ask(ctx context.Context, req adapter.Request) (*heard, error) {
 	h, err := listen(ctx, e.m, req)
 	e.t.count(h.usage)
 	return h, err
 }
 
-// missed is what a model did not do although it was asked to.
+// missed is the error of a model that answered, but not as requested.
 type missed string
 
 func (m missed) Error() string { return string(m) }
 
-// run does one check and notes what came of it.
+// run runs one test and records its result.
 func (e *exam) run(ctx context.Context, name string, check func(context.Context) error) {
 	if ctx.Err() != nil {
 		return
@@ -154,7 +154,7 @@ func (e *exam) run(ctx context.Context, name string, check func(context.Context)
 	e.t.Checks = append(e.t.Checks, p)
 }
 
-// probeOf is the result of a check that has ended with this error.
+// probeOf returns the result of a test that ended with this error.
 func probeOf(name string, err error) Probe {
 	p := Probe{Check: name, Status: OK}
 	if err == nil {
@@ -171,7 +171,7 @@ func probeOf(name string, err error) Probe {
 	return p
 }
 
-// refusedRequest says whether a model does not take what it was asked, as its server says or we know without asking.
+// refusedRequest reports whether the model, or its adapter, does not support the request.
 func refusedRequest(err error) bool {
 	e, ok := errors.AsType[*adapter.Error](err)
 	if !ok {
@@ -184,10 +184,10 @@ func refusedRequest(err error) bool {
 	return e.OfModel || e.Status == 0 && e.Code == adapter.CodeInvalid
 }
 
-// maxTokens is how much the models may say to a question: room for thoughts.
+// maxTokens is the limit of each answer, with room for reasoning.
 var maxTokens = new(2048)
 
-// codeWord is what a tool returns and a model cannot know.
+// codeWord is the result of the tool. The model cannot guess it.
 const codeWord = "mangrove-47"
 
 var roomTool = adapter.Tool{
@@ -195,7 +195,7 @@ var roomTool = adapter.Tool{
 	Parameters: json.RawMessage(`{"type":"object","properties":{"room":{"type":"string","description":"name of the room"}},"required":["room"],"additionalProperties":false}`),
 }
 
-// tools is a tool's round trip with thinking: a call, its result, and an answer that uses it. What the provider put beside its parts goes back.
+// tools tests a tool call with reasoning: a call, its result, and an answer that uses the result. The provider's opaque parts are sent back.
 func (e *exam) tools(ctx context.Context) {
 	thinking := Probe{Check: "thinking", Status: Skip, Message: "unknown, because the model did not answer"}
 	e.run(ctx, "tools", func(ctx context.Context) error {
@@ -262,7 +262,7 @@ func (e *exam) tools(ctx context.Context) {
 	}
 }
 
-// neighbours are two messages in a row of one role.
+// neighbours tests two successive messages of the same role.
 func (e *exam) neighbours(ctx context.Context) error {
 	h, err := e.ask(ctx, adapter.Request{
 		Messages: []adapter.Message{
@@ -278,7 +278,7 @@ func (e *exam) neighbours(ctx context.Context) error {
 	return err
 }
 
-// schema is an answer that fits a JSON Schema.
+// schema tests an answer by a JSON Schema.
 func (e *exam) schema(ctx context.Context) error {
 	h, err := e.ask(ctx, adapter.Request{
 		Messages: []adapter.Message{{Role: adapter.User, Content: "Which month comes after April, and how many days does it have? Answer in JSON, with the members month and days."}},
@@ -301,7 +301,7 @@ func (e *exam) schema(ctx context.Context) error {
 	return nil
 }
 
-// image is a picture that the model is asked about.
+// image tests a question about a picture.
 func (e *exam) image(ctx context.Context) error {
 	h, err := e.ask(ctx, adapter.Request{
 		Messages: []adapter.Message{{Role: adapter.User, Parts: []adapter.Part{
@@ -316,7 +316,7 @@ func (e *exam) image(ctx context.Context) error {
 	return err
 }
 
-// redPicture is one, as the URL of a PNG.
+// redPicture returns a red PNG as a data URL.
 func redPicture() string {
 	picture := image.NewRGBA(image.Rect(0, 0, 64, 64))
 	draw.Draw(picture, picture.Bounds(), image.NewUniform(color.RGBA{R: 220, A: 255}), image.Point{}, draw.Src)

@@ -1,4 +1,4 @@
-// Package systemd tells the service manager that started a program how the program is, by the datagrams of sd_notify(3).
+// Package systemd reports the state of a program to systemd, by the datagrams of sd_notify(3).
 package systemd
 
 import (
@@ -53,8 +53,8 @@ func (s Supervisor) Stopping(grace time.Duration) {
 	s.tell("STOPPING=1", "STATUS=letting running work end", fmt.Sprintf("EXTEND_TIMEOUT_USEC=%d", (grace+10*time.Second).Microseconds()))
 }
 
-// Watch gives signs of life until ctx ends, twice in the time in which one is expected: only while the server answers. It is asked
-// without a connection, of which an overloaded server may have none to give, and that is no reason to end it.
+// Watch reports to the watchdog until ctx ends, twice per period, while h answers /healthz with 200. It calls h without a connection: an
+// overloaded server may have no free connection, and must not be restarted for that.
 func (s Supervisor) Watch(ctx context.Context, h http.Handler) {
 	if s.socket == "" || s.every == 0 {
 		return

@@ -9,8 +9,8 @@ import (
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/jsonuri"
 	"github.com/lingserve/lingserve/tube"
-	"github.com/lingserve/lingserve/web"
-	"github.com/lingserve/lingserve/web/frame"
+	"github.com/lingserve/lingserve/web/wire"
+	"github.com/lingserve/lingserve/web/wire/frame"
 )
 
 // words is a model that says as many.
@@ -45,9 +45,9 @@ func stream(tb testing.TB, n int, m *Metrics) time.Duration {
 	var end func()
 	if m != nil {
 		models.Observer = m
-		r, s := m.Run("encyclopedia", ""), m.Stream(web.StreamSSE)
+		r, s := m.Run("encyclopedia", ""), m.Stream(wire.StreamSSE)
 		first, o.Wrote = r.First, s.Wrote
-		end = func() { r.End("completed", ""); s.End(web.StreamComplete, 0) }
+		end = func() { r.End("completed", ""); s.End(wire.StreamComplete, 0) }
 	}
 	tb.Helper()
 	t := tube.New("run", &tube.Options{Document: func() tube.Document { return new(jsonuri.Document) }, First: first})
@@ -103,7 +103,7 @@ func BenchmarkDelta(b *testing.B) {
 
 // BenchmarkWrote is what metrics do for each write to a client.
 func BenchmarkWrote(b *testing.B) {
-	s := NewMetrics("", "", known).Stream(web.StreamSSE)
+	s := NewMetrics("", "", known).Stream(wire.StreamSSE)
 	b.ReportAllocs()
 	for b.Loop() {
 		s.Wrote(1, 120)
@@ -141,11 +141,11 @@ func TestADeltaIsCountedWithoutAnAllocation(t *testing.T) {
 		t.Skip("coverage allocates")
 	}
 	m := NewMetrics("", "", known)
-	s := m.Stream(web.StreamSSE)
+	s := m.Stream(wire.StreamSSE)
 	if n := testing.AllocsPerRun(100, func() { s.Wrote(1, 120) }); n != 0 {
 		t.Errorf("%v allocations for a write", n)
 	}
-	if n := testing.AllocsPerRun(100, func() { m.Stream(web.StreamUI).End(web.StreamComplete, 0) }); n != 0 {
+	if n := testing.AllocsPerRun(100, func() { m.Stream(wire.StreamUI).End(wire.StreamComplete, 0) }); n != 0 {
 		t.Errorf("%v allocations for a stream", n)
 	}
 	// Of an answer with a hundred times the words no more is allocated than of a short one, but for the model's own.

@@ -8,6 +8,7 @@ import (
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/web"
+	"github.com/lingserve/lingserve/web/wire"
 )
 
 // streamMetrics are those of one kind of streams. All streams of the kind share them as their observer: it costs nothing to count one
@@ -29,12 +30,12 @@ func (m *Metrics) makeStreams() {
 	ended := m.counters("streams_ended_total",
 		"Ended streams: complete, left, slow, stopped or revoked.", "kind", "end")
 	m.streams = map[string]*streamMetrics{}
-	for _, kind := range []string{web.StreamSSE, web.StreamJSONL, web.StreamUI, web.StreamAGUI, web.StreamOpenAI, web.StreamJSON} {
+	for _, kind := range []string{wire.StreamSSE, wire.StreamJSONL, wire.StreamUI, wire.StreamAGUI, wire.StreamOpenAI, wire.StreamJSON} {
 		s := &streamMetrics{open: open.WithLabelValues(kind), ended: map[string]prometheus.Counter{}}
-		if kind != web.StreamJSON { // which has no events
+		if kind != wire.StreamJSON { // which has no events
 			s.events, s.bytes, s.snapshots = events.WithLabelValues(kind), bytes.WithLabelValues(kind), snapshots.WithLabelValues(kind)
 		}
-		for _, end := range []string{web.StreamComplete, web.StreamLeft, web.StreamSlow, web.StreamStopped, web.StreamRevoked} {
+		for _, end := range []string{wire.StreamComplete, wire.StreamLeft, wire.StreamSlow, wire.StreamStopped, wire.StreamRevoked} {
 			s.ended[end] = ended.WithLabelValues(kind, end)
 		}
 		m.streams[kind] = s
@@ -42,25 +43,25 @@ func (m *Metrics) makeStreams() {
 	m.resumes = m.counters("resumes_total",
 		"Clients that resumed with an event id: followed, complete (nothing missing), gone or invalid.",
 		"outcome")
-	for _, outcome := range []string{web.ResumeFollowed, web.ResumeComplete, web.ResumeGone, web.ResumeInvalid} {
+	for _, outcome := range []string{wire.ResumeFollowed, wire.ResumeComplete, wire.ResumeGone, wire.ResumeInvalid} {
 		m.resumes.WithLabelValues(outcome)
 	}
 }
 
-// Stream implements [web.Observer].
-func (m *Metrics) Stream(kind string) web.StreamObserver {
+// Stream implements [wire.Observer].
+func (m *Metrics) Stream(kind string) wire.StreamObserver {
 	s := m.streams[kind]
 	s.open.Inc()
 	return s
 }
 
-// Wrote implements [web.StreamObserver].
+// Wrote implements [wire.StreamObserver].
 func (s *streamMetrics) Wrote(events, bytes int) {
 	s.events.Add(float64(events))
 	s.bytes.Add(float64(bytes))
 }
 
-// End implements [web.StreamObserver].
+// End implements [wire.StreamObserver].
 func (s *streamMetrics) End(end string, snapshots int) {
 	s.open.Dec()
 	s.ended[end].Inc()
@@ -69,7 +70,7 @@ func (s *streamMetrics) End(end string, snapshots int) {
 	}
 }
 
-// Resumed implements [web.Observer].
+// Resumed implements [wire.Observer].
 func (m *Metrics) Resumed(outcome string) { m.resumes.WithLabelValues(outcome).Inc() }
 
 // httpMetrics are those of requests of clients.

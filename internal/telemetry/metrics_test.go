@@ -18,6 +18,7 @@ import (
 	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/turn"
 	"github.com/lingserve/lingserve/web"
+	"github.com/lingserve/lingserve/web/wire"
 )
 
 // known are the names of an operator.
@@ -63,9 +64,9 @@ func worked() *Metrics {
 	m.Ask("demo", "demo", 1).End(adapter.CodeOverloaded, adapter.Usage{}) // got no slot
 	m.Ask("demo", "demo", 1).Sent()                                       // goes on
 	for kind := range m.streams {
-		for _, end := range []string{web.StreamComplete, web.StreamLeft, web.StreamSlow, web.StreamStopped, web.StreamRevoked} {
+		for _, end := range []string{wire.StreamComplete, wire.StreamLeft, wire.StreamSlow, wire.StreamStopped, wire.StreamRevoked} {
 			s := m.Stream(kind)
-			if kind == web.StreamJSON { // has no events
+			if kind == wire.StreamJSON { // has no events
 				s.End(end, 0)
 				continue
 			}
@@ -74,7 +75,7 @@ func worked() *Metrics {
 		}
 		m.Stream(kind)
 	}
-	m.Resumed(web.ResumeFollowed)
+	m.Resumed(wire.ResumeFollowed)
 	m.Requested(web.Exchange{Method: "POST", Route: "/v1/runs", Status: 200, Bytes: 100, Took: time.Second})
 	m.Requested(web.Exchange{Method: "POST", Route: "/v1/runs", Status: 503, Reason: "limit_memory"})
 	m.Requested(web.Exchange{Method: "GET", Route: "/v1/runs/{run}/events", Status: 200, Broken: true})
@@ -256,7 +257,7 @@ func TestWhatHasEndedIsNoLongerGoingOn(t *testing.T) {
 	a.Sent()
 	a.End(adapter.Left, adapter.Usage{CompletionTokens: -1})
 	m.Ask("demo", "demo", 1).End(adapter.Left, adapter.Usage{})
-	m.Stream(web.StreamUI).End(web.StreamLeft, 0)
+	m.Stream(wire.StreamUI).End(wire.StreamLeft, 0)
 	for series, v := range gathered(t, m) {
 		for _, gauge := range []string{"lingserve_runs_running", "lingserve_upstream_waiting", "lingserve_upstream_in_flight", "lingserve_streams_open"} {
 			if strings.HasPrefix(series, gauge+"{") && v != 0 {

@@ -113,11 +113,9 @@ func (s *state) damaged(d damage) {
 // there reports whether there is a log.
 func (s *state) there() bool { return s.count > 0 }
 
-func (s *state) rev() store.Rev { return s.revAt(s.count) }
-
-func (s *state) revAt(count uint64) store.Rev {
+func (s *state) rev() store.Rev {
 	var text [48]byte
-	return store.Rev(s.appendRev(text[:0], count))
+	return store.Rev(s.appendRev(text[:0], s.count))
 }
 
 func (s *state) appendRev(dst []byte, count uint64) []byte {

@@ -119,7 +119,7 @@ func (x *indexer) ranges(ctx context.Context, key string, after uint64) (ready [
 		if err != nil {
 			return nil, false, err
 		}
-		e, err := tape.ParseWritten(raw.Data)
+		e, err := tape.ParseEntry(raw.Data)
 		if err != nil {
 			continue // searches skip it, too
 		}

@@ -206,26 +206,17 @@ func (lines) Begin(key string, text []byte) (label string, empty []byte) {
 // Rebuild implements [file.Codec].
 func (lines) Rebuild(text []byte) file.Head {
 	var h head
-	if json.Unmarshal(text, &h) != nil {
-		return &rebuilt{unknown: text}
-	}
+	_ = json.Unmarshal(text, &h) // the engine has compared its checksum
 	return &rebuilt{now: *h.state()}
 }
 
 // rebuilt is a head that is made again. It implements [file.Head].
-type rebuilt struct {
-	now, kept state
-	unknown   []byte // a head that cannot be read
-}
+type rebuilt struct{ now, kept state }
 
 func (r *rebuilt) Add(raw store.Entry, damage error) (at time.Time) {
 	i := &r.now.info
-	if damage != nil {
-		i.Unreadable++
-		return at
-	}
 	e, err := tape.ParseWritten(raw.Data)
-	if err != nil {
+	if damage != nil || err != nil {
 		i.Unreadable++
 		return at
 	}
@@ -241,12 +232,6 @@ func (r *rebuilt) Add(raw store.Entry, damage error) (at time.Time) {
 func (r *rebuilt) Keep() { r.kept = r.now }
 
 func (r *rebuilt) Text() []byte {
-	if r.unknown != nil {
-		return r.unknown
-	}
-	text, err := r.kept.encode()
-	if err != nil { // the writer could not have written it
-		return nil
-	}
+	text, _ := r.kept.encode() // nil, if it is longer than the writer could have written it
 	return text
 }

@@ -1,0 +1,85 @@
+package agui
+
+import (
+	"context"
+	"encoding/json"
+	"strconv"
+
+	"github.com/lingserve/lingserve/run"
+	"github.com/lingserve/lingserve/tape"
+	"github.com/lingserve/lingserve/web/wire"
+)
+
+// conversation returns the messages on the tape of a session, without those of a run that the client gets as events. partial says that
+// the last answer was cut off.
+func (h Handlers) conversation(ctx context.Context, session string, of *run.Run) (list []Message, partial bool, p *wire.Problem) {
+	entries, p := h.Newest(ctx, session, tape.KindMessage, tape.KindReasoning, tape.KindToolCall, tape.KindToolResult)
+	if p != nil {
+		return nil, false, p
+	}
+	c, last := conversation{calls: map[string]string{}}, ""
+	for _, e := range entries {
+		c.add(e, of)
+		m := tape.MetaOf(e)
+		partial = m.Partial || partial && m.Turn == last
+		last = m.Turn
+	}
+	return c.list, partial, nil
+}
+
+// conversation makes messages of entries, oldest first.
+type conversation struct {
+	list  []Message
+	calls map[string]string // ids of calls as they are told, by the model's
+}
+
+func (c *conversation) add(e tape.Entry, of *run.Run) {
+	id := "e" + strconv.Itoa(int(e.ID))
+	var p struct {
+		Role    string
+		Content json.RawMessage
+		Calls   []tape.Call
+		IDs     []string
+		Results []json.RawMessage
+	}
+	if json.Unmarshal(e.Payload, &p) != nil {
+		return
+	}
+	if of != nil && tape.MetaOf(e).Turn == of.ID && (e.Kind != tape.KindMessage || p.Role != User) {
+		return
+	}
+	switch e.Kind {
+	case tape.KindMessage:
+		if p.Role == User || p.Role == Assistant {
+			c.list = append(c.list, Message{ID: id, Role: p.Role, Text: tape.TextOf(p.Content)})
+		}
+	case tape.KindReasoning:
+		c.list = append(c.list, Message{ID: id, Role: Reasoning, Text: tape.TextOf(p.Content)})
+	case tape.KindToolCall:
+		m := Message{ID: id, Role: Assistant, Text: tape.TextOf(p.Content)}
+		for _, call := range p.Calls {
+			// A model may use an id again, and a client takes calls with one id for one call.
+			c.calls[call.ID] = id + ":" + call.ID
+			m.Calls = append(m.Calls, Call{ID: c.calls[call.ID], Name: call.Function.Name, Arguments: call.Function.Arguments})
+		}
+		c.list = append(c.list, m)
+	case tape.KindToolResult:
+		for i, result := range p.Results {
+			if i >= len(p.IDs) || c.calls[p.IDs[i]] == "" {
+				continue // of a call that is not told any more
+			}
+			c.list = append(c.list, Message{
+				ID: id + ":" + strconv.Itoa(i), Role: Tool, Call: c.calls[p.IDs[i]], Text: resultOf(result),
+			})
+		}
+	}
+}
+
+// resultOf is the result of a call as a text: a string itself, of anything else the JSON.
+func resultOf(result json.RawMessage) string {
+	var text string
+	if len(result) > 0 && result[0] == '"' && json.Unmarshal(result, &text) == nil {
+		return text
+	}
+	return string(result)
+}

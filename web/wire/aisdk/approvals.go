@@ -1,0 +1,185 @@
+package aisdk
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"iter"
+	"math"
+	"slices"
+	"strconv"
+
+	"github.com/lingserve/lingserve/internal/rawjson"
+	"github.com/lingserve/lingserve/tube"
+	"github.com/lingserve/lingserve/web/wire/frame"
+)
+
+// Calls that a person has to approve. From version 6 on, a client knows of them: it gets a request for approval, its stream ends, and it
+// sends the answers in its message. Clients of version 5 know nothing of that. They get a data part and answer it by a request of its own
+// while the stream goes on. All clients get a data part for a call that they have not seen, such as a subagent's.
+
+// approvals are the questions of a stream.
+type approvals struct {
+	over      bool
+	passed    int      // points at which the stream was over, or would have been
+	questions []*asked // questions that are data parts, as they came
+}
+
+// asked is a question that is a data part.
+type asked struct {
+	id      string
+	data    []byte // of its event
+	decided bool
+}
+
+// Over says that the stream ends here, although the run may go on: the client has to answer what was asked.
+func (e *Encoder) Over() bool { return e.over }
+
+// Questions returns the ids of the questions that the client has to answer.
+func (e *Encoder) Questions() (ids []string) {
+	for _, c := range e.pending {
+		if c.asked {
+			ids = append(ids, c.question)
+		}
+	}
+	return ids
+}
+
+// Continue lets a stream that was over go on, for the client that has answered the questions of these ids. What follows is a stream
+// of its own, whose chunks continue the message that the client has.
+func (e *Encoder) Continue(ids ...string) {
+	for _, c := range e.pending {
+		if slices.Contains(ids, c.question) {
+			c.asked = false
+		}
+	}
+	e.over, e.began = false, false
+}
+
+// Passed counts the points of a run at which a stream with these options would have been over, but was continued: what was asked
+// there has been answered. events are all that there are up to now.
+func Passed(o Options, events iter.Seq[tube.Event]) int {
+	o.Pass, o.Summary = math.MaxInt, nil
+	e := New(o)
+	var scratch []byte
+	for ev := range events {
+		scratch = e.Append(scratch[:0], ev)
+	}
+	if e.waiting() {
+		return e.passed - 1
+	}
+	return e.passed
+}
+
+// waiting says whether nothing can happen before the client has answered.
+func (e *Encoder) waiting() bool {
+	for _, c := range e.pending {
+		if !c.asked {
+			return false
+		}
+	}
+	return len(e.pending) > 0
+}
+
+// wait ends the stream where nothing can happen before the client has answered. It is called where that may have become true.
+func (e *Encoder) wait(dst []byte) []byte {
+	if !e.waiting() {
+		return dst
+	}
+	if e.passed++; e.passed <= e.o.Pass {
+		return dst
+	}
+	e.over = true
+	dst = e.endStep(e.closeAll(dst))
+	dst = e.finished(dst, "tool-calls", nil)
+	return append(dst, done...)
+}
+
+// required tells that somebody is to approve a call.
+func (e *Encoder) required(dst, data []byte) []byte {
+	var q struct {
+		ID, Call, Subagent string
+		Arguments          json.RawMessage
+	}
+	if json.Unmarshal(data, &q) != nil {
+		return dst
+	}
+	q.ID = cmp.Or(q.ID, q.Call) // in records of earlier versions
+	if e.o.Version >= Version6 && q.Subagent == "" {
+		for _, c := range e.pending {
+			if c.real == q.Call && !c.asked {
+				c.question, c.asked, c.told = q.ID, true, true
+				if !rawjson.Same(q.Arguments, c.input) { // a hook has changed them: the client shows what will run
+					dst = c.appendInput(dst, q.Arguments)
+				}
+				dst = frame.Begin(dst, "tool-approval-request")
+				dst = frame.Text(dst, "approvalId", c.question)
+				dst = frame.Text(dst, "toolCallId", c.id)
+				return e.wait(frame.End(dst))
+			}
+		}
+	}
+	a := &asked{id: q.ID, data: bytes.Clone(data)}
+	e.questions = append(e.questions, a)
+	return e.ask(dst, a, nil)
+}
+
+// ask sends a question that is a data part, or what was decided.
+func (e *Encoder) ask(dst []byte, a *asked, decision []byte) []byte {
+	dst = frame.Begin(dst, "data-approval")
+	dst = frame.Text(dst, "id", a.id)
+	dst = append(dst, `,"data":{"run":`...)
+	dst = frame.Quote(dst, e.o.Run)
+	for i, object := range [][]byte{a.data, decision} {
+		for name, value := range rawjson.Members(object) {
+			if name == "run" || i > 0 && (name == "id" || name == "call" || name == "subagent") {
+				continue
+			}
+			dst = append(dst, ',')
+			dst = frame.Quote(dst, name)
+			dst = append(dst, ':')
+			dst = append(dst, value...)
+		}
+	}
+	return frame.End(append(dst, '}'))
+}
+
+// resolved tells what was decided about a call.
+func (e *Encoder) resolved(dst, data []byte) []byte {
+	var r struct{ ID, Call, Decision, Reason string }
+	if json.Unmarshal(data, &r) != nil {
+		return dst
+	}
+	r.ID = cmp.Or(r.ID, r.Call)
+	for _, a := range e.questions {
+		if a.id == r.ID && !a.decided {
+			a.decided = true
+			return e.ask(dst, a, data)
+		}
+	}
+	for _, c := range e.pending {
+		if c.question != r.ID || !c.told {
+			continue
+		}
+		c.asked, c.told, c.deny = false, false, r.Decision != "approve"
+		if e.o.Version < Version7 { // an older one knows what itself has answered, and no more
+			return dst
+		}
+		dst = frame.Begin(dst, "tool-approval-response")
+		dst = frame.Text(dst, "approvalId", c.question)
+		dst = append(dst, `,"approved":`...)
+		dst = strconv.AppendBool(dst, !c.deny)
+		if why := reasons[r.Reason]; why != "" {
+			dst = frame.Text(dst, "reason", why)
+		}
+		return frame.End(dst)
+	}
+	return dst
+}
+
+// reasons are why nobody has decided, in words.
+var reasons = map[string]string{
+	"timeout":    "no answer came in time",
+	"unattended": "the platform had no person to answer",
+	"ended":      "the answer ended before",
+}

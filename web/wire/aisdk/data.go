@@ -1,0 +1,270 @@
+package aisdk
+
+import (
+	"bytes"
+	"encoding/json"
+	"strconv"
+
+	"github.com/lingserve/lingserve/internal/rawjson"
+	"github.com/lingserve/lingserve/jsonuri"
+	"github.com/lingserve/lingserve/tube"
+	"github.com/lingserve/lingserve/web/wire/frame"
+)
+
+// Snapshots of a value.
+const (
+	// share of a snapshot is what its value must grow before it is sent again: a quarter. All together are then at most five times
+	// as long as what was written.
+	share = 4
+	// least is what a small value must grow.
+	least = 64
+	// paid is how many bytes of snapshots each byte pays for that a value grows: twice what the above needs, so that there is
+	// something left for when a bot ends.
+	paid = 2 * (share + 1)
+)
+
+// tell sends a delta as it is.
+func (e *Encoder) tell(dst []byte, ev tube.Event) []byte {
+	dst = frame.Begin(dst, "data-delta")
+	dst = append(dst, `,"data":{`...)
+	dst = ev.AppendMembers(dst)
+	dst = append(dst, `},"transient":true`...)
+	return frame.End(dst)
+}
+
+// grown counts what an event adds to a value, and sends a snapshot of it when it is time for one.
+func (e *Encoder) grown(dst []byte, p *place, ev tube.Event) []byte {
+	n := len(ev.Value) + len(ev.URI) - bytes.LastIndexByte(ev.URI, '/') // with its key, more or less
+	p.grew += n
+	p.credit += paid * n
+	if p.size == 0 || p.grew >= max(least, p.size/share) {
+		return e.snapshot(dst, p)
+	}
+	return dst
+}
+
+// snapshot sends a value as it is now.
+func (e *Encoder) snapshot(dst []byte, p *place) []byte {
+	dst = frame.Begin(dst, "data-ling")
+	dst = frame.Text(dst, "id", p.id)
+	dst = append(dst, `,"data":`...)
+	from := len(dst)
+	if p == e.whole {
+		dst = e.doc.AppendJSON(dst)
+	} else {
+		value, ok := e.doc.Get(p.id)
+		if !ok { // cannot be: what has gone is told by the whole
+			value = []byte("null")
+		}
+		dst = append(dst, value...)
+	}
+	p.size, p.grew = len(dst)-from, 0
+	p.credit = max(0, p.credit-p.size)
+	return frame.End(dst)
+}
+
+// data are the places that are told as data.
+func (e *Encoder) data() []*place {
+	if e.whole != nil {
+		return []*place{e.whole}
+	}
+	var list []*place
+	for _, p := range e.order {
+		if p.text == nil {
+			list = append(list, p)
+		}
+	}
+	return list
+}
+
+// complete tells that a value is complete.
+func (e *Encoder) complete(dst []byte, ev tube.Event) []byte {
+	if e.group && !ev.Part { // the last one of a snapshot
+		return e.caughtUp(dst)
+	}
+	if e.group || ev.Part {
+		return dst
+	}
+	if e.whole != nil && len(ev.URI) == 0 && e.whole.grew > 0 {
+		dst = e.snapshot(dst, e.whole)
+	}
+	if p := e.places[string(ev.URI)]; p != nil && e.whole == nil {
+		switch {
+		case p.text != nil:
+			return e.close(dst, p.text)
+		case p.grew > 0:
+			dst = e.snapshot(dst, p)
+		}
+	}
+	return e.tell(dst, ev)
+}
+
+// becomeWhole tells the document as one part from now on.
+func (e *Encoder) becomeWhole(dst []byte) []byte {
+	for _, p := range e.order {
+		if p.text != nil {
+			dst = e.close(dst, p.text)
+		}
+	}
+	e.places, e.order = map[string]*place{}, nil
+	e.whole = &place{}
+	return dst
+}
+
+// remember notes what was told of texts, before a snapshot takes effect.
+func (e *Encoder) remember() {
+	e.before = map[*text][]byte{}
+	note := func(t *text, uri string) {
+		if value, ok := e.doc.Get(uri); ok && value[0] == '"' {
+			e.before[t] = value[1 : len(value)-1]
+		}
+	}
+	for _, p := range e.order {
+		if p.text != nil {
+			note(p.text, p.id)
+		}
+	}
+	for prefix, t := range e.thoughts {
+		note(t, jsonuri.Join(prefix, "$reasoning_context"))
+	}
+}
+
+// caughtUp tells what a snapshot has changed.
+func (e *Encoder) caughtUp(dst []byte) []byte {
+	e.group = false
+	dst = e.again(dst)
+	for uri, value := range rawjson.Members(e.doc.AppendReserved(nil)) {
+		prefix, name, _, is := reserved([]byte(uri))
+		if !is {
+			continue
+		}
+		switch string(name) {
+		case "$reasoning_context":
+			if value[0] == '"' {
+				dst = e.rest(dst, e.thought(string(prefix)), value[1:len(value)-1])
+			}
+		case "$tools":
+			for n := range elements(value) {
+				dst = e.calling(dst, string(prefix), n)
+			}
+		case "$tool_results":
+			for n := range elements(value) {
+				dst = e.result(dst, string(prefix), n)
+			}
+		}
+	}
+	e.before = nil
+	return dst
+}
+
+// rest tells what has come to a text; nothing where what was told is not its beginning.
+func (e *Encoder) rest(dst []byte, t *text, content []byte) []byte {
+	if told := e.before[t]; bytes.HasPrefix(content, told) && len(content) > len(told) {
+		dst = e.open(dst, t.uri)
+		return e.more(dst, t, content[len(told):])
+	}
+	return dst
+}
+
+// again tells the document as it is now, where it may have changed in any way.
+func (e *Encoder) again(dst []byte) []byte {
+	document := e.doc.AppendJSON(nil)
+	if e.whole == nil {
+		if document[0] == '"' && (len(e.order) == 0 || e.places[""] != nil) {
+			known := e.places[""] != nil
+			p := e.place("")
+			content := document[1 : len(document)-1]
+			if !known {
+				return e.more(e.open(dst, ""), p.text, content)
+			}
+			if bytes.HasPrefix(content, e.before[p.text]) {
+				return e.rest(dst, p.text, content)
+			}
+		}
+		if document[0] == '{' && !e.lost() {
+			return e.members(dst)
+		}
+		dst = e.becomeWhole(e.open(dst, ""))
+	}
+	// The other way round from what the whole is for: whoever folds deltas begins anew.
+	dst = e.tell(dst, tube.Event{Kind: tube.Set, Value: []byte("null")})
+	dst = e.tell(dst, setTo(nil, document))
+	return e.snapshot(dst, e.whole)
+}
+
+// lost says whether something that was told is not there any more.
+func (e *Encoder) lost() bool {
+	for _, p := range e.order {
+		if _, ok := e.doc.Get(p.id); !ok || p.id == "" {
+			return true
+		}
+	}
+	return false
+}
+
+// members tells the members of the document.
+func (e *Encoder) members(dst []byte) []byte {
+	e.doc.Walk(func(uri string, value []byte) bool {
+		if uri == "" || len(first([]byte(uri))) < len(uri) {
+			return true
+		}
+		if len(e.order) == 0 {
+			dst = e.open(dst, "")
+		}
+		p, known := e.places[uri]
+		if !known {
+			p = e.place(uri)
+			if value[0] != '"' {
+				p.text = nil
+			}
+		}
+		if t := p.text; t != nil {
+			if value[0] == '"' && bytes.HasPrefix(value[1:len(value)-1], e.before[t]) {
+				if content := value[1 : len(value)-1]; !known || len(content) > len(e.before[t]) {
+					dst = e.more(e.open(dst, ""), t, content[len(e.before[t]):])
+				}
+				return true
+			}
+			dst = e.close(dst, t)
+			p.text = nil
+		}
+		if value[0] == '"' || string(value) == "{}" {
+			dst = e.tell(dst, tube.Event{Kind: tube.Set, URI: []byte(uri), Value: []byte("null")})
+		}
+		dst = e.tell(dst, setTo([]byte(uri), value))
+		dst = e.snapshot(dst, p)
+		return true
+	})
+	return dst
+}
+
+// setTo is the event that makes a value, which is not there, what it is.
+func setTo(uri, value []byte) tube.Event {
+	if value[0] == '"' {
+		return tube.Event{Kind: tube.Append, URI: uri, Value: value[1 : len(value)-1]}
+	}
+	return tube.Event{Kind: tube.Set, URI: uri, Value: value}
+}
+
+// elements yields the numbers of the elements of an array, or the names of the members of an object.
+func elements(container []byte) func(yield func(string) bool) {
+	return func(yield func(string) bool) {
+		if len(container) > 0 && container[0] == '{' {
+			for name := range rawjson.Members(container) {
+				if !yield(string(jsonuri.AppendSegment([]byte(nil), name))) {
+					return
+				}
+			}
+			return
+		}
+		var list []json.RawMessage
+		if json.Unmarshal(container, &list) != nil {
+			return
+		}
+		for i := range list {
+			if !yield(strconv.Itoa(i)) {
+				return
+			}
+		}
+	}
+}

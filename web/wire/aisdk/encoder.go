@@ -1,0 +1,476 @@
+package aisdk
+
+import (
+	"bytes"
+	"encoding/json"
+	"strconv"
+
+	"github.com/lingserve/lingserve/jsonuri"
+	"github.com/lingserve/lingserve/tube"
+	"github.com/lingserve/lingserve/web/wire/frame"
+)
+
+// Versions of the SDK that are told apart. What fits the first of them fits the later ones, too.
+const (
+	Version5 = 5
+	Version6 = 6
+	Version7 = 7
+)
+
+// Options of an encoder.
+type Options struct {
+	Run     string // the run's id, which becomes the message's
+	Version int    // of the client's SDK; 0 is 5
+	// Summary is asked at the run's end for what the message's metadata is to have of it, a JSON object, and whether a model came
+	// to its limit of tokens. Nil: nothing.
+	Summary func() (metadata []byte, truncated bool)
+	// Pass is at how many points the stream goes on where it would otherwise be over, because what was asked there was answered
+	// before; see [Passed].
+	Pass int
+}
+
+// Encoder writes one run's events, from the first one on or from a snapshot, as chunks for one client. A run that goes on is
+// followed by giving it each event as it comes.
+//
+// A text at the document's root, or one level below it, is a text part; its provider metadata names the place unless it is the root. Of
+// every other value one level below the root there is a part "data-ling", whose id is that place as a uri: it is sent again when
+// the value has grown by a quarter, when a bot has ended and at the end. Each change in between goes as a transient "data-delta".
+// So a document is the texts and the data parts; a data part is newer than a text of the same place, and one with an empty id is
+// the whole document, in place of all others. (Both are for values that were taken back, which is rare.)
+//
+// The encoder holds the document, which takes about as much memory as its text.
+type Encoder struct {
+	o        Options
+	metadata json.RawMessage // of the run, as its first event has it
+	began    bool            // "start" was sent
+	ended    bool
+	step     bool // one is open
+	parts    int  // that were begun, for their ids
+
+	doc    jsonuri.Document
+	group  bool // amid a snapshot, which takes effect as a whole
+	before map[*text][]byte
+	places map[string]*place
+	order  []*place // as they came
+	whole  *place   // where it is set, the document is told as one part
+	uri    []byte   // of the last delta that went to a text
+	at     *text
+
+	thoughts map[string]*text
+	thinking []*text // of thoughts, those that are open
+
+	calls
+	approvals
+
+	fatal, failed string // what went wrong
+}
+
+// New returns the encoder of one stream.
+func New(o Options) *Encoder {
+	if o.Version == 0 {
+		o.Version = Version5
+	}
+	return &Encoder{o: o, places: map[string]*place{}, thoughts: map[string]*text{}, calls: calls{called: map[string]*call{}, ids: map[string]int{}}}
+}
+
+// place is what is told of the document's root, or of a member of it.
+type place struct {
+	id   string
+	text *text // nil: it is told as data
+	size int   // of the snapshot that was sent last
+	grew int   // since then, in bytes, about
+	// credit is how many bytes of snapshots have been paid for by what has grown, and not been sent. It is what keeps a document to
+	// which many bots write from being sent each time one of them ends.
+	credit int
+}
+
+// text is a text or reasoning part, or several of them one after the other.
+type text struct {
+	kind string // of its chunks
+	uri  string // of its place; of reasoning, of the bot
+	id   string // of the open part; "" for none
+}
+
+// Append appends the chunks of an event.
+func (e *Encoder) Append(dst []byte, ev tube.Event) []byte {
+	if e.ended || e.over {
+		return dst
+	}
+	if e.at != nil && ev.Kind == tube.Append && !ev.Part && bytes.Equal(ev.URI, e.uri) { // nearly always
+		if e.doc.Append(ev.URI, ev.Value) != nil {
+			return dst
+		}
+		return e.more(dst, e.at, ev.Value)
+	}
+	if ev.Kind == tube.Named && ev.Name == "started" {
+		e.metadata = ev.Value
+	}
+	dst = e.start(dst)
+	dst = e.settle(dst, ev)
+	if ev.Kind == tube.Named {
+		return e.named(dst, ev)
+	}
+	return e.delta(dst, ev)
+}
+
+// start sends the stream's first chunk, once.
+func (e *Encoder) start(dst []byte) []byte {
+	if e.began {
+		return dst
+	}
+	e.began = true
+	dst = frame.Begin(dst, "start")
+	dst = frame.Text(dst, "messageId", e.o.Run)
+	if e.metadata != nil {
+		dst = frame.Member(dst, "messageMetadata", e.metadata)
+	}
+	return frame.End(dst)
+}
+
+// named tells of a named event.
+func (e *Encoder) named(dst []byte, ev tube.Event) []byte {
+	switch ev.Name {
+	case "started":
+		return dst
+	case "finished", "canceled":
+		return e.finish(dst, ev)
+	}
+	dst = frame.Begin(dst, "data-event")
+	dst = append(dst, `,"data":{"event":`...)
+	dst = frame.Quote(dst, ev.Name)
+	dst = append(dst, `,"data":`...)
+	dst = append(dst, ev.Value...)
+	dst = append(dst, `},"transient":true`...)
+	dst = frame.End(dst)
+	switch ev.Name {
+	case "error":
+		e.note(ev.Value)
+	case "usage": // a bot has ended
+		for _, p := range e.data() {
+			if p.grew > 0 && p.credit >= p.size+p.grew {
+				dst = e.snapshot(dst, p)
+			}
+		}
+	case "approval_required":
+		dst = e.required(dst, ev.Value)
+	case "approval_resolved":
+		dst = e.resolved(dst, ev.Value)
+	}
+	return dst
+}
+
+// note remembers what went wrong, for the end.
+func (e *Encoder) note(data []byte) {
+	var said struct {
+		Message        string
+		Fatal, Handled bool
+	}
+	if json.Unmarshal(data, &said) != nil || said.Handled {
+		return
+	}
+	e.failed = said.Message
+	if said.Fatal && e.fatal == "" {
+		e.fatal = said.Message
+	}
+}
+
+// delta tells of a change of the document, or beside it.
+func (e *Encoder) delta(dst []byte, ev tube.Event) []byte {
+	if ev.Kind == tube.Done {
+		return e.complete(dst, ev)
+	}
+	if ev.Kind == tube.Set && ev.Value[0] == '"' { // which its delta means
+		ev.Kind, ev.Value = tube.Append, ev.Value[1:len(ev.Value)-1]
+	}
+	e.uri, e.at = e.uri[:0], nil
+	if anew := len(ev.URI) == 0 && ev.Kind == tube.Set; (anew || ev.Part) && e.before == nil {
+		e.remember()
+	}
+	was := e.kind()
+	var err error
+	if ev.Kind == tube.Append {
+		err = e.doc.Append(ev.URI, ev.Value)
+	} else {
+		err = e.doc.Set(ev.URI, ev.Value)
+	}
+	if ev.Part {
+		e.group = true
+		return dst
+	}
+	if e.group {
+		return e.caughtUp(dst)
+	}
+	defer func() { e.before = nil }()
+	if err != nil { // no document has this
+		return dst
+	}
+	if prefix, name, rest, is := reserved(ev.URI); is {
+		return e.beside(dst, ev, prefix, name, rest)
+	}
+	return e.document(dst, ev, was)
+}
+
+// kind tells what the document's root is.
+func (e *Encoder) kind() byte {
+	switch {
+	case e.whole != nil:
+		return '*'
+	case e.places[""] != nil:
+		return '"'
+	case len(e.order) > 0:
+		return '{'
+	}
+	return 0
+}
+
+// document tells of a change of the document that has been made.
+func (e *Encoder) document(dst []byte, ev tube.Event, was byte) []byte {
+	dst = e.open(dst, "")
+	if len(ev.URI) == 0 {
+		switch {
+		case was == '*':
+		case ev.Kind == tube.Append && (was == 0 || was == '"'):
+			return e.write(dst, e.place(""), ev)
+		case ev.Kind == tube.Set && string(ev.Value) == "{}" && was != '"':
+			return dst // it is an object already
+		case ev.Kind == tube.Set && ev.Value[0] == '{' && len(ev.Value) > 2 && was != '"':
+			return e.again(dst)
+		default:
+			dst = e.becomeWhole(dst)
+		}
+		return e.grown(e.tell(dst, ev), e.whole, ev)
+	}
+	if was == '"' { // somebody else has written a text at the root, of which nothing is left
+		dst = e.becomeWhole(dst)
+	}
+	if e.whole != nil {
+		return e.grown(e.tell(dst, ev), e.whole, ev)
+	}
+	id := first(ev.URI)
+	p, known := e.places[string(id)]
+	if !known {
+		p = e.place(string(id))
+		if ev.Kind != tube.Append || len(id) < len(ev.URI) {
+			p.text = nil
+		}
+	}
+	if p.text != nil {
+		if ev.Kind == tube.Append && len(id) == len(ev.URI) {
+			return e.write(dst, p, ev)
+		}
+		dst = e.close(dst, p.text)
+		p.text = nil
+	}
+	return e.grown(e.tell(dst, ev), p, ev)
+}
+
+// place returns what there is for a place, a text where it is new.
+func (e *Encoder) place(id string) *place {
+	p := e.places[id]
+	if p == nil {
+		p = &place{id: id, text: &text{kind: "text", uri: id}}
+		e.places[id] = p
+		e.order = append(e.order, p)
+	}
+	return p
+}
+
+// write tells of a piece of a text.
+func (e *Encoder) write(dst []byte, p *place, ev tube.Event) []byte {
+	for i := 0; i < len(e.thinking); {
+		if t := e.thinking[i]; t.uri == p.id || t.uri == "" {
+			dst = e.close(dst, t) // what was thought about is said now
+			continue
+		}
+		i++
+	}
+	dst = e.more(dst, p.text, ev.Value)
+	e.uri, e.at = append(e.uri[:0], ev.URI...), p.text
+	return dst
+}
+
+// more tells of a piece of a text or of reasoning, and begins a part for it where none is open.
+func (e *Encoder) more(dst []byte, t *text, content []byte) []byte {
+	if t.id == "" {
+		e.parts++
+		t.id = t.kind + "-" + strconv.Itoa(e.parts)
+		dst = append(dst, `data: {"type":"`...)
+		dst = append(dst, t.kind...)
+		dst = append(dst, `-start"`...)
+		dst = frame.Text(dst, "id", t.id)
+		if t.uri != "" {
+			dst = append(dst, `,"providerMetadata":{"lingserve":{"uri":`...)
+			dst = frame.Quote(dst, t.uri)
+			dst = append(dst, `}}`...)
+		}
+		dst = frame.End(dst)
+		if t.kind == reasoning {
+			e.thinking = append(e.thinking, t)
+		}
+	}
+	if len(content) == 0 {
+		return dst
+	}
+	dst = append(dst, `data: {"type":"`...)
+	dst = append(dst, t.kind...)
+	dst = append(dst, `-delta","id":"`...)
+	dst = append(dst, t.id...)
+	dst = append(dst, `","delta":"`...)
+	dst = append(dst, content...)
+	return append(dst, "\"}\n\n"...)
+}
+
+// close ends the open part of a text or of reasoning.
+func (e *Encoder) close(dst []byte, t *text) []byte {
+	if t.id == "" {
+		return dst
+	}
+	dst = append(dst, `data: {"type":"`...)
+	dst = append(dst, t.kind...)
+	dst = append(dst, `-end"`...)
+	dst = frame.Text(dst, "id", t.id)
+	dst = frame.End(dst)
+	t.id = ""
+	for i, o := range e.thinking {
+		if o == t {
+			e.thinking = append(e.thinking[:i], e.thinking[i+1:]...)
+			break
+		}
+	}
+	e.at = nil
+	return dst
+}
+
+// closeAll ends all parts that are open.
+func (e *Encoder) closeAll(dst []byte) []byte {
+	for len(e.thinking) > 0 {
+		dst = e.close(dst, e.thinking[0])
+	}
+	for _, p := range e.order {
+		if p.text != nil {
+			dst = e.close(dst, p.text)
+		}
+	}
+	return dst
+}
+
+// open begins a step where none is open, and the next one where what was called in this one by the bot at the root, an agent, is answered.
+func (e *Encoder) open(dst []byte, prefix string) []byte {
+	if e.step && e.answered && prefix == "" && len(e.pending) == 0 {
+		dst = e.endStep(dst)
+	}
+	if !e.step {
+		e.step, e.answered = true, false
+		dst = frame.End(frame.Begin(dst, "start-step"))
+	}
+	return dst
+}
+
+func (e *Encoder) endStep(dst []byte) []byte {
+	if !e.step {
+		return dst
+	}
+	dst = e.closeAll(dst)
+	e.step, e.answered = false, false
+	return frame.End(frame.Begin(dst, "finish-step"))
+}
+
+// finish is the run's end.
+func (e *Encoder) finish(dst []byte, ev tube.Event) []byte {
+	e.ended = true
+	var how struct{ Status, Reason string }
+	_ = json.Unmarshal(ev.Value, &how) // the tube has made it
+	if ev.Name == "canceled" {
+		how.Status = "canceled"
+	}
+	for _, p := range e.data() {
+		if p.grew > 0 {
+			dst = e.snapshot(dst, p)
+		}
+	}
+	dst = e.closeAll(dst)
+	for _, c := range e.pending {
+		dst = e.fails(dst, c, "the answer ended before this was done")
+	}
+	dst = e.endStep(dst)
+	var metadata []byte
+	truncated := false
+	if e.o.Summary != nil {
+		metadata, truncated = e.o.Summary()
+	}
+	reason, wrong := "stop", ""
+	switch {
+	case how.Status == "canceled":
+		reason = "other"
+	case how.Status == "interrupted":
+		reason, wrong = "error", "the server shut down before the answer was complete"
+	case how.Status != "completed":
+		reason, wrong = "error", e.fatal
+		if wrong == "" {
+			wrong = e.failed
+		}
+		if wrong == "" {
+			wrong = "the answer is incomplete"
+		}
+	case truncated:
+		reason = "length"
+	}
+	dst = e.finished(dst, reason, metadata)
+	if how.Status == "canceled" {
+		dst = frame.Begin(dst, "abort")
+		if how.Reason != "" {
+			dst = frame.Text(dst, "reason", how.Reason)
+		}
+		dst = frame.End(dst)
+	}
+	if wrong != "" { // the client reads no further
+		dst = frame.Begin(dst, "error")
+		dst = frame.Text(dst, "errorText", wrong)
+		dst = frame.End(dst)
+	}
+	return append(dst, done...)
+}
+
+// done is behind the last chunk.
+const done = "data: [DONE]\n\n"
+
+func (e *Encoder) finished(dst []byte, reason string, metadata []byte) []byte {
+	dst = frame.Begin(dst, "finish")
+	dst = frame.Text(dst, "finishReason", reason)
+	if len(metadata) > 0 {
+		dst = frame.Member(dst, "messageMetadata", metadata)
+	}
+	return frame.End(dst)
+}
+
+// first is the first segment of a uri, as it is written.
+func first(uri []byte) []byte {
+	for i := 0; i < len(uri); i++ {
+		switch uri[i] {
+		case '\\':
+			i++
+		case '/':
+			return uri[:i]
+		}
+	}
+	return uri
+}
+
+// reserved takes a uri apart at its first segment that begins with a bare "$": false where there is none.
+func reserved(uri []byte) (prefix, name, rest []byte, is bool) {
+	for at := 0; at < len(uri); {
+		segment := first(uri[at:])
+		next := at + len(segment)
+		if uri[at] == '$' {
+			if at > 0 {
+				prefix = uri[:at-1]
+			}
+			if next < len(uri) {
+				rest = uri[next+1:]
+			}
+			return prefix, segment, rest, true
+		}
+		at = next + 1
+	}
+	return nil, nil, nil, false
+}

@@ -1,0 +1,313 @@
+package aisdk
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"net/http"
+	"strings"
+
+	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/agent"
+	"github.com/lingserve/lingserve/run"
+	"github.com/lingserve/lingserve/tape"
+	"github.com/lingserve/lingserve/tube"
+	"github.com/lingserve/lingserve/web/wire"
+	"github.com/lingserve/lingserve/web/wire/frame"
+	"github.com/lingserve/lingserve/web/wire/request"
+)
+
+// Handlers answer the requests of this wire, of the AI SDK's chats (useChat) and objects (useObject). A chat is a session, and an answer's
+// message has the id of the run that makes it.
+type Handlers struct{ *wire.Server }
+
+// WriteProblem answers with a problem as a sentence: clients show the body.
+func WriteProblem(w http.ResponseWriter, p *wire.Problem) {
+	text := p.Detail
+	if p.ID != "" {
+		text += " (" + p.ID + ")"
+	}
+	p.Head(w, "text/plain; charset=utf-8")
+	_, _ = w.Write([]byte(text)) // the client may have gone away
+}
+
+// another is what a model is told where the last answer was not wanted.
+const another = "The user wants another answer to this message, in place of the last one."
+
+// PostChat starts the answer to a chat's message, or continues one whose questions the message answers.
+func (h Handlers) PostChat(w http.ResponseWriter, r *http.Request) *wire.Problem {
+	body, p := h.ReadJSON(w, r)
+	if p != nil {
+		return p
+	}
+	version, cancel, p := readQuery(r, true)
+	if p != nil {
+		return p
+	}
+	req, p := wire.Decode(body, Read)
+	if p != nil {
+		return p
+	}
+	q, p := h.target(r)
+	if p != nil {
+		return p
+	}
+	if req.Answers != nil {
+		return h.resume(w, r, req, version, cancel)
+	}
+	if p := wire.Key(r, q); p != nil {
+		return p
+	}
+	if h.Remembers(wire.Who(r)) {
+		q.Session = req.Chat
+	}
+	if q.Input = req.Input; q.Input == nil {
+		q.Input = h.Input(q, cmp.Or(req.Text, request.AboutFiles))
+	}
+	q.Files, q.Instructions, q.History = req.Files, req.System, req.Before
+	if req.Regenerate {
+		q.Instructions = join(q.Instructions, another)
+	}
+	if version >= Version6 { // whose stream ended with the question, and does not tell what follows
+		h.DenyQuestions(r, req.Chat)
+	}
+	of, _, p := h.Start(w, r, q)
+	if p != nil {
+		return p.Move(req.move)
+	}
+	h.follow(w, r, of, of.Events(), encoderOf(of, version), cancel)
+	return nil
+}
+
+// move turns a place in a run's request into one of a chat's.
+func (r *Request) move(f *run.Field) {
+	message := request.Item("/messages", r.Last)
+	rest, input := strings.CutPrefix(f.Pointer, "/input")
+	switch {
+	case f.Pointer == "/session":
+		f.Pointer = "/id"
+	case strings.HasPrefix(f.Pointer, "/files"):
+		f.Pointer = message + "/parts"
+	case input && r.Input == nil:
+		f.Pointer = message
+		if rest != "" {
+			f.Detail = strings.TrimPrefix(rest, "/") + ": " + f.Detail
+		}
+	}
+}
+
+// join puts an empty line between two texts, where there are two.
+func join(a, b string) string {
+	if a != "" && b != "" {
+		a += "\n\n"
+	}
+	return a + b
+}
+
+// readQuery reads the query: which version of the SDK asks, and, where it starts a run, whether that is canceled with its connection.
+func readQuery(r *http.Request, starts bool) (version int, cancel bool, p *wire.Problem) {
+	version = Version5
+	d := new(request.Decoder)
+	known := request.Parameters{"v": func(value string) {
+		var err error
+		if version, err = ReadVersion(value); err != nil {
+			d.Fail("", "%s", err)
+		}
+	}}
+	if starts {
+		known["on_disconnect"] = d.OnDisconnect(&cancel)
+	}
+	p = wire.Query(d, r, known)
+	return version, cancel, p
+}
+
+// PostObject runs a workflow for useObject, which sends the input and reads the document's text.
+func (h Handlers) PostObject(w http.ResponseWriter, r *http.Request) *wire.Problem {
+	body, p := h.ReadJSON(w, r)
+	if p != nil {
+		return p
+	}
+	_, cancel, p := readQuery(r, true)
+	if p == nil {
+		p = wire.CheckBody(body)
+	}
+	if p != nil {
+		return p
+	}
+	q, p := h.target(r)
+	if p != nil {
+		return p
+	}
+	q.Input = bytes.TrimSpace(body)
+	q.Done = true // so that what is complete need not wait to be written
+	if p := wire.Key(r, q); p != nil {
+		return p
+	}
+	of, _, p := h.Start(w, r, q)
+	if p != nil { // the body is the input
+		return p.Move(func(f *run.Field) { f.Pointer = strings.TrimPrefix(f.Pointer, "/input") })
+	}
+	e := NewObject(h.Roots(q.Subject))
+	v := &wire.View{Format: frame.JSONL, Media: "text/plain; charset=utf-8", CancelOnDisconnect: cancel, Encoder: e, Kind: wire.StreamUI}
+	h.AwaitOutput(r, of, v)
+	wire.SetRun(w.Header(), of.ID)
+	if of.Ended() {
+		<-of.Done() // a moment later
+		o, document, beside := of.Result()
+		if p := wire.OfResult(o, of.ID, document, beside); p != nil {
+			return p
+		}
+	}
+	h.Stream(w, r, of, of.Events(), v)
+	if !e.Complete() {
+		panic(http.ErrAbortHandler) // a clean end would read as the end of the document
+	}
+	return nil
+}
+
+// target is a request for the agent or workflow that the path names.
+func (h Handlers) target(r *http.Request) (*run.Request, *wire.Problem) {
+	name := wire.PathValue(r, "agent")
+	of, ok := h.Target(wire.Who(r), name)
+	if !ok {
+		return nil, h.NoTarget(wire.Who(r), name)
+	}
+	return &run.Request{Subject: of}, nil
+}
+
+// resume gives the answers of a message to the run that waits for them, and streams the run from behind the question.
+func (h Handlers) resume(w http.ResponseWriter, r *http.Request, req *Request, version int, cancel bool) *wire.Problem {
+	if version < Version6 {
+		return wire.Invalid(run.Field{Parameter: "v", Detail: "expected 6 or 7 beside a message that answers a question"})
+	}
+	run, p := h.Find(r, req.Message)
+	if p != nil {
+		return p
+	}
+	if !wire.InSession(r, run, req.Chat) {
+		return wire.NewProblem(wire.CodeNotFound, "unknown answer; expected the id of an answer in this chat")
+	}
+	reader := run.Events()
+	e := New(optionsOf(run, version))
+	answers := map[string]agent.Answer{}
+	for _, a := range req.Answers {
+		answers[a.ID] = a
+	}
+	// What the client has had is read once more, up to where its stream ended.
+	var scratch []byte
+	var ids []string
+	for ev := range reader.Waiting() {
+		scratch = e.Append(scratch[:0], ev)
+		if !e.Over() {
+			continue
+		}
+		for _, id := range e.Questions() {
+			a, ok := answers[id]
+			if !ok {
+				continue
+			}
+			ids = append(ids, id)
+			// A client that comes too late reads in the stream what was decided.
+			_ = h.Runs.Answer(r.Context(), run, a)
+		}
+		e.Continue(ids...)
+		if ids != nil {
+			break
+		}
+	}
+	if ids == nil {
+		return wire.NewProblem(wire.CodeConflict, "no open question of this answer matches the message; it was answered, or its time is over")
+	}
+	h.follow(w, r, run, reader, e, cancel)
+	return nil
+}
+
+// GetStream streams the answer that a chat waits for: all of it, from its beginning.
+func (h Handlers) GetStream(w http.ResponseWriter, r *http.Request) *wire.Problem {
+	version, _, p := readQuery(r, false)
+	if p == nil {
+		_, p = h.target(r)
+	}
+	if p != nil {
+		return p
+	}
+	run := h.Runs.Latest(r.Context(), wire.Who(r), wire.PathValue(r, "chat"))
+	// One that has ended while nobody listened is told once more: a client whose connection broke would keep half of it.
+	if run == nil || run.Ended() && run.Heard.Load() {
+		w.WriteHeader(http.StatusNoContent)
+		return nil
+	}
+	h.follow(w, r, run, run.Events(), encoderOf(run, version), false)
+	return nil
+}
+
+// GetChat returns a chat's messages, for a page that was reloaded.
+func (h Handlers) GetChat(w http.ResponseWriter, r *http.Request) *wire.Problem {
+	p := wire.Query(new(request.Decoder), r, request.Parameters{"v": func(string) {}}) // it is in the address that a page has
+	if p == nil {
+		_, p = h.target(r)
+	}
+	chat, running := wire.PathValue(r, "chat"), ""
+	var entries []tape.Entry
+	run := h.Runs.Latest(r.Context(), wire.Who(r), chat)
+	if run != nil && !run.Ended() {
+		running = run.ID
+	}
+	if p == nil {
+		entries, p = h.Newest(r.Context(), chat, Kinds...)
+	}
+	if p == nil && running != "" && run.Ended() { // meanwhile, so that its stream may be told to nobody any more
+		running = ""
+		entries, p = h.Newest(r.Context(), chat, Kinds...)
+	}
+	if p != nil {
+		return p
+	}
+	h.SendJSON(w, r, http.StatusOK, struct {
+		ID       string    `json:"id"`
+		Messages []Message `json:"messages"`
+	}{chat, Messages(entries, running)})
+	return nil
+}
+
+func optionsOf(run *run.Run, version int) Options {
+	return Options{Run: run.ID, Version: version, Summary: func() ([]byte, bool) { return summaryOf(run) }}
+}
+
+// encoderOf is for a client that is told all of a run.
+func encoderOf(run *run.Run, version int) *Encoder {
+	o := optionsOf(run, version)
+	if version >= Version6 {
+		o.Pass = Passed(o, run.Events().Waiting())
+	}
+	return New(o)
+}
+
+// follow streams what an encoder makes of a run.
+func (h Handlers) follow(w http.ResponseWriter, r *http.Request, run *run.Run, reader *tube.Reader, e *Encoder, cancel bool) {
+	wire.SetRun(w.Header(), run.ID)
+	w.Header().Set("X-Vercel-Ai-Ui-Message-Stream", "v1")
+	if r.ProtoMajor == 1 {
+		w.Header().Set("Connection", "keep-alive")
+	}
+	h.Stream(w, r, run, reader, &wire.View{Format: frame.SSE, Encoder: e, Kind: wire.StreamUI, CancelOnDisconnect: cancel})
+	if run.Ended() {
+		run.Heard.Store(true)
+	}
+}
+
+// summaryOf is what a message's metadata has of its run's end.
+func summaryOf(of *run.Run) (metadata []byte, truncated bool) {
+	o := of.Summary()
+	metadata, err := json.Marshal(struct {
+		Status    string                   `json:"status"`
+		Reason    string                   `json:"reason,omitempty"`
+		Usage     map[string]adapter.Usage `json:"usage,omitempty"`
+		Models    map[string][]string      `json:"models,omitempty"`
+		Truncated bool                     `json:"truncated,omitempty"`
+	}{o.Status, o.Reason, o.Usage, o.Models, o.Truncated})
+	if err != nil { // cannot be: strings, numbers and maps of them
+		panic(err)
+	}
+	return metadata, o.Truncated
+}

@@ -1,0 +1,247 @@
+package aisdk
+
+import (
+	"bytes"
+	"encoding/json"
+	"strconv"
+
+	"github.com/lingserve/lingserve/internal/rawjson"
+	"github.com/lingserve/lingserve/jsonuri"
+	"github.com/lingserve/lingserve/tape"
+	"github.com/lingserve/lingserve/web/wire/frame"
+)
+
+// Kinds are the kinds of entries that [Messages] makes something of.
+var Kinds = []tape.Kind{tape.KindMessage, tape.KindReasoning, tape.KindToolCall, tape.KindToolResult, tape.KindEvent}
+
+// Messages makes the messages of a chat of its session's entries, oldest first. What the turn named running has answered is left
+// out: its stream tells it, from its beginning. The last answer of a turn has the turn's id, as its stream's message has; every other
+// message has one that is made of its first entry's.
+func Messages(entries []tape.Entry, running string) []Message {
+	c := chat{list: []Message{}, broken: map[string]string{}}
+	for _, e := range entries {
+		turn := tape.MetaOf(e).Turn
+		if turn != c.turn {
+			c.turn, c.workflow, c.calls = turn, false, nil
+		}
+		c.add(e, running != "" && turn == running)
+	}
+	seen := map[string]bool{}
+	for i := len(c.list) - 1; i >= 0; i-- {
+		m := &c.list[i]
+		if m.Role == roleAssistant && m.turn != "" && !seen[m.turn] {
+			seen[m.turn] = true
+			m.ID, m.Metadata = m.turn, Metadata{Run: m.turn, Status: c.broken[m.turn]}
+		}
+	}
+	return c.list
+}
+
+// Message is a UIMessage.
+type Message struct {
+	ID       string `json:"id"`
+	Role     string `json:"role"`
+	Metadata any    `json:"metadata,omitempty"` // [Metadata] of a turn's answer
+	Parts    []Part `json:"parts"`
+
+	turn string
+}
+
+// Metadata is what a message that is read from a tape has beside its parts: of what a stream tells at its end, as much as stands there.
+type Metadata struct {
+	Run    string `json:"run"`
+	Status string `json:"status,omitempty"` // of an answer that was broken off: canceled, or failed
+}
+
+// Part is a part of a UIMessage. Its type says which members it has.
+type Part struct {
+	Type string `json:"type"`
+
+	Text             *string         `json:"text,omitempty"`
+	State            string          `json:"state,omitempty"`
+	ProviderMetadata json.RawMessage `json:"providerMetadata,omitempty"`
+
+	ToolName         string          `json:"toolName,omitempty"`
+	ToolCallID       string          `json:"toolCallId,omitempty"`
+	Input            json.RawMessage `json:"input,omitempty"`
+	Output           json.RawMessage `json:"output,omitempty"`
+	ErrorText        string          `json:"errorText,omitempty"`
+	ProviderExecuted bool            `json:"providerExecuted,omitempty"`
+
+	ID   *string         `json:"id,omitempty"`
+	Data json.RawMessage `json:"data,omitempty"`
+}
+
+const (
+	roleUser      = "user"
+	roleAssistant = "assistant"
+	roleSystem    = "system"
+)
+
+// chat makes messages of entries.
+type chat struct {
+	list     []Message
+	turn     string            // of the last entry
+	workflow bool              // which is a workflow's
+	calls    map[string]int    // the parts of the calls of this message that have no result
+	step     bool              // the last entry has ended one
+	broken   map[string]string // by turn, how an answer has ended that is not all there
+}
+
+func (c *chat) add(e tape.Entry, running bool) {
+	var p struct {
+		Role    string
+		Name    string
+		Data    struct{ Workflow, Status string }
+		Content json.RawMessage
+		Calls   []tape.Call
+		IDs     []string
+		Results []json.RawMessage
+	}
+	if json.Unmarshal(e.Payload, &p) != nil {
+		return
+	}
+	if e.Kind == tape.KindEvent {
+		switch {
+		case p.Name == "turn.start":
+			c.workflow = p.Data.Workflow != ""
+		case p.Name == "turn.end" && p.Data.Status == "error":
+			c.broken[c.turn] = "failed"
+		case p.Name == "turn.end" && p.Data.Status == "canceled":
+			c.broken[c.turn] = "canceled"
+		}
+		return
+	}
+	if e.Kind == tape.KindMessage && p.Role == roleUser {
+		c.message(e, roleUser).add(textPart(tape.TextOf(p.Content), ""))
+		return
+	}
+	if running || e.Kind == tape.KindMessage && p.Role != roleAssistant || e.Kind == tape.KindToolResult && c.calls == nil {
+		return
+	}
+	m := c.message(e, roleAssistant)
+	switch e.Kind {
+	case tape.KindReasoning:
+		part := textPart(tape.TextOf(p.Content), "")
+		part.Type = reasoning
+		c.stepOf(m).add(part)
+	case tape.KindMessage:
+		c.stepOf(m)
+		if text := tape.TextOf(p.Content); c.workflow {
+			m.document(text)
+		} else {
+			m.add(textPart(text, ""))
+		}
+		c.step = true
+	case tape.KindToolCall:
+		c.stepOf(m)
+		if text := tape.TextOf(p.Content); text != "" {
+			m.add(textPart(text, ""))
+		}
+		c.calls = map[string]int{}
+		for _, call := range p.Calls {
+			input := json.RawMessage(call.Function.Arguments)
+			if !json.Valid(input) {
+				input, _ = json.Marshal(call.Function.Arguments)
+			}
+			id := m.unique(call.ID)
+			c.calls[call.ID] = len(m.Parts)
+			m.add(Part{
+				Type: "dynamic-tool", ToolName: call.Function.Name, ToolCallID: id, Input: input, ProviderExecuted: true,
+				State: "output-error", ErrorText: "the answer ended before this was done", // until its result comes
+			})
+		}
+	case tape.KindToolResult:
+		for i, result := range p.Results {
+			if i < len(p.IDs) {
+				if at, ok := c.calls[p.IDs[i]]; ok && at < len(m.Parts) {
+					m.Parts[at].result(result)
+				}
+			}
+		}
+		c.step = true
+	}
+}
+
+// message is the message that an entry belongs to: an answer has many.
+func (c *chat) message(e tape.Entry, role string) *Message {
+	if n := len(c.list); n > 0 && role == roleAssistant && c.list[n-1].Role == role && c.list[n-1].turn == c.turn {
+		return &c.list[n-1]
+	}
+	c.list = append(c.list, Message{ID: "entry-" + strconv.FormatInt(e.ID, 10), Role: role, Parts: []Part{}, turn: c.turn})
+	c.step, c.calls = true, nil
+	return &c.list[len(c.list)-1]
+}
+
+// stepOf begins a step where the one before is over.
+func (c *chat) stepOf(m *Message) *Message {
+	if c.step {
+		m.add(Part{Type: "step-start"})
+		c.step = false
+	}
+	return m
+}
+
+func (m *Message) add(p Part) { m.Parts = append(m.Parts, p) }
+
+// unique makes an id of a call its own in the message.
+func (m *Message) unique(id string) string {
+	taken := func(id string) bool {
+		for _, p := range m.Parts {
+			if p.ToolCallID == id {
+				return true
+			}
+		}
+		return id == ""
+	}
+	if id == "" {
+		id = "call"
+	}
+	unique := id
+	for n := 2; taken(unique); n++ {
+		unique = id + "-" + strconv.Itoa(n)
+	}
+	return unique
+}
+
+// document adds what a workflow has made: a text is one, of a JSON document each member is a part.
+func (m *Message) document(text string) {
+	if !json.Valid([]byte(text)) {
+		m.add(textPart(text, ""))
+		return
+	}
+	data := func(id string, value json.RawMessage) { m.add(Part{Type: "data-ling", ID: &id, Data: value}) }
+	if document := bytes.TrimSpace([]byte(text)); document[0] != '{' {
+		data("", document)
+		return
+	}
+	for name, value := range rawjson.Members([]byte(text)) {
+		id := jsonuri.Format(name)
+		var said string
+		if value[0] == '"' && json.Unmarshal(value, &said) == nil {
+			m.add(textPart(said, id))
+		} else {
+			data(id, value)
+		}
+	}
+}
+
+func textPart(text, uri string) Part {
+	p := Part{Type: "text", Text: &text, State: "done"}
+	if uri != "" {
+		p.ProviderMetadata = append(frame.Quote([]byte(`{"lingserve":{"uri":`), uri), `}}`...)
+	}
+	return p
+}
+
+// result is what came of a call.
+func (p *Part) result(value json.RawMessage) {
+	var failed struct {
+		Error *struct{ Kind, Message string }
+	}
+	if json.Unmarshal(value, &failed) == nil && failed.Error != nil && failed.Error.Kind != "" {
+		p.ErrorText = "the tool " + p.ToolName + " has failed" // what it says of that is for the model
+		return
+	}
+	p.State, p.ErrorText, p.Output = "output-available", "", value
+}

@@ -1,0 +1,216 @@
+package aisdk
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/agent"
+	"github.com/lingserve/lingserve/internal/mediapart"
+	"github.com/lingserve/lingserve/internal/rawjson"
+	"github.com/lingserve/lingserve/run"
+	"github.com/lingserve/lingserve/web/wire/request"
+)
+
+// Request is what a chat asks for.
+type Request struct {
+	Chat       string          // the chat's id
+	Text       string          // what the user says
+	Last       int             // the number of the message that says it
+	Input      json.RawMessage // what a workflow is to have in its place; nil for none
+	Regenerate bool            // another answer to the last message is wanted
+	Before     []run.Said      // what was said before, as the chat has it
+	System     string          // what its program instructs
+	Files      []adapter.Part  // beside the text
+
+	// Where the client answers questions and says nothing new: the message whose questions they are, and the answers.
+	Message string
+	Answers []agent.Answer
+}
+
+// Bounds of what was said before. It is needed for a chat that the server knows nothing of yet, and the rest of a long one does
+// little harm there.
+const (
+	maxBefore      = 1000
+	maxBeforeBytes = 512 << 10
+)
+
+// message is a UIMessage.
+type message struct {
+	ID    string
+	Role  string
+	Parts []part
+}
+
+type part struct {
+	Type     string
+	Text     string
+	State    string
+	Approval *struct {
+		ID       string
+		Approved *bool
+		Reason   string
+	}
+	raw json.RawMessage // of an image or a file, which another package reads
+}
+
+// UnmarshalJSON keeps the text of an image or a file.
+func (p *part) UnmarshalJSON(text []byte) error {
+	type plain part
+	err := json.Unmarshal(text, (*plain)(p))
+	if mediapart.IsMedia(p.Type) {
+		p.raw = bytes.Clone(text)
+	}
+	return err
+}
+
+// elsewhere are members that other resources of this server have, and why a chat has them not. Members that this server does not know
+// are ignored: programs send their own, and later versions of the SDK may, too.
+var elsewhere = map[string]string{
+	"agent":    "the path names the agent",
+	"workflow": "the path names the workflow",
+	"session":  "the chat's id is the session",
+	"model":    "the agent or workflow chooses its model",
+	"params":   "a chat does not support this; use POST /v1/runs",
+	"options":  "a chat does not support this; use POST /v1/runs",
+	"filter":   "a chat does not support this; use POST /v1/runs",
+	"on_busy":  "a chat always queues messages; use POST /v1/runs for other policies",
+}
+
+// Read reads a request's body, which is JSON, and returns what in it does not fit.
+func Read(body []byte) (*Request, []run.Field) {
+	d := request.Decoder{Lenient: true}
+	r := new(Request)
+	list := r.members(&d, body)
+	if len(d.Faults) == 0 {
+		r.read(&d, list)
+	}
+	return r, d.Faults
+}
+
+// members reads the members of a body, and returns its messages.
+func (r *Request) members(d *request.Decoder, body []byte) (list []message) {
+	if rawjson.Kind(body) != "an object" {
+		d.Fail("", "expected a JSON object with id and messages")
+		return nil
+	}
+	members := d.Members("", body)
+	for _, name := range slices.Sorted(maps.Keys(elsewhere)) {
+		if _, ok := members[name]; ok {
+			d.Fail("/"+name, "is not supported here: %s", elsewhere[name])
+		}
+	}
+	if len(d.Faults) > 0 { // the request is for another resource
+		return nil
+	}
+	if json.Unmarshal(members["id"], &r.Chat) != nil || r.Chat == "" {
+		d.Fail("/id", "expected the chat's id, a string")
+	}
+	switch string(members["trigger"]) {
+	case "", `"submit-message"`:
+	case `"regenerate-message"`:
+		r.Regenerate = true
+	default:
+		d.Fail("/trigger", "expected submit-message or regenerate-message")
+	}
+	r.Input = members["input"]
+	var messages []json.RawMessage
+	if json.Unmarshal(members["messages"], &messages) != nil || len(messages) == 0 {
+		d.Fail("/messages", "expected at least one message")
+	}
+	list = make([]message, len(messages))
+	for i, raw := range messages {
+		// One pass over a message's members is enough: a chat may be long, and its messages come from a program.
+		if json.Unmarshal(raw, &list[i]) != nil {
+			d.Fail(request.Item("/messages", i), "expected a message of the AI SDK: an id, a role and parts")
+		} else if !slices.Contains([]string{roleUser, roleAssistant, roleSystem}, list[i].Role) {
+			d.Fail(request.Item("/messages", i)+"/role", "expected user, assistant or system")
+		}
+	}
+	return list
+}
+
+// read takes from the messages what is asked now, and what was said before.
+func (r *Request) read(d *request.Decoder, list []message) {
+	last := len(list) - 1
+	now, at := list[last], request.Item("/messages", last)
+	if now.Role == roleAssistant {
+		r.Message = now.ID
+		for _, p := range now.Parts {
+			if a := p.Approval; p.State == "approval-responded" && a != nil && a.Approved != nil {
+				r.Answers = append(r.Answers, agent.Answer{ID: a.ID, Approve: *a.Approved, Reason: a.Reason})
+			}
+		}
+		if len(r.Answers) == 0 {
+			d.Fail(at, "is an assistant message without an answer to a question; expected a user message at the end")
+		} else if r.Message == "" {
+			d.Fail(at+"/id", "expected the message's id")
+		}
+		return
+	}
+	if now.Role != roleUser {
+		d.Fail(at, "expected a message of the user at the end")
+		return
+	}
+	for i, p := range now.Parts {
+		if p.raw == nil {
+			continue
+		}
+		part, inside, detail := mediapart.Read(p.raw)
+		if detail != "" {
+			d.Fail(request.Item(at+"/parts", i)+inside, "%s", detail)
+		}
+		r.Files = append(r.Files, part)
+	}
+	r.Last = last
+	if r.Text = now.text(); r.Text == "" && r.Input == nil && len(r.Files) == 0 {
+		d.Fail(at, "is empty; expected text")
+	}
+	var system []string
+	size := 0
+	for _, m := range slices.Backward(list[:last]) {
+		said := m.text()
+		switch {
+		case said == "":
+		case m.Role == roleSystem:
+			system = append(system, said)
+		case len(r.Before) < maxBefore && size+len(said) <= maxBeforeBytes:
+			size += len(said)
+			r.Before = append(r.Before, run.Said{Role: m.Role, Text: said})
+		default:
+			size = maxBeforeBytes // nothing older, although it would fit
+		}
+	}
+	slices.Reverse(r.Before)
+	slices.Reverse(system)
+	r.System = strings.Join(system, "\n\n")
+}
+
+// text is what a message says.
+func (m message) text() string {
+	var texts []string
+	for _, p := range m.Parts {
+		if p.Type == "text" && strings.TrimSpace(p.Text) != "" {
+			texts = append(texts, p.Text)
+		}
+	}
+	if m.Role == roleAssistant {
+		return strings.Join(texts, "") // as its parts were made of one text
+	}
+	return strings.Join(texts, "\n\n")
+}
+
+// ReadVersion reads the version that a client says it has; "" is the one that all can read.
+func ReadVersion(text string) (int, error) {
+	switch text {
+	case "":
+		return Version5, nil
+	case "5", "6", "7":
+		return int(text[0] - '0'), nil
+	}
+	return 0, fmt.Errorf("expected 5, 6 or 7, the major version of the package ai")
+}

@@ -1,0 +1,150 @@
+package aisdk_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/lingserve/lingserve/tube"
+	"github.com/lingserve/lingserve/web/wire/aisdk"
+	"github.com/lingserve/lingserve/web/wire/aisdk/aisdktest"
+)
+
+// A client that is so slow that the log is cut behind it is told what it has missed, and nothing twice.
+func TestASnapshotInMidStreamGoesOnWithWhatIsThere(t *testing.T) {
+	filler := func(uri string) (list []tube.Event) { // more than the log holds
+		for i := range 400 {
+			list = append(list, text(uri, fmt.Sprint("word ", i, " ")))
+		}
+		return list
+	}
+	said := func() string {
+		var b strings.Builder
+		for i := range 400 {
+			fmt.Fprint(&b, "word ", i, " ")
+		}
+		return b.String()
+	}()
+	call := set("$tools/0", `{"id":"c","name":"t","arguments":{}}`)
+	for _, c := range []struct {
+		name         string
+		first, later []tube.Event
+		want         []string
+	}{
+		{
+			"an agent's text",
+			[]tube.Event{text("", "So: ")},
+			filler(""),
+			[]string{"step-start", "text So: " + said},
+		},
+		{
+			"an agent's text, of which nothing was told", nil, filler(""),
+			[]string{"step-start", "text " + said},
+		},
+		{
+			"thoughts, and then text",
+			[]tube.Event{text("$reasoning_context", "hm, ")},
+			append(filler("$reasoning_context"), text("", "So.")),
+			[]string{"step-start", "reasoning hm, " + said, "text So."},
+		},
+		{
+			"calls",
+			[]tube.Event{text("", "So: "), call},
+			append([]tube.Event{
+				set("$tool_results/0", `{"a":1}`), set("$tools/1", `{"id":"d","name":"t","arguments":{}}`), set("$tool_results/1", `"x"`),
+			}, filler("")...),
+			[]string{"step-start", "text So: ", `dynamic-tool c t output-available {} {"a":1}`, "text " + said, `dynamic-tool d t output-available {} "x"`},
+		},
+		{
+			"texts and data",
+			[]tube.Event{text("a", "So: "), set("b", "{}"), text("b/c", "x")},
+			append(append([]tube.Event{text("b/c", "y"), text("d", "new")}, filler("a")...), set("e", "[1]")),
+			[]string{"step-start", "text a So: " + said, `data-ling b {"c":"xy"}`, "text d new", "data-ling e [1]"},
+		},
+		{
+			"a text that was taken back",
+			[]tube.Event{text("a", "No")},
+			append([]tube.Event{set("a", "null")}, filler("a")...),
+			[]string{"step-start", "text a No", `data-ling a "` + said + `"`},
+		},
+		{
+			"a text at the root that was taken back",
+			[]tube.Event{text("", "No")},
+			append([]tube.Event{set("", "null")}, filler("")...),
+			[]string{"step-start", "text No", `data-ling "` + said + `"`},
+		},
+		{
+			"a document that was taken back",
+			[]tube.Event{set("a", "1")},
+			append([]tube.Event{set("", "null")}, filler("b")...),
+			[]string{"step-start", "data-ling a 1", `data-ling {"b":"` + said + `"}`},
+		},
+		{
+			"a list",
+			[]tube.Event{set("", "[]"), text("0", "x")},
+			filler("1"),
+			[]string{"step-start", `data-ling ["x","` + said + `"]`},
+		},
+		{
+			"calls in a list",
+			[]tube.Event{text("x", "y")},
+			append([]tube.Event{
+				set("$tools", "[]"), call, set("$tool_results", `[7]`),
+			}, filler("x")...),
+			[]string{"step-start", "text x y" + said, "dynamic-tool c t output-available {} 7"},
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			tb := newTube(2 << 10)
+			r := tb.NewReader(0)
+			e, m := aisdk.New(aisdk.Options{Run: runID}), &aisdktest.Message{Version: 5}
+			stream(t, e, m, tb, r, c.first...)
+			before := m.Chunks
+			stream(t, e, m, tb, r, c.later...)
+			if m.Chunks-before > 20 {
+				t.Fatalf("%d chunks: there was no snapshot", m.Chunks-before)
+			}
+			_ = tb.Close("completed")
+			stream(t, e, m, tb, r)
+			if diff := cmp.Diff(c.want, shown(m)); diff != "" {
+				t.Error(diff)
+			}
+			want, _ := tb.Snapshot(false)
+			for what, of := range map[string]func() (string, error){"parts": m.Document, "deltas": m.Deltas} {
+				document, err := of()
+				if err != nil {
+					t.Fatal(err)
+				}
+				same(t, what, string(want), document)
+			}
+		})
+	}
+}
+
+func TestAValueThatIsDoneIsToldAtOnce(t *testing.T) {
+	done := func(uri string) tube.Event { return tube.Event{Kind: tube.Done, URI: []byte(uri)} }
+	tb := newTube(0)
+	r := tb.NewReader(0)
+	e, m := aisdk.New(aisdk.Options{Run: runID}), &aisdktest.Message{Version: 5}
+	stream(t, e, m, tb, r, set("a", "{}"), text("a/b", "x"), done("a/b"), done("a"), text("c", "y"), done("c"))
+	if diff := cmp.Diff([]string{"step-start", `data-ling a {"b":"x"}`, "text c y"}, shown(m)); diff != "" || m.Parts[2].Open {
+		t.Errorf("%s", diff)
+	}
+	whole := newTube(0)
+	r = whole.NewReader(0)
+	e, m = aisdk.New(aisdk.Options{Run: runID}), &aisdktest.Message{Version: 5}
+	stream(t, e, m, whole, r, set("", "[]"), text("0", "x"), done(""))
+	if diff := cmp.Diff([]string{"step-start", `data-ling ["x"]`}, shown(m)); diff != "" {
+		t.Errorf("%s", diff)
+	}
+}
+
+func TestVersions(t *testing.T) {
+	for text, want := range map[string]int{"": 5, "5": 5, "6": 6, "7": 7, "8": 0, "v6": 0, "66": 0} {
+		if got, err := aisdk.ReadVersion(text); got != want || (err == nil) != (want > 0) {
+			t.Errorf("%q: %d, %v", text, got, err)
+		}
+	}
+}

@@ -1,0 +1,239 @@
+package aisdk
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+	"strconv"
+
+	"github.com/lingserve/lingserve/jsonuri"
+	"github.com/lingserve/lingserve/tube"
+	"github.com/lingserve/lingserve/web/wire/frame"
+)
+
+// reasoning is the kind of the parts that have what a model thought.
+const reasoning = "reasoning"
+
+// call is a tool's call as it is told.
+type call struct {
+	id       string // unique in the stream: models count anew in each step
+	real     string // as the run knows it
+	name     string
+	input    json.RawMessage
+	question string // the id of the question whether it may run
+	asked    bool   // the client was asked to approve it, and has not answered
+	told     bool   // the client was asked to approve it, and the run has not said what was decided
+	deny     bool   // a person has decided against it
+}
+
+// calls are what tools were called for.
+type calls struct {
+	called   map[string]*call // by the place of the call
+	ids      map[string]int   // how often each id was used
+	pending  []*call          // those without a result, as they came
+	answered bool             // a call of this step has got its result
+	null     *call            // its result is null: what comes next says whether that is one
+}
+
+// beside tells of what stands beside the document.
+func (e *Encoder) beside(dst []byte, ev tube.Event, prefix, name, rest []byte) []byte {
+	switch string(name) {
+	case "$reasoning_context":
+		if len(rest) > 0 || ev.Kind != tube.Append {
+			return dst // it was taken back, or nothing of ours: what was shown stays
+		}
+		t := e.thought(string(prefix))
+		dst = e.more(e.open(dst, t.uri), t, ev.Value)
+		e.uri, e.at = append(e.uri[:0], ev.URI...), t
+	case "$tools":
+		return e.calling(dst, string(prefix), string(first(rest)))
+	case "$tool_results":
+		return e.result(dst, string(prefix), string(first(rest)))
+	case "$citations", "$media":
+		if ev.Kind == tube.Set && len(rest) > 0 {
+			return e.made(dst, string(ev.URI), string(name) == "$media", ev.Value)
+		}
+	}
+	return dst
+}
+
+// made tells of a source that an answer names, or of an image or a sound that the model made.
+func (e *Encoder) made(dst []byte, at string, media bool, value []byte) []byte {
+	var said struct{ URL, Title, Type string }
+	if json.Unmarshal(value, &said) != nil || said.URL == "" {
+		return dst
+	}
+	if media {
+		dst = frame.Text(frame.Text(frame.Begin(dst, "file"), "url", said.URL), "mediaType", said.Type)
+		return frame.End(dst)
+	}
+	dst = frame.Text(frame.Text(frame.Begin(dst, "source-url"), "sourceId", at), "url", said.URL)
+	if said.Title != "" {
+		dst = frame.Text(dst, "title", said.Title)
+	}
+	return frame.End(dst)
+}
+
+// thought returns the reasoning of the bot at prefix.
+func (e *Encoder) thought(prefix string) *text {
+	t := e.thoughts[prefix]
+	if t == nil {
+		t = &text{kind: reasoning, uri: prefix}
+		e.thoughts[prefix] = t
+	}
+	return t
+}
+
+// calling tells of the n-th call of the bot at prefix, again where it has changed.
+func (e *Encoder) calling(dst []byte, prefix, n string) []byte {
+	at := jsonuri.Join(prefix, "$tools/"+n)
+	value, ok := e.doc.Get(at)
+	if !ok {
+		return dst
+	}
+	var said struct {
+		ID, Name  string
+		Arguments json.RawMessage
+	}
+	if json.Unmarshal(value, &said) != nil || said.Name == "" && said.Arguments == nil {
+		return dst // nothing of ours
+	}
+	c := e.called[at]
+	if c == nil {
+		dst = e.open(dst, prefix)
+		dst = e.closeFor(dst, prefix)
+		c = e.newCall(at, said.ID)
+	} else if c.name == said.Name && bytes.Equal(c.input, said.Arguments) {
+		return dst
+	}
+	c.name, c.input = said.Name, said.Arguments
+	return c.appendInput(dst, c.input)
+}
+
+// newCall notes a call.
+func (e *Encoder) newCall(at, id string) *call {
+	c := &call{id: id, real: id}
+	if c.id == "" {
+		c.id = "call"
+	}
+	for base := c.id; ; { // a model may call its second one "c-2", too
+		e.ids[base]++
+		if n := e.ids[base]; n > 1 {
+			c.id = base + "-" + strconv.Itoa(n)
+		}
+		if c.id == base || e.ids[c.id] == 0 {
+			break
+		}
+	}
+	if c.id != id {
+		e.ids[c.id]++
+	}
+	e.called[at] = c
+	e.pending = append(e.pending, c)
+	return c
+}
+
+// closeFor ends what the bot at prefix has said until now, so that it stands before the call.
+func (e *Encoder) closeFor(dst []byte, prefix string) []byte {
+	if t := e.thoughts[prefix]; t != nil {
+		dst = e.close(dst, t)
+	}
+	if p := e.places[prefix]; p != nil && p.text != nil {
+		dst = e.close(dst, p.text)
+	}
+	return dst
+}
+
+// appendInput tells what a tool is called with.
+func (c *call) appendInput(dst []byte, input json.RawMessage) []byte {
+	dst = frame.Begin(dst, "tool-input-available")
+	dst = frame.Text(dst, "toolCallId", c.id)
+	dst = frame.Text(dst, "toolName", c.name)
+	if input == nil {
+		input = json.RawMessage("{}")
+	}
+	dst = frame.Member(dst, "input", input)
+	// Nobody but the server runs it: a client that thought otherwise would wait for its own side to do it.
+	dst = append(dst, `,"providerExecuted":true,"dynamic":true`...)
+	return frame.End(dst)
+}
+
+// result tells what came of the n-th call of the bot at prefix.
+func (e *Encoder) result(dst []byte, prefix, n string) []byte {
+	value, ok := e.doc.Get(jsonuri.Join(prefix, "$tool_results/"+n))
+	if !ok {
+		return dst
+	}
+	at := jsonuri.Join(prefix, "$tools/"+n)
+	c := e.called[at]
+	if c == nil { // a client takes no result without a call
+		dst = e.closeFor(e.open(dst, prefix), prefix)
+		c = e.newCall(at, "")
+		c.name = "tool"
+		dst = c.appendInput(dst, nil)
+	}
+	if prefix == "" {
+		e.answered = true
+	}
+	e.null = nil
+	if string(value) == "null" {
+		e.null = c
+		return dst
+	}
+	return e.output(dst, c, value)
+}
+
+// settle tells of a result that was null: an error behind it says that the call has failed.
+func (e *Encoder) settle(dst []byte, ev tube.Event) []byte {
+	c := e.null
+	if c == nil {
+		return dst
+	}
+	if _, name, _, is := reserved(ev.URI); is && ev.Kind != tube.Named && string(name) == "$tool_results" {
+		if at := bytes.Replace(ev.URI, []byte("$tool_results"), []byte("$tools"), 1); e.called[string(at)] == c {
+			return dst // it was null only to be something else
+		}
+	}
+	e.null = nil
+	if ev.Kind == tube.Named && ev.Name == "error" {
+		var said struct {
+			Message string
+			Fatal   bool
+		}
+		if json.Unmarshal(ev.Value, &said) == nil && !said.Fatal {
+			return e.fails(dst, c, said.Message)
+		}
+	}
+	return e.output(dst, c, []byte("null"))
+}
+
+// output tells a call's result.
+func (e *Encoder) output(dst []byte, c *call, value []byte) []byte {
+	dst = frame.Begin(dst, "tool-output-available")
+	dst = frame.Text(dst, "toolCallId", c.id)
+	dst = frame.Member(dst, "output", value)
+	dst = append(dst, `,"providerExecuted":true,"dynamic":true`...)
+	return e.hasEnded(frame.End(dst), c)
+}
+
+// fails tells that a call has failed, or was not allowed.
+func (e *Encoder) fails(dst []byte, c *call, why string) []byte {
+	if c.deny {
+		dst = frame.Text(frame.Begin(dst, "tool-output-denied"), "toolCallId", c.id)
+		return e.hasEnded(frame.End(dst), c)
+	}
+	dst = frame.Begin(dst, "tool-output-error")
+	dst = frame.Text(dst, "toolCallId", c.id)
+	dst = frame.Text(dst, "errorText", why)
+	dst = append(dst, `,"providerExecuted":true,"dynamic":true`...)
+	return e.hasEnded(frame.End(dst), c)
+}
+
+// hasEnded notes that a call is over.
+func (e *Encoder) hasEnded(dst []byte, c *call) []byte {
+	e.pending = slices.DeleteFunc(slices.Clone(e.pending), func(o *call) bool { return o == c }) // it is ranged over at the end
+	if e.ended {
+		return dst
+	}
+	return e.wait(dst)
+}

@@ -1,0 +1,40 @@
+package frame
+
+import (
+	"encoding/json"
+
+	"github.com/lingserve/lingserve/jsonuri"
+)
+
+// Begin appends the beginning of a chunk, as wires have it whose events are objects with a type: one data line of Server-Sent Events.
+// Members follow, and End.
+func Begin(dst []byte, kind string) []byte {
+	dst = append(dst, `data: {"type":"`...)
+	dst = append(dst, kind...)
+	return append(dst, '"')
+}
+
+// End appends the end of a chunk.
+func End(dst []byte) []byte { return append(dst, "}\n\n"...) }
+
+// Key appends a comma and the name of a member.
+func Key(dst []byte, name string) []byte {
+	dst = append(dst, ',', '"')
+	dst = append(dst, name...)
+	return append(dst, '"', ':')
+}
+
+// Member appends a member whose value is JSON text.
+func Member[T string | []byte | json.RawMessage](dst []byte, name string, value T) []byte {
+	return append(Key(dst, name), value...)
+}
+
+// Text appends a member whose value is a string.
+func Text(dst []byte, name, value string) []byte { return Quote(Key(dst, name), value) }
+
+// Quote appends a string.
+func Quote(dst []byte, text string) []byte {
+	dst = append(dst, '"')
+	dst = jsonuri.AppendEscaped(dst, text)
+	return append(dst, '"')
+}

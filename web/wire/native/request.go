@@ -1,0 +1,269 @@
+package native
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"strings"
+
+	"github.com/lingserve/lingserve/internal/heavy"
+	"github.com/lingserve/lingserve/internal/wording"
+	"github.com/lingserve/lingserve/run"
+	"github.com/lingserve/lingserve/web/wire"
+	"github.com/lingserve/lingserve/web/wire/frame"
+	"github.com/lingserve/lingserve/web/wire/request"
+)
+
+// start is a request for a run: what should run, and how to answer.
+type start struct {
+	run.Request
+	view
+}
+
+// view is how a client wants to see a run.
+type view struct {
+	wire.View
+	reserved bool // include=reserved: the document has the reserved values beside it
+	snapshot bool // snapshot=1: begin with the document so far
+	async    bool // Prefer: respond-async
+
+	resume    *eventID // continue after this event
+	fromQuery bool     // the id is in the query: a page that was reloaded, not a connection that broke
+	after     *uint64  // ?after=N: the same without the run's id
+}
+
+// maxSession bounds the id of a session.
+const maxSession = 512
+
+// policies are what a message to an agent does whose session is busy.
+var policies = []string{"queue", "reject", "interrupt", "steer"}
+
+// readPost reads the request of POST /v1/runs.
+func (h Handlers) readPost(w http.ResponseWriter, r *http.Request) (*start, *wire.Problem) {
+	st := new(start)
+	body, p := h.ReadJSON(w, r)
+	if p != nil {
+		return st, p
+	}
+	d := new(request.Decoder)
+	st.query(d, r, queryView|queryResume|queryDone)
+	st.headers(d, r)
+	// A client that resumes need not repeat its request.
+	if st.resume == nil || len(bytes.TrimSpace(body)) > 0 {
+		if p := wire.CheckBody(body); p != nil {
+			return st, p
+		}
+		heavy.Do(len(body), func() { st.body(d, body) })
+	}
+	return st, st.finish(d)
+}
+
+// readGet reads the request of GET /v1/runs.
+func readGet(r *http.Request) (*start, *wire.Problem) {
+	st, d := new(start), new(request.Decoder)
+	st.query(d, r, queryView|queryResume|queryStart|queryDone)
+	st.headers(d, r)
+	return st, st.finish(d)
+}
+
+// finish checks how the members go together.
+func (st *start) finish(d *request.Decoder) *wire.Problem {
+	if p := wire.Faults(d); p != nil {
+		return p
+	}
+	if st.async && st.CancelOnDisconnect {
+		return wire.Invalid(run.Field{
+			Parameter: "on_disconnect",
+			Detail:    "cancel does not go with Prefer: respond-async, because it needs an open connection",
+		})
+	}
+	return nil
+}
+
+// body reads the members of a request's body. text is known to be JSON.
+func (st *start) body(d *request.Decoder, text []byte) {
+	q := &st.Request
+	d.Object("", text, request.Fields{
+		"workflow": func(at string, raw json.RawMessage) {
+			if raw[0] == '{' {
+				q.Inline = raw
+				return
+			}
+			q.Workflow = d.Text(at, raw, request.MaxName)
+		},
+		"agent":   func(at string, raw json.RawMessage) { q.Agent = d.Text(at, raw, request.MaxName) },
+		"session": func(at string, raw json.RawMessage) { q.Session = d.Text(at, raw, maxSession) },
+		"on_busy": func(at string, raw json.RawMessage) { q.OnBusy = d.OneOf(at, raw, policies...) },
+		"model":   func(at string, raw json.RawMessage) { q.Model = d.Model(at, raw) },
+		"input":   func(at string, raw json.RawMessage) { d.Input(q, at, raw) },
+		"files": func(at string, raw json.RawMessage) {
+			if text := d.Parts(q, at, raw); text != "" {
+				d.Fail(at, "expected only images and files; put text into the input")
+			}
+		},
+		"params":  func(at string, raw json.RawMessage) { d.Params(q, at, raw) },
+		"options": func(at string, raw json.RawMessage) { d.Options(q, at, raw) },
+		"filter":  func(at string, raw json.RawMessage) { d.Filter(q, at, raw) },
+		"done":    func(at string, raw json.RawMessage) { q.Done = d.Bool(at, raw) },
+		"html":    func(at string, raw json.RawMessage) { q.HTML = d.Bool(at, raw) },
+		"strict":  func(at string, raw json.RawMessage) { q.Strict = d.Bool(at, raw) },
+		"include": func(at string, raw json.RawMessage) {
+			for i, word := range d.Strings(at, raw, 8, request.MaxName) {
+				if word != "" && d.Word(request.Item(at, i), word, "reserved") != "" {
+					st.reserved = true
+				}
+			}
+		},
+		"on_disconnect": func(at string, raw json.RawMessage) {
+			st.CancelOnDisconnect = d.OneOf(at, raw, "continue", "cancel") == "cancel"
+		},
+		"format": func(at string, raw json.RawMessage) {
+			format := frame.Format(d.OneOf(at, raw, "sse", "jsonl", "json"))
+			if st.Format == "" { // the query wins, because it is nearer to the connection
+				st.Format = format
+			}
+		},
+	})
+}
+
+// What a query may hold.
+const (
+	queryView     = 1 << iota // how the answer looks
+	queryResume               // where it begins
+	queryStart                // what should run
+	queryAfter                // where it begins, in a run that the path names
+	queryDocument             // how a document looks, and nothing of streams
+	queryDone                 // whether the client gets completed values, and the tags of HTML
+)
+
+// query reads the parameters of a query.
+func (st *start) query(d *request.Decoder, r *http.Request, what int) {
+	if r.URL.RawQuery == "" {
+		return
+	}
+	known := request.Parameters{}
+	if what&(queryView|queryDocument) != 0 {
+		known["include"] = func(value string) {
+			for word := range strings.SplitSeq(value, ",") {
+				if d.Word("", strings.TrimSpace(word), "reserved") != "" {
+					st.reserved = true
+				}
+			}
+		}
+	}
+	if what&queryView != 0 {
+		known["format"] = func(value string) { st.Format = frame.Format(d.Word("", value, "sse", "jsonl", "json")) }
+		known["keepalive"] = func(value string) { st.KeepAlive = d.Flag(value) }
+		known["on_disconnect"] = d.OnDisconnect(&st.CancelOnDisconnect)
+	}
+	if what&queryResume != 0 {
+		known["snapshot"] = func(value string) { st.snapshot = d.Flag(value) }
+		resume := func(value string) {
+			id, err := parseEventID(value)
+			if err != nil {
+				d.Fail("", "%s", err)
+				return
+			}
+			st.resume, st.fromQuery = &id, true
+		}
+		known["last_event_id"], known["lastEventId"] = resume, resume
+	}
+	if what&queryAfter != 0 {
+		known["after"] = func(value string) {
+			id, err := parseEventID("r:" + value)
+			if err != nil {
+				d.Fail("", "expected the number of an event, found %q", wording.Clip(value))
+				return
+			}
+			st.after = &id.n
+		}
+	}
+	if what&queryDone != 0 {
+		known["done"] = func(value string) { st.Done = d.Flag(value) }
+		known["html"] = func(value string) { st.HTML = d.Flag(value) }
+	}
+	if what&queryStart == 0 {
+		d.Query(r, known, nil)
+		return
+	}
+	st.queryOfStart(d, known)
+	d.Query(r, known, func(name string) func(value string) {
+		property, ok := strings.CutPrefix(name, "input.")
+		if !ok || property == "" {
+			return nil
+		}
+		return func(value string) {
+			if st.Properties == nil {
+				st.Properties = map[string]string{}
+			}
+			st.Properties[property] = value
+		}
+	})
+}
+
+// queryOfStart adds the parameters that say what should run.
+func (st *start) queryOfStart(d *request.Decoder, known request.Parameters) {
+	q := &st.Request
+	object := func(read func(q *run.Request, at string, raw json.RawMessage)) func(value string) {
+		return func(value string) {
+			if f := request.Check([]byte(value)); f != nil {
+				d.Fail(f.Pointer, "%s", f.Detail)
+				return
+			}
+			read(q, "", json.RawMessage(strings.TrimSpace(value)))
+		}
+	}
+	known["workflow"], known["agent"] = d.Name(&q.Workflow, request.MaxName), d.Name(&q.Agent, request.MaxName)
+	known["session"] = d.Name(&q.Session, maxSession)
+	model := d.Name(&q.Model, request.MaxName)
+	known["model"] = func(value string) { model(request.Chain(value)) }
+	known["strict"] = func(value string) { q.Strict = d.Flag(value) }
+	known["on_busy"] = func(value string) { q.OnBusy = d.Word("", value, policies...) }
+	known["params"], known["options"], known["filter"] = object(d.Params), object(d.Options), object(d.Filter)
+	known["key"] = func(value string) { d.Key(q, value) }
+	known["input"] = func(value string) { q.Input = inputText(value) }
+}
+
+// inputText makes JSON of the input of a query: an object or a quoted string is JSON text, anything else is a string.
+func inputText(value string) json.RawMessage {
+	if text := strings.TrimSpace(value); text != "" && (text[0] == '{' || text[0] == '"') && json.Valid([]byte(text)) {
+		return json.RawMessage(text)
+	}
+	text, _ := json.Marshal(value)
+	return text
+}
+
+// headers reads the headers Idempotency-Key, Last-Event-ID and Prefer.
+func (st *start) headers(d *request.Decoder, r *http.Request) {
+	d.IdempotencyKey(r, &st.Request)
+	st.lastEventID(d, r)
+	st.async = prefersAsync(r.Header)
+}
+
+// lastEventID reads the header by which a client resumes. It is newer than an id in the query, which a browser repeats each
+// time it reconnects.
+func (st *start) lastEventID(d *request.Decoder, r *http.Request) {
+	text := r.Header.Get("Last-Event-ID")
+	if text == "" {
+		return
+	}
+	id, err := parseEventID(text)
+	if err != nil {
+		d.Faults = append(d.Faults, run.Field{Header: "Last-Event-ID", Detail: err.Error()})
+		return
+	}
+	st.resume, st.fromQuery = &id, false
+}
+
+// prefersAsync reports whether the request asks not to wait (RFC 7240): Prefer: respond-async.
+func prefersAsync(h http.Header) bool {
+	for _, line := range h["Prefer"] {
+		for part := range strings.SplitSeq(line, ",") {
+			name, _, _ := strings.Cut(part, ";")
+			if strings.EqualFold(strings.TrimSpace(name), "respond-async") {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,99 @@
+package native
+
+import (
+	"net/http"
+
+	"github.com/go-chi/chi/v5"
+
+	"github.com/lingserve/lingserve/run"
+	"github.com/lingserve/lingserve/web/wire"
+	"github.com/lingserve/lingserve/web/wire/request"
+)
+
+// GetRun answers with a run's status and its result so far.
+func (h Handlers) GetRun(w http.ResponseWriter, r *http.Request) *wire.Problem {
+	var st start
+	d := new(request.Decoder)
+	st.query(d, r, queryDocument)
+	if p := wire.Faults(d); p != nil {
+		return p
+	}
+	run, p := h.Find(r, chi.URLParam(r, "run"))
+	if p != nil {
+		return p
+	}
+	wire.SetRun(w.Header(), run.ID)
+	defer run.Hold()()
+	free, err := h.Runs.Room(r.Context(), run)
+	if err != nil {
+		return h.Problem(r.Context(), err)
+	}
+	defer free()
+	h.Send(w, r, http.StatusOK, "application/json", Document(run, st.reserved)...)
+	return nil
+}
+
+// GetEvents attaches to a run: what it has sent, from where the client left off, and then what it sends.
+func (h Handlers) GetEvents(w http.ResponseWriter, r *http.Request) *wire.Problem {
+	var st start
+	d := new(request.Decoder)
+	st.query(d, r, queryView|queryResume|queryAfter)
+	st.lastEventID(d, r)
+	if p := wire.Faults(d); p != nil {
+		return p
+	}
+	v := &st.view
+	var p *wire.Problem
+	if v.Format, p = wire.Choose(r, v.Format, wire.StreamOffers); p != nil {
+		return p
+	}
+	id := chi.URLParam(r, "run")
+	if v.resume != nil {
+		return h.resume(w, r, v, id)
+	}
+	of, p := h.Find(r, id)
+	if p != nil {
+		return p
+	}
+	var from uint64
+	if v.after != nil {
+		from = *v.after + 1
+		if _, err := of.Read(r.Context(), from); err != nil {
+			return h.ahead(r, err, run.Field{Parameter: "after"})
+		}
+	}
+	return h.answer(w, r, of, v, from)
+}
+
+// PostCancel ends a run that goes on. What it has produced is kept.
+func (h Handlers) PostCancel(w http.ResponseWriter, r *http.Request) *wire.Problem {
+	if _, p := h.ReadBody(w, r); p != nil {
+		return p
+	}
+	var st start
+	d := new(request.Decoder)
+	st.query(d, r, queryDocument)
+	if p := wire.Faults(d); p != nil {
+		return p
+	}
+	run, p := h.Find(r, chi.URLParam(r, "run"))
+	if p != nil {
+		return p
+	}
+	wire.SetRun(w.Header(), run.ID)
+	if err := h.Runs.Cancel(r.Context(), wire.Who(r), run); err != nil {
+		return h.Problem(r.Context(), err)
+	}
+	h.Send(w, r, http.StatusAccepted, "application/json", Document(run, st.reserved)...)
+	return nil
+}
+
+// ahead is the answer to an event that the run has not had. at is where the request names it; "" is what the error says.
+func (h Handlers) ahead(r *http.Request, err error, at run.Field) *wire.Problem {
+	p := h.Problem(r.Context(), err)
+	if p.Aborts() {
+		return p
+	}
+	at.Detail += p.Detail
+	return wire.Invalid(at)
+}

@@ -1,0 +1,227 @@
+// Package native is this server's own wire: runs are started, followed, canceled and approved at /v1/runs, and answered as Server-Sent
+// Events, as JSON Lines, or as one JSON document.
+package native
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strings"
+
+	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/run"
+	"github.com/lingserve/lingserve/tube"
+	"github.com/lingserve/lingserve/web/wire"
+	"github.com/lingserve/lingserve/web/wire/frame"
+)
+
+// Handlers answer the requests of this wire.
+type Handlers struct{ *wire.Server }
+
+// PostRun starts a run, or resumes the one that Last-Event-ID names.
+func (h Handlers) PostRun(w http.ResponseWriter, r *http.Request) *wire.Problem {
+	st, p := h.readPost(w, r)
+	if p != nil {
+		return p
+	}
+	return h.begin(w, r, st)
+}
+
+// GetStart does the same for EventSource, which can only GET.
+func (h Handlers) GetStart(w http.ResponseWriter, r *http.Request) *wire.Problem {
+	// A browser gives up for good when it gets a 503, and comes back when the connection drops: by then to another server.
+	if r.Header.Get("Accept") == "text/event-stream" && h.Runs.Draining() && r.Header.Get("Last-Event-ID") == "" {
+		panic(http.ErrAbortHandler)
+	}
+	st, p := readGet(r)
+	if p == nil && st.resume == nil && h.isCommand(&st.Request) {
+		p = wire.NewProblem(wire.CodeInvalid, "GET does not accept commands to an agent; use POST /v1/runs")
+		p.Status = http.StatusMethodNotAllowed
+		p.Header = http.Header{"Allow": {http.MethodPost}}
+	}
+	if p != nil {
+		return p
+	}
+	return h.begin(w, r, st)
+}
+
+// isCommand reports whether a message is a command to an agent. An agent that a workflow answers for has none: its texts may begin with a comma.
+func (h Handlers) isCommand(a *run.Request) bool {
+	if a.Agent == "" || h.ByWorkflow(a.Agent) != "" {
+		return false
+	}
+	var text string
+	return json.Unmarshal(a.Input, &text) == nil && channel.IsCommand(text)
+}
+
+// begin answers a request for a run: it starts one, or resumes one.
+func (h Handlers) begin(w http.ResponseWriter, r *http.Request, st *start) *wire.Problem {
+	var p *wire.Problem
+	if st.Format, p = wire.Choose(r, st.Format, wire.Offers); p != nil {
+		return p
+	}
+	if st.resume != nil {
+		return h.resume(w, r, &st.view, "")
+	}
+	st.Unattended = !st.async && st.Format == frame.JSON
+	run, _, p := h.Start(w, r, &st.Request)
+	if p != nil {
+		if r.Method == http.MethodGet {
+			p = p.Move(toParameter)
+		}
+		return p
+	}
+	// What was asked for is not needed while the answer goes on.
+	v := st.view
+	return h.answer(w, r, run, &v, 0)
+}
+
+// toParameter names the parameter of a query in place of the member of a body: workflow for /workflow, input.question for /input/question,
+// and params with the pointer /a/b for /params/a/b.
+func toParameter(f *run.Field) {
+	name, ok := strings.CutPrefix(f.Pointer, "/")
+	first, rest, deep := strings.Cut(name, "/")
+	switch {
+	case !ok || f.Parameter != "":
+		return // it leads into a parameter already
+	case deep && first == "input" && !strings.Contains(rest, "/"):
+		name = "input." + strings.NewReplacer("~1", "/", "~0", "~").Replace(rest)
+		f.Pointer = ""
+	case deep:
+		name, f.Pointer = first, "/"+rest
+	default:
+		f.Pointer = ""
+	}
+	f.Parameter = name
+}
+
+// answer answers with a run in the framing asked for, from its event numbered from on.
+func (h Handlers) answer(w http.ResponseWriter, r *http.Request, run *run.Run, v *view, from uint64) *wire.Problem {
+	wire.SetRun(w.Header(), run.ID)
+	switch {
+	case v.async:
+		w.Header().Set("Preference-Applied", "respond-async")
+		h.Send(w, r, http.StatusAccepted, "application/json", Document(run, v.reserved)...)
+	case v.Format != frame.JSON:
+		reader := run.ReadNow(from)
+		if v.snapshot {
+			reader = run.Snapshot()
+		}
+		h.Stream(w, r, run, reader, &v.View)
+	default:
+		return h.aggregate(w, r, run, v)
+	}
+	return nil
+}
+
+// aggregate waits for the run's end and answers with its document.
+func (h Handlers) aggregate(w http.ResponseWriter, r *http.Request, run *run.Run, v *view) *wire.Problem {
+	f, r := h.Follow(w, r, run, wire.StreamJSON)
+	defer f.Over(nil)
+	defer run.Hold()()
+	h.Await(r, run, &v.View)
+	f.Complete()
+	o, document, beside := run.Result()
+	if p := wire.OfResult(o, run.ID, document, beside); p != nil {
+		return p
+	}
+	h.Send(w, r, http.StatusOK, "application/json", aggregated(o, run.ID, document, beside, v.reserved)...)
+	return nil
+}
+
+// resume continues after the event that the client has seen last. It never starts a run. path is the run that the path names,
+// or "".
+func (h Handlers) resume(w http.ResponseWriter, r *http.Request, v *view, path string) *wire.Problem {
+	id := *v.resume
+	if path != "" && id.run != path {
+		return wire.Invalid(lastEvent(v, "is the id of another run's event"))
+	}
+	if v.Format == frame.JSON {
+		// Somebody who wants the whole document has no place in it to go on from.
+		run, p := h.Find(r, id.run)
+		if p != nil {
+			return p
+		}
+		return h.answer(w, r, run, v, 0)
+	}
+	of, err := h.Runs.Find(r.Context(), wire.Who(r), id.run)
+	switch e, _ := errors.AsType[*run.Error](err); {
+	case r.Context().Err() != nil:
+		panic(http.ErrAbortHandler)
+	case errors.Is(err, run.ErrDamaged):
+		h.Observer.Resumed(wire.ResumeGone)
+		h.gone(w, r, id, v, e.Detail)
+		return nil
+	case errors.Is(err, run.ErrAway), errors.Is(err, run.ErrOverloaded) && e.Limit == run.LimitDisk:
+		panic(http.ErrAbortHandler) // an EventSource that is told 503 does not come back
+	case errors.Is(err, run.ErrOverloaded):
+		return h.Problem(r.Context(), err)
+	case err != nil:
+		h.Observer.Resumed(wire.ResumeGone)
+		h.gone(w, r, id, v, "this run is no longer stored; start a new one")
+		return nil
+	case of.Lost || id.n >= goneNumber:
+		// The id is of a log that is not there any more.
+		h.Observer.Resumed(wire.ResumeGone)
+		h.gone(w, r, id, v, run.LostMessage)
+		return nil
+	}
+	next := id.n + 1
+	if _, err := of.Read(r.Context(), next); err != nil {
+		p := h.ahead(r, err, lastEvent(v, "names event "+id.String()+", but "))
+		h.Observer.Resumed(wire.ResumeInvalid)
+		return p
+	}
+	if of.Complete(next) && !(v.snapshot && v.fromQuery) {
+		// Everything was delivered. A browser that is told so stops; a page that was loaded anew and wants the document has
+		// its id in the query and says snapshot=1.
+		h.Observer.Resumed(wire.ResumeComplete)
+		wire.SetRun(w.Header(), of.ID)
+		w.WriteHeader(http.StatusNoContent)
+		return nil
+	}
+	h.Observer.Resumed(wire.ResumeFollowed)
+	v.async = false
+	return h.answer(w, r, of, v, next)
+}
+
+// lastEvent is a fault of the event's id that a client resumes with.
+func lastEvent(v *view, detail string) run.Field {
+	if v.fromQuery {
+		return run.Field{Parameter: "last_event_id", Detail: detail}
+	}
+	return run.Field{Header: "Last-Event-ID", Detail: detail}
+}
+
+// gone is the end of a stream whose run is lost: an "error" event, and "finished". Their ids say all that the next request
+// needs: one that has seen both gets a 204, which stops a browser.
+func (h Handlers) gone(w http.ResponseWriter, r *http.Request, id eventID, v *view, message string) {
+	w.Header().Set("X-Run-Id", id.run)
+	if id.n >= lastNumber {
+		w.WriteHeader(http.StatusNoContent)
+		return
+	}
+	data, err := json.Marshal(map[string]any{"code": wire.CodeGone, "message": message, "retryable": false, "fatal": true})
+	if err != nil {
+		panic(err)
+	}
+	appendEvent := frame.AppendSSE
+	if v.Format == frame.JSONL {
+		appendEvent = frame.AppendJSONL
+	}
+	var text []byte
+	if v.Format == frame.SSE {
+		text = wire.AppendRetry(text)
+	}
+	if id.n < goneNumber {
+		text = appendEvent(text, id.run, tube.Event{N: goneNumber, Kind: tube.Named, Name: "error", Value: data})
+	}
+	text = appendEvent(text, id.run, tube.Event{
+		N: lastNumber, Kind: tube.Named, Name: "finished", Value: []byte(`{"status":"` + run.StatusInterrupted + `"}`),
+	})
+	wire.StreamHeaders(w.Header(), v.Format)
+	out := h.NewOutput(w, r)
+	if _, err := out.Write(text); err != nil {
+		panic(http.ErrAbortHandler)
+	}
+}

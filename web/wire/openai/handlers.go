@@ -1,0 +1,326 @@
+package openai
+
+import (
+	"cmp"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/lingserve/lingserve/access"
+	adapterwire "github.com/lingserve/lingserve/adapter/wire"
+	"github.com/lingserve/lingserve/internal/heavy"
+	"github.com/lingserve/lingserve/internal/wording"
+	"github.com/lingserve/lingserve/run"
+	"github.com/lingserve/lingserve/web/wire"
+	"github.com/lingserve/lingserve/web/wire/frame"
+	"github.com/lingserve/lingserve/web/wire/request"
+)
+
+// Handlers answer the requests of this wire.
+type Handlers struct{ *wire.Server }
+
+// PostCompletion answers a chat completion: an agent, a workflow or a model takes the place of OpenAI's model.
+func (h Handlers) PostCompletion(w http.ResponseWriter, r *http.Request) *wire.Problem {
+	body, p := h.ReadJSON(w, r)
+	if p == nil {
+		p = wire.CheckBody(body)
+	}
+	if p != nil {
+		return p
+	}
+	var c *Request
+	var refusal *Error
+	heavy.Do(len(body), func() { c, refusal = Read(body) })
+	if refusal != nil {
+		writeError(w, refusal)
+		return nil
+	}
+	q := new(run.Request)
+	if p := wire.Key(r, q); p != nil {
+		writeProblem(w, p, c)
+		return nil
+	}
+	if refusal := h.fill(q, wire.Who(r), c); refusal != nil {
+		writeError(w, refusal)
+		return nil
+	}
+	q.Unattended = true // a client that waits for a completion cannot be asked anything
+	of, _, p := h.Start(w, r, q)
+	if p != nil {
+		writeProblem(w, p, c)
+		return nil
+	}
+	wire.SetRun(w.Header(), of.ID)
+	w.Header().Set("X-Request-Id", of.ID)
+	head := Head{ID: of.ID, Model: c.Model, Created: of.Began.Unix()}
+	// The client can come back to the run only by its key. Without one, nobody wants the run when the connection is gone.
+	v := &wire.View{Format: frame.SSE, Kind: wire.StreamOpenAI, CancelOnDisconnect: q.Key == ""}
+	if !c.Stream {
+		return h.complete(w, r, of, v, head)
+	}
+	v.Encoder = NewStream(head, c.Usage, h.shapeOf(q), func() End {
+		o, _, _ := of.Result()
+		return endOf(o)
+	})
+	h.AwaitOutput(r, of, v)
+	if p := refusalOf(of); p != nil {
+		return p
+	}
+	h.Stream(w, r, of, of.Events(), v)
+	return nil
+}
+
+// shapeOf is what is known of the document of a run before it begins.
+func (h Handlers) shapeOf(q *run.Request) Shape {
+	if q.Completion != nil {
+		return Shape{Text: !q.Completion.JSON}
+	}
+	if q.Workflow == "" && h.ByWorkflow(q.Agent) == "" {
+		return Shape{Text: true}
+	}
+	return Shape{Roots: h.Roots(q.Subject)}
+}
+
+// fill makes a run's request of a completion: what its model names, with the messages as that takes them.
+func (h Handlers) fill(q *run.Request, p access.Principal, c *Request) *Error {
+	q.Options, q.Done = c.Options, true
+	of, ok := h.Target(p, c.Model)
+	if !ok {
+		if _, err := h.Models.Model(c.Model); err != nil || !strings.Contains(c.Model, ":") || !p.Runs("") {
+			return noModel(c.Model)
+		}
+		q.Model = c.Model
+		q.Completion = &run.Completion{Messages: c.Messages, JSON: c.JSON, Schema: c.Schema, SchemaName: c.SchemaName}
+		return nil
+	}
+	q.Subject = of
+	if c.Schema != nil || c.JSON && q.Agent != "" && h.ByWorkflow(q.Agent) == "" {
+		return &Error{Status: http.StatusBadRequest, Code: wire.CodeInvalid, Param: "response_format", Message: "agents answer with text, and workflows with a document " +
+			"of their own schema; remove this, or use a model"}
+	}
+	if c.Session != "" && h.Remembers(p) { // these clients send the whole conversation, which serves callers without sessions
+		q.Session = c.Session
+	}
+	instructions, before, now, refusal := c.Conversation()
+	if refusal != nil {
+		return refusal
+	}
+	q.Instructions, q.History = instructions, before
+	text := now.Content
+	if len(now.Parts) > 0 {
+		var texts []string
+		for _, p := range now.Parts {
+			if p.Type == "text" {
+				texts = append(texts, p.Text)
+			} else {
+				q.Files = append(q.Files, p)
+			}
+		}
+		text = cmp.Or(strings.Join(texts, "\n"), request.AboutFiles)
+	}
+	q.Input = h.Input(q, text)
+	return nil
+}
+
+// noModel is the error of a name that is none.
+func noModel(name string) *Error {
+	return &Error{
+		Status: http.StatusNotFound, Code: "model_not_found", Param: "model",
+		Message: "unknown agent, workflow or model " + wording.Quote(name) + "; GET /v1/models lists them",
+	}
+}
+
+// WriteProblem answers with a problem in OpenAI's form.
+func WriteProblem(w http.ResponseWriter, p *wire.Problem) { writeProblem(w, p, nil) }
+
+// writeProblem is WriteProblem where the request is known: the error names its members.
+func writeProblem(w http.ResponseWriter, p *wire.Problem, c *Request) {
+	if p.Run != "" {
+		wire.SetRun(w.Header(), p.Run)
+	}
+	if id := cmp.Or(p.ID, p.Run); id != "" {
+		w.Header().Set("X-Request-Id", id)
+	}
+	write(w, p, errorOf(p, c))
+}
+
+// writeError answers with an error.
+func writeError(w http.ResponseWriter, e *Error) {
+	write(w, &wire.Problem{Status: e.Status, Code: e.Code}, e)
+}
+
+// write writes the head of a problem and the body of its error. Every answer has an id to ask for.
+func write(w http.ResponseWriter, p *wire.Problem, e *Error) {
+	if h := w.Header(); h.Get("X-Request-Id") == "" {
+		h.Set("X-Request-Id", run.NewID())
+	}
+	p.Head(w, "application/json")
+	_, _ = w.Write(append(e.AppendJSON(nil), '\n')) // the client may have gone away
+}
+
+// errorOf is a problem as OpenAI's clients know it: the members of c have other names than those of a run's request.
+func errorOf(p *wire.Problem, c *Request) *Error {
+	e := &Error{Status: p.Status, Code: p.Code, Message: p.Detail}
+	if len(p.Errors) == 0 {
+		return e
+	}
+	m := p.Errors[0]
+	at := strings.TrimPrefix(m.Pointer, "/")
+	name, rest, _ := strings.Cut(at, "/")
+	switch {
+	case c == nil || at == "":
+		e.Param = strings.ReplaceAll(at, "/", ".")
+		return e
+	case name == "options":
+		e.Param = rest
+	case name == "input":
+		e.Param, e.Message = "messages", m.Detail
+		if rest != "" {
+			e.Message = rest + ": " + m.Detail
+		}
+		e.Message = "the last message is invalid: " + e.Message
+		return e
+	case name == "session":
+		e.Param = cmp.Or(c.SessionParam, "user")
+	default:
+		e.Param = name
+	}
+	e.Message = m.Detail
+	return e
+}
+
+// endOf is how a run ended that has said something; of one that continues, how it would end now.
+func endOf(o run.Result) End {
+	end := End{Finish: Stop}
+	for _, u := range o.Usage {
+		end.Usage.Add(u)
+	}
+	if o.Truncated {
+		end.Finish = Length
+	}
+	if p := problemOf(o); p != nil {
+		end.Err = errorOf(p, nil)
+	}
+	if cause, ok := o.Cause(); ok && o.Status == run.StatusFailed && strings.Contains(cause.Message, adapterwire.ContentFilter) {
+		end.Finish, end.Err = ContentFilter, nil
+	}
+	return end
+}
+
+// problemOf is the problem of a run that has no complete answer; nil for all others. Half an answer is a problem, because these clients
+// cannot be told that it is half of one.
+func problemOf(o run.Result) *wire.Problem {
+	switch o.Status {
+	case run.StatusFailed:
+		if cause, ok := o.Cause(); ok {
+			p := wire.OfFailure(cause)
+			p.Header = http.Header{"X-Should-Retry": {strconv.FormatBool(cause.Retryable)}}
+			return p
+		}
+		return wire.NewProblem(wire.CodeInternal, "the run has failed")
+	case run.StatusCanceled:
+		p := wire.NewProblem(wire.CodeConflict, "the run was canceled: "+o.Reason)
+		p.Code = run.StatusCanceled
+		p.Header = http.Header{"X-Should-Retry": {"false"}}
+		return p
+	case run.StatusInterrupted:
+		p := wire.NewProblem(wire.CodeDraining, "the run was interrupted, because the server shut down")
+		p.Retry = 2 * time.Second
+		return p
+	}
+	return nil
+}
+
+// problemOfRun is problemOf for a client of the run. With a key, the same request finds the same run, so a retry would change nothing.
+func problemOfRun(r *run.Run, o run.Result) *wire.Problem {
+	p := problemOf(o)
+	if p == nil {
+		return nil
+	}
+	p.Run = r.ID
+	if o.Status == run.StatusInterrupted && r.Keyed {
+		p.Retry = 0
+		p.Header = http.Header{"X-Should-Retry": {"false"}}
+		p.Detail += "; retry with another Idempotency-Key"
+	}
+	return p
+}
+
+// refusalOf is the problem of a run that ended without having made anything; nil for all others.
+func refusalOf(of *run.Run) *wire.Problem {
+	if !of.Ended() {
+		return nil
+	}
+	<-of.Done() // a moment later
+	o, document, beside := of.Result()
+	if !wire.IsEmpty(document) || !wire.IsEmpty(beside) {
+		return nil
+	}
+	return problemOfRun(of, o)
+}
+
+// silence is how long an answer that is not streamed may take before its connection is kept open by a space in front of it. From
+// then on its status is 200, and an error is one only by its body; so this comes as late as the patience of proxies allows.
+const silence = 30 * time.Second
+
+// complete waits for the run's end and answers with one completion.
+func (h Handlers) complete(w http.ResponseWriter, r *http.Request, run *run.Run, v *wire.View, head Head) *wire.Problem {
+	f, r := h.Follow(w, r, run, wire.StreamJSON)
+	defer f.Over(nil)
+	defer run.Hold()()
+	out, begun := h.NewOutput(w, r), false
+	tick := time.NewTicker(max(silence, h.KeepAlive))
+	defer tick.Stop()
+	for ends := run.Ends(); len(ends) > 0; {
+		select {
+		case <-ends[0]:
+			ends = ends[1:]
+		case <-tick.C:
+			if !begun {
+				begun = true
+				w.Header().Set("Content-Type", "application/json")
+				w.Header().Set("Cache-Control", "no-store")
+				w.Header().Set("X-Accel-Buffering", "no")
+				w.WriteHeader(http.StatusOK)
+				tick.Reset(h.KeepAlive)
+			}
+			_, err := out.Write([]byte("\n"))
+			if err == nil {
+				err = out.Flush()
+			}
+			if err != nil {
+				f.Broken(out, run, v, err)
+			}
+		case <-r.Context().Done():
+			h.GiveUp(run, v)
+			panic(http.ErrAbortHandler)
+		case <-h.Stopping():
+			panic(http.ErrAbortHandler)
+		}
+	}
+	if !run.Final() { // it ended at this replica only: the client comes back and gets the real end
+		panic(http.ErrAbortHandler)
+	}
+	f.Complete()
+	o, document, beside := run.Result()
+	end := endOf(o)
+	if end.Err != nil && !begun {
+		return problemOfRun(run, o)
+	}
+	if wire.IsEmpty(document) && run.Of.Agent != "" {
+		document = []byte(`""`)
+	}
+	var body []byte
+	if end.Err != nil {
+		body = append(end.Err.AppendJSON(nil), '\n')
+	} else {
+		body = AppendCompletion(nil, head, document, beside, end)
+	}
+	if !begun {
+		h.Send(w, r, http.StatusOK, "application/json", body)
+	} else if _, err := out.Write(body); err != nil {
+		panic(http.ErrAbortHandler)
+	}
+	return nil
+}

@@ -1,0 +1,302 @@
+package wire
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/bot"
+	"github.com/lingserve/lingserve/internal/heavy"
+	"github.com/lingserve/lingserve/ling"
+	"github.com/lingserve/lingserve/run"
+	"github.com/lingserve/lingserve/web/wire/request"
+)
+
+// Codes of what can go wrong, in problem documents and in "error" events alike. They are stable; texts are not.
+const (
+	CodeInvalid      = "invalid_request"
+	CodeUnauthorized = "unauthorized"
+	CodeForbidden    = "forbidden"
+	CodeNotFound     = "not_found"
+	CodeGone         = "gone"
+	CodeConflict     = "conflict"
+	CodeTooLarge     = "too_large"
+	CodeRateLimited  = "rate_limited"
+	CodeOutput       = "output_invalid"
+	CodeRefused      = "output_refused"
+	CodeOverloaded   = "overloaded"
+	CodeDraining     = "draining"
+	CodeInternal     = "internal"
+)
+
+// Statuses are the HTTP statuses of the codes, for answers that have no better one.
+var Statuses = map[string]int{
+	CodeInvalid:             http.StatusBadRequest,
+	CodeUnauthorized:        http.StatusUnauthorized,
+	CodeForbidden:           http.StatusForbidden,
+	CodeNotFound:            http.StatusNotFound,
+	CodeGone:                http.StatusGone,
+	CodeConflict:            http.StatusConflict,
+	CodeTooLarge:            http.StatusRequestEntityTooLarge,
+	CodeRateLimited:         http.StatusTooManyRequests,
+	adapter.CodeBudget:      http.StatusPaymentRequired,
+	adapter.CodeAuth:        http.StatusBadGateway,
+	adapter.CodeRateLimited: http.StatusTooManyRequests,
+	adapter.CodeUnavailable: http.StatusBadGateway,
+	adapter.CodeTimeout:     http.StatusGatewayTimeout,
+	adapter.CodeProtocol:    http.StatusBadGateway,
+	bot.CodeLimitReached:    http.StatusUnprocessableEntity,
+	CodeOutput:              http.StatusBadGateway,
+	CodeRefused:             http.StatusBadGateway,
+	CodeOverloaded:          http.StatusServiceUnavailable,
+	CodeDraining:            http.StatusServiceUnavailable,
+	CodeInternal:            http.StatusInternalServerError,
+}
+
+// statusOf maps a code to its status; one that is not known is a fault of ours.
+func statusOf(code string) int { return cmp.Or(Statuses[code], http.StatusInternalServerError) }
+
+// titleOf is the short name of a code that a problem document carries: the code in words.
+func titleOf(code string) string { return strings.ReplaceAll(code, "_", " ") }
+
+// Problem is an answer that says what was wrong (RFC 9457). Each wire writes it in its own form, after Head.
+type Problem struct {
+	Type   string      `json:"type"`
+	Title  string      `json:"title"`
+	Status int         `json:"status"`
+	Detail string      `json:"detail"`
+	Code   string      `json:"code"`
+	Run    string      `json:"run,omitempty"`    // where there is a run to look at
+	ID     string      `json:"id,omitempty"`     // of an internal error: to look up in the log
+	Errors []run.Field `json:"errors,omitempty"` // what exactly does not fit
+
+	Retry  time.Duration `json:"-"` // a Retry-After header, where not 0
+	Header http.Header   `json:"-"` // more headers; nil for none
+	Reason string        `json:"-"` // a word for the log and for metrics that says more than the code; "" says no more
+
+	abort bool // no answer fits: the connection is closed instead
+}
+
+func (p *Problem) Error() string { return p.Detail }
+
+// RetryAfter is when another attempt may succeed.
+func (p *Problem) RetryAfter() time.Duration { return p.Retry }
+
+// NewProblem makes the problem for a code, with the status that belongs to it.
+func NewProblem(code, detail string) *Problem {
+	return &Problem{
+		// The type is a name, not a place: it must be the same on every machine, and about:blank would say nothing.
+		Type:   "urn:lingserve:problem:" + code,
+		Title:  titleOf(code),
+		Status: statusOf(code),
+		Detail: detail,
+		Code:   code,
+	}
+}
+
+// Invalid makes the problem of a request that does not fit. Its detail names the first fault, for those who read no further.
+func Invalid(faults ...run.Field) *Problem {
+	p := NewProblem(CodeInvalid, "the request is invalid")
+	p.Errors = faults
+	if len(faults) > 0 {
+		f := faults[0]
+		switch {
+		case f.Pointer != "":
+			p.Detail = f.Pointer + ": " + f.Detail
+		case f.Parameter != "":
+			p.Detail = "query parameter " + f.Parameter + ": " + f.Detail
+		case f.Header != "":
+			p.Detail = "header " + f.Header + ": " + f.Detail
+		default:
+			p.Detail = f.Detail
+		}
+		if n := len(faults) - 1; n > 0 {
+			p.Detail += " (and " + strconv.Itoa(n) + " more)"
+		}
+	}
+	return p
+}
+
+// Faults is the problem of what a decoder found; nil if it found nothing.
+func Faults(d *request.Decoder) *Problem {
+	if len(d.Faults) == 0 {
+		return nil
+	}
+	return Invalid(d.Faults...)
+}
+
+// Query reads a query that has only these parameters.
+func Query(d *request.Decoder, r *http.Request, known request.Parameters) *Problem {
+	d.Query(r, known, nil)
+	return Faults(d)
+}
+
+// CheckBody is the problem of a body that is not JSON that every reader understands alike; nil for all others.
+func CheckBody(body []byte) *Problem {
+	var f *run.Field
+	heavy.Do(len(body), func() { f = request.Check(body) })
+	if f == nil {
+		return nil
+	}
+	if f.Pointer == "" {
+		f.Detail = "the body is " + f.Detail
+	}
+	return Invalid(*f)
+}
+
+// Decode checks a body and reads it with read, which returns what does not fit.
+func Decode[T any](body []byte, read func(body []byte) (T, []run.Field)) (v T, p *Problem) {
+	if p := CheckBody(body); p != nil {
+		return v, p
+	}
+	var faults []run.Field
+	heavy.Do(len(body), func() { v, faults = read(body) })
+	if len(faults) > 0 {
+		return v, Invalid(faults...)
+	}
+	return v, nil
+}
+
+// Key reads the header Idempotency-Key into a request.
+func Key(r *http.Request, q *run.Request) *Problem {
+	d := new(request.Decoder)
+	d.IdempotencyKey(r, q)
+	return Faults(d)
+}
+
+// Move returns the problem with other pointers: those of package run lead into the body of the native wire, and move turns one into
+// a place in another body.
+func (p *Problem) Move(move func(f *run.Field)) *Problem {
+	if p.Code != CodeInvalid && p.Code != CodeTooLarge || len(p.Errors) == 0 || p.Errors[0].Pointer == "" {
+		return p
+	}
+	faults := slices.Clone(p.Errors)
+	for i := range faults {
+		move(&faults[i])
+	}
+	moved := *p
+	moved.Detail, moved.Errors = Invalid(faults...).Detail, faults
+	return &moved
+}
+
+// Aborts reports whether the response should be aborted, because no answer fits. Head does so.
+func (p *Problem) Aborts() bool { return p.abort }
+
+// Head writes the status and the headers of a problem whose text is of this type. Where no answer fits, it aborts the response.
+func (p *Problem) Head(w http.ResponseWriter, media string) {
+	if p.abort {
+		panic(http.ErrAbortHandler)
+	}
+	if n := notesOf(w); n != nil {
+		n.Refused(p.why())
+	}
+	h := w.Header()
+	maps.Copy(h, p.Header)
+	if p.Retry > 0 {
+		h.Set("Retry-After", retryAfter(p.Retry))
+	}
+	h.Set("Content-Type", media)
+	h.Set("Cache-Control", "no-store")
+	h.Del("Content-Length")
+	w.WriteHeader(p.Status)
+}
+
+// Write answers with the problem as the native wire has it.
+func (p *Problem) Write(w http.ResponseWriter) {
+	p.Head(w, "application/problem+json")
+	text := json.NewEncoder(w)
+	text.SetEscapeHTML(false) // people read it, and nobody puts it into a page as it is
+	_ = text.Encode(p)        // the client may have gone away
+}
+
+// why is the word for a problem in the log: its own, or its code if the status is that of a refusal.
+func (p *Problem) why() string {
+	if IsRefusal(p.Status) {
+		return cmp.Or(p.Reason, p.Code)
+	}
+	return p.Reason
+}
+
+// IsRefusal reports whether an answer with this status always counts as a refusal.
+func IsRefusal(status int) bool {
+	switch status {
+	case http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests, http.StatusServiceUnavailable:
+		return true
+	}
+	return false
+}
+
+// retryAfter is the header's text: whole seconds, at least one, spread over half as much again so that those who were
+// refused together do not come back together.
+func retryAfter(d time.Duration) string {
+	s := max(1, int((d+time.Second-1)/time.Second))
+	return strconv.Itoa(s + rand.IntN(s/2+2))
+}
+
+// Problem is the answer to an error of package run. If the client disconnected, or the run moved to another replica, the answer is a
+// closed connection: the client comes back.
+func (s *Server) Problem(ctx context.Context, err error) *Problem {
+	e, ok := errors.AsType[*run.Error](err)
+	switch {
+	case ok:
+	case ctx.Err() != nil, errors.Is(err, run.ErrMoved):
+		return &Problem{abort: true}
+	default:
+		p := NewProblem(CodeInternal, "internal error; find the cause in the server's log under this id")
+		p.ID = run.NewID()
+		s.Log.ErrorContext(ctx, "cannot do what a request asks for", "id", p.ID, "error", err)
+		return p
+	}
+	p := NewProblem(e.Code(), e.Detail)
+	if e.Kind == run.ErrKeyReused {
+		p.Status = http.StatusUnprocessableEntity
+	}
+	p.Errors, p.Run, p.ID, p.Reason, p.Retry = e.Fields, e.Run, e.ID, e.Limit, e.Retry
+	return p
+}
+
+// AsError is a problem as an error of package run.
+func (p *Problem) AsError() error {
+	return &run.Error{Kind: run.KindOf(p.Code), Detail: p.Detail, Fields: p.Errors, Run: p.Run, ID: p.ID, Limit: p.Reason, Retry: p.Retry}
+}
+
+// OfFailure is the problem of what failed in a run. Where waiting helps, it says how long to wait: as long as the model's server asks,
+// and 5 s at least.
+func OfFailure(cause ling.ErrorData) *Problem {
+	p := NewProblem(cause.Code, cause.Message)
+	if p.Status == http.StatusTooManyRequests || p.Status == http.StatusServiceUnavailable {
+		p.Retry = max(5*time.Second, time.Duration(cause.RetryAfter)*time.Second)
+	}
+	return p
+}
+
+// OfResult is the problem of a run that failed before it had made anything; nil for all others.
+func OfResult(o run.Result, id string, document, beside []byte) *Problem {
+	if o.Status != run.StatusFailed || !IsEmpty(document) || !IsEmpty(beside) {
+		return nil
+	}
+	cause, ok := o.Cause()
+	if !ok {
+		return nil
+	}
+	p := OfFailure(cause)
+	p.Run = id
+	for _, e := range o.Errors {
+		if e.Pointer != "" {
+			p.Errors = append(p.Errors, run.Field{Pointer: e.Pointer, Detail: e.Message})
+		}
+	}
+	return p
+}
+
+// IsEmpty reports whether a document holds nothing.
+func IsEmpty(document []byte) bool { return len(document) == 0 || string(document) == "{}" }

@@ -1,0 +1,137 @@
+package request
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"strings"
+
+	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/internal/mediapart"
+	"github.com/lingserve/lingserve/internal/wording"
+	"github.com/lingserve/lingserve/jsonuri"
+	"github.com/lingserve/lingserve/run"
+)
+
+// The members of a run's request that mean the same on every wire.
+
+// Sizes of what a request may name. They only have to be larger than anything sensible.
+const (
+	MaxName    = 256 // bytes of a name of a workflow, an agent or a model
+	MaxPattern = 1 << 10
+
+	maxModels   = 8 // of a chain
+	maxPatterns = 64
+)
+
+// Model reads the name of a model, or a list of names: a chain, in which the next is asked when one fails.
+func (d *Decoder) Model(pointer string, raw json.RawMessage) string {
+	if raw[0] != '[' {
+		return Chain(d.Text(pointer, raw, MaxName))
+	}
+	names := d.Strings(pointer, raw, maxModels, MaxName)
+	if names != nil && len(names) == 0 {
+		d.Fail(pointer, "expected at least one model")
+	}
+	return Chain(strings.Join(names, ","))
+}
+
+// Chain writes names of models that are separated by commas in one way.
+func Chain(names string) string {
+	parts := strings.Split(names, ",")
+	for i, name := range parts {
+		parts[i] = strings.TrimSpace(name)
+	}
+	return strings.Join(parts, ",")
+}
+
+// AboutFiles is the input of a user who sends files and no text.
+const AboutFiles = "What is this?"
+
+// Input reads the input of a run. A list of parts is its text, with the images and files beside it.
+func (d *Decoder) Input(q *run.Request, pointer string, raw json.RawMessage) {
+	if q.Input = raw; raw[0] == '[' {
+		q.Input, _ = json.Marshal(cmp.Or(d.Parts(q, pointer, raw), AboutFiles))
+	}
+}
+
+// Parts adds the images and files of a list of parts to a request, and returns the text.
+func (d *Decoder) Parts(q *run.Request, pointer string, raw json.RawMessage) string {
+	var list []json.RawMessage
+	if !d.As(pointer, raw, '[', "an array of parts", &list) {
+		return ""
+	}
+	text, media, i, inside, detail := mediapart.ReadAll(list)
+	if detail != "" {
+		d.Fail(Item(pointer, i)+inside, "%s", detail)
+	}
+	q.Files = append(q.Files, media...)
+	return text
+}
+
+// Params reads the parameters of templates.
+func (d *Decoder) Params(q *run.Request, pointer string, raw json.RawMessage) {
+	var object json.RawMessage
+	if !d.As(pointer, raw, '{', "an object", &object) {
+		return
+	}
+	numbers := json.NewDecoder(bytes.NewReader(object))
+	numbers.UseNumber()
+	_ = numbers.Decode(&q.Params) // it is an object
+	// Numbers as templates and providers know them, not as text.
+	for name, value := range q.Params {
+		q.Params[name] = plain(value)
+	}
+}
+
+// plain replaces the numbers in a decoded value by float64, or int64 where they are whole.
+func plain(value any) any {
+	switch v := value.(type) {
+	case json.Number:
+		if i, err := v.Int64(); err == nil {
+			return i
+		}
+		f, _ := v.Float64()
+		return f
+	case map[string]any:
+		for name, item := range v {
+			v[name] = plain(item)
+		}
+	case []any:
+		for i, item := range v {
+			v[i] = plain(item)
+		}
+	}
+	return value
+}
+
+// Options reads the options of a model.
+func (d *Decoder) Options(q *run.Request, pointer string, raw json.RawMessage) {
+	o, misfits := adapter.ReadOptions(raw, false)
+	for _, m := range misfits {
+		at := pointer
+		for _, name := range m.At {
+			at += "/" + wording.PointerToken(name)
+		}
+		d.Fail(at, "%s", m.Detail)
+	}
+	q.Options = o
+}
+
+// Filter reads which deltas are sent.
+func (d *Decoder) Filter(q *run.Request, pointer string, raw json.RawMessage) {
+	d.Object(pointer, raw, Fields{
+		"exclude": func(at string, raw json.RawMessage) { q.Exclude = d.patterns(at, raw) },
+		"include": func(at string, raw json.RawMessage) { q.Include = d.patterns(at, raw) },
+	})
+}
+
+func (d *Decoder) patterns(pointer string, raw json.RawMessage) []string {
+	list := d.Strings(pointer, raw, maxPatterns, MaxPattern)
+	for i, text := range list {
+		if _, err := jsonuri.CompilePattern(text); err != nil && text != "" {
+			d.Fail(Item(pointer, i), "%s", strings.TrimPrefix(err.Error(), "jsonuri: "))
+		}
+	}
+	return list
+}

@@ -1,0 +1,216 @@
+// Package wire is what the wires of a server share. A wire is a protocol by which clients start and follow runs; each has a package
+// below this one, with its handlers and its codec: native, openai, aisdk and agui.
+//
+// A handler reads a request with package request, starts or finds a run with [Server.Start] or [Server.Find], and follows it with
+// [Server.Stream], which writes what the wire's encoder makes of the run's events. What goes wrong before that is a [Problem], which
+// each wire writes in its own form.
+package wire
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/go-chi/chi/v5"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/lingserve/lingserve/access"
+	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/flow"
+	"github.com/lingserve/lingserve/internal/gate"
+	"github.com/lingserve/lingserve/run"
+	"github.com/lingserve/lingserve/tape"
+	"github.com/lingserve/lingserve/web/wire/request"
+)
+
+// Options are the parts of an HTTP server that its wires use.
+type Options struct {
+	Runs      *run.Service
+	Workflows *flow.Registry
+	Models    *adapter.Registry
+	Model     string     // of runs that name none
+	Agents    run.Agents // nil is a server without agents
+	Tapes     tape.Store // nil is a server without sessions
+	Workspace string     // of the sessions
+	HasTurns  bool       // agents have sessions
+
+	Began        time.Time     // when the server started
+	KeepAlive    time.Duration // of silence until a stream gets a comment
+	WriteTimeout time.Duration // of one write to a client
+	Observer     Observer
+	Log          *slog.Logger
+
+	// ReadBody reads a body within the limits for its caller.
+	ReadBody func(w http.ResponseWriter, r *http.Request) ([]byte, *Problem)
+	// ReadJSON is ReadBody for a body that must be JSON by its headers. [CheckBody] checks whether it is.
+	ReadJSON func(w http.ResponseWriter, r *http.Request) ([]byte, *Problem)
+	// Caller is the name that a request is counted for; "" is nobody.
+	Caller func(r *http.Request) string
+	// Account pays for the body of a request and what is made of it; nil is nobody.
+	Account func(r *http.Request) *adapter.Account
+	// Hold returns the request with a context that ends when the key or token of the request is revoked. release must be called.
+	Hold func(w http.ResponseWriter, r *http.Request) (held *http.Request, release func())
+}
+
+// Server is what the handlers of a wire use of the server. Its methods are safe for concurrent use.
+type Server struct {
+	Options
+
+	streams  gate.Gate       // requests that follow a run
+	stopping context.Context // ends when streams must be broken off
+	stop     context.CancelFunc
+}
+
+// New returns the server for wires with these options.
+func New(o Options) *Server {
+	s := &Server{Options: o}
+	s.stopping, s.stop = context.WithCancel(context.Background())
+	return s
+}
+
+// Start starts a run, or finds the one that the same request started before. It fills in what the HTTP request says of the caller, and
+// the answer's headers say which of the two it was. q stays as it is.
+func (s *Server) Start(w http.ResponseWriter, r *http.Request, q *run.Request) (*run.Run, run.Outcome, *Problem) {
+	started := *q
+	started.Who, started.Caller, started.Trace, started.Account = Who(r), s.Caller(r), traceOf(r), s.Account(r)
+	started.Size = int(r.ContentLength)
+	of, out, err := s.Runs.Start(r.Context(), &started)
+	if err != nil {
+		return nil, out, s.Problem(r.Context(), err)
+	}
+	if out.FollowUp != "" {
+		w.Header().Set("X-Follow-Up-Id", out.FollowUp)
+	}
+	if out.Kind == run.Replayed {
+		w.Header().Set("Idempotency-Replayed", "true")
+	}
+	return of, out, nil
+}
+
+// traceOf is what the header "traceparent" says of a request (W3C Trace Context); zero where there is none, or rubbish.
+//
+// It becomes the parent of the run that the request starts, so that the run is part of its caller's trace, even if it goes on after the
+// request. A request that finds a run of another request cannot become its second parent; it is linked (see [run.Service.Start]).
+func traceOf(r *http.Request) trace.SpanContext {
+	if r.Header.Get("Traceparent") == "" {
+		return trace.SpanContext{}
+	}
+	ctx := propagation.TraceContext{}.Extract(context.Background(), propagation.HeaderCarrier(r.Header))
+	return trace.SpanContextFromContext(ctx)
+}
+
+// ReadMembers reads a request that starts no run: the members of its body, all of which may be left out unless the body is required,
+// and no query.
+func (s *Server) ReadMembers(w http.ResponseWriter, r *http.Request, required bool, fields func(d *request.Decoder) request.Fields) *Problem {
+	text, p := s.ReadJSON(w, r)
+	if p != nil {
+		return p
+	}
+	d := new(request.Decoder)
+	if p := Query(d, r, nil); p != nil {
+		return p
+	}
+	if !required && len(bytes.TrimSpace(text)) == 0 {
+		return nil
+	}
+	if p := CheckBody(text); p != nil {
+		return p
+	}
+	d.Object("", text, fields(d))
+	return Faults(d)
+}
+
+// Find finds a run for the caller of a request.
+func (s *Server) Find(r *http.Request, id string) (*run.Run, *Problem) {
+	of, err := s.Runs.Find(r.Context(), Who(r), id)
+	if err != nil {
+		return nil, s.Problem(r.Context(), err)
+	}
+	return of, nil
+}
+
+// Who is the caller of a request. Where nobody has to say who they are, it is the one user of the server.
+func Who(r *http.Request) access.Principal { return access.From(r.Context()) }
+
+// PathValue returns a part of the path, which may have been escaped.
+func PathValue(r *http.Request, name string) string {
+	value := chi.URLParam(r, name)
+	if r.URL.RawPath != "" { // chi matched the escaped path
+		if plain, err := url.PathUnescape(value); err == nil {
+			return plain
+		}
+	}
+	return value
+}
+
+// SetRun names the run in the headers, as every answer does that has one.
+func SetRun(h http.Header, id string) {
+	h.Set("Location", "/v1/runs/"+id)
+	h.Set("X-Run-Id", id)
+}
+
+// Send answers with a document. Large ones are written in pieces, each with its own deadline.
+func (s *Server) Send(w http.ResponseWriter, r *http.Request, status int, media string, body ...[]byte) {
+	const piece = 256 << 10
+	h := w.Header()
+	h.Set("Content-Type", media)
+	if h.Get("Cache-Control") == "" {
+		h.Set("Cache-Control", "no-store")
+	}
+	length := 0
+	for _, part := range body {
+		length += len(part)
+	}
+	h.Set("Content-Length", strconv.Itoa(length))
+	w.WriteHeader(status)
+	if r.Method == http.MethodHead {
+		return
+	}
+	out := s.NewOutput(w, r)
+	for _, part := range body {
+		for len(part) > 0 {
+			n, err := out.Write(part[:min(piece, len(part))])
+			if err != nil {
+				panic(http.ErrAbortHandler)
+			}
+			part = part[n:]
+		}
+	}
+}
+
+// SendJSON answers with a value as JSON. Characters of HTML stay as they are: nothing here is put into a page.
+func (s *Server) SendJSON(w http.ResponseWriter, r *http.Request, status int, value any) {
+	var body bytes.Buffer
+	enc := json.NewEncoder(&body)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(value); err != nil {
+		panic(err)
+	}
+	s.Send(w, r, status, "application/json", body.Bytes())
+}
+
+// notes keep what becomes known of a request on its way, for its line in the log and for metrics. The server's ResponseWriter has them.
+type notes interface {
+	Refused(reason string)  // why it is refused
+	StreamEnded(end string) // how its stream ended
+}
+
+// notesOf are the notes of the request that w answers, whatever wraps that; nil where there are none.
+func notesOf(w http.ResponseWriter) notes {
+	for {
+		switch v := w.(type) {
+		case notes:
+			return v
+		case interface{ Unwrap() http.ResponseWriter }:
+			w = v.Unwrap()
+		default:
+			return nil
+		}
+	}
+}

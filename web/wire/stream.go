@@ -1,0 +1,285 @@
+package wire
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/lingserve/lingserve/run"
+	"github.com/lingserve/lingserve/tube"
+	"github.com/lingserve/lingserve/web/wire/frame"
+)
+
+// Observer is told of streams, so that they can be counted. Its methods are called synchronously and must not block.
+type Observer interface {
+	// Stream is told that a client follows a run. What it returns is told what the client gets, and of the end.
+	Stream(kind string) StreamObserver
+	// Resumed is told that a client came back with the id of an event.
+	Resumed(outcome string)
+}
+
+// StreamObserver is told what a client gets. Wrote is called after each write, from one goroutine at a time.
+type StreamObserver interface {
+	Wrote(events, bytes int)
+	// End has the number of times that the client has fallen so far behind that it continued from a snapshot.
+	End(end string, snapshots int)
+}
+
+// Kinds of streams. StreamJSON is a client that waits for a whole document.
+const (
+	StreamSSE    = "sse"
+	StreamJSONL  = "jsonl"
+	StreamUI     = "ui"
+	StreamAGUI   = "agui"
+	StreamOpenAI = "openai"
+	StreamJSON   = "json"
+)
+
+// Ends of streams.
+const (
+	StreamComplete = "complete" // the client was told all
+	StreamLeft     = "left"     // the client disconnected
+	StreamSlow     = "slow"     // the client took nothing for the time that a write may take
+	StreamStopped  = "stopped"  // the server broke it off at its own end
+	StreamRevoked  = "revoked"  // the server broke it off, because the client's key or token is no longer valid
+)
+
+// Outcomes of coming back.
+const (
+	ResumeFollowed = "followed" // the client continues where it was
+	ResumeComplete = "complete" // it had everything already
+	ResumeGone     = "gone"     // the run is lost
+	ResumeInvalid  = "invalid"  // the id does not fit
+)
+
+// ErrRevoked is the cause of a stream's end whose key or token is no longer valid.
+var ErrRevoked = errors.New("the key or token of this stream is no longer valid")
+
+// View is how a client wants to see a run.
+type View struct {
+	Format    frame.Format
+	KeepAlive bool // JSON Lines gets empty lines, too
+	// CancelOnDisconnect cancels the run when this connection breaks.
+	CancelOnDisconnect bool
+
+	// Of wires with a codec of their own:
+	Encoder frame.Encoder // nil is the framing's own
+	Kind    string        // of the stream, for metrics
+	Media   string        // "" is the framing's
+}
+
+// kind is the kind of the stream.
+func (v *View) kind() string {
+	switch {
+	case v.Encoder != nil:
+		return v.Kind
+	case v.Format == frame.SSE:
+		return StreamSSE
+	}
+	return StreamJSONL
+}
+
+// Following is a client that follows a run.
+type Following struct {
+	s        *Server
+	observer StreamObserver
+	notes    notes
+	end      string // "" until it is known
+
+	ctx     context.Context // of the request
+	stop    func()          // frees ctx
+	release func()
+}
+
+// Follow counts a client that follows a run, until Over is called. The request that it returns also ends when the key or token that
+// let it in is revoked.
+func (s *Server) Follow(w http.ResponseWriter, r *http.Request, of *run.Run, kind string) (*Following, *http.Request) {
+	s.streams.Enter()
+	f := &Following{s: s, observer: s.Observer.Stream(kind), notes: notesOf(w)}
+	r, f.release = s.Hold(w, r)
+	f.ctx, f.stop = of.Within(r.Context())
+	if f.ctx != r.Context() {
+		r = r.WithContext(f.ctx)
+	}
+	return f, r
+}
+
+// Complete says that the client was told all.
+func (f *Following) Complete() { f.end = StreamComplete }
+
+// Over ends it. reader, where it is not nil, is what the client followed.
+func (f *Following) Over(reader *tube.Reader) {
+	defer f.s.streams.Leave()
+	defer f.release()
+	defer f.stop()
+	if f.end == "" {
+		f.end = StreamLeft
+		switch {
+		case f.s.stopping.Err() != nil:
+			f.end = StreamStopped
+		case errors.Is(context.Cause(f.ctx), ErrRevoked):
+			f.end = StreamRevoked
+		}
+	}
+	if f.notes != nil {
+		f.notes.StreamEnded(f.end)
+	}
+	snapshots := 0
+	if reader != nil {
+		snapshots = reader.Snapshots()
+	}
+	f.observer.End(f.end, snapshots)
+}
+
+// Broken ends a stream that could not be written, because its client went away or must go: without a clean end.
+func (f *Following) Broken(out *Output, of *run.Run, v *View, err error) {
+	if out.late(err) {
+		f.end = StreamSlow
+	}
+	f.s.GiveUp(of, v)
+	f.s.Log.DebugContext(of.Context(), "stream broken off", "run", of.ID, "cause", err)
+	panic(http.ErrAbortHandler)
+}
+
+// GiveUp cancels a run whose client went away, if the client asked for that and the server has not cut it off itself.
+func (s *Server) GiveUp(of *run.Run, v *View) {
+	if v.CancelOnDisconnect && s.stopping.Err() == nil && !of.Moved() {
+		s.Runs.Leave(of)
+	}
+}
+
+// Stopping is closed when the server breaks streams off.
+func (s *Server) Stopping() <-chan struct{} { return s.stopping.Done() }
+
+// Wait waits until no request follows a run, or giveUp is closed.
+func (s *Server) Wait(giveUp <-chan struct{}) { s.streams.Wait(giveUp) }
+
+// breakTime is how long Break waits for streams to notice that they are broken off. They do so at once, but for those that
+// are stuck in a write.
+const breakTime = time.Second
+
+// Break ends all streams without a clean end. Call it before the server ends runs, so that no client takes the server's end for its
+// run's.
+func (s *Server) Break() {
+	s.stop()
+	timeout := make(chan struct{})
+	timer := time.AfterFunc(breakTime, func() { close(timeout) })
+	defer timer.Stop()
+	s.Wait(timeout)
+}
+
+// Detach waits for the streams until ctx ends, then breaks off those that are left.
+func (s *Server) Detach(ctx context.Context) {
+	s.Wait(ctx.Done()) // clients that read the last events get the time to do so
+	s.Break()
+}
+
+// StreamHeaders says what follows, and tells every proxy not to hold it back.
+func StreamHeaders(h http.Header, f frame.Format) {
+	if f == frame.SSE {
+		h.Set("Content-Type", "text/event-stream")
+	} else {
+		h.Set("Content-Type", "application/x-ndjson")
+	}
+	h.Set("Cache-Control", "no-cache, no-transform")
+	h.Set("X-Accel-Buffering", "no")
+}
+
+// AppendRetry appends the field that tells a browser how long to wait before it reconnects, spread so that clients that
+// were cut off together do not come back together. There is no blank line behind it: the field belongs to the first event,
+// since real clients dispatch an event that holds nothing else.
+func AppendRetry(dst []byte) []byte {
+	return fmt.Appendf(dst, "retry: %d\n", 1800+rand.IntN(401))
+}
+
+// Stream writes the run's events as they come. A stream that cannot continue to the run's end is broken off, because clients take
+// a clean end for success.
+func (s *Server) Stream(w http.ResponseWriter, r *http.Request, of *run.Run, reader *tube.Reader, v *View) {
+	f, r := s.Follow(w, r, of, v.kind())
+	defer f.Over(reader)
+	defer of.Hold()()
+	if s.stopping.Err() != nil {
+		panic(http.ErrAbortHandler)
+	}
+	o := frame.Options{Format: v.Format, Encoder: v.Encoder, Wrote: f.observer.Wrote}
+	StreamHeaders(w.Header(), v.Format)
+	if v.Media != "" {
+		w.Header().Set("Content-Type", v.Media)
+	}
+	if v.Format == frame.SSE || v.KeepAlive {
+		o.KeepAlive = s.KeepAlive
+		// So that a client knows from when on silence means that the connection is dead.
+		w.Header().Set("X-Keepalive", strconv.FormatFloat(s.KeepAlive.Seconds(), 'g', -1, 64))
+	}
+	w.WriteHeader(http.StatusOK) // not left to the first flush, which passes the recorder that wants to know
+	out := s.NewStream(w, r)
+	var opening [16]byte
+	if v.Format == frame.SSE && v.Encoder == nil { // clients of other protocols may stumble over the field
+		if _, err := out.Write(AppendRetry(opening[:0])); err != nil {
+			f.Broken(out, of, v, err)
+		}
+	}
+	// The headers go out even where no event waits, so that the client knows that it is connected.
+	if err := out.Flush(); err != nil {
+		f.Broken(out, of, v, err)
+	}
+	// A context alone ends a stream: waiting for a channel that all streams share is work for each token.
+	ctx, cancel := context.WithCancelCause(r.Context())
+	defer cancel(nil)
+	defer context.AfterFunc(s.stopping, func() { cancel(errStopped) })()
+	if err := frame.Copy(ctx, out, of.ID, reader, o); err != nil {
+		reader.Leave()
+		f.Broken(out, of, v, err)
+	}
+	f.Complete()
+	out.deadline() // for what net/http writes after us
+}
+
+// Await waits for the run's end. A client that goes away meanwhile gets no answer, and no clean end.
+func (s *Server) Await(r *http.Request, of *run.Run, v *View) {
+	ctx, cancel := context.WithCancelCause(r.Context())
+	defer cancel(nil)
+	defer context.AfterFunc(s.stopping, func() { cancel(errStopped) })()
+	if err := of.Wait(ctx); err != nil {
+		if r.Context().Err() != nil {
+			s.GiveUp(of, v)
+		}
+		panic(http.ErrAbortHandler)
+	}
+}
+
+// AwaitOutput waits until the run has made something, so that a run that fails before is answered with a status, or until the client
+// needs a sign that the connection lives.
+func (s *Server) AwaitOutput(r *http.Request, of *run.Run, v *View) {
+	s.streams.Enter()
+	defer s.streams.Leave()
+	reader := of.Events()
+	defer reader.Leave()
+	var late atomic.Bool
+	defer context.AfterFunc(r.Context(), reader.Wake)()
+	defer context.AfterFunc(s.stopping, reader.Wake)()
+	defer time.AfterFunc(s.KeepAlive, func() { late.Store(true); reader.Wake() }).Stop()
+	for {
+		for e := range reader.Waiting() {
+			if e.Kind <= tube.Set || e.Terminal() {
+				return
+			}
+		}
+		if late.Load() || reader.Ended() {
+			return
+		}
+		<-reader.More()
+		if r.Context().Err() != nil {
+			s.GiveUp(of, v)
+			panic(http.ErrAbortHandler)
+		}
+		if s.stopping.Err() != nil {
+			panic(http.ErrAbortHandler)
+		}
+	}
+}

@@ -121,7 +121,10 @@ func (c *cluster) isAway() bool {
 func (c *cluster) pause(t *rapid.T) {
 	l := c.pick(t).log
 	c.readAll()
-	if l.paused {
+	c.memory.mu.Lock()
+	paused := l.paused
+	c.memory.mu.Unlock()
+	if paused {
 		t.Skip("it is paused")
 	}
 	c.memory.change(func() {

@@ -21,7 +21,7 @@ func TestCL_05_WhatAStreamSaysGoesOnIsFoundAtAnyReplica(t *testing.T) {
 	<-a.talk.waits
 	late := a.say("late", steered, "Prefer: respond-async").Header.Get("X-Follow-Up-Id")
 	lost := make(chan struct{}, 100)
-	whole := g.servers.Divert(place.cluster.Subject("runs", cluster.Token(late)), func(*nats.Msg) *nats.Msg {
+	whole := g.servers.Divert(place.cluster.Subject("log", "runs", cluster.Token(late), "e"), func(*nats.Msg) *nats.Msg {
 		lost <- struct{}{}
 		return nil
 	})
@@ -49,7 +49,7 @@ func TestCL_05_ARunThatBeginsIsTheLastOfItsSessionAtAnyReplica(t *testing.T) {
 	a, _ := g.agents()
 	b, _ := g.agents()
 	lost := make(chan struct{}, 100)
-	whole := g.servers.Divert(g.prefix+".runs.*", func(*nats.Msg) *nats.Msg {
+	whole := g.servers.Divert(g.prefix+".log.runs.*.e", func(*nats.Msg) *nats.Msg {
 		lost <- struct{}{}
 		return nil
 	})

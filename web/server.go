@@ -1,8 +1,8 @@
-// Package web is the HTTP door: routes, handlers, framing, and the runs that it has started.
+// Package web is the HTTP server: routes, middleware, access, limits, sessions and files. Package web/wire and those below it answer the
+// requests that start and follow runs, and package run has the runs.
 //
-// A run that was started belongs to the server and not to the request: a client that goes away leaves it running, and
-// comes back with the id of the last event that it has seen. Runs end by themselves, by being canceled, by RunTimeout, or
-// with the server.
+// A run belongs to the server and not to the request: a client that goes away leaves it running, and comes back with the id of the last
+// event that it has seen. Runs end by themselves, by being canceled, by RunTimeout, or with the server.
 package web
 
 import (

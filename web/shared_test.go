@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/tmaxmax/go-sse"
 
 	"github.com/lingserve/lingserve/access"
@@ -59,6 +61,13 @@ type sharedPlace struct {
 	lossy   *lossy // what it asks others by
 	absent  *absent
 	close   func()
+}
+
+// loseWrites has nothing stored of runs until whole is called.
+func (g *group) loseWrites() (whole func()) {
+	lose := func(*nats.Msg) *nats.Msg { return nil }
+	runs, pages := g.servers.Divert(g.prefix+".log.runs.*.e", lose), g.servers.Divert(g.prefix+".log.pages.*.*.e", lose)
+	return func() { runs(); pages() }
 }
 
 // open connects a replica.

@@ -4,8 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
-
 	"github.com/lingserve/lingserve/web/wire"
 )
 
@@ -14,7 +12,7 @@ func TestARunWhoseBeginningCannotBeStoredIsRefused(t *testing.T) {
 	g := newGroup(t)
 	a, b := g.replica(nil), g.replica(nil)
 	a.s.runs.Inspect().Times().Begin = 50 * time.Millisecond
-	whole := g.servers.Divert(g.prefix+".runs.*", func(*nats.Msg) *nats.Msg { return nil })
+	whole := g.loseWrites()
 	body := `{"workflow":"steps"}`
 	for _, header := range []string{"Accept: text/event-stream", "Prefer: respond-async", "Accept: application/json", "Idempotency-Key: k"} {
 		resp := a.do("POST", "/v1/runs", body, header)

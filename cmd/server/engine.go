@@ -335,11 +335,8 @@ func (e *engine) runOptions(c *config.Config, bus replicas.Bus, log *slog.Logger
 	return o
 }
 
-// tapeLeases returns the leases of sessions, and the replica that holds them here. The engine is not NATS.
-func (e *engine) tapeLeases() (tape.Leaser, string, error) {
-	leases, err := e.members.Leases(tapeLeases)
-	return leases, e.members.ID(), err
-}
+// replicas are those that share the engine; nil where a command has it.
+func (e *engine) replicas() *replicas.Members { return e.members }
 
 // tapes opens the store of the sessions that replicas share.
 func (e *engine) tapes(log *slog.Logger, observer tape.Observer) (tape.Whole, error) {

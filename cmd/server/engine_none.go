@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 
+	"github.com/lingserve/lingserve/cluster/replicas"
 	"github.com/lingserve/lingserve/internal/config"
 	"github.com/lingserve/lingserve/internal/telemetry"
 	"github.com/lingserve/lingserve/store"
@@ -47,7 +48,7 @@ func (*engine) openTables(context.Context, *slog.Logger) (store.Engine, error) {
 
 func (*engine) tapes(*slog.Logger, tape.Observer) (tape.Whole, error) { return nil, errNoNATS }
 
-func (*engine) tapeLeases() (tape.Leaser, string, error) { return nil, "", errNoNATS }
+func (*engine) replicas() *replicas.Members { return nil }
 
 func (*channels) share(context.Context, *config.Config, *engine, store.Engine, *slog.Logger) error {
 	return errNoNATS

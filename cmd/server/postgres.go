@@ -20,11 +20,11 @@ import (
 type postgresTapes struct {
 	*logs.Store
 	engine  *postgres.Engine
-	members *replicas.Members // those that share the database, for their leases; nil if the engine is the same database
+	members *replicas.Members // those that share this database alone, for their leases; nil if replicas share an engine with it
 	before  *before.Tapes
 }
 
-// openPostgres opens the store of sessions that is a database. Replicas that share the database otherwise, too, have their own leases.
+// openPostgres opens the store of sessions that is a database.
 func openPostgres(c *config.Config, shared *engine, log *slog.Logger, observer tape.Observer) (tape.Whole, error) {
 	ctx, p := context.Background(), c.Tape.Postgres
 	e, err := postgres.Open(ctx, postgres.Options{URL: p.URL.Reveal(), Schema: p.Schema, Connections: p.Connections, Log: log})
@@ -32,14 +32,29 @@ func openPostgres(c *config.Config, shared *engine, log *slog.Logger, observer t
 		return nil, err
 	}
 	s := &postgresTapes{engine: e}
-	if err := s.open(ctx, c, shared, log, observer); err != nil {
+	var members *replicas.Members
+	if c.Engine == config.EnginePostgres {
+		members = shared.replicas()
+	}
+	if err := s.open(ctx, members, log, observer); err != nil {
 		return nil, errors.Join(err, s.close())
 	}
 	return s, nil
 }
 
-func (s *postgresTapes) open(ctx context.Context, c *config.Config, shared *engine, log *slog.Logger, observer tape.Observer) error {
-	leases, replica, err := s.join(ctx, c, shared, log)
+// open opens the store. The leases are those of the members, or if there are none of all who share the database.
+func (s *postgresTapes) open(ctx context.Context, members *replicas.Members, log *slog.Logger, observer tape.Observer) error {
+	if members == nil {
+		table, err := s.engine.Table(ctx, replicas.Table)
+		if err != nil {
+			return err
+		}
+		if s.members, err = replicas.Join(ctx, table, replicas.Options{Name: replicaName(), Log: log}); err != nil {
+			return err
+		}
+		members = s.members
+	}
+	leases, err := members.Leases(tapeLeases)
 	if err != nil {
 		return err
 	}
@@ -47,25 +62,9 @@ func (s *postgresTapes) open(ctx context.Context, c *config.Config, shared *engi
 		return err
 	}
 	s.Store, err = logs.Open(ctx, s.before, logs.Options{
-		Durability: store.Synced, Leases: leases, Replica: replica, Away: s.engine.Away, Log: log, Observer: observer,
+		Durability: store.Synced, Leases: leases, Replica: members.ID(), Away: s.engine.Away, Log: log, Observer: observer,
 	})
 	return err
-}
-
-// join returns the leases of sessions, and the id of the replica that takes them here.
-func (s *postgresTapes) join(ctx context.Context, c *config.Config, shared *engine, log *slog.Logger) (tape.Leaser, string, error) {
-	if c.Engine == config.EnginePostgres {
-		return shared.tapeLeases()
-	}
-	table, err := s.engine.Table(ctx, replicas.Table)
-	if err != nil {
-		return nil, "", err
-	}
-	if s.members, err = replicas.Join(ctx, table, replicas.Options{Name: replicaName(), Log: log}); err != nil {
-		return nil, "", err
-	}
-	leases, err := s.members.Leases(tapeLeases)
-	return leases, s.members.ID(), err
 }
 
 // Close implements [tape.Store].

@@ -49,9 +49,13 @@ func (b *batches) run() {
 	}
 }
 
+// maxMissing is how often a store may say that it has less of a run than it has acknowledged, before that is believed: for more than ten
+// seconds, since a server that was cut off may lie for so long.
+const maxMissing = 10
+
 // append stores a batch of the run's log, which has h as its head. It tries until it has an answer.
 func (e *entry) append(b store.Batch, h head) {
-	l := e.log
+	l, missing := e.log, 0
 	for wait := firstRetry; ; wait = min(2*wait, lastRetry) {
 		info, err := e.appendOnce(b)
 		moved, isMoved := errors.AsType[*store.MovedLog](err)
@@ -67,6 +71,9 @@ func (e *entry) append(b store.Batch, h head) {
 			})
 			return
 		case isMoved:
+			if missing++; missing < maxMissing {
+				break
+			}
 			l.pump.do(func() {
 				if e.answered(false) {
 					e.rewrite(&moved.Info, time.Now())

@@ -314,7 +314,10 @@ func (e *entry) trouble(err error) {
 
 // clean reports whether the events below n are stored, and the end if there is one.
 func (e *entry) clean(n uint64) bool {
-	return e.over && e.phase != phaseOwn || !e.over && e.opened && e.phase <= phasePause && e.run.Tube.Len() >= n && e.ended.Load() == nil && e.opening.Load() == nil
+	if e.over {
+		return e.phase != phaseOwn
+	}
+	return e.opened && e.phase <= phasePause && e.run.Tube.Len() >= n && e.ended.Load() == nil && e.opening.Load() == nil
 }
 
 // answered goes on behind a batch that is not on its way any more. It reports false if the run was dropped meanwhile. theirs says that it

@@ -374,14 +374,14 @@ func TestARunThatTheStoreHasLostIsStoredAgain(t *testing.T) {
 			}
 		}
 		tb := heldTube("lost", 0)
-		e := a.Keep(runlog.Run{ID: "lost", Opening: []byte("x"), Tube: tb, Trouble: func(err error) { t.Error(err) }})
+		e := a.Keep(runlog.Run{ID: "lost", Opening: []byte("x"), Tube: tb, Trouble: untroubled(t, "lost")})
 		says(t, tb, "first")
 		e.(runlog.Reopener).Reopen([]byte("another"))
 		says(t, tb, "second")
 		lose("lost")
 		time.Sleep(10 * time.Second)
 		says(t, tb, "third")
-		time.Sleep(10 * time.Second) // until it has a batch of its own
+		time.Sleep(30 * time.Second) // until it has a batch of its own, and the store is believed
 		if tail := follow(t, b, "lost"); tail.Tube().Len() != 3 || string(tail.Opening()) != "another" {
 			t.Errorf("%d events, opening %q", tail.Tube().Len(), tail.Opening())
 		}
@@ -398,8 +398,10 @@ func TestARunThatTheStoreHasLostIsStoredAgain(t *testing.T) {
 		b.Keep(runlog.Run{ID: "adopted", Opening: left.Opening, Tube: left.Tube, Trouble: func(err error) { trouble <- err }}).End(nil)
 		lose("adopted")
 		_ = left.Tube.Close("interrupted")
-		if err := <-trouble; !errors.Is(err, runlog.ErrLost) {
-			t.Errorf("told %v", err)
+		for _, want := range []error{runlog.ErrAway, runlog.ErrLost} {
+			if err := <-trouble; !errors.Is(err, want) {
+				t.Errorf("told %v", err)
+			}
 		}
 		flush(t, b)
 	})

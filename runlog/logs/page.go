@@ -77,7 +77,8 @@ func (p *pager) owed(now time.Time) time.Time {
 
 // takes reports whether what an entry has collected may be put into a page now.
 func (p *pager) takes(e *entry, fresh []byte) bool {
-	return e.plain && e.head.life == p.life && len(fresh) <= maxInPage && len(e.paged)+len(fresh) <= maxPaged && len(p.body)+len(fresh) <= maxPage
+	return e.plain && e.head.life == p.life &&
+		len(fresh) <= maxInPage && len(e.paged)+len(fresh) <= maxPaged && len(p.body)+len(fresh) <= maxPage
 }
 
 // put puts it there.

@@ -153,17 +153,6 @@ func again(ctx context.Context, read func() error) error {
 	}
 }
 
-// readAll takes what the run's log and the pages have.
-func (l *Log) readAll(ctx context.Context, a *applied) error {
-	if err := l.readOwn(ctx, a); err != nil || a.ended() {
-		return err
-	}
-	if err := l.readPages(ctx, a); err != nil {
-		return err
-	}
-	return l.unchanged(ctx, a)
-}
-
 // unchanged returns an errStale if the run's log has changed since it was read.
 func (l *Log) unchanged(ctx context.Context, a *applied) error {
 	info, _, err := l.info(ctx, a.run)

@@ -12,9 +12,12 @@ import (
 
 // What replicas ask each other: a byte, the replica that asks, the number of its session with the other one, and what follows here.
 const (
-	askWatch = 'w' // run, its id: what pages have of it, and from now on all that is stored of it. The answer: number of the last entry of its log, records
-	askRenew = 'n' // nothing: the session goes on
-	askPush  = 'p' // runs with records that are stored; without records: the run is to be read. The answer: runs that are not followed
+	// run, its id: what pages have of it, and from now on all that is stored of it. The answer: number of its log's last entry, records.
+	askWatch = 'w'
+	// nothing: the session goes on.
+	askRenew = 'n'
+	// runs with records that are stored; without records: the run is to be read. The answer: runs that are not followed.
+	askPush = 'p'
 )
 
 // codeUnknown is the code of the answer that the run, or the session, is not known.

@@ -234,9 +234,14 @@ func (l *log) readSide() []byte {
 // adoptLocked takes over what was read from the beginning of a log that was known before. What follows from the place of an entry stays as
 // it is: numbers go on from where they were.
 func (l *log) adoptLocked(t reading) {
+	if t.bytes > l.state.bytes { // there is more behind it: that has another revision
+		t.count = max(t.count, l.state.count+1)
+	} else {
+		t.count, t.id = l.state.count, l.state.id
+	}
 	t.bytes = max(t.bytes, l.state.bytes) // also where the last line is the one that cannot be read
 	t.last = max(t.last, l.state.last)
-	t.label, t.created, t.life, t.count, t.id = l.state.label, l.state.created, l.state.life, l.state.count, l.state.id
+	t.label, t.created, t.life = l.state.label, l.state.created, l.state.life
 	if _, ok := l.framing.(own); ok {
 		t.head, t.updated = l.state.head, l.state.updated
 	}

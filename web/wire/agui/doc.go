@@ -1,5 +1,5 @@
-// Package agui speaks AG-UI 1.0, the protocol of front ends such as CopilotKit: it reads what such a client asks for, and writes
-// a run's events in its words. It knows nothing of HTTP.
+// Package agui is the wire of AG-UI 1.0, the protocol of front ends such as CopilotKit. Its handlers start, resume and rejoin runs; its
+// codec reads the clients' inputs, and writes a run's events as theirs.
 //
 // The run's document is the client's state: a snapshot of it, then JSON Patches (RFC 6902). What an agent says, and what bots
 // write that write text, are text messages as well; what they think are reasoning messages, and the calls of tools are calls of

@@ -1,6 +1,6 @@
-// Package aisdk speaks the UI message stream, version 1, by which the AI SDK's chats (useChat, AbstractChat) talk to a server: it
-// reads their requests, writes a run's events as chunks of that stream, and what a session remembers as their messages. It opens
-// no connection and starts no run.
+// Package aisdk is the wire of the AI SDK's chats (useChat, AbstractChat) and objects (useObject): the UI message stream, version 1. Its
+// handlers answer a chat's messages and give a page its chat back; its codec reads the requests, and writes a run's events as chunks of
+// the stream, and a session's tape as messages.
 //
 // # Guarantees
 //   - A stream begins with "start", under the run's id, whichever event it begins with, and ends with [DONE]: behind the run's end,

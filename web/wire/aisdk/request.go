@@ -1,6 +1,7 @@
 package aisdk
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -49,14 +50,22 @@ type part struct {
 	Type     string
 	Text     string
 	State    string
-	Approval *approval
-	raw      json.RawMessage // of an image or a file, which another package reads
+	Approval *struct {
+		ID       string
+		Approved *bool
+		Reason   string
+	}
+	raw json.RawMessage // of an image or a file, which another package reads
 }
 
-type approval struct {
-	ID       string
-	Approved *bool
-	Reason   string
+// UnmarshalJSON keeps the text of an image or a file.
+func (p *part) UnmarshalJSON(text []byte) error {
+	type plain part
+	err := json.Unmarshal(text, (*plain)(p))
+	if mediapart.IsMedia(p.Type) {
+		p.raw = bytes.Clone(text)
+	}
+	return err
 }
 
 // elsewhere are members that other resources of this server have, and why a chat has them not. Members that this server does not know
@@ -115,50 +124,14 @@ func (r *Request) members(d *request.Decoder, body []byte) (list []message) {
 	}
 	list = make([]message, len(messages))
 	for i, raw := range messages {
-		list[i].read(d, request.Item("/messages", i), raw)
+		// One pass over a message's members is enough: a chat may be long, and its messages come from a program.
+		if json.Unmarshal(raw, &list[i]) != nil {
+			d.Fail(request.Item("/messages", i), "expected a message of the AI SDK: an id, a role and parts")
+		} else if !slices.Contains([]string{roleUser, roleAssistant, roleSystem}, list[i].Role) {
+			d.Fail(request.Item("/messages", i)+"/role", "expected user, assistant or system")
+		}
 	}
 	return list
-}
-
-// read reads a message.
-func (m *message) read(d *request.Decoder, at string, raw json.RawMessage) {
-	if raw[0] != '{' {
-		d.Fail(at, "expected a message of the AI SDK: an id, a role and parts")
-		return
-	}
-	d.Object(at, raw, request.Fields{
-		"id":   request.Optional(func(at string, raw json.RawMessage) { m.ID = d.String(at, raw) }),
-		"role": func(_ string, raw json.RawMessage) { _ = json.Unmarshal(raw, &m.Role) },
-		"parts": request.Optional(func(at string, raw json.RawMessage) {
-			d.Array(at, raw, func(at string, raw json.RawMessage) {
-				m.Parts = append(m.Parts, readPart(d, at, raw))
-			})
-		}),
-	})
-	if m.Role != roleUser && m.Role != roleAssistant && m.Role != roleSystem {
-		d.Fail(at+"/role", "expected user, assistant or system")
-	}
-}
-
-// readPart reads a part of a message.
-func readPart(d *request.Decoder, at string, raw json.RawMessage) (p part) {
-	text := func(dst *string) request.Field {
-		return request.Optional(func(at string, raw json.RawMessage) { *dst = d.String(at, raw) })
-	}
-	d.Object(at, raw, request.Fields{
-		"type": text(&p.Type), "text": text(&p.Text), "state": text(&p.State),
-		"approval": request.Optional(func(at string, raw json.RawMessage) {
-			p.Approval = new(approval)
-			d.Object(at, raw, request.Fields{
-				"id": text(&p.Approval.ID), "reason": text(&p.Approval.Reason),
-				"approved": request.Optional(func(at string, raw json.RawMessage) { p.Approval.Approved = new(d.Bool(at, raw)) }),
-			})
-		}),
-	})
-	if mediapart.IsMedia(p.Type) {
-		p.raw = raw
-	}
-	return p
 }
 
 // read takes from the messages what is asked now, and what was said before.

@@ -118,7 +118,7 @@ func (s *Service) startHere(ctx context.Context, req *Request, sp *spec) (*Run, 
 	case err != nil:
 		return nil, Outcome{}, err
 	case r.Moved() && sp.inDoubt: // another replica has started it at the same time
-		r, _, err := s.awaitStart(ctx, req, sp.hash, &once.Claim{Run: r.ID})
+		r, _, err := s.pollStart(ctx, req, sp.hash, &once.Claim{Run: r.ID}) // awaitStart would wait for this call
 		return r, Outcome{Kind: Replayed}, err
 	}
 	if r.restart != nil {

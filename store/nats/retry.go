@@ -33,8 +33,15 @@ var errChanged = errors.New("changed meanwhile")
 // awayError is a [store.ErrAway].
 type awayError struct{ cause error }
 
-func (e *awayError) Error() string   { return store.ErrAway.Error() + ": " + e.cause.Error() }
-func (e *awayError) Unwrap() []error { return []error{store.ErrAway, e.cause} }
+func (e *awayError) Error() string { return store.ErrAway.Error() + ": " + e.cause.Error() }
+
+// Unwrap leaves out the time of an attempt that was over: a caller would take it for its own.
+func (e *awayError) Unwrap() []error {
+	if errors.Is(e.cause, context.DeadlineExceeded) {
+		return []error{store.ErrAway}
+	}
+	return []error{store.ErrAway, e.cause}
+}
 
 // again calls do until it succeeds or fails for good. If the servers are away for too long, the error is [store.ErrAway].
 func (p *place) again(ctx context.Context, do func(ctx context.Context) error) error {

@@ -64,7 +64,7 @@ func Open(ctx context.Context, e *postgres.Engine, log *slog.Logger) (*Tapes, er
 			t.none.Store(!there && err == nil)
 			return err
 		}
-		return database.Migrate(ctx, conn, db.Schema, "migrations", database.Migrations(files, "migrations"))
+		return database.Upgrade(ctx, conn, db.Schema, "migrations", database.Migrations(files, "migrations"))
 	})
 	return t, err
 }
@@ -312,8 +312,8 @@ func (t *Tapes) drop() error {
 		if err := tx.QueryRow(ctx, `SELECT EXISTS (SELECT FROM `+t.schema+`tapes WHERE listed)`).Scan(&left); err != nil || left {
 			return err
 		}
-		for _, table := range []string{"tapes", "entries", "blobs", "blocks", "migrations"} {
-			if _, err := tx.Exec(ctx, `DROP TABLE `+t.schema+table); err != nil {
+		for _, table := range []string{"tapes", "entries", "blobs", "blocks", "leases", "migrations"} {
+			if _, err := tx.Exec(ctx, `DROP TABLE IF EXISTS `+t.schema+table); err != nil {
 				return err
 			}
 		}

@@ -308,3 +308,16 @@ func TestEveryVersionOfTheTables(t *testing.T) {
 		})
 	}
 }
+
+// A process that starts while another one drops the tables does not make them again.
+func TestTablesThatWereDroppedAreNotMadeAgain(t *testing.T) {
+	schema := schemaOf(t.Name() + rand.Text())
+	conn := in(t, schema)
+	if err := database.Upgrade(t.Context(), conn, schema, "migrations", database.Migrations(files, "migrations")); err != nil {
+		t.Fatal(err)
+	}
+	var tables int
+	if err := conn.QueryRow(t.Context(), `SELECT count(*) FROM pg_tables WHERE schemaname = $1`, schema).Scan(&tables); err != nil || tables != 0 {
+		t.Errorf("%d tables were made, %v", tables, err)
+	}
+}

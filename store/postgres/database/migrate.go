@@ -44,6 +44,15 @@ func Migrations(files fs.FS, folder string) []Migration {
 // Migrate brings the schema to the version of the last of the migrations, in one transaction. Other processes that start at the same moment
 // wait for it. A newer schema is left alone. The table versions records which migrations were made.
 func Migrate(ctx context.Context, conn *pgx.Conn, schema, versions string, all []Migration) error {
+	return migrate(ctx, conn, schema, versions, all, true)
+}
+
+// Upgrade is Migrate for tables that exist. It does nothing if another process has removed them.
+func Upgrade(ctx context.Context, conn *pgx.Conn, schema, versions string, all []Migration) error {
+	return migrate(ctx, conn, schema, versions, all, false)
+}
+
+func migrate(ctx context.Context, conn *pgx.Conn, schema, versions string, all []Migration, create bool) error {
 	newest := all[len(all)-1].Version
 	at, err := VersionOf(ctx, conn, schema, versions)
 	if err != nil {
@@ -68,6 +77,9 @@ func Migrate(ctx context.Context, conn *pgx.Conn, schema, versions string, all [
 	}
 	if at > newest {
 		return tooNew(schema, at, newest)
+	}
+	if at == 0 && !create {
+		return nil
 	}
 	for _, m := range all {
 		if m.Version <= at {

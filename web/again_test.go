@@ -234,7 +234,7 @@ func TestWhatCannotBeRunAgainEndsAsInterrupted(t *testing.T) {
 	}
 }
 
-// FT-32: what a restart has cut off is not begun all at once. Those that wait are there, can be canceled, begin in the order in which they
+// FT-32, RU-12: what a restart has cut off is not begun all at once. Those that wait are there, can be canceled, begin in the order in which they
 // were begun first, and a crash while they wait is none of theirs.
 func TestRunsThatARestartHasCutOffAreRunAgainAFewAtATime(t *testing.T) {
 	const all = 2*run.RestartsAtOnce + 3

@@ -138,7 +138,7 @@ const (
 	agchatMessage = `{"threadId":"%s","runId":"r","messages":[{"id":"m","role":"user","content":"q"}]}`
 )
 
-// SE-09
+// SE-09, RU-41
 func TestWhatBelongsToOneIsToOthersAsIfItWereNotThere(t *testing.T) {
 	// Ann is one who may much, but not what concerns others: with scopes that do not have admin.
 	k := newKeyring(t, "ann:admin workflows+agents+sessions", "bob:user", "root:admin")

@@ -156,7 +156,7 @@ func left(t testing.TB, folder string) (copied string) {
 	return copied
 }
 
-// FT-23, FT-28
+// FT-23, FT-28, RU-13
 func TestARunThatACrashHasCutOffIsShownAsInterruptedAndNotRunAgain(t *testing.T) {
 	folder := t.TempDir()
 	b := newBench(t, func(o *Options) { o.Data = folder }).serve()

@@ -275,7 +275,7 @@ func TestAnyReplicaServesAnyRun(t *testing.T) {
 	}
 }
 
-// CL-08: a run is canceled from any replica, and all who read it know it at once. One that has ended is a conflict everywhere.
+// CL-08, RU-16: a run is canceled from any replica, and all who read it know it at once. One that has ended is a conflict everywhere.
 func TestARunIsCanceledFromAnyReplica(t *testing.T) {
 	g := newGroup(t)
 	a, b := g.replica(nil), g.replica(nil)

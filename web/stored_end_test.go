@@ -73,7 +73,7 @@ func TestNobodyIsToldOfAnEndThatIsNotStored(t *testing.T) {
 	}
 }
 
-// CL-07: a run whose end is stored has ended, also where its replica has died before it had said what came of it, and as one that would be run
+// CL-07, RU-10: a run whose end is stored has ended, also where its replica has died before it had said what came of it, and as one that would be run
 // again: somebody has seen that end.
 func TestARunWhoseEndWasSeenIsNotRunAgain(t *testing.T) {
 	g := newGroup(t)

@@ -61,7 +61,8 @@ vet:
 
 # What takes longest or waits begins first, so that none of it is left when all else has ended, and as many packages at once as keep two
 # processors at work while some of them wait.
-FIRST    = ./web ./internal/faults ./cmd/server ./tape/logs ./internal/attacks ./adapter/openai ./tool/mcp ./internal/release ./store/nats ./control ./cluster ./internal/chaos
+FIRST    = ./web ./internal/faults ./store/nats ./store/postgres ./cmd/server ./channel/inbox ./tape/logs ./store/file ./run ./internal/attacks ./adapter/openai \
+	./tool/mcp ./internal/release ./control ./cluster ./internal/chaos
 UNITJOBS ?= 3
 # Whatever the compiler is told of its own memory, tests are not; and the race detector has a fault of its own.
 AS_USED  = "$(CURDIR)/tools/test.sh"

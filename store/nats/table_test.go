@@ -18,6 +18,7 @@ func TestMain(m *testing.M) {
 		tapetest.Main(m, tapetest.Factory{Open: openTapesFolder, Durable: true})
 	}
 	longtest.Parallel(8) // they wait for servers
+	longtest.Checks(10, 100)
 	clustertest.Main(m, roles)
 }
 

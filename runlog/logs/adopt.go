@@ -3,9 +3,7 @@ package logs
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
-	"time"
 
 	"github.com/lingserve/lingserve/runlog"
 	"github.com/lingserve/lingserve/store"
@@ -88,7 +86,7 @@ func (l *Log) Adopt(ctx context.Context, run, from string) (*runlog.Left, error)
 	if err != nil {
 		return nil, away(err)
 	}
-	p, err := l.claim(ctx, a)
+	p, err := l.claim(a)
 	if err != nil {
 		if errors.Is(err, runlog.ErrFenced) || errors.Is(err, runlog.ErrUnknown) {
 			l.unnote(l.options.Replica, run, note)
@@ -110,8 +108,9 @@ func (l *Log) unnote(replica, run string, rev uint64) {
 	l.pump.do(func() { l.pump.unnote(replica, run, rev) })
 }
 
-// claim writes the batch that makes a run this replica's.
-func (l *Log) claim(ctx context.Context, a *applied) (*position, error) {
+// claim writes the batch that makes a run this replica's. It does not end with its caller: the batch may be stored although there is no answer,
+// and a run whose owner does not know of it would never end.
+func (l *Log) claim(a *applied) (*position, error) {
 	life := make(chan uint64, 1)
 	if !l.pump.do(func() { life <- l.pump.page.life }) {
 		return nil, runlog.ErrClosed
@@ -125,7 +124,7 @@ func (l *Log) claim(ctx context.Context, a *applied) (*position, error) {
 	records := append([]byte{entryLast, recordAdopt}, a.paged...)
 	b := store.Batch{ID: newID(), After: a.rev, Entries: entriesOf(records), Head: h.append(nil)}
 	for wait := firstRetry; ; wait = min(2*wait, lastRetry) {
-		info, err := l.runs.Append(ctx, a.name, b)
+		info, err := l.runs.Append(l.ctx, a.name, b)
 		if err == nil {
 			t := a.follower.Tube()
 			return &position{tube: t, next: t.Len(), at: t.Behind(), rev: info.Rev, last: info.Last, head: h}, nil
@@ -136,10 +135,8 @@ func (l *Log) claim(ctx context.Context, a *applied) (*position, error) {
 			}
 			return nil, runlog.ErrFenced
 		}
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
-			return nil, fmt.Errorf("%w: %w", runlog.ErrAway, err)
+		if !l.pause(wait) {
+			return nil, runlog.ErrClosed
 		}
 	}
 }

@@ -707,6 +707,35 @@ func TestWhoTakesARunOverHasOtherBlocks(t *testing.T) {
 	}
 }
 
+// CL-07, RU-69: a replica whose caller stops waiting while nobody knows whether its claim is stored finds that out: else the run would be its
+// own, and it would not know.
+func TestAClaimInDoubtIsNotGivenUp(t *testing.T) {
+	t.Parallel()
+	i := install(t)
+	a, name, crash := i.start(t)
+	b, _, _ := i.start(t)
+	pagedRun(t, a, "handed", nil)
+	crash()
+	ctx, cancel := context.WithCancel(t.Context())
+	i.faults.mu.Lock()
+	i.faults.append = func(log string) (before, after error) {
+		if log != "handed" || ctx.Err() != nil {
+			return nil, nil
+		}
+		cancel()
+		return nil, store.ErrUnsure
+	}
+	i.faults.mu.Unlock()
+	left, err := b.Adopt(ctx, "handed", name)
+	if err != nil || left.Tube.Len() == 0 {
+		t.Fatalf("%v, %v", left, err)
+	}
+	e := b.Keep(runlog.Run{ID: "handed", Opening: left.Opening, Tube: left.Tube, Trouble: untroubled(t, "handed")})
+	_ = left.Tube.Close("interrupted")
+	e.End(nil)
+	flush(t, b)
+}
+
 // A run that is dropped while it is taken over is not there.
 func TestWhatIsDroppedMeanwhileIsNotTakenOver(t *testing.T) {
 	t.Parallel()

@@ -51,6 +51,26 @@ bots:
 	}
 }
 
+// The race detector sees it: one bot looks back at what was never sent while another sends the event of their common end.
+func TestBotsThatEndAtOnceSettleTheirEndsAtOnce(t *testing.T) {
+	parsed := parse(t, `
+bots:
+  a: {message: a, root: a}
+  b: {message: b, root: b}
+  c: {on: {done: [a, b]}, message: c, root: c}
+  never: {on: a/y, message: d, root: d}
+events:
+  - {on: {done: a}, send: {event: one}}
+  - {on: {done: b}, send: {event: two}}
+  - {on: {done: [a, b]}, send: {event: both}}
+`)
+	for range 200 {
+		runs(t, parsed, answers(map[string]string{"a": "{}", "b": "{}", "c": "{}"}), `{}`, nil, func(t *testing.T, d done) {
+			wants(t, "the status", "completed", d.Status)
+		})
+	}
+}
+
 func TestFailuresAreHandledOrNot(t *testing.T) {
 	for _, test := range []struct {
 		name, text     string

@@ -2,6 +2,7 @@ package flow
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/lingserve/lingserve/jsonuri"
 )
@@ -76,15 +77,21 @@ func (r *run) conclude() {
 	}
 	first := !r.settled
 	r.settled = true
+	// An event of an end that another goroutine has settled may be about to be sent.
+	hit := make([]bool, len(r.bots))
+	for i := range r.bots {
+		hit[i] = r.bots[i].hit
+	}
+	sent := slices.Clone(r.sent)
 	r.mu.Unlock()
 	if !first {
 		return
 	}
 	for i, b := range r.spec.bots {
-		add(b.name, fmt.Sprintf("bot %s never started", b.name), b.on, r.bots[i].hit)
+		add(b.name, fmt.Sprintf("bot %s never started", b.name), b.on, hit[i])
 	}
 	for i, e := range r.spec.events {
-		add("", fmt.Sprintf("event %s was never sent", e.name), e.on, r.sent[i])
+		add("", fmt.Sprintf("event %s was never sent", e.name), e.on, sent[i])
 	}
 	for _, w := range warnings {
 		r.warn(w)

@@ -66,7 +66,7 @@ func newEntrance(c *config.Config, log *slog.Logger) (_ *entrance, err error) {
 	if e.proxies, err = access.ParseProxies(c.HTTP.Proxies); err != nil {
 		return nil, fmt.Errorf("http.proxies (%s): %w", c.Source("http.proxies"), err)
 	}
-	l := c.Caller
+	l := c.Limit.Caller
 	e.limits = access.NewLimits(access.LimitsOptions{
 		Requests: access.Rate{PerMinute: l.Requests, Burst: l.Burst}, Tokens: access.Rate{PerMinute: l.Tokens}, Runs: l.Runs,
 	})

@@ -28,7 +28,7 @@ func TestDollarsBecomeMillionths(t *testing.T) {
 func TestTheServersBudget(t *testing.T) {
 	store := logs.NewMemory(0, nil)
 	defer store.Close()
-	c := &config.Config{Data: t.TempDir(), Workspace: "w", Cost: config.Cost{Session: 0.5}}
+	c := &config.Config{Data: t.TempDir(), Workspace: "w", Limit: config.Limit{Cost: config.Cost{Session: 0.5}}}
 	talk, err := tape.Open(t.Context(), store, "w", "s")
 	if err != nil {
 		t.Fatal(err)

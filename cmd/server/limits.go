@@ -58,7 +58,8 @@ func boundTapes(c *config.Config, store tape.Whole) (tape.Store, error) {
 // newBudget makes the budget that the settings describe. What a session has cost is on its tape; without a store, sessions begin at nothing.
 // Only a server keeps what was spent today: two processes would overwrite each other's file.
 func newBudget(c *config.Config, store tape.Store, keep bool, log *slog.Logger) *adapter.Budget {
-	o := adapter.BudgetOptions{Run: micro(c.Cost.Run), Session: micro(c.Cost.Session), Caller: micro(c.Cost.Caller), Day: micro(c.Cost.Day), Log: log}
+	cost := c.Limit.Cost
+	o := adapter.BudgetOptions{Run: micro(cost.Run), Session: micro(cost.Session), Caller: micro(cost.Caller), Day: micro(cost.Day), Log: log}
 	if keep && c.Data != "" {
 		o.File = filepath.Join(c.Data, "cost.json")
 	}

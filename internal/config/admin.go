@@ -10,22 +10,10 @@ type Admin struct {
 
 var adminSettings = []Setting{
 	{
-		Key: "admin.addr", Default: "", check: checkAdminAddr,
-		Help:  "second listener with metrics and profiles, such as 127.0.0.1:9090; with keys, for admins only",
-		field: func(c *Config) any { return &c.Admin.Addr },
+		Key: "admin.addr", check: unlessEmpty(checkAddr),
+		Help: "second listener with metrics and profiles, such as 127.0.0.1:9090; with keys, for admins only",
 	},
-	{
-		Key: "admin.open_metrics", Default: "false",
-		Help:  "serve its metrics without a key",
-		field: func(c *Config) any { return &c.Admin.OpenMetrics },
-	},
-}
-
-func checkAdminAddr(s string) error {
-	if s == "" {
-		return nil
-	}
-	return checkAddr(s)
+	{Key: "admin.open_metrics", Default: "false", Help: "serve its metrics without a key"},
 }
 
 // AdminOpen says whether all who reach the admin listener are admins: there are no keys, and it listens on localhost or Insecure allows

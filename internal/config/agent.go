@@ -35,23 +35,12 @@ type Agent struct {
 
 // Agent returns the agent of this name.
 func (c *Config) Agent(name string) (Agent, bool) {
-	for _, a := range c.Agents {
-		if a.Name == name {
-			return a, true
-		}
-	}
-	return Agent{}, false
+	return lookup(c.Agents, func(a Agent) bool { return a.Name == name })
 }
 
 // agent is where the settings of an agent go.
 func (c *Config) agent(name string) *Agent {
-	for i := range c.Agents {
-		if c.Agents[i].Name == name {
-			return &c.Agents[i]
-		}
-	}
-	c.Agents = append(c.Agents, Agent{Name: name})
-	return &c.Agents[len(c.Agents)-1]
+	return element(&c.Agents, func(e *Agent) bool { return e.Name == name }, Agent{Name: name})
 }
 
 // agents is the section of agents, whose members may have any name.
@@ -59,94 +48,30 @@ const agents = "agents."
 
 // agentSettings are the settings of one agent. They stand in the file alone: the names of agents are the user's.
 func agentSettings(name string) []Setting {
-	section := agents + name + "."
-	list := []Setting{
-		{
-			Key: section + "model", check: checkModel, chain: true,
-			Help:  "model that answers, or a fallback chain; unset: the default model",
-			field: func(c *Config) any { return &c.agent(name).Model },
-		},
-		{
-			Key:   section + "workflow",
-			Help:  "workflow that answers in place of a model, with its own bots and tools",
-			field: func(c *Config) any { return &c.agent(name).Workflow },
-		},
-		{
-			Key:   section + "instructions",
-			Help:  "instructions, as text or {file: PATH}",
-			field: func(c *Config) any { return &c.agent(name).Instructions },
-		},
-		{
-			Key:   section + "tools",
-			Help:  "tools of MCP servers, by name or as mcp.search.*; unset: all",
-			field: func(c *Config) any { return &c.agent(name).Tools },
-		},
-		{
-			Key:   section + "skills",
-			Help:  "skills by name; unset: all",
-			field: func(c *Config) any { return &c.agent(name).Skills },
-		},
-		{
-			Key:   section + "ask_always",
-			Help:  "tools that always need approval, such as tape.*",
-			field: func(c *Config) any { return &c.agent(name).AskAlways },
-		},
-		{
-			Key:   section + "ask_never",
-			Help:  "tools that never need approval",
-			field: func(c *Config) any { return &c.agent(name).AskNever },
-		},
-		{
-			Key: section + "max_steps", Default: "50", Min: "1",
-			Help:  "calls of the model for one message",
-			field: func(c *Config) any { return &c.agent(name).MaxSteps },
-		},
-		{
-			Key: section + "tool_timeout", Default: "1m", Min: "1ms",
-			Help:  "timeout of a tool call, if the tool has none",
-			field: func(c *Config) any { return &c.agent(name).ToolTimeout },
-		},
-		{
-			Key: section + "approval_timeout", Default: "5m", Min: "1ms",
-			Help:  "how long a call waits for approval before it is denied",
-			field: func(c *Config) any { return &c.agent(name).ApprovalTimeout },
-		},
-		{
-			Key: section + "summarize", Default: "true",
-			Help:  "summarize the old part of a session that is too long",
-			field: func(c *Config) any { return &c.agent(name).Summarize },
-		},
-		{
-			Key: section + "max_context", Default: "0", Min: "0",
-			Help:  "estimated tokens of a request above which a session is too long; 0: when the model refuses it",
-			field: func(c *Config) any { return &c.agent(name).MaxContext },
-		},
-		{
-			Key: section + "timezone", check: checkTimezone,
-			Help:  "time zone of dates, such as Europe/Berlin, if the channel has none; unset: UTC",
-			field: func(c *Config) any { return &c.agent(name).Timezone },
-		},
-		{
-			Key: section + "options", optional: true,
-			Help:  "options of the model; the request overrides them",
-			field: func(c *Config) any { return &c.agent(name).Options },
-		},
-	}
-	for i := range list {
-		list[i].fileOnly = true
-	}
-	return list
+	return bindInFile(agents+name+".", func(c *Config) *Agent { return c.agent(name) }, agentTable)
+}
+
+var agentTable = []Setting{
+	{Key: "model", check: unlessEmpty(checkModel), chain: true, Help: "model that answers, or a fallback chain; unset: the default model"},
+	{Key: "workflow", Help: "workflow that answers in place of a model, with its own bots and tools"},
+	{Key: "instructions", Help: "instructions, as text or {file: PATH}"},
+	{Key: "tools", Help: "tools of MCP servers, by name or as mcp.search.*; unset: all"},
+	{Key: "skills", Help: "skills by name; unset: all"},
+	{Key: "ask_always", Help: "tools that always need approval, such as tape.*"},
+	{Key: "ask_never", Help: "tools that never need approval"},
+	{Key: "max_steps", Default: "50", Min: "1", Help: "calls of the model for one message"},
+	{Key: "tool_timeout", Default: "1m", Min: "1ms", Help: "timeout of a tool call, if the tool has none"},
+	{Key: "approval_timeout", Default: "5m", Min: "1ms", Help: "how long a call waits for approval before it is denied"},
+	{Key: "summarize", Default: "true", Help: "summarize the old part of a session that is too long"},
+	{
+		Key: "max_context", Default: "0", Min: "0",
+		Help: "estimated tokens of a request above which a session is too long; 0: when the model refuses it",
+	},
+	{Key: "timezone", check: unlessEmpty(channel.CheckTimezone), Help: "time zone of dates, such as Europe/Berlin, if the channel has none; unset: UTC"},
+	{Key: "options", optional: true, Help: "options of the model; the request overrides them"},
 }
 
 var agentNames = named{"agents", "agents", "an agent", providerName, "only lower-case letters, digits, - and _", DefaultAgent + ": {model: …}", agentSettings}
-
-// checkTimezone takes no time zone at all, too.
-func checkTimezone(name string) error {
-	if name == "" {
-		return nil
-	}
-	return channel.CheckTimezone(name)
-}
 
 // skillName is what the folder of a skill can be called.
 var skillName = regexp.MustCompile(`^[a-z0-9-]{1,64}$`)

@@ -70,108 +70,31 @@ type Caller struct {
 var authSettings = []Setting{
 	{
 		Key: "auth.keys", Env: []string{"LINGSERVE_API_KEYS"}, Secret: true,
-		Help:  "API keys, each NAME:KEY:ROLE; then every request needs one",
-		field: func(c *Config) any { return &c.Auth.Keys },
+		Help: "API keys, each NAME:KEY:ROLE; then every request needs one",
 	},
-	{
-		Key: "auth.keys_file", Default: "",
-		Help:  "file of API keys, one per line; reloaded on change",
-		field: func(c *Config) any { return &c.Auth.KeysFile },
-	},
-	{
-		Key: "auth.issuer", Default: "",
-		Help:  "issuer of accepted JWTs (claim iss), such as https://login.example.com/",
-		field: func(c *Config) any { return &c.Auth.Issuer },
-	},
-	{
-		Key:   "auth.audience",
-		Help:  "this server's names in the claim aud",
-		field: func(c *Config) any { return &c.Auth.Audience },
-	},
-	{
-		Key: "auth.jwks", Default: "",
-		Help:  "URL or file of the issuer's JSON Web Key Set",
-		field: func(c *Config) any { return &c.Auth.JWKS },
-	},
-	{
-		Key: "auth.issuer_name", Default: "sso",
-		Help:  "issuer's short name, behind the @ in its users' names",
-		field: func(c *Config) any { return &c.Auth.IssuerName },
-	},
-	{
-		Key: "auth.token_types", example: "JWT",
-		Help:  "accepted typ of tokens, such as JWT; unset: at+jwt, or no typ",
-		field: func(c *Config) any { return &c.Auth.TokenTypes },
-	},
-	{
-		Key:   "auth.algorithms",
-		Help:  "accepted signatures, such as RS256; unset: all with a public key",
-		field: func(c *Config) any { return &c.Auth.Algorithms },
-	},
-	{
-		Key: "auth.leeway", Default: "1m",
-		Help:  "tolerated clock difference to the issuer",
-		field: func(c *Config) any { return &c.Auth.Leeway },
-	},
-	{
-		Key: "auth.subject_claim", Default: "sub",
-		Help:  "claim with the caller's name",
-		field: func(c *Config) any { return &c.Auth.SubjectClaim },
-	},
-	{
-		Key: "auth.role_claim", Default: "",
-		Help:  "claim with roles, such as realm_access.roles; unset: every caller is a user",
-		field: func(c *Config) any { return &c.Auth.RoleClaim },
-	},
-	{
-		Key:   "auth.roles",
-		Help:  "roles for values of that claim, each CLAIM=ROLE; unset: user, operator, admin",
-		field: func(c *Config) any { return &c.Auth.Roles },
-	},
-	{
-		Key: "auth.scope_claim", Default: "scope",
-		Help:  "claim with scopes",
-		field: func(c *Config) any { return &c.Auth.ScopeClaim },
-	},
-	{
-		Key: "auth.scope_prefix", Default: "",
-		Help:  "prefix of this server's scopes, such as lingserve:; unset: tokens' scopes do not count",
-		field: func(c *Config) any { return &c.Auth.ScopePrefix },
-	},
-	{
-		Key: "auth.ticket_life", Default: "1m", Min: "1s",
-		Help:  "lifetime of an unused ticket",
-		field: func(c *Config) any { return &c.Auth.TicketLife },
-	},
+	{Key: "auth.keys_file", Help: "file of API keys, one per line; reloaded on change"},
+	{Key: "auth.issuer", Help: "issuer of accepted JWTs (claim iss), such as https://login.example.com/"},
+	{Key: "auth.audience", Help: "this server's names in the claim aud"},
+	{Key: "auth.jwks", Help: "URL or file of the issuer's JSON Web Key Set"},
+	{Key: "auth.issuer_name", Default: "sso", Help: "issuer's short name, behind the @ in its users' names"},
+	{Key: "auth.token_types", example: "JWT", Help: "accepted typ of tokens, such as JWT; unset: at+jwt, or no typ"},
+	{Key: "auth.algorithms", Help: "accepted signatures, such as RS256; unset: all with a public key"},
+	{Key: "auth.leeway", Default: "1m", Help: "tolerated clock difference to the issuer"},
+	{Key: "auth.subject_claim", Default: "sub", Help: "claim with the caller's name"},
+	{Key: "auth.role_claim", Help: "claim with roles, such as realm_access.roles; unset: every caller is a user"},
+	{Key: "auth.roles", Help: "roles for values of that claim, each CLAIM=ROLE; unset: user, operator, admin"},
+	{Key: "auth.scope_claim", Default: "scope", Help: "claim with scopes"},
+	{Key: "auth.scope_prefix", Help: "prefix of this server's scopes, such as lingserve:; unset: tokens' scopes do not count"},
+	{Key: "auth.ticket_life", Default: "1m", Min: "1s", Help: "lifetime of an unused ticket"},
 }
 
 // callerSettings belong to the section limit.
 var callerSettings = []Setting{
-	{
-		Key: "limit.requests", Default: "600", Min: "0",
-		Help:  "a caller's requests per minute; 0: no limit",
-		field: func(c *Config) any { return &c.Caller.Requests },
-	},
-	{
-		Key: "limit.burst", Default: "120", Min: "1",
-		Help:  "a caller's requests at once",
-		field: func(c *Config) any { return &c.Caller.Burst },
-	},
-	{
-		Key: "limit.failures", Default: "30", Min: "0",
-		Help:  "wrong keys from one address per minute; 0: no limit",
-		field: func(c *Config) any { return &c.Caller.Failures },
-	},
-	{
-		Key: "limit.tokens", Default: "0", Min: "0",
-		Help:  "a caller's model tokens per minute; 0: no limit",
-		field: func(c *Config) any { return &c.Caller.Tokens },
-	},
-	{
-		Key: "limit.runs", Default: "100", Min: "0",
-		Help:  "a caller's concurrent runs; 0: no limit",
-		field: func(c *Config) any { return &c.Caller.Runs },
-	},
+	{Key: "limit.requests", Default: "600", Min: "0", Help: "a caller's requests per minute; 0: no limit"},
+	{Key: "limit.burst", Default: "120", Min: "1", Help: "a caller's requests at once"},
+	{Key: "limit.failures", Default: "30", Min: "0", Help: "wrong keys from one address per minute; 0: no limit"},
+	{Key: "limit.tokens", Default: "0", Min: "0", Help: "a caller's model tokens per minute; 0: no limit"},
+	{Key: "limit.runs", Default: "100", Min: "0", Help: "a caller's concurrent runs; 0: no limit"},
 }
 
 // finishAuth looks at what settings of access say together, and whether they can be read. Nothing of a key stands in an error.

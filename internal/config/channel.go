@@ -37,12 +37,11 @@ func (c Channel) Where() string {
 
 // channelType is a kind of channel.
 type channelType struct {
-	name string
-	// settings are those that it has beside what every channel has. at is what their keys begin with, of finds the channel.
-	settings func(at string, of func(*Config) *Channel) []Setting
-	needs    []string      // of its settings: those that have to be written
-	shipped  channel.Place // what it has for defaults of its own
-	always   bool          // it is there without a configuration, too
+	name     string
+	settings func(at string, of func(*Config) *Channel) []Setting // its own: at comes before their keys, of finds the channel
+	needs    []string                                             // of its settings: those that have to be written
+	shipped  channel.Place                                        // what it has for defaults of its own
+	always   bool                                                 // it is there without a configuration, too
 }
 
 // channelTypes are the kinds of channels there are. A new one is a line here, with its settings in a file of its own, and a line in
@@ -59,6 +58,13 @@ var channelTypes = []channelType{
 	}},
 }
 
+// settingsIn binds a table to the part of a channel that has the settings of its type.
+func settingsIn[T any](part func(*Channel) *T, rows []Setting) func(at string, of func(*Config) *Channel) []Setting {
+	return func(at string, of func(*Config) *Channel) []Setting {
+		return bindInFile(at, func(c *Config) *T { return part(of(c)) }, rows)
+	}
+}
+
 // noSettings are those of a type that has none of its own.
 func noSettings(string, func(*Config) *Channel) []Setting { return nil }
 
@@ -72,23 +78,13 @@ func ChannelTypes() []string {
 }
 
 func typeOfChannel(name string) (channelType, bool) {
-	for _, t := range channelTypes {
-		if t.name == name {
-			return t, true
-		}
-	}
-	return channelType{}, false
+	return lookup(channelTypes, func(t channelType) bool { return t.name == name })
 }
 
 // channel is where the settings of a channel go.
 func (c *Config) channel(name, account string) *Channel {
-	for i := range c.logins {
-		if c.logins[i].Name == name && c.logins[i].Account == account {
-			return &c.logins[i]
-		}
-	}
-	c.logins = append(c.logins, Channel{Name: name, Account: account})
-	return &c.logins[len(c.logins)-1]
+	is := func(ch *Channel) bool { return ch.Name == name && ch.Account == account }
+	return element(&c.logins, is, Channel{Name: name, Account: account})
 }
 
 // channels is the section of channels, whose members may have any name.
@@ -214,9 +210,6 @@ func (r *fileReader) login(at *yaml.Node, p *spot, n *yaml.Node) bool {
 		ch.Type = kind
 		return ch
 	})
-	for i := range p.own {
-		p.own[i].fileOnly = true
-	}
 	p.hasConversation = true
 	if !r.readSpot(p, n) {
 		return false
@@ -346,11 +339,8 @@ func (r *fileReader) channelType(at, channel *yaml.Node) (channelType, bool) {
 
 // typeSetting says of which kind a channel is whose name does not.
 func typeSetting(name string) Setting {
-	return Setting{
-		Key: channels + name + ".type", OneOf: ChannelTypes(), fileOnly: true,
-		Help:  "kind of the channel",
-		field: func(c *Config) any { return &c.channel(name, "").Type },
-	}
+	of := func(c *Config) *Channel { return c.channel(name, "") }
+	return bindInFile(channels+name+".", of, []Setting{{Key: "type", OneOf: ChannelTypes(), Help: "kind of the channel"}})[0]
 }
 
 // readSpot reads the settings of a spot, and of the spots below it. It returns false if n is no mapping.

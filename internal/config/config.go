@@ -48,8 +48,6 @@ type Config struct {
 	Upstream        Upstream
 	Retries         Retries
 	Limit           Limit
-	Caller          Caller
-	Cost            Cost
 	PriceFile       string
 	Files           Files
 	Auth            Auth

@@ -92,7 +92,7 @@ func providersTable() string {
 func commonTable() string {
 	var b strings.Builder
 	b.WriteString("| key | value | |\n|---|---|---|\n")
-	for _, s := range slices.Concat(commonSettings("NAME"), []Setting{headerSetting("NAME", "HEADER")}, modelSettings("NAME")) {
+	for _, s := range slices.Concat(providerSettings("NAME", "", "")[3:], []Setting{headerSetting("NAME", "HEADER")}, modelSettings("NAME")) {
 		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", s.Key, defaultOrKind(s), s.Help)
 	}
 	return b.String()

@@ -49,96 +49,39 @@ func (n *NATS) Embedded() bool { return slices.Equal(n.Servers, []string{Embedde
 var engineSettings = []Setting{
 	{
 		Key: "engine", Default: EngineLocal, OneOf: engines,
-		Help:  "storage: local (this process and its files), nats (NATS JetStream) or postgres (PostgreSQL); replicas share the last two",
-		field: func(c *Config) any { return &c.Engine },
+		Help: "storage: local (this process and its files), nats (NATS JetStream) or postgres (PostgreSQL); replicas share the last two",
 	},
 }
 
 var natsSettings = []Setting{
 	{
 		Key: "nats.servers", flag: "nats", example: "nats://10.0.0.1:4222",
-		Help:  "NATS servers, such as nats://a:4222; embedded: one in this process, stored in the data folder",
-		field: func(c *Config) any { return &c.NATS.Servers },
+		Help: "NATS servers, such as nats://a:4222; embedded: one in this process, stored in the data folder",
 	},
 	{
 		Key: "nats.routes", flag: "cluster", example: "nats://10.0.0.1:6222",
-		Help:  "cluster addresses of all three embedded servers, such as nats://a:6222",
-		field: func(c *Config) any { return &c.NATS.Routes },
+		Help: "cluster addresses of all three embedded servers, such as nats://a:6222",
 	},
-	{
-		Key:   "nats.cluster_listen",
-		Help:  "this embedded server's cluster address, such as 10.0.0.1:6222",
-		field: func(c *Config) any { return &c.NATS.ClusterListen },
-	},
-	{
-		Key:   "nats.listen",
-		Help:  "embedded server's address for replicas and NATS tools, such as 10.0.0.1:4222",
-		field: func(c *Config) any { return &c.NATS.Listen },
-	},
-	{
-		Key:   "nats.name",
-		Help:  "this replica's unique, lasting name; unset: the host name",
-		field: func(c *Config) any { return &c.NATS.Name },
-	},
-	{
-		Key:   "nats.user",
-		Help:  "NATS user; an embedded server requires it from others",
-		field: func(c *Config) any { return &c.NATS.User },
-	},
-	{
-		Key: "nats.password", Secret: true,
-		Help:  "that user's password",
-		field: func(c *Config) any { return &c.NATS.Password },
-	},
-	{
-		Key: "nats.token", Secret: true,
-		Help:  "NATS token, instead of a user",
-		field: func(c *Config) any { return &c.NATS.Token },
-	},
-	{
-		Key:   "nats.creds",
-		Help:  "NATS credentials file, instead of a user",
-		field: func(c *Config) any { return &c.NATS.Creds },
-	},
-	{
-		Key:   "nats.nkey",
-		Help:  "NKey seed file, instead of a user",
-		field: func(c *Config) any { return &c.NATS.NKey },
-	},
-	{
-		Key:   "nats.tls.ca",
-		Help:  "PEM file of the servers' CA; unset: the system's CAs",
-		field: func(c *Config) any { return &c.NATS.TLS.CA },
-	},
-	{
-		Key:   "nats.tls.cert",
-		Help:  "PEM file of this replica's certificate, also for its embedded server",
-		field: func(c *Config) any { return &c.NATS.TLS.Cert },
-	},
-	{
-		Key:   "nats.tls.key",
-		Help:  "PEM file of the certificate's key",
-		field: func(c *Config) any { return &c.NATS.TLS.Key },
-	},
+	{Key: "nats.cluster_listen", Help: "this embedded server's cluster address, such as 10.0.0.1:6222"},
+	{Key: "nats.listen", Help: "embedded server's address for replicas and NATS tools, such as 10.0.0.1:4222"},
+	{Key: "nats.name", Help: "this replica's unique, lasting name; unset: the host name"},
+	{Key: "nats.user", Help: "NATS user; an embedded server requires it from others"},
+	{Key: "nats.password", Secret: true, Help: "that user's password"},
+	{Key: "nats.token", Secret: true, Help: "NATS token, instead of a user"},
+	{Key: "nats.creds", Help: "NATS credentials file, instead of a user"},
+	{Key: "nats.nkey", Help: "NKey seed file, instead of a user"},
+	{Key: "nats.tls.ca", Help: "PEM file of the servers' CA; unset: the system's CAs"},
+	{Key: "nats.tls.cert", Help: "PEM file of this replica's certificate, also for its embedded server"},
+	{Key: "nats.tls.key", Help: "PEM file of the certificate's key"},
 	{
 		Key: "nats.prefix", Default: "lingserve", required: true, check: checkPrefix,
-		Help:  "prefix of streams and subjects; different for each installation in a NATS account",
-		field: func(c *Config) any { return &c.NATS.Prefix },
+		Help: "prefix of streams and subjects; different for each installation in a NATS account",
 	},
-	{
-		Key: "nats.copies", Default: "0", Min: "0", check: checkCopies,
-		Help:  "copies of the data, 1 or 3; 0: 3 in a cluster, else 1",
-		field: func(c *Config) any { return &c.NATS.Copies },
-	},
-	{
-		Key: "nats.grace", Default: "1m", Min: "1ms",
-		Help:  "how long a replica keeps its sessions while disconnected from NATS",
-		field: func(c *Config) any { return &c.NATS.Grace },
-	},
+	{Key: "nats.copies", Default: "0", Min: "0", check: checkCopies, Help: "copies of the data, 1 or 3; 0: 3 in a cluster, else 1"},
+	{Key: "nats.grace", Default: "1m", Min: "1ms", Help: "how long a replica keeps its sessions while disconnected from NATS"},
 	{
 		Key: "nats.max_inbox", Default: "1GiB", Min: "64KiB",
-		Help:  "NATS space for a day of channel events; beyond it, those answered first are forgotten",
-		field: func(c *Config) any { return &c.NATS.MaxInbox },
+		Help: "NATS space for a day of channel events; beyond it, those answered first are forgotten",
 	},
 }
 

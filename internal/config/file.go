@@ -361,12 +361,7 @@ func (s Setting) expected() string {
 }
 
 func find(key string) (Setting, bool) {
-	for _, s := range table {
-		if s.Key == key {
-			return s, true
-		}
-	}
-	return Setting{}, false
+	return lookup(table, func(s Setting) bool { return s.Key == key })
 }
 
 func keys(settings []Setting) []string {

@@ -21,29 +21,12 @@ type Files struct {
 var filesSettings = []Setting{
 	{
 		Key: "files.max_size", Default: "16MiB", Min: "1KiB",
-		Help:  "maximum size of an upload or a model's image or sound; at most half of limit.bodies",
-		field: func(c *Config) any { return &c.Files.MaxSize },
+		Help: "maximum size of an upload or a model's image or sound; at most half of limit.bodies",
 	},
-	{
-		Key: "files.max_count", Default: "1000", Min: "1",
-		Help:  "files of a caller",
-		field: func(c *Config) any { return &c.Files.MaxCount },
-	},
-	{
-		Key: "files.max_bytes", Default: "256MiB", Min: "1KiB",
-		Help:  "bytes of a caller's files",
-		field: func(c *Config) any { return &c.Files.MaxBytes },
-	},
-	{
-		Key: "files.retention", Default: "168h", Min: "1ms",
-		Help:  "how long a file is kept",
-		field: func(c *Config) any { return &c.Files.Retention },
-	},
-	{
-		Key: "files.types", Default: "image,pdf,audio,text",
-		Help:  "allowed uploads: image, pdf, audio, text, file (any other)",
-		field: func(c *Config) any { return &c.Files.Types },
-	},
+	{Key: "files.max_count", Default: "1000", Min: "1", Help: "files of a caller"},
+	{Key: "files.max_bytes", Default: "256MiB", Min: "1KiB", Help: "bytes of a caller's files"},
+	{Key: "files.retention", Default: "168h", Min: "1ms", Help: "how long a file is kept"},
+	{Key: "files.types", Default: "image,pdf,audio,text", Help: "allowed uploads: image, pdf, audio, text, file (any other)"},
 }
 
 // finishFiles looks at lists whose elements have a form.

@@ -5,6 +5,8 @@ import "time"
 // Limit bounds what all callers together may have of the machine. What goes on is never ended for it: it is what comes that is
 // refused, with the time to come back.
 type Limit struct {
+	Caller
+	Cost                  Cost
 	Memory                Size // 0 is what the environment says
 	Connections           int  // 0 is what the number of open files allows
 	ConnectionsPerAddress int  // 0 is half of Connections, and no limit for localhost
@@ -23,67 +25,21 @@ type Limit struct {
 var limitSettings = []Setting{
 	{
 		Key: "limit.memory", Default: "0B",
-		Help:  "memory; near it, new runs are refused; 0: GOMEMLIMIT, the container's limit, or half the machine's",
-		field: func(c *Config) any { return &c.Limit.Memory },
+		Help: "memory; near it, new runs are refused; 0: GOMEMLIMIT, the container's limit, or half the machine's",
 	},
-	{
-		Key: "limit.connections", Default: "0", Min: "0",
-		Help:  "client connections; 0: from the limit of open files",
-		field: func(c *Config) any { return &c.Limit.Connections },
-	},
+	{Key: "limit.connections", Default: "0", Min: "0", Help: "client connections; 0: from the limit of open files"},
 	{
 		Key: "limit.connections_per_address", Default: "0", Min: "0",
-		Help:  "connections of one address, except http.proxies; 0: half of limit.connections, or no limit for localhost",
-		field: func(c *Config) any { return &c.Limit.ConnectionsPerAddress },
+		Help: "connections of one address, except http.proxies; 0: half of limit.connections, or no limit for localhost",
 	},
-	{
-		Key: "limit.streams", Default: "20000", Min: "1",
-		Help:  "requests that follow or await a run",
-		field: func(c *Config) any { return &c.Limit.Streams },
-	},
-	{
-		Key: "limit.streams_per_caller", Default: "0", Min: "0",
-		Help:  "such requests of one caller; 0: half of limit.streams",
-		field: func(c *Config) any { return &c.Limit.StreamsPerCaller },
-	},
-	{
-		Key: "limit.upstream", Default: "10000", Min: "0",
-		Help:  "concurrent requests to one provider; more wait; 0: no limit",
-		field: func(c *Config) any { return &c.Limit.Upstream },
-	},
-	{
-		Key: "limit.upstream_queue", Default: "1000", Min: "0",
-		Help:  "waiting requests for one provider; more are refused",
-		field: func(c *Config) any { return &c.Limit.UpstreamQueue },
-	},
-	{
-		Key: "limit.upstream_wait", Default: "30s", Min: "1ms",
-		Help:  "how long they wait",
-		field: func(c *Config) any { return &c.Limit.UpstreamWait },
-	},
-	{
-		Key: "limit.bodies", Default: "64MiB", Min: "1KiB",
-		Help:  "memory for request bodies",
-		field: func(c *Config) any { return &c.Limit.Bodies },
-	},
-	{
-		Key: "limit.input", Default: "1000000", Min: "1",
-		Help:  "characters of a request's input, instructions and earlier messages",
-		field: func(c *Config) any { return &c.Limit.Input },
-	},
-	{
-		Key: "limit.images", Default: "16", Min: "0",
-		Help:  "images and files of a request",
-		field: func(c *Config) any { return &c.Limit.Images },
-	},
-	{
-		Key: "limit.sessions", Default: "0", Min: "0",
-		Help:  "stored sessions; more are refused; 0: no limit",
-		field: func(c *Config) any { return &c.Limit.Sessions },
-	},
-	{
-		Key: "limit.disk_free", Default: "64MiB",
-		Help:  "free disk space that runs with a session or Idempotency-Key need; 0: no check",
-		field: func(c *Config) any { return &c.Limit.DiskFree },
-	},
+	{Key: "limit.streams", Default: "20000", Min: "1", Help: "requests that follow or await a run"},
+	{Key: "limit.streams_per_caller", Default: "0", Min: "0", Help: "such requests of one caller; 0: half of limit.streams"},
+	{Key: "limit.upstream", Default: "10000", Min: "0", Help: "concurrent requests to one provider; more wait; 0: no limit"},
+	{Key: "limit.upstream_queue", Default: "1000", Min: "0", Help: "waiting requests for one provider; more are refused"},
+	{Key: "limit.upstream_wait", Default: "30s", Min: "1ms", Help: "how long they wait"},
+	{Key: "limit.bodies", Default: "64MiB", Min: "1KiB", Help: "memory for request bodies"},
+	{Key: "limit.input", Default: "1000000", Min: "1", Help: "characters of a request's input, instructions and earlier messages"},
+	{Key: "limit.images", Default: "16", Min: "0", Help: "images and files of a request"},
+	{Key: "limit.sessions", Default: "0", Min: "0", Help: "stored sessions; more are refused; 0: no limit"},
+	{Key: "limit.disk_free", Default: "64MiB", Help: "free disk space that runs with a session or Idempotency-Key need; 0: no check"},
 }

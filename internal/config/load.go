@@ -239,13 +239,9 @@ func (l *loader) find(s Setting) *value {
 // readFile returns what the configuration file says. The default file may be missing, one that was asked for may not.
 func (l *loader) readFile() map[string]*value {
 	path, at, asked := "lingserve.yaml", "", false
-	for _, s := range table {
-		if s.Key != "config" {
-			continue
-		}
-		if v := l.find(s); v != nil {
-			path, at, asked = v.text, v.at, true
-		}
+	s, _ := find("config")
+	if v := l.find(s); v != nil {
+		path, at, asked = v.text, v.at, true
 	}
 	if path == "" { // --config "" reads none
 		return nil
@@ -267,7 +263,7 @@ func (l *loader) readFile() map[string]*value {
 	l.file, l.c.fileRead = r, path
 	l.errs = append(l.errs, r.errors()...)
 	// Together with the presets, so that they are shown as one section.
-	l.c.settings = slices.Concat(top, priceSettings, byProvider(slices.Concat(presetSettings(), r.added)), r.ofNames, sections)
+	l.c.settings = slices.Concat(top, byProvider(slices.Concat(presetSettings(), r.added)), r.ofNames, sections)
 	if r.hasKey && readableByAll(path) {
 		l.c.Warnings = append(l.c.Warnings, fmt.Sprintf("%s contains a key, and every user of this machine can read the file; use {env: NAME} or {file: PATH} for the key, or change the file's permissions (chmod o-r)", path))
 	}

@@ -20,13 +20,7 @@ type MCPServer struct {
 
 // mcpServer is where the settings of a server go.
 func (c *Config) mcpServer(name string) *MCPServer {
-	for i := range c.MCP {
-		if c.MCP[i].Name == name {
-			return &c.MCP[i]
-		}
-	}
-	c.MCP = append(c.MCP, MCPServer{Name: name})
-	return &c.MCP[len(c.MCP)-1]
+	return element(&c.MCP, func(e *MCPServer) bool { return e.Name == name }, MCPServer{Name: name})
 }
 
 var mcpNames = named{
@@ -35,43 +29,16 @@ var mcpNames = named{
 
 // mcpSettings are the settings of one server. They stand in the file alone.
 func mcpSettings(name string) []Setting {
-	section := "mcp." + name + "."
-	list := []Setting{
-		{
-			Key:   section + "command",
-			Help:  "program to start, without a shell; it speaks MCP on standard input and output",
-			field: func(c *Config) any { return &c.mcpServer(name).Command },
-		},
-		{
-			Key:   section + "args",
-			Help:  "its arguments",
-			field: func(c *Config) any { return &c.mcpServer(name).Args },
-		},
-		{
-			Key:   section + "env",
-			Help:  "names of variables that it gets beside PATH, HOME and the like",
-			field: func(c *Config) any { return &c.mcpServer(name).Env },
-		},
-		{
-			Key: section + "url", check: checkURL,
-			Help:  "address of a server with streamable HTTP, instead of command",
-			field: func(c *Config) any { return &c.mcpServer(name).URL },
-		},
-		{
-			Key: section + "authorization", Secret: true,
-			Help:  "header Authorization, such as \"Bearer …\"",
-			field: func(c *Config) any { return &c.mcpServer(name).Authorization },
-		},
-		{
-			Key: section + "timeout", Default: "1m", Min: "1ms",
-			Help:  "timeout of a tool call",
-			field: func(c *Config) any { return &c.mcpServer(name).Timeout },
-		},
-	}
-	for i := range list {
-		list[i].fileOnly = true
-	}
-	return list
+	return bindInFile("mcp."+name+".", func(c *Config) *MCPServer { return c.mcpServer(name) }, mcpTable)
+}
+
+var mcpTable = []Setting{
+	{Key: "command", Help: "program to start, without a shell; it speaks MCP on standard input and output"},
+	{Key: "args", Help: "its arguments"},
+	{Key: "env", Help: "names of variables that it gets beside PATH, HOME and the like"},
+	{Key: "url", check: unlessEmpty(checkURL), Help: "address of a server with streamable HTTP, instead of command"},
+	{Key: "authorization", Secret: true, Help: "header Authorization, such as \"Bearer …\""},
+	{Key: "timeout", Default: "1m", Min: "1ms", Help: "timeout of a tool call"},
 }
 
 // checkMCP refuses a server that is no program and no address, or both.

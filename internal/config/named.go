@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/lingserve/lingserve/internal/yaml"
@@ -46,4 +47,23 @@ func (r *fileReader) namedOne(of named, at, n *yaml.Node) bool {
 		r.ofNames = append(r.ofNames, own...)
 	}
 	return ok
+}
+
+// element returns the element of a list that is accepts. If there is none, it appends fresh.
+func element[T any](list *[]T, is func(*T) bool, fresh T) *T {
+	for i := range *list {
+		if is(&(*list)[i]) {
+			return &(*list)[i]
+		}
+	}
+	*list = append(*list, fresh)
+	return &(*list)[len(*list)-1]
+}
+
+// lookup returns the first element that is accepts.
+func lookup[T any](list []T, is func(T) bool) (found T, ok bool) {
+	if i := slices.IndexFunc(list, is); i >= 0 {
+		return list[i], true
+	}
+	return found, false
 }

@@ -17,24 +17,11 @@ var engines = []string{EngineLocal, EngineNATS, EnginePostgres}
 var postgresSettings = []Setting{
 	{
 		Key: "postgres.url", flag: "postgres-url", Secret: true,
-		Help:  "database that replicas share, such as postgres://user:password@host:5432/database",
-		field: func(c *Config) any { return &c.Postgres.URL },
+		Help: "database that replicas share, such as postgres://user:password@host:5432/database",
 	},
-	{
-		Key: "postgres.schema", Default: "lingserve", required: true,
-		Help:  "schema; different for each installation in a database",
-		field: func(c *Config) any { return &c.Postgres.Schema },
-	},
-	{
-		Key: "postgres.connections", Default: "16", Min: "2",
-		Help:  "connections to the database",
-		field: func(c *Config) any { return &c.Postgres.Connections },
-	},
-	{
-		Key: "postgres.grace", Default: "1m", Min: "1ms",
-		Help:  "how long a replica keeps its sessions while disconnected from PostgreSQL",
-		field: func(c *Config) any { return &c.Postgres.Grace },
-	},
+	{Key: "postgres.schema", Default: "lingserve", required: true, Help: "schema; different for each installation in a database"},
+	{Key: "postgres.connections", Default: "16", Min: "2", Help: "connections to the database"},
+	{Key: "postgres.grace", Default: "1m", Min: "1ms", Help: "how long a replica keeps its sessions while disconnected from PostgreSQL"},
 }
 
 // postgres checks the settings of the engine postgres.

@@ -19,34 +19,10 @@ type Cost struct {
 
 // costSettings belong to the section limit.
 var costSettings = []Setting{
-	{
-		Key: "limit.cost.run", Default: "0", Min: "0",
-		Help:  "dollars for one run; 0: no limit",
-		field: func(c *Config) any { return &c.Cost.Run },
-	},
-	{
-		Key: "limit.cost.session", Default: "0", Min: "0",
-		Help:  "dollars for one session; 0: no limit",
-		field: func(c *Config) any { return &c.Cost.Session },
-	},
-	{
-		Key: "limit.cost.caller", Default: "0", Min: "0",
-		Help:  "dollars for one caller per UTC day; 0: no limit",
-		field: func(c *Config) any { return &c.Cost.Caller },
-	},
-	{
-		Key: "limit.cost.day", Default: "0", Min: "0",
-		Help:  "dollars for all callers per UTC day; 0: no limit",
-		field: func(c *Config) any { return &c.Cost.Day },
-	},
-}
-
-var priceSettings = []Setting{
-	{
-		Key:   "prices",
-		Help:  "file of model prices, which override the built-in ones",
-		field: func(c *Config) any { return &c.PriceFile },
-	},
+	{Key: "limit.cost.run", Default: "0", Min: "0", Help: "dollars for one run; 0: no limit"},
+	{Key: "limit.cost.session", Default: "0", Min: "0", Help: "dollars for one session; 0: no limit"},
+	{Key: "limit.cost.caller", Default: "0", Min: "0", Help: "dollars for one caller per UTC day; 0: no limit"},
+	{Key: "limit.cost.day", Default: "0", Min: "0", Help: "dollars for all callers per UTC day; 0: no limit"},
 }
 
 const (

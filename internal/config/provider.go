@@ -191,33 +191,17 @@ func (p Preset) variable(field string) string {
 }
 
 func preset(name string) (Preset, bool) {
-	for _, p := range presets {
-		if p.Name == name {
-			return p, true
-		}
-	}
-	return Preset{}, false
+	return lookup(presets, func(p Preset) bool { return p.Name == name })
 }
 
 // Provider returns the provider of this name.
 func (c *Config) Provider(name string) (Provider, bool) {
-	for _, p := range c.Providers {
-		if p.Name == name {
-			return p, true
-		}
-	}
-	return Provider{}, false
+	return lookup(c.Providers, func(p Provider) bool { return p.Name == name })
 }
 
 // provider is where the settings of a provider go.
 func (c *Config) provider(name string) *Provider {
-	for i := range c.Providers {
-		if c.Providers[i].Name == name {
-			return &c.Providers[i]
-		}
-	}
-	c.Providers = append(c.Providers, Provider{Name: name})
-	return &c.Providers[len(c.Providers)-1]
+	return element(&c.Providers, func(e *Provider) bool { return e.Name == name }, Provider{Name: name})
 }
 
 // Missing says what the provider still needs before it can be asked, as a sentence for people; empty is nothing.
@@ -304,20 +288,13 @@ func mustHaveKey(kind string) bool {
 }
 
 func kindSetting(name string) Setting {
-	return Setting{
-		Key: "providers." + name + ".kind", OneOf: kinds, Help: "the server's protocol",
-		field: func(c *Config) any { return &c.provider(name).Kind },
-	}
+	of := func(c *Config) *Provider { return c.provider(name) }
+	return bind(providers+name+".", of, []Setting{{Key: "kind", OneOf: kinds, Help: "the server's protocol"}})[0]
 }
 
 // providerSettings are the settings that a provider of this kind has.
 func providerSettings(name, title, kind string) []Setting {
-	section := "providers." + name + "."
-	base := Setting{
-		Key: section + "base_url", check: checkURL,
-		Help:  "address of " + title,
-		field: func(c *Config) any { return &c.provider(name).BaseURL },
-	}
+	base := Setting{Key: "base_url", check: unlessEmpty(checkURL), Help: "address of " + title}
 	switch {
 	case kind == KindOllama:
 		base.check, base.parse = nil, parseHost
@@ -327,78 +304,46 @@ func providerSettings(name, title, kind string) []Setting {
 	case kind == KindAzure || kind == KindAzureResponses:
 		base.Help += ", such as https://NAME.openai.azure.com"
 	}
-	list := []Setting{
-		{
-			Key: section + "key", Secret: true, provider: name,
-			Help:  "key for " + title,
-			field: func(c *Config) any { return &c.provider(name).Key },
-		},
+	first := []Setting{
+		{Key: "key", Secret: true, provider: name, Help: "key for " + title},
 		base,
-		{
-			Key:   section + "models",
-			Help:  "listed models of " + title + ", without the prefix; the first can be the default model",
-			field: func(c *Config) any { return &c.provider(name).Models },
-		},
+		{Key: "models", Help: "listed models of " + title + ", without the prefix; the first can be the default model"},
 	}
-	text := func(field, standard, help string, into func(*Provider) *string) {
-		list = append(list, Setting{
-			Key: section + field, Default: standard, Help: help,
-			field: func(c *Config) any { return into(c.provider(name)) },
-		})
-	}
-	switch kind {
-	case KindAzure:
-		text("api_version", defaultAPIVersion, "API version of "+title, func(p *Provider) *string { return &p.APIVersion })
-		list[len(list)-1].check = checkAPIVersion
-	case KindAzureResponses:
-		text("api_version", "", "API version of "+title+"; unset: paths below /openai/v1, without a version", func(p *Provider) *string { return &p.APIVersion })
-		list[len(list)-1].check = func(s string) error {
-			if s == "" {
-				return nil
-			}
-			return checkAPIVersion(s)
-		}
-	case KindCoze:
-		text("user", "lingserve", "user_id for "+title, func(p *Provider) *string { return &p.User })
-		list[len(list)-1].required = true
-	case KindVertex:
-		text("project", "", "project of "+title, func(p *Provider) *string { return &p.Project })
-		text("location", "global", "region of "+title+", us, eu or global", func(p *Provider) *string { return &p.Location })
-	case KindBedrock:
-		text("region", "", "region of "+title, func(p *Provider) *string { return &p.Region })
-		text("profile", "", "AWS profile with the keys and the default region", func(p *Provider) *string { return &p.Profile })
-	}
-	if kind == KindOpenAI || kind == KindResponses {
-		text("organization", "", "organization (header OpenAI-Organization)", func(p *Provider) *string { return &p.Organization })
-		list[len(list)-1].optional = true
-	}
-	return append(list, commonSettings(name)...)
+	of := func(c *Config) *Provider { return c.provider(name) }
+	return append(bind(providers+name+".", of, append(first, kindTable(kind, title)...)), bindInFile(providers+name+".", of, providerTable)...)
 }
 
-// commonSettings are those that every provider has, in the file alone. There are headers beside them, a setting each.
-func commonSettings(name string) []Setting {
-	section := providers + name + "."
-	list := []Setting{
-		{
-			Key: section + "timeout", Min: "1ms",
-			Help:  "timeout of a whole answer, instead of upstream.total",
-			field: func(c *Config) any { return &c.provider(name).Timeout },
-		},
-		{
-			Key: section + "proxy", check: checkProxy,
-			Help:  "proxy (http, https or socks5), instead of upstream.proxy_env",
-			field: func(c *Config) any { return &c.provider(name).Proxy },
-		},
-		{
-			Key:   section + "options",
-			Help:  "options of its models; a model's own options override them",
-			field: func(c *Config) any { return &c.provider(name).Options },
-		},
+// kindTable has the settings that only providers of one kind have.
+func kindTable(kind, title string) []Setting {
+	switch kind {
+	case KindAzure:
+		return []Setting{{Key: "api_version", Default: defaultAPIVersion, check: checkAPIVersion, Help: "API version of " + title}}
+	case KindAzureResponses:
+		help := "API version of " + title + "; unset: paths below /openai/v1, without a version"
+		return []Setting{{Key: "api_version", check: unlessEmpty(checkAPIVersion), Help: help}}
+	case KindCoze:
+		return []Setting{{Key: "user", Default: "lingserve", required: true, Help: "user_id for " + title}}
+	case KindVertex:
+		return []Setting{
+			{Key: "project", Help: "project of " + title},
+			{Key: "location", Default: "global", Help: "region of " + title + ", us, eu or global"},
+		}
+	case KindBedrock:
+		return []Setting{
+			{Key: "region", Help: "region of " + title},
+			{Key: "profile", Help: "AWS profile with the keys and the default region"},
+		}
+	case KindOpenAI, KindResponses:
+		return []Setting{{Key: "organization", optional: true, Help: "organization (header OpenAI-Organization)"}}
 	}
-	for i := range list {
-		list[i].fileOnly, list[i].optional = true, true
-	}
-	return list
+	return nil
+}
+
+// providerTable has the settings of every provider that are in the file alone. There are headers beside them, a setting each.
+var providerTable = []Setting{
+	{Key: "timeout", Min: "1ms", optional: true, Help: "timeout of a whole answer, instead of upstream.total"},
+	{Key: "proxy", check: checkProxy, optional: true, Help: "proxy (http, https or socks5), instead of upstream.proxy_env"},
+	{Key: "options", optional: true, Help: "options of its models; a model's own options override them"},
 }
 
 func checkProxy(s string) error {
@@ -452,13 +397,7 @@ var modelNames = named{"models", "models", "a model", modelName, "the form PROVI
 
 // model is where the settings of a model go.
 func (c *Config) model(name string) *Model {
-	for i := range c.Models {
-		if c.Models[i].Name == name {
-			return &c.Models[i]
-		}
-	}
-	c.Models = append(c.Models, Model{Name: name})
-	return &c.Models[len(c.Models)-1]
+	return element(&c.Models, func(e *Model) bool { return e.Name == name }, Model{Name: name})
 }
 
 // modelSettings are the settings of one model. They stand in the file alone.

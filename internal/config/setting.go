@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -62,69 +63,92 @@ func (s Setting) Variables() []string {
 	return append([]string{name}, s.Env...)
 }
 
-// table is ordered as the file would be written: sections stand together.
-var table = slices.Concat(top, priceSettings, presetSettings(), sections)
+// unlessEmpty is a check that allows text to be empty.
+func unlessEmpty(check func(string) error) func(string) error {
+	return func(text string) error {
+		if text == "" {
+			return nil
+		}
+		return check(text)
+	}
+}
 
-var top = []Setting{
+// bind completes the rows of a table: prefix comes before their keys, and the value of a setting goes to the field of a struct that its key
+// names, as max_log names MaxLog. in returns the struct.
+func bind[T any](prefix string, in func(*Config) *T, rows []Setting) []Setting {
+	rows = slices.Clone(rows)
+	for i := range rows {
+		s := &rows[i]
+		if s.field == nil {
+			index := fieldOf(reflect.TypeFor[T](), s.Key)
+			s.field = func(c *Config) any { return reflect.ValueOf(in(c)).Elem().FieldByIndex(index).Addr().Interface() }
+		}
+		s.Key = prefix + s.Key
+	}
+	return rows
+}
+
+// bindInFile is bind for settings that are in the file alone.
+func bindInFile[T any](prefix string, in func(*Config) *T, rows []Setting) []Setting {
+	rows = bind(prefix, in, rows)
+	for i := range rows {
+		rows[i].fileOnly = true
+	}
+	return rows
+}
+
+// fieldOf returns the index of the field that a key names.
+func fieldOf(t reflect.Type, key string) (index []int) {
+	for name := range strings.SplitSeq(strings.ReplaceAll(key, "_", ""), ".") {
+		f, ok := t.FieldByNameFunc(func(field string) bool { return strings.EqualFold(field, name) })
+		if !ok {
+			panic(fmt.Sprintf("config: %s has no field for the setting %s", t, key))
+		}
+		index, t = append(index, f.Index...), f.Type
+	}
+	return index
+}
+
+// table is ordered as the file would be written: sections stand together.
+var table = slices.Concat(top, presetSettings(), sections)
+
+func whole(c *Config) *Config { return c }
+
+var top = bind("", whole, []Setting{
 	{
 		Key: "addr", Default: "127.0.0.1:8080", check: checkAddr,
-		Help:  "listen address; without authentication localhost only, unless insecure is set",
-		field: func(c *Config) any { return &c.Addr },
+		Help: "listen address; without authentication localhost only, unless insecure is set",
 	},
-	{
-		Key: "data", Default: "./data",
-		Help:  "folder of data that survives a restart; empty: memory only",
-		field: func(c *Config) any { return &c.Data },
-	},
+	{Key: "data", Default: "./data", Help: "folder of data that survives a restart; empty: memory only"},
 	{
 		Key: "workflows", Default: "./workflows", required: true,
-		Help:  "folder of workflow files; unset: ./workflows, added to the shipped workflows",
-		field: func(c *Config) any { return &c.Workflows },
+		Help: "folder of workflow files; unset: ./workflows, added to the shipped workflows",
 	},
 	{
 		Key: "workspace", Default: "./workspace", required: true,
-		Help:  "folder that agents can read; data, configuration and key files must be outside",
-		field: func(c *Config) any { return &c.Workspace },
+		Help: "folder that agents can read; data, configuration and key files must be outside",
 	},
 	{
-		Key: "config", Default: "lingserve.yaml",
-		Help:  "configuration file; the default one may be missing",
-		field: func(c *Config) any { return &c.File },
+		Key: "config", Default: "lingserve.yaml", field: func(c *Config) any { return &c.File },
+		Help: "configuration file; the default one may be missing",
+	},
+	{Key: "insecure", Default: "false", Help: "listen on any address without authentication"},
+	{
+		Key: "model", check: unlessEmpty(checkModel), chain: true,
+		Help: "default model or fallback chain; unset: the first configured provider's first model, else demo:demo",
 	},
 	{
-		Key: "insecure", Default: "false",
-		Help:  "listen on any address without authentication",
-		field: func(c *Config) any { return &c.Insecure },
+		Key:  "media",
+		Help: "corrections of models' inputs: provider:name=image+pdf, with image, pdf, audio, file or none; * matches any text",
 	},
-	{
-		Key: "model", Default: "", check: checkModel, chain: true,
-		Help:  "default model or fallback chain; unset: the first configured provider's first model, else demo:demo",
-		field: func(c *Config) any { return &c.Model },
-	},
-	{
-		Key: "media", Default: "",
-		Help:  "corrections of models' inputs: provider:name=image+pdf, with image, pdf, audio, file or none; * matches any text",
-		field: func(c *Config) any { return &c.Media },
-	},
-	{
-		Key: "inline_workflows", Default: "false",
-		Help:  "allow workflows inside requests",
-		field: func(c *Config) any { return &c.InlineWorkflows },
-	},
-	{
-		Key: "watch", Default: "false",
-		Help:  "reload workflows when files change; SIGHUP always reloads them",
-		field: func(c *Config) any { return &c.Watch },
-	},
-	{
-		Key: "grace", Default: "20s",
-		Help:  "time to finish running work after SIGTERM",
-		field: func(c *Config) any { return &c.Grace },
-	},
-}
+	{Key: "inline_workflows", Default: "false", Help: "allow workflows inside requests"},
+	{Key: "watch", Default: "false", Help: "reload workflows when files change; SIGHUP always reloads them"},
+	{Key: "grace", Default: "20s", Help: "time to finish running work after SIGTERM"},
+	{Key: "prices", Help: "file of model prices, which override the built-in ones", field: func(c *Config) any { return &c.PriceFile }},
+})
 
 // sections are groups of settings, one below the other.
-var sections = slices.Concat(
+var sections = bind("", whole, slices.Concat(
 	engineSettings,
 	natsSettings,
 	postgresSettings,
@@ -137,183 +161,55 @@ var sections = slices.Concat(
 	adminSettings,
 	traceSettings,
 	tlsSettings,
-)
+))
 
 var coreSettings = []Setting{
-	{
-		Key: "demo.pace", Default: "50", Min: "0",
-		Help:  "the demo model's tokens per second; 0: no pause",
-		field: func(c *Config) any { return &c.Demo.Pace },
-	},
-	{
-		Key: "run.retention", Default: "5m", Min: "1ms",
-		Help:  "how long an ended run is kept",
-		field: func(c *Config) any { return &c.Run.Retention },
-	},
-	{
-		Key: "run.key_retention", Default: "24h", Min: "1ms",
-		Help:  "how long an Idempotency-Key is kept",
-		field: func(c *Config) any { return &c.Run.KeyRetention },
-	},
-	{
-		Key: "run.timeout", Default: "30m", Min: "1ms",
-		Help:  "timeout of a run",
-		field: func(c *Config) any { return &c.Run.Timeout },
-	},
-	{
-		Key: "run.max", Default: "10000", Min: "1",
-		Help:  "concurrent runs; more are refused",
-		field: func(c *Config) any { return &c.Run.Max },
-	},
-	{
-		Key: "run.max_log", Default: "8MiB", Min: "4KiB",
-		Help:  "memory of a run's events; slower readers resume from a snapshot",
-		field: func(c *Config) any { return &c.Run.MaxLog },
-	},
-	{
-		Key: "run.max_result", Default: "16MiB", Min: "1KiB",
-		Help:  "size of a run's result",
-		field: func(c *Config) any { return &c.Run.MaxResult },
-	},
-	{
-		Key: "run.max_bots", Default: "256", Min: "1",
-		Help:  "bots of a run",
-		field: func(c *Config) any { return &c.Run.MaxBots },
-	},
-	{
-		Key: "run.max_tasks", Default: "1024", Min: "1",
-		Help:  "tasks of a run",
-		field: func(c *Config) any { return &c.Run.MaxTasks },
-	},
-	{
-		Key: "run.ended_memory", Default: "8MiB", Min: "1KiB",
-		Help:  "memory for ended runs; older ones go to the data folder",
-		field: func(c *Config) any { return &c.Run.EndedMemory },
-	},
-	{
-		Key: "run.max_disk", Default: "4GiB", Min: "64KiB",
-		Help:  "disk space for ended runs; the first to expire are deleted",
-		field: func(c *Config) any { return &c.Run.MaxDisk },
-	},
-	{
-		Key: "turn.timeout", Default: "0s",
-		Help:  "timeout of a turn, approvals included; 0: only run.timeout",
-		field: func(c *Config) any { return &c.Turn.Timeout },
-	},
-	{
-		Key: "turn.concurrency", Default: "256", Min: "1",
-		Help:  "concurrent turns; more wait",
-		field: func(c *Config) any { return &c.Turn.Concurrency },
-	},
-	{
-		Key: "turn.queue", Default: "16", Min: "1",
-		Help:  "waiting messages of a session; more are refused",
-		field: func(c *Config) any { return &c.Turn.Queue },
-	},
-	{
-		Key: "turn.queue_total", Default: "4096", Min: "1",
-		Help:  "waiting messages of all sessions; more are refused",
-		field: func(c *Config) any { return &c.Turn.QueueTotal },
-	},
+	{Key: "demo.pace", Default: "50", Min: "0", Help: "the demo model's tokens per second; 0: no pause"},
+	{Key: "run.retention", Default: "5m", Min: "1ms", Help: "how long an ended run is kept"},
+	{Key: "run.key_retention", Default: "24h", Min: "1ms", Help: "how long an Idempotency-Key is kept"},
+	{Key: "run.timeout", Default: "30m", Min: "1ms", Help: "timeout of a run"},
+	{Key: "run.max", Default: "10000", Min: "1", Help: "concurrent runs; more are refused"},
+	{Key: "run.max_log", Default: "8MiB", Min: "4KiB", Help: "memory of a run's events; slower readers resume from a snapshot"},
+	{Key: "run.max_result", Default: "16MiB", Min: "1KiB", Help: "size of a run's result"},
+	{Key: "run.max_bots", Default: "256", Min: "1", Help: "bots of a run"},
+	{Key: "run.max_tasks", Default: "1024", Min: "1", Help: "tasks of a run"},
+	{Key: "run.ended_memory", Default: "8MiB", Min: "1KiB", Help: "memory for ended runs; older ones go to the data folder"},
+	{Key: "run.max_disk", Default: "4GiB", Min: "64KiB", Help: "disk space for ended runs; the first to expire are deleted"},
+	{Key: "turn.timeout", Default: "0s", Help: "timeout of a turn, approvals included; 0: only run.timeout"},
+	{Key: "turn.concurrency", Default: "256", Min: "1", Help: "concurrent turns; more wait"},
+	{Key: "turn.queue", Default: "16", Min: "1", Help: "waiting messages of a session; more are refused"},
+	{Key: "turn.queue_total", Default: "4096", Min: "1", Help: "waiting messages of all sessions; more are refused"},
 	{
 		Key: "tape.store", Default: "file", OneOf: []string{"file", "postgres", EngineNATS},
-		Help:  "storage of sessions: file (data folder), postgres, or nats (the default with engine nats)",
-		field: func(c *Config) any { return &c.Tape.Store },
+		Help: "storage of sessions: file (data folder), postgres, or nats (the default with engine nats)",
 	},
 	{
 		Key: "tape.sync", Default: "interval", OneOf: []string{"none", "interval", "turn", "always"},
-		Help:  "fsync of session files: none (by the system), interval (within a second), turn (at its end), always (before each next step)",
-		field: func(c *Config) any { return &c.Tape.Sync },
+		Help: "fsync of session files: none (by the system), interval (within a second), turn (at its end), always (before each next step)",
 	},
-	{
-		Key: "tape.postgres.url", Secret: true,
-		Help:  "database, such as postgres://user:password@host:5432/database",
-		field: func(c *Config) any { return &c.Tape.Postgres.URL },
-	},
-	{
-		Key: "tape.postgres.schema", Default: "lingserve", required: true,
-		Help:  "schema; different for each installation in a database",
-		field: func(c *Config) any { return &c.Tape.Postgres.Schema },
-	},
-	{
-		Key: "tape.postgres.connections", Default: "16", Min: "2",
-		Help:  "connections to the database",
-		field: func(c *Config) any { return &c.Tape.Postgres.Connections },
-	},
-	{
-		Key: "http.keepalive", Default: "10s", Min: "1ms",
-		Help:  "heartbeat interval of idle streams",
-		field: func(c *Config) any { return &c.HTTP.KeepAlive },
-	},
-	{
-		Key: "http.write_timeout", Default: "30s", Min: "1ms",
-		Help:  "timeout of a client that stops reading; its run continues",
-		field: func(c *Config) any { return &c.HTTP.WriteTimeout },
-	},
-	{
-		Key: "http.max_body", Default: "1MiB", Min: "1KiB",
-		Help:  "maximum size of a request body",
-		field: func(c *Config) any { return &c.HTTP.MaxBody },
-	},
-	{
-		Key:   "http.hosts",
-		Help:  "accepted Host names, such as *.example.com; unset: localhost and IP addresses, or any with keys",
-		field: func(c *Config) any { return &c.HTTP.Hosts },
-	},
-	{
-		Key:   "http.origins",
-		Help:  "sites whose pages may call the server, such as https://app.example.com",
-		field: func(c *Config) any { return &c.HTTP.Origins },
-	},
-	{
-		Key:   "http.proxies",
-		Help:  "addresses or networks of proxies whose X-Forwarded-For is trusted",
-		field: func(c *Config) any { return &c.HTTP.Proxies },
-	},
-	{
-		Key: "upstream.connect", Default: "10s",
-		Help:  "timeout to connect to a provider; 0: none",
-		field: func(c *Config) any { return &c.Upstream.Connect },
-	},
-	{
-		Key: "upstream.first_token", Default: "1m",
-		Help:  "timeout of a model's first token; 0: none",
-		field: func(c *Config) any { return &c.Upstream.FirstToken },
-	},
-	{
-		Key: "upstream.idle", Default: "1m",
-		Help:  "timeout between a model's tokens; 0: none",
-		field: func(c *Config) any { return &c.Upstream.Idle },
-	},
-	{
-		Key: "upstream.total", Default: "10m",
-		Help:  "timeout of a model's whole answer; 0: none",
-		field: func(c *Config) any { return &c.Upstream.Total },
-	},
+	{Key: "tape.postgres.url", Secret: true, Help: "database, such as postgres://user:password@host:5432/database"},
+	{Key: "tape.postgres.schema", Default: "lingserve", required: true, Help: "schema; different for each installation in a database"},
+	{Key: "tape.postgres.connections", Default: "16", Min: "2", Help: "connections to the database"},
+	{Key: "http.keepalive", Default: "10s", Min: "1ms", Help: "heartbeat interval of idle streams"},
+	{Key: "http.write_timeout", Default: "30s", Min: "1ms", Help: "timeout of a client that stops reading; its run continues"},
+	{Key: "http.max_body", Default: "1MiB", Min: "1KiB", Help: "maximum size of a request body"},
+	{Key: "http.hosts", Help: "accepted Host names, such as *.example.com; unset: localhost and IP addresses, or any with keys"},
+	{Key: "http.origins", Help: "sites whose pages may call the server, such as https://app.example.com"},
+	{Key: "http.proxies", Help: "addresses or networks of proxies whose X-Forwarded-For is trusted"},
+	{Key: "upstream.connect", Default: "10s", Help: "timeout to connect to a provider; 0: none"},
+	{Key: "upstream.first_token", Default: "1m", Help: "timeout of a model's first token; 0: none"},
+	{Key: "upstream.idle", Default: "1m", Help: "timeout between a model's tokens; 0: none"},
+	{Key: "upstream.total", Default: "10m", Help: "timeout of a model's whole answer; 0: none"},
 	{
 		Key: "upstream.proxy_env", Default: "false",
-		Help:  "use HTTPS_PROXY, HTTP_PROXY and NO_PROXY for outgoing requests, except webhook callbacks",
-		field: func(c *Config) any { return &c.Upstream.ProxyEnv },
+		Help: "use HTTPS_PROXY, HTTP_PROXY and NO_PROXY for outgoing requests, except webhook callbacks",
 	},
-	{
-		Key: "retries.attempts", Default: "3", Min: "1",
-		Help:  "attempts of a model request before its first output; 1: no retry",
-		field: func(c *Config) any { return &c.Retries.Attempts },
-	},
-	{
-		Key: "log.level", Default: "info", OneOf: []string{"debug", "info", "warn", "error"},
-		Help:  "lowest logged level",
-		field: func(c *Config) any { return &c.Log.Level },
-	},
-	{
-		Key: "log.format", Default: "text", OneOf: []string{"text", "json"},
-		Help:  "log format on stderr",
-		field: func(c *Config) any { return &c.Log.Format },
-	},
+	{Key: "retries.attempts", Default: "3", Min: "1", Help: "attempts of a model request before its first output; 1: no retry"},
+	{Key: "log.level", Default: "info", OneOf: []string{"debug", "info", "warn", "error"}, Help: "lowest logged level"},
+	{Key: "log.format", Default: "text", OneOf: []string{"text", "json"}, Help: "log format on stderr"},
 	{
 		Key: "log.access", Default: "runs", OneOf: []string{"off", "runs", "all"},
-		Help:  "logged requests: off, runs (those for runs, and failed ones) or all",
-		field: func(c *Config) any { return &c.Log.Access },
+		Help: "logged requests: off, runs (those for runs, and failed ones) or all",
 	},
 }
 
@@ -329,9 +225,6 @@ func checkAddr(s string) error {
 }
 
 func checkModel(s string) error {
-	if s == "" {
-		return nil
-	}
 	for name := range strings.SplitSeq(s, ",") {
 		provider, model, ok := strings.Cut(strings.TrimSpace(name), ":")
 		if !ok || provider == "" || model == "" {
@@ -343,9 +236,6 @@ func checkModel(s string) error {
 
 // checkURL never repeats the value: a base URL may carry a password.
 func checkURL(s string) error {
-	if s == "" {
-		return nil
-	}
 	u, err := url.Parse(s)
 	if err != nil || u.Host == "" || u.Fragment != "" || u.Scheme != "http" && u.Scheme != "https" {
 		return errors.New("expected an http or https address, such as http://127.0.0.1:8000/v1")

@@ -34,51 +34,15 @@ func (t TLS) On() bool { return t.Cert != "" || t.Key != "" || len(t.ACME) > 0 }
 const letsEncrypt = "https://acme-v02.api.letsencrypt.org/directory"
 
 var tlsSettings = []Setting{
-	{
-		Key:   "tls.cert",
-		Help:  "PEM file of the certificate chain; reloaded on change",
-		field: func(c *Config) any { return &c.TLS.Cert },
-	},
-	{
-		Key:   "tls.key",
-		Help:  "PEM file of its key",
-		field: func(c *Config) any { return &c.TLS.Key },
-	},
-	{
-		Key: "tls.hsts", Default: "8760h",
-		Help:  "max-age of Strict-Transport-Security; 0: no header",
-		field: func(c *Config) any { return &c.TLS.HSTS },
-	},
-	{
-		Key:   "tls.acme",
-		Help:  "host names for ACME certificates, instead of files; you agree to the authority's terms",
-		field: func(c *Config) any { return &c.TLS.ACME },
-	},
-	{
-		Key:   "tls.acme_email",
-		Help:  "your e-mail address, for the authority",
-		field: func(c *Config) any { return &c.TLS.ACMEEmail },
-	},
-	{
-		Key: "tls.acme_directory", Default: letsEncrypt,
-		Help:  "the authority's address",
-		field: func(c *Config) any { return &c.TLS.ACMEDirectory },
-	},
-	{
-		Key:   "tls.acme_cache",
-		Help:  "folder of certificates and the account key; unset: acme in the data folder",
-		field: func(c *Config) any { return &c.TLS.ACMECache },
-	},
-	{
-		Key:   "tls.redirect_addr",
-		Help:  "plain HTTP address for redirects and the authority's check, such as :80",
-		field: func(c *Config) any { return &c.TLS.RedirectAddr },
-	},
-	{
-		Key: "tls.redirect_port", Default: "0",
-		Help:  "https port of redirects; 0: port of addr",
-		field: func(c *Config) any { return &c.TLS.RedirectPort },
-	},
+	{Key: "tls.cert", Help: "PEM file of the certificate chain; reloaded on change"},
+	{Key: "tls.key", Help: "PEM file of its key"},
+	{Key: "tls.hsts", Default: "8760h", Help: "max-age of Strict-Transport-Security; 0: no header"},
+	{Key: "tls.acme", Help: "host names for ACME certificates, instead of files; you agree to the authority's terms"},
+	{Key: "tls.acme_email", Help: "your e-mail address, for the authority"},
+	{Key: "tls.acme_directory", Default: letsEncrypt, Help: "the authority's address"},
+	{Key: "tls.acme_cache", Help: "folder of certificates and the account key; unset: acme in the data folder"},
+	{Key: "tls.redirect_addr", Help: "plain HTTP address for redirects and the authority's check, such as :80"},
+	{Key: "tls.redirect_port", Default: "0", Help: "https port of redirects; 0: port of addr"},
 }
 
 // CheckTLS says whether the settings of encryption fit together; all that do not are reported.

@@ -5,9 +5,5 @@ package config
 type Traces struct{ Propagate []string }
 
 var traceSettings = []Setting{
-	{
-		Key: "traces.propagate", Default: "",
-		Help:  "providers and MCP servers that get a request's trace (traceparent); name only your own",
-		field: func(c *Config) any { return &c.Traces.Propagate },
-	},
+	{Key: "traces.propagate", Help: "providers and MCP servers that get a request's trace (traceparent); name only your own"},
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	_ "embed"
 	"flag"
 	"fmt"
 	"io"
@@ -28,257 +29,27 @@ type manual struct {
 	more     string   // what only --all shows
 }
 
+//go:embed help.txt
+var helpText string
+
 // manuals has the help of all commands, in the order of the overview; the actions of a command follow it.
-var manuals = []manual{
-	{
-		name: "serve", args: "[FLAGS]", summary: "serve workflows and agents over HTTP",
-		about: `
-Serves workflows and agents over HTTP until SIGTERM or Ctrl-C. Running work then
-has a grace period to finish; a second signal stops the server at once. SIGHUP
-reloads workflows, API keys, certificates and the access rules of channels.
-`,
-		common: []string{
-			"addr", "workflows", "watch", "model", "data", "config", "auth-keys-file", "tls-cert", "tls-key", "admin-addr", "engine", "log-level",
-			"print-config",
-		},
-	},
-	{
-		name: "run", args: "WORKFLOW [FLAGS]", summary: "run a workflow in this process or on a server",
-		about: `
-Runs a workflow and shows its result while it grows.
-`,
-		examples: `
-lingserve run encyclopedia --input "Why is the sky blue?"
-lingserve run encyclopedia -i question="Why?" -o json | jq .result
-lingserve run chat -i '{"message": "Hello"}' --server http://127.0.0.1:8080
-`,
-		common: []string{"input", "format", "model", "option", "param", "server"},
-		more: `
-The format text writes to a file or a pipe only when a text is complete. The
-exit status is 1 if the run fails, and 130 if Ctrl-C cancels it.
-`,
-	},
-	{
-		name: "chat", args: "[FLAGS]", summary: "talk with an agent in the terminal",
-		about: `
-Talks with an agent in the terminal and shows its answer while it grows. You can
-add to a question while the agent answers. Ctrl-C cancels the answer, Ctrl-D or
-,quit ends the chat, and ,help lists the commands. Without a terminal, each line
-of standard input is a message. The exit status is 1 if an answer fails.
-`,
-		examples: `
-lingserve chat --session holidays
-echo "Why is the sky blue?" | lingserve chat
-`,
-		common: []string{"agent", "session", "model", "data"},
-		more: `
-The session is stored in the data folder, if there is one. A server may use the
-folder at the same time. "lingserve tape show cli:main" shows the session.
-`,
-	},
-	{
-		name: "models", args: "[check [MODEL...]] [FLAGS]", summary: "list models, or check that they work",
-		about: `
-Lists the models of your configuration and of your workflows, with their prices
-in dollars per million tokens. Built-in prices are estimates.
-`,
-		examples: `
-lingserve models                         list the configured models
-lingserve models --remote                list what the providers offer
-lingserve models check                   test each model
-lingserve models check ollama:llama3.2   test one model
-`,
-		common: []string{"remote", "quick", "timeout", "json"},
-	},
-	{
-		name: "models check", args: "[MODEL...] [FLAGS]", summary: "test models, and say what works",
-		about: `
-Tests models: all listed ones, or those that you name. A test asks for one word
-and measures the time to the first token. Then it tests a tool call, two
-messages of the same role, JSON Schema output and an image. The tests use
-a few tokens of your account. The results are:
+var manuals = readManuals(helpText)
 
-  ok     the model works
-  no     the model does not have this feature
-  fail   the model should have this feature, but the test failed
-
-The provider's message is below a failed test. The exit status is 1 if a model
-does not answer.
-`,
-		examples: `
-lingserve models check --quick
-`,
-		common: []string{"quick", "timeout", "json"},
-	},
-	{
-		name: "channels", args: "[ACTION] [FLAGS]", summary: "list and check chat channels, pair people",
-		about: `
-Works with the configured chat channels. A server may use them at the same time.
-Name an account of a channel as NAME@ACCOUNT.
-`,
-		common: []string{"json", "timeout", "config"},
-	},
-	{name: "channels list", summary: "list channels, their access policies and agents", common: []string{"json"}},
-	{
-		name: "channels check", args: "[NAME...]", summary: "check whether channels can start",
-		about: `
-Signs in to each channel's platform and checks the settings. It changes nothing
-on the platform. The exit status is 1 if a channel cannot start.
-`,
-		common: []string{"json", "timeout"},
-	},
-	{
-		name: "channels explain", args: "NAME [FILE]", summary: "explain how a channel treats an event",
-		about: `
-Reads an event as the platform sends it, from FILE or from standard input. Shows
-whether the channel admits it, which agent answers, and which setting decides.
-It sends and stores nothing.
-`,
-		common: []string{"json", "timeout"},
-	},
-	{
-		name: "channels pair", args: "[approve CODE | remove NAME SENDER]", summary: "list, approve or remove paired people",
-		about: `
-Lists paired people and open pairing requests with their codes. "approve" pairs
-the person with this code. "remove" removes a person or a request.
-`,
-		examples: `
-lingserve channels pair
-lingserve channels pair approve K7PM-2QXT
-lingserve channels pair remove telegram 123456
-`,
-		common: []string{"json"},
-	},
-	{
-		name: "keys", args: "ACTION [FLAGS]", summary: "create, list and check API keys",
-		about: `
-Creates, lists and checks API keys. A server stores only the digest of a key, so
-a new key is shown once. A running server reloads its key file by itself.
-`,
-		common: []string{"file", "json"},
-		more: `
-An entry of a key file is NAME:KEY:ROLE, then optionally a space and
-scopes=SCOPE+SCOPE, expires=TIME or revoked. KEY is what "lingserve keys new"
-prints, or your own random text of at least 20 characters.
-`,
-	},
-	{
-		name: "keys new", args: "--name NAME [FLAGS]", summary: "create a key and print it once",
-		about: `
-Creates a key and prints it: the only time that you can see it. With --file, the
-command adds the entry to this key file. Without --file, it prints the entry
-below the key. To replace a key, create another one with the same name, and
-delete the old entry when nothing uses it any more.
-`,
-		examples: `
-lingserve keys new --name alice --file keys.txt
-lingserve keys new --name ci --scopes workflows --expires 90d
-`,
-		common: []string{"name", "file", "role", "scopes", "expires", "json"},
-	},
-	{name: "keys list", summary: "list keys by their ids", common: []string{"file", "json"}},
-	{
-		name: "keys check", summary: "show the owner of a key from standard input",
-		about: `
-Reads a key from standard input and shows its owner, role and scopes. Without
-a key, it only checks that the key file is valid.
-`,
-		common: []string{"file", "json"},
-	},
-	{
-		name: "tape", args: "ACTION [FLAGS]", summary: "show, copy, export and delete sessions",
-		about: `
-Works with stored sessions. A server may use the same store.
-`,
-		common: []string{"data", "tape-store", "json", "limit", "yes"},
-	},
-	{name: "tape list", summary: "list sessions, the last used first", common: []string{"json", "limit"}},
-	{
-		name: "tape show", args: "SESSION", summary: "show a session's tape, one line per entry",
-		about: `
-Shows a session's tape, one line per entry. With --json it prints the same as
-"lingserve tape export".
-`,
-		common: []string{"json", "limit"},
-	},
-	{
-		name: "tape search", args: "SESSION WORDS", summary: "find entries that have all words",
-		about: `
-Finds the entries of a session that have all the words, newest first.
-`,
-		common: []string{"json", "limit"},
-	},
-	{name: "tape export", args: "SESSION", summary: "print a tape as JSON Lines"},
-	{
-		name: "tape import", args: "SESSION [FILE]", summary: "create a session from an export",
-		about: `
-Creates a session from an export, which it reads from FILE or standard input.
-`,
-	},
-	{
-		name: "tape copy", args: "FROM", summary: "copy all sessions from another store",
-		about: `
-Copies all sessions from the store FROM (file, postgres or nats) to the store of
-the setting tape.store. It skips sessions that are there already, so you can
-repeat the command after an interruption.
-`,
-		examples: `
-lingserve tape copy file --tape-store postgres
-`,
-		common: []string{"tape-store", "tape-postgres-url", "nats", "data"},
-	},
-	{
-		name: "tape delete", args: "SESSION --yes", summary: "delete a session and its forks",
-		about: `
-Deletes a session and its forks for ever.
-`,
-		common: []string{"yes"},
-	},
-	{
-		name: "tape check", summary: "read all stored data and report damage",
-		about: `
-Reads all stored data and reports damage. It changes nothing. The exit status is
-0 without damage, 1 with damage, and 2 if something is unreadable.
-`,
-		common: []string{"json"},
-	},
-	{
-		name: "parse", args: "[FLAGS]", summary: "turn JSON text into events while it arrives",
-		about: `
-Reads JSON text from standard input and prints an event per line while the text
-arrives. It repairs what models do to JSON: prose or fences around it, missing
-quotes, commas or brackets, and a missing end. Prose before the document has the
-uri $reasoning_context. The events are:
-
-  {"uri":"a/0","delta":"Rayleigh "}   append to the string at this uri
-  {"uri":"a/1","delta":{}}            create an object
-  {"uri":"a","delta":[]}              set an array, number, true, false or null
-`,
-		common: []string{"root", "strict", "resolve", "final", "chunk"},
-		more: `
-The exit status is 1 for text that is not valid, and 2 for a wrong command line.
-`,
-	},
-	{
-		name: "health", args: "[FLAGS]", summary: "check a server's health",
-		about: `
-Checks the health of a server: the one at --url, or the one that your settings
-start on this machine. The exit status is 0 if it is healthy, else 1. Use it as
-a health check in containers that have no curl.
-`,
-		examples: `
-lingserve health
-lingserve health --ready --url https://agents.example.com
-`,
-		common: []string{"url", "ready", "timeout", "addr", "config"},
-	},
-	{
-		name: "version", summary: "print the version",
-		about: `
-Prints the version, its commit and the Go version.
-`,
-	},
-	{name: "help", args: "[COMMAND] [--all]", summary: "explain a command"},
+// readManuals reads help.txt. A manual begins with a line "=== name :: args :: summary", and its sections with lines such as "--- examples".
+func readManuals(text string) (list []manual) {
+	for entry := range strings.SplitSeq(strings.TrimPrefix(text, "=== "), "\n=== ") {
+		head, about, _ := strings.Cut(entry, "\n")
+		parts := strings.Split(head, " :: ")
+		m := manual{name: parts[0], args: parts[1], summary: parts[2]}
+		sections := map[string]string{}
+		for section := range strings.SplitSeq("about\n"+about, "--- ") {
+			name, text, _ := strings.Cut(section, "\n")
+			sections[name] = strings.Trim(text, "\n")
+		}
+		m.about, m.examples, m.more, m.common = sections["about"], sections["examples"], sections["more"], strings.Fields(sections["flags"])
+		list = append(list, m)
+	}
+	return list
 }
 
 // overviewGroups has the headings of the overview, each with its commands.
@@ -367,14 +138,14 @@ Examples:
 func explain(w io.Writer, set *flag.FlagSet, words []string, all bool) {
 	m := manualOf(append([]string{set.Name()}, words...)...)
 	fmt.Fprintf(w, "Usage: lingserve %s\n\n", strings.TrimSpace(m.name+" "+m.args))
-	fmt.Fprintln(w, strings.Trim(cmp.Or(m.about, strings.ToUpper(m.summary[:1])+m.summary[1:]+"."), "\n"))
+	fmt.Fprintln(w, cmp.Or(m.about, strings.ToUpper(m.summary[:1])+m.summary[1:]+"."))
 	if all && m.more != "" {
-		fmt.Fprintf(w, "\n%s\n", strings.Trim(m.more, "\n"))
+		fmt.Fprintf(w, "\n%s\n", m.more)
 	}
 	if m.examples != "" {
 		fmt.Fprintln(w, "\nExamples:")
-		for line := range strings.Lines(strings.TrimLeft(m.examples, "\n")) {
-			fmt.Fprint(w, "  "+line)
+		for line := range strings.SplitSeq(m.examples, "\n") {
+			fmt.Fprintln(w, "  "+line)
 		}
 	}
 	actions := m.actions()

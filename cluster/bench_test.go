@@ -3,6 +3,8 @@ package cluster_test
 import (
 	"fmt"
 	"testing"
+
+	storenats "github.com/lingserve/lingserve/store/nats"
 )
 
 // BenchmarkLease times taking a lease and giving it back: another one each time, and the same one.
@@ -13,7 +15,7 @@ func BenchmarkLease(b *testing.B) {
 			"the same": func(int) string { return "s" },
 		} {
 			b.Run(kind.name+"/"+name, func(b *testing.B) {
-				l, err := kind.start(b).Open(b).Leases(b.Context(), "sessions")
+				l, err := storenats.Leases(b.Context(), kind.start(b).Open(b), "sessions")
 				if err != nil {
 					b.Fatal(err)
 				}

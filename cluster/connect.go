@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/lingserve/lingserve/cluster/replicas"
 	"github.com/lingserve/lingserve/store"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -71,11 +72,11 @@ type Cluster struct {
 	allowed context.Context // ended by the first subject that is not
 	forbid  context.CancelCauseFunc
 
-	joining sync.Mutex // held while presence is made
+	joining sync.Mutex // held while members is made
 
 	mu       sync.Mutex
-	presence *Presence    // nil until a caller joins
-	tables   store.Engine // of the presence
+	members  *replicas.Members // nil until a caller joins
+	tables   store.Engine      // of the members
 	state    State
 	watchers map[*watcher]struct{}
 	streams  []string // that the probe asks for
@@ -369,7 +370,7 @@ func (c *Cluster) Close() error {
 	}
 	c.stop()
 	c.joining.Lock() // who joins now is refused
-	p, tables := c.presence, c.tables
+	p, tables := c.members, c.tables
 	c.joining.Unlock()
 	c.running.Wait()
 	var err error

@@ -15,6 +15,7 @@ import (
 
 	"github.com/lingserve/lingserve/cluster"
 	"github.com/lingserve/lingserve/cluster/clustertest"
+	storenats "github.com/lingserve/lingserve/store/nats"
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -96,7 +97,7 @@ func TestAReplicaNeedsSubjects(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		_, err = c.Presence(t.Context())
+		_, err = storenats.Join(t.Context(), c)
 		return errors.Join(err, c.Close())
 	}
 	if err := join(needed...); err != nil {
@@ -337,7 +338,7 @@ func TestAServerThatHasNotHeardOfTheLeasesYet(t *testing.T) {
 	})
 	joined := make(chan error)
 	go func() {
-		_, err := c.Presence(t.Context())
+		_, err := storenats.Join(t.Context(), c)
 		joined <- err
 	}()
 	for n := 0; ; n++ {

@@ -10,19 +10,21 @@ import (
 
 	"github.com/lingserve/lingserve/cluster"
 	"github.com/lingserve/lingserve/cluster/clustertest"
+	"github.com/lingserve/lingserve/cluster/replicas"
 	"github.com/lingserve/lingserve/internal/longtest"
+	storenats "github.com/lingserve/lingserve/store/nats"
 	"github.com/lingserve/lingserve/tape"
 )
 
 // changes are those that are told of one replica.
-func changes(t *testing.T, c *cluster.Cluster, id string) <-chan cluster.Change {
+func changes(t *testing.T, c *cluster.Cluster, id string) <-chan replicas.Change {
 	t.Helper()
-	p, err := c.Presence(t.Context())
+	p, err := storenats.Join(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := make(chan cluster.Change, 100)
-	t.Cleanup(p.Watch(func(c cluster.Change) {
+	all := make(chan replicas.Change, 100)
+	t.Cleanup(p.Watch(func(c replicas.Change) {
 		if c.Replica.ID == id {
 			all <- c
 		}
@@ -31,7 +33,7 @@ func changes(t *testing.T, c *cluster.Cluster, id string) <-chan cluster.Change 
 }
 
 // next is the next change of that kind: on a busy machine a replica may be heard of late, or be taken for dead and come again, before.
-func next(t *testing.T, all <-chan cluster.Change, want cluster.What) cluster.Change {
+func next(t *testing.T, all <-chan replicas.Change, want replicas.What) replicas.Change {
 	t.Helper()
 	after := time.After(soon)
 	for {
@@ -69,8 +71,8 @@ func TestTheLeaseOfADeadHolderIsFree(t *testing.T) {
 			p.Kill()
 			begin := time.Now()
 			lease := <-got
-			longtest.Within(t, "until the lease of a dead holder is free", time.Since(begin), cluster.TTL+time.Second)
-			next(t, told, cluster.Died)
+			longtest.Within(t, "until the lease of a dead holder is free", time.Since(begin), replicas.TTL+time.Second)
+			next(t, told, replicas.Died)
 			lease.Release()
 		})
 	}
@@ -92,16 +94,16 @@ func TestAHolderThatIsStoppedHasLostItsLease(t *testing.T) {
 			p.Signal(syscall.SIGSTOP)
 			begin := time.Now()
 			lease := take(t, l, "s")
-			longtest.Within(t, "until the lease of a holder that is stopped is free", time.Since(begin), cluster.TTL+time.Second)
-			next(t, told, cluster.Died)
+			longtest.Within(t, "until the lease of a holder that is stopped is free", time.Since(begin), replicas.TTL+time.Second)
+			next(t, told, replicas.Died)
 			p.Say("?") // it is read when the process goes on
 			p.Signal(syscall.SIGCONT)
 			p.Expect("held false lost true")
-			if life := next(t, told, cluster.Came).Replica.Life; life < 2 {
+			if life := next(t, told, replicas.Came).Replica.Life; life < 2 {
 				t.Errorf("it has come back in life %d, want another than its first", life)
 			}
 			p.Close()
-			next(t, told, cluster.Left)
+			next(t, told, replicas.Left)
 			select {
 			case <-lease.Lost():
 				t.Error("the lease is lost where it was taken")
@@ -131,7 +133,7 @@ func TestAnElectionTakesNoLease(t *testing.T) {
 	p.Kill()
 	otherID = strings.TrimPrefix(other.Line(), "holds ")
 	heldBy(t, l, "s", otherID)
-	next(t, told, cluster.Died)
+	next(t, told, replicas.Died)
 	select {
 	case <-mine.Lost():
 		t.Error("the lease is lost")

@@ -9,7 +9,9 @@ import (
 
 	"github.com/lingserve/lingserve/cluster"
 	"github.com/lingserve/lingserve/cluster/clustertest"
+	"github.com/lingserve/lingserve/cluster/replicas"
 	"github.com/lingserve/lingserve/internal/longtest"
+	storenats "github.com/lingserve/lingserve/store/nats"
 	"github.com/lingserve/lingserve/tape"
 )
 
@@ -42,17 +44,17 @@ var killable = []kind{
 // soon is longer than anything takes that is not meant to wait.
 const soon = time.Minute
 
-func leases(t *testing.T, s *clustertest.Servers) (*cluster.Cluster, *cluster.Leases) {
+func leases(t *testing.T, s *clustertest.Servers) (*cluster.Cluster, *replicas.Leases) {
 	t.Helper()
 	c := s.Open(t)
-	l, err := c.Leases(t.Context(), "sessions")
+	l, err := storenats.Leases(t.Context(), c, "sessions")
 	if err != nil {
 		t.Fatal(err)
 	}
 	return c, l
 }
 
-func take(t *testing.T, l *cluster.Leases, name string) tape.Lease {
+func take(t *testing.T, l *replicas.Leases, name string) tape.Lease {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), soon)
 	defer cancel()
@@ -64,7 +66,7 @@ func take(t *testing.T, l *cluster.Leases, name string) tape.Lease {
 }
 
 // heldBy waits for a replica to be known as the holder: a server that lags behind knows it later.
-func heldBy(t *testing.T, l *cluster.Leases, name, replica string) {
+func heldBy(t *testing.T, l *replicas.Leases, name, replica string) {
 	t.Helper()
 	clustertest.Eventually(t, replica+" to be known to hold "+name, func() bool {
 		id, since, ok, err := l.Holder(t.Context(), name)
@@ -83,9 +85,9 @@ func TestALeaseHasOneHolder(t *testing.T) {
 			_, b := leases(t, s)
 			ctx := t.Context()
 			first := take(t, a, "some.session/1")
-			for _, l := range []*cluster.Leases{a, b} {
+			for _, l := range []*replicas.Leases{a, b} {
 				_, err := l.Lease(ctx, "some.session/1", false)
-				for errors.Is(err, cluster.ErrAway) { // who does not wait for it waits for the servers no longer than a second
+				for errors.Is(err, replicas.ErrAway) { // who does not wait for it waits for the servers no longer than a second
 					_, err = l.Lease(ctx, "some.session/1", false)
 				}
 				if !errors.Is(err, tape.ErrLeased) {
@@ -103,7 +105,7 @@ func TestALeaseHasOneHolder(t *testing.T) {
 				s.Kill(s.Leader(ca.Name("TABLE", "leases")))
 			}
 			got := make(chan tape.Lease)
-			for _, l := range []*cluster.Leases{a, b} {
+			for _, l := range []*replicas.Leases{a, b} {
 				go func() {
 					lease, err := l.Lease(ctx, "some.session/1", true)
 					if err != nil {
@@ -201,7 +203,7 @@ func TestAReplicaThatLeavesFreesItsLeases(t *testing.T) {
 			}
 			<-lease.Lost()
 			(<-got).Release()
-			longtest.Within(t, "until the lease of a replica that left is free", time.Since(begin), cluster.TTL/2)
+			longtest.Within(t, "until the lease of a replica that left is free", time.Since(begin), replicas.TTL/2)
 			if _, err := a.Lease(t.Context(), "s", true); !errors.Is(err, cluster.ErrClosed) {
 				t.Errorf("a lease of a cluster that is closed: %v", err)
 			}

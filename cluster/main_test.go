@@ -11,7 +11,7 @@ import (
 	"github.com/lingserve/lingserve/cluster"
 	"github.com/lingserve/lingserve/cluster/clustertest"
 	"github.com/lingserve/lingserve/internal/longtest"
-	_ "github.com/lingserve/lingserve/store/nats" // the tables of leases
+	storenats "github.com/lingserve/lingserve/store/nats"
 )
 
 func TestMain(m *testing.M) {
@@ -26,7 +26,7 @@ func hold(url string) error {
 	if err != nil {
 		return err
 	}
-	l, err := c.Leases(ctx, "sessions")
+	l, err := storenats.Leases(ctx, c, "sessions")
 	if err != nil {
 		return err
 	}

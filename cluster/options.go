@@ -57,7 +57,7 @@ type Options struct {
 	// TLS of the connection, and of an embedded server's listeners.
 	TLS TLS
 
-	// Grace is how long leases outlive the absence of all servers; 0 is a minute. See [Leases].
+	// Grace is how long leases outlive the absence of all servers; 0 is a minute. See [replicas.Leases].
 	Grace time.Duration
 
 	// Log gets what an operator should know; nil is nowhere.

@@ -90,7 +90,7 @@ func (c *Cluster) look() State {
 		return State{Server: server, Err: "JetStream does not answer: " + c.reason(err)}
 	}
 	c.mu.Lock()
-	p := c.presence
+	p := c.members
 	c.mu.Unlock()
 	if p != nil { // its beats are stored messages
 		if since := p.FailingSince(); !since.IsZero() && time.Since(since) > probeWait {

@@ -13,6 +13,7 @@ import (
 	"github.com/lingserve/lingserve/cluster"
 	"github.com/lingserve/lingserve/cluster/clustertest"
 	"github.com/lingserve/lingserve/internal/longtest"
+	storenats "github.com/lingserve/lingserve/store/nats"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
@@ -119,7 +120,7 @@ func TestAConnectionWithoutALeaderIsNone(t *testing.T) {
 	if _, err := c.Stream(t.Context(), jetstream.StreamConfig{Name: "X", Subjects: []string{c.Subject("x", ">")}}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Presence(t.Context()); err != nil { // what is stored tells that a leader is none any more, which answers for a while
+	if _, err := storenats.Join(t.Context(), c); err != nil { // what is stored tells that a leader is none any more, which answers for a while
 		t.Fatal(err)
 	}
 	next := states(t, c)

@@ -13,13 +13,13 @@ import (
 	"github.com/lingserve/lingserve/control"
 	"github.com/lingserve/lingserve/control/controltest"
 	"github.com/lingserve/lingserve/internal/longtest"
-	_ "github.com/lingserve/lingserve/store/nats" // the table of leases
+	storenats "github.com/lingserve/lingserve/store/nats"
 )
 
 // open makes a replica.
 func open(t testing.TB, s *clustertest.Servers, prefix string) (controltest.Replica, *cluster.Cluster) {
 	c := s.Open(t, func(o *cluster.Options) { o.Prefix = prefix })
-	members, err := c.Presence(t.Context())
+	members, err := storenats.Join(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -167,7 +167,7 @@ func TestThreeNodes(t *testing.T) {
 		r, c := open(t, s, prefix)
 		// Who was there before hears of it by way of another server.
 		for _, other := range others {
-			p, err := other.Presence(t.Context())
+			p, err := storenats.Join(t.Context(), other)
 			if errors.Is(err, cluster.ErrClosed) {
 				continue
 			}

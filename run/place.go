@@ -33,7 +33,7 @@ const (
 	// commandWait is how long a command may take, but for what has to wait for a place.
 	commandWait = 5 * time.Second
 	// handWait is how long it is tried to hand a message to the replica that has its session. One that has died is known to have within
-	// cluster.TTL, and is asked no more.
+	// replicas.TTL, and is asked no more.
 	handWait = 12 * time.Second
 	// handAgain is between attempts.
 	handPause = 50 * time.Millisecond

@@ -75,7 +75,7 @@ func (g *group) open() *sharedPlace {
 	g.t.Helper()
 	t := g.t
 	c := g.servers.Open(t, func(o *cluster.Options) { o.Prefix = g.prefix })
-	there, err := c.Presence(t.Context())
+	there, err := storenats.Join(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +100,7 @@ func (g *group) open() *sharedPlace {
 	if err != nil {
 		t.Fatal(err)
 	}
-	leases, err := c.Leases(t.Context(), "tape")
+	leases, err := storenats.Leases(t.Context(), c, "tape")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,8 +124,8 @@ func (g *group) open() *sharedPlace {
 			return ids
 		},
 		Watch: func(gone func(string)) func() {
-			return there.Watch(func(c cluster.Change) {
-				if c.What != cluster.Came {
+			return there.Watch(func(c replicas.Change) {
+				if c.What != replicas.Came {
 					gone(c.Replica.ID)
 				}
 			})
@@ -388,7 +388,7 @@ func TestWhatADeadReplicaRanEndsOrGoesOnForAllReaders(t *testing.T) {
 	wg.Go(func() { ends.must(b.bench, ends.ended) })
 	wg.Go(func() { goes.must(c.bench, goes.ended) })
 	wg.Wait()
-	longtest.Within(t, "all of it", time.Since(began), cluster.TTL+3*time.Second) // a second, and what readers take
+	longtest.Within(t, "all of it", time.Since(began), replicas.TTL+3*time.Second) // a second, and what readers take
 	if ends.terminal != `finished{"status":"interrupted"}` || ends.json() != `{"a":"one"}` || strings.Count(strings.Join(ends.names, " "), "error") != 1 {
 		t.Errorf("%s %s %q", ends.json(), ends.terminal, ends.names)
 	}
@@ -496,7 +496,7 @@ func TestWhatCanGoOnGoesOnWhereAReplicaIsToldToGo(t *testing.T) {
 	if r := b.s.runs.Inspect().Own(id); r == nil || b.s.runs.Inspect().Attempt(r) != 0 {
 		t.Errorf("it counts as one that has crashed: %+v", r)
 	}
-	longtest.Within(t, "to hand over and end", time.Since(began), cluster.TTL)
+	longtest.Within(t, "to hand over and end", time.Since(began), replicas.TTL)
 	for _, x := range []*reader{c, other} {
 		if x.json() != `{"answer":"new words"}` || x.terminal != `finished{"status":"completed"}` {
 			t.Errorf("%s %s", x.json(), x.terminal)

@@ -58,7 +58,7 @@ func join(ctx context.Context, all []*node) (r *replica, err error) {
 	if r.cluster, err = cluster.Open(ctx, o); err != nil {
 		return nil, err
 	}
-	if _, err = r.cluster.Presence(ctx); err != nil {
+	if _, err = storenats.Join(ctx, r.cluster); err != nil {
 		return nil, err
 	}
 	r.tables = storenats.Open(r.cluster, storenats.Options{})
@@ -71,7 +71,7 @@ func join(ctx context.Context, all []*node) (r *replica, err error) {
 	}); err != nil {
 		return nil, err
 	}
-	leases, err := r.cluster.Leases(ctx, "tape")
+	leases, err := storenats.Leases(ctx, r.cluster, "tape")
 	if err != nil {
 		return nil, err
 	}

@@ -63,7 +63,7 @@ func BenchmarkEngines(b *testing.B) { // CL-12
 	raw := journaltest.Text(300)
 	nats := func(b *testing.B, s *clustertest.Servers) (store.Engine, inbox.Options) {
 		c := s.Open(b)
-		members, err := c.Presence(b.Context())
+		members, err := storenats.Join(b.Context(), c)
 		if err != nil {
 			b.Fatal(err)
 		}

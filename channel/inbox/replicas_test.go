@@ -14,6 +14,7 @@ import (
 	"github.com/lingserve/lingserve/channel/owner/leased"
 	"github.com/lingserve/lingserve/cluster"
 	"github.com/lingserve/lingserve/cluster/clustertest"
+	"github.com/lingserve/lingserve/cluster/replicas"
 	"github.com/lingserve/lingserve/internal/longtest"
 	"github.com/lingserve/lingserve/store"
 	storenats "github.com/lingserve/lingserve/store/nats"
@@ -23,7 +24,7 @@ import (
 func replica(t testing.TB, s *clustertest.Servers) (*inbox.Inbox, *cluster.Cluster) {
 	t.Helper()
 	c := s.Open(t)
-	members, err := c.Presence(t.Context())
+	members, err := storenats.Join(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -240,7 +241,7 @@ func TestWhatADeadReplicaHasLeftRunsOnAnotherOne(t *testing.T) { // CL-02, CH-73
 	kill(t, dying)
 	died := time.Now()
 	until(t, "the other replica to take over", func() bool { return ran.len() == n-2 })
-	longtest.Within(t, "until the other one takes over", time.Since(died), cluster.TTL+time.Second)
+	longtest.Within(t, "until the other one takes over", time.Since(died), replicas.TTL+time.Second)
 	cancel()
 	served.Wait()
 	close(attempts)

@@ -490,7 +490,7 @@ func TestWhatAKilledReplicaHadToSendIsSentByAnother(t *testing.T) { // CL-02, CL
 	c := s.Open(t)
 	open := func(c *cluster.Cluster) *outbox.Outbox {
 		t.Helper()
-		members, err := c.Presence(t.Context())
+		members, err := storenats.Join(t.Context(), c)
 		if err != nil {
 			t.Fatal(err)
 		}

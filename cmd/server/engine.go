@@ -88,7 +88,7 @@ func openNATS(ctx context.Context, c *config.Config, log *slog.Logger) (*engine,
 		return nil, engineError(c, err)
 	}
 	e := &engine{cluster: shared, tables: storenats.Open(shared, storenats.Options{Log: log}), disconnect: shared.Close}
-	if e.members, err = shared.Presence(ctx); err != nil {
+	if e.members, err = storenats.Join(ctx, shared); err != nil {
 		return nil, errors.Join(engineError(c, err), shared.Close())
 	}
 	if e.bus, err = shared.Bus(); err != nil {
@@ -341,7 +341,7 @@ func (e *engine) replicas() *replicas.Members { return e.members }
 // tapes opens the store of the sessions that replicas share.
 func (e *engine) tapes(log *slog.Logger, observer tape.Observer) (tape.Whole, error) {
 	ctx := context.Background()
-	leases, err := e.cluster.Leases(ctx, tapeLeases)
+	leases, err := storenats.Leases(ctx, e.cluster, tapeLeases)
 	if err != nil {
 		return nil, fmt.Errorf("tape: %w", err)
 	}

@@ -62,6 +62,7 @@ import (
 	"sync"
 
 	"github.com/lingserve/lingserve/cluster"
+	"github.com/lingserve/lingserve/cluster/replicas"
 	"github.com/lingserve/lingserve/store"
 )
 
@@ -89,8 +90,18 @@ type Engine struct {
 
 var _ store.Engine = (*Engine)(nil)
 
-func init() {
-	cluster.OpenTables = func(c *cluster.Cluster) store.Engine { return Open(c, Options{}) }
+// Join joins the other replicas of a connection, with tables of its own, which the connection closes.
+func Join(ctx context.Context, c *cluster.Cluster) (*replicas.Members, error) {
+	return c.Join(ctx, func(c *cluster.Cluster) store.Engine { return Open(c, Options{}) })
+}
+
+// Leases joins the other replicas, and returns the leases of one kind of things.
+func Leases(ctx context.Context, c *cluster.Cluster, kind string) (*replicas.Leases, error) {
+	members, err := Join(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	return members.Leases(kind)
 }
 
 // Open makes an engine that uses a connection. The caller closes the engine before the connection.

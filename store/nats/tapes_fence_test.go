@@ -9,7 +9,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/lingserve/lingserve/cluster"
 	"github.com/lingserve/lingserve/cluster/clustertest"
 	"github.com/lingserve/lingserve/cluster/replicas"
 	"github.com/lingserve/lingserve/store"
@@ -75,7 +74,7 @@ func steal(t *testing.T, r *replica, name string) {
 // which is said then.
 func leased(ctx context.Context, s *replica, name string) (tape.Lease, error) {
 	for {
-		if l, err := s.Lease(ctx, name, false); !errors.Is(err, cluster.ErrAway) {
+		if l, err := s.Lease(ctx, name, false); !errors.Is(err, replicas.ErrAway) {
 			return l, err
 		}
 	}

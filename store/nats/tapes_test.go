@@ -45,7 +45,7 @@ func connectTapes(p tapesAt, change ...func(*logs.Options)) (*replica, error) {
 	if err != nil {
 		return nil, err
 	}
-	leases, err := c.Leases(ctx, "tape")
+	leases, err := nats.Leases(ctx, c, "tape")
 	if err != nil {
 		return nil, errors.Join(err, c.Close())
 	}

@@ -8,8 +8,9 @@ import (
 	"github.com/lingserve/lingserve/channel/owner/leased"
 	"github.com/lingserve/lingserve/cluster"
 	"github.com/lingserve/lingserve/cluster/clustertest"
+	"github.com/lingserve/lingserve/cluster/replicas"
 	"github.com/lingserve/lingserve/internal/longtest"
-	_ "github.com/lingserve/lingserve/store/nats" // the table of leases
+	storenats "github.com/lingserve/lingserve/store/nats"
 )
 
 func TestMain(m *testing.M) { clustertest.Main(m, nil) }
@@ -17,7 +18,7 @@ func TestMain(m *testing.M) { clustertest.Main(m, nil) }
 func pollers(t *testing.T, s *clustertest.Servers) (*leased.Pollers, *cluster.Cluster) {
 	t.Helper()
 	c := s.Open(t)
-	members, err := c.Presence(t.Context())
+	members, err := storenats.Join(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +55,7 @@ func TestOneReplicaAsksAPlatformForEvents(t *testing.T) { // CL-02, CH-170
 	if err != nil {
 		t.Fatal(err)
 	}
-	longtest.Within(t, "until the other one takes over", time.Since(died), cluster.TTL+time.Second)
+	longtest.Within(t, "until the other one takes over", time.Since(died), replicas.TTL+time.Second)
 	if next.Err() != nil {
 		t.Error("it was taken away again")
 	}
@@ -73,7 +74,7 @@ func TestAReplicaWhoseConnectionIsGoneStopsAsking(t *testing.T) { // CL-06
 	t.Parallel()
 	s := clustertest.One(t)
 	c := s.Open(t, func(o *cluster.Options) { o.Grace = time.Second })
-	members, err := c.Presence(t.Context())
+	members, err := storenats.Join(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -59,7 +59,7 @@ func Channels(ctx context.Context, c *cluster.Cluster, log *slog.Logger) error {
 	if err := look(); err != nil || len(found) == 0 {
 		return err
 	}
-	leases, err := c.Leases(ctx, "before")
+	leases, err := storenats.Leases(ctx, c, "before")
 	if err != nil {
 		return err
 	}

@@ -221,12 +221,13 @@ func (b *builder) build(n ast.Node, depth int) *Node {
 		out.Kind, out.Text, out.json = Number, v.Token.Value, fmt.Sprint(v.Value)
 	case *ast.FloatNode:
 		out.Kind, out.Text, out.json = Number, v.Token.Value, v.Token.Value
-		if !json.Valid([]byte(out.json)) {
-			if math.IsInf(v.Value, 0) || math.IsNaN(v.Value) {
-				return b.fail(n, "the number is too large; expected a smaller one")
-			}
-			out.json = strconv.FormatFloat(v.Value, 'g', -1, 64)
+		if json.Valid([]byte(out.json)) {
+			break
 		}
+		if math.IsInf(v.Value, 0) || math.IsNaN(v.Value) {
+			return b.fail(n, "the number is too large; expected a smaller one")
+		}
+		out.json = strconv.FormatFloat(v.Value, 'g', -1, 64)
 	case *ast.InfinityNode, *ast.NanNode:
 		return b.fail(n, "infinity and not-a-number are not supported; expected a number")
 	case *ast.StringNode:
@@ -241,15 +242,7 @@ func (b *builder) build(n ast.Node, depth int) *Node {
 	case *ast.MappingValueNode:
 		b.members(out, []*ast.MappingValueNode{v}, depth)
 	case *ast.SequenceNode:
-		out.Kind = List
-		for _, item := range v.Values {
-			if whole, ok := wholeText(item); ok {
-				line, col := place(item)
-				out.Items = append(out.Items, &Node{Kind: Text, Line: line, Column: col, Text: whole, size: 1 + len(whole)/32})
-				continue
-			}
-			out.Items = append(out.Items, b.build(item, depth+1))
-		}
+		b.items(out, v.Values, depth)
 	case *ast.AnchorNode:
 		out = b.build(v.Value, depth+1)
 		b.anchors[v.Name.GetToken().Value] = out
@@ -257,14 +250,7 @@ func (b *builder) build(n ast.Node, depth int) *Node {
 	case *ast.AliasNode:
 		return b.alias(v)
 	case *ast.TagNode:
-		if v.Start.Value != "!!str" {
-			return b.fail(n, "the tag %s is not supported; remove it", schema.Short(FirstLine(v.Start.Value)))
-		}
-		inner := b.build(v.Value, depth+1)
-		if inner.Kind == Bool || inner.Kind == Number {
-			inner.Kind = Text
-		}
-		return inner
+		return b.tagged(v, depth)
 	default:
 		return b.fail(n, "this YAML syntax is not supported here; expected plain mappings, lists and values")
 	}
@@ -273,6 +259,31 @@ func (b *builder) build(n ast.Node, depth int) *Node {
 		out.size += part.size
 	}
 	return b.expanded(n, out)
+}
+
+// tagged builds the value behind a tag.
+func (b *builder) tagged(v *ast.TagNode, depth int) *Node {
+	if v.Start.Value != "!!str" {
+		return b.fail(v, "the tag %s is not supported; remove it", schema.Short(FirstLine(v.Start.Value)))
+	}
+	inner := b.build(v.Value, depth+1)
+	if inner.Kind == Bool || inner.Kind == Number {
+		inner.Kind = Text
+	}
+	return inner
+}
+
+// items builds the elements of a list.
+func (b *builder) items(out *Node, items []ast.Node, depth int) {
+	out.Kind = List
+	for _, item := range items {
+		if whole, ok := wholeText(item); ok {
+			line, col := place(item)
+			out.Items = append(out.Items, &Node{Kind: Text, Line: line, Column: col, Text: whole, size: 1 + len(whole)/32})
+			continue
+		}
+		out.Items = append(out.Items, b.build(item, depth+1))
+	}
 }
 
 // alias returns a copy of the node that an alias names, with the place of the alias; the children are shared.

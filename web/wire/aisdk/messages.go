@@ -88,32 +88,30 @@ type chat struct {
 	broken   map[string]string // by turn, how an answer has ended that is not all there
 }
 
+// payload is what is read of entries of all kinds.
+type payload struct {
+	Role    string
+	Name    string
+	Data    struct{ Workflow, Status string }
+	Content json.RawMessage
+	Calls   []tape.Call
+	IDs     []string
+	Results []json.RawMessage
+}
+
+// add adds what an entry says to the messages.
 func (c *chat) add(e tape.Entry, running bool) {
-	var p struct {
-		Role    string
-		Name    string
-		Data    struct{ Workflow, Status string }
-		Content json.RawMessage
-		Calls   []tape.Call
-		IDs     []string
-		Results []json.RawMessage
-	}
+	var p payload
 	if json.Unmarshal(e.Payload, &p) != nil {
 		return
 	}
 	if e.Kind == tape.KindEvent {
-		switch {
-		case p.Name == "turn.start":
-			c.workflow = p.Data.Workflow != ""
-		case p.Name == "turn.end" && p.Data.Status == "error":
-			c.broken[c.turn] = "failed"
-		case p.Name == "turn.end" && p.Data.Status == "canceled":
-			c.broken[c.turn] = "canceled"
-		}
+		c.event(p)
 		return
 	}
+	text := tape.TextOf(p.Content)
 	if e.Kind == tape.KindMessage && p.Role == roleUser {
-		c.message(e, roleUser).add(textPart(tape.TextOf(p.Content), ""))
+		c.message(e, roleUser).add(textPart(text, ""))
 		return
 	}
 	if running || e.Kind == tape.KindMessage && p.Role != roleAssistant || e.Kind == tape.KindToolResult && c.calls == nil {
@@ -122,12 +120,12 @@ func (c *chat) add(e tape.Entry, running bool) {
 	m := c.message(e, roleAssistant)
 	switch e.Kind {
 	case tape.KindReasoning:
-		part := textPart(tape.TextOf(p.Content), "")
+		part := textPart(text, "")
 		part.Type = reasoning
 		c.stepOf(m).add(part)
 	case tape.KindMessage:
 		c.stepOf(m)
-		if text := tape.TextOf(p.Content); c.workflow {
+		if c.workflow {
 			m.document(text)
 		} else {
 			m.add(textPart(text, ""))
@@ -135,31 +133,46 @@ func (c *chat) add(e tape.Entry, running bool) {
 		c.step = true
 	case tape.KindToolCall:
 		c.stepOf(m)
-		if text := tape.TextOf(p.Content); text != "" {
+		if text != "" {
 			m.add(textPart(text, ""))
 		}
-		c.calls = map[string]int{}
-		for _, call := range p.Calls {
-			input := json.RawMessage(call.Function.Arguments)
-			if !json.Valid(input) {
-				input, _ = json.Marshal(call.Function.Arguments)
-			}
-			id := m.unique(call.ID)
-			c.calls[call.ID] = len(m.Parts)
-			m.add(Part{
-				Type: "dynamic-tool", ToolName: call.Function.Name, ToolCallID: id, Input: input, ProviderExecuted: true,
-				State: "output-error", ErrorText: "the answer ended before this was done", // until its result comes
-			})
-		}
+		c.addCalls(m, p.Calls)
 	case tape.KindToolResult:
-		for i, result := range p.Results {
-			if i < len(p.IDs) {
-				if at, ok := c.calls[p.IDs[i]]; ok && at < len(m.Parts) {
-					m.Parts[at].result(result)
-				}
+		for i, result := range p.Results[:min(len(p.Results), len(p.IDs))] {
+			if at, ok := c.calls[p.IDs[i]]; ok && at < len(m.Parts) {
+				m.Parts[at].result(result)
 			}
 		}
 		c.step = true
+	}
+}
+
+// event notes how a turn begins and ends.
+func (c *chat) event(p payload) {
+	switch {
+	case p.Name == "turn.start":
+		c.workflow = p.Data.Workflow != ""
+	case p.Name == "turn.end" && p.Data.Status == "error":
+		c.broken[c.turn] = "failed"
+	case p.Name == "turn.end" && p.Data.Status == "canceled":
+		c.broken[c.turn] = "canceled"
+	}
+}
+
+// addCalls adds a part for each call. It says that the call failed, until a result comes.
+func (c *chat) addCalls(m *Message, calls []tape.Call) {
+	c.calls = map[string]int{}
+	for _, call := range calls {
+		input := json.RawMessage(call.Function.Arguments)
+		if !json.Valid(input) {
+			input, _ = json.Marshal(call.Function.Arguments)
+		}
+		id := m.unique(call.ID)
+		c.calls[call.ID] = len(m.Parts)
+		m.add(Part{
+			Type: "dynamic-tool", ToolName: call.Function.Name, ToolCallID: id, Input: input, ProviderExecuted: true,
+			State: "output-error", ErrorText: "the answer ended before this was done",
+		})
 	}
 }
 

@@ -32,6 +32,7 @@ type Error struct {
 	Retryable     bool
 	RetryAfter    time.Duration // how long the provider asked to wait; 0 when it did not
 	ContextLength bool          // the request was too long for the model
+	Filtered      bool          // the provider's content filter stopped the answer
 	OfModel       bool          // we know without asking that this model cannot do it; another one may
 	Status        int           // HTTP status, 0 without one
 	Cause         error

@@ -265,7 +265,7 @@ func TestWhatGoesWrongIsTheBotsError(t *testing.T) {
 		{
 			"content filter (AD-08)", says("content_filter", `{"a":1`),
 			Config{},
-			Failure{Code: CodeOutputInvalid, Message: "the provider's content filter stopped the answer"},
+			Failure{Code: CodeOutputInvalid, Filtered: true, Message: "the provider's content filter stopped the answer"},
 			[]string{"error the provider's content filter stopped the answer"},
 		},
 		{

@@ -33,6 +33,7 @@ type Failure struct {
 	Message   string
 	Pointer   string // JSON Pointer into the result, where there is a place
 	Retryable bool
+	Filtered  bool // the content filter of the model's provider stopped the answer
 	// RetryAfter is how long the model's server asks to wait before that; 0 where it does not.
 	RetryAfter time.Duration
 	Cause      error
@@ -52,7 +53,7 @@ func Describe(err error) (f Failure, known bool) {
 		return d, true
 	}
 	if e, ok := errors.AsType[*adapter.Error](err); ok {
-		return Failure{Code: e.Code, Message: e.Message, Retryable: e.Retryable, RetryAfter: e.RetryAfter, Cause: e.Cause}, true
+		return Failure{Code: e.Code, Message: e.Message, Retryable: e.Retryable, Filtered: e.Filtered, RetryAfter: e.RetryAfter, Cause: e.Cause}, true
 	}
 	if e, ok := errors.AsType[*prompt.Error](err); ok {
 		return Failure{Code: CodeInvalid, Message: "cannot render a prompt: " + e.Error()}, true

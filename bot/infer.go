@@ -361,7 +361,7 @@ func (i *inference) judge(ctx context.Context, failure error) error {
 	case failure != nil && i.bot.env.Context.Err() != nil:
 		return cause // whatever the model made of it
 	case failure == nil && i.finish == adapter.FinishContentFilter:
-		return &Failure{Code: CodeOutputInvalid, Message: "the provider's content filter stopped the answer"}
+		return &Failure{Code: CodeOutputInvalid, Filtered: true, Message: "the provider's content filter stopped the answer"}
 	case failure == nil && i.finish == adapter.FinishRefusal && i.bot.config.format() != Text:
 		return i.refusal()
 	}

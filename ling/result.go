@@ -41,6 +41,8 @@ type ErrorData struct {
 	Fatal     bool   `json:"fatal"`
 	// Handled says that something else does the work of the bot that failed: the run does not fail because of it.
 	Handled bool `json:"handled,omitempty"`
+	// Filtered says that the content filter of the model's provider stopped the answer.
+	Filtered bool `json:"filtered,omitempty"`
 	// RetryAfter is how many seconds the model's server asks to wait.
 	RetryAfter int `json:"retry_after,omitempty"`
 }
@@ -157,7 +159,7 @@ func (m *Manager) report(data ErrorData, err error) {
 		}
 		m.log.LogAttrs(m.work(), slog.LevelInfo, "error event", attrs...)
 	}
-	data.Code, data.Message, data.Pointer, data.Retryable = f.Code, f.Message, f.Pointer, f.Retryable
+	data.Code, data.Message, data.Pointer, data.Retryable, data.Filtered = f.Code, f.Message, f.Pointer, f.Retryable, f.Filtered
 	data.RetryAfter = int((f.RetryAfter + time.Second - 1) / time.Second)
 	m.mu.Lock()
 	if len(m.errors) < maxErrors {

@@ -506,7 +506,7 @@ func TestAnAnswerThatWasCutOrFilteredSaysSo(t *testing.T) {
 	b := newBench(t, nil)
 	b.model.say = func(_ context.Context, _ string, _ adapter.Request, yield func(string) bool) error {
 		yield("some")
-		return &adapter.Error{Code: adapter.CodeProtocol, Message: adapterwire.ContentFilter}
+		return adapterwire.Filtered(nil)
 	}
 	b.serve()
 	if s := b.streams(chatBody("test:story", "q", `,"stream":true`)); s.finish != openai.ContentFilter || s.text != "some" || !s.done {

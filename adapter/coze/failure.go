@@ -126,7 +126,7 @@ func (p *provider) meaning(code int) *adapter.Error {
 	case 4102:
 		return &adapter.Error{Code: adapter.CodeRateLimited, Message: server + " has stopped the account's requests for unusual activity"}
 	case 4105:
-		return protocol(wire.ContentFilter)
+		return wire.Filtered(nil)
 	case 4300, 4301, 4302, 4303, 4304:
 		return protocol(server + " refused an image: it may be too large, or of a kind that is not taken")
 	case 5000:

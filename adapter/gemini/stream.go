@@ -119,8 +119,7 @@ func (a *answer) member(key, value []byte, kind jsonparser.ValueType, _ int) err
 		}
 	case "promptFeedback":
 		if reason := wire.StringAt(value, "blockReason"); reason != nil && a.Finish == "" {
-			cause := errors.New("the prompt was blocked: " + a.Server.Redact(reason))
-			return &adapter.Error{Code: adapter.CodeProtocol, Message: wire.ContentFilter, Cause: cause}
+			return wire.Filtered(errors.New("the prompt was blocked: " + a.Server.Redact(reason)))
 		}
 	case "error":
 		if kind != jsonparser.Null {

@@ -225,7 +225,7 @@ func (a *Answer) End() error {
 		return ErrLeft
 	}
 	if a.Finish == adapter.FinishContentFilter {
-		return &adapter.Error{Code: adapter.CodeProtocol, Message: ContentFilter, Cause: errors.New("finish_reason content_filter")}
+		return Filtered(errors.New("finish_reason content_filter"))
 	}
 	return nil
 }

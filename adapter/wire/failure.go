@@ -64,7 +64,7 @@ func (s *Server) Failure(status int, r Report) *adapter.Error {
 	e := &adapter.Error{Code: adapter.CodeProtocol, Status: status}
 	switch means {
 	case filtered:
-		e.Message = ContentFilter
+		e.Message, e.Filtered = contentFilter, true
 	case tooLong:
 		e.Code, e.ContextLength = adapter.CodeInvalid, true
 		e.Message = "the request is too long for the model: shorten the prompt or the history, or use a model with a larger context"
@@ -152,8 +152,12 @@ func statusMeans(status int) meaning {
 	return unclear
 }
 
-// ContentFilter is what is said of an answer that the provider's filter has stopped.
-const ContentFilter = "the provider's content filter stopped the answer"
+const contentFilter = "the provider's content filter stopped the answer"
+
+// Filtered is the error of an answer that the provider's content filter stopped.
+func Filtered(cause error) *adapter.Error {
+	return &adapter.Error{Code: adapter.CodeProtocol, Message: contentFilter, Filtered: true, Cause: cause}
+}
 
 // RetryAfter reads how long the provider asks to wait: retry-after-ms, or Retry-After in seconds or as a date. More than a day
 // is taken for a day.

@@ -57,7 +57,7 @@ func TestRefusalsSayWhatToDo(t *testing.T) {
 		{"a member that is not taken", "k", 400, `{"error":{"message":"no","param":"temperature","code":"unsupported_value"}}`, adapter.CodeProtocol, "the model's server (mine) refused the request: the model does not accept temperature as it was given"},
 		{"a member that is none of ours", "k", 400, `{"error":{"message":"no","param":"<script>"}}`, adapter.CodeProtocol, "the model's server (mine) refused the request: the model may not support a part of it"},
 		{"an account without credit", "k", 429, `{"error":{"code":"insufficient_quota"}}`, adapter.CodeRateLimited, "the model's server (mine) reports that the account has no credit left"},
-		{"a filter", "k", 400, `{"error":{"code":"content_filter"}}`, adapter.CodeProtocol, wire.ContentFilter},
+		{"a filter", "k", 400, `{"error":{"code":"content_filter"}}`, adapter.CodeProtocol, "the provider's content filter stopped the answer"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			e := server(row.key).Failure(row.status, wire.ReadReport([]byte(row.body)))

@@ -113,7 +113,7 @@ export interface EventData {
   started: { run: string; workflow?: string; agent?: string; session?: string; model?: string };
   usage: { bot: string; model: string } & Partial<Usage>;
   /** Something failed. The run ends only if the error is `fatal`. If it is `handled`, another bot replaces the failed one. */
-  error: { code: string; message: string; bot?: string; pointer?: string; retryable: boolean; fatal: boolean; handled?: boolean; retry_after?: number };
+  error: { code: string; message: string; bot?: string; pointer?: string; retryable: boolean; fatal: boolean; handled?: boolean; filtered?: boolean; retry_after?: number };
   finished: { status: "completed" | "failed" | "interrupted" };
   canceled: { reason?: string };
   queued: { position: number };

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/access"
-	adapterwire "github.com/lingserve/lingserve/adapter/wire"
 	"github.com/lingserve/lingserve/internal/heavy"
 	"github.com/lingserve/lingserve/internal/wording"
 	"github.com/lingserve/lingserve/run"
@@ -202,7 +201,7 @@ func endOf(o run.Result) End {
 	if p := problemOf(o); p != nil {
 		end.Err = errorOf(p, nil)
 	}
-	if cause, ok := o.Cause(); ok && o.Status == run.StatusFailed && strings.Contains(cause.Message, adapterwire.ContentFilter) {
+	if cause, ok := o.Cause(); ok && o.Status == run.StatusFailed && cause.Filtered {
 		end.Finish, end.Err = ContentFilter, nil
 	}
 	return end

@@ -147,6 +147,7 @@ export interface EventData {
         retryable: boolean;
         fatal: boolean;
         handled?: boolean;
+        filtered?: boolean;
         retry_after?: number;
     };
     finished: {

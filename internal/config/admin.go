@@ -1,7 +1,5 @@
 package config
 
-import "fmt"
-
 // Admin is the listener for those who run the server: metrics, profiles and signs of life.
 type Admin struct {
 	Addr        string // "" is none
@@ -32,9 +30,6 @@ func (c *Config) CheckAdmin() error {
 	if c.Admin.Addr == "" || c.AdminOpen() || c.Auth.On() || c.Admin.OpenMetrics {
 		return nil
 	}
-	return &Error{
-		Where: c.sources["admin.addr"].where("admin.addr"), Key: "admin.addr",
-		Message: fmt.Sprintf("other machines can reach %s, but there are no API keys; use a loopback address, "+
-			"create an admin's key (lingserve keys new --role admin), or set --admin-open-metrics to serve only metrics", c.Admin.Addr),
-	}
+	return c.wrong("admin.addr", "other machines can reach %s, but there are no API keys; use a loopback address, "+
+		"create an admin's key (lingserve keys new --role admin), or set --admin-open-metrics to serve only metrics", c.Admin.Addr)
 }

@@ -100,26 +100,22 @@ var callerSettings = []Setting{
 // finishAuth looks at what settings of access say together, and whether they can be read. Nothing of a key stands in an error.
 func (l *loader) finishAuth() {
 	a, h := &l.c.Auth, &l.c.HTTP
-	fail := func(key, message string) {
-		from := l.c.sources[key]
-		l.errs = append(l.errs, &Error{Where: from.where(key), Key: key, Message: message})
-	}
 	for i, entry := range a.Keys {
 		if _, err := access.ParseKey(entry.Reveal()); err != nil {
-			fail("auth.keys", fmt.Sprintf("entry %d: %v", i+1, err))
+			l.wrong("auth.keys", "entry %d: %v", i+1, err)
 		}
 	}
-	if _, err := access.NewHosts(h.Hosts); err != nil {
-		fail("http.hosts", err.Error())
-	}
-	if _, err := access.NewCORS(h.Origins, 0); err != nil {
-		fail("http.origins", err.Error())
-	}
-	if _, err := access.ParseProxies(h.Proxies); err != nil {
-		fail("http.proxies", err.Error())
-	}
-	if _, err := a.RoleNames(); err != nil {
-		fail("auth.roles", err.Error())
+	_, hosts := access.NewHosts(h.Hosts)
+	_, origins := access.NewCORS(h.Origins, 0)
+	_, proxies := access.ParseProxies(h.Proxies)
+	_, roles := a.RoleNames()
+	for _, of := range []struct {
+		key string
+		err error
+	}{{"http.hosts", hosts}, {"http.origins", origins}, {"http.proxies", proxies}, {"auth.roles", roles}} {
+		if of.err != nil {
+			l.wrong(of.key, "%v", of.err)
+		}
 	}
 	of := map[string]bool{
 		"auth.audience": len(a.Audience) > 0, "auth.jwks": a.JWKS != "", "auth.algorithms": len(a.Algorithms) > 0, "auth.token_types": len(a.TokenTypes) > 0,
@@ -127,7 +123,7 @@ func (l *loader) finishAuth() {
 	}
 	for _, key := range slices.Sorted(maps.Keys(of)) {
 		if a.Issuer == "" && of[key] {
-			l.c.Warnings = append(l.c.Warnings, key+" has no effect without auth.issuer; set auth.issuer to accept tokens")
+			l.warn("%s has no effect without auth.issuer; set auth.issuer to accept tokens", key)
 		}
 	}
 }

@@ -218,11 +218,8 @@ func (c *Config) CheckListen() error {
 		return nil
 	}
 	_, port, _ := net.SplitHostPort(c.Addr)
-	return &Error{
-		Where: c.sources["addr"].where("addr"), Key: "addr",
-		Message: fmt.Sprintf("other machines can reach %s, but there is no authentication; create API keys (lingserve keys new) and set --auth-keys-file, use 127.0.0.1:%s, or set --insecure to serve without authentication",
-			c.Addr, port),
-	}
+	return c.wrong("addr", "other machines can reach %s, but there is no authentication; create API keys (lingserve keys new) and "+
+		"set --auth-keys-file, use 127.0.0.1:%s, or set --insecure to serve without authentication", c.Addr, port)
 }
 
 // Local says whether nobody but this machine can reach Addr.

@@ -2,7 +2,6 @@ package config
 
 import (
 	"errors"
-	"fmt"
 	"net"
 	"net/url"
 	"os"
@@ -165,7 +164,7 @@ type engineCheck struct {
 }
 
 func (e *engineCheck) wrong(key, format string, args ...any) {
-	e.errs = append(e.errs, &Error{Where: e.c.sources[key].where(key), Key: key, Message: fmt.Sprintf(format, args...)})
+	e.errs = append(e.errs, e.c.wrong(key, format, args...))
 }
 
 // noEffect refuses settings of an engine that is not used.

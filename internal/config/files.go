@@ -1,7 +1,6 @@
 package config
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -31,18 +30,15 @@ var filesSettings = []Setting{
 
 // finishFiles looks at lists whose elements have a form.
 func (l *loader) finishFiles() {
-	fail := func(key, message string) {
-		l.errs = append(l.errs, &Error{Where: l.c.sources[key].where(key), Key: key, Message: message})
-	}
 	for _, text := range l.c.Media {
 		if _, err := adapter.ParseMediaRule(text); err != nil {
-			fail("media", err.Error())
+			l.wrong("media", "%v", err)
 		}
 	}
 	known := append(adapter.MediaKinds(), "text")
 	for _, kind := range l.c.Files.Types {
 		if !slices.Contains(known, kind) {
-			fail("files.types", fmt.Sprintf("%q is no type of files; expected %s", kind, strings.Join(known, ", ")))
+			l.wrong("files.types", "%q is no type of files; expected %s", kind, strings.Join(known, ", "))
 		}
 	}
 }

@@ -212,19 +212,13 @@ func (s Setting) text(c *Config) string {
 		return p.String()
 	case *bool:
 		return strconv.FormatBool(*p)
-	default:
-		return fmt.Sprint(deref(p))
-	}
-}
-
-func deref(p any) any {
-	switch p := p.(type) {
 	case *int:
-		return *p
+		return strconv.Itoa(*p)
 	case *Size:
-		return *p
+		return p.String()
+	default:
+		panic(fmt.Sprintf("config: a setting of type %T", p))
 	}
-	panic(fmt.Sprintf("config: a setting of type %T", p))
 }
 
 // sizeUnits are ordered so that a unit stands before those that end as it does.

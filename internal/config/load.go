@@ -28,6 +28,21 @@ func (e *Error) Error() string {
 	return e.Where + ": " + e.Key + ": " + e.Message
 }
 
+// wrong makes the error of a setting, at the place where its value comes from.
+func (c *Config) wrong(key, format string, args ...any) *Error {
+	return &Error{Where: c.sources[key].where(key), Key: key, Message: fmt.Sprintf(format, args...)}
+}
+
+// wrong records that the value of a setting is wrong.
+func (l *loader) wrong(key, format string, args ...any) {
+	l.errs = append(l.errs, l.c.wrong(key, format, args...))
+}
+
+// warn records what was probably not meant.
+func (l *loader) warn(format string, args ...any) {
+	l.c.Warnings = append(l.c.Warnings, fmt.Sprintf(format, args...))
+}
+
 // where names the source in an error; a default is named by the flag that would change it.
 func (s Source) where(key string) string {
 	if s.Kind == Default {
@@ -120,7 +135,7 @@ func (l *loader) apply(s Setting, inFile *value) {
 		l.errs = append(l.errs, &Error{Where: v.at, Key: s.Key, Message: err.Error()})
 	}
 	if s.Secret && v.from.Kind == Flag && v.text != "" {
-		l.c.Warnings = append(l.c.Warnings, fmt.Sprintf("%s contains a secret, which every user of this machine can read in the list of processes; %s", v.from.Name, s.besidesFlag()))
+		l.warn("%s contains a secret, which every user of this machine can read in the list of processes; %s", v.from.Name, s.besidesFlag())
 	}
 	if s.Secret && v.file != "" {
 		l.c.secretsFrom = append(l.c.secretsFrom, secretFile{"the file of this secret", v.file, s.Key, false})
@@ -177,7 +192,7 @@ func (l *loader) finishProviders() {
 	for _, p := range l.c.Providers {
 		for _, field := range []string{"key", "base_url", "models"} {
 			if missing := p.Missing(); missing != "" && l.c.sources[providers+p.Name+"."+field].Kind != Default {
-				l.c.Warnings = append(l.c.Warnings, missing)
+				l.warn("%s", missing)
 				break
 			}
 		}
@@ -265,7 +280,7 @@ func (l *loader) readFile() map[string]*value {
 	// Together with the presets, so that they are shown as one section.
 	l.c.settings = slices.Concat(top, byProvider(slices.Concat(presetSettings(), r.added)), r.ofNames, sections)
 	if r.hasKey && readableByAll(path) {
-		l.c.Warnings = append(l.c.Warnings, fmt.Sprintf("%s contains a key, and every user of this machine can read the file; use {env: NAME} or {file: PATH} for the key, or change the file's permissions (chmod o-r)", path))
+		l.warn("%s contains a key, and every user of this machine can read the file; use {env: NAME} or {file: PATH} for the key, or change the file's permissions (chmod o-r)", path)
 	}
 	return r.values
 }
@@ -363,11 +378,11 @@ func (l *loader) warnOfVariables(environ []string) {
 			continue
 		}
 		if added := l.addedBy(name); added != "" {
-			l.c.Warnings = append(l.c.Warnings, fmt.Sprintf("the environment variable %s has no effect; set providers.%s in the configuration file, where {env: NAME} reads a variable", name, added))
+			l.warn("the environment variable %s has no effect; set providers.%s in the configuration file, where {env: NAME} reads a variable", name, added)
 			continue
 		}
 		if near := edits.Nearest(name, known); near != "" {
-			l.c.Warnings = append(l.c.Warnings, fmt.Sprintf("the environment variable %s has no effect; did you mean %s?", name, near))
+			l.warn("the environment variable %s has no effect; did you mean %s?", name, near)
 		}
 	}
 }

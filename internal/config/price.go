@@ -51,7 +51,7 @@ func (c *Config) Prices() (func(provider, model string) (adapter.Price, bool), e
 	if c.PriceFile != "" {
 		text, err := readLimited(c.PriceFile, yaml.MaxBytes)
 		if err != nil {
-			return nil, &Error{Where: c.sources[pricesKey].where(pricesKey), Key: pricesKey, Message: "cannot read the file: " + plain(err)}
+			return nil, c.wrong(pricesKey, "cannot read the file: %s", plain(err))
 		}
 		r := &fileReader{Reader: yaml.Reader{File: c.PriceFile}}
 		rows := r.pricesFile(text)

@@ -413,7 +413,7 @@ func modelSettings(name string) []Setting {
 func (l *loader) finishModels() {
 	warn := func(key string, lacking []string) {
 		for _, name := range lacking {
-			l.c.Warnings = append(l.c.Warnings, fmt.Sprintf("%s: %s.%s has no effect, because the model's provider does not support it", l.c.sources[key].Name, key, name))
+			l.warn("%s: %s.%s has no effect, because the model's provider does not support it", l.c.sources[key].Name, key, name)
 		}
 	}
 	for _, p := range l.c.Providers {
@@ -423,7 +423,7 @@ func (l *loader) finishModels() {
 		key := yaml.Path("models", m.Name, "options")
 		prefix, _, _ := strings.Cut(m.Name, ":")
 		if _, ok := l.c.Provider(prefix); !ok && prefix != "demo" && l.c.sources[key].Kind != Default {
-			l.errs = append(l.errs, &Error{Where: l.c.sources[key].Name, Key: key, Message: fmt.Sprintf("unknown provider %s", prefix)})
+			l.wrong(key, "unknown provider %s", prefix)
 			continue
 		}
 		warn(key, l.c.Lacking(m.Name, m.Options))

@@ -50,7 +50,7 @@ func (c *Config) CheckTLS() error {
 	t := c.TLS
 	var errs []error
 	wrong := func(key, format string, args ...any) {
-		errs = append(errs, &Error{Where: c.sources[key].where(key), Key: key, Message: fmt.Sprintf(format, args...)})
+		errs = append(errs, c.wrong(key, format, args...))
 	}
 	switch {
 	case t.Cert != "" && t.Key == "":

@@ -59,11 +59,9 @@ func (c *Config) CheckWorkspace() error {
 		default:
 			continue
 		}
-		errs = append(errs, &Error{
-			Where: c.sources["workspace"].where("workspace"), Key: "workspace",
-			Message: fmt.Sprintf("%s %s, and agents can read all files of the workspace; set workspace to a folder with only the files that agents may read (such as ./workspace), or move %s (%s comes from: %s)",
-				workspace, how, f.what, f.key, c.sources[f.key]),
-		})
+		errs = append(errs, c.wrong("workspace",
+			"%s %s, and agents can read all files of the workspace; set workspace to a folder with only the files that agents may read (such as ./workspace), or move %s (%s comes from: %s)",
+			workspace, how, f.what, f.key, c.sources[f.key]))
 	}
 	return errors.Join(errs...)
 }

@@ -1,9 +1,9 @@
 package config
 
-// Admin is the listener for those who run the server: metrics, profiles and signs of life.
+// Admin is the listener for operators: metrics, profiles and health.
 type Admin struct {
 	Addr        string // "" is none
-	OpenMetrics bool   // nobody has to say who they are to read the metrics
+	OpenMetrics bool   // metrics need no key
 }
 
 var adminSettings = []Setting{
@@ -14,18 +14,17 @@ var adminSettings = []Setting{
 	{Key: "admin.open_metrics", Default: "false", Help: "serve its metrics without a key"},
 }
 
-// AdminOpen says whether all who reach the admin listener are admins: there are no keys, and it listens on localhost or Insecure allows
-// other addresses. Where there are keys, it asks for an admin's on every address: other users of the machine reach localhost, too.
+// AdminOpen reports whether everyone who reaches the admin listener is an admin: there are no keys, and it listens on localhost or Insecure
+// allows other addresses. With keys, it requires an admin's key on every address, because other users of the machine reach localhost too.
 func (c *Config) AdminOpen() bool { return !c.Auth.On() && (c.AdminLocal() || c.Insecure) }
 
-// AdminLocal says whether nobody but this machine can reach the admin listener.
+// AdminLocal reports whether only this machine can reach the admin listener.
 func (c *Config) AdminLocal() bool { return loopback(c.Admin.Addr) }
 
-// AdminInClear says whether keys travel unencrypted to the admin listener, over a network: it speaks plain HTTP.
+// AdminInClear reports whether keys cross a network to the admin listener, which speaks plain HTTP.
 func (c *Config) AdminInClear() bool { return c.Admin.Addr != "" && !c.AdminLocal() && c.Auth.On() }
 
-// CheckAdmin says whether the admin listener may be where it is to be: without keys to ask for, only on a loopback address, or for
-// metrics alone, or where Insecure says that it may.
+// CheckAdmin refuses an admin listener that other machines reach without keys, unless it serves only metrics or Insecure is set.
 func (c *Config) CheckAdmin() error {
 	if c.Admin.Addr == "" || c.AdminOpen() || c.Auth.On() || c.Admin.OpenMetrics {
 		return nil

@@ -11,7 +11,7 @@ import (
 	"github.com/lingserve/lingserve/internal/yaml"
 )
 
-// DefaultAgent is the agent that is there without any configuration.
+// DefaultAgent is the agent that exists without a configuration.
 const DefaultAgent = "assistant"
 
 // Agent is an agent that runs and sessions name. [DefaultAgent] comes first, then those that the configuration file adds, in its order.
@@ -76,7 +76,7 @@ var agentNames = named{"agents", "agents", "an agent", providerName, "only lower
 // skillName is what the folder of a skill can be called.
 var skillName = regexp.MustCompile(`^[a-z0-9-]{1,64}$`)
 
-// checkAgent refuses an agent that is told two things of a tool, has a workflow and what only a model has use for, or offered what can be no skill.
+// checkAgent refuses an agent with a tool in both lists of approvals, with a workflow and settings of a model, or with an invalid skill name.
 func (r *fileReader) checkAgent(at *yaml.Node, key string) {
 	if skills := r.values[key+".skills"]; skills != nil {
 		for _, name := range skills.items() {
@@ -92,13 +92,13 @@ func (r *fileReader) checkAgent(at *yaml.Node, key string) {
 			}
 		}
 	}
-	for _, pattern := range r.both(key) {
+	for _, pattern := range r.conflictingPatterns(key) {
 		r.Errorf(at, key, "%s is in both ask_always and ask_never; remove it from one", pattern)
 	}
 }
 
-// both are the patterns that an agent's calls are to be approved by, and are not.
-func (r *fileReader) both(key string) (list []string) {
+// conflictingPatterns returns the patterns that are in both ask_always and ask_never.
+func (r *fileReader) conflictingPatterns(key string) (list []string) {
 	always, never := r.values[key+".ask_always"], r.values[key+".ask_never"]
 	if always == nil || never == nil {
 		return nil
@@ -119,7 +119,7 @@ func (v *value) items() []string {
 	return splitList(v.text)
 }
 
-// defaultAgent gives the agent that is always there its settings where the file says nothing of it.
+// defaultAgent sets the defaults of [DefaultAgent] if the file does not mention it.
 func (l *loader) defaultAgent() {
 	if slices.ContainsFunc(l.c.settings, func(s Setting) bool { return strings.HasPrefix(s.Key, agents+DefaultAgent+".") }) {
 		return

@@ -11,7 +11,7 @@ import (
 	"github.com/lingserve/lingserve/tool"
 )
 
-// Auth says how it is known who asks. Where it says nothing, nobody has to say who they are.
+// Auth says how callers authenticate. Its zero value is no authentication.
 type Auth struct {
 	Keys     []Secret // entries of API keys
 	KeysFile string
@@ -35,7 +35,7 @@ type Auth struct {
 // ClientKey is the environment variable with the key that a command shows to another server. It is no setting.
 const ClientKey = "LINGSERVE_KEY"
 
-// On says whether somebody has to say who they are.
+// On reports whether callers must authenticate.
 func (a *Auth) On() bool { return len(a.Keys) > 0 || a.KeysFile != "" || a.Issuer != "" }
 
 // RoleNames are the roles that a token's claim gives; nil are those that have their own names.
@@ -58,7 +58,7 @@ func (a *Auth) RoleNames() (map[string]tool.Role, error) {
 	return roles, nil
 }
 
-// Caller bounds what each caller may have.
+// Caller bounds what each caller may use.
 type Caller struct {
 	Requests int // in a minute; 0 is no limit
 	Burst    int
@@ -97,7 +97,7 @@ var callerSettings = []Setting{
 	{Key: "limit.runs", Default: "100", Min: "0", Help: "a caller's concurrent runs; 0: no limit"},
 }
 
-// finishAuth looks at what settings of access say together, and whether they can be read. Nothing of a key stands in an error.
+// finishAuth checks the settings of access, each and together. Its errors show no part of a key.
 func (l *loader) finishAuth() {
 	a, h := &l.c.Auth, &l.c.HTTP
 	for i, entry := range a.Keys {

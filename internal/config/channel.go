@@ -12,8 +12,8 @@ import (
 	"github.com/lingserve/lingserve/internal/yaml"
 )
 
-// Channel is one login of a channel that is configured: what the channel itself is told. Who may talk there, and with which agent,
-// is in [Config.Access].
+// Channel is one login of a configured channel, with the settings of the channel itself. [Config.Access] has the access rules and the
+// agents.
 type Channel struct {
 	Name    string // what stands under "channels", and in addresses
 	Type    string // one of [ChannelTypes]
@@ -296,7 +296,7 @@ func shippedText(shipped channel.Place, s channel.Setting) string {
 	return s.Default
 }
 
-// needs says what has to be written and is not.
+// needs reports the required settings that are missing.
 func (r *fileReader) needs(at *yaml.Node, p *spot, n *yaml.Node) {
 	for _, name := range p.kind.needs {
 		key := p.key() + name
@@ -311,7 +311,7 @@ func (r *fileReader) needs(at *yaml.Node, p *spot, n *yaml.Node) {
 	}
 }
 
-// channelType finds out of which kind a channel is.
+// channelType returns the type of a channel: its name, or what type says.
 func (r *fileReader) channelType(at, channel *yaml.Node) (channelType, bool) {
 	name := at.Text
 	known, is := typeOfChannel(name)
@@ -414,7 +414,7 @@ func (r *fileReader) unknownAt(p *spot, at *yaml.Node, rel string, known []Setti
 	r.Errorf(at, key, "unknown setting%s", meant)
 }
 
-// levels says in words where a setting may stand.
+// levels names the levels that may have a setting.
 func levels(l channel.Level) string {
 	var words []string
 	for _, one := range []struct {
@@ -434,7 +434,7 @@ func levels(l channel.Level) string {
 	return strings.Join(words, ", ")
 }
 
-// finishChannels puts together who may talk where, and looks at it as a whole.
+// finishChannels puts the access rules of channels together, and checks them as a whole.
 func (l *loader) finishChannels(r *fileReader) {
 	access := channel.Configuration{Channels: map[string]channel.ChannelPlace{}}
 	place := func(t channelType) channel.ChannelPlace {
@@ -473,7 +473,7 @@ func (l *loader) finishChannels(r *fileReader) {
 	l.c.Access = access
 }
 
-// place puts a setting where it belongs.
+// place stores a setting in the level that it belongs to.
 func (l *loader) place(access *channel.Configuration, s policySetting, v *value) {
 	ch := access.Channels[s.at.channel]
 	account := &ch.AccountPlace
@@ -490,9 +490,9 @@ func (l *loader) place(access *channel.Configuration, s policySetting, v *value)
 			err = s.of.Set(p, v.text)
 		}
 		if err == nil && s.of.Key == "agent" {
-			err = l.agentIs(v.text)
+			err = l.checkAgentName(v.text)
 		}
-		if err != nil && !l.told(s.Key) {
+		if err != nil && !l.reported(s.Key) {
 			l.errs = append(l.errs, &Error{Where: v.at, Key: s.Key, Message: err.Error()})
 		}
 	}
@@ -527,16 +527,16 @@ func put[V any](m *map[string]V, key string, v V) {
 	(*m)[key] = v
 }
 
-// told says whether something wrong with a setting was found already.
-func (l *loader) told(key string) bool {
+// reported reports whether an error of the setting was recorded already.
+func (l *loader) reported(key string) bool {
 	return slices.ContainsFunc(l.errs, func(err error) bool {
 		e, ok := errors.AsType[*Error](err)
 		return ok && e.Key == key
 	})
 }
 
-// agentIs refuses an agent that is not there.
-func (l *loader) agentIs(name string) error {
+// checkAgentName refuses the name of an unknown agent.
+func (l *loader) checkAgentName(name string) error {
 	var names []string
 	for _, a := range l.c.Agents {
 		names = append(names, a.Name)
@@ -547,7 +547,7 @@ func (l *loader) agentIs(name string) error {
 	return noneOf(name, names)
 }
 
-// check finds what the levels come to together, and says it where the setting stands.
+// check checks the levels of the settings together, and reports each problem at the place of its setting.
 func (l *loader) check(access channel.Configuration, r *fileReader) {
 	err := access.Check()
 	if err == nil {
@@ -565,7 +565,7 @@ func (l *loader) check(access channel.Configuration, r *fileReader) {
 	}
 }
 
-// errorsOf takes what was joined apart.
+// errorsOf returns the errors that err joins.
 func errorsOf(err error) []error {
 	if many, ok := err.(interface{ Unwrap() []error }); ok {
 		return many.Unwrap()

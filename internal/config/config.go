@@ -160,7 +160,7 @@ func (s Secret) GoString() string             { return `"` + s.String() + `"` }
 func (s Secret) LogValue() slog.Value         { return slog.StringValue(s.String()) }
 func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// Reveal returns the text itself, for the one who must send it.
+// Reveal returns the text itself.
 func (s Secret) Reveal() string { return string(s) }
 
 // Size is a number of bytes.
@@ -176,7 +176,7 @@ func (s Size) String() string {
 	return fmt.Sprintf("%dB", int64(s))
 }
 
-// Source says where a value came from.
+// Source is where a value came from.
 type Source struct {
 	Kind SourceKind
 	Name string // the flag, the variable, file:line, or why a default is what it is
@@ -211,8 +211,7 @@ func (s Source) String() string {
 // Source returns where the value of the setting with this key came from.
 func (c *Config) Source(key string) Source { return c.sources[key] }
 
-// CheckListen says whether the server may listen on Addr: where nobody has to say who they are only on a loopback address, unless
-// Insecure says otherwise.
+// CheckListen refuses an Addr that other machines reach if there is no authentication, unless Insecure is set.
 func (c *Config) CheckListen() error {
 	if c.Insecure || c.Auth.On() || c.Local() {
 		return nil
@@ -222,7 +221,7 @@ func (c *Config) CheckListen() error {
 		"set --auth-keys-file, use 127.0.0.1:%s, or set --insecure to serve without authentication", c.Addr, port)
 }
 
-// Local says whether nobody but this machine can reach Addr.
+// Local reports whether only this machine can reach Addr.
 func (c *Config) Local() bool { return loopback(c.Addr) }
 
 func loopback(addr string) bool {

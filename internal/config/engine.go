@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Engines keep what goes on, and what is remembered.
+// Engines store runs, sessions and the rest of the data.
 const (
 	EngineLocal = "local"
 	EngineNATS  = "nats"
@@ -122,7 +122,7 @@ func checkCopies(text string) error {
 	return nil
 }
 
-// CheckEngine says whether the settings of the engine fit together; all that do not are reported.
+// CheckEngine checks that the settings of the engine fit together, and reports all that do not.
 func (c *Config) CheckEngine() error {
 	e := &engineCheck{c: c}
 	if c.Engine != EngineNATS {

@@ -28,7 +28,7 @@ var filesSettings = []Setting{
 	{Key: "files.types", Default: "image,pdf,audio,text", Help: "allowed uploads: image, pdf, audio, text, file (any other)"},
 }
 
-// finishFiles looks at lists whose elements have a form.
+// finishFiles checks the elements of lists.
 func (l *loader) finishFiles() {
 	for _, text := range l.c.Media {
 		if _, err := adapter.ParseMediaRule(text); err != nil {

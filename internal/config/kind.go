@@ -16,7 +16,7 @@ import (
 	"github.com/lingserve/lingserve/internal/yaml"
 )
 
-// value is what was written for a setting, before it is understood.
+// value is the text of a setting, before it is parsed.
 type value struct {
 	text string
 	list []string // of a list; text is then empty
@@ -56,7 +56,7 @@ func (s Setting) Kind() string {
 	}
 }
 
-// IsBool says that the flag needs no value.
+// IsBool reports whether the flag needs no value.
 func (s Setting) IsBool() bool {
 	_, ok := s.field(new(Config)).(*bool)
 	return ok
@@ -184,7 +184,7 @@ func parseNumber(p any, text string) (float64, error) {
 	panic(fmt.Sprintf("config: a setting of type %T", p))
 }
 
-// text writes what is in force as it may stand in the file. Secrets are stars.
+// text returns the value as the file could have it. Secrets are stars.
 func (s Setting) text(c *Config) string {
 	switch p := s.field(c).(type) {
 	case *string:

@@ -2,8 +2,8 @@ package config
 
 import "time"
 
-// Limit bounds what all callers together may have of the machine. What goes on is never ended for it: it is what comes that is
-// refused, with the time to come back.
+// Limit bounds what all callers together may use of the machine. A limit never ends running work: the server refuses new work, and says
+// when to retry.
 type Limit struct {
 	Caller
 	Cost                  Cost

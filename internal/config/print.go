@@ -11,8 +11,7 @@ import (
 	"github.com/lingserve/lingserve/internal/yaml"
 )
 
-// Print writes what is in force as a configuration file would say it, with where each value came from behind it. Secrets are
-// stars.
+// Print writes the settings as a configuration file, with the source of each value behind it. Secrets are stars.
 func (c *Config) Print(w io.Writer) error {
 	type line struct{ text, source string }
 	var lines []line

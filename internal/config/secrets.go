@@ -8,7 +8,7 @@ import (
 	"github.com/lingserve/lingserve/channel/secret"
 )
 
-// Secrets returns all that is secret in c, wherever it stands, so that a log can be kept clear of it.
+// Secrets returns all secrets of c, so that a log can redact them.
 func (c *Config) Secrets() []string {
 	var all []string
 	collect(reflect.ValueOf(c).Elem(), &all)

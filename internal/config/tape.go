@@ -2,7 +2,7 @@ package config
 
 import "net/url"
 
-// CheckTape says what is missing of the store that sessions are to be kept in.
+// CheckTape reports what the store of sessions lacks.
 func (c *Config) CheckTape() error {
 	if c.Tape.Store == EngineNATS && c.Engine != EngineNATS {
 		return c.wrong("tape.store", "store nats needs engine nats; set engine to nats, and nats.servers to its servers")
@@ -13,14 +13,14 @@ func (c *Config) CheckTape() error {
 	return c.wrong("tape.store", "store postgres needs tape.postgres.url, such as postgres://user:password@host:5432/database")
 }
 
-// finishTape looks whether what is said of sessions goes together.
+// finishTape warns of settings of sessions that have no effect.
 func (l *loader) finishTape() {
 	if t := l.c.Tape; t.Store != "postgres" && t.Postgres.URL != "" {
 		l.warn("tape.postgres.url has no effect, because sessions are stored elsewhere; set tape.store to postgres to use it")
 	}
 }
 
-// password is what is secret in the address of a database; "" where none is found.
+// password returns the password in the address of the database; "" if there is none.
 func (p Postgres) password() string {
 	u, err := url.Parse(p.URL.Reveal())
 	if err != nil || u.User == nil {

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/net/idna"
 )
 
-// TLS says how connections of clients are encrypted. It says nothing of who they are.
+// TLS says how connections of clients are encrypted.
 type TLS struct {
 	Cert string // file, with Key
 	Key  string
@@ -45,7 +45,7 @@ var tlsSettings = []Setting{
 	{Key: "tls.redirect_port", Default: "0", Help: "https port of redirects; 0: port of addr"},
 }
 
-// CheckTLS says whether the settings of encryption fit together; all that do not are reported.
+// CheckTLS checks that the settings of encryption fit together, and reports all that do not.
 func (c *Config) CheckTLS() error {
 	t := c.TLS
 	var errs []error

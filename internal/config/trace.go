@@ -1,7 +1,6 @@
 package config
 
-// Traces says who is told what a trace is called. Whether there are traces, and where they go, is said by the variables of
-// OpenTelemetry alone, as in every other program.
+// Traces says who gets the ids of traces. OpenTelemetry's own variables say whether traces are recorded, and where they go.
 type Traces struct{ Propagate []string }
 
 var traceSettings = []Setting{

@@ -30,6 +30,27 @@ type ways struct {
 	stderr  io.Writer
 }
 
+// channelAction is what the command can do: with how many arguments at least and at most, and what is missing with fewer.
+type channelAction struct {
+	least, most int
+	missing     string
+	do          func(w *ways, ctx context.Context, args []string) (int, error)
+}
+
+var channelActions = map[string]channelAction{
+	"list":         {do: plainAction(func(w *ways, _ context.Context, _ []string) error { return w.list() })},
+	"check":        {most: 64, do: (*ways).check},
+	"explain":      {1, 2, "the channel", plainAction((*ways).explain)},
+	"pair list":    {do: plainAction((*ways).pairs)},
+	"pair approve": {1, 1, "the code", plainAction((*ways).approve)},
+	"pair remove":  {2, 2, "the channel or the sender", plainAction((*ways).remove)},
+}
+
+// plainAction makes an action of a function that succeeds or fails.
+func plainAction(do func(*ways, context.Context, []string) error) func(*ways, context.Context, []string) (int, error) {
+	return func(w *ways, ctx context.Context, args []string) (int, error) { return exitOK, do(w, ctx, args) }
+}
+
 func channelsCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	set, settings := newFlags("channels")
 	w := ways{stdin: stdin, stdout: stdout, stderr: stderr}
@@ -39,41 +60,26 @@ func channelsCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) i
 	if !ok {
 		return status
 	}
-	do := func(ctx context.Context) (int, error) { return exitOK, w.list() }
-	least, most := 0, 0
-	missing := ""
+	name := "list"
 	if len(rest) > 0 {
-		name := rest[0]
-		rest = rest[1:]
-		switch name {
-		case "check":
-			do, most = func(ctx context.Context) (int, error) { return w.check(ctx, rest) }, 64
-		case "explain":
-			do, least, most, missing = func(ctx context.Context) (int, error) { return exitOK, w.explain(ctx, rest) }, 1, 2, "the channel"
-		case "pair":
-			do, most = func(ctx context.Context) (int, error) { return exitOK, w.pairs(ctx) }, 0
-			if len(rest) > 0 {
-				name, rest = rest[0], rest[1:]
-				switch name {
-				case "list":
-				case "approve":
-					do, least, most, missing = func(ctx context.Context) (int, error) { return exitOK, w.approve(ctx, rest[0]) }, 1, 1, "the code"
-				case "remove":
-					do, least, most, missing = func(ctx context.Context) (int, error) { return exitOK, w.remove(ctx, rest[0], rest[1]) }, 2, 2, "the channel or the sender"
-				default:
-					return usage(stderr, "channels", "unknown action %q%s", "pair "+name, didYouMean(name, []string{"list", "approve", "remove"}, "pair "))
-				}
-			}
-		case "list":
-		default:
-			return usage(stderr, "channels", "unknown action %q%s", name, didYouMean(name, []string{"list", "check", "explain", "pair"}, ""))
+		name, rest = rest[0], rest[1:]
+	}
+	if name == "pair" {
+		name = "pair list"
+		if len(rest) > 0 {
+			name, rest = "pair "+rest[0], rest[1:]
 		}
 	}
+	a, ok := channelActions[name]
 	switch {
-	case len(rest) < least:
-		return usage(stderr, "channels", "%s is missing", missing)
-	case len(rest) > most:
-		return usage(stderr, "channels", "unexpected argument %q", rest[most])
+	case !ok && strings.HasPrefix(name, "pair "):
+		return usage(stderr, "channels", "unknown action %q%s", name, didYouMean(strings.TrimPrefix(name, "pair "), []string{"list", "approve", "remove"}, "pair "))
+	case !ok:
+		return usage(stderr, "channels", "unknown action %q%s", name, didYouMean(name, []string{"list", "check", "explain", "pair"}, ""))
+	case len(rest) < a.least:
+		return usage(stderr, "channels", "%s is missing", a.missing)
+	case len(rest) > a.most:
+		return usage(stderr, "channels", "unexpected argument %q", rest[a.most])
 	case w.timeout <= 0:
 		return usage(stderr, "channels", "--timeout is %v; expected a duration above 0, such as 15s", w.timeout)
 	}
@@ -83,7 +89,7 @@ func channelsCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) i
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	status, err = do(ctx)
+	status, err = a.do(&w, ctx, rest)
 	switch {
 	case ctx.Err() != nil:
 		return exitInterrupted
@@ -112,23 +118,14 @@ func (w *ways) list() error {
 		fmt.Fprintln(w.stderr, "no channels are configured; docs/channels.md explains how to add one")
 		return nil
 	}
-	out := tabwriter.NewWriter(w.stdout, 0, 0, 2, ' ', 0)
-	if !w.json {
-		fmt.Fprintln(out, "CHANNEL\tTYPE\tAGENT\tDIRECT\tGROUPS")
-	}
+	out := newListing(w.stdout, w.json, "CHANNEL", "TYPE", "AGENT", "DIRECT", "GROUPS")
 	for _, ch := range w.c.Channels {
 		direct := tree.Policy(channel.PolicyQuery{Channel: ch.Name, Account: ch.Account, Kind: channel.Direct})
 		groups := tree.Policy(channel.PolicyQuery{Channel: ch.Name, Account: ch.Account, Kind: channel.Group})
 		row := channelRow{manager.Login(ch.Name, ch.Account), ch.Type, direct.Agent, string(direct.DM), string(groups.Group)}
-		if w.json {
-			if err := printJSON(w.stdout, row); err != nil {
-				return err
-			}
-			continue
-		}
-		fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\n", row.Channel, row.Type, row.Agent, cmp.Or(row.Direct, "nobody"), cmp.Or(row.Groups, "nobody"))
+		out.add(row, row.Channel, row.Type, row.Agent, cmp.Or(row.Direct, "nobody"), cmp.Or(row.Groups, "nobody"))
 	}
-	return out.Flush()
+	return out.end()
 }
 
 // Abilities of channels that the command asks for.
@@ -399,12 +396,17 @@ func (w *ways) openPairs(ctx context.Context) (pairs *channel.Pairs, release fun
 	return pairs, release, nil
 }
 
-// pairStore is the store of pairs for those who look at it or change it.
-func (w *ways) pairStore(ctx context.Context) (pairs *channel.Pairs, release func(), err error) {
+// withPairs opens the store of pairs for those who look at it or change it, and closes it.
+func (w *ways) withPairs(ctx context.Context, do func(*channel.Pairs) error) error {
 	if w.c.Data == "" && w.c.Engine == config.EngineLocal {
-		return nil, nil, fmt.Errorf("data (%s): pairing needs a data folder, but none is set", w.c.Source("data"))
+		return fmt.Errorf("data (%s): pairing needs a data folder, but none is set", w.c.Source("data"))
 	}
-	return w.openPairs(ctx)
+	pairs, release, err := w.openPairs(ctx)
+	if err != nil {
+		return err
+	}
+	defer release()
+	return do(pairs)
 }
 
 // pairRow is a pair in the list.
@@ -418,74 +420,57 @@ type pairRow struct {
 }
 
 // pairs prints who is paired and who asks.
-func (w *ways) pairs(ctx context.Context) error {
-	store, release, err := w.pairStore(ctx)
-	if err != nil {
-		return err
-	}
-	defer release()
-	list, err := store.List(ctx)
-	if err != nil {
-		return err
-	}
-	if len(list) == 0 && !w.json {
-		fmt.Fprintf(w.stderr, "there are no paired people and no requests in %s\n", placeIn(w.c, w.c.Engine))
-		return nil
-	}
-	out := tabwriter.NewWriter(w.stdout, 0, 0, 2, ' ', 0)
-	if !w.json {
-		fmt.Fprintln(out, "CHANNEL\tSENDER\tSTATE\tCODE\tSINCE\tNAME")
-	}
-	for _, p := range list {
-		row := pairRow{manager.Login(p.Channel, p.Account), p.Sender, p.Name, "paired", p.Code, p.At}
-		if p.Code != "" {
-			row.State = "asks"
+func (w *ways) pairs(ctx context.Context, _ []string) error {
+	return w.withPairs(ctx, func(store *channel.Pairs) error {
+		list, err := store.List(ctx)
+		if err != nil {
+			return err
 		}
-		if w.json {
-			if err := printJSON(w.stdout, row); err != nil {
-				return err
+		if len(list) == 0 && !w.json {
+			fmt.Fprintf(w.stderr, "there are no paired people and no requests in %s\n", placeIn(w.c, w.c.Engine))
+			return nil
+		}
+		out := newListing(w.stdout, w.json, "CHANNEL", "SENDER", "STATE", "CODE", "SINCE", "NAME")
+		for _, p := range list {
+			row := pairRow{manager.Login(p.Channel, p.Account), p.Sender, p.Name, "paired", p.Code, p.At}
+			if p.Code != "" {
+				row.State = "asks"
 			}
-			continue
+			out.add(row, row.Channel, oneLine(row.Sender, 40), row.State, cmp.Or(row.Code, "-"),
+				row.At.Local().Format(time.DateTime), cmp.Or(oneLine(row.Name, 40), "-"))
 		}
-		fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\t%s\n", row.Channel, oneLine(row.Sender, 40), row.State, cmp.Or(row.Code, "-"),
-			row.At.Local().Format(time.DateTime), cmp.Or(oneLine(row.Name, 40), "-"))
-	}
-	return out.Flush()
+		return out.end()
+	})
 }
 
 // approve pairs who asks with a code.
-func (w *ways) approve(ctx context.Context, code string) error {
-	store, release, err := w.pairStore(ctx)
-	if err != nil {
-		return err
-	}
-	defer release()
-	p, err := store.Approve(ctx, "", code)
-	if errors.Is(err, channel.ErrNoCode) {
-		return fmt.Errorf("no pairing request has the code %s; codes expire after an hour, and \"lingserve channels pair\" lists the open ones", show(code))
-	}
-	if err != nil {
-		return err
-	}
-	fmt.Fprintf(w.stdout, "%s is paired on %s\n", oneLine(strings.TrimSpace(p.Sender+" "+p.Name), 80), manager.Login(p.Channel, p.Account))
-	return nil
+func (w *ways) approve(ctx context.Context, args []string) error {
+	return w.withPairs(ctx, func(store *channel.Pairs) error {
+		p, err := store.Approve(ctx, "", args[0])
+		if errors.Is(err, channel.ErrNoCode) {
+			return fmt.Errorf("no pairing request has the code %s; codes expire after an hour, and \"lingserve channels pair\" lists the open ones", show(args[0]))
+		}
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(w.stdout, "%s is paired on %s\n", oneLine(strings.TrimSpace(p.Sender+" "+p.Name), 80), manager.Login(p.Channel, p.Account))
+		return nil
+	})
 }
 
-// remove takes a pair away.
-func (w *ways) remove(ctx context.Context, name, sender string) error {
-	store, release, err := w.pairStore(ctx)
-	if err != nil {
-		return err
-	}
-	defer release()
-	ch, account, _ := strings.Cut(name, "@")
-	ok, err := store.Remove(ctx, ch, account, sender)
-	if err != nil {
-		return err
-	}
-	if !ok {
-		return fmt.Errorf("%s is not paired on %s; \"lingserve channels pair\" lists who is", show(sender), name)
-	}
-	fmt.Fprintf(w.stdout, "removed the pairing of %s on %s\n", oneLine(sender, 80), name)
-	return nil
+// remove takes a pair away: of the channel and the sender that args name.
+func (w *ways) remove(ctx context.Context, args []string) error {
+	return w.withPairs(ctx, func(store *channel.Pairs) error {
+		name, sender := args[0], args[1]
+		ch, account, _ := strings.Cut(name, "@")
+		ok, err := store.Remove(ctx, ch, account, sender)
+		if err != nil {
+			return err
+		}
+		if !ok {
+			return fmt.Errorf("%s is not paired on %s; \"lingserve channels pair\" lists who is", show(sender), name)
+		}
+		fmt.Fprintf(w.stdout, "removed the pairing of %s on %s\n", oneLine(sender, 80), name)
+		return nil
+	})
 }

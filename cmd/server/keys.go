@@ -10,7 +10,6 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"golang.org/x/term"
@@ -178,21 +177,12 @@ func listKeys(o *keyOptions, keys []access.Key, now time.Time, stdout, stderr io
 		fmt.Fprintln(stderr, "there are no keys; create one with \"lingserve keys new\"")
 		return nil
 	}
-	out := tabwriter.NewWriter(stdout, 0, 0, 2, ' ', 0)
-	if !o.json {
-		fmt.Fprintln(out, "ID\tNAME\tROLE\tSCOPES\tEXPIRES\tSTATE\tPLACE")
-	}
+	out := newListing(stdout, o.json, "ID", "NAME", "ROLE", "SCOPES", "EXPIRES", "STATE", "PLACE")
 	for i := range keys {
 		row := rowOf(&keys[i], now)
-		if o.json {
-			if err := printJSON(stdout, row); err != nil {
-				return err
-			}
-			continue
-		}
-		fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", row.ID, row.Name, row.Role, cmp.Or(row.Scopes, "all"), cmp.Or(row.Expires, "never"), row.State, row.Place)
+		out.add(row, row.ID, row.Name, row.Role, cmp.Or(row.Scopes, "all"), cmp.Or(row.Expires, "never"), row.State, row.Place)
 	}
-	return out.Flush()
+	return out.end()
 }
 
 // checkKey says whose key it is that somebody types or pipes in. Without one, that the entries could be read is all there is to say.

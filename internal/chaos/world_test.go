@@ -4,6 +4,7 @@ package chaos
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -18,6 +19,7 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/internal/fleet"
+	"github.com/lingserve/lingserve/internal/postgrestest"
 )
 
 // patience is how long a client waits for what must happen. It is long, since it only matters when something is wrong.
@@ -26,18 +28,20 @@ const patience = 40 * time.Second
 // setup says what a world is like.
 type setup struct {
 	nodes, replicas int
+	postgres        bool // replicas share a database in place of nodes
 	network         *fleet.Network
 	args            []string
 }
 
 // world is a fleet, the models' server of its replicas, and what was seen of it all.
 type world struct {
-	t     testing.TB
-	fleet *fleet.Fleet
-	model *model
-	http  *http.Client
-	local bool // there is one replica, which has nobody to take over its runs
-	began time.Time
+	t        testing.TB
+	fleet    *fleet.Fleet
+	database *postgrestest.Server // nil with NATS, and for a replica that is alone
+	model    *model
+	http     *http.Client
+	local    bool // there is one replica, which has nobody to take over its runs
+	began    time.Time
 
 	mu     sync.Mutex
 	wrong  []string
@@ -78,7 +82,7 @@ func newWorld(t testing.TB, s setup) *world {
 	}
 	dir := t.TempDir()
 	w := &world{
-		t: t, model: newModel(), local: s.nodes == 0, counts: map[string]int{}, times: map[string][]time.Duration{},
+		t: t, model: newModel(), local: s.nodes == 0 && !s.postgres, counts: map[string]int{}, times: map[string][]time.Duration{},
 		http: &http.Client{Transport: &http.Transport{
 			MaxIdleConnsPerHost: 16, DialContext: (&net.Dialer{Timeout: 2 * time.Second}).DialContext,
 		}},
@@ -105,8 +109,13 @@ func newWorld(t testing.TB, s setup) *world {
 	var serving sync.WaitGroup
 	serving.Go(func() { _ = models.Serve(l) }) // until it is closed
 	t.Cleanup(func() { _ = models.Close(); serving.Wait() })
+	var database string
+	if s.postgres {
+		w.startDatabase(s.network)
+		database = w.database.URL()
+	}
 	if w.fleet, err = fleet.New(fleet.Options{
-		Program: path, Dir: dir, Nodes: s.nodes, Replicas: s.replicas, Network: s.network,
+		Program: path, Dir: dir, Nodes: s.nodes, Database: database, Replicas: s.replicas, Network: s.network,
 		Args: append([]string{
 			"--workflows", dir, "--config", config, "--model", "openai:m", "--retries-attempts", "1", "--grace", "300ms",
 			"--limit-requests", "0", "--limit-runs", "0", "--limit-streams-per-caller", "20000", "--log-access", "off",
@@ -128,6 +137,38 @@ func newWorld(t testing.TB, s setup) *world {
 	}
 	w.began = time.Now()
 	return w
+}
+
+// startDatabase starts a PostgreSQL server, which is ended with the test. Without PostgreSQL the test is skipped.
+func (w *world) startDatabase(network *fleet.Network) {
+	w.t.Helper()
+	var o postgrestest.Options
+	if network == nil {
+		address, err := fleet.Addresses(1)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		o.Listen = address[0]
+	} else {
+		host, enter, err := network.Add(database)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		o.Listen, o.By = host+":5432", enter
+	}
+	s, err := postgrestest.StartWith(o)
+	if errors.Is(err, postgrestest.ErrMissing) {
+		w.t.Skip(err)
+	}
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.database = s
+	w.t.Cleanup(func() {
+		if err := s.Stop(); err != nil {
+			w.t.Error(err)
+		}
+	})
 }
 
 // tell says what has happened, where something is wrong.

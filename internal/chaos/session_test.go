@@ -53,6 +53,7 @@ type turn struct {
 	began    time.Time
 	faults   int // that there were when it began
 	canceled bool
+	refused  string // what the last request that was not taken got, for the message
 }
 
 // media of answers.
@@ -232,7 +233,7 @@ func (s *session) take(ctx context.Context, t *turn) error {
 		case !again:
 			return nil
 		case ctx.Err() != nil:
-			return context.Cause(ctx)
+			return fmt.Errorf("%w; the last attempt, number %d: %s", context.Cause(ctx), attempt, t.refused)
 		case t.key == "":
 			t.tries = append(t.tries, t.input)
 		}
@@ -250,8 +251,10 @@ func nobody(err error) bool {
 func (s *session) attempt(ctx context.Context, t *turn) (again bool, err error) {
 	r := s.any()
 	method, path, body, header := t.begin(s.id)
+	began := time.Now()
 	resp, err := s.request(ctx, r, method, path, body, header...)
 	if err != nil {
+		t.refused = fmt.Sprintf("%s, after %v: %v", r.Name, time.Since(began), err)
 		if nobody(err) {
 			s.w.count("start retried: connection refused")
 		} else {
@@ -267,6 +270,8 @@ func (s *session) attempt(ctx context.Context, t *turn) (again bool, err error) 
 			return false, errors.New("503 without Retry-After")
 		}
 		s.w.count("start retried: 503")
+		text, _ := io.ReadAll(resp.Body) // for the message
+		t.refused = fmt.Sprintf("%s, after %v: %d %.300s", r.Name, time.Since(began), resp.StatusCode, text)
 		return true, nil
 	case resp.StatusCode == http.StatusGone:
 		return false, s.gone(t, r, resp)
@@ -389,7 +394,7 @@ func (s *session) read(ctx context.Context, t *turn, v *view, at *fleet.Replica,
 	cuts, refused := t.cuts, 0
 	for connection := 0; v.state == ""; connection++ {
 		if ctx.Err() != nil {
-			return fmt.Errorf("%w after %d connections and %d events, at %s", context.Cause(ctx), connection, v.events, at.Name)
+			return fmt.Errorf("%w after %d connections and %d events, at %s; refused: %s", context.Cause(ctx), connection, v.events, at.Name, t.refused)
 		}
 		if resp == nil {
 			var err error
@@ -511,6 +516,7 @@ func (s *session) approve(ctx context.Context, t *turn, v *view, at *fleet.Repli
 		began := time.Now()
 		resp, err := s.request(ctx, s.another(at), "POST", "/v1/runs/"+t.run+"/approvals/"+v.ask, `{"decision":"approve"}`)
 		if err != nil {
+			t.refused = fmt.Sprintf("an approval: %v", err)
 			pause(ctx, 30*time.Millisecond)
 			continue
 		}
@@ -518,6 +524,7 @@ func (s *session) approve(ctx context.Context, t *turn, v *view, at *fleet.Repli
 		resp.Body.Close()
 		switch resp.StatusCode {
 		case http.StatusServiceUnavailable:
+			t.refused = fmt.Sprintf("an approval: %.300s", text)
 			pause(ctx, 30*time.Millisecond)
 			continue
 		case http.StatusNoContent:

@@ -84,22 +84,26 @@ var (
 var (
 	killDatabase = fault{"kill -9 of PostgreSQL", func(ctx context.Context, w *world, random *rand.Rand) {
 		w.happened("kill -9 of PostgreSQL")
+		defer w.outage()()
 		w.must(w.database.Kill())
 		pause(ctx, time.Duration(random.IntN(8000))*time.Millisecond)
 		w.must(w.database.Restart())
 	}}
 	crashDatabase = fault{"kill -9 of a process of PostgreSQL", func(_ context.Context, w *world, _ *rand.Rand) {
 		w.happened("kill -9 of a process of PostgreSQL")
+		defer w.outage()()
 		w.must(w.database.CrashOne())
 	}}
 	restartDatabase = fault{"restart of PostgreSQL", func(ctx context.Context, w *world, random *rand.Rand) {
 		w.happened("restart of PostgreSQL")
+		defer w.outage()()
 		w.must(w.database.Shutdown())
 		pause(ctx, time.Duration(random.IntN(2000))*time.Millisecond)
 		w.must(w.database.Restart())
 	}}
 	stopDatabase = fault{"SIGSTOP of PostgreSQL for 10 s", func(ctx context.Context, w *world, _ *rand.Rand) {
 		w.happened("SIGSTOP of PostgreSQL for 10 s")
+		defer w.outage()()
 		w.must(w.database.Pause())
 		pause(ctx, 10*time.Second)
 		w.must(w.database.Resume())
@@ -122,6 +126,8 @@ func partitions(network *fleet.Network) []fault {
 			name := database
 			if w.database == nil {
 				name = w.fleet.Nodes[random.IntN(len(w.fleet.Nodes))].Name()
+			} else {
+				defer w.outage()()
 			}
 			part(w, ctx, name, time.Duration(5+random.IntN(10))*time.Second)
 		}},

@@ -113,7 +113,7 @@ func newSession(w *world, i int) *session {
 func (s *session) live(ctx context.Context) {
 	talked := false
 	for _, t := range s.turns {
-		ctx, cancel := context.WithTimeoutCause(ctx, patience, errors.New("no end"))
+		ctx, cancel := s.w.patient(ctx, errors.New("no end"))
 		t.began, t.faults = time.Now(), s.w.faultsSoFar()
 		if err := s.take(ctx, t); err != nil {
 			s.fail(t, "%v", err)
@@ -254,7 +254,9 @@ func (s *session) attempt(ctx context.Context, t *turn) (again bool, err error) 
 	began := time.Now()
 	resp, err := s.request(ctx, r, method, path, body, header...)
 	if err != nil {
-		t.refused = fmt.Sprintf("%s, after %v: %v", r.Name, time.Since(began), err)
+		if ctx.Err() == nil {
+			t.refused = fmt.Sprintf("%s, after %v: %v", r.Name, time.Since(began), err)
+		}
 		if nobody(err) {
 			s.w.count("start retried: connection refused")
 		} else {

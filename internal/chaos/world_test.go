@@ -18,12 +18,18 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lingserve/lingserve/cluster/replicas"
 	"github.com/lingserve/lingserve/internal/fleet"
 	"github.com/lingserve/lingserve/internal/postgrestest"
 )
 
-// patience is how long a client waits for what must happen. It is long, since it only matters when something is wrong.
-const patience = 40 * time.Second
+// patience is how long a client waits for what must happen. It is long, since it only matters when something is wrong. While the only
+// database is away nothing can happen, and behind that no replica is taken for dead before it could have beaten for a while: what a dead one
+// has left waits so long.
+const (
+	patience = 40 * time.Second
+	revival  = replicas.TTL + time.Second
+)
 
 // setup says what a world is like.
 type setup struct {
@@ -49,6 +55,10 @@ type world struct {
 	times  map[string][]time.Duration
 	faults []string // that were made, with their times
 	broken int      // how many were made
+
+	databaseWas  time.Duration // away, or back for less than revival, up to
+	databaseAway time.Time     // then; zero: it was never away
+	databaseBack time.Time     // zero: it is away
 }
 
 const configuration = `
@@ -216,6 +226,55 @@ func (w *world) happened(format string, args ...any) {
 	if w.faults = append(w.faults, line); *verbose {
 		fmt.Println(line)
 	}
+}
+
+// patient is ctx until a client has waited long enough, but for the time in which the database was away.
+func (w *world) patient(ctx context.Context, why error) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	began, away := time.Now(), w.away()
+	ended := make(chan struct{})
+	go func() { // ends with ctx
+		defer close(ended)
+		for left := patience; left > 0; left = patience - time.Since(began) + w.away() - away {
+			pause(ctx, left)
+			if ctx.Err() != nil {
+				return
+			}
+		}
+		cancel(why)
+	}()
+	return ctx, func() { cancel(nil); <-ended }
+}
+
+// outage notes that the database goes away, until back is called.
+func (w *world) outage() (back func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.databaseWas = w.awayLocked()
+	w.databaseAway, w.databaseBack = time.Now(), time.Time{}
+	return func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.databaseBack = time.Now()
+	}
+}
+
+// away is how long the database was away in all.
+func (w *world) away() time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.awayLocked()
+}
+
+func (w *world) awayLocked() time.Duration {
+	now := time.Now()
+	switch back := w.databaseBack.Add(revival); {
+	case w.databaseAway.IsZero():
+		return 0
+	case !w.databaseBack.IsZero() && back.Before(now):
+		now = back
+	}
+	return w.databaseWas + now.Sub(w.databaseAway)
 }
 
 // faultsSoFar is how many faults there were.

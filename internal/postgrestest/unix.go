@@ -3,6 +3,7 @@
 package postgrestest
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -239,15 +240,31 @@ func (s *Server) Resume() error {
 	return signal(syscall.SIGCONT, append(children(pid), pid)...)
 }
 
-// CrashOne kills a process that serves a client: the server ends all others and recovers.
+// CrashOne kills a process that serves a client: the server ends all others and recovers. It waits until that is done.
 func (s *Server) CrashOne() error {
 	for _, pid := range children(s.pid()) {
 		title, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 		if err == nil && strings.HasPrefix(string(title), "postgres: "+User+" ") {
-			return signal(syscall.SIGKILL, pid)
+			return s.crash(pid)
 		}
 	}
 	return errors.New("the server has no client")
+}
+
+func (s *Server) crash(pid int) error {
+	log := filepath.Join(s.dir, "log")
+	before, err := os.Stat(log)
+	if err == nil {
+		err = signal(syscall.SIGKILL, pid)
+	}
+	const long = time.Minute
+	for began := time.Now(); err == nil && time.Since(began) < long; time.Sleep(20 * time.Millisecond) {
+		var text []byte
+		if text, err = os.ReadFile(log); err == nil && strings.Contains(string(text[before.Size():]), "ready to accept connections") {
+			return nil
+		}
+	}
+	return cmp.Or(err, errors.New("PostgreSQL does not recover"))
 }
 
 // Shutdown ends the server as a system does: transactions are broken off, and all that was committed is written.

@@ -271,8 +271,15 @@ func (s *session) attempt(ctx context.Context, t *turn) (again bool, err error) 
 		if resp.Header.Get("Retry-After") == "" {
 			return false, errors.New("503 without Retry-After")
 		}
-		s.w.count("start retried: 503")
 		text, _ := io.ReadAll(resp.Body) // for the message
+		var p struct{ Run string }
+		if err := json.Unmarshal(text, &p); err == nil && p.Run != "" && t.media == whole {
+			// It was taken, and has failed: the server had no room, or could not write to the tape. The key leads to it for ever.
+			t.run = p.Run
+			s.w.count("documents with an error")
+			return false, s.compare(ctx, t, nil)
+		}
+		s.w.count("start retried: 503")
 		t.refused = fmt.Sprintf("%s, after %v: %d %.300s", r.Name, time.Since(began), resp.StatusCode, text)
 		return true, nil
 	case resp.StatusCode == http.StatusGone:

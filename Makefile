@@ -116,14 +116,15 @@ DRAWS ?= 1000
 draws:
 	RAPID_CHECKS=$(DRAWS) $(GO) test -vet=off -count=1 -timeout 0 $$(grep -rl --include=*_test.go pgregory.net/rapid . | xargs -n 1 dirname | sort -u)
 
-# Replicas and NATS servers in processes of their own are killed, stopped and cut off from each other, while SESSIONS clients and more
-# do what they like, at least for CHAOS: what comes out is held to a model. The same SEED has the same clients do the same again, 0
-# has others each time. Some of it takes root, for network namespaces, and is left out without.
+# Replicas and the servers of ENGINE (nats or postgres) in processes of their own are killed, stopped and cut off from each other, while
+# SESSIONS clients and more do what they like, at least for CHAOS: what comes out is held to a model. The same SEED has the same clients
+# do the same again, 0 has others each time. Some of it takes root, for network namespaces, and is left out without.
 SESSIONS ?= 1000
 CHAOS    ?= 5m
 SEED     ?= 20261122
+ENGINE   ?= nats
 chaos: build
-	$(GO) test -count=1 -timeout 0 -v -run TestChaos ./internal/chaos -args -program "$(CURDIR)/bin/lingserve" -sessions $(SESSIONS) -for $(CHAOS) -seed $(SEED) -faults
+	$(GO) test -count=1 -timeout 0 -v -run TestChaos ./internal/chaos -args -program "$(CURDIR)/bin/lingserve" -sessions $(SESSIONS) -for $(CHAOS) -seed $(SEED) -engine $(ENGINE) -faults
 
 # Three NATS servers, three replicas and, where haproxy is installed, a load balancer in front, on this machine, to try them out.
 cluster: build

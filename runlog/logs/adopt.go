@@ -109,9 +109,9 @@ func (l *Log) Adopt(ctx context.Context, run, from string) (*runlog.Left, error)
 }
 
 // noted returns the revision of a replica's record in the table running; 0 is none. Only that revision is deleted: the replica may adopt the run
-// again meanwhile, and replaces the record before it does.
+// again meanwhile, and replaces the record before it does. A revision that is too old deletes nothing, and the record is found once more.
 func (l *Log) noted(ctx context.Context, replica, run string) (rev uint64, err error) {
-	r, err := l.going.Get(ctx, runningKey(replica, run))
+	r, err := l.going.Peek(ctx, runningKey(replica, run))
 	if errors.Is(err, store.ErrNotFound) {
 		return 0, nil
 	}

@@ -42,7 +42,7 @@ const (
 	pause     = 200 * time.Millisecond // between attempts to get a new name
 
 	mostDead = 100 // dead owners are forgotten beyond so many, if they have no records
-	stripes  = 256
+	stripes  = 4096 // a lock is held while the disk works, and most others must not wait for that
 )
 
 // Hooks are called by [Records]. They must not block.
@@ -331,20 +331,21 @@ func stripe(key string) int {
 
 // LockAll locks several records.
 func (r *Records) LockAll(keys ...string) (unlock func()) {
-	var all [stripes]bool
-	for _, key := range keys {
-		all[stripe(key)] = true
+	if len(keys) == 1 {
+		return r.Lock(keys[0])
 	}
-	for i := range all { // in one order for all callers
-		if all[i] {
-			r.locks[i].Lock()
-		}
+	all := make([]int, len(keys))
+	for i, key := range keys {
+		all[i] = stripe(key)
+	}
+	slices.Sort(all) // in one order for all callers
+	all = slices.Compact(all)
+	for _, i := range all {
+		r.locks[i].Lock()
 	}
 	return func() {
-		for i := range all {
-			if all[i] {
-				r.locks[i].Unlock()
-			}
+		for _, i := range all {
+			r.locks[i].Unlock()
 		}
 	}
 }
@@ -352,8 +353,11 @@ func (r *Records) LockAll(keys ...string) (unlock func()) {
 // errPatience is the error of a change that the engine has not written in time.
 var errPatience = fmt.Errorf("%w: no answer within %v", store.ErrAway, patience)
 
-// Put makes changes in one write. It waits for a few seconds at most.
+// Put makes changes in one write. It waits for a few seconds at most. The engine of a single process does not wait for longer by itself.
 func (r *Records) Put(ctx context.Context, puts ...store.Put) ([]store.Record, []error) {
+	if r.owners == nil {
+		return r.Table.Put(ctx, puts...)
+	}
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, errPatience)
 	defer cancel()
 	return r.Table.Put(ctx, puts...)

@@ -6,6 +6,9 @@ package owner
 import (
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -29,6 +32,21 @@ type Owners interface {
 func NewID() (id [16]byte) {
 	rand.Read(id[:])
 	return id
+}
+
+// Token stands for a text in keys and metas. It tells nothing about the text.
+func Token(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return base64.RawURLEncoding.EncodeToString(sum[:16])
+}
+
+// Meta writes the meta of a record.
+func Meta(r any) []byte {
+	text, err := json.Marshal(r)
+	if err != nil {
+		panic("channel/owner: " + err.Error()) // all of it can be written
+	}
+	return text
 }
 
 const (
@@ -392,20 +410,25 @@ func (r *Records) Get(ctx context.Context, key string) (store.Record, error) {
 	return rec, err
 }
 
-// Find returns the keys of the records that match, and those whose removal has failed before.
-func (r *Records) Find(ctx context.Context, match func(store.Record) bool) (keys []string, err error) {
+// Erase calls erase with the keys of the records that match, and of those whose removal has failed before. erase calls [Records.Remove].
+func (r *Records) Erase(ctx context.Context, match func(store.Record) bool, erase func(ctx context.Context, key string) error) error {
 	r.mu.Lock()
-	keys = slices.Collect(maps.Keys(r.undone))
+	keys := slices.Collect(maps.Keys(r.undone))
 	r.mu.Unlock()
 	for rec, err := range r.Table.Range(ctx, "", false) {
 		if err != nil {
-			return nil, Explain(err)
+			return Explain(err)
 		}
 		if match(rec) {
 			keys = append(keys, rec.Key)
 		}
 	}
-	return keys, nil
+	for _, key := range keys {
+		if err := erase(ctx, key); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Remove removes a record, whatever it has. That is durable when Remove returns.

@@ -59,7 +59,7 @@ const (
 	lookWait  = 2 * time.Second        // for the answers
 	pause     = 200 * time.Millisecond // between attempts to get a new name
 
-	mostDead = 100 // dead owners are forgotten beyond so many, if they have no records
+	mostDead = 100  // dead owners are forgotten beyond so many, if they have no records
 	stripes  = 4096 // a lock is held while the disk works, and most others must not wait for that
 )
 

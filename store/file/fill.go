@@ -21,11 +21,7 @@ func (s *Space) Fill(
 	ctx context.Context, name, label string, entries iter.Seq2[store.Entry, error], head func() ([]byte, time.Time),
 ) (info store.Info, err error) {
 	var filled state
-	err = s.with(ctx, name, func(l *log) error {
-		if err := l.commit.lock(ctx); err != nil {
-			return err
-		}
-		defer l.commit.unlock()
+	err = s.withTurn(ctx, name, func(l *log) error {
 		err := l.own(ctx, true, func() (err error) {
 			l.mu.Lock()
 			now := l.state
@@ -48,11 +44,7 @@ func (s *Space) Fill(
 		return store.Info{}, err
 	}
 	// The new file has another log, which takes from here what no line says.
-	err = s.with(ctx, name, func(l *log) error {
-		if err := l.commit.lock(ctx); err != nil {
-			return err
-		}
-		defer l.commit.unlock()
+	err = s.withTurn(ctx, name, func(l *log) error {
 		return l.own(ctx, false, func() error {
 			l.mu.Lock()
 			defer l.mu.Unlock()

@@ -225,6 +225,17 @@ func (s *Space) with(ctx context.Context, name string, do func(*log) error) erro
 	return fmt.Errorf("log %s is created and deleted again and again", name)
 }
 
+// withTurn is with for who writes to the log.
+func (s *Space) withTurn(ctx context.Context, name string, do func(*log) error) error {
+	return s.with(ctx, name, func(l *log) error {
+		if err := l.commit.lock(ctx); err != nil {
+			return err
+		}
+		defer l.commit.unlock()
+		return do(l)
+	})
+}
+
 // explain adds to errors of the disk what a user can do about them.
 func explain(err error) error {
 	if _, ok := errors.AsType[*fs.PathError](err); ok {
@@ -351,13 +362,7 @@ func (s *Space) hold(ctx context.Context, name string) (l *log, src *source, err
 
 // Trim implements [store.Log].
 func (s *Space) Trim(ctx context.Context, name string, below uint64) error {
-	err := s.with(ctx, name, func(l *log) error {
-		if err := l.commit.lock(ctx); err != nil {
-			return err
-		}
-		defer l.commit.unlock()
-		return l.trim(ctx, below)
-	})
+	err := s.withTurn(ctx, name, func(l *log) error { return l.trim(ctx, below) })
 	if errors.Is(err, store.ErrNotFound) {
 		return nil
 	}
@@ -420,13 +425,7 @@ func (s *Space) erase(ctx context.Context, name string) error {
 		}
 		return nil
 	}
-	err := s.with(ctx, name, func(l *log) error {
-		if err := l.commit.lock(ctx); err != nil {
-			return err
-		}
-		defer l.commit.unlock()
-		return l.erase(ctx, remove)
-	})
+	err := s.withTurn(ctx, name, func(l *log) error { return l.erase(ctx, remove) })
 	if errors.Is(err, store.ErrNotFound) {
 		err = explain(remove()) // what another process was kept from erasing
 	}

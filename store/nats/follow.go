@@ -10,7 +10,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	client "github.com/nats-io/nats.go"
@@ -86,17 +85,15 @@ func (f *follower) once(ctx context.Context, told *bool) error {
 	reconnects := t.e.c.Conn().Stats().Reconnects
 	passing, cancel := context.WithTimeout(ctx, attemptWait)
 	defer cancel()
-	var barrier uint64
-	var failed error
-	var pass sync.WaitGroup
-	pass.Go(func() { barrier, failed = t.barrier.Pass(passing) }) // the consumer delivers it, whether it is stored before that is made or behind
+	barrier, err := t.barrier.Pass(passing) // before the consumer is made: one that is stored meanwhile is delivered some 80 ms late
+	if err != nil {
+		return err
+	}
 	messages, err := t.consume(ctx, f.prefix)
-	if err == nil {
-		defer messages.stop()
+	if err != nil {
+		return err
 	}
-	if pass.Wait(); err != nil || failed != nil {
-		return cmp.Or(err, failed)
-	}
+	defer messages.stop()
 	f.begin()
 	r := &reading{follower: f, barrier: barrier, seen: map[string]uint64{}}
 	for wait := attemptWait; ; {

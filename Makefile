@@ -15,18 +15,31 @@ RACE    ?= $(if $(filter 1,$(shell $(GO) env CGO_ENABLED)),-race)
 # Tests that run without the race detector, each with its package's folder: much work of one goroutine, in which there is no race to find and
 # which would take ten times as long; and those that set GOMAXPROCS, which the detector does not bear.
 ALONE    = ./adapter/TestAFastAnswerLetsOthersRun \
+	./adapter/anthropic/TestRecordedAnswersAreReadAsAPlainReaderReadsThem \
+	./adapter/bedrock/TestRecordedAnswersAreReadAsAPlainReaderReadsThem \
+	./adapter/gemini/TestRecordedAnswersAreReadAsAPlainReaderReadsThem \
+	./adapter/openai/TestRecordedAnswersOfProvidersAreReadAsAPlainReaderReadsThem \
+	./adapter/responses/TestRecordedAnswersOfProvidersAreReadAsAPlainReaderReadsThem \
 	./bench/parse/TestShapesAreReadRight \
+	./channel/inbox/TestEachCallOfAJournalToTheDiskMayFail \
+	./channel/media/TestEachCallToTheDiskMayFail \
 	./channel/markup/TestAHugeTextWithoutAPlaceToCutLosesNothing \
 	./channel/markup/TestALongDocumentIsConvertedAsAShortOne \
+	./channel/outbox/TestEachCallOfAnOutboxToTheDiskMayFail \
 	./cmd/server/TestParseCommandOfALargeInput \
 	./flow/TestHostileYAMLIsRefusedQuickly \
+	./internal/before/TestEachCallToTheDiskMayFail \
 	./internal/schema/TestNoSchemaAndNoValueTakesLong \
 	./jsonuri/TestDocumentOfManyDeepArrays \
 	./jsonuri/TestDocumentOfManyPieces \
 	./jsonuri/TestEveryTextCutOffAnywhereIsFinished \
 	./jsonuri/TestEveryValidDocumentFoldsToItsValueHoweverItIsCut \
 	./jsonuri/TestRepairTakesLinearTimeForEveryText \
+	./runlog/file/TestEachCallToTheDiskMayFail \
 	./runlog/file/TestTheFilesOfRunningRunsAreBounded \
+	./store/file/TestACutLogHasWholeBatches \
+	./store/file/TestTrimmedEntriesLeaveTheDisk \
+	./tape/logs/TestEachCallToTheDiskMayFail \
 	./tube/TestATubeIsASliceOfEvents \
 	./web/TestAHealthCheckGoesBeforeOtherConnections
 alone    = ^($(subst $(subst ,, ),|,$(notdir $(ALONE))))$$
@@ -103,14 +116,15 @@ DRAWS ?= 1000
 draws:
 	RAPID_CHECKS=$(DRAWS) $(GO) test -vet=off -count=1 -timeout 0 $$(grep -rl --include=*_test.go pgregory.net/rapid . | xargs -n 1 dirname | sort -u)
 
-# Replicas and NATS servers in processes of their own are killed, stopped and cut off from each other, while SESSIONS clients and more
-# do what they like, at least for CHAOS: what comes out is held to a model. The same SEED has the same clients do the same again, 0
-# has others each time. Some of it takes root, for network namespaces, and is left out without.
+# Replicas and the servers of ENGINE (nats or postgres) in processes of their own are killed, stopped and cut off from each other, while
+# SESSIONS clients and more do what they like, at least for CHAOS: what comes out is held to a model. The same SEED has the same clients
+# do the same again, 0 has others each time. Some of it takes root, for network namespaces, and is left out without.
 SESSIONS ?= 1000
 CHAOS    ?= 5m
 SEED     ?= 20261122
+ENGINE   ?= nats
 chaos: build
-	$(GO) test -count=1 -timeout 0 -v -run TestChaos ./internal/chaos -args -program "$(CURDIR)/bin/lingserve" -sessions $(SESSIONS) -for $(CHAOS) -seed $(SEED) -faults
+	$(GO) test -count=1 -timeout 0 -v -run TestChaos ./internal/chaos -args -program "$(CURDIR)/bin/lingserve" -sessions $(SESSIONS) -for $(CHAOS) -seed $(SEED) -engine $(ENGINE) -faults
 
 # Three NATS servers, three replicas and, where haproxy is installed, a load balancer in front, on this machine, to try them out.
 cluster: build

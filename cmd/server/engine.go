@@ -331,6 +331,7 @@ func (e *engine) runOptions(c *config.Config, bus replicas.Bus, log *slog.Logger
 	}
 	if e.cluster == nil { // a transaction and a message cost more in a database
 		o.Collect, o.Push = runlogs.DatabaseCollect, runlogs.DatabasePush
+		o.Durability = runlogs.DatabaseDurability
 	}
 	return o
 }

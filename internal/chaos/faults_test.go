@@ -81,6 +81,38 @@ var (
 	}}
 )
 
+var (
+	killDatabase = fault{"kill -9 of PostgreSQL", func(ctx context.Context, w *world, random *rand.Rand) {
+		w.happened("kill -9 of PostgreSQL")
+		defer w.outage()()
+		w.must(w.database.Kill())
+		pause(ctx, time.Duration(random.IntN(8000))*time.Millisecond)
+		w.must(w.database.Restart())
+	}}
+	crashDatabase = fault{"kill -9 of a process of PostgreSQL", func(_ context.Context, w *world, _ *rand.Rand) {
+		w.happened("kill -9 of a process of PostgreSQL")
+		defer w.outage()()
+		w.must(w.database.CrashOne())
+	}}
+	restartDatabase = fault{"restart of PostgreSQL", func(ctx context.Context, w *world, random *rand.Rand) {
+		w.happened("restart of PostgreSQL")
+		defer w.outage()()
+		w.must(w.database.Shutdown())
+		pause(ctx, time.Duration(random.IntN(2000))*time.Millisecond)
+		w.must(w.database.Restart())
+	}}
+	stopDatabase = fault{"SIGSTOP of PostgreSQL for 10 s", func(ctx context.Context, w *world, _ *rand.Rand) {
+		w.happened("SIGSTOP of PostgreSQL for 10 s")
+		defer w.outage()()
+		w.must(w.database.Pause())
+		pause(ctx, 10*time.Second)
+		w.must(w.database.Resume())
+	}}
+)
+
+// database is what the PostgreSQL server is called in a network.
+const database = "db"
+
 // partitions are the faults of a network: a server, or a replica, that nobody reaches.
 func partitions(network *fleet.Network) []fault {
 	part := func(w *world, ctx context.Context, name string, d time.Duration) {
@@ -90,8 +122,14 @@ func partitions(network *fleet.Network) []fault {
 		w.must(network.Join(name))
 	}
 	return []fault{
-		{"a NATS server cut off for some seconds", func(ctx context.Context, w *world, random *rand.Rand) {
-			part(w, ctx, w.fleet.Nodes[random.IntN(len(w.fleet.Nodes))].Name(), time.Duration(5+random.IntN(10))*time.Second)
+		{"a server of the engine cut off for some seconds", func(ctx context.Context, w *world, random *rand.Rand) {
+			name := database
+			if w.database == nil {
+				name = w.fleet.Nodes[random.IntN(len(w.fleet.Nodes))].Name()
+			} else {
+				defer w.outage()()
+			}
+			part(w, ctx, name, time.Duration(5+random.IntN(10))*time.Second)
 		}},
 		{"a replica cut off for some seconds", func(ctx context.Context, w *world, random *rand.Rand) {
 			part(w, ctx, w.someReplica(random).Name, time.Duration(5+random.IntN(10))*time.Second)

@@ -18,6 +18,7 @@ var (
 	seed     = flag.Uint64("seed", 0, "what the sessions follow from; 0 is another one each time")
 	duration = flag.Duration("for", 0, "how long the long form goes on at least")
 	at       = flag.Int("at-once", 60, "sessions at once in the long form")
+	engine   = flag.String("engine", "nats", "what replicas share in the long form: three NATS servers, or one of PostgreSQL (postgres)")
 	verbose  = flag.Bool("faults", false, "print each fault when it happens")
 )
 

@@ -53,6 +53,7 @@ type turn struct {
 	began    time.Time
 	faults   int // that there were when it began
 	canceled bool
+	refused  string // what the last request that was not taken got, for the message
 }
 
 // media of answers.
@@ -112,7 +113,7 @@ func newSession(w *world, i int) *session {
 func (s *session) live(ctx context.Context) {
 	talked := false
 	for _, t := range s.turns {
-		ctx, cancel := context.WithTimeoutCause(ctx, patience, errors.New("no end"))
+		ctx, cancel := s.w.patient(ctx, errors.New("no end"))
 		t.began, t.faults = time.Now(), s.w.faultsSoFar()
 		if err := s.take(ctx, t); err != nil {
 			s.fail(t, "%v", err)
@@ -232,7 +233,7 @@ func (s *session) take(ctx context.Context, t *turn) error {
 		case !again:
 			return nil
 		case ctx.Err() != nil:
-			return context.Cause(ctx)
+			return fmt.Errorf("%w; the last attempt, number %d: %s", context.Cause(ctx), attempt, t.refused)
 		case t.key == "":
 			t.tries = append(t.tries, t.input)
 		}
@@ -250,8 +251,12 @@ func nobody(err error) bool {
 func (s *session) attempt(ctx context.Context, t *turn) (again bool, err error) {
 	r := s.any()
 	method, path, body, header := t.begin(s.id)
+	began := time.Now()
 	resp, err := s.request(ctx, r, method, path, body, header...)
 	if err != nil {
+		if ctx.Err() == nil {
+			t.refused = fmt.Sprintf("%s, after %v: %v", r.Name, time.Since(began), err)
+		}
 		if nobody(err) {
 			s.w.count("start retried: connection refused")
 		} else {
@@ -266,7 +271,16 @@ func (s *session) attempt(ctx context.Context, t *turn) (again bool, err error) 
 		if resp.Header.Get("Retry-After") == "" {
 			return false, errors.New("503 without Retry-After")
 		}
+		text, _ := io.ReadAll(resp.Body) // for the message
+		var p struct{ Run string }
+		if err := json.Unmarshal(text, &p); err == nil && p.Run != "" && t.media == whole {
+			// It was taken, and has failed: the server had no room, or could not write to the tape. The key leads to it for ever.
+			t.run = p.Run
+			s.w.count("documents with an error")
+			return false, s.compare(ctx, t, nil)
+		}
 		s.w.count("start retried: 503")
+		t.refused = fmt.Sprintf("%s, after %v: %d %.300s", r.Name, time.Since(began), resp.StatusCode, text)
 		return true, nil
 	case resp.StatusCode == http.StatusGone:
 		return false, s.gone(t, r, resp)
@@ -389,7 +403,7 @@ func (s *session) read(ctx context.Context, t *turn, v *view, at *fleet.Replica,
 	cuts, refused := t.cuts, 0
 	for connection := 0; v.state == ""; connection++ {
 		if ctx.Err() != nil {
-			return fmt.Errorf("%w after %d connections and %d events, at %s", context.Cause(ctx), connection, v.events, at.Name)
+			return fmt.Errorf("%w after %d connections and %d events, at %s; refused: %s", context.Cause(ctx), connection, v.events, at.Name, t.refused)
 		}
 		if resp == nil {
 			var err error
@@ -511,6 +525,7 @@ func (s *session) approve(ctx context.Context, t *turn, v *view, at *fleet.Repli
 		began := time.Now()
 		resp, err := s.request(ctx, s.another(at), "POST", "/v1/runs/"+t.run+"/approvals/"+v.ask, `{"decision":"approve"}`)
 		if err != nil {
+			t.refused = fmt.Sprintf("an approval: %v", err)
 			pause(ctx, 30*time.Millisecond)
 			continue
 		}
@@ -518,6 +533,7 @@ func (s *session) approve(ctx context.Context, t *turn, v *view, at *fleet.Repli
 		resp.Body.Close()
 		switch resp.StatusCode {
 		case http.StatusServiceUnavailable:
+			t.refused = fmt.Sprintf("an approval: %.300s", text)
 			pause(ctx, 30*time.Millisecond)
 			continue
 		case http.StatusNoContent:

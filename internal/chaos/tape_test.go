@@ -21,7 +21,7 @@ type entry struct {
 // checkTape holds the session's tape to what was acknowledged: each turn that was is there once, in order, with its answer behind it;
 // one of which that is not known is there once or not at all, and nothing else is there.
 func (s *session) checkTape(ctx context.Context) {
-	ctx, cancel := context.WithTimeoutCause(ctx, patience, errors.New("no tape"))
+	ctx, cancel := s.w.patient(ctx, errors.New("no tape"))
 	defer cancel()
 	status, text, err := s.ask(ctx, "GET", "/v1/sessions/"+s.id+"/tape?format=jsonl&limit=1000", "")
 	some := slices.ContainsFunc(s.turns, func(t *turn) bool { return t.agent != "" && t.state == "completed" })

@@ -4,6 +4,7 @@ package chaos
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -17,27 +18,36 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lingserve/lingserve/cluster/replicas"
 	"github.com/lingserve/lingserve/internal/fleet"
+	"github.com/lingserve/lingserve/internal/postgrestest"
 )
 
-// patience is how long a client waits for what must happen. It is long, since it only matters when something is wrong.
-const patience = 40 * time.Second
+// patience is how long a client waits for what must happen. It is long, since it only matters when something is wrong. While the only
+// database is away nothing can happen, and behind that no replica is taken for dead before it could have beaten for a while: what a dead one
+// has left waits so long.
+const (
+	patience = 40 * time.Second
+	revival  = replicas.TTL + time.Second
+)
 
 // setup says what a world is like.
 type setup struct {
 	nodes, replicas int
+	postgres        bool // replicas share a database in place of nodes
 	network         *fleet.Network
 	args            []string
 }
 
 // world is a fleet, the models' server of its replicas, and what was seen of it all.
 type world struct {
-	t     testing.TB
-	fleet *fleet.Fleet
-	model *model
-	http  *http.Client
-	local bool // there is one replica, which has nobody to take over its runs
-	began time.Time
+	t        testing.TB
+	fleet    *fleet.Fleet
+	database *postgrestest.Server // nil with NATS, and for a replica that is alone
+	model    *model
+	http     *http.Client
+	local    bool // there is one replica, which has nobody to take over its runs
+	began    time.Time
 
 	mu     sync.Mutex
 	wrong  []string
@@ -45,6 +55,10 @@ type world struct {
 	times  map[string][]time.Duration
 	faults []string // that were made, with their times
 	broken int      // how many were made
+
+	databaseWas  time.Duration // away, or back for less than revival, up to
+	databaseAway time.Time     // then; zero: it was never away
+	databaseBack time.Time     // zero: it is away
 }
 
 const configuration = `
@@ -78,7 +92,7 @@ func newWorld(t testing.TB, s setup) *world {
 	}
 	dir := t.TempDir()
 	w := &world{
-		t: t, model: newModel(), local: s.nodes == 0, counts: map[string]int{}, times: map[string][]time.Duration{},
+		t: t, model: newModel(), local: s.nodes == 0 && !s.postgres, counts: map[string]int{}, times: map[string][]time.Duration{},
 		http: &http.Client{Transport: &http.Transport{
 			MaxIdleConnsPerHost: 16, DialContext: (&net.Dialer{Timeout: 2 * time.Second}).DialContext,
 		}},
@@ -105,8 +119,13 @@ func newWorld(t testing.TB, s setup) *world {
 	var serving sync.WaitGroup
 	serving.Go(func() { _ = models.Serve(l) }) // until it is closed
 	t.Cleanup(func() { _ = models.Close(); serving.Wait() })
+	var database string
+	if s.postgres {
+		w.startDatabase(s.network)
+		database = w.database.URL()
+	}
 	if w.fleet, err = fleet.New(fleet.Options{
-		Program: path, Dir: dir, Nodes: s.nodes, Replicas: s.replicas, Network: s.network,
+		Program: path, Dir: dir, Nodes: s.nodes, Database: database, Replicas: s.replicas, Network: s.network,
 		Args: append([]string{
 			"--workflows", dir, "--config", config, "--model", "openai:m", "--retries-attempts", "1", "--grace", "300ms",
 			"--limit-requests", "0", "--limit-runs", "0", "--limit-streams-per-caller", "20000", "--log-access", "off",
@@ -128,6 +147,38 @@ func newWorld(t testing.TB, s setup) *world {
 	}
 	w.began = time.Now()
 	return w
+}
+
+// startDatabase starts a PostgreSQL server, which is ended with the test. Without PostgreSQL the test is skipped.
+func (w *world) startDatabase(network *fleet.Network) {
+	w.t.Helper()
+	var o postgrestest.Options
+	if network == nil {
+		address, err := fleet.Addresses(1)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		o.Listen = address[0]
+	} else {
+		host, enter, err := network.Add(database)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		o.Listen, o.By = host+":5432", enter
+	}
+	s, err := postgrestest.StartWith(o)
+	if errors.Is(err, postgrestest.ErrMissing) {
+		w.t.Skip(err)
+	}
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.database = s
+	w.t.Cleanup(func() {
+		if err := s.Stop(); err != nil {
+			w.t.Error(err)
+		}
+	})
 }
 
 // tell says what has happened, where something is wrong.
@@ -175,6 +226,55 @@ func (w *world) happened(format string, args ...any) {
 	if w.faults = append(w.faults, line); *verbose {
 		fmt.Println(line)
 	}
+}
+
+// patient is ctx until a client has waited long enough, but for the time in which the database was away.
+func (w *world) patient(ctx context.Context, why error) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	began, away := time.Now(), w.away()
+	ended := make(chan struct{})
+	go func() { // ends with ctx
+		defer close(ended)
+		for left := patience; left > 0; left = patience - time.Since(began) + w.away() - away {
+			pause(ctx, left)
+			if ctx.Err() != nil {
+				return
+			}
+		}
+		cancel(why)
+	}()
+	return ctx, func() { cancel(nil); <-ended }
+}
+
+// outage notes that the database goes away, until back is called.
+func (w *world) outage() (back func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.databaseWas = w.awayLocked()
+	w.databaseAway, w.databaseBack = time.Now(), time.Time{}
+	return func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.databaseBack = time.Now()
+	}
+}
+
+// away is how long the database was away in all.
+func (w *world) away() time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.awayLocked()
+}
+
+func (w *world) awayLocked() time.Duration {
+	now := time.Now()
+	switch back := w.databaseBack.Add(revival); {
+	case w.databaseAway.IsZero():
+		return 0
+	case !w.databaseBack.IsZero() && back.Before(now):
+		now = back
+	}
+	return w.databaseWas + now.Sub(w.databaseAway)
 }
 
 // faultsSoFar is how many faults there were.

@@ -20,8 +20,8 @@ var nextPort = sync.OnceValue(func() *atomic.Uint32 {
 	return &n
 })
 
-// addresses are ones on loopback that nobody uses now.
-func addresses(n int) ([]string, error) {
+// Addresses are ones on loopback that nobody uses now.
+func Addresses(n int) ([]string, error) {
 	var list []string
 	for tries := 0; len(list) < n; tries++ {
 		address := fmt.Sprint("127.0.0.1:", lowestPort+nextPort().Add(1)%ports)

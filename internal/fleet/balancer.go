@@ -49,7 +49,7 @@ func (f *Fleet) Balance(ctx context.Context, dir, address string) (*Balancer, er
 		}
 	}
 	if address == "" {
-		one, err := addresses(1)
+		one, err := Addresses(1)
 		if err != nil {
 			return nil, err
 		}

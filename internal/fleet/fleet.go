@@ -22,8 +22,10 @@ type Options struct {
 	Program string
 	// Dir is a folder for all data, which is there.
 	Dir string
-	// Nodes is how many NATS servers there are, 1 or 3; with 0 there is one replica, with the engine that needs none.
+	// Nodes is how many NATS servers there are, 1 or 3; with 0 there is one replica, with the engine that needs none, or a database.
 	Nodes int
+	// Database is the URL of a PostgreSQL server that runs, which replicas share in place of NATS servers.
+	Database string
 	// Replicas is how many there are.
 	Replicas int
 	// Args and Env are more settings of each replica.
@@ -46,7 +48,9 @@ func New(o Options) (*Fleet, error) {
 	switch {
 	case o.Nodes != 0 && o.Nodes != 1 && o.Nodes != 3:
 		return nil, fmt.Errorf("fleet: %d NATS servers: there are 1 or 3, or 0 for the local engine", o.Nodes)
-	case o.Nodes == 0 && o.Replicas != 1:
+	case o.Nodes != 0 && o.Database != "":
+		return nil, errors.New("fleet: both NATS servers and a database")
+	case o.Nodes == 0 && o.Database == "" && o.Replicas != 1:
 		return nil, fmt.Errorf("fleet: %d replicas with the local engine, which has one", o.Replicas)
 	case o.Replicas < 1:
 		return nil, errors.New("fleet: no replicas")
@@ -67,14 +71,14 @@ func (f *Fleet) addNodes(o Options) error {
 	for i := range o.Nodes {
 		name := fmt.Sprint("n", i+1)
 		if o.Network == nil {
-			both, err := addresses(2)
+			both, err := Addresses(2)
 			if err != nil {
 				return err
 			}
 			clients, routes, by = append(clients, both[0]), append(routes, both[1]), append(by, nil)
 			continue
 		}
-		host, enter, err := o.Network.add(name)
+		host, enter, err := o.Network.Add(name)
 		if err != nil {
 			return err
 		}
@@ -110,13 +114,13 @@ func (f *Fleet) addReplicas(o Options) error {
 		}
 		var address string
 		if o.Network == nil {
-			one, err := addresses(1)
+			one, err := Addresses(1)
 			if err != nil {
 				return err
 			}
 			address = one[0]
 		} else {
-			host, enter, err := o.Network.add(r.Name)
+			host, enter, err := o.Network.Add(r.Name)
 			if err != nil {
 				return err
 			}
@@ -130,6 +134,9 @@ func (f *Fleet) addReplicas(o Options) error {
 			if f.token != "" {
 				r.env = append(append([]string{}, r.env...), "LINGSERVE_NATS_TOKEN="+f.token)
 			}
+		}
+		if o.Database != "" {
+			r.args = append(r.args, "--engine", "postgres", "--postgres-url", o.Database)
 		}
 		r.args = append(r.args, o.Args...)
 		f.Replicas = append(f.Replicas, r)

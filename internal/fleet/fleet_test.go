@@ -26,6 +26,7 @@ func TestAFleetThatCannotBeIsRefused(t *testing.T) {
 	for name, o := range map[string]Options{
 		"two NATS servers":                       {Nodes: 2, Replicas: 1},
 		"several replicas with the local engine": {Replicas: 2},
+		"NATS servers and a database":            {Nodes: 3, Database: "postgres://x/y", Replicas: 3},
 		"no replicas":                            {Nodes: 1},
 	} {
 		o.Dir = t.TempDir()

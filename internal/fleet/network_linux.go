@@ -50,8 +50,8 @@ func ip(args ...string) error {
 	return nil
 }
 
-// add makes a namespace with a cable to the bridge. What it returns is its address, and the command that a process enters it with.
-func (n *Network) add(name string) (host string, enter []string, err error) {
+// Add makes a namespace with a cable to the bridge. What it returns is its address, and the command that a process enters it with.
+func (n *Network) Add(name string) (host string, enter []string, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	space, cable := n.id+name, n.cable(name)

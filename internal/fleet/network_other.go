@@ -15,7 +15,8 @@ func NewNetwork() (*Network, error) {
 // Host would be this machine's address in the network.
 func (*Network) Host() string { return "" }
 
-func (*Network) add(string) (string, []string, error) { return "", nil, errors.ErrUnsupported }
+// Add would make a namespace.
+func (*Network) Add(string) (string, []string, error) { return "", nil, errors.ErrUnsupported }
 
 // Part would take a process away from all others; Join would end that.
 func (*Network) Part(string) error { return errors.ErrUnsupported }

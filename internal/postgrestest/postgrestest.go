@@ -14,14 +14,21 @@ import (
 // ErrMissing is the error where there is no PostgreSQL: a test is skipped then.
 var ErrMissing = errors.New("PostgreSQL is not installed here (Debian: apt-get install postgresql)")
 
-// Server is a server of its own in a temporary folder. It can be reached by a socket in that folder alone, and syncs as one does that
-// people use. It ends with the process that started it, however that ends.
+// Options of a server.
+type Options struct {
+	Settings []string // of the server, as name=value
+	Listen   string   // host and port for clients in the networks of this machine; "": clients use its socket
+	By       []string // a command that starts it, such as one that enters a network namespace; it takes root
+}
+
+// Server is a server of its own in a temporary folder. It can be reached by a socket in that folder, and where it is told to listen. It syncs
+// as one does that people use. It ends with the process that started it, however that ends.
 type Server struct {
-	dir     string
-	bin     string
-	options []string
-	run     *exec.Cmd
-	alive   *os.File // the server ends when nobody holds the other end
+	dir   string
+	bin   string
+	o     Options
+	run   *exec.Cmd
+	alive *os.File // the server ends when nobody holds the other end
 }
 
 // User and Database are those of the tests.
@@ -31,10 +38,21 @@ const (
 )
 
 // URL is where the server is.
-func (s *Server) URL() string { return "postgres://" + User + "@/" + Database + "?host=" + s.dir }
+func (s *Server) URL() string {
+	if s.o.Listen != "" {
+		return "postgres://" + User + "@" + s.o.Listen + "/" + Database + "?sslmode=disable"
+	}
+	return "postgres://" + User + "@/" + Database + "?host=" + s.dir
+}
 
 // Socket is the file of its socket.
-func (s *Server) Socket() string { return filepath.Join(s.dir, ".s.PGSQL.5432") }
+func (s *Server) Socket() string {
+	_, port, found := strings.Cut(s.o.Listen, ":")
+	if !found {
+		port = "5432"
+	}
+	return filepath.Join(s.dir, ".s.PGSQL."+port)
+}
 
 // binaries is the folder of the server's programs.
 func binaries() (string, error) {

@@ -3,6 +3,7 @@
 package postgrestest
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -10,14 +11,18 @@ import (
 	"os/exec"
 	"os/user"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
 )
 
-// Start starts a server, with options of the form name=value.
-func Start(options ...string) (_ *Server, err error) {
+// Start starts a server that its socket reaches, with settings of the form name=value.
+func Start(settings ...string) (*Server, error) { return StartWith(Options{Settings: settings}) }
+
+// StartWith starts a server.
+func StartWith(o Options) (_ *Server, err error) {
 	bin, err := binaries()
 	if err != nil {
 		return nil, err
@@ -31,7 +36,7 @@ func Start(options ...string) (_ *Server, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{dir: dir, bin: bin, options: options}
+	s := &Server{dir: dir, bin: bin, o: o}
 	defer func() {
 		if err != nil {
 			_ = s.Stop()
@@ -51,7 +56,22 @@ func Start(options ...string) (_ *Server, err error) {
 	if out, err := init.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("initdb: %w: %s", err, said(out))
 	}
+	if o.Listen != "" {
+		if err := s.trust(); err != nil {
+			return nil, err
+		}
+	}
 	return s, s.Restart()
+}
+
+// trust lets every client of the server's networks in.
+func (s *Server) trust() error {
+	f, err := os.OpenFile(filepath.Join(s.data(), "pg_hba.conf"), os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString("host all all samenet trust\n")
+	return errors.Join(err, f.Close())
 }
 
 func (s *Server) data() string { return filepath.Join(s.dir, "data") }
@@ -85,9 +105,12 @@ func (s *Server) Restart() (err error) {
 		return err
 	}
 	defer log.Close()
-	args := []string{"-c", watcher, filepath.Join(s.bin, "postgres"), "-D", s.data(), "-k", s.dir, "-h", "", "-c", "max_connections=300", "-c", "fsync=on"}
-	for _, o := range s.options {
-		args = append(args, "-c", o)
+	command, err := s.command(as)
+	if err != nil {
+		return err
+	}
+	if len(s.o.By) > 0 {
+		as = nil // the command becomes another user
 	}
 	const long = time.Minute
 	tried, patience := time.Now(), time.Second // of this attempt, and how long it may be silent
@@ -95,7 +118,7 @@ func (s *Server) Restart() (err error) {
 		if s.run == nil {
 			tried = time.Now()
 			// Processes of the one that was killed may hold its memory still: then it ends at once.
-			s.run = exec.Command("/bin/sh", args...)
+			s.run = exec.Command(command[0], command[1:]...)
 			// In a group of its own: what a terminal sends to the tests would end the watcher before the server.
 			s.run.Dir, s.run.Stdout, s.run.Stderr, s.run.SysProcAttr = s.dir, log, log, &syscall.SysProcAttr{Credential: as, Setpgid: true}
 			in, alive, err := os.Pipe()
@@ -122,6 +145,27 @@ func (s *Server) Restart() (err error) {
 			return fmt.Errorf("PostgreSQL does not start: %s", said(out))
 		}
 	}
+}
+
+// command starts the server.
+func (s *Server) command(as *syscall.Credential) ([]string, error) {
+	command := slices.Clone(s.o.By)
+	if len(command) > 0 && as != nil {
+		command = append(command, "setpriv", fmt.Sprint("--reuid=", as.Uid), fmt.Sprint("--regid=", as.Gid), "--clear-groups")
+	}
+	host, port := "", "5432"
+	if s.o.Listen != "" {
+		var err error
+		if host, port, err = net.SplitHostPort(s.o.Listen); err != nil {
+			return nil, err
+		}
+	}
+	command = append(command, "/bin/sh", "-c", watcher, filepath.Join(s.bin, "postgres"), "-D", s.data(), "-k", s.dir, "-h", host, "-p", port,
+		"-c", "max_connections=300", "-c", "fsync=on")
+	for _, setting := range s.o.Settings {
+		command = append(command, "-c", setting)
+	}
+	return command, nil
 }
 
 // ready says whether the server takes connections.
@@ -159,10 +203,83 @@ func (s *Server) Kill() error {
 	if pid == 0 || s.run == nil {
 		return errors.New("the server does not run")
 	}
-	all := append(children(pid), pid)
-	for _, pid := range all {
-		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+	if err := signal(syscall.SIGKILL, append(children(pid), pid)...); err != nil {
+		return err
+	}
+	s.end()
+	return nil
+}
+
+// signal sends a signal to processes, some of which may have ended.
+func signal(what syscall.Signal, pids ...int) error {
+	for _, pid := range pids {
+		if err := syscall.Kill(pid, what); err != nil && !errors.Is(err, syscall.ESRCH) {
 			return err
+		}
+	}
+	return nil
+}
+
+// Pause stops the server with all of its processes where they are; Resume lets them go on.
+func (s *Server) Pause() error {
+	pid := s.pid()
+	if pid == 0 || s.run == nil {
+		return errors.New("the server does not run")
+	}
+	if err := signal(syscall.SIGSTOP, pid); err != nil { // no process is added to those that it has
+		return err
+	}
+	return signal(syscall.SIGSTOP, children(pid)...)
+}
+
+func (s *Server) Resume() error {
+	pid := s.pid()
+	if pid == 0 || s.run == nil {
+		return errors.New("the server does not run")
+	}
+	return signal(syscall.SIGCONT, append(children(pid), pid)...)
+}
+
+// CrashOne kills a process that serves a client: the server ends all others and recovers. It waits until that is done.
+func (s *Server) CrashOne() error {
+	for _, pid := range children(s.pid()) {
+		title, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+		if err == nil && strings.HasPrefix(string(title), "postgres: "+User+" ") {
+			return s.crash(pid)
+		}
+	}
+	return errors.New("the server has no client")
+}
+
+func (s *Server) crash(pid int) error {
+	log := filepath.Join(s.dir, "log")
+	before, err := os.Stat(log)
+	if err == nil {
+		err = signal(syscall.SIGKILL, pid)
+	}
+	const long = time.Minute
+	for began := time.Now(); err == nil && time.Since(began) < long; time.Sleep(20 * time.Millisecond) {
+		var text []byte
+		if text, err = os.ReadFile(log); err == nil && strings.Contains(string(text[before.Size():]), "ready to accept connections") {
+			return nil
+		}
+	}
+	return cmp.Or(err, errors.New("PostgreSQL does not recover"))
+}
+
+// Shutdown ends the server as a system does: transactions are broken off, and all that was committed is written.
+func (s *Server) Shutdown() error {
+	pid := s.pid()
+	if pid == 0 || s.run == nil {
+		return errors.New("the server does not run")
+	}
+	if err := signal(syscall.SIGINT, pid); err != nil {
+		return err
+	}
+	const long = time.Minute
+	for began := time.Now(); s.pid() != 0; time.Sleep(5 * time.Millisecond) { // it removes the file at its end
+		if time.Since(began) > long {
+			return errors.New("PostgreSQL does not end")
 		}
 	}
 	s.end()

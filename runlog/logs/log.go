@@ -28,12 +28,17 @@ type Options struct {
 	Collect time.Duration        // how long a page is collected while many runs write; default 1.4 ms
 	Push    time.Duration        // the least time between two messages to a replica that follows runs; default 4 ms
 	Log     *slog.Logger
+
+	Durability store.Durability // of the runs' own logs; pages are Async, since the owner of a run has what only pages have
 }
 
 const (
 	// DatabaseCollect and DatabasePush are Collect and Push for a database, where a transaction and a message cost more.
 	DatabaseCollect = 5 * time.Millisecond
 	DatabasePush    = 20 * time.Millisecond
+	// DatabaseDurability is Durability for a database: if its process is killed it loses the last Async commits, and the beginning and the
+	// end of a run must outlast that.
+	DatabaseDurability = store.Synced
 
 	defaultKeep    = 24 * time.Hour
 	defaultCollect = 1400 * time.Microsecond
@@ -94,7 +99,7 @@ func Open(ctx context.Context, o Options) (*Log, error) {
 		sealed: map[string]*sealed{},
 	}
 	var err error
-	if l.runs, err = o.Logs.Log(ctx, store.LogOptions{Space: runsSpace, Keep: o.Keep}); err != nil {
+	if l.runs, err = o.Logs.Log(ctx, store.LogOptions{Space: runsSpace, Durability: o.Durability, Keep: o.Keep}); err != nil {
 		return nil, err
 	}
 	if l.pages, err = o.Logs.Log(ctx, store.LogOptions{Space: pagesSpace, Keep: o.Keep}); err != nil {

@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// settler makes durable what a disk was given, about once a second: the files of ended runs and their names. Who ends
-// a run waits for nothing; so many runs share one look at their folder, and files are synced several at a time, which a
-// file system does with fewer turns of the disk. A run stays in the journal until its file is safe, so that the end of the machine takes
-// no more of it than of one that goes on (FT-24).
+// settler makes durable what a disk was given, about once a second: the files of ended runs, and their names. A run that ends waits for
+// nothing; so many runs share one sync of their folder, and files are synced several at a time, which a file system does with fewer turns of
+// the disk. A run stays in the journal until its file is safe, so that the end of the machine takes no more of it than of one that goes on
+// (FT-24).
 //
-// It sleeps while there is nothing to do. A file whose sync has failed is not synced again (FT-26): who has given it is told.
+// It sleeps while there is nothing to do. A file whose sync has failed is not synced again (FT-26): its callback is told.
 type settler struct {
 	d    *disk
 	wake chan struct{} // holds one wake-up; nil where nobody is to be woken

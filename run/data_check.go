@@ -1,7 +1,6 @@
 package run
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -11,9 +10,8 @@ import (
 	"github.com/lingserve/lingserve/internal/vfs"
 )
 
-// CheckData reads the ended runs and the idempotency keys in a data folder, changes nothing, and tells found of what cannot be read. Those of
-// an earlier version have no checksums: of them it only knows whether they can be parsed. It returns how many files there are. A key that
-// is being written is not damage.
+// CheckData reads the ended runs in a data folder, changes nothing, and tells found of what cannot be read. Those of an earlier version have no
+// checksums: of them it only knows whether they can be parsed. It returns how many files there are.
 func CheckData(dir string, found func(file string, offset int64, what string)) (files int, err error) {
 	root, err := vfs.At(dir).OpenExisting()
 	if err != nil {
@@ -21,20 +19,6 @@ func CheckData(dir string, found func(file string, offset int64, what string)) (
 	}
 	defer root.Close()
 	d := &disk{root: root}
-	text, err := vfs.ReadFile(d.root, keysFile)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return 0, err
-	}
-	if err == nil {
-		files++
-	}
-	at := int64(0)
-	for line := range bytes.Lines(text) {
-		if _, _, ok := parseKeyLine(line); !ok && bytes.HasSuffix(line, []byte("\n")) {
-			found(keysFile, at, "a line is not an idempotency key; a request that is sent again with it may run again")
-		}
-		at += int64(len(line))
-	}
 	names, err := vfs.Names(d.root, runsFolder)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return files, err

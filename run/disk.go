@@ -3,20 +3,14 @@ package run
 import (
 	"bufio"
 	"bytes"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"hash"
 	"io"
 	"io/fs"
-	"log/slog"
-	"maps"
 	"os"
-	"slices"
-	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/lingserve/lingserve/internal/crcline"
@@ -26,29 +20,17 @@ import (
 	"github.com/lingserve/lingserve/tube"
 )
 
-// disk keeps ended runs and idempotency keys in a folder:
+// disk keeps ended runs in a folder:
 //
 //	runs/<run>.jsonl   a line with the outcome, then the tube's archive, then a checksum
-//	keys.txt           a line for each key, with a checksum, the newest last
 //	lock               held by the server that uses the folder
 //
-// A file of a run appears whole or not at all: it is written beside its place and renamed. A line of keys.txt is one write.
-// Nobody waits for the disk to turn: what is kept survives the end of the process at once, and that of the machine a second later, see
-// settler.
+// A file of a run appears whole or not at all: it is written beside its place and renamed. Nobody waits for the disk to turn: what is kept
+// survives the end of the process at once, and that of the machine a second later, see settler.
 type disk struct {
-	root vfs.Folder
-	lock vfs.File
-	log  *slog.Logger
-
+	root    vfs.Folder
+	lock    vfs.File
 	settler settler
-
-	mu      sync.Mutex
-	keys    vfs.File // opened for appending; nil after a rename that failed
-	lines   int      // in the file of keys
-	torn    bool     // the last line was cut off: the disk was full
-	dirty   bool     // keys were added that are not safe yet
-	failed  bool     // the file of keys could not be synced, and is not synced any more
-	shorten *shorten // nil where the file of keys is not to be shortened
 }
 
 // stored is an ended run that is on disk.
@@ -60,7 +42,6 @@ type stored struct {
 
 const (
 	runsFolder = "runs"
-	keysFile   = "keys.txt"
 	lockFile   = "lock"
 	suffix     = ".jsonl"
 	temporary  = ".tmp"
@@ -79,12 +60,12 @@ func openDiskIn(dir vfs.Dir, folder string) (*disk, error) {
 	if err != nil {
 		return nil, fmt.Errorf("data folder: %w", err)
 	}
-	d := &disk{root: root, log: slog.New(slog.DiscardHandler)}
+	d := &disk{root: root}
 	d.settler.d = d
 	if err := d.open(); err != nil {
 		err = fmt.Errorf("cannot write to the data folder %s: %w", folder, err)
 		if errors.Is(err, errInUse) {
-			err = fmt.Errorf("data folder %s: %w; give each server one of its own (--data)", folder, errInUse)
+			err = inUse(folder)
 		}
 		return nil, errors.Join(err, d.close())
 	}
@@ -93,6 +74,10 @@ func openDiskIn(dir vfs.Dir, folder string) (*disk, error) {
 
 // errInUse says that another process has the folder.
 var errInUse = errors.New("another server is using it")
+
+func inUse(folder string) error {
+	return fmt.Errorf("data folder %s: %w; give each server one of its own (--data)", folder, errInUse)
+}
 
 func (d *disk) open() (err error) {
 	// First of all: what another server is writing must not be touched.
@@ -117,34 +102,16 @@ func (d *disk) open() (err error) {
 	if err := errors.Join(f.Close(), d.root.Remove(probe)); err != nil {
 		return err
 	}
-	if err := d.openKeys(); err != nil {
-		return err
-	}
 	return d.root.SyncFolder(".") // the names of what may just have been made
-}
-
-// openKeys opens the file of keys if it is not open.
-func (d *disk) openKeys() (err error) {
-	if d.keys == nil {
-		d.keys, err = d.root.Open(keysFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY)
-	}
-	return err
 }
 
 func (d *disk) close() error {
 	d.settler.close()
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	var errs []error
+	var err error
 	if d.lock != nil {
-		errs = append(errs, d.lock.Unlock())
+		err = errors.Join(d.lock.Unlock(), d.lock.Close())
 	}
-	for _, f := range []vfs.File{d.keys, d.lock} {
-		if f != nil {
-			errs = append(errs, f.Close())
-		}
-	}
-	return errors.Join(append(errs, d.root.Close())...)
+	return errors.Join(err, d.root.Close())
 }
 
 // FileOf names the file of a run. Ids are ours and need no escaping; one that is not does not reach the disk.
@@ -295,15 +262,15 @@ func readHeader(id string, in *bufio.Reader) (h header, summed bool, err error) 
 	return h, summed, nil
 }
 
-// owner reads whose run a file holds, which has to be known before anybody asks for it.
-func (d *disk) owner(id string) (string, error) {
+// header reads whose run a file holds, and whether it has a key, which has to be known before anyone asks for it.
+func (d *disk) header(id string) (header, error) {
 	f, err := d.root.Open(FileOf(id), os.O_RDONLY)
 	if err != nil {
-		return "", err
+		return header{}, err
 	}
 	defer f.Close()
 	h, _, err := readHeader(id, bufio.NewReader(f))
-	return h.Owner, err
+	return h, err
 }
 
 // TubeOptions are those of tubes that no manager makes.
@@ -341,155 +308,4 @@ func (d *disk) list() (map[string]fs.FileInfo, error) {
 		return nil, err
 	}
 	return found, nil
-}
-
-// lineage is what a run is of, and whose it is.
-type lineage struct {
-	Subject
-	Owner string
-}
-
-// addKey appends a key to the file.
-func (d *disk) addKey(e keyEntry, of lineage) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if err := d.openKeys(); err != nil {
-		return err
-	}
-	var line []byte
-	if d.torn { // or this key would go with the one that was cut off
-		line = append(line, '\n')
-	}
-	n, err := d.keys.Write(e.appendLine(line, of))
-	switch {
-	case err == nil:
-		d.torn = false
-		d.lines++
-	case n > 0:
-		d.torn = true
-	}
-	d.dirty = true
-	d.settler.poke()
-	return err
-}
-
-// shortenKeys has the file of keys written anew, when most of its lines have expired.
-func (d *disk) shortenKeys(k *keys) error {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.shorten != nil || d.lines < 2*len(k.entries)+1000 {
-		return nil
-	}
-	if err := d.openKeys(); err != nil {
-		return err
-	}
-	info, err := d.keys.Stat()
-	if err != nil {
-		return err
-	}
-	d.shorten = &shorten{entries: slices.Collect(maps.Values(k.entries)), size: info.Size()}
-	d.settler.poke()
-	return nil
-}
-
-// loadKeys reads the keys that still hold, and what their runs are of. A line that a crash has cut off is left out, and so is one that is
-// damaged, which the log names.
-func (d *disk) loadKeys(k *keys, now time.Time) (subjects map[string]lineage, err error) {
-	text, err := vfs.ReadFile(d.root, keysFile)
-	if err != nil {
-		return nil, err
-	}
-	subjects = map[string]lineage{}
-	torn := false
-	at := 0
-	for line := range bytes.Lines(text) {
-		d.lines++
-		e, of, ok := parseKeyLine(line)
-		at += len(line)
-		if !ok {
-			if torn = true; bytes.HasSuffix(line, []byte("\n")) {
-				d.log.Error("cannot read an idempotency key", "file", keysFile, "offset", at-len(line))
-			}
-			continue
-		}
-		if k.expired(e, now) {
-			delete(k.entries, e.key) // the line may be there for that: the key was forgotten
-			continue
-		}
-		k.entries[e.key] = e
-		subjects[e.id()] = of
-	}
-	k.bound()
-	d.torn = len(text) > 0 && text[len(text)-1] != '\n'
-	if torn || d.lines > 2*len(k.entries)+1000 {
-		d.shorten = &shorten{entries: slices.Collect(maps.Values(k.entries)), size: int64(len(text))}
-	}
-	// The settler writes the file again: if a sync has failed in an earlier process, no later sync makes its keys durable.
-	d.dirty, d.failed = len(text) > 0, len(text) > 0
-	return subjects, nil
-}
-
-// appendLine appends the entry's line: key, request and run, the time in seconds, "by" and the owner where there is one, the workflow;
-// or "agent" and the agent. The last word is the checksum of all before it, which lines of earlier versions do not have.
-func (e keyEntry) appendLine(dst []byte, of lineage) []byte {
-	start := len(dst)
-	dst = hex.AppendEncode(dst, e.key[:])
-	dst = append(dst, ' ')
-	dst = hex.AppendEncode(dst, e.hash[:])
-	dst = append(dst, ' ')
-	dst = append(dst, e.run[:]...)
-	dst = append(dst, ' ')
-	dst = strconv.AppendInt(dst, e.at, 10)
-	dst = append(dst, ' ')
-	if of.Owner != "" {
-		dst = append(dst, byOwner...)
-		dst = append(dst, of.Owner...) // which has no blanks
-		dst = append(dst, ' ')
-	}
-	if of.Agent != "" {
-		dst = append(dst, ofAgent...)
-		dst = strconv.AppendQuoteToASCII(dst, of.Agent)
-	} else {
-		dst = strconv.AppendQuoteToASCII(dst, of.Workflow)
-	}
-	return fmt.Appendf(dst, " %08x\n", crcline.Sum(dst[start:]))
-}
-
-// What stands in a key's line before the name of an agent, and before that of an owner.
-const (
-	ofAgent = "agent "
-	byOwner = "by "
-)
-
-func parseKeyLine(line []byte) (e keyEntry, of lineage, ok bool) {
-	text, whole := strings.CutSuffix(string(line), "\n")
-	if at := len(text) - len(" 00000000"); at > 0 && text[at] == ' ' && !strings.HasSuffix(text, `"`) {
-		if fmt.Sprintf(" %08x", crcline.Sum(line[:at])) != text[at:] {
-			return e, of, false
-		}
-		text = text[:at]
-	}
-	f := strings.SplitN(text, " ", 5)
-	if !whole || len(f) != 5 || len(f[0]) != 2*len(e.key) || len(f[1]) != 2*len(e.hash) || len(f[2]) != len(e.run) || !ValidID(f[2]) {
-		return e, of, false
-	}
-	_, err1 := hex.Decode(e.key[:], []byte(f[0]))
-	_, err2 := hex.Decode(e.hash[:], []byte(f[1]))
-	copy(e.run[:], f[2])
-	at, err3 := strconv.ParseInt(f[3], 10, 64)
-	rest, owned := strings.CutPrefix(f[4], byOwner)
-	if owned {
-		of.Owner, rest, _ = strings.Cut(rest, " ")
-	}
-	quoted, isAgent := strings.CutPrefix(rest, ofAgent)
-	name, err4 := strconv.Unquote(quoted)
-	if isAgent {
-		of.Agent = name
-	} else {
-		of.Workflow = name
-	}
-	e.at, e.owner = at, hashOwner(of.Owner)
-	return e, of, err1 == nil && err2 == nil && err3 == nil && err4 == nil
 }

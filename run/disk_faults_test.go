@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -14,9 +13,9 @@ import (
 	"github.com/lingserve/lingserve/internal/vfs/vfstest"
 )
 
-// Each call of the data folder to its disk fails once, and with all calls after it. A run that was saved and a key that was added stay,
-// a run that is read back is whole, the log reports each loss, and the folder goes on when the disk does.
-func TestEachCallOfTheDataFolderToTheDiskMayFail(t *testing.T) { // FT-23, FT-24, FT-26, FT-28
+// Each call of the data folder to its disk fails once, and with all calls after it. A run that was saved stays, a run
+// that is read back is whole, and the folder goes on when the disk does.
+func TestEachCallOfTheDataFolderToTheDiskMayFail(t *testing.T) { // FT-23, FT-24, FT-26
 	vfstest.Each(t, func(t *testing.T, d *vfstest.Disk) {
 		l := &diskLife{t: t, fs: d, runs: map[string]*lifeRun{}}
 		l.run()
@@ -27,7 +26,7 @@ func TestEachCallOfTheDataFolderToTheDiskMayFail(t *testing.T) { // FT-23, FT-24
 func TestARunThatTheDiskCannotReadNowIsNotDamaged(t *testing.T) {
 	on := vfstest.New()
 	for n := 1; ; n++ {
-		d, _, err := openLife(on)
+		d, err := openDiskIn(on.Dir, "data")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -48,7 +47,7 @@ func TestARunThatTheDiskCannotReadNowIsNotDamaged(t *testing.T) {
 		if back, p := s.Find(t.Context(), access.Local, r.ID); p != nil || documentOf(back.tube) != documentOf(r.tube) {
 			t.Errorf("%s: with the disk back: %+v", hit, p)
 		}
-		if err := d.close(); err != nil {
+		if err := errors.Join(s.keys.close(), d.close()); err != nil {
 			t.Error(err)
 		}
 		if hit == "" {
@@ -62,21 +61,17 @@ type diskLife struct {
 	t    *testing.T
 	fs   *vfstest.Disk
 	d    *disk
-	log  *logBuffer
-	keys *keys
 	runs map[string]*lifeRun // by id
 	n    int
 }
 
-// lifeRun is what the folder has reported of a run and of its key.
+// lifeRun is what the folder has reported of a run.
 type lifeRun struct {
-	key     string
+	name    string
 	text    string // its document
 	saved   bool
 	durable bool // the run's file is reported as durable
 	removed bool // its removal was tried
-	added   bool // its key
-	safe    bool // the key is durable
 }
 
 func (l *diskLife) run() {
@@ -87,8 +82,6 @@ func (l *diskLife) run() {
 	l.remove(one)
 	l.load(two)
 	l.list()
-	l.d.lines = 10_000 // the file of keys is written again without the keys that have expired
-	_ = l.d.shortenKeys(l.keys)
 	l.save()
 	l.pass()
 	l.save() // what waits is made durable as the folder closes
@@ -99,23 +92,22 @@ func (l *diskLife) run() {
 	l.fs.Mend()
 	last := l.save()
 	l.pass()
-	for range maxSettles { // a run that could not be made durable is saved again, and the keys are written again
+	for range maxSettles { // a run that could not be made durable is saved again
 		l.pass()
 	}
-	if r := l.runs[last]; !r.saved || !r.durable || !r.added || !r.safe {
-		l.t.Errorf("the folder does not go on: %+v\n%s", r, l.log)
+	if r := l.runs[last]; !r.saved || !r.durable {
+		l.t.Errorf("the folder does not go on: %+v", r)
 	}
 	l.close()
 	l.check(l.fs.Crash(true), true)
 }
 
-// open opens the folder and reads the keys, on a disk that is well if it must be.
+// open opens the folder, on a disk that is well if it must be.
 func (l *diskLife) open() {
 	for {
-		d, k, err := openLife(l.fs)
+		d, err := openDiskIn(l.fs.Dir, "data")
 		if err == nil {
-			l.d, l.keys, l.log = d, k, new(logBuffer)
-			l.d.log = slog.New(slog.NewTextHandler(l.log, nil))
+			l.d = d
 			return
 		}
 		if l.fs.Hit() == "" {
@@ -128,20 +120,8 @@ func (l *diskLife) open() {
 	}
 }
 
-func openLife(on *vfstest.Disk) (*disk, *keys, error) {
-	d, err := openDiskIn(on.Dir, "data")
-	if err != nil {
-		return nil, nil, err
-	}
-	k := newKeys(time.Hour)
-	if _, err := d.loadKeys(k, time.Now()); err != nil {
-		return nil, nil, errors.Join(err, d.close())
-	}
-	return d, k, nil
-}
-
 func (l *diskLife) close() {
-	l.noteSafe(func() { _ = l.d.close() })
+	_ = l.d.close()
 	if open := l.fs.Open(); len(open) > 0 {
 		l.t.Errorf("open after close: %q", open)
 	}
@@ -153,13 +133,12 @@ func (l *diskLife) reopen() {
 	l.open()
 }
 
-// save adds a key and saves its run.
+// save saves a run.
 func (l *diskLife) save() string {
 	l.n++
-	id, key := NewID(), fmt.Sprint("key ", l.n)
-	r := &lifeRun{key: key}
+	id := NewID()
+	r := &lifeRun{name: fmt.Sprint(l.n)}
 	l.runs[id] = r
-	r.added = l.d.addKey(l.keys.put("", key, [16]byte{1}, id), lineage{Subject: Subject{Workflow: "w"}}) == nil
 	run := anEndedRun(l.t, id, fmt.Sprint("text ", l.n))
 	r.text = documentOf(run.tube)
 	if _, err := l.d.save(run); err == nil {
@@ -182,34 +161,22 @@ func (l *diskLife) settle(id string, run *Run, attempt int) {
 }
 
 func (l *diskLife) pass() {
-	l.noteSafe(l.d.settler.pass)
+	l.d.settler.pass()
 	l.check(l.fs.Crash(false), false)
 	l.check(l.fs.Crash(true), true)
-}
-
-// noteSafe notes that the keys are durable if the log does not say that they are not.
-func (l *diskLife) noteSafe(do func()) {
-	before := strings.Count(l.log.String(), string(codeNotDurable))
-	do()
-	if strings.Count(l.log.String(), string(codeNotDurable)) > before {
-		return
-	}
-	for _, r := range l.runs {
-		r.safe = r.added
-	}
 }
 
 func (l *diskLife) load(id string) {
 	run, err := l.d.load(id, 1<<20)
 	r := l.runs[id]
 	if err == nil && documentOf(run.tube) != r.text {
-		l.t.Errorf("run %s is read as %s, expected %s", r.key, documentOf(run.tube), r.text)
+		l.t.Errorf("run %s is read as %s, expected %s", r.name, documentOf(run.tube), r.text)
 	}
 	if err != nil && r.saved && l.fs.Hit() == "" {
-		l.t.Errorf("run %s cannot be read on a disk that is well: %v", r.key, err)
+		l.t.Errorf("run %s cannot be read on a disk that is well: %v", r.name, err)
 	}
 	if err != nil && r.saved && !diskError(err) {
-		l.t.Errorf("run %s is reported as damaged, and the disk has failed: %v", r.key, err)
+		l.t.Errorf("run %s is reported as damaged, and the disk has failed: %v", r.name, err)
 	}
 }
 
@@ -217,13 +184,13 @@ func (l *diskLife) remove(id string) {
 	l.runs[id].removed = true
 	err := l.d.remove(id)
 	left := l.fs.Crash(false)
-	d, _, openErr := openLife(left)
+	d, openErr := openDiskIn(left.Dir, "data")
 	if openErr != nil {
 		l.t.Fatal(openErr)
 	}
 	defer d.close()
 	if _, loadErr := d.load(id, 1<<20); err == nil && !errors.Is(loadErr, fs.ErrNotExist) {
-		l.t.Errorf("run %s was removed, and is read with the error %v", l.runs[id].key, loadErr)
+		l.t.Errorf("run %s was removed, and is read with the error %v", l.runs[id].name, loadErr)
 	}
 }
 
@@ -232,7 +199,7 @@ func (l *diskLife) list() {
 	found, err := l.d.list()
 	for id, r := range l.runs {
 		if err == nil && r.saved && !r.removed && found[id] == nil {
-			l.t.Errorf("run %s is not in the list", r.key)
+			l.t.Errorf("run %s is not in the list", r.name)
 		}
 	}
 }
@@ -240,7 +207,7 @@ func (l *diskLife) list() {
 // check opens what is left of a disk. With power, the disk has lost its power, and has what was reported as durable.
 func (l *diskLife) check(left *vfstest.Disk, power bool) {
 	l.t.Helper()
-	d, k, err := openLife(left)
+	d, err := openDiskIn(left.Dir, "data")
 	if err != nil {
 		l.t.Fatalf("power lost %v: %v", power, err)
 	}
@@ -252,17 +219,10 @@ func (l *diskLife) check(left *vfstest.Disk, power bool) {
 	for id, r := range l.runs {
 		run, err := d.load(id, 1<<20)
 		if kept := r.saved && !power || r.durable; kept && !r.removed && (err != nil || files[id] == nil) {
-			l.t.Errorf("power lost %v: run %s was saved, and is lost: %v", power, r.key, err)
+			l.t.Errorf("power lost %v: run %s was saved, and is lost: %v", power, r.name, err)
 		}
 		if err == nil && documentOf(run.tube) != r.text {
-			l.t.Errorf("power lost %v: run %s is %s, expected %s", power, r.key, documentOf(run.tube), r.text)
-		}
-		e, ok := k.get("", r.key)
-		if kept := r.added && !power || r.safe; kept && !ok {
-			l.t.Errorf("power lost %v: key %s was added, and is lost", power, r.key)
-		}
-		if ok && e.id() != id {
-			l.t.Errorf("power lost %v: key %s leads to %s, expected %s", power, r.key, e.id(), id)
+			l.t.Errorf("power lost %v: run %s is %s, expected %s", power, r.name, documentOf(run.tube), r.text)
 		}
 	}
 	for name := range files {

@@ -46,7 +46,7 @@ type held struct {
 	text []byte
 }
 
-var dataFolders = []string{".", runsFolder, journalFolderName}
+var dataFolders = []string{".", runsFolder, journalFolderName, "store"}
 
 // newShadow opens a data folder under the eyes of a shadow.
 func newShadow(t testing.TB, folder string) (*disk, *shadow) {
@@ -62,17 +62,13 @@ func newShadow(t testing.TB, folder string) (*disk, *shadow) {
 		}
 	})
 	d.root = shadowFolder{d.root, s}
-	d.keys = shadowFile{d.keys, s, keysFile}
-	if err := os.MkdirAll(filepath.Join(folder, journalFolderName), 0o700); err != nil {
-		t.Fatal(err)
-	}
 	for _, name := range dataFolders {
+		if err := os.MkdirAll(filepath.Join(folder, name), 0o700); err != nil {
+			t.Fatal(err)
+		}
 		if err := d.root.SyncFolder(name); err != nil {
 			t.Fatal(err)
 		}
-	}
-	if err := d.keys.Sync(); err != nil {
-		t.Fatal(err)
 	}
 	return d, s
 }
@@ -236,6 +232,7 @@ func shadowRuns(t testing.TB, d *disk) (*Service, *logBuffer) {
 		rs.drain()
 		rs.interrupt(context.Background())
 		rs.closeJournal()
+		rs.keys.close()
 		d.close()
 	})
 	return rs, log
@@ -309,14 +306,6 @@ func testOutlasts(t *testing.T, slow time.Duration) {
 				}
 				id := startInstant(t, rs, key)
 				ended[id], keys[id] = time.Now(), key
-			}
-			if step == 45 { // the file of keys is written anew meanwhile
-				rs.mu.Lock()
-				d.lines = 10_000
-				if err := d.shortenKeys(rs.keys); err != nil {
-					t.Error(err)
-				}
-				rs.mu.Unlock()
 			}
 			time.Sleep(300 * time.Millisecond)
 			synctest.Wait()
@@ -468,56 +457,6 @@ func TestAFileOfARunThatCannotBeMadeSafeIsWrittenAnew(t *testing.T) {
 					t.Errorf("%v are left", names)
 				}
 			})
-		})
-	}
-}
-
-// FT-26, FT-28: a file of keys whose sync has failed is not synced again; its keys, and those that come meanwhile, are written to another.
-func TestKeysThatCannotBeMadeSafeAreWrittenAnew(t *testing.T) {
-	for name, failures := range map[string]int{"once": 1, "three times": 3} {
-		t.Run(name, func(t *testing.T) {
-			d, s := newShadow(t, t.TempDir())
-			defer d.close()
-			log := new(logBuffer)
-			d.log = slog.New(slog.NewTextHandler(log, nil))
-			k := newKeys(time.Hour)
-			add := func(key string) {
-				t.Helper()
-				if err := d.addKey(k.put("", key, [16]byte{}, NewID()), lineage{Subject: Subject{Workflow: "w"}}); err != nil {
-					t.Fatal(err)
-				}
-			}
-			left := failures
-			s.fails = func(name string) error {
-				if !strings.Contains(name, keysFile) {
-					return nil
-				}
-				if strings.HasSuffix(name, temporary) {
-					add("meanwhile " + fmt.Sprint(left)) // somebody asks while it is written anew
-				}
-				if left--; left >= 0 {
-					return syscall.EIO
-				}
-				return nil
-			}
-			for i := range 4 {
-				add(fmt.Sprint(i))
-				d.settler.pass()
-			}
-			s.fails = nil
-			d.settler.pass()
-			after, err := openDisk(s.left(true))
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer after.close()
-			found := newKeys(time.Hour)
-			if _, err := after.loadKeys(found, time.Now()); err != nil || len(found.entries) != len(k.entries) {
-				t.Errorf("%d keys of %d, %v\n%s", len(found.entries), len(k.entries), err, log)
-			}
-			if said := strings.Contains(log.String(), "cannot sync idempotency keys"); said != (failures > 1) {
-				t.Error(log)
-			}
 		})
 	}
 }

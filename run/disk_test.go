@@ -149,140 +149,6 @@ func TestNoIDReachesAFileOutsideTheFolder(t *testing.T) {
 	}
 }
 
-// FT-28, FT-23
-func TestKeysSurviveACrashInTheMiddleOfAWrite(t *testing.T) {
-	folder := t.TempDir()
-	d, err := openDisk(folder)
-	if err != nil {
-		t.Fatal(err)
-	}
-	k := newKeys(time.Hour)
-	var ids []string
-	for i := range 3 {
-		ids = append(ids, NewID())
-		if err := d.addKey(k.put("", fmt.Sprint("key-", i), [16]byte{byte(i)}, ids[i]), lineage{Subject: Subject{Workflow: "work flow \"x\"\n"}}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	d.close()
-	text, err := os.ReadFile(filepath.Join(folder, keysFile))
-	if err != nil {
-		t.Fatal(err)
-	}
-	second := strings.Index(string(text), "\n") + 1
-	third := second + strings.Index(string(text[second:]), "\n") + 1
-	for cut := range len(text) + 1 {
-		if err := os.WriteFile(filepath.Join(folder, keysFile), text[:cut], 0o600); err != nil {
-			t.Fatal(err)
-		}
-		d, err := openDisk(folder)
-		if err != nil {
-			t.Fatal(err)
-		}
-		k := newKeys(time.Hour)
-		subjects, err := d.loadKeys(k, time.Now())
-		if err != nil {
-			t.Fatal(err)
-		}
-		want := 0
-		for _, end := range []int{second, third, len(text)} {
-			if cut >= end {
-				want++
-			}
-		}
-		if len(k.entries) != want {
-			t.Fatalf("cut at %d: %d keys, want %d", cut, len(k.entries), want)
-		}
-		if e, ok := k.get("", "key-0"); want > 0 && (!ok || e.id() != ids[0] || cut == len(text) && subjects[ids[0]].Workflow != "work flow \"x\"\n") {
-			t.Fatalf("cut at %d: %+v, %q", cut, e, subjects)
-		}
-		// What is appended after the crash is not glued to what it has cut off.
-		if err := d.addKey(k.put("", "new", [16]byte{9}, NewID()), lineage{}); err != nil {
-			t.Fatal(err)
-		}
-		d.close()
-		if d, err = openDisk(folder); err != nil {
-			t.Fatal(err)
-		}
-		k = newKeys(time.Hour)
-		if subjects, err = d.loadKeys(k, time.Now()); err != nil || len(k.entries) != want+1 {
-			t.Fatalf("cut at %d, then one more: %d keys, %v", cut, len(k.entries), err)
-		}
-		if want > 0 && subjects[ids[0]].Workflow != "work flow \"x\"\n" {
-			t.Fatalf("cut at %d: the run is of %+v", cut, subjects[ids[0]])
-		}
-		d.close()
-	}
-}
-
-// FT-27
-func TestKeysExpireByTheClockAndStandItsBeingSet(t *testing.T) {
-	k := newKeys(24 * time.Hour)
-	e := k.put("", "a", [16]byte{}, NewID())
-	now := time.Now()
-	for ahead, gone := range map[time.Duration]bool{
-		0: false, -time.Hour: false, time.Hour: false, 23 * time.Hour: false, 24*time.Hour + 2*time.Second: true,
-	} {
-		if k.expired(e, now.Add(ahead)) != gone {
-			t.Errorf("after %v: %v", ahead, !gone)
-		}
-	}
-	if k.sweep(now.Add(23*time.Hour)) || len(k.entries) != 1 {
-		t.Error("swept early")
-	}
-	if !k.sweep(now.Add(25*time.Hour)) || len(k.entries) != 0 {
-		t.Error("not swept")
-	}
-}
-
-func TestKeysAreBounded(t *testing.T) {
-	k := newKeys(time.Hour)
-	for i := range maxKeys + 10 {
-		key := [16]byte{byte(i), byte(i >> 8), byte(i >> 16)}
-		k.entries[key] = keyEntry{key: key, at: int64(i)}
-	}
-	k.put("", "newest", [16]byte{}, NewID())
-	if len(k.entries) > maxKeys {
-		t.Errorf("%d keys", len(k.entries))
-	}
-	if _, ok := k.get("", "newest"); !ok {
-		t.Error("the newest was forgotten")
-	}
-}
-
-func TestTheFileOfKeysIsWrittenAnewWhenMostHaveExpired(t *testing.T) {
-	folder := t.TempDir()
-	d, err := openDisk(folder)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer d.close()
-	k := newKeys(time.Hour)
-	for i := range 2000 {
-		if err := d.addKey(k.put("", fmt.Sprint(i), [16]byte{}, NewID()), lineage{Subject: Subject{Workflow: "w"}}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	kept, _ := k.get("", "1999")
-	k.entries = map[[16]byte]keyEntry{kept.key: kept}
-	if err := d.shortenKeys(k); err != nil {
-		t.Fatal(err)
-	}
-	d.settler.pass()
-	text, err := os.ReadFile(filepath.Join(folder, keysFile))
-	if err != nil || strings.Count(string(text), "\n") != 1 {
-		t.Errorf("%q, %v", text, err)
-	}
-	if err := d.addKey(k.put("", "after", [16]byte{}, NewID()), lineage{Subject: Subject{Workflow: "w"}}); err != nil {
-		t.Fatal(err)
-	}
-	again := newKeys(time.Hour)
-	subjects, err := d.loadKeys(again, time.Now())
-	if err != nil || len(again.entries) != 2 || subjects[kept.id()].Workflow != "w" {
-		t.Errorf("%d keys, %v, %v", len(again.entries), subjects, err)
-	}
-}
-
 func TestExpiredIDsAreRememberedUpToABound(t *testing.T) {
 	var e expired
 	for i := range maxExpired + 100 {
@@ -299,7 +165,7 @@ func TestRunIDsAreLongAndOfFileNameCharacters(t *testing.T) {
 	seen := map[string]bool{}
 	for range 1000 {
 		id := NewID()
-		if len(id) != len(keyEntry{}.run) || !ValidID(id) || strings.ToLower(id) != id || seen[id] {
+		if len(id) != 26 || !ValidID(id) || strings.ToLower(id) != id || seen[id] {
 			t.Fatalf("%q", id)
 		}
 		seen[id] = true

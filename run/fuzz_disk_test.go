@@ -11,30 +11,6 @@ import (
 	"github.com/lingserve/lingserve/internal/crcline"
 )
 
-// A line of the file of keys that is read is written so that it is read as the same, and no other line can be begun by what stands in it.
-func FuzzKeyLine(f *testing.F) {
-	const line = "00112233445566778899aabbccddeeff 00112233445566778899aabbccddeeff q6myrp4qkegvdwscbennnkcpyq 1790000000 "
-	for _, of := range []string{`"chat"`, `agent "a\nb"`, `by 0f8c "chat"`, `by ann agent "x"`, `by  "x"`, "`x`", `'x'`, `agent agent "x"`} {
-		f.Add([]byte(line + of + "\n"))
-	}
-	f.Add([]byte(line + `"cha`))
-	f.Add([]byte(strings.Replace(line, " 179", " -179", 1) + "\"x\"\n"))
-	f.Fuzz(func(t *testing.T, line []byte) {
-		e, of, ok := parseKeyLine(line)
-		if !ok {
-			return
-		}
-		text := e.appendLine(nil, of)
-		again, same, ok := parseKeyLine(text)
-		if !ok || again != e || same != of || !ValidID(e.id()) {
-			t.Errorf("%q was read as %+v %+v, which is written as %q", line, e, of, text)
-		}
-		if !bytes.ContainsRune(line[:len(line)-1], '\n') && bytes.IndexByte(text, '\n') != len(text)-1 {
-			t.Errorf("%q are several lines", text)
-		}
-	})
-}
-
 // A run's file begins with what the run came to, as it is written; and nothing that is said of a file that does not is long, whatever stands in it.
 func FuzzRunHeader(f *testing.F) {
 	const id = "q6myrp4qkegvdwscbennnkcpyq"

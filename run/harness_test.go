@@ -3,6 +3,7 @@ package run
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"log/slog"
 	"sync"
 	"testing"
@@ -10,6 +11,8 @@ import (
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/flow"
+	"github.com/lingserve/lingserve/internal/vfs"
+	"github.com/lingserve/lingserve/store/file"
 )
 
 // bareService is a service that has only what ended runs need.
@@ -35,7 +38,20 @@ func bareService(o Options, d *disk) *Service {
 	o.MaxLog = cmp.Or(o.MaxLog, 8<<20)
 	o.MemoryOfEnded = cmp.Or(o.MemoryOfEnded, 8<<20)
 	o.MaxDisk = cmp.Or(o.MaxDisk, 4<<30)
-	return newService(o, d)
+	dir := vfs.InMemory()
+	if d != nil {
+		dir = func(bool) (vfs.Folder, error) { return vfs.Sub(d.root, "store") }
+	}
+	tables, err := file.Open(dir, file.Options{})
+	if err != nil {
+		panic(err)
+	}
+	keys, err := openKeys(context.Background(), &Options{Tables: tables, KeyRetention: o.KeyRetention, Log: o.Log})
+	if err != nil {
+		panic(err)
+	}
+	keys.engine = tables
+	return newService(o, d, keys)
 }
 
 // noObserver counts nothing.

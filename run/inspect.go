@@ -11,6 +11,7 @@ import (
 	"github.com/lingserve/lingserve/ling"
 	"github.com/lingserve/lingserve/runlog"
 	"github.com/lingserve/lingserve/tube"
+	"github.com/lingserve/lingserve/web/once"
 )
 
 // Inspection is what tests of other packages see of a service, and do with it. The product does not use it.
@@ -47,9 +48,9 @@ func (i Inspection) Expire(id, owner string) {
 
 // PutKey lets a key lead to a run.
 func (i Inspection) PutKey(key string, req *Request, id string) {
-	i.s.mu.Lock()
-	defer i.s.mu.Unlock()
-	i.s.keys.put("", key, req.Hash(), id)
+	if _, _, err := i.s.shared.Keys.Claim(context.Background(), once.Claim{Key: key, Hash: req.Hash(), Run: id}); err != nil {
+		panic(err)
+	}
 }
 
 // InMemory are the runs in memory.

@@ -67,7 +67,7 @@ func BenchmarkRestart(b *testing.B) {
 					b.Fatalf("%d runs", n)
 				}
 				b.ReportMetric(float64(bytes)/count, "journal-B/run")
-				if err := errors.Join(s.closeJournal(), d.close()); err != nil {
+				if err := errors.Join(s.closeJournal(), s.keys.close(), d.close()); err != nil {
 					b.Fatal(err)
 				}
 				b.StartTimer()

@@ -163,7 +163,7 @@ func TestWhatCannotBeReadOfALogIsLeftOut(t *testing.T) {
 	if got := slices.Collect(maps.Keys(s.onDisk)); len(got) != 1 {
 		t.Errorf("%q", got)
 	}
-	if err := errors.Join(s.closeJournal(), d.close()); err != nil {
+	if err := errors.Join(s.closeJournal(), s.keys.close(), d.close()); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "all is forgotten", func() bool { return len(logFiles(folder)) == 0 })

@@ -344,11 +344,6 @@ func (s *Service) sweep(now time.Time) (idle bool) {
 		s.freed = 0
 	}
 	s.mu.Unlock()
-	if s.keys.sweep(now) && s.disk != nil {
-		if err := s.disk.shortenKeys(s.keys); err != nil {
-			s.log.Error("cannot write idempotency keys", "error", err)
-		}
-	}
 	for _, id := range remove {
 		if err := s.disk.remove(id); err != nil {
 			s.log.Warn("cannot remove an expired run", "run", id, "error", err)

@@ -29,6 +29,7 @@ func (s *Service) notKept(err error) {
 // claimed is what a key says of its run, should that never be seen.
 type claimed struct {
 	Subject
+	Owner   string `json:"owner,omitempty"`
 	Replica string `json:"replica,omitempty"` // that has claimed it, and is to see to its beginning
 }
 
@@ -42,7 +43,7 @@ func (s *Service) claimKey(ctx context.Context, sp *spec) (earlier once.Claim, e
 	ctx, cancel := context.WithTimeout(ctx, SharedWait)
 	defer cancel()
 	c, ok, err := s.shared.Keys.Claim(ctx, once.Claim{
-		Owner: sp.owner, Key: sp.key, Hash: sp.hash, Run: sp.id, Of: mustJSON(claimed{sp.of(), s.shared.replica()}),
+		Owner: sp.owner, Key: sp.key, Hash: sp.hash, Run: sp.id, Of: mustJSON(claimed{sp.of(), sp.owner, s.shared.replica()}),
 	})
 	if earlier, err = s.ofRequest(ctx, c, !ok, sp.hash, err); err != nil {
 		return once.Claim{}, err
@@ -72,6 +73,10 @@ func (s *Service) ofRequest(ctx context.Context, c once.Claim, ok bool, hash [16
 		return once.Claim{}, context.Cause(ctx) // the client disconnected
 	case err != nil:
 		s.log.WarnContext(ctx, "cannot look up an idempotency key", "error", err)
+		if vfs.Failed(err) {
+			s.o.Pressure.DiskFailed()
+			return once.Claim{}, overLimit(LimitDisk, "the server's disk has failed, so it cannot keep the Idempotency-Key; retry later", DiskRetry)
+		}
 		return once.Claim{}, away()
 	case !ok:
 		return once.Claim{}, nil

@@ -7,10 +7,10 @@ import (
 	"github.com/lingserve/lingserve/runlog"
 )
 
-// alone returns what a server has that has no other replicas: its keys, and a log of runs in which no other replica has any.
+// alone returns what a server has that has no other replicas: its own keys, and a log of runs in which no other replica has any.
 func (s *Service) alone() *Shared {
 	return &Shared{
-		Runs: localLog{noLog{}}, Control: control.NewLocal("", s.log), Keys: localKeys{s},
+		Runs: localLog{noLog{}}, Control: control.NewLocal("", s.log), Keys: s.keys,
 		Replicas: func() []string { return []string{""} },
 		Watch:    func(func(string)) func() { return func() {} },
 		Holder:   here,

@@ -4,63 +4,93 @@ import (
 	"encoding/json"
 	"fmt"
 	"io/fs"
+	"maps"
 	"time"
 
 	"github.com/lingserve/lingserve/ling"
 	"github.com/lingserve/lingserve/tube"
+	"github.com/lingserve/lingserve/web/once"
 )
 
-// restore finds what earlier servers have left in the folder: keys, ended runs, and runs that they were in the middle of.
+// lineage is what a key says of its run: what it is of, whose it is, and when it was claimed.
+type lineage struct {
+	claimed
+	at time.Time
+}
+
+// restore finds what earlier servers have left in the folder: ended runs, runs that they were in the middle of, and keys of runs that have
+// left nothing.
 func (s *Service) restore(now time.Time) error {
-	s.disk.log = s.log
-	subjects, err := s.disk.loadKeys(s.keys, now)
-	if err != nil {
-		return err
-	}
 	s.disk.settler.start()
 	files, err := s.disk.list()
 	if err != nil {
 		return err
 	}
-	keyed := make(map[string]time.Time, len(s.keys.entries))
-	for _, e := range s.keys.entries {
-		keyed[e.id()] = time.Unix(e.at, 0)
+	heads := make(map[string]header, len(files))
+	for id := range files {
+		if h, err := s.disk.header(id); err == nil { // what is wrong with it is found out when it is asked for
+			heads[id] = h
+		}
+	}
+	lost, err := s.keyedWithout(heads)
+	if err != nil {
+		return err
 	}
 	for id, info := range files {
-		_, k := keyed[id]
+		h, readable := heads[id]
+		if l, keyed := lost[id]; !readable { // it is as its key says; without one it is nobody's in particular
+			h.Owner, h.Keyed = l.Owner, keyed
+		}
 		// The file's age by the wall clock, which may have been set meanwhile: never less than nothing.
 		age := max(0, now.Sub(info.ModTime()))
-		expires := now.Add(s.retention(k) - age)
-		owner, err := s.disk.owner(id)
-		if err != nil {
-			owner = subjects[id].Owner // as its key says; without one it is nobody's in particular. It is found out when it is asked for.
-		}
+		expires := now.Add(s.retention(h.Keyed) - age)
 		if !now.Before(expires) {
 			if err := s.disk.remove(id); err != nil {
 				return err
 			}
-			s.expired.add(id, owner)
+			s.expired.add(id, h.Owner)
 			continue
 		}
-		s.onDisk[id] = stored{owner: owner, expires: expires, size: info.Size()}
+		s.onDisk[id] = stored{owner: h.Owner, expires: expires, size: info.Size()}
 	}
 	if err := s.restoreRunning(now, files); err != nil {
 		return err
 	}
-	// A key whose run has left nothing: the server ended in its middle. What it had made is lost, and it must not run again.
-	for id, began := range keyed {
-		if _, ok := files[id]; !ok && !s.known(id) {
-			if w, ok := s.o.Workflows.Get(subjects[id].Workflow); ok && w.Info().Restart {
-				// It does nothing before it is written down, and may do twice what it does: the key is free again.
-				s.keys.forget(id)
-				continue
-			}
-			if s.save(newLostRun(id, subjects[id], began)) {
-				s.log.Warn("run cut off: the server ended", "run", id)
-			}
+	maps.DeleteFunc(lost, func(id string, _ lineage) bool { return files[id] != nil || s.known(id) })
+	return s.restoreLost(lost)
+}
+
+// keyedWithout returns the runs that keys lead to and that have no file which can be read.
+func (s *Service) keyedWithout(heads map[string]header) (map[string]lineage, error) {
+	lost := map[string]lineage{}
+	err := s.keys.Each(s.ctx, func(run string) bool {
+		_, ok := heads[run]
+		return !ok && ValidID(run)
+	}, func(c once.Claim) bool {
+		l := lineage{at: c.At}
+		_ = json.Unmarshal(c.Of, &l.claimed) // of a key that was moved it may be another run's
+		lost[c.Run] = l
+		return true
+	})
+	return lost, err
+}
+
+// restoreLost sees to runs that have left nothing but a key: the server ended in their middle. What they had made is lost, and they must not
+// run again.
+func (s *Service) restoreLost(lost map[string]lineage) error {
+	free := map[string]bool{}
+	for id, l := range lost {
+		if w, ok := s.o.Workflows.Get(l.Workflow); ok && w.Info().Restart {
+			// It does nothing before it is written down, and may do twice what it does: the key is free again.
+			free[id] = true
+		} else if s.save(newLostRun(id, l)) {
+			s.log.Warn("run cut off: the server ended", "run", id)
 		}
 	}
-	return nil
+	if len(free) == 0 {
+		return nil
+	}
+	return s.keys.Each(s.ctx, func(run string) bool { return free[run] }, func(once.Claim) bool { return false })
 }
 
 // restoreRunning finds the runs that the server before was in the middle of, in its journal.
@@ -132,16 +162,16 @@ const LostMessage = "the server stopped during this run, and its events are lost
 	"start it again with another Idempotency-Key"
 
 // newLostRun stands for a run that a crash has cut off.
-func newLostRun(id string, of lineage, began time.Time) *Run {
+func newLostRun(id string, l lineage) *Run {
 	failure := ling.ErrorData{Code: codeInternal, Message: LostMessage, Retryable: true, Fatal: true}
 	r := &Run{
-		ID: id, Of: of.Subject, owner: of.Owner, tube: tube.New(id, TubeOptions(0)), Keyed: true, Lost: true, Began: began,
+		ID: id, Of: l.Subject, owner: l.Owner, tube: tube.New(id, TubeOptions(0)), Keyed: true, Lost: true, Began: l.at,
 		done: make(chan struct{}), entry: noLog{}, result: Result{Status: StatusInterrupted, Errors: []ling.ErrorData{failure}},
 	}
 	started, _ := json.Marshal(struct {
 		Run string `json:"run"`
 		Subject
-	}{id, of.Subject})
+	}{id, l.Subject})
 	data, _ := json.Marshal(failure)
 	for _, e := range []tube.Event{
 		{Kind: tube.Named, Name: "started", Value: started},

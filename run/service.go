@@ -24,6 +24,7 @@ import (
 	"github.com/lingserve/lingserve/ling"
 	"github.com/lingserve/lingserve/run/hooks"
 	"github.com/lingserve/lingserve/runlog"
+	"github.com/lingserve/lingserve/store"
 	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/turn"
 	"github.com/lingserve/lingserve/web/once"
@@ -87,8 +88,9 @@ type Options struct {
 	MaxDisk         int64 // bytes of ended runs in Data
 	InlineWorkflows bool  // a request may carry a workflow
 
-	Engine   Engine  // that is shared with other servers; nil is none
-	Shared   *Shared // with replicas of the server; nil for one that is alone. Then Data keeps no runs and no keys.
+	Engine   Engine       // that is shared with other servers; nil is none
+	Shared   *Shared      // with replicas of the server; nil for one that is alone. With it Data keeps no runs.
+	Tables   store.Engine // for the keys of a server that is alone; nil: they are in Data, or in memory
 	Ledger   *adapter.Ledger
 	Limits   *access.Limits // of callers; nil is none
 	Pressure Pressure
@@ -149,6 +151,7 @@ type Service struct {
 	o    Options
 	log  *slog.Logger
 	disk *disk // nil keeps nothing
+	keys localKeys
 
 	shared *Shared // with other replicas; or what a server has that is alone
 	// readBack finds a run that is not in memory.
@@ -186,7 +189,6 @@ type Service struct {
 	onDisk    map[string]stored        // ended ones that can be read back
 	loading   map[string]chan struct{} // being read back now; closed when that is over
 	expired   expired                  // ids that were known once
-	keys      *keys                    // of a server that is alone
 	running   int
 	draining  bool
 	quiet     chan struct{} // closed once draining and nothing runs
@@ -217,16 +219,22 @@ func Open(o Options) (*Service, error) {
 		}
 	}
 	var d *disk
-	if o.Data != "" && o.Shared == nil {
+	var keys localKeys
+	if o.Shared == nil {
 		var err error
-		if d, err = openDisk(o.Data); err != nil {
+		if keys, err = openKeys(context.Background(), &o); err != nil {
 			return nil, err
 		}
+		if o.Data != "" {
+			if d, err = openDisk(o.Data); err != nil {
+				return nil, errors.Join(err, keys.close())
+			}
+		}
 	}
-	s := newService(o, d)
+	s := newService(o, d, keys)
 	if s.disk != nil {
 		if err := s.restore(time.Now()); err != nil {
-			err = errors.Join(err, s.closeJournal(), s.disk.close())
+			err = errors.Join(err, s.closeJournal(), keys.close(), s.disk.close())
 			return nil, fmt.Errorf("data folder %s: %w", o.Data, err)
 		}
 	}
@@ -248,7 +256,7 @@ func (s *Service) join() (err error) {
 	return err
 }
 
-func newService(o Options, d *disk) *Service {
+func newService(o Options, d *disk, keys localKeys) *Service {
 	o.Times = Times{
 		Begin: cmp.Or(o.Times.Begin, beginWait), Hand: cmp.Or(o.Times.Hand, handWait), Cut: cmp.Or(o.Times.Cut, cutWait),
 		Stored: cmp.Or(o.Times.Stored, storedWait),
@@ -257,9 +265,9 @@ func newService(o Options, d *disk) *Service {
 		o.Detach = func(context.Context) {}
 	}
 	s := &Service{
-		o: o, log: o.Log, disk: d, leaving: make(chan struct{}),
+		o: o, log: o.Log, disk: d, keys: keys, leaving: make(chan struct{}),
 		inMemory: map[string]*Run{}, inSession: map[string]*Run{}, onDisk: map[string]stored{}, loading: map[string]chan struct{}{},
-		keys: newKeys(o.KeyRetention), quiet: make(chan struct{}),
+		quiet: make(chan struct{}),
 	}
 	s.working, s.stopWork = context.WithCancelCause(context.Background())
 	s.stopping, s.stop = context.WithCancel(context.Background())
@@ -276,7 +284,7 @@ func newService(o Options, d *disk) *Service {
 	return s
 }
 
-// sweepLoop forgets ended runs and keys as their time comes, and gives memory back to the system after a burst of runs. It ends
+// sweepLoop forgets ended runs as their time comes, and gives memory back to the system after a burst of runs. It ends
 // with Close.
 func (s *Service) sweepLoop() {
 	tick := time.NewTicker(SweepEvery)
@@ -346,6 +354,7 @@ func (s *Service) Close() error {
 		}
 		s.wg.Wait()
 		s.moving.Wait()
+		s.closeErr = errors.Join(s.closeErr, s.keys.close())
 		if s.disk != nil {
 			s.closeErr = errors.Join(s.closeErr, s.disk.close())
 		}

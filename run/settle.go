@@ -1,23 +1,19 @@
 package run
 
 import (
-	"bytes"
 	"errors"
-	"io"
 	"io/fs"
 	"os"
 	"sync"
 	"time"
-
-	"github.com/lingserve/lingserve/internal/vfs"
 )
 
-// settler makes durable what a disk was given, about once a second: the files of ended runs, the keys, and the names of both. Who ends
-// a run or takes a key in waits for nothing; so many runs share one look at their folder, and files are synced several at a time, which a
-// file system does with fewer turns of the disk. A run stays in the journal until its file is safe, so that the end of the machine takes
-// no more of it than of one that goes on (FT-24).
+// settler makes durable what a disk was given, about once a second: the files of ended runs, and their names. A run that ends waits for
+// nothing; so many runs share one sync of their folder, and files are synced several at a time, which a file system does with fewer turns of
+// the disk. A run stays in the journal until its file is safe, so that the end of the machine takes no more of it than of one that goes on
+// (FT-24).
 //
-// It sleeps while there is nothing to do. A file whose sync has failed is not synced again (FT-26): who has given it is told.
+// It sleeps while there is nothing to do. A file whose sync has failed is not synced again (FT-26): its callback is told.
 type settler struct {
 	d    *disk
 	wake chan struct{} // holds one wake-up; nil where nobody is to be woken
@@ -131,7 +127,6 @@ func (s *settler) pass() {
 	files, room := s.files, s.room
 	s.files, s.room = nil, nil
 	s.mu.Unlock()
-	s.d.settleKeys()
 	if len(files) > 0 {
 		s.settle(files)
 	}
@@ -172,139 +167,4 @@ func (d *disk) syncFile(name string) error {
 		return err
 	}
 	return errors.Join(f.Sync(), f.Close())
-}
-
-// shorten is a list of keys that the file of them is to be shortened to.
-type shorten struct {
-	entries []keyEntry
-	size    int64 // of the file, when the list was made: what stands behind it is newer
-}
-
-// settleKeys makes the keys durable, in a shorter file where there is to be one.
-func (d *disk) settleKeys() {
-	d.mu.Lock()
-	list, dirty, failed, f := d.shorten, d.dirty, d.failed, d.keys
-	d.shorten, d.dirty = nil, false
-	d.mu.Unlock()
-	if list != nil {
-		err := d.rewriteKeys(list)
-		if err == nil {
-			return
-		}
-		d.log.Error("cannot write idempotency keys", "error", err)
-	}
-	if !dirty {
-		return
-	}
-	var err error
-	if !failed && f != nil {
-		if err = f.Sync(); err == nil {
-			return
-		}
-	}
-	// What the file has is not taken for safe any more: it is written anew, as it can be read.
-	if again := d.rewriteKeys(nil); again != nil {
-		d.notSafe(errors.Join(err, again))
-	}
-}
-
-// rewriteKeys writes the file of keys anew, with those of a list and what was added since, or all of them. The file is safe before it takes
-// the other's place, so that no end of the machine leaves neither. Nobody who brings a key waits for more than the last lines to be copied.
-// Only one goroutine may call it at a time.
-func (d *disk) rewriteKeys(list *shorten) (err error) {
-	text, err := vfs.ReadFile(d.root, keysFile)
-	if err != nil {
-		return err
-	}
-	text = text[:bytes.LastIndexByte(text, '\n')+1]
-	read := int64(len(text))
-	if list != nil {
-		text = list.keep(text)
-		read = max(read, list.size) // less is a line that was cut off
-	}
-	beside := keysFile + temporary
-	f, err := d.root.Open(beside, os.O_CREATE|os.O_TRUNC|os.O_APPEND|os.O_WRONLY)
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, f.Close(), d.root.Remove(beside))
-		}
-	}()
-	if _, err := f.Write(text); err != nil {
-		return err
-	}
-	if err := f.Sync(); err != nil {
-		return err
-	}
-	if err := d.takeKeys(f, read, bytes.Count(text, []byte{'\n'})); err != nil {
-		return err
-	}
-	// From here on it is the file of keys.
-	if err := f.Sync(); err != nil {
-		d.notSafe(err)
-	} else if err := d.root.SyncFolder("."); err != nil {
-		d.notSafe(err)
-	} else {
-		d.mu.Lock()
-		d.failed = false
-		d.mu.Unlock()
-	}
-	return nil
-}
-
-// notSafe says that the file of keys cannot be made durable. It is written anew when another key comes.
-func (d *disk) notSafe(err error) {
-	d.log.Error("cannot sync idempotency keys", "code", codeNotDurable, "error", err)
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.dirty, d.failed = true, true
-}
-
-// takeKeys puts a file in the place of that of keys, with what was added behind what was read of it.
-func (d *disk) takeKeys(f vfs.File, read int64, lines int) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	before, err := d.root.Open(keysFile, os.O_RDONLY)
-	if err != nil {
-		return err
-	}
-	rest, err := io.ReadAll(io.NewSectionReader(before, read, 1<<40))
-	if err = errors.Join(err, before.Close()); err != nil {
-		return err
-	}
-	if _, err := f.Write(rest); err != nil {
-		return err
-	}
-	renamed := d.root.Rename(keysFile+temporary, keysFile)
-	if d.keys != nil {
-		_ = d.keys.Close() // it was only appended to, and each write was looked at
-	}
-	if renamed != nil {
-		// Either file may have the name now, and each has all keys. The next key opens the one that has it, and the next pass writes it again.
-		d.keys, d.dirty, d.failed = nil, true, true
-		return renamed
-	}
-	d.keys, d.lines = f, lines+bytes.Count(rest, []byte{'\n'})
-	d.torn = d.torn && len(rest) > 0
-	return nil
-}
-
-// keep is what is kept of the text of a file of keys.
-func (l *shorten) keep(text []byte) []byte {
-	runs := make(map[[16]byte][26]byte, len(l.entries))
-	for _, e := range l.entries {
-		runs[e.key] = e.run
-	}
-	var kept []byte
-	at := int64(0)
-	for line := range bytes.Lines(text) {
-		// What the runs are of stands in the file alone: a hundred thousand names are not kept in memory for the sake of a crash.
-		if e, _, ok := parseKeyLine(line); at >= l.size || ok && runs[e.key] == e.run {
-			kept = append(kept, line...)
-		}
-		at += int64(len(line))
-	}
-	return kept
 }

@@ -24,6 +24,7 @@ import (
 	webchannel "github.com/lingserve/lingserve/channel/web"
 	"github.com/lingserve/lingserve/flow"
 	"github.com/lingserve/lingserve/run"
+	"github.com/lingserve/lingserve/store"
 	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/turn"
 	"github.com/lingserve/lingserve/web/wire"
@@ -67,8 +68,9 @@ type Options struct {
 	InlineWorkflows bool          // a request may carry a workflow
 	Version         string
 
-	Engine run.Engine  // that is shared with other servers; nil is none
-	Shared *run.Shared // with replicas of the server; nil for one that is alone. Then Data keeps no runs and no keys.
+	Engine run.Engine   // that is shared with other servers; nil is none
+	Shared *run.Shared  // with replicas of the server; nil for one that is alone. With it Data keeps no runs.
+	Tables store.Engine // for the Idempotency-Keys of a server that is alone; nil: they are in Data, or in memory
 
 	Files   Files
 	Limits  Limits
@@ -217,7 +219,7 @@ func (s *Server) runOptions() run.Options {
 		Tapes: o.Tapes, Workspace: o.Workspace, Turns: o.Turns, Agents: o.Agents, Kernel: o.Kernel, ChannelNames: o.ChannelNames,
 		Bot: o.Bot, Retention: o.Retention, KeyRetention: o.KeyRetention, MaxRuns: o.MaxRuns, MaxLog: o.MaxLog, MaxResult: o.MaxResult,
 		MaxBots: o.MaxBots, MaxTasks: o.MaxTasks, Input: o.Limits.Input, Images: o.Limits.Images, RunTimeout: o.RunTimeout,
-		MemoryOfEnded: o.MemoryOfEnded, MaxDisk: o.MaxDisk, InlineWorkflows: o.InlineWorkflows, Engine: o.Engine, Shared: o.Shared,
+		MemoryOfEnded: o.MemoryOfEnded, MaxDisk: o.MaxDisk, InlineWorkflows: o.InlineWorkflows, Engine: o.Engine, Shared: o.Shared, Tables: o.Tables,
 		Ledger: o.Ledger, Limits: o.Access.Limits, Pressure: s.shed, Files: runFiles{s}, Observer: o.Observer, Tracer: o.Tracer,
 		Detach: s.wire.Detach, Times: o.times,
 	}

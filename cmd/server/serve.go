@@ -176,7 +176,7 @@ func (s *server) assemble() (err error) {
 	c, log := s.c, s.log
 	o := serverOptions(c, s.workflows, s.models, log)
 	s.metrics, s.names = newMetrics(c, s.models, s.workflows)
-	o.Observer, o.AccessLog = s.metrics, c.Log.Access
+	o.Observer, o.AccessLog, o.Tables = s.metrics, c.Log.Access, s.tables
 	if o.Tapes, err = openTapes(c, s.shared, log, s.metrics); err != nil {
 		return err
 	}

@@ -55,6 +55,9 @@ func openTablesBeside(ctx context.Context, c *config.Config, shared *engine, log
 func openLocalTables(ctx context.Context, c *config.Config, log *slog.Logger) (*file.Engine, error) {
 	dir := tablesFolder(c)
 	if c.Data != "" {
+		if err := before.Keys(ctx, vfs.At(c.Data), dir, c.Run.KeyRetention, log); err != nil {
+			return nil, err
+		}
 		if err := before.Channels(ctx, vfs.At(channelsFolder(c)), dir, log); err != nil {
 			return nil, err
 		}

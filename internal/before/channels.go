@@ -1,4 +1,4 @@
-// Package before takes in what earlier versions kept in other forms, at the first start. A folder that was taken in is renamed to
+// Package before takes in what earlier versions kept in other forms, at the first start. A folder or file that was taken in is renamed to
 // NAME.before, and nothing reads it any more.
 package before
 
@@ -47,7 +47,7 @@ func Channels(ctx context.Context, dir, tables vfs.Dir, log *slog.Logger) (err e
 	if len(found) == 0 {
 		return nil
 	}
-	unlock, err := c.lockJournal()
+	unlock, err := lock(root, "journal/lock") // a server of an earlier version locks it while it uses the folders
 	if err != nil {
 		return err
 	}
@@ -68,7 +68,7 @@ func Channels(ctx context.Context, dir, tables vfs.Dir, log *slog.Logger) (err e
 	}
 	unlock() // a folder with an open file cannot be renamed everywhere
 	for _, name := range found {
-		err = errors.Join(err, c.rename(name))
+		err = errors.Join(err, rename(root, name))
 	}
 	return vfs.Explain(err)
 }
@@ -98,9 +98,9 @@ func (c *channels) folders() (names []string) {
 	return names
 }
 
-// lockJournal locks the journal, which a server of an earlier version locks while it uses the folders.
-func (c *channels) lockJournal() (unlock func(), err error) {
-	f, err := c.root.Open("journal/lock", os.O_RDWR)
+// lock locks a file that a server of an earlier version locks, if there is one. The error is [store.ErrInUse] if a server has locked it.
+func lock(root vfs.Folder, name string) (unlock func(), err error) {
+	f, err := root.Open(name, os.O_RDWR)
 	if errors.Is(err, fs.ErrNotExist) {
 		return func() {}, nil
 	}
@@ -117,18 +117,18 @@ func (c *channels) lockJournal() (unlock func(), err error) {
 	return sync.OnceFunc(func() { _ = errors.Join(f.Unlock(), f.Close()) }), nil
 }
 
-// rename renames a folder that was taken in.
-func (c *channels) rename(name string) error {
+// rename renames a folder or file that was taken in.
+func rename(root vfs.Folder, name string) error {
 	to := name + ".before"
 	for i := 2; ; i++ {
-		if _, err := c.root.Stat(to); errors.Is(err, fs.ErrNotExist) {
+		if _, err := root.Stat(to); errors.Is(err, fs.ErrNotExist) {
 			break
 		} else if err != nil {
 			return err
 		}
 		to = fmt.Sprint(name, ".before", i)
 	}
-	return errors.Join(c.root.Rename(name, to), c.root.SyncFolder("."))
+	return errors.Join(root.Rename(name, to), root.SyncFolder("."))
 }
 
 // old is a file of an earlier version.

@@ -23,7 +23,7 @@ type Claim struct {
 	Key   string   // as the client has written it
 	Hash  [16]byte // of the request: another request with the same key is a mistake
 	Run   string   // that the request has started
-	Of    []byte   // what is to be known of the run should it never be seen: a local implementation keeps it on the disk alone
+	Of    []byte   // what is to be known of the run should it never be seen
 	At    time.Time
 }
 
@@ -46,9 +46,23 @@ const MaxOf = 4 << 10
 // ErrAway says that keys cannot be claimed now.
 var ErrAway error = away{}
 
-type away struct{}
+// Away returns an [ErrAway] with its cause.
+func Away(cause error) error { return away{cause} }
 
-func (away) Error() string { return "once: cannot check Idempotency-Keys now" }
+type away struct{ cause error }
+
+func (a away) Error() string {
+	const what = "once: cannot check Idempotency-Keys now"
+	if a.cause == nil {
+		return what
+	}
+	return what + ": " + a.cause.Error()
+}
+
+// Is reports whether target is [ErrAway].
+func (away) Is(target error) bool { return target == ErrAway }
+
+func (a away) Unwrap() error { return a.cause }
 
 // ErrorCode says to those who sort errors by codes that it is nobody's mistake.
 func (away) ErrorCode() string { return "overloaded" }

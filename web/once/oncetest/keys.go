@@ -51,7 +51,7 @@ func Test(t *testing.T, s Setup) {
 			test.run(t, s, a, b)
 		})
 	}
-	t.Run("DA-09: one caller's flood leaves the keys of others", func(t *testing.T) { flood(t, s) })
+	t.Run("DA-09, RU-22: one caller's flood leaves the keys of others", func(t *testing.T) { flood(t, s) })
 	t.Run("a key is known for as long as keys are retained", func(t *testing.T) { expires(t, s.Open(t, retention)) })
 }
 

@@ -119,9 +119,19 @@ func ownerToken(owner string) string {
 	return hex.EncodeToString(hash[:8])
 }
 
-func recordKey(owner, key string) string {
-	hash := once.Hash(owner, key)
+func recordKey(owner, key string) string { return keyOf(owner, once.Hash(owner, key)) }
+
+func keyOf(owner string, hash [16]byte) string {
 	return ownerToken(owner) + "/" + hex.EncodeToString(hash[:])
+}
+
+// claimOf reads what a record says of its claim; ok is false if it is damaged.
+func claimOf(r store.Record) (c once.Claim, ok bool) {
+	var m meta
+	if json.Unmarshal(r.Meta, &m) != nil || m.Run == "" || len(m.Hash) != len(c.Hash) {
+		return c, false
+	}
+	return once.Claim{Hash: [16]byte(m.Hash), Run: m.Run, Of: r.Body, At: r.At}, true
 }
 
 // put returns the put of a claim.
@@ -151,11 +161,12 @@ func (k *Keys) read(ctx context.Context, owner, key string, get func(context.Con
 	if err != nil {
 		return c, 0, err
 	}
-	var m meta
-	if json.Unmarshal(r.Meta, &m) != nil || m.Run == "" || len(m.Hash) != len(c.Hash) {
+	c, ok := claimOf(r)
+	if !ok {
 		return c, 0, store.ErrDamaged
 	}
-	return once.Claim{Owner: owner, Key: key, Hash: [16]byte(m.Hash), Run: m.Run, Of: r.Body, At: r.At}, r.Rev, nil
+	c.Owner, c.Key = owner, key
+	return c, r.Rev, nil
 }
 
 // explain makes of an error of the table what callers are told.
@@ -163,8 +174,7 @@ func (k *Keys) explain(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	k.o.Log.LogAttrs(ctx, slog.LevelWarn, "cannot look up an idempotency key", slog.String("error", err.Error()))
-	return once.ErrAway
+	return once.Away(err)
 }
 
 // Claim implements [once.Keys].
@@ -256,6 +266,63 @@ func (k *Keys) Forget(ctx context.Context, owner, key, run string) error {
 		return p, now.Run == run
 	})
 }
+
+// Each calls keep with what is known of each key whose run is wanted, but for the texts of the key and of its owner. It forgets the keys
+// for which keep returns false.
+func (k *Keys) Each(ctx context.Context, wanted func(run string) bool, keep func(once.Claim) bool) error {
+	var drop []record
+	for r, err := range k.table.Range(ctx, "", false) {
+		if err != nil {
+			return fmt.Errorf("once: %w", err)
+		}
+		c, ok := claimOf(r)
+		if !ok || !wanted(c.Run) {
+			continue
+		}
+		body, err := k.table.Get(ctx, r.Key)
+		if errors.Is(err, store.ErrNotFound) {
+			continue
+		}
+		if err == nil {
+			c.Of = body.Body
+		} else if !errors.Is(err, store.ErrDamaged) {
+			return fmt.Errorf("once: %w", err)
+		}
+		if !keep(c) {
+			drop = append(drop, record{r.Key, r.Rev})
+		}
+	}
+	return k.remove(ctx, drop)
+}
+
+// Import takes in claims of an earlier version, by what their keys hash to. A key that is known stays as it is.
+func (k *Keys) Import(ctx context.Context, claims map[[16]byte]once.Claim) error {
+	puts := make([]store.Put, 0, importAtOnce)
+	put := func() error {
+		_, errs := k.table.Put(ctx, puts...)
+		puts = puts[:0]
+		return errors.Join(slices.DeleteFunc(errs, func(err error) bool { return errors.Is(err, store.ErrMoved) })...)
+	}
+	for hash, c := range claims {
+		p := k.put(c, 0, c.Of)
+		p.Key, p.Life = keyOf(c.Owner, hash), k.o.Retention-time.Since(c.At)
+		if p.Life <= 0 {
+			continue
+		}
+		if puts = append(puts, p); len(puts) == importAtOnce {
+			if err := put(); err != nil {
+				return fmt.Errorf("once: %w", err)
+			}
+		}
+	}
+	if err := put(); err != nil {
+		return fmt.Errorf("once: %w", err)
+	}
+	return nil
+}
+
+// importAtOnce is how many claims Import takes in with one write.
+const importAtOnce = 1000
 
 // share is how many keys of one owner with a name are known. A server that asks nobody who they are has one owner, who has all.
 func (k *Keys) share() int64 { return max(k.o.Most/8, 1) }

@@ -42,18 +42,29 @@ func openTable(t testing.TB, e store.Engine, o table.Options) *table.Keys {
 }
 
 func openFiles(t testing.TB, o table.Options) *table.Keys {
+	return openIn(t, vfs.At(t.TempDir()), o)
+}
+
+func openIn(t testing.TB, dir vfs.Dir, o table.Options) *table.Keys {
 	t.Helper()
-	e, err := file.Open(vfs.At(t.TempDir()), file.Options{})
+	e, err := file.Open(dir, file.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return openTable(t, e, o)
 }
 
+// CL-09: keys of a server that is alone pass the suite of those that replicas share.
 func TestFiles(t *testing.T) {
-	oncetest.Test(t, oncetest.Setup{Shared: true, Alone: true, Open: func(t *testing.T, retention time.Duration) once.Keys {
-		return openFiles(t, table.Options{Retention: retention})
-	}, Few: func(t *testing.T, most int) once.Keys { return openFiles(t, table.Options{Most: int64(most)}) }})
+	for name, dir := range map[string]func(*testing.T) vfs.Dir{
+		"in memory": func(*testing.T) vfs.Dir { return vfs.InMemory() }, "in a folder": func(t *testing.T) vfs.Dir { return vfs.At(t.TempDir()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			oncetest.Test(t, oncetest.Setup{Shared: true, Alone: true, Open: func(t *testing.T, retention time.Duration) once.Keys {
+				return openIn(t, dir(t), table.Options{Retention: retention})
+			}, Few: func(t *testing.T, most int) once.Keys { return openIn(t, dir(t), table.Options{Most: int64(most)}) }})
+		})
+	}
 }
 
 func BenchmarkFiles(b *testing.B) { oncetest.Bench(b, openFiles(b, table.Options{})) }

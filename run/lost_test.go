@@ -1,7 +1,6 @@
 package run
 
 import (
-	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -10,36 +9,18 @@ import (
 	"github.com/lingserve/lingserve/tube"
 )
 
-// A key's line says what its run is of, for a run of which a crash has left nothing else.
-func TestAKeysLineSaysWhatItsRunIsOf(t *testing.T) {
-	// Of a run that a crash has cut off nothing is left but its key's line.
-	folder := t.TempDir()
-	d, err := openDisk(folder)
+// What a key says of its run is all that is left of a run that a crash has cut off at once.
+func TestALostRunIsOfWhatItsKeySays(t *testing.T) {
+	d, err := openDisk(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	k := newKeys(time.Hour)
-	agents, workflows := NewID(), NewID()
-	for id, of := range map[string]lineage{agents: {Subject{Agent: `the "clerk"`}, "ann"}, workflows: {Subject{Workflow: `agent "x"`}, ""}} {
-		if err := d.addKey(k.put("", "of "+id, [16]byte{}, id), of); err != nil {
-			t.Fatal(err)
-		}
-	}
-	d.close()
-	if d, err = openDisk(folder); err != nil {
-		t.Fatal(err)
-	}
 	defer d.close()
-	subjects, err := d.loadKeys(newKeys(time.Hour), time.Now())
-	want := map[string]lineage{agents: {Subject{Agent: `the "clerk"`}, "ann"}, workflows: {Subject{Workflow: `agent "x"`}, ""}}
-	if err != nil || !maps.Equal(want, subjects) {
-		t.Errorf("%v %+v", err, subjects)
-	}
-	lost := newLostRun(agents, subjects[agents], time.Now())
+	lost := newLostRun(NewID(), lineage{claimed{Subject{Agent: `the "clerk"`}, "ann", ""}, time.Now()})
 	if _, err := d.save(lost); err != nil {
 		t.Fatal(err)
 	}
-	back, err := d.load(agents, 0)
+	back, err := d.load(lost.ID, 0)
 	if err != nil || back.Of != lost.Of || back.owner != "ann" {
 		t.Fatalf("%+v %v", back, err)
 	}

@@ -15,18 +15,31 @@ RACE    ?= $(if $(filter 1,$(shell $(GO) env CGO_ENABLED)),-race)
 # Tests that run without the race detector, each with its package's folder: much work of one goroutine, in which there is no race to find and
 # which would take ten times as long; and those that set GOMAXPROCS, which the detector does not bear.
 ALONE    = ./adapter/TestAFastAnswerLetsOthersRun \
+	./adapter/anthropic/TestRecordedAnswersAreReadAsAPlainReaderReadsThem \
+	./adapter/bedrock/TestRecordedAnswersAreReadAsAPlainReaderReadsThem \
+	./adapter/gemini/TestRecordedAnswersAreReadAsAPlainReaderReadsThem \
+	./adapter/openai/TestRecordedAnswersOfProvidersAreReadAsAPlainReaderReadsThem \
+	./adapter/responses/TestRecordedAnswersOfProvidersAreReadAsAPlainReaderReadsThem \
 	./bench/parse/TestShapesAreReadRight \
+	./channel/inbox/TestEachCallOfAJournalToTheDiskMayFail \
+	./channel/media/TestEachCallToTheDiskMayFail \
 	./channel/markup/TestAHugeTextWithoutAPlaceToCutLosesNothing \
 	./channel/markup/TestALongDocumentIsConvertedAsAShortOne \
+	./channel/outbox/TestEachCallOfAnOutboxToTheDiskMayFail \
 	./cmd/server/TestParseCommandOfALargeInput \
 	./flow/TestHostileYAMLIsRefusedQuickly \
+	./internal/before/TestEachCallToTheDiskMayFail \
 	./internal/schema/TestNoSchemaAndNoValueTakesLong \
 	./jsonuri/TestDocumentOfManyDeepArrays \
 	./jsonuri/TestDocumentOfManyPieces \
 	./jsonuri/TestEveryTextCutOffAnywhereIsFinished \
 	./jsonuri/TestEveryValidDocumentFoldsToItsValueHoweverItIsCut \
 	./jsonuri/TestRepairTakesLinearTimeForEveryText \
+	./runlog/file/TestEachCallToTheDiskMayFail \
 	./runlog/file/TestTheFilesOfRunningRunsAreBounded \
+	./store/file/TestACutLogHasWholeBatches \
+	./store/file/TestTrimmedEntriesLeaveTheDisk \
+	./tape/logs/TestEachCallToTheDiskMayFail \
 	./tube/TestATubeIsASliceOfEvents \
 	./web/TestAHealthCheckGoesBeforeOtherConnections
 alone    = ^($(subst $(subst ,, ),|,$(notdir $(ALONE))))$$

@@ -3,110 +3,33 @@
 package cluster_test
 
 import (
-	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/lingserve/lingserve/cluster"
 	"github.com/lingserve/lingserve/cluster/clustertest"
+	"github.com/lingserve/lingserve/cluster/leasetest"
 	"github.com/lingserve/lingserve/internal/longtest"
-	"github.com/lingserve/lingserve/tape"
 )
 
-// changes are those that are told of one replica.
-func changes(t *testing.T, c *cluster.Cluster, id string) <-chan cluster.Change {
-	t.Helper()
-	p, err := c.Presence(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	all := make(chan cluster.Change, 100)
-	t.Cleanup(p.Watch(func(c cluster.Change) {
-		if c.Replica.ID == id {
-			all <- c
-		}
-	}))
-	return all
-}
-
-// next is the next change of that kind: on a busy machine a replica may be heard of late, or be taken for dead and come again, before.
-func next(t *testing.T, all <-chan cluster.Change, want cluster.What) cluster.Change {
-	t.Helper()
-	after := time.After(soon)
-	for {
-		select {
-		case c := <-all:
-			if c.What == want {
-				return c
-			}
-			t.Logf("the replica %v", c.What)
-		case <-after:
-			t.Fatalf("waited %v to be told that the replica %v", soon, want)
-		}
-	}
-}
-
-// TestTheLeaseOfADeadHolderIsFree within the TTL and a second (CL-06, CL-07), and the others are told of its death.
-func TestTheLeaseOfADeadHolderIsFree(t *testing.T) {
+// CL-06, CL-07: leases with replicas in processes of their own.
+func TestLeases(t *testing.T) {
 	t.Parallel()
 	for _, row := range servers {
 		t.Run(row.name, func(t *testing.T) {
 			row.orLong(t)
-			t.Parallel()
-			s := row.start(t)
-			c, l := leases(t, s)
-			p, id := holder(t, s)
-			told := changes(t, c, id)
-			got := make(chan tape.Lease)
-			go func() {
-				lease, err := l.Lease(t.Context(), "s", true)
-				if err != nil {
-					t.Error(err)
+			leasetest.Run(t, func(t *testing.T) leasetest.Place {
+				t.Parallel()
+				s := row.start(t)
+				return leasetest.Place{
+					Lags: true,
+					Open: func(t testing.TB) leasetest.Replica {
+						c, l := leases(t, s)
+						return replica(t, c, l)
+					},
+					Holder: func(t *testing.T) *clustertest.Process { return clustertest.Start(t, "holder", s.URL()) },
 				}
-				got <- lease
-			}()
-			p.Kill()
-			begin := time.Now()
-			lease := <-got
-			longtest.Within(t, "until the lease of a dead holder is free", time.Since(begin), cluster.TTL+time.Second)
-			next(t, told, cluster.Died)
-			lease.Release()
-		})
-	}
-}
-
-// TestAHolderThatIsStoppedHasLostItsLease as soon as it goes on, whatever it does first (CL-06).
-func TestAHolderThatIsStoppedHasLostItsLease(t *testing.T) {
-	t.Parallel()
-	for _, row := range servers {
-		t.Run(row.name, func(t *testing.T) {
-			row.orLong(t)
-			t.Parallel()
-			s := row.start(t)
-			c, l := leases(t, s)
-			p, id := holder(t, s)
-			told := changes(t, c, id)
-			p.Say("?")
-			p.Expect("held true lost false")
-			p.Signal(syscall.SIGSTOP)
-			begin := time.Now()
-			lease := take(t, l, "s")
-			longtest.Within(t, "until the lease of a holder that is stopped is free", time.Since(begin), cluster.TTL+time.Second)
-			next(t, told, cluster.Died)
-			p.Say("?") // it is read when the process goes on
-			p.Signal(syscall.SIGCONT)
-			p.Expect("held false lost true")
-			if life := next(t, told, cluster.Came).Replica.Life; life < 2 {
-				t.Errorf("it has come back in life %d, want another than its first", life)
-			}
-			p.Close()
-			next(t, told, cluster.Left)
-			select {
-			case <-lease.Lost():
-				t.Error("the lease is lost where it was taken")
-			default:
-			}
+			})
 		})
 	}
 }
@@ -117,21 +40,21 @@ func TestAnElectionTakesNoLease(t *testing.T) {
 	t.Parallel()
 	s := clustertest.ThreeCrashing(t)
 	c, l := leases(t, s)
-	p, id := holder(t, s)
-	told := changes(t, c, id)
-	mine := take(t, l, "mine")
+	p := clustertest.Start(t, "holder", s.URL())
+	told := leasetest.Changes(t, replica(t, c, l).Members, leasetest.HolderID(p))
+	mine := leasetest.Take(t, l, "mine")
 	other, otherID := clustertest.Start(t, "holder", s.URL()), ""
 	s.Kill(s.Leader(c.Name("TABLE", "leases")))
 	begin := time.Now()
-	lease := take(t, l, "new")
+	lease := leasetest.Take(t, l, "new")
 	t.Logf("a lease is to be had again after %v", time.Since(begin))
 	lease.Release()
 	p.Say("?")
 	p.Expect("held true lost false")
 	p.Kill()
-	otherID = strings.TrimPrefix(other.Line(), "holds ")
-	heldBy(t, l, "s", otherID)
-	next(t, told, cluster.Died)
+	otherID = leasetest.HolderID(other)
+	leasetest.HeldBy(t, l, "s", otherID)
+	leasetest.Next(t, told, cluster.Died)
 	select {
 	case <-mine.Lost():
 		t.Error("the lease is lost")
@@ -145,7 +68,7 @@ func TestLeasesOutliveTheServers(t *testing.T) {
 	s := clustertest.One(t)
 	ca, a := leases(t, s)
 	_, b := leases(t, s)
-	held, given := take(t, a, "held"), take(t, a, "given")
+	held, given := leasetest.Take(t, a, "held"), leasetest.Take(t, a, "given")
 	s.Kill(0)
 	if _, err := a.Lease(t.Context(), "x", false); err == nil {
 		t.Error("there are leases without servers")
@@ -157,11 +80,11 @@ func TestLeasesOutliveTheServers(t *testing.T) {
 		t.Error("a lease that could not be given back is taken again")
 	}
 	s.Restart(0)
-	take(t, b, "given").Release()
+	leasetest.Take(t, b, "given").Release()
 	if _, err := b.Lease(t.Context(), "held", false); err == nil {
 		t.Error("two have the lease")
 	}
-	heldBy(t, b, "held", ca.Replica())
+	leasetest.HeldBy(t, b, "held", ca.Replica())
 	select {
 	case <-held.Lost():
 		t.Error("the lease is lost")

@@ -3,12 +3,12 @@ package cluster_test
 import (
 	"context"
 	"errors"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/lingserve/lingserve/cluster"
 	"github.com/lingserve/lingserve/cluster/clustertest"
+	"github.com/lingserve/lingserve/cluster/leasetest"
 	"github.com/lingserve/lingserve/internal/longtest"
 	"github.com/lingserve/lingserve/tape"
 )
@@ -39,10 +39,9 @@ var killable = []kind{
 	{"three servers", clustertest.ThreeCrashing},
 }
 
-// soon is longer than anything takes that is not meant to wait.
-const soon = time.Minute
+const soon = leasetest.Soon
 
-func leases(t *testing.T, s *clustertest.Servers) (*cluster.Cluster, *cluster.Leases) {
+func leases(t testing.TB, s *clustertest.Servers) (*cluster.Cluster, *cluster.Leases) {
 	t.Helper()
 	c := s.Open(t)
 	l, err := c.Leases(t.Context(), "sessions")
@@ -50,26 +49,6 @@ func leases(t *testing.T, s *clustertest.Servers) (*cluster.Cluster, *cluster.Le
 		t.Fatal(err)
 	}
 	return c, l
-}
-
-func take(t *testing.T, l *cluster.Leases, name string) tape.Lease {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), soon)
-	defer cancel()
-	lease, err := l.Lease(ctx, name, true)
-	if err != nil {
-		t.Fatalf("the lease %s: %v", name, err)
-	}
-	return lease
-}
-
-// heldBy waits for a replica to be known as the holder: a server that lags behind knows it later.
-func heldBy(t *testing.T, l *cluster.Leases, name, replica string) {
-	t.Helper()
-	clustertest.Eventually(t, replica+" to be known to hold "+name, func() bool {
-		id, since, ok, err := l.Holder(t.Context(), name)
-		return id == replica && time.Since(since) <= soon && ok && err == nil
-	})
 }
 
 // TestALeaseHasOneHolder shows the lease of CL-06, with the leader of its bucket killed in between where there are others.
@@ -82,7 +61,7 @@ func TestALeaseHasOneHolder(t *testing.T) {
 			ca, a := leases(t, s)
 			_, b := leases(t, s)
 			ctx := t.Context()
-			first := take(t, a, "some.session/1")
+			first := leasetest.Take(t, a, "some.session/1")
 			for _, l := range []*cluster.Leases{a, b} {
 				_, err := l.Lease(ctx, "some.session/1", false)
 				for errors.Is(err, cluster.ErrAway) { // who does not wait for it waits for the servers no longer than a second
@@ -96,8 +75,8 @@ func TestALeaseHasOneHolder(t *testing.T) {
 					t.Errorf("waiting for it: %v", err)
 				}
 				cancel()
-				heldBy(t, l, "some.session/1", ca.Replica())
-				take(t, l, "another").Release()
+				leasetest.HeldBy(t, l, "some.session/1", ca.Replica())
+				leasetest.Take(t, l, "another").Release()
 			}
 			if s.Len() > 1 {
 				s.Kill(s.Leader(ca.Name("TABLE", "leases")))
@@ -135,76 +114,6 @@ func TestALeaseHasOneHolder(t *testing.T) {
 				_, _, ok, err := a.Holder(ctx, "some.session/1")
 				return !ok && err == nil && a.Held()+b.Held() == 0
 			})
-		})
-	}
-}
-
-// TestManyTakeOneLease shows that no two have it at once, and that all get it.
-func TestManyTakeOneLease(t *testing.T) {
-	t.Parallel()
-	for _, row := range servers {
-		t.Run(row.name, func(t *testing.T) {
-			row.orLong(t)
-			t.Parallel()
-			s := row.start(t)
-			var wg sync.WaitGroup
-			var mu sync.Mutex // would hide nothing: it is tried, not locked
-			for range 3 {
-				_, l := leases(t, s)
-				for range 4 {
-					wg.Go(func() {
-						for range 5 {
-							lease, err := l.Lease(t.Context(), "s", true)
-							if err != nil {
-								t.Error(err)
-								return
-							}
-							if !mu.TryLock() {
-								t.Error("two have the lease")
-								return
-							}
-							mu.Unlock()
-							lease.Release()
-						}
-					})
-				}
-			}
-			begin := time.Now()
-			wg.Wait()
-			t.Logf("60 leases one after the other: %v", time.Since(begin))
-		})
-	}
-}
-
-// TestAReplicaThatLeavesFreesItsLeases at once.
-func TestAReplicaThatLeavesFreesItsLeases(t *testing.T) {
-	t.Parallel()
-	for _, row := range servers {
-		t.Run(row.name, func(t *testing.T) {
-			row.orLong(t)
-			t.Parallel()
-			s := row.start(t)
-			ca, a := leases(t, s)
-			_, b := leases(t, s)
-			lease := take(t, a, "s")
-			got := make(chan tape.Lease)
-			go func() {
-				l, err := b.Lease(t.Context(), "s", true)
-				if err != nil {
-					t.Error(err)
-				}
-				got <- l
-			}()
-			begin := time.Now()
-			if err := ca.Close(); err != nil {
-				t.Fatal(err)
-			}
-			<-lease.Lost()
-			(<-got).Release()
-			longtest.Within(t, "until the lease of a replica that left is free", time.Since(begin), cluster.TTL/2)
-			if _, err := a.Lease(t.Context(), "s", true); !errors.Is(err, cluster.ErrClosed) {
-				t.Errorf("a lease of a cluster that is closed: %v", err)
-			}
 		})
 	}
 }

@@ -1,15 +1,12 @@
 package cluster_test
 
 import (
-	"bufio"
 	"context"
-	"fmt"
-	"os"
-	"strings"
 	"testing"
 
 	"github.com/lingserve/lingserve/cluster"
 	"github.com/lingserve/lingserve/cluster/clustertest"
+	"github.com/lingserve/lingserve/cluster/leasetest"
 	"github.com/lingserve/lingserve/internal/longtest"
 	_ "github.com/lingserve/lingserve/store/nats" // the tables of leases
 )
@@ -30,27 +27,19 @@ func hold(url string) error {
 	if err != nil {
 		return err
 	}
-	lease, err := l.Lease(ctx, "s", true)
+	m, err := c.Presence(ctx)
 	if err != nil {
 		return err
 	}
-	fmt.Println("holds", c.Replica())
-	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
-		held := lease.(interface{ Held() bool }).Held()
-		lost := false
-		select {
-		case <-lease.Lost():
-			lost = true
-		default:
-		}
-		fmt.Println("held", held, "lost", lost)
-	}
-	return c.Close()
+	return leasetest.Hold(ctx, leasetest.Replica{Members: m, Leases: l, Leave: c.Close})
 }
 
-// holder starts a replica that holds the lease, and waits until this one has heard of it.
-func holder(t *testing.T, s *clustertest.Servers) (p *clustertest.Process, id string) {
+// replica is a cluster as the tests of leases have it.
+func replica(t testing.TB, c *cluster.Cluster, l *cluster.Leases) leasetest.Replica {
 	t.Helper()
-	p = clustertest.Start(t, "holder", s.URL())
-	return p, strings.TrimPrefix(p.Line(), "holds ")
+	m, err := c.Presence(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return leasetest.Replica{Members: m, Leases: l, Leave: c.Close}
 }

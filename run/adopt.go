@@ -138,7 +138,7 @@ func (s *Service) continueRun(left *runlog.Left) {
 	if message == "" && !hasEnded(p.tube) { // an end that is stored was seen
 		r, err := s.restartRun(p)
 		if err == nil {
-			s.grantSlot(r)
+			s.wg.Go(func() { s.grantSlots([]*Run{r}) })
 			return
 		}
 		if s.Draining() {
@@ -150,6 +150,3 @@ func (s *Service) continueRun(left *runlog.Left) {
 	s.noteCut(p)
 	s.endLeft(p, left, message)
 }
-
-// grantSlot gives a run that is run again its turn.
-func (s *Service) grantSlot(r *Run) { s.wg.Go(func() { s.grantSlots([]*Run{r}) }) }

@@ -49,16 +49,21 @@ func noQuestion(id string) *Error {
 
 // answerQuestion gives a decision to a question of a run of this replica.
 func (s *Service) answerQuestion(ctx context.Context, r *Run, answer agent.Answer) error {
-	err := agent.ErrNoQuestion
-	if s.o.Agents != nil {
-		err = s.o.Agents.Answer(ctx, answer)
-	}
+	err := s.giveAnswer(ctx, answer)
 	if err == nil {
 		return nil
 	}
 	refused := refusedAnswer(err, answer.ID)
 	refused.Run = r.ID
 	return refused
+}
+
+// giveAnswer gives a decision to the agent that waits for it.
+func (s *Service) giveAnswer(ctx context.Context, answer agent.Answer) error {
+	if s.o.Agents == nil {
+		return agent.ErrNoQuestion
+	}
+	return s.o.Agents.Answer(ctx, answer)
 }
 
 // refusedAnswer is the error of an answer that an agent has not taken.
@@ -116,17 +121,14 @@ func (s *Service) serveAnswer(ctx context.Context, c *command) report {
 	if !s.reaches(c.Who, c.session) {
 		return reportOf(refuse(ErrForbidden, "the session is another's"))
 	}
-	err := agent.ErrNoQuestion
-	if s.o.Agents != nil {
-		err = s.o.Agents.Answer(ctx, c.answer())
-	}
-	switch {
+	switch err := s.giveAnswer(ctx, c.answer()); {
 	case err == nil:
 		return report{}
 	case errors.Is(err, agent.ErrNoQuestion):
 		return reportOf(refuse(ErrNoQuestion, "no question "+wording.Quote(c.ID)+" waits for approval in this session"))
+	default:
+		return reportOf(refusedAnswer(err, c.ID))
 	}
-	return reportOf(refusedAnswer(err, c.ID))
 }
 
 // serveStop ends the turns of a session of this replica.

@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -17,10 +18,8 @@ import (
 	"github.com/lingserve/lingserve/flow"
 	"github.com/lingserve/lingserve/internal/rawjson"
 	"github.com/lingserve/lingserve/internal/wording"
-	"github.com/lingserve/lingserve/ling"
 	"github.com/lingserve/lingserve/run/hooks"
 	"github.com/lingserve/lingserve/tape"
-	"github.com/lingserve/lingserve/tube"
 	"github.com/lingserve/lingserve/turn"
 )
 
@@ -67,14 +66,9 @@ func (s *Service) prepareAgent(p access.Principal, a *Request, files []adapter.P
 	if len(misfits) > 0 {
 		return sp, misfitting(misfits...)
 	}
-	sp.agent = &agentRun{
-		s: s, name: a.Agent, id: NewID(), policy: turn.Policy(a.OnBusy), done: a.Done,
-		placed: make(chan struct{}), decided: make(chan struct{}), judged: make(chan struct{}), ready: make(chan struct{}),
-	}
-	sp.session = a.Session
-	if sp.session == "" { // one of its own, in which the conversation can go on
-		sp.session = sp.agent.id
-	}
+	sp.agent = s.newAgentRun(a.Agent, turn.Policy(a.OnBusy))
+	sp.agent.done = a.Done
+	sp.session = cmp.Or(a.Session, sp.agent.id) // one of its own, in which the conversation can go on
 	sp.agent.envelope = &turn.Envelope{
 		ID: sp.agent.id, Channel: Channel, Content: text, Media: mediaOf(files), Life: sp.agent,
 		Extra: map[string]any{
@@ -82,14 +76,9 @@ func (s *Service) prepareAgent(p access.Principal, a *Request, files []adapter.P
 			hooks.History: messages(a.History),
 		},
 	}
-	sp.workflow = flow.Func(a.Agent, "", nil, func(ctx context.Context, m *ling.Manager, _ map[string]any) error {
-		return sp.agent.run(ctx, m)
-	})
+	sp.workflow = sp.agent.workflow()
 	sp.start.enter(startChecked)
-	sp.config = s.o.Bot
-	if len(a.Exclude)+len(a.Include) > 0 {
-		sp.filters = []tube.Filter{{Exclude: matchers(a.Exclude), Include: matchers(a.Include)}}
-	}
+	sp.config, sp.filters = s.o.Bot, a.filters()
 	return sp, nil
 }
 
@@ -107,9 +96,7 @@ func (s *Service) prepareByWorkflow(by access.Principal, a *Request, workflow st
 	}
 	as := *a
 	as.Agent, as.Workflow = "", workflow
-	if as.Session == "" { // one of its own, in which the conversation can go on
-		as.Session = NewID()
-	}
+	as.Session = cmp.Or(as.Session, NewID()) // one of its own, in which the conversation can go on
 	sp, p := s.prepare(by, &as)
 	if p == nil {
 		sp.agent.as = a.Agent
@@ -188,10 +175,7 @@ func (s *Service) makeTurn(sp *spec, session string, policy turn.Policy, input j
 	if json.Unmarshal(input, &plain) == nil {
 		text = plain
 	}
-	a := &agentRun{
-		s: s, name: sp.workflow.Info().Name, id: NewID(), policy: policy,
-		placed: make(chan struct{}), decided: make(chan struct{}), judged: make(chan struct{}), ready: make(chan struct{}),
-	}
+	a := s.newAgentRun(sp.workflow.Info().Name, policy)
 	a.answer = &workflow.Answer{Workflow: sp.workflow, Input: sp.input, Stop: func(cause error) {
 		if !a.stop(cause) { // by a later message, or by who erases the session
 			a.own.Stop(cause)
@@ -203,7 +187,7 @@ func (s *Service) makeTurn(sp *spec, session string, policy turn.Policy, input j
 		Extra:  map[string]any{hooks.Run: a},
 	}
 	sp.agent, sp.session = a, session
-	sp.workflow = flow.Func(a.name, "", nil, func(ctx context.Context, m *ling.Manager, _ map[string]any) error { return a.run(ctx, m) })
+	sp.workflow = a.workflow()
 }
 
 // Unfit is the text of an error about what a client wrote, without the prefix of its kind.
@@ -318,103 +302,43 @@ func (a *Request) texts(yield func(at, text string) bool) {
 // prepare checks what is asked for against what there is.
 func (s *Service) prepare(p access.Principal, a *Request) (*spec, error) {
 	sp := &spec{owner: p.Owner(), role: p.Role}
-	var misfits []Field
-	fail := func(pointer, detail string) { misfits = append(misfits, Field{Pointer: pointer, Detail: detail}) }
-	if p := a.CheckSaid(); p != nil {
-		return sp, p
+	if err := a.CheckSaid(); err != nil {
+		return sp, err
 	}
-	files, refusal := s.o.Files.Open(p, "/files", a.Files)
-	if refusal != nil {
-		return sp, refusal
+	var err error
+	if sp.files, err = s.o.Files.Open(p, "/files", a.Files); err != nil {
+		return sp, err
 	}
-	sp.files = files
 	switch {
 	case a.Agent != "" && (a.Workflow != "" || a.Inline != nil):
 		return sp, misfitting(Field{Pointer: "/agent", Detail: "expected a workflow or an agent, not both"})
 	case a.Agent != "":
-		return s.prepareAgent(p, a, files)
+		return s.prepareAgent(p, a, sp.files)
 	case a.Session != "" && s.o.Turns == nil:
 		return sp, misfitting(Field{Pointer: "/session", Detail: "this server has no sessions"})
 	case a.Session == "" && a.OnBusy != "":
 		return sp, misfitting(Field{Pointer: "/on_busy", Detail: "expected a session too, because only a session can be busy"})
 	case a.OnBusy == string(turn.Steer):
 		return sp, misfitting(Field{Pointer: "/on_busy", Detail: "steer works only with agents; expected queue, reject or interrupt"})
-	case a.Completion != nil:
-		c, p := s.withFiles(p, a.Completion)
-		if p != nil {
-			return sp, p
-		}
-		sp.workflow = c.workflow()
-	case a.Inline != nil:
-		w, p := s.inline(a.Inline)
-		if p != nil {
-			return sp, p
-		}
-		sp.workflow = w
-	case a.Workflow == "":
-		return sp, misfitting(Field{Pointer: "/workflow", Detail: "expected the name of a workflow; GET /v1/workflows lists them"})
-	default:
-		w, ok := s.o.Workflows.Get(a.Workflow)
-		if !ok {
-			return sp, refuse(ErrUnknown, "unknown workflow "+wording.Quote(a.Workflow)+"; "+s.Expected(p, a.Workflow))
-		}
-		sp.workflow = w
+	}
+	if sp.workflow, err = s.workflowOf(p, a); err != nil {
+		return sp, err
 	}
 	info := sp.workflow.Info()
-
-	input, misfit := a.InputFor(info.Input)
-	if misfit != nil {
-		return sp, misfit
+	input, err := a.InputFor(info.Input)
+	if err != nil {
+		return sp, err
 	}
-	var err error
-	if sp.input, err = flow.Prepare(sp.workflow, input); err != nil {
-		if ie, ok := errors.AsType[*flow.InputError](err); ok {
-			for _, problem := range ie.Problems {
-				fail("/input"+problem.Pointer, problem.Detail)
-			}
-		} else {
-			fail("/input", err.Error())
-		}
-	}
-
-	sp.config = s.o.Bot
-	sp.model = info.Model
-	if a.Model != "" {
-		if _, err := s.o.Models.Model(a.Model); err != nil {
-			fail("/model", strings.TrimPrefix(err.Error(), "adapter: "))
-		}
-		sp.model = a.Model
-	}
-	if sp.model == "" {
-		sp.model = s.o.Bot.Model
-	}
-	if sp.model == "" {
-		sp.model = s.o.Models.Default
-	}
-	// A bot's own model goes before this one, which flow takes for the caller's choice.
-	sp.config.Model = sp.model
-	sp.config.Options = a.Options.Over(sp.config.Options)
-	if a.Done {
-		sp.config.Done = true
-	}
-	if a.HTML {
-		sp.config.HTMLEvents = true
-	}
-	if a.Strict {
-		sp.config.OnInvalid = sp.config.OnInvalid.Strict()
-	}
-	sp.params = a.Params
-	if len(a.Exclude)+len(a.Include) > 0 {
-		sp.filters = []tube.Filter{{Exclude: matchers(a.Exclude), Include: matchers(a.Include)}}
-	}
+	misfits := append(sp.setInput(input), s.setModel(sp, a.Model, info.Model)...)
 	if a.Session != "" {
 		if why := s.CheckSession(p, a.Session); why != "" {
-			fail("/session", why)
+			misfits = append(misfits, Field{Pointer: "/session", Detail: why})
 		}
 	}
 	if len(misfits) > 0 {
 		return sp, misfitting(misfits...)
 	}
+	sp.setOptions(a)
 	if info.Restart && a.Session == "" {
 		sp.restart = &restart{request: *a, role: sp.role}
 	}
@@ -426,6 +350,65 @@ func (s *Service) prepare(p access.Principal, a *Request) (*spec, error) {
 		sp.history = messages(a.History)
 	}
 	return sp, nil
+}
+
+// workflowOf is the workflow that a request names, or has in it, or that only asks a model.
+func (s *Service) workflowOf(p access.Principal, a *Request) (flow.Workflow, error) {
+	switch {
+	case a.Completion != nil:
+		c, err := s.withFiles(p, a.Completion)
+		if err != nil {
+			return nil, err
+		}
+		return c.workflow(), nil
+	case a.Inline != nil:
+		return s.inline(a.Inline)
+	case a.Workflow == "":
+		return nil, misfitting(Field{Pointer: "/workflow", Detail: "expected the name of a workflow; GET /v1/workflows lists them"})
+	}
+	w, ok := s.o.Workflows.Get(a.Workflow)
+	if !ok {
+		return nil, refuse(ErrUnknown, "unknown workflow "+wording.Quote(a.Workflow)+"; "+s.Expected(p, a.Workflow))
+	}
+	return w, nil
+}
+
+// setInput sets the input as the workflow's schema has it.
+func (sp *spec) setInput(input json.RawMessage) (misfits []Field) {
+	var err error
+	sp.input, err = flow.Prepare(sp.workflow, input)
+	if ie, ok := errors.AsType[*flow.InputError](err); ok {
+		for _, problem := range ie.Problems {
+			misfits = append(misfits, Field{Pointer: "/input" + problem.Pointer, Detail: problem.Detail})
+		}
+	} else if err != nil {
+		misfits = []Field{{Pointer: "/input", Detail: err.Error()}}
+	}
+	return misfits
+}
+
+// setModel sets the model of bots that name none: the caller's, or else the workflow's, or else the server's. A bot's own model goes before it.
+func (s *Service) setModel(sp *spec, callers, workflows string) (misfits []Field) {
+	if callers != "" {
+		if _, err := s.o.Models.Model(callers); err != nil {
+			misfits = []Field{{Pointer: "/model", Detail: strings.TrimPrefix(err.Error(), "adapter: ")}}
+		}
+	}
+	sp.model = cmp.Or(callers, workflows, s.o.Bot.Model, s.o.Models.Default)
+	sp.config = s.o.Bot
+	sp.config.Model = sp.model // which flow takes for the caller's choice
+	return misfits
+}
+
+// setOptions sets what the caller wants of bots and events.
+func (sp *spec) setOptions(a *Request) {
+	sp.config.Options = a.Options.Over(sp.config.Options)
+	sp.config.Done = sp.config.Done || a.Done
+	sp.config.HTMLEvents = sp.config.HTMLEvents || a.HTML
+	if a.Strict {
+		sp.config.OnInvalid = sp.config.OnInvalid.Strict()
+	}
+	sp.params, sp.filters = a.Params, a.filters()
 }
 
 // inline reads a workflow that the request itself brings.

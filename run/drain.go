@@ -13,13 +13,8 @@ import (
 // whoever does.
 func (s *Service) handOver(ctx context.Context) (handed, left int) {
 	list := s.detachRestartable(ctx, s.restartable()) // first, since nobody can take over what is written to
-	var others []string
 	me := s.shared.replica()
-	for _, id := range s.shared.Replicas() {
-		if id != me {
-			others = append(others, id)
-		}
-	}
+	others := slices.DeleteFunc(slices.Clone(s.shared.Replicas()), func(id string) bool { return id == me })
 	for i, r := range list {
 		n := i % max(1, len(others))
 		if s.handTo(ctx, r, me, slices.Concat(others[n:], others[:n])) {

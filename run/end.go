@@ -87,8 +87,7 @@ const StatusMoved = "moved"
 
 // ended keeps what is kept of a run. closeErr is what it has failed of.
 func (s *Service) ended(r *Run, m *ling.Manager, closeErr error) {
-	o := resultOf(m.Outcome())
-	o.Truncated = o.Truncated || r.cut.Load()
+	o := r.resultOf(m.Outcome())
 	r.result = o
 	close(r.done)
 	r.manager.Store(nil)

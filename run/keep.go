@@ -128,9 +128,6 @@ func (s *Service) keepLocked(r *Run, now time.Time) {
 // sizeOfRun is what an ended run takes beside its log, about.
 const sizeOfRun = 4 << 10
 
-// isKeptLocked says whether a run has been counted as ended.
-func (s *Service) isKeptLocked(r *Run) bool { return !r.touched.IsZero() }
-
 // get finds a run by its id for somebody, reading it back where it has left memory. Another's run is an unknown run, and is found to be so as
 // soon. Errors: errUnknown, errGone, errDamaged, the cause of ctx, and an *[adapter.Error] where there is no memory to read it back.
 func (s *Service) get(ctx context.Context, who access.Principal, id string) (*Run, error) {
@@ -364,8 +361,8 @@ func (s *Service) sweep(now time.Time) (idle bool) {
 func (s *Service) forgetLocked(id string) {
 	s.expired.add(id, s.onDisk[id].owner)
 	delete(s.onDisk, id)
-	if r := s.inMemory[id]; r != nil && s.isKeptLocked(r) {
-		s.dropLocked(r)
+	if r := s.inMemory[id]; r != nil {
+		s.dropLocked(r) // if it has ended
 	}
 }
 

@@ -51,7 +51,7 @@ func (k *keys) get(owner, key string) (keyEntry, bool) {
 func (k *keys) put(owner, key string, request [16]byte, run string) keyEntry {
 	e := keyEntry{key: once.Hash(owner, key), hash: request, owner: hashOwner(owner), at: time.Now().Unix()}
 	if copy(e.run[:], run) != len(run) {
-		panic("run: an of another length")
+		panic("run: an id of another length")
 	}
 	k.entries[e.key] = e
 	k.bound()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/lingserve/lingserve/control"
 	"github.com/lingserve/lingserve/runlog"
+	"github.com/lingserve/lingserve/store/file"
 	"github.com/lingserve/lingserve/tube"
 	"github.com/lingserve/lingserve/web/once"
 )
@@ -23,12 +24,15 @@ type memory struct {
 	there   map[string]control.Handler
 	watch   map[string]func(string)
 	lose    bool // the next reply is lost
+
+	leases map[string]*memoryLease // of tapes, by name
+	tapes  *file.Engine            // nil: there are no sessions
 }
 
 func newMemory() *memory {
 	return &memory{
 		changed: make(chan struct{}), runs: map[string]*memoryRun{}, keys: map[string]once.Claim{},
-		there: map[string]control.Handler{}, watch: map[string]func(string){},
+		there: map[string]control.Handler{}, watch: map[string]func(string){}, leases: map[string]*memoryLease{},
 	}
 }
 
@@ -68,10 +72,12 @@ type memoryLog struct {
 	*memory
 	replica string
 	dead    chan struct{}
+	once    sync.Once // of its death
 	paused  bool
 	handler control.Handler // while it serves
 	wg      sync.WaitGroup
 	entries []*memoryEntry
+	asked   int // how often it asked other replicas
 }
 
 type memoryEntry struct {
@@ -227,6 +233,9 @@ func (l *memoryLog) get(id string) (*memoryRun, error) {
 	}
 	return r, nil
 }
+
+// die ends what the replica does with what is shared.
+func (l *memoryLog) die() { l.once.Do(func() { close(l.dead) }) }
 
 func (l *memoryLog) isDead() bool {
 	select {
@@ -412,7 +421,26 @@ type memoryControl struct{ *memoryLog }
 
 func (c memoryControl) Replica() string { return c.replica }
 
-func (c memoryControl) Serve(h control.Handler) (stop func(), err error) {
+// Serve serves a request with an id once, however often it comes.
+func (c memoryControl) Serve(serve control.Handler) (stop func(), err error) {
+	type reply struct {
+		once   sync.Once
+		answer []byte
+		err    error
+	}
+	var mu sync.Mutex
+	replies := map[string]*reply{}
+	h := func(ctx context.Context, r control.Request) ([]byte, error) {
+		mu.Lock()
+		a := replies[r.ID]
+		if a == nil {
+			a = new(reply)
+			replies[r.ID] = a
+		}
+		mu.Unlock()
+		a.once.Do(func() { a.answer, a.err = serve(ctx, r) })
+		return a.answer, a.err
+	}
 	c.change(func() { c.handler, c.there[c.replica] = h, h })
 	return func() {
 		c.change(func() {
@@ -426,6 +454,7 @@ func (c memoryControl) Ask(ctx context.Context, replica string, r control.Reques
 	c.mu.Lock()
 	h, lose, paused := c.there[replica], c.memory.lose, c.paused
 	c.memory.lose = false
+	c.asked++
 	c.mu.Unlock()
 	switch {
 	case paused, c.isDead():
@@ -454,6 +483,6 @@ func (m *memory) shared(replica string) (*Shared, *memoryLog) {
 			m.change(func() { m.watch[replica] = gone })
 			return func() { m.change(func() { delete(m.watch, replica) }) }
 		},
-		Holder: here,
+		Holder: l.holder,
 	}, l
 }

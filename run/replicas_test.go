@@ -17,19 +17,64 @@ import (
 
 	"github.com/lingserve/lingserve/access"
 	"github.com/lingserve/lingserve/internal/longtest"
+	"github.com/lingserve/lingserve/internal/vfs"
+	"github.com/lingserve/lingserve/store/file"
+	"github.com/lingserve/lingserve/tape/logs"
 )
 
 // cluster is three replicas and their clients.
 type cluster struct {
 	world
-	memory   *memory
-	replicas []*modelReplica
-	lives    int
+	memory    *memory
+	replicas  []*modelReplica
+	lives     int
+	workspace string
 }
 
 type modelReplica struct {
-	s   *Service
-	log *memoryLog
+	s     *Service
+	log   *memoryLog
+	tapes *logs.Store // nil: it has no sessions
+}
+
+// end ends what the service leaves open.
+func (r *modelReplica) end() {
+	if r.tapes != nil {
+		now, cancel := context.WithCancel(context.Background())
+		cancel()
+		_ = r.s.o.Turns.Drain(now)
+		_ = r.tapes.Close()
+	}
+	r.log.wg.Wait()
+}
+
+// newCluster opens three replicas, with sessions if there is a workspace.
+func newCluster(t modelT, workspace string) *cluster {
+	c := &cluster{
+		world: world{t: t, work: map[string]int{}, runs: map[string]*told{}, keys: map[string]string{}}, memory: newMemory(), workspace: workspace,
+	}
+	if workspace != "" {
+		tapes, err := file.Open(vfs.InMemory(), file.Options{Alone: true, Interval: -1, Unsynced: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.memory.tapes = tapes
+	}
+	for range 3 {
+		c.replicas = append(c.replicas, c.open())
+	}
+	return c
+}
+
+func (c *cluster) close() {
+	for _, r := range c.replicas {
+		_ = r.s.Close()
+		r.log.die()
+		r.end()
+	}
+	if c.memory.tapes != nil {
+		_ = c.memory.tapes.Close()
+	}
 }
 
 // open adds a replica.
@@ -38,6 +83,12 @@ func (c *cluster) open() *modelReplica {
 	o := c.options()
 	r := new(modelReplica)
 	o.Shared, r.log = c.memory.shared(fmt.Sprint("replica", c.lives))
+	if c.memory.tapes != nil {
+		var err error
+		if r.tapes, err = c.addSessions(&o, r.log); err != nil {
+			c.t.Fatal(err)
+		}
+	}
 	r.s = bareService(o, nil)
 	r.s.wg.Go(r.s.sweepLoop)
 	if err := r.s.join(); err != nil {
@@ -131,6 +182,7 @@ func (c *cluster) pause(t *rapid.T) {
 		l.paused = true
 		delete(c.memory.there, l.replica)
 	})
+	c.memory.free(l.replica, rapid.Bool().Draw(t, "told"))
 	c.tell(l.replica)
 	time.AfterFunc(time.Duration(rapid.IntRange(1, 30).Draw(t, "seconds"))*time.Second, func() {
 		c.memory.change(func() {
@@ -199,7 +251,7 @@ func (c *cluster) replace(t *rapid.T, end func(*modelReplica)) {
 	n := slices.Index(c.replicas, old)
 	c.readAll()
 	end(old)
-	old.log.wg.Wait()
+	old.end()
 	c.replicas[n] = c.open()
 	synctest.Wait()
 }
@@ -207,9 +259,10 @@ func (c *cluster) replace(t *rapid.T, end func(*modelReplica)) {
 // kill ends a replica without a word. Others hear of it a while later.
 func (c *cluster) kill(t *rapid.T) {
 	c.replace(t, func(r *modelReplica) {
-		close(r.log.dead)
+		r.log.die()
 		hears := time.Duration(rapid.IntRange(0, 8).Draw(t, "heard")) * time.Second
 		c.memory.change(func() { delete(c.memory.there, r.log.replica) })
+		c.memory.free(r.log.replica, false)
 		r.s.stopWork(errClosing)
 		if err := r.s.Close(); err != nil {
 			c.t.Fatal(err)
@@ -230,30 +283,26 @@ func (c *cluster) drain(t *rapid.T) {
 		if err := errors.Join(r.s.Drain(ctx), r.s.Close()); err != nil {
 			c.t.Fatal(err)
 		}
-		close(r.log.dead)
+		r.log.die()
 	})
+}
+
+// setChecks sets how many cases rapid draws in a test.
+func setChecks(t *testing.T, n int) {
+	before := flag.Lookup("rapid.checks").Value.String()
+	if err := flag.Set("rapid.checks", strconv.Itoa(n)); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = flag.Set("rapid.checks", before) })
 }
 
 // Three replicas, their clients, and faults: RU-01 and RU-60 to RU-69, RU-72 to RU-74.
 func TestRU_ThreeReplicasKeepTheirPromises(t *testing.T) {
-	before := flag.Lookup("rapid.checks").Value.String()
-	if err := flag.Set("rapid.checks", strconv.Itoa(longtest.Times(300, 5000))); err != nil {
-		t.Fatal(err)
-	}
-	defer flag.Set("rapid.checks", before)
+	setChecks(t, longtest.Times(300, 5000))
 	synctest.Test(t, func(t *testing.T) {
 		rapid.Check(noDeadline{t}, func(rt *rapid.T) {
-			c := &cluster{world: world{t: rt, work: map[string]int{}, runs: map[string]*told{}, keys: map[string]string{}}, memory: newMemory()}
-			for range 3 {
-				c.replicas = append(c.replicas, c.open())
-			}
-			defer func() {
-				for _, r := range c.replicas {
-					r.s.Close()
-					close(r.log.dead)
-					r.log.wg.Wait()
-				}
-			}()
+			c := newCluster(rt, "")
+			defer c.close()
 			rt.Repeat(map[string]func(*rapid.T){
 				"start": c.start, "start more": c.start, "read": c.look, "cancel": c.cancel, "sleep": c.sleep,
 				"drain": c.drain, "kill": c.kill, "pause": c.pause, "store away": c.away,

@@ -275,6 +275,14 @@ func (sp *spec) of() Subject {
 // NewID makes a run's id: 130 random bits in lower-case base32, fit for urls and for file names of any system.
 func NewID() string { return strings.ToLower(rand.Text()) }
 
+// filters choose the events that the caller wants to see; none if it wants all.
+func (a *Request) filters() []tube.Filter {
+	if len(a.Exclude)+len(a.Include) == 0 {
+		return nil
+	}
+	return []tube.Filter{{Exclude: matchers(a.Exclude), Include: matchers(a.Include)}}
+}
+
 // matchers compiles patterns that have been checked.
 func matchers(patterns []string) []tube.Matcher {
 	var list []tube.Matcher

@@ -101,14 +101,7 @@ type Result struct {
 }
 
 // Ended reports whether readers may have the terminal event.
-func (r *Run) Ended() bool {
-	select {
-	case <-r.tube.Ended():
-		return true
-	default:
-		return false
-	}
-}
+func (r *Run) Ended() bool { return hasEnded(r.tube) }
 
 // Ends are closed when the run has ended for all who read it. What has come of it may be known here before its end is stored: it is
 // another one then, where that never happens.
@@ -195,17 +188,13 @@ func (r *Run) Result() (o Result, document, reserved []byte) {
 			if r.tube.Held() { // what is not stored may not be seen, nor an end of which not all is
 				over := r.Ended()
 				document, reserved = r.tube.Snapshot(false)
-				o = resultOf(m.Outcome())
-				if !over {
+				if o = r.resultOf(m.Outcome()); !over {
 					o.Status, o.Reason = StatusRunning, ""
 				}
-				o.Truncated = o.Truncated || r.cut.Load()
 				return o, document, reserved
 			}
 			res := m.Peek(false)
-			o = resultOf(res)
-			o.Truncated = o.Truncated || r.cut.Load()
-			return o, res.Result, res.Reserved
+			return r.resultOf(res), res.Result, res.Reserved
 		}
 		<-r.done // it has ended since
 	}
@@ -234,9 +223,7 @@ func (r *Run) Summary() Result {
 		return o
 	}
 	if m := r.manager.Load(); m != nil {
-		o := resultOf(m.Peek(false))
-		o.Truncated = o.Truncated || r.cut.Load()
-		return o
+		return r.resultOf(m.Peek(false))
 	}
 	<-r.done // it has ended since
 	return r.result
@@ -284,6 +271,13 @@ func (r *Run) text() (document, reserved []byte) {
 		r.account.Sent(true)
 	}
 	return document, reserved
+}
+
+// resultOf is what a manager says of the run.
+func (r *Run) resultOf(res ling.Result) Result {
+	o := resultOf(res)
+	o.Truncated = o.Truncated || r.cut.Load()
+	return o
 }
 
 func resultOf(res ling.Result) Result {
@@ -340,14 +334,7 @@ func (r *Run) moved() <-chan struct{} {
 }
 
 // Moved reports whether the run cannot be followed here any more.
-func (r *Run) Moved() bool {
-	select {
-	case <-r.moved():
-		return true
-	default:
-		return false
-	}
-}
+func (r *Run) Moved() bool { return r.where != nil && r.where.Err() != nil }
 
 // followed reports whether the run works at another replica, or did at its end.
 func (r *Run) followed() bool { return r.tail != nil }

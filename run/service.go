@@ -135,6 +135,14 @@ type Observer interface {
 	Run(workflow, agent string) RunObserver
 }
 
+// RunObserver is told how a run goes on. First is called once at most, from whatever goroutine sends the first delta; End once, and last.
+type RunObserver interface {
+	First()
+	// End has the status of the run's last event, and the code of the error that it has failed of; "" for none. "moved" is the status of a
+	// run that goes on at another replica, whose observer is told of its end.
+	End(status, code string)
+}
+
 // Service starts runs, and knows them: those that go on, and those that have ended and can still be attached to. Started runs belong to it
 // and not to the request that started them. Its methods are safe for concurrent use.
 type Service struct {

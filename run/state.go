@@ -57,8 +57,9 @@ const (
 	startRunning // it is accepted
 )
 
-// A request whose key leads to a run is replayed before it is checked. The key is claimed before the place is found, so that replicas of earlier versions, which do not claim it, can be the place. What is
-// steered, or restarted, was accepted before: it is charged, and never refused for want of room.
+// A request whose key leads to a run is replayed before it is checked. The key is claimed before the place is found, so that replicas of earlier
+// versions, which do not claim it, can be the place. What is steered, or restarted, was accepted before: it is charged, and never refused for
+// want of room.
 var startTable = table[startState]{
 	[]string{
 		"received", "checked", "keyed", "forwarded", "doubtful", "placed", "charged", "logged", "steered", "replayed", "refused", "running",

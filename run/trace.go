@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"context"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -97,10 +98,7 @@ func (a *agentRun) endSpan(sp *spec) {
 
 // traceReplay tells the trace of a request that another one had started its run before: by a span of its own, with a link to the run's.
 func (s *Service) traceReplay(ctx context.Context, from trace.SpanContext, r *Run) {
-	if s.o.Tracer == nil {
-		return
-	}
-	if !from.IsValid() {
+	if s.o.Tracer == nil || !from.IsValid() {
 		return
 	}
 	options := []trace.SpanStartOption{
@@ -110,10 +108,7 @@ func (s *Service) traceReplay(ctx context.Context, from trace.SpanContext, r *Ru
 	if r.traced != nil { // not of a run from before a restart
 		options = append(options, trace.WithLinks(trace.Link{SpanContext: *r.traced}))
 	}
-	name := r.Of.Workflow
-	if name == "" {
-		name = r.Of.Agent
-	}
-	_, span := s.o.Tracer.Tracer(scope).Start(trace.ContextWithRemoteSpanContext(ctx, from), "attach "+name, options...)
+	name := "attach " + cmp.Or(r.Of.Workflow, r.Of.Agent)
+	_, span := s.o.Tracer.Tracer(scope).Start(trace.ContextWithRemoteSpanContext(ctx, from), name, options...)
 	span.End()
 }

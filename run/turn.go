@@ -11,6 +11,7 @@ import (
 	"github.com/lingserve/lingserve/bot"
 	"github.com/lingserve/lingserve/channel"
 	webchannel "github.com/lingserve/lingserve/channel/web"
+	"github.com/lingserve/lingserve/flow"
 	"github.com/lingserve/lingserve/ling"
 	"github.com/lingserve/lingserve/run/transcript"
 	"github.com/lingserve/lingserve/turn"
@@ -64,6 +65,18 @@ var (
 	// errErased is why the turns of a session end that is erased.
 	errErased = errors.New("the session was erased")
 )
+
+func (s *Service) newAgentRun(name string, policy turn.Policy) *agentRun {
+	return &agentRun{
+		s: s, name: name, id: NewID(), policy: policy,
+		placed: make(chan struct{}), decided: make(chan struct{}), judged: make(chan struct{}), ready: make(chan struct{}),
+	}
+}
+
+// workflow is the workflow of the run: it waits for the turn.
+func (a *agentRun) workflow() flow.Workflow {
+	return flow.Func(a.name, "", nil, func(ctx context.Context, m *ling.Manager, _ map[string]any) error { return a.run(ctx, m) })
+}
 
 // startAgent starts a run of an agent, or finds the one that takes its message. The turn goes on behind it.
 func (s *Service) startAgent(sp *spec) taken {

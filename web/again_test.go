@@ -169,14 +169,19 @@ func TestARunIsBegunOnlySoOften(t *testing.T) {
 	}
 }
 
-// FT-21: who is told to go leaves what was cut off to the next server, and that is no crash, however often it happens.
+// FT-21, RU-11: who is told to go leaves what was cut off to the next server, and that is no attempt, however often it happens. The events of
+// each time it works begin at the next multiple of 2³².
 func TestARunThatADrainHasCutOffIsRunAgain(t *testing.T) {
 	folder := t.TempDir()
 	b := againBench(t, folder, hangs("x"), nil).serve()
 	id := b.do("POST", "/v1/runs", `{"workflow":"anew","input":{"q":"x"}}`, "Prefer: respond-async").Header.Get("X-Run-Id")
+	from := func() uint64 { return b.s.runs.Inspect().Tube(b.runOf(id)).From() }
 	other := b.do("POST", "/v1/runs", `{"workflow":"chat","input":{"question":"x"}}`, "Prefer: respond-async").Header.Get("X-Run-Id")
-	for range 2 * run.MaxAttempts {
+	for n := range uint64(2 * run.MaxAttempts) {
 		eventually(t, "the models are asked", func() bool { return b.model.calls.Load() > 0 })
+		if got := from(); got != n*run.Epoch {
+			t.Errorf("after %d drains its events begin at %d", n, got)
+		}
 		over, cancel := context.WithCancel(t.Context())
 		cancel()
 		if err := b.s.Drain(over); err != nil {
@@ -234,8 +239,8 @@ func TestWhatCannotBeRunAgainEndsAsInterrupted(t *testing.T) {
 	}
 }
 
-// FT-32, RU-12: what a restart has cut off is not begun all at once. Those that wait are there, can be canceled, begin in the order in which they
-// were begun first, and a crash while they wait is none of theirs.
+// FT-32, RU-11, RU-12: what a restart has cut off is not begun all at once. Those that wait are there, can be canceled, begin in the order in
+// which they were begun first, and a crash while they wait is none of theirs.
 func TestRunsThatARestartHasCutOffAreRunAgainAFewAtATime(t *testing.T) {
 	const all = 2*run.RestartsAtOnce + 3
 	var mu sync.Mutex

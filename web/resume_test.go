@@ -208,6 +208,7 @@ func TestTwoWindowsOnOneRunSeeTheSame(t *testing.T) {
 	}
 }
 
+// RU-04
 func TestAResumeNeverStartsARun(t *testing.T) {
 	b := newBench(t, nil).serve()
 	id, st := b.startAsync()

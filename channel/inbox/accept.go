@@ -36,7 +36,7 @@ func (j *Inbox) AcceptAll(ctx context.Context, entries []channel.JournalEntry) (
 		if err := checkRaw(e.Raw); err != nil {
 			return nil, err
 		}
-		tokens[i] = token(e.Key.String())
+		tokens[i] = owner.Token(e.Key.String())
 	}
 	defer j.r.LockAll(tokens...)()
 	isNew = make([]bool, len(entries))

@@ -23,7 +23,7 @@ func (j *Inbox) Claim(ctx context.Context, k channel.EventKey) (channel.Claim, c
 	if err := context.Cause(ctx); err != nil {
 		return nil, channel.ClaimNone, err
 	}
-	c, state, err := j.take(ctx, token(k.String()), k)
+	c, state, err := j.take(ctx, owner.Token(k.String()), k)
 	if err != nil {
 		return nil, channel.ClaimNone, fmt.Errorf("claim an event: %w", err)
 	}

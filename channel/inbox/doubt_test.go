@@ -14,35 +14,13 @@ import (
 	"github.com/lingserve/lingserve/channel/inbox"
 	"github.com/lingserve/lingserve/channel/owner"
 	"github.com/lingserve/lingserve/channel/owner/ownertest"
-	"github.com/lingserve/lingserve/cluster/clustertest"
-	"github.com/lingserve/lingserve/internal/vfs"
 	"github.com/lingserve/lingserve/store"
-	"github.com/lingserve/lingserve/store/file"
 )
-
-// inMemory is a place in memory that the processes of a test share.
-func inMemory(t testing.TB) ownertest.Place {
-	t.Helper()
-	e, err := file.Open(vfs.InMemory(), file.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = e.Close() })
-	alive := new(ownertest.Alive)
-	return ownertest.Place{Owners: alive, Kill: alive.Kill, Open: func(testing.TB) store.Engine { return e }}
-}
-
-// eachPlace runs a test on each engine that processes share.
-func eachPlace(t *testing.T, run func(t *testing.T, p ownertest.Place)) {
-	t.Run("memory", func(t *testing.T) { run(t, inMemory(t)) })
-	t.Run("nats", func(t *testing.T) { run(t, ownertest.NATS(clustertest.One(t).Open(t))) })
-	t.Run("postgres", func(t *testing.T) { run(t, ownertest.Postgres(t)) })
-}
 
 // A replica that was stopped for longer than its lease comes back: it neither sends nor settles what another one has by now.
 func TestAClaimOfAReplicaThatWasTakenForDeadDoesNothing(t *testing.T) { // CH-73, CL-06
 	t.Parallel()
-	eachPlace(t, func(t *testing.T, p ownertest.Place) {
+	ownertest.EachShared(t, func(t *testing.T, p ownertest.Place) {
 		alive, net := p.Owners.(*ownertest.Alive), &ownertest.Network{Engine: p.Open(t)}
 		second, first := openOn(t, p.Open(t), alive), openOn(t, net, alive)
 		for i := range 3 {
@@ -117,7 +95,7 @@ func lossy(net *ownertest.Network, lost *atomic.Int32) {
 // Of each answer of the engine half get lost.
 func TestLostAnswersCostNothing(t *testing.T) { // CL-06, CH-71, CH-72, ST-05
 	synctest.Test(t, func(t *testing.T) {
-		p := inMemory(t)
+		p := ownertest.InMemory(t)
 		var ran runs
 		var doors []*channel.Door
 		var stops []func()
@@ -160,7 +138,7 @@ func TestAnEventThatWasStoredWithoutAnAnswerRunsOnce(t *testing.T) { // CH-71
 	for name, again := range map[string]bool{"and does not come again": false, "and comes again": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				p := inMemory(t)
+				p := ownertest.InMemory(t)
 				net := &ownertest.Network{Engine: p.Open(t)}
 				j, other := openOn(t, net, p.Owners), openOn(t, p.Open(t), p.Owners)
 				var ran runs
@@ -200,7 +178,7 @@ func TestAnEventThatWasStoredWithoutAnAnswerRunsOnce(t *testing.T) { // CH-71
 // The end of a claim that cannot be stored is stored later.
 func TestAnEndThatCannotBeStoredIsStoredLater(t *testing.T) { // CL-10, CH-73
 	synctest.Test(t, func(t *testing.T) {
-		p := inMemory(t)
+		p := ownertest.InMemory(t)
 		net := &ownertest.Network{Engine: p.Open(t)}
 		j, other := openOn(t, net, p.Owners), openOn(t, p.Open(t), p.Owners)
 		claims := map[int]channel.Claim{}
@@ -244,7 +222,7 @@ func TestAnEndThatCannotBeStoredIsStoredLater(t *testing.T) { // CL-10, CH-73
 // What waits is bounded for all replicas together.
 func TestReplicasShareABound(t *testing.T) { // CH-70
 	t.Parallel()
-	eachPlace(t, func(t *testing.T, p ownertest.Place) {
+	ownertest.EachShared(t, func(t *testing.T, p ownertest.Place) {
 		var both []*inbox.Inbox
 		for range 2 {
 			j, err := inbox.Open(t.Context(), p.Open(t), inbox.Options{Owners: p.Owners, Pending: 10})

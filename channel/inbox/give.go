@@ -14,7 +14,7 @@ func (j *Inbox) Give(ctx context.Context, k channel.EventKey) (given bool) {
 	if !j.r.Shared() {
 		return false
 	}
-	token := token(k.String())
+	token := owner.Token(k.String())
 	defer j.r.Lock(token)()
 	e, err := j.mine(token)
 	if err != nil || e == nil || e.claim != nil || e.todo != nil || e.record.Given {

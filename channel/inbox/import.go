@@ -71,7 +71,7 @@ func Import(ctx context.Context, e store.Engine, keep time.Duration, events iter
 		}
 		last = max(last+1, r.At)
 		r.Behind = last - r.At
-		t := token(r.Key)
+		t := owner.Token(r.Key)
 		p := j.put(t, owner.NewID(), 0, r)
 		if r.waits() {
 			p.Body = append([]byte{}, old.Raw...)

@@ -260,7 +260,7 @@ func (j *Inbox) put(token string, id [16]byte, after uint64, r record) store.Put
 	if r.State == erased {
 		return store.Put{Key: token, ID: id, After: after, Delete: true, Lazy: true}
 	}
-	p := store.Put{Key: token, ID: id, After: after, Meta: r.meta(), Lazy: true}
+	p := store.Put{Key: token, ID: id, After: after, Meta: owner.Meta(&r), Lazy: true}
 	now := j.o.now()
 	switch {
 	case r.State == settled:
@@ -298,7 +298,7 @@ func (j *Inbox) Peek(ctx context.Context, k channel.EventKey) (channel.ClaimStat
 	if err := context.Cause(ctx); err != nil {
 		return channel.ClaimNone, err
 	}
-	token := token(k.String())
+	token := owner.Token(k.String())
 	e, err := j.mine(token)
 	if err != nil {
 		return channel.ClaimNone, err
@@ -363,21 +363,16 @@ func (j *Inbox) stateOf(e *event) channel.ClaimState {
 
 // Erase implements [channel.Eraser]. Within a minute nothing of the events is left.
 func (j *Inbox) Erase(ctx context.Context, match func(channel.EventKey) bool) error {
-	found, err := j.r.Find(ctx, func(rec store.Record) bool {
+	err := j.r.Erase(ctx, func(rec store.Record) bool {
 		r, err := recordOf(rec)
 		if err != nil {
 			return false // nothing tells whose it is
 		}
 		k, err := r.key()
 		return err == nil && match(k)
-	})
+	}, j.erase)
 	if err != nil {
 		return fmt.Errorf("erase events: %w", err)
-	}
-	for _, token := range found {
-		if err := j.erase(ctx, token); err != nil {
-			return fmt.Errorf("erase events: %w", err)
-		}
 	}
 	return nil
 }

@@ -34,7 +34,7 @@ func (j *Inbox) Sent(ctx context.Context, event string, s channel.ReceiptState) 
 
 // mark never takes back that something was seen. That something is about to be seen is durable when mark returns.
 func (j *Inbox) mark(ctx context.Context, event string, s channel.ReceiptState) error {
-	token := token(event)
+	token := owner.Token(event)
 	defer j.r.Lock(token)()
 	id := owner.NewID()
 	for range owner.Tries {
@@ -80,7 +80,7 @@ func (j *Inbox) mark(ctx context.Context, event string, s channel.ReceiptState) 
 
 // Seen implements [channel.Ledger].
 func (j *Inbox) Seen(ctx context.Context, event string) (channel.ReceiptState, error) {
-	token := token(event)
+	token := owner.Token(event)
 	e, err := j.mine(token)
 	if err != nil {
 		return channel.UnknownWhether, err
@@ -102,7 +102,7 @@ func (j *Inbox) Seen(ctx context.Context, event string) (channel.ReceiptState, e
 
 // Forget implements [channel.Ledger]. A settled event is forgotten by itself.
 func (j *Inbox) Forget(ctx context.Context, event string) error {
-	token := token(event)
+	token := owner.Token(event)
 	defer j.r.Lock(token)()
 	e, err := j.mine(token)
 	if e == nil || err != nil {

@@ -1,7 +1,6 @@
 package inbox_test
 
 import (
-	"os"
 	"sync"
 	"testing"
 	"time"
@@ -10,9 +9,7 @@ import (
 	"github.com/lingserve/lingserve/channel/inbox"
 	"github.com/lingserve/lingserve/channel/journaltest"
 	"github.com/lingserve/lingserve/channel/owner/ownertest"
-	"github.com/lingserve/lingserve/cluster/clustertest"
 	"github.com/lingserve/lingserve/internal/longtest"
-	"github.com/lingserve/lingserve/internal/vfs"
 	"github.com/lingserve/lingserve/store"
 )
 
@@ -69,35 +66,4 @@ func suite(t *testing.T, place func(testing.TB) ownertest.Place) {
 	})
 }
 
-func TestInboxInFiles(t *testing.T) { // ST-28
-	dir := t.TempDir()
-	suite(t, func(t testing.TB) ownertest.Place {
-		dir, err := os.MkdirTemp(dir, "")
-		if err != nil {
-			t.Fatal(err)
-		}
-		return ownertest.Folder(vfs.At(dir))
-	})
-}
-
-func TestInboxInMemory(t *testing.T) {
-	suite(t, func(testing.TB) ownertest.Place { return ownertest.Folder(vfs.InMemory()) })
-}
-
-func TestInboxOnNATS(t *testing.T) { // CL-02
-	t.Parallel()
-	c := clustertest.One(t).Open(t)
-	suite(t, func(testing.TB) ownertest.Place { return ownertest.NATS(c) })
-}
-
-func TestInboxOnThreeServers(t *testing.T) { // CL-02
-	longtest.Only(t, "what one server shows, on three")
-	t.Parallel()
-	c := clustertest.Three(t).Open(t)
-	suite(t, func(testing.TB) ownertest.Place { return ownertest.NATS(c) })
-}
-
-func TestInboxOnPostgres(t *testing.T) { // CL-14
-	t.Parallel()
-	suite(t, ownertest.Postgres)
-}
+func TestInbox(t *testing.T) { ownertest.Each(t, suite) } // ST-28, CL-02, CL-14

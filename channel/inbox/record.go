@@ -1,8 +1,6 @@
 package inbox
 
 import (
-	"crypto/sha256"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -69,21 +67,10 @@ var errDamaged = errors.New("channel: a stored event is damaged")
 
 // recordOf reads a record of the table. If there is none, the event is erased.
 func recordOf(rec store.Record) (r record, err error) {
-	if rec.Rev == 0 {
-		return record{}, nil
-	}
-	if err := json.Unmarshal(rec.Meta, &r); err != nil || r.State == "" {
+	if rec.Rev != 0 && (json.Unmarshal(rec.Meta, &r) != nil || r.State == "") {
 		return record{}, errDamaged
 	}
 	return r, nil
-}
-
-func (r *record) meta() []byte {
-	text, err := json.Marshal(r)
-	if err != nil {
-		panic("channel/inbox: " + err.Error()) // all of it can be written
-	}
-	return text
 }
 
 // key names the event.
@@ -121,10 +108,4 @@ func checkRaw(raw []byte) error {
 		return fmt.Errorf("an event of %d bytes is too large for the inbox; expected at most %d", len(raw), maxRaw)
 	}
 	return nil
-}
-
-// token is the key of an event in the table. It tells nothing about the event.
-func token(event string) string {
-	sum := sha256.Sum256([]byte(event))
-	return base64.RawURLEncoding.EncodeToString(sum[:16])
 }

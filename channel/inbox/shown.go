@@ -18,7 +18,7 @@ func (j *Inbox) Shown(ctx context.Context, event string, s channel.ShownText) er
 	if j.shown == nil {
 		return nil
 	}
-	token := token(event)
+	token := owner.Token(event)
 	defer j.r.Lock(token)()
 	e, err := j.mine(token)
 	if e == nil || err != nil {
@@ -40,7 +40,7 @@ func (j *Inbox) LastShown(ctx context.Context, event string) (s channel.ShownTex
 	if j.shown == nil {
 		return s, nil
 	}
-	token := token(event)
+	token := owner.Token(event)
 	rec, err := j.shown.Get(ctx, token)
 	if errors.Is(err, store.ErrNotFound) {
 		return s, nil

@@ -1,8 +1,6 @@
 package outbox
 
 import (
-	"crypto/sha256"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"slices"
@@ -43,21 +41,10 @@ var errDamaged = errors.New("channel: a stored reply is damaged")
 
 // recordOf reads a record of the table. If there is none, the block is erased.
 func recordOf(rec store.Record) (r record, err error) {
-	if rec.Rev == 0 {
-		return record{}, nil
-	}
-	if err := json.Unmarshal(rec.Meta, &r); err != nil || r.State == "" {
+	if rec.Rev != 0 && (json.Unmarshal(rec.Meta, &r) != nil || r.State == "") {
 		return record{}, errDamaged
 	}
 	return r, nil
-}
-
-func (r *record) meta() []byte {
-	text, err := json.Marshal(r)
-	if err != nil {
-		panic("channel/outbox: " + err.Error()) // all of it can be written
-	}
-	return text
 }
 
 // bytes is what a block counts for here.
@@ -83,10 +70,4 @@ func (r *record) came() channel.ReceiptState {
 		return all[i]
 	}
 	return channel.UnknownWhether
-}
-
-// token stands for a session. It tells nothing about it.
-func token(session string) string {
-	sum := sha256.Sum256([]byte(session))
-	return base64.RawURLEncoding.EncodeToString(sum[:16])
 }

@@ -39,14 +39,14 @@ func Import(ctx context.Context, e store.Engine, blocks iter.Seq2[Old, error]) (
 		}
 		r := record{
 			State: prepared, Left: true, At: old.At.UnixNano(), Size: channel.BlockSize(&old.Block), Target: channel.TargetName(&old.Block),
-			Channel: old.Block.Channel, Sender: old.Block.Sender, Event: old.Block.Event, Session: token(old.Block.Session),
+			Channel: old.Block.Channel, Sender: old.Block.Sender, Event: old.Block.Event, Session: owner.Token(old.Block.Session),
 			Attempt: old.Attempt, Bytes: int64(len(text)),
 		}
 		if old.Sending {
 			r.State = sending
 		}
 		// One after the other, so that their ids have their order. The engine makes them durable when it is closed.
-		_, errs := table.Put(ctx, store.Put{Key: old.Key, ID: owner.NewID(), Meta: r.meta(), Body: text, Life: r.left(), Lazy: true})
+		_, errs := table.Put(ctx, store.Put{Key: old.Key, ID: owner.NewID(), Meta: owner.Meta(&r), Body: text, Life: r.left(), Lazy: true})
 		if errs[0] != nil && !errors.Is(errs[0], store.ErrMoved) {
 			return n, fmt.Errorf("store a block: %w", errs[0])
 		}

@@ -1,7 +1,6 @@
 package outbox_test
 
 import (
-	"os"
 	"sync"
 	"testing"
 
@@ -9,9 +8,6 @@ import (
 	"github.com/lingserve/lingserve/channel/outbox"
 	"github.com/lingserve/lingserve/channel/outboxtest"
 	"github.com/lingserve/lingserve/channel/owner/ownertest"
-	"github.com/lingserve/lingserve/cluster/clustertest"
-	"github.com/lingserve/lingserve/internal/longtest"
-	"github.com/lingserve/lingserve/internal/vfs"
 )
 
 func TestMain(m *testing.M) { ownertest.Main(m) }
@@ -56,35 +52,4 @@ func suite(t *testing.T, place func(testing.TB) ownertest.Place) {
 	outboxtest.Run(t, s)
 }
 
-func TestOutboxInFiles(t *testing.T) {
-	dir := t.TempDir()
-	suite(t, func(t testing.TB) ownertest.Place {
-		dir, err := os.MkdirTemp(dir, "")
-		if err != nil {
-			t.Fatal(err)
-		}
-		return ownertest.Folder(vfs.At(dir))
-	})
-}
-
-func TestOutboxInMemory(t *testing.T) {
-	suite(t, func(testing.TB) ownertest.Place { return ownertest.Folder(vfs.InMemory()) })
-}
-
-func TestOutboxOnNATS(t *testing.T) { // CL-02
-	t.Parallel()
-	c := clustertest.One(t).Open(t)
-	suite(t, func(testing.TB) ownertest.Place { return ownertest.NATS(c) })
-}
-
-func TestOutboxOnThreeServers(t *testing.T) { // CL-02
-	longtest.Only(t, "what one server shows, on three")
-	t.Parallel()
-	c := clustertest.Three(t).Open(t)
-	suite(t, func(testing.TB) ownertest.Place { return ownertest.NATS(c) })
-}
-
-func TestOutboxOnPostgres(t *testing.T) { // CL-14
-	t.Parallel()
-	suite(t, ownertest.Postgres)
-}
+func TestOutbox(t *testing.T) { ownertest.Each(t, suite) } // CL-02, CL-14

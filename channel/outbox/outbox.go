@@ -155,7 +155,7 @@ func (o *Outbox) Put(ctx context.Context, p channel.StoredBlock) (uint64, error)
 	}
 	b := &block{key: rand.Text(), own: true, record: record{
 		State: prepared, Owner: o.r.Self(), At: p.At.UnixNano(), Size: p.Size, Target: p.Target, Channel: p.Block.Channel, Sender: p.Block.Sender,
-		Event: p.Block.Event, Session: token(p.Block.Session), Bytes: int64(len(text)),
+		Event: p.Block.Event, Session: owner.Token(p.Block.Session), Bytes: int64(len(text)),
 	}}
 	o.mu.Lock()
 	closed, full := o.closed, o.bytes+b.record.bytes() > o.o.Bytes
@@ -166,7 +166,7 @@ func (o *Outbox) Put(ctx context.Context, p channel.StoredBlock) (uint64, error)
 	case full:
 		return 0, channel.ErrOutboxFull
 	}
-	records, errs := o.r.Put(ctx, store.Put{Key: b.key, ID: owner.NewID(), Meta: b.record.meta(), Body: text, Life: blockLife})
+	records, errs := o.r.Put(ctx, store.Put{Key: b.key, ID: owner.NewID(), Meta: owner.Meta(&b.record), Body: text, Life: blockLife})
 	switch err := errs[0]; {
 	case errors.Is(err, store.ErrFull), errors.Is(err, store.ErrTooLarge):
 		return 0, fmt.Errorf("%w: %w", channel.ErrOutboxFull, err)
@@ -277,7 +277,7 @@ func (o *Outbox) Step(ctx context.Context, id uint64, sends bool, attempt int) e
 		next.State = sending
 	}
 	o.mu.Unlock()
-	p := store.Put{Key: b.key, ID: owner.NewID(), After: last, Meta: next.meta(), Life: next.left()}
+	p := store.Put{Key: b.key, ID: owner.NewID(), After: last, Meta: owner.Meta(&next), Life: next.left()}
 	for range owner.Tries {
 		rec, moved, err := o.r.PutOne(ctx, p)
 		if err != nil {
@@ -378,7 +378,7 @@ func (o *Outbox) setLate(key string, l *late) {
 
 // finish stores the end of a block, unless another process has taken it over. The caller has the lock.
 func (o *Outbox) finish(ctx context.Context, key string, l *late) error {
-	p := store.Put{Key: key, ID: l.id, After: l.last, Meta: l.record.meta(), Body: []byte{}, Life: goneLife, Lazy: true}
+	p := store.Put{Key: key, ID: l.id, After: l.last, Meta: owner.Meta(&l.record), Body: []byte{}, Life: goneLife, Lazy: true}
 	for range owner.Tries {
 		_, moved, err := o.r.PutOne(ctx, p)
 		if err != nil {
@@ -427,17 +427,12 @@ func (o *Outbox) finishOne(ctx context.Context, key string) error {
 
 // Erase implements [channel.OutboxStore]. Within a minute nothing of the blocks is left.
 func (o *Outbox) Erase(ctx context.Context, session string) error {
-	found, err := o.r.Find(ctx, func(rec store.Record) bool {
+	err := o.r.Erase(ctx, func(rec store.Record) bool {
 		r, err := recordOf(rec)
-		return err == nil && r.Session == token(session)
-	})
+		return err == nil && r.Session == owner.Token(session)
+	}, o.erase)
 	if err != nil {
 		return fmt.Errorf("erase blocks: %w", err)
-	}
-	for _, key := range found {
-		if err := o.erase(ctx, key); err != nil {
-			return fmt.Errorf("erase blocks: %w", err)
-		}
 	}
 	return nil
 }

@@ -22,9 +22,7 @@ import (
 	"github.com/lingserve/lingserve/cluster"
 	"github.com/lingserve/lingserve/cluster/clustertest"
 	"github.com/lingserve/lingserve/internal/longtest"
-	"github.com/lingserve/lingserve/internal/vfs"
 	tables "github.com/lingserve/lingserve/store"
-	"github.com/lingserve/lingserve/store/file"
 	storenats "github.com/lingserve/lingserve/store/nats"
 )
 
@@ -123,25 +121,6 @@ func (b *box) Die() { b.place.Kill(b.Owner()) }
 // Abandon ends the replica at once.
 func (b *box) Abandon() { b.Outbox.Abandon(b.place.Kill) }
 
-// inMemory is a place in memory that the processes of a test share.
-func inMemory(t testing.TB) ownertest.Place {
-	t.Helper()
-	e, err := file.Open(vfs.InMemory(), file.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = e.Close() })
-	alive := new(ownertest.Alive)
-	return ownertest.Place{Owners: alive, Kill: alive.Kill, Open: func(testing.TB) tables.Engine { return e }}
-}
-
-// eachPlace runs a test on each engine that processes share.
-func eachPlace(t *testing.T, run func(t *testing.T, p ownertest.Place)) {
-	t.Run("memory", func(t *testing.T) { run(t, inMemory(t)) })
-	t.Run("nats", func(t *testing.T) { run(t, ownertest.NATS(clustertest.One(t).Open(t))) })
-	t.Run("postgres", func(t *testing.T) { run(t, ownertest.Postgres(t)) })
-}
-
 // until waits until something is.
 func until(t testing.TB, what string, is func() bool) {
 	t.Helper()
@@ -192,7 +171,7 @@ func busy(err error) error {
 // A replica that stood still for longer than its lease, and has heard nothing of what came since, sends nothing that another one has taken over.
 func TestAReplicaThatWasTakenForDeadSendsNothing(t *testing.T) { // CL-06, CH-58
 	t.Parallel()
-	eachPlace(t, func(t *testing.T, at ownertest.Place) {
+	ownertest.EachShared(t, func(t *testing.T, at ownertest.Place) {
 		first, second := openBlocks(t, at, outbox.Options{}), openBlocks(t, at, outbox.Options{})
 		p := &platform{}
 		p.answer = func(out channel.Outbound) error {
@@ -228,7 +207,7 @@ func TestAReplicaThatWasTakenForDeadSendsNothing(t *testing.T) { // CL-06, CH-58
 // What waits at one replica is before what another one has for the same target.
 func TestAReplyWaitsForThoseOfOtherReplicas(t *testing.T) { // CH-58
 	t.Parallel()
-	eachPlace(t, func(t *testing.T, at ownertest.Place) {
+	ownertest.EachShared(t, func(t *testing.T, at ownertest.Place) {
 		p := &platform{}
 		var down atomic.Bool
 		down.Store(true)
@@ -262,7 +241,7 @@ func TestRepliesOutliveReplicas(t *testing.T) { // CL-02, CL-06, CH-56, CH-58, C
 	for name, knows := range map[string]bool{"a platform that says nothing": false, "a platform that knows keys": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				at := inMemory(t)
+				at := ownertest.InMemory(t)
 				p := &platform{answer: func(out channel.Outbound) error {
 					if out.Attempt == 1 && rand.N(3) == 0 { // the pause before a third attempt may be long
 						return busy(errors.New("503"))
@@ -363,7 +342,7 @@ func TestRepliesOutliveReplicas(t *testing.T) { // CL-02, CL-06, CH-56, CH-58, C
 // A block of which no answer says whether it was stored is not there: its turn runs again.
 func TestABlockThatWasStoredWithoutAnAnswerIsTakenBack(t *testing.T) { // CH-56, CL-06
 	t.Parallel()
-	eachPlace(t, func(t *testing.T, at ownertest.Place) {
+	ownertest.EachShared(t, func(t *testing.T, at ownertest.Place) {
 		store := openBlocks(t, at, outbox.Options{})
 		var away atomic.Bool
 		store.net.Put(func(do put) ([]tables.Record, []error) {
@@ -397,7 +376,7 @@ func TestABlockThatWasStoredWithoutAnAnswerIsTakenBack(t *testing.T) { // CH-56,
 // The servers are away when a reply was sent: the others learn of it when they are back, and nothing is sent twice.
 func TestTheServersAreAwayWhenAReplyIsSent(t *testing.T) { // CL-10, CH-56
 	t.Parallel()
-	eachPlace(t, func(t *testing.T, at ownertest.Place) {
+	ownertest.EachShared(t, func(t *testing.T, at ownertest.Place) {
 		store, other := openBlocks(t, at, outbox.Options{}), openBlocks(t, at, outbox.Options{})
 		var away atomic.Bool
 		store.net.Put(func(do put) ([]tables.Record, []error) {
@@ -425,7 +404,7 @@ func TestTheServersAreAwayWhenAReplyIsSent(t *testing.T) { // CL-10, CH-56
 
 func TestTheOutboxOfReplicasIsBounded(t *testing.T) { // CH-56
 	t.Parallel()
-	eachPlace(t, func(t *testing.T, at ownertest.Place) {
+	ownertest.EachShared(t, func(t *testing.T, at ownertest.Place) {
 		store := openBlocks(t, at, outbox.Options{Bytes: 64 << 10})
 		other := openBlocks(t, at, outbox.Options{Bytes: 64 << 10})
 		for _, s := range []*box{store, other} {
@@ -524,7 +503,7 @@ func TestWhatAKilledReplicaHadToSendIsSentByAnother(t *testing.T) { // CL-02, CL
 // go over it.
 func TestAStepOfADeadReplicaThatIsStoredLateIsSeen(t *testing.T) { // CL-06, CH-58
 	t.Parallel()
-	eachPlace(t, func(t *testing.T, at ownertest.Place) {
+	ownertest.EachShared(t, func(t *testing.T, at ownertest.Place) {
 		first, second := openBlocks(t, at, outbox.Options{}), openBlocks(t, at, outbox.Options{})
 		var last atomic.Pointer[channel.BlockNews]
 		if err := errors.Join(first.Start(func(channel.BlockNews) {}), second.Start(func(n channel.BlockNews) { last.Store(&n) })); err != nil {

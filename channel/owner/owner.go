@@ -6,6 +6,9 @@ package owner
 import (
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -31,6 +34,21 @@ func NewID() (id [16]byte) {
 	return id
 }
 
+// Token stands for a text in keys and metas. It tells nothing about the text.
+func Token(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return base64.RawURLEncoding.EncodeToString(sum[:16])
+}
+
+// Meta writes the meta of a record.
+func Meta(r any) []byte {
+	text, err := json.Marshal(r)
+	if err != nil {
+		panic("channel/owner: " + err.Error()) // all of it can be written
+	}
+	return text
+}
+
 const (
 	// patience is how long a change waits for an engine that does not answer. It is less than the time after which platforms give up a
 	// delivery.
@@ -41,8 +59,8 @@ const (
 	lookWait  = 2 * time.Second        // for the answers
 	pause     = 200 * time.Millisecond // between attempts to get a new name
 
-	mostDead = 100 // dead owners are forgotten beyond so many, if they have no records
-	stripes  = 256
+	mostDead = 100  // dead owners are forgotten beyond so many, if they have no records
+	stripes  = 4096 // a lock is held while the disk works, and most others must not wait for that
 )
 
 // Hooks are called by [Records]. They must not block.
@@ -331,20 +349,21 @@ func stripe(key string) int {
 
 // LockAll locks several records.
 func (r *Records) LockAll(keys ...string) (unlock func()) {
-	var all [stripes]bool
-	for _, key := range keys {
-		all[stripe(key)] = true
+	if len(keys) == 1 {
+		return r.Lock(keys[0])
 	}
-	for i := range all { // in one order for all callers
-		if all[i] {
-			r.locks[i].Lock()
-		}
+	all := make([]int, len(keys))
+	for i, key := range keys {
+		all[i] = stripe(key)
+	}
+	slices.Sort(all) // in one order for all callers
+	all = slices.Compact(all)
+	for _, i := range all {
+		r.locks[i].Lock()
 	}
 	return func() {
-		for i := range all {
-			if all[i] {
-				r.locks[i].Unlock()
-			}
+		for _, i := range all {
+			r.locks[i].Unlock()
 		}
 	}
 }
@@ -352,8 +371,11 @@ func (r *Records) LockAll(keys ...string) (unlock func()) {
 // errPatience is the error of a change that the engine has not written in time.
 var errPatience = fmt.Errorf("%w: no answer within %v", store.ErrAway, patience)
 
-// Put makes changes in one write. It waits for a few seconds at most.
+// Put makes changes in one write. It waits for a few seconds at most. The engine of a single process does not wait for longer by itself.
 func (r *Records) Put(ctx context.Context, puts ...store.Put) ([]store.Record, []error) {
+	if r.owners == nil {
+		return r.Table.Put(ctx, puts...)
+	}
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, errPatience)
 	defer cancel()
 	return r.Table.Put(ctx, puts...)
@@ -388,20 +410,25 @@ func (r *Records) Get(ctx context.Context, key string) (store.Record, error) {
 	return rec, err
 }
 
-// Find returns the keys of the records that match, and those whose removal has failed before.
-func (r *Records) Find(ctx context.Context, match func(store.Record) bool) (keys []string, err error) {
+// Erase calls erase with the keys of the records that match, and of those whose removal has failed before. erase calls [Records.Remove].
+func (r *Records) Erase(ctx context.Context, match func(store.Record) bool, erase func(ctx context.Context, key string) error) error {
 	r.mu.Lock()
-	keys = slices.Collect(maps.Keys(r.undone))
+	keys := slices.Collect(maps.Keys(r.undone))
 	r.mu.Unlock()
 	for rec, err := range r.Table.Range(ctx, "", false) {
 		if err != nil {
-			return nil, Explain(err)
+			return Explain(err)
 		}
 		if match(rec) {
 			keys = append(keys, rec.Key)
 		}
 	}
-	return keys, nil
+	for _, key := range keys {
+		if err := erase(ctx, key); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Remove removes a record, whatever it has. That is durable when Remove returns.

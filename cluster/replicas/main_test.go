@@ -1,7 +1,6 @@
 package replicas_test
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/lingserve/lingserve/cluster/clustertest"
+	"github.com/lingserve/lingserve/cluster/leasetest"
 	"github.com/lingserve/lingserve/cluster/replicas"
 	"github.com/lingserve/lingserve/internal/postgrestest"
 	"github.com/lingserve/lingserve/store/postgres"
@@ -35,53 +35,30 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// place is a replica on PostgreSQL.
-type place struct {
-	*replicas.Members
-	*replicas.Leases
-	close func() error
-}
-
-func openPlace(ctx context.Context, url, schema string) (*place, error) {
+// open opens a replica on PostgreSQL.
+func open(ctx context.Context, url, schema string) (leasetest.Replica, error) {
 	e, err := postgres.Open(ctx, postgres.Options{URL: url, Schema: schema, Connections: 4})
 	if err != nil {
-		return nil, err
+		return leasetest.Replica{}, err
 	}
 	table, err := e.Table(ctx, replicas.Table)
 	if err != nil {
-		return nil, errors.Join(err, e.Close())
+		return leasetest.Replica{}, errors.Join(err, e.Close())
 	}
 	m, err := replicas.Join(ctx, table, replicas.Options{})
 	if err != nil {
-		return nil, errors.Join(err, e.Close())
+		return leasetest.Replica{}, errors.Join(err, e.Close())
 	}
 	l, err := m.Leases("sessions")
-	return &place{m, l, func() error { return errors.Join(m.Close(), e.Close()) }}, err
+	return leasetest.Replica{Members: m, Leases: l, Leave: func() error { return errors.Join(m.Close(), e.Close()) }}, err
 }
 
-// hold is a replica in a process of its own that holds the lease "s". For each line it says whether it still does.
 func hold(schema string) error {
-	ctx := context.Background()
-	p, err := openPlace(ctx, os.Getenv(urlVariable), schema)
+	r, err := open(context.Background(), os.Getenv(urlVariable), schema)
 	if err != nil {
 		return err
 	}
-	lease, err := p.Lease(ctx, "s", true)
-	if err != nil {
-		return err
-	}
-	fmt.Println("holds", p.ID())
-	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
-		held := lease.(interface{ Held() bool }).Held()
-		lost := false
-		select {
-		case <-lease.Lost():
-			lost = true
-		default:
-		}
-		fmt.Println("held", held, "lost", lost)
-	}
-	return p.close()
+	return leasetest.Hold(context.Background(), r)
 }
 
 const urlVariable = "REPLICAS_TEST_URL"

@@ -63,9 +63,13 @@ func (l *Log) Running(ctx context.Context, replica string) (all []runlog.Going, 
 // Adopt is that of [runlog.Shared].
 func (l *Log) Adopt(ctx context.Context, run, from string) (*runlog.Left, error) {
 	var a *applied
-	err := again(ctx, func() error {
+	var noted uint64
+	err := again(ctx, func() (err error) {
+		if noted, err = l.noted(ctx, from, run); err != nil {
+			return err
+		}
 		a = l.newApplied(run)
-		err := l.readOwn(ctx, a)
+		err = l.readOwn(ctx, a)
 		switch {
 		case err != nil:
 			return err
@@ -78,7 +82,7 @@ func (l *Log) Adopt(ctx context.Context, run, from string) (*runlog.Left, error)
 	})
 	if err != nil {
 		if errors.Is(err, runlog.ErrUnknown) || errors.Is(err, runlog.ErrEnded) || errors.Is(err, runlog.ErrFenced) {
-			l.unnote(from, run, store.AnyRev)
+			l.unnote(from, run, noted)
 		}
 		return nil, err
 	}
@@ -94,7 +98,7 @@ func (l *Log) Adopt(ctx context.Context, run, from string) (*runlog.Left, error)
 		return nil, err
 	}
 	if from != l.options.Replica {
-		l.unnote(from, run, store.AnyRev)
+		l.unnote(from, run, noted)
 	}
 	p.note = note
 	l.mu.Lock()
@@ -102,6 +106,16 @@ func (l *Log) Adopt(ctx context.Context, run, from string) (*runlog.Left, error)
 	l.mu.Unlock()
 	l.log.InfoContext(ctx, "took over a run from another replica", slog.String("run", run), slog.String("replica", from))
 	return &runlog.Left{ID: run, Opening: load(&a.opening), Tube: p.tube}, nil
+}
+
+// noted returns the revision of a replica's record in the table running; 0 is none. Only that revision is deleted: the replica may adopt the run
+// again meanwhile, and replaces the record before it does. A revision that is too old deletes nothing, and the record is found once more.
+func (l *Log) noted(ctx context.Context, replica, run string) (rev uint64, err error) {
+	r, err := l.going.Peek(ctx, runningKey(replica, run))
+	if errors.Is(err, store.ErrNotFound) {
+		return 0, nil
+	}
+	return r.Rev, away(err)
 }
 
 func (l *Log) unnote(replica, run string, rev uint64) {

@@ -764,6 +764,49 @@ func TestWhatIsDroppedMeanwhileIsNotTakenOver(t *testing.T) {
 	}
 }
 
+// lateTables are tables in which deletions wait.
+type lateTables struct {
+	store.Engine
+	deletes chan struct{} // closed when they may happen
+}
+
+func (e lateTables) Table(ctx context.Context, o store.TableOptions) (store.Table, error) {
+	t, err := e.Engine.Table(ctx, o)
+	return lateTable{t, e.deletes}, err
+}
+
+type lateTable struct {
+	store.Table
+	deletes chan struct{}
+}
+
+func (t lateTable) Put(ctx context.Context, puts ...store.Put) ([]store.Record, []error) {
+	if puts[0].Delete {
+		<-t.deletes
+	}
+	return t.Table.Put(ctx, puts...)
+}
+
+// CL-07: a replica that has adopted a run deletes the record of the run's owner of before, but not one that this replica has written since,
+// because it has adopted the run again. Without the record nobody finds the run when its owner dies.
+func TestTheRecordOfAReplicaThatAdoptsARunAgainStays(t *testing.T) {
+	t.Parallel()
+	i := install(t)
+	a, nameA, _ := i.start(t)
+	deletes := make(chan struct{})
+	b, nameB, _ := start(t, i.memory, func(o *logs.Options) { o.Tables = lateTables{o.Tables, deletes} })
+	_, e := pagedRun(t, a, "r", nil)
+	e.(runlog.Leaver).Leave()
+	flush(t, a)
+	adopted(t, b, "r", nameA)
+	adopted(t, a, "r", nameB)
+	close(deletes)
+	flush(t, b)
+	if list, err := b.Running(t.Context(), nameA); err != nil || len(list) != 1 || list[0].ID != "r" {
+		t.Errorf("%v, %v", list, err)
+	}
+}
+
 // CL-03: who comes late does not find what is older than it is kept.
 func TestWhatIsOlderThanItIsKeptIsNotThere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -83,8 +83,8 @@ type Engine struct {
 
 	starting sync.Mutex // held while a goroutine is started
 	mu       sync.Mutex // held while a table or a space is opened
-	tables   map[string]*Table
-	logs     map[string]*Log
+	tables   map[string]store.Table
+	logs     map[string]store.Log
 }
 
 var _ store.Engine = (*Engine)(nil)
@@ -95,7 +95,7 @@ func init() {
 
 // Open makes an engine that uses a connection. The caller closes the engine before the connection.
 func Open(c *cluster.Cluster, o Options) *Engine {
-	e := &Engine{c: c, log: o.Log, waits: defaultWaits, tables: map[string]*Table{}, logs: map[string]*Log{}}
+	e := &Engine{c: c, log: o.Log, waits: defaultWaits, tables: map[string]store.Table{}, logs: map[string]store.Log{}}
 	if e.log == nil {
 		e.log = slog.New(slog.DiscardHandler)
 	}
@@ -105,24 +105,31 @@ func Open(c *cluster.Cluster, o Options) *Engine {
 
 // Table implements [store.Engine].
 func (e *Engine) Table(ctx context.Context, o store.TableOptions) (store.Table, error) {
-	if err := store.CheckKey(o.Name); err != nil {
-		return nil, err
+	return opened(ctx, e, e.tables, "table", o.Name, func(ctx context.Context) (store.Table, error) { return openTable(ctx, e, o) })
+}
+
+// opened returns what was opened before under a name, or opens it.
+func opened[T any](
+	ctx context.Context, e *Engine, all map[string]T, kind, name string, open func(context.Context) (T, error),
+) (none T, err error) {
+	if err := store.CheckKey(name); err != nil {
+		return none, err
 	}
 	ctx, cancel := e.whileOpen(ctx)
 	defer cancel()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if err := context.Cause(ctx); err != nil {
-		return nil, err
+		return none, err
 	}
-	if t := e.tables[o.Name]; t != nil {
+	if t, ok := all[name]; ok {
 		return t, nil
 	}
-	t, err := openTable(ctx, e, o)
+	t, err := open(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("table %s: %w", o.Name, err)
+		return none, fmt.Errorf("%s %s: %w", kind, name, err)
 	}
-	e.tables[o.Name] = t
+	all[name] = t
 	return t, nil
 }
 

@@ -22,12 +22,7 @@ func Publish(tab store.Table, between func(ctx context.Context, m *client.Msg, s
 }
 
 // Forget makes a table forget the heads that it knows.
-func Forget(tab store.Table) {
-	k := &tab.(*Table).known
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.heads, k.bytes = nil, 0
-}
+func Forget(tab store.Table) { tab.(*Table).known.clear() }
 
 // Stream is the name of a table's stream, and Subject where a key is.
 func Stream(tab store.Table) string { return tab.(*Table).name }

@@ -10,6 +10,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	client "github.com/nats-io/nats.go"
@@ -85,15 +86,17 @@ func (f *follower) once(ctx context.Context, told *bool) error {
 	reconnects := t.e.c.Conn().Stats().Reconnects
 	passing, cancel := context.WithTimeout(ctx, attemptWait)
 	defer cancel()
-	barrier, err := t.barrier.Pass(passing)
-	if err != nil {
-		return err
-	}
+	var barrier uint64
+	var failed error
+	var pass sync.WaitGroup
+	pass.Go(func() { barrier, failed = t.barrier.Pass(passing) }) // the consumer delivers it, whether it is stored before that is made or behind
 	messages, err := t.consume(ctx, f.prefix)
-	if err != nil {
-		return err
+	if err == nil {
+		defer messages.stop()
 	}
-	defer messages.stop()
+	if pass.Wait(); err != nil || failed != nil {
+		return cmp.Or(err, failed)
+	}
 	f.begin()
 	r := &reading{follower: f, barrier: barrier, seen: map[string]uint64{}}
 	for wait := attemptWait; ; {

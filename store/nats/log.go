@@ -2,7 +2,6 @@ package nats
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
@@ -39,7 +38,7 @@ type Log struct {
 	before bool   // the stream may have what older versions wrote
 	inline int    // bytes of a batch that is one message
 	chunk  int    // bytes of a part
-	known  heads
+	known  cache[*logHead]
 	room   room
 	rows   directory
 
@@ -53,25 +52,10 @@ var (
 
 // Log implements [store.LogEngine].
 func (e *Engine) Log(ctx context.Context, o store.LogOptions) (store.Log, error) {
-	if err := store.CheckKey(o.Space); err != nil {
-		return nil, err
-	}
-	ctx, cancel := e.whileOpen(ctx)
-	defer cancel()
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if err := context.Cause(ctx); err != nil {
-		return nil, err
-	}
-	if l := e.logs[o.Space]; l != nil {
-		return l, nil
-	}
-	l := &Log{o: o, publish: e.c.Conn().RequestMsgWithContext}
-	if err := l.start(ctx, e); err != nil {
-		return nil, fmt.Errorf("space %s: %w", o.Space, err)
-	}
-	e.logs[o.Space] = l
-	return l, nil
+	return opened(ctx, e, e.logs, "space", o.Space, func(ctx context.Context) (store.Log, error) {
+		l := &Log{o: o, publish: e.c.Conn().RequestMsgWithContext}
+		return l, l.start(ctx, e)
+	})
 }
 
 func (l *Log) start(ctx context.Context, e *Engine) error {
@@ -187,7 +171,7 @@ func (l *Log) head(ctx context.Context, name string) (*logHead, error) {
 		return nil, err
 	}
 	h, err := l.headIn(ctx, name, m)
-	if err != nil || h.lives() && h.seq >= l.known.seq(name) {
+	if err != nil || h.lives() && h.seq >= l.known.find(name).sequence() {
 		return h, err
 	}
 	last, err := l.barrier.Last(ctx, subject)
@@ -285,25 +269,9 @@ func directMsg(m *client.Msg) *jetstream.RawStreamMsg {
 
 // purge removes what is under a subject, up to before a sequence; 0: all.
 func (l *Log) purge(ctx context.Context, filter string, before uint64) error {
-	body, err := json.Marshal(struct {
-		Filter string `json:"filter"`
-		Seq    uint64 `json:"seq,omitempty"`
-	}{filter, before})
-	if err != nil {
-		return err
+	options := []jetstream.StreamPurgeOpt{jetstream.WithPurgeSubject(filter)}
+	if before > 0 {
+		options = append(options, jetstream.WithPurgeSequence(before))
 	}
-	answer, err := l.e.c.Conn().RequestWithContext(ctx, "$JS.API.STREAM.PURGE."+l.name, body)
-	if err != nil {
-		return err
-	}
-	var r struct {
-		Error *jetstream.APIError `json:"error"`
-	}
-	if err := json.Unmarshal(answer.Data, &r); err != nil {
-		return fmt.Errorf("an answer of no known form: %w", err)
-	}
-	if r.Error != nil {
-		return r.Error
-	}
-	return nil
+	return (*l.stream.Load()).Purge(ctx, options...)
 }

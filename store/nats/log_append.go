@@ -71,10 +71,7 @@ func (l *Log) Append(ctx context.Context, name string, b store.Batch) (store.Inf
 		return a.info, nil
 	}
 	if a.sent && !errors.Is(err, store.ErrMoved) {
-		if away, ok := errors.AsType[*awayError](err); ok {
-			err = away.cause
-		}
-		err = fmt.Errorf("%w: %w", store.ErrUnsure, err)
+		err = unsure(err)
 	}
 	return store.Info{}, err
 }
@@ -183,7 +180,7 @@ func (a *appending) compose() (*logHead, []part, error) {
 	if len(b.Entries) == 0 {
 		return next, []part{{nil, next.last}}, nil
 	}
-	entries, at := slices.Clone(b.Entries), before.at0()
+	entries, at := slices.Clone(b.Entries), before.at()
 	for i := range entries {
 		e := &entries[i]
 		if e.N == 0 {
@@ -209,14 +206,6 @@ func (a *appending) compose() (*logHead, []part, error) {
 	}
 	next.parts, next.base = uint64(len(parts)), parts[len(parts)-1].base
 	return next, parts, nil
-}
-
-// at0 is at for a log that need not exist.
-func (h *logHead) at0() uint64 {
-	if !h.lives() {
-		return 0
-	}
-	return h.at()
 }
 
 // follow gives a head the page of a message behind another one.

@@ -159,9 +159,7 @@ func (t *tail) catchUp() error {
 
 // passed takes note that all up to a head was yielded.
 func (t *tail) passed(h *logHead) {
-	light := *h
-	light.message = nil
-	t.h, t.next = &light, max(t.next, h.last+1)
+	t.h, t.next = h.light(), max(t.next, h.last+1)
 }
 
 // deleted returns why a log is not there any more.

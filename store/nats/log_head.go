@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	client "github.com/nats-io/nats.go"
@@ -121,6 +120,9 @@ func (h *logHead) same(later *logHead) bool {
 
 // at is the last message of the batch with the last mark; 0: there is none.
 func (h *logHead) at() uint64 {
+	if !h.lives() {
+		return 0
+	}
 	if h.mark > 0 && h.markAt == 0 {
 		return h.seq
 	}
@@ -397,64 +399,22 @@ func (h *logHead) spots() ([]spot, error) {
 	return all, nil
 }
 
-// heads are those of logs that this process has used lately, without data. What a revision says never changes; whether it is still the
-// newest, the servers decide.
-type heads struct {
-	mu    sync.Mutex
-	of    map[string]*logHead
-	bytes int
-}
-
 func (h *logHead) cost() int { return headCost + len(h.head) + len(h.label) + len(h.page.raw) }
 
-// add takes a head, which nobody changes any more.
-func (k *heads) add(name string, h *logHead) {
-	if h.message != nil {
-		light := *h
-		light.message = nil
-		h = &light
+// sequence is that of the message; 0: there is none.
+func (h *logHead) sequence() uint64 {
+	if h == nil {
+		return 0
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if old := k.of[name]; old != nil {
-		if old.seq > h.seq {
-			return
-		}
-		k.bytes -= len(name) + old.cost()
-	}
-	if k.of == nil || k.bytes > mostKnown {
-		k.of, k.bytes = map[string]*logHead{}, 0
-	}
-	k.of[name] = h
-	k.bytes += len(name) + h.cost()
+	return h.seq
 }
 
-// find returns the head of a log as it was last seen, or nil.
-func (k *heads) find(name string) *logHead {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.of[name]
-}
-
-// seq is the highest sequence of a log that is known.
-func (k *heads) seq(name string) uint64 {
-	if h := k.find(name); h != nil {
-		return h.seq
+// light returns the head without its message.
+func (h *logHead) light() *logHead {
+	if h.message == nil {
+		return h
 	}
-	return 0
-}
-
-func (k *heads) remove(name string) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if old := k.of[name]; old != nil {
-		k.bytes -= len(name) + old.cost()
-		delete(k.of, name)
-	}
-}
-
-func (k *heads) clear() {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.of, k.bytes = nil, 0
+	light := *h
+	light.message = nil
+	return &light
 }

@@ -4,11 +4,8 @@ import (
 	"bytes"
 	"cmp"
 	"compress/gzip"
-	"encoding/base64"
 	"fmt"
 	"io"
-	"strconv"
-	"strings"
 	"time"
 
 	client "github.com/nats-io/nats.go"
@@ -16,11 +13,10 @@ import (
 	"github.com/lingserve/lingserve/store"
 )
 
-// The headers of a message. A meta that is no line of ASCII is in base64.
+// The headers of a message. A meta that is no line is in base64.
 const (
 	headerRecord  = "Record" // the ID, and the numbers of the head
 	headerMeta    = "Meta"
-	headerMeta64  = "Meta-Base64"
 	headerKey     = "Record-Key" // if the subject does not tell it
 	idLength      = 22
 	numbersOfHead = 9
@@ -28,7 +24,7 @@ const (
 
 // head is what the headers of a message say. Times are ms since 1970.
 type head struct {
-	ID      []byte // of the put
+	ID      [16]byte // of the put
 	At      int64
 	End     int64  // when the record's life ends; 0: never
 	Made    uint64 // 0: this message created the record
@@ -75,6 +71,20 @@ func (m *message) record() store.Record {
 }
 
 func (m *message) made() uint64 { return cmp.Or(m.Made, m.seq) }
+
+func (m *message) sequence() uint64 { return m.seq }
+
+func (m *message) cost() int { return len(m.Meta) + headCost }
+
+// light returns the message without its data.
+func (m *message) light() *message {
+	if m.data == nil {
+		return m
+	}
+	light := *m
+	light.data = nil
+	return &light
+}
 
 // bytes is what a record counts for.
 func (m *message) bytes() int64 { return int64(len(m.key)+len(m.Meta)) + m.Size }
@@ -137,37 +147,14 @@ func (m *message) header(withKey bool) client.Header {
 	if m.Packed {
 		packed = 1
 	}
-	numbers := [numbersOfHead]uint64{uint64(m.At), uint64(m.End), m.Made, uint64(m.Size), packed, m.Deleted, m.Body, uint64(m.Until), uint64(m.Floor)}
-	last := len(numbers)
-	for last > 0 && numbers[last-1] == 0 {
-		last--
-	}
-	text := base64.RawURLEncoding.AppendEncode(make([]byte, 0, 128), m.ID)
-	for _, n := range numbers[:last] {
-		text = strconv.AppendUint(append(text, ' '), n, 10)
-	}
-	header := client.Header{headerRecord: {string(text)}}
-	switch {
-	case len(m.Meta) == 0:
-	case isLine(m.Meta):
-		header[headerMeta] = []string{string(m.Meta)}
-	default:
-		header[headerMeta64] = []string{base64.StdEncoding.EncodeToString(m.Meta)}
-	}
+	header := client.Header{headerRecord: {numbersText(
+		m.ID, uint64(m.At), uint64(m.End), m.Made, uint64(m.Size), packed, m.Deleted, m.Body, uint64(m.Until), uint64(m.Floor),
+	)}}
+	setText(header, headerMeta, m.Meta)
 	if withKey {
 		header[headerKey] = []string{m.key}
 	}
 	return header
-}
-
-// isLine reports whether bytes can be a header's value as they are.
-func isLine(b []byte) bool {
-	for _, c := range b {
-		if c < ' ' || c > '~' {
-			return false
-		}
-	}
-	return b[0] != ' ' && b[len(b)-1] != ' '
 }
 
 // read fills in a message from its headers.
@@ -183,35 +170,18 @@ func (m *message) read(header client.Header) {
 }
 
 func readHead(header client.Header) (h head, err error) {
-	text := header.Values(headerRecord)
+	text := header[headerRecord]
 	if len(text) != 1 {
 		return h, store.ErrDamaged
 	}
-	id, rest, _ := strings.Cut(text[0], " ")
-	if h.ID, err = base64.RawURLEncoding.DecodeString(id); err != nil || len(id) != idLength {
-		return h, store.ErrDamaged
-	}
 	var numbers [numbersOfHead]uint64
-	for i := 0; rest != ""; i++ {
-		var number string
-		number, rest, _ = strings.Cut(rest, " ")
-		if i == len(numbers) {
-			return h, store.ErrDamaged
-		}
-		if numbers[i], err = strconv.ParseUint(number, 10, 64); err != nil {
-			return h, store.ErrDamaged
-		}
+	if h.ID, err = readNumbers(text[0], numbers[:]); err != nil {
+		return h, err
 	}
 	h.At, h.End, h.Made, h.Size, h.Packed = int64(numbers[0]), int64(numbers[1]), numbers[2], int64(numbers[3]), numbers[4] == 1
 	h.Deleted, h.Body, h.Until, h.Floor = numbers[5], numbers[6], int64(numbers[7]), int64(numbers[8])
-	if line := header.Values(headerMeta); len(line) == 1 {
-		h.Meta = []byte(line[0])
-	} else if line := header.Values(headerMeta64); len(line) == 1 {
-		if h.Meta, err = base64.StdEncoding.DecodeString(line[0]); err != nil {
-			return h, store.ErrDamaged
-		}
-	}
-	return h, nil
+	h.Meta, err = getText(header, headerMeta)
+	return h, err
 }
 
 // packFrom is the size of bodies that are compressed: most are far smaller.

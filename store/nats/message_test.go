@@ -14,7 +14,7 @@ func TestHeads(t *testing.T) {
 		number := rapid.OneOf(rapid.Just(int64(0)), rapid.Int64Range(1, 1<<53))
 		draw := func(name string) int64 { return number.Draw(r, name) }
 		want := message{key: "k", head: head{
-			ID: rapid.SliceOfN(rapid.Byte(), 16, 16).Draw(r, "id"), At: draw("at"), End: draw("end"), Made: uint64(draw("made")), Size: draw("size"),
+			ID: [16]byte(rapid.SliceOfN(rapid.Byte(), 16, 16).Draw(r, "id")), At: draw("at"), End: draw("end"), Made: uint64(draw("made")), Size: draw("size"),
 			Packed: rapid.Bool().Draw(r, "packed"), Deleted: uint64(draw("deleted")), Body: uint64(draw("body")), Until: draw("until"), Floor: draw("floor"),
 		}}
 		if meta := rapid.OneOf(rapid.SliceOfN(rapid.Byte(), 1, 50), rapid.SliceOfN(rapid.ByteRange(' ', '~'), 1, 50)).Draw(r, "meta"); rapid.Bool().Draw(r, "has a meta") {

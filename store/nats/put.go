@@ -70,7 +70,9 @@ func (t *Table) put(ctx context.Context, p *store.Put) (store.Record, error) {
 	case p.After == 0 && !p.Delete:
 		w.read = true
 	case p.After != 0 && p.After != store.AnyRev:
-		w.before, w.read = t.known.find(p.Key, p.After)
+		if m := t.known.find(p.Key); m != nil && m.seq == p.After && m.lives(time.Now()) {
+			w.before, w.read = *m, true
+		}
 	}
 	fresh := !w.read // it has to be judged once it is read
 	err := t.again(ctx, func(ctx context.Context) error {
@@ -97,10 +99,7 @@ func (t *Table) put(ctx context.Context, p *store.Put) (store.Record, error) {
 		return w.record, nil
 	}
 	if w.doubt && !errors.Is(err, store.ErrMoved) {
-		if away, ok := errors.AsType[*awayError](err); ok {
-			err = away.cause
-		}
-		err = fmt.Errorf("%w: %w", store.ErrUnsure, err)
+		err = unsure(err)
 	}
 	return store.Record{}, err
 }
@@ -109,7 +108,7 @@ func (t *Table) put(ctx context.Context, p *store.Put) (store.Record, error) {
 func (w *write) judge() (done bool, err error) {
 	p, m := w.p, &w.before
 	lives := m.lives(time.Now())
-	switch mine := m.seq > 0 && bytes.Equal(m.ID, p.ID[:]); {
+	switch mine := m.seq > 0 && m.ID == p.ID; {
 	case mine && !p.Delete && m.Deleted == 0:
 		w.record = m.record()
 		return true, nil
@@ -196,9 +195,11 @@ func (t *Table) send(ctx context.Context, m *message, last uint64, data []byte) 
 // compose makes the next message of the key.
 func (w *write) compose(ctx context.Context) (next *message, data []byte, err error) {
 	t, p, before := w.t, w.p, &w.before
-	next = &message{key: p.Key, head: head{ID: p.ID[:], At: time.Now().UnixMilli()}}
+	next = &message{key: p.Key, head: head{ID: p.ID, At: time.Now().UnixMilli()}}
 	if p.Delete {
-		next.Deleted, next.Made, next.Meta = before.seq, before.made(), before.ID
+		if next.Deleted, next.Made = before.seq, before.made(); before.ID != [16]byte{} { // else only the place of what makes room is known
+			next.Meta = bytes.Clone(before.ID[:])
+		}
 		return next, nil, nil
 	}
 	next.Meta = p.Meta
@@ -246,7 +247,7 @@ func (w *write) stored(next *message) {
 		return
 	}
 	w.record = next.record()
-	t.known.add(next)
+	t.known.add(next.key, next)
 	if w.before.Body > 0 && next.Body > 0 {
 		t.forget(w.before.seq)
 	}
@@ -258,62 +259,4 @@ func (t *Table) forget(seq uint64) {
 	if err == nil {
 		_ = t.e.c.Conn().Publish("$JS.API.STREAM.MSG.DELETE."+t.name, request)
 	}
-}
-
-// known has the heads of records that this process has read or written, so that a change need not read them. What a revision says never
-// changes; whether it is still the newest, the servers decide.
-type known struct {
-	mu    sync.Mutex
-	heads map[string]*message
-	bytes int
-}
-
-// mostKnown bounds the bytes of heads.
-const mostKnown = 4 << 20
-
-// headCost is about what a head takes beside key and meta.
-const headCost = 256
-
-// add takes a message, which nobody changes any more.
-func (k *known) add(m *message) {
-	if m.data != nil {
-		kept := *m
-		kept.data = nil
-		m = &kept
-	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if old, ok := k.heads[m.key]; ok {
-		if old.seq > m.seq {
-			return
-		}
-		k.bytes -= old.cost()
-	}
-	if k.heads == nil || k.bytes > mostKnown {
-		k.heads, k.bytes = map[string]*message{}, 0
-	}
-	k.heads[m.key] = m
-	k.bytes += m.cost()
-}
-
-func (m *message) cost() int { return len(m.key) + len(m.Meta) + headCost }
-
-func (k *known) remove(key string) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if old, ok := k.heads[key]; ok {
-		k.bytes -= old.cost()
-		delete(k.heads, key)
-	}
-}
-
-// find returns the message of a revision that lives.
-func (k *known) find(key string, rev uint64) (message, bool) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	m := k.heads[key]
-	if m == nil || m.seq != rev || !m.lives(time.Now()) {
-		return message{}, false
-	}
-	return *m, true
 }

@@ -62,7 +62,7 @@ func (t *Table) found(m *message, body []byte, err error) (store.Record, error) 
 	}
 	r := m.record()
 	r.Body = body
-	t.known.add(m)
+	t.known.add(m.key, m)
 	return r, nil
 }
 

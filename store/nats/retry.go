@@ -43,6 +43,14 @@ func (e *awayError) Unwrap() []error {
 	return []error{store.ErrAway, e.cause}
 }
 
+// unsure is the error of a write that may have been stored though it has failed.
+func unsure(err error) error {
+	if away, ok := errors.AsType[*awayError](err); ok {
+		err = away.cause
+	}
+	return fmt.Errorf("%w: %w", store.ErrUnsure, err)
+}
+
 // again calls do until it succeeds or fails for good. If the servers are away for too long, the error is [store.ErrAway].
 func (p *place) again(ctx context.Context, do func(ctx context.Context) error) error {
 	changed := 0

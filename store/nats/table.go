@@ -23,7 +23,7 @@ const (
 type Table struct {
 	place
 	o      store.TableOptions
-	known  known
+	known  cache[*message]
 	bounds bounds
 
 	publish func(context.Context, *client.Msg, ...jetstream.PublishOpt) (*jetstream.PubAck, error) // for tests: answers are lost

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"strings"
@@ -55,8 +56,8 @@ func (l *Log) listable(ctx context.Context) error {
 func (l *Log) listConditions(prefix, label string) (where string, args []any, none bool) {
 	folder := prefix[:strings.LastIndexByte(prefix, '/')+1]
 	where, args = `space = $1::integer AND folder = $2::text AND listed IS NOT NULL`, []any{l.id, folder}
-	if strings.ContainsFunc(prefix, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
-		return where, args, true // no log has it
+	if noName(prefix) {
+		return where, args, true
 	}
 	add := func(condition string, value any) {
 		args = append(args, value)
@@ -64,7 +65,7 @@ func (l *Log) listConditions(prefix, label string) (where string, args []any, no
 	}
 	if prefix != folder {
 		add(`name >= $%d::text`, prefix)
-		add(`name < $%d::text`, prefix[:len(prefix)-1]+string(prefix[len(prefix)-1]+1))
+		add(`name < $%d::text`, behindAll(prefix))
 	}
 	if label != "" {
 		add(`label = $%d::bytea`, []byte(label))
@@ -85,34 +86,38 @@ func (l *Log) listPage(ctx context.Context, o store.Listing, most int) (infos []
 		where += fmt.Sprintf(` AND (listed < $%d::timestamptz OR listed = $%[1]d AND name > $%d::text) AND listed <= $%[1]d`, n-1, n)
 	}
 	sql := l.sql.in(`SELECT l.name, ` + infoColumns + ` FROM @logs l WHERE ` + where + fmt.Sprintf(` ORDER BY listed DESC, name LIMIT %d`, most))
-	err = l.e.do(ctx, func(ctx context.Context, conn *pgx.Conn) error {
-		infos = infos[:0]
-		var b pgx.Batch // one transaction
+	err = l.e.do(ctx, func(ctx context.Context, conn *pgx.Conn) (err error) {
 		// An index has the order. The planner does not see it while there are few statistics, as after a restore or an upgrade: it would rather
 		// read and sort all logs than follow the index to the limit.
-		b.Queue(`SELECT set_config('enable_sort', 'off', true)`)
-		b.Queue(sql, args...)
-		answers := conn.SendBatch(ctx, &b)
-		defer answers.Close()
-		if _, err := answers.Exec(); err != nil {
-			return err
-		}
-		rows, err := answers.Query()
-		if err != nil {
-			return err
-		}
-		defer rows.Close()
-		for rows.Next() {
+		infos, err = queryWith(ctx, conn, "enable_sort", "off", func(row pgx.CollectableRow) (store.Info, error) {
 			var name string
 			var r infoRow
-			if err := rows.Scan(append([]any{&name}, r.fields()...)...); err != nil {
-				return err
-			}
-			infos = append(infos, r.info(name))
-		}
-		return rows.Err()
+			err := row.Scan(append([]any{&name}, r.fields()...)...)
+			return r.info(name), err
+		}, sql, args...)
+		return err
 	})
 	return infos, err
+}
+
+// queryWith reads rows in a transaction with a setting.
+func queryWith[R any](
+	ctx context.Context, conn *pgx.Conn, setting, value string, scan pgx.RowToFunc[R], sql string, args ...any,
+) (rows []R, err error) {
+	var b pgx.Batch // one transaction
+	b.Queue(`SELECT set_config($1, $2, true)`, setting, value)
+	b.Queue(sql, args...)
+	answers := conn.SendBatch(ctx, &b)
+	defer answers.Close()
+	if _, err := answers.Exec(); err != nil {
+		return nil, err
+	}
+	got, err := answers.Query()
+	if err != nil {
+		return nil, err
+	}
+	rows, err = pgx.CollectRows(got, scan)
+	return rows, errors.Join(err, answers.Close())
 }
 
 // Count implements [store.Log].

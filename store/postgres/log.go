@@ -157,21 +157,10 @@ const deleteTime = 10 * time.Minute
 // Delete implements [store.Log].
 func (l *Log) Delete(ctx context.Context, name string) error {
 	var deleted []string
-	err := l.change(database.Long(ctx, deleteTime), name, func(ctx context.Context, conn *pgx.Conn) error {
-		var b pgx.Batch // one transaction
-		b.Queue(`SELECT set_config('statement_timeout', $1, true)`, database.Milliseconds(deleteTime))
-		b.Queue(l.sql.delete, l.id, l.o.Durability == store.Synced, name, name+"/", name+"0") // "0" is behind "/"
-		answers := conn.SendBatch(ctx, &b)
-		defer answers.Close()
-		if _, err := answers.Exec(); err != nil {
-			return err
-		}
-		rows, err := answers.Query()
-		if err != nil {
-			return err
-		}
-		deleted, err = pgx.CollectRows(rows, pgx.RowTo[string])
-		return errors.Join(err, answers.Close())
+	err := l.change(database.Long(ctx, deleteTime), name, func(ctx context.Context, conn *pgx.Conn) (err error) {
+		deleted, err = queryWith(ctx, conn, "statement_timeout", database.Milliseconds(deleteTime), pgx.RowTo[string],
+			l.sql.delete, l.id, l.o.Durability == store.Synced, name, name+"/", name+"0") // "0" is behind "/"
+		return err
 	})
 	if err == nil && len(deleted) > 0 {
 		l.feed.wake(deleted)

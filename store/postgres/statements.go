@@ -104,7 +104,7 @@ func logStatementsOf(schema string, parted bool) logStatements {
 		// Each of the two is found by an index, which the planner might not use for both at once.
 		return in(`WITH hits AS MATERIALIZED (
 				SELECT log, first, last FROM @terms WHERE terms @@ $1::text::tsquery
-			) SELECT found.first, found.last FROM @logs l LEFT JOIN (
+			) SELECT coalesce(found.first, 0), coalesce(found.last, 0) FROM @logs l LEFT JOIN (
 				SELECT first, last FROM hits WHERE log = $2::bigint AND last >= $3::bigint AND first < $4::bigint
 				UNION SELECT first, last FROM @terms WHERE log = $2::bigint AND terms IS NULL AND last >= $3::bigint AND first < $4::bigint
 			) found ON true WHERE l.id = $2::bigint ORDER BY found.first ` + order + ` LIMIT ` + strconv.Itoa(rangesMost))

@@ -88,14 +88,25 @@ func (t *Table) Range(ctx context.Context, prefix string, bodies bool) iter.Seq2
 	}
 }
 
+// noName reports whether no name begins with a prefix.
+func noName(prefix string) bool {
+	return strings.ContainsFunc(prefix, func(r rune) bool { return r <= ' ' || r >= 0x7f })
+}
+
+// behindAll returns the first string behind all that begin with a prefix.
+func behindAll(prefix string) string {
+	last := len(prefix) - 1
+	return prefix[:last] + string(prefix[last]+1)
+}
+
 // page reads records behind a key. last is true if there are no more.
 func (t *Table) page(ctx context.Context, prefix, after string, bodies bool) (records []store.Record, last bool, err error) {
-	if strings.ContainsFunc(prefix, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
-		return nil, true, nil // no key has it
+	if noName(prefix) {
+		return nil, true, nil
 	}
-	var end *string // the first string behind all that begin with prefix
-	if n := len(prefix); n > 0 {
-		end = new(prefix[:n-1] + string(prefix[n-1]+1))
+	var end *string
+	if prefix != "" {
+		end = new(behindAll(prefix))
 	}
 	err = t.e.do(ctx, func(ctx context.Context, conn *pgx.Conn) error {
 		records = nil

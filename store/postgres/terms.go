@@ -63,14 +63,7 @@ func (l *Log) Indexed(ctx context.Context, name string, n uint64) (x store.Index
 
 // Index implements [store.Terms]. An append does not wait for it: the log is locked for a moment only.
 func (l *Log) Index(ctx context.Context, name string, after uint64, ranges []store.TermRange) error {
-	var log int64
-	err := l.e.do(ctx, func(ctx context.Context, conn *pgx.Conn) error {
-		err := conn.QueryRow(ctx, l.sql.find, l.id, name).Scan(&log)
-		if errors.Is(err, pgx.ErrNoRows) {
-			return noLog(name)
-		}
-		return err
-	})
+	log, err := l.find(ctx, name)
 	if err != nil || len(ranges) == 0 {
 		return err
 	}
@@ -117,20 +110,25 @@ func (l *Log) Index(ctx context.Context, name string, after uint64, ranges []sto
 	return err
 }
 
+// find returns the id of a log.
+func (l *Log) find(ctx context.Context, name string) (log int64, err error) {
+	err = l.e.do(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+		err := conn.QueryRow(ctx, l.sql.find, l.id, name).Scan(&log)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return noLog(name)
+		}
+		return err
+	})
+	return log, err
+}
+
 // span is a range of numbers, the ends included.
 type span struct{ first, last uint64 }
 
 // Find implements [store.Terms].
 func (l *Log) Find(ctx context.Context, name string, query []store.Term, o store.Range) iter.Seq2[store.Entry, error] {
 	return func(yield func(store.Entry, error) bool) {
-		var log int64
-		err := l.e.do(ctx, func(ctx context.Context, conn *pgx.Conn) error {
-			err := conn.QueryRow(ctx, l.sql.find, l.id, name).Scan(&log)
-			if errors.Is(err, pgx.ErrNoRows) {
-				return noLog(name)
-			}
-			return err
-		})
+		log, err := l.find(ctx, name)
 		if err != nil {
 			yield(store.Entry{}, err)
 			return
@@ -160,39 +158,21 @@ func (r *reading) spans(ctx context.Context, query string) (spans []span, more b
 	if r.newest {
 		sql = r.l.sql.spansNewest
 	}
-	there := false
-	err = r.l.e.do(ctx, func(ctx context.Context, conn *pgx.Conn) error {
-		spans = spans[:0]
+	err = r.l.e.do(ctx, func(ctx context.Context, conn *pgx.Conn) (err error) {
 		// The planner takes the table for a small one: it does not count what is stored beside it, and would read all of that.
-		var b pgx.Batch // one transaction
-		b.Queue(`SELECT set_config('enable_seqscan', 'off', true)`)
-		b.Queue(sql, query, r.log, min(r.from, math.MaxInt64), r.before)
-		answers := conn.SendBatch(ctx, &b)
-		defer answers.Close()
-		if _, err := answers.Exec(); err != nil {
-			return err
-		}
-		rows, err := answers.Query()
-		if err != nil {
-			return err
-		}
-		defer rows.Close()
-		for rows.Next() {
-			there = true
-			var first, last *uint64
-			if err := rows.Scan(&first, &last); err != nil {
-				return err
-			}
-			if first != nil { // else there is the log, and no such range
-				spans = append(spans, span{*first, *last})
-			}
-		}
-		return rows.Err()
+		spans, err = queryWith(ctx, conn, "enable_seqscan", "off", func(row pgx.CollectableRow) (s span, err error) {
+			return s, row.Scan(&s.first, &s.last)
+		}, sql, query, r.log, min(r.from, math.MaxInt64), r.before)
+		return err
 	})
-	if err == nil && !there {
+	more = len(spans) == rangesMost
+	switch {
+	case err == nil && len(spans) == 0:
 		err = r.l.ended(ctx, r.name, r.log)
+	case len(spans) == 1 && spans[0] == span{}: // there is the log, and no such range
+		spans = nil
 	}
-	return spans, len(spans) == rangesMost, err
+	return spans, more, err
 }
 
 // found yields the entries of ranges that are in order, and moves on behind them. It reports false if the reader has enough.

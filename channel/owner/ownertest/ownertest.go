@@ -253,3 +253,53 @@ func Postgres(t testing.TB) Place {
 		return e
 	})
 }
+
+// InMemory returns a place in memory that processes share.
+func InMemory(t testing.TB) Place {
+	t.Helper()
+	e, err := file.Open(vfs.InMemory(), file.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = e.Close() })
+	alive := new(Alive)
+	return Place{Owners: alive, Kill: alive.Kill, Open: func(testing.TB) store.Engine { return e }}
+}
+
+// EachShared runs a test on each engine that processes share.
+func EachShared(t *testing.T, run func(t *testing.T, p Place)) {
+	t.Run("memory", func(t *testing.T) { run(t, InMemory(t)) })
+	t.Run("nats", func(t *testing.T) { run(t, NATS(clustertest.One(t).Open(t))) })
+	t.Run("postgres", func(t *testing.T) { run(t, Postgres(t)) })
+}
+
+// Each runs a suite on each engine. Each call of place returns an empty place.
+func Each(t *testing.T, suite func(t *testing.T, place func(testing.TB) Place)) {
+	on := func(servers func(testing.TB) *clustertest.Servers) func(*testing.T) {
+		return func(t *testing.T) {
+			t.Parallel()
+			c := servers(t).Open(t)
+			suite(t, func(testing.TB) Place { return NATS(c) })
+		}
+	}
+	t.Run("files", func(t *testing.T) {
+		dir := t.TempDir()
+		suite(t, func(t testing.TB) Place {
+			dir, err := os.MkdirTemp(dir, "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			return Folder(vfs.At(dir))
+		})
+	})
+	t.Run("memory", func(t *testing.T) { suite(t, func(testing.TB) Place { return Folder(vfs.InMemory()) }) })
+	t.Run("nats", on(clustertest.One))
+	t.Run("three servers", func(t *testing.T) {
+		longtest.Only(t, "what one server shows, on three")
+		on(clustertest.Three)(t)
+	})
+	t.Run("postgres", func(t *testing.T) {
+		t.Parallel()
+		suite(t, Postgres)
+	})
+}

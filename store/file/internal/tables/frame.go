@@ -127,8 +127,11 @@ func parseHead(text []byte, off int64) (f frame, ok bool) {
 }
 
 // record is what the frame says, without its body.
-func (f *frame) record() store.Record {
-	r := store.Record{Key: string(f.key), Made: f.made, Rev: f.rev, Meta: bytes.Clone(f.meta), At: time.UnixMilli(f.at)}
+func (f *frame) record() store.Record { return f.recordOf(string(f.key), bytes.Clone(f.meta)) }
+
+// recordOf is record with copies of the key and meta.
+func (f *frame) recordOf(key string, meta []byte) store.Record {
+	r := store.Record{Key: key, Made: f.made, Rev: f.rev, Meta: meta, At: time.UnixMilli(f.at)}
 	if f.expires != 0 {
 		r.Expires = time.UnixMilli(f.expires)
 	}

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"slices"
 	"time"
 
 	"github.com/lingserve/lingserve/internal/vfs"
@@ -231,13 +230,7 @@ func (t *Table) rewrite() error {
 		return err
 	}
 	defer unlock()
-	slots := make([]slot, 0, len(t.index))
-	for _, s := range t.index {
-		slots = append(slots, s)
-	}
-	slices.SortFunc(slots, func(a, b slot) int { return cmp.Compare(a.off, b.off) })
-	err = vfs.ReplaceFile(t.in.Dir, t.name, func(to io.Writer) error { return t.copyTo(to, slots) })
-	if err != nil {
+	if err = vfs.ReplaceFile(t.in.Dir, t.name, t.copyTo); err != nil {
 		return vfs.Explain(err)
 	}
 	if err := t.read(); err != nil {
@@ -250,36 +243,39 @@ func (t *Table) rewrite() error {
 }
 
 // copyTo writes records. The write lock is held.
-func (t *Table) copyTo(to io.Writer, slots []slot) error {
+func (t *Table) copyTo(to io.Writer) error {
 	buf := appendFileHead(nil, t.rev)
 	for i := range t.deleted.frames {
 		buf = t.deleted.frames[i].appendHead(buf, int64(len(buf)))
 	}
-	off := int64(len(buf))
-	for _, s := range slots {
-		f, err := t.readHead(s.off)
-		if errors.Is(err, store.ErrDamaged) {
-			t.in.Log.LogAttrs(context.Background(), slog.LevelError, "a damaged record was dropped", slog.String("file", t.name))
-			continue
+	off, left := int64(len(buf)), len(t.index)
+	var failed error
+	_, _, err := t.scan(int64(fileHead), true, func(f *frame, at int64) bool {
+		if !t.lives(f, at) {
+			return at < t.size
 		}
-		if err != nil {
-			return err
-		}
-		body := make([]byte, f.bodyLen)
-		if _, err := t.f.ReadAt(body, f.bodyAt); err != nil && f.bodyLen > 0 {
-			return fmt.Errorf("body of %s: %w", bytes.ToValidUTF8(f.key, nil), err)
-		}
+		from := f.bodyAt
 		f.bodyAt = off + f.headLen()
-		buf = append(f.appendHead(buf, off), body...)
-		off = f.bodyAt + int64(f.bodyLen)
-		if len(buf) > 1<<20 {
-			if _, err := to.Write(buf); err != nil {
-				return err
-			}
+		buf = f.appendHead(buf, off)
+		body := len(buf)
+		buf = append(buf, make([]byte, f.bodyLen)...)
+		if _, err := t.f.ReadAt(buf[body:], from); err != nil && f.bodyLen > 0 {
+			failed = fmt.Errorf("body of %s: %w", bytes.ToValidUTF8(f.key, nil), err)
+		}
+		off, left = f.bodyAt+int64(f.bodyLen), left-1
+		if failed == nil && len(buf) > 1<<20 {
+			_, failed = to.Write(buf)
 			buf = buf[:0]
 		}
+		return failed == nil
+	})
+	if err = cmp.Or(err, failed); err != nil {
+		return err
 	}
-	_, err := to.Write(buf)
+	if left > 0 {
+		t.in.Log.LogAttrs(context.Background(), slog.LevelError, "a damaged record was dropped", slog.String("file", t.name), slog.Int("records", left))
+	}
+	_, err = to.Write(buf)
 	return err
 }
 

@@ -22,6 +22,10 @@ type call struct {
 	number  uint64 // of the write that is to be durable before the caller is answered; 0: none
 	err     error  // of the write
 	done    bool
+
+	// Of a call with one put.
+	record [1]store.Record
+	failed [1]error
 }
 
 // write collects the frames of the calls that are written at once.
@@ -30,8 +34,8 @@ type write struct {
 	now     time.Time
 	rev     uint64
 	frames  []staged
-	last    map[string]int // the last frame of a key
-	records int64          // what the calls add
+	last    map[place]int // the last frame of a key
+	records int64         // what the calls add
 	bytes   int64
 	oldest  int64
 }
@@ -43,7 +47,10 @@ type staged struct {
 
 // Put implements [store.Table].
 func (t *Table) Put(ctx context.Context, puts ...store.Put) ([]store.Record, []error) {
-	c := &call{puts: puts, records: make([]store.Record, len(puts)), errs: make([]error, len(puts))}
+	c := &call{puts: puts}
+	if c.records, c.errs = c.record[:], c.failed[:]; len(puts) != 1 {
+		c.records, c.errs = make([]store.Record, len(puts)), make([]error, len(puts))
+	}
 	err := context.Cause(ctx)
 	if err == nil {
 		err = t.put(ctx, c)
@@ -165,7 +172,14 @@ func (w *write) apply() {
 	t := w.t
 	t.oldest = w.oldest
 	for i := range w.frames {
-		t.apply(&w.frames[i].frame, w.frames[i].off)
+		f := &w.frames[i]
+		t.apply(&f.frame, f.off)
+		if f.kind == kindPut && len(f.meta) < headRead {
+			if len(t.recent) == mostRecent {
+				clear(t.recent)
+			}
+			t.recent[t.placeOf(string(f.key))] = *f
+		}
 	}
 	t.size += int64(len(t.buf))
 	if cap(t.buf) > mostAtOnce {
@@ -204,7 +218,7 @@ func (t *Table) unusable() error {
 
 // find returns what a key has behind the frames so far.
 func (w *write) find(key string) (f frame, ok bool, err error) {
-	if i, ok := w.last[key]; ok {
+	if i, ok := w.last[w.t.placeOf(key)]; ok {
 		return w.frames[i].frame, w.frames[i].kind == kindPut, nil
 	}
 	f, _, ok, err = w.t.find(key)
@@ -266,7 +280,8 @@ func (w *write) add(p *store.Put) (r store.Record, changed bool, err error) {
 	if inline {
 		w.t.buf = append(w.t.buf, p.Body...)
 	}
-	return f.record(), true, nil
+	r = f.recordOf(p.Key, p.Meta)
+	return r, true, nil
 }
 
 // stage gives a frame its revision and place, and adds its head.
@@ -278,13 +293,13 @@ func (w *write) stage(f *frame, inline bool) {
 		f.bodyAt = off + f.headLen()
 	}
 	w.t.buf = f.appendHead(w.t.buf, off)
-	w.last[string(f.key)] = len(w.frames)
+	w.last[w.t.placeOf(string(f.key))] = len(w.frames)
 	w.frames = append(w.frames, staged{*f, off})
 }
 
 func (w *write) delete(old *frame, id [16]byte) {
 	w.stage(&frame{
-		kind: kindDelete, key: old.key, meta: old.id[:], made: old.made, bodyAt: int64(old.rev), at: w.now.UnixMilli(), id: id,
+		kind: kindDelete, key: old.key, meta: bytes.Clone(old.id[:]), made: old.made, bodyAt: int64(old.rev), at: w.now.UnixMilli(), id: id,
 	}, false)
 	w.records--
 	w.bytes -= old.size()
@@ -332,7 +347,7 @@ func (w *write) takeOldest(but string) (found frame, ok bool, err error) {
 		if first {
 			w.oldest, first = off, false
 		}
-		if _, changed := w.last[string(f.key)]; changed || string(f.key) == but {
+		if _, changed := w.last[w.t.placeOf(string(f.key))]; changed || string(f.key) == but {
 			return true
 		}
 		found, ok = *f, true

@@ -88,3 +88,26 @@ func callersThatWait(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestAChangeOfARecordThatChangedAMomentAgoAllocatesLittle(t *testing.T) {
+	d, err := vfs.InMemory().Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	tab, err := Open(t.Context(), Folder{Dir: d, Log: slog.New(slog.DiscardHandler), Owner: true}, store.TableOptions{Name: "t"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tab.Close()
+	n := byte(0)
+	change := func() {
+		n++
+		if _, errs := tab.Put(t.Context(), store.Put{Key: "k", ID: [16]byte{n, 1}, After: store.AnyRev, Meta: []byte("meta")}); errs[0] != nil {
+			t.Fatal(errs[0])
+		}
+	}
+	change()
+	if got := testing.AllocsPerRun(100, change); got > 8 {
+		t.Errorf("a change allocates %v times, want at most 8", got)
+	}
+}

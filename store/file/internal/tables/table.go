@@ -30,6 +30,8 @@ const (
 	revGap = 1 << 16
 	// Most frames are read at once, without their bodies.
 	headRead = 512
+	// Most changes are of a record that has changed a moment ago.
+	mostRecent = 512
 )
 
 // slot is where the last frame of a record is.
@@ -80,6 +82,7 @@ type Table struct {
 	behind   int64 // bytes behind them, when the file was locked
 	rev      uint64
 	index    map[place]slot
+	recent   map[place]staged // frames that this process has written last; those that are not in the index are outdated
 	bytes    int64
 	oldest   int64 // no record has a frame before it
 	expiring bool
@@ -113,7 +116,7 @@ type syncs struct {
 func Open(ctx context.Context, in Folder, o store.TableOptions) (*Table, error) {
 	t := &Table{
 		in: in, o: o, name: strings.ReplaceAll(o.Name, "/", ".") + End, seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()},
-		watchers: map[*watcher]bool{}, wake: make(chan struct{}, 1), write: write{last: map[string]int{}},
+		watchers: map[*watcher]bool{}, wake: make(chan struct{}, 1), write: write{last: map[place]int{}},
 	}
 	t.syncs.done.L = &t.syncs.mu
 	t.end, t.stop = context.WithCancelCause(context.Background())
@@ -290,7 +293,7 @@ func (t *Table) use(f vfs.File, info fs.FileInfo, rev uint64) {
 	t.f, t.info, t.broken, t.syncs.failed, t.syncs.named = f, info, nil, nil, false
 	t.rev = max(t.rev, rev)
 	t.size, t.oldest, t.index, t.bytes, t.expiring = int64(fileHead), int64(fileHead), map[place]slot{}, 0, false
-	t.erase, t.graves, t.deleted = nil, nil, deletions{}
+	t.erase, t.graves, t.deleted, t.recent = nil, nil, deletions{}, map[place]staged{}
 }
 
 // readOn reads the frames behind those that were read. What is no frame is skipped if nobody else can be writing it.
@@ -343,7 +346,7 @@ func (t *Table) scan(from int64, resync bool, do func(f *frame, off int64) bool)
 		}
 		if ok {
 			next := off + f.len(off)
-			if f.bodyAt == off+f.headLen() && f.bodyLen > 0 { // all of its body is there
+			if f.bodyAt == off+f.headLen() && next-off > int64(len(text)) { // all of its body is there
 				var last [1]byte
 				if _, e := t.f.ReadAt(last[:], next-1); e != nil {
 					ok = false
@@ -458,12 +461,14 @@ func (t *Table) readHead(off int64) (f frame, err error) {
 
 // find returns the frame of a key; ok is false if there is no record. A lock is held.
 func (t *Table) find(key string) (f frame, off int64, ok bool, err error) {
-	s, ok := t.index[t.placeOf(key)]
+	at := t.placeOf(key)
+	s, ok := t.index[at]
 	if !ok {
 		return f, 0, false, nil
 	}
-	f, err = t.readHead(s.off)
-	if err != nil {
+	if known, ok := t.recent[at]; ok && known.off == s.off {
+		f = known.frame
+	} else if f, err = t.readHead(s.off); err != nil {
 		return f, 0, false, err
 	}
 	return f, s.off, f.kind == kindPut && !f.expired(time.Now()), nil

@@ -98,7 +98,8 @@ func TestChaos(t *testing.T) {
 		}
 		w := newWorld(t, s)
 		w.play(*sessions, *at, *duration, 4*time.Second, faults...)
-		fmt.Printf("\n%d replicas, %s, on loopback; seed %d, %v.\n%s", s.replicas, servers, *seed, time.Since(w.began).Round(time.Second), w.table())
+		fmt.Printf("\n%d replicas, %s, on loopback; seed %d, %v.\n%s",
+			s.replicas, servers, *seed, time.Since(w.began).Round(time.Second), w.table())
 	})
 	t.Run("in network namespaces", func(t *testing.T) {
 		network, err := fleet.NewNetwork()
@@ -109,6 +110,7 @@ func TestChaos(t *testing.T) {
 		s.network = network
 		w := newWorld(t, s)
 		w.play(*sessions/5, *at, *duration/5, 4*time.Second, append(partitions(network), faults...)...)
-		fmt.Printf("\n%d replicas, %s, each in a network namespace; seed %d, %v.\n%s", s.replicas, servers, *seed, time.Since(w.began).Round(time.Second), w.table())
+		fmt.Printf("\n%d replicas, %s, each in a network namespace; seed %d, %v.\n%s",
+			s.replicas, servers, *seed, time.Since(w.began).Round(time.Second), w.table())
 	})
 }

@@ -267,7 +267,9 @@ func (e *entry) stored(info store.Info, h head, now time.Time) {
 	if e.paged, e.since = e.paged[:0], 0; cap(e.paged) > 2*maxPaged {
 		e.paged = nil
 	}
-	e.push(fresh)
+	if len(fresh) > 0 { // else followers have it from pages
+		e.push(fresh)
+	}
 	e.shown(now)
 }
 

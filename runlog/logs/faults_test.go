@@ -931,3 +931,49 @@ func killedWriters(t *testing.T, rt *rapid.T) {
 	crash()
 	crashReader()
 }
+
+// CL-05: one late message tells a follower of the last events of a run, of a batch of the run's log that only repeats what pages have, and of
+// the end.
+func TestAFollowerThatHearsOfTheEndLateHasAllBeforeIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		i := install(t)
+		a, _, crash := i.start(t)
+		defer crash()
+		b, _, crash := i.start(t)
+		defer crash()
+		logs.Hurry(a, 100)
+		tb, e := pagedRun(t, a, "r", nil)
+		other, _ := pagedRun(t, a, "other", nil)
+		tail, otherTail := follow(t, b, "r"), follow(t, b, "other")
+		defer tail.Leave()
+		defer otherTail.Leave()
+		time.Sleep(1100 * time.Millisecond) // the follower looks by itself each second or less often
+		const push = 'p'
+		var slow atomic.Bool
+		i.bus.mu.Lock()
+		i.bus.lose = func(_, _ string, m replicas.Message) bool {
+			if m.Body[0] == push && slow.Swap(false) {
+				time.Sleep(700 * time.Millisecond)
+			}
+			return false
+		}
+		i.bus.mu.Unlock()
+		slow.Store(true)
+		says(t, other, "the message that the next one waits for ")
+		token(t, tb, "last ")
+		_ = tb.Close("completed")
+		time.Sleep(300 * time.Millisecond)
+		if n := logs.InPages(a); n > 0 {
+			t.Fatalf("something of %d runs is only in pages", n)
+		}
+		e.End([]byte("head"))
+		select {
+		case <-tail.Tube().Ended():
+		case <-time.After(time.Minute):
+			t.Fatalf("the follower has %d events of %d", tail.Tube().Len(), tb.Len())
+		}
+		if d := cmp.Diff(all(t, tb), all(t, tail.Tube())); d != "" {
+			t.Error(d)
+		}
+	})
+}

@@ -275,6 +275,9 @@ func (t *tail) drain() error {
 	queue, lost, waiting := t.queue, t.lost, t.waiting
 	t.queue, t.queued, t.lost, t.waiting = nil, 0, false, nil
 	t.log.mu.Unlock()
+	if lost {
+		queue = nil // it is stored, and will be read. A run's end would hide that something before it is missing.
+	}
 	defer func() {
 		for _, fresh := range waiting {
 			close(fresh)

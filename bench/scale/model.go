@@ -95,7 +95,7 @@ type bound struct {
 // bounds are how many installations a load needs, for each reason.
 func (u *usage) bounds(l load, c costs) []bound {
 	return []bound{
-		{"the leader of RUNS", l.runMessages / (c.runRate * u.share)},
+		{"the leader of LOG_runs", l.runMessages / (c.runRate * u.share)},
 		{"the leader of TAPES", l.tapeMessages / (c.tapeRate * u.share)},
 		{"processors", l.cores / (3 * u.cores * u.share)},
 		{"memory", l.memory / (u.memory * u.share * (1 << 30))},
@@ -145,11 +145,11 @@ func (u *usage) print(w io.Writer, c costs) {
 	number("turns a day", func(l load) float64 { return l.turnsADay })
 	number("turns a second, at the busiest time", func(l load) float64 { return l.turns })
 	number("runs at once", func(l load) float64 { return l.runs })
-	number("messages stored a second: RUNS", func(l load) float64 { return l.runMessages })
+	number("messages stored a second: LOG_runs", func(l load) float64 { return l.runMessages })
 	number("– TAPES, synced", func(l load) float64 { return l.tapeMessages })
 	number("– leases and TABLE_keys", func(l load) float64 { return l.leaseMessages + l.keyMessages })
 	number("subjects: TAPES", func(l load) float64 { return l.tapeSubjects })
-	number("– RUNS", func(l load) float64 { return l.runSubjects })
+	number("– LOG_runs", func(l load) float64 { return l.runSubjects })
 	number("– TABLE_keys, were they not bounded", func(l load) float64 { return l.keySubjects })
 	size("memory of each NATS server", func(l load) float64 { return l.memory })
 	size("disk of each NATS server", func(l load) float64 { return l.disk })

@@ -977,3 +977,39 @@ func TestAFollowerThatHearsOfTheEndLateHasAllBeforeIt(t *testing.T) {
 		}
 	})
 }
+
+// CL-05: the owner has given up a message to a replica, and with it the session, when that replica begins to follow one more run.
+func TestASessionThatIsOverIsNotGoneOnWith(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		i := install(t)
+		a, _, crash := i.start(t)
+		defer crash()
+		b, _, crash := i.start(t)
+		defer crash()
+		tb, _ := pagedRun(t, a, "r", nil)
+		_, _ = pagedRun(t, a, "other", nil)
+		tail := follow(t, b, "r")
+		defer tail.Leave()
+		const push = 'p'
+		var lost atomic.Bool
+		i.bus.mu.Lock()
+		i.bus.lose = func(_, _ string, m replicas.Message) bool { return m.Body[0] == push && !lost.Swap(true) }
+		i.bus.mu.Unlock()
+		says(t, tb, "the message that is lost ")
+		time.Sleep(2001 * time.Millisecond) // how long its answer is waited for
+		other := follow(t, b, "other")
+		defer other.Leave()
+		says(t, tb, "what comes then ")
+		r := tail.Tube().NewReader(tail.Tube().Len())
+		defer r.Leave()
+		for end := time.After(5 * time.Second); tail.Tube().Len() < tb.Len(); {
+			select {
+			case <-r.More():
+				for range r.Waiting() {
+				}
+			case <-end:
+				t.Fatalf("the follower has %d events of %d", tail.Tube().Len(), tb.Len())
+			}
+		}
+	})
+}

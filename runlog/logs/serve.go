@@ -26,6 +26,8 @@ const codeUnknown = "unknown"
 const (
 	// sessionLife is how long a session goes on that is not renewed.
 	sessionLife = 15 * time.Second
+	// sessionMemory is how long it is known that a session is over.
+	sessionMemory = time.Hour
 	// pushWait is for the answer to what was sent to a follower. Without one it has to read again.
 	pushWait = 2 * time.Second
 	// maxPush is the most that is sent of a run at once, and maxPending what may wait for a follower.
@@ -79,8 +81,10 @@ func (l *Log) serve(m replicas.Message, answer func(replicas.Message)) {
 			if e == nil || e.over || e.last == 0 || e.run.ID != string(p.text()) {
 				break
 			}
-			if !known || f.ended() {
+			if !known {
 				f = l.pump.newFollower(replica, session)
+			} else if f.ended() {
+				break // the other runs of the session must be read again: the replica learns that when it renews it
 			}
 			if !slices.Contains(e.followers, f) {
 				e.followers = append(e.followers, f)
@@ -117,12 +121,15 @@ func (p *pump) newFollower(replica string, session uint64) *follower {
 	return f
 }
 
-// expire ends sessions that were not renewed.
+// expire ends sessions that were not renewed. It remembers for a while that they ended: a replica that was stopped may still use them.
 func (p *pump) expire(now time.Time) {
 	for replica, f := range p.followers {
-		if f.ended() || now.Sub(f.renewed) >= sessionLife {
+		switch idle := now.Sub(f.renewed); {
+		case idle >= sessionMemory:
 			f.end()
 			delete(p.followers, replica)
+		case idle >= sessionLife:
+			f.end()
 		}
 	}
 }

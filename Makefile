@@ -88,9 +88,11 @@ unit:
 	$(GO) test -vet=off -exec '$(AS_USED)' -shuffle=on -count=1 -run '$(alone)' $(sort $(dir $(ALONE)))
 	$(GO) test -vet=off -ldflags=-w -exec '$(AS_USED)' $(RACE) -p $(UNITJOBS) -shuffle=on -count=1 -skip '$(alone)' $(FIRST) ./...
 
-# What the tests under the race detector need, but for themselves; and the program without the engines that can be left out.
+# What tests consist of, with and without the race detector, as packages: who runs them then only has to link. And the program without the
+# engines that can be left out.
 compile:
-	$(GO) build $(RACE) ./...
+	$(GO) list -export -test ./... >/dev/null
+	$(GO) list -export -test $(RACE) ./... >/dev/null
 	for tags in nonats nopostgres nonats,nopostgres; do $(GO) build -tags $$tags -o /dev/null ./cmd/server || exit 1; done
 
 # Some thousand inputs for every fuzz target, as they come; "make fuzz" has minutes for each, and is led by what they reach.

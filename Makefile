@@ -16,6 +16,7 @@ RACE    ?= $(if $(filter 1,$(shell $(GO) env CGO_ENABLED)),-race)
 # which would take ten times as long; and those that set GOMAXPROCS, which the detector does not bear.
 ALONE    = ./adapter/TestAFastAnswerLetsOthersRun \
 	./adapter/anthropic/TestRecordedAnswersAreReadAsAPlainReaderReadsThem \
+	./adapter/anthropic/TestWhatIsBesideTheTextIsBounded \
 	./adapter/bedrock/TestRecordedAnswersAreReadAsAPlainReaderReadsThem \
 	./adapter/gemini/TestRecordedAnswersAreReadAsAPlainReaderReadsThem \
 	./adapter/openai/TestRecordedAnswersOfProvidersAreReadAsAPlainReaderReadsThem \
@@ -39,6 +40,7 @@ ALONE    = ./adapter/TestAFastAnswerLetsOthersRun \
 	./runlog/file/TestTheFilesOfRunningRunsAreBounded \
 	./store/file/TestACutLogHasWholeBatches \
 	./store/file/TestTrimmedEntriesLeaveTheDisk \
+	./store/nats/TestABatchWithoutAnEnd \
 	./tape/logs/TestEachCallToTheDiskMayFail \
 	./tube/TestATubeIsASliceOfEvents \
 	./web/TestAHealthCheckGoesBeforeOtherConnections

@@ -29,7 +29,7 @@ func (s *Service) restore(now time.Time) error {
 	heads := make(map[string]header, len(files))
 	for id := range files {
 		if h, err := s.disk.header(id); err == nil { // what is wrong with it is found out when it is asked for
-			heads[id] = h
+			heads[id] = header{Owner: h.Owner, Keyed: h.Keyed} // there may be many runs
 		}
 	}
 	lost, err := s.keyedWithout(heads)

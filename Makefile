@@ -42,8 +42,7 @@ ALONE    = ./adapter/TestAFastAnswerLetsOthersRun \
 	./store/file/TestTrimmedEntriesLeaveTheDisk \
 	./store/nats/TestABatchWithoutAnEnd \
 	./tape/logs/TestEachCallToTheDiskMayFail \
-	./tube/TestATubeIsASliceOfEvents \
-	./web/TestAHealthCheckGoesBeforeOtherConnections
+	./tube/TestATubeIsASliceOfEvents
 alone    = ^($(subst $(subst ,, ),|,$(notdir $(ALONE))))$$
 
 # Version of a release; the commit's tag unless given, or else one made of its time and name.

@@ -345,8 +345,12 @@ func TestTheClocksOfIssuerAndServerMayDiffer(t *testing.T) {
 			after time.Duration
 			want  error
 		}{
-			{-31 * time.Second, access.ErrEarlyToken}, {-30 * time.Second, nil}, {0, nil}, {89 * time.Second, nil},
-			{90 * time.Second, access.ErrExpiredToken}, {time.Hour, access.ErrExpiredToken},
+			{-31 * time.Second, access.ErrEarlyToken},
+			{-30 * time.Second, nil},
+			{0, nil},
+			{89 * time.Second, nil},
+			{90 * time.Second, access.ErrExpiredToken},
+			{time.Hour, access.ErrExpiredToken},
 		} {
 			time.Sleep(time.Until(begin.Add(step.after)))
 			if _, err := tokens.Check(t.Context(), token); !errors.Is(err, step.want) {

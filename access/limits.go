@@ -8,11 +8,8 @@ import (
 	"github.com/lingserve/lingserve/internal/ratelimit"
 )
 
-// Rate is how much of something a caller gets in a minute, and how much at once after a pause. Zero is no limit.
-type Rate struct {
-	PerMinute int
-	Burst     int // 0 is a minute's worth
-}
+// Rate is how much of something a caller gets in a minute, and how much at once after a pause.
+type Rate = ratelimit.Rate
 
 // LimitsOptions are limits for each caller. Zero is no limit, unless something else is said.
 type LimitsOptions struct {
@@ -75,12 +72,6 @@ type Limits struct {
 
 // NewLimits returns limits for callers of one kind.
 func NewLimits(o LimitsOptions) *Limits {
-	if o.Requests.Burst <= 0 {
-		o.Requests.Burst = o.Requests.PerMinute
-	}
-	if o.Tokens.Burst <= 0 {
-		o.Tokens.Burst = o.Tokens.PerMinute
-	}
 	if o.Debt <= 0 {
 		o.Debt = 10 * time.Minute
 	}
@@ -89,14 +80,7 @@ func NewLimits(o LimitsOptions) *Limits {
 
 // Request counts a request of a caller.
 func (l *Limits) Request(name string) Decision {
-	r := l.o.Requests
-	if r.PerMinute <= 0 {
-		return Decision{}
-	}
-	now := time.Now()
-	token := l.requests.Get(name, ratelimit.PerMinute(r.PerMinute), r.Burst).ReserveN(now, 1)
-	if wait := token.DelayFrom(now); wait > 0 {
-		token.CancelAt(now)
+	if wait := l.requests.Take(name, l.o.Requests); wait > 0 {
 		return Decision{LimitRequests, wait}
 	}
 	return Decision{}
@@ -105,10 +89,8 @@ func (l *Limits) Request(name string) Decision {
 // Run lets a caller begin a run, and counts it until end is called; more calls have no effect. end is nil if the decision is not OK. A caller
 // with at least one token may begin a run, however many it will use.
 func (l *Limits) Run(name string) (end func(), d Decision) {
-	if r := l.o.Tokens; r.PerMinute > 0 {
-		if wait := ratelimit.Wait(l.tokens.Get(name, ratelimit.PerMinute(r.PerMinute), r.Burst), time.Now()); wait > 0 {
-			return nil, Decision{LimitTokens, wait}
-		}
+	if wait := l.tokens.Wait(name, l.o.Tokens); wait > 0 {
+		return nil, Decision{LimitTokens, wait}
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -127,15 +109,4 @@ func (l *Limits) Run(name string) (end func(), d Decision) {
 
 // Charge counts tokens that a caller has used. They are known too late to be refused, so the caller may get into debt, and begins no run
 // until time has paid for it.
-func (l *Limits) Charge(name string, tokens int) {
-	r := l.o.Tokens
-	if r.PerMinute <= 0 || tokens <= 0 {
-		return
-	}
-	now := time.Now()
-	bucket := l.tokens.Get(name, ratelimit.PerMinute(r.PerMinute), r.Burst)
-	left := min(float64(tokens), bucket.TokensAt(now)+l.o.Debt.Minutes()*float64(r.PerMinute))
-	for n := int(left); n > 0; n -= r.Burst { // a bucket takes no more than its size at once
-		bucket.ReserveN(now, min(n, r.Burst))
-	}
-}
+func (l *Limits) Charge(name string, tokens int) { l.tokens.Charge(name, l.o.Tokens, tokens, l.o.Debt) }

@@ -91,24 +91,6 @@ type options struct {
 	store  tape.Store
 }
 
-func TestTheGuideNamesEveryHook(t *testing.T) {
-	f, _, _ := with(t, everything{})
-	var named []string
-	for row := range strings.Lines(guide(t)) {
-		if m := regexp.MustCompile("^\\| `([a-z_]+)` \\|").FindStringSubmatch(row); m != nil {
-			named = append(named, m[1])
-		}
-	}
-	for hook := range f.Hooks() {
-		if !slices.Contains(named, hook) {
-			t.Errorf("docs/plugins.md has no row for the hook %s", hook)
-		}
-	}
-	if len(named) < len(f.Hooks()) {
-		t.Errorf("%d hooks, %d rows", len(f.Hooks()), len(named))
-	}
-}
-
 func TestWhatTheGuideShowsIsCompiled(t *testing.T) {
 	code := ""
 	for _, file := range []string{"main.go", "docs_test.go"} {

@@ -26,27 +26,6 @@ import (
 	"github.com/lingserve/lingserve/web"
 )
 
-// everything is a plugin with all hooks that there are.
-type everything struct {
-	turn.SessionResolver
-	turn.StateLoader
-	turn.PromptBuilder
-	turn.ModelRunner
-	turn.ModelStreamer
-	turn.StateSaver
-	turn.Renderer
-	turn.Dispatcher
-	turn.ErrorObserver
-	turn.SystemPrompter
-	turn.StoreProvider
-	turn.ContextBuilder
-	turn.Asider
-	agent.BeforeModel
-	agent.AfterModel
-	agent.BeforeTool
-	agent.AfterTool
-}
-
 func guide(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "plugins.md"))

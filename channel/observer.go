@@ -3,6 +3,8 @@ package channel
 import (
 	"context"
 	"time"
+
+	"github.com/lingserve/lingserve/internal/ratelimit"
 )
 
 // Phase is what a stage tells.
@@ -62,5 +64,5 @@ type Limits struct {
 	Events      int           // keys in memory: 10 000
 }
 
-// Rate is a token bucket. A negative PerMinute is no limit.
-type Rate struct{ PerMinute, Burst int }
+// Rate is how many messages are allowed in a minute, and how many at once. A negative PerMinute is no limit.
+type Rate = ratelimit.Rate

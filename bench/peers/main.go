@@ -171,7 +171,6 @@ type stage struct {
 	upstream.Server
 	url       string
 	lingserve *web.Server
-	demo      *demo.Provider
 	http      *http.Server
 	served    sync.WaitGroup
 
@@ -195,9 +194,8 @@ func newStage() (*stage, error) {
 		s.last = r
 		return s.now.answers[min(s.requests, len(s.now.answers))-1]
 	}
-	s.demo = demo.New(nil)
 	models := &adapter.Registry{Default: "demo:demo"}
-	models.Register("demo", s.demo)
+	models.Register("demo", demo.New(nil))
 	if s.lingserve, err = web.New(web.Options{Workflows: new(flow.Registry), Models: models}); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
@@ -213,7 +211,6 @@ func (s *stage) close() {
 	_ = s.http.Close()
 	s.served.Wait()
 	_ = s.lingserve.Close() // it has kept nothing
-	_ = s.demo.Close()
 }
 
 // listed are the models that the stand-in lists.

@@ -1,10 +1,9 @@
-// Package upstream is a scripted stand-in for a model's server. It speaks the OpenAI chat completions wire format, that of
-// OpenAI's Responses, Anthropic's, Bedrock's, Coze's, Ollama's and Gemini's, so that tests, benchmarks and the demo model go through everything that a real
-// model would.
+// Package fakeproviders is a scripted stand-in for the servers of models, for tests and benchmarks. It speaks the wire formats of OpenAI
+// (chat completions and Responses), Anthropic, Bedrock, Coze, Ollama and Gemini. No part of the program may import it.
 //
 // A [Server] is an http.Handler: serve it from a socket, or reach it in this process through [Server.Transport], which works
 // inside a synctest bubble. All waiting goes by the clock of package time, so a bubble's fake time paces it.
-package upstream
+package fakeproviders
 
 import (
 	"context"
@@ -15,8 +14,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/lingserve/lingserve/internal/heavy"
 )
 
 // format is a provider's wire format, for one request.
@@ -199,8 +196,7 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request, f format) {
 	if err != nil {
 		return
 	}
-	var req Request
-	heavy.Do(len(body), func() { req, err = f.read(r, body) })
+	req, err := f.read(r, body)
 	if err != nil {
 		said := "the body is not a chat request: " + err.Error()
 		if r, ok := err.(refusal); ok {

@@ -1,15 +1,13 @@
-package upstream
+package fakeproviders
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -408,53 +406,6 @@ func TestItServesFromASocketToo(t *testing.T) {
 	if err := s.Until(t.Context(), func() bool { return s.Open() == 0 }); err != nil {
 		t.Error(err)
 	}
-}
-
-func TestAPipeKeepsOrderWindowAndDeadlines(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a, b := newPipe()
-		sent := bytes.Repeat([]byte("0123456789abcdefg"), 20_000) // several windows
-		var wg sync.WaitGroup
-		wg.Go(func() {
-			for rest := sent; len(rest) > 0; {
-				n := min(len(rest), 1+len(rest)%4093)
-				if _, err := a.Write(rest[:n]); err != nil {
-					t.Error(err)
-					return
-				}
-				rest = rest[n:]
-			}
-			a.Close()
-		})
-		got, err := io.ReadAll(b)
-		if err != nil || !bytes.Equal(got, sent) {
-			t.Errorf("%d bytes of %d, %v", len(got), len(sent), err)
-		}
-		wg.Wait()
-		if _, err := b.Write([]byte("x")); err == nil {
-			t.Error("wrote to an end that is closed")
-		}
-		b.Close()
-
-		a, b = newPipe()
-		defer a.Close()
-		defer b.Close()
-		began := time.Now()
-		b.SetReadDeadline(began.Add(time.Minute))
-		if _, err := b.Read(make([]byte, 1)); !isTimeout(err) || time.Since(began) != time.Minute {
-			t.Errorf("read: %v after %v", err, time.Since(began))
-		}
-		b.SetReadDeadline(time.Time{})
-		a.SetWriteDeadline(time.Now().Add(time.Minute))
-		if n, err := a.Write(make([]byte, 2*window)); n != window || !isTimeout(err) {
-			t.Errorf("wrote %d, %v", n, err)
-		}
-	})
-}
-
-func isTimeout(err error) bool {
-	e, ok := err.(interface{ Timeout() bool })
-	return ok && e.Timeout()
 }
 
 // A token's way from the script to the client's buffer, with a flush for each, as a paced answer has it.

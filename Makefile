@@ -29,7 +29,6 @@ ALONE    = ./adapter/TestAFastAnswerLetsOthersRun \
 	./channel/outbox/TestEachCallOfAnOutboxToTheDiskMayFail \
 	./cmd/server/TestParseCommandOfALargeInput \
 	./flow/TestHostileYAMLIsRefusedQuickly \
-	./internal/before/TestEachCallToTheDiskMayFail \
 	./internal/schema/TestNoSchemaAndNoValueTakesLong \
 	./jsonuri/TestDocumentOfManyDeepArrays \
 	./jsonuri/TestDocumentOfManyPieces \
@@ -111,7 +110,7 @@ soak:
 
 # The long form of tests that "make test" has in a short one: three servers as well as one, more draws, rounds and kills, larger counts.
 # Some minutes.
-LONG = ./channel/inbox ./channel/outbox ./cluster ./cluster/clustertest ./control ./runlog/file ./runlog/logs ./store/nats ./store/postgres ./internal/before/postgres ./tape/logs
+LONG = ./channel/inbox ./channel/outbox ./cluster ./cluster/clustertest ./control ./runlog/file ./runlog/logs ./store/nats ./store/postgres ./tape/logs
 long:
 	$(GO) test -vet=off $(RACE) -count=1 -p 1 -timeout 30m $(LONG) -args -long
 

@@ -467,9 +467,6 @@ func TestOrphansAreErased(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := os.MkdirAll(filepath.Join(dir, "a.blobs"), 0o700); err != nil {
-		t.Fatal(err)
-	}
 	s := open(t, dir, FolderOptions{})
 	if err := s.Delete(t.Context(), "a"); err != nil {
 		t.Fatal(err)

@@ -23,7 +23,6 @@ func (p *pass) send(ctx context.Context) (Admission, error) {
 	p.welcome(ctx)
 	p.tellLost(ctx)
 	d := newDeliveries(ctx, p.k, p.sending())
-	p.out = d
 	t := &Turn{
 		ID: p.result.TurnID, SessionKey: p.result.SessionKey, Context: p.result.Context, Policy: p.policy.OnBusy, Timezone: p.policy.Timezone, Repeated: p.meta.Repeated, Sink: d,
 		Queued: func() {
@@ -42,7 +41,7 @@ func (p *pass) send(ctx context.Context) (Admission, error) {
 	}
 	p.permanent = p.permanent || permanent(err)
 	sent, err := d.end(err)
-	p.out, p.tally = nil, d.came()
+	p.tally = d.came()
 	if d.lost {
 		p.k.noteLost(p.result.SessionKey, d.Event)
 	}

@@ -65,7 +65,6 @@ type burstEvent struct {
 	in      *Input
 	class   EventClass
 	claim   Claim                    // nil for none
-	merge   func([]*Input) *Input    // the adapter's; nil is the kernel's
 	queued  func()                   // to be called when the event waits
 	policy  func(PolicyQuery) Policy // nil: no settings
 }

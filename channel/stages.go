@@ -123,9 +123,6 @@ func (p *pass) merge(ctx context.Context) (Admission, error) {
 		turn: p.result.TurnID, channel: p.meta.Channel, account: p.meta.Account,
 		in: p.in, class: p.result.Class, claim: p.claim, queued: func() { p.queued(ctx) },
 	}
-	if m, ok := p.adapter.(Merger); ok {
-		e.merge = m.Merge
-	}
 	if p.k.Settings != nil {
 		e.policy = p.k.Settings.Policy
 	}
@@ -347,15 +344,12 @@ var errBlankKey = errors.New("the session key to record is blank; expected one, 
 
 // record writes the row of the session and where its last message came from, before anything is dispatched.
 func (p *pass) record(ctx context.Context) (Admission, error) {
-	if p.k.Recorder == nil && p.plan.AfterRecord == nil && p.plan.Record.SessionKey == nil {
+	if p.k.Recorder == nil && p.plan.Record.SessionKey == nil {
 		return Admission{}, nil
 	}
 	ctx, cancel := outlive(ctx, cmp.Or(p.k.Limits.Record, defaultRecord))
 	defer cancel()
 	err := p.guard(ctx, func() error { return p.write(ctx) })
-	if err == nil && p.plan.AfterRecord != nil {
-		err = p.guard(ctx, func() error { return p.plan.AfterRecord(ctx) })
-	}
 	if err != nil && p.plan.OnPreDispatchFailure != nil {
 		p.attempt(ctx, StageRecord, "hook for failures before dispatch failed", func() error {
 			p.plan.OnPreDispatchFailure(ctx, err)
@@ -439,7 +433,7 @@ func (p *pass) enrich(ctx context.Context, row Row) {
 	}
 	ctx, cancel := outlive(ctx, cmp.Or(p.k.Limits.Record, defaultRecord))
 	done := make(chan struct{})
-	failure := errGoexit // unless it comes back
+	var failure error
 	p.beside.Go(func() {
 		defer cancel()
 		defer close(done)

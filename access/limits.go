@@ -19,7 +19,6 @@ type LimitsOptions struct {
 	Tokens   Rate          // of models, in and out
 	Debt     time.Duration // nobody waits for longer than this for having used too many tokens at once; 10 min
 	Runs     int           // at once
-	AllRuns  int           // at once, of all callers
 	Callers  int           // that are kept apart at once; others share what one of them has. 100000
 }
 
@@ -31,7 +30,6 @@ const (
 	LimitRequests Limit = "requests"
 	LimitTokens   Limit = "tokens"
 	LimitRuns     Limit = "runs"
-	LimitAllRuns  Limit = "all_runs"
 )
 
 // Decision is whether something may happen, and if not, why and for how long. The zero value is that it may.
@@ -53,11 +51,8 @@ func (d Decision) Err() error {
 		r.Detail = "too many requests in a short time; retry later"
 	case LimitTokens:
 		r.Detail = "you used too many tokens in a short time; retry later"
-	case LimitRuns:
-		r.Detail = "you have too many active runs; retry when one has ended"
 	default:
-		r.Status, r.Code = http.StatusServiceUnavailable, "overloaded"
-		r.Detail = "the server has too many active runs; retry later"
+		r.Detail = "you have too many active runs; retry when one has ended"
 	}
 	return &r
 }
@@ -72,7 +67,7 @@ const runRetry = 2 * time.Second
 // golang.org/x/time/rate could neither be charged afterwards for more than it holds, nor be asked whether it is full.)
 type Limits struct {
 	requests, tokens bucketRate
-	runs, allRuns    int
+	runs             int
 	most             int
 	start            time.Time // times are counted from it by the clock that nobody sets
 
@@ -81,7 +76,6 @@ type Limits struct {
 	overflow caller // of those that came when there were most
 	sweepAt  int    // callers, with which it is looked for those that can be forgotten
 	swept    int64  // when that was done last
-	running  int
 }
 
 // caller is what is known of one.
@@ -114,7 +108,7 @@ func NewLimits(o LimitsOptions) *Limits {
 	}
 	l := &Limits{
 		requests: newBucketRate(o.Requests, 0), tokens: newBucketRate(o.Tokens, o.Debt),
-		runs: o.Runs, allRuns: o.AllRuns, most: o.Callers, start: time.Now(), callers: map[string]*caller{},
+		runs: o.Runs, most: o.Callers, start: time.Now(), callers: map[string]*caller{},
 	}
 	l.sweepAt, l.swept = min(sweepLeast, l.most), -sweepEvery
 	return l
@@ -166,17 +160,13 @@ func (l *Limits) Run(name string) (end func(), d Decision) {
 		return nil, Decision{LimitTokens, time.Duration(wait)}
 	case l.runs > 0 && c.runs >= l.runs:
 		return nil, Decision{LimitRuns, runRetry}
-	case l.allRuns > 0 && l.running >= l.allRuns:
-		return nil, Decision{LimitAllRuns, runRetry}
 	}
 	c.runs++
-	l.running++
 	var once sync.Once
 	return func() {
 		once.Do(func() {
 			l.mu.Lock()
 			c.runs--
-			l.running--
 			l.mu.Unlock()
 		})
 	}, Decision{}
@@ -194,20 +184,6 @@ func (l *Limits) Charge(name string, tokens int) {
 	c := l.caller(name, now)
 	full := max(c.tokens, now) + nanoseconds(l.tokens.each*float64(tokens))
 	c.tokens = min(full, now+l.tokens.burst+l.tokens.debt)
-}
-
-// Running is how many runs go on, of all callers.
-func (l *Limits) Running() int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.running
-}
-
-// Callers is how many callers are kept apart now.
-func (l *Limits) Callers() int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return len(l.callers)
 }
 
 func (l *Limits) now() int64 { return int64(time.Since(l.start)) }

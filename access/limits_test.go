@@ -88,8 +88,8 @@ func TestTokensAreChargedAfterwards(t *testing.T) {
 	})
 }
 
-func TestRunsAtOnceAreBoundedForEachCallerAndForAll(t *testing.T) {
-	l := access.NewLimits(access.LimitsOptions{Runs: 2, AllRuns: 3})
+func TestRunsAtOnceAreBoundedForEachCaller(t *testing.T) {
+	l := access.NewLimits(access.LimitsOptions{Runs: 2})
 	begin := func(name string, want access.Limit) func() {
 		t.Helper()
 		end, d := l.Run(name)
@@ -101,20 +101,16 @@ func TestRunsAtOnceAreBoundedForEachCallerAndForAll(t *testing.T) {
 	one := begin("ann", "")
 	begin("ann", "")
 	begin("ann", access.LimitRuns)
-	two := begin("bob", "")
-	begin("bob", access.LimitAllRuns)
-	begin("eve", access.LimitAllRuns)
+	begin("bob", "")
 	one()
 	one() // a second time ends nothing more
-	begin("bob", "")
-	begin("eve", access.LimitAllRuns)
-	two()
-	begin("eve", "")
-	if l.Running() != 3 {
-		t.Error(l.Running())
+	begin("ann", "")
+	begin("ann", access.LimitRuns)
+	if n := l.RunsOf("ann"); n != 2 {
+		t.Error(n)
 	}
-	_, d := l.Run("eve")
-	if refusal, ok := errors.AsType[*access.Refusal](d.Err()); !ok || refusal.Status != 503 || refusal.Code != "overloaded" {
+	_, d := l.Run("ann")
+	if refusal, ok := errors.AsType[*access.Refusal](d.Err()); !ok || refusal.Status != 429 || refusal.Code != "rate_limited" {
 		t.Errorf("%#v", d.Err())
 	}
 }
@@ -269,8 +265,8 @@ func TestLimitsAreCountedRightByManyAtOnce(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if passed != 100 || most > 3 || l.Running() != 0 {
-		t.Errorf("%d passed, %d at once, %d run", passed, most, l.Running())
+	if passed != 100 || most > 3 || l.RunsOf("ann") != 0 {
+		t.Errorf("%d passed, %d at once, %d run", passed, most, l.RunsOf("ann"))
 	}
 }
 
@@ -291,7 +287,7 @@ func BenchmarkRequest(b *testing.B) {
 }
 
 func BenchmarkRun(b *testing.B) {
-	l := access.NewLimits(access.LimitsOptions{Runs: 10, AllRuns: 100, Tokens: access.Rate{PerMinute: 1_000_000_000}})
+	l := access.NewLimits(access.LimitsOptions{Runs: 10, Tokens: access.Rate{PerMinute: 1_000_000_000}})
 	b.ReportAllocs()
 	for b.Loop() {
 		end, d := l.Run("ann")

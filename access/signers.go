@@ -141,14 +141,6 @@ func (s *signers) close() {
 	s.wg.Wait()
 }
 
-func (s *signers) age() time.Duration {
-	set := s.set.Load()
-	if set == nil {
-		return -1
-	}
-	return s.o.Now().Sub(set.at)
-}
-
 // find returns the keys with an id that an algorithm can be used with: one, or a few where an issuer uses an id twice. A token that
 // names no key is of the only one.
 func (s *signers) find(ctx context.Context, id, algorithm string) ([]*jose.JSONWebKey, error) {

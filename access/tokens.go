@@ -153,9 +153,6 @@ func NewTokens(o TokensOptions) (*Tokens, error) {
 // Close ends what reads the issuer's keys.
 func (t *Tokens) Close() { t.signers.close() }
 
-// Age is how old the issuer's keys are; below 0 where there are none yet.
-func (t *Tokens) Age() time.Duration { return t.signers.age() }
-
 // Check returns whose token a text is. The error is a [Refusal], or that of ctx.
 //
 // Where a key comes from is never read in the token: its headers jku, jwk, x5u and x5c have no meaning here.

@@ -1,7 +1,6 @@
 package channel
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -149,7 +148,7 @@ func (p *pass) notify(ctx context.Context, d *deliveries) {
 	if p.err != nil {
 		text = noticeOf(p.result.TurnID)
 	}
-	ctx, cancel := outlive(ctx, cmp.Or(p.k.Limits.Finalize, defaultFinalize))
+	ctx, cancel := outlive(ctx, finalizeTimeout)
 	defer cancel()
 	if _, err := d.notice(ctx, text); err != nil {
 		p.warn(ctx, p.result.Stage, "cannot send the notice of a failed turn", err)
@@ -169,7 +168,7 @@ func (p *pass) notifyOutside(ctx context.Context) {
 	if p.err == nil || p.delivery == nil || p.result.Dispatched || s != StageAssemble && s != StageRecord && s != StageDispatch {
 		return
 	}
-	inside, cancel := outlive(ctx, cmp.Or(p.k.Limits.Finalize, defaultFinalize))
+	inside, cancel := outlive(ctx, finalizeTimeout)
 	defer cancel()
 	of := p.sending()
 	of.NoSign = true

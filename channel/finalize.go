@@ -16,7 +16,7 @@ func outlive(ctx context.Context, limit time.Duration) (context.Context, context
 // finish ends the turn, whatever came before: it sends the notices, settles the event and tells the door.
 func (p *pass) finish(ctx context.Context) {
 	p.result.Outcome = p.outcome()
-	limit := cmp.Or(p.k.Limits.Finalize, defaultFinalize)
+	limit := finalizeTimeout
 	p.notifyOutside(ctx)
 	p.notifyStop(ctx)
 	if p.result.Outcome == "" { // the event was nothing, or could not even be read: only its claim is there to settle
@@ -88,7 +88,7 @@ func (p *pass) finalize(ctx context.Context, limit time.Duration) {
 		}
 	}
 	if keep := p.history(); keep != nil {
-		part(limit+cmp.Or(p.k.Limits.Loader, defaultLoader), keep)
+		part(limit+LoaderTimeout, keep)
 	}
 	if err := p.settle(inside, limit); err != nil {
 		errs = append(errs, err)

@@ -113,7 +113,7 @@ type Owners interface {
 }
 
 // Enricher is a [Recorder] that has more to find out about a session than a turn should wait for, such as the name of its group. Enrich
-// returns the task that does so, or nil. The kernel runs it after Record, beside the turn and within [Limits.Record], and waits for it
+// returns the task that does so, or nil. The kernel runs it after Record, beside the turn and within 10 s, and waits for it
 // before it returns; what goes wrong with it is logged.
 type Enricher interface {
 	Enrich(Row) func(context.Context) error

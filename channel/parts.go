@@ -84,7 +84,7 @@ func (k *Kernel) Init() {
 		s := &k.state
 		s.journal = k.Journal
 		if s.journal == nil {
-			s.journal = NewJournal(&JournalOptions{Keys: k.Limits.Events})
+			s.journal = NewJournal(nil)
 		}
 		s.window = k.Window
 		if s.window == nil {

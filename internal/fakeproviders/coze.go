@@ -150,8 +150,10 @@ func function(c ToolCall) string {
 
 // refuse answers with an error as Coze writes it. (The errors that Coze sends with status 200 are [Raw] ones.)
 func (f *coze) refuse(w http.ResponseWriter, status int, body string) {
-	w.Header().Set("X-Tt-Logid", cozeLogid)
-	writeError(w, status, body, func(message string) any { return json.RawMessage(cozeError(cozeCode(status), message)) })
+	writeError(w, status, body, func(message string) any {
+		w.Header().Set("X-Tt-Logid", cozeLogid)
+		return json.RawMessage(cozeError(cozeCode(status), message))
+	})
 }
 
 const cozeLogid = "20260102030405C0FFEE"

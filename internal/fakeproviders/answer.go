@@ -43,15 +43,15 @@ func (a *writer) run() bool {
 		h.Set("Content-Type", a.format.kind())
 		maps.Copy(h, a.answer.Header)
 		return a.raw()
-	case a.req.Stream:
-		h.Set("Content-Type", a.format.kind())
-		maps.Copy(h, a.answer.Header)
-		return a.stream()
-	default:
+	}
+	if whole, ok := a.format.(wholeFormat); ok && !a.req.Stream {
 		h.Set("Content-Type", "application/json")
 		maps.Copy(h, a.answer.Header)
-		return a.whole()
+		return a.whole(whole)
 	}
+	h.Set("Content-Type", a.format.kind())
+	maps.Copy(h, a.answer.Header)
+	return a.stream()
 }
 
 // raw follows a byte-level script.
@@ -124,11 +124,11 @@ func (a *writer) token(frame func(*writer, string), token string) bool {
 }
 
 // whole writes the answer in one piece, after the time that its tokens would take.
-func (a *writer) whole() bool {
+func (a *writer) whole(f wholeFormat) bool {
 	if a.answer.Pace > 0 && !a.wait(time.Duration(float64(a.count())*float64(time.Second)/a.answer.Pace)) {
 		return false
 	}
-	a.format.whole(a)
+	f.whole(a)
 	return a.send()
 }
 

@@ -112,52 +112,20 @@ func stopReason(finish string) string {
 
 func (f *anthropic) id(a *writer) string { return "msg_" + strconv.Itoa(a.req.Attempt) }
 
-// whole appends a message object.
-func (f *anthropic) whole(a *writer) {
-	type block map[string]any
-	content := []block{}
-	if thought := a.answer.Reasoning; thought != "" {
-		content = append(content, block{"type": "thinking", "thinking": thought, "signature": Signature(thought)})
-	}
-	if text := a.text(); text != "" {
-		content = append(content, block{"type": "text", "text": text})
-	}
-	for _, c := range a.answer.ToolCalls {
-		content = append(content, block{"type": "tool_use", "id": c.ID, "name": c.Name, "input": json.RawMessage(c.Arguments)})
-	}
-	var reason any
-	if a.finish() != "-" {
-		reason = stopReason(a.finish())
-	}
-	prompt, completion := a.used()
-	object, _ := json.Marshal(map[string]any{ // of texts, and of arguments that a script has as JSON
-		"id": f.id(a), "type": "message", "role": "assistant", "model": a.req.Model, "content": content, "stop_reason": reason, "stop_sequence": nil,
-		"usage": map[string]any{"input_tokens": prompt, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0, "output_tokens": completion},
-	})
-	a.buf = append(a.buf, object...)
-}
-
-// refuse answers with an error object as Anthropic sends it, unless there is a body that is JSON or says that it is something else.
+// refuse answers with an error object as Anthropic sends it.
 func (f *anthropic) refuse(w http.ResponseWriter, status int, body string) {
-	if w.Header().Get("Content-Type") == "" {
-		w.Header().Set("Content-Type", "application/json")
+	kind := map[int]string{
+		401: "authentication_error", 402: "billing_error", 403: "permission_error", 404: "not_found_error", 413: "request_too_large",
+		429: "rate_limit_error", 504: "timeout_error", 529: "overloaded_error",
+	}[status]
+	if kind == "" && status >= 500 {
+		kind = "api_error"
 	}
-	if body == "" || !json.Valid([]byte(body)) && w.Header().Get("Content-Type") == "application/json" {
-		kind := map[int]string{
-			401: "authentication_error", 402: "billing_error", 403: "permission_error", 404: "not_found_error", 413: "request_too_large",
-			429: "rate_limit_error", 504: "timeout_error", 529: "overloaded_error",
-		}[status]
-		if kind == "" && status >= 500 {
-			kind = "api_error"
+	writeError(w, status, body, func(message string) any {
+		return map[string]any{
+			"type": "error", "request_id": "req_script", "error": map[string]string{"type": cmp.Or(kind, "invalid_request_error"), "message": message},
 		}
-		object, _ := json.Marshal(map[string]any{ // of strings: cannot fail
-			"type": "error", "request_id": "req_script",
-			"error": map[string]string{"type": cmp.Or(kind, "invalid_request_error"), "message": cmp.Or(body, http.StatusText(status))},
-		})
-		body = string(object)
-	}
-	w.WriteHeader(status)
-	w.Write([]byte(body)) // a client that has gone away does not need it
+	})
 }
 
 // asked is a request's body.

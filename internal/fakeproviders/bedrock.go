@@ -136,48 +136,16 @@ func (f *bedrock) usage(a *writer) string {
 	return fmt.Sprintf(`{"inputTokens":%d,"outputTokens":%d,"totalTokens":%d}`, prompt, completion, prompt+completion)
 }
 
-// whole appends the answer of the API that does not stream.
-func (f *bedrock) whole(a *writer) {
-	var content []any
-	if r := a.answer.Reasoning; r != "" {
-		content = append(content, map[string]any{"reasoningContent": map[string]any{"reasoningText": map[string]string{"text": r, "signature": Signature(r)}}})
-	}
-	if text := a.text(); text != "" {
-		content = append(content, map[string]string{"text": text})
-	}
-	for _, c := range a.answer.ToolCalls {
-		content = append(content, map[string]any{"toolUse": map[string]any{"toolUseId": c.ID, "name": c.Name, "input": json.RawMessage(c.Arguments)}})
-	}
-	answer, _ := json.Marshal(map[string]any{ // what a script calls with is JSON, or there is no answer
-		"output":     map[string]any{"message": map[string]any{"role": "assistant", "content": content}},
-		"stopReason": f.reason(a), "usage": json.RawMessage(f.usage(a)),
-	})
-	a.buf = append(a.buf, answer...)
-}
-
-// refuse answers with {"message":"…"} and the kind of the exception in a header, unless there is a body that is JSON or says that it is
-// something else.
+// refuse answers with {"message":"…"} and the kind of the exception in a header.
 func (f *bedrock) refuse(w http.ResponseWriter, status int, body string) {
-	h := w.Header()
-	if h.Get("Content-Type") == "" {
-		h.Set("Content-Type", "application/json")
-	}
-	if h.Get("X-Amzn-Errortype") == "" {
+	if h := w.Header(); h.Get("X-Amzn-Errortype") == "" {
 		h.Set("X-Amzn-Errortype", map[int]string{
 			400: "ValidationException", 401: "UnrecognizedClientException", 403: "AccessDeniedException", 404: "ResourceNotFoundException",
 			408: "ModelTimeoutException", 409: "ConflictException", 424: "ModelErrorException", 429: "ThrottlingException",
 			500: "InternalServerException", 503: "ServiceUnavailableException",
 		}[status]+":http://internal.amazon.com/coral/com.amazon.bedrock/")
 	}
-	if body == "" {
-		body = http.StatusText(status)
-	}
-	if !json.Valid([]byte(body)) && strings.HasPrefix(h.Get("Content-Type"), "application/json") {
-		object, _ := json.Marshal(map[string]string{"message": body}) // of strings: cannot fail
-		body = string(object)
-	}
-	w.WriteHeader(status)
-	w.Write([]byte(body)) // a client that has gone away does not need it
+	writeError(w, status, body, func(message string) any { return map[string]string{"message": message} })
 }
 
 // converse is a request. Members that the API does not have are refused.
@@ -449,20 +417,9 @@ func says(format string, args ...any) error { return refusal(fmt.Sprintf(format,
 
 func hasKey[V any](m map[string]V, key string) bool { _, ok := m[key]; return ok }
 
-// foundationModels lists the models as GET /foundation-models does, inferenceProfiles as GET /inference-profiles: there are none.
-func (s *Server) foundationModels(w http.ResponseWriter) {
-	list := []any{}
-	for _, name := range s.Models {
-		list = append(list, map[string]any{
-			"modelId": name, "modelName": name, "providerName": "script", "inputModalities": []string{"TEXT"}, "outputModalities": []string{"TEXT"},
-			"responseStreamingSupported": true, "inferenceTypesSupported": []string{"ON_DEMAND"},
-		})
+func bedrockModel(name string) any {
+	return map[string]any{
+		"modelId": name, "modelName": name, "providerName": "script", "inputModalities": []string{"TEXT"}, "outputModalities": []string{"TEXT"},
+		"responseStreamingSupported": true, "inferenceTypesSupported": []string{"ON_DEMAND"},
 	}
-	w.Header().Set("Content-Type", "application/json")
-	json.NewEncoder(w).Encode(map[string]any{"modelSummaries": list}) // a client that has gone away does not need it
-}
-
-func (s *Server) inferenceProfiles(w http.ResponseWriter) {
-	w.Header().Set("Content-Type", "application/json")
-	w.Write([]byte(`{"inferenceProfileSummaries":[]}`))
 }

@@ -53,17 +53,3 @@ func TestBedrockRefusesWhatBedrockRefuses(t *testing.T) {
 		})
 	}
 }
-
-// The API that does not stream says the same.
-func TestBedrockAnswersInOnePiece(t *testing.T) {
-	up := &Server{Script: func(r Request) Answer {
-		return Answer{Reasoning: "so", Text: "ok", ToolCalls: []ToolCall{{ID: "a", Name: "look", Arguments: `{"q":1}`}}}
-	}}
-	w := httptest.NewRecorder()
-	up.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/model/m/converse", strings.NewReader(`{"messages":[{"role":"user","content":[{"text":"hi"}]}]}`)))
-	for _, part := range []string{`"reasoningText":{"signature":"` + Signature("so") + `","text":"so"}`, `{"text":"ok"}`, `"input":{"q":1}`, `"stopReason":"tool_use"`, `"usage":{"inputTokens":1`} {
-		if !strings.Contains(w.Body.String(), part) {
-			t.Errorf("%s is not in %s", part, w.Body)
-		}
-	}
-}

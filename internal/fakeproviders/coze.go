@@ -148,22 +148,12 @@ func function(c ToolCall) string {
 	return `{"name":` + quoted(c.Name) + `,"arguments":` + arguments + `,"plugin_id":7281192623887548473,"api_id":7288907006982012986,"plugin_type":1}`
 }
 
-// refuse answers with an error as Coze writes it, unless the body is something of its own, as that of a gateway before it. (The
-// errors that Coze sends with status 200 are [Raw] ones.)
+// refuse answers with an error as Coze writes it. (The errors that Coze sends with status 200 are [Raw] ones.)
 func (f *coze) refuse(w http.ResponseWriter, status int, body string) {
-	h := w.Header()
-	if h.Get("Content-Type") == "" {
-		h.Set("Content-Type", "application/json")
-	}
-	if body == "" || h.Get("Content-Type") == "application/json" && !json.Valid([]byte(body)) {
-		if body == "" {
-			body = http.StatusText(status)
-		}
-		body = cozeError(cozeCode(status), body)
-		h.Set("X-Tt-Logid", cozeLogid)
-	}
-	w.WriteHeader(status)
-	io.WriteString(w, body) // a client that has gone away does not need it
+	writeError(w, status, body, func(message string) any {
+		w.Header().Set("X-Tt-Logid", cozeLogid)
+		return json.RawMessage(cozeError(cozeCode(status), message))
+	})
 }
 
 const cozeLogid = "20260102030405C0FFEE"

@@ -155,46 +155,15 @@ func (f *gemini) because(a *writer, finish string) {
 	a.buf = append(a.buf, f.tail...)
 }
 
-// whole appends the answer as one object.
-func (f *gemini) whole(a *writer) {
-	a.buf = append(a.buf, `{"candidates": [{"content": {"parts": [`...)
-	if a.answer.Reasoning != "" {
-		a.buf = append(a.buf, `{"text": `...)
-		a.buf = appendHTML(a.buf, a.answer.Reasoning)
-		a.buf = append(a.buf, `,"thought": true},`...)
-	}
-	a.buf = append(a.buf, `{"text": `...)
-	a.buf = appendHTML(a.buf, a.text())
-	a.buf = append(a.buf, '}')
-	for i, call := range a.answer.ToolCalls {
-		a.buf = append(a.buf, ',')
-		f.appendCall(a, i, call)
-	}
-	finish := a.finish()
-	if finish == "-" {
-		finish = ""
-	}
-	f.because(a, finish)
-}
-
-// refuse answers with an error as Google sends it, unless there is a body.
+// refuse answers with an error as Google sends it.
 func (f *gemini) refuse(w http.ResponseWriter, status int, body string) {
-	if w.Header().Get("Content-Type") == "" {
-		w.Header().Set("Content-Type", "application/json; charset=UTF-8")
+	names := map[int]string{
+		400: "INVALID_ARGUMENT", 401: "UNAUTHENTICATED", 403: "PERMISSION_DENIED", 404: "NOT_FOUND", 409: "ABORTED",
+		429: "RESOURCE_EXHAUSTED", 500: "INTERNAL", 503: "UNAVAILABLE", 504: "DEADLINE_EXCEEDED",
 	}
-	if body == "" || !json.Valid([]byte(body)) && strings.HasPrefix(w.Header().Get("Content-Type"), "application/json") {
-		if body == "" {
-			body = http.StatusText(status)
-		}
-		names := map[int]string{
-			400: "INVALID_ARGUMENT", 401: "UNAUTHENTICATED", 403: "PERMISSION_DENIED", 404: "NOT_FOUND", 409: "ABORTED",
-			429: "RESOURCE_EXHAUSTED", 500: "INTERNAL", 503: "UNAVAILABLE", 504: "DEADLINE_EXCEEDED",
-		}
-		object, _ := json.MarshalIndent(map[string]any{"error": map[string]any{"code": status, "message": body, "status": names[status]}}, "", "  ") // of strings: cannot fail
-		body = string(object)
-	}
-	w.WriteHeader(status)
-	w.Write([]byte(body)) // a client that has gone away does not need it
+	writeError(w, status, body, func(message string) any {
+		return map[string]any{"error": map[string]any{"code": status, "message": message, "status": names[status]}}
+	})
 }
 
 type geminiPart struct {
@@ -429,20 +398,9 @@ func checkSignature(signature, name, args string, position int) error {
 	return nil
 }
 
-// geminiModels lists the models, as GET /v1beta/models does, or Vertex AI's GET /v1beta1/publishers/google/models.
-func (s *Server) geminiModels(w http.ResponseWriter, member string) {
-	type model struct {
-		Name    string   `json:"name"`
-		Version string   `json:"version"`
-		Display string   `json:"displayName"`
-		Input   int      `json:"inputTokenLimit"`
-		Output  int      `json:"outputTokenLimit"`
-		Methods []string `json:"supportedGenerationMethods"`
+func geminiModel(name string) any {
+	return map[string]any{
+		"name": name, "version": "001", "displayName": name[strings.LastIndexByte(name, '/')+1:], "inputTokenLimit": 1 << 20,
+		"outputTokenLimit": 1 << 16, "supportedGenerationMethods": []string{"generateContent", "countTokens"},
 	}
-	list := []model{}
-	for _, name := range s.Models {
-		list = append(list, model{strings.Replace(member, "publisherM", "publishers/google/m", 1) + "/" + name, "001", name, 1 << 20, 1 << 16, []string{"generateContent", "countTokens"}})
-	}
-	w.Header().Set("Content-Type", "application/json; charset=UTF-8")
-	json.NewEncoder(w).Encode(map[string]any{member: list}) // a client that has gone away does not need it
 }

@@ -87,11 +87,7 @@ func (f *ollama) whole(a *writer) {
 		a.buf = appendHTML(a.buf, a.answer.Reasoning)
 	}
 	for i, call := range a.answer.ToolCalls {
-		if i == 0 {
-			a.buf = append(a.buf, `,"tool_calls":[`...)
-		} else {
-			a.buf = append(a.buf, ',')
-		}
+		a.buf = append(a.buf, map[bool]string{true: `,"tool_calls":[`, false: ","}[i == 0]...)
 		f.appendCall(a, i, call)
 	}
 	if len(a.answer.ToolCalls) > 0 {
@@ -148,23 +144,16 @@ func (f *ollama) end(a *writer) {
 	a.buf = append(a.buf, '}')
 }
 
-// refuse answers with {"error":"…"}, unless there is a body that is JSON or says that it is something else.
+// refuse answers with {"error":"…"}.
 func (f *ollama) refuse(w http.ResponseWriter, status int, body string) {
-	if w.Header().Get("Content-Type") == "" {
-		w.Header().Set("Content-Type", "application/json; charset=utf-8")
-	}
-	if body == "" {
+	switch {
+	case body != "":
+	case status == http.StatusNotFound && f.model != "":
+		body = fmt.Sprintf("model %q not found, try pulling it first", f.model)
+	default:
 		body = strings.ToLower(http.StatusText(status))
-		if status == http.StatusNotFound && f.model != "" {
-			body = fmt.Sprintf("model %q not found, try pulling it first", f.model)
-		}
 	}
-	if !json.Valid([]byte(body)) && strings.HasPrefix(w.Header().Get("Content-Type"), "application/json") {
-		object, _ := json.Marshal(map[string]string{"error": body}) // of strings: cannot fail
-		body = string(object)
-	}
-	w.WriteHeader(status)
-	w.Write([]byte(body)) // a client that has gone away does not need it
+	writeError(w, status, body, func(message string) any { return map[string]string{"error": message} })
 }
 
 // read takes what a script may want to know from a request's body.
@@ -212,35 +201,13 @@ func (f *ollama) read(_ *http.Request, body []byte) (Request, error) {
 	return req, nil
 }
 
-// tags lists the models, as GET /api/tags does.
-func (s *Server) tags(w http.ResponseWriter) {
-	type details struct {
-		Parent   string   `json:"parent_model"`
-		Format   string   `json:"format"`
-		Family   string   `json:"family"`
-		Families []string `json:"families"`
-		Size     string   `json:"parameter_size"`
-		Level    string   `json:"quantization_level"`
+func ollamaModel(name string) any {
+	return map[string]any{
+		"name": name, "model": name, "modified_at": time.Now().UTC(), "size": 1 << 30, "digest": strings.Repeat("0", 64),
+		"details": map[string]any{
+			"parent_model": "", "format": "gguf", "family": "script", "families": []string{"script"}, "parameter_size": "8B", "quantization_level": "Q4_K_M",
+		},
 	}
-	type model struct {
-		Name       string    `json:"name"`
-		Model      string    `json:"model"`
-		ModifiedAt time.Time `json:"modified_at"`
-		Size       int64     `json:"size"`
-		Digest     string    `json:"digest"`
-		Details    details   `json:"details"`
-	}
-	list := struct {
-		Models []model `json:"models"`
-	}{Models: []model{}}
-	for _, name := range s.Models {
-		list.Models = append(list.Models, model{
-			Name: name, Model: name, ModifiedAt: time.Now().UTC(), Size: 1 << 30, Digest: strings.Repeat("0", 64),
-			Details: details{Format: "gguf", Family: "script", Families: []string{"script"}, Size: "8B", Level: "Q4_K_M"},
-		})
-	}
-	w.Header().Set("Content-Type", "application/json; charset=utf-8")
-	json.NewEncoder(w).Encode(list) // a client that has gone away does not need it
 }
 
 // appendHTML is appendString as Go's encoding/json does it, which Ollama uses: with the characters of HTML escaped too.

@@ -110,48 +110,29 @@ func (f *openai) close(a *writer) {
 
 // whole appends a chat.completion object.
 func (f *openai) whole(a *writer) {
-	b := append(a.buf, `{"id":"`...)
-	b = append(b, f.id(a)...)
-	b = append(b, `","object":"chat.completion","created":`...)
-	b = strconv.AppendInt(b, time.Now().Unix(), 10)
-	b = append(b, `,"model":`...)
-	b = appendString(b, a.req.Model)
-	b = append(b, `,"choices":[{"index":0,"message":{"role":"assistant","refusal":null,"content":`...)
-	if text := a.text(); text != "" || len(a.answer.ToolCalls) == 0 {
-		b = appendString(b, text)
-	} else {
-		b = append(b, `null`...)
-	}
+	message := map[string]any{"role": "assistant", "refusal": nil, "content": a.text()}
 	if a.answer.Reasoning != "" {
-		b = append(b, `,"reasoning_content":`...)
-		b = appendString(b, a.answer.Reasoning)
+		message["reasoning_content"] = a.answer.Reasoning
 	}
-	for i, call := range a.answer.ToolCalls {
-		if i == 0 {
-			b = append(b, `,"tool_calls":[`...)
-		} else {
-			b = append(b, ',')
+	var calls []any
+	for _, c := range a.answer.ToolCalls {
+		calls = append(calls, map[string]any{"id": c.ID, "type": "function", "function": map[string]any{"name": c.Name, "arguments": c.Arguments}})
+	}
+	if calls != nil {
+		message["tool_calls"] = calls
+		if a.text() == "" {
+			message["content"] = nil
 		}
-		b = append(b, `{"id":`...)
-		b = appendString(b, call.ID)
-		b = append(b, `,"type":"function","function":{"name":`...)
-		b = appendString(b, call.Name)
-		b = append(b, `,"arguments":`...)
-		b = appendString(b, call.Arguments)
-		b = append(b, `}}`...)
 	}
-	if len(a.answer.ToolCalls) > 0 {
-		b = append(b, ']')
+	choice := map[string]any{"index": 0, "message": message, "logprobs": nil, "finish_reason": a.finish()}
+	if a.finish() == "-" {
+		choice["finish_reason"] = nil
 	}
-	b = append(b, `},"logprobs":null,"finish_reason":`...)
-	if finish := a.finish(); finish == "-" {
-		b = append(b, `null`...)
-	} else {
-		b = appendString(b, finish)
-	}
-	b = append(b, `}],"usage":`...)
-	b = append(b, f.usage(a)...)
-	a.buf = append(b, '}')
+	object, _ := json.Marshal(map[string]any{ // of strings: cannot fail
+		"id": f.id(a), "object": "chat.completion", "created": time.Now().Unix(), "model": a.req.Model, "choices": []any{choice},
+		"usage": json.RawMessage(f.usage(a)),
+	})
+	a.buf = append(a.buf, object...)
 }
 
 func (f *openai) id(a *writer) string { return "chatcmpl-" + strconv.Itoa(a.req.Attempt) }
@@ -162,25 +143,14 @@ func (f *openai) usage(a *writer) string {
 		`,"total_tokens":` + strconv.Itoa(prompt+completion) + `}`
 }
 
-// refuse answers with an error object as OpenAI sends it, unless there is a body.
+// refuse answers with an error object as OpenAI sends it.
 func (f *openai) refuse(w http.ResponseWriter, status int, body string) {
-	if w.Header().Get("Content-Type") == "" {
-		w.Header().Set("Content-Type", "application/json")
-	}
-	var parsed any
-	if body == "" || (json.Unmarshal([]byte(body), &parsed) != nil && w.Header().Get("Content-Type") == "application/json") {
-		if body == "" {
-			body = http.StatusText(status)
-		}
-		report := map[string]any{"message": body, "type": errorType(status), "param": nil, "code": nil}
+	writeError(w, status, body, func(message string) any {
 		if f.azure {
-			report = map[string]any{"message": body, "code": strconv.Itoa(status)}
+			return map[string]any{"error": map[string]any{"message": message, "code": strconv.Itoa(status)}}
 		}
-		object, _ := json.Marshal(map[string]any{"error": report}) // of strings: cannot fail
-		body = string(object)
-	}
-	w.WriteHeader(status)
-	w.Write([]byte(body)) // a client that has gone away does not need it
+		return map[string]any{"error": map[string]any{"message": message, "type": errorType(status), "param": nil, "code": nil}}
+	})
 }
 
 func errorType(status int) string {

@@ -159,25 +159,6 @@ func (f *responses) close(a *writer) {
 	f.event(a, event, `"response":`+response)
 }
 
-// whole appends a response object.
-func (f *responses) whole(a *writer) {
-	add := func(kind, members string) {
-		f.item = kind
-		f.output = append(f.output, `{"id":"`+f.id(a)+`","type":"`+kind+`",`+members+`}`)
-	}
-	if s := a.answer.Reasoning; s != "" {
-		add("reasoning", `"summary":[{"type":"summary_text","text":`+quoted(s)+`}]`+f.encrypted(s))
-	}
-	if s := a.text(); s != "" {
-		add("message", `"role":"assistant","status":"completed","content":[{"type":"output_text","annotations":[],"text":`+quoted(s)+`}]`)
-	}
-	for _, c := range a.answer.ToolCalls {
-		add("function_call", `"status":"completed","call_id":`+quoted(c.ID)+`,"name":`+quoted(c.Name)+`,"arguments":`+quoted(c.Arguments))
-	}
-	_, response := f.because(a)
-	a.buf = append(a.buf, response...)
-}
-
 // refuse answers with an error object as OpenAI sends it, unless there is a body.
 func (f *responses) refuse(w http.ResponseWriter, status int, body string) {
 	new(openai).refuse(w, status, body)

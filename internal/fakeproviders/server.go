@@ -6,9 +6,11 @@
 package fakeproviders
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"io"
+	"maps"
 	"net/http"
 	"strings"
 	"sync"
@@ -16,7 +18,7 @@ import (
 	"time"
 )
 
-// format is a provider's wire format, for one request.
+// format is a provider's wire format, for one request. One that also is a wholeFormat can answer in one piece.
 type format interface {
 	// read takes from a request what a script may want to know.
 	read(r *http.Request, body []byte) (Request, error)
@@ -29,16 +31,17 @@ type format interface {
 	close(a *writer)
 	// call sends a tool call as the provider does, in one frame or in many; false when the client is gone.
 	call(a *writer, i int, c ToolCall) bool
-	// whole appends an answer in one piece.
-	whole(a *writer)
 	// refuse answers with an error.
 	refuse(w http.ResponseWriter, status int, body string)
 }
 
-// Server answers POST …/chat/completions, POST …/responses and POST …/v1/messages (streaming and not), Bedrock's POST …/converse-stream, Coze's POST …/v3/chat and what belongs to it, Ollama's
-// POST …/api/chat and GET …/api/tags, Gemini's POST …:generateContent and …:streamGenerateContent, and GET …/models as its Script
-// says. It is an http.Handler.
-// Its zero value, with a Script, is ready; it must not be copied. Whoever asked for its Transport closes it.
+// wholeFormat appends an answer in one piece.
+type wholeFormat interface{ whole(a *writer) }
+
+// Server answers requests as its Script says: OpenAI's POST …/chat/completions and …/responses, Anthropic's …/v1/messages, Bedrock's
+// …/converse-stream, Coze's …/v3/chat and what belongs to it, Ollama's …/api/chat, and Gemini's …:streamGenerateContent. It lists its
+// Models at each provider's GET …/models or …/api/tags. OpenAI's, Ollama's and Coze's answers can also come in one piece. It is an
+// http.Handler. Its zero value, with a Script, is ready; it must not be copied. If you call Transport, call Close.
 type Server struct {
 	// Script decides the answer to a request. It is called from many goroutines.
 	Script func(Request) Answer
@@ -139,44 +142,80 @@ func (s *Server) change() {
 	}
 }
 
+// formats are the wire formats, by the ends of the paths of POST requests.
+var formats = map[string]func() format{
+	"/chat/completions":            func() format { return new(openai) },
+	"/responses":                   func() format { return new(responses) },
+	"/v1/messages":                 func() format { return new(anthropic) },
+	"/v3/chat":                     func() format { return new(coze) },
+	"/v3/chat/submit_tool_outputs": func() format { return &coze{outputs: true} },
+	":streamGenerateContent":       func() format { return new(gemini) },
+	"/api/chat":                    func() format { return new(ollama) },
+	"/converse-stream":             func() format { return new(bedrock) },
+}
+
 // ServeHTTP answers one request.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	for suffix, f := range formats {
+		if r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, suffix) {
+			s.chat(w, r, f())
+			return
+		}
+	}
+	is := func(method, suffix string) bool { return r.Method == method && strings.HasSuffix(r.URL.Path, suffix) }
 	switch {
-	case r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/chat/completions"):
-		s.chat(w, r, new(openai))
-	case r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/responses"):
-		s.chat(w, r, new(responses))
-	case r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/v1/messages"):
-		s.chat(w, r, new(anthropic))
-	case r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/v3/chat"):
-		s.chat(w, r, new(coze))
-	case r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/v3/chat/submit_tool_outputs"):
-		s.chat(w, r, &coze{outputs: true})
-	case r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/v3/chat/cancel"):
+	case is(http.MethodPost, "/v3/chat/cancel"):
 		s.cancel(w, r)
-	case r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/v1/files/upload"):
+	case is(http.MethodPost, "/v1/files/upload"):
 		s.upload(w, r)
-	case r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "enerateContent"):
-		s.chat(w, r, new(gemini))
-	case r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/v1beta/models"):
-		s.geminiModels(w, "models")
-	case r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/publishers/google/models"):
-		s.geminiModels(w, "publisherModels")
-	case r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/api/chat"):
-		s.chat(w, r, new(ollama))
-	case r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/api/tags"):
-		s.tags(w)
-	case r.Method == http.MethodPost && (strings.HasSuffix(r.URL.Path, "/converse-stream") || strings.HasSuffix(r.URL.Path, "/converse")):
-		s.chat(w, r, new(bedrock))
-	case r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/foundation-models"):
-		s.foundationModels(w)
-	case r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/inference-profiles"):
-		s.inferenceProfiles(w)
-	case r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/models"):
-		s.models(w)
+	case is(http.MethodGet, "/v1beta/models"):
+		s.list(w, nil, "models", func(name string) any { return geminiModel("models/" + name) })
+	case is(http.MethodGet, "/publishers/google/models"):
+		s.list(w, nil, "publisherModels", func(name string) any { return geminiModel("publishers/google/models/" + name) })
+	case is(http.MethodGet, "/api/tags"):
+		s.list(w, nil, "models", ollamaModel)
+	case is(http.MethodGet, "/foundation-models"):
+		s.list(w, nil, "modelSummaries", bedrockModel)
+	case is(http.MethodGet, "/inference-profiles"):
+		writeJSON(w, map[string]any{"inferenceProfileSummaries": []any{}})
+	case is(http.MethodGet, "/models"):
+		s.list(w, map[string]any{"object": "list"}, "data", func(name string) any {
+			return map[string]any{"id": name, "object": "model", "created": 0, "owned_by": "script"}
+		})
 	default:
 		new(openai).refuse(w, http.StatusNotFound, "")
 	}
+}
+
+// list answers with the models in a member of an object.
+func (s *Server) list(w http.ResponseWriter, object map[string]any, member string, model func(name string) any) {
+	models := []any{}
+	for _, name := range s.Models {
+		models = append(models, model(name))
+	}
+	all := map[string]any{member: models}
+	maps.Copy(all, object)
+	writeJSON(w, all)
+}
+
+func writeJSON(w http.ResponseWriter, v any) {
+	w.Header().Set("Content-Type", "application/json; charset=utf-8")
+	json.NewEncoder(w).Encode(v) // a client that has gone away does not need it
+}
+
+// writeError answers with an error. A body that is not JSON becomes the message of the provider's error object, unless the
+// Content-Type says that it is something else.
+func writeError(w http.ResponseWriter, status int, body string, object func(message string) any) {
+	if w.Header().Get("Content-Type") == "" {
+		w.Header().Set("Content-Type", "application/json")
+	}
+	isJSON := strings.HasPrefix(w.Header().Get("Content-Type"), "application/json")
+	if body == "" || isJSON && !json.Valid([]byte(body)) {
+		text, _ := json.Marshal(object(cmp.Or(body, http.StatusText(status)))) // of strings: cannot fail
+		body = string(text)
+	}
+	w.WriteHeader(status)
+	io.WriteString(w, body) // a client that has gone away does not need it
 }
 
 func (s *Server) chat(w http.ResponseWriter, r *http.Request, f format) {
@@ -221,22 +260,4 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request, f format) {
 		}
 	}()
 	finished = a.run()
-}
-
-func (s *Server) models(w http.ResponseWriter) {
-	type model struct {
-		ID      string `json:"id"`
-		Object  string `json:"object"`
-		Created int64  `json:"created"`
-		OwnedBy string `json:"owned_by"`
-	}
-	list := struct {
-		Object string  `json:"object"`
-		Data   []model `json:"data"`
-	}{Object: "list", Data: []model{}}
-	for _, name := range s.Models {
-		list.Data = append(list.Data, model{ID: name, Object: "model", OwnedBy: "script"})
-	}
-	w.Header().Set("Content-Type", "application/json")
-	json.NewEncoder(w).Encode(list) // a client that has gone away does not need it
 }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/lingserve/lingserve/internal/longtest"
 	"github.com/lingserve/lingserve/tape"
 )
 
@@ -143,6 +144,7 @@ func TestAnIndexThatDoesNotFitIsMadeAgain(t *testing.T) {
 
 // TA-60, TA-22: whatever the moment in which a writer died, or how much of the tape the end of the machine took.
 func TestAnIndexIsCompletedFromWhereItStops(t *testing.T) {
+	longtest.Only(t, "many crashes")
 	dir := t.TempDir()
 	s := open(t, dir, FolderOptions{Sync: SyncNone})
 	create(t, s, "a")
@@ -502,6 +504,7 @@ func TestAClockThatGoesBackwardsChangesNothing(t *testing.T) {
 
 // TA-22, TA-23: a million entries, ten thousand sessions.
 func TestLargeStores(t *testing.T) {
+	longtest.Only(t, "a million entries")
 	if testing.Short() {
 		t.Skip("takes long")
 	}

@@ -86,7 +86,9 @@ func ExampleFilter() {
 		regexp.MustCompile(`^notes/\d+$`),
 		tube.EventFunc(func(e tube.Event) bool { return e.Name == "cost" }),
 	}})
-	send := func(uri string) { _, _ = t.Send(tube.Event{Kind: tube.Append, URI: []byte(uri), Value: []byte("text")}) }
+	send := func(uri string) {
+		_, _ = t.Send(tube.Event{Kind: tube.Append, URI: []byte(uri), Value: []byte("text")})
+	}
 	send("draft")
 	send("notes/1")
 	send("title")

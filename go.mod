@@ -8,6 +8,7 @@ require (
 	github.com/aws/aws-sdk-go-v2/config v1.33.18
 	github.com/aws/smithy-go v1.28.9
 	github.com/buger/jsonparser v1.6.1
+	github.com/coreos/go-systemd/v22 v22.7.0
 	github.com/creack/pty v1.1.24
 	github.com/flosch/pongo2/v6 v6.1.0
 	github.com/getkin/kin-openapi v0.152.0

@@ -151,7 +151,7 @@ type loopVerdict struct {
 
 // loopLocked says what the gate loop does with an event, and how it is counted.
 func (g *budget) loopLocked(f *Facts, now time.Time) (v loopVerdict, count func()) {
-	v.Verdict = Verdict{Gate: "loop", State: Passed, Setting: builtIn + "loop_events", Value: strconv.Itoa(g.limits.LoopEvents)}
+	v.Verdict = Verdict{Gate: GateLoop, State: Passed, Setting: builtIn + "loop_events", Value: strconv.Itoa(g.limits.LoopEvents)}
 	place := placeOf(f)
 	if !f.Sender.IsBot {
 		v.State = Skipped

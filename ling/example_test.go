@@ -13,10 +13,8 @@ import (
 
 // One bot's answer starts the next one; Close waits for both.
 func Example() {
-	provider := demo.New(nil)
-	defer provider.Close()
 	models := &adapter.Registry{Default: "demo:fast"}
-	models.Register("demo", provider)
+	models.Register("demo", demo.New(nil))
 
 	m := ling.New(context.Background(), bot.Config{Format: bot.Text}, &ling.Options{Models: models})
 	first, err := m.CreateBot("first", "answer", nil)
@@ -62,4 +60,17 @@ func ExampleManager_Go() {
 	// there is no city of that name
 	// {"event":"error","data":{"code":"invalid_request","message":"there is no city of that name","retryable":false,"fatal":false}}
 	// {"event":"finished","data":{"status":"failed"}}
+}
+
+// Task is Go for a task with a value.
+func ExampleTask() {
+	ctx := context.Background()
+	m := ling.New(ctx, bot.Config{}, nil)
+	distance := ling.Task(m, func(context.Context) (int, error) { return 384_400, nil })
+	km, err := distance(ctx)
+	fmt.Println(km, err)
+	fmt.Println(m.Close())
+	// Output:
+	// 384400 <nil>
+	// <nil>
 }

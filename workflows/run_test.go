@@ -29,10 +29,8 @@ func run(t *testing.T, name, model, input string, check func(t *testing.T, r lin
 		t.Fatalf("there is no workflow %s", name)
 	}
 	synctest.Test(t, func(t *testing.T) {
-		p := demo.New(nil)
-		defer p.Close()
 		models := &adapter.Registry{Default: "demo:" + model}
-		models.Register("demo", p)
+		models.Register("demo", demo.New(nil))
 		in, err := flow.Prepare(w, json.RawMessage(input))
 		if err != nil {
 			t.Fatal(err)
@@ -47,7 +45,7 @@ func run(t *testing.T, name, model, input string, check func(t *testing.T, r lin
 		}
 		took := time.Since(start)
 		var events []tube.Event
-		for e, err := range m.AllEvents(t.Context()) {
+		for e, err := range m.Tube().AllEvents(t.Context(), 0) {
 			if err != nil {
 				t.Fatal(err)
 			}

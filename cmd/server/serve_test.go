@@ -18,9 +18,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lingserve/lingserve/internal/fakeproviders"
 	"github.com/lingserve/lingserve/internal/longtest"
 	"github.com/lingserve/lingserve/internal/program"
-	"github.com/lingserve/lingserve/internal/upstream"
 )
 
 // process is a server in a process of its own.
@@ -254,9 +254,9 @@ func TestServeWithTheLogAsJSONSaysNothingElse(t *testing.T) {
 func TestAfterSIGTERMARunMayEnd(t *testing.T) {
 	may := make(chan struct{})
 	end := sync.OnceFunc(func() { close(may) })
-	model := httptest.NewServer(&upstream.Server{Script: func(upstream.Request) upstream.Answer {
+	model := httptest.NewServer(&fakeproviders.Server{Script: func(fakeproviders.Request) fakeproviders.Answer {
 		<-may
-		return upstream.Answer{Text: "It scatters."}
+		return fakeproviders.Answer{Text: "It scatters."}
 	}})
 	t.Cleanup(model.Close)
 	t.Cleanup(end)

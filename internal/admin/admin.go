@@ -36,7 +36,6 @@ type handler struct {
 	openMetrics bool
 	metrics     http.Handler
 	budget      *adapter.Budget
-	public      http.Handler // answers the probes
 	log         *slog.Logger
 	profiling   sync.Mutex // one profile at a time: each slows all requests down, and two disturb each other
 	mux         *http.ServeMux
@@ -78,7 +77,7 @@ func newHandler(
 	c *config.Config, door *access.Door, m *telemetry.Metrics, budget *adapter.Budget, public http.Handler, log *slog.Logger,
 ) (*handler, error) {
 	a := &handler{
-		door: door, open: c.AdminOpen(), openMetrics: c.Admin.OpenMetrics, metrics: m.Handler(log), budget: budget, public: public, log: log,
+		door: door, open: c.AdminOpen(), openMetrics: c.Admin.OpenMetrics, metrics: m.Handler(log), budget: budget, log: log,
 	}
 	if c.AdminLocal() { // a page of another site can lead its name here, and count for the browser as a page of this listener
 		var err error

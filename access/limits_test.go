@@ -106,9 +106,6 @@ func TestRunsAtOnceAreBoundedForEachCaller(t *testing.T) {
 	one() // a second time ends nothing more
 	begin("ann", "")
 	begin("ann", access.LimitRuns)
-	if n := l.RunsOf("ann"); n != 2 {
-		t.Error(n)
-	}
 	_, d := l.Run("ann")
 	if refusal, ok := errors.AsType[*access.Refusal](d.Err()); !ok || refusal.Status != 429 || refusal.Code != "rate_limited" {
 		t.Errorf("%#v", d.Err())
@@ -145,7 +142,7 @@ func TestNoMoreGoesThroughThanTimeAllows(t *testing.T) {
 						wrong = fmt.Sprintf("wait %v for one", d.RetryAfter)
 						return
 					}
-					time.Sleep(d.RetryAfter)
+					time.Sleep(d.RetryAfter + time.Microsecond) // answers round it up to seconds
 					if d := l.Request("ann"); !d.OK() {
 						wrong = fmt.Sprintf("%+v after the time that was named", d)
 						return
@@ -161,80 +158,6 @@ func TestNoMoreGoesThroughThanTimeAllows(t *testing.T) {
 		})
 		if wrong != "" {
 			rt.Fatal(wrong)
-		}
-	})
-}
-
-func TestCallersAreForgottenAndTheirNumberIsBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := access.NewLimits(access.LimitsOptions{Requests: access.Rate{PerMinute: 60, Burst: 2}, Runs: 10, Callers: 5000})
-		end, _ := l.Run("ann")
-		for i := range 100_000 {
-			l.Request(fmt.Sprintf("stranger %d", i))
-			time.Sleep(time.Millisecond)
-			if n := l.Callers(); n > 5000 {
-				t.Fatalf("%d callers", n)
-			}
-		}
-		if n := l.Callers(); n > 3000 { // a bucket of which one was taken is full after a second, and the map may double
-			t.Errorf("%d callers are kept", n)
-		}
-		end()
-
-		// All at once: those who come too late share one bucket, and who was there has his own.
-		l = access.NewLimits(access.LimitsOptions{Requests: access.Rate{PerMinute: 60, Burst: 2}, Callers: 100})
-		l.Request("ann")
-		refused := 0
-		for i := range 1000 {
-			if !l.Request(fmt.Sprintf("stranger %d", i)).OK() {
-				refused++
-			}
-		}
-		if l.Callers() != 100 || refused != 1000-99-2 {
-			t.Errorf("%d callers, %d refused", l.Callers(), refused)
-		}
-		if d := l.Request("ann"); !d.OK() {
-			t.Errorf("%+v", d)
-		}
-		time.Sleep(time.Minute)
-		if d := l.Request("stranger 2000"); !d.OK() || l.Callers() != 1 {
-			t.Errorf("%+v, %d callers", d, l.Callers())
-		}
-	})
-}
-
-// Ever new strangers do not make the server look through all callers for each of them.
-func TestItIsSeldomLookedForCallersToForget(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := access.NewLimits(access.LimitsOptions{Requests: access.Rate{PerMinute: 6000}, Callers: 100})
-		for i := range 101 {
-			l.Request(fmt.Sprint(i))
-		}
-		time.Sleep(500 * time.Millisecond) // all could be forgotten by now
-		if l.Request("new"); l.Callers() != 100 {
-			t.Errorf("%d callers", l.Callers())
-		}
-		time.Sleep(500 * time.Millisecond)
-		if l.Request("new"); l.Callers() != 1 {
-			t.Errorf("%d callers", l.Callers())
-		}
-	})
-}
-
-func TestACallerWithRunsIsNotForgotten(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := access.NewLimits(access.LimitsOptions{Requests: access.Rate{PerMinute: 6000}, Runs: 1})
-		end, _ := l.Run("ann")
-		for i := range 5000 {
-			l.Request(fmt.Sprint(i))
-			time.Sleep(time.Millisecond)
-		}
-		if _, d := l.Run("ann"); d.Limit != access.LimitRuns {
-			t.Errorf("%+v", d)
-		}
-		end()
-		if _, d := l.Run("ann"); !d.OK() {
-			t.Errorf("%+v", d)
 		}
 	})
 }
@@ -265,8 +188,8 @@ func TestLimitsAreCountedRightByManyAtOnce(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if passed != 100 || most > 3 || l.RunsOf("ann") != 0 {
-		t.Errorf("%d passed, %d at once, %d run", passed, most, l.RunsOf("ann"))
+	if passed != 100 || most > 3 {
+		t.Errorf("%d passed, %d at once", passed, most)
 	}
 }
 

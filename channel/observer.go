@@ -3,6 +3,8 @@ package channel
 import (
 	"context"
 	"time"
+
+	"github.com/lingserve/lingserve/internal/ratelimit"
 )
 
 // Phase is what a stage tells.
@@ -58,5 +60,5 @@ type Limits struct {
 	LoopTurns   int           // 8 in a row that bots have started
 }
 
-// Rate is a token bucket. A negative PerMinute is no limit.
-type Rate struct{ PerMinute, Burst int }
+// Rate is how many messages are allowed in a minute, and how many at once. A negative PerMinute is no limit.
+type Rate = ratelimit.Rate

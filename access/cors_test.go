@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -17,7 +17,7 @@ const page = "https://app.example.com"
 
 func cors(t testing.TB, origins ...string) *access.CORS {
 	t.Helper()
-	c, err := access.NewCORS(origins, 0)
+	c, err := access.NewCORS(origins)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,12 +47,13 @@ func TestOnlyListedOriginsSeeAnswers(t *testing.T) {
 		"https://app.example.com\x00": false, "https://user@app.example.com": false, "http://localhost": false, "http://localhost:51730": false, "https://evil.test": false,
 	} {
 		for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodOptions} {
-			h := http.Header{}
+			w := httptest.NewRecorder()
+			h := w.Header()
 			r := asked(method, origin)
 			if method == http.MethodOptions {
 				r.Header.Set("Access-Control-Request-Method", "POST")
 			}
-			preflight, err := c.Apply(h, r)
+			preflight, err := c.Apply(w, r)
 			if preflight != (method == http.MethodOptions) || (err == nil) != (want || !preflight) || err != nil && !errors.Is(err, access.ErrOrigin) {
 				t.Errorf("%s %q: %v %v", method, origin, preflight, err)
 			}
@@ -80,19 +81,25 @@ func TestAnAnswerToAListedOrigin(t *testing.T) {
 		"a request": {asked("POST", page), http.Header{
 			"Vary":                          {"Accept", "Origin"},
 			"Access-Control-Allow-Origin":   {page},
-			"Access-Control-Expose-Headers": {"X-Run-Id, Location, Retry-After, Idempotency-Replayed, X-Follow-Up-Id, X-Keepalive, WWW-Authenticate"},
+			"Access-Control-Expose-Headers": {"X-Run-Id, Location, Retry-After, Idempotency-Replayed, X-Follow-Up-Id, X-Keepalive, Www-Authenticate"},
 		}},
-		"a question": {asked("OPTIONS", page, "Access-Control-Request-Method", "POST", "Access-Control-Request-Headers", "authorization,last-event-id"), http.Header{
+		"a preflight": {asked("OPTIONS", page, "Access-Control-Request-Method", "POST", "Access-Control-Request-Headers", "authorization,last-event-id"), http.Header{
 			"Vary":                         {"Accept", "Origin", "Access-Control-Request-Method", "Access-Control-Request-Headers"},
 			"Access-Control-Allow-Origin":  {page},
-			"Access-Control-Allow-Methods": {"GET, HEAD, POST, DELETE"},
-			"Access-Control-Allow-Headers": {"Authorization, Content-Type, Accept, Idempotency-Key, Last-Event-ID, Prefer, Cache-Control, traceparent, tracestate"},
+			"Access-Control-Allow-Methods": {"POST"},
+			"Access-Control-Allow-Headers": {"Authorization, Last-Event-Id"},
 			"Access-Control-Max-Age":       {"600"},
+		}},
+		"a preflight for a method that is not allowed": {asked("OPTIONS", page, "Access-Control-Request-Method", "PUT"), http.Header{
+			"Vary": {"Accept", "Origin", "Access-Control-Request-Method", "Access-Control-Request-Headers"},
+		}},
+		"a preflight for a header that is not allowed": {asked("OPTIONS", page, "Access-Control-Request-Method", "POST", "Access-Control-Request-Headers", "cookie"), http.Header{
+			"Vary": {"Accept", "Origin", "Access-Control-Request-Method", "Access-Control-Request-Headers"},
 		}},
 		"OPTIONS that is no question": {asked("OPTIONS", page), http.Header{
 			"Vary":                          {"Accept", "Origin"},
 			"Access-Control-Allow-Origin":   {page},
-			"Access-Control-Expose-Headers": {"X-Run-Id, Location, Retry-After, Idempotency-Replayed, X-Follow-Up-Id, X-Keepalive, WWW-Authenticate"},
+			"Access-Control-Expose-Headers": {"X-Run-Id, Location, Retry-After, Idempotency-Replayed, X-Follow-Up-Id, X-Keepalive, Www-Authenticate"},
 		}},
 		"two origins": {func() *http.Request {
 			r := asked("GET", page)
@@ -101,13 +108,12 @@ func TestAnAnswerToAListedOrigin(t *testing.T) {
 		}(), http.Header{"Vary": {"Accept", "Origin"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := http.Header{"Vary": {"Accept"}}
-			for range 2 { // a second time adds nothing
-				if _, err := c.Apply(h, tc.r); err != nil {
-					t.Fatal(err)
-				}
+			w := httptest.NewRecorder()
+			w.Header().Set("Vary", "Accept")
+			if _, err := c.Apply(w, tc.r); err != nil {
+				t.Fatal(err)
 			}
-			if diff := cmp.Diff(tc.want, h); diff != "" {
+			if diff := cmp.Diff(tc.want, w.Header()); diff != "" {
 				t.Error(diff)
 			}
 		})
@@ -115,13 +121,13 @@ func TestAnAnswerToAListedOrigin(t *testing.T) {
 }
 
 func TestWithoutOriginsNothingIsSaid(t *testing.T) {
-	c, err := access.NewCORS(nil, time.Hour)
+	c, err := access.NewCORS(nil)
 	if c != nil || err != nil {
 		t.Fatal(c, err)
 	}
-	h := http.Header{}
-	if preflight, err := c.Apply(h, asked("OPTIONS", page, "Access-Control-Request-Method", "POST")); preflight || err != nil || len(h) != 0 || c.Allows(page) {
-		t.Error(preflight, err, h)
+	w := httptest.NewRecorder()
+	if preflight, err := c.Apply(w, asked("OPTIONS", page, "Access-Control-Request-Method", "POST")); preflight || err != nil || len(w.Header()) != 0 || c.Allows(page) {
+		t.Error(preflight, err, w.Header())
 	}
 	if err := c.Trust(http.NewCrossOriginProtection()); err != nil {
 		t.Error(err)
@@ -144,28 +150,13 @@ func TestListedOriginsPassTheProtectionAgainstOtherSites(t *testing.T) {
 }
 
 func TestOriginsThatMakeNoSenseAreRefused(t *testing.T) {
-	for origin, why := range map[string]string{
-		"*":                             "patterns are not supported",
-		"https://*.example.com":         "patterns are not supported",
-		"null":                          "any page can send this origin",
-		"":                              "the scheme or the host is missing",
-		"app.example.com":               "the scheme or the host is missing",
-		"//app.example.com":             "the scheme or the host is missing",
-		"https:app":                     "the scheme or the host is missing",
-		"https://u@app.example.com":     "the scheme or the host is missing",
-		"https://app.example.com/":      "nothing may follow the host",
-		"https://app.example.com/a":     "nothing may follow the host",
-		"https://app.example.com?":      "nothing may follow the host",
-		"https://app.example.com#":      "nothing may follow the host",
-		"https://App.example.com":       "browsers use lower-case letters",
-		"https://app.example.com:443":   "browsers omit the default port",
-		"http://app.example.com:80":     "browsers omit the default port",
-		"https://app.example.com:":      "the port is missing",
-		"https://bücher.example":        "the host has characters other than ASCII",
-		"https://app.example.com\nx: y": "the scheme or the host is missing",
+	for _, origin := range []string{
+		"*", "https://*.example.com", "null", "", "app.example.com", "//app.example.com", "https:app", "https://u@app.example.com",
+		"https://app.example.com/", "https://app.example.com/a", "https://app.example.com?", "https://app.example.com#", "https://App.example.com",
+		"https://app.example.com:443", "http://app.example.com:80", "https://app.example.com:", "https://bücher.example", "https://app.example.com\nx: y",
 	} {
-		_, err := access.NewCORS([]string{origin}, 0)
-		if want := fmt.Sprintf("%q is not a valid origin: %s; expected one such as https://app.example.com", origin, why); err == nil || err.Error() != want {
+		_, err := access.NewCORS([]string{origin})
+		if want := fmt.Sprintf("%q is not a valid origin; expected one such as https://app.example.com, ", origin); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)
 		}
 	}
@@ -177,11 +168,11 @@ func FuzzOrigin(f *testing.F) {
 	f.Add(page + ".evil.test")
 	f.Add("https://app.example.com:443")
 	f.Fuzz(func(t *testing.T, origin string) {
-		h := http.Header{}
-		if _, err := c.Apply(h, asked("GET", origin)); err != nil {
+		w := httptest.NewRecorder()
+		if _, err := c.Apply(w, asked("GET", origin)); err != nil {
 			t.Fatal(err)
 		}
-		if allowed := h.Get("Access-Control-Allow-Origin"); allowed != "" && (allowed != page || origin != page) {
+		if allowed := w.Header().Get("Access-Control-Allow-Origin"); allowed != "" && (allowed != page || origin != page) {
 			t.Fatalf("%q is answered with %q", origin, allowed)
 		}
 	})
@@ -190,11 +181,11 @@ func FuzzOrigin(f *testing.F) {
 func BenchmarkCORS(b *testing.B) {
 	c := cors(b, page, "http://localhost:5173")
 	r := asked("POST", page)
-	h := http.Header{}
+	w := httptest.NewRecorder()
 	b.ReportAllocs()
 	for b.Loop() {
-		clear(h)
-		if _, err := c.Apply(h, r); err != nil {
+		clear(w.Header())
+		if _, err := c.Apply(w, r); err != nil {
 			b.Fatal(err)
 		}
 	}

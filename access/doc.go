@@ -11,5 +11,5 @@
 //   - No error, log line or name holds a key, a token or a ticket, nor a part of one that would help to find it. A key's id may be
 //     logged.
 //   - Whether a secret is right is decided by comparing digests in constant time.
-//   - Everything that callers can make grow is bounded, and what is decided for each request allocates nothing in the steady state.
+//   - Everything that callers can make grow is bounded.
 package access

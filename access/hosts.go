@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"net/http"
 	"net/netip"
+	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -55,33 +57,29 @@ func isHostName(name string) bool {
 	return true
 }
 
-// Allows says whether the server is known by a host as it stands in a request, with or without a port.
+// Allows reports whether the server is known by a host as it stands in a request, with or without a port.
 func (h *Hosts) Allows(host string) bool {
 	if h.any {
 		return true
 	}
-	name, ok := hostOnly(host)
-	if !ok {
-		return false
+	if colon := strings.LastIndexByte(host, ':'); colon > strings.LastIndexByte(host, ']') {
+		if _, err := strconv.ParseUint(host[colon+1:], 10, 16); err != nil {
+			return false
+		}
+		host = host[:colon]
 	}
-	if inner, ok := strings.CutPrefix(name, "["); ok {
-		a, err := netip.ParseAddr(strings.TrimSuffix(inner, "]"))
-		return err == nil && a.Is6()
+	if inner, ok := strings.CutPrefix(host, "["); ok {
+		inner, closed := strings.CutSuffix(inner, "]")
+		a, err := netip.ParseAddr(inner)
+		return closed && err == nil && a.Is6()
 	}
-	name = strings.TrimSuffix(strings.ToLower(name), ".") // makes no copy where it is so already
+	name := strings.TrimSuffix(strings.ToLower(host), ".")
 	if !isHostName(name) {
 		return false
 	}
-	if name == "localhost" || strings.HasSuffix(name, ".localhost") || h.names[name] {
+	below := func(suffix string) bool { return len(name) > len(suffix) && strings.HasSuffix(name, suffix) }
+	if name == "localhost" || below(".localhost") || h.names[name] || slices.ContainsFunc(h.suffix, below) {
 		return true
-	}
-	for _, suffix := range h.suffix {
-		if len(name) > len(suffix) && strings.HasSuffix(name, suffix) {
-			return true
-		}
-	}
-	if last := name[len(name)-1]; last < '0' || last > '9' {
-		return false // no name that browsers look up ends in a number
 	}
 	a, err := netip.ParseAddr(name)
 	return err == nil && a.Is4()

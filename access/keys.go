@@ -238,15 +238,7 @@ func parseKeys(entries []string, place string) ([]Key, []error) {
 	return keys, errs
 }
 
-// ReadKeys reads a file of keys: an entry a line, as [ParseKey] takes it. Empty lines and those that begin with # are left out.
-func ReadKeys(path string) ([]Key, error) {
-	data, err := readKeyFile(path)
-	if err != nil {
-		return nil, err
-	}
-	return parseKeyFile(path, data)
-}
-
+// parseKeyFile parses a file of keys: one entry per line, as [ParseKey] takes it. It skips empty lines and those that begin with #.
 func parseKeyFile(path string, data []byte) ([]Key, error) {
 	lines := strings.Split(string(bytes.TrimPrefix(data, []byte("\ufeff"))), "\n")
 	for i, line := range lines {

@@ -2,13 +2,13 @@ package access
 
 import (
 	"fmt"
-	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 )
 
-// Proxies are the addresses of proxies that are trusted to say whom they speak for. The zero value trusts none.
+// Proxies are the addresses of trusted proxies, which tell the address of their client. The zero value trusts none.
 type Proxies struct{ of []netip.Prefix }
 
 // ParseProxies reads addresses and networks, as 10.0.0.0/8.
@@ -38,49 +38,33 @@ func ParseProxies(list []string) (Proxies, error) {
 
 // Trusts reports whether a proxy with this address is trusted.
 func (p Proxies) Trusts(a netip.Addr) bool {
-	for _, prefix := range p.of {
-		if prefix.Contains(a) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(p.of, func(prefix netip.Prefix) bool { return prefix.Contains(a) })
 }
 
-// maxHops is more than any request passes through.
-const maxHops = 32
-
-// Client is the address that a request comes from. X-Forwarded-For counts only where a trusted proxy has sent it, and of it only what
-// trusted proxies have written: they write at its end, so it is the last one that is not trusted. Everything before that is what the
-// client says of itself. It is not valid where the connection has no address, as that of a Unix socket.
+// Client returns the address that a request comes from. X-Forwarded-For counts only if a trusted proxy sent it: the client is its last
+// address that is not a trusted proxy, because proxies write at its end and clients can write anything before. It is invalid if the
+// connection has no address, as with a Unix socket.
+//
+// Unlike chi's ClientIPFromXFF it accepts an address with a port, as some proxies write it, and falls back to the proxy's address.
 func (p Proxies) Client(r *http.Request) netip.Addr {
 	client := parseAddr(r.RemoteAddr)
-	if len(p.of) == 0 || !p.Trusts(client) {
+	if !p.Trusts(client) {
 		return client
 	}
-	hops := 0
-	lines := r.Header["X-Forwarded-For"]
-	for i := len(lines) - 1; i >= 0; i-- {
-		rest := lines[i]
-		for more := true; more; hops++ {
-			var last string
-			if at := strings.LastIndexByte(rest, ','); at >= 0 {
-				rest, last = rest[:at], rest[at+1:]
-			} else {
-				last, more = rest, false
-			}
-			addr := parseAddr(strings.TrimSpace(last))
-			if !addr.IsValid() || hops == maxHops {
-				return client // what cannot be read leads no further
-			}
-			if client = addr; !p.Trusts(addr) {
-				return client
-			}
+	hops := strings.Split(strings.Join(r.Header["X-Forwarded-For"], ","), ",")
+	for _, hop := range slices.Backward(hops) {
+		addr := parseAddr(strings.TrimSpace(hop))
+		if !addr.IsValid() {
+			break
+		}
+		if client = addr; !p.Trusts(client) {
+			break
 		}
 	}
 	return client
 }
 
-// parseAddr reads an address with or without a port. Not valid is one that cannot be read.
+// parseAddr reads an address with or without a port. The result is invalid if the text is.
 func parseAddr(text string) netip.Addr {
 	if ap, err := netip.ParseAddrPort(text); err == nil {
 		return ap.Addr().Unmap().WithZone("")
@@ -93,7 +77,7 @@ func parseAddr(text string) netip.Addr {
 	return addr.Unmap().WithZone("")
 }
 
-// Caller is the name of an address in [Limits]. Whoever has an IPv6 address has 2^64 of them, so the network of that size counts.
+// Caller returns the name of an address in [Limits]. A client with IPv6 has 2^64 addresses, so its network of that size counts.
 func Caller(a netip.Addr) string {
 	if !a.IsValid() {
 		return "unknown"
@@ -103,25 +87,4 @@ func Caller(a netip.Addr) string {
 		return prefix.String()
 	}
 	return a.String()
-}
-
-// hostOnly is a host without its port; ok is false where it is neither.
-func hostOnly(host string) (string, bool) {
-	if host == "" {
-		return "", false
-	}
-	if host[0] == '[' || strings.Count(host, ":") == 1 {
-		if strings.HasSuffix(host, "]") {
-			return host, true
-		}
-		h, port, err := net.SplitHostPort(host)
-		if err != nil || port == "" || len(port) > 5 || strings.Trim(port, "0123456789") != "" {
-			return "", false
-		}
-		if host[0] == '[' {
-			h = host[:len(h)+2]
-		}
-		return h, true
-	}
-	return host, !strings.Contains(host, ":")
 }

@@ -4,125 +4,86 @@ import (
 	"context"
 	"crypto/ecdsa"
 	"crypto/ed25519"
-	"crypto/elliptic"
 	"crypto/rsa"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
-	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
 	"os"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
+	"golang.org/x/sync/singleflight"
+	"golang.org/x/time/rate"
 
 	"github.com/lingserve/lingserve/internal/egress"
 )
 
 const (
-	// signersCooldown is the least time between two asks for the keys. Whoever makes up ids of keys can cause no more than that, and
-	// a token of a new key waits at most that long.
+	// signersCooldown is the minimum time between two reads of the keys, however many unknown key ids are sent.
 	signersCooldown = 30 * time.Second
 	signersTimeout  = 5 * time.Second
 	signersRefresh  = 15 * time.Minute
-	// maxSigners bounds a set of keys, maxSignerSet its bytes. Issuers have two or three.
-	maxSigners   = 64
-	maxSignerSet = 512 << 10
-	// maxWaiting is how many tokens wait for one answer of the issuer. Others are refused, so that an issuer that is slow keeps no
-	// more requests than that.
-	maxWaiting = 64
-	// Sizes of RSA keys: shorter ones can be broken, longer ones keep the processor busy.
+	maxSigners      = 64
+	maxSignerSet    = 512 << 10 // bytes
+	// Shorter RSA keys can be broken, longer ones keep the processor busy.
 	minRSA, maxRSA = 2048, 8192
 )
 
-// signers are the keys that an issuer signs with. The whole set is replaced when it is read, so that a key that the issuer takes back
-// is not trusted any more. While it cannot be read, the last one stays.
+// signers are the keys that an issuer signs with. A read replaces all of them, so a key that the issuer withdraws is no longer trusted. If
+// they cannot be read, the last ones stay.
+//
+// Libraries that read key sets (go-oidc, keyfunc) read them again for each unknown id, or replace good keys by an empty set, or refuse a
+// set because of one key, and none bounds its size.
 type signers struct {
-	o    *TokensOptions
-	load func(context.Context) ([]byte, error)
-	set  atomic.Pointer[signerSet]
-
-	mu      sync.Mutex
-	asked   time.Time     // when it was begun to read the keys last
-	asking  chan struct{} // closed when that has ended; nil when it is not going on
-	waiting int
-	closed  bool
-
+	o      *TokensOptions
+	client *http.Client // nil reads a file
+	set    atomic.Pointer[signerSet]
+	limit  *rate.Limiter
+	reads  singleflight.Group
 	ctx    context.Context
 	cancel context.CancelFunc
-	wg     sync.WaitGroup
 }
 
-// signerSet is never changed.
+// signerSet is a set of keys as it was read. It is never changed.
 type signerSet struct {
 	at   time.Time
-	byID map[string][]*jose.JSONWebKey
-	n    int
+	keys []jose.JSONWebKey
 }
 
 func newSigners(o *TokensOptions) (*signers, error) {
-	s := &signers{o: o}
-	if o.Refresh <= 0 {
-		o.Refresh = signersRefresh
-	}
-	if err := s.source(); err != nil {
-		return nil, err
-	}
+	s := &signers{o: o, limit: rate.NewLimiter(rate.Every(signersCooldown), 1)}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
+	if o.Keys == "" {
+		return nil, errors.New("the issuer's keys are missing; set the address of its key set (jwks_uri), or a file")
+	}
 	if !strings.Contains(o.Keys, "://") {
-		if err := s.read(s.ctx); err != nil { // a file that is wrong now will be wrong later
-			s.cancel()
-			return nil, err
-		}
-		return s, nil
+		return s, s.read()
 	}
-	s.mu.Lock()
-	s.ask()
-	s.mu.Unlock()
-	return s, nil
-}
-
-// source decides how the keys are read.
-func (s *signers) source() error {
-	where := s.o.Keys
-	switch {
-	case where == "":
-		return errors.New("the issuer's keys are missing; set the address of its key set (jwks_uri), or a file")
-	case !strings.Contains(where, "://"):
-		s.load = func(context.Context) ([]byte, error) { return readSignerFile(where) }
-		return nil
-	}
-	u, err := url.Parse(where)
+	u, err := url.Parse(o.Keys)
 	if err != nil || u.Host == "" || u.User != nil || u.Fragment != "" ||
 		u.Scheme != "https" && (u.Scheme != "http" || !isLoopback(u.Hostname())) {
-		return errors.New("the address of the issuer's keys: expected https://…, or http://… on this machine")
+		return nil, errors.New("the address of the issuer's keys: expected https://…, or http://… on this machine")
 	}
-	transport := s.o.Transport
+	transport := o.Transport
 	if transport == nil {
+		// Minutes lie between two requests: an idle connection would be useless.
 		transport = &http.Transport{
-			Proxy:                  egress.Proxy(s.o.ProxyEnv),
-			DialContext:            (&net.Dialer{Timeout: signersTimeout}).DialContext,
-			TLSHandshakeTimeout:    signersTimeout,
-			ResponseHeaderTimeout:  signersTimeout,
-			MaxResponseHeaderBytes: 64 << 10,
-			DisableKeepAlives:      true, // minutes lie between two requests
-			ForceAttemptHTTP2:      true,
+			Proxy: egress.Proxy(o.ProxyEnv), MaxResponseHeaderBytes: 64 << 10, DisableKeepAlives: true, ForceAttemptHTTP2: true,
 		}
 	}
-	client := &http.Client{
-		Transport: transport,
-		// The address was chosen by whoever runs this server; one that it leads to was not.
+	s.client = &http.Client{
+		Transport: transport, Timeout: signersTimeout,
+		// The operator chose the address, but not where it redirects to.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
-	s.load = func(ctx context.Context) ([]byte, error) { return fetchSigners(ctx, client, where) }
-	return nil
+	s.reads.DoChan("", s.refresh)
+	return s, nil
 }
 
 func isLoopback(host string) bool {
@@ -133,229 +94,141 @@ func isLoopback(host string) bool {
 	return err == nil && ip.Unmap().IsLoopback()
 }
 
+// close cancels a read and waits for its end.
 func (s *signers) close() {
-	s.mu.Lock()
-	s.closed = true
-	s.mu.Unlock()
 	s.cancel()
-	s.wg.Wait()
+	_, _, _ = s.reads.Do("", s.refresh)
 }
 
-func (s *signers) age() time.Duration {
+// find returns the keys with an id: one, or several if the issuer uses an id twice. Without an id it returns the only key. It reads the
+// keys again if there is none with this id.
+func (s *signers) find(ctx context.Context, id string) ([]jose.JSONWebKey, error) {
 	set := s.set.Load()
-	if set == nil {
-		return -1
-	}
-	return s.o.Now().Sub(set.at)
-}
-
-// find returns the keys with an id that an algorithm can be used with: one, or a few where an issuer uses an id twice. A token that
-// names no key is of the only one.
-func (s *signers) find(ctx context.Context, id, algorithm string) ([]*jose.JSONWebKey, error) {
-	set := s.set.Load()
-	if keys := set.find(id, algorithm); keys != nil {
-		if s.o.Now().Sub(set.at) >= s.o.Refresh {
-			s.mu.Lock()
-			s.ask() // nobody waits for it
-			s.mu.Unlock()
-		}
+	keys := set.find(id)
+	if keys != nil && time.Since(set.at) < s.o.Refresh {
 		return keys, nil
 	}
-	s.mu.Lock()
-	s.ask()
-	asking := s.asking
-	if asking != nil {
-		if s.waiting >= maxWaiting {
-			asking = nil
-		} else {
-			s.waiting++
-		}
+	done := s.reads.DoChan("", s.refresh)
+	if keys != nil {
+		return keys, nil
 	}
-	s.mu.Unlock()
-	if asking != nil {
-		var err error
-		select {
-		case <-asking:
-		case <-ctx.Done():
-			err = ctx.Err()
-		}
-		s.mu.Lock()
-		s.waiting--
-		s.mu.Unlock()
-		if err != nil {
-			return nil, err
-		}
+	select {
+	case <-done:
+	case <-ctx.Done():
+		return nil, ctx.Err()
 	}
-	set = s.set.Load() // also where nobody had to wait: reading may have ended just before
+	set = s.set.Load()
+	if keys := set.find(id); keys != nil {
+		return keys, nil
+	}
 	if set == nil {
 		return nil, ErrNoKeys
-	}
-	if keys := set.find(id, algorithm); keys != nil {
-		return keys, nil
 	}
 	return nil, ErrUnknownSigner
 }
 
-// ask begins to read the keys, unless that goes on already or was begun a short time ago. The lock is held.
-func (s *signers) ask() {
-	now := s.o.Now()
-	// A clock that was set back must not keep the keys from being read.
-	if s.closed || s.asking != nil || !s.asked.IsZero() && now.Sub(s.asked) < signersCooldown && now.Sub(s.asked) >= 0 {
-		return
+// refresh reads the keys unless they were read a short time ago.
+func (s *signers) refresh() (any, error) {
+	if s.ctx.Err() != nil || !s.limit.Allow() {
+		return nil, nil
 	}
-	s.asked = now
-	done := make(chan struct{})
-	s.asking = done
-	s.wg.Go(func() {
-		ctx, cancel := context.WithTimeout(s.ctx, signersTimeout)
-		defer cancel()
-		err := s.read(ctx)
-		s.mu.Lock()
-		s.asking = nil
-		s.mu.Unlock()
-		close(done)
-		if err != nil && s.ctx.Err() == nil {
-			s.o.Log.LogAttrs(s.ctx, slog.LevelWarn, "cannot read the token issuer's keys; keeping the old ones",
-				slog.String("issuer", s.o.Name), slog.Int("keys", s.set.Load().len()), slog.Any("error", err))
+	if err := s.read(); err != nil && s.ctx.Err() == nil {
+		n := 0
+		if set := s.set.Load(); set != nil {
+			n = len(set.keys)
 		}
-	})
+		s.o.Log.Warn("cannot read the token issuer's keys; keeping the old ones", "issuer", s.o.Name, "keys", n, "error", err)
+	}
+	return nil, nil
 }
 
-// read replaces the set of keys.
-func (s *signers) read(ctx context.Context) error {
-	data, err := s.load(ctx)
+// read replaces the keys.
+func (s *signers) read() error {
+	source, err := s.open()
 	if err != nil {
-		return err
+		return fmt.Errorf("the issuer's keys: %w", err)
 	}
-	set, err := parseSigners(data)
+	defer source.Close()
+	data, err := io.ReadAll(io.LimitReader(source, maxSignerSet+1))
+	switch {
+	case err != nil:
+		return fmt.Errorf("the issuer's keys: %w", err)
+	case len(data) > maxSignerSet:
+		return fmt.Errorf("the issuer's keys: too large; expected at most %d bytes", maxSignerSet)
+	}
+	keys, err := parseSigners(data)
 	if err != nil {
-		return err
+		return fmt.Errorf("the issuer's keys: %w", err)
 	}
-	set.at = s.o.Now()
-	s.set.Store(set)
+	s.set.Store(&signerSet{time.Now(), keys})
 	return nil
 }
 
-func (s *signerSet) len() int {
-	if s == nil {
-		return 0
+// open opens the file of the keys, or requests them from their address.
+func (s *signers) open() (io.ReadCloser, error) {
+	if s.client == nil {
+		return os.Open(s.o.Keys)
 	}
-	return s.n
+	req, err := http.NewRequestWithContext(s.ctx, http.MethodGet, s.o.Keys, http.NoBody)
+	if err != nil {
+		return nil, errors.New("the address is not valid")
+	}
+	req.Header.Set("Accept", "application/jwk-set+json, application/json")
+	req.Header.Set("Cache-Control", "no-cache") // a cached copy does not have a new key either
+	resp, err := s.client.Do(req)
+	if e, ok := errors.AsType[*url.Error](err); ok {
+		return nil, e.Err // without the address, whose query may be a secret
+	}
+	if resp.StatusCode != http.StatusOK {
+		_ = resp.Body.Close()
+		return nil, fmt.Errorf("the server answered with status %d; expected 200", resp.StatusCode)
+	}
+	return resp.Body, nil
 }
 
-func (s *signerSet) find(id, algorithm string) []*jose.JSONWebKey {
+func (s *signerSet) find(id string) (found []jose.JSONWebKey) {
 	if s == nil {
 		return nil
 	}
-	keys := s.byID[id]
-	if id == "" && s.n == 1 {
-		for _, only := range s.byID {
-			keys = only
+	if id == "" && len(s.keys) == 1 {
+		return s.keys
+	}
+	for _, key := range s.keys {
+		if key.KeyID == id {
+			found = append(found, key)
 		}
 	}
-	var fit []*jose.JSONWebKey
-	for _, key := range keys {
-		if fits(key, algorithm) {
-			fit = append(fit, key)
-		}
-	}
-	return fit
+	return found
 }
 
-// fits says whether a key is one of an algorithm: only what the issuer published the key for, and what its kind can do.
-func fits(key *jose.JSONWebKey, algorithm string) bool {
-	if key.Algorithm != "" && key.Algorithm != algorithm {
-		return false
-	}
-	switch k := key.Key.(type) {
-	case *rsa.PublicKey:
-		return strings.HasPrefix(algorithm, "RS") || strings.HasPrefix(algorithm, "PS")
-	case *ecdsa.PublicKey:
-		switch k.Curve {
-		case elliptic.P256():
-			return algorithm == "ES256"
-		case elliptic.P384():
-			return algorithm == "ES384"
-		case elliptic.P521():
-			return algorithm == "ES512"
-		}
-	case ed25519.PublicKey:
-		return algorithm == "EdDSA"
-	}
-	return false
-}
-
-// parseSigners reads a JSON Web Key Set. Keys that cannot check a signature are left out: those of other kinds, those for encryption,
-// secrets, and RSA keys of a size that makes no sense.
-func parseSigners(data []byte) (*signerSet, error) {
+// parseSigners reads a JSON Web Key Set. It leaves out what cannot verify a signature: other kinds of keys, keys for encryption, private
+// keys, secrets, and RSA keys of an unusual size.
+func parseSigners(data []byte) (keys []jose.JSONWebKey, err error) {
 	var raw struct {
 		Keys []json.RawMessage `json:"keys"`
 	}
 	if err := json.Unmarshal(data, &raw); err != nil || raw.Keys == nil {
-		return nil, errors.New("the issuer's keys: expected a JSON object with a list of keys")
+		return nil, errors.New("expected a JSON object with a list of keys")
 	}
 	if len(raw.Keys) > maxSigners {
-		return nil, fmt.Errorf("the issuer's keys: too many: %d; expected at most %d", len(raw.Keys), maxSigners)
+		return nil, fmt.Errorf("too many: %d; expected at most %d", len(raw.Keys), maxSigners)
 	}
-	set := &signerSet{byID: map[string][]*jose.JSONWebKey{}}
 	for _, text := range raw.Keys {
-		key := new(jose.JSONWebKey)
+		var key jose.JSONWebKey
 		if key.UnmarshalJSON(text) != nil || key.Use != "" && key.Use != "sig" {
 			continue
 		}
 		switch k := key.Key.(type) {
 		case *rsa.PublicKey:
-			if bits := k.N.BitLen(); bits < minRSA || bits > maxRSA {
-				continue
+			if bits := k.N.BitLen(); minRSA <= bits && bits <= maxRSA {
+				keys = append(keys, key)
 			}
 		case *ecdsa.PublicKey, ed25519.PublicKey:
-		default: // a private key or a secret is nothing that an issuer publishes
-			continue
+			keys = append(keys, key)
 		}
-		set.byID[key.KeyID] = append(set.byID[key.KeyID], key)
-		set.n++
 	}
-	if set.n == 0 {
-		return nil, errors.New("the issuer's keys: none of them can check signatures; expected at least one")
+	if len(keys) == 0 {
+		return nil, errors.New("none of them can verify signatures; expected at least one")
 	}
-	return set, nil
-}
-
-func fetchSigners(ctx context.Context, client *http.Client, where string) ([]byte, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, where, nil)
-	if err != nil {
-		return nil, errors.New("the issuer's keys: the address is not valid")
-	}
-	req.Header.Set("Accept", "application/jwk-set+json, application/json")
-	req.Header.Set("Cache-Control", "no-cache") // a key that is missing would not be in a copy either
-	resp, err := client.Do(req)
-	if err != nil {
-		if ue, ok := errors.AsType[*url.Error](err); ok {
-			err = ue.Err // without the address, whose query may be a secret
-		}
-		return nil, fmt.Errorf("the issuer's keys: %w", err)
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("the issuer's keys: the server answered with status %d; expected 200", resp.StatusCode)
-	}
-	data, err := io.ReadAll(io.LimitReader(resp.Body, maxSignerSet+1))
-	if err != nil {
-		return nil, fmt.Errorf("the issuer's keys: %w", err)
-	}
-	if len(data) > maxSignerSet {
-		return nil, fmt.Errorf("the issuer's keys: the answer is too large; expected at most %d bytes", maxSignerSet)
-	}
-	return data, nil
-}
-
-func readSignerFile(path string) ([]byte, error) {
-	if in, err := os.Stat(path); err == nil && (!in.Mode().IsRegular() || in.Size() > maxSignerSet) {
-		return nil, fmt.Errorf("the issuer's keys: expected a file of at most %d bytes", maxSignerSet)
-	}
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("the issuer's keys: %w", err)
-	}
-	return data, nil
+	return keys, nil
 }

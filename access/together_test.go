@@ -46,7 +46,7 @@ func (g *guard) let(w http.ResponseWriter, r *http.Request) error {
 	if err := g.hosts.Check(r); err != nil {
 		return err
 	}
-	if preflight, err := g.cors.Apply(w.Header(), r); preflight {
+	if preflight, err := g.cors.Apply(w, r); preflight {
 		if err == nil {
 			w.WriteHeader(http.StatusNoContent)
 		}

@@ -1,6 +1,7 @@
 package access
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -60,7 +61,6 @@ type TokensOptions struct {
 	Transport http.RoundTripper // to the issuer; nil is one of its own
 	ProxyEnv  bool              // with a transport of its own: go through the proxy that the environment names
 	Log       *slog.Logger
-	Now       func() time.Time // nil is time.Now
 }
 
 const (
@@ -80,9 +80,7 @@ const accessToken = "at+jwt"
 
 // Tokens checks the JWTs of one issuer. Its methods are safe for concurrent use.
 //
-// Signatures and keys are for go-jose, which has no dependencies of its own and reads no token without a list of algorithms. When keys
-// are read again, and what a token must say, is decided here: what is there for that asks the issuer again for each id that is made up,
-// or takes a token that never expires.
+// go-jose reads tokens and verifies signatures, for the listed algorithms only.
 type Tokens struct {
 	o       TokensOptions
 	allowed []jose.SignatureAlgorithm
@@ -93,21 +91,8 @@ type Tokens struct {
 // NewTokens checks the options and begins to read the issuer's keys. That their server cannot be reached is logged and no error:
 // there may be other ways in, and it is asked again with the first token.
 func NewTokens(o TokensOptions) (*Tokens, error) {
-	if o.Name == "" {
-		o.Name = "sso"
-	}
-	if o.SubjectClaim == "" {
-		o.SubjectClaim = "sub"
-	}
-	if o.ScopeClaim == "" {
-		o.ScopeClaim = "scope"
-	}
-	if o.Leeway == 0 {
-		o.Leeway = time.Minute
-	}
-	if o.Now == nil {
-		o.Now = time.Now
-	}
+	o.Name, o.SubjectClaim, o.ScopeClaim = cmp.Or(o.Name, "sso"), cmp.Or(o.SubjectClaim, "sub"), cmp.Or(o.ScopeClaim, "scope")
+	o.Leeway, o.Refresh = cmp.Or(o.Leeway, time.Minute), cmp.Or(o.Refresh, signersRefresh)
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
@@ -153,9 +138,6 @@ func NewTokens(o TokensOptions) (*Tokens, error) {
 // Close ends what reads the issuer's keys.
 func (t *Tokens) Close() { t.signers.close() }
 
-// Age is how old the issuer's keys are; below 0 where there are none yet.
-func (t *Tokens) Age() time.Duration { return t.signers.age() }
-
 // Check returns whose token a text is. The error is a [Refusal], or that of ctx.
 //
 // Where a key comes from is never read in the token: its headers jku, jwk, x5u and x5c have no meaning here.
@@ -189,12 +171,13 @@ func (t *Tokens) check(ctx context.Context, text string) (_ Principal, until tim
 	if err := t.validate(&claims); err != nil {
 		return Principal{}, until, err
 	}
-	keys, err := t.signers.find(ctx, head.KeyID, head.Algorithm)
+	keys, err := t.signers.find(ctx, head.KeyID)
 	if err != nil {
 		return Principal{}, until, err
 	}
 	for _, key := range keys {
-		if parsed.Claims(key) == nil {
+		// A key that the issuer published for one algorithm verifies no other.
+		if (key.Algorithm == "" || key.Algorithm == head.Algorithm) && parsed.Claims(key) == nil {
 			p, err := t.principal(all)
 			return p, claims.Expiry.Time().Add(t.o.Leeway), err
 		}
@@ -248,7 +231,7 @@ const latest = 253402300799
 
 // validate looks at who issued the token, for whom and when.
 func (t *Tokens) validate(c *registered) error {
-	now := t.o.Now()
+	now := time.Now()
 	for _, d := range []*jwt.NumericDate{c.Expiry, c.NotBefore, c.IssuedAt} {
 		if d != nil && (*d < 0 || *d > latest) {
 			return ErrMalformedToken

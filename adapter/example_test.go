@@ -7,13 +7,13 @@ import (
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/openai"
-	"github.com/lingserve/lingserve/internal/upstream"
+	"github.com/lingserve/lingserve/internal/fakeproviders"
 )
 
 // A model is found by its name and read in a loop. Leaving the loop cancels the request.
 func ExampleRegistry() {
-	server := &upstream.Server{Script: func(upstream.Request) upstream.Answer {
-		return upstream.Answer{Text: "Blue light scatters more."}
+	server := &fakeproviders.Server{Script: func(fakeproviders.Request) fakeproviders.Answer {
+		return fakeproviders.Answer{Text: "Blue light scatters more."}
 	}}
 	defer server.Close()
 	provider, err := openai.New(openai.Options{BaseURL: "http://model.example/v1", Transport: server.Transport()})
@@ -47,11 +47,11 @@ func ExampleRegistry() {
 
 // The models of a chain are asked one after the other, until one begins to answer.
 func ExampleRegistry_Model_chain() {
-	server := &upstream.Server{Script: func(r upstream.Request) upstream.Answer {
+	server := &fakeproviders.Server{Script: func(r fakeproviders.Request) fakeproviders.Answer {
 		if r.Model == "large" {
-			return upstream.Answer{Status: 401}
+			return fakeproviders.Answer{Status: 401}
 		}
-		return upstream.Answer{Text: "Hello."}
+		return fakeproviders.Answer{Text: "Hello."}
 	}}
 	defer server.Close()
 	provider, err := openai.New(openai.Options{BaseURL: "http://model.example/v1", Transport: server.Transport(), Key: "wrong"})

@@ -63,11 +63,8 @@ type Options struct {
 	// Approvals override what tools ask for, by name or by pattern ("fs.*").
 	Approvals map[string]tool.Approval
 	Skills    *skill.Library // nil for none
-	Commands  *command.Set   // nil: the ones that every agent has
 
 	MaxSteps        int           // model calls of a turn, 50
-	Parallel        int           // tools of a step at once, 8
-	SpillBytes      *int          // a larger result goes to the blobs: nil means 16 KiB, 0 never
 	ToolTimeout     time.Duration // 60 s
 	ApprovalTimeout time.Duration // 5 min
 	// Summarize lets a model sum up what an automatic handoff leaves behind.
@@ -75,10 +72,8 @@ type Options struct {
 	// MaxContext bounds the tokens of a request, which are estimated: a handoff comes before a larger one. 0 leaves the limit to the models.
 	MaxContext int
 
-	// Store has the tapes, unless another plugin provides one. Nil asks OpenStore when the first is needed.
-	Store     tape.Store
-	OpenStore func(context.Context) (tape.Store, error)
-	Log       *slog.Logger // nil is nowhere
+	Store tape.Store   // has the tapes; nil leaves that to another plugin
+	Log   *slog.Logger // nil is nowhere
 
 	// Host does what commands ask for that only the program around the agent can do; nil for nothing of it.
 	Host Host
@@ -94,14 +89,13 @@ type Host interface {
 
 // Agent is the plugin. Make it with [New]; it is safe for concurrent use.
 type Agent struct {
-	options    Options
-	log        *slog.Logger
-	own        *tool.Set // what tools is made of
-	tools      *tool.Set
-	commands   *command.Set
-	spillBytes int
-	runner     *tool.Runner
-	questions  questions
+	options   Options
+	log       *slog.Logger
+	own       *tool.Set // what tools is made of
+	tools     *tool.Set
+	commands  *command.Set
+	runner    *tool.Runner
+	questions questions
 
 	mu        sync.Mutex
 	framework *turn.Framework
@@ -116,15 +110,9 @@ func New(o Options) (*Agent, error) {
 	if o.MaxSteps <= 0 {
 		o.MaxSteps = DefaultMaxSteps
 	}
-	a := &Agent{options: o, log: o.Log, commands: o.Commands, spillBytes: DefaultSpillBytes}
+	a := &Agent{options: o, log: o.Log, commands: command.New()}
 	if a.log == nil {
 		a.log = slog.New(slog.DiscardHandler)
-	}
-	if a.commands == nil {
-		a.commands = command.New()
-	}
-	if o.SpillBytes != nil {
-		a.spillBytes = *o.SpillBytes
 	}
 	a.options.Approvals = maps.Clone(o.Approvals)
 	for pattern, asks := range o.Approvals {
@@ -137,7 +125,7 @@ func New(o Options) (*Agent, error) {
 		return nil, fmt.Errorf("agent: %w", err)
 	}
 	a.runner = &tool.Runner{
-		Parallel: o.Parallel, Timeout: o.ToolTimeout, ApprovalTimeout: o.ApprovalTimeout, Log: a.log,
+		Timeout: o.ToolTimeout, ApprovalTimeout: o.ApprovalTimeout, Log: a.log,
 		Redact: func(s string) string { return adapter.Redact(s) },
 		Before: a.beforeTool, After: a.afterTool, Approve: a.approve,
 	}
@@ -170,9 +158,6 @@ func (a *Agent) AttachFramework(f *turn.Framework) error {
 
 // Tools are those that the agent may call.
 func (a *Agent) Tools() *tool.Set { return a.tools }
-
-// Stray counts the tools that ignored the end of their turn and run on.
-func (a *Agent) Stray() int { return a.runner.Stray() }
 
 // Keys of the state that the agent adds.
 const (
@@ -253,15 +238,8 @@ func (a *Agent) OnError(ctx context.Context, stage turn.Stage, err error, e *tur
 }
 
 // ProvideTapeStore provides the store of the options.
-func (a *Agent) ProvideTapeStore(ctx context.Context) (tape.Store, bool, error) {
-	if a.options.Store != nil {
-		return a.options.Store, true, nil
-	}
-	if a.options.OpenStore != nil {
-		s, err := a.options.OpenStore(ctx)
-		return s, err == nil && s != nil, err
-	}
-	return nil, false, nil
+func (a *Agent) ProvideTapeStore(context.Context) (tape.Store, bool, error) {
+	return a.options.Store, a.options.Store != nil, nil
 }
 
 // SystemPrompt is the instructions and the workspace's AGENTS.md.

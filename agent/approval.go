@@ -181,7 +181,7 @@ func (a *Agent) Waiting() int {
 const settingApproval = "approval."
 
 // fingerprint identifies what a person approves when they approve a tool for the session: a changed tool has another one. It is the value of
-// such a setting. Sessions of earlier versions have "granted" there, which fits no tool.
+// such a setting.
 func fingerprint(t *tool.Tool) string {
 	data, err := json.Marshal([]any{t.Name, t.Description, t.Parameters(), t.Role})
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/lingserve/lingserve/internal/upstream"
+	"github.com/lingserve/lingserve/internal/fakeproviders"
 )
 
 // MO-24: a server that caches what requests have in common from their beginning reads most of an agent's loop of eight steps from there, and
@@ -15,7 +15,7 @@ func TestAnAgentsLoopIsReadFromTheCache(t *testing.T) {
 	var before []byte
 	all, cached := 0, 0
 	keys := map[string]bool{}
-	server := &upstream.Server{Script: func(r upstream.Request) upstream.Answer {
+	server := &fakeproviders.Server{Script: func(r fakeproviders.Request) fakeproviders.Answer {
 		var q struct {
 			Tools    json.RawMessage
 			Messages []json.RawMessage
@@ -36,9 +36,9 @@ func TestAnAgentsLoopIsReadFromTheCache(t *testing.T) {
 		before = prompt
 		all, cached = all+len(prompt), cached+n
 		if r.Attempt == 8 {
-			return upstream.Answer{Text: "Done."}
+			return fakeproviders.Answer{Text: "Done."}
 		}
-		return upstream.Answer{Reasoning: "One more.", ToolCalls: []upstream.ToolCall{{ID: fmt.Sprint("c", r.Attempt), Name: "echo", Arguments: `{"text":"` + fmt.Sprint(r.Attempt) + `"}`}}}
+		return fakeproviders.Answer{Reasoning: "One more.", ToolCalls: []fakeproviders.ToolCall{{ID: fmt.Sprint("c", r.Attempt), Name: "echo", Arguments: `{"text":"` + fmt.Sprint(r.Attempt) + `"}`}}}
 	}}
 	defer server.Close()
 	w := newWorld(t, nil, Options{Models: registryOf(t, server), Model: "openai:m", Tools: setOf(t, echoTool(t))})

@@ -8,7 +8,7 @@ import (
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/openai"
 	"github.com/lingserve/lingserve/agent"
-	"github.com/lingserve/lingserve/internal/upstream"
+	"github.com/lingserve/lingserve/internal/fakeproviders"
 	"github.com/lingserve/lingserve/tape/logs"
 	"github.com/lingserve/lingserve/tool"
 	"github.com/lingserve/lingserve/turn"
@@ -49,14 +49,14 @@ func Example() {
 
 // models has one model, whose server is a script in this process.
 func models() *adapter.Registry {
-	server := &upstream.Server{Script: func(r upstream.Request) upstream.Answer {
+	server := &fakeproviders.Server{Script: func(r fakeproviders.Request) fakeproviders.Answer {
 		switch last := r.Messages[len(r.Messages)-1]; {
 		case last.Role == "tool":
-			return upstream.Answer{Text: "It is " + last.Content + "."}
+			return fakeproviders.Answer{Text: "It is " + last.Content + "."}
 		case last.Content == "What did I ask?":
-			return upstream.Answer{Text: "You asked: " + r.Messages[1].Content}
+			return fakeproviders.Answer{Text: "You asked: " + r.Messages[1].Content}
 		}
-		return upstream.Answer{ToolCalls: []upstream.ToolCall{{ID: "c1", Name: "weather", Arguments: `{"city":"Rome"}`}}}
+		return fakeproviders.Answer{ToolCalls: []fakeproviders.ToolCall{{ID: "c1", Name: "weather", Arguments: `{"city":"Rome"}`}}}
 	}}
 	provider, err := openai.New(openai.Options{BaseURL: "http://upstream/v1", Key: "key", Transport: server.Transport()})
 	if err != nil {

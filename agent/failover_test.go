@@ -14,52 +14,54 @@ import (
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/openai"
 	"github.com/lingserve/lingserve/bot"
-	"github.com/lingserve/lingserve/internal/upstream"
+	"github.com/lingserve/lingserve/internal/fakeproviders"
 	"github.com/lingserve/lingserve/jsonuri"
 	"github.com/lingserve/lingserve/tube"
 )
 
 // MO-26: agents and workflows ask the next model by one rule: for whatever the first one failed of, as long as nothing was shown.
 func TestAgentsAndBotsAskTheNextModelByOneRule(t *testing.T) {
-	refuse := func(status int, body string) upstream.Answer { return upstream.Answer{Status: status, Body: body} }
+	refuse := func(status int, body string) fakeproviders.Answer {
+		return fakeproviders.Answer{Status: status, Body: body}
+	}
 	long := `{"error":{"message":"This model's maximum context length is 8192 tokens.","code":"context_length_exceeded"}}`
 	for _, row := range []struct {
 		name   string
-		first  upstream.Answer // of the first model, to each request
-		asked  int             // how often the first model is asked
+		first  fakeproviders.Answer // of the first model, to each request
+		asked  int                  // how often the first model is asked
 		output string
 		code   string // of the error; "" where the second model answers
 	}{
-		{"it answers", upstream.Answer{Text: "from a"}, 1, "from a", ""},
+		{"it answers", fakeproviders.Answer{Text: "from a"}, 1, "from a", ""},
 		{"overload", refuse(529, `{"error":{"type":"overloaded_error"}}`), 3, "from b", ""},
 		{"a broken server", refuse(500, ""), 3, "from b", ""},
 		{"a rate limit", refuse(429, ""), 3, "from b", ""},
-		{"a rate limit of an hour", upstream.Answer{Status: 429, Header: http.Header{"Retry-After": {"3600"}}}, 1, "from b", ""},
+		{"a rate limit of an hour", fakeproviders.Answer{Status: 429, Header: http.Header{"Retry-After": {"3600"}}}, 1, "from b", ""},
 		{"no quota", refuse(429, `{"error":{"code":"insufficient_quota"}}`), 1, "from b", ""},
 		{"authentication", refuse(401, ""), 1, "from b", ""},
 		{"no such model", refuse(404, ""), 1, "from b", ""},
 		{"a request that it does not take", refuse(400, `{"error":{"param":"top_p"}}`), 1, "from b", ""},
 		{"a filter of the request", refuse(400, `{"error":{"code":"content_filter"}}`), 1, "from b", ""},
-		{"a filter of the answer, before any text", upstream.Answer{Finish: "content_filter"}, 1, "from b", ""},
-		{"a filter of the answer, behind text", upstream.Answer{Text: "half", Finish: "content_filter"}, 1, "half", adapter.CodeProtocol},
+		{"a filter of the answer, before any text", fakeproviders.Answer{Finish: "content_filter"}, 1, "from b", ""},
+		{"a filter of the answer, behind text", fakeproviders.Answer{Text: "half", Finish: "content_filter"}, 1, "half", adapter.CodeProtocol},
 		{"a context that is too small", refuse(400, long), 1, "from b", ""},
-		{"an empty answer", upstream.Answer{}, 2, "from b", ""},
-		{"an answer that is cut off before any text", upstream.Answer{Finish: "-"}, 3, "from b", ""},
-		{"an answer that is cut off in its text", upstream.Answer{Text: "half", Finish: "-"}, 1, "half", adapter.CodeProtocol},
-		{"an answer that is cut off in a thought", upstream.Answer{Reasoning: "Hm", Finish: "-"}, 1, "", adapter.CodeProtocol},
-		{"a connection that breaks", upstream.Answer{Raw: []upstream.Raw{{Bytes: "\n"}, {Cut: true}}}, 3, "from b", ""},
+		{"an empty answer", fakeproviders.Answer{}, 2, "from b", ""},
+		{"an answer that is cut off before any text", fakeproviders.Answer{Finish: "-"}, 3, "from b", ""},
+		{"an answer that is cut off in its text", fakeproviders.Answer{Text: "half", Finish: "-"}, 1, "half", adapter.CodeProtocol},
+		{"an answer that is cut off in a thought", fakeproviders.Answer{Reasoning: "Hm", Finish: "-"}, 1, "", adapter.CodeProtocol},
+		{"a connection that breaks", fakeproviders.Answer{Raw: []fakeproviders.Raw{{Bytes: "\n"}, {Cut: true}}}, 3, "from b", ""},
 	} {
 		models := func(t *testing.T) (*adapter.Registry, func() map[string]int) {
 			var mu sync.Mutex
 			asked := map[string]int{}
-			server := &upstream.Server{Script: func(r upstream.Request) upstream.Answer {
+			server := &fakeproviders.Server{Script: func(r fakeproviders.Request) fakeproviders.Answer {
 				mu.Lock()
 				defer mu.Unlock()
 				asked[r.Model]++
 				if r.Model == "a" {
 					return row.first
 				}
-				return upstream.Answer{Text: "from b"}
+				return fakeproviders.Answer{Text: "from b"}
 			}}
 			t.Cleanup(func() { synctest.Wait(); server.Close() })
 			p, err := openai.New(openai.Options{BaseURL: "http://upstream/v1", Key: "key", Transport: server.Transport()})

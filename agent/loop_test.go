@@ -332,13 +332,13 @@ func TestToolsAreInterruptedByACancellation(t *testing.T) {
 				t.Errorf("%q", l)
 			}
 		}
-		if last := lines[len(lines)-1]; last != "event turn.end canceled" || w.Stray() != 1 {
-			t.Errorf("%q, %d stray", last, w.Stray())
+		if last := lines[len(lines)-1]; last != "event turn.end canceled" || w.runner.Stray() != 1 {
+			t.Errorf("%q, %d stray", last, w.runner.Stray())
 		}
 		close(deaf)
 		synctest.Wait()
-		if got := w.lines(); len(got) != len(lines) || w.Stray() != 0 {
-			t.Errorf("what came late has changed the tape: %q, %d stray", got, w.Stray())
+		if got := w.lines(); len(got) != len(lines) || w.runner.Stray() != 0 {
+			t.Errorf("what came late has changed the tape: %q, %d stray", got, w.runner.Stray())
 		}
 		if said := w.log.String(); strings.Count(said, "dropped a tool's result") != 1 || !strings.Contains(said, "tool=deaf") {
 			t.Errorf("the log: %s", said)

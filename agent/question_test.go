@@ -15,7 +15,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lingserve/lingserve/adapter"
-	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/tool"
 	"github.com/lingserve/lingserve/turn"
 )
@@ -170,24 +169,6 @@ func TestDA_10_AChangedToolAsksAgain(t *testing.T) {
 			})
 		})
 	}
-}
-
-// Sessions of earlier versions remember the name of the tool alone.
-func TestDA_10_AnApprovalOfAnEarlierVersionAsksOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, newFake(answers("hello"), calls("", `c1:echo:{"text":"a"}`), answers("ok"), calls("", `c2:echo:{"text":"b"}`), answers("ok")),
-			Options{Tools: setOf(t, echoTool(t, tool.WithApproval(tool.Always)))})
-		w.say("hello")
-		if _, err := w.tape().Append(t.Context(), tape.NewSetting(settingApproval+"echo", "granted")); err != nil {
-			t.Fatal(err)
-		}
-		if !asksAgain(t, w) {
-			t.Error("it does not ask")
-		}
-		if asksAgain(t, w) {
-			t.Error("it asks although the new approval was remembered")
-		}
-	})
 }
 
 // asksAgain reports whether a turn asks for approval, which it gets for the session.

@@ -10,7 +10,7 @@ import (
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/openai"
-	"github.com/lingserve/lingserve/internal/upstream"
+	"github.com/lingserve/lingserve/internal/fakeproviders"
 	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/tape/logs"
 )
@@ -136,7 +136,7 @@ func alternating(messages []asked) string {
 	return ""
 }
 
-func (s thinker) script(r upstream.Request) upstream.Answer {
+func (s thinker) script(r fakeproviders.Request) fakeproviders.Answer {
 	var q struct{ Messages []asked }
 	if err := json.Unmarshal(r.Body, &q); err != nil {
 		panic(err)
@@ -149,7 +149,7 @@ func (s thinker) script(r upstream.Request) upstream.Answer {
 	}
 	if refusal != "" {
 		body, _ := json.Marshal(map[string]any{"error": map[string]any{"message": refusal, "type": "invalid_request_error", "code": "invalid_request_error"}})
-		return upstream.Answer{Status: 400, Body: string(body)}
+		return fakeproviders.Answer{Status: 400, Body: string(body)}
 	}
 	var b strings.Builder
 	event := func(delta, finish string) {
@@ -164,7 +164,7 @@ func (s thinker) script(r upstream.Request) upstream.Answer {
 		event(`"tool_calls":[{"index":0,"id":"call_1","type":"function","function":{"name":"echo","arguments":"{\"text\":\"sunny\"}"}`+s.beside+`}]`, `"tool_calls"`)
 	}
 	b.WriteString("data: [DONE]\n\n")
-	return upstream.Answer{Raw: []upstream.Raw{{Bytes: b.String()}}}
+	return fakeproviders.Answer{Raw: []fakeproviders.Raw{{Bytes: b.String()}}}
 }
 
 // MO-01, MO-02, MO-04, MO-20: an agent that thinks goes on with each of these servers, in this process and in the next one, in a fork, and where its
@@ -172,7 +172,7 @@ func (s thinker) script(r upstream.Request) upstream.Answer {
 func TestWhatAModelThoughtGoesBackToIt(t *testing.T) {
 	for name, s := range thinkers {
 		t.Run(name, func(t *testing.T) {
-			server := &upstream.Server{Script: s.script}
+			server := &fakeproviders.Server{Script: s.script}
 			defer server.Close()
 			dir, place := t.TempDir(), t.TempDir()
 			begin := func(store tape.Store) *world {
@@ -226,7 +226,7 @@ func TestWhatAModelThoughtGoesBackToIt(t *testing.T) {
 }
 
 // registryOf has a server by OpenAI's wire.
-func registryOf(t *testing.T, server *upstream.Server) *adapter.Registry {
+func registryOf(t *testing.T, server *fakeproviders.Server) *adapter.Registry {
 	t.Helper()
 	p, err := openai.New(openai.Options{BaseURL: "http://upstream/v1", Key: "key", Transport: server.Transport()})
 	if err != nil {
@@ -260,13 +260,13 @@ func TestAHistoryOfAnotherModelIsTaken(t *testing.T) {
 		}}, true, 3},
 	} {
 		t.Run(name, func(t *testing.T) {
-			plain := &upstream.Server{Script: thinker{refuse: func(_ int, m asked) string {
+			plain := &fakeproviders.Server{Script: thinker{refuse: func(_ int, m asked) string {
 				if m.Reasoning != nil || m.Short != nil || strings.Contains(string(m.Content), "I need it") {
 					return "this was thought by somebody else"
 				}
 				return ""
 			}}.script}
-			server := &upstream.Server{Script: row.s.script}
+			server := &fakeproviders.Server{Script: row.s.script}
 			defer plain.Close()
 			defer server.Close()
 			models := registryOf(t, server)

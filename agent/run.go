@@ -564,7 +564,7 @@ func (r *run) message(p turn.Prompt) (tape.Entry, error) {
 	for i, part := range p.Parts {
 		parts[i] = part
 		data := mediaOf(&parts[i])
-		if data == nil || len(*data) <= DefaultSpillBytes {
+		if data == nil || len(*data) <= spillBytes {
 			continue
 		}
 		handle, err := r.tape.PutBlob(ctx, []byte(*data))

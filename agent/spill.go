@@ -15,8 +15,8 @@ import (
 	"github.com/lingserve/lingserve/tool"
 )
 
-// DefaultSpillBytes is how large a result may be before it goes to the store's blobs.
-const DefaultSpillBytes = 16 << 10
+// spillBytes is the largest result that stays on the tape. Larger ones go to the store's blobs.
+const spillBytes = 16 << 10
 
 // What a model gets to see of a result that was spilled, in characters.
 const (
@@ -40,12 +40,11 @@ type spilled struct {
 
 // spill returns a result's value as it goes to the tape, and where what was left out of it is.
 func (r *run) spill(ctx context.Context, res tool.Result) (value json.RawMessage, kept []tape.Spill) {
-	limit := r.agent.spillBytes
-	if limit > 0 && len(res.Parts) > 0 && res.Err == nil {
+	if len(res.Parts) > 0 && res.Err == nil {
 		res, kept = r.spillMedia(ctx, res)
 	}
 	value = res.Value()
-	if limit <= 0 || len(value) <= limit || res.Name == spillRead {
+	if len(value) <= spillBytes || res.Name == spillRead {
 		return value, kept
 	}
 	text := string(value)
@@ -57,7 +56,7 @@ func (r *run) spill(ctx context.Context, res tool.Result) (value json.RawMessage
 				shown = append(shown, p)
 			}
 		}
-		if len(text) <= limit && len(shown) > 0 { // it is these that are many
+		if len(text) <= spillBytes && len(shown) > 0 { // it is these that are many
 			return value, kept
 		}
 	}
@@ -86,7 +85,7 @@ func (r *run) spillMedia(ctx context.Context, res tool.Result) (tool.Result, []t
 		if *data == "" {
 			data = &parts[i].File
 		}
-		if len(*data) <= r.agent.spillBytes || !strings.HasPrefix(*data, "data:") {
+		if len(*data) <= spillBytes || !strings.HasPrefix(*data, "data:") {
 			continue
 		}
 		handle, err := r.tape.PutBlob(ctx, []byte(*data))

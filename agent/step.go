@@ -515,12 +515,12 @@ func (r *run) writeResult(res tool.Result) (tool.Result, error) {
 	defer cancel()
 	value, kept := r.spill(ctx, res)
 	_, err := r.append(tape.NewToolResult([]string{res.ID}, value).With(tape.Meta{Spill: kept}))
-	if errors.Is(err, tape.ErrTooLarge) { // nothing is ever spilled here
+	if errors.Is(err, tape.ErrTooLarge) { // of parts that are small each
 		res = tool.Result{ID: res.ID, Name: res.Name, Err: &tool.Error{Kind: tool.KindFailed, Message: "the result is too large to store"}}
 		_, err = r.append(tape.NewToolResult([]string{res.ID}, res.Value()))
 		return res, err
 	}
-	if len(kept) > 0 || r.agent.spillBytes > 0 && len(value) < len(res.Content) {
+	if len(kept) > 0 || len(value) < len(res.Content) {
 		res = tool.Result{ID: res.ID, Name: res.Name, Content: value}
 	}
 	return res, err

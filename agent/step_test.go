@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -241,18 +242,6 @@ func TestALargeResultGoesToTheBlobs(t *testing.T) {
 			t.Errorf("%v", r)
 		}
 	})
-	t.Run("and so does an error where little is allowed", func(t *testing.T) {
-		w := newWorld(t, newFake(), Options{Tools: setOf(t, large), SpillBytes: new(1500)})
-		if r, ok := spilledBy(t, w, `c1:large:{"fail":true}`); !ok || r.Spilled.Handle == "" || !strings.HasPrefix(r.Head, `{"error":{"kind":"failed"`) {
-			t.Errorf("%v", r)
-		}
-	})
-	t.Run("unless it never does", func(t *testing.T) {
-		w := newWorld(t, newFake(), Options{Tools: setOf(t, large), SpillBytes: new(0)})
-		if _, ok := spilledBy(t, w, "c1:large:{}"); ok {
-			t.Error("it was spilled")
-		}
-	})
 	t.Run("and says so where they fail", func(t *testing.T) {
 		w := newWorld(t, newFake(), Options{Tools: setOf(t, large), Store: noBlobs{logs.NewMemory(0, nil)}})
 		if r, ok := spilledBy(t, w, "c1:large:{}"); !ok || r.Spilled.Handle != "" || !strings.Contains(r.Spilled.Note, "could not be stored") {
@@ -486,12 +475,13 @@ func TestTheToolsOfTheTape(t *testing.T) {
 	}
 }
 
-// AG-26: a result that no entry can hold is a result that says so, also where nothing is ever spilled.
+// AG-26: a result that no entry can hold, of images that are small each, is a result that says so.
 func TestAResultThatNoEntryHoldsIsAnError(t *testing.T) {
-	huge := tool.Must(tool.New("huge", "Says very much.", func(context.Context, struct{}) (string, error) {
-		return strings.Repeat("x", tape.MaxEntry), nil
-	}))
-	w := newWorld(t, newFake(calls("", "c1:huge:{}"), answers("ok")), Options{Tools: setOf(t, huge), SpillBytes: new(0)})
+	image := tool.Part{Type: "image_url", Image: "data:image/png;base64," + strings.Repeat("A", spillBytes-100)}
+	huge := &tool.Tool{Name: "huge", Run: func(context.Context, tool.Call) (tool.Result, error) {
+		return tool.Result{Parts: slices.Repeat([]tool.Part{image}, 2*tape.MaxEntry/spillBytes)}, nil
+	}}
+	w := newWorld(t, newFake(calls("", "c1:huge:{}"), answers("ok")), Options{Tools: setOf(t, huge)})
 	h := w.say("go")
 	if got := told(h.events)[2]; got != `result c1={"error":{"kind":"failed","message":"the result is too large to store"}}` {
 		t.Errorf("%.200s", got)

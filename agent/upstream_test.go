@@ -13,15 +13,15 @@ import (
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/openai"
-	"github.com/lingserve/lingserve/internal/upstream"
+	"github.com/lingserve/lingserve/internal/fakeproviders"
 	"github.com/lingserve/lingserve/tool"
 	"github.com/lingserve/lingserve/turn"
 )
 
 // server is an agent whose model is a scripted server, over OpenAI's wire.
-func serve(t *testing.T, script func(upstream.Request) upstream.Answer, o Options) (*world, *upstream.Server) {
+func serve(t *testing.T, script func(fakeproviders.Request) fakeproviders.Answer, o Options) (*world, *fakeproviders.Server) {
 	t.Helper()
-	server := &upstream.Server{Script: script}
+	server := &fakeproviders.Server{Script: script}
 	p, err := openai.New(openai.Options{BaseURL: "http://upstream/v1", Key: "key", Transport: server.Transport()})
 	if err != nil {
 		t.Fatal(err)
@@ -35,9 +35,9 @@ func serve(t *testing.T, script func(upstream.Request) upstream.Answer, o Option
 // AG-20, AG-25: calls come in pieces, their results go back, and the answer comes as it is written.
 func TestATurnOverTheWire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, server := serve(t, func(r upstream.Request) upstream.Answer {
+		w, server := serve(t, func(r fakeproviders.Request) fakeproviders.Answer {
 			if r.Messages[len(r.Messages)-1].Role != "tool" {
-				return upstream.Answer{Text: "Let me see. ", Pace: 10, ToolCalls: []upstream.ToolCall{
+				return fakeproviders.Answer{Text: "Let me see. ", Pace: 10, ToolCalls: []fakeproviders.ToolCall{
 					{ID: "c1", Name: "echo", Arguments: `{"text":"sunny in Rome"}`}, {ID: "c2", Name: "echo", Arguments: `{"text":"rain in Paris"}`},
 				}}
 			}
@@ -45,7 +45,7 @@ func TestATurnOverTheWire(t *testing.T) {
 			for _, m := range r.Messages[len(r.Messages)-2:] {
 				got = append(got, m.Content)
 			}
-			return upstream.Answer{Text: strings.Join(got, ", "), Pace: 10}
+			return fakeproviders.Answer{Text: strings.Join(got, ", "), Pace: 10}
 		}, Options{Tools: setOf(t, echoTool(t))})
 		defer server.Close()
 		begin := time.Now()
@@ -73,11 +73,11 @@ func TestATurnOverTheWire(t *testing.T) {
 // AG-03: the server's own words for a context that is full.
 func TestAFullContextOverTheWire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, server := serve(t, func(r upstream.Request) upstream.Answer {
+		w, server := serve(t, func(r fakeproviders.Request) fakeproviders.Answer {
 			if len(r.Messages) > 5 {
-				return upstream.Answer{Status: 400, Body: `{"error":{"message":"This model's maximum context length is 8192 tokens.","type":"invalid_request_error","code":"context_length_exceeded"}}`}
+				return fakeproviders.Answer{Status: 400, Body: `{"error":{"message":"This model's maximum context length is 8192 tokens.","type":"invalid_request_error","code":"context_length_exceeded"}}`}
 			}
-			return upstream.Answer{Text: "fine"}
+			return fakeproviders.Answer{Text: "fine"}
 		}, Options{})
 		defer server.Close()
 		for range 4 {
@@ -98,11 +98,11 @@ func TestAFullContextOverTheWire(t *testing.T) {
 // AG-22, AG-25: whoever stops a turn ends the request and the tools, and the next turn goes on.
 func TestStoppingATurnEndsTheRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, server := serve(t, func(r upstream.Request) upstream.Answer {
+		w, server := serve(t, func(r fakeproviders.Request) fakeproviders.Answer {
 			if r.Attempt == 1 {
-				return upstream.Answer{Text: strings.Repeat("word ", 100), Pace: 1}
+				return fakeproviders.Answer{Text: strings.Repeat("word ", 100), Pace: 1}
 			}
-			return upstream.Answer{Text: "fine"}
+			return fakeproviders.Answer{Text: "fine"}
 		}, Options{})
 		defer server.Close()
 		ctx, cancel := context.WithCancelCause(t.Context())
@@ -127,14 +127,14 @@ func TestStoppingATurnEndsTheRequest(t *testing.T) {
 // AG-27: an error of a server before anything came lets the next model answer, and its words reach nobody.
 func TestAServerThatFailsIsReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		bad := &upstream.Server{Script: func(upstream.Request) upstream.Answer {
-			return upstream.Answer{Status: http.StatusUnauthorized, Body: `{"error":{"message":"CANARY"}}`}
+		bad := &fakeproviders.Server{Script: func(fakeproviders.Request) fakeproviders.Answer {
+			return fakeproviders.Answer{Status: http.StatusUnauthorized, Body: `{"error":{"message":"CANARY"}}`}
 		}}
-		good := &upstream.Server{Script: func(upstream.Request) upstream.Answer { return upstream.Answer{Text: "fine"} }}
+		good := &fakeproviders.Server{Script: func(fakeproviders.Request) fakeproviders.Answer { return fakeproviders.Answer{Text: "fine"} }}
 		defer bad.Close()
 		defer good.Close()
 		r := &adapter.Registry{}
-		for name, s := range map[string]*upstream.Server{"bad": bad, "good": good} {
+		for name, s := range map[string]*fakeproviders.Server{"bad": bad, "good": good} {
 			p, err := openai.New(openai.Options{Prefix: name, BaseURL: "http://upstream/v1", Key: "key", Transport: s.Transport()})
 			if err != nil {
 				t.Fatal(err)
@@ -154,7 +154,7 @@ func TestAServerThatFailsIsReplaced(t *testing.T) {
 // MO-41: a model that costs more than there is left for lets the next one answer.
 func TestAModelThatIsTooDearIsReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := &upstream.Server{Script: func(upstream.Request) upstream.Answer { return upstream.Answer{Text: "fine"} }}
+		server := &fakeproviders.Server{Script: func(fakeproviders.Request) fakeproviders.Answer { return fakeproviders.Answer{Text: "fine"} }}
 		defer server.Close()
 		p, err := openai.New(openai.Options{Prefix: "x", BaseURL: "http://upstream/v1", Key: "key", Transport: server.Transport()})
 		if err != nil {

@@ -37,10 +37,8 @@ func ExampleMachine() {
 }
 
 func ExampleChatBot() {
-	provider := demo.New(nil)
-	defer provider.Close()
 	models := &adapter.Registry{Default: "demo:fast"}
-	models.Register("demo", provider)
+	models.Register("demo", demo.New(nil))
 	m := ling.New(context.Background(), bot.Config{}, &ling.Options{Models: models})
 	defer m.Close()
 
@@ -71,10 +69,8 @@ func ExampleChatBot() {
 }
 
 func ExampleConfig_tools() {
-	provider := demo.New(nil) // calls the tools that a question names
-	defer provider.Close()
 	models := &adapter.Registry{Default: "demo:fast"}
-	models.Register("demo", provider)
+	models.Register("demo", demo.New(nil)) // calls the tools that a question names
 
 	weather, err := tool.New("weather", "The weather in a city now.", func(_ context.Context, in struct {
 		City string `json:"city"`

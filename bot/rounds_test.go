@@ -17,7 +17,7 @@ import (
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/openai"
-	"github.com/lingserve/lingserve/internal/upstream"
+	"github.com/lingserve/lingserve/internal/fakeproviders"
 	"github.com/lingserve/lingserve/tool"
 )
 
@@ -634,12 +634,12 @@ func TestCallsOfTheProvidersOwnToolsAreLeftToIt(t *testing.T) {
 func TestToolsOverTheWire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var bodies []string
-		server := &upstream.Server{Script: func(r upstream.Request) upstream.Answer {
+		server := &fakeproviders.Server{Script: func(r fakeproviders.Request) fakeproviders.Answer {
 			bodies = append(bodies, string(r.Body))
 			if len(r.Tools) > 0 && r.Messages[len(r.Messages)-1].Role == "user" {
-				return upstream.Answer{Text: "One moment.", Pace: 100, ToolCalls: []upstream.ToolCall{{ID: "a", Name: "weather_now", Arguments: rome}, {ID: "b", Name: "slow", Arguments: rome}}}
+				return fakeproviders.Answer{Text: "One moment.", Pace: 100, ToolCalls: []fakeproviders.ToolCall{{ID: "a", Name: "weather_now", Arguments: rome}, {ID: "b", Name: "slow", Arguments: rome}}}
 			}
-			return upstream.Answer{Text: "It is sunny.", Pace: 100}
+			return fakeproviders.Answer{Text: "It is sunny.", Pace: 100}
 		}}
 		defer server.Close()
 		p, err := openai.New(openai.Options{Prefix: "x", BaseURL: "http://x.invalid/v1", Transport: server.Transport(), Names: []string{"m"}})

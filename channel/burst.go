@@ -101,33 +101,9 @@ func (g *gatherer) join(ctx context.Context, e burstEvent) (burst, error) {
 		return b, err
 	}
 	if len(own.parts) > 1 {
-		merge := e.merge
-		if merge == nil {
-			merge = MergeInputs
-		}
-		if b.in, err = apart(func() (*Input, error) { return merge(own.parts), nil }); err != nil {
-			return b, err // with the claims
-		}
-		if b.in == nil {
-			b.in = MergeInputs(own.parts)
-		}
-		if b.in.Parts == nil {
-			b.in.Parts = own.parts
-		}
+		b.in = MergeInputs(own.parts)
 	}
 	return b, nil
-}
-
-// apart is safely for a callback that may not end the goroutine either: others wait for what it gives.
-func apart[T any](do func() (T, error)) (v T, err error) {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		err = errGoexit // unless it comes back
-		v, err = safely(do)
-	}()
-	<-done
-	return v, err
 }
 
 // window is how long an event waits for others; 0 is not at all.

@@ -271,30 +271,6 @@ func TestMergingKeepsEveryTextIDAndMediumInOrder(t *testing.T) { // CH-85
 	}
 }
 
-func TestAnAdapterMayMergeItself(t *testing.T) { // CH-85
-	synctest.Test(t, func(t *testing.T) {
-		for name, merge := range map[string]func([]*Input) *Input{
-			"it does":    func(p []*Input) *Input { return &Input{ID: "merged", RawText: p[0].RawText + "+" + p[1].RawText} },
-			"to nothing": func([]*Input) *Input { return nil },
-		} {
-			g := newBursts()
-			lead := make(chan burst)
-			e := burstEvent{turn: "1", in: typed("p", "a"), class: message, policy: debounced, merge: merge}
-			go func() {
-				b, _ := g.join(t.Context(), e)
-				lead <- b
-			}()
-			synctest.Wait()
-			_, _ = g.join(t.Context(), burstEvent{turn: "2", in: typed("p", "b"), class: message, policy: debounced})
-			b := <-lead
-			if len(b.in.Parts) != 2 || b.in.RawText != "a+b" && b.in.RawText != "a\nb" {
-				t.Errorf("%s: the merged event is %+v", name, b.in)
-			}
-			b.placed()
-		}
-	})
-}
-
 func BenchmarkNoBurst(b *testing.B) {
 	g := newBursts()
 	e := burstEvent{turn: "1", channel: "fake", in: typed("p", "a"), class: message}

@@ -36,19 +36,8 @@ const (
 func (d *deliveries) run() {
 	var timer *time.Timer // only where something has an interval
 	canceled := d.ctx.Done()
-	var i item
-	var what todo
-	var due time.Time
-	over := false
-	defer func() {
-		if !over { // the channel has called runtime.Goexit: another goroutine goes on
-			d.exited(&i, what)
-			d.done.Go(d.run)
-		}
-	}()
 	for {
-		i, what, due = d.next()
-		d.phase = phaseBefore
+		i, what, due := d.next()
 		switch what {
 		case doBlock:
 			d.deliver(&i)
@@ -62,7 +51,6 @@ func (d *deliveries) run() {
 			if timer != nil {
 				timer.Stop()
 			}
-			over = true
 			return
 		case doWait:
 			var tick <-chan time.Time
@@ -80,41 +68,6 @@ func (d *deliveries) run() {
 			case <-canceled:
 				canceled = nil // what waits is looked at once more, and then only what comes
 			}
-		}
-	}
-}
-
-// exited notes what became of something that the channel has ended the goroutine in.
-func (d *deliveries) exited(i *item, what todo) {
-	r, err := Receipt{State: NotSent}, error(&NotSentError{Err: errGoexit})
-	if d.phase == phaseCalling {
-		r, err = Receipt{State: UnknownWhether}, errGoexit
-	}
-	switch {
-	case what == doWork:
-		d.worker = nil
-	case what == doRest:
-		d.warnOf("Rest", errGoexit)
-	case i.Decided != nil:
-		d.warnOf("Settle", errGoexit)
-	case what == doPreview:
-		d.rhythm.preview = time.Now().Add(previewEvery)
-		if d.phase == phaseCalling && d.shown.receipt == nil {
-			d.shown.stopped = true
-			d.mu.Lock()
-			d.tally.Unknown = true
-			d.mu.Unlock()
-		}
-		d.warnOf("Preview", errGoexit)
-	case d.phase == phaseNoted:
-		d.warnOf("Delivered", errGoexit)
-	default:
-		d.note(i.kind, r, err)
-		d.fail(errGoexit)
-		d.shown = showing{}
-		if own := i.own; own != nil {
-			own.receipt, own.err = r, err
-			close(own.done)
 		}
 	}
 }
@@ -223,7 +176,7 @@ func (d *deliveries) settle(x Decided) {
 	d.warnOf("Settle", caught(ctx, d.kernel.Log, "Settle", func() error { return d.settler.Settle(ctx, q.block, q.receipt, x) }))
 }
 
-// deliver sends one block and tells the channel what became of it.
+// deliver sends one block and notes what became of it.
 func (d *deliveries) deliver(i *item) {
 	if own := i.own; own != nil {
 		if own.begun.CompareAndSwap(false, true) {
@@ -242,7 +195,6 @@ func (d *deliveries) deliver(i *item) {
 		b.Preview = d.shown.receipt
 	}
 	r, held, err := d.send(&b)
-	d.phase = phaseNoted
 	if held {
 		d.mu.Lock()
 		d.tally.Queued = true
@@ -266,20 +218,11 @@ func (d *deliveries) deliver(i *item) {
 	switch {
 	case err == nil && r.State == Suppressed:
 		d.taken(&b, ErrSuppress)
-		return
 	case r.State == Suppressed || r.State == NotSent:
 		d.taken(&b, err)
 	default:
 		d.taken(&b, nil)
 	}
-	if d.watch == nil {
-		return
-	}
-	if err == nil {
-		d.warnOf("Delivered", caught(d.ctx, d.kernel.Log, "Delivered", func() error { return d.watch.Delivered(d.ctx, b, r) }))
-		return
-	}
-	d.warnOf("Failed", caught(d.ctx, d.kernel.Log, "Failed", func() error { return d.watch.Failed(d.ctx, b, err) }))
 }
 
 // taken says that a block has come that a preview was of. What the preview shows is given up where the block is not there in its
@@ -297,28 +240,12 @@ func (d *deliveries) taken(b *Block, cause error) {
 // key is the same for every attempt to send a block.
 func (d *deliveries) key(seq int) string { return d.Turn + ":" + strconv.Itoa(seq) }
 
-// send prepares a block and sends it, or gives it to the outbox, which may hold it for later. A receipt that is suppressed without
+// send sends a block, or gives it to the outbox, which may hold it for later. A receipt that is suppressed without
 // an error is the channel's own decision; with one, it says why nothing is sent any more.
 func (d *deliveries) send(b *Block) (r Receipt, held bool, err error) {
 	ctx := d.ctx
 	if r, err := d.ready(ctx); err != nil {
 		return r, false, err
-	}
-	if d.prepare != nil {
-		was := *b
-		err := caught(ctx, d.kernel.Log, "Prepare", func() (err error) {
-			*b, err = d.prepare.Prepare(ctx, *b)
-			return err
-		})
-		// What it says is the channel's to change; which it is and where it goes is not.
-		b.Kind, b.Seq, b.Target, b.Key, b.Preview = was.Kind, was.Seq, was.Target, was.Key, was.Preview
-		switch {
-		case errors.Is(err, ErrSuppress):
-			return Receipt{State: Suppressed}, false, nil
-		case err != nil:
-			b.Payload = was.Payload
-			return Receipt{State: NotSent}, false, &NotSentError{Err: err}
-		}
 	}
 	if d.durable != nil && b.Kind == ReplyFinal && d.kernel.Outbox != nil {
 		direct, r, held, err := d.keep(ctx, b)
@@ -429,20 +356,10 @@ func (d *deliveries) wire(ctx context.Context, b *Block, method string, call fun
 	d.mu.Lock()
 	d.tally.Attempted = true
 	d.mu.Unlock()
-	d.phase = phaseCalling
-	over := false
-	defer func() {
-		if !over { // the channel has called runtime.Goexit
-			d.mu.Lock()
-			defer d.mu.Unlock()
-			d.tally.Unknown = true
-		}
-	}()
 	err = caught(ctx, d.kernel.Log, method, func() (err error) {
 		r, err = call()
 		return err
 	})
-	over = true
 	r, err = receiptOf(r, err)
 	d.unmark(ctx, r.State)
 	if r.State.seen() {

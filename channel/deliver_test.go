@@ -60,25 +60,6 @@ func (d *desk) Deliver(_ context.Context, b Block) (Receipt, error) {
 	return d.call("send %s", b.Text)
 }
 
-// preparing prepares blocks and watches them.
-type preparing struct{ *desk }
-
-func (d preparing) Prepare(_ context.Context, b Block) (Block, error) {
-	_, err := d.call("prepare %s", b.Text)
-	b.Target, b.Key, b.Seq, b.Kind = ReplyPlanFacts{To: "elsewhere"}, "other", 99, ReplyTool
-	return b, err
-}
-
-func (d preparing) Delivered(_ context.Context, b Block, r Receipt) error {
-	_, err := d.call("delivered %s %s", b.Text, r.State)
-	return err
-}
-
-func (d preparing) Failed(_ context.Context, b Block, _ error) error {
-	_, err := d.call("failed %s", b.Text)
-	return err
-}
-
 // previewing shows what is not finished.
 type previewing struct{ *desk }
 
@@ -248,46 +229,33 @@ func TestAnEmitterThatWaitsForRoomSeesItsContext(t *testing.T) {
 	})
 }
 
-// CH-03, CH-51, CH-59: hooks follow each other, and what a channel prepares goes where the plan says.
-func TestEachBlockIsPreparedSentAndTold(t *testing.T) {
+// CH-03, CH-51
+func TestEachBlockIsSentOnceAndInOrder(t *testing.T) {
 	room := &desk{answer: func(call string) (Receipt, error) {
 		switch call {
-		case "prepare quiet":
+		case "send quiet":
 			return Receipt{}, ErrSuppress
-		case "prepare broken":
-			return Receipt{}, errors.New("no such picture")
 		case "send refused":
 			return Receipt{}, &NotSentError{Err: errors.New("400")}
-		case "delivered ok sent":
-			return Receipt{}, errors.New("disk full")
 		}
 		return Receipt{}, nil
 	}}
-	var warnings []string
-	s := turnOf(preparing{room})
-	s.Warn = func(_ context.Context, what string, err error) { warnings = append(warnings, what+": "+err.Error()) }
-	d := newDeliveries(t.Context(), &Kernel{}, s)
-	speak(t, d, ReplyBlock, "quiet", "broken", "refused", "ok")
+	d := newDeliveries(t.Context(), &Kernel{}, turnOf(room))
+	speak(t, d, ReplyBlock, "quiet", "refused", "ok")
 	got, err := d.end(nil)
 	if err != nil {
 		t.Errorf("the stage failed of %v; only a final block fails it", err)
 	}
-	want := []string{
-		"prepare quiet", "prepare broken", "failed broken", "prepare refused", "send refused", "failed refused", "prepare ok", "send ok", "delivered ok sent",
-	}
-	if diff := cmp.Diff(want, room.said()); diff != "" {
+	if diff := cmp.Diff([]string{"send quiet", "send refused", "send ok"}, room.said()); diff != "" {
 		t.Errorf("calls (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{"suppressed", "not_sent", "not_sent", "sent"}, states(got)); diff != "" {
+	if diff := cmp.Diff([]string{"suppressed", "not_sent", "sent"}, states(got)); diff != "" {
 		t.Errorf("receipts (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{"Delivered: disk full"}, warnings); diff != "" {
-		t.Errorf("warnings (-want +got):\n%s", diff)
-	}
 	if room.overlap {
-		t.Error("hooks overlapped")
+		t.Error("sends overlapped")
 	}
-	if got.Block != 1 || d.came() != (tally{Attempted: true, Visible: true, Failed: 2}) {
+	if got.Block != 1 || d.came() != (tally{Attempted: true, Visible: true, Failed: 1}) {
 		t.Errorf("%d blocks, %+v", got.Block, d.came())
 	}
 }
@@ -300,10 +268,6 @@ type targets struct {
 func (d *targets) Deliver(_ context.Context, b Block) (Receipt, error) {
 	d.blocks = append(d.blocks, b)
 	return Receipt{}, nil
-}
-
-func (d *targets) Prepare(ctx context.Context, b Block) (Block, error) {
-	return preparing{d.desk}.Prepare(ctx, b)
 }
 
 // CH-59, CH-58: the target is the plan's, and the key the block's own.
@@ -417,14 +381,14 @@ func TestAPermanentErrorSuppressesTheRest(t *testing.T) {
 		}
 		return Receipt{}, nil
 	}}
-	d := newDeliveries(t.Context(), &Kernel{}, turnOf(preparing{room}))
+	d := newDeliveries(t.Context(), &Kernel{}, turnOf(room))
 	speak(t, d, ReplyBlock, "a", "b")
 	speak(t, d, ReplyFinal, "c")
 	got, err := d.end(nil)
 	if !errors.Is(err, blocked) {
 		t.Errorf("the stage failed of %v, want the cause", err)
 	}
-	if diff := cmp.Diff([]string{"prepare a", "send a", "failed a", "failed b", "failed c"}, room.said()); diff != "" {
+	if diff := cmp.Diff([]string{"send a"}, room.said()); diff != "" {
 		t.Errorf("calls (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff([]string{"not_sent", "suppressed", "suppressed"}, states(got)); diff != "" {
@@ -437,44 +401,20 @@ func TestAPermanentErrorSuppressesTheRest(t *testing.T) {
 
 // CH-26: a panic is an error of the stage, and the blocks behind it go on.
 func TestAPanicOfTheChannelFailsTheStageAndLosesNothing(t *testing.T) {
-	for _, at := range []string{"prepare b", "send b"} {
-		t.Run(at, func(t *testing.T) {
-			room := &desk{answer: func(call string) (Receipt, error) {
-				if call == at {
-					panic("secret")
-				}
-				return Receipt{}, nil
-			}}
-			d := newDeliveries(t.Context(), &Kernel{}, turnOf(preparing{room}))
-			speak(t, d, ReplyBlock, "a", "b", "c")
-			got, err := d.end(nil)
-			if _, ok := errors.AsType[*PanicError](err); !ok || strings.Contains(err.Error(), "secret") {
-				t.Errorf("%v; want a panic without its value", err)
-			}
-			if got.Block != 2 || len(got.Receipts) != 3 {
-				t.Errorf("%d blocks, %q", got.Block, states(got))
-			}
-		})
+	room := &desk{answer: func(call string) (Receipt, error) {
+		if call == "send b" {
+			panic("secret")
+		}
+		return Receipt{}, nil
+	}}
+	d := newDeliveries(t.Context(), &Kernel{}, turnOf(room))
+	speak(t, d, ReplyBlock, "a", "b", "c")
+	got, err := d.end(nil)
+	if _, ok := errors.AsType[*PanicError](err); !ok || strings.Contains(err.Error(), "secret") {
+		t.Errorf("%v; want a panic without its value", err)
 	}
-	for _, at := range []string{"delivered b sent", "failed b"} { // CH-28
-		t.Run(at, func(t *testing.T) {
-			room := &desk{answer: func(call string) (Receipt, error) {
-				switch {
-				case call == at:
-					panic("secret")
-				case call == "send b" && at == "failed b":
-					return Receipt{}, errors.New("reset")
-				}
-				return Receipt{}, nil
-			}}
-			s, warned := turnOf(preparing{room}), 0
-			s.Warn = func(context.Context, string, error) { warned++ }
-			d := newDeliveries(t.Context(), &Kernel{}, s)
-			speak(t, d, ReplyBlock, "a", "b", "c")
-			if _, err := d.end(nil); err != nil || warned != 1 {
-				t.Errorf("%v, %d warnings; want none and one", err, warned)
-			}
-		})
+	if got.Block != 2 || len(got.Receipts) != 3 {
+		t.Errorf("%d blocks, %q", got.Block, states(got))
 	}
 }
 

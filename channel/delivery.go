@@ -95,7 +95,7 @@ type Receipt struct {
 	ThreadID, ReplyToID string
 }
 
-// Delivery is how a channel sends. It may also be a Preparer, Previewer, Watcher, Worker, Rester, Settler or Durabler.
+// Delivery is how a channel sends. It may also be a Previewer, Pacer, Worker, Rester, Settler or Durabler.
 type Delivery interface {
 	// Deliver sends a block. An error that is none of this package's means that it is unknown whether it was sent.
 	Deliver(context.Context, Block) (Receipt, error)
@@ -109,11 +109,6 @@ func (NoDelivery) Deliver(context.Context, Block) (Receipt, error) {
 	return Receipt{State: Suppressed}, nil
 }
 
-// Preparer changes a block before it is sent; ErrSuppress sends nothing.
-type Preparer interface {
-	Prepare(context.Context, Block) (Block, error)
-}
-
 // Previewer shows the newest text of a block that is not finished. prev is the receipt of the preview before, or zero.
 type Previewer interface {
 	Preview(_ context.Context, b Block, prev Receipt) (Receipt, error)
@@ -125,12 +120,6 @@ type Previewer interface {
 type Pacer interface {
 	PreviewEvery(Block) time.Duration
 	WorkingEvery() time.Duration
-}
-
-// Watcher is told what became of each block.
-type Watcher interface {
-	Delivered(context.Context, Block, Receipt) error
-	Failed(context.Context, Block, error) error
 }
 
 // Worker shows that work goes on.
@@ -201,7 +190,7 @@ type Sink interface {
 }
 
 var (
-	// ErrSuppress of a Prepare says that a block is not to be sent.
+	// ErrSuppress is the error of a Deliver that sends nothing on purpose, and the cause of an Abandon whose block does not follow.
 	ErrSuppress = errors.New("channel: the block was not sent, because it is suppressed")
 	// ErrNoDelivery says that a prepared dispatch has a sink that does not deliver.
 	ErrNoDelivery = errors.New("channel: this turn's dispatch delivers by itself")

@@ -1,7 +1,6 @@
 package channel
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,7 +22,6 @@ func (p *pass) send(ctx context.Context) (Admission, error) {
 	p.welcome(ctx)
 	p.tellLost(ctx)
 	d := newDeliveries(ctx, p.k, p.sending())
-	p.out = d
 	t := &Turn{
 		ID: p.result.TurnID, SessionKey: p.result.SessionKey, Context: p.result.Context, Policy: p.policy.OnBusy, Timezone: p.policy.Timezone, Repeated: p.meta.Repeated, Sink: d,
 		Queued: func() {
@@ -42,7 +40,7 @@ func (p *pass) send(ctx context.Context) (Admission, error) {
 	}
 	p.permanent = p.permanent || permanent(err)
 	sent, err := d.end(err)
-	p.out, p.tally = nil, d.came()
+	p.tally = d.came()
 	if d.lost {
 		p.k.noteLost(p.result.SessionKey, d.Event)
 	}
@@ -150,7 +148,7 @@ func (p *pass) notify(ctx context.Context, d *deliveries) {
 	if p.err != nil {
 		text = noticeOf(p.result.TurnID)
 	}
-	ctx, cancel := outlive(ctx, cmp.Or(p.k.Limits.Finalize, defaultFinalize))
+	ctx, cancel := outlive(ctx, finalizeTimeout)
 	defer cancel()
 	if _, err := d.notice(ctx, text); err != nil {
 		p.warn(ctx, p.result.Stage, "cannot send the notice of a failed turn", err)
@@ -170,7 +168,7 @@ func (p *pass) notifyOutside(ctx context.Context) {
 	if p.err == nil || p.delivery == nil || p.result.Dispatched || s != StageAssemble && s != StageRecord && s != StageDispatch {
 		return
 	}
-	inside, cancel := outlive(ctx, cmp.Or(p.k.Limits.Finalize, defaultFinalize))
+	inside, cancel := outlive(ctx, finalizeTimeout)
 	defer cancel()
 	of := p.sending()
 	of.NoSign = true

@@ -306,16 +306,14 @@ func (d *Door) run(ctx context.Context, item *doorItem) {
 		d.readyLocked(item.line)
 		d.startLocked()
 	})
-	defer func() { // whatever the turn's callbacks do: they may call runtime.Goexit
-		queued()
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		d.running--
-		item.line.running--
-		d.readyLocked(item.line)
-		d.startLocked()
-	}()
 	d.turn(ctx, item, queued)
+	queued()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.running--
+	item.line.running--
+	d.readyLocked(item.line)
+	d.startLocked()
 }
 
 func (d *Door) turn(ctx context.Context, item *doorItem, queued func()) {
@@ -343,26 +341,22 @@ func (d *Door) turn(ctx context.Context, item *doorItem, queued func()) {
 	if m.Account == "" {
 		m.Account = entry.Key.Account
 	}
-	var r Result
-	err = errGoexit // unless it comes back
-	defer func() {
-		if r.Outcome == OutcomeMerged && err == nil {
-			return // it settles with the turn that took it
-		}
-		if held.over() {
-			return
-		}
-		if err == nil {
-			err = errors.New("the turn has ended without an outcome")
-		}
-		if err := held.Release(context.WithoutCancel(ctx), err); err != nil {
-			d.o.Log.WarnContext(ctx, "cannot release an event", "channel", d.o.Channel, "error", err)
-		}
-	}()
 	if entry.Attempt > 0 {
 		d.clear(ctx, entry)
 	}
-	r, err = safely(func() (Result, error) { return d.o.Run(ctx, entry, m) })
+	r, err := safely(func() (Result, error) { return d.o.Run(ctx, entry, m) })
+	if r.Outcome == OutcomeMerged && err == nil {
+		return // it settles with the turn that took it
+	}
+	if held.over() {
+		return
+	}
+	if err == nil {
+		err = errors.New("the turn has ended without an outcome")
+	}
+	if err := held.Release(context.WithoutCancel(ctx), err); err != nil {
+		d.o.Log.WarnContext(ctx, "cannot release an event", "channel", d.o.Channel, "error", err)
+	}
 }
 
 // clear removes the sign of work that a crash may have left.

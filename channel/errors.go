@@ -1,9 +1,6 @@
 package channel
 
-import (
-	"errors"
-	"fmt"
-)
+import "fmt"
 
 // StageError is what a stage failed of.
 type StageError struct {
@@ -15,10 +12,6 @@ func (e *StageError) Error() string { return fmt.Sprintf("channel: %s: %v", e.St
 
 // Unwrap returns what the stage failed of.
 func (e *StageError) Unwrap() error { return e.Err }
-
-// errGoexit is what a turn failed of whose callback has called runtime.Goexit: nothing comes back to whoever called the kernel, but the
-// turn ends as any other that fails.
-var errGoexit = errors.New("a callback has ended its goroutine")
 
 // PanicError is a panic in a callback. Its stack is only logged.
 type PanicError struct{ Value any }

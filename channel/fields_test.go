@@ -91,7 +91,7 @@ var readers = map[reflect.Type]map[string]string{
 	reflect.TypeFor[channel.Input](): {
 		"ID": "pass.key", "Timestamp": "pass.unanswered", "Synthetic": "pass.key", "RawText": "MergeInputs", "TextForAgent": "Input.text",
 		"TextForCommands": "MergeInputs", "ConversationID": "pass.key", "ThreadID": "pass.key", "SenderID": "gatherer.join",
-		"GroupID": "gatherer.join", "Raw": "", "HasMedia": "MergeInputs", "Parts": "gatherer.join",
+		"GroupID": "gatherer.join", "Raw": "", "HasMedia": "MergeInputs", "Parts": "",
 	},
 	reflect.TypeFor[channel.EventClass](): {
 		"Kind": "pass.preflightStage", "CanStartAgentTurn": "pass.classify", "RequiresImmediateAck": "pass.classify",

@@ -13,36 +13,20 @@ func outlive(ctx context.Context, limit time.Duration) (context.Context, context
 	return context.WithTimeout(context.WithoutCancel(ctx), limit)
 }
 
-// finish ends the turn, whatever came before: it frees what a plan holds that is not dispatched, settles, and tells the door. What is
-// to be called whatever the callbacks before it do is deferred: they may call runtime.Goexit.
+// finish ends the turn, whatever came before: it sends the notices, settles the event and tells the door.
 func (p *pass) finish(ctx context.Context) {
-	p.finishing = true
-	a := p.result.Admission
 	p.result.Outcome = p.outcome()
-	limit := cmp.Or(p.k.Limits.Finalize, defaultFinalize)
-	defer p.beside.Wait()
-	defer p.queued(ctx)
-	defer p.acknowledge(ctx)
-	defer func() {
-		if p.result.Outcome == "" { // the event was nothing, or could not even be read: only its claim is there to settle
-			p.join(StageIngest, p.settle(ctx, limit))
-		} else {
-			p.finalize(ctx, limit)
-		}
-	}()
+	limit := finalizeTimeout
 	p.notifyOutside(ctx)
 	p.notifyStop(ctx)
-	if p.plan != nil && p.plan.OnSkip != nil && !p.result.Dispatched {
-		ctx, cancel := outlive(ctx, limit)
-		reason := a.Reason
-		if p.err != nil {
-			reason = ""
-		}
-		if err := p.guard(ctx, func() error { p.plan.OnSkip(ctx, reason); return nil }); err != nil {
-			p.join(p.result.Stage, err)
-		}
-		cancel()
+	if p.result.Outcome == "" { // the event was nothing, or could not even be read: only its claim is there to settle
+		p.join(StageIngest, p.settle(ctx, limit))
+	} else {
+		p.finalize(ctx, limit)
 	}
+	p.acknowledge(ctx)
+	p.queued(ctx)
+	p.beside.Wait()
 }
 
 // join puts an error behind the turn's first one.
@@ -99,43 +83,30 @@ func (p *pass) finalize(ctx context.Context, limit time.Duration) {
 	part := func(limit time.Duration, f func(context.Context) error) {
 		ctx, cancel := outlive(inside, limit)
 		defer cancel()
-		err := errGoexit // unless it comes back
-		defer func() {
-			if err != nil {
-				errs = append(errs, err)
-			}
-		}()
-		err = p.guard(ctx, func() error { return f(ctx) })
-	}
-	// From the last to the first.
-	defer func() {
-		err := errors.Join(errs...)
-		end(err)
-		t := Trace{Stage: StageFinalize, Phase: PhaseDone, Outcome: r.Outcome}
-		if err != nil {
-			t.Phase, t.Err = PhaseError, err
-		}
-		p.tell(ctx, t)
-		p.join(StageFinalize, err)
-	}()
-	defer func() {
-		if f, ok := p.adapter.(Finalizer); ok {
-			part(limit, func(ctx context.Context) error { return f.Finalize(ctx, r) })
-		}
-	}()
-	defer func() {
-		if p.plan != nil && p.plan.OnFinalize != nil {
-			part(limit, func(ctx context.Context) error { return p.plan.OnFinalize(ctx, r) })
-		}
-	}()
-	defer func() {
-		if err := p.settle(inside, limit); err != nil {
+		if err := p.guard(ctx, func() error { return f(ctx) }); err != nil {
 			errs = append(errs, err)
 		}
-	}()
-	if keep := p.history(); keep != nil {
-		part(limit+cmp.Or(p.k.Limits.Loader, defaultLoader), keep)
 	}
+	if keep := p.history(); keep != nil {
+		part(limit+LoaderTimeout, keep)
+	}
+	if err := p.settle(inside, limit); err != nil {
+		errs = append(errs, err)
+	}
+	if p.plan != nil && p.plan.OnFinalize != nil {
+		part(limit, func(ctx context.Context) error { return p.plan.OnFinalize(ctx, r) })
+	}
+	if f, ok := p.adapter.(Finalizer); ok {
+		part(limit, func(ctx context.Context) error { return f.Finalize(ctx, r) })
+	}
+	err := errors.Join(errs...)
+	end(err)
+	t := Trace{Stage: StageFinalize, Phase: PhaseDone, Outcome: r.Outcome}
+	if err != nil {
+		t.Phase, t.Err = PhaseError, err
+	}
+	p.tell(ctx, t)
+	p.join(StageFinalize, err)
 }
 
 // fate is what becomes of an event's claim.

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"github.com/lingserve/lingserve/internal/ratelimit"
 )
 
 const (
@@ -32,8 +34,8 @@ type budget struct {
 	mu      sync.Mutex
 	pairs   recent[pairKey, *pairBudget]
 	rows    recent[placeKey, int] // turns that bots started since a person spoke
-	senders recent[senderKey, bucket]
-	chats   recent[placeKey, bucket]
+	senders *ratelimit.Buckets[senderKey]
+	chats   *ratelimit.Buckets[placeKey]
 }
 
 type (
@@ -50,7 +52,9 @@ func newBudget(l Limits) *budget {
 	l.SenderRate.Burst = cmp.Or(l.SenderRate.Burst, defaultBurst)
 	l.ChatRate.PerMinute = cmp.Or(l.ChatRate.PerMinute, defaultChatRate)
 	l.ChatRate.Burst = cmp.Or(l.ChatRate.Burst, l.ChatRate.PerMinute)
-	return &budget{limits: l, seed: maphash.MakeSeed()}
+	return &budget{
+		limits: l, seed: maphash.MakeSeed(), senders: ratelimit.New[senderKey](maxBudgets), chats: ratelimit.New[placeKey](maxBudgets),
+	}
 }
 
 // rates are the limits of the place that a message is from.
@@ -79,10 +83,9 @@ func (g *budget) ratesOf(p *Policy, counted bool) rates {
 
 // takeRate counts a message of a sender who may talk, where the rates let it pass; else it returns how long to wait.
 func (g *budget) takeRate(f *Facts, p *Policy) (wait time.Duration) {
-	now := time.Now()
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	_, wait, count := g.rateLocked(f, g.ratesOf(p, false), now)
+	_, wait, count := g.checkRates(f, g.ratesOf(p, false))
 	if wait == 0 {
 		count()
 	}
@@ -95,7 +98,7 @@ func (g *budget) use(_ context.Context, f *Facts, p *Policy, counted, dry bool) 
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	loop, tookLoop := g.loopLocked(f, now)
-	rate, wait, takeRate := g.rateLocked(f, g.ratesOf(p, counted), now)
+	rate, wait, takeRate := g.checkRates(f, g.ratesOf(p, counted))
 	v := budgetVerdict{verdicts: []Verdict{loop.Verdict, rate}}
 	switch {
 	case loop.State == Blocked:
@@ -148,7 +151,7 @@ type loopVerdict struct {
 
 // loopLocked says what the gate loop does with an event, and how it is counted.
 func (g *budget) loopLocked(f *Facts, now time.Time) (v loopVerdict, count func()) {
-	v.Verdict = Verdict{Gate: "loop", State: Passed, Setting: builtIn + "loop_events", Value: strconv.Itoa(g.limits.LoopEvents)}
+	v.Verdict = Verdict{Gate: GateLoop, State: Passed, Setting: builtIn + "loop_events", Value: strconv.Itoa(g.limits.LoopEvents)}
 	place := placeOf(f)
 	if !f.Sender.IsBot {
 		v.State = Skipped
@@ -207,34 +210,10 @@ func (g *budget) loopLocked(f *Facts, now time.Time) (v loopVerdict, count func(
 	}
 }
 
-// bucket is a token bucket, kept as the time at which it is full again.
-type bucket struct{ full time.Time }
-
-// wait is how long it takes until the bucket has a token.
-func (b bucket) wait(r Rate, now time.Time) time.Duration {
-	if !b.full.After(now) {
-		return 0
-	}
-	return max(0, b.full.Sub(now)-time.Duration(r.Burst-1)*r.every())
-}
-
-// take takes a token.
-func (b bucket) take(r Rate, now time.Time) bucket {
-	if b.full.Before(now) {
-		b.full = now
-	}
-	return bucket{b.full.Add(r.every())}
-}
-
-// every is how long one token takes to come.
-func (r Rate) every() time.Duration { return time.Minute / time.Duration(r.PerMinute) }
-
-// rateLocked says what the gate rate does with an event, and how it is counted.
-func (g *budget) rateLocked(f *Facts, r rates, now time.Time) (v Verdict, wait time.Duration, count func()) {
+// checkRates returns the verdict of the rate gate, and count, which counts the event.
+func (g *budget) checkRates(f *Facts, r rates) (v Verdict, wait time.Duration, count func()) {
 	v = Verdict{Gate: GateRate, State: Passed}
 	sender, place := senderKey{f.Channel, f.Account, f.Sender.ID}, placeOf(f)
-	ofSender, _ := g.senders.get(sender)
-	ofChat, _ := g.chats.get(place)
 	limitSender, limitChat := r.sender.PerMinute > 0 && sender.sender != "", r.chat.PerMinute > 0
 	if r.counted || !limitSender && !limitChat {
 		v.State = Skipped
@@ -248,17 +227,17 @@ func (g *budget) rateLocked(f *Facts, r rates, now time.Time) (v Verdict, wait t
 		}
 	}
 	if limitSender {
-		block(ofSender.wait(r.sender, now), r.sender, r.senderSource)
+		block(g.senders.Wait(sender, r.sender), r.sender, r.senderSource)
 	}
 	if limitChat {
-		block(ofChat.wait(r.chat, now), r.chat, r.chatSource)
+		block(g.chats.Wait(place, r.chat), r.chat, r.chatSource)
 	}
 	return v, wait, func() {
 		if limitSender {
-			g.senders.put(sender, ofSender.take(r.sender, now))
+			g.senders.Take(sender, r.sender)
 		}
 		if limitChat {
-			g.chats.put(place, ofChat.take(r.chat, now))
+			g.chats.Take(place, r.chat)
 		}
 	}
 }

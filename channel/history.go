@@ -1,7 +1,6 @@
 package channel
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -45,7 +44,7 @@ func (p *pass) recording(f *Facts) Recording {
 	}
 	if load := hint.LoadMedia; load != nil {
 		r.LoadMedia = func(ctx context.Context) ([]MediaFact, error) {
-			ctx, cancel := context.WithTimeout(ctx, cmp.Or(p.k.Limits.Loader, defaultLoader))
+			ctx, cancel := context.WithTimeout(ctx, LoaderTimeout)
 			defer cancel()
 			return load(ctx)
 		}

@@ -34,7 +34,7 @@ type Meta struct {
 	Queued           func()                        // called exactly once, when the next event of the conversation may come; nil
 }
 
-// Adapter reads events of a platform. It may also be a Classifier, Preflighter, Finalizer, Merger or Challenger.
+// Adapter reads events of a platform. It may also be a Classifier, Preflighter, Finalizer or Challenger.
 type Adapter[Raw any] interface {
 	// Ingest normalises an event; nil, nil is nothing for an agent.
 	Ingest(context.Context, Raw) (*Input, error)
@@ -55,9 +55,6 @@ type Preflighter interface {
 type Finalizer interface {
 	Finalize(context.Context, Result) error
 }
-
-// Merger merges the events of a burst; without it, the kernel does.
-type Merger interface{ Merge([]*Input) *Input }
 
 // Challenger tells a sender how to be paired.
 type Challenger interface {
@@ -116,7 +113,7 @@ type Owners interface {
 }
 
 // Enricher is a [Recorder] that has more to find out about a session than a turn should wait for, such as the name of its group. Enrich
-// returns the task that does so, or nil. The kernel runs it after Record, beside the turn and within [Limits.Record], and waits for it
+// returns the task that does so, or nil. The kernel runs it after Record, beside the turn and within 10 s, and waits for it
 // before it returns; what goes wrong with it is logged.
 type Enricher interface {
 	Enrich(Row) func(context.Context) error

@@ -84,7 +84,7 @@ func TestHooksOfATurnNeverOverlap(t *testing.T) {
 	if _, err := s.run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"ingest", "classify", "preflight", "resolve", "record", "afterRecord", "dispatch", "onFinalize", "finalize"}
+	want := []string{"ingest", "classify", "preflight", "resolve", "record", "dispatch", "onFinalize", "finalize"}
 	if diff := cmp.Diff(want, s.calls); diff != "" {
 		t.Error(diff)
 	}

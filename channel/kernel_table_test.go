@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -90,9 +89,7 @@ func (s *scene) Resolve(context.Context, *channel.Input, channel.EventClass, cha
 func (s *scene) common() channel.Common {
 	return channel.Common{
 		Facts: s.facts, Admission: s.plan, Trigger: s.trigger, Record: s.options,
-		AfterRecord:          func(context.Context) error { return s.called("afterRecord") },
 		OnPreDispatchFailure: func(context.Context, error) { _ = s.called("preDispatchFailure") },
-		OnSkip:               func(_ context.Context, r channel.Reason) { _ = s.called("skip " + string(r)) },
 		OnFinalize: func(_ context.Context, r channel.Result) error {
 			s.final = append(s.final, r)
 			return s.called("onFinalize")
@@ -364,11 +361,7 @@ func (s *scene) check(t *testing.T, at int, way string, gone error, r channel.Re
 			t.Errorf("%s was called %d times, expected it to be called: %t", st.callback, count[st.callback], ran)
 		}
 	}
-	skipped := slices.ContainsFunc(s.calls, func(c string) bool { return strings.HasPrefix(c, "skip ") })
 	dispatched := way == "ok" || isFinalize || stage == channel.StageDispatch && (way == "error" || way == "panic")
-	if skipped != (planned && !dispatched) {
-		t.Errorf("OnSkip ran: %t, dispatched: %t", skipped, dispatched)
-	}
 	if r.Dispatched != dispatched {
 		t.Errorf("Dispatched is %t, expected %t", r.Dispatched, dispatched)
 	}

@@ -3,6 +3,8 @@ package channel
 import (
 	"context"
 	"time"
+
+	"github.com/lingserve/lingserve/internal/ratelimit"
 )
 
 // Phase is what a stage tells.
@@ -47,9 +49,6 @@ type Tracer interface {
 
 // Limits bound what a turn may take. Zero values are the defaults.
 type Limits struct {
-	Record      time.Duration // 10 s
-	Finalize    time.Duration // 10 s
-	Loader      time.Duration // media loaders and challenges: 15 s
 	QueueBlocks int           // blocks that wait to be sent: 64
 	QueueBytes  int           // 1 MiB
 	Preview     time.Duration // 1 s
@@ -59,8 +58,7 @@ type Limits struct {
 	LoopEvents  int           // 20 in LoopWindow
 	LoopWindow  time.Duration // 60 s, and then a pause of the same
 	LoopTurns   int           // 8 in a row that bots have started
-	Events      int           // keys in memory: 10 000
 }
 
-// Rate is a token bucket. A negative PerMinute is no limit.
-type Rate struct{ PerMinute, Burst int }
+// Rate is how many messages are allowed in a minute, and how many at once. A negative PerMinute is no limit.
+type Rate = ratelimit.Rate

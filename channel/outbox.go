@@ -351,18 +351,6 @@ func (o *Outbox) drop(id uint64, err error) {
 // attempt sends a block that is busy, or finds out whether it was sent. ctx gives values alone: what the outbox has begun does not end
 // with the turn.
 func (o *Outbox) attempt(ctx context.Context, p *parcel, first bool) (r Receipt, held bool, err error) {
-	over := false
-	defer func() {
-		if !over { // a sender has called runtime.Goexit
-			o.settle(p, UnknownWhether, errGoexit)
-		}
-	}()
-	r, held, err = o.try(ctx, p, first)
-	over = true
-	return r, held, err
-}
-
-func (o *Outbox) try(ctx context.Context, p *parcel, first bool) (r Receipt, held bool, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), o.o.Send)
 	defer cancel()
 	defer context.AfterFunc(o.life, cancel)()

@@ -65,7 +65,6 @@ type burstEvent struct {
 	in      *Input
 	class   EventClass
 	claim   Claim                    // nil for none
-	merge   func([]*Input) *Input    // the adapter's; nil is the kernel's
 	queued  func()                   // to be called when the event waits
 	policy  func(PolicyQuery) Policy // nil: no settings
 }
@@ -85,7 +84,7 @@ func (k *Kernel) Init() {
 		s := &k.state
 		s.journal = k.Journal
 		if s.journal == nil {
-			s.journal = NewJournal(&JournalOptions{Keys: k.Limits.Events})
+			s.journal = NewJournal(nil)
 		}
 		s.window = k.Window
 		if s.window == nil {

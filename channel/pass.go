@@ -42,8 +42,6 @@ type pass struct {
 	permanent bool  // err says that nothing can be sent there any more
 	acked     bool
 	notices   int            // that were sent beside the answer
-	out       *deliveries    // of the agent, while it runs
-	finishing bool           // nothing but the end is left
 	inLane    atomic.Bool    // the turn has its place in the lane
 	letIn     atomic.Bool    // the next event of the conversation may come
 	started   time.Time      // of the stage
@@ -131,35 +129,15 @@ func (p *pass) run(ctx context.Context, steps []step) (Result, error) {
 	outer := ctx
 	ctx, end := p.span(ctx, "turn")
 	ended := p.begun(outer, ctx)
-	defer func() {
-		if !p.finishing { // a callback has called runtime.Goexit
-			p.exited(ctx)
-		}
-		ended()
-		end(p.err)
-	}()
 	for i := range steps {
 		if !p.step(ctx, &steps[i]) {
 			break
 		}
 	}
 	p.finish(ctx)
+	ended()
+	end(p.err)
 	return p.result, p.err
-}
-
-// exited ends a turn whose goroutine ends with it.
-func (p *pass) exited(ctx context.Context) {
-	if d := p.out; d != nil {
-		p.result.Dispatched = true
-		p.result.Dispatch, _ = d.end(errGoexit)
-		p.tally = d.came()
-	}
-	p.fail(ctx, p.result.Stage, errGoexit)
-	p.tell(ctx, Trace{Stage: p.result.Stage, Phase: PhaseError, Err: p.err})
-	if p.out != nil {
-		p.notify(ctx, p.out)
-	}
-	p.finish(ctx)
 }
 
 // step runs a stage and says whether the next one may begin.
@@ -195,13 +173,12 @@ func (p *pass) step(ctx context.Context, s *step) bool {
 
 // guarded runs a stage, whose panic is its error.
 func (p *pass) guarded(ctx context.Context, s *step) (a Admission, err error) {
-	err = errGoexit // unless it comes back
 	ctx, end := p.span(ctx, string(s.stage))
-	defer func() { end(err) }()
 	err = p.guard(ctx, func() (err error) {
 		a, err = s.do(p, ctx)
 		return err
 	})
+	end(err)
 	return a, err
 }
 

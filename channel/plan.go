@@ -1,8 +1,6 @@
 package channel
 
-import (
-	"context"
-)
+import "context"
 
 // Trigger says that the server starts a turn by itself; "" is a message of somebody.
 type Trigger string
@@ -37,9 +35,7 @@ type Common struct {
 	Trigger   Trigger
 	Record    RecordOptions
 
-	AfterRecord          func(context.Context) error
 	OnPreDispatchFailure func(context.Context, error)
-	OnSkip               func(context.Context, Reason)
 	OnFinalize           func(context.Context, Result) error
 }
 

@@ -10,15 +10,6 @@ import (
 	"sync/atomic"
 )
 
-// Discard is the delivery of turns that observe: nothing is sent.
-var Discard Delivery = discard{}
-
-type discard struct{}
-
-func (discard) Deliver(context.Context, Block) (Receipt, error) {
-	return Receipt{State: Suppressed}, nil
-}
-
 // errEnded says that an agent goes on after its turn.
 var errEnded = errors.New("channel: the turn has ended; nothing more is sent")
 
@@ -59,9 +50,7 @@ type deliveries struct {
 	bounds Limits
 
 	// What the delivery can do beside.
-	prepare  Preparer
 	preview  Previewer
-	watch    Watcher
 	worker   Worker
 	rester   Rester
 	settler  Settler
@@ -99,18 +88,8 @@ type deliveries struct {
 	shown  showing               // the preview of the block that is open
 	warned bool                  // of a preview
 	lost   bool                  // it is not known of a part of the answer whether it was seen
-	phase  phase                 // of what is being done
 	rhythm rhythm
 }
-
-// phase is how far something is that is sent.
-type phase uint8
-
-const (
-	phaseBefore  phase = iota // nothing of it can have been seen
-	phaseCalling              // the channel has it
-	phaseNoted                // what it came to is known
-)
 
 // item is a block in the queue, or a send of somebody's own.
 type item struct {
@@ -143,14 +122,12 @@ func newDeliveries(ctx context.Context, k *Kernel, s sending) *deliveries {
 	}
 	d.suppress = s.Target.Mode == ReplyNone
 	if d.Observing && d.Delivery != nil {
-		d.Delivery = Discard // none of the channel's methods is called
+		d.Delivery = NoDelivery{} // none of the channel's methods is called
 	}
 	if d.Observing || d.suppress || d.Delivery == nil {
 		return d
 	}
-	d.prepare, _ = d.Delivery.(Preparer)
 	d.preview, _ = d.Delivery.(Previewer)
-	d.watch, _ = d.Delivery.(Watcher)
 	if !d.NoSign {
 		d.worker, _ = d.Delivery.(Worker)
 		d.rester, _ = d.Delivery.(Rester)

@@ -1,7 +1,6 @@
 package channel
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,11 +10,12 @@ import (
 	"time"
 )
 
-// What the limits are where they are not set.
 const (
-	defaultRecord   = 10 * time.Second
-	defaultFinalize = 10 * time.Second
-	defaultLoader   = 15 * time.Second
+	recordTimeout   = 10 * time.Second
+	finalizeTimeout = 10 * time.Second
+
+	// LoaderTimeout bounds a function that loads media or sends a pairing code. Channels use it too.
+	LoaderTimeout = 15 * time.Second
 )
 
 func drop(r Reason) Admission    { return Admission{Kind: Drop, Reason: r} }
@@ -122,9 +122,6 @@ func (p *pass) merge(ctx context.Context) (Admission, error) {
 	e := burstEvent{
 		turn: p.result.TurnID, channel: p.meta.Channel, account: p.meta.Account,
 		in: p.in, class: p.result.Class, claim: p.claim, queued: func() { p.queued(ctx) },
-	}
-	if m, ok := p.adapter.(Merger); ok {
-		e.merge = m.Merge
 	}
 	if p.k.Settings != nil {
 		e.policy = p.k.Settings.Policy
@@ -248,8 +245,8 @@ func (p *pass) echoes() bool {
 func (d *Decision) echo() {
 	d.Admission = drop(ReasonSelfEcho)
 	for i := range d.Verdicts {
-		if d.Verdicts[i].Gate == "self" {
-			d.Verdicts[i] = Verdict{Gate: "self", State: Blocked, Reason: ReasonSelfEcho, Setting: "default:self", Value: "echo", Hint: "the message is what this agent has just sent"}
+		if d.Verdicts[i].Gate == GateSelf {
+			d.Verdicts[i] = Verdict{Gate: GateSelf, State: Blocked, Reason: ReasonSelfEcho, Setting: "default:self", Value: "echo", Hint: "the message is what this agent has just sent"}
 		}
 	}
 }
@@ -284,7 +281,7 @@ func (p *pass) challenge(ctx context.Context) {
 			s.challenged = map[challenge]time.Time{}
 		}
 		for other, at := range s.challenged { // what is over, and more than is to be remembered
-			if now.Sub(at) >= challengeEvery || len(s.challenged) >= cmp.Or(max(p.k.Limits.Events, 0), maxEvents) {
+			if now.Sub(at) >= challengeEvery || len(s.challenged) >= maxEvents {
 				delete(s.challenged, other)
 			}
 		}
@@ -294,7 +291,7 @@ func (p *pass) challenge(ctx context.Context) {
 	if !due {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, cmp.Or(p.k.Limits.Loader, defaultLoader))
+	ctx, cancel := context.WithTimeout(ctx, LoaderTimeout)
 	defer cancel()
 	p.attempt(ctx, StageAuthorize, "cannot tell a sender how to pair", func() error { return c.Challenge(ctx, p.facts.Sender) })
 }
@@ -347,15 +344,12 @@ var errBlankKey = errors.New("the session key to record is blank; expected one, 
 
 // record writes the row of the session and where its last message came from, before anything is dispatched.
 func (p *pass) record(ctx context.Context) (Admission, error) {
-	if p.k.Recorder == nil && p.plan.AfterRecord == nil && p.plan.Record.SessionKey == nil {
+	if p.k.Recorder == nil && p.plan.Record.SessionKey == nil {
 		return Admission{}, nil
 	}
-	ctx, cancel := outlive(ctx, cmp.Or(p.k.Limits.Record, defaultRecord))
+	ctx, cancel := outlive(ctx, recordTimeout)
 	defer cancel()
 	err := p.guard(ctx, func() error { return p.write(ctx) })
-	if err == nil && p.plan.AfterRecord != nil {
-		err = p.guard(ctx, func() error { return p.plan.AfterRecord(ctx) })
-	}
 	if err != nil && p.plan.OnPreDispatchFailure != nil {
 		p.attempt(ctx, StageRecord, "hook for failures before dispatch failed", func() error {
 			p.plan.OnPreDispatchFailure(ctx, err)
@@ -437,9 +431,9 @@ func (p *pass) enrich(ctx context.Context, row Row) {
 	if task == nil {
 		return
 	}
-	ctx, cancel := outlive(ctx, cmp.Or(p.k.Limits.Record, defaultRecord))
+	ctx, cancel := outlive(ctx, recordTimeout)
 	done := make(chan struct{})
-	failure := errGoexit // unless it comes back
+	var failure error
 	p.beside.Go(func() {
 		defer cancel()
 		defer close(done)

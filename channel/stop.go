@@ -64,7 +64,7 @@ func (p *pass) policyHere() Policy {
 // tellSender sends a notice of the kernel to where the message is answered. The notice is no part of the answer: it is in no count and in
 // no mark of the ledger.
 func (p *pass) tellSender(ctx context.Context, text string) (sent bool) {
-	ctx, cancel := outlive(ctx, cmp.Or(p.k.Limits.Finalize, defaultFinalize))
+	ctx, cancel := outlive(ctx, finalizeTimeout)
 	defer cancel()
 	of := p.sending()
 	of.NoSign, of.Event, of.Ledger = true, "", nil

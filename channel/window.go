@@ -35,12 +35,11 @@ type Window struct {
 
 // WindowOptions of a window. Zero values are the defaults.
 type WindowOptions struct {
-	Entries    int           // of one window: 50; negative keeps nothing
-	Bytes      int           // of one window: 48 KiB
-	Age        time.Duration // 24 h
-	MediaKinds []MediaKind   // beside images: documents, audio
-	Media      MediaChecker  // looks at local files before they are kept; nil keeps none
-	Log        *slog.Logger  // what is wrong with the store; nil is nowhere
+	Entries int           // of one window: 50; negative keeps nothing
+	Bytes   int           // of one window: 48 KiB
+	Age     time.Duration // 24 h
+	Media   MediaChecker  // looks at local files before they are kept; nil keeps none
+	Log     *slog.Logger  // what is wrong with the store; nil is nowhere
 }
 
 // MediaChecker looks at local files: [*MediaRoot] is one.
@@ -235,7 +234,7 @@ func (w *Window) attach(ctx context.Context, r Recording, seq uint64, media []Me
 		if len(good) >= limit {
 			break
 		}
-		if m.Kind != MediaImage && !slices.Contains(w.o.MediaKinds, m.Kind) || m.Path == "" || w.o.Media == nil {
+		if m.Kind != MediaImage || m.Path == "" || w.o.Media == nil {
 			continue
 		}
 		m, err := w.o.Media.Check(m)

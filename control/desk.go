@@ -85,13 +85,10 @@ func (d *desk) serve(ctx context.Context, wait time.Duration, r Request, done fu
 	go func() {
 		var answer []byte
 		var err error = &Error{codeInternal, "the request failed; find the cause in the replica's log"}
-		over := false
 		defer func() {
-			if !over { // a panic, or a handler that has ended its goroutine
-				if p := recover(); d.log != nil {
-					d.log.LogAttrs(ctx, slog.LevelError, "panic in a request from another replica", slog.String("command", r.Command),
-						slog.String("run", r.Run), slog.String("session", r.Session), slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
-				}
+			if p := recover(); p != nil && d.log != nil {
+				d.log.LogAttrs(ctx, slog.LevelError, "panic in a request from another replica", slog.String("command", r.Command),
+					slog.String("run", r.Run), slog.String("session", r.Session), slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
 			}
 			d.mu.Lock()
 			wait := d.served.end(k, answer, err, time.Now())
@@ -108,7 +105,7 @@ func (d *desk) serve(ctx context.Context, wait time.Duration, r Request, done fu
 		defer cancel()
 		defer context.AfterFunc(end, cancel)()
 		a, failed := h(ctx, r)
-		answer, err, over = a, asError(failed), true
+		answer, err = a, asError(failed)
 		switch {
 		case err != nil:
 			answer = nil

@@ -72,30 +72,6 @@ func TestTheExampleOfSettingsIsOne(t *testing.T) {
 	}
 }
 
-func TestTheGuidesSettingsAreSome(t *testing.T) {
-	_, text, _ := strings.Cut(read(t, "../docs/operate/proxy.md"), "\n## TLS\n")
-	text, _, _ = strings.Cut(text, "\n## ")
-	files := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(text, -1)
-	if len(files) != 2 {
-		t.Errorf("there are %d files of settings, want 2", len(files))
-	}
-	for _, file := range files {
-		if err := load(t, file[1]).CheckTLS(); err != nil {
-			t.Error(err)
-		}
-	}
-	// What the proxies are told of the server's own settings.
-	said := regexp.MustCompile(`(?m)^#   (.*)$`).FindAllStringSubmatch(read(t, "nginx/lingserve.conf"), -1)
-	var file strings.Builder
-	for _, line := range said {
-		file.WriteString(line[1] + "\n")
-	}
-	if len(said) < 3 {
-		t.Errorf("nginx is told of %d settings", len(said))
-	}
-	load(t, file.String())
-}
-
 // What follows are the members of Kubernetes' resources that ours have: a mistyped one is in none of them.
 type (
 	labels map[string]string

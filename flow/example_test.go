@@ -54,9 +54,7 @@ bots:
 		return
 	}
 	models := &adapter.Registry{Default: "demo:fast"}
-	provider := demo.New(nil)
-	defer provider.Close()
-	models.Register("demo", provider)
+	models.Register("demo", demo.New(nil))
 
 	input, err := flow.Prepare(workflow, json.RawMessage(`"Rome"`))
 	if err != nil {

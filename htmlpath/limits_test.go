@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -271,30 +270,12 @@ func parse(text string, chunk int, n *int) {
 	_ = p.Close()
 }
 
-// JS-04 for HTML: 32 times the input takes about 32 times as long; the square of that would be a thousand.
+// JS-04 for HTML: a quadratic reading of one of these takes so long that the deadline of the tests ends it. bench/parse has the times.
 func TestTimeGrowsWithTheInputOnly(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes a while")
-	}
-	const small, times = 4 << 10, 32
 	for _, shape := range shapes {
 		for _, chunk := range []int{3, 1 << 30} {
-			took := func(text string) time.Duration {
-				n, start := 0, time.Now()
-				parse(text, chunk, &n)
-				return time.Since(start)
-			}
-			little, much := shape.make(small), shape.make(small*times)
-			a, b := time.Hour, time.Hour
-			for range 20 { // on a busy machine only the best of several counts
-				a, b = min(a, took(little)), min(b, took(much))
-				if b <= 6*times*max(a, 50*time.Microsecond) {
-					break
-				}
-			}
-			if b > 6*times*max(a, 50*time.Microsecond) {
-				t.Errorf("%s in chunks of %d: %s, and %s for %d times as much", shape.name, chunk, a, b, times)
-			}
+			n := 0
+			parse(shape.make(256<<10), chunk, &n)
 		}
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"pgregory.net/rapid"
 )
@@ -112,12 +111,8 @@ func TestMatchOfAHostilePatternEndsSoon(t *testing.T) {
 		t.Fatal(err)
 	}
 	uri := []byte(strings.Repeat("a/", 10000) + "c")
-	start := time.Now()
 	if p.Match(uri) {
 		t.Error("matched")
-	}
-	if d := time.Since(start); d > 5*time.Second { // it takes milliseconds
-		t.Errorf("took %v", d)
 	}
 }
 

@@ -13,10 +13,8 @@ import (
 
 // One bot's answer starts the next one; Close waits for both.
 func Example() {
-	provider := demo.New(nil)
-	defer provider.Close()
 	models := &adapter.Registry{Default: "demo:fast"}
-	models.Register("demo", provider)
+	models.Register("demo", demo.New(nil))
 
 	m := ling.New(context.Background(), bot.Config{Format: bot.Text}, &ling.Options{Models: models})
 	first, err := m.CreateBot("first", "answer", nil)

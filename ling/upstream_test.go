@@ -10,7 +10,7 @@ import (
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/openai"
 	"github.com/lingserve/lingserve/bot"
-	"github.com/lingserve/lingserve/internal/upstream"
+	"github.com/lingserve/lingserve/internal/fakeproviders"
 	"github.com/lingserve/lingserve/ling"
 )
 
@@ -20,47 +20,47 @@ func TestARunThatEndsLeavesNoConnectionOpen(t *testing.T) {
 	long := `{"a":"` + strings.Repeat("word ", 1000) + `"}` // a minute at the pace below
 	for _, c := range []struct {
 		name   string
-		answer upstream.Answer
+		answer fakeproviders.Answer
 		listen bot.Listener
 		end    func(m *ling.Manager, b *bot.ChatBot)
 		status string
 	}{
-		{"to its end", upstream.Answer{Text: `{"a":1}`}, bot.Listener{}, nil, "completed"},
+		{"to its end", fakeproviders.Answer{Text: `{"a":1}`}, bot.Listener{}, nil, "completed"},
 		{
 			"canceled",
-			upstream.Answer{Text: long, Pace: 20},
+			fakeproviders.Answer{Text: long, Pace: 20},
 			bot.Listener{},
 			func(m *ling.Manager, _ *bot.ChatBot) { m.Cancel(errors.New("enough")) }, "canceled",
 		},
 		{
 			"finished by hand",
-			upstream.Answer{Text: long, Pace: 20},
+			fakeproviders.Answer{Text: long, Pace: 20},
 			bot.Listener{},
 			func(_ *ling.Manager, b *bot.ChatBot) { b.Finish() }, "completed",
 		},
 		{
 			"a panic in a callback",
-			upstream.Answer{Text: `{"x":"y",` + long[1:], Pace: 20},
+			fakeproviders.Answer{Text: `{"x":"y",` + long[1:], Pace: 20},
 			bot.Listener{String: func(bot.StringValue) { panic("ouch") }},
 			nil, "failed",
 		},
 		{
 			"a model that says nothing more",
-			upstream.Answer{Raw: []upstream.Raw{{Bytes: ": wait\n\n"}, {Hang: true}}},
+			fakeproviders.Answer{Raw: []fakeproviders.Raw{{Bytes: ": wait\n\n"}, {Hang: true}}},
 			bot.Listener{},
 			func(m *ling.Manager, _ *bot.ChatBot) { m.Cancel(nil) }, "canceled",
 		},
-		{"a model that does not stop", upstream.Answer{Text: `{"a":1}` + strings.Repeat(" ", 100_000), Pace: 20}, bot.Listener{}, nil, "completed"},
+		{"a model that does not stop", fakeproviders.Answer{Text: `{"a":1}` + strings.Repeat(" ", 100_000), Pace: 20}, bot.Listener{}, nil, "completed"},
 		{
 			"a connection that is cut",
-			upstream.Answer{Raw: []upstream.Raw{{Bytes: "data: {\"choices\":[{\"delta\":{\"content\":\"{\\\"a\\\":1\"}}]}\n\n"}, {Cut: true}}},
+			fakeproviders.Answer{Raw: []fakeproviders.Raw{{Bytes: "data: {\"choices\":[{\"delta\":{\"content\":\"{\\\"a\\\":1\"}}]}\n\n"}, {Cut: true}}},
 			bot.Listener{},
 			nil, "failed",
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				server := &upstream.Server{Script: func(upstream.Request) upstream.Answer { return c.answer }}
+				server := &fakeproviders.Server{Script: func(fakeproviders.Request) fakeproviders.Answer { return c.answer }}
 				defer server.Close()
 				provider, err := openai.New(openai.Options{BaseURL: "http://model.invalid/v1", Transport: server.Transport()})
 				if err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/lingserve/lingserve/internal/vfs"
 )
 
-// CheckData reads the ended runs in a data folder, changes nothing, and tells found of what cannot be read. Those of an earlier version have no
-// checksums: of them it only knows whether they can be parsed. It returns how many files there are.
+// CheckData reads the ended runs in a data folder, changes nothing, and tells found of what cannot be read. It returns
+// how many files there are.
 func CheckData(dir string, found func(file string, offset int64, what string)) (files int, err error) {
 	root, err := vfs.At(dir).OpenExisting()
 	if err != nil {

@@ -184,7 +184,7 @@ func (d *disk) load(id string, maxLog int) (*Run, error) {
 	}
 	sum := crcline.New()
 	in := bufio.NewReader(io.TeeReader(io.LimitReader(f, size), sum))
-	h, summed, err := readHeader(id, in)
+	h, err := readHeader(id, in)
 	if err != nil {
 		return nil, err
 	}
@@ -192,13 +192,11 @@ func (d *disk) load(id string, maxLog int) (*Run, error) {
 	if err != nil {
 		return nil, err
 	}
-	if summed || want != nil {
-		if _, err := io.Copy(io.Discard, in); err != nil {
-			return nil, err
-		}
-		if !bytes.Equal(want, appendSum(nil, sum)) {
-			return nil, errors.New("its checksum does not match")
-		}
+	if _, err := io.Copy(io.Discard, in); err != nil {
+		return nil, err
+	}
+	if !bytes.Equal(want, appendSum(nil, sum)) {
+		return nil, errors.New("its checksum does not match")
 	}
 	r := &Run{
 		ID: id, Of: h.Subject, owner: h.Owner, tube: t, Keyed: h.Keyed, Lost: h.Lost, Began: h.Began,
@@ -208,7 +206,7 @@ func (d *disk) load(id string, maxLog int) (*Run, error) {
 	return r, nil
 }
 
-// sumMark is what the last line of a run's file begins with, the checksum of all before it. Files of earlier versions have no such line.
+// sumMark is what the last line of a run's file begins with, the checksum of all before it.
 const sumMark = "crc "
 
 // appendSum appends that line.
@@ -216,7 +214,7 @@ func appendSum(dst []byte, sum hash.Hash32) []byte {
 	return fmt.Appendf(dst, sumMark+"%08x\n", sum.Sum32())
 }
 
-// readSum reads that line; line is nil for a file without one. size is what is before it.
+// readSum reads that line. size is the number of bytes before it.
 func readSum(f vfs.File) (line []byte, size int64, err error) {
 	st, err := f.Stat()
 	if err != nil {
@@ -225,19 +223,16 @@ func readSum(f vfs.File) (line []byte, size int64, err error) {
 	line = appendSum(nil, crcline.New())
 	size = st.Size() - int64(len(line))
 	if size < 0 {
-		return nil, st.Size(), nil
+		return nil, 0, errors.New("the file is too short")
 	}
 	if _, err := f.ReadAt(line, size); err != nil {
 		return nil, 0, err
 	}
-	if !bytes.HasPrefix(line, []byte(sumMark)) || line[len(line)-1] != '\n' {
-		return nil, st.Size(), nil
-	}
 	return line, size, nil
 }
 
-// readHeader reads the first line of a run's file. summed reports whether it has a checksum, as the file then has.
-func readHeader(id string, in *bufio.Reader) (h header, summed bool, err error) {
+// readHeader reads and checks the first line of a run's file.
+func readHeader(id string, in *bufio.Reader) (h header, err error) {
 	var line []byte
 	for {
 		part, err := in.ReadSlice('\n')
@@ -246,20 +241,19 @@ func readHeader(id string, in *bufio.Reader) (h header, summed bool, err error) 
 			break
 		}
 		if !errors.Is(err, bufio.ErrBufferFull) || len(line) > maxHeader {
-			return h, false, fmt.Errorf("read outcome: %w", err)
+			return h, fmt.Errorf("read outcome: %w", err)
 		}
 	}
-	_, summed, matches := crcline.Cut(bytes.TrimSuffix(line, []byte("\n")))
-	if summed && !matches {
-		return h, true, errors.New("read outcome: its checksum does not match")
+	if _, has, matches := crcline.Cut(bytes.TrimSuffix(line, []byte("\n"))); !has || !matches {
+		return h, errors.New("read outcome: its checksum is missing or does not match")
 	}
 	if err := json.Unmarshal(line, &h); err != nil {
-		return h, summed, fmt.Errorf("read outcome: %s", wording.ClipTo(err.Error(), 200)) // an error of a time has all of its text
+		return h, fmt.Errorf("read outcome: %s", wording.ClipTo(err.Error(), 200)) // an error of a time has all of its text
 	}
 	if h.Run != id {
-		return h, summed, fmt.Errorf("the file holds another run, %q", wording.Clip(h.Run))
+		return h, fmt.Errorf("the file holds another run, %q", wording.Clip(h.Run))
 	}
-	return h, summed, nil
+	return h, nil
 }
 
 // header reads whose run a file holds, and whether it has a key, which has to be known before anyone asks for it.
@@ -269,8 +263,7 @@ func (d *disk) header(id string) (header, error) {
 		return header{}, err
 	}
 	defer f.Close()
-	h, _, err := readHeader(id, bufio.NewReader(f))
-	return h, err
+	return readHeader(id, bufio.NewReader(f))
 }
 
 // TubeOptions are those of tubes that no manager makes.

@@ -20,6 +20,7 @@ import (
 	"github.com/lingserve/lingserve/access"
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/flow"
+	"github.com/lingserve/lingserve/internal/longtest"
 	"github.com/lingserve/lingserve/internal/vfs"
 	"github.com/lingserve/lingserve/ling"
 	"github.com/lingserve/lingserve/runlog/file"
@@ -257,6 +258,7 @@ func startInstant(t testing.TB, rs *Service, key string) string {
 // FT-24, FT-28: the end of the machine takes what came in the last second and a quarter, of runs that have ended and of keys as of all
 // else, whenever it comes.
 func TestWhatHasEndedOutlastsTheMachine(t *testing.T) {
+	longtest.Only(t, "many losses of power")
 	t.Run("disk", func(t *testing.T) { testOutlasts(t, 0) })
 	t.Run("slow disk", func(t *testing.T) { testOutlasts(t, 4*time.Second) })
 }

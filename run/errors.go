@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/lingserve/lingserve/control"
@@ -152,17 +151,8 @@ func isAway(err error) bool {
 		errors.Is(err, context.DeadlineExceeded)
 }
 
-// statusOfCode has the numbers that earlier versions read in a replica's answer, beside the code.
-var statusOfCode = map[string]int{
-	codeInvalid: 400, codeForbidden: 403, codeNotFound: 404, codeConflict: 409, codeGone: 410, codeTooLarge: 413, codeRateLimited: 429,
-	codeInternal: 500, codeOverloaded: 503, codeDraining: 503,
-}
-
 // wireError is an error as one replica tells another.
 type wireError struct {
-	Type   string  `json:"type"`
-	Title  string  `json:"title"`
-	Status int     `json:"status"`
 	Detail string  `json:"detail"`
 	Code   string  `json:"code"`
 	Run    string  `json:"run,omitempty"`
@@ -181,8 +171,7 @@ var named = map[string]error{
 func encodeError(e *Error) *wireError {
 	code := e.Code()
 	w := &wireError{
-		Type: "urn:lingserve:problem:" + code, Title: strings.ReplaceAll(code, "_", " "), Status: statusOfCode[code], Detail: e.Detail, Code: code,
-		Run: e.Run, ID: e.ID, Errors: e.Fields, Limit: e.Limit,
+		Detail: e.Detail, Code: code, Run: e.Run, ID: e.ID, Errors: e.Fields, Limit: e.Limit,
 	}
 	for name, k := range named {
 		if k == e.Kind {

@@ -249,7 +249,7 @@ func (s *Service) findAccepted(ctx, waiting context.Context, who access.Principa
 // claimant is the replica that has let a key lead to its run; "" where that does not matter.
 func claimant(c *once.Claim) string {
 	var by claimed
-	_ = json.Unmarshal(c.Of, &by) // what an earlier version has stored
+	_ = json.Unmarshal(c.Of, &by) // a claim of another store
 	return by.Replica
 }
 

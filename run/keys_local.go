@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"path/filepath"
 
-	"github.com/lingserve/lingserve/internal/before"
 	"github.com/lingserve/lingserve/internal/vfs"
 	"github.com/lingserve/lingserve/store"
 	"github.com/lingserve/lingserve/store/file"
@@ -30,9 +29,6 @@ func openKeys(ctx context.Context, o *Options) (k localKeys, err error) {
 	dir := vfs.InMemory()
 	if o.Data != "" {
 		dir = vfs.At(filepath.Join(o.Data, "store"))
-		if err := before.Keys(ctx, vfs.At(o.Data), dir, o.KeyRetention, o.Log); err != nil {
-			return k, dataError(o.Data, err)
-		}
 	}
 	if k.engine, err = file.Open(dir, file.Options{Alone: o.Data == "", Log: o.Log}); err != nil {
 		return k, dataError(o.Data, err)

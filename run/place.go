@@ -119,7 +119,7 @@ func decodeCommand(r control.Request) (c *command, err error) {
 	switch r.Command {
 	case CommandAdopt:
 		c.from = string(r.Body)
-	case commandStarted: // has no body in earlier versions
+	case commandStarted: // has no body
 	default:
 		err = json.Unmarshal(r.Body, c)
 	}

@@ -58,8 +58,6 @@ type agentRun struct {
 var (
 	// errRefused is why a turn ends whose run could not be started.
 	errRefused = errors.New("the run was not started")
-	// errGoexit is what a turn fails of whose goroutine a plugin has ended.
-	errGoexit = errors.New("a plugin has ended its goroutine")
 	// errInterrupted is what the end of a run says that a later message has ended.
 	errInterrupted = errors.New("interrupted")
 	// errErased is why the turns of a session end that is erased.
@@ -93,20 +91,16 @@ func (s *Service) startAgent(sp *spec) taken {
 	}
 	s.turns.Enter()
 	go func() { // ends with the turn, and the server waits for it
-		var result channel.Result
-		err := errGoexit
-		defer func() {
-			a.place.Do(func() {
-				a.taken.err = s.refused(result, err)
-				sp.start.enter(startRefused)
-				a.turn.enter(turnRefused)
-				close(a.placed)
-			})
-			cancel(err)
-			a.endSpan(sp)
-			s.turns.Leave()
-		}()
-		result, err = webchannel.Run(ctx, s.o.Kernel, m)
+		defer s.turns.Leave()
+		result, err := webchannel.Run(ctx, s.o.Kernel, m)
+		a.place.Do(func() {
+			a.taken.err = s.refused(result, err)
+			sp.start.enter(startRefused)
+			a.turn.enter(turnRefused)
+			close(a.placed)
+		})
+		cancel(err)
+		a.endSpan(sp)
 	}()
 	<-a.placed
 	return a.taken

@@ -2,7 +2,6 @@ package turn
 
 import (
 	"context"
-	"errors"
 	"fmt"
 )
 
@@ -74,8 +73,6 @@ func (e *PanicError) Unwrap() error {
 	err, _ := e.Value.(error)
 	return err
 }
-
-var errGoexit = errors.New("turn: a hook has ended its goroutine")
 
 // invalidError makes something the caller's mistake.
 type invalidError struct{ error }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -948,34 +947,6 @@ func TestAloneRunsWhereNoTurnRuns(t *testing.T) {
 		if err := l.Alone(t.Context(), "c:1", "", func(context.Context) error { panic("x") }); err == nil {
 			t.Error("a panic was no error")
 		}
-		l.empty()
-	})
-}
-
-func TestAHookThatEndsItsGoroutineEndsOnlyItsTurn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		saved := 0
-		l := newLanes(t, turn.Options{Concurrency: 1}, loader(func(_ context.Context, e *turn.Envelope, _ string) (turn.State, error) {
-			if e.Content == "a" {
-				runtime.Goexit()
-			}
-			return nil, nil
-		}), saver(func(context.Context, *turn.Outcome) error { saved++; return nil }))
-		a, err := l.Submit(t.Context(), &turn.Envelope{Channel: "c", ChatID: "1", Content: "a"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		b := l.submit("1", "b", "")
-		x := l.submit("2", "x", "")
-		if _, err := a.Wait(t.Context()); err == nil {
-			t.Error("no error")
-		}
-		l.settle()
-		equal(t, "saved", saved, 1)
-		for _, content := range []string{"x", "b"} {
-			l.open(content)
-		}
-		equal(t, "results", l.result(b)+l.result(x), "answer to b,<nil>answer to x,<nil>")
 		l.empty()
 	})
 }

@@ -94,19 +94,10 @@ func (f *Framework) Stop(session SessionID, cause error) int {
 // work runs submissions, one after the other, for as long as a lane wants a slot.
 func (f *Framework) work(k *Ticket) {
 	deepen(0)
-	over := false
-	defer func() {
-		if !over { // a hook has called runtime.Goexit: the slot goes on without this goroutine
-			if k = f.lanes.ended(k, nil, errGoexit); k != nil {
-				go f.work(k)
-			}
-		}
-	}()
 	for k != nil {
 		r, err := f.runTicket(k)
 		k = f.lanes.ended(k, r, err)
 	}
-	over = true
 }
 
 // deepen makes the stack of a new goroutine as large as a turn needs it, in one step and while there is nothing on it to copy.

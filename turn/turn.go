@@ -153,13 +153,6 @@ func (t *Turn) run(ctx context.Context) (*Result, error) {
 		t.report(ctx, context.Cause(ctx), nil)
 		return t.result(), context.Cause(ctx)
 	}
-	saving := false
-	defer func() {
-		if !saving { // a hook has called runtime.Goexit
-			t.outcome.Err = errGoexit
-			t.report(ctx, join(errGoexit, t.save(ctx)), nil)
-		}
-	}()
 	err := t.ended(ctx, t.loadState(ctx)) // no step, which would ask once more whether to begin
 	if err == nil {
 		err = t.step(ctx, t.buildPrompt)
@@ -171,7 +164,6 @@ func (t *Turn) run(ctx context.Context) (*Result, error) {
 	if t.inbox != nil {
 		t.inbox.end()
 	}
-	saving = true
 	saved := t.save(ctx)
 	if err == nil && ctx.Err() != nil {
 		t.cut, err = true, context.Cause(ctx)

@@ -178,7 +178,7 @@ func (k *claims) Claim(ctx context.Context, c once.Claim) (once.Claim, bool, err
 // repeat asks until it is known what became of a request.
 func (b *bench) repeat(body string, header ...string) document {
 	b.t.Helper()
-	for end := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(time.Hour); ; time.Sleep(20 * time.Millisecond) {
 		resp := b.do("POST", "/v1/runs", body, header...)
 		if resp.StatusCode != 503 || time.Now().After(end) {
 			return readDocument(b.t, resp)

@@ -7,11 +7,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/lingserve/lingserve/flow"
 	"github.com/lingserve/lingserve/run"
 	"github.com/lingserve/lingserve/web/wire"
 )
@@ -151,43 +149,5 @@ func TestAnothersRunOnDiskIsNotEvenRead(t *testing.T) {
 	}
 	if own := b.whole("GET", "/v1/runs/"+id, "", k.bearer["ann"]); own.Status != 410 {
 		t.Errorf("its owner gets %+v", own)
-	}
-}
-
-// FT-23: a data folder that the version before has left is taken over: testdata/before is what it had when it was killed.
-func TestTheFolderOfTheVersionBeforeIsRead(t *testing.T) {
-	const again, plain, canceled = "hzpbvehiwizjadw2y6bbyz5imr", "g6hi2o5afzi27brnij23fospni", "6xkgzauidouylvgkeyiwqtna7u"
-	folder := t.TempDir()
-	if err := os.CopyFS(folder, os.DirFS("testdata/before")); err != nil {
-		t.Fatal(err)
-	}
-	b := againBench(t, folder, tells("said now"), func(o *Options) {
-		o.KeyRetention = 200 * 365 * 24 * time.Hour // or it is too old to be run again, some day
-		w, err := flow.ParseSpec("plain.yaml", []byte("name: plain\nbots: {writer: {format: text, message: '{{ input.q }}', root: answer}}\n"), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		o.Workflows.Register(w)
-	}).serve()
-	<-b.runOf(again).Done()
-	for id, want := range map[string]document{
-		again:    {Status: run.StatusCompleted, Result: []byte(`{"answer":"said now"}`)},
-		plain:    {Status: run.StatusInterrupted, Result: []byte(`{"answer":"said before"}`)},
-		canceled: {Status: run.StatusCanceled, Result: []byte(`{"answer":"said before"}`)},
-	} {
-		if d := readDocument(t, b.do("GET", "/v1/runs/"+id, "")); d.Status != want.Status || string(d.Result) != string(want.Result) {
-			t.Errorf("%s: %s %s", id, d.Status, d.Result)
-		}
-	}
-	after := b.crashed()
-	b.down()
-	b = againBench(t, after, tells("not again"), nil).serve()
-	for _, id := range []string{again, plain, canceled} {
-		if d := readDocument(t, b.do("GET", "/v1/runs/"+id, "")); d.Status == run.StatusRunning {
-			t.Errorf("%s goes on", id)
-		}
-	}
-	if n := b.model.calls.Load(); n != 0 {
-		t.Errorf("%d runs were run once more", n)
 	}
 }

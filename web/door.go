@@ -52,7 +52,7 @@ func (s *Server) enter(rec *recorder, r *http.Request) *http.Request {
 			return s.refuse(rec, r, err)
 		}
 	}
-	if preflight, err := a.CORS.Apply(rec.Header(), r); preflight {
+	if preflight, err := a.CORS.Apply(rec, r); preflight {
 		if err != nil {
 			return s.refuse(rec, r, err)
 		}

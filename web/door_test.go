@@ -464,7 +464,7 @@ func TestTheServerAnswersUnderItsNamesOnly(t *testing.T) {
 // SE-11
 func TestPagesOfListedSitesUseTheServerAndNoOthers(t *testing.T) {
 	const page = "https://app.example.com"
-	cors, err := access.NewCORS([]string{page}, 0)
+	cors, err := access.NewCORS([]string{page})
 	if err != nil {
 		t.Fatal(err)
 	}

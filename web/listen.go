@@ -6,9 +6,15 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"golang.org/x/net/netutil"
+
+	"github.com/lingserve/lingserve/access"
 )
 
 // Settings of connections.
@@ -33,12 +39,12 @@ func (s *Server) HTTPServer() *http.Server {
 	protocols.SetHTTP2(true)
 	protocols.SetUnencryptedHTTP2(true)
 	return &http.Server{
-		Handler:           heardRequests(s.inTime(lastOfItsConnection(s.handler))),
+		Handler:           s.inTime(lastOfItsConnection(s.handler)),
 		ReadHeaderTimeout: headerTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaders,
 		Protocols:         protocols,
-		ConnContext:       connContext,
+		ConnState:         s.countConnection,
 		HTTP2: &http.HTTP2Config{
 			// Streams live long; a page with many of them should not have to wait for one to end.
 			MaxConcurrentStreams: 1000,
@@ -82,7 +88,8 @@ func (b *wholeBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Listen listens on addr with the socket settings that streams need, and accepts no more connections at once than there may be.
+// Listen listens on addr with the socket settings that streams need. It accepts up to Limits.Connections connections at once; more wait in
+// the kernel's queue until one is closed.
 func (s *Server) Listen(ctx context.Context, addr string) (net.Listener, error) {
 	lc := net.ListenConfig{
 		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 15 * time.Second, Count: 3},
@@ -97,12 +104,86 @@ func (s *Server) Listen(ctx context.Context, addr string) (net.Listener, error) 
 	}
 	lc.SetMultipathTCP(false) // its sockets do not take these settings
 	l, err := lc.Listen(ctx, "tcp", addr)
-	if err != nil {
-		return nil, err
+	if err != nil || s.o.Limits.Connections <= 0 {
+		return l, err
 	}
-	accepts := listenTo(l, s.o.Limits, s.o.Proxies, s.log)
-	s.listener.Store(accepts)
-	return accepts, nil
+	return netutil.LimitListener(l, s.o.Limits.Connections), nil
+}
+
+// connections counts open connections, in total and by address.
+type connections struct {
+	refused atomic.Uint64 // closed because their address had too many
+	warned  atomic.Bool   // the log has the warning about the limit
+
+	mu        sync.Mutex
+	open      int
+	byAddress map[string]int
+}
+
+// add changes the counts by one and returns them.
+func (c *connections) add(n int, address string) (open, ofAddress int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.byAddress == nil {
+		c.byAddress = map[string]int{}
+	}
+	c.open += n
+	c.byAddress[address] += n
+	open, ofAddress = c.open, c.byAddress[address]
+	if ofAddress == 0 {
+		delete(c.byAddress, address)
+	}
+	return open, ofAddress
+}
+
+// count returns the number of open connections.
+func (c *connections) count() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.open
+}
+
+// countConnection counts a connection when it opens and when it closes. It closes a new one if its address has too many.
+func (s *Server) countConnection(c net.Conn, state http.ConnState) {
+	address, limit := remoteAddress(c), s.o.Limits.Connections
+	switch state {
+	case http.StateNew:
+		open, ofAddress := s.connections.add(1, access.Caller(address))
+		if limit > 0 && open >= limit && !s.connections.warned.Swap(true) {
+			s.log.Warn("connection limit reached; new connections wait", "connections", limit)
+		}
+		if most := s.maxConnections(address); most > 0 && ofAddress > most {
+			s.connections.refused.Add(1)
+			_ = c.Close()
+		}
+	case http.StateClosed, http.StateHijacked:
+		if open, _ := s.connections.add(-1, access.Caller(address)); open <= limit-limit/8 {
+			s.connections.warned.Store(false)
+		}
+	}
+}
+
+// maxConnections returns the limit of one address; 0 is none. Trusted proxies have none, because they speak for many clients. Localhost
+// has one only if Limits.ConnectionsPerAddress is set.
+func (s *Server) maxConnections(address netip.Addr) int {
+	l := s.o.Limits
+	switch {
+	case !address.IsValid(), s.o.Proxies.Trusts(address):
+		return 0
+	case l.ConnectionsPerAddress > 0:
+		return l.ConnectionsPerAddress
+	case l.Connections <= 0, address.IsLoopback():
+		return 0
+	}
+	return max(1, l.Connections/2)
+}
+
+// remoteAddress returns the address of a connection's client. It is invalid if the connection has none.
+func remoteAddress(c net.Conn) netip.Addr {
+	if a, ok := c.RemoteAddr().(*net.TCPAddr); ok {
+		return a.AddrPort().Addr().Unmap().WithZone("")
+	}
+	return netip.Addr{}
 }
 
 // lastOfItsConnection closes a connection behind a request of HTTP/1 whose body came in chunks. Such a request may have had a

@@ -25,7 +25,7 @@ func TestAcceptedConnectionsHaveTheSettingsOfStreams(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	raw, err := conn.(*accepted).NetConn().(*net.TCPConn).SyscallConn()
+	raw, err := conn.(*net.TCPConn).SyscallConn()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -58,17 +58,16 @@ type Load struct {
 	run.Load
 	Overloaded []string // names of what there is too much of: memory, disk, runs, streams
 
-	Connections int64  // that are open
-	TurnedAway  uint64 // closed for the limit: silent ones, and those that came when there were far too many
+	Connections int    // that are open
+	TurnedAway  uint64 // closed because their address had too many
 
 	Memory adapter.Holdings // that answers of models have paid for
 }
 
-// Load tells what goes on now.
+// Load returns what the server has to do now.
 func (s *Server) Load() Load {
-	l := Load{Load: s.runs.Load(), Overloaded: s.overloaded(), Memory: s.o.Ledger.Holdings()}
-	if from := s.listener.Load(); from != nil {
-		l.Connections, l.TurnedAway = from.open.Load(), from.turned.Load()
+	return Load{
+		Load: s.runs.Load(), Overloaded: s.overloaded(), Memory: s.o.Ledger.Holdings(),
+		Connections: s.connections.count(), TurnedAway: s.connections.refused.Load(),
 	}
-	return l
 }

@@ -24,7 +24,7 @@ func Reasons() []string {
 		"ticket", "tickets", "ticket_method", "ticket_path", "engine",
 		// Of limits.
 		"limit_requests", "limit_tokens", "limit_runs", "limit_failures",
-		run.LimitMemory, run.LimitAllRuns, limitConnections, limitConnectionsPerAddress, limitStreams, limitStreamsPerCaller, limitBody, limitBodies, limitBodiesPerCaller, run.LimitInput, run.LimitImages,
+		run.LimitMemory, run.LimitAllRuns, limitStreams, limitStreamsPerCaller, limitBody, limitBodies, limitBodiesPerCaller, run.LimitInput, run.LimitImages,
 		run.LimitQueue, run.LimitSessions, limitFiles, run.LimitDisk, run.LimitEngine,
 	}
 	// Codes stand for refusals without a word of their own.

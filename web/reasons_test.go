@@ -19,7 +19,7 @@ import (
 func TestEveryReasonOfARefusalIsListed(t *testing.T) {
 	listed := Reasons()
 	found := map[string]bool{}
-	for _, l := range []access.Limit{access.LimitRequests, access.LimitTokens, access.LimitRuns, access.LimitAllRuns} {
+	for _, l := range []access.Limit{access.LimitRequests, access.LimitTokens, access.LimitRuns} {
 		found[access.Decision{Limit: l}.Err().(*access.Refusal).Reason] = true
 	}
 	word := func(e ast.Expr) {

@@ -54,7 +54,7 @@ func (s *Server) routes() http.Handler {
 	r.Post("/v1/tickets", handle(s.postTicket))
 	r.Post("/v1/channels/{channel}/webhook", handle(s.postWebhook))
 	s.router = r
-	return s.outermost(notSurplus(s.sized(r)))
+	return s.outermost(s.sized(r))
 }
 
 // handler answers a request, or returns the problem why it does not.

@@ -131,7 +131,6 @@ type Server struct {
 	o        Options
 	log      *slog.Logger
 	observer Observer
-	listener atomic.Pointer[listener] // that was made last; nil is none
 	runs     *run.Service
 	shed     *shed
 	handler  http.Handler // router, and what stands around it
@@ -139,6 +138,8 @@ type Server struct {
 	guard    *http.CrossOriginProtection
 	tickets  *access.Tickets // those of the door, where it has some
 	began    time.Time
+
+	connections connections
 
 	lingering atomic.Int32 // connections whose refused bodies are taken in
 

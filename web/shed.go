@@ -29,7 +29,7 @@ import (
 type Limits struct {
 	Memory                int64 // bytes of the process, close to which no runs begin
 	Connections           int   // of clients at once
-	ConnectionsPerAddress int   // of clients of one address, half of Connections, and no limit for localhost; proxies that are trusted have none
+	ConnectionsPerAddress int   // of one address; 0 is half of Connections, and no limit for localhost. Trusted proxies have no limit
 	Streams               int   // requests at once that follow a run or wait for its end, 20000
 	StreamsPerCaller      int   // such requests of one caller, half of Streams
 	Bodies                int64 // bytes of bodies that are being read, 64 MiB, and never less than one may have
@@ -61,13 +61,11 @@ func (l Limits) withDefaults(maxBody int64) Limits {
 
 // Words for the log and for metrics that say which limit was reached.
 const (
-	limitConnections           = "limit_connections"
-	limitConnectionsPerAddress = "limit_connections_per_address"
-	limitStreams               = "limit_streams"
-	limitStreamsPerCaller      = "limit_streams_per_caller"
-	limitBody                  = "limit_body"
-	limitBodies                = "limit_bodies"
-	limitBodiesPerCaller       = "limit_bodies_per_caller"
+	limitStreams          = "limit_streams"
+	limitStreamsPerCaller = "limit_streams_per_caller"
+	limitBody             = "limit_body"
+	limitBodies           = "limit_bodies"
+	limitBodiesPerCaller  = "limit_bodies_per_caller"
 )
 
 // reached is the refusal of what comes when a limit is reached, with the time after which it may be worth another attempt.

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"maps"
 	"net/http"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -575,25 +574,6 @@ func TestAServerThatIsClosedTakesNoMessage(t *testing.T) {
 		t.Fatal(err)
 	}
 	if p := readProblem(t, a.say("hello", "")); p.Status != 503 || p.Code != wire.CodeDraining {
-		t.Errorf("%+v", p)
-	}
-}
-
-// aside is a plugin with a command whose goroutine ends with it.
-type aside struct{}
-
-func (aside) AnswerAside(context.Context, *turn.Envelope, turn.SessionID) ([]*turn.Envelope, bool, error) {
-	runtime.Goexit()
-	return nil, false, nil
-}
-
-func TestAPluginThatEndsItsGoroutineKeepsNobodyWaiting(t *testing.T) {
-	a, _, _ := watchedBench(t, channel.Place{}, func(o *Options, _ *agent.Options) {
-		if err := o.Turns.Register("aside", aside{}); err != nil {
-			t.Fatal(err)
-		}
-	})
-	if p := readProblem(t, a.say(",exit", "")); p.Status != 500 || p.Code != wire.CodeInternal {
 		t.Errorf("%+v", p)
 	}
 }

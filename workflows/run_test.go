@@ -29,10 +29,8 @@ func run(t *testing.T, name, model, input string, check func(t *testing.T, r lin
 		t.Fatalf("there is no workflow %s", name)
 	}
 	synctest.Test(t, func(t *testing.T) {
-		p := demo.New(nil)
-		defer p.Close()
 		models := &adapter.Registry{Default: "demo:" + model}
-		models.Register("demo", p)
+		models.Register("demo", demo.New(nil))
 		in, err := flow.Prepare(w, json.RawMessage(input))
 		if err != nil {
 			t.Fatal(err)

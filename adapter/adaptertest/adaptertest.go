@@ -1,5 +1,5 @@
 // Package adaptertest is the test that every adapter passes. It holds them to what package adapter promises, whatever their
-// provider's wire format: the stand-in of internal/upstream speaks each format, and so one script is a test of all of them.
+// provider's wire format: the stand-in of internal/fakeproviders speaks each format, and so one script is a test of all of them.
 //
 // An adapter describes itself by a [Subject], and runs everything:
 //
@@ -25,7 +25,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/lingserve/lingserve/adapter"
-	"github.com/lingserve/lingserve/internal/upstream"
+	"github.com/lingserve/lingserve/internal/fakeproviders"
 )
 
 // Key is the key that every provider under test is given. It must never be seen but in a request's header.
@@ -132,7 +132,7 @@ func Any(t *testing.T, name string, open func(t testing.TB) adapter.Provider) {
 const host = "model.test"
 
 // provider returns the adapter's provider at a stand-in in this process.
-func (s *Subject) provider(t testing.TB, up *upstream.Server) adapter.Provider {
+func (s *Subject) provider(t testing.TB, up *fakeproviders.Server) adapter.Provider {
 	t.Helper()
 	return s.New(t, Options{BaseURL: "http://" + host, Key: Key, Transport: up.Transport()})
 }
@@ -298,13 +298,13 @@ func noSecret(t testing.TB, err error) {
 }
 
 // always is a script that gives one answer.
-func always(a upstream.Answer) func(upstream.Request) upstream.Answer {
-	return func(upstream.Request) upstream.Answer { return a }
+func always(a fakeproviders.Answer) func(fakeproviders.Request) fakeproviders.Answer {
+	return func(fakeproviders.Request) fakeproviders.Answer { return a }
 }
 
 // repeat is n steps of the same kind.
-func repeat(n int, r upstream.Raw) []upstream.Raw {
-	all := make([]upstream.Raw, n)
+func repeat(n int, r fakeproviders.Raw) []fakeproviders.Raw {
+	all := make([]fakeproviders.Raw, n)
 	for i := range all {
 		all[i] = r
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/lingserve/lingserve/adapter"
-	"github.com/lingserve/lingserve/internal/upstream"
+	"github.com/lingserve/lingserve/internal/fakeproviders"
 )
 
 // difficult is text that has all that wire formats need to escape, and characters of each length.
@@ -25,28 +25,28 @@ func testAnswers(t *testing.T, s Subject) {
 	for _, row := range []struct {
 		name   string
 		skip   bool
-		answer upstream.Answer
+		answer fakeproviders.Answer
 		want   heard
 	}{
-		{"text", false, upstream.Answer{Text: "Hello, world"}, heard{
+		{"text", false, fakeproviders.Answer{Text: "Hello, world"}, heard{
 			Text: "Hello, world", Finish: adapter.FinishStop, Usage: adapter.Usage{CompletionTokens: 3},
 		}},
-		{"text of all characters", false, upstream.Answer{Text: difficult}, heard{Text: difficult, Finish: adapter.FinishStop}},
+		{"text of all characters", false, fakeproviders.Answer{Text: difficult}, heard{Text: difficult, Finish: adapter.FinishStop}},
 		{
 			"text of a character at a time", false,
-			upstream.Answer{Tokens: strings.Split(difficult, "")},
+			fakeproviders.Answer{Tokens: strings.Split(difficult, "")},
 			heard{Text: difficult, Finish: adapter.FinishStop},
 		},
-		{"nothing", false, upstream.Answer{}, heard{Finish: adapter.FinishStop}},
-		{"reasoning before text", s.NoReasoning, upstream.Answer{Reasoning: "so " + difficult, Text: "Hello"}, heard{
+		{"nothing", false, fakeproviders.Answer{}, heard{Finish: adapter.FinishStop}},
+		{"reasoning before text", s.NoReasoning, fakeproviders.Answer{Reasoning: "so " + difficult, Text: "Hello"}, heard{
 			Reasoning: "so " + difficult, Text: "Hello", Finish: adapter.FinishStop,
 		}},
-		{"a call of a tool", s.NoTools, upstream.Answer{ToolCalls: []upstream.ToolCall{{ID: "c1", Name: "look", Arguments: `{"q":1}`}}}, heard{
+		{"a call of a tool", s.NoTools, fakeproviders.Answer{ToolCalls: []fakeproviders.ToolCall{{ID: "c1", Name: "look", Arguments: `{"q":1}`}}}, heard{
 			Calls: []adapter.ToolCall{{ID: "c1", Name: "look", Arguments: `{"q":1}`}}, Finish: adapter.FinishToolCalls,
 		}},
 		{
 			"calls of tools after text, with arguments in pieces", s.NoTools,
-			upstream.Answer{Text: "I look", ToolCalls: []upstream.ToolCall{
+			fakeproviders.Answer{Text: "I look", ToolCalls: []fakeproviders.ToolCall{
 				{ID: "c1", Name: "look", Arguments: `{"place":"Zürich \"🙂\"","days":[1,2,3],"deep":{"er":null}}`},
 				{ID: "c2", Name: "look", Arguments: `{"place":"日本\n"}`},
 				{ID: "c3", Name: "see", Arguments: `{}`},
@@ -63,7 +63,7 @@ func testAnswers(t *testing.T, s Subject) {
 				t.Skip("the wire cannot say it")
 			}
 			synctest.Test(t, func(t *testing.T) {
-				up := &upstream.Server{Script: always(row.answer)}
+				up := &fakeproviders.Server{Script: always(row.answer)}
 				defer up.Close()
 				req := question()
 				for _, c := range row.answer.ToolCalls {
@@ -112,11 +112,11 @@ func (s *Subject) compare() cmp.Options {
 
 // testRequests looks at what arrives at the provider.
 func testRequests(t *testing.T, s Subject) {
-	ask := func(t *testing.T, script func(upstream.Request) upstream.Answer, req adapter.Request) []upstream.Request {
+	ask := func(t *testing.T, script func(fakeproviders.Request) fakeproviders.Answer, req adapter.Request) []fakeproviders.Request {
 		t.Helper()
 		var mu sync.Mutex
-		var asked []upstream.Request
-		up := &upstream.Server{Script: func(r upstream.Request) upstream.Answer {
+		var asked []fakeproviders.Request
+		up := &fakeproviders.Server{Script: func(r fakeproviders.Request) fakeproviders.Answer {
 			mu.Lock()
 			defer mu.Unlock()
 			asked = append(asked, r)
@@ -139,7 +139,7 @@ func testRequests(t *testing.T, s Subject) {
 		}
 		return asked
 	}
-	ok := always(upstream.Answer{Text: "ok"})
+	ok := always(fakeproviders.Answer{Text: "ok"})
 	inBubble := func(name string, f func(t *testing.T)) {
 		t.Run(name, func(t *testing.T) { synctest.Test(t, f) })
 	}
@@ -197,15 +197,15 @@ func testRequests(t *testing.T, s Subject) {
 		}
 	})
 	inBubble("asked again in the same words (AD-06)", func(t *testing.T) {
-		asked := ask(t, func(r upstream.Request) upstream.Answer {
-			return upstream.Answer{Text: "ok", Status: map[bool]int{true: 503}[r.Attempt < 3]}
+		asked := ask(t, func(r fakeproviders.Request) fakeproviders.Answer {
+			return fakeproviders.Answer{Text: "ok", Status: map[bool]int{true: 503}[r.Attempt < 3]}
 		}, question())
 		if len(asked) != 3 || string(asked[0].Body) != string(asked[1].Body) || string(asked[0].Body) != string(asked[2].Body) {
 			t.Errorf("%d requests: %s", len(asked), asked[len(asked)-1].Body)
 		}
 	})
 	inBubble("nothing is asked under a context that has ended (AD-01)", func(t *testing.T) {
-		up := &upstream.Server{Script: ok}
+		up := &fakeproviders.Server{Script: ok}
 		defer up.Close()
 		why := errors.New("the run was canceled")
 		ctx, cancel := context.WithCancelCause(t.Context())
@@ -216,7 +216,7 @@ func testRequests(t *testing.T, s Subject) {
 		}
 	})
 	inBubble("a context's cause is the error, in the middle too (AD-01)", func(t *testing.T) {
-		up := &upstream.Server{Script: always(upstream.Answer{Text: strings.Repeat("word", 1000), Pace: 10})}
+		up := &fakeproviders.Server{Script: always(fakeproviders.Answer{Text: strings.Repeat("word", 1000), Pace: 10})}
 		defer up.Close()
 		why := errors.New("the run was canceled")
 		ctx, cancel := context.WithCancelCause(t.Context())
@@ -227,7 +227,7 @@ func testRequests(t *testing.T, s Subject) {
 		}
 	})
 	inBubble("a panic in the loop ends the request, and passes through (AD-01)", func(t *testing.T) {
-		up := &upstream.Server{Script: always(upstream.Answer{Text: strings.Repeat("word", 1000), Pace: 10})}
+		up := &fakeproviders.Server{Script: always(fakeproviders.Answer{Text: strings.Repeat("word", 1000), Pace: 10})}
 		defer up.Close()
 		m := s.bare(t, Options{Transport: up.Transport()})
 		func() {
@@ -273,7 +273,7 @@ func testFinish(t *testing.T, s Subject) {
 				t.Skip("the wire cannot say it")
 			}
 			synctest.Test(t, func(t *testing.T) {
-				up := &upstream.Server{Script: always(upstream.Answer{Text: "Hello", Finish: row.finish})}
+				up := &fakeproviders.Server{Script: always(fakeproviders.Answer{Text: "Hello", Finish: row.finish})}
 				defer up.Close()
 				m := guarded(t, s.Prefix, s.Model, s.provider(t, up), nil)
 				got := hear(t, t.Context(), m.Stream(t.Context(), question()), nil)
@@ -356,8 +356,8 @@ func testAtOnce(t *testing.T, _ string, open func(testing.TB) adapter.Model) {
 // testMany reads many streams at once on one provider, of which some are left and some canceled.
 func testMany(t *testing.T, s Subject) {
 	synctest.Test(t, func(t *testing.T) {
-		up := &upstream.Server{Script: func(r upstream.Request) upstream.Answer {
-			return upstream.Answer{Text: strings.Repeat(string(rune('a'+r.Attempt/26))+string(rune('a'+r.Attempt%26))+"..", 50), Pace: 20}
+		up := &fakeproviders.Server{Script: func(r fakeproviders.Request) fakeproviders.Answer {
+			return fakeproviders.Answer{Text: strings.Repeat(string(rune('a'+r.Attempt/26))+string(rune('a'+r.Attempt%26))+"..", 50), Pace: 20}
 		}}
 		defer up.Close()
 		m := guarded(t, s.Prefix, s.Model, s.provider(t, up), nil)

@@ -10,14 +10,14 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/adapter"
-	"github.com/lingserve/lingserve/internal/upstream"
+	"github.com/lingserve/lingserve/internal/fakeproviders"
 )
 
 // behaviour is what a reader sees of a script. It runs in a bubble, with the time limits and retries around the model.
 type behaviour struct {
 	name     string
 	skip     bool
-	script   func(upstream.Request) upstream.Answer
+	script   func(fakeproviders.Request) fakeproviders.Answer
 	limits   adapter.Timeouts
 	leave    int           // leave the loop after so many chunks
 	cancel   time.Duration // cancel the context after so long
@@ -31,40 +31,40 @@ type behaviour struct {
 }
 
 func behaviours(w Wire) []behaviour {
-	raw := func(steps ...upstream.Raw) func(upstream.Request) upstream.Answer {
-		return always(upstream.Answer{Raw: steps})
+	raw := func(steps ...fakeproviders.Raw) func(fakeproviders.Request) fakeproviders.Answer {
+		return always(fakeproviders.Answer{Raw: steps})
 	}
-	bytes := func(b ...string) upstream.Raw { return upstream.Raw{Bytes: strings.Join(b, "")} }
-	hang, cut := upstream.Raw{Hang: true}, upstream.Raw{Cut: true}
-	thenWorks := func(before ...upstream.Answer) func(upstream.Request) upstream.Answer {
-		return func(r upstream.Request) upstream.Answer {
-			return append(before, upstream.Answer{Text: "ok"})[min(r.Attempt-1, len(before))]
+	bytes := func(b ...string) fakeproviders.Raw { return fakeproviders.Raw{Bytes: strings.Join(b, "")} }
+	hang, cut := fakeproviders.Raw{Hang: true}, fakeproviders.Raw{Cut: true}
+	thenWorks := func(before ...fakeproviders.Answer) func(fakeproviders.Request) fakeproviders.Answer {
+		return func(r fakeproviders.Request) fakeproviders.Answer {
+			return append(before, fakeproviders.Answer{Text: "ok"})[min(r.Attempt-1, len(before))]
 		}
 	}
 	return []behaviour{
 		{
 			name:   "an answer in tokens comes token by token",
-			script: always(upstream.Answer{Text: "Hello, world", Pace: 10}),
+			script: always(fakeproviders.Answer{Text: "Hello, world", Pace: 10}),
 			text:   "Hello, world", took: 300 * time.Millisecond, requests: 1,
 		},
 		{
 			name:   "leaving the loop cancels the request (AD-01)",
-			script: always(upstream.Answer{Text: strings.Repeat("word", 1000), Pace: 10}),
+			script: always(fakeproviders.Answer{Text: strings.Repeat("word", 1000), Pace: 10}),
 			leave:  3, text: "wordwordword", took: 200 * time.Millisecond, requests: 1, canceled: 1,
 		},
 		{
 			name:   "leaving at the first chunk cancels the request (AD-01)",
-			script: always(upstream.Answer{Text: strings.Repeat("word", 1000), Pace: 10}),
+			script: always(fakeproviders.Answer{Text: strings.Repeat("word", 1000), Pace: 10}),
 			leave:  1, text: "word", requests: 1, canceled: 1,
 		},
 		{
 			name:   "ending the context cancels the request (AD-01)",
-			script: always(upstream.Answer{Text: strings.Repeat("word", 1000), Pace: 10}),
+			script: always(fakeproviders.Answer{Text: strings.Repeat("word", 1000), Pace: 10}),
 			cancel: 250 * time.Millisecond, text: "wordwordword", says: "the run was canceled", took: 250 * time.Millisecond, requests: 1, canceled: 1,
 		},
 		{
 			name:   "ending the context before the answer begins (AD-01)",
-			script: always(upstream.Answer{Delay: time.Hour}),
+			script: always(fakeproviders.Answer{Delay: time.Hour}),
 			cancel: time.Second, says: "the run was canceled", took: time.Second, requests: 1, canceled: 1,
 		},
 		{
@@ -73,7 +73,7 @@ func behaviours(w Wire) []behaviour {
 		},
 		{
 			name:   "ending the context while waiting to ask again (AD-06)",
-			script: always(upstream.Answer{Status: 429, Header: http.Header{"Retry-After": {"15"}}}),
+			script: always(fakeproviders.Answer{Status: 429, Header: http.Header{"Retry-After": {"15"}}}),
 			cancel: time.Second, says: "the run was canceled", took: time.Second, requests: 1,
 		},
 		{
@@ -93,21 +93,21 @@ func behaviours(w Wire) []behaviour {
 		},
 		{
 			name: "a stall in the middle of an event (AD-07, FT-04)",
-			script: raw(bytes(w.Open, w.Text("a")), upstream.Raw{Wait: 3 * time.Second, Bytes: half(w.Text("b"))},
+			script: raw(bytes(w.Open, w.Text("a")), fakeproviders.Raw{Wait: 3 * time.Second, Bytes: half(w.Text("b"))},
 				hang),
 			limits: adapter.Timeouts{Idle: 5 * time.Second},
 			text:   "a", code: adapter.CodeTimeout, says: "stopped during its answer", took: 5 * time.Second, requests: 1, canceled: 1,
 		},
 		{
 			name: "a stall with pings and empty events (AD-07, FT-04, FT-05)",
-			script: raw(append([]upstream.Raw{bytes(w.Open, w.Text("a"))},
-				repeat(100, upstream.Raw{Wait: time.Second, Bytes: w.Ping + w.Text("")})...)...),
+			script: raw(append([]fakeproviders.Raw{bytes(w.Open, w.Text("a"))},
+				repeat(100, fakeproviders.Raw{Wait: time.Second, Bytes: w.Ping + w.Text("")})...)...),
 			limits: adapter.Timeouts{Idle: 5500 * time.Millisecond},
 			text:   "a", code: adapter.CodeTimeout, says: "stopped during its answer", took: 5500 * time.Millisecond, requests: 1, canceled: 1,
 		},
 		{
 			name: "pings before the first token are no tokens (AD-07, FT-05)", skip: w.Ping == "",
-			script: raw(append([]upstream.Raw{bytes(w.Open)}, repeat(100, upstream.Raw{Wait: time.Second, Bytes: w.Ping})...)...),
+			script: raw(append([]fakeproviders.Raw{bytes(w.Open)}, repeat(100, fakeproviders.Raw{Wait: time.Second, Bytes: w.Ping})...)...),
 			limits: adapter.Timeouts{FirstToken: 30500 * time.Millisecond},
 			code:   adapter.CodeTimeout, says: "sent no token", took: 30500 * time.Millisecond, requests: 1, canceled: 1,
 		},
@@ -118,15 +118,15 @@ func behaviours(w Wire) []behaviour {
 		},
 		{
 			name: "reasoning is an answer too (AD-07)", skip: w.Reasoning == nil,
-			script: func(upstream.Request) upstream.Answer {
-				return upstream.Answer{Raw: []upstream.Raw{bytes(w.Open, w.Reasoning("so")), hang}}
+			script: func(fakeproviders.Request) fakeproviders.Answer {
+				return fakeproviders.Answer{Raw: []fakeproviders.Raw{bytes(w.Open, w.Reasoning("so")), hang}}
 			},
 			limits: adapter.Timeouts{FirstToken: time.Minute, Idle: 5 * time.Second},
 			code:   adapter.CodeTimeout, says: "stopped during its answer", took: 5 * time.Second, requests: 1, canceled: 1,
 		},
 		{
 			name:   "an answer that does not end (AD-07)",
-			script: always(upstream.Answer{Text: strings.Repeat("word", 1000), Pace: 1}),
+			script: always(fakeproviders.Answer{Text: strings.Repeat("word", 1000), Pace: 1}),
 			limits: adapter.Timeouts{Total: 2500 * time.Millisecond},
 			text:   "wordwordword", code: adapter.CodeTimeout, says: "did not finish its answer within 2.5s", took: 2500 * time.Millisecond, requests: 1, canceled: 1,
 		},
@@ -137,27 +137,27 @@ func behaviours(w Wire) []behaviour {
 		},
 		{
 			name:   "fails, breaks the connection, and then works (AD-06, FT-02, FT-07)",
-			script: thenWorks(upstream.Answer{Status: 500, Body: "<html>"}, upstream.Answer{Raw: []upstream.Raw{cut}}),
+			script: thenWorks(fakeproviders.Answer{Status: 500, Body: "<html>"}, fakeproviders.Answer{Raw: []fakeproviders.Raw{cut}}),
 			text:   "ok", within: time.Minute, requests: 3,
 		},
 		{
 			name: "breaks the connection twice between the opening and the first token (AD-06, FT-07)", skip: w.Open == "",
-			script: thenWorks(upstream.Answer{Raw: []upstream.Raw{bytes(w.Open), cut}}, upstream.Answer{Raw: []upstream.Raw{bytes(w.Open), cut}}),
+			script: thenWorks(fakeproviders.Answer{Raw: []fakeproviders.Raw{bytes(w.Open), cut}}, fakeproviders.Answer{Raw: []fakeproviders.Raw{bytes(w.Open), cut}}),
 			text:   "ok", within: time.Minute, requests: 3,
 		},
 		{
 			name:   "never works (AD-06)",
-			script: always(upstream.Answer{Status: 503}),
+			script: always(fakeproviders.Answer{Status: 503}),
 			code:   adapter.CodeUnavailable, within: time.Minute, requests: 3,
 		},
 		{
 			name:   "refuses the key: not again (AD-06)",
-			script: always(upstream.Answer{Status: 401}),
+			script: always(fakeproviders.Answer{Status: 401}),
 			code:   adapter.CodeAuth, requests: 1,
 		},
 		{
 			name:   "does not understand the request: not again (AD-06)",
-			script: always(upstream.Answer{Status: 400}),
+			script: always(fakeproviders.Answer{Status: 400}),
 			code:   adapter.CodeProtocol, requests: 1,
 		},
 		{
@@ -240,8 +240,8 @@ func (w *Wire) within(raw string) string {
 func half(event string) string { return event[:len(event)/2] }
 
 // limited is the answer of a server that limits the rate.
-func limited(after string) upstream.Answer {
-	return upstream.Answer{Status: 429, Header: http.Header{"Retry-After": {after}}}
+func limited(after string) fakeproviders.Answer {
+	return fakeproviders.Answer{Status: 429, Header: http.Header{"Retry-After": {after}}}
 }
 
 func testBehaviours(t *testing.T, s Subject) {
@@ -256,7 +256,7 @@ func testBehaviours(t *testing.T, s Subject) {
 }
 
 func (row *behaviour) run(t *testing.T, s Subject) {
-	up := &upstream.Server{Script: row.script}
+	up := &fakeproviders.Server{Script: row.script}
 	defer up.Close()
 	m := guarded(t, s.Prefix, s.Model, s.provider(t, up), &adapter.Registry{Timeouts: row.limits})
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -303,7 +303,7 @@ func (row *behaviour) run(t *testing.T, s Subject) {
 // testSlowReader reads an answer with an hour's rest after each chunk.
 func testSlowReader(t *testing.T, s Subject) {
 	synctest.Test(t, func(t *testing.T) {
-		up := &upstream.Server{Script: always(upstream.Answer{Text: "onceuponatime...", Pace: 1})}
+		up := &fakeproviders.Server{Script: always(fakeproviders.Answer{Text: "onceuponatime...", Pace: 1})}
 		defer up.Close()
 		m := guarded(t, s.Prefix, s.Model, s.provider(t, up), &adapter.Registry{
 			Timeouts: adapter.Timeouts{FirstToken: 2 * time.Second, Idle: 2 * time.Second, Total: 6 * time.Second},

@@ -16,13 +16,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/lingserve/lingserve/adapter"
-	"github.com/lingserve/lingserve/internal/upstream"
+	"github.com/lingserve/lingserve/internal/fakeproviders"
 )
 
 // recorded returns the bytes of an answer as the stand-in sends it.
-func (s *Subject) recorded(t testing.TB, a upstream.Answer) []byte {
+func (s *Subject) recorded(t testing.TB, a fakeproviders.Answer) []byte {
 	t.Helper()
-	up := &upstream.Server{Script: always(a)}
+	up := &fakeproviders.Server{Script: always(a)}
 	defer up.Close()
 	var said bytes.Buffer
 	m := s.bare(t, Options{Transport: trip(func(r *http.Request) (*http.Response, error) {
@@ -43,13 +43,13 @@ func (s *Subject) recorded(t testing.TB, a upstream.Answer) []byte {
 }
 
 // everything is an answer with all kinds of content that the wire can say.
-func (s *Subject) everything(text string) upstream.Answer {
-	a := upstream.Answer{Text: text}
+func (s *Subject) everything(text string) fakeproviders.Answer {
+	a := fakeproviders.Answer{Text: text}
 	if !s.NoReasoning {
 		a.Reasoning = "so " + text
 	}
 	if !s.NoTools {
-		a.ToolCalls = []upstream.ToolCall{{ID: "c1", Name: "look", Arguments: `{"é":1}`}, {ID: "c2", Name: "see", Arguments: `{"n":[]}`}}
+		a.ToolCalls = []fakeproviders.ToolCall{{ID: "c1", Name: "look", Arguments: `{"é":1}`}, {ID: "c2", Name: "see", Arguments: `{"n":[]}`}}
 	}
 	return a
 }
@@ -248,7 +248,7 @@ func Fuzz(f *testing.F, s Subject, seeds ...[]byte) {
 	if s.Model == "" {
 		s.Model = "m"
 	}
-	for _, a := range []upstream.Answer{{Text: "Hello, world"}, s.everything(difficult)} {
+	for _, a := range []fakeproviders.Answer{{Text: "Hello, world"}, s.everything(difficult)} {
 		f.Add(s.recorded(f, a))
 	}
 	w := s.Wire

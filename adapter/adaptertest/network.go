@@ -21,8 +21,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/internal/fakeproviders"
 	"github.com/lingserve/lingserve/internal/longtest"
-	"github.com/lingserve/lingserve/internal/upstream"
 )
 
 // testConnect tells a server that takes no connection from one that takes its time.
@@ -112,7 +112,7 @@ func testConnections(t *testing.T, s Subject) {
 			defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 			var conns atomic.Int64
 			var proto atomic.Value
-			up := &upstream.Server{Script: always(upstream.Answer{Text: "hello there"})}
+			up := &fakeproviders.Server{Script: always(fakeproviders.Answer{Text: "hello there"})}
 			server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				proto.Store(r.Proto)
 				up.ServeHTTP(w, r)
@@ -135,13 +135,13 @@ func testConnections(t *testing.T, s Subject) {
 				}
 			}
 			// Where the end of a body is late, as on a busy machine, a connection that can do one thing at a time is not waited for.
-			if n := conns.Load(); n > 1 && (http2 || longtest.Asked() || n > 10) {
+			if n := conns.Load(); n > 1 && (http2 || longtest.Nightly() || n > 10) {
 				t.Errorf("%d connections for 20 answers", n)
 			}
 			if want := map[bool]string{false: "HTTP/1.1", true: "HTTP/2.0"}[http2]; proto.Load() != want {
 				t.Errorf("spoke %v", proto.Load())
 			}
-			up.Script = always(upstream.Answer{Text: strings.Repeat("word", 100_000), Pace: 100})
+			up.Script = always(fakeproviders.Answer{Text: strings.Repeat("word", 100_000), Pace: 100})
 			for _, left := range []bool{true, false} {
 				longtest.Within(t, "until the provider noticed", noticed(t, up, m, left), 100*time.Millisecond)
 			}
@@ -151,7 +151,7 @@ func testConnections(t *testing.T, s Subject) {
 
 // noticed leaves answers, by the loop or by the context, and returns how long a provider was still busy: the least of some
 // attempts, because a machine that does other things says nothing about the adapter.
-func noticed(t *testing.T, up *upstream.Server, m adapter.Model, left bool) time.Duration {
+func noticed(t *testing.T, up *fakeproviders.Server, m adapter.Model, left bool) time.Duration {
 	best := time.Hour
 	for range 3 {
 		canceled := up.Canceled()
@@ -164,7 +164,7 @@ func noticed(t *testing.T, up *upstream.Server, m adapter.Model, left bool) time
 			return !left
 		})
 		cancel()
-		wait, stop := context.WithTimeout(t.Context(), time.Minute)
+		wait, stop := context.WithTimeout(t.Context(), time.Hour)
 		err := up.Until(wait, func() bool { return up.Open() == 0 && up.Canceled() == canceled+1 })
 		stop()
 		if err != nil {

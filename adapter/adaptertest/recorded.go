@@ -14,7 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/lingserve/lingserve/adapter"
-	"github.com/lingserve/lingserve/internal/upstream"
+	"github.com/lingserve/lingserve/internal/fakeproviders"
 	"github.com/rogpeppe/go-internal/txtar"
 )
 
@@ -43,12 +43,12 @@ func Recorded(t *testing.T, s Subject, pattern string, update bool) {
 				t.Fatal(err)
 			}
 			script, want := parseScript(t, archive)
-			for _, cut := range []func([]upstream.Raw) []upstream.Raw{asItIs, byteByByte} {
+			for _, cut := range []func([]fakeproviders.Raw) []fakeproviders.Raw{asItIs, byteByByte} {
 				var got string
 				synctest.Test(t, func(t *testing.T) {
 					script := script
 					script.Raw = cut(script.Raw)
-					up := &upstream.Server{Script: always(script)}
+					up := &fakeproviders.Server{Script: always(script)}
 					defer up.Close()
 					got = List(s.bare(t, Options{Transport: up.Transport()}).Stream(t.Context(), adapter.Request{}))
 				})
@@ -70,21 +70,21 @@ func Recorded(t *testing.T, s Subject, pattern string, update bool) {
 	}
 }
 
-func parseScript(t *testing.T, archive *txtar.Archive) (script upstream.Answer, chunks string) {
+func parseScript(t *testing.T, archive *txtar.Archive) (script fakeproviders.Answer, chunks string) {
 	t.Helper()
-	script.Raw = []upstream.Raw{}
+	script.Raw = []fakeproviders.Raw{}
 	for _, f := range archive.Files {
 		text := string(f.Data)
 		switch f.Name {
 		case "stream":
-			script.Raw = append(script.Raw, upstream.Raw{Bytes: text})
+			script.Raw = append(script.Raw, fakeproviders.Raw{Bytes: text})
 		case "segments":
 			for line := range strings.Lines(text) {
 				s, err := strconv.Unquote(strings.TrimSpace(line))
 				if err != nil {
 					t.Fatalf("%v: %s", err, line)
 				}
-				script.Raw = append(script.Raw, upstream.Raw{Bytes: s})
+				script.Raw = append(script.Raw, fakeproviders.Raw{Bytes: s})
 			}
 		case "header":
 			script.Header = http.Header{}
@@ -99,7 +99,7 @@ func parseScript(t *testing.T, archive *txtar.Archive) (script upstream.Answer, 
 			}
 			script.Status = status
 		case "end":
-			script.Raw = append(script.Raw, upstream.Raw{Cut: text == "cut\n", Hang: text == "hang\n"})
+			script.Raw = append(script.Raw, fakeproviders.Raw{Cut: text == "cut\n", Hang: text == "hang\n"})
 		case "chunks":
 			chunks = text
 		default:
@@ -124,16 +124,16 @@ func setSection(archive *txtar.Archive, name, text string) {
 	archive.Files = append(archive.Files, txtar.File{Name: name, Data: []byte(text)})
 }
 
-func asItIs(raw []upstream.Raw) []upstream.Raw { return raw }
+func asItIs(raw []fakeproviders.Raw) []fakeproviders.Raw { return raw }
 
-func byteByByte(raw []upstream.Raw) []upstream.Raw {
-	out := []upstream.Raw{}
+func byteByByte(raw []fakeproviders.Raw) []fakeproviders.Raw {
+	out := []fakeproviders.Raw{}
 	for _, r := range raw {
 		if len(r.Bytes) > 32<<10 {
 			return raw // takes too long, and shows nothing new
 		}
 		for i := range len(r.Bytes) {
-			out = append(out, upstream.Raw{Bytes: r.Bytes[i : i+1]})
+			out = append(out, fakeproviders.Raw{Bytes: r.Bytes[i : i+1]})
 		}
 		if r.Cut || r.Hang {
 			out = append(out, r)

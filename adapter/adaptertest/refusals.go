@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/adapter"
-	"github.com/lingserve/lingserve/internal/upstream"
+	"github.com/lingserve/lingserve/internal/fakeproviders"
 )
 
 // words are a provider's own: they must not be in what users see.
@@ -24,31 +24,31 @@ func testRefusals(t *testing.T, s Subject) {
 	html := "<html><body>" + words + " " + Key + "</body></html>"
 	for _, row := range []struct {
 		name   string
-		answer upstream.Answer
+		answer fakeproviders.Answer
 		code   string
 		again  bool // worth a retry
 		after  time.Duration
 	}{
-		{"400", upstream.Answer{Status: 400}, adapter.CodeProtocol, false, 0},
-		{"401", upstream.Answer{Status: 401}, adapter.CodeAuth, false, 0},
-		{"403", upstream.Answer{Status: 403}, adapter.CodeAuth, false, 0},
+		{"400", fakeproviders.Answer{Status: 400}, adapter.CodeProtocol, false, 0},
+		{"401", fakeproviders.Answer{Status: 401}, adapter.CodeAuth, false, 0},
+		{"403", fakeproviders.Answer{Status: 403}, adapter.CodeAuth, false, 0},
 		{"403 in HTML", page(403, html), adapter.CodeAuth, false, 0},
-		{"404", upstream.Answer{Status: 404}, adapter.CodeProtocol, false, 0},
+		{"404", fakeproviders.Answer{Status: 404}, adapter.CodeProtocol, false, 0},
 		{"404 in HTML", page(404, html), adapter.CodeProtocol, false, 0},
-		{"408", upstream.Answer{Status: 408}, adapter.CodeTimeout, true, 0},
-		{"409", upstream.Answer{Status: 409}, adapter.CodeUnavailable, true, 0},
-		{"429 (FT-01)", upstream.Answer{Status: 429}, adapter.CodeRateLimited, true, 0},
+		{"408", fakeproviders.Answer{Status: 408}, adapter.CodeTimeout, true, 0},
+		{"409", fakeproviders.Answer{Status: 409}, adapter.CodeUnavailable, true, 0},
+		{"429 (FT-01)", fakeproviders.Answer{Status: 429}, adapter.CodeRateLimited, true, 0},
 		{"429 with Retry-After (FT-01)", limited("7"), adapter.CodeRateLimited, true, 7 * time.Second},
-		{"500 (FT-02)", upstream.Answer{Status: 500}, adapter.CodeUnavailable, true, 0},
+		{"500 (FT-02)", fakeproviders.Answer{Status: 500}, adapter.CodeUnavailable, true, 0},
 		{"500 in HTML (FT-02)", page(500, html), adapter.CodeUnavailable, true, 0},
 		{"502 in HTML (FT-02)", page(502, html+strings.Repeat("x", 1<<20)), adapter.CodeUnavailable, true, 0},
-		{"503 with Retry-After (FT-02)", upstream.Answer{Status: 503, Header: http.Header{"Retry-After": {"2"}}}, adapter.CodeUnavailable, true, 2 * time.Second},
-		{"504 (FT-02)", upstream.Answer{Status: 504}, adapter.CodeTimeout, true, 0},
-		{"418", upstream.Answer{Status: 418}, adapter.CodeProtocol, false, 0},
+		{"503 with Retry-After (FT-02)", fakeproviders.Answer{Status: 503, Header: http.Header{"Retry-After": {"2"}}}, adapter.CodeUnavailable, true, 2 * time.Second},
+		{"504 (FT-02)", fakeproviders.Answer{Status: 504}, adapter.CodeTimeout, true, 0},
+		{"418", fakeproviders.Answer{Status: 418}, adapter.CodeProtocol, false, 0},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				up := &upstream.Server{Script: always(row.answer)}
+				up := &fakeproviders.Server{Script: always(row.answer)}
 				defer up.Close()
 				m := s.bare(t, Options{Transport: up.Transport()})
 				got := hear(t, t.Context(), m.Stream(t.Context(), question()), nil)
@@ -76,7 +76,7 @@ func testRefusals(t *testing.T, s Subject) {
 			t.Skip("it has none")
 		}
 		synctest.Test(t, func(t *testing.T) {
-			up := &upstream.Server{Script: always(upstream.Answer{Status: 401})}
+			up := &fakeproviders.Server{Script: always(fakeproviders.Answer{Status: 401})}
 			defer up.Close()
 			p := s.New(t, Options{BaseURL: "http://" + host, Transport: up.Transport()})
 			m, err := p.Model(s.Model)
@@ -91,8 +91,8 @@ func testRefusals(t *testing.T, s Subject) {
 	})
 }
 
-func page(status int, html string) upstream.Answer {
-	return upstream.Answer{Status: status, Body: html, Header: http.Header{"Content-Type": {"text/html"}}}
+func page(status int, html string) fakeproviders.Answer {
+	return fakeproviders.Answer{Status: status, Body: html, Header: http.Header{"Content-Type": {"text/html"}}}
 }
 
 // testWords has providers say what they should not, in every form and place. What is looked for is in checkError.
@@ -113,11 +113,11 @@ func testWords(t *testing.T, s Subject) {
 		for _, status := range []int{200, 400, 401, 404, 500} {
 			for _, kind := range []string{s.Wire.ContentType, "application/json", "text/html", bad} {
 				synctest.Test(t, func(t *testing.T) {
-					a := upstream.Answer{Status: status, Body: body, Header: http.Header{"Content-Type": {kind}}}
+					a := fakeproviders.Answer{Status: status, Body: body, Header: http.Header{"Content-Type": {kind}}}
 					if status == 200 {
-						a.Raw = []upstream.Raw{{Bytes: body}}
+						a.Raw = []fakeproviders.Raw{{Bytes: body}}
 					}
-					up := &upstream.Server{Script: always(a)}
+					up := &fakeproviders.Server{Script: always(a)}
 					defer up.Close()
 					m := s.bare(t, Options{Transport: up.Transport()})
 					if got := hear(t, t.Context(), m.Stream(t.Context(), question()), nil); got.err == nil {
@@ -133,7 +133,7 @@ func testWords(t *testing.T, s Subject) {
 func testKeys(t *testing.T, s Subject) {
 	key := "Plain" + strings.Repeat("aZ09", 25)
 	for _, status := range []int{200, 400, 401, 500} {
-		for name, a := range map[string]upstream.Answer{
+		for name, a := range map[string]fakeproviders.Answer{
 			"the type of the content": {Header: http.Header{"Content-Type": {"text/" + key}}, Body: "oops"},
 			"a header":                {Header: http.Header{"X-Tt-Logid": {key}, "X-Request-Id": {key}, "Retry-After": {key}}, Body: `{"code":4000,"msg":"oops"}`},
 			"JSON":                    {Body: fmt.Sprintf(`{"code":4000,"error":{"message":%q,"code":%[1]q},"msg":%[1]q}`, key)},
@@ -141,9 +141,9 @@ func testKeys(t *testing.T, s Subject) {
 		} {
 			synctest.Test(t, func(t *testing.T) {
 				if a.Status = status; status == 200 {
-					a.Raw = []upstream.Raw{{Bytes: a.Body}}
+					a.Raw = []fakeproviders.Raw{{Bytes: a.Body}}
 				}
-				up := &upstream.Server{Script: always(a)}
+				up := &fakeproviders.Server{Script: always(a)}
 				defer up.Close()
 				m := s.bare(t, Options{Key: key, Transport: up.Transport()})
 				got := hear(t, t.Context(), m.Stream(t.Context(), question()), nil)
@@ -183,7 +183,7 @@ func testList(t *testing.T, s Subject) {
 	}
 	t.Run("names the models", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			up := &upstream.Server{Models: []string{"small", "llama3:8b", "large"}}
+			up := &fakeproviders.Server{Models: []string{"small", "llama3:8b", "large"}}
 			defer up.Close()
 			names, err := list(t, up.Transport())
 			if slices.Sort(names); err != nil || strings.Join(names, " ") != "large llama3:8b small" {

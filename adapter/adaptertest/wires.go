@@ -5,7 +5,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/lingserve/lingserve/internal/upstream"
+	"github.com/lingserve/lingserve/internal/fakeproviders"
 )
 
 // OpenAI is the wire of chat completions, Azure's too.
@@ -129,17 +129,17 @@ var Bedrock = Wire{
 	},
 	Finish: bedrockEvent("messageStop", `"stopReason":"end_turn"`),
 	Done:   bedrockEvent("metadata", `"metrics":{"latencyMs":5},"usage":{"inputTokens":2,"outputTokens":1,"totalTokens":3}`),
-	Ping:   string(upstream.AppendFrame(nil, "", "", "")), // no service sends it, but it is one that has to be skipped
-	Error:  string(upstream.AppendFrame(nil, "exception", "internalServerException", `{"message":"overloaded `+Key+`"}`)),
+	Ping:   string(fakeproviders.AppendFrame(nil, "", "", "")), // no service sends it, but it is one that has to be skipped
+	Error:  string(fakeproviders.AppendFrame(nil, "exception", "internalServerException", `{"message":"overloaded `+Key+`"}`)),
 }
 
 func bedrockText(quoted string) string {
 	payload := `{"contentBlockIndex":0,"delta":{"text":` + quoted + `},"p":"abcdefgh"}` // at once: it may be megabytes
-	return string(upstream.AppendFrame(nil, "event", "contentBlockDelta", payload))
+	return string(fakeproviders.AppendFrame(nil, "event", "contentBlockDelta", payload))
 }
 
 func bedrockEvent(name, members string) string {
-	return string(upstream.AppendFrame(nil, "event", name, "{"+members+`,"p":"abcdefgh"}`))
+	return string(fakeproviders.AppendFrame(nil, "event", name, "{"+members+`,"p":"abcdefgh"}`))
 }
 
 // quote writes text as a JSON string. Characters of HTML stay as they are: what is looked for in a stream is to be seen there.

@@ -6,13 +6,13 @@ import (
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/anthropic"
-	"github.com/lingserve/lingserve/internal/upstream"
+	"github.com/lingserve/lingserve/internal/fakeproviders"
 )
 
 // A model that thinks says what it thinks before it answers.
 func Example() {
-	server := &upstream.Server{Script: func(upstream.Request) upstream.Answer {
-		return upstream.Answer{Reasoning: "Rayleigh, I think.", Text: "Blue light scatters more."}
+	server := &fakeproviders.Server{Script: func(fakeproviders.Request) fakeproviders.Answer {
+		return fakeproviders.Answer{Reasoning: "Rayleigh, I think.", Text: "Blue light scatters more."}
 	}}
 	defer server.Close()
 	provider, err := anthropic.New(anthropic.Options{Key: "sk-ant-…", BaseURL: "http://model.test", Transport: server.Transport()})

@@ -13,7 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/lingserve/lingserve/adapter"
-	"github.com/lingserve/lingserve/internal/upstream"
+	"github.com/lingserve/lingserve/internal/fakeproviders"
 )
 
 func user(text string) adapter.Message {
@@ -188,13 +188,13 @@ func TestThinkingIsAskedForAsEachModelTakesIt(t *testing.T) {
 func off(r adapter.Reasoning) bool { return r.Effort == "none" || r.Budget != nil && *r.Budget == 0 }
 
 // accepted asks the strict stand-in, and returns the last body and how many requests it took. A script may refuse more.
-func accepted(t *testing.T, model string, req adapter.Request, script func(upstream.Request) upstream.Answer) (sent []byte, requests int, err error) {
+func accepted(t *testing.T, model string, req adapter.Request, script func(fakeproviders.Request) fakeproviders.Answer) (sent []byte, requests int, err error) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		if script == nil {
-			script = func(upstream.Request) upstream.Answer { return upstream.Answer{Text: "ok"} }
+			script = func(fakeproviders.Request) fakeproviders.Answer { return fakeproviders.Answer{Text: "ok"} }
 		}
-		up := &upstream.Server{Script: func(r upstream.Request) upstream.Answer {
+		up := &fakeproviders.Server{Script: func(r fakeproviders.Request) fakeproviders.Answer {
 			sent = r.Body
 			return script(r)
 		}}
@@ -235,12 +235,12 @@ func TestARefusedAdditionIsLeftOutOfTheSameRequest(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var last string
-				up := &upstream.Server{Script: func(r upstream.Request) upstream.Answer {
+				up := &fakeproviders.Server{Script: func(r fakeproviders.Request) fakeproviders.Answer {
 					last = string(r.Body)
 					if words := row.refuse(last); words != "" {
-						return upstream.Answer{Status: 400, Body: words}
+						return fakeproviders.Answer{Status: 400, Body: words}
 					}
-					return upstream.Answer{Text: "ok"}
+					return fakeproviders.Answer{Text: "ok"}
 				}}
 				defer up.Close()
 				m, err := newProvider(t, Options{BaseURL: "http://model.test", Transport: up.Transport()}).Model(row.model)
@@ -277,17 +277,17 @@ func ifHas(what, words string) func(string) string {
 
 // A history that leaves less room than the default limit is asked with what it leaves; a limit of the model's own is not remembered for it.
 func TestALimitThatTheHistoryLeavesNoRoomForIsLowered(t *testing.T) {
-	sent, requests, err := accepted(t, "claude-sonnet-4", adapter.Request{Messages: []adapter.Message{user("long")}}, func(r upstream.Request) upstream.Answer {
+	sent, requests, err := accepted(t, "claude-sonnet-4", adapter.Request{Messages: []adapter.Message{user("long")}}, func(r fakeproviders.Request) fakeproviders.Answer {
 		if strings.Contains(string(r.Body), `"max_tokens":32000`) {
-			return upstream.Answer{Status: 400, Body: "input length and `max_tokens` exceed context limit: 190000 + 32000 > 200000, decrease input length or `max_tokens` and try again"}
+			return fakeproviders.Answer{Status: 400, Body: "input length and `max_tokens` exceed context limit: 190000 + 32000 > 200000, decrease input length or `max_tokens` and try again"}
 		}
-		return upstream.Answer{Text: "ok"}
+		return fakeproviders.Answer{Text: "ok"}
 	})
 	if err != nil || requests != 2 || !strings.Contains(string(sent), `"max_tokens":10000`) {
 		t.Errorf("%v, %d requests, %s", err, requests, sent)
 	}
-	_, requests, err = accepted(t, "claude-sonnet-4", adapter.Request{Messages: []adapter.Message{user("long")}}, func(upstream.Request) upstream.Answer {
-		return upstream.Answer{Status: 400, Body: "prompt is too long: 200100 tokens > 200000 maximum"}
+	_, requests, err = accepted(t, "claude-sonnet-4", adapter.Request{Messages: []adapter.Message{user("long")}}, func(fakeproviders.Request) fakeproviders.Answer {
+		return fakeproviders.Answer{Status: 400, Body: "prompt is too long: 200100 tokens > 200000 maximum"}
 	})
 	if e, ok := errors.AsType[*adapter.Error](err); requests != 1 || !ok || !e.ContextLength || e.Code != adapter.CodeInvalid {
 		t.Errorf("%v, %d requests", err, requests)
@@ -297,11 +297,11 @@ func TestALimitThatTheHistoryLeavesNoRoomForIsLowered(t *testing.T) {
 // MO-04: a server that wants thinking at the start of more turns than Anthropic says is asked without, for this history only.
 func TestAHistoryThatForbidsThinkingIsAskedWithout(t *testing.T) {
 	req := adapter.Request{Messages: []adapter.Message{user("a"), {Role: adapter.Assistant, Content: "b"}, user("c")}, Options: adapter.Options{Reasoning: adapter.Reasoning{Effort: "low"}}}
-	sent, requests, err := accepted(t, "claude-haiku-4-5", req, func(r upstream.Request) upstream.Answer {
+	sent, requests, err := accepted(t, "claude-haiku-4-5", req, func(r fakeproviders.Request) fakeproviders.Answer {
 		if strings.Contains(string(r.Body), `"enabled"`) {
-			return upstream.Answer{Status: 400, Body: "messages.1.content.0.type: Expected `thinking` or `redacted_thinking`, but found `text`. When `thinking` is enabled, a final `assistant` message must start with a thinking block."}
+			return fakeproviders.Answer{Status: 400, Body: "messages.1.content.0.type: Expected `thinking` or `redacted_thinking`, but found `text`. When `thinking` is enabled, a final `assistant` message must start with a thinking block."}
 		}
-		return upstream.Answer{Text: "ok"}
+		return fakeproviders.Answer{Text: "ok"}
 	})
 	if err != nil || requests != 2 || strings.Contains(string(sent), "thinking") {
 		t.Errorf("%v, %d requests, %s", err, requests, sent)
@@ -318,7 +318,7 @@ func TestARefusedOptionIsAnError(t *testing.T) {
 	} {
 		for _, effort := range []string{"low", "none"} {
 			req := adapter.Request{Messages: []adapter.Message{user("a")}, Options: adapter.Options{Reasoning: adapter.Reasoning{Effort: effort}}}
-			_, requests, err := accepted(t, "claude-opus-5", req, func(upstream.Request) upstream.Answer { return upstream.Answer{Status: 400, Body: said} })
+			_, requests, err := accepted(t, "claude-opus-5", req, func(fakeproviders.Request) fakeproviders.Answer { return fakeproviders.Answer{Status: 400, Body: said} })
 			if e, ok := errors.AsType[*adapter.Error](err); !ok || e.Code != adapter.CodeProtocol || requests != 1 {
 				t.Errorf("%s: %d requests, %v", said, requests, err)
 			}
@@ -343,7 +343,7 @@ func TestHistoriesOfOtherModelsAreTaken(t *testing.T) {
 		return m
 	}
 	said := func(text string) adapter.Message { return adapter.Message{Role: adapter.Assistant, Content: text} }
-	signed := adapter.MadePart{Type: adapter.PartReasoning, Text: "so", Data: json.RawMessage(`{"signature":"` + upstream.Signature("so") + `"}`)}
+	signed := adapter.MadePart{Type: adapter.PartReasoning, Text: "so", Data: json.RawMessage(`{"signature":"` + fakeproviders.Signature("so") + `"}`)}
 	for name, row := range map[string]struct {
 		messages []adapter.Message
 		thinks   bool // thinking stays on, where a model needs its own at the start of a turn
@@ -408,11 +408,11 @@ func TestThinkingWithoutASignatureGoesBackToModelsThatGiveNone(t *testing.T) {
 func loop(t *testing.T, model string, steps int, o adapter.Options) (bodies [][]byte) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		up := &upstream.Server{Script: func(r upstream.Request) upstream.Answer {
+		up := &fakeproviders.Server{Script: func(r fakeproviders.Request) fakeproviders.Answer {
 			bodies = append(bodies, r.Body)
-			a := upstream.Answer{Reasoning: fmt.Sprintf("step <%d> & \"on\"\n", r.Attempt), Text: fmt.Sprintf("I look %d. ", r.Attempt)}
+			a := fakeproviders.Answer{Reasoning: fmt.Sprintf("step <%d> & \"on\"\n", r.Attempt), Text: fmt.Sprintf("I look %d. ", r.Attempt)}
 			if r.Attempt < steps {
-				a.ToolCalls = []upstream.ToolCall{
+				a.ToolCalls = []fakeproviders.ToolCall{
 					{ID: fmt.Sprintf("toolu_%da", r.Attempt), Name: "look", Arguments: `{"q":"<1>"}`}, {ID: fmt.Sprintf("toolu_%db", r.Attempt), Name: "look", Arguments: `{}`},
 				}
 			}
@@ -469,7 +469,7 @@ func TestAnAgentThatThinksIsNeverRefused(t *testing.T) {
 		bodies := loop(t, model, 5, adapter.Options{Reasoning: adapter.Reasoning{Effort: "high"}})
 		last := string(bodies[len(bodies)-1])
 		for i := 1; i < 5; i++ {
-			if !strings.Contains(last, upstream.Signature(fmt.Sprintf("step <%d> & \"on\"\n", i))) {
+			if !strings.Contains(last, fakeproviders.Signature(fmt.Sprintf("step <%d> & \"on\"\n", i))) {
 				t.Errorf("%s: the signature of step %d is not in %s", model, i, last)
 			}
 		}
@@ -593,7 +593,7 @@ func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { retur
 func TestAChangedSignatureEndsNoSession(t *testing.T) {
 	for _, model := range []string{"claude-haiku-4-5", "claude-opus-5"} {
 		synctest.Test(t, func(t *testing.T) {
-			up := &upstream.Server{Script: func(upstream.Request) upstream.Answer { return upstream.Answer{Text: "ok"} }}
+			up := &fakeproviders.Server{Script: func(fakeproviders.Request) fakeproviders.Answer { return fakeproviders.Answer{Text: "ok"} }}
 			defer up.Close()
 			var r adapter.Registry
 			r.Register("anthropic", newProvider(t, Options{BaseURL: "http://model.test", Transport: up.Transport()}))

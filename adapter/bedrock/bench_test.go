@@ -7,7 +7,7 @@ import (
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/adaptertest"
 	"github.com/lingserve/lingserve/adapter/wire"
-	"github.com/lingserve/lingserve/internal/upstream"
+	"github.com/lingserve/lingserve/internal/fakeproviders"
 )
 
 // tokens makes an answer of n tokens as Bedrock writes it, each with padding of its own.
@@ -15,7 +15,7 @@ func tokens(n int) []byte {
 	const padding = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 	b := []byte(adaptertest.Bedrock.Open)
 	for i := range n {
-		b = upstream.AppendFrame(b, "event", "contentBlockDelta", fmt.Appendf(nil, `{"contentBlockIndex":0,"delta":{"text":" tok%d"},"p":%q}`, i%10, padding[:i*7%len(padding)]))
+		b = fakeproviders.AppendFrame(b, "event", "contentBlockDelta", fmt.Appendf(nil, `{"contentBlockIndex":0,"delta":{"text":" tok%d"},"p":%q}`, i%10, padding[:i*7%len(padding)]))
 	}
 	return append(b, adaptertest.Bedrock.Finish+adaptertest.Bedrock.Done...)
 }

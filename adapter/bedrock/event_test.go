@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/adaptertest"
-	"github.com/lingserve/lingserve/internal/upstream"
+	"github.com/lingserve/lingserve/internal/fakeproviders"
 	"pgregory.net/rapid"
 )
 
@@ -48,7 +48,7 @@ func TestDeltasAreReadAsEncodingJSONReadsThem(t *testing.T) {
 			} else if e.Delta.Thought.Text != "" {
 				want = append(want, part{"reasoning", e.Delta.Thought.Text})
 			}
-			stream = upstream.AppendFrame(stream, "event", "contentBlockDelta", event)
+			stream = fakeproviders.AppendFrame(stream, "event", "contentBlockDelta", event)
 		}
 		end := adaptertest.Bedrock.Finish + adaptertest.Bedrock.Done
 		for c, err := range modelAt(t, lite, streaming(strings.NewReader(string(stream)+end))).Stream(t.Context(), adapter.Request{Messages: question}) {

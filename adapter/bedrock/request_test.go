@@ -14,7 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/lingserve/lingserve/adapter"
-	"github.com/lingserve/lingserve/internal/upstream"
+	"github.com/lingserve/lingserve/internal/fakeproviders"
 )
 
 var question = []adapter.Message{{Role: adapter.User, Content: "Why?"}}
@@ -191,12 +191,12 @@ func TestAnAgentThatThinksIsNotRefused(t *testing.T) {
 		t.Run(fmt.Sprintf("kept %v", kept), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var bodies []string
-				up := &upstream.Server{Script: func(r upstream.Request) upstream.Answer {
+				up := &fakeproviders.Server{Script: func(r fakeproviders.Request) fakeproviders.Answer {
 					bodies = append(bodies, string(r.Body))
 					if r.Attempt > 8 {
-						return upstream.Answer{Text: "done"}
+						return fakeproviders.Answer{Text: "done"}
 					}
-					return upstream.Answer{Reasoning: "I <think> é\n", Text: "I look", ToolCalls: []upstream.ToolCall{
+					return fakeproviders.Answer{Reasoning: "I <think> é\n", Text: "I look", ToolCalls: []fakeproviders.ToolCall{
 						{ID: fmt.Sprint("c", 2*r.Attempt), Name: "look", Arguments: `{"q":"<a>"}`}, {ID: fmt.Sprint("c", 2*r.Attempt+1), Name: "look", Arguments: `{}`},
 					}}
 				}}
@@ -220,7 +220,7 @@ func TestAnAgentThatThinksIsNotRefused(t *testing.T) {
 					}
 				}
 				last := bodies[len(bodies)-1]
-				if len(bodies) != 9 || kept != strings.Contains(last, upstream.Signature("I <think> é\n")) || kept != strings.Contains(last, "budget_tokens") {
+				if len(bodies) != 9 || kept != strings.Contains(last, fakeproviders.Signature("I <think> é\n")) || kept != strings.Contains(last, "budget_tokens") {
 					t.Errorf("%d requests: %s", len(bodies), last)
 				}
 				// MO-24: each request begins as the one before, up to its cache points.
@@ -243,7 +243,7 @@ func TestAnAgentThatThinksIsNotRefused(t *testing.T) {
 func TestOpaquePartsGoBackAsTheyCame(t *testing.T) {
 	var stream []byte
 	add := func(name, members string) {
-		stream = upstream.AppendFrame(stream, "event", name, "{"+members+"}")
+		stream = fakeproviders.AppendFrame(stream, "event", name, "{"+members+"}")
 	}
 	delta := func(block int, members string) {
 		add("contentBlockDelta", fmt.Sprintf(`"contentBlockIndex":%d,"delta":{%s}`, block, members))
@@ -328,14 +328,14 @@ func TestHistoriesOfAllSortsAreAccepted(t *testing.T) {
 		"the same result twice":            {user, call("a"), tool("a"), tool("a")},
 		"ids of another provider":          {user, call("call_1|fc_2", strings.Repeat("é", 90)), tool("call_1|fc_2"), tool(strings.Repeat("é", 90))},
 		"two assistants":                   {user, {Role: adapter.Assistant, Content: "a"}, {Role: adapter.Assistant, Content: "b"}, user},
-		"reasoning alone":                  {user, {Role: adapter.Assistant, Made: &adapter.Made{Parts: []adapter.MadePart{{Type: adapter.PartReasoning, Text: "so", Data: json.RawMessage(`{"signature":"` + upstream.Signature("so") + `"}`)}}}}, user},
+		"reasoning alone":                  {user, {Role: adapter.Assistant, Made: &adapter.Made{Parts: []adapter.MadePart{{Type: adapter.PartReasoning, Text: "so", Data: json.RawMessage(`{"signature":"` + fakeproviders.Signature("so") + `"}`)}}}}, user},
 		"reasoning without its signature":  {user, {Role: adapter.Assistant, Content: "a", Made: &adapter.Made{Parts: []adapter.MadePart{{Type: adapter.PartReasoning, Text: "so"}}}}, user},
 		"text that was made, and the same": {user, {Role: adapter.Assistant, Content: "a", Made: &adapter.Made{Parts: []adapter.MadePart{{Type: adapter.PartText, Text: "a"}}}}, user},
 	} {
 		for _, effort := range []string{"", "low"} {
 			t.Run(name+effort, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					up := &upstream.Server{Script: func(upstream.Request) upstream.Answer { return upstream.Answer{Text: "ok"} }}
+					up := &fakeproviders.Server{Script: func(fakeproviders.Request) fakeproviders.Answer { return fakeproviders.Answer{Text: "ok"} }}
 					defer up.Close()
 					m, err := newProvider(t, Options{Transport: up.Transport(), BaseURL: "http://model.test", Key: "test-key"}, AWS{}).Model(haiku)
 					if err != nil {

@@ -9,11 +9,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/adaptertest"
-	"github.com/lingserve/lingserve/internal/upstream"
+	"github.com/lingserve/lingserve/internal/fakeproviders"
 )
 
 func event(name, members string) string {
-	return string(upstream.AppendFrame(nil, "event", name, "{"+members+"}"))
+	return string(fakeproviders.AppendFrame(nil, "event", name, "{"+members+"}"))
 }
 
 // listen lists what comes of a stream.
@@ -26,7 +26,7 @@ func listen(t *testing.T, stream io.Reader) string {
 func TestEndsOfAnswers(t *testing.T) {
 	w := adaptertest.Bedrock
 	exception := func(name, message string) string {
-		return string(upstream.AppendFrame(nil, "exception", name, marshal(map[string]string{"message": message})))
+		return string(fakeproviders.AppendFrame(nil, "exception", name, marshal(map[string]string{"message": message})))
 	}
 	for name, row := range map[string]struct{ stream, want string }{
 		"throttled":                     {exception("throttlingException", "Too many tokens, please wait before trying again."), "error upstream_rate_limited retryable says"},
@@ -37,7 +37,7 @@ func TestEndsOfAnswers(t *testing.T) {
 		"not valid":                     {exception("validationException", "boom"), "error upstream_protocol says"},
 		"too long":                      {exception("validationException", "Input is too long for requested model."), "error invalid_request context-length says"},
 		"an unknown one":                {exception("newException", "boom"), "error upstream_protocol says"},
-		"an error without an exception": {string(upstream.AppendFrame(nil, "error", "InternalError", "")), "error upstream_unavailable retryable says"},
+		"an error without an exception": {string(fakeproviders.AppendFrame(nil, "error", "InternalError", "")), "error upstream_unavailable retryable says"},
 		"an exception after the finish": {w.Finish + exception("internalServerException", "boom") + w.Done, "usage 2+1=3 finish stop"},
 		"length":                        {event("messageStop", `"stopReason":"max_tokens"`) + w.Done, "usage 2+1=3 finish length"},
 		"the context's length":          {event("messageStop", `"stopReason":"model_context_window_exceeded"`) + w.Done, "usage 2+1=3 finish length"},

@@ -15,7 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/adaptertest"
-	"github.com/lingserve/lingserve/internal/upstream"
+	"github.com/lingserve/lingserve/internal/fakeproviders"
 )
 
 // recorder is a transport that remembers what was posted where.
@@ -59,7 +59,7 @@ func (r *recorder) posts(resource string) []string {
 }
 
 // newModel returns a bot at a server in this process, what goes there, and its provider, which the test closes with it.
-func newModel(t *testing.T, up *upstream.Server) (adapter.Model, *recorder) {
+func newModel(t *testing.T, up *fakeproviders.Server) (adapter.Model, *recorder) {
 	t.Helper()
 	r := &recorder{RoundTripper: up.Transport()}
 	p := newProvider(t, Options{Transport: r, BaseURL: "http://model.test?tenant=7", Key: adaptertest.Key})
@@ -71,36 +71,36 @@ func newModel(t *testing.T, up *upstream.Server) (adapter.Model, *recorder) {
 	return m, r
 }
 
-func always(a upstream.Answer) func(upstream.Request) upstream.Answer {
-	return func(upstream.Request) upstream.Answer { return a }
+func always(a fakeproviders.Answer) func(fakeproviders.Request) fakeproviders.Answer {
+	return func(fakeproviders.Request) fakeproviders.Answer { return a }
 }
 
 func user(text string) adapter.Message { return adapter.Message{Role: adapter.User, Content: text} }
 
 // AD-01, AD-03: a chat that is left is canceled at Coze, once, by its ids; the reader does not wait for that.
 func TestAChatThatIsLeftIsCanceled(t *testing.T) {
-	long := upstream.Answer{Text: strings.Repeat("word", 1000), Pace: 10}
+	long := fakeproviders.Answer{Text: strings.Repeat("word", 1000), Pace: 10}
 	for _, row := range []struct {
 		name   string
-		script upstream.Answer
+		script fakeproviders.Answer
 		leave  int           // after so many chunks
 		cancel time.Duration // the context
 		want   []string      // what was posted
 	}{
 		{name: "by leaving the loop", script: long, leave: 2, want: []string{ids("7400000000000001001", "7400000000000001002")}},
 		{name: "by ending the context", script: long, cancel: 150 * time.Millisecond, want: []string{ids("7400000000000001001", "7400000000000001002")}},
-		{name: "before there was a token", script: upstream.Answer{Raw: []upstream.Raw{{Bytes: chatCreated}, {Hang: true}}}, cancel: time.Second, want: []string{ids("740001", "740002")}},
-		{name: "before Coze has said which it is", script: upstream.Answer{Raw: []upstream.Raw{{Hang: true}}}, cancel: time.Second},
-		{name: "by leaving after the end", script: upstream.Answer{Text: "word"}, leave: 2},
-		{name: "not at all", script: upstream.Answer{Text: "word word"}},
+		{name: "before there was a token", script: fakeproviders.Answer{Raw: []fakeproviders.Raw{{Bytes: chatCreated}, {Hang: true}}}, cancel: time.Second, want: []string{ids("740001", "740002")}},
+		{name: "before Coze has said which it is", script: fakeproviders.Answer{Raw: []fakeproviders.Raw{{Hang: true}}}, cancel: time.Second},
+		{name: "by leaving after the end", script: fakeproviders.Answer{Text: "word"}, leave: 2},
+		{name: "not at all", script: fakeproviders.Answer{Text: "word word"}},
 		{name: "not at all, but it failed", script: raw(chatCreated + text("a") + "event:error\ndata:{\"code\":5000}\n\n")},
-		{name: "not at all, but it waits for tools", script: upstream.Answer{ToolCalls: []upstream.ToolCall{{ID: "a", Name: "f", Arguments: "{}"}}}},
+		{name: "not at all, but it waits for tools", script: fakeproviders.Answer{ToolCalls: []fakeproviders.ToolCall{{ID: "a", Name: "f", Arguments: "{}"}}}},
 		{name: "by an event that cannot be read", script: raw(chatCreated + "event:conversation.message.delta\ndata:oops\n\n"), want: []string{ids("740001", "740002")}},
 		{name: "by a connection that broke", script: raw(chatCreated + text("a")), want: []string{ids("740001", "740002")}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				up := &upstream.Server{Script: always(row.script)}
+				up := &fakeproviders.Server{Script: always(row.script)}
 				defer up.Close()
 				m, r := newModel(t, up)
 				ctx, cancel := context.WithCancelCause(t.Context())
@@ -135,8 +135,8 @@ func ids(conversation, chat string) string {
 	return fmt.Sprintf(`{"chat_id":%q,"conversation_id":%q}`, chat, conversation)
 }
 
-func raw(stream string) upstream.Answer {
-	return upstream.Answer{Raw: []upstream.Raw{{Bytes: stream}}}
+func raw(stream string) fakeproviders.Answer {
+	return fakeproviders.Answer{Raw: []fakeproviders.Raw{{Bytes: stream}}}
 }
 
 // Coze may take its time to hear of a canceled chat, but not for ever; Close waits for that, and only for that.
@@ -213,10 +213,10 @@ func TestCancelsAreBounded(t *testing.T) {
 }
 
 // tools is a script of a bot that asks for the weather, twice at once, and then says what it was told.
-func tools(r upstream.Request) upstream.Answer {
+func tools(r fakeproviders.Request) fakeproviders.Answer {
 	if last := r.Messages[len(r.Messages)-1]; last.Role != "tool" && !strings.Contains(last.Content, "has answered") {
-		return upstream.Answer{
-			ToolCalls: []upstream.ToolCall{
+		return fakeproviders.Answer{
+			ToolCalls: []fakeproviders.ToolCall{
 				{ID: "s1", Name: "search", Arguments: `{}`},
 				{ID: "c1", Name: "rain", Arguments: `{"at":"a"}`},
 				{ID: "c2", Name: "rain", Arguments: `{"at":"b"}`},
@@ -230,7 +230,7 @@ func tools(r upstream.Request) upstream.Answer {
 			said = append(said, m.Content[strings.LastIndex(m.Content, "\n")+1:])
 		}
 	}
-	return upstream.Answer{Text: strings.Join(said, ", ")}
+	return fakeproviders.Answer{Text: strings.Join(said, ", ")}
 }
 
 // conversation is what a bot says of an answer of tools, and what its tools have.
@@ -289,7 +289,7 @@ func TestToolsOfOurs(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				up := &upstream.Server{Script: tools}
+				up := &fakeproviders.Server{Script: tools}
 				defer up.Close()
 				m, r := newModel(t, up)
 				ours := []adapter.Tool{{Name: "rain"}}
@@ -337,18 +337,18 @@ usage 2+7=9 finish tool_calls
 func TestOutputsThatAreNotTaken(t *testing.T) {
 	for _, row := range []struct {
 		name    string
-		refusal upstream.Answer
+		refusal fakeproviders.Answer
 		code    string // of the error
 		chats   int    // in all, once the results were sent twice
 	}{
 		{"the chat is gone", coded(4001), "", 2},
 		{"the chat was not kept", coded(5000), "", 2},
 		{"too many requests", coded(4009), adapter.CodeRateLimited, 1},
-		{"a gateway fails", upstream.Answer{Status: 502, Body: "<html>", Header: http.Header{"Content-Type": {"text/html"}}}, adapter.CodeUnavailable, 1},
+		{"a gateway fails", fakeproviders.Answer{Status: 502, Body: "<html>", Header: http.Header{"Content-Type": {"text/html"}}}, adapter.CodeUnavailable, 1},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				up := &upstream.Server{Script: func(r upstream.Request) upstream.Answer {
+				up := &fakeproviders.Server{Script: func(r fakeproviders.Request) fakeproviders.Answer {
 					if strings.HasSuffix(r.Path, "/submit_tool_outputs") && r.Attempt == 2 {
 						return row.refusal
 					}
@@ -386,9 +386,9 @@ func TestOutputsThatAreNotTaken(t *testing.T) {
 	}
 }
 
-func coded(code int) upstream.Answer {
-	return upstream.Answer{
-		Raw:    []upstream.Raw{{Bytes: fmt.Sprintf(`{"code":%d,"msg":"no"}`, code)}},
+func coded(code int) fakeproviders.Answer {
+	return fakeproviders.Answer{
+		Raw:    []fakeproviders.Raw{{Bytes: fmt.Sprintf(`{"code":%d,"msg":"no"}`, code)}},
 		Header: http.Header{"Content-Type": {"application/json"}},
 	}
 }
@@ -396,9 +396,9 @@ func coded(code int) upstream.Answer {
 // A chat that goes on and is left before it answers is canceled too: its ids are known.
 func TestAChatThatGoesOnIsCanceled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		up := &upstream.Server{Script: func(r upstream.Request) upstream.Answer {
+		up := &fakeproviders.Server{Script: func(r fakeproviders.Request) fakeproviders.Answer {
 			if strings.HasSuffix(r.Path, "/submit_tool_outputs") {
-				return upstream.Answer{Delay: time.Hour}
+				return fakeproviders.Answer{Delay: time.Hour}
 			}
 			return tools(r)
 		}}
@@ -423,12 +423,12 @@ func TestAChatThatGoesOnIsCanceled(t *testing.T) {
 // The chat that is started in place of one that is gone is the one that is canceled.
 func TestTheChatThatTookOverIsCanceled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		up := &upstream.Server{Script: func(r upstream.Request) upstream.Answer {
+		up := &fakeproviders.Server{Script: func(r fakeproviders.Request) fakeproviders.Answer {
 			switch r.Attempt {
 			case 2:
 				return coded(4001)
 			case 3:
-				return upstream.Answer{Text: strings.Repeat("word", 1000), Pace: 10}
+				return fakeproviders.Answer{Text: strings.Repeat("word", 1000), Pace: 10}
 			}
 			return tools(r)
 		}}
@@ -449,11 +449,11 @@ func TestTheChatThatTookOverIsCanceled(t *testing.T) {
 // Chats of many runs do not mix, whatever ends them.
 func TestManyChatsWithTools(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		up := &upstream.Server{Script: func(r upstream.Request) upstream.Answer {
+		up := &fakeproviders.Server{Script: func(r fakeproviders.Request) fakeproviders.Answer {
 			if last := r.Messages[len(r.Messages)-1]; last.Role == "tool" {
-				return upstream.Answer{Text: last.Content, Pace: 100}
+				return fakeproviders.Answer{Text: last.Content, Pace: 100}
 			}
-			return upstream.Answer{ToolCalls: []upstream.ToolCall{{Name: "f", Arguments: `{}`}}}
+			return fakeproviders.Answer{ToolCalls: []fakeproviders.ToolCall{{Name: "f", Arguments: `{}`}}}
 		}}
 		defer up.Close()
 		m, r := newModel(t, up)

@@ -7,13 +7,13 @@ import (
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/coze"
-	"github.com/lingserve/lingserve/internal/upstream"
+	"github.com/lingserve/lingserve/internal/fakeproviders"
 )
 
 // A bot whose prompt is {{system_prompt}} is told what to be by each request; here a stand-in is in its place.
 func Example() {
-	bot := &upstream.Server{Script: func(r upstream.Request) upstream.Answer {
-		return upstream.Answer{Text: "I was told: " + r.Variables["system_prompt"] + " And your tone is " + r.Variables["tone"] + "."}
+	bot := &fakeproviders.Server{Script: func(r fakeproviders.Request) fakeproviders.Answer {
+		return fakeproviders.Answer{Text: "I was told: " + r.Variables["system_prompt"] + " And your tone is " + r.Variables["tone"] + "."}
 	}}
 	defer bot.Close()
 

@@ -16,7 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/adaptertest"
-	"github.com/lingserve/lingserve/internal/upstream"
+	"github.com/lingserve/lingserve/internal/fakeproviders"
 )
 
 // picture is a question about images.
@@ -64,9 +64,9 @@ func (u *uploads) RoundTrip(r *http.Request) (*http.Response, error) {
 func TestImagesAreUploadedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var body string
-		up := &upstream.Server{Script: func(r upstream.Request) upstream.Answer {
+		up := &fakeproviders.Server{Script: func(r fakeproviders.Request) fakeproviders.Answer {
 			body = string(r.Body)
-			return upstream.Answer{Text: "ok"}
+			return fakeproviders.Answer{Text: "ok"}
 		}}
 		defer up.Close()
 		u := &uploads{RoundTripper: up.Transport()}
@@ -101,9 +101,9 @@ func TestImagesAreUploadedOnce(t *testing.T) {
 func TestFilesAndSoundsAreUploaded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var body string
-		up := &upstream.Server{Script: func(r upstream.Request) upstream.Answer {
+		up := &fakeproviders.Server{Script: func(r fakeproviders.Request) fakeproviders.Answer {
 			body = string(r.Body)
-			return upstream.Answer{Text: "ok"}
+			return fakeproviders.Answer{Text: "ok"}
 		}}
 		defer up.Close()
 		u := &uploads{RoundTripper: up.Transport()}

@@ -57,12 +57,6 @@ func request(system, user string, format adapter.Format) adapter.Request {
 
 var wantJSON = adapter.Format{JSON: true}
 
-func fast(t *testing.T) *demo.Provider {
-	p := demo.New(nil)
-	t.Cleanup(func() { p.Close() })
-	return p
-}
-
 func shipped(t *testing.T, name string) string {
 	t.Helper()
 	text, err := workflows.Files.ReadFile("prompts/" + name)
@@ -74,7 +68,7 @@ func shipped(t *testing.T, name string) string {
 
 // AD-05: scripted, deterministic, in-process, with usage; it says plainly what it is.
 func TestEveryAnswerSaysThatItIsScripted(t *testing.T) {
-	p := fast(t)
+	p := demo.New(nil)
 	requests := map[string]adapter.Request{
 		"chat":           request("You are helpful.", "Hello there", adapter.Format{}),
 		"the sky":        request("", "Why is the sky blue?", adapter.Format{}),
@@ -110,7 +104,7 @@ type outline struct {
 }
 
 func TestTheOutlineHasACommaTooManyAndMentionsTheQuestion(t *testing.T) {
-	p := fast(t)
+	p := demo.New(nil)
 	for _, question := range []string{"Why is the sky blue?", "Warum schnurren \"Katzen\"?", strings.Repeat("long ", 400)} {
 		got := ask(t, p, "fast", request(shipped(t, "outline.md"), question, wantJSON)).text
 		inside, ok := strings.CutSuffix(got, ",}")
@@ -158,7 +152,7 @@ func TestTheOutlineHasACommaTooManyAndMentionsTheQuestion(t *testing.T) {
 }
 
 func TestAnExampleInThePromptIsFilled(t *testing.T) {
-	got := ask(t, fast(t), "fast", request(`Answer with JSON of this shape, and {nothing} else:
+	got := ask(t, demo.New(nil), "fast", request(`Answer with JSON of this shape, and {nothing} else:
 {
   "mood": "good|bad",
   "points": [{"score": 7, "why": "reason"}],
@@ -180,7 +174,7 @@ func TestAnExampleInThePromptIsFilled(t *testing.T) {
 }
 
 func TestJSONWithoutAShapeIsAnAnswer(t *testing.T) {
-	got := ask(t, fast(t), "fast", request("Answer in JSON.", "Say \"hi\"\nnow", wantJSON)).text
+	got := ask(t, demo.New(nil), "fast", request("Answer in JSON.", "Say \"hi\"\nnow", wantJSON)).text
 	var doc map[string]string
 	if err := json.Unmarshal([]byte(got), &doc); err != nil || !strings.HasSuffix(doc["answer"], `You asked: “Say "hi" now”.`) || len(doc) != 1 {
 		t.Errorf("got %s, %v", got, err)
@@ -188,7 +182,7 @@ func TestJSONWithoutAShapeIsAnAnswer(t *testing.T) {
 }
 
 func TestADocumentFitsTheSchemaThatWasSent(t *testing.T) {
-	p := fast(t)
+	p := demo.New(nil)
 	for name, schema := range map[string]string{
 		"any":              `{}`,
 		"text":             `{"type":"string","minLength":5,"maxLength":9}`,
@@ -259,7 +253,6 @@ func TestThePaceIsThatOfAModel(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := demo.New(&demo.Options{Pace: test.pace})
-				defer p.Close()
 				start := time.Now()
 				got := ask(t, p, test.model, request("", "Hello", adapter.Format{}))
 				took := time.Since(start)
@@ -281,7 +274,6 @@ func TestAnAnswerCanBeLeft(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := demo.New(nil)
-				defer p.Close()
 				m, err := p.Model("demo")
 				if err != nil {
 					t.Fatal(err)
@@ -306,14 +298,14 @@ func TestTheLimitOfTokensCutsTheAnswer(t *testing.T) {
 	limit := 10
 	req := request("", "Hello", adapter.Format{})
 	req.MaxTokens = &limit
-	got := ask(t, fast(t), "fast", req)
+	got := ask(t, demo.New(nil), "fast", req)
 	if got.finish != adapter.FinishLength || got.usage.CompletionTokens != 10 || got.text != "This is scripted: it comes from the buil" {
 		t.Errorf("got %+v", got)
 	}
 }
 
 func TestOnlyTheModelsThatThereAre(t *testing.T) {
-	p := fast(t)
+	p := demo.New(nil)
 	if diff := cmp.Diff([]string{"demo", "fast"}, p.Names()); diff != "" {
 		t.Error(diff)
 	}
@@ -324,7 +316,6 @@ func TestOnlyTheModelsThatThereAre(t *testing.T) {
 
 func ExampleNew() {
 	p := demo.New(nil)
-	defer p.Close()
 	m, err := p.Model("fast")
 	if err != nil {
 		fmt.Println(err)
@@ -346,7 +337,7 @@ func ExampleNew() {
 
 // What comes is what models write: a document in a fence, with an entity, void elements, attributes and a list.
 func TestAPageIsWrittenWhereThePromptAsksForOne(t *testing.T) {
-	p := fast(t)
+	p := demo.New(nil)
 	for prompt, want := range map[string]bool{
 		shipped(t, "page.md"):                    true,
 		"Answer with one HTML\n  document.":      true,

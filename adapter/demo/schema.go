@@ -1,206 +1,219 @@
 package demo
 
 import (
+	"bytes"
+	"cmp"
+	"encoding/json"
 	"fmt"
 	"math"
 	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/buger/jsonparser"
+
+	"github.com/lingserve/lingserve/internal/rawjson"
 )
 
-// maxItems bounds the lists that a schema can ask for.
-const maxItems = 100
+const (
+	maxItems     = 100 // of a list
+	maxDepth     = 64  // of a document
+	maxMinLength = 1 << 16
+	// Optional members deeper than this are left out, so that schemas that refer to themselves end.
+	maxOptionalDepth = 4
 
-// fit makes a document that fits a JSON Schema, as far as its types, bounds, required members, enumerations, formats and
-// references go. A regular expression is not followed. false where the schema cannot be read or has no end.
-func fit(schema []byte, user string) (string, bool) {
-	root, ok := parse(string(schema))
-	if !ok {
-		return "", false
-	}
-	f := &fitter{root: root, question: quoted(user)}
-	doc := f.value("this", root, 0)
-	if f.failed {
-		return "", false
-	}
-	return write(doc), true
+	// A schema may ask for an endless document. Work is counted in bytes that are read, for each value, and for each byte of a text,
+	// since the tokens of an answer are in memory.
+	maxWork   = 16 << 20
+	valueWork = 1 << 10
+	textWork  = 16
+)
+
+// schema has the members of a JSON Schema that the script follows. It ignores regular expressions.
+type schema struct {
+	Ref                                    string `json:"$ref"`
+	Const, Items, AdditionalProperties     json.RawMessage
+	Enum, AllOf, AnyOf, OneOf, PrefixItems []json.RawMessage
+	Type                                   any
+	Required                               []string
+	Properties                             json.RawMessage
+	MinProperties, MinItems, MinLength     int
+	MaxItems, MaxLength                    int
+	UniqueItems                            bool
+	Format                                 string
+	Minimum, Maximum, MultipleOf           *float64
+	ExclusiveMinimum, ExclusiveMaximum     *float64
+
+	properties []json.RawMessage // of all parts
+	references int               // to parts; each is a level of depth
 }
 
+// fitter makes a document that fits a schema: its types, bounds, required members, enumerations, formats and references.
 type fitter struct {
-	root     value
-	question string
-	hint     *hint // of arguments of a tool; nil for documents
-	said     bool  // the notice has found a place
-	values   int
-	failed   bool
+	root   json.RawMessage
+	notice string // for the first text that can have it
+	index  int    // of the item in a list of unique items
+	work   int
+	failed bool // the schema cannot be met
+
+	// The document is the arguments of a tool: it has no optional members.
+	arguments bool
+	hints
 }
 
-// value makes a value for the schema s, which stands at key.
-func (f *fitter) value(key string, s value, depth int) value {
-	if f.values++; f.values > 10_000 || depth > maxDepth {
-		f.failed = true
-	}
+func newFitter(root json.RawMessage) *fitter {
+	return &fitter{root: bytes.ToValidUTF8(root, nil), failed: !json.Valid(root)}
+}
+
+// fit makes an indented document. ok is false if the schema cannot be met.
+func fit(root json.RawMessage, question string) (document string, ok bool) {
+	f := newFitter(root)
+	f.notice = notice + " You asked: " + quoted(question)
+	value := f.make("this", f.root, 0)
 	if f.failed {
-		return raw("null")
+		return "", false
 	}
-	if s.raw == "false" {
-		f.failed = true
-	}
-	if s.kind != 'o' { // true: anything
-		return f.text(key, s)
-	}
-	if ref, ok := s.get("$ref"); ok {
-		target, ok := f.resolve(ref.decoded)
-		if !ok {
-			f.failed = true
-			return raw("null")
-		}
-		return f.value(key, target, depth+1)
-	}
-	if c, ok := s.get("const"); ok {
-		return c
-	}
-	if e, ok := s.get("enum"); ok && len(e.items) > 0 {
-		if f.hint != nil {
-			return f.hint.choose(e.items)
-		}
-		return e.items[0]
-	}
-	if all, ok := s.get("allOf"); ok {
-		s = merge(f, s, all.items)
-	}
-	for _, name := range []string{"anyOf", "oneOf"} {
-		if some, ok := s.get(name); ok && len(some.items) > 0 {
-			s = merge(f, s, some.items[:1])
-			return f.value(key, s, depth+1)
-		}
-	}
-	switch f.typeOf(s) {
-	case "object":
-		return f.object(s, depth)
-	case "array":
-		return f.array(key, s, depth)
-	case "integer":
-		return raw(strconv.FormatInt(int64(f.number(s, true)), 10))
-	case "number":
-		return raw(strconv.FormatFloat(f.number(s, false), 'f', -1, 64))
-	case "boolean":
-		return raw("true")
-	case "null":
-		return raw("null")
-	}
-	return f.text(key, s)
+	return writeJSON(json.RawMessage(value)), true
 }
 
-func (f *fitter) typeOf(s value) string {
-	t, _ := s.get("type")
+// spend fails when the document becomes too much work.
+func (f *fitter) spend(work int) {
+	f.work += work
+	f.failed = f.failed || f.work > maxWork
+}
+
+// join reads a schema into s, with its parts: all of allOf, the first of anyOf and of oneOf, and the target of $ref.
+func (f *fitter) join(s *schema, raw json.RawMessage) {
+	f.spend(valueWork + len(raw))
+	if f.failed = f.failed || len(raw) == 0 || string(raw) == "false"; f.failed {
+		return
+	}
+	required := s.Required
+	s.Ref, s.AllOf, s.AnyOf, s.OneOf, s.Required, s.Properties = "", nil, nil, nil, nil, nil
+	_ = json.Unmarshal(raw, s) // ignores members of unexpected types
+	if s.Required = append(required, s.Required...); s.Properties != nil {
+		s.properties = append(s.properties, s.Properties)
+	}
+	parts := slices.Concat(s.AllOf, s.AnyOf[:min(1, len(s.AnyOf))], s.OneOf[:min(1, len(s.OneOf))])
+	if s.Ref != "" {
+		s.references++
+		parts = append(parts, f.resolve(s.Ref))
+	}
+	for _, part := range parts {
+		f.join(s, part)
+	}
+}
+
+// resolve finds the target of a reference into the schema itself. It returns an empty text without one.
+func (f *fitter) resolve(ref string) (target json.RawMessage) {
+	f.spend(len(f.root))
+	if strings.HasPrefix(ref, "#") {
+		target = f.root
+	}
+	for _, name := range strings.Split(ref, "/")[1:] {
+		name = strings.NewReplacer("~1", "/", "~0", "~").Replace(name)
+		value, _, _, err := jsonparser.Get(target, name)
+		if err != nil {
+			value, _, _, _ = jsonparser.Get(target, "["+name+"]")
+		}
+		target = value
+	}
+	return target
+}
+
+// make returns JSON text for a schema; name is the member that it is for.
+func (f *fitter) make(name string, raw json.RawMessage, depth int) string {
+	s := &schema{MaxItems: math.MaxInt, MaxLength: math.MaxInt}
+	f.join(s, raw)
+	kind := s.Type
+	if types, ok := kind.([]any); ok && len(types) > 0 {
+		kind = types[0]
+	}
+	depth += s.references
+	f.failed = f.failed || depth > maxDepth
 	switch {
-	case t.kind == 's':
-		return t.decoded
-	case t.kind == 'a' && len(t.items) > 0:
-		return t.items[0].decoded
-	case s.has("properties") || s.has("required"):
-		return "object"
-	case s.has("items") || s.has("prefixItems"):
-		return "array"
-	case s.has("minimum") || s.has("maximum"):
-		return "number"
+	case f.failed || kind == "null":
+		return "null"
+	case s.Const != nil:
+		return string(s.Const)
+	case len(s.Enum) > 0:
+		return f.choose(s.Enum)
+	case kind == "object" || kind == nil && (s.properties != nil || s.Required != nil):
+		return f.makeObject(s, depth)
+	case kind == "array":
+		return f.makeArray(name, s, depth)
+	case kind == "integer" || kind == "number":
+		return strconv.FormatFloat(f.findNumber(s, kind == "integer"), 'f', -1, 64)
+	case kind == "boolean":
+		return "true"
+	case kind == nil && f.arguments && depth == 0:
+		return "{}" // the schema does not say what the arguments are
 	}
-	return "string"
+	return f.makeText(name, s)
 }
 
-func (f *fitter) object(s value, depth int) value {
-	out := value{kind: 'o'}
-	properties, _ := s.get("properties")
-	var required []string
-	if r, ok := s.get("required"); ok {
-		for _, item := range r.items {
-			required = append(required, item.decoded)
+// choose returns the value of an enumeration that the question names, or else the next.
+func (f *fitter) choose(values []json.RawMessage) string {
+	for _, value := range values {
+		var text string
+		if json.Unmarshal(value, &text) == nil && text != "" && strings.Contains(f.question, strings.ToLower(text)) {
+			return string(value)
 		}
 	}
-	for i, name := range properties.keys {
-		// What may be left out is left out once it is deep: schemas that refer to themselves end so.
-		if !slices.Contains(required, name) && (depth > 4 || f.hint != nil || properties.items[i].raw == "false") {
-			continue
+	return string(values[min(f.index, len(values)-1)])
+}
+
+func (f *fitter) makeObject(s *schema, depth int) string {
+	var members []string
+	made := map[string]bool{}
+	add := func(name string, schema json.RawMessage) {
+		if !made[name] {
+			made[name] = true
+			members = append(members, writeJSON(name)+":"+f.make(name, schema, depth+1))
 		}
-		out.keys = append(out.keys, name)
-		out.items = append(out.items, f.value(name, properties.items[i], depth+1))
 	}
-	for _, name := range required {
-		if !slices.Contains(out.keys, name) {
-			other, ok := s.get("additionalProperties")
-			if !ok {
-				other = raw("true")
+	for _, properties := range s.properties {
+		for name, schema := range rawjson.Members(properties) {
+			optional := depth > maxOptionalDepth || f.arguments || string(schema) == "false"
+			if !optional || slices.Contains(s.Required, name) {
+				add(name, schema)
 			}
-			out.keys = append(out.keys, name)
-			out.items = append(out.items, f.value(name, other, depth+1))
 		}
 	}
-	for i := 1; len(out.keys) < size(s, "minProperties", 0); i++ {
-		out.keys = append(out.keys, fmt.Sprintf("member%d", i))
-		out.items = append(out.items, f.value("member", raw("true"), depth+1))
+	other := json.RawMessage(cmp.Or(string(s.AdditionalProperties), "true"))
+	for _, name := range s.Required {
+		add(name, other)
 	}
-	return out
+	for i := 1; len(made) < s.MinProperties && !f.failed; i++ {
+		add(fmt.Sprintf("member%d", i), json.RawMessage("true"))
+	}
+	return "{" + strings.Join(members, ",") + "}"
 }
 
-func (f *fitter) array(key string, s value, depth int) value {
-	out := value{kind: 'a'}
-	least, most := size(s, "minItems", 0), size(s, "maxItems", math.MaxInt32)
-	n := min(max(least, 2), most)
-	if depth > 4 {
-		n = least
+func (f *fitter) makeArray(name string, s *schema, depth int) string {
+	n := len(s.PrefixItems)
+	if n == 0 && depth <= maxOptionalDepth {
+		n = 2
 	}
-	prefix, _ := s.get("prefixItems")
-	items, ok := s.get("items")
-	if !ok {
-		items = raw("true")
-	}
-	if len(prefix.items) > 0 {
-		n = min(max(len(prefix.items), least), most)
-	}
-	if n > maxItems {
-		f.failed = true
-		return out
-	}
-	for i := range n {
-		schema := items
-		if i < len(prefix.items) {
-			schema = prefix.items[i]
+	n = min(max(n, s.MinItems), s.MaxItems)
+	f.failed = f.failed || n > maxItems
+	var items []string
+	for i := 0; i < n && !f.failed; i++ {
+		schema := json.RawMessage(cmp.Or(string(s.Items), "true"))
+		if i < len(s.PrefixItems) {
+			schema = s.PrefixItems[i]
 		}
-		item := f.value(key, schema, depth+1)
-		if unique, _ := s.get("uniqueItems"); unique.raw == "true" {
-			item = differ(item, out.items, schema)
+		if s.UniqueItems {
+			f.index = i
 		}
-		out.items = append(out.items, item)
+		items = append(items, f.make(name, schema, depth+1))
 	}
-	return out
+	f.index = 0
+	return "[" + strings.Join(items, ",") + "]"
 }
 
-// differ changes a scalar until it is not among the others.
-func differ(v value, others []value, schema value) value {
-	same := func(o value) bool { return string(o.append(nil)) == string(v.append(nil)) }
-	enum, _ := schema.get("enum")
-	for i := 0; slices.ContainsFunc(others, same) && i < maxItems; i++ {
-		switch {
-		case i < len(enum.items):
-			v = enum.items[i]
-		case v.kind == 's':
-			v = str(fmt.Sprintf("%s %d", v.decoded, i+2))
-		case v.kind == 'x':
-			n, err := strconv.ParseFloat(v.raw, 64)
-			if err != nil {
-				return v
-			}
-			v = raw(strconv.FormatFloat(n+1, 'f', -1, 64))
-		default:
-			return v
-		}
-	}
-	return v
-}
-
-// formats are examples of what JSON Schema's formats ask for.
+// formats are examples of the formats of JSON Schema.
 var formats = map[string]string{
 	"date-time": "2026-01-31T12:00:00Z", "date": "2026-01-31", "time": "12:00:00Z", "duration": "PT1H",
 	"email": "demo@example.com", "idn-email": "demo@example.com", "hostname": "example.com", "idn-hostname": "example.com",
@@ -208,144 +221,57 @@ var formats = map[string]string{
 	"uuid": "00000000-0000-4000-8000-000000000000", "json-pointer": "/demo", "regex": "demo",
 }
 
-func (f *fitter) text(key string, s value) value {
-	if format, ok := s.get("format"); ok {
-		if example, ok := formats[format.decoded]; ok {
-			return str(example)
-		}
+func (f *fitter) makeText(name string, s *schema) string {
+	text := "scripted text for " + name
+	switch format, known := formats[s.Format]; {
+	case known:
+		text = format
+	case len(f.texts) > 0:
+		text, f.texts = f.texts[0], f.texts[min(1, len(f.texts)-1):]
+	case f.notice != "" && utf8.RuneCountInString(f.notice) <= s.MaxLength:
+		text, f.notice = f.notice, ""
+	case f.index > 0:
+		text += fmt.Sprintf(" %d", f.index+1)
 	}
-	least, most := size(s, "minLength", 0), size(s, "maxLength", math.MaxInt32)
-	text := "scripted text for " + key
-	if f.hint != nil {
-		if given, ok := f.hint.text(); ok {
-			text = given
-		}
-	} else if said := notice + " You asked: " + f.question; !f.said && utf8.RuneCountInString(said) <= most {
-		f.said, text = true, said
+	if runes := []rune(text); len(runes) > s.MaxLength {
+		text = string(runes[:max(0, s.MaxLength)])
 	}
-	if runes := []rune(text); len(runes) > most {
-		text = string(runes[:most])
+	if f.failed = f.failed || s.MinLength > maxMinLength; !f.failed {
+		text += strings.Repeat(".", max(0, s.MinLength-utf8.RuneCountInString(text)))
 	}
-	if n := utf8.RuneCountInString(text); n < least {
-		if least > 1<<16 {
-			f.failed = true
-			return str("")
-		}
-		text += strings.Repeat(".", least-n)
-	}
-	return str(text)
+	f.spend(textWork * len(text))
+	return writeJSON(text)
 }
 
-// number finds one between the bounds of a schema, 1 where there are none.
-func (f *fitter) number(s value, whole bool) float64 {
-	if f.hint != nil {
-		if n, ok := f.hint.number(s, whole); ok {
-			return n
-		}
-	}
-	bound := func(name string, otherwise float64) float64 {
-		v, ok := s.get(name)
-		n, err := strconv.ParseFloat(v.raw, 64)
-		if !ok || err != nil {
-			return otherwise
-		}
+// findNumber finds a number that the schema allows: one of the question, 1, or one near a bound.
+func (f *fitter) findNumber(s *schema, whole bool) float64 {
+	allowed := func(n float64) bool { return s.allows(n) && (!whole || n == math.Trunc(n)) }
+	if len(f.numbers) > 0 && allowed(f.numbers[0]) {
+		n := f.numbers[0]
+		f.numbers = f.numbers[1:]
 		return n
 	}
 	step := 1.0
-	low, high := bound("minimum", math.Inf(-1)), bound("maximum", math.Inf(1))
-	if x := bound("exclusiveMinimum", math.Inf(-1)); x >= low && !math.IsInf(x, 0) {
-		low = x + step
-		if !whole {
-			low = math.Nextafter(x, math.Inf(1))
-			if bound("exclusiveMaximum", high) > x+step {
-				low = x + step
-			}
+	if s.MultipleOf != nil && *s.MultipleOf > 0 {
+		step = *s.MultipleOf
+	}
+	numbers := []float64{float64(1 + f.index), step}
+	for _, bound := range []*float64{s.Minimum, s.Maximum, s.ExclusiveMaximum, s.ExclusiveMinimum} {
+		if bound != nil {
+			below, above := math.Floor(*bound/step)*step, math.Ceil(*bound/step)*step
+			numbers = append(numbers, *bound, above, below+step, below, above-step, math.Nextafter(*bound, math.Inf(-1)), math.Nextafter(*bound, math.Inf(1)))
 		}
 	}
-	if x := bound("exclusiveMaximum", math.Inf(1)); x <= high && !math.IsInf(x, 0) {
-		high = x - step
-		if !whole {
-			high = math.Nextafter(x, math.Inf(-1))
-		}
+	if i := slices.IndexFunc(numbers, allowed); i >= 0 {
+		return numbers[i]
 	}
-	n := min(max(1, low), high)
-	if whole {
-		n = math.Ceil(n)
-		if n > high {
-			n = math.Floor(high)
-		}
-	}
-	if m := bound("multipleOf", 0); m > 0 {
-		n = math.Ceil(n/m) * m
-		if n > high {
-			n = math.Floor(high/m) * m
-		}
-	}
-	return n
+	return 1
 }
 
-func size(s value, name string, otherwise int) int {
-	v, ok := s.get(name)
-	n, err := strconv.Atoi(v.raw)
-	if !ok || err != nil || n < 0 {
-		return otherwise
-	}
-	return n
-}
-
-// merge puts the members of schemas into s; properties and required are joined.
-func merge(f *fitter, s value, schemas []value) value {
-	out := value{kind: 'o'}
-	set := func(key string, v value) {
-		i := slices.Index(out.keys, key)
-		if i < 0 {
-			out.keys, out.items = append(out.keys, key), append(out.items, v)
-			return
-		}
-		if key == "properties" || key == "required" {
-			old := out.items[i]
-			out.items[i] = value{kind: old.kind, keys: slices.Concat(old.keys, v.keys), items: slices.Concat(old.items, v.items)}
-			return
-		}
-		out.items[i] = v
-	}
-	for i, key := range s.keys {
-		if key != "allOf" && key != "anyOf" && key != "oneOf" {
-			set(key, s.items[i])
-		}
-	}
-	for _, other := range schemas {
-		if ref, ok := other.get("$ref"); ok {
-			if other, ok = f.resolve(ref.decoded); !ok {
-				f.failed = true
-			}
-		}
-		for i, key := range other.keys {
-			set(key, other.items[i])
-		}
-	}
-	return out
-}
-
-// resolve finds what a reference into the schema itself stands for.
-func (f *fitter) resolve(ref string) (value, bool) {
-	path, ok := strings.CutPrefix(ref, "#")
-	if !ok {
-		return value{}, false
-	}
-	v := f.root
-	for name := range strings.SplitSeq(strings.TrimPrefix(path, "/"), "/") {
-		if name == "" {
-			break
-		}
-		name = strings.NewReplacer("~1", "/", "~0", "~").Replace(name)
-		if i, err := strconv.Atoi(name); err == nil && v.kind == 'a' && 0 <= i && i < len(v.items) {
-			v = v.items[i]
-			continue
-		}
-		if v, ok = v.get(name); !ok {
-			return value{}, false
-		}
-	}
-	return v, true
+// allows reports whether a number is within the bounds of a schema.
+func (s *schema) allows(n float64) bool {
+	return !math.IsNaN(n) && !math.IsInf(n, 0) &&
+		(s.Minimum == nil || n >= *s.Minimum) && (s.ExclusiveMinimum == nil || n > *s.ExclusiveMinimum) &&
+		(s.Maximum == nil || n <= *s.Maximum) && (s.ExclusiveMaximum == nil || n < *s.ExclusiveMaximum) &&
+		(s.MultipleOf == nil || *s.MultipleOf > 0 && math.Mod(n, *s.MultipleOf) == 0)
 }

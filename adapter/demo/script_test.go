@@ -1,4 +1,4 @@
-package demo
+package demo_test
 
 import (
 	"encoding/json"
@@ -6,7 +6,8 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"github.com/lingserve/lingserve/internal/upstream"
+	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/adapter/demo"
 )
 
 // Whatever is asked, there is an answer, and it is JSON where JSON was asked for.
@@ -14,14 +15,15 @@ func FuzzAnswer(f *testing.F) {
 	f.Add("Answer like {\"a\": [1, \"b|c\"]}", "Why is the sky blue?", `{"type":"object","properties":{"a":{"type":"array","items":{"$ref":"#"}}}}`, true)
 	f.Add("{\"title\":1,\"summary\":2,\"sections\":3}", "x", "", true)
 	f.Add("{\"questions\":[]}", "{\"title\":\"Cats\",\"sections\":[{}]}", "", true)
+	f.Add("{\"a\xff\": \"\\u0041|b\", \"c\\\"\": \"\"}", "x", "", true)
 	f.Add("", "The question: a\nThe section to write: b", "", false)
 	f.Add("", "", `{"allOf":[{"$ref":"#/allOf/0"}]}`, true)
 	f.Add("", "", `{"type":"integer","minimum":1e400,"multipleOf":1e-300}`, true)
 	f.Add("", "", `{"type":"array","minItems":3,"uniqueItems":true,"items":{"enum":[1]}}`, true)
 	f.Add("", "", `{"minLength":99999,"anyOf":[{"oneOf":[true]}]}`, true)
+	f.Add("", "", "{\"properties\":{\"\\ud800\xff\":{\"const\":\"\xff\"}},\"type\":null,\"required\":null}", true)
 	f.Fuzz(func(t *testing.T, system, user, schema string, wantJSON bool) {
-		r := upstream.Request{JSON: wantJSON, Schema: json.RawMessage(schema), Messages: []upstream.Message{{Role: "system", Content: system}, {Role: "user", Content: user}}}
-		got := answer(r).Text
+		got := ask(t, demo.New(nil), "fast", request(system, user, adapter.Format{JSON: wantJSON, Schema: json.RawMessage(schema)})).text
 		if got == "" || !utf8.ValidString(got) {
 			t.Fatalf("got %q", got)
 		}
@@ -44,23 +46,18 @@ func FuzzTools(f *testing.F) {
 	f.Add("swap 'a' 'b'", "swap.it", `{"allOf":[{"$ref":"#/allOf/0"}]}`, "", false)
 	f.Add("İ x y", "x", `{"properties":{"a":{"enum":["Y",1]},"b":{"type":"number","multipleOf":0}},"required":["a","b"]}`, "\xff", true)
 	f.Fuzz(func(t *testing.T, user, name, schema, result string, called bool) {
-		messages := []map[string]any{{"role": "user", "content": user}}
-		r := upstream.Request{Messages: []upstream.Message{{Role: "user", Content: user}}}
+		req := request("", user, adapter.Format{})
+		req.Tools = []adapter.Tool{offer(name, schema)}
 		if called {
-			one := map[string]any{"id": "call_1", "type": "function", "function": map[string]string{"name": name, "arguments": "{}"}}
-			messages = append(messages, map[string]any{"role": "assistant", "tool_calls": []any{one}}, map[string]any{"role": "tool", "tool_call_id": "call_1", "content": result})
-			r.Messages = append(r.Messages, upstream.Message{Role: "assistant"}, upstream.Message{Role: "tool", Content: result})
+			req.Messages = append(req.Messages,
+				adapter.Message{Role: adapter.Assistant, ToolCalls: []adapter.ToolCall{{ID: "call_1", Name: name, Arguments: "{}"}}},
+				adapter.Message{Role: adapter.ToolRole, ToolCallID: "call_1", Content: result})
 		}
-		body := map[string]any{"messages": messages, "tools": []any{map[string]any{"type": "function", "function": map[string]any{"name": name, "parameters": json.RawMessage(schema)}}}}
-		var err error
-		if r.Body, err = json.Marshal(body); err != nil {
-			t.Skip("the schema is no JSON")
+		text, calls := answered(t, demo.New(nil), req)
+		if (text == "") == (len(calls) == 0) || !utf8.ValidString(text) || called && len(calls) > 0 {
+			t.Fatalf("%q %+v", text, calls)
 		}
-		a := answer(r)
-		if (a.Text == "") == (len(a.ToolCalls) == 0) || !utf8.ValidString(a.Text) || called && len(a.ToolCalls) > 0 {
-			t.Fatalf("%+v", a)
-		}
-		for _, c := range a.ToolCalls {
+		for _, c := range calls {
 			var object map[string]any
 			if err := json.Unmarshal([]byte(c.Arguments), &object); err != nil || !utf8.ValidString(c.Arguments) {
 				t.Fatalf("%q: %v", c.Arguments, err)

@@ -74,7 +74,7 @@ var offered = []adapter.Tool{
 }
 
 func TestToolsAreCalledThatTheQuestionNames(t *testing.T) {
-	p := fast(t)
+	p := demo.New(nil)
 	for question, want := range map[string][]string{
 		"What time is it?":                                         {"clock_time {}"},
 		"Tell me the TIMES, please":                                {"clock_time {}"},
@@ -146,7 +146,7 @@ func valid(t *testing.T, schema json.RawMessage, document string) {
 
 // It says what came of a call, and calls nothing a second time for one question; for the next one it does.
 func TestResultsAreToldAndNoToolIsCalledTwice(t *testing.T) {
-	p := fast(t)
+	p := demo.New(nil)
 	req := request("", "What time is it, and what is the weather in Rome?", adapter.Format{})
 	req.Tools = offered
 	_, calls := answered(t, p, req)
@@ -181,7 +181,7 @@ func TestResultsAreToldAndNoToolIsCalledTwice(t *testing.T) {
 }
 
 func TestAQuestionForJSONCallsToolsAsWell(t *testing.T) {
-	p := fast(t)
+	p := demo.New(nil)
 	req := request("Answer in JSON.", "What time is it?", wantJSON)
 	req.Tools = offered
 	_, calls := answered(t, p, req)
@@ -198,7 +198,7 @@ func TestAQuestionForJSONCallsToolsAsWell(t *testing.T) {
 
 // BO-07, AD-05: a bot's whole loop, with the real tools of package tool and without an account.
 func TestABotsLoopIsSeenWithoutAnAccount(t *testing.T) {
-	p := fast(t)
+	p := demo.New(nil)
 	registry := &adapter.Registry{}
 	registry.Register("demo", p)
 	weather, err := tool.New("weather", "The weather of a town.", func(_ context.Context, in struct {

@@ -15,7 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/adaptertest"
-	"github.com/lingserve/lingserve/internal/upstream"
+	"github.com/lingserve/lingserve/internal/fakeproviders"
 )
 
 // asked is what the server was asked, as anybody reads it.
@@ -328,13 +328,13 @@ func TestARefusedAdditionIsLeftOutOfTheSameRequest(t *testing.T) {
 // each signature.
 func TestAConversationWithTheStandIn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var asked []upstream.Request
-		up := &upstream.Server{Script: func(r upstream.Request) upstream.Answer {
+		var asked []fakeproviders.Request
+		up := &fakeproviders.Server{Script: func(r fakeproviders.Request) fakeproviders.Answer {
 			asked = append(asked, r)
 			if r.Attempt%3 == 0 {
-				return upstream.Answer{Text: "dry"}
+				return fakeproviders.Answer{Text: "dry"}
 			}
-			return upstream.Answer{Reasoning: "so", Text: "I look", ToolCalls: []upstream.ToolCall{{ID: "c1", Name: "f", Arguments: `{"x":"<é>"}`}, {Name: "g", Arguments: `{}`}}}
+			return fakeproviders.Answer{Reasoning: "so", Text: "I look", ToolCalls: []fakeproviders.ToolCall{{ID: "c1", Name: "f", Arguments: `{"x":"<é>"}`}, {Name: "g", Arguments: `{}`}}}
 		}}
 		defer up.Close()
 		p := newProvider(t, Options{Transport: up.Transport(), BaseURL: "http://model.test", Key: "k"})
@@ -461,7 +461,7 @@ func TestDetailsOfRefusals(t *testing.T) {
 // MO-04: a signature that the model does not take any more does not end a session.
 func TestAHistoryWithASpoiledSignatureIsTaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		up := &upstream.Server{Script: func(upstream.Request) upstream.Answer { return upstream.Answer{Text: "ok"} }}
+		up := &fakeproviders.Server{Script: func(fakeproviders.Request) fakeproviders.Answer { return fakeproviders.Answer{Text: "ok"} }}
 		defer up.Close()
 		var r adapter.Registry
 		r.Register("gemini", newProvider(t, Options{Transport: up.Transport(), BaseURL: "http://model.test", Key: "k"}))

@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/adaptertest"
-	"github.com/lingserve/lingserve/internal/upstream"
+	"github.com/lingserve/lingserve/internal/fakeproviders"
 	"github.com/rogpeppe/go-internal/txtar"
 	"pgregory.net/rapid"
 )
@@ -139,8 +139,8 @@ func TestIdsThatAreMadeUp(t *testing.T) {
 }
 
 func TestCallsHaveALimit(t *testing.T) {
-	script := upstream.Answer{ToolCalls: make([]upstream.ToolCall, maxCalls+1)}
-	s := &upstream.Server{Script: func(upstream.Request) upstream.Answer { return script }}
+	script := fakeproviders.Answer{ToolCalls: make([]fakeproviders.ToolCall, maxCalls+1)}
+	s := &fakeproviders.Server{Script: func(fakeproviders.Request) fakeproviders.Answer { return script }}
 	defer s.Close()
 	m, _ := newProvider(t, Options{Transport: s.Transport()}).Model("m")
 	calls := 0

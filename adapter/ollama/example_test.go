@@ -6,13 +6,13 @@ import (
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/ollama"
-	"github.com/lingserve/lingserve/internal/upstream"
+	"github.com/lingserve/lingserve/internal/fakeproviders"
 )
 
 // A model that thinks says what it thinks before it answers.
 func Example() {
-	server := &upstream.Server{Script: func(upstream.Request) upstream.Answer {
-		return upstream.Answer{Reasoning: "Rayleigh, I think.", Text: "Blue light scatters more."}
+	server := &fakeproviders.Server{Script: func(fakeproviders.Request) fakeproviders.Answer {
+		return fakeproviders.Answer{Reasoning: "Rayleigh, I think.", Text: "Blue light scatters more."}
 	}}
 	defer server.Close()
 	provider, err := ollama.New(ollama.Options{BaseURL: "127.0.0.1:11434", Transport: server.Transport()})
@@ -45,7 +45,7 @@ func Example() {
 
 // The provider can say which models have been pulled.
 func Example_list() {
-	server := &upstream.Server{Models: []string{"qwen3:8b", "llama3.2:3b"}}
+	server := &fakeproviders.Server{Models: []string{"qwen3:8b", "llama3.2:3b"}}
 	defer server.Close()
 	provider, err := ollama.New(ollama.Options{Transport: server.Transport()})
 	if err != nil {

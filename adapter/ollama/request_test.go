@@ -12,16 +12,16 @@ import (
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/adaptertest"
 	"github.com/lingserve/lingserve/adapter/wire"
-	"github.com/lingserve/lingserve/internal/upstream"
+	"github.com/lingserve/lingserve/internal/fakeproviders"
 )
 
 // sent returns the request that a question becomes on the wire.
-func sent(t *testing.T, o Options, name string, req adapter.Request) upstream.Request {
+func sent(t *testing.T, o Options, name string, req adapter.Request) fakeproviders.Request {
 	t.Helper()
-	var got upstream.Request
-	s := &upstream.Server{Script: func(r upstream.Request) upstream.Answer {
+	var got fakeproviders.Request
+	s := &fakeproviders.Server{Script: func(r fakeproviders.Request) fakeproviders.Answer {
 		got = r
-		return upstream.Answer{Text: "ok"}
+		return fakeproviders.Answer{Text: "ok"}
 	}}
 	defer s.Close()
 	o.Transport = s.Transport()
@@ -164,7 +164,7 @@ func TestAnImageThatCannotBeSentIsTheCallersMistake(t *testing.T) {
 		"nothing at all": {"data:image/png;base64,", "invalid or empty base64"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := &upstream.Server{}
+			s := &fakeproviders.Server{}
 			defer s.Close()
 			m, _ := newProvider(t, Options{Transport: s.Transport()}).Model("m")
 			req := adapter.Request{Messages: []adapter.Message{{Role: adapter.User, Parts: []adapter.Part{{Type: "image_url", Image: row.image}}}}}
@@ -247,7 +247,7 @@ func TestNamesOfModels(t *testing.T) {
 	}
 	var r adapter.Registry
 	r.Register("ollama", p)
-	s := &upstream.Server{Script: func(r upstream.Request) upstream.Answer { return upstream.Answer{Text: r.Model} }}
+	s := &fakeproviders.Server{Script: func(r fakeproviders.Request) fakeproviders.Answer { return fakeproviders.Answer{Text: r.Model} }}
 	defer s.Close()
 	r.Register("here", newProvider(t, Options{Prefix: "here", Transport: s.Transport()}))
 	m, err := r.Model("here:llama3.2:3b")
@@ -263,7 +263,9 @@ func TestNamesOfModels(t *testing.T) {
 func TestWhatUsersMeetFirstSaysWhatToDo(t *testing.T) {
 	nowhere := newProvider(t, Options{BaseURL: "127.0.0.1:1"})
 	second := newProvider(t, Options{Prefix: "gpu", BaseURL: "nowhere.invalid"})
-	s := &upstream.Server{Script: func(upstream.Request) upstream.Answer { return upstream.Answer{Status: http.StatusNotFound} }}
+	s := &fakeproviders.Server{Script: func(fakeproviders.Request) fakeproviders.Answer {
+		return fakeproviders.Answer{Status: http.StatusNotFound}
+	}}
 	defer s.Close()
 	here := newProvider(t, Options{Transport: s.Transport()})
 	for _, row := range []struct {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/adaptertest"
-	"github.com/lingserve/lingserve/internal/upstream"
+	"github.com/lingserve/lingserve/internal/fakeproviders"
 )
 
 // canary is a key that must never be seen again.
@@ -83,8 +83,8 @@ func (b bodyOf) RoundTrip(*http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: 200, Header: http.Header{"Content-Type": {"text/event-stream"}}, Body: io.NopCloser(b())}, nil
 }
 
-func answers(a upstream.Answer) func(upstream.Request) upstream.Answer {
-	return func(upstream.Request) upstream.Answer { return a }
+func answers(a fakeproviders.Answer) func(fakeproviders.Request) fakeproviders.Answer {
+	return func(fakeproviders.Request) fakeproviders.Answer { return a }
 }
 
 func collect(m adapter.Model, ctx context.Context) (text string, err error) {

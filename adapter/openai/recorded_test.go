@@ -6,7 +6,7 @@ import (
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/adaptertest"
-	"github.com/lingserve/lingserve/internal/upstream"
+	"github.com/lingserve/lingserve/internal/fakeproviders"
 )
 
 var update = flag.Bool("update", false, "rewrite the expected chunks in testdata")
@@ -18,7 +18,7 @@ func TestRecordedStreamsGiveTheirChunks(t *testing.T) {
 }
 
 // newModel returns a model at a server in this process.
-func newModel(t testing.TB, s *upstream.Server, o Options) adapter.Model {
+func newModel(t testing.TB, s *fakeproviders.Server, o Options) adapter.Model {
 	t.Helper()
 	o.Transport, o.BaseURL = s.Transport(), "http://model.test/v1"
 	m, err := newProvider(t, o).Model("m")

@@ -13,7 +13,7 @@ import (
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/adaptertest"
 	"github.com/lingserve/lingserve/adapter/wire"
-	"github.com/lingserve/lingserve/internal/upstream"
+	"github.com/lingserve/lingserve/internal/fakeproviders"
 )
 
 // sent returns the body that a request has on the wire.
@@ -175,36 +175,36 @@ func TestASchemaIsNamedAsTheAPIWantsIt(t *testing.T) {
 func TestARefusedAdditionIsLeftOutOfTheSameRequest(t *testing.T) {
 	for _, row := range []struct {
 		name    string
-		refuses func(upstream.Request) bool
+		refuses func(fakeproviders.Request) bool
 		says    string
 		sent    string // in the request that is taken
 		refused int
 	}{
-		{"stream_options", func(r upstream.Request) bool { return r.Usage }, `{"detail":"Extra inputs are not permitted: stream_options"}`, `"max_tokens":5`, 1},
+		{"stream_options", func(r fakeproviders.Request) bool { return r.Usage }, `{"detail":"Extra inputs are not permitted: stream_options"}`, `"max_tokens":5`, 1},
 		{
-			"max_tokens", func(r upstream.Request) bool { return strings.Contains(string(r.Body), `"max_tokens"`) },
+			"max_tokens", func(r fakeproviders.Request) bool { return strings.Contains(string(r.Body), `"max_tokens"`) },
 			`{"error":{"message":"Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead."}}`, `"max_completion_tokens":5`, 1,
 		},
-		{"json_schema", func(r upstream.Request) bool { return r.Schema != nil }, `{"error":{"message":"This response_format type is unavailable now"}}`, `"response_format":{"type":"json_object"}`, 1},
+		{"json_schema", func(r fakeproviders.Request) bool { return r.Schema != nil }, `{"error":{"message":"This response_format type is unavailable now"}}`, `"response_format":{"type":"json_object"}`, 1},
 		{
-			"prompt_cache_key", func(r upstream.Request) bool { return strings.Contains(string(r.Body), "prompt_cache_key") },
+			"prompt_cache_key", func(r fakeproviders.Request) bool { return strings.Contains(string(r.Body), "prompt_cache_key") },
 			`{"detail":[{"type":"extra_forbidden","loc":["body","prompt_cache_key"],"msg":"Extra inputs are not permitted"}]}`, `"max_tokens":5`, 1,
 		},
-		{"two of them", func(r upstream.Request) bool { return r.Schema != nil || r.Usage }, `{"error":{"message":"unknown: stream_options, json_schema"}}`, `{"type":"json_object"}`, 2},
+		{"two of them", func(r fakeproviders.Request) bool { return r.Schema != nil || r.Usage }, `{"error":{"message":"unknown: stream_options, json_schema"}}`, `{"type":"json_object"}`, 2},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var mu sync.Mutex
 				refused, taken := 0, ""
-				s := &upstream.Server{Script: func(r upstream.Request) upstream.Answer {
+				s := &fakeproviders.Server{Script: func(r fakeproviders.Request) fakeproviders.Answer {
 					mu.Lock()
 					defer mu.Unlock()
 					if row.refuses(r) {
 						refused++
-						return upstream.Answer{Status: 400, Body: row.says}
+						return fakeproviders.Answer{Status: 400, Body: row.says}
 					}
 					taken = string(r.Body)
-					return upstream.Answer{Text: "ok"}
+					return fakeproviders.Answer{Text: "ok"}
 				}}
 				defer s.Close()
 				p := newProvider(t, Options{Transport: s.Transport(), BaseURL: "http://model.test"})
@@ -233,7 +233,7 @@ func TestARefusedAdditionIsLeftOutOfTheSameRequest(t *testing.T) {
 // A server that refuses every fallback is asked a bounded number of times.
 func TestFallbacksEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &upstream.Server{Script: answers(upstream.Answer{Status: 400, Body: "stream_options response_format json_schema max_tokens max_completion_tokens"})}
+		s := &fakeproviders.Server{Script: answers(fakeproviders.Answer{Status: 400, Body: "stream_options response_format json_schema max_tokens max_completion_tokens"})}
 		defer s.Close()
 		m := newModel(t, s, Options{})
 		got := adaptertest.List(m.Stream(t.Context(), adapter.Request{Options: adapter.Options{MaxTokens: new(5)}, Format: adapter.Format{JSON: true, Schema: json.RawMessage(`{}`)}}))

@@ -14,15 +14,15 @@ import (
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/adaptertest"
 	"github.com/lingserve/lingserve/adapter/wire"
-	"github.com/lingserve/lingserve/internal/upstream"
+	"github.com/lingserve/lingserve/internal/fakeproviders"
 )
 
 // asks returns a model whose requests are noted, at a stand-in that is as strict as the API.
-func asks(t *testing.T, name string, script func(upstream.Request) upstream.Answer) (m adapter.Model, bodies func() []string) {
+func asks(t *testing.T, name string, script func(fakeproviders.Request) fakeproviders.Answer) (m adapter.Model, bodies func() []string) {
 	t.Helper()
 	var mu sync.Mutex
 	var all []string
-	up := &upstream.Server{Script: script}
+	up := &fakeproviders.Server{Script: script}
 	t.Cleanup(func() { up.Close() })
 	p := newProvider(t, Options{BaseURL: "http://model.test/v1", Transport: tripper(func(r *http.Request) (*http.Response, error) {
 		body, err := r.GetBody()
@@ -53,8 +53,8 @@ type tripper func(*http.Request) (*http.Response, error)
 
 func (f tripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-func says(text string) func(upstream.Request) upstream.Answer {
-	return func(upstream.Request) upstream.Answer { return upstream.Answer{Text: text} }
+func says(text string) func(fakeproviders.Request) fakeproviders.Answer {
+	return func(fakeproviders.Request) fakeproviders.Answer { return fakeproviders.Answer{Text: text} }
 }
 
 // sameJSON holds JSON to what was expected.
@@ -129,11 +129,11 @@ func TestARefusedAdditionIsLeftOutOfTheSameRequest(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m, bodies := asks(t, row.model, func(r upstream.Request) upstream.Answer {
+			m, bodies := asks(t, row.model, func(r fakeproviders.Request) fakeproviders.Answer {
 				if row.refusal != "" && strings.Contains(string(r.Body), row.absent) {
-					return upstream.Answer{Status: max(400, row.status), Body: row.refusal}
+					return fakeproviders.Answer{Status: max(400, row.status), Body: row.refusal}
 				}
-				return upstream.Answer{Text: "ok"}
+				return fakeproviders.Answer{Text: "ok"}
 			})
 			req := ask("Why?")
 			req.Options, req.Format, req.CacheKey = row.options, row.format, "k"
@@ -157,7 +157,9 @@ func TestARefusedOptionIsAnError(t *testing.T) {
 		`{"error":{"message":"Unsupported value: 'none' is not supported with the 'm' model. Supported values are: 'low', 'medium', and 'high'.","param":"reasoning.effort","code":"unsupported_value"}}`,
 		`{"error":{"message":"Unsupported parameter: 'text.verbosity'","param":"text.verbosity","code":"unsupported_parameter"}}`,
 	} {
-		m, bodies := asks(t, "m", func(upstream.Request) upstream.Answer { return upstream.Answer{Status: 400, Body: refusal} })
+		m, bodies := asks(t, "m", func(fakeproviders.Request) fakeproviders.Answer {
+			return fakeproviders.Answer{Status: 400, Body: refusal}
+		})
 		req := ask("Why?")
 		req.Options = adapter.Options{Temperature: new(5.0), Verbosity: "low", Reasoning: adapter.Reasoning{Effort: "none"}}
 		if _, _, err := answerOf(t, m, req); err == nil || len(bodies()) != 1 {
@@ -204,11 +206,11 @@ func TestSchemasAreAskedForAsStrictlyAsTheyCanBe(t *testing.T) {
 			t.Errorf("%s: %v", schema, got)
 		}
 	}
-	m, bodies := asks(t, "m", func(r upstream.Request) upstream.Answer {
+	m, bodies := asks(t, "m", func(r fakeproviders.Request) fakeproviders.Answer {
 		if strings.Contains(string(r.Body), "json_schema") {
-			return upstream.Answer{Status: 400, Body: `{"error":{"message":"Invalid schema","param":"text.format.schema","code":"invalid_json_schema"}}`}
+			return fakeproviders.Answer{Status: 400, Body: `{"error":{"message":"Invalid schema","param":"text.format.schema","code":"invalid_json_schema"}}`}
 		}
-		return upstream.Answer{Text: "{}"}
+		return fakeproviders.Answer{Text: "{}"}
 	})
 	req := ask("Write JSON.")
 	req.Format = adapter.Format{JSON: true, Name: "the answer", Schema: json.RawMessage(closed)}
@@ -276,11 +278,11 @@ func TestImagesAndFilesGoOut(t *testing.T) {
 
 // MO-01, MO-02, MO-20, MO-21: an agent that thinks goes through eight steps at a server that refuses every history that is not as it was.
 func TestAnAgentsLoopGoesThroughAStrictServer(t *testing.T) {
-	m, bodies := asks(t, "m", func(r upstream.Request) upstream.Answer {
-		a := upstream.Answer{Reasoning: fmt.Sprintf("step <%d> & \"more\"", r.Attempt), Text: "I look"}
+	m, bodies := asks(t, "m", func(r fakeproviders.Request) fakeproviders.Answer {
+		a := fakeproviders.Answer{Reasoning: fmt.Sprintf("step <%d> & \"more\"", r.Attempt), Text: "I look"}
 		if r.Attempt < 8 {
 			for i := range r.Attempt % 3 {
-				a.ToolCalls = append(a.ToolCalls, upstream.ToolCall{ID: fmt.Sprintf("call_%d_%d", r.Attempt, i), Name: "look", Arguments: `{"n":1}`})
+				a.ToolCalls = append(a.ToolCalls, fakeproviders.ToolCall{ID: fmt.Sprintf("call_%d_%d", r.Attempt, i), Name: "look", Arguments: `{"n":1}`})
 			}
 		}
 		if r.Attempt%2 == 0 && a.ToolCalls != nil {

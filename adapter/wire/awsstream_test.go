@@ -11,7 +11,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws/protocol/eventstream"
 	"github.com/lingserve/lingserve/adapter/wire"
-	"github.com/lingserve/lingserve/internal/upstream"
+	"github.com/lingserve/lingserve/internal/fakeproviders"
 )
 
 // FT-09, FT-12: messages as the SDK writes them, with headers of all types; and lengths that are not true.
@@ -56,14 +56,14 @@ func TestMessagesOfTheStream(t *testing.T) {
 		"a message that is larger than allowed": {1 << 10, 1 << 11, "token too long"},
 		"one that is just as large":             {1<<10 + 16, 1 << 10, ""},
 	} {
-		s := wire.NewAWSStream(bytes.NewReader(upstream.AppendFrame(nil, "", "", make([]byte, row.payload))), row.max)
+		s := wire.NewAWSStream(bytes.NewReader(fakeproviders.AppendFrame(nil, "", "", make([]byte, row.payload))), row.max)
 		err := s.Next(&got)
 		if said := ""; err != nil && !strings.Contains(err.Error(), row.want) || (err == nil) != (row.want == said) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	// A message that promises 4 MiB and sends nothing takes no memory.
-	large := upstream.AppendFrame(nil, "", "", make([]byte, 4<<20-16))
+	large := fakeproviders.AppendFrame(nil, "", "", make([]byte, 4<<20-16))
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	for range 100 {

@@ -183,14 +183,6 @@ func unclosed(quote rune, text string) error {
 	return fmt.Errorf("the quote that starts at %q has no end; write \\%c for the character itself", cut(text, 24), quote)
 }
 
-// Quote makes one word of a text, which parsing gives back as it is and never takes for name=value.
-func Quote(text string) string {
-	if text != "" && !strings.ContainsFunc(text, func(r rune) bool { return isSpace(r) || strings.ContainsRune(`'"\=`, r) }) {
-		return text
-	}
-	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
-}
-
 // near is the command whose name is close to one that there is not: a slip of the pen, or its last part alone.
 func (s *Set) near(name string) *Command {
 	var best *Command

@@ -56,7 +56,10 @@ func TestOnlyAnOpenEqualsSignNamesAnArgument(t *testing.T) {
 	}
 }
 
-// Quoting and parsing are each other's opposite, in any place and for any text.
+// quote makes one word of a text.
+func quote(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
+
+// Parsing returns the text that was quoted, in any place.
 func TestWhatIsQuotedIsReadBack(t *testing.T) {
 	c := &Command{Name: "x", Params: []Param{{Name: "a"}, {Name: "b"}, {Name: "c"}}}
 	rapid.Check(t, func(t *rapid.T) {
@@ -68,7 +71,7 @@ func TestWhatIsQuotedIsReadBack(t *testing.T) {
 			if line += rapid.SampledFrom([]string{" ", "\n ", "\t"}).Draw(t, "space"); i >= places {
 				line += p.Name + "="
 			}
-			line += Quote(want[p.Name])
+			line += quote(want[p.Name])
 		}
 		a, err := parse(c, line)
 		if err != nil {

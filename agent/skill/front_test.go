@@ -4,24 +4,19 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"time"
 	"unicode"
 	"unicode/utf8"
 )
 
 // A front matter has the bounds of all YAML: a deep one is refused in a moment and with its place.
-func TestAHostileFrontMatterIsRefusedQuickly(t *testing.T) {
+func TestHostileFrontMatterIsRefused(t *testing.T) {
 	for name, front := range map[string]string{
 		"brackets": strings.Repeat("[", 8000), "dashes": strings.Repeat("- ", 4000), "question marks": strings.Repeat("? ", 4000), "colons": strings.Repeat("a: ", 2500),
 		"anchors": strings.Repeat("&a ", 2500), "tags": strings.Repeat("!a ", 2500),
 	} {
-		start := time.Now()
 		_, _, err := parse("s", "---\n"+front+"\n---\n")
 		if e, ok := errors.AsType[*FileError](err); !ok || e.Line != 2 || e.Message != "values are nested too deeply here; expected at most 64 levels" {
 			t.Errorf("%s: %v", name, err)
-		}
-		if took := time.Since(start); took > time.Minute { // the bound is for busy machines
-			t.Errorf("%s took %s", name, took)
 		}
 	}
 }
@@ -38,11 +33,7 @@ func FuzzParse(f *testing.F) {
 	}
 	f.Add("---\r\nname\"\n\r\r\r\r\rx: '\r\ny\"\r\n---") // a carriage return ends a line in YAML
 	f.Fuzz(func(t *testing.T, src string) {
-		begin := time.Now()
 		s, body, err := parse("s", src)
-		if took := time.Since(begin); took > time.Minute {
-			t.Errorf("it took %s", took)
-		}
 		if err != nil {
 			e, ok := errors.AsType[*FileError](err)
 			if !ok || e.Message == "" || e.Line < 0 || e.Line > 2+strings.Count(src, "\n")+strings.Count(src, "\r") || !utf8.ValidString(e.Message) {

@@ -11,8 +11,8 @@ import (
 	"syscall"
 
 	"github.com/lingserve/lingserve/internal/fakefeishu"
+	"github.com/lingserve/lingserve/internal/fakeproviders"
 	"github.com/lingserve/lingserve/internal/fakeslack"
-	"github.com/lingserve/lingserve/internal/upstream"
 )
 
 const (
@@ -23,15 +23,15 @@ const (
 // othersPart is the process of all that the server talks to: the models and the platforms.
 func othersPart() error {
 	piece := words(4 << 10)
-	model := &upstream.Server{Script: func(r upstream.Request) upstream.Answer {
+	model := &fakeproviders.Server{Script: func(r fakeproviders.Request) fakeproviders.Answer {
 		if r.Model == "large" || r.Model == "steady" {
-			answer := upstream.Answer{Tokens: slices.Repeat([]string{piece}, documentBytes/len(piece))}
+			answer := fakeproviders.Answer{Tokens: slices.Repeat([]string{piece}, documentBytes/len(piece))}
 			if r.Model == "steady" {
 				answer.Pace = float64(len(answer.Tokens)) / documentTime.Seconds()
 			}
 			return answer
 		}
-		return upstream.Answer{Tokens: strings.SplitAfter("one two three four five six seven eight", " "), Pace: 8 / holdTime.Seconds()}
+		return fakeproviders.Answer{Tokens: strings.SplitAfter("one two three four five six seven eight", " "), Pace: 8 / holdTime.Seconds()}
 	}}
 	slack := fakeslack.New(&fakeslack.Options{Token: slackToken, Secret: slackSecret, Deliver: http.DefaultClient})
 	defer slack.Close()

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"net/http"
 
-	"github.com/lingserve/lingserve/internal/upstream"
+	"github.com/lingserve/lingserve/internal/fakeproviders"
 )
 
 func cozeChecks() []check {
@@ -12,32 +12,32 @@ func cozeChecks() []check {
 	begins := []string{"conversation.chat.created", "conversation.chat.in_progress"}
 	answered := append(begins[:2:2], "conversation.message.delta", "conversation.message.completed", "conversation.chat.completed", "done")
 	questions := []string{"And what else?"}
-	said := func(more ...upstream.Raw) []upstream.Answer {
-		return one(upstream.Answer{Raw: append([]upstream.Raw{{
+	said := func(more ...fakeproviders.Raw) []fakeproviders.Answer {
+		return one(fakeproviders.Answer{Raw: append([]fakeproviders.Raw{{
 			Bytes: `event:conversation.message.delta` + "\n" + `data:{"id":"3","conversation_id":"1","bot_id":"` + bot +
 				`","role":"assistant","type":"answer","content":"The","content_type":"text","chat_id":"2","section_id":"1","created_at":1}` + "\n\n",
 		}}, more...)})
 	}
-	withStatus200 := upstream.Answer{
+	withStatus200 := fakeproviders.Answer{
 		Header: http.Header{"Content-Type": {"application/json; charset=utf-8"}},
-		Raw:    []upstream.Raw{{Bytes: `{"code":4100,"msg":"no such token","detail":{"logid":"2026"}}`}},
+		Raw:    []fakeproviders.Raw{{Bytes: `{"code":4100,"msg":"no such token","detail":{"logid":"2026"}}`}},
 	}
 	return []check{
 		{
 			name: "text in pieces", do: "stream", answers: one(answer),
 			request: map[string]any{"custom_variables": map[string]any{"system_prompt": "Be short.", "tone": "dry"}},
 			want:    seen{Text: text, Finish: "completed", Usage: &usage{8, len(nasty), 8 + len(nasty)}, Events: answered, Questions: questions},
-			asked: func(r upstream.Request) error {
+			asked: func(r fakeproviders.Request) error {
 				return errors.Join(
-					differs(upstream.Request{
+					differs(fakeproviders.Request{
 						Model: bot, Stream: true, Usage: true, Variables: map[string]string{"system_prompt": "Be short.", "tone": "dry"},
-						Messages: []upstream.Message{{Role: "system", Content: "Be short."}, {Role: "user", Content: "Why is the sky blue?"}},
+						Messages: []fakeproviders.Message{{Role: "system", Content: "Be short."}, {Role: "user", Content: "Why is the sky blue?"}},
 					}, bare(r)),
 					differs("Bearer pat_peer", r.Header.Get("Authorization")),
 				)
 			},
 		},
-		{name: "text at a pace", do: "stream", answers: one(upstream.Answer{Tokens: nasty, Pace: 100}), want: seen{Text: text, Finish: "completed", Usage: spent, Events: answered, Questions: questions}},
+		{name: "text at a pace", do: "stream", answers: one(fakeproviders.Answer{Tokens: nasty, Pace: 100}), want: seen{Text: text, Finish: "completed", Usage: spent, Events: answered, Questions: questions}},
 		{name: "a chat without a stream", do: "whole", answers: one(answer), want: seen{Finish: "in_progress"}},
 		{
 			name: "reasoning", do: "stream", answers: one(thoughts),
@@ -45,7 +45,7 @@ func cozeChecks() []check {
 		},
 		{
 			name: "calls that Coze makes", do: "stream",
-			answers: one(upstream.Answer{Tokens: nasty, ToolCalls: twoCalls.ToolCalls, ToolResults: []string{"sunny", "noon"}}),
+			answers: one(fakeproviders.Answer{Tokens: nasty, ToolCalls: twoCalls.ToolCalls, ToolResults: []string{"sunny", "noon"}}),
 			want: seen{
 				Text: text, Finish: "completed", Calls: calls, Results: []string{"sunny", "noon"}, Usage: &usage{5, 9 + len(nasty), 14 + len(nasty)},
 				Events: append(begins[:2:2], "conversation.message.completed", "conversation.message.delta", "conversation.message.completed", "conversation.chat.completed", "done"), Questions: questions,
@@ -53,10 +53,10 @@ func cozeChecks() []check {
 		},
 		{
 			name: "calls that the client makes, and the rest of the answer", do: "outputs", requests: 2,
-			answers: []upstream.Answer{{ToolCalls: twoCalls.ToolCalls}, answer},
+			answers: []fakeproviders.Answer{{ToolCalls: twoCalls.ToolCalls}, answer},
 			want:    seen{Text: text, Wanted: calls, Finish: "completed", Usage: &usage{9, len(nasty), 9 + len(nasty)}, Events: answered, Questions: questions},
-			asked: func(r upstream.Request) error {
-				return differs([]upstream.Message{{Role: "tool", Content: "weather was called"}, {Role: "tool", Content: "time was called"}}, r.Messages)
+			asked: func(r fakeproviders.Request) error {
+				return differs([]fakeproviders.Message{{Role: "tool", Content: "weather was called"}, {Role: "tool", Content: "time was called"}}, r.Messages)
 			},
 		},
 
@@ -76,12 +76,12 @@ func cozeChecks() []check {
 			want: seen{Events: []string{"error"}, Error: &thrown{"error", 4100, "no such token"}},
 		},
 		{
-			name: "an error in mid-stream", do: "stream", answers: said(upstream.Raw{Bytes: "event:error\ndata:{\"code\":4000,\"msg\":\"no\"}\n\n"}),
+			name: "an error in mid-stream", do: "stream", answers: said(fakeproviders.Raw{Bytes: "event:error\ndata:{\"code\":4000,\"msg\":\"no\"}\n\n"}),
 			want: seen{Text: "The", Events: []string{"conversation.message.delta", "error"}, Error: &thrown{"error", 4000, "no"}},
 		},
 		{
 			name: "a chat that fails", do: "stream",
-			answers: said(upstream.Raw{
+			answers: said(fakeproviders.Raw{
 				Bytes: `event:conversation.chat.failed` + "\n" + `data:{"id":"2","conversation_id":"1","bot_id":"` + bot +
 					`","status":"failed","created_at":1,"failed_at":2,"last_error":{"code":4011,"msg":"no credit"},"usage":{"token_count":0,"output_count":0,"input_count":0}}` +
 					"\n\nevent:done\ndata:\"[DONE]\"\n\n",
@@ -91,9 +91,9 @@ func cozeChecks() []check {
 				Error: &thrown{"conversation.chat.failed", 4011, "no credit"},
 			},
 		},
-		{name: "a connection that breaks, of which the client says nothing", do: "stream", answers: said(upstream.Raw{Cut: true}), want: seen{Text: "The", Events: []string{"conversation.message.delta"}}},
+		{name: "a connection that breaks, of which the client says nothing", do: "stream", answers: said(fakeproviders.Raw{Cut: true}), want: seen{Text: "The", Events: []string{"conversation.message.delta"}}},
 		{
-			name: "rubbish", do: "stream", answers: said(upstream.Raw{Bytes: "event:conversation.message.delta\ndata:{oops\n\n"}),
+			name: "rubbish", do: "stream", answers: said(fakeproviders.Raw{Bytes: "event:conversation.message.delta\ndata:{oops\n\n"}),
 			want: seen{Text: "The", Events: []string{"conversation.message.delta"}, Error: &thrown{"CozeError", 0, "Could not parse message into JSON"}},
 		},
 		// Leaving the loop does not close the connection of this client: it wants to be told.

@@ -1,4 +1,4 @@
-// Command peers shows that the stand-ins of internal/upstream are like the real thing: the official clients of OpenAI, Ollama and
+// Command peers shows that the stand-ins of internal/fakeproviders are like the real thing: the official clients of OpenAI, Ollama and
 // Coze read them, and understand what was scripted.
 //
 // It needs Node 20 and what npm install puts beside it; README.md says more.
@@ -25,7 +25,7 @@ import (
 	"github.com/lingserve/lingserve/adapter/demo"
 	"github.com/lingserve/lingserve/bench/peers/node"
 	"github.com/lingserve/lingserve/flow"
-	"github.com/lingserve/lingserve/internal/upstream"
+	"github.com/lingserve/lingserve/internal/fakeproviders"
 	"github.com/lingserve/lingserve/web"
 )
 
@@ -50,15 +50,15 @@ func main() {
 // check is one conversation between a client and the stand-in.
 type check struct {
 	name     string
-	do       string            // what the client does, see its script
-	request  map[string]any    // members of its request beside the message
-	answers  []upstream.Answer // to its requests; the last one is repeated
+	do       string                 // what the client does, see its script
+	request  map[string]any         // members of its request beside the message
+	answers  []fakeproviders.Answer // to its requests; the last one is repeated
 	want     seen
 	requests int  // that the server gets, default 1; -1 is any number of them
 	canceled bool // the server sees the client go away
 	loud     bool // the client complains, and should
 	// asked looks at the last request.
-	asked func(upstream.Request) error
+	asked func(fakeproviders.Request) error
 }
 
 // seen is what a client has understood.
@@ -168,17 +168,16 @@ func report(peer, name string, wrong []string) (failed int) {
 // stage is the stand-in on a socket, and the check that it plays in. Beside it is a Lingserve, whose list of models the clients
 // can read.
 type stage struct {
-	upstream.Server
+	fakeproviders.Server
 	url       string
 	lingserve *web.Server
-	demo      *demo.Provider
 	http      *http.Server
 	served    sync.WaitGroup
 
 	mu       sync.Mutex
 	now      check
 	requests int
-	last     upstream.Request
+	last     fakeproviders.Request
 }
 
 func newStage() (*stage, error) {
@@ -188,16 +187,15 @@ func newStage() (*stage, error) {
 	}
 	s := &stage{url: "http://" + l.Addr().String()}
 	s.Models = listed
-	s.Script = func(r upstream.Request) upstream.Answer {
+	s.Script = func(r fakeproviders.Request) fakeproviders.Answer {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.requests++
 		s.last = r
 		return s.now.answers[min(s.requests, len(s.now.answers))-1]
 	}
-	s.demo = demo.New(nil)
 	models := &adapter.Registry{Default: "demo:demo"}
-	models.Register("demo", s.demo)
+	models.Register("demo", demo.New(nil))
 	if s.lingserve, err = web.New(web.Options{Workflows: new(flow.Registry), Models: models}); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
@@ -213,7 +211,6 @@ func (s *stage) close() {
 	_ = s.http.Close()
 	s.served.Wait()
 	_ = s.lingserve.Close() // it has kept nothing
-	_ = s.demo.Close()
 }
 
 // listed are the models that the stand-in lists.
@@ -224,7 +221,7 @@ func (s *stage) check(ctx context.Context, p *node.Script, c check) (wrong []str
 	ctx, cancel := context.WithTimeoutCause(ctx, node.Patience, errors.New("it did not end"))
 	defer cancel()
 	s.mu.Lock()
-	s.now, s.requests, s.last = c, 0, upstream.Request{}
+	s.now, s.requests, s.last = c, 0, fakeproviders.Request{}
 	s.mu.Unlock()
 	canceled := s.Canceled()
 	got = new(said)

@@ -4,40 +4,40 @@ import (
 	"errors"
 	"net/http"
 
-	"github.com/lingserve/lingserve/internal/upstream"
+	"github.com/lingserve/lingserve/internal/fakeproviders"
 )
 
 func ollamaChecks() []check {
-	said := func(more ...upstream.Raw) []upstream.Answer {
-		return one(upstream.Answer{Raw: append([]upstream.Raw{
+	said := func(more ...fakeproviders.Raw) []fakeproviders.Answer {
+		return one(fakeproviders.Answer{Raw: append([]fakeproviders.Raw{
 			{Bytes: `{"model":"script:8b","created_at":"2026-01-02T03:04:05.6Z","message":{"role":"assistant","content":"The"},"done":false}` + "\n"},
 		}, more...)})
 	}
 	return []check{
 		{
 			name: "text in pieces", do: "stream", answers: one(answer), want: seen{Text: text, Finish: "stop", Usage: spent},
-			asked: func(r upstream.Request) error {
-				return differs(upstream.Request{
-					Model: "script:8b", Messages: []upstream.Message{{Role: "user", Content: "Why is the sky blue?"}}, Stream: true, Usage: true,
+			asked: func(r fakeproviders.Request) error {
+				return differs(fakeproviders.Request{
+					Model: "script:8b", Messages: []fakeproviders.Message{{Role: "user", Content: "Why is the sky blue?"}}, Stream: true, Usage: true,
 				}, bare(r))
 			},
 		},
 		{name: "text in one piece", do: "whole", answers: one(answer), want: seen{Text: text, Finish: "stop", Usage: spent}},
-		{name: "text at a pace", do: "stream", answers: one(upstream.Answer{Tokens: nasty, Pace: 100}), want: seen{Text: text, Finish: "stop", Usage: spent}},
-		{name: "an end by length", do: "stream", answers: one(upstream.Answer{Tokens: nasty, Finish: "length"}), want: seen{Text: text, Finish: "length", Usage: spent}},
+		{name: "text at a pace", do: "stream", answers: one(fakeproviders.Answer{Tokens: nasty, Pace: 100}), want: seen{Text: text, Finish: "stop", Usage: spent}},
+		{name: "an end by length", do: "stream", answers: one(fakeproviders.Answer{Tokens: nasty, Finish: "length"}), want: seen{Text: text, Finish: "length", Usage: spent}},
 		{name: "thinking in pieces", do: "stream", answers: one(thoughts), want: seen{Text: text, Reasoning: thoughts.Reasoning, Finish: "stop", Usage: spentThinking}},
 		{name: "thinking in one piece", do: "whole", answers: one(thoughts), want: seen{Text: text, Reasoning: thoughts.Reasoning, Finish: "stop", Usage: spentThinking}},
 		{
 			name: "two tool calls in pieces", do: "stream", answers: one(twoCalls), request: tools,
 			want:  seen{Text: "I look", Calls: calls, Finish: "stop", Usage: &usage{5, 11, 16}},
-			asked: func(r upstream.Request) error { return differs([]string{"weather", "time"}, r.Tools) },
+			asked: func(r fakeproviders.Request) error { return differs([]string{"weather", "time"}, r.Tools) },
 		},
 		{name: "two tool calls in one piece", do: "whole", answers: one(twoCalls), request: tools, want: seen{Text: "I look", Calls: calls, Finish: "stop", Usage: &usage{5, 11, 16}}},
 		{
-			name: "a JSON Schema", do: "whole", answers: one(upstream.Answer{Tokens: []string{`{"a"`, `:1}`}}),
+			name: "a JSON Schema", do: "whole", answers: one(fakeproviders.Answer{Tokens: []string{`{"a"`, `:1}`}}),
 			request: map[string]any{"format": map[string]any{"type": "object"}},
 			want:    seen{Text: `{"a":1}`, Finish: "stop", Usage: &usage{5, 2, 7}},
-			asked: func(r upstream.Request) error {
+			asked: func(r fakeproviders.Request) error {
 				return errors.Join(differs(true, r.JSON), differs(`{"type":"object"}`, string(r.Schema)), differs(false, r.Stream))
 			},
 		},
@@ -49,20 +49,20 @@ func ollamaChecks() []check {
 		{name: "500", do: "whole", answers: one(refused(500)), want: seen{Error: &thrown{"ResponseError", 500, "internal server error"}}},
 		{
 			name: "an error of a gateway that is not JSON", do: "stream", loud: true, // it says that it reads text
-			answers: one(upstream.Answer{Status: 502, Body: "<h1>Bad Gateway</h1>", Header: http.Header{"Content-Type": {"text/html"}}}),
+			answers: one(fakeproviders.Answer{Status: 502, Body: "<h1>Bad Gateway</h1>", Header: http.Header{"Content-Type": {"text/html"}}}),
 			want:    seen{Error: &thrown{"ResponseError", 502, "<h1>"}},
 		},
 		{
-			name: "an error in mid-stream", do: "stream", answers: said(upstream.Raw{Bytes: `{"error":"out of memory"}` + "\n"}),
+			name: "an error in mid-stream", do: "stream", answers: said(fakeproviders.Raw{Bytes: `{"error":"out of memory"}` + "\n"}),
 			want: seen{Text: "The", Error: &thrown{"Error", 0, "out of memory"}},
 		},
-		{name: "a connection that breaks", do: "stream", answers: said(upstream.Raw{Cut: true}), want: seen{Text: "The", Error: &thrown{"TypeError", 0, "terminated"}}},
+		{name: "a connection that breaks", do: "stream", answers: said(fakeproviders.Raw{Cut: true}), want: seen{Text: "The", Error: &thrown{"TypeError", 0, "terminated"}}},
 		{
-			name: "an answer without an end", do: "stream", answers: one(upstream.Answer{Tokens: nasty, Finish: "-"}),
+			name: "an answer without an end", do: "stream", answers: one(fakeproviders.Answer{Tokens: nasty, Finish: "-"}),
 			want: seen{Text: text, Error: &thrown{"Error", 0, "Did not receive done or success response in stream."}},
 		},
 		{
-			name: "rubbish", do: "stream", loud: true, answers: said(upstream.Raw{Bytes: "{oops\n"}),
+			name: "rubbish", do: "stream", loud: true, answers: said(fakeproviders.Raw{Bytes: "{oops\n"}),
 			want: seen{Text: "The", Error: &thrown{"Error", 0, "Did not receive done"}},
 		},
 		// Leaving the loop does not close the connection of this client: it wants to be told.

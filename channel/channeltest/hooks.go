@@ -14,8 +14,7 @@ var hooks = func() map[string]reflect.Type {
 	m := map[string]reflect.Type{}
 	for _, t := range []reflect.Type{
 		reflect.TypeFor[channel.Classifier](), reflect.TypeFor[channel.Preflighter](), reflect.TypeFor[channel.Finalizer](),
-		reflect.TypeFor[channel.Merger](), reflect.TypeFor[channel.Challenger](), reflect.TypeFor[channel.Preparer](),
-		reflect.TypeFor[channel.Previewer](), reflect.TypeFor[channel.Pacer](), reflect.TypeFor[channel.Watcher](),
+		reflect.TypeFor[channel.Challenger](), reflect.TypeFor[channel.Previewer](), reflect.TypeFor[channel.Pacer](),
 		reflect.TypeFor[channel.Worker](), reflect.TypeFor[channel.Durabler](), reflect.TypeFor[channel.Reconciler](),
 		reflect.TypeFor[channel.Idempotent](), reflect.TypeFor[channel.Provider](), reflect.TypeFor[channel.Repeater](),
 	} {

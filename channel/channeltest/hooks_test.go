@@ -18,7 +18,9 @@ type bad struct{ good }
 
 func (bad) Finalize(context.Context, *channel.Result) error { return nil }
 
-func (bad) Delivered(context.Context, channel.Block, channel.Receipt) error { return nil }
+func (bad) Preview(context.Context, channel.Block, channel.Receipt) (channel.Receipt, error) {
+	return channel.Receipt{}, nil
+}
 
 func (bad) Working() error { return nil }
 
@@ -31,12 +33,12 @@ func TestAMethodThatMissesItsHookIsReportedByItsSignature(t *testing.T) {
 	if len(got) != 3 {
 		t.Fatalf("got %q, expected three", got)
 	}
-	for i, want := range []string{"and Failed(", "func(context.Context, *channel.Result) error", "func() error"} {
+	for i, want := range []string{"func(context.Context, *channel.Result) error", "Abandon(", "func() error"} {
 		if !strings.Contains(got[i], want) {
 			t.Errorf("got %q, expected it to have %q", got[i], want)
 		}
 	}
-	if got := misses(bad{}, []string{"Finalize", "Delivered", "Working"}); len(got) != 0 {
+	if got := misses(bad{}, []string{"Finalize", "Preview", "Working"}); len(got) != 0 {
 		t.Errorf("got %q, expected that these are left alone", got)
 	}
 	Hooks(t, good{})

@@ -12,7 +12,7 @@ import (
 )
 
 // patience is how long the suite waits for what has to happen. Nothing takes that long where it happens at all.
-const patience = time.Minute
+const patience = time.Hour
 
 // world is one run of a channel: its kernel, its platform, and what was seen of its turns.
 type world struct {

@@ -18,7 +18,7 @@ import (
 )
 
 // patience is how long is waited for what has to come. Nothing takes that long where it comes at all.
-const patience = time.Minute
+const patience = time.Hour
 
 // rig is a conversation at a pseudo-terminal.
 type rig struct {

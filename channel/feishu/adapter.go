@@ -194,7 +194,7 @@ func (a *adapter) media(ctx context.Context, list []*message, quoted *found, f *
 	if d := channel.Evaluate(*f).Admission.Kind; d != channel.Dispatch && d != channel.ObserveOnly {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, cmp.Or(a.k.Limits.Loader, loaderTimeout))
+	ctx, cancel := context.WithTimeout(ctx, channel.LoaderTimeout)
 	defer cancel()
 	var notes []string
 	f.Media, notes = c.load(ctx, own)
@@ -203,9 +203,6 @@ func (a *adapter) media(ctx context.Context, list []*message, quoted *found, f *
 		f.Supplemental.Quote.Media, _ = c.load(ctx, theirs)
 	}
 }
-
-// loaderTimeout bounds the loading of a message's files (CH-28).
-const loaderTimeout = 15 * time.Second
 
 // Challenge implements [channel.Challenger]: whoever writes to the bot is told how to be let in.
 func (a *adapter) Challenge(ctx context.Context, s channel.SenderFacts) error {

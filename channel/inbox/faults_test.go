@@ -14,6 +14,7 @@ import (
 
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/channel/inbox"
+	"github.com/lingserve/lingserve/internal/longtest"
 	"github.com/lingserve/lingserve/internal/vfs"
 	"github.com/lingserve/lingserve/internal/vfs/vfstest"
 	"github.com/lingserve/lingserve/store"
@@ -22,6 +23,7 @@ import (
 // Each call of an inbox to its disk fails once, and with all calls after it. An event that was accepted stays until it is settled, one
 // that was refused does not appear unless its sync has failed, one that was settled does not run again, and the journal goes on when the disk does.
 func TestEachCallOfAJournalToTheDiskMayFail(t *testing.T) { // CH-192
+	longtest.Only(t, "every call to the disk fails once")
 	vfstest.Each(t, func(t *testing.T, d *vfstest.Disk) {
 		synctest.Test(t, func(t *testing.T) {
 			l := &journalLife{t: t, d: d, events: map[string]*lifeEvent{}}

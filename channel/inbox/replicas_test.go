@@ -111,7 +111,7 @@ func door(t testing.TB, j *inbox.Inbox, do func(channel.JournalEntry, channel.Cl
 }
 
 // patience is how long is waited for what has to come. Nothing takes that long where it comes at all.
-const patience = 2 * time.Minute
+const patience = time.Hour
 
 func until(t testing.TB, what string, is func() bool) {
 	t.Helper()

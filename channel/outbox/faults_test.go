@@ -10,6 +10,7 @@ import (
 
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/channel/outbox"
+	"github.com/lingserve/lingserve/internal/longtest"
 	"github.com/lingserve/lingserve/internal/vfs"
 	"github.com/lingserve/lingserve/internal/vfs/vfstest"
 	"github.com/lingserve/lingserve/store"
@@ -41,6 +42,7 @@ func (k *kept) end() { _ = errors.Join(k.Close(), k.e.Close()) }
 // Each call of an outbox to its disk fails once, and with all calls after it. A block that was taken is there until its end, with the last step
 // that was stored, and the outbox goes on when the disk does.
 func TestEachCallOfAnOutboxToTheDiskMayFail(t *testing.T) { // CH-56
+	longtest.Only(t, "every call to the disk fails once")
 	vfstest.Each(t, func(t *testing.T, d *vfstest.Disk) {
 		synctest.Test(t, func(t *testing.T) { outboxLife(t, d) })
 	})

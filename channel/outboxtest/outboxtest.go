@@ -153,7 +153,7 @@ func step(t *testing.T, store channel.OutboxStore, id uint64, sending bool, atte
 
 func until(t *testing.T, what string, is func() bool) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); !is(); time.Sleep(2 * time.Millisecond) {
+	for end := time.Now().Add(time.Hour); !is(); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("waited for " + what)
 		}
@@ -323,7 +323,7 @@ func outbox(t *testing.T, store channel.OutboxStore, s channel.Sender) *channel.
 	o.Register("fake", s)
 	o.Start()
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
 		defer cancel()
 		if err := o.Close(ctx); err != nil {
 			t.Errorf("close: %v", err)

@@ -5,7 +5,6 @@ import (
 	"context"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/channel/pairing"
@@ -217,15 +216,12 @@ func (a *adapter) media(ctx context.Context, list []*message, f *channel.Facts) 
 	if d := channel.Evaluate(*f).Admission.Kind; d != channel.Dispatch && d != channel.ObserveOnly {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, cmp.Or(a.k.Limits.Loader, loaderTimeout))
+	ctx, cancel := context.WithTimeout(ctx, channel.LoaderTimeout)
 	defer cancel()
 	var notes []string
 	f.Media, notes = c.load(ctx, own)
 	f.Message.BodyForAgent = strings.TrimSpace(strings.Join(append([]string{f.Message.BodyForAgent}, notes...), "\n"))
 }
-
-// loaderTimeout bounds the loading of a message's files (CH-28).
-const loaderTimeout = 15 * time.Second
 
 // Challenge implements [channel.Challenger]: whoever writes to the bot is told how to be let in.
 func (a *adapter) Challenge(ctx context.Context, s channel.SenderFacts) error {

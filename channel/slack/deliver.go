@@ -168,7 +168,7 @@ type changed struct {
 
 // post sends one message, in the conversation's pace, and returns its ts.
 func (c *Channel) post(ctx context.Context, t target, text string, blocks ...any) (string, error) {
-	if err := attempt.Pause(ctx, c.pace.take(t.conversation, c.postEvery, time.Now())); err != nil {
+	if err := attempt.Pause(ctx, c.pace.reservePost(t.conversation, c.postEvery)); err != nil {
 		return "", &channel.NotSentError{Err: err, Retryable: true}
 	}
 	var sent struct {
@@ -218,7 +218,7 @@ func (d streaming) Preview(ctx context.Context, b channel.Block, prev channel.Re
 	if len(prev.MessageIDs) > 0 && text == d.shown {
 		return prev, nil
 	}
-	if text == "" || !c.pace.free(t.conversation, c.previewEvery, time.Now()) {
+	if text == "" || !c.pace.allowPreview(t.conversation, c.previewEvery) {
 		return channel.Receipt{State: channel.Suppressed}, nil
 	}
 	if len(prev.MessageIDs) > 0 {

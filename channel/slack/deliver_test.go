@@ -129,9 +129,9 @@ func TestALongAnswerIsCutIntoMessages(t *testing.T) {
 				t.Errorf("%s: %d characters have become %d", tt.name, len(want), len(have))
 			}
 			calls := slices.DeleteFunc(r.fake.Writes(), func(c fakeslack.Call) bool { return !strings.HasPrefix(c.Method, "chat.") }) // reactions have a limit of their own
-			for i := burst; i < len(calls); i++ {
-				if gap := calls[i].At.Sub(calls[i-burst].At); gap < time.Second {
-					t.Errorf("%s: %d messages within %s", tt.name, burst+1, gap)
+			for i := postBurst; i < len(calls); i++ {
+				if gap := calls[i].At.Sub(calls[i-postBurst].At); gap < time.Second {
+					t.Errorf("%s: %d messages within %s", tt.name, postBurst+1, gap)
 				}
 			}
 		})
@@ -476,21 +476,21 @@ func TestAConversationIsToldOnceThatAnAnswerWasCutOff(t *testing.T) {
 
 func TestAPauseIsForAllThatCanWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var p pace
+		p := newPace()
 		p.slowDown(7 * time.Second)
 		p.slowDown(time.Second) // does not make it shorter
-		if p.free("C1", time.Second, time.Now()) || p.take("C1", time.Second, time.Now()) != 0 {
+		if p.allowPreview("C1", time.Second) || p.reservePost("C1", time.Second) != 0 {
 			t.Error("previews do not wait, or answers do")
 		}
 		time.Sleep(7 * time.Second)
-		if !p.free("C2", time.Second, time.Now()) || p.free("C2", time.Second, time.Now()) || !p.free("C1", time.Second, time.Now()) {
+		if !p.allowPreview("C2", time.Second) || p.allowPreview("C2", time.Second) || !p.allowPreview("C1", time.Second) {
 			t.Error("after the pause, one preview a second may be shown in each conversation")
 		}
 		for i := range 3 * maxPaced {
-			p.take(strconv.Itoa(i), time.Second, time.Now())
+			p.reservePost(strconv.Itoa(i), time.Second)
 		}
-		if len(p.next) > maxPaced || len(p.shown) > maxPaced {
-			t.Errorf("%d conversations are remembered", len(p.next))
+		if p.posts.Len() > maxPaced || p.written.Len() > maxPaced {
+			t.Errorf("%d conversations are remembered", p.posts.Len())
 		}
 	})
 }

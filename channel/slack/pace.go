@@ -3,82 +3,64 @@ package slack
 import (
 	"sync"
 	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+
+	"github.com/lingserve/lingserve/internal/ratelimit"
 )
 
-// callEvery is what the platform lets an app do in one conversation in the long run: one message a second.
-const callEvery = time.Second
-
-// pace knows when the next message may go to each conversation. Its zero value works.
-type pace struct {
-	mu    sync.Mutex
-	next  map[string]time.Time // when what was sent so far is used up
-	shown map[string]time.Time // of the last write
-	slow  time.Time            // until then, the platform wants nothing that can wait
-}
-
 const (
-	// burst is how many messages may go at once, which the platform lets pass for a short time.
-	burst = 3
-	// maxPaced bounds the conversations of which something is known: those of the last seconds.
+	// callEvery is the platform's limit of one conversation in the long run: one message a second.
+	callEvery = time.Second
+	// postBurst is how many messages the platform lets an app send at once.
+	postBurst = 3
+	// maxPaced bounds how many conversations are remembered.
 	maxPaced = 1000
 )
 
-// take takes the next place in a conversation and returns how long to wait for it.
-func (p *pace) take(conversation string, every time.Duration, now time.Time) time.Duration {
+// pace tells when the next message may be sent to each conversation.
+type pace struct {
+	posts *ratelimit.Buckets[string]
+
+	mu        sync.Mutex
+	written   *lru.Cache[string, time.Time] // when a conversation was written to last
+	slowUntil time.Time                     // previews are left out until then
+}
+
+func newPace() *pace {
+	written, err := lru.New[string, time.Time](maxPaced)
+	if err != nil {
+		panic(err) // maxPaced is positive
+	}
+	return &pace{posts: ratelimit.New[string](maxPaced), written: written}
+}
+
+// reservePost reserves the next message to a conversation and returns how long to wait before sending it.
+func (p *pace) reservePost(conversation string, every time.Duration) time.Duration {
+	wait := p.posts.Reserve(conversation, ratelimit.Rate{PerMinute: int(time.Minute / every), Burst: postBurst})
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.start(now)
-	next := p.next[conversation]
-	if next.Before(now) {
-		next = now
-	}
-	next = next.Add(every)
-	p.next[conversation] = next
-	wait := max(next.Add(-burst*every).Sub(now), 0)
-	p.shown[conversation] = now.Add(wait)
+	p.written.Add(conversation, time.Now().Add(wait))
 	return wait
 }
 
-// free says whether something may be shown in a conversation that could as well be left out, and notes that it is.
-func (p *pace) free(conversation string, every time.Duration, now time.Time) bool {
+// allowPreview reports whether a preview may be shown in a conversation now, and counts it.
+func (p *pace) allowPreview(conversation string, every time.Duration) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.start(now)
-	if now.Before(p.slow) || now.Before(p.shown[conversation].Add(every)) {
+	now := time.Now()
+	if last, ok := p.written.Get(conversation); now.Before(p.slowUntil) || ok && now.Before(last.Add(every)) {
 		return false
 	}
-	p.shown[conversation] = now
+	p.written.Add(conversation, now)
 	return true
 }
 
-// slowDown holds back what can wait.
+// slowDown leaves previews out for a while.
 func (p *pace) slowDown(wait time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if until := time.Now().Add(wait); until.After(p.slow) {
-		p.slow = until
-	}
-}
-
-// start forgets what is over where there is too much. The lock is held.
-func (p *pace) start(now time.Time) {
-	if p.next == nil {
-		p.next, p.shown = map[string]time.Time{}, map[string]time.Time{}
-	}
-	for _, m := range []map[string]time.Time{p.next, p.shown} {
-		if len(m) < maxPaced {
-			continue
-		}
-		for k, at := range m {
-			if at.Add(time.Minute).Before(now) {
-				delete(m, k)
-			}
-		}
-		for k := range m {
-			if len(m) < maxPaced {
-				break
-			}
-			delete(m, k)
-		}
+	if until := time.Now().Add(wait); until.After(p.slowUntil) {
+		p.slowUntil = until
 	}
 }

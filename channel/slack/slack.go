@@ -89,7 +89,7 @@ type Channel struct {
 	grace         time.Duration
 	log           *slog.Logger
 	api           *api
-	pace          pace
+	pace          *pace
 	store         media.Store
 	threads       *threads
 	people        people
@@ -118,7 +118,7 @@ func New(s Settings) (*Channel, error) {
 	c := &Channel{
 		name: cmp.Or(s.Name, "slack"), account: s.Account, agent: s.Agent, secret: []byte(strings.TrimSpace(string(s.SigningSecret))),
 		replies: cmp.Or(s.Replies, ReplyInThread), preview: cmp.Or(s.Preview, PreviewEdit), grace: s.Grace, log: s.Log,
-		previewEvery: callEvery, postEvery: callEvery,
+		pace: newPace(), previewEvery: callEvery, postEvery: callEvery,
 		store: media.Store{Prefix: "slack-", Limit: cmp.Or(s.MaxMedia, media.DefaultLimit)},
 	}
 	if c.log == nil {

@@ -60,18 +60,6 @@ func (r *TableResults) Save(ctx context.Context, message, session string, answer
 	return r.put(ctx, store.Put{Key: resultKey(message), After: store.AnyRev, Meta: []byte(hashOf(session)), Body: answer, Life: keepFor})
 }
 
-// Import saves an answer of an earlier version, which has kept it for some time, unless there is a newer one. id is the hash of the message's id.
-func (r *TableResults) Import(ctx context.Context, login, id, session string, answer []byte, age time.Duration) error {
-	if age >= keepFor {
-		return nil
-	}
-	err := r.put(ctx, store.Put{Key: store.KeyPart(login) + "/" + id, Meta: []byte(hashOf(session)), Body: answer, Life: keepFor - max(age, 0)})
-	if errors.Is(err, store.ErrMoved) {
-		return nil
-	}
-	return err
-}
-
 func (r *TableResults) put(ctx context.Context, p store.Put) error {
 	rand.Read(p.ID[:])
 	if _, errs := r.table.Put(ctx, p); errs[0] != nil {

@@ -134,19 +134,6 @@ func (s Secrets) verify(what signed, body []byte) error {
 	return nil
 }
 
-// Verify says whether a message was signed with one of the secrets within five minutes of now, and returns its id. The error is the
-// same whatever is wrong.
-func (s Secrets) Verify(h http.Header, body []byte, now time.Time) (id string, err error) {
-	what, err := headers(h, now)
-	if err == nil {
-		err = s.verify(what, body)
-	}
-	if err != nil {
-		return "", err
-	}
-	return what.id, nil
-}
-
 func mac(key []byte, id, seconds string, body []byte) []byte {
 	m := hmac.New(sha256.New, key)
 	_, _ = io.WriteString(m, id+"."+seconds+".")

@@ -172,9 +172,6 @@ func checkCallback(s Settings) (private bool, err error) {
 // Name implements [channel.Channel].
 func (c *Channel) Name() string { return c.name }
 
-// Account is the login, "" where there is one.
-func (c *Channel) Account() string { return c.account }
-
 // Check says whether the channel could start: whether the callback's host has an address that may be called. It sends nothing.
 func (c *Channel) Check(ctx context.Context) error {
 	if c.callback == "" {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/lingserve/lingserve/cluster"
 	"github.com/lingserve/lingserve/internal/fleet"
+	"github.com/lingserve/lingserve/internal/longtest"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
@@ -58,6 +59,7 @@ func ThreeCrashing(t testing.TB) *Servers { return start(t, 3, true) }
 
 func start(t testing.TB, n int, crashes bool) *Servers {
 	t.Helper()
+	longtest.Only(t, "NATS servers")
 	clients, routes := Addresses(t, n), Addresses(t, n)
 	s := &Servers{t: t, crashes: crashes}
 	dir := t.TempDir()

@@ -60,7 +60,7 @@ func newEntrance(c *config.Config, log *slog.Logger) (_ *entrance, err error) {
 	if e.hosts, err = access.NewHosts(append(hosts, c.TLS.ACME...)); err != nil {
 		return nil, fmt.Errorf("http.hosts (%s): %w", c.Source("http.hosts"), err)
 	}
-	if e.cors, err = access.NewCORS(c.HTTP.Origins, 0); err != nil {
+	if e.cors, err = access.NewCORS(c.HTTP.Origins); err != nil {
 		return nil, fmt.Errorf("http.origins (%s): %w", c.Source("http.origins"), err)
 	}
 	if e.proxies, err = access.ParseProxies(c.HTTP.Proxies); err != nil {

@@ -16,9 +16,6 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/jwt"
-
-	"github.com/lingserve/lingserve/access"
-	"github.com/lingserve/lingserve/internal/config"
 )
 
 // get asks for something with a key or a token, or with none.
@@ -192,45 +189,5 @@ func TestWhatIsWrongWithTheSettingsOfAccessIsSaidAtTheStart(t *testing.T) {
 				t.Errorf("a key is shown: %s", out)
 			}
 		})
-	}
-}
-
-// The entries and settings that the guide shows can be read as they stand there.
-func TestTheGuideOfAccessIsTrue(t *testing.T) {
-	text, err := os.ReadFile("../../docs/access.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	entries, settings := 0, 0
-	for i, block := range strings.Split(string(text), "```") {
-		if i%2 == 0 {
-			continue
-		}
-		lang, body, _ := strings.Cut(block, "\n")
-		switch lang {
-		case "text":
-			for line := range strings.Lines(body) {
-				if strings.HasPrefix(line, "#") {
-					continue
-				}
-				if _, err := access.ParseKey(line); err != nil {
-					t.Errorf("%s: %v", line, err)
-				}
-				entries++
-			}
-		case "yaml":
-			file := filepath.Join(t.TempDir(), "lingserve.yaml")
-			if err := os.WriteFile(file, []byte(body), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			c, err := config.Load(nil, []string{"LINGSERVE_CONFIG=" + file})
-			if err != nil || len(c.Warnings) > 0 {
-				t.Errorf("%s: %v %v", body, err, c.Warnings)
-			}
-			settings++
-		}
-	}
-	if entries != 3 || settings != 2 {
-		t.Errorf("%d entries and %d settings", entries, settings)
 	}
 }

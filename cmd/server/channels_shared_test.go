@@ -24,16 +24,16 @@ import (
 	"github.com/lingserve/lingserve/internal/config"
 	"github.com/lingserve/lingserve/internal/fakecallback"
 	"github.com/lingserve/lingserve/internal/fakefeishu"
+	"github.com/lingserve/lingserve/internal/fakeproviders"
 	"github.com/lingserve/lingserve/internal/fakeslack"
 	"github.com/lingserve/lingserve/internal/faketelegram"
-	"github.com/lingserve/lingserve/internal/upstream"
 )
 
 // platforms are all that replicas talk to: those where people write, a model that repeats what it is told, and the servers of the engine.
 type platforms struct {
 	t        *testing.T
 	nats     *clustertest.Servers
-	model    *upstream.Server
+	model    *fakeproviders.Server
 	telegram *faketelegram.Server
 	slack    *fakeslack.Server
 	feishu   *fakefeishu.Server
@@ -107,23 +107,23 @@ const hold = "hold on"
 // lookUp is in what it calls a tool for, which asks for approval.
 const lookUp = "look it up"
 
-func (p *platforms) script(r upstream.Request) upstream.Answer {
+func (p *platforms) script(r fakeproviders.Request) fakeproviders.Answer {
 	last := r.Messages[len(r.Messages)-1].Content
 	words := last[strings.LastIndex(last, "\n")+1:] // behind where it comes from
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if strings.Contains(words, hold) && !p.held[words] {
 		p.held[words] = true
-		return upstream.Answer{Raw: []upstream.Raw{{Hang: true}}}
+		return fakeproviders.Answer{Raw: []fakeproviders.Raw{{Hang: true}}}
 	}
 	if strings.Contains(words, lookUp) && r.Messages[len(r.Messages)-1].Role == "user" {
 		for _, tool := range r.Tools {
 			if strings.Contains(tool, "info") {
-				return upstream.Answer{ToolCalls: []upstream.ToolCall{{ID: "call_1", Name: tool, Arguments: "{}"}}}
+				return fakeproviders.Answer{ToolCalls: []fakeproviders.ToolCall{{ID: "call_1", Name: tool, Arguments: "{}"}}}
 			}
 		}
 	}
-	return upstream.Answer{Text: "heard: " + last}
+	return fakeproviders.Answer{Text: "heard: " + last}
 }
 
 func newPlatforms(t *testing.T) *platforms {
@@ -134,7 +134,7 @@ func newPlatforms(t *testing.T) *platforms {
 		t.Cleanup(s.Close)
 		return s.URL
 	}
-	p.model = &upstream.Server{Models: []string{"m"}, Script: p.script}
+	p.model = &fakeproviders.Server{Models: []string{"m"}, Script: p.script}
 	p.both = &both{post: httpClient(t).Transport}
 	deliver := &http.Client{Transport: p.both}
 	const hook = "http://replicas.test/v1/channels/"

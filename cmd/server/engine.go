@@ -16,7 +16,6 @@ import (
 	"github.com/lingserve/lingserve/cluster"
 	"github.com/lingserve/lingserve/cluster/replicas"
 	"github.com/lingserve/lingserve/control"
-	beforenats "github.com/lingserve/lingserve/internal/before/nats"
 	"github.com/lingserve/lingserve/internal/config"
 	"github.com/lingserve/lingserve/internal/telemetry"
 	"github.com/lingserve/lingserve/jsonuri"
@@ -262,18 +261,8 @@ func (e *engine) into(ctx context.Context, c *config.Config, o *web.Options, log
 	return nil
 }
 
-// importWait is how long it may take to take in what an earlier version has kept: a million messages.
-const importWait = 15 * time.Minute
-
-// openTables returns the engine of the tables, after what an earlier version has kept was taken in. It is closed by close, or before.
-func (e *engine) openTables(ctx context.Context, log *slog.Logger) (store.Engine, error) {
-	if e.cluster == nil {
-		return e.tables, nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, importWait)
-	defer cancel()
-	return e.tables, beforenats.Channels(ctx, e.cluster, log)
-}
+// openTables returns the engine of the tables. It is closed by close, or before.
+func (e *engine) openTables() (store.Engine, error) { return e.tables, nil }
 
 // share opens what the runs of a server need.
 func (e *engine) share(ctx context.Context, c *config.Config, o *web.Options, log *slog.Logger) (err error) {

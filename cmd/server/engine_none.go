@@ -44,7 +44,7 @@ func (*engine) into(context.Context, *config.Config, *web.Options, *slog.Logger)
 
 func (*engine) watched() func() telemetry.EngineLoad { return nil }
 
-func (*engine) openTables(context.Context, *slog.Logger) (store.Engine, error) { return nil, errNoNATS }
+func (*engine) openTables() (store.Engine, error) { return nil, errNoNATS }
 
 func (*engine) tapes(*slog.Logger, tape.Observer) (tape.Whole, error) { return nil, errNoNATS }
 

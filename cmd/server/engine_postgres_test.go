@@ -69,7 +69,7 @@ func TestReplicasShareADatabase(t *testing.T) {
 	o := store.TableOptions{Name: "things"}
 	var tables []store.Table
 	for _, e := range all {
-		engine, err := e.openTables(t.Context(), log)
+		engine, err := e.openTables()
 		if err != nil {
 			t.Fatal(err)
 		}

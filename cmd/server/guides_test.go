@@ -111,23 +111,6 @@ func guidePages(t *testing.T) []string {
 	return pages
 }
 
-// People read the guides before they use anything: what one page says, no other page repeats.
-func TestTheGuidesAreShort(t *testing.T) {
-	total := 0
-	for _, page := range guidePages(t) {
-		words := len(strings.Fields(readGuide(t, page)))
-		if most, ok := map[string]int{"docs/tutorial.md": 1500, "docs/cookbook.md": 2400}[page]; ok && words > most {
-			t.Errorf("%s has %d words, want at most %d", page, words, most)
-		}
-		if page != "README.md" && page != "docs/design.md" { // which is for those who change the code
-			total += words
-		}
-	}
-	if total > 45_000 {
-		t.Errorf("the guides have %d words, want at most 45 000", total)
-	}
-}
-
 // Every code block of the guides is checked by the rule of its language; commands run against a server with the demo model.
 func TestEverySampleOfTheGuidesWorks(t *testing.T) {
 	routes := contractRoutes(t)
@@ -333,7 +316,7 @@ func (g *guide) base() string {
 				g.t.Fatal(err)
 			}
 		}
-		g.server = startServerWith(g.t, g.dir, g.env, "--demo-pace", "0", "--grace", "1s", "--addr", "127.0.0.1:0")
+		g.server = launchServer(g.t, g.dir, g.env, "--demo-pace", "0", "--grace", "1s", "--addr", "127.0.0.1:0")
 	}
 	return g.server.base
 }

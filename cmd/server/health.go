@@ -52,10 +52,15 @@ func healthCommand(args []string, _ io.Reader, stdout, stderr io.Writer) int {
 	return exitOK
 }
 
-// ownServer is the address of the server that the settings start on this machine. Where it is encrypted, its certificate is not looked
-// at: it is for other names than this machine's, and nothing is told to whoever answers.
+// ownServer returns the address of the server that the settings start on this machine: that of the admin port if there is one, because it
+// answers also while clients hold all connections of the other port. The certificate of an encrypted server is not verified: it is for
+// other names than this machine's, and the request contains no secret.
 func ownServer(c *config.Config, tr *http.Transport) string {
-	host, port, _ := net.SplitHostPort(c.Addr)
+	listen, encrypted := c.Addr, c.TLS.On()
+	if c.Admin.Addr != "" {
+		listen, encrypted = c.Admin.Addr, false
+	}
+	host, port, _ := net.SplitHostPort(listen)
 	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
 		host = "127.0.0.1"
 		if ip != nil && ip.To4() == nil {
@@ -63,7 +68,7 @@ func ownServer(c *config.Config, tr *http.Transport) string {
 		}
 	}
 	addr := net.JoinHostPort(host, port)
-	if !c.TLS.On() {
+	if !encrypted {
 		return "http://" + addr
 	}
 	tr.TLSClientConfig = &tls.Config{InsecureSkipVerify: true}

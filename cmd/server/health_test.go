@@ -54,6 +54,7 @@ func TestHealthSaysWhetherAServerIsWell(t *testing.T) {
 		{"the server of the settings", []string{"--addr", addr}, 200, 0, "ok\n"},
 		{"one that listens everywhere", []string{"--addr", ":" + port}, 200, 0, "ok\n"},
 		{"one that listens on all addresses", []string{"--addr", "0.0.0.0:" + port}, 200, 0, "ok\n"},
+		{"the admin port", []string{"--addr", "127.0.0.1:1", "--admin-addr", addr}, 200, 0, "ok\n"},
 		{"a URL", []string{"--url", s.URL + "/"}, 200, 0, "ok\n"},
 		{"ready", []string{"--url", s.URL, "--ready"}, 200, 0, "ok\n"},
 		{"not ready", []string{"--url", s.URL, "--ready"}, 503, 1, "lingserve: " + s.URL + "/readyz answered with status 503; expected 200\n"},

@@ -25,56 +25,56 @@ import (
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/bot"
 	"github.com/lingserve/lingserve/internal/config"
+	"github.com/lingserve/lingserve/internal/fakeproviders"
 	"github.com/lingserve/lingserve/internal/providers"
 	"github.com/lingserve/lingserve/internal/providers/providerstest"
-	"github.com/lingserve/lingserve/internal/upstream"
 )
 
 // standIn is a model's server that knows one key, sk-right, and models that each do one thing. It speaks the formats of all
 // providers.
-func standIn() *upstream.Server {
-	return &upstream.Server{Models: []string{"good", "thinks", "hangs"}, Script: func(r upstream.Request) upstream.Answer {
+func standIn() *fakeproviders.Server {
+	return &fakeproviders.Server{Models: []string{"good", "thinks", "hangs"}, Script: func(r fakeproviders.Request) fakeproviders.Answer {
 		var asked struct {
 			MaxTokens int `json:"max_tokens"`
 		}
 		if err := json.Unmarshal(r.Body, &asked); err != nil {
-			return upstream.Answer{Status: http.StatusBadRequest}
+			return fakeproviders.Answer{Status: http.StatusBadRequest}
 		}
 		switch {
 		case r.Header.Get("Authorization") != "" && r.Header.Get("Authorization") != "Bearer sk-right":
-			return upstream.Answer{Status: http.StatusUnauthorized, Body: "the key sk-CANARY is wrong"}
+			return fakeproviders.Answer{Status: http.StatusUnauthorized, Body: "the key sk-CANARY is wrong"}
 		case r.Model == "7379462189365198898", r.Model == "script:8b":
-			return upstream.Answer{Text: strings.Repeat("Yes. ", 10_000), Pace: 100}
+			return fakeproviders.Answer{Text: strings.Repeat("Yes. ", 10_000), Pace: 100}
 		case r.Model == "good" && asked.MaxTokens == 1:
-			return upstream.Answer{Text: "Yes", Finish: adapter.FinishLength}
+			return fakeproviders.Answer{Text: "Yes", Finish: adapter.FinishLength}
 		case r.Model == "able":
 			return providerstest.Able(r)
 		case r.Model == "plain" && len(r.Tools) > 0:
-			return upstream.Answer{Status: http.StatusBadRequest, Body: "plain does not support tools; the key was sk-CANARY0123"}
+			return fakeproviders.Answer{Status: http.StatusBadRequest, Body: "plain does not support tools; the key was sk-CANARY0123"}
 		case r.Model == "plain" && strings.Contains(string(r.Body), "image_url"):
-			return upstream.Answer{Status: http.StatusBadRequest, Body: "plain does not support image input"}
+			return fakeproviders.Answer{Status: http.StatusBadRequest, Body: "plain does not support image input"}
 		case r.Model == "plain":
-			return upstream.Answer{Text: "I see."}
+			return fakeproviders.Answer{Text: "I see."}
 		case r.Model == "thinks":
-			return upstream.Answer{Reasoning: "Hm", Finish: adapter.FinishLength}
+			return fakeproviders.Answer{Reasoning: "Hm", Finish: adapter.FinishLength}
 		case r.Model == "short":
-			return upstream.Answer{Text: "Yes, indeed"}
+			return fakeproviders.Answer{Text: "Yes, indeed"}
 		case r.Model == "silent":
-			return upstream.Answer{Finish: adapter.FinishLength}
+			return fakeproviders.Answer{Finish: adapter.FinishLength}
 		case r.Model == "sixteen" && asked.MaxTokens >= 16, r.Model == "boundless" && asked.MaxTokens == 0:
-			return upstream.Answer{Text: "Yes"}
+			return fakeproviders.Answer{Text: "Yes"}
 		case r.Model == "sixteen", r.Model == "boundless", r.Model == "picky":
-			return upstream.Answer{Status: http.StatusBadRequest, Body: "max_tokens is too small"}
+			return fakeproviders.Answer{Status: http.StatusBadRequest, Body: "max_tokens is too small"}
 		case r.Model == "broke":
-			return upstream.Answer{Status: http.StatusPaymentRequired}
+			return fakeproviders.Answer{Status: http.StatusPaymentRequired}
 		case r.Model == "limited":
-			return upstream.Answer{Status: http.StatusTooManyRequests, Header: http.Header{"Retry-After": {"1"}}}
+			return fakeproviders.Answer{Status: http.StatusTooManyRequests, Header: http.Header{"Retry-After": {"1"}}}
 		case r.Model == "cut":
-			return upstream.Answer{Finish: "-"}
+			return fakeproviders.Answer{Finish: "-"}
 		case r.Model == "hangs":
-			return upstream.Answer{Raw: []upstream.Raw{{Hang: true}}}
+			return fakeproviders.Answer{Raw: []fakeproviders.Raw{{Hang: true}}}
 		}
-		return upstream.Answer{Status: http.StatusNotFound}
+		return fakeproviders.Answer{Status: http.StatusNotFound}
 	}}
 }
 

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 
 	"github.com/lingserve/lingserve/cluster/replicas"
-	before "github.com/lingserve/lingserve/internal/before/postgres"
 	"github.com/lingserve/lingserve/internal/config"
 	"github.com/lingserve/lingserve/store"
 	"github.com/lingserve/lingserve/store/postgres"
@@ -21,7 +20,6 @@ type postgresTapes struct {
 	*logs.Store
 	engine  *postgres.Engine
 	members *replicas.Members // those that share this database alone, for their leases; nil if replicas share an engine with it
-	before  *before.Tapes
 }
 
 // openPostgres opens the store of sessions that is a database.
@@ -58,10 +56,7 @@ func (s *postgresTapes) open(ctx context.Context, members *replicas.Members, log
 	if err != nil {
 		return err
 	}
-	if s.before, err = before.Open(ctx, s.engine, log); err != nil {
-		return err
-	}
-	s.Store, err = logs.Open(ctx, s.before, logs.Options{
+	s.Store, err = logs.Open(ctx, s.engine, logs.Options{
 		Durability: store.Synced, Leases: leases, Replica: members.ID(), Away: s.engine.Away, Log: log, Observer: observer,
 	})
 	return err
@@ -74,9 +69,6 @@ func (s *postgresTapes) Close() error { return errors.Join(s.Store.Close(), s.cl
 func (s *postgresTapes) close() (err error) {
 	if s.members != nil {
 		err = s.members.Close()
-	}
-	if s.before != nil {
-		s.before.Close()
 	}
 	return errors.Join(err, s.engine.Close())
 }

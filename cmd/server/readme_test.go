@@ -1,10 +1,8 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"net/http"
 	"os"
 	"os/exec"
@@ -72,66 +70,6 @@ func TestTheLinksOfTheGuidesLeadSomewhere(t *testing.T) {
 			} else if known := anchors[to]; known != nil && m[2] != "" && name != "CHANGELOG.md" && !slices.Contains(known, m[2]) {
 				t.Errorf("%s links to %s, and %s has no such heading", name, m[0], to)
 			}
-		}
-	}
-}
-
-// DW-06: all pages call the program lingserve, as make install installs it.
-func TestThePagesCallTheProgramByOneName(t *testing.T) {
-	other := regexp.MustCompile(`(bin|\.)/lingserve [a-z-]|go (run|install) \./cmd/server`)
-	pages := 0
-	for _, root := range []string{"README.md", "docs", "examples", "deploy", "web/client/README.md", "web/playground/README.md"} {
-		err := fs.WalkDir(os.DirFS(filepath.Join("..", "..")), root, func(name string, _ fs.DirEntry, err error) error {
-			if err != nil || !strings.HasSuffix(name, ".md") {
-				return err
-			}
-			pages++
-			for _, call := range other.FindAllString(readGuide(t, name), -1) {
-				t.Errorf("%s has %q", name, call)
-			}
-			return nil
-		})
-		if err != nil {
-			t.Error(err)
-		}
-	}
-	if pages < 20 {
-		t.Errorf("only %d pages were read", pages)
-	}
-}
-
-// A visitor reads the README in a minute, and its pictures load at once.
-func TestTheReadmeIsShort(t *testing.T) {
-	page := readGuide(t, "README.md")
-	if words := len(strings.Fields(page)); words > 1000 {
-		t.Errorf("README.md has %d words, want at most 1000", words)
-	}
-	pictures := regexp.MustCompile(`"(docs/[^"]+\.webp)"`).FindAllStringSubmatch(page, -1)
-	if len(pictures) != 2 {
-		t.Fatalf("README.md shows the pictures %q, want a light and a dark one", pictures)
-	}
-	for _, m := range pictures {
-		info, err := os.Stat(filepath.Join("..", "..", m[1]))
-		if err != nil || info.Size() > 1_500_000 {
-			t.Errorf("%s: want at most 1.5 MB: %v %v", m[1], info, err)
-		}
-	}
-}
-
-// DW-06, DW-15: what the README says of make install and make run.
-func TestMakeInstallsLingserveAndRunWatchesWorkflows(t *testing.T) {
-	for target, want := range map[string]string{
-		"install": `build -o "/programs/lingserve" ./cmd/server`,
-		"run":     "./bin/lingserve serve --addr 127.0.0.1:8080 --watch\n",
-	} {
-		cmd := exec.CommandContext(t.Context(), "make", "-n", target, "BINDIR=/programs")
-		cmd.Dir = filepath.Join("..", "..")
-		out, err := cmd.CombinedOutput()
-		if errors.Is(err, exec.ErrNotFound) {
-			t.Skip("there is no make")
-		}
-		if err != nil || !strings.Contains(string(out), want) {
-			t.Errorf("make %s: %v: %s", target, err, out)
 		}
 	}
 }

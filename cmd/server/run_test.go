@@ -15,7 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/lingserve/lingserve/internal/upstream"
+	"github.com/lingserve/lingserve/internal/fakeproviders"
 )
 
 // lingserveRun makes "lingserve run" a process of its own in an empty folder.
@@ -187,9 +187,9 @@ func TestACompatibleServerIsAskedWithTheKeyWhichNobodyElseSees(t *testing.T) {
 	var asked atomic.Value
 	var status atomic.Int64
 	status.Store(200)
-	model := httptest.NewServer(&upstream.Server{Script: func(r upstream.Request) upstream.Answer {
+	model := httptest.NewServer(&fakeproviders.Server{Script: func(r fakeproviders.Request) fakeproviders.Answer {
 		asked.Store(r.Model + " " + r.Header.Get("Authorization"))
-		return upstream.Answer{Text: "hello", Status: int(status.Load()), Body: "wrong key: " + r.Header.Get("Authorization")}
+		return fakeproviders.Answer{Text: "hello", Status: int(status.Load()), Body: "wrong key: " + r.Header.Get("Authorization")}
 	}})
 	defer model.Close()
 	run := func(args ...string) (out, errs string, code int) {

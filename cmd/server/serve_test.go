@@ -18,8 +18,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lingserve/lingserve/internal/fakeproviders"
+	"github.com/lingserve/lingserve/internal/longtest"
 	"github.com/lingserve/lingserve/internal/program"
-	"github.com/lingserve/lingserve/internal/upstream"
 )
 
 // process is a server in a process of its own.
@@ -30,8 +31,8 @@ type process struct {
 	base string
 }
 
-// patient bounds what a test waits for in another process; only a failure takes this long.
-const patient = 30 * time.Second
+// patient is longer than a test may take: the deadline of the tests ends a wait for what does not come.
+const patient = time.Hour
 
 // startServer starts "lingserve serve" in an empty folder and waits until it says where it listens.
 func startServer(t *testing.T, args ...string) *process {
@@ -46,6 +47,13 @@ func startServerIn(t *testing.T, dir string, args ...string) *process {
 
 // startServerWith adds variables to the environment of the server.
 func startServerWith(t *testing.T, dir string, env []string, args ...string) *process {
+	t.Helper()
+	longtest.Only(t, "a server in a process of its own")
+	return launchServer(t, dir, env, args...)
+}
+
+// launchServer starts a server in every form of the tests.
+func launchServer(t *testing.T, dir string, env []string, args ...string) *process {
 	t.Helper()
 	server, err := program.Start(t.Context(), "lingserve", dir, &program.Options{Args: args, Env: append(cleanEnvironment(), env...)})
 	if err != nil {
@@ -246,9 +254,9 @@ func TestServeWithTheLogAsJSONSaysNothingElse(t *testing.T) {
 func TestAfterSIGTERMARunMayEnd(t *testing.T) {
 	may := make(chan struct{})
 	end := sync.OnceFunc(func() { close(may) })
-	model := httptest.NewServer(&upstream.Server{Script: func(upstream.Request) upstream.Answer {
+	model := httptest.NewServer(&fakeproviders.Server{Script: func(fakeproviders.Request) fakeproviders.Answer {
 		<-may
-		return upstream.Answer{Text: "It scatters."}
+		return fakeproviders.Answer{Text: "It scatters."}
 	}})
 	t.Cleanup(model.Close)
 	t.Cleanup(end)

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 
 	"github.com/lingserve/lingserve/access"
-	"github.com/lingserve/lingserve/internal/before"
 	"github.com/lingserve/lingserve/internal/config"
 	"github.com/lingserve/lingserve/internal/vfs"
 	"github.com/lingserve/lingserve/store"
@@ -18,17 +17,12 @@ import (
 var errDataInUse = errors.New("another server uses this folder; stop it, or give this server its own folder")
 
 // openTables opens the engine of the tables: NATS if replicas share it, or else files in the data folder, or in memory if there is none.
-// At the first start it takes in what an earlier version has kept. Its error is for the user. What it returns is closed after all that uses
-// the tables.
-func openTables(ctx context.Context, c *config.Config, shared *engine, log *slog.Logger) (store.Engine, error) {
+// Its error is for the user. What it returns is closed after all that uses the tables.
+func openTables(_ context.Context, c *config.Config, shared *engine, log *slog.Logger) (store.Engine, error) {
 	if shared != nil {
-		e, err := shared.openTables(ctx, log)
-		if err != nil {
-			return nil, engineError(c, err)
-		}
-		return e, nil
+		return shared.openTables()
 	}
-	e, err := openLocalTables(ctx, c, log)
+	e, err := file.Open(tablesFolder(c), file.Options{Alone: c.Data == "", Log: log})
 	if errors.Is(err, store.ErrInUse) {
 		err = errDataInUse
 	}
@@ -49,20 +43,6 @@ func openTablesBeside(ctx context.Context, c *config.Config, shared *engine, log
 		return nil, dataError(c, err)
 	}
 	return beside, nil
-}
-
-// openLocalTables opens the tables of a single server.
-func openLocalTables(ctx context.Context, c *config.Config, log *slog.Logger) (*file.Engine, error) {
-	dir := tablesFolder(c)
-	if c.Data != "" {
-		if err := before.Keys(ctx, vfs.At(c.Data), dir, c.Run.KeyRetention, log); err != nil {
-			return nil, err
-		}
-		if err := before.Channels(ctx, vfs.At(channelsFolder(c)), dir, log); err != nil {
-			return nil, err
-		}
-	}
-	return file.Open(dir, file.Options{Alone: c.Data == "", Log: log})
 }
 
 // tablesFolder is where the tables of a single server are.

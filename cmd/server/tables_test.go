@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -55,42 +54,4 @@ func TestATicketIsGoodOnASingleServer(t *testing.T) {
 			redeem(waiting, 401)
 		})
 	}
-}
-
-// CH-101, ST-28: a server takes in the pairs of an earlier version; the command beside it and after it sees and changes the same pairs.
-func TestPairsOfAnEarlierVersionAreKept(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	channels := filepath.Join(dir, "data", "channels")
-	if err := os.CopyFS(channels, os.DirFS("../../internal/before/testdata/8a17c0c")); err != nil {
-		t.Fatal(err)
-	}
-	asks, err := filepath.Glob(filepath.Join(channels, "pairs", "request-*"))
-	if err != nil || len(asks) != 1 {
-		t.Fatal(asks, err)
-	}
-	if err := os.Remove(asks[0]); err != nil {
-		t.Fatal(err)
-	}
-	p := startServerIn(t, dir, "--data", "data")
-	if _, err := os.Stat(filepath.Join(channels, "pairs.before")); err != nil {
-		t.Error(err)
-	}
-	pair := func(want string, args ...string) {
-		t.Helper()
-		cmd := exec.CommandContext(t.Context(), "lingserve", append(append([]string{"channels", "pair"}, args...), "--data", "data")...)
-		cmd.Dir, cmd.Env = dir, cleanEnvironment()
-		if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), want) {
-			t.Errorf("%q: %v\n%s", args, err, out)
-		}
-	}
-	pair("U1/é")
-	pair("removed the pairing of 42 on telegram", "remove", "telegram", "42")
-	p.signal(syscall.SIGTERM)
-	if status := p.wait(); status != exitOK {
-		t.Fatalf("the server ended with %d", status)
-	}
-	pair("U1/é")
-	pair("removed the pairing of U1/é on slack@work", "remove", "slack@work", "U1/é")
-	pair("there are no paired people")
 }

@@ -38,10 +38,8 @@ func main() {
 }
 
 func run(ctx context.Context, out io.Writer, question string, pace float64) error {
-	provider := demo.New(&demo.Options{Pace: pace})
-	defer provider.Close()
 	models := &adapter.Registry{Default: "demo:demo"}
-	models.Register("demo", provider)
+	models.Register("demo", demo.New(&demo.Options{Pace: pace}))
 
 	m := ling.New(ctx, bot.Config{}, &ling.Options{Models: models})
 	plan, err := m.CreateBot("plan", "article", nil)

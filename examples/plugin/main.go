@@ -30,9 +30,7 @@ func (brief) OnError(_ context.Context, stage turn.Stage, err error, e *turn.Env
 
 func main() {
 	models := &adapter.Registry{Default: "demo:fast"}
-	provider := demo.New(nil)
-	defer provider.Close()
-	models.Register("demo", provider)
+	models.Register("demo", demo.New(nil))
 	builtin, err := agent.New(agent.Options{Models: models, Store: logs.NewMemory(0, nil)})
 	if err != nil {
 		log.Fatal(err)

@@ -70,10 +70,8 @@ func main() {
 }
 
 func run(ctx context.Context, out io.Writer, addr string, pace float64) (err error) {
-	provider := demo.New(&demo.Options{Pace: pace})
-	defer provider.Close()
 	models := &adapter.Registry{Default: "demo:demo"}
-	models.Register("demo", provider)
+	models.Register("demo", demo.New(&demo.Options{Pace: pace}))
 	workflows, err := flow.Open("")
 	if err != nil {
 		return err

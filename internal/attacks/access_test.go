@@ -1,3 +1,5 @@
+//go:build nightly
+
 package attacks
 
 import (
@@ -8,7 +10,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/lingserve/lingserve/internal/upstream"
+	"github.com/lingserve/lingserve/internal/fakeproviders"
 )
 
 func bearer(key string) string { return "Authorization: Bearer " + key }
@@ -23,7 +25,7 @@ type property struct {
 // owned makes a user have one of everything.
 func owned(t *testing.T, v *victim) property {
 	t.Helper()
-	p := property{words: v.answer(upstream.Answer{Tokens: []string{"the user's own words"}})}
+	p := property{words: v.answer(fakeproviders.Answer{Tokens: []string{"the user's own words"}})}
 	ask := func(path, body string, header ...string) reply {
 		t.Helper()
 		got := v.do(t, "POST", path, body, append(header, bearer(userKey))...)
@@ -38,10 +40,10 @@ func owned(t *testing.T, v *victim) property {
 	ask("/v1/ui/assistant", `{"id":"chat","messages":[{"id":"m","role":"user","parts":[{"type":"text","text":"`+p.words+`"}]}]}`)
 	ask("/v1/chat/completions", `{"model":"assistant","user":"completion","messages":[{"role":"user","content":"`+p.words+`"}]}`)
 	var once sync.Once
-	waits := v.answer(func(upstream.Request) (a upstream.Answer) {
+	waits := v.answer(func(fakeproviders.Request) (a fakeproviders.Answer) {
 		a.Text = "written"
 		once.Do(func() {
-			a = upstream.Answer{ToolCalls: []upstream.ToolCall{{ID: "call_1", Name: "mcp_red_write", Arguments: `{}`}}}
+			a = fakeproviders.Answer{ToolCalls: []fakeproviders.ToolCall{{ID: "call_1", Name: "mcp_red_write", Arguments: `{}`}}}
 		})
 		return a
 	})
@@ -129,7 +131,7 @@ func TestWhatIsAnothersIsNotThere(t *testing.T) { // SE-09
 		"an approval":    {"/v1/runs", `{"agent":"assistant","session":"waits","on_busy":"steer","input":",approve ` + p.question + `"}`},
 		"a stop":         {"/v1/runs", `{"agent":"assistant","session":"waits","on_busy":"steer","input":",stop"}`},
 	} {
-		word := v.answer(upstream.Answer{Text: "blue"})
+		word := v.answer(fakeproviders.Answer{Text: "blue"})
 		got := v.do(t, "POST", ask[0], strings.ReplaceAll(ask[1], "WORD", word), bearer(otherKey))
 		if strings.Contains(got.body, "own words") || strings.Contains(got.body, p.waiting) || got.status >= 500 {
 			t.Errorf("%s: %d %s", name, got.status, got.body)
@@ -164,7 +166,7 @@ func TestWhatIsAnothersIsNotThere(t *testing.T) { // SE-09
 func TestNoSpellingIsAnothersSession(t *testing.T) { // SE-09
 	v := ownServer(t, withKeys())
 	p := owned(t, v)
-	word := v.answer(upstream.Answer{Tokens: []string{"the user's own words"}})
+	word := v.answer(fakeproviders.Answer{Tokens: []string{"the user's own words"}})
 	v.hook(t, word, `{"sender":{"id":"ann"},"conversation":{"id":"conversation","kind":"direct"},"text":"`+word+`"}`)
 	v.eventually(t, "the model is asked", func() bool { return strings.Contains(v.requests.String(), word) })
 	names := []string{

@@ -1,3 +1,5 @@
+//go:build nightly
+
 package attacks
 
 import (
@@ -13,30 +15,30 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/lingserve/lingserve/internal/fakeproviders"
 	"github.com/lingserve/lingserve/internal/fakeslack"
 	"github.com/lingserve/lingserve/internal/faketelegram"
-	"github.com/lingserve/lingserve/internal/upstream"
 )
 
 // threeCalls makes a model that gives one id to three calls of the tool that asks: one of the turn and one of each of two subagents, which
 // run at the same time. They write the word and "own", "allowed" and "denied". The message that starts the turn ends with the word.
 func (v *victim) threeCalls() (word string) {
-	write := func(name string) upstream.ToolCall {
-		return upstream.ToolCall{ID: "call_1", Name: "mcp_red_write", Arguments: `{"name":` + quoted(name) + `}`}
+	write := func(name string) fakeproviders.ToolCall {
+		return fakeproviders.ToolCall{ID: "call_1", Name: "mcp_red_write", Arguments: `{"name":` + quoted(name) + `}`}
 	}
-	word = v.answer(func(r upstream.Request) upstream.Answer {
+	word = v.answer(func(r fakeproviders.Request) fakeproviders.Answer {
 		last := r.Messages[len(r.Messages)-1]
 		if last.Role != "user" {
-			return upstream.Answer{Text: "blue"}
+			return fakeproviders.Answer{Text: "blue"}
 		}
 		said := last.Content[strings.LastIndex(last.Content, "word"):]
 		if strings.Contains(said, " ") { // of a subagent
-			return upstream.Answer{ToolCalls: []upstream.ToolCall{write(said)}}
+			return fakeproviders.Answer{ToolCalls: []fakeproviders.ToolCall{write(said)}}
 		}
-		task := func(id, name string) upstream.ToolCall {
-			return upstream.ToolCall{ID: id, Name: "subagent", Arguments: `{"task":` + quoted(said+" "+name) + `}`}
+		task := func(id, name string) fakeproviders.ToolCall {
+			return fakeproviders.ToolCall{ID: id, Name: "subagent", Arguments: `{"task":` + quoted(said+" "+name) + `}`}
 		}
-		return upstream.Answer{ToolCalls: []upstream.ToolCall{write(said + " own"), task("call_2", "allowed"), task("call_3", "denied")}}
+		return fakeproviders.Answer{ToolCalls: []fakeproviders.ToolCall{write(said + " own"), task("call_2", "allowed"), task("call_3", "denied")}}
 	})
 	return word
 }
@@ -370,11 +372,11 @@ func TestDA_07_ChatsShowExactlyWhatWouldRun(t *testing.T) {
 	}
 	for _, e := range events {
 		t.Run(e.channel, func(t *testing.T) {
-			word := v.answer(func(r upstream.Request) upstream.Answer {
+			word := v.answer(func(r fakeproviders.Request) fakeproviders.Answer {
 				if r.Messages[len(r.Messages)-1].Role != "user" {
-					return upstream.Answer{Text: "blue"}
+					return fakeproviders.Answer{Text: "blue"}
 				}
-				return upstream.Answer{ToolCalls: []upstream.ToolCall{{ID: "call_1", Name: "mcp_red_write", Arguments: `{"name":` + quoted(name) + `}`}}}
+				return fakeproviders.Answer{ToolCalls: []fakeproviders.ToolCall{{ID: "call_1", Name: "mcp_red_write", Arguments: `{"name":` + quoted(name) + `}`}}}
 			})
 			v.slack.AddConversation(fakeslack.Conversation{ID: "D" + word, Kind: fakeslack.IM})
 			if e.channel == "telegram" {

@@ -1,3 +1,5 @@
+//go:build nightly
+
 package attacks
 
 import (
@@ -12,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lingserve/lingserve/internal/upstream"
+	"github.com/lingserve/lingserve/internal/fakeproviders"
 )
 
 // unsent sends the headers of a webhook's request and the beginning of its body, and leaves the connection open.
@@ -110,7 +112,7 @@ func TestDA_02_BodiesThatNobodyHasSignedHaveAPartOfTheBudget(t *testing.T) {
 	if refused != 2 {
 		t.Errorf("%d of 4 bodies of %d bytes were refused; expected 2", refused, part)
 	}
-	word := v.answer(upstream.Answer{Text: "blue"})
+	word := v.answer(fakeproviders.Answer{Text: "blue"})
 	body := fmt.Sprintf(`{"workflow":"text","input":{"q":%q}}`, word+strings.Repeat(" word", 100_000))
 	if r := v.do(t, "POST", "/v1/runs", body, "Content-Type: application/json", "Accept: application/json"); r.status != http.StatusOK {
 		t.Errorf("a run beside them: %d %s", r.status, clip(r.body))

@@ -1,3 +1,5 @@
+//go:build nightly
+
 package attacks
 
 import (
@@ -11,7 +13,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/lingserve/lingserve/internal/upstream"
+	"github.com/lingserve/lingserve/internal/fakeproviders"
 )
 
 // peak is the most memory that the server has had, in bytes; 0 where the system does not say.
@@ -203,20 +205,20 @@ func TestNoAnswerOfAModelIsABomb(t *testing.T) { // SE-15, SE-24
 	event := func(text string) string {
 		return `data: {"choices":[{"index":0,"delta":{"content":` + quoted(text) + `}}]}` + "\n\n"
 	}
-	for name, answer := range map[string]upstream.Answer{
-		"a packed line":                  {Raw: []upstream.Raw{{Bytes: packed}}, Header: header},
+	for name, answer := range map[string]fakeproviders.Answer{
+		"a packed line":                  {Raw: []fakeproviders.Raw{{Bytes: packed}}, Header: header},
 		"a packed error":                 {Status: 400, Body: packed, Header: header},
-		"a line without end":             {Raw: []upstream.Raw{{Bytes: strings.Repeat("data: ", 1<<20)}}},
-		"a text without end":             {Raw: []upstream.Raw{{Bytes: strings.Repeat(event(strings.Repeat("a", 4000)), 100)}}},
+		"a line without end":             {Raw: []fakeproviders.Raw{{Bytes: strings.Repeat("data: ", 1<<20)}}},
+		"a text without end":             {Raw: []fakeproviders.Raw{{Bytes: strings.Repeat(event(strings.Repeat("a", 4000)), 100)}}},
 		"an error without end":           {Status: 500, Body: strings.Repeat("a", 2<<20)},
-		"JSON: brackets without end":     {Raw: []upstream.Raw{{Bytes: strings.Repeat(event(strings.Repeat("[", 4000)), 100)}}},
-		"JSON: braces without end":       {Raw: []upstream.Raw{{Bytes: strings.Repeat(event(strings.Repeat(`{"a":`, 800)), 150)}}},
-		"JSON: a key without end":        {Raw: []upstream.Raw{{Bytes: event(`{"`) + strings.Repeat(event(strings.Repeat("a", 4000)), 100)}}},
-		"JSON: a number without end":     {Raw: []upstream.Raw{{Bytes: event(`{"a":`) + strings.Repeat(event(strings.Repeat("1", 4000)), 100)}}},
-		"JSON: blanks without end":       {Raw: []upstream.Raw{{Bytes: event(`{"a":`) + strings.Repeat(event(strings.Repeat(" ", 4000)), 100)}}},
-		"HTML: tags without end":         {Raw: []upstream.Raw{{Bytes: strings.Repeat(event(strings.Repeat("<b>", 1300)), 150)}}},
-		"HTML: an attribute without end": {Raw: []upstream.Raw{{Bytes: event(`<a href="`) + strings.Repeat(event(strings.Repeat("a", 4000)), 100)}}},
-		"calls without end":              {Raw: []upstream.Raw{{Bytes: manyCalls(2000)}}},
+		"JSON: brackets without end":     {Raw: []fakeproviders.Raw{{Bytes: strings.Repeat(event(strings.Repeat("[", 4000)), 100)}}},
+		"JSON: braces without end":       {Raw: []fakeproviders.Raw{{Bytes: strings.Repeat(event(strings.Repeat(`{"a":`, 800)), 150)}}},
+		"JSON: a key without end":        {Raw: []fakeproviders.Raw{{Bytes: event(`{"`) + strings.Repeat(event(strings.Repeat("a", 4000)), 100)}}},
+		"JSON: a number without end":     {Raw: []fakeproviders.Raw{{Bytes: event(`{"a":`) + strings.Repeat(event(strings.Repeat("1", 4000)), 100)}}},
+		"JSON: blanks without end":       {Raw: []fakeproviders.Raw{{Bytes: event(`{"a":`) + strings.Repeat(event(strings.Repeat(" ", 4000)), 100)}}},
+		"HTML: tags without end":         {Raw: []fakeproviders.Raw{{Bytes: strings.Repeat(event(strings.Repeat("<b>", 1300)), 150)}}},
+		"HTML: an attribute without end": {Raw: []fakeproviders.Raw{{Bytes: event(`<a href="`) + strings.Repeat(event(strings.Repeat("a", 4000)), 100)}}},
+		"calls without end":              {Raw: []fakeproviders.Raw{{Bytes: manyCalls(2000)}}},
 		"headers without end":            {Text: "x", Header: http.Header{"X": {strings.Repeat("a", 11<<20)}}},
 	} {
 		workflow := "text"

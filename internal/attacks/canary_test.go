@@ -1,3 +1,5 @@
+//go:build nightly
+
 package attacks
 
 import (
@@ -20,10 +22,10 @@ import (
 	"github.com/lingserve/lingserve/internal/config"
 	"github.com/lingserve/lingserve/internal/fakecallback"
 	"github.com/lingserve/lingserve/internal/fakefeishu"
+	"github.com/lingserve/lingserve/internal/fakeproviders"
 	"github.com/lingserve/lingserve/internal/fakeslack"
 	"github.com/lingserve/lingserve/internal/faketelegram"
 	"github.com/lingserve/lingserve/internal/program"
-	"github.com/lingserve/lingserve/internal/upstream"
 )
 
 // Keys of those who ask the server that asks for one.
@@ -92,25 +94,27 @@ func TestNoSecretLeavesTheServer(t *testing.T) { // SE-06
 
 	user := "Authorization: Bearer " + userKey
 	// A model's server that fails in every way, with all that it was sent in what it says.
-	echo := func(status int, media string) func(upstream.Request) upstream.Answer {
-		return func(r upstream.Request) upstream.Answer {
+	echo := func(status int, media string) func(fakeproviders.Request) fakeproviders.Answer {
+		return func(r fakeproviders.Request) fakeproviders.Answer {
 			said := fmt.Sprint(r.Header)
 			body := `{"error":{"message":` + quoted("Incorrect API key provided: "+said) + `,"type":` + quoted(said) + `,"code":"invalid_api_key","param":` + quoted(said) + `}}`
 			if media == "text/html" {
 				body = "<html><body><h1>" + said + "</h1>" + strings.Repeat(said, 100)
 			}
-			return upstream.Answer{Status: status, Body: body, Header: http.Header{"Content-Type": {media}, "X-Request-Id": {said}, "Retry-After": {"0"}}}
+			return fakeproviders.Answer{Status: status, Body: body, Header: http.Header{"Content-Type": {media}, "X-Request-Id": {said}, "Retry-After": {"0"}}}
 		}
 	}
-	inside := func(format string) func(upstream.Request) upstream.Answer {
-		return func(r upstream.Request) upstream.Answer {
-			return upstream.Answer{Raw: []upstream.Raw{{Bytes: fmt.Sprintf(format, strings.Trim(quoted(fmt.Sprint(r.Header)), `"`))}}}
+	inside := func(format string) func(fakeproviders.Request) fakeproviders.Answer {
+		return func(r fakeproviders.Request) fakeproviders.Answer {
+			return fakeproviders.Answer{Raw: []fakeproviders.Raw{{Bytes: fmt.Sprintf(format, strings.Trim(quoted(fmt.Sprint(r.Header)), `"`))}}}
 		}
 	}
-	faults := map[string]func(upstream.Request) upstream.Answer{
+	faults := map[string]func(fakeproviders.Request) fakeproviders.Answer{
 		"garbage": inside("data: {%s\n\n"), "an error in the stream": inside(`data: {"error":{"message":"%s"}}` + "\n\n"),
 		"an event that is none": inside("%s\n\n"), "a line without an end": inside("data: %s"),
-		"a cut": func(upstream.Request) upstream.Answer { return upstream.Answer{Raw: []upstream.Raw{{Cut: true}}} },
+		"a cut": func(fakeproviders.Request) fakeproviders.Answer {
+			return fakeproviders.Answer{Raw: []fakeproviders.Raw{{Cut: true}}}
+		},
 	}
 	for _, status := range []int{400, 401, 403, 404, 429, 500, 503} {
 		faults[fmt.Sprint(status)] = echo(status, "application/json")
@@ -163,10 +167,10 @@ func TestNoSecretLeavesTheServer(t *testing.T) { // SE-06
 	v.back.Then(fakecallback.Step{Status: 400, Body: callbackSecret}, fakecallback.Step{Cut: true})
 	for _, e := range events {
 		var called sync.Once
-		word := v.answer(func(upstream.Request) (a upstream.Answer) {
+		word := v.answer(func(fakeproviders.Request) (a fakeproviders.Answer) {
 			a.Text = "blue"
 			called.Do(func() {
-				a.ToolCalls = []upstream.ToolCall{{ID: "call_1", Name: "mcp_red_page", Arguments: `{"name":1}`}}
+				a.ToolCalls = []fakeproviders.ToolCall{{ID: "call_1", Name: "mcp_red_page", Arguments: `{"name":1}`}}
 			})
 			return a
 		})

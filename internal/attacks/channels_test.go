@@ -1,16 +1,18 @@
+//go:build nightly
+
 package attacks
 
 import (
 	"strings"
 	"testing"
 
-	"github.com/lingserve/lingserve/internal/upstream"
+	"github.com/lingserve/lingserve/internal/fakeproviders"
 )
 
 // said makes somebody write to the server by its channel "hook", and returns what was said. The session of it is hook:c1.
 func said(t *testing.T, v *victim) (word string) {
 	t.Helper()
-	word = v.answer(upstream.Answer{Text: "private answer"})
+	word = v.answer(fakeproviders.Answer{Text: "private answer"})
 	v.hook(t, word, `{"sender":{"id":"ann"},"conversation":{"id":"c1","kind":"direct"},"text":"`+word+`"}`)
 	v.eventually(t, "the channel has answered", func() bool { return strings.Contains(v.requests.String(), word) && len(v.back.Taken()) > 0 })
 	return word
@@ -41,7 +43,7 @@ var everyWay = []struct{ method, path, body string }{
 func (v *victim) asksFor(t *testing.T, id, word string, header ...string) {
 	t.Helper()
 	for _, way := range everyWay {
-		more := v.answer(upstream.Answer{Text: "blue"})
+		more := v.answer(fakeproviders.Answer{Text: "blue"})
 		path := strings.NewReplacer("WORD", more, "ID", escape(id)).Replace(way.path)
 		before := len(v.requests.String())
 		got := v.do(t, way.method, path, strings.NewReplacer("WORD", more, "ID", id).Replace(way.body), header...)
@@ -66,7 +68,7 @@ func TestDA_15_WithoutKeysTheSessionsOfChannelsAreNotThere(t *testing.T) {
 	}
 	// One's own sessions are there, whatever they are called, and lists have all of them.
 	for _, id := range []string{"mine", "user:42", "ann@example.com", "hooks:c1", "hook"} {
-		if got := v.do(t, "POST", "/v1/runs", `{"agent":"assistant","session":"`+id+`","input":"`+v.answer(upstream.Answer{Text: "blue"})+`"}`); got.status != 200 {
+		if got := v.do(t, "POST", "/v1/runs", `{"agent":"assistant","session":"`+id+`","input":"`+v.answer(fakeproviders.Answer{Text: "blue"})+`"}`); got.status != 200 {
 			t.Errorf("%s: %d %s", id, got.status, got.body)
 		}
 	}
@@ -109,7 +111,7 @@ func TestDA_15_OperatorsReachTheSessionsOfChannelsAndUsersDoNot(t *testing.T) {
 		if way.method != "POST" || strings.HasPrefix(way.path, "/v1/sessions/") {
 			continue
 		}
-		fill := strings.NewReplacer("WORD", v.answer(upstream.Answer{Text: "blue"}), "ID", "hook:c1")
+		fill := strings.NewReplacer("WORD", v.answer(fakeproviders.Answer{Text: "blue"}), "ID", "hook:c1")
 		if got := v.do(t, "POST", way.path, fill.Replace(way.body), bearer(adminKey)); got.status != 400 {
 			t.Errorf("%s %s: %d %s", way.path, way.body, got.status, clip(got.body))
 		}

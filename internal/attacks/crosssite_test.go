@@ -1,3 +1,5 @@
+//go:build nightly
+
 package attacks
 
 import (
@@ -7,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/lingserve/lingserve/internal/upstream"
+	"github.com/lingserve/lingserve/internal/fakeproviders"
 )
 
 // chromium is the User-Agent of a browser.
@@ -112,7 +114,7 @@ func TestDA_03_AGetStartsARunOnlyForEventSourceAndCurl(t *testing.T) {
 		"EventSource of evil over plain http":   {with(plain, asEvent, "Origin: "+evil, "Referer: "+own+"/"), false},
 		"a navigation that asks for events":     {with(plain, asEvent+",text/html", "Referer: "+own+"/"), false},
 	} {
-		word := v.answer(upstream.Answer{Text: "blue"})
+		word := v.answer(fakeproviders.Answer{Text: "blue"})
 		got := v.ask(t, "GET", "/v1/runs?workflow=text&input="+word, row.header...)
 		ran := strings.Contains(v.requests.String(), word)
 		if row.starts != ran || row.starts != (got.status == 200) || !row.starts && got.status != 403 {
@@ -129,10 +131,10 @@ func TestDA_03_AGetStartsARunOnlyForEventSourceAndCurl(t *testing.T) {
 func TestDA_03_NoCommandIsGivenByGet(t *testing.T) {
 	v := ownServer(t, withName())
 	asked := false
-	word := v.answer(func(upstream.Request) (a upstream.Answer) {
+	word := v.answer(func(fakeproviders.Request) (a fakeproviders.Answer) {
 		if a.Text = "written"; !asked {
 			asked = true
-			a = upstream.Answer{ToolCalls: []upstream.ToolCall{{ID: "call_1", Name: "mcp_red_write", Arguments: `{}`}}}
+			a = fakeproviders.Answer{ToolCalls: []fakeproviders.ToolCall{{ID: "call_1", Name: "mcp_red_write", Arguments: `{}`}}}
 		}
 		return a
 	})

@@ -1,3 +1,5 @@
+//go:build nightly
+
 package attacks
 
 import (
@@ -9,7 +11,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"github.com/lingserve/lingserve/internal/upstream"
+	"github.com/lingserve/lingserve/internal/fakeproviders"
 )
 
 // hostile are texts that would make events, ids or lines of their own if they were put into a stream as they are.
@@ -259,7 +261,7 @@ func TestWhatAModelSaysIsNeverAnEvent(t *testing.T) { // SE-07, SE-08
 		for _, r := range text {
 			tokens = append(tokens, string(r))
 		}
-		for how, answer := range map[string]upstream.Answer{"whole": {Tokens: []string{text}}, "in pieces": {Tokens: tokens}} {
+		for how, answer := range map[string]fakeproviders.Answer{"whole": {Tokens: []string{text}}, "in pieces": {Tokens: tokens}} {
 			for door, d := range doors {
 				t.Run(name+"/"+how+"/"+door, func(t *testing.T) {
 					got := v.do(t, "POST", d.path, d.body(v.answer(answer)), "Accept: "+d.accept)
@@ -400,11 +402,11 @@ func printable(s string) string {
 func TestWhatAModelsServerSaysIsNeverAnEvent(t *testing.T) { // SE-07, SE-08
 	v := server(t)
 	for name, text := range hostile {
-		for what, answer := range map[string]upstream.Answer{
+		for what, answer := range map[string]fakeproviders.Answer{
 			"an error":        {Status: 400, Body: `{"error":{"message":` + quoted(text) + `,"type":` + quoted(text) + `,"code":` + quoted(text) + `}}`},
 			"a failure":       {Status: 503, Body: text},
 			"a thought":       {Reasoning: text, Text: "blue"},
-			"an unknown tool": {Text: "blue", ToolCalls: []upstream.ToolCall{{ID: text, Name: text, Arguments: text}}},
+			"an unknown tool": {Text: "blue", ToolCalls: []fakeproviders.ToolCall{{ID: text, Name: text, Arguments: text}}},
 		} {
 			for _, door := range []string{"sse", "AG-UI's", "the AI SDK's"} {
 				t.Run(name+"/"+what+"/"+door, func(t *testing.T) {

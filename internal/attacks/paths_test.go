@@ -1,3 +1,5 @@
+//go:build nightly
+
 package attacks
 
 import (
@@ -11,7 +13,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/lingserve/lingserve/internal/upstream"
+	"github.com/lingserve/lingserve/internal/fakeproviders"
 )
 
 // outside are names that would lead out of a folder, to another file of it, or to a device.
@@ -120,20 +122,20 @@ func TestNoToolLeadsOutOfAFolder(t *testing.T) { // SE-20
 		names[name] = text
 	}
 	for name, text := range names {
-		var calls []upstream.ToolCall
+		var calls []fakeproviders.ToolCall
 		for tool, member := range map[string]string{"fs_read": "path", "fs_list": "path", "spill_read": "id", "skill": "name"} {
-			calls = append(calls, upstream.ToolCall{ID: "call_" + tool, Name: tool, Arguments: `{` + quoted(member) + `:` + quoted(text) + `}`})
+			calls = append(calls, fakeproviders.ToolCall{ID: "call_" + tool, Name: tool, Arguments: `{` + quoted(member) + `:` + quoted(text) + `}`})
 		}
 		var mu sync.Mutex
 		var told string
-		word := v.answer(func(r upstream.Request) upstream.Answer {
+		word := v.answer(func(r fakeproviders.Request) fakeproviders.Answer {
 			mu.Lock()
 			defer mu.Unlock()
 			told = string(r.Body)
 			if strings.Contains(told, "call_fs_read") {
-				return upstream.Answer{Text: "done"}
+				return fakeproviders.Answer{Text: "done"}
 			}
-			return upstream.Answer{ToolCalls: calls}
+			return fakeproviders.Answer{ToolCalls: calls}
 		})
 		got := v.do(t, "POST", "/v1/runs?include=reserved", `{"agent":"assistant","input":"`+word+`"}`)
 		if got.status != 200 || !strings.Contains(got.body, `"completed"`) {
@@ -240,12 +242,12 @@ func TestWhatACallerSaysReachesTheModelAsItIs(t *testing.T) { // SE-05
 		"a verbatim":        "{% verbatim %}{{ x }}",
 	} {
 		var mu sync.Mutex
-		var told []upstream.Message
-		word := v.answer(func(r upstream.Request) upstream.Answer {
+		var told []fakeproviders.Message
+		word := v.answer(func(r fakeproviders.Request) fakeproviders.Answer {
 			mu.Lock()
 			defer mu.Unlock()
 			told = r.Messages
-			return upstream.Answer{Text: "blue"}
+			return fakeproviders.Answer{Text: "blue"}
 		})
 		v.do(t, "POST", "/v1/runs", run("text", word+text))
 		mu.Lock()

@@ -1,3 +1,5 @@
+//go:build nightly
+
 package attacks
 
 import (
@@ -10,8 +12,8 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/internal/fakefeishu"
+	"github.com/lingserve/lingserve/internal/fakeproviders"
 	"github.com/lingserve/lingserve/internal/fakeslack"
-	"github.com/lingserve/lingserve/internal/upstream"
 )
 
 // event is a message to a channel as its platform sends it: signed as of a time, under an id that is the same when it is sent again.
@@ -68,7 +70,7 @@ func TestAForgedOrRepeatedEventDoesNothing(t *testing.T) { // SE-19
 	v := server(t)
 	for _, e := range events {
 		t.Run(e.channel, func(t *testing.T) {
-			word := v.answer(upstream.Answer{Text: "blue"})
+			word := v.answer(fakeproviders.Answer{Text: "blue"})
 			asked := func() int { return strings.Count(v.requests.String(), word) }
 			h, body := e.make(t, v, word, word, time.Now())
 			for name, change := range map[string]func(http.Header, []byte) (http.Header, []byte){
@@ -126,7 +128,7 @@ func TestAForgedOrRepeatedEventDoesNothing(t *testing.T) { // SE-19
 				}
 			}
 			// One that comes after those is answered, and they are not.
-			last := v.answer(upstream.Answer{Text: "blue"})
+			last := v.answer(fakeproviders.Answer{Text: "blue"})
 			h, body = e.make(t, v, last, last, time.Now())
 			if got := v.send(t, e.channel, h, body); got.status != e.status {
 				t.Fatalf("another good one: %d %s", got.status, got.body)
@@ -175,7 +177,7 @@ func TestAnEventIsForItsChannelAlone(t *testing.T) { // SE-19
 			if channel == e.channel {
 				continue
 			}
-			word := v.answer(upstream.Answer{Text: "blue"})
+			word := v.answer(fakeproviders.Answer{Text: "blue"})
 			h, body := e.make(t, v, word, word, time.Now())
 			if got := v.send(t, channel, h, body); got.status != 401 && got.status != 404 && got.status != 400 {
 				t.Errorf("%s for %s: %d %s", channel, e.channel, got.status, got.body)
@@ -190,7 +192,7 @@ func TestAnEventIsForItsChannelAlone(t *testing.T) { // SE-19
 // SE-09, FT-28: a request that is repeated under its key is the same run, and a key says nothing of the runs of others.
 func TestARepeatedRequestStartsNothing(t *testing.T) { // FT-28
 	v := server(t)
-	word := v.answer(upstream.Answer{Text: "blue"})
+	word := v.answer(fakeproviders.Answer{Text: "blue"})
 	first := v.do(t, "POST", "/v1/runs", run("text", word), "Idempotency-Key: "+word)
 	for range 5 {
 		again := v.do(t, "POST", "/v1/runs", run("text", word), "Idempotency-Key: "+word)

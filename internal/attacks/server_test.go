@@ -1,3 +1,5 @@
+//go:build nightly
+
 package attacks
 
 import (
@@ -24,10 +26,10 @@ import (
 
 	"github.com/lingserve/lingserve/internal/fakecallback"
 	"github.com/lingserve/lingserve/internal/fakefeishu"
+	"github.com/lingserve/lingserve/internal/fakeproviders"
 	"github.com/lingserve/lingserve/internal/fakeslack"
 	"github.com/lingserve/lingserve/internal/faketelegram"
 	"github.com/lingserve/lingserve/internal/program"
-	"github.com/lingserve/lingserve/internal/upstream"
 )
 
 // Secrets of the server under attack. Each has a word that stands nowhere else.
@@ -56,8 +58,8 @@ type victim struct {
 	seen   text   // all that was answered
 	http   *http.Client
 
-	model    *upstream.Server
-	answers  sync.Map // by a word of the message: upstream.Answer, or func(upstream.Request) upstream.Answer
+	model    *fakeproviders.Server
+	answers  sync.Map // by a word of the message: fakeproviders.Answer, or func(fakeproviders.Request) fakeproviders.Answer
 	words    atomic.Int64
 	requests text // bodies that the model's server was sent
 	back     *fakecallback.Server
@@ -229,7 +231,7 @@ func start(t testing.TB, folder string, s setup) *victim {
 	transport := &http.Transport{MaxIdleConnsPerHost: 100}
 	v.http = &http.Client{Transport: transport, Timeout: patience, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	v.stops = append(v.stops, transport.CloseIdleConnections)
-	v.model = &upstream.Server{Script: v.script, Models: []string{"m"}}
+	v.model = &fakeproviders.Server{Script: v.script, Models: []string{"m"}}
 	v.back = fakecallback.New(callbackSecret)
 	v.telegram = faketelegram.New(&faketelegram.Options{Token: telegramToken, Deliver: v.http})
 	v.slack = fakeslack.New(&fakeslack.Options{Token: slackToken, Secret: slackSecret, Deliver: v.http})
@@ -321,17 +323,17 @@ func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // script answers as the test wants that has put its word into the message.
-func (v *victim) script(r upstream.Request) (a upstream.Answer) {
+func (v *victim) script(r fakeproviders.Request) (a fakeproviders.Answer) {
 	v.requests.Write(append(bytes.Clone(r.Body), '\n'))
 	a.Text = "blue"
 	v.answers.Range(func(word, answer any) bool {
 		if !bytes.Contains(r.Body, []byte(word.(string))) {
 			return true
 		}
-		if f, ok := answer.(func(upstream.Request) upstream.Answer); ok {
+		if f, ok := answer.(func(fakeproviders.Request) fakeproviders.Answer); ok {
 			a = f(r)
 		} else {
-			a = answer.(upstream.Answer)
+			a = answer.(fakeproviders.Answer)
 		}
 		return false
 	})

@@ -1,3 +1,5 @@
+//go:build nightly
+
 package attacks
 
 import (
@@ -9,7 +11,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/lingserve/lingserve/internal/upstream"
+	"github.com/lingserve/lingserve/internal/fakeproviders"
 )
 
 // trap is a server that nobody may talk to.
@@ -141,7 +143,7 @@ func TestAttachmentsAreFetchedFromNowhereElse(t *testing.T) { // SE-01
 	tr := newTrap(t)
 	for name, host := range hosts {
 		at := "http://" + host + ":" + tr.port + "/x"
-		word := v.answer(upstream.Answer{Text: "blue"})
+		word := v.answer(fakeproviders.Answer{Text: "blue"})
 		body := `{"sender":{"id":"ann"},"conversation":{"id":"` + word + `","kind":"direct"},"text":"x","media":[{"type":"image/png","url":` + quoted(at) + `}]}`
 		if got := v.hook(t, word, body); got.status != 400 {
 			t.Errorf("%s: %d %s", name, got.status, got.body)
@@ -179,14 +181,14 @@ func TestNoRedirectIsFollowed(t *testing.T) { // SE-01
 	}})
 	for _, status := range []int{301, 302, 303, 307, 308} {
 		for _, model := range []string{"openai:m", "azure:m", "coze:m", "ollama:m", "deepseek:m", "own:m"} {
-			word := v.answer(upstream.Answer{Status: status, Header: http.Header{"Location": {at}}})
+			word := v.answer(fakeproviders.Answer{Status: status, Header: http.Header{"Location": {at}}})
 			got := v.do(t, "POST", "/v1/runs", `{"workflow":"text","input":"`+word+`","model":"`+model+`"}`)
 			if got.status != 502 || strings.Contains(got.body, tr.port) {
 				t.Errorf("%s, %d: %d %s", model, status, got.status, got.body)
 			}
 		}
 	}
-	word := v.answer(upstream.Answer{Text: "blue"})
+	word := v.answer(fakeproviders.Answer{Text: "blue"})
 	v.hook(t, word, `{"sender":{"id":"ann"},"conversation":{"id":"c","kind":"direct"},"text":"`+word+`"}`)
 	v.eventually(t, "the reply is given up", func() bool { return strings.Contains(v.Log.String(), `"gave up a reply"`) })
 	if tr.hits.Load() != 0 {

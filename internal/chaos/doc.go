@@ -10,8 +10,8 @@
 //
 // What a session does follows from a seed and the session's number; when something breaks is a matter of chance.
 //
-//	go test -race ./internal/chaos                                          some seconds
-//	go test ./internal/chaos -timeout 0 -args -sessions 1000 -for 10m       as make chaos does
-//	go test ./internal/chaos -timeout 0 -args -sessions 1000 -seed 7        the same sessions again
-//	go test ./internal/chaos -timeout 0 -args -sessions 1000 -engine postgres
+//	go test -race -tags nightly ./internal/chaos                                          some seconds
+//	go test -tags nightly ./internal/chaos -timeout 0 -args -sessions 1000 -for 10m       as make chaos does
+//	go test -tags nightly ./internal/chaos -timeout 0 -args -sessions 1000 -seed 7        the same sessions again
+//	go test -tags nightly ./internal/chaos -timeout 0 -args -sessions 1000 -engine postgres
 package chaos

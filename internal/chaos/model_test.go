@@ -1,4 +1,4 @@
-//go:build unix
+//go:build nightly && unix
 
 package chaos
 
@@ -12,12 +12,12 @@ import (
 	"sync"
 	"time"
 
-	"github.com/lingserve/lingserve/internal/upstream"
+	"github.com/lingserve/lingserve/internal/fakeproviders"
 )
 
 // model is the models' server of all replicas. What it says follows from what it is asked.
 type model struct {
-	upstream.Server
+	fakeproviders.Server
 
 	mu    sync.Mutex
 	asked map[string]int      // how often, by input
@@ -69,7 +69,7 @@ func docOf(input string, agent bool) string {
 	return `{"answer":` + string(text) + `}`
 }
 
-func (m *model) script(r upstream.Request) upstream.Answer {
+func (m *model) script(r fakeproviders.Request) fakeproviders.Answer {
 	var said []string
 	for _, message := range r.Messages {
 		if message.Role != "user" {
@@ -82,7 +82,7 @@ func (m *model) script(r upstream.Request) upstream.Answer {
 		}
 	}
 	if len(said) == 0 {
-		return upstream.Answer{Status: 400, Body: "this is nothing that a client of these tests says"}
+		return fakeproviders.Answer{Status: 400, Body: "this is nothing that a client of these tests says"}
 	}
 	input := said[len(said)-1]
 	m.mu.Lock()
@@ -91,13 +91,13 @@ func (m *model) script(r upstream.Request) upstream.Answer {
 	m.mu.Unlock()
 	last := r.Messages[len(r.Messages)-1]
 	if inputs.FindStringSubmatch(input)[3] != "" && last.Role == "user" {
-		return upstream.Answer{ToolCalls: []upstream.ToolCall{{ID: "call_1", Name: "tape_info", Arguments: "{}"}}, Delay: 20 * time.Millisecond}
+		return fakeproviders.Answer{ToolCalls: []fakeproviders.ToolCall{{ID: "call_1", Name: "tape_info", Arguments: "{}"}}, Delay: 20 * time.Millisecond}
 	}
 	pace, err := strconv.ParseFloat(inputs.FindStringSubmatch(input)[2], 64)
 	if err != nil {
 		panic(err)
 	}
-	return upstream.Answer{Tokens: strings.SplitAfter(textOf(input), " "), Pace: pace}
+	return fakeproviders.Answer{Tokens: strings.SplitAfter(textOf(input), " "), Pace: pace}
 }
 
 // times is how often it was asked, and what had been said before when it was asked last.

@@ -106,7 +106,7 @@ func (l *loader) finishAuth() {
 		}
 	}
 	_, hosts := access.NewHosts(h.Hosts)
-	_, origins := access.NewCORS(h.Origins, 0)
+	_, origins := access.NewCORS(h.Origins)
 	_, proxies := access.ParseProxies(h.Proxies)
 	_, roles := a.RoleNames()
 	for _, of := range []struct {

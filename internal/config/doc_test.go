@@ -3,9 +3,7 @@ package config
 import (
 	"flag"
 	"fmt"
-	"maps"
 	"os"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -195,25 +193,5 @@ func TestTheGuideShowsTheTables(t *testing.T) {
 				t.Errorf("%s is not up to date; run go test ./internal/config -update\n%s", table.guide, diff)
 			}
 		})
-	}
-}
-
-func TestTheGuideSaysWhatEachKindSupports(t *testing.T) {
-	text, err := os.ReadFile("../../docs/models.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, section, _ := strings.Cut(string(text), "\n## What each supports\n")
-	section, _, _ = strings.Cut(section, "\n## ")
-	for _, p := range Presets() {
-		row := regexp.MustCompile(`(?m)^\| [^|]*` + "`" + p.Kind + "`" + `[^|]* \|[^|]*\b` + p.Title + `\b[^|]*(\|[^|]+){4}\|$`)
-		if !row.MatchString(section) {
-			t.Errorf("there is no row of the kind %s that has %s", p.Kind, p.Title)
-		}
-		for _, variable := range slices.Concat(slices.Collect(maps.Values(p.Env))...) {
-			if !strings.Contains(string(text), "`"+variable+"`") && !strings.Contains(string(text), variable+"=") {
-				t.Errorf("%s of %s is not told of", variable, p.Title)
-			}
-		}
 	}
 }

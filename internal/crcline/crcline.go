@@ -33,8 +33,8 @@ func Append(dst []byte, start int) []byte {
 	return append(dst, `"}`...)
 }
 
-// Cut returns a line without its checksum and its brace, whether it has a checksum, and whether that matches. A line of an older version
-// has none, and is returned as it is.
+// Cut returns a line without its checksum and its brace, whether it has a checksum, and whether that matches. A line without
+// one is returned as it is.
 func Cut(line []byte) (body []byte, has, matches bool) {
 	at := len(line) - Size
 	if at < 0 {

@@ -208,7 +208,7 @@ func TestEventsAreThoseThatAnIndependentReaderKnows(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.Tell(r.Command("/ling", "help me", "C1", "U1"))
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 	defer cancel()
 	if err := r.Await(ctx, func() bool { return len(r.Deliveries()) == 6 }); err != nil {
 		t.Fatal(err)

@@ -1,4 +1,4 @@
-//go:build unix
+//go:build nightly && unix
 
 package faults
 
@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lingserve/lingserve/internal/fakeproviders"
 	"github.com/lingserve/lingserve/internal/faketelegram"
-	"github.com/lingserve/lingserve/internal/upstream"
 )
 
 // FT-33: a server that answers a chat is killed at some moment between an update and the end of its answer; the platform sends the
@@ -52,11 +52,11 @@ func TestAnUpdateThatIsSentAgainAfterAKillIsAnsweredOnce(t *testing.T) {
 			o := serving{
 				data:   t.TempDir(),
 				config: fmt.Sprintf("channels: {bot: {type: telegram, token: %q, api: %q, mode: poll, preview: \"off\", dm: {policy: open}}}\n", fake.Token(), api.URL),
-				script: func(r upstream.Request) upstream.Answer {
+				script: func(r fakeproviders.Request) fakeproviders.Answer {
 					if hanging.Load() {
 						return raw(hang)
 					}
-					return upstream.Answer{Text: "It is about " + lastWord(asked(r))}
+					return fakeproviders.Answer{Text: "It is about " + lastWord(asked(r))}
 				},
 			}
 			fake.Say(faketelegram.Message{Chat: chat, From: ann, Text: "Tell me of blue"})

@@ -1,3 +1,5 @@
+//go:build nightly
+
 package faults
 
 import (
@@ -19,8 +21,8 @@ import (
 
 	"github.com/lingserve/lingserve/bot"
 	"github.com/lingserve/lingserve/flow"
+	"github.com/lingserve/lingserve/internal/fakeproviders"
 	"github.com/lingserve/lingserve/internal/longtest"
-	"github.com/lingserve/lingserve/internal/upstream"
 	"github.com/lingserve/lingserve/ling"
 	"github.com/lingserve/lingserve/web"
 )
@@ -389,11 +391,11 @@ func TestARepeatedStartIsTheSameRun(t *testing.T) {
 			data := t.TempDir()
 			var fail atomic.Bool
 			s := setup{
-				script: func(upstream.Request) upstream.Answer {
+				script: func(fakeproviders.Request) fakeproviders.Answer {
 					if fail.Load() {
 						return raw(bytes_(piece("bl")), cut)
 					}
-					return upstream.Answer{Text: "blue", Delay: 50 * time.Millisecond}
+					return fakeproviders.Answer{Text: "blue", Delay: 50 * time.Millisecond}
 				},
 				web: func(o *web.Options) { o.Data = data },
 			}
@@ -457,7 +459,7 @@ func TestAnIDToGoOnFromIsGoodOrSaidToBeBad(t *testing.T) {
 		t.Run(framing, func(t *testing.T) {
 			text := strings.Repeat("Why is the sky blue? ", 1000)
 			p := start(t, setup{
-				script: always(upstream.Answer{Text: text}),
+				script: always(fakeproviders.Answer{Text: text}),
 				web:    func(o *web.Options) { o.MaxLog = 8 << 10 }, // of which most is forgotten
 			})
 			accept := "Accept: " + framing
@@ -592,7 +594,7 @@ func TestAllClientsOfARunSeeTheSame(t *testing.T) {
 
 // Whoever asks for a run again and again must not be told that it is complete while the end of its document is missing.
 func TestADocumentThatIsSaidToBeCompleteIsWhole(t *testing.T) {
-	p := start(t, setup{script: always(upstream.Answer{Text: strings.Repeat("blue ", 400)})})
+	p := start(t, setup{script: always(fakeproviders.Answer{Text: strings.Repeat("blue ", 400)})})
 	want := `{"answer":"` + strings.Repeat("blue ", 400) + `"}`
 	for range 40 {
 		id := p.do("POST", "/v1/runs", run("text"), "Prefer: respond-async").run

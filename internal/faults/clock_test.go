@@ -1,3 +1,5 @@
+//go:build nightly
+
 package faults
 
 import (
@@ -16,14 +18,14 @@ import (
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/openai"
 	"github.com/lingserve/lingserve/flow"
-	"github.com/lingserve/lingserve/internal/upstream"
+	"github.com/lingserve/lingserve/internal/fakeproviders"
 	"github.com/lingserve/lingserve/web"
 )
 
 // serveAt makes a product without sockets, whose clock is the one of the bubble. The function that is returned ends it.
-func serveAt(t *testing.T, data string) (ask func(method, path, body string, header ...string) *answer, model *upstream.Server, end func()) {
+func serveAt(t *testing.T, data string) (ask func(method, path, body string, header ...string) *answer, model *fakeproviders.Server, end func()) {
 	t.Helper()
-	model = &upstream.Server{Script: always(upstream.Answer{Text: "blue"})}
+	model = &fakeproviders.Server{Script: always(fakeproviders.Answer{Text: "blue"})}
 	provider, err := openai.New(openai.Options{BaseURL: "http://model.invalid/v1", Key: canary, Transport: model.Transport()})
 	if err != nil {
 		t.Fatal(err)

@@ -1,4 +1,4 @@
-//go:build unix
+//go:build nightly && unix
 
 package faults
 
@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lingserve/lingserve/internal/fakeproviders"
 	"github.com/lingserve/lingserve/internal/longtest"
-	"github.com/lingserve/lingserve/internal/upstream"
 )
 
 // DO-08: many agent runs at once say that they wait while they do, and all complete. It logs the times to the first delta.
@@ -34,8 +34,8 @@ func TestDO_08ManyAgentRunsAtOnceSayThatTheyWait(t *testing.T) {
 			s := serve(t, serving{
 				args:   []string{"--turn-concurrency", fmt.Sprint(row.concurrency), "--limit-streams", fmt.Sprint(2 * n)},
 				config: "agents:\n  helper: {model: openai:m}\n",
-				script: func(upstream.Request) upstream.Answer {
-					return upstream.Answer{Text: strings.Repeat("word", 50), Pace: row.pace}
+				script: func(fakeproviders.Request) fakeproviders.Answer {
+					return fakeproviders.Answer{Text: strings.Repeat("word", 50), Pace: row.pace}
 				},
 			})
 			s.unbounded()

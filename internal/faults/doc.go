@@ -7,7 +7,7 @@
 // What happens to the server's process, and to those of its clients, is done to the program itself, which is built for that
 // (TestSoakOfTheProcess).
 //
-//	go test -race ./internal/faults                                  some seconds of each
-//	go test -race ./internal/faults -run Soak -soak 10m -timeout 0   everything at once, for as long as wanted
-//	go test ./internal/faults -run Burst -burst 10000                as many clients as are wanted
+//	go test -race -tags nightly ./internal/faults                                  some seconds of each
+//	go test -race -tags nightly ./internal/faults -run Soak -soak 10m -timeout 0   everything at once, for as long as wanted
+//	go test -tags nightly ./internal/faults -run Burst -burst 10000                as many clients as are wanted
 package faults

@@ -1,4 +1,4 @@
-//go:build unix
+//go:build nightly && unix
 
 package faults
 
@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lingserve/lingserve/internal/upstream"
+	"github.com/lingserve/lingserve/internal/fakeproviders"
 )
 
 var (
@@ -60,7 +60,7 @@ func TestDO_01_InputsThatDoNotFitAreRefusedAndTheGaugeTellsTheTruth(t *testing.T
 	const clients, inputBytes, limit = 30, 750_000, 96 << 20
 	s := serve(t, serving{
 		args: []string{"--limit-memory", strconv.Itoa(limit)},
-		script: func(r upstream.Request) upstream.Answer {
+		script: func(r fakeproviders.Request) fakeproviders.Answer {
 			if r.Model == "idle" {
 				return raw(bytes_(openAI.begin("ok")), hang)
 			}

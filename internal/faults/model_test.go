@@ -1,3 +1,5 @@
+//go:build nightly
+
 package faults
 
 import (
@@ -10,8 +12,8 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/internal/fakeproviders"
 	"github.com/lingserve/lingserve/internal/longtest"
-	"github.com/lingserve/lingserve/internal/upstream"
 )
 
 // Pieces of a stream as a model's server sends them, where it does not matter which one.
@@ -21,18 +23,18 @@ var (
 )
 
 // raw makes an answer of bytes as they are.
-func raw(steps ...upstream.Raw) upstream.Answer { return upstream.Answer{Raw: steps} }
+func raw(steps ...fakeproviders.Raw) fakeproviders.Answer { return fakeproviders.Answer{Raw: steps} }
 
-func bytes_(text string) upstream.Raw { return upstream.Raw{Bytes: text} }
+func bytes_(text string) fakeproviders.Raw { return fakeproviders.Raw{Bytes: text} }
 
 var (
-	cut  = upstream.Raw{Cut: true}
-	hang = upstream.Raw{Hang: true}
+	cut  = fakeproviders.Raw{Cut: true}
+	hang = fakeproviders.Raw{Hang: true}
 )
 
 // times repeats a step.
-func times(n int, r upstream.Raw) []upstream.Raw {
-	all := make([]upstream.Raw, n)
+func times(n int, r fakeproviders.Raw) []fakeproviders.Raw {
+	all := make([]fakeproviders.Raw, n)
 	for i := range all {
 		all[i] = r
 	}
@@ -40,29 +42,29 @@ func times(n int, r upstream.Raw) []upstream.Raw {
 }
 
 // always answers the same.
-func always(a upstream.Answer) func(upstream.Request) upstream.Answer {
-	return func(upstream.Request) upstream.Answer { return a }
+func always(a fakeproviders.Answer) func(fakeproviders.Request) fakeproviders.Answer {
+	return func(fakeproviders.Request) fakeproviders.Answer { return a }
 }
 
 // first answers in turn; the last for good.
-func first(answers ...upstream.Answer) func(upstream.Request) upstream.Answer {
-	return func(r upstream.Request) upstream.Answer { return answers[min(r.Attempt, len(answers))-1] }
+func first(answers ...fakeproviders.Answer) func(fakeproviders.Request) fakeproviders.Answer {
+	return func(r fakeproviders.Request) fakeproviders.Answer { return answers[min(r.Attempt, len(answers))-1] }
 }
 
 // echo is an error answer that tells the key to everyone, as some do.
-func echo(status int, header http.Header) upstream.Answer {
-	return upstream.Answer{Status: status, Header: header, Body: "<html><h1>" + http.StatusText(status) +
+func echo(status int, header http.Header) fakeproviders.Answer {
+	return fakeproviders.Answer{Status: status, Header: header, Body: "<html><h1>" + http.StatusText(status) +
 		"</h1>Authorization: Bearer " + canary + " key=" + canary + "</html>"}
 }
 
 // long makes an error answer longer than anybody wants to read.
-func long(a upstream.Answer) upstream.Answer {
+func long(a fakeproviders.Answer) fakeproviders.Answer {
 	a.Body += strings.Repeat(" padding", 10_000)
 	return a
 }
 
 // asked is what the last message of a request says. It is joined with what was said before it and had no answer.
-func asked(r upstream.Request) string {
+func asked(r fakeproviders.Request) string {
 	text := r.Messages[len(r.Messages)-1].Content
 	return text[strings.LastIndex("\n\n"+text, "\n\n"):]
 }
@@ -100,12 +102,12 @@ func modelFaults(w *provider) []modelFault {
 	all := []modelFault{
 		{
 			name:  "FT-01 the rate is limited twice, and then not",
-			setup: setup{script: first(echo(429, nil), echo(429, nil), upstream.Answer{Text: "blue"})},
+			setup: setup{script: first(echo(429, nil), echo(429, nil), fakeproviders.Answer{Text: "blue"})},
 			doc:   `{"answer":"blue"}`, requests: 3,
 		},
 		{
 			name:  "FT-01 Retry-After is kept to",
-			setup: setup{script: first(echo(429, http.Header{"Retry-After-Ms": {"50"}}), upstream.Answer{Text: "blue"})},
+			setup: setup{script: first(echo(429, http.Header{"Retry-After-Ms": {"50"}}), fakeproviders.Answer{Text: "blue"})},
 			doc:   `{"answer":"blue"}`, requests: 2, atLeast: 50 * time.Millisecond,
 		},
 		{
@@ -115,18 +117,18 @@ func modelFaults(w *provider) []modelFault {
 		},
 		{
 			name: "FT-01 the other bots of the run go on",
-			setup: setup{script: func(r upstream.Request) upstream.Answer {
+			setup: setup{script: func(r fakeproviders.Request) fakeproviders.Answer {
 				if strings.HasPrefix(asked(r), "left") {
 					return echo(429, nil)
 				}
-				return upstream.Answer{Text: "right"}
+				return fakeproviders.Answer{Text: "right"}
 			}},
 			body:  run("pair"),
 			state: "failed", doc: `{"right":"right"}`, code: "upstream_rate_limited", requests: 4,
 		},
 		{
 			name:  "FT-02 500, 503 and HTML, and then an answer",
-			setup: setup{script: first(echo(500, nil), echo(503, nil), upstream.Answer{Text: "blue"})},
+			setup: setup{script: first(echo(500, nil), echo(503, nil), fakeproviders.Answer{Text: "blue"})},
 			doc:   `{"answer":"blue"}`, requests: 3,
 		},
 		{
@@ -136,7 +138,7 @@ func modelFaults(w *provider) []modelFault {
 		},
 		{
 			name:  "FT-02 HTML with 200",
-			setup: setup{script: always(upstream.Answer{Header: http.Header{"Content-Type": {"text/html"}}, Raw: []upstream.Raw{bytes_("<html>" + canary)}})},
+			setup: setup{script: always(fakeproviders.Answer{Header: http.Header{"Content-Type": {"text/html"}}, Raw: []fakeproviders.Raw{bytes_("<html>" + canary)}})},
 			state: "failed", code: "upstream_protocol", says: w.elsewhere, status: 502, requests: 1,
 		},
 		{
@@ -166,8 +168,8 @@ func modelFaults(w *provider) []modelFault {
 		},
 		{
 			name: "FT-04 comments and empty deltas in place of tokens",
-			setup: setup{limits: adapter.Timeouts{Idle: 70 * time.Millisecond}, script: always(raw(append([]upstream.Raw{bytes_(w.begin("bl"))},
-				times(2000, upstream.Raw{Wait: 10 * time.Millisecond, Bytes: w.Ping + w.Text("")})...)...))},
+			setup: setup{limits: adapter.Timeouts{Idle: 70 * time.Millisecond}, script: always(raw(append([]fakeproviders.Raw{bytes_(w.begin("bl"))},
+				times(2000, fakeproviders.Raw{Wait: 10 * time.Millisecond, Bytes: w.Ping + w.Text("")})...)...))},
 			state: "failed", doc: `{"answer":"bl"}`, code: "upstream_timeout", says: "stopped during its answer", requests: 1, canceled: 1, atMost: 10 * time.Second, left: true,
 		},
 		{
@@ -179,7 +181,7 @@ func modelFaults(w *provider) []modelFault {
 			name: "FT-05 comments for ever",
 			setup: setup{
 				limits: adapter.Timeouts{FirstToken: 200 * time.Millisecond},
-				script: always(raw(times(2000, upstream.Raw{Wait: 10 * time.Millisecond, Bytes: w.Ping})...)),
+				script: always(raw(times(2000, fakeproviders.Raw{Wait: 10 * time.Millisecond, Bytes: w.Ping})...)),
 			},
 			state: "failed", code: "upstream_timeout", says: "sent no token", status: 504, requests: 1, canceled: 1, atMost: 10 * time.Second,
 		},
@@ -190,32 +192,32 @@ func modelFaults(w *provider) []modelFault {
 		},
 		{
 			name:  "FT-06 a clean end at once is tried again, since nothing was passed on",
-			setup: setup{script: first(raw(bytes_(w.Ping)), upstream.Answer{Text: "blue"})},
+			setup: setup{script: first(raw(bytes_(w.Ping)), fakeproviders.Answer{Text: "blue"})},
 			doc:   `{"answer":"blue"}`, requests: 2,
 		},
 		{
 			name:  "FT-07 a connection that breaks before the first token is tried again",
-			setup: setup{script: first(raw(bytes_(w.Open+w.Ping), cut), upstream.Answer{Text: "blue"})},
+			setup: setup{script: first(raw(bytes_(w.Open+w.Ping), cut), fakeproviders.Answer{Text: "blue"})},
 			doc:   `{"answer":"blue"}`, requests: 2, left: true,
 		},
 		{
 			name: "FT-06 another model is asked where nothing was passed on",
-			setup: setup{retries: adapter.Retries{Attempts: 1}, script: func(r upstream.Request) upstream.Answer {
+			setup: setup{retries: adapter.Retries{Attempts: 1}, script: func(r fakeproviders.Request) fakeproviders.Answer {
 				if r.Model == "a" {
 					return raw(bytes_(w.Ping))
 				}
-				return upstream.Answer{Text: "blue"}
+				return fakeproviders.Answer{Text: "blue"}
 			}},
 			body: `{"workflow":"text","input":"q","model":"` + w.model("a") + "," + w.model("b") + `"}`,
 			doc:  `{"answer":"blue"}`, requests: 2,
 		},
 		{
 			name: "FT-06 no other model is asked where something was",
-			setup: setup{script: func(r upstream.Request) upstream.Answer {
+			setup: setup{script: func(r fakeproviders.Request) fakeproviders.Answer {
 				if r.Model == "a" {
 					return raw(bytes_(w.begin("bl")))
 				}
-				return upstream.Answer{Text: "blue"}
+				return fakeproviders.Answer{Text: "blue"}
 			}},
 			body:  `{"workflow":"text","input":"q","model":"` + w.model("a") + "," + w.model("b") + `"}`,
 			state: "failed", doc: `{"answer":"bl"}`, code: "upstream_protocol", requests: 1, left: true,
@@ -253,37 +255,37 @@ func modelFaults(w *provider) []modelFault {
 		},
 		{
 			name:  "FT-13 white space for ever after the document",
-			setup: setup{script: always(raw(append([]upstream.Raw{bytes_(w.begin(`{"a":1}`))}, times(100_000, bytes_(w.Text("    \n")))...)...))},
+			setup: setup{script: always(raw(append([]fakeproviders.Raw{bytes_(w.begin(`{"a":1}`))}, times(100_000, bytes_(w.Text("    \n")))...)...))},
 			body:  run("json"),
 			doc:   `{"doc":{"a":1}}`, canceled: 1, left: true,
 		},
 		{
 			name:  "FT-13 white space for ever inside the document",
-			setup: setup{script: always(raw(append([]upstream.Raw{bytes_(w.begin(`{"a":1,`))}, times(100_000, bytes_(w.Text("    \n")))...)...))},
+			setup: setup{script: always(raw(append([]fakeproviders.Raw{bytes_(w.begin(`{"a":1,`))}, times(100_000, bytes_(w.Text("    \n")))...)...))},
 			body:  run("json"),
 			doc:   `{"doc":{"a":1}}`, canceled: 1, left: true,
 		},
 		{
 			name:  "FT-14 a fence, prose and a key that comes twice",
-			setup: setup{script: always(upstream.Answer{Text: "Here it is:\n```json\n{\"a\":1,\"b\":{\"c\":true},\"a\":[2]}\n```\nDone."})},
+			setup: setup{script: always(fakeproviders.Answer{Text: "Here it is:\n```json\n{\"a\":1,\"b\":{\"c\":true},\"a\":[2]}\n```\nDone."})},
 			body:  run("json"),
 			doc:   `{"doc":{"a":[2],"b":{"c":true}}}`,
 		},
 		{
 			name:  "FT-14 a value of another type than was asked for",
-			setup: setup{script: always(upstream.Answer{Text: `{"n":"one"}`})},
+			setup: setup{script: always(fakeproviders.Answer{Text: `{"n":"one"}`})},
 			body:  run("typed"),
 			doc:   `{"doc":{"n":"one"}}`, code: "output_invalid",
 		},
 		{
 			name:  "FT-14 nested too deep",
-			setup: setup{script: always(upstream.Answer{Text: strings.Repeat("[", 10_000)})},
+			setup: setup{script: always(fakeproviders.Answer{Text: strings.Repeat("[", 10_000)})},
 			body:  run("json"),
 			state: "failed", doc: `{"doc":` + strings.Repeat("[", 512) + strings.Repeat("]", 512) + `}`, code: "output_invalid", says: "depth", left: true,
 		},
 		{
 			name:  "bad input: no JSON at all",
-			setup: setup{script: always(upstream.Answer{Text: "I would rather not say."})},
+			setup: setup{script: always(fakeproviders.Answer{Text: "I would rather not say."})},
 			body:  run("json"),
 			state: "failed", code: "output_invalid", says: "no JSON document", status: 200,
 		},
@@ -303,7 +305,7 @@ func modelFaults(w *provider) []modelFault {
 	if w != cozeBot { // a chat of Coze's is completed, or it fails
 		all = append(all, modelFault{
 			name:  "FT-14 the limit of tokens is reached",
-			setup: setup{script: always(upstream.Answer{Text: `{"a":[1,"bl`, Finish: "length"})},
+			setup: setup{script: always(fakeproviders.Answer{Text: `{"a":[1,"bl`, Finish: "length"})},
 			body:  run("json"),
 			doc:   `{"doc":{"a":[1,"bl"]}}`, code: "output_invalid", says: "reached its token limit",
 		})
@@ -357,10 +359,10 @@ func chatFailed(code int) string {
 }
 
 // coded is an error as Coze mostly sends it: with status 200.
-func coded(code int) upstream.Answer {
-	return upstream.Answer{
+func coded(code int) fakeproviders.Answer {
+	return fakeproviders.Answer{
 		Header: http.Header{"Content-Type": {"application/json"}, "X-Tt-Logid": {"20260102"}},
-		Raw:    []upstream.Raw{bytes_(fmt.Sprintf(`{"code":%d,"msg":"died with %s"}`, code, canary))},
+		Raw:    []fakeproviders.Raw{bytes_(fmt.Sprintf(`{"code":%d,"msg":"died with %s"}`, code, canary))},
 	}
 }
 
@@ -372,7 +374,7 @@ var cozeFaults = []modelFault{
 	},
 	{
 		name:  "FT-01 the rate is limited with status 200, and then not",
-		setup: setup{script: first(coded(4009), coded(4009), upstream.Answer{Text: "blue"})},
+		setup: setup{script: first(coded(4009), coded(4009), fakeproviders.Answer{Text: "blue"})},
 		doc:   `{"answer":"blue"}`, requests: 3,
 	},
 	{
@@ -397,7 +399,7 @@ var cozeFaults = []modelFault{
 	},
 	{
 		name:  "FT-10 a chat that fails at once is asked for again",
-		setup: setup{script: first(raw(bytes_(cozeBot.Open+chatFailed(4013)+cozeBot.Done)), upstream.Answer{Text: "blue"})},
+		setup: setup{script: first(raw(bytes_(cozeBot.Open+chatFailed(4013)+cozeBot.Done)), fakeproviders.Answer{Text: "blue"})},
 		doc:   `{"answer":"blue"}`, requests: 2,
 	},
 	{
@@ -412,14 +414,14 @@ var cozeFaults = []modelFault{
 	},
 	{
 		name: "tools are asked for after some text, which is an answer",
-		setup: setup{script: always(upstream.Answer{
-			Text: "I look", ToolCalls: []upstream.ToolCall{{ID: "c1", Name: "rain", Arguments: `{}`}},
+		setup: setup{script: always(fakeproviders.Answer{
+			Text: "I look", ToolCalls: []fakeproviders.ToolCall{{ID: "c1", Name: "rain", Arguments: `{}`}},
 		})},
 		doc: `{"answer":"I look"}`, code: "output_invalid", says: "called tools that the bot does not have", requests: 1,
 	},
 	{
 		name:  "tools are asked for that the bot does not have",
-		setup: setup{script: always(upstream.Answer{ToolCalls: []upstream.ToolCall{{ID: "c1", Name: "rain", Arguments: `{"at":"Rome"}`}}})},
+		setup: setup{script: always(fakeproviders.Answer{ToolCalls: []fakeproviders.ToolCall{{ID: "c1", Name: "rain", Arguments: `{"at":"Rome"}`}}})},
 		state: "failed", code: "output_invalid", says: "called tools that the bot does not have", requests: 1,
 	},
 }
@@ -427,17 +429,17 @@ var cozeFaults = []modelFault{
 var ollamaFaults = []modelFault{
 	{
 		name:  "a model that is not pulled",
-		setup: setup{script: always(upstream.Answer{Status: 404})},
+		setup: setup{script: always(fakeproviders.Answer{Status: 404})},
 		state: "failed", code: "upstream_protocol", says: "`ollama pull m`", status: 502, requests: 1, logs: "status 404",
 	},
 	{
 		name:  "a model that is too large",
-		setup: setup{script: always(upstream.Answer{Status: 500, Body: "model requires more system memory (9.9 GiB) than died " + canary})},
+		setup: setup{script: always(fakeproviders.Answer{Status: 500, Body: "model requires more system memory (9.9 GiB) than died " + canary})},
 		state: "failed", code: "upstream_unavailable", says: "not enough memory for the model m", status: 502, requests: 1, logs: "status 500",
 	},
 	{
 		name:  "FT-10 an error in place of an answer is no reason to give up",
-		setup: setup{script: first(raw(bytes_(ollamaRunner.Error)), raw(bytes_(ollamaRunner.Error)), upstream.Answer{Text: "blue"})},
+		setup: setup{script: first(raw(bytes_(ollamaRunner.Error)), raw(bytes_(ollamaRunner.Error)), fakeproviders.Answer{Text: "blue"})},
 		doc:   `{"answer":"blue"}`, requests: 3,
 	},
 	{
@@ -450,19 +452,19 @@ var ollamaFaults = []modelFault{
 var anthropicFaults = []modelFault{
 	{
 		name:  "FT-10 an error in place of an answer is no reason to give up",
-		setup: setup{script: first(raw(bytes_(anthropicAPI.Error)), raw(bytes_(anthropicAPI.Open+anthropicAPI.Error)), upstream.Answer{Text: "blue"})},
+		setup: setup{script: first(raw(bytes_(anthropicAPI.Error)), raw(bytes_(anthropicAPI.Open+anthropicAPI.Error)), fakeproviders.Answer{Text: "blue"})},
 		doc:   `{"answer":"blue"}`, requests: 3,
 	},
 	{
 		name: "FT-01 there is no credit, which does not change",
-		setup: setup{script: always(upstream.Answer{
+		setup: setup{script: always(fakeproviders.Answer{
 			Status: 400, Body: `{"type":"error","error":{"type":"invalid_request_error","message":"Your credit balance is too low, died ` + canary + `"}}`,
 		})},
 		state: "failed", code: "upstream_rate_limited", says: "no credit", status: 429, requests: 1, logs: "status 400",
 	},
 	{
 		name:  "FT-01 529 is what Anthropic says when it is overloaded",
-		setup: setup{script: first(echo(529, nil), echo(529, nil), upstream.Answer{Text: "blue"})},
+		setup: setup{script: first(echo(529, nil), echo(529, nil), fakeproviders.Answer{Text: "blue"})},
 		doc:   `{"answer":"blue"}`, requests: 3,
 	},
 	{
@@ -476,14 +478,14 @@ func geminiFaults(w *provider) []modelFault {
 	return []modelFault{
 		{
 			name: "bad input: the key is refused with 400",
-			setup: setup{script: always(upstream.Answer{
+			setup: setup{script: always(fakeproviders.Answer{
 				Status: 400, Body: `{"error":{"code":400,"message":"API key not valid, died ` + canary + `","status":"INVALID_ARGUMENT","details":[{"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":"API_KEY_INVALID"}]}}`,
 			})},
 			state: "failed", code: "upstream_auth", says: w.keyName, status: 502, requests: 1, logs: "status 400",
 		},
 		{
 			name:  "FT-10 an error in place of an answer is no reason to give up",
-			setup: setup{script: first(raw(bytes_(w.Error)), raw(bytes_(w.Error)), upstream.Answer{Text: "blue"})},
+			setup: setup{script: first(raw(bytes_(w.Error)), raw(bytes_(w.Error)), fakeproviders.Answer{Text: "blue"})},
 			doc:   `{"answer":"blue"}`, requests: 3,
 		},
 		{
@@ -503,7 +505,7 @@ var responsesFaults = []modelFault{
 	},
 	{
 		name:  "FT-10 an error in place of an answer is no reason to give up",
-		setup: setup{script: first(raw(bytes_(responsesAPI.Error)), raw(bytes_(responsesAPI.Open+responsesAPI.Error)), upstream.Answer{Text: "blue"})},
+		setup: setup{script: first(raw(bytes_(responsesAPI.Error)), raw(bytes_(responsesAPI.Open+responsesAPI.Error)), fakeproviders.Answer{Text: "blue"})},
 		doc:   `{"answer":"blue"}`, requests: 3,
 	},
 	{
@@ -515,7 +517,7 @@ var responsesFaults = []modelFault{
 
 // exception is a message of Bedrock's that ends a stream.
 func exception(name string) string {
-	return string(upstream.AppendFrame(nil, "exception", name, `{"message":"died with `+canary+`"}`))
+	return string(fakeproviders.AppendFrame(nil, "exception", name, `{"message":"died with `+canary+`"}`))
 }
 
 var bedrockFaults = []modelFault{
@@ -531,7 +533,7 @@ var bedrockFaults = []modelFault{
 	},
 	{
 		name:  "FT-10 an exception in place of an answer is no reason to give up",
-		setup: setup{script: first(raw(bytes_(exception("serviceUnavailableException"))), raw(bytes_(bedrockRuntime.Open+bedrockRuntime.Error)), upstream.Answer{Text: "blue"})},
+		setup: setup{script: first(raw(bytes_(exception("serviceUnavailableException"))), raw(bytes_(bedrockRuntime.Open+bedrockRuntime.Error)), fakeproviders.Answer{Text: "blue"})},
 		doc:   `{"answer":"blue"}`, requests: 3,
 	},
 	{
@@ -541,7 +543,7 @@ var bedrockFaults = []modelFault{
 	},
 	{
 		name:  "FT-11 messages of which nobody has heard",
-		setup: setup{script: always(raw(bytes_(string(upstream.AppendFrame(nil, "event", "news", "[]")) + string(upstream.AppendFrame(nil, "news", "", "x")) + bedrockRuntime.begin("blue") + bedrockRuntime.end())))},
+		setup: setup{script: always(raw(bytes_(string(fakeproviders.AppendFrame(nil, "event", "news", "[]")) + string(fakeproviders.AppendFrame(nil, "news", "", "x")) + bedrockRuntime.begin("blue") + bedrockRuntime.end())))},
 		doc:   `{"answer":"blue"}`,
 	},
 }

@@ -1,3 +1,5 @@
+//go:build nightly
+
 package faults
 
 import (
@@ -18,7 +20,7 @@ import (
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/flow"
-	"github.com/lingserve/lingserve/internal/upstream"
+	"github.com/lingserve/lingserve/internal/fakeproviders"
 	"github.com/lingserve/lingserve/web"
 )
 
@@ -83,7 +85,7 @@ bots:
 
 // setup is what differs from test to test.
 type setup struct {
-	script  func(upstream.Request) upstream.Answer
+	script  func(fakeproviders.Request) fakeproviders.Answer
 	handler func(model http.Handler) http.Handler // goes around the model's server
 	baseURL string                                // scheme and host, instead of those of the model's server
 	by      *provider                             // whose model is the default; openAI where nothing is said
@@ -101,7 +103,7 @@ type setup struct {
 // product is everything that a user has, and the model's server behind it.
 type product struct {
 	t     testing.TB
-	model *upstream.Server
+	model *fakeproviders.Server
 	web   *web.Server
 	url   string
 	http  *http.Client
@@ -126,7 +128,7 @@ type product struct {
 func start(t testing.TB, s setup) *product {
 	t.Helper()
 	p := &product{
-		t: t, model: &upstream.Server{Script: s.script}, log: new(text), seen: new(text), limits: s.limits,
+		t: t, model: &fakeproviders.Server{Script: s.script}, log: new(text), seen: new(text), limits: s.limits,
 		leaks: goleak.IgnoreCurrent(),
 	}
 

@@ -1,3 +1,5 @@
+//go:build nightly
+
 package faults
 
 import (
@@ -14,7 +16,7 @@ import (
 	"github.com/lingserve/lingserve/adapter/ollama"
 	"github.com/lingserve/lingserve/adapter/openai"
 	"github.com/lingserve/lingserve/adapter/responses"
-	"github.com/lingserve/lingserve/internal/upstream"
+	"github.com/lingserve/lingserve/internal/fakeproviders"
 )
 
 // provider is one of those that the product has, and what its server sends.
@@ -139,7 +141,7 @@ func (w *provider) inside(raw string) string {
 func (w *provider) broken() string {
 	rubbish := "<rubbish of " + canary + ">"
 	if w == bedrockRuntime {
-		return string(upstream.AppendFrame(nil, "event", "contentBlockDelta", rubbish+strings.Repeat("x", 100_000)))
+		return string(fakeproviders.AppendFrame(nil, "event", "contentBlockDelta", rubbish+strings.Repeat("x", 100_000)))
 	}
 	return strings.Replace(w.Text(strings.Repeat("x", 100_000)), "{", rubbish, 1)
 }

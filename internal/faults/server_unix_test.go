@@ -1,4 +1,4 @@
-//go:build unix
+//go:build nightly && unix
 
 package faults
 
@@ -22,8 +22,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lingserve/lingserve/internal/fakeproviders"
 	"github.com/lingserve/lingserve/internal/program"
-	"github.com/lingserve/lingserve/internal/upstream"
 )
 
 // binary is the program, as users have it.
@@ -42,7 +42,7 @@ type server struct {
 	admin   string
 	log     *program.Log
 	data    string
-	model   *upstream.Server
+	model   *fakeproviders.Server
 	http    *http.Client
 	onEvent func() // of what is followed
 
@@ -70,7 +70,7 @@ type serving struct {
 	data string   // "" is a new folder
 	by   []string // a command that starts the program
 	// script answers instead of [answerOf].
-	script func(upstream.Request) upstream.Answer
+	script func(fakeproviders.Request) fakeproviders.Answer
 	config string // a configuration file's text
 	path   string // another program than that of users
 }
@@ -88,7 +88,7 @@ func serve(t testing.TB, o serving) *server {
 	if o.script == nil {
 		o.script = answerOf
 	}
-	s := &server{t: t, data: o.data, model: &upstream.Server{Script: o.script}}
+	s := &server{t: t, data: o.data, model: &fakeproviders.Server{Script: o.script}}
 	if s.data == "" {
 		s.data = t.TempDir()
 	}
@@ -243,19 +243,19 @@ func runOf(model, input string) string {
 var modelName = regexp.MustCompile(`^(?:m|idle|size-(\d+)|pace-(\d+)-(\d+))$`)
 
 // answerOf is what they do.
-func answerOf(r upstream.Request) upstream.Answer {
+func answerOf(r fakeproviders.Request) fakeproviders.Answer {
 	text := textOf(r.Model, asked(r))
 	m := modelName.FindStringSubmatch(r.Model)
 	switch {
 	case m == nil:
-		return upstream.Answer{Status: http.StatusNotFound}
+		return fakeproviders.Answer{Status: http.StatusNotFound}
 	case r.Model == "idle":
 		return raw(bytes_(openAI.begin(text)), hang)
 	case m[3] != "":
 		pace, _ := strconv.ParseFloat(m[3], 64)
-		return upstream.Answer{Tokens: strings.SplitAfter(text, " "), Pace: pace}
+		return fakeproviders.Answer{Tokens: strings.SplitAfter(text, " "), Pace: pace}
 	case m[1] != "": // in larger pieces than models have, so that its size is what counts
-		return upstream.Answer{Tokens: slices.Collect(func(yield func(string) bool) {
+		return fakeproviders.Answer{Tokens: slices.Collect(func(yield func(string) bool) {
 			const piece = 100 // of what repeats
 			lines := strings.SplitAfter(text, ", ")
 			for some := range slices.Chunk(lines, piece) {
@@ -265,7 +265,7 @@ func answerOf(r upstream.Request) upstream.Answer {
 			}
 		})}
 	}
-	return upstream.Answer{Text: text}
+	return fakeproviders.Answer{Text: text}
 }
 
 // textOf is the text of a model's answer: another one for each input.

@@ -1,3 +1,5 @@
+//go:build nightly
+
 package faults
 
 import (
@@ -20,7 +22,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/lingserve/lingserve/adapter"
-	"github.com/lingserve/lingserve/internal/upstream"
+	"github.com/lingserve/lingserve/internal/fakeproviders"
 	"github.com/lingserve/lingserve/web"
 )
 
@@ -94,16 +96,16 @@ func value(r *rand.Rand, depth int) any {
 }
 
 // answer is what the model does when it is asked for the attempt-th time.
-func (p plan) answer(attempt int) upstream.Answer {
+func (p plan) answer(attempt int) fakeproviders.Answer {
 	switch {
 	case p.kind == limitedFirst && attempt == 1:
 		return echo(429, http.Header{"Retry-After-Ms": {"5"}})
 	case p.kind == brokenFirst && attempt < 3:
-		return []upstream.Answer{echo(503, nil), raw(cut)}[attempt-1]
+		return []fakeproviders.Answer{echo(503, nil), raw(cut)}[attempt-1]
 	case p.kind == cutAtOnce:
 		return raw(cut)
 	}
-	steps := []upstream.Raw{bytes_(p.by.Open)}
+	steps := []fakeproviders.Raw{bytes_(p.by.Open)}
 	from := 0
 	for i, to := range p.cuts {
 		if i == p.at {
@@ -139,7 +141,7 @@ func TestSoak(t *testing.T) {
 	func() {
 		s = &soak{until: time.Now().Add(*soakTime)}
 		s.p = start(t, setup{
-			script: func(r upstream.Request) upstream.Answer {
+			script: func(r fakeproviders.Request) fakeproviders.Answer {
 				if r.Model == "down" {
 					return echo(401, nil)
 				}

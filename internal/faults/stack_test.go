@@ -1,3 +1,5 @@
+//go:build nightly
+
 package faults
 
 import (
@@ -10,7 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/lingserve/lingserve/internal/upstream"
+	"github.com/lingserve/lingserve/internal/fakeproviders"
 )
 
 // answeredBy says which models have answered, in whatever framing that is told.
@@ -38,7 +40,7 @@ func TestAChainGoesAcrossProviders(t *testing.T) {
 	broken := raw(bytes_(openAI.Ping), cut) // with a header: net/http would ask again by itself
 	for _, row := range []struct {
 		name    string
-		answers map[string]upstream.Answer // by model
+		answers map[string]fakeproviders.Answer // by model
 		state   string
 		doc     string
 		by      string
@@ -47,26 +49,26 @@ func TestAChainGoesAcrossProviders(t *testing.T) {
 		asked   []string // each model once for each attempt
 	}{
 		{
-			name: "the first answers", answers: map[string]upstream.Answer{"a": {Text: "blue"}},
+			name: "the first answers", answers: map[string]fakeproviders.Answer{"a": {Text: "blue"}},
 			state: "completed", doc: `{"answer":"blue"}`, by: "openai:a", asked: []string{"a"},
 		},
 		{
-			name: "the second answers", answers: map[string]upstream.Answer{"a": echo(401, nil), "b": {Text: "blue"}},
+			name: "the second answers", answers: map[string]fakeproviders.Answer{"a": echo(401, nil), "b": {Text: "blue"}},
 			state: "completed", doc: `{"answer":"blue"}`, by: "coze:b", asked: []string{"a", "b"},
 		},
 		{
-			name: "the third answers", answers: map[string]upstream.Answer{"a": echo(503, nil), "b": coded(4011), "c": {Text: "blue"}},
+			name: "the third answers", answers: map[string]fakeproviders.Answer{"a": echo(503, nil), "b": coded(4011), "c": {Text: "blue"}},
 			state: "completed", doc: `{"answer":"blue"}`, by: "ollama:c", asked: []string{"a", "a", "a", "b", "c"},
 		},
 		{
 			name: "the second breaks off after it has said something",
-			answers: map[string]upstream.Answer{
+			answers: map[string]fakeproviders.Answer{
 				"a": broken, "b": raw(bytes_(cozeBot.begin("bl")), cut), "c": {Text: "blue"},
 			},
 			state: "failed", doc: `{"answer":"bl"}`, code: "upstream_protocol", asked: []string{"a", "a", "a", "b"},
 		},
 		{
-			name: "none answers", answers: map[string]upstream.Answer{"a": echo(401, nil), "b": coded(4100), "c": {Status: 404}},
+			name: "none answers", answers: map[string]fakeproviders.Answer{"a": echo(401, nil), "b": coded(4100), "c": {Status: 404}},
 			state: "failed", doc: "{}", code: "upstream_protocol", asked: []string{"a", "b", "c"},
 			says: []string{"none of the 3 models", "openai:a: ", "OPENAI_API_KEY", "coze:b: ", "COZE_API_TOKEN", "ollama:c: ", "`ollama pull c`"},
 		},
@@ -78,7 +80,7 @@ func TestAChainGoesAcrossProviders(t *testing.T) {
 			t.Run(row.name+"/"+where, func(t *testing.T) {
 				var mu sync.Mutex
 				var models []string
-				p := start(t, setup{script: func(r upstream.Request) upstream.Answer {
+				p := start(t, setup{script: func(r fakeproviders.Request) fakeproviders.Answer {
 					mu.Lock()
 					defer mu.Unlock()
 					models = append(models, r.Model)
@@ -119,9 +121,9 @@ func TestAChainGoesAcrossProviders(t *testing.T) {
 
 // AD-03: calls that a bot's own plugins make, and what came of them, stand beside the document.
 func TestWhatABotsOwnPluginsDoStandsBesideTheDocument(t *testing.T) {
-	p := start(t, setup{by: cozeBot, script: always(upstream.Answer{
+	p := start(t, setup{by: cozeBot, script: always(fakeproviders.Answer{
 		Text: "It rains.",
-		ToolCalls: []upstream.ToolCall{
+		ToolCalls: []fakeproviders.ToolCall{
 			{ID: "c1", Name: "weather", Arguments: `{"at":"Zürich \"🙂\""}`},
 			{ID: "c2", Name: "search", Arguments: `{"q":["a",1]}`},
 		},
@@ -198,20 +200,20 @@ func TestAnAnswerThatDoesNotFitIsAskedForOnceMore(t *testing.T) {
 	for _, w := range providers {
 		for _, row := range []struct {
 			name   string
-			second upstream.Answer
+			second fakeproviders.Answer
 			state  string
 			doc    string
 			codes  []string
 		}{
-			{"and fits then", upstream.Answer{Text: `{"n":1}`}, "completed", `{"doc":{"n":1}}`, []string{"output_invalid"}},
-			{"and does not fit again", upstream.Answer{Text: `{"n":"two"}`}, "completed", `{"doc":{"n":"two"}}`, []string{"output_invalid", "output_invalid"}},
+			{"and fits then", fakeproviders.Answer{Text: `{"n":1}`}, "completed", `{"doc":{"n":1}}`, []string{"output_invalid"}},
+			{"and does not fit again", fakeproviders.Answer{Text: `{"n":"two"}`}, "completed", `{"doc":{"n":"two"}}`, []string{"output_invalid", "output_invalid"}},
 			{"and does not come", echo(401, nil), "completed", `{"doc":{"n":"one"}}`, []string{"output_invalid", "upstream_auth", "output_invalid"}},
 			{"and is cut off", raw(bytes_(w.begin(`{"n":`)), cut), "failed", `{"doc":{}}`, []string{"output_invalid", "upstream_protocol"}},
 		} {
 			t.Run(w.name+"/"+row.name, func(t *testing.T) {
 				var mu sync.Mutex
 				asked := map[string]bool{}
-				p := start(t, setup{by: w, script: func(r upstream.Request) upstream.Answer {
+				p := start(t, setup{by: w, script: func(r fakeproviders.Request) fakeproviders.Answer {
 					mu.Lock()
 					defer mu.Unlock()
 					said := fmt.Sprint(r.Messages)
@@ -219,7 +221,7 @@ func TestAnAnswerThatDoesNotFitIsAskedForOnceMore(t *testing.T) {
 					if strings.Contains(said, "/n") { // what is wrong, by its pointer
 						return row.second
 					}
-					return upstream.Answer{Text: `{"n":"one"}`}
+					return fakeproviders.Answer{Text: `{"n":"one"}`}
 				}})
 				for _, framing := range w.framings() {
 					a := p.ask(framing, run("again"))
@@ -260,7 +262,7 @@ func TestAPageInHTMLIsTheSameHoweverItIsRead(t *testing.T) {
 				}
 				tokens[len(tokens)-1] += string(r)
 			}
-			p := start(t, setup{by: w, script: always(upstream.Answer{Tokens: tokens})})
+			p := start(t, setup{by: w, script: always(fakeproviders.Answer{Tokens: tokens})})
 			var whole []event // that are "html"
 			for _, framing := range streams {
 				a := p.do("POST", "/v1/runs?html=1", run("page"), "Accept: "+framing)

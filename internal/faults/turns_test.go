@@ -1,3 +1,5 @@
+//go:build nightly
+
 package faults
 
 import (
@@ -21,7 +23,7 @@ import (
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/openai"
 	"github.com/lingserve/lingserve/agent"
-	"github.com/lingserve/lingserve/internal/upstream"
+	"github.com/lingserve/lingserve/internal/fakeproviders"
 	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/tape/logs"
 	"github.com/lingserve/lingserve/tool"
@@ -39,7 +41,7 @@ type answering struct {
 	say       func(format string, args ...any)
 	store     *acking
 	framework *turn.Framework
-	model     *upstream.Server
+	model     *fakeproviders.Server
 }
 
 // sessions are those that messages come for.
@@ -54,7 +56,7 @@ func newAnswering(dir, name string, say func(string, ...any)) (*answering, error
 	}
 	a := &answering{name: name, say: say, store: &acking{Store: files, name: name, say: say}}
 	a.framework = turn.New(turn.Options{Workspace: workspace})
-	a.model = &upstream.Server{Script: a.answer, Models: []string{"m"}}
+	a.model = &fakeproviders.Server{Script: a.answer, Models: []string{"m"}}
 	provider, err := openai.New(openai.Options{BaseURL: "http://model.invalid/v1", Transport: a.model.Transport()})
 	if err != nil {
 		return nil, err
@@ -112,14 +114,14 @@ func (a *answering) take(ctx context.Context, session string, n int) (*turn.Resu
 
 // answer is the model. What the message's number asks for: up to three steps with tools, a handoff, a helper. It refuses what
 // providers refuse.
-func (a *answering) answer(r upstream.Request) upstream.Answer {
+func (a *answering) answer(r fakeproviders.Request) fakeproviders.Answer {
 	var body struct{ Messages []chatMessage }
 	if err := json.Unmarshal(r.Body, &body); err != nil {
 		a.say("bad request: %v", err)
 	}
 	if err := acceptable(body.Messages); err != nil {
 		a.say("bad request: %v in %s", err, bytes.ReplaceAll(r.Body, []byte("\n"), nil))
-		return upstream.Answer{Status: 400}
+		return fakeproviders.Answer{Status: 400}
 	}
 	asked := "" // the last question
 	steps := 0  // with tools, since then
@@ -134,10 +136,10 @@ func (a *answering) answer(r upstream.Request) upstream.Answer {
 		}
 	}
 	n, _ := strconv.Atoi(strings.TrimPrefix(asked, "message "))
-	answer := upstream.Answer{Text: "This is what there is to say to " + asked + ", and it takes some time.", Reasoning: "let me see", Pace: 4000}
+	answer := fakeproviders.Answer{Text: "This is what there is to say to " + asked + ", and it takes some time.", Reasoning: "let me see", Pace: 4000}
 	phase := fmt.Sprintf("phase %d.", n)
 	call := func(name, arguments string) {
-		answer.ToolCalls = append(answer.ToolCalls, upstream.ToolCall{
+		answer.ToolCalls = append(answer.ToolCalls, fakeproviders.ToolCall{
 			ID: fmt.Sprintf("call_%d_%d_%d", n, steps, len(answer.ToolCalls)), Name: name, Arguments: arguments,
 		})
 	}

@@ -1,4 +1,4 @@
-//go:build unix
+//go:build nightly && unix
 
 package faults
 
@@ -9,7 +9,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/lingserve/lingserve/internal/upstream"
+	"github.com/lingserve/lingserve/internal/fakeproviders"
 )
 
 // DO-08: runs that wait for a slot say their position, which callers in turn get, and complete.
@@ -21,10 +21,10 @@ func TestDO_08RunsThatWaitForASlotSayTheirPosition(t *testing.T) {
 	s := serve(t, serving{
 		args:   []string{"--turn-concurrency", "1", "--auth-keys", "ann:" + ann + ":user,bob:" + bob + ":user"},
 		config: "agents:\n  helper: {model: openai:m}\n",
-		script: func(upstream.Request) upstream.Answer {
+		script: func(fakeproviders.Request) fakeproviders.Answer {
 			asked <- struct{}{}
 			<-release
-			return upstream.Answer{Text: "done"}
+			return fakeproviders.Answer{Text: "done"}
 		},
 	})
 	t.Cleanup(let) // before the server's models are waited for

@@ -1,3 +1,5 @@
+//go:build nightly
+
 package faults
 
 import (
@@ -15,7 +17,7 @@ import (
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/adaptertest"
-	"github.com/lingserve/lingserve/internal/upstream"
+	"github.com/lingserve/lingserve/internal/fakeproviders"
 )
 
 // FT-12, bad input: a line of 100 MiB ends the bot, not the server, whose memory does not grow with it.
@@ -23,7 +25,7 @@ func TestALineWithoutEndIsCutOff(t *testing.T) {
 	block := bytes_(strings.Repeat("x", 1<<20))
 	for _, w := range providers {
 		head, _, _ := strings.Cut(w.Text(strings.Repeat("HERE", 2<<20)), "HERE") // Bedrock's says how long it is
-		p := start(t, setup{by: w, script: always(raw(append([]upstream.Raw{bytes_(w.begin("bl") + head)}, times(100, block)...)...))})
+		p := start(t, setup{by: w, script: always(raw(append([]fakeproviders.Raw{bytes_(w.begin("bl") + head)}, times(100, block)...)...))})
 		for i, framing := range w.framings() {
 			runtime.GC()
 			var before, after runtime.MemStats
@@ -60,9 +62,9 @@ func TestCharactersThatAreCutAreWhole(t *testing.T) {
 }
 
 func charactersThatAreCut(t *testing.T, w *provider, text string, want any) {
-	var sent atomic.Pointer[upstream.Answer]
-	p := start(t, setup{by: w, script: func(upstream.Request) upstream.Answer { return *sent.Load() }})
-	check := func(t *testing.T, a upstream.Answer) {
+	var sent atomic.Pointer[fakeproviders.Answer]
+	p := start(t, setup{by: w, script: func(fakeproviders.Request) fakeproviders.Answer { return *sent.Load() }})
+	check := func(t *testing.T, a fakeproviders.Answer) {
 		t.Helper()
 		sent.Store(&a)
 		got := p.ask(streams[p.model.Requests()%2], run("json"))
@@ -89,12 +91,12 @@ func charactersThatAreCut(t *testing.T, w *provider, text string, want any) {
 			cuts = append(cuts, i)
 		}
 		for _, i := range cuts[1:] {
-			check(t, upstream.Answer{Tokens: []string{text[:i], text[i:]}})
+			check(t, fakeproviders.Answer{Tokens: []string{text[:i], text[i:]}})
 		}
 	})
 	t.Run("between the halves of an escaped pair", func(t *testing.T) {
 		// The token itself is half a pair, as some providers send it.
-		escaped := func(raw string) upstream.Raw { return bytes_(w.inside(raw)) }
+		escaped := func(raw string) fakeproviders.Raw { return bytes_(w.inside(raw)) }
 		check(t, raw(
 			bytes_(w.Open),
 			escaped(`{\"é\":\"½ ☀ \ud83c`),
@@ -111,7 +113,7 @@ func TestAnswersThatWereDamagedEndTheirRuns(t *testing.T) {
 			good := w.begin(`{"list":["½ ☀ 🌈",`) + w.Ping + w.Text(` {"a":1}, -1.5e3],`) + w.Text(` "b":"blue"}`)
 			bad := good + strings.ReplaceAll(w.Error, canary, "nothing") + w.end() // a damaged key is none, and would be found
 			seed := uint64(0)
-			p := start(t, setup{by: w, retries: adapter.Retries{Attempts: 1}, limits: adapter.Timeouts{Total: patience}, script: func(upstream.Request) upstream.Answer {
+			p := start(t, setup{by: w, retries: adapter.Retries{Attempts: 1}, limits: adapter.Timeouts{Total: patience}, script: func(fakeproviders.Request) fakeproviders.Answer {
 				return raw(bytes_(string(adaptertest.Damaged(seed, []byte(good+w.end()), []byte(bad)))))
 			}})
 			completed, failed := 0, 0
@@ -145,7 +147,7 @@ func TestAnswersThatWereDamagedEndTheirRuns(t *testing.T) {
 // FT-16: a model's server that closes its connections between requests costs no run, even where nothing is tried again.
 func TestConnectionsThatDieBetweenRequestsCostNothing(t *testing.T) {
 	p := start(t, setup{
-		script:  always(upstream.Answer{Text: "blue"}),
+		script:  always(fakeproviders.Answer{Text: "blue"}),
 		retries: adapter.Retries{Attempts: 1},
 		server: func(s *http.Server) {
 			count := s.ConnState
@@ -196,7 +198,7 @@ func answerBeforeTheRequest(t *testing.T, by *provider) {
 
 // bad input: what a running server is asked wrongly. Nothing of it reaches the model, and the server is well after it.
 func TestWhatIsAskedWronglyIsRefusedWithTheReason(t *testing.T) {
-	p := start(t, setup{script: always(upstream.Answer{Text: "blue"})})
+	p := start(t, setup{script: always(fakeproviders.Answer{Text: "blue"})})
 	for _, row := range []struct {
 		name, body string
 		status     int

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-func TestAGoroutineThatEndsIsNoLeak(t *testing.T) {
+func TestLateGoroutineIsNoLeak(t *testing.T) {
 	end := make(chan struct{})
 	go func() { <-end }()
 	if err := leaks(0); err == nil {

@@ -1,60 +1,55 @@
-// Package longtest gives tests two forms: a short one, which every change has to pass, and a long one with more of everything, which
-// "make long" has. Both show the same; the long one meets it more often, on more servers and with larger counts. The flag -long asks
-// for it, in every package whose tests import this one.
+// Package longtest gives tests two forms: the short one, which every change has to pass and which judges by no clock, and the long one
+// of "make nightly", with more draws, rounds and servers, and with bounds of time. The environment variable LINGSERVE_NIGHTLY=1 asks for
+// the long form.
 package longtest
 
 import (
 	"flag"
 	"fmt"
+	"os"
 	"strconv"
 	"testing"
 	"time"
 )
 
-var long = flag.Bool("long", false, "run tests in their long form")
+// Nightly reports whether tests run in their long form.
+func Nightly() bool { return os.Getenv("LINGSERVE_NIGHTLY") == "1" }
 
-// Asked says whether the long form is wanted.
-func Asked() bool { return *long }
-
-// Times is how often something is done, or how much of it.
-func Times(short, most int) int {
-	if Asked() {
-		return most
+// Times returns how often a test repeats something: short, or long in the long form.
+func Times(short, long int) int {
+	if Nightly() {
+		return long
 	}
 	return short
 }
 
-// busy is how much longer something may take in the short form, which runs where much else does.
-const busy = 30 * time.Second
-
-// Within fails a test in which something took longer than it may. Only the long form, which has the machine for itself, takes that at its
-// word.
-func Within(t testing.TB, what string, took, most time.Duration) {
+// Within logs how long something took. In the long form the test fails if that is more than limit: only "make nightly" has the machine
+// for itself.
+func Within(t testing.TB, what string, took, limit time.Duration) {
 	t.Helper()
-	switch {
-	case took > most && (Asked() || took > most+busy):
-		t.Errorf("%s: %v, expected %v at most", what, took, most)
-	default:
-		t.Logf("%s: %v", what, took)
+	if Nightly() && took > limit {
+		t.Errorf("%s: %v, expected at most %v", what, took, limit)
+		return
+	}
+	t.Logf("%s: %v", what, took)
+}
+
+// Only skips a test in the short form. The reason says what makes the test long.
+func Only(t testing.TB, reason string) {
+	t.Helper()
+	if !Nightly() {
+		t.Skipf("%s: only with LINGSERVE_NIGHTLY=1, which make nightly sets", reason)
 	}
 }
 
-// Only skips a test in the short form, and says what it is that has to wait.
-func Only(t testing.TB, what string) {
-	t.Helper()
-	if !Asked() {
-		t.Skip(what + ": in the long form, which -args -long asks for")
-	}
-}
-
-// Checks says how often rapid draws, unless the command line does. It is for TestMain, before it runs the tests.
-func Checks(short, most int) {
+// Checks sets how many draws rapid makes, unless the command line does. TestMain calls it before it runs the tests.
+func Checks(short, long int) {
 	parse()
-	set("rapid.checks", Times(short, most))
+	set("rapid.checks", Times(short, long))
 }
 
-// Parallel says how many tests run at once, unless the command line does: more than there are processors where tests wait. It is for
-// TestMain, too.
+// Parallel sets how many tests run at the same time, unless the command line does. Tests that wait can be more than there are processors.
+// TestMain calls it before it runs the tests.
 func Parallel(n int) {
 	parse()
 	set("test.parallel", n)

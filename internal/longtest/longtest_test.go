@@ -28,29 +28,26 @@ func TestForm(t *testing.T) {
 	t.Log("it was run")
 }
 
-func TestTheFormIsThatWhichWasAskedFor(t *testing.T) {
-	for args, want := range map[string][]string{
-		"":                                  {"checks 3 at once 5 times 1", "what is long: in the long form"},
-		"-long":                             {"checks 7 at once 5 times 2", "it was run"},
-		"-rapid.checks=9 -test.parallel=11": {"checks 9 at once 11 times 1"},
+func TestEnvironmentSelectsForm(t *testing.T) {
+	path, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		nightly, args string
+		want, without string
+	}{
+		"short":   {"", "", "checks 3 at once 5 times 1", "it was run"},
+		"long":    {"1", "", "checks 7 at once 5 times 2", "SKIP"},
+		"by hand": {"", "-rapid.checks=9 -test.parallel=11", "checks 9 at once 11 times 1", "it was run"},
 	} {
-		path, err := os.Executable()
-		if err != nil {
-			t.Fatal(err)
-		}
-		cmd := exec.CommandContext(t.Context(), path, append([]string{"-test.run=^TestForm$", "-test.v"}, strings.Fields(args)...)...)
-		cmd.Env = append(os.Environ(), child+"=1")
-		out, err := cmd.CombinedOutput()
-		if err != nil {
-			t.Fatalf("%s: %v\n%s", args, err, out)
-		}
-		for _, w := range want {
-			if !strings.Contains(string(out), w) {
-				t.Errorf("with %q there is no %q in\n%s", args, w, out)
+		t.Run(name, func(t *testing.T) {
+			cmd := exec.CommandContext(t.Context(), path, append([]string{"-test.run=^TestForm$", "-test.v"}, strings.Fields(c.args)...)...)
+			cmd.Env = append(os.Environ(), child+"=1", "LINGSERVE_NIGHTLY="+c.nightly)
+			out, err := cmd.CombinedOutput()
+			if err != nil || !strings.Contains(string(out), c.want) || strings.Contains(string(out), c.without) {
+				t.Errorf("%v: expected %q and not %q in\n%s", err, c.want, c.without, out)
 			}
-		}
-		if args == "" && strings.Contains(string(out), "it was run") {
-			t.Errorf("a long test was run: %s", out)
-		}
+		})
 	}
 }

@@ -9,10 +9,11 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"testing"
 )
 
-// ErrMissing is the error where there is no PostgreSQL: a test is skipped then.
-var ErrMissing = errors.New("PostgreSQL is not installed here (Debian: apt-get install postgresql)")
+// ErrMissing is the error where PostgreSQL is not installed, and outside "make nightly". Tests are skipped then.
+var ErrMissing = errors.New("PostgreSQL is tested by make nightly, where it is installed (Debian: apt-get install postgresql)")
 
 // Options of a server.
 type Options struct {
@@ -29,6 +30,7 @@ type Server struct {
 	o     Options
 	run   *exec.Cmd
 	alive *os.File // the server ends when nobody holds the other end
+	held  *os.File // at its end when all processes of the server have ended
 }
 
 // User and Database are those of the tests.
@@ -81,4 +83,22 @@ func binaries() (string, error) {
 func said(out []byte) string {
 	text := strings.Join(strings.Fields(string(out)), " ")
 	return text[max(0, len(text)-500):]
+}
+
+// StartFor starts a server for a test, which it stops at the test's end. The test is skipped where there is no PostgreSQL.
+func StartFor(t testing.TB) *Server {
+	t.Helper()
+	s, err := Start("fsync=off")
+	if errors.Is(err, ErrMissing) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
 }

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -16,6 +17,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/lingserve/lingserve/internal/longtest"
 )
 
 // Start starts a server that its socket reaches, with settings of the form name=value.
@@ -23,6 +26,9 @@ func Start(settings ...string) (*Server, error) { return StartWith(Options{Setti
 
 // StartWith starts a server.
 func StartWith(o Options) (_ *Server, err error) {
+	if !longtest.Nightly() {
+		return nil, ErrMissing
+	}
 	bin, err := binaries()
 	if err != nil {
 		return nil, err
@@ -91,8 +97,8 @@ func other() (*syscall.Credential, error) {
 	return nil, errors.New("PostgreSQL does not run as root, and there is neither a user postgres nor nobody")
 }
 
-// watcher runs the server until nothing more can come from its input: then whoever started it has ended.
-const watcher = `"$0" "$@" & cat >/dev/null; kill -QUIT $! 2>/dev/null; wait $!`
+// watcher runs the server until nothing more can come from its input: then whoever started it has ended. The server alone has file 3.
+const watcher = `"$0" "$@" & exec 3>&-; cat >/dev/null; kill -QUIT $! 2>/dev/null; wait $!`
 
 // Restart starts the server again that was killed, and waits until it can be used.
 func (s *Server) Restart() (err error) {
@@ -100,11 +106,6 @@ func (s *Server) Restart() (err error) {
 	if err != nil {
 		return err
 	}
-	log, err := os.OpenFile(filepath.Join(s.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-	defer log.Close()
 	command, err := s.command(as)
 	if err != nil {
 		return err
@@ -113,38 +114,61 @@ func (s *Server) Restart() (err error) {
 		as = nil // the command becomes another user
 	}
 	const long = time.Minute
-	tried, patience := time.Now(), time.Second // of this attempt, and how long it may be silent
-	for began := tried; ; time.Sleep(20 * time.Millisecond) {
-		if s.run == nil {
-			tried = time.Now()
-			// Processes of the one that was killed may hold its memory still: then it ends at once.
-			s.run = exec.Command(command[0], command[1:]...)
-			// In a group of its own: what a terminal sends to the tests would end the watcher before the server.
-			s.run.Dir, s.run.Stdout, s.run.Stderr, s.run.SysProcAttr = s.dir, log, log, &syscall.SysProcAttr{Credential: as, Setpgid: true}
-			in, alive, err := os.Pipe()
-			if err != nil {
-				return err
+	for began := time.Now(); time.Since(began) < long; s.end() {
+		if err := s.start(command, as); err != nil {
+			return err
+		}
+		for !s.ended(20*time.Millisecond) && time.Since(began) < long {
+			if s.ready() {
+				return nil
 			}
-			s.run.Stdin, s.alive = in, alive
-			err = s.run.Start()
-			_ = in.Close()
-			if err != nil {
-				s.run = nil
-				return err
-			}
-		}
-		if s.ready() {
-			return nil
-		}
-		if pid := s.pid(); time.Since(tried) > patience && (pid == 0 || syscall.Kill(pid, 0) != nil) {
-			patience *= 2 // a busy machine may need more
-			s.end()
-		}
-		if time.Since(began) > long {
-			out, _ := os.ReadFile(filepath.Join(s.dir, "log"))
-			return fmt.Errorf("PostgreSQL does not start: %s", said(out))
 		}
 	}
+	out, _ := os.ReadFile(filepath.Join(s.dir, "log"))
+	return fmt.Errorf("PostgreSQL does not start: %s", said(out))
+}
+
+// start starts the watcher and the server.
+func (s *Server) start(command []string, as *syscall.Credential) (err error) {
+	var files []*os.File // of the new processes
+	defer func() {
+		for _, f := range files {
+			_ = f.Close()
+		}
+	}()
+	log, err := os.OpenFile(filepath.Join(s.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	files = append(files, log)
+	in, alive, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	files = append(files, in)
+	out, held, err := os.Pipe()
+	if err != nil {
+		return errors.Join(err, alive.Close())
+	}
+	files = append(files, held)
+	run := exec.Command(command[0], command[1:]...)
+	// In a group of its own: what a terminal sends to the tests would end the watcher before the server.
+	run.Dir, run.SysProcAttr = s.dir, &syscall.SysProcAttr{Credential: as, Setpgid: true}
+	run.Stdin, run.Stdout, run.Stderr, run.ExtraFiles = in, log, log, []*os.File{held}
+	if err := run.Start(); err != nil {
+		return errors.Join(err, alive.Close(), out.Close())
+	}
+	s.run, s.alive, s.held = run, alive, out
+	return nil
+}
+
+// ended waits for the end of the server and all of its processes, at most so long, and says whether it has come.
+func (s *Server) ended(most time.Duration) bool {
+	if err := s.held.SetReadDeadline(time.Now().Add(most)); err != nil {
+		return false
+	}
+	_, err := s.held.Read(make([]byte, 1))
+	return errors.Is(err, io.EOF)
 }
 
 // command starts the server.
@@ -187,13 +211,17 @@ func (s *Server) pid() int {
 	return pid
 }
 
-// end lets the watcher end the server, and waits for both.
+// end lets the watcher end the server, and waits for both and all processes of the server.
 func (s *Server) end() {
 	if s.run == nil {
 		return
 	}
 	_ = s.alive.Close()
+	if !s.ended(10 * time.Second) { // the shell starts it with SIGQUIT ignored, until it comes to its own handler
+		s.kill(-s.run.Process.Pid)
+	}
 	_ = s.run.Wait()
+	_ = s.held.Close()
 	s.run = nil
 }
 
@@ -203,11 +231,18 @@ func (s *Server) Kill() error {
 	if pid == 0 || s.run == nil {
 		return errors.New("the server does not run")
 	}
-	if err := signal(syscall.SIGKILL, append(children(pid), pid)...); err != nil {
-		return err
-	}
+	s.kill(pid)
 	s.end()
 	return nil
+}
+
+// kill ends a process, or a group if it is negative, and then the server's processes until there are none: one that was added meanwhile would
+// wait for ever for a lock that another one had when it was killed, and keep the memory, without which no server starts.
+func (s *Server) kill(pid int) {
+	_ = signal(syscall.SIGKILL, pid)
+	for ended := false; !ended; ended = s.ended(time.Millisecond) {
+		_ = signal(syscall.SIGKILL, s.processes()...)
+	}
 }
 
 // signal sends a signal to processes, some of which may have ended.
@@ -229,7 +264,7 @@ func (s *Server) Pause() error {
 	if err := signal(syscall.SIGSTOP, pid); err != nil { // no process is added to those that it has
 		return err
 	}
-	return signal(syscall.SIGSTOP, children(pid)...)
+	return signal(syscall.SIGSTOP, s.processes()...)
 }
 
 func (s *Server) Resume() error {
@@ -237,12 +272,12 @@ func (s *Server) Resume() error {
 	if pid == 0 || s.run == nil {
 		return errors.New("the server does not run")
 	}
-	return signal(syscall.SIGCONT, append(children(pid), pid)...)
+	return signal(syscall.SIGCONT, append(s.processes(), pid)...)
 }
 
 // CrashOne kills a process that serves a client: the server ends all others and recovers. It waits until that is done.
 func (s *Server) CrashOne() error {
-	for _, pid := range children(s.pid()) {
+	for _, pid := range s.processes() {
 		title, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 		if err == nil && strings.HasPrefix(string(title), "postgres: "+User+" ") {
 			return s.crash(pid)
@@ -286,20 +321,13 @@ func (s *Server) Shutdown() error {
 	return nil
 }
 
-// children are the processes that a process has started. Where the system does not tell, they see by themselves that it has ended.
-func children(of int) (pids []int) {
-	found, _ := filepath.Glob("/proc/[0-9]*/stat")
+// processes are those of the server, which all work in its folder. Where the system does not tell, there seem to be none: they see by
+// themselves that the server has ended.
+func (s *Server) processes() (pids []int) {
+	data, err := filepath.EvalSymlinks(s.data())
+	found, _ := filepath.Glob("/proc/[0-9]*/cwd")
 	for _, path := range found {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			continue
-		}
-		_, rest, _ := strings.Cut(string(text), ") ") // behind the name
-		fields := strings.Fields(rest)
-		if len(fields) < 2 {
-			continue
-		}
-		if parent, _ := strconv.Atoi(fields[1]); parent == of {
+		if dir, e := os.Readlink(path); err == nil && e == nil && dir == data {
 			if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path))); err == nil {
 				pids = append(pids, pid)
 			}

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/lingserve/lingserve/internal/longtest"
 )
 
 var binary Binary
@@ -25,6 +27,7 @@ func TestMain(m *testing.M) {
 
 func path(t *testing.T) string {
 	t.Helper()
+	longtest.Only(t, "the program is built")
 	path, err := binary.Path(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -33,6 +36,7 @@ func path(t *testing.T) string {
 }
 
 func TestABinaryIsBuiltOnceAndGoneWhenItIsClosed(t *testing.T) {
+	longtest.Only(t, "the program is built")
 	var b Binary
 	first, err := b.Path(t.Context())
 	if err != nil {

@@ -11,17 +11,19 @@ import (
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/openai"
+	"github.com/lingserve/lingserve/internal/fakeproviders"
 	"github.com/lingserve/lingserve/internal/providers/providerstest"
-	"github.com/lingserve/lingserve/internal/upstream"
 )
 
 // MO-50: what a check finds of a model, and that it ends in time whatever the model does.
 func TestACheckFindsWhatAModelDoes(t *testing.T) {
-	refuse := func(body string) upstream.Answer { return upstream.Answer{Status: http.StatusBadRequest, Body: body} }
+	refuse := func(body string) fakeproviders.Answer {
+		return fakeproviders.Answer{Status: http.StatusBadRequest, Body: body}
+	}
 	for _, row := range []struct {
 		name   string
-		script func(upstream.Request) upstream.Answer // but for the first word
-		want   map[string]string                      // status, and what is said
+		script func(fakeproviders.Request) fakeproviders.Answer // but for the first word
+		want   map[string]string                                // status, and what is said
 		took   time.Duration
 	}{
 		{
@@ -30,12 +32,12 @@ func TestACheckFindsWhatAModelDoes(t *testing.T) {
 			0,
 		},
 		{
-			"one that refuses to think", func(r upstream.Request) upstream.Answer {
+			"one that refuses to think", func(r fakeproviders.Request) fakeproviders.Answer {
 				switch {
 				case strings.Contains(string(r.Body), "reasoning_effort"):
 					return refuse(`{"error":{"message":"no","param":"reasoning_effort"}}`)
 				case r.Messages[len(r.Messages)-1].Role == adapter.ToolRole:
-					return upstream.Answer{Text: "It is " + r.Messages[len(r.Messages)-1].Content}
+					return fakeproviders.Answer{Text: "It is " + r.Messages[len(r.Messages)-1].Content}
 				}
 				return providerstest.Able(r)
 			},
@@ -43,9 +45,9 @@ func TestACheckFindsWhatAModelDoes(t *testing.T) {
 			0,
 		},
 		{
-			"one that does not hear its tools", func(r upstream.Request) upstream.Answer {
+			"one that does not hear its tools", func(r fakeproviders.Request) fakeproviders.Answer {
 				if r.Messages[len(r.Messages)-1].Role == adapter.ToolRole {
-					return upstream.Answer{Text: "I do not know."}
+					return fakeproviders.Answer{Text: "I do not know."}
 				}
 				return providerstest.Able(r)
 			},
@@ -53,9 +55,9 @@ func TestACheckFindsWhatAModelDoes(t *testing.T) {
 			0,
 		},
 		{
-			"one whose thoughts may not come back", func(r upstream.Request) upstream.Answer {
+			"one whose thoughts may not come back", func(r fakeproviders.Request) fakeproviders.Answer {
 				if r.Messages[len(r.Messages)-1].Role == adapter.ToolRole {
-					return upstream.Answer{Status: http.StatusInternalServerError, Body: "broken"}
+					return fakeproviders.Answer{Status: http.StatusInternalServerError, Body: "broken"}
 				}
 				return providerstest.Able(r)
 			},
@@ -63,16 +65,18 @@ func TestACheckFindsWhatAModelDoes(t *testing.T) {
 			0,
 		},
 		{
-			"one that goes away", func(upstream.Request) upstream.Answer { return upstream.Answer{Raw: []upstream.Raw{{Hang: true}}} },
+			"one that goes away", func(fakeproviders.Request) fakeproviders.Answer {
+				return fakeproviders.Answer{Raw: []fakeproviders.Raw{{Hang: true}}}
+			},
 			map[string]string{"tools": "fail: no answer within 30s", "thinking": "skip", "two messages": "skip", "schema": "skip", "image": "skip"},
 			30 * time.Second,
 		},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				server := &upstream.Server{Script: func(r upstream.Request) upstream.Answer {
+				server := &fakeproviders.Server{Script: func(r fakeproviders.Request) fakeproviders.Answer {
 					if len(r.Messages) == 1 && r.Messages[0].Content == "Say yes." {
-						return upstream.Answer{Text: "Yes"}
+						return fakeproviders.Answer{Text: "Yes"}
 					}
 					return row.script(r)
 				}}

@@ -14,7 +14,7 @@ import (
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/internal/config"
-	"github.com/lingserve/lingserve/internal/upstream"
+	"github.com/lingserve/lingserve/internal/fakeproviders"
 )
 
 // modelsOfSettings makes the providers of a configuration file and an environment.
@@ -57,9 +57,9 @@ func answerOf(t *testing.T, models *adapter.Registry, name string) (text, model 
 func TestEveryProviderIsAskedAtItsAddressWithItsKey(t *testing.T) {
 	type request struct{ Path, Query, Auth, APIKey, Model string }
 	var asked request
-	stand := &upstream.Server{Script: func(r upstream.Request) upstream.Answer {
+	stand := &fakeproviders.Server{Script: func(r fakeproviders.Request) fakeproviders.Answer {
 		asked.Model = r.Model
-		return upstream.Answer{Text: "hello"}
+		return fakeproviders.Answer{Text: "hello"}
 	}}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked = request{Path: r.URL.Path, Query: r.URL.RawQuery, Auth: r.Header.Get("Authorization"), APIKey: r.Header.Get("Api-Key")}
@@ -161,9 +161,9 @@ func TestEveryProviderIsAskedAtItsAddressWithItsKey(t *testing.T) {
 
 func TestTheUserOfCozeIsTheConfigured(t *testing.T) {
 	var body string
-	server := httptest.NewServer(&upstream.Server{Script: func(r upstream.Request) upstream.Answer {
+	server := httptest.NewServer(&fakeproviders.Server{Script: func(r fakeproviders.Request) fakeproviders.Answer {
 		body = string(r.Body)
-		return upstream.Answer{Text: "hello"}
+		return fakeproviders.Answer{Text: "hello"}
 	}})
 	defer server.Close()
 	answerOf(t, modelsOfSettings(t, "providers: {coze: {base_url: "+server.URL+", key: k, user: web}}"), "coze:7428")
@@ -203,8 +203,8 @@ func TestAModelOfAProviderThatIsNotSetUpSaysWhatIsMissing(t *testing.T) {
 
 // The server of a chat that was left is told so in the background; stop waits for that.
 func TestStopWaitsForWhatProvidersStillDo(t *testing.T) {
-	stand := &upstream.Server{Script: func(upstream.Request) upstream.Answer {
-		return upstream.Answer{Text: strings.Repeat("hello ", 1000), Pace: 20}
+	stand := &fakeproviders.Server{Script: func(fakeproviders.Request) fakeproviders.Answer {
+		return fakeproviders.Answer{Text: strings.Repeat("hello ", 1000), Pace: 20}
 	}}
 	server := httptest.NewServer(stand)
 	defer server.Close()
@@ -238,9 +238,9 @@ func TestStopWaitsForWhatProvidersStillDo(t *testing.T) {
 func TestHeadersProxiesAndOptionsOfProvidersReachTheWire(t *testing.T) {
 	var asked *http.Request
 	var body string
-	stand := &upstream.Server{Script: func(r upstream.Request) upstream.Answer {
+	stand := &fakeproviders.Server{Script: func(r fakeproviders.Request) fakeproviders.Answer {
 		body = string(r.Body)
-		return upstream.Answer{Text: "hello"}
+		return fakeproviders.Answer{Text: "hello"}
 	}}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked = r

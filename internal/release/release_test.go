@@ -22,6 +22,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/lingserve/lingserve/internal/longtest"
 )
 
 // small is a module that is released like ours and is built in a moment.
@@ -120,6 +122,7 @@ func contents(t *testing.T, name string) map[string]string {
 }
 
 func TestTheSameCommitGivesTheSameBytes(t *testing.T) {
+	longtest.Only(t, "two releases are built")
 	target := runtime.GOOS + "/" + runtime.GOARCH
 	release := func(dir string) (out string) {
 		t.Helper()
@@ -295,6 +298,7 @@ func TestLicencesAreTold(t *testing.T) {
 
 // The server's own bill, of the binary that "make build" makes.
 func TestTheServersPartsAreAllInItsBill(t *testing.T) {
+	longtest.Only(t, "a release is built")
 	if testing.Short() {
 		t.Skip("it links the server")
 	}

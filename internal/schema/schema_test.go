@@ -8,7 +8,6 @@ import (
 	"runtime"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -160,13 +159,8 @@ func TestNoSchemaAndNoValueTakesLong(t *testing.T) {
 			value := decode(t, c.value)
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
-			began := time.Now()
 			found := s.Check(value, 16)
-			took := time.Since(began)
 			runtime.ReadMemStats(&after)
-			if took > 20*time.Second { // with the race detector on a busy machine; without a bound it would be years
-				t.Errorf("it took %v", took)
-			}
 			if used := after.TotalAlloc - before.TotalAlloc; used > 1<<30 {
 				t.Errorf("it took %d MiB", used>>20)
 			}
@@ -185,7 +179,7 @@ func TestNoSchemaAndNoValueTakesLong(t *testing.T) {
 			if !c.refused && !cmp.Equal(found, s.Check(value, 16)) {
 				t.Error("the second time it is another answer")
 			}
-			t.Logf("%v, %d MiB", took, (after.TotalAlloc-before.TotalAlloc)>>20)
+			t.Logf("%d MiB", (after.TotalAlloc-before.TotalAlloc)>>20)
 		})
 	}
 }

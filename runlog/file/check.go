@@ -36,7 +36,7 @@ func Check(dir string, found func(file string, offset int64, what string)) (file
 			return files, err
 		}
 		files++
-		for _, bad := range frames(number, text, func([8]byte, bool) {}, func([]byte) bool { return true }) {
+		for _, bad := range frames(number, text, func([8]byte) {}, func([]byte) bool { return true }) {
 			what := fmt.Sprintf("%s; %d bytes cannot be read", bad.why, bad.end-bad.at)
 			if bad.torn {
 				what += ", as a crash can leave them"

@@ -59,7 +59,7 @@ func states(left []*runlog.Left) map[string]string {
 func wholeFrames(r *rapid.T, name string, text []byte, each func(from, to int64)) {
 	number, _ := segmentNumber(name)
 	at := headSize
-	bad := frames(number, text, func([8]byte, bool) {}, func(payload []byte) bool {
+	bad := frames(number, text, func([8]byte) {}, func(payload []byte) bool {
 		end := at + frameHead + int64(len(payload))
 		each(at, end)
 		at = end

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/binary"
-	"encoding/json"
 	"io"
 	"slices"
 	"strconv"
@@ -108,12 +107,11 @@ type reader struct {
 	// Of the file that is read.
 	boot   [8]byte
 	number uint64
-	before bool // it is of the mark before
 }
 
 // file reads a file, and returns what of it is damaged.
 func (k *reader) file(number uint64, text []byte) []damage {
-	begin := func(boot [8]byte, before bool) { k.boot, k.number, k.before = boot, number, before }
+	begin := func(boot [8]byte) { k.boot, k.number = boot, number }
 	return frames(number, text, begin, k.records)
 }
 
@@ -121,13 +119,13 @@ const headSize = int64(len(mark) + 8)
 
 // frames reads the frames of a file: begin takes the file's head, and records takes what each frame holds; records returns false for a
 // form that it does not know. frames skips what is damaged, and returns it.
-func frames(number uint64, text []byte, begin func(boot [8]byte, before bool), records func([]byte) bool) (list []damage) {
+func frames(number uint64, text []byte, begin func(boot [8]byte), records func([]byte) bool) (list []damage) {
 	size := int64(len(text))
-	if size < headSize || string(text[:len(mark)]) != mark && string(text[:len(mark)]) != markBefore {
+	if size < headSize || string(text[:len(mark)]) != mark {
 		return []damage{{0, size, "it does not start with the format's header", size < headSize || isZero(text)}}
 	}
 	boot := [8]byte(text[len(mark):])
-	begin(boot, string(text[:len(mark)]) == markBefore)
+	begin(boot)
 	for at := headSize; at < size; {
 		end, why := frame(boot, number, text, at)
 		if why == "" {
@@ -227,11 +225,7 @@ func (k *reader) records(rest []byte) bool {
 		h := handle{k.boot, number()}
 		switch r := k.byHandle[h]; kind {
 		case recordRun:
-			var id string
-			var from uint64
-			if !k.before {
-				id, from = string(text()), number()
-			}
+			id, from := string(text()), number()
 			opening, base := text(), text()
 			if !ok || !k.begin(h, id, from, opening, base) {
 				return false
@@ -269,16 +263,6 @@ func (k *reader) forget(run string) {
 
 // begin takes the beginning of a run, or of what is written anew of it.
 func (k *reader) begin(h handle, id string, from uint64, opening, base []byte) bool {
-	if k.before {
-		var said struct {
-			Run  string
-			From uint64
-		}
-		if json.Unmarshal(opening, &said) != nil {
-			return false
-		}
-		id, from = said.Run, said.From
-	}
 	if id == "" || from > maxFrom {
 		return false
 	}

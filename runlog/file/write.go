@@ -15,7 +15,6 @@ import (
 const (
 	suffix       = ".log"
 	mark         = "lingrun2"
-	markBefore   = "lingrun1" // of files whose openings say the run and the number of its first event
 	frameHead    = 8
 	maxFrameRead = 1 << 30
 	// maxFrom is more than any event's number: numbers are those of JSON.

@@ -33,7 +33,7 @@ func Tube() *tube.Options {
 }
 
 // wait is for what has no word for its end, on a machine that is busy.
-const wait = 2 * time.Minute
+const wait = time.Hour
 
 func (r *Replica) tube(from uint64) func(id string) *tube.Tube {
 	return func(id string) *tube.Tube {

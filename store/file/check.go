@@ -3,7 +3,6 @@ package file
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -211,13 +210,13 @@ func (s *state) lost(x *indexed, f framing) string {
 	return fmt.Sprintf("it had %d bytes more, with %d entries", last.bytes-s.bytes, last.entries-s.entries)
 }
 
-// index looks at the slots and the marks. An index of an earlier version is passed over.
+// index looks at the slots and the marks.
 func (c *checker) index(file string, text []byte, x indexed) {
 	damaged := func(offset int) {
 		c.damaged(file, 0, int64(offset), "the index is damaged; the server rebuilds it")
 	}
 	if x.size == 0 {
-		if len(text) >= 4 && binary.LittleEndian.Uint32(text) != magicBefore {
+		if len(text) >= 4 {
 			damaged(0)
 		}
 		return
@@ -235,9 +234,6 @@ func (c *checker) index(file string, text []byte, x indexed) {
 		}
 	}
 }
-
-// magicBefore begins an index of the version before.
-const magicBefore = 0x4c54_4932
 
 // side looks at the side file, which fits the state in the index.
 func (c *checker) side(l *log, x indexed) error {

@@ -16,6 +16,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/lingserve/lingserve/internal/longtest"
 	"github.com/lingserve/lingserve/internal/vfs"
 	"github.com/lingserve/lingserve/internal/vfs/vfstest"
 	"github.com/lingserve/lingserve/store"
@@ -273,6 +274,7 @@ func TestALongLogIsReadLikeAShortOne(t *testing.T) {
 
 // TestAnUntouchedLogHoldsNothing is ST-29: no file, no goroutine, and a row of at most 170 bytes.
 func TestAnUntouchedLogHoldsNothing(t *testing.T) {
+	longtest.Only(t, "memory of the process is measured")
 	_, l := openLogs(t, vfs.At(t.TempDir()), store.LogOptions{Space: "s", Indexed: true}, file.Options{Interval: -1})
 	const many = 1000
 	memory := func() uint64 {

@@ -265,7 +265,7 @@ func TestALaggingCopy(t *testing.T) {
 func TestABodyIsStoredOnce(t *testing.T) {
 	t.Parallel()
 	servers := clustertest.One
-	if longtest.Asked() {
+	if longtest.Nightly() {
 		servers = clustertest.Three
 	}
 	a, b, c := two(t, servers(t), store.TableOptions{})

@@ -53,7 +53,7 @@ func statementsOf(schema string) statements {
 
 // logStatements are those of a space. If its batches are kept until they are deleted, they are in one part of the table, which is named.
 type logStatements struct {
-	appendNext, appendEach, info, trim, delete, sync, gone, behind, importLog, imported  string
+	appendNext, appendEach, info, trim, delete, sync, gone, behind                       string
 	find, indexed, addTerms, covered, spansOldest, spansNewest, foundOldest, foundNewest string
 	in                                                                                   func(string) string // names the schema for @
 	open, more                                                                           readStatements
@@ -123,12 +123,8 @@ func logStatementsOf(schema string, parted bool) logStatements {
 			) b ON true WHERE l.id = $1::bigint ORDER BY b.first ` + order)
 	}
 	return logStatements{
-		in: in,
-		importLog: in(`INSERT INTO @logs (space, part_from, part, rev, batch, behind, first, last, last_mark, entries, bytes, indexed, loose, created, updated, listed, trimmed, name, folder, label, head)
-			VALUES ($1::integer, 0, 0, 1, $7::uuid, $7::uuid, 0, 0, 0, 0, 0, 0, 0, $5::timestamptz, $6::timestamptz, $6::timestamptz, false, $2::text, coalesce(substring($2::text FROM '^.*/'), ''), $3::bytea, coalesce($4::bytea, ''))
-			ON CONFLICT (space, name) DO NOTHING RETURNING id`),
-		imported: in(`UPDATE @logs SET (first, last, last_mark, entries, bytes, loose) = ($2::bigint, $3::bigint, $4::bigint, $5::bigint, $6::bigint, $5::bigint) WHERE id = $1::bigint`),
-		find:     in(`SELECT id FROM @logs WHERE space = $1::integer AND name = $2::text`),
+		in:   in,
+		find: in(`SELECT id FROM @logs WHERE space = $1::integer AND name = $2::text`),
 		indexed: in(`SELECT indexed, loose, coalesce((SELECT max(first) FROM @terms WHERE log = l.id AND first <= $3::bigint), 0)
 			FROM @logs l WHERE space = $1::integer AND name = $2::text`),
 		addTerms:    in(`INSERT INTO @terms (log, first, last, terms) VALUES ($1::bigint, $2::bigint, $3::bigint, array_to_tsvector($4::text[]))`),

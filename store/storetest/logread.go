@@ -138,7 +138,7 @@ func (f *follower) next() store.Entry {
 		return e
 	case err := <-f.ended:
 		f.t.Fatalf("the follower ends with %v", err)
-	case <-time.After(2 * time.Minute):
+	case <-time.After(time.Hour):
 		f.t.Fatal("the follower gets nothing")
 	}
 	return store.Entry{}
@@ -151,7 +151,7 @@ func (f *follower) end() error {
 		case err := <-f.ended:
 			return err
 		case <-f.entries:
-		case <-time.After(2 * time.Minute):
+		case <-time.After(time.Hour):
 			f.t.Fatal("the follower does not end")
 		}
 	}

@@ -543,7 +543,7 @@ func (w *watch) next() store.Change {
 	select {
 	case c := <-w.changes:
 		return c
-	case <-time.After(2 * time.Minute):
+	case <-time.After(time.Hour):
 		w.t.Fatal("the watcher is told nothing")
 		return store.Change{}
 	}

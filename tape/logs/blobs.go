@@ -8,10 +8,8 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io/fs"
 	"slices"
 
-	"github.com/lingserve/lingserve/internal/vfs"
 	"github.com/lingserve/lingserve/store"
 	"github.com/lingserve/lingserve/tape"
 )
@@ -109,7 +107,7 @@ func (s *Store) ReadBlob(ctx context.Context, name, handle string, offset, limit
 	key := blobKey(st, handle)
 	in, err := s.space.Info(ctx, key)
 	if isNotFound(err) {
-		return s.readBefore(ctx, name, handle, offset, limit)
+		return nil, 0, noBlob(handle)
 	}
 	if err != nil {
 		return nil, 0, s.explain(name, err)
@@ -140,39 +138,4 @@ func (s *Store) ReadBlob(ctx context.Context, name, handle string, offset, limit
 
 func noBlob(handle string) error {
 	return fmt.Errorf("%w: the session has no blob %.80q", tape.ErrNotFound, handle)
-}
-
-// What earlier versions kept beside a tape in files: a folder with a file for each blob, and an import that was cut off.
-const (
-	blobsBefore  = ".blobs"
-	importBefore = ".import"
-)
-
-// readBefore reads a blob that an earlier version has written.
-func (s *Store) readBefore(ctx context.Context, name, handle string, offset, limit int64) (data []byte, size int64, err error) {
-	if s.disk == nil {
-		return nil, 0, noBlob(handle)
-	}
-	data, err = vfs.ReadFile(s.disk, name+blobsBefore+"/"+handle)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, 0, noBlob(handle)
-	}
-	if sum := sha256.Sum256(data); err == nil && hex.EncodeToString(sum[:]) != handle {
-		s.options.Log.WarnContext(ctx, "blob is damaged", "tape", name, "blob", handle)
-		err = fmt.Errorf("%w: the checksum of blob %s does not match", store.ErrDamaged, handle)
-	}
-	if err != nil {
-		return nil, 0, s.explain(name, err)
-	}
-	size = int64(len(data))
-	from := min(offset, size)
-	return data[from : from+min(limit, size-from)], size, nil
-}
-
-// eraseBefore removes what earlier versions kept beside a tape.
-func (s *Store) eraseBefore(name string) error {
-	if s.disk == nil {
-		return nil
-	}
-	return errors.Join(s.disk.RemoveAll(name+blobsBefore), s.disk.RemoveAll(name+importBefore))
 }

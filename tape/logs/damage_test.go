@@ -278,8 +278,8 @@ func TestDO_06_EachDamageOfATapeIsFoundAndCostsNothingElse(t *testing.T) {
 	})
 }
 
-// DO-06: what an older version has written is read as it is, and what is written behind it has checksums.
-func TestDO_06_LinesOfAnOlderVersionAreReadAsTheyAre(t *testing.T) {
+// DO-06: lines without checksums, as people write them, are read as they are; lines written behind them have checksums.
+func TestDO_06_LinesWithoutChecksumsAreRead(t *testing.T) {
 	const line = `{"id":%d,"kind":"message","payload":{"role":"user","content":"%d"},"meta":{},"date":"2026-03-01T09:00:00.000000Z"}` + "\n"
 	dir := t.TempDir()
 	old := fmt.Sprintf(line, 3, 3) + fmt.Sprintf(strings.Replace(line, "}\n", `,"more":true}`+"\n", 1), 7, 7) + fmt.Sprintf(line, 8, 8)

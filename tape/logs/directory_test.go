@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/lingserve/lingserve/internal/longtest"
 	"github.com/lingserve/lingserve/internal/vfs"
 	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/tape/tapetest"
@@ -73,6 +74,7 @@ func (d *mortalDisk) die() {
 
 // DO-03: several processes use one folder. Each lists at any moment what all of them have written, as if it sorted all tapes.
 func TestAListIsThatOfAllTapesInOrderWhicheverProcessHasWrittenThem(t *testing.T) {
+	longtest.Only(t, "many processes")
 	base := time.Date(2026, 3, 1, 9, 0, 0, 0, time.UTC)
 	rapid.Check(t, func(r *rapid.T) {
 		dir, err := os.MkdirTemp(t.TempDir(), "")

@@ -386,7 +386,7 @@ func TestOnlyOrdinaryFilesAreOpened(t *testing.T) {
 		{"a pipe", func(path string) error { return pipe(path) }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			for _, end := range []string{tapeEnd, indexEnd, sessionEnd, tornEnd, leaseEnd, blobsEnd} {
+			for _, end := range []string{tapeEnd, indexEnd, sessionEnd, tornEnd, leaseEnd} {
 				dir := t.TempDir()
 				if err := c.put(filepath.Join(dir, "a"+end)); err != nil {
 					t.Fatal(err)
@@ -418,15 +418,6 @@ func TestOnlyOrdinaryFilesAreOpened(t *testing.T) {
 				case leaseEnd:
 					if _, err := s.Lease(t.Context(), "a", false); !errors.Is(err, vfs.ErrNotRegular) {
 						t.Errorf("lease: %v", err)
-					}
-				case blobsEnd:
-					create(t, s, "a")
-					secret := "7a3f1f7b8bd4a6e5bde0d8a5bbd6d8a2c8b9a0b2e9a0d1c6a0b5f7c1e3d9f8a7"
-					if data, _, err := s.ReadBlob(t.Context(), "a", secret, 0, 100); err == nil {
-						t.Errorf("the blob is %q", data)
-					}
-					if err := s.Delete(t.Context(), "a"); err != nil {
-						t.Error(err)
 					}
 				}
 			}

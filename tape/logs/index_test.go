@@ -19,6 +19,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/lingserve/lingserve/internal/longtest"
 	"github.com/lingserve/lingserve/tape"
 )
 
@@ -143,6 +144,7 @@ func TestAnIndexThatDoesNotFitIsMadeAgain(t *testing.T) {
 
 // TA-60, TA-22: whatever the moment in which a writer died, or how much of the tape the end of the machine took.
 func TestAnIndexIsCompletedFromWhereItStops(t *testing.T) {
+	longtest.Only(t, "many crashes")
 	dir := t.TempDir()
 	s := open(t, dir, FolderOptions{Sync: SyncNone})
 	create(t, s, "a")
@@ -467,9 +469,6 @@ func TestOrphansAreErased(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := os.MkdirAll(filepath.Join(dir, "a.blobs"), 0o700); err != nil {
-		t.Fatal(err)
-	}
 	s := open(t, dir, FolderOptions{})
 	if err := s.Delete(t.Context(), "a"); err != nil {
 		t.Fatal(err)
@@ -505,6 +504,7 @@ func TestAClockThatGoesBackwardsChangesNothing(t *testing.T) {
 
 // TA-22, TA-23: a million entries, ten thousand sessions.
 func TestLargeStores(t *testing.T) {
+	longtest.Only(t, "a million entries")
 	if testing.Short() {
 		t.Skip("takes long")
 	}

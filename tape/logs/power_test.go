@@ -253,6 +253,7 @@ func (h *powerHandle) Sync() error { // the disk itself is spared
 // batch unless the disk has left a hole before something newer; such a hole is counted and told. The tape can be written as before,
 // and then the power goes again.
 func TestATapeOutlivesALossOfPower(t *testing.T) {
+	longtest.Only(t, "many losses of power")
 	images := longtest.Times(40, 200)
 	for policy, name := range map[Sync]string{SyncNone: "none", SyncInterval: "interval", SyncTurn: "turn", SyncAlways: "always"} {
 		t.Run(name, func(t *testing.T) {

@@ -11,8 +11,7 @@ const (
 	indexEnd   = ".index"
 	sessionEnd = ".session"
 	tornEnd    = ".torn"
-	importEnd  = importBefore
-	blobsEnd   = blobsBefore
+	importEnd  = ".import"
 	partEnd    = ".part"
 	maxAnchor  = 128
 	blockSize  = 64 << 10

@@ -294,9 +294,6 @@ func (s *Store) Delete(ctx context.Context, name string) error {
 			}
 		}
 	}
-	if err := s.eraseBefore(name); err != nil {
-		return s.explain(name, err)
-	}
 	return s.explain(name, s.space.Delete(ctx, key))
 }
 

@@ -1402,7 +1402,7 @@ func erasedMeanwhile(t *testing.T, b *bench) {
 // leased takes a lease without waiting for it. A store may say that its servers do not answer in time, or that one that was given back just
 // now is not free yet: it is asked again, as long as the answer is none of wanted.
 func leased(ctx context.Context, h tape.Leaser, name string, wanted ...error) (l tape.Lease, err error) {
-	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(time.Hour); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		l, err = h.Lease(ctx, name, false)
 		if err == nil || slices.ContainsFunc(wanted, func(w error) bool { return errors.Is(err, w) }) {
 			break

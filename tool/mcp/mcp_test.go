@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/lingserve/lingserve/internal/longtest"
 	"github.com/lingserve/lingserve/tool"
 )
 
@@ -284,6 +285,7 @@ func TestNothingWaitsForAServer(t *testing.T) { // AG-65
 }
 
 func TestServersThatDoNotWorkTakeNothingDown(t *testing.T) { // AG-65
+	longtest.Only(t, "many processes")
 	const hasty = 300 * time.Millisecond // where there will be no answer anyway
 	for _, row := range []struct {
 		name, reason  string

@@ -39,7 +39,7 @@ const pages = new WeakMap();
 
 /** As node:test has it. The test's pages are closed before the servers that they are of, and what went wrong in them fails it. */
 export function test(name, fn) {
-  return tested(name, { timeout: 60_000 }, async (t) => {
+  return tested(name, { timeout: 600_000 }, async (t) => {
     const opened = [];
     pages.set(t, opened);
     try {
@@ -84,7 +84,7 @@ export async function open(t, chrome, url, { files = {}, allow = [], ...options 
   }
   const page = await context.newPage();
   context.on("page", (p) => problem(`another page: ${p.url()}`));
-  page.setDefaultTimeout(20_000);
+  page.setDefaultTimeout(300_000);
   return Object.assign(page, {
     requests,
     /** The starts of runs so far. */

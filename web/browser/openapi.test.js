@@ -65,7 +65,7 @@ const clients = {
 };
 
 for (const [name, client] of Object.entries(clients)) {
-  test(`the client of ${name} compiles and uses a server`, { timeout: 120_000 }, async (t) => {
+  test(`the client of ${name} compiles and uses a server`, { timeout: 600_000 }, async (t) => {
     const at = join(folder, client.program);
     for (const file of ["steps.ts", client.program]) copyFileSync(join(here, "openapi", file), join(folder, file));
     const config = JSON.parse(readFileSync(join(here, "openapi", "tsconfig.json")));

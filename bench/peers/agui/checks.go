@@ -8,13 +8,13 @@ import (
 	"strings"
 
 	"github.com/lingserve/lingserve/bench/peers/play"
-	"github.com/lingserve/lingserve/internal/upstream"
+	"github.com/lingserve/lingserve/internal/fakeproviders"
 )
 
 // answer is what the model says to these clients alone: any document.
-func answer(r upstream.Request) (upstream.Answer, bool) {
+func answer(r fakeproviders.Request) (fakeproviders.Answer, bool) {
 	text, ok := strings.CutPrefix(r.Messages[len(r.Messages)-1].Content, "JSON ")
-	return upstream.Answer{Tokens: pieces(text)}, ok
+	return fakeproviders.Answer{Tokens: pieces(text)}, ok
 }
 
 // pieces cuts a text as models do, mostly between characters.

@@ -78,7 +78,6 @@ type stage struct {
 	server *web.Server
 	turns  *turn.Framework
 	store  *logs.Store
-	demo   *demo.Provider
 	http   *http.Server
 	served sync.WaitGroup
 }
@@ -88,9 +87,9 @@ func newStage(ctx context.Context, workflows string) (*stage, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &stage{store: logs.NewMemory(0, nil), demo: demo.New(nil)}
+	s := &stage{store: logs.NewMemory(0, nil)}
 	models := &adapter.Registry{Default: "demo:demo", Retries: adapter.Retries{Attempts: 1}}
-	models.Register("demo", s.demo)
+	models.Register("demo", demo.New(nil))
 	script := new(script)
 	models.Register("script", script)
 	tools, err := tool.NewSet(tool.Must(tool.New("weather", "Says how the weather is.", func(context.Context, struct{}) (string, error) {
@@ -141,7 +140,6 @@ func (s *stage) close() {
 	cancel()
 	_ = s.turns.Drain(ended)
 	_ = s.store.Close()
-	_ = s.demo.Close()
 }
 
 // sole is the server's only agent.

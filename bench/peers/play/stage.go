@@ -16,8 +16,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/lingserve/lingserve/internal/fakeproviders"
 	"github.com/lingserve/lingserve/internal/program"
-	"github.com/lingserve/lingserve/internal/upstream"
 )
 
 // configuration of the server: an agent whose model is scripted, workflows whose models are the built-in ones. Its streams are full of
@@ -41,7 +41,7 @@ type Program struct {
 	Name      string            // of the folder below bench/peers that has the clients
 	Workflows map[string]string // beside those of this tree, by the names of their files
 	// Answer is what the model says to what only these clients say; false where it says the same as to all. nil is always false.
-	Answer func(upstream.Request) (upstream.Answer, bool)
+	Answer func(fakeproviders.Request) (fakeproviders.Answer, bool)
 	// Run plays the checks whose line has only in it, and returns how many have failed.
 	Run func(ctx context.Context, s *Stage, only string) (failed int, err error)
 }
@@ -87,8 +87,8 @@ type Stage struct {
 	Folder string           // of the clients
 	Server *program.Process // that clients talk to
 
-	own      func(upstream.Request) (upstream.Answer, bool)
-	upstream upstream.Server
+	own      func(fakeproviders.Request) (fakeproviders.Answer, bool)
+	upstream fakeproviders.Server
 	http     *http.Server
 	served   sync.WaitGroup
 	temp     string
@@ -96,7 +96,7 @@ type Stage struct {
 	config   string
 
 	mu    sync.Mutex
-	asked []upstream.Request
+	asked []fakeproviders.Request
 }
 
 func (s *Stage) open(ctx context.Context, workflows map[string]string) error {
@@ -149,7 +149,7 @@ func (s *Stage) Start(ctx context.Context, args ...string) (*program.Process, er
 }
 
 // Requests are those that the model got since the last call.
-func (s *Stage) Requests() []upstream.Request {
+func (s *Stage) Requests() []fakeproviders.Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	asked := s.asked
@@ -173,16 +173,16 @@ var (
 )
 
 // answer is what the model says, by the last thing that it is told.
-func (s *Stage) answer(r upstream.Request) upstream.Answer {
+func (s *Stage) answer(r fakeproviders.Request) fakeproviders.Answer {
 	s.mu.Lock()
 	s.asked = append(s.asked, r)
 	s.mu.Unlock()
 	last := r.Messages[len(r.Messages)-1]
-	call := func(calls ...upstream.ToolCall) upstream.Answer {
-		return upstream.Answer{Reasoning: "A tool helps.", Text: "Let me see.", ToolCalls: calls}
+	call := func(calls ...fakeproviders.ToolCall) fakeproviders.Answer {
+		return fakeproviders.Answer{Reasoning: "A tool helps.", Text: "Let me see.", ToolCalls: calls}
 	}
 	if last.Role == "tool" {
-		return upstream.Answer{Text: "That is what came of it."}
+		return fakeproviders.Answer{Text: "That is what came of it."}
 	}
 	if s.own != nil {
 		if a, ok := s.own(r); ok {
@@ -191,32 +191,32 @@ func (s *Stage) answer(r upstream.Request) upstream.Answer {
 	}
 	switch last.Content {
 	case "nasty":
-		return upstream.Answer{Text: Nasty, Pace: 400}
+		return fakeproviders.Answer{Text: Nasty, Pace: 400}
 	case "think":
-		return upstream.Answer{Reasoning: "Light is scattered.", Text: "Because of the air."}
+		return fakeproviders.Answer{Reasoning: "Light is scattered.", Text: "Because of the air."}
 	case "megabyte":
-		return upstream.Answer{Tokens: []string{strings.Repeat("é\n", 1<<18), "."}}
+		return fakeproviders.Answer{Tokens: []string{strings.Repeat("é\n", 1<<18), "."}}
 	case "tool":
-		return call(upstream.ToolCall{ID: "call_1", Name: "tape_info", Arguments: "{}"})
+		return call(fakeproviders.ToolCall{ID: "call_1", Name: "tape_info", Arguments: "{}"})
 	case "tools":
-		return call(upstream.ToolCall{ID: "call_1", Name: "tape_info", Arguments: "{}"}, upstream.ToolCall{ID: "call_2", Name: "nonsense", Arguments: `{"a":1}`})
+		return call(fakeproviders.ToolCall{ID: "call_1", Name: "tape_info", Arguments: "{}"}, fakeproviders.ToolCall{ID: "call_2", Name: "nonsense", Arguments: `{"a":1}`})
 	case "ask":
-		return call(upstream.ToolCall{ID: "call_1", Name: "tape_anchors", Arguments: "{}"})
+		return call(fakeproviders.ToolCall{ID: "call_1", Name: "tape_anchors", Arguments: "{}"})
 	case "ask and look":
-		return call(upstream.ToolCall{ID: "call_1", Name: "tape_anchors", Arguments: "{}"}, upstream.ToolCall{ID: "call_2", Name: "tape_info", Arguments: "{}"})
+		return call(fakeproviders.ToolCall{ID: "call_1", Name: "tape_anchors", Arguments: "{}"}, fakeproviders.ToolCall{ID: "call_2", Name: "tape_info", Arguments: "{}"})
 	case "ask twice":
-		return call(upstream.ToolCall{ID: "call_1", Name: "tape_anchors", Arguments: "{}"}, upstream.ToolCall{ID: "call_2", Name: "tape_anchors", Arguments: "{}"})
+		return call(fakeproviders.ToolCall{ID: "call_1", Name: "tape_anchors", Arguments: "{}"}, fakeproviders.ToolCall{ID: "call_2", Name: "tape_anchors", Arguments: "{}"})
 	case "slow":
-		return upstream.Answer{Text: Long, Pace: 400}
+		return fakeproviders.Answer{Text: Long, Pace: 400}
 	case "endless":
-		return upstream.Answer{Text: strings.Repeat("blue ", 100_000), Pace: 200}
+		return fakeproviders.Answer{Text: strings.Repeat("blue ", 100_000), Pace: 200}
 	case "flood": // the log of it is cut
-		return upstream.Answer{Text: Flood, Pace: 20_000}
+		return fakeproviders.Answer{Text: Flood, Pace: 20_000}
 	case "refuse":
-		return upstream.Answer{Status: http.StatusUnauthorized}
+		return fakeproviders.Answer{Status: http.StatusUnauthorized}
 	case "break":
 		frame := `data: {"id":"c","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":{"content":"The"},"logprobs":null,"finish_reason":null}]}` + "\n\n"
-		return upstream.Answer{Raw: []upstream.Raw{{Bytes: frame}, {Wait: 50 * time.Millisecond, Cut: true}}}
+		return fakeproviders.Answer{Raw: []fakeproviders.Raw{{Bytes: frame}, {Wait: 50 * time.Millisecond, Cut: true}}}
 	}
-	return upstream.Answer{Text: fmt.Sprintf("%d: %s", len(r.Messages), last.Content), Pace: 200}
+	return fakeproviders.Answer{Text: fmt.Sprintf("%d: %s", len(r.Messages), last.Content), Pace: 200}
 }

@@ -27,9 +27,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/lingserve/lingserve/internal/fakeproviders"
 	"github.com/lingserve/lingserve/internal/fleet"
 	"github.com/lingserve/lingserve/internal/program"
-	"github.com/lingserve/lingserve/internal/upstream"
 )
 
 func main() {
@@ -78,8 +78,8 @@ func textOf(input string) string {
 	return strings.Join(words, " ")
 }
 
-func answer(r upstream.Request) upstream.Answer {
-	return upstream.Answer{Tokens: strings.SplitAfter(textOf(r.Messages[len(r.Messages)-1].Content), " "), Pace: 30}
+func answer(r fakeproviders.Request) fakeproviders.Answer {
+	return fakeproviders.Answer{Tokens: strings.SplitAfter(textOf(r.Messages[len(r.Messages)-1].Content), " "), Pace: 30}
 }
 
 func run(ctx context.Context, o options) (err error) {
@@ -95,7 +95,7 @@ func run(ctx context.Context, o options) (err error) {
 	if err != nil {
 		return err
 	}
-	models := &http.Server{Handler: &upstream.Server{Script: answer}, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, 0)}
+	models := &http.Server{Handler: &fakeproviders.Server{Script: answer}, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, 0)}
 	var serving sync.WaitGroup
 	serving.Go(func() { _ = models.Serve(l) }) // until it is closed
 	defer func() { _ = models.Close(); serving.Wait() }()

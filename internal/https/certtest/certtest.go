@@ -118,5 +118,5 @@ func Client(t *testing.T, addr string, c *tls.Config, protocols ...string) *http
 		},
 	}
 	t.Cleanup(tr.CloseIdleConnections)
-	return &http.Client{Transport: tr, Timeout: time.Minute}
+	return &http.Client{Transport: tr, Timeout: time.Hour}
 }

@@ -45,7 +45,7 @@ func Listen(t *testing.T) (path string, next func() string) {
 		select {
 		case one := <-said:
 			return one
-		case <-time.After(time.Minute):
+		case <-time.After(time.Hour):
 			t.Fatal("nothing is said")
 			return ""
 		}

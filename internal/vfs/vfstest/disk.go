@@ -603,7 +603,7 @@ func Each(t *testing.T, life func(t *testing.T, d *Disk)) {
 	for first := 1; first <= calls; first++ {
 		for kind := range kinds {
 			for count, name := range []string{"until it is mended", "once"} {
-				if !longtest.Asked() && (kind == Done && count == 0 || kind == Full && count == 1) {
+				if !longtest.Nightly() && (kind == Done && count == 0 || kind == Full && count == 1) {
 					continue
 				}
 				once(t, Fault{first, count, kind}, fmt.Sprintf("call %d of %d, %v, %s", first, calls, kind, name), life)

@@ -44,17 +44,8 @@ func Migrations(files fs.FS, folder string) []Migration {
 // Migrate brings the schema to the version of the last of the migrations, in one transaction. Other processes that start at the same moment
 // wait for it. A newer schema is left alone. The table versions records which migrations were made.
 func Migrate(ctx context.Context, conn *pgx.Conn, schema, versions string, all []Migration) error {
-	return migrate(ctx, conn, schema, versions, all, true)
-}
-
-// Upgrade is Migrate for tables that exist. It does nothing if another process has removed them.
-func Upgrade(ctx context.Context, conn *pgx.Conn, schema, versions string, all []Migration) error {
-	return migrate(ctx, conn, schema, versions, all, false)
-}
-
-func migrate(ctx context.Context, conn *pgx.Conn, schema, versions string, all []Migration, create bool) error {
 	newest := all[len(all)-1].Version
-	at, err := VersionOf(ctx, conn, schema, versions)
+	at, err := versionOf(ctx, conn, schema, versions)
 	if err != nil {
 		return err
 	}
@@ -72,14 +63,11 @@ func migrate(ctx context.Context, conn *pgx.Conn, schema, versions string, all [
 	if err := beginMigration(ctx, tx, schema, versions); err != nil {
 		return err
 	}
-	if at, err = VersionOf(ctx, tx, schema, versions); err != nil {
+	if at, err = versionOf(ctx, tx, schema, versions); err != nil {
 		return err
 	}
 	if at > newest {
 		return tooNew(schema, at, newest)
-	}
-	if at == 0 && !create {
-		return nil
 	}
 	for _, m := range all {
 		if m.Version <= at {
@@ -140,8 +128,8 @@ type querier interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-// VersionOf returns the version of a schema, or 0 if there is nothing in it yet.
-func VersionOf(ctx context.Context, q querier, schema, versions string) (version int, err error) {
+// versionOf returns the version of a schema, or 0 if there is nothing in it yet.
+func versionOf(ctx context.Context, q querier, schema, versions string) (version int, err error) {
 	var there bool
 	if err := q.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_tables WHERE schemaname = $1 AND tablename = $2)`, schema, versions).Scan(&there); err != nil || !there {
 		return 0, err

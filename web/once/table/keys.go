@@ -295,35 +295,6 @@ func (k *Keys) Each(ctx context.Context, wanted func(run string) bool, keep func
 	return k.remove(ctx, drop)
 }
 
-// Import takes in claims of an earlier version, by what their keys hash to. A key that is known stays as it is.
-func (k *Keys) Import(ctx context.Context, claims map[[16]byte]once.Claim) error {
-	puts := make([]store.Put, 0, importAtOnce)
-	put := func() error {
-		_, errs := k.table.Put(ctx, puts...)
-		puts = puts[:0]
-		return errors.Join(slices.DeleteFunc(errs, func(err error) bool { return errors.Is(err, store.ErrMoved) })...)
-	}
-	for hash, c := range claims {
-		p := k.put(c, 0, c.Of)
-		p.Key, p.Life = keyOf(c.Owner, hash), k.o.Retention-time.Since(c.At)
-		if p.Life <= 0 {
-			continue
-		}
-		if puts = append(puts, p); len(puts) == importAtOnce {
-			if err := put(); err != nil {
-				return fmt.Errorf("once: %w", err)
-			}
-		}
-	}
-	if err := put(); err != nil {
-		return fmt.Errorf("once: %w", err)
-	}
-	return nil
-}
-
-// importAtOnce is how many claims Import takes in with one write.
-const importAtOnce = 1000
-
 // share is how many keys of one owner with a name are known. A server that asks nobody who they are has one owner, who has all.
 func (k *Keys) share() int64 { return max(k.o.Most/8, 1) }
 

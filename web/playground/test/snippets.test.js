@@ -55,12 +55,12 @@ function script(t, text) {
   writeFileSync(join(folder, "console.mjs"), "console.log = (...said) => process.stdout.write(JSON.stringify(said) + '\\n');\n");
   writeFileSync(join(folder, "snippet.mjs"), text);
   const imports = ["--import", pathToFileURL(join(folder, "console.mjs")).href];
-  return run(process.execPath, [...imports, join(folder, "snippet.mjs")], { cwd: folder, timeout: 60_000, maxBuffer: 64 << 20 })
+  return run(process.execPath, [...imports, join(folder, "snippet.mjs")], { cwd: folder, timeout: 600_000, maxBuffer: 64 << 20 })
     .then(({ stdout, stderr }) => ({ stderr, said: stdout.split("\n").filter(Boolean).map((line) => JSON.parse(line)) }));
 }
 
 // What stands for itself in an agent's answer: its session is another one each time, and nothing of it is in the text.
-test("what is copied gets the document that a plain request gets", { timeout: 300_000 }, async (t) => {
+test("what is copied gets the document that a plain request gets", { timeout: 600_000 }, async (t) => {
   const server = await lingserve(t, { pace: 0, config, workflows });
   for (const [name, request] of Object.entries(requests)) {
     const answer = await fetch(server.runs, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(request) });
@@ -68,7 +68,7 @@ test("what is copied gets the document that a plain request gets", { timeout: 30
     assert.equal(want.status, "completed", `${name}: ${JSON.stringify(want)}`);
 
     await t.test(`${name}, with curl`, async () => {
-      const { stdout } = await run("bash", ["-c", curl(server.url, request)], { timeout: 60_000, maxBuffer: 64 << 20 });
+      const { stdout } = await run("bash", ["-c", curl(server.url, request)], { timeout: 600_000, maxBuffer: 64 << 20 });
       const events = stdout.split("\n").filter(Boolean).map((line) => JSON.parse(line));
       assert.equal(events[0].event, "started");
       assert.deepEqual(events.at(-1).data, { status: "completed" });
@@ -95,7 +95,7 @@ test("what is copied gets the document that a plain request gets", { timeout: 30
   }
 });
 
-test("what is copied works with the key of a server that asks for one, and has no key in it", { timeout: 60_000 }, async (t) => {
+test("what is copied works with the key of a server that asks for one, and has no key in it", { timeout: 600_000 }, async (t) => {
   const key = "ann-0123456789-abcdefghij";
   const server = await lingserve(t, { pace: 0, env: { LINGSERVE_API_KEYS: `ann:${key}:user` } });
   process.env.LINGSERVE_KEY = key;

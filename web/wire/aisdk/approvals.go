@@ -104,7 +104,6 @@ func (e *Encoder) required(dst, data []byte) []byte {
 	if json.Unmarshal(data, &q) != nil {
 		return dst
 	}
-	q.ID = cmp.Or(q.ID, q.Call) // in records of earlier versions
 	if e.o.Version >= Version6 && q.Subagent == "" {
 		for _, c := range e.pending {
 			if c.real == q.Call && !c.asked {

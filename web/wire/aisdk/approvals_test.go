@@ -203,28 +203,3 @@ func TestDA_01_ASubagentsQuestionIsNotAskedAsTheTurnsCall(t *testing.T) {
 		}
 	}
 }
-
-// The records of runs of earlier versions have no ids of questions.
-func TestARunOfAnEarlierVersionIsTold(t *testing.T) {
-	const question = `{"call":"c","tool":"t","arguments":{"a":1}}`
-	for version := 5; version <= 7; version++ {
-		tb := newTube(0)
-		for _, ev := range []tube.Event{
-			called("0", "c"), named("approval_required", question), named("approval_resolved", `{"call":"c","decision":"approve"}`), set("$tool_results/0", "1"),
-		} {
-			if _, err := tb.Send(ev); err != nil {
-				t.Fatal(err)
-			}
-		}
-		_ = tb.Close("completed")
-		o := aisdk.Options{Run: runID, Version: version}
-		if version > 5 {
-			o.Pass = aisdk.Passed(o, tb.NewReader(0).Waiting())
-		}
-		m := &aisdktest.Message{Version: version}
-		stream(t, aisdk.New(o), m, tb, tb.NewReader(0))
-		if got := shown(m); got[1] != `dynamic-tool c t output-available {"a":1} 1` || m.Finish != "stop" {
-			t.Errorf("version %d: %q", version, got)
-		}
-	}
-}

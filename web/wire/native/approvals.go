@@ -51,7 +51,7 @@ func (h Handlers) ReadAnswer(w http.ResponseWriter, r *http.Request) (answer age
 	}
 	var known bool
 	if answer.ID, known = agent.ReadQuestionID(wire.PathValue(r, "approval")); !known {
-		// Earlier versions had the model's id of the call here, which models repeat.
+		// Clients send the model's id of the call, which models repeat.
 		return answer, wire.NewProblem(wire.CodeGone, "call ids do not work here; expected /v1/runs/{run}/approvals/{approval}, with the id from the event "+
 			string(agent.ApprovalRequiredEvent))
 	}

@@ -18,7 +18,7 @@ func Ready(addr string) { notify(daemon.SdNotifyReady + "\nSTATUS=serving " + ad
 
 // Stopping reports that the server shuts down, which takes at most grace and some seconds.
 func Stopping(grace time.Duration) {
-	notify(fmt.Sprintf("%s\nSTATUS=letting running work end\nEXTEND_TIMEOUT_USEC=%d", daemon.SdNotifyStopping, (grace+10*time.Second).Microseconds()))
+	notify(fmt.Sprintf("%s\nSTATUS=letting running work end\nEXTEND_TIMEOUT_USEC=%d", daemon.SdNotifyStopping, (grace + 10*time.Second).Microseconds()))
 }
 
 // Watch notifies the watchdog until ctx ends, twice per period, while h answers /healthz with 200. It calls h without a connection: an

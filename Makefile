@@ -39,7 +39,6 @@ ALONE    = ./adapter/TestAFastAnswerLetsOthersRun \
 	./runlog/file/TestTheFilesOfRunningRunsAreBounded \
 	./store/file/TestACutLogHasWholeBatches \
 	./store/file/TestTrimmedEntriesLeaveTheDisk \
-	./store/nats/TestABatchWithoutAnEnd \
 	./tape/logs/TestEachCallToTheDiskMayFail \
 	./tube/TestATubeIsASliceOfEvents \
 	./web/TestAHealthCheckGoesBeforeOtherConnections
@@ -48,7 +47,7 @@ alone    = ^($(subst $(subst ,, ),|,$(notdir $(ALONE))))$$
 # Version of a release; the commit's tag unless given, or else one made of its time and name.
 VERSION ?=
 
-.PHONY: release image all build install run test lint format fmt vet unit compile fuzz fuzz-seconds soak long draws chaos cluster rolling scale bench bench-once bench-cluster bench-memory web client playground browser parts peers picture vuln clean
+.PHONY: release image all build install run test lint format fmt vet unit compile fuzz fuzz-seconds soak long draws chaos cluster rolling bench bench-once bench-cluster bench-memory web client playground browser parts peers picture vuln clean
 
 all: test
 
@@ -75,8 +74,8 @@ vet:
 
 # What takes longest or waits begins first, so that none of it is left when all else has ended, and as many packages at once as keep two
 # processors at work while some of them wait.
-FIRST    = ./web ./internal/faults ./store/nats ./store/postgres ./cmd/server ./channel/inbox ./tape/logs ./store/file ./run ./internal/attacks ./adapter/openai \
-	./tool/mcp ./internal/release ./control ./cluster ./internal/chaos
+FIRST    = ./web ./internal/faults ./store/postgres ./cmd/server ./channel/inbox ./tape/logs ./store/file ./run ./internal/attacks ./adapter/openai \
+	./tool/mcp ./internal/release ./control ./internal/chaos
 UNITJOBS ?= 3
 # Whatever the compiler is told of its own memory, tests are not; and the race detector has a fault of its own.
 AS_USED  = "$(CURDIR)/tools/test.sh"
@@ -89,12 +88,10 @@ unit:
 	$(GO) test -vet=off -exec '$(AS_USED)' -shuffle=on -count=1 -run '$(alone)' $(sort $(dir $(ALONE)))
 	$(GO) test -vet=off -ldflags=-w -exec '$(AS_USED)' $(RACE) -p $(UNITJOBS) -shuffle=on -count=1 -skip '$(alone)' $(FIRST) ./...
 
-# What tests consist of, with and without the race detector, as packages: who runs them then only has to link. And the program without the
-# engines that can be left out.
+# What tests consist of, with and without the race detector, as packages: who runs them then only has to link.
 compile:
 	$(GO) list -export -test ./... >/dev/null
 	$(GO) list -export -test $(RACE) ./... >/dev/null
-	for tags in nonats nopostgres nonats,nopostgres; do $(GO) build -tags $$tags -o /dev/null ./cmd/server || exit 1; done
 
 # Some thousand inputs for every fuzz target, as they come; "make fuzz" has minutes for each, and is led by what they reach.
 fuzz-seconds:
@@ -110,7 +107,7 @@ soak:
 
 # The long form of tests that "make test" has in a short one: three servers as well as one, more draws, rounds and kills, larger counts.
 # Some minutes.
-LONG = ./channel/inbox ./channel/outbox ./cluster ./cluster/clustertest ./control ./runlog/file ./runlog/logs ./store/nats ./store/postgres ./tape/logs
+LONG = ./channel/inbox ./channel/outbox ./control ./runlog/file ./runlog/logs ./store/postgres ./tape/logs
 long:
 	$(GO) test -vet=off $(RACE) -count=1 -p 1 -timeout 30m $(LONG) -args -long
 
@@ -119,25 +116,19 @@ DRAWS ?= 1000
 draws:
 	RAPID_CHECKS=$(DRAWS) $(GO) test -vet=off -count=1 -timeout 0 $$(grep -rl --include=*_test.go pgregory.net/rapid . | xargs -n 1 dirname | sort -u)
 
-# Replicas and the servers of ENGINE (nats or postgres) in processes of their own are killed, stopped and cut off from each other, while
+# Replicas and the PostgreSQL server that they share, in processes of their own, are killed, stopped and cut off from each other, while
 # SESSIONS clients and more do what they like, at least for CHAOS: what comes out is held to a model. The same SEED has the same clients
 # do the same again, 0 has others each time. Some of it takes root, for network namespaces, and is left out without.
 SESSIONS ?= 1000
 CHAOS    ?= 5m
 SEED     ?= 20261122
-ENGINE   ?= nats
 chaos: build
-	$(GO) test -count=1 -timeout 0 -v -run TestChaos ./internal/chaos -args -program "$(CURDIR)/bin/lingserve" -sessions $(SESSIONS) -for $(CHAOS) -seed $(SEED) -engine $(ENGINE) -faults
+	$(GO) test -count=1 -timeout 0 -v -run TestChaos ./internal/chaos -args -program "$(CURDIR)/bin/lingserve" -sessions $(SESSIONS) -for $(CHAOS) -seed $(SEED) -faults
 
-# Three NATS servers, three replicas and, where haproxy is installed, a load balancer in front, on this machine, to try them out.
+# A PostgreSQL server, three replicas and, if haproxy is installed, a load balancer in front of them, on this machine, to try them out.
 cluster: build
 	$(GO) build -o bin/clusterup ./internal/clusterup
 	@exec bin/clusterup -program bin/lingserve -addr $(ADDR)
-
-# Sessions, runs and keys at a NATS server, as many as SIZES says: what they need there, and what more of them would.
-SIZES ?= 10000,100000
-scale:
-	$(GO) run ./bench/scale -sessions $(SIZES)
 
 # Linters are pinned in tools/go.mod, so that the module itself stays free of them.
 lint: vet
@@ -157,9 +148,9 @@ bench-once:
 	$(GO) test -run '^$$' -vet=off -bench . -benchtime 1x -benchmem -short ./turn ./tape/... ./agent ./channel/... ./bench/turns
 	$(GO) test -vet=off -run LargeStores ./tape/logs
 
-# What several replicas cost beside one, as bench/CLUSTER.md has it, which gets the table: a quarter of an hour, on a machine that does nothing else.
+# The cost of runs that replicas share, as bench/CLUSTER.md has it: two minutes, on a machine that does nothing else.
 bench-cluster:
-	$(GO) run ./bench/cluster -into bench/CLUSTER.md
+	$(GO) run ./bench/cluster
 
 # Floods at a server in a memory control group of 512 MiB and of 1 GiB, as bench/MEMORY.md has them: some minutes, as root on Linux.
 bench-memory:

@@ -56,7 +56,7 @@ type sources struct {
 	all []*prometheus.Desc
 
 	draining, overloaded, endedRuns, endedBytes, connections, turnedAway *prometheus.Desc
-	memoryHeld, memoryKept, memoryWaiting, memoryRefused                 *prometheus.Desc
+	memoryHeld, memoryWaiting, memoryRefused                             *prometheus.Desc
 	turnsRunning, turnsWaiting, turnsRefused                             *prometheus.Desc
 	approvals, slots, slotsRefused, journal, outbox                      *prometheus.Desc
 	engineUp, engineAway, engineReconnects, engineReplicas               *prometheus.Desc
@@ -89,7 +89,6 @@ func (s *sources) make(m *Metrics) {
 	s.connections = desc("connections", "gauge", "Open client connections.")
 	s.turnedAway = desc("connections_turned_away_total", "counter", "Connections closed because their address had too many.")
 	s.memoryHeld = desc("runs_memory_bytes", "gauge", "Part of limit.memory that requests and runs use.")
-	s.memoryKept = desc("runs_memory_kept_bytes", "gauge", "Part of limit.memory reserved for running runs.")
 	s.memoryWaiting = desc("runs_memory_waiting", "gauge", "Model answers that wait for memory.")
 	s.memoryRefused = desc("runs_memory_refused_total", "counter", "Model answers ended for lack of memory.")
 	s.overloaded = desc("overloaded", "gauge", "1 while the server refuses work because of this limit: memory, disk, runs or streams.", "limit")
@@ -131,7 +130,6 @@ func (s *sources) Collect(to chan<- prometheus.Metric) {
 		count(s.turnedAway, l.TurnedAway)
 		gauge(s.draining, one(l.Draining))
 		gauge(s.memoryHeld, float64(l.Memory.Bytes))
-		gauge(s.memoryKept, float64(l.Memory.Kept))
 		gauge(s.memoryWaiting, float64(l.Memory.Waiting))
 		count(s.memoryRefused, l.Memory.Refused)
 		at := map[string]bool{}

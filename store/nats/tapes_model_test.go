@@ -15,6 +15,7 @@ import (
 
 	"github.com/lingserve/lingserve/cluster/clustertest"
 	"github.com/lingserve/lingserve/tape"
+	"github.com/lingserve/lingserve/tape/tapetest"
 )
 
 func collect[T any](seq iter.Seq2[T, error]) (all []T, err error) {
@@ -336,7 +337,7 @@ func TestTwoReplicasAgainstAModel(t *testing.T) { // CL-02, CL-06
 							want[j].Bytes = listed[i].Bytes
 						}
 					}
-					page, _ := collect(tape.Page(want, tape.SessionQuery{}))
+					page, _ := collect(tapetest.Page(want, tape.SessionQuery{}))
 					if diff := cmp.Diff(page, listed); err != nil || diff != "" {
 						r.Fatalf("replica %d: the list: %v (-want +got):\n%s", i, err, diff)
 					}

@@ -155,7 +155,7 @@ func (s *server) openStores(signals <-chan os.Signal) (err error) {
 		return err
 	}
 	s.later(func() { s.shared.close(s.log) }) // the last of all that keeps something
-	if s.tables, err = openTables(context.Background(), s.c, s.shared, s.log); err != nil {
+	if s.tables, err = openTables(s.c, s.shared, s.log); err != nil {
 		return err
 	}
 	if s.shared == nil { // else shared closes them

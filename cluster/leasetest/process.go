@@ -1,8 +1,7 @@
-package clustertest
+package leasetest
 
 import (
 	"bufio"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -11,60 +10,42 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-
-	"github.com/lingserve/lingserve/cluster"
+	"time"
 )
 
 // A process that can be killed is the test's own program, started again with a role.
 const (
-	roleVariable = "CLUSTERTEST_ROLE"
-	argVariable  = "CLUSTERTEST_ARG"
-
-	serverRole = "nats"
-	ready      = "ready"
+	roleVariable = "LEASETEST_ROLE"
+	argVariable  = "LEASETEST_ARG"
 )
 
-// Main is for a package whose tests start processes: func TestMain(m *testing.M) { clustertest.Main(m, roles) }.
-func Main(m *testing.M, roles map[string]func(arg string) error) {
-	Role(roles)
-	m.Run() // what calls TestMain exits with its result
-}
-
-// Role comes first in the TestMain of a package whose tests start processes, and returns in the test itself. A process has one of the
-// roles, or is a server of [Three]; what it writes to stdout is for its test, line by line, and it should end when its stdin does.
+// Role comes first in the TestMain of a package whose tests start processes, and returns in the test itself. A started process runs its role
+// instead of the tests. It writes lines for its test to stdout, and ends when its stdin does.
 func Role(roles map[string]func(arg string) error) {
 	name := os.Getenv(roleVariable)
 	if name == "" {
 		return
 	}
 	run := roles[name]
-	if name == serverRole {
-		run = runServer
-	}
 	if run == nil {
-		fmt.Fprintf(os.Stderr, "clustertest: there is no role %q: the package's TestMain calls clustertest.Main with its roles\n", name)
+		fmt.Fprintf(os.Stderr, "leasetest: there is no role %q: the package's TestMain calls leasetest.Role with its roles\n", name)
 		os.Exit(2)
 	}
 	if err := run(os.Getenv(argVariable)); err != nil {
-		fmt.Fprintln(os.Stderr, "clustertest:", err)
+		fmt.Fprintln(os.Stderr, "leasetest:", err)
 		os.Exit(1)
 	}
 	os.Exit(0)
 }
 
-// runServer is a process that is a server.
-func runServer(arg string) error {
-	var o cluster.Options
-	if err := json.Unmarshal([]byte(arg), &o); err != nil {
-		return err
+// Eventually waits until done returns true. It fails the test after [Soon].
+func Eventually(t testing.TB, what string, done func() bool) {
+	t.Helper()
+	for end := time.Now().Add(Soon); !done(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("waited %v for %s", Soon, what)
+		}
 	}
-	s, err := cluster.StartServer(o)
-	if err != nil {
-		return err
-	}
-	fmt.Println(ready)
-	_, err = io.Copy(io.Discard, os.Stdin)
-	return errors.Join(err, s.Stop())
 }
 
 // Process is a process of a test.
@@ -86,9 +67,6 @@ func Start(t testing.TB, role, arg string) *Process {
 	}
 	cmd := exec.Command(program)
 	cmd.Env = append(os.Environ(), roleVariable+"="+role, argVariable+"="+arg)
-	if role == serverRole {
-		cmd.Env = append(cmd.Env, "GORACE=exitcode=0") // a race within the NATS server is not what these tests are about
-	}
 	cmd.Stderr = os.Stderr
 	stdin, err := cmd.StdinPipe()
 	if err != nil {

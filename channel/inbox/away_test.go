@@ -9,21 +9,20 @@ import (
 
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/channel/owner"
-	"github.com/lingserve/lingserve/cluster"
-	"github.com/lingserve/lingserve/cluster/clustertest"
+	"github.com/lingserve/lingserve/cluster/replicatest"
 	"github.com/lingserve/lingserve/internal/longtest"
+	"github.com/lingserve/lingserve/internal/postgrestest"
 )
 
-// Of three servers the leader of the stream is killed while events come; who brings them repeats what was refused, as platforms do.
-func TestThreeServersLoseTheirLeader(t *testing.T) { // CL-02, CL-03, CH-71
+// The database is stopped while events come. Senders repeat what was refused, as platforms do.
+func TestEventsThatComeWhileTheDatabaseStopsRunOnce(t *testing.T) { // CL-02, CL-03, CH-71
 	t.Parallel()
-	s := clustertest.Three(t)
+	s := postgrestest.Run(t)
+	db := database{s.URL(), replicatest.Schema()}
 	var ran runs
 	var doors []*channel.Door
-	var stream string
 	for range 2 {
-		j, c := replica(t, s)
-		stream = c.Name("TABLE", cluster.Token("inbox"))
+		j, _ := db.replica(t)
 		d, _ := door(t, j, func(e channel.JournalEntry, _ channel.Claim) error {
 			ran.add(e.Key)
 			return nil
@@ -43,7 +42,9 @@ func TestThreeServersLoseTheirLeader(t *testing.T) { // CL-02, CL-03, CH-71
 	}
 	go func() { wg.Wait(); close(done) }()
 	until(t, "some events to run", func() bool { return ran.len() > n/10 })
-	s.Kill(s.Leader(stream))
+	if err := errors.Join(s.Shutdown(), s.Restart()); err != nil {
+		t.Fatal(err)
+	}
 	<-done
 	until(t, "all events to run", func() bool { return ran.len() == n })
 	ran.check(t, n)
@@ -68,11 +69,12 @@ func deliver(t *testing.T, d *channel.Door, i int) (isNew, refused bool) {
 	}
 }
 
-// All servers are away for a while: nothing hangs, nothing is lost, and what ended meanwhile is stored when they are back.
-func TestTheServersAreAway(t *testing.T) { // CL-10, CH-71, CH-73
+// The database is away for a while: nothing hangs, nothing is lost, and what ended meanwhile is stored when they are back.
+func TestTheDatabaseIsAway(t *testing.T) { // CL-10, CH-71, CH-73
 	t.Parallel()
-	s := clustertest.One(t)
-	j, _ := replica(t, s)
+	s := postgrestest.Run(t)
+	db := database{s.URL(), replicatest.Schema()}
+	j, _ := db.replica(t)
 	for i := range 2 {
 		if _, err := j.Accept(t.Context(), key(i), []byte("raw")); err != nil {
 			t.Fatal(err)
@@ -82,7 +84,9 @@ func TestTheServersAreAway(t *testing.T) { // CL-10, CH-71, CH-73
 	if err != nil || c == nil {
 		t.Fatal(err)
 	}
-	s.Kill(0)
+	if err := s.Shutdown(); err != nil {
+		t.Fatal(err)
+	}
 	began := time.Now()
 	for name, call := range map[string]func() error{
 		"accept": func() error { _, err := j.Accept(t.Context(), key(2), []byte("raw")); return err },
@@ -98,8 +102,10 @@ func TestTheServersAreAway(t *testing.T) { // CL-10, CH-71, CH-73
 	if state, err := j.Peek(t.Context(), key(0)); state != channel.ClaimSettled || err != nil {
 		t.Errorf("for this replica the event is %q, %v, expected to be settled", state, err)
 	}
-	s.Restart(0)
-	other, _ := replica(t, s)
+	if err := s.Restart(); err != nil {
+		t.Fatal(err)
+	}
+	other, _ := db.replica(t)
 	until(t, "the event to be settled everywhere", func() bool {
 		state, err := other.Peek(t.Context(), key(0))
 		return err == nil && state == channel.ClaimSettled

@@ -18,6 +18,7 @@ import (
 // FT-25, DO-04, TA-12: the disk of the data folder becomes full under a server that does not watch it. What the disk would have to keep is
 // refused, all else goes on, and everything is as before when there is room, and after a restart. Mounting a small file system takes root.
 func TestFullDiskIsNamedAndOutlived(t *testing.T) {
+	parallel(t)
 	const secret = "whsec_aG9va2hvb2tob29raG9va2hvb2tob29r"
 	data := t.TempDir()
 	if err := syscall.Mount("tmpfs", data, "tmpfs", 0, "size=8m"); err != nil {
@@ -25,7 +26,7 @@ func TestFullDiskIsNamedAndOutlived(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = syscall.Unmount(data, syscall.MNT_DETACH) })
 	o := serving{
-		data: data, args: []string{"--limit-disk-free", "0", "--run-ended-memory", "64KiB"},
+		data: data, args: []string{"--limit-disk-free", "0", "--run-ended-memory", "64KiB", "--workspace", t.TempDir()}, // of the sessions after the restart, too
 		config: "agents:\n  helper: {model: openai:m}\nchannels:\n  hook: {type: webhook, secret: " + secret + ", agent: helper, ack: result, dm: {policy: open}}\n",
 	}
 	s := serve(t, o)

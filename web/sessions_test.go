@@ -507,7 +507,7 @@ func TestSessionWhoseHashIsTakenIsRefusedAndTheLogNamesBoth(t *testing.T) {
 	}
 	log := a.log.String()
 	for _, message := range []string{"two sessions have the same hash", "turn failed"} {
-		if !regexp.MustCompile(`level=ERROR msg="` + message + `".*` + first).MatchString(log) || !strings.Contains(log, second) {
+		if !regexp.MustCompile(`level=ERROR msg="`+message+`".*`+first).MatchString(log) || !strings.Contains(log, second) {
 			t.Errorf("the log does not have an error %q of both: %s", message, log)
 		}
 	}

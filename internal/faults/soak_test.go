@@ -38,8 +38,13 @@ var wires = []struct {
 	provider string
 	wire     adaptertest.Wire
 }{
-	{"openai", adaptertest.OpenAI}, {"coze", adaptertest.Coze}, {"ollama", adaptertest.Ollama}, {"anthropic", adaptertest.Anthropic},
-	{"gemini", adaptertest.Gemini}, {"responses", adaptertest.Responses}, {"bedrock", adaptertest.Bedrock},
+	{"openai", adaptertest.OpenAI},
+	{"coze", adaptertest.Coze},
+	{"ollama", adaptertest.Ollama},
+	{"anthropic", adaptertest.Anthropic},
+	{"gemini", adaptertest.Gemini},
+	{"responses", adaptertest.Responses},
+	{"bedrock", adaptertest.Bedrock},
 }
 
 // plan is one run of the soak. All of it comes from its number, so that the model and the client know the same.

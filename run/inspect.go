@@ -3,7 +3,6 @@ package run
 import (
 	"context"
 	"maps"
-	"time"
 
 	"github.com/lingserve/lingserve/access"
 	"github.com/lingserve/lingserve/channel"

@@ -1,11 +1,11 @@
 package web
 
 import (
-	"regexp"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"

@@ -162,3 +162,108 @@ func ExampleRun_direct() {
 	// to Ann: ok
 	// 2 visible  <nil>
 }
+
+// BuildContext maps facts to what an agent is told, for channels that run their turns by themselves.
+func ExampleBuildContext() {
+	c, err := channel.BuildContext(channel.Facts{
+		Channel: "paper", MessageID: "1", From: "42", Sender: channel.SenderFacts{ID: "42", Name: "Ann"},
+		Conversation: channel.ConversationFacts{Kind: channel.Direct, ID: "42"},
+		Route:        channel.RouteFacts{AgentID: "assistant", RouteSessionKey: "paper:42"},
+		Reply:        channel.ReplyPlanFacts{To: "42"},
+		Message:      channel.MessageFacts{RawBody: "hello"},
+		Media: []channel.MediaFact{
+			{Path: "/media/a.png", ContentType: "image/png"},
+			{URL: "https://example.com/b.ogg", ContentType: "audio/ogg", Transcribed: true},
+		},
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(c.SessionKey, c.SenderName, c.BodyForAgent)
+	fmt.Printf("%q %q %q %v\n", c.MediaPaths(), c.MediaURLs(), c.MediaTypes(), c.MediaTranscribedIndexes())
+	_, err = channel.BuildContext(channel.Facts{Channel: "paper"})
+	fmt.Println(err)
+	// Output:
+	// paper:42 Ann hello
+	// ["/media/a.png" ""] ["" "https://example.com/b.ogg"] ["image/png" "audio/ogg"] [1]
+	// channel: Facts.MessageID is missing
+}
+
+// A prepared plan has a dispatch of its own: the kernel authorizes and records the turn, and the channel sends what it likes.
+func ExampleKernel_RunPrepared() {
+	k := &channel.Kernel{}
+	policy := channel.Policy{DM: channel.PolicyOpen}
+	sender := channel.SenderFacts{ID: "42"}
+	r, err := k.RunPrepared(context.Background(), channel.Meta{Channel: "paper"}, &channel.Prepared{
+		Common: channel.Common{
+			Facts: channel.Facts{
+				Channel: "paper", MessageID: "1", Sender: sender,
+				Conversation: channel.ConversationFacts{Kind: channel.Direct, ID: "42"},
+				Route:        channel.RouteFacts{AgentID: "assistant", RouteSessionKey: "paper:42"},
+				Reply:        channel.ReplyPlanFacts{To: "42"},
+				Access:       policy.Access(sender.Identity(), channel.MentionFacts{}),
+				Message:      channel.MessageFacts{RawBody: "hello"},
+			},
+			OnPreDispatchFailure: func(_ context.Context, err error) { fmt.Println("not dispatched:", err) },
+			OnFinalize: func(_ context.Context, r channel.Result) error {
+				fmt.Println("finalized:", r.Outcome)
+				return nil
+			},
+		},
+		Dispatch: func(ctx context.Context, t *channel.Turn, _ channel.Agent) (channel.DispatchResult, error) {
+			_, err := t.Sink.Do(ctx, channel.Block{Kind: channel.ReplyFinal}, func(context.Context) (channel.Receipt, error) {
+				fmt.Println("a card with", t.Context.BodyForAgent)
+				return channel.Receipt{MessageIDs: []string{"7"}}, nil
+			})
+			return channel.DispatchResult{}, err
+		},
+	})
+	fmt.Println(r.Outcome, r.Dispatch.Final, err)
+	// Output:
+	// a card with hello
+	// finalized: visible
+	// visible 1 <nil>
+}
+
+// directory is a recorder that looks the name of a group up beside the turn.
+type directory struct{}
+
+func (directory) Record(_ context.Context, r channel.Row) error {
+	fmt.Println("recorded:", r.SessionKey, r.CreateIfMissing)
+	return nil
+}
+
+func (directory) LastRoute(context.Context, channel.Row) error { return nil }
+
+func (directory) Enrich(r channel.Row) func(context.Context) error {
+	return func(context.Context) error { return fmt.Errorf("nobody knows the group %s", r.Group.ID) }
+}
+
+// Track gets the recorder's task. NoDelivery is for an agent that only observes.
+func ExampleEnricher() {
+	k := &channel.Kernel{Recorder: directory{}, Agent: agent(func(context.Context, *channel.Turn) (channel.DispatchResult, error) {
+		return channel.DispatchResult{NoReply: true}, nil
+	})}
+	var wait func(context.Context) error
+	r, err := k.RunAssembled(context.Background(), channel.Meta{Channel: "paper"}, &channel.Assembled{
+		Delivery: channel.NoDelivery{},
+		Common: channel.Common{
+			Facts: channel.Facts{
+				Channel: "paper", MessageID: "1", Sender: channel.SenderFacts{ID: "42"},
+				Conversation: channel.ConversationFacts{Kind: channel.Group, ID: "7"},
+				Route:        channel.RouteFacts{AgentID: "assistant", RouteSessionKey: "paper:7"},
+				Reply:        channel.ReplyPlanFacts{To: "7"},
+				Access:       channel.AccessFacts{Group: channel.GroupFacts{Policy: channel.PolicyOpen, RouteAllowed: true}},
+				Message:      channel.MessageFacts{RawBody: "hello"},
+			},
+			Record: channel.RecordOptions{CreateIfMissing: true, Track: func(w func(context.Context) error) { wait = w }},
+		},
+	})
+	fmt.Println(r.Outcome, err)
+	fmt.Println(wait(context.Background()))
+	// Output:
+	// recorded: paper:7 true
+	// silent <nil>
+	// nobody knows the group 7
+}

@@ -83,21 +83,6 @@ func (l *loader) sources(s *spec, index map[string]int, names []string, target l
 		s.waits = append(s.waits, wait{target})
 		return
 	}
-	var against []string // why the schemas of all bots that could fire it rule that out
-	for _, b := range s.bots {
-		if t.fits(b) {
-			if why := allows(b, t); why == "" {
-				against = nil
-				break
-			} else {
-				against = append(against, why)
-			}
-		}
-	}
-	if against != nil {
-		l.Errorf(t.at, "on", "this trigger never fires: %s", strings.Join(against, "; "))
-		return
-	}
 	for i, b := range s.bots {
 		if !t.fits(b) {
 			continue

@@ -32,7 +32,7 @@ type FileReader interface {
 // dir resolves `file:` references; where it is nil, as for a workflow in a request, there can be none, and no extra_body. providers are
 // those that models can be of; without any, that is not checked. All problems found are joined; each is a *[FileError].
 func ParseSpec(file string, text []byte, dir FileReader, providers ...string) (Workflow, error) {
-	l := &loader{Reader: yaml.Reader{File: file, Aliases: true, Explain: unquoted, Synonym: synonym}, dir: dir, providers: providers}
+	l := &loader{Reader: yaml.Reader{File: file, Aliases: true, Explain: unquoted}, dir: dir, providers: providers}
 	var s *spec
 	if root := l.Parse(string(text)); root != nil {
 		s = l.workflow(root)
@@ -54,29 +54,6 @@ type loader struct {
 
 // fields are the members of a mapping by name.
 type fields = map[string]*yaml.Node
-
-// synonym names the field that other programs call name.
-func synonym(name string, known []string) string {
-	if f := otherNames[name]; slices.Contains(known, f.field) {
-		return fmt.Sprintf(", did you mean %q, such as %s?", f.field, f.example)
-	}
-	return ""
-}
-
-// otherNames are what other programs call the fields.
-var otherNames = func() map[string]struct{ field, example string } {
-	type field = struct{ field, example string }
-	on, when, message := field{"on", "on: {done: plan}"}, field{"when", `when: input.level == "expert"`}, field{"message", `message: "{{ input.question }}"`}
-	return map[string]field{
-		"after": on, "needs": on, "depends_on": on, "dependsOn": on, "depends": on, "requires": on, "trigger": on, "triggers": on, "wait_for": on,
-		"if": when, "condition": when, "user": message, "question": message, "content": message,
-		"system": {"prompt", "prompt: Answer briefly."}, "instructions": {"prompt", "prompt: Answer briefly."},
-		"output": {"root", "root: article"}, "path": {"root", "root: article"}, "uri": {"root", "root: article"},
-		"steps": {"bots", "bots: {plan: {}}"}, "nodes": {"bots", "bots: {plan: {}}"}, "agents": {"bots", "bots: {plan: {}}"}, "tasks": {"bots", "bots: {plan: {}}"},
-		"inputs": {"input", "input: {type: object}"}, "failed": {"error", "{error: plan}"}, "fail": {"error", "{error: plan}"},
-		"success": {"completed", "{completed: plan}"}, "succeeded": {"completed", "{completed: plan}"}, "finished": {"done", "{done: plan}"}, "ended": {"done", "{done: plan}"},
-	}
-}()
 
 var (
 	workflowFields = []string{"name", "description", "model", "options", "input", "bots", "events", "filter", "limits", "restart"}

@@ -232,7 +232,7 @@ bots:
 `, []string{
 			`w.yaml:3:11: on: expected exactly one of string, object, value, done, completed and error, got 2; write several triggers as a list, such as [{done: a}, {error: b}]`,
 			`w.yaml:4:12: on: no bot fires this trigger: no bot writes to "outline"; did you mean {done: outline}?`,
-			`w.yaml:5:12: unknown field "finished", did you mean "done", such as {done: plan}? expected string, object, value, done, completed and error`,
+			`w.yaml:5:12: unknown field "finished"; expected string, object, value, done, completed and error`,
 		}},
 		{"roots that collide", `
 bots:

@@ -167,7 +167,7 @@ func runs(t *testing.T, w Workflow, m *models, input string, o *runOptions, chec
 		d := done{err: manager.Close(), took: time.Since(start)}
 		during.Wait()
 		d.Result = manager.Peek(true)
-		for e, err := range manager.AllEvents(t.Context()) {
+		for e, err := range manager.Tube().AllEvents(t.Context(), 0) {
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -3,7 +3,6 @@ package jsonuri
 import (
 	"bytes"
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math/bits"
@@ -182,16 +181,8 @@ func (d *Document) AppendJSON(dst []byte) []byte { return d.root.appendJSON(dst,
 // {} when there is none. What follows in a uri is the way into that value, as in a document.
 func (d *Document) AppendReserved(dst []byte) []byte { return d.reserved.appendJSON(dst, nil) }
 
-// Decode stores the document in the value that into points to, by the rules of [json.Unmarshal].
-func (d *Document) Decode(into any) error { return json.Unmarshal(d.AppendJSON(nil), into) }
-
 // Size returns the bytes of memory that the document's text takes, about.
 func (d *Document) Size() int { return d.size }
-
-// Clone returns an independent copy.
-func (d *Document) Clone() *Document {
-	return &Document{root: d.root.clone(), reserved: d.reserved.clone(), size: d.size}
-}
 
 // place returns the node at uri and makes it, and what leads to it, where it is missing.
 func (d *Document) place(uri []byte) (*node, error) {

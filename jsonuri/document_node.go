@@ -3,7 +3,6 @@ package jsonuri
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 )
@@ -158,17 +157,6 @@ func (n *node) depth() int {
 		}
 	}
 	return depth
-}
-
-func (n *node) clone() node {
-	c := node{kind: n.kind, text: slices.Clone(n.text)}
-	if n.kids != nil {
-		c.kids = &kids{nodes: make([]node, len(n.kids.nodes)), keys: slices.Clone(n.kids.keys), index: maps.Clone(n.kids.index)}
-		for i := range n.kids.nodes {
-			c.kids.nodes[i] = n.kids.nodes[i].clone()
-		}
-	}
-	return c
 }
 
 // A part is where in a document's text a value is.

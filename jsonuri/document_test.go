@@ -342,53 +342,6 @@ func TestWalkVisitsEachValueOnceInDocumentOrder(t *testing.T) {
 	}
 }
 
-func TestCloneIsIndependent(t *testing.T) {
-	var d Document
-	if err := d.Set(nil, []byte(`{"a":["x"],"b":{"c":1},"d":2,"e":3,"f":4,"g":5,"h":6,"i":7,"j":8}`)); err != nil {
-		t.Fatal(err)
-	}
-	if err := d.Append([]byte("$r"), []byte("x")); err != nil {
-		t.Fatal(err)
-	}
-	before := string(d.AppendJSON(nil))
-	c := d.Clone()
-	for _, ch := range []change{{uri: "a/0", append: "y"}, {uri: "a/1", set: "1"}, {uri: "b/c", set: "2"}, {uri: "new", set: "1"}, {uri: "$r", append: "y"}} {
-		if err := ch.apply(c); err != nil {
-			t.Fatal(err)
-		}
-	}
-	c.Delete("d")
-	if got := string(d.AppendJSON(nil)); got != before {
-		t.Errorf("the first changed with its copy: %s", got)
-	}
-	if got := string(d.AppendReserved(nil)); got != `{"$r":"x"}` {
-		t.Errorf("what stands beside the first changed: %s", got)
-	}
-	want := `{"a":["xy",1],"b":{"c":2},"e":3,"f":4,"g":5,"h":6,"i":7,"j":8,"new":1}`
-	if got := string(c.AppendJSON(nil)); got != want {
-		t.Errorf("the copy is %s", got)
-	}
-	checkSize(t, &d)
-	checkSize(t, c)
-}
-
-func TestDecodeGivesTheDocumentToGo(t *testing.T) {
-	var d Document
-	if err := d.Set(nil, []byte(`{"title":"sky","tags":["a","b"]}`)); err != nil {
-		t.Fatal(err)
-	}
-	var v struct {
-		Title string
-		Tags  []string
-	}
-	if err := d.Decode(&v); err != nil {
-		t.Fatal(err)
-	}
-	if v.Title != "sky" || !slices.Equal(v.Tags, []string{"a", "b"}) {
-		t.Errorf("%+v", v)
-	}
-}
-
 func TestDocumentKeepsNoReferenceToItsArguments(t *testing.T) {
 	var d Document
 	uri, value := []byte("a"), []byte(`1`)
@@ -577,8 +530,6 @@ func TestFoldOfRandomDeltasEqualsTheOracle(t *testing.T) {
 			case 0:
 				d.Get("a/b")
 			case 1:
-				d = *d.Clone()
-			case 2:
 				if err := d.Append([]byte(Format(path...)+"/$r/x"), []byte("y")); len(path) > 0 && err != nil {
 					t.Fatal(err)
 				}
@@ -647,9 +598,6 @@ func FuzzDocument(f *testing.F) {
 			}
 			return len(uri) < 1000
 		})
-		if c := d.Clone(); !bytes.Equal(c.AppendJSON(nil), d.AppendJSON(nil)) {
-			t.Fatal("the copy differs")
-		}
 	})
 }
 

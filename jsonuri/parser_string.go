@@ -5,7 +5,6 @@ import (
 	"math/bits"
 	"unicode/utf16"
 	"unicode/utf8"
-	"unsafe"
 )
 
 // Where a string stands between two bytes. The states up to subHighU3 are numbered by the bytes at the end of what was
@@ -190,16 +189,9 @@ func appendEscapedByte(dst []byte, c byte) []byte {
 // AppendEscaped appends text as the content of a JSON string (RFC 8259, section 7), without quotes. What is not UTF-8 becomes
 // U+FFFD, one for each byte.
 func AppendEscaped[T string | []byte](dst []byte, text T) []byte {
-	switch t := any(text).(type) {
-	case []byte:
-		return appendEscaped(dst, t)
-	case string:
-		return appendEscaped(dst, unsafe.Slice(unsafe.StringData(t), len(t))) // only read
-	}
-	return dst
+	return appendEscaped(dst, []byte(text)) // which copies nothing
 }
 
-// appendEscaped does the same with bytes.
 func appendEscaped(dst, text []byte) []byte {
 	for i := 0; i < len(text); {
 		j := skipPlain(text, i)

@@ -61,3 +61,16 @@ func ExampleManager_Go() {
 	// {"event":"error","data":{"code":"invalid_request","message":"there is no city of that name","retryable":false,"fatal":false}}
 	// {"event":"finished","data":{"status":"failed"}}
 }
+
+// Task is Go for a task with a value.
+func ExampleTask() {
+	ctx := context.Background()
+	m := ling.New(ctx, bot.Config{}, nil)
+	distance := ling.Task(m, func(context.Context) (int, error) { return 384_400, nil })
+	km, err := distance(ctx)
+	fmt.Println(km, err)
+	fmt.Println(m.Close())
+	// Output:
+	// 384400 <nil>
+	// <nil>
+}

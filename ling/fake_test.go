@@ -100,7 +100,7 @@ func ask(t testing.TB, m *Manager, name, root, question string, l bot.Listener) 
 // lines are the named events of a run that has ended, without usage.
 func named(m *Manager) []string {
 	var lines []string
-	for e := range m.AllEvents(context.Background()) {
+	for e := range m.Tube().AllEvents(context.Background(), 0) {
 		if line := string(e.AppendJSON(nil)); strings.HasPrefix(line, `{"event"`) && e.Name != "usage" {
 			lines = append(lines, strings.ReplaceAll(line, m.ID(), "RUN"))
 		}

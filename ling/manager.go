@@ -314,11 +314,6 @@ func (m *Manager) Events(ctx context.Context) iter.Seq2[tube.Event, error] {
 	return m.tube.Events(ctx, 0)
 }
 
-// AllEvents is Events with those that filters and quiet bots hide from clients; see [tube.Tube.AllEvents].
-func (m *Manager) AllEvents(ctx context.Context) iter.Seq2[tube.Event, error] {
-	return m.tube.AllEvents(ctx, 0)
-}
-
 // admit counts one more of something that is limited.
 func (m *Manager) admit(count *int, limit int, what string) error {
 	m.mu.Lock()

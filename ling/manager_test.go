@@ -524,7 +524,7 @@ func TestCloseAndCancelRaceForOneEnd(t *testing.T) {
 			}
 			wg.Wait()
 			ends := 0
-			for e := range m.AllEvents(t.Context()) {
+			for e := range m.Tube().AllEvents(t.Context(), 0) {
 				if e.Terminal() {
 					ends++
 				}

@@ -25,7 +25,7 @@ func TestWhatIsUsedWithoutABotIsToldAndSummedUp(t *testing.T) {
 		t.Error(diff)
 	}
 	var told []string
-	for e, err := range m.AllEvents(t.Context()) {
+	for e, err := range m.Tube().AllEvents(t.Context(), 0) {
 		if err != nil {
 			t.Fatal(err)
 		}

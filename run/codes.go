@@ -11,7 +11,6 @@ const (
 	codeConflict    = "conflict"
 	codeTooLarge    = "too_large"
 	codeRateLimited = "rate_limited"
-	codeOutput      = "output_invalid"
 	codeOverloaded  = "overloaded"
 	codeDraining    = "draining"
 	codeInternal    = "internal"

@@ -6,8 +6,6 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"iter"
-	"slices"
 	"strings"
 	"time"
 
@@ -136,34 +134,4 @@ func (q SessionQuery) Last() (last Info, err error) {
 		return Info{}, fmt.Errorf("%w: %q is not a cursor of a session list", ErrInvalid, q.After)
 	}
 	return last, nil
-}
-
-// Page yields what q selects of these sessions, the newest entry first.
-func Page(infos []Info, q SessionQuery) iter.Seq2[Info, error] {
-	return func(yield func(Info, error) bool) {
-		last, err := q.Last()
-		if err != nil {
-			yield(Info{}, err)
-			return
-		}
-		infos = slices.SortedFunc(slices.Values(infos), newer)
-		n := 0
-		for _, info := range infos {
-			switch {
-			case q.Workspace != "" && info.Workspace != q.Workspace, !strings.HasPrefix(info.Session, q.Prefix), q.After != "" && newer(last, info) >= 0, IsFork(info.Tape):
-				continue
-			case q.Limit > 0 && n == q.Limit, !yield(info, nil):
-				return
-			}
-			n++
-		}
-	}
-}
-
-// newer orders sessions by their last entry, and those of one moment by name.
-func newer(a, b Info) int {
-	if c := b.Updated.Compare(a.Updated); c != 0 {
-		return c
-	}
-	return cmp.Compare(a.Tape, b.Tape)
 }

@@ -1,7 +1,6 @@
 package tape
 
 import (
-	"fmt"
 	"iter"
 	"time"
 )
@@ -15,7 +14,7 @@ type Query struct {
 	FromAnchor  string // the latest anchor of this name and what follows it
 	FromLast    bool   // the last anchor of any name and what follows it; the whole tape where there is none
 
-	From, To time.Time // dates, inclusive; zero is open. See ParseDate.
+	From, To time.Time // dates, inclusive; zero is open.
 
 	Kinds  []Kind // any of them; none is all kinds
 	Text   string // only entries in which each word occurs, see Tape.Search
@@ -29,18 +28,4 @@ type Source interface {
 	Entries(after, before int64, newest bool) iter.Seq2[Entry, error]
 	// Anchors yields where the anchors are, newest first.
 	Anchors() iter.Seq2[AnchorRef, error]
-}
-
-// ParseDate reads a date of a query, and returns the first and the last moment that it means: a date alone is its whole
-// day in UTC, and a time without a zone is in UTC.
-func ParseDate(s string) (first, last time.Time, err error) {
-	if day, err := time.Parse(time.DateOnly, s); err == nil {
-		return day, day.AddDate(0, 0, 1).Add(-time.Microsecond), nil
-	}
-	for _, layout := range []string{time.RFC3339Nano, "2006-01-02T15:04:05.999999999"} {
-		if at, err := time.Parse(layout, s); err == nil {
-			return at.UTC(), at.UTC(), nil
-		}
-	}
-	return time.Time{}, time.Time{}, fmt.Errorf("%w: %.40q is not a date; expected one such as 2026-03-01 or 2026-03-01T09:00:00Z", ErrInvalid, s)
 }

@@ -176,26 +176,6 @@ func TestMetaKeepsWhatItDoesNotKnow(t *testing.T) { // TA-05
 	}
 }
 
-func TestADateAloneIsItsWholeDay(t *testing.T) { // TA-21
-	for text, want := range map[string][2]string{
-		"2026-03-01":                {"2026-03-01T00:00:00Z", "2026-03-01T23:59:59.999999Z"},
-		"2026-03-01T09:00:00Z":      {"2026-03-01T09:00:00Z", "2026-03-01T09:00:00Z"},
-		"2026-03-01T09:00:00+01:00": {"2026-03-01T08:00:00Z", "2026-03-01T08:00:00Z"},
-		"2026-03-01T09:00:00.5":     {"2026-03-01T09:00:00.5Z", "2026-03-01T09:00:00.5Z"},
-	} {
-		first, last, err := tape.ParseDate(text)
-		got := [2]string{first.Format(time.RFC3339Nano), last.Format(time.RFC3339Nano)}
-		if err != nil || got != want {
-			t.Errorf("%s is %v, %v, want %v", text, got, err, want)
-		}
-	}
-	for _, bad := range []string{"", "yesterday", "2026-02-30", "2026-3-1"} {
-		if _, _, err := tape.ParseDate(bad); !errors.Is(err, tape.ErrInvalid) {
-			t.Errorf("%q: %v, want ErrInvalid", bad, err)
-		}
-	}
-}
-
 func TestAHitShowsTheMatchAndWhatIsAroundIt(t *testing.T) { // TA-24
 	before, after := strings.Repeat("vor ", 50), strings.Repeat(" 之后", 50)
 	for name, row := range map[string]struct{ text, query, want string }{

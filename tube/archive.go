@@ -9,7 +9,6 @@ import (
 	"io"
 	"math"
 	"strconv"
-	"sync"
 )
 
 // An archive is a tube that has ended, as JSON Lines:
@@ -45,8 +44,7 @@ func (t *Tube) WriteTo(w io.Writer) (int64, error) {
 		return 0, ErrRunning
 	}
 
-	out := archiver{w: w, line: archives.Get().(*archiveBuffer)[:0]}
-	defer out.free()
+	out := archiver{w: w}
 	out.line = append(out.line, `{"archive":"`+archiveMark+`","version":`...)
 	out.line = strconv.AppendInt(out.line, archiveVersion, 10)
 	out.line = append(out.line, `,"run":`...)
@@ -83,12 +81,6 @@ func (t *Tube) WriteTo(w io.Writer) (int64, error) {
 	return out.n, out.err
 }
 
-// archiveBuffer is what is written at a time, and a line more.
-type archiveBuffer [maxBlock + 4<<10]byte
-
-// archives are buffers for those who write: a server may let thousands of small runs go within a second.
-var archives = sync.Pool{New: func() any { return new(archiveBuffer) }}
-
 type archiver struct {
 	w    io.Writer
 	line []byte
@@ -121,13 +113,6 @@ func (a *archiver) end(hidden bool) {
 	a.line = append(a.line, "}\n"...)
 	if len(a.line) >= maxBlock {
 		a.flush()
-	}
-}
-
-// free gives the buffer back; one that had to grow for a long line is left to the collector.
-func (a *archiver) free() {
-	if cap(a.line) == len(archiveBuffer{}) {
-		archives.Put((*archiveBuffer)(a.line[:cap(a.line)]))
 	}
 }
 

@@ -2,6 +2,7 @@ package tube_test
 
 import (
 	"fmt"
+	"regexp"
 
 	"github.com/lingserve/lingserve/jsonuri"
 	"github.com/lingserve/lingserve/tube"
@@ -74,4 +75,33 @@ func ExampleTube_AddFilter() {
 	// Output:
 	// {"article":{"body":"text"}}
 	// {"article":{"body":"text","notes":{"0":"text"}}}
+}
+
+// A filter hides uris and whole events from clients. A matcher is a uri, a function, a regular expression or a pattern.
+func ExampleFilter() {
+	t := tube.New("run-1", &tube.Options{Document: func() tube.Document { return new(jsonuri.Document) }})
+	t.AddFilter(tube.Filter{Exclude: []tube.Matcher{
+		tube.URI("draft"),
+		tube.Func(func(uri []byte) bool { return len(uri) > 20 }),
+		regexp.MustCompile(`^notes/\d+$`),
+		tube.EventFunc(func(e tube.Event) bool { return e.Name == "cost" }),
+	}})
+	send := func(uri string) {
+		_, _ = t.Send(tube.Event{Kind: tube.Append, URI: []byte(uri), Value: []byte("text")})
+	}
+	send("draft")
+	send("notes/1")
+	send("title")
+	_, _ = t.Send(tube.Event{Kind: tube.Named, Name: "cost", Value: []byte("7")})
+	t.ClearFilters()
+	send("draft")
+	r := t.NewReader(0)
+	for e := range r.Waiting() {
+		fmt.Printf("%s\n", e.AppendJSON(nil))
+	}
+	fmt.Println("next:", r.Next())
+	// Output:
+	// {"uri":"title","delta":"text"}
+	// {"uri":"draft","delta":"text"}
+	// next: 5
 }

@@ -2,8 +2,6 @@ package turn
 
 import (
 	"context"
-	"maps"
-	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -127,13 +125,6 @@ type Lifespan interface {
 // Reply returns an envelope with this content to where e came from.
 func (e *Envelope) Reply(content string) *Envelope {
 	return &Envelope{SessionID: e.SessionID, Channel: e.Channel, ChatID: e.ChatID, OutputChannel: e.OutputChannel, Content: content}
-}
-
-// Clone returns a copy that shares nothing that is changed by adding to it.
-func (e *Envelope) Clone() *Envelope {
-	c := *e
-	c.Media, c.Context, c.Extra = slices.Clone(e.Media), slices.Clone(e.Context), maps.Clone(e.Extra)
-	return &c
 }
 
 // IsCommand says whether the envelope is a command: one of kind command, or a message that [CommandName] finds a name in and

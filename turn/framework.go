@@ -20,9 +20,7 @@ const (
 	DefaultQueue         = 16
 	DefaultQueueTotal    = 4096
 	DefaultInboxMessages = 32
-	DefaultInboxBytes    = 256 << 10
 	DefaultSaveTimeout   = 10 * time.Second
-	DefaultObserveLimit  = 5 * time.Second
 )
 
 // Options are the settings of a framework; the zero value has the default limits.
@@ -31,12 +29,10 @@ type Options struct {
 	Log           *slog.Logger
 	Timeout       time.Duration // of a turn, from load_state to the last dispatch; 0 is none
 	SaveTimeout   time.Duration // of each plugin in save_state, 10 s
-	ObserveLimit  time.Duration // of each observer, 5 s
 	Concurrency   int           // turns that run at once, 256
 	Queue         int           // submissions that wait per session, 16
 	QueueTotal    int           // submissions that wait in all, 4096
 	InboxMessages int           // steering that waits in a turn, 32
-	InboxBytes    int           // 256 KiB
 	// Code returns the code of an error that this package does not know, such as a model's; "" where it does not know it either.
 	// It need not unwrap the error: it is asked about what is inside too.
 	Code func(error) string
@@ -69,9 +65,7 @@ func New(o Options) *Framework {
 	orDefault(&o.Queue, DefaultQueue)
 	orDefault(&o.QueueTotal, DefaultQueueTotal)
 	orDefault(&o.InboxMessages, DefaultInboxMessages)
-	orDefault(&o.InboxBytes, DefaultInboxBytes)
 	orDefault(&o.SaveTimeout, DefaultSaveTimeout)
-	orDefault(&o.ObserveLimit, DefaultObserveLimit)
 	if abs, err := filepath.Abs(o.Workspace); err == nil {
 		o.Workspace = abs
 	}

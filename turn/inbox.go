@@ -5,6 +5,9 @@ import (
 	"slices"
 )
 
+// inboxBytes bounds the steering of one turn.
+const inboxBytes = 256 << 10
+
 // inbox is the steering of a turn that runs, under the lock of the lanes: so no message is lost between the end of a turn and the
 // lane.
 type inbox struct {
@@ -17,7 +20,7 @@ type inbox struct {
 // put adds a ticket; false where there is no room.
 func (i *inbox) put(k *Ticket) bool {
 	o, size := &i.host.lanes.options, sizeOf(k.turn.outcome.Envelope)
-	if i.closed || len(i.list) >= o.InboxMessages || i.bytes+size > o.InboxBytes {
+	if i.closed || len(i.list) >= o.InboxMessages || i.bytes+size > inboxBytes {
 		return false
 	}
 	i.list = append(i.list, k)

@@ -4,12 +4,16 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"time"
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/internal/trail"
 	"github.com/lingserve/lingserve/internal/vfs"
 	"github.com/lingserve/lingserve/tape"
 )
+
+// observeTimeout bounds one observer.
+const observeTimeout = 5 * time.Second
 
 // report logs what a turn has failed of and tells the observers. A turn that somebody has canceled has not failed, unless
 // its save_state has.
@@ -50,7 +54,7 @@ func (t *Turn) tell(ctx context.Context, stage Stage, err error) {
 	ctx = context.WithoutCancel(ctx)
 	// A panic is logged where it is recovered; observers return nothing.
 	_ = each(ctx, t, "on_error", t.plugins.observers, func(h ErrorObserver) error {
-		ctx, cancel := context.WithTimeout(ctx, t.framework.options.ObserveLimit)
+		ctx, cancel := context.WithTimeout(ctx, observeTimeout)
 		defer cancel()
 		h.OnError(ctx, stage, err, t.outcome.Envelope)
 		return nil

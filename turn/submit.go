@@ -93,19 +93,10 @@ func (f *Framework) Stop(session SessionID, cause error) int {
 
 // work runs submissions, one after the other, for as long as a lane wants a slot.
 func (f *Framework) work(k *Ticket) {
-	deepen(0)
 	for k != nil {
 		r, err := f.runTicket(k)
 		k = f.lanes.ended(k, r, err)
 	}
-}
-
-// deepen makes the stack of a new goroutine as large as a turn needs it, in one step and while there is nothing on it to copy.
-//
-//go:noinline
-func deepen(i int) byte {
-	var room [8 << 10]byte
-	return room[i]
 }
 
 // runTicket runs a submission while it holds the session's lease.

@@ -20,12 +20,6 @@ type Channels interface {
 	Broken() map[string]string
 }
 
-// Webhook is an ability of a channel whose platform sends its events by HTTP.
-type Webhook interface {
-	// Webhook answers POST /v1/channels/{name}/webhook, and looks at who asks by itself. nil is none.
-	Webhook() http.Handler
-}
-
 // webhookShare is the part of limit.bodies that bodies from one address may have which no channel has checked yet: one of so many. It is large
 // beside what a platform sends at once, and leaves room for the others.
 const webhookShare = 4

@@ -12,30 +12,6 @@ import (
 	"github.com/lingserve/lingserve/web/wire"
 )
 
-// memoryBench is a server that may use so much memory for its runs, whose model writes a document of about so many bytes.
-func memoryBench(t *testing.T, memory int64, document int, edit func(*Options)) *bench {
-	b := newBench(t, func(o *Options) {
-		o.Ledger = adapter.NewLedger(memory)
-		if edit != nil {
-			edit(o)
-		}
-	})
-	piece := strings.Repeat("many words ", 100)
-	b.model.say = func(_ context.Context, _ string, _ adapter.Request, yield func(string) bool) error {
-		if !yield(`{"a":"`) {
-			return nil
-		}
-		for n := 0; n < document; n += len(piece) {
-			if !yield(piece) {
-				return nil
-			}
-		}
-		yield(`"}`)
-		return nil
-	}
-	return b
-}
-
 const askChat = `{"workflow":"chat","input":{"question":"q"}}`
 
 // While the memory is nearly used up, turns wait that come by other doors, and those of this one are refused.
@@ -63,7 +39,7 @@ func TestTheLogSaysThatAnswersWaitForMemory(t *testing.T) {
 	defer b.s.Close()
 	l, now := b.s.o.Ledger, time.Now()
 	one, other := l.Open(), l.Open()
-	if err := one.Reserve(t.Context(), 1<<20); err != nil {
+	if err := one.Reserve(t.Context(), 1<<20); err != nil { // it takes the reserve
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())

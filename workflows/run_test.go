@@ -45,7 +45,7 @@ func run(t *testing.T, name, model, input string, check func(t *testing.T, r lin
 		}
 		took := time.Since(start)
 		var events []tube.Event
-		for e, err := range m.AllEvents(t.Context()) {
+		for e, err := range m.Tube().AllEvents(t.Context(), 0) {
 			if err != nil {
 				t.Fatal(err)
 			}

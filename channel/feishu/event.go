@@ -13,7 +13,6 @@ import (
 type Event struct {
 	ID     string // of the event; every delivery of it has the same
 	Type   string // such as im.message.receive_v1
-	App    string
 	Tenant string
 
 	sender  sender
@@ -118,7 +117,7 @@ func (all *envelope) read() (header, *Event, error) {
 	if all.Schema == "" || json.Unmarshal(all.Header, &h) != nil || h.ID == "" || h.Type == "" {
 		return header{}, nil, errNoEvent
 	}
-	e := &Event{ID: h.ID, Type: h.Type, App: h.App, Tenant: h.Tenant}
+	e := &Event{ID: h.ID, Type: h.Type, Tenant: h.Tenant}
 	switch h.Type {
 	case eventMessage:
 		var body struct {

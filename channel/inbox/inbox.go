@@ -136,7 +136,7 @@ func Open(ctx context.Context, e store.Engine, o Options) (*Inbox, error) {
 	}
 	table := Table
 	table.MaxRecords = int64(max(o.Keys, o.Pending))
-	if j.r, err = owner.Open(ctx, e, table, o.Owners, o.Log); err == nil {
+	if j.r, err = owner.Open(ctx, e, table, o.Owners); err == nil {
 		err = j.r.Start(ctx, owner.Hooks{
 			Changed: j.changed, Others: j.owners, Died: func(string) { j.tellNews() }, Renewed: j.renewed, Retry: j.retry,
 		})

@@ -96,7 +96,7 @@ func Open(ctx context.Context, e store.Engine, o Options) (*Outbox, error) {
 	b.o.Bytes = cmp.Or(max(o.Bytes, 0), defaultBytes)
 	table.MaxBytes = room * b.o.Bytes
 	var err error
-	if b.r, err = owner.Open(ctx, e, table, o.Owners, o.Log); err == nil {
+	if b.r, err = owner.Open(ctx, e, table, o.Owners); err == nil {
 		err = b.r.Start(ctx, owner.Hooks{Changed: b.changed, Others: b.owners, Died: b.died, Renewed: b.renewed, Retry: b.retry})
 	}
 	if err != nil {

@@ -11,7 +11,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"slices"
 	"sync"
@@ -83,7 +82,6 @@ type Records struct {
 	Table store.Table
 
 	owners Owners // nil: no other process uses the table
-	log    *slog.Logger
 	hooks  Hooks
 	locks  [stripes]sync.Mutex
 
@@ -102,16 +100,13 @@ type Records struct {
 }
 
 // Open opens a table. If owners is nil, no other process uses it. The caller calls Start next, and Stop and Release at the end.
-func Open(ctx context.Context, e store.Engine, o store.TableOptions, owners Owners, log *slog.Logger) (*Records, error) {
+func Open(ctx context.Context, e store.Engine, o store.TableOptions, owners Owners) (*Records, error) {
 	table, err := e.Table(ctx, o)
 	if err != nil {
 		return nil, err
 	}
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
 	r := &Records{
-		Table: table, owners: owners, log: log, wake: make(chan struct{}, 1),
+		Table: table, owners: owners, wake: make(chan struct{}, 1),
 		names: map[string]bool{}, dead: map[string]bool{}, undone: map[string]bool{},
 	}
 	if err := r.begin(ctx); err != nil {

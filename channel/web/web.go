@@ -93,9 +93,7 @@ func Run(ctx context.Context, k *channel.Kernel, m *Message) (channel.Result, er
 	return k.RunPrepared(ctx, channel.Meta{Channel: Name, TurnID: m.Run, Claim: known{}}, m.plan(ctx, k))
 }
 
-// plan is the turn of a message. It is not inlined: facts take a stack that a turn, which may last, would keep.
-//
-//go:noinline
+// plan returns the turn of a message.
 func (m *Message) plan(ctx context.Context, k *channel.Kernel) *channel.Prepared {
 	plan := &channel.Prepared{Dispatch: func(ctx context.Context, t *channel.Turn, _ channel.Agent) (channel.DispatchResult, error) {
 		return m.Dispatch(ctx, t)

@@ -38,15 +38,13 @@ type Probe struct {
 
 // heard is an answer of a model.
 type heard struct {
-	text     strings.Builder
-	calls    []adapter.ToolCall
-	maker    adapter.Maker
-	thought  bool // there was reasoning
-	model    string
-	finish   string
-	usage    adapter.Usage
-	first    time.Duration // until the first of the answer; 0 where nothing came
-	complete bool
+	text    strings.Builder
+	calls   []adapter.ToolCall
+	maker   adapter.Maker
+	thought bool // there was reasoning
+	model   string
+	usage   adapter.Usage
+	first   time.Duration // until the first of the answer; 0 where nothing came
 }
 
 // maxHeard is how much of an answer is read, in bytes: all questions have short ones.
@@ -65,9 +63,6 @@ func listen(ctx context.Context, m adapter.Model, req adapter.Request) (*heard, 
 		}
 		if c.Usage != nil {
 			h.usage = *c.Usage
-		}
-		if c.Finish != "" {
-			h.finish, h.complete = c.Finish, true
 		}
 		if c.Reasoning != "" || c.Beside != nil && c.Beside.Type == adapter.PartReasoning {
 			h.thought = true

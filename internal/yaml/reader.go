@@ -71,8 +71,6 @@ type Reader struct {
 	// Explain may explain a mistake that the source line shows; col is where it is. It is asked about a line with a syntax error, and
 	// about a mapping in the place of text.
 	Explain func(line string) (col int, message string)
-	// Synonym may name the known field that was meant by an unknown one that resembles none of them.
-	Synonym func(name string, known []string) string
 
 	lines    []string
 	problems []*Error
@@ -135,11 +133,7 @@ func (r *Reader) Fields(n *Node, path string, known ...string) map[string]*Node 
 			f[k.Text] = n.Items[i]
 			continue
 		}
-		meant := edits.DidYouMean(k.Text, known, "")
-		if meant == "" && r.Synonym != nil {
-			meant = r.Synonym(k.Text, known)
-		}
-		r.Errorf(k, "", "unknown field %q%s expected %s", schema.Short(k.Text), cmp.Or(meant, ";"), schema.List(known))
+		r.Errorf(k, "", "unknown field %q%s expected %s", schema.Short(k.Text), edits.DidYouMean(k.Text, known, ";"), schema.List(known))
 	}
 	return f
 }

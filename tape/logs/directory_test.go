@@ -174,7 +174,7 @@ func TestAListIsThatOfAllTapesInOrderWhicheverProcessHasWrittenThem(t *testing.T
 				s := drawStore(r)
 				for {
 					var want []tape.Info
-					for i := range tape.Page(slices.Collect(maps.Values(infos)), q) {
+					for i := range tapetest.Page(slices.Collect(maps.Values(infos)), q) {
 						want = append(want, i)
 					}
 					got, err := listing(s, q)

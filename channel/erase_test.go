@@ -3,6 +3,7 @@ package channel
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -113,6 +114,43 @@ func TestNothingOfASessionThatIsErasedIsInTheOutbox(t *testing.T) {
 			t.Error(diff)
 		}
 	})
+}
+
+// CH-76: the events and the words of a conversation are erased with its session, and those of no other.
+func TestErasingASessionErasesItsConversation(t *testing.T) {
+	sessions, journal := NewSessions(nil, nil), NewJournal(nil)
+	k := &Kernel{Journal: journal, Window: NewWindow(NewTexts(100), WindowOptions{}), Recorder: sessions}
+	of := func(conversation string) WindowKey {
+		return WindowKey{Channel: "chat", Conversation: conversation, Thread: "7"}
+	}
+	for session, conversation := range map[string]string{"s": "hers", "other": "his"} {
+		place := ConversationFacts{Kind: Group, ID: conversation, ThreadID: "7"}
+		_, accepted := journal.Accept(t.Context(), EventKey{Channel: "chat", Conversation: conversation, Thread: "7", ID: "1"}, []byte(conversation))
+		err := errors.Join(
+			accepted, sessions.LastRoute(t.Context(), Row{SessionKey: session, Channel: "chat", Conversation: place, At: time.Now()}),
+			k.Window.Record(t.Context(), Recording{Key: of(conversation), Message: MessageFacts{RawBody: conversation}}),
+		)
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := k.Erase(t.Context(), "s"); err != nil {
+		t.Fatal(err)
+	}
+	var events []string
+	for e := range journal.Pending(t.Context()) {
+		events = append(events, e.Key.Conversation)
+	}
+	if diff := cmp.Diff([]string{"his"}, events); diff != "" {
+		t.Error(diff)
+	}
+	for session, conversation := range map[string]string{"s": "hers", "other": "his"} {
+		_, routed, err := sessions.Last(t.Context(), session)
+		waiting := len(k.Window.Snapshot(t.Context(), of(conversation), 0).Entries)
+		if kept := session == "other"; routed != kept || (waiting == 1) != kept || err != nil {
+			t.Errorf("%s: its route is known: %v, %v; %d messages wait", session, routed, err, waiting)
+		}
+	}
 }
 
 func TestABlockSaysInWhichSessionItAnswers(t *testing.T) { // CH-76, CH-56

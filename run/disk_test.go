@@ -44,6 +44,25 @@ func anEndedRun(t testing.TB, id, text string) *Run {
 	return r
 }
 
+// Those who are sent the document of an ended run share one copy.
+func TestDocumentIsMadeOnceForAllWhoFollowTheRun(t *testing.T) {
+	r := anEndedRun(t, NewID(), "text")
+	document := func() *byte {
+		_, text, _ := r.Result()
+		return &text[0]
+	}
+	first, second := r.Hold(), r.Hold()
+	one := document()
+	if document() != one {
+		t.Error("it was made twice")
+	}
+	first()
+	second()
+	if again := document(); again == one || again == document() {
+		t.Error("it is kept for nobody")
+	}
+}
+
 func TestARunComesBackFromDiskAsItWas(t *testing.T) {
 	folder := t.TempDir()
 	d, err := openDisk(folder)

@@ -3,7 +3,6 @@ package web
 import (
 	"context"
 	"net/http"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -17,7 +16,6 @@ import (
 	"github.com/lingserve/lingserve/ling"
 	"github.com/lingserve/lingserve/run"
 	"github.com/lingserve/lingserve/tape"
-	"github.com/lingserve/lingserve/tube"
 	"github.com/lingserve/lingserve/turn"
 )
 
@@ -73,63 +71,27 @@ func TestAWorkflowAnswersWithWhatWasSaidBeforeInItsSession(t *testing.T) {
 	}
 }
 
-func TestAWorkflowsTurnFailsIsInterruptedAndErasedAsAnyOther(t *testing.T) {
-	t.Run("failed", func(t *testing.T) {
-		a := echoBench(t)
-		if p := readProblem(t, a.do("POST", "/v1/runs", a.ask("fail", ""))); p.Status != 502 || p.Code != adapter.CodeAuth {
-			t.Errorf("%+v", p)
+func TestAWorkflowsTurnEndsOnItsTapeAsAnAgentsDoes(t *testing.T) {
+	a := echoBench(t)
+	if p := readProblem(t, a.do("POST", "/v1/runs", a.ask("fail", ""))); p.Status != 502 || p.Code != adapter.CodeAuth {
+		t.Errorf("%+v", p)
+	}
+	first := a.do("POST", "/v1/runs", a.ask("wait", ""), asEvents)
+	<-a.talk.waits
+	if d := readDocument(t, a.do("POST", "/v1/runs", a.ask("next", `,"on_busy":"interrupt"`))); d.Status != run.StatusCompleted || !strings.HasSuffix(string(d.Result), `: next"`) {
+		t.Errorf("%+v %s", d, d.Result)
+	}
+	if f, _ := named(t, first); f.terminal != `canceled{"reason":"interrupted"}` || f.json() != `"…"` {
+		t.Errorf("%s %s", f.terminal, f.json())
+	}
+	log := text(t, a.do("GET", "/v1/sessions/s/tape?format=jsonl", ""))
+	for _, want := range []string{
+		`{"kind":"upstream_auth","message":"the model's server refused the key"}`, `{"status":"error"}`, `"content":"…"`, `"partial":true`, `{"status":"canceled"}`,
+	} {
+		if !strings.Contains(log, want) {
+			t.Errorf("no %s in %s", want, log)
 		}
-		resp := a.do("POST", "/v1/runs", a.ask("fail", ""), asEvents)
-		f, _ := named(t, resp)
-		d := readDocument(t, a.do("GET", resp.Header.Get("Location"), ""))
-		if f.terminal != `finished{"status":"failed"}` || len(d.Errors) != 1 {
-			t.Errorf("%s %+v", f.terminal, d.Errors)
-		}
-		if log := a.tapeOf("s"); !strings.Contains(log, `error {"kind":"upstream_auth","message":"the model's server refused the key"}`) || strings.Count(log, `{"status":"error"}`) != 2 {
-			t.Error(log)
-		}
-	})
-	t.Run("interrupted", func(t *testing.T) {
-		a := echoBench(t)
-		first := a.do("POST", "/v1/runs", a.ask("wait", ""), asEvents)
-		<-a.talk.waits
-		if p := readProblem(t, a.do("POST", "/v1/runs", a.ask("next", `,"on_busy":"reject"`))); p.Status != 409 {
-			t.Errorf("%+v", p)
-		}
-		if d := readDocument(t, a.do("POST", "/v1/runs", a.ask("next", `,"on_busy":"interrupt"`))); d.Status != run.StatusCompleted || !strings.HasSuffix(string(d.Result), `: next"`) {
-			t.Errorf("%+v %s", d, d.Result)
-		}
-		if f, _ := named(t, first); f.terminal != `canceled{"reason":"interrupted"}` || f.json() != `"…"` {
-			t.Errorf("%s %s", f.terminal, f.json())
-		}
-		// What it had said is there, marked.
-		if page := text(t, a.do("GET", "/v1/sessions/s/tape?format=jsonl", "")); !strings.Contains(page, `"content":"…"`) || !strings.Contains(page, `"partial":true`) {
-			t.Error(page)
-		}
-	})
-	t.Run("canceled", func(t *testing.T) {
-		a := echoBench(t)
-		first := a.do("POST", "/v1/runs", a.ask("wait", ""), asEvents)
-		<-a.talk.waits
-		a.do("POST", first.Header.Get("Location")+"/cancel", "")
-		if f, _ := named(t, first); f.terminal != `canceled{"reason":"canceled by request"}` {
-			t.Error(f.terminal)
-		}
-		if log := a.tapeOf("s"); !strings.Contains(log, `{"status":"canceled"}`) {
-			t.Error(log)
-		}
-	})
-	t.Run("erased", func(t *testing.T) {
-		a := echoBench(t)
-		first := a.do("POST", "/v1/runs", a.ask("wait", ""), asEvents)
-		<-a.talk.waits
-		if r := a.do("DELETE", "/v1/sessions/s", ""); r.StatusCode != 204 {
-			t.Errorf("%d %s", r.StatusCode, text(t, r))
-		}
-		if f, _ := named(t, first); f.terminal != `canceled{"reason":"the session was erased"}` {
-			t.Error(f.terminal)
-		}
-	})
+	}
 }
 
 // AG-23: also where the turn that had no end was an agent's, and once.
@@ -169,8 +131,7 @@ func (byEcho) Workflow(name string) string {
 
 func TestAnAgentCanAnswerByAWorkflow(t *testing.T) {
 	a := echoBench(t)
-	a.s.o.Agents = byEcho{a.s.o.Agents}
-	a.s.runs.Inspect().Options().Agents = a.s.o.Agents
+	a.setAgents(byEcho{a.s.o.Agents})
 	say := func(name, text, more string, header ...string) *http.Response {
 		return a.do("POST", "/v1/runs", `{"agent":"`+name+`","input":"`+text+`"`+more+`}`, header...)
 	}
@@ -223,124 +184,45 @@ func (o onlooker) WrapStream(_ context.Context, _ *turn.Envelope, s turn.Stream)
 	}
 }
 
-// TU-46, TU-43: a router that is bound to the turns sees a workflow's document grow, and the run's own stream is the same.
+// TU-46, TU-43: a router that is bound to the turns sees the document of a workflow's turn grow, and the run's own stream is the same, also if
+// the router's wrapper panics.
 func TestTU_46ARouterSeesTheDocumentOfAWorkflowsTurnGrow(t *testing.T) {
-	var streams []string
-	for name, request := range map[string]string{
-		"a workflow":          `{"workflow":"chat","session":"s","input":"why"}`,
-		"an agent's workflow": `{"agent":"writer","session":"s","input":"why"}`,
-	} {
-		for _, router := range []string{"", "looks on", "is broken"} {
-			a := echoBench(t)
-			a.s.o.Agents = byChat{a.s.o.Agents}
-			a.s.runs.Inspect().Options().Agents = a.s.o.Agents
-			a.s.o.Models.Default = "test:story"
-			var saw []turn.Event
-			if router != "" {
-				defer a.s.o.Turns.Bind(onlooker{&saw, router == "is broken"})()
-			}
-			resp := a.do("POST", "/v1/runs?format=jsonl", request)
-			id := resp.Header.Get("X-Run-Id")
-			stream := strings.NewReplacer(id, "RUN", `"agent":"writer"`, "WHO", `"workflow":"chat"`, "WHO").Replace(text(t, resp))
-			if streams = append(streams, stream); !strings.Contains(stream, `{"status":"completed"}`) {
-				t.Errorf("%s, router %q: the stream is %s", name, router, stream)
-			}
-			if diff := cmp.Diff(strings.Split(streams[0], "\n"), strings.Split(stream, "\n")); diff != "" {
-				t.Errorf("%s, router %q: %s", name, router, diff)
-			}
-			if router != "looks on" {
+	streams := map[string]string{}
+	for _, router := range []string{"none", "looks on", "is broken"} {
+		a := echoBench(t)
+		a.s.o.Models.Default = "test:story"
+		var saw []turn.Event
+		if router != "none" {
+			defer a.s.o.Turns.Bind(onlooker{&saw, router == "is broken"})()
+		}
+		resp := a.do("POST", "/v1/runs?format=jsonl", `{"workflow":"chat","session":"s","input":"why"}`)
+		id := resp.Header.Get("X-Run-Id")
+		streams[router] = strings.ReplaceAll(text(t, resp), id, "RUN")
+		if diff := cmp.Diff(strings.Split(streams["none"], "\n"), strings.Split(streams[router], "\n")); diff != "" || !strings.Contains(streams[router], `{"status":"completed"}`) {
+			t.Errorf("the router %s: %s", router, diff)
+		}
+		if router != "looks on" {
+			continue
+		}
+		var d jsonuri.Document
+		deltas := 0
+		for _, e := range saw {
+			if e.Kind != turn.DeltaEvent {
 				continue
 			}
-			var d jsonuri.Document
-			deltas := 0
-			for _, e := range saw {
-				if e.Kind != turn.DeltaEvent {
-					continue
-				}
-				deltas++
-				apply := d.Set
-				if e.Value[0] == '"' {
-					apply, e.Value = d.Append, e.Value[1:len(e.Value)-1]
-				}
-				if err := apply([]byte(e.URI), e.Value); err != nil {
-					t.Fatal(err)
-				}
+			deltas++
+			apply := d.Set
+			if e.Value[0] == '"' {
+				apply, e.Value = d.Append, e.Value[1:len(e.Value)-1]
 			}
-			whole := string(readDocument(t, a.do("GET", "/v1/runs/"+id, "")).Result)
-			last := saw[len(saw)-1]
-			if fold := string(d.AppendJSON(nil)); deltas < 50 || fold != whole || last.Final == nil || last.Final.Text != whole {
-				t.Errorf("%s: %d deltas fold to\n%s\nnot\n%s\n%+v", name, deltas, fold, whole, last)
+			if err := apply([]byte(e.URI), e.Value); err != nil {
+				t.Fatal(err)
 			}
 		}
-	}
-}
-
-// byChat is an agent that the workflow "chat" answers for.
-type byChat struct{ run.Agents }
-
-func (byChat) Names() []string        { return []string{"assistant", "writer"} }
-func (byChat) Workflow(string) string { return "chat" }
-
-// BenchmarkRemember is what a router costs that sees a workflow's document grow, beside a run that nobody but its own reader follows:
-// a run in a session whose model writes 2000 tokens at once.
-func BenchmarkRemember(b *testing.B) {
-	const tokens = 2000
-	for _, routed := range []bool{false, true} {
-		name := "alone"
-		if routed {
-			name = "routed"
-		}
-		b.Run(name, func(b *testing.B) {
-			a := newAgentBench(b, func(o *Options, ao *agent.Options) {
-				o.Log, ao.Log = nil, nil
-				o.Turns = turn.New(turn.Options{Workspace: o.Workspace})
-				o.Workflows.Register(flow.Func("long", "", question, func(_ context.Context, m *ling.Manager, _ map[string]any) error {
-					for range tokens {
-						if _, err := m.Tube().Send(tube.Event{URI: []byte("article/body"), Value: []byte("word ")}); err != nil {
-							return err
-						}
-					}
-					return nil
-				}))
-			})
-			defer a.s.Close()
-			seen := 0
-			if routed {
-				defer a.s.o.Turns.Bind(counting{&seen})()
-			}
-			runs := 0
-			b.ReportAllocs()
-			for b.Loop() {
-				runs++
-				body := `{"workflow":"long","session":"` + strconv.Itoa(runs) + `","input":"why"}`
-				req, err := http.NewRequest("POST", "/v1/runs?format=json", strings.NewReader(body))
-				if err != nil {
-					b.Fatal(err)
-				}
-				a.s.Handler().ServeHTTP(&discard{http.Header{}}, req)
-			}
-			if want := runs * tokens; routed && seen != want {
-				b.Fatalf("the router saw %d deltas of %d", seen, want)
-			}
-			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(runs*tokens), "ns/token")
-		})
-	}
-}
-
-// counting is a router that counts deltas.
-type counting struct{ n *int }
-
-func (counting) Dispatch(context.Context, *turn.Envelope) (bool, error) { return false, nil }
-
-func (c counting) WrapStream(_ context.Context, _ *turn.Envelope, s turn.Stream) turn.Stream {
-	return func(yield func(turn.Event, error) bool) {
-		for e, err := range s {
-			if e.Kind == turn.DeltaEvent {
-				*c.n++
-			}
-			if !yield(e, err) {
-				return
-			}
+		whole := string(readDocument(t, a.do("GET", "/v1/runs/"+id, "")).Result)
+		last := saw[len(saw)-1]
+		if fold := string(d.AppendJSON(nil)); deltas < 50 || fold != whole || last.Final == nil || last.Final.Text != whole {
+			t.Errorf("%d deltas fold to\n%s\nnot\n%s\n%+v", deltas, fold, whole, last)
 		}
 	}
 }

@@ -1,25 +1,15 @@
 package web
 
 import (
-	"bufio"
-	"bytes"
-	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
-	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/web/wire"
 )
 
@@ -164,124 +154,6 @@ func TestAPanicInAHandlerIsAnAnswerWithAnIDThatIsInTheLog(t *testing.T) {
 	t.Error("ended cleanly")
 }
 
-func TestTheLogTellsOfRunsAndNothingOfWhatIsSaid(t *testing.T) {
-	b := newBench(t, nil).serve()
-	for _, resp := range []*http.Response{
-		b.do("POST", "/v1/runs", `{"workflow":"chat","input":"CANARY-body"}`, "Idempotency-Key: CANARY-key", "Authorization: Bearer CANARY-token"),
-		b.do("GET", "/v1/runs?workflow=chat&input=CANARY-query&key=CANARY-key2", ""),
-		b.do("POST", "/v1/runs", `{"workflow":"chat","input":{"CANARY-member":1}}`),
-	} {
-		text(t, resp)
-	}
-	eventually(t, "the log has all", func() bool {
-		return strings.Count(b.log.String(), "msg=request") == 3 && strings.Count(b.log.String(), `msg="run ended"`) == 2
-	})
-	log := b.log.String()
-	if strings.Contains(log, "CANARY") {
-		t.Error(log)
-	}
-	for _, want := range []string{`msg="run ended"`, "workflow=chat", "status=completed", "method=POST", "path=/v1/runs", "status=400"} {
-		if !strings.Contains(log, want) {
-			t.Errorf("no %s in\n%s", want, log)
-		}
-	}
-}
-
-func TestTheWholeWayFromAModelToADocument(t *testing.T) {
-	whole, pieces := story(3)
-	b := newBench(t, nil)
-	var asked adapter.Request
-	b.model.say = func(_ context.Context, name string, req adapter.Request, yield func(string) bool) error {
-		asked = req
-		for _, p := range pieces {
-			yield(p)
-		}
-		return nil
-	}
-	b.serve()
-	resp := b.do("POST", "/v1/runs", `{"workflow":"chat","input":{"question":"Why?"},"model":"test:facts","done":true,
-		"options":{"temperature":0.5,"max_tokens":7,"top_p":0.25,"stop":"x","seed":3}}`, "Accept: text/event-stream")
-	var f folded
-	var done []string
-	list, _ := events(resp.Body)
-	var started, usage string
-	for _, e := range list {
-		f.take(t, e)
-		if strings.HasSuffix(e.Data, `"done":true}`) {
-			done = append(done, e.Data)
-		}
-		switch e.Type {
-		case "started":
-			started = e.Data
-		case "usage":
-			usage = e.Data
-		}
-	}
-	if want := `{"article":` + whole + `}`; f.json() != want {
-		t.Error(cmp.Diff(want, f.json()))
-	}
-	if len(done) < 10 || !strings.Contains(started, `"model":"test:facts"`) || !strings.Contains(usage, `"model":"test:facts"`) || !strings.Contains(usage, `"total_tokens":10`) {
-		t.Errorf("%d done, %s, %s", len(done), started, usage)
-	}
-	if *asked.Temperature != 0.5 || *asked.MaxTokens != 7 || *asked.TopP != 0.25 || *asked.Seed != 3 || asked.Stop[0] != "x" || asked.Messages[len(asked.Messages)-1].Content != "Why?" {
-		t.Errorf("%+v", asked)
-	}
-	d := readDocument(t, b.do("GET", resp.Header.Get("Location"), ""))
-	if d.Usage["writer"].TotalTokens != 10 || `{"article":`+whole+`}` != string(d.Result) {
-		t.Errorf("%+v", d)
-	}
-}
-
-// FT-19, TB-06
-func TestAClientOnARealSocketThatStopsReadingIsDropped(t *testing.T) {
-	b := newBench(t, func(o *Options) { o.WriteTimeout = 300 * time.Millisecond; o.MaxLog = 64 << 20 }).serve()
-	good, st := b.start("?format=sse")
-	conn, err := net.Dial("tcp", strings.TrimPrefix(b.url, "http://"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	if err := conn.(*net.TCPConn).SetReadBuffer(4 << 10); err != nil {
-		t.Fatal(err)
-	}
-	fmt.Fprintf(conn, "GET /v1/runs/%s/events HTTP/1.1\r\nHost: x\r\n\r\n", st.m.ID())
-	if _, err := bufio.NewReader(conn).ReadString('\n'); err != nil {
-		t.Fatal(err)
-	}
-	const chunk, chunks = 10_000, 800 // 8 MB: what the kernels take is far less
-	received := make(chan int64)
-	go func() { // it has what was sent before there is more: so it has never taken too long, however slow the machine is
-		defer close(received)
-		for {
-			n, err := io.CopyN(io.Discard, good.Body, chunk)
-			if err == io.EOF {
-				return
-			}
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			received <- n
-		}
-	}()
-	for i := range chunks {
-		st.send("a", strings.Repeat("x", chunk))
-		if n, ok := <-received; !ok {
-			t.Fatalf("the other client got %d chunks and %d bytes", i, n)
-		}
-	}
-	st.finish()
-	for range received { // what stands around them
-	}
-	dropped := make(chan struct{})
-	go func() { b.s.wire.Wait(nil); close(dropped) }()
-	select {
-	case <-dropped:
-	case <-time.After(time.Hour):
-		t.Error("the stuck client is still there")
-	}
-}
-
 // FT-22
 func TestStreamsOfHTTP2LiveOnWhenNothingIsWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -316,39 +188,6 @@ func TestStreamsOfHTTP2LiveOnWhenNothingIsWritten(t *testing.T) {
 			t.Errorf("%+v", d)
 		}
 	})
-}
-
-// FT-31
-func TestAThousandStreamsAtOnceLeaveNothingBehind(t *testing.T) {
-	const streams = 1000
-	b := newBench(t, nil).serve()
-	var wg sync.WaitGroup
-	errs := make(chan error, streams)
-	for range streams {
-		wg.Go(func() {
-			resp, err := b.try(t.Context(), "POST", "/v1/runs?format=sse", `{"workflow":"steps"}`)
-			if err != nil {
-				errs <- err
-				return
-			}
-			defer resp.Body.Close()
-			body, err := io.ReadAll(resp.Body)
-			if err == nil && !bytes.Contains(body, []byte("event: finished")) {
-				err = errors.New("no end")
-			}
-			errs <- err
-		})
-	}
-	for range streams {
-		(<-b.steps.came).finish()
-	}
-	wg.Wait()
-	for range streams {
-		if err := <-errs; err != nil {
-			t.Fatal(err)
-		}
-	}
-	b.quiet()
 }
 
 func TestAListenerThatIsInUseIsAnError(t *testing.T) {

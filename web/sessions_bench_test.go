@@ -23,7 +23,7 @@ func BenchmarkGetSessions(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		w := &lengthOnly{discard: discard{http.Header{}}}
+		w := &lengthOnly{header: http.Header{}}
 		be.s.Handler().ServeHTTP(w, req)
 		if w.bytes < 100 {
 			b.Fatalf("the answer has %d bytes", w.bytes)
@@ -39,13 +39,16 @@ func BenchmarkGetSessions(b *testing.B) {
 	}
 }
 
-// lengthOnly counts what is written.
+// lengthOnly is an http.ResponseWriter that counts what is written.
 type lengthOnly struct {
-	discard
-	bytes int
+	header http.Header
+	bytes  int
 }
+
+func (c *lengthOnly) Header() http.Header { return c.header }
+func (c *lengthOnly) WriteHeader(int)     {}
 
 func (c *lengthOnly) Write(p []byte) (int, error) {
 	c.bytes += len(p)
-	return c.discard.Write(p)
+	return len(p), nil
 }

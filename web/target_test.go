@@ -4,7 +4,6 @@ import (
 	"io"
 	"reflect"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -19,11 +18,14 @@ func (namesake) Names() []string { return []string{"assistant", "echo"} }
 
 func (namesake) Workflow(name string) string { return map[string]string{"echo": "chat"}[name] }
 
+// setAgents replaces the agents of a server.
+func (b *bench) setAgents(agents run.Agents) {
+	b.s.o.Agents, b.s.wire.Agents, b.s.runs.Inspect().Options().Agents = agents, agents, agents
+}
+
 func TestANameIsAnAgentsOrElseAWorkflows(t *testing.T) {
 	a := echoBench(t)
-	a.s.o.Agents = namesake{a.s.o.Agents}
-	a.s.wire.Agents = a.s.o.Agents
-	a.s.runs.Inspect().Options().Agents = a.s.o.Agents
+	a.setAgents(namesake{a.s.o.Agents})
 	for name, want := range map[string]run.Subject{
 		"assistant":       {Agent: "assistant"},
 		"agent/assistant": {Agent: "assistant"},
@@ -54,9 +56,7 @@ func TestANameIsAnAgentsOrElseAWorkflows(t *testing.T) {
 
 func TestAgentsAreListed(t *testing.T) {
 	a := echoBench(t)
-	a.s.o.Agents = namesake{a.s.o.Agents}
-	a.s.wire.Agents = a.s.o.Agents
-	a.s.runs.Inspect().Options().Agents = a.s.o.Agents
+	a.setAgents(namesake{a.s.o.Agents})
 	body, err := io.ReadAll(a.do("GET", "/v1/agents", "").Body)
 	if err != nil {
 		t.Fatal(err)
@@ -67,26 +67,5 @@ func TestAgentsAreListed(t *testing.T) {
 	none := newBench(t, nil).serve()
 	if body, _ = io.ReadAll(none.do("GET", "/v1/agents", "").Body); string(body) != `{"agents":[]}`+"\n" {
 		t.Errorf("%s", body)
-	}
-}
-
-func TestTheLatestRunOfASessionIsKnownWhileItIsKept(t *testing.T) {
-	a := echoBench(t)
-	say := func(session string) string {
-		d := readDocument(t, a.do("POST", "/v1/runs", `{"workflow":"echo","session":"`+session+`","input":"hello"}`))
-		return d.Run
-	}
-	say("s")
-	second, other := say("s"), say("t")
-	for session, want := range map[string]string{"s": second, "t": other} {
-		if r := a.s.runs.Inspect().Latest(laneOf(session)); r == nil || r.ID != want {
-			t.Errorf("of %s it is %v, expected %s", session, r, want)
-		}
-	}
-	rs := a.s.runs.Inspect()
-	a.quiet()
-	rs.Sweep(time.Now().Add(24 * 365 * time.Hour))
-	if rs.Latest(laneOf("s")) != nil || rs.Latest(laneOf("t")) != nil || rs.Sessions() != 0 {
-		t.Errorf("forgotten runs are still known in %d sessions", rs.Sessions())
 	}
 }

@@ -10,7 +10,7 @@ RACE    ?= $(if $(filter 1,$(shell $(GO) env CGO_ENABLED)),-race)
 # Version of a release; the commit's tag unless given, or else one made of its time and name.
 VERSION ?=
 
-.PHONY: release image all build install run test lint format fmt vet unit nightly nightly-go fuzz soak draws chaos cluster rolling scale bench bench-once bench-cluster bench-memory web client playground browser smoke parts peers picture vuln clean
+.PHONY: release image all build install run test lint format fmt vet unit nightly nightly-go fuzz soak draws chaos cluster rolling bench bench-once bench-cluster bench-memory web client playground browser smoke parts peers picture vuln clean
 
 all: test
 
@@ -77,25 +77,19 @@ DRAWS ?= 1000
 draws:
 	RAPID_CHECKS=$(DRAWS) $(GO) test -vet=off -count=1 -timeout 0 $$(grep -rl --include=*_test.go pgregory.net/rapid . | xargs -n 1 dirname | sort -u)
 
-# Replicas and the servers of ENGINE (nats or postgres) in processes of their own are killed, stopped and cut off from each other, while
+# Replicas and the PostgreSQL server that they share, in processes of their own, are killed, stopped and cut off from each other, while
 # SESSIONS clients and more do what they like, at least for CHAOS: what comes out is held to a model. The same SEED has the same clients
 # do the same again, 0 has others each time. Some of it takes root, for network namespaces, and is left out without.
 SESSIONS ?= 500
 CHAOS    ?= 2m
 SEED     ?= 20261122
-ENGINE   ?= nats
 chaos: build
-	LINGSERVE_NIGHTLY=1 $(GO) test -tags nightly -count=1 -timeout 0 -v -run TestChaos ./internal/chaos -args -program "$(CURDIR)/bin/lingserve" -sessions $(SESSIONS) -for $(CHAOS) -seed $(SEED) -engine $(ENGINE) -faults
+	LINGSERVE_NIGHTLY=1 $(GO) test -tags nightly -count=1 -timeout 0 -v -run TestChaos ./internal/chaos -args -program "$(CURDIR)/bin/lingserve" -sessions $(SESSIONS) -for $(CHAOS) -seed $(SEED) -faults
 
-# Three NATS servers, three replicas and, where haproxy is installed, a load balancer in front, on this machine, to try them out.
+# A PostgreSQL server, three replicas and, if haproxy is installed, a load balancer in front of them, on this machine, to try them out.
 cluster: build
 	$(GO) build -o bin/clusterup ./internal/clusterup
 	@exec bin/clusterup -program bin/lingserve -addr $(ADDR)
-
-# Sessions, runs and keys at a NATS server, as many as SIZES says: what they need there, and what more of them would.
-SIZES ?= 10000,100000
-scale:
-	$(GO) run ./bench/scale -sessions $(SIZES)
 
 # Linters are pinned in tools/go.mod, so that the module itself stays free of them.
 lint: vet
@@ -113,9 +107,9 @@ bench:
 bench-once:
 	$(GO) test -run '^$$' -vet=off -bench . -benchtime 1x -benchmem -short ./turn ./tape/... ./agent ./channel/... ./bench/turns
 
-# What several replicas cost beside one, as bench/CLUSTER.md has it, which gets the table: a quarter of an hour, on a machine that does nothing else.
+# The cost of runs that replicas share, as bench/CLUSTER.md has it: two minutes, on a machine that does nothing else.
 bench-cluster:
-	$(GO) run ./bench/cluster -into bench/CLUSTER.md
+	$(GO) run ./bench/cluster
 
 # Floods at a server in a memory control group of 512 MiB and of 1 GiB, as bench/MEMORY.md has them: some minutes, as root on Linux.
 bench-memory:

@@ -9,8 +9,8 @@ import (
 // Grant is what lets somebody in, for as long as it does: what goes on for longer than a request is asked for it again, see [Door.Holds].
 // The zero value lets in for good.
 type Grant struct {
-	Digest [sha256.Size]byte // of a key; zero for none
-	Until  time.Time         // when it ends by itself; zero for never
+	Digest [sha256.Size]byte `json:"digest,omitzero"` // of a key; zero for none
+	Until  time.Time         `json:"until,omitzero"`  // when it ends by itself; zero for never
 }
 
 // Holds says whether a grant of this door's counts still: its key is there and not revoked, and its time is not over.

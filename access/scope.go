@@ -159,41 +159,18 @@ func (s Scopes) String() string {
 	return strings.Join(texts, "+")
 }
 
-// MarshalText is String, for stores of principals.
-func (s Scopes) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
-
-// UnmarshalText reads what MarshalText has written.
-func (s *Scopes) UnmarshalText(text []byte) (err error) {
-	switch string(text) {
-	case "":
-		*s = Scopes{}
-	case "none":
-		*s = Scopes{listed: true}
-	default:
-		*s, err = ParseScopes(strings.Split(string(text), "+"))
-	}
-	return err
-}
-
-// match says whether name fits a pattern, in which "*" is any text. It goes back only to the last star: what an earlier one took
-// can always be given to that one.
+// match reports whether a name fits a pattern, in which each "*" stands for any text.
 func match(pattern, name string) bool {
-	p, n := 0, 0
-	star, from := -1, 0
-	for n < len(name) {
-		switch {
-		case p < len(pattern) && pattern[p] == '*':
-			star, from = p, n
-			p++
-		case p < len(pattern) && pattern[p] == name[n]:
-			p++
-			n++
-		case star >= 0:
-			from++
-			p, n = star+1, from
-		default:
-			return false
+	parts := strings.Split(pattern, "*")
+	last := len(parts) - 1
+	if last == 0 {
+		return name == pattern
+	}
+	rest, ok := strings.CutPrefix(name, parts[0])
+	for _, part := range parts[1:last] { // the earliest place of a part leaves the most to the next ones
+		if ok {
+			_, rest, ok = strings.Cut(rest, part)
 		}
 	}
-	return strings.Trim(pattern[p:], "*") == ""
+	return ok && strings.HasSuffix(rest, parts[last])
 }

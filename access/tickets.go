@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"crypto/subtle"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -25,13 +26,13 @@ var (
 	}
 )
 
-// Ticket is what a ticket stands for.
+// Ticket is what a ticket stands for, as it is stored.
 type Ticket struct {
-	Principal Principal
-	Method    string // "GET"
-	Path      string // as it stands in the address, escapes included; what is below it is meant, too
-	Expires   time.Time
-	Grant     Grant // what has let in who has asked for it: a stream that it opens goes on no longer than that counts
+	Principal Principal `json:"principal"`
+	Method    string    `json:"method"` // "GET"
+	Path      string    `json:"path"`   // as in the address, escapes included; paths below it are allowed too
+	Expires   time.Time `json:"expires"`
+	Grant     Grant     `json:"grant"` // of the caller; a stream that the ticket opens ends with it
 }
 
 // allows says whether a ticket is for a request. The path is compared segment by segment and as it was sent: no other way of writing
@@ -120,7 +121,7 @@ func (t *Tickets) IssueTo(ctx context.Context, v Visitor, method, path string) (
 
 // keep stores a ticket at a free place of its principal, and returns its text.
 func (t *Tickets) keep(ctx context.Context, ticket Ticket) (string, error) {
-	data, err := ticket.MarshalBinary()
+	data, err := json.Marshal(ticket)
 	if err != nil {
 		return "", err
 	}
@@ -201,8 +202,8 @@ func (t *Tickets) take(ctx context.Context, text string) (ticket Ticket, ok bool
 	if len(kept.Meta) < len(sum) || subtle.ConstantTimeCompare(sum[:], kept.Meta[:len(sum)]) != 1 {
 		return ticket, false, nil
 	}
-	if err := ticket.UnmarshalBinary(kept.Meta[len(sum):]); err != nil {
-		return Ticket{}, false, err
+	if err := json.Unmarshal(kept.Meta[len(sum):], &ticket); err != nil { // also if it has an unknown scope
+		return Ticket{}, false, fmt.Errorf("access: invalid ticket: %w", err)
 	}
 	p := store.Put{Key: kept.Key, After: kept.Rev, Delete: true}
 	rand.Read(p.ID[:])

@@ -283,15 +283,15 @@ func (g *guarded) note(ctx context.Context, e *Error) {
 // guardKey is the context's key of the model that is asked.
 type guardKey struct{}
 
-// Learned logs, once for each model and lesson, that a model has refused a request and is asked in another way from now on. An adapter calls it
-// with the context of its request; said is what the provider said, without secrets.
-func Learned(ctx context.Context, said string) {
+// LogFallback logs, once for each model and fallback, that a model has refused a request and has answered the same request written in another
+// way. An adapter calls it with the context of its request. refusal is what the provider said, without secrets.
+func LogFallback(ctx context.Context, fallback, refusal string) {
 	g, _ := ctx.Value(guardKey{}).(*guarded)
 	if g == nil {
 		return
 	}
-	if _, told := g.noted.LoadOrStore(g.provider+":"+g.name+" "+said, true); !told {
-		g.log.WarnContext(ctx, "model refused a request; adapting later ones", "model", g.provider+":"+g.name, "cause", said)
+	if _, logged := g.noted.LoadOrStore(g.provider+":"+g.name+" "+fallback, true); !logged {
+		g.log.WarnContext(ctx, "model refused a request; sent it in another way", "model", g.provider+":"+g.name, "fallback", fallback, "cause", refusal)
 	}
 }
 

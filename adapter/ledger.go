@@ -4,148 +4,167 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 )
 
-// A Ledger bounds the memory that answers of models take, of all runs together. Each run has an [Account] in the context under which it
-// asks models, and pays for the text that they give it before it gets it. Where there is no memory for more, its answers are not read
-// until there is: whoever writes them is slowed down by the connection, and no time limit counts that.
+// A Ledger bounds the memory of requests and of models' answers, of all runs together. Each run has an [Account] in the context under which
+// it asks models. The account acquires memory for a body before it is read, for a request to a model before it is sent, and for the text of
+// an answer before it is passed on. Until there is memory for more text, an answer is not read: its server is slowed down by the
+// connection, and no time limit counts that.
 //
-// The run that began first is served first. A part of the memory is kept for one run alone, the oldest of those that wait. So when all
-// wait it goes on to its end, then the next one does: nothing waits for itself. A run that has waited for too long fails, as does one
-// that has all the memory and needs more.
+// A body never waits: without memory it is refused. Everything else waits for at most 30 s, then fails. One run at a time has the reserve:
+// it may hold more than its share, and waits for nothing. So if all runs wait for memory that others hold, one goes on to its end, then the
+// next. No wait is forever, and none depends on itself.
 //
-// Requests are held by the same accounts: [Account.Admit] holds memory for one before its body is read, and refuses at once where there is
-// none. From then on the account holds what was made of the request ([Account.Keep]), and what is sent to models while they answer.
-//
-// A nil ledger bounds nothing and costs nothing.
+// A nil ledger bounds nothing.
 type Ledger struct {
-	small, shared, reserve int64 // bytes, for runs with a small answer, for all others, and for one of those
-	requests               int64 // bytes, for requests of callers and requests to models
-	wait                   time.Duration
+	requests int64 // bytes for requests of callers and to models
+	shared   int64 // bytes for the answers of all runs
+	reserve  int64 // bytes for the answers of the run that has the reserve; no run may hold more
 
 	refused atomic.Uint64
 
-	mu        sync.Mutex
-	begun     uint64 // accounts so far
-	smallHeld int64
-	largeHeld int64
-	asksHeld  int64    // of requests
-	unused    int64    // of all that is held: what is kept free, for requests that are not decoded yet, and for the ends of answers
-	asking    int      // claims for requests to models that wait
-	tight     bool     // the process is short of memory, whatever has taken it
-	holder    *Account // has the reserve
-	waiting   []*claim // the oldest account first
+	mu           sync.Mutex
+	requestsHeld int64
+	sharedHeld   int64
+	holder       *Account // has the reserve
+	waiting      int
 }
 
-// What is paid for. A byte of an answer is held in the run's log, in its document and in the bot that reads it; where the run ends,
-// in the result that is encoded, too. Measured, with what the garbage collector lags behind.
 const (
-	costOfSmall = 3 // bytes for each of a small answer, which never has its result in memory for long
-	costOfLarge = 6
-	costOfEnd   = 4 // of costOfLarge, what the end of a run takes beside its log and document
+	requestsPercent = 25 // of the memory
+	sharedPercent   = 20
+	reservePercent  = 40 // the rest is for connections and garbage
 
-	firstStep   = 2 << 10  // of text; each step doubles it, so that thousands of short answers do not pay for what they never get
-	lastStep    = 64 << 10 // of text, at a time
-	smallText   = 64 << 10 // a small answer has no more
-	measureFrom = 16 << 10 // of text; the document of less is not worth making early
-
-	// ledgerPercent of the memory are for answers: a quarter of that for small ones, a quarter for others, and half for one run alone.
-	ledgerPercent = 60
-	// requestsPercent are for requests. The rest is for connections and for garbage.
-	requestsPercent = 25
-	ledgerWait      = 30 * time.Second
-	ledgerRetry     = 10 * time.Second
+	ledgerWait  = 30 * time.Second
+	ledgerPoll  = 50 * time.Millisecond // how often those who wait look for memory: rare enough for thousands of them
+	ledgerRetry = 10 * time.Second
 )
 
-// What a request costs. Until the first model is asked, each byte of its body is held as it came, decoded, in a prompt or on a tape, and as
-// it is sent. A request to a model is held as messages and as JSON.
+// What is paid for, measured with the garbage that the collector has not freed yet. A byte of an answer is held in the run's log, in its
+// document, in the bot that reads it, and in the result that is encoded at the end; short results are never encoded for long. A byte of a
+// body is held as it came, decoded, in a prompt or on a tape, and as it is sent to the first model. A request to a model is held as
+// messages and as JSON.
 const (
+	costOfSmall = 3 // bytes for each byte of a small answer
+	costOfLarge = 6
 	costOfBody  = 4
 	costOfAsked = 2
+
+	smallText    = 64 << 10 // a small answer has no more
+	smallRequest = 16 << 10
+	firstStep    = 2 << 10  // of text; each step doubles it
+	lastStep     = 64 << 10 // of text
+	measureFrom  = 16 << 10 // of text; the document of less is not worth measuring
 )
 
-// NewLedger returns the ledger of a process that may use so many bytes of memory; nil where that is not bounded.
+// NewLedger returns the ledger of a process that may use a number of bytes of memory; nil if that is 0.
 func NewLedger(memory int64) *Ledger {
 	if memory <= 0 {
 		return nil
 	}
-	all := memory / 100 * ledgerPercent
-	return &Ledger{small: all / 4, shared: all / 4, reserve: all / 2, requests: memory / 100 * requestsPercent, wait: ledgerWait}
+	return &Ledger{requests: memory / 100 * requestsPercent, shared: memory / 100 * sharedPercent, reserve: memory / 100 * reservePercent}
 }
 
 // Holdings are what a ledger knows now.
 type Holdings struct {
 	Bytes   int64  // that are held
-	Kept    int64  // that are kept free for what goes on: requests that are not decoded yet, the ends of answers
-	Waiting int    // answers that are not read, since there is no memory for them
-	Refused uint64 // since the start: answers that were ended for it
+	Waiting int    // answers and requests to models that wait for memory
+	Refused uint64 // answers and requests to models that have failed for lack of memory
 }
 
-// Holdings tells.
+// Holdings returns what the ledger knows now.
 func (l *Ledger) Holdings() (h Holdings) {
 	if l == nil {
 		return h
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return Holdings{Bytes: l.smallHeld + l.largeHeld + l.asksHeld - l.unused, Kept: l.unused, Waiting: len(l.waiting), Refused: l.refused.Load()}
+	h = Holdings{Bytes: l.requestsHeld + l.sharedHeld, Waiting: l.waiting, Refused: l.refused.Load()}
+	if l.holder != nil {
+		h.Bytes += l.holder.held
+	}
+	return h
 }
 
-// Tight says that the process is short of memory, whatever has taken it: then no large answers go on but the one that has the reserve.
-func (l *Ledger) Tight(is bool) {
-	if l == nil {
-		return
+// wait calls acquire, with the ledger locked, until it returns true. Errors: an *[Error] after ledgerWait, the cause of ctx.
+func (l *Ledger) wait(ctx context.Context, acquire func() bool) error {
+	l.mu.Lock()
+	ok := acquire()
+	if !ok {
+		l.waiting++
+	}
+	l.mu.Unlock()
+	if ok {
+		return nil
+	}
+	poll, late := time.NewTicker(ledgerPoll), time.NewTimer(ledgerWait)
+	defer poll.Stop()
+	defer late.Stop()
+	var err error
+	for !ok && err == nil {
+		select {
+		case <-poll.C:
+			l.mu.Lock()
+			ok = acquire()
+			l.mu.Unlock()
+		case <-ctx.Done():
+			err = context.Cause(ctx)
+		case <-late.C:
+			l.refused.Add(1)
+			err = &Error{
+				Code: CodeOverloaded, Retryable: true, RetryAfter: ledgerRetry, Cause: errMemory,
+				Message: fmt.Sprintf("the server had no memory for the rest of this answer for %v; the part so far is kept", ledgerWait),
+			}
+		}
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.tight = is
-	l.serve()
+	l.waiting--
+	return err
 }
 
-// Account is what one run pays with. It takes nothing of the ledger before a model has answered. A nil account pays for nothing.
+// errMemory is the cause of errors for lack of memory. What was ended for it is not tried again at once.
+var errMemory = errors.New("limit_memory")
+
+// tooLarge is the error of what exceeds the memory of one run.
+func (l *Ledger) tooLarge() *Error {
+	l.refused.Add(1)
+	return &Error{
+		Code: CodeTooLarge, Cause: errMemory,
+		Message: fmt.Sprintf("the answer exceeds the limit of %d MiB for the answers of one run; the part so far is kept", l.reserve>>20),
+	}
+}
+
+// Account is what one run holds of a ledger. A nil account holds nothing, and bounds nothing.
 type Account struct {
-	ledger *Ledger
-	given  atomic.Int64 // text that the run has got
-	paid   atomic.Int64 // text that it may have got
-	// measure says how many bytes the run holds beside what its bots do; nil where nobody knows.
-	measure atomic.Pointer[func() int64]
+	ledger  *Ledger
+	given   atomic.Int64                 // bytes of text that the run has got
+	paid    atomic.Int64                 // bytes of text that the account holds memory for
+	measure atomic.Pointer[func() int64] // see Measure
 
-	// Of the ledger's lock.
-	began uint64
-	held  int64 // bytes
-	spare int64 // of held: what is kept free for the end of the answer
-	large bool  // held is of largeHeld, not of smallHeld
-	users int   // who have not released it
-	// Of requests.
-	admitted int64 // bytes for one of which no model was asked yet
-	kept     int64 // bytes of it that the run holds to its end
-	asked    int64 // bytes of requests to models
-	asks     int64 // what these three hold of asksHeld
-	unused   int64 // of asks: what is kept free
-	borrowed int64 // bytes of requests to models that are held of largeHeld
-	// Of a run that has ended: what it holds with one user, and with several.
-	settled         bool
-	alone, followed int64
-	sent            bool // its document is in memory as it is sent
+	// Guarded by the ledger's mutex.
+	users    int   // who have not released it
+	body     int64 // bytes of admitted bodies
+	asked    int64 // bytes of the requests to models that are under way
+	requests int64 // held for body and asked
+	held     int64 // held for answers
+	ended    bool
+	followed int64 // bytes to hold while others than the run's owner use an ended run
 }
 
-// Open returns the account of a run that begins. Its last user must release it; who has opened it is one.
+// Open returns a new account with one user, who must release it.
 func (l *Ledger) Open() *Account {
 	if l == nil {
 		return nil
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.begun++
-	return &Account{ledger: l, began: l.begun, users: 1}
+	return &Account{ledger: l, users: 1}
 }
 
-// Measure has the account ask what the run holds, since text of many small values takes more than text of few long ones. It is
-// called by whoever pays, without a lock, from any goroutine.
+// Measure lets the account ask how many bytes the run holds: text of many small values takes more than text of a few long ones. held is
+// called from any goroutine, without a lock.
 func (a *Account) Measure(held func() int64) {
 	if a != nil {
 		a.measure.Store(new(held))
@@ -154,7 +173,7 @@ func (a *Account) Measure(held func() int64) {
 
 type accountKey struct{}
 
-// Within returns a context in which the models' answers are paid from a.
+// Within returns a context in which models' answers are paid from a.
 func (a *Account) Within(ctx context.Context) context.Context {
 	if a == nil {
 		return ctx
@@ -162,7 +181,7 @@ func (a *Account) Within(ctx context.Context) context.Context {
 	return context.WithValue(ctx, accountKey{}, a)
 }
 
-// Within opens an account for what is done under ctx, unless it has one. release is to be called when that is over.
+// Within opens an account for what is done under ctx, unless ctx has one. release is to be called when that is over.
 func (l *Ledger) Within(ctx context.Context) (within context.Context, release func()) {
 	if l == nil || accountOf(ctx) != nil {
 		return ctx, func() {}
@@ -182,119 +201,123 @@ func (a *Account) Retain() {
 		return
 	}
 	a.ledger.mu.Lock()
+	defer a.ledger.mu.Unlock()
 	a.users++
-	a.ledger.mu.Unlock()
+	a.settle()
 }
 
-// Release takes one away; with the last one all that the account has paid for is free.
+// Release removes a user. After the last one the account holds nothing.
 func (a *Account) Release() {
 	if a == nil {
 		return
 	}
 	a.ledger.mu.Lock()
 	defer a.ledger.mu.Unlock()
-	switch a.users--; {
-	case a.users == 0:
-		a.set(0, a.large)
-		a.admitted, a.kept = 0, 0
-		a.count()
-	case a.users == 1 && a.settled:
-		a.set(a.alone, a.large)
-	default:
+	if a.users--; a.users == 0 {
+		a.end(0)
 		return
 	}
-	a.rest()
+	a.settle()
 }
 
-// Settle ends the payments of a run that has ended. From now on the account holds alone bytes with one user, and followed bytes with
-// several, to whom the document is sent. The difference counts as kept free until Sent reports that the document is made.
-func (a *Account) Settle(alone, followed int64) {
+// Settle ends the payments of a run that has ended. While it has several users, the account holds followed bytes; with one, nothing: what
+// stays of ended runs in memory has a limit of its own.
+func (a *Account) Settle(followed int64) {
 	if a == nil {
 		return
 	}
 	a.ledger.mu.Lock()
 	defer a.ledger.mu.Unlock()
-	a.settled, a.alone, a.followed = true, alone, followed
-	a.admitted, a.kept = 0, 0
-	a.count()
+	a.end(followed)
+	a.settle()
+}
+
+// end gives back what a running run holds.
+func (a *Account) end(followed int64) {
+	a.setHeld(0)
+	if a.ledger.holder == a {
+		a.ledger.holder = nil
+	}
+	a.body, a.asked = 0, 0
+	a.setRequests()
+	a.ended, a.followed = true, followed
+}
+
+// settle holds what an ended run needs for its users.
+func (a *Account) settle() {
 	switch {
-	case a.users == 1 && !a.sent:
-		a.set(alone, a.large)
-	case a.users > 0:
-		a.follow()
-	}
-	a.rest()
-}
-
-// Sent says whether the document of the run is in memory as it is sent.
-func (a *Account) Sent(is bool) {
-	if a == nil {
-		return
-	}
-	a.ledger.mu.Lock()
-	defer a.ledger.mu.Unlock()
-	a.sent = is
-	if a.settled && a.users > 0 {
-		a.follow()
+	case !a.ended:
+	case a.users > 1:
+		a.setHeld(a.followed)
+	default:
+		a.setHeld(0)
 	}
 }
 
-// follow makes the account of an ended run hold what it does while it is followed.
-func (a *Account) follow() {
-	a.set(a.followed, a.large)
-	if !a.sent {
-		a.spare = a.followed - a.alone
-		a.ledger.unused += a.spare
+// setHeld changes what the account holds for answers.
+func (a *Account) setHeld(bytes int64) {
+	if a.ledger.holder != a {
+		a.ledger.sharedHeld += bytes - a.held
 	}
+	a.held = bytes
 }
 
-// Reserve waits until bytes can be held for the account, and holds them. What is more than one run may have waits until it is the
-// only one. Errors: an *[Error], the cause of ctx.
+// setRequests changes what the account holds for its requests to what they need.
+func (a *Account) setRequests() {
+	need := a.requestsNeed(0, 0)
+	a.ledger.requestsHeld += need - a.requests
+	a.requests = need
+}
+
+// requestsNeed is what the account's requests need with so many more bytes. The first requests to models are paid for with the body.
+func (a *Account) requestsNeed(body, asked int64) int64 {
+	return max(costOfBody*(a.body+body), costOfAsked*(a.asked+asked))
+}
+
+// Reserve waits until bytes can be held for answers, and holds them. More than one run may hold is as much as it may hold. Errors: an
+// *[Error], the cause of ctx.
 func (a *Account) Reserve(ctx context.Context, bytes int64) error {
 	if a == nil {
 		return nil
 	}
-	return a.claim(ctx, 0, min(bytes, a.ledger.shared+a.ledger.reserve))
+	bytes = min(bytes, a.ledger.reserve)
+	return a.ledger.wait(ctx, func() bool { return a.grow(bytes) })
 }
 
-// rest gives the reserve to another.
-func (a *Account) rest() {
-	if a.ledger.holder == a {
-		a.ledger.holder = nil
-	}
-	a.ledger.serve()
-}
-
-// set makes the account hold so much, of what large answers have or small ones.
-func (a *Account) set(bytes int64, large bool) {
+// grow makes the account hold bytes for answers, and returns false if there is no memory. Large answers leave a quarter to small ones.
+func (a *Account) grow(bytes int64) bool {
 	l := a.ledger
-	if a.large {
-		l.largeHeld -= a.held
-	} else {
-		l.smallHeld -= a.held
+	limit := l.shared
+	if bytes > smallText*costOfSmall {
+		limit -= limit / 4
 	}
-	if large {
-		l.largeHeld += bytes
-	} else {
-		l.smallHeld += bytes
+	switch {
+	case bytes <= a.held || a.ended:
+		return true
+	case l.holder == a || l.sharedHeld+bytes-a.held <= limit:
+		a.setHeld(bytes)
+		return true
+	case l.holder != nil:
+		return false
 	}
-	a.held, a.large = bytes, large
-	l.unused -= a.spare
-	a.spare = 0
+	a.setHeld(0)
+	l.holder = a
+	a.setHeld(bytes)
+	return true
 }
 
-// Admission says whether there is memory for a request.
+// Admission says whether there is memory for a body.
 type Admission int
 
-// What comes of a request.
+// Results of Admit.
 const (
 	Admitted   Admission = iota
 	Refused              // there is no memory for it now
 	Impossible           // there is never as much
 )
 
-// Admit holds memory for so many more bytes of a request's body, before they are read, and for what is made of them until the first model is
-// asked. It does not wait. A body that needs more than its share is admitted alone.
+// Admit holds memory for bytes more of a body, before they are read, until the run ends. It does not wait. Large bodies leave a sixteenth
+// to small ones and to requests to models. A body that needs more than that is admitted alone.
 func (a *Account) Admit(bytes int64) Admission {
 	if a == nil || bytes <= 0 {
 		return Admitted
@@ -302,93 +325,62 @@ func (a *Account) Admit(bytes int64) Admission {
 	l := a.ledger
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	more := bytes * costOfBody
-	switch alone := l.asksHeld == a.asks; {
-	case a.admitted+more > 2*l.requests || bytes > 2*l.requests:
+	limit := l.requests
+	if bytes > smallRequest {
+		limit -= limit / 16
+	}
+	need, alone := a.requestsNeed(bytes, 0), l.requestsHeld == a.requests
+	switch {
+	case bytes > 2*l.requests || need > 2*l.requests:
 		return Impossible
-	case l.asking > 0 || l.asksHeld+more > l.forRequest(bytes) && !alone:
+	case l.requestsHeld+need-a.requests > limit && !alone:
 		return Refused
 	}
-	a.admitted += more
-	a.count()
+	a.body += bytes
+	a.setRequests()
 	return Admitted
 }
 
-// smallRequest is the size of a request, in bytes, up to which it may have the part of the memory that is kept for small ones: one of so many.
-const (
-	smallRequest = 16 << 10
-	smallPart    = 16
-)
-
-// forRequest is the memory that a request of so many bytes may fill up. Large ones, however slowly they come, leave room for small ones.
-func (l *Ledger) forRequest(bytes int64) int64 {
-	if bytes <= smallRequest {
-		return l.requests
-	}
-	return l.requests - l.requests/smallPart
-}
-
-// Hold holds so many bytes that came from outside, and what is made of them, until release is called. It does not wait: ok is false where
-// there is no memory for them now.
+// Hold holds bytes that came from outside, and what is made of them, until release is called. It does not wait: ok is false if there is no
+// memory for them now.
 func (l *Ledger) Hold(bytes int64) (release func(), ok bool) {
 	a := l.Open()
-	if a.Admit(bytes) != Admitted {
+	if a.Admit((bytes+1)/2) != Admitted {
 		a.Release()
 		return nil, false
 	}
-	if a != nil {
-		l.mu.Lock()
-		a.admitted, a.kept = 0, 2*bytes
-		a.count()
-		l.mu.Unlock()
-	}
 	return a.Release, true
-}
-
-// Keep says how many bytes of the request the run holds to its end, beside its requests to models.
-func (a *Account) Keep(bytes int64) {
-	if a == nil {
-		return
-	}
-	a.ledger.mu.Lock()
-	defer a.ledger.mu.Unlock()
-	if a.users > 0 && !a.settled {
-		a.kept += bytes
-		a.count()
-	}
-}
-
-// count makes the account hold what its requests need now.
-func (a *Account) count() {
-	now := max(a.admitted, a.kept+a.asked)
-	used := a.admitted/costOfBody + a.kept + a.asked // the body, or what was made of it for the first model
-	a.ledger.asksHeld += now - a.asks
-	a.ledger.unused += now - used - a.unused
-	a.asks, a.unused = now, now-used
 }
 
 // ask waits until a request of so many bytes to a model can be held, and holds it until release is called. Errors: an *[Error], the cause of
 // ctx.
 func (a *Account) ask(ctx context.Context, bytes int64) (release func(), err error) {
-	if bytes == 0 {
-		return func() {}, nil
-	}
 	l := a.ledger
-	c := &claim{account: a, asks: bytes * costOfAsked}
-	if err := c.wait(ctx); err != nil {
+	if bytes > l.requests {
+		return nil, l.tooLarge()
+	}
+	err = l.wait(ctx, func() bool {
+		if a.ended {
+			return true
+		}
+		need, alone := a.requestsNeed(0, bytes), l.requestsHeld == a.requests
+		if l.requestsHeld+need-a.requests > l.requests && need > a.requests && l.holder != a && !alone {
+			return false
+		}
+		a.asked += bytes
+		a.setRequests()
+		return true
+	})
+	if err != nil {
 		return nil, err
 	}
 	return func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		if c.borrows {
-			a.borrowed -= c.asks
-			l.largeHeld -= c.asks
-		} else {
-			a.asked -= c.asks
-			a.count()
+		if !a.ended {
+			a.asked -= bytes
+			a.setRequests()
 		}
-		l.serve()
 	}, nil
 }
 
@@ -403,227 +395,31 @@ func (a *Account) take(ctx context.Context, text int) error {
 	if given <= smallText { // a large answer is paid for when it is one
 		want = min(want, smallText)
 	}
-	bytes, spare := a.cost(want)
-	return (&claim{account: a, text: want, bytes: bytes, spare: spare}).wait(ctx)
-}
-
-// cost is how much memory so much text of the run takes, and how much of that only at its end.
-func (a *Account) cost(text int64) (bytes, spare int64) {
-	each := 0.0 // bytes of the run for each of its text so far
-	if measure := a.measure.Load(); measure != nil {
-		if given := a.given.Load(); given >= measureFrom {
-			each = float64((*measure)()) / float64(given)
-		}
+	bytes := a.cost(want)
+	if bytes > a.ledger.reserve {
+		return a.ledger.tooLarge()
 	}
-	if text <= smallText {
-		return int64(float64(text) * max(costOfSmall, each+1)), 0
-	}
-	bytes = int64(float64(text) * max(costOfLarge, each+costOfEnd))
-	if each > 0 {
-		spare = max(0, bytes-int64(float64(text)*each))
-	}
-	return bytes, spare
-}
-
-// claim is somebody who waits for memory.
-type claim struct {
-	account *Account
-	text    int64 // that is paid for with it
-	bytes   int64 // that the account is to hold
-	spare   int64 // of bytes: what is kept free
-	asks    int64 // bytes of a request to a model, in place of these two
-	borrows bool  // the request is held of what large answers have
-	err     error // set before granted is closed
-	granted chan struct{}
-}
-
-func (a *Account) claim(ctx context.Context, text, bytes int64) error {
-	return (&claim{account: a, text: text, bytes: bytes}).wait(ctx)
-}
-
-// wait waits until the claim is granted.
-func (c *claim) wait(ctx context.Context) error {
-	a, l := c.account, c.account.ledger
-	l.mu.Lock()
-	if l.served(c) {
-		l.mu.Unlock()
-		return c.err
-	}
-	c.granted = make(chan struct{})
-	at, _ := slices.BinarySearchFunc(l.waiting, a.began+1, func(other *claim, began uint64) int {
-		if other.account.began < began {
-			return -1
-		}
-		return 1
-	})
-	l.waiting = slices.Insert(l.waiting, at, c)
-	l.asking += c.isAsk()
-	l.serve() // as the oldest it may be the one that goes on
-	l.mu.Unlock()
-
-	late := time.NewTimer(l.wait)
-	defer late.Stop()
-	select {
-	case <-c.granted:
-		return c.err
-	case <-ctx.Done():
-	case <-late.C:
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	select {
-	case <-c.granted: // just now
-		return c.err
-	default:
-	}
-	l.waiting = slices.DeleteFunc(l.waiting, func(other *claim) bool { return other == c })
-	l.asking -= c.isAsk()
-	if ctx.Err() == nil {
-		c.err = l.none()
-	} else {
-		c.err = context.Cause(ctx)
-	}
-	l.serve() // those behind it
-	return c.err
-}
-
-// served grants a claim for which nobody waits, or that hurts nobody who does.
-func (l *Ledger) served(c *claim) bool {
-	switch {
-	case l.fitsRequests(c):
-		c.ask()
-	case l.fitsSmall(c):
-		c.grant(c.account.large)
-	case len(l.waiting) == 0 && l.fitsShared(c):
-		c.grant(true)
-	default:
-		return false
-	}
-	return true
-}
-
-// serve grants what can be granted. It is called whenever that may have become more.
-func (l *Ledger) serve() {
-	blocked := false // by an older one
-	l.waiting = slices.DeleteFunc(l.waiting, func(c *claim) bool {
-		switch {
-		case l.fitsRequests(c):
-			c.ask()
-		case l.fitsSmall(c):
-			c.grant(c.account.large)
-		case !blocked && l.fitsShared(c), l.fitsReserve(c):
-			c.grant(true)
-		case l.never(c):
-			c.err = l.tooLarge()
-		default:
-			blocked = true
+	return a.ledger.wait(ctx, func() bool {
+		if !a.grow(bytes) {
 			return false
 		}
-		l.asking -= c.isAsk()
-		close(c.granted)
+		if want > a.paid.Load() { // another bot of the run may have got more
+			a.paid.Store(want)
+		}
 		return true
 	})
 }
 
-// grant makes the account hold what is claimed. Another bot of the run may have got more meanwhile.
-func (c *claim) grant(large bool) {
-	if c.asks > 0 {
-		c.borrows = true
-		c.account.admitted = 0
-		c.account.count()
-		c.account.borrowed += c.asks
-		c.account.ledger.largeHeld += c.asks
-		return
+// cost is how much memory so much text of the run takes.
+func (a *Account) cost(text int64) int64 {
+	cost, beside := float64(costOfSmall), 1.0 // bytes for each of the text, and what of it is not measured
+	if text > smallText {
+		cost, beside = costOfLarge, 4
 	}
-	if a := c.account; c.bytes > a.held && a.users > 0 {
-		a.set(c.bytes, large)
-		a.spare = c.spare
-		a.ledger.unused += c.spare
+	if measure := a.measure.Load(); measure != nil {
+		if given := a.given.Load(); given >= measureFrom {
+			cost = max(cost, float64((*measure)())/float64(given)+beside)
+		}
 	}
-	if c.text > c.account.paid.Load() {
-		c.account.paid.Store(c.text)
-	}
-}
-
-// ask makes the account hold a request to a model. What was held for the first one is free.
-func (c *claim) ask() {
-	c.account.admitted = 0
-	c.account.asked += c.asks
-	c.account.count()
-}
-
-// isAsk is 1 for a claim of a request to a model.
-func (c *claim) isAsk() int {
-	if c.asks > 0 {
-		return 1
-	}
-	return 0
-}
-
-// grows is how much more a claim takes of what large answers have.
-func (c *claim) grows() int64 {
-	if c.asks > 0 {
-		return c.asks
-	}
-	if c.account.large {
-		return max(0, c.bytes-c.account.held)
-	}
-	return c.bytes
-}
-
-// fitsRequests says whether a request to a model has room among requests.
-func (l *Ledger) fitsRequests(c *claim) bool {
-	a := c.account
-	return c.asks > 0 && l.asksHeld-a.asks+a.kept+a.asked+c.asks <= max(l.requests, l.asksHeld)
-}
-
-func (l *Ledger) fitsSmall(c *claim) bool {
-	a := c.account
-	if c.asks > 0 {
-		return false
-	}
-	return !a.large && c.bytes <= smallText*costOfSmall && l.smallHeld+c.bytes-a.held <= l.small || a.large && c.bytes <= a.held
-}
-
-func (l *Ledger) fitsShared(c *claim) bool {
-	return !l.tight && l.largeHeld+c.grows() <= l.shared
-}
-
-// fitsReserve gives the reserve to the account, where nobody has it, and says whether it is enough.
-func (l *Ledger) fitsReserve(c *claim) bool {
-	if l.holder == nil {
-		l.holder = c.account
-	}
-	return l.holder == c.account && l.largeHeld+c.grows() <= l.shared+l.reserve
-}
-
-// never says that a claim cannot be granted whatever else ends.
-func (l *Ledger) never(c *claim) bool {
-	a := c.account
-	most := l.shared + l.reserve
-	if c.asks == 0 {
-		return c.bytes+a.borrowed > most
-	}
-	return c.asks+a.borrowed+a.held > most
-}
-
-// errMemory is the cause of errors that mean that there is no memory. There is no use in trying at once what was ended for it.
-var errMemory = errors.New("limit_memory")
-
-// none is the error of an answer that has waited in vain.
-func (l *Ledger) none() *Error {
-	l.refused.Add(1)
-	return &Error{
-		Code: CodeOverloaded, Retryable: true, RetryAfter: ledgerRetry, Cause: errMemory,
-		Message: fmt.Sprintf("the server had no memory for the rest of this answer for %v; the part so far is kept", l.wait),
-	}
-}
-
-// tooLarge is the error of an answer that does not fit.
-func (l *Ledger) tooLarge() *Error {
-	l.refused.Add(1)
-	return &Error{
-		Code: CodeTooLarge, Cause: errMemory,
-		Message: fmt.Sprintf("the answer exceeds the limit of %d MiB for the answers of one run; the part so far is kept", (l.shared+l.reserve)>>20),
-	}
+	return int64(float64(text) * cost)
 }

@@ -17,7 +17,7 @@ const (
 	headPause, headLongest = 2 * time.Millisecond, 200 * time.Millisecond
 	// headWait is how long it is waited for. A run whose replica died in that moment is taken over.
 	headWait = 15 * time.Second
-	// beginWait is how long the beginning of a run may take to be stored: servers that have lost their leader elect for up to 9 s.
+	// beginWait is how long the beginning of a run may take to be stored: a database that restarts may be away for up to 9 s.
 	beginWait = 15 * time.Second
 )
 

@@ -122,7 +122,7 @@ func (s *Service) keepLocked(r *Run, now time.Time) {
 	r.size = int64(r.tube.Bytes()) + sizeOfRun
 	s.kept = append(s.kept, r)
 	s.keptBytes += r.size
-	r.account.Settle(r.size, 2*r.size) // the document, as it is sent
+	r.account.Settle(2 * r.size) // with the document, as it is sent
 }
 
 // sizeOfRun is what an ended run takes beside its log, about.
@@ -201,7 +201,7 @@ func (s *Service) load(ctx context.Context, who access.Principal, id string) (*R
 		return nil, errGone
 	}
 	account := s.o.Ledger.Open()
-	if err := account.Reserve(ctx, st.size); err != nil {
+	if err := account.Reserve(ctx, 2*st.size); err != nil {
 		account.Release()
 		return nil, err
 	}

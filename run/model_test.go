@@ -380,6 +380,9 @@ func TestRU_ASingleServerKeepsItsPromises(t *testing.T) {
 				if n := w.worked()[id]; m.workflow == work && n > 1 || n > MaxAttempts+m.drains {
 					rt.Fatalf("RU-66: the work of %s began %d times", id, n)
 				}
+				if m.workflow == again && m.status == StatusInterrupted && m.crashes < MaxAttempts {
+					rt.Fatalf("RU-11: %s is not restarted after %d crashes and %d drains", id, m.crashes, m.drains)
+				}
 			}
 			if l, h := w.s.Load(), w.ledger.Holdings(); l.Running != 0 || h.Waiting != 0 {
 				rt.Fatalf("RU-72: %+v %+v", l, h)

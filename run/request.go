@@ -258,7 +258,6 @@ type spec struct {
 	restart  *restart          // how it is run again after a restart; nil for one that is not
 	account  *adapter.Account  // that pays for its memory; nil until it is started, or where nobody counts
 	asked    *adapter.Account  // that pays for the request, and then for the run; nil is a new one
-	keeps    int64             // bytes of the request that the run keeps
 }
 
 // of is what the run is named after: of an agent's, the workflow only stands for it.
@@ -353,20 +352,6 @@ func (s *Service) fileBytes(a *Request) (n int64) {
 		for _, m := range a.Completion.Messages {
 			count(m.Parts)
 		}
-	}
-	return n
-}
-
-// bytesKept is how many bytes of the request its run holds to its end: the input, decoded; beside it, in a session, the message on the tape,
-// and what a restart needs.
-func (s *Service) bytesKept(a *Request, sp *spec) int64 {
-	n := int64(len(a.Input) + len(a.Instructions) + len(a.Inline))
-	for _, said := range a.History {
-		n += int64(len(said.Text))
-	}
-	n += s.fileBytes(a)
-	if sp.agent != nil || sp.restart != nil {
-		n *= 2
 	}
 	return n
 }

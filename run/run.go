@@ -250,7 +250,6 @@ func (r *Run) Hold() (release func()) {
 		s.mu.Lock()
 		if s.users--; s.users == 0 && s.made {
 			s.made, s.document, s.reserved = false, nil, nil
-			r.account.Sent(false)
 		}
 		s.mu.Unlock()
 		r.account.Release()
@@ -268,7 +267,6 @@ func (r *Run) text() (document, reserved []byte) {
 	document, reserved = r.tube.Snapshot(false)
 	if s.users > 0 {
 		s.made, s.document, s.reserved = true, document, reserved
-		r.account.Sent(true)
 	}
 	return document, reserved
 }

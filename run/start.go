@@ -87,7 +87,7 @@ func (s *Service) checked(ctx context.Context, req *Request, size int) (sp *spec
 	if err != nil {
 		return nil, err
 	}
-	sp.asked, sp.keeps = req.Account, s.bytesKept(req, sp)
+	sp.asked = req.Account
 	sp.key, sp.caller, sp.trace = req.Key, req.Caller, req.Trace
 	if err := s.room(ctx, req, sp); err != nil {
 		return nil, err

@@ -24,7 +24,6 @@ func (s *Service) runContext(sp *spec) context.Context {
 		} else {
 			sp.account.Retain()
 		}
-		sp.account.Keep(sp.keeps)
 	}
 	ctx := sp.account.Within(trail.With(s.working, trail.Trail{Run: sp.id, Session: sp.lane(), Caller: sp.caller}))
 	switch {

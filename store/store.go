@@ -1,6 +1,6 @@
 // Package store has the two primitives under everything that the server keeps, and their errors. A [Log] is a named sequence of entries
-// that is only appended to. A [Table] holds small records by key. Engines implement them: package file on a folder, package nats on NATS
-// JetStream, package postgres on PostgreSQL. Package storetest tests each engine against every rule of this package.
+// that is only appended to. A [Table] holds small records by key. Engines implement them: package file on a folder, package postgres
+// on PostgreSQL. Package storetest tests each engine against every rule of this package.
 //
 // # Revisions
 //

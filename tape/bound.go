@@ -92,8 +92,14 @@ func (b *Bounded) count(ctx context.Context) error {
 	return nil
 }
 
-// reserve takes the place of one more session. It reports whether there is one.
-func (b *Bounded) reserve(ctx context.Context) (bool, error) {
+// Full reports whether no session can begin.
+func (b *Bounded) Full(ctx context.Context) (bool, error) {
+	room, err := b.reserve(ctx, 0)
+	return !room, err
+}
+
+// reserve reports whether there is room for one more session, and takes n places if so: 0 or 1.
+func (b *Bounded) reserve(ctx context.Context, n int) (bool, error) {
 	_, counts := b.Whole.(Counter)
 	for {
 		b.mu.Lock()
@@ -103,7 +109,7 @@ func (b *Bounded) reserve(ctx context.Context) (bool, error) {
 		case stale:
 			b.counted = time.Now() // by one at a time
 		case room:
-			b.coming++
+			b.coming += n
 		}
 		b.mu.Unlock()
 		if !stale {
@@ -144,7 +150,7 @@ func (b *Bounded) Import(ctx context.Context, name, session, workspace string, e
 
 // making makes a session. Where there is no room for one more, whoever would make one that is there already is told that all the same.
 func (b *Bounded) making(ctx context.Context, name string, do func() error) error {
-	room, err := b.reserve(ctx)
+	room, err := b.reserve(ctx, 1)
 	if err != nil {
 		return err
 	}

@@ -99,6 +99,6 @@ fi
 case $time in
 keep) how=-cover ;;
 *x) how= ;;
-*) how='-gcflags=all=-d=libfuzzer -gcflags=std= -gcflags=github.com/nats-io/...= -gcflags=github.com/jackc/...= -gcflags=github.com/klauspost/...= -gcflags=github.com/prometheus/...= -gcflags=go.opentelemetry.io/...= -gcflags=google.golang.org/...=' ;;
+*) how='-gcflags=all=-d=libfuzzer -gcflags=std= -gcflags=github.com/jackc/...= -gcflags=github.com/klauspost/...= -gcflags=github.com/prometheus/...= -gcflags=go.opentelemetry.io/...= -gcflags=google.golang.org/...=' ;;
 esac
 $go test -vet=off -count=1 -timeout 0 -p "$jobs" $how -exec "'$root/tools/fuzz.sh' -exec" $packages

@@ -105,7 +105,7 @@ func TestAMessageThatADeadReplicaHasTakenIsNotTakenAgain(t *testing.T) {
 			t.Errorf("%d: %s", r.StatusCode, text(t, r))
 		}
 		eventually(t, "it is on the tape", func() bool { return strings.Contains(a.tapeOf("s"), `"wait"`) })
-		dying.cluster.Conn().Close()
+		dying.Kill()
 		place.lossy.make(nil)
 		return nil, control.ErrLost
 	})
@@ -241,7 +241,7 @@ func TestTheKeyOfAMessageThatADeadReplicaHasNotTakenHasItAnswered(t *testing.T) 
 	claimed := make(chan string, 1)
 	dying.shared.Keys = &claims{dying.shared.Keys, func(c once.Claim) error {
 		claimed <- c.Run
-		dying.cluster.Conn().Close()
+		dying.Kill()
 		return nil
 	}}
 	body, key := `{"agent":"assistant","session":"s","input":"hello"}`, "Idempotency-Key: k"

@@ -5,25 +5,25 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
-
-	"github.com/lingserve/lingserve/cluster"
 	"github.com/lingserve/lingserve/run"
+	"github.com/lingserve/lingserve/store"
 )
 
 // CL-05: a run of which the end of another one tells is there then, at every replica: nobody is told of one that is not stored.
 func TestCL_05_WhatAStreamSaysGoesOnIsFoundAtAnyReplica(t *testing.T) {
 	g := newGroup(t)
-	a, place := g.agents()
+	a, _ := g.agents()
 	b, _ := g.agents()
 	a.s.runs.Inspect().Times().Begin = time.Minute
 	first := a.say("wait", "", "Prefer: respond-async").Header.Get("Location")
 	<-a.talk.waits
 	late := a.say("late", steered, "Prefer: respond-async").Header.Get("X-Follow-Up-Id")
 	lost := make(chan struct{}, 100)
-	whole := g.servers.Divert(place.cluster.Subject("log", "runs", cluster.Token(late), "e"), func(*nats.Msg) *nats.Msg {
-		lost <- struct{}{}
-		return nil
+	whole := g.loseRuns(func(log string) bool {
+		if log == store.KeyPart(late) {
+			lost <- struct{}{}
+		}
+		return log == store.KeyPart(late)
 	})
 	if r := b.do("POST", first+"/cancel", ""); r.StatusCode != 202 {
 		t.Fatalf("%d: %s", r.StatusCode, text(t, r))
@@ -49,9 +49,9 @@ func TestCL_05_ARunThatBeginsIsTheLastOfItsSessionAtAnyReplica(t *testing.T) {
 	a, _ := g.agents()
 	b, _ := g.agents()
 	lost := make(chan struct{}, 100)
-	whole := g.servers.Divert(g.prefix+".log.runs.*.e", func(*nats.Msg) *nats.Msg {
+	whole := g.loseRuns(func(string) bool {
 		lost <- struct{}{}
-		return nil
+		return true
 	})
 	begun := make(chan *http.Response, 1)
 	go func() { begun <- a.say("wait", "", "Prefer: respond-async") }()

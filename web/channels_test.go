@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -77,5 +79,38 @@ func TestAChannelThatDoesNotWorkShowsInReadyz(t *testing.T) { // CH-179
 	want := `{"status":"ready","version":"1.2.3","channels":{"support":"the token is not valid"}}` + "\n"
 	if diff := cmp.Diff(want, string(body)); diff != "" || resp.StatusCode != http.StatusOK {
 		t.Errorf("%s\n%s", resp.Status, diff)
+	}
+}
+
+// DA-02: bodies that no channel has verified have a part of the memory for all bodies, counted by the address that they come from.
+func TestWebhookBodiesOfOneAddressTakeAPartOfTheMemory(t *testing.T) {
+	b := newBench(t, func(o *Options) {
+		o.Channels = doors{hooks: map[string]http.Handler{"telegram": told}}
+		o.MaxBody, o.Limits.Bodies = 64<<10, 1<<20
+	}).serve()
+	send := func(address string, body io.Reader) string {
+		r := httptest.NewRequestWithContext(t.Context(), "POST", "http://localhost/v1/channels/telegram/webhook", body)
+		r.RemoteAddr = address + ":1"
+		w := httptest.NewRecorder()
+		b.s.Handler().ServeHTTP(w, r)
+		return w.Body.String()
+	}
+	most := strings.Repeat(" ", 200<<10)
+	tail, more := io.Pipe()
+	first := make(chan string, 1)
+	go func() { first <- send("203.0.113.1", io.MultiReader(strings.NewReader(most), tail)) }()
+	if _, err := more.Write([]byte("x")); err != nil { // which is read when all before it has been
+		t.Fatal(err)
+	}
+	const refused = "too many of your request bodies"
+	if got := send("203.0.113.1", strings.NewReader(most)); !strings.Contains(got, refused) {
+		t.Errorf("a second body of the address: %.100q", got)
+	}
+	if got := send("203.0.113.2", strings.NewReader(most)); strings.Contains(got, refused) || !strings.Contains(got, "<nil>") {
+		t.Errorf("a body of another address: %.100q", got)
+	}
+	more.Close()
+	if got := <-first; !strings.Contains(got, "x <nil>") {
+		t.Errorf("the first body: %.100q", got)
 	}
 }

@@ -16,7 +16,7 @@ func TestATurnThatADeadReplicaRanHasNoEndOnItsTape(t *testing.T) {
 	b.s.runs.Inspect().Times().Cut = time.Minute // a tape that cannot be reached so soon is told by the next turn
 	id := a.say("wait", "", "Prefer: respond-async").Header.Get("X-Run-Id")
 	<-a.talk.waits
-	dying.cluster.Conn().Close()
+	dying.Kill()
 	if d := readDocument(t, b.do("GET", "/v1/runs/"+id+"/events?format=json", "")); d.Status != run.StatusInterrupted {
 		t.Fatalf("%+v", d)
 	}

@@ -293,6 +293,25 @@ func TestWhatBelongsToOneIsToOthersAsIfItWereNotThere(t *testing.T) {
 	}
 }
 
+// SE-10
+func TestEveryRouteNeedsAKeyExceptThoseForEverybody(t *testing.T) {
+	a := keyedBench(t, newKeyring(t, "ann:user"), nil)
+	for _, route := range routesOf(t, a.s) {
+		method, path, _ := strings.Cut(route, " ")
+		want := 401
+		switch path {
+		case "/", "/assets/{name}", "/healthz", "/readyz", "/openapi.yaml":
+			want = 200
+		case "/v1/channels/{channel}/webhook": // a channel verifies the signature of its platform
+			want = 404
+		}
+		path = regexp.MustCompile(`\{[^}]*\}|\*`).ReplaceAllString(path, "x")
+		if got := a.whole(method, path, "").Status; got != want && !strings.HasPrefix(path, "/assets/") {
+			t.Errorf("%s without a key: %d, want %d", route, got, want)
+		}
+	}
+}
+
 // SE-09
 func TestOwnersHoldAcrossARestart(t *testing.T) {
 	k := newKeyring(t, "ann:user", "bob:user")

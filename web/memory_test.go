@@ -79,7 +79,7 @@ func TestADocumentForWhichThereIsNoMemorySaysSo(t *testing.T) {
 		code string
 		took time.Duration
 	}{
-		"because of others": {4 << 20, wire.CodeOverloaded, 30 * time.Second},
+		"because of others": {8 << 20, wire.CodeOverloaded, 30 * time.Second}, // the reserve
 		"at any time":       {0, wire.CodeTooLarge, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -152,7 +152,7 @@ func TestTheLogSaysThatAnswersWaitForMemory(t *testing.T) {
 	defer b.s.Close()
 	l, now := b.s.o.Ledger, time.Now()
 	one, other := l.Open(), l.Open()
-	if err := one.Reserve(t.Context(), 1<<20); err != nil {
+	if err := one.Reserve(t.Context(), 1<<20); err != nil { // it takes the reserve
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())

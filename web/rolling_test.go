@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lingserve/lingserve/internal/postgrestest"
 	"github.com/lingserve/lingserve/tube"
 	"github.com/lingserve/lingserve/web/wire"
 	"github.com/lingserve/lingserve/web/wire/agui/aguitest"
@@ -118,7 +119,7 @@ func TestARollingRestartIsSeenByNobody(t *testing.T) {
 		cancel()
 		old.down()
 		old.close()
-		if err := old.cluster.Close(); err != nil {
+		if err := old.sharedPlace.Close(); err != nil {
 			t.Error(err)
 		}
 	}
@@ -134,13 +135,15 @@ func TestARollingRestartIsSeenByNobody(t *testing.T) {
 
 // CL-10: of a run that says more than can wait to be stored, nothing is dropped in silence: it ends, and says why.
 func TestARunOfWhichTooMuchWaitsToBeStoredEnds(t *testing.T) {
-	g := newGroup(t)
+	g := newGroupOn(t, postgrestest.Run(t))
 	a := g.replica(func(o *Options) { o.MaxLog = 64 << 10 })
 	id, st := a.startAsync()
 	st.send("a", "0")
 	c := &reader{t: t, run: id}
 	c.must(a.bench, c.says("0"))
-	g.servers.Kill(0)
+	if err := g.database.Shutdown(); err != nil {
+		t.Fatal(err)
+	}
 	more := strings.Repeat("x", 1<<10)
 	st.do <- func(ctx context.Context) error {
 		for range 1000 {
@@ -152,7 +155,9 @@ func TestARunOfWhichTooMuchWaitsToBeStoredEnds(t *testing.T) {
 		return context.Cause(ctx)
 	}
 	<-st.ctx.Done()
-	g.servers.Restart(0)
+	if err := g.database.Restart(); err != nil {
+		t.Fatal(err)
+	}
 	c.must(a.bench, c.ended)
 	if !strings.HasPrefix(c.terminal, "canceled") || !strings.Contains(c.terminal, "unreachable for too long") {
 		t.Errorf("%s %q", c.terminal, c.names)

@@ -172,7 +172,10 @@ func New(o Options) (*Server, error) {
 		s.o.Kernel = webchannel.NewKernel(o.Log)
 	}
 	s.shed = newShed(o.Limits, o.Log, o.Data)
-	s.shed.ledger, s.shed.memory.changed = o.Ledger, s.tight
+	s.shed.ledger = o.Ledger
+	if o.Turns != nil {
+		s.shed.memory.changed = o.Turns.Hold // turns wait in their lanes
+	}
 	if s.o.Kernel != nil {
 		s.o.Kernel.DiskFailed = s.shed.DiskFailed
 	}
@@ -223,14 +226,6 @@ func (s *Server) runOptions() run.Options {
 		MemoryOfEnded: o.MemoryOfEnded, MaxDisk: o.MaxDisk, InlineWorkflows: o.InlineWorkflows, Engine: o.Engine, Shared: o.Shared, Tables: o.Tables,
 		Ledger: o.Ledger, Limits: o.Access.Limits, Pressure: s.shed, Files: runFiles{s}, Observer: o.Observer, Tracer: o.Tracer,
 		Detach: s.wire.Detach, Times: o.times,
-	}
-}
-
-// tight holds back what takes memory while there is too little of it: large answers, and turns that wait in their lanes.
-func (s *Server) tight(is bool) {
-	s.o.Ledger.Tight(is)
-	if s.o.Turns != nil {
-		s.o.Turns.Hold(is)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"iter"
 	"net/http"
 	"net/url"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -477,5 +478,37 @@ func TestAStoreThatIsAwayIsNoFaultOfTheServers(t *testing.T) {
 	r := b.whole("GET", "/v1/sessions/s-42", "")
 	if r.Status != http.StatusServiceUnavailable || r.Header.Get("Retry-After") == "" || !strings.Contains(r.Body, `"code":"overloaded"`) || strings.Contains(r.Body, "10.1.2.3") {
 		t.Errorf("got %+v", r)
+	}
+}
+
+// DA-13: the two ids have one hash, which took five thousand million attempts to find.
+func TestSessionWhoseHashIsTakenIsRefusedAndTheLogNamesBoth(t *testing.T) {
+	const first, second = "57d915daec76c2cc", "9547bebb3b269de0"
+	a := newAgentBench(t, nil)
+	a.serve()
+	start := func(session string) reply {
+		return a.whole("POST", "/v1/runs", `{"agent":"assistant","session":"`+session+`","input":"hello"}`)
+	}
+	if got := start(first); got.Status != 200 {
+		t.Fatalf("%+v", got)
+	}
+	before := a.tapeOf(first)
+	for name, got := range map[string]reply{
+		"a run":          start(second),
+		"reading":        a.whole("GET", "/v1/sessions/"+second+"/tape", ""),
+		"a fork into it": a.whole("POST", "/v1/sessions/"+first+"/fork", `{"session":"`+second+`"}`),
+	} {
+		if got.Status != 409 || !strings.Contains(strings.ToLower(got.Body), "this session id cannot be used") {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+	if got := a.tapeOf(first); got != before {
+		t.Errorf("the first session was %s and is %s", before, got)
+	}
+	log := a.log.String()
+	for _, message := range []string{"two sessions have the same hash", "turn failed"} {
+		if !regexp.MustCompile(`level=ERROR msg="`+message+`".*`+first).MatchString(log) || !strings.Contains(log, second) {
+			t.Errorf("the log does not have an error %q of both: %s", message, log)
+		}
 	}
 }

@@ -12,24 +12,21 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
-
 	"github.com/tmaxmax/go-sse"
 
 	"github.com/lingserve/lingserve/access"
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/agent"
-	"github.com/lingserve/lingserve/cluster"
-	"github.com/lingserve/lingserve/cluster/clustertest"
 	"github.com/lingserve/lingserve/cluster/replicas"
+	"github.com/lingserve/lingserve/cluster/replicatest"
 	"github.com/lingserve/lingserve/control"
 	"github.com/lingserve/lingserve/flow"
 	"github.com/lingserve/lingserve/internal/longtest"
+	"github.com/lingserve/lingserve/internal/postgrestest"
 	"github.com/lingserve/lingserve/run"
 	"github.com/lingserve/lingserve/runlog"
 	runlogs "github.com/lingserve/lingserve/runlog/logs"
 	"github.com/lingserve/lingserve/store"
-	storenats "github.com/lingserve/lingserve/store/nats"
 	"github.com/lingserve/lingserve/tape/logs"
 	"github.com/lingserve/lingserve/tool"
 	"github.com/lingserve/lingserve/tube"
@@ -38,59 +35,79 @@ import (
 	"github.com/lingserve/lingserve/web/wire"
 )
 
-// group is servers that share what they do, as replicas do.
+// group is servers that share a database, as replicas do.
 type group struct {
-	t       testing.TB
-	servers *clustertest.Servers
-	prefix  string
+	t        testing.TB
+	database *postgrestest.Server
+	schema   string
 
 	workspace string
 	opening   *sharedPlace // of the replica that is made last
+	lose      atomic.Pointer[func(log string) bool]
 }
 
-func newGroup(t testing.TB) *group {
-	return &group{t: t, servers: clustertest.One(t), prefix: clustertest.Prefix(), workspace: t.TempDir()}
+func newGroup(t testing.TB) *group { return newGroupOn(t, postgrestest.Shared(t)) }
+
+// newGroupOn makes a group on a database of its own, which the test may stop.
+func newGroupOn(t testing.TB, database *postgrestest.Server) *group {
+	return &group{t: t, database: database, schema: replicatest.Schema(), workspace: t.TempDir()}
 }
 
 // sharedPlace is what a replica has of what is shared.
 type sharedPlace struct {
-	tables  *storenats.Engine
-	cluster *cluster.Cluster
-	shared  *run.Shared
-	tapes   *logs.Store
-	lossy   *lossy // what it asks others by
-	absent  *absent
-	close   func()
+	*replicatest.Replica
+	shared *run.Shared
+	tapes  *logs.Store
+	lossy  *lossy // what it asks others by
+	absent *absent
+	close  func()
+}
+
+// loseRuns has writes of runs fail without being stored, for the logs for which lose returns true, until whole is called.
+func (g *group) loseRuns(lose func(log string) bool) (whole func()) {
+	g.lose.Store(&lose)
+	return func() { g.lose.Store(nil) }
 }
 
 // loseWrites has nothing stored of runs until whole is called.
-func (g *group) loseWrites() (whole func()) {
-	lose := func(*nats.Msg) *nats.Msg { return nil }
-	runs, pages := g.servers.Divert(g.prefix+".log.runs.*.e", lose), g.servers.Divert(g.prefix+".log.pages.*.*.e", lose)
-	return func() { runs(); pages() }
+func (g *group) loseWrites() (whole func()) { return g.loseRuns(func(string) bool { return true }) }
+
+// losingLogs are logs of runs whose writes a group loses.
+type losingLogs struct {
+	store.LogEngine
+	g *group
+}
+
+type losingLog struct {
+	store.Log
+	g *group
+}
+
+func (l losingLogs) Log(ctx context.Context, o store.LogOptions) (store.Log, error) {
+	log, err := l.LogEngine.Log(ctx, o)
+	return losingLog{log, l.g}, err
+}
+
+func (l losingLog) Append(ctx context.Context, name string, b store.Batch) (store.Info, error) {
+	if lose := l.g.lose.Load(); lose != nil && (*lose)(name) {
+		return store.Info{}, store.ErrUnsure
+	}
+	return l.Log.Append(ctx, name, b)
 }
 
 // open connects a replica.
 func (g *group) open() *sharedPlace {
 	g.t.Helper()
 	t := g.t
-	c := g.servers.Open(t, func(o *cluster.Options) { o.Prefix = g.prefix })
-	there, err := storenats.Join(t.Context(), c)
+	there := replicatest.Open(t, g.database.URL(), g.schema)
+	tables := there.Engine
+	requests, err := replicas.NewMux(there.Bus)
 	if err != nil {
 		t.Fatal(err)
 	}
-	bus, err := c.Bus()
-	if err != nil {
-		t.Fatal(err)
-	}
-	requests, err := replicas.NewMux(bus)
-	if err != nil {
-		t.Fatal(err)
-	}
-	asks := control.New(requests.Of(""), there, nil)
-	tables := storenats.Open(c, storenats.Options{})
+	asks := control.New(requests.Of(""), there.Members, nil)
 	l, err := runlogs.Open(t.Context(), runlogs.Options{
-		Logs: tables, Tables: tables, Bus: requests.Of("run log"), Replica: c.Replica(), Keep: time.Hour,
+		Logs: losingLogs{tables, g}, Tables: tables, Bus: requests.Of("run log"), Replica: there.Members.ID(), Keep: time.Hour,
 		Tube: func() *tube.Options { return run.TubeOptions(0) },
 	})
 	if err != nil {
@@ -100,31 +117,31 @@ func (g *group) open() *sharedPlace {
 	if err != nil {
 		t.Fatal(err)
 	}
-	leases, err := storenats.Leases(t.Context(), c, "tape")
+	leases, err := there.Members.Leases("tape")
 	if err != nil {
 		t.Fatal(err)
 	}
-	tapes, err := logs.Open(t.Context(), tables, logs.Options{Durability: store.Synced, Leases: leases, Replica: c.Replica()})
+	tapes, err := logs.Open(t.Context(), tables, logs.Options{Durability: store.Synced, Leases: leases, Replica: there.Members.ID()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	var once sync.Once
-	p := &sharedPlace{cluster: c, tables: tables, tapes: tapes, lossy: &lossy{Control: asks}, absent: &absent{Shared: l}, close: func() {
+	p := &sharedPlace{Replica: there, tapes: tapes, lossy: &lossy{Control: asks}, absent: &absent{Shared: l}, close: func() {
 		once.Do(func() {
-			_, _, _, _, _ = asks.Close(), keys.Close(), tapes.Close(), l.Close(), tables.Close() // of one that has died, they cannot do all
+			_, _, _, _ = asks.Close(), keys.Close(), tapes.Close(), l.Close() // of one that has died, they cannot do all
 		})
 	}}
 	t.Cleanup(p.close)
 	p.shared = &run.Shared{
 		Runs: p.absent, Control: p.lossy, Keys: keys,
 		Replicas: func() (ids []string) {
-			for _, r := range there.Replicas() {
+			for _, r := range there.Members.Replicas() {
 				ids = append(ids, r.ID)
 			}
 			return ids
 		},
 		Watch: func(gone func(string)) func() {
-			return there.Watch(func(c replicas.Change) {
+			return there.Members.Watch(func(c replicas.Change) {
 				if c.What != replicas.Came {
 					gone(c.Replica.ID)
 				}
@@ -164,7 +181,7 @@ func (r *replica) takesOver(id string, from *replica) {
 }
 
 // die ends what a replica says to others, as the end of its process does.
-func (r *replica) die() { r.cluster.Conn().Close() }
+func (r *replica) die() { r.Kill() }
 
 // reader is a client that follows a run, on any replica, and comes back with the id of the last event that it has seen.
 type reader struct {
@@ -544,7 +561,7 @@ func TestWhatNobodyTakesOverHasNoEndUntilSomebodyDoes(t *testing.T) {
 	}
 	a.down()
 	a.close()
-	if err := a.cluster.Close(); err != nil {
+	if err := a.sharedPlace.Close(); err != nil {
 		t.Error(err)
 	}
 	c.must(b.bench, c.ended)
@@ -658,13 +675,15 @@ func TestASessionIsErasedOnAnyReplica(t *testing.T) {
 
 // CL-10: while what is shared is away, runs go on and nobody sees more of them; when it is back, all is there, in order and once.
 func TestRunsGoOnWhileWhatIsSharedIsAway(t *testing.T) {
-	g := newGroup(t)
+	g := newGroupOn(t, postgrestest.Run(t))
 	a, b := g.replica(nil), g.replica(nil)
 	id, st := a.startAsync()
 	st.send("a", "0 ")
 	c := &reader{t: t, run: id}
 	c.must(a.bench, c.says("0 "))
-	g.servers.Kill(0)
+	if err := g.database.Shutdown(); err != nil {
+		t.Fatal(err)
+	}
 	want := "0 "
 	for i := range 50 {
 		st.send("a", fmt.Sprint(i+1, " "))
@@ -679,7 +698,9 @@ func TestRunsGoOnWhileWhatIsSharedIsAway(t *testing.T) {
 	if d := readDocument(t, a.do("GET", "/v1/runs/"+id, "")); string(d.Result) != `{"a":"0 "}` || d.Status != run.StatusRunning {
 		t.Errorf("its end is seen before its last words are stored: %+v %s", d, d.Result)
 	}
-	g.servers.Restart(0)
+	if err := g.database.Restart(); err != nil {
+		t.Fatal(err)
+	}
 	c.must(a.bench, c.ended)
 	if c.json() != `{"a":"`+want+`"}` || c.terminal != `finished{"status":"completed"}` {
 		t.Errorf("%s %s", c.json(), c.terminal)
@@ -698,7 +719,7 @@ func TestATicketLetsOneRequestInAtAnyReplica(t *testing.T) {
 	replicas := make([]*replica, 2)
 	for i := range replicas {
 		replicas[i] = g.replica(func(o *Options) {
-			tickets, err := g.opening.tables.Table(t.Context(), access.TicketTable)
+			tickets, err := g.opening.Engine.Table(t.Context(), access.TicketTable)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -735,8 +756,8 @@ func (a *absent) Follow(ctx context.Context, id string) (runlog.Tail, error) {
 	return a.Shared.Follow(ctx, id)
 }
 
-// CL-10: who comes back while the servers elect is broken off, and comes back once more: to be told 503 would end an EventSource.
-func TestWhoComesBackWhileTheServersElectIsBrokenOff(t *testing.T) {
+// CL-10: who comes back while the log of runs is away is broken off, and comes back once more: to be told 503 would end an EventSource.
+func TestWhoComesBackWhileTheLogOfRunsIsAwayIsBrokenOff(t *testing.T) {
 	g := newGroup(t)
 	a, b := g.replica(nil), g.replica(nil)
 	id, st := a.startAsync()

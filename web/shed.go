@@ -109,20 +109,19 @@ type shed struct {
 func newShed(o Limits, log *slog.Logger, data string) *shed {
 	sh := &shed{o: o, log: log, of: map[string]int{}, bodiesOf: map[string]int64{}}
 	if o.Memory > 0 {
-		meter := memlimit.NewMeter()
 		sh.memory = pressure{
 			name: "memory", high: o.Memory / 100 * memoryHigh, low: o.Memory / 100 * memoryLow,
-			read: meter.Read, collect: runtime.GC,
+			read: memlimit.Used, collect: runtime.GC,
 		}
 	}
 	if o.DiskFree > 0 && data != "" {
 		// Little room is much pressure: what is read is negative.
-		sh.disk = pressure{name: "disk", high: 1 - o.DiskFree, low: -o.DiskFree - o.DiskFree/4, read: func() (int64, uint64) {
+		sh.disk = pressure{name: "disk", high: 1 - o.DiskFree, low: -o.DiskFree - o.DiskFree/4, read: func() int64 {
 			free, ok := freeOn(data)
 			if !ok {
 				free = 1 << 62 // it is not known, and nobody is refused for that
 			}
-			return -free, 0
+			return -free
 		}}
 	}
 	if data != "" {
@@ -177,26 +176,24 @@ const (
 type pressure struct {
 	name      string
 	high, low int64
-	read      func() (used int64, collections uint64)
-	collect   func()          // gives back what can be given back; nil where nothing can
+	read      func() (used int64)
+	collect   func()          // frees what can be freed; nil if nothing can
 	changed   func(over bool) // is told when it has become too much, and when it is no more; nil is nobody
 	over      atomic.Bool
 
-	// Of the goroutine that looks.
-	collections uint64
-	still       int // looks without a collection
+	looks int // while there is too much; of the goroutine that looks
 }
 
-// patience is how many looks without a garbage collection it takes, while there is too much, to have one made: where nothing runs any
-// more, nothing else would make one, and what was garbage would be counted for ever.
-const patience = 8
+// collectEvery is after how many looks garbage is collected while there is too much: if nothing runs, nothing else collects it, and what
+// was garbage would count forever.
+const collectEvery = 8
 
 // look reads how much there is.
 func (p *pressure) look(log *slog.Logger) {
 	if p.read == nil {
 		return
 	}
-	used, collections := p.read()
+	used := p.read()
 	switch over := p.over.Load(); {
 	case !over && used >= p.high:
 		p.turn(true)
@@ -205,15 +202,10 @@ func (p *pressure) look(log *slog.Logger) {
 		p.turn(false)
 		log.Info("server is below the limit again", "limit", p.name)
 	case over && p.collect != nil:
-		if p.still++; collections != p.collections {
-			p.still = 0
-		}
-		if p.still >= patience {
-			p.still = 0
+		if p.looks++; p.looks%collectEvery == 0 {
 			p.collect()
 		}
 	}
-	p.collections = collections
 }
 
 func (p *pressure) turn(over bool) {

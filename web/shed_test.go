@@ -33,11 +33,11 @@ import (
 // press makes a pressure say that there is too much, or not.
 func press(p *pressure, over bool) {
 	p.high, p.low = 100, 50
-	p.read = func() (int64, uint64) {
+	p.read = func() int64 {
 		if over {
-			return 100, 0
+			return 100
 		}
-		return 0, 0
+		return 0
 	}
 	p.look(slog.New(slog.DiscardHandler))
 }
@@ -169,7 +169,7 @@ func TestWhatIsRefusedAnywayIsRefusedBeforeItsBodyIsRead(t *testing.T) {
 func TestThePressureEndsOnlyWellBelowWhereItBegan(t *testing.T) {
 	var log logBuffer
 	var used int64
-	p := pressure{name: "memory", high: 85, low: 75, read: func() (int64, uint64) { return used, 0 }}
+	p := pressure{name: "memory", high: 85, low: 75, read: func() int64 { return used }}
 	for i, step := range []struct {
 		used int64
 		over bool
@@ -185,21 +185,12 @@ func TestThePressureEndsOnlyWellBelowWhereItBegan(t *testing.T) {
 	}
 }
 
-func TestWhatNobodyCollectsIsCollectedWhileThereIsTooMuch(t *testing.T) {
-	used, collections, made := int64(90), uint64(7), 0
-	p := pressure{high: 85, low: 75, read: func() (int64, uint64) { return used, collections }, collect: func() { made++; collections++; used = 10 }}
-	discard := slog.New(slog.DiscardHandler)
-	for range patience {
-		collections++ // by itself
-		p.look(discard)
+func TestGarbageIsCollectedWhileThereIsTooMuch(t *testing.T) {
+	used, made := int64(90), 0
+	p := pressure{high: 85, low: 75, read: func() int64 { return used }, collect: func() { made++; used = 10 }}
+	for range collectEvery + 2 {
+		p.look(slog.New(slog.DiscardHandler))
 	}
-	if made != 0 {
-		t.Errorf("%d collections were made beside those that there were", made)
-	}
-	for range patience {
-		p.look(discard)
-	}
-	p.look(discard)
 	if made != 1 || p.over.Load() {
 		t.Errorf("%d collections, over: %v", made, p.over.Load())
 	}
@@ -223,7 +214,7 @@ func TestTheServerLooksAgainAndAgain(t *testing.T) {
 		if sh.watches() {
 			t.Error("there is nothing to look at")
 		}
-		sh.disk = pressure{high: 1, low: 0, read: func() (int64, uint64) { return used.Load(), 0 }}
+		sh.disk = pressure{high: 1, low: 0, read: used.Load}
 		ctx, cancel := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
 		wg.Go(func() { sh.watch(ctx) })

@@ -102,7 +102,7 @@ func TestARunWhoseEndWasSeenIsNotRunAgain(t *testing.T) {
 	c := &reader{t: t, run: id}
 	c.must(b.bench, c.ended)
 	b.takesOver(id, &replica{sharedPlace: dead}) // before it is seen to be dead, which has it taken over, too
-	dead.cluster.Conn().Close()
+	dead.Kill()
 	for _, x := range []*replica{b, g.replica(nil)} {
 		d := readDocument(t, x.do("GET", "/v1/runs/"+id+"/events?format=json", ""))
 		if d.Status != run.StatusInterrupted || string(d.Result) != c.json() || len(d.Errors) != 1 {

@@ -4,7 +4,7 @@
 //   - A stream that was cut off is an error, never a short answer.
 //   - Thinking, signatures and blocks of the provider's own tools go back as they came, in their order.
 //   - What is sent of a history does not change when the history grows, so the provider's cache keeps working.
-//   - A parameter that a model refuses by name is left out of the next request at once, and remembered.
+//   - What the adapter adds by itself is left out if the model refuses it by name.
 package anthropic
 
 import (
@@ -15,7 +15,6 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-	"sync"
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/wire"
@@ -49,14 +48,12 @@ func New(o Options) (adapter.Provider, error) {
 	}, nil
 }
 
-// provider is one server and what is known of it. It is safe for concurrent use.
+// provider is one server. It is safe for concurrent use.
 type provider struct {
 	wire.Server
 	messages string  // address
 	models   url.URL // address
 	betas    []string
-	lessons  wire.Lessons
-	most     sync.Map // model → the max_tokens that it takes
 }
 
 // Model returns the model of this name. Which names a server has is only known to it.

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"net/http"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -71,15 +70,15 @@ var errFile = errors.New("a file of a kind that the API does not take")
 // asking is one request to a model.
 type asking struct {
 	*model
-	wire.Asking
-	room int // tokens that the history leaves for the answer; 0 is not known
+	wire.Fallbacks
+	limit int // for max_tokens, as the server has named it; 0 is none
 }
 
 // ask sends the request and returns the answer once it is known to be one: status 200.
 func (m *model) ask(ctx context.Context, req *adapter.Request) (*http.Response, error) {
-	a := &asking{model: m, Asking: wire.Asking{Lessons: &m.p.lessons, Model: m.name}}
+	a := &asking{model: m}
 	var sent *request
-	return m.p.Ask(ctx, &a.Asking, req.Size(), func() (_ []byte, err error) {
+	return m.p.Ask(ctx, &a.Fallbacks, req.Size(), func() (_ []byte, err error) {
 		if sent, err = a.request(req); err != nil {
 			return nil, err
 		}
@@ -90,7 +89,7 @@ func (m *model) ask(ctx context.Context, req *adapter.Request) (*http.Response, 
 			h[betaHeader] = append(h[betaHeader], interleaved)
 		}
 		return m.p.Post(ctx, m.p.messages, h, body)
-	}, func(r *wire.Refusal) (string, bool) { return a.giveIn(sent, r) }, m.p.Refused)
+	}, func(said string) []wire.Fallback { return a.fallbacks(sent, req, said) }, m.p.Refused)
 }
 
 // request says in Anthropic's words what is asked.
@@ -109,10 +108,10 @@ func (a *asking) request(req *adapter.Request) (*request, error) {
 	a.sample(r, req)
 	a.think(r, req, turns.Unthought)
 	a.fit(r)
-	if schema, ok := wire.Closed(req.Format.Schema, "oneOf"); ok && req.Format.JSON && (a.version == 0 || a.version >= 41) && !a.Knows(noFormat) {
+	if schema, ok := wire.Closed(req.Format.Schema, "oneOf"); ok && req.Format.JSON && (a.version == 0 || a.version >= 41) && !a.Uses(noFormat) {
 		r.output().Format = &format{"json_schema", schema}
 	}
-	if r.cached = !a.Knows(noCache); r.cached {
+	if r.cached = !a.Uses(noCache); r.cached {
 		r.breakpoints()
 	}
 	return r, nil
@@ -155,9 +154,6 @@ func (a *asking) tools(r *request, req *adapter.Request, called []string) {
 	default:
 		c.Type, c.Name = "tool", req.ToolChoice
 	}
-	if c.forces() && a.Knows(noForce) {
-		c.Type, c.Name = "auto", ""
-	}
 	r.ToolChoice = &c
 }
 
@@ -175,14 +171,14 @@ func (a *asking) sample(r *request, req *adapter.Request) {
 	default:
 		r.MaxTokens = 8192
 	}
-	if a.version >= 47 || a.Knows(noSampling) {
+	if a.version >= 47 {
 		return
 	}
 	r.Temperature = req.Temperature
 	if r.Temperature != nil && *r.Temperature > 1 && a.version > 0 {
 		r.Temperature = new(1.0)
 	}
-	if req.Temperature == nil || a.version < 41 && !a.Knows(oneSampling) {
+	if req.Temperature == nil || a.version < 41 {
 		r.TopP = req.TopP
 	}
 }
@@ -198,23 +194,22 @@ func (a *asking) think(r *request, req *adapter.Request, unthought bool) {
 	o := req.Reasoning
 	asked, hidden := o.Effort != "" || o.Budget != nil, o.Show != nil && !*o.Show
 	off := o.Effort == "none" || o.Budget != nil && *o.Budget <= 0
-	adaptive := (a.version >= 46 || a.Knows(wire.OnlyAdaptive)) && !a.Knows(wire.OnlyBudget)
 	switch {
-	case a.Knows(wire.NoThinking):
+	case a.Uses(wire.NoThinking):
 		return
 	case off || r.ToolChoice.forces() && (a.version >= 50 || asked):
 		// Claude 5 thinks by default. What models of other makers do by default is not known.
-		if (a.version >= 50 || a.version == 0 && off) && !a.Knows(noDisabled) {
+		if a.version >= 50 || a.version == 0 && off {
 			r.Thinking = &wire.Thinking{Type: "disabled"}
 		}
 		return
-	case !asked && (o.Show == nil && a.version < 50 || hidden || !adaptive):
+	case !asked && (o.Show == nil && a.version < 50 || hidden || a.version < 46):
 		// Claude 5 thinks by default and hides it by default. It is asked to show it: otherwise a long thought looks like a stalled stream.
 		return
 	}
-	if adaptive && (o.Budget == nil || a.version >= 47 || a.Knows(wire.OnlyAdaptive)) {
-		var effort string
-		if r.Thinking, effort = a.Adaptive(o); effort == "xhigh" && (a.version == 46 || a.Knows(noXHigh)) {
+	if a.version >= 46 && (o.Budget == nil || a.version >= 47) {
+		effort := wire.ThinkingEffort(o)
+		if r.Thinking = a.Adaptive(o); effort == "xhigh" && a.version == 46 {
 			effort = "high"
 		}
 		if effort != "" {
@@ -222,7 +217,7 @@ func (a *asking) think(r *request, req *adapter.Request, unthought bool) {
 		}
 	} else {
 		// The API refuses a budget if the assistant's current turn did not begin with thinking.
-		if unthought || a.Knows(wire.NoBudgetNow) {
+		if unthought {
 			return
 		}
 		budget := wire.ThinkingBudget(o)
@@ -233,41 +228,31 @@ func (a *asking) think(r *request, req *adapter.Request, unthought bool) {
 			r.MaxTokens += budget
 		}
 		r.Thinking = a.Budgeted(o, budget)
-		r.interleaved = len(r.Tools) > 0 && a.version >= 40 && a.version < 46 && !a.Knows(noBeta)
+		r.interleaved = len(r.Tools) > 0 && a.version >= 40 && a.version < 46 && !a.Uses(noBeta)
 	}
 	r.Temperature, r.TopP = nil, nil // refused beside thinking
 }
 
-// fit keeps the request within the limits that the server has named.
+// fit keeps the request within the limit that the server has named.
 func (a *asking) fit(r *request) {
-	limit := r.MaxTokens
-	if most, ok := a.p.most.Load(a.name); ok {
-		limit = min(limit, most.(int))
-	}
-	if a.room > 0 {
-		limit = min(limit, a.room)
-	}
-	if limit == r.MaxTokens {
+	if a.limit == 0 || a.limit >= r.MaxTokens {
 		return
 	}
-	r.MaxTokens = limit
-	if t := r.Thinking; t != nil && t.Budget > limit-wire.MinBudget {
-		if t.Budget = limit - wire.MinBudget; t.Budget < wire.MinBudget {
+	r.MaxTokens = a.limit
+	if t := r.Thinking; t != nil && t.Budget > a.limit-wire.MinBudget {
+		if t.Budget = a.limit - wire.MinBudget; t.Budget < wire.MinBudget {
 			r.Thinking = nil
 		}
 	}
 }
 
-// Lessons that the refusals of a model can teach.
+// Fallbacks of requests that are refused.
 const (
-	noDisabled  = "disabled"
-	noXHigh     = "xhigh"
-	noForce     = "tool_choice"
-	noFormat    = "format"
-	noSampling  = "temperature"
-	oneSampling = "top_p"
-	noCache     = "cache_control"
-	noBeta      = "beta"
+	noFormat = "without a schema"
+	noCache  = "without cache points"
+	noBeta   = "without interleaved thinking"
+	lowered  = "with a lower max_tokens"
+	fitted   = "with the max_tokens that the history leaves"
 )
 
 // In what is said of a limit of tokens: "max_tokens: 64000 > 8192, …", and "… exceed context limit: 190000 + 32000 > 200000, …".
@@ -276,42 +261,25 @@ var (
 	overRoom = regexp.MustCompile(`max_tokens.* (\d{1,9}) \+ \d{1,9} > (\d{1,9})\b`)
 )
 
-// giveIn says what a refusal teaches of what the model does not take.
-func (a *asking) giveIn(sent *request, refusal *wire.Refusal) (what string, once bool) {
-	if refusal.Status != http.StatusBadRequest && refusal.Status != http.StatusUnprocessableEntity {
-		return "", false
-	}
-	said := strings.ToLower(wire.ReadReport(refusal.Body).Message)
+// fallbacks returns the other ways to write a request. max_tokens has a default of ours, and the API counts it towards the context.
+func (a *asking) fallbacks(sent *request, req *adapter.Request, said string) []wire.Fallback {
+	number := func(digits string) int { n, _ := strconv.Atoi(digits); return n }
+	named := ""
 	if found := overMost.FindStringSubmatch(said); found != nil {
-		most, _ := strconv.Atoi(found[1]) // digits
-		if most < 1 || most >= sent.MaxTokens {
-			return "", false
-		}
-		a.p.most.Store(a.name, most)
-		return "max_tokens " + found[1], false
+		a.limit, named = number(found[1]), lowered
+	} else if found := overRoom.FindStringSubmatch(said); found != nil {
+		a.limit, named = number(found[2])-number(found[1]), fitted
 	}
-	if found := overRoom.FindStringSubmatch(said); found != nil {
-		history, _ := strconv.Atoi(found[1])
-		context, _ := strconv.Atoi(found[2])
-		if a.room = context - history; a.room < wire.MinBudget || a.room >= sent.MaxTokens {
-			return "", false
-		}
-		return "room", true
-	}
-	var output outputConfig
-	if sent.Output != nil {
-		output = *sent.Output
-	}
-	sampled, limited := sent.Temperature != nil, sent.TopP != nil
-	return wire.Taught(said, slices.Concat([]wire.Lesson{
-		{What: noXHigh, Sent: output.Effort == "xhigh", Says: "effort"},
-		{What: noDisabled, Sent: sent.Thinking != nil && sent.Thinking.Type == "disabled", Says: "disabled"},
-		{What: noForce, Sent: sent.ToolChoice.forces(), Says: "tool_choice"},
-	}, wire.ThinkingLessons(said, sent.Thinking, output.Effort), []wire.Lesson{
-		{What: noFormat, Sent: output.Format != nil, Says: "output_config|output_format|output format|structured output|json_schema|grammar"},
-		{What: oneSampling, Sent: sampled && limited, Says: "both"},
-		{What: noSampling, Sent: sampled || limited, Says: "temperature|top_p"},
-		{What: noCache, Sent: sent.cached, Says: "cache_control"},
-		{What: noBeta, Sent: sent.interleaved, Says: "anthropic-beta|interleaved-thinking"},
-	}))
+	asked := req.Reasoning.Effort != "" || req.Reasoning.Budget != nil
+	return append([]wire.Fallback{
+		{Name: lowered, Applies: named == lowered && a.limit > 0 && a.limit < sent.MaxTokens},
+		{Name: fitted, Applies: named == fitted && a.limit >= wire.MinBudget && a.limit < sent.MaxTokens},
+		{
+			Name: noFormat, Applies: sent.Output != nil && sent.Output.Format != nil,
+			Words: []string{"output_config", "output_format", "output format", "structured output", "json_schema", "grammar"},
+		},
+		{Name: noCache, Applies: sent.cached, Words: []string{"cache_control"}},
+		{Name: noBeta, Applies: sent.interleaved, Words: []string{"anthropic-beta", "interleaved-thinking"}},
+	}, append(wire.ThinkingFallbacks(sent.Thinking),
+		wire.Fallback{Name: wire.NoThinking, Applies: sent.Thinking != nil && !asked, Words: []string{"thinking"}})...)
 }

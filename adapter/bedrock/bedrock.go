@@ -74,7 +74,6 @@ type provider struct {
 	wire.Server
 	auth       *auth
 	base, list string // addresses
-	lessons    wire.Lessons
 }
 
 // Model returns the model of this name: "anthropic.claude-haiku-4-5-20251001-v1:0", an inference profile ("us.amazon.nova-2-lite-v1:0"),

@@ -22,11 +22,11 @@ type history struct {
 }
 
 func (a *asking) history(messages []adapter.Message) (*wire.Turns, error) {
-	t, err := wire.NewTurns(&history{asking: a, names: map[string]int{}}, messages, a.Knows(apart))
+	t, err := wire.NewTurns(&history{asking: a, names: map[string]int{}}, messages, a.Uses(apart))
 	if err != nil {
 		return nil, err
 	}
-	if a.Knows(noSystem) {
+	if a.Uses(noSystem) {
 		t.List[0].Content = append(t.System, t.List[0].Content...)
 		t.System = nil
 	}
@@ -52,13 +52,13 @@ func text(s string) object { return object{"text": s} }
 // mark puts cache points behind the system's message and the last two turns of the user: the one before last is where the last request's
 // was, and so is read. (MO-24)
 func (a *asking) mark(t *wire.Turns) {
-	if a.family != claude && a.family != nova || a.Knows(noCache) {
+	if a.family != claude && a.family != nova || a.Uses(noCache) {
 		return
 	}
-	if len(t.System) > 0 && !a.Knows(noSystemCache) {
+	if len(t.System) > 0 {
 		t.System = append(t.System, cachePoint)
 	}
-	for i, points := len(t.List)-1, 0; i >= 0 && points < 2 && !a.Knows(noMessageCache); i-- {
+	for i, points := len(t.List)-1, 0; i >= 0 && points < 2; i-- {
 		if t := &t.List[i]; t.Role == adapter.User {
 			t.Content = append(t.Content, cachePoint)
 			points++
@@ -72,11 +72,11 @@ func (h *history) Text(s string, _ json.RawMessage) any { return text(s) }
 // Thinking leaves out what the model would refuse. Claude takes none without its signature.
 func (h *history) Thinking(p *adapter.MadePart) any {
 	signature, _ := wire.Unescape(wire.StringAt(p.Data, "signature"))
-	if h.Knows(noReasoning) || signature == "" && (h.family == claude || p.Text == "") {
+	if signature == "" && (h.family == claude || p.Text == "") {
 		return nil
 	}
 	thought := text(p.Text)
-	if signature != "" && !h.Knows(noSignature) {
+	if signature != "" {
 		thought["signature"] = signature
 	}
 	return object{"reasoningContent": object{"reasoningText": thought}}
@@ -87,11 +87,7 @@ func (h *history) Call(id, name string, input, _ json.RawMessage) any {
 }
 
 func (h *history) Other(data json.RawMessage) (any, bool) {
-	thought := strings.Contains(string(data), `"reasoningContent"`)
-	if thought && h.Knows(noReasoning) {
-		return nil, false
-	}
-	return data, thought
+	return data, strings.Contains(string(data), `"reasoningContent"`)
 }
 
 func (h *history) Result(id string, content []any, failed bool) any {

@@ -4,8 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
-	"regexp"
-	"slices"
 	"strings"
 
 	"github.com/lingserve/lingserve/adapter"
@@ -16,43 +14,32 @@ import (
 // object is a JSON object. Its members are written in the order of their names, so that equal requests are equal to the byte.
 type object = map[string]any
 
-// Lessons that the refusals of a model can teach.
+// Fallbacks of requests that are refused.
 const (
-	noCache        = "cache points"
-	noToolCache    = "cache points of tools"
-	noSystemCache  = "cache points of the system"
-	noMessageCache = "cache points of messages"
-	noSchema       = "schema"
-	noReasoning    = "reasoning" // in the history
-	noSignature    = "signature"
-	noTemperature  = "temperature"
-	noTopP         = "topP"
-	noStop         = "stopSequences"
-	noTier         = "serviceTier"
-	noChoice       = "toolChoice"
-	noParallel     = "disable_parallel_tool_use"
-	noSystem       = "system"
-	apart          = "apart" // results of tools and text in one turn
+	noCache  = "without cache points"
+	noSchema = "without a schema"
+	noSystem = "with the system message in the user's"
+	apart    = "with tool results apart from text"
 )
 
 // asking is one request to a model.
 type asking struct {
 	*model
-	wire.Asking
+	wire.Fallbacks
 }
 
 // ask sends the request and returns the answer once it is known to be one: status 200.
 func (m *model) ask(ctx context.Context, req *adapter.Request) (*http.Response, error) {
-	a := &asking{m, wire.Asking{Lessons: &m.p.lessons, Model: m.name}}
+	a := &asking{model: m}
 	var sent object
-	return m.p.Ask(ctx, &a.Asking, req.Size(), func() (_ []byte, err error) {
+	return m.p.Ask(ctx, &a.Fallbacks, req.Size(), func() (_ []byte, err error) {
 		if sent, err = a.request(req); err != nil {
 			return nil, err
 		}
 		return rawjson.Marshal(sent)
 	}, func(body []byte) (*http.Response, *wire.Refusal, error) {
 		return m.p.Post(ctx, m.url, http.Header{"Accept": {wire.AWSStreamType}}, body)
-	}, func(r *wire.Refusal) (string, bool) { return refusedWhat(sent, r) }, m.p.refused)
+	}, func(string) []wire.Fallback { return a.fallbacks(sent) }, m.p.refused)
 }
 
 // request says in Bedrock's words what is asked.
@@ -76,13 +63,13 @@ func (a *asking) request(req *adapter.Request) (object, error) {
 	_, chosen := tools["toolChoice"]
 	forced := chosen && req.ToolChoice != "auto"
 	calm := a.think(extra, req, forced, turns.Unthought) && a.family == claude // it then thinks at 1 only
-	if req.Temperature != nil && !a.Knows(noTemperature) && !calm {
+	if req.Temperature != nil && !calm {
 		inference["temperature"] = *req.Temperature
 	}
-	if req.TopP != nil && !a.Knows(noTopP) && !(calm && *req.TopP < 0.95) {
+	if req.TopP != nil && !(calm && *req.TopP < 0.95) {
 		inference["topP"] = *req.TopP
 	}
-	if len(req.Stop) > 0 && !a.Knows(noStop) {
+	if len(req.Stop) > 0 {
 		inference["stopSequences"] = req.Stop
 	}
 	if effort, _ := extra["reasoningConfig"].(object); effort["maxReasoningEffort"] == "high" { // Nova then takes none of these
@@ -90,16 +77,16 @@ func (a *asking) request(req *adapter.Request) (object, error) {
 		delete(inference, "topP")
 		delete(inference, "maxTokens")
 	}
-	if req.ServiceTier != "" && req.ServiceTier != "auto" && !a.Knows(noTier) {
+	if req.ServiceTier != "" && req.ServiceTier != "auto" {
 		body["serviceTier"] = object{"type": req.ServiceTier}
 	}
-	if schema, ok := wire.Closed(req.Format.Schema, "pattern", "format", "allOf"); ok && req.Format.JSON && !a.Knows(noSchema) {
+	if schema, ok := wire.Closed(req.Format.Schema, "pattern", "format", "allOf"); ok && req.Format.JSON && !a.Uses(noSchema) {
 		body["outputConfig"] = object{"textFormat": object{
 			"type":      "json_schema",
 			"structure": object{"jsonSchema": object{"name": wire.SchemaName(req.Format.Name), "schema": string(schema)}},
 		}}
 	}
-	if p := req.ParallelToolCalls; p != nil && !*p && len(req.Tools) > 0 && a.family == claude && !forced && !a.Knows(noParallel) {
+	if p := req.ParallelToolCalls; p != nil && !*p && len(req.Tools) > 0 && a.family == claude && !forced {
 		delete(tools, "toolChoice")
 		extra["tool_choice"] = object{"type": "auto", "disable_parallel_tool_use": true}
 	}
@@ -175,11 +162,11 @@ func (a *asking) tools(req *adapter.Request, called []string) object {
 		}
 		list = append(list, object{"toolSpec": spec})
 	}
-	if a.family == claude && !a.Knows(noCache) && !a.Knows(noToolCache) { // Nova has none here
+	if a.family == claude && !a.Uses(noCache) { // Nova has none here
 		list = append(list, cachePoint)
 	}
 	config := object{"tools": list}
-	if len(req.Tools) > 0 && !a.Knows(noChoice) {
+	if len(req.Tools) > 0 {
 		switch req.ToolChoice {
 		case "", "none":
 		case "auto":
@@ -197,7 +184,7 @@ func (a *asking) tools(req *adapter.Request, called []string) object {
 // unthought that the last calls were made without thinking: Claude refuses both with thinking by a budget.
 func (a *asking) think(extra object, req *adapter.Request, forced, unthought bool) bool {
 	r := req.Reasoning
-	if r.Effort == "none" || r.Budget != nil && *r.Budget <= 0 || r.Effort == "" && r.Budget == nil || a.Knows(wire.NoThinking) {
+	if r.Effort == "none" || r.Budget != nil && *r.Budget <= 0 || r.Effort == "" && r.Budget == nil || a.Uses(wire.NoThinking) {
 		return false
 	}
 	effort := wire.ThinkingEffort(r)
@@ -214,9 +201,9 @@ func (a *asking) think(extra object, req *adapter.Request, forced, unthought boo
 	case a.family != claude || forced:
 		return false
 	// Those without a version are newer. https://docs.aws.amazon.com/bedrock/latest/userguide/claude-messages-adaptive-thinking.html
-	case (version >= 46 || version == 0) && !a.Knows(wire.OnlyBudget) || a.Knows(wire.OnlyAdaptive):
-		extra["thinking"], effort = a.Adaptive(r)
-		if effort == "xhigh" { // all Claudes have this one that take an effort
+	case version >= 46 || version == 0:
+		extra["thinking"] = a.Adaptive(r)
+		if effort = wire.ThinkingEffort(r); effort == "xhigh" { // all Claudes have this one that take an effort
 			effort = "max"
 		}
 		if effort != "" {
@@ -228,54 +215,27 @@ func (a *asking) think(extra object, req *adapter.Request, forced, unthought boo
 	if most := req.MaxTokens; most != nil && budget >= *most {
 		budget = max(*most/2, wire.MinBudget)
 	}
-	if unthought || req.MaxTokens != nil && budget >= *req.MaxTokens || a.Knows(wire.NoBudgetNow) {
+	if unthought || req.MaxTokens != nil && budget >= *req.MaxTokens {
 		return false
 	}
 	extra["thinking"] = a.Budgeted(r, budget)
 	return true
 }
 
-// refusedWhat says what of a request a model has refused, by the provider's words; "" where they name nothing that can be left out. once
-// says that it is this history that was refused, and not what the model takes. (MO-04, MO-23, MO-24)
-func refusedWhat(sent object, r *wire.Refusal) (what string, once bool) {
-	said := strings.ToLower(string(r.Body))
-	bad := r.Status == http.StatusBadRequest || r.Status == http.StatusUnprocessableEntity
-	if !bad && r.Status != http.StatusForbidden {
-		return "", false
-	}
-	has := func(path ...string) bool {
-		var in any = sent
-		for _, name := range path {
-			inner, _ := in.(object)
-			in = inner[name]
-		}
-		return in != nil
-	}
-	const extra, cache = "additionalModelRequestFields", "prompt caching|cachepoint|cache_control|cache point"
-	fields, _ := sent[extra].(object)
+// fallbacks returns the other ways to write a request.
+func (a *asking) fallbacks(sent object) []wire.Fallback {
+	fields, _ := sent["additionalModelRequestFields"].(object)
 	thinking, _ := fields["thinking"].(*wire.Thinking)
-	output, _ := fields["output_config"].(object)
-	effort, _ := output["effort"].(string)
-	reasons := has(extra, "reasoningConfig") || has(extra, "reasoning_effort")
-	cached := regexp.MustCompile(cache).MatchString(said)
-	return wire.Taught(said, slices.Concat([]wire.Lesson{
-		{What: noToolCache, Sent: cached, Says: "#/toolconfig"},
-		{What: noSystemCache, Sent: cached, Says: "#/system"},
-		{What: noMessageCache, Sent: cached, Says: "#/messages"},
-		{What: noCache, Sent: cached},
-		{What: "", Sent: !bad},
-		{What: noSignature, Sent: strings.Contains(said, "reasoningtext.signature"), Says: "doesn't support|not support"},
-		{What: noReasoning, Sent: strings.Contains(said, "reasoningcontent"), Says: "doesn't support|not support|extraneous|not permitted"},
-	}, wire.ThinkingLessons(said, thinking, effort), []wire.Lesson{
-		{What: noSchema, Sent: has("outputConfig"), Says: "output_?config|textformat|structured output|schema"},
-		{What: wire.NoThinking, Sent: reasons, Says: "reasoning_?config|reasoning[_ ]effort"},
-		{What: noTopP, Sent: has("inferenceConfig", "topP"), Says: "top_?p"},
-		{What: noTemperature, Sent: has("inferenceConfig", "temperature"), Says: "temperature"},
-		{What: noStop, Sent: has("inferenceConfig", "stopSequences"), Says: "stop[_ ]?sequences"},
-		{What: noParallel, Sent: has(extra, "tool_choice"), Says: "tool_choice|disable_parallel"},
-		{What: noChoice, Sent: has("toolConfig", "toolChoice"), Says: "tool[_ ]?choice"},
-		{What: noTier, Sent: has("serviceTier"), Says: "service[_ ]?tier"},
-		{What: noSystem, Sent: has("system"), Says: "system (messages?|prompt)"},
-		{What: apart, Sent: true, Says: "tool result blocks cannot be provided in the same turn"},
-	}))
+	cached := a.family == claude || a.family == nova
+	cache := []string{"prompt caching", "cachepoint", "cache_control", "cache point"}
+	return append([]wire.Fallback{
+		{Name: noCache, Applies: cached, Words: cache},
+		{Name: noCache, Applies: cached, Words: cache, Status: http.StatusForbidden},
+		{
+			Name: noSchema, Applies: sent["outputConfig"] != nil,
+			Words: []string{"output_config", "outputconfig", "textformat", "structured output", "schema"},
+		},
+		{Name: noSystem, Applies: sent["system"] != nil, Words: []string{"system message", "system prompt"}},
+		{Name: apart, Applies: true, Words: []string{"tool result blocks cannot be provided in the same turn"}},
+	}, wire.ThinkingFallbacks(thinking)...)
 }

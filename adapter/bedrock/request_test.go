@@ -14,7 +14,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/lingserve/lingserve/adapter"
-	"github.com/lingserve/lingserve/adapter/wire"
 	"github.com/lingserve/lingserve/internal/fakeproviders"
 )
 
@@ -22,7 +21,7 @@ var question = []adapter.Message{{Role: adapter.User, Content: "Why?"}}
 
 var look = []adapter.Tool{{Name: "look", Description: "Looks.", Parameters: json.RawMessage(`{"type":"object","properties":{"q":{"type":"string"}}}`)}}
 
-// bodyOf returns the request's body for a model that has refused nothing yet.
+// bodyOf returns the request's body as it is sent first.
 func bodyOf(t *testing.T, name string, req adapter.Request) string {
 	t.Helper()
 	m, err := newProvider(t, Options{Key: "test-key"}, AWS{Region: "us-east-1"}).Model(name)
@@ -30,7 +29,7 @@ func bodyOf(t *testing.T, name string, req adapter.Request) string {
 		t.Fatal(err)
 	}
 	own := m.(*model)
-	body, err := (&asking{own, wire.Asking{Lessons: &own.p.lessons, Model: name}}).request(&req)
+	body, err := (&asking{model: own}).request(&req)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -351,76 +350,10 @@ func TestHistoriesOfAllSortsAreAccepted(t *testing.T) {
 	}
 }
 
-// MO-04, MO-23, MO-24: what a model refuses by name is left out, and not sent to it again.
-func TestWhatAModelRefusesIsLeftOutAndRemembered(t *testing.T) {
-	signedMessage := adapter.Message{Role: adapter.Assistant, Content: "a", Made: &adapter.Made{Parts: []adapter.MadePart{
-		{Type: adapter.PartReasoning, Text: "so", Data: json.RawMessage(`{"signature":"SIG"}`)}, {Type: adapter.PartText, Text: "a"},
-	}}}
-	all := adapter.Options{
-		Temperature: new(0.5), TopP: new(0.96), Stop: []string{"."}, ServiceTier: "flex", ToolChoice: "auto", Reasoning: adapter.Reasoning{Effort: "xhigh"},
-	}
-	for _, row := range []struct {
-		said, model string
-		status      int
-		unless      string // it is in the body, the request is refused
-		then        string // in the body that is accepted
-	}{
-		{"The model returned the following errors: Malformed input request: #/toolConfig/tools/18: extraneous key [cachePoint] is not permitted", haiku, 400, `}},{"cachePoint":{"type":"default"}}]}`, `"system":[{"text":"Be kind."},{"cachePoint"`},
-		{"Malformed input request: #/messages/6/content/0: extraneous key [cachePoint] is not permitted", lite, 400, `{"text":"Why?"},{"cachePoint"`, `"system":[{"text":"Be kind."},{"cachePoint"`},
-		{"You invoked an unsupported model or your request did not allow prompt caching.", haiku, 403, `cachePoint`, ``},
-		{"The model returned the following errors: output_config.format: Extra inputs are not permitted", haiku, 400, `outputConfig`, ``},
-		{`The model returned the following errors: "thinking.type.enabled" is not supported for this model. Use "thinking.type.adaptive" and "output_config.effort" to control thinking behavior.`, haiku, 400, `"enabled"`, `"adaptive"`},
-		{"The model returned the following errors: adaptive thinking is not supported on this model", opus, 400, `"adaptive"`, `"enabled"`},
-		{"thinking.adaptive.display: Extra inputs are not permitted", opus, 400, `display`, `"adaptive"`},
-		{"This model does not support effort level 'max'.", opus, 400, `effort`, `"adaptive"`},
-		{"Malformed input request: #: extraneous key [reasoningConfig] is not permitted", lite, 400, `reasoningConfig`, ``},
-		{"This model doesn't support the reasoningContent.reasoningText.signature field. Remove signature and try again.", gptoss, 400, `SIG`, `"reasoningText":{"text":"so"}`},
-		{"This model doesn't support the reasoningContent field", gptoss, 400, `reasoningContent`, `{"text":"a"}`},
-		{"The model returned the following errors: `temperature` and `top_p` cannot both be specified for this model.", gptoss, 400, `topP`, `temperature`},
-		{"`temperature` is deprecated for this model.", gptoss, 400, `temperature`, `topP`},
-		{"This model doesn't support the stopSequences field.", gptoss, 400, `stopSequences`, `topP`},
-		{"This model doesn't support the toolConfig.toolChoice.auto field.", gptoss, 400, `toolChoice`, `toolConfig`},
-		{"The provided service tier is not supported", gptoss, 400, `serviceTier`, ``},
-		{"This model doesn't support system messages. Try again without a system message or use a model that supports system messages.", gptoss, 400, `"system":`, `[{"text":"Be kind."},{"text":"Why?"}]`},
-	} {
-		t.Run(row.said, func(t *testing.T) {
-			requests := 0
-			var body []byte
-			p := newProvider(t, Options{Key: "test-key", Transport: transport(func(r *http.Request) (*http.Response, error) {
-				requests++
-				body, _ = io.ReadAll(r.Body)
-				if strings.Contains(string(body), row.unless) {
-					return refusing(row.status, row.said).RoundTrip(r)
-				}
-				return streaming(whole()).RoundTrip(r)
-			})}, AWS{Region: "us-east-1"})
-			m, err := p.Model(row.model)
-			if err != nil {
-				t.Fatal(err)
-			}
-			req := adapter.Request{
-				Messages: []adapter.Message{{Role: adapter.System, Content: "Be kind."}, question[0], signedMessage, question[0]}, Tools: look, Options: all,
-				Format: adapter.Format{JSON: true, Schema: json.RawMessage(`{"type":"object","properties":{"a":{"type":"string"}}}`)},
-			}
-			for n := 2; n <= 3; n++ {
-				if _, err := collect(t, m, req); err != nil {
-					t.Fatal(err, errors.Unwrap(err))
-				}
-				if requests != n {
-					t.Errorf("%d requests; expected %d", requests, n)
-				}
-			}
-			if !strings.Contains(string(body), row.then) {
-				t.Errorf("%s\nhas not %s", body, row.then)
-			}
-		})
-	}
-}
-
-// MO-04: a history that thinking does not go with is asked about without thinking, this once; and text is kept apart from results of tools
-// where a model wants that.
-func TestHistoriesThatAreRefusedAreSentInAnotherWay(t *testing.T) {
+// MO-04, MO-23, MO-24: what the adapter adds by itself is left out of the request that a model has refused for it, and of no other.
+func TestARefusedAdditionIsLeftOutOfTheSameRequest(t *testing.T) {
 	history := []adapter.Message{
+		{Role: adapter.System, Content: "Be kind."},
 		question[0],
 		{Role: adapter.Assistant, ToolCalls: []adapter.ToolCall{{ID: "c1", Name: "look", Arguments: "{}"}}, Made: &adapter.Made{Parts: []adapter.MadePart{
 			{Type: adapter.PartReasoning, Text: "so", Data: json.RawMessage(`{"signature":"c2ln"}`)}, {Type: adapter.PartCall, Call: "c1"},
@@ -429,28 +362,50 @@ func TestHistoriesThatAreRefusedAreSentInAnotherWay(t *testing.T) {
 		{Role: adapter.User, Content: "And now?"},
 	}
 	for _, row := range []struct {
-		said, unless string
-		requests     int // of two questions
+		said, model string
+		status      int
+		unless      string // it is in the body, the request is refused
 	}{
-		{"The model returned the following errors: messages.1.content.0.type: Expected `thinking` or `redacted_thinking`, but found `tool_use`.", "budget_tokens", 4},
-		{"messages.2.content: Conversation blocks and tool result blocks cannot be provided in the same turn.", `"seen"}],"toolUseId":"c1"}},{"text"`, 3},
+		{"The model returned the following errors: Malformed input request: #/toolConfig/tools/18: extraneous key [cachePoint] is not permitted", haiku, 400, `cachePoint`},
+		{"You invoked an unsupported model or your request did not allow prompt caching.", haiku, 403, `cachePoint`},
+		{"The model returned the following errors: output_config.format: Extra inputs are not permitted", haiku, 400, `outputConfig`},
+		{"thinking.adaptive.display: Extra inputs are not permitted", opus, 400, `display`},
+		{"This model doesn't support system messages. Try again without a system message or use a model that supports system messages.", gptoss, 400, `"system":`},
+		{"The model returned the following errors: messages.1.content.0.type: Expected `thinking` or `redacted_thinking`, but found `tool_use`.", haiku, 400, "budget_tokens"},
+		{"messages.2.content: Conversation blocks and tool result blocks cannot be provided in the same turn.", haiku, 400, `"toolUseId":"c1"}},{"text"`},
 	} {
-		requests := 0
-		m := modelAt(t, haiku, transport(func(r *http.Request) (*http.Response, error) {
-			requests++
-			if body, _ := io.ReadAll(r.Body); strings.Contains(string(body), row.unless) {
-				return refusing(400, row.said).RoundTrip(r)
+		t.Run(row.said, func(t *testing.T) {
+			requests := 0
+			m := modelAt(t, row.model, transport(func(r *http.Request) (*http.Response, error) {
+				requests++
+				if body, _ := io.ReadAll(r.Body); strings.Contains(string(body), row.unless) {
+					return refusing(row.status, row.said).RoundTrip(r)
+				}
+				return streaming(whole()).RoundTrip(r)
+			}))
+			req := adapter.Request{
+				Messages: history, Tools: look, Options: reasoning("low"),
+				Format: adapter.Format{JSON: true, Schema: json.RawMessage(`{"type":"object","properties":{"a":{"type":"string"}}}`)},
 			}
-			return streaming(whole()).RoundTrip(r)
-		}))
-		for range 2 {
-			if _, err := collect(t, m, adapter.Request{Messages: history, Tools: look, Options: reasoning("low")}); err != nil {
-				t.Error(row.said, err)
+			for n := range 2 {
+				if _, err := collect(t, m, req); err != nil || requests != 2*(n+1) {
+					t.Errorf("%d requests, %v", requests, err)
+				}
 			}
-		}
-		if requests != row.requests {
-			t.Errorf("%s: %d requests", row.said, requests)
-		}
+		})
+	}
+}
+
+// MO-22: an option that the user has set is not left out.
+func TestARefusedOptionIsAnError(t *testing.T) {
+	requests := 0
+	m := modelAt(t, gptoss, transport(func(r *http.Request) (*http.Response, error) {
+		requests++
+		return refusing(400, "`temperature` is deprecated for this model.").RoundTrip(r)
+	}))
+	_, err := collect(t, m, adapter.Request{Messages: question, Options: adapter.Options{Temperature: new(0.5)}})
+	if e, ok := errors.AsType[*adapter.Error](err); !ok || e.Status != 400 || requests != 1 {
+		t.Errorf("%d requests, %v", requests, err)
 	}
 }
 

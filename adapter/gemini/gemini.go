@@ -3,7 +3,7 @@
 // # Guarantees
 //   - A stream that was cut off is an error, never a short answer.
 //   - Thought signatures go back byte for byte, on the part that they came with (MO-02).
-//   - If a model refuses a field (a signature, a schema, a kind of thinking), the adapter asks once more without it and remembers that.
+//   - If a model refuses what the adapter adds by itself (a signature, a schema), the adapter asks once more without it.
 //   - One event gives one chunk for each of its parts: nothing waits for more than what it is part of.
 package gemini
 
@@ -61,14 +61,13 @@ func providerAt(o Options, api string) (*provider, error) {
 	return &provider{Server: wire.NewServer(o), base: *base, catalog: "models/"}, nil
 }
 
-// provider is one server and what is known of it. It is safe for concurrent use.
+// provider is one server. It is safe for concurrent use.
 type provider struct {
 	wire.Server
 	base    url.URL // with the version
 	catalog string  // the path of Google's models, with a slash at its end
 	place   string  // of Vertex AI: projects/P/locations/L/
 	tokens  *tokens // nil where there is a key
-	learned wire.Lessons
 }
 
 // Model returns the model of this name, which may have its publisher in front: publishers/google/models/NAME, models/NAME or google/NAME.
@@ -171,6 +170,9 @@ func generation(name string) int {
 	}
 	return 0
 }
+
+// gemini3 reports whether the model is known to be Gemini 3 or a later one.
+func (m *model) gemini3() bool { return m.generation >= 30 || m.generation > 0 && m.says("-latest") }
 
 // says reports whether a word is part of the model's name.
 func (m *model) says(word string) bool { return strings.Contains(strings.ToLower(m.name), word) }

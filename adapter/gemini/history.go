@@ -60,7 +60,7 @@ func (a *asking) sign(parts []any) {
 	if first < 0 || parts[first].(object)[signature] != nil {
 		return
 	}
-	if a.unsigned = true; a.signs() {
+	if a.foreign = true; a.signs() {
 		parts[first].(object)[signature] = skipValidator
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
-	"strings"
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/wire"
@@ -22,39 +21,41 @@ func put[T any](o object, name string, value *T) {
 	}
 }
 
-// Lessons that the refusals of a model can teach.
+// Fallbacks of requests that are refused.
 const (
-	noThinking      = "no thinking"
-	noLevels        = "no levels of thinking"
-	noSchema        = "no schema"
-	noJSONWithTools = "no JSON beside tools"
-	plainParameters = "no JSON Schema of parameters"
-	noPenalties     = "no penalties"
-	newToken        = "new token"
-	// The first call of a step without a signature gets the one that skips the check; Gemini 3 and later insist on it.
-	signatures   = "signatures"
-	noSignatures = "no signatures"
+	noThoughts      = "without asking for thoughts"
+	noSchema        = "without a schema"
+	noJSON          = "without asking for JSON"
+	plainParameters = "with the parameters of tools in Google's own schema"
+	// Gemini 3 and later insist on a signature of the first call of a step. A call that no Gemini has signed gets one that skips the check.
+	signed   = "with a signature for calls of others"
+	unsigned = "without a signature for calls of others"
 )
 
 // asking is one request to a model.
 type asking struct {
 	*model
-	wire.Asking
-	unsigned bool // there is a step whose first call no Gemini has signed
+	wire.Fallbacks
+	foreign bool // there is a step whose first call no Gemini has signed
 }
 
 // ask sends the request and returns the answer once it is known to be one: status 200.
 func (m *model) ask(ctx context.Context, req *adapter.Request) (*http.Response, error) {
-	a := &asking{model: m, Asking: wire.Asking{Lessons: &m.p.learned, Model: m.name}}
+	a := &asking{model: m}
 	var sent object
-	return m.p.Ask(ctx, &a.Asking, req.Size(), func() (_ []byte, err error) {
+	return m.p.Ask(ctx, &a.Fallbacks, req.Size(), func() (_ []byte, err error) {
 		if sent, err = a.request(req); err != nil {
 			return nil, err
 		}
 		return rawjson.Marshal(sent)
 	}, func(body []byte) (*http.Response, *wire.Refusal, error) {
-		return m.p.Post(ctx, m.url, m.p.header("text/event-stream"), body)
-	}, func(r *wire.Refusal) (string, bool) { return a.giveIn(sent, r) }, m.p.refused)
+		res, refusal, err := m.p.Post(ctx, m.url, m.p.header("text/event-stream"), body)
+		if refusal != nil && refusal.Status == http.StatusUnauthorized && m.p.tokens != nil {
+			m.p.tokens.expire() // it may have been withdrawn
+			return m.p.Post(ctx, m.url, m.p.header("text/event-stream"), body)
+		}
+		return res, refusal, err
+	}, func(string) []wire.Fallback { return a.fallbacks(sent) }, m.p.refused)
 }
 
 // request says in Google's words what is asked.
@@ -72,19 +73,18 @@ func (a *asking) request(req *adapter.Request) (object, error) {
 	put(config, "topP", req.TopP)
 	put(config, "maxOutputTokens", req.MaxTokens)
 	put(config, "seed", req.Seed)
-	if !a.Knows(noPenalties) {
-		put(config, "presencePenalty", req.PresencePenalty)
-		put(config, "frequencyPenalty", req.FrequencyPenalty)
-	}
+	put(config, "presencePenalty", req.PresencePenalty)
+	put(config, "frequencyPenalty", req.FrequencyPenalty)
 	if len(req.Stop) > 0 {
 		config["stopSequences"] = req.Stop
 	}
 	if t := a.thinking(req.Reasoning); len(t) > 0 {
 		config["thinkingConfig"] = t
 	}
-	if req.Format.JSON && !(len(req.Tools) > 0 && a.Knows(noJSONWithTools)) {
+	older := a.generation > 0 && !a.gemini3() // takes no JSON beside tools
+	if req.Format.JSON && !(older && len(req.Tools) > 0) && !a.Uses(noJSON) {
 		config["responseMimeType"] = "application/json"
-		if len(req.Format.Schema) > 0 && !a.Knows(noSchema) {
+		if len(req.Format.Schema) > 0 && !a.Uses(noSchema) {
 			config["responseJsonSchema"] = req.Format.Schema
 		}
 	}
@@ -113,7 +113,7 @@ func (a *asking) tools(body object, req *adapter.Request) {
 		if t.Description != "" {
 			d["description"] = t.Description
 		}
-		if !a.Knows(plainParameters) && len(t.Parameters) > 0 {
+		if !a.Uses(plainParameters) && len(t.Parameters) > 0 {
 			d["parametersJsonSchema"] = t.Parameters
 		} else if schema := wire.GoogleSchema(t.Parameters); schema != nil {
 			d["parameters"] = schema
@@ -150,7 +150,7 @@ func overlay(body object, over map[string]json.RawMessage) {
 // tokens.
 func (a *asking) thinking(r adapter.Reasoning) object {
 	thinks := a.generation >= 25 && !a.says("image") && !a.says("tts") && !a.says("audio") && !a.says("live")
-	if a.Knows(noThinking) || !thinks && r.Effort == "" && r.Budget == nil {
+	if !thinks && r.Effort == "" && r.Budget == nil {
 		return nil
 	}
 	t := object{}
@@ -159,7 +159,7 @@ func (a *asking) thinking(r adapter.Reasoning) object {
 	case r.Budget != nil:
 		t["thinkingBudget"] = *r.Budget
 	case r.Effort == "":
-	case a.generation >= 30 && !a.Knows(noLevels):
+	case a.generation >= 30:
 		level := cmp.Or(levels[r.Effort], r.Effort)
 		if level == "minimal" && !a.says("flash") { // Pro models cannot think as little
 			level = "low"
@@ -172,7 +172,7 @@ func (a *asking) thinking(r adapter.Reasoning) object {
 	}
 	// Thoughts can only be asked for where there are any. Flash-Lite of Gemini 2.5 does not think by itself.
 	silent := t["thinkingBudget"] == 0 || len(t) == 0 && a.generation == 25 && a.says("lite")
-	if !silent && (r.Show == nil || *r.Show) {
+	if !silent && (r.Show == nil || *r.Show) && !a.Uses(noThoughts) {
 		t["includeThoughts"] = true
 	}
 	return t
@@ -184,37 +184,22 @@ var levels = map[string]string{"none": "minimal", "xhigh": "high"}
 // budgets are the tokens for thinking of models that have no levels, as Google's own chat completions translate them.
 var budgets = map[string]int{"none": 0, "minimal": 512, "low": 1024, "medium": 8192, "high": 24576, "xhigh": 24576}
 
-// giveIn says what a refusal teaches: what to leave out of the next request, or to put in; "" where it teaches nothing.
-func (a *asking) giveIn(sent object, r *wire.Refusal) (what string, once bool) {
-	if r.Status == http.StatusUnauthorized && a.p.tokens != nil {
-		a.p.tokens.expire() // it may have been withdrawn
-		return newToken, true
-	}
-	if r.Status != http.StatusBadRequest && r.Status != http.StatusUnprocessableEntity {
-		return "", false
-	}
-	// Google writes the name of a member in camel case, in snake case, or as words.
-	said := strings.NewReplacer("_", "", " ", "").Replace(strings.ToLower(string(r.Body)))
+// fallbacks returns the other ways to write a request. Google writes the name of a member in camel case, in snake case, or as words.
+func (a *asking) fallbacks(sent object) []wire.Fallback {
 	config := sent["generationConfig"].(object)
 	thinking, _ := config["thinkingConfig"].(object)
-	schema, tools := config["responseJsonSchema"] != nil, sent["tools"] != nil
-	parameters := tools && !a.Knows(plainParameters)
-	return wire.Taught(said, []wire.Lesson{
-		{What: "", Sent: !a.unsigned, Says: "thoughtsignature"}, // it is the model's own, and package adapter asks without it
-		{What: noSignatures, Sent: a.signs(), Says: "thoughtsignature"},
-		{What: signatures, Sent: true, Says: "thoughtsignature"},
-		{What: noLevels, Sent: thinking["thinkingLevel"] != nil, Says: "thinkinglevel"},
-		{What: noThinking, Sent: thinking != nil, Says: "thinking|includethoughts"},
-		{What: noSchema, Sent: schema, Says: "responsejsonschema|responseschema"},
-		{What: noJSONWithTools, Sent: tools && config["responseMimeType"] != nil, Says: "mimetype"},
-		{What: plainParameters, Sent: parameters, Says: "functiondeclarations|parameters"},
-		{What: noSchema, Sent: schema, Says: "schema"},
-		{What: plainParameters, Sent: parameters, Says: "schema"},
-		{What: noPenalties, Sent: config["presencePenalty"] != nil || config["frequencyPenalty"] != nil, Says: "penalty"},
-	})
+	parameters := sent["tools"] != nil
+	aboutSignature := []string{"thoughtsignature", "thought_signature", "thought signature"}
+	return []wire.Fallback{
+		{Name: unsigned, Applies: a.foreign && a.gemini3(), Words: aboutSignature},
+		{Name: signed, Applies: a.foreign && !a.gemini3(), Words: aboutSignature},
+		{Name: noThoughts, Applies: thinking["includeThoughts"] != nil, Words: []string{"thinking", "includethoughts", "include_thoughts"}},
+		{Name: noJSON, Applies: config["responseMimeType"] != nil, Words: []string{"responsemimetype", "response_mime_type", "response mime type"}},
+		{Name: plainParameters, Applies: parameters, Words: []string{"functiondeclarations", "function_declarations", "parameters"}},
+		{Name: noSchema, Applies: config["responseJsonSchema"] != nil, Words: []string{"schema"}},
+		{Name: plainParameters, Applies: parameters, Words: []string{"schema"}},
+	}
 }
 
-// signs says whether calls that no Gemini has signed get the signature that skips the check. What a model insists on it is not taken back.
-func (a *asking) signs() bool {
-	return a.Knows(signatures) || a.generation >= 30 && !a.Knows(noSignatures)
-}
+// signs reports whether calls that no Gemini has signed get the signature that skips the check.
+func (a *asking) signs() bool { return a.Uses(signed) || a.gemini3() && !a.Uses(unsigned) }

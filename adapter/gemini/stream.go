@@ -277,8 +277,7 @@ func (a *answer) finish(reason string, content bool) error {
 	case "MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "TOO_MANY_TOOL_CALLS", "MALFORMED_RESPONSE":
 		return a.broke("the model called a tool in an invalid way: retry", reason)
 	case "MISSING_THOUGHT_SIGNATURE":
-		a.m.p.learned.Learn(a.m.name, signatures)
-		return a.broke(a.m.p.Name()+" misses a signature in the history: retry", reason)
+		return a.broke(a.m.p.Name()+" misses a signature in the history", reason)
 	default: // OTHER, LANGUAGE, NO_IMAGE and what comes in the future
 		if reason != "STOP" && a.Passed == 0 {
 			return a.broke("the model returned no answer and no reason: retry", reason)

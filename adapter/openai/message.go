@@ -125,7 +125,7 @@ func toPart(p adapter.Part) (part, bool) {
 	return part{}, false
 }
 
-// giveBack adds what the provider put beside an answer, as far as the model takes it.
+// giveBack adds what the provider put beside an answer.
 func (a *asking) giveBack(out *message, msg *adapter.Message, calling bool) {
 	var b besides
 	var others []json.RawMessage
@@ -138,7 +138,7 @@ func (a *asking) giveBack(out *message, msg *adapter.Message, calling bool) {
 				}
 			case adapter.PartCall:
 				for i := range out.ToolCalls {
-					if c := &out.ToolCalls[i]; c.ID == p.Call && !a.refuses("extra_content") {
+					if c := &out.ToolCalls[i]; c.ID == p.Call {
 						c.beside = p.Data
 					}
 				}
@@ -148,38 +148,32 @@ func (a *asking) giveBack(out *message, msg *adapter.Message, calling bool) {
 		}
 	}
 	text := msg.Made.Reasoning()
-	if b.Parts && !a.refuses("thinking") || len(others) > 0 {
+	if b.Parts || len(others) > 0 {
 		out.Content = a.contentOf(msg.Made, b.Parts)
 	}
-	if !a.refuses("reasoning_details") {
-		out.Details = b.Details
-	}
-	if !a.refuses("thinking_blocks") {
-		out.Blocks = b.Blocks
-	}
-	if text != "" && (calling || a.needs("reasoning_content")) && !b.Parts {
+	out.Details, out.Blocks = b.Details, b.Blocks
+	if text != "" && (calling || a.Uses(fillReasoning)) && !b.Parts {
 		if len(b.Fields) == 0 {
 			b.Fields = reasoningFields[:1]
 		}
 		for _, field := range b.Fields {
-			switch {
-			case a.refuses(field):
-			case field == "reasoning":
+			switch field {
+			case "reasoning":
 				out.Reasoning = text
-			case field == "thinking":
+			case "thinking":
 				out.Thinking = text
 			default:
 				out.ReasoningContent = &text
 			}
 		}
 	}
-	if a.needs("reasoning_content") && out.ReasoningContent == nil {
+	if a.Uses(fillReasoning) && out.ReasoningContent == nil {
 		if text == "" {
 			text = " " // it was thought by somebody else; the member has to be there, and some take an empty one for none
 		}
 		out.ReasoningContent = &text
 	}
-	if a.needs("extra_content") && len(out.ToolCalls) > 0 && len(out.ToolCalls[0].beside) == 0 {
+	if a.Uses(fillSignature) && len(out.ToolCalls) > 0 && len(out.ToolCalls[0].beside) == 0 {
 		out.ToolCalls[0].beside = noSignature
 	}
 }

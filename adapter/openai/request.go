@@ -3,6 +3,7 @@ package openai
 import (
 	"context"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/lingserve/lingserve/adapter"
@@ -38,17 +39,23 @@ type thinking struct {
 	Type string `json:"type"` // "enabled" or "disabled"
 }
 
+// asking is one request to a model.
+type asking struct {
+	*model
+	wire.Fallbacks
+	sent *request
+	form endpoint.Form
+}
+
 // ask sends the request and returns the answer once it is known to be one: status 200.
 func (m *model) ask(ctx context.Context, req *adapter.Request) (*http.Response, error) {
-	a := m.asking()
+	a := &asking{model: m}
 	write := func() (any, error) {
 		a.sent = a.request(req)
 		return a.sent, nil
 	}
-	return m.Ask(ctx, &a.Asking, m.url, req, write, a.giveIn)
+	return m.Ask(ctx, &a.Fallbacks, m.url, req, write, a.fallbacks)
 }
-
-func (m *model) asking() *asking { return &asking{model: m, Asking: m.Server.Asking(m.name)} }
 
 // request says in OpenAI's words what is asked.
 func (a *asking) request(req *adapter.Request) *request {
@@ -62,15 +69,15 @@ func (a *asking) request(req *adapter.Request) *request {
 		ServiceTier:           req.ServiceTier,
 	}
 	r.Verbosity = req.Verbosity
-	if a.Prefix == "openai" && !a.refuses("prompt_cache_key") { // only OpenAI's own servers are known to take it
+	if a.Prefix == "openai" && !a.Uses(noCacheKey) { // only OpenAI's own servers are known to take it
 		r.CacheKey = req.CacheKey
 	}
 	a.reason(r, req.Reasoning)
-	if !a.refuses("stream_options") {
+	if !a.Uses(noStreamOptions) {
 		r.StreamOptions = &goopenai.StreamOptions{IncludeUsage: true}
 	}
 	if req.MaxTokens != nil {
-		if a.needs("max_completion_tokens") || reasons(a.name) {
+		if a.Uses(completionTokens) || reasons(a.name) {
 			r.MaxCompletionTokens = *req.MaxTokens
 		} else {
 			//lint:ignore SA1019 the only one that most compatible servers know
@@ -88,7 +95,7 @@ func (a *asking) request(req *adapter.Request) *request {
 		named := goopenai.ToolChoice{Type: goopenai.ToolTypeFunction, Function: goopenai.ToolFunction{Name: req.ToolChoice}}
 		r.ToolChoice = endpoint.ToolChoice(req.ToolChoice, named)
 	}
-	if a.form = endpoint.FormOf(&a.Asking, req.Format); a.form.Type != "" {
+	if a.form = endpoint.FormOf(&a.Fallbacks, req.Format); a.form.Type != "" {
 		r.ResponseFormat = &goopenai.ChatCompletionResponseFormat{Type: goopenai.ChatCompletionResponseFormatType(a.form.Type)}
 	}
 	if a.form.Schema != nil {
@@ -139,4 +146,33 @@ func reasons(name string) bool {
 		}
 	}
 	return false
+}
+
+// Fallbacks of requests that are refused.
+const (
+	noStreamOptions  = "without stream_options"
+	noCacheKey       = "without prompt_cache_key"
+	completionTokens = "with max_completion_tokens"
+	fillReasoning    = "with reasoning_content in each answer"
+	fillSignature    = "with a signature for calls of others"
+)
+
+// missing are the words of a refusal that misses something in the history.
+var missing = []string{
+	"missing", "required", "must be passed", "must be provided", "must provide", "must include", "must contain", "not provided", "need to be",
+	"needs to be", "expected",
+}
+
+// fallbacks returns the other ways to write a request. What the server does not want of a history is left out by package adapter; what it
+// misses is filled in here (MO-04).
+func (a *asking) fallbacks(said string) []wire.Fallback {
+	misses := slices.ContainsFunc(missing, func(word string) bool { return strings.Contains(said, word) })
+	return append([]wire.Fallback{
+		{Name: noStreamOptions, Applies: a.sent.StreamOptions != nil, Words: []string{"stream_options"}},
+		//lint:ignore SA1019 see request
+		{Name: completionTokens, Applies: a.sent.MaxTokens != 0, Words: []string{"max_completion_tokens"}},
+		{Name: noCacheKey, Applies: a.sent.CacheKey != "", Words: []string{"prompt_cache_key"}},
+		{Name: fillSignature, Applies: misses, Words: []string{"thought_signature"}},
+		{Name: fillReasoning, Applies: misses, Words: []string{"reasoning_content"}},
+	}, a.form.Fallbacks("response_format", "json_schema", "json_object")...)
 }

@@ -18,9 +18,7 @@ import (
 // errKind is the cause of the error about a file that cannot be sent.
 var errKind = errors.New("a file of a kind that the API does not take")
 
-// history makes the items of a request. What its server has insisted on are lessons: "full items" have ids and all else that they
-// came with, "bare items" have no ids, "no items" are none of the provider's own tools, "sealed reasoning" is none but what is
-// encrypted.
+// history makes the items of a request.
 type history struct {
 	*asking
 	items    []any
@@ -109,7 +107,7 @@ func (h *history) assistant(m *adapter.Message) {
 		}
 		switch {
 		case p.Type == adapter.PartReasoning:
-			if t := returned(item); t != nil && (t.Has("encrypted_content") || !h.Knows("sealed reasoning")) {
+			if t := returned(item); t != nil {
 				thoughts = append(thoughts, t)
 			}
 			continue
@@ -124,7 +122,7 @@ func (h *history) assistant(m *adapter.Message) {
 			item.Set("call_id", callID(call.ID))
 			item.Set("name", call.Name)
 			item.Set("arguments", cmp.Or(call.Arguments, "{}"))
-		case p.Type == adapter.PartOther && !h.Knows("no items"):
+		case p.Type == adapter.PartOther && !h.Uses(noItems):
 			kind = item.Text("type")
 		}
 		if kind != "" { // else what they led to does not go back
@@ -150,7 +148,7 @@ func (h *history) item(kind string, item wire.Object) {
 	if prefix == "" {
 		h.others++
 	}
-	full, short := h.Knows("full items"), kind == "message" && item.Text("content") != ""
+	full, short := h.Uses(fullItems), kind == "message" && item.Text("content") != ""
 	switch {
 	case full && prefix != "":
 		if !item.Has("id") {
@@ -161,7 +159,7 @@ func (h *history) item(kind string, item wire.Object) {
 			item.Set("content", []any{map[string]any{"type": "output_text", "text": item["content"], "annotations": []any{}}})
 		}
 		item.Set("status", "completed")
-	case h.Knows("bare items") || without && !full:
+	case without && !full:
 		delete(item, "id")
 	}
 	item.Set("type", kind)
@@ -172,25 +170,6 @@ func (h *history) item(kind string, item wire.Object) {
 		delete(item, "type") // which all servers know
 	}
 	h.items = append(h.items, item)
-}
-
-// refused says what to leave out where the item at this place was refused: one of the provider's own tools, or reasoning that is not
-// encrypted.
-func (h *history) refused(place string) (what string) {
-	i, err := strconv.Atoi(place)
-	if err != nil || i >= len(h.items) {
-		return ""
-	}
-	item, made := h.items[i].(wire.Object)
-	switch kind := item.Text("type"); {
-	case !made || kind == "":
-		return ""
-	case nameless[kind] == "":
-		return "no items"
-	case kind == "reasoning" && !item.Has("encrypted_content"):
-		return "sealed reasoning"
-	}
-	return ""
 }
 
 // returned is what goes back of an item of reasoning; nil where the server could make nothing of it.

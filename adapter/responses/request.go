@@ -50,22 +50,22 @@ type reasoning struct {
 	Summary string `json:"summary,omitempty"`
 }
 
-// asking is a request on its way, and what its model has taught.
+// asking is one request to a model.
 type asking struct {
 	*model
-	wire.Asking
+	wire.Fallbacks
 	sent    *request
 	history history // of what was sent
 }
 
 // ask sends the request and returns the answer once it is known to be one: status 200.
 func (m *model) ask(ctx context.Context, req *adapter.Request) (*http.Response, error) {
-	a := &asking{model: m, Asking: m.Server.Asking(m.name)}
+	a := &asking{model: m}
 	write := func() (_ any, err error) {
 		a.sent, err = a.request(req)
 		return a.sent, err
 	}
-	return m.Ask(ctx, &a.Asking, m.Responses(), req, write, a.giveIn)
+	return m.Ask(ctx, &a.Fallbacks, m.Responses(), req, write, a.fallbacks)
 }
 
 // leastOutput is the least that the API takes for max_output_tokens.
@@ -74,11 +74,17 @@ const leastOutput = 16
 // request says in the API's words what is asked.
 func (a *asking) request(req *adapter.Request) (*request, error) {
 	r := &request{
-		Model: a.name, Stream: true, Store: new(false), Temperature: req.Temperature, TopP: req.TopP, ServiceTier: req.ServiceTier,
-		PromptCacheKey: callID(req.CacheKey), Text: textForm{endpoint.FormOf(&a.Asking, req.Format), req.Verbosity},
+		Model: a.name, Stream: !a.Uses(noStream), Temperature: req.Temperature, TopP: req.TopP, ServiceTier: req.ServiceTier,
+		Text: textForm{endpoint.FormOf(&a.Fallbacks, req.Format), req.Verbosity},
+	}
+	if !a.Uses(noStore) {
+		r.Store = new(false)
+	}
+	if !a.Uses(noCacheKey) {
+		r.PromptCacheKey = callID(req.CacheKey)
 	}
 	messages := req.Messages
-	if !a.Knows("instructions") {
+	if !a.Uses(noInstructions) {
 		for len(messages) > 0 && messages[0].Role == adapter.System && len(messages[0].Parts) == 0 {
 			r.Instructions = strings.TrimPrefix(r.Instructions+"\n\n"+messages[0].Content, "\n\n")
 			messages = messages[1:]
@@ -104,35 +110,26 @@ func (a *asking) request(req *adapter.Request) (*request, error) {
 	if r.Text.Form.Type == "json_object" && !saysJSON(req.Messages) { // which the API wants for this form
 		r.Text.Form = endpoint.Form{}
 	}
-	if thinks(a.name) && !a.Knows("reasoning") {
+	if thinks(a.name) {
 		a.think(r, req.Reasoning)
-	}
-	for _, o := range r.optional() {
-		if a.Knows(o.name) {
-			o.field().SetZero()
-		}
 	}
 	return r, nil
 }
 
 // think says how the model is to think, and asks for its reasoning in a form that can be given back.
 func (a *asking) think(r *request, o adapter.Reasoning) {
-	r.Include = []string{"reasoning.encrypted_content"}
 	if r.Reasoning.Effort = o.Effort; o.Effort == "" && o.Budget != nil {
 		r.Reasoning.Effort = wire.Effort(*o.Budget)
 	}
-	for e := &r.Reasoning.Effort; nearest[*e] != "" && a.Knows("effort "+*e); {
-		*e = nearest[*e]
+	if !a.Uses(noEncrypted) {
+		r.Include = []string{"reasoning.encrypted_content"}
 	}
-	if o.Show == nil || *o.Show {
+	if (o.Show == nil || *o.Show) && !a.Uses(noSummary) {
 		r.Reasoning.Summary = "auto"
 	}
 }
 
-// nearest is what is asked for where a model does not know an effort.
-var nearest = map[string]string{"none": "minimal", "minimal": "low", "xhigh": "high", "max": "xhigh"}
-
-// thinks says whether a model may reason. OpenAI's older ones do not, and refuse to be asked for it; what others do is learned.
+// thinks reports whether a model may reason. OpenAI's older ones do not, and refuse to be asked for it.
 func thinks(name string) bool {
 	name = name[strings.LastIndexByte(name, '/')+1:] // routers put the maker in front
 	return !slices.ContainsFunc([]string{"gpt-3", "gpt-4", "chatgpt-"}, func(family string) bool { return strings.HasPrefix(name, family) })

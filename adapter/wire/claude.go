@@ -29,58 +29,41 @@ type Thinking struct {
 	Display string `json:"display,omitempty"`
 }
 
-// Adaptive is thinking for as long as a Claude wants, and how hard it is to think; "" is its default.
-func (a *Asking) Adaptive(o adapter.Reasoning) (t *Thinking, effort string) {
-	if effort = ThinkingEffort(o); a.Knows(NoEffort) {
-		effort = ""
-	}
-	return a.shown(&Thinking{Type: "adaptive", Display: "summarized"}, o), effort // not the default since 4.7
+// Adaptive asks for thinking for as long as the Claude wants.
+func (f *Fallbacks) Adaptive(o adapter.Reasoning) *Thinking {
+	return f.display(&Thinking{Type: "adaptive", Display: "summarized"}, o) // not the default since 4.7
 }
 
-// Budgeted is thinking by a budget.
-func (a *Asking) Budgeted(o adapter.Reasoning, budget int) *Thinking {
-	return a.shown(&Thinking{Type: "enabled", Budget: budget}, o)
+// Budgeted asks for thinking with a budget of tokens.
+func (f *Fallbacks) Budgeted(o adapter.Reasoning, budget int) *Thinking {
+	return f.display(&Thinking{Type: "enabled", Budget: budget}, o)
 }
 
-func (a *Asking) shown(t *Thinking, o adapter.Reasoning) *Thinking {
+func (f *Fallbacks) display(t *Thinking, o adapter.Reasoning) *Thinking {
 	if o.Show != nil && !*o.Show {
 		t.Display = "omitted"
 	}
-	if a.Knows(NoDisplay) {
+	if f.Uses(NoDisplay) {
 		t.Display = ""
 	}
 	return t
 }
 
-// Lessons that refusals can teach of how a Claude thinks.
+// Fallbacks of requests for thinking.
 const (
-	NoThinking   = "thinking"
-	OnlyAdaptive = "adaptive"
-	OnlyBudget   = "budget"
-	NoBudgetNow  = "budget, of a history" // which the assistant has gone on with without thinking
-	NoDisplay    = "display"
-	NoEffort     = "effort"
+	NoThinking = "without thinking"
+	NoDisplay  = "without the display of thinking"
 )
 
-// ThinkingLessons are the lessons that a refusal teaches where this was sent.
-func ThinkingLessons(said string, t *Thinking, effort string) []Lesson {
-	var sent Thinking
-	if t != nil {
-		sent = *t
-	}
-	return []Lesson{
+// ThinkingFallbacks are the fallbacks of a request that asks for thinking as t says; t may be nil. A budget is refused with a history in
+// which the assistant's turn does not begin with thinking (MO-04).
+func ThinkingFallbacks(t *Thinking) []Fallback {
+	return []Fallback{
 		{
-			What: NoBudgetNow, Sent: sent.Type == "enabled", Once: true,
-			Says: "expected `?thinking|must start with a thinking block|tool_choice forces",
+			Name: NoThinking, Applies: t != nil && t.Type == "enabled",
+			Words: []string{"expected `thinking", "expected thinking", "must start with a thinking block"},
 		},
-		{What: NoEffort, Sent: effort != "", Says: "effort"},
-		{What: NoDisplay, Sent: sent.Display != "", Says: "display"},
-		{What: OnlyAdaptive, Sent: sent.Type == "enabled", Says: "adaptive"},
-		{What: OnlyBudget, Sent: sent.Type == "adaptive", Says: "adaptive"},
-		{
-			What: NoThinking, Sent: sent.Type != "" && strings.Contains(said, "thinking"),
-			Says: "(not|n't) support|not permitted|unknown|unrecognized",
-		},
+		{Name: NoDisplay, Applies: t != nil && t.Display != "", Words: []string{"display"}},
 	}
 }
 

@@ -1,11 +1,9 @@
-// Command cluster says what it costs to keep runs and sessions on NATS JetStream beside keeping them nowhere, all in one run: how much
-// later a token comes to its reader on the replica that runs it and on another one, the processor time of a token, and the memory
-// of the list of sessions. It prints the table of bench/CLUSTER.md.
+// Command cluster measures what it costs to store runs in PostgreSQL: how much later a token reaches its reader, on the replica that runs it and
+// on another one, and the processor time of a token. It prints the table of bench/CLUSTER.md.
 //
-//	go run ./bench/cluster [-runs 1,40,400] [-pace 50] [-rounds 3] [-seconds 5] [-sessions 100000] [-into FILE]
+//	go run ./bench/cluster [-runs 1,40,400] [-pace 50] [-time 10s]
 //
-// Two replicas are in this process, as far as they keep and follow runs: there is no HTTP. An embedded server is in it, too; others are
-// processes of their own. Processor time is read from /proc: it runs on Linux.
+// Both replicas are in this process, without HTTP. PostgreSQL is on this machine. Processor times are those of /proc: it runs on Linux.
 package main
 
 import (
@@ -14,209 +12,281 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
+
+	"github.com/lingserve/lingserve/internal/postgrestest"
+	"github.com/lingserve/lingserve/jsonuri"
+	"github.com/lingserve/lingserve/runlog"
+	"github.com/lingserve/lingserve/runlog/logs"
+	"github.com/lingserve/lingserve/store/postgres"
+	"github.com/lingserve/lingserve/tube"
 )
 
 func main() {
-	runs := flag.String("runs", "1,40,400", "how many runs at the same time: latencies are said of each, processor time of the last")
-	pace := flag.Int("pace", 50, "tokens a second of each")
-	rounds := flag.Int("rounds", 3, "how often everything is looked at, in turns: latencies are of all, processor times the middle ones")
-	seconds := flag.Int("seconds", 5, "how long to look, for each figure")
-	sessions := flag.Int("sessions", 100_000, "sessions in the list; 0 leaves that out")
-	into := flag.String("into", "", "`file` whose table is replaced by what comes out, too")
-	server := flag.String("server", "", "be a server of this `configuration`, until the input ends")
-	step := flag.Duration("clock", 0, "be a clock that ticks each `step`, until nobody hears it")
+	runs := flag.String("runs", "1,40,400", "numbers of concurrent runs")
+	pace := flag.Int("pace", 50, "tokens per second of each run")
+	period := flag.Duration("time", 10*time.Second, "time of each measurement")
 	flag.Parse()
-	var err error
-	switch {
-	case *server != "":
-		err = serve(*server)
-	case *step > 0:
-		err = clock(*step)
-	default:
-		var figures string
-		if figures, err = measure(*runs, *pace, *rounds, time.Duration(*seconds)*time.Second, *sessions); err == nil {
-			fmt.Print(figures)
-			err = put(figures, *into)
-		}
-	}
-	if err != nil {
+	if err := measureAll(context.Background(), *runs, *pace, *period); err != nil {
 		fmt.Fprintln(os.Stderr, "cluster:", err)
 		os.Exit(1)
 	}
 }
 
-// figures are those of a place.
-type figures struct {
-	place           string
-	kept            bool     // somewhere, where others can follow
-	alone, followed []result // of each number of runs
-	heap            float64  // MiB
-	sync            latency  // of the disk
-}
-
-// measure returns the table.
-func measure(list string, pace, rounds int, took time.Duration, sessions int) (string, error) {
-	var runs []int
-	for text := range strings.SplitSeq(list, ",") {
-		n, err := strconv.Atoi(text)
-		if err != nil || n < 1 {
-			return "", fmt.Errorf("-runs %s: %q is no number of runs", list, text)
-		}
-		runs = append(runs, n)
-	}
-	if rounds < 1 {
-		return "", fmt.Errorf("-rounds %d: at least one", rounds)
-	}
-	places := []func(context.Context) (*place, error){openLocal, openEmbedded, openThree, openPostgres}
-	seen := make([][]figures, len(places))
-	for round := range rounds {
-		for i, open := range places {
-			p, err := open(context.Background())
-			if err != nil {
-				return "", err
-			}
-			n := 0
-			if round == 0 {
-				n = sessions
-			}
-			f, err := p.figures(context.Background(), runs, pace, took, n)
-			if err := errors.Join(err, p.close()); err != nil {
-				return "", fmt.Errorf("%s: %w", p.name, err)
-			}
-			last := &f.alone[len(runs)-1]
-			if f.kept {
-				last.more = last.cpu - seen[0][round].alone[len(runs)-1].cpu
-			}
-			seen[i] = append(seen[i], f)
-		}
-	}
-	all := make([]figures, len(places))
-	for i, rounds := range seen {
-		all[i] = rounds[0]
-		all[i].sync = nil
-		for _, f := range rounds {
-			all[i].sync = append(all[i].sync, f.sync...)
-		}
-		slices.Sort(all[i].sync)
-		for n := range runs {
-			all[i].alone[n] = middle(rounds, func(f figures) result { return f.alone[n] })
-			if all[i].kept {
-				all[i].followed[n] = middle(rounds, func(f figures) result { return f.followed[n] })
-			}
-		}
-	}
-	return table(all, runs, pace, sessions), nil
-}
-
-// purged is how long processor time is looked at, at least: pages are removed each ten seconds, which is part of what they cost.
-const purged = 10 * time.Second
-
-func (p *place) figures(ctx context.Context, runs []int, pace int, took time.Duration, sessions int) (f figures, err error) {
-	f.place, f.kept = p.name, p.here != nil
-	for i, n := range runs {
-		look := took
-		if i == len(runs)-1 {
-			look = max(took, purged)
-		}
-		r, err := p.quiet(ctx, n, pace, look, false)
-		if err != nil {
-			return f, err
-		}
-		f.alone = append(f.alone, r)
-		if !f.kept {
-			continue
-		}
-		if r, err = p.quiet(ctx, n, pace, took, true); err != nil {
-			return f, err
-		}
-		f.followed = append(f.followed, r)
-	}
-	if f.sync, err = syncs(); err != nil {
-		return f, err
-	}
-	if p.cluster != nil && sessions > 0 {
-		f.heap, err = p.sessions(ctx, sessions)
-	}
-	return f, err
-}
-
-func table(all []figures, runs []int, pace, sessions int) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s, %d processors, %s; %d tokens a second of each run.\n\n", runtime.Version(), runtime.NumCPU(), time.Now().UTC().Format(time.DateOnly), pace)
-	b.WriteString("| | goal |")
-	for _, f := range all {
-		b.WriteString(" " + f.place + " |")
-	}
-	b.WriteString("\n|---|---|" + strings.Repeat("---|", len(all)) + "\n")
-	row := func(what, aim string, figure func(figures) string) {
-		fmt.Fprintf(&b, "| %s | %s |", what, aim)
-		for _, f := range all {
-			b.WriteString(strings.TrimSuffix(" "+figure(f), " ") + " |")
-		}
-		b.WriteString("\n")
-	}
-	number := func(n float64, there bool) string {
-		if !there {
-			return ""
-		}
-		return fmt.Sprintf("%.1f", n)
-	}
-	for i, n := range runs {
-		row(fmt.Sprintf("latency of a token, runs: %d, p50 / p99 ms", n), "p50: 1 more; three nodes: 3", func(f figures) string { return f.alone[i].here.String() })
-		row("– to a reader at another replica", "", func(f figures) string {
-			if !f.kept {
-				return ""
-			}
-			return f.followed[i].there.String()
-		})
-	}
-	last := len(runs) - 1
-	load := fmt.Sprintf("CPU a token, µs, runs: %d", runs[last])
-	row(load, "", func(f figures) string { return number(f.alone[last].cpu, true) })
-	row("– more than local", "2", func(f figures) string { return number(f.alone[last].more, f.kept) })
-	row("– of separate server processes", "", func(f figures) string { return number(f.alone[last].servers, f.alone[last].servers > 0) })
-	row("– tokens in a message", "", func(f figures) string { return number(f.alone[last].tokens, f.kept) })
-	row(load+", each with a reader at another replica: both replicas", "", func(f figures) string {
-		if !f.kept {
-			return ""
-		}
-		return number(f.followed[last].cpu, true)
-	})
-	row("– of separate server processes", "", func(f figures) string {
-		if !f.kept {
-			return ""
-		}
-		return number(f.followed[last].servers, f.followed[last].servers > 0)
-	})
-	row("the machine: a sync of 4 KiB, p50 / p99 ms", "", func(f figures) string { return f.sync.String() })
-	row(fmt.Sprintf("– processor time lent to others, runs: %d, %%", runs[last]), "", func(f figures) string { return number(100*f.alone[last].taken, true) })
-	if sessions > 0 {
-		row(fmt.Sprintf("heap of the list of %d sessions, MiB", sessions), "20", func(f figures) string { return number(f.heap, f.heap > 0) })
-	}
-	return b.String()
-}
-
-// begin and end are the lines of a file between which the table stands.
-const begin, end = "<!-- table -->\n", "<!-- end -->\n"
-
-// put replaces the table of a file, where there is one.
-func put(table, file string) error {
-	if file == "" {
-		return nil
-	}
-	old, err := os.ReadFile(file)
+func measureAll(ctx context.Context, list string, pace int, period time.Duration) (err error) {
+	shared, err := openPostgres(ctx)
+	defer func() { err = errors.Join(err, shared.close()) }()
 	if err != nil {
 		return err
 	}
-	before, rest, ok1 := strings.Cut(string(old), begin)
-	_, after, ok2 := strings.Cut(rest, end)
-	if !ok1 || !ok2 {
-		return fmt.Errorf("%s has no lines %q and %q, between which a table stands", file, begin, end)
+	fmt.Printf("%s, %d processors, %s; %d tokens per second of each run.\n\n", runtime.Version(), runtime.NumCPU(), time.Now().UTC().Format(time.DateOnly), pace)
+	fmt.Println("| runs, stored in | a token's latency, p50 / p99 ms | at another replica, p50 / p99 ms | CPU of a token, µs: replicas | PostgreSQL |\n|---|---|---|---|---|")
+	for text := range strings.SplitSeq(list, ",") {
+		runs, err := strconv.Atoi(text)
+		if err != nil || runs < 1 {
+			return fmt.Errorf("-runs %s: %q is not a number of runs", list, text)
+		}
+		for _, row := range []struct {
+			name     string
+			storage  *storage
+			followed bool
+		}{{"nothing", &storage{}, false}, {"PostgreSQL", shared, false}, {"PostgreSQL, followed", shared, true}} {
+			r, err := row.storage.measure(ctx, runs, pace, period, row.followed)
+			if err != nil {
+				return err
+			}
+			fmt.Printf("| %d, %s | %s | %s | %.1f | %.1f |\n", runs, row.name, r.local, r.remote, r.cpu, r.databaseCPU)
+		}
 	}
-	return os.WriteFile(file, []byte(before+begin+table+end+after), 0o644)
+	return nil
+}
+
+// storage is where two replicas store runs. The zero value stores nothing.
+type storage struct {
+	database      *postgrestest.Server
+	local, remote *logs.Log
+	closers       []func() error
+	measured      int
+}
+
+func openPostgres(ctx context.Context) (s *storage, err error) {
+	s = new(storage)
+	if s.database, err = postgrestest.Start(); err != nil {
+		return s, err
+	}
+	s.closers = append(s.closers, s.database.Stop)
+	for i, l := range []**logs.Log{&s.local, &s.remote} {
+		e, err := postgres.Open(ctx, postgres.Options{URL: s.database.URL()})
+		if err != nil {
+			return s, err
+		}
+		s.closers = append(s.closers, e.Close)
+		id := fmt.Sprint("replica-", i)
+		bus, err := e.Bus(ctx, id)
+		if err != nil {
+			return s, err
+		}
+		s.closers = append(s.closers, bus.Close)
+		if *l, err = logs.Open(ctx, logs.Options{Logs: e, Tables: e, Bus: bus, Replica: id, Tube: tubeOptions}); err != nil {
+			return s, err
+		}
+		s.closers = append(s.closers, (*l).Close)
+	}
+	return s, nil
+}
+
+func (s *storage) close() (err error) {
+	for _, f := range slices.Backward(s.closers) {
+		err = errors.Join(err, f())
+	}
+	return err
+}
+
+func tubeOptions() *tube.Options {
+	return &tube.Options{Document: func() tube.Document { return new(jsonuri.Document) }}
+}
+
+// result has the latencies, sorted, and the processor time of a token in microseconds.
+type result struct {
+	local, remote    latencies
+	cpu, databaseCPU float64
+}
+
+type latencies []time.Duration
+
+func (l latencies) String() string {
+	if len(l) == 0 {
+		return ""
+	}
+	ms := func(percent int) float64 { return float64(l[min(len(l)-1, len(l)*percent/100)].Microseconds()) / 1000 }
+	return fmt.Sprintf("%.2f / %.2f", ms(50), ms(99))
+}
+
+// stream is one run and the times of its tokens.
+type stream struct {
+	tube                  *tube.Tube
+	entry                 runlog.Entry
+	sent                  []time.Time
+	localSeen, remoteSeen []time.Time
+}
+
+func (s *stream) send() error {
+	s.sent = append(s.sent, time.Now())
+	_, err := s.tube.Send(tube.Event{URI: []byte("answer/text"), Value: []byte("word")})
+	return err
+}
+
+// watch appends the arrival of each event to times until the tube ends.
+func watch(t *tube.Tube, times *[]time.Time, reading *sync.WaitGroup) {
+	r := t.NewReader(0)
+	reading.Go(func() {
+		for !r.Ended() {
+			<-r.More()
+			now := time.Now()
+			for range r.Waiting() {
+				*times = append(*times, now)
+			}
+		}
+	})
+}
+
+// measure has so many runs send tokens, each with a local reader and, if followed, with one at the other replica.
+func (s *storage) measure(ctx context.Context, runs, pace int, period time.Duration, followed bool) (r result, err error) {
+	var reading sync.WaitGroup
+	s.measured++
+	streams := make([]*stream, runs)
+	for i := range streams {
+		o := tubeOptions()
+		o.Held = s.local != nil
+		st := &stream{tube: tube.New(fmt.Sprintf("run-%d-%d", s.measured, i), o)}
+		streams[i] = st
+		watch(st.tube, &st.localSeen, &reading)
+		if s.local != nil {
+			st.entry = s.local.Keep(runlog.Run{ID: st.tube.Run(), Opening: []byte("{}"), Tube: st.tube})
+		}
+		if err := st.send(); err != nil {
+			return r, err
+		}
+	}
+	if err := s.flush(ctx); err != nil {
+		return r, err
+	}
+	if followed {
+		for _, st := range streams {
+			tail, err := s.remote.Follow(ctx, st.tube.Run())
+			if err != nil {
+				return r, err
+			}
+			defer tail.Leave()
+			watch(tail.Tube(), &st.remoteSeen, &reading)
+		}
+	}
+	before, databaseBefore, err := s.cpu()
+	if err != nil {
+		return r, err
+	}
+	// The tokens of all runs are spread evenly over time.
+	total := int(period.Seconds() * float64(runs*pace))
+	began, tick := time.Now(), time.NewTicker(max(time.Millisecond, time.Second/time.Duration(runs*pace)))
+	defer tick.Stop()
+	for n := 0; n < total; {
+		<-tick.C
+		for due := min(total, int(time.Since(began).Seconds()*float64(runs*pace))); n < due; n++ {
+			if err := streams[n%runs].send(); err != nil {
+				return r, err
+			}
+		}
+	}
+	if err := s.flush(ctx); err != nil {
+		return r, err
+	}
+	after, databaseAfter, err := s.cpu()
+	if err != nil {
+		return r, err
+	}
+	r.cpu = float64((after - before).Microseconds()) / float64(total)
+	r.databaseCPU = float64((databaseAfter - databaseBefore).Microseconds()) / float64(total)
+	for _, st := range streams {
+		if err := st.tube.Close("completed"); err != nil {
+			return r, err
+		}
+		if st.entry != nil {
+			st.entry.End(nil)
+		}
+	}
+	if err := s.flush(ctx); err != nil {
+		return r, err
+	}
+	reading.Wait()
+	for _, st := range streams {
+		for i := 1; i < len(st.sent); i++ { // the first one was sent before
+			r.local = append(r.local, st.localSeen[i].Sub(st.sent[i]))
+			if followed {
+				r.remote = append(r.remote, st.remoteSeen[i].Sub(st.sent[i]))
+			}
+		}
+	}
+	slices.Sort(r.local)
+	slices.Sort(r.remote)
+	return r, nil
+}
+
+func (s *storage) flush(ctx context.Context) error {
+	if s.local == nil {
+		return nil
+	}
+	return s.local.Flush(ctx)
+}
+
+// cpu returns the processor time of this process and of all processes of the database.
+func (s *storage) cpu() (process, database time.Duration, err error) {
+	if process, _, err = processTime(os.Getpid()); err != nil || s.database == nil {
+		return process, 0, err
+	}
+	text, err := os.ReadFile(filepath.Join(filepath.Dir(s.database.Socket()), "data", "postmaster.pid"))
+	if err != nil {
+		return 0, 0, err
+	}
+	first, _, _ := strings.Cut(string(text), "\n")
+	postmaster, err := strconv.Atoi(first)
+	if err != nil {
+		return 0, 0, err
+	}
+	paths, err := filepath.Glob("/proc/[0-9]*")
+	if err != nil {
+		return 0, 0, err
+	}
+	for _, path := range paths {
+		pid, _ := strconv.Atoi(filepath.Base(path))
+		if took, parent, err := processTime(pid); err == nil && (pid == postmaster || parent == postmaster) { // else it has ended
+			database += took
+		}
+	}
+	return process, database, nil
+}
+
+// processTime reads the processor time of a process from /proc, in steps of 10 ms, and its parent.
+func processTime(pid int) (took time.Duration, parent int, err error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0, 0, err
+	}
+	fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:])) // from the state on, which follows the name
+	const ppid, user, system = 1, 11, 12
+	if len(fields) <= system {
+		return 0, 0, fmt.Errorf("process %d: unknown form of stat", pid)
+	}
+	var numbers [3]int
+	for i, field := range []int{ppid, user, system} {
+		if numbers[i], err = strconv.Atoi(fields[field]); err != nil {
+			return 0, 0, err
+		}
+	}
+	return time.Duration(numbers[1]+numbers[2]) * 10 * time.Millisecond, numbers[0], nil
 }

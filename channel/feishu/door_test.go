@@ -38,6 +38,23 @@ func TestTheQuestionForTheAddressIsAnswered(t *testing.T) {
 	}
 }
 
+// DA-02
+func TestRequestThatCannotBeValidIsRefusedUnread(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := setup(t, nil, nil)
+		r.serve(t)
+		signed := func(at time.Time) http.Header {
+			q := httptest.NewRequest(http.MethodPost, "/", nil)
+			fakefeishu.Sign(q, "kudryavka-fake-key", nil, at)
+			return q.Header
+		}
+		const large = 1 << 20
+		channeltest.RefusesUnread(t, r.channel.Webhook(), http.Header{}, large, http.StatusRequestEntityTooLarge) // only a challenge, which is small, is not signed
+		channeltest.RefusesUnread(t, r.channel.Webhook(), signed(time.Now().Add(-time.Hour)), large, http.StatusUnauthorized)
+		channeltest.RefusesUnread(t, r.channel.Webhook(), signed(time.Now()), large+1, http.StatusRequestEntityTooLarge)
+	})
+}
+
 // SE-19: whatever is wrong, the answer is one and the same, and says nothing.
 func TestTheDoorTakesNothingThatIsNotThePlatforms(t *testing.T) {
 	event := func(r *rig) map[string]any {

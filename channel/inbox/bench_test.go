@@ -10,12 +10,9 @@ import (
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/channel/inbox"
 	"github.com/lingserve/lingserve/channel/journaltest"
-	"github.com/lingserve/lingserve/channel/owner/leased"
 	"github.com/lingserve/lingserve/channel/owner/ownertest"
-	"github.com/lingserve/lingserve/cluster/clustertest"
 	"github.com/lingserve/lingserve/internal/vfs"
 	"github.com/lingserve/lingserve/store"
-	storenats "github.com/lingserve/lingserve/store/nats"
 )
 
 // BenchmarkInbox is accept, claim and commit of one event and its duplicate, from so many doors at once.
@@ -61,32 +58,16 @@ func BenchmarkInbox(b *testing.B) {
 // BenchmarkEngines is accept, claim and commit of one event.
 func BenchmarkEngines(b *testing.B) { // CL-12
 	raw := journaltest.Text(300)
-	nats := func(b *testing.B, s *clustertest.Servers) (store.Engine, inbox.Options) {
-		c := s.Open(b)
-		members, err := storenats.Join(b.Context(), c)
-		if err != nil {
-			b.Fatal(err)
-		}
-		owners, err := leased.Owners(members, "inbox")
-		if err != nil {
-			b.Fatal(err)
-		}
-		e := storenats.Open(c, storenats.Options{})
-		b.Cleanup(func() { _ = e.Close() })
-		return e, inbox.Options{Owners: owners}
-	}
 	engines := map[string]func(*testing.B) (store.Engine, inbox.Options){
 		"file": func(b *testing.B) (store.Engine, inbox.Options) {
 			return ownertest.Folder(vfs.At(b.TempDir())).Open(b), inbox.Options{}
 		},
-		"nats":       func(b *testing.B) (store.Engine, inbox.Options) { return nats(b, clustertest.One(b)) },
-		"nats-three": func(b *testing.B) (store.Engine, inbox.Options) { return nats(b, clustertest.Three(b)) },
 		"postgres": func(b *testing.B) (store.Engine, inbox.Options) {
 			p := ownertest.Postgres(b)
 			return p.Open(b), inbox.Options{Owners: p.Owners}
 		},
 	}
-	for _, name := range []string{"file", "nats", "nats-three", "postgres"} {
+	for _, name := range []string{"file", "postgres"} {
 		for _, doors := range []int{1, 16} {
 			b.Run(fmt.Sprint(name, "/doors=", doors), func(b *testing.B) {
 				e, o := engines[name](b)

@@ -9,14 +9,13 @@ import (
 
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/channel/inbox"
-	"github.com/lingserve/lingserve/cluster"
-	"github.com/lingserve/lingserve/cluster/clustertest"
+	"github.com/lingserve/lingserve/cluster/replicatest"
 )
 
 // talk is a replica whose turns go on until the one of the event "stop" of their conversation has run where they do.
 type talk struct {
 	journal *inbox.Inbox
-	cluster *cluster.Cluster
+	replica *replicatest.Replica
 	door    *channel.Door
 	stop    func()
 
@@ -61,10 +60,10 @@ func (k *talk) run(ctx context.Context, e channel.JournalEntry, m channel.Meta) 
 	return channel.Result{Outcome: channel.OutcomeVisible}, m.Claim.Commit(ctx, channel.OutcomeVisible)
 }
 
-func newTalk(t *testing.T, s *clustertest.Servers) *talk {
+func newTalk(t *testing.T, db database) *talk {
 	t.Helper()
 	k := &talk{stopped: map[string]chan struct{}{}}
-	k.journal, k.cluster = replica(t, s)
+	k.journal, k.replica = db.replica(t)
 	k.door = channel.NewDoor(&channel.Kernel{Journal: k.journal}, channel.DoorOptions{
 		Channel: "fake", Together: true, Grace: time.Millisecond, Run: k.run,
 	})
@@ -93,8 +92,8 @@ func (k *talk) accept(t *testing.T, conversation, id string) {
 // that comes.
 func TestAConversationIsAtTheReplicaThatAnswersIt(t *testing.T) { // CL-08, CH-05
 	t.Parallel()
-	s := clustertest.One(t)
-	a, b := newTalk(t, s), newTalk(t, s)
+	db := newDatabase(t)
+	a, b := newTalk(t, db), newTalk(t, db)
 	a.accept(t, "c", "first")
 	heard := func(k *talk, n int) {
 		t.Helper()
@@ -125,15 +124,15 @@ func TestAConversationIsAtTheReplicaThatAnswersIt(t *testing.T) { // CL-08, CH-0
 // What was given to a replica that dies comes back.
 func TestWhatWasGivenToADeadReplicaRunsOnce(t *testing.T) { // CL-02, CH-73, CH-74
 	t.Parallel()
-	s := clustertest.One(t)
-	a, b := newTalk(t, s), newTalk(t, s)
+	db := newDatabase(t)
+	a, b := newTalk(t, db), newTalk(t, db)
 	a.accept(t, "c", "first")
 	until(t, "the first to run", func() bool { return len(a.begun()) == 1 })
 	until(t, "the other to hear that", func() bool { return b.journal.Others() == 1 })
 	b.accept(t, "c", "second")
 	until(t, "the second to come there", func() bool { return len(a.begun()) == 2 })
 	a.journal.Abandon(nil)
-	kill(t, a.cluster)
+	a.replica.Kill()
 	until(t, "both to run at the other", func() bool { return b.journal.Waiting()["fake"] == 0 && len(b.begun()) == 2 })
 	if got := b.begun(); !slices.Equal(got, []string{"first again", "second again"}) {
 		t.Errorf("the other has %q", got)

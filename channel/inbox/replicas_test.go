@@ -12,29 +12,30 @@ import (
 	"github.com/lingserve/lingserve/channel/inbox"
 	"github.com/lingserve/lingserve/channel/owner"
 	"github.com/lingserve/lingserve/channel/owner/leased"
-	"github.com/lingserve/lingserve/cluster"
-	"github.com/lingserve/lingserve/cluster/clustertest"
 	"github.com/lingserve/lingserve/cluster/replicas"
+	"github.com/lingserve/lingserve/cluster/replicatest"
 	"github.com/lingserve/lingserve/internal/longtest"
+	"github.com/lingserve/lingserve/internal/postgrestest"
 	"github.com/lingserve/lingserve/store"
-	storenats "github.com/lingserve/lingserve/store/nats"
 )
 
-// replica is an inbox with a connection of its own, and leases as servers have them.
-func replica(t testing.TB, s *clustertest.Servers) (*inbox.Inbox, *cluster.Cluster) {
+// database is where replicas share an inbox.
+type database struct{ url, schema string }
+
+func newDatabase(t testing.TB) database {
 	t.Helper()
-	c := s.Open(t)
-	members, err := storenats.Join(t.Context(), c)
+	return database{postgrestest.Shared(t).URL(), replicatest.Schema()}
+}
+
+// replica is an inbox with a connection of its own, and leases as servers have them.
+func (d database) replica(t testing.TB) (*inbox.Inbox, *replicatest.Replica) {
+	t.Helper()
+	r := replicatest.Open(t, d.url, d.schema)
+	owners, err := leased.Owners(r.Members, "inbox")
 	if err != nil {
 		t.Fatal(err)
 	}
-	owners, err := leased.Owners(members, "inbox")
-	if err != nil {
-		t.Fatal(err)
-	}
-	e := storenats.Open(c, storenats.Options{})
-	t.Cleanup(func() { _ = e.Close() })
-	return openOn(t, e, owners), c
+	return openOn(t, r.Engine, owners), r
 }
 
 func openOn(t testing.TB, e store.Engine, owners owner.Owners) *inbox.Inbox {
@@ -123,12 +124,13 @@ func until(t testing.TB, what string, is func() bool) {
 }
 
 // Each event is brought to two replicas at once, and to both once more.
-func racing(t *testing.T, s *clustertest.Servers, n int) {
+func racing(t *testing.T, n int) {
 	var ran runs
 	var news, refused atomic.Int32
 	var doors []*channel.Door
+	db := newDatabase(t)
 	for range 2 {
-		j, _ := replica(t, s)
+		j, _ := db.replica(t)
 		d, _ := door(t, j, func(e channel.JournalEntry, _ channel.Claim) error {
 			ran.add(e.Key)
 			return nil
@@ -168,15 +170,15 @@ func racing(t *testing.T, s *clustertest.Servers, n int) {
 
 func TestTwoReplicasRunEachEventOnce(t *testing.T) { // CL-02, CH-71, CH-72
 	t.Parallel()
-	racing(t, clustertest.One(t), longtest.Times(250, 1000))
+	racing(t, longtest.Times(250, 1000))
 }
 
 // The replica that dies has accepted events, runs some of them, and has said of one that it is answering.
 func TestWhatADeadReplicaHasLeftRunsOnAnotherOne(t *testing.T) { // CL-02, CH-73, CH-74
 	t.Parallel()
-	s := clustertest.One(t)
-	first, dying := replica(t, s)
-	second, _ := replica(t, s)
+	db := newDatabase(t)
+	first, dying := db.replica(t)
+	second, _ := db.replica(t)
 	var ran runs
 	attempts := make(chan [2]int, 100)
 	const n = 20
@@ -238,7 +240,7 @@ func TestWhatADeadReplicaHasLeftRunsOnAnotherOne(t *testing.T) { // CL-02, CH-73
 	}
 
 	first.Abandon(nil)
-	kill(t, dying)
+	dying.Kill()
 	died := time.Now()
 	until(t, "the other replica to take over", func() bool { return ran.len() == n-2 })
 	longtest.Within(t, "until the other one takes over", time.Since(died), replicas.TTL+time.Second)
@@ -261,10 +263,4 @@ func TestWhatADeadReplicaHasLeftRunsOnAnotherOne(t *testing.T) { // CL-02, CH-73
 	for _, c := range []channel.Claim{late, sending} { // the process is dead; nothing it says can count
 		_ = c.Commit(t.Context(), channel.OutcomeVisible)
 	}
-}
-
-// kill ends the connection of a replica without a word to the others.
-func kill(t testing.TB, c *cluster.Cluster) {
-	t.Helper()
-	c.Conn().Close()
 }

@@ -19,11 +19,10 @@ import (
 	"github.com/lingserve/lingserve/channel/owner"
 	"github.com/lingserve/lingserve/channel/owner/leased"
 	"github.com/lingserve/lingserve/channel/owner/ownertest"
-	"github.com/lingserve/lingserve/cluster"
-	"github.com/lingserve/lingserve/cluster/clustertest"
+	"github.com/lingserve/lingserve/cluster/replicatest"
 	"github.com/lingserve/lingserve/internal/longtest"
+	"github.com/lingserve/lingserve/internal/postgrestest"
 	tables "github.com/lingserve/lingserve/store"
-	storenats "github.com/lingserve/lingserve/store/nats"
 )
 
 // platform takes what replicas send.
@@ -463,35 +462,31 @@ func random(n int) []byte {
 // With leases as servers have them: what a replica has left that was killed is sent by another one.
 func TestWhatAKilledReplicaHadToSendIsSentByAnother(t *testing.T) { // CL-02, CL-07, CH-56
 	t.Parallel()
-	s := clustertest.One(t)
+	url, schema := postgrestest.Shared(t).URL(), replicatest.Schema()
 	p := &platform{answer: func(channel.Outbound) error { return busy(errors.New("503")) }}
 	up := &platform{}
-	c := s.Open(t)
-	open := func(c *cluster.Cluster) *outbox.Outbox {
+	open := func() (*outbox.Outbox, *replicatest.Replica) {
 		t.Helper()
-		members, err := storenats.Join(t.Context(), c)
+		r := replicatest.Open(t, url, schema)
+		owners, err := leased.Owners(r.Members, "outbox")
 		if err != nil {
 			t.Fatal(err)
 		}
-		owners, err := leased.Owners(members, "outbox")
+		store, err := outbox.Open(t.Context(), r.Engine, outbox.Options{Owners: owners})
 		if err != nil {
 			t.Fatal(err)
 		}
-		e := storenats.Open(c, storenats.Options{})
-		t.Cleanup(func() { _ = e.Close() })
-		store, err := outbox.Open(t.Context(), e, outbox.Options{Owners: owners})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return store
+		return store, r
 	}
-	o, heir := senderOf(t, open(c), p), senderOf(t, open(s.Open(t)), up)
+	store, dying := open()
+	other, _ := open()
+	o, heir := senderOf(t, store, p), senderOf(t, other, up)
 	if r, err := say(t.Context(), o, "c", "a"); err != nil || r.Outcome != channel.OutcomeQueued {
 		t.Fatalf("%v, %v", r.Outcome, err)
 	}
 	until(t, "the other replica to know of it", func() bool { return heir.Pending()["fake"] == 1 })
 	began := time.Now()
-	c.Conn().Close()
+	dying.Kill()
 	until(t, "the other replica to send it", func() bool { return heir.Pending()["fake"] == 0 })
 	if got := up.list(); len(got) != 1 || got[0] != "c a" {
 		t.Errorf("sent was %q", got)

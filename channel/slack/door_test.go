@@ -17,6 +17,7 @@ import (
 	slackgo "github.com/slack-go/slack"
 
 	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/channel/channeltest"
 	"github.com/lingserve/lingserve/internal/fakeslack"
 )
 
@@ -88,6 +89,22 @@ func TestOnlyWhatThePlatformHasSignedIsTaken(t *testing.T) {
 		if got := r.outcomes(); !slices.Equal(got, []string{"visible"}) {
 			t.Errorf("got %q, expected one turn", got)
 		}
+	})
+}
+
+// DA-02
+func TestRequestThatCannotBeValidIsRefusedUnread(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := setup(t, nil, nil)
+		r.serve(t)
+		door, secret := r.channel.Webhook(), r.fake.Secret()
+		const large = 1 << 20
+		half := sign(secret, nil, time.Now())
+		half.Set(signatureHeader, "v0=00")
+		channeltest.RefusesUnread(t, door, http.Header{}, large, http.StatusUnauthorized)
+		channeltest.RefusesUnread(t, door, sign(secret, nil, time.Now().Add(-time.Hour)), large, http.StatusUnauthorized)
+		channeltest.RefusesUnread(t, door, half, large, http.StatusUnauthorized)
+		channeltest.RefusesUnread(t, door, sign(secret, nil, time.Now()), large+1, http.StatusRequestEntityTooLarge)
 	})
 }
 

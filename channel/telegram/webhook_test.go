@@ -69,6 +69,17 @@ func TestAWebhookIsSetAndServed(t *testing.T) {
 	}
 }
 
+// DA-02
+func TestRequestThatCannotBeValidIsRefusedUnread(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const secret = "right-0123456789"
+		r := setup(t, func(s *Settings) { s.Mode, s.PublicURL, s.Secret = ModeWebhook, "https://here.test", secret }, nil)
+		r.serve(t)
+		channeltest.RefusesUnread(t, r.channel.Webhook(), http.Header{secretHeader: {"x"}}, 1<<20, http.StatusUnauthorized)
+		channeltest.RefusesUnread(t, r.channel.Webhook(), http.Header{secretHeader: {secret}}, 1<<20+1, http.StatusRequestEntityTooLarge)
+	})
+}
+
 // CH-171, SE-19
 func TestTheWebhookTakesNothingWithoutItsSecret(t *testing.T) {
 	good := `{"update_id":5,"message":{"message_id":1,"date":1,"chat":{"id":7,"type":"private"},"from":{"id":7,"first_name":"A"},"text":"hi"}}`

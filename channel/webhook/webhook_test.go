@@ -21,6 +21,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/channel/channeltest"
 	"github.com/lingserve/lingserve/internal/fakecallback"
 )
 
@@ -81,6 +82,26 @@ func TestAnyFaultOfASignatureIsOneAndTheSame401(t *testing.T) { // CH-180
 		if len(r.told()) > 0 {
 			t.Error("a message that is not signed was answered")
 		}
+	})
+}
+
+// DA-02
+func TestRequestThatCannotBeValidIsRefusedUnread(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, nil)
+		signed := func(at time.Time, signature string) http.Header {
+			h := http.Header{}
+			r.secret.Sign(h, "msg-1", at, nil)
+			if signature != "" {
+				h.Set("Webhook-Signature", signature)
+			}
+			return h
+		}
+		const large = 1 << 20
+		channeltest.RefusesUnread(t, r.c.Webhook(), http.Header{}, large, http.StatusUnauthorized)
+		channeltest.RefusesUnread(t, r.c.Webhook(), signed(time.Now().Add(-time.Hour), ""), large, http.StatusUnauthorized)
+		channeltest.RefusesUnread(t, r.c.Webhook(), signed(time.Now(), "v1a,AAAA"), large, http.StatusUnauthorized)
+		channeltest.RefusesUnread(t, r.c.Webhook(), signed(time.Now(), ""), large+1, http.StatusRequestEntityTooLarge)
 	})
 }
 

@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lingserve/lingserve/cluster/clustertest"
 	"github.com/lingserve/lingserve/cluster/replicas"
 	"github.com/lingserve/lingserve/internal/longtest"
 	"github.com/lingserve/lingserve/tape"
@@ -30,9 +29,8 @@ type Replica struct {
 
 // Place is an installation.
 type Place struct {
-	Open   func(testing.TB) Replica              // another one in this process
-	Holder func(*testing.T) *clustertest.Process // a process that calls [Hold]
-	Lags   bool                                  // a replica may know a moment later who holds a lease
+	Open   func(testing.TB) Replica  // another one in this process
+	Holder func(*testing.T) *Process // a process that calls [Hold]
 }
 
 // Hold takes the lease "s", and then says for each line of the input whether it still has it.
@@ -56,7 +54,7 @@ func Hold(ctx context.Context, r Replica) error {
 }
 
 // HolderID returns the id of a holder that was just started.
-func HolderID(p *clustertest.Process) string { return strings.TrimPrefix(p.Line(), "holds ") }
+func HolderID(p *Process) string { return strings.TrimPrefix(p.Line(), "holds ") }
 
 // Take takes a lease.
 func Take(t *testing.T, l *replicas.Leases, name string) tape.Lease {
@@ -68,12 +66,6 @@ func Take(t *testing.T, l *replicas.Leases, name string) tape.Lease {
 		t.Fatalf("the lease %s: %v", name, err)
 	}
 	return lease
-}
-
-// HeldBy waits until a replica is known as the holder of a lease.
-func HeldBy(t *testing.T, l *replicas.Leases, name, replica string) {
-	t.Helper()
-	clustertest.Eventually(t, replica+" to be known to hold "+name, func() bool { return holds(t, l, name, replica) })
 }
 
 func holds(t *testing.T, l *replicas.Leases, name, replica string) bool {
@@ -145,9 +137,7 @@ func aReplicaThatLeavesFreesItsLeases(t *testing.T, p Place) {
 	if _, err := b.Lease(t.Context(), "some.session/1", false); !errors.Is(err, tape.ErrLeased) {
 		t.Errorf("a second lease: %v", err)
 	}
-	if p.Lags {
-		HeldBy(t, b.Leases, "some.session/1", a.ID())
-	} else if !holds(t, b.Leases, "some.session/1", a.ID()) {
+	if !holds(t, b.Leases, "some.session/1", a.ID()) {
 		t.Error("it is not known who holds the lease")
 	}
 	got := make(chan tape.Lease)

@@ -131,7 +131,7 @@ func (m *Members) check(now time.Time) {
 	case age > TTL && !l.doubt:
 		m.lose(errLate)
 	case age > m.o.Grace:
-		m.lose(fmt.Errorf("the servers were away for more than %v", m.o.Grace))
+		m.lose(fmt.Errorf("the store was away for more than %v", m.o.Grace))
 	}
 }
 

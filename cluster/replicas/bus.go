@@ -83,12 +83,12 @@ func (m *Message) Encode() ([]byte, error) {
 // Decode undoes [Message.Encode]. The body is a part of data.
 func Decode(data []byte) (Message, error) {
 	if len(data) < 4 || uint64(binary.BigEndian.Uint32(data)) > uint64(len(data)-4) {
-		return Message{}, fmt.Errorf("cluster: a message of %d bytes has no head", len(data))
+		return Message{}, fmt.Errorf("replicas: a message of %d bytes has no head", len(data))
 	}
 	body := 4 + int(binary.BigEndian.Uint32(data))
 	var h head
 	if err := json.Unmarshal(data[4:body], &h); err != nil {
-		return Message{}, fmt.Errorf("cluster: the head of a message: %w", err)
+		return Message{}, fmt.Errorf("replicas: the head of a message: %w", err)
 	}
 	return Message{
 		ID: string(h.ID), Command: string(h.Command), Run: string(h.Run), Session: string(h.Session), Wait: h.Wait, Trace: h.Trace,

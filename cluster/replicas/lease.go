@@ -83,7 +83,7 @@ type leaseRecord struct {
 // Leases returns the leases of one kind of things.
 func (m *Members) Leases(kind string) (*Leases, error) {
 	if store.KeyPart(kind) != kind || kind == replicaKind {
-		return nil, fmt.Errorf("cluster: %.80q is not a name for leases; expected letters, digits, '_' and '-', and not %q",
+		return nil, fmt.Errorf("replicas: %.80q is not a name for leases; expected letters, digits, '_' and '-', and not %q",
 			kind, replicaKind)
 	}
 	m.mu.Lock()
@@ -128,7 +128,7 @@ func (l *Leases) Holder(ctx context.Context, name string) (replica string, since
 	defer cancel()
 	r, err := l.m.table.Peek(ctx, l.key(name))
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
-		return "", time.Time{}, false, fmt.Errorf("cluster: the holder of the lease %.80q: %w", name, err)
+		return "", time.Time{}, false, fmt.Errorf("replicas: the holder of the lease %.80q: %w", name, err)
 	}
 	var h leaseRecord
 	if err != nil || json.Unmarshal(r.Meta, &h) != nil {
@@ -136,7 +136,7 @@ func (l *Leases) Holder(ctx context.Context, name string) (replica string, since
 	}
 	alive, err := l.m.inLife(ctx, h.Replica, h.Life)
 	if err != nil {
-		return "", time.Time{}, false, fmt.Errorf("cluster: the holder of the lease %.80q: %w", name, err)
+		return "", time.Time{}, false, fmt.Errorf("replicas: the holder of the lease %.80q: %w", name, err)
 	}
 	if !alive {
 		return "", time.Time{}, false, nil

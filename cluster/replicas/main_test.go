@@ -3,36 +3,18 @@ package replicas_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"testing"
 
-	"github.com/lingserve/lingserve/cluster/clustertest"
 	"github.com/lingserve/lingserve/cluster/leasetest"
 	"github.com/lingserve/lingserve/cluster/replicas"
 	"github.com/lingserve/lingserve/internal/postgrestest"
 	"github.com/lingserve/lingserve/store/postgres"
 )
 
-var (
-	database        *postgrestest.Server
-	databaseMissing error
-)
-
 func TestMain(m *testing.M) {
-	clustertest.Role(map[string]func(string) error{"holder": hold})
-	if database, databaseMissing = postgrestest.Start("fsync=off"); databaseMissing != nil && !errors.Is(databaseMissing, postgrestest.ErrMissing) {
-		fmt.Fprintln(os.Stderr, databaseMissing)
-		os.Exit(1)
-	}
-	code := m.Run()
-	if databaseMissing == nil {
-		if err := database.Stop(); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			code = 1
-		}
-	}
-	os.Exit(code)
+	leasetest.Role(map[string]func(string) error{"holder": hold})
+	os.Exit(postgrestest.Main(m))
 }
 
 // open opens a replica on PostgreSQL.

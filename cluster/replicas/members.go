@@ -41,12 +41,12 @@ var (
 	// ErrAway is returned to a caller that does not wait, while the store cannot be reached.
 	ErrAway error = away{}
 	// ErrClosed is returned after Close.
-	ErrClosed = errors.New("cluster: closed")
+	ErrClosed = errors.New("replicas: closed")
 )
 
 type away struct{}
 
-func (away) Error() string { return "cluster: the servers are unreachable" }
+func (away) Error() string { return "replicas: the store is unreachable" }
 
 // ErrorCode says that the caller may retry later.
 func (away) ErrorCode() string { return "overloaded" }

@@ -3,31 +3,21 @@
 package replicas_test
 
 import (
-	"crypto/rand"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/lingserve/lingserve/cluster/clustertest"
 	"github.com/lingserve/lingserve/cluster/leasetest"
 	"github.com/lingserve/lingserve/cluster/replicas"
+	"github.com/lingserve/lingserve/cluster/replicatest"
 	"github.com/lingserve/lingserve/internal/longtest"
+	"github.com/lingserve/lingserve/internal/postgrestest"
 )
 
-// newSchema returns the name of a schema that replicas share.
-func newSchema(t *testing.T) string {
+func openReplica(t testing.TB, url, schema string) leasetest.Replica {
 	t.Helper()
-	if databaseMissing != nil {
-		t.Skip(databaseMissing)
-	}
-	return "t" + strings.ToLower(rand.Text())
-}
-
-func openReplica(t testing.TB, schema string) leasetest.Replica {
-	t.Helper()
-	r, err := open(t.Context(), database.URL(), schema)
+	r, err := open(t.Context(), url, schema)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,20 +27,21 @@ func openReplica(t testing.TB, schema string) leasetest.Replica {
 
 // CL-06, CL-07, CL-14: leases of replicas on PostgreSQL, some of them in processes of their own.
 func TestLeases(t *testing.T) {
+	url := postgrestest.Shared(t).URL()
 	leasetest.Run(t, func(t *testing.T) leasetest.Place {
-		schema := newSchema(t)
-		t.Setenv(urlVariable, database.URL())
+		schema := replicatest.Schema()
+		t.Setenv(urlVariable, url)
 		return leasetest.Place{
-			Open:   func(t testing.TB) leasetest.Replica { return openReplica(t, schema) },
-			Holder: func(t *testing.T) *clustertest.Process { return clustertest.Start(t, "holder", schema) },
+			Open:   func(t testing.TB) leasetest.Replica { return openReplica(t, url, schema) },
+			Holder: func(t *testing.T) *leasetest.Process { return leasetest.Start(t, "holder", schema) },
 		}
 	})
 }
 
 // CL-10, CL-14: leases outlive a database that is killed and starts again, for longer than TTL.
 func TestLeasesOutliveTheDatabase(t *testing.T) {
-	schema := newSchema(t)
-	a, b := openReplica(t, schema), openReplica(t, schema)
+	database, schema := postgrestest.Run(t), replicatest.Schema()
+	a, b := openReplica(t, database.URL(), schema), openReplica(t, database.URL(), schema)
 	held, given := leasetest.Take(t, a.Leases, "held"), leasetest.Take(t, a.Leases, "given")
 	// What was written a moment before the database is killed, is lost, but not what is before a commit that is synced.
 	conn, err := pgx.Connect(t.Context(), database.URL())
@@ -72,7 +63,7 @@ func TestLeasesOutliveTheDatabase(t *testing.T) {
 	if _, err := a.Lease(t.Context(), "given", false); err == nil {
 		t.Error("a lease that could not be given back is taken again")
 	}
-	clustertest.Eventually(t, "the beats to fail for long enough to die", func() bool {
+	leasetest.Eventually(t, "the beats to fail for long enough to die", func() bool {
 		since := a.FailingSince()
 		return !since.IsZero() && time.Since(since) > replicas.TTL
 	})

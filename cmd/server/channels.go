@@ -208,7 +208,7 @@ func (d *channels) open(ctx context.Context, c *config.Config, shared *engine, t
 	}
 	err := d.OpenTables(ctx, tables)
 	if err == nil && shared != nil {
-		err = d.share(ctx, c, shared, tables, log)
+		err = d.share(ctx, shared, tables, log)
 	} else if err == nil {
 		err = d.Keep(ctx, tables, inbox.Options{Shown: true, Log: log}, outbox.Options{Log: log})
 	}
@@ -227,7 +227,7 @@ func eraseFromChannels(ctx context.Context, c *config.Config, shared *engine, se
 	if _, err := os.Stat(channelsFolder(c)); shared == nil && (c.Data == "" || errors.Is(err, fs.ErrNotExist)) {
 		return nil
 	}
-	tables, err := openTables(ctx, c, shared, log)
+	tables, err := openTables(c, shared, log)
 	if err != nil {
 		if errors.Is(err, errDataInUse) {
 			return errChannelsInUse
@@ -235,7 +235,12 @@ func eraseFromChannels(ctx context.Context, c *config.Config, shared *engine, se
 		return err
 	}
 	d := &channels{Manager: manager.New(&channel.Kernel{Log: log}, log)}
-	defer func() { err = errors.Join(err, d.CloseStores(), tables.Close()) }()
+	defer func() {
+		err = errors.Join(err, d.CloseStores())
+		if shared == nil { // else shared closes them
+			err = errors.Join(err, tables.Close())
+		}
+	}()
 	if err := d.open(ctx, c, shared, tables, log); err != nil {
 		return err
 	}

@@ -375,18 +375,20 @@ func (w *ways) say(x explained) error {
 
 // openPairs opens the store of pairs, which replicas share. Without them and a data folder a server has it in its memory alone.
 func (w *ways) openPairs(ctx context.Context) (pairs *channel.Pairs, release func(), err error) {
-	quiet := slog.New(slog.DiscardHandler) // what goes wrong with the servers is in the error
-	shared, err := openEngineWith(ctx, w.c, quiet)
+	quiet := slog.New(slog.DiscardHandler) // what goes wrong with the database is in the error
+	shared, err := openEngine(ctx, w.c, quiet)
 	if err != nil {
 		return nil, nil, err
 	}
-	tables, err := openTablesBeside(ctx, w.c, shared, quiet)
+	tables, err := openTablesBeside(w.c, shared, quiet)
 	if err != nil {
 		shared.close(quiet)
 		return nil, nil, err
 	}
 	release = func() {
-		_ = tables.Close()
+		if shared == nil { // else shared closes them
+			_ = tables.Close()
+		}
 		shared.close(quiet)
 	}
 	if pairs, err = openPairs(ctx, w.c, tables); err != nil {
@@ -427,7 +429,7 @@ func (w *ways) pairs(ctx context.Context, _ []string) error {
 			return err
 		}
 		if len(list) == 0 && !w.json {
-			fmt.Fprintf(w.stderr, "there are no paired people and no requests in %s\n", placeIn(w.c, w.c.Engine))
+			fmt.Fprintf(w.stderr, "there are no paired people and no requests in %s\n", enginePlace(w.c))
 			return nil
 		}
 		out := newListing(w.stdout, w.json, "CHANNEL", "SENDER", "STATE", "CODE", "SINCE", "NAME")

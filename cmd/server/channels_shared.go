@@ -1,25 +1,21 @@
-//go:build !nonats
-
 package main
 
 import (
 	"context"
 	"log/slog"
-	"math"
 	"time"
 
 	"github.com/lingserve/lingserve/channel/inbox"
 	"github.com/lingserve/lingserve/channel/outbox"
 	"github.com/lingserve/lingserve/channel/owner/leased"
-	"github.com/lingserve/lingserve/internal/config"
 	"github.com/lingserve/lingserve/store"
 )
 
-// shareWait is how long opening it may take: the servers were there a moment ago.
+// shareWait is how long opening it may take: the database was there a moment ago.
 const shareWait = time.Minute
 
 // share opens what the channels of replicas share. Files of messages are each replica's own.
-func (d *channels) share(ctx context.Context, c *config.Config, shared *engine, tables store.Engine, log *slog.Logger) (err error) {
+func (d *channels) share(ctx context.Context, shared *engine, tables store.Engine, log *slog.Logger) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, shareWait)
 	defer cancel()
 	if d.Kernel.Only, err = leased.OpenPollers(shared.members); err != nil {
@@ -34,13 +30,13 @@ func (d *channels) share(ctx context.Context, c *config.Config, shared *engine, 
 		return err
 	}
 	return d.Keep(ctx, tables, inbox.Options{
-		Owners: events, Keys: int(min(int64(c.NATS.MaxInbox)/settledBytes, math.MaxInt32)), Keep: longestWait, Log: log,
+		Owners: events, Keys: sharedKeys, Keep: longestWait, Shown: true, Log: log,
 	}, outbox.Options{Owners: replies, Log: log})
 }
 
 const (
-	// settledBytes is about what NATS servers keep of a settled event.
-	settledBytes = 500
+	// sharedKeys is how many events of the last day all replicas together remember, so that none is answered twice.
+	sharedKeys = 2_000_000
 	// longestWait is how long an event waits at most: no replica runs what nobody has run for a week.
 	longestWait = 7 * 24 * time.Hour
 )

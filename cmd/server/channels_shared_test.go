@@ -20,19 +20,19 @@ import (
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/channel/manager"
 	"github.com/lingserve/lingserve/channel/webhook"
-	"github.com/lingserve/lingserve/cluster/clustertest"
 	"github.com/lingserve/lingserve/internal/config"
 	"github.com/lingserve/lingserve/internal/fakecallback"
 	"github.com/lingserve/lingserve/internal/fakefeishu"
 	"github.com/lingserve/lingserve/internal/fakeproviders"
 	"github.com/lingserve/lingserve/internal/fakeslack"
 	"github.com/lingserve/lingserve/internal/faketelegram"
+	"github.com/lingserve/lingserve/internal/postgrestest"
 )
 
-// platforms are all that replicas talk to: those where people write, a model that repeats what it is told, and the servers of the engine.
+// platforms are all that replicas talk to: those where people write, a model that repeats what it is told, and the database that they share.
 type platforms struct {
 	t        *testing.T
-	nats     *clustertest.Servers
+	database *postgrestest.Server
 	model    *fakeproviders.Server
 	telegram *faketelegram.Server
 	slack    *fakeslack.Server
@@ -128,7 +128,7 @@ func (p *platforms) script(r fakeproviders.Request) fakeproviders.Answer {
 
 func newPlatforms(t *testing.T) *platforms {
 	t.Helper()
-	p := &platforms{t: t, nats: clustertest.One(t), backend: newBackend(t), shared: t.TempDir(), held: map[string]bool{}}
+	p := &platforms{t: t, database: postgrestest.Run(t), backend: newBackend(t), shared: t.TempDir(), held: map[string]bool{}}
 	serve := func(h http.Handler) string {
 		s := httptest.NewServer(h)
 		t.Cleanup(s.Close)
@@ -171,7 +171,7 @@ agents:
 
 // engine are the flags of replicas, and of commands.
 func (p *platforms) engine() []string {
-	return []string{"--engine", "nats", "--nats", p.nats.URL(), "--workspace", p.shared}
+	return []string{"--engine", "postgres", "--postgres-url", p.database.URL(), "--workspace", p.shared}
 }
 
 // replica starts one with a folder of its own.
@@ -472,11 +472,11 @@ func TestChannelsOfReplicas(t *testing.T) {
 
 // CL-02, CH-23: where the messages of a session came from, and whose a main session is, is known at both.
 func TestReplicasKnowWhereSessionsAre(t *testing.T) {
-	s := clustertest.One(t)
+	s := postgrestest.Run(t)
 	log := slog.New(slog.DiscardHandler)
-	open := func(data string, more ...string) (*channels, error) {
+	open := func() (*channels, error) {
 		t.Helper()
-		c, err := config.Load(nil, append(more, "LINGSERVE_CONFIG=", "LINGSERVE_ENGINE=nats", "LINGSERVE_NATS_SERVERS="+s.URL(), "LINGSERVE_DATA="+data))
+		c, err := config.Load(nil, []string{"LINGSERVE_CONFIG=", "LINGSERVE_ENGINE=postgres", "LINGSERVE_POSTGRES_URL=" + s.URL(), "LINGSERVE_DATA=" + t.TempDir()})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -491,20 +491,17 @@ func TestReplicasKnowWhereSessionsAre(t *testing.T) {
 				t.Error(err)
 			}
 		})
-		tables, err := openTables(t.Context(), c, shared, log)
+		tables, err := openTables(c, shared, log)
 		if err != nil {
 			return nil, err
 		}
 		return d, d.open(t.Context(), c, shared, tables, log)
 	}
-	a, err := open(t.TempDir())
+	a, err := open()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := open(t.TempDir(), "LINGSERVE_NATS_MAX_INBOX=900000GiB", "LINGSERVE_NATS_PREFIX=large"); err != nil { // it reserves nothing
-		t.Errorf("servers without room: %v", err)
-	}
-	b, err := open(t.TempDir())
+	b, err := open()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -528,14 +525,16 @@ func TestReplicasKnowWhereSessionsAre(t *testing.T) {
 	}
 }
 
-// CL-01: who is paired is not known while the servers are away, and that is said with what to do.
+// CL-01: who is paired is not known while the database is away, and that is said with what to do.
 func TestPairsWhileTheEngineIsAway(t *testing.T) {
-	s := clustertest.One(t)
-	s.Kill(0)
+	s := postgrestest.Run(t)
+	if err := s.Shutdown(); err != nil {
+		t.Fatal(err)
+	}
 	t.Chdir(t.TempDir())
 	var out bytes.Buffer
-	status := channelsCommand([]string{"pair", "approve", "ABCD-EFGH", "--engine", "nats", "--nats", s.URL()}, nil, &out, &out)
-	if status != exitFailed || !strings.Contains(out.String(), "nats.servers (flag --nats): cannot connect to any server: "+s.URL()) || !strings.Contains(out.String(), "check that the servers run") {
+	status := channelsCommand([]string{"pair", "approve", "ABCD-EFGH", "--engine", "postgres", "--postgres-url", s.URL()}, nil, &out, &out)
+	if status != exitFailed || !strings.Contains(out.String(), "postgres.url (flag --postgres-url): cannot use the database that replicas share: ") {
 		t.Errorf("%d %s", status, &out)
 	}
 }

@@ -1,22 +1,28 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"log/slog"
 	"net/http"
 	"os"
-	"path/filepath"
-	"runtime"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
 
-	"github.com/lingserve/lingserve/cluster/clustertest"
+	"github.com/lingserve/lingserve/cluster/replicas"
+	"github.com/lingserve/lingserve/control"
 	"github.com/lingserve/lingserve/internal/config"
+	"github.com/lingserve/lingserve/internal/longtest"
+	"github.com/lingserve/lingserve/internal/postgrestest"
+	"github.com/lingserve/lingserve/internal/program"
+	"github.com/lingserve/lingserve/store"
+	"github.com/lingserve/lingserve/store/storetest"
+	"github.com/lingserve/lingserve/tape"
 )
 
 // asked is an answer of a server.
@@ -65,57 +71,12 @@ func eventually(t *testing.T, url string, good func(asked) bool) asked {
 	}
 }
 
-// CL-01: an embedded server needs nothing but a folder. What was said is there after a restart, and commands see it.
-func TestAnEmbeddedEngine(t *testing.T) {
-	dir := t.TempDir()
-	args := []string{"--engine", "nats", "--nats", "embedded", "--nats-name", "one"}
-	for round := range 2 {
-		p := startServerIn(t, dir, args...)
-		if got := askOnce(t, "GET", p.base+"/readyz", ""); got.status != 200 || !strings.Contains(got.body, `"ready"`) {
-			t.Errorf("/readyz: %d %s", got.status, got.body)
-		}
-		if round == 0 {
-			if got := askOnce(t, "POST", p.base+"/v1/runs?format=json", `{"agent":"assistant","session":"s-42","input":"hello"}`); got.status != 200 {
-				t.Fatalf("a run: %d %s", got.status, got.body)
-			}
-		}
-		if got := askOnce(t, "GET", p.base+"/v1/sessions", ""); !strings.Contains(got.body, `"s-42"`) {
-			t.Errorf("round %d: the sessions are %s", round, got.body)
-		}
-		// A second server of these settings would destroy what is in the folder.
-		var stderr bytes.Buffer
-		if round == 0 {
-			if code := tapeIn(t, dir, &stderr, append([]string{"list"}, args...)...); code != exitFailed || !strings.Contains(stderr.String(), "another process") || !strings.Contains(stderr.String(), "nats.listen") {
-				t.Errorf("tape list beside it: %d %s", code, stderr.String())
-			}
-		}
-		p.signal(syscall.SIGTERM)
-		if code := p.wait(); code != exitOK {
-			t.Errorf("it has ended with %d", code)
-		}
-	}
-	var out bytes.Buffer
-	if code := tapeIn(t, dir, &out, append([]string{"list"}, args...)...); code != exitOK || !strings.Contains(out.String(), "s-42") {
-		t.Errorf("tape list: %d %s", code, out.String())
-	}
-	if _, err := os.Stat(filepath.Join(dir, "data", "tapes")); !os.IsNotExist(err) {
-		t.Errorf("there is a folder of tapes: %v", err)
-	}
-}
-
-// tapeIn is "lingserve tape" in a folder.
-func tapeIn(t *testing.T, dir string, out io.Writer, args ...string) int {
-	t.Helper()
-	t.Chdir(dir)
-	return tapeCommand(args, strings.NewReader(""), out, out)
-}
-
-// CL-10, CL-01: replicas share what is said; while the servers are away none is ready and nothing new begins, and when they are back all goes on.
+// CL-10, CL-01: replicas share what is said; while the database is away none is ready and nothing new begins, and when it is back all goes on.
 func TestReplicasOfOneEngine(t *testing.T) {
-	s := clustertest.One(t)
+	s := postgrestest.Run(t)
 	workspace := t.TempDir()
 	start := func() *process {
-		return startServer(t, "--engine", "nats", "--nats", s.URL(), "--workspace", workspace, "--admin-addr", "127.0.0.1:0", "--nats-prefix", "two")
+		return startServer(t, "--engine", "postgres", "--postgres-url", s.URL(), "--workspace", workspace, "--admin-addr", "127.0.0.1:0", "--postgres-schema", "two")
 	}
 	a, b := start(), start()
 	admin := a.waitFor(`admin listener is open.*addr=(127\.0\.0\.1:\d+)`)
@@ -145,7 +106,9 @@ func TestReplicasOfOneEngine(t *testing.T) {
 		t.Error("the metrics say it is away")
 	}
 
-	s.Kill(0)
+	if err := s.Shutdown(); err != nil {
+		t.Fatal(err)
+	}
 	for _, p := range []*process{a, b} {
 		got := eventually(t, p.base+"/readyz", func(got asked) bool { return got.status == 503 })
 		if !strings.Contains(got.body, `"engine":"away"`) || got.header.Get("Retry-After") == "" {
@@ -159,7 +122,9 @@ func TestReplicasOfOneEngine(t *testing.T) {
 		}
 	}
 	eventually(t, "http://"+admin[1]+"/metrics", func(got asked) bool { return strings.Contains(got.body, "lingserve_engine_up 0") })
-	s.Restart(0)
+	if err := s.Restart(); err != nil {
+		t.Fatal(err)
+	}
 	for _, p := range []*process{a, b} {
 		eventually(t, p.base+"/readyz", func(got asked) bool { return got.status == 200 })
 		if got := askOnce(t, "POST", p.base+"/v1/runs?format=json", `{"agent":"assistant","session":"s-2","input":"hello"}`); got.status != 200 {
@@ -168,105 +133,33 @@ func TestReplicasOfOneEngine(t *testing.T) {
 	}
 }
 
-// CL-01: servers that cannot be reached, or do not let a replica in, stop the start with a sentence that says so.
+// CL-01: a database that cannot be reached stops the start with a sentence that says so.
 func TestTheEngineCannotBeReached(t *testing.T) {
-	s := clustertest.One(t)
+	s := postgrestest.Run(t)
 	log := slog.New(slog.DiscardHandler)
-	open := func(within time.Duration, environ ...string) error {
+	open := func(environ ...string) error {
 		t.Helper()
-		c, err := config.Load(nil, append(environ, "LINGSERVE_CONFIG=", "LINGSERVE_ENGINE=nats"))
+		c, err := config.Load(nil, append(environ, "LINGSERVE_CONFIG=", "LINGSERVE_ENGINE=postgres"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), within)
-		defer cancel()
-		e, err := openEngine(ctx, c, log)
+		e, err := openEngine(t.Context(), c, log)
 		e.close(log)
 		return err
 	}
-	if err := open(patient, "LINGSERVE_NATS_SERVERS="+s.URL()); err != nil {
+	if err := open("LINGSERVE_POSTGRES_URL=" + s.URL()); err != nil {
 		t.Error(err)
 	}
-	s.Kill(0)
-	err := open(3*time.Second, "LINGSERVE_NATS_SERVERS="+s.URL()) // for which it is waited
-	if err == nil || !strings.Contains(err.Error(), "nats.servers (environment LINGSERVE_NATS_SERVERS): cannot connect to any server: "+s.URL()) || !strings.Contains(err.Error(), "check that the servers run") {
-		t.Errorf("away: %v", err)
-	}
-	if err := open(patient); err == nil || !strings.Contains(err.Error(), "LINGSERVE_ENGINE: engine: engine nats needs nats.servers") {
-		t.Errorf("no servers: %v", err)
-	}
-}
-
-// CL-01: with the engine local nothing of NATS runs, and nothing of it is held.
-func TestTheLocalEnginePaysNothing(t *testing.T) {
-	c, err := config.Load(nil, []string{"LINGSERVE_CONFIG=", "LINGSERVE_ADDR=127.0.0.1:0", "LINGSERVE_DATA=" + t.TempDir(), "LINGSERVE_WORKSPACE=" + t.TempDir()})
-	if err != nil {
+	if err := s.Shutdown(); err != nil {
 		t.Fatal(err)
 	}
-	await(t, "nothing of NATS runs for tests before this one", func() bool { return len(runningOfNATS()) == 0 })
-	rate := runtime.MemProfileRate
-	runtime.MemProfileRate = 1 // each allocation from now on is seen
-	defer func() { runtime.MemProfileRate = rate }()
-	before := heldByNATS(t)
-	signals, ended := make(chan os.Signal, 1), make(chan error, 1)
-	said := &logged{}
-	go func() { ended <- serve(c, signals, said) }()
-	for end := time.Now().Add(patient); !strings.Contains(said.String(), "listens on"); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("it does not listen: %s", said)
-		}
+	err := open("LINGSERVE_POSTGRES_URL=" + s.URL())
+	if err == nil || !strings.Contains(err.Error(), "postgres.url (environment LINGSERVE_POSTGRES_URL): cannot use the database that replicas share: ") {
+		t.Errorf("without the database: %v", err)
 	}
-	for _, stack := range runningOfNATS() {
-		t.Errorf("a goroutine runs:\n%s", stack)
+	if err := open(); err == nil || !strings.Contains(err.Error(), "LINGSERVE_ENGINE: engine: engine postgres needs postgres.url") {
+		t.Errorf("no database: %v", err)
 	}
-	for what, bytes := range heldByNATS(t) {
-		// What was there before is of the packages' own variables and of other tests of this process. And the package of the embedded server
-		// looks once a second what time the process has used, from its init on: a file of /proc and a timer.
-		if bytes > before[what] && !strings.HasSuffix(what, "server/pse.periodic") {
-			t.Errorf("%d bytes more are held by %s", bytes-before[what], what)
-		}
-	}
-	signals <- syscall.SIGTERM
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
-}
-
-// runningOfNATS are the stacks of goroutines that run for NATS. Those of a connection that was closed end a moment later.
-func runningOfNATS() (running []string) {
-	stacks := make([]byte, 8<<20)
-	stacks = stacks[:runtime.Stack(stacks, true)]
-	for stack := range strings.SplitSeq(string(stacks), "\n\n") {
-		if strings.Contains(stack, "nats-io") || strings.Contains(stack, "lingserve/cluster.") {
-			running = append(running, stack)
-		}
-	}
-	return running
-}
-
-// heldByNATS is the memory that functions of NATS have got and that is held.
-func heldByNATS(t *testing.T) map[string]int64 {
-	t.Helper()
-	runtime.GC()
-	runtime.GC() // the profile has what the last but one collection left
-	records := make([]runtime.MemProfileRecord, 1<<20)
-	n, ok := runtime.MemProfile(records, false)
-	if !ok {
-		t.Fatal("the profile does not fit")
-	}
-	held := map[string]int64{}
-	for _, r := range records[:n] {
-		frames := runtime.CallersFrames(r.Stack())
-		for more := true; more; {
-			var f runtime.Frame
-			f, more = frames.Next()
-			if strings.Contains(f.Function, "nats-io") {
-				held[f.Function] += r.InUseBytes()
-				break
-			}
-		}
-	}
-	return held
 }
 
 // A server that waits for the others can be told to end.
@@ -288,33 +181,158 @@ func TestASignalEndsTheStartWithAnEngine(t *testing.T) {
 	}
 }
 
-// DA-06: the log names the servers that are reached without TLS, and the engine starts all the same.
-func TestDA_06_TheLogNamesServersWithoutTLS(t *testing.T) {
-	for servers, want := range map[string]string{
-		"nats://192.0.2.1:4222,tls://192.0.2.2:4222,nats://127.0.0.1:4222": "nats://192.0.2.1:4222",
-		"tls://192.0.2.2:4222": "",
-	} {
-		c, err := config.Load(nil, []string{"LINGSERVE_CONFIG=", "LINGSERVE_ENGINE=nats", "LINGSERVE_NATS_SERVERS=" + servers})
+// CL-14: three replicas of a database know each other, ask each other, and share tables and leases.
+func TestReplicasShareADatabase(t *testing.T) {
+	c, err := config.Load(nil, []string{"LINGSERVE_CONFIG=", "LINGSERVE_ENGINE=postgres", "LINGSERVE_POSTGRES_CONNECTIONS=4", "LINGSERVE_POSTGRES_URL=" + postgrestest.Run(t).URL()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := slog.New(slog.DiscardHandler)
+	var all []*engine
+	for range 3 {
+		e, err := openEngine(t.Context(), c, log)
 		if err != nil {
 			t.Fatal(err)
 		}
-		said := &logged{}
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel() // so that the servers, which are documentation's addresses, are not waited for
-		if e, err := openEngine(ctx, c, slog.New(slog.NewTextHandler(said, nil))); err == nil {
-			e.close(slog.New(slog.DiscardHandler))
-			t.Error("servers that do not exist have answered")
-		}
-		for line := range strings.Lines(said.String()) {
-			if strings.Contains(line, "has no TLS") {
-				if want == "" || !strings.Contains(line, "level=WARN") || !strings.Contains(line, "servers="+want+"\n") {
-					t.Errorf("%s: %s", servers, line)
-				}
-				want = ""
-			}
-		}
-		if want != "" {
-			t.Errorf("%s: the log does not name %s:\n%s", servers, want, said.String())
+		e.control = control.New(e.bus, e.members, log)
+		t.Cleanup(func() { e.close(log) })
+		all = append(all, e)
+	}
+	for _, e := range all {
+		await(t, "the replicas know each other", func() bool { return len(e.members.Replicas()) == 3 })
+		if l := e.load(); !l.Up || l.Replicas != 3 || l.Away != 0 || e.Away() {
+			t.Errorf("its load is %+v", l)
 		}
 	}
+	stop, err := all[1].control.Serve(func(_ context.Context, r control.Request) ([]byte, error) { return []byte(r.Run), nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	if got, err := all[0].control.Ask(t.Context(), all[1].members.ID(), control.Request{Command: "cancel", Run: "r"}); err != nil || string(got) != "r" {
+		t.Errorf("asked: %q, %v", got, err)
+	}
+	o := store.TableOptions{Name: "things"}
+	var tables []store.Table
+	for _, e := range all {
+		table, err := e.tables.Table(t.Context(), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tables = append(tables, table)
+	}
+	if _, errs := tables[0].Put(t.Context(), store.Put{Key: "a", ID: storetest.NewID(), Body: []byte("x")}); errs[0] != nil {
+		t.Fatal(errs[0])
+	}
+	if r, err := tables[2].Get(t.Context(), "a"); err != nil || string(r.Body) != "x" {
+		t.Errorf("another replica reads %q, %v", r.Body, err)
+	}
+	lease := func(e *engine) (tape.Lease, error) {
+		l, err := e.members.Leases("tape")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l.Lease(t.Context(), "a", false)
+	}
+	if _, err := lease(all[0]); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := lease(all[1]); !errors.Is(err, tape.ErrLeased) {
+		t.Errorf("a second lease: %v", err)
+	}
+	gone := make(chan replicas.Change, 1)
+	defer all[1].members.Watch(func(c replicas.Change) { gone <- c })()
+	all[0].close(log)
+	if c := <-gone; c.What != replicas.Left {
+		t.Errorf("the replica %v", c.What)
+	}
+	if l, err := lease(all[1]); err != nil {
+		t.Errorf("the lease of one that has left: %v", err)
+	} else {
+		l.Release()
+	}
+}
+
+// CL-14: three servers of a database continue each other's sessions, also when one is killed.
+func TestThreeServersShareADatabase(t *testing.T) {
+	longtest.Only(t, "three whole servers")
+	url, workspace, dirs := postgrestest.Run(t).URL(), t.TempDir(), []string{t.TempDir(), t.TempDir(), t.TempDir()}
+	shareSessions(t, func(i int) (*program.Process, error) {
+		return program.Start(t.Context(), "lingserve", dirs[i], &program.Options{Env: cleanEnvironment(), Args: []string{
+			"--engine", config.EnginePostgres, "--postgres-url", url, "--workspace", workspace,
+		}})
+	})
+}
+
+// replicaNames are those of the replicas of a test.
+var replicaNames = []string{"one", "two", "three"}
+
+// shareSessions starts three replicas, and has each of them continue a session, also when one is killed and starts again.
+func shareSessions(t *testing.T, start func(i int) (*program.Process, error)) {
+	t.Helper()
+	names := replicaNames
+	replicas := make([]*program.Process, 3)
+	t.Cleanup(func() {
+		for i, p := range replicas {
+			if p == nil {
+				continue
+			}
+			p.Kill()
+			if t.Failed() {
+				t.Logf("%s says:\n%s", names[i], p.Log)
+			}
+		}
+	})
+	var wg sync.WaitGroup
+	for i := range names {
+		wg.Go(func() {
+			var err error
+			if replicas[i], err = start(i); err != nil {
+				t.Errorf("%s: %v", names[i], err)
+			}
+		})
+	}
+	wg.Wait()
+	if t.Failed() {
+		return
+	}
+	say := func(i int, text string) (run string) {
+		t.Helper()
+		for end := time.Now().Add(patient); ; time.Sleep(20 * time.Millisecond) {
+			got := askOnce(t, "POST", replicas[i].URL+"/v1/runs?format=json", `{"agent":"assistant","session":"s","input":"`+text+`"}`)
+			if got.status == http.StatusOK {
+				return got.header.Get("X-Run-Id")
+			}
+			if got.status != http.StatusServiceUnavailable || time.Now().After(end) {
+				t.Fatalf("said %q to %s: %d %s", text, names[i], got.status, got.body)
+			}
+		}
+	}
+	has := func(i int, run string, texts ...string) {
+		t.Helper()
+		eventually(t, replicas[i].URL+"/readyz", func(a asked) bool { return a.status == http.StatusOK })
+		if got := askOnce(t, "GET", replicas[i].URL+"/v1/runs/"+run, ""); got.status != http.StatusOK {
+			t.Errorf("the run at %s: %d %s", names[i], got.status, got.body)
+		}
+		got := askOnce(t, "GET", replicas[i].URL+"/v1/sessions/s/tape", "")
+		for _, text := range texts {
+			if got.status != http.StatusOK || strings.Count(got.body, `"`+text+`"`) != 1 {
+				t.Errorf("the tape at %s has not %q once: %d %s", names[i], text, got.status, got.body)
+			}
+		}
+	}
+	first := say(0, "first words")
+	has(2, first, "first words")
+	replicas[0].Kill()
+	second := say(1, "second words")
+	has(2, first, "first words")
+	has(2, second, "first words", "second words")
+	p, err := start(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	replicas[0] = p
+	has(0, second, "first words", "second words")
+	third := say(0, "third words")
+	has(1, third, "first words", "second words", "third words")
 }

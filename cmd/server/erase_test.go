@@ -81,7 +81,7 @@ func TestASecondServerDoesNotTouchTheOutbox(t *testing.T) {
 	c := &config.Config{Data: t.TempDir()}
 	log := slog.New(slog.NewTextHandler(io.Discard, nil))
 	first := &channels{Manager: manager.New(&channel.Kernel{}, log)}
-	tables, err := openTables(t.Context(), c, nil, log)
+	tables, err := openTables(c, nil, log)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +95,7 @@ func TestASecondServerDoesNotTouchTheOutbox(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := openTables(t.Context(), c, nil, log); err == nil || !strings.Contains(err.Error(), "another server uses this folder") {
+	if _, err := openTables(c, nil, log); err == nil || !strings.Contains(err.Error(), "another server uses this folder") {
 		t.Errorf("got %v, expected that another server uses the folder", err)
 	}
 	if text, err := os.ReadFile(outbox); err != nil || !bytes.Equal(text, before) {

@@ -74,16 +74,16 @@ var settingLines = map[string]string{
 	"tls-cert":          "file with the server's certificate",
 	"tls-key":           "file with the certificate's key",
 	"admin-addr":        "address of a second listener for metrics and profiles",
-	"engine":            "local, or nats or postgres for several replicas (local)",
+	"engine":            "local, or postgres for several replicas (local)",
 	"log-level":         "debug, info, warn or error (info); -v is debug",
-	"tape-store":        "store of the sessions: file, postgres or nats (file)",
+	"tape-store":        "store of the sessions: file or postgres (file)",
 	"tape-postgres-url": "address of the PostgreSQL database",
-	"nats":              "addresses of the NATS servers",
+	"postgres-url":      "address of the PostgreSQL database that replicas share",
 }
 
 // settingGroups are the titles of the settings, by the first part of their keys.
 var settingGroups = map[string]string{
-	"": "The server", "nats": "NATS (engine nats)", "postgres": "PostgreSQL (engine postgres)", "demo": "The demo model", "run": "Runs", "turn": "Messages of sessions",
+	"": "The server", "postgres": "PostgreSQL (engine postgres)", "demo": "The demo model", "run": "Runs", "turn": "Messages of sessions",
 	"tape": "Sessions", "http": "HTTP", "upstream": "Requests to models", "retries": "Retries", "log": "The log",
 	"auth": "API keys and tokens", "limit": "Limits", "files": "Uploaded files", "admin": "Metrics and profiles", "traces": "Traces",
 	"tls": "Certificates",
@@ -264,7 +264,7 @@ func explainSettings(w io.Writer) {
 			continue
 		}
 		first, _, dotted := strings.Cut(s.Key, ".")
-		if !dotted && first != "engine" && first != "cluster" {
+		if !dotted && first != "engine" {
 			first = ""
 		}
 		if title := cmp.Or(settingGroups[first], group); title != group {

@@ -193,14 +193,16 @@ func TestTheHelpOfServeHasGroups(t *testing.T) {
 // A wrong command line is one line on stderr, with the nearest name and the help that explains more.
 func TestAWrongCommandLineIsOneLine(t *testing.T) {
 	for line, want := range map[string]string{
-		"serv":                        `lingserve: unknown command "serv"; did you mean serve? See lingserve help`,
-		"nothing":                     `lingserve: unknown command "nothing"; see lingserve help`,
-		"help rnu":                    `lingserve help: unknown command "rnu"; did you mean run? See lingserve help`,
-		"help tape coppy":             `lingserve help tape: unknown action "coppy"; did you mean copy? See lingserve help tape`,
-		"help run --al":               `lingserve help: unknown flag --al; did you mean --all? See lingserve help`,
-		"help --nope":                 `lingserve help: unknown flag --nope; see lingserve help`,
-		"run x --fromat=json":         `lingserve run: unknown flag --fromat; did you mean --format? See lingserve help run`,
-		"serve --adr :80":             `lingserve serve: unknown flag --adr; did you mean --addr? See lingserve help serve`,
+		"serv":                `lingserve: unknown command "serv"; did you mean serve? See lingserve help`,
+		"nothing":             `lingserve: unknown command "nothing"; see lingserve help`,
+		"help rnu":            `lingserve help: unknown command "rnu"; did you mean run? See lingserve help`,
+		"help tape coppy":     `lingserve help tape: unknown action "coppy"; did you mean copy? See lingserve help tape`,
+		"help run --al":       `lingserve help: unknown flag --al; did you mean --all? See lingserve help`,
+		"help --nope":         `lingserve help: unknown flag --nope; see lingserve help`,
+		"run x --fromat=json": `lingserve run: unknown flag --fromat; did you mean --format? See lingserve help run`,
+		"serve --adr :80":     `lingserve serve: unknown flag --adr; did you mean --addr? See lingserve help serve`,
+		"serve --nats nats://a": `lingserve serve: --nats: NATS is not supported; replicas share a PostgreSQL database: set engine to postgres and ` +
+			`postgres.url to its address (--engine postgres --postgres-url postgres://user:password@host:5432/database); see lingserve help serve`,
 		"version --x":                 `lingserve version: unknown flag --x; see lingserve help version`,
 		"version x":                   `lingserve version: unexpected argument "x"; see lingserve help version`,
 		"run x --server":              `lingserve run: --server needs a value; see lingserve help run`,

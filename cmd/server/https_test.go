@@ -2,34 +2,14 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"crypto/tls"
 	"net/http"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 
 	"github.com/lingserve/lingserve/internal/https/certtest"
 )
-
-// logged collects what is logged.
-type logged struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *logged) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *logged) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
 
 // A stream is the same over HTTP/2 and TLS: cut off and resumed at another connection, each event comes once.
 func TestAStreamOverHTTP2IsResumed(t *testing.T) {

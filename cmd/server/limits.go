@@ -5,9 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"math"
-	"os"
 	"path/filepath"
-	"runtime/debug"
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/agent"
@@ -37,8 +35,7 @@ func limitsOf(c *config.Config, log *slog.Logger) web.Limits {
 			"limit.connections", l.Connections, "files", files)
 	}
 	var from string
-	root := os.DirFS("/")
-	l.Memory, from = memlimit.Limit(l.Memory, debug.SetMemoryLimit(-1), memlimit.Container(root), memlimit.Machine(root), func(soft int64) { debug.SetMemoryLimit(soft) })
+	l.Memory, from = memlimit.Set(l.Memory)
 	log.Debug("limits", "memory", l.Memory, "memory_from", from, "connections", l.Connections, "files", files)
 	return l
 }

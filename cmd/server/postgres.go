@@ -1,5 +1,3 @@
-//go:build !nopostgres
-
 package main
 
 import (
@@ -32,7 +30,7 @@ func openPostgres(c *config.Config, shared *engine, log *slog.Logger, observer t
 	s := &postgresTapes{engine: e}
 	var members *replicas.Members
 	if c.Engine == config.EnginePostgres {
-		members = shared.replicas()
+		members = shared.members
 	}
 	if err := s.open(ctx, members, log, observer); err != nil {
 		return nil, errors.Join(err, s.close())

@@ -1,5 +1,3 @@
-//go:build !nopostgres
-
 package main
 
 import (
@@ -20,18 +18,7 @@ import (
 
 // TA-40, TA-41: what is said of "lingserve tape" holds for a database, too, and no file is written.
 func TestSessionsInADatabase(t *testing.T) {
-	server, err := postgrestest.Start("fsync=off")
-	if errors.Is(err, postgrestest.ErrMissing) {
-		t.Skip(err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := server.Stop(); err != nil {
-			t.Error(err)
-		}
-	}()
+	server := postgrestest.Run(t)
 	t.Chdir(t.TempDir())
 	t.Setenv("LINGSERVE_TAPE_STORE", "postgres")
 	t.Setenv("LINGSERVE_TAPE_POSTGRES_URL", server.URL())
@@ -105,18 +92,7 @@ func TestSessionsInADatabase(t *testing.T) {
 
 // DC-11: one command takes all sessions from files to a database, whatever they are called, with their large results.
 func TestAllSessionsAreCopiedFromFilesToADatabase(t *testing.T) {
-	server, err := postgrestest.Start("fsync=off")
-	if errors.Is(err, postgrestest.ErrMissing) {
-		t.Skip(err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := server.Stop(); err != nil {
-			t.Error(err)
-		}
-	}()
+	server := postgrestest.Run(t)
 	t.Chdir(t.TempDir())
 	t.Setenv("LINGSERVE_DATA", "data")
 	t.Setenv("LINGSERVE_TAPE_POSTGRES_URL", server.URL())

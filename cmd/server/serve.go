@@ -155,7 +155,7 @@ func (s *server) openStores(signals <-chan os.Signal) (err error) {
 		return err
 	}
 	s.later(func() { s.shared.close(s.log) }) // the last of all that keeps something
-	if s.tables, err = openTables(context.Background(), s.c, s.shared, s.log); err != nil {
+	if s.tables, err = openTables(s.c, s.shared, s.log); err != nil {
 		return err
 	}
 	if s.shared == nil { // else shared closes them
@@ -246,9 +246,8 @@ func (s *server) run(signals <-chan os.Signal, stderr io.Writer) error {
 	s.channels.Start()
 	base := s.encrypted.Base(listener.Addr())
 	s.announce(stderr, base)
-	watcher := systemd.New(os.Getenv)
-	watcher.Ready(base)
-	wg.Go(func() { watcher.Watch(ctx, s.web.Handler()) })
+	systemd.Ready(base)
+	wg.Go(func() { systemd.Watch(ctx, s.web.Handler()) })
 
 	for {
 		select {
@@ -262,7 +261,7 @@ func (s *server) run(signals <-chan os.Signal, stderr io.Writer) error {
 				s.encrypted.Reload()
 				continue
 			}
-			watcher.Stopping(c.Grace)
+			systemd.Stopping(c.Grace)
 			return s.shutDown(server, signals)
 		}
 	}

@@ -16,11 +16,11 @@ import (
 // errDataInUse is the error for the user if another server owns the data folder.
 var errDataInUse = errors.New("another server uses this folder; stop it, or give this server its own folder")
 
-// openTables opens the engine of the tables: NATS if replicas share it, or else files in the data folder, or in memory if there is none.
+// openTables opens the engine of the tables: the database that replicas share, or else files in the data folder, or memory if there is none.
 // Its error is for the user. What it returns is closed after all that uses the tables.
-func openTables(_ context.Context, c *config.Config, shared *engine, log *slog.Logger) (store.Engine, error) {
+func openTables(c *config.Config, shared *engine, log *slog.Logger) (store.Engine, error) {
 	if shared != nil {
-		return shared.openTables()
+		return shared.tables, nil
 	}
 	e, err := file.Open(tablesFolder(c), file.Options{Alone: c.Data == "", Log: log})
 	if errors.Is(err, store.ErrInUse) {
@@ -33,8 +33,8 @@ func openTables(_ context.Context, c *config.Config, shared *engine, log *slog.L
 }
 
 // openTablesBeside is openTables for a command that a server may run beside.
-func openTablesBeside(ctx context.Context, c *config.Config, shared *engine, log *slog.Logger) (store.Engine, error) {
-	e, err := openTables(ctx, c, shared, log)
+func openTablesBeside(c *config.Config, shared *engine, log *slog.Logger) (store.Engine, error) {
+	e, err := openTables(c, shared, log)
 	if !errors.Is(err, errDataInUse) {
 		return e, err
 	}
@@ -64,7 +64,7 @@ func newTickets(ctx context.Context, c *config.Config, tables store.Engine) (*ac
 
 // tablesError says to the user where a table is that cannot be used.
 func tablesError(c *config.Config, err error) error {
-	if c.Engine != config.EngineLocal {
+	if c.Engine == config.EnginePostgres {
 		return engineError(c, err)
 	}
 	return dataError(c, err)

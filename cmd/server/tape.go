@@ -59,7 +59,7 @@ func tapeCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	case !ok:
 		return usage(stderr, "tape", "unknown action %q%s", name, didYouMean(name, names, ""))
 	case name == "copy" && len(rest) == 0:
-		return usage(stderr, "tape", "the store to copy from is missing; expected file, postgres or nats")
+		return usage(stderr, "tape", "the store to copy from is missing; expected file or postgres")
 	case len(rest) < action.least && len(rest) == 0:
 		return usage(stderr, "tape", "the session is missing; \"lingserve tape list\" lists them")
 	case len(rest) < action.least:
@@ -109,8 +109,8 @@ func tapeCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 
 // withStore opens the store of sessions for a command, and closes it. Its own errors are for the user.
 func withStore(ctx context.Context, c *config.Config, stderr io.Writer, do func(tape.Whole, *engine) error) error {
-	quiet := slog.New(slog.DiscardHandler) // what goes wrong with the servers is in the error
-	shared, err := openEngineWith(ctx, c, quiet)
+	quiet := slog.New(slog.DiscardHandler) // what goes wrong with the database is in the error
+	shared, err := openEngine(ctx, c, quiet)
 	if err != nil {
 		return err
 	}
@@ -403,10 +403,9 @@ func plain(content json.RawMessage) string {
 // copyFrom copies the sessions of another store, with their large results. Sessions that are there already are left as they are, so that a copy
 // that was interrupted goes on when it is started again.
 func (t *tapes) copyFrom(ctx context.Context, c *config.Config, shared *engine, from string) (err error) {
-	known := []string{"file", "postgres", config.EngineNATS}
 	switch {
-	case !slices.Contains(known, from):
-		return fmt.Errorf("unknown store %s; expected file, postgres or nats", show(from))
+	case from != "file" && from != "postgres":
+		return fmt.Errorf("unknown store %s; expected file or postgres", show(from))
 	case from == c.Tape.Store:
 		return fmt.Errorf("the source and the target are both the store %s; choose the target with --tape-store", from)
 	case from == "file" && c.Data == "":

@@ -150,7 +150,7 @@ func checkFolder(ctx context.Context, data, folder string, check func(string, fu
 	return files, err
 }
 
-// checkStore reads all sessions of a database, or of NATS, to the end. What their own checksums say is in the errors.
+// checkStore reads all sessions of a database to the end. What their own checksums say is in the errors.
 func (t *tapes) checkStore(ctx context.Context, c *config.Config, found func(damage)) (sum logs.Checked, err error) {
 	err = withStore(ctx, c, t.stderr, func(store tape.Whole, _ *engine) error {
 		for in, err := range store.Sessions(ctx, tape.SessionQuery{}) {

@@ -13,8 +13,7 @@ import (
 	"github.com/lingserve/lingserve/tape/logs"
 )
 
-// openTapes opens the store of sessions: in a database where one is set up, in the engine where it is shared, else in the data folder, or in
-// memory where there is none.
+// openTapes opens the store of sessions: in a database if tape.store says so, else in the data folder, or in memory if there is none.
 // The observer may be nil. Its error is one for the user.
 func openTapes(c *config.Config, shared *engine, log *slog.Logger, observer tape.Observer) (tape.Store, error) {
 	store, err := openStore(c, shared, log, observer)
@@ -38,8 +37,6 @@ func openStore(c *config.Config, shared *engine, log *slog.Logger, observer tape
 	switch {
 	case c.Tape.Store == "postgres":
 		store, err = openPostgres(c, shared, log, observer)
-	case c.Tape.Store == config.EngineNATS:
-		store, err = shared.tapes(log, observer)
 	case c.Data == "":
 		return logs.NewMemory(0, observer), nil
 	default:
@@ -58,9 +55,6 @@ func tapesError(c *config.Config, err error) error {
 	if c.Tape.Store == "postgres" {
 		return fmt.Errorf("tape.postgres.url (%s): cannot use the database of sessions: %s", c.Source("tape.postgres.url"), strings.TrimPrefix(err.Error(), "database: "))
 	}
-	if c.Tape.Store == config.EngineNATS {
-		return engineError(c, err)
-	}
 	return dataError(c, errors.New(strings.TrimPrefix(err.Error(), "tape folder: ")))
 }
 
@@ -78,15 +72,12 @@ func tapesPlace(c *config.Config) string {
 	if c.Tape.Store == "postgres" {
 		return fmt.Sprintf("the database of tape.postgres.url (%s), schema %s", c.Source("tape.postgres.url"), c.Tape.Postgres.Schema)
 	}
-	return placeIn(c, c.Tape.Store)
+	return c.Data
 }
 
-// placeIn is where an engine stores things, for people.
-func placeIn(c *config.Config, engine string) string {
-	if engine == config.EngineNATS {
-		return fmt.Sprintf("the NATS servers of nats.servers (%s), prefix %s", c.Source("nats.servers"), c.NATS.Prefix)
-	}
-	if engine == config.EnginePostgres {
+// enginePlace is where the engine stores things, for people.
+func enginePlace(c *config.Config) string {
+	if c.Engine == config.EnginePostgres {
 		return fmt.Sprintf("the database of postgres.url (%s), schema %s", c.Source("postgres.url"), c.Postgres.Schema)
 	}
 	return c.Data

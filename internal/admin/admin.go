@@ -92,9 +92,9 @@ func newHandler(
 	a.mux.HandleFunc("GET /readyz", public.ServeHTTP)
 	a.mux.HandleFunc("GET /debug/pprof", a.index)
 	a.mux.HandleFunc("GET /debug/pprof/{$}", a.index)
-	a.mux.HandleFunc("GET /debug/pprof/profile", a.profile)
-	a.mux.HandleFunc("GET /debug/pprof/trace", a.trace)
-	a.mux.HandleFunc("GET /debug/pprof/{name}", a.lookup)
+	a.mux.HandleFunc("GET /debug/pprof/profile", a.exclusive(record("profile", profileSeconds, maxProfileSeconds, pprof.StartCPUProfile, pprof.StopCPUProfile)))
+	a.mux.HandleFunc("GET /debug/pprof/trace", a.exclusive(record("trace", traceSeconds, maxTraceSeconds, trace.Start, trace.Stop)))
+	a.mux.HandleFunc("GET /debug/pprof/{name}", a.exclusive(lookup))
 	a.mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { web.Refuse(w, errAdminPath) })
 	return a, nil
 }
@@ -176,27 +176,29 @@ func (a *handler) index(w http.ResponseWriter, _ *http.Request) {
 	fmt.Fprintf(w, "  %-14sfor ?seconds=%d, %d at most; to be read with \"go tool trace FILE\"\n", "trace", traceSeconds, maxTraceSeconds)
 }
 
-// begin gives a request the right to make a profile, until end is called. It answers those that do not get it.
-func (a *handler) begin(w http.ResponseWriter) bool {
-	if !a.profiling.TryLock() {
-		web.Refuse(w, errProfiling)
-		return false
+// exclusive answers one request for a profile at a time.
+func (a *handler) exclusive(h http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if !a.profiling.TryLock() {
+			web.Refuse(w, errProfiling)
+			return
+		}
+		defer a.profiling.Unlock()
+		h(w, r)
 	}
-	return true
 }
 
 // lookup writes one of the profiles that the runtime keeps.
-func (a *handler) lookup(w http.ResponseWriter, r *http.Request) {
+func lookup(w http.ResponseWriter, r *http.Request) {
 	p := pprof.Lookup(r.PathValue("name"))
 	if p == nil {
 		web.Refuse(w, errAdminPath)
 		return
 	}
 	debug, ok := wholeNumber(w, r, "debug", 0, 2)
-	if !ok || !a.begin(w) {
+	if !ok {
 		return
 	}
-	defer a.profiling.Unlock()
 	if p.Name() == "heap" && r.URL.Query().Has("gc") {
 		runtime.GC()
 	}
@@ -204,34 +206,24 @@ func (a *handler) lookup(w http.ResponseWriter, r *http.Request) {
 	_ = p.WriteTo(w, debug) // the client may have gone away
 }
 
-// profile writes what the CPU does in the next seconds.
-func (a *handler) profile(w http.ResponseWriter, r *http.Request) {
-	a.record(w, r, "profile", profileSeconds, maxProfileSeconds, pprof.StartCPUProfile, pprof.StopCPUProfile)
-}
-
-// trace writes what the scheduler does in the next seconds.
-func (a *handler) trace(w http.ResponseWriter, r *http.Request) {
-	a.record(w, r, "trace", traceSeconds, maxTraceSeconds, trace.Start, trace.Stop)
-}
-
-func (a *handler) record(w http.ResponseWriter, r *http.Request, name string, seconds, most int, start func(io.Writer) error, stop func()) {
-	seconds, ok := wholeNumber(w, r, "seconds", seconds, most)
-	if !ok || !a.begin(w) {
-		return
-	}
-	defer a.profiling.Unlock()
-	profileHeaders(w, name, true)
-	if err := start(w); err != nil { // something else in this process does the same
-		w.Header().Del("Content-Disposition")
-		web.Refuse(w, errProfiling)
-		return
-	}
-	defer stop()
-	over := time.NewTimer(time.Duration(seconds) * time.Second)
-	defer over.Stop()
-	select {
-	case <-over.C:
-	case <-r.Context().Done():
+// record writes what happens in the next seconds.
+func record(name string, seconds, maxSeconds int, start func(io.Writer) error, stop func()) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		seconds, ok := wholeNumber(w, r, "seconds", seconds, maxSeconds)
+		if !ok {
+			return
+		}
+		profileHeaders(w, name, true)
+		if err := start(w); err != nil { // something else in this process does the same
+			w.Header().Del("Content-Disposition")
+			web.Refuse(w, errProfiling)
+			return
+		}
+		defer stop()
+		select {
+		case <-time.After(time.Duration(seconds) * time.Second):
+		case <-r.Context().Done():
+		}
 	}
 }
 
@@ -274,7 +266,7 @@ func Listen(
 	}
 	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", c.Admin.Addr)
 	if err != nil {
-		return nil, fmt.Errorf("admin.addr (%s): cannot listen on %s: %w", c.Source("admin.addr"), c.Admin.Addr, reason(err))
+		return nil, fmt.Errorf("admin.addr (%s): %w", c.Source("admin.addr"), err)
 	}
 	server := &http.Server{
 		Handler: a, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 15 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10,
@@ -303,12 +295,4 @@ func Listen(
 		server.Close()
 		wg.Wait()
 	}, nil
-}
-
-// reason is what an error of the network says without the words around it.
-func reason(err error) error {
-	if e, ok := errors.AsType[*net.OpError](err); ok {
-		return e.Err
-	}
-	return err
 }

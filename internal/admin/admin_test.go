@@ -4,9 +4,12 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -15,6 +18,7 @@ import (
 	"github.com/lingserve/lingserve/internal/config"
 	"github.com/lingserve/lingserve/internal/telemetry"
 	"github.com/lingserve/lingserve/tool"
+	"github.com/lingserve/lingserve/web"
 )
 
 // adminOf is the admin listener's handler for these settings. Its keys are those of an admin and of a user; without, there are none.
@@ -258,6 +262,57 @@ func TestTheLogSaysWhereTheKeyOfAnAdminTravelsUnencrypted(t *testing.T) {
 				t.Error(out.String())
 			}
 		})
+	}
+}
+
+// DO-09: clients that hold all connections of the public port do not reach the admin port.
+func TestTheAdminPortAnswersProbesWhileThePublicPortIsFlooded(t *testing.T) {
+	server, err := web.New(web.Options{Limits: web.Limits{Connections: 4}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	public, err := server.Listen(t.Context(), "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := server.HTTPServer()
+	var serving sync.WaitGroup
+	defer serving.Wait()
+	defer srv.Close()
+	serving.Go(func() { _ = srv.Serve(public) })
+	var out strings.Builder
+	stop, err := Listen(
+		&config.Config{Admin: config.Admin{Addr: "127.0.0.1:0"}}, &access.Door{}, telemetry.NewMetrics("v1", "", telemetry.MetricNames{}),
+		adapter.NewBudget(adapter.BudgetOptions{}), server.Handler(), slog.New(slog.NewTextHandler(&out, nil)),
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	address := regexp.MustCompile(`addr=(\S+)`).FindStringSubmatch(out.String())[1]
+	for range 40 {
+		c, err := net.Dial("tcp", public.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if _, err := io.WriteString(c, "GET /healthz HTTP/1.1\r\n"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	for range 20 {
+		for _, path := range []string{"/healthz", "/readyz"} {
+			resp, err := client.Get("http://" + address + path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp.Body.Close()
+			if resp.StatusCode != http.StatusOK {
+				t.Errorf("%s: %s", path, resp.Status)
+			}
+		}
 	}
 }
 

@@ -58,59 +58,37 @@ func TestAReplicaThatIsAloneKeepsWhatItHasSaid(t *testing.T) {
 	t.Logf("seed %d%s", *seed, w.table())
 }
 
-// CL-05, CL-06, CL-07, CL-08, CL-09: two replicas and three NATS servers, of which one after the other dies.
-func TestReplicasThatShareRunsKeepWhatTheyHaveSaid(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, setup{nodes: 3, replicas: 2})
-	w.play(30, 12, 0, 800*time.Millisecond, killReplica, rollingRestart, restartNode)
-	t.Logf("seed %d%s", *seed, w.table())
-}
-
-// CL-14: three replicas and a database that dies, too.
+// CL-05, CL-06, CL-07, CL-08, CL-09, CL-14: three replicas and a database that dies, too.
 func TestReplicasThatShareADatabaseKeepWhatTheyHaveSaid(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, setup{postgres: true, replicas: 3})
+	w := newWorld(t, setup{replicas: 3})
 	w.play(30, 12, 0, 800*time.Millisecond, killReplica, rollingRestart, killDatabase)
 	t.Logf("seed %d%s", *seed, w.table())
 }
 
-// CL-05 to CL-10, and CL-14, in long: as many sessions as are asked for, and all faults, with two replicas or three.
+// CL-05 to CL-10, and CL-14, in long: as many sessions as are asked for, and all faults.
 func TestChaos(t *testing.T) {
 	if *sessions == 0 {
 		t.Skip("long: go test ./internal/chaos -run TestChaos -timeout 0 -args -sessions 1000")
 	}
-	faults := []fault{killReplica, killReplica, restartReplica, rollingRestart, stopReplica}
-	shared, servers := setup{replicas: 3}, "three NATS servers"
-	switch *engine {
-	case "nats":
-		shared.nodes = 3
-		faults = append(faults, killLeader, restartNode, stopNode)
-	case "postgres":
-		shared.postgres, servers = true, "PostgreSQL"
-		faults = append(faults, killDatabase, crashDatabase, restartDatabase, stopDatabase)
-	default:
-		t.Fatalf("-engine %q: nats or postgres", *engine)
+	faults := []fault{
+		killReplica, killReplica, restartReplica, rollingRestart, stopReplica, killDatabase, crashDatabase, restartDatabase, stopDatabase,
 	}
+	const replicas = 3
 	t.Run("on loopback", func(t *testing.T) {
-		s := shared
-		if s.nodes > 0 {
-			s.replicas = 2 // and two more processes
-		}
-		w := newWorld(t, s)
+		w := newWorld(t, setup{replicas: replicas})
 		w.play(*sessions, *at, *duration, 4*time.Second, faults...)
-		fmt.Printf("\n%d replicas, %s, on loopback; seed %d, %v.\n%s",
-			s.replicas, servers, *seed, time.Since(w.began).Round(time.Second), w.table())
+		fmt.Printf("\n%d replicas on loopback; seed %d, %v.\n%s",
+			replicas, *seed, time.Since(w.began).Round(time.Second), w.table())
 	})
 	t.Run("in network namespaces", func(t *testing.T) {
 		network, err := fleet.NewNetwork()
 		if err != nil {
 			t.Skip(err)
 		}
-		s := shared
-		s.network = network
-		w := newWorld(t, s)
+		w := newWorld(t, setup{replicas: replicas, network: network})
 		w.play(*sessions/5, *at, *duration/5, 4*time.Second, append(partitions(network), faults...)...)
-		fmt.Printf("\n%d replicas, %s, each in a network namespace; seed %d, %v.\n%s",
-			s.replicas, servers, *seed, time.Since(w.began).Round(time.Second), w.table())
+		fmt.Printf("\n%d replicas, each in a network namespace; seed %d, %v.\n%s",
+			replicas, *seed, time.Since(w.began).Round(time.Second), w.table())
 	})
 }

@@ -1,5 +1,5 @@
-// Package chaos holds no code of the product: its tests run several replicas of the program and the NATS servers or the PostgreSQL server that they share, each
-// in a process of its own, let clients begin runs, follow them, come back and talk in sessions, and meanwhile kill, stop and part the
+// Package chaos holds no code of the product: its tests run several replicas of the program and the PostgreSQL server that they share, each in a
+// process of its own, let clients begin runs, follow them, come back and talk in sessions, and meanwhile kill, stop and part the
 // processes. What every client has seen is held to a model of what must come out:
 //
 //   - a document that is said to be complete is the one that its input gives; every other end says why;
@@ -13,5 +13,4 @@
 //	go test -race -tags nightly ./internal/chaos                                          some seconds
 //	go test -tags nightly ./internal/chaos -timeout 0 -args -sessions 1000 -for 10m       as make chaos does
 //	go test -tags nightly ./internal/chaos -timeout 0 -args -sessions 1000 -seed 7        the same sessions again
-//	go test -tags nightly ./internal/chaos -timeout 0 -args -sessions 1000 -engine postgres
 package chaos

@@ -6,7 +6,6 @@ import (
 	"context"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/lingserve/lingserve/internal/fleet"
@@ -53,35 +52,6 @@ var (
 		pause(ctx, 10*time.Second)
 		w.must(r.Resume())
 	}}
-	killLeader = fault{"kill -9 of the NATS server that leads", func(ctx context.Context, w *world, random *rand.Rand) {
-		stream := []string{"lingserve_LOG_runs", "lingserve_TAPES"}[random.IntN(2)]
-		n, err := w.fleet.Leader(ctx, stream)
-		if err != nil {
-			w.fail("%v", err)
-			return
-		}
-		w.happened("kill -9 of %s, which leads %s", n.Name(), strings.TrimPrefix(stream, "lingserve_"))
-		n.Kill()
-		pause(ctx, time.Duration(random.IntN(8000))*time.Millisecond)
-		w.must(n.Start())
-	}}
-	restartNode = fault{"SIGTERM of a NATS server", func(ctx context.Context, w *world, random *rand.Rand) {
-		n := w.fleet.Nodes[random.IntN(len(w.fleet.Nodes))]
-		w.happened("SIGTERM of %s", n.Name())
-		n.Stop()
-		pause(ctx, time.Duration(random.IntN(2000))*time.Millisecond)
-		w.must(n.Start())
-	}}
-	stopNode = fault{"SIGSTOP of a NATS server for 10 s", func(ctx context.Context, w *world, random *rand.Rand) {
-		n := w.fleet.Nodes[random.IntN(len(w.fleet.Nodes))]
-		w.happened("SIGSTOP of %s for 10 s", n.Name())
-		w.must(n.Pause())
-		pause(ctx, 10*time.Second)
-		w.must(n.Resume())
-	}}
-)
-
-var (
 	killDatabase = fault{"kill -9 of PostgreSQL", func(ctx context.Context, w *world, random *rand.Rand) {
 		w.happened("kill -9 of PostgreSQL")
 		defer w.outage()()
@@ -113,7 +83,7 @@ var (
 // database is what the PostgreSQL server is called in a network.
 const database = "db"
 
-// partitions are the faults of a network: a server, or a replica, that nobody reaches.
+// partitions are the faults of a network: the database, or a replica, that nobody reaches.
 func partitions(network *fleet.Network) []fault {
 	part := func(w *world, ctx context.Context, name string, d time.Duration) {
 		w.happened("nobody reaches %s for %v", name, d)
@@ -122,14 +92,9 @@ func partitions(network *fleet.Network) []fault {
 		w.must(network.Join(name))
 	}
 	return []fault{
-		{"a server of the engine cut off for some seconds", func(ctx context.Context, w *world, random *rand.Rand) {
-			name := database
-			if w.database == nil {
-				name = w.fleet.Nodes[random.IntN(len(w.fleet.Nodes))].Name()
-			} else {
-				defer w.outage()()
-			}
-			part(w, ctx, name, time.Duration(5+random.IntN(10))*time.Second)
+		{"PostgreSQL cut off for some seconds", func(ctx context.Context, w *world, random *rand.Rand) {
+			defer w.outage()()
+			part(w, ctx, database, time.Duration(5+random.IntN(10))*time.Second)
 		}},
 		{"a replica cut off for some seconds", func(ctx context.Context, w *world, random *rand.Rand) {
 			part(w, ctx, w.someReplica(random).Name, time.Duration(5+random.IntN(10))*time.Second)

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lingserve/lingserve/internal/fleet"
 	"github.com/lingserve/lingserve/internal/program"
 )
 
@@ -18,7 +17,6 @@ var (
 	seed     = flag.Uint64("seed", 0, "what the sessions follow from; 0 is another one each time")
 	duration = flag.Duration("for", 0, "how long the long form goes on at least")
 	at       = flag.Int("at-once", 60, "sessions at once in the long form")
-	engine   = flag.String("engine", "nats", "what replicas share in the long form: three NATS servers, or one of PostgreSQL (postgres)")
 	verbose  = flag.Bool("faults", false, "print each fault when it happens")
 )
 
@@ -26,7 +24,6 @@ var (
 var binary program.Binary
 
 func TestMain(m *testing.M) {
-	fleet.Main()
 	flag.StringVar(&binary.Given, "program", "", "the server's program; where none is named it is built")
 	flag.Parse()
 	if *seed == 0 {

@@ -33,17 +33,16 @@ const (
 
 // setup says what a world is like.
 type setup struct {
-	nodes, replicas int
-	postgres        bool // replicas share a database in place of nodes
-	network         *fleet.Network
-	args            []string
+	replicas int // that share a database, unless there is one
+	network  *fleet.Network
+	args     []string
 }
 
 // world is a fleet, the models' server of its replicas, and what was seen of it all.
 type world struct {
 	t        testing.TB
 	fleet    *fleet.Fleet
-	database *postgrestest.Server // nil with NATS, and for a replica that is alone
+	database *postgrestest.Server // nil for a replica that is alone
 	model    *model
 	http     *http.Client
 	local    bool // there is one replica, which has nobody to take over its runs
@@ -92,7 +91,7 @@ func newWorld(t testing.TB, s setup) *world {
 	}
 	dir := t.TempDir()
 	w := &world{
-		t: t, model: newModel(), local: s.nodes == 0 && !s.postgres, counts: map[string]int{}, times: map[string][]time.Duration{},
+		t: t, model: newModel(), local: s.replicas == 1, counts: map[string]int{}, times: map[string][]time.Duration{},
 		http: &http.Client{Transport: &http.Transport{
 			MaxIdleConnsPerHost: 16, DialContext: (&net.Dialer{Timeout: 2 * time.Second}).DialContext,
 		}},
@@ -120,12 +119,12 @@ func newWorld(t testing.TB, s setup) *world {
 	serving.Go(func() { _ = models.Serve(l) }) // until it is closed
 	t.Cleanup(func() { _ = models.Close(); serving.Wait() })
 	var database string
-	if s.postgres {
+	if s.replicas > 1 {
 		w.startDatabase(s.network)
 		database = w.database.URL()
 	}
 	if w.fleet, err = fleet.New(fleet.Options{
-		Program: path, Dir: dir, Nodes: s.nodes, Database: database, Replicas: s.replicas, Network: s.network,
+		Program: path, Dir: dir, Database: database, Replicas: s.replicas, Network: s.network,
 		Args: append([]string{
 			"--workflows", dir, "--config", config, "--model", "openai:m", "--retries-attempts", "1", "--grace", "300ms",
 			"--limit-requests", "0", "--limit-runs", "0", "--limit-streams-per-caller", "20000", "--log-access", "off",

@@ -1,8 +1,8 @@
 //go:build unix
 
-// Command clusterup runs a whole installation on this machine, to try it out: three NATS servers, three replicas of the program and a
-// load balancer in front of them, each a process of its own on loopback. It prints what can be done with them, starts again what was
-// killed, and ends all of them with ctrl-C. The model is the built-in one, unless the environment names another.
+// Command clusterup runs a whole installation on this machine, to try it out: a PostgreSQL server, three replicas of the program and,
+// if haproxy is installed, a load balancer in front of them, each a process of its own. It prints what can be done with them, starts killed
+// replicas again, and ends all of them with ctrl-C. The model is the built-in one, unless the environment names another.
 package main
 
 import (
@@ -17,16 +17,15 @@ import (
 	"syscall"
 
 	"github.com/lingserve/lingserve/internal/fleet"
+	"github.com/lingserve/lingserve/internal/postgrestest"
 	"github.com/lingserve/lingserve/internal/program"
 )
 
 func main() {
-	fleet.Main()
 	var o options
 	flag.StringVar(&o.program, "program", "", "the server's program; where none is named it is built")
 	flag.StringVar(&o.addr, "addr", "127.0.0.1:8080", "where the load balancer listens")
-	flag.StringVar(&o.dir, "dir", "", "a folder for all data, which is kept; where none is named it is a temporary one")
-	flag.IntVar(&o.nodes, "nodes", 3, "how many NATS servers there are, 1 or 3")
+	flag.StringVar(&o.dir, "dir", "", "a folder for the files of the replicas, which is kept; the default is a temporary one")
 	flag.IntVar(&o.replicas, "replicas", 3, "how many replicas there are")
 	flag.Usage = func() {
 		fmt.Fprint(flag.CommandLine.Output(), "clusterup [flags] [-- settings of each replica, as lingserve serve has them, with whole paths]\n\n")
@@ -44,7 +43,7 @@ func main() {
 
 type options struct {
 	program, addr, dir string
-	nodes, replicas    int
+	replicas           int
 }
 
 // passed are variables of the environment that the replicas get, so that a model of one's own answers.
@@ -73,15 +72,23 @@ func run(ctx context.Context, o options, more []string) (err error) {
 			env = append(env, name+"="+value)
 		}
 	}
+	fmt.Println("Starting PostgreSQL and", o.replicas, "replicas …")
+	database, err := postgrestest.Start()
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil // somebody has changed their mind
+		}
+		return err
+	}
+	defer func() { err = errors.Join(err, database.Stop()) }()
 	f, err := fleet.New(fleet.Options{
-		Program: path, Dir: o.dir, Nodes: o.nodes, Replicas: o.replicas, Env: env,
+		Program: path, Dir: o.dir, Database: database.URL(), Replicas: o.replicas, Env: env,
 		Args: append([]string{"--demo-pace", "10", "--grace", "5s", "--inline-workflows"}, more...),
 	})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	fmt.Println("Starting", o.nodes, "NATS servers and", o.replicas, "replicas …")
 	if err := f.Start(ctx); err != nil {
 		if ctx.Err() != nil {
 			return nil // somebody has changed their mind
@@ -98,7 +105,7 @@ func run(ctx context.Context, o options, more []string) (err error) {
 	default:
 		defer b.Close()
 	}
-	fmt.Print(explain(f, b, o.dir))
+	fmt.Print(explain(f, b, database.URL(), o.dir))
 	watch(ctx, f)
 	fmt.Println("\nStopping …")
 	for _, r := range f.Replicas { // one after the other, as in a rolling restart
@@ -110,12 +117,9 @@ func run(ctx context.Context, o options, more []string) (err error) {
 }
 
 // explain is how it is tried out.
-func explain(f *fleet.Fleet, b *fleet.Balancer, dir string) string {
+func explain(f *fleet.Fleet, b *fleet.Balancer, database, dir string) string {
 	var t strings.Builder
-	fmt.Fprintf(&t, "\n  data            %s\n  logs            %s\n", dir, filepath.Join(dir, "*", "log"))
-	for _, n := range f.Nodes {
-		fmt.Fprintf(&t, "  NATS server %s  nats://%s   process %d\n", n.Name(), n.Address(), n.Pid())
-	}
+	fmt.Fprintf(&t, "\n  database        %s\n  files           %s\n  logs            %s\n", database, dir, filepath.Join(dir, "*", "log"))
 	for _, r := range f.Replicas {
 		fmt.Fprintf(&t, "  replica %s      %s   process %d\n", r.Name, r.URL, r.Pid())
 	}
@@ -136,8 +140,8 @@ Cancel it at one that does not run it:
 
   curl -X POST %[2]s/v1/runs/$RUN/cancel
 
-Kill the one that runs it, while the other is followed: within 6 s the reader gets the end, "interrupted". Whatever is killed, a NATS
-server too, is started again after %[5]s.
+Kill the one that runs it, while the other is followed: within 6 s the reader gets the end, "interrupted". A killed
+replica is started again after %[5]s.
 
   kill -9 %[3]d
 

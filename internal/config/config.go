@@ -36,8 +36,7 @@ type Config struct {
 	Agents          []Agent
 	MCP             []MCPServer
 	Channels        []Channel // that run; the web and the terminal, which are always there, only where something is said of them
-	Engine          string    // EngineLocal, EngineNATS or EnginePostgres
-	NATS            NATS
+	Engine          string    // EngineLocal or EnginePostgres
 	Postgres        SharedPostgres
 	Demo            Demo
 	Run             Run
@@ -103,7 +102,7 @@ type Turn struct {
 
 // Tape says how sessions are kept.
 type Tape struct {
-	Store    string // file, postgres or nats
+	Store    string // file or postgres
 	Sync     string // of files: none, interval, turn or always
 	Postgres Postgres
 }

@@ -85,6 +85,8 @@ func (r *fileReader) readOther(k, v *yaml.Node, prefix string) {
 		r.named(mcpNames, v, r.checkMCP)
 	case prefix == "" && name == "channels":
 		r.channels(v)
+	case prefix == "" && (name == "nats" || strings.HasPrefix(name, "nats.")):
+		r.Errorf(k, name, "%s", useEnginePostgres)
 	case prefix == providers && !dotted:
 		r.provider(k, v)
 	case ofProvider && name == "headers":

@@ -84,7 +84,6 @@ func Load(flags *Flags, environ []string) (*Config, error) {
 	l.finishPrices()
 	l.finishAuth()
 	l.finishEngine()
-	l.finishPostgres()
 	l.finishTape()
 	l.finishFiles()
 	if l.noFile {
@@ -92,6 +91,7 @@ func Load(flags *Flags, environ []string) (*Config, error) {
 	}
 	l.chooseModel()
 	l.finishModels()
+	l.checkRemovedVariables()
 	l.warnOfVariables(environ)
 	if len(l.errs) > 0 {
 		return nil, errors.Join(l.errs...)

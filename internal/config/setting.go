@@ -32,6 +32,7 @@ type Setting struct {
 	required bool                         // what is written for it may not be empty
 	flag     string                       // its name on the command line, where that is not the key's
 	example  string                       // of an element, where it is a list
+	removed  map[string]string            // values that are not supported any more, with what to do instead
 	chain    bool                         // text that may be a list in the file, joined with commas
 	path     []string                     // the parts of the key, where one of them has a dot; else nil
 }
@@ -150,7 +151,6 @@ var top = bind("", whole, []Setting{
 // sections are groups of settings, one below the other.
 var sections = bind("", whole, slices.Concat(
 	engineSettings,
-	natsSettings,
 	postgresSettings,
 	coreSettings,
 	authSettings,
@@ -180,8 +180,8 @@ var coreSettings = []Setting{
 	{Key: "turn.queue", Default: "16", Min: "1", Help: "waiting messages of a session; more are refused"},
 	{Key: "turn.queue_total", Default: "4096", Min: "1", Help: "waiting messages of all sessions; more are refused"},
 	{
-		Key: "tape.store", Default: "file", OneOf: []string{"file", "postgres", EngineNATS},
-		Help: "storage of sessions: file (data folder), postgres, or nats (the default with engine nats)",
+		Key: "tape.store", Default: "file", OneOf: []string{"file", "postgres"}, removed: map[string]string{"nats": useTapePostgres},
+		Help: "storage of sessions: file (data folder) or postgres (the default with engine postgres)",
 	},
 	{
 		Key: "tape.sync", Default: "interval", OneOf: []string{"none", "interval", "turn", "always"},

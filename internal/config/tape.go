@@ -4,9 +4,6 @@ import "net/url"
 
 // CheckTape reports what the store of sessions lacks.
 func (c *Config) CheckTape() error {
-	if c.Tape.Store == EngineNATS && c.Engine != EngineNATS {
-		return c.wrong("tape.store", "store nats needs engine nats; set engine to nats, and nats.servers to its servers")
-	}
 	if c.Tape.Store != "postgres" || c.Tape.Postgres.URL != "" {
 		return nil
 	}

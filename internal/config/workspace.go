@@ -26,13 +26,17 @@ func (c *Config) secretFiles() []secretFile {
 		{"the configuration file", c.fileRead, "config", false},
 		{"the file of API keys", c.Auth.KeysFile, "auth.keys_file", false},
 		{"the key of the certificate", c.TLS.Key, "tls.key", false},
-		{"the credentials for NATS", c.NATS.Creds, "nats.creds", false},
-		{"the NKey for NATS", c.NATS.NKey, "nats.nkey", false},
-		{"the key of the certificate for NATS", c.NATS.TLS.Key, "nats.tls.key", false},
 	}
-	if u, err := url.Parse(c.Tape.Postgres.URL.Reveal()); err == nil {
+	for _, database := range []struct {
+		key string
+		url Secret
+	}{{"tape.postgres.url", c.Tape.Postgres.URL}, {"postgres.url", c.Postgres.URL}} {
+		u, err := url.Parse(database.url.Reveal())
+		if err != nil || database.key == "postgres.url" && database.url == c.Tape.Postgres.URL {
+			continue
+		}
 		for _, name := range []string{"sslkey", "passfile"} {
-			list = append(list, secretFile{"the " + name + " of the database", u.Query().Get(name), "tape.postgres.url", false})
+			list = append(list, secretFile{"the " + name + " of the database", u.Query().Get(name), database.key, false})
 		}
 	}
 	return append(list, c.secretsFrom...)

@@ -20,6 +20,9 @@ import (
 // ErrNoBalancer says that haproxy is not installed.
 var ErrNoBalancer = errors.New("haproxy is not installed (Debian: apt-get install haproxy)")
 
+// endWait is how long a balancer may take to end.
+const endWait = time.Minute
+
 // Free says whether nobody listens at an address, host and port. haproxy does not: where another one is there, both get connections.
 func Free(ctx context.Context, address string) error {
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
@@ -92,7 +95,7 @@ func (f *Fleet) Balance(ctx context.Context, dir, address string) (*Balancer, er
 
 // balancing is the configuration: no replica is preferred, and an answer may be silent for as long as it likes to be. A request that no
 // replica has taken goes to another one. One that a replica has taken, and did not answer, is sent again only where that does no harm:
-// not where it begins a run without a key, since the run would begin twice. Where no replica is ready, as while NATS servers elect, they
+// not where it begins a run without a key, since the run would begin twice. Where no replica is ready, as while the database is away, they
 // are asked all the same: they have what goes on, and say of the rest when to come again.
 func (f *Fleet) balancing(address string) string {
 	var b, servers, tracked, unasked strings.Builder
@@ -129,7 +132,7 @@ frontend lingserve
     default_backend replicas
 
 backend replicas
-    # One that drains, or does not reach NATS, says so here, and gets no more requests.
+    # One that drains, or does not reach the database, says so here, and gets no more requests.
     option httpchk GET /readyz
     http-check expect status 200
     # A replica that is being restarted refuses connections, breaks them off, or answers 503: another one takes the request.
@@ -148,7 +151,7 @@ backend unready
 // Close ends the balancer, and all connections with it.
 func (b *Balancer) Close() {
 	_ = b.cmd.Process.Signal(syscall.SIGTERM) // which fails where it is gone
-	late := time.AfterFunc(startWait, func() { _ = b.cmd.Process.Kill() })
+	late := time.AfterFunc(endWait, func() { _ = b.cmd.Process.Kill() })
 	defer late.Stop()
 	<-b.ended
 }

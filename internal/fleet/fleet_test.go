@@ -3,8 +3,6 @@
 package fleet
 
 import (
-	"context"
-	"errors"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -13,21 +11,12 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/nats-io/nats.go/jetstream"
 )
-
-func TestMain(m *testing.M) {
-	Main()
-	os.Exit(m.Run())
-}
 
 func TestAFleetThatCannotBeIsRefused(t *testing.T) {
 	for name, o := range map[string]Options{
-		"two NATS servers":                       {Nodes: 2, Replicas: 1},
-		"several replicas with the local engine": {Replicas: 2},
-		"NATS servers and a database":            {Nodes: 3, Database: "postgres://x/y", Replicas: 3},
-		"no replicas":                            {Nodes: 1},
+		"several replicas without a database": {Replicas: 2},
+		"no replicas":                         {Database: "postgres://x/y"},
 	} {
 		o.Dir = t.TempDir()
 		if _, err := New(o); err == nil || !strings.HasPrefix(err.Error(), "fleet: ") {
@@ -42,7 +31,7 @@ func TestTheBalancersConfigurationIsOne(t *testing.T) {
 	if err != nil {
 		t.Skip(ErrNoBalancer)
 	}
-	f, err := New(Options{Dir: t.TempDir(), Nodes: 3, Replicas: 3})
+	f, err := New(Options{Dir: t.TempDir(), Database: "postgres://x/y", Replicas: 3})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +49,7 @@ func TestTheBalancerTakesNoAddressOfAnotherOne(t *testing.T) {
 	if _, err := exec.LookPath("haproxy"); err != nil {
 		t.Skip(ErrNoBalancer)
 	}
-	f, err := New(Options{Dir: t.TempDir(), Nodes: 3, Replicas: 3})
+	f, err := New(Options{Dir: t.TempDir(), Database: "postgres://x/y", Replicas: 3})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,12 +69,12 @@ func TestTheBalancerTakesNoAddressOfAnotherOne(t *testing.T) {
 	}
 }
 
-// While NATS servers elect, no replica is ready, and each says so better than a balancer can.
+// While the database is away, no replica is ready, and each says so better than a balancer can.
 func TestTheBalancerAsksReplicasThatAreNotReadyWhereNoOtherIs(t *testing.T) {
 	if _, err := exec.LookPath("haproxy"); err != nil {
 		t.Skip(ErrNoBalancer)
 	}
-	f, err := New(Options{Dir: t.TempDir(), Nodes: 3, Replicas: 1})
+	f, err := New(Options{Dir: t.TempDir(), Database: "postgres://x/y", Replicas: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,65 +118,5 @@ func TestTheBalancerAsksReplicasThatAreNotReadyWhereNoOtherIs(t *testing.T) {
 		if resp.StatusCode != http.StatusServiceUnavailable || resp.Header.Get("Retry-After") != "7" {
 			t.Errorf("%s: %s, Retry-After %q", method, resp.Status, resp.Header.Get("Retry-After"))
 		}
-	}
-}
-
-// A server has its data and its address when it is started again, and nothing of it is left behind its end.
-func TestAServerThatIsKilledComesBackWithItsData(t *testing.T) {
-	f, err := New(Options{Dir: t.TempDir(), Nodes: 1, Replicas: 1, Program: "none"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	n := f.Nodes[0]
-	if err := n.Start(); err != nil {
-		t.Fatal(err)
-	}
-	if err := f.ask(t.Context(), func(ctx context.Context, js jetstream.JetStream) error {
-		if _, err := js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{Name: "S", Subjects: []string{"s"}}); err != nil {
-			return err
-		}
-		_, err := js.Publish(ctx, "s", []byte("kept"))
-		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
-	ended := n.Ended()
-	if p, err := os.FindProcess(n.Pid()); err != nil || p.Kill() != nil {
-		t.Fatalf("process %d cannot be killed: %v", n.Pid(), err)
-	}
-	<-ended // somebody else has killed it
-	if n.Up() || n.Pid() != 0 {
-		t.Error("it is still there")
-	}
-	if err := n.Start(); err != nil || !n.Up() {
-		t.Fatalf("it does not come back: %v", err)
-	}
-	n.Kill()
-	if n.Up() || !errors.Is(n.Pause(), os.ErrProcessDone) {
-		t.Error("it is still there")
-	}
-	if err := n.Start(); err != nil {
-		t.Fatal(err)
-	}
-	leader, err := f.Leader(t.Context(), "S")
-	if err != nil || leader != n {
-		t.Errorf("the stream is led by %v: %v", leader, err)
-	}
-	if err := f.ask(t.Context(), func(ctx context.Context, js jetstream.JetStream) error {
-		s, err := js.Stream(ctx, "S")
-		if err != nil {
-			return err
-		}
-		m, err := s.GetLastMsgForSubject(ctx, "s")
-		if err == nil && string(m.Data) != "kept" {
-			t.Errorf("it has %q", m.Data)
-		}
-		return err
-	}); err != nil {
-		t.Error(err)
-	}
-	if err := f.Close(); err != nil || n.Up() {
-		t.Errorf("it is there behind its end: %v", err)
 	}
 }

@@ -10,8 +10,11 @@ import (
 )
 
 // Main runs the tests of a package, for TestMain, and fails it if they left goroutines that do not end.
-func Main(m *testing.M, ignored ...goleak.Option) {
-	code := m.Run()
+func Main(m *testing.M, ignored ...goleak.Option) { Run(m.Run, ignored...) }
+
+// Run is Main for a package that does more than run its tests. run returns the code of its exit.
+func Run(run func() int, ignored ...goleak.Option) {
+	code := run()
 	if code == 0 {
 		if err := leaks(5*time.Minute, ignored...); err != nil {
 			fmt.Fprintln(os.Stderr, "the tests have passed, and left goroutines:", err)

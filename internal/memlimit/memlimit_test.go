@@ -1,110 +1,67 @@
 package memlimit
 
 import (
-	"os"
+	"math"
 	"runtime"
-	"slices"
 	"testing"
-	"testing/fstest"
 )
 
-func TestTheLimitOfTheContainerIsFoundWhereverItStands(t *testing.T) {
-	file := func(text string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(text)} }
+func TestTheMemoryLimitIsTheSettingOrElseThatOfTheSystem(t *testing.T) {
+	const none = math.MaxInt64
 	for name, tt := range map[string]struct {
-		system fstest.MapFS
-		want   int64
+		setting, goLimit, container, machine int64
+		limit, soft                          int64
+		source                               string
 	}{
-		"no control groups": {fstest.MapFS{}, 0},
-		"version 2, in a namespace of its own": {fstest.MapFS{
-			"proc/self/cgroup": file("0::/\n"), "sys/fs/cgroup/memory.max": file("536870912\n"),
-		}, 512 << 20},
-		"version 2, no limit": {fstest.MapFS{
-			"proc/self/cgroup": file("0::/\n"), "sys/fs/cgroup/memory.max": file("max\n"),
-		}, 0},
-		"version 2, a service within a slice that has less": {fstest.MapFS{
-			"proc/self/cgroup": file("0::/system.slice/lingserve.service\n"),
-			"sys/fs/cgroup/system.slice/lingserve.service/memory.max": file("2147483648\n"),
-			"sys/fs/cgroup/system.slice/memory.max":                   file("1073741824\n"),
-		}, 1 << 30},
-		"version 2, a service without a limit of its own": {fstest.MapFS{
-			"proc/self/cgroup": file("0::/system.slice/lingserve.service\n"),
-			"sys/fs/cgroup/system.slice/lingserve.service/memory.max": file("max\n"),
-			"sys/fs/cgroup/system.slice/memory.max":                   file("1073741824\n"),
-		}, 1 << 30},
-		"version 1, with the path of outside": {fstest.MapFS{
-			"proc/self/cgroup":                           file("12:cpu,cpuacct:/docker/abc\n5:memory:/docker/abc\n0::/\n"),
-			"sys/fs/cgroup/memory/memory.limit_in_bytes": file("268435456\n"),
-		}, 256 << 20},
-		"version 1, no limit": {fstest.MapFS{
-			"proc/self/cgroup":                           file("5:memory:/\n"),
-			"sys/fs/cgroup/memory/memory.limit_in_bytes": file("9223372036854771712\n"),
-		}, 0},
-		"version 1, beside the second without controllers": {fstest.MapFS{
-			"proc/self/cgroup": file("9:memory:/a:b\n1:name=systemd:/x\n0::/y\n"),
-			"sys/fs/cgroup/memory/a:b/memory.limit_in_bytes": file("1000\n"),
-		}, 1000},
-		"a path that leads out of the namespace": {fstest.MapFS{
-			"proc/self/cgroup": file("0::/../../x\n"), "sys/fs/cgroup/memory.max": file("77\n"),
-		}, 77},
-		"rubbish": {fstest.MapFS{
-			"proc/self/cgroup": file("0\n\n::\nmemory\n0::/a\n"), "sys/fs/cgroup/a/memory.max": file("-5\n"), "sys/fs/cgroup/memory.max": file("much\n"),
-		}, 0},
+		"nothing is known":                        {0, none, 0, 0, 0, 0, "none"},
+		"a container":                             {0, none, 1000 << 20, 0, 1000 << 20, 900 << 20, "container"},
+		"a small container":                       {0, none, 192 << 20, 0, (160 << 20) / 9 * 10, 160 << 20, "container"},
+		"a tiny container":                        {0, none, 48 << 20, 0, (24 << 20) / 9 * 10, 24 << 20, "container"},
+		"GOMEMLIMIT before a container":           {0, 700, 1000, 0, 700, 0, "GOMEMLIMIT"},
+		"the setting before both":                 {500 << 20, none, 1000 << 20, 0, 500 << 20, 450 << 20, "limit.memory"},
+		"the setting, GOMEMLIMIT for the garbage": {500, 700, 1000, 0, 500, 0, "limit.memory"},
+		"half of the machine":                     {0, none, 0, 2000 << 20, 1000 << 20, 900 << 20, "machine"},
+		"a container before the machine":          {0, none, 1500 << 20, 2000 << 20, 1500 << 20, 1350 << 20, "container"},
+		"a container with more than there is":     {0, none, 4000 << 20, 2000 << 20, 1000 << 20, 900 << 20, "machine"},
+		"a container with a limit that is no one": {0, none, none, 2000 << 20, 1000 << 20, 900 << 20, "machine"},
+		"GOMEMLIMIT before the machine":           {0, 700, 0, 2000, 700, 0, "GOMEMLIMIT"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := Container(tt.system); got != tt.want {
-				t.Errorf("%d, want %d", got, tt.want)
+			limit, soft, source := choose(tt.setting, tt.goLimit, tt.container, tt.machine)
+			if limit/10 != tt.limit/10 || soft/10 != tt.soft/10 || source != tt.source {
+				t.Errorf("%d and %d from %s; expected %d and %d from %s", limit, soft, source, tt.limit, tt.soft, tt.source)
 			}
 		})
 	}
-	Container(os.DirFS("/")) // whatever there is, it is no panic
 }
 
-// DO-07: where no control group has a limit, the machine has.
-func TestDO_07_TheMemoryOfTheMachineIsKnown(t *testing.T) {
-	for text, want := range map[string]int64{
-		"MemTotal:       24683928 kB\nMemFree:        22374640 kB\n": 24683928 << 10,
-		"MemFree: 3 kB\nMemTotal: 7 kB":                              7 << 10,
-		"MemTotal: many kB\n":                                        0,
-		"MemTotal: 7\n":                                              0,
-		"MemTotal: -7 kB\n":                                          0,
-		"":                                                           0,
+func TestTheNumberOfConnectionsFollowsTheNumberOfFiles(t *testing.T) {
+	for files, want := range map[uint64]int{
+		0: 16_384, 1: 1, 64: 16, 256: 64, 1024: 448, 20_000: 9936, 1 << 20: 32_768, math.MaxUint64: 32_768,
 	} {
-		system := fstest.MapFS{"proc/meminfo": &fstest.MapFile{Data: []byte(text)}}
-		if got := Machine(system); got != want {
-			t.Errorf("%d for %q, expected %d", got, text, want)
+		if got := Connections(files); got != want {
+			t.Errorf("%d files: %d connections, want %d", files, got, want)
 		}
 	}
-	if n := Machine(os.DirFS("/")); n < 64<<20 && slices.Contains([]string{"linux", "darwin", "windows"}, runtime.GOOS) {
-		t.Errorf("this machine has %d bytes; expected more", n)
+	if files := OpenFiles(); files == 0 {
+		t.Skip("this system does not say")
 	}
 }
 
-func TestTheMeterCountsWhatLivesAndNotWhatIsGarbage(t *testing.T) {
+func TestUsedMemoryIsWhatLivesWithoutGarbage(t *testing.T) {
 	const size = 64 << 20
-	m := NewMeter()
 	runtime.GC()
-	before, n := m.Read()
-	held := make([]byte, size)
+	before := Used()
+	kept := make([]byte, size)
 	runtime.GC()
-	with, more := m.Read()
+	with := Used()
 	if grown := with - before; grown < size/2 {
 		t.Errorf("it has grown by %d", grown)
 	}
-	if more <= n {
-		t.Errorf("%d collections after %d", more, n)
-	}
-	runtime.KeepAlive(held)
-	held = nil
+	runtime.KeepAlive(kept)
+	kept = nil
 	runtime.GC()
-	if after, _ := m.Read(); with-after < size/2 {
+	if after := Used(); with-after < size/2 {
 		t.Errorf("from %d to %d", with, after)
-	}
-}
-
-func BenchmarkMeter(b *testing.B) {
-	m := NewMeter()
-	b.ReportAllocs()
-	for b.Loop() {
-		m.Read()
 	}
 }

@@ -4,11 +4,13 @@ package postgrestest
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -31,6 +33,58 @@ type Server struct {
 	run   *exec.Cmd
 	alive *os.File // the server ends when nobody holds the other end
 	held  *os.File // at its end when all processes of the server have ended
+}
+
+// Run starts a server for a test and stops it when the test ends. It skips the test if the machine has no PostgreSQL. The server does not sync:
+// no test ends the machine.
+func Run(t testing.TB, settings ...string) *Server {
+	t.Helper()
+	s, err := Start(append(settings, "fsync=off")...)
+	if errors.Is(err, ErrMissing) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+var shared struct {
+	sync.Once
+	server *Server
+	err    error
+}
+
+// Shared returns the server that the tests of a package share. Each test uses a schema that no other test has. The package's TestMain calls
+// [Main]. Shared skips the test if the machine has no PostgreSQL.
+func Shared(t testing.TB) *Server {
+	t.Helper()
+	shared.Do(func() { shared.server, shared.err = Start("fsync=off") })
+	if errors.Is(shared.err, ErrMissing) {
+		t.Skip(shared.err)
+	}
+	if shared.err != nil {
+		t.Fatal(shared.err)
+	}
+	return shared.server
+}
+
+// Main runs the tests of a package for its TestMain, and stops the server of [Shared] after them. It returns the code to exit with.
+func Main(m *testing.M) (code int) {
+	code = m.Run()
+	if shared.server == nil {
+		return code
+	}
+	if err := shared.server.Stop(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return code
 }
 
 // User and Database are those of the tests.

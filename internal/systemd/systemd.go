@@ -1,109 +1,63 @@
-// Package systemd reports the state of a program to systemd, by the datagrams of sd_notify(3).
+// Package systemd reports the state of the server to systemd. Without systemd, it does nothing.
 package systemd
 
 import (
 	"context"
 	"fmt"
-	"net"
 	"net/http"
-	"os"
-	"strconv"
-	"strings"
 	"time"
+
+	"github.com/coreos/go-systemd/v22/daemon"
 )
 
-// Supervisor is the service manager that started this program. Without one, its methods do nothing.
-type Supervisor struct {
-	socket string
-	every  time.Duration // a sign of life is expected this often; 0 is never
+// notify sends variables. An error is ignored: the server works without a service manager.
+func notify(state string) { _, _ = daemon.SdNotify(false, state) }
+
+// Ready reports that the server serves an address.
+func Ready(addr string) { notify(daemon.SdNotifyReady + "\nSTATUS=serving " + addr) }
+
+// Stopping reports that the server shuts down, which takes at most grace and some seconds.
+func Stopping(grace time.Duration) {
+	notify(fmt.Sprintf("%s\nSTATUS=letting running work end\nEXTEND_TIMEOUT_USEC=%d", daemon.SdNotifyStopping, (grace + 10*time.Second).Microseconds()))
 }
 
-// New finds the service manager in the environment. The watchdog may be meant for another process.
-func New(environ func(string) string) Supervisor {
-	s := Supervisor{socket: environ("NOTIFY_SOCKET")}
-	if name, ok := strings.CutPrefix(s.socket, "@"); ok { // a name that is in no file system
-		s.socket = "\x00" + name
-	}
-	usec, err := strconv.ParseInt(environ("WATCHDOG_USEC"), 10, 64)
-	if pid := environ("WATCHDOG_PID"); err == nil && usec > 0 && (pid == "" || pid == strconv.Itoa(os.Getpid())) {
-		s.every = time.Duration(usec) * time.Microsecond
-	}
-	return s
-}
-
-// tell sends variables, as "READY=1". Nobody who listens is no error: the server serves all the same.
-func (s Supervisor) tell(state ...string) {
-	if s.socket == "" {
+// Watch notifies the watchdog until ctx ends, twice per period, while h answers /healthz with 200. It calls h without a connection: an
+// overloaded server may have no free one, and must not be restarted for that.
+func Watch(ctx context.Context, h http.Handler) {
+	period, err := daemon.SdWatchdogEnabled(false)
+	if err != nil || period == 0 {
 		return
 	}
-	conn, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: s.socket, Net: "unixgram"})
-	if err != nil {
-		return
-	}
-	defer conn.Close()
-	_ = conn.SetWriteDeadline(time.Now().Add(time.Second)) // systemd reads at once, and nobody waits for one that does not
-	_, _ = conn.Write([]byte(strings.Join(state, "\n")))
-}
-
-// Ready says that the program serves an address.
-func (s Supervisor) Ready(addr string) { s.tell("READY=1", "STATUS=serving "+addr) }
-
-// Stopping says that the program is shutting down, and how long that may take.
-func (s Supervisor) Stopping(grace time.Duration) {
-	s.tell("STOPPING=1", "STATUS=letting running work end", fmt.Sprintf("EXTEND_TIMEOUT_USEC=%d", (grace+10*time.Second).Microseconds()))
-}
-
-// Watch reports to the watchdog until ctx ends, twice per period, while h answers /healthz with 200. It calls h without a connection: an
-// overloaded server may have no free connection, and must not be restarted for that.
-func (s Supervisor) Watch(ctx context.Context, h http.Handler) {
-	if s.socket == "" || s.every == 0 {
-		return
-	}
-	tick := time.NewTicker(s.every / 2)
+	tick := time.NewTicker(period / 2)
 	defer tick.Stop()
-	for {
-		if lives(ctx, h) {
-			s.tell("WATCHDOG=1")
+	for ctx.Err() == nil {
+		if isHealthy(ctx, h) {
+			notify(daemon.SdNotifyWatchdog)
 		}
 		select {
 		case <-ctx.Done():
-			return
 		case <-tick.C:
 		}
 	}
 }
 
-func lives(ctx context.Context, h http.Handler) bool {
+func isHealthy(ctx context.Context, h http.Handler) bool {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://127.0.0.1/healthz", http.NoBody)
 	if err != nil {
 		return false
 	}
 	r.RequestURI, r.RemoteAddr = "/healthz", "127.0.0.1:1"
-	var w answer
+	w := response{header: http.Header{}, status: http.StatusOK}
 	h.ServeHTTP(&w, r)
 	return w.status == http.StatusOK
 }
 
-// answer is a response of which only the status matters.
-type answer struct {
+// response keeps the status of a response, and drops its body.
+type response struct {
 	header http.Header
 	status int
 }
 
-func (a *answer) Header() http.Header {
-	if a.header == nil {
-		a.header = http.Header{}
-	}
-	return a.header
-}
-
-func (a *answer) WriteHeader(status int) {
-	if a.status == 0 {
-		a.status = status
-	}
-}
-
-func (a *answer) Write(p []byte) (int, error) {
-	a.WriteHeader(http.StatusOK)
-	return len(p), nil
-}
+func (r *response) Header() http.Header         { return r.header }
+func (r *response) WriteHeader(status int)      { r.status = status }
+func (r *response) Write(p []byte) (int, error) { return len(p), nil }

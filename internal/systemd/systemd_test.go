@@ -1,86 +1,66 @@
-package systemd
+package systemd_test
 
 import (
 	"context"
 	"net/http"
-	"os"
 	"path/filepath"
 	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/lingserve/lingserve/internal/systemd"
 	"github.com/lingserve/lingserve/internal/systemd/systemdtest"
 )
 
-func TestTheSupervisorIsFoundInTheEnvironment(t *testing.T) {
-	pid := strconv.Itoa(os.Getpid())
-	for _, tc := range []struct {
-		name    string
-		environ map[string]string
-		want    Supervisor
-	}{
-		{"none", nil, Supervisor{}},
-		{"a socket", map[string]string{"NOTIFY_SOCKET": "/run/n"}, Supervisor{socket: "/run/n"}},
-		{"a socket without a file", map[string]string{"NOTIFY_SOCKET": "@n"}, Supervisor{socket: "\x00n"}},
-		{"a watchdog", map[string]string{"NOTIFY_SOCKET": "/run/n", "WATCHDOG_USEC": "2000000", "WATCHDOG_PID": pid}, Supervisor{"/run/n", 2 * time.Second}},
-		{"a watchdog of somebody", map[string]string{"NOTIFY_SOCKET": "/run/n", "WATCHDOG_USEC": "2000000"}, Supervisor{"/run/n", 2 * time.Second}},
-		{"another's watchdog", map[string]string{"NOTIFY_SOCKET": "/run/n", "WATCHDOG_USEC": "2000000", "WATCHDOG_PID": "1" + pid}, Supervisor{socket: "/run/n"}},
-		{"no time", map[string]string{"NOTIFY_SOCKET": "/run/n", "WATCHDOG_USEC": "soon"}, Supervisor{socket: "/run/n"}},
-		{"a time that has passed", map[string]string{"NOTIFY_SOCKET": "/run/n", "WATCHDOG_USEC": "-1"}, Supervisor{socket: "/run/n"}},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			got := New(func(name string) string { return tc.environ[name] })
-			if diff := cmp.Diff(tc.want, got, cmp.AllowUnexported(Supervisor{})); diff != "" {
-				t.Error(diff)
-			}
-		})
+func TestWithoutAServiceManagerNothingIsSent(t *testing.T) {
+	for _, socket := range []string{"", filepath.Join(t.TempDir(), "none")} {
+		t.Setenv("NOTIFY_SOCKET", socket)
+		systemd.Ready("x")
+	}
+	for _, period := range []string{"", "soon", "-1"} {
+		t.Setenv("WATCHDOG_USEC", period)
+		systemd.Watch(t.Context(), nil) // ends at once
 	}
 }
 
-func TestASupervisorThatIsNotThereHarmsNothing(t *testing.T) {
-	Supervisor{}.Ready("x")
-	Supervisor{socket: filepath.Join(t.TempDir(), "none")}.Ready("x")
-	Supervisor{}.Watch(t.Context(), nil) // ends at once
-}
-
-func TestSignsOfLifeComeOnlyWhileTheServerAnswers(t *testing.T) {
+func TestTheWatchdogIsNotifiedOnlyWhileTheServerAnswers(t *testing.T) {
 	path, next := systemdtest.Listen(t)
+	t.Setenv("NOTIFY_SOCKET", path)
+	t.Setenv("WATCHDOG_USEC", strconv.Itoa(2000))
+	t.Setenv("WATCHDOG_PID", "")
 	var status atomic.Int32
 	status.Store(http.StatusOK)
-	asked := make(chan struct{}, 100)
+	requests := make(chan struct{}, 100)
 	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/healthz" || r.Host != "127.0.0.1" {
-			t.Errorf("it asks for %s of %s", r.URL, r.Host)
+			t.Errorf("it requests %s of %s", r.URL, r.Host)
 		}
 		w.WriteHeader(int(status.Load()))
-		asked <- struct{}{}
+		requests <- struct{}{}
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
-	wg.Go(func() { Supervisor{path, 2 * time.Millisecond}.Watch(ctx, h) })
+	wg.Go(func() { systemd.Watch(ctx, h) })
 	for range 3 {
 		if got := next(); got != "WATCHDOG=1" {
-			t.Errorf("it says %q", got)
+			t.Errorf("it sends %q", got)
 		}
 	}
 	status.Store(http.StatusInternalServerError)
-	for range len(asked) + 2 { // at the second of these it has had its answer to the first
-		<-asked
+	for range len(requests) + 2 { // at the second of these, it has the answer to the first
+		<-requests
 	}
-	Supervisor{socket: path}.tell("MARK")
-	for next() != "MARK" { // what was said before
+	systemd.Ready("mark")
+	for next() != "READY=1\nSTATUS=serving mark" { // what was sent before
 	}
 	for range 3 {
-		<-asked
+		<-requests
 	}
 	cancel()
 	wg.Wait()
-	Supervisor{socket: path}.tell("END")
-	if got := next(); got != "END" {
-		t.Errorf("a server that does not answer says %q", got)
+	systemd.Ready("end")
+	if got := next(); got != "READY=1\nSTATUS=serving end" {
+		t.Errorf("for a server that does not answer, it sends %q", got)
 	}
 }

@@ -31,9 +31,6 @@ type Metrics struct {
 
 	workflows, agents, models, reasons, channels *labels
 
-	zeros   sync.Mutex      // of what follows
-	created map[string]bool // kinds and names whose series were created at 0
-
 	runs     runMetrics
 	upstream upstreamMetrics
 	streams  map[string]*streamMetrics
@@ -69,7 +66,7 @@ var (
 
 // NewMetrics makes the metrics of one server; version and commit are those of the binary.
 func NewMetrics(version, commit string, names MetricNames) *Metrics {
-	m := &Metrics{registry: prometheus.NewRegistry(), created: map[string]bool{}}
+	m := &Metrics{registry: prometheus.NewRegistry()}
 	m.workflows, m.agents = newLabels(names.Workflow), newLabels(names.Agent)
 	m.models = newLabels(names.Model)
 	// These come from our own code and the configuration; they are bounded all the same, so that a mistake there costs no memory.

@@ -29,21 +29,16 @@ type Sources struct {
 
 // EngineLoad is how it stands with an engine that is shared.
 type EngineLoad struct {
-	Up          bool
-	Away        time.Duration // in all, until now
-	Reconnects  uint64
-	Replicas    int // that are there, this one among them; 0 where it is not known
-	Sent, Heard Traffic
-	Log         *EngineLog // of runs; nil where none is kept there
+	Up       bool
+	Away     time.Duration // in all, until now
+	Replicas int           // that are there, this one among them; 0 where it is not known
+	Log      *EngineLog    // of runs; nil where none is kept there
 }
-
-// Traffic is what a connection has had.
-type Traffic struct{ Messages, Bytes uint64 }
 
 // EngineLog is how far the log of runs is behind.
 type EngineLog struct {
 	Runs   int           // that are not stored to their end
-	Behind int           // of them, those that wait for the servers longer than usual
+	Behind int           // of them, those that wait for the database longer than usual
 	Oldest time.Duration // for how long the one has waited that waits longest
 }
 
@@ -56,11 +51,11 @@ type sources struct {
 	all []*prometheus.Desc
 
 	draining, overloaded, endedRuns, endedBytes, connections, turnedAway *prometheus.Desc
-	memoryHeld, memoryKept, memoryWaiting, memoryRefused                 *prometheus.Desc
+	memoryHeld, memoryWaiting, memoryRefused                             *prometheus.Desc
 	turnsRunning, turnsWaiting, turnsRefused                             *prometheus.Desc
 	approvals, slots, slotsRefused, journal, outbox                      *prometheus.Desc
-	engineUp, engineAway, engineReconnects, engineReplicas               *prometheus.Desc
-	engineMessages, engineBytes, engineRuns, engineBehind, engineOldest  *prometheus.Desc
+	engineUp, engineAway, engineReplicas                                 *prometheus.Desc
+	engineRuns, engineBehind, engineOldest                               *prometheus.Desc
 }
 
 // sourceTimeout keeps the metrics from hanging with a store that hangs.
@@ -89,17 +84,13 @@ func (s *sources) make(m *Metrics) {
 	s.connections = desc("connections", "gauge", "Open client connections.")
 	s.turnedAway = desc("connections_turned_away_total", "counter", "Connections closed because their address had too many.")
 	s.memoryHeld = desc("runs_memory_bytes", "gauge", "Part of limit.memory that requests and runs use.")
-	s.memoryKept = desc("runs_memory_kept_bytes", "gauge", "Part of limit.memory reserved for running runs.")
 	s.memoryWaiting = desc("runs_memory_waiting", "gauge", "Model answers that wait for memory.")
 	s.memoryRefused = desc("runs_memory_refused_total", "counter", "Model answers ended for lack of memory.")
 	s.overloaded = desc("overloaded", "gauge", "1 while the server refuses work because of this limit: memory, disk, runs or streams.", "limit")
 	s.draining = desc("draining", "gauge", "1 while the server shuts down.")
-	s.engineUp = desc("engine_up", "gauge", "1 while NATS can be reached and stores; always 1 with engine local.")
-	s.engineAway = desc("engine_away_seconds_total", "counter", "Time in which NATS was away.")
-	s.engineReconnects = desc("engine_reconnects_total", "counter", "Reconnects to NATS.")
+	s.engineUp = desc("engine_up", "gauge", "1 while PostgreSQL can be reached and stores; always 1 with engine local.")
+	s.engineAway = desc("engine_away_seconds_total", "counter", "Time in which PostgreSQL was unavailable.")
 	s.engineReplicas = desc("engine_replicas", "gauge", "Replicas that this one sees, with itself.")
-	s.engineMessages = desc("engine_messages_total", "counter", "Messages to and from NATS.", "direction")
-	s.engineBytes = desc("engine_bytes_total", "counter", "Bytes of these messages.", "direction")
 	s.engineRuns = desc("engine_runs_pending", "gauge", "Runs of this replica that are not yet completely stored.")
 	s.engineBehind = desc("engine_runs_behind", "gauge", "Of these, runs that wait unusually long.")
 	s.engineOldest = desc("engine_behind_seconds", "gauge", "The longest such wait.")
@@ -131,7 +122,6 @@ func (s *sources) Collect(to chan<- prometheus.Metric) {
 		count(s.turnedAway, l.TurnedAway)
 		gauge(s.draining, one(l.Draining))
 		gauge(s.memoryHeld, float64(l.Memory.Bytes))
-		gauge(s.memoryKept, float64(l.Memory.Kept))
 		gauge(s.memoryWaiting, float64(l.Memory.Waiting))
 		count(s.memoryRefused, l.Memory.Refused)
 		at := map[string]bool{}
@@ -164,7 +154,7 @@ func (s *sources) Collect(to chan<- prometheus.Metric) {
 		}
 	}
 	if of.Engine != nil {
-		s.collectEngine(of.Engine(), gauge, count, to)
+		s.collectEngine(of.Engine(), gauge, to)
 	} else {
 		gauge(s.engineUp, 1) // all is kept by this process
 	}
@@ -184,16 +174,11 @@ func (s *sources) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-func (s *sources) collectEngine(l EngineLoad, gauge func(*prometheus.Desc, float64, ...string), count func(*prometheus.Desc, uint64, ...string), to chan<- prometheus.Metric) {
+func (s *sources) collectEngine(l EngineLoad, gauge func(*prometheus.Desc, float64, ...string), to chan<- prometheus.Metric) {
 	gauge(s.engineUp, one(l.Up))
 	to <- prometheus.MustNewConstMetric(s.engineAway, prometheus.CounterValue, l.Away.Seconds())
-	count(s.engineReconnects, l.Reconnects)
 	if l.Replicas > 0 {
 		gauge(s.engineReplicas, float64(l.Replicas))
-	}
-	for direction, t := range map[string]Traffic{"sent": l.Sent, "heard": l.Heard} {
-		count(s.engineMessages, t.Messages, direction)
-		count(s.engineBytes, t.Bytes, direction)
 	}
 	if l.Log != nil {
 		gauge(s.engineRuns, float64(l.Log.Runs))

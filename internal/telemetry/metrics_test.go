@@ -43,7 +43,7 @@ func worked() *Metrics {
 		Channels:  pendingOf(map[string]int{"telegram": 1}, map[string]int{"telegram": 2}),
 		Engine: func() EngineLoad {
 			return EngineLoad{
-				Up: true, Away: 1500 * time.Millisecond, Reconnects: 2, Replicas: 3, Sent: Traffic{Messages: 5, Bytes: 600}, Heard: Traffic{Messages: 7, Bytes: 800},
+				Up: true, Away: 1500 * time.Millisecond, Replicas: 3,
 				Log: &EngineLog{Runs: 4, Behind: 1, Oldest: time.Second},
 			}
 		},

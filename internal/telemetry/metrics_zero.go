@@ -2,6 +2,7 @@ package telemetry
 
 import (
 	"context"
+	"maps"
 	"strings"
 
 	dto "github.com/prometheus/client_model/go"
@@ -11,15 +12,14 @@ import (
 	"github.com/lingserve/lingserve/web"
 )
 
-// Names are those that the operator has set up, now.
+// Names are the names that are configured now.
 type Names struct {
 	Workflows, Agents, Channels []string
 	Models                      []string // "provider:model"
 }
 
-// Gather implements [prometheus.Gatherer]. It first creates the series of the names and routes that are new since the last time: they
-// begin at 0, so that rate and increase see the first event. Histograms by route begin with the first request, since all of them
-// together are as many series as everything else.
+// Gather implements [prometheus.Gatherer]. It first creates the series of known names and routes: they begin at 0, so that rate and increase
+// see the first event. Histograms by route begin with the first request, since all of them together are as many series as everything else.
 func (m *Metrics) Gather() ([]*dto.MetricFamily, error) {
 	if of := m.sources.of.Load(); of != nil {
 		m.createZeros(of)
@@ -27,16 +27,9 @@ func (m *Metrics) Gather() ([]*dto.MetricFamily, error) {
 	return m.registry.Gather()
 }
 
-// createZeros creates the series whose labels are known before anything happens.
+// createZeros creates the series whose labels are known before anything happens. Those that exist stay as they are.
 func (m *Metrics) createZeros(of *Sources) {
-	m.zeros.Lock()
-	defer m.zeros.Unlock()
-	isNew := func(kind, name string) bool {
-		created := m.created[kind+" "+name]
-		m.created[kind+" "+name] = true
-		return !created
-	}
-	if of.Routes != nil && isNew("routes", "") {
+	if of.Routes != nil {
 		for _, r := range of.Routes() {
 			for _, class := range []string{"2xx", "4xx", "5xx"} {
 				m.http.requests.WithLabelValues(r.Pattern, r.Method, class)
@@ -50,25 +43,19 @@ func (m *Metrics) createZeros(of *Sources) {
 	}
 	names := of.Names()
 	for _, name := range append(names.Workflows, Other) { // requests bring workflows of their own
-		if name = m.workflows.of(name); isNew(kindWorkflow, name) {
-			m.runs.createZeros(kindWorkflow, name)
-		}
+		m.runs.createZeros(kindWorkflow, m.workflows.of(name))
 	}
 	for _, name := range names.Agents {
-		if name = m.agents.of(name); isNew(kindAgent, name) {
-			m.runs.createZeros(kindAgent, name)
-		}
+		m.runs.createZeros(kindAgent, m.agents.of(name))
 	}
 	for _, name := range names.Models {
 		provider, model, _ := strings.Cut(name, ":")
-		if m.models.of(name) != Other && isNew("model", name) {
+		if m.models.of(name) != Other {
 			m.upstream.createZeros(provider, model)
 		}
 	}
 	for _, name := range names.Channels {
-		if name = m.channels.of(name); isNew("channel", name) {
-			m.channel.createZeros(name)
-		}
+		m.channel.createZeros(m.channels.of(name))
 	}
 }
 
@@ -112,21 +99,20 @@ func (c *channelMetrics) createZeros(name string) {
 	}
 }
 
-// pending completes what channels tell: a channel with nothing that waits has 0.
+// pending returns the events that wait in each channel, and the blocks that wait to be sent. A channel without any has 0.
 func pending(ctx context.Context, of *Sources) (journal, outbox map[string]int, err error) {
 	journal, outbox, err = of.Channels(ctx)
 	if err != nil || of.Names == nil {
 		return journal, outbox, err
 	}
-	zeros := func(counts map[string]int) map[string]int {
-		all := map[string]int{}
-		for _, name := range of.Names().Channels {
-			all[name] = 0
-		}
-		for name, n := range counts {
-			all[name] = n
-		}
+	zeros := map[string]int{}
+	for _, name := range of.Names().Channels {
+		zeros[name] = 0
+	}
+	complete := func(counts map[string]int) map[string]int {
+		all := maps.Clone(zeros)
+		maps.Copy(all, counts)
 		return all
 	}
-	return zeros(journal), zeros(outbox), nil
+	return complete(journal), complete(outbox), nil
 }

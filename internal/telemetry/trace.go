@@ -9,9 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"strconv"
 	"strings"
-	"time"
 
 	"github.com/go-logr/logr"
 	"go.opentelemetry.io/otel"
@@ -20,6 +18,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
+	"golang.org/x/time/rate"
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/internal/egress"
@@ -34,73 +33,75 @@ type TraceOptions struct {
 	ProxyEnv bool
 }
 
-// Traces are where the spans of this program go. The zero value and nil are nowhere.
+// Traces sends the spans of this program. A nil one sends none.
 type Traces struct {
 	provider *sdk.TracerProvider
-	stop     context.CancelFunc // ends what is still being sent
 	to       string
 }
 
-// OpenTraces reads the variables of OpenTelemetry and begins to send spans where they say so: to a collector, by OTLP over HTTP,
-// where OTEL_TRACES_EXPORTER is otlp, or is not set and an endpoint is; to the log, where it is console. Without any of that nothing
-// is sent and the result is nil. Errors, which name the variable: a value that is not known. The standard takes such for the
-// default; this does not, since whoever sets it would wait for what never comes.
+// OpenTraces starts to send spans as the variables of OpenTelemetry say: to a collector by OTLP over HTTP if OTEL_TRACES_EXPORTER is otlp, or
+// is unset and there is an endpoint; to the log if it is console. Otherwise it returns nil. A value that is unknown is an error, although
+// the standard ignores it: the operator would wait for spans that never come. Spans that a collector does not accept in time are lost.
 //
-// Nobody waits for a collector: what it does not take in time is dropped, and the log says so once in a while.
+// The package autoexport chooses exporters by the same variables, but its exporter uses the environment's proxy in any case.
 func OpenTraces(ctx context.Context, o TraceOptions) (*Traces, error) {
 	exporters, err := traceExporters()
 	if err != nil || len(exporters) == 0 {
 		return nil, err
 	}
-	// The library tells of its troubles in places of its own, which would be lines between those of the log.
-	otel.SetLogger(logr.Discard())
-	told := &seldom{log: o.Log, every: tellEvery}
-	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { told.failed(0, err) }))
-
+	otel.SetLogger(logr.Discard()) // the library would write lines of its own
+	lost := &lostSpans{log: o.Log, seldom: rate.Sometimes{Interval: lostEvery}}
+	clean := newCleaner(o.Secrets)
 	about, err := resource.New(ctx,
 		resource.WithTelemetrySDK(),
 		resource.WithAttributes(attribute.String("service.name", "lingserve"), attribute.String("service.version", cmp.Or(o.Version, "dev"))),
-		resource.WithFromEnv(), // which goes over the name
+		resource.WithFromEnv(), // after the default of the name, which it replaces
 	)
 	if err != nil {
 		return nil, fmt.Errorf("OTEL_RESOURCE_ATTRIBUTES: expected NAME=VALUE,NAME=VALUE: %w", adapter.RedactError(err, o.Secrets...))
 	}
-	sending, stop := context.WithCancel(context.Background())
-	options := []sdk.TracerProviderOption{sdk.WithResource(about), sdk.WithRawSpanLimits(spanLimits())}
-	clean := newCleaner(o.Secrets)
-	t := &Traces{stop: stop}
-	for _, name := range exporters {
-		switch name {
-		case "otlp":
-			e, err := otlptracehttp.New(ctx, otlptracehttp.WithProxy(func(r *http.Request) (*url.URL, error) {
-				if proxy := egress.Proxy(o.ProxyEnv); proxy != nil {
-					return proxy(r)
-				}
-				return nil, nil // without a function of ours it would use the environment's
-			}))
-			if err != nil {
-				stop()
-				return nil, fmt.Errorf("traces: the exporter cannot be made: %w", adapter.RedactError(err, o.Secrets...))
-			}
-			t.to = endpoint()
-			options = append(options, sdk.WithBatcher(&exporter{SpanExporter: e, clean: clean, told: told, ctx: sending}))
-		case "console":
-			options = append(options, sdk.WithSyncer(&exporter{SpanExporter: console{o.Log}, clean: clean, told: told, ctx: sending}))
-		}
+	limits := sdk.NewSpanLimits() // of the environment
+	if limits.AttributeValueLengthLimit < 0 {
+		limits.AttributeValueLengthLimit = 1 << 10
 	}
+	options := []sdk.TracerProviderOption{sdk.WithResource(about), sdk.WithRawSpanLimits(limits)}
+	t := &Traces{}
+	for _, name := range exporters {
+		if name == "console" {
+			options = append(options, sdk.WithSyncer(&exporter{console{o.Log}, clean, lost}))
+			continue
+		}
+		proxy := egress.Proxy(o.ProxyEnv)
+		if proxy == nil { // without a function, the exporter would use the environment's proxy
+			proxy = func(*http.Request) (*url.URL, error) { return nil, nil }
+		}
+		e, err := otlptracehttp.New(ctx, otlptracehttp.WithProxy(proxy))
+		if err != nil {
+			return nil, fmt.Errorf("cannot make the exporter of traces: %w", adapter.RedactError(err, o.Secrets...))
+		}
+		t.to = collector()
+		options = append(options, sdk.WithBatcher(&exporter{e, clean, lost}))
+	}
+	// The library reports an invalid sampler in this way, and then uses its default.
+	var invalid error
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { invalid = err }))
 	t.provider = sdk.NewTracerProvider(options...)
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { lost.report(0, err) }))
+	if invalid != nil {
+		return nil, errors.Join(fmt.Errorf("OTEL_TRACES_SAMPLER, OTEL_TRACES_SAMPLER_ARG: %w", invalid), t.provider.Shutdown(ctx))
+	}
 	return t, nil
 }
 
-// Provider makes tracers; nil where spans go nowhere.
+// Provider makes tracers. It is nil if no spans are sent.
 func (t *Traces) Provider() trace.TracerProvider {
-	if t == nil || t.provider == nil {
+	if t == nil {
 		return nil
 	}
 	return t.provider
 }
 
-// To says where spans go, without anything secret, for the log; "" is the log itself, or nowhere.
+// To returns the address of the collector, for the log, or "".
 func (t *Traces) To() string {
 	if t == nil {
 		return ""
@@ -108,115 +109,74 @@ func (t *Traces) To() string {
 	return t.to
 }
 
-// Close sends what has not been sent, for as long as ctx lasts. Spans that end afterwards are dropped.
+// Close sends the remaining spans until ctx is done.
 func (t *Traces) Close(ctx context.Context) error {
-	if t == nil || t.provider == nil {
+	if t == nil {
 		return nil
 	}
-	defer t.stop() // whatever is still being sent ends now
-	defer context.AfterFunc(ctx, t.stop)()
 	if err := t.provider.Shutdown(ctx); err != nil {
 		return fmt.Errorf("traces: the last spans were not sent: %w", adapter.RedactError(err))
 	}
 	return nil
 }
 
-// spanLimits bound what a span has, where the environment says nothing else.
-func spanLimits() sdk.SpanLimits {
-	l := sdk.NewSpanLimits() // of the environment
-	if l.AttributeValueLengthLimit < 0 {
-		l.AttributeValueLengthLimit = 1 << 10
-	}
-	return l
-}
-
-// variable is the first of these variables that is set, and its value.
+// variable returns the first of these variables that is set, and its value.
 func variable(names ...string) (name, value string) {
 	for _, name := range names {
 		if value := strings.TrimSpace(os.Getenv(name)); value != "" {
 			return name, value
 		}
 	}
-	return names[0], ""
+	return "", ""
 }
 
-// Variables that say where to and how.
-var (
-	endpoints = []string{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"}
-	protocols = []string{"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"}
-)
+var endpoints = []string{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"}
 
-// traceExporters says what the environment asks for: otlp, console, both or nothing.
+// traceExporters returns what the environment asks for: otlp, console, both or nothing.
 func traceExporters() (list []string, err error) {
 	if _, off := variable("OTEL_SDK_DISABLED"); strings.EqualFold(off, "true") {
 		return nil, nil
 	}
 	_, to := variable(endpoints...)
-	switch name, asked := variable("OTEL_TRACES_EXPORTER"); {
-	case asked == "" && to == "":
-		return nil, nil
-	case asked == "":
-		list = []string{"otlp"}
-	default:
-		for one := range strings.SplitSeq(asked, ",") {
-			switch one = strings.ToLower(strings.TrimSpace(one)); one {
-			case "none":
-			case "otlp", "console":
-				list = append(list, one)
-			default:
-				return nil, fmt.Errorf("%s: expected otlp, console or none, got %q", name, one)
-			}
+	name, requested := variable("OTEL_TRACES_EXPORTER")
+	if requested == "" && to != "" {
+		requested = "otlp"
+	}
+	for one := range strings.SplitSeq(requested, ",") {
+		switch one = strings.ToLower(strings.TrimSpace(one)); one {
+		case "none", "":
+		case "otlp", "console":
+			list = append(list, one)
+		default:
+			return nil, fmt.Errorf("%s: expected otlp, console or none, got %q", name, one)
 		}
 	}
 	if len(list) == 0 {
 		return nil, nil
 	}
-	return list, errors.Join(checkProtocol(), checkEndpoints(), checkSampler())
-}
-
-func checkProtocol() error {
-	switch name, value := variable(protocols...); value {
-	case "", "http/protobuf":
-		return nil
-	case "grpc":
-		return fmt.Errorf("%s: grpc is not supported; set http/protobuf, and the endpoint to the collector's port for HTTP, which is mostly 4318 and not 4317", name)
-	default:
-		return fmt.Errorf("%s: expected http/protobuf, got %q", name, value)
+	if name, value := variable("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"); value != "" && value != "http/protobuf" {
+		return nil, fmt.Errorf("%s: expected http/protobuf, got %q; the collector's port for it is mostly 4318 and not 4317", name, value)
 	}
-}
-
-// checkEndpoints names no address in what it says: there may be a password in it.
-func checkEndpoints() error {
-	var errs []error
 	for _, name := range endpoints {
 		_, value := variable(name)
-		if value == "" {
-			continue
-		}
-		if u, err := url.Parse(value); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-			errs = append(errs, fmt.Errorf("%s: expected an address such as http://127.0.0.1:4318", name))
+		if u, err := url.Parse(value); value != "" && (err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https") {
+			return nil, fmt.Errorf("%s: expected an address such as http://127.0.0.1:4318", name) // it may contain a password
 		}
 	}
-	return errors.Join(errs...)
+	return list, nil
 }
 
-func checkSampler() error {
-	name, value := variable("OTEL_TRACES_SAMPLER")
-	switch strings.ToLower(value) {
-	case "", "always_on", "always_off", "parentbased_always_on", "parentbased_always_off":
-		return nil
-	case "traceidratio", "parentbased_traceidratio":
-	default:
-		return fmt.Errorf("%s: expected always_on, always_off, traceidratio or one of these behind parentbased_, got %q", name, value)
+// collector returns the address of the collector without what may be secret.
+func collector() string {
+	_, value := variable(endpoints...)
+	u, err := url.Parse(cmp.Or(value, "http://localhost:4318"))
+	if err != nil {
+		return ""
 	}
-	name, value = variable("OTEL_TRACES_SAMPLER_ARG")
-	if ratio, err := strconv.ParseFloat(value, 64); value != "" && (err != nil || !(ratio >= 0 && ratio <= 1)) {
-		return fmt.Errorf("%s: expected a number from 0 to 1, got %q", name, value)
-	}
-	return nil
+	return u.Scheme + "://" + u.Host
 }
 
-// HeaderValues are the values of headers as OTEL_EXPORTER_OTLP_HEADERS has them: NAME=VALUE, separated by commas. They are keys mostly.
+// HeaderValues returns the values of a list of headers as in OTEL_EXPORTER_OTLP_HEADERS: NAME=VALUE,NAME=VALUE. Most are keys.
 func HeaderValues(list string) (values []string) {
 	for one := range strings.SplitSeq(list, ",") {
 		_, value, _ := strings.Cut(one, "=")
@@ -233,16 +193,3 @@ func HeaderValues(list string) (values []string) {
 	}
 	return values
 }
-
-// endpoint is where the collector is, as the log may have it.
-func endpoint() string {
-	_, value := variable(endpoints...)
-	u, err := url.Parse(cmp.Or(value, "http://localhost:4318"))
-	if err != nil {
-		return ""
-	}
-	return u.Scheme + "://" + u.Host
-}
-
-// tellEvery is how seldom the log says that spans are not taken.
-const tellEvery = 5 * time.Minute

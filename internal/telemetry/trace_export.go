@@ -3,72 +3,48 @@ package telemetry
 import (
 	"context"
 	"log/slog"
-	"sync"
+	"slices"
+	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	sdk "go.opentelemetry.io/otel/sdk/trace"
+	"golang.org/x/time/rate"
 )
 
-// exporter hands spans on, without secrets, and tells the log of what is not taken, but not each time.
+// lostEvery is the minimum time between two lines of the log about lost spans.
+const lostEvery = 5 * time.Minute
+
+// lostSpans reports lost spans to the log.
+type lostSpans struct {
+	log    *slog.Logger
+	seldom rate.Sometimes
+	count  atomic.Int64 // since the last report
+}
+
+func (l *lostSpans) report(spans int, err error) {
+	l.count.Add(int64(spans))
+	l.seldom.Do(func() { l.log.Warn("cannot send traces; their spans are lost", "spans", l.count.Swap(0), "error", err) })
+}
+
+// exporter removes secrets from spans before it exports them.
 type exporter struct {
 	sdk.SpanExporter
 	clean *cleaner
-	told  *seldom
-	ctx   context.Context // of everything that is sent
+	lost  *lostSpans
 }
 
-// ExportSpans returns no error: the library would tell of it once more.
+// ExportSpans reports an error itself. If it returned it, the library would report it again.
 func (e *exporter) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(e.ctx, cancel)()
 	out := make([]sdk.ReadOnlySpan, len(spans))
 	for i, s := range spans {
 		out[i] = e.clean.span(s)
 	}
 	if err := e.SpanExporter.ExportSpans(ctx, out); err != nil {
-		e.told.failed(len(spans), err)
-		return nil
+		e.lost.report(len(spans), err)
 	}
-	e.told.worked()
 	return nil
-}
-
-// seldom tells the log of failures that come again and again: of the first at once, and of the others by their number.
-type seldom struct {
-	log   *slog.Logger
-	every time.Duration
-
-	mu     sync.Mutex
-	silent bool
-	last   time.Time
-	lost   int // spans since then
-}
-
-func (s *seldom) failed(spans int, err error) {
-	s.mu.Lock()
-	s.lost += spans
-	lost, due := s.lost, !s.silent || time.Since(s.last) >= s.every
-	if due {
-		s.silent, s.last, s.lost = true, time.Now(), 0
-	}
-	s.mu.Unlock()
-	if due {
-		s.log.LogAttrs(context.Background(), slog.LevelWarn, "cannot send traces; their spans are lost",
-			slog.Int("spans", lost), slog.Any("error", err))
-	}
-}
-
-func (s *seldom) worked() {
-	s.mu.Lock()
-	again, lost := s.silent, s.lost
-	s.silent, s.lost = false, 0
-	s.mu.Unlock()
-	if again {
-		s.log.LogAttrs(context.Background(), slog.LevelInfo, "sending traces again", slog.Int("spans", lost))
-	}
 }
 
 // console writes spans to the log.
@@ -110,17 +86,12 @@ func (c *cleaned) Attributes() []attribute.KeyValue { return c.attrs }
 func (c *cleaned) Events() []sdk.Event              { return c.events }
 func (c *cleaned) Status() sdk.Status               { return c.status }
 
-// span is a span as it may be read. No span is given a secret; this is for the mistake of somebody who does.
+// span returns a span without secrets. No span should contain one; this is for mistakes.
 func (c *cleaner) span(s sdk.ReadOnlySpan) sdk.ReadOnlySpan {
-	out := &cleaned{ReadOnlySpan: s, name: c.text(s.Name(), maxLogText), status: s.Status(), events: s.Events()}
+	out := &cleaned{s, c.text(s.Name(), maxLogText), c.attributes(s.Attributes()), slices.Clone(s.Events()), s.Status()}
 	out.status.Description = c.text(out.status.Description, maxLogText)
-	out.attrs = c.attributes(s.Attributes())
-	for i, e := range out.events {
-		e.Attributes = c.attributes(e.Attributes)
-		if i == 0 {
-			out.events = append([]sdk.Event(nil), out.events...) // the span's own stay as they are
-		}
-		out.events[i] = e
+	for i := range out.events {
+		out.events[i].Attributes = c.attributes(out.events[i].Attributes)
 	}
 	return out
 }

@@ -25,24 +25,15 @@ type Options struct {
 	Replica string               // the id of this one, which no other replica has or had
 	Tube    func() *tube.Options // of the tubes that are made of what is stored
 	Keep    time.Duration        // how long an entry is kept; default a day
-	Collect time.Duration        // how long a page is collected while many runs write; default 1.4 ms
-	Push    time.Duration        // the least time between two messages to a replica that follows runs; default 4 ms
+	Collect time.Duration        // how long a page is collected while many runs write; default 5 ms
+	Push    time.Duration        // the least time between two messages to a replica that follows runs; default 20 ms
 	Log     *slog.Logger
-
-	Durability store.Durability // of the runs' own logs; pages are Async, since the owner of a run has what only pages have
 }
 
 const (
-	// DatabaseCollect and DatabasePush are Collect and Push for a database, where a transaction and a message cost more.
-	DatabaseCollect = 5 * time.Millisecond
-	DatabasePush    = 20 * time.Millisecond
-	// DatabaseDurability is Durability for a database: if its process is killed it loses the last Async commits, and the beginning and the
-	// end of a run must outlast that.
-	DatabaseDurability = store.Synced
-
 	defaultKeep    = 24 * time.Hour
-	defaultCollect = 1400 * time.Microsecond
-	defaultPush    = 4 * time.Millisecond
+	defaultCollect = 5 * time.Millisecond
+	defaultPush    = 20 * time.Millisecond
 
 	// Between two attempts, at first and at last.
 	firstRetry, lastRetry = 50 * time.Millisecond, 2 * time.Second
@@ -98,8 +89,10 @@ func Open(ctx context.Context, o Options) (*Log, error) {
 		options: o, log: o.Log, tails: map[string]*tail{}, links: map[string]*link{}, adopted: map[string]*position{},
 		sealed: map[string]*sealed{},
 	}
+	// A database that is killed loses its last Async commits. The beginning and the end of a run must outlast that. Pages need not, since the
+	// owner of a run has what is in them.
 	var err error
-	if l.runs, err = o.Logs.Log(ctx, store.LogOptions{Space: runsSpace, Durability: o.Durability, Keep: o.Keep}); err != nil {
+	if l.runs, err = o.Logs.Log(ctx, store.LogOptions{Space: runsSpace, Durability: store.Synced, Keep: o.Keep}); err != nil {
 		return nil, err
 	}
 	if l.pages, err = o.Logs.Log(ctx, store.LogOptions{Space: pagesSpace, Keep: o.Keep}); err != nil {

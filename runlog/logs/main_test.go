@@ -4,13 +4,12 @@ import (
 	"os"
 	"testing"
 
-	"github.com/lingserve/lingserve/cluster/clustertest"
 	"github.com/lingserve/lingserve/internal/longtest"
+	"github.com/lingserve/lingserve/internal/postgrestest"
 )
 
 func TestMain(m *testing.M) {
-	clustertest.Role(nil)
 	longtest.Checks(10, 50) // a check opens replicas
 	longtest.Parallel(4)    // they wait for servers
-	os.Exit(m.Run())
+	os.Exit(postgrestest.Main(m))
 }

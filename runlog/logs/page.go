@@ -15,7 +15,7 @@ const (
 	// busyFor is how long it is watched how much is written before pages are collected for a moment, or not any more: they are if there are
 	// busyWrites in most of the time that a page is collected, or on their way at the same time.
 	busyFor, busyWrites = 20 * time.Millisecond, 3
-	// maxPage is when a page is full: a page is one message of NATS.
+	// maxPage is the size at which a page is full.
 	maxPage = 256 << 10
 	// trimEvery is how often pages are removed of which the runs' logs have all. Else they would stay for as long as runs may.
 	trimEvery = 10 * time.Second

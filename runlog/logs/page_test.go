@@ -10,12 +10,15 @@ import (
 
 func message(body string) replicas.Message { return replicas.Message{Body: []byte(body)} }
 
-const busyIn = defaultCollect * 5 / 7
+const (
+	collect = 1400 * time.Microsecond
+	busyIn  = collect * 5 / 7
+)
 
 // CL-04, CL-12: a replica that writes little writes at once.
 func TestPagesAreCollectedByWhoIsBusy(t *testing.T) {
 	now := time.Now()
-	p := &pager{collect: defaultCollect}
+	p := &pager{collect: collect}
 	for i, c := range []struct {
 		writes int
 		after  time.Duration
@@ -42,7 +45,7 @@ func TestPagesAreCollectedByWhoIsBusy(t *testing.T) {
 // CL-12: a replica is busy still when its store has stood still for a while.
 func TestAReplicaIsBusyWhileItsStoreStandsStill(t *testing.T) {
 	begin := time.Now()
-	p := &pager{since: begin, collect: defaultCollect}
+	p := &pager{since: begin, collect: collect}
 	p.writes = busyWrites * int(busyFor/busyIn)
 	now := begin.Add(busyFor)
 	p.watch(now)

@@ -1,4 +1,4 @@
-// Package logs keeps tapes in the logs of a store engine: in files, in NATS JetStream, in PostgreSQL or in memory.
+// Package logs keeps tapes in the logs of a store engine: in files, in PostgreSQL or in memory.
 //
 // All tapes are logs of one space. A tape is a log, an entry of the tape is an entry of the log with the same number, and an anchor is a
 // mark. The head of the log has what [tape.Info] says, so a tape is known without reading its entries. Forks and blobs are logs below the

@@ -29,13 +29,12 @@ const (
 	responses      = "/responses"
 )
 
-// Server knows where a server takes requests, and what its models have refused. What kind of server it is, and so how its addresses
+// Server knows where a server takes requests. What kind of server it is, and so how its addresses
 // are made and which header has the key, is go-openai's configuration, without the key.
 type Server struct {
 	wire.Server
-	learned wire.Lessons
-	base    url.URL // what comes before /chat/completions or /responses or, for Azure's deployments, before /openai; with the query
-	config  goopenai.ClientConfig
+	base   url.URL // what comes before /chat/completions or /responses or, for Azure's deployments, before /openai; with the query
+	config goopenai.ClientConfig
 }
 
 // New returns the server at a base URL, which may end in the path of a call. version is that of Azure's API where the URL has none.
@@ -134,14 +133,9 @@ func (s *Server) header(accept string) http.Header {
 	return h
 }
 
-// Asking returns what holds for a request to a model.
-func (s *Server) Asking(model string) wire.Asking {
-	return wire.Asking{Lessons: &s.learned, Model: model}
-}
-
 // Ask posts the request that write makes, as [wire.Server.Ask] does, and returns the answer once it is known to be one: status 200.
-func (s *Server) Ask(ctx context.Context, a *wire.Asking, url string, req *adapter.Request, write func() (request any, err error),
-	giveIn func(*wire.Refusal) (lesson string),
+func (s *Server) Ask(ctx context.Context, f *wire.Fallbacks, url string, req *adapter.Request, write func() (request any, err error),
+	fallbacks func(said string) []wire.Fallback,
 ) (*http.Response, error) {
 	body := func() ([]byte, error) {
 		request, err := write()
@@ -153,7 +147,7 @@ func (s *Server) Ask(ctx context.Context, a *wire.Asking, url string, req *adapt
 	send := func(body []byte) (*http.Response, *wire.Refusal, error) {
 		return s.Post(ctx, url, s.header("text/event-stream"), body)
 	}
-	return s.Server.Ask(ctx, a, req.Size(), body, send, func(r *wire.Refusal) (string, bool) { return giveIn(r), false }, s.refused)
+	return s.Server.Ask(ctx, f, req.Size(), body, send, fallbacks, s.refused)
 }
 
 // refused makes the error of an answer with another status than 200. Azure's deployments, endpoints and versions are things that

@@ -15,26 +15,30 @@ type Form struct {
 	Strict *bool           `json:"strict,omitempty"`
 }
 
-// FormOf is the strictest form that the model is not known to refuse: strict where the schema is in the subset that OpenAI's strict
-// mode takes. The answer is checked anyway.
-func FormOf(a *wire.Asking, f adapter.Format) Form {
+// Fallbacks for a form that is refused.
+const (
+	noSchema = "without a schema"
+	noForm   = "without asking for JSON"
+)
+
+// FormOf returns the form in which an answer is asked for: strict if the schema is in the subset of OpenAI's strict mode. The answer is checked
+// anyway.
+func FormOf(used *wire.Fallbacks, f adapter.Format) Form {
 	switch {
-	case !f.JSON:
-	case len(f.Schema) > 0 && !a.Knows("no schema"):
-		strict := wire.StrictSchema(f.Schema) && !a.Knows("no strict schema")
-		return Form{"json_schema", wire.SchemaName(f.Name), f.Schema, &strict}
-	case !a.Knows("no form"):
+	case !f.JSON || used.Uses(noForm):
+	case len(f.Schema) > 0 && !used.Uses(noSchema):
+		return Form{"json_schema", wire.SchemaName(f.Name), f.Schema, new(wire.StrictSchema(f.Schema))}
+	default:
 		return Form{Type: "json_object"}
 	}
 	return Form{}
 }
 
-// Lessons are what a refusal of the form teaches; says is a regular expression that tells one.
-func (f *Form) Lessons(says string) []wire.Lesson {
-	return []wire.Lesson{
-		{What: "no strict schema", Sent: f.Strict != nil && *f.Strict, Says: says},
-		{What: "no schema", Sent: f.Schema != nil, Says: says},
-		{What: "no form", Sent: f.Type != "", Says: says},
+// Fallbacks returns the weaker forms for a refusal that has one of the words: any JSON, then any text (MO-23).
+func (f *Form) Fallbacks(words ...string) []wire.Fallback {
+	return []wire.Fallback{
+		{Name: noSchema, Applies: f.Schema != nil, Words: words},
+		{Name: noForm, Applies: f.Type == "json_object", Words: words},
 	}
 }
 

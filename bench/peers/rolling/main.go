@@ -3,7 +3,7 @@
 // Command rolling restarts the replicas behind a load balancer, one after the other and again, while clients that are published by
 // others read runs. No client may see an error or a false end, and what each has read must be right.
 //
-// It needs Node 20, what npm install puts beside it, and haproxy.
+// It needs Node 20, what npm install puts beside it, PostgreSQL and haproxy.
 package main
 
 import (
@@ -29,11 +29,11 @@ import (
 
 	"github.com/lingserve/lingserve/internal/fakeproviders"
 	"github.com/lingserve/lingserve/internal/fleet"
+	"github.com/lingserve/lingserve/internal/postgrestest"
 	"github.com/lingserve/lingserve/internal/program"
 )
 
 func main() {
-	fleet.Main()
 	var o options
 	var binary program.Binary
 	flag.StringVar(&binary.Given, "program", "", "the server's program; where none is named it is built")
@@ -99,8 +99,13 @@ func run(ctx context.Context, o options) (err error) {
 	var serving sync.WaitGroup
 	serving.Go(func() { _ = models.Serve(l) }) // until it is closed
 	defer func() { _ = models.Close(); serving.Wait() }()
+	database, err := postgrestest.Start()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, database.Stop()) }()
 	f, err := fleet.New(fleet.Options{
-		Program: o.program, Dir: dir, Nodes: 3, Replicas: 3,
+		Program: o.program, Dir: dir, Database: database.URL(), Replicas: 3,
 		Args: []string{"--model", "openai:m", "--limit-requests", "0", "--limit-runs", "0"},
 		Env:  []string{"OPENAI_API_KEY=sk-rolling", "OPENAI_BASE_URL=http://" + l.Addr().String() + "/v1"},
 	})

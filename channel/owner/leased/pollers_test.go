@@ -2,38 +2,34 @@ package leased_test
 
 import (
 	"context"
+	"os"
 	"testing"
 	"time"
 
 	"github.com/lingserve/lingserve/channel/owner/leased"
-	"github.com/lingserve/lingserve/cluster"
-	"github.com/lingserve/lingserve/cluster/clustertest"
 	"github.com/lingserve/lingserve/cluster/replicas"
+	"github.com/lingserve/lingserve/cluster/replicatest"
 	"github.com/lingserve/lingserve/internal/longtest"
-	storenats "github.com/lingserve/lingserve/store/nats"
+	"github.com/lingserve/lingserve/internal/postgrestest"
 )
 
-func TestMain(m *testing.M) { clustertest.Main(m, nil) }
+func TestMain(m *testing.M) { os.Exit(postgrestest.Main(m)) }
 
-func pollers(t *testing.T, s *clustertest.Servers) (*leased.Pollers, *cluster.Cluster) {
+func pollers(t *testing.T, url, schema string, change ...func(*replicas.Options)) (*leased.Pollers, *replicatest.Replica) {
 	t.Helper()
-	c := s.Open(t)
-	members, err := storenats.Join(t.Context(), c)
+	r := replicatest.Open(t, url, schema, change...)
+	p, err := leased.OpenPollers(r.Members)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := leased.OpenPollers(members)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p, c
+	return p, r
 }
 
 func TestOneReplicaAsksAPlatformForEvents(t *testing.T) { // CL-02, CH-170
 	t.Parallel()
-	s := clustertest.One(t)
-	first, dying := pollers(t, s)
-	second, _ := pollers(t, s)
+	url, schema := postgrestest.Shared(t).URL(), replicatest.Schema()
+	first, dying := pollers(t, url, schema)
+	second, _ := pollers(t, url, schema)
 	alone, release, err := first.Only(t.Context(), "telegram@a/b c")
 	if err != nil {
 		t.Fatal(err)
@@ -49,7 +45,7 @@ func TestOneReplicaAsksAPlatformForEvents(t *testing.T) { // CL-02, CH-170
 	if _, _, err := second.Only(short, "telegram@a/b c"); err == nil {
 		t.Fatal("two replicas ask for the events of one account")
 	}
-	dying.Conn().Close()
+	dying.Kill()
 	died := time.Now()
 	next, done, err := second.Only(t.Context(), "telegram@a/b c")
 	if err != nil {
@@ -72,22 +68,16 @@ func TestOneReplicaAsksAPlatformForEvents(t *testing.T) { // CL-02, CH-170
 // The one that was taken for dead is told to stop.
 func TestAReplicaWhoseConnectionIsGoneStopsAsking(t *testing.T) { // CL-06
 	t.Parallel()
-	s := clustertest.One(t)
-	c := s.Open(t, func(o *cluster.Options) { o.Grace = time.Second })
-	members, err := storenats.Join(t.Context(), c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := leased.OpenPollers(members)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := postgrestest.Run(t)
+	p, _ := pollers(t, s.URL(), replicatest.Schema(), func(o *replicas.Options) { o.Grace = time.Second })
 	alone, release, err := p.Only(t.Context(), "telegram")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer release()
-	s.Kill(0)
+	if err := s.Shutdown(); err != nil {
+		t.Fatal(err)
+	}
 	until(t, "it to stop", func() bool { return alone.Err() != nil })
 }
 

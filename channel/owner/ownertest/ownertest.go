@@ -4,7 +4,6 @@ package ownertest
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"iter"
 	"os"
@@ -12,17 +11,12 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"github.com/lingserve/lingserve/channel/owner"
-	"github.com/lingserve/lingserve/cluster"
-	"github.com/lingserve/lingserve/cluster/clustertest"
 	"github.com/lingserve/lingserve/internal/longtest"
 	"github.com/lingserve/lingserve/internal/postgrestest"
 	"github.com/lingserve/lingserve/internal/vfs"
 	"github.com/lingserve/lingserve/store"
 	"github.com/lingserve/lingserve/store/file"
-	"github.com/lingserve/lingserve/store/nats"
 	"github.com/lingserve/lingserve/store/postgres"
 )
 
@@ -201,52 +195,18 @@ func shared(open func(testing.TB) store.Engine) Place {
 	}}
 }
 
-// NATS returns a place on servers.
-func NATS(c *cluster.Cluster) Place {
-	return shared(func(testing.TB) store.Engine { return nats.Open(c, nats.Options{}) })
-}
-
-// database is the server of a package's tests. It is started when the first one needs it.
-var database struct {
-	sync.Once
-	*postgrestest.Server
-	missing error
-}
-
 // Main runs the tests of a package, for TestMain.
 func Main(m *testing.M) {
-	clustertest.Role(nil)
 	longtest.Parallel(6) // they wait for processes that die, and for servers
-	code := m.Run()
-	if database.Server != nil {
-		if err := database.Stop(); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			code = 1
-		}
-	}
-	if err := goleak.Find(); code == 0 && err != nil {
-		fmt.Fprintln(os.Stderr, "the tests have passed, and left goroutines:", err)
-		code = 1
-	}
-	os.Exit(code)
+	longtest.Run(func() int { return postgrestest.Main(m) })
 }
 
 // Postgres returns a place in a database. Without PostgreSQL the test is skipped.
 func Postgres(t testing.TB) Place {
 	t.Helper()
-	database.Do(func() {
-		s, err := postgrestest.Start("fsync=off")
-		if database.missing = err; err == nil {
-			database.Server = s
-		}
-	})
-	if errors.Is(database.missing, postgrestest.ErrMissing) {
-		t.Skip(database.missing)
-	} else if database.missing != nil {
-		t.Fatal(database.missing)
-	}
+	url := postgrestest.Shared(t).URL()
 	return shared(func(t testing.TB) store.Engine {
-		e, err := postgres.Open(t.Context(), postgres.Options{URL: database.URL(), Connections: 4})
+		e, err := postgres.Open(t.Context(), postgres.Options{URL: url, Connections: 4})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -269,19 +229,11 @@ func InMemory(t testing.TB) Place {
 // EachShared runs a test on each engine that processes share.
 func EachShared(t *testing.T, run func(t *testing.T, p Place)) {
 	t.Run("memory", func(t *testing.T) { run(t, InMemory(t)) })
-	t.Run("nats", func(t *testing.T) { run(t, NATS(clustertest.One(t).Open(t))) })
 	t.Run("postgres", func(t *testing.T) { run(t, Postgres(t)) })
 }
 
 // Each runs a suite on each engine. Each call of place returns an empty place.
 func Each(t *testing.T, suite func(t *testing.T, place func(testing.TB) Place)) {
-	on := func(servers func(testing.TB) *clustertest.Servers) func(*testing.T) {
-		return func(t *testing.T) {
-			t.Parallel()
-			c := servers(t).Open(t)
-			suite(t, func(testing.TB) Place { return NATS(c) })
-		}
-	}
 	t.Run("files", func(t *testing.T) {
 		dir := t.TempDir()
 		suite(t, func(t testing.TB) Place {
@@ -293,11 +245,6 @@ func Each(t *testing.T, suite func(t *testing.T, place func(testing.TB) Place)) 
 		})
 	})
 	t.Run("memory", func(t *testing.T) { suite(t, func(testing.TB) Place { return Folder(vfs.InMemory()) }) })
-	t.Run("nats", on(clustertest.One))
-	t.Run("three servers", func(t *testing.T) {
-		longtest.Only(t, "what one server shows, on three")
-		on(clustertest.Three)(t)
-	})
 	t.Run("postgres", func(t *testing.T) {
 		t.Parallel()
 		suite(t, Postgres)

@@ -87,6 +87,9 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
+	if hosts := HostsWithoutTLS(config.ConnConfig); len(hosts) > 0 {
+		o.Log.WarnContext(ctx, "PostgreSQL connection may have no TLS; add sslmode=verify-full to the address of the database", "hosts", strings.Join(hosts, ","))
+	}
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
 		return nil, fmt.Errorf("database: %s", Reason(err))

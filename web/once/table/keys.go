@@ -34,7 +34,7 @@ type Options struct {
 const (
 	tableName = "keys"
 
-	giveUp = 4 * time.Second // of a call while the servers are away: a leader that died costs about two
+	giveUp = 4 * time.Second // of a call while the servers are away: a database that restarts costs about two
 
 	// mostDoubts bounds the claims that are to be taken back. Beyond it a key may lead to a run that never began, until its time is over.
 	mostDoubts = 10_000
@@ -380,7 +380,7 @@ func (k *Keys) remove(ctx context.Context, old []record) error {
 	return errors.Join(errs...)
 }
 
-// takeBack takes a claim back that may have been stored, when the servers are there again.
+// takeBack takes a claim back that may have been stored, when the store is back.
 func (k *Keys) takeBack(p store.Put) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

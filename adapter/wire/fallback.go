@@ -1,0 +1,78 @@
+package wire
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/internal/heavy"
+)
+
+// Fallback is another way to write a request that a server has refused: without something that the adapter adds by itself, or with
+// something that the server wants in a history (MO-04, MO-23). No fallback changes an option that the user has set.
+type Fallback struct {
+	Name    string   // in the log
+	Applies bool     // the request can be written this way
+	Words   []string // the refusal has one of them, in lower case; none means any refusal
+	Status  int      // of the refusal; 0 means 400 or 422
+}
+
+// Fallbacks are the fallbacks that one request uses. They are forgotten with it: the next request is first written as usual. The zero
+// value uses none.
+type Fallbacks struct{ used []string }
+
+// Uses reports whether the request is written with this fallback.
+func (f *Fallbacks) Uses(name string) bool { return slices.Contains(f.used, name) }
+
+// use adds the first fallback that fits a refusal and is not in use; name is "" if none does.
+func (f *Fallbacks) use(r *Refusal, said string, all []Fallback) (name string) {
+	for _, one := range all {
+		named := len(one.Words) == 0 || slices.ContainsFunc(one.Words, func(word string) bool { return strings.Contains(said, word) })
+		status := r.Status == one.Status || one.Status == 0 && (r.Status == http.StatusBadRequest || r.Status == http.StatusUnprocessableEntity)
+		if one.Applies && named && status && !f.Uses(one.Name) {
+			f.used = append(f.used, one.Name)
+			return one.Name
+		}
+	}
+	return ""
+}
+
+// Ask sends what write returns, and returns the answer once it has the status 200. size is about how many bytes write returns. After a
+// refusal, Ask adds a fallback that fits it, and sends what write returns then. Each fallback is tried once, so Ask ends. said is the
+// refusal's body and, without escapes, its message, in lower case.
+func (s *Server) Ask(ctx context.Context, f *Fallbacks, size int64, write func() ([]byte, error), send func([]byte) (*http.Response, *Refusal, error),
+	fallbacks func(said string) []Fallback, refused func(*Refusal) *adapter.Error,
+) (*http.Response, error) {
+	var last *Refusal
+	for {
+		var body []byte
+		var err error
+		heavy.Do(int(size), func() { body, err = write() })
+		if _, ours := err.(*adapter.Error); ours {
+			return nil, err
+		}
+		if err != nil {
+			return nil, &adapter.Error{
+				Code: adapter.CodeInvalid, Message: "the request to the model cannot be written: a schema is not JSON",
+				Cause: adapter.RedactError(err, s.Key()),
+			}
+		}
+		res, refusal, err := send(body)
+		if err != nil {
+			return nil, err
+		}
+		if refusal == nil {
+			if last != nil {
+				adapter.LogFallback(ctx, strings.Join(f.used, ", "), s.Redact(last.Body))
+			}
+			return res, nil
+		}
+		said := strings.ToLower(string(refusal.Body) + "\n" + ReadReport(refusal.Body).Message)
+		if f.use(refusal, said, fallbacks(said)) == "" {
+			return nil, refused(refusal)
+		}
+		last = refusal
+	}
+}

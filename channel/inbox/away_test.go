@@ -1,0 +1,120 @@
+package inbox_test
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/channel/owner"
+	"github.com/lingserve/lingserve/cluster/replicatest"
+	"github.com/lingserve/lingserve/internal/longtest"
+	"github.com/lingserve/lingserve/internal/postgrestest"
+)
+
+// The database is stopped while events come. Senders repeat what was refused, as platforms do.
+func TestEventsThatComeWhileTheDatabaseStopsRunOnce(t *testing.T) { // CL-02, CL-03, CH-71
+	t.Parallel()
+	s := postgrestest.Run(t)
+	db := database{s.URL(), replicatest.Schema()}
+	var ran runs
+	var doors []*channel.Door
+	for range 2 {
+		j, _ := db.replica(t)
+		d, _ := door(t, j, func(e channel.JournalEntry, _ channel.Claim) error {
+			ran.add(e.Key)
+			return nil
+		})
+		doors = append(doors, d)
+	}
+	n := longtest.Times(100, 400)
+	done := make(chan struct{})
+	var wg sync.WaitGroup
+	for worker := range 4 {
+		wg.Go(func() {
+			for i := worker; i < n; i += 4 {
+				deliver(t, doors[i%2], i)
+				deliver(t, doors[(i+1)%2], i)
+			}
+		})
+	}
+	go func() { wg.Wait(); close(done) }()
+	until(t, "some events to run", func() bool { return ran.len() > n/10 })
+	if err := errors.Join(s.Shutdown(), s.Restart()); err != nil {
+		t.Fatal(err)
+	}
+	<-done
+	until(t, "all events to run", func() bool { return ran.len() == n })
+	ran.check(t, n)
+}
+
+// deliver brings an event until it is taken, as platforms do. refused is whether it was not at first, on a machine that is busy.
+func deliver(t *testing.T, d *channel.Door, i int) (isNew, refused bool) {
+	for end := time.Now().Add(patience); ; refused = true {
+		is, err := d.Accept(t.Context(), channel.Arrival{Key: key(i), Raw: []byte(fmt.Sprint("raw ", i))})
+		if err == nil {
+			return is[0], refused
+		}
+		var away *owner.Error
+		if !errors.As(err, &away) || away.ErrorCode() != "overloaded" {
+			t.Errorf("event %d: %v", i, err)
+			return false, true
+		}
+		if time.Now().After(end) {
+			t.Errorf("event %d is not taken for %v: %v", i, patience, err)
+			return false, true
+		}
+	}
+}
+
+// The database is away for a while: nothing hangs, nothing is lost, and what ended meanwhile is stored when they are back.
+func TestTheDatabaseIsAway(t *testing.T) { // CL-10, CH-71, CH-73
+	t.Parallel()
+	s := postgrestest.Run(t)
+	db := database{s.URL(), replicatest.Schema()}
+	j, _ := db.replica(t)
+	for i := range 2 {
+		if _, err := j.Accept(t.Context(), key(i), []byte("raw")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c, _, err := j.Claim(t.Context(), key(0))
+	if err != nil || c == nil {
+		t.Fatal(err)
+	}
+	if err := s.Shutdown(); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	for name, call := range map[string]func() error{
+		"accept": func() error { _, err := j.Accept(t.Context(), key(2), []byte("raw")); return err },
+		"claim":  func() error { _, _, err := j.Claim(t.Context(), key(1)); return err },
+		"settle": func() error { return c.Commit(t.Context(), channel.OutcomeVisible) },
+		"send":   func() error { return j.Sending(t.Context(), key(1).String()) },
+	} {
+		if err := call(); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+	longtest.Within(t, "the calls", time.Since(began), 25*time.Second)
+	if state, err := j.Peek(t.Context(), key(0)); state != channel.ClaimSettled || err != nil {
+		t.Errorf("for this replica the event is %q, %v, expected to be settled", state, err)
+	}
+	if err := s.Restart(); err != nil {
+		t.Fatal(err)
+	}
+	other, _ := db.replica(t)
+	until(t, "the event to be settled everywhere", func() bool {
+		state, err := other.Peek(t.Context(), key(0))
+		return err == nil && state == channel.ClaimSettled
+	})
+	until(t, "the other event to be claimed", func() bool {
+		c, _, err := j.Claim(t.Context(), key(1))
+		return err == nil && c != nil
+	})
+	if isNew, err := j.Accept(t.Context(), key(2), []byte("raw")); err != nil || !isNew {
+		t.Errorf("what was refused is not new: %v, %v", isNew, err)
+	}
+}

@@ -1,0 +1,187 @@
+package run
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/lingserve/lingserve/access"
+	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/flow"
+	"github.com/lingserve/lingserve/ling"
+	"github.com/lingserve/lingserve/tube"
+)
+
+// startOn starts a server on what is in a folder, with one workflow.
+func startOn(t *testing.T, folder string, w flow.Workflow, keyRetention time.Duration) *Service {
+	t.Helper()
+	d, err := openDisk(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := Options{Workflows: new(flow.Registry), Models: new(adapter.Registry), Files: noFiles{}, KeyRetention: keyRetention}
+	if w != nil {
+		o.Workflows.Register(w)
+	}
+	s := bareService(o, d)
+	if err := s.restore(time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	s.restartAll()
+	return s
+}
+
+// crashServer ends a server and returns a copy of its folder, as a crash leaves it.
+func crashServer(t *testing.T, s *Service, folder string) (left string) {
+	t.Helper()
+	time.Sleep(settled)
+	left = t.TempDir()
+	if err := os.CopyFS(left, os.DirFS(folder)); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return left
+}
+
+// startRun starts a run of the workflow again.
+func startRun(t *testing.T, s *Service, n int) *Run {
+	t.Helper()
+	input := json.RawMessage(fmt.Sprintf(`{"n":"%02d"}`, n))
+	r, _, err := s.Start(t.Context(), &Request{Who: access.Local, Subject: Subject{Workflow: again}, Input: input})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func findRun(t *testing.T, s *Service, id string) *Run {
+	t.Helper()
+	r, err := s.Find(t.Context(), access.Local, id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// FT-32, RU-11, RU-12: runs that a crash has cut off are restarted in the order in which they began, a few at a time, and each no more than
+// MaxAttempts times. A run that waits for its restart can be canceled, and a crash while it waits is no attempt.
+func TestRunsAreRestartedInOrderAFewAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const all = 2*RestartsAtOnce + 3
+		begun, goOn := make(chan string, all), make(chan struct{})
+		w := restarting{flow.Func(again, "", nil, func(ctx context.Context, _ *ling.Manager, input map[string]any) error {
+			begun <- fmt.Sprint(input["n"])
+			select {
+			case <-goOn:
+				return nil
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		})}
+		check := func(first, count int) {
+			t.Helper()
+			synctest.Wait()
+			var want, got []string
+			for i := range count {
+				want = append(want, fmt.Sprintf("%02d", first+i))
+			}
+			for len(begun) > 0 {
+				got = append(got, <-begun)
+			}
+			slices.Sort(got)
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("(-expected to begin +begun):\n%s", diff)
+			}
+		}
+		folder := t.TempDir()
+		s := startOn(t, folder, w, 0)
+		var ids []string
+		for i := range all {
+			ids = append(ids, startRun(t, s, i).ID)
+			time.Sleep(time.Millisecond)
+		}
+		check(0, all)
+		for attempt := range MaxAttempts {
+			folder = crashServer(t, s, folder)
+			s = startOn(t, folder, w, 0)
+			if attempt < MaxAttempts-1 {
+				check(0, RestartsAtOnce)
+			}
+		}
+		check(RestartsAtOnce, RestartsAtOnce)
+		for i, id := range ids {
+			want := StatusRunning
+			if i < RestartsAtOnce {
+				want = StatusInterrupted
+			}
+			if result, _, _ := findRun(t, s, id).Result(); result.Status != want {
+				t.Errorf("run %d is %s, expected %s", i, result.Status, want)
+			}
+		}
+		waiting := findRun(t, s, ids[all-2])
+		if err := s.Cancel(t.Context(), access.Local, waiting); err != nil {
+			t.Fatal(err)
+		}
+		goOn <- struct{}{}
+		check(all-3, 1)
+		goOn <- struct{}{}
+		check(all-1, 1)
+		close(goOn)
+		<-findRun(t, s, ids[all-1]).Done()
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// FT-32: a run that cannot be restarted ends as interrupted, with what it has made.
+func TestRunThatCannotBeRestartedIsInterrupted(t *testing.T) {
+	begun := 0
+	work := func(ctx context.Context, m *ling.Manager, _ map[string]any) error {
+		begun++
+		if _, err := m.Tube().Send(tube.Event{Kind: tube.Append, URI: []byte("a"), Value: []byte("made")}); err != nil {
+			return err
+		}
+		<-ctx.Done()
+		return context.Cause(ctx)
+	}
+	for name, next := range map[string]struct {
+		workflow     flow.Workflow
+		keyRetention time.Duration
+	}{
+		"the workflow is gone":           {},
+		"the workflow no longer says so": {workflow: flow.Func(again, "", nil, work)},
+		"its input does not fit": {
+			workflow: restarting{flow.Func(again, "", json.RawMessage(`{"type":"object","required":["z"],"properties":{"z":{"type":"string"}}}`), work)},
+		},
+		"it is too old": {workflow: restarting{flow.Func(again, "", nil, work)}, keyRetention: time.Nanosecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				begun = 0
+				folder := t.TempDir()
+				s := startOn(t, folder, restarting{flow.Func(again, "", nil, work)}, 0)
+				id := startRun(t, s, 0).ID
+				folder = crashServer(t, s, folder)
+				s = startOn(t, folder, next.workflow, next.keyRetention)
+				synctest.Wait()
+				result, document, _ := findRun(t, s, id).Result()
+				if result.Status != StatusInterrupted || len(result.Errors) != 1 || string(document) != `{"a":"made"}` || begun != 1 {
+					t.Errorf("%+v %s, begun %d times", result, document, begun)
+				}
+				if err := s.Close(); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}

@@ -61,9 +61,3 @@ func Plural(n int64, unit string) string {
 	}
 	return strconv.FormatInt(n, 10) + " " + unit
 }
-
-// pointerEscapes are those of RFC 6901.
-var pointerEscapes = strings.NewReplacer("~", "~0", "/", "~1")
-
-// PointerToken writes a name as a token of a JSON Pointer.
-func PointerToken(name string) string { return pointerEscapes.Replace(name) }

@@ -18,7 +18,6 @@ import (
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/wire"
-	"github.com/lingserve/lingserve/internal/heavy"
 	"github.com/tmaxmax/go-sse"
 )
 
@@ -84,11 +83,10 @@ type call struct {
 	answered            bool // by Coze, or wanted from us
 }
 
-// post sends a request with so many bytes of text and waits until its answer begins. Errors are those of an answer that is none.
+// post sends a request and waits until its answer begins. Errors are those of an answer that is none.
 func (a *answer) post(url string, request any, req *adapter.Request) (err error) {
 	p := a.m.p
-	var body []byte
-	heavy.Do(int(req.Size()), func() { body, err = wire.Body(request, req.ExtraBody) })
+	body, err := wire.Body(request, req.ExtraBody)
 	if err != nil {
 		return &adapter.Error{
 			Code: adapter.CodeInvalid, Message: "the request to the bot cannot be written",

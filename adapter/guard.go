@@ -161,7 +161,7 @@ func (g *guarded) attempt(ctx context.Context, a *attempt, req *Request, h *held
 	defer w.stop()
 	account := accountOf(ctx)
 	chunks, tags := 0, thinking{}
-	for chunk, err := range g.ask(ctx, req) {
+	for chunk, err := range g.model.Stream(ctx, *req) {
 		if err != nil {
 			// A limit's error reaches us through the model as the cause of its context, or hidden in an error of its own.
 			if e, ok := errors.AsType[*Error](context.Cause(ctx)); ok {
@@ -254,13 +254,6 @@ func (c *Chunk) size() int {
 		n += len(c.Media.URL)
 	}
 	return n
-}
-
-// ask is a function of its own so that a copy of the request is not on the stack while its answer is read.
-//
-//go:noinline
-func (g *guarded) ask(ctx context.Context, req *Request) iter.Seq2[Chunk, error] {
-	return g.model.Stream(ctx, *req)
 }
 
 // ofRequest says whether a provider refuses what was asked of it, for no reason that is known.

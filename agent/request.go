@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/lingserve/lingserve/adapter"
-	"github.com/lingserve/lingserve/internal/heavy"
 	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/turn"
 )
@@ -44,12 +43,7 @@ type chatPart struct {
 }
 
 // toMessage makes an adapter's message of one on the tape; false where it says nothing that a model could read.
-func toMessage(raw json.RawMessage) (m adapter.Message, ok bool) {
-	heavy.Do(len(raw), func() { m, ok = readMessage(raw) })
-	return m, ok
-}
-
-func readMessage(raw json.RawMessage) (adapter.Message, bool) {
+func toMessage(raw json.RawMessage) (adapter.Message, bool) {
 	var m chatMessage
 	if json.Unmarshal(raw, &m) != nil {
 		return adapter.Message{}, false

@@ -25,7 +25,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/lingserve/lingserve/adapter"
-	"github.com/lingserve/lingserve/internal/heavy"
 )
 
 // defaultPace is typical for a real model, in tokens per second.
@@ -76,8 +75,7 @@ type model struct {
 // Stream answers the request. Tool calls come without pauses.
 func (m *model) Stream(ctx context.Context, req adapter.Request) iter.Seq2[adapter.Chunk, error] {
 	return func(yield func(adapter.Chunk, error) bool) {
-		var answer []adapter.Chunk
-		heavy.Do(int(req.Size()), func() { answer = reply(&req) })
+		answer := reply(&req)
 		answer[0].Model = "demo:" + m.name
 		start, sent := time.Now(), 0
 		for _, chunk := range answer {

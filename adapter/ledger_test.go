@@ -10,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/lingserve/lingserve/internal/backoff"
 )
 
 // tiny is a ledger with room for few answers: 1 MiB for small ones, 3 MiB for others, and 6 MiB for one alone.
@@ -29,7 +31,7 @@ var kib = strings.Repeat("x", 1<<10)
 func (w *writer) Stream(ctx context.Context, _ Request) iter.Seq2[Chunk, error] {
 	return func(yield func(Chunk, error) bool) {
 		for range w.kib {
-			if err := sleep(ctx, w.pause); err != nil {
+			if err := backoff.Sleep(ctx, w.pause); err != nil {
 				yield(Chunk{}, err)
 				return
 			}

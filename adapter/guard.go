@@ -10,6 +10,8 @@ import (
 	"runtime"
 	"sync"
 	"time"
+
+	"github.com/lingserve/lingserve/internal/backoff"
 )
 
 // guarded is a model with time limits and retries around it.
@@ -106,7 +108,7 @@ func (g *guarded) Stream(ctx context.Context, req Request) iter.Seq2[Chunk, erro
 				h.fail(yield, err)
 				return
 			}
-			if err := sleep(ctx, wait); err != nil {
+			if err := backoff.Sleep(ctx, wait); err != nil {
 				h.fail(yield, err)
 				return
 			}
@@ -310,21 +312,5 @@ func (r Retries) wait(n int, retryAfter time.Duration) (time.Duration, bool) {
 		// A little later than asked, and not all at once.
 		return retryAfter + rand.N(retryAfter/10+1), retryAfter <= top
 	}
-	d := top
-	if n < 32 && base < top>>(n-1) {
-		d = base << (n - 1)
-	}
-	return d/2 + rand.N(d/2+1), true
-}
-
-// sleep waits, or fails with the context's cause.
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	return backoff.After(n, base, top), true
 }

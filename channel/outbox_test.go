@@ -198,26 +198,6 @@ func TestAnUnsentBlockIsTriedAgainWithBackoff(t *testing.T) {
 	})
 }
 
-// CH-183: a wait may be any up to the most.
-func TestWaitsAreJitteredInFull(t *testing.T) {
-	for n, most := range map[int]time.Duration{1: 2 * time.Second, 3: 8 * time.Second, 40: 30 * time.Minute} {
-		var low, high int
-		for range 1000 {
-			switch d := backoff(n); {
-			case d < 0 || d > most:
-				t.Fatalf("attempt %d: %v", n, d)
-			case d < most/4:
-				low++
-			case d > most*3/4:
-				high++
-			}
-		}
-		if low == 0 || high == 0 {
-			t.Errorf("attempt %d: %d short waits and %d long ones", n, low, high)
-		}
-	}
-}
-
 // CH-58, FT-33: what the platform asks for is waited for.
 func TestRetryAfterIsTheLeastThatIsWaited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	"go.opentelemetry.io/otel/propagation"
 
 	"github.com/lingserve/lingserve/cluster/replicas"
+	"github.com/lingserve/lingserve/internal/backoff"
 )
 
 const (
@@ -225,10 +226,7 @@ func (c *Requests) askOther(ctx context.Context, replica string, r Request) ([]b
 		if !late && time.Since(began) >= reconnectWait {
 			return nil, err
 		}
-		select {
-		case <-time.After(retryEvery):
-		case <-ctx.Done():
-		}
+		_ = backoff.Sleep(ctx, retryEvery)
 	}
 }
 

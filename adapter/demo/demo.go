@@ -25,6 +25,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/internal/backoff"
 )
 
 // defaultPace is typical for a real model, in tokens per second.
@@ -82,10 +83,7 @@ func (m *model) Stream(ctx context.Context, req adapter.Request) iter.Seq2[adapt
 			if m.pace > 0 {
 				// Pauses count from the start, so that a late token does not delay the rest.
 				due := start.Add(time.Duration(float64(sent) * float64(time.Second) / m.pace))
-				select {
-				case <-time.After(time.Until(due)):
-				case <-ctx.Done():
-				}
+				_ = backoff.Sleep(ctx, time.Until(due))
 			}
 			if err := context.Cause(ctx); err != nil {
 				yield(adapter.Chunk{}, err)

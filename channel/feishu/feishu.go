@@ -28,10 +28,10 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/channel"
-	"github.com/lingserve/lingserve/channel/attempt"
 	"github.com/lingserve/lingserve/channel/media"
 	"github.com/lingserve/lingserve/channel/secret"
 	"github.com/lingserve/lingserve/channel/service"
+	"github.com/lingserve/lingserve/internal/backoff"
 	"github.com/lingserve/lingserve/internal/egress"
 )
 
@@ -309,17 +309,17 @@ const maxPause = 30 * time.Second
 
 // persist asks for the bot's id until it is known, or until the channel ends or the platform says that there is none.
 func (c *Channel) persist(ctx context.Context) error {
-	for pause := firstPause; ; pause = min(2*pause, maxPause) {
+	for pauses := backoff.New(firstPause, maxPause); ; {
 		err := c.whoAmI(ctx)
 		if err == nil || ctx.Err() != nil || is(err, badApp, wrongPlace) {
 			return err
 		}
-		wait := pause
+		wait := pauses.NextBackOff()
 		if e, ok := errors.AsType[*Error](err); ok {
 			wait = max(wait, e.RetryAfter)
 		}
 		c.log.WarnContext(ctx, "platform answers wrongly; retrying", "channel", c.name, "error", err, "pause", wait)
-		if err := attempt.Pause(ctx, wait); err != nil {
+		if err := backoff.Sleep(ctx, wait); err != nil {
 			return err
 		}
 	}

@@ -238,7 +238,7 @@ func TestFailuresOfSends(t *testing.T) {
 		{"an object of nothing", fakeslack.Fault{Status: 200, Body: "{}"}, "unknown", 1, 0},
 		{"another place", fakeslack.Fault{Status: 404, Body: "<html>Not found</html>"}, "never", 1, 0},
 		{"a redirection", fakeslack.Fault{Status: 302, Body: ""}, "never", 1, 0},
-		{"a connection that is refused", fakeslack.Fault{Cut: fakeslack.Refused, Times: 3}, "sent", 1, 3500 * time.Millisecond},
+		{"a connection that is refused", fakeslack.Fault{Cut: fakeslack.Refused, Times: 3}, "sent", 1, 1750 * time.Millisecond},
 		{"no connection", fakeslack.Fault{Cut: fakeslack.Refused, Times: -1}, "again", 0, 0},
 		{"a connection that ends before", fakeslack.Fault{Cut: fakeslack.CutBefore}, "unknown", 1, 0},
 		{"a connection that ends after", fakeslack.Fault{Cut: fakeslack.CutAfter}, "unknown", 1, 0},

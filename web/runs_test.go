@@ -76,22 +76,6 @@ func TestOneRunCanBeReadInEachFraming(t *testing.T) {
 	}
 }
 
-// normalStarted puts the members of the started event in the order that the test expects, whatever it is.
-func normalStarted(raw string) string {
-	lines := strings.SplitAfter(raw, "\n")
-	var s struct {
-		Run      string `json:"run"`
-		Workflow string `json:"workflow"`
-		Session  string `json:"session"`
-		Model    string `json:"model"`
-	}
-	if len(lines) > 2 && json.Unmarshal([]byte(strings.TrimPrefix(lines[2], "data: ")), &s) == nil {
-		text, _ := json.Marshal(s)
-		lines[2] = "data: " + string(text) + "\n"
-	}
-	return strings.Join(lines, "")
-}
-
 func TestARunThatFailsBeforeAnyOutputAnswersWithItsStatus(t *testing.T) {
 	for name, tt := range map[string]struct {
 		err    error

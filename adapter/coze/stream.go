@@ -165,7 +165,7 @@ func (a *answer) events() error {
 		if !ok {
 			break
 		}
-		if err := a.take(string(kind), data); err != nil {
+		if err := a.take(kind, data); err != nil {
 			return err
 		}
 	}
@@ -184,7 +184,7 @@ func (a *answer) allEvents(body io.Reader) error {
 		if err != nil {
 			return a.broken(err)
 		}
-		if err := a.take(event.Type, []byte(event.Data)); err != nil || a.done {
+		if err := a.take([]byte(event.Type), []byte(event.Data)); err != nil || a.done {
 			return err
 		}
 	}
@@ -223,11 +223,13 @@ func (a *answer) complete() error {
 	return nil
 }
 
-// take yields what an event has. data is only lent.
-func (a *answer) take(kind string, data []byte) error {
+// take yields what an event has. Both are only lent.
+func (a *answer) take(kind, data []byte) error {
 	switch {
-	case kind != "":
-		a.kind = kind
+	case len(kind) > 0:
+		if string(kind) != a.kind {
+			a.kind = string(kind)
+		}
 	case len(data) == 0:
 		return nil // a ping
 	case string(bytes.Trim(data, `"`)) == "[DONE]":

@@ -177,8 +177,9 @@ func (a *Answer) events(body io.Reader, take func(kind, data []byte) (done bool,
 		if err != nil {
 			return false, err, nil
 		}
-		if done, err := take([]byte(event.Type), []byte(event.Data)); done || err != nil {
-			return done, nil, a.Server.NotPiece(err, []byte(event.Data))
+		data := []byte(event.Data)
+		if done, err := take([]byte(event.Type), data); done || err != nil {
+			return done, nil, a.Server.NotPiece(err, data)
 		}
 	}
 	return false, nil, nil

@@ -71,7 +71,7 @@ func TestMarksOfEchoesAreBounded(t *testing.T) { // CH-80
 		g.sent("fake", "", "c", fmt.Sprint(i))
 		g.sending("fake", "", "c", fmt.Sprint(i))
 	}
-	if n, m := len(g.ids.at), len(g.texts.at); n != maxEchoes || m != maxEchoes {
+	if n, m := g.ids.until.Len(), g.texts.until.Len(); n != maxEchoes || m != maxEchoes {
 		t.Errorf("%d ids and %d texts are kept, expected %d of each", n, m, maxEchoes)
 	}
 	if g.byID("fake", "", "c", fmt.Sprint(2*maxEchoes-1)) || !g.byID("fake", "", "c", fmt.Sprint(2*maxEchoes)) {
@@ -300,7 +300,7 @@ func TestADryQuestionUsesNothing(t *testing.T) { // CH-111
 			t.Fatalf("the question %d gets %+v", i, v)
 		}
 	}
-	if n := len(g.pairs.at) + len(g.rows.at) + g.senders.Len() + g.chats.Len(); n != 0 {
+	if n := g.pairs.len() + g.rows.len() + g.senders.Len() + g.chats.Len(); n != 0 {
 		t.Errorf("%d keys are kept of questions", n)
 	}
 }
@@ -313,7 +313,7 @@ func TestBudgetsAreBounded(t *testing.T) { // CH-81, CH-82
 		f.Conversation.ID = fmt.Sprint("c", i)
 		passes(g, f)
 	}
-	for _, n := range []int{len(g.pairs.at), len(g.rows.at), g.senders.Len(), g.chats.Len()} {
+	for _, n := range []int{g.pairs.len(), g.rows.len(), g.senders.Len(), g.chats.Len()} {
 		if n != maxBudgets {
 			t.Errorf("%d keys are kept, expected %d", n, maxBudgets)
 		}

@@ -581,8 +581,8 @@ func TestThreadsThatTheBotWritesInAreRememberedWithinBounds(t *testing.T) {
 		t.Fatal(err)
 	}
 	again, err := openThreads(store, "slack")
-	if err != nil || len(again.order) != maxThreads || len(again.known) != maxThreads || !again.has("C1", "last") || again.has("C1", "a") || again.has("C2", "last") {
-		t.Errorf("got %d threads, %v", len(again.order), err)
+	if err != nil || again.known.Len() != maxThreads || !again.has("C1", "last") || again.has("C1", "a") || again.has("C2", "last") {
+		t.Errorf("got %d threads, %v", again.known.Len(), err)
 	}
 }
 

@@ -61,7 +61,7 @@ func TestThreadsAreKnownToAllReplicas(t *testing.T) {
 	learn(b, "1")
 	for name, c := range map[string]*threads{"the one": a, "the other": b, "one that starts later": open()} {
 		if !c.has("C1", "1") || !c.has("C1", "2") || c.has("C1", "3") {
-			t.Errorf("%s knows %v", name, c.order)
+			t.Errorf("%s knows %v", name, c.known.Keys())
 		}
 	}
 	if got := string(s.of["slack"]); got != `[["C1","1"],["C1","2"]]` {

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -104,41 +103,6 @@ func onTape(t *testing.T, store tape.Store) string {
 	return b.String()
 }
 
-func TestEachAgentIsWhatItIsConfiguredToBeInTheSameSession(t *testing.T) {
-	t.Chdir(t.TempDir())
-	turns, c, store, stop := agentsOf(t, twoAgents)
-	defer stop()
-	if !slices.Equal(c.Names(), []string{"assistant", "careful"}) {
-		t.Errorf("%q", c.Names())
-	}
-	tell(t, turns, "assistant", "hello")
-	tell(t, turns, "careful", "hello again")
-	tell(t, turns, "", "and again") // the default one
-	text := onTape(t, store)
-	first, second := strings.Count(text, `"content":"You are the first.`), strings.Count(text, `"content":"You are the second.`)
-	if first != 2 || second != 1 || strings.Count(text, `"role":"user"`) != 3 {
-		t.Error(text)
-	}
-}
-
-func TestASessionSurvivesTheServersEnd(t *testing.T) {
-	t.Chdir(t.TempDir())
-	turns, _, _, stop := agentsOf(t, twoAgents)
-	tell(t, turns, "assistant", "remember the number seven")
-	stop()
-	turns, _, store, stop := agentsOf(t, twoAgents)
-	defer stop()
-	if r := tell(t, turns, "assistant", "hello again"); r.Output == "" {
-		t.Errorf("%+v", r)
-	}
-	if text := onTape(t, store); strings.Count(text, `"turn.end"`) != 2 || !strings.Contains(text, "number seven") {
-		t.Error(text)
-	}
-	if _, err := os.Stat(filepath.Join("data", "tapes")); err != nil {
-		t.Error(err)
-	}
-}
-
 func TestWithoutADataFolderSessionsAreInMemory(t *testing.T) {
 	t.Chdir(t.TempDir())
 	turns, _, _, stop := agentsOf(t, "data: \"\"\n")
@@ -146,46 +110,6 @@ func TestWithoutADataFolderSessionsAreInMemory(t *testing.T) {
 	stop()
 	if _, err := os.Stat("data"); !os.IsNotExist(err) {
 		t.Error(err)
-	}
-}
-
-// AG-40, AG-41: the question is the careful agent's, and the answer finds it.
-func TestTheAnswerGoesToTheAgentThatAsks(t *testing.T) {
-	t.Chdir(t.TempDir())
-	turns, c, store, stop := agentsOf(t, twoAgents)
-	defer stop()
-	if err := c.Answer(t.Context(), agent.Answer{Session: "s", ID: "x"}); !errors.Is(err, agent.ErrNoQuestion) {
-		t.Error(err)
-	}
-	var once bool
-	sink := func(e turn.Event, _ error) {
-		if e.Kind != agent.ApprovalRequiredEvent {
-			return
-		}
-		once = true
-		for _, q := range c.Agent("careful").Questions("s") {
-			if err := c.Answer(context.Background(), agent.Answer{Session: "s", ID: q.ID, Approve: true, By: "test"}); err != nil {
-				t.Error(err)
-			}
-		}
-	}
-	for name, asks := range map[string]bool{"assistant": false, "careful": true} {
-		once = false
-		k, err := turns.Submit(t.Context(), &turn.Envelope{
-			SessionID: "s", Channel: "test", Content: "What does tape info say?", Extra: map[string]any{run.ExtraAgent: name},
-		}, turn.WithSink(sink))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := k.Wait(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if once != asks {
-			t.Errorf("%s has asked: %v", name, once)
-		}
-	}
-	if text := onTape(t, store); !strings.Contains(text, `"decision":"approve"`) || !strings.Contains(text, `"by":"test"`) {
-		t.Error(text)
 	}
 }
 
@@ -273,32 +197,6 @@ agents:
 	}
 }
 
-// AG-62: every agent can look at the files below the workspace, and at no others.
-func TestEveryAgentReadsTheWorkspaceAndNothingElse(t *testing.T) {
-	t.Chdir(t.TempDir())
-	turns, c, _, stop := agentsOf(t, twoAgents)
-	defer stop()
-	for _, name := range c.Names() {
-		for _, one := range []string{"fs.read", "fs.list"} {
-			if found, ok := c.Agent(name).Tools().Find(one); !ok || found.Approval == tool.Always {
-				t.Errorf("%s: %s: %+v", name, one, found)
-			}
-		}
-	}
-	// The folder is there from the start.
-	for path, text := range map[string]string{filepath.Join("workspace", "note.txt"): "the invoice is paid", "secret.txt": "nobody may know"} {
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if r := tell(t, turns, "assistant", `What does fs read say to "note.txt"?`); !strings.Contains(r.Output, "the invoice is paid") {
-		t.Error(r.Output)
-	}
-	if r := tell(t, turns, "careful", `What does fs read say to "../secret.txt"?`); strings.Contains(r.Output, "nobody may know") || !strings.Contains(r.Output, "not in the workspace") {
-		t.Error(r.Output)
-	}
-}
-
 func TestTurnsAndTapesAreAsConfigured(t *testing.T) {
 	log := slog.New(slog.DiscardHandler)
 	for name, tt := range map[string]struct {
@@ -327,19 +225,6 @@ func TestTurnsAndTapesAreAsConfigured(t *testing.T) {
 				t.Errorf("%+v", o)
 			}
 		})
-	}
-}
-
-func TestATurnThatTakesTooLongIsBrokenOff(t *testing.T) {
-	t.Chdir(t.TempDir())
-	turns, _, _, stop := agentsOf(t, "turn: {timeout: 1ns}\ntape: {sync: always}\n")
-	defer stop()
-	k, err := turns.Submit(t.Context(), &turn.Envelope{SessionID: "s", Channel: "test", Content: "hello"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := k.Wait(t.Context()); !errors.Is(err, turn.ErrTimeout) {
-		t.Errorf("%v", err)
 	}
 }
 

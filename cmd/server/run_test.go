@@ -100,26 +100,6 @@ func TestAReaderThatLeavesEndsTheRunQuietly(t *testing.T) {
 	}
 }
 
-// The same workflow gives the same text here and on a server.
-func TestARunHereAndOnAServerShowTheSame(t *testing.T) {
-	p := startServer(t, "--demo-pace", "0")
-	args := []string{"encyclopedia", "--input", "question=Why is the sky blue?", "--format", "text"}
-	here, err := lingserveRun(t, append(args, "--demo-pace", "0")...).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	there, err := lingserveRun(t, append(args, "--server", p.base)...).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(here), string(there)); diff != "" {
-		t.Error(diff)
-	}
-	if !strings.Contains(string(here), "## Quiz") {
-		t.Errorf("got %s", here)
-	}
-}
-
 // cuttingProxy passes connections on to a server and breaks each off after some bytes of its answer.
 func cuttingProxy(t *testing.T, server string, bytes func() int64) string {
 	t.Helper()

@@ -128,21 +128,3 @@ func TestEndedRunsTakeNoMoreMemoryThanTheyMay(t *testing.T) {
 		}
 	})
 }
-
-func TestForgottenRunIsNotTheLatestOfItsSession(t *testing.T) {
-	s := bareService(Options{}, nil)
-	r := anEndedRun(t, NewID(), "text")
-	r.session, r.entry = "s", noLog{}
-	s.keepEnded(r)
-	s.inSession[r.Lane()] = r
-	if s.inLane(r.Lane()) != r {
-		t.Error("it is not the latest")
-	}
-	s.sweep(time.Now().Add(time.Hour))
-	if s.inLane(r.Lane()) != nil || len(s.inSession) > 0 {
-		t.Error("it is still the latest")
-	}
-	if err := s.Close(); err != nil {
-		t.Error(err)
-	}
-}

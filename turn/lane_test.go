@@ -325,40 +325,6 @@ func TestTU_62EveryPolicyRunsAtOnceInAnIdleLane(t *testing.T) {
 	})
 }
 
-func TestTU_62WhoeverDoesNotWaitAnyMoreLeavesTheQueue(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		gone := errors.New("gone")
-		var loaded []string
-		l := newLanes(t, turn.Options{Concurrency: 1}, loader(func(_ context.Context, e *turn.Envelope, _ string) (turn.State, error) {
-			loaded = append(loaded, e.Content)
-			return nil, nil
-		}))
-		ctx, cancel := context.WithCancelCause(t.Context())
-		a := l.submit("1", "a", "")
-		b, _ := l.try(ctx, "1", "b", "")
-		c := l.submit("1", "c", "")
-		d, _ := l.try(ctx, "2", "d", "")         // waits for a slot
-		e, _ := l.try(ctx, "1", "e", turn.Steer) // waits in the inbox
-		equal(t, "statuses", []string{status(b), status(c), status(d), status(e)}, []string{"queued 1 t-b", "queued 2 t-c", "queued 1 t-d", "steered 0 t-a"})
-		cancel(gone)
-		synctest.Wait()
-		for _, k := range []*turn.Ticket{b, d, e} {
-			if r, err := k.Wait(t.Context()); err != gone || r.TurnID == "" || r.Output != "" {
-				t.Errorf("got %+v, %v", r, err)
-			}
-		}
-		equal(t, "status", status(c), "queued 1 t-c")
-		lanes, waiting, running, ready := l.LanesLeft()
-		equal(t, "left", []int{lanes, waiting, running, ready}, []int{1, 1, 1, 0})
-		l.open("a")
-		l.open("c")
-		l.expect("+a -a s:a +c -c s:c")
-		equal(t, "loaded", loaded, []string{"a", "c"})
-		equal(t, "a", l.result(a), "answer to a,<nil>")
-		l.empty()
-	})
-}
-
 func TestTU_63WhatIsLeftInTheInboxFollowsBeforeThoseThatWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLanes(t, turn.Options{})

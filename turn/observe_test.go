@@ -39,42 +39,6 @@ var stages = []turn.Stage{
 	turn.StageResolve, turn.StageLoad, turn.StagePrompt, turn.StageModel, turn.StageSave, turn.StageRender, turn.StageDispatch,
 }
 
-func TestTU_30TheErrorOfAnyStageIsLoggedToldAndReturned(t *testing.T) {
-	for _, stage := range stages {
-		for _, submit := range []bool{false, true} {
-			t.Run(fmt.Sprint(stage, " ", submit), func(t *testing.T) {
-				var log logged
-				var told []error
-				in := &turn.Envelope{Content: "x"}
-				f := turn.New(turn.Options{Log: log.logger()})
-				register(t, f, answers("x"), failsAt(stage, errTest), observer(func(_ context.Context, s turn.Stage, err error, e *turn.Envelope) {
-					if s != turn.StageTurn || e != in {
-						t.Errorf("told of %s", s)
-					}
-					if !strings.Contains(log.String(), "turn failed") {
-						t.Error("told before it was logged")
-					}
-					told = append(told, err)
-				}))
-				var err error
-				if !submit {
-					_, err = f.Process(t.Context(), in)
-				} else if k, failed := f.Submit(t.Context(), in); failed != nil {
-					err = failed
-				} else {
-					_, err = k.Wait(t.Context())
-				}
-				if len(told) != 1 || told[0] != err || !errors.Is(err, errTest) {
-					t.Errorf("told %v, returned %v, expected the same value once", told, err)
-				}
-				if !strings.Contains(log.String(), "broken") || !strings.Contains(log.String(), "turn=t-") {
-					t.Error(log.String())
-				}
-			})
-		}
-	}
-}
-
 func TestTU_31AFailingObserverStopsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var r transcript

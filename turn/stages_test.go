@@ -271,38 +271,6 @@ func renders(err error, contents ...string) renderer {
 	}
 }
 
-func TestTU_24AndTU_25WhatIsRenderedIsFlattenedAndDispatched(t *testing.T) {
-	for name, row := range map[string]struct {
-		plugins []any
-		want    string
-		fails   bool
-	}{
-		"nobody":               {nil, "output", false},
-		"flattened":            {[]any{renders(nil, "d"), renders(nil, "b", "c"), renders(nil, "a")}, "a b c d", false},
-		"nil ones are dropped": {[]any{renders(nil, "", "b", ""), renders(nil, "a", "")}, "a b", false},
-		"all empty":            {[]any{renders(nil), renders(nil, "", "")}, "output", false},
-		"one fails":            {[]any{renders(nil, "b"), renders(errTest, "lost"), renders(nil, "a")}, "a b", true},
-		"all fail":             {[]any{renders(errTest, "lost")}, "", true},
-		"one fails, one empty": {[]any{renders(errTest), renders(nil)}, "", true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			var sent []string
-			f := build(t, append(row.plugins, answers("output"), dispatcher(func(_ context.Context, e *turn.Envelope) (bool, error) {
-				sent = append(sent, e.Content)
-				return true, nil
-			}))...)
-			r, err := f.Process(t.Context(), &turn.Envelope{})
-			if errors.Is(err, errTest) != row.fails || !row.fails && err != nil {
-				t.Errorf("got %v", err)
-			}
-			equal(t, "sent", strings.Join(sent, " "), row.want)
-			if len(r.Outbound) != len(sent) || len(r.Deliveries) != len(sent) {
-				t.Errorf("result %+v", r)
-			}
-		})
-	}
-}
-
 func TestTU_24TheEnvelopeMadeOfTheOutputGoesBackWhereItCameFrom(t *testing.T) {
 	in := &turn.Envelope{ID: "7", Channel: "telegram", ChatID: "42", OutputChannel: "email", Content: "in", Kind: turn.KindCommand}
 	r, err := build(t, answers("out")).Process(t.Context(), in)

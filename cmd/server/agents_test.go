@@ -3,14 +3,12 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -22,12 +20,10 @@ import (
 	"github.com/lingserve/lingserve/flow"
 	"github.com/lingserve/lingserve/internal/config"
 	"github.com/lingserve/lingserve/internal/providers"
-	"github.com/lingserve/lingserve/ling"
 	"github.com/lingserve/lingserve/run"
 	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/tape/logs"
 	"github.com/lingserve/lingserve/tool"
-	"github.com/lingserve/lingserve/tube"
 	"github.com/lingserve/lingserve/turn"
 )
 
@@ -268,77 +264,9 @@ func TestAnAgentIsAnsweredForByTheWorkflowThatItNames(t *testing.T) {
 		t.Errorf("%q %q", c.Workflow("writer"), c.Workflow("assistant"))
 	}
 	var said strings.Builder
-	workflows.Register(essay("1"))
+	workflows.Register(flow.Func("essay", "", nil, nil))
 	c.WarnOfMissingWorkflows(slog.New(slog.NewTextHandler(&said, nil)))
 	if got := said.String(); strings.Count(got, "level=WARN") != 1 || !strings.Contains(got, "agent=broken workflow=nothing-there") {
 		t.Error(got)
-	}
-}
-
-// essay is a workflow that tells which version of it has answered, and how much was said before.
-func essay(version string) flow.Workflow {
-	input := json.RawMessage(`{"type":"object","required":["about"],"properties":{"about":{"type":"string","maxLength":20}}}`)
-	return flow.Func("essay", "", input, func(_ context.Context, m *ling.Manager, input map[string]any) error {
-		text := fmt.Sprintf("%s after %d: %s", version, len(m.History()), input["about"])
-		_, err := m.Tube().Send(tube.Event{Kind: tube.Append, URI: []byte("essay/text"), Value: []byte(text)})
-		return err
-	})
-}
-
-// TU-46: the envelope may come from any channel; what people read of the document is its text.
-func TestAWorkflowAnswersForItsAgentOnEveryChannel(t *testing.T) {
-	t.Chdir(t.TempDir())
-	workflows := new(flow.Registry)
-	turns, _, store, stop := agentsWith(t, workflows, "agents:\n  writer: {workflow: essay}\n  broken: {workflow: nothing-there}\n")
-	defer stop()
-	workflows.Register(essay("1"))
-	var deltas []string
-	say := func(name, text string) (*turn.Result, error) {
-		t.Helper()
-		deltas = nil
-		k, err := turns.Submit(t.Context(), &turn.Envelope{
-			SessionID: "s", Channel: "test", Content: text, Extra: map[string]any{run.ExtraAgent: name},
-		}, turn.WithSink(func(e turn.Event, _ error) {
-			if e.Kind == turn.DeltaEvent {
-				deltas = append(deltas, e.URI+" "+string(e.Value))
-			}
-		}))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return k.Wait(t.Context())
-	}
-	check := func(text, want string) {
-		t.Helper()
-		r, err := say("writer", text)
-		if err != nil || r.Output != `{"essay":{"text":"`+want+`"}}` || len(r.Outbound) != 1 || r.Outbound[0].Content != want {
-			t.Fatalf("%+v %v", r, err)
-		}
-		if !slices.Equal(deltas, []string{`essay/text "` + want + `"`}) {
-			t.Errorf("%q", deltas)
-		}
-	}
-	check("bees", "1 after 0: bees")
-	workflows.Register(essay("2")) // as a reload does
-	check("wasps", "2 after 2: wasps")
-	// Its commands are an agent's.
-	if r, err := say("writer", ",help"); err != nil || !strings.Contains(r.Outbound[0].Content, ",tape.info") {
-		t.Errorf("%+v %v", r, err)
-	}
-	if r, err := say("writer", ",tape.info"); err != nil || !strings.Contains(r.Output, "entries") {
-		t.Errorf("%+v %v", r, err)
-	}
-	if _, err := say("writer", "something that is too long"); turns.Code(err) != turn.CodeInvalid {
-		t.Error(err)
-	}
-	if _, err := say("broken", "bees"); turns.Code(err) != turn.CodeInternal || !strings.Contains(err.Error(), `unknown workflow "nothing-there"`) {
-		t.Error(err)
-	}
-	if text := onTape(t, store); strings.Count(text, `"workflow":"essay"`) != 2 || strings.Count(text, `"turn.end"`) != 2 {
-		t.Error(text)
-	}
-	// The default agent's model goes on where the workflow has ended.
-	if r, err := say("assistant", "hello"); err != nil || r.Output == "" || len(deltas) != 0 {
-		t.Errorf("%+v %v", r, err)
 	}
 }

@@ -73,7 +73,7 @@ func talk(r *rand.Rand, n int) []tape.Entry {
 func TestAnIndexedSearchFindsWhatALongLookFinds(t *testing.T) {
 	t.Parallel()
 	const name = "a"
-	s := tapesOf(t, Options{}, nil)
+	s := tapesOf(t, Options{})
 	plain := tapelogs.NewMemory(0, nil)
 	defer plain.Close()
 	r := rand.New(rand.NewPCG(1, 2))
@@ -132,7 +132,7 @@ func TestAnIndexedSearchFindsWhatALongLookFinds(t *testing.T) {
 
 // TA-41: a search that is under way ends with ErrDeleted where the session is erased, also while it looks into the index.
 func TestASearchOfAnErasedSession(t *testing.T) {
-	s := tapesOf(t, Options{}, nil)
+	s := tapesOf(t, Options{})
 	var entries []tape.Entry
 	for i := range 3000 {
 		entries = append(entries, tape.NewMessage("user", fmt.Sprint("天气 ", i)))

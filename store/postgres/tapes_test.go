@@ -33,7 +33,7 @@ type tapes struct {
 	members *replicas.Members
 }
 
-func openTapes(ctx context.Context, o Options, observer tape.Observer) (*tapes, error) {
+func openTapes(ctx context.Context, o Options) (*tapes, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.NewTextHandler(io.Discard, nil))
 	}
@@ -57,7 +57,7 @@ func openTapes(ctx context.Context, o Options, observer tape.Observer) (*tapes, 
 		return nil, errors.Join(err, s.members.Close(), e.Close())
 	}
 	s.Store, err = tapelogs.Open(ctx, e, tapelogs.Options{
-		Durability: store.Synced, Leases: leases, Replica: s.members.ID(), Away: e.Away, Log: o.Log, Observer: observer,
+		Durability: store.Synced, Leases: leases, Replica: s.members.ID(), Away: e.Away, Log: o.Log,
 	})
 	if err != nil {
 		_ = e.Close()
@@ -73,7 +73,7 @@ func (s *tapes) Close() error {
 var factory = tapetest.Factory{
 	Open: func(dir string) (tape.Store, error) {
 		sum := sha256.Sum256([]byte(dir))
-		return openTapes(context.Background(), Options{URL: os.Getenv(envURL), Schema: "t" + hex.EncodeToString(sum[:8])}, nil)
+		return openTapes(context.Background(), Options{URL: os.Getenv(envURL), Schema: "t" + hex.EncodeToString(sum[:8])})
 	},
 	Durable: true,
 }
@@ -85,7 +85,7 @@ func TestTapes(t *testing.T) {
 }
 
 // tapesOf opens a store of tapes in a schema of its own, and closes it when the test ends.
-func tapesOf(tb testing.TB, o Options, observer tape.Observer) *tapes {
+func tapesOf(tb testing.TB, o Options) *tapes {
 	tb.Helper()
 	if o.URL == "" {
 		o.URL = need(tb).URL()
@@ -93,7 +93,7 @@ func tapesOf(tb testing.TB, o Options, observer tape.Observer) *tapes {
 	if o.Schema == "" {
 		o.Schema = newSchema()
 	}
-	s, err := openTapes(tb.Context(), o, observer)
+	s, err := openTapes(tb.Context(), o)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -167,7 +167,7 @@ func TestTapesWhileTheDatabaseIsAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = server.Stop() })
-	s := tapesOf(t, Options{URL: strings.Replace(server.URL(), "lingserve@", "lingserve:s3cretword@", 1), patience: 50 * time.Millisecond}, nil)
+	s := tapesOf(t, Options{URL: strings.Replace(server.URL(), "lingserve@", "lingserve:s3cretword@", 1), patience: 50 * time.Millisecond})
 	create(t, s, "a")
 	if err := server.Kill(); err != nil {
 		t.Fatal(err)
@@ -228,7 +228,7 @@ func TestAKilledServerLosesAndDoublesNoTape(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = server.Stop() })
-	s := tapesOf(t, Options{URL: server.URL(), patience: time.Minute, wait: time.Minute}, nil) // of a slow machine
+	s := tapesOf(t, Options{URL: server.URL(), patience: time.Minute, wait: time.Minute}) // of a slow machine
 	create(t, s, "a")
 	const writers = 4
 	var written [writers]int

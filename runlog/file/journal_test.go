@@ -247,3 +247,62 @@ func TestAFullDiskHarmsNoRunAndIsSaidOnce(t *testing.T) {
 		}
 	})
 }
+
+// What runs take on disk is bounded by what they are and not by how much they have said, and goes when they have ended.
+func TestTheFilesOfRunningRunsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		folder := newMemoryFolder()
+		j := newByHand(folder)
+		idle, busy := goingRun(j.Log, 1), goingRun(j.Log, 2)
+		idle.say("a", "still here")
+		text := strings.Repeat("x", 8<<10)
+		for i := range 8000 { // 64 MB
+			must(busy.tube.Send(tube.Event{Kind: tube.Set, URI: []byte("a"), Value: []byte(`{"n":"` + text + fmt.Sprint(i) + `"}`)}))
+			if i%2 == 0 {
+				j.pass(true)
+				time.Sleep(FlushEvery / 4)
+			}
+		}
+		if limit := int64(6 * segmentSize); folder.most > limit {
+			t.Errorf("%d bytes at once, more than %d", folder.most, limit)
+		}
+		found := read(t, folder)
+		if got := documentOf(found[idle.id].Tube); got != `{"a":"still here"}{}` {
+			t.Error(got)
+		}
+		if got, want := documentOf(found[busy.id].Tube), documentOf(busy.tube); got == want || len(got) < 8<<10 {
+			t.Errorf("%.80s…, and it was at %.80s…", got, want)
+		}
+		for _, r := range []*testRun{idle, busy} {
+			r.finish()
+			r.entry.Drop()
+		}
+		j.pass(true)
+		if len(folder.files) != 0 {
+			t.Errorf("%d files are left", len(folder.files))
+		}
+	})
+}
+
+// A run that says nothing costs a look, and the text that it has said leaves the disk with it soon after.
+func TestFilesOfRunsThatHaveEndedLeaveTheDiskAlthoughOthersGoOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		folder := newMemoryFolder()
+		j := newByHand(folder)
+		idle, gone := goingRun(j.Log, 1), goingRun(j.Log, 2)
+		gone.say("a", "secret")
+		j.pass(true)
+		gone.finish()
+		gone.entry.Drop()
+		for range 4 * 60 * 7 {
+			idle.say("a", ".")
+			j.pass(true)
+			time.Sleep(FlushEvery)
+		}
+		for name, f := range folder.files {
+			if bytes.Contains(f.data, []byte("secret")) {
+				t.Errorf("still in %s", name)
+			}
+		}
+	})
+}

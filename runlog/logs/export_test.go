@@ -33,3 +33,10 @@ func InPages(l *Log) (n int) {
 	}
 	return n
 }
+
+// PageLog is the name of the log where a replica's next page goes.
+func PageLog(l *Log) string {
+	name := make(chan string, 1)
+	l.pump.do(func() { name <- l.pump.page.name })
+	return <-name
+}

@@ -756,3 +756,39 @@ func TestASessionThatIsOverIsNotGoneOnWith(t *testing.T) {
 		}
 	})
 }
+
+// CL-12: what pages have is in the runs' own logs by and by, and pages are removed.
+func TestPagesAreRemoved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		i := install(t)
+		a, _, crash := i.start(t)
+		defer crash()
+		var tubes []*tube.Tube
+		for n := range 20 {
+			tb, _ := pagedRun(t, a, fmt.Sprint("r", n), nil)
+			tubes = append(tubes, tb)
+		}
+		pages, err := i.engine.Log(t.Context(), store.LogOptions{Space: "pages", Keep: time.Hour})
+		if err != nil {
+			t.Fatal(err)
+		}
+		logName := logs.PageLog(a)
+		most := int64(0)
+		for n := range 3000 {
+			token(t, tubes[n%len(tubes)], "more ")
+			time.Sleep(20 * time.Millisecond)
+			info, err := pages.Info(t.Context(), logName)
+			if err != nil {
+				t.Fatal(err)
+			}
+			most = max(most, info.Entries)
+		}
+		if most > 1500 { // of half a minute
+			t.Errorf("there were %d pages", most)
+		}
+		time.Sleep(10 * time.Second)
+		if n := logs.InPages(a); n > 0 {
+			t.Errorf("%d runs are only in pages", n)
+		}
+	})
+}

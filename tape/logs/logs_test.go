@@ -479,3 +479,35 @@ func TestErrorsOfAnEngine(t *testing.T) { // ST-26
 		})
 	}
 }
+
+// counter is an observer that adds up.
+type counter struct {
+	entries, refused int
+	bytes            int64
+}
+
+func (c *counter) Appended(entries int, bytes int64, err error) {
+	if err != nil {
+		c.refused++
+		return
+	}
+	c.entries += entries
+	c.bytes += bytes
+}
+
+func (c *counter) Synced(time.Duration, error) { panic("the engine syncs") }
+
+func TestAnObserverIsToldWhatIsAppended(t *testing.T) {
+	var c counter
+	s := open(t, storetest.NewModel(), logs.Options{MaxBytes: 2000, Observer: &c})
+	for range 20 {
+		_, _ = s.Append(t.Context(), "a", tape.Batch{Create: c.entries == 0, Entries: say("hello")})
+	}
+	info, err := s.Info(t.Context(), "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if int64(c.entries) != info.Entries || c.bytes != info.Bytes || c.entries+c.refused != 20 || c.refused == 0 {
+		t.Errorf("got %+v of %+v", c, info)
+	}
+}

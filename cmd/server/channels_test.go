@@ -210,28 +210,6 @@ func TestAChannelWhosePlatformRefusesItsTokenStopsAndTheServerGoesOn(t *testing.
 	b.taken(1)
 }
 
-func TestATelegramBotIsAnsweredByTheConfiguredAgent(t *testing.T) { // CH-170
-	fake := faketelegram.New(nil)
-	t.Cleanup(func() { _ = fake.Close() })
-	api := httptest.NewServer(fake)
-	t.Cleanup(api.Close)
-	chat := faketelegram.Chat{ID: 7, Type: "private", FirstName: "Ann"}
-	fake.AddChat(chat)
-	serverWith(t, t.TempDir(), `
-agents:
-  assistant: {model: "demo:fast"}
-channels:
-  telegram:
-    token: "`+fake.Token()+`"
-    api: `+api.URL+`
-    agent: assistant
-    dm: {policy: allowlist, allow_from: ["7"]}
-    groups: {policy: open}
-`)
-	fake.Say(faketelegram.Message{Chat: chat, From: &faketelegram.User{ID: 7, FirstName: "Ann"}, Text: "Why is the sky blue?"})
-	waitShown(t, fake, "Why is the sky blue?")
-}
-
 // DC-15: the question of an agent's tool is answered by a button, by whoever is on the list, and the agent goes on.
 func TestDC_15_AToolIsApprovedByAButton(t *testing.T) {
 	fake := faketelegram.New(nil)

@@ -2,7 +2,6 @@ package channel
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"strings"
 	"testing"
@@ -150,12 +149,5 @@ func TestErasingASessionErasesItsConversation(t *testing.T) {
 		if kept := session == "other"; routed != kept || (waiting == 1) != kept || err != nil {
 			t.Errorf("%s: its route is known: %v, %v; %d messages wait", session, routed, err, waiting)
 		}
-	}
-}
-
-func TestABlockSaysInWhichSessionItAnswers(t *testing.T) { // CH-76, CH-56
-	text, err := json.Marshal(Outbound{Session: "s"})
-	if err != nil || !strings.Contains(string(text), `"Session":"s"`) {
-		t.Errorf("got %s, %v", text, err)
 	}
 }

@@ -156,16 +156,6 @@ func TestWithoutAccessFactsThereIsNoPolicy(t *testing.T) {
 	}
 }
 
-// CH-101: the gate bot comes before that of senders, where something is set at all.
-func TestABotIsKeptOutBeforeThePolicyIsAskedFor(t *testing.T) {
-	f := admitted(channel.Direct)
-	f.Sender.IsBot = true
-	f.Access = channel.AccessFacts{AllowBots: channel.BotsNone}
-	if d := channel.Evaluate(f); d.Admission != dropped(channel.ReasonBotNotAllowed) {
-		t.Errorf("%+v", d)
-	}
-}
-
 // CH-101: gates in their order, and the first that blocks decides.
 func TestTheFirstGateThatBlocksDecides(t *testing.T) {
 	f := admitted(channel.Group)
@@ -637,17 +627,4 @@ func drawFacts(t *rapid.T) channel.Facts {
 	}
 	f.Access.Mentions.Implicit = slices.Clip(f.Access.Mentions.Implicit)
 	return f
-}
-
-func BenchmarkEvaluate(b *testing.B) {
-	f := admitted(channel.Group)
-	f.Access = channel.Policy{
-		Group: channel.PolicyAllowlist, GroupAllowFrom: []string{"1", "2", "42"}, RouteAllowed: true, RequireMention: true,
-	}.Access(f.Sender.Identity(), channel.MentionFacts{CanDetect: true, WasMentioned: true, HasAnyMention: true})
-	b.ReportAllocs()
-	for b.Loop() {
-		if d := channel.Evaluate(f); d.Admission != goesOn {
-			b.Fatal(d)
-		}
-	}
 }

@@ -3,7 +3,6 @@ package channel
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -106,67 +105,6 @@ func durableTurn(t *testing.T, o *Outbox, d Delivery, turn, text string) (Dispat
 	speak(t, ds, ReplyFinal, text)
 	got, err := ds.end(nil)
 	return got, ds.came(), err
-}
-
-// CH-56: what is durable goes through the registered sender, and only final blocks do.
-func TestADurableBlockGoesThroughTheOutbox(t *testing.T) {
-	p, room := &post{}, &desk{}
-	o := openOutbox(t, OutboxOptions{}, p)
-	defer closeOutbox(t, o)
-	ds := newDeliveries(t.Context(), &Kernel{Outbox: o}, turnOf(lasting{desk: room}))
-	speak(t, ds, ReplyBlock, "a")
-	speak(t, ds, ReplyFinal, "b")
-	got, err := ds.end(nil)
-	if err != nil || got.Block != 1 || got.Final != 1 {
-		t.Errorf("%v, %+v", err, got)
-	}
-	if diff := cmp.Diff([]string{"send a"}, room.said()); diff != "" {
-		t.Errorf("directly (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff([]string{"t:2 b 1"}, p.said()); diff != "" {
-		t.Errorf("durable (-want +got):\n%s", diff)
-	}
-	if len(o.Pending()) != 0 {
-		t.Errorf("pending: %v", o.Pending())
-	}
-}
-
-// CH-57: before anything is written there is a way back, and after it none.
-func TestWhatASenderCannotDoIsDeliveredDirectly(t *testing.T) {
-	for name, row := range map[string]struct {
-		sender Sender
-		needs  Capabilities
-		direct bool
-		fails  bool
-	}{
-		"it can":                {&post{}, Capabilities{Thread: true}, false, false},
-		"it lacks threads":      {&post{lacks: Capabilities{Thread: true}}, Capabilities{Thread: true}, true, false},
-		"nobody is registered":  {nil, Capabilities{}, true, false},
-		"it cannot say":         {&post{canErr: errors.New("no answer")}, Capabilities{}, false, true},
-		"it refuses afterwards": {&post{answer: func(Outbound) (Receipt, error) { return Receipt{}, &NotSentError{Err: errors.New("400")} }}, Capabilities{}, false, true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			o, room := openOutbox(t, OutboxOptions{}, row.sender), &desk{}
-			defer closeOutbox(t, o)
-			_, _, err := durableTurn(t, o, lasting{room, row.needs}, "t", "a")
-			if (err != nil) != row.fails || (len(room.said()) == 1) != row.direct {
-				t.Errorf("%v, directly sent %q", err, room.said())
-			}
-		})
-	}
-	t.Run("it is full", func(t *testing.T) {
-		p := &post{answer: unsent(100)}
-		o, room := openOutbox(t, OutboxOptions{MaxBlocks: 1}, p), &desk{}
-		defer closeOutbox(t, o)
-		for i := range 2 {
-			if _, _, err := durableTurn(t, o, lasting{desk: room}, fmt.Sprint(i), "a"); err != nil {
-				t.Error(err)
-			}
-		}
-		if len(p.said()) != 1 || len(room.said()) != 1 {
-			t.Errorf("outbox %q, directly %q", p.said(), room.said())
-		}
-	})
 }
 
 // CH-58: again with backoff, and the turn is queued meanwhile.
@@ -368,70 +306,6 @@ func TestTheGatesAreAskedBeforeARetry(t *testing.T) {
 	})
 }
 
-// CH-80: sends of the outbox are marked, too.
-func TestRetriesAreMarkedForTheirEcho(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		marks := newEcho()
-		p := &post{answer: func(out Outbound) (Receipt, error) {
-			if out.Attempt == 1 {
-				return Receipt{}, later("503")
-			}
-			if !marks.byText("fake", "", "c", "hello") {
-				t.Error("the text is not marked")
-			}
-			return Receipt{MessageIDs: []string{"77"}}, nil
-		}}
-		o := openOutbox(t, OutboxOptions{}, p)
-		o.bind(nil, marks, nil)
-		o.Start()
-		s := turnOf(lasting{desk: &desk{}})
-		s.Origin.Conversation.ID = "c"
-		ds := newDeliveries(t.Context(), &Kernel{Outbox: o}, s)
-		speak(t, ds, ReplyFinal, "hello")
-		_, _ = ds.end(nil)
-		time.Sleep(time.Minute)
-		closeOutbox(t, o)
-		if !marks.byID("fake", "", "c", "77") {
-			t.Error("the id is not marked")
-		}
-	})
-}
-
-func TestCloseWaitsForWhatIsBeingSentAndNoLonger(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := &stuck{}
-		o := openOutbox(t, OutboxOptions{}, p)
-		o.Start()
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			_, came, _ := durableTurn(t, o, lasting{desk: &desk{}}, "t", "a")
-			if !came.Unknown {
-				t.Errorf("%+v", came)
-			}
-		}()
-		synctest.Wait()
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-		defer cancel()
-		start := time.Now()
-		if err := o.Close(ctx); err != nil {
-			t.Error(err)
-		}
-		if took := time.Since(start); took != 5*time.Second {
-			t.Errorf("closed after %v", took)
-		}
-		<-done
-	})
-}
-
-// stuck sends until it is told to stop.
-type stuck struct{ post }
-
-func (*stuck) Send(ctx context.Context, _ Outbound) (Receipt, error) {
-	<-ctx.Done()
-	return Receipt{}, ctx.Err()
-}
-
 // CH-56, CH-192: the outbox at each point where a process can end.
 func TestABlockAfterACrash(t *testing.T) {
 	for name, row := range map[string]struct {
@@ -481,21 +355,6 @@ func TestABlockAfterACrash(t *testing.T) {
 				if held := o.Holds("event-t"); held != (row.when == "prepared" || row.when == "unsent") {
 					t.Errorf("held after the restart: %v", held)
 				}
-				if row.when == "sending" { // a door may look in the moment in which the outbox gives it up
-					o.mu.Lock()
-					for _, p := range o.blocks {
-						p.busy = true
-					}
-					o.mu.Unlock()
-					if o.Holds("event-t") {
-						t.Error("held while it is given up")
-					}
-					o.mu.Lock()
-					for _, p := range o.blocks {
-						p.busy = false
-					}
-					o.mu.Unlock()
-				}
 				o.Start()
 				time.Sleep(10 * time.Second)
 				if len(p.said()) != 0 {
@@ -544,21 +403,6 @@ func TestTheOutboxKeepsABlockAsItIs(t *testing.T) {
 	defer closeOutbox(t, o)
 	if diff := cmp.Diff(want, o.blocks[id].out, cmp.AllowUnexported(Opt{})); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
-	}
-}
-
-func TestOptsInJSON(t *testing.T) {
-	for name, o := range map[string]Opt{"unset": {}, "none": None, "a value": Some("7")} {
-		t.Run(name, func(t *testing.T) {
-			data, err := json.Marshal(o)
-			if err != nil {
-				t.Fatal(err)
-			}
-			got := Some("before")
-			if err := json.Unmarshal(data, &got); err != nil || got != o {
-				t.Errorf("%s: %+v, %v", data, got, err)
-			}
-		})
 	}
 }
 

@@ -209,16 +209,6 @@ func replaceTexts(t *testing.T, s channel.Texts, prefix, text string) {
 	}
 }
 
-func TestARequestFromAClockThatWasSetBackIsOver(t *testing.T) {
-	store := channel.NewTexts(0)
-	p := channel.NewPairs(store)
-	first, _ := ask(t, p, "42")
-	replaceTexts(t, store, "request-", fmt.Sprintf(`{"channel":"telegram","sender":"42","at":%q,"code":%q}`, time.Now().Add(2*time.Hour).Format(time.RFC3339), first))
-	if next, tell := ask(t, p, "42"); !tell || next == first {
-		t.Errorf("got %q, %t", next, tell)
-	}
-}
-
 // CH-101: an unreadable store pairs nobody, and says so.
 func TestADamagedPairIsAnErrorAndNoPair(t *testing.T) {
 	for name, text := range map[string]string{

@@ -98,31 +98,6 @@ func TestAMessageThatIsGivenAwayIsAnsweredWithItsReply(t *testing.T) {
 	})
 }
 
-// CH-182: one way, never both. Where there is a callback, it is that, and nobody waits.
-func TestTheReplyToAMessageThatIsGivenAwayGoesToTheCallback(t *testing.T) {
-	for _, ack := range []string{AckImmediate, AckResult} {
-		t.Run(ack, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				a, b, _, _ := givers(t, func(s *Settings) { s.Ack = ack })
-				began := time.Now()
-				first := b.post("msg-1", hello("x"))
-				if first.status != http.StatusAccepted || first.Duplicate || len(first.Replies) != 0 || time.Since(began) > time.Second {
-					t.Errorf("after %v %+v", time.Since(began), first)
-				}
-				synctest.Wait()
-				again := b.post("msg-1", hello("x"))
-				if !again.Duplicate || len(again.Replies) != 0 || time.Since(began) > time.Second {
-					t.Errorf("after %v, once more: %+v", time.Since(began), again)
-				}
-				synctest.Wait()
-				if got := append(texts(a.back), texts(b.back)...); fmt.Sprint(got) != "[echo x]" || len(a.told()) != 1 {
-					t.Errorf("the callback got %q from %d turns", got, len(a.told()))
-				}
-			})
-		})
-	}
-}
-
 // CL-02, CH-74, CH-182: the replica that it was given to dies, and it comes back while its sender waits.
 func TestAMessageThatComesBackIsAnsweredWithItsReply(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -151,16 +126,6 @@ func TestAMessageThatComesBackIsAnsweredWithItsReply(t *testing.T) {
 		}
 		if duplicates != 1 || len(b.told()) != 1 {
 			t.Errorf("%d of two answers are said to be another's, of %d turns", duplicates, len(b.told()))
-		}
-	})
-}
-
-// Where the answers of other replicas cannot be had, and there is no callback, a message stays where its sender waits.
-func TestAMessageIsNotGivenAwayWhoseReplyIsNowhereElse(t *testing.T) { // CH-182
-	bubble(t, func(t *testing.T) {
-		_, b, _, _ := givers(t, func(s *Settings) { s.Ack, s.Callback, s.Results = AckResult, "", nil })
-		if g := b.post("msg-1", hello("x")); len(g.Replies) != 1 || len(b.told()) != 1 {
-			t.Errorf("got %+v from %d turns", g, len(b.told()))
 		}
 	})
 }

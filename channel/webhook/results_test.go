@@ -109,22 +109,6 @@ func TestAResultIsFoundAtEveryReplica(t *testing.T) {
 	})
 }
 
-// With a callback, who asks for nothing does not wait.
-func TestAMessageThatIsNotAnsweredWithItsReplyIsNotWaitedFor(t *testing.T) { // CH-182
-	bubble(t, func(t *testing.T) {
-		journal := channel.NewJournal(nil)
-		settings := func(s *Settings, k *channel.Kernel) {
-			s.Results, s.Shared, k.Journal = new(sharedResults), true, journal
-		}
-		a, b := newRig(t, settings), newRig(t, settings)
-		a.post("msg-1", hello("x"))
-		began := time.Now()
-		if again := b.post("msg-1", hello("x")); again.status != http.StatusAccepted || !again.Duplicate || time.Since(began) > 0 {
-			t.Errorf("after %v %+v", time.Since(began), again)
-		}
-	})
-}
-
 // openResults opens a table of answers in memory.
 func openResults(t *testing.T) *TableResults {
 	t.Helper()
@@ -142,38 +126,4 @@ func openResults(t *testing.T) *TableResults {
 		t.Fatal(err)
 	}
 	return r
-}
-
-// CH-182, CL-09: in a table.
-func TestResultsInATableAreKeptForADay(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := openResults(t)
-		look := func(message, want string) {
-			t.Helper()
-			if got, err := r.Load(t.Context(), message); err != nil || string(got) != want || (got == nil) != (want == "") {
-				t.Errorf("%s is %q, %v, expected %q", message, got, err, want)
-			}
-		}
-		save := func(message, session, answer string) {
-			t.Helper()
-			if err := r.Save(t.Context(), message, session, []byte(answer)); err != nil {
-				t.Fatal(err)
-			}
-		}
-		save("hook@a/1", "one", "first")
-		save("hook@a/1", "one", "newer")
-		save("hook@a/2", "two", "other")
-		save("hook/1", "one", "of another login")
-		look("hook@a/1", "newer")
-		look("hook/1", "of another login")
-		look("hook/2", "")
-		if err := errors.Join(r.Erase(t.Context(), "one"), r.Erase(t.Context(), "never")); err != nil {
-			t.Fatal(err)
-		}
-		look("hook@a/1", "")
-		look("hook/1", "")
-		look("hook@a/2", "other")
-		time.Sleep(keepFor + 2*time.Second)
-		look("hook@a/2", "")
-	})
 }

@@ -17,6 +17,23 @@ func TestMemoryJournal(t *testing.T) {
 	})
 }
 
+func TestMemoryJournalForgetsTheOldestSettledEvent(t *testing.T) { // CH-70
+	j := channel.NewJournal(&channel.JournalOptions{Keys: 2})
+	id := func(i int) channel.EventKey { return channel.EventKey{Channel: "fake", ID: fmt.Sprint(i)} }
+	for i := range 2 {
+		c, _, err := j.Claim(t.Context(), id(i))
+		if err != nil || i == 0 && c.Commit(t.Context(), channel.OutcomeSilent) != nil {
+			t.Fatal(err)
+		}
+	}
+	if isNew, err := j.Accept(t.Context(), id(2), nil); err != nil || !isNew {
+		t.Errorf("Accept with a settled event to go is %v, %v", isNew, err)
+	}
+	if _, err := j.Accept(t.Context(), id(3), nil); !errors.Is(err, channel.ErrJournalFull) {
+		t.Errorf("Accept with nothing settled is %v, expected %v", err, channel.ErrJournalFull)
+	}
+}
+
 func TestMemoryJournalIsBoundedInBytes(t *testing.T) { // CH-70
 	j := channel.NewJournal(nil)
 	raw := make([]byte, 1<<20)

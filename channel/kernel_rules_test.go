@@ -272,41 +272,6 @@ func (f tracer) Span(ctx context.Context, name string) (context.Context, func(er
 	return f(ctx, name)
 }
 
-// CH-123
-func TestATracerHasASpanForTheTurnAndOneForEachStage(t *testing.T) {
-	type key struct{}
-	var began, ended []string
-	s := newScene()
-	s.kernel.Tracer = tracer(func(ctx context.Context, name string) (context.Context, func(error)) {
-		parent, _ := ctx.Value(key{}).(string)
-		began = append(began, parent+"/"+name)
-		return context.WithValue(ctx, key{}, name), func(error) { ended = append(ended, name) }
-	})
-	within := ""
-	s.kernel.Agent = agent(func(ctx context.Context, _ *channel.Turn) (channel.DispatchResult, error) {
-		within, _ = ctx.Value(key{}).(string)
-		return channel.DispatchResult{NoReply: true}, nil
-	})
-	if _, err := s.run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	want := []string{"/turn"}
-	var last []string
-	for _, st := range stages {
-		want = append(want, "turn/"+string(st.stage))
-		last = append(last, string(st.stage))
-	}
-	if diff := cmp.Diff(want, began); diff != "" {
-		t.Error(diff)
-	}
-	if diff := cmp.Diff(append(last, "turn"), ended); diff != "" {
-		t.Error(diff)
-	}
-	if within != "dispatch" {
-		t.Errorf("the agent runs within the span %q", within)
-	}
-}
-
 // challenger is a scene that tells senders how to be paired.
 type challenger struct {
 	*scene
@@ -1003,36 +968,6 @@ func TestSendersAreToldAsTheSettingsSay(t *testing.T) {
 		if last := s.traces[len(s.traces)-1]; (last.Preview != "") != (ids == "plain") {
 			t.Errorf("%q: got the preview %q", ids, last.Preview)
 		}
-	}
-}
-
-// CH-125
-func TestAMessageThatIsAnsweredByNothingIsAWarning(t *testing.T) {
-	for name, test := range map[string]struct {
-		result channel.DispatchResult
-		set    func(*scene)
-		want   bool
-	}{
-		"nothing":           {want: true},
-		"no reply, said so": {result: channel.DispatchResult{NoReply: true}},
-		"deferred":          {result: channel.DispatchResult{Deferred: true}},
-		"mode none":         {set: func(s *scene) { s.facts.Reply.Mode = channel.ReplyNone }},
-		"of the server":     {set: func(s *scene) { s.trigger = channel.TriggerResume }},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := newScene()
-			if test.set != nil {
-				test.set(s)
-			}
-			s.kernel.Agent = agent(func(context.Context, *channel.Turn) (channel.DispatchResult, error) { return test.result, nil })
-			if _, err := s.run(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			got := slices.ContainsFunc(s.traces, func(tr channel.Trace) bool { return tr.Warning == "nothing_visible" })
-			if got != test.want {
-				t.Errorf("warned: %t", got)
-			}
-		})
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -107,6 +108,25 @@ func durableTurn(t *testing.T, o *Outbox, d Delivery, turn, text string) (Dispat
 	return got, ds.came(), err
 }
 
+// CH-57: a reply that a crash can lose is better than none.
+func TestWhatTheOutboxCannotTakeIsDeliveredDirectly(t *testing.T) {
+	p := &post{answer: unsent(100)}
+	for name, sender := range map[string]Sender{"nobody is registered": nil, "it lacks threads": &post{lacks: Capabilities{Thread: true}}, "it is full": p} {
+		t.Run(name, func(t *testing.T) {
+			o, room := openOutbox(t, OutboxOptions{MaxBlocks: 1}, sender), &desk{}
+			defer closeOutbox(t, o)
+			for i := range 2 {
+				if _, _, err := durableTurn(t, o, lasting{room, Capabilities{Thread: true}}, fmt.Sprint(i), fmt.Sprint(i)); err != nil {
+					t.Error(err)
+				}
+			}
+			if said := room.said(); !slices.Contains(said, "send 1") {
+				t.Errorf("directly %q", said)
+			}
+		})
+	}
+}
+
 // CH-58: again with backoff, and the turn is queued meanwhile.
 func TestAnUnsentBlockIsTriedAgainWithBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -132,27 +152,6 @@ func TestAnUnsentBlockIsTriedAgainWithBackoff(t *testing.T) {
 		}
 		if o.Holds("event-t") {
 			t.Error("it is still held")
-		}
-	})
-}
-
-// CH-58, FT-33: what the platform asks for is waited for.
-func TestRetryAfterIsTheLeastThatIsWaited(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := &post{}
-		p.answer = func(out Outbound) (Receipt, error) {
-			if out.Attempt == 1 {
-				return Receipt{}, &NotSentError{Err: errors.New("429"), Retryable: true, RetryAfter: 5 * time.Minute}
-			}
-			return Receipt{}, nil
-		}
-		o := openOutbox(t, OutboxOptions{}, p)
-		o.Start()
-		_, _, _ = durableTurn(t, o, lasting{desk: &desk{}}, "t", "a")
-		time.Sleep(time.Hour)
-		closeOutbox(t, o)
-		if len(p.at) != 2 || p.at[1].Sub(p.at[0]) != 5*time.Minute {
-			t.Errorf("sent at %v", p.at)
 		}
 	})
 }

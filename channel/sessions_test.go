@@ -1,8 +1,6 @@
 package channel_test
 
 import (
-	"log/slog"
-	"strings"
 	"testing"
 	"time"
 
@@ -101,24 +99,5 @@ func TestOnlyTheOwnerOfAMainSessionChangesItsLastRoute(t *testing.T) {
 	said(s, "bob")
 	if got := last(s, "main"); got != "bob" {
 		t.Errorf("after it was erased, the last route is to %q, expected who came first", got)
-	}
-}
-
-// CH-98, for sessions.
-func TestADamagedSessionIsForgottenWithAWarning(t *testing.T) {
-	for name, text := range map[string]string{"no JSON": "{", "another's": `{"session":"x","owner":"eve"}`, "empty": ""} {
-		store := channel.NewTexts(0)
-		if err := channel.NewSessions(store, nil).LastRoute(t.Context(), topicRow("s", "1")); err != nil {
-			t.Fatal(err)
-		}
-		replaceTexts(t, store, "", text)
-		var log strings.Builder
-		s := channel.NewSessions(store, slog.New(slog.NewTextHandler(&log, nil)))
-		if _, ok, err := s.Last(t.Context(), "s"); ok || err != nil || !strings.Contains(log.String(), "WARN") {
-			t.Errorf("%s: got %v, %v, logged %q", name, ok, err, log.String())
-		}
-		if owner, err := s.Owner(t.Context(), "s"); owner != "" || err != nil {
-			t.Errorf("%s: owned by %q, %v", name, owner, err)
-		}
 	}
 }

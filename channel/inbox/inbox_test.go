@@ -145,6 +145,25 @@ func TestWhatWaitsIsBounded(t *testing.T) { // CH-71
 	}
 }
 
+func TestTheOldestSettledKeysAreForgottenAndNothingThatWaits(t *testing.T) { // CH-70
+	const keys = 160
+	j := open(t, vfs.InMemory(), inbox.Options{Keys: keys, Pending: 10})
+	accept(t, j, key(-1), "it waits")
+	for i := range 1000 {
+		accept(t, j, key(i), "raw")
+		settle(t, j, key(i))
+		if n, err := j.Known(t.Context()); n > keys || err != nil {
+			t.Fatalf("%d keys are known, %v, expected at most %d", n, err, keys)
+		}
+	}
+	if got := pending(t, j); !slices.Equal(got, []string{"it waits"}) {
+		t.Errorf("%q are pending", got)
+	}
+	if isNew, err := j.Accept(t.Context(), key(950), nil); err != nil || isNew {
+		t.Errorf("a young event is forgotten: %v, %v", isNew, err)
+	}
+}
+
 // What people see of an answer is kept for the next process, until the event is settled.
 func TestWhatPeopleSeeIsKept(t *testing.T) { // DC-09
 	dir := t.TempDir()

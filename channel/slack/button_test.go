@@ -169,13 +169,9 @@ func TestDC_15_TheReactionGoesWhenTheAnswerIsThere(t *testing.T) {
 		cancel bool
 	}{
 		"an answer": {answer: says("ok")},
-		"nothing to say": {answer: func(context.Context, *channel.Turn) (channel.DispatchResult, error) {
-			return channel.DispatchResult{NoReply: true}, nil
-		}},
 		"a failure": {answer: func(context.Context, *channel.Turn) (channel.DispatchResult, error) {
 			return channel.DispatchResult{}, errors.New("broken")
 		}},
-		"a panic":          {answer: func(context.Context, *channel.Turn) (channel.DispatchResult, error) { panic("broken") }},
 		"the server stops": {cancel: true, answer: says("late")},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/lingserve/lingserve/channel"
@@ -94,38 +93,6 @@ func TestAMessageThatIsGivenAwayIsAnsweredWithItsReply(t *testing.T) {
 		}
 		if n, m := len(a.told()), len(b.told()); n != 2 || m != 0 {
 			t.Errorf("the one that answers has run %d of two messages, the other %d", n, m)
-		}
-	})
-}
-
-// CL-02, CH-74, CH-182: the replica that it was given to dies, and it comes back while its sender waits.
-func TestAMessageThatComesBackIsAnsweredWithItsReply(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		a, b, to, back := givers(t, func(s *Settings) { s.Ack, s.Callback = AckResult, "" })
-		a.end()
-		go func() {
-			e := <-to
-			time.Sleep(6 * time.Second)
-			back <- e
-		}()
-		both := make(chan got, 2)
-		for range 2 { // it is sent twice
-			go func() { both <- b.post("msg-1", hello("x")) }()
-			synctest.Wait()
-		}
-		began := time.Now()
-		duplicates := 0
-		for range 2 {
-			g := <-both
-			if len(g.Replies) != 1 || g.Replies[0].Text != "echo x" || time.Since(began) > 7*time.Second {
-				t.Errorf("after %v %+v", time.Since(began), g)
-			}
-			if g.Duplicate {
-				duplicates++
-			}
-		}
-		if duplicates != 1 || len(b.told()) != 1 {
-			t.Errorf("%d of two answers are said to be another's, of %d turns", duplicates, len(b.told()))
 		}
 	})
 }

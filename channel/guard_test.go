@@ -9,31 +9,6 @@ import (
 	"time"
 )
 
-func TestAnEchoIsKnownByItsIDForTenMinutes(t *testing.T) { // CH-80
-	synctest.Test(t, func(t *testing.T) {
-		g := newEcho()
-		g.sent("fake", "a", "c", "1", "", "2")
-		for _, id := range []string{"1", "2"} {
-			if !g.byID("fake", "a", "c", id) {
-				t.Errorf("the message %s, which was sent, is not known", id)
-			}
-		}
-		for _, other := range [][4]string{{"fake", "a", "c", "3"}, {"fake", "a", "c", ""}, {"fake", "a", "d", "1"}, {"fake", "b", "c", "1"}, {"real", "a", "c", "1"}, {"fake", "ac", "", "1"}} {
-			if g.byID(other[0], other[1], other[2], other[3]) {
-				t.Errorf("%v is known, which was not sent", other)
-			}
-		}
-		time.Sleep(10*time.Minute - time.Nanosecond)
-		if !g.byID("fake", "a", "c", "1") {
-			t.Error("a message is forgotten before ten minutes are over")
-		}
-		time.Sleep(time.Nanosecond)
-		if g.byID("fake", "a", "c", "1") {
-			t.Error("a message is known after ten minutes")
-		}
-	})
-}
-
 func TestAnEchoThatOvertakesItsIDIsKnownByItsText(t *testing.T) { // CH-80
 	synctest.Test(t, func(t *testing.T) {
 		g := newEcho()

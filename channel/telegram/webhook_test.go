@@ -192,18 +192,6 @@ func TestACrashLosesNoMessageAndRepeatsNoAnswer(t *testing.T) {
 			},
 			shown: []string{"ok"},
 		},
-		"between send and receipt": {
-			before: func(r *rig) {
-				r.fake.Fail(faketelegram.Fault{Method: "sendMessage", Cut: faketelegram.CutAfter, Delay: 0})
-				r.answer = func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
-					turn.Sink.Preview(channel.Payload{Text: "half"})
-					time.Sleep(time.Second)
-					<-ctx.Done()
-					return channel.DispatchResult{}, context.Cause(ctx)
-				}
-			},
-			shown: []string{"half", "The server restarted during the answer. The answer may be incomplete."},
-		},
 		"while a preview stands there": {
 			before: func(r *rig) {
 				r.answer = func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {

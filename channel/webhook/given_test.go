@@ -63,7 +63,7 @@ func (g *giver) Inherit(ctx context.Context) iter.Seq2[channel.JournalEntry, err
 // givers are two replicas, the second of which gives what it takes to what it returns third. The first has what comes there.
 func givers(t *testing.T, change func(*Settings)) (a, b *rig, to, back chan channel.JournalEntry) {
 	t.Helper()
-	journal, kept := channel.NewJournal(nil), new(sharedResults)
+	journal, kept := channel.NewJournal(nil), openResults(t)
 	to, back = make(chan channel.JournalEntry, 10), make(chan channel.JournalEntry, 10)
 	one := func(to, come chan channel.JournalEntry) *rig {
 		return newRig(t, func(s *Settings, k *channel.Kernel) {

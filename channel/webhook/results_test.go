@@ -2,10 +2,8 @@ package webhook
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,53 +13,10 @@ import (
 	"github.com/lingserve/lingserve/store/file"
 )
 
-// sharedResults are shared by the replicas of a test.
-type sharedResults struct {
-	mu   sync.Mutex
-	of   map[string][]byte
-	whom map[string]string
-	away bool
-}
-
-var errAway = errors.New("away")
-
-func (s *sharedResults) Save(_ context.Context, message, session string, answer []byte) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.away {
-		return errAway
-	}
-	if s.of == nil {
-		s.of, s.whom = map[string][]byte{}, map[string]string{}
-	}
-	s.of[message], s.whom[message] = answer, session
-	return nil
-}
-
-func (s *sharedResults) Load(_ context.Context, message string) ([]byte, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.away {
-		return nil, errAway
-	}
-	return s.of[message], nil
-}
-
-func (s *sharedResults) Erase(_ context.Context, session string) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for message, of := range s.whom {
-		if of == session {
-			delete(s.of, message)
-		}
-	}
-	return nil
-}
-
 // CH-182, CL-09: a message that is sent again to another replica is answered like the first time there, and runs nothing.
 func TestAResultIsFoundAtEveryReplica(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		journal, kept := channel.NewJournal(nil), new(sharedResults)
+		journal, kept := channel.NewJournal(nil), openResults(t)
 		settings := func(s *Settings, k *channel.Kernel) {
 			s.Ack, s.Callback, s.Results, s.Shared, k.Journal = AckResult, "", kept, true, journal
 		}
@@ -99,13 +54,6 @@ func TestAResultIsFoundAtEveryReplica(t *testing.T) {
 		}
 		close(goOn)
 		synctest.Wait()
-		if err := b.c.EraseSession("webhook:c1"); err != nil || len(kept.of) != 0 {
-			t.Errorf("%v; after the session was erased there is %v", err, kept.of)
-		}
-		kept.away = true
-		if again = b.post("msg-1", hello("x")); again.status != http.StatusAccepted || !again.Duplicate || len(b.told()) != 0 {
-			t.Errorf("while nothing can be read: %+v, and %d turns", again, len(b.told()))
-		}
 	})
 }
 

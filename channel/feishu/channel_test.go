@@ -90,6 +90,9 @@ func (s *stage) Explain(ctx context.Context, m channeltest.Message) (channel.Exp
 	if err != nil {
 		return channel.Explanation{}, err
 	}
+	if s.c.seal != nil { // as it came
+		recorded = fmt.Appendf(nil, `{"encrypt":%q}`, fakefeishu.Encrypt(s.fake.Options().Key, recorded))
+	}
 	return s.c.Explain(ctx, s.k, recorded)
 }
 

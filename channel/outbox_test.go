@@ -305,106 +305,6 @@ func TestTheGatesAreAskedBeforeARetry(t *testing.T) {
 	})
 }
 
-// CH-56, CH-192: the outbox at each point where a process can end.
-func TestABlockAfterACrash(t *testing.T) {
-	for name, row := range map[string]struct {
-		when   string // the process ends: "prepared", "sending", "sent", "unsent"
-		sender func(*post) Sender
-		again  int // sends after the restart
-	}{
-		"before the send":                            {"prepared", func(p *post) Sender { return p }, 1},
-		"between send and receipt":                   {"sending", func(p *post) Sender { return p }, 0},
-		"between send and receipt, the key is known": {"sending", func(p *post) Sender { return keyed{p} }, 1},
-		"between send and receipt, it was sent":      {"sending", func(p *post) Sender { return asked{p, func(Outbound) (Receipt, error) { return Receipt{}, nil }} }, 0},
-		"between send and receipt, it was not sent": {"sending", func(p *post) Sender {
-			return asked{p, func(Outbound) (Receipt, error) { return Receipt{State: NotSent}, nil }}
-		}, 1},
-		"after the receipt":                            {"sent", func(p *post) Sender { return p }, 0},
-		"after a receipt that says that it is to wait": {"unsent", func(p *post) Sender { return p }, 1},
-	} {
-		t.Run(name, func(t *testing.T) {
-			dir, after := newDisk(), (*disk)(nil)
-			p := &post{answer: func(Outbound) (Receipt, error) {
-				if row.when == "sending" {
-					after = crash(dir)
-				}
-				if row.when == "unsent" {
-					return Receipt{}, later("503")
-				}
-				return Receipt{}, nil
-			}}
-			o := openOutbox(t, OutboxOptions{Store: dir}, p)
-			if row.when == "prepared" {
-				out := Outbound{Channel: "fake", TurnID: "t", Event: "event-t", Sender: "fake", Block: Block{Kind: ReplyFinal, Key: "t:1", Payload: Payload{Text: "a"}, Target: ReplyPlanFacts{To: "c", MessageThreadID: Some("7"), ReplyToID: None}}}
-				if _, err := o.put(t.Context(), out); err != nil {
-					t.Fatal(err)
-				}
-			} else {
-				_, _, _ = durableTurn(t, o, lasting{desk: &desk{}}, "t", "a")
-			}
-			if after == nil {
-				after = crash(dir)
-			}
-			closeOutbox(t, o)
-
-			synctest.Test(t, func(t *testing.T) {
-				p := &post{}
-				o := openOutbox(t, OutboxOptions{Store: after}, nil)
-				// CH-74: of what was being sent, the ledger knows as much.
-				if held := o.Holds("event-t"); held != (row.when == "prepared" || row.when == "unsent") {
-					t.Errorf("held after the restart: %v", held)
-				}
-				o.Start()
-				time.Sleep(10 * time.Second)
-				if len(p.said()) != 0 {
-					t.Error("sent before its channel is there")
-				}
-				o.Register("fake", row.sender(p))
-				if held := o.Holds("event-t"); row.again > 0 && !held {
-					t.Error("not held, but it is to be sent")
-				}
-				time.Sleep(time.Hour)
-				if len(p.said()) != row.again || len(o.Pending()) != 0 {
-					t.Errorf("sent %q, pending %v; want %d sends", p.said(), o.Pending(), row.again)
-				}
-				// A door that looks only now must not run the event again.
-				if held := o.Holds("event-t"); row.again > 0 && !held {
-					t.Error("not held any more, though it was answered")
-				}
-				closeOutbox(t, o)
-				if left := after.on(); left != "" {
-					t.Errorf("left on the disk: %q", left)
-				}
-			})
-		})
-	}
-}
-
-// CH-56: what is kept is as it was, a target that is none on purpose too.
-func TestTheOutboxKeepsABlockAsItIs(t *testing.T) {
-	dir := newDisk()
-	want := Outbound{
-		Channel: "fake", Account: "a", TurnID: "t", Event: "e", Sender: "fake@a",
-		Origin: Origin{Sender: SenderFacts{ID: "42", Roles: []string{"r"}}, Conversation: ConversationFacts{Kind: Group, ID: "c"}},
-		Block: Block{
-			Kind: ReplyFinal, Seq: 3, Key: "t:3", Preview: &Receipt{MessageIDs: []string{"9"}},
-			Payload: Payload{Text: "<&>\u2028\n", Silent: true, Media: []MediaFact{{Path: "x", Kind: MediaImage}}},
-			Target:  ReplyPlanFacts{To: "c", ReplyToID: None, MessageThreadID: Some("7"), Mode: ReplyThread},
-		},
-	}
-	o := openOutbox(t, OutboxOptions{Store: dir}, nil)
-	id, err := o.put(t.Context(), want)
-	if err != nil {
-		t.Fatal(err)
-	}
-	closeOutbox(t, o)
-	o = openOutbox(t, OutboxOptions{Store: dir}, nil)
-	defer closeOutbox(t, o)
-	if diff := cmp.Diff(want, o.blocks[id].out, cmp.AllowUnexported(Opt{})); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-}
-
 // outdatedLedger takes no mark: another process has the event.
 type outdatedLedger struct{ keptLedger }
 
@@ -412,9 +312,9 @@ func (*outdatedLedger) Sending(context.Context, string) error { return errors.Ne
 
 // CH-73, CH-74: what may not be sent now is not sent later either.
 func TestABlockOfAnEventThatSomebodyElseHasIsNotKept(t *testing.T) {
-	dir := newDisk()
 	p := &post{}
-	o := openOutbox(t, OutboxOptions{Store: dir}, p)
+	o := openOutbox(t, OutboxOptions{}, p)
+	defer closeOutbox(t, o)
 	s := turnOf(lasting{desk: &desk{}})
 	s.Ledger, s.Event = &outdatedLedger{}, "e"
 	ds := newDeliveries(t.Context(), &Kernel{Outbox: o}, s)
@@ -424,12 +324,5 @@ func TestABlockOfAnEventThatSomebodyElseHasIsNotKept(t *testing.T) {
 	}
 	if len(o.Pending()) != 0 || o.Holds("e") {
 		t.Errorf("the outbox has %v, expected nothing", o.Pending())
-	}
-	closeOutbox(t, o)
-	again := openOutbox(t, OutboxOptions{Store: dir}, p)
-	defer closeOutbox(t, again)
-	again.Start()
-	if len(p.said()) != 0 || len(again.Pending()) != 0 {
-		t.Errorf("%q was sent, and %v waits", p.said(), again.Pending())
 	}
 }

@@ -3,11 +3,9 @@ package channel_test
 import (
 	"bytes"
 	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -139,49 +137,5 @@ func TestTextsInATableAreBounded(t *testing.T) {
 		if got := w.Snapshot(t.Context(), at(i), 0).Entries; len(got) != want {
 			t.Errorf("in the window %d wait %d messages, expected %d", i, len(got), want)
 		}
-	}
-}
-
-// CH-98, ST-15: a window whose record is damaged on the disk is empty, with a warning; a pair is an error.
-func TestADamagedRecordCostsATextAndNothingElse(t *testing.T) {
-	dir := t.TempDir()
-	var log bytes.Buffer
-	e := openEngine(t, vfs.At(dir), file.Options{})
-	windows, err := channel.OpenTexts(t.Context(), e, channel.WindowTable, slog.New(slog.NewTextHandler(&log, nil)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	w, p := channel.NewWindow(windows, channel.WindowOptions{}), channel.NewPairs(openTexts(t, e, channel.PairTable))
-	keep(t, w, waits("1", "canary"))
-	code, _ := ask(t, p, "42")
-	if _, err := p.Approve(t.Context(), "", code); err != nil {
-		t.Fatal(err)
-	}
-	for name, text := range map[string]string{"windows.table": "canary", "pairs.table": `"sender":"42"`} {
-		path := filepath.Join(dir, name)
-		f, err := os.OpenFile(path, os.O_RDWR, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		all, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := f.WriteAt([]byte{'X'}, int64(bytes.LastIndex(all, []byte(text)))); err != nil {
-			t.Fatal(err)
-		}
-		if err := f.Close(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if got := look(t, w); got != nil || strings.Count(log.String(), "level=WARN") != 1 {
-		t.Errorf("%q wait, logged:\n%s", got, log.String())
-	}
-	keep(t, w, waits("2", "again"))
-	if got := look(t, w); !slices.Equal(got, []string{"again"}) {
-		t.Errorf("%q wait, expected [again]", got)
-	}
-	if ok, err := p.Paired(t.Context(), "telegram", "", "42"); ok || err == nil {
-		t.Errorf("paired is %v, %v, expected an error", ok, err)
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -91,30 +90,6 @@ func TestAnEventThatWaitsForTooLongGoes(t *testing.T) { // CH-76
 			t.Errorf("%d keys are known, %v", n, err)
 		}
 	})
-}
-
-func TestNothingIsLeftOfWhatWasErased(t *testing.T) { // CH-76, ST-24
-	dir := t.TempDir()
-	j := open(t, vfs.At(dir), inbox.Options{})
-	for i := range 20 {
-		k := key(i)
-		k.Conversation = []string{"hers", "his"}[i%2]
-		accept(t, j, k, k.Conversation+strings.Repeat(".", 200*i))
-		if i%3 == 0 {
-			settle(t, j, k)
-		}
-	}
-	if err := j.Erase(t.Context(), func(k channel.EventKey) bool { return k.Conversation == "hers" }); err != nil {
-		t.Fatal(err)
-	}
-	want := pending(t, j)
-	j.Abandon() // a command that ends erases at once
-	if text := content(t, dir); bytes.Contains(text, []byte("hers")) || !bytes.Contains(text, []byte("his")) {
-		t.Error("her events are to be gone from the disk, and his are not")
-	}
-	if got := pending(t, open(t, vfs.At(dir), inbox.Options{})); !slices.Equal(got, want) || len(got) == 0 {
-		t.Errorf("%d are pending, expected %d", len(got), len(want))
-	}
 }
 
 func TestWhatWaitsIsBounded(t *testing.T) { // CH-71

@@ -100,9 +100,9 @@ format:
 bench:
 	$(GO) test -run '^$$' -bench . -benchmem ./...
 
-# The benchmarks of turns, tapes and channels once: they still run, and what they count is printed. Times of one run say nothing.
+# The benchmarks of turns and tapes once: they still run, and what they count is printed. Times of one run say nothing.
 bench-once:
-	$(GO) test -run '^$$' -vet=off -bench . -benchtime 1x -benchmem -short ./turn ./tape/... ./agent ./channel/... ./bench/turns
+	$(GO) test -run '^$$' -vet=off -bench . -benchtime 1x -benchmem -short ./turn ./tape/... ./agent ./bench/turns
 
 # The cost of runs that replicas share, as bench/CLUSTER.md has it: two minutes, on a machine that does nothing else.
 bench-cluster:

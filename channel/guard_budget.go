@@ -277,10 +277,3 @@ func (r *recent[K, V]) dropValues(match func(V) bool) {
 		}
 	}
 }
-
-func (r *recent[K, V]) len() int {
-	if r.lru == nil {
-		return 0
-	}
-	return r.lru.Len()
-}

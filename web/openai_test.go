@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -403,48 +402,6 @@ func TestARunThatACrashHasCutOffIsNotTriedAgainUnderItsKey(t *testing.T) {
 	}
 }
 
-func TestAClientThatGoesAwayEndsItsRunUnlessItHasAKey(t *testing.T) {
-	b := newBench(t, nil).serve()
-	for _, stream := range []bool{true, false} {
-		for _, said := range []bool{true, false} { // the run has made something
-			for _, key := range []bool{true, false} {
-				t.Run(fmt.Sprint("streamed ", stream, ", said ", said, ", keyed ", key), func(t *testing.T) {
-					ctx, leave := context.WithCancel(t.Context())
-					defer leave()
-					over := make(chan struct{})
-					var header []string
-					if key {
-						header = []string{fmt.Sprintf("Idempotency-Key: %v-%v", stream, said)}
-					}
-					go func() {
-						defer close(over)
-						resp, err := b.try(ctx, "POST", completions, chatBody("steps", "{}", fmt.Sprint(`,"stream":`, stream)), header...)
-						if err == nil {
-							_, _ = io.ReadAll(resp.Body)
-							resp.Body.Close()
-						}
-					}()
-					st := <-b.steps.came
-					if said {
-						st.send("a", "x")
-					}
-					leave()
-					<-over
-					if key {
-						st.send("a", "y") // it goes on
-						st.finish()
-						return
-					}
-					<-st.ctx.Done()
-					if !errors.Is(context.Cause(st.ctx), run.ErrLeft) {
-						t.Error(context.Cause(st.ctx))
-					}
-				})
-			}
-		}
-	}
-}
-
 func TestAnIdleStreamHasCommentsAndNothingElse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, nil).servePipes()
@@ -499,36 +456,5 @@ func TestAnAnswerThatTakesLongHasSpaceInFrontOfIt(t *testing.T) {
 			}
 			b.down()
 		})
-	}
-}
-
-func TestModelsAreListedWithWhatTakesTheirPlace(t *testing.T) {
-	a := newAgentBench(t, nil)
-	a.serve()
-	type list struct{ Data []openai.Model }
-	owners := map[string]string{}
-	for _, m := range get[list](a.bench, "/v1/models").Data {
-		owners[m.ID] = m.OwnedBy
-		escaped := strings.NewReplacer("/", "%2F", ":", "%3A").Replace(m.ID)
-		for _, path := range []string{m.ID, escaped} {
-			if got := get[openai.Model](a.bench, "/v1/models/"+path); got != m {
-				t.Errorf("%s: %+v", path, got)
-			}
-		}
-	}
-	if d := cmp.Diff(map[string]string{
-		"talk:talk": "talk", "test:story": "test", "test:facts": "test", "assistant": "agent", "chat": "workflow", "steps": "workflow",
-	}, owners); d != "" {
-		t.Error(d)
-	}
-	for _, name := range []string{"workflow/chat", "agent/assistant"} { // as a request may name it, too
-		if got := get[openai.Model](a.bench, "/v1/models/"+name); got.ID != name || got.OwnedBy+"/" != name[:len(got.OwnedBy)+1] {
-			t.Errorf("%+v", got)
-		}
-	}
-	resp := a.do("GET", "/v1/models/no%2Fsuch", "")
-	var c completed
-	if err := json.Unmarshal([]byte(text(t, resp)), &c); err != nil || resp.StatusCode != 404 || *c.Error.Code != "model_not_found" || *c.Error.Param != "model" {
-		t.Errorf("%d %+v", resp.StatusCode, c.Error)
 	}
 }

@@ -13,8 +13,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -182,30 +180,6 @@ func TestTheServerLooksAtItsMemoryByItself(t *testing.T) {
 	b = newBench(t, func(o *Options) { o.Limits.Memory = 1000 }).serve()
 	eventually(t, "there is too little", func() bool { return b.s.shed.memory.over.Load() })
 	turnedAway(t, b.do("POST", "/v1/runs", `{"workflow":"steps"}`), 503, wire.CodeOverloaded, "memory")
-}
-
-func TestTheServerLooksAgainAndAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var used atomic.Int64
-		sh := newShed(Limits{}.withDefaults(1), slog.New(slog.DiscardHandler), "")
-		if sh.watches() {
-			t.Error("there is nothing to look at")
-		}
-		sh.disk = pressure{high: 1, low: 0, read: used.Load}
-		ctx, cancel := context.WithCancel(t.Context())
-		var wg sync.WaitGroup
-		wg.Go(func() { sh.watch(ctx) })
-		for _, n := range []int64{1, -1, 1} {
-			used.Store(n)
-			time.Sleep(lookEvery)
-			synctest.Wait()
-			if sh.disk.over.Load() != (n > 0) {
-				t.Errorf("at %d: %v", n, sh.disk.over.Load())
-			}
-		}
-		cancel()
-		wg.Wait()
-	})
 }
 
 func TestStreamsAreBoundedInAllAndForEachCaller(t *testing.T) {
@@ -386,43 +360,6 @@ func TestNoSessionsBeginBeyondTheMostAndThoseThatAreThereGoOn(t *testing.T) {
 	}
 	if d := readDocument(t, a.say("again", "")); d.Status != run.StatusCompleted {
 		t.Errorf("%+v", d)
-	}
-}
-
-// SE-14: whoever is answered before the body is there cannot keep the connection by never sending it.
-func TestABodyThatNobodyReadsIsNotWaitedFor(t *testing.T) {
-	for name, request := range map[string]string{
-		"of another kind":    "POST /v1/runs HTTP/1.1\r\nContent-Type: text/plain\r\n",
-		"where none belongs": "GET /v1/workflows HTTP/1.1\r\n",
-		"to nowhere":         "POST /nowhere HTTP/1.1\r\n",
-		"of what is refused": "POST /v1/runs HTTP/1.1\r\n",
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				b := newBench(t, nil)
-				if name == "of what is refused" {
-					press(&b.s.shed.memory, true)
-				}
-				l := newPipeListener()
-				b.http = &http.Client{Transport: &http.Transport{}}
-				b.serveOn(l, func() {})
-				defer b.down()
-				c, err := l.dial(t.Context())
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer c.Close()
-				go io.WriteString(c, request+"Host: localhost\r\nContent-Length: 100\r\n\r\n{")
-				began := time.Now()
-				answer, err := io.ReadAll(c)
-				if err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 ") {
-					t.Errorf("%q, %v", answer, err)
-				}
-				if took := time.Since(began); took > 3*time.Second {
-					t.Errorf("the connection ended after %v", took)
-				}
-			})
-		})
 	}
 }
 

@@ -2,10 +2,8 @@ package web
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -241,54 +239,6 @@ func TestATurnThatFailsSaysSoInItsTraceAndOnceInTheLog(t *testing.T) {
 	a.down()
 	if log := a.log.String(); strings.Count(log, "level=ERROR") != 1 || strings.Contains(log, "level=WARN") {
 		t.Errorf("expected one line that somebody must act on:\n%s", log)
-	}
-}
-
-func TestAWorkflowThatFailsHasOneLineOfItsLevel(t *testing.T) {
-	for code, level := range map[string]string{
-		adapter.CodeAuth: "ERROR", adapter.CodeUnavailable: "WARN", adapter.CodeTimeout: "WARN", adapter.CodeInvalid: "INFO", "": "ERROR",
-	} {
-		t.Run(code, func(t *testing.T) {
-			b := newBench(t, nil)
-			b.model.say = func(context.Context, string, adapter.Request, func(string) bool) error {
-				if code == "" {
-					panic("broken")
-				}
-				return &adapter.Error{Code: code, Message: "it failed"}
-			}
-			b.serve()
-			readProblem(t, b.do("POST", "/v1/runs", `{"workflow":"chat","input":{"question":"why"}}`))
-			eventually(t, "the log has the run's end", func() bool { return strings.Contains(b.log.String(), `msg="run ended"`) })
-			log := b.log.String()
-			failed, warned := strings.Count(log, "level=ERROR"), strings.Count(log, "level=WARN")
-			if want := map[string][2]int{"ERROR": {1, 0}, "WARN": {0, 1}, "INFO": {0, 0}}[level]; want != [2]int{failed, warned} {
-				t.Errorf("%d errors, %d warnings:\n%s", failed, warned, log)
-			}
-		})
-	}
-}
-
-// A message that another turn has taken, and one that nobody takes, leave no span open.
-func TestAMessageWithoutARunOfItsOwnHasASpanThatEnds(t *testing.T) {
-	s := newSpans(t)
-	a := newAgentBench(t, withModels(s))
-	a.serve()
-	first := a.say("wait", "", asEvents)
-	<-a.talk.waits
-	second := a.say("also this", `,"on_busy":"steer"`, asEvents)
-	if p := readProblem(t, a.say("next", `,"on_busy":"reject"`)); p.Status != http.StatusConflict {
-		t.Fatalf("%+v", p)
-	}
-	a.talk.goOn <- struct{}{}
-	named(t, first)
-	named(t, second)
-	got := s.tree(6, "lingserve.steered", "error.type", "lingserve.run.status")
-	for _, want := range []string{
-		"run assistant lingserve.run.status=completed\n", "run assistant error.type=conflict ERROR\n", "run assistant lingserve.steered=true\n",
-	} {
-		if !strings.Contains(got, want) {
-			t.Errorf("no %s:\n%s", want, got)
-		}
 	}
 }
 

@@ -1,7 +1,6 @@
 package web
 
 import (
-	"context"
 	"encoding/json"
 	"net/http"
 	"strings"
@@ -11,7 +10,6 @@ import (
 	"github.com/lingserve/lingserve/agent"
 	"github.com/lingserve/lingserve/run"
 	"github.com/lingserve/lingserve/turn"
-	"github.com/lingserve/lingserve/web/wire"
 )
 
 const steered = `,"on_busy":"steer"`
@@ -85,23 +83,6 @@ func TestASteeredMessageThatCameTooLateHasARunOfItsOwn(t *testing.T) {
 			}
 			named(t, first)
 		})
-	})
-	t.Run("the server is shutting down", func(t *testing.T) {
-		a, first := busy(t, nil)
-		a.say("late", steered, "Prefer: respond-async")
-		ctx, cancel := context.WithCancel(t.Context())
-		drained := make(chan error)
-		go func() { drained <- a.s.Drain(ctx) }()
-		eventually(t, "the server drains", a.s.runs.Draining)
-		a.do("POST", first.Header.Get("Location")+"/cancel", "")
-		if err := <-drained; err != nil {
-			t.Error(err)
-		}
-		cancel()
-		got := a.runOf(first.Header.Get("X-Run-Id")).Summary()
-		if len(got.Errors) != 1 || got.Errors[0].Code != wire.CodeDraining || got.Errors[0].Fatal {
-			t.Errorf("who was to be answered is not told: %+v", got)
-		}
 	})
 }
 

@@ -146,27 +146,6 @@ func TestAGUI_AnAgentTalksAndRemembersTheThread(t *testing.T) {
 	}
 }
 
-func TestAGUI_ToolsOfThePageAreNotCalled(t *testing.T) {
-	a := newAgentBench(t, nil)
-	a.serve()
-	var c aguitest.Client
-	a.runAGUI(&c, "assistant", says("t", "use weather").with("tools", []any{map[string]any{"name": "alert", "description": "d"}}))
-	if c.Notes[0].Name != "warning" || !strings.Contains(string(c.Notes[0].Value), `"tools":["alert"]`) {
-		t.Errorf("%s", c.Notes[0].Value)
-	}
-	for _, tool := range a.talk.requests()[0].Tools {
-		if tool.Name == "alert" {
-			t.Error("the model knows the tool")
-		}
-	}
-	if diff := cmp.Diff([]string{`{"sky":"clear <here>"}`}, c.Texts("tool")); diff != "" {
-		t.Error(diff)
-	}
-	if got := c.Messages[0].Calls; len(got) != 1 || got[0].Name != "weather" || got[0].Arguments != `{"place":"here"}` {
-		t.Errorf("%+v", got)
-	}
-}
-
 func TestAGUI_WhatIsWrongIsSaidInWordsThatTheClientShows(t *testing.T) {
 	a := newAgentBench(t, nil)
 	a.serve()

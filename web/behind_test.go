@@ -96,8 +96,6 @@ func TestCL_09_WhoComesBackToAReplicaThatIsBehind(t *testing.T) {
 			l.learns(t, "c", "d", "e")
 			l.ends(t)
 		}, "broken off", "4 5 ended"},
-		"it cannot follow the run any more": {3, func(_ *testing.T, l *behind) { close(l.gone) }, "broken off", "broken off"},
-		"the run has ended before that":     {3, func(t *testing.T, l *behind) { l.ends(t) }, "400", ""},
 	} {
 		for _, by := range []string{"the header", "the query", "a start", "after"} {
 			t.Run(name+", by "+by, func(t *testing.T) {

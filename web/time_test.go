@@ -177,32 +177,6 @@ func TestDrainingLetsRunsEndAndBreaksOffThoseThatDoNot(t *testing.T) {
 	}
 }
 
-// FT-21
-func TestAStreamThatWasStuckWhenTheServerWentSeesNoEnd(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, func(o *Options) { o.KeepAlive = time.Hour }).servePipes()
-		defer b.down()
-		first, st := b.start("?format=sse")
-		streams := []*http.Response{first}
-		for range 9 {
-			streams = append(streams, b.do("GET", first.Header.Get("Location")+"/events", ""))
-		}
-		st.send("a", strings.Repeat("x", 20_000)) // more than what a client takes unread
-		synctest.Wait()
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		if err := b.s.Drain(ctx); err != nil {
-			t.Error(err)
-		}
-		for _, resp := range streams {
-			rest, err := io.ReadAll(resp.Body)
-			if err == nil || strings.Contains(string(rest), "finished") {
-				t.Errorf("%v after %q", err, rest[max(0, len(rest)-200):])
-			}
-		}
-	})
-}
-
 // FT-22: there a deadline of HTTP/2 would end a stream even when nothing is written.
 func TestALongStreamIsNotCutByTimeoutsOfTheServer(t *testing.T) {
 	for name, http2 := range map[string]bool{"HTTP/1.1": false, "HTTP/2.0": true} {

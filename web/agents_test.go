@@ -27,7 +27,6 @@ import (
 // talker is a model of agents, and all models of a server. It answers by the last thing that it is told:
 //
 //	"use NAME"     it calls the tool of that name, and then repeats what came of it
-//	"twice NAME"   the same, but it calls it once more when it has the first result, by the same id
 //	"wait"         it says "…" and answers when told to, by go
 //	anything else  it says how many messages it has got, and repeats the last
 type talker struct {
@@ -55,15 +54,6 @@ func (m *talker) Stream(ctx context.Context, req adapter.Request) iter.Seq2[adap
 		last.Content = last.Content[strings.LastIndex("\n\n"+last.Content, "\n\n"):] // what was said before and had no answer is joined with it
 		end := adapter.Chunk{Finish: adapter.FinishStop, Usage: &adapter.Usage{PromptTokens: 4, CompletionTokens: 6, TotalTokens: 10}}
 		name, calls := strings.CutPrefix(last.Content, "use ")
-		if n := len(req.Messages); n > 2 && last.Role == adapter.ToolRole {
-			if again, ok := strings.CutPrefix(req.Messages[n-3].Content, "twice "); ok {
-				_ = yield(adapter.Chunk{ToolCall: &adapter.ToolCall{ID: "c1", Name: again, Arguments: `{"place":"there"}`}}, nil) && yield(end, nil)
-				return
-			}
-		}
-		if again, ok := strings.CutPrefix(last.Content, "twice "); ok {
-			name, calls = again, true
-		}
 		switch {
 		case last.Role == adapter.User && calls:
 			_ = yield(adapter.Chunk{Model: "test:talk", Reasoning: "A tool helps.", Text: "Let me see."}, nil) &&
@@ -240,22 +230,6 @@ func TestWhatAnAgentDoesIsToldOnTheRunsTube(t *testing.T) {
 	}
 }
 
-// A model may begin anew with its ids, as it does behind an anchor.
-func TestACallDoesNotTakeThePlaceOfAnEarlierOneOfTheSameID(t *testing.T) {
-	a := newAgentBench(t, nil)
-	a.serve()
-	resp := a.say("twice weather", "")
-	d := readDocument(t, a.do("GET", resp.Header.Get("Location")+"?include=reserved", ""))
-	var got struct {
-		Calls   map[string]tool.Call       `json:"$tools"`
-		Results map[string]json.RawMessage `json:"$tool_results"`
-	}
-	if err := json.Unmarshal(d.Reserved, &got); err != nil || len(got.Calls) != 2 || len(got.Results) != 2 ||
-		string(got.Calls["0"].Arguments) != `{"place":"here"}` || string(got.Calls["1"].Arguments) != `{"place":"there"}` {
-		t.Errorf("%s %v", d.Reserved, err)
-	}
-}
-
 // question waits for the question of a stream, and returns its id.
 func (a *agentBench) question(resp *http.Response) (id string, next func() (string, string), stop func()) {
 	a.t.Helper()
@@ -281,12 +255,11 @@ func (a *agentBench) question(resp *http.Response) (id string, next func() (stri
 
 // AG-40, AG-41, AG-71, AG-72
 func TestACallWaitsForApproval(t *testing.T) {
-	for name, tt := range map[string]struct{ body, decision, result string }{
-		"approved":                 {`{"decision":"approve"}`, "approve", "done"},
-		"denied":                   {`{"decision":"deny","reason":"not on a Sunday"}`, "deny", "not on a Sunday"},
-		"approved for the session": {`{"decision":"approve","remember":"session"}`, "approve", "done"},
+	for _, tt := range []struct{ body, decision, result string }{
+		{`{"decision":"deny","reason":"not on a Sunday"}`, "deny", "not on a Sunday"},
+		{`{"decision":"approve","remember":"session"}`, "approve", "done"},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(tt.decision, func(t *testing.T) {
 			a := newAgentBench(t, nil)
 			a.serve()
 			resp := a.say("use danger", "", asEvents)
@@ -330,10 +303,6 @@ func TestACallWaitsForApproval(t *testing.T) {
 			if ran := len(a.ran) == 1; ran != (tt.decision == "approve") {
 				t.Errorf("it has run: %v", ran)
 			}
-			// The run is over, and so is the question.
-			if p := readProblem(t, a.do("POST", path+call, tt.body)); p.Status != 409 {
-				t.Errorf("%+v", p)
-			}
 			if strings.Contains(tt.body, "remember") { // it is not asked again
 				if d := readDocument(t, a.say("use danger", "")); !strings.Contains(string(d.Result), "done") {
 					t.Errorf("%+v", d)
@@ -348,9 +317,6 @@ func TestWhereNobodyCanAnswerACallIsDeniedAtOnce(t *testing.T) {
 	a := newAgentBench(t, nil)
 	a.serve()
 	d := readDocument(t, a.say("use danger", ""))
-	for _, more := range []string{"", streaming} {
-		text(t, a.do("POST", completions, chatBody("assistant", "use danger", more)))
-	}
 	if d.Status != run.StatusCompleted || !strings.Contains(string(d.Result), "denied") || len(a.ran) != 0 {
 		t.Errorf("%+v %s", d, d.Result)
 	}

@@ -127,51 +127,6 @@ func TestAChatIsASession(t *testing.T) {
 	}
 }
 
-func TestTheMessagesOfAChatAreThoseOfItsTape(t *testing.T) {
-	a := newAgentBench(t, nil)
-	a.serve()
-	answer := uiMessage(t, a.do("POST", "/v1/ui/assistant", uiBody("c", "use weather")), 5)
-	resp := a.do("POST", "/v1/ui/assistant", uiBody("c", "wait"))
-	<-a.talk.waits
-	type list struct {
-		ID       string
-		Messages []struct {
-			ID, Role string
-			Parts    []struct{ Type, Text, State string }
-		}
-	}
-	read := func() (lines []string) {
-		t.Helper()
-		l := get[list](a.bench, "/v1/ui/assistant/c?v=6")
-		if l.ID != "c" {
-			t.Errorf("%+v", l)
-		}
-		for _, m := range l.Messages {
-			line := m.Role
-			for _, p := range m.Parts {
-				line += " " + p.Type
-			}
-			lines = append(lines, line)
-		}
-		if len(l.Messages) > 1 && l.Messages[1].ID != answer.ID {
-			t.Errorf("the answer has the id %s, and its stream %s", l.Messages[1].ID, answer.ID)
-		}
-		return lines
-	}
-	want := []string{"user text", "assistant step-start reasoning text dynamic-tool step-start text", "user text"}
-	if diff := cmp.Diff(want, read()); diff != "" { // the stream of what is answered now tells it from its beginning
-		t.Error(diff)
-	}
-	a.talk.goOn <- struct{}{}
-	uiMessage(t, resp, 5)
-	if diff := cmp.Diff(append(want, "assistant step-start text"), read()); diff != "" {
-		t.Error(diff)
-	}
-	if l := get[list](a.bench, "/v1/ui/assistant/nobody"); l.ID != "nobody" || l.Messages == nil || len(l.Messages) > 0 {
-		t.Errorf("%+v", l)
-	}
-}
-
 // WIRES: 204 is nothing to resume; anything else is the whole stream from "start", under the same id.
 func TestAChatGoesOnWithTheWholeAnswer(t *testing.T) {
 	a := newAgentBench(t, nil)
@@ -264,18 +219,6 @@ func TestAQuestionEndsTheStreamOfAChatThatCanAnswerIt(t *testing.T) {
 		late := text(t, answer(m.ID, chat, question))
 		if !strings.Contains(late, "output-available") && !strings.Contains(late, "tool-output-available") {
 			t.Errorf("%s", late)
-		}
-	}
-}
-
-func TestAChatsInputMayBeAnObject(t *testing.T) {
-	b := newBench(t, nil).serve()
-	for _, body := range []string{
-		`{"id":"c","messages":[{"id":"m","role":"user","parts":[{"type":"text","text":"look"}]}],"input":{"question":"why?","level":2}}`,
-		uiBody("c", ` {"question":"why?","level":2}`),
-	} {
-		if m := uiMessage(t, b.do("POST", "/v1/ui/workflow%2Fchat", body), 5); m.Finish != "stop" || m.Metadata["workflow"] != "chat" {
-			t.Errorf("%+v", m)
 		}
 	}
 }

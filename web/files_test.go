@@ -85,9 +85,6 @@ func TestAFileIsUploadedReadAndErasedByItsOwnerAlone(t *testing.T) {
 	if got := a.whole("GET", "/v1/files/"+f.ID, "", ann); got.Status != 404 {
 		t.Errorf("%+v", got)
 	}
-	if got := a.whole("GET", "/v1/sessions", "", ann); strings.Contains(got.Body, "file_") {
-		t.Errorf("a file is in the list of sessions: %s", got.Body)
-	}
 }
 
 // MO-25: as OpenAI's clients do it.

@@ -9,8 +9,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lingserve/lingserve/adapter"
-	"github.com/lingserve/lingserve/agent"
-	"github.com/lingserve/lingserve/tape"
 )
 
 // quoted is a text as an input.
@@ -44,32 +42,6 @@ func talkBody(model, more string) string {
 }
 
 var talk = []string{"user: first", "assistant: 1st", "user: second"}
-
-// overtaken is a store in which somebody else begins a session in the moment before its history is written.
-type overtaken struct{ tape.Store }
-
-func (o overtaken) Append(ctx context.Context, name string, b tape.Batch) (int64, error) {
-	if b.IfLast != 0 && b.Entries[0].Kind == tape.KindMessage {
-		if _, err := o.Store.Append(ctx, name, tape.Batch{Entries: []tape.Entry{tape.NewMessage(adapter.User, "from elsewhere")}}); err != nil {
-			return 0, err
-		}
-	}
-	return o.Store.Append(ctx, name, b)
-}
-
-func TestASessionThatAnotherServerHasBegunMeanwhileTakesNoHistory(t *testing.T) {
-	a := newAgentBench(t, func(o *Options, ao *agent.Options) {
-		ao.Store = overtaken{ao.Store}
-		o.Tapes = ao.Store
-	})
-	a.serve()
-	if c, resp := a.completes(talkBody("assistant", `,"user":"s"`)); resp.StatusCode != 200 {
-		t.Errorf("%d %+v", resp.StatusCode, c)
-	}
-	if got := a.tapeOf("s"); strings.Contains(got, "1st") || !strings.Contains(got, "from elsewhere") {
-		t.Error(got)
-	}
-}
 
 // What a client says was said before begins a session, and counts only there. An agent is told what the client instructs; a workflow is not.
 func TestAConversationThatTheClientKeepsBeginsASession(t *testing.T) {

@@ -2,12 +2,14 @@ package web
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/flow"
+	"github.com/lingserve/lingserve/web/wire/openai"
 )
 
 // withoutKey is a provider that is known but not configured.
@@ -65,9 +67,6 @@ func TestModelsAreListed(t *testing.T) {
 		"a default that is not configured by name": {
 			func(o *Options) { o.Models.Default = "test:other" }, []string{"test:facts", "test:other*", "test:story"},
 		},
-		"the bots' own default, which goes before": {
-			func(o *Options) { o.Bot.Model = "test:other" }, []string{"test:facts", "test:other*", "test:story"},
-		},
 		"what a workflow names, of providers that are configured": {
 			func(o *Options) {
 				w, err := flow.ParseSpec("a", []byte("name: a\nmodel: test:one\nbots: {b: {message: hi, root: b, model: [test:two, test:facts]}, c: {message: hi, root: c, model: 'azure:x'}}\n"), nil)
@@ -94,5 +93,22 @@ func TestModelsAreListed(t *testing.T) {
 				t.Error(diff)
 			}
 		})
+	}
+}
+
+func TestAModelIsReadByItsName(t *testing.T) {
+	a := newAgentBench(t, nil)
+	a.serve()
+	for name, owner := range map[string]string{
+		"talk:talk": "talk", "test%3Astory": "test", "assistant": "agent", "chat": "workflow", "workflow/chat": "workflow", "agent/assistant": "agent",
+	} {
+		if got := get[openai.Model](a.bench, "/v1/models/"+name); got.ID != strings.ReplaceAll(name, "%3A", ":") || got.OwnedBy != owner {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+	resp := a.do("GET", "/v1/models/no%2Fsuch", "")
+	var c completed
+	if err := json.Unmarshal([]byte(text(t, resp)), &c); err != nil || resp.StatusCode != 404 || *c.Error.Code != "model_not_found" || *c.Error.Param != "model" {
+		t.Errorf("%d %+v", resp.StatusCode, c.Error)
 	}
 }

@@ -15,8 +15,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/lingserve/lingserve/access"
-	"github.com/lingserve/lingserve/tool"
 	"github.com/lingserve/lingserve/web/wire"
 )
 
@@ -177,17 +175,6 @@ func TestAStreamThatEndsEarlyIsToldWithWhy(t *testing.T) {
 		eventually(t, "it is told", func() bool { return o.count("sse left") == 1 && o.count("POST /v1/runs 200 broken") == 1 })
 		st.finish()
 	})
-	t.Run("the server went away", func(t *testing.T) {
-		o := new(tally)
-		b := newBench(t, func(opts *Options) { opts.Observer = o }).serve()
-		_, st := b.start("", "Accept: text/event-stream")
-		go func() { <-st.ctx.Done(); close(st.do) }()
-		b.down()
-		if o.count("steps interrupted draining") != 1 {
-			t.Errorf("%v", o.all(""))
-		}
-		eventually(t, "it is told", func() bool { return o.count("sse stopped") == 1 }) // the server has waited for that a while, and no more
-	})
 	t.Run("the client fell out of the log", func(t *testing.T) {
 		o := new(tally)
 		b := newBench(t, func(opts *Options) { opts.Observer, opts.MaxLog = o, 4<<10 }).serve()
@@ -200,19 +187,6 @@ func TestAStreamThatEndsEarlyIsToldWithWhy(t *testing.T) {
 		eventually(t, "it is told", func() bool { return o.count("sse complete") == 1 })
 		eventually(t, "it is told of the snapshot", func() bool { return o.count("sse snapshot") == 1 })
 	})
-}
-
-// keyed lets only those in who have the key that it returns, of a caller called "front-end".
-func keyed(t *testing.T, o *Options) (key string) {
-	t.Helper()
-	made, key := access.NewKey(access.Principal{Name: "front-end", Role: tool.User}, time.Time{})
-	keys, err := access.NewKeys(access.KeysOptions{Entries: []string{made.Entry()}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(keys.Close)
-	o.Access.Door = &access.Door{Keys: keys}
-	return key
 }
 
 // lineOf is the line of the log for the request that ended last.
@@ -232,9 +206,9 @@ func (b *bench) lineOf(what string) string {
 
 // SE-06
 func TestTheAccessLogSaysWhoAskedForWhatAndWhatCameOfIt(t *testing.T) {
-	var key string
-	b := newBench(t, func(o *Options) { key = keyed(t, o); o.AccessLog = AccessLogAll }).serve()
-	auth := "Authorization: Bearer " + key
+	k := newKeyring(t, "front-end:user")
+	auth := k.bearer["front-end"]
+	b := newBench(t, func(o *Options) { o.Access.Door, o.AccessLog = k.door, AccessLogAll }).serve()
 	agent := "User-Agent: front-end/1.2 (CANARY-machine; someone@example.com)"
 
 	resp := b.do("POST", "/v1/runs?include=reserved", `{"workflow":"chat","input":{"question":"CANARY-said"}}`, auth, agent, "Accept: application/json", "Idempotency-Key: CANARY-key")
@@ -270,7 +244,7 @@ func TestTheAccessLogSaysWhoAskedForWhatAndWhatCameOfIt(t *testing.T) {
 			t.Errorf("%s: no %q in %s", path, want, line)
 		}
 	}
-	if log := b.log.String(); strings.Contains(log, "CANARY") || strings.Contains(log, key) || strings.Contains(log, "someone@") {
+	if log := b.log.String(); strings.Contains(log, "CANARY") || strings.Contains(log, strings.TrimPrefix(auth, "Authorization: Bearer ")) || strings.Contains(log, "someone@") {
 		t.Error(log)
 	}
 }
@@ -280,15 +254,14 @@ func TestWhichRequestsHaveALineIsASetting(t *testing.T) {
 		AccessLogOff: "", "": "POST /v1/runs, GET /v1/agents", AccessLogRuns: "POST /v1/runs, GET /v1/agents",
 		AccessLogAll: "GET /healthz, GET /v1/workflows, POST /v1/runs, GET /v1/agents",
 	} {
-		var key string
-		b := newBench(t, func(o *Options) { key = keyed(t, o); o.AccessLog = setting })
+		k := newKeyring(t, "ann:user")
+		b := newBench(t, func(o *Options) { o.Access.Door, o.AccessLog = k.door, setting })
 		for _, r := range []struct{ method, path, body, key string }{
-			{"GET", "/healthz", "", ""}, {"GET", "/v1/workflows", "", key}, {"POST", "/v1/runs", askChat, key}, {"GET", "/v1/agents", "", "wrong"}, // refused
+			{"GET", "/healthz", "", ""}, {"GET", "/v1/workflows", "", k.bearer["ann"]}, {"POST", "/v1/runs", askChat, k.bearer["ann"]},
+			{"GET", "/v1/agents", "", "Authorization: Bearer wrong"}, // refused
 		} {
 			req := httptest.NewRequest(r.method, r.path, strings.NewReader(r.body))
-			if r.key != "" {
-				req.Header.Set("Authorization", "Bearer "+r.key)
-			}
+			req.Header.Set("Authorization", strings.TrimPrefix(r.key, "Authorization: "))
 			b.s.Handler().ServeHTTP(httptest.NewRecorder(), req)
 		}
 		if err := b.s.Close(); err != nil {
@@ -300,22 +273,6 @@ func TestWhichRequestsHaveALineIsASetting(t *testing.T) {
 		}
 		if strings.Join(got, ", ") != want {
 			t.Errorf("the setting %q: lines for %q, expected %s", setting, got, want)
-		}
-	}
-}
-
-func TestAProgramIsNamedByItsFirstWord(t *testing.T) {
-	for agent, want := range map[string]string{
-		"curl/8.5.0":                            "curl/8.5.0",
-		"Mozilla/5.0 (X11; Linux x86_64) Gecko": "Mozilla/5.0",
-		"":                                      "",
-		"(nothing)":                             "",
-		"a\nb":                                  "a",
-		strings.Repeat("x", 100):                strings.Repeat("x", 40),
-		"naïve/1":                               "na",
-	} {
-		if got := programOf(agent); got != want {
-			t.Errorf("%q: got %q, expected %q", agent, got, want)
 		}
 	}
 }
@@ -338,16 +295,5 @@ func TestThePublicDoorHasNoMetricsAndNoProfiles(t *testing.T) {
 	// Modules may register net/http/pprof with the mux of every Go program: that is served where a server has no handler.
 	if h := b.s.HTTPServer().Handler; h == nil || h == http.Handler(http.DefaultServeMux) {
 		t.Errorf("the program's own mux is served: %T", h)
-	}
-}
-
-// SE-14: what was refused since its body was too large has a word of its own in the log.
-func TestABodyThatIsTooLargeHasItsWordInTheLog(t *testing.T) {
-	b := newBench(t, func(o *Options) { o.MaxBody, o.AccessLog = 100, AccessLogAll }).serve()
-	if resp := b.do("POST", "/v1/runs", `{"workflow":"steps","input":"`+strings.Repeat("x", 200)+`"}`); resp.StatusCode != http.StatusRequestEntityTooLarge {
-		t.Fatal(resp.Status)
-	}
-	if line := b.lineOf("reason=" + limitBody); !strings.Contains(line, "status=413") {
-		t.Error(line)
 	}
 }

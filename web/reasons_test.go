@@ -49,17 +49,3 @@ func TestEveryReasonOfARefusalIsListed(t *testing.T) {
 		}
 	}
 }
-
-func TestTheListOfRoutesIsThatOfTheRouter(t *testing.T) {
-	s, err := New(Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	routes := s.Routes()
-	for _, want := range []Route{{noRoute, "GET"}, {"/v1/runs", "POST"}, {"/v1/runs", "GET"}, {"/v1/models/*", "HEAD"}, {"/v1/runs/{run}/events", "GET"}} {
-		if !slices.Contains(routes, want) {
-			t.Errorf("there is no %v in %v", want, routes)
-		}
-	}
-}

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/lingserve/lingserve/access"
@@ -96,37 +95,6 @@ func TestStreamsEndWithTheKeyThatHasOpenedThem(t *testing.T) {
 	for _, said := range []string{"closed streams whose keys are no longer valid", "end=" + wire.StreamRevoked} {
 		eventually(t, "the log says "+said, func() bool { return strings.Contains(b.log.String(), said) })
 	}
-}
-
-// A grant ends at its time, whoever gave it.
-func TestAStreamEndsWhenItsKeyOrTokenExpires(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		k := newKeyring(t, "ann:user")
-		var g granted
-		r, leave := g.enter(httpRequest(t), access.Grant{Until: time.Now().Add(time.Minute)})
-		defer leave()
-		same, leaveToo := g.enter(httpRequest(t), access.Grant{})
-		defer leaveToo()
-		time.Sleep(time.Minute - time.Second)
-		if g.revoke(k.door) != 0 || r.Context().Err() != nil {
-			t.Error("broken off too early")
-		}
-		time.Sleep(time.Second)
-		if g.revoke(k.door) != 1 || r.Context().Err() == nil || same.Context().Err() != nil {
-			t.Error("not broken off")
-		}
-		if g.revoke(k.door) != 0 {
-			t.Error("broken off twice")
-		}
-	})
-}
-
-func httpRequest(t *testing.T) *http.Request {
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r
 }
 
 func readTicket(t *testing.T, resp *http.Response) string {

@@ -7,8 +7,6 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/lingserve/lingserve/web/wire"
 )
@@ -152,42 +150,6 @@ func TestAPanicInAHandlerIsAnAnswerWithAnIDThatIsInTheLog(t *testing.T) {
 	}()
 	h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/late", nil))
 	t.Error("ended cleanly")
-}
-
-// FT-22
-func TestStreamsOfHTTP2LiveOnWhenNothingIsWritten(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, func(o *Options) { o.KeepAlive = time.Hour })
-		b.servePipes()
-		defer b.down()
-		protocols := new(http.Protocols)
-		protocols.SetUnencryptedHTTP2(true)
-		transport := b.http.Transport.(*http.Transport)
-		transport.Protocols = protocols
-		resp, st := b.start("?format=sse")
-		if resp.ProtoMajor != 2 {
-			t.Fatal(resp.Proto)
-		}
-		waits := make(chan document, 1)
-		go func() { waits <- readDocument(t, b.do("GET", resp.Header.Get("Location")+"/events?format=json", "")) }()
-		next, stop := liveEvents(t, resp)
-		defer stop()
-		var f folded
-		f.take(t, next())
-		// There a deadline ends a stream even when nothing is written.
-		time.Sleep(10 * time.Minute)
-		st.send("a", "b")
-		f.take(t, next())
-		time.Sleep(10 * time.Minute)
-		st.finish()
-		f.take(t, next())
-		if f.json() != `{"a":"b"}` || f.terminal == "" {
-			t.Errorf("%s %s", f.json(), f.terminal)
-		}
-		if d := <-waits; string(d.Result) != `{"a":"b"}` {
-			t.Errorf("%+v", d)
-		}
-	})
 }
 
 func TestAListenerThatIsInUseIsAnError(t *testing.T) {

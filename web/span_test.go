@@ -2,10 +2,8 @@ package web
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -128,7 +126,6 @@ func TestARunIsBelowTheTraceOfWhoeverAsksForIt(t *testing.T) {
 	}{
 		{"it is kept", parent, nil, true},
 		{"its caller does not keep it, and callers are not asked", unsampled, []sdk.TracerProviderOption{sdk.WithSampler(sdk.AlwaysSample())}, true},
-		{"rubbish", "Traceparent: 00-" + strings.Repeat("z", 32) + "-b7ad6b7169203331-01", nil, false},
 	} {
 		s := newSpans(t, row.options...)
 		b := newBench(t, func(o *Options) { o.Tracer = s.provider }).serve()
@@ -241,64 +238,5 @@ func TestATurnThatFailsSaysSoInItsTraceAndOnceInTheLog(t *testing.T) {
 	a.down()
 	if log := a.log.String(); strings.Count(log, "level=ERROR") != 1 || strings.Contains(log, "level=WARN") {
 		t.Errorf("expected one line that somebody must act on:\n%s", log)
-	}
-}
-
-func TestAWorkflowThatFailsHasOneLineOfItsLevel(t *testing.T) {
-	for code, level := range map[string]string{
-		adapter.CodeAuth: "ERROR", adapter.CodeUnavailable: "WARN", adapter.CodeTimeout: "WARN", adapter.CodeInvalid: "INFO", "": "ERROR",
-	} {
-		t.Run(code, func(t *testing.T) {
-			b := newBench(t, nil)
-			b.model.say = func(context.Context, string, adapter.Request, func(string) bool) error {
-				if code == "" {
-					panic("broken")
-				}
-				return &adapter.Error{Code: code, Message: "it failed"}
-			}
-			b.serve()
-			readProblem(t, b.do("POST", "/v1/runs", `{"workflow":"chat","input":{"question":"why"}}`))
-			eventually(t, "the log has the run's end", func() bool { return strings.Contains(b.log.String(), `msg="run ended"`) })
-			log := b.log.String()
-			failed, warned := strings.Count(log, "level=ERROR"), strings.Count(log, "level=WARN")
-			if want := map[string][2]int{"ERROR": {1, 0}, "WARN": {0, 1}, "INFO": {0, 0}}[level]; want != [2]int{failed, warned} {
-				t.Errorf("%d errors, %d warnings:\n%s", failed, warned, log)
-			}
-		})
-	}
-}
-
-// A message that another turn has taken, and one that nobody takes, leave no span open.
-func TestAMessageWithoutARunOfItsOwnHasASpanThatEnds(t *testing.T) {
-	s := newSpans(t)
-	a := newAgentBench(t, withModels(s))
-	a.serve()
-	first := a.say("wait", "", asEvents)
-	<-a.talk.waits
-	second := a.say("also this", `,"on_busy":"steer"`, asEvents)
-	if p := readProblem(t, a.say("next", `,"on_busy":"reject"`)); p.Status != http.StatusConflict {
-		t.Fatalf("%+v", p)
-	}
-	a.talk.goOn <- struct{}{}
-	named(t, first)
-	named(t, second)
-	got := s.tree(6, "lingserve.steered", "error.type", "lingserve.run.status")
-	for _, want := range []string{
-		"run assistant lingserve.run.status=completed\n", "run assistant error.type=conflict ERROR\n", "run assistant lingserve.steered=true\n",
-	} {
-		if !strings.Contains(got, want) {
-			t.Errorf("no %s:\n%s", want, got)
-		}
-	}
-}
-
-func TestAWorkflowInASessionIsBelowItsTurn(t *testing.T) {
-	s := newSpans(t)
-	a := newAgentBench(t, withModels(s))
-	a.serve()
-	readDocument(t, a.do("POST", "/v1/runs", `{"workflow":"chat","session":"s","input":{"question":"{\"a\":1}"}}`))
-	want := "invoke_workflow chat\n  turn\n    invoke_agent writer\n      chat talk (gen_ai.first_token)\n"
-	if got := s.tree(4); got != want {
-		t.Errorf("%s", got)
 	}
 }

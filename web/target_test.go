@@ -1,6 +1,7 @@
 package web
 
 import (
+	"context"
 	"io"
 	"reflect"
 	"testing"
@@ -8,6 +9,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lingserve/lingserve/access"
+	"github.com/lingserve/lingserve/agent"
+	"github.com/lingserve/lingserve/flow"
+	"github.com/lingserve/lingserve/ling"
 	"github.com/lingserve/lingserve/run"
 )
 
@@ -18,14 +22,19 @@ func (namesake) Names() []string { return []string{"assistant", "echo"} }
 
 func (namesake) Workflow(name string) string { return map[string]string{"echo": "chat"}[name] }
 
-// setAgents replaces the agents of a server.
-func (b *bench) setAgents(agents run.Agents) {
-	b.s.o.Agents, b.s.wire.Agents, b.s.runs.Inspect().Options().Agents = agents, agents, agents
+// namesakeBench is a server with two agents, and a workflow of the name of the second.
+func namesakeBench(t *testing.T) *agentBench {
+	a := newAgentBench(t, func(o *Options, _ *agent.Options) {
+		o.Workflows.Register(flow.Func("echo", "", nil, func(context.Context, *ling.Manager, map[string]any) error { return nil }))
+	})
+	agents := namesake{a.s.o.Agents}
+	a.s.o.Agents, a.s.wire.Agents, a.s.runs.Inspect().Options().Agents = agents, agents, agents
+	a.serve()
+	return a
 }
 
 func TestANameIsAnAgentsOrElseAWorkflows(t *testing.T) {
-	a := echoBench(t)
-	a.setAgents(namesake{a.s.o.Agents})
+	a := namesakeBench(t)
 	for name, want := range map[string]run.Subject{
 		"assistant":       {Agent: "assistant"},
 		"agent/assistant": {Agent: "assistant"},
@@ -55,8 +64,7 @@ func TestANameIsAnAgentsOrElseAWorkflows(t *testing.T) {
 }
 
 func TestAgentsAreListed(t *testing.T) {
-	a := echoBench(t)
-	a.setAgents(namesake{a.s.o.Agents})
+	a := namesakeBench(t)
 	body, err := io.ReadAll(a.do("GET", "/v1/agents", "").Body)
 	if err != nil {
 		t.Fatal(err)

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"net/http"
@@ -107,16 +108,21 @@ func TestAClientThatGoesAwayCancelsItsRunOnlyIfItSaidSo(t *testing.T) {
 	for name, tt := range map[string]struct {
 		path, body string
 		cancels    bool
+		key        string
 	}{
-		"a stream that leaves it running": {"/v1/runs?format=sse", `{"workflow":"steps"}`, false},
-		"a stream that does not":          {"/v1/runs?format=sse&on_disconnect=cancel", `{"workflow":"steps"}`, true},
-		"JSON Lines that do not":          {"/v1/runs", `{"workflow":"steps","format":"jsonl","on_disconnect":"cancel"}`, true},
-		"a document that is left":         {"/v1/runs", `{"workflow":"steps"}`, false},
-		"a document that is not":          {"/v1/runs", `{"workflow":"steps","on_disconnect":"cancel"}`, true},
-		"AG-UI":                           {"/v1/agui/steps", aguiSteps, false},
-		"AG-UI that cancels":              {"/v1/agui/steps?on_disconnect=cancel", aguiSteps, true},
-		"a chat":                          {"/v1/ui/steps?on_disconnect=continue", uiSteps, false},
-		"a chat that cancels":             {"/v1/ui/steps?on_disconnect=cancel", uiSteps, true},
+		"a stream that leaves it running": {"/v1/runs?format=sse", `{"workflow":"steps"}`, false, ""},
+		"a stream that does not":          {"/v1/runs?format=sse&on_disconnect=cancel", `{"workflow":"steps"}`, true, ""},
+		"JSON Lines that do not":          {"/v1/runs", `{"workflow":"steps","format":"jsonl","on_disconnect":"cancel"}`, true, ""},
+		"a document that is left":         {"/v1/runs", `{"workflow":"steps"}`, false, ""},
+		"a document that is not":          {"/v1/runs", `{"workflow":"steps","on_disconnect":"cancel"}`, true, ""},
+		"AG-UI":                           {"/v1/agui/steps", aguiSteps, false, ""},
+		"AG-UI that cancels":              {"/v1/agui/steps?on_disconnect=cancel", aguiSteps, true, ""},
+		"a chat":                          {"/v1/ui/steps?on_disconnect=continue", uiSteps, false, ""},
+		"a chat that cancels":             {"/v1/ui/steps?on_disconnect=cancel", uiSteps, true, ""},
+		"a completion":                    {completions, chatBody("steps", "{}", ""), true, ""},
+		"a streamed completion":           {completions, chatBody("steps", "{}", streaming), true, ""},
+		"a completion with a key":         {completions, chatBody("steps", "{}", ""), false, "Idempotency-Key: k"},
+		"a streamed one with a key":       {completions, chatBody("steps", "{}", streaming), false, "Idempotency-Key: k"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, nil).serve()
@@ -124,7 +130,7 @@ func TestAClientThatGoesAwayCancelsItsRunOnlyIfItSaidSo(t *testing.T) {
 			answered := make(chan struct{})
 			go func() {
 				defer close(answered)
-				if resp, err := b.try(ctx, "POST", tt.path, tt.body); err == nil {
+				if resp, err := b.try(ctx, "POST", tt.path, tt.body, cmp.Or(tt.key, "X-None: x")); err == nil {
 					_, _ = io.Copy(io.Discard, resp.Body)
 					resp.Body.Close()
 				}

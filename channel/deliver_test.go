@@ -538,3 +538,28 @@ func (l *keptLedger) Sent(_ context.Context, event string, s ReceiptState) error
 
 func (*keptLedger) Seen(context.Context, string) (ReceiptState, error) { return NotSent, nil }
 func (*keptLedger) Forget(context.Context, string) error               { return nil }
+
+// CH-74: sends and previews are marked before and after, until it is known that something was seen.
+func TestSendsOfAnAcceptedEventAreMarked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		room, l := &desk{}, &keptLedger{}
+		room.answer = func(call string) (Receipt, error) {
+			l.lines = append(l.lines, call)
+			if call == "preview [] p" {
+				return Receipt{}, &NotSentError{Err: errors.New("429")}
+			}
+			return Receipt{}, nil
+		}
+		s := turnOf(previewing{room})
+		s.Ledger, s.Event = l, "e"
+		d := newDeliveries(t.Context(), &Kernel{}, s)
+		d.Preview(Payload{Text: "p"})
+		synctest.Wait()
+		speak(t, d, ReplyBlock, "a", "b")
+		_, _ = d.end(nil)
+		want := []string{"sending e", "preview [] p", "not_sent e", "sending e", "send a", "sent e", "send b"}
+		if diff := cmp.Diff(want, l.lines); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	})
+}

@@ -365,6 +365,36 @@ func TestEventsThatComeBeforeTheReplayStandBehindIt(t *testing.T) { // CH-74
 	})
 }
 
+func TestADoorHoldsTheMemoryOfAnEventUntilItHasEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		held, most := int64(0), int64(0)
+		hold := func(n int64) (func(), bool) {
+			held += n
+			most = max(most, held)
+			return func() { held -= n }, true
+		}
+		d := channel.NewDoor(&channel.Kernel{Hold: hold}, channel.DoorOptions{
+			Channel: "fake",
+			Run: func(ctx context.Context, _ channel.JournalEntry, m channel.Meta) (channel.Result, error) {
+				return channel.Result{}, commit(ctx, m)
+			},
+		})
+		for range 2 { // the second time it is known
+			if _, err := d.Accept(t.Context(), arrival("c", "an event")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		stopped := errors.New("the platform is gone")
+		err := d.Serve(t.Context(), func(context.Context) error {
+			synctest.Wait()
+			return stopped
+		})
+		if !errors.Is(err, stopped) || held != 0 || most < int64(len("an event")) {
+			t.Errorf("%d bytes are held of %d, %v", held, most, err)
+		}
+	})
+}
+
 // DO-04: a disk that cannot keep an event is reported, and so is its cause; other errors are not the disk's.
 func TestDO_04_ADiskThatCannotKeepAnEventIsReported(t *testing.T) {
 	for cause, want := range map[error]int{vfs.Explain(syscall.ENOSPC): 1, channel.ErrJournalFull: 0} {

@@ -101,6 +101,22 @@ func TestTwoBotsHaveTwentyEventsAMinuteThenAPause(t *testing.T) { // CH-81
 	})
 }
 
+func TestAPairOfBotsIsUnordered(t *testing.T) { // CH-81
+	g := newBudget(unlimited())
+	for i := range 20 {
+		f := bot("b", fmt.Sprint(i))
+		if i%2 == 0 {
+			f.Account, f.Sender.ID = "b", "us"
+		}
+		if !passes(g, f) || !passes(g, person("p", fmt.Sprint(i))) {
+			t.Fatalf("the event %d is dropped", i)
+		}
+	}
+	if passes(g, bot("b", "20")) {
+		t.Error("what both say is to use one budget")
+	}
+}
+
 func TestBotsByThemselvesEndAfterEightTurns(t *testing.T) { // CH-81
 	synctest.Test(t, func(t *testing.T) {
 		g := newBudget(Limits{SenderRate: Rate{PerMinute: -1}, ChatRate: Rate{PerMinute: -1}})

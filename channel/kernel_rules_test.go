@@ -1074,3 +1074,32 @@ func TestBudgetsAreUsedByWhatPassedTheGates(t *testing.T) {
 		t.Errorf("got %+v, again after %v", r.Admission, r.RetryAfter)
 	}
 }
+
+// CH-22
+func TestRecordSurvivesTheCallerForTenSeconds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene()
+		ctx, cancel := context.WithCancel(t.Context())
+		began := time.Now()
+		s.kernel.Recorder = recorder(func(ctx context.Context, _ channel.Row) error {
+			cancel()
+			if ctx.Err() != nil {
+				t.Error("the caller's end has ended record")
+			}
+			<-ctx.Done()
+			return ctx.Err()
+		})
+		_, err := s.run(ctx)
+		if se, ok := errors.AsType[*channel.StageError](err); !ok || se.Stage != channel.StageRecord {
+			t.Errorf("got %v", err)
+		}
+		if took := time.Since(began); took != 10*time.Second {
+			t.Errorf("record took %v", took)
+		}
+	})
+}
+
+type recorder func(context.Context, channel.Row) error
+
+func (f recorder) Record(ctx context.Context, r channel.Row) error { return f(ctx, r) }
+func (recorder) LastRoute(context.Context, channel.Row) error      { return nil }

@@ -471,3 +471,24 @@ func TestSettingsAreChecked(t *testing.T) {
 		}
 	}
 }
+
+func TestPreviewsSlowDownWhenThePlatformAsksForIt(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := setup(t, nil, nil)
+		var texts []string
+		for i := range 100 {
+			texts = append(texts, strings.Repeat("x", i+1))
+		}
+		r.answer = grows(texts...)
+		r.serve(t)
+		r.fake.Fail(fakefeishu.Fault{Name: "patch", Code: 99991400, Reset: 8})
+		r.say(t, fakefeishu.Said{Chat: private, From: ann, Text: "hi"})
+		wait(time.Minute)
+		if n := len(r.fake.Calls("patch")); n > 4 {
+			t.Errorf("%d changes in 10 seconds, 8 of which there were to be none", n)
+		}
+		if shown := r.fake.Texts(private); len(shown) != 1 || len(shown[0]) != 100 {
+			t.Errorf("%q", shown)
+		}
+	})
+}

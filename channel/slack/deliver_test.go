@@ -565,3 +565,28 @@ func TestFilesOfTheMediaFolderAreSent(t *testing.T) {
 		}
 	})
 }
+
+func TestPreviewsWaitAsLongAsThePlatformAsks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := setup(t, nil, nil)
+		r.answers(writes(60, time.Second))
+		r.fake.Fail(fakeslack.Fault{Method: "chat.update", Status: 429, RetryAfter: 30, Skip: 3})
+		r.serve(t)
+		r.say(fakeslack.Message{Channel: dm, Text: "hi"})
+		time.Sleep(5 * time.Minute)
+		synctest.Wait()
+		var at []time.Time
+		for _, c := range r.fake.Calls("chat.postMessage", "chat.update") {
+			at = append(at, c.At)
+		}
+		if gap := at[5].Sub(at[4]); gap < 30*time.Second {
+			t.Errorf("the next preview came after %s, expected that 30 s are waited", gap)
+		}
+		if got := r.texts(dm); len(got) != 1 || !slices.Equal(r.outcomes(), []string{"visible"}) {
+			t.Errorf("got %q, %q", got, r.outcomes())
+		}
+		if n := strings.Count(r.log.String(), "level=WARN"); n > 1 {
+			t.Errorf("one pause is %d warnings", n)
+		}
+	})
+}

@@ -279,27 +279,36 @@ func TestCallbacksAndReactionsAreHandled(t *testing.T) {
 
 // CH-173
 func TestAGroupThatBecomesASupergroupKeepsItsSession(t *testing.T) {
+	const super = -1_000_000_001_005
 	state := channel.NewTexts(0)
 	bubble(t, func(t *testing.T) {
+		replica, err := New(Settings{Token: "42:x", State: state})
+		if err != nil {
+			t.Fatal(err)
+		}
 		r := setup(t, func(s *Settings) { s.State = state }, nil)
 		r.serve(t)
 		r.say(faketelegram.Message{Chat: group, From: bob, Text: "before"})
-		r.fake.Migrate(group.ID, -1005)
+		r.fake.Migrate(group.ID, super)
 		synctest.Wait()
-		r.say(faketelegram.Message{Chat: faketelegram.Chat{ID: -1005}, From: ann, Text: "@ling_bot say hi"})
+		r.say(faketelegram.Message{Chat: faketelegram.Chat{ID: super}, From: ann, Text: "@ling_bot say hi"})
 		if len(r.told()) != 1 {
 			t.Fatal(r.outcomes())
 		}
 		c := r.told()[0]
-		if c.SessionKey != "telegram:-5" || len(c.InboundHistory) != 1 || c.To != "-1005" {
+		if c.SessionKey != "telegram:-5" || len(c.InboundHistory) != 1 || c.To != strconv.Itoa(super) {
 			t.Errorf("session %s, %d waiting, to %s", c.SessionKey, len(c.InboundHistory), c.To)
 		}
-		if got := r.ours(-1005); len(got) != 1 || got[0] != "hi" {
+		if got := r.ours(super); len(got) != 1 || got[0] != "hi" {
 			t.Errorf("%q", got)
+		}
+		time.Sleep(time.Second)
+		if replica.chats.conversation(super) != "-5" || replica.chats.now(-5) != super { // CL-02
+			t.Error("another replica does not know it")
 		}
 	})
 	again, err := New(Settings{Token: "42:x", State: state})
-	if err != nil || again.chats.conversation(-1005) != "-5" || again.chats.now(-5) != -1005 {
+	if err != nil || again.chats.conversation(super) != "-5" || again.chats.now(-5) != super {
 		t.Error("it is forgotten at the next start", err)
 	}
 }
@@ -582,6 +591,32 @@ func FuzzSpan(f *testing.F) {
 		units := func(s string) int { return markup.UTF16(s) }
 		if units(text[:from]) != offset || units(text[from:to]) != length {
 			t.Fatalf("%q: %d..%d for %d+%d", text, from, to, offset, length)
+		}
+	})
+}
+
+// CH-194
+func TestAnImageThatCameFirstIsThereWhenTheMentionComes(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := setup(t, nil, nil)
+		media, err := channel.OpenMediaRoot(r.channel.store.Dir, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer media.Close()
+		r.kernel.Media = media
+		r.kernel.Window = channel.NewWindow(nil, channel.WindowOptions{Media: media})
+		r.serve(t)
+		f := r.fake.AddFile("p.png", []byte("\x89PNG\r\n\x1a\n0000"))
+		f.FileName = ""
+		r.say(faketelegram.Message{Chat: group, From: bob, Photo: []faketelegram.File{f}})
+		r.say(faketelegram.Message{Chat: group, From: ann, Text: "@ling_bot what is it?"})
+		if len(r.told()) != 1 {
+			t.Fatal(r.outcomes())
+		}
+		h := r.told()[0].InboundHistory
+		if len(h) != 1 || h[0].Body != "[image]" || len(h[0].Media) != 1 || h[0].Media[0].Path == "" {
+			t.Errorf("%+v", h)
 		}
 	})
 }

@@ -570,3 +570,33 @@ func TestRepliesOfASessionThatIsErasedAreForgotten(t *testing.T) { // CH-76
 		}
 	})
 }
+
+func TestWhatIsKeptForThoseWhoAskAgainIsBounded(t *testing.T) { // CH-182
+	k := newRecords(nil, true, true)
+	for i := range 2 * maxRecords {
+		k.begin(fmt.Sprint("a-", i))
+	}
+	if len(k.by) != maxRecords || k.order.Len() != maxRecords {
+		t.Errorf("there are %d records", len(k.by))
+	}
+	text := strings.Repeat("x", 1<<20)
+	var last *record
+	for i := range 100 {
+		r, isNew := k.begin(fmt.Sprint("b-", i))
+		if !isNew || !r.hold(reply{Text: text}) {
+			t.Fatal("the reply is not kept")
+		}
+		last = r
+	}
+	k.begin("c")
+	var kept int64
+	for e := k.order.Front(); e != nil; e = e.Next() {
+		kept += size(e.Value.(*record).replies)
+	}
+	if kept > maxKept || kept != k.bytes.Load() || kept < maxKept/2 {
+		t.Errorf("%d bytes are kept, %d are counted", kept, k.bytes.Load())
+	}
+	if r, isNew := k.begin(last.id); isNew || r != last {
+		t.Error("the newest is forgotten")
+	}
+}

@@ -215,15 +215,3 @@ func read(t *testing.T, disk *vfstest.Disk, name string) []byte {
 	}
 	return text
 }
-
-func write(t *testing.T, disk *vfstest.Disk, name string, text []byte) {
-	t.Helper()
-	d, err := disk.Dir(true)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer d.Close()
-	if err := vfs.WriteFile(d, name, text); err != nil {
-		t.Fatal(err)
-	}
-}

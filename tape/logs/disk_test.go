@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -21,16 +20,11 @@ import (
 // testDisk is a disk that fails as it is told, and counts.
 type testDisk struct {
 	vfs.Folder
-	read   atomic.Int64 // bytes of tapes
-	opened atomic.Int64 // files
 
 	mu       sync.Mutex
 	room     int64            // bytes that tapes may still get
-	stuck    bool             // what was written cannot be cut off
-	failSync error            // what a sync of a tape ends with
 	failOpen map[string]error // by the ending of the name
 	syncs    int              // of tapes
-	syncing  chan struct{}    // a sync waits for two values, when it is there
 }
 
 func openTestDisk(t testing.TB, dir string) *testDisk {
@@ -61,7 +55,6 @@ func (d *testDisk) Open(name string, flag int) (vfs.File, error) {
 	d.mu.Lock()
 	err := d.failOpen[filepath.Ext(name)]
 	d.mu.Unlock()
-	d.opened.Add(1)
 	if err != nil {
 		return nil, err
 	}
@@ -78,12 +71,6 @@ type testFile struct {
 	name string
 }
 
-func (f *testFile) ReadAt(p []byte, at int64) (int, error) {
-	n, err := f.File.ReadAt(p, at)
-	f.d.read.Add(int64(n))
-	return n, err
-}
-
 func (f *testFile) WriteAt(p []byte, at int64) (n int, err error) {
 	f.d.mu.Lock()
 	defer f.d.mu.Unlock()
@@ -96,26 +83,11 @@ func (f *testFile) WriteAt(p []byte, at int64) (n int, err error) {
 	return n, errors.Join(err, &fs.PathError{Op: "write", Path: f.name, Err: syscall.ENOSPC})
 }
 
-func (f *testFile) Truncate(size int64) error {
-	f.d.mu.Lock()
-	defer f.d.mu.Unlock()
-	if f.d.stuck {
-		return errors.New("cannot be cut off")
-	}
-	return f.File.Truncate(size)
-}
-
 func (f *testFile) Sync() error {
 	f.d.mu.Lock()
 	defer f.d.mu.Unlock()
 	f.d.syncs++
-	if c := f.d.syncing; c != nil {
-		f.d.mu.Unlock()
-		<-c
-		<-c
-		f.d.mu.Lock()
-	}
-	return f.d.failSync
+	return nil
 }
 
 // TA-11

@@ -576,8 +576,8 @@ func TestWhatIsKeptForThoseWhoAskAgainIsBounded(t *testing.T) { // CH-182
 	for i := range 2 * maxRecords {
 		k.begin(fmt.Sprint("a-", i))
 	}
-	if len(k.by) != maxRecords || k.order.Len() != maxRecords {
-		t.Errorf("there are %d records", len(k.by))
+	if n := k.by.Len(); n != maxRecords {
+		t.Errorf("there are %d records", n)
 	}
 	text := strings.Repeat("x", 1<<20)
 	var last *record
@@ -590,8 +590,8 @@ func TestWhatIsKeptForThoseWhoAskAgainIsBounded(t *testing.T) { // CH-182
 	}
 	k.begin("c")
 	var kept int64
-	for e := k.order.Front(); e != nil; e = e.Next() {
-		kept += size(e.Value.(*record).replies)
+	for _, r := range k.by.Values() {
+		kept += size(r.replies)
 	}
 	if kept > maxKept || kept != k.bytes.Load() || kept < maxKept/2 {
 		t.Errorf("%d bytes are kept, %d are counted", kept, k.bytes.Load())

@@ -122,31 +122,3 @@ func TestResumeAfterARestartHasTheDocumentOfTheNewAttempt(t *testing.T) {
 		t.Errorf("an id of the future: %+v", p)
 	}
 }
-
-// FT-23: a server that is alone and told to go cuts a run off that the next one runs again. Whoever asks for the document in that moment is not
-// told that this was its end.
-func TestNobodyIsToldOfTheEndOfARunThatComesAgain(t *testing.T) {
-	folder := t.TempDir()
-	b := againBench(t, folder, hangs("old words"), nil).serve()
-	const body, key = `{"workflow":"anew","input":{"q":"x"}}`, "Idempotency-Key: k"
-	id := b.do("POST", "/v1/runs", body, key, "Prefer: respond-async").Header.Get("X-Run-Id")
-	r := b.runOf(id)
-	eventually(t, "it has said something", func() bool { _, said, _ := r.Result(); return string(said) == `{"answer":"old words"}` })
-	over, cancel := context.WithCancel(t.Context())
-	cancel()
-	if err := b.s.Drain(over); err != nil {
-		t.Fatal(err)
-	}
-	<-r.Done()
-	if resp, err := b.try(t.Context(), "POST", "/v1/runs", body, key); err == nil {
-		t.Errorf("%d: %s", resp.StatusCode, text(t, resp))
-	}
-	if d := readDocument(t, b.do("GET", "/v1/runs/"+id, "")); d.Status != run.StatusRunning || string(d.Result) != `{"answer":"old words"}` {
-		t.Errorf("%s %s", d.Status, d.Result)
-	}
-	b.down()
-	b = againBench(t, folder, tells("new words"), nil).serve()
-	if d := readDocument(t, b.do("POST", "/v1/runs", body, key)); d.Run != id || d.Status != run.StatusCompleted || string(d.Result) != `{"answer":"new words"}` {
-		t.Errorf("%s %s %s", d.Run, d.Status, d.Result)
-	}
-}

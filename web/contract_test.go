@@ -473,6 +473,8 @@ func TestEveryAnswerThatIsDescribedIsGivenAndEveryAnswerIsAsDescribed(t *testing
 			{"DELETE", otherFile, "", nil, 200, false},
 		},
 		"the rest": {
+			{"POST", "/v1/tickets", `{"path":"/v1/runs"}`, nil, 201, false},
+			{"POST", "/v1/tickets", `{"path":"x"}`, nil, 400, false},
 			{"GET", "/v1/workflows", "", nil, 200, false},
 			{"GET", "/v1/workflows/chat", "", nil, 200, false},
 			{"GET", "/v1/workflows/no%2Fpe", "", nil, 404, false},

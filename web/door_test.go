@@ -604,15 +604,6 @@ func (c *contract) checkDoor(t *testing.T) {
 			}
 		}
 	}
-	for _, want := range []call{
-		{"POST", "/v1/tickets", `{"path":"/v1/runs"}`, nil, 201, false},
-		{"POST", "/v1/tickets", `{"path":"x"}`, nil, 400, false},
-		{"POST", "/v1/tickets", `{"path":"/v1/runs"}`, []string{"Content-Type: text/plain"}, 415, true},
-		{"POST", "/v1/tickets", `{"path":"` + strings.Repeat("/x", 3<<10) + `"}`, nil, 413, true},
-	} {
-		b := newBench(t, func(o *Options) { o.MaxBody = 4 << 10 }).serve()
-		t.Run("tickets/"+strconv.Itoa(want.status), func(t *testing.T) { c.check(t, b, want) })
-	}
 }
 
 // SE-16, SE-17: where no keys are needed, an address is a caller. Package access knows which address that is.

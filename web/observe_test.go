@@ -257,7 +257,9 @@ func TestWhichRequestsHaveALineIsASetting(t *testing.T) {
 		k := newKeyring(t, "ann:user")
 		b := newBench(t, func(o *Options) { o.Access.Door, o.AccessLog = k.door, setting })
 		for _, r := range []struct{ method, path, body, key string }{
-			{"GET", "/healthz", "", ""}, {"GET", "/v1/workflows", "", k.bearer["ann"]}, {"POST", "/v1/runs", askChat, k.bearer["ann"]},
+			{"GET", "/healthz", "", ""},
+			{"GET", "/v1/workflows", "", k.bearer["ann"]},
+			{"POST", "/v1/runs", askChat, k.bearer["ann"]},
 			{"GET", "/v1/agents", "", "Authorization: Bearer wrong"}, // refused
 		} {
 			req := httptest.NewRequest(r.method, r.path, strings.NewReader(r.body))

@@ -109,17 +109,6 @@ func TestARunThatFailsBeforeAnyOutputAnswersWithItsStatus(t *testing.T) {
 	}
 }
 
-func TestARunThatFailsLaterAnswersWithWhatItMade(t *testing.T) {
-	b := newBench(t, nil).serve()
-	id, st := b.startAsync()
-	st.send("a", "half")
-	st.fail(&adapter.Error{Code: adapter.CodeProtocol, Message: "the answer was cut off"})
-	d := readDocument(t, b.do("GET", "/v1/runs/"+id+"/events?format=json", ""))
-	if d.Status != run.StatusFailed || string(d.Result) != `{"a":"half"}` || len(d.Errors) != 1 || d.Errors[0].Code != "upstream_protocol" {
-		t.Errorf("%+v", d)
-	}
-}
-
 func TestCancelingKeepsWhatWasMade(t *testing.T) {
 	b := newBench(t, nil).serve()
 	resp, st := b.start("?format=sse")

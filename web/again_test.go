@@ -15,7 +15,7 @@ import (
 )
 
 // againBench is a server with a workflow "anew", of one bot, that is run again after a restart. say is its model.
-func againBench(t *testing.T, folder string, say func(ctx context.Context, yield func(string) bool) error, edit func(*Options)) *bench {
+func againBench(t *testing.T, folder string, say func(ctx context.Context, yield func(string) bool) error) *bench {
 	t.Helper()
 	w, err := flow.ParseSpec("anew.yaml", []byte("name: anew\nrestart: true\nbots: {writer: {format: text, message: '{{ input.q }}', root: answer}}\n"), nil)
 	if err != nil {
@@ -30,9 +30,6 @@ func againBench(t *testing.T, folder string, say func(ctx context.Context, yield
 		o.Models = &adapter.Registry{Default: "test:story", Retries: adapter.Retries{Attempts: 1}}
 		o.Models.Register("test", m)
 		o.Workflows.Register(w)
-		if edit != nil {
-			edit(o)
-		}
 	})
 	b.model = m
 	return b
@@ -63,16 +60,9 @@ func hangs(words string) func(context.Context, func(string) bool) error {
 	}
 }
 
-func tells(words string) func(context.Context, func(string) bool) error {
-	return func(_ context.Context, yield func(string) bool) error {
-		yield(words)
-		return nil
-	}
-}
-
 // FT-23, FT-28, FT-32: who followed a run that is run again after a crash gets the document of the new attempt, whatever they had.
 func TestResumeAfterARestartHasTheDocumentOfTheNewAttempt(t *testing.T) {
-	b := againBench(t, t.TempDir(), hangs("old words"), nil).serve()
+	b := againBench(t, t.TempDir(), hangs("old words")).serve()
 	body := `{"workflow":"anew","input":{"q":"x"}}`
 	resp := b.do("POST", "/v1/runs?format=sse", body, "Idempotency-Key: k")
 	id := resp.Header.Get("X-Run-Id")
@@ -90,7 +80,7 @@ func TestResumeAfterARestartHasTheDocumentOfTheNewAttempt(t *testing.T) {
 			yield(words)
 		}
 		return nil
-	}, nil).serve()
+	}).serve()
 	more <- "new "
 	again := b.do("POST", "/v1/runs?format=sse", body, "Idempotency-Key: k", "Last-Event-ID: "+f.last)
 	if again.Header.Get("X-Run-Id") != id {

@@ -246,14 +246,11 @@ func TestWhatDoesNotFitIsSaidByParameter(t *testing.T) {
 	b := sessionsBench(t, nil).serve()
 	b.session("s")
 	for path, want := range map[string]string{
-		"?limit=201":         "query parameter limit: expected a whole number from 1 to 200, found \"201\"",
 		"?after=xyz":         "query parameter after: expected the value next of an earlier list",
 		"/s?x=1":             "query parameter x: unknown parameter; this resource has none",
 		"/s/tape?limit=1001": "query parameter limit: expected a whole number from 1 to 1000; use JSON Lines for more",
-		"/s/tape?limit=no":   "query parameter limit: expected a whole number from 1, found \"no\"",
 		"/s/tape?after=-1":   "query parameter after: expected the id of an entry, found \"-1\"",
 		"/s/tape?kinds=a,,b": "query parameter kinds: expected 1 to 16 kinds of entries, separated by commas, such as message,anchor",
-		"/s/tape?q=":         "query parameter q: expected words of 1 to 1024 bytes",
 		"/s/tape?format=sse": `query parameter format: expected jsonl or json, found "sse"`,
 	} {
 		if p := readProblem(t, b.do("GET", "/v1/sessions"+path, "")); p.Status != 400 || p.Detail != want {

@@ -48,12 +48,6 @@ func TestModelsAreListed(t *testing.T) {
 				o.Models.Register("azure", withoutKey{})
 			}, []string{"test:facts", "test:one", "test:story*", "test:two"},
 		},
-		"nothing at all": {
-			func(o *Options) {
-				o.Models = new(adapter.Registry)
-				o.Models.Register("azure", withoutKey{})
-			}, nil,
-		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			list := get[modelList](newBench(t, c.edit).serve(), "/v1/models")

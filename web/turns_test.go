@@ -147,6 +147,10 @@ func TestEachTurnIsFinalizedOnceWithItsOutcome(t *testing.T) {
 			resp.Body.Close()
 			a.talk.goOn <- struct{}{}
 		}, []string{"visible"}},
+		"steered": {func(a *agentBench, _ *http.Response) {
+			a.say("also this", steered, "Prefer: respond-async")
+			a.talk.goOn <- struct{}{}
+		}, []string{"deferred", "visible"}},
 		"steered too late": {func(a *agentBench, resp *http.Response) {
 			a.say("late", steered, "Prefer: respond-async")
 			a.do("POST", resp.Header.Get("Location")+"/cancel", "")
@@ -182,5 +186,36 @@ func TestATurnThatHasNoPlaceInItsQueueIsAProblem(t *testing.T) {
 	}
 	if got := w.came(t, 1); got[0] != "blocked overloaded" {
 		t.Errorf("%q", got)
+	}
+}
+
+// atDispatch does something when a turn was let in.
+type atDispatch func()
+
+func (f atDispatch) Observe(_ context.Context, t channel.Trace) {
+	if t.Stage == channel.StageDispatch && t.Phase == channel.PhaseStart {
+		f()
+	}
+}
+
+// CH-61, RU-30: nothing but its beginning and end is shown of a run to somebody who may no longer talk when the turn gets its run.
+func TestWhoMayTalkIsAskedAgainWhenTheSettingsChange(t *testing.T) {
+	for _, input := range []string{"hello", "use weather", "use broken", "fail"} {
+		var tree *channel.Tree
+		a, _, tr := watchedBench(t, channel.Place{}, func(o *Options, _ *agent.Options) {
+			o.Kernel.Observer = atDispatch(func() { _ = tree.Set(settingsOf(channel.Place{DMPolicy: channel.PolicyDisabled})) })
+		})
+		tree = tr
+		resp := a.say(input, "", asEvents)
+		if f, data := named(t, resp); len(data) != 2 || f.json() != "{}" || f.terminal != `finished{"status":"completed"}` {
+			t.Errorf("%s: %v %s %s", input, data, f.json(), f.terminal)
+		}
+		d := readDocument(t, a.do("GET", resp.Header.Get("Location")+"?include=reserved", ""))
+		if d.Status != run.StatusCompleted || string(d.Result) != "{}" || string(d.Reserved) != "{}" || len(d.Usage)+len(d.Models)+len(d.Errors) != 0 {
+			t.Errorf("%s: %+v", input, d)
+		}
+		if p := readProblem(t, a.say(input, "")); p.Status != http.StatusForbidden {
+			t.Errorf("%+v", p)
+		}
 	}
 }

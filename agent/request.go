@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/internal/wording"
 	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/turn"
 )
@@ -218,17 +219,5 @@ func oneLine(text string, most int) string {
 		}
 		return r
 	}, strings.ToValidUTF8(text, "\uFFFD"))), " ")
-	return clip(text, most)
-}
-
-// clip shortens a text to so many characters.
-func clip(text string, most int) string {
-	n := 0
-	for i := range text {
-		if n == most {
-			return text[:i] + "…"
-		}
-		n++
-	}
-	return text
+	return wording.ClipChars(text, most)
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
 	"sync"
 	"time"
 
@@ -14,6 +13,7 @@ import (
 
 	"github.com/lingserve/lingserve/cluster/replicas"
 	"github.com/lingserve/lingserve/internal/backoff"
+	"github.com/lingserve/lingserve/internal/wording"
 )
 
 const (
@@ -135,10 +135,7 @@ func refusal(err error) replicas.Message {
 	}](err); ok {
 		code = c.ErrorCode()
 	}
-	if len(text) > maxError {
-		text = strings.ToValidUTF8(text[:maxError], "") + "…"
-	}
-	return replicas.Message{Code: code, Text: text}
+	return replicas.Message{Code: code, Text: wording.ClipTo(text, maxError)}
 }
 
 // Ask implements [Control].

@@ -27,6 +27,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	lru "github.com/hashicorp/golang-lru/v2"
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/channel/media"
 	"github.com/lingserve/lingserve/channel/secret"
@@ -90,10 +91,10 @@ type Channel struct {
 	log           *slog.Logger
 	api           *api
 	store         media.Store
-	threads       *memory[string]    // of messages: their topics. What recalls a message does not say in which it was
-	looked        *memory[*found]    // messages that were asked for
-	first         *memory[time.Time] // when the first attempt to send a block began
-	presses       presses            // that wait for their answers
+	threads       *lru.Cache[string, string]    // of messages: their topics. What recalls a message does not say in which it was
+	looked        *lru.Cache[string, *found]    // messages that were asked for
+	first         *lru.Cache[string, time.Time] // when the first attempt to send a block began
+	presses       presses                       // that wait for their answers
 	me            atomic.Pointer[identity]
 	refused       atomic.Int64 // when the log last said that a request was, in seconds
 	closeIdle     func()       // of a client of its own
@@ -124,7 +125,7 @@ func New(s Settings) (*Channel, error) {
 		name: cmp.Or(s.Name, "feishu"), account: s.Account, agent: s.Agent, verification: strings.TrimSpace(string(s.VerificationToken)),
 		preview: cmp.Or(s.Preview, PreviewEdit), format: cmp.Or(s.Format, FormatCard), grace: s.Grace, log: s.Log,
 		store:   media.Store{Prefix: "feishu-", Limit: cmp.Or(s.MaxMedia, media.DefaultLimit)},
-		threads: newMemory[string](maxThreads), looked: newMemory[*found](maxLooked), first: newMemory[time.Time](maxFirst),
+		threads: newCache[string](maxThreads), looked: newCache[*found](maxLooked), first: newCache[time.Time](maxFirst),
 	}
 	if c.log == nil {
 		c.log = slog.New(slog.DiscardHandler)
@@ -338,4 +339,10 @@ func (c *Channel) incomplete(ctx context.Context, entry channel.JournalEntry) er
 	t.uuid = uuid("incomplete:"+e.message.ID, 0)
 	_, err := c.post(ctx, &t, body{text: channel.IncompleteNotice})
 	return err
+}
+
+// newCache remembers what was noted last, and nothing else. Looking up with Peek keeps nothing alive.
+func newCache[V any](size int) *lru.Cache[string, V] {
+	c, _ := lru.New[string, V](size) // it fails for a size below 1 only
+	return c
 }

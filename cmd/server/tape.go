@@ -19,6 +19,7 @@ import (
 
 	"github.com/lingserve/lingserve/internal/config"
 	"github.com/lingserve/lingserve/internal/textview"
+	"github.com/lingserve/lingserve/internal/wording"
 	"github.com/lingserve/lingserve/tape"
 )
 
@@ -80,31 +81,33 @@ func tapeCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	t.workspace = c.Workspace
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if name == "check" {
-		return t.check(ctx, c)
-	}
 	if inFiles && name != "import" && name != "copy" { // which makes the folder
 		if _, err := os.Stat(tapesFolder(c)); errors.Is(err, fs.ErrNotExist) {
-			if name == "list" {
+			if name == "list" || name == "check" {
 				t.none(c)
 				return exitOK
 			}
 			return fail(stderr, fmt.Errorf("unknown session %s in %s", show(rest[0]), c.Data))
 		}
 	}
-	err = withStore(ctx, c, stderr, func(store tape.Whole, shared *engine) error {
+	code := exitOK
+	err = withStore(ctx, c, stderr, func(store tape.Whole, shared *engine) (err error) {
 		t.store = store
+		if name == "check" {
+			code, err = t.check(ctx)
+			return err
+		}
 		return t.do(ctx, c, shared, name, rest, stdin)
 	})
 	switch {
 	case err == nil:
-		return exitOK
+		return code
 	case ctx.Err() != nil:
 		return exitInterrupted
 	case errors.Is(err, syscall.EPIPE): // head has seen enough
 		return exitFailed
 	}
-	return fail(stderr, err)
+	return max(code, fail(stderr, err))
 }
 
 // withStore opens the store of sessions for a command, and closes it. Its own errors are for the user.
@@ -316,11 +319,7 @@ func (t *tapes) fill(ctx context.Context, args []string, stdin io.Reader) error 
 
 // oneLine is a text on one line, without what would steer the terminal, and not longer than so many characters.
 func oneLine(text string, most int) string {
-	text = strings.Join(strings.Fields(textview.Clean(text)), " ")
-	if runes := []rune(text); len(runes) > most {
-		return string(runes[:most-1]) + "…"
-	}
-	return text
+	return wording.ClipChars(strings.Join(strings.Fields(textview.Clean(text)), " "), most)
 }
 
 // summary is what an entry says, in a few words.

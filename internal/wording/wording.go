@@ -48,6 +48,18 @@ func ClipTo(text string, most int) string {
 	return text[:cut] + "…"
 }
 
+// ClipChars returns the first characters of a text.
+func ClipChars(text string, most int) string {
+	n := 0
+	for i := range text {
+		if n == most {
+			return text[:i] + "…"
+		}
+		n++
+	}
+	return text
+}
+
 // Quote is a clipped text in quotes.
 func Quote(text string) string {
 	quoted, _ := json.Marshal(Clip(text))

@@ -17,6 +17,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/lingserve/lingserve/internal/backoff"
+	"github.com/lingserve/lingserve/internal/wording"
 	"github.com/lingserve/lingserve/tool"
 )
 
@@ -284,7 +285,7 @@ func (s *server) adopt(found []*sdk.Tool) []*tool.Tool {
 				continue
 			}
 		}
-		s.opts.Log.Warn("MCP tool left out", slog.String("server", s.Name), slog.String("tool", s.opts.Redact(clip(f.Name, 128))),
+		s.opts.Log.Warn("MCP tool left out", slog.String("server", s.Name), slog.String("tool", s.opts.Redact(wording.ClipTo(f.Name, 128))),
 			slog.Any("error", err))
 	}
 	return out

@@ -27,7 +27,7 @@ func TestWhatIsCommittedWasMadeOfTheseSources(t *testing.T) {
 	if err := json.Unmarshal(text, &want); err != nil {
 		t.Fatal(err)
 	}
-	sources := hashes(t, "src/*.*", "src/*/*.*", "src/*/*/*.*", "package-lock.json", "tsconfig.json", "../client/src/*.ts", "../build/playground.go", "../build/go.mod")
+	sources := hashes(t, "src/*.*", "src/*/*.*", "src/*/*/*.*", "package-lock.json", "tsconfig.json", "../client/src/*.ts", "../../tools/web/playground.go", "../../tools/web/go.mod")
 	if diff := cmp.Diff(want.Sources, sources); diff != "" {
 		t.Errorf("dist was made of other sources; run make playground (-made of +here):\n%s", diff)
 	}

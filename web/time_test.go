@@ -49,7 +49,8 @@ func TestAnIdleStreamIsKeptOpen(t *testing.T) {
 // FT-19, TB-06
 func TestAClientThatStopsReadingIsDroppedAndNobodyElseNotices(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, nil).servePipes()
+		o := new(tally)
+		b := newBench(t, func(opts *Options) { opts.Observer = o }).servePipes()
 		defer b.down()
 		stuck, st := b.start("?format=sse&on_disconnect=continue")
 		stuckReader := bufio.NewReaderSize(stuck.Body, 16)
@@ -78,6 +79,9 @@ func TestAClientThatStopsReadingIsDroppedAndNobodyElseNotices(t *testing.T) {
 		b.s.wire.Wait(nil)
 		if took := time.Since(began); took < 25*time.Second || took > 30*time.Second {
 			t.Errorf("dropped after %v", took)
+		}
+		if log := b.log.String(); o.count("sse slow") != 1 || !strings.Contains(log, "broken=true end=slow") {
+			t.Errorf("%q in %s", o.all("sse "), log)
 		}
 		_, err := io.ReadAll(stuckReader)
 		if err == nil {

@@ -233,17 +233,6 @@ func TestNothingElseIsHere(t *testing.T) {
 	}
 }
 
-func TestAnAnswerIsMadeOnce(t *testing.T) {
-	f := files()["/"]
-	first, second := f.packed(), f.packed()
-	if len(first) == 0 || &first[0] != &second[0] {
-		t.Error("it was compressed again")
-	}
-	if pack([]byte("x")) != nil {
-		t.Error("what gets no smaller is compressed")
-	}
-}
-
 func TestTheNoticesHaveTheLicencesOfWhatIsBundled(t *testing.T) {
 	notices := body(t, get("GET", "/assets/notices.txt"))
 	text, err := os.ReadFile("package.json")
@@ -274,14 +263,5 @@ func TestTheNoticesHaveTheLicencesOfWhatIsBundled(t *testing.T) {
 	}
 	if bytes.Contains(lock, []byte(`"resolved"`)) {
 		t.Error(`package-lock.json names registries; run npm install with omit-lockfile-registry-resolved=true`)
-	}
-}
-
-func BenchmarkServe(b *testing.B) {
-	r := httptest.NewRequest("GET", "/", nil)
-	r.Header.Set("Accept-Encoding", "gzip, deflate, br")
-	b.ReportAllocs()
-	for b.Loop() {
-		Serve(httptest.NewRecorder(), r)
 	}
 }

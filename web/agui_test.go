@@ -109,9 +109,6 @@ func TestAGUI_AWorkflowsDocumentIsTheState(t *testing.T) {
 	if got := aguitest.Text(c.End["runId"]) + aguitest.Text(c.End["threadId"]); got != "rt" {
 		t.Error(got)
 	}
-	if !strings.Contains(string(c.End["usage"]), `"inputTokens":4`) {
-		t.Errorf("%s", c.End["usage"])
-	}
 }
 
 func TestAGUI_AnAgentTalksAndRemembersTheThread(t *testing.T) {

@@ -11,7 +11,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/lingserve/lingserve/agent"
 	"github.com/lingserve/lingserve/run"
+	"github.com/lingserve/lingserve/turn"
 	"github.com/lingserve/lingserve/web/wire"
 )
 
@@ -106,6 +108,19 @@ func TestARunEndsWhenItsTimeIsOver(t *testing.T) {
 			t.Errorf("after %v: %s", took, f.terminal)
 		}
 		<-st.ctx.Done()
+	})
+}
+
+// TU-51
+func TestATurnThatTakesTooLongSaysSo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAgentBench(t, func(o *Options, _ *agent.Options) {
+			o.Turns = turn.New(turn.Options{Workspace: o.Workspace, Timeout: time.Minute})
+		})
+		a.servePipes()
+		if d := readDocument(t, a.say("wait", "")); d.Status != run.StatusCanceled || d.Reason != "the turn took longer than 1m0s" {
+			t.Errorf("%+v", d)
+		}
 	})
 }
 

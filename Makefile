@@ -63,14 +63,11 @@ FUZZ    ?= 10s
 fuzz:
 	@GO="$(GO)" ./tools/fuzz.sh $(FUZZ) 2
 
-# Every fault, thousands of clients against the program itself among them, and then all at once for as long as SOAK says, with memory, files
-# and goroutines watched. At the end it prints the table of bench/RELIABILITY.md.
+# The tests of faults with thousands of clients, and everything at once for as long as SOAK says. They print the figures of bench/RELIABILITY.md.
 SOAK    ?= 10m
-# Which of the tests of faults; all of them.
-SOAKED  ?= .
 soak: export LINGSERVE_NIGHTLY = 1
 soak:
-	cd internal/faults && $(GO) test -tags nightly $(RACE) -count=1 -timeout 0 -run '$(SOAKED)' -args -soak $(SOAK)
+	$(GO) test -tags nightly -count=1 -timeout 0 -v ./internal/faults -args -soak $(SOAK)
 
 # Tests of properties, each with DRAWS draws, which are others each time. Some minutes.
 DRAWS ?= 1000
@@ -103,9 +100,9 @@ format:
 bench:
 	$(GO) test -run '^$$' -bench . -benchmem ./...
 
-# The benchmarks of turns, tapes and channels once: they still run, and what they count is printed. Times of one run say nothing.
+# The benchmarks of turns and tapes once: they still run, and what they count is printed. Times of one run say nothing.
 bench-once:
-	$(GO) test -run '^$$' -vet=off -bench . -benchtime 1x -benchmem -short ./turn ./tape/... ./agent ./channel/... ./bench/turns
+	$(GO) test -run '^$$' -vet=off -bench . -benchtime 1x -benchmem -short ./turn ./tape/... ./agent ./bench/turns
 
 # The cost of runs that replicas share, as bench/CLUSTER.md has it: two minutes, on a machine that does nothing else.
 bench-cluster:

@@ -161,32 +161,3 @@ func TestOriginsThatMakeNoSenseAreRefused(t *testing.T) {
 		}
 	}
 }
-
-func FuzzOrigin(f *testing.F) {
-	c := cors(f, page)
-	f.Add("null")
-	f.Add(page + ".evil.test")
-	f.Add("https://app.example.com:443")
-	f.Fuzz(func(t *testing.T, origin string) {
-		w := httptest.NewRecorder()
-		if _, err := c.Apply(w, asked("GET", origin)); err != nil {
-			t.Fatal(err)
-		}
-		if allowed := w.Header().Get("Access-Control-Allow-Origin"); allowed != "" && (allowed != page || origin != page) {
-			t.Fatalf("%q is answered with %q", origin, allowed)
-		}
-	})
-}
-
-func BenchmarkCORS(b *testing.B) {
-	c := cors(b, page, "http://localhost:5173")
-	r := asked("POST", page)
-	w := httptest.NewRecorder()
-	b.ReportAllocs()
-	for b.Loop() {
-		clear(w.Header())
-		if _, err := c.Apply(w, r); err != nil {
-			b.Fatal(err)
-		}
-	}
-}

@@ -151,19 +151,6 @@ func TestNothingThatIsPrintedHoldsASecret(t *testing.T) {
 	}
 }
 
-func BenchmarkEnter(b *testing.B) {
-	key, text := access.NewKey(bob, time.Now().Add(time.Hour))
-	door := &access.Door{Keys: newKeys(b, access.KeysOptions{Entries: []string{key.Entry()}}), Tickets: newTickets(b, access.TicketsOptions{})}
-	r := get("/v1/runs?workflow=x")
-	r.Header.Set("Authorization", "Bearer "+text)
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := door.Enter(r); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
 // A handler asks who it is, then what they may.
 func ExampleDoor() {
 	key, text := access.NewKey(access.Principal{Name: "ann", Role: tool.User}, time.Time{})

@@ -57,34 +57,6 @@ func TestNamesOfHostsThatMakeNoSenseAreRefused(t *testing.T) {
 	}
 }
 
-func FuzzHosts(f *testing.F) {
-	h := hosts(f, "chat.example.com", "*.apps.example.com")
-	for _, host := range []string{"localhost:80", "[::1]:80", "127.0.0.1", "chat.example.com.", "a.apps.example.com"} {
-		f.Add(host)
-	}
-	f.Fuzz(func(t *testing.T, host string) {
-		// A name of somebody else stays one, whatever stands around it.
-		if h.Allows(host + ".evil.test") {
-			t.Fatalf("%q", host+".evil.test")
-		}
-		h.Allows(host)
-	})
-}
-
-func BenchmarkHosts(b *testing.B) {
-	h := hosts(b, "chat.example.com")
-	for _, host := range []string{"localhost:8080", "127.0.0.1:8080", "chat.example.com"} {
-		b.Run(host, func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				if !h.Allows(host) {
-					b.Fatal()
-				}
-			}
-		})
-	}
-}
-
 func ExampleHosts() {
 	hosts, err := access.NewHosts([]string{"chat.example.com"})
 	if err != nil {

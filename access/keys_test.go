@@ -3,7 +3,6 @@ package access_test
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -407,60 +406,4 @@ func TestAKeyIsPutAtTheEndOfAFile(t *testing.T) {
 	if keys, err := access.ReadKeys(path); err != nil || len(keys) != 1 || keys[0].ID != two.ID || keys[0].Place != "keys.txt:2" {
 		t.Errorf("%+v %v", keys, err)
 	}
-}
-
-func TestKeysAreFoundWhileTheyAreReadAgain(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "keys.txt")
-	key, text := access.NewKey(ann, time.Time{})
-	writeKeys(t, path, key.Entry())
-	keys := newKeys(t, access.KeysOptions{File: path})
-	var wg sync.WaitGroup
-	for range 4 {
-		wg.Go(func() {
-			for range 200 {
-				if _, err := keys.Find(text); err != nil {
-					t.Error(err)
-					return
-				}
-			}
-		})
-	}
-	for i := range 20 {
-		writeKeys(t, path+".new", key.Entry(), fmt.Sprintf("# %d", i))
-		if err := os.Rename(path+".new", path); err != nil {
-			t.Fatal(err)
-		}
-		if err := keys.Reload(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	wg.Wait()
-}
-
-func BenchmarkFind(b *testing.B) {
-	var entries []string
-	var text string
-	for range 1000 {
-		var key access.Key
-		key, text = access.NewKey(ann, time.Now().Add(time.Hour))
-		entries = append(entries, key.Entry())
-	}
-	keys := newKeys(b, access.KeysOptions{Entries: entries})
-	_, unknown := access.NewKey(ann, time.Time{})
-	b.Run("known", func(b *testing.B) {
-		b.ReportAllocs()
-		for b.Loop() {
-			if _, err := keys.Find(text); err != nil {
-				b.Fatal(err)
-			}
-		}
-	})
-	b.Run("unknown", func(b *testing.B) {
-		b.ReportAllocs()
-		for b.Loop() {
-			if _, err := keys.Find(unknown); err == nil {
-				b.Fatal()
-			}
-		}
-	})
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"net/http"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -160,66 +159,6 @@ func TestNoMoreGoesThroughThanTimeAllows(t *testing.T) {
 			rt.Fatal(wrong)
 		}
 	})
-}
-
-func TestLimitsAreCountedRightByManyAtOnce(t *testing.T) {
-	l := access.NewLimits(access.LimitsOptions{Requests: access.Rate{PerMinute: 1, Burst: 100}, Runs: 3, Tokens: access.Rate{PerMinute: 1_000_000}})
-	var mu sync.Mutex
-	passed, most, now := 0, 0, 0
-	var wg sync.WaitGroup
-	for range 8 {
-		wg.Go(func() {
-			for range 100 {
-				if l.Request("ann").OK() {
-					mu.Lock()
-					passed++
-					mu.Unlock()
-				}
-				if end, d := l.Run("ann"); d.OK() {
-					mu.Lock()
-					now++
-					most = max(most, now)
-					now--
-					mu.Unlock()
-					l.Charge("ann", 1)
-					end()
-				}
-			}
-		})
-	}
-	wg.Wait()
-	if passed != 100 || most > 3 {
-		t.Errorf("%d passed, %d at once", passed, most)
-	}
-}
-
-func BenchmarkRequest(b *testing.B) {
-	l := access.NewLimits(access.LimitsOptions{Requests: access.Rate{PerMinute: 60_000_000_000}})
-	for i := range 10_000 {
-		l.Request(fmt.Sprint(i))
-	}
-	b.ReportAllocs()
-	b.RunParallel(func(pb *testing.PB) {
-		for pb.Next() {
-			if !l.Request("4711").OK() {
-				b.Error("refused")
-				return
-			}
-		}
-	})
-}
-
-func BenchmarkRun(b *testing.B) {
-	l := access.NewLimits(access.LimitsOptions{Runs: 10, Tokens: access.Rate{PerMinute: 1_000_000_000}})
-	b.ReportAllocs()
-	for b.Loop() {
-		end, d := l.Run("ann")
-		if !d.OK() {
-			b.Fatal(d)
-		}
-		l.Charge("ann", 1)
-		end()
-	}
 }
 
 func ExampleLimits() {

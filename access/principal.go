@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"strings"
 
+	"github.com/lingserve/lingserve/internal/wording"
 	"github.com/lingserve/lingserve/tool"
 )
 
@@ -153,8 +154,5 @@ func short(text string) string {
 	if strings.Contains(text, keyMark) {
 		return "…"
 	}
-	if len(text) > 40 {
-		return strings.ToValidUTF8(text[:40], "") + "…"
-	}
-	return text
+	return wording.ClipTo(text, 40)
 }

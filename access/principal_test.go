@@ -190,25 +190,6 @@ func TestALogShowsWhoItIs(t *testing.T) {
 	}
 }
 
-func TestAContextKnowsWhoAsks(t *testing.T) {
-	if p := access.From(t.Context()); !p.Nobody() {
-		t.Errorf("%+v", p)
-	}
-	if p := access.From(access.With(t.Context(), access.Principal{Name: "ann"})); p.Name != "ann" {
-		t.Errorf("%+v", p)
-	}
-}
-
-func BenchmarkRuns(b *testing.B) {
-	p := access.Principal{Name: "ann", Scopes: scopes(b, "sessions", "agents:helper", "workflows:team-*-article")}
-	b.ReportAllocs()
-	for b.Loop() {
-		if !p.Runs("team-encyclopedia-article") {
-			b.Fatal()
-		}
-	}
-}
-
 // DA-06: a principal that travels has its scopes at the other end, and none that are not understood.
 func TestDA_06_APrincipalKeepsItsScopesOnTheWay(t *testing.T) {
 	for _, list := range [][]string{nil, {"workflows"}, {"workflows:a-*", "agents", "sessions", "admin"}} {

@@ -105,14 +105,3 @@ func TestProxiesThatMakeNoSenseAreRefused(t *testing.T) {
 		}
 	}
 }
-
-func BenchmarkClient(b *testing.B) {
-	p := proxies(b, "10.0.0.0/8")
-	r := &http.Request{RemoteAddr: "10.1.2.3:80", Header: http.Header{"X-Forwarded-For": {"1.2.3.4, 198.51.100.1"}}}
-	b.ReportAllocs()
-	for b.Loop() {
-		if !p.Client(r).IsValid() {
-			b.Fatal()
-		}
-	}
-}

@@ -64,18 +64,6 @@ func newTickets(t testing.TB, o access.TicketsOptions) *access.Tickets {
 
 func get(target string) *http.Request { return httptest.NewRequest(http.MethodGet, target, nil) }
 
-// SE-10: a ticket is good once.
-func TestATicketIsGoodOnce(t *testing.T) {
-	tickets := newTickets(t, access.TicketsOptions{})
-	text := issue(t, tickets, ann, "/v1/runs/r1")
-	if p, err := tickets.Redeem(t.Context(), text, get("/v1/runs/r1/events?ticket="+text)); err != nil || p.Name != "ann" {
-		t.Fatal(p, err)
-	}
-	if p, err := tickets.Redeem(t.Context(), text, get("/v1/runs/r1/events")); !errors.Is(err, access.ErrTicket) || !p.Nobody() {
-		t.Errorf("used again: %v %v", p, err)
-	}
-}
-
 // SE-10: of many who use it at the same time, one gets in.
 func TestOneOfManyWhoUseATicketAtOnceGetsIn(t *testing.T) {
 	tickets := newTickets(t, access.TicketsOptions{})
@@ -355,21 +343,6 @@ func TestWhileTheStoreIsAwayTicketsAreRefusedWithATime(t *testing.T) {
 	}
 }
 
-func BenchmarkTicket(b *testing.B) {
-	tickets := newTickets(b, access.TicketsOptions{})
-	r := get("/v1/runs/r1/events")
-	b.ReportAllocs()
-	for b.Loop() {
-		text, _, err := tickets.Issue(b.Context(), ann, http.MethodGet, "/v1/runs/r1")
-		if err != nil {
-			b.Fatal(err)
-		}
-		if _, err := tickets.Redeem(b.Context(), text, r); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
 func ExampleTickets() {
 	folder, _ := os.MkdirTemp("", "")
 	defer os.RemoveAll(folder)
@@ -395,4 +368,18 @@ func ExampleTickets() {
 	// Output:
 	// ann <nil>
 	// access: the ticket is unknown, used, expired or for another path; request a new one
+}
+
+func TestATicketIsTakenOutOfTheAddress(t *testing.T) {
+	for query, want := range map[string]string{
+		"": "", "a=1": "a=1", "ticket=x": "", "a=1&ticket=x&b=%20": "a=1&b=%20", "%74icket=x&a": "%74icket=x&a", "ticket=y&%74icket=x&a": "a", "tickets=x": "tickets=x", "a=ticket": "a=ticket",
+		"ticket=x&ticket=y": "", "%zz=1&ticket=x": "%zz=1",
+	} {
+		r := httptest.NewRequest("GET", "/v1/runs", nil)
+		r.URL.RawQuery = query
+		got := access.WithoutTicket(r)
+		if got.URL.RawQuery != want || r.URL.RawQuery != query || got != r && strings.Contains(got.RequestURI, "ticket") {
+			t.Errorf("%q: %q, %q", query, got.URL.RawQuery, got.RequestURI)
+		}
+	}
 }

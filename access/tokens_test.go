@@ -796,21 +796,3 @@ func FuzzKeySet(f *testing.F) {
 type transport func(*http.Request) (*http.Response, error)
 
 func (f transport) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
-
-func BenchmarkCheck(b *testing.B) {
-	is := newIssuer("rs", "es", "ed")
-	tokens, err := access.NewTokens(access.TokensOptions{Issuer: issuerURL, Audiences: []string{"lingserve"}, Keys: "https://login.example.com/keys", Transport: is})
-	must(err)
-	b.Cleanup(tokens.Close)
-	for name, algorithm := range map[string]string{"rs": "RS256", "es": "ES256", "ed": "EdDSA"} {
-		token := sign(name, algorithm, good(nil), nil)
-		b.Run(algorithm, func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				if _, err := tokens.Check(b.Context(), token); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-	}
-}

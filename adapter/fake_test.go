@@ -5,6 +5,8 @@ import (
 	"errors"
 	"iter"
 	"time"
+
+	"github.com/lingserve/lingserve/internal/backoff"
 )
 
 // step is one thing that a fake model does: wait, then yield, or fail.
@@ -35,7 +37,7 @@ func (f *fake) Stream(ctx context.Context, _ Request) iter.Seq2[Chunk, error] {
 		f.open++
 		defer func() { f.open-- }()
 		for _, s := range script {
-			if err := sleep(ctx, s.wait); err != nil {
+			if err := backoff.Sleep(ctx, s.wait); err != nil {
 				if f.blind {
 					err = errors.New("request canceled")
 				}

@@ -10,6 +10,8 @@ import (
 	"runtime"
 	"sync"
 	"time"
+
+	"github.com/lingserve/lingserve/internal/backoff"
 )
 
 // guarded is a model with time limits and retries around it.
@@ -106,7 +108,7 @@ func (g *guarded) Stream(ctx context.Context, req Request) iter.Seq2[Chunk, erro
 				h.fail(yield, err)
 				return
 			}
-			if err := sleep(ctx, wait); err != nil {
+			if err := backoff.Sleep(ctx, wait); err != nil {
 				h.fail(yield, err)
 				return
 			}
@@ -161,7 +163,7 @@ func (g *guarded) attempt(ctx context.Context, a *attempt, req *Request, h *held
 	defer w.stop()
 	account := accountOf(ctx)
 	chunks, tags := 0, thinking{}
-	for chunk, err := range g.ask(ctx, req) {
+	for chunk, err := range g.model.Stream(ctx, *req) {
 		if err != nil {
 			// A limit's error reaches us through the model as the cause of its context, or hidden in an error of its own.
 			if e, ok := errors.AsType[*Error](context.Cause(ctx)); ok {
@@ -256,13 +258,6 @@ func (c *Chunk) size() int {
 	return n
 }
 
-// ask is a function of its own so that a copy of the request is not on the stack while its answer is read.
-//
-//go:noinline
-func (g *guarded) ask(ctx context.Context, req *Request) iter.Seq2[Chunk, error] {
-	return g.model.Stream(ctx, *req)
-}
-
 // ofRequest says whether a provider refuses what was asked of it, for no reason that is known.
 func ofRequest(e *Error) bool {
 	return (e.Status == http.StatusBadRequest || e.Status == http.StatusUnprocessableEntity) && !e.ContextLength && (e.Code == CodeProtocol || e.Code == CodeInvalid)
@@ -317,21 +312,5 @@ func (r Retries) wait(n int, retryAfter time.Duration) (time.Duration, bool) {
 		// A little later than asked, and not all at once.
 		return retryAfter + rand.N(retryAfter/10+1), retryAfter <= top
 	}
-	d := top
-	if n < 32 && base < top>>(n-1) {
-		d = base << (n - 1)
-	}
-	return d/2 + rand.N(d/2+1), true
-}
-
-// sleep waits, or fails with the context's cause.
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	return backoff.After(n, base, top), true
 }

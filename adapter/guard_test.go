@@ -191,20 +191,6 @@ func TestRetries(t *testing.T) {
 	}
 }
 
-func TestBackoffIsJittered(t *testing.T) {
-	seen := map[time.Duration]bool{}
-	for range 100 {
-		d, ok := Retries{}.wait(1, 0)
-		if !ok || d < 250*time.Millisecond || d > 500*time.Millisecond {
-			t.Fatalf("%v", d)
-		}
-		seen[d] = true
-	}
-	if len(seen) < 50 {
-		t.Errorf("only %d different waits in 100", len(seen))
-	}
-}
-
 // AD-01: the end of a context is told as it is, and ends a wait between attempts too.
 func TestACanceledContextEndsEverything(t *testing.T) {
 	cause := errors.New("the run was canceled")

@@ -4,7 +4,8 @@ import (
 	"errors"
 	"regexp"
 	"strings"
-	"unicode/utf8"
+
+	"github.com/lingserve/lingserve/internal/wording"
 )
 
 // maxCause is how much of a provider's own words is kept for the log, in bytes.
@@ -114,11 +115,5 @@ func RedactError(err error, keys ...string) error {
 
 // cut shortens text to at most n bytes, without half runes.
 func cut(text string, n int) string {
-	if len(text) > n {
-		for n > 0 && !utf8.RuneStart(text[n]) {
-			n--
-		}
-		text = text[:n] + "…"
-	}
-	return strings.ToValidUTF8(text, "\uFFFD")
+	return strings.ToValidUTF8(wording.ClipTo(text, n), "\uFFFD")
 }

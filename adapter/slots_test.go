@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/lingserve/lingserve/internal/backoff"
 	"github.com/lingserve/lingserve/internal/trail"
 )
 
@@ -31,7 +32,7 @@ func (c *counting) Stream(ctx context.Context, _ Request) iter.Seq2[Chunk, error
 		defer c.now.Add(-1)
 		for top := c.top.Load(); n > top && !c.top.CompareAndSwap(top, n); top = c.top.Load() {
 		}
-		if err := sleep(ctx, c.takes); err != nil {
+		if err := backoff.Sleep(ctx, c.takes); err != nil {
 			yield(Chunk{}, err)
 			return
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/agent/command"
+	"github.com/lingserve/lingserve/internal/wording"
 	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/turn"
 )
@@ -238,7 +239,7 @@ func (s *session) choices() []string {
 // SetModel chooses a model, of those that may be chosen.
 func (s *session) SetModel(ctx context.Context, name string) error {
 	if !slices.Contains(s.choices(), name) {
-		return command.Errorf("unknown model %q; expected one of %s", clip(name, 80), strings.Join(s.choices(), ", "))
+		return command.Errorf("unknown model %q; expected one of %s", wording.ClipChars(name, 80), strings.Join(s.choices(), ", "))
 	}
 	for _, link := range adapter.Links(name) {
 		if _, err := s.agent.options.Models.Model(link); err != nil {
@@ -310,9 +311,9 @@ func (s *session) Decide(ctx context.Context, d command.Decision) error {
 	})
 	switch {
 	case errors.Is(err, ErrNoQuestion):
-		return command.Errorf("no open question `%s` in this session", clip(d.ID, 80))
+		return command.Errorf("no open question `%s` in this session", wording.ClipChars(d.ID, 80))
 	case errors.Is(err, ErrAnswered):
-		return command.Errorf("the question `%s` was already answered, or its time is over", clip(d.ID, 80))
+		return command.Errorf("the question `%s` was already answered, or its time is over", wording.ClipChars(d.ID, 80))
 	case errors.Is(err, ErrRole):
 		return command.Errorf("your role may not approve this tool; ask an operator or admin")
 	}

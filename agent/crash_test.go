@@ -95,28 +95,9 @@ func busy() *fake {
 // AG-21, AG-23: wherever a turn is cut off, what was acknowledged is there, and the next turn works with a view that a provider
 // accepts.
 func TestTheNextTurnWorksAfterEveryPrefix(t *testing.T) {
-	t.Run("in memory", func(t *testing.T) {
-		everyPrefix(t, func() (tape.Store, *mortal) {
-			store := logs.NewMemory(0, nil)
-			return store, newMortal(store, 0)
-		})
-	})
-	t.Run("on disk", func(t *testing.T) {
-		everyPrefix(t, func() (tape.Store, *mortal) {
-			store, err := logs.OpenFolder(t.TempDir(), logs.FolderOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { store.Close() })
-			return store, newMortal(store, 0)
-		})
-	})
-}
-
-func everyPrefix(t *testing.T, open func() (tape.Store, *mortal)) {
 	for left := 0; ; left++ {
-		store, m := open()
-		m.left = left
+		store := logs.NewMemory(0, nil)
+		m := newMortal(store, left)
 		w := newWorld(t, busy(), Options{Store: m, Tools: setOf(t, echoTool(t))})
 		h := w.process(t.Context(), message("go"))
 		if h.err == nil {
@@ -162,18 +143,6 @@ func everyPrefix(t *testing.T, open func() (tape.Store, *mortal)) {
 			t.Fatalf("after %d appends: %v", left, h.err)
 		}
 	}
-}
-
-// A turn whose results cannot be written ends its other tools, and tells the error.
-func TestAFullDiskEndsTheTools(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := newMortal(logs.NewMemory(0, nil), 3) // the session, the prompt, the calls
-		w := newWorld(t, newFake(calls("", `c1:echo:{"text":"a"}`, "c2:slow:{}")), Options{Store: m, Tools: setOf(t, echoTool(t), waitTool("slow", time.Hour, tool.WithTimeout(2*time.Hour)))})
-		begin := time.Now()
-		if h := w.process(t.Context(), message("go")); !errors.Is(h.err, errDisk) || time.Since(begin) > time.Second {
-			t.Errorf("%v after %v", h.err, time.Since(begin))
-		}
-	})
 }
 
 // script draws what a model does in one call.
@@ -281,8 +250,10 @@ func TestNothingBreaksATurn(t *testing.T) {
 				} else if ends > 0 {
 					t.Errorf("%s after the end", e.Kind)
 				}
-				for _, c := range e.Calls {
-					open[c.ID]++
+				if e.Kind == turn.ToolCallEvent { // the answer to a question names its call, too
+					for _, c := range e.Calls {
+						open[c.ID]++
+					}
 				}
 				for _, r := range e.Results {
 					if open[r.ID]--; open[r.ID] < 0 {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"testing"
 
 	"github.com/lingserve/lingserve/tape"
@@ -12,36 +11,6 @@ import (
 	"github.com/lingserve/lingserve/tool"
 	"github.com/lingserve/lingserve/turn"
 )
-
-// AG-10, AG-23, AG-30: a session goes on in another process, with its memory and its settings.
-func TestASessionGoesOnAfterARestart(t *testing.T) {
-	dir := t.TempDir()
-	open := func() tape.Store {
-		t.Helper()
-		s, err := logs.OpenFolder(dir, logs.FolderOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return s
-	}
-	store := open()
-	w := newWorld(t, newFake(calls("", `c1:echo:{"text":"pizza"}`), answers("Pizza!")), Options{Store: store, Tools: setOf(t, echoTool(t)), Choices: []string{"fake:b"}})
-	w.say("lunch?")
-	w.say(",model fake:b")
-	if err := store.Close(); err != nil {
-		t.Fatal(err)
-	}
-	store = open()
-	defer store.Close()
-	again := newWorld(t, newFake(answers("Pizza.")), Options{Store: store, Workspace: w.dir})
-	again.say("what did we say?")
-	if got := again.model.names; got[0] != "fake:b" {
-		t.Errorf("%q", got)
-	}
-	if got := strings.Join(seen(again.model.requests()[0]), "\n"); !strings.Contains(got, "user: lunch?\nassistant:  →c1:echo{\"text\":\"pizza\"}\ntool: pizza ←c1\nassistant: Pizza!\nuser: what did we say?") {
-		t.Error(got)
-	}
-}
 
 // A tape that was erased while its turn runs ends the turn, and is not brought back (TA-41, TU-35).
 func TestATurnWhoseTapeIsErasedIsGone(t *testing.T) {
@@ -88,22 +57,5 @@ func BenchmarkTurn(b *testing.B) {
 				w.model.asked, w.model.names = nil, nil
 			}
 		})
-	}
-}
-
-// The count is that of a turn with a short past, mostly of reading the tape three times and of writing to it.
-func TestATurnAllocatesLittle(t *testing.T) {
-	w := newWorld(t, newFake(answers("ok")), Options{})
-	turns := 0
-	n := testing.AllocsPerRun(50, func() {
-		e := message("hi")
-		e.SessionID = fmt.Sprint(turns / 10) // so that views stay short
-		turns++
-		if _, err := w.f.Process(t.Context(), e); err != nil {
-			t.Fatal(err)
-		}
-	})
-	if n > 560 { // 480, and what the race detector adds
-		t.Errorf("a turn allocates %v times, want at most 560", n)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/internal/wording"
 	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/turn"
 )
@@ -79,7 +80,7 @@ func (r *run) autoHandoff(anchor string, state map[string]any) error {
 
 // limit cuts a text to so many characters.
 func limit(text string, most int) string {
-	if cut := clip(text, most); cut != text {
+	if cut := wording.ClipChars(text, most); cut != text {
 		return strings.TrimSuffix(cut, "…")
 	}
 	return text

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/adapter"
-	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/tool"
 	"github.com/lingserve/lingserve/turn"
 
@@ -223,32 +222,6 @@ func manyCalls() (list []adapter.Chunk) {
 	return list
 }
 
-// AG-23
-func TestATurnAfterOneWithoutAnEndSaysSo(t *testing.T) {
-	w := newWorld(t, newFake(answers("ok")), Options{})
-	w.say("one")
-	if _, err := w.tape().Append(t.Context(), tape.NewEvent("turn.start", nil).With(tape.Meta{Turn: "t-lost"}), tape.NewMessage("user", "lost").With(tape.Meta{Turn: "t-lost"})); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := w.tape().Handoff(t.Context(), "here", nil); err != nil {
-		t.Fatal(err)
-	}
-	w.say("two")
-	w.say("three")
-	var aborted []tape.Entry
-	for _, e := range w.entries() {
-		if name, _ := eventOf(e); name == "turn.aborted" {
-			aborted = append(aborted, e)
-		}
-	}
-	if len(aborted) != 1 {
-		t.Fatalf("%d turn.aborted", len(aborted))
-	}
-	if _, data := eventOf(aborted[0]); string(data) != `{"turn":"t-lost"}` || tape.MetaOf(aborted[0]).Turn == "t-lost" {
-		t.Errorf("%s, of the turn %s", data, tape.MetaOf(aborted[0]).Turn)
-	}
-}
-
 // AG-24
 func TestTheLastCallOfATurnHasNoTools(t *testing.T) {
 	again := calls("", `c:echo:{"text":"x"}`)
@@ -377,40 +350,6 @@ func TestWhatGoesWrongWithACallIsAResult(t *testing.T) {
 			}
 			if name == "unknown tool" && !strings.Contains(last.Content, "echo") {
 				t.Errorf("no close name: %q", last.Content)
-			}
-		})
-	}
-}
-
-// AG-27
-func TestTheNextModelIsAskedBeforeTheFirstEventAlone(t *testing.T) {
-	auth := &adapter.Error{Code: adapter.CodeAuth, Message: "no key"}
-	invalid := &adapter.Error{Code: adapter.CodeInvalid, Message: "no such parameter"}
-	for name, test := range map[string]struct {
-		script []say
-		asked  []string
-		output string
-		err    error
-	}{
-		"the first answers":              {[]say{answers("a")}, []string{"a:1"}, "a", nil},
-		"the first is down":              {[]say{fails(downError), answers("b")}, []string{"a:1", "b:1"}, "b", nil},
-		"two fail":                       {[]say{fails(downError), fails(auth), answers("c")}, []string{"a:1", "b:1", "c:1"}, "c", nil},
-		"all fail":                       {[]say{fails(downError), fails(downError), fails(auth)}, []string{"a:1", "b:1", "c:1"}, "", auth},
-		"the first breaks off":           {[]say{fails(downError, adapter.Chunk{Text: "I"}), answers("b")}, []string{"a:1"}, "I", downError},
-		"the first breaks off a thought": {[]say{fails(downError, adapter.Chunk{Reasoning: "I"}), answers("b")}, []string{"a:1"}, "", downError},
-		"the request is wrong":           {[]say{fails(invalid), answers("b")}, []string{"a:1"}, "", invalid},
-	} {
-		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, newFake(test.script...), Options{Model: "a:1", Fallback: []string{"b:1, c:1"}})
-			h := w.process(t.Context(), message("go"))
-			if !errors.Is(h.err, test.err) || h.Output != test.output {
-				t.Errorf("%q %v", h.Output, h.err)
-			}
-			if diff := cmp.Diff(test.asked, w.model.names); diff != "" {
-				t.Error(diff)
-			}
-			if last := w.lines()[len(w.lines())-1]; last != "event turn.end "+map[bool]string{true: "ok", false: "error"}[test.err == nil] {
-				t.Error(last)
 			}
 		})
 	}

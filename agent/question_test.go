@@ -117,29 +117,6 @@ func TestDA_01_CallsOfOneIDAreDecidedOneByOne(t *testing.T) {
 	})
 }
 
-// A hook may repeat the ids of calls, too.
-func TestDA_01_CallsThatAHookMakesHaveIDsOfTheirOwn(t *testing.T) {
-	w := newWorld(t, newFake(calls("", `c1:echo:{"text":"a"}`), answers("ok")), Options{Tools: setOf(t, echoTool(t))},
-		afterModel(func(_ context.Context, r *Reply, _ turn.State) error {
-			if len(r.Calls) == 1 {
-				r.Calls = append(r.Calls, r.Calls[0])
-				r.Calls[1].Arguments = json.RawMessage(`{"text":"b"}`)
-			}
-			return nil
-		}))
-	got := told(w.say("go").events)
-	ids := map[string]bool{}
-	for _, l := range got {
-		if id, ok := strings.CutPrefix(l, "call "); ok {
-			id, _, _ = strings.Cut(id, ":")
-			ids[id] = true
-		}
-	}
-	if len(ids) != 2 {
-		t.Errorf("%q", got)
-	}
-}
-
 // An approval for the session holds for the tool that was shown. Another schema, description or role is another tool.
 func TestDA_10_AChangedToolAsksAgain(t *testing.T) {
 	changes := map[string]struct {

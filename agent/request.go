@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/lingserve/lingserve/adapter"
-	"github.com/lingserve/lingserve/internal/heavy"
+	"github.com/lingserve/lingserve/internal/wording"
 	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/turn"
 )
@@ -44,12 +44,7 @@ type chatPart struct {
 }
 
 // toMessage makes an adapter's message of one on the tape; false where it says nothing that a model could read.
-func toMessage(raw json.RawMessage) (m adapter.Message, ok bool) {
-	heavy.Do(len(raw), func() { m, ok = readMessage(raw) })
-	return m, ok
-}
-
-func readMessage(raw json.RawMessage) (adapter.Message, bool) {
+func toMessage(raw json.RawMessage) (adapter.Message, bool) {
 	var m chatMessage
 	if json.Unmarshal(raw, &m) != nil {
 		return adapter.Message{}, false
@@ -224,17 +219,5 @@ func oneLine(text string, most int) string {
 		}
 		return r
 	}, strings.ToValidUTF8(text, "\uFFFD"))), " ")
-	return clip(text, most)
-}
-
-// clip shortens a text to so many characters.
-func clip(text string, most int) string {
-	n := 0
-	for i := range text {
-		if n == most {
-			return text[:i] + "…"
-		}
-		n++
-	}
-	return text
+	return wording.ClipChars(text, most)
 }

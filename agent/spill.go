@@ -11,6 +11,7 @@ import (
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/internal/rawjson"
+	"github.com/lingserve/lingserve/internal/wording"
 	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/tool"
 )
@@ -146,7 +147,7 @@ func readSpill(ctx context.Context, t *tape.Tape, handle string, offset, limit i
 	data, size, err := t.ReadBlob(ctx, handle, offset-before, before+max(limit, utf8.UTFMax)+utf8.UTFMax)
 	switch {
 	case errors.Is(err, tape.ErrNotFound), errors.Is(err, tape.ErrInvalid):
-		return page{}, &tool.Error{Kind: tool.KindFailed, Message: fmt.Sprintf("unknown handle %q", clip(handle, 80))}
+		return page{}, &tool.Error{Kind: tool.KindFailed, Message: fmt.Sprintf("unknown handle %q", wording.ClipChars(handle, 80))}
 	case errors.Is(err, errors.ErrUnsupported):
 		return page{}, &tool.Error{Kind: tool.KindUnavailable, Message: "the store does not store large results"}
 	case errors.Is(err, tape.ErrDamaged):

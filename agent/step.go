@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/internal/wording"
 	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/tool"
 	"github.com/lingserve/lingserve/turn"
@@ -285,7 +286,7 @@ func errorEntry(err error) tape.Entry {
 	} else if c, ok := errors.AsType[turn.Coded](err); ok {
 		kind, message = c.ErrorCode(), withoutPackage(c.Error())
 	}
-	return tape.NewError(kind, clip(adapter.Redact(message), maxErrorText))
+	return tape.NewError(kind, wording.ClipChars(adapter.Redact(message), maxErrorText))
 }
 
 // withoutPackage takes the name of a package from the beginning of an error's text.

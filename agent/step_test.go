@@ -315,23 +315,6 @@ func TestImagesOfAResultFollowItAsTheUsers(t *testing.T) {
 	}
 }
 
-// DC-16: an image is shown beside a text that is too large to be.
-func TestAnImageBesideALargeTextIsShown(t *testing.T) {
-	page := strings.Repeat("word ", 10_000)
-	screen := &tool.Tool{Name: "screen", Run: func(context.Context, tool.Call) (tool.Result, error) {
-		return tool.Result{Content: encode(page), Parts: []tool.Part{{Type: "image_url", Image: "data:image/png;base64,AAAA"}}}, nil
-	}}
-	w := newWorld(t, newFake(calls("", "c1:screen:{}"), answers("ok")), Options{Tools: setOf(t, screen)})
-	w.say("look")
-	m := w.model.requests()[1].Messages
-	if got := m[len(m)-2]; len(got.Content) > 4000 || !strings.Contains(got.Content, `"spilled":{"bytes":50000,"handle":"`) {
-		t.Errorf("%.300v", got)
-	}
-	if p := m[len(m)-1].Parts; len(p) != 2 || p[1].Image != "data:image/png;base64,AAAA" {
-		t.Errorf("%.300v", p)
-	}
-}
-
 // AG-30
 func TestTheModelOfASessionIsASetting(t *testing.T) {
 	w := newWorld(t, newFake(answers("ok")), Options{Model: "fake:a", Choices: []string{"fake:b"}})

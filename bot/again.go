@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/internal/wording"
 	"github.com/lingserve/lingserve/jsonuri"
 	"github.com/lingserve/lingserve/tube"
 )
@@ -137,7 +138,7 @@ func (i *inference) correction(missing bool) []adapter.Message {
 	if len(echo) > 0 {
 		text := string(echo)
 		if len(text) > most {
-			text = strings.ToValidUTF8(text[:most], "") + "…"
+			text = wording.ClipTo(text, most)
 			ask.WriteString("Only the beginning of your answer is repeated here. ")
 		}
 		messages = append(messages, adapter.Message{Role: adapter.Assistant, Content: text})

@@ -1,8 +1,6 @@
 package bot
 
 import (
-	"unsafe"
-
 	"github.com/lingserve/lingserve/htmlpath"
 	"github.com/lingserve/lingserve/jsonuri"
 	"github.com/lingserve/lingserve/tube"
@@ -31,9 +29,9 @@ type htmlReader struct {
 func newHTMLReader(o *output) *htmlReader {
 	r := &htmlReader{output: o}
 	h := htmlpath.Handler{
-		Source: func(text []byte) { r.source = r.text.append(r.source, view(text)) },
+		Source: func(text []byte) { r.source = r.text.append(r.source, string(text)) },
 		Prose: func(text []byte) {
-			r.buf = r.prose.append(r.buf[:0], view(text))
+			r.buf = r.prose.append(r.buf[:0], string(text))
 			r.think(r.buf)
 		},
 	}
@@ -134,13 +132,10 @@ func (r *htmlReader) closed(path, name []byte) {
 	r.ended()
 }
 
-// view is text as a string that is only read while text stays.
-func view(text []byte) string { return unsafe.String(unsafe.SliceData(text), len(text)) }
-
 // begun begins the data of an event.
 func (r *htmlReader) begun(path []byte, kind string) {
 	r.data = append(r.data, r.start...)
-	r.data = jsonuri.AppendEscaped(r.data, view(path))
+	r.data = jsonuri.AppendEscaped(r.data, string(path))
 	r.data = append(append(append(r.data, `","type":"`...), kind...), '"')
 }
 
@@ -151,7 +146,7 @@ func (r *htmlReader) member(name string, text []byte) {
 
 func (r *htmlReader) quoted(text []byte) {
 	r.data = append(r.data, '"')
-	r.data = jsonuri.AppendEscaped(r.data, view(text))
+	r.data = jsonuri.AppendEscaped(r.data, string(text))
 	r.data = append(r.data, '"')
 }
 

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/internal/wording"
 	"github.com/lingserve/lingserve/tool"
 	"github.com/lingserve/lingserve/tube"
 )
@@ -156,7 +157,7 @@ func shorten(text []byte, most int) string {
 	if len(text) <= most {
 		return string(text)
 	}
-	return strings.ToValidUTF8(string(text[:most]), "") + fmt.Sprintf("… [cut off: %d bytes in all]", len(text))
+	return wording.ClipTo(string(text), most) + fmt.Sprintf(" [cut off: %d bytes in all]", len(text))
 }
 
 // settle sends what came of a call, false where nothing more can be sent. What a turn's end has kept from running is not sent.

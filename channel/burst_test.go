@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -112,18 +111,6 @@ func TestABurstEndsAfterFiveWindows(t *testing.T) { // CH-84
 		time.Sleep(10 * time.Second)
 		s.expect("t2>t1", "t3>t1", "t4>t1", "t5>t1", "t6>t1", "t7>t1", "t8>t1", "t9>t1", "t10>t1", "t1: 0|1|2|3|4|5|6|7|8|9 1,2,3,4,5,6,7,8,9")
 	})
-	inStreams(t, debounced, func(s *streams) {
-		for i := range 11 {
-			s.send(typed("p", fmt.Sprint(i)))
-			time.Sleep(1100 * time.Millisecond)
-		}
-		time.Sleep(10 * time.Second)
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if want := "t1: 0|1|2|3|4|5|6|7|8|9 1,2,3,4,5,6,7,8,9"; !slices.Contains(s.out, want) || s.out[len(s.out)-1] != "t11: 10" {
-			t.Errorf("%q came out, expected %q within ten seconds, and one more", s.out, want)
-		}
-	})
 }
 
 func TestWhatCannotJoinEndsTheBurstAndFollowsIt(t *testing.T) { // CH-84
@@ -155,46 +142,6 @@ func TestWhatCannotJoinEndsTheBurstAndFollowsIt(t *testing.T) { // CH-84
 			})
 		})
 	}
-}
-
-func TestWhatFollowsABurstWaitsForItsPlaceInTheLane(t *testing.T) { // CH-84
-	synctest.Test(t, func(t *testing.T) {
-		g := newBursts()
-		queued := 0
-		lead := make(chan burst)
-		go func() {
-			b, _ := g.join(t.Context(), burstEvent{turn: "1", in: typed("p", "a"), class: message, policy: debounced, queued: func() { queued++ }})
-			lead <- b
-		}()
-		synctest.Wait()
-		if queued != 1 {
-			t.Errorf("queued was called %d times when the event waits, expected 1", queued)
-		}
-		var order []string
-		var wg sync.WaitGroup
-		wg.Go(func() {
-			_, err := g.join(t.Context(), burstEvent{turn: "2", in: typed("p", ",stop"), class: message, policy: debounced})
-			order = append(order, fmt.Sprint("command ", err))
-		})
-		b := <-lead
-		time.Sleep(time.Hour) // the lane is long
-		synctest.Wait()
-		ctx, cancel := context.WithCancelCause(t.Context())
-		wg.Go(func() {
-			_, err := g.join(ctx, burstEvent{turn: "3", in: typed("q", ",other"), class: message, policy: debounced})
-			order = append(order, fmt.Sprint("canceled ", err))
-		})
-		synctest.Wait()
-		cancel(errors.New("gone"))
-		synctest.Wait()
-		order = append(order, "placed")
-		b.placed()
-		b.placed()
-		wg.Wait()
-		if want := []string{"canceled gone", "placed", "command <nil>"}; !slices.Equal(order, want) {
-			t.Errorf("the order was %q, expected %q", order, want)
-		}
-	})
 }
 
 func TestPartsOfAnAlbumAreMergedWithoutDebounce(t *testing.T) { // CH-84
@@ -268,16 +215,5 @@ func TestMergingKeepsEveryTextIDAndMediumInOrder(t *testing.T) { // CH-85
 	)
 	if diff := cmp.Diff(MentionFacts{true, true, true, []MentionKind{ReplyToBot, Native}, []MentionKind{Native}}, mentions); diff != "" {
 		t.Error(diff)
-	}
-}
-
-func BenchmarkNoBurst(b *testing.B) {
-	g := newBursts()
-	e := burstEvent{turn: "1", channel: "fake", in: typed("p", "a"), class: message}
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := g.join(context.Background(), e); err != nil {
-			b.Fatal(err)
-		}
 	}
 }

@@ -12,7 +12,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
-	"pgregory.net/rapid"
 
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/tool"
@@ -260,28 +259,6 @@ func TestAContextNeedsSomeFactsAndAnErrorNamesTheMissingOne(t *testing.T) {
 	}
 }
 
-// Section 14: views have gaps, since the index is the identity.
-func TestViewsOfMediaKeepTheirPlaces(t *testing.T) {
-	c := &channel.TurnContext{Media: []channel.MediaFact{
-		{Path: "a"}, {URL: "b", ContentType: "image/png"}, {}, {Path: "c", Transcribed: true},
-	}}
-	if diff := cmp.Diff([]string{"a", "", "", "c"}, c.MediaPaths()); diff != "" {
-		t.Error(diff)
-	}
-	if diff := cmp.Diff([]string{"", "b", "", ""}, c.MediaURLs()); diff != "" {
-		t.Error(diff)
-	}
-	if diff := cmp.Diff([]string{"", "image/png", "", ""}, c.MediaTypes()); diff != "" {
-		t.Error(diff)
-	}
-	if diff := cmp.Diff([]int{3}, c.MediaTranscribedIndexes()); diff != "" {
-		t.Error(diff)
-	}
-	if c.Media = nil; c.MediaPaths() != nil || c.MediaTranscribedIndexes() != nil {
-		t.Error("no media have a view")
-	}
-}
-
 // Section 13: MediaFacts.
 func TestMediaFactsTrimAndFillAndAnItemsOwnValueWins(t *testing.T) {
 	defaults := channel.MediaFact{
@@ -401,15 +378,6 @@ func TestNamesAndLabelsAreOneShortLine(t *testing.T) {
 	}
 }
 
-// CH-140: a command is read of the clean text, as the agent gets it.
-func TestACommandIsReadOfTheCleanText(t *testing.T) {
-	f := full()
-	f.Message.CommandBody = "\x00,help\r"
-	if c := build(t, f); !c.CommandAuthorized || c.BodyForCommands != ",help\n" {
-		t.Errorf("%t %q", c.CommandAuthorized, c.BodyForCommands)
-	}
-}
-
 // CH-109, hop by hop: everything that somebody else wrote, by every visibility, and every answer of whether the sender is allowed.
 func TestWhatIsHiddenIsInNoFieldOfTheContext(t *testing.T) {
 	for _, visibility := range []channel.Visibility{"", channel.VisibleAllowlistQuote, channel.VisibleAllowlist, channel.VisibleAll} {
@@ -468,51 +436,6 @@ func TestWhatIsHiddenIsInNoFieldOfTheContext(t *testing.T) {
 	}
 }
 
-// CH-109: a channel asks before it loads media.
-func TestVisibleTellsAChannelWhoseMediaToLoad(t *testing.T) {
-	s := channel.SupplementalFacts{
-		Quote: &channel.Quote{ID: "q", Chain: []channel.Quote{{ID: "a"}, {ID: "b", SenderAllowed: channel.Yes}}},
-	}
-	s.Quote.Chain[1].Chain = []channel.Quote{{ID: "behind b"}}
-	before := fmt.Sprintf("%+v", *s.Quote)
-	seen, hidden := s.Visible(channel.VisibleAllowlist)
-	if hidden || seen.Quote == nil || seen.Quote.ID != "" || len(seen.Quote.Chain) != 1 || seen.Quote.Chain[0].ID != "b" || seen.Quote.Chain[0].Chain != nil {
-		t.Errorf("%+v", seen.Quote)
-	}
-	if seen, _ := s.Visible(channel.VisibleAllowlistQuote); seen.Quote.ID != "q" || len(seen.Quote.Chain) != 1 {
-		t.Errorf("%+v", seen.Quote)
-	}
-	if after := fmt.Sprintf("%+v", *s.Quote); after != before {
-		t.Error("the facts changed")
-	}
-}
-
-// CH-141: what is read elsewhere changes nothing of the context.
-func TestWhatIsReadElsewhereIsNotInTheContext(t *testing.T) {
-	want := build(t, full())
-	for field, change := range map[string]func(*channel.Facts){
-		"Route.PersistedSessionKey": func(f *channel.Facts) { f.Route.PersistedSessionKey = "x" },
-		"Route.MainSessionKey":      func(f *channel.Facts) { f.Route.MainSessionKey = "x" },
-		"Route.CreateIfMissing":     func(f *channel.Facts) { f.Route.CreateIfMissing = false },
-		"Reply.ReplyTarget":         func(f *channel.Facts) { f.Reply.ReplyTarget = "x" },
-		"Reply.DeliveryTarget":      func(f *channel.Facts) { f.Reply.DeliveryTarget = "x" },
-		"Reply.Mode":                func(f *channel.Facts) { f.Reply.Mode = channel.ReplyNone },
-		"Conversation.RoutePeer":    func(f *channel.Facts) { f.Conversation.RoutePeer = channel.Peer{} },
-		"Sender.IsBot":              func(f *channel.Facts) { f.Sender.IsBot = true },
-		"Sender.IsSelf":             func(f *channel.Facts) { f.Sender.IsSelf = true },
-		"Access lists":              func(f *channel.Facts) { f.Access.DM.AllowFrom, f.Access.Group.AllowFrom = []string{"x"}, []string{"x"} },
-		"Message.Preview":           func(f *channel.Facts) { f.Message.Preview = "x" },
-		"Message.EnvelopeFrom":      func(f *channel.Facts) { f.Message.EnvelopeFrom = "x" },
-		"Message.SenderLabel":       func(f *channel.Facts) { f.Message.SenderLabel = "x" },
-	} {
-		f := full()
-		change(&f)
-		if diff := cmp.Diff(want, build(t, f)); diff != "" {
-			t.Errorf("%s: %s", field, diff)
-		}
-	}
-}
-
 // BuildContext is pure: what is done to its result does not reach the facts, and the other way round.
 func TestAContextSharesNothingWithItsFacts(t *testing.T) {
 	f := full()
@@ -522,21 +445,6 @@ func TestAContextSharesNothingWithItsFacts(t *testing.T) {
 	if diff := cmp.Diff(full(), f, cmpopts.EquateComparable(channel.Opt{})); diff != "" {
 		t.Error(diff)
 	}
-}
-
-// Whatever is in the facts, what is in the context is clean.
-func TestAContextIsCleanWhateverIsInTheFacts(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		f := full()
-		fill(reflect.ValueOf(&f.Message).Elem(), func() string { return rapid.StringN(0, 80, 200).Draw(t, "message") })
-		fill(reflect.ValueOf(&f.Supplemental).Elem(), func() string { return rapid.StringN(0, 80, 200).Draw(t, "supplemental") })
-		fill(reflect.ValueOf(&f.Sender).Elem(), func() string { return "x" + rapid.StringN(0, 80, 200).Draw(t, "sender") })
-		c, err := channel.BuildContext(f)
-		if err != nil {
-			t.Fatal(err)
-		}
-		checkClean(t, c)
-	})
 }
 
 // fill sets every string in v.
@@ -630,21 +538,4 @@ func FuzzBuildContext(f *testing.F) {
 			t.Error("the same facts give another context")
 		}
 	})
-}
-
-func BenchmarkBuildContext(b *testing.B) {
-	run := func(f channel.Facts) func(b *testing.B) {
-		return func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				if _, err := channel.BuildContext(f); err != nil {
-					b.Fatal(err)
-				}
-			}
-		}
-	}
-	plain := admitted(channel.Direct)
-	plain.Message.RawBody = strings.Repeat("a text as people write them. ", 20)
-	b.Run("text", run(plain))
-	b.Run("everything", run(full()))
 }

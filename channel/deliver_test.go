@@ -118,148 +118,6 @@ func states(r DispatchResult) (s []string) {
 	return s
 }
 
-// CH-50, CH-54: one order over all kinds, and the end comes behind the last.
-func TestBlocksAreSentInTheOrderOfEmissionWhateverTheirKind(t *testing.T) {
-	room := &desk{answer: func(string) (Receipt, error) { time.Sleep(time.Millisecond); return Receipt{}, nil }}
-	synctest.Test(t, func(t *testing.T) {
-		d := newDeliveries(t.Context(), &Kernel{}, turnOf(room))
-		speak(t, d, ReplyBlock, "1")
-		speak(t, d, ReplyTool, "2", "3")
-		speak(t, d, ReplyFinal, "4")
-		speak(t, d, ReplyBlock, "5")
-		got, err := d.end(nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff([]string{"send 1", "send 2", "send 3", "send 4", "send 5"}, room.said()); diff != "" {
-			t.Errorf("order (-want +got):\n%s", diff)
-		}
-		if got.Tool != 2 || got.Block != 2 || got.Final != 1 || len(got.Receipts) != 5 {
-			t.Errorf("counts %d tool, %d block, %d final, %d receipts", got.Tool, got.Block, got.Final, len(got.Receipts))
-		}
-		if err := d.Emit(t.Context(), ReplyBlock, Payload{Text: "late"}); !errors.Is(err, errEnded) {
-			t.Errorf("after the end: %v, want %v", err, errEnded)
-		}
-	})
-}
-
-// CH-50: a slow platform holds the agent back, but no text is lost.
-func TestAFullQueueJoinsTheTextsThatWait(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		gate := make(chan struct{})
-		room := &desk{answer: func(string) (Receipt, error) { <-gate; return Receipt{}, nil }}
-		d := newDeliveries(t.Context(), &Kernel{Limits: Limits{QueueBlocks: 4}}, turnOf(room))
-		speak(t, d, ReplyBlock, "0")
-		synctest.Wait() // it is being sent, and waits
-		for i := range 20 {
-			speak(t, d, ReplyBlock, fmt.Sprint(i+1))
-		}
-		close(gate)
-		got, err := d.end(nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var words []string
-		for _, call := range room.said() {
-			words = append(words, strings.Fields(strings.TrimPrefix(call, "send "))...)
-		}
-		for i, w := range words {
-			if w != fmt.Sprint(i) {
-				t.Fatalf("text %d is %q; said %q", i, w, room.said())
-			}
-		}
-		if len(words) != 21 || len(got.Receipts) > 6 {
-			t.Errorf("%d texts in %d messages; want 21 in at most 6", len(words), len(got.Receipts))
-		}
-	})
-}
-
-// CH-50: what cannot be joined waits for room, and sees its context.
-func TestAnEmitterThatWaitsForRoomSeesItsContext(t *testing.T) {
-	block := Payload{Text: "x", Media: []MediaFact{{Kind: MediaImage, Path: "a"}}}
-	full := func(t *testing.T, ctx context.Context) (*deliveries, func()) {
-		gate := make(chan struct{})
-		d := newDeliveries(ctx, &Kernel{Limits: Limits{QueueBlocks: 2}}, turnOf(&desk{
-			answer: func(string) (Receipt, error) { <-gate; return Receipt{}, nil },
-		}))
-		for range 3 {
-			if err := d.Emit(ctx, ReplyBlock, block); err != nil {
-				t.Fatal(err)
-			}
-			synctest.Wait()
-		}
-		return d, sync.OnceFunc(func() { close(gate) })
-	}
-	gone := errors.New("gone")
-	t.Run("its own", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			d, open := full(t, t.Context())
-			ctx, cancel := context.WithCancelCause(t.Context())
-			time.AfterFunc(time.Second, func() { cancel(gone) })
-			if err := d.Emit(ctx, ReplyBlock, block); !errors.Is(err, gone) {
-				t.Errorf("%v, want %v", err, gone)
-			}
-			open()
-			_, _ = d.end(nil)
-		})
-	})
-	t.Run("the turn's", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			ctx, cancel := context.WithCancelCause(t.Context())
-			d, open := full(t, ctx)
-			time.AfterFunc(time.Second, func() { cancel(gone) })
-			if err := d.Emit(t.Context(), ReplyBlock, block); !errors.Is(err, gone) {
-				t.Errorf("%v, want %v", err, gone)
-			}
-			open()
-			_, _ = d.end(gone)
-		})
-	})
-	t.Run("room comes", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			d, open := full(t, t.Context())
-			time.AfterFunc(time.Second, open)
-			if err := d.Emit(t.Context(), ReplyBlock, block); err != nil {
-				t.Error(err)
-			}
-			if r, err := d.end(nil); err != nil || r.Block != 4 {
-				t.Errorf("%d blocks, %v; want 4", r.Block, err)
-			}
-		})
-	})
-}
-
-// CH-03, CH-51
-func TestEachBlockIsSentOnceAndInOrder(t *testing.T) {
-	room := &desk{answer: func(call string) (Receipt, error) {
-		switch call {
-		case "send quiet":
-			return Receipt{}, ErrSuppress
-		case "send refused":
-			return Receipt{}, &NotSentError{Err: errors.New("400")}
-		}
-		return Receipt{}, nil
-	}}
-	d := newDeliveries(t.Context(), &Kernel{}, turnOf(room))
-	speak(t, d, ReplyBlock, "quiet", "refused", "ok")
-	got, err := d.end(nil)
-	if err != nil {
-		t.Errorf("the stage failed of %v; only a final block fails it", err)
-	}
-	if diff := cmp.Diff([]string{"send quiet", "send refused", "send ok"}, room.said()); diff != "" {
-		t.Errorf("calls (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff([]string{"suppressed", "not_sent", "sent"}, states(got)); diff != "" {
-		t.Errorf("receipts (-want +got):\n%s", diff)
-	}
-	if room.overlap {
-		t.Error("sends overlapped")
-	}
-	if got.Block != 1 || d.came() != (tally{Attempted: true, Visible: true, Failed: 1}) {
-		t.Errorf("%d blocks, %+v", got.Block, d.came())
-	}
-}
-
 type targets struct {
 	*desk
 	blocks []Block
@@ -399,25 +257,6 @@ func TestAPermanentErrorSuppressesTheRest(t *testing.T) {
 	}
 }
 
-// CH-26: a panic is an error of the stage, and the blocks behind it go on.
-func TestAPanicOfTheChannelFailsTheStageAndLosesNothing(t *testing.T) {
-	room := &desk{answer: func(call string) (Receipt, error) {
-		if call == "send b" {
-			panic("secret")
-		}
-		return Receipt{}, nil
-	}}
-	d := newDeliveries(t.Context(), &Kernel{}, turnOf(room))
-	speak(t, d, ReplyBlock, "a", "b", "c")
-	got, err := d.end(nil)
-	if _, ok := errors.AsType[*PanicError](err); !ok || strings.Contains(err.Error(), "secret") {
-		t.Errorf("%v; want a panic without its value", err)
-	}
-	if got.Block != 2 || len(got.Receipts) != 3 {
-		t.Errorf("%d blocks, %q", got.Block, states(got))
-	}
-}
-
 // CH-04, CH-27: what waits when a turn is canceled is not sent, and is known not to be.
 func TestACanceledTurnSendsNothingMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -437,105 +276,6 @@ func TestACanceledTurnSendsNothingMore(t *testing.T) {
 		}
 		if err := d.Emit(t.Context(), ReplyBlock, Payload{Text: "x"}); err == nil {
 			t.Error("a block was taken after the end")
-		}
-	})
-}
-
-// CH-40, CH-41, CH-43, CH-44: an observing turn asks nothing of the channel, and counts nothing.
-func TestAnObservingTurnDiscardsEverything(t *testing.T) {
-	room := &desk{}
-	s := turnOf(paced{desk: room})
-	s.Observing = true
-	d := newDeliveries(t.Context(), &Kernel{}, s)
-	d.Preview(Payload{Text: "a"})
-	speak(t, d, ReplyBlock, "a")
-	speak(t, d, ReplyFinal, "b")
-	if err := d.Emit(t.Context(), ReplyFinal, Payload{Text: "sorry", IsError: true}); err != nil {
-		t.Error(err)
-	}
-	r, err := d.Do(t.Context(), Block{}, func(context.Context) (Receipt, error) { return room.call("own") })
-	if err != nil || r.State != Suppressed {
-		t.Errorf("own send: %v, %v", r.State, err)
-	}
-	got, err := d.end(nil)
-	if diff := cmp.Diff(DispatchResult{}, got); diff != "" || err != nil {
-		t.Errorf("%v (-want +got):\n%s", err, diff)
-	}
-	if r, err := d.notice(t.Context(), "sorry"); r.State != Suppressed || err != nil {
-		t.Errorf("notice: %v, %v", r.State, err)
-	}
-	if len(room.said()) != 0 {
-		t.Errorf("calls %q", room.said())
-	}
-}
-
-// CH-42: a prepared dispatch sends by Do, and Emit says that nothing delivers.
-func TestAPreparedDispatchSendsByItself(t *testing.T) {
-	for _, observing := range []bool{false, true} {
-		t.Run(fmt.Sprint("observing ", observing), func(t *testing.T) {
-			s, sent := turnOf(nil), 0
-			s.Observing = observing
-			d := newDeliveries(t.Context(), &Kernel{}, s)
-			if err := d.Emit(t.Context(), ReplyBlock, Payload{Text: "a"}); !errors.Is(err, ErrNoDelivery) {
-				t.Errorf("emit: %v, want %v", err, ErrNoDelivery)
-			}
-			r, err := d.Do(t.Context(), Block{Kind: ReplyFinal}, func(context.Context) (Receipt, error) { sent++; return Receipt{}, nil })
-			if err != nil {
-				t.Error(err)
-			}
-			got, err := d.end(nil)
-			if err != nil {
-				t.Error(err)
-			}
-			if observing {
-				if sent != 0 || r.State != Suppressed || got.Final != 0 || len(got.Receipts) != 0 {
-					t.Errorf("%d sent, %v, %+v", sent, r.State, got)
-				}
-				return
-			}
-			if sent != 1 || r.State != Sent || got.Final != 1 {
-				t.Errorf("%d sent, %v, %+v", sent, r.State, got)
-			}
-			if _, err := d.Do(t.Context(), Block{}, func(context.Context) (Receipt, error) { sent++; return Receipt{}, nil }); err == nil || sent != 1 {
-				t.Errorf("after the end: %v, %d sent", err, sent)
-			}
-		})
-	}
-}
-
-// CH-43, CH-50: what a tool sends by itself keeps its place among the blocks.
-func TestASendOfOnesOwnKeepsTheOrder(t *testing.T) {
-	room := &desk{}
-	d := newDeliveries(t.Context(), &Kernel{}, turnOf(room))
-	speak(t, d, ReplyBlock, "a", "b")
-	if _, err := d.Do(t.Context(), Block{Kind: ReplyTool}, func(context.Context) (Receipt, error) { return room.call("own") }); err != nil {
-		t.Error(err)
-	}
-	speak(t, d, ReplyFinal, "c")
-	got, err := d.end(nil)
-	if err != nil || got.Tool != 1 {
-		t.Errorf("%v, %+v", err, got)
-	}
-	if diff := cmp.Diff([]string{"send a", "send b", "own", "send c"}, room.said()); diff != "" {
-		t.Errorf("order (-want +got):\n%s", diff)
-	}
-}
-
-func TestASendOfOnesOwnThatNobodyWaitsForIsNotMade(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		gate := make(chan struct{})
-		room := &desk{answer: func(string) (Receipt, error) { <-gate; return Receipt{}, nil }}
-		d := newDeliveries(t.Context(), &Kernel{}, turnOf(room))
-		speak(t, d, ReplyBlock, "a")
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		r, err := d.Do(ctx, Block{}, func(context.Context) (Receipt, error) { return room.call("own") })
-		if !errors.Is(err, context.DeadlineExceeded) || r.State != NotSent {
-			t.Errorf("%v, %v", r.State, err)
-		}
-		close(gate)
-		if _, err := d.end(nil); err != nil || len(room.said()) != 1 {
-			t.Errorf("%v, calls %q", err, room.said())
 		}
 	})
 }
@@ -737,36 +477,6 @@ func TestTheSignOfWorkIsGivenUntilThereIsText(t *testing.T) {
 	})
 }
 
-// CH-61: the gates are asked until something was visible, and a denial suppresses.
-func TestADenialBeforeTheFirstVisibleSendSuppresses(t *testing.T) {
-	room := &desk{}
-	s, asked := turnOf(paced{desk: room}), 0
-	s.Allow = func(context.Context) error { asked++; return errors.New("group_disabled") }
-	d := newDeliveries(t.Context(), &Kernel{}, s)
-	d.Preview(Payload{Text: "p"})
-	speak(t, d, ReplyBlock, "a")
-	speak(t, d, ReplyFinal, "b")
-	got, err := d.end(nil)
-	if calls := room.said(); err != nil || len(calls) != 0 {
-		t.Errorf("%v, calls %q", err, calls)
-	}
-	if diff := cmp.Diff([]string{"suppressed", "suppressed"}, states(got)); diff != "" {
-		t.Errorf("receipts (-want +got):\n%s", diff)
-	}
-	if asked != 1 || !d.came().Denied {
-		t.Errorf("asked %d times, %+v", asked, d.came())
-	}
-
-	room = &desk{}
-	s, asked = turnOf(room), 0
-	s.Allow = func(context.Context) error { asked++; return nil }
-	d = newDeliveries(t.Context(), &Kernel{}, s)
-	speak(t, d, ReplyBlock, "a", "b", "c")
-	if _, err := d.end(nil); err != nil || asked != 1 || len(room.said()) != 3 {
-		t.Errorf("%v, asked %d times, calls %q", err, asked, room.said())
-	}
-}
-
 // CH-60: one notice, after the end, and only where nothing was shown.
 func TestANoticeIsHeldToTheEnd(t *testing.T) {
 	sorry := Payload{Text: "Something went wrong. (reference t)", IsError: true}
@@ -811,31 +521,6 @@ func TestANoticeIsHeldToTheEnd(t *testing.T) {
 				t.Errorf("a notice is no reply, but there are receipts %q", states(got))
 			}
 		})
-	}
-}
-
-// CH-80: a send is marked before it, and its ids after.
-func TestSendsAreMarkedForTheirEcho(t *testing.T) {
-	marks := newEcho()
-	room := &desk{answer: func(call string) (Receipt, error) {
-		if call == "send lost" {
-			return Receipt{}, &NotSentError{Err: errors.New("400")}
-		}
-		if !marks.byText("fake", "", "c", "hello") {
-			t.Error("the text is not marked while it is sent")
-		}
-		return Receipt{MessageIDs: []string{"1", "2"}}, nil
-	}}
-	s := turnOf(room)
-	s.Echo = marks
-	d := newDeliveries(t.Context(), &Kernel{}, s)
-	speak(t, d, ReplyBlock, "hello", "lost")
-	_, _ = d.end(nil)
-	if !marks.byID("fake", "", "c", "1") || !marks.byID("fake", "", "c", "2") {
-		t.Error("the ids are not marked")
-	}
-	if marks.byText("fake", "", "c", "lost") {
-		t.Error("what did not go out is still marked")
 	}
 }
 

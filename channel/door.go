@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/lingserve/lingserve/internal/backoff"
 	"github.com/lingserve/lingserve/internal/vfs"
 )
 
@@ -655,11 +656,7 @@ func (d *Door) take(ctx context.Context, e JournalEntry) {
 			return
 		}
 		d.o.Log.WarnContext(ctx, "cannot take over an event of another process; retrying", "channel", d.o.Channel, "error", err)
-		timer := time.NewTimer(retries[0])
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if backoff.Sleep(ctx, retries[0]) != nil {
 			return
 		}
 	}

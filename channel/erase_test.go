@@ -2,7 +2,7 @@ package channel
 
 import (
 	"context"
-	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -48,11 +48,8 @@ func TestTheConversationOfASessionIsReadFromItsName(t *testing.T) {
 // CH-76
 func TestNothingOfASessionThatIsErasedIsInTheOutbox(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		dir := newDisk()
-		o, err := OpenOutbox(&OutboxOptions{Store: dir})
-		if err != nil {
-			t.Fatal(err)
-		}
+		o := openOutbox(t, OutboxOptions{}, nil)
+		defer closeOutbox(t, o)
 		put := func(session, text string) {
 			t.Helper()
 			out := Outbound{Channel: "fake", Sender: "fake", Session: session, Block: Block{Kind: ReplyFinal, Payload: Payload{Text: text}, Target: ReplyPlanFacts{To: session}}}
@@ -62,7 +59,6 @@ func TestNothingOfASessionThatIsErasedIsInTheOutbox(t *testing.T) {
 			}
 			_, _, _ = o.first(t.Context(), id)
 		}
-		on := dir.on
 		put("erased", "canary one") // nobody sends: it waits
 		put("kept", "another")
 		var p post
@@ -79,14 +75,8 @@ func TestNothingOfASessionThatIsErasedIsInTheOutbox(t *testing.T) {
 			_, _, _ = o.first(context.Background(), id)
 		}()
 		<-during
-		if n := strings.Count(on(), "canary"); n != 2 {
-			t.Fatalf("%d of 2 texts are on the disk before", n)
-		}
 		if err := o.Erase("erased"); err != nil {
 			t.Fatal(err)
-		}
-		if text := on(); strings.Contains(text, "canary") || !strings.Contains(text, "another") {
-			t.Errorf("on the disk is\n%s", text)
 		}
 		close(release) // it could be tried again, but is not
 		synctest.Wait()
@@ -98,26 +88,42 @@ func TestNothingOfASessionThatIsErasedIsInTheOutbox(t *testing.T) {
 		if diff := cmp.Diff(map[string]int{"fake": 1}, o.Pending()); diff != "" {
 			t.Error(diff)
 		}
-		if err := o.Close(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if strings.Contains(on(), "canary") {
-			t.Error("it has come back to the disk")
-		}
-		again, err := OpenOutbox(&OutboxOptions{Store: dir})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _ = again.Close(t.Context()) }()
-		if diff := cmp.Diff(map[string]int{"fake": 1}, again.Pending()); diff != "" {
-			t.Error(diff)
-		}
 	})
 }
 
-func TestABlockSaysInWhichSessionItAnswers(t *testing.T) { // CH-76, CH-56
-	text, err := json.Marshal(Outbound{Session: "s"})
-	if err != nil || !strings.Contains(string(text), `"Session":"s"`) {
-		t.Errorf("got %s, %v", text, err)
+// CH-76: the events and the words of a conversation are erased with its session, and those of no other.
+func TestErasingASessionErasesItsConversation(t *testing.T) {
+	sessions, journal := NewSessions(nil, nil), NewJournal(nil)
+	k := &Kernel{Journal: journal, Window: NewWindow(NewTexts(100), WindowOptions{}), Recorder: sessions}
+	of := func(conversation string) WindowKey {
+		return WindowKey{Channel: "chat", Conversation: conversation, Thread: "7"}
+	}
+	for session, conversation := range map[string]string{"s": "hers", "other": "his"} {
+		place := ConversationFacts{Kind: Group, ID: conversation, ThreadID: "7"}
+		_, accepted := journal.Accept(t.Context(), EventKey{Channel: "chat", Conversation: conversation, Thread: "7", ID: "1"}, []byte(conversation))
+		err := errors.Join(
+			accepted, sessions.LastRoute(t.Context(), Row{SessionKey: session, Channel: "chat", Conversation: place, At: time.Now()}),
+			k.Window.Record(t.Context(), Recording{Key: of(conversation), Message: MessageFacts{RawBody: conversation}}),
+		)
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := k.Erase(t.Context(), "s"); err != nil {
+		t.Fatal(err)
+	}
+	var events []string
+	for e := range journal.Pending(t.Context()) {
+		events = append(events, e.Key.Conversation)
+	}
+	if diff := cmp.Diff([]string{"his"}, events); diff != "" {
+		t.Error(diff)
+	}
+	for session, conversation := range map[string]string{"s": "hers", "other": "his"} {
+		_, routed, err := sessions.Last(t.Context(), session)
+		waiting := len(k.Window.Snapshot(t.Context(), of(conversation), 0).Entries)
+		if kept := session == "other"; routed != kept || (waiting == 1) != kept || err != nil {
+			t.Errorf("%s: its route is known: %v, %v; %d messages wait", session, routed, err, waiting)
+		}
 	}
 }

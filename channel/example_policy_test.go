@@ -1,7 +1,6 @@
 package channel_test
 
 import (
-	"context"
 	"fmt"
 
 	"github.com/lingserve/lingserve/channel"
@@ -52,38 +51,4 @@ func ExampleEvaluate() {
 	// drop dm_not_allowed
 	// sender: channels.telegram.dm.allow_from is "not listed"
 	// add the sender's id to dm.allow_from
-}
-
-func ExampleSessionKey() {
-	fmt.Println(channel.SessionKey(channel.KeyParts{Channel: "telegram", Conversation: "-100123", Thread: "7"}))
-	fmt.Println(channel.SessionKey(channel.KeyParts{Channel: "web", Conversation: "alice", Thread: "s-42"}))
-	// Output:
-	// telegram:-100123#7
-	// web:alice#s-42
-}
-
-func ExampleNames() {
-	names := channel.NewNames([]string{"Ling", "小灵"})
-	for _, text := range []string{"hey Ling!", "Lingering", "Éling", "小灵你好"} {
-		fmt.Println(text, names.In(text))
-	}
-	// Output:
-	// hey Ling! true
-	// Lingering false
-	// Éling false
-	// 小灵你好 true
-}
-
-// Somebody asks, is told a code in the channel's words, and is paired when the operator approves it.
-func ExamplePairs() {
-	ctx, pairs := context.Background(), channel.NewPairs(nil)
-	alice := channel.SenderFacts{ID: "42", Name: "Alice"}
-	code, tell, _ := pairs.Request(ctx, "telegram", "", alice)
-	fmt.Println("tell her the code:", tell)
-	pair, _ := pairs.Approve(ctx, "telegram", code)
-	paired, _ := pairs.Paired(ctx, "telegram", "", "42")
-	fmt.Println(pair.Name, paired)
-	// Output:
-	// tell her the code: true
-	// Alice true
 }

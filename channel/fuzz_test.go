@@ -5,41 +5,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 )
-
-// The file of a window that is read is written so that it is read as the same, and its messages are in order.
-func FuzzWindowFile(f *testing.F) {
-	f.Add(encodeWindow(nil))
-	f.Add(encodeWindow([]HistoryEntry{
-		{Seq: 1, Sender: "ann", Body: "hello\n", Time: time.Date(2026, 1, 2, 3, 4, 5, 6, time.FixedZone("", 3600)), MessageID: "m"},
-		{Seq: 7, Media: []MediaFact{{Path: "a/b.png", Kind: MediaImage, Size: 3}}},
-	}))
-	f.Add([]byte(`{"version":1,"entries":[{"Seq":2},{"Seq":2}]}`))
-	f.Add([]byte(`{"version":2}`))
-	f.Fuzz(func(t *testing.T, text []byte) {
-		entries, err := decodeWindow(text)
-		if err != nil {
-			if !strings.HasPrefix(err.Error(), "the file of a window is ") {
-				t.Error(err)
-			}
-			return
-		}
-		for i, e := range entries {
-			if e.Seq == 0 || i > 0 && e.Seq <= entries[i-1].Seq {
-				t.Errorf("the message %d is number %d", i, e.Seq)
-			}
-		}
-		first := encodeWindow(entries)
-		again, err := decodeWindow(first)
-		if err != nil || len(again) != len(entries) {
-			t.Fatalf("%s: %v", first, err)
-		}
-		if second := encodeWindow(again); !bytes.Equal(first, second) {
-			t.Errorf("%s is read as %s", first, second)
-		}
-	})
-}
 
 // What a file is does not go against what net/http says of it: a picture is no film, and neither is a page. Nothing but the beginning counts.
 func FuzzSniff(f *testing.F) {

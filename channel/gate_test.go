@@ -2,12 +2,10 @@ package channel_test
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"pgregory.net/rapid"
 
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/tool"
@@ -153,16 +151,6 @@ func TestWithoutAccessFactsThereIsNoPolicy(t *testing.T) {
 				t.Errorf("%s, bot %t, no settings: %s", kind, bot, diff)
 			}
 		}
-	}
-}
-
-// CH-101: the gate bot comes before that of senders, where something is set at all.
-func TestABotIsKeptOutBeforeThePolicyIsAskedFor(t *testing.T) {
-	f := admitted(channel.Direct)
-	f.Sender.IsBot = true
-	f.Access = channel.AccessFacts{AllowBots: channel.BotsNone}
-	if d := channel.Evaluate(f); d.Admission != dropped(channel.ReasonBotNotAllowed) {
-		t.Errorf("%+v", d)
 	}
 }
 
@@ -386,17 +374,6 @@ func TestUnmentionedMessagesAreKeptDroppedOrAnsweredUnseen(t *testing.T) {
 	}
 }
 
-// CH-91: what an earlier gate blocks does not wait for a mention either.
-func TestOnlyAMissingMentionWaitsInTheWindow(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		f := drawFacts(t)
-		d := channel.Evaluate(f)
-		if d.Admission.RecordHistory && (d.Admission.Reason != channel.ReasonMissingMention || !d.Talks()) {
-			t.Errorf("%+v", d)
-		}
-	})
-}
-
 // CH-109, CH-91: words that the policy hides do not come to the agent by way of the window.
 func TestAHiddenForwardDoesNotWaitInTheWindow(t *testing.T) {
 	for _, allowed := range []channel.Tri{channel.Unknown, channel.No, channel.Yes} {
@@ -506,23 +483,6 @@ func TestSeesSaysWhetherSomebodyMayTalk(t *testing.T) {
 	}
 }
 
-// CH-104, CH-193: verdicts have no entries of lists, no names and no text.
-func TestVerdictsTellNothingOfPeople(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		const canary = "canary"
-		f := drawFacts(t)
-		f.Message = channel.MessageFacts{RawBody: f.Message.RawBody + canary, Preview: canary}
-		f.Sender.ID, f.Sender.Name, f.Sender.Username, f.Sender.Roles = canary, canary, canary, []string{canary}
-		f.Access.DM.AllowFrom = []string{canary + "2"}
-		f.Access.Group.AllowFrom = []string{canary + "3"}
-		for _, v := range channel.Evaluate(f).Verdicts {
-			if strings.Contains(fmt.Sprintf("%+v", v), canary) {
-				t.Errorf("%+v", v)
-			}
-		}
-	})
-}
-
 // CH-103: a verdict names the path that supplied the value that decided.
 func TestAVerdictNamesTheSettingThatDecided(t *testing.T) {
 	const base = "channels.telegram."
@@ -575,79 +535,5 @@ func TestAVerdictNamesTheSettingThatDecided(t *testing.T) {
 				t.Errorf("set: %+v", v)
 			}
 		})
-	}
-}
-
-// CH-100: a decision is one of its facts alone.
-func TestEvaluateIsPure(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		f := drawFacts(t)
-		before := fmt.Sprintf("%+v", f)
-		a, b := channel.Evaluate(f), channel.Evaluate(f)
-		if diff := cmp.Diff(a, b); diff != "" {
-			t.Error(diff)
-		}
-		if after := fmt.Sprintf("%+v", f); after != before {
-			t.Errorf("the facts changed:\n%s\n%s", before, after)
-		}
-		if len(a.Verdicts) != 6 {
-			t.Errorf("%d verdicts", len(a.Verdicts))
-		}
-		if _, blocked := a.Blocked(); blocked == (a.Admission.Kind == channel.Dispatch) {
-			t.Errorf("%+v", a)
-		}
-	})
-}
-
-// drawFacts are facts of any sort that the gates tell apart.
-func drawFacts(t *rapid.T) channel.Facts {
-	yes := func(name string) bool { return rapid.Bool().Draw(t, name) }
-	policies := []channel.PolicyKind{"", channel.PolicyDisabled, channel.PolicyOpen, channel.PolicyAllowlist, channel.PolicyPairing}
-	list := rapid.SampledFrom([][]string{nil, {}, {"1"}, {"*"}})
-	kinds := []channel.MentionKind{channel.ReplyToBot, channel.QuotedBot, channel.BotThread, channel.Native}
-	f := admitted(rapid.SampledFrom([]channel.ChatType{channel.Direct, channel.Group, channel.Broadcast}).Draw(t, "kind"))
-	f.Sender.IsBot, f.Sender.IsSelf = yes("bot"), yes("self")
-	f.Trigger = rapid.SampledFrom([]channel.Trigger{"", "", "", channel.TriggerSchedule}).Draw(t, "trigger")
-	f.Observing = yes("observing")
-	f.Message.RawBody = rapid.SampledFrom([]string{"hello", ",help ", ""}).Draw(t, "body")
-	f.Access = channel.AccessFacts{
-		DM: channel.DMFacts{
-			Policy: rapid.SampledFrom(policies).Draw(t, "dm"), Sender: yes("dm listed"), AllowFrom: list.Draw(t, "dm list"),
-			Paired: channel.Tri(rapid.IntRange(0, 2).Draw(t, "paired")),
-		},
-		Group: channel.GroupFacts{
-			Policy: rapid.SampledFrom(policies).Draw(t, "groups"), Sender: yes("group listed"), AllowFrom: list.Draw(t, "group list"),
-			RouteAllowed: yes("route"), RequireMention: yes("require"),
-			Unmentioned: rapid.SampledFrom([]channel.UnmentionedMode{"", channel.UnmentionedDrop, channel.UnmentionedObserve}).Draw(t, "unmentioned"),
-		},
-		Commands: channel.CommandFacts{
-			Mode: rapid.SampledFrom([]channel.CommandMode{"", channel.CommandsSenders, channel.CommandsOff}).Draw(t, "mode"),
-			Authorizers: []channel.Authorizer{
-				{Name: "users", Role: tool.User, Configured: yes("users"), Allowed: yes("user")},
-				{Name: "admins", Role: tool.Admin, Configured: yes("admins"), Allowed: yes("admin")},
-			},
-		},
-		Mentions: channel.MentionFacts{
-			CanDetect: yes("detect"), WasMentioned: yes("mentioned"), HasAnyMention: yes("any"),
-			Implicit:        rapid.SliceOf(rapid.SampledFrom(kinds)).Draw(t, "implicit"),
-			AllowedImplicit: rapid.SliceOf(rapid.SampledFrom(kinds)).Draw(t, "allowed"),
-		},
-		AllowBots:  rapid.SampledFrom([]channel.AllowBots{"", channel.BotsMentions, channel.BotsAll}).Draw(t, "bots"),
-		Visibility: rapid.SampledFrom([]channel.Visibility{"", channel.VisibleAll, channel.VisibleAllowlist}).Draw(t, "visibility"),
-	}
-	f.Access.Mentions.Implicit = slices.Clip(f.Access.Mentions.Implicit)
-	return f
-}
-
-func BenchmarkEvaluate(b *testing.B) {
-	f := admitted(channel.Group)
-	f.Access = channel.Policy{
-		Group: channel.PolicyAllowlist, GroupAllowFrom: []string{"1", "2", "42"}, RouteAllowed: true, RequireMention: true,
-	}.Access(f.Sender.Identity(), channel.MentionFacts{CanDetect: true, WasMentioned: true, HasAnyMention: true})
-	b.ReportAllocs()
-	for b.Loop() {
-		if d := channel.Evaluate(f); d.Admission != goesOn {
-			b.Fatal(d)
-		}
 	}
 }

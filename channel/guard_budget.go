@@ -2,13 +2,13 @@ package channel
 
 import (
 	"cmp"
-	"container/list"
 	"context"
 	"hash/maphash"
 	"strconv"
 	"sync"
 	"time"
 
+	"github.com/hashicorp/golang-lru/v2/simplelru"
 	"github.com/lingserve/lingserve/internal/ratelimit"
 )
 
@@ -243,53 +243,37 @@ func (g *budget) checkRates(f *Facts, r rates) (v Verdict, wait time.Duration, c
 }
 
 // recent is a map that is bounded: what was not put for longest goes first. Its zero value is empty.
-type recent[K comparable, V any] struct {
-	at    map[K]*list.Element
-	order list.List
-}
-
-type recentItem[K comparable, V any] struct {
-	key   K
-	value V
-}
+type recent[K comparable, V any] struct{ lru *simplelru.LRU[K, V] }
 
 // get looks a value up; asking keeps nothing alive.
 func (r *recent[K, V]) get(k K) (v V, ok bool) {
-	if e := r.at[k]; e != nil {
-		return e.Value.(*recentItem[K, V]).value, true
+	if r.lru == nil {
+		return v, false
 	}
-	return v, false
+	return r.lru.Peek(k)
 }
 
 func (r *recent[K, V]) put(k K, v V) {
-	if e := r.at[k]; e != nil {
-		e.Value.(*recentItem[K, V]).value = v
-		r.order.MoveToBack(e)
-		return
+	if r.lru == nil {
+		r.lru, _ = simplelru.NewLRU[K, V](maxBudgets, nil) // it fails for a size below 1 only
 	}
-	if r.at == nil {
-		r.at = map[K]*list.Element{}
+	r.lru.Add(k, v)
+}
+
+func (r *recent[K, V]) drop(k K) {
+	if r.lru != nil {
+		r.lru.Remove(k)
 	}
-	if len(r.at) >= maxBudgets {
-		oldest := r.order.Front()
-		r.order.Remove(oldest)
-		delete(r.at, oldest.Value.(*recentItem[K, V]).key)
-	}
-	r.at[k] = r.order.PushBack(&recentItem[K, V]{k, v})
 }
 
 // dropValues removes those whose values match.
 func (r *recent[K, V]) dropValues(match func(V) bool) {
-	for k, e := range r.at {
-		if match(e.Value.(*recentItem[K, V]).value) {
-			r.drop(k)
-		}
+	if r.lru == nil {
+		return
 	}
-}
-
-func (r *recent[K, V]) drop(k K) {
-	if e := r.at[k]; e != nil {
-		r.order.Remove(e)
-		delete(r.at, k)
+	for _, k := range r.lru.Keys() {
+		if v, _ := r.lru.Peek(k); match(v) {
+			r.lru.Remove(k)
+		}
 	}
 }

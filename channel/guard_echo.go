@@ -1,12 +1,13 @@
 package channel
 
 import (
-	"container/list"
 	"hash/maphash"
 	"strings"
 	"sync"
 	"time"
 	"unicode"
+
+	"github.com/hashicorp/golang-lru/v2/simplelru"
 )
 
 const (
@@ -27,8 +28,8 @@ type echo struct {
 func newEcho() *echo {
 	return &echo{
 		seed:  maphash.MakeSeed(),
-		ids:   marks{life: echoIDLife, at: map[uint64]*list.Element{}},
-		texts: marks{life: echoTextLife, at: map[uint64]*list.Element{}},
+		ids:   newMarks(echoIDLife),
+		texts: newMarks(echoTextLife),
 	}
 }
 
@@ -36,41 +37,26 @@ func newEcho() *echo {
 // seed a secret of the process: among 10 000, nobody meets another by chance or can make one that does.
 type marks struct {
 	life  time.Duration
-	at    map[uint64]*list.Element
-	order list.List // of mark
+	until *simplelru.LRU[uint64, time.Time]
 }
 
-type mark struct {
-	hash  uint64
-	until time.Time
+func newMarks(life time.Duration) marks {
+	until, _ := simplelru.NewLRU[uint64, time.Time](maxEchoes, nil) // it fails for a size below 1 only
+	return marks{life, until}
 }
 
-func (m *marks) sweep(now time.Time, room int) {
-	for e := m.order.Front(); e != nil; e = m.order.Front() {
-		k := e.Value.(mark)
-		if now.Before(k.until) && m.order.Len() <= maxEchoes-room {
-			return
-		}
-		m.drop(k.hash)
+func (m marks) add(hash uint64, now time.Time) {
+	for _, until, ok := m.until.GetOldest(); ok && !now.Before(until); _, until, ok = m.until.GetOldest() {
+		m.until.RemoveOldest()
 	}
+	m.until.Add(hash, now.Add(m.life))
 }
 
-func (m *marks) add(hash uint64, now time.Time) {
-	m.drop(hash)
-	m.sweep(now, 1)
-	m.at[hash] = m.order.PushBack(mark{hash, now.Add(m.life)})
-}
+func (m marks) drop(hash uint64) { m.until.Remove(hash) }
 
-func (m *marks) drop(hash uint64) {
-	if e := m.at[hash]; e != nil {
-		m.order.Remove(e)
-		delete(m.at, hash)
-	}
-}
-
-func (m *marks) has(hash uint64, now time.Time) bool {
-	e := m.at[hash]
-	return e != nil && now.Before(e.Value.(mark).until)
+func (m marks) has(hash uint64, now time.Time) bool {
+	until, ok := m.until.Peek(hash)
+	return ok && now.Before(until)
 }
 
 func (g *echo) hash(parts ...string) uint64 {

@@ -2,10 +2,8 @@ package channel_test
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -69,27 +67,6 @@ func TestTheClaimsOfABurstSettleWithItsLeader(t *testing.T) {
 	})
 }
 
-// CH-03
-func TestHooksOfATurnNeverOverlap(t *testing.T) {
-	s := newScene()
-	var inside atomic.Int32
-	s.do = func(string) error {
-		if inside.Add(1) != 1 {
-			t.Error("two hooks at a time")
-		}
-		time.Sleep(0)
-		inside.Add(-1)
-		return nil
-	}
-	if _, err := s.run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	want := []string{"ingest", "classify", "preflight", "resolve", "record", "dispatch", "onFinalize", "finalize"}
-	if diff := cmp.Diff(want, s.calls); diff != "" {
-		t.Error(diff)
-	}
-}
-
 // CH-28, CH-93
 func TestAMediaLoaderThatHangsHasFifteenSeconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -115,56 +92,6 @@ func TestAMediaLoaderThatHangsHasFifteenSeconds(t *testing.T) {
 		}
 	})
 }
-
-// why notes the cause of a release.
-type why struct {
-	accepted
-	cause error
-}
-
-func (w *why) Release(_ context.Context, cause error) error {
-	w.cause = cause
-	return nil
-}
-
-// CH-73: a release for a shutdown is none of an event's attempts, so that the journal has to know.
-func TestAReleaseSaysWhy(t *testing.T) {
-	s := newScene()
-	s.kernel.Agent = agent(func(context.Context, *channel.Turn) (channel.DispatchResult, error) {
-		return channel.DispatchResult{}, channel.ErrDraining
-	})
-	var w why
-	m := s.meta()
-	m.Claim = &w
-	r, err := channel.Run(t.Context(), s.kernel, channel.Event[string]{Meta: m, Adapter: s})
-	if err != nil || r.Admission.Reason != channel.ReasonDraining || !errors.Is(w.cause, channel.ErrDraining) || r.Dispatched {
-		t.Errorf("got %+v, %v, released because of %v", r.Admission, err, w.cause)
-	}
-}
-
-// CH-101: a route is looked up where the adapter gives none.
-func TestARouteThatThereIsNotDropsTheTurn(t *testing.T) {
-	for agent, want := range map[string]channel.Reason{"clerk": "", "": channel.ReasonNoRoute} {
-		s := newScene()
-		s.facts.Route.AgentID = ""
-		var asked channel.RouteQuery
-		s.kernel.Routes = router(func(q channel.RouteQuery) (string, bool) {
-			asked = q
-			return agent, agent != ""
-		})
-		r, err := s.run(t.Context())
-		if err != nil || r.Admission.Reason != want || r.Route.AgentID != agent {
-			t.Errorf("%q: got %+v, %v", agent, r.Admission, err)
-		}
-		if diff := cmp.Diff(channel.RouteQuery{Channel: "fake", Peer: channel.Peer{Kind: channel.Direct, ID: "42"}}, asked); diff != "" {
-			t.Error(diff)
-		}
-	}
-}
-
-type router func(channel.RouteQuery) (string, bool)
-
-func (f router) Route(q channel.RouteQuery) (string, bool) { return f(q) }
 
 // CH-80
 func TestWhatIsBeingSentIsNotTakenForAMessage(t *testing.T) {

@@ -55,51 +55,6 @@ func TestAKernelWithAnAgentAloneAdmitsNobody(t *testing.T) {
 	}
 }
 
-// CH-02
-func TestATurnOfTheServerItselfPassesTheGatesOfPeople(t *testing.T) {
-	s := newScene()
-	s.trigger, s.facts.Access, s.facts.Sender = channel.TriggerSchedule, channel.AccessFacts{}, channel.SenderFacts{}
-	for range 2 { // CH-72: it has no claim, so that a second one is none of the same event
-		r, err := s.kernel.RunAssembled(t.Context(), s.meta(), s.Plan().(*channel.Assembled))
-		if err != nil || r.Outcome != channel.OutcomeVisible || r.Context.Trigger != channel.TriggerSchedule {
-			t.Fatalf("got %+v, %v", r, err)
-		}
-		for _, v := range r.Verdicts {
-			if v.State == channel.Blocked {
-				t.Errorf("the gate %s blocks", v.Gate)
-			}
-		}
-	}
-	if len(s.journal.states) != 0 {
-		t.Errorf("got the claims %q", s.journal.states)
-	}
-}
-
-// CH-01: assembled and prepared plans go the same way.
-func TestPlansOfBothKindsGoTheSameWay(t *testing.T) {
-	s := newScene()
-	if _, err := s.run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	p := newScene()
-	p.prepared = func(ctx context.Context, t *channel.Turn, a channel.Agent) (channel.DispatchResult, error) {
-		r, err := p.platformSends(ctx, t, a)
-		return r, err
-	}
-	if _, err := p.run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(s.calls, p.calls); diff != "" {
-		t.Error(diff)
-	}
-	if diff := cmp.Diff(s.phases(), p.phases()); diff != "" {
-		t.Error(diff)
-	}
-	if diff := cmp.Diff(s.journal.states, p.journal.states); diff != "" {
-		t.Error(diff)
-	}
-}
-
 // platformSends is the dispatch of a prepared plan: the agent has a sink whose sends are the dispatcher's own.
 func (s *scene) platformSends(ctx context.Context, t *channel.Turn, a channel.Agent) (channel.DispatchResult, error) {
 	own := *t
@@ -116,63 +71,6 @@ func (o *ownSink) Emit(ctx context.Context, kind channel.ReplyKind, p channel.Pa
 	b := channel.Block{Kind: kind, Payload: p}
 	_, err := o.Do(ctx, b, func(ctx context.Context) (channel.Receipt, error) { return o.p.Deliver(ctx, b) })
 	return err
-}
-
-// CH-04, CH-27
-func TestCancelingTheContextStopsTheTurn(t *testing.T) {
-	s := newScene()
-	ctx, cancel := context.WithCancelCause(t.Context())
-	gone := errors.New("gone away")
-	s.kernel.Agent = agent(func(ctx context.Context, _ *channel.Turn) (channel.DispatchResult, error) {
-		cancel(gone)
-		<-ctx.Done()
-		return channel.DispatchResult{}, ctx.Err()
-	})
-	r, err := s.run(ctx)
-	if err == nil || r.Outcome != channel.OutcomeCanceled {
-		t.Errorf("got %+v, %v", r.Outcome, err)
-	}
-	if diff := cmp.Diff([]string{"commit canceled"}, s.journal.states); diff != "" {
-		t.Error(diff)
-	}
-}
-
-// CH-05
-func TestQueuedIsCalledOnceHoweverOftenTheAgentSaysSo(t *testing.T) {
-	s := newScene()
-	s.kernel.Agent = agent(func(_ context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
-		if s.queued != 0 {
-			t.Error("the next event may come before this one has its place")
-		}
-		turn.Queued()
-		turn.Queued()
-		if s.queued != 1 {
-			t.Errorf("Queued was called %d times when the turn had its place", s.queued)
-		}
-		return channel.DispatchResult{NoReply: true}, nil
-	})
-	if _, err := s.run(t.Context()); err != nil || s.queued != 1 {
-		t.Errorf("Queued was called %d times, %v", s.queued, err)
-	}
-}
-
-// CH-06
-func TestATurnsIDHasRoomForAllOfThem(t *testing.T) {
-	s := newScene()
-	var inTurn string
-	s.kernel.Agent = agent(func(_ context.Context, t *channel.Turn) (channel.DispatchResult, error) {
-		inTurn = t.ID
-		return channel.DispatchResult{NoReply: true}, nil
-	})
-	r, err := s.run(t.Context())
-	if err != nil || r.TurnID != inTurn || len(r.TurnID) < 22 {
-		t.Errorf("got %q and %q, %v", r.TurnID, inTurn, err)
-	}
-	for _, tr := range s.traces {
-		if tr.TurnID != r.TurnID {
-			t.Errorf("the trace of %s has the id %q", tr.Stage, tr.TurnID)
-		}
-	}
 }
 
 // CH-11
@@ -201,34 +99,6 @@ func TestALaterStageTightensAndNeverLoosens(t *testing.T) {
 				t.Error(diff)
 			}
 		})
-	}
-}
-
-// CH-12
-func TestAnEventThatIsNoTurnIsHandled(t *testing.T) {
-	s := newScene()
-	s.class = channel.EventClass{Kind: channel.EventReaction}
-	r, err := s.run(t.Context())
-	if err != nil || r.Admission.Reason != channel.ReasonNotATurn || r.Class.Kind != channel.EventReaction || r.Outcome != channel.OutcomeBlocked {
-		t.Errorf("got %+v, %v", r, err)
-	}
-}
-
-// CH-13
-func TestAPlanThatStopsNeedsNothingElse(t *testing.T) {
-	for _, a := range []channel.Admission{
-		{Kind: channel.Drop, Reason: channel.ReasonUnsupported}, {Kind: channel.Handled, Reason: channel.ReasonChannelLocal, Detail: "edited"},
-	} {
-		s := newScene()
-		s.facts, s.plan = channel.Facts{}, a
-		r, err := s.run(t.Context())
-		if err != nil || r.Admission != a {
-			t.Errorf("got %+v, %v", r.Admission, err)
-		}
-		k := channel.Kernel{Agent: says("no")}
-		if r, err := k.RunAssembled(t.Context(), channel.Meta{}, &channel.Assembled{Common: channel.Common{Admission: a}}); err != nil || r.Admission != a {
-			t.Errorf("assembled: got %+v, %v", r.Admission, err)
-		}
 	}
 }
 
@@ -268,18 +138,6 @@ func TestAReasonThatThereIsNotIsAnErrorOfItsStage(t *testing.T) {
 	}
 }
 
-// CH-21
-func TestABlockedTurnWritesNoRowAndAsksNoAgent(t *testing.T) {
-	s := newScene()
-	s.facts.Access = channel.AccessFacts{}
-	if _, err := s.run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if slices.Contains(s.calls, "record") || slices.Contains(s.calls, "dispatch") {
-		t.Errorf("got the calls %q", s.calls)
-	}
-}
-
 // CH-22, CH-24
 func TestAFailureToRecordEndsTheTurnBeforeDispatch(t *testing.T) {
 	s := newScene()
@@ -312,35 +170,6 @@ func TestAFailureToRecordEndsTheTurnBeforeDispatch(t *testing.T) {
 		t.Errorf("got %q, expected a warning of its own failure", s.phases())
 	}
 }
-
-// CH-22
-func TestRecordSurvivesTheCallerForTenSeconds(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newScene()
-		ctx, cancel := context.WithCancel(t.Context())
-		began := time.Now()
-		s.kernel.Recorder = recorder(func(ctx context.Context, _ channel.Row) error {
-			cancel()
-			if ctx.Err() != nil {
-				t.Error("the caller's end has ended record")
-			}
-			<-ctx.Done()
-			return ctx.Err()
-		})
-		_, err := s.run(ctx)
-		if se, ok := errors.AsType[*channel.StageError](err); !ok || se.Stage != channel.StageRecord {
-			t.Errorf("got %v", err)
-		}
-		if took := time.Since(began); took != 10*time.Second {
-			t.Errorf("record took %v", took)
-		}
-	})
-}
-
-type recorder func(context.Context, channel.Row) error
-
-func (f recorder) Record(ctx context.Context, r channel.Row) error { return f(ctx, r) }
-func (recorder) LastRoute(context.Context, channel.Row) error      { return nil }
 
 // CH-23
 func TestRecordOptions(t *testing.T) {
@@ -422,27 +251,6 @@ func (r *rows) LastRoute(context.Context, channel.Row) error {
 
 func (r *rows) Owner(context.Context, string) (string, error) { return r.owner, nil }
 
-// CH-26
-func TestAPanicIsAnErrorAndItsStackIsLoggedAlone(t *testing.T) {
-	var log bytes.Buffer
-	s := newScene()
-	s.kernel.Log = slog.New(slog.NewTextHandler(&log, nil))
-	s.do = func(name string) error {
-		if name == "resolve" {
-			panic("canary")
-		}
-		return nil
-	}
-	_, err := s.run(t.Context())
-	p, ok := errors.AsType[*channel.PanicError](err)
-	if !ok || p.Value != "canary" || strings.Contains(err.Error(), "canary") || strings.Contains(err.Error(), "goroutine") {
-		t.Errorf("got %v", err)
-	}
-	if !strings.Contains(log.String(), "kernel_rules_test.go") {
-		t.Errorf("the log has no stack: %s", log.String())
-	}
-}
-
 // CH-28
 func TestAFailingObserverOrTracerChangesNothing(t *testing.T) {
 	var log bytes.Buffer
@@ -462,41 +270,6 @@ type tracer func(context.Context, string) (context.Context, func(error))
 
 func (f tracer) Span(ctx context.Context, name string) (context.Context, func(error)) {
 	return f(ctx, name)
-}
-
-// CH-123
-func TestATracerHasASpanForTheTurnAndOneForEachStage(t *testing.T) {
-	type key struct{}
-	var began, ended []string
-	s := newScene()
-	s.kernel.Tracer = tracer(func(ctx context.Context, name string) (context.Context, func(error)) {
-		parent, _ := ctx.Value(key{}).(string)
-		began = append(began, parent+"/"+name)
-		return context.WithValue(ctx, key{}, name), func(error) { ended = append(ended, name) }
-	})
-	within := ""
-	s.kernel.Agent = agent(func(ctx context.Context, _ *channel.Turn) (channel.DispatchResult, error) {
-		within, _ = ctx.Value(key{}).(string)
-		return channel.DispatchResult{NoReply: true}, nil
-	})
-	if _, err := s.run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	want := []string{"/turn"}
-	var last []string
-	for _, st := range stages {
-		want = append(want, "turn/"+string(st.stage))
-		last = append(last, string(st.stage))
-	}
-	if diff := cmp.Diff(want, began); diff != "" {
-		t.Error(diff)
-	}
-	if diff := cmp.Diff(append(last, "turn"), ended); diff != "" {
-		t.Error(diff)
-	}
-	if within != "dispatch" {
-		t.Errorf("the agent runs within the span %q", within)
-	}
 }
 
 // challenger is a scene that tells senders how to be paired.
@@ -1112,28 +885,6 @@ func TestOnlyTheWordsOfThoseWhoMayTalkWait(t *testing.T) {
 	}
 }
 
-// CH-194: group text that needs a mention.
-func TestAMentionBringsWhatWasSaidBefore(t *testing.T) {
-	s := newScene()
-	s.group(false)
-	s.facts.Access.Group.RequireMention = true
-	if r, err := s.run(t.Context()); err != nil || r.Admission.Reason != channel.ReasonMissingMention {
-		t.Fatalf("got %+v, %v", r.Admission, err)
-	}
-	s.facts.Access.Mentions.WasMentioned = true
-	s.in = &channel.Input{ID: "2", ConversationID: "42", SenderID: "42"}
-	s.facts.MessageID, s.facts.Message.RawBody = "2", "what was that?"
-	r, err := s.run(t.Context())
-	if err != nil || len(r.Context.InboundHistory) != 1 || r.Context.InboundHistory[0].Body != "hi" {
-		t.Fatalf("got %+v, %v", r.Context, err)
-	}
-	s.in = &channel.Input{ID: "3", ConversationID: "42", SenderID: "42"}
-	s.facts.MessageID = "3"
-	if r, err = s.run(t.Context()); err != nil || len(r.Context.InboundHistory) != 0 {
-		t.Errorf("got %+v, %v, expected that the history was consumed", r.Context.InboundHistory, err)
-	}
-}
-
 // CH-96
 func TestAReadyContextIsCheckedAndBringsItsOwnSnapshot(t *testing.T) {
 	s := newScene()
@@ -1220,36 +971,6 @@ func TestSendersAreToldAsTheSettingsSay(t *testing.T) {
 	}
 }
 
-// CH-125
-func TestAMessageThatIsAnsweredByNothingIsAWarning(t *testing.T) {
-	for name, test := range map[string]struct {
-		result channel.DispatchResult
-		set    func(*scene)
-		want   bool
-	}{
-		"nothing":           {want: true},
-		"no reply, said so": {result: channel.DispatchResult{NoReply: true}},
-		"deferred":          {result: channel.DispatchResult{Deferred: true}},
-		"mode none":         {set: func(s *scene) { s.facts.Reply.Mode = channel.ReplyNone }},
-		"of the server":     {set: func(s *scene) { s.trigger = channel.TriggerResume }},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := newScene()
-			if test.set != nil {
-				test.set(s)
-			}
-			s.kernel.Agent = agent(func(context.Context, *channel.Turn) (channel.DispatchResult, error) { return test.result, nil })
-			if _, err := s.run(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			got := slices.ContainsFunc(s.traces, func(tr channel.Trace) bool { return tr.Warning == "nothing_visible" })
-			if got != test.want {
-				t.Errorf("warned: %t", got)
-			}
-		})
-	}
-}
-
 // CH-123: whoever stops a turn, and a server that ends, are no errors of the server.
 func TestATurnThatWasCanceledIsNoErrorInTheLog(t *testing.T) {
 	reason := errors.New("the reader has gone")
@@ -1305,45 +1026,6 @@ type away struct{}
 func (away) Error() string     { return "the sessions cannot be reached" }
 func (away) ErrorCode() string { return turn.CodeOverloaded }
 
-// CH-104, CH-123
-func TestADenialIsInTheLogOnceAnHour(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var log bytes.Buffer
-		s := newScene()
-		s.kernel.Observer = channel.NewSlogObserver(slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelInfo})))
-		s.facts.Access = channel.AccessFacts{}
-		run := func(id, chat string) {
-			s.in = &channel.Input{ID: id, ConversationID: chat, SenderID: "42", RawText: "canary"}
-			s.facts.MessageID, s.facts.Conversation.ID = id, chat
-			s.facts.Message.RawBody = "canary"
-			if _, err := s.run(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-		}
-		run("1", "42")
-		run("2", "42")
-		run("3", "43")
-		time.Sleep(time.Hour - time.Second)
-		run("3a", "42")
-		if n := strings.Count(log.String(), "message denied"); n != 2 {
-			t.Errorf("there are %d lines before the hour is over, expected 2: %s", n, log.String())
-		}
-		time.Sleep(time.Second)
-		run("4", "42")
-		if n := strings.Count(log.String(), "message denied"); n != 3 {
-			t.Errorf("there are %d lines, expected 3: %s", n, log.String())
-		}
-		for _, want := range []string{"reason=no_policy", "setting=", "hint=", "level=INFO"} {
-			if !strings.Contains(log.String(), want) {
-				t.Errorf("the log has no %s: %s", want, log.String())
-			}
-		}
-		if strings.Contains(log.String(), "canary") {
-			t.Errorf("the log has words of somebody: %s", log.String())
-		}
-	})
-}
-
 // metrics counts.
 type metrics map[string]int
 
@@ -1392,3 +1074,32 @@ func TestBudgetsAreUsedByWhatPassedTheGates(t *testing.T) {
 		t.Errorf("got %+v, again after %v", r.Admission, r.RetryAfter)
 	}
 }
+
+// CH-22
+func TestRecordSurvivesTheCallerForTenSeconds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene()
+		ctx, cancel := context.WithCancel(t.Context())
+		began := time.Now()
+		s.kernel.Recorder = recorder(func(ctx context.Context, _ channel.Row) error {
+			cancel()
+			if ctx.Err() != nil {
+				t.Error("the caller's end has ended record")
+			}
+			<-ctx.Done()
+			return ctx.Err()
+		})
+		_, err := s.run(ctx)
+		if se, ok := errors.AsType[*channel.StageError](err); !ok || se.Stage != channel.StageRecord {
+			t.Errorf("got %v", err)
+		}
+		if took := time.Since(began); took != 10*time.Second {
+			t.Errorf("record took %v", took)
+		}
+	})
+}
+
+type recorder func(context.Context, channel.Row) error
+
+func (f recorder) Record(ctx context.Context, r channel.Row) error { return f(ctx, r) }
+func (recorder) LastRoute(context.Context, channel.Row) error      { return nil }

@@ -63,15 +63,4 @@ func facts(id, text string) channel.Facts {
 	}
 }
 
-func TestATurnThatIsAssembledEndsVisible(t *testing.T) {
-	k := &channel.Kernel{Agent: says("hello")}
-	var p platform
-	r, err := k.RunAssembled(t.Context(), channel.Meta{Channel: "fake"}, &channel.Assembled{
-		Common: channel.Common{Facts: facts("1", "hi")}, Delivery: &p,
-	})
-	if err != nil || r.Outcome != channel.OutcomeVisible || !r.Dispatched || len(p.said()) != 1 {
-		t.Fatalf("got %+v, %v, said %q", r, err, p.said())
-	}
-}
-
 var errTest = errors.New("it failed")

@@ -7,10 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/lingserve/lingserve/internal/backoff"
 )
 
 // Outbox holds blocks until they are sent, in order for each target, and with a store across restarts.
@@ -541,18 +542,8 @@ func (o *Outbox) later(s Sender, p *parcel, state ReceiptState, err error, last 
 			o.tell(slog.LevelError, "cannot write the outbox", p, slog.Any("error", err))
 		}
 	}
-	o.postpone(p, max(wait, backoff(max(p.out.Attempt, 1))))
+	o.postpone(p, max(wait, backoff.After(max(p.out.Attempt, 1), backoffFrom, backoffTo)))
 	return true
-}
-
-// backoff is how long to wait after the n-th attempt: at most twice as long each time, and all of it by chance (full jitter), so
-// that what has failed together is not tried together.
-func backoff(n int) time.Duration {
-	d := backoffTo
-	if n <= 10 {
-		d = min(d, backoffFrom<<(n-1))
-	}
-	return rand.N(d + 1)
 }
 
 // step stores that a block takes a step.

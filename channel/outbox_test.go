@@ -3,7 +3,6 @@ package channel
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -108,65 +107,26 @@ func durableTurn(t *testing.T, o *Outbox, d Delivery, turn, text string) (Dispat
 	return got, ds.came(), err
 }
 
-// CH-56: what is durable goes through the registered sender, and only final blocks do.
-func TestADurableBlockGoesThroughTheOutbox(t *testing.T) {
-	p, room := &post{}, &desk{}
-	o := openOutbox(t, OutboxOptions{}, p)
-	defer closeOutbox(t, o)
-	ds := newDeliveries(t.Context(), &Kernel{Outbox: o}, turnOf(lasting{desk: room}))
-	speak(t, ds, ReplyBlock, "a")
-	speak(t, ds, ReplyFinal, "b")
-	got, err := ds.end(nil)
-	if err != nil || got.Block != 1 || got.Final != 1 {
-		t.Errorf("%v, %+v", err, got)
-	}
-	if diff := cmp.Diff([]string{"send a"}, room.said()); diff != "" {
-		t.Errorf("directly (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff([]string{"t:2 b 1"}, p.said()); diff != "" {
-		t.Errorf("durable (-want +got):\n%s", diff)
-	}
-	if len(o.Pending()) != 0 {
-		t.Errorf("pending: %v", o.Pending())
-	}
-}
-
-// CH-57: before anything is written there is a way back, and after it none.
-func TestWhatASenderCannotDoIsDeliveredDirectly(t *testing.T) {
-	for name, row := range map[string]struct {
-		sender Sender
-		needs  Capabilities
-		direct bool
-		fails  bool
-	}{
-		"it can":                {&post{}, Capabilities{Thread: true}, false, false},
-		"it lacks threads":      {&post{lacks: Capabilities{Thread: true}}, Capabilities{Thread: true}, true, false},
-		"nobody is registered":  {nil, Capabilities{}, true, false},
-		"it cannot say":         {&post{canErr: errors.New("no answer")}, Capabilities{}, false, true},
-		"it refuses afterwards": {&post{answer: func(Outbound) (Receipt, error) { return Receipt{}, &NotSentError{Err: errors.New("400")} }}, Capabilities{}, false, true},
-	} {
+// CH-57: a reply that a crash can lose is better than none.
+func TestWhatTheOutboxCannotTakeIsDeliveredDirectly(t *testing.T) {
+	for name, p := range map[string]*post{"nobody is registered": {}, "it lacks threads": {lacks: Capabilities{Thread: true}}, "it is full": {answer: unsent(100)}} {
 		t.Run(name, func(t *testing.T) {
-			o, room := openOutbox(t, OutboxOptions{}, row.sender), &desk{}
+			var sender Sender
+			if name != "nobody is registered" {
+				sender = p
+			}
+			o, room := openOutbox(t, OutboxOptions{MaxBlocks: 1}, sender), &desk{}
 			defer closeOutbox(t, o)
-			_, _, err := durableTurn(t, o, lasting{room, row.needs}, "t", "a")
-			if (err != nil) != row.fails || (len(room.said()) == 1) != row.direct {
-				t.Errorf("%v, directly sent %q", err, room.said())
+			for i := range 2 {
+				if _, _, err := durableTurn(t, o, lasting{room, Capabilities{Thread: true}}, fmt.Sprint(i), fmt.Sprint(i)); err != nil {
+					t.Error(err)
+				}
+			}
+			if said := room.said(); len(said)+len(p.said()) != 2 || said[len(said)-1] != "send 1" {
+				t.Errorf("directly %q", said)
 			}
 		})
 	}
-	t.Run("it is full", func(t *testing.T) {
-		p := &post{answer: unsent(100)}
-		o, room := openOutbox(t, OutboxOptions{MaxBlocks: 1}, p), &desk{}
-		defer closeOutbox(t, o)
-		for i := range 2 {
-			if _, _, err := durableTurn(t, o, lasting{desk: room}, fmt.Sprint(i), "a"); err != nil {
-				t.Error(err)
-			}
-		}
-		if len(p.said()) != 1 || len(room.said()) != 1 {
-			t.Errorf("outbox %q, directly %q", p.said(), room.said())
-		}
-	})
 }
 
 // CH-58: again with backoff, and the turn is queued meanwhile.
@@ -194,47 +154,6 @@ func TestAnUnsentBlockIsTriedAgainWithBackoff(t *testing.T) {
 		}
 		if o.Holds("event-t") {
 			t.Error("it is still held")
-		}
-	})
-}
-
-// CH-183: a wait may be any up to the most.
-func TestWaitsAreJitteredInFull(t *testing.T) {
-	for n, most := range map[int]time.Duration{1: 2 * time.Second, 3: 8 * time.Second, 40: 30 * time.Minute} {
-		var low, high int
-		for range 1000 {
-			switch d := backoff(n); {
-			case d < 0 || d > most:
-				t.Fatalf("attempt %d: %v", n, d)
-			case d < most/4:
-				low++
-			case d > most*3/4:
-				high++
-			}
-		}
-		if low == 0 || high == 0 {
-			t.Errorf("attempt %d: %d short waits and %d long ones", n, low, high)
-		}
-	}
-}
-
-// CH-58, FT-33: what the platform asks for is waited for.
-func TestRetryAfterIsTheLeastThatIsWaited(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := &post{}
-		p.answer = func(out Outbound) (Receipt, error) {
-			if out.Attempt == 1 {
-				return Receipt{}, &NotSentError{Err: errors.New("429"), Retryable: true, RetryAfter: 5 * time.Minute}
-			}
-			return Receipt{}, nil
-		}
-		o := openOutbox(t, OutboxOptions{}, p)
-		o.Start()
-		_, _, _ = durableTurn(t, o, lasting{desk: &desk{}}, "t", "a")
-		time.Sleep(time.Hour)
-		closeOutbox(t, o)
-		if len(p.at) != 2 || p.at[1].Sub(p.at[0]) != 5*time.Minute {
-			t.Errorf("sent at %v", p.at)
 		}
 	})
 }
@@ -388,200 +307,6 @@ func TestTheGatesAreAskedBeforeARetry(t *testing.T) {
 	})
 }
 
-// CH-80: sends of the outbox are marked, too.
-func TestRetriesAreMarkedForTheirEcho(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		marks := newEcho()
-		p := &post{answer: func(out Outbound) (Receipt, error) {
-			if out.Attempt == 1 {
-				return Receipt{}, later("503")
-			}
-			if !marks.byText("fake", "", "c", "hello") {
-				t.Error("the text is not marked")
-			}
-			return Receipt{MessageIDs: []string{"77"}}, nil
-		}}
-		o := openOutbox(t, OutboxOptions{}, p)
-		o.bind(nil, marks, nil)
-		o.Start()
-		s := turnOf(lasting{desk: &desk{}})
-		s.Origin.Conversation.ID = "c"
-		ds := newDeliveries(t.Context(), &Kernel{Outbox: o}, s)
-		speak(t, ds, ReplyFinal, "hello")
-		_, _ = ds.end(nil)
-		time.Sleep(time.Minute)
-		closeOutbox(t, o)
-		if !marks.byID("fake", "", "c", "77") {
-			t.Error("the id is not marked")
-		}
-	})
-}
-
-func TestCloseWaitsForWhatIsBeingSentAndNoLonger(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := &stuck{}
-		o := openOutbox(t, OutboxOptions{}, p)
-		o.Start()
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			_, came, _ := durableTurn(t, o, lasting{desk: &desk{}}, "t", "a")
-			if !came.Unknown {
-				t.Errorf("%+v", came)
-			}
-		}()
-		synctest.Wait()
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-		defer cancel()
-		start := time.Now()
-		if err := o.Close(ctx); err != nil {
-			t.Error(err)
-		}
-		if took := time.Since(start); took != 5*time.Second {
-			t.Errorf("closed after %v", took)
-		}
-		<-done
-	})
-}
-
-// stuck sends until it is told to stop.
-type stuck struct{ post }
-
-func (*stuck) Send(ctx context.Context, _ Outbound) (Receipt, error) {
-	<-ctx.Done()
-	return Receipt{}, ctx.Err()
-}
-
-// CH-56, CH-192: the outbox at each point where a process can end.
-func TestABlockAfterACrash(t *testing.T) {
-	for name, row := range map[string]struct {
-		when   string // the process ends: "prepared", "sending", "sent", "unsent"
-		sender func(*post) Sender
-		again  int // sends after the restart
-	}{
-		"before the send":                            {"prepared", func(p *post) Sender { return p }, 1},
-		"between send and receipt":                   {"sending", func(p *post) Sender { return p }, 0},
-		"between send and receipt, the key is known": {"sending", func(p *post) Sender { return keyed{p} }, 1},
-		"between send and receipt, it was sent":      {"sending", func(p *post) Sender { return asked{p, func(Outbound) (Receipt, error) { return Receipt{}, nil }} }, 0},
-		"between send and receipt, it was not sent": {"sending", func(p *post) Sender {
-			return asked{p, func(Outbound) (Receipt, error) { return Receipt{State: NotSent}, nil }}
-		}, 1},
-		"after the receipt":                            {"sent", func(p *post) Sender { return p }, 0},
-		"after a receipt that says that it is to wait": {"unsent", func(p *post) Sender { return p }, 1},
-	} {
-		t.Run(name, func(t *testing.T) {
-			dir, after := newDisk(), (*disk)(nil)
-			p := &post{answer: func(Outbound) (Receipt, error) {
-				if row.when == "sending" {
-					after = crash(dir)
-				}
-				if row.when == "unsent" {
-					return Receipt{}, later("503")
-				}
-				return Receipt{}, nil
-			}}
-			o := openOutbox(t, OutboxOptions{Store: dir}, p)
-			if row.when == "prepared" {
-				out := Outbound{Channel: "fake", TurnID: "t", Event: "event-t", Sender: "fake", Block: Block{Kind: ReplyFinal, Key: "t:1", Payload: Payload{Text: "a"}, Target: ReplyPlanFacts{To: "c", MessageThreadID: Some("7"), ReplyToID: None}}}
-				if _, err := o.put(t.Context(), out); err != nil {
-					t.Fatal(err)
-				}
-			} else {
-				_, _, _ = durableTurn(t, o, lasting{desk: &desk{}}, "t", "a")
-			}
-			if after == nil {
-				after = crash(dir)
-			}
-			closeOutbox(t, o)
-
-			synctest.Test(t, func(t *testing.T) {
-				p := &post{}
-				o := openOutbox(t, OutboxOptions{Store: after}, nil)
-				// CH-74: of what was being sent, the ledger knows as much.
-				if held := o.Holds("event-t"); held != (row.when == "prepared" || row.when == "unsent") {
-					t.Errorf("held after the restart: %v", held)
-				}
-				if row.when == "sending" { // a door may look in the moment in which the outbox gives it up
-					o.mu.Lock()
-					for _, p := range o.blocks {
-						p.busy = true
-					}
-					o.mu.Unlock()
-					if o.Holds("event-t") {
-						t.Error("held while it is given up")
-					}
-					o.mu.Lock()
-					for _, p := range o.blocks {
-						p.busy = false
-					}
-					o.mu.Unlock()
-				}
-				o.Start()
-				time.Sleep(10 * time.Second)
-				if len(p.said()) != 0 {
-					t.Error("sent before its channel is there")
-				}
-				o.Register("fake", row.sender(p))
-				if held := o.Holds("event-t"); row.again > 0 && !held {
-					t.Error("not held, but it is to be sent")
-				}
-				time.Sleep(time.Hour)
-				if len(p.said()) != row.again || len(o.Pending()) != 0 {
-					t.Errorf("sent %q, pending %v; want %d sends", p.said(), o.Pending(), row.again)
-				}
-				// A door that looks only now must not run the event again.
-				if held := o.Holds("event-t"); row.again > 0 && !held {
-					t.Error("not held any more, though it was answered")
-				}
-				closeOutbox(t, o)
-				if left := after.on(); left != "" {
-					t.Errorf("left on the disk: %q", left)
-				}
-			})
-		})
-	}
-}
-
-// CH-56: what is kept is as it was, a target that is none on purpose too.
-func TestTheOutboxKeepsABlockAsItIs(t *testing.T) {
-	dir := newDisk()
-	want := Outbound{
-		Channel: "fake", Account: "a", TurnID: "t", Event: "e", Sender: "fake@a",
-		Origin: Origin{Sender: SenderFacts{ID: "42", Roles: []string{"r"}}, Conversation: ConversationFacts{Kind: Group, ID: "c"}},
-		Block: Block{
-			Kind: ReplyFinal, Seq: 3, Key: "t:3", Preview: &Receipt{MessageIDs: []string{"9"}},
-			Payload: Payload{Text: "<&>\u2028\n", Silent: true, Media: []MediaFact{{Path: "x", Kind: MediaImage}}},
-			Target:  ReplyPlanFacts{To: "c", ReplyToID: None, MessageThreadID: Some("7"), Mode: ReplyThread},
-		},
-	}
-	o := openOutbox(t, OutboxOptions{Store: dir}, nil)
-	id, err := o.put(t.Context(), want)
-	if err != nil {
-		t.Fatal(err)
-	}
-	closeOutbox(t, o)
-	o = openOutbox(t, OutboxOptions{Store: dir}, nil)
-	defer closeOutbox(t, o)
-	if diff := cmp.Diff(want, o.blocks[id].out, cmp.AllowUnexported(Opt{})); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-}
-
-func TestOptsInJSON(t *testing.T) {
-	for name, o := range map[string]Opt{"unset": {}, "none": None, "a value": Some("7")} {
-		t.Run(name, func(t *testing.T) {
-			data, err := json.Marshal(o)
-			if err != nil {
-				t.Fatal(err)
-			}
-			got := Some("before")
-			if err := json.Unmarshal(data, &got); err != nil || got != o {
-				t.Errorf("%s: %+v, %v", data, got, err)
-			}
-		})
-	}
-}
-
 // outdatedLedger takes no mark: another process has the event.
 type outdatedLedger struct{ keptLedger }
 
@@ -589,9 +314,9 @@ func (*outdatedLedger) Sending(context.Context, string) error { return errors.Ne
 
 // CH-73, CH-74: what may not be sent now is not sent later either.
 func TestABlockOfAnEventThatSomebodyElseHasIsNotKept(t *testing.T) {
-	dir := newDisk()
 	p := &post{}
-	o := openOutbox(t, OutboxOptions{Store: dir}, p)
+	o := openOutbox(t, OutboxOptions{}, p)
+	defer closeOutbox(t, o)
 	s := turnOf(lasting{desk: &desk{}})
 	s.Ledger, s.Event = &outdatedLedger{}, "e"
 	ds := newDeliveries(t.Context(), &Kernel{Outbox: o}, s)
@@ -601,12 +326,5 @@ func TestABlockOfAnEventThatSomebodyElseHasIsNotKept(t *testing.T) {
 	}
 	if len(o.Pending()) != 0 || o.Holds("e") {
 		t.Errorf("the outbox has %v, expected nothing", o.Pending())
-	}
-	closeOutbox(t, o)
-	again := openOutbox(t, OutboxOptions{Store: dir}, p)
-	defer closeOutbox(t, again)
-	again.Start()
-	if len(p.said()) != 0 || len(again.Pending()) != 0 {
-		t.Errorf("%q was sent, and %v waits", p.said(), again.Pending())
 	}
 }

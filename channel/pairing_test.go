@@ -169,29 +169,6 @@ func TestSomebodyWithoutAnIDCannotBePaired(t *testing.T) {
 	}
 }
 
-// CH-101: a command beside the server, on the same folder.
-func TestPairsOnDiskAreSeenByOtherProcessesAtOnce(t *testing.T) {
-	dir := vfs.At(t.TempDir())
-	server := channel.NewPairs(openTexts(t, openEngine(t, dir, file.Options{}), channel.PairTable))
-	operator := channel.NewPairs(openTexts(t, openEngine(t, dir, file.Options{Beside: true}), channel.PairTable))
-	if all, err := operator.List(t.Context()); len(all) != 0 || err != nil {
-		t.Errorf("before anybody asks: %v, %v", all, err)
-	}
-	code, _ := ask(t, server, "42")
-	if _, err := operator.Approve(t.Context(), "", code); err != nil {
-		t.Fatal(err)
-	}
-	if !paired(t, server, "telegram", "", "42") {
-		t.Error("the server does not see the pair")
-	}
-	if _, err := operator.Remove(t.Context(), "telegram", "", "42"); err != nil {
-		t.Fatal(err)
-	}
-	if paired(t, server, "telegram", "", "42") {
-		t.Error("the server still sees it")
-	}
-}
-
 // replaceTexts replaces all texts whose names begin with prefix.
 func replaceTexts(t *testing.T, s channel.Texts, prefix, text string) {
 	t.Helper()
@@ -206,16 +183,6 @@ func replaceTexts(t *testing.T, s channel.Texts, prefix, text string) {
 		if err := s.Change(t.Context(), name, func([]byte) ([]byte, error) { return []byte(text), nil }); err != nil {
 			t.Fatal(err)
 		}
-	}
-}
-
-func TestARequestFromAClockThatWasSetBackIsOver(t *testing.T) {
-	store := channel.NewTexts(0)
-	p := channel.NewPairs(store)
-	first, _ := ask(t, p, "42")
-	replaceTexts(t, store, "request-", fmt.Sprintf(`{"channel":"telegram","sender":"42","at":%q,"code":%q}`, time.Now().Add(2*time.Hour).Format(time.RFC3339), first))
-	if next, tell := ask(t, p, "42"); !tell || next == first {
-		t.Errorf("got %q, %t", next, tell)
 	}
 }
 

@@ -87,23 +87,6 @@ func TestDC_15_QuestionsAreSettledAndTheSignIsRemoved(t *testing.T) {
 	}
 }
 
-// DC-15: a turn that observes, and a channel without buttons, are told of no decision.
-func TestDC_15_WithoutButtonsNothingIsSettled(t *testing.T) {
-	k := &desk{}
-	observing := turnOf(settling{k})
-	observing.Observing = true
-	for _, s := range []sending{observing, turnOf(k)} {
-		d := newDeliveries(t.Context(), &Kernel{}, s)
-		if err := d.Emit(t.Context(), ReplyTool, Payload{Decided: &Decided{ID: "q"}}); err != nil {
-			t.Error(err)
-		}
-		_, _ = d.end(nil)
-	}
-	if got := k.said(); len(got) != 0 {
-		t.Errorf("%q", got)
-	}
-}
-
 // decider is an agent that takes presses.
 type decider struct{ pressed []Press }
 

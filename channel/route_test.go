@@ -62,18 +62,6 @@ func TestNoRuleIsNoRoute(t *testing.T) {
 	}
 }
 
-func TestGroupsOfARuleAreGroupsAndChannels(t *testing.T) {
-	table, err := channel.NewRoutes([]channel.Rule{{Kind: channel.Group, Agent: "a"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for kind, want := range map[channel.ChatType]bool{channel.Direct: false, channel.Group: true, channel.Broadcast: true} {
-		if _, ok := table.Route(channel.RouteQuery{Peer: channel.Peer{Kind: kind}}); ok != want {
-			t.Errorf("%s: %t", kind, ok)
-		}
-	}
-}
-
 func TestRulesThatCannotBeAreAnError(t *testing.T) {
 	for name, test := range map[string]struct {
 		rules []channel.Rule

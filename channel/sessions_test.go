@@ -1,10 +1,6 @@
 package channel_test
 
 import (
-	"bytes"
-	"context"
-	"log/slog"
-	"strings"
 	"testing"
 	"time"
 
@@ -103,55 +99,5 @@ func TestOnlyTheOwnerOfAMainSessionChangesItsLastRoute(t *testing.T) {
 	said(s, "bob")
 	if got := last(s, "main"); got != "bob" {
 		t.Errorf("after it was erased, the last route is to %q, expected who came first", got)
-	}
-}
-
-// countedTexts are texts that count their changes.
-type countedTexts struct {
-	channel.Texts
-	changes int
-}
-
-func (c *countedTexts) Change(ctx context.Context, name string, do func([]byte) ([]byte, error)) error {
-	return c.Texts.Change(ctx, name, func(text []byte) ([]byte, error) {
-		next, err := do(text)
-		if !bytes.Equal(text, next) {
-			c.changes++
-		}
-		return next, err
-	})
-}
-
-// A message that comes from where the one before came from is no reason to write.
-func TestARouteThatHasNotChangedIsNotWrittenAgain(t *testing.T) {
-	store := &countedTexts{Texts: channel.NewTexts(0)}
-	s, r := channel.NewSessions(store, nil), topicRow("s", "1")
-	for range 2 {
-		if err := s.LastRoute(t.Context(), r); err != nil {
-			t.Fatal(err)
-		}
-		r.At, r.Reply.ReplyToID = r.At.Add(time.Hour), channel.Some("8")
-	}
-	if store.changes != 1 {
-		t.Errorf("it was written %d times, expected once", store.changes)
-	}
-}
-
-// CH-98, for sessions.
-func TestADamagedSessionIsForgottenWithAWarning(t *testing.T) {
-	for name, text := range map[string]string{"no JSON": "{", "another's": `{"session":"x","owner":"eve"}`, "empty": ""} {
-		store := channel.NewTexts(0)
-		if err := channel.NewSessions(store, nil).LastRoute(t.Context(), topicRow("s", "1")); err != nil {
-			t.Fatal(err)
-		}
-		replaceTexts(t, store, "", text)
-		var log strings.Builder
-		s := channel.NewSessions(store, slog.New(slog.NewTextHandler(&log, nil)))
-		if _, ok, err := s.Last(t.Context(), "s"); ok || err != nil || !strings.Contains(log.String(), "WARN") {
-			t.Errorf("%s: got %v, %v, logged %q", name, ok, err, log.String())
-		}
-		if owner, err := s.Owner(t.Context(), "s"); owner != "" || err != nil {
-			t.Errorf("%s: owned by %q, %v", name, owner, err)
-		}
 	}
 }

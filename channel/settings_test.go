@@ -44,42 +44,6 @@ func TestTheTableOfSettingsIsWhole(t *testing.T) {
 	}
 }
 
-// Every setting that is set says so in its own field, and in no other one.
-func TestASettingSetsOneFieldOfItsOwn(t *testing.T) {
-	fields := map[string]string{}
-	for _, s := range channel.SettingsTable() {
-		var p channel.Place
-		value := "x"
-		switch {
-		case len(s.OneOf) > 0:
-			value = s.OneOf[0]
-		case s.Kind() == "true or false":
-			value = "true"
-		case s.Kind() == "duration":
-			value = "1s"
-		case s.Kind() == "number":
-			value = "3"
-		case s.Kind() == "time zone":
-			value = "Europe/Berlin"
-		}
-		if err := s.Set(&p, value); err != nil {
-			t.Fatalf("%s: %v", s.Key, err)
-		}
-		var changed []string
-		v := reflect.ValueOf(p)
-		for i := range v.NumField() {
-			if !v.Field(i).IsZero() {
-				changed = append(changed, v.Type().Field(i).Name)
-			}
-		}
-		if len(changed) != 1 || fields[changed[0]] != "" {
-			t.Errorf("%s sets %v, as %s does", s.Key, changed, fields[changed[0]])
-			continue
-		}
-		fields[changed[0]] = s.Key
-	}
-}
-
 func TestSettingsSayWhatTheyExpect(t *testing.T) {
 	find := func(key string) channel.Setting {
 		table := channel.SettingsTable()

@@ -2,13 +2,10 @@ package channel_test
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -17,7 +14,6 @@ import (
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/channel/journaltest"
 	"github.com/lingserve/lingserve/internal/vfs"
-	"github.com/lingserve/lingserve/internal/vfs/vfstest"
 	"github.com/lingserve/lingserve/store"
 	"github.com/lingserve/lingserve/store/file"
 )
@@ -141,201 +137,5 @@ func TestTextsInATableAreBounded(t *testing.T) {
 		if got := w.Snapshot(t.Context(), at(i), 0).Entries; len(got) != want {
 			t.Errorf("in the window %d wait %d messages, expected %d", i, len(got), want)
 		}
-	}
-}
-
-// CH-98, ST-15: a window whose record is damaged on the disk is empty, with a warning; a pair is an error.
-func TestADamagedRecordCostsATextAndNothingElse(t *testing.T) {
-	dir := t.TempDir()
-	var log bytes.Buffer
-	e := openEngine(t, vfs.At(dir), file.Options{})
-	windows, err := channel.OpenTexts(t.Context(), e, channel.WindowTable, slog.New(slog.NewTextHandler(&log, nil)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	w, p := channel.NewWindow(windows, channel.WindowOptions{}), channel.NewPairs(openTexts(t, e, channel.PairTable))
-	keep(t, w, waits("1", "canary"))
-	code, _ := ask(t, p, "42")
-	if _, err := p.Approve(t.Context(), "", code); err != nil {
-		t.Fatal(err)
-	}
-	for name, text := range map[string]string{"windows.table": "canary", "pairs.table": `"sender":"42"`} {
-		path := filepath.Join(dir, name)
-		f, err := os.OpenFile(path, os.O_RDWR, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		all, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := f.WriteAt([]byte{'X'}, int64(bytes.LastIndex(all, []byte(text)))); err != nil {
-			t.Fatal(err)
-		}
-		if err := f.Close(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if got := look(t, w); got != nil || strings.Count(log.String(), "level=WARN") != 1 {
-		t.Errorf("%q wait, logged:\n%s", got, log.String())
-	}
-	keep(t, w, waits("2", "again"))
-	if got := look(t, w); !slices.Equal(got, []string{"again"}) {
-		t.Errorf("%q wait, expected [again]", got)
-	}
-	if ok, err := p.Paired(t.Context(), "telegram", "", "42"); ok || err == nil {
-		t.Errorf("paired is %v, %v, expected an error", ok, err)
-	}
-}
-
-// openOn opens a table on a disk, and mends the disk if that fails.
-func openOn(t *testing.T, d *vfstest.Disk, o channel.TextTable) (store.Engine, channel.Texts) {
-	t.Helper()
-	for range 2 {
-		e, err := file.Open(d.Dir, file.Options{})
-		if err == nil {
-			s, err := channel.OpenTexts(t.Context(), e, o, nil)
-			if err == nil {
-				return e, s
-			}
-			_ = e.Close()
-		}
-		d.Mend()
-	}
-	t.Fatal("the table cannot be opened")
-	return nil, nil
-}
-
-// Each call of the sessions to their disk fails once, and with all calls after it: a main session has one owner.
-func TestEachCallOfTheSessionsToTheDiskMayFail(t *testing.T) {
-	vfstest.Each(t, func(t *testing.T, d *vfstest.Disk) {
-		ctx := t.Context()
-		main := func(sender string) channel.Row {
-			r := topicRow("s", "1")
-			r.Sender, r.Route.MainSessionKey, r.Conversation.Kind = sender, "main", channel.Direct
-			return r
-		}
-		owner := ""
-		for _, sender := range []string{"one", "two"} {
-			e, texts := openOn(t, d, channel.SessionTable)
-			s := channel.NewSessions(texts, nil)
-			if s.Record(ctx, main(sender)) == nil && owner == "" {
-				owner = sender
-			}
-			if is, err := s.Owner(ctx, "main"); err == nil {
-				if owner == "" { // it was kept, and reported as failed
-					owner = is
-				}
-				if is != owner {
-					t.Errorf("the owner was %q, and is %q", owner, is)
-				}
-			}
-			_ = e.Close()
-		}
-		e, texts := openOn(t, d.Crash(false), channel.SessionTable)
-		s := channel.NewSessions(texts, nil)
-		if is, err := s.Owner(ctx, "main"); err != nil || is != owner {
-			t.Errorf("the owner was %q, and is %q after the process died, %v", owner, is, err)
-		}
-		if err := s.Forget(ctx, "main"); err != nil {
-			t.Error(err)
-		}
-		if is, err := s.Owner(ctx, "main"); err != nil || is != "" {
-			t.Errorf("a session that is forgotten has the owner %q, %v", is, err)
-		}
-		if err := e.Close(); err != nil {
-			t.Error(err)
-		}
-		if open := d.Open(); len(open) > 0 {
-			t.Errorf("open after Close: %q", open)
-		}
-	})
-}
-
-// Each call of the pairs to their disk fails once, and with all calls after it. A code that was told is good, who was paired stays
-// paired, who was removed stays removed, also after a loss of power.
-func TestEachCallOfPairsToTheDiskMayFail(t *testing.T) { // CH-101
-	vfstest.Each(t, func(t *testing.T, d *vfstest.Disk) {
-		ctx := t.Context()
-		after := func(power bool, do func(p *channel.Pairs)) {
-			e, texts := openOn(t, d.Crash(power), channel.PairTable)
-			do(channel.NewPairs(texts))
-			if err := e.Close(); err != nil {
-				t.Error(err)
-			}
-		}
-		e, texts := openOn(t, d, channel.PairTable)
-		p := channel.NewPairs(texts)
-		// By sender, whether they may be paired: as it was reported last, and as a change since then would have it that was reported as failed.
-		may := map[string][]bool{"a": {false}, "b": {false}, "c": {false}}
-		changed := func(sender string, paired bool, err error) {
-			if err != nil {
-				may[sender] = append(may[sender], paired)
-			} else {
-				may[sender] = []bool{paired}
-			}
-			look := func(p *channel.Pairs, when string) {
-				for sender, states := range may {
-					paired, err := p.Paired(ctx, "fake", "", sender)
-					if (err == nil || when != "") && !slices.Contains(states, paired) {
-						t.Errorf("%s: %s is paired: %v, %v, expected one of %v", when, sender, paired, err, states)
-					}
-				}
-			}
-			look(p, "")
-			after(false, func(p *channel.Pairs) { look(p, "the process died") })
-			after(true, func(p *channel.Pairs) { look(p, "the power went") })
-		}
-		pair := func(sender string) bool {
-			code, tell, err := p.Request(ctx, "fake", "", channel.SenderFacts{ID: sender})
-			if err != nil || code == "" {
-				return false
-			}
-			if tell {
-				after(true, func(p *channel.Pairs) {
-					if _, err := p.Approve(ctx, "fake", code); err != nil {
-						t.Errorf("%s was told a code, and with it: %v", sender, err)
-					}
-				})
-			}
-			_, err = p.Approve(ctx, "fake", code)
-			if errors.Is(err, channel.ErrNoCode) {
-				t.Errorf("%s was told a code, and it is unknown", sender)
-			}
-			changed(sender, true, err)
-			return err == nil
-		}
-		remove := func(sender string) bool {
-			_, err := p.Remove(ctx, "fake", "", sender)
-			changed(sender, false, err)
-			return err == nil
-		}
-		pair("a")
-		pair("b")
-		remove("a")
-		remove("a") // once more
-		_ = e.Close()
-		d.Mend()
-		e, texts = openOn(t, d, channel.PairTable)
-		p = channel.NewPairs(texts)
-		if !remove("b") || !pair("c") {
-			t.Error("the pairs do not go on with the disk back")
-		}
-		if err := e.Close(); err != nil {
-			t.Error(err)
-		}
-		if open := d.Open(); len(open) > 0 {
-			t.Errorf("open after Close: %q", open)
-		}
-	})
-}
-
-func BenchmarkRecord(b *testing.B) {
-	w := channel.NewWindow(openTexts(b, openEngine(b, vfs.At(b.TempDir()), file.Options{}), channel.WindowTable), channel.WindowOptions{})
-	b.ReportAllocs()
-	i := 0
-	for b.Loop() {
-		keep(b, w, waits(fmt.Sprint(i), fmt.Sprint(i, strings.Repeat("x", 100))))
-		i++
 	}
 }

@@ -2,11 +2,13 @@ package channel
 
 import (
 	"bytes"
-	"container/list"
 	"context"
 	"fmt"
+	"math"
 	"strings"
 	"sync"
+
+	"github.com/hashicorp/golang-lru/v2/simplelru"
 )
 
 // Texts keeps small texts by name: [NewTexts] in memory, [OpenTexts] in a table. Several goroutines, and processes with the same table, may
@@ -23,40 +25,32 @@ type Texts interface {
 
 // memoryTexts are Texts of one process.
 type memoryTexts struct {
-	most int
-
 	mu    sync.Mutex
-	known map[string]*list.Element
-	order list.List // of *memoryText; the one that was changed longest ago is in front
-}
-
-type memoryText struct {
-	name string
-	text []byte
+	known *simplelru.LRU[string, []byte]
 }
 
 // NewTexts returns Texts in memory. Beyond most, the text that was changed longest ago goes; 0 is no bound.
-func NewTexts(most int) Texts { return &memoryTexts{most: most, known: map[string]*list.Element{}} }
+func NewTexts(most int) Texts {
+	if most <= 0 {
+		most = math.MaxInt
+	}
+	known, _ := simplelru.NewLRU[string, []byte](most, nil) // it fails for a size below 1 only
+	return &memoryTexts{known: known}
+}
 
 // Load implements [Texts].
 func (m *memoryTexts) Load(_ context.Context, name string) ([]byte, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.loadLocked(name), nil
-}
-
-func (m *memoryTexts) loadLocked(name string) []byte {
-	if e := m.known[name]; e != nil {
-		return e.Value.(*memoryText).text
-	}
-	return nil
+	text, _ := m.known.Peek(name)
+	return text, nil
 }
 
 // Change implements [Texts]. do must not use the same Texts.
 func (m *memoryTexts) Change(_ context.Context, name string, do func([]byte) ([]byte, error)) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	old := m.loadLocked(name)
+	old, _ := m.known.Peek(name)
 	next, err := do(old)
 	if err == nil {
 		err = checkText(next)
@@ -64,21 +58,12 @@ func (m *memoryTexts) Change(_ context.Context, name string, do func([]byte) ([]
 	if err != nil || sameText(old, next) {
 		return err
 	}
-	if e := m.known[name]; e != nil {
-		m.removeLocked(e)
-	}
 	if next == nil {
-		return nil
-	}
-	m.known[name] = m.order.PushBack(&memoryText{name, next})
-	if m.most > 0 && m.order.Len() > m.most {
-		m.removeLocked(m.order.Front())
+		m.known.Remove(name)
+	} else {
+		m.known.Add(name, next)
 	}
 	return nil
-}
-
-func (m *memoryTexts) removeLocked(e *list.Element) {
-	delete(m.known, m.order.Remove(e).(*memoryText).name)
 }
 
 // All implements [Texts].
@@ -86,9 +71,9 @@ func (m *memoryTexts) All(_ context.Context, prefix string) (map[string][]byte, 
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	all := map[string][]byte{}
-	for name, e := range m.known {
+	for _, name := range m.known.Keys() {
 		if strings.HasPrefix(name, prefix) {
-			all[name] = e.Value.(*memoryText).text
+			all[name], _ = m.known.Peek(name)
 		}
 	}
 	return all, nil

@@ -2,9 +2,7 @@ package channel_test
 
 import (
 	"errors"
-	"fmt"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -30,39 +28,6 @@ func at(p channel.ChannelPlace) channel.Configuration {
 
 func group(id string) channel.PolicyQuery {
 	return channel.PolicyQuery{Channel: "telegram", Conversation: id, Kind: channel.Group}
-}
-
-// As much as somebody has to write: the owner in private, everybody in groups that mention the agent.
-func TestALittleConfigurationIsEnough(t *testing.T) {
-	s := tree(t, at(channel.ChannelPlace{AccountPlace: channel.AccountPlace{Place: channel.Place{
-		DMPolicy: channel.PolicyAllowlist, DMAllowFrom: []string{"42"}, GroupPolicy: channel.PolicyOpen, Agent: "assistant",
-	}}}))
-	decide := func(kind channel.ChatType, sender string, mentioned bool) channel.Admission {
-		f := admitted(kind)
-		f.Sender.ID = sender
-		p := s.Policy(channel.PolicyQuery{Channel: "telegram", Conversation: "7", Kind: kind})
-		f.Access = p.Access(f.Sender.Identity(), channel.MentionFacts{CanDetect: true, WasMentioned: mentioned})
-		return channel.Evaluate(f).Admission
-	}
-	for name, test := range map[string]struct {
-		kind      channel.ChatType
-		sender    string
-		mentioned bool
-		want      channel.Admission
-	}{
-		"the owner":              {channel.Direct, "42", false, goesOn},
-		"somebody":               {channel.Direct, "43", false, dropped(channel.ReasonDMNotAllowed)},
-		"a mention":              {channel.Group, "43", true, goesOn},
-		"no mention":             {channel.Group, "42", false, channel.Admission{Kind: channel.Drop, Reason: channel.ReasonMissingMention, RecordHistory: true}},
-		"a mention in a channel": {channel.Broadcast, "43", true, goesOn},
-	} {
-		if got := decide(test.kind, test.sender, test.mentioned); got != test.want {
-			t.Errorf("%s: got %+v, want %+v", name, got, test.want)
-		}
-	}
-	if agent, ok := s.Route(channel.RouteQuery{Channel: "telegram", Peer: channel.Peer{Kind: channel.Direct, ID: "42"}}); agent != "assistant" || !ok {
-		t.Errorf("the agent is %q, %t", agent, ok)
-	}
 }
 
 // CH-103: every setting by itself, at every level it can stand on, over all others it can stand on.
@@ -196,40 +161,6 @@ func sameAs(s channel.Setting, p channel.Policy, want channel.Place) error {
 	return nil
 }
 
-// CH-103: a field that a level does not set is not hidden by one that it sets.
-func TestALevelHidesOnlyTheFieldsThatItSets(t *testing.T) {
-	no := false
-	s := tree(t, at(channel.ChannelPlace{AccountPlace: channel.AccountPlace{
-		Place: channel.Place{GroupPolicy: channel.PolicyAllowlist, GroupAllowFrom: []string{"1"}},
-		Groups: map[string]channel.GroupPlace{
-			"-100": {
-				Place:   channel.Place{RequireMention: &no},
-				Threads: map[string]channel.Place{"7": {GroupAllowFrom: []string{"2"}}},
-			},
-		},
-	}}))
-	q := group("-100")
-	q.Thread = "7"
-	p := s.Policy(q)
-	if p.Group != channel.PolicyAllowlist || p.RequireMention || !cmp.Equal(p.GroupAllowFrom, []string{"2"}) {
-		t.Errorf("%+v", p)
-	}
-	if got := p.Sources["groups.require_mention"]; got != "channels.telegram.groups.-100.require_mention" {
-		t.Errorf("the path is %q", got)
-	}
-	if q.Thread = "8"; !cmp.Equal(s.Policy(q).GroupAllowFrom, []string{"1"}) {
-		t.Error("another thread has the list of this one")
-	}
-	if p := s.Policy(group("-101")); !p.RequireMention {
-		t.Error("another group has the settings of this one")
-	}
-	direct := group("-100")
-	direct.Kind = channel.Direct
-	if p := s.Policy(direct); !p.RequireMention {
-		t.Error("a direct conversation has the settings of a group with its id")
-	}
-}
-
 // CH-103: some platforms make a thread a conversation of its own.
 func TestAThreadThatIsAConversationHasTheSettingsOfItsParent(t *testing.T) {
 	no, yes := false, true
@@ -272,26 +203,6 @@ func TestTheListOfGroupsIsThatOfDirectConversationsOnlyIfItSaysSo(t *testing.T) 
 		}
 		if test.want && p.Sources["groups.allow_from"] != "channels.telegram.dm.allow_from" {
 			t.Errorf("the path is %q", p.Sources["groups.allow_from"])
-		}
-	}
-}
-
-// CH-102: a group may narrow what all groups have.
-func TestAGroupReplacesOrNarrowsItsList(t *testing.T) {
-	s := tree(t, at(channel.ChannelPlace{AccountPlace: channel.AccountPlace{
-		Place: channel.Place{GroupPolicy: channel.PolicyOpen},
-		Groups: map[string]channel.GroupPlace{
-			"narrow": {Place: channel.Place{GroupPolicy: channel.PolicyAllowlist, GroupAllowFrom: []string{"1"}}},
-			"closed": {Place: channel.Place{GroupPolicy: channel.PolicyDisabled}},
-		},
-	}}))
-	for id, want := range map[string]channel.Reason{
-		"any": "", "narrow": channel.ReasonGroupNotAllowed, "closed": channel.ReasonGroupDisabled,
-	} {
-		f := admitted(channel.Group)
-		f.Access = s.Policy(group(id)).Access(channel.Identity{IDs: []string{"2"}}, channel.MentionFacts{})
-		if got := channel.Evaluate(f).Admission.Reason; got != want {
-			t.Errorf("%s: got %q, want %q", id, got, want)
 		}
 	}
 }
@@ -512,28 +423,6 @@ func TestAChangeOfTheConfigurationIsInForceAtOnce(t *testing.T) {
 	}
 }
 
-func TestSettingsAreReadWhileTheyChange(t *testing.T) {
-	s := tree(t, channel.Configuration{})
-	var wg sync.WaitGroup
-	defer wg.Wait()
-	for i := range 4 {
-		wg.Go(func() {
-			for j := range 200 {
-				p := s.Policy(group(fmt.Sprint(j % 7)))
-				if p.Generation > 1 && p.Group != channel.PolicyOpen {
-					t.Errorf("half of a change: %+v", p)
-					return
-				}
-				if i == 0 {
-					if err := s.Set(configuration([6]channel.Place{{GroupPolicy: channel.PolicyOpen}})); err != nil {
-						t.Error(err)
-					}
-				}
-			}
-		})
-	}
-}
-
 // What is kept for conversations that the configuration does not name is one, however many there are.
 func TestThePolicyOfAnyPlaceIsWhatItsLevelsSay(t *testing.T) {
 	name, id := rapid.SampledFrom([]string{"", "a", "b", "c"}), rapid.SampledFrom([]string{"a", "b", "c"})
@@ -609,16 +498,4 @@ func byHand(c channel.ChannelPlace, q channel.PolicyQuery) string {
 		}
 	}
 	return ""
-}
-
-func BenchmarkPolicy(b *testing.B) {
-	s := tree(b, configuration([6]channel.Place{{GroupPolicy: channel.PolicyAllowlist, GroupAllowFrom: []string{"1", "42"}}}))
-	q := channel.PolicyQuery{Channel: "telegram", Account: "work", Conversation: "-1", Kind: channel.Group}
-	who := channel.Identity{IDs: []string{"42"}}
-	b.ReportAllocs()
-	for b.Loop() {
-		if !s.Policy(q).Access(who, channel.MentionFacts{}).Group.Sender {
-			b.Fatal("not on the list")
-		}
-	}
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/internal/backoff"
 	"github.com/lingserve/lingserve/tube"
 )
 
@@ -108,7 +109,7 @@ func (c closer) Close() error {
 
 // retry calls f until it succeeds, is refused for good, or has failed too often; it waits longer each time.
 func (r *Run) retry(ctx context.Context, f func() error) error {
-	wait := 250 * time.Millisecond
+	pauses := backoff.New(250*time.Millisecond, 16*time.Second)
 	for attempt := 1; ; attempt++ {
 		err := f()
 		if err == nil {
@@ -124,12 +125,9 @@ func (r *Run) retry(ctx context.Context, f func() error) error {
 		if attempt == maxAttempts || r.id == "" && attempt == 2 {
 			return err
 		}
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
-			return context.Cause(ctx)
+		if err := backoff.Sleep(ctx, pauses.NextBackOff()); err != nil {
+			return err
 		}
-		wait = min(2*wait, 16*time.Second)
 	}
 }
 

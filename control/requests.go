@@ -6,13 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
 	"sync"
 	"time"
 
 	"go.opentelemetry.io/otel/propagation"
 
 	"github.com/lingserve/lingserve/cluster/replicas"
+	"github.com/lingserve/lingserve/internal/backoff"
+	"github.com/lingserve/lingserve/internal/wording"
 )
 
 const (
@@ -134,10 +135,7 @@ func refusal(err error) replicas.Message {
 	}](err); ok {
 		code = c.ErrorCode()
 	}
-	if len(text) > maxError {
-		text = strings.ToValidUTF8(text[:maxError], "") + "…"
-	}
-	return replicas.Message{Code: code, Text: text}
+	return replicas.Message{Code: code, Text: wording.ClipTo(text, maxError)}
 }
 
 // Ask implements [Control].
@@ -225,10 +223,7 @@ func (c *Requests) askOther(ctx context.Context, replica string, r Request) ([]b
 		if !late && time.Since(began) >= reconnectWait {
 			return nil, err
 		}
-		select {
-		case <-time.After(retryEvery):
-		case <-ctx.Done():
-		}
+		_ = backoff.Sleep(ctx, retryEvery)
 	}
 }
 

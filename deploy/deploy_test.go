@@ -526,7 +526,7 @@ func TestTheUnitKnowsTheSettings(t *testing.T) {
 	if value("Type") != "notify" || value("Restart") != "on-failure" || value("NoNewPrivileges") != "yes" {
 		t.Error("it is not told of the start, not started again, or may become another")
 	}
-	// DO-09: MCP servers in Node compile to memory, and are ended by this one. internal/faults shows it.
+	// DO-09: MCP servers in Node compile to memory, and the kernel ends them where this is set.
 	if regexp.MustCompile(`(?m)^MemoryDenyWriteExecute=`).MatchString(text) {
 		t.Error("programs with a JIT compiler cannot run")
 	}

@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/lingserve/lingserve/internal/schema"
+	"github.com/lingserve/lingserve/internal/wording"
 	"github.com/lingserve/lingserve/internal/yaml"
 )
 
@@ -34,6 +35,6 @@ func (e *InputError) Error() string {
 
 func list(words []string) string { return schema.List(words) }
 
-func short(s string) string { return schema.Short(s) }
+func short(s string) string { return wording.Clip(s) }
 
 func pointer(segments []string) string { return schema.Pointer(segments) }

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/lingserve/lingserve/internal/backoff"
 	"github.com/lingserve/lingserve/internal/wording"
 	"github.com/lingserve/lingserve/runlog"
 )
@@ -49,7 +50,7 @@ func (s *Service) watchReplicas() {
 
 // adoptAll takes over what a replica has left, or where none is named all that are not there.
 func (s *Service) adoptAll(replica string) {
-	wait := adoptRetry
+	pauses := backoff.New(adoptRetry, adoptLongest)
 	for s.ctx.Err() == nil && !s.Draining() {
 		list, err := s.leftBy(replica)
 		if err == nil {
@@ -57,11 +58,7 @@ func (s *Service) adoptAll(replica string) {
 			return
 		}
 		s.log.WarnContext(s.ctx, "cannot read a dead replica's work; retrying", "replica", replica, "error", err)
-		select {
-		case <-time.After(wait):
-			wait = min(2*wait, adoptLongest)
-		case <-s.ctx.Done():
-		}
+		_ = backoff.Sleep(s.ctx, pauses.NextBackOff())
 	}
 }
 
@@ -102,7 +99,7 @@ func (s *Service) adoptEach(list []runlog.Going) {
 // adopt takes a run over from a replica that is gone, or that hands it over because it goes; false where it did not get it. Of all who try,
 // one does.
 func (s *Service) adopt(ctx context.Context, id, from string) bool {
-	wait := adoptRetry
+	pauses := backoff.New(adoptRetry, adoptLongest)
 	for {
 		if s.Draining() || s.ctx.Err() != nil {
 			return false
@@ -115,10 +112,7 @@ func (s *Service) adopt(ctx context.Context, id, from string) bool {
 		case errors.Is(err, runlog.ErrFenced), errors.Is(err, runlog.ErrEnded), errors.Is(err, runlog.ErrUnknown), errors.Is(err, runlog.ErrClosed):
 			return false
 		}
-		select {
-		case <-time.After(wait):
-			wait = min(2*wait, adoptLongest)
-		case <-ctx.Done():
+		if backoff.Sleep(ctx, pauses.NextBackOff()) != nil {
 			return false
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	webchannel "github.com/lingserve/lingserve/channel/web"
 	"github.com/lingserve/lingserve/flow"
 	"github.com/lingserve/lingserve/internal/rawjson"
+	"github.com/lingserve/lingserve/internal/schema"
 	"github.com/lingserve/lingserve/internal/wording"
 	"github.com/lingserve/lingserve/run/hooks"
 	"github.com/lingserve/lingserve/tape"
@@ -292,7 +293,7 @@ func (a *Request) texts(yield func(at, text string) bool) {
 		}
 	}
 	for name, text := range a.Properties {
-		if !yield("/input/"+wording.PointerToken(name), text) {
+		if !yield("/input"+schema.Pointer([]string{name}), text) {
 			return
 		}
 	}

@@ -81,39 +81,6 @@ func TestARunComesBackFromDiskAsItWas(t *testing.T) {
 	}
 }
 
-func TestAFileThatIsNotWholeIsNotTakenForARun(t *testing.T) {
-	folder := t.TempDir()
-	d, err := openDisk(folder)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer d.close()
-	r := anEndedRun(t, NewID(), "text")
-	if _, err := d.save(r); err != nil {
-		t.Fatal(err)
-	}
-	whole, err := os.ReadFile(filepath.Join(folder, FileOf(r.ID)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, text := range map[string]string{
-		"empty":            "",
-		"cut in the first": string(whole[:10]),
-		"cut in the last":  string(whole[:len(whole)-5]),
-		"of another run":   strings.ReplaceAll(string(whole), r.ID, NewID()),
-		"rubbish":          "\x00\x01\n\n",
-	} {
-		t.Run(name, func(t *testing.T) {
-			if err := os.WriteFile(filepath.Join(folder, FileOf(r.ID)), []byte(text), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			if back, err := d.load(r.ID, 1<<20); err == nil {
-				t.Errorf("was read as %s", resultText(back))
-			}
-		})
-	}
-}
-
 // SE-20
 func TestNoIDReachesAFileOutsideTheFolder(t *testing.T) {
 	outside := t.TempDir()

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/access"
+	"github.com/lingserve/lingserve/internal/backoff"
 	"github.com/lingserve/lingserve/runlog"
 )
 
@@ -85,7 +86,7 @@ func (s *Service) watchFollower(r *Run) {
 	defer tick.Stop()
 	ended := r.tube.Ended()
 	var head <-chan time.Time
-	pause, since := headPause, time.Time{}
+	pauses, since := backoff.New(headPause, headLongest), time.Time{}
 	for {
 		select {
 		case <-ended:
@@ -100,8 +101,7 @@ func (s *Service) watchFollower(r *Run) {
 				s.endFollower(r, h)
 				return
 			}
-			head = time.After(pause)
-			pause = min(2*pause, headLongest)
+			head = time.After(pauses.NextBackOff())
 		case <-tail.Gone():
 			s.dropFollower(r)
 			return

@@ -3,7 +3,6 @@ package run
 import (
 	"context"
 	"maps"
-	"time"
 
 	"github.com/lingserve/lingserve/access"
 	"github.com/lingserve/lingserve/channel"
@@ -36,9 +35,6 @@ func (i Inspection) ForgetLatest() {
 	clear(i.s.inSession)
 }
 
-// Sweep forgets what has expired, as at a time.
-func (i Inspection) Sweep(now time.Time) (freed bool) { return i.s.sweep(now) }
-
 // Expire has an id known as one of a run that has expired.
 func (i Inspection) Expire(id, owner string) {
 	i.s.mu.Lock()
@@ -58,22 +54,6 @@ func (i Inspection) InMemory() map[string]*Run {
 	i.s.mu.Lock()
 	defer i.s.mu.Unlock()
 	return maps.Clone(i.s.inMemory)
-}
-
-// Kept is how many bytes the ended runs in memory have, and how many are counted.
-func (i Inspection) Kept() (sum, counted int64) {
-	i.s.mu.Lock()
-	defer i.s.mu.Unlock()
-	for _, r := range i.s.kept {
-		sum += r.size
-	}
-	return sum, i.s.keptBytes
-}
-
-// Files is how many files of runs the data folder has.
-func (i Inspection) Files() (int, error) {
-	list, err := i.s.disk.list()
-	return len(list), err
 }
 
 // Flush waits until all is stored.
@@ -129,16 +109,6 @@ func (i Inspection) Attempt(r *Run) int { return r.restart.attempt }
 
 // Manager is what a run works with; nil if it has ended.
 func (i Inspection) Manager(r *Run) *ling.Manager { return r.manager.Load() }
-
-// Sessions is how many sessions have a latest run in memory.
-func (i Inspection) Sessions() int {
-	i.s.mu.Lock()
-	defer i.s.mu.Unlock()
-	return len(i.s.inSession)
-}
-
-// SaveAll writes all ended runs to disk.
-func (i Inspection) SaveAll() { i.s.saveAll() }
 
 // Options may be changed while nothing runs.
 func (i Inspection) Options() *Options { return &i.s.o }

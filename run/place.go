@@ -11,6 +11,7 @@ import (
 	"github.com/lingserve/lingserve/agent"
 	webchannel "github.com/lingserve/lingserve/channel/web"
 	"github.com/lingserve/lingserve/control"
+	"github.com/lingserve/lingserve/internal/backoff"
 	"github.com/lingserve/lingserve/internal/wording"
 	"github.com/lingserve/lingserve/runlog"
 	"github.com/lingserve/lingserve/tape"
@@ -296,7 +297,7 @@ func (s *Service) askOwner(ctx context.Context, run *Run, c *command) (t report,
 	ctx, cancel := context.WithTimeout(ctx, commandWait)
 	defer cancel()
 	c.id, c.run = NewID(), run.ID
-	wait, doubt := 5*time.Millisecond, false
+	pauses, doubt := backoff.New(5*time.Millisecond, time.Second), false
 	for {
 		f, err := s.shared.Runs.Find(ctx, run.ID)
 		switch {
@@ -318,10 +319,7 @@ func (s *Service) askOwner(ctx context.Context, run *Run, c *command) (t report,
 			s.log.ErrorContext(ctx, "command failed at another replica", "run", run.ID, "command", c.name, "error", code)
 			return t, refuse(ErrInternal, "the run's replica failed to execute the command; find the cause in its log")
 		}
-		select {
-		case <-time.After(wait):
-			wait = min(2*wait, time.Second)
-		case <-ctx.Done():
+		if backoff.Sleep(ctx, pauses.NextBackOff()) != nil {
 			s.log.WarnContext(ctx, "a run's replica does not answer", "run", run.ID, "command", c.name, "error", cmp.Or(err, errNotHere))
 			if errors.Is(ctx.Err(), context.Canceled) {
 				return t, context.Cause(ctx) // the caller has gone

@@ -139,7 +139,6 @@ type Request struct {
 	Trace      trace.SpanContext `json:"-"` // of who asks; zero is none
 	Unattended bool              `json:"-"` // who asks waits for the document, and can answer no question
 	Account    *adapter.Account  `json:"-"` // pays for the request, and then for the run; nil is a new one
-	Size       int               `json:"-"` // bytes of the request as it came
 
 	Subject
 	Inline     json.RawMessage   `json:"inline,omitempty"` // a workflow of the request's own

@@ -19,21 +19,30 @@ import (
 	"github.com/lingserve/lingserve/tube"
 )
 
-// startOn starts a server on what is in a folder, with one workflow.
-func startOn(t *testing.T, folder string, w flow.Workflow, keyRetention time.Duration) *Service {
+// startOn starts a server on what is in a folder, with one workflow; "" is a server without a folder.
+func startOn(t *testing.T, folder string, w flow.Workflow, edit func(*Options)) *Service {
 	t.Helper()
-	d, err := openDisk(folder)
-	if err != nil {
-		t.Fatal(err)
+	var d *disk
+	if folder != "" {
+		var err error
+		if d, err = openDisk(folder); err != nil {
+			t.Fatal(err)
+		}
 	}
-	o := Options{Workflows: new(flow.Registry), Models: new(adapter.Registry), Files: noFiles{}, KeyRetention: keyRetention}
+	o := Options{Workflows: new(flow.Registry), Models: new(adapter.Registry), Files: noFiles{}}
 	if w != nil {
 		o.Workflows.Register(w)
 	}
-	s := bareService(o, d)
-	if err := s.restore(time.Now()); err != nil {
-		t.Fatal(err)
+	if edit != nil {
+		edit(&o)
 	}
+	s := bareService(o, d)
+	if d != nil {
+		if err := s.restore(time.Now()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.wg.Go(s.sweepLoop)
 	s.restartAll()
 	return s
 }
@@ -103,7 +112,7 @@ func TestRunsAreRestartedInOrderAFewAtATime(t *testing.T) {
 			}
 		}
 		folder := t.TempDir()
-		s := startOn(t, folder, w, 0)
+		s := startOn(t, folder, w, nil)
 		var ids []string
 		for i := range all {
 			ids = append(ids, startRun(t, s, i).ID)
@@ -112,7 +121,7 @@ func TestRunsAreRestartedInOrderAFewAtATime(t *testing.T) {
 		check(0, all)
 		for attempt := range MaxAttempts {
 			folder = crashServer(t, s, folder)
-			s = startOn(t, folder, w, 0)
+			s = startOn(t, folder, w, nil)
 			if attempt < MaxAttempts-1 {
 				check(0, RestartsAtOnce)
 			}
@@ -155,24 +164,24 @@ func TestRunThatCannotBeRestartedIsInterrupted(t *testing.T) {
 		return context.Cause(ctx)
 	}
 	for name, next := range map[string]struct {
-		workflow     flow.Workflow
-		keyRetention time.Duration
+		workflow flow.Workflow
+		edit     func(*Options)
 	}{
 		"the workflow is gone":           {},
 		"the workflow no longer says so": {workflow: flow.Func(again, "", nil, work)},
 		"its input does not fit": {
 			workflow: restarting{flow.Func(again, "", json.RawMessage(`{"type":"object","required":["z"],"properties":{"z":{"type":"string"}}}`), work)},
 		},
-		"it is too old": {workflow: restarting{flow.Func(again, "", nil, work)}, keyRetention: time.Nanosecond},
+		"it is too old": {restarting{flow.Func(again, "", nil, work)}, func(o *Options) { o.KeyRetention = time.Nanosecond }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				begun = 0
 				folder := t.TempDir()
-				s := startOn(t, folder, restarting{flow.Func(again, "", nil, work)}, 0)
+				s := startOn(t, folder, restarting{flow.Func(again, "", nil, work)}, nil)
 				id := startRun(t, s, 0).ID
 				folder = crashServer(t, s, folder)
-				s = startOn(t, folder, next.workflow, next.keyRetention)
+				s = startOn(t, folder, next.workflow, next.edit)
 				synctest.Wait()
 				result, document, _ := findRun(t, s, id).Result()
 				if result.Status != StatusInterrupted || len(result.Errors) != 1 || string(document) != `{"a":"made"}` || begun != 1 {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/lingserve/lingserve/internal/heavy"
 	"github.com/lingserve/lingserve/ling"
 	"github.com/lingserve/lingserve/web/once"
 )
@@ -20,9 +19,8 @@ func (s *Service) Start(ctx context.Context, req *Request) (r *Run, out Outcome,
 func (s *Service) startRun(ctx context.Context, req *Request) (*Run, Outcome, error) {
 	var hash [16]byte
 	var earlier once.Claim // of the key
-	size := max(len(req.Input), req.Size)
 	if req.Key != "" {
-		heavy.Do(size, func() { hash = req.Hash() })
+		hash = req.Hash()
 		// Before anything else is looked at: what was started once does not depend on what could be started now.
 		var err error
 		if earlier, err = s.findKey(ctx, req.Who.Owner(), req.Key, hash); err != nil {
@@ -41,7 +39,7 @@ func (s *Service) startRun(ctx context.Context, req *Request) (*Run, Outcome, er
 		}
 		if sp == nil {
 			var err error
-			if sp, err = s.checked(ctx, req, size); err != nil {
+			if sp, err = s.checked(ctx, req); err != nil {
 				return nil, Outcome{}, err
 			}
 			sp.hash = hash
@@ -70,7 +68,7 @@ func (s *Service) startRun(ctx context.Context, req *Request) (*Run, Outcome, er
 }
 
 // checked checks a request, and returns the run that it is for.
-func (s *Service) checked(ctx context.Context, req *Request, size int) (sp *spec, err error) {
+func (s *Service) checked(ctx context.Context, req *Request) (*spec, error) {
 	if err := MayStart(req.Who, req); err != nil {
 		return nil, err
 	}
@@ -83,7 +81,7 @@ func (s *Service) checked(ctx context.Context, req *Request, size int) (sp *spec
 	if err := s.admitFiles(req); err != nil {
 		return nil, err
 	}
-	heavy.Do(size, func() { sp, err = s.prepare(req.Who, req) })
+	sp, err := s.prepare(req.Who, req)
 	if err != nil {
 		return nil, err
 	}

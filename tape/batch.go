@@ -60,7 +60,7 @@ func object(what string, raw json.RawMessage) (json.RawMessage, error) {
 	if len(raw) > MaxEntry {
 		return nil, fmt.Errorf("%w: expected at most %d bytes per entry; its %s alone has %d", ErrTooLarge, MaxEntry, what, len(raw))
 	}
-	if t := bytes.TrimLeft(raw, " \t\r\n"); len(t) == 0 || t[0] != '{' || !isJSON(raw) {
+	if t := bytes.TrimLeft(raw, " \t\r\n"); len(t) == 0 || t[0] != '{' || !json.Valid(raw) {
 		return nil, fmt.Errorf("%w: expected a JSON object as the %s of an entry", ErrInvalid, what)
 	}
 	if !utf8.Valid(raw) {

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/lingserve/lingserve/internal/heavy"
 	"github.com/lingserve/lingserve/internal/rawjson"
 )
 
@@ -20,15 +19,11 @@ type Entry struct {
 }
 
 // NewMessage is a chat message. content is text, or a list of parts.
-func NewMessage(role string, content any) (e Entry) {
-	text, _ := content.(string)
-	heavy.Do(len(text), func() {
-		e = newEntry(KindMessage, struct {
-			Role    string `json:"role"`
-			Content any    `json:"content"`
-		}{role, content})
-	})
-	return e
+func NewMessage(role string, content any) Entry {
+	return newEntry(KindMessage, struct {
+		Role    string `json:"role"`
+		Content any    `json:"content"`
+	}{role, content})
 }
 
 // WithMade returns a model's message, or its calls, with what its provider wants to have back: JSON that only adapters read.

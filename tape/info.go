@@ -8,8 +8,6 @@ import (
 	"fmt"
 	"strings"
 	"time"
-
-	"github.com/lingserve/lingserve/internal/heavy"
 )
 
 const titleLen = 60 // code points
@@ -63,12 +61,7 @@ func AnchorOf(e Entry) AnchorRef {
 
 // titleOf is what a user's message calls its session: what its meta says, for a message that more stands before than its text, or
 // its beginning.
-func titleOf(e Entry) (title string) {
-	heavy.Do(len(e.Payload), func() { title = readTitle(e) })
-	return title
-}
-
-func readTitle(e Entry) string {
+func titleOf(e Entry) string {
 	var p struct {
 		Role    string          `json:"role"`
 		Content json.RawMessage `json:"content"`

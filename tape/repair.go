@@ -23,7 +23,7 @@ func Repair(messages []Message) []Message {
 		open = nil
 	}
 	for _, m := range messages {
-		if m.Role == "" || !isJSON(m.JSON) {
+		if m.Role == "" || !json.Valid(m.JSON) {
 			continue // no provider takes it
 		}
 		if m.Role == "tool" {

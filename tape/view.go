@@ -134,7 +134,7 @@ type openCall struct {
 }
 
 func (w *window) add(e Entry) {
-	if !isJSON(e.Payload) {
+	if !json.Valid(e.Payload) {
 		return // no store gives such a one
 	}
 	switch e.Kind {

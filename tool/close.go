@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/lingserve/lingserve/internal/edits"
-	"github.com/lingserve/lingserve/internal/schema"
+	"github.com/lingserve/lingserve/internal/wording"
 )
 
 // maxClose is how many names a model is offered instead of one that is not known.
@@ -15,7 +15,7 @@ const maxClose = 3
 
 // unknown says that there is no such tool, and which ones may have been meant, as a model calls them.
 func unknown(name string, tools []*Tool) string {
-	text := fmt.Sprintf("unknown tool %q", schema.Short(name))
+	text := fmt.Sprintf("unknown tool %q", wording.Clip(name))
 	if near := Close(name, tools); len(near) > 0 {
 		text += fmt.Sprintf("; did you mean %s?", strings.Join(near, " or "))
 	} else if len(tools) == 0 {

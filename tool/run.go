@@ -17,6 +17,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/lingserve/lingserve/internal/schema"
+	"github.com/lingserve/lingserve/internal/wording"
 )
 
 // Defaults of a [Runner].
@@ -346,7 +347,7 @@ func (c *running) finish(ctx context.Context, r Result) Result {
 		if c.Redact != nil {
 			message = c.Redact(message)
 		}
-		r = failure(e.Kind, clip(message))
+		r = failure(e.Kind, wording.ClipTo(strings.ToValidUTF8(message, "\uFFFD"), maxMessage))
 	}
 	r.ID, r.Name = c.call.ID, c.call.Name
 	return r
@@ -371,19 +372,6 @@ func (r Result) size() int {
 		n += len(p.Text) + len(p.Image) + len(p.File)
 	}
 	return n
-}
-
-// clip bounds a message, on the border of a character.
-func clip(s string) string {
-	s = strings.ToValidUTF8(s, "\uFFFD")
-	if len(s) <= maxMessage {
-		return s
-	}
-	n := maxMessage
-	for !utf8.RuneStart(s[n]) {
-		n--
-	}
-	return s[:n] + "…"
 }
 
 // fits holds arguments to the schema, and says where they break it.

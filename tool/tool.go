@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/internal/schema"
+	"github.com/lingserve/lingserve/internal/wording"
 )
 
 // Tool is something that a model may call. Make it with [New], or by hand; then it must not be changed nor copied: [Tool.With]
@@ -99,7 +100,7 @@ func (r *Role) UnmarshalText(text []byte) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("expected the role user, operator or admin, got %q", schema.Short(string(text)))
+	return fmt.Errorf("expected the role user, operator or admin, got %q", wording.Clip(string(text)))
 }
 
 // MaxName is how long a name may be, in bytes: providers take no longer one.
@@ -125,7 +126,7 @@ func (t *Tool) check() error {
 		return fmt.Errorf("tool %s: expected a function that runs it", t.Name)
 	}
 	if t.Approval != "" && t.Approval != Never && t.Approval != Always {
-		return fmt.Errorf("tool %s: expected the approval never or always, got %q", t.Name, schema.Short(string(t.Approval)))
+		return fmt.Errorf("tool %s: expected the approval never or always, got %q", t.Name, wording.Clip(string(t.Approval)))
 	}
 	if len(t.Schema) == 0 {
 		return nil

@@ -111,13 +111,6 @@ func TestAnArchiveGivesTheSameTubeBack(t *testing.T) {
 	}
 }
 
-func TestARunningTubeIsNotArchived(t *testing.T) {
-	tb := newTube(0)
-	if _, err := tb.WriteTo(io.Discard); !errors.Is(err, tube.ErrRunning) {
-		t.Error(err)
-	}
-}
-
 func TestAnArchiveSaysThatItsDiskIsFull(t *testing.T) {
 	full := errors.New("disk full")
 	if n, err := ended(t, false).WriteTo(failing{full}); !errors.Is(err, full) || n != 3 {

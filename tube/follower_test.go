@@ -227,50 +227,6 @@ func follow(t testing.TB, f *tube.Follower, tb *tube.Tube) {
 	}
 }
 
-// Somebody goes on with a tube that was followed: with the next number, and nothing is shown before it is stored.
-func TestAFollowedTubeCanBeGoneOnWith(t *testing.T) {
-	f := tube.NewFollower("run", documents())
-	tb := newTube(0)
-	send(t, tb, text("a", "1"))
-	follow(t, f, tb)
-	on := f.Tube()
-	r := on.NewReader(1)
-	p := on.Behind()
-	send(t, on, named("error", "{}"))
-	_ = on.Close("interrupted")
-	want(t, lines(r))
-	piece, ok := on.Piece(&p)
-	if !ok || piece.First != 1 || piece.End != 3 {
-		t.Errorf("%+v", piece)
-	}
-	on.Show(3)
-	want(t, lines(r), `1 {"event":"error","data":{}}`, `2 {"event":"finished","data":{"status":"interrupted"}}`)
-}
-
-// A reader that has come to the end of a log that has no blocks gets a snapshot too.
-func TestALeapIsSeenByAReaderThatWaitsAtItsPlace(t *testing.T) {
-	tb := newTube(0)
-	r := tb.NewReader(0)
-	want(t, lines(r))
-	send(t, tb, text("a", "x"))
-	want(t, lines(r), `0 {"uri":"a","delta":"x"}`)
-	tb.Leap(10)
-	want(t, lines(r), `9 {"uri":"","delta":{"a":"x"}}`)
-	waits := r.More()
-	tb.Leap(20)
-	if !closed(waits) {
-		t.Error("a reader that waits was not woken")
-	}
-	send(t, tb, text("a", "y"))
-	var numbers []uint64
-	for e := range r.Waiting() {
-		numbers = append(numbers, e.N)
-	}
-	if d := cmp.Diff([]uint64{20}, numbers[len(numbers)-1:]); d != "" {
-		t.Errorf("%v: %s", numbers, d)
-	}
-}
-
 func FuzzFollower(f *testing.F) {
 	tb := newTube(0)
 	for _, e := range []tube.Event{named("started", "{}"), text("a", "x"), text("b", "y"), text("a", strings.Repeat("z", 20)), set("c", "1"), done("a"), quiet(text("a", "h"))} {

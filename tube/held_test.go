@@ -2,10 +2,8 @@ package tube_test
 
 import (
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
-	"testing/synctest"
 
 	"github.com/lingserve/lingserve/tube"
 )
@@ -54,38 +52,6 @@ func TestCL_04_AHeldTubeShowsWhatIsStored(t *testing.T) {
 			t.Error(err)
 		}
 	}
-}
-
-// CL-04: whoever reads waits until something is shown, not until something is sent.
-func TestCL_04_ReadersOfAHeldTubeWaitForWhatIsShown(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		tb := heldTube(0)
-		var seen []string
-		go func() {
-			for e, err := range tb.AllEvents(t.Context(), 0) {
-				if err != nil {
-					t.Error(err)
-				}
-				seen = append(seen, string(e.Value))
-			}
-		}()
-		send(t, tb, text("a", "1"), text("a", "2"))
-		synctest.Wait()
-		if len(seen) > 0 {
-			t.Errorf("seen %v", seen)
-		}
-		tb.Show(1)
-		synctest.Wait()
-		if fmt.Sprint(seen) != "[1]" {
-			t.Errorf("seen %v", seen)
-		}
-		_ = tb.Close("completed")
-		tb.Show(3)
-		synctest.Wait()
-		if len(seen) != 3 {
-			t.Errorf("seen %v", seen)
-		}
-	})
 }
 
 // CL-10: a run goes on in memory as long as its buffer allows, and is then told.
@@ -183,60 +149,6 @@ func TestWhoStoresAHeldTubeIsToldOnceThatThereIsMore(t *testing.T) {
 	send(t, tb, text("a", "5"))
 	if told != 2 {
 		t.Error("told after it did not want to be")
-	}
-}
-
-func TestWhatFollowsAPlaceBehindEverythingIsABlockOfItsOwn(t *testing.T) {
-	tb := heldTube(0)
-	send(t, tb, text("a", "1"))
-	tb.Show(1)
-	p := tb.Behind()
-	if piece, ok := tb.Piece(&p); !ok || len(piece.Data) > 0 {
-		t.Fatal("something")
-	}
-	send(t, tb, text("a", "2"))
-	if piece, ok := tb.Piece(&p); !ok || piece.First != 1 || piece.Offset != 0 || piece.End != 2 {
-		t.Errorf("%+v", piece)
-	}
-	// What is not shown is not behind it.
-	send(t, tb, text("a", "3"))
-	for shown := range uint64(3) {
-		tb.Show(shown)
-		p = tb.Behind()
-		if piece, ok := tb.Piece(&p); !ok || piece.First != 1 || piece.Offset != 0 || piece.End != 3 {
-			t.Errorf("%d are shown: %+v", shown, piece)
-		}
-	}
-	tb.Show(3)
-	tb.Leap(10)
-	send(t, tb, text("a", "4"))
-	p = tb.Behind()
-	if piece, ok := tb.Piece(&p); !ok || piece.First != 10 || piece.Offset != 0 || piece.End != 11 {
-		t.Errorf("behind a leap: %+v", piece)
-	}
-}
-
-func TestATubeThatIsHeldAllocatesNothingInTheSteadyState(t *testing.T) {
-	if testing.CoverMode() != "" {
-		t.Skip("coverage allocates")
-	}
-	o := nothing()
-	o.Held = true
-	tb, e := tube.New("run", o), token()
-	var p tube.Place
-	tb.WhenSent(func() {})
-	round := func() {
-		for range 100 {
-			n, _ := tb.Send(e)
-			_, _ = tb.Piece(&p)
-			tb.Show(n + 1)
-		}
-	}
-	for range 200 {
-		round() // blocks have grown
-	}
-	if n := testing.AllocsPerRun(50, round); n > 1 {
-		t.Errorf("%.1f allocations for 100 events", n)
 	}
 }
 

@@ -271,23 +271,6 @@ func TestWhatDoesNotFollowIsNotReplayed(t *testing.T) {
 	}
 }
 
-// A look at a tube that has nothing new takes no lock and no memory: a server looks at all that go on, several times a second.
-func TestALookAtATubeThatWaitsAllocatesNothing(t *testing.T) {
-	tb := newTube(0)
-	send(t, tb, text("a", "x"))
-	var p tube.Place
-	if piece, ok := tb.Piece(&p); !ok || len(piece.Data) == 0 {
-		t.Fatal("nothing")
-	}
-	if n := testing.AllocsPerRun(100, func() {
-		if piece, ok := tb.Piece(&p); !ok || len(piece.Data) > 0 {
-			t.Fatal("something")
-		}
-	}); n != 0 {
-		t.Errorf("%v allocations", n)
-	}
-}
-
 func FuzzReplay(f *testing.F) {
 	tb := newTube(0)
 	for _, e := range []tube.Event{named("started", "{}"), text("a", "x"), text("b", "y"), text("a", strings.Repeat("z", 20)), set("c", "1"), done("a"), quiet(text("a", "h"))} {

@@ -10,7 +10,6 @@ import (
 	"regexp"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -115,16 +114,6 @@ func TestTB_01_WhatWasSentIsCopied(t *testing.T) {
 	want(t, lines(tb.NewReader(0)), `0 {"uri":"a/b","delta":"text"}`)
 }
 
-func TestReadersMayStopInTheMiddleAndGoOn(t *testing.T) {
-	tb := newTube(0)
-	send(t, tb, text("a", "1"), text("a", "2"), text("a", "3"))
-	r := tb.NewReader(0)
-	for range r.Waiting() {
-		break
-	}
-	want(t, lines(r), `1 {"uri":"a","delta":"2"}`, `2 {"uri":"a","delta":"3"}`)
-}
-
 func TestTB_02_FiltersHideFromClientsAndFromNobodyElse(t *testing.T) {
 	cases := []struct {
 		name   string
@@ -185,27 +174,6 @@ func TestTB_02_FiltersHideFromClientsAndFromNobodyElse(t *testing.T) {
 	}
 }
 
-func TestTB_02_FiltersCanBeClearedAndMayChangeWhileOneURIGoesOn(t *testing.T) {
-	tb := newTube(0)
-	send(t, tb, text("a", "0"))
-	remove := tb.AddFilter(tube.Filter{Exclude: []tube.Matcher{tube.URI("a")}})
-	send(t, tb, text("a", "1"), text("a", "2"))
-	remove()
-	remove()
-	send(t, tb, text("a", "3"))
-	tb.AddFilter(tube.Filter{Exclude: []tube.Matcher{tube.URI("a")}})
-	send(t, tb, text("a", "4"))
-	tb.ClearFilters()
-	send(t, tb, text("a", "5"), quiet(text("a", "6")))
-	want(t, lines(tb.NewReader(0)), `0 {"uri":"a","delta":"0"}`, `3 {"uri":"a","delta":"3"}`, `5 {"uri":"a","delta":"5"}`)
-	if visible, _ := tb.Snapshot(false); string(visible) != `{"a":"035"}` {
-		t.Errorf("clients may see %s", visible)
-	}
-	if all, _ := tb.Snapshot(true); string(all) != `{"a":"0123456"}` {
-		t.Errorf("the result is %s", all)
-	}
-}
-
 func TestTB_02_AMatcherThatPanicsLeavesTheTubeUsable(t *testing.T) {
 	tb := newTube(0)
 	remove := tb.AddFilter(tube.Filter{Exclude: []tube.Matcher{tube.Func(func([]byte) bool { panic("matcher") })}})
@@ -217,17 +185,6 @@ func TestTB_02_AMatcherThatPanicsLeavesTheTubeUsable(t *testing.T) {
 	remove()
 	send(t, tb, text("a", "y"))
 	want(t, lines(tb.NewReader(0)), `0 {"uri":"a","delta":"y"}`)
-}
-
-func TestTB_02_AFilterIsAskedOnceForEventsInARow(t *testing.T) {
-	tb, asked := newTube(0), 0
-	tb.AddFilter(tube.Filter{Exclude: []tube.Matcher{tube.Func(func([]byte) bool { asked++; return false })}})
-	for range 100 {
-		send(t, tb, text("a", "x"))
-	}
-	if asked != 1 {
-		t.Errorf("asked %d times", asked)
-	}
 }
 
 func TestTB_04_TheEndIsTheLastEvent(t *testing.T) {
@@ -259,47 +216,6 @@ func TestTB_04_TheEndIsTheLastEvent(t *testing.T) {
 }
 
 func errOf(_ uint64, err error) error { return err }
-
-func TestTB_04_ExactlyOneTerminalEventWhenCloseAndCancelRace(t *testing.T) {
-	for range 50 {
-		tb := newTube(0)
-		var wg sync.WaitGroup
-		var ended, sent atomic.Int64
-		for i := range 6 {
-			wg.Go(func() {
-				var err error
-				switch i % 3 {
-				case 0:
-					err = tb.Close("completed")
-				case 1:
-					err = tb.Cancel("race")
-				default:
-					for err == nil {
-						if _, err = tb.Send(text("a", "x")); err == nil {
-							sent.Add(1)
-						}
-					}
-				}
-				if err == nil {
-					ended.Add(1)
-				}
-			})
-		}
-		wg.Wait()
-		terminals, events := 0, 0
-		for e := range tb.NewReader(0).Waiting() {
-			if events++; e.Terminal() {
-				terminals++
-				if e.N+1 != tb.Len() {
-					t.Fatalf("event %d of %d is terminal", e.N, tb.Len())
-				}
-			}
-		}
-		if terminals != 1 || ended.Load() != 1 || int64(events) != sent.Load()+1 {
-			t.Fatalf("%d terminal events, %d calls have ended the run, %d events for %d sent", terminals, ended.Load(), events, sent.Load())
-		}
-	}
-}
 
 func TestTB_04_TheRunCannotBeEndedByAnEvent(t *testing.T) {
 	tb := newTube(0)
@@ -452,41 +368,6 @@ func TestASnapshotIsOneEventWhereTheDocumentIsAll(t *testing.T) {
 	}
 }
 
-func TestASnapshotOfAnEndedRunWithoutDeltasIsItsEnd(t *testing.T) {
-	tb := newTube(0)
-	_ = tb.Close("completed")
-	want(t, lines(tb.SnapshotReader()), `0 {"event":"finished","data":{"status":"completed"}}`)
-}
-
-func TestASnapshotReplacesARootThatIsAString(t *testing.T) {
-	tb := newTube(0)
-	send(t, tb, text("", "hello"))
-	want(t, lines(tb.SnapshotReader()), `- {"uri":"","delta":null}`, `0 {"uri":"","delta":"hello"}`)
-	send(t, tb, set("", "null"), set("", "{}"))
-	want(t, lines(tb.SnapshotReader()), `- {"uri":"","delta":null}`, `2 {"uri":"","delta":{}}`)
-}
-
-func TestKeptEventsAreBoundedAndTheFirstStays(t *testing.T) {
-	tb := newTube(16 << 10)
-	send(t, tb, named("started", "{}"))
-	for i := range 5000 {
-		send(t, tb, named("note", fmt.Sprint(i)), done(fmt.Sprint(i)), text("a", "x"))
-	}
-	if b := tb.Bytes(); b > 24<<10 {
-		t.Errorf("%d bytes in memory", b)
-	}
-	var got []tube.Event
-	for e := range tb.NewReader(0).Waiting() {
-		got = append(got, e)
-	}
-	if got[0].Name != "started" || got[1].Name != "note" {
-		t.Errorf("begins with %s, %s", got[0].AppendJSON(nil), got[1].AppendJSON(nil))
-	}
-	if last := got[len(got)-1]; last.N+1 != tb.Len() || last.Part {
-		t.Errorf("ends with %d of %d", last.N, tb.Len())
-	}
-}
-
 func TestAnEventLargerThanTheLogIsDelivered(t *testing.T) {
 	tb := newTube(4 << 10)
 	r := tb.NewReader(0)
@@ -502,70 +383,6 @@ func TestAnEventLargerThanTheLogIsDelivered(t *testing.T) {
 	}
 	if b := tb.Bytes(); b > 8<<10 {
 		t.Errorf("%d bytes in memory", b)
-	}
-}
-
-func TestTB_05_ReadersOfASmallLogFoldToTheSameDocumentWhereverTheyAreCut(t *testing.T) {
-	rnd := rand.New(rand.NewPCG(1, 2))
-	for round := range 12 {
-		tb := newTube(4 << 10)
-		if round%2 == 1 {
-			tb = tube.New("run", &tube.Options{MaxBytes: 4 << 10, Document: func() tube.Document { return new(jsonuri.Document) }})
-		}
-		whole := newClient()
-		slow := newClient()
-		notes, expected := 0, []string(nil)
-		for i := range 3000 {
-			e := text([]string{"", "a", "b/c", "$r", "b/0/$t/1"}[rnd.IntN(5)], fmt.Sprint(i, " "))
-			switch rnd.IntN(40) {
-			case 0:
-				e = named("note", fmt.Sprint(notes))
-				expected = append(expected, "note"+fmt.Sprint(notes))
-				notes++
-			case 1:
-				e = set([]string{"a", "$r", ""}[rnd.IntN(3)], []string{"null", "{}", "[]", `{"x":["y"]}`, "7"}[rnd.IntN(5)])
-			case 2:
-				e = quiet(e)
-			}
-			send(t, tb, e)
-			if rnd.IntN(20) == 0 { // the slow client takes a few events and is cut off
-				from, few := slow.from(), rnd.IntN(60)
-				r := tb.NewReader(from)
-				if slow.id == "" {
-					r = tb.SnapshotReader()
-				}
-				for e := range r.Waiting() {
-					if few--; few < 0 {
-						break
-					}
-					slow.take(e)
-				}
-			}
-		}
-		_ = tb.Close("completed")
-		for e := range tb.SnapshotReader().Waiting() {
-			whole.take(e)
-		}
-		for e := range tb.NewReader(slow.from()).Waiting() {
-			slow.take(e)
-		}
-		visible, reserved := tb.Snapshot(false)
-		server := normal(visible) + normal(reserved)
-		if d := cmp.Diff(server, whole.doc.String()); d != "" {
-			t.Fatalf("a snapshot differs: %s", d)
-		}
-		if d := cmp.Diff(server, slow.doc.String()); d != "" {
-			t.Fatalf("a client that was cut off differs: %s", d)
-		}
-		seen := map[string]bool{}
-		for _, n := range slow.named {
-			seen[n] = true
-		}
-		for _, n := range expected[max(0, len(expected)-3):] { // older ones may be beyond what is kept
-			if !seen[n] {
-				t.Fatalf("%s was lost", n)
-			}
-		}
 	}
 }
 

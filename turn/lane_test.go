@@ -6,13 +6,11 @@ import (
 	"fmt"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/lingserve/lingserve/tape"
-	"github.com/lingserve/lingserve/tape/logs"
 	"github.com/lingserve/lingserve/turn"
 )
 
@@ -218,19 +216,6 @@ func TestTU_61RejectIsRefusedAtOnceWhereTheLaneIsBusy(t *testing.T) {
 	})
 }
 
-func TestRejectAfterWaitFindsAnIdleLane(t *testing.T) {
-	f := build(t, answers("x"))
-	for range 200 {
-		k, err := f.Submit(t.Context(), &turn.Envelope{}, turn.WithPolicy(turn.Reject))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := k.Wait(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
 func TestTU_61AnInterruptionEndsTheRunningTurnAndComesNext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var told []error
@@ -248,37 +233,6 @@ func TestTU_61AnInterruptionEndsTheRunningTurnAndComesNext(t *testing.T) {
 		l.expect("-c s:c +b -b s:b")
 		equal(t, "told", told, []error(nil))
 		l.empty()
-	})
-}
-
-func TestTU_61ATurnMayBeInterruptedBeforeItBegins(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		for range 100 {
-			loads, saves := 0, 0
-			f := build(t, answers("x"),
-				loader(func(ctx context.Context, e *turn.Envelope, _ string) (turn.State, error) {
-					if loads++; e.Content == "a" {
-						<-ctx.Done()
-					}
-					return nil, nil
-				}),
-				saver(func(context.Context, *turn.Outcome) error { saves++; return nil }),
-				observer(func(_ context.Context, _ turn.Stage, err error, _ *turn.Envelope) { t.Errorf("told of %v", err) }))
-			a, err := f.Submit(t.Context(), &turn.Envelope{Content: "a"})
-			if err != nil {
-				t.Fatal(err)
-			}
-			b, err := f.Submit(t.Context(), &turn.Envelope{Content: "b"}, turn.WithPolicy(turn.Interrupt))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err := a.Wait(t.Context()); err != turn.ErrInterrupted {
-				t.Errorf("got %v", err)
-			}
-			if r, err := b.Wait(t.Context()); err != nil || r.Output != "x" || loads != saves {
-				t.Errorf("got %+v, %v; %d loaded, %d saved", r, err, loads, saves)
-			}
-		}
 	})
 }
 
@@ -371,53 +325,6 @@ func TestTU_62EveryPolicyRunsAtOnceInAnIdleLane(t *testing.T) {
 	})
 }
 
-func TestTU_62WhoeverDoesNotWaitAnyMoreLeavesTheQueue(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		gone := errors.New("gone")
-		var loaded []string
-		l := newLanes(t, turn.Options{Concurrency: 1}, loader(func(_ context.Context, e *turn.Envelope, _ string) (turn.State, error) {
-			loaded = append(loaded, e.Content)
-			return nil, nil
-		}))
-		ctx, cancel := context.WithCancelCause(t.Context())
-		a := l.submit("1", "a", "")
-		b, _ := l.try(ctx, "1", "b", "")
-		c := l.submit("1", "c", "")
-		d, _ := l.try(ctx, "2", "d", "")         // waits for a slot
-		e, _ := l.try(ctx, "1", "e", turn.Steer) // waits in the inbox
-		equal(t, "statuses", []string{status(b), status(c), status(d), status(e)}, []string{"queued 1 t-b", "queued 2 t-c", "queued 1 t-d", "steered 0 t-a"})
-		cancel(gone)
-		synctest.Wait()
-		for _, k := range []*turn.Ticket{b, d, e} {
-			if r, err := k.Wait(t.Context()); err != gone || r.TurnID == "" || r.Output != "" {
-				t.Errorf("got %+v, %v", r, err)
-			}
-		}
-		equal(t, "status", status(c), "queued 1 t-c")
-		lanes, waiting, running, ready := l.LanesLeft()
-		equal(t, "left", []int{lanes, waiting, running, ready}, []int{1, 1, 1, 0})
-		l.open("a")
-		l.open("c")
-		l.expect("+a -a s:a +c -c s:c")
-		equal(t, "loaded", loaded, []string{"a", "c"})
-		equal(t, "a", l.result(a), "answer to a,<nil>")
-		l.empty()
-	})
-}
-
-func TestEndingTheContextEndsTheTurnThatRuns(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := newLanes(t, turn.Options{})
-		ctx, cancel := context.WithCancelCause(t.Context())
-		k, _ := l.try(ctx, "1", "a", "")
-		cancel(errTest)
-		l.settle()
-		l.expect("+a !a s:a")
-		equal(t, "result", l.result(k), ",broken")
-		l.empty()
-	})
-}
-
 func TestTU_63WhatIsLeftInTheInboxFollowsBeforeThoseThatWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLanes(t, turn.Options{})
@@ -471,48 +378,6 @@ func TestTU_63AnInterruptionComesBeforeWhatIsLeft(t *testing.T) {
 		l.open("q")
 		l.expect("+a !a s:a +now -now s:now +left -left s:left +q -q s:q")
 		l.empty()
-	})
-}
-
-func TestTU_63TheInboxClosesInOneStepWithTheCheckThatItIsEmpty(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var inbox turn.Inbox
-		used := 0
-		f := turn.New(turn.Options{})
-		register(t, f, runner(func(ctx context.Context, p turn.Prompt, _ string, _ turn.State) (string, bool, error) {
-			inbox = turn.FromContext(ctx).Inbox()
-			used++
-			for !inbox.CloseIfEmpty() {
-				used += len(inbox.Take())
-			}
-			if inbox.Put(&turn.Envelope{}) || inbox.Take() != nil || !inbox.CloseIfEmpty() {
-				t.Error("it is not closed")
-			}
-			return "", true, nil
-		}))
-		const n = 500
-		var wg sync.WaitGroup
-		for range n {
-			wg.Go(func() {
-				for {
-					k, err := f.Submit(t.Context(), &turn.Envelope{}, turn.WithPolicy(turn.Steer))
-					if err == turn.ErrQueueFull {
-						time.Sleep(time.Millisecond)
-						continue
-					}
-					if err != nil {
-						t.Error(err)
-						return
-					}
-					if _, err := k.Wait(t.Context()); err != nil {
-						t.Error(err)
-					}
-					return
-				}
-			})
-		}
-		wg.Wait()
-		equal(t, "messages used", used, n)
 	})
 }
 
@@ -669,25 +534,6 @@ func TestTU_66SlotsAreGivenInTheOrderInWhichLanesBeganToWantThem(t *testing.T) {
 	})
 }
 
-func TestTU_67AnEmptyLaneIsGone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := build(t, answers("x"))
-		for i := range 10_000 {
-			k, err := f.Submit(t.Context(), &turn.Envelope{ChatID: fmt.Sprint(i)})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err := k.Wait(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-		}
-		synctest.Wait()
-		if lanes, waiting, running, ready := f.LanesLeft(); lanes+waiting+running+ready > 0 {
-			t.Errorf("%d lanes, %d waiting, %d running, %d ready are left", lanes, waiting, running, ready)
-		}
-	})
-}
-
 func TestTU_67DrainRefusesFinishesAndCancels(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var told []error
@@ -734,22 +580,6 @@ func TestTU_67DrainRefusesFinishesAndCancels(t *testing.T) {
 		if err := l.Drain(t.Context()); err != nil {
 			t.Errorf("a second drain: %v", err)
 		}
-	})
-}
-
-func TestTwoDrainsWaitForTheSameTurns(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := newLanes(t, turn.Options{})
-		l.submit("1", "a", "")
-		var r transcript
-		for range 2 {
-			go func() { r.add("%v", l.Drain(t.Context())) }()
-		}
-		synctest.Wait()
-		equal(t, "too early", r.String(), "")
-		l.open("a")
-		equal(t, "drained", r.String(), "<nil> <nil>")
-		l.empty()
 	})
 }
 
@@ -850,50 +680,6 @@ func TestTU_68ALaneHoldsTheSessionsLeaseWhileATurnRuns(t *testing.T) {
 	})
 }
 
-func TestTU_68TwoFrameworksOnOneStoreRunASessionOneAtATime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := logs.NewMemory(0, nil)
-		var running, turns atomic.Int32
-		dir := t.TempDir()
-		process := func() *turn.Framework {
-			f := turn.New(turn.Options{Workspace: dir})
-			register(t, f, storer(func(context.Context) (tape.Store, bool, error) { return store, true, nil }), struct {
-				loader
-				dispatcher
-			}{
-				func(context.Context, *turn.Envelope, string) (turn.State, error) {
-					if running.Add(1) > 1 {
-						t.Error("two turns at once")
-					}
-					time.Sleep(time.Second)
-					return nil, nil
-				},
-				func(context.Context, *turn.Envelope) (bool, error) {
-					time.Sleep(time.Second)
-					running.Add(-1)
-					turns.Add(1)
-					return true, nil
-				},
-			})
-			return f
-		}
-		a, b := process(), process()
-		for range 5 {
-			for _, f := range []*turn.Framework{a, b} {
-				if _, err := f.Submit(t.Context(), &turn.Envelope{SessionID: "s", Content: "x"}); err != nil {
-					t.Fatal(err)
-				}
-			}
-		}
-		time.Sleep(time.Minute)
-		synctest.Wait()
-		equal(t, "turns", turns.Load(), 10)
-		if err := errors.Join(a.Drain(t.Context()), b.Drain(t.Context())); err != nil {
-			t.Error(err)
-		}
-	})
-}
-
 func TestAWaitForALeaseEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &leases{held: map[string]*oneLease{}, freed: make(chan struct{})}
@@ -946,20 +732,6 @@ func TestAloneRunsWhereNoTurnRuns(t *testing.T) {
 			t.Error("a panic was no error")
 		}
 		l.empty()
-	})
-}
-
-func TestAContextThatEndsJustBeforeTheLaneRunsNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithCancelCause(t.Context())
-		f := build(t, resolver(func(context.Context, *turn.Envelope) (string, bool, error) { cancel(errTest); return "", false, nil }),
-			loader(func(context.Context, *turn.Envelope, string) (turn.State, error) { t.Error("loaded"); return nil, nil }))
-		if _, err := f.Submit(ctx, &turn.Envelope{}); err != errTest {
-			t.Errorf("got %v", err)
-		}
-		if lanes, _, _, _ := f.LanesLeft(); lanes != 0 {
-			t.Errorf("%d lanes", lanes)
-		}
 	})
 }
 

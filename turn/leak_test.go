@@ -2,35 +2,14 @@ package turn_test
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"iter"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/lingserve/lingserve/turn"
 )
-
-func TestTU_46AWorkflowYieldsDeltasAndADocument(t *testing.T) {
-	deltas := []turn.Event{
-		{Kind: turn.DeltaEvent, URI: "title", Value: json.RawMessage(`"Mo"`)},
-		{Kind: turn.DeltaEvent, URI: "title", Value: json.RawMessage(`"on"`)},
-		final(`{"title":"Moon"}`),
-	}
-	var got []turn.Event
-	r, err := build(t, says(deltas[0], deltas[1], deltas[2])).Process(t.Context(), &turn.Envelope{}, turn.WithSink(func(e turn.Event, _ error) {
-		got = append(got, e)
-	}))
-	if err != nil || r.Output != `{"title":"Moon"}` {
-		t.Errorf("got %+v, %v", r, err)
-	}
-	if diff := cmp.Diff(deltas, got); diff != "" {
-		t.Error(diff)
-	}
-}
 
 // A bubble fails by itself when a goroutine is left in it that waits for something.
 func TestTU_52NoGoroutineIsLeftAfterATurn(t *testing.T) {

@@ -39,42 +39,6 @@ var stages = []turn.Stage{
 	turn.StageResolve, turn.StageLoad, turn.StagePrompt, turn.StageModel, turn.StageSave, turn.StageRender, turn.StageDispatch,
 }
 
-func TestTU_30TheErrorOfAnyStageIsLoggedToldAndReturned(t *testing.T) {
-	for _, stage := range stages {
-		for _, submit := range []bool{false, true} {
-			t.Run(fmt.Sprint(stage, " ", submit), func(t *testing.T) {
-				var log logged
-				var told []error
-				in := &turn.Envelope{Content: "x"}
-				f := turn.New(turn.Options{Log: log.logger()})
-				register(t, f, answers("x"), failsAt(stage, errTest), observer(func(_ context.Context, s turn.Stage, err error, e *turn.Envelope) {
-					if s != turn.StageTurn || e != in {
-						t.Errorf("told of %s", s)
-					}
-					if !strings.Contains(log.String(), "turn failed") {
-						t.Error("told before it was logged")
-					}
-					told = append(told, err)
-				}))
-				var err error
-				if !submit {
-					_, err = f.Process(t.Context(), in)
-				} else if k, failed := f.Submit(t.Context(), in); failed != nil {
-					err = failed
-				} else {
-					_, err = k.Wait(t.Context())
-				}
-				if len(told) != 1 || told[0] != err || !errors.Is(err, errTest) {
-					t.Errorf("told %v, returned %v, expected the same value once", told, err)
-				}
-				if !strings.Contains(log.String(), "broken") || !strings.Contains(log.String(), "turn=t-") {
-					t.Error(log.String())
-				}
-			})
-		}
-	}
-}
-
 func TestTU_31AFailingObserverStopsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var r transcript
@@ -443,69 +407,5 @@ func TestTU_50ACanceledCallerBeginsNothing(t *testing.T) {
 	}
 	if _, err := f.Submit(ctx, &turn.Envelope{}); err != errTest {
 		t.Errorf("got %v", err)
-	}
-}
-
-func TestTU_51TheTimeoutSpansLoadStateToDispatch(t *testing.T) {
-	for _, at := range []turn.Stage{"", turn.StageResolve, turn.StageLoad, turn.StagePrompt, turn.StageModel, turn.StageSave, turn.StageRender, turn.StageDispatch} {
-		t.Run(string(at), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				waits := func(ctx context.Context, s turn.Stage) error {
-					d := 10 * time.Second
-					if s == at {
-						d = 100 * time.Second
-					}
-					if s == turn.StageSave {
-						time.Sleep(d)
-						return nil
-					}
-					select {
-					case <-ctx.Done():
-						return ctx.Err()
-					case <-time.After(d):
-						return nil
-					}
-				}
-				f := turn.New(turn.Options{Timeout: time.Minute + time.Second, SaveTimeout: time.Hour})
-				register(t, f, struct {
-					resolver
-					loader
-					prompter
-					runner
-					saver
-					renderer
-					dispatcher
-				}{
-					func(ctx context.Context, _ *turn.Envelope) (string, bool, error) {
-						return "", false, waits(ctx, turn.StageResolve)
-					},
-					func(ctx context.Context, _ *turn.Envelope, _ string) (turn.State, error) {
-						return nil, waits(ctx, turn.StageLoad)
-					},
-					func(ctx context.Context, _ *turn.Envelope, _ string, _ turn.State) (turn.Prompt, bool, error) {
-						return turn.Prompt{}, false, waits(ctx, turn.StagePrompt)
-					},
-					func(ctx context.Context, _ turn.Prompt, _ string, _ turn.State) (string, bool, error) {
-						return "x", true, waits(ctx, turn.StageModel)
-					},
-					func(ctx context.Context, _ *turn.Outcome) error { return waits(ctx, turn.StageSave) },
-					func(ctx context.Context, _ *turn.Outcome) ([]*turn.Envelope, error) {
-						return nil, waits(ctx, turn.StageRender)
-					},
-					func(ctx context.Context, _ *turn.Envelope) (bool, error) { return true, waits(ctx, turn.StageDispatch) },
-				})
-				begin := time.Now()
-				_, err := f.Process(t.Context(), &turn.Envelope{})
-				if at == "" || at == turn.StageResolve {
-					if err != nil {
-						t.Errorf("got %v after %v", err, time.Since(begin))
-					}
-					return
-				}
-				if err != turn.ErrTimeout || !errors.Is(err, context.DeadlineExceeded) {
-					t.Errorf("got %v after %v", err, time.Since(begin))
-				}
-			})
-		})
 	}
 }

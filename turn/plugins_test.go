@@ -12,61 +12,6 @@ import (
 	"github.com/lingserve/lingserve/turn"
 )
 
-func TestTU_01PluginsRegisteredLaterRunFirstInEveryStage(t *testing.T) {
-	var r transcript
-	all := func(name string) any {
-		return struct {
-			resolver
-			loader
-			prompter
-			runner
-			saver
-			renderer
-			dispatcher
-			observer
-			systemer
-		}{
-			func(context.Context, *turn.Envelope) (string, bool, error) {
-				r.add("resolve%s", name)
-				return "", false, nil
-			},
-			func(context.Context, *turn.Envelope, string) (turn.State, error) {
-				r.add("load%s", name)
-				return nil, nil
-			},
-			func(context.Context, *turn.Envelope, string, turn.State) (turn.Prompt, bool, error) {
-				r.add("prompt%s", name)
-				return turn.Prompt{}, false, nil
-			},
-			func(context.Context, turn.Prompt, string, turn.State) (string, bool, error) {
-				r.add("model%s", name)
-				return "", false, nil
-			},
-			func(context.Context, *turn.Outcome) error { r.add("save%s", name); return nil },
-			func(context.Context, *turn.Outcome) ([]*turn.Envelope, error) {
-				r.add("render%s", name)
-				return nil, nil
-			},
-			func(context.Context, *turn.Envelope) (bool, error) { r.add("dispatch%s", name); return false, errTest },
-			func(_ context.Context, s turn.Stage, _ error, _ *turn.Envelope) { r.add("%s%s", s, name) },
-			func(context.Context, turn.Prompt, turn.State) (string, error) { return name, nil },
-		}
-	}
-	f := build(t, all("A"), all("B"), all("C"))
-	_, err := f.Process(t.Context(), &turn.Envelope{Content: "x"})
-	if !errors.Is(err, errTest) {
-		t.Fatal(err)
-	}
-	want := "resolveC resolveB resolveA loadC loadB loadA promptC promptB promptA modelC modelB modelA run_modelC run_modelB run_modelA " +
-		"saveC saveB saveA renderC renderB renderA dispatchC dispatchB dispatchA turnC turnB turnA"
-	equal(t, "order", r.String(), want)
-	for hook, names := range f.Hooks() {
-		if diff := cmp.Diff([]string{"p3", "p2", "p1"}, names); diff != "" {
-			t.Errorf("Hooks()[%q]: %s", hook, diff)
-		}
-	}
-}
-
 func TestTU_01NamesAreUnique(t *testing.T) {
 	f := build(t, answers("a"))
 	if err := f.Register("p1", answers("b")); err == nil || !strings.Contains(err.Error(), `"p1"`) {
@@ -160,92 +105,6 @@ func TestAnAttacherIsToldWhereItIsRegistered(t *testing.T) {
 	}
 }
 
-func TestTU_03DecliningAndAcceptingNothingAreDifferent(t *testing.T) {
-	for _, ok := range []bool{true, false} {
-		f := build(t,
-			answers("lower"),
-			runner(func(context.Context, turn.Prompt, string, turn.State) (string, bool, error) { return "", ok, nil }))
-		want := map[bool]string{true: "", false: "lower"}[ok]
-		if r, err := f.Process(t.Context(), &turn.Envelope{Content: "x"}); err != nil || r.Output != want {
-			t.Errorf("ok %v: got %+v, %v, expected %q", ok, r, err, want)
-		}
-	}
-}
-
-func TestTU_04AnErrorEndsTheSearchOfAFirstResultStage(t *testing.T) {
-	never := func() { t.Error("the plugin below was asked") }
-	plugins := map[turn.Stage][2]any{
-		turn.StageResolve: {
-			resolver(func(context.Context, *turn.Envelope) (string, bool, error) { never(); return "", false, nil }),
-			resolver(func(context.Context, *turn.Envelope) (string, bool, error) { return "x", true, errTest }),
-		},
-		turn.StagePrompt: {
-			prompter(func(context.Context, *turn.Envelope, string, turn.State) (turn.Prompt, bool, error) {
-				never()
-				return turn.Prompt{}, false, nil
-			}),
-			prompter(func(context.Context, *turn.Envelope, string, turn.State) (turn.Prompt, bool, error) {
-				return turn.Prompt{Text: "x"}, true, errTest
-			}),
-		},
-		turn.StageModel: {
-			runner(func(context.Context, turn.Prompt, string, turn.State) (string, bool, error) {
-				never()
-				return "", false, nil
-			}),
-			runner(func(context.Context, turn.Prompt, string, turn.State) (string, bool, error) {
-				return "x", false, errTest
-			}),
-		},
-	}
-	for stage, pair := range plugins {
-		t.Run(string(stage), func(t *testing.T) {
-			r, err := build(t, pair[0], pair[1]).Process(t.Context(), &turn.Envelope{})
-			se, ok := err.(*turn.StageError)
-			if !ok || se.Stage != stage || se.Plugin != "p2" || se.Err != errTest {
-				t.Errorf("got %#v", err)
-			}
-			if r != nil && r.Output != "" {
-				t.Errorf("output %q", r.Output)
-			}
-		})
-	}
-}
-
-func TestTU_04InABroadcastStageAllRunWhateverTheOthersReturn(t *testing.T) {
-	var r transcript
-	e1, e2 := errors.New("one"), errors.New("two")
-	for _, stage := range []turn.Stage{turn.StageLoad, turn.StageSave, turn.StageRender, turn.StageDispatch} {
-		t.Run(string(stage), func(t *testing.T) {
-			r.take()
-			plugin := func(name string, err error) any {
-				switch stage {
-				case turn.StageLoad:
-					return loader(func(context.Context, *turn.Envelope, string) (turn.State, error) { r.add("%s", name); return nil, err })
-				case turn.StageSave:
-					return saver(func(context.Context, *turn.Outcome) error { r.add("%s", name); return err })
-				case turn.StageRender:
-					return renderer(func(context.Context, *turn.Outcome) ([]*turn.Envelope, error) { r.add("%s", name); return nil, err })
-				default:
-					return dispatcher(func(context.Context, *turn.Envelope) (bool, error) { r.add("%s", name); return false, err })
-				}
-			}
-			_, err := build(t, plugin("a", nil), plugin("b", e1), plugin("c", nil), plugin("d", e2), plugin("e", nil)).Process(t.Context(), &turn.Envelope{})
-			equal(t, "calls", r.String(), "e d c b a")
-			se, ok := err.(*turn.StageError)
-			if !ok || se.Stage != stage {
-				t.Fatalf("got %#v", err)
-			}
-			if !errors.Is(err, e1) || !errors.Is(err, e2) {
-				t.Errorf("%v: expected both errors", err)
-			}
-			if text := err.Error(); strings.Index(text, "two") > strings.Index(text, "one") {
-				t.Errorf("%q: expected the order of the calls", text)
-			}
-		})
-	}
-}
-
 func TestTU_05APanicIsTheErrorOfItsStage(t *testing.T) {
 	boom := func() { panic("boom") }
 	plugins := map[turn.Stage]any{
@@ -292,23 +151,6 @@ func TestTU_05APanicIsTheErrorOfItsStage(t *testing.T) {
 			})
 		}
 	}
-}
-
-func TestTU_05APanicWithAnErrorUnwrapsToIt(t *testing.T) {
-	f := build(t, says(func() { panic(errTest) }))
-	if _, err := f.Process(t.Context(), &turn.Envelope{}); !errors.Is(err, errTest) {
-		t.Errorf("got %v", err)
-	}
-}
-
-func TestTU_06AStageErrorUnwrapsToTheVeryValue(t *testing.T) {
-	want := &turn.EventError{Message: "own type"}
-	f := build(t, loader(func(context.Context, *turn.Envelope, string) (turn.State, error) { return nil, want }))
-	_, err := f.Process(t.Context(), &turn.Envelope{})
-	if errors.Unwrap(err) != error(want) {
-		t.Errorf("got %#v", err)
-	}
-	equal(t, "text", err, "load_state (p1): own type")
 }
 
 func TestSystemPromptJoinsTheLowestFirst(t *testing.T) {

@@ -194,108 +194,6 @@ func TestTU_20SaveStateRunsOnlyWhereLoadStateHasBegunWheneverTheContextEnds(t *t
 	}
 }
 
-func TestTU_20SaveStateRunsWheneverLoadStateHasBegun(t *testing.T) {
-	breaks := map[string]func() error{
-		"fails": func() error { return errTest }, "panics": func() error { panic(errTest) }, "is canceled": nil,
-	}
-	for _, stage := range []turn.Stage{turn.StageResolve, turn.StageLoad, turn.StagePrompt, turn.StageModel, "stream", turn.StageSave, turn.StageRender, turn.StageDispatch} {
-		for how, do := range breaks {
-			for _, streaming := range []bool{false, true} {
-				t.Run(fmt.Sprint(stage, " ", how, " ", streaming), func(t *testing.T) {
-					ctx, cancel := context.WithCancelCause(t.Context())
-					defer cancel(nil)
-					at := func(s turn.Stage) error {
-						switch {
-						case s != stage:
-							return nil
-						case do == nil:
-							cancel(errTest)
-							return ctx.Err()
-						}
-						return do()
-					}
-					var saved []turn.Outcome
-					var contexts []error
-					plugin := struct {
-						resolver
-						loader
-						prompter
-						streamer
-						renderer
-						dispatcher
-					}{
-						func(context.Context, *turn.Envelope) (string, bool, error) { return "s", true, at(turn.StageResolve) },
-						func(context.Context, *turn.Envelope, string) (turn.State, error) {
-							return turn.State{"k": 1}, at(turn.StageLoad)
-						},
-						func(context.Context, *turn.Envelope, string, turn.State) (turn.Prompt, bool, error) {
-							return turn.Prompt{Text: "p"}, true, at(turn.StagePrompt)
-						},
-						func(context.Context, turn.Prompt, string, turn.State) (turn.Stream, bool, error) {
-							if err := at(turn.StageModel); err != nil {
-								return nil, false, err
-							}
-							return func(yield func(turn.Event, error) bool) {
-								if !yield(turn.Text("out"), nil) {
-									return
-								}
-								if err := at("stream"); err != nil {
-									yield(turn.Event{}, err)
-								}
-							}, true, nil
-						},
-						func(context.Context, *turn.Outcome) ([]*turn.Envelope, error) { return nil, at(turn.StageRender) },
-						func(context.Context, *turn.Envelope) (bool, error) { return true, at(turn.StageDispatch) },
-					}
-					save := func(ctx context.Context, o *turn.Outcome) error {
-						saved = append(saved, *o)
-						contexts = append(contexts, ctx.Err())
-						return at(turn.StageSave)
-					}
-					e := &turn.Envelope{Content: "c"}
-					var opts []turn.Option
-					if streaming {
-						opts = append(opts, turn.WithStreaming())
-					}
-					r, err := build(t, plugin, saver(save), saver(save)).Process(ctx, e, opts...)
-					if !errors.Is(err, errTest) {
-						t.Fatalf("got %v", err)
-					}
-					if stage == turn.StageResolve {
-						if len(saved) != 0 || r != nil {
-							t.Errorf("%d times, result %+v", len(saved), r)
-						}
-						return
-					}
-					if len(saved) != 2 || contexts[0] != nil || contexts[1] != nil {
-						t.Fatalf("%d times, contexts %v", len(saved), contexts)
-					}
-					o := saved[1]
-					order := map[turn.Stage]int{turn.StageLoad: 1, turn.StagePrompt: 2, turn.StageModel: 3, "stream": 4}[stage]
-					if o.TurnID == "" || o.TurnID != r.TurnID || o.Session != "s" || r.Session != "s" || o.Envelope != e || o.State == nil {
-						t.Errorf("got %+v", o)
-					}
-					if failed := order > 0; failed != (o.Err != nil) {
-						t.Errorf("error %v", o.Err)
-					}
-					if loaded := order != 1; loaded && o.State["k"] != 1 {
-						t.Errorf("state %v", o.State)
-					}
-					if asked := order == 0 || order > 2; asked && o.Prompt.Text != "p" {
-						t.Errorf("prompt %v", o.Prompt)
-					}
-					if spoke := order == 0 || order == 4; spoke && o.Output != "out" || o.Output != r.Output {
-						t.Errorf("output %q, result %q", o.Output, r.Output)
-					}
-					if o.Partial != (order == 4) || r.Partial != o.Partial {
-						t.Errorf("partial: %v, result %v", o.Partial, r.Partial)
-					}
-				})
-			}
-		}
-	}
-}
-
 func TestTU_21SaveStateOutlivesTheCallerAndHasALimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		type key struct{}
@@ -358,40 +256,6 @@ func TestTU_22TheStreamIsClosedBeforeSaveState(t *testing.T) {
 	}
 }
 
-func TestTU_23ErrorsOfSaveStateComeAfterTheModels(t *testing.T) {
-	e1, e2 := errors.New("one"), errors.New("two")
-	saves := func(err error) saver { return func(context.Context, *turn.Outcome) error { return err } }
-	for name, row := range map[string]struct {
-		model any
-		saves []any
-		want  []error
-	}{
-		"only save_state": {answers("x"), []any{saves(e1)}, []error{e1}},
-		"two of them":     {answers("x"), []any{saves(e2), saves(e1)}, []error{e1, e2}},
-		"both":            {says(errTest), []any{saves(e2), saves(nil), saves(e1)}, []error{errTest, e1, e2}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			var rendered bool
-			f := build(t, append(row.saves, row.model, renderer(func(context.Context, *turn.Outcome) ([]*turn.Envelope, error) {
-				rendered = true
-				return nil, nil
-			}))...)
-			_, err := f.Process(t.Context(), &turn.Envelope{})
-			at := -1
-			for _, want := range row.want {
-				i := strings.Index(fmt.Sprint(err), want.Error())
-				if !errors.Is(err, want) || i < at {
-					t.Errorf("%v: expected %v in their order", err, row.want)
-				}
-				at = i
-			}
-			if rendered {
-				t.Error("a turn that has failed was rendered")
-			}
-		})
-	}
-}
-
 // renders is a plugin that returns envelopes with these contents; "" is a nil one.
 func renders(err error, contents ...string) renderer {
 	return func(context.Context, *turn.Outcome) ([]*turn.Envelope, error) {
@@ -404,38 +268,6 @@ func renders(err error, contents ...string) renderer {
 			}
 		}
 		return list, err
-	}
-}
-
-func TestTU_24AndTU_25WhatIsRenderedIsFlattenedAndDispatched(t *testing.T) {
-	for name, row := range map[string]struct {
-		plugins []any
-		want    string
-		fails   bool
-	}{
-		"nobody":               {nil, "output", false},
-		"flattened":            {[]any{renders(nil, "d"), renders(nil, "b", "c"), renders(nil, "a")}, "a b c d", false},
-		"nil ones are dropped": {[]any{renders(nil, "", "b", ""), renders(nil, "a", "")}, "a b", false},
-		"all empty":            {[]any{renders(nil), renders(nil, "", "")}, "output", false},
-		"one fails":            {[]any{renders(nil, "b"), renders(errTest, "lost"), renders(nil, "a")}, "a b", true},
-		"all fail":             {[]any{renders(errTest, "lost")}, "", true},
-		"one fails, one empty": {[]any{renders(errTest), renders(nil)}, "", true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			var sent []string
-			f := build(t, append(row.plugins, answers("output"), dispatcher(func(_ context.Context, e *turn.Envelope) (bool, error) {
-				sent = append(sent, e.Content)
-				return true, nil
-			}))...)
-			r, err := f.Process(t.Context(), &turn.Envelope{})
-			if errors.Is(err, errTest) != row.fails || !row.fails && err != nil {
-				t.Errorf("got %v", err)
-			}
-			equal(t, "sent", strings.Join(sent, " "), row.want)
-			if len(r.Outbound) != len(sent) || len(r.Deliveries) != len(sent) {
-				t.Errorf("result %+v", r)
-			}
-		})
 	}
 }
 

@@ -30,66 +30,6 @@ func (r router) WrapStream(_ context.Context, _ *turn.Envelope, s turn.Stream) t
 	return r.wrap(s)
 }
 
-// both is a plugin with both model hooks.
-type both struct {
-	runner
-	streamer
-}
-
-func TestTU_15TheModelStageAsksByPriorityAndMode(t *testing.T) {
-	var r transcript
-	text := func(name string, ok bool, err error) runner {
-		return func(context.Context, turn.Prompt, string, turn.State) (string, bool, error) {
-			r.add("text:%s", name)
-			return name, ok, err
-		}
-	}
-	stream := func(name string, ok bool, err error) streamer {
-		return func(context.Context, turn.Prompt, string, turn.State) (turn.Stream, bool, error) {
-			r.add("stream:%s", name)
-			return streamOf(name), ok, err
-		}
-	}
-	empty := streamer(func(context.Context, turn.Prompt, string, turn.State) (turn.Stream, bool, error) {
-		r.add("nil")
-		return nil, true, nil
-	})
-	for name, row := range map[string]struct {
-		plugins             []any
-		whole, streaming    string // the calls
-		wholeOut, streamOut string
-	}{
-		"a text plugin":                    {[]any{text("a", true, nil)}, "text:a", "text:a", "a", "a"},
-		"a streaming plugin":               {[]any{stream("a", true, nil)}, "stream:a", "stream:a", "a", "a"},
-		"one with both":                    {[]any{both{text("a", true, nil), stream("b", true, nil)}}, "text:a", "stream:b", "a", "b"},
-		"priority beats the mode":          {[]any{stream("low", true, nil), text("up", true, nil)}, "text:up", "text:up", "up", "up"},
-		"priority beats the mode, turned":  {[]any{text("low", true, nil), stream("up", true, nil)}, "stream:up", "stream:up", "up", "up"},
-		"a text plugin declines":           {[]any{stream("low", true, nil), text("up", false, nil)}, "text:up stream:low", "text:up stream:low", "low", "low"},
-		"a streaming plugin declines":      {[]any{text("low", true, nil), stream("up", false, nil)}, "stream:up text:low", "stream:up text:low", "low", "low"},
-		"a nil stream":                     {[]any{text("low", true, nil), empty}, "nil text:low", "nil text:low", "low", "low"},
-		"one with both declines in a mode": {[]any{text("low", true, nil), both{text("a", false, nil), stream("b", false, nil)}}, "text:a text:low", "stream:b text:low", "low", "low"},
-		"one with both and a nil stream":   {[]any{text("low", true, nil), both{text("a", false, nil), empty}}, "text:a text:low", "nil text:low", "low", "low"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			f := build(t, row.plugins...)
-			for _, streaming := range []bool{false, true} {
-				r.take()
-				var opts []turn.Option
-				calls, out := row.whole, row.wholeOut
-				if streaming {
-					opts, calls, out = append(opts, turn.WithStreaming()), row.streaming, row.streamOut
-				}
-				res, err := f.Process(t.Context(), &turn.Envelope{Content: "content"}, opts...)
-				if err != nil {
-					t.Fatal(err)
-				}
-				equal(t, "calls", r.String(), calls)
-				equal(t, "output", res.Output, out)
-			}
-		})
-	}
-}
-
 func TestTU_16TheOutputIsTheTextOrTheFinalsText(t *testing.T) {
 	for name, row := range map[string]struct {
 		items []any
@@ -176,38 +116,6 @@ func TestTU_18WithoutOutputThePromptIsTheAnswer(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-func TestTU_19AnErrorOfTheStreamKeepsTheTextSoFar(t *testing.T) {
-	for name, end := range map[string]any{"an error": errTest, "a panic": func() { panic(errTest) }} {
-		for _, streaming := range []bool{false, true} {
-			for _, wrap := range []bool{false, true} {
-				t.Run(fmt.Sprint(name, " ", streaming, " ", wrap), func(t *testing.T) {
-					var r, events transcript
-					var opts []turn.Option
-					if streaming {
-						opts = append(opts, turn.WithSink(events.sink))
-					}
-					f := build(t, says("a", "b", end), r.saves())
-					if wrap {
-						f.Bind(router{})
-					}
-					res, err := f.Process(t.Context(), &turn.Envelope{Content: "content"}, opts...)
-					se, _ := err.(*turn.StageError)
-					if se == nil || se.Stage != turn.StageModel || se.Plugin != "p1" || !errors.Is(err, errTest) {
-						t.Errorf("got %#v", err)
-					}
-					if res.Output != "ab" || !res.Partial || len(res.Outbound) != 0 {
-						t.Errorf("got %+v", res)
-					}
-					equal(t, "saved", r.String(), fmt.Sprintf("save(ab,true,%v)", err))
-					if streaming {
-						equal(t, "events", events.String(), fmt.Sprintf("text:a text:b err:%v", se.Err))
-					}
-				})
-			}
-		}
 	}
 }
 
@@ -437,29 +345,6 @@ func TestTU_43OnlyStreamingTurnsAreWrapped(t *testing.T) {
 		t.Fatal(err)
 	}
 	equal(t, "wrapped after unbind", wrapped, 1)
-}
-
-func TestTheRouterBoundLastIsUsed(t *testing.T) {
-	var r transcript
-	f := build(t, says("a"))
-	bind := func(name string) func() {
-		return f.Bind(router{func(s turn.Stream) turn.Stream { r.add("%s", name); return s }})
-	}
-	run := func() {
-		if _, err := f.Process(t.Context(), &turn.Envelope{}, turn.WithStreaming()); err != nil {
-			t.Fatal(err)
-		}
-	}
-	one := bind("one")
-	two := bind("two")
-	run()
-	one()
-	run()
-	two()
-	run()
-	bind("three")
-	run()
-	equal(t, "wrappers", r.String(), "two two three")
 }
 
 func TestTU_44LeavingEarlyRunsTheProducersDefersAtOnce(t *testing.T) {

@@ -1,7 +1,6 @@
 package turn_test
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -57,45 +56,6 @@ func TestDO_08ATurnIsToldThatItWaitsAndWhenThatChanges(t *testing.T) {
 	})
 }
 
-func TestDO_08ALongWaitAndALongQueueAreToldLessOften(t *testing.T) {
-	for _, tt := range []struct {
-		turns, concurrency int
-		most               int // calls for the last turn
-	}{
-		{turns: 300, concurrency: 1, most: 36}, // it waits for five minutes
-		{turns: 1000, concurrency: 50, most: 11},
-		{turns: 3000, concurrency: 300, most: 4}, // ten seconds, in steps of at most six
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			f := turn.New(turn.Options{Concurrency: tt.concurrency})
-			register(t, f, runner(func(context.Context, turn.Prompt, string, turn.State) (string, bool, error) {
-				time.Sleep(time.Second)
-				return "answer", true, nil
-			}))
-			calls, began := 0, 0
-			for i := range tt.turns {
-				last := i == tt.turns-1
-				_, err := f.Submit(t.Context(), &turn.Envelope{Channel: "c", ChatID: fmt.Sprint(i)}, turn.WithWaiting(func(w turn.Waiting) {
-					switch {
-					case w == turn.Waiting{} && last:
-						began++
-					case last:
-						calls++
-					}
-				}))
-				if err != nil {
-					t.Fatal(err)
-				}
-			}
-			time.Sleep(time.Hour)
-			synctest.Wait()
-			if calls < tt.most/2 || calls > tt.most || began != 1 {
-				t.Errorf("%d turns: the last was told its position %d times and %d times that it begins, want at most %d and one", tt.turns, calls, began, tt.most)
-			}
-		})
-	}
-}
-
 func TestDO_08NothingIsToldOfWaitingOnceTheTurnBegins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLanes(t, turn.Options{Concurrency: 1})
@@ -113,28 +73,6 @@ func TestDO_08NothingIsToldOfWaitingOnceTheTurnBegins(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		l.expect("+a b waits -a s:a +c")
 		l.open("c")
-		l.empty()
-	})
-}
-
-func TestDO_08DrainWaitsForWhoIsTold(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := newLanes(t, turn.Options{Concurrency: 1})
-		l.submit("0", "a", "")
-		over := false
-		_, err := l.Submit(t.Context(), &turn.Envelope{Channel: "c", ChatID: "1", Content: "b"}, turn.WithWaiting(func(turn.Waiting) {
-			time.Sleep(time.Hour)
-			over = true
-		}))
-		if err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(time.Second)
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		if err := l.Drain(ctx); err == nil || !over {
-			t.Errorf("%v, told to its end: %v", err, over)
-		}
 		l.empty()
 	})
 }

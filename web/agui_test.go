@@ -2,7 +2,6 @@ package web
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -10,18 +9,13 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/lingserve/lingserve/adapter"
-	"github.com/lingserve/lingserve/agent"
-	"github.com/lingserve/lingserve/flow"
 	"github.com/lingserve/lingserve/run"
-	"github.com/lingserve/lingserve/web/wire"
 	"github.com/lingserve/lingserve/web/wire/agui/aguitest"
 )
 
@@ -152,155 +146,39 @@ func TestAGUI_AnAgentTalksAndRemembersTheThread(t *testing.T) {
 	}
 }
 
-func TestAGUI_ToolsOfThePageAreNotCalled(t *testing.T) {
-	a := newAgentBench(t, nil)
-	a.serve()
-	var c aguitest.Client
-	a.runAGUI(&c, "assistant", says("t", "use weather").with("tools", []any{map[string]any{"name": "alert", "description": "d"}}))
-	if c.Notes[0].Name != "warning" || !strings.Contains(string(c.Notes[0].Value), `"tools":["alert"]`) {
-		t.Errorf("%s", c.Notes[0].Value)
-	}
-	for _, tool := range a.talk.requests()[0].Tools {
-		if tool.Name == "alert" {
-			t.Error("the model knows the tool")
-		}
-	}
-	if diff := cmp.Diff([]string{`{"sky":"clear <here>"}`}, c.Texts("tool")); diff != "" {
-		t.Error(diff)
-	}
-	if got := c.Messages[0].Calls; len(got) != 1 || got[0].Name != "weather" || got[0].Arguments != `{"place":"here"}` {
-		t.Errorf("%+v", got)
-	}
-}
-
-func TestAGUI_AStateThatIsTooLargeIsNotToldToTheAgent(t *testing.T) {
-	a := newAgentBench(t, func(o *Options, _ *agent.Options) { o.MaxBody = 1 << 20 })
-	a.serve()
-	var c aguitest.Client
-	a.runAGUI(&c, "assistant", says("t", "x").with("state", strings.Repeat("large ", 20_000)))
-	if !strings.Contains(string(c.Notes[0].Value), `"code":"state_ignored"`) || len(c.Texts("assistant")) != 1 {
-		t.Errorf("%s", c.Notes[0].Value)
-	}
-	e := a.refusedAGUI(a.postAGUI("assistant", says("t", "x").with("context", []any{map[string]any{"description": "d", "value": strings.Repeat("x", 1<<17)}})))
-	if !strings.Contains(e.Message, "expected instructions of at most") {
-		t.Error(e.Message)
-	}
-}
-
-func TestAGUI_AnAgentThatAWorkflowAnswersForHasAState(t *testing.T) {
-	a := newAgentBench(t, func(o *Options, _ *agent.Options) {
-		w, err := flow.ParseSpec("words", []byte(`{"name":"words","model":"test:story","input":{"type":"object","required":["text"],"properties":{"text":{"type":"string"}}},
-			"bots":{"one":{"message":"{{ input.text }}","root":"text","format":"text"}}}`), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		o.Workflows.Register(w)
-	})
-	a.s.o.Agents = byWorkflow{a.s.o.Agents, map[string]string{"assistant": "words"}}
-	a.s.wire.Agents = a.s.o.Agents
-	a.s.runs.Inspect().Options().Agents = a.s.o.Agents
-	a.serve()
-	var c aguitest.Client
-	a.runAGUI(&c, "assistant", says("t", "x"))
-	want, _ := story(3)
-	if diff := cmp.Diff([]string{want}, c.Texts("assistant")); diff != "" {
-		t.Error(diff)
-	}
-	if diff := cmp.Diff(any(map[string]any{"text": want}), c.State); diff != "" {
-		t.Error(diff)
-	}
-	if c.Log[2] != "STEP_STARTED one" {
-		t.Errorf("%q", c.Log)
-	}
-}
-
-// byWorkflow are agents, for some of which workflows answer.
-type byWorkflow struct {
-	run.Agents
-	of map[string]string
-}
-
-func (b byWorkflow) Workflow(agent string) string { return b.of[agent] }
-
-func TestAGUI_WhatIsForwardedIsWhatTheWorkflowTakes(t *testing.T) {
-	b := newBench(t, nil).serve()
-	asked := make(chan adapter.Request, 10)
-	b.model.say = func(_ context.Context, name string, req adapter.Request, yield func(string) bool) error {
-		asked <- req
-		yield(`{"by":"` + name + `"}`)
-		return nil
-	}
-	var c aguitest.Client
-	b.runAGUI(&c, "workflow%2Fchat", says("t", "never said").with("forwardedProps", map[string]any{
-		"input": map[string]any{"question": "forwarded", "level": 2}, "model": "test:facts", "options": map[string]any{"temperature": 0.5},
-		"theirs": map[string]any{"a": 1},
-	}))
-	req := <-asked
-	if last := req.Messages[len(req.Messages)-1].Content; last != "forwarded" || req.Temperature == nil || *req.Temperature != 0.5 {
-		t.Errorf("%+v", req)
-	}
-	if diff := cmp.Diff(aguitest.Decode([]byte(`{"article":{"by":"facts"}}`)), c.State); diff != "" {
-		t.Error(diff)
-	}
-	b.runAGUI(&c, "chat", says("t").with("forwardedProps", map[string]any{"input": "alone"}))
-	if req := <-asked; req.Messages[len(req.Messages)-1].Content != "alone" {
-		t.Errorf("%+v", req)
-	}
-}
-
 func TestAGUI_WhatIsWrongIsSaidInWordsThatTheClientShows(t *testing.T) {
 	a := newAgentBench(t, nil)
 	a.serve()
-	for _, c := range []struct {
-		name, agent, body string
-		status            int
-		message, pointer  string
-	}{
-		{"nobody of that name", "nobody", says("t", "x").json(), 404, `unknown agent or workflow "nobody"; expected one of assistant, chat, steps`, ""},
-		{"no such agent, where there is a workflow", "agent%2Fchat", says("t", "x").json(), 404, "unknown agent or workflow", ""},
-		{"no JSON", "assistant", `{`, 400, "invalid JSON at line 1", ""},
-		{"a member twice", "assistant", `{"threadId":"a","threadId":"b"}`, 400, "occurs twice; send it once", "/threadId"},
-		{"a thread that is a number", "assistant", says("t", "x").with("threadId", 7).json(), 400, "/threadId: expected a string, found a number", "/threadId"},
-		{"a thread that no session can be called", "assistant", says("a\nb", "x").json(), 400, "/threadId: ", "/threadId"},
-		{"nothing said", "assistant", says("t").json(), 400, "/messages: expected a message of the user at the end, or forwardedProps.input", "/messages"},
-		{"an empty message", "assistant", says("t", "").json(), 400, "/messages/0/content: is empty", "/messages/0/content"},
-		{"a message that does not fit", "chat", says("t", strings.Repeat("x", 200)).json(), 400, "/messages/0/content: question: ", "/messages/0/content"},
-		{"an object as text that does not fit", "chat", says("t", `{"question":7}`).json(), 400, "/messages/0/content: question: expected a string, got a number", "/messages/0/content"},
-		{"an input that does not fit", "chat", says("t", "x").with("forwardedProps", map[string]any{"input": map[string]any{"question": 7}}).json(), 400, "/forwardedProps/input/question: ", "/forwardedProps/input/question"},
-		{"a model that there is not", "chat", says("t", "x").with("forwardedProps", map[string]any{"model": "nope:x"}).json(), 400, "/forwardedProps/model: ", "/forwardedProps/model"},
-		{"a model that is none", "chat", says("t", "x").with("forwardedProps", map[string]any{"model": 7}).json(), 400, "/forwardedProps/model: expected a string", "/forwardedProps/model"},
-		{"a model for an agent", "assistant", says("t", "x").with("forwardedProps", map[string]any{"model": "test:facts"}).json(), 400, "/forwardedProps/model: an agent chooses its own model", "/forwardedProps/model"},
-		{"an answer to a question of somebody else", "assistant", says("t").with("resume", []any{map[string]any{"interruptId": "x", "status": "cancelled"}}).json(), 400, "/resume/0/interruptId: unknown id", "/resume/0/interruptId"},
-		{"a body that is too large", "assistant", says("t", strings.Repeat("x", 5000)).json(), 413, "the request's body is larger than 4096 bytes", ""},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			resp := a.do("POST", "/v1/agui/"+c.agent, c.body)
-			e := a.refusedAGUI(resp)
-			if resp.StatusCode != c.status || !strings.Contains(e.Message, c.message) {
-				t.Errorf("%d %+v", resp.StatusCode, e)
-			}
-			if c.pointer != "" && (len(e.Errors) == 0 || e.Errors[0].Pointer != c.pointer) {
-				t.Errorf("%+v", e)
-			}
-		})
+	forwarded := func(name string, value any) string {
+		return says("t", "x").with("forwardedProps", map[string]any{name: value}).json()
 	}
-	t.Run("too much said before", func(t *testing.T) {
-		a := newAgentBench(t, func(o *Options, _ *agent.Options) { o.MaxBody = 4 << 20 })
-		a.serve()
-		e := a.refusedAGUI(a.postAGUI("assistant", says("t", strings.Repeat("x", 2<<20), "y", "z")))
-		if !strings.HasPrefix(e.Message, "/messages: expected earlier messages of at most") {
-			t.Error(e.Message)
+	for _, c := range []struct {
+		agent, body      string
+		status           int
+		message, pointer string
+	}{
+		{"nobody", says("t", "x").json(), 404, `unknown agent or workflow "nobody"; expected one of assistant, chat, steps`, ""},
+		{"agent%2Fchat", says("t", "x").json(), 404, "unknown agent or workflow", ""},
+		{"assistant", `{`, 400, "invalid JSON at line 1", ""},
+		{"assistant", says("t", "x").with("threadId", 7).json(), 400, "/threadId: expected a string, found a number", "/threadId"},
+		{"assistant", says("a\nb", "x").json(), 400, "/threadId: ", "/threadId"},
+		{"assistant", says("t").json(), 400, "/messages: expected a message of the user at the end, or forwardedProps.input", "/messages"},
+		{"assistant", says("t", "").json(), 400, "/messages/0/content: is empty", "/messages/0/content"},
+		{"chat", says("t", strings.Repeat("x", 200)).json(), 400, "/messages/0/content: question: ", "/messages/0/content"},
+		{"chat", forwarded("input", map[string]any{"question": 7}), 400, "/forwardedProps/input/question: ", "/forwardedProps/input/question"},
+		{"chat", forwarded("model", "nope:x"), 400, "/forwardedProps/model: ", "/forwardedProps/model"},
+		{"assistant", forwarded("model", "test:facts"), 400, "/forwardedProps/model: an agent chooses its own model", "/forwardedProps/model"},
+		{"assistant", answers("t", "x", "cancelled", nil).json(), 400, "/resume/0/interruptId: unknown id", "/resume/0/interruptId"},
+		{"assistant", says("t", strings.Repeat("x", 5000)).json(), 413, "the request's body is larger than 4096 bytes", ""},
+	} {
+		resp := a.do("POST", "/v1/agui/"+c.agent, c.body)
+		e := a.refusedAGUI(resp)
+		if resp.StatusCode != c.status || !strings.Contains(e.Message, c.message) {
+			t.Errorf("%s: %d %+v", c.message, resp.StatusCode, e)
 		}
-	})
-}
-
-func TestAGUI_AFailureBeforeAnythingWasMadeIsARunError(t *testing.T) {
-	a := newAgentBench(t, nil)
-	a.serve()
-	var c aguitest.Client
-	a.runAGUI(&c, "assistant", says("t", "fail"))
-	if got := aguitest.Text(c.End["message"]); got != "the model's server refused the key" || aguitest.Text(c.End["code"]) != adapter.CodeAuth {
-		t.Errorf("%s", c.End)
+		if c.pointer != "" && (len(e.Errors) == 0 || e.Errors[0].Pointer != c.pointer) {
+			t.Errorf("%s: %+v", c.message, e)
+		}
 	}
 }
 
@@ -338,7 +216,6 @@ func TestAGUI_AQuestionInterruptsTheRunAndItsAnswerGoesOn(t *testing.T) {
 		ran          bool
 	}{
 		{"approved", "resolved", map[string]any{"approved": true}, "done", true},
-		{"approved in a word", "resolved", true, "done", true},
 		{"denied", "resolved", map[string]any{"approved": false, "reason": "not on a Sunday"}, `{"error":"the call has failed"}`, false},
 		{"abandoned", "cancelled", nil, `{"error":"the call has failed"}`, false},
 	} {
@@ -370,42 +247,23 @@ func TestAGUI_AQuestionInterruptsTheRunAndItsAnswerGoesOn(t *testing.T) {
 	}
 }
 
-func TestAGUI_AnAnswerAndANewMessageTogether(t *testing.T) {
-	a := newAgentBench(t, nil)
-	a.serve()
-	var c aguitest.Client
-	id := a.interrupted(&c, "t")
-	a.runAGUI(&c, "assistant", answers("t", id, "cancelled", nil).with("messages", says("t", "use danger", "Let me see.", "never mind")["messages"]))
-	texts := c.Texts("assistant")
-	if last := texts[len(texts)-1]; !strings.HasSuffix(last, "never mind") || len(a.ran) != 0 {
-		t.Errorf("%q", texts)
-	}
-}
-
-func TestAGUI_WhoGoesOnWithoutAnAnswerHasNotApproved(t *testing.T) {
-	a := newAgentBench(t, nil)
-	a.serve()
-	var c aguitest.Client
-	id := a.interrupted(&c, "t")
-	a.runAGUI(&c, "assistant", says("t", "never mind")) // of a page that was loaded anew
-	texts := c.Texts("assistant")
-	if last := texts[len(texts)-1]; !strings.HasSuffix(last, "never mind") || len(a.ran) != 0 {
-		t.Errorf("%q", texts)
-	}
-	run, _, _ := strings.Cut(id, ":")
-	if d := readDocument(t, a.do("GET", "/v1/runs/"+run, "")); !strings.Contains(string(d.Result), "the user sent another message instead") {
-		t.Errorf("%s", d.Result)
-	}
-}
-
-func TestAGUI_AnAnswerToNoQuestionIsRefused(t *testing.T) {
-	a := newAgentBench(t, nil)
-	a.serve()
-	var c aguitest.Client
-	id := a.interrupted(&c, "t")
-	resp := a.postAGUI("assistant", answers("t", id+"x", "resolved", true))
-	if e := a.refusedAGUI(resp); resp.StatusCode != 404 || !strings.Contains(e.Message, "of this run waits for approval") {
-		t.Errorf("%d %+v", resp.StatusCode, e)
+// A question that waits in a thread or a chat is denied when its user goes on with something else, from a page that was loaded anew.
+func TestWhoGoesOnWithoutAnAnswerHasNotApproved(t *testing.T) {
+	for path, body := range map[string]func(text string) string{
+		"/v1/agui/assistant":   func(text string) string { return says("t", text).json() },
+		"/v1/ui/assistant?v=6": func(text string) string { return uiBody("t", text) },
+	} {
+		a := newAgentBench(t, nil)
+		a.serve()
+		asked := a.do("POST", path, body("use danger"))
+		text(t, asked)
+		if said := text(t, a.do("POST", path, body("never mind"))); !strings.Contains(said, ": never mind") && !strings.Contains(said, `"never mind"`) {
+			t.Errorf("%s: %s", path, said)
+		}
+		d := readDocument(t, a.do("GET", asked.Header.Get("Location"), ""))
+		if !strings.Contains(string(d.Result), "the user sent another message instead") || len(a.ran) != 0 {
+			t.Errorf("%s: %s", path, d.Result)
+		}
 	}
 }
 
@@ -430,13 +288,17 @@ func TestAGUI_AnAnswerThatComesTooLateIsNoDeadEnd(t *testing.T) {
 	})
 }
 
-func TestAGUI_AnAnswerIsForTheThreadThatWasAsked(t *testing.T) {
+func TestAGUI_AnAnswerIsForTheQuestionAndTheThreadThatWasAsked(t *testing.T) {
 	a := newAgentBench(t, nil)
 	a.serve()
 	var c aguitest.Client
 	id := a.interrupted(&c, "t")
 	if e := a.refusedAGUI(a.postAGUI("assistant", answers("other", id, "resolved", true))); !strings.Contains(e.Message, "belongs to another thread") {
 		t.Error(e.Message)
+	}
+	resp := a.postAGUI("assistant", answers("t", id+"x", "resolved", true))
+	if e := a.refusedAGUI(resp); resp.StatusCode != 404 || !strings.Contains(e.Message, "of this run waits for approval") {
+		t.Errorf("%d %+v", resp.StatusCode, e)
 	}
 	if len(a.ran) != 0 {
 		t.Error("it has run")
@@ -486,37 +348,6 @@ func TestAGUI_APageThatWasReloadedComesBack(t *testing.T) {
 			t.Errorf("%+v", tool)
 		}
 	})
-	t.Run("to one whose last answer was broken off", func(t *testing.T) {
-		first := a.postAGUI("assistant", says("broken", "wait"))
-		<-a.talk.waits
-		eventually(t, "something is said", func() bool { return a.s.runs.Inspect().Tube(a.runOf(first.Header.Get("X-Run-Id"))).Len() > 1 })
-		a.do("POST", first.Header.Get("Location")+"/cancel", "")
-		a.readAGUI(new(aguitest.Client), first)
-		a.s.runs.Inspect().ForgetLatest()
-		var c aguitest.Client
-		a.readAGUI(&c, a.rejoin("assistant", "broken"))
-		if len(c.Texts("assistant")) != 1 || string(c.End["outcome"]) != `{"type":"cancelled"}` {
-			t.Errorf("%v %s", c.Messages, c.End)
-		}
-		a.runAGUI(new(aguitest.Client), "assistant", says("broken", "hello"))
-		a.s.runs.Inspect().ForgetLatest()
-		var later aguitest.Client
-		if a.readAGUI(&later, a.rejoin("assistant", "broken")); string(later.End["outcome"]) != `{"type":"success"}` {
-			t.Errorf("%s", later.End)
-		}
-	})
-	t.Run("to one whose run waits for an answer", func(t *testing.T) {
-		id := a.interrupted(new(aguitest.Client), "waits")
-		var c aguitest.Client
-		a.readAGUI(&c, a.rejoin("assistant", "waits"))
-		if !strings.Contains(string(c.End["outcome"]), id) || len(c.Texts("user")) != 1 {
-			t.Fatalf("%s", c.End)
-		}
-		a.runAGUI(&c, "assistant", answers("waits", id, "resolved", true))
-		if got := c.Texts("tool"); len(got) != 1 || got[0] != "done" {
-			t.Errorf("%q", got)
-		}
-	})
 	t.Run("to one whose run goes on", func(t *testing.T) {
 		first := a.postAGUI("assistant", says("live", "wait"))
 		<-a.talk.waits
@@ -539,165 +370,6 @@ func TestAGUI_APageThatWasReloadedComesBack(t *testing.T) {
 		a.readAGUI(&other, first)
 		if diff := cmp.Diff(other.Texts("assistant"), c.Texts("assistant")); diff != "" || c.Err != nil || !c.Ended {
 			t.Error(diff, c.Err)
-		}
-	})
-	t.Run("to nobody", func(t *testing.T) {
-		if resp := a.rejoin("nobody", "t"); resp.StatusCode != 404 {
-			t.Error(resp.StatusCode)
-		}
-	})
-}
-
-func TestAGUI_AWorkflowsStateComesBack(t *testing.T) {
-	a := newAgentBench(t, func(o *Options, _ *agent.Options) { o.Workflows.Register(flow.Func("again", "", nil, nil)) })
-	a.serve()
-	resp := a.postAGUI("steps", says("t").with("forwardedProps", map[string]any{"input": map[string]any{}}))
-	st := <-a.steps.came
-	st.set("a", `[1,{"b":"c"}]`)
-	st.send("text", "Hello")
-	back := a.rejoin("steps", "t")
-	st.send("text", ", world")
-	st.finish()
-	var c, other aguitest.Client
-	a.readAGUI(&other, resp)
-	a.readAGUI(&c, back)
-	want := aguitest.Decode([]byte(`{"a":[1,{"b":"c"}],"text":"Hello, world"}`))
-	if !cmp.Equal(want, c.State) || !cmp.Equal(want, other.State) {
-		t.Errorf("%v %v", c.State, other.State)
-	}
-}
-
-func TestAGUI_AClientThatGoesAwayCancelsNothingUnlessItSaidSo(t *testing.T) {
-	for _, c := range []struct {
-		query, status string
-	}{{"", run.StatusRunning}, {"?on_disconnect=cancel", run.StatusCanceled}} {
-		b := newBench(t, nil).serve()
-		resp := b.do("POST", "/v1/agui/steps"+c.query, says("t").with("forwardedProps", map[string]any{"input": map[string]any{}}).json())
-		st := <-b.steps.came
-		resp.Body.Close()
-		of := b.runOf(resp.Header.Get("X-Run-Id"))
-		if c.status == run.StatusCanceled {
-			<-of.Done()
-		}
-		if o, _, _ := of.Result(); o.Status != c.status {
-			t.Errorf("%s: %s", c.query, o.Status)
-		}
-		if c.status == run.StatusRunning {
-			st.finish()
-		}
-	}
-}
-
-func TestAGUI_ACanceledRunIsNoFailure(t *testing.T) {
-	b := newBench(t, nil).serve()
-	resp := b.postAGUI("steps", says("t").with("forwardedProps", map[string]any{"input": map[string]any{}}))
-	st := <-b.steps.came
-	st.send("a", "half ")
-	b.do("POST", resp.Header.Get("Location")+"/cancel", "")
-	var c aguitest.Client
-	b.readAGUI(&c, resp)
-	if string(c.End["outcome"]) != `{"type":"cancelled"}` {
-		t.Errorf("%s", c.End)
-	}
-}
-
-// WIRES: never end a stream cleanly while the run is alive; the client would take it for success.
-func TestAGUI_AServerThatMustGoBreaksTheStreamOff(t *testing.T) {
-	b := newBench(t, nil).serve()
-	resp := b.postAGUI("steps", says("t").with("forwardedProps", map[string]any{"input": map[string]any{}}))
-	st := <-b.steps.came
-	st.send("a", "half ")
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if err := b.s.Drain(ctx); err != nil {
-		t.Fatal(err)
-	}
-	body, err := io.ReadAll(resp.Body)
-	if err == nil || bytes.Contains(body, []byte("RUN_FINISHED")) || bytes.Contains(body, []byte("RUN_ERROR")) {
-		t.Errorf("%v: %s", err, body)
-	}
-	if e := b.refusedAGUI(b.postAGUI("chat", says("t", "q"))); e.Code != wire.CodeDraining {
-		t.Errorf("%+v", e)
-	}
-}
-
-func TestAGUI_TwoRunsOfAThreadWaitForEachOtherUnlessSaidOtherwise(t *testing.T) {
-	a := newAgentBench(t, nil)
-	a.serve()
-	first := a.postAGUI("assistant", says("t", "wait"))
-	<-a.talk.waits
-	if e := a.refusedAGUI(a.do("POST", "/v1/agui/assistant?on_busy=reject", says("t", "x").json())); e.Code != wire.CodeConflict {
-		t.Errorf("%+v", e)
-	}
-	var wg sync.WaitGroup
-	var second, other aguitest.Client
-	wg.Go(func() { a.runAGUI(&second, "assistant", says("t", "later")) })
-	a.runAGUI(&other, "assistant", says("another", "at once")) // another thread does not wait
-	a.talk.goOn <- struct{}{}
-	wg.Wait()
-	var c aguitest.Client
-	a.readAGUI(&c, first)
-	if len(second.Texts("assistant")) != 1 || len(other.Texts("assistant")) != 1 {
-		t.Errorf("%q %q", second.Log, other.Log)
-	}
-}
-
-func TestAGUI_ARequestThatIsRepeatedUnderItsKeyIsTheSameRun(t *testing.T) {
-	a := newAgentBench(t, nil)
-	a.serve()
-	post := func(c *aguitest.Client, text string) *http.Response {
-		return a.do("POST", "/v1/agui/assistant", says("t", text).json(), "Idempotency-Key: k")
-	}
-	var c aguitest.Client
-	first := post(&c, "use weather")
-	a.readAGUI(&c, first)
-	second := post(&c, "use weather")
-	if second.Header.Get("X-Run-Id") != first.Header.Get("X-Run-Id") || second.Header.Get("Idempotency-Replayed") != "true" {
-		t.Errorf("%v", second.Header)
-	}
-	before := c.Texts("assistant")
-	a.readAGUI(&c, second) // what it has is not told twice
-	if diff := cmp.Diff(before, c.Texts("assistant")); diff != "" || len(a.talk.requests()) != 2 {
-		t.Error(diff, len(a.talk.requests()))
-	}
-	if resp := post(&c, "other"); resp.StatusCode != 422 {
-		t.Error(resp.StatusCode)
-	}
-	if resp := a.do("POST", "/v1/agui/assistant", says("t", "x").json(), "Idempotency-Key: a b"); resp.StatusCode != 400 {
-		t.Error(resp.StatusCode)
-	}
-}
-
-func TestAGUI_OneLogIsReadInThreeEncodings(t *testing.T) {
-	b := newBench(t, nil).serve()
-	resp := b.postAGUI("chat", says("t", "q"))
-	id := resp.Header.Get("X-Run-Id")
-	var c aguitest.Client
-	b.readAGUI(&c, resp)
-	lines := fold(t, b.do("GET", "/v1/runs/"+id+"/events?format=sse", ""))
-	d := readDocument(t, b.do("GET", "/v1/runs/"+id, ""))
-	if !cmp.Equal(aguitest.Decode([]byte(lines.json())), c.State) || !cmp.Equal(aguitest.Decode(d.Result), c.State) {
-		t.Errorf("%s\n%v", lines.json(), c.State)
-	}
-}
-
-// An idle stream is kept open by a comment that the client passes over: exactly a colon and a line feed.
-func TestAGUI_AnIdleStreamIsKeptOpen(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, nil).servePipes()
-		defer b.down()
-		resp := b.postAGUI("steps", says("t").with("forwardedProps", map[string]any{"input": map[string]any{}}))
-		st := <-b.steps.came
-		var body string
-		var wg sync.WaitGroup
-		wg.Go(func() { body = text(t, resp) })
-		time.Sleep(25 * time.Second)
-		st.set("a", "1")
-		st.finish()
-		wg.Wait()
-		var c aguitest.Client
-		if c.Read([]byte(body)); c.Err != nil || !strings.Contains(body, "\n\n:\n:\ndata: ") {
-			t.Errorf("%v in %s", c.Err, body)
 		}
 	})
 }

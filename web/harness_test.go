@@ -556,15 +556,6 @@ func fold(t testing.TB, resp *http.Response) *folded {
 	return &f
 }
 
-// quiet waits until nothing runs, and what has run is kept: that comes after what waits for a run hears of its end.
-func (b *bench) quiet() {
-	b.t.Helper()
-	eventually(b.t, "nothing runs", func() bool {
-		running, _ := b.s.runs.Running()
-		return running == 0
-	})
-}
-
 // eventually waits for something that another goroutine does; only for what no event tells. The deadline of the tests is the bound.
 func eventually(t testing.TB, what string, is func() bool) {
 	t.Helper()

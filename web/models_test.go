@@ -2,14 +2,14 @@ package web
 
 import (
 	"encoding/json"
-	"os"
-	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/flow"
+	"github.com/lingserve/lingserve/web/wire/openai"
 )
 
 // withoutKey is a provider that is known but not configured.
@@ -67,14 +67,18 @@ func TestModelsAreListed(t *testing.T) {
 		"a default that is not configured by name": {
 			func(o *Options) { o.Models.Default = "test:other" }, []string{"test:facts", "test:other*", "test:story"},
 		},
-		"the bots' own default, which goes before": {
-			func(o *Options) { o.Bot.Model = "test:other" }, []string{"test:facts", "test:other*", "test:story"},
+		"what a workflow names, of providers that are configured": {
+			func(o *Options) {
+				w, err := flow.ParseSpec("a", []byte("name: a\nmodel: test:one\nbots: {b: {message: hi, root: b, model: [test:two, test:facts]}, c: {message: hi, root: c, model: 'azure:x'}}\n"), nil)
+				if err != nil {
+					panic(err)
+				}
+				o.Workflows.Register(w)
+				o.Models.Register("azure", withoutKey{})
+			}, []string{"test:facts", "test:one", "test:story*", "test:two"},
 		},
 		"of a chain, the first": {
 			func(o *Options) { o.Models.Default = "test:other, test:facts" }, []string{"test:facts", "test:other*", "test:story"},
-		},
-		"nothing of a provider that is not configured": {
-			func(o *Options) { o.Models.Register("azure", withoutKey{}) }, []string{"test:facts", "test:story*"},
 		},
 		"nothing at all": {
 			func(o *Options) {
@@ -92,32 +96,19 @@ func TestModelsAreListed(t *testing.T) {
 	}
 }
 
-func TestTheListOfModelsHasWhatTheWorkflowsNameNow(t *testing.T) {
-	dir := t.TempDir()
-	write := func(text string) {
-		t.Helper()
-		if err := os.WriteFile(filepath.Join(dir, "a.yaml"), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
+func TestAModelIsReadByItsName(t *testing.T) {
+	a := newAgentBench(t, nil)
+	a.serve()
+	for name, owner := range map[string]string{
+		"talk:talk": "talk", "test%3Astory": "test", "assistant": "agent", "chat": "workflow", "workflow/chat": "workflow", "agent/assistant": "agent",
+	} {
+		if got := get[openai.Model](a.bench, "/v1/models/"+name); got.ID != strings.ReplaceAll(name, "%3A", ":") || got.OwnedBy != owner {
+			t.Errorf("%s: %+v", name, got)
 		}
 	}
-	write("name: a\nmodel: test:one\nbots:\n  b: {message: hi, root: b}\n  c: {message: hi, root: c, model: [test:two, test:facts]}\n" +
-		"  d: {message: hi, root: d, model: azure:x}\n")
-	workflows, err := flow.Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b := newBench(t, func(o *Options) {
-		o.Workflows = workflows
-		o.Models.Register("azure", withoutKey{})
-	}).serve()
-	if diff := cmp.Diff([]string{"test:facts", "test:one", "test:story*", "test:two"}, b.listed()); diff != "" {
-		t.Error(diff)
-	}
-	write("name: a\nmodel: test:three\nbots:\n  b: {message: hello, root: b}\n")
-	if err := workflows.Reload(); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff([]string{"test:facts", "test:story*", "test:three"}, b.listed()); diff != "" {
-		t.Error(diff)
+	resp := a.do("GET", "/v1/models/no%2Fsuch", "")
+	var c completed
+	if err := json.Unmarshal([]byte(text(t, resp)), &c); err != nil || resp.StatusCode != 404 || *c.Error.Code != "model_not_found" || *c.Error.Param != "model" {
+		t.Errorf("%d %+v", resp.StatusCode, c.Error)
 	}
 }

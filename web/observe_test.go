@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -12,11 +13,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/go-chi/chi/v5"
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/lingserve/lingserve/access"
-	"github.com/lingserve/lingserve/tool"
 	"github.com/lingserve/lingserve/web/wire"
 )
 
@@ -139,11 +137,12 @@ func TestTheObserverIsToldOfRunsStreamsAndRequests(t *testing.T) {
 		"steps completed  ×1", "steps failed internal ×1", "stream json ×1", "stream jsonl ×1", "stream sse ×2",
 	}
 	// Clients have the end of an answer a moment before the observer is told of it.
-	for deadline := time.Now().Add(time.Hour); !slices.Equal(want, o.all("")); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("(-want +got):\n%s", cmp.Diff(want, o.all("")))
+	defer func() {
+		if t.Failed() {
+			t.Logf("(-want +got):\n%s", cmp.Diff(want, o.all("")))
 		}
-	}
+	}()
+	eventually(t, "all of it is told", func() bool { return slices.Equal(want, o.all("")) })
 }
 
 // FT-19
@@ -176,17 +175,6 @@ func TestAStreamThatEndsEarlyIsToldWithWhy(t *testing.T) {
 		eventually(t, "it is told", func() bool { return o.count("sse left") == 1 && o.count("POST /v1/runs 200 broken") == 1 })
 		st.finish()
 	})
-	t.Run("the server went away", func(t *testing.T) {
-		o := new(tally)
-		b := newBench(t, func(opts *Options) { opts.Observer = o }).serve()
-		_, st := b.start("", "Accept: text/event-stream")
-		go func() { <-st.ctx.Done(); close(st.do) }()
-		b.down()
-		if o.count("steps interrupted draining") != 1 {
-			t.Errorf("%v", o.all(""))
-		}
-		eventually(t, "it is told", func() bool { return o.count("sse stopped") == 1 }) // the server has waited for that a while, and no more
-	})
 	t.Run("the client fell out of the log", func(t *testing.T) {
 		o := new(tally)
 		b := newBench(t, func(opts *Options) { opts.Observer, opts.MaxLog = o, 4<<10 }).serve()
@@ -199,19 +187,6 @@ func TestAStreamThatEndsEarlyIsToldWithWhy(t *testing.T) {
 		eventually(t, "it is told", func() bool { return o.count("sse complete") == 1 })
 		eventually(t, "it is told of the snapshot", func() bool { return o.count("sse snapshot") == 1 })
 	})
-}
-
-// keyed lets only those in who have the key that it returns, of a caller called "front-end".
-func keyed(t *testing.T, o *Options) (key string) {
-	t.Helper()
-	made, key := access.NewKey(access.Principal{Name: "front-end", Role: tool.User}, time.Time{})
-	keys, err := access.NewKeys(access.KeysOptions{Entries: []string{made.Entry()}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(keys.Close)
-	o.Access.Door = &access.Door{Keys: keys}
-	return key
 }
 
 // lineOf is the line of the log for the request that ended last.
@@ -231,12 +206,12 @@ func (b *bench) lineOf(what string) string {
 
 // SE-06
 func TestTheAccessLogSaysWhoAskedForWhatAndWhatCameOfIt(t *testing.T) {
-	var key string
-	b := newBench(t, func(o *Options) { key = keyed(t, o); o.AccessLog = AccessLogAll }).serve()
-	auth := "Authorization: Bearer " + key
+	k := newKeyring(t, "front-end:user")
+	auth := k.bearer["front-end"]
+	b := newBench(t, func(o *Options) { o.Access.Door, o.AccessLog = k.door, AccessLogAll }).serve()
 	agent := "User-Agent: front-end/1.2 (CANARY-machine; someone@example.com)"
 
-	resp := b.do("POST", "/v1/runs?include=reserved", `{"workflow":"chat","input":{"question":"CANARY-said"}}`, auth, agent, "Accept: application/json")
+	resp := b.do("POST", "/v1/runs?include=reserved", `{"workflow":"chat","input":{"question":"CANARY-said"}}`, auth, agent, "Accept: application/json", "Idempotency-Key: CANARY-key")
 	text(t, resp)
 	line := b.lineOf("POST")
 	for _, want := range []string{
@@ -269,64 +244,37 @@ func TestTheAccessLogSaysWhoAskedForWhatAndWhatCameOfIt(t *testing.T) {
 			t.Errorf("%s: no %q in %s", path, want, line)
 		}
 	}
-	if log := b.log.String(); strings.Contains(log, "CANARY") || strings.Contains(log, key) || strings.Contains(log, "someone@") {
+	if log := b.log.String(); strings.Contains(log, "CANARY") || strings.Contains(log, strings.TrimPrefix(auth, "Authorization: Bearer ")) || strings.Contains(log, "someone@") {
 		t.Error(log)
 	}
 }
 
 func TestWhichRequestsHaveALineIsASetting(t *testing.T) {
-	for setting, want := range map[string][]string{
-		AccessLogOff:  {},
-		"":            {"POST /v1/runs", "GET /v1/agents"},
-		AccessLogRuns: {"POST /v1/runs", "GET /v1/agents"},
-		AccessLogAll:  {"GET /healthz", "GET /v1/workflows", "POST /v1/runs", "GET /v1/agents"},
+	for setting, want := range map[string]string{
+		AccessLogOff: "", "": "POST /v1/runs, GET /v1/agents", AccessLogRuns: "POST /v1/runs, GET /v1/agents",
+		AccessLogAll: "GET /healthz, GET /v1/workflows, POST /v1/runs, GET /v1/agents",
 	} {
-		t.Run("the setting "+setting, func(t *testing.T) {
-			var key string
-			b := newBench(t, func(o *Options) { key = keyed(t, o); o.AccessLog = setting })
-			for _, r := range []struct{ method, path, body, key string }{
-				{"GET", "/healthz", "", ""},
-				{"GET", "/v1/workflows", "", key},
-				{"POST", "/v1/runs", `{"workflow":"chat","input":{"question":"?"}}`, key},
-				{"GET", "/v1/agents", "", "wrong"}, // refused
-			} {
-				req := httptest.NewRequest(r.method, r.path, strings.NewReader(r.body))
-				req.Header.Set("Accept", "application/json")
-				if r.key != "" {
-					req.Header.Set("Authorization", "Bearer "+r.key)
-				}
-				b.s.Handler().ServeHTTP(httptest.NewRecorder(), req)
-			}
-			if err := b.s.Close(); err != nil {
-				t.Fatal(err)
-			}
-			got := []string{}
-			for line := range strings.Lines(b.log.String()) {
-				if _, rest, ok := strings.Cut(line, "msg=request method="); ok {
-					method, rest, _ := strings.Cut(rest, " path=")
-					path, _, _ := strings.Cut(rest, " ")
-					got = append(got, method+" "+path)
-				}
-			}
-			if diff := cmp.Diff(want, got); diff != "" {
-				t.Error(diff)
-			}
-		})
-	}
-}
-
-func TestAProgramIsNamedByItsFirstWord(t *testing.T) {
-	for agent, want := range map[string]string{
-		"curl/8.5.0":                            "curl/8.5.0",
-		"Mozilla/5.0 (X11; Linux x86_64) Gecko": "Mozilla/5.0",
-		"":                                      "",
-		"(nothing)":                             "",
-		"a\nb":                                  "a",
-		strings.Repeat("x", 100):                strings.Repeat("x", 40),
-		"naïve/1":                               "na",
-	} {
-		if got := programOf(agent); got != want {
-			t.Errorf("%q: got %q, expected %q", agent, got, want)
+		k := newKeyring(t, "ann:user")
+		b := newBench(t, func(o *Options) { o.Access.Door, o.AccessLog = k.door, setting })
+		for _, r := range []struct{ method, path, body, key string }{
+			{"GET", "/healthz", "", ""},
+			{"GET", "/v1/workflows", "", k.bearer["ann"]},
+			{"POST", "/v1/runs", askChat, k.bearer["ann"]},
+			{"GET", "/v1/agents", "", "Authorization: Bearer wrong"}, // refused
+		} {
+			req := httptest.NewRequest(r.method, r.path, strings.NewReader(r.body))
+			req.Header.Set("Authorization", strings.TrimPrefix(r.key, "Authorization: "))
+			b.s.Handler().ServeHTTP(httptest.NewRecorder(), req)
+		}
+		if err := b.s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, m := range regexp.MustCompile(`msg=request method=(\w+) path=(\S+)`).FindAllStringSubmatch(b.log.String(), -1) {
+			got = append(got, m[1]+" "+m[2])
+		}
+		if strings.Join(got, ", ") != want {
+			t.Errorf("the setting %q: lines for %q, expected %s", setting, got, want)
 		}
 	}
 }
@@ -335,44 +283,19 @@ func TestAProgramIsNamedByItsFirstWord(t *testing.T) {
 func TestThePublicDoorHasNoMetricsAndNoProfiles(t *testing.T) {
 	b := newBench(t, nil)
 	defer b.s.Close()
-	for _, path := range []string{
-		"/metrics", "/debug", "/debug/", "/debug/pprof", "/debug/pprof/", "/debug/pprof/profile", "/debug/pprof/cmdline", "/debug/pprof/heap",
-		"/debug/pprof/symbol", "/debug/pprof/trace", "/debug/vars", "//debug/pprof/", "/v1/metrics", "/v1/../debug/pprof/", "/metrics/",
-	} {
+	for _, path := range []string{"/metrics", "/debug", "/debug/pprof/heap", "/debug/vars", "//debug/pprof/", "/v1/metrics", "/v1/../debug/pprof/"} {
 		for _, method := range methods {
 			w := httptest.NewRecorder()
 			req := httptest.NewRequest(method, "/", nil)
 			req.URL.Path = path
 			b.s.Handler().ServeHTTP(w, req)
-			if w.Code != http.StatusNotFound {
-				t.Errorf("%s %s: %d", method, path, w.Code)
-			}
-			if path == "/metrics" && method != http.MethodHead && !strings.Contains(w.Body.String(), "set admin.addr to open it") {
-				t.Errorf("it does not say where they are: %s", w.Body)
+			if w.Code != http.StatusNotFound || path == "/metrics" && method != http.MethodHead && !strings.Contains(w.Body.String(), "set admin.addr to open it") {
+				t.Errorf("%s %s: %d %s", method, path, w.Code, w.Body)
 			}
 		}
 	}
-	// Nor is it among the routes.
-	_ = chi.Walk(b.s.router, func(_, route string, _ http.Handler, _ ...func(http.Handler) http.Handler) error {
-		if strings.Contains(route, "debug") || strings.Contains(route, "metrics") {
-			t.Errorf("there is a route %s", route)
-		}
-		return nil
-	})
-	// The engine that replicas share brings net/http/pprof along, which registers itself with the mux of every Go program: that is served
-	// where a server has no handler.
+	// Modules may register net/http/pprof with the mux of every Go program: that is served where a server has no handler.
 	if h := b.s.HTTPServer().Handler; h == nil || h == http.Handler(http.DefaultServeMux) {
 		t.Errorf("the program's own mux is served: %T", h)
-	}
-}
-
-// SE-14: what was refused since its body was too large has a word of its own in the log.
-func TestABodyThatIsTooLargeHasItsWordInTheLog(t *testing.T) {
-	b := newBench(t, func(o *Options) { o.MaxBody, o.AccessLog = 100, AccessLogAll }).serve()
-	if resp := b.do("POST", "/v1/runs", `{"workflow":"steps","input":"`+strings.Repeat("x", 200)+`"}`); resp.StatusCode != http.StatusRequestEntityTooLarge {
-		t.Fatal(resp.Status)
-	}
-	if line := b.lineOf("reason=" + limitBody); !strings.Contains(line, "status=413") {
-		t.Error(line)
 	}
 }

@@ -1,7 +1,6 @@
 package web
 
 import (
-	"bufio"
 	"encoding/json"
 	"errors"
 	"io"
@@ -10,141 +9,92 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/lingserve/lingserve/access"
 	"github.com/lingserve/lingserve/web/wire"
 )
 
-// SE-09, SE-10: what a key has opened is broken off when the key is taken away, revoked, or expires: without an end that looks like the
-// run's, so that the client comes back, and is told that it may not.
+// SE-09, SE-10: what a key has opened is broken off when the key is taken away: without an end that looks like the run's, so that the client
+// comes back, and is told that it may not.
 func TestStreamsEndWithTheKeyThatHasOpenedThem(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "keys.txt")
 	ann, annText := access.NewKey(access.Principal{Name: "ann"}, time.Time{})
 	bob, bobText := access.NewKey(access.Principal{Name: "bob"}, time.Time{})
-	write := func(lines ...string) {
+	write := func(text string) {
 		t.Helper()
-		if err := os.WriteFile(file, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
+		if err := os.WriteFile(file, []byte(text+"\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for name, without := range map[string]string{"taken away": "# nobody", "revoked": ann.Entry() + " revoked"} {
-		t.Run(name, func(t *testing.T) {
-			write(ann.Entry(), bob.Entry())
-			keys, err := access.NewKeys(access.KeysOptions{File: file, Poll: time.Hour})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer keys.Close()
-			door := &access.Door{Keys: keys, Tickets: newTickets(t)}
-			b := newBench(t, func(o *Options) { o.Access.Door = door }).serve()
-			asAnn, asBob := "Authorization: Bearer "+annText, "Authorization: Bearer "+bobText
-			id := readDocument(t, b.do("POST", "/v1/runs", `{"workflow":"steps"}`, asAnn, "Prefer: respond-async")).Run
-			st := <-b.steps.came
-			st.send("a", "x")
-			theirs := b.do("POST", "/v1/runs?format=jsonl", `{"workflow":"steps"}`, asBob)
-			other := <-b.steps.came
-			ticket := readTicket(t, b.do("POST", "/v1/tickets", `{"path":"/v1/runs/`+id+`"}`, asAnn))
-			open := map[string]*http.Response{
-				"its stream":  b.do("GET", "/v1/runs/"+id+"/events?format=sse", "", asAnn),
-				"its lines":   b.do("GET", "/v1/runs/"+id+"/events?format=jsonl", "", asAnn),
-				"of a ticket": b.do("GET", "/v1/runs/"+id+"/events?format=sse&ticket="+ticket, ""),
-			}
-			late := readTicket(t, b.do("POST", "/v1/tickets", `{"path":"/v1/runs/`+id+`"}`, asAnn))
-			waits := make(chan error, 1)
-			go func() {
-				resp, err := b.try(t.Context(), "GET", "/v1/runs/"+id+"/events?format=json", "", asAnn)
-				if err == nil {
-					if resp.StatusCode == http.StatusUnauthorized { // a client that asks again by itself, as Go's does
-						err = wire.ErrRevoked
-					}
-					resp.Body.Close()
-				}
-				waits <- err
-			}()
-			eventually(t, "all are there", func() bool {
-				b.s.granted.mu.Lock()
-				defer b.s.granted.mu.Unlock()
-				return len(b.s.granted.open) == 5
-			})
-
-			write(without, bob.Entry())
-			if err := keys.Reload(); err != nil {
-				t.Fatal(err)
-			}
-			for name, resp := range open {
-				text, err := io.ReadAll(resp.Body)
-				if !errors.Is(err, io.ErrUnexpectedEOF) || strings.Contains(string(text), "finished") || strings.Contains(string(text), "canceled") {
-					t.Errorf("%s: %q, %v", name, text, err)
-				}
-			}
-			if err := <-waits; err == nil {
-				t.Error("who waits for a document got one")
-			}
-			for _, header := range []string{asAnn, "X-None: 1"} {
-				path := "/v1/runs/" + id + "/events"
-				if header != asAnn {
-					path += "?ticket=" + late
-				}
-				if resp := b.do("GET", path, "", header, "Last-Event-ID: "+id+":1"); resp.StatusCode != http.StatusUnauthorized {
-					t.Errorf("coming back: %s", resp.Status)
-				}
-			}
-			// The run goes on, and so do others' streams.
-			if b.runOf(id).Ended() {
-				t.Error("the run has ended, too")
-			}
-			other.send("a", "still here")
-			lines := bufio.NewScanner(theirs.Body)
-			for lines.Scan() && !strings.Contains(lines.Text(), "still here") {
-			}
-			if lines.Err() != nil {
-				t.Error(lines.Err())
-			}
-			st.finish()
-			other.finish()
-			for lines.Scan() {
-			}
-			if lines.Err() != nil {
-				t.Error(lines.Err())
-			}
-			for _, said := range []string{"closed streams whose keys are no longer valid", "end=" + wire.StreamRevoked} {
-				eventually(t, "the log says "+said, func() bool { return strings.Contains(b.log.String(), said) })
-			}
-		})
-	}
-}
-
-// A grant ends at its time, whoever gave it.
-func TestAStreamEndsWhenItsKeyOrTokenExpires(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		k := newKeyring(t, "ann:user")
-		var g granted
-		r, leave := g.enter(httpRequest(t), access.Grant{Until: time.Now().Add(time.Minute)})
-		defer leave()
-		same, leaveToo := g.enter(httpRequest(t), access.Grant{})
-		defer leaveToo()
-		time.Sleep(time.Minute - time.Second)
-		if g.revoke(k.door) != 0 || r.Context().Err() != nil {
-			t.Error("broken off too early")
-		}
-		time.Sleep(time.Second)
-		if g.revoke(k.door) != 1 || r.Context().Err() == nil || same.Context().Err() != nil {
-			t.Error("not broken off")
-		}
-		if g.revoke(k.door) != 0 {
-			t.Error("broken off twice")
-		}
-	})
-}
-
-func httpRequest(t *testing.T) *http.Request {
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
+	write(ann.Entry() + "\n" + bob.Entry())
+	keys, err := access.NewKeys(access.KeysOptions{File: file, Poll: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return r
+	defer keys.Close()
+	door := &access.Door{Keys: keys, Tickets: newTickets(t)}
+	b := newBench(t, func(o *Options) { o.Access.Door = door }).serve()
+	asAnn, asBob := "Authorization: Bearer "+annText, "Authorization: Bearer "+bobText
+	id := readDocument(t, b.do("POST", "/v1/runs", `{"workflow":"steps"}`, asAnn, "Prefer: respond-async")).Run
+	st := <-b.steps.came
+	path := "/v1/runs/" + id + "/events"
+	theirs := b.do("POST", "/v1/runs?format=sse", `{"workflow":"steps"}`, asBob)
+	other := <-b.steps.came
+	ticket := func() string {
+		return readTicket(t, b.do("POST", "/v1/tickets", `{"path":"/v1/runs/`+id+`"}`, asAnn))
+	}
+	open := map[string]*http.Response{
+		"its stream":  b.do("GET", path+"?format=sse", "", asAnn),
+		"its lines":   b.do("GET", path+"?format=jsonl", "", asAnn),
+		"of a ticket": b.do("GET", path+"?format=sse&ticket="+ticket(), ""),
+	}
+	late := ticket()
+	waits := make(chan error, 1)
+	go func() {
+		resp, err := b.try(t.Context(), "GET", path+"?format=json", "", asAnn)
+		if err == nil {
+			if resp.StatusCode == http.StatusUnauthorized { // a client that asks again by itself, as Go's does
+				err = wire.ErrRevoked
+			}
+			resp.Body.Close()
+		}
+		waits <- err
+	}()
+	eventually(t, "all are there", func() bool {
+		b.s.granted.mu.Lock()
+		defer b.s.granted.mu.Unlock()
+		return len(b.s.granted.open) == 5
+	})
+	write(bob.Entry())
+	if err := keys.Reload(); err != nil {
+		t.Fatal(err)
+	}
+	for name, resp := range open {
+		text, err := io.ReadAll(resp.Body)
+		if !errors.Is(err, io.ErrUnexpectedEOF) || strings.Contains(string(text), "finished") || strings.Contains(string(text), "canceled") {
+			t.Errorf("%s: %q, %v", name, text, err)
+		}
+	}
+	if err := <-waits; err == nil {
+		t.Error("who waits for a document got one")
+	}
+	for path, header := range map[string]string{path: asAnn, path + "?ticket=" + late: "X-None: 1"} {
+		if resp := b.do("GET", path, "", header, "Last-Event-ID: "+id+":1"); resp.StatusCode != http.StatusUnauthorized {
+			t.Errorf("coming back: %s", resp.Status)
+		}
+	}
+	// The run goes on, and so do others' streams.
+	st.send("a", "on")
+	st.finish()
+	other.send("a", "still here")
+	other.finish()
+	if f := fold(t, theirs); f.json() != `{"a":"still here"}` || f.terminal == "" {
+		t.Errorf("%s %s", f.json(), f.terminal)
+	}
+	for _, said := range []string{"closed streams whose keys are no longer valid", "end=" + wire.StreamRevoked} {
+		eventually(t, "the log says "+said, func() bool { return strings.Contains(b.log.String(), said) })
+	}
 }
 
 func readTicket(t *testing.T, resp *http.Response) string {

@@ -4,10 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"iter"
-	"net/http"
 	"net/url"
 	"regexp"
 	"strconv"
@@ -154,15 +152,6 @@ func TestSessionsAreListedNewestFirstByPages(t *testing.T) {
 	}
 }
 
-func TestAServerWithoutAStoreHasNoSessions(t *testing.T) {
-	b := newBench(t, nil).serve()
-	for _, path := range []string{"/v1/sessions", "/v1/sessions/s", "/v1/sessions/s/tape"} {
-		if p := readProblem(t, b.do("GET", path, "")); p.Status != 404 || p.Detail != noSessions {
-			t.Errorf("%+v", p)
-		}
-	}
-}
-
 func TestSessionsThatCannotBeAreNotThere(t *testing.T) {
 	b := sessionsBench(t, nil).serve()
 	for name, id := range map[string]string{
@@ -245,18 +234,14 @@ func TestATapeAsLinesIsItsExport(t *testing.T) {
 func TestAPageIsBoundedInBytesAndHasOneEntryAtLeast(t *testing.T) {
 	b := sessionsBench(t, nil).serve()
 	b.session("s", strings.Repeat("x", maxPage+1), strings.Repeat("y", maxPage/2), strings.Repeat("z", maxPage/2+100))
-	path, pages := "/v1/sessions/s/tape", 0
-	for after := int64(0); ; pages++ {
-		page := get[entryPage](b, path+"?after="+strconv.Itoa(int(after)))
-		if len(page.Entries) != 1 {
-			t.Errorf("%d entries", len(page.Entries))
-		}
-		if after = page.Next; after == 0 {
-			break
-		}
+	var sizes []int
+	for after := int64(0); after > 0 || len(sizes) == 0; {
+		page := get[entryPage](b, "/v1/sessions/s/tape?after="+strconv.Itoa(int(after)))
+		sizes = append(sizes, len(page.Entries))
+		after = page.Next
 	}
-	if pages != 3 {
-		t.Errorf("%d pages have a next one", pages)
+	if diff := cmp.Diff([]int{1, 1, 1, 1}, sizes); diff != "" {
+		t.Errorf("entries of pages: %s", diff)
 	}
 }
 
@@ -264,18 +249,15 @@ func TestWhatDoesNotFitIsSaidByParameter(t *testing.T) {
 	b := sessionsBench(t, nil).serve()
 	b.session("s")
 	for path, want := range map[string]string{
-		"?limit=0":            "query parameter limit: expected a whole number from 1 to 200, found \"0\"",
-		"?limit=201":          "query parameter limit: expected a whole number from 1 to 200, found \"201\"",
-		"?after=xyz":          "query parameter after: expected the value next of an earlier list",
-		"?order=up":           "query parameter order: unknown; expected one of after, limit",
-		"/s?x=1":              "query parameter x: unknown parameter; this resource has none",
-		"/s/tape?limit=1001":  "query parameter limit: expected a whole number from 1 to 1000; use JSON Lines for more",
-		"/s/tape?limit=no":    "query parameter limit: expected a whole number from 1, found \"no\"",
-		"/s/tape?after=-1":    "query parameter after: expected the id of an entry, found \"-1\"",
-		"/s/tape?kinds=a,,b":  "query parameter kinds: expected 1 to 16 kinds of entries, separated by commas, such as message,anchor",
-		"/s/tape?q=":          "query parameter q: expected words of 1 to 1024 bytes",
-		"/s/tape?format=sse":  `query parameter format: expected jsonl or json, found "sse"`,
-		"/s/tape?limit=1;x=2": "the query is invalid; check its percent signs and semicolons",
+		"?limit=201":         "query parameter limit: expected a whole number from 1 to 200, found \"201\"",
+		"?after=xyz":         "query parameter after: expected the value next of an earlier list",
+		"/s?x=1":             "query parameter x: unknown parameter; this resource has none",
+		"/s/tape?limit=1001": "query parameter limit: expected a whole number from 1 to 1000; use JSON Lines for more",
+		"/s/tape?limit=no":   "query parameter limit: expected a whole number from 1, found \"no\"",
+		"/s/tape?after=-1":   "query parameter after: expected the id of an entry, found \"-1\"",
+		"/s/tape?kinds=a,,b": "query parameter kinds: expected 1 to 16 kinds of entries, separated by commas, such as message,anchor",
+		"/s/tape?q=":         "query parameter q: expected words of 1 to 1024 bytes",
+		"/s/tape?format=sse": `query parameter format: expected jsonl or json, found "sse"`,
 	} {
 		if p := readProblem(t, b.do("GET", "/v1/sessions"+path, "")); p.Status != 400 || p.Detail != want {
 			t.Errorf("%s: %d %s", path, p.Status, p.Detail)
@@ -304,14 +286,7 @@ func TestAHandoffWritesOneAnchor(t *testing.T) {
 		t.Error(got)
 	}
 	for body, pointer := range map[string]string{
-		`{}`:              "/name",
-		`{"name":""}`:     "/name",
-		`{"name":7}`:      "/name",
-		`{"name":"a\nb"}`: "/name",
-		`{"name":"` + strings.Repeat("x", 129) + `"}`: "/name",
-		`{"name":"x","colour":1}`:                     "/colour",
-		`{"name":"x","name":"y"}`:                     "/name",
-		`{"name":"x","state":{"a":1,"a":2}}`:          "/state/a",
+		`{}`: "/name", `{"name":7}`: "/name", `{"name":"` + strings.Repeat("x", 129) + `"}`: "/name", `{"name":"x","state":{"a":1,"a":2}}`: "/state/a",
 	} {
 		if p := readProblem(t, b.do("POST", "/v1/sessions/a%2Fb/handoff", body)); p.Status != 400 || p.Errors[0].Pointer != pointer {
 			t.Errorf("%s: %+v", body, p)
@@ -353,33 +328,11 @@ func TestASessionIsForkedAtAnEntryAndGoesItsOwnWay(t *testing.T) {
 		`{"session":"a/b c"}`: `there is a session "a/b c" already`,
 		`{"session":"s"}`:     `there is a session "s" already`,
 		`{"session":"x\ny"}`:  `/session: the session id "x\ny" contains control characters; remove them`,
-		`{"session":""}`:      "/session: invalid session id; expected 1–512 bytes, found 0",
-		`{"session":7}`:       "/session: expected a string, found a number",
-		`{"at":0}`:            "/at: expected a whole number from 1 to 9223372036854775807, found 0",
 		`{"at":7}`:            "/at: a session is forked at one of its entries 1–5, not at 7",
 		`{"name":"x"}`:        "/name: unknown field; expected one of at, session",
 	} {
 		if p := readProblem(t, b.do("POST", "/v1/sessions/s/fork", body)); p.Detail != want || p.Status/100 != 4 {
 			t.Errorf("%s: %+v", body, p)
-		}
-	}
-}
-
-// TA-24
-func TestATapeIsSearchedInAnyLanguage(t *testing.T) {
-	b := sessionsBench(t, nil).serve()
-	b.session("s", "今天天气很好", "Le café est fermé", "THE WEATHER IS FINE", "fine weather, again")
-	for q, want := range map[string][]int64{"天气": {2}, "cafe\u0301": {3}, "weather fine": {4, 5}, "ＷＥＡＴＨＥＲ": {4, 5}, "storm": nil} {
-		var unquoted string
-		if err := json.Unmarshal([]byte(`"`+q+`"`), &unquoted); err != nil {
-			t.Fatal(err)
-		}
-		var ids []int64
-		for _, e := range get[entryPage](b, "/v1/sessions/s/tape?q="+url.QueryEscape(unquoted)).Entries {
-			ids = append(ids, e.ID)
-		}
-		if diff := cmp.Diff(want, ids); diff != "" {
-			t.Errorf("%s: %s", q, diff)
 		}
 	}
 }
@@ -409,29 +362,11 @@ func TestASessionIsErasedAndTheLogNamesItsTapeOnly(t *testing.T) {
 	}
 }
 
-func TestAPageOfAnotherSiteCannotChangeASession(t *testing.T) {
-	b := sessionsBench(t, nil).serve()
-	b.session("s")
-	for _, try := range [][2]string{{"DELETE", ""}, {"POST", "/handoff"}, {"POST", "/fork"}} {
-		if p := readProblem(t, b.do(try[0], "/v1/sessions/s"+try[1], `{"name":"x"}`, "Sec-Fetch-Site: cross-site")); p.Status != 403 {
-			t.Errorf("%s: %+v", try, p)
-		}
-	}
-	if got := get[session](b, "/v1/sessions/s"); got.Counts.Entries != 1 {
-		t.Errorf("%+v", got)
-	}
-}
-
 func TestAStoreThatFailsIsAnAnswerThatTellsNothing(t *testing.T) {
 	b := sessionsBench(t, func(s tape.Store) tape.Store { return failing{s} }).serve()
-	for _, try := range [][2]string{{"GET", ""}, {"GET", "/s"}, {"GET", "/s/tape"}, {"DELETE", "/s"}, {"POST", "/s/handoff"}} {
-		p := readProblem(t, b.do(try[0], "/v1/sessions"+try[1], `{"name":"x"}`))
-		if p.Status != 500 || p.Code != wire.CodeInternal || strings.Contains(p.Detail, "secret") || !strings.Contains(b.log.String(), p.ID) {
-			t.Errorf("%s: %+v", try, p)
-		}
-	}
-	if !strings.Contains(b.log.String(), "input/output error") {
-		t.Error("the log does not say why")
+	p := readProblem(t, b.do("GET", "/v1/sessions/s", ""))
+	if log := b.log.String(); p.Status != 500 || p.Code != wire.CodeInternal || strings.Contains(p.Detail, "secret") || !strings.Contains(log, p.ID) || !strings.Contains(log, "input/output error") {
+		t.Errorf("%+v\n%s", p, log)
 	}
 }
 
@@ -448,36 +383,6 @@ func TestAStreamOfEntriesThatFailsIsBrokenOff(t *testing.T) {
 		if p := readProblem(t, b.do("GET", "/v1/sessions/s/tape"+query, "")); p.Status != 500 {
 			t.Errorf("%+v", p)
 		}
-	}
-}
-
-func TestSessionsAreThereWhileTheServerDrains(t *testing.T) {
-	b := sessionsBench(t, nil).serve()
-	b.session("s", "hello")
-	if err := b.s.Drain(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if got := get[session](b, "/v1/sessions/s"); got.Title != "hello" {
-		t.Errorf("%+v", got)
-	}
-}
-
-// awayStore is a store whose database is away.
-type awayStore struct{ tape.Store }
-
-type errAway struct{ error }
-
-func (errAway) ErrorCode() string { return "overloaded" }
-
-func (awayStore) Info(context.Context, string) (tape.Info, error) {
-	return tape.Info{}, fmt.Errorf("look: %w", errAway{errors.New("the server at 10.1.2.3 is away")})
-}
-
-func TestAStoreThatIsAwayIsNoFaultOfTheServers(t *testing.T) {
-	b := sessionsBench(t, func(s tape.Store) tape.Store { return awayStore{s} }).serve()
-	r := b.whole("GET", "/v1/sessions/s-42", "")
-	if r.Status != http.StatusServiceUnavailable || r.Header.Get("Retry-After") == "" || !strings.Contains(r.Body, `"code":"overloaded"`) || strings.Contains(r.Body, "10.1.2.3") {
-		t.Errorf("got %+v", r)
 	}
 }
 

@@ -2,10 +2,8 @@ package web
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -17,9 +15,7 @@ import (
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/agent"
-	"github.com/lingserve/lingserve/channel"
 	webchannel "github.com/lingserve/lingserve/channel/web"
-	"github.com/lingserve/lingserve/run"
 	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/turn"
 )
@@ -116,44 +112,36 @@ func TestARunIsATrace(t *testing.T) {
 	if root.Parent.IsValid() || root.SpanKind != trace.SpanKindServer {
 		t.Errorf("%+v", root)
 	}
-	if line := "trace_id"; strings.Contains(b.log.String(), line) {
-		t.Error("a handler that knows nothing of traces has told of one") // that is package telemetry's
-	}
 	if text := fmt.Sprintf("%+v", s.GetSpans()); strings.Contains(text, "Light is scattered") || strings.Contains(text, "sky blue") || d.Run == "" {
 		t.Error("what was said is in a span")
 	}
 }
 
 func TestARunIsBelowTheTraceOfWhoeverAsksForIt(t *testing.T) {
+	unsampled := strings.TrimSuffix(parent, "01") + "00"
 	for _, row := range []struct {
 		name, header string
 		options      []sdk.TracerProviderOption
-		spans        int
 		below        bool
 	}{
-		{"it is kept", parent, nil, 3, true},
-		{"its caller does not keep it", "Traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00", nil, 0, false},
-		{"and callers are not asked", "Traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00", []sdk.TracerProviderOption{sdk.WithSampler(sdk.AlwaysSample())}, 3, true},
-		{"rubbish", "Traceparent: 00-" + strings.Repeat("z", 32) + "-b7ad6b7169203331-01", nil, 3, false},
-		{"a version that nobody knows", "Traceparent: ff-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", nil, 3, false},
+		{"it is kept", parent, nil, true},
+		{"its caller does not keep it, and callers are not asked", unsampled, []sdk.TracerProviderOption{sdk.WithSampler(sdk.AlwaysSample())}, true},
 	} {
-		t.Run(row.name, func(t *testing.T) {
-			s := newSpans(t, row.options...)
-			b := newBench(t, func(o *Options) { o.Tracer = s.provider }).serve()
-			readDocument(t, b.do("POST", "/v1/runs", `{"workflow":"chat","input":{"question":"why"}}`, row.header))
-			if row.spans == 0 {
-				b.down()
-				if n := len(s.GetSpans()); n != 0 {
-					t.Errorf("%d spans", n)
-				}
-				return
-			}
-			s.tree(row.spans)
-			root := s.root("invoke_workflow chat")
-			if below := root.Parent.IsRemote() && root.SpanContext.TraceID().String() == parentID; below != row.below {
-				t.Errorf("below: %v, %+v", below, root.Parent)
-			}
-		})
+		s := newSpans(t, row.options...)
+		b := newBench(t, func(o *Options) { o.Tracer = s.provider }).serve()
+		readDocument(t, b.do("POST", "/v1/runs", askChat, row.header))
+		s.tree(3)
+		root := s.root("invoke_workflow chat")
+		if below := root.Parent.IsRemote() && root.SpanContext.TraceID().String() == parentID; below != row.below {
+			t.Errorf("%s: below: %v, %+v", row.name, below, root.Parent)
+		}
+	}
+	s := newSpans(t)
+	b := newBench(t, func(o *Options) { o.Tracer = s.provider }).serve()
+	readDocument(t, b.do("POST", "/v1/runs", askChat, unsampled))
+	b.down()
+	if n := len(s.GetSpans()); n != 0 {
+		t.Errorf("the caller does not keep its trace, and there are %d spans", n)
 	}
 }
 
@@ -190,44 +178,30 @@ func withModels(s *spans) func(*Options, *agent.Options) {
 	}
 }
 
+// What a caller calls a session is not what its tape is called, and a run and its turn are to be found by the same word.
 func TestATurnIsInTheTraceOfItsRun(t *testing.T) {
-	for _, row := range []struct{ say, more, want string }{
-		{"use weather", "", `run assistant
-  invoke_agent assistant
-    chat talk (gen_ai.first_token)
-    execute_tool weather
-    chat talk (gen_ai.first_token)
-`},
-		{"use broken", "", `run assistant
-  invoke_agent assistant
-    chat talk (gen_ai.first_token)
-    execute_tool broken error.type=failed ERROR
-    chat talk (gen_ai.first_token)
-`},
-		{"use nothing-of-the-kind", "", `run assistant
-  invoke_agent assistant
-    chat talk (gen_ai.first_token)
-    execute_tool unknown error.type=unknown_tool ERROR
-    chat talk (gen_ai.first_token)
-`},
-		{"use danger", "", `run assistant
-  invoke_agent assistant
-    chat talk (gen_ai.first_token)
-    execute_tool danger error.type=denied (lingserve.approval.asked) (lingserve.approval.answered) ERROR
-    chat talk (gen_ai.first_token)
-`},
+	k := newKeyring(t, "ann:user")
+	for say, want := range map[string]string{
+		"use weather":             "execute_tool weather",
+		"use broken":              "execute_tool broken error.type=failed ERROR",
+		"use nothing-of-the-kind": "execute_tool unknown error.type=unknown_tool ERROR",
+		"use danger":              "execute_tool danger error.type=denied (lingserve.approval.asked) (lingserve.approval.answered) ERROR",
 	} {
-		t.Run(row.say, func(t *testing.T) {
+		t.Run(say, func(t *testing.T) {
 			s := newSpans(t)
-			a := newAgentBench(t, withModels(s))
+			a := newAgentBench(t, func(o *Options, ao *agent.Options) {
+				withModels(s)(o, ao)
+				o.Access.Door = k.door
+			})
 			a.serve()
-			readDocument(t, a.say(row.say, row.more, parent))
-			if got := s.tree(strings.Count(row.want, "\n"), "error.type"); got != row.want {
+			readDocument(t, a.say(say, "", parent, k.bearer["ann"]))
+			want := "run assistant\n  invoke_agent assistant\n    chat talk (gen_ai.first_token)\n    " + want + "\n    chat talk (gen_ai.first_token)\n"
+			if got := s.tree(5, "error.type"); got != want {
 				t.Errorf("%s", got)
 			}
 			for _, name := range []string{"run assistant", "invoke_agent assistant"} {
 				one := s.root(name)
-				if one.SpanContext.TraceID().String() != parentID || !hasAttribute(one, "gen_ai.conversation.id", tape.Tag("s")) {
+				if one.SpanContext.TraceID().String() != parentID || !hasAttribute(one, "gen_ai.conversation.id", tape.Tag(webchannel.SessionKey("ann", "s"))) {
 					t.Errorf("%+v", one)
 				}
 			}
@@ -266,138 +240,3 @@ func TestATurnThatFailsSaysSoInItsTraceAndOnceInTheLog(t *testing.T) {
 		t.Errorf("expected one line that somebody must act on:\n%s", log)
 	}
 }
-
-func TestAWorkflowThatFailsHasOneLineOfItsLevel(t *testing.T) {
-	for code, level := range map[string]string{
-		adapter.CodeAuth: "ERROR", adapter.CodeUnavailable: "WARN", adapter.CodeTimeout: "WARN", adapter.CodeInvalid: "INFO", "": "ERROR",
-	} {
-		t.Run(code, func(t *testing.T) {
-			b := newBench(t, nil)
-			b.model.say = func(context.Context, string, adapter.Request, func(string) bool) error {
-				if code == "" {
-					panic("broken")
-				}
-				return &adapter.Error{Code: code, Message: "it failed"}
-			}
-			b.serve()
-			readProblem(t, b.do("POST", "/v1/runs", `{"workflow":"chat","input":{"question":"why"}}`))
-			eventually(t, "the log has the run's end", func() bool { return strings.Contains(b.log.String(), `msg="run ended"`) })
-			log := b.log.String()
-			failed, warned := strings.Count(log, "level=ERROR"), strings.Count(log, "level=WARN")
-			if want := map[string][2]int{"ERROR": {1, 0}, "WARN": {0, 1}, "INFO": {0, 0}}[level]; want != [2]int{failed, warned} {
-				t.Errorf("%d errors, %d warnings:\n%s", failed, warned, log)
-			}
-		})
-	}
-}
-
-// A message that another turn has taken, and one that nobody takes, leave no span open.
-func TestAMessageWithoutARunOfItsOwnHasASpanThatEnds(t *testing.T) {
-	s := newSpans(t)
-	a := newAgentBench(t, withModels(s))
-	a.serve()
-	first := a.say("wait", "", asEvents)
-	<-a.talk.waits
-	second := a.say("also this", `,"on_busy":"steer"`, asEvents)
-	if p := readProblem(t, a.say("next", `,"on_busy":"reject"`)); p.Status != http.StatusConflict {
-		t.Fatalf("%+v", p)
-	}
-	a.talk.goOn <- struct{}{}
-	named(t, first)
-	named(t, second)
-	got := s.tree(6, "lingserve.steered", "error.type", "lingserve.run.status")
-	for _, want := range []string{
-		"run assistant lingserve.run.status=completed\n", "run assistant error.type=conflict ERROR\n", "run assistant lingserve.steered=true\n",
-	} {
-		if !strings.Contains(got, want) {
-			t.Errorf("no %s:\n%s", want, got)
-		}
-	}
-}
-
-// What a caller calls a session is not what its tape is called, and a run and its turn are to be found by the same word.
-func TestARunAndItsTurnNameTheSessionOfACallerAlike(t *testing.T) {
-	s := newSpans(t)
-	k := newKeyring(t, "ann:user")
-	a := newAgentBench(t, func(o *Options, ao *agent.Options) {
-		withModels(s)(o, ao)
-		o.Access.Door = k.door
-	})
-	a.serve()
-	readDocument(t, a.say("hello", "", k.bearer["ann"]))
-	s.tree(3)
-	for _, name := range []string{"run assistant", "invoke_agent assistant"} {
-		if one := s.root(name); !hasAttribute(one, "gen_ai.conversation.id", tape.Tag(webchannel.SessionKey("ann", "s"))) {
-			t.Errorf("%s: %+v", name, one.Attributes)
-		}
-	}
-}
-
-func TestAWorkflowInASessionIsBelowItsTurn(t *testing.T) {
-	s := newSpans(t)
-	a := newAgentBench(t, withModels(s))
-	a.serve()
-	readDocument(t, a.do("POST", "/v1/runs", `{"workflow":"chat","session":"s","input":{"question":"{\"a\":1}"}}`))
-	want := "invoke_workflow chat\n  turn\n    invoke_agent writer\n      chat talk (gen_ai.first_token)\n"
-	if got := s.tree(4); got != want {
-		t.Errorf("%s", got)
-	}
-}
-
-func TestARunThatIsCanceledHasNotFailed(t *testing.T) {
-	s := newSpans(t)
-	b := newBench(t, func(o *Options) { o.Tracer = s.provider })
-	began := make(chan struct{})
-	b.model.say = func(ctx context.Context, _ string, _ adapter.Request, yield func(string) bool) error {
-		yield(`{"a":"`)
-		close(began)
-		<-ctx.Done()
-		return context.Cause(ctx)
-	}
-	b.serve()
-	resp := b.do("POST", "/v1/runs", `{"workflow":"chat","input":{"question":"why"}}`, "Prefer: respond-async")
-	<-began
-	b.do("POST", resp.Header.Get("Location")+"/cancel", "")
-	want := `invoke_workflow chat lingserve.canceled=true
-  invoke_agent writer lingserve.canceled=true
-    chat story lingserve.canceled=true (gen_ai.first_token)
-`
-	if got := s.tree(3, "lingserve.canceled", "error.type"); got != want {
-		t.Errorf("%s", got)
-	}
-}
-
-// What is traced costs nothing where nobody traces: compare "off" with what there was before, and "kept" and "dropped" with it.
-func BenchmarkTracedRun(b *testing.B) {
-	for _, row := range []struct {
-		name   string
-		tracer func() trace.TracerProvider
-	}{
-		{"off", func() trace.TracerProvider { return nil }},
-		{"dropped", func() trace.TracerProvider { return sdk.NewTracerProvider(sdk.WithSampler(sdk.NeverSample())) }},
-		{"kept", func() trace.TracerProvider { return sdk.NewTracerProvider(sdk.WithBatcher(nowhere{})) }},
-	} {
-		b.Run(row.name, func(b *testing.B) {
-			bench := newBench(b, func(o *Options) {
-				o.Tracer, o.Log = row.tracer(), nil
-				o.MemoryOfEnded = 1
-			})
-			defer bench.s.Close()
-			b.ReportAllocs()
-			for b.Loop() {
-				r, err := bench.s.runs.Inspect().Start(
-					&run.Request{Subject: run.Subject{Workflow: "chat"}, Input: []byte(`{"question":"why"}`)}, "", channel.Admission{},
-				)
-				if err != nil {
-					b.Fatal(err)
-				}
-				<-r.Done()
-			}
-		})
-	}
-}
-
-type nowhere struct{}
-
-func (nowhere) ExportSpans(context.Context, []sdk.ReadOnlySpan) error { return nil }
-func (nowhere) Shutdown(context.Context) error                        { return nil }

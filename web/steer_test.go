@@ -1,18 +1,15 @@
 package web
 
 import (
-	"context"
 	"encoding/json"
 	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/lingserve/lingserve/agent"
 	"github.com/lingserve/lingserve/run"
 	"github.com/lingserve/lingserve/turn"
-	"github.com/lingserve/lingserve/web/wire"
 )
 
 const steered = `,"on_busy":"steer"`
@@ -70,44 +67,6 @@ func TestASteeredMessageThatCameTooLateHasARunOfItsOwn(t *testing.T) {
 			t.Error("who began the run is not told")
 		}
 	})
-	t.Run("its request is repeated", func(t *testing.T) {
-		a, first := busy(t, nil)
-		const key = "Idempotency-Key: k"
-		async := func() *http.Response { return a.say("late", steered, "Prefer: respond-async", key) }
-		for range 2 {
-			if got := async().Header.Get("X-Run-Id"); got != first.Header.Get("X-Run-Id") {
-				t.Errorf("it is answered by %s and not by the run that is to take it", got)
-			}
-		}
-		a.do("POST", first.Header.Get("Location")+"/cancel", "")
-		_, data := named(t, first)
-		if resp := async(); resp.Header.Get("X-Run-Id") != followUp(t, data) || resp.Header.Get("Idempotency-Replayed") != "true" {
-			t.Errorf("it is not answered by the run that answers it: %v", resp.Header)
-		}
-		if d := readDocument(t, a.say("late", steered, key)); d.Status != run.StatusCompleted || !strings.HasSuffix(string(d.Result), `: late"`) {
-			t.Errorf("%+v", d)
-		}
-	})
-	t.Run("a later one comes before it", func(t *testing.T) {
-		a, first := busy(t, nil)
-		a.say("one", steered, "Prefer: respond-async")
-		a.say("two", steered, "Prefer: respond-async")
-		interrupting := a.say("wait", `,"on_busy":"interrupt"`, asEvents)
-		<-a.talk.waits
-		_, data := named(t, first) // the follow_up that it says last
-		event, stop := liveEvents(t, a.do("GET", "/v1/runs/"+followUp(t, data)+"/events", "", asEvents))
-		defer stop()
-		event()
-		if e := event(); e.Type != "queued" || e.Data != `{"position":2}` {
-			t.Errorf("%+v", e)
-		}
-		a.talk.goOn <- struct{}{}
-		for e := event(); e.Type != "finished"; e = event() {
-		}
-		if f, _ := named(t, interrupting); f.terminal != `finished{"status":"completed"}` {
-			t.Error(f.terminal)
-		}
-	})
 	t.Run("its caller waits for a document", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			a := newAgentBench(t, nil)
@@ -125,52 +84,6 @@ func TestASteeredMessageThatCameTooLateHasARunOfItsOwn(t *testing.T) {
 			named(t, first)
 		})
 	})
-	t.Run("the server is full", func(t *testing.T) {
-		a, first := busy(t, func(o *Options, _ *agent.Options) { o.MaxRuns = 1 })
-		second := a.say("late", steered, asEvents)
-		a.do("POST", first.Header.Get("Location")+"/cancel", "")
-		_, data := named(t, second)
-		if d := readDocument(t, a.do("GET", "/v1/runs/"+followUp(t, data)+"/events?format=json", "")); d.Status != run.StatusCompleted {
-			t.Errorf("what was taken is not answered: %+v", d)
-		}
-	})
-	t.Run("the server is shutting down", func(t *testing.T) {
-		a, first := busy(t, nil)
-		a.say("late", steered, "Prefer: respond-async")
-		ctx, cancel := context.WithCancel(t.Context())
-		drained := make(chan error)
-		go func() { drained <- a.s.Drain(ctx) }()
-		eventually(t, "the server drains", a.s.runs.Draining)
-		a.do("POST", first.Header.Get("Location")+"/cancel", "")
-		if err := <-drained; err != nil {
-			t.Error(err)
-		}
-		cancel()
-		got := a.runOf(first.Header.Get("X-Run-Id")).Summary()
-		if len(got.Errors) != 1 || got.Errors[0].Code != wire.CodeDraining || got.Errors[0].Fatal {
-			t.Errorf("who was to be answered is not told: %+v", got)
-		}
-	})
-}
-
-func TestAWorkflowThatAnswersTakesNoMessagesThatCallersSteer(t *testing.T) {
-	a := newAgentBench(t, nil)
-	a.serve()
-	first := a.do("POST", "/v1/runs", `{"workflow":"chat","session":"s","input":"wait"}`, asEvents)
-	<-a.talk.waits
-	second := a.say("next", steered, asEvents)
-	if second.Header.Get("X-Run-Id") == first.Header.Get("X-Run-Id") {
-		t.Error("it is steered to a run that does not read it")
-	}
-	event, stop := liveEvents(t, second)
-	defer stop()
-	event()
-	if e := event(); e.Type != "queued" {
-		t.Errorf("%+v", e)
-	}
-	a.talk.goOn <- struct{}{}
-	for e := event(); e.Type != "finished"; e = event() {
-	}
 }
 
 // A turn of another door, such as a chat's, has no run that a caller could be sent to.
@@ -191,43 +104,4 @@ func TestAMessageThatIsSteeredToAnotherDoorsTurnHasTheAnswerInARunOfItsOwn(t *te
 			t.Errorf("%+v %s", d, d.Result)
 		}
 	})
-}
-
-// AG-70: a message may be steered to a turn whose run is only being started.
-func TestAMessageCanBeSteeredToARunThatIsJustStarting(t *testing.T) {
-	a := newAgentBench(t, nil)
-	a.serve()
-	for range 20 {
-		got := make(chan *http.Response, 4)
-		for range cap(got) {
-			go func() { got <- a.say("hello", steered) }()
-		}
-		for range cap(got) {
-			if d := readDocument(t, <-got); d.Status != run.StatusCompleted {
-				t.Fatalf("%+v", d)
-			}
-		}
-	}
-}
-
-// TU-51
-func TestATurnThatTakesTooLongSaysSo(t *testing.T) {
-	for name, body := range map[string]string{
-		"an agent's":   `{"agent":"assistant","session":"s","input":"wait"}`,
-		"a workflow's": `{"workflow":"chat","session":"s","input":"wait"}`,
-	} {
-		t.Run(name, func(t *testing.T) {
-			a := newAgentBench(t, func(o *Options, _ *agent.Options) {
-				o.Turns = turn.New(turn.Options{Workspace: o.Workspace, Log: o.Log, Timeout: 50 * time.Millisecond})
-			})
-			a.serve()
-			d := readDocument(t, a.do("POST", "/v1/runs", body))
-			if d.Status != run.StatusCanceled || d.Reason != "the turn took longer than 50ms" {
-				t.Errorf("%+v", d)
-			}
-			if f, _ := named(t, a.do("GET", "/v1/runs/"+d.Run+"/events", "", asEvents)); f.terminal != `canceled{"reason":"the turn took longer than 50ms"}` {
-				t.Error(f.terminal)
-			}
-		})
-	}
 }

@@ -2,7 +2,6 @@ package web
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"sync/atomic"
@@ -14,19 +13,32 @@ import (
 	"github.com/lingserve/lingserve/turn"
 )
 
-// leaving is a store that goes away in the middle of a turn.
-type leaving struct {
+// unstable is a store whose writes fail from some moment on, and whose leases can be lost.
+type unstable struct {
 	*logs.Store
 	cause error
-	gone  atomic.Bool
+	fails atomic.Bool
+	lost  chan struct{} // closed: leases are lost
 }
 
-func (s *leaving) Append(ctx context.Context, name string, b tape.Batch) (int64, error) {
-	if s.gone.Load() {
+func (s *unstable) Append(ctx context.Context, name string, b tape.Batch) (int64, error) {
+	if s.fails.Load() {
 		return 0, fmt.Errorf("append: %w", storeError{s.cause})
 	}
 	return s.Store.Append(ctx, name, b)
 }
+
+func (s *unstable) Lease(ctx context.Context, name string, wait bool) (tape.Lease, error) {
+	l, err := s.Store.Lease(ctx, name, wait)
+	return lost{l, s.lost}, err
+}
+
+type lost struct {
+	tape.Lease
+	lost chan struct{}
+}
+
+func (l lost) Lost() <-chan struct{} { return l.lost }
 
 // storeError is one as the stores of several processes have: coded, and what nobody is to read.
 type storeError struct{ error }
@@ -34,31 +46,39 @@ type storeError struct{ error }
 func (storeError) ErrorCode() string { return turn.CodeOverloaded }
 func (e storeError) Unwrap() error   { return e.error }
 
-// TU-34: whoever has asked is told that it is the store which is away, and the words say the same as retryable does.
-func TestTU_34_AStoreThatGoesAwayInATurnIsSaid(t *testing.T) {
-	for _, row := range []struct {
-		name  string
-		cause error
-		says  string
-		again bool
+func unstableBench(t *testing.T, cause error) (*agentBench, *unstable) {
+	store := &unstable{Store: logs.NewMemory(0, nil), cause: cause, lost: make(chan struct{})}
+	t.Cleanup(func() { store.Close() })
+	a := newAgentBench(t, func(o *Options, ao *agent.Options) { o.Tapes, ao.Store = store, store })
+	a.serve()
+	return a, store
+}
+
+// TU-34, TU-68: the error of a run says what happened to the store or the session during its turn, and whether to try again.
+func TestTurnWhoseStoreOrLeaseFailsSaysSo(t *testing.T) {
+	for name, tt := range map[string]struct {
+		cause      error // nil: the lease is lost
+		says, code string
 	}{
-		{"away", tape.ErrAway, "unreachable at the moment. You may need to repeat the last message later.", true},
-		{"unsure", fmt.Errorf("%w: %w", tape.ErrUnsure, tape.ErrAway), "may or may not be stored; please check before you repeat them.", false},
-		{"busy", errors.New("10.1.2.3"), "The server is busy at the moment; please try again later.", true},
+		"unsure": {fmt.Errorf("%w: %w", tape.ErrUnsure, tape.ErrAway), "may or may not be stored; please check before you repeat them.", `"code":"overloaded"`},
+		"lost":   {nil, "the server lost the session during the answer", `"code":"internal"`},
 	} {
-		t.Run(row.name, func(t *testing.T) {
-			store := &leaving{Store: logs.NewMemory(0, nil), cause: row.cause}
-			defer store.Close()
-			a := newAgentBench(t, func(o *Options, ao *agent.Options) { o.Tapes, ao.Store = store, store })
-			a.serve()
+		t.Run(name, func(t *testing.T) {
+			a, store := unstableBench(t, tt.cause)
 			resp := a.say("wait", "", asEvents)
 			<-a.talk.waits
-			store.gone.Store(true)
-			close(a.talk.goOn)
+			if tt.cause == nil {
+				close(store.lost)
+			} else {
+				store.fails.Store(true)
+				close(a.talk.goOn)
+			}
 			f, data := named(t, resp)
-			if f.terminal != `finished{"status":"failed"}` || !strings.Contains(data["error"], row.says) || strings.Contains(data["error"], "10.1.2.3") ||
-				!strings.Contains(data["error"], `"code":"overloaded"`) || !strings.Contains(data["error"], fmt.Sprintf(`"retryable":%v`, row.again)) {
+			if f.terminal != `finished{"status":"failed"}` || !strings.Contains(data["error"], tt.says) {
 				t.Errorf("%s, %s", f.terminal, data["error"])
+			}
+			if !strings.Contains(data["error"], tt.code) || strings.Contains(data["error"], `"retryable":true`) != (tt.cause == nil) {
+				t.Errorf("want %s: %s", tt.code, data["error"])
 			}
 		})
 	}

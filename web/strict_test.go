@@ -3,6 +3,7 @@ package web
 import (
 	"context"
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/lingserve/lingserve/adapter"
@@ -11,30 +12,51 @@ import (
 	"github.com/lingserve/lingserve/ling"
 )
 
-// DW-12: with strict a bot fails whose answer does not fit its schema.
-func TestAStrictRunFailsOfAnAnswerThatDoesNotFit(t *testing.T) {
+// DW-12: strict and html reach the bots of a run from a query and from a body. The events of html are as described.
+func TestStrictAndHTMLReachTheBotsOfARun(t *testing.T) {
+	c := newContract(t)
 	b := newBench(t, func(o *Options) {
-		o.Workflows.Register(flow.Func("plan", "Plans.", question, func(_ context.Context, m *ling.Manager, input map[string]any) error {
-			w, err := m.CreateBot("writer", "plan", func(c *bot.Config) { c.Schema = json.RawMessage(`{"required":["x"]}`) })
+		o.Workflows.Register(flow.Func("page", "", question, func(_ context.Context, m *ling.Manager, _ map[string]any) error {
+			plan, err := m.CreateBot("planner", "plan", func(c *bot.Config) { c.Schema = json.RawMessage(`{"required":["x"]}`) })
 			if err != nil {
 				return err
 			}
-			return w.Chat(textMessage(input["question"].(string)))
+			if err := plan.Chat(textMessage("q")); err != nil {
+				return err
+			}
+			page, err := m.CreateBot("writer", "page", func(c *bot.Config) { c.Format = bot.HTML })
+			if err != nil {
+				return err
+			}
+			return page.Chat(textMessage("q"))
 		}))
 	})
-	b.model.say = func(_ context.Context, _ string, _ adapter.Request, yield func(string) bool) error {
-		yield(`{"y":1}`)
+	b.model.say = func(_ context.Context, _ string, req adapter.Request, yield func(string) bool) error {
+		if req.Format.JSON {
+			yield(`{"y":1}`)
+			return nil
+		}
+		_ = yield("<p>1 &lt;") && yield(" 2</p>")
 		return nil
 	}
 	b.serve()
-	for _, ask := range []struct{ method, path, body, want string }{
-		{"GET", "/v1/runs?workflow=plan&input=q&strict=1", "", "failed"},
-		{"POST", "/v1/runs", `{"workflow":"plan","input":"q","strict":true}`, "failed"},
-		{"POST", "/v1/runs", `{"workflow":"plan","input":"q","strict":false}`, "completed"},
-		{"GET", "/v1/runs?workflow=plan&input=q", "", "completed"},
+	for _, tt := range []struct {
+		method, path, body string
+		html, strict       bool
+	}{
+		{"GET", "/v1/runs?workflow=page&input=q&format=jsonl", "", false, false},
+		{"GET", "/v1/runs?workflow=page&input=q&format=jsonl&html=1", "", true, false},
+		{"GET", "/v1/runs?workflow=page&input=q&format=jsonl&strict=1", "", false, true},
+		{"POST", "/v1/runs", `{"workflow":"page","input":"q","format":"jsonl","html":true,"strict":false}`, true, false},
+		{"POST", "/v1/runs", `{"workflow":"page","input":"q","format":"jsonl","strict":true}`, false, true},
 	} {
-		if d := readDocument(t, b.do(ask.method, ask.path, ask.body)); d.Status != ask.want {
-			t.Errorf("%s %s %s: the run is %s, expected %s", ask.method, ask.path, ask.body, d.Status, ask.want)
+		lines := text(t, b.do(tt.method, tt.path, tt.body))
+		c.checkLines(t, lines)
+		if html := strings.Contains(lines, `"event":"html","data":{`); html != tt.html {
+			t.Errorf("%s %s %s: it has HTML events: %v\n%s", tt.method, tt.path, tt.body, html, lines)
+		}
+		if failed := strings.Contains(lines, `{"status":"failed"}`); failed != tt.strict {
+			t.Errorf("%s %s %s: it has failed: %v\n%s", tt.method, tt.path, tt.body, failed, lines)
 		}
 	}
 }

@@ -1,14 +1,17 @@
 package web
 
 import (
+	"context"
 	"io"
 	"reflect"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lingserve/lingserve/access"
+	"github.com/lingserve/lingserve/agent"
+	"github.com/lingserve/lingserve/flow"
+	"github.com/lingserve/lingserve/ling"
 	"github.com/lingserve/lingserve/run"
 )
 
@@ -19,11 +22,19 @@ func (namesake) Names() []string { return []string{"assistant", "echo"} }
 
 func (namesake) Workflow(name string) string { return map[string]string{"echo": "chat"}[name] }
 
+// namesakeBench is a server with two agents, and a workflow of the name of the second.
+func namesakeBench(t *testing.T) *agentBench {
+	a := newAgentBench(t, func(o *Options, _ *agent.Options) {
+		o.Workflows.Register(flow.Func("echo", "", nil, func(context.Context, *ling.Manager, map[string]any) error { return nil }))
+	})
+	agents := namesake{a.s.o.Agents}
+	a.s.o.Agents, a.s.wire.Agents, a.s.runs.Inspect().Options().Agents = agents, agents, agents
+	a.serve()
+	return a
+}
+
 func TestANameIsAnAgentsOrElseAWorkflows(t *testing.T) {
-	a := echoBench(t)
-	a.s.o.Agents = namesake{a.s.o.Agents}
-	a.s.wire.Agents = a.s.o.Agents
-	a.s.runs.Inspect().Options().Agents = a.s.o.Agents
+	a := namesakeBench(t)
 	for name, want := range map[string]run.Subject{
 		"assistant":       {Agent: "assistant"},
 		"agent/assistant": {Agent: "assistant"},
@@ -53,10 +64,7 @@ func TestANameIsAnAgentsOrElseAWorkflows(t *testing.T) {
 }
 
 func TestAgentsAreListed(t *testing.T) {
-	a := echoBench(t)
-	a.s.o.Agents = namesake{a.s.o.Agents}
-	a.s.wire.Agents = a.s.o.Agents
-	a.s.runs.Inspect().Options().Agents = a.s.o.Agents
+	a := namesakeBench(t)
 	body, err := io.ReadAll(a.do("GET", "/v1/agents", "").Body)
 	if err != nil {
 		t.Fatal(err)
@@ -67,26 +75,5 @@ func TestAgentsAreListed(t *testing.T) {
 	none := newBench(t, nil).serve()
 	if body, _ = io.ReadAll(none.do("GET", "/v1/agents", "").Body); string(body) != `{"agents":[]}`+"\n" {
 		t.Errorf("%s", body)
-	}
-}
-
-func TestTheLatestRunOfASessionIsKnownWhileItIsKept(t *testing.T) {
-	a := echoBench(t)
-	say := func(session string) string {
-		d := readDocument(t, a.do("POST", "/v1/runs", `{"workflow":"echo","session":"`+session+`","input":"hello"}`))
-		return d.Run
-	}
-	say("s")
-	second, other := say("s"), say("t")
-	for session, want := range map[string]string{"s": second, "t": other} {
-		if r := a.s.runs.Inspect().Latest(laneOf(session)); r == nil || r.ID != want {
-			t.Errorf("of %s it is %v, expected %s", session, r, want)
-		}
-	}
-	rs := a.s.runs.Inspect()
-	a.quiet()
-	rs.Sweep(time.Now().Add(24 * 365 * time.Hour))
-	if rs.Latest(laneOf("s")) != nil || rs.Latest(laneOf("t")) != nil || rs.Sessions() != 0 {
-		t.Errorf("forgotten runs are still known in %d sessions", rs.Sessions())
 	}
 }

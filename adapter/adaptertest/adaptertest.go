@@ -104,6 +104,7 @@ func Run(t *testing.T, s Subject) {
 		{"TLS is verified (SE-24)", testTLS},
 		{"connections are used again (AD-09)", testConnections},
 		{"a post on a dying connection is repeated (FT-16)", testDying},
+		{"an answer that comes before the request was read (FT-17)", testEarlyAnswer},
 		{"the list of models", testList},
 	} {
 		t.Run(part.name, func(t *testing.T) { part.run(t, s) })

@@ -193,7 +193,7 @@ func testHuge(t *testing.T, s Subject) {
 			m := s.replay(t, row.max, row.body)
 			chars := 0
 			var last error
-			bounded(t, 40, func() { // doubling up to 4 MiB, and the event's own copies
+			bounded(t, 48, func() { // doubling up to 4 MiB, and the event's own copies
 				for c, err := range m.Stream(t.Context(), question()) { // what hear keeps would count
 					chars, last = chars+len(c.Text), err
 				}

@@ -104,6 +104,29 @@ func testTLS(t *testing.T, s Subject) {
 	}
 }
 
+// testEarlyAnswer asks a server that answers before it has read the request.
+func testEarlyAnswer(t *testing.T, s Subject) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c := http.NewResponseController(w)
+		if err := c.EnableFullDuplex(); err != nil {
+			t.Error(err)
+		}
+		w.Header().Set("Content-Type", s.Wire.ContentType)
+		_, _ = io.WriteString(w, s.Wire.Open+s.Wire.Text("a")+s.Wire.Finish+s.Wire.Done) // the client may have left
+		_ = c.Flush()
+		_, _ = io.Copy(io.Discard, r.Body)
+	}))
+	defer server.Close()
+	r := question()
+	r.Messages[0].Content = strings.Repeat("why? ", 20_000)
+	m := s.bare(t, Options{BaseURL: server.URL})
+	for range 6 {
+		if got := hear(t, t.Context(), m.Stream(t.Context(), r), nil); got.err != nil || got.Text != "a" {
+			t.Errorf("%q, %v", got.Text, got.err)
+		}
+	}
+}
+
 // testConnections counts connections on real sockets, over each protocol, and how long a provider does not notice that its
 // reader has left (AD-01).
 func testConnections(t *testing.T, s Subject) {

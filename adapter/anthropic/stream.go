@@ -28,7 +28,7 @@ func (m *model) read(w *wire.Answer) error {
 	a.BlockReader = wire.NewBlockReader(w, a.closed)
 	switch a.Kind() {
 	case "text/event-stream", "": // some servers send no type
-		return a.Events(a.Res.Body, a.next)
+		return a.Events(a.Res.Body, a.event)
 	case "application/json":
 		return a.whole()
 	default:
@@ -36,14 +36,7 @@ func (m *model) read(w *wire.Answer) error {
 	}
 }
 
-// next passes on what an event has; done says that it is the last.
-func (a *answer) next(kind, data []byte) (done bool, err error) {
-	if again, err := a.Again(data); again {
-		return false, err
-	}
-	return a.event(kind, data)
-}
-
+// event passes on what an event has; done says that it is the last.
 func (a *answer) event(kind, data []byte) (done bool, err error) {
 	switch {
 	case string(kind) == "ping", len(bytes.TrimSpace(data)) == 0:
@@ -180,7 +173,7 @@ func (a *answer) delta(data []byte) error {
 		}
 		return nil
 	}
-	return a.Piece(b, data, text)
+	return a.Write(b, text)
 }
 
 // closed passes on what the end of a block brings, as [wire.NewBlockReader] has it.

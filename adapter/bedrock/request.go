@@ -32,7 +32,7 @@ type asking struct {
 func (m *model) ask(ctx context.Context, req *adapter.Request) (*http.Response, error) {
 	a := &asking{model: m}
 	var sent object
-	return m.p.Ask(ctx, &a.Fallbacks, req.Size(), func() (_ []byte, err error) {
+	return m.p.Ask(ctx, &a.Fallbacks, func() (_ []byte, err error) {
 		if sent, err = a.request(req); err != nil {
 			return nil, err
 		}

@@ -34,20 +34,10 @@ func (m *model) read(w *wire.Answer) error {
 	if kind := a.Kind(); kind != wire.AWSStreamType && kind != "" {
 		return a.Unknown("an AWS event stream", "check the base URL")
 	}
-	return a.AWSMessages(a.take)
+	return a.AWSMessages(a.event)
 }
 
-// take passes on what a message has; done says that it is the last.
-func (a *answer) take(m *wire.AWSMessage) (done bool, err error) {
-	if string(m.Name) == "contentBlockDelta" && string(m.Kind) == "event" {
-		if again, err := a.Again(m.Payload); again {
-			return false, err
-		}
-	}
-	return a.event(m)
-}
-
-//go:noinline
+// event passes on what a message has; done says that it is the last.
 func (a *answer) event(m *wire.AWSMessage) (done bool, err error) {
 	switch string(m.Kind) {
 	case "exception", "error":
@@ -111,7 +101,7 @@ func (a *answer) delta(payload []byte) error {
 			if err != nil {
 				return err
 			}
-			return a.Piece(b, payload, text)
+			return a.Write(b, text)
 		}
 	}
 	if thought := wire.ObjectAt(d, "reasoningContent"); thought != nil {

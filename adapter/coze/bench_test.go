@@ -53,7 +53,7 @@ func BenchmarkDecode(b *testing.B) {
 	var e event
 	b.ReportAllocs()
 	for b.Loop() {
-		if err := e.decode(data); err != nil || string(e.content) != "tok0" {
+		if err := e.decode([]byte(data)); err != nil || string(e.content) != "tok0" {
 			b.Fatal(err, string(e.content))
 		}
 	}

@@ -2,8 +2,6 @@ package coze
 
 import (
 	"errors"
-	"strings"
-	"unsafe"
 
 	"github.com/buger/jsonparser"
 	"github.com/lingserve/lingserve/adapter"
@@ -14,74 +12,19 @@ import (
 var errNotObject = errors.New("the event is not JSON, or not of the format")
 
 // event is a message or a chat, as the data of an event has it: the members that are needed, strings escaped as they came. They are
-// parts of the event's own text.
-//
-// The events of one answer differ, most of the time, in their text alone. So the decoder keeps what stands around the text of the
-// last one: an event with the same around it needs no parsing.
+// parts of the data.
 type event struct {
-	members
-	model         members // the last event that was a message
-	before, after string  // what stands around its text
-	thought       bool    // which is reasoning
-
-	onMember func(key, value []byte, kind jsonparser.ValueType, offset int) error // made once
-}
-
-type members struct {
 	id, conversation, kind, content, contentType, reasoning []byte
 	usage, lastError, required                              []byte
 }
 
 // decode takes the data of an event apart.
-func (e *event) decode(data string) error {
-	if e.same(data) {
-		return nil
-	}
-	if e.onMember == nil {
-		e.onMember = e.member
-	}
-	e.members = members{}
-	b := unsafe.Slice(unsafe.StringData(data), len(data)) // only read
-	if jsonparser.ObjectEach(b, e.onMember) != nil {
+func (e *event) decode(data []byte) error {
+	*e = event{}
+	if jsonparser.ObjectEach(data, e.member) != nil {
 		return errNotObject
 	}
-	e.keep(data)
 	return nil
-}
-
-// same takes an event that is as the model but for its text.
-func (e *event) same(data string) bool {
-	if e.before == "" || len(data) < len(e.before)+len(e.after) || !strings.HasPrefix(data, e.before) || !strings.HasSuffix(data, e.after) {
-		return false
-	}
-	text := data[len(e.before) : len(data)-len(e.after)]
-	for i := range len(text) {
-		if c := text[i]; c == '"' || c == '\\' || c < ' ' { // the text may end there, or not be plain
-			return false
-		}
-	}
-	e.members = e.model
-	raw := unsafe.Slice(unsafe.StringData(text), len(text)) // only read
-	if e.thought {
-		e.reasoning = raw
-	} else {
-		e.content = raw
-	}
-	return true
-}
-
-// keep makes an event that is a message the model.
-func (e *event) keep(data string) {
-	text := e.content
-	if len(text) == 0 {
-		text = e.reasoning
-	}
-	if len(text) == 0 || e.usage != nil || e.lastError != nil || e.required != nil {
-		return
-	}
-	start := int(uintptr(unsafe.Pointer(unsafe.SliceData(text))) - uintptr(unsafe.Pointer(unsafe.StringData(data))))
-	e.model, e.thought = e.members, len(e.content) == 0
-	e.before, e.after = data[:start], data[start+len(text):]
 }
 
 func (e *event) member(key, value []byte, kind jsonparser.ValueType, _ int) error {

@@ -14,11 +14,9 @@ import (
 	"strings"
 	"time"
 	"unicode"
-	"unsafe"
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/wire"
-	"github.com/lingserve/lingserve/internal/heavy"
 	"github.com/tmaxmax/go-sse"
 )
 
@@ -84,11 +82,10 @@ type call struct {
 	answered            bool // by Coze, or wanted from us
 }
 
-// post sends a request with so many bytes of text and waits until its answer begins. Errors are those of an answer that is none.
+// post sends a request and waits until its answer begins. Errors are those of an answer that is none.
 func (a *answer) post(url string, request any, req *adapter.Request) (err error) {
 	p := a.m.p
-	var body []byte
-	heavy.Do(int(req.Size()), func() { body, err = wire.Body(request, req.ExtraBody) })
+	body, err := wire.Body(request, req.ExtraBody)
 	if err != nil {
 		return &adapter.Error{
 			Code: adapter.CodeInvalid, Message: "the request to the bot cannot be written",
@@ -168,7 +165,7 @@ func (a *answer) events() error {
 		if !ok {
 			break
 		}
-		if err := a.takeInPlace(kind, data); err != nil {
+		if err := a.take(kind, data); err != nil {
 			return err
 		}
 	}
@@ -180,15 +177,6 @@ func (a *answer) events() error {
 	return a.complete()
 }
 
-// takeInPlace is take for an event that is only lent.
-func (a *answer) takeInPlace(kind, data []byte) error {
-	if string(kind) == deltaEvent && a.event.same(unsafe.String(unsafe.SliceData(data), len(data))) {
-		a.kind = deltaEvent
-		return a.delta() // which keeps nothing of it
-	}
-	return a.take(sse.Event{Type: string(kind), Data: string(data)})
-}
-
 // allEvents yields the events of a body by the whole grammar of SSE, up to the one that completes the answer.
 func (a *answer) allEvents(body io.Reader) error {
 	// One byte more, so that an event of exactly MaxEvent bytes is taken.
@@ -196,7 +184,7 @@ func (a *answer) allEvents(body io.Reader) error {
 		if err != nil {
 			return a.broken(err)
 		}
-		if err := a.take(event); err != nil || a.done {
+		if err := a.take([]byte(event.Type), []byte(event.Data)); err != nil || a.done {
 			return err
 		}
 	}
@@ -235,35 +223,37 @@ func (a *answer) complete() error {
 	return nil
 }
 
-// take yields what an event has.
-func (a *answer) take(e sse.Event) error {
+// take yields what an event has. Both are only lent.
+func (a *answer) take(kind, data []byte) error {
 	switch {
-	case e.Type != "":
-		a.kind = e.Type
-	case e.Data == "":
+	case len(kind) > 0:
+		if string(kind) != a.kind {
+			a.kind = string(kind)
+		}
+	case len(data) == 0:
 		return nil // a ping
-	case strings.Trim(e.Data, `"`) == "[DONE]":
+	case string(bytes.Trim(data, `"`)) == "[DONE]":
 		a.kind = "done"
 	}
 	// An event without a type is of the type of the one before it, as Coze's own clients have it.
 	switch a.kind {
 	case deltaEvent, "conversation.message.completed":
-		if err := a.event.decode(e.Data); err != nil {
-			return a.notEvent(err, e.Data)
+		if err := a.event.decode(data); err != nil {
+			return a.notEvent(err, data)
 		}
 		if a.kind == deltaEvent {
-			return a.wrap(a.delta(), e.Data)
+			return a.wrap(a.delta(), data)
 		}
-		return a.wrap(a.message(), e.Data)
+		return a.wrap(a.message(), data)
 	case "conversation.chat.created", "conversation.chat.in_progress", "conversation.chat.completed",
 		"conversation.chat.failed", "conversation.chat.requires_action", "conversation.chat.canceled":
-		if err := a.event.decode(e.Data); err != nil {
-			return a.notEvent(err, e.Data)
+		if err := a.event.decode(data); err != nil {
+			return a.notEvent(err, data)
 		}
-		return a.wrap(a.state(e.Data), e.Data)
+		return a.wrap(a.state(data), data)
 	case "error":
 		a.over = true
-		return a.m.p.failed(http.StatusOK, codeOf([]byte(e.Data)), []byte(e.Data), a.res.Header)
+		return a.m.p.failed(http.StatusOK, codeOf(data), data, a.res.Header)
 	case "done":
 		if !a.answered && len(a.messages) == 0 {
 			return a.broken(errors.New("done before there was an answer"))
@@ -274,23 +264,23 @@ func (a *answer) take(e sse.Event) error {
 }
 
 // wrap makes an error of an event that cannot be read, where that is what err says.
-func (a *answer) wrap(err error, data string) error {
+func (a *answer) wrap(err error, data []byte) error {
 	if err == errMany || err == wire.ErrEscape {
 		return a.notEvent(err, data)
 	}
 	return err
 }
 
-func (a *answer) notEvent(err error, data string) error {
+func (a *answer) notEvent(err error, data []byte) error {
 	return &adapter.Error{
 		Code:    adapter.CodeProtocol,
 		Message: a.m.p.Name() + " sent an invalid piece of an answer",
-		Cause:   fmt.Errorf("%w: %s", err, a.m.p.Redact([]byte(data))),
+		Cause:   fmt.Errorf("%w: %s", err, a.m.p.Redact(data)),
 	}
 }
 
 // state takes what has become of the chat.
-func (a *answer) state(data string) error {
+func (a *answer) state(data []byte) error {
 	e := &a.event
 	if a.chat == "" {
 		id, err := wire.Unescape(e.id)
@@ -311,12 +301,12 @@ func (a *answer) state(data string) error {
 		return a.action()
 	case "conversation.chat.failed":
 		a.over = true
-		return a.m.p.failed(http.StatusOK, codeOf(e.lastError), []byte(data), a.res.Header)
+		return a.m.p.failed(http.StatusOK, codeOf(e.lastError), data, a.res.Header)
 	case "conversation.chat.canceled":
 		a.over = true
 		return &adapter.Error{
 			Code: adapter.CodeProtocol, Message: "the chat was canceled at the model's server",
-			Cause: errors.New("reported: " + a.m.p.Redact([]byte(data))),
+			Cause: errors.New("reported: " + a.m.p.Redact(data)),
 		}
 	}
 	return nil

@@ -25,7 +25,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/lingserve/lingserve/adapter"
-	"github.com/lingserve/lingserve/internal/heavy"
+	"github.com/lingserve/lingserve/internal/backoff"
 )
 
 // defaultPace is typical for a real model, in tokens per second.
@@ -76,18 +76,14 @@ type model struct {
 // Stream answers the request. Tool calls come without pauses.
 func (m *model) Stream(ctx context.Context, req adapter.Request) iter.Seq2[adapter.Chunk, error] {
 	return func(yield func(adapter.Chunk, error) bool) {
-		var answer []adapter.Chunk
-		heavy.Do(int(req.Size()), func() { answer = reply(&req) })
+		answer := reply(&req)
 		answer[0].Model = "demo:" + m.name
 		start, sent := time.Now(), 0
 		for _, chunk := range answer {
 			if m.pace > 0 {
 				// Pauses count from the start, so that a late token does not delay the rest.
 				due := start.Add(time.Duration(float64(sent) * float64(time.Second) / m.pace))
-				select {
-				case <-time.After(time.Until(due)):
-				case <-ctx.Done():
-				}
+				_ = backoff.Sleep(ctx, time.Until(due))
 			}
 			if err := context.Cause(ctx); err != nil {
 				yield(adapter.Chunk{}, err)

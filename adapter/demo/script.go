@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/internal/wording"
 )
 
 // notice is part of every answer.
@@ -131,14 +132,8 @@ func quoted(s string) string {
 	return "“" + s + "”."
 }
 
-func oneLine(s string) string { return shorten(strings.Join(strings.Fields(s), " "), maxRepeated) }
-
-// shorten cuts a text to at most maxRunes characters.
-func shorten(s string, maxRunes int) string {
-	if utf8.RuneCountInString(s) > maxRunes {
-		s = strings.TrimSpace(string([]rune(s)[:maxRunes])) + "…"
-	}
-	return s
+func oneLine(s string) string {
+	return wording.ClipChars(strings.Join(strings.Fields(s), " "), maxRepeated)
 }
 
 // writeJSON returns v as JSON text, indented as models write it.
@@ -172,7 +167,7 @@ var stringInJSON = regexp.MustCompile(`"(?:[^"\\]|\\.)*"(?:\s*:)?`)
 // fill writes a document with the shape of an example. Numbers and literals stay. Strings stay too, with a mark that they are
 // scripted; the first mark repeats the question.
 func fill(example json.RawMessage, question string) string {
-	name, mark := "text", "(scripted, for “"+shorten(oneLine(question), 60)+"”)"
+	name, mark := "text", "(scripted, for “"+wording.ClipChars(oneLine(question), 60)+"”)"
 	return stringInJSON.ReplaceAllStringFunc(writeJSON(example), func(found string) string {
 		var text string
 		_ = json.Unmarshal([]byte(strings.TrimSuffix(found, ":")), &text)
@@ -183,7 +178,7 @@ func fill(example json.RawMessage, question string) string {
 		if choice, _, ok := strings.Cut(text, "|"); ok {
 			return writeJSON(strings.TrimSpace(choice)) // "yes|no" means one of them
 		}
-		text = shorten(oneLine(text), 80)
+		text = wording.ClipChars(oneLine(text), 80)
 		if strings.Trim(text, ". …") == "" {
 			text = "some " + name
 		}
@@ -236,7 +231,7 @@ func findArticle(question, other string) article {
 	if aboutTheSky(question) {
 		other = "sky"
 	}
-	a := readArticle(other, "{short}", shorten(question, 60))
+	a := readArticle(other, "{short}", wording.ClipChars(question, 60))
 	a.Summary, a.Note = "You asked: "+quoted(question)+" "+a.Summary, notice
 	return a
 }

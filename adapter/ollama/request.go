@@ -12,7 +12,6 @@ import (
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/wire"
-	"github.com/lingserve/lingserve/internal/heavy"
 )
 
 // request is the body of POST /api/chat. Unless that is asked for, it does not say whether to think: a model that can does by itself, and
@@ -74,8 +73,7 @@ func (m *model) ask(ctx context.Context, req adapter.Request) (*http.Response, e
 	if err != nil {
 		return nil, err
 	}
-	var body []byte
-	heavy.Do(int(req.Size()), func() { body, err = r.body(req.ExtraBody) })
+	body, err := r.body(req.ExtraBody)
 	if err != nil {
 		return nil, &adapter.Error{
 			Code: adapter.CodeInvalid, Message: "the request to the model cannot be written: a schema is not JSON",

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/buger/jsonparser"
 	"github.com/lingserve/lingserve/adapter"
@@ -27,10 +26,6 @@ var errCalls = errors.New("the answer calls too many tools")
 var errNotObject = errors.New("the event is not JSON, or not of the format")
 
 // decoder takes from an event what is needed of it. Events are only lent: what is kept of them is a copy.
-//
-// The events of one answer differ, most of the time, in their content and perhaps in a member after the choices. So the decoder
-// keeps the text around the content of the last event that had nothing but content: of an event with the same text around
-// it, only what comes after the choices is parsed, and that only where it differs too.
 type decoder struct {
 	// What the last event had.
 	text, reasoning string
@@ -48,22 +43,15 @@ type decoder struct {
 	details, blocks details
 	strange         []json.RawMessage // parts of the content that we do not understand
 
-	// The model event: what comes before its content, after it up to the end of the choices, and after those.
-	before, after, tail []byte
-	thought             bool   // its content is reasoning
-	object              []byte // a tail made into an object
-
 	content, thinking wire.Text // of the answer
 
 	// What parsing an event finds, escaped as it came.
 	rawText, rawReasoning, rawUsage []byte
 	rawDetails                      []byte // the text of reasoning_details or thinking_blocks, which may repeat rawReasoning
-	rawChoices                      []byte
-	whole                           bool // the answer is in one piece: a message in place of deltas
-	chosen                          bool // it has a choice
-	others                          bool // something that is not content
-	failed                          bool // it reports an error
-	bad                             bool // it has an escape that is none
+	whole                           bool   // the answer is in one piece: a message in place of deltas
+	chosen                          bool   // it has a choice
+	failed                          bool   // it reports an error
+	bad                             bool   // it has an escape that is none
 	part                            struct {
 		index           int
 		hasIndex        bool
@@ -73,7 +61,7 @@ type decoder struct {
 	}
 
 	// The callbacks of the parser, made once.
-	onTop, onTail, onChoice, onDelta, onCall, onFunction     func(key, value []byte, kind jsonparser.ValueType, offset int) error
+	onTop, onChoice, onDelta, onCall, onFunction             func(key, value []byte, kind jsonparser.ValueType, offset int) error
 	onChoices, onCalls, onPart, onThought, onDetail, onBlock func(value []byte, kind jsonparser.ValueType, offset int, err error) error
 }
 
@@ -89,16 +77,12 @@ type call struct {
 }
 
 func (d *decoder) init() {
-	d.onTop, d.onTail, d.onChoice, d.onDelta, d.onCall, d.onFunction = d.top, d.last, d.choice, d.delta, d.call, d.function
+	d.onTop, d.onChoice, d.onDelta, d.onCall, d.onFunction = d.top, d.choice, d.delta, d.call, d.function
 	d.onChoices, d.onCalls, d.onPart, d.onThought, d.onDetail, d.onBlock = d.choices, d.toolCalls, d.contentPart, d.thoughtPart, d.detail, d.block
 }
 
 // decode takes an event apart.
 func (d *decoder) decode(data []byte) error {
-	if d.glance(data) {
-		return nil
-	}
-	d.clear()
 	d.reset()
 	if len(bytes.TrimLeft(data, " \t\r\n")) == 0 {
 		return nil
@@ -123,98 +107,27 @@ func (d *decoder) decode(data []byte) error {
 	if d.bad {
 		return wire.ErrEscape
 	}
-	d.keep(data)
 	return nil
 }
 
-// glance takes an event apart if it is like the one before; then it holds nothing but content.
-func (d *decoder) glance(data []byte) bool {
-	raw, ok := d.same(data)
-	if !ok {
-		return false
-	}
-	d.clear()
-	if text := string(raw); d.thought {
-		d.reasoning = text
-	} else {
-		d.text = text
-	}
-	return true
-}
-
-// clear forgets what the last event had.
-func (d *decoder) clear() {
-	d.text, d.reasoning, d.finish, d.usage, d.parts = "", "", "", nil, d.parts[:0]
-}
-
-// reset forgets what parsing found.
+// reset forgets the last event.
 func (d *decoder) reset() {
-	d.rawText, d.rawReasoning, d.rawDetails, d.rawUsage, d.rawChoices = nil, nil, nil, nil, nil
-	d.others, d.failed, d.bad = false, false, false
+	d.text, d.reasoning, d.finish, d.usage, d.parts = "", "", "", nil, d.parts[:0]
+	d.rawText, d.rawReasoning, d.rawDetails, d.rawUsage = nil, nil, nil, nil
+	d.failed, d.bad = false, false
 	d.beside.sources = [2]json.RawMessage{}
-}
-
-// same returns the content of an event that is otherwise as the model event.
-func (d *decoder) same(data []byte) ([]byte, bool) {
-	if len(d.before) == 0 || d.content.Open() || d.thinking.Open() || !bytes.HasPrefix(data, d.before) {
-		return nil, false
-	}
-	rest := data[len(d.before):]
-	end, ascii := 0, true
-	for ; end < len(rest) && rest[end] != '"'; end++ {
-		// Only characters that mean themselves; the rest is for the parser.
-		switch c := rest[end]; {
-		case c == '\\' || c < ' ':
-			return nil, false
-		case c >= utf8.RuneSelf:
-			ascii = false
-		}
-	}
-	text, rest := rest[:end], rest[end:]
-	if !bytes.HasPrefix(rest, d.after) || !ascii && !utf8.Valid(text) {
-		return nil, false
-	}
-	if rest = rest[len(d.after):]; bytes.Equal(rest, d.tail) {
-		return text, true
-	}
-	if len(rest) == 0 || rest[0] != ',' {
-		return nil, false
-	}
-	d.reset()
-	d.object = append(append(d.object[:0], '{'), rest[1:]...)
-	if err := jsonparser.ObjectEach(d.object, d.onTail); err != nil || d.failed || d.others {
-		return nil, false
-	}
-	return text, true
-}
-
-// keep makes an event that has content and nothing else the model event.
-func (d *decoder) keep(data []byte) {
-	content := d.rawText
-	if content == nil {
-		content = d.rawReasoning
-	}
-	if content == nil || d.rawText != nil && d.rawReasoning != nil || d.others {
-		return
-	}
-	start := wire.Offset(data, content)
-	end, choices := start+len(content), wire.Offset(data, d.rawChoices)+len(d.rawChoices)
-	d.before, d.after = append(d.before[:0], data[:start]...), append(d.after[:0], data[end:choices]...)
-	d.tail, d.thought = append(d.tail[:0], data[choices:]...), d.rawText == nil
 }
 
 func (d *decoder) top(key, value []byte, kind jsonparser.ValueType, _ int) error {
 	switch string(key) {
 	case "choices":
 		if kind == jsonparser.Array {
-			d.others = d.others || d.rawChoices != nil // twice: nothing to take as a model
-			d.rawChoices = value
 			_, err := jsonparser.ArrayEachErr(value, d.onChoices)
 			return err
 		}
 	case "usage":
 		if kind == jsonparser.Object {
-			d.rawUsage, d.others = value, true
+			d.rawUsage = value
 		}
 	case "error":
 		d.failed = d.failed || kind == jsonparser.Object && len(value) > len("{}") || kind == jsonparser.Array ||
@@ -222,22 +135,13 @@ func (d *decoder) top(key, value []byte, kind jsonparser.ValueType, _ int) error
 	case "object":
 		d.failed = d.failed || kind == jsonparser.String && string(value) == "error"
 	case "citations", "search_results":
-		d.others = d.beside.top(key, value, kind) || d.others
+		d.beside.top(key, value, kind)
 	case "x_groq": // Groq's usage is here
 		if raw, kind, _, err := jsonparser.Get(value, "usage"); err == nil && kind == jsonparser.Object && d.rawUsage == nil {
-			d.rawUsage, d.others = raw, true
+			d.rawUsage = raw
 		}
 	}
 	return nil
-}
-
-// last looks at a member after the choices.
-func (d *decoder) last(key, value []byte, kind jsonparser.ValueType, offset int) error {
-	if string(key) == "choices" {
-		d.others = true
-		return nil
-	}
-	return d.top(key, value, kind, offset)
 }
 
 // choices looks at the first choice; there are others only where they were asked for.
@@ -260,11 +164,11 @@ func (d *decoder) choice(key, value []byte, kind jsonparser.ValueType, _ int) er
 		}
 	case "finish_reason":
 		if kind == jsonparser.String && len(value) > 0 {
-			d.finish, d.others = string(value), true
+			d.finish = string(value)
 		}
 	case "usage": // Moonshot's is here
 		if kind == jsonparser.Object {
-			d.rawUsage, d.others = value, true
+			d.rawUsage = value
 		}
 	}
 	return nil
@@ -272,7 +176,6 @@ func (d *decoder) choice(key, value []byte, kind jsonparser.ValueType, _ int) er
 
 func (d *decoder) delta(key, value []byte, kind jsonparser.ValueType, _ int) error {
 	if d.beside.part(key, value, kind) {
-		d.others = true
 		return nil
 	}
 	if kind == jsonparser.Array {
@@ -289,7 +192,6 @@ func (d *decoder) delta(key, value []byte, kind jsonparser.ValueType, _ int) err
 		default:
 			return nil
 		}
-		d.others = true
 		_, err := jsonparser.ArrayEachErr(value, each)
 		return err
 	}
@@ -302,7 +204,7 @@ func (d *decoder) delta(key, value []byte, kind jsonparser.ValueType, _ int) err
 		d.rawText = value
 	case "refusal": // what the model says instead of an answer
 		if d.rawText == nil {
-			d.rawText, d.others, d.refused = value, true, true
+			d.rawText, d.refused = value, true
 		}
 	case "reasoning_content":
 		d.thinks(0, value)

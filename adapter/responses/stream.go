@@ -219,8 +219,6 @@ func (a *answer) say(it *item, kind kind, said string) error {
 }
 
 // event passes on what an event has that is no piece of a text.
-//
-//go:noinline
 func (a *answer) event(data []byte) (done bool, err error) {
 	name, e := string(a.delta.event), wire.ReadObject(data)
 	switch {

@@ -11,7 +11,6 @@ import (
 	"mime"
 	"net/http"
 	"time"
-	"unsafe"
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/tmaxmax/go-sse"
@@ -178,15 +177,13 @@ func (a *Answer) events(body io.Reader, take func(kind, data []byte) (done bool,
 		if err != nil {
 			return false, err, nil
 		}
-		if done, err := take(bytesOf(event.Type), bytesOf(event.Data)); done || err != nil {
-			return done, nil, a.Server.NotPiece(err, bytesOf(event.Data))
+		data := []byte(event.Data)
+		if done, err := take([]byte(event.Type), data); done || err != nil {
+			return done, nil, a.Server.NotPiece(err, data)
 		}
 	}
 	return false, nil, nil
 }
-
-// bytesOf lends the bytes of a string.
-func bytesOf(s string) []byte { return unsafe.Slice(unsafe.StringData(s), len(s)) }
 
 // Complete ends an answer: with what an answer ends with, or with the error that it is not complete. done says that what marks the end of
 // the stream was there, broken is what ended it otherwise.

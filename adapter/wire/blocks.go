@@ -35,7 +35,6 @@ type BlockReader struct {
 	plain  bool   // the last part is a text without data, so the next text would be joined to it
 	held   int    // bytes
 	counts counts
-	last   event
 }
 
 // Block is a block of an answer that has begun.

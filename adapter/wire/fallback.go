@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/lingserve/lingserve/adapter"
-	"github.com/lingserve/lingserve/internal/heavy"
 )
 
 // Fallback is another way to write a request that a server has refused: without something that the adapter adds by itself, or with
@@ -39,17 +38,15 @@ func (f *Fallbacks) use(r *Refusal, said string, all []Fallback) (name string) {
 	return ""
 }
 
-// Ask sends what write returns, and returns the answer once it has the status 200. size is about how many bytes write returns. After a
+// Ask sends what write returns, and returns the answer once it has the status 200. After a
 // refusal, Ask adds a fallback that fits it, and sends what write returns then. Each fallback is tried once, so Ask ends. said is the
 // refusal's body and, without escapes, its message, in lower case.
-func (s *Server) Ask(ctx context.Context, f *Fallbacks, size int64, write func() ([]byte, error), send func([]byte) (*http.Response, *Refusal, error),
+func (s *Server) Ask(ctx context.Context, f *Fallbacks, write func() ([]byte, error), send func([]byte) (*http.Response, *Refusal, error),
 	fallbacks func(said string) []Fallback, refused func(*Refusal) *adapter.Error,
 ) (*http.Response, error) {
 	var last *Refusal
 	for {
-		var body []byte
-		var err error
-		heavy.Do(int(size), func() { body, err = write() })
+		body, err := write()
 		if _, ours := err.(*adapter.Error); ours {
 			return nil, err
 		}

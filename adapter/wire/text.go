@@ -5,7 +5,6 @@ import (
 	"errors"
 	"strings"
 	"unicode/utf8"
-	"unsafe"
 
 	"github.com/buger/jsonparser"
 )
@@ -87,11 +86,6 @@ func Unfinished(raw []byte) int {
 		}
 	}
 	return 0
-}
-
-// Offset returns where in data a part of it begins.
-func Offset(data, part []byte) int {
-	return int(uintptr(unsafe.Pointer(unsafe.SliceData(part))) - uintptr(unsafe.Pointer(unsafe.SliceData(data))))
 }
 
 func isHex(b byte) bool {

@@ -18,6 +18,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/lingserve/lingserve/internal/wording"
 	"github.com/lingserve/lingserve/tool"
 )
 
@@ -179,7 +180,7 @@ func (s *Set) Has(text string, exact bool) bool {
 func (s *Set) Run(ctx context.Context, session Session, role tool.Role, m Match) Reply {
 	begin := time.Now()
 	r := s.run(ctx, session, role, m)
-	r.Output = cut(r.Output, maxOutput)
+	r.Output = wording.ClipTo(r.Output, maxOutput-len("…"))
 	r.Elapsed = time.Since(begin)
 	return r
 }
@@ -226,9 +227,9 @@ func (s *Set) help(_ context.Context, _ Session, role tool.Role, args Args) (str
 		case ok && m.Command != nil && m.Command.Role <= role:
 			return m.Command.describe(), nil
 		case ok && m.Command == nil && m.Near.Role <= role:
-			return "", Errorf("unknown command `,%s`; did you mean `,%s`?", cut(name, maxName), m.Near.Name)
+			return "", Errorf("unknown command `,%s`; did you mean `,%s`?", wording.ClipTo(name, maxName), m.Near.Name)
 		}
-		return "", Errorf("unknown command `,%s`; `,help` lists your commands", cut(name, maxName))
+		return "", Errorf("unknown command `,%s`; `,help` lists your commands", wording.ClipTo(name, maxName))
 	}
 	var b strings.Builder
 	for _, c := range s.Commands(role) {
@@ -259,17 +260,4 @@ func sentence(text string) string {
 		text += "."
 	}
 	return text
-}
-
-// cut keeps a text to so many bytes and says where it does.
-func cut(text string, most int) string {
-	if len(text) <= most {
-		return text
-	}
-	const more = "…"
-	end := most - len(more)
-	for end > 0 && !utf8.RuneStart(text[end]) {
-		end--
-	}
-	return text[:end] + more
 }

@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/lingserve/lingserve/internal/edits"
+	"github.com/lingserve/lingserve/internal/wording"
 )
 
 // maxName bounds the name of a command, in bytes: what is longer is no slip of the pen.
@@ -60,14 +61,14 @@ func parse(c *Command, text string) (Args, error) {
 		case named != nil && named.Rest: // people forget the quotes
 			a.values[named.Name] += " " + w.text
 		case named != nil:
-			return Args{}, fmt.Errorf("%q follows %s= without a name; put a value with spaces in quotes", cut(w.text, maxName), named.Name)
+			return Args{}, fmt.Errorf("%q follows %s= without a name; put a value with spaces in quotes", wording.ClipTo(w.text, maxName), named.Name)
 		case places < n:
 			a.values[c.Params[places].Name] = w.text
 			places++
 		case n > 0 && c.Params[n-1].Rest:
 			a.values[c.Params[n-1].Name] += " " + w.text
 		default:
-			return Args{}, fmt.Errorf("unexpected argument %q", cut(w.text, maxName))
+			return Args{}, fmt.Errorf("unexpected argument %q", wording.ClipTo(w.text, maxName))
 		}
 	}
 	for _, p := range c.Params {
@@ -180,7 +181,7 @@ func double(b *strings.Builder, text string) (n int, ok bool) {
 }
 
 func unclosed(quote rune, text string) error {
-	return fmt.Errorf("the quote that starts at %q has no end; write \\%c for the character itself", cut(text, 24), quote)
+	return fmt.Errorf("the quote that starts at %q has no end; write \\%c for the character itself", wording.ClipTo(text, 24), quote)
 }
 
 // near is the command whose name is close to one that there is not: a slip of the pen, or its last part alone.

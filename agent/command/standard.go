@@ -8,8 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
+	"github.com/lingserve/lingserve/internal/wording"
 	"github.com/lingserve/lingserve/tool"
 )
 
@@ -172,7 +172,7 @@ func approve(ctx context.Context, s Session, _ tool.Role, args Args) (string, er
 	case "session":
 		d.Remember = true
 	default:
-		return "", Errorf("remember is %q; expected remember=session, or nothing", cut(remember, maxName))
+		return "", Errorf("remember is %q; expected remember=session, or nothing", wording.ClipTo(remember, maxName))
 	}
 	if err := s.Decide(ctx, d); err != nil {
 		return "", err
@@ -196,7 +196,7 @@ func tapeFork(ctx context.Context, s Session, _ tool.Role, args Args) (string, e
 	if text := strings.TrimPrefix(args.Get("at"), "#"); text != "" {
 		var err error
 		if at, err = strconv.ParseInt(text, 10, 64); err != nil || at < 1 {
-			return "", Errorf("%q is not an entry; expected a number that `,tape.search` shows", cut(text, maxName))
+			return "", Errorf("%q is not an entry; expected a number that `,tape.search` shows", wording.ClipTo(text, maxName))
 		}
 	}
 	id, err := s.Fork(ctx, at)
@@ -277,11 +277,7 @@ func described(text string) string {
 
 // oneLine makes one line of a text, and not a long one.
 func oneLine(text string) string {
-	text = strings.Join(strings.Fields(strings.ToValidUTF8(text, "")), " ")
-	if utf8.RuneCountInString(text) > maxLine {
-		text = string([]rune(text)[:maxLine]) + "…"
-	}
-	return text
+	return wording.ClipChars(strings.Join(strings.Fields(strings.ToValidUTF8(text, "")), " "), maxLine)
 }
 
 func count(n int64, one, many string) string {

@@ -27,7 +27,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"unicode/utf8"
+
+	"github.com/lingserve/lingserve/internal/wording"
 )
 
 // Bounds.
@@ -267,9 +268,5 @@ func (l *shelf) look() {
 
 // short keeps what others have written to a length for a message.
 func short(s string) string {
-	s = strings.ToValidUTF8(s, "\uFFFD")
-	if utf8.RuneCountInString(s) > maxName {
-		s = string([]rune(s)[:maxName]) + "…"
-	}
-	return s
+	return wording.ClipChars(strings.ToValidUTF8(s, "\uFFFD"), maxName)
 }

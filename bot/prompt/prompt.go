@@ -28,7 +28,6 @@ import (
 	"time"
 
 	"github.com/flosch/pongo2/v6"
-	"github.com/lingserve/lingserve/internal/heavy"
 )
 
 // Limits of a template. They are far above what a prompt needs and far below what would hurt.
@@ -96,11 +95,8 @@ func (r *run) with(vars map[string]any) (text string, err error) {
 		}
 		context[root] = converted
 	}
-	heavy.Do(c.size, func() {
-		r.deadline = time.Now().Add(t.time)
-		text, err = r.render(context)
-	})
-	return text, err
+	r.deadline = time.Now().Add(t.time)
+	return r.render(context)
 }
 
 // Test renders a template that prints something where a condition holds. doubt names the comparison, "" if there is none, whose

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"net"
 	"net/url"
-	"time"
 )
 
 // Unreached is an attempt whose connection was refused, or that was not begun: nothing of it was sent.
@@ -34,19 +33,4 @@ func Bare(ctx context.Context, err error) error {
 		return cause
 	}
 	return err
-}
-
-// Pause waits before the next attempt, or returns why it has not.
-func Pause(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return nil
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }

@@ -8,8 +8,6 @@ import (
 	"net/url"
 	"strings"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/lingserve/lingserve/channel/attempt"
 )
@@ -47,22 +45,4 @@ func TestAnErrorIsToldWithoutTheAddress(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestAPauseEndsWithItsTimeOrItsContext(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		stopped := errors.New("somebody has stopped it")
-		ctx, cancel := context.WithCancelCause(t.Context())
-		begin := time.Now()
-		if err := attempt.Pause(ctx, time.Minute); err != nil || time.Since(begin) != time.Minute {
-			t.Errorf("%v after %s", err, time.Since(begin))
-		}
-		time.AfterFunc(time.Second, func() { cancel(stopped) })
-		if err := attempt.Pause(ctx, time.Minute); !errors.Is(err, stopped) || time.Since(begin) != 61*time.Second {
-			t.Errorf("%v after %s", err, time.Since(begin))
-		}
-		if err := attempt.Pause(ctx, 0); err != nil {
-			t.Errorf("no pause: %v", err)
-		}
-	})
 }

@@ -7,40 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 )
-
-func TestCH_161TheHistoryIsKept(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "cli", "history")
-	h, err := openHistory(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, text := range []string{"one", " a secret", "two\nrows\\n", "two\nrows\\n", "", "  ", "three"} {
-		if err := h.add(text); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want := []string{"one", "two\nrows\\n", "three"}
-	if d := cmp.Diff(want, h.lines); d != "" {
-		t.Errorf("-want +got:\n%s", d)
-	}
-	info, err := os.Stat(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if info.Mode().Perm() != 0o600 {
-		t.Errorf("the mode is %v, expected 0600", info.Mode())
-	}
-	again, err := openHistory(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if d := cmp.Diff(want, again.lines); d != "" {
-		t.Errorf("after a restart: -want +got:\n%s", d)
-	}
-}
 
 func TestCH_161TheHistoryHas1000Lines(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "history")
@@ -126,19 +94,4 @@ func TestARowOfTheHistoryIsOneLine(t *testing.T) {
 			t.Fatalf("%q comes back as %q", text, got)
 		}
 	})
-}
-
-func TestLinesOfBeforeAreRecalled(t *testing.T) {
-	h := &history{lines: []string{"one", "two"}}
-	e := editor{history: h}
-	e.set("now")
-	for _, step := range []struct {
-		name keyName
-		want string
-	}{{keyUp, "two"}, {keyUp, "one"}, {keyUp, "one"}, {keyDown, "two"}, {keyDown, "now"}, {keyDown, "now"}} {
-		e.press(key{name: step.name})
-		if e.String() != step.want {
-			t.Errorf("got %q, expected %q", e.String(), step.want)
-		}
-	}
 }

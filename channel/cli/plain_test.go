@@ -49,21 +49,6 @@ func TestCH_162WithoutATerminalLinesGoInAndPlainTextComesOut(t *testing.T) {
 	}
 }
 
-func TestWithoutATerminalOneLineIsAnsweredAfterTheOther(t *testing.T) {
-	running := 0
-	a := &scripted{answer: func(ctx context.Context, t *channel.Turn) (channel.DispatchResult, error) {
-		if running++; running > 1 {
-			return channel.DispatchResult{}, errors.New("two at a time")
-		}
-		defer func() { running-- }()
-		return echo(ctx, t)
-	}}
-	c, out, _ := talk(t, a, strings.NewReader(strings.Repeat("again\n", 200)), Options{})
-	if strings.Count(out, "echo again\n") != 200 || c.Unanswered() {
-		t.Errorf("got %d answers", strings.Count(out, "echo again\n"))
-	}
-}
-
 func TestWithoutATerminalAFailureIsKnownAtTheEnd(t *testing.T) {
 	a := &scripted{answer: func(ctx context.Context, t *channel.Turn) (channel.DispatchResult, error) {
 		if t.Context.BodyForAgent == "bad" {

@@ -7,23 +7,6 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestAnAnswerGrowsAboveTheLineThatIsTyped(t *testing.T) {
-	v := newVT(20, 6)
-	s := newScreen(v, 20, 6, true)
-	s.show()
-	s.edit(func(e *editor) { e.insert("half a li") })
-	s.write(1, "The answer begins", plain)
-	s.edit(func(e *editor) { e.insert("ne") })
-	s.write(1, " and goes on.\nA second row", plain)
-	want := "The answer begins\nand goes on.\nA second row\n> half a line"
-	if got := strings.TrimSpace(v.shown()); got != want {
-		t.Errorf("got\n%s\nexpected\n%s", got, want)
-	}
-	if v.row != len(v.rows)-1 || v.col != len("> half a line") {
-		t.Errorf("the cursor is at %d, %d", v.row, v.col)
-	}
-}
-
 func TestWordsGoToTheNextRowAsAWhole(t *testing.T) {
 	for _, test := range []struct{ name, text, want string }{
 		{"a word that does not fit", "one two three", "one two\nthree"},
@@ -50,24 +33,6 @@ func TestWordsGoToTheNextRowAsAWhole(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-func TestALineThatIsHigherThanTheScreenIsShownAroundTheCursor(t *testing.T) {
-	v := newVT(20, 4)
-	s := newScreen(v, 20, 4, false)
-	s.write(1, "said before\n", plain)
-	s.show()
-	s.edit(func(e *editor) { e.insert("1\n2\n3\n4\n5\n6") })
-	if got := v.shown(); !strings.HasSuffix(got, "  4\n  5\n  6") {
-		t.Errorf("got\n%s", got)
-	}
-	s.edit(func(e *editor) { e.at = 0 })
-	if got := v.shown(); !strings.Contains(got, "> 1\n  2\n  3") {
-		t.Errorf("at its beginning:\n%s", got)
-	}
-	if got := strings.Count(strings.Join(v.all(), "\n"), "said before"); got != 1 {
-		t.Errorf("what was said stands there %d times", got)
 	}
 }
 
@@ -137,17 +102,3 @@ func trimmed(rows []string) (out []string) {
 	}
 	return out
 }
-
-func BenchmarkAnAnswerGrows(b *testing.B) {
-	s := newScreen(discard{}, 80, 24, true)
-	s.show()
-	s.edit(func(e *editor) { e.insert("a line that is being typed") })
-	b.ReportAllocs()
-	for b.Loop() {
-		s.write(1, "a few words ", plain)
-	}
-}
-
-type discard struct{}
-
-func (discard) Write(p []byte) (int, error) { return len(p), nil }

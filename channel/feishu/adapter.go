@@ -277,7 +277,7 @@ func (c *Channel) look(ctx context.Context, id string) *found {
 	if id == "" {
 		return nil
 	}
-	if f, ok := c.looked.get(id); ok {
+	if f, ok := c.looked.Peek(id); ok {
 		return f
 	}
 	var got struct {
@@ -304,14 +304,14 @@ func (c *Channel) look(ctx context.Context, id string) *found {
 	})
 	if err != nil {
 		if is(err, gone, noChat) { // it stays as it is
-			c.looked.put(id, nil)
+			c.looked.Add(id, nil)
 		} else {
 			c.log.WarnContext(ctx, "unknown message in a reply", "channel", c.name, "error", err)
 		}
 		return nil
 	}
 	if len(got.Data.Items) == 0 || got.Data.Items[0].Deleted {
-		c.looked.put(id, nil)
+		c.looked.Add(id, nil)
 		return nil
 	}
 	item := &got.Data.Items[0]
@@ -321,7 +321,7 @@ func (c *Channel) look(ctx context.Context, id string) *found {
 		text: named(w.text, m.Mentions, ""), files: w.files,
 		from: c.senderFacts(sender{ID: ids{Open: item.Sender.ID}, Type: item.Sender.Type}),
 	}
-	c.looked.put(id, f)
+	c.looked.Add(id, f)
 	return f
 }
 
@@ -341,9 +341,9 @@ func (a *adapter) Finalize(ctx context.Context, r channel.Result) error {
 	key := channel.WindowKey{Channel: a.c.name, Account: a.c.account, Conversation: m.Chat, Thread: m.Thread}
 	switch {
 	case a.e.Type == eventRecall:
-		a.c.looked.put(m.ID, nil)
+		a.c.looked.Add(m.ID, nil)
 		if key.Thread == "" {
-			key.Thread, _ = a.c.threads.get(m.ID)
+			key.Thread, _ = a.c.threads.Peek(m.ID)
 		}
 		a.k.Window.Forget(ctx, key, m.ID)
 	case a.e.edit && m.chatKind() != channel.Direct && a.k.Settings != nil:

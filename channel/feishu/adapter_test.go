@@ -1,7 +1,6 @@
 package feishu
 
 import (
-	"context"
 	"encoding/json"
 	"os"
 	"strings"
@@ -405,40 +404,4 @@ func TestWhoIsNotPairedIsToldTheCodeOnce(t *testing.T) {
 			t.Error("it was answered")
 		}
 	})
-}
-
-// CH-110, CH-111: an event is explained as it came, encrypted or not, and nothing is seen of it.
-func TestAnEventIsExplainedAsItCame(t *testing.T) {
-	fake := fakefeishu.New(nil)
-	defer fake.Close()
-	fake.AddChat(group, "group")
-	c, err := New(settings(fake))
-	if err != nil {
-		t.Fatal(err)
-	}
-	k := kernel(t, channel.Place{})
-	k.Agent = agentFunc(func(context.Context, *channel.Turn) (channel.DispatchResult, error) { panic("it runs") })
-	e, _ := fake.Say(fakefeishu.Said{Chat: group, From: ann, Text: "hi"})
-	plain, err := json.Marshal(e)
-	if err != nil {
-		t.Fatal(err)
-	}
-	sealed, err := json.Marshal(map[string]string{"encrypt": fakefeishu.Encrypt("kudryavka-fake-key", plain)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, recorded := range [][]byte{plain, sealed} {
-		x, err := c.Explain(t.Context(), k, recorded)
-		if err != nil || x.Admission.Reason != channel.ReasonMissingMention {
-			t.Errorf("%+v, %v", x.Admission, err)
-		}
-	}
-	for _, bad := range []string{"", "{}", `{"encrypt":"AAAA"}`, `{"schema":"2.0"}`} {
-		if _, err := c.Explain(t.Context(), k, []byte(bad)); err == nil {
-			t.Errorf("%q is explained", bad)
-		}
-	}
-	if n := len(fake.Writes()); n != 0 {
-		t.Errorf("%d writes", n)
-	}
 }

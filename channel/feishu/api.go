@@ -17,6 +17,7 @@ import (
 
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/channel/attempt"
+	"github.com/lingserve/lingserve/internal/backoff"
 	"github.com/lingserve/lingserve/internal/rawjson"
 )
 
@@ -364,14 +365,14 @@ func (f *form) encode() ([]byte, string, error) {
 // do makes a call, waits for what the platform asks to wait for, and repeats what certainly was not accepted or does no harm. What it
 // returns is what the kernel knows: nil, a [channel.NotSentError], or an error that leaves it open.
 func (a *api) do(ctx context.Context, r request) error {
-	waited, pause := time.Duration(0), firstPause
+	waited, pauses := time.Duration(0), backoff.New(firstPause, maxPause)
 	open := false // whether an attempt before may have been accepted
 	for n := 1; ; n++ {
 		err := a.call(ctx, r)
 		if err == nil {
 			return nil
 		}
-		wait := pause
+		wait := pauses.NextBackOff()
 		e, isRefusal := errors.AsType[*Error](err)
 		_, dial := errors.AsType[*attempt.Unreached](err)
 		proven := func(not *channel.NotSentError) error {
@@ -402,12 +403,11 @@ func (a *api) do(ctx context.Context, r request) error {
 				return err
 			}
 		}
-		if cause := attempt.Pause(ctx, wait); cause != nil {
+		if cause := backoff.Sleep(ctx, wait); cause != nil {
 			if isRefusal && e.kind == tooMany || dial {
 				return proven(&channel.NotSentError{Err: cause, Retryable: true})
 			}
 			return err
 		}
-		pause *= 2
 	}
 }

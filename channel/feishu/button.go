@@ -207,7 +207,7 @@ func (a *adapter) answer(ctx context.Context, s channel.Pressed) {
 		return
 	}
 	text := s.Text()
-	if asked, _ := c.looked.get(m.ID); asked != nil {
+	if asked, _ := c.looked.Peek(m.ID); asked != nil {
 		text = asked.text + "\n\n" + text
 	}
 	if err := c.patch(ctx, &target{chat: m.Chat}, m.ID, body{text: text}); err != nil && !is(err, gone) {

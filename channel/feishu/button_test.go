@@ -134,29 +134,6 @@ func TestDC_15_APressByAStrangerDecidesNothing(t *testing.T) {
 	}
 }
 
-// DC-15: a question whose time is over, or whose turn is, has no buttons.
-func TestDC_15_AQuestionThatIsOverHasNoButtons(t *testing.T) {
-	for name, test := range map[string]struct {
-		end  func(*rig)
-		want string
-	}{
-		"expired":  {func(*rig) { wait(5 * time.Minute) }, "Not approved: no answer came in time."},
-		"canceled": {func(r *rig) { _ = r.end() }, "Not approved: the turn has ended."},
-	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				r, _ := approvals(t, "", func(s *Settings) { s.Grace = time.Second })
-				r.serve(t)
-				r.say(t, fakefeishu.Said{Chat: private, From: ann, Text: "go"})
-				test.end(r)
-				if got := r.fake.Texts(private)[0]; got != asks+"\n\n"+test.want {
-					t.Errorf("%q", got)
-				}
-			})
-		})
-	}
-}
-
 // DC-15: after a crash nobody waits for the answer; a press is answered, and the buttons go. A card that was sent on to another chat decides
 // nothing there.
 func TestDC_15_APressOfNoQuestionRemovesTheButtons(t *testing.T) {

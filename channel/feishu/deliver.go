@@ -99,14 +99,14 @@ func (d *delivery) slowDown(wait time.Duration) { d.slow = time.Now().Add(wait) 
 
 // Send implements [channel.Sender]: what the outbox holds.
 func (c *Channel) Send(ctx context.Context, m channel.Outbound) (channel.Receipt, error) {
-	c.first.once(m.Block.Key, time.Now())
+	c.first.PeekOrAdd(m.Block.Key, time.Now())
 	return c.deliver(ctx, &m.Block, nil)
 }
 
 // Reconcile implements [channel.Reconciler]. While the platform still knows the uuid of an attempt, another one is as good as the
 // first: it may be made, as if nothing were there. After that, and after a restart, nobody knows when the first was made.
 func (c *Channel) Reconcile(_ context.Context, m channel.Outbound) (channel.Receipt, error) {
-	if at, ok := c.first.get(m.Block.Key); ok && time.Since(at) < honoured {
+	if at, ok := c.first.Peek(m.Block.Key); ok && time.Since(at) < honoured {
 		return channel.Receipt{State: channel.NotSent}, nil
 	}
 	return channel.Receipt{State: channel.UnknownWhether}, nil
@@ -285,7 +285,7 @@ func (c *Channel) postOnce(ctx context.Context, t *target, b body) (string, erro
 // wrote remembers what a message of the bot says, for those who reply to it.
 func (c *Channel) wrote(id, text string) {
 	me := c.self()
-	c.looked.put(id, &found{text: text, from: channel.SenderFacts{ID: me.OpenID, Name: me.Name, IsBot: true, IsSelf: true}})
+	c.looked.Add(id, &found{text: text, from: channel.SenderFacts{ID: me.OpenID, Name: me.Name, IsBot: true, IsSelf: true}})
 }
 
 // patch puts a card in the place of one that stands there.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,14 +11,11 @@ import (
 	"sync"
 	"testing"
 	"time"
-	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
-	"pgregory.net/rapid"
 
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/internal/fakefeishu"
-	"github.com/lingserve/lingserve/internal/rawjson"
 )
 
 // grows is an agent that writes texts, a tenth of a second after another, and ends with the last.
@@ -109,25 +105,6 @@ func TestALongAnswerIsCutIntoCardsThatThePlatformTakes(t *testing.T) {
 	}
 }
 
-// The unit counts what a text takes in a request.
-func TestWireCountsBytesOfTheRequest(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		text := strings.ToValidUTF8(rapid.String().Draw(t, "text"), "?")
-		inner, err := rawjson.Marshal(text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		outer, err := rawjson.Marshal(string(inner))
-		if err != nil {
-			t.Fatal(err)
-		}
-		const quotes = 1 + 2 + 2 + 1
-		if got, want := wire(text), len(outer)-quotes; got < want || !strings.ContainsRune(text, utf8.RuneError) && got != want {
-			t.Fatalf("%q: %d bytes, expected %d", text, got, want)
-		}
-	})
-}
-
 func TestNobodyIsMentionedByWhatAModelWrites(t *testing.T) {
 	for _, text := range []string{
 		`<at id=all></at>`, `<at user_id="all">x</at>`, `&lt;at id=all&gt;&lt;/at&gt;`, "`<at id=all></at>`", "```\n<at id=all></at>\n```",
@@ -175,22 +152,22 @@ func TestRefusalsOfThePlatform(t *testing.T) {
 			fault: fakefeishu.Fault{Name: "send", Code: 99991400, Reset: 600, Times: -1}, outcome: "failed", calls: 1,
 		},
 		"a gateway's page": {
-			fault: fakefeishu.Fault{Name: "send", Status: 502, Body: "<html>bad gateway</html>"}, outcome: "visible", shown: []string{"ok"}, after: firstPause, calls: 2,
+			fault: fakefeishu.Fault{Name: "send", Status: 502, Body: "<html>bad gateway</html>"}, outcome: "visible", shown: []string{"ok"}, after: firstPause / 2, calls: 2,
 		},
 		"cut before it was taken": {
-			fault: fakefeishu.Fault{Name: "send", Cut: fakefeishu.CutBefore}, outcome: "visible", shown: []string{"ok"}, after: firstPause, calls: 2,
+			fault: fakefeishu.Fault{Name: "send", Cut: fakefeishu.CutBefore}, outcome: "visible", shown: []string{"ok"}, after: firstPause / 2, calls: 2,
 		},
 		"cut after it was taken": { // the uuid is the same
-			fault: fakefeishu.Fault{Name: "send", Cut: fakefeishu.CutAfter}, outcome: "visible", shown: []string{"ok"}, after: firstPause, calls: 2,
+			fault: fakefeishu.Fault{Name: "send", Cut: fakefeishu.CutAfter}, outcome: "visible", shown: []string{"ok"}, after: firstPause / 2, calls: 2,
 		},
 		"cut each time after it was taken": {
 			fault: fakefeishu.Fault{Name: "send", Cut: fakefeishu.CutAfter, Times: -1}, outcome: "unknown", shown: []string{"ok"}, calls: 4,
 		},
 		"a connection that is refused": {
-			fault: fakefeishu.Fault{Name: "send", Cut: fakefeishu.Refused}, outcome: "visible", shown: []string{"ok"}, after: firstPause, calls: 1,
+			fault: fakefeishu.Fault{Name: "send", Cut: fakefeishu.Refused}, outcome: "visible", shown: []string{"ok"}, after: firstPause / 2, calls: 1,
 		},
 		"the message is being sent": {
-			fault: fakefeishu.Fault{Name: "send", Code: 230049}, outcome: "visible", shown: []string{"ok"}, after: firstPause, calls: 2,
+			fault: fakefeishu.Fault{Name: "send", Code: 230049}, outcome: "visible", shown: []string{"ok"}, after: firstPause / 2, calls: 2,
 		},
 		"the bot is not in the chat": {fault: fakefeishu.Fault{Name: "send", Code: 230002}, outcome: "failed", calls: 1},
 		"it does not let it pass":    {fault: fakefeishu.Fault{Name: "send", Code: 230028}, outcome: "failed", shown: []string{"NOTICE"}, calls: 2},
@@ -327,27 +304,6 @@ func TestACardThatIsGoneIsWrittenAgain(t *testing.T) {
 	})
 }
 
-func TestPreviewsSlowDownWhenThePlatformAsksForIt(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := setup(t, nil, nil)
-		var texts []string
-		for i := range 100 {
-			texts = append(texts, strings.Repeat("x", i+1))
-		}
-		r.answer = grows(texts...)
-		r.serve(t)
-		r.fake.Fail(fakefeishu.Fault{Name: "patch", Code: 99991400, Reset: 8})
-		r.say(t, fakefeishu.Said{Chat: private, From: ann, Text: "hi"})
-		wait(time.Minute)
-		if n := len(r.fake.Calls("patch")); n > 4 {
-			t.Errorf("%d changes in 10 seconds, 8 of which there were to be none", n)
-		}
-		if shown := r.fake.Texts(private); len(shown) != 1 || len(shown[0]) != 100 {
-			t.Errorf("%q", shown)
-		}
-	})
-}
-
 func TestATokenIsAskedForOnceAndAgainBeforeItEnds(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := setup(t, nil, nil)
@@ -444,53 +400,6 @@ func TestTheOutboxTriesAgainWhileTheUUIDHolds(t *testing.T) {
 	}
 }
 
-func TestAnAttemptIsMadeAgainForAsLongAsThePlatformKnowsItsUUID(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := setup(t, nil, nil)
-		out := channel.Outbound{Block: channel.Block{Key: "turn:1", Payload: channel.Payload{Text: "x"}, Target: channel.ReplyPlanFacts{To: private}}}
-		state := func() channel.ReceiptState {
-			got, err := r.channel.Reconcile(t.Context(), out)
-			if err != nil {
-				t.Error(err)
-			}
-			return got.State
-		}
-		if got := state(); got != channel.UnknownWhether { // of a process before
-			t.Errorf("without an attempt: %v", got)
-		}
-		for range 2 {
-			if _, err := r.channel.Send(t.Context(), out); err != nil {
-				t.Fatal(err)
-			}
-			wait(49 * time.Minute)
-			if len(r.fake.Calls("send")) == 1 {
-				if got := state(); got != channel.NotSent {
-					t.Errorf("after 49 minutes: %v", got)
-				}
-			}
-		}
-		if got := state(); got != channel.UnknownWhether { // counted from the first
-			t.Errorf("after 98 minutes: %v", got)
-		}
-		if n := len(r.fake.Texts(private)); n != 1 {
-			t.Errorf("%d messages", n)
-		}
-	})
-}
-
-func TestAUUIDIsTheSameForTheSamePartAndFits(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		a, b := rapid.StringN(0, 80, -1).Draw(t, "a"), rapid.StringN(0, 80, -1).Draw(t, "b")
-		n, m := rapid.IntRange(0, 1000).Draw(t, "n"), rapid.IntRange(0, 1000).Draw(t, "m")
-		if x := uuid(a, n); len(x) > 50 || x != uuid(a, n) {
-			t.Fatalf("%q", x)
-		}
-		if (uuid(a, n) == uuid(b, m)) != (a == b && n == m) {
-			t.Fatalf("%q %d and %q %d", a, n, b, m)
-		}
-	})
-}
-
 func TestAnAgentSendsFilesOfTheMediaFolderAndNoOthers(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := setup(t, func(s *Settings) { s.Preview = PreviewOff }, nil)
@@ -563,35 +472,23 @@ func TestSettingsAreChecked(t *testing.T) {
 	}
 }
 
-func TestEveryCallHasTheTokenOfTheTenantAndGoesToTheAPI(t *testing.T) {
-	var mu sync.Mutex
-	var bad []string
-	fake := fakefeishu.New(nil)
-	defer fake.Close()
-	s := settings(fake)
-	inner := fake.Transport()
-	s.API = "https://open.larksuite.com/"
-	s.Client = &http.Client{Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
-		mu.Lock()
-		defer mu.Unlock()
-		token := strings.HasSuffix(r.URL.Path, "/tenant_access_token/internal")
-		if r.URL.Host != "open.larksuite.com" || token == strings.HasPrefix(r.Header.Get("Authorization"), "Bearer t-") {
-			bad = append(bad, r.URL.String())
+func TestPreviewsSlowDownWhenThePlatformAsksForIt(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := setup(t, nil, nil)
+		var texts []string
+		for i := range 100 {
+			texts = append(texts, strings.Repeat("x", i+1))
 		}
-		return inner.RoundTrip(r)
-	})}
-	c, err := New(s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Check(t.Context()); err != nil || c.About() != "Ling" {
-		t.Errorf("%q, %v", c.About(), err)
-	}
-	if slices.Compact(bad) != nil {
-		t.Error(bad)
-	}
+		r.answer = grows(texts...)
+		r.serve(t)
+		r.fake.Fail(fakefeishu.Fault{Name: "patch", Code: 99991400, Reset: 8})
+		r.say(t, fakefeishu.Said{Chat: private, From: ann, Text: "hi"})
+		wait(time.Minute)
+		if n := len(r.fake.Calls("patch")); n > 4 {
+			t.Errorf("%d changes in 10 seconds, 8 of which there were to be none", n)
+		}
+		if shown := r.fake.Texts(private); len(shown) != 1 || len(shown[0]) != 100 {
+			t.Errorf("%q", shown)
+		}
+	})
 }
-
-type roundTrip func(*http.Request) (*http.Response, error)
-
-func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }

@@ -112,7 +112,7 @@ func (c *Channel) accept(ctx context.Context, door *channel.Door, e *Event, raw 
 		return nil
 	}
 	if m := e.message; m.Thread != "" {
-		c.threads.put(m.ID, m.Thread)
+		c.threads.Add(m.ID, m.Thread)
 	}
 	if isNew[0] || !e.message.edited() {
 		return nil

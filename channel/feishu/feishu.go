@@ -27,11 +27,12 @@ import (
 	"sync/atomic"
 	"time"
 
+	lru "github.com/hashicorp/golang-lru/v2"
 	"github.com/lingserve/lingserve/channel"
-	"github.com/lingserve/lingserve/channel/attempt"
 	"github.com/lingserve/lingserve/channel/media"
 	"github.com/lingserve/lingserve/channel/secret"
 	"github.com/lingserve/lingserve/channel/service"
+	"github.com/lingserve/lingserve/internal/backoff"
 	"github.com/lingserve/lingserve/internal/egress"
 )
 
@@ -90,10 +91,10 @@ type Channel struct {
 	log           *slog.Logger
 	api           *api
 	store         media.Store
-	threads       *memory[string]    // of messages: their topics. What recalls a message does not say in which it was
-	looked        *memory[*found]    // messages that were asked for
-	first         *memory[time.Time] // when the first attempt to send a block began
-	presses       presses            // that wait for their answers
+	threads       *lru.Cache[string, string]    // of messages: their topics. What recalls a message does not say in which it was
+	looked        *lru.Cache[string, *found]    // messages that were asked for
+	first         *lru.Cache[string, time.Time] // when the first attempt to send a block began
+	presses       presses                       // that wait for their answers
 	me            atomic.Pointer[identity]
 	refused       atomic.Int64 // when the log last said that a request was, in seconds
 	closeIdle     func()       // of a client of its own
@@ -124,7 +125,7 @@ func New(s Settings) (*Channel, error) {
 		name: cmp.Or(s.Name, "feishu"), account: s.Account, agent: s.Agent, verification: strings.TrimSpace(string(s.VerificationToken)),
 		preview: cmp.Or(s.Preview, PreviewEdit), format: cmp.Or(s.Format, FormatCard), grace: s.Grace, log: s.Log,
 		store:   media.Store{Prefix: "feishu-", Limit: cmp.Or(s.MaxMedia, media.DefaultLimit)},
-		threads: newMemory[string](maxThreads), looked: newMemory[*found](maxLooked), first: newMemory[time.Time](maxFirst),
+		threads: newCache[string](maxThreads), looked: newCache[*found](maxLooked), first: newCache[time.Time](maxFirst),
 	}
 	if c.log == nil {
 		c.log = slog.New(slog.DiscardHandler)
@@ -309,17 +310,17 @@ const maxPause = 30 * time.Second
 
 // persist asks for the bot's id until it is known, or until the channel ends or the platform says that there is none.
 func (c *Channel) persist(ctx context.Context) error {
-	for pause := firstPause; ; pause = min(2*pause, maxPause) {
+	for pauses := backoff.New(firstPause, maxPause); ; {
 		err := c.whoAmI(ctx)
 		if err == nil || ctx.Err() != nil || is(err, badApp, wrongPlace) {
 			return err
 		}
-		wait := pause
+		wait := pauses.NextBackOff()
 		if e, ok := errors.AsType[*Error](err); ok {
 			wait = max(wait, e.RetryAfter)
 		}
 		c.log.WarnContext(ctx, "platform answers wrongly; retrying", "channel", c.name, "error", err, "pause", wait)
-		if err := attempt.Pause(ctx, wait); err != nil {
+		if err := backoff.Sleep(ctx, wait); err != nil {
 			return err
 		}
 	}
@@ -338,4 +339,10 @@ func (c *Channel) incomplete(ctx context.Context, entry channel.JournalEntry) er
 	t.uuid = uuid("incomplete:"+e.message.ID, 0)
 	_, err := c.post(ctx, &t, body{text: channel.IncompleteNotice})
 	return err
+}
+
+// newCache remembers what was noted last, and nothing else. Looking up with Peek keeps nothing alive.
+func newCache[V any](size int) *lru.Cache[string, V] {
+	c, _ := lru.New[string, V](size) // it fails for a size below 1 only
+	return c
 }

@@ -63,36 +63,3 @@ func TestTheChannelWorksOverTheNetwork(t *testing.T) {
 		t.Error(err)
 	}
 }
-
-// BenchmarkReceive is an event from the request to the answer, with a journal in memory.
-func BenchmarkReceive(b *testing.B) {
-	fake := fakefeishu.New(nil)
-	defer fake.Close()
-	c, err := New(settings(fake))
-	if err != nil {
-		b.Fatal(err)
-	}
-	fake.AddChat(private, "p2p")
-	c.me.Store(&identity{OpenID: fakefeishu.BotID})
-	door := channel.NewDoor(&channel.Kernel{Journal: channel.NewJournal(nil)}, channel.DoorOptions{
-		Channel: "feishu", Waiting: 1 << 30,
-		Run: func(context.Context, channel.JournalEntry, channel.Meta) (channel.Result, error) {
-			return channel.Result{}, nil
-		},
-	})
-	if _, err := c.service.Open(door, nil); err != nil {
-		b.Fatal(err)
-	}
-	e, _ := fake.Say(fakefeishu.Said{Chat: private, From: ann, Text: "hello"})
-	h := c.Webhook()
-	b.ReportAllocs()
-	for b.Loop() { // the same event: known after the first
-		w := httptest.NewRecorder()
-		b.StopTimer()
-		r := fake.Request(b.Context(), e)
-		b.StartTimer()
-		if h.ServeHTTP(w, r); w.Code != http.StatusOK {
-			b.Fatal(w.Code)
-		}
-	}
-}

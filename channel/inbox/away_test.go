@@ -3,7 +3,6 @@ package inbox_test
 import (
 	"errors"
 	"fmt"
-	"sync"
 	"testing"
 	"time"
 
@@ -13,42 +12,6 @@ import (
 	"github.com/lingserve/lingserve/internal/longtest"
 	"github.com/lingserve/lingserve/internal/postgrestest"
 )
-
-// The database is stopped while events come. Senders repeat what was refused, as platforms do.
-func TestEventsThatComeWhileTheDatabaseStopsRunOnce(t *testing.T) { // CL-02, CL-03, CH-71
-	t.Parallel()
-	s := postgrestest.Run(t)
-	db := database{s.URL(), replicatest.Schema()}
-	var ran runs
-	var doors []*channel.Door
-	for range 2 {
-		j, _ := db.replica(t)
-		d, _ := door(t, j, func(e channel.JournalEntry, _ channel.Claim) error {
-			ran.add(e.Key)
-			return nil
-		})
-		doors = append(doors, d)
-	}
-	n := longtest.Times(100, 400)
-	done := make(chan struct{})
-	var wg sync.WaitGroup
-	for worker := range 4 {
-		wg.Go(func() {
-			for i := worker; i < n; i += 4 {
-				deliver(t, doors[i%2], i)
-				deliver(t, doors[(i+1)%2], i)
-			}
-		})
-	}
-	go func() { wg.Wait(); close(done) }()
-	until(t, "some events to run", func() bool { return ran.len() > n/10 })
-	if err := errors.Join(s.Shutdown(), s.Restart()); err != nil {
-		t.Fatal(err)
-	}
-	<-done
-	until(t, "all events to run", func() bool { return ran.len() == n })
-	ran.check(t, n)
-}
 
 // deliver brings an event until it is taken, as platforms do. refused is whether it was not at first, on a machine that is busy.
 func deliver(t *testing.T, d *channel.Door, i int) (isNew, refused bool) {

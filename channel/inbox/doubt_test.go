@@ -2,7 +2,6 @@ package inbox_test
 
 import (
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -11,7 +10,6 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/channel"
-	"github.com/lingserve/lingserve/channel/inbox"
 	"github.com/lingserve/lingserve/channel/owner"
 	"github.com/lingserve/lingserve/channel/owner/ownertest"
 	"github.com/lingserve/lingserve/store"
@@ -129,131 +127,6 @@ func TestLostAnswersCostNothing(t *testing.T) { // CL-06, CH-71, CH-72, ST-05
 		}
 		for _, stop := range stops {
 			stop()
-		}
-	})
-}
-
-// Accept that says nothing certain to the platform: the process that has stored the event runs it, and the platform brings it again.
-func TestAnEventThatWasStoredWithoutAnAnswerRunsOnce(t *testing.T) { // CH-71
-	for name, again := range map[string]bool{"and does not come again": false, "and comes again": true} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				p := ownertest.InMemory(t)
-				net := &ownertest.Network{Engine: p.Open(t)}
-				j, other := openOn(t, net, p.Owners), openOn(t, p.Open(t), p.Owners)
-				var ran runs
-				d, stop := door(t, j, func(e channel.JournalEntry, _ channel.Claim) error {
-					ran.add(e.Key)
-					return nil
-				})
-				defer stop()
-				net.Put(func(do func() ([]store.Record, []error)) ([]store.Record, []error) {
-					_, _ = do()
-					return ownertest.Lost(1, store.ErrUnsure)
-				})
-				if _, err := d.Accept(t.Context(), channel.Arrival{Key: key(0), Raw: []byte("raw")}); err == nil {
-					t.Fatal("what nobody has confirmed is accepted")
-				}
-				net.Put(nil)
-				if isNew, err := other.Accept(t.Context(), key(0), []byte("raw")); isNew || err != nil {
-					t.Errorf("at another replica it is new: %v, %v", isNew, err)
-				}
-				if again {
-					if _, err := d.Accept(t.Context(), channel.Arrival{Key: key(0), Raw: []byte("raw")}); err != nil {
-						t.Error(err)
-					}
-				}
-				time.Sleep(time.Minute)
-				if again {
-					if isNew, err := d.Accept(t.Context(), channel.Arrival{Key: key(0), Raw: []byte("raw")}); err != nil || isNew[0] {
-						t.Error(isNew, err)
-					}
-				}
-				ran.check(t, 1)
-			})
-		})
-	}
-}
-
-// The end of a claim that cannot be stored is stored later.
-func TestAnEndThatCannotBeStoredIsStoredLater(t *testing.T) { // CL-10, CH-73
-	synctest.Test(t, func(t *testing.T) {
-		p := ownertest.InMemory(t)
-		net := &ownertest.Network{Engine: p.Open(t)}
-		j, other := openOn(t, net, p.Owners), openOn(t, p.Open(t), p.Owners)
-		claims := map[int]channel.Claim{}
-		for i := range 2 {
-			accept(t, j, key(i), fmt.Sprint(i))
-			c, _, err := j.Claim(t.Context(), key(i))
-			if err != nil || c == nil {
-				t.Fatal(err)
-			}
-			claims[i] = c
-		}
-		net.Put(func(func() ([]store.Record, []error)) ([]store.Record, []error) {
-			return ownertest.Lost(1, store.ErrAway)
-		})
-		var coded interface{ ErrorCode() string }
-		if err := claims[0].Commit(t.Context(), channel.OutcomeVisible); !errors.As(err, &coded) || coded.ErrorCode() != "overloaded" {
-			t.Errorf("a commit without an engine is %v", err)
-		}
-		if err := claims[1].Release(t.Context(), errors.New("broken")); err == nil {
-			t.Error("a release without an engine is no error")
-		}
-		for i, want := range []channel.ClaimState{channel.ClaimSettled, channel.ClaimAccepted} {
-			if s, err := j.Peek(t.Context(), key(i)); s != want || err != nil {
-				t.Errorf("here event %d is %q, %v, expected %q", i, s, err, want)
-			}
-			if s, err := other.Peek(t.Context(), key(i)); s != channel.ClaimTaken || err != nil {
-				t.Errorf("elsewhere event %d is %q, %v", i, s, err)
-			}
-		}
-		time.Sleep(time.Minute)
-		net.Put(nil)
-		time.Sleep(time.Second)
-		for i, want := range []channel.ClaimState{channel.ClaimSettled, channel.ClaimAccepted} {
-			if s, err := other.Peek(t.Context(), key(i)); s != want || err != nil {
-				t.Errorf("elsewhere event %d is %q, %v, expected %q", i, s, err, want)
-			}
-		}
-	})
-}
-
-// What waits is bounded for all replicas together.
-func TestReplicasShareABound(t *testing.T) { // CH-70
-	t.Parallel()
-	ownertest.EachShared(t, func(t *testing.T, p ownertest.Place) {
-		var both []*inbox.Inbox
-		for range 2 {
-			j, err := inbox.Open(t.Context(), p.Open(t), inbox.Options{Owners: p.Owners, Pending: 10})
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { _ = j.Close() })
-			both = append(both, j)
-		}
-		j, other := both[0], both[1]
-		for i := range 10 {
-			accept(t, j, key(i), "raw")
-		}
-		until(t, "the other replica to hear of it", func() bool { return other.Waiting()["fake"] == 10 })
-		for _, j := range both {
-			if _, err := j.Accept(t.Context(), key(10), nil); !errors.Is(err, channel.ErrJournalFull) {
-				t.Errorf("Accept of one too many is %v, expected %v", err, channel.ErrJournalFull)
-			}
-			if isNew, err := j.Accept(t.Context(), key(3), nil); err != nil || isNew {
-				t.Errorf("one that is known is %v, %v", isNew, err)
-			}
-		}
-		settle(t, j, key(0))
-		accept(t, j, key(10), "")
-		if err := other.Erase(t.Context(), func(k channel.EventKey) bool { return k.ID == "3" }); err != nil {
-			t.Fatal(err)
-		}
-		if c, _, err := j.Claim(t.Context(), key(3)); err != nil || c == nil { // as one that was never seen
-			t.Errorf("got %v, %v", c, err)
-		} else if r, ok := c.(channel.Repeater); !ok || r.Again() {
-			t.Error("what was erased runs again")
 		}
 	})
 }

@@ -1,6 +1,7 @@
 package inbox_test
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/lingserve/lingserve/channel"
@@ -83,4 +84,8 @@ func pending(t testing.TB, j channel.Journal) (raws []string) {
 		raws = append(raws, string(e.Raw))
 	}
 	return raws
+}
+
+func key(i int) channel.EventKey {
+	return channel.EventKey{Channel: "fake", Conversation: fmt.Sprint("c", i%7), ID: fmt.Sprint(i)}
 }

@@ -120,21 +120,3 @@ func TestAConversationIsAtTheReplicaThatAnswersIt(t *testing.T) { // CL-08, CH-0
 		t.Errorf("what was given away is new: %t, %v", isNew, err)
 	}
 }
-
-// What was given to a replica that dies comes back.
-func TestWhatWasGivenToADeadReplicaRunsOnce(t *testing.T) { // CL-02, CH-73, CH-74
-	t.Parallel()
-	db := newDatabase(t)
-	a, b := newTalk(t, db), newTalk(t, db)
-	a.accept(t, "c", "first")
-	until(t, "the first to run", func() bool { return len(a.begun()) == 1 })
-	until(t, "the other to hear that", func() bool { return b.journal.Others() == 1 })
-	b.accept(t, "c", "second")
-	until(t, "the second to come there", func() bool { return len(a.begun()) == 2 })
-	a.journal.Abandon(nil)
-	a.replica.Kill()
-	until(t, "both to run at the other", func() bool { return b.journal.Waiting()["fake"] == 0 && len(b.begun()) == 2 })
-	if got := b.begun(); !slices.Equal(got, []string{"first again", "second again"}) {
-		t.Errorf("the other has %q", got)
-	}
-}

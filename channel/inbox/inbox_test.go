@@ -3,16 +3,9 @@ package inbox_test
 import (
 	"bytes"
 	"errors"
-	"fmt"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
-	"strings"
-	"sync"
-	"sync/atomic"
-	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,7 +13,6 @@ import (
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/channel/inbox"
 	"github.com/lingserve/lingserve/internal/vfs"
-	"github.com/lingserve/lingserve/internal/vfs/vfstest"
 	"github.com/lingserve/lingserve/store"
 )
 
@@ -100,75 +92,6 @@ func TestAnEventThatWaitsForTooLongGoes(t *testing.T) { // CH-76
 	})
 }
 
-func TestNothingIsLeftOfWhatWasErased(t *testing.T) { // CH-76, ST-24
-	dir := t.TempDir()
-	j := open(t, vfs.At(dir), inbox.Options{})
-	for i := range 20 {
-		k := key(i)
-		k.Conversation = []string{"hers", "his"}[i%2]
-		accept(t, j, k, k.Conversation+strings.Repeat(".", 200*i))
-		if i%3 == 0 {
-			settle(t, j, k)
-		}
-	}
-	if err := j.Erase(t.Context(), func(k channel.EventKey) bool { return k.Conversation == "hers" }); err != nil {
-		t.Fatal(err)
-	}
-	want := pending(t, j)
-	j.Abandon() // a command that ends erases at once
-	if text := content(t, dir); bytes.Contains(text, []byte("hers")) || !bytes.Contains(text, []byte("his")) {
-		t.Error("her events are to be gone from the disk, and his are not")
-	}
-	if got := pending(t, open(t, vfs.At(dir), inbox.Options{})); !slices.Equal(got, want) || len(got) == 0 {
-		t.Errorf("%d are pending, expected %d", len(got), len(want))
-	}
-}
-
-func TestAFullDiskRefusesEventsUntilThereIsRoom(t *testing.T) { // CH-71
-	d := vfstest.New()
-	j := open(t, d.Dir, inbox.Options{})
-	accept(t, j, key(1), "before")
-	d.Fail(vfstest.Fault{First: d.Calls() + 1, Kind: vfstest.Full})
-	for i := range 5 {
-		_, err := j.Accept(t.Context(), key(10+i), []byte("lost"))
-		if !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), "make room") || !vfs.Failed(err) {
-			t.Fatalf("Accept on a full disk is %v", err)
-		}
-		if state, _ := j.Peek(t.Context(), key(10+i)); state != channel.ClaimNone {
-			t.Errorf("an event that was refused is %q", state)
-		}
-	}
-	d.Mend()
-	accept(t, j, key(10), "after")
-	j.Abandon()
-	if got := pending(t, open(t, d.Dir, inbox.Options{})); !slices.Equal(got, []string{"before", "after"}) {
-		t.Errorf("%q are pending", got)
-	}
-}
-
-// ST-07: what the disk could not keep may be there all the same, and runs once. The table is written anew before it is used again.
-func TestADiskThatCannotKeepWhatItGotIsNotTriedAgain(t *testing.T) { // CH-71
-	synctest.Test(t, func(t *testing.T) {
-		d := vfstest.New()
-		j := open(t, d.Dir, inbox.Options{})
-		accept(t, j, key(1), "before")
-		d.Fail(vfstest.Fault{First: d.Calls() + 1, Kind: vfstest.NotDone})
-		if _, err := j.Accept(t.Context(), key(2), []byte("two")); err == nil || !vfs.Failed(err) {
-			t.Fatalf("Accept is %v", err)
-		}
-		d.Mend()
-		time.Sleep(10 * time.Second)
-		isNew, err := j.Accept(t.Context(), key(2), []byte("two"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		settle(t, j, key(2))
-		if isNew2, err := j.Accept(t.Context(), key(2), nil); isNew2 || err != nil {
-			t.Errorf("once more it is new: %v, %v (%v at first)", isNew2, err, isNew)
-		}
-	})
-}
-
 func TestWhatWaitsIsBounded(t *testing.T) { // CH-71
 	j := open(t, vfs.At(t.TempDir()), inbox.Options{Pending: 3, PendingBytes: 4 << 10})
 	for i := range 3 {
@@ -197,11 +120,9 @@ func TestWhatWaitsIsBounded(t *testing.T) { // CH-71
 	}
 }
 
-func TestKeysAreBounded(t *testing.T) { // CH-70, CH-76, ST-25
+func TestTheOldestSettledKeysAreForgottenAndNothingThatWaits(t *testing.T) { // CH-70
 	const keys = 160
-	dir := vfs.At(t.TempDir())
-	o := inbox.Options{Keys: keys, Pending: 10}
-	j := open(t, dir, o)
+	j := open(t, vfs.InMemory(), inbox.Options{Keys: keys, Pending: 10})
 	accept(t, j, key(-1), "it waits")
 	for i := range 1000 {
 		accept(t, j, key(i), "raw")
@@ -210,129 +131,12 @@ func TestKeysAreBounded(t *testing.T) { // CH-70, CH-76, ST-25
 			t.Fatalf("%d keys are known, %v, expected at most %d", n, err, keys)
 		}
 	}
-	want := []string{"it waits"}
-	if got := pending(t, j); !slices.Equal(got, want) {
-		t.Errorf("%q are pending, expected %q", got, want)
+	if got := pending(t, j); !slices.Equal(got, []string{"it waits"}) {
+		t.Errorf("%q are pending", got)
 	}
-	j.Abandon()
-	j = open(t, dir, o)
-	if got := pending(t, j); !slices.Equal(got, want) {
-		t.Errorf("%q are pending after a crash, expected %q", got, want)
+	if isNew, err := j.Accept(t.Context(), key(950), nil); err != nil || isNew {
+		t.Errorf("a young event is forgotten: %v, %v", isNew, err)
 	}
-	for i := 999; i > 950; i-- {
-		if isNew, err := j.Accept(t.Context(), key(i), nil); err != nil || isNew {
-			t.Fatalf("the event %d of 1000 is forgotten: %v", i, err)
-		}
-	}
-	settle(t, j, key(-1))
-	// Where nothing is settled, nothing is forgotten.
-	full := open(t, vfs.InMemory(), inbox.Options{Keys: 5, Pending: 5})
-	for i := range 5 {
-		accept(t, full, key(i), "it waits")
-	}
-	if _, err := full.Accept(t.Context(), key(5), nil); !errors.Is(err, channel.ErrJournalFull) {
-		t.Errorf("Accept of one too many is %v", err)
-	}
-}
-
-func TestAllOfABatchAreDurableWithOneSync(t *testing.T) { // CH-71, ST-19
-	d := vfstest.New()
-	j := open(t, d.Dir, inbox.Options{})
-	var all []channel.JournalEntry
-	for i := range 100 {
-		all = append(all, channel.JournalEntry{Key: key(i / 2), Raw: fmt.Append(nil, i/2)})
-	}
-	before := d.Calls()
-	isNew, err := j.AcceptAll(t.Context(), all)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if n := d.Calls() - before; n > 20 {
-		t.Errorf("it took %d calls to the disk", n)
-	}
-	for i, n := range isNew {
-		if n != (i%2 == 0) {
-			t.Errorf("the event %d is new: %v", i, n)
-		}
-	}
-	j.Abandon()
-	j = open(t, d.Dir, inbox.Options{Pending: 60})
-	if got := pending(t, j); len(got) != 50 || got[49] != "49" || got[7] != "7" {
-		t.Errorf("%d are pending: %q", len(got), got)
-	}
-	for i := range all {
-		all[i].Key.ID += "x"
-	}
-	if _, err := j.AcceptAll(t.Context(), all); !errors.Is(err, channel.ErrJournalFull) {
-		t.Errorf("AcceptAll of too many is %v", err)
-	}
-	if got := pending(t, j); len(got) != 50 {
-		t.Errorf("%d are pending after a batch that was refused, expected 50", len(got))
-	}
-}
-
-func TestNothingIsLostOrRunTwiceWhereverTheProcessDies(t *testing.T) { // CH-192
-	dir := vfs.At(t.TempDir())
-	accepted, settled := map[string]bool{}, map[string]bool{}
-	for life := range 40 {
-		j := open(t, dir, inbox.Options{})
-		for _, raw := range pending(t, j) {
-			if !accepted[raw] || settled[raw] {
-				t.Fatalf("life %d: %s is pending; it was accepted: %v, settled: %v", life, raw, accepted[raw], settled[raw])
-			}
-		}
-		if got, want := len(pending(t, j)), len(accepted)-len(settled); got != want {
-			t.Fatalf("life %d: %d are pending, expected %d", life, got, want)
-		}
-		var mu sync.Mutex
-		var wg sync.WaitGroup
-		var stop atomic.Bool
-		for g := range 4 {
-			wg.Go(func() {
-				for i := 0; !stop.Load(); i++ {
-					raw := fmt.Sprint(life, "-", g, "-", i)
-					k := channel.EventKey{Channel: "fake", ID: raw}
-					_, err := j.Accept(t.Context(), k, []byte(raw))
-					if err != nil && !errors.Is(err, store.ErrUnsure) {
-						continue
-					}
-					mu.Lock()
-					accepted[raw] = true
-					mu.Unlock()
-					c, _, err := j.Claim(t.Context(), k)
-					if err != nil || i%3 == 0 {
-						continue
-					}
-					if c.Commit(t.Context(), channel.OutcomeSilent) == nil {
-						mu.Lock()
-						settled[raw] = true
-						mu.Unlock()
-					}
-				}
-			})
-		}
-		for range rand.IntN(2000) {
-			runtime.Gosched()
-		}
-		j.Abandon()
-		stop.Store(true)
-		wg.Wait()
-	}
-}
-
-// CH-72: claims are good only where one process gives them.
-func TestAnInboxInAFolderIsOpenedOnce(t *testing.T) { // ST-28
-	dir := vfs.At(t.TempDir())
-	j := open(t, dir, inbox.Options{})
-	for range 2 { // the second attempt does not let go of what the first one holds
-		if _, err := tryOpen(t, dir, inbox.Options{}); !errors.Is(err, store.ErrInUse) {
-			t.Errorf("got %v, expected that it is in use", err)
-		}
-	}
-	if err := j.Close(); err != nil {
-		t.Fatal(err)
-	}
-	open(t, dir, inbox.Options{})
 }
 
 // What people see of an answer is kept for the next process, until the event is settled.

@@ -61,6 +61,9 @@ func suite(t *testing.T, place func(testing.TB) ownertest.Place) {
 		Reopen: func(t testing.TB, j channel.Journal) channel.Journal {
 			p := end(j)
 			j.(*inbox.Inbox).Abandon(p.Kill)
+			if p.Apart { // else a database would have too many connections in the end
+				_ = p.e.Close()
+			}
 			return open(t, p.Place)
 		},
 	})

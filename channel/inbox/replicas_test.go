@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -121,56 +120,6 @@ func until(t testing.TB, what string, is func() bool) {
 			t.Fatalf("waited %v for %s", patience, what)
 		}
 	}
-}
-
-// Each event is brought to two replicas at once, and to both once more.
-func racing(t *testing.T, n int) {
-	var ran runs
-	var news, refused atomic.Int32
-	var doors []*channel.Door
-	db := newDatabase(t)
-	for range 2 {
-		j, _ := db.replica(t)
-		d, _ := door(t, j, func(e channel.JournalEntry, _ channel.Claim) error {
-			ran.add(e.Key)
-			return nil
-		})
-		doors = append(doors, d)
-	}
-	var wg sync.WaitGroup
-	for worker := range 8 {
-		wg.Go(func() {
-			for i := worker; i < n; i += 8 {
-				var both sync.WaitGroup
-				for _, d := range doors {
-					both.Go(func() {
-						for range 2 {
-							isNew, again := deliver(t, d, i)
-							if isNew {
-								news.Add(1)
-							}
-							if again {
-								refused.Add(1)
-							}
-						}
-					})
-				}
-				both.Wait()
-			}
-		})
-	}
-	wg.Wait()
-	until(t, "all events to run", func() bool { return ran.len() == n })
-	ran.check(t, n)
-	// One that was refused, and stored all the same, may have run before it came again.
-	if got := int(news.Load()); got > n || got+int(refused.Load()) < n {
-		t.Errorf("%d of %d were new, and %d were refused at first", got, n, refused.Load())
-	}
-}
-
-func TestTwoReplicasRunEachEventOnce(t *testing.T) { // CL-02, CH-71, CH-72
-	t.Parallel()
-	racing(t, longtest.Times(250, 1000))
 }
 
 // The replica that dies has accepted events, runs some of them, and has said of one that it is answering.

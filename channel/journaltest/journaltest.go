@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -623,6 +622,3 @@ func modelOnce(t *testing.T, rt *rapid.T, s Store) {
 	}
 	rt.Repeat(actions)
 }
-
-// Text is an event of so many bytes, for benchmarks.
-func Text(size int) []byte { return []byte(strings.Repeat("x", size)) }

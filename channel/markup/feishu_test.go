@@ -76,14 +76,3 @@ func TestACardSaysWhatItsSourceSays(t *testing.T) {
 		}
 	})
 }
-
-func FuzzFeishuCard(f *testing.F) {
-	for _, s := range []string{"**a** `b`\n\n```\n<at id=all>\n```", "[x](https://e.com) <at id=all></at>", "> a\n1. b"} {
-		f.Add(s)
-	}
-	f.Fuzz(func(t *testing.T, source string) {
-		if len(source) < 4096 {
-			checkFeishu(t, source)
-		}
-	})
-}

@@ -303,15 +303,6 @@ func abs(n int) int {
 	return n
 }
 
-func BenchmarkPieces(b *testing.B) {
-	source := strings.Repeat("Some **bold** text with `code`, a [link](https://example.com) and more.\n\n- one\n- two\n\n", 100)
-	b.SetBytes(int64(len(source)))
-	b.ReportAllocs()
-	for b.Loop() {
-		Pieces(source, TelegramHTML, Limit{N: 4096})
-	}
-}
-
 // A long document is parsed in parts, which nobody sees.
 func TestALongDocumentIsConvertedAsAShortOne(t *testing.T) {
 	words := rapid.SampledFrom([]string{

@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -180,21 +179,4 @@ func TestNoSenderChoosesAName(t *testing.T) {
 			t.Errorf("%q", got)
 		}
 	})
-}
-
-func TestFilesArePutAtTheSameTime(t *testing.T) {
-	s := store(t)
-	s.Total = 30
-	var wg sync.WaitGroup
-	for i := range 8 {
-		wg.Go(func() {
-			if _, n, err := s.Put(s.Name(string(rune('a'+i%4)), "", ""), writes("0123456789")); err != nil || n != 10 {
-				t.Errorf("%d %v", n, err)
-			}
-		})
-	}
-	wg.Wait()
-	if got := names(t, s.Dir); len(got) > 3 {
-		t.Errorf("%q is there", got)
-	}
 }

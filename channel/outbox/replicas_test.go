@@ -54,12 +54,6 @@ func (p *platform) list() []string {
 	return slices.Clone(p.took)
 }
 
-func (p *platform) asked() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.calls
-}
-
 // knowing is a platform that takes a second send for the first.
 type knowing struct{ *platform }
 
@@ -167,73 +161,6 @@ func busy(err error) error {
 	return &channel.NotSentError{Err: err, Retryable: true}
 }
 
-// A replica that stood still for longer than its lease, and has heard nothing of what came since, sends nothing that another one has taken over.
-func TestAReplicaThatWasTakenForDeadSendsNothing(t *testing.T) { // CL-06, CH-58
-	t.Parallel()
-	ownertest.EachShared(t, func(t *testing.T, at ownertest.Place) {
-		first, second := openBlocks(t, at, outbox.Options{}), openBlocks(t, at, outbox.Options{})
-		p := &platform{}
-		p.answer = func(out channel.Outbound) error {
-			if out.Attempt == 1 {
-				return &channel.NotSentError{Err: errors.New("429"), Retryable: true, RetryAfter: 5 * time.Second}
-			}
-			return nil
-		}
-		var steps atomic.Int32
-		first.net.Put(func(do put) ([]tables.Record, []error) {
-			steps.Add(1)
-			return do()
-		})
-		o := senderOf(t, first, p)
-		if r, err := say(t.Context(), o, "c", "a"); err != nil || r.Outcome != channel.OutcomeQueued {
-			t.Fatalf("%v, %v", r.Outcome, err)
-		}
-		first.Pause() // it knows nothing of what comes
-		steps.Store(0)
-		other := senderOf(t, second, p)
-		until(t, "the other replica to know of it", func() bool { return other.Pending()["fake"] == 1 })
-		first.Die()
-		until(t, "the other replica to send it", func() bool { return other.Pending()["fake"] == 0 })
-		until(t, "the first to go on", func() bool { return steps.Load() > 0 })
-		first.Continue()
-		until(t, "the first to hear of it", func() bool { return o.Pending()["fake"] == 0 })
-		if p.asked() != 2 || len(p.list()) != 1 {
-			t.Errorf("sent was %q in %d calls, expected one that was refused and one that was not", p.list(), p.asked())
-		}
-	})
-}
-
-// What waits at one replica is before what another one has for the same target.
-func TestAReplyWaitsForThoseOfOtherReplicas(t *testing.T) { // CH-58
-	t.Parallel()
-	ownertest.EachShared(t, func(t *testing.T, at ownertest.Place) {
-		p := &platform{}
-		var down atomic.Bool
-		down.Store(true)
-		p.answer = func(out channel.Outbound) error {
-			if down.Load() && out.Block.Text == "first" {
-				return busy(errors.New("503"))
-			}
-			return nil
-		}
-		o := senderOf(t, openBlocks(t, at, outbox.Options{}), p)
-		other := senderOf(t, openBlocks(t, at, outbox.Options{}), p)
-		for i, text := range []string{"first", "second"} {
-			if r, err := say(t.Context(), []sayer{o, other}[i], "c", text); err != nil || r.Outcome != channel.OutcomeQueued {
-				t.Fatalf("%s: %v, %v", text, r.Outcome, err)
-			}
-		}
-		if r, err := say(t.Context(), other, "d", "elsewhere"); err != nil || r.Outcome != channel.OutcomeVisible {
-			t.Errorf("to another target: %v, %v", r.Outcome, err)
-		}
-		down.Store(false)
-		until(t, "all to be sent", func() bool { return o.Pending()["fake"]+other.Pending()["fake"] == 0 })
-		if got := strings.Join(p.list(), ", "); got != "d elsewhere, c first, c second" {
-			t.Errorf("sent was %s", got)
-		}
-	})
-}
-
 // Replicas come and die, and half of the answers of the servers are lost: nothing is seen twice, and what goes to one target keeps its order.
 func TestRepliesOutliveReplicas(t *testing.T) { // CL-02, CL-06, CH-56, CH-58, CH-192
 	t.Parallel()
@@ -336,40 +263,6 @@ func TestRepliesOutliveReplicas(t *testing.T) { // CL-02, CL-06, CH-56, CH-58, C
 			})
 		})
 	}
-}
-
-// A block of which no answer says whether it was stored is not there: its turn runs again.
-func TestABlockThatWasStoredWithoutAnAnswerIsTakenBack(t *testing.T) { // CH-56, CL-06
-	t.Parallel()
-	ownertest.EachShared(t, func(t *testing.T, at ownertest.Place) {
-		store := openBlocks(t, at, outbox.Options{})
-		var away atomic.Bool
-		store.net.Put(func(do put) ([]tables.Record, []error) {
-			records, errs := do()
-			if away.Load() {
-				return ownertest.Lost(len(errs), tables.ErrUnsure)
-			}
-			return records, errs
-		})
-		p := &platform{}
-		o := senderOf(t, store, p)
-		away.Store(true)
-		if r, err := say(t.Context(), o, "c", "a"); err == nil || r.Outcome != channel.OutcomeFailed {
-			t.Errorf("%v, %v", r.Outcome, err)
-		}
-		if store.Late() != 1 {
-			t.Errorf("%d ends are to be stored", store.Late())
-		}
-		away.Store(false)
-		if r, err := say(t.Context(), o, "c", "b"); err != nil || r.Outcome != channel.OutcomeVisible { // before which it is taken back
-			t.Errorf("%v, %v", r.Outcome, err)
-		}
-		store.Abandon()
-		heir := senderOf(t, openBlocks(t, at, outbox.Options{}), p)
-		if n := heir.Pending()["fake"]; n != 0 || len(p.list()) != 1 {
-			t.Errorf("%d blocks are left, %q was sent", n, p.list())
-		}
-	})
 }
 
 // The servers are away when a reply was sent: the others learn of it when they are back, and nothing is sent twice.
@@ -492,39 +385,4 @@ func TestWhatAKilledReplicaHadToSendIsSentByAnother(t *testing.T) { // CL-02, CL
 		t.Errorf("sent was %q", got)
 	}
 	t.Logf("sent %v after the replica was killed", time.Since(began).Round(time.Millisecond))
-}
-
-// What a replica that was taken for dead was about to do is stored after that: whoever takes its block over and has not heard of it, does not
-// go over it.
-func TestAStepOfADeadReplicaThatIsStoredLateIsSeen(t *testing.T) { // CL-06, CH-58
-	t.Parallel()
-	ownertest.EachShared(t, func(t *testing.T, at ownertest.Place) {
-		first, second := openBlocks(t, at, outbox.Options{}), openBlocks(t, at, outbox.Options{})
-		var last atomic.Pointer[channel.BlockNews]
-		if err := errors.Join(first.Start(func(channel.BlockNews) {}), second.Start(func(n channel.BlockNews) { last.Store(&n) })); err != nil {
-			t.Fatal(err)
-		}
-		id, err := first.Put(t.Context(), channel.StoredBlock{At: time.Now(), Target: "c", Block: channel.Outbound{Channel: "fake"}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		first.Die()
-		until(t, "it to be taken for dead", func() bool { n := last.Load(); return n != nil && !n.Alive })
-		second.Pause() // it hears of nothing more
-		if err := first.Step(t.Context(), id, true, 1); err != nil {
-			t.Fatal(err)
-		}
-		if err := second.Step(t.Context(), id, true, 1); !errors.Is(err, channel.ErrBlockTaken) {
-			t.Errorf("a step over one that was not known is %v, expected %v", err, channel.ErrBlockTaken)
-		}
-		if n := last.Load(); !n.Sending || n.Alive {
-			t.Errorf("what it is told is %+v, expected that the dead one was sending", n)
-		}
-		if err := second.End(t.Context(), id, channel.UnknownWhether); err != nil { // now that it knows
-			t.Fatal(err)
-		}
-		if err := first.Step(t.Context(), id, false, 1); !errors.Is(err, channel.ErrBlockTaken) {
-			t.Errorf("a step of what has gone is %v", err)
-		}
-	})
 }

@@ -16,6 +16,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/lingserve/lingserve/internal/backoff"
 	"github.com/lingserve/lingserve/internal/vfs"
 	"github.com/lingserve/lingserve/store"
 )
@@ -318,10 +319,7 @@ func (r *Records) watch() {
 // renew gives this process a new name, since the others take it for dead.
 func (r *Records) renew() {
 	if err := r.begin(r.End); err != nil { // lost stays closed, so it is tried again
-		select {
-		case <-time.After(pause):
-		case <-r.End.Done():
-		}
+		_ = backoff.Sleep(r.End, pause)
 		return
 	}
 	r.hooks.Renewed()

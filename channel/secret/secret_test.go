@@ -34,9 +34,3 @@ func TestASecretPrintsAsStarsHoweverItIsPrinted(t *testing.T) {
 		t.Error("the text is lost")
 	}
 }
-
-func TestAnEmptySecretPrintsAsNothing(t *testing.T) {
-	if got := fmt.Sprintf("%v %#v", secret.Text(""), secret.Text("")); got != ` ""` {
-		t.Errorf("%q", got)
-	}
-}

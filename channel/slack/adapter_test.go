@@ -109,6 +109,10 @@ func TestADirectMessageIsAnsweredWhereItStands(t *testing.T) {
 func TestAMentionIsAnsweredOnceInAThreadThatGoesOnWithoutOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		state := channel.NewTexts(0)
+		replica, err := openThreads(state, "slack")
+		if err != nil {
+			t.Fatal(err)
+		}
 		var options []*fakeslack.Options
 		run := func(name string, change func(*rig)) {
 			o := &fakeslack.Options{}
@@ -152,6 +156,9 @@ func TestAMentionIsAnsweredOnceInAThreadThatGoesOnWithoutOne(t *testing.T) {
 				t.Errorf("got %q, expected that the thread is known", got)
 			}
 		})
+		if !replica.has(room, thread) { // CL-02
+			t.Error("another replica does not know the thread")
+		}
 	})
 }
 

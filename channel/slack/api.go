@@ -16,6 +16,7 @@ import (
 
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/channel/attempt"
+	"github.com/lingserve/lingserve/internal/backoff"
 )
 
 // Bounds of calls.
@@ -220,13 +221,13 @@ func word(s, more string) bool {
 // do makes a call, waits for what the platform asks to wait for, and repeats what certainly was not accepted. What it returns is
 // what the kernel knows: nil, a [channel.NotSentError], or an error that leaves it open.
 func (a *api) do(ctx context.Context, r request) error {
-	waited, pause := time.Duration(0), firstPause
+	waited, pauses := time.Duration(0), backoff.New(firstPause, maxPause)
 	for n := 1; ; n++ {
 		_, err := a.call(ctx, r)
 		if err == nil {
 			return nil
 		}
-		wait := pause
+		wait := pauses.NextBackOff()
 		e, refused := errors.AsType[*Error](err)
 		_, dial := errors.AsType[*attempt.Unreached](err)
 		dial = dial || refused && e.untaken()
@@ -246,13 +247,12 @@ func (a *api) do(ctx context.Context, r request) error {
 		case !r.harmless || n > attempts || ctx.Err() != nil:
 			return err
 		}
-		if cause := attempt.Pause(ctx, wait); cause != nil {
+		if cause := backoff.Sleep(ctx, wait); cause != nil {
 			if refused && e.kind == tooMany || dial {
 				return &channel.NotSentError{Err: cause, Retryable: true}
 			}
 			return err
 		}
-		pause *= 2
 	}
 }
 

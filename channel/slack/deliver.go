@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/channel"
-	"github.com/lingserve/lingserve/channel/attempt"
 	"github.com/lingserve/lingserve/channel/markup"
+	"github.com/lingserve/lingserve/internal/backoff"
 )
 
 // maxText is what one message holds: 4 000 characters, of which what is escaped counts as it is written.
@@ -168,7 +168,7 @@ type changed struct {
 
 // post sends one message, in the conversation's pace, and returns its ts.
 func (c *Channel) post(ctx context.Context, t target, text string, blocks ...any) (string, error) {
-	if err := attempt.Pause(ctx, c.pace.reservePost(t.conversation, c.postEvery)); err != nil {
+	if err := backoff.Sleep(ctx, c.pace.reservePost(t.conversation, c.postEvery)); err != nil {
 		return "", &channel.NotSentError{Err: err, Retryable: true}
 	}
 	var sent struct {

@@ -8,7 +8,6 @@ import (
 	"os"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -20,7 +19,6 @@ import (
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/channel/channeltest"
 	"github.com/lingserve/lingserve/channel/markup"
-	"github.com/lingserve/lingserve/channel/state"
 	"github.com/lingserve/lingserve/internal/fakeslack"
 )
 
@@ -238,7 +236,7 @@ func TestFailuresOfSends(t *testing.T) {
 		{"an object of nothing", fakeslack.Fault{Status: 200, Body: "{}"}, "unknown", 1, 0},
 		{"another place", fakeslack.Fault{Status: 404, Body: "<html>Not found</html>"}, "never", 1, 0},
 		{"a redirection", fakeslack.Fault{Status: 302, Body: ""}, "never", 1, 0},
-		{"a connection that is refused", fakeslack.Fault{Cut: fakeslack.Refused, Times: 3}, "sent", 1, 3500 * time.Millisecond},
+		{"a connection that is refused", fakeslack.Fault{Cut: fakeslack.Refused, Times: 3}, "sent", 1, 1750 * time.Millisecond},
 		{"no connection", fakeslack.Fault{Cut: fakeslack.Refused, Times: -1}, "again", 0, 0},
 		{"a connection that ends before", fakeslack.Fault{Cut: fakeslack.CutBefore}, "unknown", 1, 0},
 		{"a connection that ends after", fakeslack.Fault{Cut: fakeslack.CutAfter}, "unknown", 1, 0},
@@ -354,31 +352,6 @@ func TestAnEditThatWasCutOffIsMadeAgain(t *testing.T) {
 	})
 }
 
-func TestPreviewsWaitAsLongAsThePlatformAsks(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := setup(t, nil, nil)
-		r.answers(writes(60, time.Second))
-		r.fake.Fail(fakeslack.Fault{Method: "chat.update", Status: 429, RetryAfter: 30, Skip: 3})
-		r.serve(t)
-		r.say(fakeslack.Message{Channel: dm, Text: "hi"})
-		time.Sleep(5 * time.Minute)
-		synctest.Wait()
-		var at []time.Time
-		for _, c := range r.fake.Calls("chat.postMessage", "chat.update") {
-			at = append(at, c.At)
-		}
-		if gap := at[5].Sub(at[4]); gap < 30*time.Second {
-			t.Errorf("the next preview came after %s, expected that 30 s are waited", gap)
-		}
-		if got := r.texts(dm); len(got) != 1 || !slices.Equal(r.outcomes(), []string{"visible"}) {
-			t.Errorf("got %q, %q", got, r.outcomes())
-		}
-		if n := strings.Count(r.log.String(), "level=WARN"); n > 1 {
-			t.Errorf("one pause is %d warnings", n)
-		}
-	})
-}
-
 func TestAPreviewWhoseAnswerDoesNotComeSaysSoOrGoes(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -474,27 +447,6 @@ func TestAConversationIsToldOnceThatAnAnswerWasCutOff(t *testing.T) {
 	})
 }
 
-func TestAPauseIsForAllThatCanWait(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := newPace()
-		p.slowDown(7 * time.Second)
-		p.slowDown(time.Second) // does not make it shorter
-		if p.allowPreview("C1", time.Second) || p.reservePost("C1", time.Second) != 0 {
-			t.Error("previews do not wait, or answers do")
-		}
-		time.Sleep(7 * time.Second)
-		if !p.allowPreview("C2", time.Second) || p.allowPreview("C2", time.Second) || !p.allowPreview("C1", time.Second) {
-			t.Error("after the pause, one preview a second may be shown in each conversation")
-		}
-		for i := range 3 * maxPaced {
-			p.reservePost(strconv.Itoa(i), time.Second)
-		}
-		if p.posts.Len() > maxPaced || p.written.Len() > maxPaced {
-			t.Errorf("%d conversations are remembered", p.posts.Len())
-		}
-	})
-}
-
 func TestSettingsAreChecked(t *testing.T) {
 	good := Settings{Token: "xoxb-1-a", SigningSecret: "0123456789abcdef"}
 	for _, tt := range []struct {
@@ -562,30 +514,6 @@ func TestACheckSaysWhetherTheChannelCouldStart(t *testing.T) {
 	}
 }
 
-func TestThreadsThatTheBotWritesInAreRememberedWithinBounds(t *testing.T) {
-	store := channel.NewTexts(0)
-	err := state.Change(store, "slack", func(list [][2]string) ([][2]string, bool) {
-		for i := range maxThreads + 10 {
-			list = append(list, [2]string{"C1", string(rune('a' + i))})
-		}
-		return list, true
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	threads, err := openThreads(store, "slack")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := threads.learn("C1", "last"); err != nil {
-		t.Fatal(err)
-	}
-	again, err := openThreads(store, "slack")
-	if err != nil || len(again.order) != maxThreads || len(again.known) != maxThreads || !again.has("C1", "last") || again.has("C1", "a") || again.has("C2", "last") {
-		t.Errorf("got %d threads, %v", len(again.order), err)
-	}
-}
-
 func TestFilesOfTheMediaFolderAreSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var dir string
@@ -634,6 +562,31 @@ func TestFilesOfTheMediaFolderAreSent(t *testing.T) {
 			if _, proven := errors.AsType[*channel.NotSentError](err); err == nil || proven == tt.seen {
 				t.Errorf("%+v: got %v", tt.fault, err)
 			}
+		}
+	})
+}
+
+func TestPreviewsWaitAsLongAsThePlatformAsks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := setup(t, nil, nil)
+		r.answers(writes(60, time.Second))
+		r.fake.Fail(fakeslack.Fault{Method: "chat.update", Status: 429, RetryAfter: 30, Skip: 3})
+		r.serve(t)
+		r.say(fakeslack.Message{Channel: dm, Text: "hi"})
+		time.Sleep(5 * time.Minute)
+		synctest.Wait()
+		var at []time.Time
+		for _, c := range r.fake.Calls("chat.postMessage", "chat.update") {
+			at = append(at, c.At)
+		}
+		if gap := at[5].Sub(at[4]); gap < 30*time.Second {
+			t.Errorf("the next preview came after %s, expected that 30 s are waited", gap)
+		}
+		if got := r.texts(dm); len(got) != 1 || !slices.Equal(r.outcomes(), []string{"visible"}) {
+			t.Errorf("got %q, %q", got, r.outcomes())
+		}
+		if n := strings.Count(r.log.String(), "level=WARN"); n > 1 {
+			t.Errorf("one pause is %d warnings", n)
 		}
 	})
 }

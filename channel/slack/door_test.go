@@ -274,40 +274,6 @@ func TestWhatCannotBeStoredIsSentAgain(t *testing.T) {
 	})
 }
 
-func TestEventsBeforeTheChannelRunsAreSentAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := setup(t, nil, nil)
-		r.say(fakeslack.Message{Channel: dm, Text: "hi"})
-		if got := r.fake.Deliveries(); got[0].Status != http.StatusServiceUnavailable {
-			t.Fatalf("got %+v, expected a 503", got)
-		}
-		r.serve(t)
-		time.Sleep(2 * time.Minute)
-		synctest.Wait()
-		if got := r.texts(dm); !slices.Equal(got, []string{"ok"}) {
-			t.Errorf("got %q, expected one answer", got)
-		}
-	})
-}
-
-// FT-33
-func TestRepetitionsOfTheSameEventAreOneTurn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := setup(t, nil, nil)
-		r.serve(t)
-		body := r.fake.Envelope(map[string]any{"type": "message", "channel": dm, "channel_type": "im", "user": ann, "text": "hi", "ts": "1700000000.000001"})
-		for retry := range 4 {
-			if d := r.fake.Send(t.Context(), body, retry, "http_timeout"); d.Status != http.StatusOK {
-				t.Errorf("got %+v, expected a 200", d)
-			}
-		}
-		synctest.Wait()
-		if got := r.outcomes(); !slices.Equal(got, []string{"visible"}) {
-			t.Errorf("got %q, expected one turn", got)
-		}
-	})
-}
-
 // What the door takes, Explain takes, and nothing that can be sent breaks either.
 func FuzzEvent(f *testing.F) {
 	s := fakeslack.New(nil)

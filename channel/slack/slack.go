@@ -31,11 +31,11 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/channel"
-	"github.com/lingserve/lingserve/channel/attempt"
 	"github.com/lingserve/lingserve/channel/media"
 	"github.com/lingserve/lingserve/channel/secret"
 	"github.com/lingserve/lingserve/channel/service"
 	"github.com/lingserve/lingserve/channel/state"
+	"github.com/lingserve/lingserve/internal/backoff"
 	"github.com/lingserve/lingserve/internal/egress"
 )
 
@@ -278,17 +278,17 @@ const maxPause = 30 * time.Second
 
 // persist asks who the bot is until the platform says it, or until the channel ends or the token turns out to be none.
 func (c *Channel) persist(ctx context.Context) error {
-	for pause := firstPause; ; pause = min(2*pause, maxPause) {
+	for pauses := backoff.New(firstPause, maxPause); ; {
 		err := c.whoAmI(ctx)
 		if err == nil || ctx.Err() != nil || is(err, badToken) {
 			return err
 		}
-		wait := pause
+		wait := pauses.NextBackOff()
 		if e, ok := errors.AsType[*Error](err); ok {
 			wait = max(wait, e.RetryAfter)
 		}
 		c.log.WarnContext(ctx, "platform answers wrongly; retrying", "channel", c.name, "error", err, "pause", wait)
-		if err := attempt.Pause(ctx, wait); err != nil {
+		if err := backoff.Sleep(ctx, wait); err != nil {
 			return err
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/hashicorp/golang-lru/v2/simplelru"
 	"github.com/lingserve/lingserve/channel/state"
 )
 
@@ -15,8 +16,7 @@ type threads struct {
 	name  string      // in the store
 
 	mu    sync.Mutex
-	known map[threadKey]bool
-	order []threadKey // the oldest first
+	known *simplelru.LRU[threadKey, struct{}]
 }
 
 type threadKey struct{ Conversation, Thread string }
@@ -25,7 +25,8 @@ type threadKey struct{ Conversation, Thread string }
 const maxThreads = 2000
 
 func openThreads(store state.Store, name string) (*threads, error) {
-	t := &threads{store: store, name: name, known: map[threadKey]bool{}}
+	known, _ := simplelru.NewLRU[threadKey, struct{}](maxThreads, nil) // it fails for a size below 1 only
+	t := &threads{store: store, name: name, known: known}
 	if store == nil {
 		return t, nil
 	}
@@ -41,15 +42,10 @@ func openThreads(store state.Store, name string) (*threads, error) {
 
 // add remembers a thread, and says whether it is a new one.
 func (t *threads) add(k threadKey) bool {
-	if t.known[k] {
+	if t.known.Contains(k) {
 		return false
 	}
-	t.known[k] = true
-	t.order = append(t.order, k)
-	if len(t.order) > maxThreads {
-		delete(t.known, t.order[0])
-		t.order = append([]threadKey(nil), t.order[1:]...)
-	}
+	t.known.Add(k, struct{}{})
 	return true
 }
 
@@ -65,8 +61,7 @@ func (t *threads) learn(conversation, thread string) error {
 	}
 	err := t.share([2]string{conversation, thread})
 	if err != nil { // the next message there shares it
-		delete(t.known, threadKey{conversation, thread})
-		t.order = t.order[:len(t.order)-1]
+		t.known.Remove(threadKey{conversation, thread})
 	}
 	return err
 }
@@ -91,8 +86,8 @@ func (t *threads) has(conversation, thread string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	k := threadKey{conversation, thread}
-	if t.known[k] || t.store == nil {
-		return t.known[k]
+	if known := t.known.Contains(k); known || t.store == nil {
+		return known
 	}
 	var list [][2]string
 	if state.Read(t.store, t.name, &list) == nil {
@@ -100,5 +95,5 @@ func (t *threads) has(conversation, thread string) bool {
 			t.add(threadKey{one[0], one[1]})
 		}
 	}
-	return t.known[k]
+	return t.known.Contains(k)
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/channel/attempt"
+	"github.com/lingserve/lingserve/internal/backoff"
 )
 
 // Bounds of calls.
@@ -257,13 +258,13 @@ type request struct {
 // do makes a call, waits for what the platform asks to wait for, and repeats what certainly was not accepted. What it returns is
 // what the kernel knows: nil, a [channel.NotSentError], or an error that leaves it open.
 func (a *api) do(ctx context.Context, r request) error {
-	waited, pause := time.Duration(0), firstPause
+	waited, pauses := time.Duration(0), backoff.New(firstPause, maxPause)
 	for n := 1; ; n++ {
 		err := a.call(ctx, callTimeout, r.method, r.in, r.out)
 		if err == nil {
 			return nil
 		}
-		wait := pause
+		wait := pauses.NextBackOff()
 		e, refused := errors.AsType[*Error](err)
 		_, dial := errors.AsType[*attempt.Unreached](err)
 		dial = dial || refused && e.Code == http.StatusServiceUnavailable // nobody has taken the call
@@ -286,13 +287,12 @@ func (a *api) do(ctx context.Context, r request) error {
 		case !r.harmless || n > attempts || ctx.Err() != nil:
 			return err
 		}
-		if cause := attempt.Pause(ctx, wait); cause != nil {
+		if cause := backoff.Sleep(ctx, wait); cause != nil {
 			if refused && e.kind == tooMany || dial {
 				return &channel.NotSentError{Err: cause, Retryable: true}
 			}
 			return err
 		}
-		pause *= 2
 	}
 }
 

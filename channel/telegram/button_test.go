@@ -167,21 +167,6 @@ func TestDC_15_AnExpiredQuestionHasNoButtons(t *testing.T) {
 	})
 }
 
-// DC-15: a turn that is canceled leaves no buttons.
-func TestDC_15_ACanceledTurnTakesItsButtons(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r, _ := approvals(t, "", func(s *Settings) { s.Grace = time.Second })
-		r.serve(t)
-		r.say(faketelegram.Message{Chat: private, From: ann, Text: "go"})
-		if err := r.end(); err != nil {
-			t.Fatal(err)
-		}
-		if m := r.last(t, private.ID); !strings.HasSuffix(m.Text, "\n\nNot approved: the turn has ended.") || m.Keyboard != nil {
-			t.Errorf("%q, %v", m.Text, m.Keyboard)
-		}
-	})
-}
-
 // DC-15: after a crash nobody waits for the answer; a press is answered, and the buttons go.
 func TestDC_15_APressAfterACrashRemovesTheButtons(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -286,26 +271,4 @@ func TestDC_15_TheMenuHasTheCommandsThatAPersonMayGive(t *testing.T) {
 			})
 		})
 	}
-}
-
-// DC-15: a journal that knows of a press runs it once.
-func TestDC_15_APressIsTakenOnce(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r, asker := approvals(t, "", nil)
-		j := channeltest.Open(t, t.TempDir())
-		t.Cleanup(func() { _ = j.Close() })
-		r.kernel.Journal = j
-		r.serve(t)
-		r.say(faketelegram.Message{Chat: private, From: ann, Text: "go"})
-		q := r.last(t, private.ID)
-		id := r.fake.Press(private.ID, q.ID, ann, "Approve")
-		u := r.fake.Pending()
-		synctest.Wait()
-		for _, one := range u {
-			r.fake.Again(one)
-		}
-		if got := r.shown(t, id); got != "Approved." || len(asker.Answers) != 1 {
-			t.Errorf("answered with %q, decided %q", got, asker.Answers)
-		}
-	})
 }

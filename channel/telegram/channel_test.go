@@ -163,8 +163,7 @@ func (s *stage) Stop() error {
 func TestTheChannelPassesTheSuite(t *testing.T) {
 	for _, tt := range []struct{ mode, parse, preview string }{
 		{ModePoll, ParseHTML, PreviewEdit},
-		{ModeWebhook, ParseMarkdown, PreviewEdit},
-		{ModeWebhook, ParseHTML, PreviewOff},
+		{ModeWebhook, ParseMarkdown, PreviewOff},
 	} {
 		t.Run(tt.mode+" "+tt.parse+" "+tt.preview, func(t *testing.T) {
 			channeltest.Run(t, channeltest.Fixture{

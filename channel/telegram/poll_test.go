@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -15,28 +14,6 @@ import (
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/internal/faketelegram"
 )
-
-func TestAPrivateMessageIsAnswered(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := setup(t, nil, nil)
-		r.serve(t)
-		r.say(faketelegram.Message{Chat: private, From: ann, Text: "say **hello**"})
-		got := r.fake.Messages(private.ID, r.fake.Me().ID)
-		if len(got) != 1 || got[0].Text != "hello" || len(got[0].Entities) != 1 || got[0].Entities[0].Type != "bold" {
-			t.Fatalf("%+v", got)
-		}
-		if got[0].ReplyTo != nil {
-			t.Error("in a private chat nothing is quoted")
-		}
-		c := r.told()[0]
-		if c.SessionKey != "telegram:7" || c.SenderID != "7" || c.SenderName != "Ann Lee" || c.SenderUsername != "ann" || c.ChatType != channel.Direct || c.AgentID != "assistant" {
-			t.Errorf("%+v", c)
-		}
-		if err := r.end(); err != nil {
-			t.Error(err)
-		}
-	})
-}
 
 // CH-170
 func TestPollingAsksForFiftySecondsAndForWhatItUnderstands(t *testing.T) {
@@ -186,68 +163,6 @@ func TestIdsMayBeginAnewAfterAQuietWeek(t *testing.T) {
 	})
 }
 
-func TestALongFailureIsSaidNowAndThen(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := setup(t, nil, nil)
-		r.serve(t)
-		r.fake.Fail(faketelegram.Fault{Method: "getUpdates", Cut: faketelegram.Refused, Times: -1})
-		time.Sleep(time.Hour)
-		r.fake.Mend()
-		time.Sleep(2 * time.Minute)
-		log := r.log.String()
-		if n := strings.Count(log, "cannot read updates"); n < 4 || n > 8 {
-			t.Errorf("the log says so %d times in an hour", n)
-		}
-		if strings.Count(log, "updates come again") != 1 {
-			t.Error("the log does not say that it is over")
-		}
-	})
-}
-
-func TestAServerThatDoesNotWaitIsNotAskedWithoutEnd(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := setup(t, nil, nil)
-		r.fake.Fail(faketelegram.Fault{Method: "getUpdates", Times: -1, Body: `{"ok":true,"result":[]}`})
-		r.serve(t)
-		time.Sleep(time.Minute)
-		if n := len(r.fake.Calls("getUpdates")); n > 130 {
-			t.Errorf("it was asked %d times in a minute", n)
-		}
-	})
-}
-
-// FT-33
-func TestAnUpdateThatComesAgainRunsOnce(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := setup(t, nil, nil)
-		r.serve(t)
-		r.fake.Fail(faketelegram.Fault{Method: "sendMessage", Delay: 5 * time.Second})
-		r.say(faketelegram.Message{Chat: private, From: ann, Text: "hi"})
-		m := r.fake.Messages(private.ID, 7)[0]
-		r.fake.Push("message", m)
-		time.Sleep(time.Minute)
-		r.fake.Push("message", m)
-		time.Sleep(time.Minute)
-		if len(r.told()) != 1 || len(r.ours(private.ID)) != 1 {
-			t.Errorf("%d turns, answers %q", len(r.told()), r.ours(private.ID))
-		}
-	})
-}
-
-func TestTheLastOffsetIsConfirmedAtTheEnd(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := setup(t, nil, nil)
-		r.serve(t)
-		r.say(faketelegram.Message{Chat: private, From: ann, Text: "hi"})
-		if err := r.end(); err != nil {
-			t.Fatal(err)
-		}
-		if n := len(r.fake.Pending()); n != 0 {
-			t.Errorf("%d updates are not confirmed", n)
-		}
-	})
-}
-
 // CH-179
 func TestAnInvalidTokenStopsTheChannelAndIsSaid(t *testing.T) {
 	for name, method := range map[string]string{"at the start": "getMe", "later": "getUpdates", "when it answers": "sendMessage"} {
@@ -273,60 +188,4 @@ func TestAnInvalidTokenStopsTheChannelAndIsSaid(t *testing.T) {
 			})
 		})
 	}
-}
-
-func TestConversationsKeepTheirOrderAndDoNotWaitForOthers(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := setup(t, nil, nil)
-		r.answer = func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
-			if turn.Context.BodyForAgent == "slow" {
-				time.Sleep(10 * time.Second)
-			}
-			return channel.DispatchResult{}, turn.Sink.Emit(ctx, channel.ReplyFinal, channel.Payload{Text: turn.Context.BodyForAgent})
-		}
-		r.serve(t)
-		r.say(faketelegram.Message{Chat: private, From: ann, Text: "slow"})
-		r.say(faketelegram.Message{Chat: faketelegram.Chat{ID: 8, Type: "private"}, From: bob, Text: "quick"})
-		if got := r.ours(8); len(got) != 1 {
-			t.Error("another conversation waits")
-		}
-		r.say(faketelegram.Message{Chat: private, From: ann, Text: "second"})
-		time.Sleep(time.Minute)
-		var order []string
-		for _, c := range r.told() {
-			order = append(order, c.BodyForAgent)
-		}
-		if d := cmp.Diff([]string{"slow", "quick", "second"}, order); d != "" {
-			t.Error(d)
-		}
-	})
-}
-
-func TestShutdownLetsTurnsEndAndCancelsThoseThatDoNot(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := setup(t, func(s *Settings) { s.Grace = 5 * time.Second }, nil)
-		var cause error
-		r.answer = func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
-			if turn.Context.BodyForAgent == "short" {
-				time.Sleep(2 * time.Second)
-				return channel.DispatchResult{}, turn.Sink.Emit(ctx, channel.ReplyFinal, channel.Payload{Text: "done"})
-			}
-			<-ctx.Done()
-			cause = context.Cause(ctx)
-			return channel.DispatchResult{}, cause
-		}
-		r.serve(t)
-		r.say(faketelegram.Message{Chat: private, From: ann, Text: "short"})
-		r.say(faketelegram.Message{Chat: faketelegram.Chat{ID: 8, Type: "private"}, From: bob, Text: "endless"})
-		if err := r.end(); err != nil {
-			t.Fatal(err)
-		}
-		synctest.Wait()
-		if got := r.ours(private.ID); len(got) != 1 || got[0] != "done" {
-			t.Errorf("%q", got)
-		}
-		if !errors.Is(cause, channel.ErrDraining) {
-			t.Error(cause)
-		}
-	})
 }

@@ -35,11 +35,11 @@ import (
 	"github.com/go-telegram/bot/models"
 
 	"github.com/lingserve/lingserve/channel"
-	"github.com/lingserve/lingserve/channel/attempt"
 	"github.com/lingserve/lingserve/channel/media"
 	"github.com/lingserve/lingserve/channel/secret"
 	"github.com/lingserve/lingserve/channel/service"
 	"github.com/lingserve/lingserve/channel/state"
+	"github.com/lingserve/lingserve/internal/backoff"
 	"github.com/lingserve/lingserve/internal/egress"
 )
 
@@ -323,7 +323,7 @@ const maxPause = 30 * time.Second
 // persist makes a call until it works, or until the channel ends or the platform says that it never will.
 func (c *Channel) persist(ctx context.Context, what string, call func(context.Context) error) error {
 	trouble := &told{log: c.log}
-	for pause := firstPause; ; pause = min(2*pause, maxPause) {
+	for pauses := backoff.New(firstPause, maxPause); ; {
 		err := call(ctx)
 		if err == nil || ctx.Err() != nil {
 			return err
@@ -331,12 +331,12 @@ func (c *Channel) persist(ctx context.Context, what string, call func(context.Co
 		if is(err, badToken, badWebhook) {
 			return err
 		}
-		wait := pause
+		wait := pauses.NextBackOff()
 		if e, ok := errors.AsType[*Error](err); ok {
 			wait = max(wait, e.RetryAfter)
 		}
 		trouble.warn(ctx, "platform answers wrongly; retrying", "channel", c.name, "method", what, "error", err)
-		if err := attempt.Pause(ctx, wait); err != nil {
+		if err := backoff.Sleep(ctx, wait); err != nil {
 			return err
 		}
 	}
@@ -373,7 +373,7 @@ func (c *Channel) poll(ctx context.Context, door *channel.Door) error {
 		return err
 	}
 	var offset, asked int64 // what is next, and what the platform was told of that
-	pause := firstPause
+	pauses := backoff.New(firstPause, maxPause)
 	trouble := &told{log: c.log}
 	for ctx.Err() == nil {
 		var updates []rawUpdate
@@ -386,10 +386,12 @@ func (c *Channel) poll(ctx context.Context, door *channel.Door) error {
 		if come {
 			offset, err = c.accept(ctx, door, updates, offset)
 		}
+		wait := pauses.NextBackOff()
 		switch {
 		case ctx.Err() != nil:
 		case err == nil:
-			pause = firstPause
+			pauses.Reset()
+			wait = firstPause
 			trouble.over(ctx, "updates come again", "channel", c.name)
 			if len(updates) == 0 {
 				// All before the offset is forgotten by now. After a quiet week ids begin anywhere, also below it.
@@ -400,7 +402,7 @@ func (c *Channel) poll(ctx context.Context, door *channel.Door) error {
 			} // else the server does not wait for updates, as it was asked to
 		case come: // there is no room, or no disk; it may be over in a moment
 			trouble.warn(ctx, "cannot store updates; asking again", "channel", c.name, "error", err)
-			pause = min(pause, 2*time.Second)
+			wait = min(wait, 2*time.Second)
 		case is(err, badToken):
 			return err
 		case is(err, otherWebhook): // somebody has set one since
@@ -409,18 +411,16 @@ func (c *Channel) poll(ctx context.Context, door *channel.Door) error {
 			}
 		case is(err, conflict):
 			trouble.warn(ctx, "another program reads this bot's updates; stop it, or use another bot", "channel", c.name)
-			pause = max(pause, 2*time.Second)
+			wait = max(wait, 2*time.Second)
 		default:
 			trouble.warn(ctx, "cannot read updates; retrying", "channel", c.name, "error", err)
 		}
-		wait := pause
 		if e, ok := errors.AsType[*Error](err); ok {
 			wait = max(wait, e.RetryAfter)
 		}
-		if attempt.Pause(ctx, wait) != nil {
+		if backoff.Sleep(ctx, wait) != nil {
 			break
 		}
-		pause = min(2*pause, maxPause)
 	}
 	if offset != asked {
 		// What is in the journal need not come once more at the next start.

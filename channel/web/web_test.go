@@ -1,18 +1,14 @@
 package web_test
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"iter"
 	"log/slog"
 	"net/http"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
 	"github.com/lingserve/lingserve/channel"
@@ -105,16 +101,6 @@ func kernelWith(t *testing.T, place channel.Place) *channel.Kernel {
 	return &channel.Kernel{Settings: tree}
 }
 
-type pairs map[string]bool
-
-func (p pairs) Paired(_ context.Context, _, _, sender string) (bool, error) {
-	ok, known := p[sender]
-	if !known {
-		return false, errors.New("unreadable")
-	}
-	return ok, nil
-}
-
 // CH-101, CH-105, CH-152
 func TestPoliciesCanBeNarrowed(t *testing.T) {
 	prompt := "be kind"
@@ -127,16 +113,9 @@ func TestPoliciesCanBeNarrowed(t *testing.T) {
 		also      func(*channel.Turn) bool
 	}{
 		"nobody":                      {place: channel.Place{DMPolicy: channel.PolicyDisabled}, reason: channel.ReasonDMDisabled},
-		"nobody on the list":          {place: channel.Place{DMPolicy: channel.PolicyAllowlist}, reason: channel.ReasonDMAllowlistEmpty},
-		"somebody else":               {place: channel.Place{DMPolicy: channel.PolicyAllowlist, DMAllowFrom: []string{"bob"}}, principal: "alice", reason: channel.ReasonDMNotAllowed},
 		"open, with a list":           {place: channel.Place{DMAllowFrom: []string{"bob"}}, principal: "alice", reason: channel.ReasonDMNotAllowed},
-		"who is listed":               {place: channel.Place{DMPolicy: channel.PolicyAllowlist, DMAllowFrom: []string{"alice"}}, principal: "alice"},
 		"the local user, listed":      {place: channel.Place{DMPolicy: channel.PolicyAllowlist, DMAllowFrom: []string{web.Local}}},
-		"not paired":                  {place: channel.Place{DMPolicy: channel.PolicyPairing}, principal: "stranger", reason: channel.ReasonPairingRequired},
-		"paired":                      {place: channel.Place{DMPolicy: channel.PolicyPairing}, principal: "friend"},
-		"pairs that cannot be read":   {place: channel.Place{DMPolicy: channel.PolicyPairing}, principal: "x", reason: channel.ReasonPairingUnavailable},
 		"a command of nobody's":       {place: channel.Place{CommandMode: channel.CommandsAuthorizers}, text: ",help", reason: channel.ReasonCommandNotAllowed},
-		"his words pass":              {place: channel.Place{CommandMode: channel.CommandsAuthorizers}, text: "help"},
 		"a workflow's comma is no":    {place: channel.Place{CommandMode: channel.CommandsAuthorizers}, text: ",help", workflow: true},
 		"commands that are text":      {place: channel.Place{CommandMode: channel.CommandsOff}, text: ",help", also: func(t *channel.Turn) bool { return !t.Context.CommandAuthorized }},
 		"an administrator":            {place: channel.Place{Admins: []string{web.Local}}, text: ",help", also: func(t *channel.Turn) bool { return t.Context.Role == tool.Admin }},
@@ -148,7 +127,6 @@ func TestPoliciesCanBeNarrowed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := kernelWith(t, tt.place)
-			k.Pairing = pairs{"stranger": false, "friend": true}
 			var d dispatched
 			r, err := web.Run(t.Context(), k, &web.Message{
 				Principal: tt.principal, Session: "s", Run: "r", Agent: "a", Text: tt.text + " ", Workflow: tt.workflow, Dispatch: d.to,
@@ -163,14 +141,6 @@ func TestPoliciesCanBeNarrowed(t *testing.T) {
 				t.Errorf("%+v", d.turn)
 			}
 		})
-	}
-}
-
-// CH-101
-func TestAKernelWithoutSettingsAdmitsNobody(t *testing.T) {
-	r, err := web.Run(t.Context(), new(channel.Kernel), &web.Message{Session: "s", Run: "r", Agent: "a", Text: "hello"})
-	if err != nil || r.Admission.Reason != channel.ReasonNoPolicy {
-		t.Fatalf("%+v %v", r, err)
 	}
 }
 
@@ -229,101 +199,6 @@ func TestEveryReasonIsAnsweredAsItsTableSays(t *testing.T) {
 	}
 }
 
-// strict is a journal, and a ledger, that nobody may write to.
-type strict struct{ t *testing.T }
-
-func (s strict) Accept(context.Context, channel.EventKey, []byte) (bool, error) {
-	s.t.Error("a message was accepted")
-	return true, nil
-}
-
-func (s strict) Claim(context.Context, channel.EventKey) (channel.Claim, channel.ClaimState, error) {
-	s.t.Error("a message was claimed")
-	return nil, channel.ClaimNone, nil
-}
-
-func (s strict) Peek(context.Context, channel.EventKey) (channel.ClaimState, error) {
-	return channel.ClaimNone, nil
-}
-
-func (s strict) Pending(context.Context) iter.Seq2[channel.JournalEntry, error] {
-	return func(func(channel.JournalEntry, error) bool) {}
-}
-
-func (s strict) Sending(context.Context, string) error {
-	s.t.Error("a send was marked")
-	return nil
-}
-
-func (s strict) Sent(context.Context, string, channel.ReceiptState) error { return nil }
-
-func (s strict) Seen(context.Context, string) (channel.ReceiptState, error) {
-	return channel.NotSent, nil
-}
-func (s strict) Forget(context.Context, string) error { return nil }
-
-// CH-72: what the server knows by itself costs no disk.
-func TestNothingIsWrittenToAJournal(t *testing.T) {
-	k := web.NewKernel(nil)
-	k.Journal = strict{t}
-	for range 2 {
-		r, err := web.Run(t.Context(), k, &web.Message{Session: "s", Run: "r", Key: "k", Agent: "a", Text: "x", Dispatch: shows(nil)})
-		if err != nil || r.Outcome != channel.OutcomeVisible {
-			t.Errorf("%+v %v", r, err)
-		}
-	}
-}
-
-// shows is a dispatch that shows something once.
-func shows(count *int) func(context.Context, *channel.Turn) (channel.DispatchResult, error) {
-	return func(ctx context.Context, t *channel.Turn) (channel.DispatchResult, error) {
-		t.Queued()
-		_, err := t.Sink.Do(ctx, channel.Block{Kind: channel.ReplyFinal}, func(context.Context) (channel.Receipt, error) {
-			if count != nil {
-				*count++
-			}
-			return channel.Receipt{}, nil
-		})
-		return channel.DispatchResult{}, err
-	}
-}
-
-// CH-42, CH-44, CH-152
-func TestAnObservedTurnShowsNothing(t *testing.T) {
-	count := 0
-	r, err := web.Run(t.Context(), web.NewKernel(nil), &web.Message{
-		Session: "s", Run: "r", Agent: "a", Text: "x", Dispatch: shows(&count),
-		Admission: channel.Admission{Kind: channel.ObserveOnly, Reason: channel.ReasonObserver},
-	})
-	if err != nil || r.Outcome != channel.OutcomeObserved || !r.Dispatched || count != 0 {
-		t.Errorf("%+v %v, shown %d times", r, err, count)
-	}
-	if diff := cmp.Diff(channel.DispatchResult{}, r.Dispatch); diff != "" {
-		t.Error(diff)
-	}
-}
-
-// CH-122
-func TestTheLogHasWordsOnlyWhereThatIsWanted(t *testing.T) {
-	long := "the beginning\x1b\n\t of a text " + strings.Repeat("灵 ", 200)
-	for name, on := range map[string]bool{"off": false, "on": true} {
-		t.Run(name, func(t *testing.T) {
-			var log bytes.Buffer
-			k := kernelWith(t, channel.Place{Previews: &on})
-			k.Observer = channel.NewSlogObserver(slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})))
-			if _, err := web.Run(t.Context(), k, &web.Message{Session: "s", Run: "r", Agent: "a", Text: long, Dispatch: new(dispatched).to}); err != nil {
-				t.Fatal(err)
-			}
-			if got := strings.Contains(log.String(), `"preview":"the beginning of a text 灵 灵`); got != on {
-				t.Errorf("it has: %v\n%s", got, log.String())
-			}
-			if got := strings.Contains(log.String(), strings.Repeat("灵 ", 50)); got {
-				t.Error("it has more than the beginning")
-			}
-		})
-	}
-}
-
 func Example() {
 	k := web.NewKernel(slog.New(slog.DiscardHandler))
 	r, err := web.Run(context.Background(), k, &web.Message{
@@ -338,18 +213,6 @@ func Example() {
 	})
 	fmt.Println(r.SessionKey, r.Outcome, err)
 	// Output: web:alice#s-42 visible <nil>
-}
-
-// BenchmarkRun is what the kernel adds to a run.
-func BenchmarkRun(b *testing.B) {
-	k := web.NewKernel(slog.New(slog.DiscardHandler))
-	m := &web.Message{Session: "s", Run: "bpxv3nmldho5vpyc4ihdzmhs72", Agent: "assistant", Text: "hello", Dispatch: shows(nil)}
-	b.ReportAllocs()
-	for b.Loop() {
-		if r, err := web.Run(b.Context(), k, m); err != nil || r.Outcome != channel.OutcomeVisible {
-			b.Fatal(r, err)
-		}
-	}
 }
 
 // CH-151

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/url"
@@ -15,6 +14,7 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/internal/backoff"
 	"github.com/lingserve/lingserve/internal/rawjson"
 )
 
@@ -119,6 +119,7 @@ func replyOf(b channel.Block, message string, to where) reply {
 
 // post sends a reply to the callback, again while that may help.
 func (c *Channel) post(ctx context.Context, r reply) error {
+	pauses := backoff.New(c.firstWait, lastWait)
 	for n := 1; ; n++ {
 		err := c.try(ctx, r)
 		if err == nil {
@@ -128,13 +129,7 @@ func (c *Channel) post(ctx context.Context, r reply) error {
 		if !again || n >= attempts {
 			return err
 		}
-		// The whole of the pause is by chance, so that what has failed together is not tried together.
-		pause := rand.N(min(c.firstWait<<(n-1), lastWait)) + 1
-		timer := time.NewTimer(max(pause, wait))
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if backoff.Sleep(ctx, max(pauses.NextBackOff(), wait)) != nil {
 			return err
 		}
 	}

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/lingserve/lingserve/channel"
@@ -64,7 +63,7 @@ func (g *giver) Inherit(ctx context.Context) iter.Seq2[channel.JournalEntry, err
 // givers are two replicas, the second of which gives what it takes to what it returns third. The first has what comes there.
 func givers(t *testing.T, change func(*Settings)) (a, b *rig, to, back chan channel.JournalEntry) {
 	t.Helper()
-	journal, kept := channel.NewJournal(nil), new(sharedResults)
+	journal, kept := channel.NewJournal(nil), openResults(t)
 	to, back = make(chan channel.JournalEntry, 10), make(chan channel.JournalEntry, 10)
 	one := func(to, come chan channel.JournalEntry) *rig {
 		return newRig(t, func(s *Settings, k *channel.Kernel) {
@@ -94,73 +93,6 @@ func TestAMessageThatIsGivenAwayIsAnsweredWithItsReply(t *testing.T) {
 		}
 		if n, m := len(a.told()), len(b.told()); n != 2 || m != 0 {
 			t.Errorf("the one that answers has run %d of two messages, the other %d", n, m)
-		}
-	})
-}
-
-// CH-182: one way, never both. Where there is a callback, it is that, and nobody waits.
-func TestTheReplyToAMessageThatIsGivenAwayGoesToTheCallback(t *testing.T) {
-	for _, ack := range []string{AckImmediate, AckResult} {
-		t.Run(ack, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				a, b, _, _ := givers(t, func(s *Settings) { s.Ack = ack })
-				began := time.Now()
-				first := b.post("msg-1", hello("x"))
-				if first.status != http.StatusAccepted || first.Duplicate || len(first.Replies) != 0 || time.Since(began) > time.Second {
-					t.Errorf("after %v %+v", time.Since(began), first)
-				}
-				synctest.Wait()
-				again := b.post("msg-1", hello("x"))
-				if !again.Duplicate || len(again.Replies) != 0 || time.Since(began) > time.Second {
-					t.Errorf("after %v, once more: %+v", time.Since(began), again)
-				}
-				synctest.Wait()
-				if got := append(texts(a.back), texts(b.back)...); fmt.Sprint(got) != "[echo x]" || len(a.told()) != 1 {
-					t.Errorf("the callback got %q from %d turns", got, len(a.told()))
-				}
-			})
-		})
-	}
-}
-
-// CL-02, CH-74, CH-182: the replica that it was given to dies, and it comes back while its sender waits.
-func TestAMessageThatComesBackIsAnsweredWithItsReply(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		a, b, to, back := givers(t, func(s *Settings) { s.Ack, s.Callback = AckResult, "" })
-		a.end()
-		go func() {
-			e := <-to
-			time.Sleep(6 * time.Second)
-			back <- e
-		}()
-		both := make(chan got, 2)
-		for range 2 { // it is sent twice
-			go func() { both <- b.post("msg-1", hello("x")) }()
-			synctest.Wait()
-		}
-		began := time.Now()
-		duplicates := 0
-		for range 2 {
-			g := <-both
-			if len(g.Replies) != 1 || g.Replies[0].Text != "echo x" || time.Since(began) > 7*time.Second {
-				t.Errorf("after %v %+v", time.Since(began), g)
-			}
-			if g.Duplicate {
-				duplicates++
-			}
-		}
-		if duplicates != 1 || len(b.told()) != 1 {
-			t.Errorf("%d of two answers are said to be another's, of %d turns", duplicates, len(b.told()))
-		}
-	})
-}
-
-// Where the answers of other replicas cannot be had, and there is no callback, a message stays where its sender waits.
-func TestAMessageIsNotGivenAwayWhoseReplyIsNowhereElse(t *testing.T) { // CH-182
-	bubble(t, func(t *testing.T) {
-		_, b, _, _ := givers(t, func(s *Settings) { s.Ack, s.Callback, s.Results = AckResult, "", nil })
-		if g := b.post("msg-1", hello("x")); len(g.Replies) != 1 || len(b.told()) != 1 {
-			t.Errorf("got %+v from %d turns", g, len(b.told()))
 		}
 	})
 }

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/internal/fakecallback"
 )
 
@@ -145,19 +144,5 @@ func TestSettingsThatMakeNoSenseAreRefused(t *testing.T) { // CH-184
 				t.Errorf("got %v, expected %q", err, test.want)
 			}
 		})
-	}
-}
-
-func TestExplainSaysWhatWouldBecomeOfABody(t *testing.T) { // CH-110
-	c, err := New(Settings{Secret: vectorSecret, Ack: AckResult})
-	if err != nil {
-		t.Fatal(err)
-	}
-	e, err := c.Explain(t.Context(), &channel.Kernel{Settings: nobody{}}, []byte(hello("x")))
-	if err != nil || e.Admission.Reason != channel.ReasonNoPolicy || e.SessionKey != "webhook:c1" {
-		t.Errorf("got %+v, %v", e, err)
-	}
-	if _, err := c.Explain(t.Context(), &channel.Kernel{}, []byte(`{}`)); err == nil || err.Error() != "webhook: /sender: is missing" {
-		t.Errorf("got %v", err)
 	}
 }

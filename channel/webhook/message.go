@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/internal/wording"
 )
 
 // message is the body of a message that comes in.
@@ -150,7 +151,7 @@ func object(v []byte, at string, members map[string]func(at string, v json.RawMe
 		read, known := members[key]
 		switch {
 		case !known:
-			return fmt.Errorf("%s: unknown field", shown(at+"/"+key))
+			return fmt.Errorf("%s: unknown field", wording.Clip(at+"/"+key))
 		case seen[key]:
 			return fmt.Errorf("%s/%s: occurs twice; remove one", at, key)
 		}
@@ -175,14 +176,6 @@ func object(v []byte, at string, members map[string]func(at string, v json.RawMe
 		}
 	}
 	return nil
-}
-
-// shown is a pointer that somebody else has chosen, for an answer to them.
-func shown(pointer string) string {
-	if len(pointer) > 64 {
-		pointer = strings.ToValidUTF8(pointer[:64], "") + "…"
-	}
-	return pointer
 }
 
 func text(to *string) func(string, json.RawMessage) error {

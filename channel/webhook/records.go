@@ -1,13 +1,13 @@
 package webhook
 
 import (
-	"container/list"
 	"context"
 	"encoding/json"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/hashicorp/golang-lru/v2/simplelru"
 	"github.com/lingserve/lingserve/channel"
 )
 
@@ -257,21 +257,22 @@ type records struct {
 
 	bytes atomic.Int64 // of the replies of all records
 
-	mu    sync.Mutex
-	by    map[string]*list.Element
-	order list.List // of *record, the oldest first
+	mu sync.Mutex
+	by *simplelru.LRU[string, *record]
 }
 
 func newRecords(keep *keeper, result, stays bool) *records {
-	return &records{keep: keep, result: result, stays: stays, by: map[string]*list.Element{}}
+	// A turn that still runs has its record when it is forgotten here, and its replies count no more.
+	by, _ := simplelru.NewLRU(maxRecords, func(_ string, r *record) { r.leave() }) // it fails for a size below 1 only
+	return &records{keep: keep, result: result, stays: stays, by: by}
 }
 
 // begin is the record of a message that has come; isNew is false where it came before.
 func (k *records) begin(id string) (r *record, isNew bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if e, ok := k.by[id]; ok && time.Since(e.Value.(*record).at) < keepFor {
-		return e.Value.(*record), false
+	if r, ok := k.by.Peek(id); ok && time.Since(r.at) < keepFor {
+		return r, false
 	}
 	r = k.addLocked(id)
 	r.holding = k.result
@@ -283,8 +284,8 @@ func (k *records) begin(id string) (r *record, isNew bool) {
 func (k *records) of(id string) *record {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if e, ok := k.by[id]; ok {
-		return e.Value.(*record)
+	if r, ok := k.by.Peek(id); ok {
+		return r
 	}
 	r := k.addLocked(id)
 	r.holding = k.stays
@@ -296,16 +297,10 @@ func (k *records) addLocked(id string) *record {
 	if k.keep != nil && k.result {
 		r.keep, r.name = k.keep, id
 	}
-	if e, ok := k.by[id]; ok {
-		k.dropLocked(e)
-	}
-	k.by[id] = k.order.PushBack(r)
-	for e := k.order.Front(); e != nil; e = k.order.Front() {
-		old := e.Value.(*record)
-		if old == r || k.order.Len() <= maxRecords && k.bytes.Load() <= maxKept && time.Since(old.at) < keepFor {
-			break
-		}
-		k.dropLocked(e)
+	k.by.Remove(id)
+	k.by.Add(id, r)
+	for _, old, _ := k.by.GetOldest(); old != r && (k.bytes.Load() > maxKept || time.Since(old.at) >= keepFor); _, old, _ = k.by.GetOldest() {
+		k.by.RemoveOldest()
 	}
 	return r
 }
@@ -314,16 +309,9 @@ func (k *records) addLocked(id string) *record {
 func (k *records) forget(r *record) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if e, ok := k.by[r.id]; ok && e.Value == r {
-		k.dropLocked(e)
+	if old, ok := k.by.Peek(r.id); ok && old == r {
+		k.by.Remove(r.id)
 	}
-}
-
-// dropLocked forgets a record. A turn that still runs has it, and its replies count no more.
-func (k *records) dropLocked(e *list.Element) {
-	r := k.order.Remove(e).(*record)
-	delete(k.by, r.id)
-	r.leave()
 }
 
 // earlier is what another process, or one before this one, has told of a message.
@@ -349,12 +337,10 @@ type kept struct {
 func (k *records) erase(session string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	for e := k.order.Front(); e != nil; {
-		next := e.Next()
-		if e.Value.(*record).isOf(session) {
-			k.dropLocked(e)
+	for _, r := range k.by.Values() {
+		if r.isOf(session) {
+			k.by.Remove(r.id)
 		}
-		e = next
 	}
 }
 

@@ -2,10 +2,8 @@ package webhook
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,53 +13,10 @@ import (
 	"github.com/lingserve/lingserve/store/file"
 )
 
-// sharedResults are shared by the replicas of a test.
-type sharedResults struct {
-	mu   sync.Mutex
-	of   map[string][]byte
-	whom map[string]string
-	away bool
-}
-
-var errAway = errors.New("away")
-
-func (s *sharedResults) Save(_ context.Context, message, session string, answer []byte) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.away {
-		return errAway
-	}
-	if s.of == nil {
-		s.of, s.whom = map[string][]byte{}, map[string]string{}
-	}
-	s.of[message], s.whom[message] = answer, session
-	return nil
-}
-
-func (s *sharedResults) Load(_ context.Context, message string) ([]byte, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.away {
-		return nil, errAway
-	}
-	return s.of[message], nil
-}
-
-func (s *sharedResults) Erase(_ context.Context, session string) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for message, of := range s.whom {
-		if of == session {
-			delete(s.of, message)
-		}
-	}
-	return nil
-}
-
 // CH-182, CL-09: a message that is sent again to another replica is answered like the first time there, and runs nothing.
 func TestAResultIsFoundAtEveryReplica(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		journal, kept := channel.NewJournal(nil), new(sharedResults)
+		journal, kept := channel.NewJournal(nil), openResults(t)
 		settings := func(s *Settings, k *channel.Kernel) {
 			s.Ack, s.Callback, s.Results, s.Shared, k.Journal = AckResult, "", kept, true, journal
 		}
@@ -99,29 +54,6 @@ func TestAResultIsFoundAtEveryReplica(t *testing.T) {
 		}
 		close(goOn)
 		synctest.Wait()
-		if err := b.c.EraseSession("webhook:c1"); err != nil || len(kept.of) != 0 {
-			t.Errorf("%v; after the session was erased there is %v", err, kept.of)
-		}
-		kept.away = true
-		if again = b.post("msg-1", hello("x")); again.status != http.StatusAccepted || !again.Duplicate || len(b.told()) != 0 {
-			t.Errorf("while nothing can be read: %+v, and %d turns", again, len(b.told()))
-		}
-	})
-}
-
-// With a callback, who asks for nothing does not wait.
-func TestAMessageThatIsNotAnsweredWithItsReplyIsNotWaitedFor(t *testing.T) { // CH-182
-	bubble(t, func(t *testing.T) {
-		journal := channel.NewJournal(nil)
-		settings := func(s *Settings, k *channel.Kernel) {
-			s.Results, s.Shared, k.Journal = new(sharedResults), true, journal
-		}
-		a, b := newRig(t, settings), newRig(t, settings)
-		a.post("msg-1", hello("x"))
-		began := time.Now()
-		if again := b.post("msg-1", hello("x")); again.status != http.StatusAccepted || !again.Duplicate || time.Since(began) > 0 {
-			t.Errorf("after %v %+v", time.Since(began), again)
-		}
 	})
 }
 
@@ -142,38 +74,4 @@ func openResults(t *testing.T) *TableResults {
 		t.Fatal(err)
 	}
 	return r
-}
-
-// CH-182, CL-09: in a table.
-func TestResultsInATableAreKeptForADay(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := openResults(t)
-		look := func(message, want string) {
-			t.Helper()
-			if got, err := r.Load(t.Context(), message); err != nil || string(got) != want || (got == nil) != (want == "") {
-				t.Errorf("%s is %q, %v, expected %q", message, got, err, want)
-			}
-		}
-		save := func(message, session, answer string) {
-			t.Helper()
-			if err := r.Save(t.Context(), message, session, []byte(answer)); err != nil {
-				t.Fatal(err)
-			}
-		}
-		save("hook@a/1", "one", "first")
-		save("hook@a/1", "one", "newer")
-		save("hook@a/2", "two", "other")
-		save("hook/1", "one", "of another login")
-		look("hook@a/1", "newer")
-		look("hook/1", "of another login")
-		look("hook/2", "")
-		if err := errors.Join(r.Erase(t.Context(), "one"), r.Erase(t.Context(), "never")); err != nil {
-			t.Fatal(err)
-		}
-		look("hook@a/1", "")
-		look("hook/1", "")
-		look("hook@a/2", "other")
-		time.Sleep(keepFor + 2*time.Second)
-		look("hook@a/2", "")
-	})
 }

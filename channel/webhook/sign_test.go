@@ -196,17 +196,3 @@ func FuzzVerify(f *testing.F) { // CH-195
 		}
 	})
 }
-
-func FuzzParse(f *testing.F) { // CH-181
-	f.Add([]byte(`{"sender":{"id":"a","name":"A"},"conversation":{"id":"c","kind":"group","thread":"t"},"text":"x","mentioned":true,"media":[{"type":"image/png","data":"AA=="}]}`))
-	f.Add([]byte(`{"sender":{},"text":null}`))
-	f.Fuzz(func(t *testing.T, body []byte) {
-		m, err := parse(body)
-		if err != nil {
-			return
-		}
-		if m.sender.id == "" || m.conversation.id == "" || m.conversation.kind == "" || strings.TrimSpace(m.text) == "" && len(m.media) == 0 {
-			t.Errorf("a message that is none: %+v", m)
-		}
-	})
-}

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/lingserve/lingserve/internal/backoff"
 	"github.com/lingserve/lingserve/store"
 	"github.com/lingserve/lingserve/tape"
 )
@@ -229,7 +230,7 @@ func (l *Leases) take(ctx context.Context, e *lease, wait bool) (doubt bool, err
 	var news *news
 	defer func() { news.stop() }()
 	var expected uint64
-	for pause := beatAgain / 2; ; {
+	for pauses := backoff.New(beatAgain/2, longestPause); ; {
 		ending := m.ending()
 		alive, err := m.nowOrLater(ctx, wait)
 		if err != nil {
@@ -248,7 +249,7 @@ func (l *Leases) take(ctx context.Context, e *lease, wait bool) (doubt bool, err
 		moved, isMoved := errors.AsType[*store.Moved](err)
 		if !isMoved {
 			doubt = doubt || errors.Is(err, store.ErrUnsure)
-			if err := l.away(ctx, err, wait, &pause); err != nil {
+			if err := l.away(ctx, err, wait, pauses); err != nil {
 				return doubt, err
 			}
 			continue
@@ -257,7 +258,7 @@ func (l *Leases) take(ctx context.Context, e *lease, wait bool) (doubt bool, err
 		free, mine, err := l.free(ctx, moved.Record, alive)
 		switch {
 		case err != nil:
-			if err := l.away(ctx, err, wait, &pause); err != nil {
+			if err := l.away(ctx, err, wait, pauses); err != nil {
 				return doubt, err
 			}
 			continue
@@ -305,7 +306,7 @@ func (l *Leases) free(ctx context.Context, r store.Record, alive *life) (free, m
 }
 
 // away waits before the next attempt, if there is one.
-func (l *Leases) away(ctx context.Context, err error, wait bool, pause *time.Duration) error {
+func (l *Leases) away(ctx context.Context, err error, wait bool, pauses *backoff.Pauses) error {
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
@@ -315,13 +316,12 @@ func (l *Leases) away(ctx context.Context, err error, wait bool, pause *time.Dur
 		return fmt.Errorf("%w: %w", ErrAway, err)
 	}
 	select {
-	case <-time.After(*pause/2 + rand.N(*pause/2+1)):
+	case <-time.After(pauses.NextBackOff()):
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	case <-l.m.end.Done():
 		return ErrClosed
 	}
-	*pause = min(2**pause, longestPause)
 	return nil
 }
 

@@ -74,6 +74,7 @@ func (f *faulty) Put(ctx context.Context, puts ...store.Put) ([]store.Record, []
 	return f.Table.Put(ctx, puts...)
 }
 
+// join has a replica join in the caller's bubble; when it returns, all replicas know of each other, and have told those who watch.
 func (g *group) join(id string) (*Members, *faulty) {
 	g.t.Helper()
 	table, err := g.engine.Table(g.t.Context(), Table)
@@ -90,6 +91,7 @@ func (g *group) join(id string) (*Members, *faulty) {
 			g.t.Error(err)
 		}
 	})
+	synctest.Wait()
 	return m, f
 }
 

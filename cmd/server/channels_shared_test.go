@@ -2,12 +2,10 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -17,10 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lingserve/lingserve/channel"
-	"github.com/lingserve/lingserve/channel/manager"
 	"github.com/lingserve/lingserve/channel/webhook"
-	"github.com/lingserve/lingserve/internal/config"
 	"github.com/lingserve/lingserve/internal/fakecallback"
 	"github.com/lingserve/lingserve/internal/fakefeishu"
 	"github.com/lingserve/lingserve/internal/fakeproviders"
@@ -468,61 +463,6 @@ func TestChannelsOfReplicas(t *testing.T) {
 			t.Errorf("it is answered with %d %v", status, answer)
 		}
 	})
-}
-
-// CL-02, CH-23: where the messages of a session came from, and whose a main session is, is known at both.
-func TestReplicasKnowWhereSessionsAre(t *testing.T) {
-	s := postgrestest.Run(t)
-	log := slog.New(slog.DiscardHandler)
-	open := func() (*channels, error) {
-		t.Helper()
-		c, err := config.Load(nil, []string{"LINGSERVE_CONFIG=", "LINGSERVE_ENGINE=postgres", "LINGSERVE_POSTGRES_URL=" + s.URL(), "LINGSERVE_DATA=" + t.TempDir()})
-		if err != nil {
-			t.Fatal(err)
-		}
-		shared, err := openEngine(t.Context(), c, log)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { shared.close(log) })
-		d := &channels{Manager: manager.New(&channel.Kernel{}, log)}
-		t.Cleanup(func() {
-			if err := d.CloseStores(); err != nil {
-				t.Error(err)
-			}
-		})
-		tables, err := openTables(c, shared, log)
-		if err != nil {
-			return nil, err
-		}
-		return d, d.open(t.Context(), c, shared, tables, log)
-	}
-	a, err := open()
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := open()
-	if err != nil {
-		t.Fatal(err)
-	}
-	row := channel.Row{
-		SessionKey: "slack:C1#7", Channel: "slack", Sender: "ann", Conversation: channel.ConversationFacts{Kind: channel.Direct, ID: "C1", ThreadID: "7"},
-		Route: channel.RouteFacts{MainSessionKey: "slack:main"},
-	}
-	if err := errors.Join(a.Kernel.Recorder.Record(t.Context(), row), a.Kernel.Recorder.LastRoute(t.Context(), row)); err != nil {
-		t.Fatal(err)
-	}
-	known := b.Kernel.Recorder.(interface {
-		Last(ctx context.Context, session string) (channel.Row, bool, error)
-		Owner(ctx context.Context, session string) (string, error)
-	})
-	last, ok, err := known.Last(t.Context(), "slack:C1#7")
-	if err != nil || !ok || last.Conversation != row.Conversation {
-		t.Errorf("the last message is said to be from %+v, %t, %v", last.Conversation, ok, err)
-	}
-	if owner, err := known.Owner(t.Context(), "slack:main"); owner != "ann" || err != nil {
-		t.Errorf("the main session is %q's, %v", owner, err)
-	}
 }
 
 // CL-01: who is paired is not known while the database is away, and that is said with what to do.

@@ -8,12 +8,9 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"os"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -118,30 +115,6 @@ func readyz(t *testing.T, p *process) string {
 	return string(body)
 }
 
-func TestAMessageOfABackendIsAnsweredToItsCallback(t *testing.T) { // CH-182, CH-183
-	b := newBackend(t)
-	p := serverWith(t, t.TempDir(), b.settings("dm: {policy: open}"))
-	p.waitFor(`^  channels   hook$`)
-	status, answer := b.say(p, "msg-1", "Why is the sky blue?")
-	if status != http.StatusAccepted || answer["status"] != "accepted" {
-		t.Errorf("got %d %v", status, answer)
-	}
-	got := b.taken(1)[0]
-	if !strings.Contains(got.Text, "Why is the sky blue?") || !strings.HasPrefix(got.ID, answer["turn"].(string)+":") {
-		t.Errorf("got %+v", got)
-	}
-	if status, answer := b.say(p, "msg-1", "Why is the sky blue?"); status != http.StatusAccepted || answer["duplicate"] != true {
-		t.Errorf("got %d %v", status, answer)
-	}
-	p.signal(syscall.SIGTERM)
-	if status := p.wait(); status != 0 {
-		t.Errorf("the server ended with %d", status)
-	}
-	if n := len(b.back.Taken()); n != 1 {
-		t.Errorf("the callback got %d replies", n)
-	}
-}
-
 func TestAServerThatIsKilledAnswersAfterItsNextStartOnce(t *testing.T) { // CH-71, CH-74, CH-192
 	b, dir := newBackend(t), t.TempDir()
 	p := serverWith(t, dir, b.settings("dm: {policy: open}"), "--demo-pace", "1") // it would take minutes
@@ -210,28 +183,6 @@ func TestAChannelWhosePlatformRefusesItsTokenStopsAndTheServerGoesOn(t *testing.
 	b.taken(1)
 }
 
-func TestATelegramBotIsAnsweredByTheConfiguredAgent(t *testing.T) { // CH-170
-	fake := faketelegram.New(nil)
-	t.Cleanup(func() { _ = fake.Close() })
-	api := httptest.NewServer(fake)
-	t.Cleanup(api.Close)
-	chat := faketelegram.Chat{ID: 7, Type: "private", FirstName: "Ann"}
-	fake.AddChat(chat)
-	serverWith(t, t.TempDir(), `
-agents:
-  assistant: {model: "demo:fast"}
-channels:
-  telegram:
-    token: "`+fake.Token()+`"
-    api: `+api.URL+`
-    agent: assistant
-    dm: {policy: allowlist, allow_from: ["7"]}
-    groups: {policy: open}
-`)
-	fake.Say(faketelegram.Message{Chat: chat, From: &faketelegram.User{ID: 7, FirstName: "Ann"}, Text: "Why is the sky blue?"})
-	waitShown(t, fake, "Why is the sky blue?")
-}
-
 // DC-15: the question of an agent's tool is answered by a button, by whoever is on the list, and the agent goes on.
 func TestDC_15_AToolIsApprovedByAButton(t *testing.T) {
 	fake := faketelegram.New(nil)
@@ -270,49 +221,6 @@ channels:
 	if menu := fake.Menu("7"); !strings.Contains(menu, `"command":"tape_info"`) || !strings.Contains(menu, `"command":"mcp"`) || strings.Contains(menu, "approve") || strings.Contains(menu, "forget") {
 		t.Errorf("Ann's menu is %s", menu)
 	}
-}
-
-func TestTelegramSendsUpdatesToTheServersRoute(t *testing.T) { // CH-171
-	// The public address is there before the server is, as that of a proxy.
-	var behind atomic.Pointer[httputil.ReverseProxy]
-	public := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { behind.Load().ServeHTTP(w, r) }))
-	t.Cleanup(public.Close)
-	fake := faketelegram.New(&faketelegram.Options{Deliver: httpClient(t)})
-	t.Cleanup(func() { _ = fake.Close() })
-	api := httptest.NewServer(fake)
-	t.Cleanup(api.Close)
-	chat := faketelegram.Chat{ID: 7, Type: "private", FirstName: "Ann"}
-	fake.AddChat(chat)
-	p := serverWith(t, t.TempDir(), "channels: {bot: {type: telegram, token: \""+fake.Token()+"\", api: \""+api.URL+
-		"\", mode: webhook, public_url: \""+public.URL+"\", dm: {policy: open}}}\n")
-	to, err := url.Parse(p.base)
-	if err != nil {
-		t.Fatal(err)
-	}
-	behind.Store(httputil.NewSingleHostReverseProxy(to))
-	p.waitFor("channel is connected")
-	forged := func(secret string) int {
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, p.base+"/v1/channels/bot/webhook", strings.NewReader(`{"update_id":1}`))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if secret != "" {
-			req.Header.Set("X-Telegram-Bot-Api-Secret-Token", secret)
-		}
-		res, err := httpClient(t).Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer res.Body.Close()
-		return res.StatusCode
-	}
-	for _, secret := range []string{"", "guessed"} {
-		if got := forged(secret); got != http.StatusUnauthorized {
-			t.Errorf("with the secret %q the answer is %d", secret, got)
-		}
-	}
-	fake.Say(faketelegram.Message{Chat: chat, From: &faketelegram.User{ID: 7, FirstName: "Ann"}, Text: "Why is the sky blue?"})
-	waitShown(t, fake, "Why is the sky blue?")
 }
 
 // waitShown waits until the newest message of the bot to Ann says something.

@@ -1,28 +1,16 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
 	"io"
 	"log/slog"
 	"net/http"
-	"os"
 	"strings"
-	"sync"
-	"syscall"
 	"testing"
 	"time"
 
-	"github.com/lingserve/lingserve/cluster/replicas"
-	"github.com/lingserve/lingserve/control"
 	"github.com/lingserve/lingserve/internal/config"
-	"github.com/lingserve/lingserve/internal/longtest"
 	"github.com/lingserve/lingserve/internal/postgrestest"
-	"github.com/lingserve/lingserve/internal/program"
-	"github.com/lingserve/lingserve/store"
-	"github.com/lingserve/lingserve/store/storetest"
-	"github.com/lingserve/lingserve/tape"
 )
 
 // asked is an answer of a server.
@@ -160,179 +148,4 @@ func TestTheEngineCannotBeReached(t *testing.T) {
 	if err := open(); err == nil || !strings.Contains(err.Error(), "LINGSERVE_ENGINE: engine: engine postgres needs postgres.url") {
 		t.Errorf("no database: %v", err)
 	}
-}
-
-// A server that waits for the others can be told to end.
-func TestASignalEndsTheStartWithAnEngine(t *testing.T) {
-	signals := make(chan os.Signal, 2)
-	ctx, stop := untilSignal(signals)
-	signals <- syscall.SIGHUP // of which there is nothing to reload yet
-	signals <- syscall.SIGTERM
-	<-ctx.Done()
-	stop()
-	if cause := context.Cause(ctx); cause != errAtStart {
-		t.Errorf("the cause is %v", cause)
-	}
-	ctx, stop = untilSignal(signals)
-	stop()
-	signals <- syscall.SIGTERM // for the server that has started
-	if ctx.Err() != nil || len(signals) != 1 {
-		t.Errorf("%v, %d signals are left", ctx.Err(), len(signals))
-	}
-}
-
-// CL-14: three replicas of a database know each other, ask each other, and share tables and leases.
-func TestReplicasShareADatabase(t *testing.T) {
-	c, err := config.Load(nil, []string{"LINGSERVE_CONFIG=", "LINGSERVE_ENGINE=postgres", "LINGSERVE_POSTGRES_CONNECTIONS=4", "LINGSERVE_POSTGRES_URL=" + postgrestest.Run(t).URL()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	log := slog.New(slog.DiscardHandler)
-	var all []*engine
-	for range 3 {
-		e, err := openEngine(t.Context(), c, log)
-		if err != nil {
-			t.Fatal(err)
-		}
-		e.control = control.New(e.bus, e.members, log)
-		t.Cleanup(func() { e.close(log) })
-		all = append(all, e)
-	}
-	for _, e := range all {
-		await(t, "the replicas know each other", func() bool { return len(e.members.Replicas()) == 3 })
-		if l := e.load(); !l.Up || l.Replicas != 3 || l.Away != 0 || e.Away() {
-			t.Errorf("its load is %+v", l)
-		}
-	}
-	stop, err := all[1].control.Serve(func(_ context.Context, r control.Request) ([]byte, error) { return []byte(r.Run), nil })
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer stop()
-	if got, err := all[0].control.Ask(t.Context(), all[1].members.ID(), control.Request{Command: "cancel", Run: "r"}); err != nil || string(got) != "r" {
-		t.Errorf("asked: %q, %v", got, err)
-	}
-	o := store.TableOptions{Name: "things"}
-	var tables []store.Table
-	for _, e := range all {
-		table, err := e.tables.Table(t.Context(), o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		tables = append(tables, table)
-	}
-	if _, errs := tables[0].Put(t.Context(), store.Put{Key: "a", ID: storetest.NewID(), Body: []byte("x")}); errs[0] != nil {
-		t.Fatal(errs[0])
-	}
-	if r, err := tables[2].Get(t.Context(), "a"); err != nil || string(r.Body) != "x" {
-		t.Errorf("another replica reads %q, %v", r.Body, err)
-	}
-	lease := func(e *engine) (tape.Lease, error) {
-		l, err := e.members.Leases("tape")
-		if err != nil {
-			t.Fatal(err)
-		}
-		return l.Lease(t.Context(), "a", false)
-	}
-	if _, err := lease(all[0]); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := lease(all[1]); !errors.Is(err, tape.ErrLeased) {
-		t.Errorf("a second lease: %v", err)
-	}
-	gone := make(chan replicas.Change, 1)
-	defer all[1].members.Watch(func(c replicas.Change) { gone <- c })()
-	all[0].close(log)
-	if c := <-gone; c.What != replicas.Left {
-		t.Errorf("the replica %v", c.What)
-	}
-	if l, err := lease(all[1]); err != nil {
-		t.Errorf("the lease of one that has left: %v", err)
-	} else {
-		l.Release()
-	}
-}
-
-// CL-14: three servers of a database continue each other's sessions, also when one is killed.
-func TestThreeServersShareADatabase(t *testing.T) {
-	longtest.Only(t, "three whole servers")
-	url, workspace, dirs := postgrestest.Run(t).URL(), t.TempDir(), []string{t.TempDir(), t.TempDir(), t.TempDir()}
-	shareSessions(t, func(i int) (*program.Process, error) {
-		return program.Start(t.Context(), "lingserve", dirs[i], &program.Options{Env: cleanEnvironment(), Args: []string{
-			"--engine", config.EnginePostgres, "--postgres-url", url, "--workspace", workspace,
-		}})
-	})
-}
-
-// replicaNames are those of the replicas of a test.
-var replicaNames = []string{"one", "two", "three"}
-
-// shareSessions starts three replicas, and has each of them continue a session, also when one is killed and starts again.
-func shareSessions(t *testing.T, start func(i int) (*program.Process, error)) {
-	t.Helper()
-	names := replicaNames
-	replicas := make([]*program.Process, 3)
-	t.Cleanup(func() {
-		for i, p := range replicas {
-			if p == nil {
-				continue
-			}
-			p.Kill()
-			if t.Failed() {
-				t.Logf("%s says:\n%s", names[i], p.Log)
-			}
-		}
-	})
-	var wg sync.WaitGroup
-	for i := range names {
-		wg.Go(func() {
-			var err error
-			if replicas[i], err = start(i); err != nil {
-				t.Errorf("%s: %v", names[i], err)
-			}
-		})
-	}
-	wg.Wait()
-	if t.Failed() {
-		return
-	}
-	say := func(i int, text string) (run string) {
-		t.Helper()
-		for end := time.Now().Add(patient); ; time.Sleep(20 * time.Millisecond) {
-			got := askOnce(t, "POST", replicas[i].URL+"/v1/runs?format=json", `{"agent":"assistant","session":"s","input":"`+text+`"}`)
-			if got.status == http.StatusOK {
-				return got.header.Get("X-Run-Id")
-			}
-			if got.status != http.StatusServiceUnavailable || time.Now().After(end) {
-				t.Fatalf("said %q to %s: %d %s", text, names[i], got.status, got.body)
-			}
-		}
-	}
-	has := func(i int, run string, texts ...string) {
-		t.Helper()
-		eventually(t, replicas[i].URL+"/readyz", func(a asked) bool { return a.status == http.StatusOK })
-		if got := askOnce(t, "GET", replicas[i].URL+"/v1/runs/"+run, ""); got.status != http.StatusOK {
-			t.Errorf("the run at %s: %d %s", names[i], got.status, got.body)
-		}
-		got := askOnce(t, "GET", replicas[i].URL+"/v1/sessions/s/tape", "")
-		for _, text := range texts {
-			if got.status != http.StatusOK || strings.Count(got.body, `"`+text+`"`) != 1 {
-				t.Errorf("the tape at %s has not %q once: %d %s", names[i], text, got.status, got.body)
-			}
-		}
-	}
-	first := say(0, "first words")
-	has(2, first, "first words")
-	replicas[0].Kill()
-	second := say(1, "second words")
-	has(2, first, "first words")
-	has(2, second, "first words", "second words")
-	p, err := start(0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	replicas[0] = p
-	has(0, second, "first words", "second words")
-	third := say(0, "third words")
-	has(1, third, "first words", "second words", "third words")
 }

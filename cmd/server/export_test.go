@@ -9,7 +9,6 @@ import (
 
 	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/tape/logs"
-	"github.com/lingserve/lingserve/tool/mcp"
 )
 
 // AG-52
@@ -44,17 +43,5 @@ func TestATapeIsExportedToAFileOfItsOwn(t *testing.T) {
 	}
 	if _, err := new(host).Export(t.Context(), s); err == nil {
 		t.Error("exported to nowhere")
-	}
-}
-
-func TestTheServersOfToolsAreListedAsTheyAre(t *testing.T) {
-	servers, err := mcp.Start([]mcp.Server{{Name: "gone", Command: filepath.Join(t.TempDir(), "nothing")}}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer servers.Close()
-	list, err := (&host{servers: servers}).Servers(t.Context())
-	if err != nil || len(list) != 1 || list[0].Name != "gone" || list[0].State == "connected" || list[0].State == "" {
-		t.Errorf("%+v %v", list, err)
 	}
 }

@@ -58,27 +58,6 @@ func TestHelpFitsOnAScreen(t *testing.T) {
 	}
 }
 
-// Each command has its help, and the overview shows it once.
-func TestHelpKnowsEveryCommand(t *testing.T) {
-	var grouped []string
-	for _, group := range overviewGroups {
-		grouped = append(grouped, group.names...)
-	}
-	for _, c := range subcommands() {
-		if m := manualOf(c.name); m == nil || m.summary == "" {
-			t.Errorf("%s has no help", c.name)
-		}
-		if n := len(grouped); len(slices.DeleteFunc(slices.Clone(grouped), func(name string) bool { return name == c.name })) != n-1 {
-			t.Errorf("the overview does not show %s once", c.name)
-		}
-	}
-	for name := range tapeActions {
-		if m := manualOf("tape", name); m.name != "tape "+name {
-			t.Errorf("tape %s has no help", name)
-		}
-	}
-}
-
 // Every flag that a command declares is in its help with --all, once.
 func TestHelpWithAllShowsEveryFlag(t *testing.T) {
 	for command, flags := range declaredFlags(t) {

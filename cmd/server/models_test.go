@@ -5,15 +5,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"iter"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -198,49 +195,6 @@ fail  fake:wrong-4s  too fast
 	})
 }
 
-func TestResultsArePrintedAsSoonAsThoseBeforeThemAreThere(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var seen []string
-		began := time.Now()
-		for item, result := range inOrder([]int{2, 1, 4, 3, 1}, 2, func(n int) int {
-			time.Sleep(time.Duration(n) * time.Second)
-			return 10 * n
-		}) {
-			seen = append(seen, fmt.Sprint(item, result, time.Since(began)))
-		}
-		if diff := cmp.Diff([]string{"2 20 2s", "1 10 2s", "4 40 5s", "3 30 5s", "1 10 6s"}, seen); diff != "" {
-			t.Error(diff)
-		}
-	})
-}
-
-func TestLeavingTheResultsBeginsNothingMoreAndWaits(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var mu sync.Mutex
-		begun, ended := 0, 0
-		count := func(n *int) {
-			mu.Lock()
-			defer mu.Unlock()
-			*n++
-		}
-		for range inOrder(make([]struct{}, 100), 4, func(struct{}) error {
-			count(&begun)
-			time.Sleep(time.Second)
-			count(&ended)
-			return nil
-		}) {
-			break
-		}
-		// The first result comes while up to four others have begun in its wake.
-		if begun != ended || begun > 8 {
-			t.Errorf("%d have begun, %d ended", begun, ended)
-		}
-		for range inOrder(nil, 4, func(int) int { return 0 }) {
-			t.Error("a result of nothing")
-		}
-	})
-}
-
 func TestACheckBoundsTheTimeOfEachModel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		i, out, _ := bookOf(new(fakeProvider), "1s", "2h", "3h", "4h", "5h", "6h")
@@ -332,35 +286,6 @@ ok    one:      0.00s  1 model, a[31m b; list your models in providers.one.model
 			t.Error(diff)
 		}
 	})
-}
-
-func TestInterruptEndsACheckOfAServerThatHangs(t *testing.T) {
-	s := standIn()
-	served := httptest.NewServer(s)
-	defer served.Close()
-	cmd := exec.CommandContext(t.Context(), "lingserve", "models", "check", "openai:hangs")
-	cmd.Dir = t.TempDir()
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + cmd.Dir, "OPENAI_API_KEY=sk-right", "OPENAI_BASE_URL=" + served.URL + "/v1"}
-	var out bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &out
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), patient)
-	defer cancel()
-	if err := s.Until(ctx, func() bool { return s.Open() == 1 }); err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Process.Signal(os.Interrupt); err != nil {
-		t.Fatal(err)
-	}
-	exit, ok := errors.AsType[*exec.ExitError](cmd.Wait())
-	if !ok || exit.ExitCode() != exitInterrupted || out.Len() > 0 {
-		t.Errorf("%v: %s", exit, &out)
-	}
-	if err := s.Until(ctx, func() bool { return s.Canceled() == 1 }); err != nil {
-		t.Error("the request was not canceled")
-	}
 }
 
 // MO-17: at a terminal, an error has the words of the model's server, without keys.

@@ -11,8 +11,6 @@ import (
 	"testing/iotest"
 
 	"github.com/google/go-cmp/cmp"
-
-	"github.com/lingserve/lingserve/jsonuri"
 )
 
 // JS-12: the parse command.
@@ -119,18 +117,6 @@ func TestParseCommand(t *testing.T) {
 	}
 }
 
-func TestParseCommandExplainsItself(t *testing.T) {
-	var stdout, stderr bytes.Buffer
-	if status := parseCommand([]string{"--help"}, strings.NewReader(""), &stdout, &stderr); status != 0 || stderr.Len() > 0 {
-		t.Errorf("exit status %d, standard error %q", status, &stderr)
-	}
-	for _, flag := range []string{"--root", "--strict", "--final", "--resolve", "--chunk"} {
-		if !strings.Contains(stdout.String(), flag) {
-			t.Errorf("nothing is said about %s", flag)
-		}
-	}
-}
-
 // lines hands each line that is written to a reader, so that a test can wait for it.
 type lines chan string
 
@@ -173,68 +159,6 @@ func TestParseCommandPrintsEventsAsTheInputComes(t *testing.T) {
 	}
 	if s := <-status; s != 0 {
 		t.Errorf("exit status %d", s)
-	}
-}
-
-func TestParseCommandCutsChunksTheSameWhateverTheReads(t *testing.T) {
-	const text = `{"text":"The sky is blue because of Rayleigh scattering.","n":[1,22,333]}`
-	for _, chunk := range []string{"--chunk=1", "--chunk=3", "--chunk=7", "--chunk=100000"} {
-		var whole, bytewise bytes.Buffer
-		if s := parseCommand([]string{chunk}, strings.NewReader(text), &whole, io.Discard); s != 0 {
-			t.Fatalf("exit status %d", s)
-		}
-		if s := parseCommand([]string{chunk}, iotest.OneByteReader(strings.NewReader(text)), &bytewise, io.Discard); s != 0 {
-			t.Fatalf("exit status %d", s)
-		}
-		if diff := cmp.Diff(whole.String(), bytewise.String()); diff != "" {
-			t.Errorf("%s: %s", chunk, diff)
-		}
-	}
-}
-
-// A large input goes through in pieces, and nothing is lost between them.
-func TestParseCommandOfALargeInput(t *testing.T) {
-	var want bytes.Buffer
-	want.WriteString(`{"list":[`)
-	for i := range 100_000 {
-		if i > 0 {
-			want.WriteByte(',')
-		}
-		want.WriteString(`{"name":"bearbobo"}`)
-	}
-	want.WriteString("]}\n")
-	var final bytes.Buffer
-	if s := parseCommand([]string{"--final", "--strict"}, bytes.NewReader(want.Bytes()), &final, io.Discard); s != 0 {
-		t.Fatalf("exit status %d", s)
-	}
-	if !bytes.Equal(final.Bytes(), want.Bytes()) {
-		t.Error("the final value differs from the input")
-	}
-	var events bytes.Buffer
-	if s := parseCommand(nil, bytes.NewReader(want.Bytes()), &events, io.Discard); s != 0 {
-		t.Fatalf("exit status %d", s)
-	}
-	var document jsonuri.Document
-	for line := range bytes.Lines(events.Bytes()) {
-		var e struct {
-			URI   string
-			Delta json.RawMessage
-		}
-		if err := json.Unmarshal(line, &e); err != nil {
-			t.Fatal(err)
-		}
-		var err error
-		if e.Delta[0] == '"' {
-			err = document.Append([]byte(e.URI), e.Delta[1:len(e.Delta)-1])
-		} else {
-			err = document.Set([]byte(e.URI), e.Delta)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	if !bytes.Equal(document.AppendJSON(nil), bytes.TrimSpace(want.Bytes())) {
-		t.Error("the fold of the events differs from the input")
 	}
 }
 

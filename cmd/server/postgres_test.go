@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"errors"
 	"io"
 	"log/slog"
 	"os"
@@ -15,80 +14,6 @@ import (
 	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/tape/logs"
 )
-
-// TA-40, TA-41: what is said of "lingserve tape" holds for a database, too, and no file is written.
-func TestSessionsInADatabase(t *testing.T) {
-	server := postgrestest.Run(t)
-	t.Chdir(t.TempDir())
-	t.Setenv("LINGSERVE_TAPE_STORE", "postgres")
-	t.Setenv("LINGSERVE_TAPE_POSTGRES_URL", server.URL())
-	t.Setenv("LINGSERVE_DATA", "data")
-	run := func(want int, args ...string) string {
-		t.Helper()
-		var stdout, stderr bytes.Buffer
-		if code := tapeCommand(args, strings.NewReader(""), &stdout, &stderr); code != want {
-			t.Fatalf("tape %q: %d: %s", args, code, stderr.String())
-		}
-		return stdout.String() + stderr.String()
-	}
-	if got := run(exitOK, "list"); !strings.Contains(got, "there are no sessions in the database of tape.postgres.url (environment LINGSERVE_TAPE_POSTGRES_URL), schema lingserve") {
-		t.Errorf("an empty list: %s", got)
-	}
-	line := `{"id":1,"kind":"message","payload":{"role":"user","content":"今天天气很好"},"meta":{},"date":"2026-03-01T09:00:00.000000Z"}` + "\n"
-	if err := os.WriteFile("trip.jsonl", []byte(line), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	run(exitOK, "import", "s-42", "trip.jsonl")
-	if got := run(exitFailed, "import", "s-42", "trip.jsonl"); !strings.Contains(got, "already exists") {
-		t.Errorf("imported again: %s", got)
-	}
-	for want, args := range map[string][]string{
-		"s-42":        {"list"},
-		"user: 今天":    {"show", "s-42"},
-		"天气很":         {"search", "s-42", "天气"},
-		line:          {"export", "s-42"},
-		`"entries":1`: {"list", "--json"},
-	} {
-		if got := run(exitOK, args...); !strings.Contains(got, want) {
-			t.Errorf("tape %q: %s", args, got)
-		}
-	}
-	t.Setenv("LINGSERVE_TAPE_POSTGRES_SCHEMA", "another")
-	if got := run(exitOK, "list"); !strings.Contains(got, "there are no sessions") {
-		t.Errorf("another schema: %s", got)
-	}
-	t.Setenv("LINGSERVE_TAPE_POSTGRES_SCHEMA", "lingserve")
-	run(exitOK, "delete", "s-42", "--yes")
-	run(exitFailed, "show", "s-42")
-	if _, err := os.Stat(filepath.Join("data", "tapes")); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("there is a folder of tapes: %v", err)
-	}
-
-	// The server's own way, with its bound.
-	t.Setenv("LINGSERVE_LIMIT_SESSIONS", "1")
-	c, err := config.Load(nil, os.Environ())
-	if err != nil {
-		t.Fatal(err)
-	}
-	store, err := openTapes(c, nil, slog.New(slog.NewTextHandler(io.Discard, nil)), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer store.Close()
-	bounded, ok := store.(*tape.Bounded)
-	if !ok {
-		t.Fatalf("the store is a %T", store)
-	}
-	if _, ok := bounded.Whole.(*postgresTapes); !ok {
-		t.Errorf("within its bound it is a %T", bounded.Whole)
-	}
-	if _, err := tape.Open(t.Context(), store, c.Workspace, "one"); err != nil {
-		t.Error(err)
-	}
-	if _, err := tape.Open(t.Context(), store, c.Workspace, "two"); !errors.Is(err, tape.ErrTooMany) {
-		t.Errorf("beyond the bound: %v", err)
-	}
-}
 
 // DC-11: one command takes all sessions from files to a database, whatever they are called, with their large results.
 func TestAllSessionsAreCopiedFromFilesToADatabase(t *testing.T) {

@@ -1,19 +1,13 @@
 package main
 
 import (
-	"fmt"
-	"io"
-	"net/http"
 	"os"
-	"os/exec"
 	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/lingserve/lingserve/flow"
 )
 
 func readGuide(t *testing.T, name string) string {
@@ -71,70 +65,6 @@ func TestTheLinksOfTheGuidesLeadSomewhere(t *testing.T) {
 				t.Errorf("%s links to %s, and %s has no such heading", name, m[0], to)
 			}
 		}
-	}
-}
-
-func TestTheReadmesWorkflowRuns(t *testing.T) {
-	yaml := blocks(readGuide(t, "README.md"), "yaml")
-	if len(yaml) != 2 {
-		t.Fatalf("the README has %d blocks of YAML, want a workflow and a configuration", len(yaml))
-	}
-	if _, err := flow.ParseSpec("README.md", []byte(yaml[0]), nil); err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	write(t, dir, "workflows/recipe.yaml", yaml[0])
-	cmd := lingserveRun(t, "recipe", "--input", "Pancakes", "--format", "text", "--demo-pace", "0")
-	cmd.Dir = dir
-	out, err := cmd.CombinedOutput()
-	if err != nil || !strings.Contains(string(out), "\n   Tip: ") {
-		t.Errorf("%v: %s", err, out)
-	}
-}
-
-func TestTheReadmesConfigurationHasItsChannel(t *testing.T) {
-	yaml := blocks(readGuide(t, "README.md"), "yaml")
-	dir := t.TempDir()
-	write(t, dir, "lingserve.yaml", yaml[len(yaml)-1])
-	cmd := exec.CommandContext(t.Context(), "lingserve", "channels")
-	cmd.Dir, cmd.Env = dir, append(cleanEnvironment(), "TELEGRAM_BOT_TOKEN=1:a")
-	out, err := cmd.CombinedOutput()
-	if err != nil || !regexp.MustCompile(`(?m)^telegram +telegram +assistant +pairing `).Match(out) {
-		t.Errorf("%v: %s", err, out)
-	}
-}
-
-func TestTheReadmesEventSourceIsAnswered(t *testing.T) {
-	p := startServer(t, "--demo-pace", "0")
-	source := regexp.MustCompile(`new EventSource\("([^"]+)"\)`).FindStringSubmatch(readGuide(t, "README.md"))
-	if source == nil {
-		t.Fatal("the README has no EventSource")
-	}
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, p.base+source[1], nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	req.Header.Set("Accept", "text/event-stream")
-	expectAnswer(t, req, "event: finished\ndata: {\"status\":\"completed\"}\n\n")
-}
-
-// The output that the first steps show of a start is what the server prints about its model.
-func TestTheFirstStepsShowWhatTheServerSays(t *testing.T) {
-	var shown string
-	for _, block := range blocks(readGuide(t, "docs/first-steps.md"), "text") {
-		if strings.HasPrefix(block, "lingserve devel listens on") {
-			shown = block
-		}
-	}
-	first, rest, ok := strings.Cut(shown, "  model ")
-	about, _, ok2 := strings.Cut(rest, "  workflows ")
-	if !ok || !ok2 || strings.Count(first, "\n") != 1 {
-		t.Fatalf("the first steps show %q", shown)
-	}
-	p := startServer(t)
-	p.waitFor("^  workflows ")
-	if said := p.Log.String(); !strings.Contains(said, "  model "+strings.TrimRight(about, "\n")) {
-		t.Errorf("the first steps show\n%s\nand the server says\n%s", about, said)
 	}
 }
 
@@ -212,38 +142,4 @@ func alike(output string) string {
 	output = regexp.MustCompile(`"(created|created_at|expires_at|bytes|prompt_tokens|completion_tokens|total_tokens)":\d+`).ReplaceAllString(output, `"$1":0`)
 	output = regexp.MustCompile(`\b\w{16}__\w{16}\b`).ReplaceAllString(output, "tape")
 	return regexp.MustCompile(`\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?Z?`).ReplaceAllString(output, "date")
-}
-
-func expectAnswer(t *testing.T, req *http.Request, want string) {
-	t.Helper()
-	res, err := httpClient(t).Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer res.Body.Close()
-	body, err := io.ReadAll(res.Body)
-	if err != nil || res.StatusCode != http.StatusOK || !strings.Contains(string(body), want) {
-		t.Errorf("%s %s: %v", req.Method, req.URL.Path, fmt.Sprint(res.Status, err, string(body)))
-	}
-}
-
-// The configuration and the request of the webhook's page get the reply that it shows.
-func TestTheWebhookPagesMessageIsAnswered(t *testing.T) {
-	for _, name := range []string{"sh", "curl", "openssl", "od"} {
-		if _, err := exec.LookPath(name); err != nil {
-			t.Skip(err)
-		}
-	}
-	const secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
-	page := regexp.MustCompile(`(?m)^   `).ReplaceAllString(readGuide(t, "docs/channels/webhook.md"), "")
-	dir := t.TempDir()
-	write(t, dir, "lingserve.yaml", strings.Replace(blocks(page, "yaml")[0], "{env: HOOK_SECRET}", secret, 1))
-	p := startServerIn(t, dir, "--demo-pace", "0")
-	script := strings.ReplaceAll(blocks(page, "sh")[0], "http://127.0.0.1:8080", p.base)
-	cmd := exec.CommandContext(t.Context(), "sh", "-ec", script)
-	cmd.Env = append(os.Environ(), "HOOK_SECRET="+secret)
-	out, err := cmd.Output()
-	if want := `"status":"done","admission":"dispatch","outcome":"visible","replies":[{"kind":"final",`; err != nil || !strings.Contains(string(out), want) {
-		t.Errorf("%v: got %s, want %s", err, out, want)
-	}
 }

@@ -3,17 +3,12 @@ package main
 import (
 	"bufio"
 	"io"
-	"math/rand/v2"
-	"net"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/lingserve/lingserve/internal/fakeproviders"
 )
@@ -97,88 +92,6 @@ func TestAReaderThatLeavesEndsTheRunQuietly(t *testing.T) {
 				t.Errorf("%v, stderr %q", cmd.ProcessState, errs)
 			}
 		})
-	}
-}
-
-// The same workflow gives the same text here and on a server.
-func TestARunHereAndOnAServerShowTheSame(t *testing.T) {
-	p := startServer(t, "--demo-pace", "0")
-	args := []string{"encyclopedia", "--input", "question=Why is the sky blue?", "--format", "text"}
-	here, err := lingserveRun(t, append(args, "--demo-pace", "0")...).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	there, err := lingserveRun(t, append(args, "--server", p.base)...).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(here), string(there)); diff != "" {
-		t.Error(diff)
-	}
-	if !strings.Contains(string(here), "## Quiz") {
-		t.Errorf("got %s", here)
-	}
-}
-
-// cuttingProxy passes connections on to a server and breaks each off after some bytes of its answer.
-func cuttingProxy(t *testing.T, server string, bytes func() int64) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var wg sync.WaitGroup
-	t.Cleanup(func() { l.Close(); wg.Wait() })
-	wg.Go(func() {
-		for {
-			down, err := l.Accept()
-			if err != nil {
-				return
-			}
-			up, err := net.Dial("tcp", strings.TrimPrefix(server, "http://"))
-			if err != nil {
-				t.Error(err)
-				down.Close()
-				return
-			}
-			limit := bytes()
-			wg.Go(func() {
-				io.Copy(up, down)
-				up.Close() // the client has gone
-			})
-			wg.Go(func() {
-				io.CopyN(down, up, limit)
-				down.(*net.TCPConn).SetLinger(0) // a reset, as when a machine goes away
-				down.Close()
-				up.Close()
-			})
-		}
-	})
-	return "http://" + l.Addr().String()
-}
-
-func TestARunThroughABadNetworkShowsTheSame(t *testing.T) {
-	p := startServer(t, "--demo-pace", "0")
-	args := []string{"encyclopedia", "--input", "question=Why is the sky blue?", "--format", "text"}
-	want, err := lingserveRun(t, append(args, "--demo-pace", "0")...).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := rand.New(rand.NewPCG(3, 3))
-	var cuts atomic.Int64
-	url := cuttingProxy(t, p.base, func() int64 { cuts.Add(1); return 500 + r.Int64N(8000) })
-	cmd := lingserveRun(t, append(args, "--server", url)...)
-	var errs strings.Builder
-	cmd.Stderr = &errs
-	got, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("%v: %s", err, errs.String())
-	}
-	if diff := cmp.Diff(string(want), string(got)); diff != "" {
-		t.Error(diff)
-	}
-	if n := cuts.Load(); n < 5 {
-		t.Errorf("there were only %d connections", n)
 	}
 }
 

@@ -208,14 +208,6 @@ func TestServeSaysWhichModelAnswersAndWhy(t *testing.T) {
 	}
 }
 
-func TestServeSaysHowToNameAModelOfAProviderThatHasNoneListed(t *testing.T) {
-	p := startServer(t, "--providers-coze-key", "sk-CANARY")
-	p.waitFor(`^  model +demo:demo$`)
-	p.waitFor(`coze is set up, but no model of it is chosen:$`)
-	p.waitFor(`^ +use --model coze:NAME, or list models in providers\.coze\.models$`)
-	p.waitFor(`^  providers  coze$`)
-}
-
 func TestServeWithTheLogAsJSONSaysNothingElse(t *testing.T) {
 	dir := t.TempDir()
 	cmd := exec.Command("lingserve", "serve", "--addr", "127.0.0.1:0", "--log-format", "json")

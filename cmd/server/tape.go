@@ -19,6 +19,7 @@ import (
 
 	"github.com/lingserve/lingserve/internal/config"
 	"github.com/lingserve/lingserve/internal/textview"
+	"github.com/lingserve/lingserve/internal/wording"
 	"github.com/lingserve/lingserve/tape"
 )
 
@@ -316,11 +317,7 @@ func (t *tapes) fill(ctx context.Context, args []string, stdin io.Reader) error 
 
 // oneLine is a text on one line, without what would steer the terminal, and not longer than so many characters.
 func oneLine(text string, most int) string {
-	text = strings.Join(strings.Fields(textview.Clean(text)), " ")
-	if runes := []rune(text); len(runes) > most {
-		return string(runes[:most-1]) + "…"
-	}
-	return text
+	return wording.ClipChars(strings.Join(strings.Fields(textview.Clean(text)), " "), most)
 }
 
 // summary is what an entry says, in a few words.

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/lingserve/lingserve/internal/backoff"
 	"github.com/lingserve/lingserve/internal/config"
 	"github.com/lingserve/lingserve/internal/textview"
 	"github.com/lingserve/lingserve/run"
@@ -135,12 +136,10 @@ func checkFolder(ctx context.Context, data, folder string, check func(string, fu
 		})
 	}
 	if look(); len(list) > 0 && err == nil {
-		select {
-		case <-time.After(settle):
-			look()
-		case <-ctx.Done():
-			return 0, context.Cause(ctx)
+		if err := backoff.Sleep(ctx, settle); err != nil {
+			return 0, err
 		}
+		look()
 	}
 	if err = missing(err); err == nil {
 		for _, d := range list {

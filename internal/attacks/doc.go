@@ -1,10 +1,7 @@
-// Package attacks holds no code of the product: its tests attack the binary as users get it, with everything wired (agents, tools,
-// workflows, channels of each kind, a data folder), through its sockets alone, and look from outside at what it has answered, logged,
-// written to disk and asked of others.
+// Package attacks contains no product code. Its tests attack the program as users get it, with agents, tools, workflows, channels and a data
+// folder, through its sockets, and look from outside at what it answers, logs, writes to disk and asks of others. What one package can show
+// is tested in that package.
 //
-// What can be attacked more thoroughly from inside (every split of a stream, every byte of a file, time that goes by) is tested in the
-// package that it concerns.
-//
-//	go test -race -tags nightly ./internal/attacks
-//	go test -tags nightly ./internal/attacks -program /path/to/lingserve   a program that was built before, such as a released one
+//	LINGSERVE_NIGHTLY=1 go test -tags nightly ./internal/attacks
+//	go test -tags nightly ./internal/attacks -program /path/to/lingserve   a program that exists, such as a released one
 package attacks

@@ -7,13 +7,9 @@ import (
 	"fmt"
 	"os"
 	"testing"
-	"time"
 
 	"github.com/lingserve/lingserve/internal/program"
 )
-
-// patience is how long a test waits for what must happen. It is long, since it only matters when something is wrong.
-const patience = time.Hour
 
 // binary is the program under attack.
 var binary program.Binary

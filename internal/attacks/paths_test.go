@@ -3,17 +3,14 @@
 package attacks
 
 import (
-	"encoding/json"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
-
-	"github.com/lingserve/lingserve/internal/fakeproviders"
 )
 
 // outside are names that would lead out of a folder, to another file of it, or to a device.
@@ -48,8 +45,9 @@ var outside = map[string]string{
 	"a line break":             "a\nb",
 }
 
-// SE-20: a name is a name, wherever it is given: it is refused or taken as it is, and nothing outside of the folders is read or written.
-func TestNoNameLeadsOutOfAFolder(t *testing.T) { // SE-20
+// SE-20, SE-23: a name is refused or taken as it is, wherever it stands. Files are read and written in the server's folders alone, and for
+// nobody else to read.
+func TestNoNameLeadsOutOfTheFolders(t *testing.T) {
 	v := server(t)
 	for name, text := range outside {
 		path, body := escape(text), quoted(text)
@@ -106,95 +104,6 @@ func graphic(r rune) rune {
 	return r
 }
 
-// SE-20, SE-21: the tools of an agent stay in their folders, whatever its model asks them for.
-func TestNoToolLeadsOutOfAFolder(t *testing.T) { // SE-20
-	v := server(t)
-	link := filepath.Join(v.folder, "workspace", "link")
-	if err := os.Symlink(filepath.Join(v.folder, "secret.txt"), link); err != nil && !os.IsExist(err) {
-		t.Logf("no links here: %v", err)
-	}
-	if err := os.Symlink(v.folder, filepath.Join(v.folder, "workspace", "folder")); err != nil && !os.IsExist(err) {
-		t.Logf("no links here: %v", err)
-	}
-	v.file(t, "workspace/notes.txt", "a note of the folder")
-	names := map[string]string{"a good name": "notes.txt", "a link": "link", "a link to a folder": "folder/secret.txt", "the settings": "../lingserve.yaml", "the data": "../data"}
-	for name, text := range outside {
-		names[name] = text
-	}
-	for name, text := range names {
-		var calls []fakeproviders.ToolCall
-		for tool, member := range map[string]string{"fs_read": "path", "fs_list": "path", "spill_read": "id", "skill": "name"} {
-			calls = append(calls, fakeproviders.ToolCall{ID: "call_" + tool, Name: tool, Arguments: `{` + quoted(member) + `:` + quoted(text) + `}`})
-		}
-		var mu sync.Mutex
-		var told string
-		word := v.answer(func(r fakeproviders.Request) fakeproviders.Answer {
-			mu.Lock()
-			defer mu.Unlock()
-			told = string(r.Body)
-			if strings.Contains(told, "call_fs_read") {
-				return fakeproviders.Answer{Text: "done"}
-			}
-			return fakeproviders.Answer{ToolCalls: calls}
-		})
-		got := v.do(t, "POST", "/v1/runs?include=reserved", `{"agent":"assistant","input":"`+word+`"}`)
-		if got.status != 200 || !strings.Contains(got.body, `"completed"`) {
-			t.Errorf("%s: %d %s", name, got.status, got.body)
-		}
-		mu.Lock()
-		if !strings.Contains(told, "call_skill") || strings.Contains(told, "root:") || strings.Contains(told, canary) || strings.Contains(got.body, fileSecret) {
-			t.Errorf("%s: the model was told %s", name, told)
-		}
-		if good := strings.Contains(told, "a note of the folder"); good != (text == "notes.txt") {
-			t.Errorf("%s: the file was read: %v", name, good)
-		}
-		mu.Unlock()
-	}
-	checkFiles(t, v)
-}
-
-// SE-20: names that differ are different sessions, however alike they look to people or to a file system.
-func TestNamesThatLookAlikeAreNotTheSameSession(t *testing.T) { // SE-20
-	v := server(t)
-	names := []string{
-		"Case", "case", "CASE", "case ", " case", "case.", "case/", "/case", "case//a", "case/a", "c\u0430se", "ca\u0301se", "c\u00e1se", "ｃａｓｅ", "case:a", "case%2fa",
-		"case\u200b", "ca\u017fe", "con", "CON", "nul.txt", "ß", "ss", "İ", "i̇", strings.Repeat("ab", 256), strings.Repeat("ab", 255) + "b",
-	}
-	for i, name := range names {
-		got := v.do(t, "POST", "/v1/runs", `{"agent":"assistant","session":`+quoted(name)+`,"input":"this is `+itoa(i)+`."}`)
-		if got.status != 200 {
-			t.Fatalf("%q: %d %s", name, got.status, got.body)
-		}
-	}
-	for i, name := range names {
-		got := v.do(t, "GET", "/v1/sessions/"+escape(name)+"/tape", "")
-		var texts []string
-		for part := range strings.SplitSeq(got.body, "this is ") {
-			n, _, _ := strings.Cut(part, ".")
-			if len(n) < 3 {
-				texts = append(texts, n)
-			}
-		}
-		if got.status != 200 || len(texts) == 0 || slices.ContainsFunc(texts, func(n string) bool { return n != itoa(i) }) {
-			t.Errorf("%q: %d, has what was said as %q", name, got.status, texts)
-		}
-	}
-	// One is erased, and the others stay.
-	if got := v.do(t, "DELETE", "/v1/sessions/"+escape(names[0]), ""); got.status != 204 {
-		t.Errorf("%d %s", got.status, got.body)
-	}
-	for i, name := range names {
-		want := 200
-		if i == 0 {
-			want = 404
-		}
-		if got := v.do(t, "GET", "/v1/sessions/"+escape(name), ""); got.status != want {
-			t.Errorf("%q: %d %s", name, got.status, got.body)
-		}
-	}
-	checkFiles(t, v)
-}
-
 // checkFiles looks at what the server has written: in its data folder alone, ordinary files, for nobody else (SE-20, SE-23).
 func checkFiles(t *testing.T, v *victim) {
 	t.Helper()
@@ -232,29 +141,11 @@ func checkFiles(t *testing.T, v *victim) {
 	}
 }
 
-// SE-05, SE-20: a text of a caller that looks like a template, a path or an address stays what it is on its way to the model.
-func TestWhatACallerSaysReachesTheModelAsItIs(t *testing.T) { // SE-05
-	v := server(t)
-	for name, text := range map[string]string{
-		"a template":        "{{ input.q }}{% include \"/etc/passwd\" %}{{ \"a\"|center:200000000 }}{# x #}",
-		"quotes":            `"'<>&&amp;&quot;\`,
-		"an end of a block": "{% endautoescape %}{% endif %}",
-		"a verbatim":        "{% verbatim %}{{ x }}",
-	} {
-		var mu sync.Mutex
-		var told []fakeproviders.Message
-		word := v.answer(func(r fakeproviders.Request) fakeproviders.Answer {
-			mu.Lock()
-			defer mu.Unlock()
-			told = r.Messages
-			return fakeproviders.Answer{Text: "blue"}
-		})
-		v.do(t, "POST", "/v1/runs", run("text", word+text))
-		mu.Lock()
-		if len(told) != 2 || told[1].Content != word+text || told[0].Content != "Answer." {
-			text, _ := json.Marshal(told)
-			t.Errorf("%s: the model was told %s", name, text)
-		}
-		mu.Unlock()
+// escape writes a text as a segment of a path.
+func escape(s string) string {
+	var b strings.Builder
+	for _, c := range []byte(s) {
+		fmt.Fprintf(&b, "%%%02x", c)
 	}
+	return b.String()
 }

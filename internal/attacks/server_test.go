@@ -3,7 +3,6 @@
 package attacks
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -66,9 +65,6 @@ type victim struct {
 	telegram *faketelegram.Server
 	slack    *fakeslack.Server
 	feishu   *fakefeishu.Server
-	wiped    atomic.Int64 // calls of the tool that nobody may call
-	wrote    atomic.Int64 // calls of the tool that asks
-	names    text         // that it was called with, one a line
 
 	stops  []func() // of what it talks to, in the order of starting
 	closed bool
@@ -168,8 +164,7 @@ providers:
   openrouter: {key: "` + keyOf("openrouter") + `", base_url: "` + model + `/v1", models: [m]}
   own: {kind: openai, key: "` + keyOf("own") + `", base_url: "` + model + `/v1", models: [m]}
 agents:
-  assistant: {ask_never: [mcp.red.page], ask_always: [mcp.red.write]}
-  clerk: {tools: [mcp.red.page], ask_never: [mcp.red.page]}
+  assistant: {ask_never: [mcp.red.page]}
 mcp:
   red: {url: "` + mcp + `", authorization: "` + mcpSecret + `"}
 channels:
@@ -182,7 +177,6 @@ channels:
     allow_private: [127.0.0.1]
     agent: assistant
     dm: {policy: open}
-    commands: {users: [decider]}
   telegram:
     token: "` + telegramToken + `"
     api: ` + telegram + `
@@ -229,7 +223,7 @@ func start(t testing.TB, folder string, s setup) *victim {
 		return server.URL
 	}
 	transport := &http.Transport{MaxIdleConnsPerHost: 100}
-	v.http = &http.Client{Transport: transport, Timeout: patience, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	v.http = &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	v.stops = append(v.stops, transport.CloseIdleConnections)
 	v.model = &fakeproviders.Server{Script: v.script, Models: []string{"m"}}
 	v.back = fakecallback.New(callbackSecret)
@@ -347,24 +341,15 @@ func (v *victim) answer(answer any) (word string) {
 	return word
 }
 
-// tools is a server of tools: one that tells what somebody else has written, one that writes and must ask, one that nobody may call.
+// tools is a server of one tool, which returns its input.
 func (v *victim) tools() http.Handler {
 	s := sdk.NewServer(&sdk.Implementation{Name: "red", Version: "1"}, nil)
 	type in struct {
 		Name string `json:"name,omitempty"`
 	}
-	add := func(name string, do func(in) string) {
-		sdk.AddTool(s, &sdk.Tool{Name: name, Description: "Does " + name + "."}, func(_ context.Context, _ *sdk.CallToolRequest, in in) (*sdk.CallToolResult, any, error) {
-			return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: do(in)}}}, nil, nil
-		})
-	}
-	add("page", func(in in) string { return in.Name })
-	add("write", func(in in) string {
-		v.wrote.Add(1)
-		v.names.Write([]byte(in.Name + "\n"))
-		return "written"
+	sdk.AddTool(s, &sdk.Tool{Name: "page", Description: "Reads a page."}, func(_ context.Context, _ *sdk.CallToolRequest, in in) (*sdk.CallToolResult, any, error) {
+		return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: in.Name}}}, nil, nil
 	})
-	add("wipe", func(in) string { v.wiped.Add(1); return "wiped" })
 	next := sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return s }, nil)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != mcpSecret {
@@ -395,12 +380,12 @@ func (l *text) String() string {
 
 func around(text string, at int) string { return text[max(0, at-200):min(len(text), at+200)] }
 
-// eventually waits for what the other process does.
+// eventually waits for what the other process does, until the deadline of the tests.
 func (v *victim) eventually(t testing.TB, what string, is func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); !is(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) || !v.Alive() {
-			t.Fatalf("never: %s\n%s", what, v.Log.Tail())
+	for ; !is(); time.Sleep(time.Millisecond) {
+		if !v.Alive() {
+			t.Fatalf("the server has ended; still waiting: %s\n%s", what, v.Log.Tail())
 		}
 	}
 }
@@ -434,42 +419,21 @@ func (v *victim) do(t testing.TB, method, path, body string, header ...string) r
 			delete(req.Header, name)
 		}
 	}
+	return v.roundTrip(t, req)
+}
+
+// roundTrip sends a request and reads the answer, which must have no secret.
+func (v *victim) roundTrip(t testing.TB, req *http.Request) reply {
+	t.Helper()
 	resp, err := v.http.Do(req)
 	if err != nil {
-		t.Fatalf("%s %s: %v", method, clip(path), err)
+		t.Fatalf("%s %s: %v", req.Method, clip(req.URL.String()), err)
 	}
 	defer resp.Body.Close()
 	b, err := io.ReadAll(resp.Body)
 	v.seen.Write(fmt.Appendln(nil, resp.Header))
 	v.seen.Write(append(b, '\n'))
 	return reply{resp.StatusCode, resp.Header, string(b), err}
-}
-
-// waitIn reads a stream until a line says something, and returns the line.
-func (v *victim) waitIn(t testing.TB, path, says string, header ...string) (line string) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, v.URL+path, http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, line := range header {
-		name, value, _ := strings.Cut(line, ": ")
-		req.Header.Set(name, value)
-	}
-	resp, err := v.http.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	for lines := bufio.NewScanner(resp.Body); lines.Scan(); {
-		if strings.Contains(lines.Text(), says) {
-			return lines.Text()
-		}
-	}
-	t.Fatalf("%s ends without %s", path, says)
-	return ""
 }
 
 func clip(s string) string {
@@ -480,8 +444,6 @@ func clip(s string) string {
 }
 
 func itoa(n int) string { return strconv.Itoa(n) }
-
-func hex(n int) string { return strconv.FormatInt(int64(n), 16) }
 
 // quoted writes a text as JSON.
 func quoted(s string) string {

@@ -4,15 +4,13 @@ package attacks
 
 import (
 	"bytes"
-	"errors"
+	"fmt"
 	"io"
 	"net"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
@@ -21,7 +19,7 @@ import (
 // raw sends bytes over a connection of its own, says that no more will come, and reads all that is answered until the server closes.
 func (v *victim) raw(t testing.TB, send string) string {
 	t.Helper()
-	conn, err := net.DialTimeout("tcp", v.Addr(), patience)
+	conn, err := net.Dial("tcp", v.Addr())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,11 +30,7 @@ func (v *victim) raw(t testing.TB, send string) string {
 		_, _ = io.WriteString(conn, send) // it may be refused before all of it was sent
 		_ = conn.(*net.TCPConn).CloseWrite()
 	}()
-	_ = conn.SetReadDeadline(time.Now().Add(patience))
-	b, err := io.ReadAll(conn)
-	if errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("the connection is still open after %q", clip(send))
-	}
+	b, _ := io.ReadAll(conn) // a reset is an end, too
 	conn.Close()
 	<-sent
 	v.seen.Write(b)
@@ -47,7 +41,7 @@ var statusLine = regexp.MustCompile(`(?m)^HTTP/1\.[01] (\d{3}) `)
 
 // SE-18: who reads a request otherwise than we do (a proxy in front, which lets one request through where we would see two) must not
 // find anything to disagree about: what can be read in two ways is refused, and nothing behind it is read on that connection.
-func TestWhatCanBeReadAsTwoRequestsIsReadAsNone(t *testing.T) { // SE-18
+func TestRequestThatCanBeReadInTwoWaysIsRefused(t *testing.T) {
 	v := server(t)
 	const hidden = "GET /hidden HTTP/1.1\r\nHost: localhost\r\n\r\n"
 	post := func(head, body string) string {
@@ -139,7 +133,7 @@ func TestWhatCanBeReadAsTwoRequestsIsReadAsNone(t *testing.T) { // SE-18
 }
 
 // SE-18: what is answered before its body was read takes nothing of that body for the next request.
-func TestWhatIsRefusedEarlyDoesNotLeaveItsBodyBehind(t *testing.T) { // SE-18
+func TestBodyOfARefusedRequestIsNotTheNextRequest(t *testing.T) {
 	v := server(t)
 	const hidden = "GET /hidden HTTP/1.1\r\nHost: localhost\r\n\r\n"
 	for name, head := range map[string]string{
@@ -157,7 +151,7 @@ func TestWhatIsRefusedEarlyDoesNotLeaveItsBodyBehind(t *testing.T) { // SE-18
 		body := strings.Repeat(hidden, 10)
 		for how, rest := range map[string]string{
 			"length": "Content-Length: " + itoa(len(body)) + "\r\n\r\n" + body,
-			"chunks": "Transfer-Encoding: chunked\r\n\r\n" + hex(len(body)) + "\r\n" + body + "\r\n0\r\n\r\n",
+			"chunks": "Transfer-Encoding: chunked\r\n\r\n" + fmt.Sprintf("%x", len(body)) + "\r\n" + body + "\r\n0\r\n\r\n",
 		} {
 			t.Run(name+"/"+how, func(t *testing.T) {
 				got := v.raw(t, strings.Replace(head, "\r\n", "\r\nHost: localhost\r\n", 1)+rest)
@@ -168,20 +162,16 @@ func TestWhatIsRefusedEarlyDoesNotLeaveItsBodyBehind(t *testing.T) { // SE-18
 			})
 		}
 	}
-}
-
-// SE-18: requests that follow each other are each answered once, and in order.
-func TestRequestsInOneGoAreAnsweredInOrder(t *testing.T) { // SE-18
-	v := server(t)
+	// Bodies that are complete lie between the requests.
 	got := v.raw(t, "GET /one HTTP/1.1\r\nHost: localhost\r\n\r\nPOST /two HTTP/1.1\r\nHost: localhost\r\nContent-Length: 11\r\n\r\nGET /lie HTGET /three HTTP/1.1\r\nHost: localhost\r\n\r\n")
 	one, two, three := strings.Index(got, "path /one"), strings.Index(got, "path /two"), strings.Index(got, "path /three")
 	if n := len(statusLine.FindAllString(got, -1)); n != 3 || one < 0 || one > two || two > three || strings.Contains(got, "/lie") {
-		t.Errorf("answered %d times: %q", n, got)
+		t.Errorf("three requests at once: answered %d times: %q", n, got)
 	}
 }
 
 // SE-18: HTTP/2 without TLS is spoken from the first byte or not at all: nothing switches a connection to it.
-func TestNoConnectionIsSwitchedToHTTP2(t *testing.T) { // SE-18
+func TestNoConnectionIsUpgraded(t *testing.T) {
 	v := server(t)
 	frames := string(headersFrame(t, ":method", "GET", ":scheme", "http", ":authority", "localhost", ":path", "/hidden"))
 	for name, send := range map[string]string{
@@ -227,7 +217,7 @@ func headersFrame(t *testing.T, names ...string) []byte {
 }
 
 // SE-18: HTTP/2 has no headers that would mean something in the HTTP/1 of somebody behind it.
-func TestARequestOfHTTP2HidesNoneOfHTTP1(t *testing.T) { // SE-18
+func TestHeadersOfHTTP2ThatHTTP1ReadsOtherwiseAreRefused(t *testing.T) {
 	v := server(t)
 	plain := []string{":method", "GET", ":scheme", "http", ":authority", "localhost", ":path", "/healthz"}
 	with := func(more ...string) []string { return append(slices.Clone(plain), more...) }
@@ -251,12 +241,11 @@ func TestARequestOfHTTP2HidesNoneOfHTTP1(t *testing.T) { // SE-18
 		{"a pseudo-header behind others", []string{":method", "GET", ":scheme", "http", "x", "y", ":path", "/healthz"}, false},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			conn, err := net.DialTimeout("tcp", v.Addr(), patience)
+			conn, err := net.Dial("tcp", v.Addr())
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer conn.Close()
-			_ = conn.SetDeadline(time.Now().Add(patience))
 			if _, err := conn.Write(append([]byte(http2.ClientPreface), headersFrame(t, row.headers...)...)); err != nil {
 				t.Fatal(err)
 			}
@@ -265,7 +254,7 @@ func TestARequestOfHTTP2HidesNoneOfHTTP1(t *testing.T) { // SE-18
 			for {
 				frame, err := f.ReadFrame()
 				if err != nil {
-					if row.good || errors.Is(err, os.ErrDeadlineExceeded) {
+					if row.good {
 						t.Error(err)
 					}
 					return // the connection was closed

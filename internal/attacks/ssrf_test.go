@@ -10,8 +10,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-
-	"github.com/lingserve/lingserve/internal/fakeproviders"
 )
 
 // trap is a server that nobody may talk to.
@@ -73,7 +71,7 @@ var hosts = map[string]string{
 }
 
 // SE-01: no field of a request makes the server ask anybody: neither one that is an address elsewhere, nor one that looks like it.
-func TestNoFieldOfARequestIsAnAddress(t *testing.T) { // SE-01
+func TestNoRequestMakesTheServerAskAnAddress(t *testing.T) {
 	v := server(t)
 	tr := newTrap(t)
 	for name, host := range hosts {
@@ -115,12 +113,7 @@ func TestNoFieldOfARequestIsAnAddress(t *testing.T) { // SE-01
 			}
 		}
 	}
-}
-
-// SE-01: nor does a header, or a request line that is one for a proxy.
-func TestNobodyIsProxied(t *testing.T) { // SE-01
-	v := server(t)
-	tr := newTrap(t)
+	// Nor does a request line that is one for a proxy, or a header.
 	at := "127.0.0.1:" + tr.port
 	for name, send := range map[string]string{
 		"an absolute address":  "GET http://" + at + "/x HTTP/1.1\r\nHost: " + at + "\r\n\r\n",
@@ -134,64 +127,5 @@ func TestNobodyIsProxied(t *testing.T) { // SE-01
 		if tr.hits.Swap(0) != 0 || strings.Contains(got, "Location: http") || strings.Contains(got, "Location: //") {
 			t.Errorf("%s: %q", name, got)
 		}
-	}
-}
-
-// SE-01: what a platform or a backend sends along is fetched from where the platform keeps it, or not at all.
-func TestAttachmentsAreFetchedFromNowhereElse(t *testing.T) { // SE-01
-	v := server(t)
-	tr := newTrap(t)
-	for name, host := range hosts {
-		at := "http://" + host + ":" + tr.port + "/x"
-		word := v.answer(fakeproviders.Answer{Text: "blue"})
-		body := `{"sender":{"id":"ann"},"conversation":{"id":"` + word + `","kind":"direct"},"text":"x","media":[{"type":"image/png","url":` + quoted(at) + `}]}`
-		if got := v.hook(t, word, body); got.status != 400 {
-			t.Errorf("%s: %d %s", name, got.status, got.body)
-		}
-		body = `{"sender":{"id":"ann"},"conversation":{"id":"` + word + `","kind":"direct"},"text":"x","callback":` + quoted(at) + `}`
-		if got := v.hook(t, word+"b", body); got.status != 400 {
-			t.Errorf("%s: %d %s", name, got.status, got.body)
-		}
-		file := map[string]any{"id": "F1", "name": "a.png", "mimetype": "image/png", "size": 5, "url_private": at, "url_private_download": at}
-		event := map[string]any{
-			"type": "message", "channel": "D" + word, "channel_type": "im", "user": "U" + word, "text": word, "ts": "1700000001." + itoa(int(v.words.Add(1))),
-			"files": []any{file},
-		}
-		if got := v.slackEvent(t, v.slack.Envelope(event)); got.status != 200 {
-			t.Errorf("%s: %d %s", name, got.status, got.body)
-		}
-		v.eventually(t, "the model is asked", func() bool { return strings.Contains(v.requests.String(), word) })
-		if tr.hits.Swap(0) != 0 {
-			t.Errorf("%s: it was asked", name)
-		}
-	}
-}
-
-// SE-01: a model's server, a backend or a server of tools that points elsewhere is not followed, with a key least of all.
-func TestNoRedirectIsFollowed(t *testing.T) { // SE-01
-	tr := newTrap(t)
-	at := "http://127.0.0.1:" + tr.port + "/x"
-	elsewhere := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, at, http.StatusTemporaryRedirect) }))
-	defer elsewhere.Close()
-	v := ownServer(t, setup{config: func(config string) string {
-		return strings.NewReplacer(
-			"callback: ", "callback: "+elsewhere.URL+" # ",
-			"  red: {url: \"", "  red: {url: \""+elsewhere.URL+"\", authorization: x} # ",
-		).Replace(config)
-	}})
-	for _, status := range []int{301, 302, 303, 307, 308} {
-		for _, model := range []string{"openai:m", "azure:m", "coze:m", "ollama:m", "deepseek:m", "own:m"} {
-			word := v.answer(fakeproviders.Answer{Status: status, Header: http.Header{"Location": {at}}})
-			got := v.do(t, "POST", "/v1/runs", `{"workflow":"text","input":"`+word+`","model":"`+model+`"}`)
-			if got.status != 502 || strings.Contains(got.body, tr.port) {
-				t.Errorf("%s, %d: %d %s", model, status, got.status, got.body)
-			}
-		}
-	}
-	word := v.answer(fakeproviders.Answer{Text: "blue"})
-	v.hook(t, word, `{"sender":{"id":"ann"},"conversation":{"id":"c","kind":"direct"},"text":"`+word+`"}`)
-	v.eventually(t, "the reply is given up", func() bool { return strings.Contains(v.Log.String(), `"gave up a reply"`) })
-	if tr.hits.Load() != 0 {
-		t.Error("it was followed")
 	}
 }

@@ -1,5 +1,6 @@
 // Package egress has the one rule for proxies of outgoing HTTP: a request goes to its server directly, or through the proxy that the
-// environment names if the setting upstream.proxy_env is true, or through the one that the settings of a provider name. A test of internal/attacks looks for code that decides this elsewhere.
+// environment names if the setting upstream.proxy_env is true, or through the one that the settings of a provider name. A test looks for code
+// that decides this elsewhere.
 package egress
 
 import (

@@ -14,6 +14,8 @@ import (
 	"io"
 	"net/http"
 	"time"
+
+	"github.com/lingserve/lingserve/internal/backoff"
 )
 
 // Said is what somebody writes.
@@ -205,11 +207,7 @@ func (s *Server) Deliver(event map[string]any) {
 			if s.Post(s.ctx, event).Status == http.StatusOK || i == len(again) {
 				return
 			}
-			timer := time.NewTimer(again[i])
-			select {
-			case <-timer.C:
-			case <-s.ctx.Done():
-				timer.Stop()
+			if backoff.Sleep(s.ctx, again[i]) != nil {
 				return
 			}
 		}

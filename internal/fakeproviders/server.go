@@ -16,8 +16,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/lingserve/lingserve/internal/heavy"
 )
 
 // format is a provider's wire format, for one request. One that also is a wholeFormat can answer in one piece.
@@ -237,8 +235,7 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request, f format) {
 	if err != nil {
 		return
 	}
-	var req Request
-	heavy.Do(len(body), func() { req, err = f.read(r, body) })
+	req, err := f.read(r, body)
 	if err != nil {
 		said := "the body is not a chat request: " + err.Error()
 		if r, ok := err.(refusal); ok {

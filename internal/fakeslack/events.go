@@ -14,6 +14,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/lingserve/lingserve/internal/backoff"
 )
 
 // patience is how long the platform waits for an app's answer to an event.
@@ -155,12 +157,7 @@ func (s *Server) tell(body []byte) {
 			if d.Status == 0 {
 				reason = "http_timeout"
 			}
-			timer := time.NewTimer(pauses[retry])
-			select {
-			case <-timer.C:
-			case <-s.ctx.Done():
-			}
-			timer.Stop()
+			_ = backoff.Sleep(s.ctx, pauses[retry])
 		}
 	})
 }

@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"slices"
 	"time"
+
+	"github.com/lingserve/lingserve/internal/backoff"
 )
 
 // MarshalJSON writes the update with its one member.
@@ -233,7 +235,7 @@ func (s *Server) getUpdates(r *request) (any, *refusal) {
 
 // push gives updates to a webhook, one behind the other, and each again until it is taken.
 func (s *Server) push(ctx context.Context, address, secret string) {
-	pause := time.Second
+	pauses := backoff.New(time.Second, time.Minute)
 	for ctx.Err() == nil {
 		s.mu.Lock()
 		changed := s.changed
@@ -254,7 +256,7 @@ func (s *Server) push(ctx context.Context, address, secret string) {
 		if ctx.Err() == nil {
 			if err == nil {
 				s.updates = slices.DeleteFunc(s.updates, func(o Update) bool { return o.ID == u.ID })
-				pause = time.Second
+				pauses.Reset()
 			} else {
 				s.hook.LastErrorDate, s.hook.LastError = time.Now().Unix(), err.Error()
 			}
@@ -262,13 +264,7 @@ func (s *Server) push(ctx context.Context, address, secret string) {
 		}
 		s.mu.Unlock()
 		if err != nil {
-			timer := time.NewTimer(pause)
-			select {
-			case <-timer.C:
-			case <-ctx.Done():
-			}
-			timer.Stop()
-			pause = min(2*pause, time.Minute)
+			_ = backoff.Sleep(ctx, pauses.NextBackOff())
 		}
 	}
 }

@@ -1,4 +1,4 @@
-//go:build nightly
+//go:build nightly && unix
 
 package faults
 
@@ -16,68 +16,53 @@ import (
 	"github.com/lingserve/lingserve/jsonuri"
 )
 
-// event is one of a run, the same whatever framing it came in. A snapshot's events but the last have no id.
-type event struct {
-	id    string
-	name  string // "" for a delta
-	data  string // of a named event
-	uri   string
-	delta string // JSON text
-}
+// Media types of the streams of a run.
+const (
+	sse   = "text/event-stream"
+	jsonl = "application/x-ndjson"
+)
 
-// failure is what an "error" event and the errors of a document say.
-type failure struct {
-	Code, Message, Bot, Pointer string
-	Retryable, Fatal            bool
-}
+var streams = []string{sse, jsonl}
 
-// answer is what a client makes of an answer: the same for each framing.
+// failure is an error that an answer reports.
+type failure struct{ Code, Message string }
+
+// answer is what a client gets, whatever its media type.
 type answer struct {
 	status int
 	header http.Header
 	body   []byte
-	broken error // the answer was broken off
+	broken error // the connection broke during the body
 
-	events  []event // of a stream
-	run     string
-	state   string // how the run has ended; "" where that was not told
-	doc     string // the result
-	errors  []failure
-	problem *problem
+	run    string
+	state  string // how the run ended; "" if the answer does not say it
+	doc    string // the result
+	last   string // the id of the last event of a stream
+	errors []failure
 }
 
-// problem is a problem document.
-type problem struct {
-	Title, Detail, Code, Run string
-	Status                   int
-	Errors                   []struct{ Pointer, Parameter, Header, Detail string }
-}
-
-// code is that of the first error that is told, in whatever form.
+// code returns the code of the first error.
 func (a *answer) code() string {
-	switch {
-	case a.problem != nil:
-		return a.problem.Code
-	case len(a.errors) > 0:
-		return a.errors[0].Code
+	if len(a.errors) == 0 {
+		return ""
 	}
-	return ""
+	return a.errors[0].Code
 }
 
-// says is the sentence of the first error that is told.
-func (a *answer) says() string {
-	switch {
-	case a.problem != nil:
-		return a.problem.Detail
-	case len(a.errors) > 0:
-		return a.errors[0].Message
+// message returns the message of the first error.
+func (a *answer) message() string {
+	if len(a.errors) == 0 {
+		return ""
 	}
-	return ""
+	return a.errors[0].Message
 }
 
 func (a *answer) String() string {
-	return fmt.Sprintf("%d %s %s: %s (broken: %v)", a.status, a.header.Get("Content-Type"), a.state, clip(string(a.body)), a.broken)
+	return fmt.Sprintf("%d %s: %s (broken: %v)", a.status, a.state, clip(string(a.body)), a.broken)
 }
+
+// overloaded reports whether the server had no capacity for the request and said when to come back.
+func (a *answer) overloaded() bool { return a.status == 503 && a.header.Get("Retry-After") != "" }
 
 func clip(text string) string {
 	if len(text) > 1500 {
@@ -86,117 +71,31 @@ func clip(text string) string {
 	return text
 }
 
-// readAnswer reads an answer of any kind. It panics where the server has sent what it must not.
+// readAnswer reads an answer. It panics if the server has sent what it must not send.
 func readAnswer(resp *http.Response) *answer {
 	a := &answer{status: resp.StatusCode, header: resp.Header, run: resp.Header.Get("X-Run-Id")}
 	a.body, a.broken = io.ReadAll(resp.Body)
 	switch media := resp.Header.Get("Content-Type"); media {
-	case "text/event-stream", "application/x-ndjson":
-		var f fold
-		for e := range eventsOf(media, a.body) {
-			a.events = append(a.events, e)
-			f.take(e)
-		}
-		a.state, a.errors, a.doc = f.state, f.errors, f.json()
+	case sse, jsonl:
+		f := new(fold)
+		f.read(media, bytes.NewReader(a.body))
+		a.state, a.errors, a.doc, a.last = f.state, f.errors, f.json(), f.last
 	case "application/json":
 		var d struct {
-			Run, Status string
-			Result      json.RawMessage
-			Errors      []failure
+			Status string
+			Result json.RawMessage
+			Errors []failure
 		}
-		if err := json.Unmarshal(a.body, &d); err != nil && a.broken == nil {
-			panic(fmt.Sprintf("%v in %s", err, a.body))
+		if a.broken == nil {
+			decode(string(a.body), &d)
 		}
 		a.state, a.doc, a.errors = d.Status, string(d.Result), d.Errors
 	case "application/problem+json":
-		a.problem = new(problem)
-		if err := json.Unmarshal(a.body, a.problem); err != nil {
-			panic(fmt.Sprintf("%v in %s", err, a.body))
-		}
+		var p struct{ Detail, Code string }
+		decode(string(a.body), &p)
+		a.errors = []failure{{p.Code, p.Detail}}
 	}
 	return a
-}
-
-// eventsOf yields the events of a stream that have come to their end. Each line must be one of those that the protocol has.
-func eventsOf(media string, body []byte) func(func(event) bool) {
-	r := newEventReader(media, bytes.NewReader(body))
-	return func(yield func(event) bool) {
-		for {
-			e, err := r.next()
-			if err != nil || !yield(e) {
-				return
-			}
-		}
-	}
-}
-
-// eventReader reads the events of a stream as they come.
-type eventReader struct {
-	r     *bufio.Reader
-	lines bool
-}
-
-func newEventReader(media string, r io.Reader) *eventReader {
-	return &eventReader{bufio.NewReaderSize(r, 64<<10), media == "application/x-ndjson"}
-}
-
-// next returns the next whole event.
-func (r *eventReader) next() (event, error) {
-	var e event
-	some := false
-	for {
-		line, err := r.r.ReadString('\n')
-		if err != nil {
-			return event{}, err // what was cut off does not count
-		}
-		line = line[:len(line)-1]
-		if r.lines {
-			if line == "" {
-				continue
-			}
-			var m struct {
-				ID    string
-				Event string
-			}
-			decode(line, &m)
-			e.id, e.name = m.ID, m.Event
-			e.parse([]byte(line))
-			return e, nil
-		}
-		field, value, _ := strings.Cut(line, ": ")
-		switch {
-		case line == "" && some:
-			e.parse([]byte(e.data))
-			return e, nil
-		case line == ":", field == "retry":
-		case field == "id":
-			e.id = value
-		case field == "event":
-			e.name = value
-		case field == "data" && !some:
-			e.data, some = value, true
-		default:
-			panic(fmt.Sprintf("a line that the protocol does not have: %q", line))
-		}
-	}
-}
-
-// parse reads the members of an event.
-func (e *event) parse(text []byte) {
-	var m struct {
-		URI   string
-		Delta json.RawMessage
-		Data  json.RawMessage
-	}
-	if e.name == "" {
-		decode(string(text), &m)
-		e.uri, e.delta, e.data = m.URI, string(m.Delta), ""
-		return
-	}
-	if e.data == "" {
-		decode(string(text), &m)
-		e.data = string(m.Data)
-	}
 }
 
 func decode(text string, into any) {
@@ -205,43 +104,101 @@ func decode(text string, into any) {
 	}
 }
 
-// fold is what a client keeps of a run, over any number of connections.
+// event is an event of a run, whatever its framing. Of the events of a snapshot only the last has an id.
+type event struct {
+	id, name   string
+	data       string // of a named event, as JSON
+	uri, delta string // of a delta, as JSON
+}
+
+// readEvent reads the next complete event. What was cut off does not count.
+func readEvent(media string, r *bufio.Reader) (e event, err error) {
+	for {
+		line, err := r.ReadString('\n')
+		if err != nil {
+			return event{}, err
+		}
+		line = strings.TrimSuffix(line, "\n")
+		field, value, _ := strings.Cut(line, ": ")
+		switch {
+		case media == jsonl && line != "":
+			e.parse(line)
+			return e, nil
+		case line == "" && e.data != "":
+			e.parse(e.data)
+			return e, nil
+		case line == ":", line == "", field == "retry":
+		case field == "id":
+			e.id = value
+		case field == "event":
+			e.name = value
+		case field == "data" && e.data == "":
+			e.data = value
+		default:
+			panic(fmt.Sprintf("a line that the protocol does not have: %q", line))
+		}
+	}
+}
+
+// parse reads the members of an event: the whole object of JSON Lines, or the data of Server-Sent Events.
+func (e *event) parse(text string) {
+	var m struct {
+		ID, Event, URI string
+		Delta, Data    json.RawMessage
+	}
+	if e.name != "" { // the data of a named event are its own
+		return
+	}
+	decode(text, &m)
+	if m.ID != "" {
+		e.id = m.ID
+	}
+	e.name, e.uri, e.delta, e.data = m.Event, m.URI, string(m.Delta), string(m.Data)
+}
+
+// fold is what a client keeps of a run over any number of connections.
 type fold struct {
 	doc     jsonuri.Document
 	last    string // id
 	run     string
-	n       int
+	n       int // events with an id
 	state   string
 	errors  []failure
-	pending []event
-	ids     []string
-	wrong   []string // what must not be
+	wrong   []string // violations of the protocol
+	onEvent func()
 }
 
-// take applies an event; those of a snapshot are applied when its last has come.
-func (f *fold) take(e event) {
-	f.pending = append(f.pending, e)
-	if e.id == "" {
-		return
+// read folds the events of one connection until it ends or breaks. A snapshot counts only if it is complete.
+func (f *fold) read(media string, body io.Reader) {
+	var pending []event
+	for r := bufio.NewReaderSize(body, 64<<10); ; {
+		e, err := readEvent(media, r)
+		if err != nil {
+			return
+		}
+		if f.onEvent != nil {
+			f.onEvent()
+		}
+		if pending = append(pending, e); e.id == "" {
+			continue
+		}
+		run, number, _ := strings.Cut(e.id, ":")
+		n, err := strconv.Atoi(number)
+		_, was, _ := strings.Cut(f.last, ":")
+		if before, _ := strconv.Atoi(was); err != nil || f.last != "" && (run != f.run || n <= before) {
+			f.wrong = append(f.wrong, fmt.Sprintf("the id %q after %q", e.id, f.last))
+		}
+		if f.state != "" {
+			f.wrong = append(f.wrong, fmt.Sprintf("%+v after the end", e))
+		}
+		f.last, f.run = e.id, run
+		f.n++
+		for _, e := range pending {
+			f.apply(e)
+		}
+		pending = pending[:0]
 	}
-	run, number, _ := strings.Cut(e.id, ":")
-	n, err := strconv.Atoi(number)
-	if err != nil || f.last != "" && (run != f.run || n <= f.n) {
-		f.wrong = append(f.wrong, fmt.Sprintf("the id %q after %q", e.id, f.last))
-	}
-	if f.state != "" {
-		f.wrong = append(f.wrong, fmt.Sprintf("%+v after the end", e))
-	}
-	f.last, f.run, f.n = e.id, run, n
-	f.ids = append(f.ids, e.id)
-	for _, e := range f.pending {
-		f.apply(e)
-	}
-	f.pending = nil
 }
-
-// cut forgets what came without its end, as a client does when its connection has gone.
-func (f *fold) cut() { f.pending = nil }
 
 func (f *fold) apply(e event) {
 	switch e.name {
@@ -270,10 +227,10 @@ func (f *fold) apply(e event) {
 
 func (f *fold) json() string { return string(f.doc.AppendJSON(nil)) }
 
-// check fails the test for what must not be.
-func (f *fold) check(t testing.TB) {
+// check fails the test unless the run was completed with this document.
+func (f *fold) check(t testing.TB, want string) {
 	t.Helper()
-	for _, w := range f.wrong {
-		t.Error(w)
+	if f.state != "completed" || f.json() != want || len(f.wrong) > 0 {
+		t.Errorf("the run is %q with %s; violations: %q", f.state, clip(f.json()), f.wrong)
 	}
 }

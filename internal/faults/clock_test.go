@@ -1,163 +1,120 @@
-//go:build nightly
+//go:build nightly && unix
 
 package faults
 
 import (
-	"context"
 	"encoding/json"
-	"io/fs"
-	"net/http"
-	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
-	"testing/synctest"
 	"time"
 
-	"github.com/lingserve/lingserve/adapter"
-	"github.com/lingserve/lingserve/adapter/openai"
-	"github.com/lingserve/lingserve/flow"
-	"github.com/lingserve/lingserve/internal/fakeproviders"
-	"github.com/lingserve/lingserve/web"
+	"github.com/lingserve/lingserve/internal/program"
 )
 
-// serveAt makes a product without sockets, whose clock is the one of the bubble. The function that is returned ends it.
-func serveAt(t *testing.T, data string) (ask func(method, path, body string, header ...string) *answer, model *fakeproviders.Server, end func()) {
+// buildWithClock builds a program whose wall clock signals set on and back by an hour, while its monotonic clock goes on: what happens when
+// somebody sets the clock of a machine. The only change is in package time, so that everything is compiled anew.
+func buildWithClock(t *testing.T) (path string) {
 	t.Helper()
-	model = &fakeproviders.Server{Script: always(fakeproviders.Answer{Text: "blue"})}
-	provider, err := openai.New(openai.Options{BaseURL: "http://model.invalid/v1", Key: canary, Transport: model.Transport()})
+	out, err := exec.Command("go", "env", "GOROOT").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
-	models := &adapter.Registry{Default: "openai:m"}
-	models.Register("openai", provider)
-	registry, err := flow.OpenFS("test", workflows)
+	root := filepath.Join(strings.TrimSpace(string(out)), "src", "time")
+	text, err := os.ReadFile(filepath.Join(root, "time.go"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := web.New(web.Options{Workflows: registry, Models: models, Data: data})
+	const reads = "func Now() Time {\n\tsec, nsec, mono := runtimeNow()\n"
+	if strings.Count(string(text), reads) != 1 {
+		t.Skip("package time reads the clock in another way than this test knows")
+	}
+	server, err := filepath.Abs("../../cmd/server")
 	if err != nil {
 		t.Fatal(err)
 	}
-	ask = func(method, path, body string, header ...string) *answer {
-		r := httptest.NewRequestWithContext(t.Context(), method, path, strings.NewReader(body))
-		for _, line := range header {
-			name, value, _ := strings.Cut(line, ": ")
-			r.Header.Set(name, value)
+	dir := t.TempDir()
+	replace := map[string]string{}
+	for file, text := range map[string]string{
+		filepath.Join(root, "time.go"): strings.Replace(string(text), reads, reads+"\tsec += Jump.Load()\n", 1),
+		filepath.Join(root, "jump.go"): "package time\n\nimport \"sync/atomic\"\n\nvar Jump atomic.Int64\n",
+		filepath.Join(server, "jump.go"): `package main
+
+import ("os"; "os/signal"; "syscall"; "time")
+
+func init() {
+	jumps := make(chan os.Signal, 1)
+	signal.Notify(jumps, syscall.SIGUSR1, syscall.SIGUSR2)
+	go func() {
+		for sig := range jumps {
+			time.Jump.Add(map[os.Signal]int64{syscall.SIGUSR1: 3600, syscall.SIGUSR2: -3600}[sig])
 		}
-		w := httptest.NewRecorder()
-		s.Handler().ServeHTTP(w, r)
-		return readAnswer(w.Result())
+	}()
+}
+`,
+	} {
+		replace[file] = filepath.Join(dir, filepath.Base(filepath.Dir(file))+"."+filepath.Base(file))
+		if err := os.WriteFile(replace[file], []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
-	return ask, model, func() {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		s.Drain(ctx)
-		if err := s.Close(); err != nil {
+	overlay := filepath.Join(dir, "overlay.json")
+	said, _ := json.Marshal(map[string]any{"Replace": replace})
+	if err := os.WriteFile(overlay, said, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	path = filepath.Join(dir, "lingserve")
+	if err := program.Build(t.Context(), path, "-overlay", overlay); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// FT-27: somebody sets the clock by an hour, on and back, while the server runs.
+func TestClockThatIsSetWhileTheServerRunsChangesNothing(t *testing.T) {
+	if *soakTime == 0 {
+		t.Skip("it compiles the standard library anew: only with -soak")
+	}
+	const retention, model = 8 * time.Second, "pace-60-10" // six seconds
+	s := serve(t, serving{path: buildWithClock(t), args: []string{"--run-retention", retention.String(), "--http-keepalive", "200ms"}})
+	var f fold
+	connections := make(chan int, 1)
+	go func() {
+		n, err := s.follow(t.Context(), &f, sse, "/v1/runs", runOf(model, "going"), "going", nil)
+		if err != nil {
 			t.Error(err)
 		}
-		model.Close()
+		connections <- n
+	}()
+	eventually(t, "the stream has begun", func() bool { return s.model.Open() == 1 })
+	keyed := func() *answer {
+		return s.start("m", "keyed", "Accept: application/json", "Idempotency-Key: one")
 	}
-}
-
-// FT-27: what is kept stands a clock that has been set while the server was down, back or forth; nothing that was promised is
-// lost earlier, and nothing is kept for ever. (While it runs, all waiting goes by the monotonic clock, which cannot be set.)
-func TestAClockThatIsSetBetweenRestartsLosesNothing(t *testing.T) {
-	for _, row := range []struct {
-		name          string
-		before, after time.Duration // of the clock when the first and the second server start
-		plain         int           // the status of a run without a key
-	}{
-		{"not at all", 0, 0, 200},
-		{"back by an hour", time.Hour, 0, 200},
-		{"forth by an hour", 0, time.Hour, 410}, // its five minutes are over
-	} {
-		t.Run(row.name, func(t *testing.T) {
-			data := t.TempDir()
-			var plain, keyed *answer
-			synctest.Test(t, func(t *testing.T) {
-				time.Sleep(row.before)
-				ask, _, end := serveAt(t, data)
-				plain = ask("POST", "/v1/runs", run("text"))
-				keyed = ask("POST", "/v1/runs", run("text"), "Idempotency-Key: one")
-				if plain.state != "completed" || keyed.state != "completed" {
-					t.Errorf("%v %v", plain, keyed)
-				}
-				end()
-				stamp(t, data, time.Now())
-			})
-			synctest.Test(t, func(t *testing.T) {
-				time.Sleep(row.after)
-				ask, model, end := serveAt(t, data)
-				defer end()
-				check := func(when string) {
-					t.Helper()
-					if a := ask("POST", "/v1/runs", run("text"), "Idempotency-Key: one"); a.run != keyed.run || a.doc != keyed.doc || a.state != "completed" {
-						t.Errorf("%s: the start again: %v", when, a)
-					}
-					if a := ask("GET", "/v1/runs/"+keyed.run, ""); a.status != 200 || a.doc != keyed.doc {
-						t.Errorf("%s: %v", when, a)
-					}
-				}
-				check("at once")
-				time.Sleep(6 * time.Second) // after a sweep
-				if a := ask("GET", "/v1/runs/"+plain.run, ""); a.status != row.plain {
-					t.Errorf("without a key: %v", a)
-				}
-				time.Sleep(22 * time.Hour)
-				check("after most of a day")
-				if n := model.Requests(); n != 0 {
-					t.Errorf("the model was asked %d times", n)
-				}
-				time.Sleep(4 * time.Hour)
-				if a := ask("POST", "/v1/runs", run("text"), "Idempotency-Key: one"); a.run == keyed.run || a.state != "completed" {
-					t.Errorf("after more than a day: %v", a)
-				}
-			})
-		})
-	}
-}
-
-// stamp gives all files the time of the bubble in which they were written: the file system knows nothing of it.
-func stamp(t *testing.T, folder string, now time.Time) {
-	t.Helper()
-	err := filepath.WalkDir(folder, func(path string, _ fs.DirEntry, err error) error {
-		if err != nil {
-			return err
+	first, ended := keyed(), s.start("m", "ended", "Accept: application/json")
+	at := time.Now()
+	for _, sig := range []os.Signal{syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGUSR2, syscall.SIGUSR1, syscall.SIGUSR1} {
+		if err := s.process.Signal(sig); err != nil {
+			t.Fatal(err)
 		}
-		return os.Chtimes(path, now, now)
-	})
-	if err != nil {
-		t.Fatal(err)
+		time.Sleep(100 * time.Millisecond)
+		if a := s.do("GET", "/v1/runs/"+ended.run, ""); time.Since(at) < retention && !completed(a, "m", "ended") {
+			t.Errorf("a run that is to be kept: %v", a)
+		}
+		if a := keyed(); a.run != first.run || !completed(a, "m", "keyed") {
+			t.Errorf("the start again: %v", a)
+		}
+		s.serves("new")
 	}
-}
-
-// FT-27: ids do not come from the clock: runs of one moment, and of the same moment on two servers, have different ones.
-func TestIDsDoNotComeFromTheClock(t *testing.T) {
-	seen := map[string]bool{}
-	for range 2 {
-		synctest.Test(t, func(t *testing.T) {
-			ask, _, end := serveAt(t, "")
-			defer end()
-			now := time.Now()
-			for range 100 {
-				a := ask("POST", "/v1/runs", run("text"), "Prefer: respond-async")
-				if a.status != http.StatusAccepted || seen[a.run] || len(a.run) < 22 {
-					t.Errorf("%v", a)
-				}
-				seen[a.run] = true
-			}
-			if !time.Now().Equal(now) {
-				t.Error("time has passed")
-			}
-			// And the events of a run that takes an hour are numbered as those of one that takes no time.
-			a := ask("POST", "/v1/runs", run("text"), "Accept: application/x-ndjson")
-			for i, e := range a.events {
-				if want, _ := json.Marshal(i); !strings.HasSuffix(e.id, ":"+string(want)) {
-					t.Errorf("event %d is %q", i, e.id)
-				}
-			}
-		})
+	if n := <-connections; n != 1 {
+		t.Errorf("the stream took %d connections", n)
 	}
+	f.check(t, docOf(model, "going"))
+	eventually(t, "the run whose time is over is gone", func() bool { return s.do("GET", "/v1/runs/"+ended.run, "").status == 410 })
+	if a := keyed(); a.run != first.run {
+		t.Errorf("the start again: %v", a)
+	}
+	s.stop()
 }

@@ -1,46 +1,60 @@
-//go:build nightly
+//go:build nightly && unix
 
 package faults
 
 import (
 	"flag"
+	"fmt"
 	"os"
 	"testing"
 	"time"
+
+	"github.com/lingserve/lingserve/internal/longtest"
+	"github.com/lingserve/lingserve/internal/program"
 )
 
-var (
-	soakTime  = flag.Duration("soak", 0, "how long everything is mixed; without it, a fixed small number of runs is")
-	burstSize = flag.Int("burst", 0, "how many clients come at once; without it, 2000 with -soak and 400 without")
-)
+// binary is the program that is tested.
+var binary program.Binary
+
+var soakTime = flag.Duration("soak", 0, "run everything at once for that long, and all other tests with larger numbers")
 
 func TestMain(m *testing.M) {
-	if os.Getenv(restrictEnv) != "" {
-		os.Exit(restrictedChild())
-	}
+	flag.StringVar(&binary.Given, "program", "", "the server's program; without it, the program is built")
 	flag.Parse()
-	if os.Getenv(childEnv) != "" {
-		os.Exit(child())
+	if text := os.Getenv(readerEnv); text != "" {
+		os.Exit(followAsChild(text))
 	}
-	if os.Getenv(turnsEnv) != "" {
-		os.Exit(turnsChild())
-	}
-	if os.Getenv(readerEnv) != "" {
-		os.Exit(readerChild())
-	}
-	flag.Set("test.parallel", "8") // what is parallel here waits, most of its time
+	longtest.Parallel(8) // most of a test is waiting
 	code := m.Run()
-	if *soakTime > 0 {
-		printSeen(os.Stdout)
-	}
-	for _, do := range atExit {
-		do()
+	if err := binary.Close(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
 	}
 	os.Exit(code)
 }
 
-// atExit is what is to be done behind all tests.
-var atExit []func()
+// size returns a number for the short form or for -soak.
+func size(short, soak int) int {
+	if *soakTime > 0 {
+		return soak
+	}
+	return short
+}
 
-// patience is how long a test waits for what must happen. It is long, since it only matters when something is wrong.
-const patience = time.Hour
+// parallel lets a short test run beside others. With -soak each has the machine for itself, so that its figures are its own.
+func parallel(t *testing.T) {
+	if *soakTime == 0 {
+		t.Parallel()
+	}
+}
+
+// eventually waits for what another goroutine or process does, until the deadline of the tests.
+func eventually(t testing.TB, what string, is func() bool) {
+	t.Helper()
+	for began, told := time.Now(), false; !is(); time.Sleep(10 * time.Millisecond) {
+		if time.Since(began) > time.Minute && !told {
+			t.Log("still waiting:", what)
+			told = true
+		}
+	}
+}

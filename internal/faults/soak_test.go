@@ -1,18 +1,14 @@
-//go:build nightly
+//go:build nightly && unix
 
 package faults
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"net"
 	"net/http"
-	"os"
 	"reflect"
-	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -21,15 +17,11 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/adapter/adaptertest"
 	"github.com/lingserve/lingserve/internal/fakeproviders"
-	"github.com/lingserve/lingserve/web"
 )
 
-// soakRuns is how many runs there are without -soak.
-const soakRuns = 120
-
-// What the model does with a run. All but the first few cost the run its success.
+// What the model does with a run. All from cutOff on fail it.
 const (
 	well = iota
 	slow
@@ -39,30 +31,39 @@ const (
 	cutAtOnce
 	reports
 	rubbish
-	stalls
 	kinds
 )
 
-// plan is one run of the soak: all of it comes from its number, so that the model and the client know the same.
+var wires = []struct {
+	provider string
+	wire     adaptertest.Wire
+}{
+	{"openai", adaptertest.OpenAI},
+	{"coze", adaptertest.Coze},
+	{"ollama", adaptertest.Ollama},
+	{"anthropic", adaptertest.Anthropic},
+	{"gemini", adaptertest.Gemini},
+	{"responses", adaptertest.Responses},
+	{"bedrock", adaptertest.Bedrock},
+}
+
+// plan is one run of the soak. All of it comes from its number, so that the model and the client know the same.
 type plan struct {
 	n    int
-	by   *provider
+	by   int // of wires
 	kind int
 	text string // the model's document
-	cuts []int  // where its text is cut
-	at   int    // where it fails
+	cuts []int  // where its text is cut into tokens
+	at   int    // the token at which the model fails
 }
 
 func newPlan(n int) plan {
 	r := rand.New(rand.NewPCG(uint64(n), 7))
-	p := plan{n: n, by: providers[n%len(providers)], kind: r.IntN(kinds)}
+	p := plan{n: n, by: n % len(wires), kind: r.IntN(kinds)}
 	if r.IntN(3) > 0 {
-		p.kind = r.IntN(brokenFirst + 1)
+		p.kind = r.IntN(cutOff)
 	}
-	if p.kind == stalls && *soakTime == 0 {
-		p.kind = reports // a stall takes as long as the longest pause of a busy machine; it has a test of its own
-	}
-	text, _ := json.Marshal(value(r, 4))
+	text, _ := json.Marshal(value(r, 4)) // of maps, lists, strings and numbers
 	p.text = `{"n":` + strconv.Itoa(n) + `,"list":[` + string(text) + `]}`
 	for i := 0; i < len(p.text); {
 		for i = min(len(p.text), i+1+r.IntN(40)); i < len(p.text) && !utf8.RuneStart(p.text[i]); i++ {
@@ -73,7 +74,7 @@ func newPlan(n int) plan {
 	return p
 }
 
-// value is a random value of a document.
+// value draws a value of a document.
 func value(r *rand.Rand, depth int) any {
 	switch kind := r.IntN(8); {
 	case depth > 0 && kind < 3:
@@ -95,269 +96,190 @@ func value(r *rand.Rand, depth int) any {
 	}
 }
 
-// answer is what the model does when it is asked for the attempt-th time.
+// answer is what the model does at an attempt.
 func (p plan) answer(attempt int) fakeproviders.Answer {
+	w, cut := wires[p.by].wire, fakeproviders.Raw{Cut: true}
 	switch {
 	case p.kind == limitedFirst && attempt == 1:
-		return echo(429, http.Header{"Retry-After-Ms": {"5"}})
-	case p.kind == brokenFirst && attempt < 3:
-		return []fakeproviders.Answer{echo(503, nil), raw(cut)}[attempt-1]
-	case p.kind == cutAtOnce:
-		return raw(cut)
+		return fakeproviders.Answer{Status: 429, Header: http.Header{"Retry-After-Ms": {"5"}}, Body: "the key " + adaptertest.Key}
+	case p.kind == brokenFirst && attempt == 1, p.kind == cutAtOnce:
+		return fakeproviders.Answer{Raw: []fakeproviders.Raw{cut}}
 	}
-	steps := []fakeproviders.Raw{bytes_(p.by.Open)}
+	steps := []fakeproviders.Raw{{Bytes: w.Open}}
 	from := 0
 	for i, to := range p.cuts {
 		if i == p.at {
 			switch p.kind {
 			case cutOff:
-				return raw(append(steps, bytes_(p.by.Text(p.text[from:to])), cut)...)
+				return fakeproviders.Answer{Raw: append(steps, fakeproviders.Raw{Bytes: w.Text(p.text[from:to])}, cut)}
 			case reports:
-				return raw(append(steps, bytes_(p.by.Error))...)
+				return fakeproviders.Answer{Raw: append(steps, fakeproviders.Raw{Bytes: w.Error})}
 			case rubbish:
-				return raw(append(steps, bytes_(p.by.broken()))...)
-			case stalls:
-				return raw(append(steps, hang)...)
+				return fakeproviders.Answer{Raw: append(steps, fakeproviders.Raw{Bytes: strings.ReplaceAll(w.Text(adaptertest.Key), "{", "<")})}
 			}
 		}
-		step := bytes_(p.by.Text(p.text[from:to]))
+		step := fakeproviders.Raw{Bytes: w.Text(p.text[from:to])}
 		if p.kind == slow && i%8 == 0 {
 			step.Wait = time.Millisecond
 		}
 		steps = append(steps, step)
 		from = to
 	}
-	return raw(append(steps, bytes_(p.by.end()))...)
+	return fakeproviders.Answer{Raw: append(steps, fakeproviders.Raw{Bytes: w.Finish + w.Done})}
 }
 
-// Everything at once, for as long as -soak says: many runs of all kinds, with models of all providers that fail in all ways, alone
-// and at the end of chains, and clients that are cut off anywhere, come back, cancel, leave for good or do not read. At the end
-// every run that has completed has given the model's document, and nothing is left: no goroutine, no connection, no file, no
-// memory.
-func TestSoak(t *testing.T) {
-	filesBefore := openFiles(t)
-	var s *soak
-	var ended int64 // memory, at the end
-	func() {
-		s = &soak{until: time.Now().Add(*soakTime)}
-		s.p = start(t, setup{
-			script: func(r fakeproviders.Request) fakeproviders.Answer {
-				if r.Model == "down" {
-					return echo(401, nil)
-				}
-				n, _ := strconv.Atoi(strings.TrimPrefix(asked(r), "run "))
-				attempts, _ := s.attempts.LoadOrStore(n, new(atomic.Int64))
-				return newPlan(n).answer(int(attempts.(*atomic.Int64).Add(1)))
-			},
-			limits: adapter.Timeouts{FirstToken: patience / 2, Idle: patience / 2},
-			web: func(o *web.Options) {
-				o.Data = t.TempDir()
-				o.KeepAlive = 5 * time.Millisecond
-				o.WriteTimeout = 2 * time.Second
-				o.MaxLog = 4 << 10 // clients that come back fall out of it
-				o.Retention = time.Minute
-				o.KeyRetention = time.Minute
-				o.MemoryOfEnded = 1 << 20
-			},
-		})
-		defer s.p.close()
-		var workers sync.WaitGroup
-		for range 12 {
-			workers.Go(func() {
-				for {
-					n := int(s.next.Add(1))
-					if *soakTime == 0 && n > soakRuns || *soakTime > 0 && time.Now().After(s.until) {
-						return
-					}
-					s.client(t, newPlan(n))
-					s.attempts.Delete(n)
-					s.goroutines.Store(max(s.goroutines.Load(), int64(runtime.NumGoroutine()))) // about
-					if n == soakRuns/3 {
-						s.warm.Store(s.memory()) // from here on it must not grow
-					}
-					if t.Failed() {
-						return
-					}
-				}
-			})
-		}
-		workers.Wait()
-		s.p.idle()
-		if t.Failed() {
-			for line := range strings.Lines(s.p.log.String()) {
-				if strings.Contains(line, "level=ERROR") || strings.Contains(line, "level=WARN") {
-					t.Log(clip(line))
-				}
-			}
-		}
-		inUse()
-		ended = s.memory()
-		if before, after := s.warm.Load(), ended; after-before > 24<<20 {
-			t.Errorf("memory has grown from %d to %d KiB", before>>10, after>>10)
-		} else {
-			t.Logf("memory: %d KiB after a third of the first %d runs, %d KiB after all", before>>10, soakRuns, after>>10)
-		}
-	}()
-	eventually(t, "all files are closed", func() bool { return openFiles(t) <= filesBefore })
-	t.Logf("%d goroutines at most, %d chats canceled at Coze", s.goroutines.Load(), s.p.model.Cancels())
-	t.Logf("%d runs: %d completed, %d failed, %d canceled; %d connections cut", s.next.Load(), s.completed.Load(), s.failed.Load(), s.canceled.Load(), s.cut.Load())
-	if s.p.model.Cancels() == 0 || s.completed.Load() == 0 || s.failed.Load() == 0 || s.canceled.Load() == 0 || s.cut.Load() == 0 {
-		t.Error("some kind did not happen")
-	}
-	saw(t, "all at once", fmt.Sprintf("%d runs at %d models that fail in %d ways, alone and at the end of chains; clients that are cut off, come back, cancel, leave or do not read", s.next.Load()-12, len(providers), kinds),
-		"%d completed with the right document, %d failed and %d were canceled as they should; %d connections cut; %d goroutines at most, none left; memory in use %d KiB after %d runs, %d KiB at the end",
-		s.completed.Load(), s.failed.Load(), s.canceled.Load(), s.cut.Load(), s.goroutines.Load(), s.warm.Load()>>10, soakRuns/3, ended>>10)
-}
-
-// openFiles counts the files that this process has open.
-func openFiles(t *testing.T) int {
-	// The runtime's own are opened with the first connection.
-	if l, err := net.Listen("tcp", "127.0.0.1:0"); err == nil {
-		l.Close()
-	}
-	list, err := os.ReadDir("/dev/fd")
-	if err != nil {
-		t.Skip(err)
-	}
-	return len(list)
-}
-
+// soak is a server, and what has happened to it.
 type soak struct {
-	p        *product
-	until    time.Time
-	next     atomic.Int64
-	attempts sync.Map // at a run's model
-	warm     atomic.Int64
-
+	*server
+	attempts                         sync.Map // at a run's model, by the run's number
 	completed, failed, canceled, cut atomic.Int64
-	goroutines                       atomic.Int64 // at most
 }
 
-// memory is what is in use, but for what the test itself keeps of answers and log.
-func (s *soak) memory() int64 {
-	return int64(inUse()) - int64(s.p.seen.held()+s.p.log.held())
+// Models of all providers fail in all ways, alone and at the end of chains, and clients lose their connection at any byte, come back, cancel,
+// leave or do not read. Each run that is completed has the model's document, and nothing of it all is left.
+func TestSoak(t *testing.T) {
+	s := &soak{}
+	config := "providers:\n"
+	for _, w := range wires[1:] {
+		base := "MODELS"
+		if w.provider == "responses" {
+			base += "/v1"
+		}
+		config += fmt.Sprintf("  %s: {key: %s, base_url: %q}\n", w.provider, adaptertest.Key, base)
+	}
+	config = strings.Replace(config, "bedrock: {", "bedrock: {region: us-east-1, ", 1)
+	s.server = serve(t, serving{
+		config: config,
+		args: append([]string{
+			"--http-keepalive", "5ms", "--http-write-timeout", "2s", "--run-max-log", "4KiB", "--run-key-retention", "1m", "--upstream-first-token", "0", "--upstream-idle", "0",
+		}, brief...),
+		script: func(r fakeproviders.Request) fakeproviders.Answer {
+			if r.Model == "down" {
+				return fakeproviders.Answer{Status: 401, Body: "the key " + adaptertest.Key}
+			}
+			n, err := strconv.Atoi(strings.TrimPrefix(lastMessage(r), "run "))
+			if err != nil {
+				return answerOf(r)
+			}
+			attempts, _ := s.attempts.LoadOrStore(n, new(atomic.Int64))
+			return newPlan(n).answer(int(attempts.(*atomic.Int64).Add(1)))
+		},
+	})
+	before := s.warm()
+	runs := int64(200)
+	until := time.Now().Add(*soakTime)
+	var next atomic.Int64
+	var workers sync.WaitGroup
+	for range 12 {
+		workers.Go(func() {
+			for {
+				n := next.Add(1)
+				if *soakTime == 0 && n > runs || *soakTime > 0 && time.Now().After(until) || t.Failed() {
+					return
+				}
+				s.client(newPlan(int(n)))
+				s.attempts.Delete(int(n))
+			}
+		})
+	}
+	workers.Wait()
+	eventually(t, "all models are left", func() bool { return s.model.Open() == 0 })
+	after := s.settle(before, int(next.Load()), 1<<10)
+	s.stop()
+	if s.completed.Load() == 0 || s.failed.Load() == 0 || s.canceled.Load() == 0 || s.cut.Load() == 0 {
+		t.Error("one of the kinds did not happen")
+	}
+	t.Logf("%d runs: %d completed, %d failed, %d canceled; %d connections cut; %v before, %v afterwards",
+		next.Load()-12, s.completed.Load(), s.failed.Load(), s.canceled.Load(), s.cut.Load(), before, after)
 }
 
 // client starts a run and does something with it until it is over.
-func (s *soak) client(t *testing.T, plan plan) {
-	r := rand.New(rand.NewPCG(uint64(plan.n), 8))
-	model := plan.by.model("m")
-	if plan.n%3 == 0 { // at the end of a chain
-		model = providers[r.IntN(len(providers))].model("down") + "," + model
+func (s *soak) client(p plan) {
+	t := s.t
+	r := rand.New(rand.NewPCG(uint64(p.n), 8))
+	model := wires[p.by].provider + ":m"
+	if p.n%3 == 0 { // at the end of a chain
+		model = wires[r.IntN(len(wires))].provider + ":down," + model
 	}
-	body := fmt.Sprintf(`{"workflow":"json","input":"run %d","model":%q}`, plan.n, model)
-	key := fmt.Sprintf("Idempotency-Key: %d", plan.n)
+	body := fmt.Sprintf(`{"workflow":"json","input":"run %d","model":%q}`, p.n, model)
+	key := "Idempotency-Key: " + strconv.Itoa(p.n)
 	var state, doc, id string
 	mayCancel := false
 	switch r.IntN(10) {
 	case 0: // for the document, twice at once
 		second := make(chan *answer, 1)
-		go func() { second <- s.p.ask("application/json", body, key) }()
-		a := s.p.ask("application/json", body, key)
-		b := <-second
-		if a.run != b.run || a.state != b.state || a.doc != b.doc {
-			t.Errorf("run %d: %v and %v", plan.n, a, b)
+		go func() { second <- s.do("POST", "/v1/runs", body, key, "Accept: application/json") }()
+		a := s.do("POST", "/v1/runs", body, key, "Accept: application/json")
+		if b := <-second; a.run != b.run || a.state != b.state || a.doc != b.doc {
+			t.Errorf("run %d: %v and %v", p.n, a, b)
 		}
-		state, doc, id = a.state, a.doc, a.run
-		if a.problem != nil {
+		if state, doc, id = a.state, a.doc, a.run; a.status >= 400 {
 			state, doc = "failed", "{}"
 		}
 	case 1: // canceled by another
 		mayCancel = true
-		started := s.p.do("POST", "/v1/runs", body, key, "Prefer: respond-async")
+		id = s.do("POST", "/v1/runs", body, key, "Prefer: respond-async").run
 		time.Sleep(time.Duration(r.IntN(5)) * time.Millisecond)
-		s.p.do("POST", "/v1/runs/"+started.run+"/cancel", "")
-		a := s.p.do("GET", "/v1/runs/"+started.run+"/events", "", "Accept: "+streams[r.IntN(2)])
-		state, doc, id = a.state, a.doc, a.run
+		s.do("POST", "/v1/runs/"+id+"/cancel", "")
+		a := s.do("GET", "/v1/runs/"+id+"/events", "", "Accept: "+streams[r.IntN(2)])
+		state, doc = a.state, a.doc
 	case 2: // by leaving
 		mayCancel = true
-		resp, err := s.p.request(t.Context(), "POST", "/v1/runs?format=sse&on_disconnect=cancel", body, key)
+		resp, err := s.request(t.Context(), "POST", "/v1/runs?format=sse&on_disconnect=cancel", body, key)
 		if err != nil {
 			t.Error(err)
 			return
 		}
-		io.CopyN(io.Discard, resp.Body, r.Int64N(2000))
+		_, _ = io.CopyN(io.Discard, resp.Body, r.Int64N(2000))
 		resp.Body.Close()
 		s.cut.Add(1)
 		id = resp.Header.Get("X-Run-Id")
 		eventually(t, "the run that was left has ended", func() bool {
-			a := s.p.do("GET", "/v1/runs/"+id, "")
+			a := s.do("GET", "/v1/runs/"+id, "")
 			state, doc = a.state, a.doc
 			return state != "running"
 		})
-	case 3: // by not reading
-		c := s.p.dial("/v1/runs", streams[r.IntN(2)], body, key)
+	case 3: // beside one who does not read
+		c, err := s.tcp(post("/v1/runs", body, streams[r.IntN(2)], key))
+		if err != nil {
+			t.Error(err)
+			return
+		}
 		defer c.Close()
 		fallthrough
-	default: // with cuts
-		f := s.follow(t, r, body, key)
-		f.check(t)
+	default: // over broken connections
+		f, cuts := new(fold), r.IntN(6)
+		_, err := s.follow(t.Context(), f, streams[r.IntN(2)], "/v1/runs", body, strconv.Itoa(p.n), func(in io.Reader) io.Reader {
+			if cuts--; cuts < 0 {
+				return in
+			}
+			s.cut.Add(1)
+			return io.LimitReader(in, 1+r.Int64N(3000))
+		})
+		if err != nil || len(f.wrong) > 0 {
+			t.Errorf("run %d: %v %q", p.n, err, f.wrong)
+		}
 		state, doc, id = f.state, f.json(), f.run
 	}
-
-	// However it was asked for, the server says the same of it now.
-	if a := s.p.do("GET", "/v1/runs/"+id, ""); a.state != state || a.doc != doc {
-		t.Errorf("run %d: %s %s, and then %v", plan.n, state, clip(doc), a)
+	// However it was asked for, the server says the same of it now, unless it has expired.
+	if a := s.do("GET", "/v1/runs/"+id, ""); a.status != 410 && (a.state != state || a.doc != doc) {
+		t.Errorf("run %d: %s %s, and then %v", p.n, state, clip(doc), a)
 	}
 	switch {
 	case state == "canceled" && mayCancel:
 		s.canceled.Add(1)
-	case state == "completed" && plan.kind <= brokenFirst:
+	case state == "completed" && p.kind < cutOff:
 		s.completed.Add(1)
 		var got struct{ Doc any }
 		var want any
 		decode(doc, &got)
-		decode(plan.text, &want)
+		decode(p.text, &want)
 		if !reflect.DeepEqual(got.Doc, want) {
-			t.Errorf("run %d: %s is not %s", plan.n, clip(doc), clip(plan.text))
+			t.Errorf("run %d: %s is not %s", p.n, clip(doc), clip(p.text))
 		}
-	case state == "failed" && plan.kind > brokenFirst:
+	case state == "failed" && p.kind >= cutOff:
 		s.failed.Add(1)
 	default:
-		t.Errorf("run %d of kind %d is %q: %s", plan.n, plan.kind, state, clip(doc))
+		t.Errorf("run %d of kind %d at %s is %q: %s", p.n, p.kind, model, state, clip(doc))
 	}
-}
-
-// follow reads a run over as many connections as it takes.
-func (s *soak) follow(t *testing.T, r *rand.Rand, body, key string) *fold {
-	var f fold
-	framing := streams[r.IntN(2)]
-	for cuts := r.IntN(6); f.state == ""; cuts-- {
-		header := []string{key, "Accept: " + framing}
-		if f.last != "" {
-			header = append(header, "Last-Event-ID: "+f.last)
-		}
-		ctx, leave := context.WithCancel(t.Context())
-		resp, err := s.p.request(ctx, "POST", "/v1/runs", body, header...)
-		if err != nil {
-			leave()
-			t.Error(err)
-			return &f
-		}
-		var from io.Reader = resp.Body
-		if cuts > 0 {
-			from = io.LimitReader(resp.Body, 1+r.Int64N(3000))
-			s.cut.Add(1)
-		}
-		if resp.StatusCode != 200 {
-			t.Errorf("resumed from %q: %v", f.last, s.p.read(resp))
-			leave()
-			return &f
-		}
-		for events := newEventReader(framing, from); ; {
-			e, err := events.next()
-			if err != nil {
-				break
-			}
-			f.take(e)
-		}
-		f.cut()
-		leave()
-		resp.Body.Close()
-		if cuts <= 0 && f.state == "" {
-			t.Errorf("a clean end of a run that goes on, after %q", f.last)
-			return &f
-		}
-	}
-	return &f
 }

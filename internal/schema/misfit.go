@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
+	"github.com/lingserve/lingserve/internal/wording"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	misfit "github.com/santhosh-tekuri/jsonschema/v6/kind"
 )
@@ -74,7 +74,7 @@ func misfits(err error, most int) []Misfit {
 		out = slices.Clone(out[:most])
 	}
 	for i, m := range out {
-		out[i] = Misfit{At: within(m.At), Message: clip(m.Message, maxMessage)}
+		out[i] = Misfit{At: within(m.At), Message: wording.ClipTo(m.Message, maxMessage)}
 	}
 	return out
 }
@@ -88,13 +88,6 @@ func within(at []string) []string {
 		}
 	}
 	return at
-}
-
-func clip(s string, most int) string {
-	if len(s) > most {
-		return strings.ToValidUTF8(s[:most], "") + "…"
-	}
-	return s
 }
 
 // detail says what was expected of a value.
@@ -130,7 +123,7 @@ func detail(k jsonschema.ErrorKind) string {
 			if err != nil {
 				continue
 			}
-			want = append(want, Short(string(text)))
+			want = append(want, wording.Clip(string(text)))
 			if len(want) == 12 && len(k.Want) > 12 {
 				want = append(want, "…")
 				break
@@ -142,9 +135,9 @@ func detail(k jsonschema.ErrorKind) string {
 		if err != nil {
 			text = []byte("the constant of the schema")
 		}
-		return "expected " + Short(string(text))
+		return "expected " + wording.Clip(string(text))
 	case *misfit.Pattern:
-		return fmt.Sprintf("expected text that matches %s", Short(k.Want))
+		return fmt.Sprintf("expected text that matches %s", wording.Clip(k.Want))
 	case *misfit.Format:
 		return fmt.Sprintf("expected text of the format %s", k.Want)
 	case *misfit.AdditionalProperties:
@@ -173,7 +166,7 @@ func detail(k jsonschema.ErrorKind) string {
 	case *misfit.DependentRequired:
 		return fmt.Sprintf("%q requires %s too", k.Prop, List(k.Missing))
 	case *misfit.PropertyNames:
-		return fmt.Sprintf("%q is not allowed as a name", Short(k.Property))
+		return fmt.Sprintf("%q is not allowed as a name", wording.Clip(k.Property))
 	}
 	if path := k.KeywordPath(); len(path) > 0 {
 		return fmt.Sprintf("it does not match %q of the schema", path[0])
@@ -196,14 +189,6 @@ func count(n int, what string) string {
 }
 
 func number64(f float64) string { return strconv.FormatFloat(f, 'f', -1, 64) }
-
-// Short keeps what a schema says from filling a page.
-func Short(s string) string {
-	if utf8.RuneCountInString(s) > 80 {
-		return string([]rune(s)[:80]) + "…"
-	}
-	return s
-}
 
 // Article puts the article before the name of a type.
 func Article(what string) string {

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/lingserve/lingserve/internal/wording"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
@@ -183,7 +184,7 @@ func problem(err error) error {
 		return &Error{nil, fmt.Sprintf("it refers to %q, but a schema may only refer to itself (#/…)", strings.TrimPrefix(e.URL, "schema:///"))}
 	}
 	if e, ok := errors.AsType[*jsonschema.InvalidRegexError](err); ok {
-		return &Error{fragment(e.URL), fmt.Sprintf("the regular expression %q does not compile", Short(e.Regex))}
+		return &Error{fragment(e.URL), fmt.Sprintf("the regular expression %q does not compile", wording.Clip(e.Regex))}
 	}
 	if e, ok := errors.AsType[*jsonschema.JSONPointerNotFoundError](err); ok {
 		_, at, _ := strings.Cut(e.URL, "#")
@@ -193,7 +194,7 @@ func problem(err error) error {
 		return &Error{nil, fmt.Sprintf("it refers to %q, which does not exist", strings.TrimPrefix(e.Reference, name))}
 	}
 	first, _, _ := strings.Cut(err.Error(), "\n")
-	return &Error{nil, "invalid JSON Schema (2020-12): " + clip(strings.ReplaceAll(first, name, ""), maxMessage)}
+	return &Error{nil, "invalid JSON Schema (2020-12): " + wording.ClipTo(strings.ReplaceAll(first, name, ""), maxMessage)}
 }
 
 // fragment returns the segments of the JSON Pointer in a URL.

@@ -48,6 +48,18 @@ func ClipTo(text string, most int) string {
 	return text[:cut] + "…"
 }
 
+// ClipChars returns the first characters of a text.
+func ClipChars(text string, most int) string {
+	n := 0
+	for i := range text {
+		if n == most {
+			return text[:i] + "…"
+		}
+		n++
+	}
+	return text
+}
+
 // Quote is a clipped text in quotes.
 func Quote(text string) string {
 	quoted, _ := json.Marshal(Clip(text))
@@ -61,9 +73,3 @@ func Plural(n int64, unit string) string {
 	}
 	return strconv.FormatInt(n, 10) + " " + unit
 }
-
-// pointerEscapes are those of RFC 6901.
-var pointerEscapes = strings.NewReplacer("~", "~0", "/", "~1")
-
-// PointerToken writes a name as a token of a JSON Pointer.
-func PointerToken(name string) string { return pointerEscapes.Replace(name) }

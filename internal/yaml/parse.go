@@ -16,7 +16,7 @@ import (
 	"github.com/goccy/go-yaml/parser"
 	"github.com/goccy/go-yaml/token"
 
-	"github.com/lingserve/lingserve/internal/schema"
+	"github.com/lingserve/lingserve/internal/wording"
 )
 
 // Bounds of a file. The parser below recurses and takes time that grows with the square of its tokens; with these bounds the worst
@@ -183,7 +183,7 @@ func (b *builder) report(n ast.Node, format string, args ...any) *Node {
 	out := &Node{Line: line, Column: col, size: 1}
 	path := ""
 	if len(b.path) <= 10 { // a longer one would hide the message
-		path = schema.Short(Path(b.path...))
+		path = wording.Clip(Path(b.path...))
 	}
 	if b.reported < maxProblems {
 		b.Errorf(out, path, format, args...)
@@ -264,7 +264,7 @@ func (b *builder) build(n ast.Node, depth int) *Node {
 // tagged builds the value behind a tag.
 func (b *builder) tagged(v *ast.TagNode, depth int) *Node {
 	if v.Start.Value != "!!str" {
-		return b.fail(v, "the tag %s is not supported; remove it", schema.Short(FirstLine(v.Start.Value)))
+		return b.fail(v, "the tag %s is not supported; remove it", wording.Clip(FirstLine(v.Start.Value)))
 	}
 	inner := b.build(v.Value, depth+1)
 	if inner.Kind == Bool || inner.Kind == Number {
@@ -291,7 +291,7 @@ func (b *builder) alias(v *ast.AliasNode) *Node {
 	name := v.Value.GetToken().Value
 	target, ok := b.anchors[name]
 	if !ok {
-		name = schema.Short(FirstLine(name))
+		name = wording.Clip(FirstLine(name))
 		return b.fail(v, "*%s is undefined; expected &%s before it", name, name)
 	}
 	out := *target

@@ -29,6 +29,7 @@ import (
 
 	"github.com/lingserve/lingserve/internal/edits"
 	"github.com/lingserve/lingserve/internal/schema"
+	"github.com/lingserve/lingserve/internal/wording"
 )
 
 // maxProblems bounds what is reported of one file: more would hide the first, which is often the cause of the rest.
@@ -133,7 +134,7 @@ func (r *Reader) Fields(n *Node, path string, known ...string) map[string]*Node 
 			f[k.Text] = n.Items[i]
 			continue
 		}
-		r.Errorf(k, "", "unknown field %q%s expected %s", schema.Short(k.Text), edits.DidYouMean(k.Text, known, ";"), schema.List(known))
+		r.Errorf(k, "", "unknown field %q%s expected %s", wording.Clip(k.Text), edits.DidYouMean(k.Text, known, ";"), schema.List(known))
 	}
 	return f
 }
@@ -151,7 +152,7 @@ func (r *Reader) Text(n *Node, path string) (text string, ok bool) {
 	if col, message := r.explain(n.Line); message != "" && n.Kind == Mapping {
 		r.Add(&Error{Line: n.Line, Column: col, Path: path, Message: message})
 	} else if n.Kind == Bool || n.Kind == Number {
-		r.Errorf(n, path, "%s is not text; put the value in quotes", schema.Short(n.Text))
+		r.Errorf(n, path, "%s is not text; put the value in quotes", wording.Clip(n.Text))
 	} else {
 		r.Errorf(n, path, "expected text, got %s", n.Kind)
 	}
@@ -218,7 +219,7 @@ func (r *Reader) Duration(n *Node, path string, least, most time.Duration) (d ti
 	}
 	d, err := time.ParseDuration(t)
 	if err != nil || d < least || d > most {
-		r.Errorf(n, path, "expected a duration from %s to %s, such as 90s or 5m, got %q", FormatDuration(least), FormatDuration(most), schema.Short(t))
+		r.Errorf(n, path, "expected a duration from %s to %s, such as 90s or 5m, got %q", FormatDuration(least), FormatDuration(most), wording.Clip(t))
 		return 0, false
 	}
 	return d, true

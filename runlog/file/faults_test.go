@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -56,59 +55,6 @@ func TestALogIsInNoTroubleWithoutRuns(t *testing.T) {
 				}
 			})
 		})
-	}
-}
-
-// A pass that writes more than once loses nothing of a run in silence, whichever of its calls fails.
-func TestEachCallOfALargePassMayFail(t *testing.T) {
-	for n := 1; ; n++ {
-		hit := false
-		synctest.Test(t, func(t *testing.T) {
-			l := newLife(t)
-			l.open()
-			large, small := l.begin(), l.begin()
-			l.pass(true)
-			large.say("a", strings.Repeat("a long text ", maxFrame/12+1))
-			l.said[large.id] = append(l.said[large.id], documentOf(large.tube))
-			l.say(small)
-			l.d.Fail(vfstest.Fault{First: l.d.Calls() + n, Count: 1})
-			l.pass(true)
-			hit = l.d.Hit() != ""
-			l.d.Mend()
-			time.Sleep(retryEvery)
-			l.say(large)
-			l.pass(true)
-			if l.log.broken {
-				t.Error("the log does not go on")
-			}
-			l.synced()
-		})
-		if !hit {
-			if n < 3 {
-				t.Errorf("the pass has made %d calls: it is not large", n-1)
-			}
-			return
-		}
-	}
-}
-
-// A file whose name could not be made durable tries that with its next sync.
-func TestANameIsMadeDurableWithTheNextSync(t *testing.T) {
-	d := vfstest.New()
-	root := must(d.Dir(true))
-	defer root.Close()
-	f := must(must(openFolder(root, "running")).create("one"))
-	defer f.Close()
-	d.Fail(vfstest.Fault{First: d.Calls() + 2, Count: 1})
-	if err := f.Sync(); err == nil {
-		t.Fatal("the folder was not synced, and the file says that all is well")
-	}
-	if err := f.Sync(); err != nil {
-		t.Fatal(err)
-	}
-	after := d.Crash(true)
-	if files := after.Files(); !slices.Contains(files, "running/one") {
-		t.Errorf("what is left is %q", files)
 	}
 }
 

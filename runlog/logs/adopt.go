@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 
+	"github.com/lingserve/lingserve/internal/backoff"
 	"github.com/lingserve/lingserve/runlog"
 	"github.com/lingserve/lingserve/store"
 )
@@ -137,7 +138,7 @@ func (l *Log) claim(a *applied) (*position, error) {
 	}
 	records := append([]byte{entryLast, recordAdopt}, a.paged...)
 	b := store.Batch{ID: newID(), After: a.rev, Entries: entriesOf(records), Head: h.append(nil)}
-	for wait := firstRetry; ; wait = min(2*wait, lastRetry) {
+	for pauses := backoff.New(firstRetry, lastRetry); ; {
 		info, err := l.runs.Append(l.ctx, a.name, b)
 		if err == nil {
 			t := a.follower.Tube()
@@ -149,7 +150,7 @@ func (l *Log) claim(a *applied) (*position, error) {
 			}
 			return nil, runlog.ErrFenced
 		}
-		if !l.pause(wait) {
+		if backoff.Sleep(l.ctx, pauses.NextBackOff()) != nil {
 			return nil, runlog.ErrClosed
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/lingserve/lingserve/internal/backoff"
 	"github.com/lingserve/lingserve/runlog"
 	"github.com/lingserve/lingserve/store"
 )
@@ -56,7 +57,7 @@ const maxMissing = 10
 // append stores a batch of the run's log, which has h as its head. It tries until it has an answer.
 func (e *entry) append(b store.Batch, h head) {
 	l, missing := e.log, 0
-	for wait := firstRetry; ; wait = min(2*wait, lastRetry) {
+	for pauses := backoff.New(firstRetry, lastRetry); ; {
 		info, err := e.appendOnce(b)
 		moved, isMoved := errors.AsType[*store.MovedLog](err)
 		switch {
@@ -88,7 +89,7 @@ func (e *entry) append(b store.Batch, h head) {
 			})
 			return
 		}
-		if !l.pause(wait) {
+		if backoff.Sleep(l.ctx, pauses.NextBackOff()) != nil {
 			return
 		}
 	}
@@ -113,18 +114,6 @@ func (e *entry) adopted(info *store.Info) bool {
 	}
 	h, err := parseHead(info.Head)
 	return err != nil || h.replica != e.log.options.Replica || h.run != e.handle
-}
-
-// pause waits before another attempt. It reports false if the log is closed.
-func (l *Log) pause(wait time.Duration) bool {
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-l.ctx.Done():
-		return false
-	}
 }
 
 func runningKey(replica, run string) string { return store.KeyPart(replica) + "/" + store.KeyPart(run) }

@@ -490,31 +490,6 @@ func TestPagesOfWhoWasTakenForDeadAreRefused(t *testing.T) {
 	}
 }
 
-// CL-05: who begins to read in the middle has all that was shown elsewhere, whether the owner answers or not.
-func TestAFollowerBeginsInTheMiddleOfPages(t *testing.T) {
-	t.Parallel()
-	i := install(t)
-	a, _, crashA := i.start(t)
-	b, _, _ := i.start(t)
-	tb, _ := pagedRun(t, a, "r", nil)
-	tail := follow(t, b, "r")
-	defer tail.Leave()
-	if d := cmp.Diff(lines(tb), lines(tail.Tube())); d != "" {
-		t.Fatal(d)
-	}
-	for range 10 {
-		says(t, tb, "live ")
-		shows(t, tail.Tube(), int(tb.Len()))
-	}
-	other, _ := pagedRun(t, a, "other", nil) // nobody follows it yet
-	crashA()
-	gone := follow(t, b, "other")
-	defer gone.Leave()
-	if d := cmp.Diff(lines(other), lines(gone.Tube())); d != "" {
-		t.Fatal(d)
-	}
-}
-
 // CL-05: if the owner of a run stands still, or its messages are lost, what it has stored is read.
 func TestAFollowerOfASilentOwnerReadsTheStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -562,149 +537,6 @@ func TestAFollowerOfASilentOwnerReadsTheStore(t *testing.T) {
 		}
 		<-tail.Tube().Ended()
 	})
-}
-
-// CL-15: messages to a follower do not depend on the number of runs, nor do those to the store.
-func TestMessagesDoNotDependOnTheNumberOfRuns(t *testing.T) {
-	asked, stored := map[int]int64{}, map[int]int{}
-	for _, runs := range []int{10, 200} {
-		synctest.Test(t, func(t *testing.T) {
-			i := install(t)
-			a, _, crash := i.start(t)
-			defer crash()
-			b, _, crash := i.start(t)
-			defer crash()
-			var tubes []*tube.Tube
-			var tails []runlog.Tail
-			for n := range runs {
-				tb := heldTube(fmt.Sprint("r", n), 0)
-				a.Keep(runlog.Run{ID: tb.Run(), Tube: tb})
-				says(t, tb, "first ")
-				tubes = append(tubes, tb)
-				tails = append(tails, follow(t, b, tb.Run()))
-			}
-			before := i.bus.asked.Load()
-			i.faults.mu.Lock()
-			i.faults.stored = map[string]int{}
-			i.faults.mu.Unlock()
-			const rounds = 100 // 2 s: less than after what each run is in its own log
-			for k := range rounds {
-				for _, tb := range tubes {
-					token(t, tb, fmt.Sprint(k, " "))
-				}
-				time.Sleep(20 * time.Millisecond)
-			}
-			time.Sleep(100 * time.Millisecond)
-			for n, tail := range tails {
-				if d := cmp.Diff(lines(tubes[n]), lines(tail.Tube())); d != "" || tail.Tube().Len() != rounds+1 {
-					t.Errorf("%d events at the follower: %s", tail.Tube().Len(), d)
-				}
-				tail.Leave()
-			}
-			asked[runs] = i.bus.asked.Load() - before
-			i.faults.mu.Lock()
-			stored[runs] = i.faults.stored["pages"]
-			i.faults.mu.Unlock()
-		})
-	}
-	if asked[200] > 2*asked[10] || stored[200] > 2*stored[10] || asked[10] == 0 || stored[10] == 0 {
-		t.Errorf("messages between replicas, by runs: %v; pages: %v", asked, stored)
-	}
-}
-
-// CL-12: what pages have is in the runs' own logs by and by, and pages are removed.
-func TestPagesAreRemoved(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		i := install(t)
-		a, _, crash := i.start(t)
-		defer crash()
-		var tubes []*tube.Tube
-		for n := range 20 {
-			tb, _ := pagedRun(t, a, fmt.Sprint("r", n), nil)
-			tubes = append(tubes, tb)
-		}
-		pages, err := i.engine.Log(t.Context(), store.LogOptions{Space: "pages", Keep: time.Hour})
-		if err != nil {
-			t.Fatal(err)
-		}
-		logName := logs.PageLog(a)
-		most := int64(0)
-		for n := range 3000 {
-			token(t, tubes[n%len(tubes)], "more ")
-			time.Sleep(20 * time.Millisecond)
-			info, err := pages.Info(t.Context(), logName)
-			if err != nil {
-				t.Fatal(err)
-			}
-			most = max(most, info.Entries)
-		}
-		if most > 1500 { // of half a minute
-			t.Errorf("there were %d pages", most)
-		}
-		time.Sleep(10 * time.Second)
-		if n := logs.InPages(a); n > 0 {
-			t.Errorf("%d runs are only in pages", n)
-		}
-	})
-}
-
-// CL-07, CL-11: what pages have of a run that its replica has left is found, however long that goes on writing others.
-func TestARunThatWasLeftIsTakenOverWithItsPages(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		i := install(t)
-		a, name, crash := i.start(t)
-		defer crash()
-		b, _, crash := i.start(t)
-		defer crash()
-		other, _ := pagedRun(t, a, "other", untroubled(t, "other"))
-		r, e := pagedRun(t, a, "r", nil)
-		want := lines(r)
-		e.(runlog.Leaver).Leave()
-		flush(t, a)
-		for range 3000 {
-			token(t, other, "more ")
-			time.Sleep(20 * time.Millisecond)
-		}
-		if d := cmp.Diff(want, lines(adopted(t, b, "r", name).Tube)); d != "" {
-			t.Error(d)
-		}
-		says(t, other, "last ")
-	})
-}
-
-// CL-07: a run is ended for all who read it by whoever takes it over, also where logs of runs are larger there than where it ran.
-func TestWhoTakesARunOverHasOtherBlocks(t *testing.T) {
-	t.Parallel()
-	i := install(t)
-	begin := func(maxBytes int) (*logs.Log, string) {
-		l, name, _ := start(t, i.memory, func(o *logs.Options) {
-			o.Tube = func() *tube.Options { c := runlogtest.Tube(); c.MaxBytes = maxBytes; return c }
-		})
-		return l, name
-	}
-	small, name := begin(16 << 10)
-	large, _ := begin(1 << 20)
-	reader, _ := begin(16 << 10)
-	tb := heldTube("r", 16<<10)
-	small.Keep(runlog.Run{ID: "r", Opening: []byte("x"), Tube: tb})
-	for range 216 {
-		token(t, tb, strings.Repeat("x", 60))
-	}
-	flush(t, small)
-	tail := follow(t, reader, "r")
-	defer tail.Leave()
-	left := adopted(t, large, "r", name)
-	_ = left.Tube.Close("interrupted") // before it is kept
-	large.Keep(runlog.Run{ID: "r", Opening: left.Opening, Tube: left.Tube}).End([]byte("head"))
-	select {
-	case <-tail.Tube().Ended():
-	case <-time.After(longWait):
-		t.Fatalf("a reader has %d events of %d, and waits; head %q", tail.Tube().Len(), left.Tube.Len(), tail.Head())
-	}
-	want, _ := left.Tube.Snapshot(false)
-	if got, _ := tail.Tube().Snapshot(false); string(got) != string(want) {
-		t.Errorf("a reader has %d bytes of %d", len(got), len(want))
-	}
 }
 
 // CL-07, RU-69: a replica whose caller stops waiting while nobody knows whether its claim is stored finds that out: else the run would be its
@@ -760,49 +592,6 @@ func TestWhatIsDroppedMeanwhileIsNotTakenOver(t *testing.T) {
 	}
 	flush(t, b)
 	if list, err := b.Running(t.Context(), ""); err != nil || len(list) > 0 {
-		t.Errorf("%v, %v", list, err)
-	}
-}
-
-// lateTables are tables in which deletions wait.
-type lateTables struct {
-	store.Engine
-	deletes chan struct{} // closed when they may happen
-}
-
-func (e lateTables) Table(ctx context.Context, o store.TableOptions) (store.Table, error) {
-	t, err := e.Engine.Table(ctx, o)
-	return lateTable{t, e.deletes}, err
-}
-
-type lateTable struct {
-	store.Table
-	deletes chan struct{}
-}
-
-func (t lateTable) Put(ctx context.Context, puts ...store.Put) ([]store.Record, []error) {
-	if puts[0].Delete {
-		<-t.deletes
-	}
-	return t.Table.Put(ctx, puts...)
-}
-
-// CL-07: a replica that has adopted a run deletes the record of the run's owner of before, but not one that this replica has written since,
-// because it has adopted the run again. Without the record nobody finds the run when its owner dies.
-func TestTheRecordOfAReplicaThatAdoptsARunAgainStays(t *testing.T) {
-	t.Parallel()
-	i := install(t)
-	a, nameA, _ := i.start(t)
-	deletes := make(chan struct{})
-	b, nameB, _ := start(t, i.memory, func(o *logs.Options) { o.Tables = lateTables{o.Tables, deletes} })
-	_, e := pagedRun(t, a, "r", nil)
-	e.(runlog.Leaver).Leave()
-	flush(t, a)
-	adopted(t, b, "r", nameA)
-	adopted(t, a, "r", nameB)
-	close(deletes)
-	flush(t, b)
-	if list, err := b.Running(t.Context(), nameA); err != nil || len(list) != 1 || list[0].ID != "r" {
 		t.Errorf("%v, %v", list, err)
 	}
 }
@@ -932,52 +721,6 @@ func killedWriters(t *testing.T, rt *rapid.T) {
 	crashReader()
 }
 
-// CL-05: one late message tells a follower of the last events of a run, of a batch of the run's log that only repeats what pages have, and of
-// the end.
-func TestAFollowerThatHearsOfTheEndLateHasAllBeforeIt(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		i := install(t)
-		a, _, crash := i.start(t)
-		defer crash()
-		b, _, crash := i.start(t)
-		defer crash()
-		logs.Hurry(a, 100)
-		tb, e := pagedRun(t, a, "r", nil)
-		other, _ := pagedRun(t, a, "other", nil)
-		tail, otherTail := follow(t, b, "r"), follow(t, b, "other")
-		defer tail.Leave()
-		defer otherTail.Leave()
-		time.Sleep(1100 * time.Millisecond) // the follower looks by itself each second or less often
-		const push = 'p'
-		var slow atomic.Bool
-		i.bus.mu.Lock()
-		i.bus.lose = func(_, _ string, m replicas.Message) bool {
-			if m.Body[0] == push && slow.Swap(false) {
-				time.Sleep(700 * time.Millisecond)
-			}
-			return false
-		}
-		i.bus.mu.Unlock()
-		slow.Store(true)
-		says(t, other, "the message that the next one waits for ")
-		token(t, tb, "last ")
-		_ = tb.Close("completed")
-		time.Sleep(300 * time.Millisecond)
-		if n := logs.InPages(a); n > 0 {
-			t.Fatalf("something of %d runs is only in pages", n)
-		}
-		e.End([]byte("head"))
-		select {
-		case <-tail.Tube().Ended():
-		case <-time.After(time.Minute):
-			t.Fatalf("the follower has %d events of %d", tail.Tube().Len(), tb.Len())
-		}
-		if d := cmp.Diff(all(t, tb), all(t, tail.Tube())); d != "" {
-			t.Error(d)
-		}
-	})
-}
-
 // CL-05: the owner has given up a message to a replica, and with it the session, when that replica begins to follow one more run.
 func TestASessionThatIsOverIsNotGoneOnWith(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -1010,6 +753,42 @@ func TestASessionThatIsOverIsNotGoneOnWith(t *testing.T) {
 			case <-end:
 				t.Fatalf("the follower has %d events of %d", tail.Tube().Len(), tb.Len())
 			}
+		}
+	})
+}
+
+// CL-12: what pages have is in the runs' own logs by and by, and pages are removed.
+func TestPagesAreRemoved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		i := install(t)
+		a, _, crash := i.start(t)
+		defer crash()
+		var tubes []*tube.Tube
+		for n := range 20 {
+			tb, _ := pagedRun(t, a, fmt.Sprint("r", n), nil)
+			tubes = append(tubes, tb)
+		}
+		pages, err := i.engine.Log(t.Context(), store.LogOptions{Space: "pages", Keep: time.Hour})
+		if err != nil {
+			t.Fatal(err)
+		}
+		logName := logs.PageLog(a)
+		most := int64(0)
+		for n := range 3000 {
+			token(t, tubes[n%len(tubes)], "more ")
+			time.Sleep(20 * time.Millisecond)
+			info, err := pages.Info(t.Context(), logName)
+			if err != nil {
+				t.Fatal(err)
+			}
+			most = max(most, info.Entries)
+		}
+		if most > 1500 { // of half a minute
+			t.Errorf("there were %d pages", most)
+		}
+		time.Sleep(10 * time.Second)
+		if n := logs.InPages(a); n > 0 {
+			t.Errorf("%d runs are only in pages", n)
 		}
 	})
 }

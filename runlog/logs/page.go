@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/lingserve/lingserve/internal/backoff"
 	"github.com/lingserve/lingserve/store"
 )
 
@@ -112,10 +113,10 @@ func (p *pager) store() {
 			return
 		}
 		name := p.name // it stays so while a page is on its way
-		for wait := firstRetry; ; wait = min(2*wait, lastRetry) {
+		for pauses := backoff.New(firstRetry, lastRetry); ; {
 			info, err := l.pages.Append(l.ctx, name, b)
 			if err != nil && !errors.Is(err, store.ErrMoved) && !errors.Is(err, store.ErrInvalid) {
-				if !l.pause(wait) {
+				if backoff.Sleep(l.ctx, pauses.NextBackOff()) != nil {
 					return
 				}
 				continue

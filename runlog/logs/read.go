@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/lingserve/lingserve/internal/backoff"
 	"github.com/lingserve/lingserve/runlog"
 	"github.com/lingserve/lingserve/store"
 	"github.com/lingserve/lingserve/tube"
@@ -138,18 +139,15 @@ func stale(err error) error {
 
 // again reads until what is read fits together.
 func again(ctx context.Context, read func() error) error {
-	wait := staleWait
+	pauses := backoff.New(staleWait, staleWait<<readTries)
 	for try := 1; ; try++ {
 		err := read()
 		if !errors.Is(err, errStale) || try == readTries {
 			return err
 		}
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
-			return context.Cause(ctx)
+		if err := backoff.Sleep(ctx, pauses.NextBackOff()); err != nil {
+			return err
 		}
-		wait *= 2
 	}
 }
 

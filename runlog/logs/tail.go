@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/lingserve/lingserve/internal/backoff"
 	"github.com/lingserve/lingserve/runlog"
 	"github.com/lingserve/lingserve/tube"
 )
@@ -125,7 +126,8 @@ func (t *tail) follow() {
 	l := t.log
 	defer func() { l.part(t, t.link, t.run) }()
 	t.err = t.sync()
-	for wait := firstRetry; errors.Is(t.err, runlog.ErrAway) && t.wanted() && l.pause(wait); wait = min(2*wait, lastRetry) {
+	pauses := backoff.New(firstRetry, lastRetry)
+	for errors.Is(t.err, runlog.ErrAway) && t.wanted() && backoff.Sleep(l.ctx, pauses.NextBackOff()) == nil {
 		t.err = t.sync() // it may take its time: who reads waits as long as it wants
 	}
 	if t.err != nil {

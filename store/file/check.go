@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/lingserve/lingserve/internal/backoff"
 	"github.com/lingserve/lingserve/internal/vfs"
 	"github.com/lingserve/lingserve/store"
 	"github.com/lingserve/lingserve/store/file/internal/tables"
@@ -58,7 +59,7 @@ func Check(ctx context.Context, dir vfs.Dir, space string, o Options, settle tim
 		c := checker{ctx: ctx, s: s, name: name}
 		err := c.run()
 		if len(c.found) > 0 && err == nil {
-			if err = sleep(ctx, settle); err == nil {
+			if err = backoff.Sleep(ctx, settle); err == nil {
 				c = checker{ctx: ctx, s: s, name: name}
 				err = c.run()
 			}

@@ -7,13 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/lingserve/lingserve/internal/vfs"
-	"github.com/lingserve/lingserve/internal/vfs/vfstest"
 	"github.com/lingserve/lingserve/store"
 	"github.com/lingserve/lingserve/store/file"
 	"github.com/lingserve/lingserve/store/storetest"
@@ -129,44 +127,4 @@ func TestLogsInLines(t *testing.T) {
 		Bubble: true,
 		NoTrim: true,
 	})
-}
-
-// TestLinesWithoutAnIndex reads lines alone, as other programs write them: all that the lines say is there, and what the side file says.
-func TestLinesWithoutAnIndex(t *testing.T) {
-	disk := vfstest.New()
-	layout := file.Options{Spaces: map[string]file.Layout{"s": {Codec: lines{}, Folder: "."}}}
-	o := store.LogOptions{Space: "s", Indexed: true}
-	var text []byte
-	for n := range uint64(9) {
-		text = lines{}.AppendLine(text, store.Entry{N: n + 1, Mark: n == 3, Data: fmt.Append(nil, n+1)}, n, n%3 != 2)
-	}
-	write(t, disk, "k.jsonl", text)
-	write(t, disk, "k.side", []byte("side label"))
-	write(t, disk, "k.index", []byte("of another version"))
-	for range 2 {
-		e, l := openLogs(t, disk.Dir, o, layout)
-		info, err := l.Info(t.Context(), "k")
-		if err != nil || info.Label != "label" || info.Last != 9 || info.LastMark != 4 || info.Entries != 9 ||
-			!strings.HasPrefix(string(info.Head), "rebuilt") {
-			t.Fatalf("%+v, %v", info, err)
-		}
-		other, m := openLogs(t, disk.Dir, o, file.Options{Spaces: layout.Spaces, Beside: true})
-		if got, err := m.Info(t.Context(), "k"); err != nil || got.Rev != info.Rev {
-			t.Errorf("another process has revision %q, %v, want %q", got.Rev, err, info.Rev)
-		}
-		// A batch without entries leaves nothing in the lines; it fences other processes nevertheless.
-		next, err := m.Append(t.Context(), "k", store.Batch{ID: storetest.NewID(), After: info.Rev})
-		if err != nil || next.Rev == info.Rev {
-			t.Fatalf("%+v, %v", next, err)
-		}
-		if _, err := l.Append(t.Context(), "k", store.Batch{ID: storetest.NewID(), After: info.Rev}); !errors.Is(err, store.ErrMoved) {
-			t.Errorf("the old revision: %v", err)
-		}
-		if err := errors.Join(other.Close(), e.Close()); err != nil {
-			t.Fatal(err)
-		}
-		if got := read(t, disk, "k.jsonl"); !slices.Equal(got, text) {
-			t.Errorf("%q, want %q", got, text)
-		}
-	}
 }

@@ -142,89 +142,6 @@ func failAt(t *testing.T, fault vfstest.Fault) int {
 	return calls
 }
 
-// TestACutFileKeepsWhatIsBeforeTheCut cuts a table at every byte (ST-30).
-func TestACutFileKeepsWhatIsBeforeTheCut(t *testing.T) {
-	disk := vfstest.New()
-	e, err := file.Open(disk.Dir, file.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	tab, err := e.Table(t.Context(), store.TableOptions{Name: "t"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var ends []int
-	for i := range 5 {
-		if _, errs := tab.Put(t.Context(), store.Put{Key: fmt.Sprint(i), ID: storetest.NewID(), Body: []byte("body")}); errs[0] != nil {
-			t.Fatal(errs[0])
-		}
-		ends = append(ends, len(read(t, disk, "t.table")))
-	}
-	if err := e.Close(); err != nil {
-		t.Fatal(err)
-	}
-	whole := read(t, disk, "t.table")
-	for n := ends[0] - 90; n <= len(whole); n++ {
-		cut := vfstest.New()
-		write(t, cut, "t.table", whole[:n])
-		e, err := file.Open(cut.Dir, file.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		tab, err := e.Table(t.Context(), store.TableOptions{Name: "t"})
-		if n < 20 && err != nil {
-			continue
-		}
-		if err != nil {
-			t.Fatalf("cut at %d: %v", n, err)
-		}
-		for i, end := range ends {
-			_, err := tab.Get(t.Context(), fmt.Sprint(i))
-			if want := end <= n; want != (err == nil) {
-				t.Errorf("cut at %d: record %d: %v", n, i, err)
-			}
-		}
-		if _, errs := tab.Put(t.Context(), store.Put{Key: "more", ID: storetest.NewID()}); errs[0] != nil {
-			t.Errorf("cut at %d: %v", n, errs[0])
-		}
-		if err := e.Close(); err != nil {
-			t.Error(err)
-		}
-	}
-}
-
-// TestADamagedRecordHidesNoOther changes a byte of the first record.
-func TestADamagedRecordHidesNoOther(t *testing.T) {
-	for at := 20; at < 20+80+1; at++ {
-		disk := vfstest.New()
-		e, _ := file.Open(disk.Dir, file.Options{})
-		tab, err := e.Table(t.Context(), store.TableOptions{Name: "t"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		for i := range 3 {
-			_, _ = tab.Put(t.Context(), store.Put{Key: fmt.Sprint(i), ID: storetest.NewID(), Body: []byte("body")})
-		}
-		if err := e.Close(); err != nil {
-			t.Fatal(err)
-		}
-		text := read(t, disk, "t.table")
-		text[at] ^= 0x55
-		write(t, disk, "t.table", text)
-		e, _ = file.Open(disk.Dir, file.Options{})
-		tab, err = e.Table(t.Context(), store.TableOptions{Name: "t"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		for i := range 3 {
-			if _, err := tab.Get(t.Context(), fmt.Sprint(i)); i > 0 && err != nil || i == 0 && !errors.Is(err, store.ErrNotFound) && !errors.Is(err, store.ErrDamaged) {
-				t.Errorf("byte %d is damaged: record %d: %v", at, i, err)
-			}
-		}
-		_ = e.Close()
-	}
-}
-
 // TestWhatIsDeletedIsOverwritten looks for deleted and replaced bytes on the disk (ST-24).
 func TestWhatIsDeletedIsOverwritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -264,43 +181,6 @@ func TestWhatIsDeletedIsOverwritten(t *testing.T) {
 	})
 }
 
-// TestAFileOfOldRecordsIsRewritten looks at the size of a file while one record changes.
-func TestAFileOfOldRecordsIsRewritten(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		disk := vfstest.New()
-		e, _ := file.Open(disk.Dir, file.Options{})
-		beside, _ := file.Open(disk.Dir, file.Options{Beside: true})
-		tab, _ := e.Table(t.Context(), store.TableOptions{Name: "t"})
-		other, err := beside.Table(t.Context(), store.TableOptions{Name: "t"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		var rev uint64
-		for i := range 2000 {
-			r, errs := tab.Put(t.Context(), store.Put{Key: "k", ID: storetest.NewID(), After: rev, Body: make([]byte, 10_000)})
-			if errs[0] != nil {
-				t.Fatal(errs[0])
-			}
-			rev = r[0].Rev
-			if i%10 == 0 {
-				time.Sleep(time.Second)
-			}
-		}
-		time.Sleep(2 * time.Second)
-		if n := len(read(t, disk, "t.table")); n > 400_000 {
-			t.Errorf("%d bytes for a record of 10 000", n)
-		}
-		for _, tab := range []store.Table{tab, other} {
-			if got, err := tab.Get(t.Context(), "k"); err != nil || got.Rev != rev || len(got.Body) != 10_000 {
-				t.Errorf("revision %d, %v, want %d", got.Rev, err, rev)
-			}
-		}
-		if err := errors.Join(beside.Close(), e.Close()); err != nil {
-			t.Fatal(err)
-		}
-	})
-}
-
 // TestOneServerOwnsAFolder is ST-28.
 func TestOneServerOwnsAFolder(t *testing.T) {
 	dir := vfs.At(t.TempDir())
@@ -334,16 +214,4 @@ func read(t *testing.T, disk *vfstest.Disk, name string) []byte {
 		t.Fatal(err)
 	}
 	return text
-}
-
-func write(t *testing.T, disk *vfstest.Disk, name string, text []byte) {
-	t.Helper()
-	d, err := disk.Dir(true)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer d.Close()
-	if err := vfs.WriteFile(d, name, text); err != nil {
-		t.Fatal(err)
-	}
 }

@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/lingserve/lingserve/internal/backoff"
 	"github.com/lingserve/lingserve/internal/vfs"
 	"github.com/lingserve/lingserve/store"
 )
@@ -313,7 +314,7 @@ func (l *log) lock(ctx context.Context) error {
 		if ok || err != nil {
 			return err
 		}
-		if err := sleep(ctx, pause); err != nil {
+		if err := backoff.Sleep(ctx, pause); err != nil {
 			return err
 		}
 	}
@@ -324,17 +325,6 @@ func (l *log) unlock() {
 	if err := l.file.Unlock(); err != nil {
 		l.s.log.Warn("closed a log that cannot be unlocked", "log", l.name, "error", err)
 		l.s.outdated(l)
-	}
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
 	}
 }
 

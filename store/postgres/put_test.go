@@ -6,55 +6,13 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/lingserve/lingserve/internal/longtest"
 	"github.com/lingserve/lingserve/store"
 	"github.com/lingserve/lingserve/store/storetest"
-	"pgregory.net/rapid"
 )
-
-// ST-19: puts that wait for a table share a transaction: all but the first of these.
-func TestPutsThatWaitShareATransaction(t *testing.T) {
-	e := open(t, Options{})
-	tab := table(t, e, store.TableOptions{Durability: store.Synced})
-	unlock := lock(t, tab)
-	defer unlock()
-	const calls = 100
-	var wg sync.WaitGroup
-	await := func(busy bool, waiting int) {
-		for {
-			tab.puts.mu.Lock()
-			ok := tab.puts.busy == busy && len(tab.puts.waiting) == waiting
-			tab.puts.mu.Unlock()
-			if ok {
-				return
-			}
-			step(t)
-		}
-	}
-	for i := range calls {
-		wg.Go(func() {
-			records, errs := tab.Put(t.Context(), store.Put{Key: fmt.Sprint(i), ID: storetest.NewID()}, store.Put{Key: "same", ID: storetest.NewID()})
-			if errs[0] != nil || records[0].Key != fmt.Sprint(i) {
-				t.Errorf("%+v, %v", records, errs)
-			}
-		})
-		if i == 0 {
-			await(true, 0) // it is sent, and the others wait
-		}
-	}
-	await(true, calls-1)
-	unlock()
-	wg.Wait()
-	var transactions, records int
-	if err := e.db.Pool.QueryRow(t.Context(), `SELECT count(DISTINCT xmin::text), count(*) FROM records`).Scan(&transactions, &records); err != nil || transactions != 2 || records != calls+1 {
-		t.Errorf("%d records in %d transactions, %v", records, transactions, err)
-	}
-	checkCounters(t, e)
-}
 
 // A group is bounded, and a call is not divided.
 func TestLargePuts(t *testing.T) {
@@ -86,99 +44,6 @@ func TestLargePuts(t *testing.T) {
 	if _, errs := tab.Put(t.Context(), puts...); !errors.Is(errs[0], store.ErrTooLarge) {
 		t.Errorf("%v", errs[0])
 	}
-}
-
-// Only puts that are not lazy, of Synced tables, wait for the disk.
-func TestWhoWaitsForTheDisk(t *testing.T) {
-	e := open(t, Options{})
-
-	execute(t, e, `CREATE TABLE seen (key text, waits text)`)
-	execute(t, e, `CREATE FUNCTION see() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO seen VALUES (NEW.key, current_setting('synchronous_commit')); RETURN NEW; END $$`)
-	execute(t, e, `CREATE TRIGGER see BEFORE INSERT ON records FOR EACH ROW EXECUTE FUNCTION see()`)
-	synced, async := table(t, e, store.TableOptions{Name: "synced", Durability: store.Synced}), table(t, e, store.TableOptions{Name: "async"})
-	for _, tt := range []struct {
-		tab  *Table
-		key  string
-		lazy bool
-		want string
-	}{{synced, "synced", false, "on"}, {synced, "lazy", true, "off"}, {async, "async", false, "off"}} {
-		put(t, tt.tab, store.Put{Key: tt.key, Lazy: tt.lazy})
-		var waits string
-		if err := e.db.Pool.QueryRow(t.Context(), `SELECT waits FROM seen WHERE key = $1`, tt.key).Scan(&waits); err != nil || waits != tt.want {
-			t.Errorf("%s: %s, %v, want %s", tt.key, waits, err, tt.want)
-		}
-		if lazy := tt.tab.lazy.Load(); lazy != tt.lazy {
-			t.Errorf("%s: lazy is %t", tt.key, lazy)
-		}
-	}
-	if err := e.flush(); err != nil { // as Close does (ST-27)
-		t.Error(err)
-	}
-}
-
-// ST-05: a deletion that is sent again succeeds again, also if another has made the record anew. A put whose record was deleted meanwhile
-// does not come back.
-func TestADeletionIsSentAgain(t *testing.T) {
-	tab := table(t, open(t, Options{}), store.TableOptions{})
-	first := store.Put{Key: "a", ID: storetest.NewID(), Meta: []byte("m"), Life: time.Hour}
-	made := put(t, tab, first)
-	gone := store.Put{Key: "a", ID: storetest.NewID(), After: made.Rev, Delete: true}
-	was := put(t, tab, gone)
-	if _, err := try(t, tab, first); !errors.Is(err, store.ErrMoved) {
-		t.Errorf("a put whose record was deleted: %v", err)
-	}
-	for range 2 {
-		again := put(t, tab, gone)
-		if again.Rev != made.Rev || again.Made != was.Made || string(again.Meta) != "m" || !again.At.Equal(made.At) || !again.Expires.Equal(made.Expires) {
-			t.Errorf("%+v, want %+v", again, made)
-		}
-		if _, err := tab.Get(t.Context(), "a"); errors.Is(err, store.ErrNotFound) {
-			put(t, tab, store.Put{Key: "a"})
-		} else if err != nil {
-			t.Error(err)
-		}
-	}
-	if _, err := tab.Get(t.Context(), "a"); err != nil {
-		t.Errorf("a deletion that was sent again has deleted another's record: %v", err)
-	}
-}
-
-// ST-22, ST-25: whatever is put, removed, expires or goes as the oldest, the table's bounds and counters hold, and the oldest goes first.
-func TestCountersFitTheRecords(t *testing.T) {
-	e := open(t, Options{sweep: 5 * time.Millisecond})
-	n := 0
-	rapid.Check(t, func(r *rapid.T) {
-		n++
-		o := store.TableOptions{Name: fmt.Sprint("t", n), MaxRecords: 5, MaxBytes: 200, Oldest: rapid.Bool().Draw(r, "oldest")}
-		tab := table(t, e, o)
-		key := rapid.SampledFrom([]string{"a", "b", "c", "d", "e", "f", "g", "h"})
-		for range rapid.IntRange(1, 12).Draw(r, "calls") {
-			var puts []store.Put
-			for range rapid.IntRange(1, 5).Draw(r, "puts") {
-				p := store.Put{Key: key.Draw(r, "key"), ID: storetest.NewID(), After: store.AnyRev, Meta: make([]byte, rapid.IntRange(0, 20).Draw(r, "meta"))}
-				p.Delete = rapid.IntRange(0, 4).Draw(r, "delete") == 0
-				p.Life = time.Duration(rapid.SampledFrom([]int{0, 0, 1, 3000}).Draw(r, "life")) * time.Microsecond
-				if rapid.Bool().Draw(r, "body") {
-					p.Body = make([]byte, rapid.IntRange(0, 250).Draw(r, "bytes"))
-				}
-				puts = append(puts, p)
-			}
-			_, errs := tab.Put(t.Context(), puts...)
-			for i, err := range errs {
-				if err != nil && !errors.Is(err, store.ErrFull) && !errors.Is(err, store.ErrNotFound) {
-					r.Fatalf("%+v: %v", puts[i], err)
-				}
-				if errors.Is(err, store.ErrFull) && o.Oldest && len(puts[i].Body) < 170 && puts[i].Body != nil && i == 0 {
-					r.Fatalf("%+v is full", puts[i])
-				}
-			}
-			var records, bytes int64
-			if err := e.db.Pool.QueryRow(t.Context(), `SELECT records, bytes FROM tables WHERE id = $1`, tab.id).Scan(&records, &bytes); err != nil || records > 5 || bytes > 200 {
-				r.Fatalf("%d records, %d bytes, %v", records, bytes, err)
-			}
-		}
-	})
-	checkCounters(t, e)
 }
 
 // More records expire than one transaction of a sweep removes, and all are gone soon; so are removals when they are old.

@@ -165,7 +165,7 @@ func (q *queue[I, A]) commit(items []I) (answers []A, err error) {
 // may have been written.
 func (e *Engine) commit(ctx context.Context, name string, do func(context.Context, *pgx.Conn) error) (err error) {
 	doubt := false // a server may have written it
-	for pause := database.FirstPause; ; pause = min(2*pause, database.MostPause) {
+	for pauses := database.NewPauses(); ; {
 		sent := false
 		if err = e.refuse(); err == nil {
 			err = e.db.Once(ctx, func(ctx context.Context, conn *pgx.Conn) error {
@@ -178,7 +178,7 @@ func (e *Engine) commit(ctx context.Context, name string, do func(context.Contex
 			return nil
 		}
 		doubt = doubt || sent && !rolledBack(err)
-		if e.end.Err() != nil || !e.db.Again(ctx, err, pause) {
+		if e.end.Err() != nil || !e.db.Again(ctx, err, pauses.NextBackOff()) {
 			return e.failed(err, doubt, name)
 		}
 	}

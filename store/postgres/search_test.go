@@ -11,7 +11,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lingserve/lingserve/internal/longtest"
-	"github.com/lingserve/lingserve/store"
 	"github.com/lingserve/lingserve/tape"
 	tapelogs "github.com/lingserve/lingserve/tape/logs"
 )
@@ -74,7 +73,7 @@ func talk(r *rand.Rand, n int) []tape.Entry {
 func TestAnIndexedSearchFindsWhatALongLookFinds(t *testing.T) {
 	t.Parallel()
 	const name = "a"
-	s := tapesOf(t, Options{}, nil)
+	s := tapesOf(t, Options{})
 	plain := tapelogs.NewMemory(0, nil)
 	defer plain.Close()
 	r := rand.New(rand.NewPCG(1, 2))
@@ -131,53 +130,9 @@ func TestAnIndexedSearchFindsWhatALongLookFinds(t *testing.T) {
 	}
 }
 
-// What is between two ranges that may have a word is not read.
-func TestASearchReadsTheRangesThatHaveTheWord(t *testing.T) {
-	s := tapesOf(t, Options{}, nil)
-	var entries []tape.Entry
-	for i := range 5000 {
-		text := fmt.Sprintf("今天天气很好 number %d", i)
-		if i == 1234 {
-			text += " 紫水晶"
-		}
-		entries = append(entries, tape.NewMessage("user", text))
-	}
-	create(t, s, "a", entries...)
-	indexed(t, s, "a")
-	l, err := s.e.Log(t.Context(), store.LogOptions{Space: tapelogs.Space})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for word, query := range map[string][]store.Term{
-		"紫水晶": {{Text: "紫水"}, {Text: "水晶"}}, "紫水": {{Text: "紫水"}}, "紫": {{Text: "紫", Prefix: true}}, "number 1234": {{Text: "num"}, {Text: "123"}, {Text: "234"}},
-	} {
-		for _, newest := range []bool{true, false} {
-			found := []uint64{}
-			for e, err := range l.(store.Terms).Find(t.Context(), "a", query, store.Range{Newest: newest}) {
-				if err != nil {
-					t.Fatal(err)
-				}
-				found = append(found, e.N)
-			}
-			if len(found) == 0 || len(found) > 1200 || !slices.Contains(found, 1236) {
-				t.Errorf("%s: %d of 5001 entries are looked at", word, len(found))
-			}
-			if newest {
-				slices.Reverse(found)
-			}
-			if !slices.IsSorted(found) || len(slices.Compact(found)) != len(found) {
-				t.Errorf("%s: they are not in order: %v", word, found)
-			}
-		}
-		if got := mustRead(t, s, "a", tape.Query{Text: word}); len(got) != 1 || got[0].ID != 1236 {
-			t.Errorf("%s is found in %v", word, ids(got))
-		}
-	}
-}
-
 // TA-41: a search that is under way ends with ErrDeleted where the session is erased, also while it looks into the index.
 func TestASearchOfAnErasedSession(t *testing.T) {
-	s := tapesOf(t, Options{}, nil)
+	s := tapesOf(t, Options{})
 	var entries []tape.Entry
 	for i := range 3000 {
 		entries = append(entries, tape.NewMessage("user", fmt.Sprint("天气 ", i)))
@@ -205,29 +160,5 @@ func TestASearchOfAnErasedSession(t *testing.T) {
 		if err := s.e.db.Pool.QueryRow(t.Context(), `SELECT count(*) FROM `+table).Scan(&rows); err != nil || rows != 0 {
 			t.Errorf("%d rows of %s are left, %v", rows, table, err)
 		}
-	}
-}
-
-// An entry with more in it than a block's index takes is found all the same.
-func TestAHugeEntryIsFound(t *testing.T) {
-	s := tapesOf(t, Options{}, nil)
-	var b strings.Builder
-	for i := range 60_000 {
-		fmt.Fprintf(&b, "%x ", i*7919)
-	}
-	entries := []tape.Entry{tape.NewMessage("user", b.String()+"紫水晶")}
-	for i := range 2000 {
-		entries = append(entries, tape.NewMessage("user", fmt.Sprint("天气 ", i)))
-	}
-	create(t, s, "a", entries...)
-	indexed(t, s, "a")
-	for _, newest := range []bool{true, false} {
-		if got := ids(mustRead(t, s, "a", tape.Query{Text: "紫水晶", Newest: newest})); !slices.Equal(got, []int64{2}) {
-			t.Errorf("found in %v, want 2", got)
-		}
-	}
-	var any, all int
-	if err := s.e.db.Pool.QueryRow(t.Context(), `SELECT count(*) FILTER (WHERE terms IS NULL), count(*) FROM terms`).Scan(&any, &all); err != nil || any != 1 || all < 20 {
-		t.Errorf("%d of %d ranges may have anything in them, %v, want 1", any, all, err)
 	}
 }

@@ -14,7 +14,7 @@ func BenchmarkTapeAppend200Bytes(b *testing.B) {
 	batch := tape.Batch{Entries: []tape.Entry{tape.NewMessage("user", strings.Repeat("x", 200))}}
 	for name, url := range map[string]string{"synced": "", "async": need(b).URL() + "&synchronous_commit=off"} {
 		b.Run(name, func(b *testing.B) {
-			s := tapesOf(b, Options{Connections: 16, URL: url}, nil)
+			s := tapesOf(b, Options{Connections: 16, URL: url})
 			create(b, s, "a")
 			for b.Loop() {
 				if _, err := s.Append(b.Context(), "a", batch); err != nil {
@@ -28,7 +28,7 @@ func BenchmarkTapeAppend200Bytes(b *testing.B) {
 // Sessions at once share what a commit costs.
 func BenchmarkTapeAppend200BytesIn16Sessions(b *testing.B) {
 	batch := tape.Batch{Entries: []tape.Entry{tape.NewMessage("user", strings.Repeat("x", 200))}}
-	s := tapesOf(b, Options{Connections: 16}, nil)
+	s := tapesOf(b, Options{Connections: 16})
 	var n atomic.Int64
 	b.SetParallelism(8) // of two processors
 	b.ResetTimer()
@@ -55,7 +55,7 @@ func count(tb testing.TB, s tape.Store, q tape.Query) (n int) {
 }
 
 func BenchmarkTapeRead1000Entries(b *testing.B) {
-	s := tapesOf(b, Options{}, nil)
+	s := tapesOf(b, Options{})
 	var entries []tape.Entry
 	for range 999 {
 		entries = append(entries, tape.NewMessage("user", strings.Repeat("x", 200)))
@@ -70,7 +70,7 @@ func BenchmarkTapeRead1000Entries(b *testing.B) {
 
 // What a view costs: the entries from the last anchor on, of a tape with many before it.
 func BenchmarkTapeContextOf50Entries(b *testing.B) {
-	s := tapesOf(b, Options{}, nil)
+	s := tapesOf(b, Options{})
 	if err := s.Import(b.Context(), "a", "s", "/w", func(yield func(tape.Entry, error) bool) {
 		for i := range int64(20_000) {
 			e := tape.NewMessage("user", strings.Repeat("x", 90))
@@ -94,7 +94,7 @@ func BenchmarkTapeContextOf50Entries(b *testing.B) {
 
 // BenchmarkPageOfSessions times pages of 100 000 sessions, or of 1000 with -short (DO-03).
 func BenchmarkPageOfSessions(b *testing.B) {
-	s := tapesOf(b, Options{Connections: 16, URL: need(b).URL() + "&synchronous_commit=off"}, nil)
+	s := tapesOf(b, Options{Connections: 16, URL: need(b).URL() + "&synchronous_commit=off"})
 	tapetest.FillSessions(b, s)
 	tapetest.BenchmarkPages(b, s)
 }

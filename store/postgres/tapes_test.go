@@ -6,9 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
-	"iter"
 	"log/slog"
 	"os"
 	"strings"
@@ -35,7 +33,7 @@ type tapes struct {
 	members *replicas.Members
 }
 
-func openTapes(ctx context.Context, o Options, observer tape.Observer) (*tapes, error) {
+func openTapes(ctx context.Context, o Options) (*tapes, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.NewTextHandler(io.Discard, nil))
 	}
@@ -59,7 +57,7 @@ func openTapes(ctx context.Context, o Options, observer tape.Observer) (*tapes, 
 		return nil, errors.Join(err, s.members.Close(), e.Close())
 	}
 	s.Store, err = tapelogs.Open(ctx, e, tapelogs.Options{
-		Durability: store.Synced, Leases: leases, Replica: s.members.ID(), Away: e.Away, Log: o.Log, Observer: observer,
+		Durability: store.Synced, Leases: leases, Replica: s.members.ID(), Away: e.Away, Log: o.Log,
 	})
 	if err != nil {
 		_ = e.Close()
@@ -75,7 +73,7 @@ func (s *tapes) Close() error {
 var factory = tapetest.Factory{
 	Open: func(dir string) (tape.Store, error) {
 		sum := sha256.Sum256([]byte(dir))
-		return openTapes(context.Background(), Options{URL: os.Getenv(envURL), Schema: "t" + hex.EncodeToString(sum[:8])}, nil)
+		return openTapes(context.Background(), Options{URL: os.Getenv(envURL), Schema: "t" + hex.EncodeToString(sum[:8])})
 	},
 	Durable: true,
 }
@@ -87,7 +85,7 @@ func TestTapes(t *testing.T) {
 }
 
 // tapesOf opens a store of tapes in a schema of its own, and closes it when the test ends.
-func tapesOf(tb testing.TB, o Options, observer tape.Observer) *tapes {
+func tapesOf(tb testing.TB, o Options) *tapes {
 	tb.Helper()
 	if o.URL == "" {
 		o.URL = need(tb).URL()
@@ -95,7 +93,7 @@ func tapesOf(tb testing.TB, o Options, observer tape.Observer) *tapes {
 	if o.Schema == "" {
 		o.Schema = newSchema()
 	}
-	s, err := openTapes(tb.Context(), o, observer)
+	s, err := openTapes(tb.Context(), o)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -160,171 +158,6 @@ func indexed(tb testing.TB, s *tapes, name string) store.Indexed {
 	}
 }
 
-// ST-08, TA-20: what a read holds is bounded in bytes, whatever the entries are, and between two pages it has neither a connection nor a
-// transaction, which would keep the database from tidying up.
-func TestAReadHoldsLittle(t *testing.T) {
-	e := open(t, Options{Connections: 2})
-	l := logs(t, e, store.LogOptions{Indexed: true})
-	large := strings.Repeat("x", 700<<10)
-	info := store.Info{}
-	for i := range 12 {
-		info = add(t, l, "k", store.Batch{After: info.Rev, Entries: text(fmt.Sprint(i), large)})
-	}
-	for _, newest := range []bool{false, true} {
-		r := reading{l: l, name: "k", newest: newest, limit: mostRows}
-		p, err := r.next(t.Context())
-		if err != nil || p.bytes > pageBytes+len(large)+1000 || len(p.rows) < 2 || len(p.rows) == 24 {
-			t.Errorf("newest=%v: a page has %d rows and %d bytes, %v", newest, len(p.rows), p.bytes, err)
-		}
-		n := 0
-		for got, err := range l.Read(t.Context(), "k", store.Range{Newest: newest}) {
-			if err != nil {
-				t.Fatal(err)
-			}
-			if n++; n%5 != 0 {
-				continue
-			}
-			// The engine's probe and sweep have one for a moment; what a read holds, it would hold until its next entry is asked for.
-			for e.db.Pool.Stat().AcquiredConns() != 0 {
-				step(t)
-			}
-			var busy int
-			if err := e.db.Pool.QueryRow(t.Context(), `SELECT count(*) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND state LIKE 'idle in transaction%' AND application_name = current_setting('application_name')
-				AND query LIKE '%' || $1 || '%'`, e.db.Schema).Scan(&busy); err != nil || busy != 0 {
-				t.Errorf("at %d, %d transactions are open, %v", got.N, busy, err)
-			}
-		}
-		if n != 24 {
-			t.Errorf("newest=%v: %d entries", newest, n)
-		}
-	}
-}
-
-// ST-14, DO-03: a page reads no more logs than it has, also while the server has no statistics, as after a restore or an upgrade.
-func TestAPageReadsFewLogsThoughNothingIsAnalyzed(t *testing.T) {
-	e := open(t, Options{Connections: 2})
-	l := logs(t, e, store.LogOptions{Indexed: true})
-	execute(t, e, `ALTER TABLE logs SET (autovacuum_enabled = off)`)
-	add(t, l, "k", store.Batch{Label: "web:user#"})
-	execute(t, e, `INSERT INTO logs (space, part_from, part, rev, batch, behind, first, last, last_mark, entries, bytes, indexed, loose, created, updated, listed, trimmed, name, folder, label, head)
-		SELECT space, part_from, part, rev, batch, behind, first, last, last_mark, entries, bytes, indexed, loose, created, updated, timestamptz '2026-03-01' + i * interval '1 second', trimmed, 'k' || i, folder,
-			convert_to('web:user' || i % 10 || '#', 'UTF8'), head FROM logs, generate_series(1, 20000) i`)
-	read := func() (n int) {
-		execute(t, e, `SELECT pg_stat_force_next_flush()`)
-		if err := e.db.Pool.QueryRow(t.Context(), `SELECT sum(idx_tup_read) FROM pg_stat_user_indexes WHERE schemaname = $1 AND relname = 'logs'`, e.db.Schema).Scan(&n); err != nil {
-			t.Fatal(err)
-		}
-		return n
-	}
-	middle := store.Info{Name: "k", Updated: time.Date(2026, 3, 1, 0, 0, 10_000, 0, time.UTC)}
-	for _, o := range []store.Listing{
-		{}, {After: middle}, {Label: "web:user7#"}, {Label: "web:user7#", After: middle},
-	} {
-		o.Limit = 100
-		// Each connection has its own statistics: this one reads alone.
-		c, err := e.db.Pool.Acquire(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		c.Release()
-		before, n := read(), 0
-		for _, err := range l.List(t.Context(), o) {
-			if n++; err != nil {
-				t.Fatal(err)
-			}
-		}
-		if got := read() - before; n != 100 || got > 110 {
-			t.Errorf("%+v: a page of %d reads %d logs", o, n, got)
-		}
-	}
-	if n, err := l.Count(t.Context(), ""); n != 20_001 || err != nil {
-		t.Errorf("%d logs, %v", n, err)
-	}
-}
-
-// TA-33: sessions are forked by more at once than there are connections.
-func TestForkingSessionsDoesNotWaitForItself(t *testing.T) {
-	s := tapesOf(t, Options{Connections: 2}, nil)
-	tp, err := tape.Open(t.Context(), s, t.TempDir(), "s")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var all []tape.Entry
-	for i := range 3000 {
-		all = append(all, tape.NewMessage("user", fmt.Sprint(i)))
-	}
-	if _, err := tp.Append(t.Context(), all...); err != nil {
-		t.Fatal(err)
-	}
-	var wg sync.WaitGroup
-	for i := range 6 {
-		wg.Go(func() {
-			f, err := tp.ForkSession(t.Context(), fmt.Sprint("fork ", i), 0)
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			if info, err := f.Info(t.Context()); err != nil || info.Entries != 3002 {
-				t.Errorf("it has %d entries, %v", info.Entries, err)
-			}
-		})
-	}
-	wg.Wait()
-}
-
-// TA-40: nobody sees an import before it is whole, it holds no connection meanwhile, and one that fails leaves nothing.
-func TestAnImportIsSeenAsAWhole(t *testing.T) {
-	s := tapesOf(t, Options{Connections: 2}, nil)
-	const entries = 5000 // written in several batches
-	numbered := func(at func(i int) error) iter.Seq2[tape.Entry, error] {
-		return func(yield func(tape.Entry, error) bool) {
-			for i := 1; i <= entries; i++ {
-				e := tape.NewMessage("user", fmt.Sprint("number ", i, strings.Repeat(" word", 20)))
-				e.ID = int64(i)
-				if !yield(e, at(i)) {
-					return
-				}
-			}
-		}
-	}
-	if err := s.Import(t.Context(), "a", "s", "/w", numbered(func(i int) error {
-		if i%1000 != 0 {
-			return nil
-		}
-		if _, err := s.Info(t.Context(), "a"); !errors.Is(err, tape.ErrNotFound) {
-			t.Errorf("at %d the tape is there: %v", i, err)
-		}
-		if listed, err := collect(s.Sessions(t.Context(), tape.SessionQuery{})); err != nil || len(listed) != 0 {
-			t.Errorf("at %d, %v are listed, %v", i, listed, err)
-		}
-		for s.e.db.Pool.Stat().AcquiredConns() != 0 { // the engine's probe and sweep have one for a moment
-			step(t)
-		}
-		return nil
-	})); err != nil {
-		t.Fatal(err)
-	}
-	if info, err := s.Info(t.Context(), "a"); err != nil || info.Entries != entries || info.Session != "s" || info.LastID != entries {
-		t.Errorf("info is %+v, %v", info, err)
-	}
-	bang := errors.New("bang")
-	if err := s.Import(t.Context(), "b", "s", "/w", numbered(func(i int) error {
-		if i == entries-1 {
-			return bang
-		}
-		return nil
-	})); !errors.Is(err, bang) {
-		t.Errorf("an import that fails: %v", err)
-	}
-	if _, err := s.Info(t.Context(), "b"); !errors.Is(err, tape.ErrNotFound) {
-		t.Errorf("it has left a tape: %v", err)
-	}
-	var rows int
-	if err := s.e.db.Pool.QueryRow(t.Context(), `SELECT count(*) FROM logs`).Scan(&rows); err != nil || rows != 1 {
-		t.Errorf("there are %d logs, %v, want 1", rows, err)
-	}
-}
-
 // CL-10, DC-12: while the database is away calls fail soon, with a code that says to come back, and when it is back they work.
 func TestTapesWhileTheDatabaseIsAway(t *testing.T) {
 	t.Parallel()
@@ -334,7 +167,7 @@ func TestTapesWhileTheDatabaseIsAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = server.Stop() })
-	s := tapesOf(t, Options{URL: strings.Replace(server.URL(), "lingserve@", "lingserve:s3cretword@", 1), patience: 50 * time.Millisecond}, nil)
+	s := tapesOf(t, Options{URL: strings.Replace(server.URL(), "lingserve@", "lingserve:s3cretword@", 1), patience: 50 * time.Millisecond})
 	create(t, s, "a")
 	if err := server.Kill(); err != nil {
 		t.Fatal(err)
@@ -395,7 +228,7 @@ func TestAKilledServerLosesAndDoublesNoTape(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = server.Stop() })
-	s := tapesOf(t, Options{URL: server.URL(), patience: time.Minute, wait: time.Minute}, nil) // of a slow machine
+	s := tapesOf(t, Options{URL: server.URL(), patience: time.Minute, wait: time.Minute}) // of a slow machine
 	create(t, s, "a")
 	const writers = 4
 	var written [writers]int
@@ -460,35 +293,5 @@ func TestAKilledServerLosesAndDoublesNoTape(t *testing.T) {
 	}
 	if counts != written {
 		t.Errorf("there are %v batches, and %v were acknowledged", counts, written)
-	}
-}
-
-// observer adds up what is appended.
-type observer struct {
-	entries, refused int
-	bytes            int64
-}
-
-func (c *observer) Appended(entries int, bytes int64, err error) {
-	if err != nil {
-		c.refused++
-		return
-	}
-	c.entries += entries
-	c.bytes += bytes
-}
-
-func (c *observer) Synced(time.Duration, error) { panic("the disk is the database's") }
-
-func TestAnObserverIsToldWhatIsAppended(t *testing.T) {
-	var c observer
-	s := tapesOf(t, Options{}, &c)
-	create(t, s, "a", tape.NewMessage("user", "hi"))
-	if _, err := s.Append(t.Context(), "b", tape.Batch{Entries: []tape.Entry{tape.NewMessage("user", "hi")}}); err == nil {
-		t.Error("a tape that is not there took a batch")
-	}
-	info, err := s.Info(t.Context(), "a")
-	if err != nil || c.entries != 2 || c.refused != 1 || c.bytes != info.Bytes {
-		t.Errorf("told of %+v, %v, and the tape has %d bytes", c, err, info.Bytes)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/lingserve/lingserve/internal/backoff"
 	"github.com/lingserve/lingserve/store"
 	"github.com/lingserve/lingserve/store/postgres/database"
 )
@@ -147,14 +148,14 @@ func (w *watcher) learn(c store.Change, compared bool) bool {
 
 // compare reads all records, and returns what is other than known. It tries until ctx ends, whose cause is the only error.
 func (t *Table) compare(ctx context.Context, w *watcher, first bool) ([]store.Change, error) {
-	for pause := database.FirstPause; ; pause = min(2*pause, database.MostPause) {
+	for pauses := database.NewPauses(); ; {
 		changes, from, err := t.difference(ctx, w, first)
 		if err == nil {
 			w.from = from
 			return changes, nil
 		}
-		if !database.Sleep(ctx, ctx, pause) {
-			return nil, context.Cause(ctx)
+		if err := backoff.Sleep(ctx, pauses.NextBackOff()); err != nil {
+			return nil, err
 		}
 	}
 }

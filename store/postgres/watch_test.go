@@ -1,13 +1,11 @@
 package postgres
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"testing"
 	"time"
 
-	"github.com/lingserve/lingserve/internal/postgrestest"
 	"github.com/lingserve/lingserve/store"
 )
 
@@ -135,62 +133,5 @@ func TestWatchersCompareAfterAnOutage(t *testing.T) {
 			w.until("in/kept", r.Rev)
 			execute(t, e, `UPDATE tables SET records = (SELECT count(*) FROM records), bytes = (SELECT sum(size) FROM records)`)
 		})
-	}
-}
-
-// ST-23: a record that changes between the two statements by which a watcher begins is yielded before Live, and once.
-func TestARecordThatChangesWhileAWatcherBegins(t *testing.T) {
-	need(t)
-	schema := newSchema()
-	other := table(t, open(t, Options{Schema: schema}), store.TableOptions{})
-	proxy := postgrestest.NewProxy(t, shared.Socket())
-	tab := table(t, open(t, Options{Schema: schema, URL: proxy.URL()}), store.TableOptions{})
-	put(t, other, store.Put{Key: "a"})
-	changes := make(chan store.Record, 1)
-	done := false
-	proxy.Watch(func(sent []byte) postgrestest.Cut {
-		if !done && bytes.Contains(sent, []byte("OVER (ORDER BY key)")) { // the records are read next
-			done = true
-			r, _ := try(t, other, store.Put{Key: "a", After: store.AnyRev})
-			changes <- r
-		}
-		return nil
-	})
-	w := startWatch(t, tab, "")
-	c, changed := w.next(), <-changes
-	if c.Key != "a" || c.Rev != changed.Rev || c.Rev == 0 {
-		t.Errorf("%+v, want %+v", c, changed)
-	}
-	if c := w.next(); !c.Live {
-		t.Errorf("%+v", c)
-	}
-	next := put(t, other, store.Put{Key: "a", After: changed.Rev})
-	if c := w.next(); c.Rev != next.Rev {
-		t.Errorf("%+v, want %+v", c, next)
-	}
-}
-
-// ST-29: the goroutine that reads for watchers ends with the last of them, and starts again with the next.
-func TestTheFeedEndsWithTheLastWatcher(t *testing.T) {
-	tab := table(t, open(t, Options{}), store.TableOptions{})
-	busy := func() bool {
-		tab.feed.mu.Lock()
-		defer tab.feed.mu.Unlock()
-		return tab.feed.busy
-	}
-	for range 3 {
-		r := put(t, tab, store.Put{Key: "a", After: store.AnyRev})
-		for c, err := range tab.Watch(t.Context(), "") {
-			if err != nil || c.Key != "a" || c.Rev != r.Rev {
-				t.Errorf("%+v, %v", c, err)
-			}
-			if !busy() {
-				t.Error("nothing is read")
-			}
-			break
-		}
-		for busy() {
-			step(t)
-		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/tape"
+	"github.com/lingserve/lingserve/tape/tapetest"
 )
 
 // long makes a tape whose last anchor is followed by 50 entries and preceded by the others.
@@ -85,19 +86,6 @@ func BenchmarkContextOf50EntriesOpenedCold(b *testing.B) {
 	}
 }
 
-func BenchmarkContextOf50EntriesOpened(b *testing.B) {
-	s := open(b, b.TempDir(), FolderOptions{Sync: SyncNone})
-	long(b, s, "a", 100_000)
-	b.ReportAllocs()
-	for b.Loop() {
-		for _, err := range s.Read(b.Context(), "a", tape.Query{FromLast: true}) {
-			if err != nil {
-				b.Fatal(err)
-			}
-		}
-	}
-}
-
 // Target: 20 MB for 10 000.
 func BenchmarkIdleSessions(b *testing.B) {
 	const sessions = 10_000
@@ -122,57 +110,9 @@ func BenchmarkIdleSessions(b *testing.B) {
 	b.ReportMetric(float64(time.Since(start).Milliseconds()), "ms-list")
 }
 
-func BenchmarkRebuildIndex(b *testing.B) {
-	dir := b.TempDir()
-	s := open(b, dir, FolderOptions{Sync: SyncNone})
-	long(b, s, "a", 100_000)
-	b.SetBytes(info(b, s, "a").Bytes)
-	for b.Loop() {
-		s, err := OpenFolder(dir, FolderOptions{Sync: SyncNone})
-		if err != nil {
-			b.Fatal(err)
-		}
-		if err := s.disk.Remove("a" + indexEnd); err != nil {
-			b.Fatal(err)
-		}
-		info(b, s, "a")
-		if err := s.Close(); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
-func TestAppendAllocatesLittle(t *testing.T) {
-	s := open(t, t.TempDir(), FolderOptions{Sync: SyncNone})
-	create(t, s, "a")
-	batch := tape.Batch{Entries: []tape.Entry{message(strings.Repeat("x", 200))}}
-	n := testing.AllocsPerRun(200, func() {
-		if _, err := s.Append(t.Context(), "a", batch); err != nil {
-			t.Fatal(err)
-		}
-	})
-	if n > 16 { // 11 and what the race detector makes the pools lose
-		t.Errorf("%v allocations", n)
-	}
-}
-
-func TestReadingAllocatesOncePerEntry(t *testing.T) {
-	s := open(t, t.TempDir(), FolderOptions{Sync: SyncNone})
-	long(t, s, "a", 200)
-	count := func(entries int) float64 {
-		return testing.AllocsPerRun(20, func() {
-			n := 0
-			for _, err := range s.Read(t.Context(), "a", tape.Query{Before: int64(entries) + 1}) {
-				if n++; err != nil {
-					t.Fatal(err)
-				}
-			}
-			if n != entries {
-				t.Fatalf("%d entries", n)
-			}
-		})
-	}
-	if few, many := count(10), count(110); many-few > 200 { // 100 and what the race detector adds
-		t.Errorf("%v allocations for 10 entries, %v for 110", few, many)
-	}
+// BenchmarkPageOfSessions times pages of 100 000 sessions, or of 1000 with -short.
+func BenchmarkPageOfSessions(b *testing.B) {
+	s := open(b, b.TempDir(), FolderOptions{Sync: SyncNone})
+	tapetest.FillSessions(b, s)
+	tapetest.BenchmarkPages(b, s)
 }

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -343,50 +342,5 @@ func TestDO_06_ABlobThatIsDamagedIsNotReadAndCanBeWrittenAgain(t *testing.T) {
 	}
 	if list := checked(t, dir); len(list) > 0 {
 		t.Errorf("%q", list)
-	}
-}
-
-// DO-06: files that are made of the tape are looked at too, and a tape that is gone though its index is there.
-func TestDO_06_CheckLooksAtWhatLiesBesideATape(t *testing.T) {
-	for _, c := range []struct {
-		file   string
-		damage func(text []byte) []byte
-		want   string
-	}{
-		{"a.index", func(text []byte) []byte { text[300] ^= 4; return text }, "a.index:0:0: the index is damaged"},
-		{"a.session", func(text []byte) []byte { text[15] ^= 1; return text }, "a.session:0:0: what no line says"},
-		{"a.session", func([]byte) []byte { return []byte("rubbish") }, "a.session:0:0: what no line says"},
-		{"a.jsonl", func([]byte) []byte { return nil }, "a.jsonl:0:0: the end of the log is damaged"},
-		{"a.jsonl", nil, "a.jsonl:0:0: the log of this index is missing"},
-	} {
-		dir := t.TempDir()
-		s := open(t, dir, FolderOptions{})
-		b := tape.Batch{Create: true, Session: "chat:1", Workspace: "/srv", Entries: []tape.Entry{message("one")}}
-		if _, err := s.Append(t.Context(), "a", b); err != nil {
-			t.Fatal(err)
-		}
-		add(t, s, "a", "two")
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
-		if list := checked(t, dir); len(list) > 0 {
-			t.Fatalf("%q", list)
-		}
-		path := filepath.Join(dir, c.file)
-		text, err := os.ReadFile(path)
-		if err == nil && c.damage == nil {
-			err = os.Remove(path)
-		} else if err == nil {
-			err = os.WriteFile(path, c.damage(text), 0o600)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		if list := checked(t, dir); len(list) != 1 || !strings.HasPrefix(list[0], c.want) {
-			t.Errorf("%s: expected %q, got %q", c.file, c.want, list)
-		}
-	}
-	if _, err := CheckFolder(t.Context(), filepath.Join(t.TempDir(), "none"), nil); !errors.Is(err, fs.ErrNotExist) {
-		t.Error(err)
 	}
 }

@@ -6,16 +6,12 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/lingserve/lingserve/internal/vfs"
 	"github.com/lingserve/lingserve/tape"
@@ -24,16 +20,11 @@ import (
 // testDisk is a disk that fails as it is told, and counts.
 type testDisk struct {
 	vfs.Folder
-	read   atomic.Int64 // bytes of tapes
-	opened atomic.Int64 // files
 
 	mu       sync.Mutex
 	room     int64            // bytes that tapes may still get
-	stuck    bool             // what was written cannot be cut off
-	failSync error            // what a sync of a tape ends with
 	failOpen map[string]error // by the ending of the name
 	syncs    int              // of tapes
-	syncing  chan struct{}    // a sync waits for two values, when it is there
 }
 
 func openTestDisk(t testing.TB, dir string) *testDisk {
@@ -64,7 +55,6 @@ func (d *testDisk) Open(name string, flag int) (vfs.File, error) {
 	d.mu.Lock()
 	err := d.failOpen[filepath.Ext(name)]
 	d.mu.Unlock()
-	d.opened.Add(1)
 	if err != nil {
 		return nil, err
 	}
@@ -81,12 +71,6 @@ type testFile struct {
 	name string
 }
 
-func (f *testFile) ReadAt(p []byte, at int64) (int, error) {
-	n, err := f.File.ReadAt(p, at)
-	f.d.read.Add(int64(n))
-	return n, err
-}
-
 func (f *testFile) WriteAt(p []byte, at int64) (n int, err error) {
 	f.d.mu.Lock()
 	defer f.d.mu.Unlock()
@@ -99,136 +83,11 @@ func (f *testFile) WriteAt(p []byte, at int64) (n int, err error) {
 	return n, errors.Join(err, &fs.PathError{Op: "write", Path: f.name, Err: syscall.ENOSPC})
 }
 
-func (f *testFile) Truncate(size int64) error {
-	f.d.mu.Lock()
-	defer f.d.mu.Unlock()
-	if f.d.stuck {
-		return errors.New("cannot be cut off")
-	}
-	return f.File.Truncate(size)
-}
-
 func (f *testFile) Sync() error {
 	f.d.mu.Lock()
 	defer f.d.mu.Unlock()
 	f.d.syncs++
-	if c := f.d.syncing; c != nil {
-		f.d.mu.Unlock()
-		<-c
-		<-c
-		f.d.mu.Lock()
-	}
-	return f.d.failSync
-}
-
-// TA-12
-func TestADiskThatFillsAtAnyByteLeavesTheTapeAsItWas(t *testing.T) {
-	dir := t.TempDir()
-	s, d := openTest(t, dir, FolderOptions{Sync: SyncNone})
-	create(t, s, "a")
-	add(t, s, "a", "second", "third")
-	was := info(t, s, "a")
-	before, err := os.ReadFile(filepath.Join(dir, "a.jsonl"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	batch := tape.Batch{Entries: []tape.Entry{message("x"), tape.NewAnchor("n", nil)}}
-	size := 0
-	for _, e := range batch.Entries {
-		e.ID = 1
-		size += len(appendLine(nil, e, e.ID-1, false))
-	}
-	for room := range size {
-		d.set(func() { d.room = int64(room) })
-		if _, err := s.Append(t.Context(), "a", batch); !errors.Is(err, syscall.ENOSPC) || strings.Count(err.Error(), "disk is full") != 1 || strings.Count(err.Error(), "tape ") != 1 {
-			t.Fatalf("room for %d bytes: %v", room, err)
-		}
-		after, err := os.ReadFile(filepath.Join(dir, "a.jsonl"))
-		if err != nil || !bytes.Equal(before, after) {
-			t.Fatalf("room for %d bytes: the tape is %q, %v", room, after, err)
-		}
-		if i := info(t, s, "a"); i.LastID != 3 || i.Anchors != 0 || i != was {
-			t.Fatalf("%+v", i)
-		}
-	}
-	d.set(func() { d.room = 1 << 20 })
-	if first := add(t, s, "a", "fourth"); first != 4 {
-		t.Errorf("the next id is %d", first)
-	}
-}
-
-// TA-12: not even when what was written cannot be taken back at once.
-func TestWhatCannotBeCutOffIsNeitherSeenNorKept(t *testing.T) {
-	line := int64(len(appendLine(nil, tape.Entry{ID: 2, Kind: "message", Payload: message("lost").Payload}, 1, false)))
-	for name, room := range map[string]int64{"a byte": 1, "all but the line feed": line - 1} {
-		t.Run(name, func(t *testing.T) {
-			s, d := openTest(t, t.TempDir(), FolderOptions{Sync: SyncNone})
-			create(t, s, "a")
-			d.set(func() { d.room, d.stuck = room, true })
-			for range 2 {
-				if _, err := s.Append(t.Context(), "a", tape.Batch{Entries: []tape.Entry{message("lost")}}); err == nil {
-					t.Fatal("no error")
-				}
-				if diff := cmp.Diff([]string{"1 first"}, texts(t, s, "a", tape.Query{})); diff != "" {
-					t.Error(diff)
-				}
-			}
-			d.set(func() { d.room, d.stuck = 1<<20, false })
-			if first := add(t, s, "a", "kept"); first != 2 {
-				t.Errorf("the next id is %d", first)
-			}
-			if diff := cmp.Diff([]string{"1 first", "2 kept"}, texts(t, s, "a", tape.Query{})); diff != "" {
-				t.Error(diff)
-			}
-		})
-	}
-}
-
-func TestATapeThatCouldNotBeBegunIsNotThere(t *testing.T) {
-	dir := t.TempDir()
-	s, d := openTest(t, dir, FolderOptions{Sync: SyncNone})
-	d.set(func() { d.room = 10 })
-	begin := tape.Batch{Create: true, Entries: []tape.Entry{message("first")}}
-	if _, err := s.Append(t.Context(), "a", begin); !errors.Is(err, syscall.ENOSPC) {
-		t.Fatal(err)
-	}
-	if _, err := s.Info(t.Context(), "a"); !errors.Is(err, tape.ErrNotFound) {
-		t.Error(err)
-	}
-	if names := files(t, dir); len(names) > 0 {
-		t.Errorf("%q are left", names)
-	}
-	d.set(func() { d.room = 1 << 20 })
-	create(t, s, "a")
-}
-
-// TA-60: an index that cannot be written costs time, never entries.
-func TestATapeDoesWithoutAnIndex(t *testing.T) {
-	dir := t.TempDir()
-	s, d := openTest(t, dir, FolderOptions{Sync: SyncNone})
-	d.failOpen = map[string]error{indexEnd: fs.ErrPermission, sessionEnd: fs.ErrPermission}
-	create(t, s, "a")
-	if _, err := s.Append(t.Context(), "a", tape.Batch{Entries: []tape.Entry{tape.NewAnchor("n", nil), message("third")}}); err != nil {
-		t.Fatal(err)
-	}
-	want := []string{"2 anchor n", "3 third"}
-	if diff := cmp.Diff(want, texts(t, s, "a", tape.Query{FromAnchor: "n"})); diff != "" {
-		t.Error(diff)
-	}
-	again, d2 := openTest(t, dir, FolderOptions{Sync: SyncNone})
-	d2.failOpen = d.failOpen
-	if diff := cmp.Diff(want, texts(t, again, "a", tape.Query{FromAnchor: "n"})); diff != "" {
-		t.Error(diff)
-	}
-	d.set(func() { d.failOpen = nil })
-	add(t, s, "a", "fourth")
-	third, d3 := openTest(t, dir, FolderOptions{Sync: SyncNone})
-	if i := info(t, third, "a"); i.LastID != 4 || i.LastAnchor.Name != "n" || i.Title != "first" {
-		t.Errorf("%+v", i)
-	}
-	if n := d3.read.Load(); n > 1000 {
-		t.Errorf("%d bytes of the tape were read: the index did not come back", n)
-	}
+	return nil
 }
 
 // TA-11
@@ -290,80 +149,6 @@ func TestCloseMakesDurableWhatWasAppended(t *testing.T) {
 			t.Errorf("policy %d: %d syncs", policy, d.syncs)
 		}
 	}
-}
-
-// TA-11
-func TestConcurrentCallersShareASync(t *testing.T) {
-	s, d := openTest(t, t.TempDir(), FolderOptions{Sync: SyncAlways})
-	create(t, s, "a")
-	d.set(func() { d.syncing, d.syncs = make(chan struct{}), 0 })
-	var callers sync.WaitGroup
-	const n = 20
-	call := func() { callers.Go(func() { add(t, s, "a", "x") }) }
-	call()
-	d.syncing <- struct{}{} // it is in its sync
-	for range n - 1 {
-		call()
-	}
-	for waiting := 0; waiting < n-1; runtime.Gosched() {
-		s.mu.Lock()
-		waiting = len(s.slots["a"].queue)
-		s.mu.Unlock()
-	}
-	if i := info(t, s, "a"); i.LastID != 1 {
-		t.Errorf("seen before it was durable: %+v", i)
-	}
-	close(d.syncing)
-	callers.Wait()
-	if i := info(t, s, "a"); i.LastID != n+1 {
-		t.Errorf("%+v", i)
-	}
-	if d.syncs != 2 {
-		t.Errorf("%d syncs for %d callers", d.syncs, n)
-	}
-}
-
-// FT-26, TA-12: a disk that could not keep something is not asked a second time.
-func TestAfterAFailedSyncTheTapeIsNotWritten(t *testing.T) {
-	broken := errors.New("i/o error")
-	t.Run("always", func(t *testing.T) {
-		dir := t.TempDir()
-		s, d := openTest(t, dir, FolderOptions{Sync: SyncAlways})
-		create(t, s, "a")
-		create(t, s, "b")
-		d.set(func() { d.failSync = broken })
-		if _, err := s.Append(t.Context(), "a", tape.Batch{Entries: []tape.Entry{message("x")}}); !errors.Is(err, broken) {
-			t.Fatal(err)
-		}
-		d.set(func() { d.failSync = nil })
-		if _, err := s.Append(t.Context(), "a", tape.Batch{Entries: []tape.Entry{message("x")}}); !errors.Is(err, broken) {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff([]string{"1 first"}, texts(t, s, "a", tape.Query{})); diff != "" {
-			t.Error(diff)
-		}
-		add(t, s, "b", "others go on")
-		if first := add(t, open(t, dir, FolderOptions{}), "a", "second"); first != 2 {
-			t.Errorf("the next id is %d", first)
-		}
-	})
-	t.Run("interval", func(t *testing.T) {
-		dir := t.TempDir()
-		synctest.Test(t, func(t *testing.T) {
-			d := openTestDisk(t, dir)
-			s := openOn(d, FolderOptions{})
-			create(t, s, "a")
-			d.set(func() { d.failSync = broken })
-			time.Sleep(time.Second)
-			synctest.Wait()
-			if _, err := s.Append(t.Context(), "a", tape.Batch{Entries: []tape.Entry{message("x")}}); !errors.Is(err, broken) {
-				t.Error(err)
-			}
-			if err := s.Close(); err != nil {
-				t.Error(err)
-			}
-		})
-	})
 }
 
 // SE-20: names are names of files and nothing else has their place.

@@ -1,11 +1,9 @@
 package logs
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -178,25 +176,6 @@ func TestATapeIsAFileOfLinesThatOnlyItsOwnerReads(t *testing.T) {
 	}
 }
 
-// TA-61: more is of the file; nobody who reads sees it, whatever was in the entry.
-func TestWhatMarksABatchIsNoPartOfAnEntry(t *testing.T) {
-	s := open(t, t.TempDir(), FolderOptions{})
-	payload := []byte(`{"a":{"x":1,"more":true},"more":true}`)
-	b := tape.Batch{Create: true, Entries: []tape.Entry{{Kind: "x", Payload: payload}, {Kind: "x", Payload: payload, Meta: []byte(`{"more":true}`)}}}
-	if _, err := s.Append(t.Context(), "a", b); err != nil {
-		t.Fatal(err)
-	}
-	n := 0
-	for e, err := range s.Read(t.Context(), "a", tape.Query{}) {
-		if n++; err != nil || !bytes.Equal(e.Payload, payload) {
-			t.Errorf("%s, %v", e.Payload, err)
-		}
-	}
-	if n != 2 {
-		t.Errorf("%d entries", n)
-	}
-}
-
 // TA-63
 func TestRecoveryKeepsWholeBatchesAndMovesTheRestAway(t *testing.T) {
 	const (
@@ -264,105 +243,5 @@ func TestRecoveryKeepsWholeBatchesAndMovesTheRestAway(t *testing.T) {
 				t.Errorf("torn is %q, %v", torn, err)
 			}
 		})
-	}
-}
-
-// TA-64
-func TestLinesInTheMiddleThatCannotBeReadAreSkippedAndKept(t *testing.T) {
-	const line = `{"id":%d,"kind":"message","payload":{"role":"user","content":"%d"},"meta":{},"date":"2026-03-01T09:00:00.000000Z"}` + "\n"
-	long := strings.Repeat("x", maxLine+10) + "\n"
-	for _, c := range []struct{ name, bad string }{
-		{"rubbish", "rubbish\n"},
-		{"an empty line", "\n"},
-		{"no entry", `{"id":2}` + "\n"},
-		{"an id that is not above", fmt.Sprintf(line, 1, 99)},
-		{"bytes that are no UTF-8", "{\"id\":2,\"kind\":\"\xff\"}\n"},
-		{"a line that is too long", long},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			dir := t.TempDir()
-			path := filepath.Join(dir, "a.jsonl")
-			one, four := fmt.Sprintf(line, 1, 1)+fmt.Sprintf(line, 2, 2), fmt.Sprintf(line, 3, 3)+fmt.Sprintf(line, 4, 4)
-			if err := os.WriteFile(path, []byte(one+c.bad+four), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			var log bytes.Buffer
-			s := open(t, dir, FolderOptions{Log: slog.New(slog.NewTextHandler(&log, nil))})
-			for _, q := range []struct {
-				q    tape.Query
-				want []string
-			}{
-				{tape.Query{}, []string{"1 1", "2 2", "3 3", "4 4"}},
-				{tape.Query{Newest: true}, []string{"4 4", "3 3", "2 2", "1 1"}},
-				{tape.Query{After: 2}, []string{"3 3", "4 4"}},
-				{tape.Query{Before: 3, Newest: true}, []string{"2 2", "1 1"}},
-			} {
-				if diff := cmp.Diff(q.want, texts(t, s, "a", q.q)); diff != "" {
-					t.Errorf("%+v: %s", q.q, diff)
-				}
-			}
-			if i := info(t, s, "a"); i.Unreadable != 1 || i.Entries != 4 || i.LastID != 4 {
-				t.Errorf("%+v", i)
-			}
-			if want := fmt.Sprint("first_offset=", len(one)); !strings.Contains(log.String(), want) {
-				t.Errorf("the log lacks %s: %s", want, log.String())
-			}
-			add(t, s, "a", "5")
-			if now, err := os.ReadFile(path); err != nil || !strings.HasPrefix(string(now), one+c.bad+four) {
-				t.Errorf("the line is gone: %v", err)
-			}
-			if _, err := os.Stat(filepath.Join(dir, "a.torn")); !errors.Is(err, fs.ErrNotExist) {
-				t.Error("something was moved away")
-			}
-		})
-	}
-}
-
-// TA-64
-func TestALineThatIsDamagedLaterIsCountedWhenItIsMet(t *testing.T) {
-	for _, newest := range []bool{false, true} {
-		dir := t.TempDir()
-		s := open(t, dir, FolderOptions{})
-		create(t, s, "a")
-		add(t, s, "a", "two", "three")
-		add(t, s, "a", "four")
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
-		path := filepath.Join(dir, "a.jsonl")
-		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		at := bytes.Index(text, []byte("\n")) + 1
-		copy(text[at:], "rubbish")
-		if err := os.WriteFile(path, text, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		var log bytes.Buffer
-		s = open(t, dir, FolderOptions{Log: slog.New(slog.NewTextHandler(&log, nil))})
-		if i := info(t, s, "a"); i.Unreadable != 0 {
-			t.Fatalf("%+v: the index was read anew, so this tests nothing", i)
-		}
-		if got := texts(t, s, "a", tape.Query{Newest: newest}); len(got) != 3 {
-			t.Errorf("%q", got)
-		}
-		if i := info(t, s, "a"); i.Unreadable != 1 || i.Entries != 3 || i.LastID != 4 {
-			t.Errorf("%+v", i)
-		}
-		if want := fmt.Sprint("first_offset=", at); strings.Count(log.String(), want) != 1 {
-			t.Errorf("expected %s once: %s", want, log.String())
-		}
-		add(t, s, "a", "five")
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
-		s = open(t, dir, FolderOptions{})
-		if i := info(t, s, "a"); i.Unreadable != 1 || i.Entries != 4 || i.LastID != 5 {
-			t.Errorf("opened again: %+v", i)
-		}
-		if now, err := os.ReadFile(path); err != nil || !bytes.HasPrefix(now, text) {
-			t.Errorf("the line is gone: %v", err)
-		}
 	}
 }

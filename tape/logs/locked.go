@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/lingserve/lingserve/internal/backoff"
 	"github.com/lingserve/lingserve/internal/vfs"
 	"github.com/lingserve/lingserve/tape"
 )
@@ -64,12 +65,8 @@ func (s *lockedFiles) Lease(ctx context.Context, name string, wait bool) (tape.L
 		if !wait {
 			return nil, tape.ErrLeased
 		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return nil, context.Cause(ctx)
+		if err := backoff.Sleep(ctx, pause); err != nil {
+			return nil, err
 		}
 	}
 }

@@ -8,10 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"sync"
-	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/lingserve/lingserve/tape"
 )
@@ -71,55 +68,6 @@ func TestTheLeaseOfADeadProcessIsFree(t *testing.T) {
 	l.Release()
 	if names := files(t, dir); len(names) > 0 {
 		t.Errorf("%q are left", names)
-	}
-}
-
-// TU-68
-func TestOneHolderAtATime(t *testing.T) {
-	dir := t.TempDir()
-	var holders, turns atomic.Int32
-	var all sync.WaitGroup
-	for range 4 {
-		s := open(t, dir, FolderOptions{}) // as if each were a process
-		all.Go(func() {
-			for range 25 {
-				l, err := s.Lease(t.Context(), "a", true)
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				if n := holders.Add(1); n != 1 {
-					t.Errorf("%d holders", n)
-				}
-				turns.Add(1)
-				holders.Add(-1)
-				l.Release()
-			}
-		})
-	}
-	all.Wait()
-	if turns.Load() != 100 {
-		t.Errorf("%d turns", turns.Load())
-	}
-}
-
-func TestWaitingForALeaseEndsWithTheContext(t *testing.T) {
-	s := open(t, t.TempDir(), FolderOptions{})
-	l, err := s.Lease(t.Context(), "a", false)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Release()
-	ctx, cancel := context.WithCancelCause(t.Context())
-	why := errors.New("why")
-	time.AfterFunc(time.Millisecond, func() { cancel(why) }) // while it waits, most of the time
-	if _, err := s.Lease(ctx, "a", true); !errors.Is(err, why) {
-		t.Error(err)
-	}
-	select {
-	case <-l.Lost():
-		t.Error("the lease is lost")
-	default:
 	}
 }
 

@@ -9,7 +9,6 @@ import (
 	"iter"
 	"log/slog"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -157,42 +156,6 @@ func TestALeaseThatIsLostIsToldToItsHolder(t *testing.T) {
 	l.Release()
 	if _, err := s.Append(t.Context(), "a", tape.Batch{Entries: say("without a lease")}); err != nil {
 		t.Error(err)
-	}
-}
-
-func TestALeaseThatIsTakenAgainCostsNoBatch(t *testing.T) {
-	m, shared := storetest.NewModel(), new(leases)
-	one := open(t, m, logs.Options{Leases: shared, Replica: "one"})
-	two := open(t, m.Again(), logs.Options{Leases: shared, Replica: "two"})
-	create(t, one, "a", "start")
-	l := space(t, m)
-	rev := func() store.Rev {
-		t.Helper()
-		in, err := l.Info(t.Context(), "a")
-		if err != nil {
-			t.Fatal(err)
-		}
-		return in.Rev
-	}
-	for i, row := range []struct {
-		s      *logs.Store
-		fences bool
-	}{{one, true}, {one, false}, {one, false}, {two, true}, {two, false}, {one, true}} {
-		before := rev()
-		lease, err := row.s.Lease(t.Context(), "a", true)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if fenced := rev() != before; fenced != row.fences {
-			t.Errorf("turn %d: the lease has changed the revision: %v, want %v", i, fenced, row.fences)
-		}
-		if _, err := row.s.Append(t.Context(), "a", tape.Batch{Entries: say("turn")}); err != nil {
-			t.Fatal(err)
-		}
-		lease.Release()
-	}
-	if in, err := two.Info(t.Context(), "a"); err != nil || in.Entries != 7 || in.LastID != 7 {
-		t.Errorf("info is %+v, %v", in, err)
 	}
 }
 
@@ -381,58 +344,6 @@ func TestWhatIsDamagedIsSkippedAndNamed(t *testing.T) { // ST-15, TA-64, DO-06
 	}
 }
 
-func TestAHeadHasRoomForAnyAnchorAndASessionThatFits(t *testing.T) { // TA-22
-	s := open(t, storetest.NewModel(), logs.Options{})
-	create(t, s, "a", "start")
-	name := strings.Repeat("n", 40_000)
-	if _, err := s.Append(t.Context(), "a", tape.Batch{Entries: []tape.Entry{tape.NewAnchor(name, nil)}}); err != nil {
-		t.Fatal(err)
-	}
-	if in, err := s.Info(t.Context(), "a"); err != nil || in.LastAnchor.ID != 2 || in.LastAnchor.Name != name {
-		t.Errorf("the last anchor is %d with a name of %d bytes, %v", in.LastAnchor.ID, len(in.LastAnchor.Name), err)
-	}
-	got, err := collect(s.Read(t.Context(), "a", tape.Query{FromAnchor: name}))
-	if err != nil || len(got) != 1 {
-		t.Errorf("from the anchor on: %d entries, %v", len(got), err)
-	}
-	_, err = s.Append(t.Context(), "b", tape.Batch{Create: true, Session: "s", Workspace: strings.Repeat("/w", 5000), Entries: say("x")})
-	if !errors.Is(err, tape.ErrTooLarge) {
-		t.Errorf("a workspace of 10 kB: %v, want ErrTooLarge", err)
-	}
-}
-
-// counter is an observer that adds up.
-type counter struct {
-	entries, refused int
-	bytes            int64
-}
-
-func (c *counter) Appended(entries int, bytes int64, err error) {
-	if err != nil {
-		c.refused++
-		return
-	}
-	c.entries += entries
-	c.bytes += bytes
-}
-
-func (c *counter) Synced(time.Duration, error) { panic("the engine syncs") }
-
-func TestAnObserverIsToldWhatIsAppended(t *testing.T) {
-	var c counter
-	s := open(t, storetest.NewModel(), logs.Options{MaxBytes: 2000, Observer: &c})
-	for range 20 {
-		_, _ = s.Append(t.Context(), "a", tape.Batch{Create: c.entries == 0, Entries: say("hello")})
-	}
-	info, err := s.Info(t.Context(), "a")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if int64(c.entries) != info.Entries || c.bytes != info.Bytes || c.entries+c.refused != 20 || c.refused == 0 {
-		t.Errorf("got %+v of %+v", c, info)
-	}
-}
-
 func TestAStoreThatIsFullTakesNothingAndLosesNothing(t *testing.T) { // TA-65
 	s := open(t, storetest.NewModel(), logs.Options{MaxBytes: 2000})
 	ctx := t.Context()
@@ -503,25 +414,6 @@ func TestBlobsOfManyParts(t *testing.T) { // AG-29
 	}
 }
 
-func TestTapesThatNobodyUsesAreForgotten(t *testing.T) { // ST-29
-	s := open(t, storetest.NewModel(), logs.Options{})
-	var wg sync.WaitGroup
-	for w := range 30 {
-		wg.Go(func() {
-			for i := range 40 {
-				if _, err := s.Append(t.Context(), fmt.Sprintf("t%d-%d", w, i), tape.Batch{Create: true, Entries: say("start")}); err != nil {
-					t.Error(err)
-					return
-				}
-			}
-		})
-	}
-	wg.Wait()
-	if s.Slots() > 1024 {
-		t.Errorf("%d tapes are remembered, want at most 1024", s.Slots())
-	}
-}
-
 // answers is an engine whose appends fail as they are told, written or not.
 type answers struct {
 	store.LogEngine
@@ -585,5 +477,37 @@ func TestErrorsOfAnEngine(t *testing.T) { // ST-26
 			}
 			wantWords(t, s, "a", want...)
 		})
+	}
+}
+
+// counter is an observer that adds up.
+type counter struct {
+	entries, refused int
+	bytes            int64
+}
+
+func (c *counter) Appended(entries int, bytes int64, err error) {
+	if err != nil {
+		c.refused++
+		return
+	}
+	c.entries += entries
+	c.bytes += bytes
+}
+
+func (c *counter) Synced(time.Duration, error) { panic("the engine syncs") }
+
+func TestAnObserverIsToldWhatIsAppended(t *testing.T) {
+	var c counter
+	s := open(t, storetest.NewModel(), logs.Options{MaxBytes: 2000, Observer: &c})
+	for range 20 {
+		_, _ = s.Append(t.Context(), "a", tape.Batch{Create: c.entries == 0, Entries: say("hello")})
+	}
+	info, err := s.Info(t.Context(), "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if int64(c.entries) != info.Entries || c.bytes != info.Bytes || c.entries+c.refused != 20 || c.refused == 0 {
+		t.Errorf("got %+v of %+v", c, info)
 	}
 }

@@ -12,12 +12,6 @@ const (
 	sessionEnd = ".session"
 	tornEnd    = ".torn"
 	importEnd  = ".import"
-	partEnd    = ".part"
-	maxAnchor  = 128
-	blockSize  = 64 << 10
-
-	// maxLine is the most that a line can have.
-	maxLine = store.MaxEntry + 256
 )
 
 // openOn opens a store on a disk.

@@ -20,6 +20,7 @@ import (
 	"syscall"
 	"unicode/utf8"
 
+	"github.com/lingserve/lingserve/internal/wording"
 	"github.com/lingserve/lingserve/tool"
 )
 
@@ -256,8 +257,5 @@ func arguments(message string) error {
 
 // short quotes a path; a model may make it as long as it likes.
 func short(path string) string {
-	if len(path) > 200 {
-		path = strings.ToValidUTF8(path[:200], "") + "…"
-	}
-	return fmt.Sprintf("%q", path)
+	return fmt.Sprintf("%q", wording.ClipTo(path, 200))
 }

@@ -11,12 +11,12 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/internal/rawjson"
+	"github.com/lingserve/lingserve/internal/wording"
 	"github.com/lingserve/lingserve/tool"
 )
 
@@ -36,7 +36,7 @@ func (s *server) tool(f *sdk.Tool) (*tool.Tool, error) {
 		schema = nil
 	}
 	t := &tool.Tool{
-		Name: name(s.Name, f.Name), Description: clip(f.Description, maxDescription), Schema: schema,
+		Name: name(s.Name, f.Name), Description: wording.ClipTo(f.Description, maxDescription), Schema: schema,
 		Timeout: s.Timeout, Approval: tool.Always, Role: s.Role,
 	}
 	for _, free := range s.Free {
@@ -187,16 +187,5 @@ func media(what, mime, name string, data []byte) (text string, part tool.Part) {
 	case kind == adapter.KindPDF, kind == adapter.KindAudio:
 		return "", tool.Part{Type: "file", File: adapter.DataURL(mime, data), Name: name}
 	}
-	return fmt.Sprintf("[%s of type %s, %d bytes, left out]", what, clip(strings.ToValidUTF8(mime, ""), 64), len(data)), part
-}
-
-// clip cuts text on the border of a character.
-func clip(s string, most int) string {
-	if len(s) <= most {
-		return s
-	}
-	for !utf8.RuneStart(s[most]) {
-		most--
-	}
-	return s[:most] + "…"
+	return fmt.Sprintf("[%s of type %s, %d bytes, left out]", what, wording.ClipTo(strings.ToValidUTF8(mime, ""), 64), len(data)), part
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"math/rand/v2"
 	"os/exec"
 	"slices"
 	"sync"
@@ -17,6 +16,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/lingserve/lingserve/internal/backoff"
+	"github.com/lingserve/lingserve/internal/wording"
 	"github.com/lingserve/lingserve/tool"
 )
 
@@ -92,7 +93,7 @@ func (s *server) set(c *connection, state, reason string) {
 
 // run keeps the connection until ctx ends.
 func (s *server) run(ctx context.Context) {
-	pause := s.times.first
+	pauses := backoff.New(s.times.first, s.times.longest)
 	for ctx.Err() == nil {
 		begun := time.Now()
 		err := s.serve(ctx)
@@ -100,18 +101,13 @@ func (s *server) run(ctx context.Context) {
 			break
 		}
 		if time.Since(begun) >= s.times.stable {
-			pause = s.times.first
+			pauses.Reset()
 		}
 		s.set(nil, Away, reason(err))
-		// Some servers would come back at the same moment, after a restart of what they stand on.
-		wait := pause/2 + rand.N(pause)
+		wait := pauses.NextBackOff()
 		s.opts.Log.WarnContext(ctx, "MCP server is away", slog.String("server", s.Name), slog.String("error", s.opts.Redact(err.Error())),
 			slog.Duration("again_in", wait))
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
-		}
-		pause = min(2*pause, s.times.longest)
+		_ = backoff.Sleep(ctx, wait)
 	}
 	s.set(nil, Closed, "")
 }
@@ -213,10 +209,7 @@ func (s *server) serve(ctx context.Context) error {
 					slog.String("error", s.opts.Redact(err.Error())))
 			}
 			// A server that changes all the time is not read all the time.
-			select {
-			case <-time.After(min(time.Second, s.times.first)):
-			case <-ctx.Done():
-			}
+			_ = backoff.Sleep(ctx, min(time.Second, s.times.first))
 		case <-s.doubt:
 			if err := s.ping(ctx, session); err != nil {
 				return err
@@ -292,7 +285,7 @@ func (s *server) adopt(found []*sdk.Tool) []*tool.Tool {
 				continue
 			}
 		}
-		s.opts.Log.Warn("MCP tool left out", slog.String("server", s.Name), slog.String("tool", s.opts.Redact(clip(f.Name, 128))),
+		s.opts.Log.Warn("MCP tool left out", slog.String("server", s.Name), slog.String("tool", s.opts.Redact(wording.ClipTo(f.Name, 128))),
 			slog.Any("error", err))
 	}
 	return out

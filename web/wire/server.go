@@ -79,7 +79,6 @@ func New(o Options) *Server {
 func (s *Server) Start(w http.ResponseWriter, r *http.Request, q *run.Request) (*run.Run, run.Outcome, *Problem) {
 	started := *q
 	started.Who, started.Caller, started.Trace, started.Account = Who(r), s.Caller(r), traceOf(r), s.Account(r)
-	started.Size = int(r.ContentLength)
 	of, out, err := s.Runs.Start(r.Context(), &started)
 	if err != nil {
 		return nil, out, s.Problem(r.Context(), err)

@@ -147,7 +147,7 @@ func (s *Server) Ask(ctx context.Context, f *wire.Fallbacks, url string, req *ad
 	send := func(body []byte) (*http.Response, *wire.Refusal, error) {
 		return s.Post(ctx, url, s.header("text/event-stream"), body)
 	}
-	return s.Server.Ask(ctx, f, req.Size(), body, send, fallbacks, s.refused)
+	return s.Server.Ask(ctx, f, body, send, fallbacks, s.refused)
 }
 
 // refused makes the error of an answer with another status than 200. Azure's deployments, endpoints and versions are things that

@@ -64,28 +64,3 @@ func TestOneReplicaAsksAPlatformForEvents(t *testing.T) { // CL-02, CH-170
 	}
 	_ = alone
 }
-
-// The one that was taken for dead is told to stop.
-func TestAReplicaWhoseConnectionIsGoneStopsAsking(t *testing.T) { // CL-06
-	t.Parallel()
-	s := postgrestest.Run(t)
-	p, _ := pollers(t, s.URL(), replicatest.Schema(), func(o *replicas.Options) { o.Grace = time.Second })
-	alone, release, err := p.Only(t.Context(), "telegram")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer release()
-	if err := s.Shutdown(); err != nil {
-		t.Fatal(err)
-	}
-	until(t, "it to stop", func() bool { return alone.Err() != nil })
-}
-
-func until(t testing.TB, what string, is func() bool) {
-	t.Helper()
-	for end := time.Now().Add(time.Hour); !is(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("waited for %s", what)
-		}
-	}
-}

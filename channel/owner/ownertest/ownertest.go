@@ -146,6 +146,7 @@ func (d *distant) Watch(ctx context.Context, prefix string) iter.Seq2[store.Chan
 // Place is where the engines of one test keep their data.
 type Place struct {
 	Owners owner.Owners // nil: one process at a time
+	Apart  bool         // each process has an engine of its own, which ends with it
 	Kill   func(owner string)
 	Open   func(testing.TB) store.Engine // for another process
 }
@@ -187,7 +188,7 @@ func Folder(dir vfs.Dir) Place {
 // shared returns a place that processes share.
 func shared(open func(testing.TB) store.Engine) Place {
 	alive, n := new(Alive), places.Add(1)
-	return Place{Owners: alive, Kill: alive.Kill, Open: func(t testing.TB) store.Engine {
+	return Place{Owners: alive, Apart: true, Kill: alive.Kill, Open: func(t testing.TB) store.Engine {
 		t.Helper()
 		e := open(t)
 		t.Cleanup(func() { _ = e.Close() })

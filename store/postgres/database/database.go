@@ -20,6 +20,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/lingserve/lingserve/internal/backoff"
 )
 
 // Options of a database. URL, Migrations, Versions and Closed are required.
@@ -319,15 +321,12 @@ func maxTime(ctx context.Context) time.Duration {
 	return AnswerTime
 }
 
-// FirstPause and MostPause are the pauses between tries: each is twice the one before.
-const (
-	FirstPause = 20 * time.Millisecond
-	MostPause  = time.Second
-)
+// NewPauses returns the pauses between tries.
+func NewPauses() *backoff.Pauses { return backoff.New(20*time.Millisecond, time.Second) }
 
 // Do runs what may be done twice, and does it again while the database is away or another transaction was in the way.
 func (db *DB) Do(ctx context.Context, do func(context.Context, *pgx.Conn) error) error {
-	for pause := FirstPause; ; pause = min(2*pause, MostPause) {
+	for pauses := NewPauses(); ; {
 		if err := context.Cause(ctx); err != nil {
 			return err
 		}
@@ -335,7 +334,7 @@ func (db *DB) Do(ctx context.Context, do func(context.Context, *pgx.Conn) error)
 			return err
 		}
 		err := db.Once(ctx, do)
-		if !db.Again(ctx, err, pause) {
+		if !db.Again(ctx, err, pauses.NextBackOff()) {
 			return err
 		}
 	}

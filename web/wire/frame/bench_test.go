@@ -1,7 +1,6 @@
 package frame_test
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 
@@ -40,50 +39,6 @@ func BenchmarkCopy(b *testing.B) {
 	}
 }
 
-func BenchmarkAppendSSE(b *testing.B) {
-	b.ReportAllocs()
-	var buf []byte
-	for e := token(); b.Loop(); e.N++ {
-		buf = frame.AppendSSE(buf[:0], runID, e)
-	}
-}
-
-// BenchmarkFollow is one token at a time from a sender to as many readers that wait for it, as at a slow model.
-func BenchmarkFollow(b *testing.B) {
-	for _, readers := range []int{1, 100} {
-		b.Run(fmt.Sprint(readers), func(b *testing.B) {
-			b.ReportAllocs()
-			tb := newTube()
-			flushed := make(chan struct{}, readers)
-			done := make(chan error, readers)
-			for range readers {
-				go func() {
-					done <- frame.Copy(b.Context(), signal(flushed), runID, tb.NewReader(0), frame.Options{Format: frame.SSE})
-				}()
-			}
-			e := token()
-			for b.Loop() {
-				_, _ = tb.Send(e)
-				for range readers {
-					<-flushed
-				}
-			}
-			_ = tb.Close("completed")
-			for range readers {
-				<-flushed
-				if err := <-done; err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-	}
-}
-
-type signal chan struct{}
-
-func (s signal) Write(p []byte) (int, error) { return len(p), nil }
-func (s signal) Flush() error                { s <- struct{}{}; return nil }
-
 func TestCopyAllocatesNothingForAnEvent(t *testing.T) {
 	if testing.CoverMode() != "" {
 		t.Skip("coverage allocates")
@@ -111,21 +66,6 @@ var breakTexts = []struct{ name, text string }{
 	{"boxes", strings.Repeat("┌──┬──┐", 40)},
 	{"breaks", strings.Repeat("one line\u2028and another\u0085 ", 12)},
 	{"long", strings.Repeat("The sky — “blue” — is… 20\u00a0° wide. ", 600)},
-}
-
-// BenchmarkOneLine is what it costs to see to it that a line has no other breaks in it.
-func BenchmarkOneLine(b *testing.B) {
-	for _, c := range breakTexts {
-		b.Run(c.name, func(b *testing.B) {
-			b.ReportAllocs()
-			e := text("a", c.text)
-			var buf []byte
-			for b.Loop() {
-				buf = frame.AppendJSONL(buf[:0], runID, e)
-			}
-			b.SetBytes(int64(len(buf)))
-		})
-	}
 }
 
 // A line with other breaks costs no more memory than one without.

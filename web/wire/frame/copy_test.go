@@ -1,14 +1,11 @@
 package frame_test
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -42,39 +39,6 @@ func (r *recorder) Flush() error {
 	r.flushes++
 	r.calls = append(r.calls, fmt.Sprintf("%v flush", time.Since(r.begin)))
 	return nil
-}
-
-func TestTB_07_WhatWaitsIsOneWriteAndOneFlush(t *testing.T) {
-	tb := newTube()
-	for range 100 {
-		_, _ = tb.Send(text("a", "word"))
-	}
-	_ = tb.Close("completed")
-	out := newRecorder()
-	if err := frame.Copy(t.Context(), out, "run", tb.NewReader(0), frame.Options{Format: frame.SSE}); err != nil {
-		t.Fatal(err)
-	}
-	if len(out.calls) != 2 || out.flushes != 1 {
-		t.Errorf("%d calls, %d flushes", len(out.calls), out.flushes)
-	}
-	if n := strings.Count(out.String(), "\n\n"); n != 101 {
-		t.Errorf("%d events", n)
-	}
-}
-
-func TestTB_07_ALargeBacklogIsWrittenInPiecesAndFlushedOnce(t *testing.T) {
-	tb := newTube()
-	for range 10_000 {
-		_, _ = tb.Send(text("a", "word"))
-	}
-	_ = tb.Close("completed")
-	out := newRecorder()
-	if err := frame.Copy(t.Context(), out, "run", tb.NewReader(0), frame.Options{Format: frame.JSONL}); err != nil {
-		t.Fatal(err)
-	}
-	if writes := len(out.calls) - out.flushes; out.flushes != 1 || writes < 5 || writes > out.Len()/(64<<10)+1 {
-		t.Errorf("%d bytes in %d writes and %d flushes", out.Len(), writes, out.flushes)
-	}
 }
 
 func TestTB_07_UnderASlowProducerEachEventIsOutAtOnce(t *testing.T) {
@@ -138,19 +102,6 @@ func TestAnIdleStreamIsKeptOpen(t *testing.T) {
 	}
 }
 
-func TestWithoutKeepAliveAnIdleStreamIsSilent(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		tb, out := newTube(), newRecorder()
-		time.AfterFunc(time.Hour, func() { _ = tb.Close("completed") })
-		if err := frame.Copy(t.Context(), out, "run", tb.NewReader(0), frame.Options{Format: frame.SSE}); err != nil {
-			t.Fatal(err)
-		}
-		if len(out.calls) != 2 {
-			t.Errorf("%q", out.calls)
-		}
-	})
-}
-
 func TestCopyEndsForEachReason(t *testing.T) {
 	gone := errors.New("the client is gone")
 	waiting := func(*tube.Tube) {}
@@ -181,7 +132,12 @@ func TestCopyEndsForEachReason(t *testing.T) {
 				} else if c.cancel != nil {
 					cancel(c.cancel)
 				}
-				err := frame.Copy(ctx, out, "run", tb.NewReader(0), frame.Options{Format: frame.SSE, KeepAlive: time.Second})
+				wrote := func(int, int) {
+					if c.fail != nil {
+						t.Error("it is told of what was not taken")
+					}
+				}
+				err := frame.Copy(ctx, out, "run", tb.NewReader(0), frame.Options{Format: frame.SSE, KeepAlive: time.Second, Wrote: wrote})
 				if !errors.Is(err, gone) {
 					t.Errorf("%v", err)
 				}
@@ -205,86 +161,35 @@ func TestCopyEndsForEachReason(t *testing.T) {
 	})
 }
 
-// conn is an Output with a deadline for each write, as web has one over HTTP.
-type conn struct {
-	net.Conn
-	timeout time.Duration
-}
-
-func (c conn) Write(p []byte) (int, error) {
-	_ = c.SetWriteDeadline(time.Now().Add(c.timeout))
-	return c.Conn.Write(p)
-}
-
-func (c conn) Flush() error { return nil }
-
-func TestTB_06_APeerThatHasStoppedReadingDelaysNobody(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		tb := newTube()
-		here, there := net.Pipe()
-		defer there.Close()
-		var wg sync.WaitGroup
-		wg.Go(func() {
-			begin := time.Now()
-			err := frame.Copy(t.Context(), conn{here, 30 * time.Second}, "run", tb.NewReader(0), frame.Options{Format: frame.SSE})
-			var timeout net.Error
-			if !errors.As(err, &timeout) || !timeout.Timeout() || time.Since(begin) != 30*time.Second {
-				t.Errorf("%v after %v", err, time.Since(begin))
-			}
-		})
-		good := newRecorder()
-		wg.Go(func() {
-			if err := frame.Copy(t.Context(), good, "run", tb.NewReader(0), frame.Options{Format: frame.SSE}); err != nil {
-				t.Error(err)
-			}
-		})
-		for range 1000 {
-			if _, err := tb.Send(text("a", "word")); err != nil {
-				t.Fatal(err)
-			}
+func TestTB_07_WhatWaitsIsWrittenInLargePiecesAndFlushedOnce(t *testing.T) {
+	for waiting, writes := range map[int]int{100: 1, 10_000: 9} {
+		tb, out := newTube(), newRecorder()
+		for range waiting {
+			_, _ = tb.Send(text("a", "word"))
 		}
 		_ = tb.Close("completed")
-		wg.Wait()
-		if n := strings.Count(good.String(), "\n\n"); n != 1001 {
-			t.Errorf("the other reader got %d events", n)
+		told, size := 0, 0
+		o := frame.Options{Format: frame.SSE, Wrote: func(events, bytes int) { told += events; size += bytes }}
+		if err := frame.Copy(t.Context(), out, "run", tb.NewReader(0), o); err != nil {
+			t.Fatal(err)
 		}
-	})
-}
-
-// Four connections follow a run while it is written, two in each framing.
-func TestTB_03_AndFT30OneRunIsReadInBothFramingsAtOnce(t *testing.T) {
-	tb := newTube()
-	outs := []*recorder{newRecorder(), newRecorder(), newRecorder(), newRecorder()}
-	var wg sync.WaitGroup
-	for i, out := range outs {
-		wg.Go(func() {
-			format := []frame.Format{frame.SSE, frame.JSONL}[i%2]
-			if err := frame.Copy(t.Context(), out, "run", tb.NewReader(0), frame.Options{Format: format}); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	for i := range 5000 {
-		_, _ = tb.Send(text(fmt.Sprint("a/", i%3), fmt.Sprint(i)))
-	}
-	_ = tb.Close("completed")
-	wg.Wait()
-	if outs[0].String() != outs[2].String() || outs[1].String() != outs[3].String() {
-		t.Error("two readers in one framing got different streams")
-	}
-	lines := 0
-	for s := bufio.NewScanner(&outs[1].Buffer); s.Scan(); lines++ {
-		if want := fmt.Sprintf(`{"id":"run:%d",`, lines); !strings.HasPrefix(s.Text(), want) {
-			t.Fatalf("line %d is %s", lines, s.Text())
+		if got := len(out.calls) - out.flushes; out.flushes != 1 || got > writes || strings.Count(out.String(), "\n\n") != waiting+1 {
+			t.Errorf("%d events: %d bytes in %d writes and %d flushes", waiting, out.Len(), got, out.flushes)
 		}
-	}
-	if n := strings.Count(outs[0].String(), "\n\n"); n != 5001 || lines != 5001 {
-		t.Errorf("%d SSE events, %d lines", n, lines)
+		if told != waiting+1 || size != out.Len() {
+			t.Errorf("told of %d events and %d bytes, of %d and %d", told, size, waiting+1, out.Len())
+		}
 	}
 }
 
-// shouting writes texts in capitals, and has heard enough when it has had one with an exclamation mark.
-type shouting struct{ over bool }
+// shouting greets, writes texts in capitals, and has heard enough when it has had one with an exclamation mark.
+type shouting struct {
+	greeting string
+	over     bool
+}
+
+func (s *shouting) Open(dst []byte) []byte { return append(dst, s.greeting...) }
+func (s *shouting) Over() bool             { return s.over }
 
 func (s *shouting) Append(dst []byte, e tube.Event) []byte {
 	if e.Kind != tube.Append {
@@ -294,87 +199,23 @@ func (s *shouting) Append(dst []byte, e tube.Event) []byte {
 	return append(append(dst, bytes.ToUpper(e.Value)...), '\n')
 }
 
-func (s *shouting) Over() bool { return s.over }
-
 func TestAnEncoderWritesInItsOwnWordsAndMayEndBeforeTheRun(t *testing.T) {
-	tb := newTube()
-	for _, text := range []string{"one", "two!", "three"} {
-		if _, err := tb.Send(tube.Event{URI: []byte("a"), Value: []byte(text)}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	out := newRecorder()
-	if err := frame.Copy(t.Context(), out, "run", tb.NewReader(0), frame.Options{Format: frame.SSE, Encoder: new(shouting)}); err != nil {
-		t.Fatal(err)
-	}
-	if got := out.String(); got != "ONE\nTWO!\n" {
-		t.Errorf("%q", got)
-	}
-}
-
-// greeting is a shouting that has something to say first, and may have said all with it.
-type greeting struct {
-	shouting
-	text string
-}
-
-func (g *greeting) Open(dst []byte) []byte { return append(dst, g.text...) }
-
-func TestAnEncoderMaySaySomethingBeforeTheFirstEvent(t *testing.T) {
-	for _, c := range []struct {
-		name string
-		over bool
-		want string
-	}{
-		{"and go on", false, "hello\nONE!\n"},
-		{"and nothing else", true, "hello\n"},
+	for want, e := range map[string]*shouting{
+		"ONE\nTWO!\n":        {},
+		"hello\nONE\nTWO!\n": {greeting: "hello\n"},
+		"hello\n":            {greeting: "hello\n", over: true},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			tb := newTube()
-			if _, err := tb.Send(text("a", "one!")); err != nil {
+		tb, out := newTube(), newRecorder()
+		for _, word := range []string{"one", "two!", "three"} {
+			if _, err := tb.Send(text("a", word)); err != nil {
 				t.Fatal(err)
 			}
-			out, e := newRecorder(), &greeting{text: "hello\n"}
-			e.over = c.over
-			if err := frame.Copy(t.Context(), out, "run", tb.NewReader(0), frame.Options{Format: frame.SSE, Encoder: e}); err != nil {
-				t.Fatal(err)
-			}
-			if got := out.String(); got != c.want {
-				t.Errorf("%q", got)
-			}
-		})
-	}
-}
-
-func TestWhatIsWrittenIsTold(t *testing.T) {
-	tb := newTube()
-	for range 3000 {
-		if _, err := tb.Send(text("a", "0123456789012345678901234567890123456789")); err != nil {
+		}
+		if err := frame.Copy(t.Context(), out, "run", tb.NewReader(0), frame.Options{Format: frame.SSE, Encoder: e}); err != nil {
 			t.Fatal(err)
 		}
-	}
-	_ = tb.Close("completed")
-	var out bytes.Buffer
-	writes, events, size := 0, 0, 0
-	o := frame.Options{Format: frame.SSE, Wrote: func(e, n int) { writes++; events += e; size += n }}
-	if err := frame.Copy(t.Context(), flushed{&out}, runID, tb.NewReader(0), o); err != nil {
-		t.Fatal(err)
-	}
-	if events != 3001 || size != out.Len() || writes < 2 {
-		t.Errorf("told of %d events and %d bytes in %d writes, of %d bytes", events, size, writes, out.Len())
-	}
-	// What was not taken is not told.
-	events = 0
-	if err := frame.Copy(t.Context(), refusing{}, runID, tb.NewReader(0), o); err == nil || events != 0 {
-		t.Errorf("told of %d events that nobody took, %v", events, err)
+		if got := out.String(); got != want {
+			t.Errorf("%q, expected %q", got, want)
+		}
 	}
 }
-
-type flushed struct{ *bytes.Buffer }
-
-func (flushed) Flush() error { return nil }
-
-type refusing struct{}
-
-func (refusing) Write([]byte) (int, error) { return 0, errors.New("gone") }
-func (refusing) Flush() error              { return nil }

@@ -1,7 +1,6 @@
 package frame_test
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
 	"fmt"
@@ -112,184 +111,6 @@ func drawEvent(t *rapid.T) tube.Event {
 	return e
 }
 
-// TestSE07AnyBytesGiveExactlyOneEvent sends anything at all through a tube; what it takes must come out of a parser of the
-// framing as one event with the same data, and what it refuses must not come out.
-func TestSE_07_AnyBytesGiveExactlyOneEvent(t *testing.T) {
-	drawn, taken := 0, 0
-	rapid.Check(t, func(t *rapid.T) {
-		tb := newTube()
-		var sent []tube.Event
-		for range rapid.IntRange(1, 5).Draw(t, "events") {
-			e := drawEvent(t)
-			drawn++
-			if _, err := tb.Send(e); err == nil {
-				sent = append(sent, e)
-				taken++
-			}
-		}
-		reason := anything().Draw(t, "reason")
-		if err := tb.Cancel(reason); err != nil {
-			t.Fatal(err)
-		}
-		data, _ := json.Marshal(map[string]string{"reason": reason})
-		sent = append(sent, tube.Event{Kind: tube.Named, Name: "canceled", Value: data})
-
-		var stream, lines []byte
-		for e := range tb.NewReader(0).Waiting() {
-			stream = frame.AppendSSE(stream, "run", e)
-			lines = frame.AppendJSONL(lines, "run", e)
-		}
-		n := 0
-		for got, err := range sse.Read(bytes.NewReader(stream), nil) {
-			if err != nil {
-				t.Fatalf("%v in %q", err, stream)
-			}
-			if n == len(sent) {
-				t.Fatalf("one event too many in %q", stream)
-			}
-			e := sent[n]
-			if got.LastEventID != fmt.Sprintf("run:%d", n) {
-				t.Errorf("event %d has the id %q", n, got.LastEventID)
-			}
-			if e.Kind == tube.Named {
-				if got.Type != e.Name {
-					t.Errorf("event %q arrived as %q", e.Name, got.Type)
-				}
-				same(t, orNull(e.Value), []byte(got.Data))
-			} else {
-				if got.Type != "" {
-					t.Errorf("a delta arrived as event %q", got.Type)
-				}
-				sameDelta(t, e, []byte(got.Data))
-			}
-			n++
-		}
-		if n != len(sent) {
-			t.Fatalf("%d events of %d in %q", n, len(sent), stream)
-		}
-
-		// SE-08: as many lines as events, for those too who end lines at more than line feeds.
-		n = 0
-		if bytes.ContainsAny(append(lines, stream...), "\u0085\u2028\u2029\v\f\x1c\x1d\x1e") {
-			t.Fatalf("a break of lines that some readers know: %q", append(lines, stream...))
-		}
-		for s := bufio.NewScanner(bytes.NewReader(lines)); s.Scan(); n++ {
-			if n == len(sent) {
-				t.Fatalf("one line too many in %q", lines)
-			}
-			var head struct{ ID, Event string }
-			if err := json.Unmarshal(s.Bytes(), &head); err != nil {
-				t.Fatalf("%v in line %q", err, s.Bytes())
-			}
-			if head.ID != fmt.Sprintf("run:%d", n) {
-				t.Errorf("line %d has the id %q", n, head.ID)
-			}
-			if e := sent[n]; e.Kind == tube.Named {
-				var body struct{ Data json.RawMessage }
-				_ = json.Unmarshal(s.Bytes(), &body)
-				if head.Event != e.Name {
-					t.Errorf("event %q arrived as %q", e.Name, head.Event)
-				}
-				same(t, orNull(e.Value), body.Data)
-			} else {
-				sameDelta(t, e, s.Bytes())
-			}
-		}
-		if n != len(sent) {
-			t.Fatalf("%d lines for %d events: %q", n, len(sent), lines)
-		}
-		if bytes.ContainsAny(lines, "\r\v\f\x00") || bytes.Count(lines, []byte("\n")) != len(sent) {
-			t.Fatalf("a line can be taken for two: %q", lines)
-		}
-	})
-	if taken < drawn/6 { // a share, since -short and -rapid.checks change how many are drawn (DW-18)
-		t.Errorf("only %d of %d events were fit to be sent: the generator is too wild", taken, drawn)
-	}
-}
-
-func orNull(v []byte) []byte {
-	if len(v) == 0 {
-		return []byte("null")
-	}
-	return v
-}
-
-func sameDelta(t *rapid.T, e tube.Event, line []byte) {
-	var got struct {
-		URI   string
-		Delta json.RawMessage
-		Done  bool
-	}
-	if err := json.Unmarshal(line, &got); err != nil {
-		t.Fatalf("%v in %q", err, line)
-	}
-	if got.URI != string(e.URI) {
-		t.Errorf("uri %q arrived as %q", e.URI, got.URI)
-	}
-	switch e.Kind {
-	case tube.Done:
-		if !got.Done || got.Delta != nil {
-			t.Errorf("done arrived as %q", line)
-		}
-	case tube.Append:
-		same(t, []byte(`"`+string(e.Value)+`"`), got.Delta)
-	default:
-		same(t, e.Value, got.Delta)
-	}
-}
-
-// same compares JSON texts by their value.
-func same(t *rapid.T, want, got []byte) {
-	var w, g any
-	if err := json.Unmarshal(want, &w); err != nil {
-		t.Fatalf("%v in %q", err, want)
-	}
-	if err := json.Unmarshal(got, &g); err != nil {
-		t.Fatalf("%v in %q", err, got)
-	}
-	if d := cmp.Diff(w, g); d != "" {
-		t.Errorf("%q arrived as %q: %s", want, got, d)
-	}
-}
-
-// FuzzSE08LinesOutAreEventsIn takes what a caller could send and counts what comes out.
-func FuzzSE_08_LinesOutAreEventsIn(f *testing.F) {
-	f.Add("note", "a", "\"x\"", byte(3))
-	f.Add("a\nb", "\u2028\r\n", "x\\u2028", byte(0))
-	f.Add("", "", "{\n\"a\":\r1}", byte(1))
-	f.Fuzz(func(t *testing.T, name, uri, value string, kind byte) {
-		tb, events := newTube(), 1
-		if _, err := tb.Send(tube.Event{Kind: tube.Kind(kind % 5), Name: name, URI: []byte(uri), Value: []byte(value)}); err == nil {
-			events++
-		}
-		_ = tb.Cancel(value)
-		var stream, lines []byte
-		for e := range tb.NewReader(0).Waiting() {
-			stream = frame.AppendSSE(stream, "run", e)
-			lines = frame.AppendJSONL(lines, "run", e)
-		}
-		n := 0
-		if bytes.ContainsAny(append(lines, stream...), "\u0085\u2028\u2029\v\f\x1c\x1d\x1e") {
-			t.Fatalf("a break of lines that some readers know: %q", append(lines, stream...))
-		}
-		for s := bufio.NewScanner(bytes.NewReader(lines)); s.Scan(); n++ {
-			if !json.Valid(s.Bytes()) {
-				t.Fatalf("line %q", s.Bytes())
-			}
-		}
-		m := 0
-		for _, err := range sse.Read(bytes.NewReader(stream), nil) {
-			if err != nil {
-				t.Fatal(err)
-			}
-			m++
-		}
-		if n != events || m != events {
-			t.Fatalf("%d events, %d lines, %d SSE events", events, n, m)
-		}
-	})
-}
-
 // Breaks are escaped wherever they stand, and what only begins or ends as they do is left as it is.
 func TestOtherBreaksAreEscapedWhereverTheyStand(t *testing.T) {
 	replace := strings.NewReplacer("\u0085", `\u0085`, "\u2028", `\u2028`, "\u2029", `\u2029`)
@@ -303,5 +124,94 @@ func TestOtherBreaksAreEscapedWhereverTheyStand(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// decoded is JSON as a value.
+func decoded(t *rapid.T, text []byte) (v any) {
+	if err := json.Unmarshal(text, &v); err != nil {
+		t.Fatalf("%v in %q", err, text)
+	}
+	return v
+}
+
+// members are what a line of JSON Lines has to say of an event, and, without the id, the data of SSE.
+func members(t *rapid.T, e tube.Event, id string) any {
+	m := map[string]any{"id": id}
+	switch e.Kind {
+	case tube.Named:
+		m["event"], m["data"] = e.Name, any(nil)
+		if len(e.Value) > 0 {
+			m["data"] = decoded(t, e.Value)
+		}
+		return m
+	case tube.Done:
+		m["done"] = true
+	case tube.Append:
+		m["delta"] = decoded(t, []byte(`"`+string(e.Value)+`"`))
+	default:
+		m["delta"] = decoded(t, e.Value)
+	}
+	m["uri"] = string(e.URI)
+	return m
+}
+
+// Whatever is sent through a tube: what it takes comes out of a parser of each framing as one event with the same data, and what it refuses
+// does not. There are as many lines as events, for those too who end lines at more than line feeds.
+func TestSE_07_SE_08_AnyBytesGiveExactlyOneEvent(t *testing.T) {
+	drawn, taken := 0, 0
+	rapid.Check(t, func(t *rapid.T) {
+		tb := newTube()
+		var want []any
+		add := func(e tube.Event) { want = append(want, members(t, e, fmt.Sprint("run:", len(want)))) }
+		for range rapid.IntRange(1, 5).Draw(t, "events") {
+			e := drawEvent(t)
+			drawn++
+			if _, err := tb.Send(e); err == nil {
+				add(e)
+				taken++
+			}
+		}
+		reason := anything().Draw(t, "reason")
+		if err := tb.Cancel(reason); err != nil {
+			t.Fatal(err)
+		}
+		data, _ := json.Marshal(map[string]string{"reason": reason})
+		add(named("canceled", string(data)))
+
+		var stream, lines []byte
+		for e := range tb.NewReader(0).Waiting() {
+			stream = frame.AppendSSE(stream, "run", e)
+			lines = frame.AppendJSONL(lines, "run", e)
+		}
+		var fromSSE, fromLines []any
+		for got, err := range sse.Read(bytes.NewReader(stream), nil) {
+			if err != nil {
+				t.Fatalf("%v in %q", err, stream)
+			}
+			m := map[string]any{"event": got.Type}
+			if v := decoded(t, []byte(got.Data)); got.Type != "" {
+				m["data"] = v
+			} else {
+				m = v.(map[string]any)
+			}
+			m["id"] = got.LastEventID
+			fromSSE = append(fromSSE, m)
+		}
+		for line := range bytes.Lines(lines) {
+			fromLines = append(fromLines, decoded(t, line))
+		}
+		if diff := cmp.Diff(want, fromSSE); diff != "" {
+			t.Errorf("%q: %s", stream, diff)
+		}
+		if diff := cmp.Diff(want, fromLines); diff != "" {
+			t.Errorf("%q: %s", lines, diff)
+		}
+		if bytes.ContainsAny(append(lines, stream...), "\r\u0085\u2028\u2029\v\f\x00\x1c\x1d\x1e") {
+			t.Fatalf("a break of lines that some readers know: %q", append(lines, stream...))
+		}
+	})
+	if taken < drawn/6 { // a share, since -short and -rapid.checks change how many are drawn (DW-18)
+		t.Errorf("only %d of %d events were fit to be sent: the generator is too wild", taken, drawn)
 	}
 }

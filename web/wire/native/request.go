@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/lingserve/lingserve/internal/heavy"
 	"github.com/lingserve/lingserve/internal/wording"
 	"github.com/lingserve/lingserve/run"
 	"github.com/lingserve/lingserve/web/wire"
@@ -50,10 +49,9 @@ func (h Handlers) readPost(w http.ResponseWriter, r *http.Request) (*start, *wir
 	st.headers(d, r)
 	// A client that resumes need not repeat its request.
 	if st.resume == nil || len(bytes.TrimSpace(body)) > 0 {
-		if p := wire.CheckBody(body); p != nil {
+		if p := wire.CheckAndRead(body, func() { st.body(d, body) }); p != nil {
 			return st, p
 		}
-		heavy.Do(len(body), func() { st.body(d, body) })
 	}
 	return st, st.finish(d)
 }

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/access"
-	"github.com/lingserve/lingserve/internal/heavy"
 	"github.com/lingserve/lingserve/internal/wording"
 	"github.com/lingserve/lingserve/run"
 	"github.com/lingserve/lingserve/web/wire"
@@ -22,15 +21,14 @@ type Handlers struct{ *wire.Server }
 // PostCompletion answers a chat completion: an agent, a workflow or a model takes the place of OpenAI's model.
 func (h Handlers) PostCompletion(w http.ResponseWriter, r *http.Request) *wire.Problem {
 	body, p := h.ReadJSON(w, r)
-	if p == nil {
-		p = wire.CheckBody(body)
-	}
 	if p != nil {
 		return p
 	}
 	var c *Request
 	var refusal *Error
-	heavy.Do(len(body), func() { c, refusal = Read(body) })
+	if p := wire.CheckAndRead(body, func() { c, refusal = Read(body) }); p != nil {
+		return p
+	}
 	if refusal != nil {
 		writeError(w, refusal)
 		return nil

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/lingserve/lingserve/internal/wording"
+	"github.com/lingserve/lingserve/internal/schema"
 	"github.com/lingserve/lingserve/run"
 )
 
@@ -85,7 +85,7 @@ func (p *place) pointer() string {
 	case p.array:
 		return Item(p.parent.pointer(), p.index)
 	}
-	return p.parent.pointer() + "/" + wording.PointerToken(p.name)
+	return p.parent.pointer() + schema.Pointer([]string{p.name})
 }
 
 // checkValue checks the next value, which is at a place.

@@ -13,6 +13,7 @@ import (
 	"strconv"
 
 	"github.com/lingserve/lingserve/internal/rawjson"
+	"github.com/lingserve/lingserve/internal/schema"
 	"github.com/lingserve/lingserve/internal/wording"
 	"github.com/lingserve/lingserve/run"
 )
@@ -75,7 +76,7 @@ func (d *Decoder) Object(pointer string, raw json.RawMessage, fields Fields, req
 		if sent && field == nil && d.Lenient {
 			continue
 		}
-		at := pointer + "/" + wording.PointerToken(name)
+		at := pointer + schema.Pointer([]string{name})
 		switch {
 		case !sent:
 			d.Fail(at, "missing")

@@ -8,7 +8,7 @@ import (
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/internal/mediapart"
-	"github.com/lingserve/lingserve/internal/wording"
+	"github.com/lingserve/lingserve/internal/schema"
 	"github.com/lingserve/lingserve/jsonuri"
 	"github.com/lingserve/lingserve/run"
 )
@@ -111,7 +111,7 @@ func (d *Decoder) Options(q *run.Request, pointer string, raw json.RawMessage) {
 	for _, m := range misfits {
 		at := pointer
 		for _, name := range m.At {
-			at += "/" + wording.PointerToken(name)
+			at += schema.Pointer([]string{name})
 		}
 		d.Fail(at, "%s", m.Detail)
 	}

@@ -19,6 +19,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/lingserve/lingserve/internal/backoff"
 	"github.com/lingserve/lingserve/internal/vfs"
 	"github.com/lingserve/lingserve/store"
 )
@@ -206,11 +207,7 @@ func (t *Table) lockFile(ctx context.Context) (unlock func(), err error) {
 			return nil, errors.New("another process has locked the file " + t.name)
 		}
 		t.mu.Unlock()
-		select {
-		case <-time.After(lockPause):
-		case <-ctx.Done():
-			err = context.Cause(ctx)
-		}
+		err = backoff.Sleep(ctx, lockPause)
 		t.mu.Lock()
 		if err = errors.Join(err, t.closed()); err != nil {
 			return nil, err

@@ -1,0 +1,130 @@
+package run
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lingserve/lingserve/access"
+	"github.com/lingserve/lingserve/flow"
+	"github.com/lingserve/lingserve/ling"
+	"github.com/lingserve/lingserve/tube"
+)
+
+// writer writes as many letters as its input says, and ends.
+var writer = flow.Func(work, "", nil, func(_ context.Context, m *ling.Manager, input map[string]any) error {
+	var n int
+	if _, err := fmt.Sscan(fmt.Sprint(input["n"]), &n); err != nil {
+		return err
+	}
+	_, err := m.Tube().Send(tube.Event{Kind: tube.Append, URI: []byte("a"), Value: []byte(strings.Repeat("x", n))})
+	return err
+})
+
+// eachStore tests servers that keep ended runs in memory alone, and in a folder, too.
+func eachStore(t *testing.T, test func(t *testing.T, folder string)) {
+	for name, folder := range map[string]string{"in memory": "", "on disk": t.TempDir()} {
+		t.Run(name, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { test(t, folder) }) })
+	}
+}
+
+func writeRun(t *testing.T, s *Service, n int, key string) (*Run, Outcome) {
+	t.Helper()
+	r, out, err := s.Start(t.Context(), &Request{Who: access.Local, Subject: Subject{Workflow: work}, Key: key, Input: json.RawMessage(fmt.Sprintf(`{"n":"%d"}`, n))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-r.Done()
+	synctest.Wait()
+	return r, out
+}
+
+// FT-28: an ended run is known for its time, and a run with a key for that of its key.
+func TestEndedRunIsKeptForItsTime(t *testing.T) {
+	eachStore(t, func(t *testing.T, folder string) {
+		s := startOn(t, folder, writer, nil)
+		began := time.Now()
+		r, _ := writeRun(t, s, 1, "")
+		keyed, _ := writeRun(t, s, 1, "k")
+		for _, at := range []time.Duration{0, time.Minute, 5*time.Minute - 30*time.Second} {
+			time.Sleep(at - time.Since(began))
+			if found := findRun(t, s, r.ID); resultText(found) != resultText(r) {
+				t.Errorf("after %v it is %s", at, resultText(found))
+			}
+			if time.Sleep(KeepInMemory + SweepEvery + 1); folder != "" && len(s.Inspect().InMemory()) != 0 {
+				t.Errorf("%d runs are in memory", len(s.Inspect().InMemory()))
+			}
+		}
+		time.Sleep(5*time.Minute + 30*time.Second - time.Since(began))
+		if _, err := s.Find(t.Context(), access.Local, r.ID); !errors.Is(err, ErrExpired) {
+			t.Errorf("it is found when its time is over: %v", err)
+		}
+		time.Sleep(23 * time.Hour)
+		if again, out := writeRun(t, s, 1, "k"); again.ID != keyed.ID || out.Kind != Replayed {
+			t.Errorf("its key leads to %s, %v", again.ID, out)
+		}
+		time.Sleep(2 * time.Hour)
+		if again, out := writeRun(t, s, 1, "k"); again.ID == keyed.ID || out.Kind != New {
+			t.Errorf("when the time of the key is over, it leads to %s, %v", again.ID, out)
+		}
+		if folder != "" {
+			time.Sleep(25 * time.Hour)
+			if files, err := s.disk.list(); err != nil || len(files) > 1 {
+				t.Errorf("%d files are left, %v", len(files), err)
+			}
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Ended runs take a bounded part of the memory. Without a folder the oldest are forgotten, and the last is kept, however large it is.
+func TestEndedRunsTakeNoMoreMemoryThanTheyMay(t *testing.T) {
+	eachStore(t, func(t *testing.T, folder string) {
+		const limit, size = 1 << 20, 100_000
+		s := startOn(t, folder, writer, func(o *Options) { o.MemoryOfEnded = limit })
+		var ids []string
+		for range 30 {
+			r, _ := writeRun(t, s, size, "")
+			ids = append(ids, r.ID)
+			if n := s.Load().MemoryBytes; n > limit {
+				t.Errorf("%d bytes", n)
+			}
+		}
+		// The system gets back what has become free, once.
+		if !s.sweep(time.Now()) || s.sweep(time.Now()) {
+			t.Error("memory is not given back, or again and again")
+		}
+		for i, id := range ids {
+			if folder == "" && i >= 20 && i < 25 { // about the bound
+				continue
+			}
+			r, err := s.Find(t.Context(), access.Local, id)
+			if gone := folder == "" && i < 20; gone != errors.Is(err, ErrExpired) || !gone && len(resultText(r)) < size {
+				t.Errorf("run %d: %v", i, err)
+			}
+		}
+		s.mu.Lock()
+		sum := int64(0)
+		for _, r := range s.kept {
+			sum += r.size
+		}
+		if sum != s.keptBytes || sum > limit {
+			t.Errorf("%d bytes are kept, %d are counted", sum, s.keptBytes)
+		}
+		s.mu.Unlock()
+		if folder == "" {
+			last, _ := writeRun(t, s, 2*limit, "")
+			findRun(t, s, last.ID)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}

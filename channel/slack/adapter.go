@@ -79,11 +79,7 @@ func (a *adapter) Preflight(_ context.Context, in *channel.Input, _ channel.Even
 	if in.HasMedia {
 		list := channel.Parts[*message](in)
 		pf.History.LoadMedia = func(ctx context.Context) ([]channel.MediaFact, error) {
-			var images []loadable
-			for _, m := range list {
-				images = append(images, attachments(m, a.c.store.Limit)...)
-			}
-			images = slices.DeleteFunc(images, func(f loadable) bool { return f.Fact.Kind != channel.MediaImage })
+			images := slices.DeleteFunc(a.files(list), func(f loadable) bool { return f.Fact.Kind != channel.MediaImage })
 			all, _ := a.c.load(ctx, images)
 			return all, nil
 		}
@@ -180,13 +176,18 @@ func (c *Channel) quote(m *message, p channel.Policy) *channel.Quote {
 	return q
 }
 
+// files are those of messages, in order.
+func (a *adapter) files(list []*message) (all []loadable) {
+	for _, m := range list {
+		all = append(all, attachments(m, a.c.store.Limit)...)
+	}
+	return all
+}
+
 // media are the files of the messages. They are loaded only for a message that the gates let in.
 func (a *adapter) media(ctx context.Context, list []*message, f *channel.Facts) {
 	c := a.c
-	var own []loadable
-	for _, m := range list {
-		own = append(own, attachments(m, c.store.Limit)...)
-	}
+	own := a.files(list)
 	f.Media = media.Facts(own)
 	if len(own) == 0 {
 		return

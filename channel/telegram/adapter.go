@@ -105,11 +105,7 @@ func (a *adapter) Preflight(_ context.Context, in *channel.Input, _ channel.Even
 	}
 	if in.HasMedia {
 		pf.History.LoadMedia = func(ctx context.Context) ([]channel.MediaFact, error) {
-			var images []attachment
-			for _, m := range list {
-				images = append(images, attachments(m, a.c.store.Limit)...)
-			}
-			images = slices.DeleteFunc(images, func(f attachment) bool { return f.Fact.Kind != channel.MediaImage })
+			images := slices.DeleteFunc(a.files(list), func(f attachment) bool { return f.Fact.Kind != channel.MediaImage })
 			all, _ := a.c.load(ctx, images)
 			return all, nil
 		}
@@ -173,14 +169,20 @@ func (a *adapter) Resolve(ctx context.Context, in *channel.Input, _ channel.Even
 	}, nil
 }
 
+// files are those of messages, in order.
+func (a *adapter) files(list []*models.Message) (all []attachment) {
+	for _, m := range list {
+		all = append(all, attachments(m, a.c.store.Limit)...)
+	}
+	return all
+}
+
 // media are the files of the messages and of what they quote. They are loaded only for a message that the gates let in, and what
 // context_visibility hides is not (CH-109).
 func (a *adapter) media(ctx context.Context, list []*models.Message, f *channel.Facts) {
 	c := a.c
-	var own, quoted []attachment
-	for _, m := range list {
-		own = append(own, attachments(m, c.store.Limit)...)
-	}
+	own := a.files(list)
+	var quoted []attachment
 	if to := list[len(list)-1].ReplyToMessage; f.Supplemental.Quote != nil && to != nil && !f.Supplemental.Quote.IsExternal {
 		quoted = attachments(to, c.store.Limit)
 	}

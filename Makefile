@@ -119,7 +119,7 @@ web: client playground
 # installed and published as it is.
 client: build
 	cd web/client && npm ci && npm run build && npm run check && npm test
-	cd web/build && $(GO) vet . && $(GO) test -count=1 -run '/client' .
+	cd tools/web && $(GO) vet . && $(GO) test -count=1 -run '/client' .
 	cd web/client && npm pack --pack-destination ../../bin
 
 # The page at /, which is built into the binary: its bundle and its tests.
@@ -127,7 +127,7 @@ playground:
 	cd web/playground && npm ci && npm run build && npm run check
 	$(GO) build -o bin/lingserve ./cmd/server
 	cd web/playground && npm test
-	cd web/build && $(GO) vet . && $(GO) test -count=1 -run '/playground' .
+	cd tools/web && $(GO) vet . && $(GO) test -count=1 -run '/playground' .
 
 # The page at /, the client and what the documents print of it, in Chromium against the server: needs Node, npm and Chromium, which
 # is found in PATH or named in CHROMIUM.

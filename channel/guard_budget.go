@@ -93,7 +93,7 @@ func (g *budget) takeRate(f *Facts, p *Policy) (wait time.Duration) {
 }
 
 // use implements budgets. Both gates are asked before either is counted.
-func (g *budget) use(_ context.Context, f *Facts, p *Policy, counted, dry bool) budgetVerdict {
+func (g *budget) use(_ context.Context, f *Facts, p *Policy, counted bool) budgetVerdict {
 	now := time.Now()
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -105,9 +105,6 @@ func (g *budget) use(_ context.Context, f *Facts, p *Policy, counted, dry bool) 
 		v.admission, v.wait = Admission{Kind: Drop, Reason: loop.Reason}, loop.wait
 	case rate.State == Blocked:
 		v.admission, v.wait = Admission{Kind: Drop, Reason: rate.Reason}, wait
-	}
-	if dry {
-		return v
 	}
 	switch {
 	case v.admission.Kind == Drop && loop.starts:

@@ -56,7 +56,7 @@ func unlimited() Limits {
 }
 
 func passes(g *budget, f *Facts) bool {
-	v := g.use(context.Background(), f, &Policy{}, false, false)
+	v := g.use(context.Background(), f, &Policy{}, false)
 	return v.admission.Kind != Drop
 }
 
@@ -74,7 +74,7 @@ func TestTwoBotsHaveTwentyEventsAMinuteThenAPause(t *testing.T) { // CH-81
 				t.Fatalf("the event %d, which was counted, is dropped", i)
 			}
 		}
-		v := g.use(t.Context(), bot("b", "20"), &Policy{}, false, false)
+		v := g.use(t.Context(), bot("b", "20"), &Policy{}, false)
 		if v.admission.Reason != ReasonBotLoop || v.wait != time.Minute || v.verdicts[0].State != Blocked || v.verdicts[0].Setting == "" || v.verdicts[0].Hint == "" {
 			t.Fatalf("the event that is too many gets %+v", v)
 		}
@@ -88,7 +88,7 @@ func TestTwoBotsHaveTwentyEventsAMinuteThenAPause(t *testing.T) { // CH-81
 		}
 		for i := range 59 { // what is dropped makes the pause no longer
 			time.Sleep(time.Second)
-			if v := g.use(t.Context(), bot("b", fmt.Sprint("p", i)), &Policy{}, false, false); v.wait != time.Duration(59-i)*time.Second {
+			if v := g.use(t.Context(), bot("b", fmt.Sprint("p", i)), &Policy{}, false); v.wait != time.Duration(59-i)*time.Second {
 				t.Fatalf("%d s into the pause there are %v left", i+1, v.wait)
 			}
 		}
@@ -130,7 +130,7 @@ func TestBotsByThemselvesEndAfterEightTurns(t *testing.T) { // CH-81
 			}
 		}
 		say(8)
-		if v := g.use(t.Context(), bot("b", "x"), &Policy{}, false, false); v.admission.Reason != ReasonBotLoop || v.verdicts[0].Setting != "default:loop_turns" {
+		if v := g.use(t.Context(), bot("b", "x"), &Policy{}, false); v.admission.Reason != ReasonBotLoop || v.verdicts[0].Setting != "default:loop_turns" {
 			t.Fatalf("the ninth turn gets %+v", v)
 		}
 		if !passes(g, person("p", "1")) {
@@ -156,7 +156,7 @@ func TestSendersAndConversationsHaveTheirRates(t *testing.T) { // CH-82
 		if n != 10 {
 			t.Errorf("a burst of %d passes, expected 10", n)
 		}
-		v := g.use(t.Context(), person("p", "x"), &Policy{}, false, false)
+		v := g.use(t.Context(), person("p", "x"), &Policy{}, false)
 		if v.admission.Reason != ReasonRateLimited || v.wait != 3*time.Second || v.verdicts[1].Setting != "default:limits.sender_rate" {
 			t.Errorf("the next gets %+v, expected to wait for 3 s", v)
 		}
@@ -175,12 +175,12 @@ func TestSendersAndConversationsHaveTheirRates(t *testing.T) { // CH-82
 		if n < 49 || n > 60 {
 			t.Errorf("%d others pass in the conversation, expected 60 less what was used", n)
 		}
-		if v := g.use(t.Context(), person("new", "x"), &Policy{}, false, false); v.verdicts[1].Setting != "default:limits.chat_rate" || v.wait <= 0 || v.wait > time.Second {
+		if v := g.use(t.Context(), person("new", "x"), &Policy{}, false); v.verdicts[1].Setting != "default:limits.chat_rate" || v.wait <= 0 || v.wait > time.Second {
 			t.Errorf("one too many in the conversation gets %+v", v)
 		}
 		none := &Policy{Limits: PolicyLimits{SenderRate: Rate{PerMinute: -1}, ChatRate: Rate{PerMinute: -1}}}
 		for range 1000 {
-			if v := g.use(t.Context(), person("p", "x"), none, false, false); v.admission.Kind == Drop {
+			if v := g.use(t.Context(), person("p", "x"), none, false); v.admission.Kind == Drop {
 				t.Fatal("settings without limits limit")
 			}
 		}

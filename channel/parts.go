@@ -35,9 +35,9 @@ type (
 		byText(channel, account, conversation, text string) bool
 	}
 
-	// budgets bound what bots, senders and conversations may start. dry uses nothing of them.
+	// budgets bound what bots, senders and conversations may start.
 	budgets interface {
-		use(_ context.Context, f *Facts, p *Policy, counted, dry bool) budgetVerdict
+		use(_ context.Context, f *Facts, p *Policy, counted bool) budgetVerdict
 		// takeRate counts a message where the rates let it pass; else it returns how long to wait.
 		takeRate(f *Facts, p *Policy) time.Duration
 		// heard is told of a message that starts no turn.

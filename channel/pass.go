@@ -17,7 +17,6 @@ type pass struct {
 	meta    Meta
 	event   event // nil where the plan came with the call
 	adapter any   // for what it can do beside; nil like event
-	dry     bool  // [Explain]: nothing has an effect
 
 	in        *Input
 	preflight Preflight
@@ -210,7 +209,7 @@ func (p *pass) queued(ctx context.Context) {
 	if p.placed != nil {
 		p.placed() // what waits behind the burst that this turn leads
 	}
-	if p.meta.Queued == nil || p.dry || p.letIn.Swap(true) {
+	if p.meta.Queued == nil || p.letIn.Swap(true) {
 		return
 	}
 	if err := p.guard(ctx, func() error { p.meta.Queued(); return nil }); err != nil {

@@ -44,16 +44,6 @@ type Result struct {
 	RetryAfter         time.Duration
 }
 
-// Explanation is what [Explain] says: the verdicts of all gates, and what Run would do.
-type Explanation struct {
-	Admission  Admission
-	Class      EventClass
-	SessionKey string
-	Route      RouteFacts
-	Reply      ReplyPlanFacts
-	Verdicts   []Verdict
-}
-
 // DispatchResult is what was sent.
 type DispatchResult struct {
 	Tool, Block, Final int // blocks that were sent, by kind

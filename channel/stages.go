@@ -96,13 +96,6 @@ func (p *pass) claimOnce(ctx context.Context, key EventKey) (Admission, error) {
 	if p.claim != nil || key.ID == "" { // an event without an id cannot come a second time
 		return Admission{}, nil
 	}
-	if p.dry {
-		state, err := p.k.state.journal.Peek(ctx, key)
-		if err == nil && (state == ClaimTaken || state == ClaimSettled) {
-			return drop(ReasonDedupe), nil
-		}
-		return Admission{}, err
-	}
 	claim, _, err := p.k.state.journal.Claim(ctx, key)
 	if err != nil {
 		return Admission{}, fmt.Errorf("claim the event: %w", err)
@@ -116,7 +109,7 @@ func (p *pass) claimOnce(ctx context.Context, key EventKey) (Admission, error) {
 
 // merge waits for the rest of a burst. The first event leads and goes on with all of it.
 func (p *pass) merge(ctx context.Context) (Admission, error) {
-	if p.k.state.burst == nil || p.dry {
+	if p.k.state.burst == nil {
 		return Admission{}, nil
 	}
 	e := burstEvent{
@@ -214,17 +207,17 @@ func (p *pass) authorize(ctx context.Context) (Admission, error) {
 		a = p.decision.Admission
 	}
 	p.result.Verdicts = p.decision.Verdicts
-	if stopped := a.stops(); p.k.state.budget != nil && p.plan.Trigger == "" && (!stopped || p.dry) {
-		b := p.k.state.budget.use(ctx, p.facts, &p.policy, p.meta.Counted, p.dry)
+	if p.k.state.budget != nil && p.plan.Trigger == "" && !a.stops() {
+		b := p.k.state.budget.use(ctx, p.facts, &p.policy, p.meta.Counted)
 		p.result.Verdicts = append(p.result.Verdicts, b.verdicts...)
-		if !stopped && b.admission.Kind != "" {
+		if b.admission.Kind != "" {
 			a, p.result.RetryAfter = b.admission, b.wait
 		}
 	}
 	if a.Reason == ReasonPairingRequired {
 		p.challenge(ctx)
 	}
-	if a.stops() && !p.dry && p.k.state.budget != nil && p.decision.Talks() {
+	if a.stops() && p.k.state.budget != nil && p.decision.Talks() {
 		p.k.state.budget.heard(p.facts)
 	}
 	if a.Kind == "" && p.result.Admission.Kind == "" {
@@ -268,7 +261,7 @@ type challenge struct{ channel, account, sender string }
 // challenge tells a sender how to be paired, at most once an hour.
 func (p *pass) challenge(ctx context.Context) {
 	c, ok := p.adapter.(Challenger)
-	if !ok || p.dry {
+	if !ok {
 		return
 	}
 	who, now := challenge{p.facts.Channel, p.facts.Account, p.facts.Sender.ID}, time.Now()

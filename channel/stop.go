@@ -23,7 +23,7 @@ type stopNotice struct {
 // notifyStop tells the sender of a message that was stopped why nothing answers it. The log tells the operator of all other stops: a
 // stranger learns nothing of this server, and bots are told nothing, because two of them would go on for ever.
 func (p *pass) notifyStop(ctx context.Context) {
-	if p.err != nil || p.dry || !p.result.Admission.stops() || p.delivery == nil || p.plan.Trigger != "" || p.facts.Sender.IsBot || p.again() {
+	if p.err != nil || !p.result.Admission.stops() || p.delivery == nil || p.plan.Trigger != "" || p.facts.Sender.IsBot || p.again() {
 		return
 	}
 	text := p.stopText()

@@ -14,7 +14,7 @@ import (
 
 // tell tells the observer what happens. It returns the time, where somebody wants to know it.
 func (p *pass) tell(ctx context.Context, t Trace) time.Time {
-	if p.k.Observer == nil || p.dry {
+	if p.k.Observer == nil {
 		return time.Time{}
 	}
 	now := time.Now()
@@ -91,7 +91,7 @@ func (p *pass) sender(id string) string {
 
 // span opens a span, which end closes. end is never nil.
 func (p *pass) span(ctx context.Context, name string) (inside context.Context, end func(error)) {
-	if p.k.Tracer == nil || p.dry {
+	if p.k.Tracer == nil {
 		return ctx, func(error) {}
 	}
 	var closes func(error)

@@ -30,7 +30,6 @@ type agentRun struct {
 	unattended bool             // the caller waits for the document and cannot answer questions
 	envelope   *turn.Envelope
 	spec       *spec
-	admission  channel.Admission // observeOnly: nothing of the turn is to be seen
 
 	cancel  context.CancelCauseFunc // ends the turn
 	ticket  *turn.Ticket
@@ -84,7 +83,6 @@ func (s *Service) startAgent(sp *spec) taken {
 	a.cancel = cancel
 	m := &webchannel.Message{
 		Principal: sp.owner, Role: sp.role, Session: sp.session, Run: a.id, Key: sp.key, Agent: cmp.Or(a.as, a.name), Text: a.envelope.Content, Workflow: a.answer != nil,
-		Admission: a.admission,
 		Dispatch: func(ctx context.Context, t *channel.Turn) (channel.DispatchResult, error) {
 			return a.dispatch(ctx, t, sp)
 		},

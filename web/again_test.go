@@ -15,7 +15,7 @@ import (
 )
 
 // againBench is a server with a workflow "anew", of one bot, that is run again after a restart. say is its model.
-func againBench(t *testing.T, folder string, say func(ctx context.Context, yield func(string) bool) error, edit func(*Options)) *bench {
+func againBench(t *testing.T, folder string, say func(ctx context.Context, yield func(string) bool) error) *bench {
 	t.Helper()
 	w, err := flow.ParseSpec("anew.yaml", []byte("name: anew\nrestart: true\nbots: {writer: {format: text, message: '{{ input.q }}', root: answer}}\n"), nil)
 	if err != nil {
@@ -30,9 +30,6 @@ func againBench(t *testing.T, folder string, say func(ctx context.Context, yield
 		o.Models = &adapter.Registry{Default: "test:story", Retries: adapter.Retries{Attempts: 1}}
 		o.Models.Register("test", m)
 		o.Workflows.Register(w)
-		if edit != nil {
-			edit(o)
-		}
 	})
 	b.model = m
 	return b
@@ -63,16 +60,9 @@ func hangs(words string) func(context.Context, func(string) bool) error {
 	}
 }
 
-func tells(words string) func(context.Context, func(string) bool) error {
-	return func(_ context.Context, yield func(string) bool) error {
-		yield(words)
-		return nil
-	}
-}
-
 // FT-23, FT-28, FT-32: who followed a run that is run again after a crash gets the document of the new attempt, whatever they had.
 func TestResumeAfterARestartHasTheDocumentOfTheNewAttempt(t *testing.T) {
-	b := againBench(t, t.TempDir(), hangs("old words"), nil).serve()
+	b := againBench(t, t.TempDir(), hangs("old words")).serve()
 	body := `{"workflow":"anew","input":{"q":"x"}}`
 	resp := b.do("POST", "/v1/runs?format=sse", body, "Idempotency-Key: k")
 	id := resp.Header.Get("X-Run-Id")
@@ -90,7 +80,7 @@ func TestResumeAfterARestartHasTheDocumentOfTheNewAttempt(t *testing.T) {
 			yield(words)
 		}
 		return nil
-	}, nil).serve()
+	}).serve()
 	more <- "new "
 	again := b.do("POST", "/v1/runs?format=sse", body, "Idempotency-Key: k", "Last-Event-ID: "+f.last)
 	if again.Header.Get("X-Run-Id") != id {
@@ -120,33 +110,5 @@ func TestResumeAfterARestartHasTheDocumentOfTheNewAttempt(t *testing.T) {
 	}
 	if p := readProblem(t, b.do("GET", "/v1/runs/"+id+"/events", "", "Last-Event-ID: "+id+":"+fmt.Sprint(uint64(run.Epoch+100)))); p.Status != 400 {
 		t.Errorf("an id of the future: %+v", p)
-	}
-}
-
-// FT-23: a server that is alone and told to go cuts a run off that the next one runs again. Whoever asks for the document in that moment is not
-// told that this was its end.
-func TestNobodyIsToldOfTheEndOfARunThatComesAgain(t *testing.T) {
-	folder := t.TempDir()
-	b := againBench(t, folder, hangs("old words"), nil).serve()
-	const body, key = `{"workflow":"anew","input":{"q":"x"}}`, "Idempotency-Key: k"
-	id := b.do("POST", "/v1/runs", body, key, "Prefer: respond-async").Header.Get("X-Run-Id")
-	r := b.runOf(id)
-	eventually(t, "it has said something", func() bool { _, said, _ := r.Result(); return string(said) == `{"answer":"old words"}` })
-	over, cancel := context.WithCancel(t.Context())
-	cancel()
-	if err := b.s.Drain(over); err != nil {
-		t.Fatal(err)
-	}
-	<-r.Done()
-	if resp, err := b.try(t.Context(), "POST", "/v1/runs", body, key); err == nil {
-		t.Errorf("%d: %s", resp.StatusCode, text(t, resp))
-	}
-	if d := readDocument(t, b.do("GET", "/v1/runs/"+id, "")); d.Status != run.StatusRunning || string(d.Result) != `{"answer":"old words"}` {
-		t.Errorf("%s %s", d.Status, d.Result)
-	}
-	b.down()
-	b = againBench(t, folder, tells("new words"), nil).serve()
-	if d := readDocument(t, b.do("POST", "/v1/runs", body, key)); d.Run != id || d.Status != run.StatusCompleted || string(d.Result) != `{"answer":"new words"}` {
-		t.Errorf("%s %s %s", d.Run, d.Status, d.Result)
 	}
 }

@@ -109,14 +109,6 @@ func TestAGUI_AWorkflowsDocumentIsTheState(t *testing.T) {
 	if got := aguitest.Text(c.End["runId"]) + aguitest.Text(c.End["threadId"]); got != "rt" {
 		t.Error(got)
 	}
-	if !strings.Contains(string(c.End["usage"]), `"inputTokens":4`) {
-		t.Errorf("%s", c.End["usage"])
-	}
-	for _, header := range []string{"X-Accel-Buffering", "Cache-Control"} {
-		if resp.Header.Get(header) == "" {
-			t.Errorf("no %s", header)
-		}
-	}
 }
 
 func TestAGUI_AnAgentTalksAndRemembersTheThread(t *testing.T) {
@@ -159,14 +151,8 @@ func TestAGUI_WhatIsWrongIsSaidInWordsThatTheClientShows(t *testing.T) {
 	}{
 		{"nobody", says("t", "x").json(), 404, `unknown agent or workflow "nobody"; expected one of assistant, chat, steps`, ""},
 		{"agent%2Fchat", says("t", "x").json(), 404, "unknown agent or workflow", ""},
-		{"assistant", `{`, 400, "invalid JSON at line 1", ""},
-		{"assistant", says("t", "x").with("threadId", 7).json(), 400, "/threadId: expected a string, found a number", "/threadId"},
-		{"assistant", says("a\nb", "x").json(), 400, "/threadId: ", "/threadId"},
 		{"assistant", says("t").json(), 400, "/messages: expected a message of the user at the end, or forwardedProps.input", "/messages"},
-		{"assistant", says("t", "").json(), 400, "/messages/0/content: is empty", "/messages/0/content"},
-		{"chat", says("t", strings.Repeat("x", 200)).json(), 400, "/messages/0/content: question: ", "/messages/0/content"},
 		{"chat", forwarded("input", map[string]any{"question": 7}), 400, "/forwardedProps/input/question: ", "/forwardedProps/input/question"},
-		{"chat", forwarded("model", "nope:x"), 400, "/forwardedProps/model: ", "/forwardedProps/model"},
 		{"assistant", forwarded("model", "test:facts"), 400, "/forwardedProps/model: an agent chooses its own model", "/forwardedProps/model"},
 		{"assistant", answers("t", "x", "cancelled", nil).json(), 400, "/resume/0/interruptId: unknown id", "/resume/0/interruptId"},
 		{"assistant", says("t", strings.Repeat("x", 5000)).json(), 413, "the request's body is larger than 4096 bytes", ""},

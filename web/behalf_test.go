@@ -42,10 +42,10 @@ func TestDA_06_WhatAReplicaAsksIsCheckedWithThePrincipalsScopes(t *testing.T) {
 		return got
 	}
 	code := func(r report) string {
-		if r.Problem == nil {
-			return ""
+		if r.Problem != nil {
+			return r.Problem.Code
 		}
-		return r.Problem.Code
+		return ""
 	}
 	start := func(who access.Principal, session string, a run.Request) report {
 		t.Helper()

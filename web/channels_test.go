@@ -7,8 +7,6 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 )
 
 // doors are channels of a test, by name.
@@ -51,28 +49,16 @@ func TestAnEventOfAPlatformReachesItsChannelAsItCame(t *testing.T) { // CH-171
 		t.Errorf("without channels: %s", resp.Status)
 	}
 	b := channelsBench(t)
-	resp := b.do("POST", "/v1/channels/telegram/webhook", `{"update_id" : 1}`, "X-Signature: s")
-	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(`{"update_id" : 1} <nil> s`, string(body)); diff != "" || resp.StatusCode != http.StatusAccepted {
-		t.Errorf("%s\n%s", resp.Status, diff)
+	got := b.whole("POST", "/v1/channels/telegram/webhook", `{"update_id" : 1}`, "X-Signature: s")
+	if got.Status != http.StatusAccepted || got.Body != `{"update_id" : 1} <nil> s` {
+		t.Errorf("%+v", got)
 	}
 }
 
 func TestAChannelThatDoesNotWorkShowsInReadyz(t *testing.T) { // CH-179
-	b := channelsBench(t)
-	resp := b.do("GET", "/readyz", "")
-	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := `{"status":"ready","version":"1.2.3","channels":{"support":"the token is not valid"}}` + "\n"
-	if diff := cmp.Diff(want, string(body)); diff != "" || resp.StatusCode != http.StatusOK {
-		t.Errorf("%s\n%s", resp.Status, diff)
+	got := channelsBench(t).whole("GET", "/readyz", "")
+	if want := `{"status":"ready","version":"1.2.3","channels":{"support":"the token is not valid"}}` + "\n"; got.Status != http.StatusOK || got.Body != want {
+		t.Errorf("%+v", got)
 	}
 }
 

@@ -321,7 +321,6 @@ func TestEveryAnswerThatIsDescribedIsGivenAndEveryAnswerIsAsDescribed(t *testing
 			{"POST", "/v1/runs?format=sse&last_event_id=" + endedRun + ":2", "", nil, 204, false},
 			{"POST", "/v1/runs", `{"workflow":7}`, nil, 400, true},
 			{"POST", "/v1/runs", `{"workflow":"chat","input":{}}`, nil, 400, false},
-			{"POST", "/v1/runs", `{`, nil, 400, true},
 			{"POST", "/v1/runs", `{"workflow":"nope"}`, nil, 404, false},
 			{"POST", "/v1/runs", `{"agent":"nope"}`, nil, 404, false},
 			{"POST", "/v1/runs", chat, []string{"Accept: image/png"}, 406, false},
@@ -339,7 +338,6 @@ func TestEveryAnswerThatIsDescribedIsGivenAndEveryAnswerIsAsDescribed(t *testing
 			{"GET", start + "&session=s", "", nil, 400, false},
 			{"GET", start + "&key=a", "", []string{"Idempotency-Key: b"}, 400, false},
 			{"GET", "/v1/runs?workflow=nope", "", nil, 404, false},
-			{"GET", "/v1/runs?agent=nope", "", nil, 404, false},
 			{"GET", start, "", []string{"Sec-Fetch-Site: none", "Accept: text/html"}, 403, false}, // a page for a person
 			{"GET", "/v1/runs?agent=assistant&input=,help", "", nil, 405, false},
 			{"GET", start, "", []string{"Accept: application/pdf"}, 406, false},
@@ -429,7 +427,6 @@ func TestEveryAnswerThatIsDescribedIsGivenAndEveryAnswerIsAsDescribed(t *testing
 		"AG-UI": {
 			{"POST", ui + "/chat?v=5", uiInput, nil, 200, false},
 			{"POST", ui + "/chat", uiInput, []string{"Idempotency-Key: ui"}, 200, false},
-			{"POST", ui + "/chat?v=4", uiInput, nil, 400, true},
 			{"POST", ui + "/chat", `{"id":"t","messages":[]}`, nil, 400, true},
 			{"POST", ui + "/nobody", uiInput, nil, 404, false},
 			{"POST", ui + "/chat", uiInput, []string{"Idempotency-Key: lost"}, 422, false},
@@ -473,6 +470,8 @@ func TestEveryAnswerThatIsDescribedIsGivenAndEveryAnswerIsAsDescribed(t *testing
 			{"DELETE", otherFile, "", nil, 200, false},
 		},
 		"the rest": {
+			{"POST", "/v1/tickets", `{"path":"/v1/runs"}`, nil, 201, false},
+			{"POST", "/v1/tickets", `{"path":"x"}`, nil, 400, false},
 			{"GET", "/v1/workflows", "", nil, 200, false},
 			{"GET", "/v1/workflows/chat", "", nil, 200, false},
 			{"GET", "/v1/workflows/no%2Fpe", "", nil, 404, false},
@@ -572,8 +571,6 @@ func TestEveryAnswerThatIsDescribedIsGivenAndEveryAnswerIsAsDescribed(t *testing
 	}
 	t.Run("500 AG-UI", func(t *testing.T) { c.check(t, broken, call{"GET", agui + "/chat/s-42", "", nil, 500, false}) })
 	t.Run("500 AI SDK", func(t *testing.T) { c.check(t, broken, call{"GET", ui + "/chat/s-42", "", nil, 500, false}) })
-	full := contractBench(t, func(o *Options) { o.MaxRuns = -1 }).serve()
-	t.Run("full", func(t *testing.T) { c.check(t, full, call{"POST", "/v1/runs", chat, nil, 503, false}) })
 
 	described := map[string]bool{}
 	for path, item := range c.doc.Paths.Map() {

@@ -398,9 +398,6 @@ func TestATicketLetsOneRequestIn(t *testing.T) {
 	if got := open.whole("POST", "/v1/tickets", `{"path":"/v1/runs"}`); got.Status != 201 {
 		t.Errorf("%+v", got)
 	}
-	if got := open.whole("GET", "/v1/runs?workflow=chat&input=q&ticket=whatever", ""); got.Status != 200 {
-		t.Errorf("%+v", got)
-	}
 }
 
 // SE-12: all paths but those of probes are answered under the server's names only.
@@ -457,9 +454,6 @@ func TestPagesOfListedSitesUseTheServerAndNoOthers(t *testing.T) {
 				t.Errorf("%s: %v", origin, got.Header)
 			}
 		}
-	}
-	if got := b.whole("GET", "/", "", "Origin: "+page); !slices.Contains(got.Header.Values("Vary"), "Origin") || !slices.Contains(got.Header.Values("Vary"), "Accept") {
-		t.Errorf("%v", got.Header)
 	}
 }
 
@@ -603,15 +597,6 @@ func (c *contract) checkDoor(t *testing.T) {
 				t.Errorf("%s %s: what is open is not described as such, or the other way", method, path)
 			}
 		}
-	}
-	for _, want := range []call{
-		{"POST", "/v1/tickets", `{"path":"/v1/runs"}`, nil, 201, false},
-		{"POST", "/v1/tickets", `{"path":"x"}`, nil, 400, false},
-		{"POST", "/v1/tickets", `{"path":"/v1/runs"}`, []string{"Content-Type: text/plain"}, 415, true},
-		{"POST", "/v1/tickets", `{"path":"` + strings.Repeat("/x", 3<<10) + `"}`, nil, 413, true},
-	} {
-		b := newBench(t, func(o *Options) { o.MaxBody = 4 << 10 }).serve()
-		t.Run("tickets/"+strconv.Itoa(want.status), func(t *testing.T) { c.check(t, b, want) })
 	}
 }
 

@@ -544,16 +544,8 @@ func (f *folded) json() string { return string(f.doc.AppendJSON(nil)) }
 // fold reads a whole stream.
 func fold(t testing.TB, resp *http.Response) *folded {
 	t.Helper()
-	var f folded
-	list, broken := events(resp.Body)
-	if broken {
-		t.Error("the stream was broken off")
-	}
-	for _, e := range list {
-		f.take(t, e)
-	}
-	resp.Body.Close()
-	return &f
+	f, _ := named(t, resp)
+	return f
 }
 
 // eventually waits for something that another goroutine does; only for what no event tells. The deadline of the tests is the bound.

@@ -2,11 +2,8 @@ package web
 
 import (
 	"net/http/httptest"
-	"regexp"
 	"strings"
 	"testing"
-
-	"github.com/lingserve/lingserve/web/wire"
 )
 
 func TestTheIndexNamesTheResourcesAndACommandThatWorks(t *testing.T) {
@@ -54,25 +51,5 @@ func TestBrowsersGetThePageAndOthersTheText(t *testing.T) {
 				t.Errorf("%q, %s: Vary is %q; a cache would give a browser the text", accept, method, vary)
 			}
 		}
-	}
-}
-
-func TestWhatThePageLoadsIsServed(t *testing.T) {
-	b := newBench(t, nil).serve()
-	page := text(t, b.do("GET", "/", "", "Accept: text/html"))
-	paths := regexp.MustCompile(`"(/assets/[^"]+)"`).FindAllStringSubmatch(page, -1)
-	if len(paths) == 0 {
-		t.Fatal("the page loads nothing")
-	}
-	for _, m := range paths {
-		if resp := b.do("GET", m[1], ""); resp.StatusCode != 200 || text(t, resp) == "" {
-			t.Errorf("%s: %d", m[1], resp.StatusCode)
-		}
-		if resp := b.do("HEAD", m[1], ""); resp.StatusCode != 200 || text(t, resp) != "" {
-			t.Errorf("HEAD %s: %d", m[1], resp.StatusCode)
-		}
-	}
-	if p := readProblem(t, b.do("GET", "/assets/other.js", "")); p.Status != 404 || p.Code != wire.CodeNotFound {
-		t.Errorf("%+v", p)
 	}
 }

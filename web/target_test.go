@@ -2,7 +2,6 @@ package web
 
 import (
 	"context"
-	"io"
 	"reflect"
 	"testing"
 
@@ -64,16 +63,12 @@ func TestANameIsAnAgentsOrElseAWorkflows(t *testing.T) {
 }
 
 func TestAgentsAreListed(t *testing.T) {
-	a := namesakeBench(t)
-	body, err := io.ReadAll(a.do("GET", "/v1/agents", "").Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if want := `{"agents":[{"name":"assistant","default":true},{"name":"echo","workflow":"chat"}]}` + "\n"; string(body) != want {
-		t.Errorf("%s", body)
-	}
-	none := newBench(t, nil).serve()
-	if body, _ = io.ReadAll(none.do("GET", "/v1/agents", "").Body); string(body) != `{"agents":[]}`+"\n" {
-		t.Errorf("%s", body)
+	for want, b := range map[string]*bench{
+		`{"agents":[{"name":"assistant","default":true},{"name":"echo","workflow":"chat"}]}`: namesakeBench(t).bench,
+		`{"agents":[]}`: newBench(t, nil).serve(),
+	} {
+		if got := b.whole("GET", "/v1/agents", ""); got.Body != want+"\n" {
+			t.Errorf("%+v", got)
+		}
 	}
 }

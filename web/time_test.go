@@ -11,7 +11,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/lingserve/lingserve/agent"
 	"github.com/lingserve/lingserve/run"
+	"github.com/lingserve/lingserve/turn"
 	"github.com/lingserve/lingserve/web/wire"
 )
 
@@ -49,7 +51,8 @@ func TestAnIdleStreamIsKeptOpen(t *testing.T) {
 // FT-19, TB-06
 func TestAClientThatStopsReadingIsDroppedAndNobodyElseNotices(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, nil).servePipes()
+		o := new(tally)
+		b := newBench(t, func(opts *Options) { opts.Observer = o }).servePipes()
 		defer b.down()
 		stuck, st := b.start("?format=sse&on_disconnect=continue")
 		stuckReader := bufio.NewReaderSize(stuck.Body, 16)
@@ -79,6 +82,9 @@ func TestAClientThatStopsReadingIsDroppedAndNobodyElseNotices(t *testing.T) {
 		if took := time.Since(began); took < 25*time.Second || took > 30*time.Second {
 			t.Errorf("dropped after %v", took)
 		}
+		if log := b.log.String(); o.count("sse slow") != 1 || !strings.Contains(log, "broken=true end=slow") {
+			t.Errorf("%q in %s", o.all("sse "), log)
+		}
 		_, err := io.ReadAll(stuckReader)
 		if err == nil {
 			t.Error("the stream of the stuck client ended cleanly")
@@ -102,6 +108,19 @@ func TestARunEndsWhenItsTimeIsOver(t *testing.T) {
 			t.Errorf("after %v: %s", took, f.terminal)
 		}
 		<-st.ctx.Done()
+	})
+}
+
+// TU-51
+func TestATurnThatTakesTooLongSaysSo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAgentBench(t, func(o *Options, _ *agent.Options) {
+			o.Turns = turn.New(turn.Options{Workspace: o.Workspace, Timeout: time.Minute})
+		})
+		a.servePipes()
+		if d := readDocument(t, a.say("wait", "")); d.Status != run.StatusCanceled || d.Reason != "the turn took longer than 1m0s" {
+			t.Errorf("%+v", d)
+		}
 	})
 }
 

@@ -22,34 +22,24 @@ import (
 	"github.com/lingserve/lingserve/web/wire"
 )
 
-// watcher keeps what the kernel tells.
+// watcher keeps the last words of the kernel on each turn that has ended.
 type watcher struct {
 	mu   sync.Mutex
-	told []channel.Trace
+	list []channel.Trace
 }
 
 func (w *watcher) Observe(_ context.Context, t channel.Trace) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.told = append(w.told, t)
-}
-
-// ends are the last words on each turn that has ended.
-func (w *watcher) ends() (list []channel.Trace) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, t := range w.told {
-		if t.Stage == channel.StageFinalize && t.Phase == channel.PhaseDone {
-			list = append(list, t)
-		}
+	if t.Stage == channel.StageFinalize && t.Phase == channel.PhaseDone {
+		w.list = append(w.list, t)
 	}
-	return list
 }
 
-func (w *watcher) count() int {
+func (w *watcher) ends() []channel.Trace {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return len(w.told)
+	return slices.Clone(w.list)
 }
 
 // came waits until so many turns have ended, and returns what each came to, in order of their ends.
@@ -103,8 +93,8 @@ func settingsOf(place channel.Place) channel.Configuration {
 // CH-06, CH-150
 func TestARunIsATurnOfTheKernelIfItHasASession(t *testing.T) {
 	a, w, _ := watchedBench(t, channel.Place{}, nil)
-	if d := readDocument(t, a.do("POST", "/v1/runs", `{"workflow":"echo","input":"x"}`)); d.Status != run.StatusCompleted || w.count() != 0 {
-		t.Errorf("%+v, and %d traces of a run without a session", d, w.count())
+	if d := readDocument(t, a.do("POST", "/v1/runs", `{"workflow":"echo","input":"x"}`)); d.Status != run.StatusCompleted || len(w.ends()) != 0 {
+		t.Errorf("%+v, and %+v of a run without a session", d, w.ends())
 	}
 	for i, body := range []string{
 		`{"workflow":"echo","session":"s","input":",x"}`, `{"agent":"assistant","session":"s","input":"x"}`, `{"agent":"assistant","input":"x"}`,
@@ -144,44 +134,6 @@ func TestWhoMayNotTalkIsRefusedWithoutARun(t *testing.T) {
 	}
 }
 
-// CH-14, CH-152: such a turn is blocked for the kernel, is not on the tape, and its key leads nowhere.
-func TestATurnThatCannotBeginIsAProblem(t *testing.T) {
-	for name, tt := range map[string]struct {
-		queue int
-		ready func(*agentBench)
-		more  string
-		want  wire.Problem
-		came  string
-	}{
-		"the session is busy":    {0, func(*agentBench) {}, `,"on_busy":"reject"`, wire.Problem{Status: 409, Code: wire.CodeConflict}, "blocked session_busy"},
-		"too much waits":         {1, func(a *agentBench) { a.say("next", "", asEvents) }, "", wire.Problem{Status: 503, Code: wire.CodeOverloaded}, "blocked overloaded"},
-		"the server is draining": {0, func(a *agentBench) { a.s.runs.Inspect().Refuse() }, "", wire.Problem{Status: 503, Code: wire.CodeDraining}, "blocked draining"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			a, w, _ := watchedBench(t, channel.Place{}, func(o *Options, _ *agent.Options) {
-				o.Turns = turn.New(turn.Options{Workspace: o.Workspace, Queue: tt.queue})
-			})
-			a.say("wait", "", asEvents)
-			<-a.talk.waits
-			tt.ready(a)
-			tape := a.tapeOf("s")
-			for range 2 {
-				resp := a.say("refused", tt.more, "Idempotency-Key: k")
-				p := readProblem(t, resp)
-				if p.Status != tt.want.Status || p.Code != tt.want.Code || (resp.Header.Get("Retry-After") != "") != (p.Status == 503) || resp.Header.Get("Idempotency-Replayed") != "" {
-					t.Errorf("%+v %v", p, resp.Header)
-				}
-			}
-			if got := w.came(t, 1); got[0] != tt.came {
-				t.Errorf("%q", got)
-			}
-			if a.tapeOf("s") != tape {
-				t.Error("it is on the tape")
-			}
-		})
-	}
-}
-
 // CH-130, CH-191
 func TestEachTurnIsFinalizedOnceWithItsOutcome(t *testing.T) {
 	for name, tt := range map[string]struct {
@@ -195,6 +147,10 @@ func TestEachTurnIsFinalizedOnceWithItsOutcome(t *testing.T) {
 			resp.Body.Close()
 			a.talk.goOn <- struct{}{}
 		}, []string{"visible"}},
+		"steered": {func(a *agentBench, _ *http.Response) {
+			a.say("also this", steered, "Prefer: respond-async")
+			a.talk.goOn <- struct{}{}
+		}, []string{"deferred", "visible"}},
 		"steered too late": {func(a *agentBench, resp *http.Response) {
 			a.say("late", steered, "Prefer: respond-async")
 			a.do("POST", resp.Header.Get("Location")+"/cancel", "")
@@ -215,5 +171,51 @@ func TestEachTurnIsFinalizedOnceWithItsOutcome(t *testing.T) {
 				t.Error(diff)
 			}
 		})
+	}
+}
+
+func TestATurnThatHasNoPlaceInItsQueueIsAProblem(t *testing.T) {
+	a, w, _ := watchedBench(t, channel.Place{}, func(o *Options, _ *agent.Options) {
+		o.Turns = turn.New(turn.Options{Workspace: o.Workspace, Queue: 1})
+	})
+	a.say("wait", "", asEvents)
+	<-a.talk.waits
+	a.say("next", "", asEvents)
+	for range 2 { // its key leads nowhere
+		turnedAway(t, a.say("refused", "", "Idempotency-Key: k"), 503, wire.CodeOverloaded, "")
+	}
+	if got := w.came(t, 1); got[0] != "blocked overloaded" {
+		t.Errorf("%q", got)
+	}
+}
+
+// atDispatch does something when a turn was let in.
+type atDispatch func()
+
+func (f atDispatch) Observe(_ context.Context, t channel.Trace) {
+	if t.Stage == channel.StageDispatch && t.Phase == channel.PhaseStart {
+		f()
+	}
+}
+
+// CH-61, RU-30: nothing but its beginning and end is shown of a run to somebody who may no longer talk when the turn gets its run.
+func TestWhoMayTalkIsAskedAgainWhenTheSettingsChange(t *testing.T) {
+	for _, input := range []string{"hello", "use weather", "use broken", "fail"} {
+		var tree *channel.Tree
+		a, _, tr := watchedBench(t, channel.Place{}, func(o *Options, _ *agent.Options) {
+			o.Kernel.Observer = atDispatch(func() { _ = tree.Set(settingsOf(channel.Place{DMPolicy: channel.PolicyDisabled})) })
+		})
+		tree = tr
+		resp := a.say(input, "", asEvents)
+		if f, data := named(t, resp); len(data) != 2 || f.json() != "{}" || f.terminal != `finished{"status":"completed"}` {
+			t.Errorf("%s: %v %s %s", input, data, f.json(), f.terminal)
+		}
+		d := readDocument(t, a.do("GET", resp.Header.Get("Location")+"?include=reserved", ""))
+		if d.Status != run.StatusCompleted || string(d.Result) != "{}" || string(d.Reserved) != "{}" || len(d.Usage)+len(d.Models)+len(d.Errors) != 0 {
+			t.Errorf("%s: %+v", input, d)
+		}
+		if p := readProblem(t, a.say(input, "")); p.Status != http.StatusForbidden {
+			t.Errorf("%+v", p)
+		}
 	}
 }

@@ -3,7 +3,6 @@ package prompt
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -22,16 +21,6 @@ var filterRules = map[string]pongo2.FilterFunction{
 	"first": nil, "float": nil, "integer": nil, "last": nil, "length": nil, "length_is": nil, "linenumbers": nil,
 	"lower": nil, "pluralize": nil, "slice": nil, "split": nil, "striptags": nil, "title": nil, "truncatechars": nil,
 	"truncatewords": nil, "upper": nil, "urlencode": nil, "wordcount": nil, "wordwrap": nil, "yesno": nil,
-}
-
-// Filters lists the filters that templates can use, sorted.
-func Filters() []string {
-	var names []string
-	for name := range filterRules {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
 }
 
 func filterError(name string, err error) *pongo2.Error {

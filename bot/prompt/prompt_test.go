@@ -439,10 +439,7 @@ func checkError(t *testing.T, text string, err error) {
 }
 
 func TestEveryFilterThatIsListedCanBeUsed(t *testing.T) {
-	if n := len(Filters()); n != len(filterRules) {
-		t.Fatalf("%d filters are listed", n)
-	}
-	for _, name := range Filters() {
+	for name := range filterRules {
 		for _, text := range []string{`{{ x|` + name + ` }}`, `{{ x|` + name + `:"2" }}`, `{% if x|` + name + `:1 %}{% endif %}`, `{% for y in x|` + name + ` %}{{ y }}{% endfor %}`} {
 			if _, err := Parse("test", text); err != nil {
 				t.Error(err)

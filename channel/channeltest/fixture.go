@@ -27,8 +27,6 @@ type Platform interface {
 	// Send has somebody write a message. It returns when the door has answered the platform, or has taken the event: with an error
 	// where the event was refused. It does not wait for the turn. It may be called concurrently.
 	Send(context.Context, Message) error
-	// Explain asks the channel what it would do with a message.
-	Explain(context.Context, Message) (channel.Explanation, error)
 	// Shown is what the messages of the channel say now, the oldest first: edits changed them.
 	Shown() []string
 	// Writes counts what people could notice so far: messages, edits, signs of typing, reactions, read marks.

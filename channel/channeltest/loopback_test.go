@@ -66,14 +66,6 @@ func (p *loopback) Send(ctx context.Context, m channeltest.Message) error {
 	return err
 }
 
-func (p *loopback) Explain(ctx context.Context, m channeltest.Message) (channel.Explanation, error) {
-	raw, err := json.Marshal(m)
-	if err != nil {
-		return channel.Explanation{}, err
-	}
-	return channel.Explain(ctx, p.k, channel.Event[[]byte]{Meta: channel.Meta{Channel: "loopback"}, Raw: raw, Adapter: p})
-}
-
 func (p *loopback) Shown() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()

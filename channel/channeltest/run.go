@@ -31,7 +31,6 @@ func Run(t *testing.T, f Fixture) {
 		{"what was perhaps sent is not sent again", true, notAgain(FailUnknown), false},
 		{"what was sent in part is not sent again", true, notAgain(FailPartial), false},
 		{"a send that is refused ends its turn", true, refused, false},
-		{"Explain has no effect and agrees with Run", true, explains, false},
 		{"a shutdown waits for the turns that run", true, drains, false},
 		{"a shutdown that cannot wait cancels them", true, cuts, true},
 		{"a preview becomes its block", f.Streams, previews, false},
@@ -234,32 +233,6 @@ func refused(t *testing.T, w *world) {
 	w.send(Message{ID: 1, Text: "hello"})
 	if end := w.ended(1)[0]; end.Outcome == channel.OutcomeVisible {
 		t.Errorf("the outcome is %s of a message that nobody sees", end.Outcome)
-	}
-}
-
-func explains(t *testing.T, w *world) {
-	messages := []Message{{Text: "hello"}, {Text: "a second one"}}
-	if w.fixture.Groups {
-		messages = append(messages, Message{Text: "by the way", Group: true}, Message{Text: "you there", Group: true, Mention: true})
-	}
-	for i, m := range messages {
-		m.ID = i + 1
-		before, asked, ends := w.p.Writes(), len(w.asked()), len(w.turns())
-		e, err := w.p.Explain(t.Context(), m)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if w.p.Writes() != before || len(w.asked()) != asked || len(w.turns()) != ends {
-			t.Errorf("%q: Explain had an effect", m.Text)
-		}
-		w.send(m)
-		end := w.ended(ends + 1)[ends]
-		if end.Admission.Kind != e.Admission.Kind || end.Admission.Reason != e.Admission.Reason || end.SessionKey != e.SessionKey {
-			t.Errorf("%q: Explain says %+v for %q, Run has %+v for %q", m.Text, e.Admission, e.SessionKey, end.Admission, end.SessionKey)
-		}
-		if len(e.Verdicts) < 6 {
-			t.Errorf("%q: got the verdicts %+v, expected one of every gate", m.Text, e.Verdicts)
-		}
 	}
 }
 

@@ -36,10 +36,6 @@ func (p *platform) typed() (n int) {
 	return n
 }
 
-func (p *platform) Explain(ctx context.Context, m channeltest.Message) (channel.Explanation, error) {
-	return p.chat.Explain(ctx, p.k, m.Text)
-}
-
 func (p *platform) Shown() (list []string) {
 	p.settles()
 	p.mu.Lock()

@@ -176,13 +176,6 @@ func (c *Chat) shows(s shower) (hides func()) {
 	return func() { set(false) }
 }
 
-// Explain says what would become of a line.
-func (c *Chat) Explain(ctx context.Context, k *channel.Kernel, text string) (channel.Explanation, error) {
-	m := c.message(text)
-	m.kernel = k
-	return channel.Explain(ctx, k, c.event(m))
-}
-
 func (c *Chat) message(text string) *message {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -188,7 +188,7 @@ func (a *adapter) media(ctx context.Context, list []*message, quoted *found, f *
 		theirs = quoted.files
 		f.Supplemental.Quote.Media = facts(theirs)
 	}
-	if len(own)+len(theirs) == 0 || channel.DryRun(ctx) {
+	if len(own)+len(theirs) == 0 {
 		return
 	}
 	if d := channel.Evaluate(*f).Admission.Kind; d != channel.Dispatch && d != channel.ObserveOnly {

@@ -3,7 +3,6 @@ package feishu
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -83,17 +82,6 @@ func (s *stage) Send(ctx context.Context, m channeltest.Message) error {
 		}
 		time.Sleep(time.Millisecond)
 	}
-}
-
-func (s *stage) Explain(ctx context.Context, m channeltest.Message) (channel.Explanation, error) {
-	recorded, err := json.Marshal(s.event(m))
-	if err != nil {
-		return channel.Explanation{}, err
-	}
-	if s.c.seal != nil { // as it came
-		recorded = fmt.Appendf(nil, `{"encrypt":%q}`, fakefeishu.Encrypt(s.fake.Options().Key, recorded))
-	}
-	return s.c.Explain(ctx, s.k, recorded)
 }
 
 func (s *stage) Shown() []string { return s.fake.Texts("") }

@@ -204,11 +204,3 @@ func (m *message) quoted() string {
 	}
 	return m.Parent
 }
-
-// unmarshal reads the body of an event.
-func unmarshal(data []byte, all *envelope) error {
-	if json.Unmarshal(data, all) != nil {
-		return errNoEvent
-	}
-	return nil
-}

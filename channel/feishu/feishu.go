@@ -231,39 +231,6 @@ func (c *Channel) whoAmI(ctx context.Context) error {
 	return nil
 }
 
-// Explain says what would become of a recorded event, encrypted or not, and why. Nothing has an effect: the platform is asked who the
-// bot is, and for the message that is replied to.
-func (c *Channel) Explain(ctx context.Context, k *channel.Kernel, recorded []byte) (channel.Explanation, error) {
-	var all envelope
-	if err := unmarshal(recorded, &all); err != nil {
-		return channel.Explanation{}, err
-	}
-	if all.Encrypt != "" {
-		if c.seal == nil {
-			return channel.Explanation{}, errors.New("feishu: the event is encrypted; set encrypt_key to the app's key")
-		}
-		plain, err := c.seal.open(all.Encrypt)
-		if err != nil {
-			return channel.Explanation{}, err
-		}
-		all = envelope{}
-		if err := unmarshal(plain, &all); err != nil {
-			return channel.Explanation{}, err
-		}
-	}
-	_, e, err := all.read()
-	if err != nil {
-		return channel.Explanation{}, err
-	}
-	if c.me.Load() == nil {
-		defer c.closeIdle()
-		if err := c.whoAmI(ctx); err != nil {
-			return channel.Explanation{}, err
-		}
-	}
-	return channel.Explain(ctx, k, c.event(k, e, channel.Meta{}))
-}
-
 // delivery is how the reply to a message goes out.
 func (c *Channel) delivery(m *message) channel.Delivery {
 	d := &delivery{c: c, chat: m.Chat, answers: m}

@@ -168,7 +168,7 @@ func (a *adapter) Resolve(ctx context.Context, in *channel.Input, _ channel.Even
 			f.Supplemental.Quote = c.quote(part, policy)
 		}
 	}
-	if !channel.DryRun(ctx) && admitted(&f) {
+	if admitted(&f) {
 		// Who may not talk here is not asked after.
 		f.Sender = c.people.named(ctx, c, f.Sender)
 	}
@@ -210,7 +210,7 @@ func (a *adapter) media(ctx context.Context, list []*message, f *channel.Facts) 
 	for _, one := range own {
 		f.Media = append(f.Media, one.fact)
 	}
-	if len(own) == 0 || channel.DryRun(ctx) {
+	if len(own) == 0 {
 		return
 	}
 	if d := channel.Evaluate(*f).Admission.Kind; d != channel.Dispatch && d != channel.ObserveOnly {

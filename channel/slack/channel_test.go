@@ -92,10 +92,6 @@ func (s *stage) Send(ctx context.Context, m channeltest.Message) error {
 	return nil
 }
 
-func (s *stage) Explain(ctx context.Context, m channeltest.Message) (channel.Explanation, error) {
-	return s.c.Explain(ctx, s.k, s.body(m, "message"))
-}
-
 func (s *stage) Shown() []string {
 	var texts []string
 	for _, m := range s.fake.Shown("") {

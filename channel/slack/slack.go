@@ -231,22 +231,6 @@ func (c *Channel) whoAmI(ctx context.Context) error {
 	return nil
 }
 
-// Explain says what would become of a recorded event, and why: of the body of a request, as the platform has sent it. Nothing has
-// an effect but the question for the bot's ids.
-func (c *Channel) Explain(ctx context.Context, k *channel.Kernel, recorded []byte) (channel.Explanation, error) {
-	e, err := Raw(recorded)
-	if err != nil {
-		return channel.Explanation{}, err
-	}
-	if c.self().UserID == "" {
-		defer c.closeIdle()
-		if err := c.whoAmI(ctx); err != nil {
-			return channel.Explanation{}, err
-		}
-	}
-	return channel.Explain(ctx, k, c.event(k, e, channel.Meta{}))
-}
-
 // Serve implements [channel.Channel].
 func (c *Channel) Serve(ctx context.Context, k *channel.Kernel) error {
 	defer c.closeIdle()

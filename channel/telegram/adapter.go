@@ -208,7 +208,7 @@ func (a *adapter) media(ctx context.Context, list []*models.Message, f *channel.
 	if f.Supplemental.Quote != nil {
 		f.Supplemental.Quote.Media = facts(quoted)
 	}
-	if len(own)+len(quoted) == 0 || channel.DryRun(ctx) {
+	if len(own)+len(quoted) == 0 {
 		return
 	}
 	if d := channel.Evaluate(*f).Admission.Kind; d != channel.Dispatch && d != channel.ObserveOnly {

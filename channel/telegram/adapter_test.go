@@ -2,7 +2,6 @@ package telegram
 
 import (
 	"context"
-	"errors"
 	"strconv"
 	"strings"
 	"testing"
@@ -458,27 +457,6 @@ func TestALocalServersFilesAreReadBelowItsFolderOnly(t *testing.T) {
 	})
 }
 
-// CH-110, CH-111, CH-174
-func TestExplainAgreesAndWritesNothing(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := setup(t, nil, nil)
-		recorded := []byte(`{"update_id":9,"message":{"message_id":5,"date":1,"chat":{"id":-5,"type":"group","title":"G"},"from":{"id":7,"first_name":"A"},"text":"hi"}}`)
-		e, err := r.channel.Explain(t.Context(), r.kernel, recorded)
-		if err != nil || e.Admission.Reason != channel.ReasonMissingMention || e.Reply.To != "-5" {
-			t.Errorf("%+v %v", e, err)
-		}
-		if got := r.channel.About(); !strings.Contains(got, "@ling_bot, in privacy mode") {
-			t.Error(got)
-		}
-		if n := len(r.fake.Calls()); n != 1 {
-			t.Errorf("%d calls, expected getMe", n)
-		}
-		if _, err := r.channel.Explain(t.Context(), r.kernel, []byte("{}")); err == nil {
-			t.Error("what is no update was explained")
-		}
-	})
-}
-
 func TestWhatTheLibraryDoesNotKnowIsReadAsFarAsItGoes(t *testing.T) {
 	for name, tt := range map[string]struct {
 		raw, text string
@@ -570,11 +548,6 @@ func FuzzRaw(f *testing.F) {
 		}
 		if key.Conversation != in.ConversationID || key.Thread != in.ThreadID || key.ID != in.ID {
 			t.Fatalf("the door's key %v is not the kernel's %+v", key, in)
-		}
-		if _, err := channel.Explain(t.Context(), k, c.event(k, u, channel.Meta{})); err != nil {
-			if _, panicked := errors.AsType[*channel.PanicError](err); panicked {
-				t.Fatal(err)
-			}
 		}
 	})
 }

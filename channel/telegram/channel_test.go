@@ -115,14 +115,6 @@ func (s *stage) Send(ctx context.Context, m channeltest.Message) error {
 	}
 }
 
-func (s *stage) Explain(ctx context.Context, m channeltest.Message) (channel.Explanation, error) {
-	recorded, err := json.Marshal(s.update(m))
-	if err != nil {
-		return channel.Explanation{}, err
-	}
-	return s.c.Explain(ctx, s.k, recorded)
-}
-
 func (s *stage) Shown() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -261,21 +261,6 @@ func (c *Channel) whoAmI(ctx context.Context) error {
 	return nil
 }
 
-// Explain says what would become of a recorded update, and why. Nothing has an effect but the question for the bot's name.
-func (c *Channel) Explain(ctx context.Context, k *channel.Kernel, recorded []byte) (channel.Explanation, error) {
-	u, err := Raw(recorded)
-	if err != nil {
-		return channel.Explanation{}, err
-	}
-	if c.self().Username == "" {
-		defer c.closeIdle()
-		if err := c.whoAmI(ctx); err != nil {
-			return channel.Explanation{}, err
-		}
-	}
-	return channel.Explain(ctx, k, c.event(k, u, channel.Meta{}))
-}
-
 // delivery is how the reply of one turn goes out.
 func (c *Channel) delivery(chat, thread string, kind channel.ChatType) channel.Delivery {
 	d := &delivery{c: c, chat: chat, thread: thread, kind: kind}

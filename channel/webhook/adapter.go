@@ -97,7 +97,7 @@ func (a *adapter) Resolve(ctx context.Context, in *channel.Input, _ channel.Even
 	}
 	m := list[len(list)-1]
 	f := a.facts(ctx, in.ID, in.RawText, list)
-	if in.HasMedia && !channel.DryRun(ctx) {
+	if in.HasMedia {
 		if d := channel.Evaluate(f).Admission.Kind; d == channel.Dispatch || d == channel.ObserveOnly {
 			var err error
 			if f.Media, err = c.files(list); err != nil {
@@ -106,11 +106,8 @@ func (a *adapter) Resolve(ctx context.Context, in *channel.Input, _ channel.Even
 			}
 		}
 	}
-	rec := new(record)
-	if !channel.DryRun(ctx) {
-		rec = c.known.of(in.ID)
-		rec.belongs(f.Route.RouteSessionKey)
-	}
+	rec := c.known.of(in.ID)
+	rec.belongs(f.Route.RouteSessionKey)
 	return &channel.Assembled{
 		Common:   channel.Common{Facts: f, Record: channel.RecordOptions{CreateIfMissing: true, UpdateLastRoute: true}},
 		Delivery: &delivery{c: c, rec: rec, id: in.ID, to: m.conversation},

@@ -75,10 +75,6 @@ func (p *platform) Send(ctx context.Context, m channeltest.Message) error {
 	return nil
 }
 
-func (p *platform) Explain(ctx context.Context, m channeltest.Message) (channel.Explanation, error) {
-	return p.c.Explain(ctx, p.k, p.body(m))
-}
-
 func (p *platform) Shown() []string { return texts(p.back) }
 
 func (p *platform) Writes() int { return len(p.back.Requests()) }

@@ -203,15 +203,6 @@ func (c *Channel) About() string {
 	return "replies to " + u.Host
 }
 
-// Explain says what would become of a message whose body was recorded, and why. Nothing has an effect.
-func (c *Channel) Explain(ctx context.Context, k *channel.Kernel, recorded []byte) (channel.Explanation, error) {
-	m, err := parse(recorded)
-	if err != nil {
-		return channel.Explanation{}, fmt.Errorf("webhook: %w", err)
-	}
-	return channel.Explain(ctx, k, c.event(k, m, "explained", channel.Meta{}))
-}
-
 // EraseSession forgets the replies in a session that are kept for those who send a message again.
 func (c *Channel) EraseSession(session string) error {
 	c.known.erase(session)

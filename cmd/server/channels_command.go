@@ -11,7 +11,6 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
-	"text/tabwriter"
 	"time"
 
 	"github.com/lingserve/lingserve/channel"
@@ -40,7 +39,6 @@ type channelAction struct {
 var channelActions = map[string]channelAction{
 	"list":         {do: plainAction(func(w *ways, _ context.Context, _ []string) error { return w.list() })},
 	"check":        {most: 64, do: (*ways).check},
-	"explain":      {1, 2, "the channel", plainAction((*ways).explain)},
 	"pair list":    {do: plainAction((*ways).pairs)},
 	"pair approve": {1, 1, "the code", plainAction((*ways).approve)},
 	"pair remove":  {2, 2, "the channel or the sender", plainAction((*ways).remove)},
@@ -75,7 +73,7 @@ func channelsCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) i
 	case !ok && strings.HasPrefix(name, "pair "):
 		return usage(stderr, "channels", "unknown action %q%s", name, didYouMean(strings.TrimPrefix(name, "pair "), []string{"list", "approve", "remove"}, "pair "))
 	case !ok:
-		return usage(stderr, "channels", "unknown action %q%s", name, didYouMean(name, []string{"list", "check", "explain", "pair"}, ""))
+		return usage(stderr, "channels", "unknown action %q%s", name, didYouMean(name, []string{"list", "check", "pair"}, ""))
 	case len(rest) < a.least:
 		return usage(stderr, "channels", "%s is missing", a.missing)
 	case len(rest) > a.most:
@@ -134,10 +132,6 @@ type (
 	checker interface{ Check(context.Context) error }
 	// describer says in words who the channel is on its platform, once it was asked.
 	describer interface{ About() string }
-	// explainer says what would become of a recorded event.
-	explainer interface {
-		Explain(_ context.Context, k *channel.Kernel, recorded []byte) (channel.Explanation, error)
-	}
 )
 
 // channelTrial is what came of a check.
@@ -244,133 +238,6 @@ func (w *ways) one(name string) (config.Channel, error) {
 		hint = "; expected one of " + strings.Join(known, ", ")
 	}
 	return config.Channel{}, fmt.Errorf("unknown channel %s%s", show(name), hint)
-}
-
-// maxRecorded bounds an event that is read from a file, in bytes: doors take no larger ones.
-const maxRecorded = 16 << 20
-
-// explained is what is said of an event as JSON.
-type explained struct {
-	Channel   string    `json:"channel"`
-	Admission string    `json:"admission"`
-	Reason    string    `json:"reason,omitempty"`
-	Detail    string    `json:"detail,omitempty"`
-	Event     string    `json:"event"`
-	Agent     string    `json:"agent,omitempty"`
-	Session   string    `json:"session,omitempty"`
-	ReplyTo   string    `json:"reply_to,omitempty"`
-	Thread    string    `json:"thread,omitempty"`
-	Verdicts  []gateRow `json:"verdicts"`
-}
-
-// gateRow is the verdict of a gate.
-type gateRow struct {
-	Gate    string `json:"gate"`
-	State   string `json:"state"`
-	Reason  string `json:"reason,omitempty"`
-	Setting string `json:"setting,omitempty"`
-	Value   string `json:"value,omitempty"`
-	Hint    string `json:"hint,omitempty"`
-}
-
-// explain prints what would become of a recorded event (CH-110).
-func (w *ways) explain(ctx context.Context, args []string) error {
-	ch, err := w.one(args[0])
-	if err != nil {
-		return err
-	}
-	made, err := makeChannel(w.c, ch, channelParts{})
-	if err != nil {
-		return err
-	}
-	asked, ok := made.(explainer)
-	if !ok {
-		return fmt.Errorf("channels of type %s cannot explain recorded events", ch.Type)
-	}
-	from := w.stdin
-	if len(args) == 2 && args[1] != "-" {
-		f, err := os.Open(args[1])
-		if err != nil {
-			return fmt.Errorf("cannot read %s: %w", show(args[1]), cmp.Or(errors.Unwrap(err), err))
-		}
-		defer f.Close()
-		from = f
-	}
-	recorded, err := io.ReadAll(io.LimitReader(from, maxRecorded))
-	if err != nil {
-		return fmt.Errorf("cannot read the event: %w", err)
-	}
-	tree, err := newTree(w.c)
-	if err != nil {
-		return err
-	}
-	k := &channel.Kernel{Settings: tree, Routes: tree}
-	if tree.Policy(channel.PolicyQuery{Channel: ch.Name, Account: ch.Account, Kind: channel.Direct}).DM == channel.PolicyPairing {
-		pairs, release, err := w.openPairs(ctx)
-		if err != nil {
-			return err
-		}
-		defer release()
-		k.Pairing = pairs
-	}
-	ctx, cancel := context.WithTimeout(ctx, w.timeout)
-	defer cancel()
-	e, err := asked.Explain(ctx, k, recorded)
-	if err != nil {
-		return fmt.Errorf("%s: cannot explain the event: %s", manager.Login(ch.Name, ch.Account), strings.TrimPrefix(err.Error(), ch.Type+": "))
-	}
-	x := explained{
-		Channel: manager.Login(ch.Name, ch.Account), Admission: string(e.Admission.Kind), Reason: string(e.Admission.Reason), Detail: e.Admission.Detail,
-		Event: string(e.Class.Kind), Agent: e.Route.AgentID, Session: e.SessionKey, ReplyTo: e.Reply.Target(), Verdicts: []gateRow{},
-	}
-	x.Thread, _ = e.Reply.MessageThreadID.Get()
-	for _, v := range e.Verdicts {
-		x.Verdicts = append(x.Verdicts, gateRow{v.Gate, string(v.State), string(v.Reason), v.Setting, v.Value, v.Hint})
-	}
-	if w.json {
-		return printJSON(w.stdout, x)
-	}
-	return w.say(x)
-}
-
-// say prints an explanation for people: what would happen, then every gate, then what to change.
-func (w *ways) say(x explained) error {
-	out := tabwriter.NewWriter(w.stdout, 0, 0, 2, ' ', 0)
-	row := func(name, text string) {
-		if text != "" {
-			fmt.Fprintf(out, "%s\t%s\n", name, textview.Clean(text))
-		}
-	}
-	what := x.Admission
-	if x.Reason != "" {
-		what += " (" + strings.Trim(x.Reason+" "+x.Detail, " ") + ")"
-	}
-	row("admission", what)
-	row("event", x.Event)
-	row("agent", x.Agent)
-	row("session", x.Session)
-	row("reply to", x.ReplyTo)
-	row("thread", x.Thread)
-	if err := out.Flush(); err != nil {
-		return err
-	}
-	if len(x.Verdicts) == 0 {
-		return nil
-	}
-	fmt.Fprintln(w.stdout)
-	fmt.Fprintln(out, "GATE\tVERDICT\tREASON\tSETTING\tVALUE")
-	for _, v := range x.Verdicts {
-		fmt.Fprintln(out, strings.TrimRight(strings.Join([]string{v.Gate, v.State, cmp.Or(v.Reason, "-"), cmp.Or(v.Setting, "-"), textview.Clean(cmp.Or(v.Value, "-"))}, "\t"), "\t"))
-	}
-	if err := out.Flush(); err != nil {
-		return err
-	}
-	for _, v := range x.Verdicts {
-		if v.State == string(channel.Blocked) && v.Hint != "" {
-			fmt.Fprintf(w.stdout, "\n%s: %s\n", v.Gate, textview.Clean(v.Hint))
-		}
-	}
-	return nil
 }
 
 // openPairs opens the store of pairs, which replicas share. Without them and a data folder a server has it in its memory alone.

@@ -193,7 +193,7 @@ func (g *guide) check(s *sample) {
 		g.golang(s)
 	case "python":
 		g.python(s)
-	case "js", "jsx", "ts", "html": // web/build reads them with esbuild
+	case "js", "jsx", "ts", "html": // tools/web reads them with esbuild
 		g.paths(s)
 	case "markdown":
 		if !strings.HasPrefix(s.text, "---\nname: ") {

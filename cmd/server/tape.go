@@ -81,31 +81,33 @@ func tapeCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	t.workspace = c.Workspace
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if name == "check" {
-		return t.check(ctx, c)
-	}
 	if inFiles && name != "import" && name != "copy" { // which makes the folder
 		if _, err := os.Stat(tapesFolder(c)); errors.Is(err, fs.ErrNotExist) {
-			if name == "list" {
+			if name == "list" || name == "check" {
 				t.none(c)
 				return exitOK
 			}
 			return fail(stderr, fmt.Errorf("unknown session %s in %s", show(rest[0]), c.Data))
 		}
 	}
-	err = withStore(ctx, c, stderr, func(store tape.Whole, shared *engine) error {
+	code := exitOK
+	err = withStore(ctx, c, stderr, func(store tape.Whole, shared *engine) (err error) {
 		t.store = store
+		if name == "check" {
+			code, err = t.check(ctx)
+			return err
+		}
 		return t.do(ctx, c, shared, name, rest, stdin)
 	})
 	switch {
 	case err == nil:
-		return exitOK
+		return code
 	case ctx.Err() != nil:
 		return exitInterrupted
 	case errors.Is(err, syscall.EPIPE): // head has seen enough
 		return exitFailed
 	}
-	return fail(stderr, err)
+	return max(code, fail(stderr, err))
 }
 
 // withStore opens the store of sessions for a command, and closes it. Its own errors are for the user.

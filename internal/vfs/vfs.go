@@ -82,9 +82,6 @@ func At(path string) Dir {
 // Open opens the folder. It makes the folder and those above it, where they do not exist.
 func (d Dir) Open() (Folder, error) { return d(true) }
 
-// OpenExisting opens the folder. If it does not exist, the error is [fs.ErrNotExist].
-func (d Dir) OpenExisting() (Folder, error) { return d(false) }
-
 // folder is a folder of the system.
 type folder struct{ root *os.Root }
 

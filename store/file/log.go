@@ -499,3 +499,19 @@ func (t turn) lock(ctx context.Context) error {
 }
 
 func (t turn) unlock() { <-t }
+
+// lost says what is wrong with the end of a log that its newest state in the index does not fit; "": nothing.
+func (s *state) lost(x *indexed, f framing) string {
+	last := &x.last
+	if last.count == 0 || x.best.bytes == last.bytes {
+		return ""
+	}
+	// The index may be of an earlier log of that name.
+	if _, ok := f.(own); ok && s.there() && s.life != last.life || s.entries > 0 && s.created != last.created {
+		return ""
+	}
+	if last.bytes <= s.bytes {
+		return "its checksum does not match"
+	}
+	return fmt.Sprintf("it had %d bytes more, with %d entries", last.bytes-s.bytes, last.entries-s.entries)
+}

@@ -538,3 +538,48 @@ func (s *Space) syncNow(f vfs.File, created bool) error {
 	}
 	return nil
 }
+
+// namesOfFiles are the names of logs of which there is any file.
+func (s *Space) namesOfFiles() (map[string]bool, error) {
+	names := map[string]bool{}
+	err := s.disk.List(".", func(d fs.DirEntry) bool {
+		if name, ok := s.nameOf(d.Name()); ok {
+			names[name] = true
+			return true
+		}
+		for _, end := range s.besideEnds() {
+			base, ok := strings.CutSuffix(d.Name(), end)
+			if !ok {
+				continue
+			}
+			// Which form the log has, its name says.
+			for _, logEnd := range []string{s.logEnd(), logEnd} {
+				if name, ok := s.nameOf(base + logEnd); ok {
+					if path, end, _ := s.fileOf(name); path == base && end == logEnd {
+						names[name] = true
+						return true
+					}
+				}
+			}
+		}
+		return true
+	})
+	return names, err
+}
+
+// logEnd is the ending of logs that have the space's own form.
+func (s *Space) logEnd() string {
+	if s.codec != nil {
+		return s.codec.End()
+	}
+	return logEnd
+}
+
+// besideEnds are the endings of files beside those of logs.
+func (s *Space) besideEnds() []string {
+	ends := []string{indexEnd, tornEnd, fillEnd}
+	if s.codec != nil {
+		ends = append(ends, s.codec.SideEnd())
+	}
+	return ends
+}

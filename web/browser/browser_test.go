@@ -52,12 +52,12 @@ func TestFrameworksAndBundlerAreThoseOfTheClient(t *testing.T) {
 			t.Errorf("%s is %s, that of the client %s", name, here[name], client[name])
 		}
 	}
-	module, err := os.ReadFile(filepath.Join("..", "build", "go.mod"))
+	module, err := os.ReadFile(filepath.Join("..", "..", "tools", "web", "go.mod"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if !strings.Contains(string(module), "github.com/evanw/esbuild v"+here["esbuild"]) {
-		t.Errorf("esbuild is %s, and another version in web/build/go.mod", here["esbuild"])
+		t.Errorf("esbuild is %s, and another version in tools/web/go.mod", here["esbuild"])
 	}
 }
 

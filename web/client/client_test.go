@@ -1,5 +1,5 @@
 // Package client_test holds what is committed of the npm package to its sources. The bundles are made by esbuild, which is a
-// module of its own (web/build): here, where it would be a heavy dependency, they are known by their hashes, and the build's own
+// module of its own (tools/web): here, where it would be a heavy dependency, they are known by their hashes, and the build's own
 // test makes them again and compares.
 package client_test
 
@@ -27,7 +27,7 @@ func TestWhatIsCommittedWasMadeOfTheseSources(t *testing.T) {
 	if err := json.Unmarshal(text, &want); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(want.Sources, hashes(t, "src/*.ts", "tsconfig.json", "../build/client.go", "../build/go.mod")); diff != "" {
+	if diff := cmp.Diff(want.Sources, hashes(t, "src/*.ts", "tsconfig.json", "../../tools/web/client.go", "../../tools/web/go.mod")); diff != "" {
 		t.Errorf("dist was made of other sources; run make client (-made of +here):\n%s", diff)
 	}
 	if diff := cmp.Diff(want.Dist, hashes(t, "dist/*.js", "dist/*.d.ts", "dist/cjs/*")); diff != "" {

@@ -1,5 +1,5 @@
 // Package playground is the page at /: it runs workflows and talks to agents, and shows what comes while it comes. It is written in
-// TypeScript (src), bundled by web/build, and what that makes (dist) is built into the binary.
+// TypeScript (src), bundled by tools/web, and what that makes (dist) is built into the binary.
 //
 // # Guarantees
 //   - The page loads nothing from anywhere else, and its Content-Security-Policy lets it run nothing but its own two scripts.

@@ -27,7 +27,7 @@ func TestWhatIsCommittedWasMadeOfTheseSources(t *testing.T) {
 	if err := json.Unmarshal(text, &want); err != nil {
 		t.Fatal(err)
 	}
-	sources := hashes(t, "src/*.*", "src/*/*.*", "src/*/*/*.*", "package-lock.json", "tsconfig.json", "../client/src/*.ts", "../build/playground.go", "../build/go.mod")
+	sources := hashes(t, "src/*.*", "src/*/*.*", "src/*/*/*.*", "package-lock.json", "tsconfig.json", "../client/src/*.ts", "../../tools/web/playground.go", "../../tools/web/go.mod")
 	if diff := cmp.Diff(want.Sources, sources); diff != "" {
 		t.Errorf("dist was made of other sources; run make playground (-made of +here):\n%s", diff)
 	}
@@ -233,17 +233,6 @@ func TestNothingElseIsHere(t *testing.T) {
 	}
 }
 
-func TestAnAnswerIsMadeOnce(t *testing.T) {
-	f := files()["/"]
-	first, second := f.packed(), f.packed()
-	if len(first) == 0 || &first[0] != &second[0] {
-		t.Error("it was compressed again")
-	}
-	if pack([]byte("x")) != nil {
-		t.Error("what gets no smaller is compressed")
-	}
-}
-
 func TestTheNoticesHaveTheLicencesOfWhatIsBundled(t *testing.T) {
 	notices := body(t, get("GET", "/assets/notices.txt"))
 	text, err := os.ReadFile("package.json")
@@ -274,14 +263,5 @@ func TestTheNoticesHaveTheLicencesOfWhatIsBundled(t *testing.T) {
 	}
 	if bytes.Contains(lock, []byte(`"resolved"`)) {
 		t.Error(`package-lock.json names registries; run npm install with omit-lockfile-registry-resolved=true`)
-	}
-}
-
-func BenchmarkServe(b *testing.B) {
-	r := httptest.NewRequest("GET", "/", nil)
-	r.Header.Set("Accept-Encoding", "gzip, deflate, br")
-	b.ReportAllocs()
-	for b.Loop() {
-		Serve(httptest.NewRecorder(), r)
 	}
 }

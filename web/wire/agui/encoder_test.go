@@ -368,38 +368,6 @@ func TestWhatIsSentIsLinearInWhatTheRunHasSent(t *testing.T) {
 	}
 }
 
-func TestAStringGrowsWithoutBeingSentAgainForEachWord(t *testing.T) {
-	c := newTold(t, 0, nil)
-	for range 1000 {
-		c.tell("a", `"word "`)
-	}
-	c.follow()
-	if n := len(c.Log); n > 60 {
-		t.Errorf("%d events for a thousand words", n)
-	}
-	if got := len(c.State.(map[string]any)["a"].(string)); got < 5000*7/8 {
-		t.Errorf("the client has %d of 5000 bytes", got)
-	}
-	t.Run("and is whole when it is complete", func(t *testing.T) {
-		c.tell("a", "")
-		c.follow()
-		if got := len(c.State.(map[string]any)["a"].(string)); got != 5000 {
-			t.Errorf("the client has %d of 5000 bytes", got)
-		}
-	})
-	t.Run("or when something else follows", func(t *testing.T) {
-		for range 1000 {
-			c.tell("b", `"word "`)
-		}
-		c.tell("c", "1")
-		c.follow()
-		if got := len(c.State.(map[string]any)["b"].(string)); got != 5000 {
-			t.Errorf("the client has %d of 5000 bytes", got)
-		}
-	})
-	c.finish()
-}
-
 func TestLargeValuesAreSentInPieces(t *testing.T) {
 	const large = 64 << 10
 	defer agui.SetBounds(large, 10<<10)()
@@ -462,18 +430,6 @@ func TestLargeValuesAreSentInPieces(t *testing.T) {
 			t.Error("the text is another one")
 		}
 	})
-}
-
-func TestAMegabyteAndTenThousandElements(t *testing.T) {
-	c := newTold(t, 64<<20, func(r *agui.Run) { r.Bots = []agui.Bot{{Name: "b", Root: "text", Text: true}} })
-	text := strings.Repeat("word ", 200_000)
-	c.tell("text", `"`+text+`"`)
-	c.tell("list", "["+strings.TrimSuffix(strings.Repeat("1,", 10_000), ",")+"]")
-	c.tell("list/10000", "2")
-	c.finish()
-	if got := c.Texts("assistant"); len(got) != 1 || got[0] != text {
-		t.Error("the text is another one")
-	}
 }
 
 func TestTextsThoughtsAndCallsAreMessages(t *testing.T) {
@@ -945,27 +901,6 @@ func TestNothingIsAllocatedForAWordOfAText(t *testing.T) {
 	// What is left is the string's own growth and its being sent again, once in thousands of words.
 	if n := testing.AllocsPerRun(1000, func() { dst = e.Append(dst[:0], event) }); n > 0 {
 		t.Errorf("%v allocations", n)
-	}
-}
-
-func BenchmarkWords(b *testing.B) {
-	for _, c := range []struct {
-		name string
-		bots []agui.Bot
-	}{{"of the state", nil}, {"of a text", []agui.Bot{{Name: "b", Root: "a", Text: true}}}} {
-		b.Run(c.name, func(b *testing.B) {
-			e := agui.NewEncoder(agui.Run{State: true, Bots: c.bots})
-			dst := e.Open(nil)
-			event := tube.Event{Kind: tube.Append, URI: []byte("a"), Value: []byte("word ")}
-			b.ReportAllocs()
-			n := 0
-			for b.Loop() {
-				if n++; n%100_000 == 0 { // a document is no longer than that
-					e = agui.NewEncoder(agui.Run{State: true, Bots: c.bots})
-				}
-				dst = e.Append(dst[:0], event)
-			}
-		})
 	}
 }
 

@@ -215,21 +215,3 @@ func TestATextInTheSteadyStateAllocatesNothing(t *testing.T) {
 		})
 	}
 }
-
-func BenchmarkStream(b *testing.B) {
-	for name, uri := range map[string]string{"text": "", "document": "article/sections/0/body"} {
-		b.Run(name, func(b *testing.B) {
-			e := grow(uri, "word ")
-			var dst []byte
-			s := openai.NewStream(head, true, openai.Shape{}, completed)
-			n := 0
-			b.ReportAllocs()
-			for b.Loop() {
-				if n++; n%10_000 == 0 { // no text of any length
-					s = openai.NewStream(head, true, openai.Shape{}, completed)
-				}
-				dst = s.Append(dst[:0], e)
-			}
-		})
-	}
-}

@@ -13,10 +13,10 @@ import (
 
 // playground is the page at /. What it loads has the hash of its content in its name, so that browsers may keep it for good.
 var playground = target{
-	folder: "../playground",
+	folder: "../../web/playground",
 	bundle: bundlePlayground,
 	sources: []string{
-		"src/*.*", "src/*/*.*", "src/*/*/*.*", "package-lock.json", "tsconfig.json", "../client/src/*.ts", "../build/playground.go", "../build/go.mod",
+		"src/*.*", "src/*/*.*", "src/*/*/*.*", "package-lock.json", "tsconfig.json", "../client/src/*.ts", "../../tools/web/playground.go", "../../tools/web/go.mod",
 	},
 	dist:     []string{"dist/*.html", "dist/assets/*"},
 	packages: true,

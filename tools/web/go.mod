@@ -1,4 +1,4 @@
-module github.com/lingserve/lingserve/web/build
+module github.com/lingserve/lingserve/tools/web
 
 go 1.26.0
 

@@ -1,4 +1,4 @@
-// Command build bundles what browsers load with esbuild: "go run . client" in this folder the npm package, after tsc has written
+// Command web bundles what browsers load with esbuild: "go run . client" in this folder the npm package, after tsc has written
 // its types, and "go run . playground" the page at /. It is a module of its own, so that esbuild is in no build of the server.
 package main
 
@@ -41,7 +41,7 @@ func main() {
 }
 
 func fail(err error) {
-	fmt.Fprintln(os.Stderr, "build:", err)
+	fmt.Fprintln(os.Stderr, "web:", err)
 	os.Exit(1)
 }
 

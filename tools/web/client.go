@@ -10,9 +10,9 @@ import (
 
 // client is the npm package. Its types are tsc's work, before this one.
 var client = target{
-	folder:  "../client",
+	folder:  "../../web/client",
 	bundle:  bundleClient,
-	sources: []string{"src/*.ts", "tsconfig.json", "../build/client.go", "../build/go.mod"},
+	sources: []string{"src/*.ts", "tsconfig.json", "../../tools/web/client.go", "../../tools/web/go.mod"},
 	dist:    []string{"dist/*.js", "dist/*.d.ts", "dist/cjs/*"},
 }
 

@@ -51,7 +51,7 @@ func (d *Door) Enter(r *http.Request) (Visitor, error) {
 		return d.Show(r.Context(), text)
 	}
 	if ticket := ticketOf(r.URL.RawQuery); ticket != "" && d.Tickets != nil {
-		p, grant, err := d.Tickets.redeem(r.Context(), ticket, r)
+		p, grant, err := d.Tickets.Redeem(r.Context(), ticket, r)
 		if err != nil {
 			return Visitor{}, err
 		}

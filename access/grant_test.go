@@ -26,7 +26,7 @@ func TestAGrantEndsWithItsKey(t *testing.T) {
 		time.Sleep(time.Hour - 30*time.Second)
 		var tickets []string
 		for range 2 {
-			ticket, _, err := d.Tickets.IssueTo(t.Context(), v, "GET", "/v1")
+			ticket, _, err := d.Tickets.Issue(t.Context(), v, "GET", "/v1")
 			if err != nil {
 				t.Fatal(err)
 			}

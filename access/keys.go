@@ -18,6 +18,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/lingserve/lingserve/internal/backoff"
 )
 
 // Refusals of keys. Whoever is told that a key is expired or revoked has shown that he has it.
@@ -106,15 +108,8 @@ func (k *Keys) Close() {
 // watch reads the file again as it changes. It is asked for by polling: a file may be put in place by a rename of one of its folders,
 // as Kubernetes does, which no notification of the file itself tells.
 func (k *Keys) watch(ctx context.Context) {
-	tick := time.NewTicker(k.o.Poll)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			k.Reload()
-		}
+	for backoff.Sleep(ctx, k.o.Poll) == nil {
+		k.Reload()
 	}
 }
 

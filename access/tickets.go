@@ -92,13 +92,9 @@ func NewTickets(o TicketsOptions) *Tickets {
 	return &Tickets{o: o}
 }
 
-// Issue makes a ticket for requests with a method at a path, and below it. The text is returned, and when it stops being good.
-func (t *Tickets) Issue(ctx context.Context, p Principal, method, path string) (string, time.Time, error) {
-	return t.IssueTo(ctx, Visitor{Principal: p}, method, path)
-}
-
-// IssueTo makes one that is good for no longer than what has let its visitor in.
-func (t *Tickets) IssueTo(ctx context.Context, v Visitor, method, path string) (string, time.Time, error) {
+// Issue makes a ticket for requests with a method at a path, and below it. It is good for no longer than what has let its visitor in. The
+// text is returned, and when it stops being good.
+func (t *Tickets) Issue(ctx context.Context, v Visitor, method, path string) (string, time.Time, error) {
 	p := v.Principal
 	switch {
 	case p.Nobody():
@@ -165,13 +161,9 @@ func ticketError(err error) error {
 	return err
 }
 
-// Redeem returns whose ticket a text is that comes with a request. It is used up by that, also where it is for something else.
-func (t *Tickets) Redeem(ctx context.Context, text string, r *http.Request) (Principal, error) {
-	p, _, err := t.redeem(ctx, text, r)
-	return p, err
-}
-
-func (t *Tickets) redeem(ctx context.Context, text string, r *http.Request) (Principal, Grant, error) {
+// Redeem returns whose ticket a text is that comes with a request, and what let them in. It is used up by that, also where it is for
+// something else.
+func (t *Tickets) Redeem(ctx context.Context, text string, r *http.Request) (Principal, Grant, error) {
 	if len(text) != ticketLength || !strings.HasPrefix(text, ticketMark) {
 		return Principal{}, Grant{}, ErrTicket
 	}

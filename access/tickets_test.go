@@ -26,7 +26,7 @@ import (
 
 func issue(t testing.TB, tickets *access.Tickets, p access.Principal, path string) string {
 	t.Helper()
-	text, _, err := tickets.Issue(t.Context(), p, http.MethodGet, path)
+	text, _, err := tickets.Issue(t.Context(), access.Visitor{Principal: p}, http.MethodGet, path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,7 +73,7 @@ func TestOneOfManyWhoUseATicketAtOnceGetsIn(t *testing.T) {
 		var wg sync.WaitGroup
 		for range 16 {
 			wg.Go(func() {
-				if _, err := tickets.Redeem(context.Background(), text, get("/v1/runs")); err == nil {
+				if _, _, err := tickets.Redeem(context.Background(), text, get("/v1/runs")); err == nil {
 					in.Add(1)
 				}
 			})
@@ -89,21 +89,21 @@ func TestOneOfManyWhoUseATicketAtOnceGetsIn(t *testing.T) {
 func TestATicketExpires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tickets := newTickets(t, access.TicketsOptions{})
-		text, expires, err := tickets.Issue(t.Context(), ann, http.MethodGet, "/v1/runs")
+		text, expires, err := tickets.Issue(t.Context(), access.Visitor{Principal: ann}, http.MethodGet, "/v1/runs")
 		if err != nil || time.Until(expires) != time.Minute {
 			t.Fatal(expires, err)
 		}
 		late := issue(t, tickets, ann, "/v1/runs")
 		time.Sleep(59 * time.Second)
-		if _, err := tickets.Redeem(t.Context(), text, get("/v1/runs")); err != nil {
+		if _, _, err := tickets.Redeem(t.Context(), text, get("/v1/runs")); err != nil {
 			t.Error(err)
 		}
 		time.Sleep(time.Second)
-		if _, err := tickets.Redeem(t.Context(), late, get("/v1/runs")); !errors.Is(err, access.ErrTicket) {
+		if _, _, err := tickets.Redeem(t.Context(), late, get("/v1/runs")); !errors.Is(err, access.ErrTicket) {
 			t.Error(err)
 		}
 		forever := newTickets(t, access.TicketsOptions{Life: 24 * time.Hour})
-		if _, expires, _ = forever.Issue(t.Context(), ann, http.MethodGet, "/"); time.Until(expires) != 5*time.Minute {
+		if _, expires, _ = forever.Issue(t.Context(), access.Visitor{Principal: ann}, http.MethodGet, "/"); time.Until(expires) != 5*time.Minute {
 			t.Errorf("a ticket for %v", time.Until(expires))
 		}
 	})
@@ -143,10 +143,10 @@ func TestATicketIsForItsPlaceAlone(t *testing.T) {
 				u.Path, u.RawPath = tc.target, ""
 			}
 			r.URL = u
-			if _, err := tickets.Redeem(t.Context(), text, r); (err == nil) != tc.ok {
+			if _, _, err := tickets.Redeem(t.Context(), text, r); (err == nil) != tc.ok {
 				t.Fatal(err)
 			}
-			if _, err := tickets.Redeem(t.Context(), text, get(tc.path)); err == nil {
+			if _, _, err := tickets.Redeem(t.Context(), text, get(tc.path)); err == nil {
 				t.Error("it is good after it was tried elsewhere")
 			}
 		})
@@ -169,7 +169,7 @@ func TestATicketIsNotIssuedForWhatMakesNoSense(t *testing.T) {
 		"a detour, escaped": {ann, "GET", "/v1/%2E./runs", 400},
 		"a long path":       {ann, "GET", "/" + strings.Repeat("a", 2000), 400},
 	} {
-		text, _, err := tickets.Issue(t.Context(), tc.who, tc.method, tc.path)
+		text, _, err := tickets.Issue(t.Context(), access.Visitor{Principal: tc.who}, tc.method, tc.path)
 		if refusal, ok := errors.AsType[*access.Refusal](err); !ok || refusal.Status != tc.status || text != "" {
 			t.Errorf("%s: %q %v", name, text, err)
 		}
@@ -180,11 +180,11 @@ func TestWhatIsNoTicketLetsNobodyIn(t *testing.T) {
 	tickets := newTickets(t, access.TicketsOptions{})
 	good := issue(t, tickets, ann, "/v1/runs")
 	for _, text := range []string{"", "lst_", good[:len(good)-1], good + "a", strings.ToUpper(good), "lst_" + strings.Repeat("a", 32), strings.Repeat("x", 1<<20)} {
-		if p, err := tickets.Redeem(t.Context(), text, get("/v1/runs")); !errors.Is(err, access.ErrTicket) || !p.Nobody() {
+		if p, _, err := tickets.Redeem(t.Context(), text, get("/v1/runs")); !errors.Is(err, access.ErrTicket) || !p.Nobody() {
 			t.Errorf("%.40q: %v %v", text, p, err)
 		}
 	}
-	if _, err := tickets.Redeem(t.Context(), good, get("/v1/runs")); err != nil {
+	if _, _, err := tickets.Redeem(t.Context(), good, get("/v1/runs")); err != nil {
 		t.Error(err)
 	}
 }
@@ -196,17 +196,17 @@ func TestTicketsThatWaitAreBounded(t *testing.T) {
 		for range 3 {
 			texts = append(texts, issue(t, tickets, ann, "/v1/runs"))
 		}
-		_, _, err := tickets.Issue(t.Context(), ann, http.MethodGet, "/v1/runs")
+		_, _, err := tickets.Issue(t.Context(), access.Visitor{Principal: ann}, http.MethodGet, "/v1/runs")
 		if refusal, ok := errors.AsType[*access.Refusal](err); !ok || !errors.Is(err, access.ErrManyTickets) || refusal.Status != 429 || refusal.RetryAfter != time.Minute {
 			t.Errorf("%#v", err)
 		}
 		issue(t, tickets, bob, "/v1/runs")
 		issue(t, tickets, bob, "/v1/runs")
-		if _, _, err := tickets.Issue(t.Context(), bob, http.MethodGet, "/v1/runs"); !errors.Is(err, access.ErrManyTickets) {
+		if _, _, err := tickets.Issue(t.Context(), access.Visitor{Principal: bob}, http.MethodGet, "/v1/runs"); !errors.Is(err, access.ErrManyTickets) {
 			t.Error(err)
 		}
 		// One that is used makes room for one, and time for all.
-		if _, err := tickets.Redeem(t.Context(), texts[1], get("/v1/runs")); err != nil {
+		if _, _, err := tickets.Redeem(t.Context(), texts[1], get("/v1/runs")); err != nil {
 			t.Error(err)
 		}
 		issue(t, tickets, ann, "/v1/runs")
@@ -245,7 +245,7 @@ func TestTicketsInMemoryAreThoseThatWait(t *testing.T) {
 							own++
 						}
 					}
-					text, expires, err := tickets.Issue(t.Context(), access.Principal{Name: who}, http.MethodGet, "/x")
+					text, expires, err := tickets.Issue(t.Context(), access.Visitor{Principal: access.Principal{Name: who}}, http.MethodGet, "/x")
 					if room := own < most && len(model) < all; room != (err == nil) {
 						wrong = fmt.Sprintf("%d of %s, %d in all: %v", own, who, len(model), err)
 						return
@@ -256,7 +256,7 @@ func TestTicketsInMemoryAreThoseThatWait(t *testing.T) {
 					}
 				case step < 85 && len(texts) > 0:
 					text := texts[step%len(texts)]
-					p, err := tickets.Redeem(t.Context(), text, get("/x"))
+					p, _, err := tickets.Redeem(t.Context(), text, get("/x"))
 					if w, there := model[text]; there != (err == nil) || p.Name != w.who {
 						wrong = fmt.Sprintf("%v is redeemed as %q, %v", w, p.Name, err)
 						return
@@ -296,11 +296,11 @@ func TestATicketOfASharedStoreIsGoodAtAnotherServer(t *testing.T) {
 			t.Error("the store knows the ticket's text", err)
 		}
 	}
-	p, err := other.Redeem(t.Context(), text, get("/v1/runs"))
+	p, _, err := other.Redeem(t.Context(), text, get("/v1/runs"))
 	if err != nil || p.Role != tool.Operator || p.Scopes.String() != "workflows:team-*" || p.Runs("other") {
 		t.Errorf("%+v %v", p, err)
 	}
-	if _, err := one.Redeem(t.Context(), text, get("/v1/runs")); !errors.Is(err, access.ErrTicket) {
+	if _, _, err := one.Redeem(t.Context(), text, get("/v1/runs")); !errors.Is(err, access.ErrTicket) {
 		t.Error(err)
 	}
 }
@@ -320,7 +320,7 @@ func (b broken) Put(context.Context, ...store.Put) ([]store.Record, []error) {
 func TestAStoreThatCannotBeReachedLetsNobodyIn(t *testing.T) {
 	down := errors.New("the store is down")
 	tickets := access.NewTickets(access.TicketsOptions{Table: broken{error: down}})
-	if text, _, err := tickets.Issue(t.Context(), ann, http.MethodGet, "/v1/runs"); !errors.Is(err, down) || text != "" {
+	if text, _, err := tickets.Issue(t.Context(), access.Visitor{Principal: ann}, http.MethodGet, "/v1/runs"); !errors.Is(err, down) || text != "" {
 		t.Error(text, err)
 	}
 	door := &access.Door{Keys: newKeys(t, access.KeysOptions{}), Tickets: tickets}
@@ -333,8 +333,8 @@ func TestAStoreThatCannotBeReachedLetsNobodyIn(t *testing.T) {
 func TestWhileTheStoreIsAwayTicketsAreRefusedWithATime(t *testing.T) {
 	for _, away := range []error{store.ErrAway, fmt.Errorf("lost: %w", store.ErrUnsure)} {
 		tickets := access.NewTickets(access.TicketsOptions{Table: broken{error: away}})
-		_, _, err := tickets.Issue(t.Context(), ann, http.MethodGet, "/v1/runs")
-		_, redeemed := tickets.Redeem(t.Context(), "lst_"+strings.Repeat("a", 46), get("/v1/runs"))
+		_, _, err := tickets.Issue(t.Context(), access.Visitor{Principal: ann}, http.MethodGet, "/v1/runs")
+		_, _, redeemed := tickets.Redeem(t.Context(), "lst_"+strings.Repeat("a", 46), get("/v1/runs"))
 		for _, err := range []error{err, redeemed} {
 			if refusal, ok := errors.AsType[*access.Refusal](err); !ok || refusal.Status != 503 || refusal.RetryAfter == 0 {
 				t.Errorf("%v", err)
@@ -356,14 +356,14 @@ func ExampleTickets() {
 		panic(err)
 	}
 	tickets := access.NewTickets(access.TicketsOptions{Table: table})
-	text, _, err := tickets.Issue(context.Background(), access.Principal{Name: "ann"}, "GET", "/v1/runs/r1/events")
+	text, _, err := tickets.Issue(context.Background(), access.Visitor{Principal: access.Principal{Name: "ann"}}, "GET", "/v1/runs/r1/events")
 	if err != nil {
 		panic(err)
 	}
 	request := httptest.NewRequest("GET", "/v1/runs/r1/events?ticket="+text, nil)
-	who, err := tickets.Redeem(context.Background(), text, request)
+	who, _, err := tickets.Redeem(context.Background(), text, request)
 	fmt.Println(who.Name, err)
-	_, err = tickets.Redeem(context.Background(), text, request)
+	_, _, err = tickets.Redeem(context.Background(), text, request)
 	fmt.Println(err)
 	// Output:
 	// ann <nil>

@@ -303,7 +303,7 @@ func (o *Outbox) put(ctx context.Context, out Outbound) (uint64, error) {
 	o.coming++
 	o.bytes += size
 	o.mu.Unlock()
-	b := StoredBlock{At: time.Now(), Size: size, Target: targetOf(&out), Block: out}
+	b := StoredBlock{At: time.Now(), Size: size, Target: TargetName(&out), Block: out}
 	id, err := o.store.Put(context.WithoutCancel(ctx), b)
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -722,8 +722,8 @@ func (o *Outbox) removeLocked(p *parcel) {
 	o.queues[t] = q
 }
 
-// targetOf names where a block goes, for the order of what goes there. A thread has an order of its own.
-func targetOf(out *Outbound) string {
+// TargetName names where a block goes, as [StoredBlock.Target] has it, for the order of what goes there. A thread has an order of its own.
+func TargetName(out *Outbound) string {
 	thread, _ := out.Block.Target.MessageThreadID.Get()
 	name := make([]byte, 0, 96)
 	for _, part := range [...]string{out.Sender, out.Channel, out.Account, out.Block.Target.Target(), thread} {

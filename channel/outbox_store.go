@@ -66,9 +66,6 @@ var ErrBlockTaken = errors.New("channel: another process has the block, or the b
 // ErrOutboxFull says that there is no room for a block.
 var ErrOutboxFull = errors.New("channel: the outbox is full, because the platform was unreachable for too long")
 
-// TargetName names where a block goes, as [StoredBlock.Target] has it.
-func TargetName(out *Outbound) string { return targetOf(out) }
-
 // BlockSize is what a block counts for, as [StoredBlock.Size] has it.
 func BlockSize(out *Outbound) int64 { return int64(len(out.Block.Text)) + 512 }
 

@@ -74,3 +74,45 @@ type HistoryHint struct {
 	Conversation ConversationFacts
 	LoadMedia    func(context.Context) ([]MediaFact, error)
 }
+
+// Parts returns the platform's messages of an input, in order: several where it was merged.
+func Parts[Message any](in *Input) (list []Message) {
+	for _, p := range in.Parts {
+		if m, ok := p.Raw.(Message); ok {
+			list = append(list, m)
+		}
+	}
+	if m, ok := in.Raw.(Message); ok && len(list) == 0 {
+		list = append(list, m)
+	}
+	return list
+}
+
+// PolicyAt returns the policy of a place, and who a sender is to its gates. That a store of pairs cannot be read is for the gate to say.
+func (k *Kernel) PolicyAt(ctx context.Context, q PolicyQuery, from SenderFacts) (policy Policy, who Identity) {
+	if k.Settings != nil {
+		policy = k.Settings.Policy(q)
+	}
+	who = from.Identity()
+	if q.Kind == Direct {
+		who.Paired, _ = PairedFact(ctx, k.Pairing, policy.DM, q.Channel, q.Account, from.ID)
+	}
+	return policy, who
+}
+
+// LetsIn says whether the gates let a message in.
+func LetsIn(f *Facts) bool {
+	a := Evaluate(*f).Admission.Kind
+	return a == Dispatch || a == ObserveOnly
+}
+
+// Label is what a sender is called in the envelope.
+func (s SenderFacts) Label() string {
+	switch {
+	case s.Username == "":
+		return s.Name
+	case s.Name == "":
+		return "@" + s.Username
+	}
+	return s.Name + " (@" + s.Username + ")"
+}

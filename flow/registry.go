@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/lingserve/lingserve/internal/backoff"
 	"github.com/lingserve/lingserve/internal/yaml"
 )
 
@@ -244,14 +245,7 @@ func (r *Registry) Watch(ctx context.Context, report func(error)) {
 	if r.open == nil {
 		return
 	}
-	tick := time.NewTicker(watchInterval)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
+	for backoff.Sleep(ctx, watchInterval) == nil {
 		if r.changed() {
 			report(r.Reload())
 		}

@@ -20,6 +20,7 @@ import (
 	webchannel "github.com/lingserve/lingserve/channel/web"
 	"github.com/lingserve/lingserve/control"
 	"github.com/lingserve/lingserve/flow"
+	"github.com/lingserve/lingserve/internal/backoff"
 	"github.com/lingserve/lingserve/internal/gate"
 	"github.com/lingserve/lingserve/ling"
 	"github.com/lingserve/lingserve/run/hooks"
@@ -287,16 +288,9 @@ func newService(o Options, d *disk, keys localKeys) *Service {
 // sweepLoop forgets ended runs as their time comes, and gives memory back to the system after a burst of runs. It ends
 // with Close.
 func (s *Service) sweepLoop() {
-	tick := time.NewTicker(SweepEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-s.ctx.Done():
-			return
-		case <-tick.C:
-			if s.sweep(time.Now()) {
-				debug.FreeOSMemory()
-			}
+	for backoff.Sleep(s.ctx, SweepEvery) == nil {
+		if s.sweep(time.Now()) {
+			debug.FreeOSMemory()
 		}
 	}
 }

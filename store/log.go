@@ -100,12 +100,9 @@ type Log interface {
 	// Read yields entries of the log as it is at the call. An error is the last that it yields, but for an ErrDamaged: that is for one
 	// entry, whose number is set, and those behind it follow. A From below First is ErrExpired if entries were removed.
 	Read(ctx context.Context, name string, r Range) iter.Seq2[Entry, error]
-	// Follow yields each entry from a number on, or 0: from the first, once and in order: those that are there, then those that come. It
-	// ends with an error: the cause of ctx, ErrNotFound, ErrDeleted, ErrExpired or ErrClosed. An ErrDamaged is as it is with Read.
-	Follow(ctx context.Context, name string, from uint64) iter.Seq2[Entry, error]
 	// Trim removes, soon, the batches whose entries are all below a number. The last batch may stay. It succeeds if there is no log.
 	Trim(ctx context.Context, name string, below uint64) error
-	// Delete removes a log and all logs below name+"/". It succeeds if there are none. Readers and followers end with ErrDeleted.
+	// Delete removes a log and all logs below name+"/". It succeeds if there are none. Readers end with ErrDeleted.
 	Delete(ctx context.Context, name string) error
 	// List yields the logs of an Indexed space, the one that was updated last first, and of one time by name.
 	List(ctx context.Context, l Listing) iter.Seq2[Info, error]

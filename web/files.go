@@ -27,6 +27,7 @@ import (
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/bot"
 	webchannel "github.com/lingserve/lingserve/channel/web"
+	"github.com/lingserve/lingserve/internal/backoff"
 	"github.com/lingserve/lingserve/internal/mediapart"
 	"github.com/lingserve/lingserve/internal/vfs"
 	"github.com/lingserve/lingserve/internal/wording"
@@ -406,14 +407,7 @@ func (s *Server) deleteFile(w http.ResponseWriter, r *http.Request) *wire.Proble
 
 // sweepFiles erases files that have expired. It ends with Close. Replicas do it side by side, which does no harm.
 func (s *Server) sweepFiles() {
-	tick := time.NewTicker(sweepFilesEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-s.ctx.Done():
-			return
-		case <-tick.C:
-		}
+	for backoff.Sleep(s.ctx, sweepFilesEvery) == nil {
 		var expired []string
 		for in, err := range s.o.Tapes.Sessions(s.ctx, tape.SessionQuery{Workspace: tape.ResolveWorkspace(filesSpace)}) {
 			if err != nil {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/access"
+	"github.com/lingserve/lingserve/internal/backoff"
 	"github.com/lingserve/lingserve/web/wire"
 )
 
@@ -62,16 +63,9 @@ func (g *granted) revoke(door *access.Door) (count int) {
 
 // watchGrants revokes until the server ends.
 func (s *Server) watchGrants() {
-	tick := time.NewTicker(revokeEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-s.ctx.Done():
-			return
-		case <-tick.C:
-			if n := s.granted.revoke(s.o.Access.Door); n > 0 {
-				s.log.Info("closed streams whose keys are no longer valid", "streams", n)
-			}
+	for backoff.Sleep(s.ctx, revokeEvery) == nil {
+		if n := s.granted.revoke(s.o.Access.Door); n > 0 {
+			s.log.Info("closed streams whose keys are no longer valid", "streams", n)
 		}
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/internal/backoff"
 	"github.com/lingserve/lingserve/internal/memlimit"
 	"github.com/lingserve/lingserve/internal/vfs"
 	"github.com/lingserve/lingserve/internal/wording"
@@ -220,17 +221,13 @@ const lookEvery = 250 * time.Millisecond
 
 // watch looks until ctx ends.
 func (sh *shed) watch(ctx context.Context) {
-	tick := time.NewTicker(lookEvery)
-	defer tick.Stop()
 	for {
 		sh.memory.look(sh.log)
 		sh.lookAtWaiting(time.Now())
 		sh.disk.look(sh.log)
 		sh.lookAtFailed()
-		select {
-		case <-ctx.Done():
+		if backoff.Sleep(ctx, lookEvery) != nil {
 			return
-		case <-tick.C:
 		}
 	}
 }

@@ -77,8 +77,9 @@ func TestAClientThatStopsReadingIsDroppedAndNobodyElseNotices(t *testing.T) {
 		if took := time.Since(began); took != 0 || f.terminal == "" {
 			t.Errorf("the other client waited %v: %s", took, f.terminal)
 		}
-		// The stuck one's handler ends with its write's time.
+		// The stuck one's handler ends with its write's time, and then its line is logged.
 		b.s.wire.Wait(nil)
+		synctest.Wait()
 		if took := time.Since(began); took < 25*time.Second || took > 30*time.Second {
 			t.Errorf("dropped after %v", took)
 		}

@@ -28,30 +28,23 @@ func (e *event) decode(data []byte) error {
 }
 
 func (e *event) member(key, value []byte, kind jsonparser.ValueType, _ int) error {
-	switch kind {
-	case jsonparser.String:
-		switch string(key) {
-		case "id":
-			e.id = value
-		case "conversation_id":
-			e.conversation = value
-		case "type":
-			e.kind = value
-		case "content":
-			e.content = value
-		case "content_type":
-			e.contentType = value
-		case "reasoning_content":
-			e.reasoning = value
-		}
-	case jsonparser.Object:
-		switch string(key) {
-		case "usage":
-			e.usage = value
-		case "last_error":
-			e.lastError = value
-		case "required_action":
-			e.required = value
+	for _, m := range [...]struct {
+		name string
+		kind jsonparser.ValueType
+		to   *[]byte
+	}{
+		{"id", jsonparser.String, &e.id},
+		{"conversation_id", jsonparser.String, &e.conversation},
+		{"type", jsonparser.String, &e.kind},
+		{"content", jsonparser.String, &e.content},
+		{"content_type", jsonparser.String, &e.contentType},
+		{"reasoning_content", jsonparser.String, &e.reasoning},
+		{"usage", jsonparser.Object, &e.usage},
+		{"last_error", jsonparser.Object, &e.lastError},
+		{"required_action", jsonparser.Object, &e.required},
+	} {
+		if m.kind == kind && m.name == string(key) {
+			*m.to = value
 		}
 	}
 	return nil

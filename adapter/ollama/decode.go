@@ -2,6 +2,7 @@ package ollama
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"hash/fnv"
@@ -40,18 +41,14 @@ type decoder struct {
 	rawText, rawThinking, rawReason []byte
 	counts                          [2]int // of the prompt's tokens and of the answer's
 	counted, failed                 bool
-	part                            struct {
-		id, name, arguments []byte
-		kind                jsonparser.ValueType // of the arguments
-	}
 
 	// The callbacks of the parser, made once.
-	onTop, onMessage, onCall, onFunction func(key, value []byte, kind jsonparser.ValueType, offset int) error
-	onCalls                              func(value []byte, kind jsonparser.ValueType, offset int, err error) error
+	onTop, onMessage func(key, value []byte, kind jsonparser.ValueType, offset int) error
+	onCalls          func(value []byte, kind jsonparser.ValueType, offset int, err error) error
 }
 
 func (d *decoder) init() {
-	d.onTop, d.onMessage, d.onCall, d.onFunction, d.onCalls = d.top, d.message, d.call, d.function, d.toolCalls
+	d.onTop, d.onMessage, d.onCalls = d.top, d.message, d.toolCalls
 }
 
 // decode takes a line apart. What it finds is a copy.
@@ -143,22 +140,23 @@ func (d *decoder) toolCalls(value []byte, kind jsonparser.ValueType, _ int, err 
 	if err != nil || kind != jsonparser.Object {
 		return errNotLine
 	}
-	p := &d.part
-	p.id, p.name, p.arguments, p.kind = nil, nil, nil, jsonparser.NotExist
-	if err := jsonparser.ObjectEach(value, d.onCall); err != nil {
-		return err
-	}
 	if d.called == maxCalls {
 		return errCalls
 	}
-	c := adapter.ToolCall{Index: d.called}
-	if c.ID, err = wire.Unescape(p.id); err != nil {
+	text := func(path ...string) string {
+		v, kind, _, missing := jsonparser.Get(value, path...)
+		if missing != nil || kind != jsonparser.String {
+			return ""
+		}
+		s, wrong := wire.Unescape(v)
+		err = cmp.Or(err, wrong)
+		return s
+	}
+	c := adapter.ToolCall{Index: d.called, ID: text("id"), Name: text("function", "name")}
+	if err != nil {
 		return err
 	}
-	if c.Name, err = wire.Unescape(p.name); err != nil {
-		return err
-	}
-	if c.Arguments, err = d.arguments(); err != nil {
+	if c.Arguments, err = argumentsOf(value); err != nil {
 		return err
 	}
 	if c.ID == "" {
@@ -169,17 +167,18 @@ func (d *decoder) toolCalls(value []byte, kind jsonparser.ValueType, _ int, err 
 	return nil
 }
 
-// arguments returns the text of a call's arguments, numbers as they came.
-func (d *decoder) arguments() (string, error) {
-	switch p := &d.part; p.kind {
+// argumentsOf returns the text of a call's arguments, numbers as they came.
+func argumentsOf(call []byte) (string, error) {
+	value, kind, _, _ := jsonparser.Get(call, "function", "arguments")
+	switch kind {
 	case jsonparser.Object, jsonparser.Array:
 		var b bytes.Buffer
-		if err := json.Compact(&b, p.arguments); err != nil {
+		if err := json.Compact(&b, value); err != nil {
 			return "", errNotLine
 		}
 		return string(bytes.ToValidUTF8(b.Bytes(), []byte("\uFFFD"))), nil
 	case jsonparser.String: // of servers that are only like Ollama
-		return wire.Unescape(p.arguments)
+		return wire.Unescape(value)
 	case jsonparser.NotExist, jsonparser.Null:
 		return "{}", nil
 	default:
@@ -193,30 +192,4 @@ func (d *decoder) id() string {
 	h := fnv.New64a()
 	h.Write(d.line)
 	return "call_" + strconv.FormatUint(h.Sum64(), 36) + "_" + strconv.Itoa(d.called)
-}
-
-func (d *decoder) call(key, value []byte, kind jsonparser.ValueType, _ int) error {
-	switch string(key) {
-	case "id":
-		if kind == jsonparser.String {
-			d.part.id = value
-		}
-	case "function":
-		if kind == jsonparser.Object {
-			return jsonparser.ObjectEach(value, d.onFunction)
-		}
-	}
-	return nil
-}
-
-func (d *decoder) function(key, value []byte, kind jsonparser.ValueType, _ int) error {
-	switch string(key) {
-	case "name":
-		if kind == jsonparser.String {
-			d.part.name = value
-		}
-	case "arguments":
-		d.part.arguments, d.part.kind = value, kind
-	}
-	return nil
 }

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
+	"unsafe"
 
 	"github.com/buger/jsonparser"
 	"github.com/lingserve/lingserve/adapter"
@@ -26,6 +28,11 @@ var errCalls = errors.New("the answer calls too many tools")
 var errNotObject = errors.New("the event is not JSON, or not of the format")
 
 // decoder takes from an event what is needed of it. Events are only lent: what is kept of them is a copy.
+//
+// The events of one answer differ, most of the time, in their content and perhaps in a member after the choices. So the decoder
+// keeps the text around the content of the last event that had nothing but content: of an event with the same text around
+// it, only what comes after the choices is parsed, and that only where it differs too. Parsing each would double what a token costs
+// (bench/relay).
 type decoder struct {
 	// What the last event had.
 	text, reasoning string
@@ -43,15 +50,22 @@ type decoder struct {
 	details, blocks details
 	strange         []json.RawMessage // parts of the content that we do not understand
 
+	// The model event: what comes before its content, after it up to the end of the choices, and after those.
+	before, after, tail []byte
+	thought             bool   // its content is reasoning
+	object              []byte // a tail made into an object
+
 	content, thinking wire.Text // of the answer
 
 	// What parsing an event finds, escaped as it came.
 	rawText, rawReasoning, rawUsage []byte
 	rawDetails                      []byte // the text of reasoning_details or thinking_blocks, which may repeat rawReasoning
-	whole                           bool   // the answer is in one piece: a message in place of deltas
-	chosen                          bool   // it has a choice
-	failed                          bool   // it reports an error
-	bad                             bool   // it has an escape that is none
+	rawChoices                      []byte
+	whole                           bool // the answer is in one piece: a message in place of deltas
+	chosen                          bool // it has a choice
+	others                          bool // something that is not content
+	failed                          bool // it reports an error
+	bad                             bool // it has an escape that is none
 	part                            struct {
 		index           int
 		hasIndex        bool
@@ -61,7 +75,7 @@ type decoder struct {
 	}
 
 	// The callbacks of the parser, made once.
-	onTop, onChoice, onDelta, onCall, onFunction             func(key, value []byte, kind jsonparser.ValueType, offset int) error
+	onTop, onTail, onChoice, onDelta, onCall, onFunction     func(key, value []byte, kind jsonparser.ValueType, offset int) error
 	onChoices, onCalls, onPart, onThought, onDetail, onBlock func(value []byte, kind jsonparser.ValueType, offset int, err error) error
 }
 
@@ -77,12 +91,16 @@ type call struct {
 }
 
 func (d *decoder) init() {
-	d.onTop, d.onChoice, d.onDelta, d.onCall, d.onFunction = d.top, d.choice, d.delta, d.call, d.function
+	d.onTop, d.onTail, d.onChoice, d.onDelta, d.onCall, d.onFunction = d.top, d.last, d.choice, d.delta, d.call, d.function
 	d.onChoices, d.onCalls, d.onPart, d.onThought, d.onDetail, d.onBlock = d.choices, d.toolCalls, d.contentPart, d.thoughtPart, d.detail, d.block
 }
 
 // decode takes an event apart.
 func (d *decoder) decode(data []byte) error {
+	if d.glance(data) {
+		return nil
+	}
+	d.clear()
 	d.reset()
 	if len(bytes.TrimLeft(data, " \t\r\n")) == 0 {
 		return nil
@@ -107,27 +125,103 @@ func (d *decoder) decode(data []byte) error {
 	if d.bad {
 		return wire.ErrEscape
 	}
+	d.keep(data)
 	return nil
 }
 
-// reset forgets the last event.
-func (d *decoder) reset() {
+// glance takes an event apart if it is like the one before; then it holds nothing but content.
+func (d *decoder) glance(data []byte) bool {
+	raw, ok := d.same(data)
+	if !ok {
+		return false
+	}
+	d.clear()
+	if text := string(raw); d.thought {
+		d.reasoning = text
+	} else {
+		d.text = text
+	}
+	return true
+}
+
+// clear forgets what the last event had.
+func (d *decoder) clear() {
 	d.text, d.reasoning, d.finish, d.usage, d.parts = "", "", "", nil, d.parts[:0]
-	d.rawText, d.rawReasoning, d.rawDetails, d.rawUsage = nil, nil, nil, nil
-	d.failed, d.bad = false, false
+}
+
+// reset forgets what parsing found.
+func (d *decoder) reset() {
+	d.rawText, d.rawReasoning, d.rawDetails, d.rawUsage, d.rawChoices = nil, nil, nil, nil, nil
+	d.others, d.failed, d.bad = false, false, false
 	d.beside.sources = [2]json.RawMessage{}
+}
+
+// same returns the content of an event that is otherwise as the model event.
+func (d *decoder) same(data []byte) ([]byte, bool) {
+	if len(d.before) == 0 || d.content.Open() || d.thinking.Open() || !bytes.HasPrefix(data, d.before) {
+		return nil, false
+	}
+	rest := data[len(d.before):]
+	end, ascii := 0, true
+	for ; end < len(rest) && rest[end] != '"'; end++ {
+		// Only characters that mean themselves; the rest is for the parser.
+		switch c := rest[end]; {
+		case c == '\\' || c < ' ':
+			return nil, false
+		case c >= utf8.RuneSelf:
+			ascii = false
+		}
+	}
+	text, rest := rest[:end], rest[end:]
+	if !bytes.HasPrefix(rest, d.after) || !ascii && !utf8.Valid(text) {
+		return nil, false
+	}
+	if rest = rest[len(d.after):]; bytes.Equal(rest, d.tail) {
+		return text, true
+	}
+	if len(rest) == 0 || rest[0] != ',' {
+		return nil, false
+	}
+	d.reset()
+	d.object = append(append(d.object[:0], '{'), rest[1:]...)
+	if err := jsonparser.ObjectEach(d.object, d.onTail); err != nil || d.failed || d.others {
+		return nil, false
+	}
+	return text, true
+}
+
+// keep makes an event that has content and nothing else the model event.
+func (d *decoder) keep(data []byte) {
+	content := d.rawText
+	if content == nil {
+		content = d.rawReasoning
+	}
+	if content == nil || d.rawText != nil && d.rawReasoning != nil || d.others {
+		return
+	}
+	start := offset(data, content)
+	end, choices := start+len(content), offset(data, d.rawChoices)+len(d.rawChoices)
+	d.before, d.after = append(d.before[:0], data[:start]...), append(d.after[:0], data[end:choices]...)
+	d.tail, d.thought = append(d.tail[:0], data[choices:]...), d.rawText == nil
+}
+
+// offset returns where in data a slice of it begins.
+func offset(data, part []byte) int {
+	return int(uintptr(unsafe.Pointer(unsafe.SliceData(part))) - uintptr(unsafe.Pointer(unsafe.SliceData(data))))
 }
 
 func (d *decoder) top(key, value []byte, kind jsonparser.ValueType, _ int) error {
 	switch string(key) {
 	case "choices":
 		if kind == jsonparser.Array {
+			d.others = d.others || d.rawChoices != nil // twice: nothing to take as a model
+			d.rawChoices = value
 			_, err := jsonparser.ArrayEachErr(value, d.onChoices)
 			return err
 		}
 	case "usage":
 		if kind == jsonparser.Object {
-			d.rawUsage = value
+			d.rawUsage, d.others = value, true
 		}
 	case "error":
 		d.failed = d.failed || kind == jsonparser.Object && len(value) > len("{}") || kind == jsonparser.Array ||
@@ -135,13 +229,22 @@ func (d *decoder) top(key, value []byte, kind jsonparser.ValueType, _ int) error
 	case "object":
 		d.failed = d.failed || kind == jsonparser.String && string(value) == "error"
 	case "citations", "search_results":
-		d.beside.top(key, value, kind)
+		d.others = d.beside.top(key, value, kind) || d.others
 	case "x_groq": // Groq's usage is here
 		if raw, kind, _, err := jsonparser.Get(value, "usage"); err == nil && kind == jsonparser.Object && d.rawUsage == nil {
-			d.rawUsage = raw
+			d.rawUsage, d.others = raw, true
 		}
 	}
 	return nil
+}
+
+// last looks at a member after the choices.
+func (d *decoder) last(key, value []byte, kind jsonparser.ValueType, offset int) error {
+	if string(key) == "choices" {
+		d.others = true
+		return nil
+	}
+	return d.top(key, value, kind, offset)
 }
 
 // choices looks at the first choice; there are others only where they were asked for.
@@ -164,11 +267,11 @@ func (d *decoder) choice(key, value []byte, kind jsonparser.ValueType, _ int) er
 		}
 	case "finish_reason":
 		if kind == jsonparser.String && len(value) > 0 {
-			d.finish = string(value)
+			d.finish, d.others = string(value), true
 		}
 	case "usage": // Moonshot's is here
 		if kind == jsonparser.Object {
-			d.rawUsage = value
+			d.rawUsage, d.others = value, true
 		}
 	}
 	return nil
@@ -176,6 +279,7 @@ func (d *decoder) choice(key, value []byte, kind jsonparser.ValueType, _ int) er
 
 func (d *decoder) delta(key, value []byte, kind jsonparser.ValueType, _ int) error {
 	if d.beside.part(key, value, kind) {
+		d.others = true
 		return nil
 	}
 	if kind == jsonparser.Array {
@@ -192,6 +296,7 @@ func (d *decoder) delta(key, value []byte, kind jsonparser.ValueType, _ int) err
 		default:
 			return nil
 		}
+		d.others = true
 		_, err := jsonparser.ArrayEachErr(value, each)
 		return err
 	}
@@ -204,7 +309,7 @@ func (d *decoder) delta(key, value []byte, kind jsonparser.ValueType, _ int) err
 		d.rawText = value
 	case "refusal": // what the model says instead of an answer
 		if d.rawText == nil {
-			d.rawText, d.refused = value, true
+			d.rawText, d.others, d.refused = value, true, true
 		}
 	case "reasoning_content":
 		d.thinks(0, value)

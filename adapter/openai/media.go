@@ -44,15 +44,17 @@ type source struct {
 }
 
 // top takes the sources that stand beside the choices: Perplexity's search_results, which have titles, and citations, which are
-// addresses.
-func (b *beside) top(key, value []byte, kind jsonparser.ValueType) {
+// addresses. It says whether they are others than before.
+func (b *beside) top(key, value []byte, kind jsonparser.ValueType) bool {
 	at := 0
 	if string(key) == "citations" {
 		at = 1
 	}
-	if kind == jsonparser.Array && !bytes.Equal(value, b.told[at]) {
-		b.sources[at] = bytes.Clone(value)
+	if kind != jsonparser.Array || bytes.Equal(value, b.told[at]) {
+		return false
 	}
+	b.sources[at] = bytes.Clone(value)
+	return true
 }
 
 // part takes a member of a delta, and says whether it was one of these.

@@ -21,8 +21,19 @@ func (m *model) read(w *wire.Answer) error {
 	return a.Read("check the base URL (most end in /v1)", a.take, a.whole)
 }
 
-// take passes on what an event has; done says that it is the last.
+// take passes on what an event has; done says that it is the last. What is needed of an event that is not plain is not on the stack while
+// events are waited for.
 func (a *answer) take(kind, data []byte) (done bool, err error) {
+	if len(kind) == 0 && a.events.glance(data) {
+		if !a.passContent() {
+			return false, wire.ErrLeft
+		}
+		return false, nil
+	}
+	return a.event(kind, data)
+}
+
+func (a *answer) event(kind, data []byte) (done bool, err error) {
 	switch {
 	case bytes.HasPrefix(data, []byte("[DONE]")):
 		return true, nil

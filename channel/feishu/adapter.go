@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/channel/media"
 	"github.com/lingserve/lingserve/channel/pairing"
 	"github.com/lingserve/lingserve/turn"
 )
@@ -72,28 +73,14 @@ func (a *adapter) Classify(_ context.Context, in *channel.Input) (channel.EventC
 func (a *adapter) Preflight(_ context.Context, in *channel.Input, _ channel.EventClass) (channel.Preflight, error) {
 	var pf channel.Preflight
 	if in.HasMedia {
-		list := parts(in)
+		list := channel.Parts[*message](in)
 		pf.History.LoadMedia = func(ctx context.Context) ([]channel.MediaFact, error) {
-			images := slices.DeleteFunc(files(list), func(f attachment) bool { return f.fact.Kind != channel.MediaImage })
+			images := slices.DeleteFunc(files(list), func(f attachment) bool { return f.Fact.Kind != channel.MediaImage })
 			all, _ := a.c.load(ctx, images)
 			return all, nil
 		}
 	}
 	return pf, nil
-}
-
-// parts are the messages of an input, in order: several where it was merged.
-func parts(in *channel.Input) []*message {
-	var list []*message
-	for _, p := range in.Parts {
-		if m, ok := p.Raw.(*message); ok {
-			list = append(list, m)
-		}
-	}
-	if m, ok := in.Raw.(*message); ok && len(list) == 0 {
-		list = append(list, m)
-	}
-	return list
 }
 
 // files are those of messages, in order.
@@ -107,21 +94,14 @@ func files(list []*message) (all []attachment) {
 // Resolve implements [channel.Adapter].
 func (a *adapter) Resolve(ctx context.Context, in *channel.Input, _ channel.EventClass, _ channel.Preflight) (channel.Plan, error) {
 	c, me := a.c, a.c.self()
-	list := parts(in)
+	list := channel.Parts[*message](in)
 	m := list[len(list)-1] // what the reply goes to
 	kind := m.chatKind()
 	from := c.senderFacts(a.e.sender)
 
-	var policy channel.Policy
-	if a.k.Settings != nil {
-		policy = a.k.Settings.Policy(channel.PolicyQuery{
-			Channel: c.name, Account: c.account, Conversation: m.Chat, Thread: m.Thread, Kind: kind,
-		})
-	}
-	who := from.Identity()
-	if kind == channel.Direct { // an error is that it is not known, which the gate says
-		who.Paired, _ = channel.PairedFact(ctx, a.k.Pairing, policy.DM, c.name, c.account, from.ID)
-	}
+	policy, who := a.k.PolicyAt(ctx, channel.PolicyQuery{
+		Channel: c.name, Account: c.account, Conversation: m.Chat, Thread: m.Thread, Kind: kind,
+	}, from)
 
 	f := channel.Facts{
 		Channel: c.name, Account: c.account, MessageID: in.ID, From: from.ID, Timestamp: in.Timestamp,
@@ -182,16 +162,16 @@ func (a *adapter) Resolve(ctx context.Context, in *channel.Input, _ channel.Even
 func (a *adapter) media(ctx context.Context, list []*message, quoted *found, f *channel.Facts) {
 	c := a.c
 	own := files(list)
-	f.Media = facts(own)
+	f.Media = media.Facts(own)
 	var theirs []attachment
 	if quoted != nil {
 		theirs = quoted.files
-		f.Supplemental.Quote.Media = facts(theirs)
+		f.Supplemental.Quote.Media = media.Facts(theirs)
 	}
 	if len(own)+len(theirs) == 0 {
 		return
 	}
-	if d := channel.Evaluate(*f).Admission.Kind; d != channel.Dispatch && d != channel.ObserveOnly {
+	if !channel.LetsIn(f) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, channel.LoaderTimeout)

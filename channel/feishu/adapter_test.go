@@ -91,7 +91,7 @@ func TestWhatAMessageSays(t *testing.T) {
 			if strings.ReplaceAll(text, "\n ", "\n") != strings.ReplaceAll(tt.want, "\n ", "\n") {
 				t.Errorf("it says %q, expected %q", text, tt.want)
 			}
-			if tt.kind == "" && len(w.files) != 0 || tt.kind != "" && (len(w.files) != 1 || w.files[0].fact.Kind != tt.kind) {
+			if tt.kind == "" && len(w.files) != 0 || tt.kind != "" && (len(w.files) != 1 || w.files[0].Fact.Kind != tt.kind) {
 				t.Errorf("its files are %+v", w.files)
 			}
 		})

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"mime/multipart"
 	"net/http"
 	"slices"
 	"strconv"
@@ -15,19 +14,14 @@ import (
 	"sync"
 	"time"
 
-	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/channel/attempt"
-	"github.com/lingserve/lingserve/internal/backoff"
 	"github.com/lingserve/lingserve/internal/rawjson"
 )
 
 // Bounds of calls.
 const (
 	callTimeout = 30 * time.Second
-	maxAnswer   = 4 << 20          // bytes
-	maxWait     = 60 * time.Second // how long a turn waits for what the platform asks for, in all
-	attempts    = 3                // again after a connection that was refused, or after any failure where repeating is harmless
-	firstPause  = 500 * time.Millisecond
+	maxAnswer   = 4 << 20 // bytes
 )
 
 // api makes calls of the platform's server API.
@@ -148,7 +142,7 @@ type request struct {
 	what     string // in words
 	method   string
 	path     string              // below /open-apis/, with its query
-	in       any                 // written as JSON, or a *form; nil has no body
+	in       any                 // written as JSON, or a *attempt.Form; nil has no body
 	out      any                 // the whole answer; nil is not read. An io.Writer takes the answer as it is
 	harmless bool                // repeating changes nothing: an edit, a question, what has a uuid
 	brief    bool                // what the platform asks to wait for is not waited for
@@ -325,89 +319,29 @@ func encode(in any) (body []byte, contentType string, err error) {
 	switch in := in.(type) {
 	case nil:
 		return nil, "", nil
-	case *form:
-		return in.encode()
+	case *attempt.Form:
+		return in.Encode()
 	default:
 		body, err = rawjson.Marshal(in)
 		return body, "application/json; charset=utf-8", err
 	}
 }
 
-// form is a call with a file.
-type form struct {
-	fields [][2]string
-	name   string // of the field
-	file   string // the name that people see
-	data   []byte
-}
-
-func (f *form) encode() ([]byte, string, error) {
-	var b bytes.Buffer
-	w := multipart.NewWriter(&b)
-	for _, field := range f.fields {
-		if err := w.WriteField(field[0], field[1]); err != nil {
-			return nil, "", err
-		}
-	}
-	part, err := w.CreateFormFile(f.name, f.file)
-	if err != nil {
-		return nil, "", err
-	}
-	if _, err := part.Write(f.data); err != nil {
-		return nil, "", err
-	}
-	if err := w.Close(); err != nil {
-		return nil, "", err
-	}
-	return b.Bytes(), w.FormDataContentType(), nil
-}
-
-// do makes a call, waits for what the platform asks to wait for, and repeats what certainly was not accepted or does no harm. What it
-// returns is what the kernel knows: nil, a [channel.NotSentError], or an error that leaves it open.
+// do makes a call as [attempt.Call] has it.
 func (a *api) do(ctx context.Context, r request) error {
-	waited, pauses := time.Duration(0), backoff.New(firstPause, maxPause)
-	open := false // whether an attempt before may have been accepted
-	for n := 1; ; n++ {
-		err := a.call(ctx, r)
-		if err == nil {
-			return nil
-		}
-		wait := pauses.NextBackOff()
-		e, isRefusal := errors.AsType[*Error](err)
-		_, dial := errors.AsType[*attempt.Unreached](err)
-		proven := func(not *channel.NotSentError) error {
-			if open {
-				return not.Err // of an earlier attempt nothing is proven
-			}
-			return not
-		}
-		switch {
-		case isRefusal && e.kind == tooMany:
-			n--
-			if r.slow != nil {
-				r.slow(e.RetryAfter)
-			}
-			if wait = e.RetryAfter; r.brief || waited+wait > maxWait {
-				return proven(&channel.NotSentError{Err: err, Retryable: true, RetryAfter: e.RetryAfter})
-			}
-			waited += wait
-		case isRefusal && e.kind != down && e.kind != sending:
-			return proven(&channel.NotSentError{Err: err, Permanent: slices.Contains(permanent, e.kind)})
-		case dial:
-			if n > attempts || ctx.Err() != nil {
-				return proven(&channel.NotSentError{Err: err, Retryable: true})
-			}
-		default:
-			open = true
-			if !r.harmless || n > attempts || ctx.Err() != nil {
-				return err
-			}
-		}
-		if cause := backoff.Sleep(ctx, wait); cause != nil {
-			if isRefusal && e.kind == tooMany || dial {
-				return proven(&channel.NotSentError{Err: cause, Retryable: true})
-			}
-			return err
-		}
+	c := attempt.Call{
+		Do: func(ctx context.Context) error { return a.call(ctx, r) }, Judge: judge, Harmless: r.harmless, Brief: r.brief, Slow: r.slow,
+	}
+	return c.Run(ctx)
+}
+
+func judge(err error) attempt.Failure {
+	e, ok := errors.AsType[*Error](err)
+	if !ok {
+		return attempt.Failure{}
+	}
+	return attempt.Failure{
+		Busy: e.kind == tooMany, After: e.RetryAfter, Permanent: slices.Contains(permanent, e.kind),
+		Refused: !slices.Contains([]kind{tooMany, down, sending}, e.kind),
 	}
 }

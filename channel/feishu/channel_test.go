@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/channel/attempt"
 	"github.com/lingserve/lingserve/channel/channeltest"
 	"github.com/lingserve/lingserve/internal/fakefeishu"
 )
@@ -89,7 +90,7 @@ func (s *stage) Shown() []string { return s.fake.Texts("") }
 func (s *stage) Writes() int { return len(s.fake.Writes()) }
 
 // attemptsAtAll is how often the channel tries what it may try again.
-const attemptsAtAll = 1 + attempts
+const attemptsAtAll = 1 + attempt.Again
 
 func (s *stage) Fail(f channeltest.Failure) bool {
 	switch f {

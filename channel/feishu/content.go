@@ -13,11 +13,10 @@ import (
 
 // attachment is a file that a message has.
 type attachment struct {
-	fact    channel.MediaFact
+	media.Attachment
 	message string // whose it is
 	key     string // of the file
 	image   bool   // of the platform's two kinds of files
-	name    string // as the sender calls it
 }
 
 // words is what a message says.
@@ -89,9 +88,9 @@ func (m *message) read() words {
 		if key == "" {
 			return
 		}
-		w.files = append(w.files, attachment{message: m.ID, key: key, image: image, name: c.Name, fact: channel.MediaFact{
+		w.files = append(w.files, attachment{message: m.ID, key: key, image: image, Attachment: media.Attachment{Name: c.Name, Fact: channel.MediaFact{
 			Kind: kind, ContentType: contentType, MessageID: m.ID, Duration: time.Duration(c.Duration) * time.Millisecond,
-		}})
+		}}})
 	}
 	switch m.Type {
 	case "text":
@@ -194,15 +193,15 @@ func (m *message) readPost(w *words, p post) {
 				}
 			case "img":
 				if n.Image != "" {
-					w.files = append(w.files, attachment{message: m.ID, key: n.Image, image: true, fact: channel.MediaFact{
+					w.files = append(w.files, attachment{message: m.ID, key: n.Image, image: true, Attachment: media.Attachment{Fact: channel.MediaFact{
 						Kind: channel.MediaImage, MessageID: m.ID,
-					}})
+					}}})
 				}
 			case "media":
 				if n.File != "" {
-					w.files = append(w.files, attachment{message: m.ID, key: n.File, fact: channel.MediaFact{
+					w.files = append(w.files, attachment{message: m.ID, key: n.File, Attachment: media.Attachment{Fact: channel.MediaFact{
 						Kind: channel.MediaVideo, ContentType: "video/mp4", MessageID: m.ID,
-					}})
+					}}})
 				}
 			case "emotion":
 				b.WriteString("[" + n.Emoji + "]")

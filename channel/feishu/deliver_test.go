@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/channel/attempt"
 	"github.com/lingserve/lingserve/internal/fakefeishu"
 )
 
@@ -152,22 +153,22 @@ func TestRefusalsOfThePlatform(t *testing.T) {
 			fault: fakefeishu.Fault{Name: "send", Code: 99991400, Reset: 600, Times: -1}, outcome: "failed", calls: 1,
 		},
 		"a gateway's page": {
-			fault: fakefeishu.Fault{Name: "send", Status: 502, Body: "<html>bad gateway</html>"}, outcome: "visible", shown: []string{"ok"}, after: firstPause / 2, calls: 2,
+			fault: fakefeishu.Fault{Name: "send", Status: 502, Body: "<html>bad gateway</html>"}, outcome: "visible", shown: []string{"ok"}, after: attempt.FirstPause / 2, calls: 2,
 		},
 		"cut before it was taken": {
-			fault: fakefeishu.Fault{Name: "send", Cut: fakefeishu.CutBefore}, outcome: "visible", shown: []string{"ok"}, after: firstPause / 2, calls: 2,
+			fault: fakefeishu.Fault{Name: "send", Cut: fakefeishu.CutBefore}, outcome: "visible", shown: []string{"ok"}, after: attempt.FirstPause / 2, calls: 2,
 		},
 		"cut after it was taken": { // the uuid is the same
-			fault: fakefeishu.Fault{Name: "send", Cut: fakefeishu.CutAfter}, outcome: "visible", shown: []string{"ok"}, after: firstPause / 2, calls: 2,
+			fault: fakefeishu.Fault{Name: "send", Cut: fakefeishu.CutAfter}, outcome: "visible", shown: []string{"ok"}, after: attempt.FirstPause / 2, calls: 2,
 		},
 		"cut each time after it was taken": {
 			fault: fakefeishu.Fault{Name: "send", Cut: fakefeishu.CutAfter, Times: -1}, outcome: "unknown", shown: []string{"ok"}, calls: 4,
 		},
 		"a connection that is refused": {
-			fault: fakefeishu.Fault{Name: "send", Cut: fakefeishu.Refused}, outcome: "visible", shown: []string{"ok"}, after: firstPause / 2, calls: 1,
+			fault: fakefeishu.Fault{Name: "send", Cut: fakefeishu.Refused}, outcome: "visible", shown: []string{"ok"}, after: attempt.FirstPause / 2, calls: 1,
 		},
 		"the message is being sent": {
-			fault: fakefeishu.Fault{Name: "send", Code: 230049}, outcome: "visible", shown: []string{"ok"}, after: firstPause / 2, calls: 2,
+			fault: fakefeishu.Fault{Name: "send", Code: 230049}, outcome: "visible", shown: []string{"ok"}, after: attempt.FirstPause / 2, calls: 2,
 		},
 		"the bot is not in the chat": {fault: fakefeishu.Fault{Name: "send", Code: 230002}, outcome: "failed", calls: 1},
 		"it does not let it pass":    {fault: fakefeishu.Fault{Name: "send", Code: 230028}, outcome: "failed", shown: []string{"NOTICE"}, calls: 2},

@@ -29,10 +29,10 @@ import (
 
 	lru "github.com/hashicorp/golang-lru/v2"
 	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/channel/attempt"
 	"github.com/lingserve/lingserve/channel/media"
 	"github.com/lingserve/lingserve/channel/secret"
 	"github.com/lingserve/lingserve/channel/service"
-	"github.com/lingserve/lingserve/internal/backoff"
 	"github.com/lingserve/lingserve/internal/egress"
 )
 
@@ -272,25 +272,11 @@ func accepted(entry channel.JournalEntry) *Event {
 	return e
 }
 
-// maxPause bounds the pause after failures.
-const maxPause = 30 * time.Second
-
 // persist asks for the bot's id until it is known, or until the channel ends or the platform says that there is none.
 func (c *Channel) persist(ctx context.Context) error {
-	for pauses := backoff.New(firstPause, maxPause); ; {
-		err := c.whoAmI(ctx)
-		if err == nil || ctx.Err() != nil || is(err, badApp, wrongPlace) {
-			return err
-		}
-		wait := pauses.NextBackOff()
-		if e, ok := errors.AsType[*Error](err); ok {
-			wait = max(wait, e.RetryAfter)
-		}
-		c.log.WarnContext(ctx, "platform answers wrongly; retrying", "channel", c.name, "error", err, "pause", wait)
-		if err := backoff.Sleep(ctx, wait); err != nil {
-			return err
-		}
-	}
+	return attempt.Persist(ctx, c.whoAmI, func(err error) bool { return is(err, badApp, wrongPlace) }, judge, func(err error, pause time.Duration) {
+		c.log.WarnContext(ctx, "platform answers wrongly; retrying", "channel", c.name, "error", err, "pause", pause)
+	})
 }
 
 // incomplete tells a conversation that a crash has cut off an answer (CH-74).

@@ -10,9 +10,9 @@ import (
 	"net/http"
 	"net/url"
 	"path/filepath"
-	"strconv"
 
 	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/channel/attempt"
 	"github.com/lingserve/lingserve/channel/media"
 )
 
@@ -23,36 +23,11 @@ const (
 	maxFile  = 30 << 20
 )
 
-// facts are those of a message's files, not loaded.
-func facts(list []attachment) []channel.MediaFact {
-	var all []channel.MediaFact
-	for _, a := range list {
-		all = append(all, a.fact)
-	}
-	return all
-}
-
 // load gets the files of a message and returns their facts, and notes for the agent on those that it does not get.
 func (c *Channel) load(ctx context.Context, list []attachment) (all []channel.MediaFact, notes []string) {
-	for _, a := range list {
-		fact := a.fact
-		if c.store.Dir != "" {
-			what := string(fact.Kind)
-			if a.name != "" {
-				what += " " + strconv.Quote(a.name)
-			}
-			var err error
-			switch fact.Path, fact.Size, err = c.fetch(ctx, a); {
-			case errors.Is(err, media.ErrTooLarge):
-				notes = append(notes, fmt.Sprintf("[%s is too large; expected at most %d bytes]", what, c.store.Limit))
-			case err != nil:
-				c.log.WarnContext(ctx, "cannot load a message's file", "channel", c.name, "kind", fact.Kind, "error", err)
-				notes = append(notes, fmt.Sprintf("[%s could not be loaded]", what))
-			}
-		}
-		all = append(all, fact)
-	}
-	return all, notes
+	return media.Load(&c.store, list, func(a attachment) (string, int64, error) { return c.fetch(ctx, a) }, func(kind channel.MediaKind, err error) {
+		c.log.WarnContext(ctx, "cannot load a message's file", "channel", c.name, "kind", kind, "error", err)
+	})
 }
 
 // fetch gets one file and returns where it is.
@@ -77,7 +52,7 @@ func (c *Channel) fetch(ctx context.Context, a attachment) (string, int64, error
 func (c *Channel) fileName(a attachment) string {
 	sum := sha256.Sum256([]byte(a.message + "/" + a.key))
 	end := ""
-	switch a.fact.Kind {
+	switch a.Fact.Kind {
 	case channel.MediaImage:
 		end = ".jpg" // the platform shows pictures as such, and does not say more
 	case channel.MediaAudio:
@@ -85,7 +60,7 @@ func (c *Channel) fileName(a attachment) string {
 	case channel.MediaVideo:
 		end = ".mp4"
 	}
-	return c.store.Name(hex.EncodeToString(sum[:16]), a.name, end)
+	return c.store.Name(hex.EncodeToString(sum[:16]), a.Name, end)
 }
 
 // upload gives the platform a file of the media folder, and sends it.
@@ -104,12 +79,12 @@ func (c *Channel) upload(ctx context.Context, t *target, m channel.MediaFact) (s
 	r := request{what: "give the platform a file", method: http.MethodPost, out: &got, harmless: true, slow: t.slow}
 	image := m.Kind == channel.MediaImage && len(data) <= maxImage // larger pictures are files
 	if image {
-		r.path, r.in = "im/v1/images", &form{
-			fields: [][2]string{{"image_type", "message"}}, name: "image", file: filepath.Base(m.Path), data: data,
+		r.path, r.in = "im/v1/images", &attempt.Form{
+			Fields: map[string]string{"image_type": "message"}, Name: "image", File: filepath.Base(m.Path), Data: data,
 		}
 	} else {
-		r.path, r.in = "im/v1/files", &form{
-			fields: [][2]string{{"file_type", "stream"}, {"file_name", filepath.Base(m.Path)}}, name: "file", file: filepath.Base(m.Path), data: data,
+		r.path, r.in = "im/v1/files", &attempt.Form{
+			Fields: map[string]string{"file_type": "stream", "file_name": filepath.Base(m.Path)}, Name: "file", File: filepath.Base(m.Path), Data: data,
 		}
 	}
 	if err := c.api.do(ctx, r); err != nil {

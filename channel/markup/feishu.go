@@ -10,22 +10,7 @@ import (
 // table of escapes asks for.
 type feishu struct{}
 
-func (feishu) tags(s style, list []tag) []tag {
-	switch {
-	case s.block:
-		return append(list, tag{tagBlock, s.lang})
-	case s.code:
-		if s.link != "" {
-			list = append(list, tag{tagLink, s.link})
-		}
-		return append(list, tag{kind: tagCode})
-	}
-	list = marks(style{bold: s.bold, italic: s.italic, strike: s.strike}, list)
-	if s.link != "" {
-		list = append(list, tag{tagLink, s.link})
-	}
-	return list
-}
+func (feishu) tags(s style, list []tag) []tag { return linkedTags(s, list) }
 
 func (feishu) open(b *strings.Builder, t tag) {
 	switch t.kind {
@@ -54,17 +39,7 @@ func (feishu) close(b *strings.Builder, t tag) {
 	}
 }
 
-func feishuMark(k tagKind) string {
-	switch k {
-	case tagBold:
-		return "**"
-	case tagItalic:
-		return "*"
-	case tagStrike:
-		return "~~"
-	}
-	return "`"
-}
+func feishuMark(k tagKind) string { return markOf(k, "**", "*", "~~") }
 
 // feishuEntities are characters that mean something wherever they stand.
 var feishuEntities = map[rune]string{

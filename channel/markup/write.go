@@ -261,22 +261,37 @@ const zeroWidthSpace = "\u200b"
 // mrkdwn is Slack's.
 type mrkdwn struct{}
 
-func (mrkdwn) tags(s style, list []tag) []tag {
+func (mrkdwn) tags(s style, list []tag) []tag { return linkedTags(s, list) }
+
+// linkedTags are those of dialects whose marks stand around a link, not in it.
+func linkedTags(s style, list []tag) []tag {
 	switch {
 	case s.block:
-		return append(list, tag{kind: tagBlock})
+		return append(list, tag{tagBlock, s.lang})
 	case s.code:
 		if s.link != "" {
 			list = append(list, tag{tagLink, s.link})
 		}
 		return append(list, tag{kind: tagCode})
 	}
-	// Marks stand around a link there, not in it.
 	list = marks(style{bold: s.bold, italic: s.italic, strike: s.strike}, list)
 	if s.link != "" {
 		list = append(list, tag{tagLink, s.link})
 	}
 	return list
+}
+
+// markOf is the mark of a kind, of those for bold, italic and struck text; the others are code.
+func markOf(k tagKind, bold, italic, strike string) string {
+	switch k {
+	case tagBold:
+		return bold
+	case tagItalic:
+		return italic
+	case tagStrike:
+		return strike
+	}
+	return "`"
 }
 
 func (f mrkdwn) open(b *strings.Builder, t tag) {
@@ -304,17 +319,7 @@ func (mrkdwn) close(b *strings.Builder, t tag) {
 	}
 }
 
-func slackMark(k tagKind) string {
-	switch k {
-	case tagBold:
-		return "*"
-	case tagItalic:
-		return "_"
-	case tagStrike:
-		return "~"
-	}
-	return "`"
-}
+func slackMark(k tagKind) string { return markOf(k, "*", "_", "~") }
 
 var slackEscapes = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")
 

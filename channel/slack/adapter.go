@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/channel/media"
 	"github.com/lingserve/lingserve/channel/pairing"
 	"github.com/lingserve/lingserve/turn"
 )
@@ -76,32 +77,14 @@ func (a *adapter) Classify(_ context.Context, in *channel.Input) (channel.EventC
 func (a *adapter) Preflight(_ context.Context, in *channel.Input, _ channel.EventClass) (channel.Preflight, error) {
 	var pf channel.Preflight
 	if in.HasMedia {
-		list := parts(in)
+		list := channel.Parts[*message](in)
 		pf.History.LoadMedia = func(ctx context.Context) ([]channel.MediaFact, error) {
-			var images []loadable
-			for _, m := range list {
-				images = append(images, attachments(m, a.c.store.Limit)...)
-			}
-			images = slices.DeleteFunc(images, func(f loadable) bool { return f.fact.Kind != channel.MediaImage })
+			images := slices.DeleteFunc(a.files(list), func(f loadable) bool { return f.Fact.Kind != channel.MediaImage })
 			all, _ := a.c.load(ctx, images)
 			return all, nil
 		}
 	}
 	return pf, nil
-}
-
-// parts are the messages of an input, in order: several where it was merged.
-func parts(in *channel.Input) []*message {
-	var list []*message
-	for _, p := range in.Parts {
-		if m, ok := p.Raw.(*message); ok {
-			list = append(list, m)
-		}
-	}
-	if m, ok := in.Raw.(*message); ok && len(list) == 0 {
-		list = append(list, m)
-	}
-	return list
 }
 
 // root is the thread that the answer to a message goes to, "" for none.
@@ -118,20 +101,13 @@ func (c *Channel) root(m *message) string {
 // Resolve implements [channel.Adapter].
 func (a *adapter) Resolve(ctx context.Context, in *channel.Input, _ channel.EventClass, _ channel.Preflight) (channel.Plan, error) {
 	c, me := a.c, a.c.self()
-	list := parts(in)
+	list := channel.Parts[*message](in)
 	m := list[len(list)-1] // what the reply goes to
 	kind := m.chat()
 	from := m.sender(me)
-	var policy channel.Policy
-	if a.k.Settings != nil {
-		policy = a.k.Settings.Policy(channel.PolicyQuery{
-			Channel: c.name, Account: c.account, Conversation: in.ConversationID, Thread: in.ThreadID, Kind: kind,
-		})
-	}
-	who := from.Identity()
-	if kind == channel.Direct { // an error is that it is not known, which the gate says
-		who.Paired, _ = channel.PairedFact(ctx, a.k.Pairing, policy.DM, c.name, c.account, from.ID)
-	}
+	policy, who := a.k.PolicyAt(ctx, channel.PolicyQuery{
+		Channel: c.name, Account: c.account, Conversation: in.ConversationID, Thread: in.ThreadID, Kind: kind,
+	}, from)
 
 	root := c.root(m)
 	f := channel.Facts{
@@ -172,7 +148,7 @@ func (a *adapter) Resolve(ctx context.Context, in *channel.Input, _ channel.Even
 		// Who may not talk here is not asked after.
 		f.Sender = c.people.named(ctx, c, f.Sender)
 	}
-	f.Message.SenderLabel = label(f.Sender)
+	f.Message.SenderLabel = f.Sender.Label()
 	a.media(ctx, list, &f)
 	return &channel.Assembled{
 		Common:   channel.Common{Facts: f, Record: channel.RecordOptions{CreateIfMissing: true, UpdateLastRoute: true}},
@@ -183,7 +159,7 @@ func (a *adapter) Resolve(ctx context.Context, in *channel.Input, _ channel.Even
 // admitted says whether the gates let a message in, also one that waits for a mention.
 func admitted(f *channel.Facts) bool {
 	d := channel.Evaluate(*f)
-	return d.Admission.Kind == channel.Dispatch || d.Admission.Kind == channel.ObserveOnly || d.Talks()
+	return channel.LetsIn(f) || d.Talks()
 }
 
 // quote is the message of elsewhere that somebody has shared.
@@ -191,7 +167,7 @@ func (c *Channel) quote(m *message, p channel.Policy) *channel.Quote {
 	s := m.shared
 	by := channel.SenderFacts{ID: s.AuthorID, Name: s.Author, IsSelf: s.AuthorID != "" && s.AuthorID == c.self().UserID}
 	q := &channel.Quote{
-		ID: s.TS, Body: read(cmp.Or(s.Text, s.Fallback), "", c.people.known).text, Sender: label(by), IsSelf: by.IsSelf,
+		ID: s.TS, Body: read(cmp.Or(s.Text, s.Fallback), "", c.people.known).text, Sender: by.Label(), IsSelf: by.IsSelf,
 		IsExternal: s.Channel != m.conversation, SenderAllowed: p.Sees(m.chat(), by.Identity()),
 	}
 	if by.IsSelf {
@@ -200,20 +176,23 @@ func (c *Channel) quote(m *message, p channel.Policy) *channel.Quote {
 	return q
 }
 
+// files are those of messages, in order.
+func (a *adapter) files(list []*message) (all []loadable) {
+	for _, m := range list {
+		all = append(all, attachments(m, a.c.store.Limit)...)
+	}
+	return all
+}
+
 // media are the files of the messages. They are loaded only for a message that the gates let in.
 func (a *adapter) media(ctx context.Context, list []*message, f *channel.Facts) {
 	c := a.c
-	var own []loadable
-	for _, m := range list {
-		own = append(own, attachments(m, c.store.Limit)...)
-	}
-	for _, one := range own {
-		f.Media = append(f.Media, one.fact)
-	}
+	own := a.files(list)
+	f.Media = media.Facts(own)
 	if len(own) == 0 {
 		return
 	}
-	if d := channel.Evaluate(*f).Admission.Kind; d != channel.Dispatch && d != channel.ObserveOnly {
+	if !channel.LetsIn(f) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, channel.LoaderTimeout)
@@ -266,17 +245,6 @@ func (c *Channel) mentioned(m *message, names channel.Names) channel.MentionFact
 		}
 	}
 	return f
-}
-
-// label is what a sender is called in the envelope.
-func label(s channel.SenderFacts) string {
-	switch {
-	case s.Username == "":
-		return s.Name
-	case s.Name == "":
-		return "@" + s.Username
-	}
-	return s.Name + " (@" + s.Username + ")"
 }
 
 // Finalize implements [channel.Finalizer]: a press that is not let in is answered, and what somebody has changed or deleted is changed or

@@ -420,7 +420,7 @@ func TestFilesBecomeMedia(t *testing.T) {
 			t.Errorf("got the files %q of %+v", kept, told[0].Media)
 		}
 		want := []string{
-			"look", `[document "book.pdf" is too large: 2000 bytes; expected at most 1000]`, `[document "lie.bin" could not be loaded]`,
+			"look", `[document "book.pdf" is too large: 2000 bytes; expected at most 1000]`, `[document "lie.bin" is too large; expected at most 1000 bytes]`,
 			`[image "x.png" could not be loaded]`, `[image "y.png" could not be loaded]`, `[document "z.doc" could not be loaded]`,
 		}
 		if got := strings.Split(told[0].BodyForAgent, "\n"); !cmp.Equal(got, want) {

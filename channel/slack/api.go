@@ -14,18 +14,13 @@ import (
 	"strings"
 	"time"
 
-	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/channel/attempt"
-	"github.com/lingserve/lingserve/internal/backoff"
 )
 
 // Bounds of calls.
 const (
 	callTimeout = 30 * time.Second
 	maxAnswer   = 4 << 20          // bytes
-	maxWait     = 60 * time.Second // how long a turn waits for what Retry-After asks for, in all
-	attempts    = 3                // again after a connection that was refused, or after any failure where repeating is harmless
-	firstPause  = 500 * time.Millisecond
 	busyPause   = 30 * time.Second // where the platform is too busy and does not say for how long
 )
 
@@ -218,56 +213,21 @@ func word(s, more string) bool {
 	return s != "" && len(s) <= 64 && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789"+more) == ""
 }
 
-// do makes a call, waits for what the platform asks to wait for, and repeats what certainly was not accepted. What it returns is
-// what the kernel knows: nil, a [channel.NotSentError], or an error that leaves it open.
+// do makes a call as [attempt.Call] has it.
 func (a *api) do(ctx context.Context, r request) error {
-	waited, pauses := time.Duration(0), backoff.New(firstPause, maxPause)
-	for n := 1; ; n++ {
-		_, err := a.call(ctx, r)
-		if err == nil {
-			return nil
-		}
-		wait := pauses.NextBackOff()
-		e, refused := errors.AsType[*Error](err)
-		_, dial := errors.AsType[*attempt.Unreached](err)
-		dial = dial || refused && e.untaken()
-		switch {
-		case refused && e.kind == tooMany:
-			n--
-			if r.slow != nil {
-				r.slow(e.RetryAfter)
-			}
-			if wait = e.RetryAfter; waited+wait > maxWait {
-				return notSent(err)
-			}
-			waited += wait
-		case refused && e.kind != down, dial && (n > attempts || ctx.Err() != nil):
-			return notSent(err)
-		case dial:
-		case !r.harmless || n > attempts || ctx.Err() != nil:
-			return err
-		}
-		if cause := backoff.Sleep(ctx, wait); cause != nil {
-			if refused && e.kind == tooMany || dial {
-				return &channel.NotSentError{Err: cause, Retryable: true}
-			}
-			return err
-		}
+	c := attempt.Call{
+		Do: func(ctx context.Context) error { _, err := a.call(ctx, r); return err }, Judge: judge, Harmless: r.harmless, Slow: r.slow,
 	}
+	return c.Run(ctx)
 }
 
-// notSent is what the kernel is told of a call that was certainly not accepted; any other error stays as it is.
-func notSent(err error) error {
-	e, refused := errors.AsType[*Error](err)
-	_, dial := errors.AsType[*attempt.Unreached](err)
-	dial = dial || refused && e.untaken()
-	switch {
-	case refused && e.kind == tooMany:
-		return &channel.NotSentError{Err: err, Retryable: true, RetryAfter: e.RetryAfter}
-	case refused && e.kind != down:
-		return &channel.NotSentError{Err: err, Permanent: slices.Contains(permanent, e.kind)}
-	case dial:
-		return &channel.NotSentError{Err: err, Retryable: true}
+func judge(err error) attempt.Failure {
+	e, ok := errors.AsType[*Error](err)
+	if !ok {
+		return attempt.Failure{}
 	}
-	return err
+	return attempt.Failure{
+		Busy: e.kind == tooMany, After: e.RetryAfter, Permanent: slices.Contains(permanent, e.kind),
+		Refused: e.kind != tooMany && e.kind != down, Untaken: e.untaken(),
+	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/channel/attempt"
 	"github.com/lingserve/lingserve/channel/markup"
 	"github.com/lingserve/lingserve/internal/backoff"
 )
@@ -254,7 +255,7 @@ func (c *Channel) noted(err error) error {
 	if e, ok := errors.AsType[*Error](err); ok && e.kind == tooMany {
 		c.pace.slowDown(e.RetryAfter)
 	}
-	return notSent(err)
+	return attempt.NotSent(err, judge)
 }
 
 // Abandon implements [channel.Previewer]: what is not to be seen is taken away; what stays because the answer was cut off says so.

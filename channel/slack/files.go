@@ -16,15 +16,14 @@ import (
 
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/channel/attempt"
+	"github.com/lingserve/lingserve/channel/media"
 )
 
 // loadable is a file that a message has.
 type loadable struct {
-	fact     channel.MediaFact
-	id       string
-	name     string // as the sender calls it
-	url      string // "" where the platform does not have it
-	tooLarge bool
+	media.Attachment
+	id  string
+	url string // "" where the platform does not have it
 }
 
 // attachments are the files of a message; limit is how many bytes of one are wanted.
@@ -35,11 +34,10 @@ func attachments(m *message, limit int64) []loadable {
 			continue
 		}
 		one := loadable{
-			id: f.ID, name: f.Name, url: cmp.Or(f.Download, f.URL), tooLarge: f.Size > limit,
-			fact: channel.MediaFact{
+			id: f.ID, url: cmp.Or(f.Download, f.URL), Attachment: media.Attachment{Name: f.Name, TooLarge: f.Size > limit, Fact: channel.MediaFact{
 				Kind: mediaKind(f.Type), ContentType: f.Type, MessageID: m.ts, Size: f.Size, Width: f.Width, Height: f.Height,
 				Duration: time.Duration(f.Duration) * time.Millisecond,
-			},
+			}},
 		}
 		if f.External || f.Mode == "external" {
 			one.url = ""
@@ -63,26 +61,9 @@ func mediaKind(contentType string) channel.MediaKind {
 
 // load gets the files of a message and returns their facts, and notes for the agent on those that it does not get.
 func (c *Channel) load(ctx context.Context, list []loadable) (all []channel.MediaFact, notes []string) {
-	for _, a := range list {
-		fact := a.fact
-		what := string(fact.Kind)
-		if a.name != "" {
-			what += " " + strconv.Quote(a.name)
-		}
-		switch {
-		case a.tooLarge:
-			notes = append(notes, fmt.Sprintf("[%s is too large: %d bytes; expected at most %d]", what, fact.Size, c.store.Limit))
-		case c.store.Dir == "":
-		default:
-			var err error
-			if fact.Path, fact.Size, err = c.fetch(ctx, a); err != nil {
-				c.log.WarnContext(ctx, "cannot load a message's file", "channel", c.name, "kind", fact.Kind, "error", err)
-				notes = append(notes, fmt.Sprintf("[%s could not be loaded]", what))
-			}
-		}
-		all = append(all, fact)
-	}
-	return all, notes
+	return media.Load(&c.store, list, func(a loadable) (string, int64, error) { return c.fetch(ctx, a) }, func(kind channel.MediaKind, err error) {
+		c.log.WarnContext(ctx, "cannot load a message's file", "channel", c.name, "kind", kind, "error", err)
+	})
 }
 
 var (
@@ -104,7 +85,7 @@ func (a *api) trusted(u *url.URL) bool {
 
 // fetch gets one file and returns where it is.
 func (c *Channel) fetch(ctx context.Context, a loadable) (string, int64, error) {
-	name := c.store.Name(a.id, a.name, "")
+	name := c.store.Name(a.id, a.Name, "")
 	if a.url == "" || name == "" {
 		return "", 0, errElsewhere
 	}
@@ -127,7 +108,7 @@ func (c *Channel) fetch(ctx context.Context, a loadable) (string, int64, error) 
 	defer res.Body.Close()
 	kind := res.Header.Get("Content-Type")
 	switch {
-	case res.StatusCode/100 == 3, strings.HasPrefix(kind, "text/html") && !strings.HasPrefix(a.fact.ContentType, "text/html"):
+	case res.StatusCode/100 == 3, strings.HasPrefix(kind, "text/html") && !strings.HasPrefix(a.Fact.ContentType, "text/html"):
 		return "", 0, errPage // to log in
 	case res.StatusCode != http.StatusOK:
 		return "", 0, fmt.Errorf("slack: load a file: status %d", res.StatusCode)

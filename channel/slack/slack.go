@@ -31,11 +31,11 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/channel/attempt"
 	"github.com/lingserve/lingserve/channel/media"
 	"github.com/lingserve/lingserve/channel/secret"
 	"github.com/lingserve/lingserve/channel/service"
 	"github.com/lingserve/lingserve/channel/state"
-	"github.com/lingserve/lingserve/internal/backoff"
 	"github.com/lingserve/lingserve/internal/egress"
 )
 
@@ -257,25 +257,11 @@ func (c *Channel) Serve(ctx context.Context, k *channel.Kernel) error {
 	})
 }
 
-// maxPause bounds the pause after failures.
-const maxPause = 30 * time.Second
-
 // persist asks who the bot is until the platform says it, or until the channel ends or the token turns out to be none.
 func (c *Channel) persist(ctx context.Context) error {
-	for pauses := backoff.New(firstPause, maxPause); ; {
-		err := c.whoAmI(ctx)
-		if err == nil || ctx.Err() != nil || is(err, badToken) {
-			return err
-		}
-		wait := pauses.NextBackOff()
-		if e, ok := errors.AsType[*Error](err); ok {
-			wait = max(wait, e.RetryAfter)
-		}
-		c.log.WarnContext(ctx, "platform answers wrongly; retrying", "channel", c.name, "error", err, "pause", wait)
-		if err := backoff.Sleep(ctx, wait); err != nil {
-			return err
-		}
-	}
+	return attempt.Persist(ctx, c.whoAmI, func(err error) bool { return is(err, badToken) }, judge, func(err error, pause time.Duration) {
+		c.log.WarnContext(ctx, "platform answers wrongly; retrying", "channel", c.name, "error", err, "pause", pause)
+	})
 }
 
 // incomplete tells a conversation that a crash has cut off an answer (CH-74).

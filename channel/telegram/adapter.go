@@ -11,6 +11,7 @@ import (
 	"github.com/go-telegram/bot/models"
 
 	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/channel/media"
 	"github.com/lingserve/lingserve/channel/pairing"
 	"github.com/lingserve/lingserve/turn"
 )
@@ -94,7 +95,7 @@ func (a *adapter) Classify(_ context.Context, in *channel.Input) (channel.EventC
 // loaded.
 func (a *adapter) Preflight(_ context.Context, in *channel.Input, _ channel.EventClass) (channel.Preflight, error) {
 	var pf channel.Preflight
-	list := parts(in)
+	list := channel.Parts[*models.Message](in)
 	for _, m := range list {
 		text, entities := words(m)
 		if addressed(text, entities, a.c.self()).other {
@@ -104,11 +105,7 @@ func (a *adapter) Preflight(_ context.Context, in *channel.Input, _ channel.Even
 	}
 	if in.HasMedia {
 		pf.History.LoadMedia = func(ctx context.Context) ([]channel.MediaFact, error) {
-			var images []attachment
-			for _, m := range list {
-				images = append(images, attachments(m, a.c.store.Limit)...)
-			}
-			images = slices.DeleteFunc(images, func(f attachment) bool { return f.fact.Kind != channel.MediaImage })
+			images := slices.DeleteFunc(a.files(list), func(f attachment) bool { return f.Fact.Kind != channel.MediaImage })
 			all, _ := a.c.load(ctx, images)
 			return all, nil
 		}
@@ -116,39 +113,18 @@ func (a *adapter) Preflight(_ context.Context, in *channel.Input, _ channel.Even
 	return pf, nil
 }
 
-// parts are the messages of an input, in order: several where it was merged.
-func parts(in *channel.Input) []*models.Message {
-	var list []*models.Message
-	for _, p := range in.Parts {
-		if m, ok := p.Raw.(*models.Message); ok {
-			list = append(list, m)
-		}
-	}
-	if m, ok := in.Raw.(*models.Message); ok && len(list) == 0 {
-		list = append(list, m)
-	}
-	return list
-}
-
 // Resolve implements [channel.Adapter].
 func (a *adapter) Resolve(ctx context.Context, in *channel.Input, _ channel.EventClass, _ channel.Preflight) (channel.Plan, error) {
 	c, me := a.c, a.c.self()
-	list := parts(in)
+	list := channel.Parts[*models.Message](in)
 	m := list[len(list)-1] // what the reply goes to
 	kind := chatKind(&m.Chat)
 	from := sender(m, me)
 	native := strconv.FormatInt(c.chats.now(m.Chat.ID), 10)
 
-	var policy channel.Policy
-	if a.k.Settings != nil {
-		policy = a.k.Settings.Policy(channel.PolicyQuery{
-			Channel: c.name, Account: c.account, Conversation: in.ConversationID, Thread: in.ThreadID, Kind: kind,
-		})
-	}
-	who := from.Identity()
-	if kind == channel.Direct { // an error is that it is not known, which the gate says
-		who.Paired, _ = channel.PairedFact(ctx, a.k.Pairing, policy.DM, c.name, c.account, from.ID)
-	}
+	policy, who := a.k.PolicyAt(ctx, channel.PolicyQuery{
+		Channel: c.name, Account: c.account, Conversation: in.ConversationID, Thread: in.ThreadID, Kind: kind,
+	}, from)
 
 	f := channel.Facts{
 		Channel: c.name, Account: c.account, MessageID: in.ID, From: from.ID, Timestamp: in.Timestamp,
@@ -159,7 +135,7 @@ func (a *adapter) Resolve(ctx context.Context, in *channel.Input, _ channel.Even
 		Route: channel.RouteFacts{CreateIfMissing: true},
 		Reply: reply(kind, native, in.ThreadID, m),
 		Message: channel.MessageFacts{
-			RawBody: in.RawText, BodyForAgent: in.TextForAgent, CommandBody: in.TextForCommands, SenderLabel: label(from),
+			RawBody: in.RawText, BodyForAgent: in.TextForAgent, CommandBody: in.TextForCommands, SenderLabel: from.Label(),
 			Preview: channel.Preview(in.RawText),
 		},
 	}
@@ -193,25 +169,31 @@ func (a *adapter) Resolve(ctx context.Context, in *channel.Input, _ channel.Even
 	}, nil
 }
 
+// files are those of messages, in order.
+func (a *adapter) files(list []*models.Message) (all []attachment) {
+	for _, m := range list {
+		all = append(all, attachments(m, a.c.store.Limit)...)
+	}
+	return all
+}
+
 // media are the files of the messages and of what they quote. They are loaded only for a message that the gates let in, and what
 // context_visibility hides is not (CH-109).
 func (a *adapter) media(ctx context.Context, list []*models.Message, f *channel.Facts) {
 	c := a.c
-	var own, quoted []attachment
-	for _, m := range list {
-		own = append(own, attachments(m, c.store.Limit)...)
-	}
+	own := a.files(list)
+	var quoted []attachment
 	if to := list[len(list)-1].ReplyToMessage; f.Supplemental.Quote != nil && to != nil && !f.Supplemental.Quote.IsExternal {
 		quoted = attachments(to, c.store.Limit)
 	}
-	f.Media = facts(own)
+	f.Media = media.Facts(own)
 	if f.Supplemental.Quote != nil {
-		f.Supplemental.Quote.Media = facts(quoted)
+		f.Supplemental.Quote.Media = media.Facts(quoted)
 	}
 	if len(own)+len(quoted) == 0 {
 		return
 	}
-	if d := channel.Evaluate(*f).Admission.Kind; d != channel.Dispatch && d != channel.ObserveOnly {
+	if !channel.LetsIn(f) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, channel.LoaderTimeout)
@@ -293,7 +275,7 @@ func supplemental(m *models.Message, me *models.User, kind channel.ChatType, p c
 	if to := answered(m); to != nil {
 		by := sender(to, me)
 		q := &channel.Quote{
-			ID: strconv.Itoa(to.ID), Body: said(to), Sender: label(by), IsSelf: by.IsSelf, SenderAllowed: p.Sees(kind, by.Identity()),
+			ID: strconv.Itoa(to.ID), Body: said(to), Sender: by.Label(), IsSelf: by.IsSelf, SenderAllowed: p.Sees(kind, by.Identity()),
 		}
 		if m.Quote != nil {
 			q.Body, q.IsQuote = m.Quote.Text, m.Quote.IsManual
@@ -304,7 +286,7 @@ func supplemental(m *models.Message, me *models.User, kind channel.ChatType, p c
 		s.Quote = q
 	} else if e := m.ExternalReply; e != nil {
 		by, _, _ := origin(&e.Origin, me)
-		q := &channel.Quote{Sender: label(by), IsExternal: true, IsSelf: by.IsSelf, SenderAllowed: p.Sees(kind, by.Identity())}
+		q := &channel.Quote{Sender: by.Label(), IsExternal: true, IsSelf: by.IsSelf, SenderAllowed: p.Sees(kind, by.Identity())}
 		if e.MessageID != 0 {
 			q.ID = strconv.Itoa(e.MessageID)
 		}
@@ -342,17 +324,6 @@ func origin(o *models.MessageOrigin, me *models.User) (by channel.SenderFacts, k
 		at = time.Unix(int64(date), 0).UTC()
 	}
 	return by, string(o.Type), at
-}
-
-// label is what a sender is called in the envelope.
-func label(s channel.SenderFacts) string {
-	switch {
-	case s.Username == "":
-		return s.Name
-	case s.Name == "":
-		return "@" + s.Username
-	}
-	return s.Name + " (@" + s.Username + ")"
 }
 
 // Finalize implements [channel.Finalizer]: every press is answered, and what somebody has changed is changed where it waits (CH-98).

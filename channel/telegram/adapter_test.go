@@ -404,7 +404,7 @@ func TestAFileThatIsTooLargeIsAFactWithoutPathAndANote(t *testing.T) {
 		if len(a.Media) != 1 || a.Media[0].Path != "" || a.BodyForAgent != "look\n[document \"big.bin\" is too large: 11 bytes; expected at most 10]" {
 			t.Errorf("%q %+v", a.BodyForAgent, a.Media)
 		}
-		if len(b.Media) != 1 || b.Media[0].Path != "" || b.BodyForAgent != "look\n[document \"lies.bin\" could not be loaded]" {
+		if len(b.Media) != 1 || b.Media[0].Path != "" || b.BodyForAgent != "look\n[document \"lies.bin\" is too large; expected at most 10 bytes]" {
 			t.Errorf("%q %+v", b.BodyForAgent, b.Media)
 		}
 		if n := len(r.fake.Calls("download")); n != 0 {

@@ -7,24 +7,18 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"mime/multipart"
 	"net/http"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/channel/attempt"
-	"github.com/lingserve/lingserve/internal/backoff"
 )
 
 // Bounds of calls.
 const (
 	callTimeout = 30 * time.Second // a call that does not wait for updates
 	maxAnswer   = 16 << 20         // bytes: a hundred updates are far less
-	maxWait     = 60 * time.Second // how long a turn waits for what retry_after asks for, in all (CH-179)
-	attempts    = 3                // again after a connection that was refused, or after any failure where repeating is harmless
-	firstPause  = 500 * time.Millisecond
 )
 
 // api makes calls. What comes of them never has the address in it, for the token is a part of that.
@@ -210,41 +204,12 @@ func encode(in any) (body []byte, kind string, err error) {
 	switch in := in.(type) {
 	case nil:
 		return []byte("{}"), "application/json", nil
-	case *form:
-		return in.encode()
+	case *attempt.Form:
+		return in.Encode()
 	default:
 		body, err = json.Marshal(in)
 		return body, "application/json", err
 	}
-}
-
-// form is a call with a file.
-type form struct {
-	fields map[string]string
-	name   string // of the field
-	file   string // the name that people see
-	data   []byte
-}
-
-func (f *form) encode() ([]byte, string, error) {
-	var b bytes.Buffer
-	w := multipart.NewWriter(&b)
-	for name, value := range f.fields {
-		if err := w.WriteField(name, value); err != nil {
-			return nil, "", err
-		}
-	}
-	part, err := w.CreateFormFile(f.name, f.file)
-	if err != nil {
-		return nil, "", err
-	}
-	if _, err := part.Write(f.data); err != nil {
-		return nil, "", err
-	}
-	if err := w.Close(); err != nil {
-		return nil, "", err
-	}
-	return b.Bytes(), w.FormDataContentType(), nil
 }
 
 // request is a call with what may be done about its failures.
@@ -255,48 +220,24 @@ type request struct {
 	slow     func(time.Duration) // is told of each 429; nil
 }
 
-// do makes a call, waits for what the platform asks to wait for, and repeats what certainly was not accepted. What it returns is
-// what the kernel knows: nil, a [channel.NotSentError], or an error that leaves it open.
-func (a *api) do(ctx context.Context, r request) error {
-	waited, pauses := time.Duration(0), backoff.New(firstPause, maxPause)
-	for n := 1; ; n++ {
-		err := a.call(ctx, callTimeout, r.method, r.in, r.out)
-		if err == nil {
-			return nil
-		}
-		wait := pauses.NextBackOff()
-		e, refused := errors.AsType[*Error](err)
-		_, dial := errors.AsType[*attempt.Unreached](err)
-		dial = dial || refused && e.Code == http.StatusServiceUnavailable // nobody has taken the call
-		switch {
-		case refused && e.kind == tooMany:
-			n--
-			if r.slow != nil {
-				r.slow(e.RetryAfter)
-			}
-			if wait = e.RetryAfter; waited+wait > maxWait {
-				return &channel.NotSentError{Err: err, Retryable: true, RetryAfter: e.RetryAfter}
-			}
-			waited += wait
-		case refused && e.kind != down:
-			return &channel.NotSentError{Err: err, Permanent: isPermanent(e)}
-		case dial:
-			if n > attempts || ctx.Err() != nil {
-				return &channel.NotSentError{Err: err, Retryable: true}
-			}
-		case !r.harmless || n > attempts || ctx.Err() != nil:
-			return err
-		}
-		if cause := backoff.Sleep(ctx, wait); cause != nil {
-			if refused && e.kind == tooMany || dial {
-				return &channel.NotSentError{Err: cause, Retryable: true}
-			}
-			return err
-		}
-	}
-}
-
 // permanent are refusals after which nothing can be sent to that place.
 var permanent = []kind{badToken, noChat, blocked, noRights, noTopic}
 
-func isPermanent(e *Error) bool { return slices.Contains(permanent, e.kind) }
+// do makes a call as [attempt.Call] has it.
+func (a *api) do(ctx context.Context, r request) error {
+	c := attempt.Call{
+		Do: func(ctx context.Context) error { return a.call(ctx, callTimeout, r.method, r.in, r.out) }, Judge: judge, Harmless: r.harmless, Slow: r.slow,
+	}
+	return c.Run(ctx)
+}
+
+func judge(err error) attempt.Failure {
+	e, ok := errors.AsType[*Error](err)
+	if !ok {
+		return attempt.Failure{}
+	}
+	return attempt.Failure{
+		Busy: e.kind == tooMany, After: e.RetryAfter, Permanent: slices.Contains(permanent, e.kind),
+		Refused: e.kind != tooMany && e.kind != down, Untaken: e.Code == http.StatusServiceUnavailable, // nobody has taken the call
+	}
+}

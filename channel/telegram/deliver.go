@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
-	"net/http"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -302,19 +301,19 @@ func (c *Channel) upload(ctx context.Context, t *target, m channel.MediaFact) (i
 	case m.Kind == channel.MediaVideo:
 		method, field = "sendVideo", "video"
 	}
-	f := &form{name: field, file: filepath.Base(m.Path), data: data, fields: map[string]string{}}
+	f := &attempt.Form{Name: field, File: filepath.Base(m.Path), Data: data, Fields: map[string]string{}}
 	if t.thread != 0 {
-		f.fields["message_thread_id"] = strconv.Itoa(t.thread)
+		f.Fields["message_thread_id"] = strconv.Itoa(t.thread)
 	}
 	if t.silent {
-		f.fields["disable_notification"] = "true"
+		f.Fields["disable_notification"] = "true"
 	}
 	if t.reply != 0 {
-		f.fields["reply_parameters"] = fmt.Sprintf(`{"message_id":%d,"allow_sending_without_reply":true}`, t.reply)
+		f.Fields["reply_parameters"] = fmt.Sprintf(`{"message_id":%d,"allow_sending_without_reply":true}`, t.reply)
 	}
 	var sent models.Message
 	err = c.there(ctx, t, func() error {
-		f.fields["chat_id"] = strconv.FormatInt(t.chat, 10)
+		f.Fields["chat_id"] = strconv.FormatInt(t.chat, 10)
 		return c.api.do(ctx, request{method: method, in: f, out: &sent, slow: t.slow})
 	})
 	return sent.ID, err
@@ -424,16 +423,10 @@ func draftID(key string) uint32 {
 
 // noted is what the kernel is told of a call that was made once.
 func (d *delivery) noted(err error) error {
-	e, refused := errors.AsType[*Error](err)
-	_, dial := errors.AsType[*attempt.Unreached](err)
-	switch {
-	case refused && e.kind == tooMany:
+	if e, ok := errors.AsType[*Error](err); ok && e.kind == tooMany {
 		d.slowDown(e.RetryAfter)
-		return &channel.NotSentError{Err: err, Retryable: true, RetryAfter: e.RetryAfter}
-	case refused && e.Code < http.StatusInternalServerError, dial:
-		return &channel.NotSentError{Err: err, Retryable: dial, Permanent: refused && isPermanent(e)}
 	}
-	return err
+	return attempt.NotSent(err, judge)
 }
 
 // Abandon implements [channel.Previewer]: what is not to be seen is taken away; what stays because the answer was cut off says so.

@@ -27,11 +27,9 @@ const publicMaxMedia = 20 << 20
 
 // attachment is a file that a message has.
 type attachment struct {
-	fact     channel.MediaFact
-	id       string // of the file
-	unique   string
-	name     string // as the sender calls it
-	tooLarge bool
+	media.Attachment
+	id     string // of the file
+	unique string
 }
 
 // attachments are the files of a message; limit is how many bytes of one are wanted.
@@ -39,11 +37,10 @@ func attachments(m *models.Message, limit int64) []attachment {
 	var list []attachment
 	add := func(kind channel.MediaKind, contentType, id, unique, name string, size int64, width, height, seconds int) {
 		list = append(list, attachment{
-			id: id, unique: unique, name: name, tooLarge: size > limit,
-			fact: channel.MediaFact{
+			id: id, unique: unique, Attachment: media.Attachment{Name: name, TooLarge: size > limit, Fact: channel.MediaFact{
 				Kind: kind, ContentType: contentType, MessageID: strconv.Itoa(m.ID), Size: size, Width: width, Height: height,
 				Duration: time.Duration(seconds) * time.Second,
-			},
+			}},
 		})
 	}
 	if n := len(m.Photo); n > 0 { // sizes of one picture, the smallest first
@@ -82,35 +79,11 @@ func attachments(m *models.Message, limit int64) []attachment {
 	return list
 }
 
-// facts are those of a message's files, not loaded.
-func facts(list []attachment) []channel.MediaFact {
-	var all []channel.MediaFact
-	for _, a := range list {
-		all = append(all, a.fact)
-	}
-	return all
-}
-
 // load gets the files of a message and returns their facts, and notes for the agent on those that it does not get.
 func (c *Channel) load(ctx context.Context, list []attachment) (all []channel.MediaFact, notes []string) {
-	for _, a := range list {
-		fact := a.fact
-		what := string(fact.Kind)
-		if a.name != "" {
-			what += " " + strconv.Quote(a.name)
-		}
-		if a.tooLarge {
-			notes = append(notes, fmt.Sprintf("[%s is too large: %d bytes; expected at most %d]", what, fact.Size, c.store.Limit))
-		} else if c.store.Dir != "" {
-			var err error
-			if fact.Path, fact.Size, err = c.fetch(ctx, a); err != nil {
-				c.log.WarnContext(ctx, "cannot load a message's file", "channel", c.name, "kind", fact.Kind, "error", err)
-				notes = append(notes, fmt.Sprintf("[%s could not be loaded]", what))
-			}
-		}
-		all = append(all, fact)
-	}
-	return all, notes
+	return media.Load(&c.store, list, func(a attachment) (string, int64, error) { return c.fetch(ctx, a) }, func(kind channel.MediaKind, err error) {
+		c.log.WarnContext(ctx, "cannot load a message's file", "channel", c.name, "kind", kind, "error", err)
+	})
 }
 
 // fetch gets one file and returns where it is.
@@ -142,7 +115,7 @@ func (c *Channel) fetch(ctx context.Context, a attachment) (string, int64, error
 // fileName is the name of a file in the folder. Where its sender does not say what it is, the platform does.
 func (c *Channel) fileName(a attachment) string {
 	end := ""
-	switch family, kind, _ := strings.Cut(a.fact.ContentType, "/"); {
+	switch family, kind, _ := strings.Cut(a.Fact.ContentType, "/"); {
 	case kind == "jpeg":
 		end = ".jpg"
 	case kind == "png", kind == "gif", kind == "webp", kind == "mp4", kind == "ogg", kind == "pdf":
@@ -150,7 +123,7 @@ func (c *Channel) fileName(a attachment) string {
 	case kind == "mpeg" && family == "audio":
 		end = ".mp3"
 	}
-	return c.store.Name(a.unique, a.name, end)
+	return c.store.Name(a.unique, a.Name, end)
 }
 
 // open opens what getFile names: a path below the server's address, or, of a local server, a file below the folder of the settings.

@@ -35,6 +35,7 @@ import (
 	"github.com/go-telegram/bot/models"
 
 	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/channel/attempt"
 	"github.com/lingserve/lingserve/channel/media"
 	"github.com/lingserve/lingserve/channel/secret"
 	"github.com/lingserve/lingserve/channel/service"
@@ -302,29 +303,12 @@ func (c *Channel) Serve(ctx context.Context, k *channel.Kernel) error {
 	})
 }
 
-// maxPause bounds the pause after failures.
-const maxPause = 30 * time.Second
-
 // persist makes a call until it works, or until the channel ends or the platform says that it never will.
 func (c *Channel) persist(ctx context.Context, what string, call func(context.Context) error) error {
 	trouble := &told{log: c.log}
-	for pauses := backoff.New(firstPause, maxPause); ; {
-		err := call(ctx)
-		if err == nil || ctx.Err() != nil {
-			return err
-		}
-		if is(err, badToken, badWebhook) {
-			return err
-		}
-		wait := pauses.NextBackOff()
-		if e, ok := errors.AsType[*Error](err); ok {
-			wait = max(wait, e.RetryAfter)
-		}
+	return attempt.Persist(ctx, call, func(err error) bool { return is(err, badToken, badWebhook) }, judge, func(err error, _ time.Duration) {
 		trouble.warn(ctx, "platform answers wrongly; retrying", "channel", c.name, "method", what, "error", err)
-		if err := backoff.Sleep(ctx, wait); err != nil {
-			return err
-		}
-	}
+	})
 }
 
 // incomplete tells a conversation that a crash has cut off an answer (CH-74).
@@ -358,7 +342,7 @@ func (c *Channel) poll(ctx context.Context, door *channel.Door) error {
 		return err
 	}
 	var offset, asked int64 // what is next, and what the platform was told of that
-	pauses := backoff.New(firstPause, maxPause)
+	pauses := backoff.New(attempt.FirstPause, attempt.MaxPause)
 	trouble := &told{log: c.log}
 	for ctx.Err() == nil {
 		var updates []rawUpdate
@@ -376,13 +360,13 @@ func (c *Channel) poll(ctx context.Context, door *channel.Door) error {
 		case ctx.Err() != nil:
 		case err == nil:
 			pauses.Reset()
-			wait = firstPause
+			wait = attempt.FirstPause
 			trouble.over(ctx, "updates come again", "channel", c.name)
 			if len(updates) == 0 {
 				// All before the offset is forgotten by now. After a quiet week ids begin anywhere, also below it.
 				offset, asked = 0, 0
 			}
-			if len(updates) > 0 || time.Since(begin) > firstPause {
+			if len(updates) > 0 || time.Since(begin) > attempt.FirstPause {
 				continue
 			} // else the server does not wait for updates, as it was asked to
 		case come: // there is no room, or no disk; it may be over in a moment

@@ -83,7 +83,6 @@ type Message struct {
 	Text      string
 	Workflow  bool // a workflow answers, for which a text with a comma is a text
 
-	Admission channel.Admission // observeOnly lets nothing be seen; zero is undecided
 	// Dispatch gives the turn to its session. It shows the run by the turn's sink, and returns when both have ended.
 	Dispatch func(context.Context, *channel.Turn) (channel.DispatchResult, error)
 }
@@ -98,7 +97,6 @@ func (m *Message) plan(ctx context.Context, k *channel.Kernel) *channel.Prepared
 	plan := &channel.Prepared{Dispatch: func(ctx context.Context, t *channel.Turn, _ channel.Agent) (channel.DispatchResult, error) {
 		return m.Dispatch(ctx, t)
 	}}
-	plan.Admission = m.Admission
 	m.facts(ctx, k, &plan.Facts)
 	return plan
 }

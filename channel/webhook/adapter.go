@@ -69,36 +69,22 @@ func (a *adapter) Classify(_ context.Context, in *channel.Input) (channel.EventC
 func (a *adapter) Preflight(_ context.Context, in *channel.Input, _ channel.EventClass) (channel.Preflight, error) {
 	var pf channel.Preflight
 	if in.HasMedia {
-		pf.History.LoadMedia = func(context.Context) ([]channel.MediaFact, error) { return a.c.files(parts(in)) }
+		pf.History.LoadMedia = func(context.Context) ([]channel.MediaFact, error) { return a.c.files(channel.Parts[*message](in)) }
 	}
 	return pf, nil
-}
-
-// parts are the messages of an input, in order: several where it was merged.
-func parts(in *channel.Input) []*message {
-	var list []*message
-	for _, p := range in.Parts {
-		if m, ok := p.Raw.(*message); ok {
-			list = append(list, m)
-		}
-	}
-	if m, ok := in.Raw.(*message); ok && len(list) == 0 {
-		list = append(list, m)
-	}
-	return list
 }
 
 // Resolve implements [channel.Adapter].
 func (a *adapter) Resolve(ctx context.Context, in *channel.Input, _ channel.EventClass, _ channel.Preflight) (channel.Plan, error) {
 	c := a.c
-	list := parts(in)
+	list := channel.Parts[*message](in)
 	if len(list) == 0 {
 		return nil, errors.New("there is no message")
 	}
 	m := list[len(list)-1]
 	f := a.facts(ctx, in.ID, in.RawText, list)
 	if in.HasMedia {
-		if d := channel.Evaluate(f).Admission.Kind; d == channel.Dispatch || d == channel.ObserveOnly {
+		if channel.LetsIn(&f) {
 			var err error
 			if f.Media, err = c.files(list); err != nil {
 				c.log.WarnContext(ctx, "cannot store a message's media", "channel", c.name, "error", err)
@@ -117,17 +103,10 @@ func (a *adapter) Resolve(ctx context.Context, in *channel.Input, _ channel.Even
 // facts are what is known of messages, but for their media.
 func (a *adapter) facts(ctx context.Context, id, text string, list []*message) channel.Facts {
 	c, m := a.c, list[len(list)-1]
-	var policy channel.Policy
-	if a.k.Settings != nil {
-		policy = a.k.Settings.Policy(channel.PolicyQuery{
-			Channel: c.name, Account: c.account, Conversation: m.conversation.id, Thread: m.conversation.thread, Kind: m.conversation.kind,
-		})
-	}
 	from := channel.SenderFacts{ID: m.sender.id, Name: m.sender.name}
-	who := from.Identity()
-	if m.conversation.kind == channel.Direct {
-		who.Paired, _ = channel.PairedFact(ctx, a.k.Pairing, policy.DM, c.name, c.account, m.sender.id) // unknown is told by the gate
-	}
+	policy, who := a.k.PolicyAt(ctx, channel.PolicyQuery{
+		Channel: c.name, Account: c.account, Conversation: m.conversation.id, Thread: m.conversation.thread, Kind: m.conversation.kind,
+	}, from)
 	to := m.conversation.id
 	f := channel.Facts{
 		Channel: c.name, Account: c.account, MessageID: id, From: m.sender.id, Sender: from,

@@ -133,7 +133,7 @@ func TestWhoMayAskTheAdminListener(t *testing.T) {
 // A ticket is for a stream; here it would be used up for nothing, and stand in the logs of scrapers.
 func TestATicketOpensNothingAtTheAdminListener(t *testing.T) {
 	a, _, _ := adminOf(t, true, config.Admin{Addr: "10.1.2.3:9090"}, false)
-	ticket, _, err := a.door.Tickets.Issue(t.Context(), access.Principal{Name: "root", Role: tool.Admin}, "GET", "/metrics")
+	ticket, _, err := a.door.Tickets.Issue(t.Context(), access.Visitor{Principal: access.Principal{Name: "root", Role: tool.Admin}}, "GET", "/metrics")
 	if err != nil {
 		t.Fatal(err)
 	}

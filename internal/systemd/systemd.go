@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/coreos/go-systemd/v22/daemon"
+
+	"github.com/lingserve/lingserve/internal/backoff"
 )
 
 // notify sends variables. An error is ignored: the server works without a service manager.
@@ -28,16 +30,11 @@ func Watch(ctx context.Context, h http.Handler) {
 	if err != nil || period == 0 {
 		return
 	}
-	tick := time.NewTicker(period / 2)
-	defer tick.Stop()
 	for ctx.Err() == nil {
 		if isHealthy(ctx, h) {
 			notify(daemon.SdNotifyWatchdog)
 		}
-		select {
-		case <-ctx.Done():
-		case <-tick.C:
-		}
+		_ = backoff.Sleep(ctx, period/2)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/lingserve/lingserve/internal/backoff"
 	"github.com/lingserve/lingserve/store"
 )
 
@@ -29,14 +30,7 @@ func (k *keeper) start(s *Space) {
 	}
 	k.seen = map[string]seen{}
 	k.running.Go(func() {
-		tick := time.NewTicker(max(time.Second, s.o.Keep/16))
-		defer tick.Stop()
-		for {
-			select {
-			case <-tick.C:
-			case <-s.ending.Done():
-				return
-			}
+		for backoff.Sleep(s.ending, max(time.Second, s.o.Keep/16)) == nil {
 			if err := k.look(s); err != nil && !errors.Is(err, store.ErrClosed) {
 				s.log.Warn("cannot delete old logs", "space", s.o.Space, "error", err)
 			}

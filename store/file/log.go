@@ -61,7 +61,6 @@ type log struct {
 	cut      int64                      // what a write that failed has left behind, when it could not be cut off: up to here; 0 is nothing
 	finished bool                       // closed, deleted or replaced
 	onDamage func(line int64, d damage) // of a check
-	changed  chan struct{}              // closed at the next change; nil: it is not waited for
 }
 
 // openLocked opens the file. Only who is about to create a log makes one.
@@ -122,10 +121,6 @@ func (l *log) closeLocked() error {
 
 // wakeLocked wakes those who wait for a change.
 func (l *log) wakeLocked() {
-	if l.changed != nil {
-		close(l.changed)
-		l.changed = nil
-	}
 }
 
 // refreshLocked takes in what others have appended, and returns the size of the file.

@@ -2,6 +2,7 @@ package file
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -462,4 +463,33 @@ func (s *source) explain(err error) error {
 		return s.log.gone(err)
 	}
 	return fmt.Errorf("read log %s: %w", s.log.name, vfs.Explain(err))
+}
+
+// Read implements [store.Log].
+func (s *Space) Read(ctx context.Context, name string, r store.Range) iter.Seq2[store.Entry, error] {
+	return func(yield func(store.Entry, error) bool) {
+		l, src, err := s.hold(ctx, name)
+		if err == nil {
+			defer s.release(l)
+			if src.state.trimmed && r.From != 0 && r.From < src.state.first {
+				err = store.ErrExpired
+			}
+		}
+		if err != nil {
+			yield(store.Entry{}, err)
+			return
+		}
+		n := 0
+		for e, err := range src.entries(r) {
+			if ctx.Err() != nil {
+				e, err = store.Entry{}, context.Cause(ctx)
+			}
+			if !yield(e, err) || err != nil && !errors.Is(err, store.ErrDamaged) {
+				return
+			}
+			if n++; n == r.Limit {
+				return
+			}
+		}
+	}
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -22,9 +21,6 @@ const (
 
 // eachMost bounds how many batches one call of append_each writes: its time grows with the square.
 const eachMost = 50
-
-// maxNotice bounds a notice: the server takes 7999 bytes.
-const maxNotice = 7900
 
 // entryRow is a row of entries whose numbers follow one another.
 type entryRow struct {
@@ -170,37 +166,6 @@ func (r *appended) result(a *addition) (store.Info, error) {
 	return store.Info{}, fmt.Errorf("the database has answered %q to a batch", r.outcome)
 }
 
-// notice names logs that have changed, or only their space if they are too many.
-func (l *Log) notice(names []string) string {
-	var b strings.Builder
-	fmt.Fprint(&b, "log ", l.id)
-	for _, name := range names {
-		if b.Len()+1+len(name) > maxNotice {
-			return fmt.Sprint("log ", l.id)
-		}
-		b.WriteByte(' ')
-		b.WriteString(name)
-	}
-	return b.String()
-}
-
-func namesOf(items []*addition) []string {
-	names := make([]string, len(items))
-	for i, a := range items {
-		names[i] = a.name
-	}
-	return names
-}
-
-// committed tells followers, in other processes too. The notice of an Async batch was part of its transaction.
-func (l *Log) committed(items []*addition) {
-	names := namesOf(items)
-	if l.o.Durability == store.Synced {
-		l.e.notify(l.notice(names))
-	}
-	l.feed.wake(names)
-}
-
 // send writes batches: those that are likely to fit with one statement, and what it has not written one by one.
 func (l *Log) send(ctx context.Context, conn *pgx.Conn, items []*addition) ([]appended, error) {
 	answers := make([]appended, len(items))
@@ -291,7 +256,7 @@ func (l *Log) appendNext(ctx context.Context, conn *pgx.Conn, items []*addition,
 		}
 		r.add(k, row)
 	}
-	rows, err := conn.Query(ctx, l.sql.appendNext, l.id, l.o.Durability == store.Synced, l.o.Indexed, l.e.channel, l.notice(b.names),
+	rows, err := conn.Query(ctx, l.sql.appendNext, l.id, l.o.Durability == store.Synced, l.o.Indexed,
 		b.names, b.ids, b.revs, b.behinds, b.floors, b.updates, b.heads, r.starts, r.counts, r.sizes, r.marks, r.datas)
 	return scanAppended(rows, err, items, which, answers)
 }
@@ -304,7 +269,7 @@ func (l *Log) appendEach(ctx context.Context, conn *pgx.Conn, items []*addition,
 			r.add(k+1, row)
 		}
 	}
-	rows, err := conn.Query(ctx, l.sql.appendEach, l.id, l.o.Durability == store.Synced, l.o.Indexed, l.e.channel, l.notice(b.names), l.o.MaxBytes,
+	rows, err := conn.Query(ctx, l.sql.appendEach, l.id, l.o.Durability == store.Synced, l.o.Indexed, l.o.MaxBytes,
 		b.names, b.ids, b.kinds, b.revs, b.behinds, b.floors, b.updates, b.heads, b.labels, r.owners, r.starts, r.counts, r.sizes, r.marks, r.datas)
 	if err := scanAppended(rows, err, items, which, answers); err != nil {
 		return err

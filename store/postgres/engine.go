@@ -82,7 +82,6 @@ type Engine struct {
 	tables    map[string]*Table
 	byID      map[int32]*Table
 	logs      map[string]*Log
-	logByID   map[int32]*Log
 	bus       *Bus // nil until it is opened
 	listening bool
 	closed    bool
@@ -100,7 +99,7 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 	_, _ = h.Write([]byte(db.Schema)) // never fails
 	e := &Engine{
 		db: db, log: db.Log, channel: fmt.Sprintf("lingserve_store_%x", h.Sum64()), sql: statementsOf(db.Schema), wait: cmp.Or(o.wait, callTime), sweep: cmp.Or(o.sweep, sweepEvery),
-		tables: map[string]*Table{}, byID: map[int32]*Table{}, logs: map[string]*Log{}, logByID: map[int32]*Log{},
+		tables: map[string]*Table{}, byID: map[int32]*Table{}, logs: map[string]*Log{},
 	}
 	e.end, e.stop = context.WithCancelCause(context.Background())
 	e.running.Go(e.keep) // ends when the engine closes

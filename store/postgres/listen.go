@@ -65,9 +65,6 @@ func (e *Engine) hear(again bool) (listened bool) {
 	for _, t := range e.tables {
 		t.nudge() // for what has changed before
 	}
-	for _, l := range e.logs {
-		l.feed.wakeAll()
-	}
 	if e.bus != nil {
 		e.bus.nudge()
 	}
@@ -81,13 +78,8 @@ func (e *Engine) hear(again bool) (listened bool) {
 	}
 }
 
-// notice reads what a notice says: a table, and perhaps its revision; a space, and names of logs, or none if they are too many; or a replica
-// that has messages.
+// notice reads what a notice says: a table, and perhaps its revision; or a replica that has messages.
 func (e *Engine) notice(payload string) {
-	if space, ok := strings.CutPrefix(payload, "log "); ok {
-		e.noticeLogs(space)
-		return
-	}
 	if replica, ok := strings.CutPrefix(payload, busNotice); ok {
 		e.mu.Lock()
 		defer e.mu.Unlock()
@@ -110,21 +102,6 @@ func (e *Engine) notice(payload string) {
 	e.mu.Unlock()
 	if t != nil {
 		t.heard(rev)
-	}
-}
-
-func (e *Engine) noticeLogs(payload string) {
-	space, names, some := strings.Cut(payload, " ")
-	id, err := strconv.ParseInt(space, 10, 32)
-	e.mu.Lock()
-	l := e.logByID[int32(id)]
-	e.mu.Unlock()
-	switch {
-	case err != nil || l == nil: // of another program, or a space that is not used here
-	case some:
-		l.feed.wake(strings.Split(names, " "))
-	default:
-		l.feed.wakeAll()
 	}
 }
 

@@ -25,7 +25,6 @@ type Log struct {
 	parted  bool // batches are dropped by parts
 	sql     logStatements
 	appends queue[*addition, appended]
-	feed    logFeed
 }
 
 // syncedWriters is how many groups of a space are written at once if each waits for the disk: the server syncs them together. Else one
@@ -56,11 +55,10 @@ func (e *Engine) Log(ctx context.Context, o store.LogOptions) (store.Log, error)
 		return nil, fmt.Errorf("logs %s: %w", o.Space, err)
 	}
 	l.sql = logStatementsOf(e.db.Schema, l.parted)
-	l.appends = queue[*addition, appended]{writers: 1, e: e, name: o.Space, send: l.send, committed: l.committed}
+	l.appends = queue[*addition, appended]{writers: 1, e: e, name: o.Space, send: l.send}
 	if o.Durability == store.Synced {
 		l.appends.writers = syncedWriters
 	}
-	l.feed.followers = map[string]map[*follower]bool{}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closed {
@@ -69,7 +67,7 @@ func (e *Engine) Log(ctx context.Context, o store.LogOptions) (store.Log, error)
 	if opened := e.logs[o.Space]; opened != nil { // meanwhile
 		return opened, nil
 	}
-	e.logs[o.Space], e.logByID[l.id] = l, l
+	e.logs[o.Space] = l
 	return l, nil
 }
 
@@ -156,17 +154,11 @@ const deleteTime = 10 * time.Minute
 
 // Delete implements [store.Log].
 func (l *Log) Delete(ctx context.Context, name string) error {
-	var deleted []string
-	err := l.change(database.Long(ctx, deleteTime), name, func(ctx context.Context, conn *pgx.Conn) (err error) {
-		deleted, err = queryWith(ctx, conn, "statement_timeout", database.Milliseconds(deleteTime), pgx.RowTo[string],
+	return l.change(database.Long(ctx, deleteTime), name, func(ctx context.Context, conn *pgx.Conn) error {
+		_, err := queryWith(ctx, conn, "statement_timeout", database.Milliseconds(deleteTime), pgx.RowTo[string],
 			l.sql.delete, l.id, l.o.Durability == store.Synced, name, name+"/", name+"0") // "0" is behind "/"
 		return err
 	})
-	if err == nil && len(deleted) > 0 {
-		l.feed.wake(deleted)
-		l.e.notify(l.notice(deleted))
-	}
-	return err
 }
 
 // change runs what changes a log and may be done twice. It waits for longer than other calls if the context is [database.Long].

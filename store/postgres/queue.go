@@ -35,7 +35,7 @@ type queue[I, A any] struct {
 	e         *Engine
 	name      string                                                            // for the log
 	send      func(ctx context.Context, conn *pgx.Conn, items []I) ([]A, error) // writes, and may be done twice
-	committed func(items []I)                                                   // is told of what send has written
+	committed func(items []I)                                                   // is told of what send has written; nil
 
 	mu      sync.Mutex
 	waiting []*call[I, A]
@@ -157,7 +157,9 @@ func (q *queue[I, A]) commit(items []I) (answers []A, err error) {
 	if err != nil {
 		return nil, err
 	}
-	q.committed(items)
+	if q.committed != nil {
+		q.committed(items)
+	}
 	return answers, nil
 }
 

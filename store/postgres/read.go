@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 	"math"
@@ -187,55 +186,6 @@ func (l *Log) Read(ctx context.Context, name string, o store.Range) iter.Seq2[st
 			}
 			if err := context.Cause(ctx); err != nil {
 				yield(store.Entry{}, err)
-				return
-			}
-		}
-	}
-}
-
-// Follow implements [store.Log].
-func (l *Log) Follow(ctx context.Context, name string, from uint64) iter.Seq2[store.Entry, error] {
-	return func(yield func(store.Entry, error) bool) {
-		if err := store.CheckKey(name); err != nil {
-			yield(store.Entry{}, err)
-			return
-		}
-		f := &follower{name: name, wake: make(chan struct{}, 1)}
-		if err := l.follow(f); err != nil {
-			yield(store.Entry{}, err)
-			return
-		}
-		defer l.unfollow(f)
-		r := reading{l: l, name: name, from: from, limit: firstRows}
-		for {
-			next := r.from
-			p, err := r.next(ctx)
-			switch {
-			case errors.Is(err, store.ErrAway) && r.log != 0: // it waits until the database is back
-			case err != nil:
-				yield(store.Entry{}, err)
-				return
-			default:
-				more := r.advance(p)
-				if r.from == 0 {
-					r.from = max(p.first, 1)
-				}
-				if !p.yield(false, next, math.MaxUint64, yield) {
-					return
-				}
-				if more {
-					continue
-				}
-				r.limit = firstRows
-			}
-			f.wait(r.log, r.from)
-			select {
-			case <-f.wake:
-			case <-ctx.Done():
-				yield(store.Entry{}, context.Cause(ctx))
-				return
-			case <-l.e.end.Done():
-				yield(store.Entry{}, context.Cause(l.e.end))
 				return
 			}
 		}

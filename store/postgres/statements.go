@@ -131,11 +131,11 @@ func logStatementsOf(schema string, parted bool) logStatements {
 		covered:     in(`UPDATE @logs SET indexed = $3::bigint, loose = loose - $4::bigint WHERE id = $1::bigint AND indexed = $2::bigint`),
 		spansOldest: spans("ASC"), spansNewest: spans("DESC"), foundOldest: found("ASC"), foundNewest: found("DESC"),
 		appendNext: in(`SELECT ord, outcome, rev, batch, first, last, last_mark, entries, bytes, created, updated, label, head
-			FROM @append_next($1::integer, $2::boolean, $3::boolean, $4::text, $5::text, $6::text[], $7::uuid[], $8::bigint[], $9::uuid[], $10::bigint[],
-				$11::timestamptz[], $12::bytea[], $13::bigint[], $14::integer[], $15::integer[], $16::boolean[], $17::bytea[])`),
+			FROM @append_next($1::integer, $2::boolean, $3::boolean, $4::text[], $5::uuid[], $6::bigint[], $7::uuid[], $8::bigint[],
+				$9::timestamptz[], $10::bytea[], $11::bigint[], $12::integer[], $13::integer[], $14::boolean[], $15::bytea[])`),
 		appendEach: in(`SELECT ord, outcome, rev, batch, first, last, last_mark, entries, bytes, created, updated, label, head
-			FROM @append_each($1::integer, $2::boolean, $3::boolean, $4::text, $5::text, $6::bigint, $7::text[], $8::uuid[], $9::integer[], $10::bigint[], $11::uuid[],
-				$12::bigint[], $13::timestamptz[], $14::bytea[], $15::bytea[], $16::integer[], $17::bigint[], $18::integer[], $19::integer[], $20::boolean[], $21::bytea[])`),
+			FROM @append_each($1::integer, $2::boolean, $3::boolean, $4::bigint, $5::text[], $6::uuid[], $7::integer[], $8::bigint[], $9::uuid[],
+				$10::bigint[], $11::timestamptz[], $12::bytea[], $13::bytea[], $14::integer[], $15::bigint[], $16::integer[], $17::integer[], $18::boolean[], $19::bytea[])`),
 		info:   in(`SELECT ` + infoColumns + ` FROM @logs l WHERE space = $1::integer AND name = $2::text`),
 		trim:   in(`SELECT @trim_log($1::integer, $2::text, $3::bigint)`),
 		delete: in(`SELECT @delete_logs($1::integer, $2::boolean, $3::text, $4::text, $5::text)`),

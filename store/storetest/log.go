@@ -40,12 +40,10 @@ func Logs(t *testing.T, s Setup) {
 		{"ST-08 a read sees the log as it was", testSnapshot},
 		{"ST-09 marks and numbers are found", testMarks},
 		{"ST-10 ST-11 what one process was told, another sees", testLogSeen},
-		{"ST-12 ST-13 a follower gets each entry once", testFollow},
-		{"ST-12 a follower of a log in another process gets what comes", testFollowOther},
 		{"ST-14 lists have every log", testList},
 		{"ST-14 lists in pages", testPages},
 		{"ST-15 a damaged entry is passed over", testDamaged},
-		{"ST-16 deleting ends readers and followers", testDelete},
+		{"ST-16 deleting ends readers", testDelete},
 		{"ST-17 trimming", testTrim},
 		{"ST-18 nothing goes too early", testKeep},
 		{"a space is full", testFullSpace},
@@ -166,12 +164,6 @@ func noLog(t testing.TB, l store.Log, name string) {
 	}
 	if got, err := tryRead(t.Context(), l, name, store.Range{}); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("read %s: %q, %v, want %v", name, got, err, store.ErrNotFound)
-	}
-	for e, err := range l.Follow(t.Context(), name, 0) {
-		if !errors.Is(err, store.ErrNotFound) {
-			t.Errorf("follow %s: %v, %v, want %v", name, e, err, store.ErrNotFound)
-			return
-		}
 	}
 }
 

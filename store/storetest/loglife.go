@@ -70,9 +70,6 @@ func testDelete(t *testing.T, s Setup) {
 		for _, name := range []string{"k/a", "k/a/b", "k2", "other"} {
 			add(t, l, name, store.Batch{Entries: entries(name)})
 		}
-		f, below := follow(t, l, "k", 0), follow(t, l, "k/a", 0)
-		f.next()
-		below.next()
 		var ended error
 		for e, err := range l.Read(t.Context(), "k", store.Range{}) {
 			if ended = err; e.N == 1 {
@@ -83,11 +80,6 @@ func testDelete(t *testing.T, s Setup) {
 		}
 		if !errors.Is(ended, store.ErrDeleted) {
 			t.Errorf("a reader ends with %v", ended)
-		}
-		for _, f := range []*follower{f, below} {
-			if err := f.end(); !errors.Is(err, store.ErrDeleted) {
-				t.Errorf("a follower ends with %v", err)
-			}
 		}
 		for _, name := range []string{"k", "k/a", "k/a/b"} {
 			noLog(t, l, name)
@@ -122,8 +114,6 @@ func testTrim(t *testing.T, s Setup) {
 			add(t, l, "k", store.Batch{After: store.Any, Entries: []store.Entry{{Data: []byte("x"), Mark: i%6 == 0}}})
 		}
 		was := infoOf(t, l, "k")
-		f := follow(t, l, "k", 0)
-		f.next()
 		for _, below := range []uint64{0, 1} {
 			if err := l.Trim(t.Context(), "k", below); err != nil {
 				t.Fatal(err)
@@ -145,11 +135,6 @@ func testTrim(t *testing.T, s Setup) {
 		wantRead(t, l, "k", store.Range{Marks: true}, "13*:x", "19*:x")
 		wantRead(t, l, "k", store.Range{Newest: true, Before: 10}, "9:x", "8:x")
 		wantRead(t, l, "k", store.Range{Before: 8})
-		for _, err := range l.Follow(t.Context(), "k", 7) {
-			if !errors.Is(err, store.ErrExpired) {
-				t.Errorf("a follower of what is gone: %v", err)
-			}
-		}
 		if got, err := tryRead(t.Context(), l, "k", store.Range{From: 7}); !errors.Is(err, store.ErrExpired) || len(got) > 0 {
 			t.Errorf("%q, %v", got, err)
 		}
@@ -235,15 +220,12 @@ func testLogEnded(t *testing.T, s Setup) {
 	_, infoErr := l.Info(ctx, "k")
 	_, readErr := tryRead(ctx, l, "k", store.Range{})
 	_, countErr := l.Count(ctx, "")
-	var followErr, listErr error
-	for _, err := range l.Follow(ctx, "k", 0) {
-		followErr = err
-	}
+	var listErr error
 	for _, err := range l.List(ctx, store.Listing{}) {
 		listErr = err
 	}
 	for _, err := range []error{
-		err, newErr, infoErr, readErr, countErr, followErr, listErr, l.Trim(ctx, "k", 2), l.Delete(ctx, "k"), l.Sync(ctx),
+		err, newErr, infoErr, readErr, countErr, listErr, l.Trim(ctx, "k", 2), l.Delete(ctx, "k"), l.Sync(ctx),
 	} {
 		if !errors.Is(err, why) || errors.Is(err, store.ErrUnsure) {
 			t.Errorf("%v, want %v", err, why)
@@ -260,15 +242,8 @@ func testLogClosed(t *testing.T, s Setup) {
 		e := place.Open(t)
 		l := logs(t, e, o)
 		info := add(t, l, "k", store.Batch{Entries: entries("1")})
-		f, late := follow(t, l, "k", 0), follow(t, l, "k", 9)
-		f.next()
 		if err := e.Close(); err != nil {
 			t.Fatal(err)
-		}
-		for _, f := range []*follower{f, late} {
-			if err := f.end(); !errors.Is(err, store.ErrClosed) {
-				t.Errorf("the follower ends with %v", err)
-			}
 		}
 		_, err := tryAdd(t, l, "k", store.Batch{After: info.Rev})
 		_, infoErr := l.Info(t.Context(), "k")

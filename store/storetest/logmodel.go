@@ -48,7 +48,7 @@ func testLogModel(t *testing.T, s Setup) {
 			m.logs[i] = logs(t, e, m.o)
 		}
 		actions := map[string]func(*rapid.T){
-			"append": m.append, "again": m.again, "info": m.info, "read": m.read, "follow": m.follow,
+			"append": m.append, "again": m.again, "info": m.info, "read": m.read,
 			"delete": m.delete, "list": m.list, "reopen": m.reopen,
 		}
 		if !s.NoTrim {
@@ -275,45 +275,6 @@ func (m *machine) read(r *rapid.T) {
 	case err != nil || !m.fits(name, o, got):
 		r.Fatalf("read %+v of %s: %q, %v, want of %+v", o, name, got, err, m.entries(name))
 	}
-}
-
-// follow follows over what is there and one batch that comes.
-func (m *machine) follow(r *rapid.T) {
-	name := drawName(r)
-	was, err := m.model.Info(m.t.Context(), name)
-	if err != nil {
-		return
-	}
-	l := m.writer(r)
-	from := rapid.Uint64Range(m.surely(name), was.Last+2).Draw(r, "from")
-	expected := func() (want []string) {
-		for _, e := range Select(m.entries(name), store.Range{From: from}) {
-			want = append(want, show(e))
-		}
-		return want
-	}
-	f := follow(m.t, l, name, from)
-	defer f.cancel()
-	check := func(want []string) {
-		for _, show1 := range want {
-			if got := show(f.next()); got != show1 {
-				r.Fatalf("follow %s from %d: %q, want %q", name, from, got, show1)
-			}
-		}
-	}
-	there := expected()
-	check(there)
-	b := store.Batch{ID: NewID(), After: store.Any, Entries: entries("comes", "next")}
-	got, err := l.Append(m.t.Context(), name, b)
-	want, wantErr := m.model.Append(m.t.Context(), name, b)
-	if err != nil || wantErr != nil {
-		r.Fatalf("append: %v, %v", err, wantErr)
-	}
-	m.revs[got.Rev], m.current[name] = want.Rev, got.Rev
-	m.old[name] = append(m.old[name], got.Rev)
-	delete(m.last, name)
-	m.compare(r, got, want)
-	check(expected()[len(there):])
 }
 
 func (m *machine) trim(r *rapid.T) {

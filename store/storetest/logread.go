@@ -1,12 +1,10 @@
 package storetest
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -99,135 +97,6 @@ func testLogSeen(t *testing.T, s Setup) {
 	noLog(t, ls[1], "k")
 	if _, err := tryAdd(t, ls[1], "k", store.Batch{After: rev}); !errors.Is(err, store.ErrMoved) {
 		t.Errorf("behind a deleted log: %v", err)
-	}
-}
-
-// follower collects what a follower gets, until the test ends.
-type follower struct {
-	t       testing.TB
-	entries chan store.Entry
-	ended   chan error
-	cancel  context.CancelFunc
-}
-
-func follow(t testing.TB, l store.Log, name string, from uint64) *follower {
-	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	f := &follower{t: t, entries: make(chan store.Entry, 10000), ended: make(chan error, 1), cancel: cancel}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for e, err := range l.Follow(ctx, name, from) {
-			if err != nil {
-				f.ended <- err
-				return
-			}
-			f.entries <- e
-		}
-	}()
-	t.Cleanup(func() {
-		cancel()
-		<-done
-	})
-	return f
-}
-
-func (f *follower) next() store.Entry {
-	f.t.Helper()
-	select {
-	case e := <-f.entries:
-		return e
-	case err := <-f.ended:
-		f.t.Fatalf("the follower ends with %v", err)
-	case <-time.After(time.Hour):
-		f.t.Fatal("the follower gets nothing")
-	}
-	return store.Entry{}
-}
-
-func (f *follower) end() error {
-	f.t.Helper()
-	for {
-		select {
-		case err := <-f.ended:
-			return err
-		case <-f.entries:
-		case <-time.After(time.Hour):
-			f.t.Fatal("the follower does not end")
-		}
-	}
-}
-
-// testFollow follows from numbers in, at and behind what is there, while batches are written.
-func testFollow(t *testing.T, s Setup) {
-	both(t, s, func(t *testing.T, place Place, o store.LogOptions) {
-		l := logs(t, place.Open(t), o)
-		info := add(t, l, "k", store.Batch{Entries: entries("1", "2", "3")})
-		begin := func(from uint64) (*follower, uint64) { return follow(t, l, "k", from), max(from, 1) }
-		type following struct {
-			f    *follower
-			next uint64
-		}
-		var all []following
-		for _, from := range []uint64{0, 1, 3, 4, 20} {
-			f, next := begin(from)
-			all = append(all, following{f, next})
-		}
-		stop := make(chan struct{})
-		var writer sync.WaitGroup
-		writer.Go(func() {
-			defer close(stop)
-			for i := range 30 {
-				var batch []store.Entry
-				for range i%4 + 1 {
-					batch = append(batch, store.Entry{Data: fmt.Append(nil, int(info.Last)+len(batch)+1), Mark: i%7 == 0})
-				}
-				next, err := tryAdd(t, l, "k", store.Batch{After: info.Rev, Entries: batch})
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				info = next
-				<-time.After(time.Millisecond)
-			}
-		})
-		f, next := begin(2) // among the writes
-		all = append(all, following{f, next})
-		writer.Wait()
-		for _, one := range all {
-			for n := one.next; n <= info.Last; n++ {
-				e := one.f.next()
-				if e.N != n || string(e.Data) != fmt.Sprint(n) {
-					t.Fatalf("entry %d %q, want %d", e.N, e.Data, n)
-				}
-				// ST-13: whoever has seen it knows that it is there.
-				if got := infoOf(t, l, "k"); got.Last < n {
-					t.Fatalf("entry %d is seen, and the log has %d", n, got.Last)
-				}
-			}
-			one.f.cancel()
-			if err := one.f.end(); !errors.Is(err, context.Canceled) {
-				t.Errorf("it ends with %v", err)
-			}
-		}
-	})
-}
-
-func testFollowOther(t *testing.T, s Setup) {
-	place := s.New(t)
-	o := store.LogOptions{Indexed: true}
-	a, b := logs(t, place.Open(t), o), logs(t, place.Open(t), o)
-	info := add(t, a, "k", store.Batch{Entries: entries("1")})
-	f, g := follow(t, a, "k", 0), follow(t, b, "k", 2)
-	f.next()
-	for i := range 6 {
-		info = add(t, []store.Log{a, b}[i%2], "k", store.Batch{After: info.Rev, Entries: entries("x", "y")})
-		for n := info.Last - 1; n <= info.Last; n++ {
-			for _, follower := range []*follower{f, g} {
-				if e := follower.next(); e.N != n {
-					t.Fatalf("entry %d, want %d", e.N, n)
-				}
-			}
-		}
 	}
 }
 

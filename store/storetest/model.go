@@ -78,7 +78,7 @@ func (m *Model) Log(_ context.Context, o store.LogOptions) (store.Log, error) {
 	return &modelSpaceOf{m, s}, nil
 }
 
-// Close ends followers, and refuses later calls.
+// Close refuses later calls.
 func (m *Model) Close() error {
 	m.stop(store.ErrClosed)
 	return nil
@@ -261,54 +261,6 @@ func Select(entries []store.Entry, r store.Range) (selected []store.Entry) {
 		selected = selected[:r.Limit]
 	}
 	return selected
-}
-
-// Follow implements [store.Log].
-func (l *modelSpaceOf) Follow(ctx context.Context, name string, from uint64) iter.Seq2[store.Entry, error] {
-	return func(yield func(store.Entry, error) bool) {
-		var log *modelLog
-		for {
-			unlock, err := l.lock(ctx, name)
-			if err != nil {
-				yield(store.Entry{}, err)
-				return
-			}
-			if log == nil {
-				log = l.s.logs[name]
-			}
-			changed := l.m.data.changed
-			var entries []store.Entry
-			switch {
-			case log == nil:
-				err = store.ErrNotFound
-			case log.deleted:
-				err = store.ErrDeleted
-			case log.trimmed && from != 0 && from < log.info.First:
-				err = store.ErrExpired
-			default:
-				entries = Select(log.entries, store.Range{From: from})
-			}
-			unlock()
-			if err != nil {
-				yield(store.Entry{}, err)
-				return
-			}
-			for _, e := range entries {
-				from = e.N + 1
-				if !yield(e, nil) {
-					return
-				}
-			}
-			if len(entries) > 0 {
-				continue
-			}
-			select {
-			case <-changed:
-			case <-ctx.Done():
-			case <-l.m.end.Done():
-			}
-		}
-	}
 }
 
 // Trim implements [store.Log].

@@ -133,7 +133,7 @@ $$;
 -- that it has written: the others may be written already, or their revision is not that of the log. floors are numbers that the log's
 -- last one must be below, or 0. A head of null stays, and only then is returned.
 CREATE FUNCTION append_next(
-    space_id integer, durable boolean, indexed boolean, channel text, notice text,
+    space_id integer, durable boolean, indexed boolean,
     names text[], ids uuid[], revs bigint[], behinds uuid[], floors bigint[], updates timestamptz[], heads bytea[],
     starts bigint[], counts integer[], sizes integer[], marks boolean[], datas bytea[]
 ) RETURNS TABLE (
@@ -147,9 +147,6 @@ DECLARE
 BEGIN
     IF NOT durable THEN
         PERFORM set_config('synchronous_commit', 'off', true);
-        IF notice <> '' THEN -- a commit that notifies holds a lock of the whole database, also while it waits for the disk
-            PERFORM pg_notify(channel, notice);
-        END IF;
     END IF;
     SELECT part INTO STRICT new_part FROM spaces WHERE id = space_id;
     RETURN QUERY WITH b AS (
@@ -185,7 +182,7 @@ $$;
 -- Outcomes are done, same (an attempt before has written the batch), moved, absent, low (an entry has a number that was given before) and
 -- full. Kinds are what a batch may be behind: 0 nothing, 1 anything, 2 a revision, 3 nothing that there is. Rows of entries name their batch by its ordinal.
 CREATE FUNCTION append_each(
-    space_id integer, durable boolean, indexed boolean, channel text, notice text, max_bytes bigint,
+    space_id integer, durable boolean, indexed boolean, max_bytes bigint,
     names text[], ids uuid[], kinds integer[], revs bigint[], behinds uuid[], floors bigint[], updates timestamptz[], heads bytea[], labels bytea[],
     owners integer[], starts bigint[], counts integer[], sizes integer[], marks boolean[], datas bytea[]
 ) RETURNS TABLE (
@@ -205,9 +202,6 @@ DECLARE
 BEGIN
     IF NOT durable THEN
         PERFORM set_config('synchronous_commit', 'off', true);
-        IF notice <> '' THEN
-            PERFORM pg_notify(channel, notice);
-        END IF;
     END IF;
     IF max_bytes > 0 THEN
         SELECT * INTO STRICT s FROM spaces WHERE id = space_id FOR NO KEY UPDATE;

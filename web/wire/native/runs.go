@@ -12,17 +12,10 @@ import (
 
 // GetRun answers with a run's status and its result so far.
 func (h Handlers) GetRun(w http.ResponseWriter, r *http.Request) *wire.Problem {
-	var st start
-	d := new(request.Decoder)
-	st.query(d, r, queryDocument)
-	if p := wire.Faults(d); p != nil {
-		return p
-	}
-	run, p := h.Find(r, chi.URLParam(r, "run"))
+	st, run, p := h.asked(w, r)
 	if p != nil {
 		return p
 	}
-	wire.SetRun(w.Header(), run.ID)
 	defer run.Hold()()
 	free, err := h.Runs.Room(r.Context(), run)
 	if err != nil {
@@ -70,17 +63,10 @@ func (h Handlers) PostCancel(w http.ResponseWriter, r *http.Request) *wire.Probl
 	if _, p := h.ReadBody(w, r); p != nil {
 		return p
 	}
-	var st start
-	d := new(request.Decoder)
-	st.query(d, r, queryDocument)
-	if p := wire.Faults(d); p != nil {
-		return p
-	}
-	run, p := h.Find(r, chi.URLParam(r, "run"))
+	st, run, p := h.asked(w, r)
 	if p != nil {
 		return p
 	}
-	wire.SetRun(w.Header(), run.ID)
 	if err := h.Runs.Cancel(r.Context(), wire.Who(r), run); err != nil {
 		return h.Problem(r.Context(), err)
 	}
@@ -96,4 +82,17 @@ func (h Handlers) ahead(r *http.Request, err error, at run.Field) *wire.Problem 
 	}
 	at.Detail += p.Detail
 	return wire.Invalid(at)
+}
+
+// asked returns what a request for the document of a run asks for, and the run.
+func (h Handlers) asked(w http.ResponseWriter, r *http.Request) (st start, found *run.Run, p *wire.Problem) {
+	d := new(request.Decoder)
+	st.query(d, r, queryDocument)
+	if p = wire.Faults(d); p != nil {
+		return st, nil, p
+	}
+	if found, p = h.Find(r, chi.URLParam(r, "run")); p == nil {
+		wire.SetRun(w.Header(), found.ID)
+	}
+	return st, found, p
 }

@@ -289,7 +289,11 @@ func (g *guarded) fitPart(p *Part, asked bool) error {
 		*p = Part{Type: "text", Text: "[" + article(kind) + " that this model cannot read]"}
 		return nil
 	}
-	return &Error{Code: CodeInvalid, OfModel: true, Message: fmt.Sprintf("the model %s:%s does not accept %s; expected %s", g.provider, g.name, mediaName(kind), takesWords(g.takes))}
+	return &Error{
+		Code: CodeInvalid, OfModel: true, Refused: true,
+		Message: fmt.Sprintf("the model %s:%s does not accept %s; expected %s", g.provider, g.name, mediaName(kind), takesWords(g.takes)),
+		Notice:  fmt.Sprintf("This model reads %s, but no %s.", takesWords(g.takes), mediaName(kind)),
+	}
 }
 
 func article(kind string) string {

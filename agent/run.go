@@ -101,17 +101,18 @@ type run struct {
 	yield func(turn.Event, error) bool
 	left  bool // the reader has left
 
-	selector tape.Selector
-	system   string       // the system prompt of the last request
-	asked    []tape.Entry // the prompt and what was steered, as they lie on the tape first
-	handoffs int          // that the loop has made because a model refused a request
-	overBase bool         // a request was larger than the limit right behind an anchor, so that another one would not help
-	steps    int
-	text     string // of the last reply
-	spoke    int    // the step that has last handed on text
-	newlines int    // at the end of that text
-	finish   string
-	usage    adapter.Usage
+	selector  tape.Selector
+	system    string       // the system prompt of the last request
+	withMedia bool         // of what the last request asks for the first time
+	asked     []tape.Entry // the prompt and what was steered, as they lie on the tape first
+	handoffs  int          // that the loop has made because a model refused a request
+	overBase  bool         // a request was larger than the limit right behind an anchor, so that another one would not help
+	steps     int
+	text      string // of the last reply
+	spoke     int    // the step that has last handed on text
+	newlines  int    // at the end of that text
+	finish    string
+	usage     adapter.Usage
 
 	mu      sync.Mutex
 	handoff *handoff // asked for in this step
@@ -703,6 +704,7 @@ func (r *run) request(last bool) (adapter.Request, error) {
 		data, _, err := r.tape.ReadBlob(r.ctx, handle, 0, math.MaxInt64)
 		return string(data), err
 	})
+	r.withMedia = withMedia(req.Messages)
 	if !last {
 		for _, t := range r.tools() {
 			req.Tools = append(req.Tools, adapter.Tool{Name: t.Wire(), Description: t.Description, Parameters: t.Parameters()})

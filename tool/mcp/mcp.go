@@ -47,6 +47,7 @@ type times struct {
 	write   time.Duration // to take a message from us
 	exit    time.Duration // to end, after its input was closed and again after it was told to
 	leave   time.Duration // to take leave of a server
+	again   time.Duration // for a call to wait until the server that forgot its session is connected again
 	first   time.Duration // the first pause before the next attempt to connect, and between two readings of the list of tools
 	longest time.Duration // pause
 	stable  time.Duration // a connection that lasted so long ends the growth of the pauses
@@ -54,7 +55,7 @@ type times struct {
 
 var usual = times{
 	connect: time.Minute, list: 30 * time.Second, ping: 10 * time.Second, listen: 10 * time.Second, write: 10 * time.Second,
-	exit: 2 * time.Second, leave: 3 * time.Second, first: time.Second, longest: time.Minute, stable: time.Minute,
+	exit: 2 * time.Second, leave: 3 * time.Second, again: 15 * time.Second, first: time.Second, longest: time.Minute, stable: time.Minute,
 }
 
 // Server is one server: a command, or the address of one.

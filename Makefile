@@ -56,7 +56,7 @@ nightly: test nightly-go fuzz web browser parts chaos peers rolling bench-once
 # All Go tests in their long form, under the race detector, with PostgreSQL, faults, attacks and kills.
 nightly-go: export LINGSERVE_NIGHTLY = 1
 nightly-go:
-	$(GO) test -vet=off -ldflags=-w -tags nightly -timeout $(TIMEOUT) $(RACE) -p 2 -shuffle=on -count=1 ./...
+	$(GO) test -vet=off -ldflags=-w -tags nightly -timeout $(TIMEOUT) $(if $(RACE),$(RACE) -cpu 1) -p 2 -shuffle=on -count=1 ./...
 
 # Each fuzz target for FUZZ, two packages at a time.
 FUZZ    ?= 10s

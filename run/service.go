@@ -88,6 +88,7 @@ type Options struct {
 	MemoryOfEnded   int64 // bytes of ended runs in memory
 	MaxDisk         int64 // bytes of ended runs in Data
 	InlineWorkflows bool  // a request may carry a workflow
+	ListedModels    bool  // a request may name only the models that are listed, see [Service.ListModels]
 
 	Engine   Engine       // that is shared with other servers; nil is none
 	Shared   *Shared      // with replicas of the server; nil for one that is alone. With it Data keeps no runs.

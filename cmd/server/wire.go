@@ -60,7 +60,7 @@ func serverOptions(c *config.Config, w *flow.Registry, m *adapter.Registry, log 
 		KeepAlive: c.HTTP.KeepAlive, WriteTimeout: c.HTTP.WriteTimeout, MaxBody: int64(c.HTTP.MaxBody),
 		MaxRuns: c.Run.Max, MaxLog: int(c.Run.MaxLog), MaxResult: int(c.Run.MaxResult),
 		MaxBots: c.Run.MaxBots, MaxTasks: c.Run.MaxTasks, MemoryOfEnded: int64(c.Run.EndedMemory),
-		InlineWorkflows: c.InlineWorkflows, Version: build().version,
+		InlineWorkflows: c.InlineWorkflows, ListedModels: c.CallerModels != "any", Version: build().version,
 		Limits: limitsOf(c, log), MaxDisk: int64(c.Run.MaxDisk),
 		Files: web.Files{
 			MaxSize: int64(c.Files.MaxSize), MaxCount: c.Files.MaxCount, MaxBytes: int64(c.Files.MaxBytes), Retention: c.Files.Retention, Types: c.Files.Types,

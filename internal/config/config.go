@@ -29,6 +29,7 @@ type Config struct {
 	Model           string
 	Media           []string // rules of adapter.ParseMediaRule
 	InlineWorkflows bool
+	CallerModels    string // "listed" or "any"
 	Watch           bool
 	Grace           time.Duration
 	Providers       []Provider

@@ -64,6 +64,9 @@ func (s Setting) Variables() []string {
 	return append([]string{name}, s.Env...)
 }
 
+// callerModels is the key of which models requests may name.
+const callerModels = "models.callers"
+
 // unlessEmpty is a check that allows text to be empty.
 func unlessEmpty(check func(string) error) func(string) error {
 	return func(text string) error {
@@ -141,6 +144,10 @@ var top = bind("", whole, []Setting{
 	{
 		Key:  "media",
 		Help: "corrections of models' inputs: provider:name=image+pdf, with image, pdf, audio, file or none; * matches any text",
+	},
+	{
+		Key: callerModels, Default: "listed", OneOf: []string{"listed", "any"}, field: func(c *Config) any { return &c.CallerModels },
+		Help: "models that requests may name: listed (those of GET /v1/models) or any; in short: \"models: any\"",
 	},
 	{Key: "inline_workflows", Default: "false", Help: "allow workflows inside requests"},
 	{Key: "watch", Default: "false", Help: "reload workflows when files change; SIGHUP always reloads them"},

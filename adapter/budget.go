@@ -44,8 +44,8 @@ type Budget struct {
 	mu        sync.Mutex
 	day       string
 	purses    map[purseKey]*purse
-	swept     time.Time       // when purses were forgotten last
-	dirty     bool            // the file is older than what is known
+	swept     time.Time // when purses were forgotten last
+	dirty     bool      // the file is older than what is known
 	writing   *time.Timer
 	closed    bool
 	writeLock sync.Mutex // held while the file is written

@@ -10,6 +10,7 @@ import (
 	"math"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/tape"
@@ -664,6 +665,10 @@ func (r *run) systemPrompt() (string, error) {
 	text, err := r.turn.SystemPrompt(r.ctx, r.prompt, r.state)
 	if err != nil {
 		return "", err
+	}
+	if e := r.turn.Envelope(); len(e.Context) == 0 { // else the date stands beside each message
+		zone := e.Timezone()
+		text = strings.TrimLeft(text+time.Now().In(zone).Format("\n\nToday is Monday, 2 January 2006 (")+zone.String()+").", "\n")
 	}
 	if skills := r.agent.skillsList(); skills != "" {
 		if text != "" {

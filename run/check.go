@@ -75,7 +75,7 @@ func (s *Service) prepareAgent(p access.Principal, a *Request, files []adapter.P
 		ID: sp.agent.id, Channel: Channel, Content: text, Media: mediaOf(files), Life: sp.agent,
 		Extra: map[string]any{
 			ExtraAgent: a.Agent, turn.ExtraRun: sp.agent.id, hooks.Options: a.Options, hooks.Instructions: a.Instructions,
-			hooks.History: messages(a.History),
+			hooks.History: messages(a.History), turn.ExtraTimezone: s.o.Timezones[a.Agent],
 		},
 	}
 	sp.workflow = sp.agent.workflow()

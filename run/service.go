@@ -71,6 +71,7 @@ type Options struct {
 	Workspace    string     // folder that sessions work in
 	Turns        *turn.Framework
 	Agents       Agents
+	Timezones    map[string]*time.Location // of the dates that agents read, by their names; others read UTC
 	Kernel       *channel.Kernel
 	ChannelNames []string // of all channels, this one included: a session whose id begins with one of them is not a caller's own
 

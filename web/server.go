@@ -66,6 +66,7 @@ type Options struct {
 	RunTimeout      time.Duration // of a whole run, 30 min
 	MemoryOfEnded   int64         // bytes of ended runs kept in memory, 8 MiB; older ones go to Data, or are forgotten
 	InlineWorkflows bool          // a request may carry a workflow
+	Timezones       map[string]*time.Location // of the dates that agents read, by their names; others read UTC
 	ListedModels    bool          // a request may name only models that GET /v1/models lists
 	Version         string
 
@@ -224,7 +225,7 @@ func (s *Server) runOptions() run.Options {
 		Tapes: o.Tapes, Workspace: o.Workspace, Turns: o.Turns, Agents: o.Agents, Kernel: o.Kernel, ChannelNames: o.ChannelNames,
 		Bot: o.Bot, Retention: o.Retention, KeyRetention: o.KeyRetention, MaxRuns: o.MaxRuns, MaxLog: o.MaxLog, MaxResult: o.MaxResult,
 		MaxBots: o.MaxBots, MaxTasks: o.MaxTasks, Input: o.Limits.Input, Images: o.Limits.Images, RunTimeout: o.RunTimeout,
-		MemoryOfEnded: o.MemoryOfEnded, MaxDisk: o.MaxDisk, InlineWorkflows: o.InlineWorkflows, ListedModels: o.ListedModels, Engine: o.Engine, Shared: o.Shared, Tables: o.Tables,
+		MemoryOfEnded: o.MemoryOfEnded, MaxDisk: o.MaxDisk, InlineWorkflows: o.InlineWorkflows, ListedModels: o.ListedModels, Timezones: o.Timezones, Engine: o.Engine, Shared: o.Shared, Tables: o.Tables,
 		Ledger: o.Ledger, Limits: o.Access.Limits, Pressure: s.shed, Files: runFiles{s}, Observer: o.Observer, Tracer: o.Tracer,
 		Detach: s.wire.Detach, Times: o.times,
 	}

@@ -1,6 +1,7 @@
 package adapter
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -171,7 +172,7 @@ type held struct {
 	chunks     []Chunk
 	shown      bool
 	said       bool // more than thoughts was shown, or is held back
-	call       int // the first call, from 1
+	call       int  // the first call, from 1
 	finish     string
 	usage      Usage // of this answer
 	spent      Usage // of those before it
@@ -234,6 +235,7 @@ func (h *held) take(c *Chunk) (pass bool) {
 	if c.Model == "" && len(h.chunks) == 0 {
 		c.Model = h.name
 	}
+	h.name = cmp.Or(c.Model, h.name)
 	most := maxHeld
 	if h.wholeCalls {
 		most = maxHeldCall

@@ -52,22 +52,22 @@ type Options struct {
 	// ChannelNames are the names of all channels, "web" included. A session whose id begins with one of them is not a caller's own.
 	ChannelNames []string
 
-	Bot             bot.Config    // defaults of every bot: the model when a workflow names none, options
-	Retention       time.Duration // how long an ended run can be attached to, 5 min
-	KeyRetention    time.Duration // how long an Idempotency-Key is known, 24 h
-	KeepAlive       time.Duration // 10 s
-	WriteTimeout    time.Duration // of one write to a client, 30 s
-	MaxBody         int64         // 1 MiB
-	MaxRuns         int           // running at once, 10000
-	MaxLog          int           // bytes of a run's log in memory, 8 MiB
-	MaxResult       int           // bytes of a run's result, 16 MiB
-	MaxBots         int           // of a run, 256
-	MaxTasks        int           // of a run, 1024
-	RunTimeout      time.Duration // of a whole run, 30 min
-	MemoryOfEnded   int64         // bytes of ended runs kept in memory, 8 MiB; older ones go to Data, or are forgotten
-	InlineWorkflows bool          // a request may carry a workflow
+	Bot             bot.Config                // defaults of every bot: the model when a workflow names none, options
+	Retention       time.Duration             // how long an ended run can be attached to, 5 min
+	KeyRetention    time.Duration             // how long an Idempotency-Key is known, 24 h
+	KeepAlive       time.Duration             // 10 s
+	WriteTimeout    time.Duration             // of one write to a client, 30 s
+	MaxBody         int64                     // 1 MiB
+	MaxRuns         int                       // running at once, 10000
+	MaxLog          int                       // bytes of a run's log in memory, 8 MiB
+	MaxResult       int                       // bytes of a run's result, 16 MiB
+	MaxBots         int                       // of a run, 256
+	MaxTasks        int                       // of a run, 1024
+	RunTimeout      time.Duration             // of a whole run, 30 min
+	MemoryOfEnded   int64                     // bytes of ended runs kept in memory, 8 MiB; older ones go to Data, or are forgotten
+	InlineWorkflows bool                      // a request may carry a workflow
 	Timezones       map[string]*time.Location // of the dates that agents read, by their names; others read UTC
-	ListedModels    bool          // a request may name only models that GET /v1/models lists
+	ListedModels    bool                      // a request may name only models that GET /v1/models lists
 	Version         string
 
 	Engine run.Engine   // that is shared with other servers; nil is none

@@ -58,7 +58,7 @@ func (r *run) call(req adapter.Request) (rep *reply, handed bool, err error) {
 		rep, err := r.replay(answer)
 		return rep, true, err
 	}
-	rep = new(reply)
+	rep = &reply{most: r.agent.options.MaxReply}
 	defer func() {
 		if p := recover(); p != nil { // what was said until then stays; the pipeline makes an error of the rest
 			r.left = true

@@ -115,7 +115,7 @@ func agentOptions(
 	o := agent.Options{
 		Name: a.Name, Models: models, Choices: models.Usable(), Instructions: a.Instructions, Tools: tools, Skills: skills,
 		Approvals: map[string]tool.Approval{}, MaxSteps: a.MaxSteps, ToolTimeout: a.ToolTimeout, ApprovalTimeout: a.ApprovalTimeout,
-		Summarize: a.Summarize, MaxContext: a.MaxContext, Options: a.Options, Log: log,
+		Summarize: a.Summarize, MaxContext: a.MaxContext, MaxReply: int(c.Turn.MaxReply), Options: a.Options, Log: log,
 	}
 	if len(a.Tools) > 0 {
 		o.Tools = tools.Subset(a.Tools...)

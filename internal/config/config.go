@@ -97,6 +97,7 @@ type Run struct {
 type Turn struct {
 	Timeout     time.Duration // 0 is none
 	Concurrency int
+	MaxReply    Size
 	Queue       int // that wait in a session
 	QueueTotal  int // that wait in all
 }

@@ -64,6 +64,14 @@ func (s Setting) Variables() []string {
 	return append([]string{name}, s.Env...)
 }
 
+// atMost4MiB is a check for what has to fit an entry of a session, escaped.
+func atMost4MiB(text string) error {
+	if size, err := parseSize(text); err == nil && size > 4<<20 {
+		return fmt.Errorf("expected at most 4MiB, got %s", text)
+	}
+	return nil
+}
+
 // callerModels is the key of which models requests may name.
 const callerModels = "models.callers"
 
@@ -184,6 +192,7 @@ var coreSettings = []Setting{
 	{Key: "run.max_disk", Default: "4GiB", Min: "64KiB", Help: "disk space for ended runs; the first to expire are deleted"},
 	{Key: "turn.timeout", Default: "0s", Help: "timeout of a turn, approvals included; 0: only run.timeout"},
 	{Key: "turn.concurrency", Default: "256", Min: "1", Help: "concurrent turns; more wait"},
+	{Key: "turn.max_reply", Default: "1MiB", Min: "1KiB", check: atMost4MiB, Help: "size of one answer of an agent's model, calls and reasoning included; a longer one is cut off"},
 	{Key: "turn.queue", Default: "16", Min: "1", Help: "waiting messages of a session; more are refused"},
 	{Key: "turn.queue_total", Default: "4096", Min: "1", Help: "waiting messages of all sessions; more are refused"},
 	{

@@ -275,6 +275,7 @@ func (r *run) begin() (err error) {
 	if r.system, err = r.systemPrompt(); err != nil {
 		return err
 	}
+	r.awaitTools()
 	var entries []tape.Entry
 	if last.unfinished != "" && r.parent == nil {
 		entries = append(entries, aborted(last.unfinished))
@@ -321,6 +322,23 @@ func (r *run) begin() (err error) {
 	prompt.ID = first + int64(len(entries)) - 1
 	r.asked = append(r.asked, prompt)
 	return nil
+}
+
+// toolsWait is how long a turn waits for tools that are being connected to.
+const toolsWait = 5 * time.Second
+
+// awaitTools waits for them, and tells who listens what the turn goes on without.
+func (r *run) awaitTools() {
+	if r.agent.options.AwaitTools == nil || r.parent != nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.ctx, toolsWait)
+	defer cancel()
+	if missing := r.agent.options.AwaitTools(ctx); len(missing) > 0 && r.ctx.Err() == nil {
+		r.emit(turn.Event{Kind: turn.ErrorEvent, Err: &turn.EventError{
+			Code: turn.CodeOverloaded, Message: "still connecting to tools of " + strings.Join(missing, ", ") + "; this turn goes on without them",
+		}})
+	}
 }
 
 // titled adds the beginning of the sender's words to a message that facts or the words of others stand before.

@@ -67,6 +67,7 @@ type Options struct {
 	MemoryOfEnded   int64                     // bytes of ended runs kept in memory, 8 MiB; older ones go to Data, or are forgotten
 	InlineWorkflows bool                      // a request may carry a workflow
 	Timezones       map[string]*time.Location // of the dates that agents read, by their names; others read UTC
+	Servers         func() map[string]string  // the MCP servers that are not ready, and why; nil is none
 	ListedModels    bool                      // a request may name only models that GET /v1/models lists
 	Version         string
 

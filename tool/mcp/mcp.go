@@ -175,6 +175,22 @@ func (c *Client) Tools() []*tool.Tool {
 	return out
 }
 
+// Wait returns when no server is connecting for the first time any more, or ctx ends. It returns the names of those that still are.
+func (c *Client) Wait(ctx context.Context) (connecting []string) {
+	for _, s := range c.servers {
+		select {
+		case <-s.tried:
+		case <-ctx.Done():
+			select {
+			case <-s.tried:
+			default:
+				connecting = append(connecting, s.Name)
+			}
+		}
+	}
+	return connecting
+}
+
 // Status says how each server is, in the order of the configuration.
 func (c *Client) Status() []Status {
 	out := make([]Status, len(c.servers))

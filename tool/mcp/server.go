@@ -30,6 +30,7 @@ type server struct {
 
 	changed chan struct{} // the server says that its list of tools changed
 	doubt   chan struct{} // a call failed in a way that makes one doubt that the server still works
+	tried   chan struct{} // is closed when the first attempt to connect has ended
 	calls   atomic.Int64  // that are running
 
 	mu      sync.Mutex
@@ -52,7 +53,7 @@ func newServer(config Server, opts Options) *server {
 	config.times = cmp.Or(config.times, usual)
 	s := &server{
 		Server: config, opts: opts, state: Connecting, since: time.Now(),
-		changed: make(chan struct{}, 1), doubt: make(chan struct{}, 1), next: make(chan struct{}),
+		changed: make(chan struct{}, 1), doubt: make(chan struct{}, 1), next: make(chan struct{}), tried: make(chan struct{}),
 	}
 	s.client = sdk.NewClient(&sdk.Implementation{Name: "lingserve", Version: cmp.Or(opts.Version, "dev")}, &sdk.ClientOptions{
 		// A server gets nothing of us: no models, no files, no people.
@@ -91,6 +92,9 @@ func (s *server) set(c *connection, state, reason string) {
 		s.next = make(chan struct{})
 	}
 	s.current = c
+	if s.state == Connecting {
+		close(s.tried)
+	}
 	if s.state != state {
 		s.since = time.Now()
 	}

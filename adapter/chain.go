@@ -56,12 +56,12 @@ func Replaceable(err error) bool {
 	return true
 }
 
-// errEmpty is the cause of an error that means an answer in which nothing is.
-var errEmpty = errors.New("no text, no thought and no call")
+// ErrEmpty is the cause of the error of an answer that says nothing.
+var ErrEmpty = errors.New("no text, no thought and no call")
 
 // empty is the error of an answer that says nothing, which ended as finish says.
 func empty(finish string, retryable bool) *Error {
-	e := &Error{Code: CodeProtocol, Message: "the model's answer was empty", Retryable: retryable, Cause: errEmpty}
+	e := &Error{Code: CodeProtocol, Message: "the model's answer was empty", Retryable: retryable, Cause: ErrEmpty}
 	if finish == FinishLength {
 		e.Retryable = false
 		e.Message = "the model's answer reached its limit of tokens before it said anything: raise max_tokens, or let the model think less"
@@ -90,7 +90,7 @@ func (c *Chain) Stream(ctx context.Context, req Request) iter.Seq2[Chunk, error]
 			case err == nil:
 				err = empty(h.finish, false)
 			}
-			if h.shown && !(errors.Is(err, errEmpty) && !h.said && !last) || ctx.Err() != nil || !Replaceable(err) {
+			if h.shown && !(errors.Is(err, ErrEmpty) && !h.said && !last) || ctx.Err() != nil || !Replaceable(err) {
 				h.fail(yield, err)
 				return
 			}

@@ -85,7 +85,7 @@ func (g *guarded) Stream(ctx context.Context, req Request) iter.Seq2[Chunk, erro
 				return
 			}
 			e := asError(err)
-			if errors.Is(e, errEmpty) {
+			if errors.Is(e, ErrEmpty) {
 				if wasEmpty || h.shown { // thoughts were shown, and would be twice
 					e = empty(h.finish, false)
 				}

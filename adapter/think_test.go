@@ -50,7 +50,7 @@ func TestTagsAtTheStartOfATextAreReasoning(t *testing.T) {
 			var said, thought string
 			finished := false
 			for c, err := range (&guarded{model: p}).Stream(t.Context(), Request{}) {
-				if errors.Is(err, errEmpty) && strings.TrimSpace(want.text) == "" {
+				if errors.Is(err, ErrEmpty) && strings.TrimSpace(want.text) == "" {
 					finished = true
 					break
 				}

@@ -153,10 +153,6 @@ var top = bind("", whole, []Setting{
 		Key:  "media",
 		Help: "corrections of models' inputs: provider:name=image+pdf, with image, pdf, audio, file or none; * matches any text",
 	},
-	{
-		Key: callerModels, Default: "listed", OneOf: []string{"listed", "any"}, field: func(c *Config) any { return &c.CallerModels },
-		Help: "models that requests may name: listed (those of GET /v1/models) or any; in short: \"models: any\"",
-	},
 	{Key: "inline_workflows", Default: "false", Help: "allow workflows inside requests"},
 	{Key: "watch", Default: "false", Help: "reload workflows when files change; SIGHUP always reloads them"},
 	{Key: "grace", Default: "20s", Help: "time to finish running work after SIGTERM"},
@@ -179,6 +175,10 @@ var sections = bind("", whole, slices.Concat(
 ))
 
 var coreSettings = []Setting{
+	{
+		Key: callerModels, Default: "listed", OneOf: []string{"listed", "any"}, field: func(c *Config) any { return &c.CallerModels },
+		Help: "models that requests may name: listed (those of GET /v1/models) or any; in short: \"models: any\"",
+	},
 	{Key: "demo.pace", Default: "50", Min: "0", Help: "the demo model's tokens per second; 0: no pause"},
 	{Key: "run.retention", Default: "5m", Min: "1ms", Help: "how long an ended run is kept"},
 	{Key: "run.key_retention", Default: "24h", Min: "1ms", Help: "how long an Idempotency-Key is kept"},

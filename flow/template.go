@@ -225,6 +225,9 @@ func supply(vars map[string]any, path []string) {
 			if i == len(path)-1 {
 				return
 			}
+			if m == nil { // params that the request does not have
+				m = map[string]any{}
+			}
 			next = maps.Clone(m) // it may be read by another bot at the same time
 		}
 		m, ok := next.(map[string]any)

@@ -506,3 +506,30 @@ func TestValuesOfGoProgramsRenderAsJSONDoes(t *testing.T) {
 		})
 	}
 }
+
+// DS-04: many renderings share one time.
+func TestABudgetBoundsRenderingsTogether(t *testing.T) {
+	loops := strings.Repeat("{% for a in l %}", 8) + "x" + strings.Repeat("{% endfor %}", 8)
+	long, err := Parse("t", "{% if l %}"+loops+"{% endif %}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	condition, err := Parse("t", "{% if l %}x{% endif %}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	vars := map[string]any{"l": make([]any, 1000)}
+	budget := NewBudget(time.Millisecond)
+	const want = "the templates of this run took longer than 1ms together"
+	for range 3 {
+		if _, err := long.RenderWithin(budget, vars); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v", err)
+		}
+	}
+	if _, _, err := condition.TestWithin(budget, vars); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("a condition: got %v", err)
+	}
+	if _, err := condition.Render(vars); err != nil {
+		t.Errorf("without a budget: %v", err)
+	}
+}

@@ -46,8 +46,10 @@ func (l *loader) bots(s *spec, root, n *yaml.Node) []fields {
 		}
 		if n := f["schema"]; n != nil {
 			b.output = n.AppendJSON(nil)
-			if err := bot.CheckSchema(b.output); err != nil {
-				l.schemaError(n, "schema", err)
+			if l.keywords(n, "schema", b.output) {
+				if err := bot.CheckSchema(b.output); err != nil {
+					l.schemaError(n, "schema", err)
+				}
 			}
 			if b.format != bot.JSON {
 				l.Errorf(n, "schema", "does not go with format: %s; remove one of them", b.format)
@@ -96,7 +98,9 @@ func (l *loader) root(b *botSpec) {
 	if !ok {
 		return
 	}
-	if _, err := jsonuri.Parse(fixed); err != nil {
+	if message := leadingSlash(fixed); message != "" {
+		l.Errorf(b.rootAt, "root", "%s", message)
+	} else if _, err := jsonuri.Parse(fixed); err != nil {
 		l.Errorf(b.rootAt, "root", "%s", plainError(err))
 	} else if jsonuri.Reserved(fixed) {
 		l.Errorf(b.rootAt, "root", `%q is reserved; write a name that starts with "$" as "\$…"`, fixed)

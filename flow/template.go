@@ -187,11 +187,11 @@ func word(s string, i int) bool {
 
 // render fills in what the template reads and renders it. What a caller may leave out, and what a model may not have
 // written, is empty: vars is not changed, maps are copied where a name has to be added.
-func (t *template) render(vars map[string]any) (string, error) {
+func (t *template) render(budget *prompt.Budget, vars map[string]any) (string, error) {
 	if t.parsed == nil {
 		return t.literal, nil
 	}
-	return t.parsed.Render(t.supplied(vars))
+	return t.parsed.RenderWithin(budget, t.supplied(vars))
 }
 
 // supplied returns vars with all that the template reads.
@@ -204,11 +204,11 @@ func (t *template) supplied(vars map[string]any) map[string]any {
 }
 
 // holds evaluates a condition. doubt is "", or says which comparison in it cannot be made.
-func (t *template) holds(vars map[string]any) (holds bool, doubt string, err error) {
+func (t *template) holds(budget *prompt.Budget, vars map[string]any) (holds bool, doubt string, err error) {
 	if t.parsed == nil {
 		return t.literal != "", "", nil
 	}
-	return t.parsed.Test(t.supplied(vars))
+	return t.parsed.TestWithin(budget, t.supplied(vars))
 }
 
 // supply makes sure that path can be read from vars, which the caller owns.

@@ -21,7 +21,12 @@ func TestCommonMistakesAreAnsweredWithWhatWasMeant(t *testing.T) {
 
 		"mesage: x":              `3:5: unknown field "mesage", did you mean "message"? expected on, when, `,
 		"root: r\n    on: other": `4:9: on: no bot fires this trigger: no bot writes to "other"; did you mean {done: other}?`,
-		"message: x: {a: b}":     `3:14: invalid YAML: mapping value is not allowed in this context`,
+		"message: x: {a: b}":     `3:14: YAML reads ": " as the end of a key; put the text in quotes, such as 'x: {a: b}', or begin it with message: | and `,
+
+		"message: {{ input.town }}, far":                                    `3:14: YAML reads {{ as the start of a mapping; put the text in quotes, such as '{{ input.town }}, far'`,
+		"history: [{content: {{ input.a }} and {{ input.b }}, role: user}]": `3:25: YAML reads {{ as the start of a mapping; put the text in quotes, such as '{{ input.a }} and {{ input.b }}'`,
+		"prompt:\n      - Rules: be short":                                  `4:9: prompt: expected text or {file: name}, got a mapping; YAML reads ": " as the end of a key, so put the text in quotes, such as 'Rules: be short'`,
+		"prompt: # Rules":                                                   `3:5: prompt: expected text, {file: name} or a list of these, got nothing; YAML reads # as the start of a comment, so put the text in quotes, such as '# Rules'`,
 	} {
 		_, err := ParseSpec("w.yaml", []byte("bots:\n  a:\n    "+text+"\n  other: {root: b}\n"), nil)
 		if err == nil {

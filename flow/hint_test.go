@@ -38,3 +38,30 @@ func TestCommonMistakesAreAnsweredWithWhatWasMeant(t *testing.T) {
 		}
 	}
 }
+
+// DN-15: what other systems write is answered with how it is written here.
+func TestWhatOtherSystemsWriteIsExplained(t *testing.T) {
+	for text, want := range map[string]string{
+		"message: \"{{ loop.index }}\"":     `4:18: message: unknown variable "loop"; write forloop.counter, which counts in a {% for %}`,
+		"message: \"{{ loop.last }}\"":      `4:18: message: unknown variable "loop"; write forloop.last`,
+		"when: input.a == None":             `4:22: when: unknown variable "None"; a value that is missing or null does not hold: write "not input.x"; `,
+		"on: /a/title":                      `4:9: on: a uri does not begin with a slash; write a/title`,
+		"root: /b":                          `4:11: root: a uri does not begin with a slash; write b`,
+		"root: \"/b/{{ input.x }}\"":        `4:11: root: a uri does not begin with a slash; write b/{{ input.x }}`,
+		"filter: {exclude: /b}":             `4:23: exclude: a uri does not begin with a slash; write b`,
+		"root: /":                           `4:11: root: "/" is not a uri; the whole document is "", and a member is its name, such as article`,
+		"on: \"a/steps[*]/x\"":              `4:9: on: an element of a list is a segment: write a/steps/*/x`,
+		"message: \"{{ input.a|tojson }}\"": `4:26: message: unknown filter "tojson", did you mean "json"?`,
+		"on: [a/*/x, {done: a}]\n    root: \"b/{{ event.match.0 }}\"": `5:17: root: event has no "match"; expected one of bot; a root may use only what all triggers of the list have, and {done: a} has none of this`,
+		"on: [a/*/x, a/y]\n    root: \"b/{{ event.match.0 }}\"":       `5:17: root: event.match.0: the pattern "a/y" has no star, so it has no matches; a root may use only what all triggers of the list have, and a/y has none of this`,
+	} {
+		_, err := ParseSpec("w.yaml", []byte("bots:\n  a: {root: a}\n  b:\n    "+text+"\n"), nil)
+		if err == nil {
+			t.Errorf("%s: no error", text)
+			continue
+		}
+		if got := strings.TrimPrefix(err.Error(), "w.yaml:"); !strings.HasPrefix(got, want) {
+			t.Errorf("%s:\n got %s\nwant %s", text, got, want)
+		}
+	}
+}

@@ -94,13 +94,15 @@ func (l *loader) bots(s *spec, root, n *yaml.Node) []fields {
 
 // root checks what can be known of a root before it is rendered.
 func (l *loader) root(b *botSpec) {
+	if message := leadingSlash(b.rootText); message != "" {
+		l.Errorf(b.rootAt, "root", "%s", message)
+		return
+	}
 	fixed, ok := static(b.segments)
 	if !ok {
 		return
 	}
-	if message := leadingSlash(fixed); message != "" {
-		l.Errorf(b.rootAt, "root", "%s", message)
-	} else if _, err := jsonuri.Parse(fixed); err != nil {
+	if _, err := jsonuri.Parse(fixed); err != nil {
 		l.Errorf(b.rootAt, "root", "%s", plainError(err))
 	} else if jsonuri.Reserved(fixed) {
 		l.Errorf(b.rootAt, "root", `%q is reserved; write a name that starts with "$" as "\$…"`, fixed)

@@ -68,6 +68,9 @@ func compilePattern(text string) (*jsonuri.Pattern, error) {
 	}
 	for _, s := range patternSegments(text) {
 		if s.star == none && strings.Contains(s.literal, "*") && s.literal != "*" && s.literal != "**" {
+			if strings.Contains(s.literal, "[*]") {
+				return nil, fmt.Errorf("an element of a list is a segment: write %s", short(strings.ReplaceAll(text, "[*]", "/*")))
+			}
 			return nil, fmt.Errorf(`the star in %q has no meaning; "*" matches one whole segment, and "**" any number of segments`, text)
 		}
 	}

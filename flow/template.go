@@ -53,6 +53,10 @@ func (s *scope) check(path []string) string {
 			return "the variable event exists only in bots and events with on:"
 		case "error":
 			return "the variable error exists only with on: {error: bot}"
+		case "loop":
+			return `unknown variable "loop"; ` + prompt.LoopHint(strings.Join(path[1:], "."))
+		case "None", "null", "nil", "undefined", "True", "False":
+			return fmt.Sprintf(`unknown variable %q; a value that is missing or null does not hold: write "not input.x"; true and false are written small`, path[0])
 		}
 		return fmt.Sprintf("unknown variable %q%s expected one of %s", path[0], edits.DidYouMean(path[0], names, ";"), list(names))
 	}
@@ -74,7 +78,9 @@ func (s *scope) check(path []string) string {
 				return ""
 			}
 			if found != "" && (problem == "" || t.pattern != nil && member == "match") {
-				problem = found
+				if problem = found; s.all && slices.ContainsFunc(s.on, func(t *trigger) bool { return t.check(path) == "" }) {
+					problem += fmt.Sprintf("; a root may use only what all triggers of the list have, and %s has none of this", t)
+				}
 			}
 		}
 		return problem
@@ -88,6 +94,21 @@ func (s *scope) check(path []string) string {
 		}
 	}
 	return ""
+}
+
+// String writes the trigger as in YAML.
+func (t *trigger) String() string {
+	if t.pattern != nil {
+		return short(t.text)
+	}
+	names := make([]string, len(t.names))
+	for i, n := range t.names {
+		names[i] = n.Text
+	}
+	if len(names) == 1 {
+		return fmt.Sprintf("{%s: %s}", triggerKinds[t.kind], short(names[0]))
+	}
+	return fmt.Sprintf("{%s: [%s]}", triggerKinds[t.kind], short(strings.Join(names, ", ")))
 }
 
 // check says what is wrong with reading a member of the event of this trigger, or "".

@@ -61,9 +61,11 @@ func (v violation) place() string {
 	return pointer("", v.at)
 }
 
+const misfitMessage = "the output does not match its schema: "
+
 // failure is the violation as an error of the run's document.
 func (v violation) failure(root string) *Failure {
-	what := "the output does not match its schema: "
+	what := misfitMessage
 	if v.unchecked {
 		what = "the output was not checked against its schema: "
 	}

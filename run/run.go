@@ -285,10 +285,16 @@ func resultOf(res ling.Result) Result {
 	}
 }
 
-// Cause is the error that made a run fail: the first fatal one, or else the last that was not handled.
+// Cause is the error that made a run fail: the first fatal one, or else the first failure of a bot that was not handled. Runs of old versions do
+// not say which bots failed; for them it is the last error that was not handled.
 func (o Result) Cause() (ling.ErrorData, bool) {
 	for _, e := range o.Errors {
 		if e.Fatal {
+			return e, true
+		}
+	}
+	for _, e := range o.Errors {
+		if e.Failed && !e.Handled {
 			return e, true
 		}
 	}

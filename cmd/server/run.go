@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -161,31 +162,32 @@ type ending struct {
 	status   string // completed, failed, interrupted, canceled
 	reason   string
 	fatal    string   // the first error that ended the run
-	failed   string   // the last of the others that was not handled
+	failed   string   // the first failure of a bot that was not handled
+	last     string   // the last of the other errors that was not handled; servers of old versions do not say which bots failed
 	problems []string // the errors that did not end the run
+	omitted  int      // of these: too many to be kept
 	warnings []string // of the workflow, for its author
 }
 
 // report says how the run ended where there is something to say. Errors that the run got over are told only if tell is set,
 // where they are not in the output already.
 func (e ending) report(stderr io.Writer, tell bool) int {
-	switch e.status {
-	case "completed":
+	why := cmp.Or(e.fatal, e.failed, e.last, "no reason was given")
+	if e.status == "completed" || e.status == "failed" {
 		for _, problem := range e.problems {
-			if tell {
+			if tell && (problem != why || e.status == "completed") {
 				_ = fail(stderr, errors.New(problem))
 			}
 		}
+		if tell && e.omitted > 0 {
+			_ = fail(stderr, fmt.Errorf("and %d more errors; --format jsonl has them all", e.omitted))
+		}
+	}
+	switch e.status {
+	case "completed":
 		return exitOK
 	case "canceled":
 		return fail(stderr, fmt.Errorf("the run was canceled: %s", textview.Clean(e.reason)))
-	}
-	why := e.fatal
-	if why == "" {
-		why = e.failed
-	}
-	if why == "" {
-		why = "no reason was given"
 	}
 	ended := textview.Clean(e.status)
 	if ended == "interrupted" {
@@ -309,7 +311,10 @@ func (o *output) named(e tube.Event) {
 		if d.Bot != "" {
 			words = d.Bot + ": " + words
 		}
-		if d.Code != "" {
+		switch {
+		case d.Code != "" && d.Pointer != "":
+			words += " (" + d.Code + " at " + d.Pointer + ")"
+		case d.Code != "":
 			words += " (" + d.Code + ")"
 		}
 		words = strings.ReplaceAll(textview.Clean(words), "\n", " ")
@@ -317,13 +322,18 @@ func (o *output) named(e tube.Event) {
 		case d.Fatal && o.end.fatal == "":
 			o.end.fatal = words
 		case !d.Fatal:
-			if d.Handled {
+			switch {
+			case d.Handled:
 				words += ", which was handled"
-			} else {
+			case d.Failed && o.end.failed == "":
 				o.end.failed = words
+			default:
+				o.end.last = words
 			}
 			if len(o.end.problems) < maxProblems {
 				o.end.problems = append(o.end.problems, words)
+			} else {
+				o.end.omitted++
 			}
 		}
 	case "finished":

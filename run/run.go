@@ -35,6 +35,7 @@ type Run struct {
 	owner   string // who has started it; "" is the one user of a server that asks nobody who they are
 	tube    *tube.Tube
 	session string // that it is a turn of, as its owner calls it; "" for none
+	key     string // the Idempotency-Key that this server started it with; "" for none
 	Keyed   bool   // started with an Idempotency-Key: kept longer, and across restarts
 	Began   time.Time
 	// Lost says that the server ended in the middle of the run, and what it had made is not there any more.

@@ -34,10 +34,18 @@ func TestTheEndNamesTheBotThatFailed(t *testing.T) {
 		}, "failed", true, []string{
 			"lingserve: b: misfit (output_invalid at /b/x)", "lingserve: c: another (internal), which was handled", "lingserve: the run failed: a: it broke (upstream_unavailable)",
 		}},
-		{"a server that does not say which failed", []string{`{"code":"internal","message":"one","bot":"a"}`, `{"code":"internal","message":"two","bot":"b"}`},
-			"failed", false, []string{"lingserve: the run failed: b: two (internal)"}},
-		{"the run's own end", []string{`{"code":"internal","message":"one","bot":"a","failed":true}`, `{"code":"too_large","message":"the limit","fatal":true}`},
-			"failed", false, []string{"lingserve: the run failed: the limit (too_large)"}},
+		{
+			"a server that does not say which failed",
+			[]string{`{"code":"internal","message":"one","bot":"a"}`, `{"code":"internal","message":"two","bot":"b"}`},
+			"failed", false,
+			[]string{"lingserve: the run failed: b: two (internal)"},
+		},
+		{
+			"the run's own end",
+			[]string{`{"code":"internal","message":"one","bot":"a","failed":true}`, `{"code":"too_large","message":"the limit","fatal":true}`},
+			"failed", false,
+			[]string{"lingserve: the run failed: the limit (too_large)"},
+		},
 		{"many", many, "completed", true, []string{"lingserve: plan: misfit 0 (output_invalid at /trip/0)", "lingserve: and 2 more errors; --format jsonl has them all"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {

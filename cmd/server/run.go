@@ -16,6 +16,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/term"
+
 	"github.com/lingserve/lingserve/flow"
 	"github.com/lingserve/lingserve/internal/config"
 	"github.com/lingserve/lingserve/internal/textview"
@@ -219,7 +221,7 @@ func newOutput(format string, stdout io.Writer, r startedRun) *output {
 		o.frame = frame.AppendSSE
 	case "text":
 		terminal := isTerminal(stdout)
-		o.doc = textview.New(o.w, textview.Options{Terminal: terminal && colorful(), Whole: !terminal}, r.Info().Graph)
+		o.doc = textview.New(o.w, textview.Options{Terminal: terminal && colorful(), Width: terminalWidth(stdout), Whole: !terminal}, r.Info().Graph)
 	}
 	return o
 }
@@ -377,6 +379,19 @@ func isTerminal(w io.Writer) bool {
 	}
 	null, err := os.Stat(os.DevNull)
 	return err != nil || !os.SameFile(info, null)
+}
+
+// terminalWidth returns the columns of a terminal, 0 if w is none.
+func terminalWidth(w io.Writer) int {
+	f, ok := w.(*os.File)
+	if !ok || !isTerminal(w) {
+		return 0
+	}
+	width, _, err := term.GetSize(int(f.Fd()))
+	if err != nil {
+		return 0
+	}
+	return width
 }
 
 // colorful follows the common agreements on terminals without escape sequences.

@@ -56,10 +56,10 @@ nightly: test nightly-go fuzz web browser parts chaos peers rolling bench-once
 # All Go tests in their long form, under the race detector, with PostgreSQL, faults, attacks and kills.
 nightly-go: export LINGSERVE_NIGHTLY = 1
 nightly-go:
-	$(GO) test -vet=off -ldflags=-w -tags nightly -timeout $(TIMEOUT) $(RACE) -p 2 -shuffle=on -count=1 ./...
+	$(GO) test -vet=off -ldflags=-w -tags nightly -timeout $(TIMEOUT) $(if $(RACE),$(RACE) -cpu 1) -p 2 -shuffle=on -count=1 ./...
 
 # Each fuzz target for FUZZ, two packages at a time.
-FUZZ    ?= 10s
+FUZZ    ?= 5s
 fuzz:
 	@GO="$(GO)" ./tools/fuzz.sh $(FUZZ) 2
 
@@ -105,6 +105,7 @@ bench-once:
 	$(GO) test -run '^$$' -vet=off -bench . -benchtime 1x -benchmem -short ./turn ./tape/... ./agent ./bench/turns
 
 # The cost of runs that replicas share, as bench/CLUSTER.md has it: two minutes, on a machine that does nothing else.
+bench-cluster: export LINGSERVE_NIGHTLY = 1
 bench-cluster:
 	$(GO) run ./bench/cluster
 
@@ -154,6 +155,7 @@ peers:
 	for folder in $(PEERS); do npm install --no-audit --no-fund --silent --prefix $$folder && $(GO) run ./$$folder || exit 1; done
 
 # Clients that are published by others read runs through haproxy while the replicas behind it are restarted; it needs Node, npm and haproxy.
+rolling: export LINGSERVE_NIGHTLY = 1
 rolling: build
 	npm install --no-audit --no-fund --silent --no-package-lock --prefix bench/peers/rolling
 	$(GO) run ./bench/peers/rolling -program bin/lingserve

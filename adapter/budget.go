@@ -9,6 +9,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -34,7 +35,8 @@ type BudgetOptions struct {
 // [CodeBudget]; so does one in the middle of its answer. So limits are passed by no more than what the calls under way have cost beyond
 // their estimates.
 //
-// Costs are known for models that have a price, and of providers that say what a call has cost. Calls of other models count as 0.
+// Costs are known for models that have a price, and of providers that say what a call has cost. Calls of models on machines of one's own count
+// as 0; those of other models are refused where anything is bounded.
 // A Budget is safe for concurrent use.
 type Budget struct {
 	o BudgetOptions
@@ -42,9 +44,8 @@ type Budget struct {
 	mu        sync.Mutex
 	day       string
 	purses    map[purseKey]*purse
-	swept     time.Time       // when purses were forgotten last
-	unpriced  map[string]bool // models of which the log has said that they have no price
-	dirty     bool            // the file is older than what is known
+	swept     time.Time // when purses were forgotten last
+	dirty     bool      // the file is older than what is known
 	writing   *time.Timer
 	closed    bool
 	writeLock sync.Mutex // held while the file is written
@@ -80,15 +81,17 @@ const (
 	sweepPause     = time.Minute
 	purseIdle      = time.Hour // after which what can be known again is forgotten
 	budgetSaveWait = time.Second
-	maxUnpriced    = 1000 // models that the log tells of; callers can make up names
 )
+
+// unpriced are the providers whose models need no price: they run on machines of one's own, or say what a call has cost.
+var unpriced = []string{"demo", "ollama", "lmstudio", "vllm", "openrouter", "perplexity", "xai"}
 
 // NewBudget returns a budget, which goes on where the file of an earlier one ends. Errors of the file are logged: it begins anew then.
 func NewBudget(o BudgetOptions) *Budget {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	b := &Budget{o: o, purses: map[purseKey]*purse{}, unpriced: map[string]bool{}}
+	b := &Budget{o: o, purses: map[purseKey]*purse{}}
 	b.today(time.Now())
 	b.load()
 	return b
@@ -170,8 +173,11 @@ func (b *Budget) reserve(ctx context.Context, model string, price *Price, req *R
 	before, known := b.spentBefore(ctx, t.Session, work)
 	now := time.Now()
 
-	if price == nil && b.limited() && b.firstSeen(model) {
-		b.o.Log.WarnContext(ctx, "model has no price; limit.cost ignores it", "model", model)
+	if provider, _, _ := strings.Cut(model, ":"); price == nil && b.limited() && !slices.Contains(unpriced, provider) {
+		return nil, &Error{
+			Code: CodeBudget, OfModel: true,
+			Message: "the model " + model + " has no price, so it is not used where the cost is limited; the operator can add it to prices",
+		}
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -209,17 +215,6 @@ func (b *Budget) reserve(ctx context.Context, model string, price *Price, req *R
 		p.users++
 	}
 	return l, nil
-}
-
-// firstSeen says of a model without a price whether it is the first call of it.
-func (b *Budget) firstSeen(model string) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.unpriced[model] || len(b.unpriced) >= maxUnpriced {
-		return false
-	}
-	b.unpriced[model] = true
-	return true
 }
 
 // spentBefore asks what a session has cost before this run, once for each run of it: it may have gone on elsewhere meanwhile.

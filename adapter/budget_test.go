@@ -317,22 +317,6 @@ func TestWhatWasSpentTodayOutlivesARestart(t *testing.T) {
 	})
 }
 
-// MO-41: calls of a model without a price are made, and the log says it once, where a limit is set.
-func TestAModelWithoutAPriceIsToldOfOnce(t *testing.T) {
-	for limit, want := range map[int64]int{0: 0, 1: 1} {
-		var log bytes.Buffer
-		r := priced(t, newFake(answer(10)), BudgetOptions{Run: limit, Log: slog.New(slog.NewTextHandler(&log, nil))})
-		for range 3 {
-			if _, _, err := asks(t, r, "x:unknown", trail.Trail{Run: "r"}, 10); err != nil {
-				t.Error(err)
-			}
-		}
-		if got := strings.Count(log.String(), "x:unknown"); got != want {
-			t.Errorf("with a limit of %d, the log says it %d times: %s", limit, got, &log)
-		}
-	}
-}
-
 func TestATokensPriceIsGuessedByWhatIsSent(t *testing.T) {
 	scan := "data:application/pdf;base64," + strings.Repeat("A", 3200)
 	for name, row := range map[string]struct {
@@ -433,7 +417,7 @@ func TestABudgetDoesNotGrowWithoutEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := NewBudget(BudgetOptions{Run: 1, Session: 1, Caller: 1})
 		call := func(work trail.Trail) {
-			l, err := b.reserve(trail.With(t.Context(), work), "x:unknown", nil, &Request{})
+			l, err := b.reserve(trail.With(t.Context(), work), "demo:demo", nil, &Request{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -455,4 +439,19 @@ func TestABudgetDoesNotGrowWithoutEnd(t *testing.T) {
 			t.Errorf("%d purses", n)
 		}
 	})
+}
+
+// DH-08
+func TestAModelWithoutAPriceIsRefusedWhereTheCostIsLimited(t *testing.T) {
+	say := []step{{chunk: text("a")}, {chunk: Chunk{Finish: FinishStop}}}
+	for _, row := range []struct {
+		limit   int64
+		refused bool
+	}{{0, false}, {1_000_000, true}} {
+		r := priced(t, newFake(say), BudgetOptions{Day: row.limit})
+		_, _, err := asks(t, r, "x:unknown", trail.Trail{Caller: "me"}, 1)
+		if e, ok := errors.AsType[*Error](err); row.refused != (ok && e.Code == CodeBudget && strings.Contains(e.Message, "x:unknown has no price")) {
+			t.Errorf("limit %d: %v", row.limit, err)
+		}
+	}
 }

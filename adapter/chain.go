@@ -1,6 +1,7 @@
 package adapter
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,9 +14,9 @@ import (
 //   - The next model is asked where one has failed and nothing of its answer was shown: no text, no thought, no call. What it failed of does
 //     not matter (see [Replaceable] for the exceptions): its server is away, overloaded, has refused the key or the request, does not know the
 //     model, its filter has stopped the answer, the request is too long for it, the answer was cut off.
-//   - An answer in which nothing is shown, and which ends as if it were complete, is a failure, too. A [Registry]'s models have tried once
-//     more by then. The last model's is passed on as it is.
-//   - Once something was shown, there is no other: two answers would be mixed.
+//   - An answer that says nothing but thoughts, or not even that, and which ends as if it were complete, is a failure, too. A [Registry]'s models
+//     have tried once more by then, where no thought was shown.
+//   - Once something but thoughts was shown, there is no other: two answers would be mixed.
 //   - What answers took that others take the place of is in the usage of the one that is passed on.
 type Chain struct {
 	// Failed is told of each model in whose place the next one is asked; nil is nobody.
@@ -55,11 +56,17 @@ func Replaceable(err error) bool {
 	return true
 }
 
-// errEmpty is the cause of an error that means an answer in which nothing is.
-var errEmpty = errors.New("no text, no thought and no call")
+// ErrEmpty is the cause of the error of an answer that says nothing.
+var ErrEmpty = errors.New("no text, no thought and no call")
 
-func empty() *Error {
-	return &Error{Code: CodeProtocol, Message: "the model's answer was empty", Retryable: true, Cause: errEmpty}
+// empty is the error of an answer that says nothing, which ended as finish says.
+func empty(finish string, retryable bool) *Error {
+	e := &Error{Code: CodeProtocol, Message: "the model's answer was empty", Retryable: retryable, Cause: ErrEmpty}
+	if finish == FinishLength {
+		e.Retryable = false
+		e.Message = "the model's answer reached its limit of tokens before it said anything: raise max_tokens, or let the model think less"
+	}
+	return e
 }
 
 // Stream passes on the answer of the first model that begins one.
@@ -77,13 +84,13 @@ func (c *Chain) Stream(ctx context.Context, req Request) iter.Seq2[Chunk, error]
 			switch {
 			case left:
 				return
-			case err == nil && (h.shown || last || h.finish != FinishStop):
+			case err == nil && !h.silent():
 				h.flush(yield)
 				return
 			case err == nil:
-				err = empty()
+				err = empty(h.finish, false)
 			}
-			if h.shown || ctx.Err() != nil || !Replaceable(err) {
+			if h.shown && !(errors.Is(err, ErrEmpty) && !h.said && !last) || ctx.Err() != nil || !Replaceable(err) {
 				h.fail(yield, err)
 				return
 			}
@@ -164,7 +171,8 @@ type held struct {
 	name       string // of the model, for an answer that does not say it
 	chunks     []Chunk
 	shown      bool
-	call       int // the first call, from 1
+	said       bool // more than thoughts was shown, or is held back
+	call       int  // the first call, from 1
 	finish     string
 	usage      Usage // of this answer
 	spent      Usage // of those before it
@@ -182,6 +190,7 @@ func (h *held) pass(stream iter.Seq2[Chunk, error], yield func(Chunk, error) boo
 		if err != nil {
 			return false, err
 		}
+		h.said = h.said || chunk.says()
 		if !h.shown || chunk.Usage != nil || chunk.Finish != "" { // of most chunks there is nothing to take
 			if !h.take(&chunk) {
 				continue
@@ -195,6 +204,16 @@ func (h *held) pass(stream iter.Seq2[Chunk, error], yield func(Chunk, error) boo
 		}
 	}
 	return false, nil
+}
+
+// silent says whether an answer has ended as if it were complete, and said nothing.
+func (h *held) silent() bool {
+	return !h.said && (h.finish == FinishStop || h.finish == FinishLength)
+}
+
+// says says whether a chunk has more than thoughts.
+func (c *Chunk) says() bool {
+	return strings.TrimSpace(c.Text) != "" || c.ToolCall != nil || c.ToolResult != nil || c.Citation != nil || c.Media != nil
 }
 
 // take looks at a chunk and says whether it is to be passed on now, behind what is held; otherwise it is held.
@@ -216,6 +235,7 @@ func (h *held) take(c *Chunk) (pass bool) {
 	if c.Model == "" && len(h.chunks) == 0 {
 		c.Model = h.name
 	}
+	h.name = cmp.Or(c.Model, h.name)
 	most := maxHeld
 	if h.wholeCalls {
 		most = maxHeldCall

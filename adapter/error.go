@@ -34,12 +34,17 @@ type Error struct {
 	ContextLength bool          // the request was too long for the model
 	Filtered      bool          // the provider's content filter stopped the answer
 	OfModel       bool          // we know without asking that this model cannot do it; another one may
+	Refused       bool          // it is the messages that were refused: they will be each time they are sent
+	Notice        string        // for whoever wrote the message, where that can be said better than by the code; "" elsewhere
 	Status        int           // HTTP status, 0 without one
 	Cause         error
 }
 
 func (e *Error) Error() string { return e.Message }
 func (e *Error) Unwrap() error { return e.Cause }
+
+// Lasting says whether the same request would fail in the same way a minute later.
+func (e *Error) Lasting() bool { return !e.Retryable && e.Code != CodeOverloaded }
 
 // asError makes an *Error of what a model failed with; models that follow their contract return one anyway.
 func asError(err error) *Error {

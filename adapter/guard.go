@@ -72,7 +72,7 @@ func (g *guarded) Stream(ctx context.Context, req Request) iter.Seq2[Chunk, erro
 		for n := 1; ; n++ {
 			h.begin("")
 			asked, span := g.begin(ctx, &req, n)
-			err := g.inSlot(asked, &attempt{span, g.observe(n), price, money}, &req, &h, n < attempts && !wasEmpty, yield)
+			err := g.inSlot(asked, &attempt{span, g.observe(n), price, money}, &req, &h, yield)
 			span.end(context.Cause(ctx), err)
 			if err == nil {
 				if refused != nil { // else it was refused for something else
@@ -85,7 +85,12 @@ func (g *guarded) Stream(ctx context.Context, req Request) iter.Seq2[Chunk, erro
 				return
 			}
 			e := asError(err)
-			wasEmpty = wasEmpty || e.Cause == errEmpty
+			if errors.Is(e, ErrEmpty) {
+				if wasEmpty || h.shown { // thoughts were shown, and would be twice
+					e = empty(h.finish, false)
+				}
+				wasEmpty = true
+			}
 			if !h.shown && ofRequest(e) {
 				// The last resort: it may be the history that is refused for what its provider put beside it (MO-04).
 				var had bool
@@ -138,7 +143,7 @@ type attempt struct {
 
 // inSlot is an attempt that has a slot of its provider from its beginning to its end, whatever that is. While it waits for another
 // attempt, it has none.
-func (g *guarded) inSlot(ctx context.Context, a *attempt, req *Request, h *held, retryEmpty bool, yield func(Chunk, error) bool) (err error) {
+func (g *guarded) inSlot(ctx context.Context, a *attempt, req *Request, h *held, yield func(Chunk, error) bool) (err error) {
 	if o := a.seen; o != nil {
 		defer func() { o.end(context.Cause(ctx), err) }() // after a panic of the reader, too
 	}
@@ -150,12 +155,12 @@ func (g *guarded) inSlot(ctx context.Context, a *attempt, req *Request, h *held,
 		a.span.inSlot()
 	}
 	a.seen.sent()
-	return g.attempt(ctx, a, req, h, retryEmpty, yield)
+	return g.attempt(ctx, a, req, h, yield)
 }
 
 // attempt asks the model once. It returns the error that ended it: nil when the answer is complete or the reader has left. What h holds back at
-// the end is passed on, or is an error where the answer is empty and retryEmpty says that it is tried again.
-func (g *guarded) attempt(ctx context.Context, a *attempt, req *Request, h *held, retryEmpty bool, yield func(Chunk, error) bool) error {
+// the end is passed on. An answer that says nothing is an error.
+func (g *guarded) attempt(ctx context.Context, a *attempt, req *Request, h *held, yield func(Chunk, error) bool) error {
 	if g.log != nil {
 		ctx = context.WithValue(ctx, guardKey{}, g)
 	}
@@ -195,6 +200,7 @@ func (g *guarded) attempt(ctx context.Context, a *attempt, req *Request, h *held
 				return err
 			}
 		}
+		h.said = h.said || chunk.says()
 		if (!h.shown || chunk.Usage != nil || chunk.Finish != "") && !h.take(&chunk) { // of most chunks there is nothing to take
 			w.resume(token)
 			continue
@@ -207,8 +213,8 @@ func (g *guarded) attempt(ctx context.Context, a *attempt, req *Request, h *held
 		}
 		w.resume(token)
 	}
-	if !h.shown && h.finish == FinishStop && retryEmpty {
-		return empty()
+	if h.silent() {
+		return empty(h.finish, true)
 	}
 	w.pause()
 	h.flush(yield)

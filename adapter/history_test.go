@@ -2,6 +2,7 @@ package adapter
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -20,17 +21,18 @@ func TestAHistoryIsArrangedForEveryProvider(t *testing.T) {
 		return m
 	}
 	result := func(id string) Message { return Message{Role: ToolRole, ToolCallID: id, Content: id} }
+	noted := func(text string) string { return notes + text + "\n</notes>" } // DV-09
 	image := []Part{{Type: "image_url", Image: "data:image/png;base64,"}}
 	for name, row := range map[string]struct{ in, out []Message }{
 		"nothing":                   {nil, nil},
 		"a system message":          {[]Message{system("s")}, []Message{system("s")}},
 		"turns":                     {[]Message{system("s"), user("a"), said("b"), user("c")}, []Message{system("s"), user("a"), said("b"), user("c")}},
-		"an anchor":                 {[]Message{system("s"), said("anchor"), user("a")}, []Message{system("s\n\nanchor"), user("a")}},
-		"an anchor without system":  {[]Message{said("anchor"), user("a")}, []Message{user("anchor\n\na")}},
-		"two anchors":               {[]Message{said("anchor"), said("another"), user("a")}, []Message{user("anchor\n\nanother\n\na")}},
-		"an anchor before calls":    {[]Message{system("s"), said("anchor"), said("", "1"), result("1")}, []Message{system("s"), user("anchor"), said("", "1"), result("1")}},
+		"an anchor":                 {[]Message{system("s"), said("anchor"), user("a")}, []Message{system("s"), user(noted("anchor") + "\n\na")}},
+		"an anchor without system":  {[]Message{said("anchor"), user("a")}, []Message{user(noted("anchor") + "\n\na")}},
+		"two anchors":               {[]Message{said("anchor"), said("another"), user("a")}, []Message{user(noted("anchor\n\nanother") + "\n\na")}},
+		"an anchor before calls":    {[]Message{system("s"), said("anchor"), said("", "1"), result("1")}, []Message{system("s"), user(noted("anchor")), said("", "1"), result("1")}},
 		"calls first":               {[]Message{said("", "1"), result("1")}, []Message{user("Continue."), said("", "1"), result("1")}},
-		"an anchor alone":           {[]Message{system("s"), said("anchor")}, []Message{system("s"), user("anchor")}},
+		"an anchor alone":           {[]Message{system("s"), said("anchor")}, []Message{system("s"), user(noted("anchor"))}},
 		"a system message later":    {[]Message{system("s"), user("a"), system("t"), said("b")}, []Message{system("s\n\nt"), user("a"), said("b")}},
 		"an answer of nothing":      {[]Message{user("a"), said(""), user("b")}, []Message{user("a\n\nb")}},
 		"neighbours":                {[]Message{system("s"), system("t"), user("a"), user("b"), said("c"), said("d", "1"), result("1")}, []Message{system("s\n\nt"), user("a\n\nb"), said("c\n\nd", "1"), result("1")}},
@@ -82,6 +84,9 @@ func TestEveryHistoryCanBeArranged(t *testing.T) {
 		n2, calls2 := size(out)
 		if i := slices.IndexFunc(out, func(m Message) bool { return m.Content == "Continue." }); i >= 0 {
 			n2 -= len("Continue.")
+		}
+		if i := slices.IndexFunc(out, func(m Message) bool { return strings.HasPrefix(m.Content, notes) }); i >= 0 {
+			n2 -= len(strings.ReplaceAll(notes+"</notes>", "\n", ""))
 		}
 		if n1 != n2 || calls1 != calls2 {
 			t.Fatalf("of %d characters and %d calls %d and %d are left: %+v", n1, calls1, n2, calls2, out)

@@ -1,8 +1,10 @@
 package adapter
 
 import (
+	"bytes"
 	"encoding/base64"
 	"fmt"
+	"io"
 	"mime"
 	"net/http"
 	"net/url"
@@ -10,6 +12,12 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"golang.org/x/net/html/charset"
+	"golang.org/x/text/encoding"
+	"golang.org/x/text/encoding/charmap"
+	"golang.org/x/text/encoding/unicode"
+	"golang.org/x/text/transform"
 )
 
 // Kinds of media. A model that takes files takes all that is none of the others, text too; every model takes text as text.
@@ -282,14 +290,48 @@ func (g *guarded) fitPart(p *Part, asked bool) error {
 		return nil
 	case kind == kindText:
 		if _, data, ok := OpenDataURL(p.File); ok {
-			*p = Part{Type: "text", Text: fmt.Sprintf("<file name=%q>\n%s\n</file>", p.Name, strings.ToValidUTF8(string(data), "\uFFFD"))}
+			text, guessed := decodeText(data, declaredCharset(p.File))
+			if guessed != "" {
+				guessed = fmt.Sprintf(" encoding=%q", guessed)
+			}
+			*p = Part{Type: "text", Text: fmt.Sprintf("<file name=%q%s>\n%s\n</file>", p.Name, guessed, text)}
 			return nil
 		}
 	case !asked:
 		*p = Part{Type: "text", Text: "[" + article(kind) + " that this model cannot read]"}
 		return nil
 	}
-	return &Error{Code: CodeInvalid, OfModel: true, Message: fmt.Sprintf("the model %s:%s does not accept %s; expected %s", g.provider, g.name, mediaName(kind), takesWords(g.takes))}
+	return &Error{
+		Code: CodeInvalid, OfModel: true, Refused: true,
+		Message: fmt.Sprintf("the model %s:%s does not accept %s; expected %s", g.provider, g.name, mediaName(kind), takesWords(g.takes)),
+		Notice:  fmt.Sprintf("This model reads %s, but no %s.", takesWords(g.takes), mediaName(kind)),
+	}
+}
+
+// declaredCharset is the charset in the head of a data URL; "" where it has none.
+func declaredCharset(address string) string {
+	head, _, _ := strings.Cut(strings.TrimPrefix(address, "data:"), ",")
+	_, params, err := mime.ParseMediaType(strings.TrimSuffix(head, ";base64"))
+	if err != nil {
+		return ""
+	}
+	return params["charset"]
+}
+
+// decodeText reads text by its byte order mark, else by the charset that is declared, else as UTF-8. What is none of these is read as
+// Windows-1252, which guessed says.
+func decodeText(data []byte, declared string) (text, guessed string) {
+	code := encoding.Encoding(unicode.UTF8)
+	if named, _ := charset.Lookup(declared); named != nil {
+		code = named
+	} else if !utf8.Valid(data) && !bytes.HasPrefix(data, []byte{0xff, 0xfe}) && !bytes.HasPrefix(data, []byte{0xfe, 0xff}) {
+		code, guessed = charmap.Windows1252, "windows-1252, guessed"
+	}
+	out, err := io.ReadAll(transform.NewReader(bytes.NewReader(data), unicode.BOMOverride(code.NewDecoder())))
+	if err != nil {
+		out = data
+	}
+	return strings.ToValidUTF8(string(out), "\uFFFD"), guessed
 }
 
 func article(kind string) string {

@@ -2,6 +2,7 @@ package adapter
 
 import (
 	"context"
+	"encoding/base64"
 	"iter"
 	"strings"
 	"testing"
@@ -152,4 +153,26 @@ func FuzzPatternsOfModels(f *testing.F) {
 			t.Errorf("%q", name)
 		}
 	})
+}
+
+// DH-14
+func TestTextFilesAreReadInTheirEncoding(t *testing.T) {
+	for name, row := range map[string]struct{ data, params, want, guessed string }{
+		"UTF-8":                       {"Zürich €", "", "Zürich €", ""},
+		"UTF-8 with a mark":           {"\xef\xbb\xbfZürich", "", "Zürich", ""},
+		"UTF-16, little end first":    {"\xff\xfeZ\x00\xfc\x00", "", "Zü", ""},
+		"UTF-16, big end first":       {"\xfe\xff\x00Z\x00\xfc", "", "Zü", ""},
+		"Windows-1252":                {"Z\xfcrich \x80", "", "Zürich €", ` encoding="windows-1252, guessed"`},
+		"a charset that is said":      {"\xcf\xf0\xe8\xe2\xe5\xf2", ";charset=windows-1251", "Привет", ""},
+		"one that nobody knows":       {"Z\xfcrich", ";charset=klingon", "Zürich", ` encoding="windows-1252, guessed"`},
+		"a mark against what it says": {"\xef\xbb\xbfZürich", ";charset=windows-1252", "Zürich", ""},
+	} {
+		p := Part{Type: "file", Name: "a.txt", File: "data:text/plain" + row.params + ";base64," + base64.StdEncoding.EncodeToString([]byte(row.data))}
+		if err := new(guarded).fitPart(&p, true); err != nil {
+			t.Fatal(err)
+		}
+		if want := `<file name="a.txt"` + row.guessed + ">\n" + row.want + "\n</file>"; p.Text != want {
+			t.Errorf("%s: %q, want %q", name, p.Text, want)
+		}
+	}
 }

@@ -1,6 +1,7 @@
 package adapter
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"iter"
@@ -86,6 +87,13 @@ func FuzzReadOptions(f *testing.F) {
 			t.Fatal(err)
 		}
 		again, misfits := ReadOptions(written, true)
+		for name, raw := range o.ExtraBody { // which is written without white space
+			var plain bytes.Buffer
+			if err := json.Compact(&plain, raw); err != nil {
+				t.Fatal(err)
+			}
+			o.ExtraBody[name] = plain.Bytes()
+		}
 		if diff := cmp.Diff(o, again, cmpopts.EquateEmpty()); diff != "" || len(misfits) > 0 {
 			t.Error(diff, misfits)
 		}

@@ -69,6 +69,11 @@ type Options struct {
 	ApprovalTimeout time.Duration // 5 min
 	// Summarize lets a model sum up what an automatic handoff leaves behind.
 	Summarize bool
+	// AwaitTools waits until the tools are there that are still being connected to, and returns the names of what it has waited for in vain when ctx
+	// ends. Nil is nothing to wait for.
+	AwaitTools func(ctx context.Context) (missing []string)
+	// MaxReply is how many bytes a reply of a model may have, calls and reasoning included; 0 is 1 MiB.
+	MaxReply int
 	// MaxContext bounds the tokens of a request, which are estimated: a handoff comes before a larger one. 0 leaves the limit to the models.
 	MaxContext int
 

@@ -149,7 +149,6 @@ func TestWhatNobodyHasSeenIsReplaced(t *testing.T) {
 		"half a call":                   {[]say{fails(downError, half), answers("b")}, []string{"a:1", "b:1"}, "b", 14, nil},
 		"half of a second call":         {[]say{fails(downError, half, another), answers("b")}, []string{"a:1"}, "", 7, downError},
 		"nothing":                       {[]say{chunks(stop), answers("b")}, []string{"a:1", "b:1"}, "b", 14, nil},
-		"nothing of both":               {[]say{chunks(stop), chunks(stop)}, []string{"a:1", "b:1"}, "", 14, nil},
 		"too long for one":              {[]say{fails(tooLongError), answers("b")}, []string{"a:1", "b:1"}, "b", 7, nil},
 		"too long for both":             {[]say{fails(tooLongError), fails(tooLongError), answers("a")}, []string{"a:1", "b:1", "a:1"}, "a", 7, nil},
 		"too long, and one without key": {[]say{fails(tooLongError), fails(&adapter.Error{Code: adapter.CodeAuth, Message: "no key"}), answers("a")}, []string{"a:1", "b:1", "a:1"}, "a", 7, nil},
@@ -162,6 +161,36 @@ func TestWhatNobodyHasSeenIsReplaced(t *testing.T) {
 			}
 			if diff := cmp.Diff(test.asked, w.model.names); diff != "" {
 				t.Error(diff)
+			}
+		})
+	}
+}
+
+// DV-11: an answer of thoughts is no answer, nor is nothing.
+func TestAnAnswerThatSaysNothingFails(t *testing.T) {
+	thinks := []adapter.Chunk{{Reasoning: "hm", Model: "fake:m"}}
+	stop := adapter.Chunk{Finish: adapter.FinishStop, Usage: &some}
+	length := adapter.Chunk{Finish: adapter.FinishLength, Usage: &some}
+	for name, row := range map[string]struct {
+		script []say
+		asked  int
+		output string
+		says   string // the error; "" is none
+	}{
+		"nothing of both":                    {[]say{chunks(stop)}, 2, "", "the model's answer was empty"},
+		"thoughts of both":                   {[]say{chunks(append(thinks, stop)...)}, 2, "", "the model's answer was empty"},
+		"thoughts, and the next one answers": {[]say{chunks(append(thinks, stop)...), answers("b")}, 2, "b", ""},
+		"thoughts up to the limit":           {[]say{chunks(append(thinks, length)...)}, 2, "", "reached its limit of tokens before it said anything"},
+		"text up to the limit":               {[]say{chunks(adapter.Chunk{Text: "a"}, length)}, 1, "a", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, newFake(row.script...), Options{Model: "a:1", Fallback: []string{"b:1"}})
+			h := w.process(t.Context(), message("go"))
+			if len(w.model.requests()) != row.asked || h.Output != row.output || (h.err == nil) != (row.says == "") {
+				t.Fatalf("%q, %v, %d models asked", h.Output, h.err, len(w.model.requests()))
+			}
+			if e, ok := errors.AsType[*adapter.Error](h.err); h.err != nil && (!ok || e.Code != adapter.CodeProtocol || e.Retryable || !strings.Contains(e.Message, row.says)) {
+				t.Errorf("%v", h.err)
 			}
 		})
 	}

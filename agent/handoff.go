@@ -75,7 +75,52 @@ func (r *run) autoHandoff(anchor string, state map[string]any) error {
 	if r.ctx.Err() != nil {
 		return context.Cause(r.ctx)
 	}
+	done, err := r.doneSoFar()
+	if err != nil {
+		return err
+	}
+	if len(done) > 0 {
+		state["done so far in this turn"] = done
+	}
 	return r.anchor(tape.NewAnchor(anchor, state).With(meta), r.stepEntry(nil, statusAutoHandoff))
+}
+
+// Bounds of what an anchor says of the calls of its turn.
+const (
+	maxDone     = 32  // calls, the last ones
+	maxDoneText = 300 // characters of arguments, and of a result
+)
+
+// doneSoFar says which tools have run in this turn, and what came of it: without it, a model that has only the question would call them again.
+func (r *run) doneSoFar() ([]string, error) {
+	if r.steps < 2 || len(r.asked) == 0 {
+		return nil, nil
+	}
+	var done []string
+	calls := map[string]string{}
+	query := tape.Query{After: r.asked[0].ID, Kinds: []tape.Kind{tape.KindToolCall, tape.KindToolResult}}
+	for e, err := range r.tape.Read(r.ctx, query) {
+		if err != nil {
+			return nil, err
+		}
+		var p struct {
+			Calls   []tape.Call
+			IDs     []string
+			Results []json.RawMessage
+		}
+		if json.Unmarshal(e.Payload, &p) != nil {
+			continue
+		}
+		for _, c := range p.Calls {
+			calls[c.ID] = c.Function.Name + " " + limit(c.Function.Arguments, maxDoneText)
+		}
+		for i, result := range p.Results {
+			if i < len(p.IDs) && calls[p.IDs[i]] != "" {
+				done = append(done, calls[p.IDs[i]]+": "+limit(string(result), maxDoneText))
+			}
+		}
+	}
+	return done[max(0, len(done)-maxDone):], nil
 }
 
 // limit cuts a text to so many characters.

@@ -132,6 +132,17 @@ func TestAnOverflowLeavesThePastBehind(t *testing.T) {
 	})
 }
 
+// DV-08: what a turn has done before it leaves its past behind, it is not to do again.
+func TestAnOverflowTellsWhatTheTurnHasDone(t *testing.T) {
+	w := newWorld(t, newFake(calls("", `c1:echo:{"text":"sent"}`), fails(tooLongError), answers("done")), Options{Tools: setOf(t, echoTool(t))})
+	w.say("send it")
+	asked := w.model.requests()
+	text := strings.Join(seen(asked[len(asked)-1]), "\n")
+	if want := `echo {\"text\":\"sent\"}: \"sent\"`; !strings.Contains(text, "done so far in this turn") || !strings.Contains(text, want) {
+		t.Errorf("the model sees\n%s\nwant %s in it", text, want)
+	}
+}
+
 // AG-04: a second overflow is the turn's error.
 func TestASecondOverflowIsTooLarge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -158,7 +158,7 @@ func TestAReplyThatWasCutOffStaysOnTheTape(t *testing.T) {
 		"by a cancellation":  {hangs(begun...), true, "canceled", nil},
 		"without an ending":  {chunks(begun...), false, "error", []string{"error upstream_protocol the model's answer ended too early"}},
 		"by too many calls":  {chunks(append(begun, manyCalls()...)...), false, "error", []string{"error upstream_protocol the model called too many tools at once"}},
-		"by too much reason": {chunks(append(begun, adapter.Chunk{ToolCall: &adapter.ToolCall{Index: 1, Arguments: strings.Repeat("x", maxReply)}})...), false, "error", []string{"error upstream_protocol the model's answer is longer than 1 MiB"}},
+		"by too much reason": {chunks(append(begun, adapter.Chunk{ToolCall: &adapter.ToolCall{Index: 1, Arguments: strings.Repeat("x", defaultMaxReply)}})...), false, "error", []string{"error too_large the model's answer is longer than 1048576 bytes (turn.max_reply)"}},
 		"by a panic": {func(ctx context.Context, yield func(adapter.Chunk, error) bool) {
 			chunks(begun...)(ctx, yield)
 			panic("broken")

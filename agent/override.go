@@ -45,7 +45,7 @@ func (o *override) asks(name string) (asks tool.Approval, ok bool) {
 		n := len(pattern)
 		switch prefix, wild := strings.CutSuffix(pattern, "*"); {
 		case wild && strings.HasPrefix(name, prefix) && (prefix == "" || strings.HasSuffix(prefix, ".")):
-		case tool.Wire(pattern) == tool.Wire(name):
+		case tool.Named(name, pattern):
 			n = tool.MaxName + 1
 		default:
 			continue

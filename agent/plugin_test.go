@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -291,7 +292,14 @@ func TestTheSystemPromptIsMadeOfWhatAllSay(t *testing.T) {
 	write(filepath.Join(skills, "pdf", "SKILL.md"), "---\nname: pdf\ndescription: Forms.\n---\nOpen them.")
 	w := newWorld(t, newFake(calls("", `c1:skill:{"name":"pdf"}`), answers("ok")), Options{Instructions: "Be kind.\n", Skills: skill.New(nil, skill.Dir(skills, "."))},
 		prompts("second"), prompts(""), prompts("third"))
-	system := func(i int) string { return w.model.requests()[i].Messages[0].Content }
+	today := regexp.MustCompile(`\n\nToday is \w+, \d+ \w+ \d{4} \(UTC\)\.`)
+	system := func(i int) string {
+		text := w.model.requests()[i].Messages[0].Content
+		if !today.MatchString(text) {
+			t.Errorf("the date is missing in %q", text)
+		}
+		return today.ReplaceAllString(text, "")
+	}
 	w.say("one")
 	const list = "\n\nSkills, to be read with the tool skill before a task that one of them is for:\n- pdf: Forms."
 	if want := "Be kind.\n\nsecond\n\nthird" + list; system(0) != want {
@@ -318,6 +326,25 @@ func TestTheSystemPromptIsMadeOfWhatAllSay(t *testing.T) {
 	if got := system(4); !strings.HasPrefix(got, "Be kind.\n\nsecond") {
 		t.Errorf("%.80q", got)
 	}
+}
+
+// DV-04
+func TestTheModelLearnsTheDate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // it is midnight UTC before the first of January 2000
+		w := newWorld(t, newFake(answers("ok")), Options{})
+		zone, err := time.LoadLocation("America/New_York")
+		if err != nil {
+			t.Fatal(err)
+		}
+		e := message("hi")
+		e.Extra = map[string]any{turn.ExtraTimezone: zone}
+		if h := w.process(t.Context(), e); h.err != nil {
+			t.Fatal(h.err)
+		}
+		if got, want := w.model.requests()[0].Messages[0].Content, "Today is Friday, 31 December 1999 (America/New_York)."; !strings.HasSuffix(got, want) {
+			t.Errorf("%q, want %q at its end", got, want)
+		}
+	})
 }
 
 // AG-12: AGENTS.md is read below the workspace, and is a file.

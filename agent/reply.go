@@ -1,6 +1,8 @@
 package agent
 
 import (
+	"cmp"
+	"fmt"
 	"slices"
 
 	"github.com/lingserve/lingserve/adapter"
@@ -10,8 +12,8 @@ import (
 // maxCalls is how many tools one reply may call: a model that asks for more goes round in circles.
 const maxCalls = 128
 
-// maxReply is how much a reply may be, in bytes, calls and reasoning included: with everything in it escaped, it fits an entry.
-const maxReply = 1 << 20
+// defaultMaxReply is how many bytes a reply may have where nothing else is said.
+const defaultMaxReply = 1 << 20
 
 // reply is what a model has said so far in one step.
 type reply struct {
@@ -23,7 +25,7 @@ type reply struct {
 	usage           *adapter.Usage
 	finish          string
 	model           string
-	size            int
+	size, most      int // bytes; most is 0 for the default
 	maker           adapter.Maker
 }
 
@@ -103,8 +105,11 @@ func (r *reply) take(c *adapter.Chunk) (complete *replyCall, err error) {
 			call.made, call.failed = &text, t.Failed
 		}
 	}
-	if r.size > maxReply {
-		return nil, &adapter.Error{Code: adapter.CodeProtocol, Message: "the model's answer is longer than 1 MiB"}
+	if most := cmp.Or(r.most, defaultMaxReply); r.size > most {
+		return nil, &adapter.Error{
+			Code: adapter.CodeTooLarge, Message: fmt.Sprintf("the model's answer is longer than %d bytes (turn.max_reply)", most),
+			Notice: "The answer became too long and was cut off.",
+		}
 	}
 	return complete, nil
 }

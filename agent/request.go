@@ -178,6 +178,19 @@ func fromTools(list []adapter.Message, load func(handle string) (string, error))
 	return out
 }
 
+// withMedia says whether there is an image or a file in what was said since the model's last reply.
+func withMedia(list []adapter.Message) bool {
+	for _, m := range slices.Backward(list) {
+		if m.Role == adapter.Assistant {
+			return false
+		}
+		if slices.ContainsFunc(m.Parts, func(p adapter.Part) bool { return p.Image != "" || p.File != "" }) {
+			return true
+		}
+	}
+	return false
+}
+
 // toPart makes an adapter's part. Of what no adapter can send the model is told that it was there.
 func toPart(raw json.RawMessage) adapter.Part {
 	var p chatPart

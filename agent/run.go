@@ -10,6 +10,7 @@ import (
 	"math"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/tape"
@@ -101,17 +102,18 @@ type run struct {
 	yield func(turn.Event, error) bool
 	left  bool // the reader has left
 
-	selector tape.Selector
-	system   string       // the system prompt of the last request
-	asked    []tape.Entry // the prompt and what was steered, as they lie on the tape first
-	handoffs int          // that the loop has made because a model refused a request
-	overBase bool         // a request was larger than the limit right behind an anchor, so that another one would not help
-	steps    int
-	text     string // of the last reply
-	spoke    int    // the step that has last handed on text
-	newlines int    // at the end of that text
-	finish   string
-	usage    adapter.Usage
+	selector  tape.Selector
+	system    string       // the system prompt of the last request
+	withMedia bool         // of what the last request asks for the first time
+	asked     []tape.Entry // the prompt and what was steered, as they lie on the tape first
+	handoffs  int          // that the loop has made because a model refused a request
+	overBase  bool         // a request was larger than the limit right behind an anchor, so that another one would not help
+	steps     int
+	text      string // of the last reply
+	spoke     int    // the step that has last handed on text
+	newlines  int    // at the end of that text
+	finish    string
+	usage     adapter.Usage
 
 	mu      sync.Mutex
 	handoff *handoff // asked for in this step
@@ -273,6 +275,7 @@ func (r *run) begin() (err error) {
 	if r.system, err = r.systemPrompt(); err != nil {
 		return err
 	}
+	r.awaitTools()
 	var entries []tape.Entry
 	if last.unfinished != "" && r.parent == nil {
 		entries = append(entries, aborted(last.unfinished))
@@ -319,6 +322,23 @@ func (r *run) begin() (err error) {
 	prompt.ID = first + int64(len(entries)) - 1
 	r.asked = append(r.asked, prompt)
 	return nil
+}
+
+// toolsWait is how long a turn waits for tools that are being connected to.
+const toolsWait = 5 * time.Second
+
+// awaitTools waits for them, and tells who listens what the turn goes on without.
+func (r *run) awaitTools() {
+	if r.agent.options.AwaitTools == nil || r.parent != nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.ctx, toolsWait)
+	defer cancel()
+	if missing := r.agent.options.AwaitTools(ctx); len(missing) > 0 && r.ctx.Err() == nil {
+		r.emit(turn.Event{Kind: turn.ErrorEvent, Err: &turn.EventError{
+			Code: turn.CodeOverloaded, Message: "still connecting to tools of " + strings.Join(missing, ", ") + "; this turn goes on without them",
+		}})
+	}
 }
 
 // titled adds the beginning of the sender's words to a message that facts or the words of others stand before.
@@ -664,6 +684,10 @@ func (r *run) systemPrompt() (string, error) {
 	if err != nil {
 		return "", err
 	}
+	if e := r.turn.Envelope(); len(e.Context) == 0 { // else the date stands beside each message
+		zone := e.Timezone()
+		text = strings.TrimLeft(text+time.Now().In(zone).Format("\n\nToday is Monday, 2 January 2006 (")+zone.String()+").", "\n")
+	}
 	if skills := r.agent.skillsList(); skills != "" {
 		if text != "" {
 			text += "\n\n"
@@ -703,6 +727,7 @@ func (r *run) request(last bool) (adapter.Request, error) {
 		data, _, err := r.tape.ReadBlob(r.ctx, handle, 0, math.MaxInt64)
 		return string(data), err
 	})
+	r.withMedia = withMedia(req.Messages)
 	if !last {
 		for _, t := range r.tools() {
 			req.Tools = append(req.Tools, adapter.Tool{Name: t.Wire(), Description: t.Description, Parameters: t.Parameters()})

@@ -58,7 +58,7 @@ func (r *run) call(req adapter.Request) (rep *reply, handed bool, err error) {
 		rep, err := r.replay(answer)
 		return rep, true, err
 	}
-	rep = new(reply)
+	rep = &reply{most: r.agent.options.MaxReply}
 	defer func() {
 		if p := recover(); p != nil { // what was said until then stays; the pipeline makes an error of the rest
 			r.left = true
@@ -260,7 +260,11 @@ func (r *run) cutOff(rep *reply, failure error) error {
 		entries = append(entries, tape.NewToolResult(ids, results...))
 	}
 	if !r.left && r.ctx.Err() == nil {
-		entries = append(entries, errorEntry(failure))
+		if len(entries) == 0 {
+			entries = append(entries, r.refusal(failure))
+		} else {
+			entries = append(entries, errorEntry(failure))
+		}
 	}
 	if len(entries) == 0 {
 		return nil
@@ -269,24 +273,39 @@ func (r *run) cutOff(rep *reply, failure error) error {
 	return err
 }
 
-// note writes an error to the tape.
+// note writes an error before any reply to the tape.
 func (r *run) note(rep *reply, failure error) error {
 	if rep != nil {
 		r.count(rep)
 	}
-	_, err := r.append(errorEntry(failure))
+	_, err := r.append(r.refusal(failure))
 	return err
 }
 
+// refusal is errorEntry of a call that has no reply. Where it failed of what the model was asked, the next one is not asked that again.
+func (r *run) refusal(failure error) tape.Entry {
+	kind, message := describe(failure)
+	e, ok := errors.AsType[*adapter.Error](failure)
+	switch {
+	case errors.Is(failure, ErrTooLong), ok && e.Filtered:
+		return tape.NewRefusal(kind, message, false)
+	case ok && e.Refused:
+		return tape.NewRefusal(kind, message, r.withMedia)
+	}
+	return tape.NewError(kind, message)
+}
+
 // errorEntry says on the tape what went wrong: its code, and what of its text may be read.
-func errorEntry(err error) tape.Entry {
-	kind, message := turn.CodeInternal, "something went wrong"
+func errorEntry(err error) tape.Entry { return tape.NewError(describe(err)) }
+
+func describe(err error) (kind, message string) {
+	kind, message = turn.CodeInternal, "something went wrong"
 	if e, ok := errors.AsType[*adapter.Error](err); ok {
 		kind, message = e.Code, e.Message
 	} else if c, ok := errors.AsType[turn.Coded](err); ok {
 		kind, message = c.ErrorCode(), withoutPackage(c.Error())
 	}
-	return tape.NewError(kind, wording.ClipChars(adapter.Redact(message), maxErrorText))
+	return kind, wording.ClipChars(adapter.Redact(message), maxErrorText)
 }
 
 // withoutPackage takes the name of a package from the beginning of an error's text.

@@ -540,3 +540,34 @@ func TestRepliesOfSeveralStepsAreParagraphs(t *testing.T) {
 		})
 	}
 }
+
+// DV-05
+func TestATurnWaitsForItsTools(t *testing.T) {
+	for _, comes := range []time.Duration{2 * time.Second, time.Hour} {
+		synctest.Test(t, func(t *testing.T) {
+			set := new(tool.Set)
+			connected := make(chan struct{})
+			time.AfterFunc(comes, func() {
+				_ = set.Add(echoTool(t))
+				close(connected)
+			})
+			w := newWorld(t, newFake(answers("ok")), Options{Tools: set, Bare: true, AwaitTools: func(ctx context.Context) []string {
+				select {
+				case <-connected:
+					return nil
+				case <-ctx.Done():
+					return []string{"github"}
+				}
+			}})
+			begun := time.Now()
+			h := w.say("go")
+			tools, told := len(w.model.requests()[0].Tools), slices.ContainsFunc(h.events, func(e turn.Event) bool {
+				return e.Kind == turn.ErrorEvent && strings.Contains(e.Err.Message, "github")
+			})
+			if late := comes > toolsWait; time.Since(begun) != min(comes, toolsWait) || (tools == 0) != late || told != late {
+				t.Errorf("after %s: %d tools, told %t", time.Since(begun), tools, told)
+			}
+			<-connected
+		})
+	}
+}

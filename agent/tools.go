@@ -324,7 +324,7 @@ func (a *Agent) subagent(ctx context.Context, in subagentIn) (string, error) {
 
 func named(t *tool.Tool, names []string) bool {
 	for _, n := range names {
-		if tool.Wire(n) == t.Wire() {
+		if tool.Named(t.Name, n) {
 			return true
 		}
 	}

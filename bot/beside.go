@@ -3,6 +3,7 @@ package bot
 import (
 	"errors"
 	"strconv"
+	"strings"
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/internal/rawjson"
@@ -13,8 +14,11 @@ import (
 // maxBeside is how many sources, and how many images and sounds, a bot may have.
 const maxBeside = 512
 
-// ErrMediaTooLarge is what [Env].Keep fails with where a medium is larger than one may be.
-var ErrMediaTooLarge = errors.New("bot: the medium is too large")
+// What [Env].Keep fails with where a medium is larger than one may be, and where the data are none.
+var (
+	ErrMediaTooLarge = errors.New("bot: the medium is too large")
+	ErrMediaBroken   = errors.New("bot: the data are no image and no sound")
+)
 
 // madeMedia is a medium as clients see it.
 type madeMedia struct {
@@ -37,9 +41,12 @@ func (i *inference) beside(chunk *adapter.Chunk) error {
 		return nil
 	}
 	made := madeMedia{Type: m.Type, URL: m.URL}
-	if kind, data, ok := adapter.OpenDataURL(m.URL); ok {
+	if strings.HasPrefix(m.URL, "data:") {
+		kind, data, ok := adapter.OpenDataURL(m.URL)
 		url, err := "", error(nil)
-		if b.env.Keep != nil {
+		if !ok {
+			err = ErrMediaBroken
+		} else if b.env.Keep != nil {
 			url, err = b.env.Keep(b.env.Context, kind, data)
 		}
 		if url == "" {
@@ -61,6 +68,8 @@ func MediaFailure(err error) *Failure {
 	switch {
 	case err == nil:
 		f.Code, f.Message = CodeOutputInvalid, "the model made an image or a sound, but this server stores no files"
+	case errors.Is(err, ErrMediaBroken):
+		f.Code, f.Message = adapter.CodeProtocol, "the model sent an image or a sound that is broken"
 	case errors.Is(err, ErrMediaTooLarge):
 		f.Code, f.Message = CodeTooLarge, "an image or a sound of the model exceeds the server's limit"
 	}

@@ -44,14 +44,17 @@ func TestSourcesAndMediaStandBesideTheAnswer(t *testing.T) {
 func TestAMediumThatCannotBeKeptIsReported(t *testing.T) {
 	for name, row := range map[string]struct {
 		keep func(context.Context, string, []byte) (string, error)
+		url  string
 		code string
 	}{
-		"nobody keeps any":  {nil, CodeOutputInvalid},
-		"too large":         {func(context.Context, string, []byte) (string, error) { return "", ErrMediaTooLarge }, CodeTooLarge},
-		"the store is away": {func(context.Context, string, []byte) (string, error) { return "", context.DeadlineExceeded }, CodeInternal},
+		"nobody keeps any":  {nil, "data:image/png;base64,AA==", CodeOutputInvalid},
+		"too large":         {func(context.Context, string, []byte) (string, error) { return "", ErrMediaTooLarge }, "data:image/png;base64,AA==", CodeTooLarge},
+		"the store is away": {func(context.Context, string, []byte) (string, error) { return "", context.DeadlineExceeded }, "data:image/png;base64,AA==", CodeInternal},
+		"no image":          {func(context.Context, string, []byte) (string, error) { return "", ErrMediaBroken }, "data:image/png;base64,AA==", adapter.CodeProtocol}, // DH-12
+		"no data":           {nil, "data:image/png;base64,A?A", adapter.CodeProtocol},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, chunks(adapter.Chunk{Text: "ok"}, adapter.Chunk{Media: &adapter.Media{Type: "image/png", URL: "data:image/png;base64,AA=="}}, adapter.Chunk{Finish: "stop"}))
+			w := newWorld(t, chunks(adapter.Chunk{Text: "ok"}, adapter.Chunk{Media: &adapter.Media{Type: "image/png", URL: row.url}}, adapter.Chunk{Finish: "stop"}))
 			w.Env.Keep = row.keep
 			var reported error
 			w.Env.Report = func(_ *ChatBot, err error) { reported = err }

@@ -42,6 +42,9 @@ type Failure struct {
 func (f *Failure) Error() string { return f.Message }
 func (f *Failure) Unwrap() error { return f.Cause }
 
+// Lasting says whether the same request would fail in the same way a minute later.
+func (f *Failure) Lasting() bool { return !f.Retryable && f.Code != "" && f.Code != CodeInternal }
+
 // Describe finds in err what may be shown of it: a [*Failure], or what it is made to; known is false where there was nothing,
 // and the answer says only that something failed.
 func Describe(err error) (f Failure, known bool) {

@@ -414,6 +414,7 @@ func TestWhatIsHiddenIsInNoFieldOfTheContext(t *testing.T) {
 						f.Supplemental.Forwarded = &channel.Forwarded{From: canary, FromType: canary, FromID: canary, Date: f.Timestamp, SenderAllowed: allowed}
 						f.Message = channel.MessageFacts{RawBody: canary, Body: canary, BodyForAgent: canary, CommandBody: canary}
 						f.Media = media
+						want = want || chosen // DV-03: the sender has chosen it, too
 					case "thread":
 						f.Supplemental.Thread = &channel.Thread{
 							ID: canary, StarterBody: canary, HistoryBody: canary, Label: canary, ParentSessionKey: canary,

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"log/slog"
 	"time"
+
+	"github.com/lingserve/lingserve/turn"
 )
 
 // outlive is a context that the end of ctx does not end, but a limit does.
@@ -130,7 +132,7 @@ func (p *pass) fate() fate {
 		return commit
 	case p.draining:
 		return release
-	case p.canceled, p.tally.Permanent, p.permanent:
+	case p.canceled, p.tally.Permanent, p.permanent, turn.Lasting(p.err):
 		return commit
 	default:
 		return release

@@ -383,7 +383,7 @@ func TestAHiddenForwardDoesNotWaitInTheWindow(t *testing.T) {
 			f.Supplemental.Forwarded = &channel.Forwarded{From: "somebody", SenderAllowed: allowed}
 			want := channel.Admission{
 				Kind: channel.Drop, Reason: channel.ReasonMissingMention,
-				RecordHistory: allowed == channel.Yes || visibility == channel.VisibleAll,
+				RecordHistory: allowed == channel.Yes || visibility != channel.VisibleAllowlist,
 			}
 			if diff := cmp.Diff(want, channel.Evaluate(f).Admission); diff != "" {
 				t.Errorf("%q, allowed %d: %s", visibility, allowed, diff)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/turn"
 )
@@ -509,6 +510,8 @@ func TestTheFinalizeMatrix(t *testing.T) {
 		"dispatch error, nothing sent":     {fails("dispatch"), true, "release", false, true, channel.OutcomeFailed},
 		"dispatch error, proven unsent":    {delivers(notSent), true, "release", false, true, channel.OutcomeFailed},
 		"dispatch error, permanent":        {delivers(&channel.NotSentError{Err: errTest, Permanent: true}), true, "commit failed", false, true, channel.OutcomeFailed},
+		"an error that lasts":              {refuse(&adapter.Error{Code: adapter.CodeProtocol, Refused: true}), true, "commit failed", false, true, channel.OutcomeFailed},
+		"an error that passes":             {refuse(&adapter.Error{Code: adapter.CodeUnavailable, Retryable: true}), true, "release", false, true, channel.OutcomeFailed},
 		"a dispatch's own permanent error": {refuse(&channel.NotSentError{Err: errTest, Permanent: true}), true, "commit failed", false, true, channel.OutcomeFailed},
 		"busy behind its place in the lane": {func(s *scene) {
 			s.kernel.Agent = agent(func(_ context.Context, t *channel.Turn) (channel.DispatchResult, error) {

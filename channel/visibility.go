@@ -1,7 +1,7 @@
 package channel
 
-// sees says whether what somebody else wrote stays in the context. own are words of this agent in this conversation; chosen is the one
-// message that the sender replies to.
+// sees says whether what somebody else wrote stays in the context. own are words of this agent in this conversation; chosen are a message
+// that the sender replies to, and one that the sender forwards.
 func (v Visibility) sees(allowed Tri, own, chosen bool) bool {
 	switch v {
 	case VisibleAll:
@@ -44,7 +44,7 @@ func (s SupplementalFacts) Visible(v Visibility) (seen SupplementalFacts, hidesM
 
 // hidesMessage says that the message was forwarded from somebody who is hidden.
 func (s *SupplementalFacts) hidesMessage(v Visibility) bool {
-	return s.Forwarded != nil && !v.sees(s.Forwarded.SenderAllowed, false, false)
+	return s.Forwarded != nil && !v.sees(s.Forwarded.SenderAllowed, false, true)
 }
 
 // visibleHops flattens what is behind a quote: hops of hops stand behind each other.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -74,7 +75,7 @@ func (s *Service) prepareAgent(p access.Principal, a *Request, files []adapter.P
 		ID: sp.agent.id, Channel: Channel, Content: text, Media: mediaOf(files), Life: sp.agent,
 		Extra: map[string]any{
 			ExtraAgent: a.Agent, turn.ExtraRun: sp.agent.id, hooks.Options: a.Options, hooks.Instructions: a.Instructions,
-			hooks.History: messages(a.History),
+			hooks.History: messages(a.History), turn.ExtraTimezone: s.o.Timezones[a.Agent],
 		},
 	}
 	sp.workflow = sp.agent.workflow()
@@ -391,14 +392,37 @@ func (sp *spec) setInput(input json.RawMessage) (misfits []Field) {
 // setModel sets the model of bots that name none: the caller's, or else the workflow's, or else the server's. A bot's own model goes before it.
 func (s *Service) setModel(sp *spec, callers, workflows string) (misfits []Field) {
 	if callers != "" {
-		if _, err := s.o.Models.Model(callers); err != nil {
-			misfits = []Field{{Pointer: "/model", Detail: strings.TrimPrefix(err.Error(), "adapter: ")}}
+		if err := s.CheckModel(callers); err != nil {
+			misfits = []Field{{Pointer: "/model", Detail: err.Error()}}
 		}
 	}
 	sp.model = cmp.Or(callers, workflows, s.o.Bot.Model, s.o.Models.Default)
 	sp.config = s.o.Bot
 	sp.config.Model = sp.model // which flow takes for the caller's choice
 	return misfits
+}
+
+// ListModels lists the models that callers may name: those that are configured, the default, and what the workflows name.
+func (s *Service) ListModels() []string {
+	return s.o.Models.Usable(append(s.o.Workflows.Models(), s.o.Bot.Model, s.o.Models.Default)...)
+}
+
+// CheckModel says why a request may not name a model, or a chain of them; nil where it may.
+func (s *Service) CheckModel(chain string) error {
+	if _, err := s.o.Models.Model(chain); err != nil {
+		return errors.New(strings.TrimPrefix(err.Error(), "adapter: "))
+	}
+	if !s.o.ListedModels {
+		return nil
+	}
+	listed := s.ListModels()
+	for _, name := range adapter.Links(chain) {
+		if !slices.Contains(listed, name) {
+			return fmt.Errorf("the model %s is not offered; GET /v1/models lists those that are; the operator can list it (providers.NAME.models), or allow all (models: any)",
+				wording.Quote(name))
+		}
+	}
+	return nil
 }
 
 // setOptions sets what the caller wants of bots and events.
@@ -421,10 +445,18 @@ func (s *Service) inline(text json.RawMessage) (flow.Workflow, error) {
 		})
 	}
 	w, err := flow.ParseSpec("workflow", text, nil, s.o.Models.Providers()...)
+	var misfits []Field
 	if err == nil {
+		for _, model := range w.Info().Models() {
+			if err := s.CheckModel(model); err != nil {
+				misfits = append(misfits, Field{Pointer: "/workflow", Detail: err.Error()})
+			}
+		}
+		if len(misfits) > 0 {
+			return nil, misfitting(misfits...)
+		}
 		return w, nil
 	}
-	var misfits []Field
 	for _, e := range flatten(err) {
 		m := Field{Pointer: "/workflow", Detail: e.Error()}
 		if fe, ok := errors.AsType[*flow.FileError](e); ok {

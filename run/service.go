@@ -71,6 +71,7 @@ type Options struct {
 	Workspace    string     // folder that sessions work in
 	Turns        *turn.Framework
 	Agents       Agents
+	Timezones    map[string]*time.Location // of the dates that agents read, by their names; others read UTC
 	Kernel       *channel.Kernel
 	ChannelNames []string // of all channels, this one included: a session whose id begins with one of them is not a caller's own
 
@@ -88,6 +89,7 @@ type Options struct {
 	MemoryOfEnded   int64 // bytes of ended runs in memory
 	MaxDisk         int64 // bytes of ended runs in Data
 	InlineWorkflows bool  // a request may carry a workflow
+	ListedModels    bool  // a request may name only the models that are listed, see [Service.ListModels]
 
 	Engine   Engine       // that is shared with other servers; nil is none
 	Shared   *Shared      // with replicas of the server; nil for one that is alone. With it Data keeps no runs.

@@ -12,7 +12,7 @@ const (
 	KindReasoning  Kind = "reasoning"   // {"content"}
 	KindToolCall   Kind = "tool_call"   // {"content","calls"}
 	KindToolResult Kind = "tool_result" // {"ids","results"}
-	KindError      Kind = "error"       // {"kind","message"}
+	KindError      Kind = "error"       // {"kind","message"}, and "refused" where a model refused what it was asked
 )
 
 // knownKinds are in the order of how many there are, roughly.

@@ -29,6 +29,8 @@ const starts = `{"role":"assistant","content":"[Anchor created: ` + AnchorStart 
 // ("context":false); the same entries give the same messages. What it returns is repaired to be a conversation that
 // providers accept, see Repair.
 //
+// What a model has refused stands as a note, see NewRefusal.
+//
 // A selector that does not start at the last anchor is a Starter too.
 type Selector interface {
 	Select(ctx context.Context, entries iter.Seq2[Entry, error]) ([]Message, error)
@@ -89,7 +91,7 @@ func (t *Tape) View(ctx context.Context, sel Selector) (View, error) {
 		start = s.Start()
 	}
 	var v View
-	messages, err := sel.Select(ctx, func(yield func(Entry, error) bool) {
+	messages, err := sel.Select(ctx, withoutRefused(func(yield func(Entry, error) bool) {
 		for e, err := range t.Read(ctx, start.query()) {
 			if err == nil {
 				if hidden(e) {
@@ -104,7 +106,7 @@ func (t *Tape) View(ctx context.Context, sel Selector) (View, error) {
 				return
 			}
 		}
-	})
+	}))
 	if err != nil {
 		return View{}, err
 	}

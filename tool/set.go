@@ -102,12 +102,17 @@ func (s *Set) Subset(patterns ...string) *Set {
 	return &Set{sources: []Source{s}, allow: append([]string{}, patterns...)}
 }
 
+// Named says whether a tool of this name is meant: by that name, or by the one that models see, which has no dots. No other tool is meant by either.
+func Named(name, meant string) bool {
+	return meant == name || meant == Wire(name)
+}
+
 func matches(name string, patterns []string) bool {
 	for _, p := range patterns {
 		if prefix, ok := strings.CutSuffix(p, "*"); ok && strings.HasPrefix(name, prefix) && (prefix == "" || strings.HasSuffix(prefix, ".")) {
 			return true
 		}
-		if Wire(p) == Wire(name) {
+		if Named(name, p) {
 			return true
 		}
 	}

@@ -153,6 +153,10 @@ func TestASubsetHasWhatMatches(t *testing.T) { // AG-31, AG-60
 			t.Errorf("%q: %s", row.patterns, diff)
 		}
 	}
+	// DT-06: a name with dots is that of one tool.
+	if got := names((&Set{sources: []Source{&changing{tools: named("mcp.x.y.z")}}}).Subset("mcp.x.y_z").Tools()); len(got) > 0 {
+		t.Errorf("mcp.x.y_z names %q", got)
+	}
 	if err := set.Add(named("late.x")...); err != nil {
 		t.Fatal(err)
 	}

@@ -40,13 +40,16 @@ type Tool struct {
 	Role Role
 	// Serial says that nothing else of the same step may run beside it.
 	Serial bool
+	// Lenient says that the schema is not ours: what of it cannot be compiled is not checked, see [Tool.Unchecked].
+	Lenient bool
 	// Run does what the tool is for. It should return when its context ends. An error is a result that the model reads: where it
 	// is an [*Error], that one.
 	Run func(context.Context, Call) (Result, error)
 
-	once     sync.Once
-	compiled *schema.Schema
-	broken   error // why the tool cannot be used
+	once      sync.Once
+	compiled  *schema.Schema
+	unchecked []string
+	broken    error // why the tool cannot be used
 }
 
 // Call is one call that a model asks for.
@@ -131,12 +134,22 @@ func (t *Tool) check() error {
 	if len(t.Schema) == 0 {
 		return nil
 	}
+	if t.Lenient {
+		t.compiled, t.unchecked = schema.CompileLenient(t.Schema)
+		return nil
+	}
 	compiled, err := schema.Compile(t.Schema)
 	if err != nil {
 		return fmt.Errorf("tool %s: the schema of its arguments: %w", t.Name, err)
 	}
 	t.compiled = compiled
 	return nil
+}
+
+// Unchecked says what of a [Tool.Lenient] tool's schema arguments are not held to, and why; nil is that all of it is checked.
+func (t *Tool) Unchecked() []string {
+	_ = t.Check() // which a tool that is used has passed
+	return t.unchecked
 }
 
 var errName = errors.New("expected letters, digits, _ and -, in segments joined by dots")
@@ -169,7 +182,7 @@ func (t *Tool) Parameters() json.RawMessage {
 func (t *Tool) With(opts ...Option) *Tool {
 	other := &Tool{
 		Name: t.Name, Description: t.Description, Schema: t.Schema, Timeout: t.Timeout,
-		Approval: t.Approval, Role: t.Role, Serial: t.Serial, Run: t.Run,
+		Approval: t.Approval, Role: t.Role, Serial: t.Serial, Lenient: t.Lenient, Run: t.Run,
 	}
 	for _, o := range opts {
 		o(other)

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"strings"
 
+	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/internal/vfs"
 	"github.com/lingserve/lingserve/tape"
 )
@@ -64,6 +65,8 @@ func SentenceOf(code string, err error) string {
 		return "The answer took too long and was stopped."
 	case errors.Is(err, tape.ErrNameCollision): // and not since it is busy
 		return "This session id cannot be used; please choose another one."
+	case noticeOf(err) != "":
+		return noticeOf(err)
 	case code != CodeOverloaded: // something else came first
 	case errors.Is(err, tape.ErrUnsure):
 		return "The store of conversations disconnected during a write. " +
@@ -75,6 +78,33 @@ func SentenceOf(code string, err error) string {
 		return "The server's disk cannot store anything at the moment. You may need to repeat the last message later."
 	}
 	return Sentence(code)
+}
+
+func noticeOf(err error) string {
+	if e, ok := errors.AsType[*adapter.Error](err); ok {
+		return e.Notice
+	}
+	return ""
+}
+
+// Lasting says whether a turn would fail in the same way again, so that whoever wrote the message is to be told at once.
+func Lasting(err error) bool {
+	if errors.Is(err, ErrTimeout) {
+		return true
+	}
+	if e, ok := errors.AsType[interface {
+		error
+		Lasting() bool
+	}](err); ok {
+		return e.Lasting()
+	}
+	if e, ok := errors.AsType[Coded](err); ok {
+		switch e.ErrorCode() {
+		case CodeInvalid, CodeTooLarge, CodeGone, CodeOutput, CodeRefused:
+			return true
+		}
+	}
+	return false
 }
 
 // Retryable says whether another try is worth it, as the sentences say: what has been done by then may be done twice. It is not where

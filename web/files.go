@@ -476,7 +476,7 @@ func (s *Server) keepMedia(ctx context.Context, owner, claimed string, data []by
 		return "", nil
 	}
 	if of := adapter.MediaKind(kind); of != adapter.KindImage && of != adapter.KindAudio {
-		return "", fmt.Errorf("it is of the type %s", kind)
+		return "", fmt.Errorf("%w: it is of the type %s", bot.ErrMediaBroken, kind)
 	}
 	if int64(len(data)) > s.o.Files.MaxSize {
 		return "", bot.ErrMediaTooLarge

@@ -66,6 +66,7 @@ type health struct {
 	Version string `json:"version"`
 
 	Channels   map[string]string `json:"channels,omitempty"`   // that do not work, and why
+	Servers    map[string]string `json:"servers,omitempty"`    // of MCP that are not ready, and why
 	Overloaded []string          `json:"overloaded,omitempty"` // what there is too much of
 	Engine     string            `json:"engine,omitempty"`     // "away"
 	Sessions   string            `json:"sessions,omitempty"`   // "away": the database that they are in
@@ -92,6 +93,9 @@ func (s *Server) getReady(w http.ResponseWriter, r *http.Request) {
 	h := health{Status: "ready", Version: s.o.Version, Overloaded: s.overloaded()}
 	if s.o.Channels != nil {
 		h.Channels = s.o.Channels.Broken()
+	}
+	if s.o.Servers != nil {
+		h.Servers = s.o.Servers()
 	}
 	status := http.StatusOK
 	if s.engineAway() {

@@ -52,20 +52,23 @@ type Options struct {
 	// ChannelNames are the names of all channels, "web" included. A session whose id begins with one of them is not a caller's own.
 	ChannelNames []string
 
-	Bot             bot.Config    // defaults of every bot: the model when a workflow names none, options
-	Retention       time.Duration // how long an ended run can be attached to, 5 min
-	KeyRetention    time.Duration // how long an Idempotency-Key is known, 24 h
-	KeepAlive       time.Duration // 10 s
-	WriteTimeout    time.Duration // of one write to a client, 30 s
-	MaxBody         int64         // 1 MiB
-	MaxRuns         int           // running at once, 10000
-	MaxLog          int           // bytes of a run's log in memory, 8 MiB
-	MaxResult       int           // bytes of a run's result, 16 MiB
-	MaxBots         int           // of a run, 256
-	MaxTasks        int           // of a run, 1024
-	RunTimeout      time.Duration // of a whole run, 30 min
-	MemoryOfEnded   int64         // bytes of ended runs kept in memory, 8 MiB; older ones go to Data, or are forgotten
-	InlineWorkflows bool          // a request may carry a workflow
+	Bot             bot.Config                // defaults of every bot: the model when a workflow names none, options
+	Retention       time.Duration             // how long an ended run can be attached to, 5 min
+	KeyRetention    time.Duration             // how long an Idempotency-Key is known, 24 h
+	KeepAlive       time.Duration             // 10 s
+	WriteTimeout    time.Duration             // of one write to a client, 30 s
+	MaxBody         int64                     // 1 MiB
+	MaxRuns         int                       // running at once, 10000
+	MaxLog          int                       // bytes of a run's log in memory, 8 MiB
+	MaxResult       int                       // bytes of a run's result, 16 MiB
+	MaxBots         int                       // of a run, 256
+	MaxTasks        int                       // of a run, 1024
+	RunTimeout      time.Duration             // of a whole run, 30 min
+	MemoryOfEnded   int64                     // bytes of ended runs kept in memory, 8 MiB; older ones go to Data, or are forgotten
+	InlineWorkflows bool                      // a request may carry a workflow
+	Timezones       map[string]*time.Location // of the dates that agents read, by their names; others read UTC
+	Servers         func() map[string]string  // the MCP servers that are not ready, and why; nil is none
+	ListedModels    bool                      // a request may name only models that GET /v1/models lists
 	Version         string
 
 	Engine run.Engine   // that is shared with other servers; nil is none
@@ -223,7 +226,7 @@ func (s *Server) runOptions() run.Options {
 		Tapes: o.Tapes, Workspace: o.Workspace, Turns: o.Turns, Agents: o.Agents, Kernel: o.Kernel, ChannelNames: o.ChannelNames,
 		Bot: o.Bot, Retention: o.Retention, KeyRetention: o.KeyRetention, MaxRuns: o.MaxRuns, MaxLog: o.MaxLog, MaxResult: o.MaxResult,
 		MaxBots: o.MaxBots, MaxTasks: o.MaxTasks, Input: o.Limits.Input, Images: o.Limits.Images, RunTimeout: o.RunTimeout,
-		MemoryOfEnded: o.MemoryOfEnded, MaxDisk: o.MaxDisk, InlineWorkflows: o.InlineWorkflows, Engine: o.Engine, Shared: o.Shared, Tables: o.Tables,
+		MemoryOfEnded: o.MemoryOfEnded, MaxDisk: o.MaxDisk, InlineWorkflows: o.InlineWorkflows, ListedModels: o.ListedModels, Timezones: o.Timezones, Engine: o.Engine, Shared: o.Shared, Tables: o.Tables,
 		Ledger: o.Ledger, Limits: o.Access.Limits, Pressure: s.shed, Files: runFiles{s}, Observer: o.Observer, Tracer: o.Tracer,
 		Detach: s.wire.Detach, Times: o.times,
 	}

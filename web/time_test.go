@@ -29,8 +29,9 @@ func TestAnIdleStreamIsKeptOpen(t *testing.T) {
 			if want, _, _ := strings.Cut(keepAlive, ","); resp.Header.Get("X-Keepalive") != want {
 				t.Errorf("X-Keepalive: %q, expected %q", resp.Header.Get("X-Keepalive"), want)
 			}
-			bodies[keepAlive] = make(chan string, 1)
-			go func() { bodies[keepAlive] <- text(t, resp) }()
+			body := make(chan string, 1)
+			bodies[keepAlive] = body
+			go func() { body <- text(t, resp) }()
 		}
 		time.Sleep(25 * time.Second)
 		st.finish()

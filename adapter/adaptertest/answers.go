@@ -37,7 +37,7 @@ func testAnswers(t *testing.T, s Subject) {
 			fakeproviders.Answer{Tokens: strings.Split(difficult, "")},
 			heard{Text: difficult, Finish: adapter.FinishStop},
 		},
-		{"nothing", false, fakeproviders.Answer{}, heard{Finish: adapter.FinishStop}},
+		{"nothing", false, fakeproviders.Answer{}, heard{Finish: ""}},
 		{"reasoning before text", s.NoReasoning, fakeproviders.Answer{Reasoning: "so " + difficult, Text: "Hello"}, heard{
 			Reasoning: "so " + difficult, Text: "Hello", Finish: adapter.FinishStop,
 		}},
@@ -71,6 +71,12 @@ func testAnswers(t *testing.T, s Subject) {
 				}
 				m := guarded(t, s.Prefix, s.Model, s.provider(t, up), nil)
 				got := hear(t, t.Context(), m.Stream(t.Context(), req), nil)
+				if row.want.Finish == "" { // DV-11
+					if e, ok := errors.AsType[*adapter.Error](got.err); !ok || e.Code != adapter.CodeProtocol || e.Retryable {
+						t.Errorf("%+v", got)
+					}
+					return
+				}
 				if got.err != nil {
 					t.Fatal(got.err)
 				}

@@ -111,11 +111,11 @@ func (d *decoder) decode(data []byte) error {
 		}
 		return errNotObject
 	}
-	if d.failed {
-		return errReported
-	}
 	if d.rawUsage != nil {
 		d.usage = wire.OpenAIUsage(d.rawUsage, "prompt", "completion")
+	}
+	if d.failed {
+		return errReported
 	}
 	if d.rawReasoning == nil {
 		d.rawReasoning = d.rawDetails
@@ -247,10 +247,13 @@ func (d *decoder) last(key, value []byte, kind jsonparser.ValueType, offset int)
 	return d.top(key, value, kind, offset)
 }
 
-// choices looks at the first choice; there are others only where they were asked for.
+// choices looks at the first choice; others are none that were asked for.
 func (d *decoder) choices(value []byte, kind jsonparser.ValueType, _ int, err error) error {
 	if err != nil || kind != jsonparser.Object {
 		return errNotObject
+	}
+	if index, err := jsonparser.GetInt(value, "index"); err == nil && index != 0 {
+		return nil
 	}
 	d.chosen = true
 	if err := jsonparser.ObjectEach(value, d.onChoice); err != nil {

@@ -71,7 +71,7 @@ func TestARequestInTheWordsOfTheFormat(t *testing.T) {
 		{
 			"tools", "m",
 			adapter.Request{Messages: user, Tools: []adapter.Tool{{Name: "f", Description: "does", Parameters: json.RawMessage(`{"type":"object"}`)}, {Name: "g"}}},
-			strings.Replace(head, `"stream_options"`, `"tools":[{"function":{"name":"f","description":"does","parameters":{"type":"object"}},"type":"function"},`+
+			strings.Replace(head, `"stream_options"`, `"tools":[{"function":{"name":"f","description":"does","parameters":{"type":"object","properties":{}}},"type":"function"},`+
 				`{"function":{"name":"g","parameters":{"type":"object","properties":{}}},"type":"function"}],"stream_options"`, 1) + `}`,
 		},
 		{"a conversation with images, calls and empty texts", "m", adapter.Request{Messages: []adapter.Message{

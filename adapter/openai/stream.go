@@ -45,6 +45,9 @@ func (a *answer) event(kind, data []byte) (done bool, err error) {
 	d := &a.events
 	if err := d.decode(data); err != nil {
 		if err == errReported {
+			if d.usage != nil {
+				a.Usage = d.usage
+			}
 			return false, a.Failed(data)
 		}
 		return false, a.Server.NotPiece(err, data)

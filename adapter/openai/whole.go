@@ -15,6 +15,7 @@ func (a *answer) whole(body []byte) error {
 	err := d.decode(body)
 	switch {
 	case err == errReported:
+		a.Usage = d.usage
 		return a.Server.Failed(body)
 	case err == nil && !json.Valid(body):
 		err = errNotObject

@@ -89,7 +89,7 @@ func TestOptionsGoOut(t *testing.T) {
 	sameJSON(t, `{
 		"model":"o-large","stream":true,"store":false,"include":["reasoning.encrypted_content"],"instructions":"Be kind.\n\nBe short.",
 		"input":[{"role":"user","content":"Why?"}],
-		"tools":[{"type":"function","name":"look","description":"looks","parameters":{"type":"object"},"strict":false},
+		"tools":[{"type":"function","name":"look","description":"looks","parameters":{"type":"object","properties":{}},"strict":false},
 			{"type":"function","name":"see","parameters":{"type":"object","properties":{}},"strict":false}],
 		"tool_choice":{"type":"function","name":"look"},"parallel_tool_calls":false,"text":{"verbosity":"low"},
 		"reasoning":{"effort":"high","summary":"auto"},"max_output_tokens":16,"temperature":0,"top_p":0.25,"service_tier":"flex",

@@ -100,6 +100,7 @@ func (a *answer) whole(body []byte) error {
 	response := wire.ReadObject(body)
 	switch status := response.Text("status"); {
 	case response.Has("error") || status == "failed":
+		a.count(response)
 		return a.Server.BrokeOff(body)
 	case response.List("output") == nil:
 		return a.Server.NotAnswer("a response", errors.New("no output"), body)
@@ -251,6 +252,7 @@ func (a *answer) event(data []byte) (done bool, err error) {
 		return false, nil // of other types there are many, and more each year; what else ends a part, its item has, too
 	}
 	if response.Has("error") || status == "failed" {
+		a.count(response)
 		return false, a.Server.BrokeOff(data)
 	}
 	return true, a.over(response, status)
@@ -407,6 +409,13 @@ func (a *answer) image(in wire.Object) error {
 	return a.Yield(adapter.Chunk{Media: m})
 }
 
+// count takes the usage of a response.
+func (a *answer) count(response wire.Object) {
+	if response.Has("usage") {
+		a.Usage = wire.OpenAIUsage(response["usage"], "input", "output")
+	}
+}
+
 // over takes the whole response, which ends an answer: its usage, why it ends, and what has not come before. Its items are told by
 // their order among those of their type: not all servers give them the ids that they had.
 func (a *answer) over(response wire.Object, status string) error {
@@ -426,9 +435,7 @@ func (a *answer) over(response wire.Object, status string) error {
 			return err
 		}
 	}
-	if response.Has("usage") {
-		a.Usage = wire.OpenAIUsage(response["usage"], "input", "output")
-	}
+	a.count(response)
 	a.Finish = adapter.FinishStop
 	if status == "incomplete" {
 		a.Finish = adapter.FinishLength

@@ -70,6 +70,9 @@ func (s *Server) Stream(ctx context.Context, model string, ask func(context.Cont
 		a := &Answer{Server: s, Ctx: ctx, Res: res, Model: s.Prefix + ":" + model, MaxEvent: s.MaxEvent, cancel: cancel, yield: yield}
 		defer a.stop()
 		if err := read(a); err != nil && err != ErrLeft {
+			if a.Usage != nil && !a.Pass(adapter.Chunk{Usage: a.Usage}) { // what was counted until then is to be paid, too
+				return
+			}
 			yield(adapter.Chunk{}, err)
 		}
 	}
@@ -218,7 +221,8 @@ func (a *Answer) End() error {
 			return err
 		}
 	}
-	if !a.Pass(adapter.Chunk{Usage: a.Usage, Finish: a.Finish}) {
+	usage := a.Usage
+	if a.Usage = nil; !a.Pass(adapter.Chunk{Usage: usage, Finish: a.Finish}) {
 		return ErrLeft
 	}
 	if a.Finish == adapter.FinishContentFilter {

@@ -2,7 +2,6 @@ package wire
 
 import (
 	"encoding/base64"
-	"encoding/json"
 	"mime"
 	"net/url"
 	"strings"
@@ -63,12 +62,4 @@ func (d *Data) Sound() string {
 // IsWeb says whether an address is http(s).
 func IsWeb(address string) bool {
 	return strings.HasPrefix(address, "https://") || strings.HasPrefix(address, "http://")
-}
-
-// Parameters is the schema of a tool's arguments; of one that has none, that of an empty object.
-func Parameters(schema json.RawMessage) json.RawMessage {
-	if len(strings.TrimSpace(string(schema))) == 0 {
-		return json.RawMessage(`{"type":"object","properties":{}}`)
-	}
-	return schema
 }

@@ -64,7 +64,7 @@ func (s *Server) Failure(status int, r Report) *adapter.Error {
 	e := &adapter.Error{Code: adapter.CodeProtocol, Status: status}
 	switch means {
 	case filtered:
-		e.Message, e.Filtered = contentFilter, true
+		e.Message, e.Filtered, e.Refused, e.Notice = contentFilter, true, true, filterNotice
 	case tooLong:
 		e.Code, e.ContextLength = adapter.CodeInvalid, true
 		e.Message = "the request is too long for the model: shorten the prompt or the history, or use a model with a larger context"
@@ -98,13 +98,16 @@ func (s *Server) Failure(status int, r Report) *adapter.Error {
 	case badCall:
 		e.Retryable, e.Message = true, "the model called a tool in an invalid way: retry"
 	case badHistory:
-		e.Message = "% refused the tool calls and results of the history"
+		e.Message, e.Refused = "% refused the tool calls and results of the history", true
 	case redirect:
 		e.Message = "% answered with a redirect, which is not followed: check the base URL"
 	case refused:
 		e.Message = "% refused the request: the model may not support a part of it"
 		if r.Param != "" {
 			e.Message = "% refused the request: the model does not accept " + r.Param + " as it was given"
+		}
+		if r.Param == "" || r.Param == "messages" { // else it is a setting that was refused
+			e.Refused, e.Notice = true, "The model's server refused this message. Please write it in another way, or without its files."
 		}
 	default:
 		e.Message = "% reported an error"
@@ -152,11 +155,14 @@ func statusMeans(status int) meaning {
 	return unclear
 }
 
-const contentFilter = "the provider's content filter stopped the answer"
+const (
+	contentFilter = "the provider's content filter stopped the answer"
+	filterNotice  = "The content filter of the model's provider stopped this answer."
+)
 
 // Filtered is the error of an answer that the provider's content filter stopped.
 func Filtered(cause error) *adapter.Error {
-	return &adapter.Error{Code: adapter.CodeProtocol, Message: contentFilter, Filtered: true, Cause: cause}
+	return &adapter.Error{Code: adapter.CodeProtocol, Message: contentFilter, Filtered: true, Refused: true, Notice: filterNotice, Cause: cause}
 }
 
 // RetryAfter reads how long the provider asks to wait: retry-after-ms, or Retry-After in seconds or as a date. More than a day

@@ -68,6 +68,7 @@ func (feishu) text(b *strings.Builder, text string, s style, before, _ rune) {
 		if at := i + utf8.RuneLen(r); r != utf8.RuneError && at < len(text) {
 			next, _ = utf8.DecodeRuneInString(text[at:])
 		}
+		r, _ := shownMark(r)
 		switch entity := feishuEntities[r]; {
 		case entity != "":
 			b.WriteString(entity)
@@ -103,7 +104,7 @@ func webLinks(r runs) runs {
 	for i := range r {
 		s, link := r[i].style, r[i].link
 		if link == "" || strings.HasPrefix(link, "https://") || strings.HasPrefix(link, "http://") {
-			out.add(r[i].text, s)
+			out.add(r[i].again+r[i].text, s)
 			continue
 		}
 		s.link = ""

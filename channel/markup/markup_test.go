@@ -92,6 +92,39 @@ func TestMarkdownInEachFormat(t *testing.T) {
 		"HTML":                      {"<div>\nx\n</div>", "<div>\nx\n</div>", "&lt;div&gt;\nx\n&lt;/div&gt;", `<div\>` + "\nx\n" + `</div\>`, "&lt;div&gt;\nx\n&lt;/div&gt;"},
 		"a fence in code for Slack": {"````\n```\n````", "```", "<pre>```</pre>", "```\n\\`\\`\\`\n```", "```\n``\u200b`\n```"},
 		"nothing":                   {" \n\n", "", "", "", ""},
+		"addresses": { // DX-01
+			"see https://a.b/__init__.py, **https://a.b/~user/a*b*c** <https://a.b/_x_> [https://a.b/_x_](https://a.b/_x_)",
+			"see https://a.b/__init__.py, https://a.b/~user/a*b*c https://a.b/_x_ https://a.b/_x_",
+			"see https://a.b/__init__.py, <b>https://a.b/~user/a*b*c</b> https://a.b/_x_ https://a.b/_x_",
+			`see https://a\.b/\_\_init\_\_\.py, *https://a\.b/\~user/a\*b\*c* https://a\.b/\_x\_ https://a\.b/\_x\_`,
+			"see https://a.b/__init__.py, *https://a.b/~user/a*b*c* https://a.b/_x_ https://a.b/_x_",
+		},
+		"an address in a link, in code and behind Chinese": {
+			"[x](https://a.b/_c_) `https://a.b/_c_` 看https://a.b/_c_，_d_",
+			"x (https://a.b/_c_) https://a.b/_c_ 看https://a.b/_c_，d",
+			`<a href="https://a.b/_c_">x</a> <code>https://a.b/_c_</code> 看https://a.b/_c_，<i>d</i>`,
+			"[x](https://a.b/_c_) `https://a.b/_c_` 看https://a\\.b/\\_c\\_，_d_",
+			"<https://a.b/_c_|x> `https://a.b/_c_` 看https://a.b/_c_，_d_",
+		},
+		"marks beside punctuation": { // DX-02
+			"**注意：**正文 **「x」**y **Note:**text 文**“x”**文",
+			"注意：正文 「x」y Note:text 文“x”文",
+			"<b>注意：</b>正文 <b>「x」</b>y <b>Note:</b>text 文<b>“x”</b>文",
+			`*注意：*正文 *「x」*y *Note:*text 文*“x”*文`,
+			"*注意：*\u200b正文 *「x」*\u200by *Note:*\u200btext 文\u200b*“x”*\u200b文",
+		},
+		"stars that are no marks": {
+			"f(**a, **b)\n\n2**(3)+4**(5)", "f(**a, **b)\n\n2**(3)+4**(5)", "f(**a, **b)\n\n2**(3)+4**(5)",
+			"f\\(\\*\\*a, \\*\\*b\\)\n\n2\\*\\*\\(3\\)\\+4\\*\\*\\(5\\)",
+			"f(*\u200b*\u200ba, *\u200b*\u200bb)\n\n2*\u200b*\u200b(3)+4*\u200b*\u200b(5)",
+		},
+		"tildes between numbers": { // DX-03
+			"1~2, 3~4 and ~~5~~", "1~2, 3~4 and 5", "1~2, 3~4 and <s>5</s>", `1\~2, 3\~4 and ~5~`, "1~2, 3~4 and ~5~",
+		},
+		"line breaks": { // DX-04
+			"a<br>b\n\n| h | k |\n|---|---|\n| x<br/>y | z |", "a\nb\n\nh | k\nx | z\ny", "a\nb\n\n<pre>h | k\nx | z\ny</pre>",
+			"a\nb\n\n```\nh | k\nx | z\ny\n```", "a\nb\n\n```\nh | k\nx | z\ny\n```",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for f, want := range map[Format]string{Plain: row.plain, TelegramHTML: row.html, TelegramMarkdownV2: row.v2, SlackMrkdwn: row.slack} {
@@ -200,8 +233,12 @@ func checkPieces(t interface{ Fatalf(string, ...any) }, source string, n int) {
 			}
 			joined.WriteString(part.text())
 			if text := write(part, f); f == TelegramHTML {
-				if got, err := readHTML(text); err != "" || got != part.text() {
-					t.Fatalf("HTML %q shows %q, want %q: %s", text, got, part.text(), err)
+				want := part.text()
+				if len(part) > 0 {
+					want = part[0].again + want
+				}
+				if got, err := readHTML(text); err != "" || got != showMarks.Replace(want) {
+					t.Fatalf("HTML %q shows %q, want %q: %s", text, got, want, err)
 				}
 			}
 		}
@@ -322,7 +359,7 @@ func TestALongDocumentIsConvertedAsAShortOne(t *testing.T) {
 func TestALongBlockOfCodeStaysOneBlock(t *testing.T) {
 	code := strings.Repeat("x := 1 // a line of code\n\n    y\n", 2_000)
 	got := parse("before\n\n```go\n"+code+"```\n\nafter", TelegramHTML)
-	want := runs{{text: "before\n\n"}, {strings.TrimRight(code, "\n"), style{block: true, lang: "go"}}, {text: "\n\nafter"}}
+	want := runs{{text: "before\n\n"}, {text: strings.TrimRight(code, "\n"), style: style{block: true, lang: "go"}}, {text: "\n\nafter"}}
 	if diff := cmp.Diff(dense(want.text()), dense(got.text())); diff != "" {
 		t.Fatalf("(-want +got):\n%s", diff)
 	}
@@ -369,6 +406,43 @@ func TestALongLineGoesOnWhereItIsCut(t *testing.T) {
 				t.Errorf("%q became a quote: %.20q", mark, p.Text)
 			}
 		}
+	}
+}
+
+// DX-04
+func TestALongTableHasItsHeadInEachPiece(t *testing.T) {
+	row := "| a cell of a table | another cell of it |\n"
+	for _, rows := range []int{300, 3000} {
+		pieces := Pieces("Text before.\n\n| Head | Other |\n|---|---|\n"+strings.Repeat(row, rows), TelegramHTML, Limit{N: 4096})
+		seen := 0
+		for i, p := range pieces {
+			if text, fault := readHTML(p.Text); fault != "" || UTF16(text) > 4096 || !strings.Contains(text, "Head              | Other\na cell") {
+				t.Fatalf("piece %d (%s): %.200q", i, fault, p.Text)
+			}
+			seen += strings.Count(p.Text, "a cell of a table | another cell of it")
+		}
+		if seen != rows {
+			t.Errorf("%d rows of %d", seen, rows)
+		}
+	}
+}
+
+// DX-04
+func TestALongParagraphKeepsItsForm(t *testing.T) {
+	source := "**" + strings.Repeat("many words ", 2000) + "end** and _more_"
+	var seen strings.Builder
+	for _, p := range Pieces(source, TelegramHTML, Limit{N: 4096}) {
+		text, fault := readHTML(p.Text)
+		if fault != "" || !strings.HasPrefix(p.Text, "<b>") {
+			t.Fatalf("%s: %.100q", fault, p.Text)
+		}
+		seen.WriteString(text + " ")
+	}
+	if got := strings.Join(strings.Fields(seen.String()), " "); got != strings.Repeat("many words ", 2000)+"end and more" {
+		t.Errorf("%d characters, want %d", len(got), len(source)-6)
+	}
+	if got := Convert(strings.Repeat("many *words* ", 2000), Plain); got != strings.TrimSpace(strings.Repeat("many words ", 2000)) {
+		t.Errorf("words run together: %d characters", len(got))
 	}
 }
 

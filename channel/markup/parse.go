@@ -2,7 +2,9 @@ package markup
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
+	"regexp"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -18,10 +20,15 @@ import (
 // markdown is the parser. It knows no definitions of links, since what it takes for one would be seen nowhere.
 var markdown = parser.NewParser(
 	parser.WithBlockParsers(parser.DefaultBlockParsers()...),
-	parser.WithInlineParsers(append(parser.DefaultInlineParsers(),
-		util.Prioritized(extension.NewStrikethroughParser(), 500),
+	parser.WithInlineParsers(
 		util.Prioritized(extension.NewTaskCheckBoxParser(), 0),
-	)...),
+		util.Prioritized(parser.NewCodeSpanParser(), 100),
+		util.Prioritized(parser.NewLinkParser(), 200),
+		util.Prioritized(parser.NewAutoLinkParser(), 300),
+		util.Prioritized(parser.NewRawHTMLParser(), 400),
+		util.Prioritized(emphasis{}, 500),
+		util.Prioritized(strike{}, 500),
+	),
 	parser.WithParagraphTransformers(util.Prioritized(extension.NewTableParagraphTransformer(), 200)),
 )
 
@@ -36,7 +43,7 @@ func parse(source string, to Format) runs {
 		out.add(source, style{block: true, lang: "json"})
 		return out.trim()
 	}
-	for _, part := range sections(source) {
+	for _, part := range sections(hideAddresses(source)) {
 		w := walker{source: []byte(part.text), to: to}
 		w.blocks(markdown.Parse(text.NewReader(w.source)), style{})
 		if len(w.out) == 0 {
@@ -123,7 +130,7 @@ func (w *walker) block(n ast.Node, s style) {
 		if n.HasClosure() {
 			lines += string(n.ClosureLine.Value(w.source))
 		}
-		w.text(strings.TrimRight(lines, "\n"), s)
+		w.text(lineBreak.ReplaceAllString(strings.TrimRight(lines, "\n"), "\n"), s)
 	case *ast.Blockquote:
 		s.quote = true
 		w.blocks(n, s)
@@ -167,7 +174,7 @@ func (w *walker) code(lines *text.Segments, lang string, s style) {
 	if code == "" {
 		return
 	}
-	w.out.add(code, style{block: true, lang: lang, quote: s.quote})
+	w.out.add(showMarks.Replace(code), style{block: true, lang: lang, quote: s.quote})
 }
 
 // language is the first word of what stands behind a fence, if it can be a language's name.
@@ -191,24 +198,35 @@ func (w *walker) lines(s *text.Segments) string {
 
 // table writes a table as lines of cells in columns: no platform here has tables.
 func (w *walker) table(n *east.Table, s style) {
-	var rows [][]string
+	var rows [][]string // of lines: a row has as many as its longest cell
 	var widths []int
+	header := 0 // lines
 	for row := n.FirstChild(); row != nil; row = row.NextSibling() {
-		var cells []string
+		column, first := 0, len(rows)
 		for cell := row.FirstChild(); cell != nil; cell = cell.NextSibling() {
 			in := walker{source: w.source, to: Plain}
 			in.inlines(cell, style{})
-			text := write(in.out, Plain)
-			if len(cells) == len(widths) {
+			if column == len(widths) {
 				widths = append(widths, 0)
 			}
-			widths[len(cells)] = max(widths[len(cells)], utf8.RuneCountInString(text))
-			cells = append(cells, text)
+			for i, text := range strings.Split(write(in.out, Plain), "\n") {
+				if first+i == len(rows) {
+					rows = append(rows, nil)
+				}
+				line := &rows[first+i]
+				*line = append(append(*line, make([]string, column-len(*line))...), text)
+				widths[column] = max(widths[column], utf8.RuneCountInString(text))
+			}
+			column++
 		}
-		rows = append(rows, cells)
+		header = cmp.Or(header, len(rows))
 	}
 	var b strings.Builder
+	head := ""
 	for i, cells := range rows {
+		if i == header {
+			head = b.String()
+		}
 		if i > 0 {
 			b.WriteByte('\n')
 		}
@@ -222,7 +240,7 @@ func (w *walker) table(n *east.Table, s style) {
 			}
 		}
 	}
-	w.out.add(b.String(), style{block: true, quote: s.quote})
+	w.out.add(b.String(), style{block: true, quote: s.quote, head: head})
 }
 
 // text writes text that may have lines, which are indented as the list that it is in.
@@ -261,7 +279,7 @@ func (w *walker) inline(n ast.Node, s style) {
 			}
 		}
 		s.code = s.link == "" // code in a link is no code: Telegram has not both
-		w.out.add(strings.ReplaceAll(b.String(), "\n", " "), s)
+		w.out.add(showMarks.Replace(strings.ReplaceAll(b.String(), "\n", " ")), s)
 	case *ast.Emphasis:
 		if n.Level == 1 {
 			s.italic = true
@@ -283,8 +301,12 @@ func (w *walker) inline(n ast.Node, s style) {
 	case *ast.Image:
 		w.link(n, unescape(n.Destination), s)
 	case *ast.AutoLink:
-		w.out.add(string(n.Label(w.source)), s)
+		w.out.add(hideMarks.Replace(string(n.Label(w.source))), s)
 	case *ast.RawHTML:
+		if lineBreak.Match(n.Segments.Value(w.source)) {
+			w.text("\n", s)
+			break
+		}
 		for i := range n.Segments.Len() {
 			segment := n.Segments.At(i)
 			w.text(string(segment.Value(w.source)), s)
@@ -299,16 +321,17 @@ func (w *walker) inline(n ast.Node, s style) {
 func (w *walker) link(n ast.Node, to string, s style) {
 	in := walker{source: w.source, to: w.to, indent: w.indent}
 	inside := s
-	if follows(to) && w.to != Plain {
-		inside.link = to
+	hidden := to
+	to = showMarks.Replace(to)
+	if follows(to) {
+		if hidden = hideMarks.Replace(to); w.to != Plain {
+			inside.link = to
+		}
 	}
 	in.inlines(n, inside)
-	shown := in.out.text()
-	switch {
-	case strings.TrimSpace(shown) == "":
-		w.out.add(to, s)
-	case shown == to:
-		w.out.add(to, s)
+	switch shown := showMarks.Replace(in.out.text()); {
+	case strings.TrimSpace(shown) == "", shown == to:
+		w.out.add(hidden, s)
 	default:
 		for _, r := range in.out {
 			w.out.add(r.text, r.style)
@@ -318,6 +341,9 @@ func (w *walker) link(n ast.Node, to string, s style) {
 		}
 	}
 }
+
+// lineBreak is the tag that models write in cells of tables, for want of another line break there.
+var lineBreak = regexp.MustCompile(`(?i)<br\s*/?>`)
 
 // follows says whether an address is one that platforms let people follow.
 func follows(to string) bool {

@@ -12,12 +12,14 @@ type style struct {
 	block                       bool   // of code
 	lang                        string // of a block
 	link                        string
+	head                        string // of a table: its first lines, which stand again where it goes on in another piece
 }
 
 // run is a piece of text of one style.
 type run struct {
 	text string
 	style
+	again string // stands before the text once more: the head of the table that goes on
 }
 
 // runs collects text; neighbours of one style are one run.
@@ -31,7 +33,7 @@ func (r *runs) add(text string, s style) {
 		(*r)[n-1].text += text
 		return
 	}
-	*r = append(*r, run{text, s})
+	*r = append(*r, run{text: text, style: s})
 }
 
 // trim drops white space at both ends: empty lines before, all of it after.
@@ -72,10 +74,21 @@ func (r runs) slice(from, to int, first *cursor) (part runs) {
 	}
 	for i, at := first.run, first.at; i < len(r) && at < to; i++ {
 		text := r[i].text
-		part = append(part, run{text[max(0, from-at):min(len(text), to-at)], r[i].style})
+		part = append(part, run{text: text[max(0, from-at):min(len(text), to-at)], style: r[i].style})
 		at += len(text)
 	}
 	return part
+}
+
+// headAt is the head of the table that goes on at a place, with the end of its line; "" where none does. near is a run before the place.
+func (r runs) headAt(place int, near cursor) string {
+	for i, at := near.run, near.at; i < len(r) && at < place; i++ {
+		if at+len(r[i].text) > place && r[i].head != "" && at+len(r[i].head) < place {
+			return r[i].head + "\n"
+		}
+		at += len(r[i].text)
+	}
+	return ""
 }
 
 // cursor is a run, and where its text begins.
@@ -85,11 +98,23 @@ type cursor struct{ run, at int }
 func cutRuns(r runs, to Format, l Limit) (pieces []runs) {
 	text := r.text()
 	for at, first := 0, (cursor{}); at < len(text); {
-		n := place(text[at:], l.N, l.Unit)
-		part := r.slice(at, at+n, &first).trim()
+		again := r.headAt(at, first)
+		room := l.Unit(again)
+		if l.N <= 0 || room > l.N/4 {
+			again, room = "", 0
+		}
+		n := place(text[at:], l.N-room, l.Unit)
+		cut := func() runs {
+			part := r.slice(at, at+n, &first).trim()
+			if len(part) > 0 && part[0].head != "" {
+				part[0].again = again
+			}
+			return part
+		}
+		part := cut()
 		if l.Marked && l.N > 0 {
 			// The markup takes room, too: how much is known when it is written.
-			for limit := l.N; limit > 1; {
+			for limit := l.N - room; limit > 1; {
 				written := l.Unit(write(part, to))
 				if written <= l.N {
 					break
@@ -97,7 +122,7 @@ func cutRuns(r runs, to Format, l Limit) (pieces []runs) {
 				seen := min(l.Unit(text[at:at+n]), limit)
 				limit = max(1, min(seen-1, seen*l.N/written))
 				n = place(text[at:], limit, l.Unit)
-				part = r.slice(at, at+n, &first).trim()
+				part = cut()
 			}
 		}
 		if len(part) > 0 {
@@ -115,5 +140,5 @@ func plain(r runs, l Limit) string {
 	if l.N <= 0 || l.Unit(with) <= l.N {
 		return with
 	}
-	return r.text()
+	return showMarks.Replace(r.text())
 }

@@ -10,10 +10,13 @@ type section struct {
 }
 
 const (
-	// sectionFrom is what a section has at least before it ends at the next good place, and sectionTo what it has at most. There are
-	// texts for which the parser takes a time that grows with the square of their length, such as many brackets in a row.
-	sectionFrom = 4 << 10
-	sectionTo   = 8 << 10
+	// sectionFrom is what a section has at least before it ends at the next good place, and sectionTo what it has at most where it has more than
+	// sectionMarks marks; else it may have sectionMost. There are texts for which the parser takes a time that grows with the square of their
+	// length, such as many brackets in a row.
+	sectionFrom  = 4 << 10
+	sectionTo    = 8 << 10
+	sectionMost  = 64 << 10
+	sectionMarks = 500
 )
 
 // sections cuts a long document: between blocks that are not indented, and so do not belong to a list, and if there is no such place for
@@ -25,6 +28,9 @@ func sections(source string) (list []section) {
 	var b strings.Builder
 	next := section{}
 	fence, lang := "", "" // of the block of code that is open
+	table := ""           // the head of the table that is open
+	before := ""          // the line
+	marks := 0            // in the section
 	end := func(gap string) {
 		if fence != "" && b.Len() > 0 {
 			b.WriteString("\n" + fence)
@@ -32,6 +38,7 @@ func sections(source string) (list []section) {
 		next.text = b.String()
 		list = append(list, next)
 		b.Reset()
+		marks = 0
 		next = section{gap: gap}
 		if fence != "" {
 			b.WriteString(fence + lang + "\n")
@@ -40,24 +47,47 @@ func sections(source string) (list []section) {
 	}
 	blank := false
 	for line := range strings.Lines(source) {
+		for i := range len(line) {
+			if strings.IndexByte("[<*_`~!&>", line[i]) >= 0 {
+				marks++
+			}
+		}
+		most := sectionMost
+		if marks > sectionMarks {
+			most = sectionTo
+		}
 		if b.Len() > sectionFrom && fence == "" && blank && begins(line) {
 			end("\n\n")
 		}
-		for b.Len()+len(line) > sectionTo { // there was no good place
-			if b.Len() > sectionFrom {
+		for b.Len()+len(line) > most { // there was no good place
+			if b.Len() > max(sectionFrom, len(table)) {
 				end("\n")
+				if fence == "" && strings.Contains(line, "|") {
+					b.WriteString(table)
+				}
 				continue
 			}
-			n := place(line, sectionTo-b.Len(), Bytes)
+			n := place(line, most-b.Len(), Bytes)
 			b.WriteString(line[:n])
+			gap := ""
+			if strings.TrimRight(line[:n], " \t") != line[:n] {
+				gap = " "
+			}
 			line = line[n:]
-			end("")
+			end(gap)
 			if fence == "" {
 				line = goesOn(line)
 			}
 		}
 		b.WriteString(line)
 		blank = strings.TrimSpace(line) == ""
+		switch {
+		case !strings.Contains(line, "|"):
+			table = ""
+		case table == "" && strings.Trim(line, " \t|:-\n") == "" && strings.Contains(line, "-") && len(before)+len(line) < sectionFrom:
+			table = before + line
+		}
+		before = line
 		fence, lang = fenced(line, fence, lang)
 	}
 	if b.Len() > 0 {

@@ -20,6 +20,7 @@ func write(r runs, to Format) string {
 		writeNested(&b, lines(spaced(webLinks(r))), feishu{})
 	default:
 		for i := range r {
+			b.WriteString(r[i].again)
 			b.WriteString(r[i].text)
 			// A link's text is often in several runs.
 			if r[i].link != "" && (i == len(r)-1 || r[i+1].link != r[i].link) {
@@ -27,7 +28,7 @@ func write(r runs, to Format) string {
 			}
 		}
 	}
-	return b.String()
+	return showMarks.Replace(b.String())
 }
 
 // tag is one thing that a style is made of, in the order in which they nest.
@@ -78,7 +79,7 @@ func writeNested(b *strings.Builder, r runs, f format) {
 		if i+1 < len(r) {
 			after, _ = utf8.DecodeRuneInString(r[i+1].text)
 		}
-		f.text(b, r[i].text, r[i].style, before, after)
+		f.text(b, r[i].again+r[i].text, r[i].style, before, after)
 		before, _ = utf8.DecodeLastRuneInString(r[i].text)
 	}
 	for j := len(open) - 1; j >= 0; j-- {
@@ -178,22 +179,22 @@ func lines(r runs) runs {
 		s := r[i].style
 		if !s.quote || s.block { // a block of code is marked by its fence
 			s.quote = false
-			out.add(r[i].text, s)
+			out.add(r[i].again+r[i].text, s)
 			continue
 		}
 		for line := range strings.Lines(r[i].text) {
 			line, end := strings.CutSuffix(line, "\n")
 			start := len(out) == 0 || strings.HasSuffix(out[len(out)-1].text, "\n")
 			if start {
-				out = append(out, run{"", style{quote: true}})
+				out = append(out, run{style: style{quote: true}})
 			}
 			s := s
 			s.quote = false
 			if line != "" {
-				out = append(out, run{line, s})
+				out = append(out, run{text: line, style: s})
 			}
 			if end {
-				out = append(out, run{"\n", style{}})
+				out = append(out, run{text: "\n"})
 			}
 		}
 	}
@@ -204,7 +205,8 @@ func lines(r runs) runs {
 type markdownV2 struct{}
 
 func (markdownV2) tags(s style, list []tag) []tag {
-	return html{}.tags(style{s.bold, s.italic, s.strike, false, s.code, s.block, s.lang, s.link}, list)
+	s.quote = false
+	return html{}.tags(s, list)
 }
 
 func (f markdownV2) open(b *strings.Builder, t tag) {
@@ -246,11 +248,12 @@ func (markdownV2) text(b *strings.Builder, text string, s style, _, _ rune) {
 	if s.code || s.block {
 		escaped = "`\\"
 	}
-	for i := range len(text) {
-		if strings.IndexByte(escaped, text[i]) >= 0 {
+	for _, r := range text {
+		r, _ := shownMark(r)
+		if strings.ContainsRune(escaped, r) {
 			b.WriteByte('\\')
 		}
-		b.WriteByte(text[i])
+		b.WriteRune(r)
 	}
 }
 
@@ -379,7 +382,7 @@ func spaced(r runs) runs {
 	for i := range r {
 		s := r[i].style
 		if !s.bold && !s.italic && !s.strike || s.code || s.block {
-			out.add(r[i].text, s)
+			out.add(r[i].again+r[i].text, s)
 			continue
 		}
 		outside := style{quote: s.quote, link: s.link}

@@ -344,8 +344,8 @@ func TestQuotesAndForwardsComeWithWhoWroteThem(t *testing.T) {
 		if q.ReplyToBody != "story" || q.ReplyToSender != "Bob" || !q.ReplyToIsQuote || q.ReplyToID != strconv.Itoa(first.ID) {
 			t.Errorf("%+v", q)
 		}
-		// What is forwarded by somebody unknown is hidden, as shipped, and no command.
-		if f := r.told()[1]; f.CommandAuthorized || f.ReplyToID != "" || f.ForwardedFrom != "" || strings.Contains(f.BodyForAgent, "help") {
+		// DV-03: what the sender forwards is shown, as shipped, and is no command.
+		if f := r.told()[1]; f.CommandAuthorized || f.ReplyToID != "" || f.ForwardedFrom != "Zed" || !strings.Contains(f.BodyForAgent, "help") {
 			t.Errorf("%q from %q", f.BodyForAgent, f.ForwardedFrom)
 		}
 	})

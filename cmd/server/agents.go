@@ -48,10 +48,10 @@ var (
 // stop ends them, and the servers that they have tools from; the store is closed after that.
 func newTurns(
 	c *config.Config, models *adapter.Registry, workflows *flow.Registry, store tape.Store, ledger *adapter.Ledger, log *slog.Logger,
-) (_ *turn.Framework, _ *team.Team, stop func(), err error) {
+) (_ *turn.Framework, _ *team.Team, _ *mcp.Client, stop func(), err error) {
 	servers, err := startServers(c, log)
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, nil, nil, nil, err
 	}
 	defer func() {
 		if err != nil {
@@ -60,7 +60,7 @@ func newTurns(
 	}()
 	tools, err := tool.NewSet()
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, nil, nil, nil, err
 	}
 	tools.Attach(servers)
 	// An empty folder tells more than one that cannot be opened.
@@ -77,10 +77,10 @@ func newTurns(
 	var members []team.Member
 	for _, a := range c.Agents {
 		o := agentOptions(c, a, models, tools, skills, log)
-		o.Store, o.Host = store, around
+		o.Store, o.Host, o.AwaitTools = store, around, servers.Wait
 		m := team.Member{Name: a.Name}
 		if m.Agent, err = agent.New(o); err != nil {
-			return nil, nil, nil, err
+			return nil, nil, nil, nil, err
 		}
 		if a.Workflow != "" {
 			m.Workflow = &workflow.Stage{
@@ -96,9 +96,9 @@ func newTurns(
 	agents := team.New(members...)
 	turns := turn.New(turnOptions(c, ledger, log))
 	if err := turns.Register(agent.Name, agents); err != nil {
-		return nil, nil, nil, err
+		return nil, nil, nil, nil, err
 	}
-	return turns, agents, func() {
+	return turns, agents, servers, func() {
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
 		_ = turns.Drain(ctx) // it has had its time
@@ -115,7 +115,7 @@ func agentOptions(
 	o := agent.Options{
 		Name: a.Name, Models: models, Choices: models.Usable(), Instructions: a.Instructions, Tools: tools, Skills: skills,
 		Approvals: map[string]tool.Approval{}, MaxSteps: a.MaxSteps, ToolTimeout: a.ToolTimeout, ApprovalTimeout: a.ApprovalTimeout,
-		Summarize: a.Summarize, MaxContext: a.MaxContext, Options: a.Options, Log: log,
+		Summarize: a.Summarize, MaxContext: a.MaxContext, MaxReply: int(c.Turn.MaxReply), Options: a.Options, Log: log,
 	}
 	if len(a.Tools) > 0 {
 		o.Tools = tools.Subset(a.Tools...)

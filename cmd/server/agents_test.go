@@ -58,7 +58,7 @@ func agentsWith(t *testing.T, workflows *flow.Registry, file string) (turns *tur
 	if store, err = openTapes(settings, nil, log, nil); err != nil {
 		t.Fatal(err)
 	}
-	turns, c, stopTurns, err := newTurns(settings, models, workflows, store, nil, log)
+	turns, c, _, stopTurns, err := newTurns(settings, models, workflows, store, nil, log)
 	if err != nil {
 		t.Fatal(err)
 	}

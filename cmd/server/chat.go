@@ -91,7 +91,7 @@ func chat(c *config.Config, name, session string, signals <-chan os.Signal, stdi
 	}
 	defer store.Close()
 	models.Budget = newBudget(c, store, false, log)
-	framework, agents, stopTurns, err := newTurns(c, models, workflows, store, nil, log)
+	framework, agents, _, stopTurns, err := newTurns(c, models, workflows, store, nil, log)
 	if err != nil {
 		return exitFailed, err
 	}

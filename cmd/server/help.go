@@ -86,7 +86,7 @@ var settingGroups = map[string]string{
 	"": "The server", "postgres": "PostgreSQL (engine postgres)", "demo": "The demo model", "run": "Runs", "turn": "Messages of sessions",
 	"tape": "Sessions", "http": "HTTP", "upstream": "Requests to models", "retries": "Retries", "log": "The log",
 	"auth": "API keys and tokens", "limit": "Limits", "files": "Uploaded files", "admin": "Metrics and profiles", "traces": "Traces",
-	"tls": "Certificates",
+	"tls": "Certificates", "models": "Models of requests",
 }
 
 // manualOf returns the help of the action or command that the words name; nil if the first word is no command.

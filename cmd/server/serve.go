@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,6 +29,7 @@ import (
 	"github.com/lingserve/lingserve/internal/systemd"
 	"github.com/lingserve/lingserve/internal/telemetry"
 	"github.com/lingserve/lingserve/store"
+	"github.com/lingserve/lingserve/tool/mcp"
 	"github.com/lingserve/lingserve/turn"
 	"github.com/lingserve/lingserve/web"
 )
@@ -183,7 +185,7 @@ func (s *server) assemble() (err error) {
 	s.later(func() { o.Tapes.Close() })
 	s.models.Budget = newBudget(c, o.Tapes, true, log)
 	s.later(func() { s.models.Budget.Close() })
-	turns, agents, stopTurns, err := newTurns(c, s.models, s.workflows, o.Tapes, o.Ledger, log)
+	turns, agents, servers, stopTurns, err := newTurns(c, s.models, s.workflows, o.Tapes, o.Ledger, log)
 	if err != nil {
 		return err
 	}
@@ -204,6 +206,15 @@ func (s *server) assemble() (err error) {
 	s.entrance.into(&o)
 	if err := s.shared.into(context.Background(), c, &o, log); err != nil {
 		return err
+	}
+	o.Servers = func() map[string]string {
+		states := map[string]string{}
+		for _, st := range servers.Status() {
+			if st.State != mcp.Ready {
+				states[st.Name] = cmp.Or(st.Reason, st.State)
+			}
+		}
+		return states
 	}
 	o.Turns, o.Agents, o.Channels, o.Kernel = turns, agents, s.channels, s.channels.Kernel
 	o.ChannelNames = slices.AppendSeq(config.ChannelTypes(), maps.Keys(c.Access.Channels))

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/lingserve/lingserve/internal/wording"
 	"github.com/lingserve/lingserve/tape"
 )
 
@@ -40,9 +41,9 @@ func (t *tapes) check(ctx context.Context) (code int, err error) {
 	if !t.json {
 		what := "nothing is damaged"
 		if damaged > 0 {
-			what = fmt.Sprintf("%d sessions are damaged", damaged)
+			what = wording.Plural(damaged, "damaged session")
 		}
-		if _, err := fmt.Fprintf(t.stdout, "%d sessions, %d entries, %d bytes: %s\n", sessions, entries, bytes, what); err != nil {
+		if _, err := fmt.Fprintf(t.stdout, "%s, %d entries, %d bytes: %s\n", wording.Plural(sessions, "session"), entries, bytes, what); err != nil {
 			return exitFailed, err
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"time"
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/flow"
@@ -60,11 +61,16 @@ func serverOptions(c *config.Config, w *flow.Registry, m *adapter.Registry, log 
 		KeepAlive: c.HTTP.KeepAlive, WriteTimeout: c.HTTP.WriteTimeout, MaxBody: int64(c.HTTP.MaxBody),
 		MaxRuns: c.Run.Max, MaxLog: int(c.Run.MaxLog), MaxResult: int(c.Run.MaxResult),
 		MaxBots: c.Run.MaxBots, MaxTasks: c.Run.MaxTasks, MemoryOfEnded: int64(c.Run.EndedMemory),
-		InlineWorkflows: c.InlineWorkflows, Version: build().version,
+		InlineWorkflows: c.InlineWorkflows, ListedModels: c.CallerModels != "any", Timezones: map[string]*time.Location{}, Version: build().version,
 		Limits: limitsOf(c, log), MaxDisk: int64(c.Run.MaxDisk),
 		Files: web.Files{
 			MaxSize: int64(c.Files.MaxSize), MaxCount: c.Files.MaxCount, MaxBytes: int64(c.Files.MaxBytes), Retention: c.Files.Retention, Types: c.Files.Types,
 		},
+	}
+	for _, a := range c.Agents {
+		if zone, err := time.LoadLocation(a.Timezone); err == nil { // the configuration is checked
+			o.Timezones[a.Name] = zone
+		}
 	}
 	o.Ledger = adapter.NewLedger(o.Limits.Memory)
 	o.Bot.Model = c.Model

@@ -29,6 +29,7 @@ type Config struct {
 	Model           string
 	Media           []string // rules of adapter.ParseMediaRule
 	InlineWorkflows bool
+	CallerModels    string // "listed" or "any"
 	Watch           bool
 	Grace           time.Duration
 	Providers       []Provider
@@ -96,6 +97,7 @@ type Run struct {
 type Turn struct {
 	Timeout     time.Duration // 0 is none
 	Concurrency int
+	MaxReply    Size
 	Queue       int // that wait in a session
 	QueueTotal  int // that wait in all
 }

@@ -54,6 +54,9 @@ func (r *fileReader) readSettings(n *yaml.Node, prefix string, known []Setting, 
 			other(k, v, prefix)
 		case i >= 0:
 			r.setting(known[i], v)
+		case key == "models" && v.Kind == yaml.Text: // in short
+			s, _ := find(callerModels)
+			r.setting(s, v)
 		case firstKey(known, key+".") != "":
 			r.readSettings(v, key+".", known, other)
 		default:
@@ -79,8 +82,8 @@ func (r *fileReader) readOther(k, v *yaml.Node, prefix string) {
 	switch name := k.Text; {
 	case prefix == "" && name == "agents":
 		r.named(agentNames, v, r.checkAgent)
-	case prefix == "" && name == "models":
-		r.named(modelNames, v, func(*yaml.Node, string) {})
+	case prefix == "models.":
+		r.namedOne(modelNames, k, v)
 	case prefix == "" && name == "mcp":
 		r.named(mcpNames, v, r.checkMCP)
 	case prefix == "" && name == "channels":

@@ -221,3 +221,18 @@ func TestWhatAChainLacks(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 }
+
+// DH-08: which models requests may name, in short, in full, and beside options of models.
+func TestWhichModelsRequestsMayName(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                       "listed",
+		"models: any":            "any",
+		"models: {callers: any}": "any",
+		"providers: {openai: {}}\nmodels:\n  callers: any\n  openai:gpt-4.1: {options: {seed: 1}}": "any",
+		"providers: {openai: {}}\nmodels:\n  openai:gpt-4.1: {options: {seed: 1}}":                 "listed",
+	} {
+		if c := mustLoad(t, text, []string{"OPENAI_API_KEY=k"}); c.CallerModels != want || strings.Contains(text, "seed") != (len(c.Models) == 1) {
+			t.Errorf("%s: %s, %d models", text, c.CallerModels, len(c.Models))
+		}
+	}
+}

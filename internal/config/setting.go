@@ -64,6 +64,17 @@ func (s Setting) Variables() []string {
 	return append([]string{name}, s.Env...)
 }
 
+// atMost4MiB is a check for what has to fit an entry of a session, escaped.
+func atMost4MiB(text string) error {
+	if size, err := parseSize(text); err == nil && size > 4<<20 {
+		return fmt.Errorf("expected at most 4MiB, got %s", text)
+	}
+	return nil
+}
+
+// callerModels is the key of which models requests may name.
+const callerModels = "models.callers"
+
 // unlessEmpty is a check that allows text to be empty.
 func unlessEmpty(check func(string) error) func(string) error {
 	return func(text string) error {
@@ -164,6 +175,10 @@ var sections = bind("", whole, slices.Concat(
 ))
 
 var coreSettings = []Setting{
+	{
+		Key: callerModels, Default: "listed", OneOf: []string{"listed", "any"}, field: func(c *Config) any { return &c.CallerModels },
+		Help: "models that requests may name: listed (those of GET /v1/models) or any; in short: \"models: any\"",
+	},
 	{Key: "demo.pace", Default: "50", Min: "0", Help: "the demo model's tokens per second; 0: no pause"},
 	{Key: "run.retention", Default: "5m", Min: "1ms", Help: "how long an ended run is kept"},
 	{Key: "run.key_retention", Default: "24h", Min: "1ms", Help: "how long an Idempotency-Key is kept"},
@@ -177,6 +192,7 @@ var coreSettings = []Setting{
 	{Key: "run.max_disk", Default: "4GiB", Min: "64KiB", Help: "disk space for ended runs; the first to expire are deleted"},
 	{Key: "turn.timeout", Default: "0s", Help: "timeout of a turn, approvals included; 0: only run.timeout"},
 	{Key: "turn.concurrency", Default: "256", Min: "1", Help: "concurrent turns; more wait"},
+	{Key: "turn.max_reply", Default: "1MiB", Min: "1KiB", check: atMost4MiB, Help: "size of one answer of an agent's model, calls and reasoning included; a longer one is cut off"},
 	{Key: "turn.queue", Default: "16", Min: "1", Help: "waiting messages of a session; more are refused"},
 	{Key: "turn.queue_total", Default: "4096", Min: "1", Help: "waiting messages of all sessions; more are refused"},
 	{

@@ -279,10 +279,16 @@ func (in *asked) check() error {
 	}
 	for i, t := range in.Tools {
 		var schema struct {
-			Type string `json:"type"`
+			Type  string          `json:"type"`
+			AnyOf json.RawMessage `json:"anyOf"`
+			OneOf json.RawMessage `json:"oneOf"`
+			AllOf json.RawMessage `json:"allOf"`
 		}
 		if json.Unmarshal(t.Schema, &schema) != nil || schema.Type != "object" {
 			return refusedf("tools.%d.custom.input_schema.type: Field required", i)
+		}
+		if schema.AnyOf != nil || schema.OneOf != nil || schema.AllOf != nil {
+			return refusedf("tools.%d.custom.input_schema: input_schema does not support oneOf, allOf, or anyOf at the top level", i)
 		}
 	}
 	return nil

@@ -2,6 +2,7 @@ package fakeproviders
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
@@ -187,7 +188,8 @@ func (f *openai) read(r *http.Request, body []byte) (Request, error) {
 		} `json:"response_format"`
 		Tools []struct {
 			Function struct {
-				Name string `json:"name"`
+				Name       string          `json:"name"`
+				Parameters json.RawMessage `json:"parameters"`
 			} `json:"function"`
 		} `json:"tools"`
 	}
@@ -204,7 +206,10 @@ func (f *openai) read(r *http.Request, body []byte) (Request, error) {
 	for _, m := range in.Messages {
 		req.Messages = append(req.Messages, Message{Role: m.Role, Content: joined(m.Content)})
 	}
-	for _, t := range in.Tools {
+	for i, t := range in.Tools {
+		if refused := checkParameters(t.Function.Name, t.Function.Parameters); refused != "" {
+			return Request{}, said(fmt.Sprintf("tools[%d].function.parameters", i), "invalid_function_parameters", "%s", refused)
+		}
 		req.Tools = append(req.Tools, t.Function.Name)
 	}
 	return req, nil

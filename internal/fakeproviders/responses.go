@@ -266,6 +266,9 @@ func (f *responses) read(_ *http.Request, body []byte) (Request, error) {
 		if t.Type == "function" && (!callName.MatchString(t.Name) || len(t.Parameters) == 0) {
 			return Request{}, said(fmt.Sprintf("tools[%d].name", i), "invalid_value", "Invalid 'tools[%d].name'.", i)
 		}
+		if refused := checkParameters(t.Name, t.Parameters); refused != "" {
+			return Request{}, said(fmt.Sprintf("tools[%d].parameters", i), "invalid_function_parameters", "%s", refused)
+		}
 		req.Tools = append(req.Tools, t.Name)
 	}
 	if in.Instructions != "" {

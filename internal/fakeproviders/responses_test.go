@@ -19,6 +19,9 @@ func TestResponsesRefusesWhatTheAPIRefuses(t *testing.T) {
 	)
 	thought := `{"type":"reasoning","summary":[{"type":"summary_text","text":"so"}],"encrypted_content":"` + sealed("so") + `"}`
 	input := func(items ...string) string { return `"input":[` + strings.Join(items, ",") + `]` }
+	tool := func(schema string) string {
+		return `,"tools":[{"type":"function","name":"f","parameters":` + schema + `}]`
+	}
 	for name, row := range map[string]struct{ members, says string }{
 		"what is right":                         {input(user, thought, call, output, thought, answer, user), ""},
 		"reasoning at the end":                  {input(user, thought), "without its required following item"},
@@ -36,6 +39,11 @@ func TestResponsesRefusesWhatTheAPIRefuses(t *testing.T) {
 		"a part of another role":                {input(`{"role":"assistant","content":[{"type":"input_text","text":"a"}]}`), "Invalid value: 'input_text'."},
 		"a member of the request":               {input(user) + `,"stop":["."]`, "Unknown parameter: 'stop'."},
 		"a choice without tools":                {input(user) + `,"tool_choice":"auto"`, "must be specified with 'tools'"},
+		"a tool without properties":             {input(user) + tool(`{"type":"object"}`), "object schema missing properties"},
+		"a tool with alternatives":              {input(user) + tool(`{"type":"object","properties":{},"anyOf":[{}]}`), "at the top level"},
+		"a tool of no type":                     {input(user) + tool(`{"properties":{}}`), "schema must be a JSON Schema"},
+		"a list of a tool without items":        {input(user) + tool(`{"type":"object","properties":{"a":{"type":"array"}}}`), "array schema missing items"},
+		"a tool that is right":                  {input(user) + tool(`{"type":"object","properties":{"a":{"type":"array","items":{}}}}`), ""},
 		"any JSON that no message speaks of":    {input(user) + `,"text":{"format":{"type":"json_object"}}`, "must contain the word 'json'"},
 		"a strict schema that is open":          {input(user) + `,"text":{"format":{"type":"json_schema","name":"a","strict":true,"schema":{"type":"object"}}}`, "'additionalProperties' is required"},
 		"an answer of too few tokens":           {input(user) + `,"max_output_tokens":5`, "integer below minimum value"},

@@ -54,6 +54,9 @@ const maxHeard = 16 << 10
 func listen(ctx context.Context, m adapter.Model, req adapter.Request) (*heard, error) {
 	h, began, size := new(heard), time.Now(), 0
 	for c, err := range m.Stream(ctx, req) {
+		if errors.Is(err, adapter.ErrEmpty) { // which a question with few tokens may get
+			break
+		}
 		if err != nil {
 			return h, err
 		}

@@ -11,6 +11,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -91,6 +93,83 @@ func Compile(text []byte) (s *Schema, err error) {
 		}
 	}
 	return made, nil
+}
+
+// maxLeft is how many places of a schema are left out before all of it is.
+const maxLeft = 32
+
+// CompileLenient compiles a schema of somebody who may mean another dialect: what cannot be compiled is left out. left says which places these
+// are, and why.
+func CompileLenient(text []byte) (s *Schema, left []string) {
+	var err error
+	for range maxLeft {
+		if s, err = Compile(text); err == nil {
+			return s, left
+		}
+		problem, _ := errors.AsType[*Error](err)
+		less := without(text, problem.At)
+		if less == nil {
+			break
+		}
+		left, text = append(left, problem.Error()), less
+	}
+	s, _ = Compile([]byte("{}"))
+	return s, append(left, "all of it: "+err.Error())
+}
+
+// without returns a schema without the member at a place; nil where there is none.
+func without(text []byte, at []string) []byte {
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
+	if err != nil {
+		return nil
+	}
+	if len(at) == 0 { // the library does not say where a key is that is no regular expression
+		if at = badKey(doc, nil); at == nil {
+			return nil
+		}
+	}
+	inside := doc
+	for _, step := range at[:len(at)-1] {
+		switch v := inside.(type) {
+		case map[string]any:
+			inside = v[step]
+		case []any:
+			i, err := strconv.Atoi(step)
+			if err != nil || i < 0 || i >= len(v) {
+				return nil
+			}
+			inside = v[i]
+		}
+	}
+	object, ok := inside.(map[string]any)
+	if _, there := object[at[len(at)-1]]; !ok || !there {
+		return nil
+	}
+	delete(object, at[len(at)-1])
+	less, err := json.Marshal(doc)
+	if err != nil {
+		return nil
+	}
+	return less
+}
+
+// badKey finds a key of patternProperties that is no regular expression here; nil is none.
+func badKey(doc any, at []string) []string {
+	object, _ := doc.(map[string]any)
+	for name, member := range object {
+		path := append(at[:len(at):len(at)], name)
+		if keys, ok := member.(map[string]any); ok && name == "patternProperties" {
+			for key := range keys {
+				if _, err := regexp.Compile(key); err != nil {
+					return append(path, key)
+				}
+			}
+		}
+		if found := badKey(member, path); found != nil && name != "const" && name != "default" {
+			return found
+		}
+	}
+	return nil
 }
 
 // anchored lists the places of subschemas that have a dynamic anchor.

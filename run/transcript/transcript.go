@@ -169,8 +169,12 @@ func (w *Writer) media(m *adapter.Media) {
 		URL   string `json:"url"`
 		Bytes int    `json:"bytes,omitempty"`
 	}{m.Type, m.URL, 0}
-	if kind, data, ok := adapter.OpenDataURL(m.URL); ok {
-		url, err := w.o.Keep(w.o.Manager.Context(), kind, data)
+	if strings.HasPrefix(m.URL, "data:") {
+		kind, data, ok := adapter.OpenDataURL(m.URL)
+		url, err := "", bot.ErrMediaBroken
+		if ok {
+			url, err = w.o.Keep(w.o.Manager.Context(), kind, data)
+		}
 		if url == "" {
 			w.o.Manager.Report(w.o.Name, bot.MediaFailure(err))
 			return

@@ -15,7 +15,6 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/lingserve/lingserve/adapter"
-	"github.com/lingserve/lingserve/internal/rawjson"
 	"github.com/lingserve/lingserve/internal/wording"
 	"github.com/lingserve/lingserve/tool"
 )
@@ -37,7 +36,7 @@ func (s *server) tool(f *sdk.Tool) (*tool.Tool, error) {
 	}
 	t := &tool.Tool{
 		Name: name(s.Name, f.Name), Description: wording.ClipTo(f.Description, maxDescription), Schema: schema,
-		Timeout: s.Timeout, Approval: tool.Always, Role: s.Role,
+		Timeout: s.Timeout, Approval: tool.Always, Role: s.Role, Lenient: true,
 	}
 	for _, free := range s.Free {
 		if free == "*" || free == f.Name {
@@ -105,12 +104,11 @@ func resultOf(r *sdk.CallToolResult) tool.Result {
 		return tool.Result{Err: &tool.Error{Kind: tool.KindFailed, Message: text}}
 	}
 	out := tool.Text(text)
-	if r.StructuredContent != nil {
-		if structured, err := rawjson.Marshal(r.StructuredContent); err == nil {
-			out.Content = structured
-			if rest := strings.Join(withoutMirror(texts, structured), "\n"); rest != "" {
-				parts = append([]tool.Part{{Type: "text", Text: rest}}, parts...)
-			}
+	if text, ok := r.StructuredContent.(string); ok { // see exact
+		structured := json.RawMessage(text)
+		out.Content = structured
+		if rest := strings.Join(withoutMirror(texts, structured), "\n"); rest != "" {
+			parts = append([]tool.Part{{Type: "text", Text: rest}}, parts...)
 		}
 	}
 	out.Parts = parts

@@ -1,9 +1,12 @@
 package mcp
 
 import (
+	"context"
 	"encoding/json"
+	"io"
 	"strings"
 	"testing"
+	"testing/iotest"
 
 	"github.com/google/go-cmp/cmp"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -21,15 +24,15 @@ func TestResultsOfServers(t *testing.T) { // AG-65
 	}{
 		{"nothing", sdk.CallToolResult{}, `""`},
 		{"texts are joined", sdk.CallToolResult{Content: []sdk.Content{text("a"), text("b")}}, `"a\nb"`},
-		{"structured content alone", sdk.CallToolResult{StructuredContent: map[string]any{"a": "<b>"}}, `{"a":"<b>"}`},
+		{"structured content alone", sdk.CallToolResult{StructuredContent: `{"a":"<b>"}`}, `{"a":"<b>"}`},
 		{
 			"structured content that the text repeats",
-			sdk.CallToolResult{Content: []sdk.Content{text("{ \"a\": 1 }")}, StructuredContent: map[string]any{"a": 1}},
+			sdk.CallToolResult{Content: []sdk.Content{text("{ \"a\": 1 }")}, StructuredContent: `{"a":1}`},
 			`{"a":1}`,
 		},
 		{
 			"structured content and another text",
-			sdk.CallToolResult{Content: []sdk.Content{text("one a")}, StructuredContent: map[string]any{"a": 1}},
+			sdk.CallToolResult{Content: []sdk.Content{text("one a")}, StructuredContent: `{"a":1}`},
 			`[{"type":"text","text":"{\"a\":1}"},{"type":"text","text":"one a"}]`,
 		},
 		{
@@ -65,7 +68,7 @@ func TestResultsOfServers(t *testing.T) { // AG-65
 				`{"type":"image_url","image_url":{"url":"data:image/png;base64,eA=="}}]`,
 		},
 		{"an error", sdk.CallToolResult{IsError: true, Content: []sdk.Content{text("no"), text("way")}}, `{"error":{"kind":"failed","message":"no\nway"}}`},
-		{"an error without words", sdk.CallToolResult{IsError: true, StructuredContent: map[string]any{"a": 1}}, `{"error":{"kind":"failed","message":"the tool failed without a reason"}}`},
+		{"an error without words", sdk.CallToolResult{IsError: true, StructuredContent: `{"a":1}`}, `{"error":{"kind":"failed","message":"the tool failed without a reason"}}`},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			if diff := cmp.Diff(row.want, string(resultOf(&row.in).Value())); diff != "" {
@@ -100,7 +103,7 @@ func TestStructuredContentAndItsMirrorAreOneResult(t *testing.T) {
 		},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			in := sdk.CallToolResult{StructuredContent: json.RawMessage(row.structured)}
+			in := sdk.CallToolResult{StructuredContent: row.structured}
 			for _, text := range row.texts {
 				in.Content = append(in.Content, &sdk.TextContent{Text: text})
 			}
@@ -175,12 +178,86 @@ func TestToolsThatCannotBeUsedAreLeftOut(t *testing.T) { // AG-64, AG-65
 			t.Errorf("the description of %s has %d bytes", tool.Name, len(tool.Description))
 		}
 	}
-	want := []string{"mcp.srv.a.b", "mcp.srv.a_b-" + hash("a_b"), "mcp.srv.good", "mcp.srv.no-schema", "mcp.srv.old", "mcp.srv.twice", "mcp.srv.twice-" + hash("twice")}
+	want := []string{"mcp.srv.a.b", "mcp.srv.a_b-" + hash("a_b"), "mcp.srv.bad-schema", "mcp.srv.good", "mcp.srv.no-schema", "mcp.srv.old", "mcp.srv.outside", "mcp.srv.twice"}
 	if diff := cmp.Diff(want, names); diff != "" {
 		t.Error(diff)
 	}
 	if _, err := tool.NewSet(got...); err != nil {
 		t.Error(err)
+	}
+}
+
+// DT-03
+func TestWhatCannotBeCheckedOfASchemaIsNotChecked(t *testing.T) {
+	for name, row := range map[string]struct {
+		schema    string
+		good, bad string // arguments; none are bad where nothing is checked
+		unchecked string
+	}{
+		"a look-ahead": {
+			`{"type":"object","properties":{"mail":{"type":"string","pattern":"^(?!\\.)(?!.*\\.\\.)[a-z]+$"},"n":{"type":"integer"}},"required":["mail"]}`,
+			`{"mail":"a@b.c"}`, `{"mail":"a","n":"x"}`, "/properties/mail/pattern: ",
+		},
+		"names by a back-reference": {`{"type":"object","patternProperties":{"(a)\\1":{"type":"string"}},"required":["n"]}`, `{"n":1}`, `{}`, "invalid JSON Schema (2020-12): expected text of the format regex"},
+		"required is null":          {`{"type":"object","properties":{"n":{"type":"integer"}},"required":null}`, `{}`, `{"n":"x"}`, "/required: "},
+		"a reference to nothing":    {`{"type":"object","properties":{"n":{"$ref":"#/$defs/gone"}}}`, `{"n":1}`, ``, "all of it: it refers to #/$defs/gone"},
+		"a type of another dialect": {`{"type":"object","properties":{"n":{"type":"any"},"m":{"type":"integer"}}}`, `{"n":1}`, `{"m":"x"}`, "/properties/n/type: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newServer(Server{Name: "srv", Command: "x"}, withDefaults(nil))
+			got := s.adopt([]*sdk.Tool{{Name: "f", InputSchema: json.RawMessage(row.schema)}})
+			if len(got) != 1 || string(got[0].Schema) != row.schema {
+				t.Fatalf("tools: %v", got)
+			}
+			if left := strings.Join(got[0].Unchecked(), "; "); !strings.HasPrefix(left, row.unchecked) {
+				t.Errorf("unchecked: %s, want %s", left, row.unchecked)
+			}
+			run := func(arguments string) (result tool.Result) {
+				f := got[0].With(func(t *tool.Tool) {
+					t.Approval = tool.Never
+					t.Run = func(context.Context, tool.Call) (tool.Result, error) { return tool.Text("ran"), nil }
+				})
+				for _, r := range new(tool.Runner).Run(t.Context(), []*tool.Tool{f}, []tool.Call{{ID: "1", Name: f.Wire(), Arguments: json.RawMessage(arguments)}}) {
+					result = r
+				}
+				return result
+			}
+			if r := run(row.good); r.Err != nil {
+				t.Errorf("%s: %v", row.good, r.Err)
+			}
+			if r := run(row.bad); row.bad != "" && r.Err == nil {
+				t.Errorf("%s was taken", row.bad)
+			}
+		})
+	}
+}
+
+// DT-02
+func TestLargeNumbersStayExact(t *testing.T) {
+	const id = "12345678901234567891"
+	for name, content := range map[string]string{
+		"alone":           `[]`,
+		"with its mirror": `[{"type":"text","text":"{\"id\":` + id + `}"}]`,
+	} {
+		message := `{"jsonrpc":"2.0","id":1,"result":{"content":` + content + `,"structuredContent":{"id":` + id + `,"big":1e400}}}`
+		for kind, body := range map[string]io.Reader{
+			"a message":    newExactBody(io.NopCloser(strings.NewReader(message)), false),
+			"events":       newExactBody(io.NopCloser(strings.NewReader("event: message\ndata: "+message+"\n\n")), true),
+			"byte by byte": newExactBody(io.NopCloser(iotest.OneByteReader(strings.NewReader("event: message\ndata: "+message+"\n\n"))), true),
+		} {
+			read, err := io.ReadAll(body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			line := strings.TrimPrefix(strings.TrimPrefix(string(read), "event: message\n"), "data: ")
+			var whole struct{ Result sdk.CallToolResult }
+			if err := json.Unmarshal([]byte(line), &whole); err != nil {
+				t.Fatalf("%s, %s: %v", name, kind, err)
+			}
+			if got := resultOf(&whole.Result); string(got.Content) != `{"id":`+id+`,"big":1e400}` {
+				t.Errorf("%s, %s: %s", name, kind, got.Value())
+			}
+		}
 	}
 }
 
@@ -194,10 +271,11 @@ func FuzzContent(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		var r sdk.CallToolResult
-		if json.Unmarshal([]byte(text), &r) != nil {
+		var whole struct{ Result sdk.CallToolResult }
+		if json.Unmarshal(exact([]byte(`{"result":`+text+`}`)), &whole) != nil {
 			return
 		}
+		r := whole.Result
 		result := resultOf(&r)
 		if !json.Valid(result.Value()) || (result.Err != nil) != r.IsError {
 			t.Fatalf("%s makes %s", text, result.Value())

@@ -2,6 +2,8 @@ package mcp
 
 import (
 	"bytes"
+	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -94,6 +96,46 @@ func TestAServerThatLostItsSessionsIsReachedAgain(t *testing.T) { // AG-65
 	}
 	set(handler(t))
 	until(t, "calls work again", func() bool { return ask(t.Context(), c, "mcp.test.echo", `{"text":"a"}`).Text() == "a" })
+}
+
+// DT-04
+func TestACallOfAForgottenSessionIsMadeAgain(t *testing.T) {
+	var current atomic.Pointer[http.Handler]
+	set := func(h http.Handler) { current.Store(&h) }
+	set(handler(t))
+	s := over(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { (*current.Load()).ServeHTTP(w, r) }))
+	c, _ := connect(t, s)
+	ready(t, c)
+	set(handler(t)) // knows no session
+	if got := ask(t.Context(), c, "mcp.test.echo", `{"text":"a"}`); got.Text() != "a" {
+		t.Errorf("got %s", got.Text())
+	}
+}
+
+// DT-05
+func TestPagesThatGoRoundEnd(t *testing.T) {
+	var asked atomic.Int64
+	inner := handler(t)
+	s := over(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		var message struct {
+			ID     json.RawMessage
+			Method string
+		}
+		if json.Unmarshal(body, &message); message.Method != "tools/list" {
+			r.Body = io.NopCloser(bytes.NewReader(body))
+			inner.ServeHTTP(w, r)
+			return
+		}
+		asked.Add(1)
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"tools":[{"name":"one","inputSchema":{"type":"object"}}],"nextCursor":"same"}}`, message.ID)
+	}))
+	c, _ := connect(t, s)
+	ready(t, c)
+	if n := len(c.Tools()); n != 1 || asked.Load() != 2 {
+		t.Errorf("%d tools after %d pages, want one after two", n, asked.Load())
+	}
 }
 
 func TestHTTPServersThatDoNotWork(t *testing.T) { // AG-65

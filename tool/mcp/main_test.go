@@ -241,7 +241,7 @@ const patience = time.Hour
 // pauses, and the end of a program that does not end by itself. A test of a limit shortens that one, of that server.
 var patient = times{
 	connect: patience, list: patience, ping: patience, listen: patience, write: patience,
-	exit: 500 * time.Millisecond, leave: time.Second, first: 10 * time.Millisecond, longest: 100 * time.Millisecond, stable: time.Minute,
+	exit: 500 * time.Millisecond, leave: time.Second, again: patience, first: 10 * time.Millisecond, longest: 100 * time.Millisecond, stable: time.Minute,
 }
 
 // log keeps what is logged.

@@ -47,6 +47,7 @@ type times struct {
 	write   time.Duration // to take a message from us
 	exit    time.Duration // to end, after its input was closed and again after it was told to
 	leave   time.Duration // to take leave of a server
+	again   time.Duration // for a call to wait until the server that forgot its session is connected again
 	first   time.Duration // the first pause before the next attempt to connect, and between two readings of the list of tools
 	longest time.Duration // pause
 	stable  time.Duration // a connection that lasted so long ends the growth of the pauses
@@ -54,7 +55,7 @@ type times struct {
 
 var usual = times{
 	connect: time.Minute, list: 30 * time.Second, ping: 10 * time.Second, listen: 10 * time.Second, write: 10 * time.Second,
-	exit: 2 * time.Second, leave: 3 * time.Second, first: time.Second, longest: time.Minute, stable: time.Minute,
+	exit: 2 * time.Second, leave: 3 * time.Second, again: 15 * time.Second, first: time.Second, longest: time.Minute, stable: time.Minute,
 }
 
 // Server is one server: a command, or the address of one.
@@ -172,6 +173,22 @@ func (c *Client) Tools() []*tool.Tool {
 		out = append(out, s.list()...)
 	}
 	return out
+}
+
+// Wait returns when no server is connecting for the first time any more, or ctx ends. It returns the names of those that still are.
+func (c *Client) Wait(ctx context.Context) (connecting []string) {
+	for _, s := range c.servers {
+		select {
+		case <-s.tried:
+		case <-ctx.Done():
+			select {
+			case <-s.tried:
+			default:
+				connecting = append(connecting, s.Name)
+			}
+		}
+	}
+	return connecting
 }
 
 // Status says how each server is, in the order of the configuration.

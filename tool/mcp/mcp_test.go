@@ -430,3 +430,17 @@ func TestConfigurationsThatAreRefused(t *testing.T) { // AG-64
 		t.Errorf("no servers: %v", err)
 	}
 }
+
+// DV-05
+func TestWaitEndsWithTheFirstAttempt(t *testing.T) {
+	c, _ := connect(t, program(t, "good"))
+	if missing := c.Wait(t.Context()); len(missing) > 0 || c.Status()[0].State != Ready || len(c.Tools()) == 0 {
+		t.Errorf("missing %q: %+v", missing, c.Status())
+	}
+	mute, _ := connect(t, program(t, "mute"))
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if missing := mute.Wait(ended); len(missing) != 1 {
+		t.Errorf("missing %q of a server that says nothing", missing)
+	}
+}

@@ -185,7 +185,7 @@ func (p *process) Read(context.Context) (jsonrpc.Message, error) {
 		if len(line) == 0 || line[0] != '{' {
 			continue
 		}
-		msg, err := jsonrpc.DecodeMessage(line)
+		msg, err := jsonrpc.DecodeMessage(exact(line))
 		if err != nil {
 			continue
 		}

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os/exec"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -29,10 +30,12 @@ type server struct {
 
 	changed chan struct{} // the server says that its list of tools changed
 	doubt   chan struct{} // a call failed in a way that makes one doubt that the server still works
+	tried   chan struct{} // is closed when the first attempt to connect has ended
 	calls   atomic.Int64  // that are running
 
 	mu      sync.Mutex
-	current *connection // nil while there is none
+	current *connection   // nil while there is none
+	next    chan struct{} // is closed when there is another one
 	tools   []*tool.Tool
 	state   string
 	since   time.Time
@@ -50,7 +53,7 @@ func newServer(config Server, opts Options) *server {
 	config.times = cmp.Or(config.times, usual)
 	s := &server{
 		Server: config, opts: opts, state: Connecting, since: time.Now(),
-		changed: make(chan struct{}, 1), doubt: make(chan struct{}, 1),
+		changed: make(chan struct{}, 1), doubt: make(chan struct{}, 1), next: make(chan struct{}), tried: make(chan struct{}),
 	}
 	s.client = sdk.NewClient(&sdk.Implementation{Name: "lingserve", Version: cmp.Or(opts.Version, "dev")}, &sdk.ClientOptions{
 		// A server gets nothing of us: no models, no files, no people.
@@ -84,7 +87,14 @@ func (s *server) status() Status {
 func (s *server) set(c *connection, state, reason string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if c != nil {
+		close(s.next)
+		s.next = make(chan struct{})
+	}
 	s.current = c
+	if s.state == Connecting {
+		close(s.tried)
+	}
 	if s.state != state {
 		s.since = time.Now()
 	}
@@ -238,15 +248,17 @@ func (s *server) reread(ctx context.Context, session *sdk.ClientSession) error {
 	defer cancel()
 	var found []*sdk.Tool
 	var params sdk.ListToolsParams
+	pages := map[string]bool{"": true}
 	for page := 1; ; page++ {
 		result, err := session.ListTools(ctx, &params)
 		if err != nil {
 			return err
 		}
 		found = append(found, result.Tools...)
-		if result.NextCursor == "" {
+		if pages[result.NextCursor] { // there is no other, or the server goes round
 			break
 		}
+		pages[result.NextCursor] = true
 		if page == maxPages || len(found) > maxTools {
 			s.opts.Log.WarnContext(ctx, "MCP server has too many tools", slog.String("server", s.Name), slog.Int("kept", min(len(found), maxTools)))
 			break
@@ -268,6 +280,7 @@ func (s *server) adopt(found []*sdk.Tool) []*tool.Tool {
 	}
 	found = slices.DeleteFunc(slices.Clone(found), func(t *sdk.Tool) bool { return t == nil })
 	slices.SortStableFunc(found, func(a, b *sdk.Tool) int { return cmp.Compare(a.Name, b.Name) })
+	found = slices.CompactFunc(found, func(a, b *sdk.Tool) bool { return a.Name == b.Name })
 	var out []*tool.Tool
 	taken := map[string]bool{}
 	for _, f := range found {
@@ -275,11 +288,18 @@ func (s *server) adopt(found []*sdk.Tool) []*tool.Tool {
 		if err == nil && taken[t.Wire()] {
 			t = t.With(tool.WithName(hashed(s.Name, f.Name)))
 		}
-		if err == nil && !taken[t.Wire()] {
+		if err == nil && taken[t.Wire()] {
+			err = errors.New("another tool has the same name")
+		}
+		if err == nil {
 			if old := before[t.Name]; old != nil && same(old, t) {
 				t = old
 			}
 			if err = t.Check(); err == nil {
+				if left := t.Unchecked(); left != nil && before[t.Name] != t {
+					s.opts.Log.Warn("some of the schema of an MCP tool's arguments cannot be checked; the tool gets them as the model writes them",
+						slog.String("server", s.Name), slog.String("tool", t.Name), slog.String("unchecked", s.opts.Redact(strings.Join(left, "; "))))
+				}
 				taken[t.Wire()] = true
 				out = append(out, t)
 				continue
@@ -295,7 +315,7 @@ func same(a, b *tool.Tool) bool {
 	return a.Description == b.Description && string(a.Schema) == string(b.Schema)
 }
 
-// call makes one call of the tool that the server calls name.
+// call makes one call of the tool that the server calls name. A server that has forgotten the session has not run it, and is called again.
 func (s *server) call(ctx context.Context, name string, c tool.Call) (tool.Result, error) {
 	s.mu.Lock()
 	conn, why := s.current, s.reason
@@ -303,6 +323,40 @@ func (s *server) call(ctx context.Context, name string, c tool.Call) (tool.Resul
 	if conn == nil {
 		return tool.Result{}, s.unavailable(cmp.Or(why, "it is not connected yet"))
 	}
+	result, err := s.callOn(ctx, conn, name, c)
+	if !errors.Is(err, sdk.ErrSessionMissing) {
+		return result, err
+	}
+	if conn = s.connectionAfter(ctx, conn); conn == nil {
+		return tool.Result{}, s.unavailable("it was restarted and is not connected again yet")
+	}
+	if result, err = s.callOn(ctx, conn, name, c); errors.Is(err, sdk.ErrSessionMissing) {
+		err = s.unavailable("it forgets its sessions")
+	}
+	return result, err
+}
+
+// connectionAfter waits for the connection that follows an ended one; nil is that there was none in time.
+func (s *server) connectionAfter(ctx context.Context, ended *connection) *connection {
+	ctx, cancel := context.WithTimeout(ctx, s.times.again)
+	defer cancel()
+	for {
+		s.mu.Lock()
+		conn, next := s.current, s.next
+		s.mu.Unlock()
+		if conn != nil && conn != ended {
+			return conn
+		}
+		select {
+		case <-next:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// callOn makes a call on a connection.
+func (s *server) callOn(ctx context.Context, conn *connection, name string, c tool.Call) (tool.Result, error) {
 	s.calls.Add(1)
 	// The context must end, for the SDK reads on until it does.
 	asked, cancel := context.WithCancelCause(ctx)
@@ -319,6 +373,9 @@ func (s *server) call(ctx context.Context, name string, c tool.Call) (tool.Resul
 	raise(s.doubt)
 	if ctx.Err() != nil {
 		return tool.Result{}, ctx.Err()
+	}
+	if errors.Is(err, sdk.ErrSessionMissing) {
+		return tool.Result{}, err
 	}
 	s.opts.Log.WarnContext(ctx, "MCP call failed", slog.String("server", s.Name), slog.String("tool", c.Name),
 		slog.String("error", s.opts.Redact(err.Error())))

@@ -112,7 +112,7 @@ var checks = []check{
 	{"a thread remembers", func(g *game) {
 		g.say("assistant", "first")
 		got := g.do("run", job{"text": "second"})
-		g.Is("the messages", []string{"user: first", "assistant: 3: first", "user: second", "assistant: 5: second"}, got.said())
+		g.Is("the messages", []string{"user: first", "assistant: 2: first", "user: second", "assistant: 4: second"}, got.said())
 	}},
 	{"reasoning", func(g *game) {
 		got := g.say("assistant", "think")
@@ -250,7 +250,7 @@ var checks = []check{
 	{"errors before a stream", func(g *game) {
 		g.Loud = true // it prints what it throws
 		got := g.say("nobody", "x")
-		if got.Rejected == nil || got.Rejected.Status != 404 || got.Rejected.Code != "not_found" || !strings.Contains(got.Rejected.Message, "there is no agent or workflow") {
+		if got.Rejected == nil || got.Rejected.Status != 404 || got.Rejected.Code != "not_found" || !strings.Contains(got.Rejected.Message, "unknown agent or workflow") {
 			g.Fail("%+v", got.Rejected)
 		}
 		got = g.say("encyclopedia", strings.Repeat("x", 3000))
@@ -282,7 +282,7 @@ var checks = []check{
 		}
 		got := g.do("both", job{"threads": threads})
 		for i, part := range got.Parts {
-			g.Is("thread "+threads[i], []string{"user: " + threads[i], "assistant: 3: " + threads[i]}, part.said())
+			g.Is("thread "+threads[i], []string{"user: " + threads[i], "assistant: 2: " + threads[i]}, part.said())
 		}
 	}},
 	{"abortRun leaves the run alone", func(g *game) {

@@ -46,14 +46,14 @@ var checks = []check{
 		g.send("hello")
 		s := g.send("again")
 		g.Is("messages", 4, len(s.Messages))
-		// The system prompt, the anchor, what was said and answered, and this.
-		g.Is("text", "5: again", s.answer().text("text"))
+		// The system prompt, what was said and answered, and this.
+		g.Is("text", "4: again", s.answer().text("text"))
 	}},
 	{name: "what was said before, without saying it again", play: func(g *game) {
 		g.open("assistant", job{"short": true})
 		g.send("hello")
-		g.complete(g.send("again"), "5: again")
-		g.complete(g.do("regenerate", nil), "7: again")
+		g.complete(g.send("again"), "4: again")
+		g.complete(g.do("regenerate", nil), "6: again")
 	}},
 	{name: "what was said before to somebody else", play: func(g *game) {
 		g.open("assistant", job{"messages": []any{
@@ -79,7 +79,7 @@ var checks = []check{
 		g.open("assistant", job{"automatically": whenToolsAreDone})
 		s := g.send("tools")
 		g.complete(s, "Let me see.\n\nThat is what came of it.")
-		g.Is("tools", []string{"tape_info output-available", "nonsense output-error the model called a tool that there is not: nonsense"}, s.tools())
+		g.Is("tools", []string{"tape_info output-available", "nonsense output-error the model called an unknown tool: nonsense"}, s.tools())
 		g.Is("calls of onToolCall", 0, s.Calls)
 		g.Is("requests", 1, len(s.Requests))
 		g.Is("requests to the model", 2, len(g.Requests()))
@@ -128,7 +128,7 @@ var checks = []check{
 		g.open("encyclopedia", job{"body": map[string]any{"input": map[string]any{"question": "Why?", "nonsense": 1}}})
 		s := g.send("said")
 		g.Is("status", "error", s.Status)
-		g.Is("error", "/input/nonsense: this property is not known", s.Failed)
+		g.Is("error", "/input/nonsense: unknown property", s.Failed)
 	}},
 
 	{name: "coming back to a stream that broke", play: func(g *game) {
@@ -213,7 +213,7 @@ var checks = []check{
 		g.open("nobody")
 		s := g.send("hello")
 		g.Is("status", "error", s.Status)
-		if !strings.HasPrefix(s.Failed, `there is no agent or workflow "nobody"; expected one of assistant, `) {
+		if !strings.HasPrefix(s.Failed, `unknown agent or workflow "nobody"; expected one of assistant, `) {
 			g.Fail("%q", s.Failed)
 		}
 		if g.version == 7 {
@@ -225,14 +225,15 @@ var checks = []check{
 		s := g.do("send", job{"message": map[string]any{"text": "look", "files": []any{
 			map[string]any{"type": "file", "mediaType": "image/png", "url": "data:image/png;base64,AA=="},
 		}}})
-		g.Is("status", "error", s.Status)
-		g.Is("error", "/messages/0/parts/0: is a file, which cannot be taken here; send text", s.Failed)
+		g.Is("status", "ready", s.Status)
 	}},
 	{name: "too much at once", play: func(g *game) {
 		g.open("assistant")
 		s := g.send(strings.Repeat("x", 2<<20))
 		g.Is("status", "error", s.Status)
-		g.Is("error", "the body is larger than 1048576 bytes", s.Failed)
+		if !strings.Contains(s.Failed, "body is larger than") {
+			g.Fail("%q", s.Failed)
+		}
 	}},
 	{name: "a model's server that refuses", play: func(g *game) {
 		g.open("assistant")
@@ -278,7 +279,7 @@ var checks = []check{
 		g.open("assistant", job{"base": base})
 		s := g.send("hello")
 		g.Is("status of another", "error", s.Status)
-		g.Is("error of another", "the server is shutting down and starts no more runs", s.Failed)
+		g.Is("error of another", "the server is shutting down and starts no new runs; retry on another server, or later", s.Failed)
 		g.id = first
 		s = g.do("rest", nil)
 		g.Is("status", "error", s.Status) // a clean end would read as the end of the answer
@@ -340,7 +341,7 @@ var checks = []check{
 		var want []string
 		for i := range 10 {
 			chats = append(chats, job{"id": fmt.Sprintf("%s %d", g.id, i), "text": fmt.Sprint("chat ", i)})
-			want = append(want, fmt.Sprint("3: chat ", i))
+			want = append(want, fmt.Sprint("2: chat ", i))
 		}
 		g.Is("answers", want, g.do("together", job{"path": "/v1/ui/assistant", "chats": chats}).Answers)
 	}},
@@ -350,7 +351,7 @@ var checks = []check{
 		g.Requests()
 		s := g.do("regenerate", nil)
 		g.one(s)
-		g.complete(s, "5: hello") // the tape remembers both
+		g.complete(s, "4: hello") // the tape remembers both
 		if s.answer().ID == first.answer().ID {
 			g.Fail("it has the id of the first one")
 		}
@@ -363,7 +364,7 @@ var checks = []check{
 		s := g.send("hello")
 		s = g.do("send", job{"text": "hallo", "messageId": s.Messages[0].ID})
 		g.one(s)
-		g.complete(s, "5: hallo")
+		g.complete(s, "4: hallo")
 	}},
 
 	{name: "a question that is answered beside the stream", play: func(g *game) {

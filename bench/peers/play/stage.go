@@ -189,7 +189,8 @@ func (s *Stage) answer(r fakeproviders.Request) fakeproviders.Answer {
 			return a
 		}
 	}
-	switch last.Content {
+	// What was said twice, since the first has no answer, is one message of two paragraphs.
+	switch last.Content[strings.LastIndex("\n\n"+last.Content, "\n\n"):] {
 	case "nasty":
 		return fakeproviders.Answer{Text: Nasty, Pace: 400}
 	case "think":

@@ -87,6 +87,11 @@ func (h Handlers) fill(q *run.Request, p access.Principal, c *Request) *Error {
 		if _, err := h.Models.Model(c.Model); err != nil || !strings.Contains(c.Model, ":") || !p.Runs("") {
 			return noModel(c.Model)
 		}
+		if err := h.Runs.CheckModel(c.Model); err != nil {
+			e := noModel(c.Model)
+			e.Message = err.Error()
+			return e
+		}
 		q.Model = c.Model
 		q.Completion = &run.Completion{Messages: c.Messages, JSON: c.JSON, Schema: c.Schema, SchemaName: c.SchemaName}
 		return nil

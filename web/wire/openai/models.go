@@ -27,7 +27,7 @@ func (h Handlers) models(p access.Principal) (list []Model) {
 		// Nobody knows when a model was made; clients of this shape want a number.
 		list = append(list, Model{name, "model", h.Began.Unix(), owner, first})
 	}
-	for _, name := range h.Models.Usable(append(h.Workflows.Models(), h.Model)...) {
+	for _, name := range h.Runs.ListModels() {
 		if !p.Runs("") {
 			break
 		}

@@ -1,0 +1,207 @@
+package wire
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"github.com/lingserve/lingserve/internal/rawjson"
+)
+
+// Parameters makes of the schema of a tool's arguments one that providers take. OpenAI refuses a root that is not of the type object or that
+// has alternatives, an object without properties and a list without items (https://platform.openai.com/docs/guides/function-calling); a request
+// with one such tool fails as a whole. Where alternatives are joined, more fits than before: arguments are checked against the tool's own schema.
+func Parameters(schema json.RawMessage) json.RawMessage {
+	if len(bytes.TrimSpace(schema)) == 0 {
+		schema = json.RawMessage("{}")
+	}
+	root := readMembers(schema)
+	for range maxNesting { // a root that refers to a definition
+		to := root.resolve(root.get("$ref"))
+		if to == nil {
+			break
+		}
+		root = to.with("$defs", root.get("$defs")).with("definitions", root.get("definitions"))
+	}
+	root = root.without("$ref").join()
+	if string(root.get("type")) != `"object"` {
+		root = root.without("type").with("type", json.RawMessage(`"object"`))
+	}
+	var plain bytes.Buffer
+	out := root.acceptable(0)
+	if json.Compact(&plain, schema) == nil && bytes.Equal(plain.Bytes(), out) {
+		return schema
+	}
+	return out
+}
+
+// members are those of an object, in their order.
+type members []member
+
+type member struct {
+	name  string
+	value json.RawMessage
+}
+
+// readMembers returns nil for anything but an object.
+func readMembers(raw json.RawMessage) (list members) {
+	d := json.NewDecoder(bytes.NewReader(raw))
+	if t, err := d.Token(); err != nil || t != json.Delim('{') {
+		return nil
+	}
+	for d.More() {
+		name, err := d.Token()
+		var value json.RawMessage
+		if err != nil || d.Decode(&value) != nil {
+			return nil
+		}
+		list = append(list, member{name.(string), value}) // a key is a string
+	}
+	return list
+}
+
+func (m members) get(name string) json.RawMessage {
+	for _, one := range m {
+		if one.name == name {
+			return one.value
+		}
+	}
+	return nil
+}
+
+// with adds a member that is not there; nil is none.
+func (m members) with(name string, value json.RawMessage) members {
+	if value == nil || m.get(name) != nil {
+		return m
+	}
+	return append(slices.Clip(m), member{name, value})
+}
+
+func (m members) without(names ...string) members {
+	return slices.DeleteFunc(slices.Clone(m), func(one member) bool { return slices.Contains(names, one.name) })
+}
+
+func (m members) json() json.RawMessage {
+	out := []byte{'{'}
+	for i, one := range m {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		name, _ := rawjson.Marshal(one.name) // a string can be written
+		out = append(append(append(out, name...), ':'), one.value...)
+	}
+	return append(out, '}')
+}
+
+// resolve returns the definition that a reference such as "#/$defs/name" names; nil where there is none.
+func (m members) resolve(ref json.RawMessage) members {
+	var path string
+	if json.Unmarshal(ref, &path) != nil {
+		return nil
+	}
+	kind, name, ok := strings.Cut(strings.TrimPrefix(path, "#/"), "/")
+	if !ok || kind != "$defs" && kind != "definitions" {
+		return nil
+	}
+	return readMembers(readMembers(m.get(kind)).get(strings.NewReplacer("~1", "/", "~0", "~").Replace(name)))
+}
+
+// join makes one object of a root's alternatives: it has all their properties, and requires what all require.
+func (m members) join() members {
+	rest := m.without("anyOf", "oneOf", "allOf", "not", "enum", "const", "if", "then", "else")
+	if len(rest) == len(m) {
+		return m
+	}
+	properties := readMembers(m.get("properties"))
+	var required []string
+	_ = json.Unmarshal(m.get("required"), &required) // one that is no list requires nothing
+	for _, word := range []string{"allOf", "anyOf", "oneOf"} {
+		var branches []json.RawMessage
+		_ = json.Unmarshal(m.get(word), &branches)
+		var common []string
+		for i, raw := range branches {
+			branch := readMembers(raw)
+			if to := m.resolve(branch.get("$ref")); to != nil {
+				branch = to
+			}
+			for _, p := range readMembers(branch.get("properties")) {
+				properties = properties.or(p)
+			}
+			var must []string
+			_ = json.Unmarshal(branch.get("required"), &must)
+			switch {
+			case word == "allOf":
+				common = append(common, must...)
+			case i == 0:
+				common = must
+			default:
+				common = slices.DeleteFunc(common, func(name string) bool { return !slices.Contains(must, name) })
+			}
+		}
+		required = append(required, common...)
+	}
+	rest = rest.without("properties", "required").with("properties", properties.json())
+	if slices.Sort(required); len(required) > 0 {
+		names, _ := rawjson.Marshal(slices.Compact(required)) // strings can be written
+		rest = rest.with("required", names)
+	}
+	return rest
+}
+
+// or adds a property; beside one of the same name, either is meant.
+func (m members) or(p member) members {
+	before := m.get(p.name)
+	if before == nil || bytes.Equal(before, p.value) {
+		return m.with(p.name, p.value)
+	}
+	either := json.RawMessage(`{"anyOf":[` + string(before) + "," + string(p.value) + "]}")
+	out := slices.Clone(m)
+	out[slices.IndexFunc(out, func(o member) bool { return o.name == p.name })].value = either
+	return out
+}
+
+// acceptable writes a schema whose objects have properties and whose lists have items. A keyword that is null is left out.
+func (m members) acceptable(depth int) json.RawMessage {
+	if depth > 4*maxNesting {
+		return m.json()
+	}
+	inner := func(raw json.RawMessage) json.RawMessage {
+		if s := readMembers(raw); s != nil {
+			return s.acceptable(depth + 1)
+		}
+		return raw
+	}
+	var out members
+	for _, one := range m {
+		switch one.name {
+		case "properties", "patternProperties", "$defs", "definitions":
+			named := readMembers(one.value)
+			for i := range named {
+				named[i].value = inner(named[i].value)
+			}
+			one.value = named.json()
+		case "items", "additionalProperties", "not":
+			one.value = inner(one.value)
+		case "anyOf", "oneOf", "allOf", "prefixItems":
+			var list []json.RawMessage
+			if json.Unmarshal(one.value, &list) == nil {
+				for i := range list {
+					list[i] = inner(list[i])
+				}
+				one.value, _ = rawjson.Marshal(list) // is JSON already
+			}
+		}
+		if string(one.value) != "null" || one.name == "const" || one.name == "default" {
+			out = append(out, one)
+		}
+	}
+	types := Object{"type": m.get("type")}.Types()
+	if slices.Contains(types, "object") {
+		out = out.with("properties", json.RawMessage("{}"))
+	}
+	if slices.Contains(types, "array") && m.get("prefixItems") == nil {
+		out = out.with("items", json.RawMessage("{}"))
+	}
+	return out.json()
+}

@@ -103,6 +103,7 @@ func TestWhatDoesNotFitIsRefusedByItsName(t *testing.T) {
 		{body(`"user":7`), "user"},
 		{body(`"metadata":[]`), "metadata"},
 		{body(`"metadata":{"session":7}`), "metadata.session"},
+		{body(`"stream_options":{"include_usage":1}`), "stream_options.include_usage"}, // DH-15
 		{body(`"response_format":{"type":"grammar"}`), "response_format.type"},
 		{body(`"response_format":{"type":"json_schema"}`), "response_format.json_schema"},
 		{body(`"response_format":{"type":"json_schema","json_schema":{"schema":7}}`), "response_format.json_schema.schema"},

@@ -19,7 +19,7 @@ func TestPreferencesAreReadAsRFC7240HasThem(t *testing.T) {
 		"wait=10":                  {false, seconds(10)},
 		`Wait = "5"`:               {false, seconds(5)},
 		"wait=0":                   {false, seconds(0)},
-		"respond-async, wait=10":   {false, seconds(10)},
+		"respond-async, wait=10":   {true, seconds(10)},
 		"wait=3; x=1, wait=4":      {false, seconds(3)},
 		"wait=soon, respond-async": {true, nil},
 		"wait=-1":                  {false, nil},

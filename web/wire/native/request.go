@@ -259,8 +259,8 @@ func (st *start) lastEventID(d *request.Decoder, r *http.Request) {
 // maxWait bounds what a client may prefer to wait: no run takes longer.
 const maxWait = 24 * time.Hour
 
-// preferences reads the header Prefer (RFC 7240). With respond-async, the client does not want to wait. With wait=N, it waits for N seconds;
-// wait is nil without one. A preference that makes no sense does not count.
+// preferences reads the header Prefer (RFC 7240). With respond-async, the client does not want to wait. With wait=N, it waits for N seconds at
+// most; wait is nil without one. With both, the caller decides what comes first. A preference that makes no sense does not count.
 func preferences(h http.Header) (async bool, wait *time.Duration) {
 	for _, line := range h["Prefer"] {
 		for part := range strings.SplitSeq(line, ",") {
@@ -276,5 +276,5 @@ func preferences(h http.Header) (async bool, wait *time.Duration) {
 			}
 		}
 	}
-	return async && wait == nil, wait // a client with both waits first
+	return async, wait
 }

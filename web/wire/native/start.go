@@ -65,6 +65,9 @@ func (h Handlers) begin(w http.ResponseWriter, r *http.Request, st *start) *wire
 	if st.resume != nil {
 		return h.resume(w, r, &st.view, "")
 	}
+	if st.wait != nil && st.Format == frame.JSON {
+		st.async = false // it waits first; a stream is not waited for
+	}
 	st.Unattended = !st.async && st.wait == nil && st.Format == frame.JSON
 	run, _, p := h.Start(w, r, &st.Request)
 	if p != nil {

@@ -14,8 +14,8 @@ import (
 // ErrOrigin is of a page of a site that is not allowed to use the server.
 var ErrOrigin = forbidden("origin", "this origin may not use the server; the operator can add it to http.origins")
 
-// CORS lets pages of listed origins use the server. A nil CORS lets none. There are no patterns, and cookies never count: pages send a key,
-// which no browser adds to a request by itself.
+// CORS lets pages of listed origins use the server, with any headers. A nil CORS lets none. There are no patterns, and cookies never count:
+// pages send a key, which no browser adds to a request by itself.
 type CORS struct {
 	origins []string
 	headers http.Handler // sets the headers of an answer
@@ -36,17 +36,30 @@ func NewCORS(origins []string) (*CORS, error) {
 		c.origins = append(c.origins, o)
 	}
 	c.headers = cors.Handler(cors.Options{
-		AllowOriginFunc: func(r *http.Request, origin string) bool { return len(r.Header["Origin"]) == 1 && c.Allows(origin) },
-		AllowedMethods:  []string{"GET", "HEAD", "POST", "DELETE"},
-		AllowedHeaders: []string{
-			"Authorization", "Content-Type", "Accept", "Idempotency-Key", "Last-Event-ID", "Prefer", "Cache-Control", "traceparent", "tracestate",
+		AllowOriginFunc: func(r *http.Request, origin string) bool {
+			return len(r.Header["Origin"]) == 1 && c.Allows(origin) && !asksForCookies(r)
 		},
+		AllowedMethods: []string{"GET", "HEAD", "POST", "DELETE"},
+		// Clients send headers of their own, such as OpenAI's x-stainless-lang. A page of a listed origin may send any.
+		AllowedHeaders: []string{"*"},
 		ExposedHeaders: []string{
 			"X-Run-Id", "Location", "Retry-After", "Idempotency-Replayed", "X-Follow-Up-Id", "X-Keepalive", "WWW-Authenticate",
 		},
 		MaxAge: 600, OptionsPassthrough: true,
 	})(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	return c, nil
+}
+
+// asksForCookies reports whether a preflight asks for the header Cookie, which a page cannot set and which never counts.
+func asksForCookies(r *http.Request) bool {
+	for _, line := range r.Header["Access-Control-Request-Headers"] {
+		for name := range strings.SplitSeq(line, ",") {
+			if strings.EqualFold(strings.TrimSpace(name), "Cookie") {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // isOrigin reports whether o is an origin as browsers write it. Others, such as null, would match no request, or requests of any page.

@@ -90,10 +90,19 @@ func TestAnAnswerToAListedOrigin(t *testing.T) {
 			"Access-Control-Allow-Headers": {"Authorization, Last-Event-Id"},
 			"Access-Control-Max-Age":       {"600"},
 		}},
+		// DH-01: official clients send headers of their own.
+		"a preflight of OpenAI's client": {asked("OPTIONS", page, "Access-Control-Request-Method", "POST", "Access-Control-Request-Headers",
+			"authorization,content-type,user-agent,x-stainless-arch,x-stainless-retry-count,openai-organization"), http.Header{
+			"Vary":                         {"Accept", "Origin", "Access-Control-Request-Method", "Access-Control-Request-Headers"},
+			"Access-Control-Allow-Origin":  {page},
+			"Access-Control-Allow-Methods": {"POST"},
+			"Access-Control-Allow-Headers": {"Authorization, Content-Type, User-Agent, X-Stainless-Arch, X-Stainless-Retry-Count, Openai-Organization"},
+			"Access-Control-Max-Age":       {"600"},
+		}},
 		"a preflight for a method that is not allowed": {asked("OPTIONS", page, "Access-Control-Request-Method", "PUT"), http.Header{
 			"Vary": {"Accept", "Origin", "Access-Control-Request-Method", "Access-Control-Request-Headers"},
 		}},
-		"a preflight for a header that is not allowed": {asked("OPTIONS", page, "Access-Control-Request-Method", "POST", "Access-Control-Request-Headers", "cookie"), http.Header{
+		"a preflight for cookies": {asked("OPTIONS", page, "Access-Control-Request-Method", "POST", "Access-Control-Request-Headers", "x-a, cookie"), http.Header{
 			"Vary": {"Accept", "Origin", "Access-Control-Request-Method", "Access-Control-Request-Headers"},
 		}},
 		"OPTIONS that is no question": {asked("OPTIONS", page), http.Header{

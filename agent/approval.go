@@ -57,7 +57,7 @@ type Answer struct {
 	Session, Turn string
 	ID            string // of the question
 	Approve       bool
-	Nobody        bool   // nobody is there to decide, which is a denial
+	Nobody        bool   // nobody is there to decide, for the reason, which is a denial
 	Reason        string // for a denial, told to the model
 	Remember      bool   // also approve later calls of the tool in this session
 	By            string // who, for the tape
@@ -180,10 +180,10 @@ func (a *Agent) Waiting() int {
 // settingApproval begins the names of the settings that remember an approval.
 const settingApproval = "approval."
 
-// fingerprint identifies what a person approves when they approve a tool for the session: a changed tool has another one. It is the value of
-// such a setting.
-func fingerprint(t *tool.Tool) string {
-	data, err := json.Marshal([]any{t.Name, t.Description, t.Parameters(), t.Role})
+// fingerprint identifies what a person approves when they approve a tool for the session: a changed tool has another one, as has the tool of
+// another agent, or in a fork of the session. It is the value of such a setting.
+func (a *Agent) fingerprint(t *tool.Tool, session string) string {
+	data, err := json.Marshal([]any{t.Name, t.Description, t.Parameters(), t.Role, a.options.Name, session})
 	if err != nil {
 		return "" // the schema is no JSON: nothing is remembered
 	}
@@ -205,7 +205,7 @@ func (a *Agent) approve(ctx context.Context, q tool.Question) (tool.Decision, er
 	if err != nil {
 		return tool.Decision{}, err
 	}
-	grant := fingerprint(q.Tool)
+	grant := a.fingerprint(q.Tool, r.session)
 	if remembers(settings[settingApproval+q.Tool.Name], grant) {
 		return tool.Decision{Approved: true}, nil
 	}
@@ -215,17 +215,17 @@ func (a *Agent) approve(ctx context.Context, q tool.Question) (tool.Decision, er
 	}
 	if by, ok := r.turn.Envelope().Extra[turn.ExtraApprover].(turn.Approver); ok && (by.None || by.Role < q.Tool.Role) {
 		question.ID = questionID()
-		return tool.Decision{}, r.unattended(question, s)
+		return tool.Decision{}, r.unattended(question, s, "")
 	}
 	asked := a.questions.ask(question)
 	defer a.questions.close(asked)
 	if !r.put(ctx, asked.Question, s) {
-		return tool.Decision{}, r.unattended(asked.Question, s)
+		return tool.Decision{}, r.unattended(asked.Question, s, "")
 	}
 	select {
 	case answer := <-asked.answer:
 		if answer.Nobody {
-			return tool.Decision{}, r.unattended(asked.Question, s)
+			return tool.Decision{}, r.unattended(asked.Question, s, answer.Reason)
 		}
 		return tool.Decision{Approved: answer.Approve, Reason: answer.Reason}, r.decided(asked.Question, answer, "", s)
 	case <-ctx.Done():
@@ -247,9 +247,9 @@ const (
 	ReasonEnded      = "ended"      // the turn did
 )
 
-// unattended writes down that a call is not run because nobody can approve it. The error is what the model reads.
-func (r *run) unattended(q Question, s *scene) error {
-	const why = "this conversation has no approver"
+// unattended writes down that a call is not run because nobody can approve it; why is "" where that is all. The error is what the model reads.
+func (r *run) unattended(q Question, s *scene, why string) error {
+	why = cmp.Or(why, "this conversation has no approver")
 	if err := r.decided(q, Answer{Reason: why}, ReasonUnattended, s); err != nil {
 		return err
 	}

@@ -254,6 +254,35 @@ func (s *session) SetModel(ctx context.Context, name string) error {
 	return err
 }
 
+// Remembered lists the tools that were approved for the session.
+func (s *session) Remembered(ctx context.Context) ([]string, error) {
+	t, err := s.agent.openTape(ctx, s.id)
+	if err != nil {
+		return nil, err
+	}
+	settings, err := t.Settings(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, one := range s.agent.tools.Tools() {
+		if remembers(settings[settingApproval+one.Name], s.agent.fingerprint(one, string(s.id))) {
+			names = append(names, one.Name)
+		}
+	}
+	return names, nil
+}
+
+// AskAgain forgets that a tool was approved for the session.
+func (s *session) AskAgain(ctx context.Context, name string) error {
+	t, err := s.agent.openTape(ctx, s.id)
+	if err != nil {
+		return err
+	}
+	_, err = t.Append(ctx, tape.NewSetting(settingApproval+name, ""))
+	return err
+}
+
 // Tools lists the agent's tools.
 func (s *session) Tools(context.Context) ([]command.Tool, error) {
 	var list []command.Tool

@@ -148,6 +148,59 @@ func TestDA_10_AChangedToolAsksAgain(t *testing.T) {
 	}
 }
 
+// DS-06: an approval for the session is that of one agent, not that of a fork, and can be taken back.
+func TestAnApprovalIsOfOneAgentAndSession(t *testing.T) {
+	for name, row := range map[string]struct {
+		agent  string
+		fork   bool
+		forget bool
+		asks   bool
+	}{
+		"the same":      {agent: "one"},
+		"another agent": {agent: "two", asks: true},
+		"a fork":        {agent: "one", fork: true, asks: true},
+		"taken back":    {agent: "one", forget: true, asks: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				tools := setOf(t, echoTool(t, tool.WithApproval(tool.Always)))
+				first := newWorld(t, newFake(calls("", `c1:echo:{"text":"a"}`), answers("ok")), Options{Name: "one", Tools: tools})
+				first.asking(t, "go", func(q Question) {
+					if err := first.Answer(t.Context(), Answer{Session: "s", ID: q.ID, Approve: true, Remember: true}); err != nil {
+						t.Error(err)
+					}
+				})
+				session := &session{agent: first.Agent, id: "s"}
+				if list, err := session.Remembered(t.Context()); err != nil || !slices.Equal(list, []string{"echo"}) {
+					t.Errorf("approved: %q, %v", list, err)
+				}
+				if row.forget {
+					if err := session.AskAgain(t.Context(), "echo"); err != nil {
+						t.Fatal(err)
+					}
+				}
+				w := newWorld(t, newFake(calls("", `c2:echo:{"text":"b"}`), answers("ok")), Options{Name: row.agent, Tools: tools, Store: first.store, Workspace: first.dir})
+				if row.fork {
+					forked, err := session.Fork(t.Context(), 0)
+					if err != nil {
+						t.Fatal(err)
+					}
+					again := w.fingerprint(tools.Tools()[0], forked)
+					if copied, err := w.openTape(t.Context(), turn.SessionID(forked)); err != nil {
+						t.Fatal(err)
+					} else if settings, err := copied.Settings(t.Context()); err != nil || remembers(settings[settingApproval+"echo"], again) {
+						t.Errorf("the fork remembers: %v", err)
+					}
+					return
+				}
+				if asks := asksAgain(t, w); asks != row.asks {
+					t.Errorf("it asks: %v", asks)
+				}
+			})
+		})
+	}
+}
+
 // asksAgain reports whether a turn asks for approval, which it gets for the session.
 func asksAgain(t *testing.T, w *world) (asks bool) {
 	t.Helper()

@@ -2,6 +2,7 @@ package bot
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -115,11 +116,21 @@ func (i *inference) rejection(failure error) *Failure {
 	return f
 }
 
-// misfit says how the answer does not fit its schema.
+// misfit says how the answer does not fit its schema: all that was found.
 func (i *inference) misfit() *Failure {
 	f := i.invalid[0].failure(i.bot.root)
-	if n := len(i.invalid); n > 1 {
-		f.Message += fmt.Sprintf(" (and %d more)", n-1)
+	if len(i.invalid) > 1 {
+		found := make([]string, len(i.invalid))
+		for k, v := range i.invalid {
+			found[k] = fmt.Sprintf("%s: %s", cmp.Or(pointer(Pointer(i.bot.root), v.at), "the whole document"), v.message)
+		}
+		f.Message = misfitMessage + strings.Join(found, "; ")
+		if len(found) == maxViolations {
+			f.Message += "; there may be more"
+		}
+	}
+	if i.Truncated { // it may be the reason for the rest
+		f.Message = truncatedMessage + "; " + f.Message
 	}
 	return f
 }

@@ -98,7 +98,7 @@ func TestAnAnswerThatDoesNotFitIsAskedForOnceMoreAndReplaced(t *testing.T) {
 			t.Fatal(w.reported)
 		}
 		f, _ := Describe(w.reported[0])
-		if f.Code != CodeOutputInvalid || !strings.HasPrefix(f.Pointer, "/article/") || !strings.HasSuffix(f.Message, "(and 1 more); the server retries once") {
+		if f.Code != CodeOutputInvalid || !strings.HasPrefix(f.Pointer, "/article/") || strings.Count(f.Message, "/article/") != 2 || !strings.HasSuffix(f.Message, "; the server retries once") {
 			t.Errorf("%+v", f)
 		}
 		if len(requests) != 2 {
@@ -588,4 +588,36 @@ func TestBothAnswersCountAsWritten(t *testing.T) {
 			t.Error(fmt.Sprint(written, " bytes, want ", want))
 		}
 	})
+}
+
+// DN-11: what failed a bot says each place, and the limit of tokens before the misfits that follow from it.
+func TestAMisfitNamesEachPlaceAndTheTokenLimit(t *testing.T) {
+	schema := json.RawMessage(`{"type":"object","required":["n","m"],"properties":{"n":{"type":"integer"},"list":{"items":{"type":"string"}}}}`)
+	for _, test := range []struct {
+		name, finish, answer string
+		onInvalid            OnInvalid
+		want                 string // the message
+		pointer              string
+	}{
+		{"one", "stop", `{"n":1}`, Fail, "the output does not match its schema: this property is required", "/r/m"},
+		{"several", "stop", `{"n":"x","list":["a",2]}`, Fail, "the output does not match its schema: /r/list/1: expected a string, got a number; /r/m: this property is required; /r/n: expected an integer, got a string", "/r/list/1"},
+		{"the limit, and the bot fails", "length", `{"n":1,"list":["a`, Fail, "the answer is incomplete, because the model reached its token limit; the output does not match its schema: this property is required", "/r/m"},
+		{"the limit, and the bot reports it", "length", `{"n":1,"list":["a`, Report, "the answer is incomplete, because the model reached its token limit; the output does not match its schema: this property is required", "/r/list/0"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, says(test.finish, test.answer))
+				_, err := chat(t, New(w.Env, "b", "r", Config{Schema: schema, SchemaName: "thing", OnInvalid: test.onInvalid}))
+				if err == nil {
+					if len(w.reported) != 1 {
+						t.Fatalf("%v", w.reported)
+					}
+					err = w.reported[0]
+				}
+				if f, _ := Describe(err); f.Message != test.want || f.Pointer != test.pointer || f.Code != CodeOutputInvalid {
+					t.Errorf("got  %q at %s\nwant %q at %s", f.Message, f.Pointer, test.want, test.pointer)
+				}
+			})
+		})
+	}
 }

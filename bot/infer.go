@@ -377,20 +377,27 @@ func (i *inference) refusal() *Failure {
 	return f
 }
 
+// truncatedMessage is said of an answer that was cut off.
+const truncatedMessage = "the answer is incomplete, because the model reached its token limit"
+
 // conclude completes an answer that is well, and reports what could be better.
 func (i *inference) conclude() {
 	b := i.bot
-	if i.Truncated {
-		b.report(&Failure{
-			Code: CodeOutputInvalid, Pointer: Pointer(string(i.out.last)),
-			Message: "the answer is incomplete, because the model reached its token limit",
-		})
+	switch {
+	case i.Truncated && !i.fits():
+		f := i.misfit()
+		f.Pointer = Pointer(string(i.out.last))
+		b.report(f)
+	case i.Truncated:
+		b.report(&Failure{Code: CodeOutputInvalid, Pointer: Pointer(string(i.out.last)), Message: truncatedMessage})
 	}
 	if i.finish == adapter.FinishRefusal {
 		b.report(i.refusal())
 	}
 	for _, v := range i.invalid {
-		b.report(v.failure(b.root))
+		if !i.Truncated || v.unchecked {
+			b.report(v.failure(b.root))
+		}
 	}
 	if b.config.NoValue {
 		i.Value = nil

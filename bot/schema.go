@@ -10,8 +10,14 @@ import (
 // schemas are compiled once. A program has few of them; if there come more than are kept, all are compiled anew.
 var schemas struct {
 	sync.Mutex
-	compiled map[string]*schema.Schema
+	compiled map[string]compiledSchema
 	bytes    int // of their texts
+}
+
+// compiledSchema is a schema without the regular expressions that do not compile here.
+type compiledSchema struct {
+	*schema.Schema
+	unchecked []string // what is wrong with those
 }
 
 const (
@@ -20,27 +26,34 @@ const (
 )
 
 // CheckSchema says what is wrong with a JSON Schema, if anything.
-func CheckSchema(schema json.RawMessage) error {
-	_, err := compileSchema(schema)
+func CheckSchema(text json.RawMessage) error {
+	_, err := schema.Compile(text)
 	return err
 }
 
-func compileSchema(text json.RawMessage) (*schema.Schema, error) {
+// CheckForeignSchema is CheckSchema for a schema that was not written for this server: regular expressions that do not compile here may be
+// right elsewhere, so answers are not checked against them.
+func CheckForeignSchema(text json.RawMessage) error {
+	_, err := compileSchema(text)
+	return err
+}
+
+func compileSchema(text json.RawMessage) (compiledSchema, error) {
 	schemas.Lock()
 	defer schemas.Unlock()
-	if s := schemas.compiled[string(text)]; s != nil {
+	if s, ok := schemas.compiled[string(text)]; ok {
 		return s, nil
 	}
-	s, err := schema.Compile(text)
+	s, unchecked, err := schema.CompileForeign(text)
 	if err != nil {
-		return nil, err
+		return compiledSchema{}, err
 	}
 	if schemas.compiled == nil || len(schemas.compiled) >= maxSchemas || schemas.bytes+len(text) > maxSchemaBytes {
-		schemas.compiled, schemas.bytes = map[string]*schema.Schema{}, 0
+		schemas.compiled, schemas.bytes = map[string]compiledSchema{}, 0
 	}
-	schemas.compiled[string(text)] = s
+	schemas.compiled[string(text)] = compiledSchema{s, unchecked}
 	schemas.bytes += len(text)
-	return s, nil
+	return schemas.compiled[string(text)], nil
 }
 
 // maxViolations is how many misfits of one document are reported; whoever reads them has seen enough then.
@@ -61,16 +74,18 @@ func (v violation) place() string {
 	return pointer("", v.at)
 }
 
+const misfitMessage = "the output does not match its schema: "
+
 // failure is the violation as an error of the run's document.
 func (v violation) failure(root string) *Failure {
-	what := "the output does not match its schema: "
+	what := misfitMessage
 	if v.unchecked {
 		what = "the output was not checked against its schema: "
 	}
 	return &Failure{Code: CodeOutputInvalid, Message: what + v.message, Pointer: pointer(Pointer(root), v.at)}
 }
 
-// validate holds a document to a schema and returns the first violations.
+// validate holds a document to a schema and returns the first violations, and behind them what was not checked.
 func validate(text, value json.RawMessage) []violation {
 	s, err := compileSchema(text)
 	if err != nil {
@@ -79,6 +94,9 @@ func validate(text, value json.RawMessage) []violation {
 	var found []violation
 	for _, m := range s.CheckText(value, maxViolations) {
 		found = append(found, violation{m.At, m.Message, m.Unchecked})
+	}
+	for _, message := range s.unchecked {
+		found = append(found, violation{message: message, unchecked: true})
 	}
 	return found
 }

@@ -119,14 +119,19 @@ func unfired(s *spec, t *trigger) string {
 	if slices.ContainsFunc(s.bots, func(b *botSpec) bool { return b.name == t.text }) {
 		return fmt.Sprintf("no bot writes to %q; did you mean {done: %s}?", t.text, t.text)
 	}
+	return unwritten(s.bots, t.text)
+}
+
+// unwritten says where bots write instead of the pattern.
+func unwritten(bots []*botSpec, pattern string) string {
 	var roots []string
-	for _, b := range s.bots {
+	for _, b := range bots {
 		roots = append(roots, fmt.Sprintf("%s writes below %q", b.name, b.rootText))
 	}
 	if len(roots) > 8 {
 		roots = append(roots[:8], "others elsewhere")
 	}
-	return fmt.Sprintf("no bot writes to %q; %s", t.text, list(roots))
+	return fmt.Sprintf("no bot writes to %q; %s", short(pattern), list(roots))
 }
 
 // targets lists, for each bot, the bots that it can start.
@@ -296,9 +301,93 @@ func (s *spec) before() [][]bool {
 	return ended
 }
 
+// facts are what must be true of other bots when a trigger fires; indices are bots.
+type facts struct{ failed, completed []bool }
+
+// facts returns those of each trigger of each bot; a bot that starts with the run has none.
+func (s *spec) facts() [][]facts {
+	n := len(s.bots)
+	every := func(value bool) facts {
+		f := facts{make([]bool, n), make([]bool, n)}
+		for i := range n {
+			f.failed[i], f.completed[i] = value, value
+		}
+		return f
+	}
+	add := func(to, from facts) {
+		for i := range n {
+			to.failed[i], to.completed[i] = to.failed[i] || from.failed[i], to.completed[i] || from.completed[i]
+		}
+	}
+	common := make([]facts, n) // of all triggers of a bot
+	for i, b := range s.bots {
+		common[i] = every(len(b.sources) > 0 && !b.refused) // what is not true is taken back below
+	}
+	of := func(t *trigger) facts {
+		held := every(false)
+		switch t.kind {
+		case onDone: // fires also for bots that never started
+		case onError, onCompleted:
+			for _, j := range t.bots {
+				add(held, common[j])
+				held.failed[j] = held.failed[j] || t.kind == onError
+				held.completed[j] = held.completed[j] || t.kind == onCompleted
+			}
+		default:
+			for j := range n {
+				held.failed[j] = !slices.ContainsFunc(t.sources, func(source int) bool { return !common[source].failed[j] })
+				held.completed[j] = !slices.ContainsFunc(t.sources, func(source int) bool { return !common[source].completed[j] })
+			}
+		}
+		return held
+	}
+	for changed := true; changed; {
+		changed = false
+		for i, b := range s.bots {
+			for _, t := range b.on {
+				held := of(t)
+				for j := range n {
+					if common[i].failed[j] && !held.failed[j] || common[i].completed[j] && !held.completed[j] {
+						changed = true
+						common[i].failed[j] = common[i].failed[j] && held.failed[j]
+						common[i].completed[j] = common[i].completed[j] && held.completed[j]
+					}
+				}
+			}
+		}
+	}
+	out := make([][]facts, n)
+	for i, b := range s.bots {
+		for _, t := range b.on {
+			out[i] = append(out[i], of(t))
+		}
+	}
+	return out
+}
+
+// excludes reports whether two bots with these facts cannot both start in one run.
+func excludes(a, b []facts) bool {
+	if len(a) == 0 || len(b) == 0 {
+		return false
+	}
+	return !slices.ContainsFunc(a, func(f facts) bool {
+		return slices.ContainsFunc(b, func(other facts) bool { return !f.exclude(other) })
+	})
+}
+
+// exclude reports whether two triggers cannot both fire in one run: one needs the failure of a bot whose success the other needs.
+func (f facts) exclude(other facts) bool {
+	for i := range f.failed {
+		if f.failed[i] && other.completed[i] || f.completed[i] && other.failed[i] {
+			return true
+		}
+	}
+	return false
+}
+
 // collisions reports bots that would write to the same place at the same time. Roots that templates give are not compared.
 func (l *loader) collisions(s *spec) {
-	ended := s.before()
+	ended, facts := s.before(), s.facts()
 	for i, b := range s.bots {
 		root, ok := static(b.segments)
 		if !ok {
@@ -313,7 +402,7 @@ func (l *loader) collisions(s *spec) {
 		}
 		for j, other := range s.bots {
 			otherRoot, ok := static(other.segments)
-			if !ok || i == j {
+			if !ok || i == j || excludes(facts[i], facts[j]) {
 				continue
 			}
 			if b.format != bot.JSON && otherRoot != root && (root == "" || strings.HasPrefix(otherRoot, root+"/")) {

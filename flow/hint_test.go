@@ -21,9 +21,41 @@ func TestCommonMistakesAreAnsweredWithWhatWasMeant(t *testing.T) {
 
 		"mesage: x":              `3:5: unknown field "mesage", did you mean "message"? expected on, when, `,
 		"root: r\n    on: other": `4:9: on: no bot fires this trigger: no bot writes to "other"; did you mean {done: other}?`,
-		"message: x: {a: b}":     `3:14: invalid YAML: mapping value is not allowed in this context`,
+		"message: x: {a: b}":     `3:14: YAML reads ": " as the end of a key; put the text in quotes, such as 'x: {a: b}', or begin it with message: | and `,
+
+		"message: {{ input.town }}, far":                                    `3:14: YAML reads {{ as the start of a mapping; put the text in quotes, such as '{{ input.town }}, far'`,
+		"history: [{content: {{ input.a }} and {{ input.b }}, role: user}]": `3:25: YAML reads {{ as the start of a mapping; put the text in quotes, such as '{{ input.a }} and {{ input.b }}'`,
+		"prompt:\n      - Rules: be short":                                  `4:9: prompt: expected text or {file: name}, got a mapping; YAML reads ": " as the end of a key, so put the text in quotes, such as 'Rules: be short'`,
+		"prompt: # Rules":                                                   `3:5: prompt: expected text, {file: name} or a list of these, got nothing; YAML reads # as the start of a comment, so put the text in quotes, such as '# Rules'`,
 	} {
 		_, err := ParseSpec("w.yaml", []byte("bots:\n  a:\n    "+text+"\n  other: {root: b}\n"), nil)
+		if err == nil {
+			t.Errorf("%s: no error", text)
+			continue
+		}
+		if got := strings.TrimPrefix(err.Error(), "w.yaml:"); !strings.HasPrefix(got, want) {
+			t.Errorf("%s:\n got %s\nwant %s", text, got, want)
+		}
+	}
+}
+
+// DN-15: what other systems write is answered with how it is written here.
+func TestWhatOtherSystemsWriteIsExplained(t *testing.T) {
+	for text, want := range map[string]string{
+		"message: \"{{ loop.index }}\"":     `4:18: message: unknown variable "loop"; write forloop.counter, which counts in a {% for %}`,
+		"message: \"{{ loop.last }}\"":      `4:18: message: unknown variable "loop"; write forloop.last`,
+		"when: input.a == None":             `4:22: when: unknown variable "None"; a value that is missing or null does not hold: write "not input.x"; `,
+		"on: /a/title":                      `4:9: on: a uri does not begin with a slash; write a/title`,
+		"root: /b":                          `4:11: root: a uri does not begin with a slash; write b`,
+		"root: \"/b/{{ input.x }}\"":        `4:11: root: a uri does not begin with a slash; write b/{{ input.x }}`,
+		"filter: {exclude: /b}":             `4:23: exclude: a uri does not begin with a slash; write b`,
+		"root: /":                           `4:11: root: "/" is not a uri; the whole document is "", and a member is its name, such as article`,
+		"on: \"a/steps[*]/x\"":              `4:9: on: an element of a list is a segment: write a/steps/*/x`,
+		"message: \"{{ input.a|tojson }}\"": `4:26: message: unknown filter "tojson", did you mean "json"?`,
+		"on: [a/*/x, {done: a}]\n    root: \"b/{{ event.match.0 }}\"": `5:17: root: event has no "match"; expected one of bot; a root may use only what all triggers of the list have, and {done: a} has none of this`,
+		"on: [a/*/x, a/y]\n    root: \"b/{{ event.match.0 }}\"":       `5:17: root: event.match.0: the pattern "a/y" has no star, so it has no matches; a root may use only what all triggers of the list have, and a/y has none of this`,
+	} {
+		_, err := ParseSpec("w.yaml", []byte("bots:\n  a: {root: a}\n  b:\n    "+text+"\n"), nil)
 		if err == nil {
 			t.Errorf("%s: no error", text)
 			continue

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lingserve/lingserve/bot/prompt"
 	"github.com/lingserve/lingserve/internal/yaml"
 )
 
@@ -107,4 +108,28 @@ func FuzzParseSpec(f *testing.F) {
 			}
 		}
 	})
+}
+
+// DS-04: the templates of one run cannot keep a processor busy for minutes.
+func TestTheTemplatesOfARunShareATime(t *testing.T) {
+	r := &run{templates: prompt.NewBudget(0)}
+	s := parse(t, `
+bots:
+  a: {message: "{{ input.a }}", root: "r/{{ input.a }}", when: input.a}
+events: [{on: {done: a}, send: {event: e, data: {x: ["{{ input.a }}"]}}}]
+`)
+	vars := map[string]any{"input": map[string]any{"a": "1"}}
+	const want = "the templates of this run took longer than 0s together"
+	_, when := func() (bool, error) {
+		holds, _, err := s.bots[0].when.holds(r.templates, vars)
+		return holds, err
+	}()
+	_, message := s.bots[0].message.render(r.templates, vars)
+	_, root := s.bots[0].rootFor(r.templates, vars)
+	_, data := s.events[0].data.render(nil, r.templates, vars)
+	for what, err := range map[string]error{"when": when, "message": message, "root": root, "data": data} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v", what, err)
+		}
+	}
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/lingserve/lingserve/internal/edits"
 	"github.com/lingserve/lingserve/internal/schema"
 	"github.com/lingserve/lingserve/internal/yaml"
-	"github.com/lingserve/lingserve/tube"
 )
 
 // Bounds of templates, in bytes: of one, and of all in a file together. Aliases could make many of one.
@@ -85,6 +84,7 @@ func (l *loader) workflow(n *yaml.Node) *spec {
 	parts := l.bots(s, n, f["bots"])
 	events := l.events(s, f["events"])
 	l.link(s)
+	l.checkFilters(s)
 	roots := s.firstSegments()
 	for i, b := range s.bots {
 		l.templates(b, parts[i], &scope{s.input, b.on, false, b.unread, roots})
@@ -155,29 +155,6 @@ func (l *loader) options(n *yaml.Node) adapter.Options {
 	return o
 }
 
-func (l *loader) filter(n *yaml.Node) *filter {
-	if n == nil {
-		return nil
-	}
-	f := l.Fields(n, "filter", "exclude", "include")
-	matchers := func(what string) (out []tube.Matcher) {
-		l.Texts(f[what], what, func(n *yaml.Node, t string) {
-			p, err := compilePattern(t)
-			if err == nil && t != "**" && !strings.HasSuffix(t, "/**") {
-				// A pattern stands for what it matches and all that is below.
-				p, err = compilePattern(strings.TrimPrefix(t+"/**", "/"))
-			}
-			if err != nil {
-				l.Errorf(n, what, "%s", plainError(err))
-				return
-			}
-			out = append(out, p)
-		})
-		return out
-	}
-	return &filter{matchers("exclude"), matchers("include")}
-}
-
 // plainError is the text of an error of another package, without that package's name.
 func plainError(err error) string {
 	text := err.Error()
@@ -205,12 +182,24 @@ func (l *loader) input(n *yaml.Node) (json.RawMessage, *inputSchema) {
 	if n != nil {
 		raw = n.AppendJSON(nil)
 	}
+	if !l.keywords(n, "input", raw) {
+		return raw, &inputSchema{open: true}
+	}
 	s, err := compileInput(raw)
 	if err != nil {
 		l.schemaError(n, "input", err)
 		return raw, &inputSchema{open: true}
 	}
 	return raw, s
+}
+
+// keywords reports mistyped words of a JSON Schema. It returns false if there are any: then what else is wrong with the schema follows from them.
+func (l *loader) keywords(n *yaml.Node, what string, text []byte) (ok bool) {
+	mistyped := schema.CheckKeywords(text)
+	for _, e := range mistyped {
+		l.Errorf(n.FindKey(e.At), what, "%s", e.Message)
+	}
+	return len(mistyped) == 0
 }
 
 func (l *loader) schemaError(n *yaml.Node, what string, err error) {
@@ -239,14 +228,32 @@ func unquoted(text string) (col int, hint string) {
 		if strings.HasSuffix(before, "when:") {
 			return col, conditionForm
 		}
-		if end := strings.IndexAny(rest, "}") + len("}}"); end <= len(rest) && strings.Trim(rest[end:], "}], ") == "" {
-			rest = rest[:end] // what follows closes the mapping around
+		if strings.ContainsAny(strings.TrimLeft(before, " -"), "{[") {
+			rest = inBrackets(rest)
 		}
-		quote := "'"
-		if strings.Contains(rest, quote) {
-			quote = `"`
-		}
-		return col, fmt.Sprintf("YAML reads %s as the start of a mapping; put the text in quotes, such as %s%s%s", rest[:2], quote, short(rest), quote)
+		return col, fmt.Sprintf("YAML reads %s as the start of a mapping; put the text in quotes, such as %s", rest[:2], yaml.Quote(rest))
 	}
 	return 0, ""
+}
+
+// inBrackets returns the text with templates at the start of rest, up to what ends it inside of a mapping or list in brackets.
+func inBrackets(rest string) string {
+	for end := 0; ; {
+		close := strings.IndexAny(rest[end:], "}%")
+		if close < 0 {
+			return rest
+		}
+		end = min(end+close+len("}}"), len(rest))
+		next := strings.IndexAny(rest[end:], "{,]}")
+		switch {
+		case next < 0:
+			return rest
+		case rest[end+next] != '{':
+			return strings.TrimSpace(rest[:end+next])
+		}
+		end += next + len("{{")
+		if end > len(rest) {
+			return rest
+		}
+	}
 }

@@ -46,8 +46,10 @@ func (l *loader) bots(s *spec, root, n *yaml.Node) []fields {
 		}
 		if n := f["schema"]; n != nil {
 			b.output = n.AppendJSON(nil)
-			if err := bot.CheckSchema(b.output); err != nil {
-				l.schemaError(n, "schema", err)
+			if l.keywords(n, "schema", b.output) {
+				if err := bot.CheckSchema(b.output); err != nil {
+					l.schemaError(n, "schema", err)
+				}
 			}
 			if b.format != bot.JSON {
 				l.Errorf(n, "schema", "does not go with format: %s; remove one of them", b.format)
@@ -92,6 +94,10 @@ func (l *loader) bots(s *spec, root, n *yaml.Node) []fields {
 
 // root checks what can be known of a root before it is rendered.
 func (l *loader) root(b *botSpec) {
+	if message := leadingSlash(b.rootText); message != "" {
+		l.Errorf(b.rootAt, "root", "%s", message)
+		return
+	}
 	fixed, ok := static(b.segments)
 	if !ok {
 		return

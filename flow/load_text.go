@@ -98,7 +98,11 @@ func (l *loader) prompt(n *yaml.Node, sc *scope) *template {
 		return l.template(n, "prompt", sc)
 	case yaml.Mapping:
 	default:
-		l.Errorf(n, "prompt", "expected text, {file: name} or a list of these, got %s", n.Kind)
+		l.Errorf(n, "prompt", "expected text, {file: name} or a list of these, got %s%s", n.Kind, l.NotText(n))
+		return nil
+	}
+	if hint := l.NotText(n); hint != "" && n.Get("file") == nil {
+		l.Errorf(n, "prompt", "expected text or {file: name}, got a mapping%s", hint)
 		return nil
 	}
 	f := l.Fields(n, "prompt", "file")

@@ -17,7 +17,6 @@ import (
 	"github.com/lingserve/lingserve/internal/rawjson"
 	"github.com/lingserve/lingserve/jsonuri"
 	"github.com/lingserve/lingserve/ling"
-	"github.com/lingserve/lingserve/tube"
 )
 
 // run is one run of a spec.
@@ -31,6 +30,8 @@ type run struct {
 	vars    map[string]any // input and params; not changed
 	input   string         // the message of bots that have none of their own
 	edges   [][]int        // which bots a bot can start
+
+	templates *prompt.Budget // of the time of all templates
 
 	mu      sync.Mutex
 	bots    []progress
@@ -69,12 +70,16 @@ type event map[string]any
 // failedRoot is where a bot has written whose failure is the event. No template can name it.
 const failedRoot = "failed root"
 
+// maxTemplateTime is how long all templates of a run may take together. Those of an ordinary run take some milliseconds; a hostile workflow in
+// a request could keep a processor busy for minutes.
+const maxTemplateTime = 10 * time.Second
+
 // Run starts the bots that nothing has to start. The params of the request are the manager's custom params. Where the manager's
 // config names a model or options, they go before the workflow's own, and those of a bot before both.
 func (s *spec) Run(ctx context.Context, m *ling.Manager, input map[string]any) error {
 	r := &run{
 		spec: s, manager: m, edges: s.targets(), bots: make([]progress, len(s.bots)), waits: make([]waiting, len(s.waits)),
-		sent: make([]bool, len(s.events)), warned: map[string]bool{},
+		sent: make([]bool, len(s.events)), warned: map[string]bool{}, templates: prompt.NewBudget(maxTemplateTime),
 	}
 	for i, w := range s.waits {
 		r.waits[i].left = len(w.trigger.bots)
@@ -82,7 +87,7 @@ func (s *spec) Run(ctx context.Context, m *ling.Manager, input map[string]any) e
 	r.vars = map[string]any{"input": input, "params": m.CustomParams()}
 	r.input = defaultMessage(input)
 	if s.filter != nil {
-		m.Tube().AddFilter(tube.Filter{Exclude: s.filter.exclude, Include: s.filter.include})
+		m.Tube().AddFilter(s.filter.below(""))
 	}
 	if s.limits.time > 0 {
 		// The timer must not be a task, since Close would wait for it; it goes when the run's context ends.
@@ -178,7 +183,7 @@ func (r *run) fire(i int, ev event) (act func(), fires bool) {
 		return nothing, false
 	}
 	if b.when != nil {
-		holds, doubt, err := b.when.holds(r.variables(ev, b.when))
+		holds, doubt, err := b.when.holds(r.templates, r.variables(ev, b.when))
 		if err != nil {
 			return func() { r.fail(i, nil, err) }, false
 		}
@@ -247,7 +252,7 @@ func (r *run) chat(i int, ev event) (*bot.ChatBot, error) {
 		templates = append(templates, h.text)
 	}
 	vars := r.variables(ev, templates...)
-	root, err := b.rootFor(vars)
+	root, err := b.rootFor(r.templates, vars)
 	if err != nil {
 		return nil, err
 	}
@@ -260,12 +265,12 @@ func (r *run) chat(i int, ev event) (*bot.ChatBot, error) {
 	}
 	text := r.input
 	if b.message != nil {
-		if text, err = b.message.render(vars); err != nil {
+		if text, err = b.message.render(r.templates, vars); err != nil {
 			return c, err
 		}
 	}
 	for _, p := range b.prompts {
-		rendered, err := p.render(vars)
+		rendered, err := p.render(r.templates, vars)
 		if err == nil {
 			err = c.AddTemplate(verbatim, map[string]any{"text": rendered})
 		}
@@ -274,7 +279,7 @@ func (r *run) chat(i int, ev event) (*bot.ChatBot, error) {
 		}
 	}
 	for _, h := range b.history {
-		rendered, err := h.text.render(vars)
+		rendered, err := h.text.render(r.templates, vars)
 		if err != nil {
 			return c, err
 		}
@@ -282,7 +287,7 @@ func (r *run) chat(i int, ev event) (*bot.ChatBot, error) {
 	}
 	unfilter := func() {}
 	if b.filter != nil {
-		unfilter = r.manager.Tube().AddFilter(tube.Filter{Root: root, Exclude: b.filter.exclude, Include: b.filter.include})
+		unfilter = r.manager.Tube().AddFilter(b.filter.below(root))
 	}
 	// A bot ends once; its callbacks come from one goroutine.
 	react := r.onFailure(i, c)
@@ -339,11 +344,11 @@ func (r *run) standsIn(i int, ev event, root string) bool {
 }
 
 // rootFor renders a bot's root and checks what came out.
-func (b *botSpec) rootFor(vars map[string]any) (string, error) {
+func (b *botSpec) rootFor(budget *prompt.Budget, vars map[string]any) (string, error) {
 	if b.root == nil {
 		return "", nil
 	}
-	root, err := b.root.render(vars)
+	root, err := b.root.render(budget, vars)
 	if err != nil {
 		return "", err
 	}
@@ -440,7 +445,7 @@ func (r *run) prepare(bot, status int, ev event) (act func(), fires bool) {
 	}
 	vars := r.variables(ev, append(e.data.templates(), e.when)...)
 	if e.when != nil {
-		holds, doubt, err := e.when.holds(vars)
+		holds, doubt, err := e.when.holds(r.templates, vars)
 		if err != nil || !holds {
 			return func() {
 				r.unsent(e, err)
@@ -456,7 +461,7 @@ func (r *run) send(e *eventSpec, vars map[string]any) {
 	data := []byte("{}")
 	if e.data != nil {
 		var err error
-		if data, err = e.data.render(nil, vars); err != nil {
+		if data, err = e.data.render(nil, r.templates, vars); err != nil {
 			r.unsent(e, err)
 			return
 		}

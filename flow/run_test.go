@@ -589,3 +589,35 @@ func TestRunsOfOneWorkflowAreApart(t *testing.T) {
 		all.Wait()
 	})
 }
+
+// DN-01: a request need not have the params that a workflow reads.
+func TestParamsThatAreNotGivenAreEmpty(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		params map[string]any
+	}{
+		{"no params", nil},
+		{"empty params", map[string]any{}},
+		{"other params", map[string]any{"y": "1"}},
+		{"null", map[string]any{"x": nil}},
+		{"an object without members", map[string]any{"x": map[string]any(nil)}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			m := answers(map[string]string{"a": `{"k":"v"}`})
+			runs(t, parse(t, `
+bots:
+  a: {prompt: "p{{ params.x.y }}", message: "a{{ params.x.y }}", history: [{role: user, content: "h{{ params.x.y }}"}], root: "r{{ params.x.y }}"}
+  b: {when: params.x.y, root: b}
+  c: {when: not params.x.y, message: c, root: c}
+events:
+  - {on: r/k, send: {event: sent, data: {x: "{{ params.x.y }}"}}}
+  - {on: r/k, when: params.x.y, send: {event: unsent}}
+`), m, `null`, &runOptions{params: test.params}, func(t *testing.T, d done) {
+				wantResult(t, d, "completed", `{"r":{"k":"v"},"c":{}}`)
+				wants(t, "the messages", []string{"a", "c"}, m.messages())
+				wants(t, "the event", []string{`{"x":""}`}, d.named("sent"))
+				wants(t, "the other event", []string(nil), d.named("unsent"))
+			})
+		})
+	}
+}

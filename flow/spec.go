@@ -7,9 +7,9 @@ import (
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/bot"
+	"github.com/lingserve/lingserve/bot/prompt"
 	"github.com/lingserve/lingserve/internal/yaml"
 	"github.com/lingserve/lingserve/jsonuri"
-	"github.com/lingserve/lingserve/tube"
 )
 
 // spec is a workflow that was read from text and checked. It does not change.
@@ -107,9 +107,6 @@ type eventSpec struct {
 	when   *template
 	data   *value // nil: an empty object
 }
-
-// filter hides uris from clients. A pattern stands for what it matches and everything below.
-type filter struct{ exclude, include []tube.Matcher }
 
 type triggerKind uint8
 
@@ -240,10 +237,10 @@ func (v *value) templates() []*template {
 }
 
 // render appends v as JSON text.
-func (v *value) render(dst []byte, vars map[string]any) ([]byte, error) {
+func (v *value) render(dst []byte, budget *prompt.Budget, vars map[string]any) ([]byte, error) {
 	switch {
 	case v.text != nil:
-		t, err := v.text.render(vars)
+		t, err := v.text.render(budget, vars)
 		return append(dst, encode(t)...), err
 	case v.json != nil:
 		return append(dst, v.json...), nil
@@ -261,7 +258,7 @@ func (v *value) render(dst []byte, vars map[string]any) ([]byte, error) {
 			dst = append(append(dst, encode(v.keys[i])...), ':')
 		}
 		var err error
-		if dst, err = item.render(dst, vars); err != nil {
+		if dst, err = item.render(dst, budget, vars); err != nil {
 			return nil, err
 		}
 	}

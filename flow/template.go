@@ -53,6 +53,10 @@ func (s *scope) check(path []string) string {
 			return "the variable event exists only in bots and events with on:"
 		case "error":
 			return "the variable error exists only with on: {error: bot}"
+		case "loop":
+			return `unknown variable "loop"; ` + prompt.LoopHint(strings.Join(path[1:], "."))
+		case "None", "null", "nil", "undefined", "True", "False":
+			return fmt.Sprintf(`unknown variable %q; a value that is missing or null does not hold: write "not input.x"; true and false are written small`, path[0])
 		}
 		return fmt.Sprintf("unknown variable %q%s expected one of %s", path[0], edits.DidYouMean(path[0], names, ";"), list(names))
 	}
@@ -74,7 +78,9 @@ func (s *scope) check(path []string) string {
 				return ""
 			}
 			if found != "" && (problem == "" || t.pattern != nil && member == "match") {
-				problem = found
+				if problem = found; s.all && slices.ContainsFunc(s.on, func(t *trigger) bool { return t.check(path) == "" }) {
+					problem += fmt.Sprintf("; a root may use only what all triggers of the list have, and %s has none of this", t)
+				}
 			}
 		}
 		return problem
@@ -88,6 +94,21 @@ func (s *scope) check(path []string) string {
 		}
 	}
 	return ""
+}
+
+// String writes the trigger as in YAML.
+func (t *trigger) String() string {
+	if t.pattern != nil {
+		return short(t.text)
+	}
+	names := make([]string, len(t.names))
+	for i, n := range t.names {
+		names[i] = n.Text
+	}
+	if len(names) == 1 {
+		return fmt.Sprintf("{%s: %s}", triggerKinds[t.kind], short(names[0]))
+	}
+	return fmt.Sprintf("{%s: [%s]}", triggerKinds[t.kind], short(strings.Join(names, ", ")))
 }
 
 // check says what is wrong with reading a member of the event of this trigger, or "".
@@ -187,11 +208,11 @@ func word(s string, i int) bool {
 
 // render fills in what the template reads and renders it. What a caller may leave out, and what a model may not have
 // written, is empty: vars is not changed, maps are copied where a name has to be added.
-func (t *template) render(vars map[string]any) (string, error) {
+func (t *template) render(budget *prompt.Budget, vars map[string]any) (string, error) {
 	if t.parsed == nil {
 		return t.literal, nil
 	}
-	return t.parsed.Render(t.supplied(vars))
+	return t.parsed.RenderWithin(budget, t.supplied(vars))
 }
 
 // supplied returns vars with all that the template reads.
@@ -204,11 +225,11 @@ func (t *template) supplied(vars map[string]any) map[string]any {
 }
 
 // holds evaluates a condition. doubt is "", or says which comparison in it cannot be made.
-func (t *template) holds(vars map[string]any) (holds bool, doubt string, err error) {
+func (t *template) holds(budget *prompt.Budget, vars map[string]any) (holds bool, doubt string, err error) {
 	if t.parsed == nil {
 		return t.literal != "", "", nil
 	}
-	return t.parsed.Test(t.supplied(vars))
+	return t.parsed.TestWithin(budget, t.supplied(vars))
 }
 
 // supply makes sure that path can be read from vars, which the caller owns.
@@ -224,6 +245,9 @@ func supply(vars map[string]any, path []string) {
 		} else if m, ok := next.(map[string]any); ok {
 			if i == len(path)-1 {
 				return
+			}
+			if m == nil { // params that the request does not have
+				m = map[string]any{}
 			}
 			next = maps.Clone(m) // it may be read by another bot at the same time
 		}

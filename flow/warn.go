@@ -3,14 +3,16 @@ package flow
 import (
 	"fmt"
 	"slices"
+	"sync"
 
 	"github.com/lingserve/lingserve/jsonuri"
 )
 
 // Codes of the workflow's "warning" events.
 const (
-	codeNotComparable = "not_comparable"
-	codeNeverStarted  = "never_started"
+	codeNotComparable   = "not_comparable"
+	codeNeverStarted    = "never_started"
+	codeFilterUnmatched = "filter_unmatched"
 )
 
 // warning is the data of a "warning" event.
@@ -46,19 +48,21 @@ func (r *run) doubt(what, of, doubt string) {
 	r.warn(w)
 }
 
-// conclude warns, once nothing can start any more, of bots and events that wait for values which none of the bots has written that
-// could have: their patterns may be misspelt. Where one of these bots has failed or was not started, that is the reason.
+// conclude warns, once nothing can start any more, of patterns that matched nothing although bots ended that could have written it: the
+// patterns may be misspelt. They are those of filters, and of bots and events that wait for values. If one of these bots failed or was not
+// started, that is the reason, and there is no warning.
 func (r *run) conclude() {
 	var warnings []warning
-	var document *jsonuri.Document
+	result := sync.OnceValue(func() *jsonuri.Document {
+		document := new(jsonuri.Document)
+		_ = document.Set(nil, r.manager.Peek(true).Result) // it is JSON
+		return document
+	})
 	add := func(name, what string, on triggers, hit bool) {
 		if hit || !r.vain(on) {
 			return
 		}
-		if document == nil {
-			document = new(jsonuri.Document)
-			_ = document.Set(nil, r.manager.Peek(true).Result) // it is JSON
-		}
+		document := result()
 		reason := ""
 		for i, t := range on {
 			if i > 0 {
@@ -93,7 +97,7 @@ func (r *run) conclude() {
 	for i, e := range r.spec.events {
 		add("", fmt.Sprintf("event %s was never sent", e.name), e.on, sent[i])
 	}
-	for _, w := range warnings {
+	for _, w := range append(warnings, r.unmatchedFilters(result)...) {
 		r.warn(w)
 	}
 }

@@ -58,7 +58,7 @@ func ExampleManager_Go() {
 	}
 	// Output:
 	// there is no city of that name
-	// {"event":"error","data":{"code":"invalid_request","message":"there is no city of that name","retryable":false,"fatal":false}}
+	// {"event":"error","data":{"code":"invalid_request","message":"there is no city of that name","retryable":false,"fatal":false,"failed":true}}
 	// {"event":"finished","data":{"status":"failed"}}
 }
 

@@ -286,13 +286,13 @@ func TestABotThatFailsEndsNothingButItself(t *testing.T) {
 		if err := m.Close(); err == nil {
 			t.Error("Close does not say that the run has failed")
 		}
-		want := []ErrorData{{Code: "upstream_rate_limited", Message: "too many requests", Bot: "bad", Retryable: true}}
+		want := []ErrorData{{Code: "upstream_rate_limited", Message: "too many requests", Bot: "bad", Retryable: true, Failed: true}}
 		if diff := cmp.Diff(want, m.Peek(true).Errors); diff != "" {
 			t.Error(diff)
 		}
 		if diff := cmp.Diff([]string{
 			`{"event":"started","data":{"run":"RUN"}}`,
-			`{"event":"error","data":{"code":"upstream_rate_limited","message":"too many requests","bot":"bad","retryable":true,"fatal":false}}`,
+			`{"event":"error","data":{"code":"upstream_rate_limited","message":"too many requests","bot":"bad","retryable":true,"fatal":false,"failed":true}}`,
 			`{"event":"finished","data":{"status":"failed"}}`,
 		}, named(m)); diff != "" {
 			t.Error(diff)
@@ -317,7 +317,7 @@ func TestAFailureThatWasHandledDoesNotFailTheRun(t *testing.T) {
 		}
 		if diff := cmp.Diff([]string{
 			`{"event":"started","data":{"run":"RUN"}}`,
-			`{"event":"error","data":{"code":"invalid_request","message":"no answer to \"unknown\"","bot":"first","retryable":false,"fatal":false,"handled":true}}`,
+			`{"event":"error","data":{"code":"invalid_request","message":"no answer to \"unknown\"","bot":"first","retryable":false,"fatal":false,"failed":true,"handled":true}}`,
 			`{"event":"finished","data":{"status":"completed"}}`,
 		}, named(m)); diff != "" {
 			t.Error(diff)

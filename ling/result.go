@@ -39,6 +39,8 @@ type ErrorData struct {
 	Pointer   string `json:"pointer,omitempty"`
 	Retryable bool   `json:"retryable"`
 	Fatal     bool   `json:"fatal"`
+	// Failed says that the bot or task failed of it. It is false for what a bot reports and goes on.
+	Failed bool `json:"failed,omitempty"`
 	// Handled says that something else does the work of the bot that failed: the run does not fail because of it.
 	Handled bool `json:"handled,omitempty"`
 	// Filtered says that the content filter of the model's provider stopped the answer.
@@ -186,7 +188,7 @@ func (m *Manager) failed(b bot.Bot, err error) {
 		m.failures = append(m.failures, unhandled{b, err})
 		m.mu.Unlock()
 	}
-	m.report(ErrorData{Bot: nameOf(b), Handled: handled}, err)
+	m.report(ErrorData{Bot: nameOf(b), Failed: true, Handled: handled}, err)
 }
 
 func nameOf(b bot.Bot) string {

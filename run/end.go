@@ -89,10 +89,13 @@ const StatusMoved = "moved"
 func (s *Service) ended(r *Run, m *ling.Manager, closeErr error) {
 	o := r.resultOf(m.Outcome())
 	r.result = o
+	away := r.Moved() || r.adoptable() && r.restarts() // its end is not here
+	if !away && r.mayBeRetried(o) {
+		s.releaseKey(r) // before its client is answered, who may retry at once
+	}
 	close(r.done)
 	r.manager.Store(nil)
 
-	away := r.Moved() || r.adoptable() && r.restarts() // its end is not here
 	status := o.Status
 	if away {
 		status = StatusMoved
@@ -143,6 +146,18 @@ func (s *Service) ended(r *Run, m *ling.Manager, closeErr error) {
 	s.mu.Unlock()
 	s.trim(now)
 }
+
+// mayBeRetried reports whether the same request may be sent again: the run failed for a reason that passes, and made nothing.
+func (r *Run) mayBeRetried(o Result) bool {
+	if cause, ok := o.Cause(); !ok || o.Status != StatusFailed || !cause.Retryable {
+		return false
+	}
+	document, reserved := r.tube.Snapshot(false)
+	return isEmptyObject(document) && isEmptyObject(reserved)
+}
+
+// isEmptyObject reports whether a document of a tube holds nothing.
+func isEmptyObject(document []byte) bool { return len(document) == 0 || string(document) == "{}" }
 
 // cancelRun ends a run that goes on; false when it has ended already, though its readers may not have seen that yet. It does not wait.
 func cancelRun(r *Run, cause error) bool {

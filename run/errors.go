@@ -3,10 +3,12 @@ package run
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 	"time"
 
 	"github.com/lingserve/lingserve/control"
+	"github.com/lingserve/lingserve/internal/wording"
 	"github.com/lingserve/lingserve/runlog"
 	"github.com/lingserve/lingserve/web/once"
 )
@@ -60,6 +62,18 @@ type Field struct {
 	Detail    string `json:"detail"`
 }
 
+// Bounds of a Field, in bytes.
+const (
+	maxPointer     = 256
+	maxFieldDetail = 1 << 10
+)
+
+// Clip returns the field without the ends of long texts: they come from the client, who knows them.
+func (f Field) Clip() Field {
+	f.Pointer, f.Detail = wording.ClipTo(f.Pointer, maxPointer), wording.ClipTo(f.Detail, maxFieldDetail)
+	return f
+}
+
 // Error is the sentence for the caller.
 func (e *Error) Error() string { return e.Detail }
 
@@ -102,6 +116,10 @@ func refuse(kind error, detail string) *Error { return &Error{Kind: kind, Detail
 
 // misfitting makes the error of a request that does not fit. Its detail names the first field, for those who read no further.
 func misfitting(fields ...Field) *Error {
+	fields = slices.Clone(fields)
+	for i := range fields {
+		fields[i] = fields[i].Clip()
+	}
 	return &Error{Kind: ErrInvalid, Detail: describeFields(fields), Fields: fields}
 }
 
@@ -128,6 +146,7 @@ func describeFields(fields []Field) string {
 
 // tooMuch makes the error of a request that asks for more than a limit allows.
 func tooMuch(limit string, f Field) *Error {
+	f = f.Clip()
 	return &Error{Kind: ErrTooLarge, Limit: limit, Detail: describeFields([]Field{f}), Fields: []Field{f}}
 }
 

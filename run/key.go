@@ -105,6 +105,18 @@ func (s *Service) forgetKey(ctx context.Context, sp *spec) {
 	sp.keyState.enter(keyFree)
 }
 
+// releaseKey frees the key of a run that has ended, so that the same request starts another run.
+func (s *Service) releaseKey(r *Run) {
+	if r.key == "" {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), SharedWait)
+	defer cancel()
+	if err := s.shared.Keys.Forget(ctx, r.owner, r.key, r.ID); err != nil {
+		s.log.WarnContext(ctx, "cannot free the idempotency key of a failed run", "run", r.ID, "error", err)
+	}
+}
+
 // moveKey lets the key of a message, if it has one, lead to the run that the message was given to, or back to its own.
 func (s *Service) moveKey(sp *spec, to string) {
 	if sp.key == "" {

@@ -35,6 +35,7 @@ type Run struct {
 	owner   string // who has started it; "" is the one user of a server that asks nobody who they are
 	tube    *tube.Tube
 	session string // that it is a turn of, as its owner calls it; "" for none
+	key     string // the Idempotency-Key that this server started it with; "" for none
 	Keyed   bool   // started with an Idempotency-Key: kept longer, and across restarts
 	Began   time.Time
 	// Lost says that the server ended in the middle of the run, and what it had made is not there any more.
@@ -285,10 +286,16 @@ func resultOf(res ling.Result) Result {
 	}
 }
 
-// Cause is the error that made a run fail: the first fatal one, or else the last that was not handled.
+// Cause is the error that made a run fail: the first fatal one, or else the first failure of a bot that was not handled. Runs of old versions do
+// not say which bots failed; for them it is the last error that was not handled.
 func (o Result) Cause() (ling.ErrorData, bool) {
 	for _, e := range o.Errors {
 		if e.Fatal {
+			return e, true
+		}
+	}
+	for _, e := range o.Errors {
+		if e.Failed && !e.Handled {
 			return e, true
 		}
 	}

@@ -216,7 +216,7 @@ func (s *Service) start(sp *spec) (*Run, error) {
 // newRun makes a run, and what it works with.
 func (s *Service) newRun(sp *spec) (*Run, *ling.Manager) {
 	r := &Run{
-		ID: sp.id, Of: sp.of(), owner: sp.owner, session: sp.session, Keyed: sp.key != "",
+		ID: sp.id, Of: sp.of(), owner: sp.owner, session: sp.session, key: sp.key, Keyed: sp.key != "",
 		Began: time.Now(), done: make(chan struct{}), caller: sp.caller, restart: sp.restart,
 	}
 	if a := sp.restart; a != nil && a.from > 0 {

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 
 	"github.com/lingserve/lingserve/access"
 	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/internal/trail"
 	"github.com/lingserve/lingserve/internal/wording"
 	"github.com/lingserve/lingserve/web/wire"
 )
@@ -146,11 +148,8 @@ func (s *Server) requested(r *http.Request, rec *recorder, broken bool) {
 		e.Method = noRoute
 	}
 	s.observer.Requested(e)
-	if !s.worth(r, rec, route) {
-		return
-	}
 	ctx := r.Context()
-	if !s.log.Enabled(ctx, slog.LevelInfo) {
+	if !s.worth(r, rec, route) || !s.log.Enabled(ctx, slog.LevelInfo) || s.collects(r, rec) {
 		return
 	}
 	attrs := make([]slog.Attr, 0, 16)
@@ -202,6 +201,26 @@ func (s *Server) worth(r *http.Request, rec *recorder, route string) bool {
 		return false
 	}
 	return strings.HasPrefix(r.URL.Path, "/v1/runs") || rec.Header().Get("X-Run-Id") != "" || rec.reason != "" || rec.status >= 500
+}
+
+// collects reports whether the line of a request is one of many of its kind, which are counted instead: those of requests that were
+// refused, or that are the client's mistake, for one reason and from one address.
+func (s *Server) collects(r *http.Request, rec *recorder) bool {
+	mistake := 400 <= rec.status && rec.status < 500 && rec.Header().Get("X-Run-Id") == ""
+	if s.o.AccessLog == AccessLogAll || rec.reason == "" && !mistake {
+		return false
+	}
+	kind := trail.Repeated{Reason: cmp.Or(rec.reason, strconv.Itoa(rec.status)), Client: access.Caller(s.client(r))}
+	return !s.refusals.Allow(kind)
+}
+
+// reportRefusals writes the line of requests whose own lines were left out.
+func (s *Server) reportRefusals(kind trail.Repeated, count int) {
+	attrs := []slog.Attr{slog.String("reason", kind.Reason), slog.Int("count", count)}
+	if kind.Client != "" {
+		attrs = append(attrs, slog.String("client", kind.Client))
+	}
+	s.log.LogAttrs(context.Background(), slog.LevelInfo, "more requests refused", attrs...)
 }
 
 // client is the address that a request comes from.

@@ -254,7 +254,7 @@ func TestAnObjectGrowsAsText(t *testing.T) {
 		want       string
 	}{
 		{"/v1/ui/assistant/object", `"hello"`, 200, "3: hello"},
-		{"/v1/ui/assistant/object", `"fail"`, 502, "the model's server refused the key"},
+		{"/v1/ui/assistant/object", `"fail"`, 424, "the model's server refused the key"},
 		{"/v1/ui/assistant/object", `{"a":1}`, 400, "expected a string, found an object"},
 	} {
 		resp := a.do("POST", c.path, c.body)

@@ -52,7 +52,29 @@ const bodyTimeout = 30 * time.Second
 
 // readBody reads the body to its end: only then does net/http notice that a client goes away.
 func (s *Server) readBody(w http.ResponseWriter, r *http.Request) ([]byte, *wire.Problem) {
-	return s.readUpTo(w, r, s.o.MaxBody, bodyTimeout)
+	timeout := bodyTimeout
+	if r.ContentLength > s.o.MaxBody { // it has a file in it
+		timeout = uploadTimeout
+	}
+	return s.readUpTo(w, r, s.maxBody(r.URL.Path), timeout)
+}
+
+// maxBody returns how many bytes a body at a path may have. Runs and messages may have a file in them, in base64, unless the operator has
+// lowered the limit of bodies.
+func (s *Server) maxBody(path string) int64 {
+	if !takesFiles(path) || s.o.MaxBody < defaultMaxBody {
+		return s.o.MaxBody
+	}
+	withFile := s.o.MaxBody + (s.o.Files.MaxSize+2)/3*4
+	return max(s.o.MaxBody, min(withFile, s.shed.o.Bodies/2)) // one caller's bodies together have no more than the latter
+}
+
+// defaultMaxBody is the limit of bodies without files.
+const defaultMaxBody = 1 << 20
+
+// takesFiles reports whether bodies at a path may have files in them.
+func takesFiles(path string) bool {
+	return path == "/v1/runs" || path == "/v1/chat/completions" || strings.HasPrefix(path, "/v1/ui/") || strings.HasPrefix(path, "/v1/agui/")
 }
 
 func (s *Server) readUpTo(w http.ResponseWriter, r *http.Request, limit int64, timeout time.Duration) ([]byte, *wire.Problem) {
@@ -70,7 +92,7 @@ func (s *Server) readUpTo(w http.ResponseWriter, r *http.Request, limit int64, t
 	}
 	abandon(w)
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		return nil, tooLargeBody(w, limit)
+		return nil, tooLargeBody(w, r, limit)
 	}
 	if p, ok := errors.AsType[*wire.Problem](err); ok {
 		p.Header = http.Header{"Connection": {"close"}}
@@ -82,9 +104,18 @@ func (s *Server) readUpTo(w http.ResponseWriter, r *http.Request, limit int64, t
 }
 
 // tooLargeBody is the refusal of a body beyond the limit. The rest is not read, so the connection cannot be used again.
-func tooLargeBody(w http.ResponseWriter, limit int64) *wire.Problem {
+func tooLargeBody(w http.ResponseWriter, r *http.Request, limit int64) *wire.Problem {
 	abandon(w)
-	p := wire.NewProblem(wire.CodeTooLarge, "the request's body is larger than "+wording.Plural(limit, "byte"))
+	detail := "the request's body is larger than " + wording.Plural(limit, "byte")
+	switch {
+	case r.URL.Path == filesPath:
+		detail += "; the operator can raise files.max_size"
+	case takesFiles(r.URL.Path):
+		detail += "; upload files with POST /v1/files and send their ids, or ask the operator to raise http.max_body or files.max_size"
+	default:
+		detail += "; the operator can raise http.max_body"
+	}
+	p := wire.NewProblem(wire.CodeTooLarge, detail)
 	p.Reason, p.Header = limitBody, http.Header{"Connection": {"close"}}
 	return p
 }
@@ -93,8 +124,9 @@ func tooLargeBody(w http.ResponseWriter, limit int64) *wire.Problem {
 // have files.
 func (s *Server) sized(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.ContentLength > s.o.MaxBody && !strings.HasPrefix(r.URL.Path, "/v1/channels/") && r.URL.Path != filesPath {
-			writeProblem(w, r, tooLargeBody(w, s.o.MaxBody))
+		limit := s.maxBody(r.URL.Path)
+		if r.ContentLength > limit && !strings.HasPrefix(r.URL.Path, "/v1/channels/") && r.URL.Path != filesPath {
+			writeProblem(w, r, tooLargeBody(w, r, limit))
 			return
 		}
 		next.ServeHTTP(w, r)

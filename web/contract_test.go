@@ -249,10 +249,10 @@ func contractBench(t *testing.T, edit func(*Options)) *bench {
 		workflow("broken", func(context.Context, *ling.Manager, map[string]any) error { panic("broken") })
 		for name, code := range map[string]string{
 			"upstream": adapter.CodeAuth, "limited": adapter.CodeRateLimited, "busy": adapter.CodeOverloaded, "slow": adapter.CodeTimeout,
-			"dear": adapter.CodeBudget, "looping": bot.CodeLimitReached,
+			"unreachable": adapter.CodeUnavailable, "unpaid": adapter.CodeRateLimited, "dear": adapter.CodeBudget, "looping": bot.CodeLimitReached,
 		} {
 			workflow(name, func(context.Context, *ling.Manager, map[string]any) error {
-				return &adapter.Error{Code: code, Message: "the model's server said no"}
+				return &adapter.Error{Code: code, Message: "the model's server said no", Retryable: name != "unpaid"}
 			})
 		}
 		o.Models.Register("demo", &scripted{say: func(_ context.Context, _ string, _ adapter.Request, yield func(string) bool) error {
@@ -281,7 +281,7 @@ func TestEveryAnswerThatIsDescribedIsGivenAndEveryAnswerIsAsDescribed(t *testing
 	st.set("a", `{"b":[1,null,"x"]}`)
 	st.finish()
 	failedRun := map[string]string{}
-	failures := map[string]int{"broken": 500, "upstream": 502, "limited": 429, "busy": 503, "slow": 504, "dear": 402, "looping": 422}
+	failures := map[string]int{"broken": 500, "upstream": 424, "unreachable": 502, "limited": 429, "unpaid": 402, "busy": 503, "slow": 504, "dear": 402, "looping": 422}
 	for workflow := range failures {
 		resp := b.do("POST", "/v1/runs", `{"workflow":"`+workflow+`","input":"q"}`, "Prefer: respond-async")
 		failedRun[workflow] = resp.Header.Get("X-Run-Id")

@@ -258,7 +258,7 @@ func (s *Server) postFile(w http.ResponseWriter, r *http.Request) *wire.Problem 
 	d := new(request.Decoder)
 	p := wire.Query(d, r, request.Parameters{"filename": func(value string) { name = value }})
 	if p == nil && r.ContentLength > s.o.Files.MaxSize+uploadBeside {
-		p = tooLargeBody(w, s.o.Files.MaxSize)
+		p = tooLargeBody(w, r, s.o.Files.MaxSize)
 	}
 	if p == nil && s.shed.memory.over.Load() {
 		p = littleMemory("the server is close to its memory limit and starts no new runs; retry later")
@@ -299,7 +299,7 @@ func (s *Server) uploadOf(r *http.Request, name string, data []byte) (upload, *w
 	case len(data) == 0:
 		return upload{}, wire.Invalid(run.Field{Detail: "the file is empty"})
 	case int64(len(data)) > s.o.Files.MaxSize:
-		p := wire.NewProblem(wire.CodeTooLarge, "the file is larger than "+wording.Plural(s.o.Files.MaxSize, "byte"))
+		p := wire.NewProblem(wire.CodeTooLarge, "the file is larger than "+wording.Plural(s.o.Files.MaxSize, "byte")+"; the operator can raise files.max_size")
 		p.Reason = limitBody
 		return upload{}, p
 	}

@@ -35,7 +35,8 @@ type scripted struct {
 	calls    atomic.Int64
 	canceled atomic.Int64
 	// say yields the pieces of an answer; an error ends it. It is called once per request.
-	say func(ctx context.Context, name string, req adapter.Request, yield func(string) bool) error
+	say    func(ctx context.Context, name string, req adapter.Request, yield func(string) bool) error
+	finish func() string // why an answer ended; nil is adapter.FinishStop
 	// names are those that are listed; the name "missing" cannot be had.
 	names []string
 }
@@ -76,7 +77,11 @@ func (m *scriptedModel) Stream(ctx context.Context, req adapter.Request) iter.Se
 			yield(adapter.Chunk{}, err)
 		default:
 			if yield(adapter.Chunk{Usage: &adapter.Usage{PromptTokens: 4, CompletionTokens: 6, TotalTokens: 10}}, nil) {
-				yield(adapter.Chunk{Finish: adapter.FinishStop}, nil)
+				finish := adapter.FinishStop
+				if m.finish != nil {
+					finish = m.finish()
+				}
+				yield(adapter.Chunk{Finish: finish}, nil)
 			}
 		}
 	}

@@ -277,3 +277,25 @@ func TestThePublicDoorHasNoMetricsAndNoProfiles(t *testing.T) {
 		t.Errorf("the program's own mux is served: %T", h)
 	}
 }
+
+// DS-03: strangers cannot fill the disk with lines of refused requests.
+func TestAFloodOfRefusedRequestsHasFewLines(t *testing.T) {
+	k := newKeyring(t, "ann:user")
+	for name, request := range map[string][2]string{
+		"without a key":   {"/v1/runs", "Accept: */*"},
+		"unknown key":     {"/v1/sessions", "Authorization: Bearer lsk_nonsense"},
+		"unknown run":     {"/v1/runs/nope", k.bearer["ann"]},
+		"invalid request": {"/v1/runs?nope=1", k.bearer["ann"]},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, func(o *Options) { o.Access.Door = k.door }).serve()
+			for range 500 {
+				b.do("GET", request[0], "", request[1]).Body.Close()
+			}
+			b.down()
+			if lines := strings.Count(b.log.String(), "msg=request "); lines != 3 || !strings.Contains(b.log.String(), `msg="more requests refused"`) || !strings.Contains(b.log.String(), "count=497") {
+				t.Errorf("%d lines: %.2000s", lines, b.log)
+			}
+		})
+	}
+}

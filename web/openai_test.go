@@ -270,6 +270,51 @@ func TestAModelAloneGetsTheMessagesAsTheyAre(t *testing.T) {
 	}
 }
 
+// DH-05
+func TestAStrictAnswerFitsItsSchemaOrIsAnError(t *testing.T) {
+	b := newBench(t, nil)
+	answer, finish := "", ""
+	b.model.say = func(_ context.Context, _ string, _ adapter.Request, yield func(string) bool) error {
+		yield(answer)
+		return nil
+	}
+	b.model.finish = func() string { return finish }
+	b.serve()
+	format := func(strict bool) string {
+		return fmt.Sprintf(`,"response_format":{"type":"json_schema","json_schema":{"name":"n","strict":%v,"schema":`+
+			`{"type":"object","required":["a","mail"],"properties":{"a":{"type":"integer"},"mail":{"type":"string","pattern":"^(?!\\.)x"}}}}}`, strict)
+	}
+	const fits, misfits = `{"a":1,"mail":"y"}`, `{"a":"one","mail":"x"}` // Go has no look-ahead, so the pattern counts for nothing
+	for _, row := range []struct {
+		name, answer, finish string
+		strict               bool
+		status               int
+		end                  string // of the stream
+	}{
+		{"a fit", fits, adapter.FinishStop, true, 200, openai.Stop},
+		{"a misfit", misfits, adapter.FinishStop, true, 424, ""},
+		{"a misfit that is not strict", misfits, adapter.FinishStop, false, 200, openai.Stop},
+		{"no JSON", "I cannot.", adapter.FinishStop, true, 424, ""},
+		{"an answer that was cut off", `{"a":1,`, adapter.FinishLength, true, 200, openai.Length},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			answer, finish = row.answer, row.finish
+			c, resp := b.completes(chatBody("test:story", "q", format(row.strict)))
+			failed := row.status != 200
+			if resp.StatusCode != row.status || failed && (*c.Error.Code != wire.CodeOutput || resp.Header.Get("X-Should-Retry") != "false") || !failed && c.Choices[0].FinishReason != row.end {
+				t.Errorf("%d %+v %+v", resp.StatusCode, c, c.Error)
+			}
+			if row.answer == "I cannot." {
+				return // it is an error before the stream begins
+			}
+			s := b.streams(chatBody("test:story", "q", streaming+format(row.strict)))
+			if failed != (s.err != nil) || s.finish != row.end {
+				t.Errorf("%+v %+v", s, s.err)
+			}
+		})
+	}
+}
+
 func TestWhatCannotBeDoneIsRefusedByItsName(t *testing.T) {
 	a := newAgentBench(t, nil)
 	a.serve()
@@ -422,13 +467,18 @@ func TestAnAnswerThatTakesLongHasSpaceInFrontOfIt(t *testing.T) {
 			if took := time.Since(began); took != 30*time.Second || r.StatusCode != 200 {
 				t.Errorf("%d after %v", r.StatusCode, took)
 			}
-			body := text(t, r)
-			var c completed
-			if err := json.Unmarshal([]byte(body), &c); err != nil || !strings.HasPrefix(body, "\n\n\n\n\n{") {
-				t.Errorf("%v in %q", err, body)
+			body, err := io.ReadAll(r.Body)
+			r.Body.Close()
+			if fails { // DH-03: the status says success, and no client looks for an error in the body
+				if err == nil || len(bytes.TrimSpace(body)) > 0 {
+					t.Errorf("%v after %q", err, body)
+				}
+				b.down()
+				return
 			}
-			if fails != (c.Error != nil) || !fails && c.Choices[0].Message.Content != `{"a":"x"}` {
-				t.Errorf("%q", body)
+			var c completed
+			if err := json.Unmarshal(body, &c); err != nil || !bytes.HasPrefix(body, []byte("\n\n\n\n\n{")) || c.Choices[0].Message.Content != `{"a":"x"}` {
+				t.Errorf("%v in %q", err, body)
 			}
 			b.down()
 		})

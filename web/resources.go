@@ -45,7 +45,7 @@ func (s *Server) getWorkflow(w http.ResponseWriter, r *http.Request) *wire.Probl
 	return nil
 }
 
-// getAgents lists the agents.
+// getAgents lists the agents. Upload-Limit says how large a file of a message may be, in the words of the IETF's draft of resumable uploads.
 func (s *Server) getAgents(w http.ResponseWriter, r *http.Request) {
 	type one struct {
 		Name     string `json:"name"`
@@ -57,6 +57,9 @@ func (s *Server) getAgents(w http.ResponseWriter, r *http.Request) {
 	}{[]one{}}
 	for _, name := range s.runs.Agents(wire.Who(r)) {
 		list.Agents = append(list.Agents, one{name, name == s.o.Agents.Names()[0], s.wire.ByWorkflow(name)})
+	}
+	if s.o.Tapes != nil {
+		w.Header().Set("Upload-Limit", "max-size="+strconv.FormatInt(s.o.Files.MaxSize, 10))
 	}
 	s.wire.SendJSON(w, r, http.StatusOK, list)
 }

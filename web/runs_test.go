@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/bot"
 	"github.com/lingserve/lingserve/run"
 	"github.com/lingserve/lingserve/web/wire"
 )
@@ -84,8 +85,14 @@ func TestARunThatFailsBeforeAnyOutputAnswersWithItsStatus(t *testing.T) {
 	}{
 		// FT-01: what the provider says of waiting reaches whoever waits. DP-11: its 429 stays one.
 		"rate limited for an hour": {&adapter.Error{Code: adapter.CodeRateLimited, Message: "too many", RetryAfter: 3599500 * time.Millisecond}, 429, "upstream_rate_limited", 3600},
-		"key refused":              {&adapter.Error{Code: adapter.CodeAuth, Message: "the key was refused"}, 502, "upstream_auth", 0},
-		"something of us":          {errors.New("oops"), 500, "internal", 0},
+		// DH-09: clients retry a 429 or 5xx by themselves, so what a retry does not mend has another status.
+		"no credit":        {&adapter.Error{Code: adapter.CodeRateLimited, Message: "no credit"}, 402, "upstream_rate_limited", 0},
+		"refused for good": {&adapter.Error{Code: adapter.CodeProtocol, Message: "unknown model"}, 424, "upstream_protocol", 0},
+		"answer cut off":   {&adapter.Error{Code: adapter.CodeProtocol, Message: "cut off", Retryable: true}, 502, "upstream_protocol", 0},
+		"no JSON":          {&bot.Failure{Code: bot.CodeOutputInvalid, Message: "no JSON", Retryable: true}, 424, "output_invalid", 0},
+		"refusal":          {&bot.Failure{Code: bot.CodeOutputRefused, Message: "no"}, 424, "output_refused", 0},
+		"key refused":      {&adapter.Error{Code: adapter.CodeAuth, Message: "the key was refused"}, 424, "upstream_auth", 0},
+		"something of us":  {errors.New("oops"), 500, "internal", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, nil).serve()
@@ -93,6 +100,9 @@ func TestARunThatFailsBeforeAnyOutputAnswersWithItsStatus(t *testing.T) {
 			(<-b.steps.came).fail(tt.err)
 			resp := <-answered
 			p := readProblem(t, resp)
+			if retry := strconv.FormatBool(tt.status == 429 || tt.status == 502); resp.Header.Get("X-Should-Retry") != retry {
+				t.Errorf("X-Should-Retry is %q", resp.Header.Get("X-Should-Retry"))
+			}
 			after, _ := strconv.Atoi(resp.Header.Get("Retry-After"))
 			if p.Status != tt.status || p.Code != tt.code || p.Run == "" || resp.Header.Get("X-Run-Id") != p.Run || after < tt.after || (after == 0) != (tt.after == 0) {
 				t.Errorf("%+v, Retry-After %d", p, after)

@@ -23,6 +23,7 @@ import (
 	"github.com/lingserve/lingserve/channel"
 	webchannel "github.com/lingserve/lingserve/channel/web"
 	"github.com/lingserve/lingserve/flow"
+	"github.com/lingserve/lingserve/internal/trail"
 	"github.com/lingserve/lingserve/run"
 	"github.com/lingserve/lingserve/store"
 	"github.com/lingserve/lingserve/tape"
@@ -57,7 +58,7 @@ type Options struct {
 	KeyRetention    time.Duration             // how long an Idempotency-Key is known, 24 h
 	KeepAlive       time.Duration             // 10 s
 	WriteTimeout    time.Duration             // of one write to a client, 30 s
-	MaxBody         int64                     // 1 MiB
+	MaxBody         int64                     // of a request, without the file that may be in it, 1 MiB; a lower limit is one for all of the request
 	MaxRuns         int                       // running at once, 10000
 	MaxLog          int                       // bytes of a run's log in memory, 8 MiB
 	MaxResult       int                       // bytes of a run's result, 16 MiB
@@ -107,7 +108,7 @@ func (o Options) withDefaults() Options {
 	o.KeyRetention = cmp.Or(o.KeyRetention, 24*time.Hour)
 	o.KeepAlive = cmp.Or(o.KeepAlive, 10*time.Second)
 	o.WriteTimeout = cmp.Or(o.WriteTimeout, 30*time.Second)
-	o.MaxBody = cmp.Or(o.MaxBody, 1<<20)
+	o.MaxBody = cmp.Or(o.MaxBody, defaultMaxBody)
 	o.MaxRuns = cmp.Or(o.MaxRuns, 10_000)
 	o.MaxLog = cmp.Or(o.MaxLog, 8<<20)
 	o.MaxResult = cmp.Or(o.MaxResult, 16<<20)
@@ -149,6 +150,7 @@ type Server struct {
 	draining atomic.Bool  // those who come had better come to another server
 	wire     *wire.Server // what the handlers of the wires use
 	granted  granted
+	refusals trail.Collector // of the lines of refused requests
 
 	ctx    context.Context // of the sweeper
 	cancel context.CancelFunc
@@ -162,6 +164,7 @@ type Server struct {
 func New(o Options) (*Server, error) {
 	o = o.withDefaults()
 	s := &Server{o: o, log: o.Log, observer: o.Observer, guard: http.NewCrossOriginProtection(), began: time.Now()}
+	s.refusals.Report = s.reportRefusals
 	if err := o.Access.CORS.Trust(s.guard); err != nil {
 		return nil, err
 	}
@@ -249,6 +252,7 @@ func (s *Server) Close() error {
 		s.closeErr = s.runs.Close()
 		s.cancel()
 		s.wg.Wait()
+		s.refusals.Flush()
 	})
 	return s.closeErr
 }

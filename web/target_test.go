@@ -63,12 +63,16 @@ func TestANameIsAnAgentsOrElseAWorkflows(t *testing.T) {
 }
 
 func TestAgentsAreListed(t *testing.T) {
-	for want, b := range map[string]*bench{
-		`{"agents":[{"name":"assistant","default":true},{"name":"echo","workflow":"chat"}]}`: namesakeBench(t).bench,
-		`{"agents":[]}`: newBench(t, nil).serve(),
+	for name, tt := range map[string]struct {
+		bench       *bench
+		body, limit string
+	}{
+		"a server that keeps files": {namesakeBench(t).bench, `{"agents":[{"name":"assistant","default":true},{"name":"echo","workflow":"chat"}]}`, "max-size=16777216"},
+		"a server without agents":   {newBench(t, nil).serve(), `{"agents":[]}`, ""},
 	} {
-		if got := b.whole("GET", "/v1/agents", ""); got.Body != want+"\n" {
-			t.Errorf("%+v", got)
+		got := tt.bench.whole("GET", "/v1/agents", "")
+		if limit := got.Header.Get("Upload-Limit"); got.Body != tt.body+"\n" || limit != tt.limit {
+			t.Errorf("%s: %q, upload limit %q", name, got.Body, limit)
 		}
 	}
 }

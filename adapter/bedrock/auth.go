@@ -34,7 +34,11 @@ type auth struct {
 // request.
 func newAuth(o *Options, at *AWS) (*auth, error) {
 	key := o.Key
-	a := &auth{key: func() string { return key }, region: at.Region, signer: v4.NewSigner()}
+	now := o.KeyNow
+	if now == nil {
+		now = func() string { return key }
+	}
+	a := &auth{key: now, region: at.Region, signer: v4.NewSigner()}
 	if at.Credentials != nil {
 		a.credentials = at.Credentials.Retrieve
 	}

@@ -37,7 +37,9 @@ func codeOf(said []byte) int {
 // refused makes the error of an answer that is none: of another status than 200, or of a JSON body with a code.
 func (p *provider) refused(status int, header http.Header, said []byte) *adapter.Error {
 	e := p.failed(status, codeOf(said), said, header)
-	e.RetryAfter = wire.RetryAfter(header, time.Now())
+	if e.Retryable {
+		e.RetryAfter = wire.RetryAfter(header, time.Now())
+	}
 	return e
 }
 

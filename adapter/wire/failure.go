@@ -24,8 +24,8 @@ func (s *Server) Refused(r *Refusal) *adapter.Error {
 		report.Kind += " " + strings.ToLower(name)
 	}
 	e := s.Failure(r.Status, report)
-	if after := RetryAfter(r.Header, time.Now()); after > 0 {
-		e.RetryAfter = after
+	if after := RetryAfter(r.Header, time.Now()); after > 0 && e.Retryable {
+		e.RetryAfter = after // servers send the header with lasting failures too, such as an account without credit
 	}
 	e.Cause = fmt.Errorf("status %s: %s", strings.TrimSpace(fmt.Sprint(r.Status, " ", s.Redact([]byte(kind)))), s.Redact(r.Body))
 	return e

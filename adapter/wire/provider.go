@@ -17,6 +17,7 @@ type Options struct {
 	Prefix    string            // as it is known in model names; default by the adapter
 	BaseURL   string            // default by the adapter
 	Key       string            // an API key; "" sends none
+	KeyNow    func() string     // the key at the time of a request, where it may change; Key is the first
 	KeyName   string            // where the key comes from, named in errors; default the prefix in capitals and "_API_KEY"
 	Header    http.Header       // of every request, over what the adapter sends
 	Transport http.RoundTripper // default: a shared one sized for thousands of streams
@@ -36,8 +37,12 @@ func NewServer(o Options) Server {
 	if o.MaxEvent <= 0 {
 		o.MaxEvent = defaultMaxEvent
 	}
+	key := o.KeyNow
+	if key == nil {
+		key = sync.OnceValue(func() string { return o.Key })
+	}
 	return Server{
-		Prefix: o.Prefix, KeyName: o.KeyName, Key: sync.OnceValue(func() string { return o.Key }), Header: o.Header, Listed: o.Names, MaxEvent: o.MaxEvent,
+		Prefix: o.Prefix, KeyName: o.KeyName, Key: key, Header: o.Header, Listed: o.Names, MaxEvent: o.MaxEvent,
 		Client: NewClient(o.Transport, adapter.TransportOptions{Connect: o.Timeouts.Connect, ProxyEnv: o.ProxyEnv}),
 	}
 }

@@ -85,6 +85,12 @@ func (s *session) Servers(context.Context) ([]command.Server, error) {
 	return list(s, command.Server{Name: "files", State: "connected", Tools: 1}, command.Server{Name: "web", State: "trying again"}), s.call("servers")
 }
 
+func (s *session) Remembered(context.Context) ([]string, error) {
+	return list(s, "fs.write"), s.call("remembered")
+}
+
+func (s *session) AskAgain(_ context.Context, name string) error { return s.call("ask again %q", name) }
+
 func (s *session) Stop(context.Context) (int, error) {
 	if s.empty {
 		return 0, s.call("stop")
@@ -134,6 +140,9 @@ func TestEveryCommandAsksTheSessionAndSaysWhatCame(t *testing.T) {
 		{"the only model", ",model", true, "`demo:fast` answers.", []string{"model"}},
 		{"another model", ",model openai:gpt-4o", false, "`openai:gpt-4o` now answers in this session.", []string{`set model "openai:gpt-4o"`}},
 		{"tools", ",tools", false, "- `fs.read`: Reads a file.\n- `fs.write` (asks)", []string{"tools"}},
+		{"what is approved", ",ask", false, "- `fs.write`", []string{"remembered"}},
+		{"nothing is approved", ",ask", true, "No tool is approved for this session.", []string{"remembered"}},
+		{"ask again", ",ask fs.write", false, "The agent asks again before it calls `fs.write`.", []string{"remembered", `ask again "fs.write"`}},
 		{"no tools", ",tools", true, "The agent has no tools.", []string{"tools"}},
 		{"skills", ",skill", false, "- `pdf`: How to fill forms.", []string{"skills"}},
 		{"no skills", ",skill", true, "The agent has no skills.", []string{"skills"}},
@@ -212,7 +221,7 @@ func TestTooLowARoleIsRefused(t *testing.T) {
 		roles[c.Name] = c.Role
 	}
 	want := map[string]tool.Role{
-		"help": 0, "tape.info": 0, "tape.anchors": 0, "tape.handoff": 0, "tape.search": 0, "model": 0, "tools": 0, "skill": 0, "stop": 0, "approve": 0, "deny": 0,
+		"help": 0, "tape.info": 0, "tape.anchors": 0, "tape.handoff": 0, "tape.search": 0, "model": 0, "tools": 0, "skill": 0, "stop": 0, "approve": 0, "deny": 0, "ask": 0,
 		"tape.fork": tool.Operator, "mcp": tool.Operator, "tape.export": tool.Admin, "forget": tool.Admin,
 	}
 	if diff := cmp.Diff(want, roles); diff != "" {
@@ -270,7 +279,8 @@ func TestHelpShowsWhatThePersonMayRun(t *testing.T) {
 			"`,skill [name]` list the agent's skills, or show one\n" +
 			"`,stop` stop the current answer and waiting messages\n" +
 			"`,approve <id> [remember]` approve a tool call; remember=session approves the tool for this session\n" +
-			"`,deny <id> [reason]` deny a tool call",
+			"`,deny <id> [reason]` deny a tool call\n" +
+			"`,ask [tool]` list the tools that are approved for this session, or ask again before calls of one",
 		tool.Operator: "\n`,tape.fork [at]` fork this session, up to an entry or completely\n`,mcp` list the MCP servers and their state",
 		tool.Admin:    "\n`,tape.export` write the conversation to a file on the server\n`,forget [code]` erase this session, after a confirmation",
 	} {

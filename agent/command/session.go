@@ -25,6 +25,10 @@ type Session interface {
 	Skill(ctx context.Context, name string) (string, error)
 	Servers(ctx context.Context) ([]Server, error)
 
+	// Remembered are the tools that were approved for the session. AskAgain forgets that of one.
+	Remembered(ctx context.Context) ([]string, error)
+	AskAgain(ctx context.Context, tool string) error
+
 	// Stop ends the running turn and those that wait, and says how many these were.
 	Stop(ctx context.Context) (turns int, err error)
 	// Decide answers a question for approval. It is an error if this person may not, or if the question does not wait.

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -35,6 +36,7 @@ func standard() []Command {
 		{Name: "stop", Beside: true, Help: "stop the current answer and waiting messages", Run: stop},
 		{Name: "approve", Beside: true, Params: []Param{required("id"), {Name: "remember"}}, Help: "approve a tool call; remember=session approves the tool for this session", Run: approve},
 		{Name: "deny", Beside: true, Params: []Param{required("id"), rest("reason", false)}, Help: "deny a tool call", Run: deny},
+		{Name: "ask", Params: []Param{{Name: "tool"}}, Help: "list the tools that are approved for this session, or ask again before calls of one", Run: ask},
 		{Name: "tape.fork", Role: tool.Operator, Params: []Param{{Name: "at"}}, Help: "fork this session, up to an entry or completely", Run: tapeFork},
 		{Name: "mcp", Role: tool.Operator, Help: "list the MCP servers and their state", Run: mcp},
 		{Name: "tape.export", Role: tool.Admin, Help: "write the conversation to a file on the server", Run: tapeExport},
@@ -127,6 +129,24 @@ func model(ctx context.Context, s Session, _ tool.Role, args Args) (string, erro
 		text += "\n- " + oneLine(other)
 	}
 	return text, nil
+}
+
+func ask(ctx context.Context, s Session, _ tool.Role, args Args) (string, error) {
+	list, err := s.Remembered(ctx)
+	if err != nil {
+		return "", err
+	}
+	name := args.Get("tool")
+	if name == "" {
+		return lines("No tool is approved for this session.", list, func(t string) string { return "`" + t + "`" }), nil
+	}
+	if !slices.Contains(list, name) {
+		return "", Errorf("the tool %q is not approved for this session; `,ask` lists those that are", oneLine(name))
+	}
+	if err := s.AskAgain(ctx, name); err != nil {
+		return "", err
+	}
+	return "The agent asks again before it calls `" + name + "`.", nil
 }
 
 func tools(ctx context.Context, s Session, _ tool.Role, _ Args) (string, error) {

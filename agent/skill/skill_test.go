@@ -96,7 +96,7 @@ func TestABadSkillIsLeftOutWithItsPlace(t *testing.T) {
 		{"nothing in it", "s", "---\n---\n", `s/SKILL.md:1: the front matter is empty; expected "name: …" and "description: …", one per line`},
 		{"comments in it", "s", "---\n# name: s\n---\n", `s/SKILL.md:1: the front matter is empty; expected "name: …" and "description: …", one per line`},
 		{"a list", "s", "---\n- name\n---\n", `s/SKILL.md:2:1: expected "name: …" and "description: …", one per line`},
-		{"no YAML", "s", "---\nname: s\ndescription: \"x\n---\n", `s/SKILL.md:3:14: invalid YAML: could not find end character of double-quoted text`},
+		{"no YAML", "s", "---\nname: s\ndescription: \"x\n---\n", `s/SKILL.md:3:14: the text has no closing "`},
 		{"no name", "s", "---\ndescription: x\n---\n", `s/SKILL.md:1: the front matter has no name; expected "name: s"`},
 		{"no description", "s", "---\nname: s\n---\n", `s/SKILL.md:1: the front matter has no description; describe what the skill is for and when to use it`},
 		{"an empty description", "s", "---\nname: s\ndescription: ''\n---\n", `s/SKILL.md:3:14: the description is empty; describe what the skill is for and when to use it`},

@@ -16,7 +16,7 @@
 // # What it cannot
 //   - Read a value that was not supplied: that is an error, except where the template asks for it (the condition of an if, an
 //     argument of firstof, or in front of the filter default or default_if_none).
-//   - Be longer than 64 KiB, give more than 1 MiB, take longer than 2 s, or nest deeper than 32.
+//   - Be longer than 64 KiB, give more than 1 MiB, take longer than 2 s (or the rest of their [Budget]), or nest deeper than 32.
 //   - Use a tag or filter that is not listed here, or call anything.
 package prompt
 
@@ -25,6 +25,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/flosch/pongo2/v6"
@@ -72,16 +73,37 @@ func (t *Template) compile() (failure *Error) {
 	return nil
 }
 
+// Budget is the time that several renderings may take together. It is safe for concurrent use; nil is no bound.
+type Budget struct {
+	total time.Duration
+	spent atomic.Int64
+}
+
+// NewBudget returns a budget of this time.
+func NewBudget(total time.Duration) *Budget { return &Budget{total: total} }
+
+// spend takes a time from the budget; false if there is not so much.
+func (b *Budget) spend(d time.Duration) bool {
+	return b == nil || b.spent.Add(int64(d)) <= int64(b.total)
+}
+
 // Render renders the template with vars. Values may be strings, numbers, bools, nil, maps and slices of such, and
 // json.RawMessage; anything else is an error. A variable that is not supplied is an error.
 func (t *Template) Render(vars map[string]any) (text string, err error) {
-	return (&run{template: t}).with(vars)
+	return t.RenderWithin(nil, vars)
+}
+
+// RenderWithin is Render that takes its time from a budget.
+func (t *Template) RenderWithin(b *Budget, vars map[string]any) (text string, err error) {
+	return (&run{template: t, budget: b}).with(vars)
 }
 
 // with renders the run's template with vars.
 func (r *run) with(vars map[string]any) (text string, err error) {
 	t := r.template
 	defer r.forget()
+	r.checked = time.Now()
+	r.deadline = r.checked.Add(t.time)
 	c := converter{run: r}
 	context := pongo2.Context{runKey: r}
 	for _, root := range t.roots {
@@ -95,14 +117,18 @@ func (r *run) with(vars map[string]any) (text string, err error) {
 		}
 		context[root] = converted
 	}
-	r.deadline = time.Now().Add(t.time)
 	return r.render(context)
 }
 
 // Test renders a template that prints something where a condition holds. doubt names the comparison, "" if there is none, whose
 // sides could not be compared: a value is missing, or the two are of different types. Such a comparison is neither true nor false.
 func (t *Template) Test(vars map[string]any) (holds bool, doubt string, err error) {
-	r := &run{template: t}
+	return t.TestWithin(nil, vars)
+}
+
+// TestWithin is Test that takes its time from a budget.
+func (t *Template) TestWithin(b *Budget, vars map[string]any) (holds bool, doubt string, err error) {
+	r := &run{template: t, budget: b}
 	text, err := r.with(vars)
 	return text != "", r.doubt, err
 }
@@ -129,6 +155,8 @@ func (e *Error) Error() string {
 type run struct {
 	template *Template
 	deadline time.Time
+	budget   *Budget
+	checked  time.Time  // up to when the budget is charged
 	element  int        // the one that is being executed, for the position of a panic
 	literals []*decimal // to be forgotten at the end
 	out      []byte
@@ -181,12 +209,17 @@ func (r *run) errorAt(message string) *Error {
 	return e
 }
 
-// checkTime ends a run that has taken too long. It is called for each element and each turn of a loop: there is no other way
+// checkTime ends a run that has taken too long, or has no time left in its budget. It is called for each element and each turn of a loop: there is no other way
 // to stop pongo2, which knows no context.
 func (r *run) checkTime() {
-	if time.Now().After(r.deadline) {
+	now := time.Now()
+	if now.After(r.deadline) {
 		panic(stopped{fmt.Sprintf("rendering took longer than %v", r.template.time)})
 	}
+	if !r.budget.spend(now.Sub(r.checked)) {
+		panic(stopped{fmt.Sprintf("the templates of this run took longer than %v together", r.budget.total)})
+	}
+	r.checked = now
 }
 
 // output is the run as the writer of its text.

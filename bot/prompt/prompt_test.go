@@ -118,7 +118,7 @@ func TestNothingIsEscapedForHTML(t *testing.T) {
 func TestErrorsSayWhere(t *testing.T) {
 	for _, c := range []struct{ name, text, want string }{
 		{"unclosed variable", "a\n  {{ name", `test:2:3: the tag or variable is not closed`},
-		{"unknown tag", "{% foo %}", `test:1:4: unknown tag "foo"`},
+		{"unknown tag", "{% foo %}", `test:1:4: unknown tag "foo", did you mean "for"?`},
 		{"unknown filter", "x {{ name|nope }}", `test:1:11: unknown filter "nope"`},
 		{"unclosed block", "a {% if name %} b", `test:1:3: {% if %} is not closed`},
 		{"wrong end", "{% if name %}{% endfor %}", `test:1:17: unexpected endfor; {% if %} is open here`},
@@ -144,7 +144,7 @@ func TestErrorsSayWhere(t *testing.T) {
 		{"index beyond the end", "{{ input.tags.7 }}", `test:1:4: variable "input.tags.7" is not supplied: "input.tags" has 2 elements`},
 		{"missing in for", "{% for x in nowhere %}{% endfor %}", `test:1:13: variable "nowhere" is not supplied`},
 		{"missing argument of a filter", "{{ name|add:other }}", `test:1:13: variable "other" is not supplied`},
-		{"typing error in forloop", "{% for x in input.tags %}{{ forloop.count }}{% endfor %}", `test:1:29: variable "forloop.count" is not supplied: "forloop" has no member "count"`},
+		{"typing error in forloop", "{% for x in input.tags %}{{ forloop.count }}{% endfor %}", `test:1:29: forloop has no "count"; expected one of counter, counter0, revcounter, revcounter0, first, last, parentloop`},
 		{"not set on this way", "{% if nothing %}{% set x = 1 %}{% endif %}{{ x }}", `test:1:46: variable "x" is not supplied`},
 		{"division by zero", "a\nb {{ 1/0 }}", `test:2:3: division by zero`},
 		{"modulo zero", "{{ 1 % 0 }}", `test:1:1: division by zero`},
@@ -504,5 +504,32 @@ func TestValuesOfGoProgramsRenderAsJSONDoes(t *testing.T) {
 				t.Errorf("%q, %v", got, err)
 			}
 		})
+	}
+}
+
+// DS-04: many renderings share one time.
+func TestABudgetBoundsRenderingsTogether(t *testing.T) {
+	loops := strings.Repeat("{% for a in l %}", 8) + "x" + strings.Repeat("{% endfor %}", 8)
+	long, err := Parse("t", "{% if l %}"+loops+"{% endif %}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	condition, err := Parse("t", "{% if l %}x{% endif %}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	vars := map[string]any{"l": make([]any, 1000)}
+	budget := NewBudget(time.Millisecond)
+	const want = "the templates of this run took longer than 1ms together"
+	for range 3 {
+		if _, err := long.RenderWithin(budget, vars); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v", err)
+		}
+	}
+	if _, _, err := condition.TestWithin(budget, vars); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("a condition: got %v", err)
+	}
+	if _, err := condition.Render(vars); err != nil {
+		t.Errorf("without a budget: %v", err)
 	}
 }

@@ -89,7 +89,7 @@ func (s *scanner) references(tokens []token, lenient bool) *Error {
 		if t.is("|") && i+1 < len(tokens) && tokens[i+1].kind == identifier {
 			i++
 			if _, ok := filterRules[tokens[i].text]; !ok {
-				return s.fail(tokens[i].offset, "unknown filter %q", tokens[i].text)
+				return s.fail(tokens[i].offset, "unknown filter %q%s", tokens[i].text, filterHint(tokens[i].text))
 			}
 			continue
 		}
@@ -104,6 +104,9 @@ func (s *scanner) references(tokens []token, lenient bool) *Error {
 		}
 		p, end := readPath(tokens, i)
 		p.bound = s.bound(t.text)
+		if hint := loopHint(p); hint != "" {
+			return s.fail(t.offset, "%s", hint)
+		}
 		s.reads = append(s.reads, p)
 		if !lenient && !hasDefault(tokens, end) {
 			current.needs = append(current.needs, p)

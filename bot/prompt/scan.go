@@ -195,6 +195,9 @@ func (s *scanner) bounds(open token, body []token, isTag bool) *Error {
 		switch {
 		case t.is("(", "["):
 			previous := i - 1
+			if hint := s.callHint(body, i); hint != "" {
+				return s.fail(t.offset, "%s", hint)
+			}
 			if t.text == "(" && previous >= 0 && !(isTag && previous == 0) &&
 				(body[previous].kind == identifier || body[previous].is("]", ")")) {
 				return s.fail(t.offset, "templates cannot call functions")
@@ -206,11 +209,17 @@ func (s *scanner) bounds(open token, body []token, isTag bool) *Error {
 			if n := len(brackets); n == 0 || (brackets[n-1] == "(") != (t.text == ")") {
 				return s.fail(t.offset, "unexpected %q; no bracket is open", t.text)
 			}
+			if hint := s.elementHint(body, i); hint != "" {
+				return s.fail(t.offset, "%s", hint)
+			}
 			brackets = brackets[:len(brackets)-1]
 		case t.is("+"):
 			joins++
 		case t.is("|"):
 			filters++
+			if i+2 < len(body) && body[i+1].kind == identifier && filterNamed(body[i+1].text) && (body[i+2].kind == text || body[i+2].kind == number) {
+				return s.fail(body[i+2].offset, "the argument of a filter follows a colon: %s:%s", body[i+1].text, s.source.text[body[i+2].offset:tokenEnd(s.source.text, body, i+2)])
+			}
 		case t.kind == identifier && strings.HasPrefix(t.text, ownPrefix):
 			return s.fail(t.offset, "names that begin with %s are reserved", ownPrefix)
 		}
@@ -274,7 +283,7 @@ func (s *scanner) tag(open token, body []token, shut token) *Error {
 		return s.fail(open.offset, "verbatim must be written exactly as %s … %s", verbatim, endVerbatim)
 	}
 	if !known {
-		return s.fail(name.offset, "unknown tag %q", name.text)
+		return s.fail(name.offset, "unknown tag %q%s", name.text, tagHint(name.text))
 	}
 	if name.text == "comment" && len(args) > 0 {
 		return s.fail(args[0].offset, "comment takes no arguments")
@@ -366,6 +375,9 @@ func (s *scanner) innerTag(name token, args []token) (bool, *Error) {
 	case "elif", "else", "empty":
 		if top == nil || !slices.Contains(tagRules[top.tag].middles, name.text) {
 			return true, s.fail(name.offset, "unexpected %s", name.text)
+		}
+		if name.text == "else" && len(args) > 0 && args[0].text == "if" {
+			return true, s.fail(name.offset, "write elif in place of else if")
 		}
 		if name.text != "elif" && len(args) > 0 {
 			return true, s.fail(args[0].offset, "%s takes no arguments", name.text)

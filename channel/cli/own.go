@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/internal/cells"
 )
 
 // own is a command that is the terminal's: the agent does not see it.
@@ -137,14 +138,12 @@ func (c *Chat) help(name string) (known bool) {
 			rows = append(rows, [2]string{"," + one.Name, one.Help})
 		}
 	}
-	longest := 0
-	for _, row := range rows {
-		longest = max(longest, len(row[0]))
+	width := 0
+	if c.o.Terminal != nil {
+		width, _ = c.o.Terminal.Size()
 	}
 	var b strings.Builder
-	for _, row := range rows {
-		fmt.Fprintf(&b, "%-*s  %s\n", longest, row[0], row[1])
-	}
+	b.WriteString(cells.Table(rows, width))
 	b.WriteString(",help <command> explains a command. Everything else goes to the agent. Lines that start with a space stay out of the history.")
 	c.say(b.String())
 	return true

@@ -6,7 +6,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"golang.org/x/text/width"
+	"github.com/lingserve/lingserve/internal/cells"
 )
 
 // Visible is a text as a terminal may be given it: what would move the cursor, change colours or names, or turn the direction of
@@ -89,19 +89,7 @@ func turns(r rune) bool {
 }
 
 // columns is how many cells a character takes on a screen.
-func columns(r rune) int {
-	switch {
-	case r < 0x300: // combining characters begin here
-		return 1
-	case unicode.In(r, unicode.Mn, unicode.Me, unicode.Cf), r >= 0x1160 && r <= 0x11ff: // vowels and ends of Hangul join what is before
-		return 0
-	}
-	switch width.LookupRune(r).Kind() {
-	case width.EastAsianWide, width.EastAsianFullwidth:
-		return 2
-	}
-	return 1
-}
+func columns(r rune) int { return cells.Of(r) }
 
 // fit is the beginning of a one-line text that takes at most so many cells.
 func fit(text string, cells int) string {

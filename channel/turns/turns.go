@@ -183,7 +183,7 @@ func (r *reply) ask(value json.RawMessage) {
 	case r.turn.Context.ObserveOnly:
 		why = "this conversation has no approver"
 	case !shown:
-		why = "its arguments are too long to show for approval"
+		why = "its arguments are too long to be shown here for approval"
 		r.tellNotRun(q.Tool, why)
 	default:
 		r.flush()
@@ -198,7 +198,7 @@ func (r *reply) ask(value json.RawMessage) {
 	if r.agent.o.Answer == nil {
 		return
 	}
-	err := r.agent.o.Answer(r.ctx, agent.Answer{Turn: r.turn.ID, ID: q.ID, Reason: why, Role: tool.Admin})
+	err := r.agent.o.Answer(r.ctx, agent.Answer{Turn: r.turn.ID, ID: q.ID, Nobody: true, Reason: why, Role: tool.Admin})
 	if err != nil && !errors.Is(err, agent.ErrAnswered) && !errors.Is(err, agent.ErrNoQuestion) {
 		r.agent.log(r.ctx, r.turn, slog.LevelWarn, "cannot deny a call without an approver", slog.Any("error", err))
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,6 +15,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/term"
 
 	"github.com/lingserve/lingserve/flow"
 	"github.com/lingserve/lingserve/internal/config"
@@ -161,31 +164,32 @@ type ending struct {
 	status   string // completed, failed, interrupted, canceled
 	reason   string
 	fatal    string   // the first error that ended the run
-	failed   string   // the last of the others that was not handled
+	failed   string   // the first failure of a bot that was not handled
+	last     string   // the last of the other errors that was not handled; servers of old versions do not say which bots failed
 	problems []string // the errors that did not end the run
+	omitted  int      // of these: too many to be kept
 	warnings []string // of the workflow, for its author
 }
 
 // report says how the run ended where there is something to say. Errors that the run got over are told only if tell is set,
 // where they are not in the output already.
 func (e ending) report(stderr io.Writer, tell bool) int {
-	switch e.status {
-	case "completed":
+	why := cmp.Or(e.fatal, e.failed, e.last, "no reason was given")
+	if e.status == "completed" || e.status == "failed" {
 		for _, problem := range e.problems {
-			if tell {
+			if tell && (problem != why || e.status == "completed") {
 				_ = fail(stderr, errors.New(problem))
 			}
 		}
+		if tell && e.omitted > 0 {
+			_ = fail(stderr, fmt.Errorf("and %d more errors; --format jsonl has them all", e.omitted))
+		}
+	}
+	switch e.status {
+	case "completed":
 		return exitOK
 	case "canceled":
 		return fail(stderr, fmt.Errorf("the run was canceled: %s", textview.Clean(e.reason)))
-	}
-	why := e.fatal
-	if why == "" {
-		why = e.failed
-	}
-	if why == "" {
-		why = "no reason was given"
 	}
 	ended := textview.Clean(e.status)
 	if ended == "interrupted" {
@@ -217,7 +221,7 @@ func newOutput(format string, stdout io.Writer, r startedRun) *output {
 		o.frame = frame.AppendSSE
 	case "text":
 		terminal := isTerminal(stdout)
-		o.doc = textview.New(o.w, textview.Options{Terminal: terminal && colorful(), Whole: !terminal}, r.Info().Graph)
+		o.doc = textview.New(o.w, textview.Options{Terminal: terminal && colorful(), Width: terminalWidth(stdout), Whole: !terminal}, r.Info().Graph)
 	}
 	return o
 }
@@ -309,7 +313,10 @@ func (o *output) named(e tube.Event) {
 		if d.Bot != "" {
 			words = d.Bot + ": " + words
 		}
-		if d.Code != "" {
+		switch {
+		case d.Code != "" && d.Pointer != "":
+			words += " (" + d.Code + " at " + d.Pointer + ")"
+		case d.Code != "":
 			words += " (" + d.Code + ")"
 		}
 		words = strings.ReplaceAll(textview.Clean(words), "\n", " ")
@@ -317,13 +324,18 @@ func (o *output) named(e tube.Event) {
 		case d.Fatal && o.end.fatal == "":
 			o.end.fatal = words
 		case !d.Fatal:
-			if d.Handled {
+			switch {
+			case d.Handled:
 				words += ", which was handled"
-			} else {
+			case d.Failed && o.end.failed == "":
 				o.end.failed = words
+			default:
+				o.end.last = words
 			}
 			if len(o.end.problems) < maxProblems {
 				o.end.problems = append(o.end.problems, words)
+			} else {
+				o.end.omitted++
 			}
 		}
 	case "finished":
@@ -367,6 +379,19 @@ func isTerminal(w io.Writer) bool {
 	}
 	null, err := os.Stat(os.DevNull)
 	return err != nil || !os.SameFile(info, null)
+}
+
+// terminalWidth returns the columns of a terminal, 0 if w is none.
+func terminalWidth(w io.Writer) int {
+	f, ok := w.(*os.File)
+	if !ok || !isTerminal(w) {
+		return 0
+	}
+	width, _, err := term.GetSize(int(f.Fd()))
+	if err != nil {
+		return 0
+	}
+	return width
 }
 
 // colorful follows the common agreements on terminals without escape sequences.

@@ -73,6 +73,7 @@ type server struct {
 	entrance  *entrance
 	encrypted *https.Encryption
 	models    *adapter.Registry
+	keys      *providers.Keys // of the models' providers
 	workflows *flow.Registry
 	from      string // where the workflows come from
 	shared    *engine
@@ -129,11 +130,11 @@ func (s *server) prepare() error {
 	if s.encrypted, err = https.New(s.c, build().version, s.log); err != nil {
 		return err
 	}
-	models, stopModels, err := providers.New(s.c)
+	models, keys, stopModels, err := providers.NewWithKeys(s.c)
 	if err != nil {
 		return err
 	}
-	s.models = models
+	s.models, s.keys = models, keys
 	s.later(stopModels)
 	models.Log = s.log
 	s.workflows, s.from, err = openWorkflows(s.c)
@@ -267,7 +268,7 @@ func (s *server) run(signals <-chan os.Signal, stderr io.Writer) error {
 		case sig := <-signals:
 			if sig == syscall.SIGHUP {
 				s.workflowsReloaded(s.workflows.Reload())
-				s.reloadChannels()
+				s.reloadSettings()
 				s.entrance.reload()
 				s.encrypted.Reload()
 				continue
@@ -321,11 +322,13 @@ func (s *server) shutDown(server *http.Server, signals <-chan os.Signal) error {
 	}
 }
 
-// reloadChannels reads the configuration once more and takes what it says of who may talk on channels. One that is wrong changes
-// nothing.
-func (s *server) reloadChannels() {
+// reloadSettings reads the configuration once more and takes what a running server can take: who may talk on channels, and the keys of providers.
+// The log names what needs a restart. A configuration that is wrong changes nothing.
+func (s *server) reloadSettings() {
 	next, err := s.c.Reload()
+	var changed []string
 	if err == nil {
+		changed = s.c.NeedsRestart(next)
 		next.Workspace = s.c.Workspace // another one counts after a restart
 		err = next.CheckWorkspace()
 	}
@@ -334,13 +337,22 @@ func (s *server) reloadChannels() {
 	}
 	if err != nil {
 		for _, line := range errorLines(err) {
-			s.log.Error("configuration is invalid; keeping the channels' settings", "error", line)
+			s.log.Error("configuration is invalid; keeping the settings", "error", line)
 		}
 		return
 	}
+	secrets := next.Secrets()
+	telemetry.HideSecrets(s.log, secrets)
+	s.traces.HideSecrets(secrets)
 	s.log.Info("channel settings reloaded")
+	if names := s.keys.Reload(next); len(names) > 0 {
+		s.log.Info("provider keys reloaded", "providers", names)
+	}
 	if !reflect.DeepEqual(s.c.Channels, next.Channels) {
 		s.log.Warn("changed channels need a restart")
+	}
+	if len(changed) > 0 {
+		s.log.Warn("changed settings need a restart", "settings", changed)
 	}
 }
 

@@ -373,3 +373,17 @@ func TestWatchReloadsTheWorkflows(t *testing.T) {
 		t.Errorf("the new workflow answers %d", status)
 	}
 }
+
+// DS-08: SIGHUP says which changed settings a running server does not take.
+func TestSIGHUPNamesTheSettingsThatNeedARestart(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, "key", "first-key-of-the-provider")
+	const providers = "providers: {openai: {key: {file: key}, base_url: 'http://127.0.0.1:1/v1', models: [a]}}\nmodel: demo:fast\n"
+	write(t, dir, "lingserve.yaml", providers)
+	p := startServerIn(t, dir)
+	write(t, dir, "key", "second-key-of-the-provider")
+	write(t, dir, "lingserve.yaml", providers+"agents: {helper: {model: 'openai:a'}}\nlimit: {streams: 7}\n")
+	p.signal(syscall.SIGHUP)
+	p.waitFor(`msg="provider keys reloaded" providers=.*openai`)
+	p.waitFor(`msg="changed settings need a restart" settings=.*agents\.helper\.model.*limit\.streams`)
+}

@@ -25,6 +25,7 @@ import (
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/internal/config"
 	"github.com/lingserve/lingserve/internal/telemetry"
+	"github.com/lingserve/lingserve/internal/trail"
 	"github.com/lingserve/lingserve/web"
 )
 
@@ -37,7 +38,8 @@ type handler struct {
 	metrics     http.Handler
 	budget      *adapter.Budget
 	log         *slog.Logger
-	profiling   sync.Mutex // one profile at a time: each slows all requests down, and two disturb each other
+	refusals    trail.Collector // of the lines of refused requests
+	profiling   sync.Mutex      // one profile at a time: each slows all requests down, and two disturb each other
 	mux         *http.ServeMux
 }
 
@@ -79,6 +81,9 @@ func newHandler(
 	a := &handler{
 		door: door, open: c.AdminOpen(), openMetrics: c.Admin.OpenMetrics, metrics: m.Handler(log), budget: budget, log: log,
 	}
+	a.refusals.Report = func(kind trail.Repeated, count int) {
+		log.Warn("admin listener refused more requests", "reason", kind.Reason, "client", kind.Client, "count", count)
+	}
 	if c.AdminLocal() { // a page of another site can lead its name here, and count for the browser as a page of this listener
 		var err error
 		if a.hosts, err = access.NewHosts(c.HTTP.Hosts); err != nil {
@@ -114,7 +119,10 @@ func (a *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			a.log.ErrorContext(r.Context(), "cannot read the keys for the admin listener", "error", err)
 			refusal = errNotAdmin
 		}
-		a.log.WarnContext(r.Context(), "admin listener refused a request", "path", r.URL.Path, "reason", refusal.Reason)
+		client, _, _ := net.SplitHostPort(r.RemoteAddr)
+		if a.refusals.Allow(trail.Repeated{Reason: refusal.Reason, Client: client}) {
+			a.log.WarnContext(r.Context(), "admin listener refused a request", "path", r.URL.Path, "reason", refusal.Reason, "client", client)
+		}
 		web.Refuse(w, refusal)
 		return
 	}

@@ -99,9 +99,6 @@ func Load(flags *Flags, environ []string) (*Config, error) {
 	return l.c, nil
 }
 
-// Reload puts the settings together once more, as they are now.
-func (c *Config) Reload() (*Config, error) { return Load(c.flags, c.environ) }
-
 type loader struct {
 	c     *Config
 	flags *Flags

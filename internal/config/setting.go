@@ -208,7 +208,7 @@ var coreSettings = []Setting{
 	{Key: "tape.postgres.connections", Default: "16", Min: "2", Help: "connections to the database"},
 	{Key: "http.keepalive", Default: "10s", Min: "1ms", Help: "heartbeat interval of idle streams"},
 	{Key: "http.write_timeout", Default: "30s", Min: "1ms", Help: "timeout of a client that stops reading; its run continues"},
-	{Key: "http.max_body", Default: "1MiB", Min: "1KiB", Help: "maximum size of a request body"},
+	{Key: "http.max_body", Default: "1MiB", Min: "1KiB", Help: "maximum size of a request body; a run or message may also have a file of files.max_size in it"},
 	{Key: "http.hosts", Help: "accepted Host names, such as *.example.com; unset: localhost and IP addresses, or any with keys"},
 	{Key: "http.origins", Help: "sites whose pages may call the server, such as https://app.example.com"},
 	{Key: "http.proxies", Help: "addresses or networks of proxies whose X-Forwarded-For is trusted"},

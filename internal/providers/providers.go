@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/lingserve/lingserve/adapter"
@@ -23,6 +24,13 @@ import (
 
 // New makes the providers and checks that the default model is one of theirs. stop ends what they run.
 func New(c *config.Config) (models *adapter.Registry, stop func(), err error) {
+	models, _, stop, err = NewWithKeys(c)
+	return models, stop, err
+}
+
+// NewWithKeys is New for a server that exchanges the keys of its providers while it runs.
+func NewWithKeys(c *config.Config) (models *adapter.Registry, keys *Keys, stop func(), err error) {
+	keys = &Keys{current: map[string]*atomic.Value{}}
 	limits := adapter.Timeouts{
 		Connect:    orNone(c.Upstream.Connect),
 		FirstToken: orNone(c.Upstream.FirstToken),
@@ -38,7 +46,7 @@ func New(c *config.Config) (models *adapter.Registry, stop func(), err error) {
 	}
 	prices, err := c.Prices()
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	models.Prices = prices
 	for _, text := range c.Media {
@@ -65,7 +73,7 @@ func New(c *config.Config) (models *adapter.Registry, stop func(), err error) {
 	register("demo", demo.New(&demo.Options{Pace: pace}))
 	for _, p := range c.Providers {
 		models.Settings[p.Name] = adapter.Settings{Options: p.Options, Total: p.Timeout}
-		made, err := newProvider(p, limits, c.Upstream.ProxyEnv, transportTo(c, p, limits.Connect))
+		made, err := newProvider(p, keys.track(p), limits, c.Upstream.ProxyEnv, transportTo(c, p, limits.Connect))
 		if err != nil {
 			stop()
 			// The only thing that can be wrong with what the configuration has let through.
@@ -73,24 +81,25 @@ func New(c *config.Config) (models *adapter.Registry, stop func(), err error) {
 			if p.Kind == config.KindBedrock {
 				key = "providers." + p.Name + ".region"
 			}
-			return nil, nil, fmt.Errorf("%s (%s): %w", key, c.Source(key), err)
+			return nil, nil, nil, fmt.Errorf("%s (%s): %w", key, c.Source(key), err)
 		}
 		register(p.Name, made)
 	}
 	if _, err := models.Model(c.Model); err != nil {
 		stop()
-		return nil, nil, fmt.Errorf("model (%s): %w", c.Source("model"), err)
+		return nil, nil, nil, fmt.Errorf("model (%s): %w", c.Source("model"), err)
 	}
-	return models, stop, nil
+	return models, keys, stop, nil
 }
 
-// newProvider makes the provider that a configuration describes. A transport that is nil is the one that all share.
-func newProvider(p config.Provider, limits adapter.Timeouts, proxyEnv bool, transport http.RoundTripper) (adapter.Provider, error) {
+// newProvider makes the provider that a configuration describes. keyNow returns its key at any time. A transport that is nil is the one that
+// all share.
+func newProvider(p config.Provider, keyNow func() string, limits adapter.Timeouts, proxyEnv bool, transport http.RoundTripper) (adapter.Provider, error) {
 	if missing := p.Missing(); missing != "" {
 		return notSetUp(missing), nil
 	}
 	o := wire.Options{
-		Prefix: p.Name, BaseURL: p.BaseURL, Key: p.Key.Reveal(), KeyName: p.KeyName, Names: p.Models, Header: p.Header(),
+		Prefix: p.Name, BaseURL: p.BaseURL, Key: p.Key.Reveal(), KeyNow: keyNow, KeyName: p.KeyName, Names: p.Models, Header: p.Header(),
 		ProxyEnv: proxyEnv, Timeouts: limits, Transport: transport,
 	}
 	switch p.Kind {

@@ -18,12 +18,15 @@ import (
 
 	"github.com/lingserve/lingserve/internal/wording"
 	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/santhosh-tekuri/jsonschema/v6/kind"
 )
 
 // Error is a problem at a place of a schema.
 type Error struct {
 	At      []string // keys and indices from the schema's root
 	Message string
+	// Regexp says that a regular expression does not compile here. Other engines may read it: Go's lacks look-ahead, for example.
+	Regexp bool
 }
 
 func (e *Error) Error() string {
@@ -57,16 +60,16 @@ func Compile(text []byte) (s *Schema, err error) {
 	// A schema may come with a request; whatever the library makes of a strange one, it stays an error of that schema.
 	defer func() {
 		if recover() != nil {
-			s, err = nil, &Error{nil, "invalid JSON Schema"}
+			s, err = nil, &Error{Message: "invalid JSON Schema"}
 		}
 	}()
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
 	if err != nil {
-		return nil, &Error{nil, "invalid JSON: " + err.Error()}
+		return nil, &Error{Message: "invalid JSON: " + err.Error()}
 	}
 	var size size
 	if !size.add(doc, 0) {
-		return nil, &Error{nil, "this JSON Schema is too large, or has too large a number"}
+		return nil, &Error{Message: "this JSON Schema is too large, or has too large a number"}
 	}
 	made := &Schema{doc: doc}
 	c := jsonschema.NewCompiler()
@@ -75,7 +78,7 @@ func Compile(text []byte) (s *Schema, err error) {
 	c.UseRegexpEngine(made.meter.regexp)
 	defer func() {
 		if made.meter.steps > maxSteps {
-			s, err = nil, &Error{nil, "the regular expressions of this JSON Schema are too large"}
+			s, err = nil, &Error{Message: "the regular expressions of this JSON Schema are too large"}
 		}
 	}()
 	if err := c.AddResource(name, doc); err != nil {
@@ -115,6 +118,24 @@ func CompileLenient(text []byte) (s *Schema, left []string) {
 	}
 	s, _ = Compile([]byte("{}"))
 	return s, append(left, "all of it: "+err.Error())
+}
+
+// CompileForeign compiles a schema that may have been written for another engine of regular expressions: those that do not compile here are
+// left out, and left says which. Errors are those of [Compile].
+func CompileForeign(text []byte) (s *Schema, left []string, err error) {
+	for range maxLeft {
+		s, err = Compile(text)
+		problem, _ := errors.AsType[*Error](err)
+		if err == nil || !problem.Regexp {
+			break
+		}
+		less := without(text, problem.At)
+		if less == nil {
+			break
+		}
+		left, text = append(left, problem.Error()), less
+	}
+	return s, left, err
 }
 
 // without returns a schema without the member at a place; nil where there is none.
@@ -256,24 +277,28 @@ func problem(err error) error {
 				}
 			}
 			walk(v)
-			return &Error{deepest.InstanceLocation, "invalid JSON Schema (2020-12): " + detail(deepest.ErrorKind)}
+			format, _ := deepest.ErrorKind.(*kind.Format)
+			return &Error{
+				At: deepest.InstanceLocation, Regexp: format != nil && format.Want == "regex",
+				Message: "invalid JSON Schema (2020-12): " + detail(deepest.ErrorKind),
+			}
 		}
 	}
 	if e, ok := errors.AsType[*jsonschema.LoadURLError](err); ok {
-		return &Error{nil, fmt.Sprintf("it refers to %q, but a schema may only refer to itself (#/…)", strings.TrimPrefix(e.URL, "schema:///"))}
+		return &Error{Message: fmt.Sprintf("it refers to %q, but a schema may only refer to itself (#/…)", strings.TrimPrefix(e.URL, "schema:///"))}
 	}
 	if e, ok := errors.AsType[*jsonschema.InvalidRegexError](err); ok {
-		return &Error{fragment(e.URL), fmt.Sprintf("the regular expression %q does not compile", wording.Clip(e.Regex))}
+		return &Error{At: fragment(e.URL), Regexp: true, Message: fmt.Sprintf("the regular expression %q does not compile", wording.Clip(e.Regex))}
 	}
 	if e, ok := errors.AsType[*jsonschema.JSONPointerNotFoundError](err); ok {
 		_, at, _ := strings.Cut(e.URL, "#")
-		return &Error{nil, fmt.Sprintf("it refers to #%s, which does not exist", at)}
+		return &Error{Message: fmt.Sprintf("it refers to #%s, which does not exist", at)}
 	}
 	if e, ok := errors.AsType[*jsonschema.AnchorNotFoundError](err); ok {
-		return &Error{nil, fmt.Sprintf("it refers to %q, which does not exist", strings.TrimPrefix(e.Reference, name))}
+		return &Error{Message: fmt.Sprintf("it refers to %q, which does not exist", strings.TrimPrefix(e.Reference, name))}
 	}
 	first, _, _ := strings.Cut(err.Error(), "\n")
-	return &Error{nil, "invalid JSON Schema (2020-12): " + wording.ClipTo(strings.ReplaceAll(first, name, ""), maxMessage)}
+	return &Error{Message: "invalid JSON Schema (2020-12): " + wording.ClipTo(strings.ReplaceAll(first, name, ""), maxMessage)}
 }
 
 // fragment returns the segments of the JSON Pointer in a URL.

@@ -241,6 +241,20 @@ func TestASchemaThatIsTooMuchIsRefused(t *testing.T) {
 	}
 }
 
+func TestRegularExpressionsOfOtherEnginesAreLeftOut(t *testing.T) {
+	const text = `{"properties":{"a":{"pattern":"^(?!x)"},"b":{"pattern":"^(?<=y)b"},"c":{"pattern":"^c"}},"patternProperties":{"(?=z)":{"type":"integer"}}}`
+	s, left, err := CompileForeign([]byte(text))
+	if err != nil || len(left) != 3 {
+		t.Fatal(left, err)
+	}
+	if found := s.CheckText([]byte(`{"a":"x","b":"b","c":"d","z":"z"}`), 9); len(found) != 1 || found[0].At[0] != "c" {
+		t.Errorf("%+v", found)
+	}
+	if _, _, err := CompileForeign([]byte(`{"pattern":"(?=x)","type":"objekt"}`)); err == nil {
+		t.Error("an unknown type is accepted")
+	}
+}
+
 func FuzzCheck(f *testing.F) {
 	f.Add([]byte(`{"type":"object","required":["a"]}`), []byte(`{"b":1}`))
 	f.Add([]byte(`{"$ref":"#"}`), []byte(`1`))

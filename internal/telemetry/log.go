@@ -10,6 +10,8 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 
 	"go.opentelemetry.io/otel/trace"
 
@@ -38,9 +40,16 @@ func NewLog(w io.Writer, o LogOptions) *slog.Logger {
 	c := newCleaner(o.Secrets)
 	options := &slog.HandlerOptions{Level: o.Level, ReplaceAttr: c.attr}
 	if o.JSON {
-		return slog.New(&logHandler{next: slog.NewJSONHandler(w, options)})
+		return slog.New(&logHandler{next: slog.NewJSONHandler(w, options), cleaner: c})
 	}
-	return slog.New(&logHandler{next: slog.NewTextHandler(w, options)})
+	return slog.New(&logHandler{next: slog.NewTextHandler(w, options), cleaner: c})
+}
+
+// HideSecrets takes more secrets out of the lines of a log that [NewLog] made, such as those of settings that were read again.
+func HideSecrets(log *slog.Logger, secrets []string) {
+	if h, ok := log.Handler().(*logHandler); ok {
+		h.cleaner.add(secrets)
+	}
 }
 
 // Attributes that a line gets of its context.
@@ -54,8 +63,9 @@ const (
 
 // logHandler adds what the context knows.
 type logHandler struct {
-	next slog.Handler
-	said []string // by With
+	next    slog.Handler
+	said    []string // by With
+	cleaner *cleaner
 }
 
 func (h *logHandler) Enabled(ctx context.Context, level slog.Level) bool {
@@ -107,11 +117,11 @@ func (h *logHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	for _, a := range attrs {
 		said = append(said, a.Key)
 	}
-	return &logHandler{next: h.next.WithAttrs(attrs), said: said}
+	return &logHandler{next: h.next.WithAttrs(attrs), said: said, cleaner: h.cleaner}
 }
 
 func (h *logHandler) WithGroup(name string) slog.Handler {
-	return &logHandler{next: h.next.WithGroup(name)} // what was said before is outside of the group
+	return &logHandler{next: h.next.WithGroup(name), cleaner: h.cleaner} // what was said before is outside of the group
 }
 
 // Bounds of what a line has, in bytes.
@@ -121,30 +131,45 @@ const (
 	minSecret   = 8
 )
 
-// cleaner takes out of texts what is not to be read.
-type cleaner struct{ secrets []string }
+// cleaner takes out of texts what is not to be read. It is safe for concurrent use.
+type cleaner struct {
+	mu      sync.Mutex // of add
+	secrets atomic.Pointer[[]string]
+}
 
 func newCleaner(secrets []string) *cleaner {
 	c := &cleaner{}
+	c.add(secrets)
+	return c
+}
+
+// add takes more secrets out of texts.
+func (c *cleaner) add(secrets []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var all []string
+	if before := c.secrets.Load(); before != nil {
+		all = slices.Clone(*before)
+	}
 	for _, s := range secrets {
 		if s = strings.TrimSpace(s); len(s) < minSecret {
 			continue
 		}
 		// As it is, and as it stands in addresses, in JSON and in headers for basic authentication.
 		quoted, _ := json.Marshal(s)
-		c.secrets = append(c.secrets, s, url.QueryEscape(s), url.PathEscape(s), strings.Trim(string(quoted), `"`),
+		all = append(all, s, url.QueryEscape(s), url.PathEscape(s), strings.Trim(string(quoted), `"`),
 			base64.StdEncoding.EncodeToString([]byte(s)))
 	}
-	slices.Sort(c.secrets)
-	c.secrets = slices.Compact(c.secrets)
+	slices.Sort(all)
+	all = slices.Compact(all)
 	// The long ones first, so that nothing is left over of one that another is a part of.
-	slices.SortStableFunc(c.secrets, func(a, b string) int { return len(b) - len(a) })
-	return c
+	slices.SortStableFunc(all, func(a, b string) int { return len(b) - len(a) })
+	c.secrets.Store(&all)
 }
 
 // text is text without secrets, and of a length that is bounded.
 func (c *cleaner) text(text string, most int) string {
-	return adapter.RedactTo(most, text, c.secrets...)
+	return adapter.RedactTo(most, text, *c.secrets.Load()...)
 }
 
 // attr makes an attribute fit to be read; a handler calls it for each, and for the message.

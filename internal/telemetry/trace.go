@@ -37,6 +37,7 @@ type TraceOptions struct {
 type Traces struct {
 	provider *sdk.TracerProvider
 	to       string
+	cleaner  *cleaner
 }
 
 // OpenTraces starts to send spans as the variables of OpenTelemetry say: to a collector by OTLP over HTTP if OTEL_TRACES_EXPORTER is otlp, or
@@ -65,7 +66,7 @@ func OpenTraces(ctx context.Context, o TraceOptions) (*Traces, error) {
 		limits.AttributeValueLengthLimit = 1 << 10
 	}
 	options := []sdk.TracerProviderOption{sdk.WithResource(about), sdk.WithRawSpanLimits(limits)}
-	t := &Traces{}
+	t := &Traces{cleaner: clean}
 	for _, name := range exporters {
 		if name == "console" {
 			options = append(options, sdk.WithSyncer(&exporter{console{o.Log}, clean, lost}))
@@ -107,6 +108,13 @@ func (t *Traces) To() string {
 		return ""
 	}
 	return t.to
+}
+
+// HideSecrets takes more secrets out of spans.
+func (t *Traces) HideSecrets(secrets []string) {
+	if t != nil {
+		t.cleaner.add(secrets)
+	}
 }
 
 // Close sends the remaining spans until ctx is done.

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/lingserve/lingserve/flow"
+	"github.com/lingserve/lingserve/internal/cells"
 	"github.com/lingserve/lingserve/jsonuri"
 	"github.com/lingserve/lingserve/tube"
 )
@@ -60,12 +61,16 @@ type part struct {
 // Options say what the text is for.
 type Options struct {
 	Terminal bool // headings are bold; else the text is Markdown
+	Width    int  // of the terminal, where lines break at words; 0: they do not
 	Whole    bool // texts are written when they are complete: an answer that is rejected and asked for again is not shown
 }
 
 // New returns a view that writes to w. The graph may be nil.
 func New(w io.Writer, o Options, graph *flow.Graph) *View {
 	g := &View{root: &part{kind: pending}, out: &layout{w: w, terminal: o.Terminal}, whole: o.Whole}
+	if wrapper := cells.NewWrapper(w, o.Width); wrapper != nil {
+		g.out.w = wrapper
+	}
 	g.coming.learn(graph)
 	return g
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/goccy/go-yaml"
@@ -129,6 +130,9 @@ func (r *Reader) invalid(err error) *Node {
 	if t := y.GetToken(); t != nil && t.Position != nil {
 		line, col = max(t.Position.Line, 1), max(t.Position.Column, 1)
 		if col, message := r.explain(line); message != "" {
+			return r.refuse(line, col, "%s", message)
+		}
+		if line, col, message := hint(r.lines, line, y.GetMessage(), r.Explain != nil); message != "" {
 			return r.refuse(line, col, "%s", message)
 		}
 	}
@@ -292,6 +296,9 @@ func (b *builder) alias(v *ast.AliasNode) *Node {
 	target, ok := b.anchors[name]
 	if !ok {
 		name = wording.Clip(FirstLine(name))
+		if strings.ContainsFunc(name, func(r rune) bool { return r != '_' && r != '-' && !unicode.IsLetter(r) && !unicode.IsDigit(r) }) {
+			return b.fail(v, "YAML reads * as the start of an alias; put the text in quotes%s", example("*"+name, b.Explain != nil))
+		}
 		return b.fail(v, "*%s is undefined; expected &%s before it", name, name)
 	}
 	out := *target

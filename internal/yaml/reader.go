@@ -70,7 +70,7 @@ type Reader struct {
 	Aliases bool // allow anchors, aliases and the tag !!str
 
 	// Explain may explain a mistake that the source line shows; col is where it is. It is asked about a line with a syntax error, and
-	// about a mapping in the place of text.
+	// about a mapping in the place of text. Hints about syntax repeat text of the file only if it is set.
 	Explain func(line string) (col int, message string)
 
 	lines    []string
@@ -134,7 +134,11 @@ func (r *Reader) Fields(n *Node, path string, known ...string) map[string]*Node 
 			f[k.Text] = n.Items[i]
 			continue
 		}
-		r.Errorf(k, "", "unknown field %q%s expected %s", wording.Clip(k.Text), edits.DidYouMean(k.Text, known, ";"), schema.List(known))
+		message := fmt.Sprintf("unknown field %q%s expected %s", wording.Clip(k.Text), edits.DidYouMean(k.Text, known, ";"), schema.List(known))
+		if strings.Contains(k.Text, " ") {
+			message += `; if this is text with ": " in it, put all of the text in quotes`
+		}
+		r.Errorf(k, "", "%s", message)
 	}
 	return f
 }
@@ -154,9 +158,24 @@ func (r *Reader) Text(n *Node, path string) (text string, ok bool) {
 	} else if n.Kind == Bool || n.Kind == Number {
 		r.Errorf(n, path, "%s is not text; put the value in quotes", wording.Clip(n.Text))
 	} else {
-		r.Errorf(n, path, "expected text, got %s", n.Kind)
+		r.Errorf(n, path, "expected text, got %s%s", n.Kind, r.NotText(n))
 	}
 	return "", false
+}
+
+// NotText explains why a value is not text that was probably meant as text, behind a semicolon; "" if that is not known.
+func (r *Reader) NotText(n *Node) string {
+	if n.Line < 1 || n.Line > len(r.lines) {
+		return ""
+	}
+	head, value := split(r.lines[n.Line-1])
+	switch {
+	case n.Kind == Null && strings.HasPrefix(value, "#"):
+		return "; YAML reads # as the start of a comment, so put the text in quotes" + example(value, r.Explain != nil)
+	case n.Kind == Mapping && len(n.Keys) == 1 && n.Keys[0].Line == n.Line && n.Items[0].Line == n.Line && n.Column == n.Keys[0].Column && strings.Contains(head, "- "):
+		return `; YAML reads ": " as the end of a key, so put the text in quotes` + example(strings.TrimLeft(r.lines[n.Line-1], " -"), r.Explain != nil)
+	}
+	return ""
 }
 
 func (r *Reader) explain(line int) (col int, message string) {

@@ -38,7 +38,8 @@ const (
 	CodeInternal     = "internal"
 )
 
-// Statuses are the HTTP statuses of the codes, for answers that have no better one.
+// Statuses are the HTTP statuses of the codes, for answers that have no better one. Many clients retry 408, 409, 429 and 5xx by
+// themselves, so a failure that a retry does not mend has another status; see [OfFailure].
 var Statuses = map[string]int{
 	CodeInvalid:             http.StatusBadRequest,
 	CodeUnauthorized:        http.StatusUnauthorized,
@@ -49,14 +50,14 @@ var Statuses = map[string]int{
 	CodeTooLarge:            http.StatusRequestEntityTooLarge,
 	CodeRateLimited:         http.StatusTooManyRequests,
 	adapter.CodeBudget:      http.StatusPaymentRequired,
-	adapter.CodeAuth:        http.StatusBadGateway,
+	adapter.CodeAuth:        http.StatusFailedDependency,
 	adapter.CodeRateLimited: http.StatusTooManyRequests,
 	adapter.CodeUnavailable: http.StatusBadGateway,
 	adapter.CodeTimeout:     http.StatusGatewayTimeout,
 	adapter.CodeProtocol:    http.StatusBadGateway,
 	bot.CodeLimitReached:    http.StatusUnprocessableEntity,
-	CodeOutput:              http.StatusBadGateway,
-	CodeRefused:             http.StatusBadGateway,
+	CodeOutput:              http.StatusFailedDependency,
+	CodeRefused:             http.StatusFailedDependency,
 	CodeOverloaded:          http.StatusServiceUnavailable,
 	CodeDraining:            http.StatusServiceUnavailable,
 	CodeInternal:            http.StatusInternalServerError,
@@ -286,14 +287,41 @@ func (p *Problem) AsError() error {
 	return &run.Error{Kind: run.KindOf(p.Code), Detail: p.Detail, Fields: p.Errors, Run: p.Run, ID: p.ID, Limit: p.Reason, Retry: p.Retry}
 }
 
-// OfFailure is the problem of what failed in a run. Where waiting helps, it says how long to wait: as long as the model's server asks,
-// and 5 s at least.
+// OfFailure returns the problem of a failed run. If a retry may help, the status is one that clients retry, and Retry-After has the
+// time that the model's server asks for, at least 5 s. Otherwise the status is one that clients do not retry. X-Should-Retry, which
+// OpenAI's clients read, says the same.
 func OfFailure(cause ling.ErrorData) *Problem {
 	p := NewProblem(cause.Code, cause.Message)
-	if p.Status == http.StatusTooManyRequests || p.Status == http.StatusServiceUnavailable {
+	retryable := cause.Retryable || cause.RetryAfter > 0
+	if !retryable {
+		p.Status = lastingStatus(cause.Code, p.Status)
+	}
+	retry := retryable && isRetried(p.Status)
+	p.Header = http.Header{"X-Should-Retry": {strconv.FormatBool(retry)}}
+	if retry && (p.Status == http.StatusTooManyRequests || p.Status == http.StatusServiceUnavailable) {
 		p.Retry = max(5*time.Second, time.Duration(cause.RetryAfter)*time.Second)
 	}
 	return p
+}
+
+// lastingStatus returns the status of a failure of a model's server that a retry does not mend. status is that of the code.
+func lastingStatus(code string, status int) int {
+	switch code {
+	case adapter.CodeRateLimited: // the account has no credit, or the request is larger than its limit
+		return http.StatusPaymentRequired
+	case adapter.CodeUnavailable, adapter.CodeTimeout, adapter.CodeProtocol:
+		return http.StatusFailedDependency
+	}
+	return status
+}
+
+// isRetried reports whether clients send a request again by themselves after this status.
+func isRetried(status int) bool {
+	switch status {
+	case http.StatusRequestTimeout, http.StatusConflict, http.StatusTooManyRequests:
+		return true
+	}
+	return status >= 500
 }
 
 // OfResult is the problem of a run that failed before it had made anything; nil for all others.

@@ -112,8 +112,8 @@ export interface Usage {
 export interface EventData {
   started: { run: string; workflow?: string; agent?: string; session?: string; model?: string };
   usage: { bot: string; model: string } & Partial<Usage>;
-  /** Something failed. The run ends only if the error is `fatal`. If it is `handled`, another bot replaces the failed one. */
-  error: { code: string; message: string; bot?: string; pointer?: string; retryable: boolean; fatal: boolean; handled?: boolean; filtered?: boolean; retry_after?: number };
+  /** Something failed. The run ends only if the error is `fatal`. If it is `failed`, the bot failed; if it is `handled`, another bot replaces that one. */
+  error: { code: string; message: string; bot?: string; pointer?: string; retryable: boolean; fatal: boolean; failed?: boolean; handled?: boolean; filtered?: boolean; retry_after?: number };
   finished: { status: "completed" | "failed" | "interrupted" };
   canceled: { reason?: string };
   queued: { position: number };

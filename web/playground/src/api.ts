@@ -89,7 +89,7 @@ export async function call(url: RequestInfo | URL, init: RequestInit = {}): Prom
 }
 
 /** Asks the server; a body is posted as JSON. Returns the parsed answer, undefined where it has none. Throws a {@link Problem}. */
-export async function ask<T>(path: string, body?: unknown, method = body === undefined ? "GET" : "POST", headers: Record<string, string> = {}): Promise<T> {
+export async function ask<T>(path: string, body?: unknown, method = body === undefined ? "GET" : "POST", headers: Record<string, string> = {}, onAnswer?: (answer: Response) => void): Promise<T> {
   let answer: Response;
   try {
     answer = await call(path, {
@@ -101,6 +101,7 @@ export async function ask<T>(path: string, body?: unknown, method = body === und
     throw unreachable();
   }
   if (!answer.ok) throw await problem(answer);
+  onAnswer?.(answer);
   return (await json(answer)) as T;
 }
 

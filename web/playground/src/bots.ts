@@ -23,13 +23,22 @@ export interface Start {
   ended?: number;
 }
 
+/** When starts began and ended, by where they write. */
+export type Times = Record<string, [began?: number, ended?: number]>;
+
+/** How many starts have their times remembered. */
+const maxTimes = 200;
+
 /** Follows the states of a graph's bots. A bot is known by the root of what it writes; the deepest one that fits counts. */
 export class Bots {
   readonly #bots: readonly Bot[]; // as the graph has them
   readonly #deepest: readonly Bot[]; // the same, the deepest roots first
+  readonly #times: Times;
   readonly #writers = new Map<string, { bot: Bot; root: string } | undefined>(); // by uri, as the same ones come again and again
 
-  constructor(graph: Graph | undefined) {
+  /** `times` are those that were seen of the run before, for what comes again. */
+  constructor(graph: Graph | undefined, times: Times = {}) {
+    this.#times = times;
     this.#bots = (graph?.bots ?? []).map((b) => {
       // What a template stands for is known when it runs: any one key.
       const segments = b.root === "" ? [] : b.root.replace(/\{\{.*?\}\}|\{%.*?%\}/gs, "\0").split("/");
@@ -57,13 +66,23 @@ export class Bots {
     }
     if ("done" in event) {
       const writer = this.#writer(event.uri);
-      if (writer && writer.root === event.uri) writer.bot.at.set(writer.root, { ...writer.bot.at.get(writer.root), state: "done", ended: at });
+      if (writer && writer.root === event.uri) writer.bot.at.set(writer.root, { ...writer.bot.at.get(writer.root), state: "done", ended: at ?? this.#time(writer.root, 1) });
       return;
     }
     // A snapshot has all of the document at once.
     if (event.uri === "" && typeof event.delta === "object" && event.delta !== null) return this.#look(event.delta, "", 0);
     const writer = this.#writer(event.uri);
-    if (writer && event.delta !== null && !writer.bot.at.has(writer.root)) writer.bot.at.set(writer.root, { state: "writing", began: at });
+    if (writer && event.delta !== null && !writer.bot.at.has(writer.root)) writer.bot.at.set(writer.root, { state: "writing", began: at ?? this.#time(writer.root, 0) });
+  }
+
+  #time(root: string, which: 0 | 1): number | undefined {
+    return Object.hasOwn(this.#times, root) ? (this.#times[root]![which] ?? undefined) : undefined;
+  }
+
+  /** Returns the times of the starts, to be remembered. */
+  times(): Times {
+    const starts = this.#bots.flatMap((bot) => [...bot.at]).slice(0, maxTimes);
+    return Object.fromEntries(starts.map(([root, { began, ended }]) => [root, [began, ended]]));
   }
 
   /** The states now; `left` is what has become of those that have not ended, in a run that is over. */
@@ -140,7 +159,7 @@ export class Bots {
   // Finds what of the document some bot has written. Roots are few and not deep.
   #look(value: unknown, uri: string, depth: number): void {
     const writer = this.#writer(uri);
-    if (writer && writer.root === uri && !writer.bot.at.has(uri)) writer.bot.at.set(uri, { state: "writing" });
+    if (writer && writer.root === uri && !writer.bot.at.has(uri)) writer.bot.at.set(uri, { state: "writing", began: this.#time(uri, 0) });
     if (typeof value !== "object" || value === null || depth >= (this.#deepest[0]?.depth ?? 0)) return;
     for (const [key, below] of Object.entries(value)) this.#look(below, uri === "" ? key : `${uri}/${key}`, depth + 1);
   }

@@ -21,6 +21,7 @@ import { readTurns, type Anchor, type Turn } from "./turns.js";
 import { count, duration, money } from "./ui.js";
 import { exampleOf, draft, shortcut, stay } from "./workflow.js";
 import { SchemaForm } from "./parts/schema-form.js";
+import { withoutBlankRows } from "./parts/schema/fields.js";
 import { described } from "./store.js";
 
 const drafts = new Map<string, Choices>();
@@ -52,7 +53,7 @@ export function Conversation({ agent }: { agent: Agent }) {
             {before && before.from > 0 && <button type="button" class="button small" onClick={() => void loadPast(before.session, before)}>Earlier</button>}
             {nothing && (!session || before) && <NothingSaid agent={agent} />}
             {turns.map((t) => ("anchor" in t ? <AnchorLine key={t.id} anchor={t} /> : <PastTurn key={t.id} turn={t} agent={agent.name} />))}
-            {following.map((l, i) => <LiveTurn key={l.id ?? i} live={l} agent={agent.name} several={following.length > 1} escapes={l === first} />)}
+            {following.map((l, i) => <LiveTurn key={l.id ?? i} live={l} agent={agent.name} several={following.length > 1} />)}
           </div>
           <Composer key={agent.name} agent={agent} running={first !== undefined} />
         </div>
@@ -105,7 +106,12 @@ function AnchorLine({ anchor }: { anchor: Anchor }) {
   return (
     <div class="anchor">
       <span>Anchor <code>{anchor.anchor}</code></span>
-      {summary && <p class="quiet" dir="auto">{marked(summary)}</p>}
+      {summary && (
+        <details class="fold">
+          <summary><span>Summary</span><span class="fold-hint" dir="auto">{marked(summary.slice(0, 120)).replace(/\s+/g, " ")}</span></summary>
+          <div class="fold-body"><Markdown text={summary} level={3} /></div>
+        </details>
+      )}
     </div>
   );
 }
@@ -117,8 +123,9 @@ function Said({ text }: { text: string }) {
 // A long conversation is rendered once, and not whenever something is added at its end.
 const PastTurn = memo(({ turn, agent }: { turn: Turn; agent: string }) => {
   return (
-    <article class="turn" aria-label={`Turn: ${(turn.said[0] ?? "").slice(0, 80)}`}>
+    <article class="turn" aria-label={`Turn: ${(turn.said[0] ?? turn.media.join(", ")).slice(0, 80)}`}>
       {turn.said.map((text, i) => <Said key={i} text={text} />)}
+      {turn.media.length > 0 && <p class="quiet said-files">With {marked(turn.media.join(", "))}</p>}
       {turn.parts.length > 0 && <p class="turn-who"><code>{agent}</code></p>}
       {turn.parts.map((p, i) =>
         p.kind === "text" ? <Answer key={i} text={p.text} />
@@ -126,6 +133,12 @@ const PastTurn = memo(({ turn, agent }: { turn: Turn; agent: string }) => {
         : p.kind === "call" ? <ToolCall key={i} call={p.call} over />
         : <p key={i} class="notice">{p.text}</p>)}
       {turn.cut && <p class="quiet">This turn has ended early: {turn.cut}.</p>}
+      <p class="turn-foot">
+        <time dateTime={turn.date}>{new Date(turn.date).toLocaleString([], { dateStyle: "medium", timeStyle: "short" })}</time>
+        {turn.took !== undefined && <span>{turn.cut ? "Ended after" : "Completed in"} {duration(turn.took)}</span>}
+        {turn.tokens > 0 && <span>{count(turn.tokens)} tokens</span>}
+        {turn.cost > 0 && <span>{money(turn.cost)}</span>}
+      </p>
     </article>
   );
 }, shallow);
@@ -147,14 +160,13 @@ interface LiveTurnProps {
   live: Live;
   agent: string;
   several: boolean;
-  escapes: boolean;
 }
 
 const LiveTurn = memo((p: LiveTurnProps) => <LiveTurnOf {...p} />, shallow);
 
-function LiveTurnOf({ live: l, agent, several, escapes }: LiveTurnProps) {
+function LiveTurnOf({ live: l, agent, several }: LiveTurnProps) {
   l.revision.value;
-  const cancel = useCancel(l, escapes);
+  const cancel = useCancel(l);
   const { reserved, document } = l.run;
   const said = l.request?.input;
   const thoughts = reserved.$reasoning_context;
@@ -169,7 +181,7 @@ function LiveTurnOf({ live: l, agent, several, escapes }: LiveTurnProps) {
       {l.request?.files && <p class="quiet said-files">{l.request.files.length === 1 ? "With a file" : `With ${l.request.files.length} files`}</p>}
       {l.steered.map((s, i) => <Said key={i} text={s} />)}
       {ended ? <p class="turn-who"><code>{agent}</code></p> : <RunBar live={l}>
-        {!l.over && <button type="button" class="button small danger" onClick={cancel.now} disabled={cancel.busy} aria-keyshortcuts="Escape">{cancel.asked ? <>Press Esc again to cancel</> : "Cancel"}</button>}
+        {!l.over && <button type="button" class="button small danger" onClick={cancel.now} disabled={cancel.busy}>Cancel</button>}
       </RunBar>}
       <Waiting live={l} />
       {cancel.failed && <p class="notice" role="alert">{cancel.failed}</p>}
@@ -213,6 +225,14 @@ function Composer({ agent, running }: { agent: Agent; running: boolean }) {
   const [choices, setChoices] = useState<Choices>(drafts.get(agent.name) ?? noChoices);
   const [failure, fail] = useState<Failure | undefined>(undefined);
   const box = useRef<HTMLTextAreaElement>(null);
+  const form = useRef<HTMLFormElement>(null);
+  // Where the page scrolls, a question's buttons stand above the composer, however high that is.
+  useLayoutEffect(() => {
+    const composer = form.current!;
+    const observer = new ResizeObserver(() => composer.parentElement?.style.setProperty("--composer", composer.offsetHeight + "px"));
+    observer.observe(composer);
+    return () => observer.disconnect();
+  }, []);
   const byWorkflow = agent.workflow !== undefined;
   const schema = byWorkflow ? described.value?.input : undefined;
   // A workflow that wants more than one text gets a form.
@@ -224,7 +244,7 @@ function Composer({ agent, running }: { agent: Agent; running: boolean }) {
   }, [schema, plain]);
   const files = useFiles();
   const request = (said: string): RunRequest => ({
-    agent: agent.name, ...(session ? { session } : {}), input: plain ? said : input, ...(files.parts.length > 0 ? { files: files.parts } : {}), ...requestOf(choices, true),
+    agent: agent.name, ...(session ? { session } : {}), input: plain ? said : withoutBlankRows(schema ?? {}, input), ...(files.parts.length > 0 ? { files: files.parts } : {}), ...requestOf(choices, true),
   });
   useEffect(() => {
     drafts.set(agent.name, choices);
@@ -241,6 +261,7 @@ function Composer({ agent, running }: { agent: Agent; running: boolean }) {
       return fail({ code: "busy", message: `${mostFollowed} messages wait for answers; send this one after the next answer` });
     }
     fail(undefined);
+    if (!plain) setInput(withoutBlankRows(schema ?? {}, input));
     say(request(text.trim() === "" && files.files.length > 0 ? "What is this?" : text)).then(() => (setText(""), files.clear()), (error: Problem) => fail(error));
     if (choices.onBusy !== "steer") setText("");
     box.current?.focus();
@@ -254,7 +275,7 @@ function Composer({ agent, running }: { agent: Agent; running: boolean }) {
     }
   };
   return (
-    <form class="composer" aria-label={`Message to ${agent.name}`} noValidate onSubmit={(e) => (e.preventDefault(), send())} onKeyDown={keys} onPaste={files.paste} onDrop={files.drop} onDragOver={files.over}>
+    <form class="composer" ref={form} aria-label={`Message to ${agent.name}`} noValidate onSubmit={(e) => (e.preventDefault(), send())} onKeyDown={keys} onPaste={files.paste} onDrop={files.drop} onDragOver={files.over}>
       {failure && <FailureBox failure={failure} />}
       {plain ? (
         <label class="composer-text">

@@ -5,7 +5,7 @@ import type { RunEvent } from "../../client/src/index.js";
 import { Follower } from "./follow.js";
 import type { Live, Row } from "./live.js";
 import { short, visible } from "./parts/text.js";
-import { count } from "./ui.js";
+import { count, useEscape } from "./ui.js";
 
 const rowHeight = 22; // px, as events.css has it
 const most = 200; // characters of an event in a row
@@ -41,6 +41,8 @@ export function Events({ live, bot, onClearBot }: { live: Live | undefined; bot?
   const [kind, setKind] = useState<Kind>("all");
   const [find, setFind] = useState("");
   const [open, setOpen] = useState<Row | undefined>(undefined);
+  const one = useRef<HTMLDivElement>(null);
+  useEscape(open !== undefined, () => setOpen(undefined), one);
   const revision = live?.revision.value;
   const shown = useFiltered(live, revision, kind, find, bot);
   if (!live) {
@@ -76,7 +78,7 @@ export function Events({ live, bot, onClearBot }: { live: Live | undefined; bot?
       <Rows rows={shown} open={open} onOpen={(row) => setOpen(row === open ? undefined : row)} />
       {live.dropped > 0 && <p class="note">The first {count(live.dropped)} events are not kept here any more; the document has all of them in it.</p>}
       {open && (
-        <div class="events-one" role="status">
+        <div class="events-one" role="status" ref={one}>
           <pre tabIndex={0} aria-label={`Event ${numberOf(open.event)}`}>{full(open.event)}</pre>
         </div>
       )}

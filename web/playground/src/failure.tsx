@@ -2,7 +2,7 @@
 
 import type { ComponentChildren } from "preact";
 import type { Misfit } from "./api.js";
-import { useTick } from "./ui.js";
+import { size, useTick } from "./ui.js";
 
 /** What a {@link RunError}, a {@link Problem} and the data of an `error` event have in common. */
 export interface Failure {
@@ -43,10 +43,21 @@ const titles: Record<string, string> = {
   closed: "No longer followed",
 };
 
-const advice: Record<string, string> = {
-  gone: "The server stores a run for some minutes after its end. The tape of a session keeps its messages.",
-  upstream_auth: "Check the provider’s key in the server’s configuration.",
-};
+/**
+ * Returns the sentence below a failure's title: what the title does not say. It is undefined if the server's message says the same as
+ * the title, or if the id leads to the details.
+ */
+export function detailOf({ code, message, id }: Failure): string | undefined {
+  if (code === "gone") return "The server stores a run for some minutes after its end. The tape of a session keeps its messages.";
+  if (code === "interrupted" || id) return undefined;
+  const words = (text: string): string => text.toLowerCase().replace(/[’']/g, "'").replace(/[.!…\s]+$/, "").trim();
+  return words(message) === words(titles[code] ?? "") ? undefined : withSizes(sentence(message)) || undefined;
+}
+
+/** Writes numbers of bytes in a text as people read them. */
+export function withSizes(text: string): string {
+  return text.replace(/\b(\d+) bytes?\b/g, (_, n: string) => size(Number(n)));
+}
 
 /** What of an error belongs to which field: pointers into the request become pointers into the form at `below`. */
 export function fieldErrors(errors: Misfit[] | undefined, below: string): { pointer: string; detail: string }[] {
@@ -58,14 +69,15 @@ export function fieldErrors(errors: Misfit[] | undefined, below: string): { poin
 /** A box that tells of an error. `again` offers another try, as soon as that is worth it. */
 export function FailureBox({ failure, again, children }: { failure: Failure; again?: () => void; children?: ComponentChildren }) {
   const until = failure.retryAfter ? failure.retryAfter * 1000 : 0;
+  const detail = detailOf(failure);
   return (
     <div class="failure" role="alert">
       <p class="failure-title">
         {titles[failure.code] ?? "Failed"}
         <code class="code">{failure.code}{failure.status ? ` · ${failure.status}` : ""}</code>
+        {failure.bot && <span class="failure-bot">Bot <code>{failure.bot}</code></span>}
       </p>
-      {failure.code !== "interrupted" && <p>{sentence(failure.message)}{failure.bot && <> The bot is <code>{failure.bot}</code>.</>}</p>}
-      {advice[failure.code] && <p class="quiet">{advice[failure.code]}</p>}
+      {detail && <p>{detail}</p>}
       {failure.id && <p class="quiet">Find the details in the server’s log: <code>{failure.id}</code>.</p>}
       {children}
       {again && <Again key={failure.message} ms={until} again={again} />}

@@ -2,7 +2,9 @@
 
 import { useEffect, useId, useRef, useState } from "preact/hooks";
 import { call, Problem, problem } from "./api.js";
+import { withSizes } from "./failure.js";
 import type { Live } from "./live.js";
+import { uploadLimit } from "./store.js";
 import { size } from "./ui.js";
 
 /** A file that is to go with the next message: uploaded, or on its way. */
@@ -23,9 +25,14 @@ export function useFiles() {
       const one: Attached = { name: file.name || "pasted", bytes: file.size };
       const change = (by: Partial<Attached>): void => set((all) => all.map((f) => (f === one ? Object.assign(one, by) && one : f)));
       set((all) => [...all, one]);
+      const limit = uploadLimit.peek();
+      if (limit !== undefined && file.size > limit) {
+        change({ failed: `larger than ${size(limit)}` });
+        continue;
+      }
       upload(file, one.name).then(
         (id) => change({ id }),
-        (e: unknown) => change({ failed: e instanceof Error ? e.message : String(e) }),
+        (e: unknown) => change({ failed: withSizes(e instanceof Error ? e.message : String(e)) }),
       );
     }
   };
@@ -79,6 +86,7 @@ export function FileChips({ of }: { of: ReturnType<typeof useFiles> }) {
         onChange={(e) => (of.add(Array.from(e.currentTarget.files ?? [])), (e.currentTarget.value = ""))}
       />
       <button ref={button} type="button" class="button small" onClick={() => input.current?.click()}>Add files</button>
+      {uploadLimit.value !== undefined && <span class="quiet">up to {size(uploadLimit.value)} each</span>}
       {of.files.length > 0 && (
         <ul class="files-list" aria-label="Files of the message" aria-live="polite">
           {of.files.map((f, i) => (

@@ -2,7 +2,7 @@
 
 import { signal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
-import { useState } from "preact/hooks";
+import { useRef, useState } from "preact/hooks";
 import type { RunRequest } from "../../client/src/index.js";
 import { Code } from "./code.js";
 import { Events } from "./events.js";
@@ -12,7 +12,7 @@ import { ShortId } from "./parts/copy.js";
 import { Tape } from "./parts/tape.js";
 import { BotStops } from "./stops.js";
 import { described, ended, live, openSession, place } from "./store.js";
-import { count, duration, money, useTick } from "./ui.js";
+import { count, duration, money, useEscape, useTick } from "./ui.js";
 
 /** Which of the panels is open; "" where none is. */
 export const panel = signal<"" | Panel>("");
@@ -24,6 +24,8 @@ export function Instruments({ request }: { request: RunRequest | undefined }) {
   const now = live.value;
   const session = place.value.agent ? place.value.session : undefined;
   const open = panel.value === "tape" && !place.value.agent ? "" : panel.value;
+  const body = useRef<HTMLElement>(null);
+  useEscape(open !== "", () => (panel.value = ""), body);
   const panels: { id: Panel; label: string; icon: ComponentChildren; note?: ComponentChildren }[] = [
     { id: "events", label: "Events", icon: <EventsIcon />, note: now && <EventCount live={now} /> },
     { id: "code", label: "Code", icon: <CodeIcon /> },
@@ -50,7 +52,7 @@ export function Instruments({ request }: { request: RunRequest | undefined }) {
           </button>
         ))}
         {open && (
-          <section class="side-panel" id="panel" aria-label={panels.find((p) => p.id === open)?.label}>
+          <section class="side-panel" id="panel" ref={body} aria-label={panels.find((p) => p.id === open)?.label}>
             {open === "events" ? <Events live={now} bot={bot} onClearBot={() => setBot(undefined)} />
               : open === "code" ? <Code request={now?.request ?? request} />
               : session ? <Tape session={session} revision={ended.value} onOpen={openSession} onErased={() => openSession()} />

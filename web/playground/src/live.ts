@@ -2,7 +2,7 @@
 
 import { signal } from "@preact/signals";
 import { attach, run, type Run, type RunEvent, type RunRequest } from "../../client/src/index.js";
-import { Bots, type BotState } from "./bots.js";
+import { Bots, type BotState, type Times } from "./bots.js";
 import { call, type Graph } from "./api.js";
 import { keep, kept } from "./storage.js";
 
@@ -38,6 +38,7 @@ interface Memory {
   first?: number; // ms to the first token
   last?: number; // and to the newest
   ended?: number; // epoch, ms
+  times?: Times; // of its bots
 }
 
 /** How many events are kept to be looked at. */
@@ -95,6 +96,7 @@ export class Live {
   #waited = 0; // ms that it has waited so far
   #came: number | undefined; // ms to the first event
   #flows = 0; // ms to the first text that is counted
+  #remembered = 0; // ms to when it was remembered last; writing that takes time
 
   constructor(what: { request: RunRequest } | { id: string }, graph?: Graph) {
     const remembered = "id" in what ? memories().find((m) => m.id === what.id) : undefined;
@@ -104,7 +106,7 @@ export class Live {
     this.first = remembered?.first;
     this.lastDelta = remembered?.last ?? 0;
     this.ended = remembered?.ended;
-    this.bots = new Bots(graph);
+    this.bots = new Bots(graph, remembered?.times);
     const options = {
       retries: 1000, // as long as the page is open
       fetch: (url: RequestInfo | URL, init?: RequestInit) => this.#fetch(url, init),
@@ -221,6 +223,7 @@ export class Live {
     if ("event" in event) return this.#named(event.event, event.data, at);
     if ("done" in event) {
       this.complete.add(event.uri);
+      if (at - this.#remembered > 1000 && this.bots.beginsAt(event.uri)) this.#remember();
       return;
     }
     this.position = undefined; // it waits no more
@@ -303,7 +306,8 @@ export class Live {
 
   #remember(): void {
     if (!this.id) return;
-    const memory: Memory = { id: this.id, request: this.request, began: this.began, first: this.first, last: this.lastDelta || undefined, ended: this.ended };
+    this.#remembered = Date.now() - this.began;
+    const memory: Memory = { id: this.id, request: this.request, began: this.began, first: this.first, last: this.lastDelta || undefined, ended: this.ended, times: this.bots.times() };
     keep("session", "runs", [...memories().filter((m) => m.id !== this.id), memory].slice(-mostRemembered));
   }
 

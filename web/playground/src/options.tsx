@@ -1,25 +1,35 @@
 // What can be asked of a run beside its input: the model, and how it writes.
 
-import { useEffect, useId, useState } from "preact/hooks";
+import { useEffect, useId, useRef, useState } from "preact/hooks";
 import type { CommonRequest } from "../../client/src/index.js";
 import type { Misfit, Model } from "./api.js";
+import { useEscape } from "./ui.js";
 
 export interface Choices {
   model: string;
   temperature: string;
   maxTokens: string;
   exclude: string;
+  params: string; // JSON, for workflows
   html: boolean;
   onBusy: "" | "reject" | "interrupt" | "steer";
 }
 
-export const noChoices: Choices = { model: "", temperature: "", maxTokens: "", exclude: "", html: false, onBusy: "" };
+export const noChoices: Choices = { model: "", temperature: "", maxTokens: "", exclude: "", params: "", html: false, onBusy: "" };
 
-// What is no number is sent as it is: the server says what it had expected.
+// What is no number, or no JSON, is sent as it is: the server says what it had expected.
 const number = (text: string): unknown => (text.trim() !== "" && Number.isFinite(Number(text)) ? Number(text) : text);
 
+function json(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return text;
+  }
+}
+
 /** The members of a request that choices stand for, without the model. */
-export function requestOf(c: Choices, forAgent: boolean): CommonRequest {
+export function requestOf(c: Choices, forAgent: boolean): CommonRequest & { params?: any } {
   const options: Record<string, unknown> = {};
   if (c.temperature !== "") options.temperature = number(c.temperature);
   if (c.maxTokens !== "") options.max_tokens = number(c.maxTokens);
@@ -27,6 +37,7 @@ export function requestOf(c: Choices, forAgent: boolean): CommonRequest {
   return {
     ...(Object.keys(options).length > 0 ? { options } : {}),
     ...(exclude.length > 0 ? { filter: { exclude } } : {}),
+    ...(c.params.trim() !== "" && !forAgent ? { params: json(c.params) } : {}),
     ...(c.html && !forAgent ? { html: true } : {}),
     ...(c.onBusy !== "" && forAgent ? { on_busy: c.onBusy } : {}),
   };
@@ -62,18 +73,21 @@ export function ModelChoice({ choices, onChange, models, usual, ofBots = [], err
 export function MoreOptions({ choices, onChange, errors, forAgent, byWorkflow }: Props & { forAgent: boolean; byWorkflow?: boolean }) {
   const n = chosenCount(choices, forAgent);
   const id = useId();
-  const wrong = errors.some((e) => /^\/(options|filter|html|on_busy)/.test(e.pointer ?? ""));
+  const wrong = errors.some((e) => /^\/(options|filter|params|html|on_busy)/.test(e.pointer ?? ""));
   const [open, show] = useState(false);
   useEffect(() => {
     if (wrong) show(true);
   }, [wrong]);
+  const body = useRef<HTMLDivElement>(null);
+  useEscape(open, () => show(false), body);
   return (
     <>
       <button type="button" class="options" aria-expanded={open} aria-controls={id} onClick={() => show(!open)}>Options{n > 0 && <span class="tabs-note">{n}</span>}</button>
-      <div class="options-body" id={id} hidden={!open}>
+      <div class="options-body" id={id} ref={body} hidden={!open}>
         <Text name="Temperature" hint="0 to 2" value={choices.temperature} mode="decimal" pointer="/options/temperature" errors={errors} onInput={(temperature) => onChange({ ...choices, temperature })} />
         <Text name="Token limit" hint="of each answer" value={choices.maxTokens} mode="numeric" pointer="/options/max_tokens" errors={errors} onInput={(maxTokens) => onChange({ ...choices, maxTokens })} />
         <Text name="Exclude" hint="patterns such as article/notes/*" value={choices.exclude} pointer="/filter" errors={errors} onInput={(exclude) => onChange({ ...choices, exclude })} />
+        {!forAgent && <Text name="Params" hint='JSON such as {"tone": "playful"}' value={choices.params} pointer="/params" errors={errors} onInput={(params) => onChange({ ...choices, params })} />}
         {forAgent ? <Busy value={choices.onBusy} steers={!byWorkflow} onChange={(onBusy) => onChange({ ...choices, onBusy })} /> : (
           <label class="check">
             <input type="checkbox" checked={choices.html} onChange={(e) => onChange({ ...choices, html: e.currentTarget.checked })} />

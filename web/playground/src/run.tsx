@@ -5,6 +5,7 @@ import type { ComponentChildren } from "preact";
 import { formatURI, parseURI } from "../../client/src/index.js";
 import { FailureBox, sentence, type Failure } from "./failure.js";
 import { Made, madeOf } from "./files.js";
+import { HTML, Source } from "./html.js";
 import type { Live } from "./live.js";
 import { Approval } from "./parts/approval.js";
 import { Markdown } from "./parts/markdown.js";
@@ -72,8 +73,9 @@ export function RunFailure({ live, again, hideFields = false }: { live: Live; ag
   // A server that was killed keeps nothing of its runs; that it was is what one wants to know.
   const code = live.run.status === "interrupted" ? "interrupted" : error?.code;
   // What ended the run is said once, also where a bot has said it before.
-  const harmless = live.errors.filter((e) => !e.fatal && !(error && e.code === error.code && e.message === error.message));
-  const bot = live.errors.findLast((e) => e.fatal)?.bot;
+  // So is a call that somebody denied: the call says it.
+  const harmless = live.errors.filter((e) => !e.fatal && !(error && e.code === error.code && e.message === error.message) && !(live.denied.size > 0 && /was not allowed to run/.test(e.message)));
+  const bot = live.errors.findLast((e) => error && e.code === error.code && e.message === error.message)?.bot;
   if (live.over && error && error.code !== "closed" && live.run.status !== "canceled") {
     const beside = hideFields ? error.errors?.filter((e) => !e.pointer) : error.errors;
     return (
@@ -224,15 +226,15 @@ export function titleAt(live: Live, uri: string): string {
 /** The views of a document. */
 export type View = "reading" | "tree" | "json";
 
-/** The document of a run. HTML that a bot writes is shown as what it is: text. */
+/** The document of a run. HTML that a bot has written is a preview to be read, and its source in the tree. */
 export function Document({ live, view = "reading" }: { live: Live; view?: "reading" | "tree" }) {
   live.revision.value;
-  const source = (text: string, uri: string, done: boolean): ComponentChildren =>
-    live.bots.formatAt(uri) === "html"
-      ? <pre class={"well source" + (done ? "" : " source-writing")} tabIndex={0} aria-label="HTML">{marked(text.length > mostSource ? text.slice(0, mostSource) + "\n…" : text)}</pre>
-      : undefined;
-  if (view === "tree") return <DocumentTree value={live.run.document} done={live.done} onText={source} />;
-  return <Reading value={live.run.document} done={live.done} onText={source} prose={(uri) => live.bots.beginsAt(uri)} writer={(uri) => writerAt(live, uri)} />;
+  const html = (text: string, uri: string, done: boolean): ComponentChildren => {
+    if (live.bots.formatAt(uri) !== "html") return undefined;
+    return view === "tree" ? <Source text={text} done={done} /> : <HTML text={text} done={done} />;
+  };
+  if (view === "tree") return <DocumentTree value={live.run.document} done={live.done} onText={html} />;
+  return <Reading value={live.run.document} done={live.done} onText={html} prose={(uri) => live.bots.beginsAt(uri)} writer={(uri) => writerAt(live, uri)} />;
 }
 
 // Who writes the block at a uri, for the margin beside it.
@@ -249,8 +251,6 @@ function writerAt(live: Live, uri: string): Writer | undefined {
     sticky: several || typeof valueAt(live.run.document, uri) === "string",
   };
 }
-
-const mostSource = 100_000;
 
 /** Says to screen readers what has become of a run: when it begins, when it asks, when it ends. */
 export function Announcer({ live }: { live: Live | undefined }) {

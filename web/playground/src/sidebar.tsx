@@ -4,6 +4,7 @@ import { useState } from "preact/hooks";
 import type { Session } from "./api.js";
 import { marked } from "./parts/text.js";
 import { agent as chosen, catalog, ended, lives, live, loadSessions, place, sessions } from "./store.js";
+import { titleOf } from "./turns.js";
 import { ago, day } from "./ui.js";
 
 /** From so many on, they can be filtered. */
@@ -79,7 +80,7 @@ function Group({ title, agent, list }: { title: string; agent: string; list: Ses
         {list.map((s) => (
           <li key={s.id}>
             <a href={`#agent=${encodeURIComponent(agent)}&session=${encodeURIComponent(s.id)}`} aria-current={at.session === s.id ? "page" : undefined} title={s.id}>
-              <span class="session-title" dir="auto">{marked(s.title || s.id)}</span> <span class="session-when">{ago(s.updated)}</span>
+              <span class="session-title" dir="auto">{marked(titleOf(s))}</span> <span class="session-when">{ago(s.updated)}</span>
             </a>
           </li>
         ))}

@@ -34,6 +34,14 @@ export const sessions = signal<{ list: Session[]; next?: string }>({ list: [] })
 /** Set while the server does not say what it has: why, and when it is asked again, in epoch ms. */
 export const unreachable = signal<{ until: number; why: Problem } | undefined>(undefined);
 
+/** How many bytes a file of a message may have; undefined if the server does not say it. */
+export const uploadLimit = signal<number | undefined>(undefined);
+
+/** Reads a header such as `max-size=16777216, max-age=60`. */
+export function readUploadLimit(header: string | null): number | undefined {
+  return Number(/(?:^|[\s,])max-size=(\d+)/.exec(header ?? "")?.[1]) || undefined;
+}
+
 let again: ReturnType<typeof setTimeout> | undefined;
 let asked = 0;
 
@@ -53,7 +61,7 @@ export async function loadCatalog(tries = 0): Promise<void> {
     const workflows = await ask<{ workflows: Workflow[] }>("/v1/workflows");
     const [health, agents, models] = await Promise.all([
       ask<{ version: string }>("/healthz"),
-      ask<{ agents: Agent[] }>("/v1/agents").catch(noneWhere404({ agents: [] })),
+      ask<{ agents: Agent[] }>("/v1/agents", undefined, "GET", {}, (answer) => (uploadLimit.value = readUploadLimit(answer.headers.get("Upload-Limit")))).catch(noneWhere404({ agents: [] })),
       ask<{ data: Model[] }>("/v1/models"),
     ]);
     const first = somewhere(place.peek()) ? undefined : await mostBots(workflows.workflows);
@@ -173,8 +181,14 @@ addEventListener("hashchange", () => {
   go(to);
 });
 
+// Runs that one has left while they ran, by their sessions: whoever comes back sees them go on.
+const left = new Map<string, string[]>();
+
 function go(to: Place): void {
+  if (to.session && to.runs.length === 0) to.runs = left.get(to.session) ?? [];
   const stay = lives.peek().filter((l) => l.id !== undefined && to.runs.includes(l.id));
+  const session = place.peek().session;
+  if (session) left.set(session, lives.peek().flatMap((l) => (l.id && !l.over ? l.id : [])));
   for (const l of lives.peek()) if (!stay.includes(l)) l.run.close();
   batch(() => {
     lives.value = stay;
@@ -214,31 +228,34 @@ effect(() => {
   if (come.length > 0) lives.value = [...come, ...now];
 });
 
+// Follows a run. It changes the address only while it is shown: a run that one has left goes on without moving the place.
 function follow(l: Live): Live {
-  let told = false;
+  let named = false; // the address names it
   let over = false;
   const stop = l.revision.subscribe(() => {
     queueMicrotask(() => {
+      if (over) return;
+      over = l.settled;
       const at = place.peek();
-      if (!at.workflow && !at.agent) return settleBy(l);
-      if (!told && l.id && lives.peek().includes(l)) {
-        told = true;
-        const next: Place = { ...at, runs: lives.peek().flatMap((x) => x.id ?? []) };
-        if (next.agent) next.session = at.session ?? l.started?.session;
-        if (writePlace(next) !== writePlace(at)) move(next);
-      } else if (told && l.started?.session && place.peek().agent && !place.peek().session) {
-        move({ ...place.peek(), session: l.started.session });
-      }
-      if (!over && l.settled) {
-        over = true;
+      if (over) {
         stop();
-        // What the server has forgotten of a session is on its tape.
-        if (l.resumed && place.peek().agent && ["gone", "not_found"].includes(l.run.error?.code ?? "")) return drop(l);
         ended.value++;
-        if (place.peek().agent) void loadSessions();
-        if (l.followUp && !lives.peek().some((x) => x.id === l.followUp)) {
-          lives.value = [...lives.peek(), follow(new Live({ id: l.followUp }, described.peek()?.graph))];
-        }
+        if (at.agent) void loadSessions();
+      }
+      if (!lives.peek().includes(l)) return;
+      if (!at.workflow && !at.agent) return settleBy(l);
+      if (l.id) {
+        const next: Place = { ...at };
+        if (!named) next.runs = lives.peek().flatMap((x) => x.id ?? []);
+        if (next.agent) next.session ??= l.started?.session;
+        named = true;
+        if (writePlace(next) !== writePlace(at)) move(next);
+      }
+      if (!over) return;
+      // What the server has forgotten of a session is on its tape.
+      if (l.resumed && at.agent && ["gone", "not_found"].includes(l.run.error?.code ?? "")) return drop(l);
+      if (l.followUp && !lives.peek().some((x) => x.id === l.followUp)) {
+        lives.value = [...lives.peek(), follow(new Live({ id: l.followUp }, described.peek()?.graph))];
       }
     });
   });
@@ -248,7 +265,7 @@ function follow(l: Live): Live {
 // An address may have no more than a run: what it is of, the run itself says. Then it is followed once more, by somebody who knows
 // its bots.
 function settleBy(l: Live): void {
-  if (!l.started || !lives.peek().includes(l)) return;
+  if (!l.started) return;
   const { workflow: name, agent: who, session } = l.started;
   l.run.close();
   batch(() => {
@@ -275,12 +292,15 @@ export function start(request: RunRequest): Live {
   return l;
 }
 
-/** Says something to the agent: a run more in its session. */
-export async function say(request: RunRequest): Promise<Live> {
+/** Says something to the agent: a run more in its session. Returns undefined if one has gone elsewhere before the server answered. */
+export async function say(request: RunRequest): Promise<Live | undefined> {
   const graph = described.peek()?.graph;
   if (request.on_busy === "steer") {
+    const from = place.peek();
     // The answer may be a run that is followed already.
     const answer = await ask<{ run: string }>("/v1/runs", request, "POST", { Prefer: "respond-async" });
+    const { agent: who, session } = place.peek();
+    if (who !== from.agent || session !== from.session) return undefined;
     const known = lives.peek().find((l) => l.id === answer.run);
     if (known) {
       known.steered.push(String(request.input));

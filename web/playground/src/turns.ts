@@ -13,8 +13,12 @@ export interface Turn {
   id: string; // of its run
   date: string;
   said: string[]; // by the user
+  media: string[]; // what the user sent beside words: "an image", names of files
   parts: Part[]; // by the agent
   cut?: string; // why it has no end
+  took?: number; // ms from its first entry to its end
+  tokens: number; // of the answer
+  cost: number; // in millionths of a dollar
 }
 
 export interface Anchor {
@@ -33,7 +37,7 @@ export function readTurns(entries: readonly Entry[]): (Turn | Anchor)[] {
     const id = e.meta?.turn ?? "entry-" + e.id;
     let t = turns.get(id);
     if (!t) {
-      t = { id, date: e.date, said: [], parts: [] };
+      t = { id, date: e.date, said: [], media: [], parts: [], tokens: 0, cost: 0 };
       turns.set(id, t);
       all.push(t);
     }
@@ -47,9 +51,14 @@ export function readTurns(entries: readonly Entry[]): (Turn | Anchor)[] {
         break;
       case "message": {
         const text = textOf(p.content);
+        if (p.role === "user") {
+          const words = withoutFacts(text);
+          if (words !== "") turnOf(e).said.push(words);
+          turnOf(e).media.push(...mediaOf(p.content));
+          break;
+        }
         if (text === "") break;
-        if (p.role === "user") turnOf(e).said.push(text);
-        else if (p.role === "assistant") turnOf(e).parts.push({ kind: "text", text });
+        if (p.role === "assistant") turnOf(e).parts.push({ kind: "text", text });
         break;
       }
       case "reasoning": {
@@ -82,17 +91,53 @@ export function readTurns(entries: readonly Entry[]): (Turn | Anchor)[] {
         turnOf(e).parts.push({ kind: "error", text: textOf(p.message ?? p.error ?? p.content) || "failed" });
         break;
       case "event":
-        if (p.name === "turn.end" && p.data?.status && p.data.status !== "ok" && e.meta?.turn) turnOf(e).cut = String(p.data.status);
+        if (p.name === "turn.end" && p.data?.status && e.meta?.turn) {
+          const t = turnOf(e);
+          const failed = p.data.status === "error" && t.parts.some((part) => part.kind === "error"); // which says more
+          if (p.data.status !== "ok" && !failed) t.cut = String(p.data.status);
+          t.took = Math.max(0, Date.parse(e.date) - Date.parse(t.date)) || undefined;
+          t.tokens = Number(p.data.usage?.completion_tokens) || 0;
+          t.cost = Number(p.data.usage?.cost) || 0;
+        }
         break;
     }
   }
   // A turn that nobody has said anything in, and that says nothing, is none to be shown.
-  return all.filter((t) => "anchor" in t || t.said.length > 0 || t.parts.length > 0);
+  return all.filter((t) => "anchor" in t || t.said.length > 0 || t.media.length > 0 || t.parts.length > 0);
 }
 
 function textOf(content: unknown): string {
   if (typeof content === "string") return content;
   if (content === undefined || content === null) return "";
-  if (Array.isArray(content)) return content.map((c) => textOf((c as any)?.text ?? c)).filter((t) => t !== "").join("\n\n");
+  if (Array.isArray(content)) return content.map((c) => (nameOf(c) ? "" : textOf((c as any)?.text ?? c))).filter((t) => t !== "").join("\n\n");
   return JSON.stringify(content);
+}
+
+/** Names what a message has beside words, as people call it. */
+export function mediaOf(content: unknown): string[] {
+  return Array.isArray(content) ? content.map(nameOf).filter((name) => name !== "") : [];
+}
+
+function nameOf(part: any): string {
+  switch (part?.type) {
+    case "image_url": return "an image";
+    case "input_audio": return "a sound";
+    case "video_url": return "a video";
+    case "file": return typeof part.file?.filename === "string" && part.file.filename !== "" ? part.file.filename : "a file";
+  }
+  return "";
+}
+
+// The facts that the server writes before a message, with its date as the last one, and what it could not attach.
+const facts = /^(?:[^\n:]+: [^\n]*\n)*date: \d{4}-\d\d-\d\dT[^\n]*\n(?:not attached: [^\n]*\n)?\n/;
+
+/** Returns the words of a user's message, without the facts that the server has written before them for the model. */
+export function withoutFacts(text: string): string {
+  return text.replace(facts, "").trim();
+}
+
+/** Returns the name of a session in a list. A message without words gives a session facts for a title, or nothing. */
+export function titleOf(session: { id: string; title: string }): string {
+  if (/(?:^|\s)date: \d{4}-\d\d-\d\dT/.test(session.title)) return "A message without words";
+  return session.title || session.id;
 }

@@ -30,7 +30,9 @@ export function duration(ms: number): string {
   return `${Math.floor(s / 3600)} h ${String(Math.floor((s % 3600) / 60)).padStart(2, "0")} min`;
 }
 
+/** 999 B, 1.5 kB, 16 MiB: a limit that is a power of two is written as one. */
 export function size(bytes: number): string {
+  if (bytes > 0 && bytes % (1 << 20) === 0) return bytes / (1 << 20) + " MiB";
   if (bytes < 1000) return bytes + " B";
   if (bytes < 1e6) return (bytes / 1e3).toFixed(1) + " kB";
   return (bytes / 1e6).toFixed(1) + " MB";
@@ -77,6 +79,36 @@ export function useMedia(query: string): boolean {
     return () => list.removeEventListener("change", changed);
   }, [query]);
   return on;
+}
+
+// What Esc closes, the newest last.
+const closers: object[] = [];
+
+/**
+ * Closes with Esc what is open, the newest first. If the focus is inside, it goes to the button that has opened it: the one whose
+ * `aria-controls` names the element.
+ */
+export function useEscape(isOpen: boolean, close: () => void, inside: { current: HTMLElement | null }): void {
+  const latest = useRef(close);
+  latest.current = close;
+  useEffect(() => {
+    if (!isOpen) return;
+    const keys = (e: KeyboardEvent): void => {
+      if (e.key !== "Escape" || closers.at(-1) !== keys || e.defaultPrevented || e.isComposing || document.querySelector("dialog:modal")) return;
+      // A list of choices, and a search that has words, have their own use for it.
+      if (e.target instanceof HTMLSelectElement || (e.target instanceof HTMLInputElement && e.target.type === "search" && e.target.value !== "")) return;
+      e.preventDefault();
+      const box = inside.current;
+      if (box?.id && box.contains(document.activeElement)) document.querySelector<HTMLElement>(`[aria-controls="${CSS.escape(box.id)}"]`)?.focus();
+      latest.current();
+    };
+    closers.push(keys);
+    addEventListener("keydown", keys);
+    return () => {
+      closers.splice(closers.indexOf(keys), 1);
+      removeEventListener("keydown", keys);
+    };
+  }, [isOpen]);
 }
 
 /** What lies over the page until it is closed: by Esc, by its button, by a click beside it. */

@@ -12,12 +12,13 @@ import type { Live } from "./live.js";
 import { ModelChoice, MoreOptions, noChoices, requestOf, type Choices } from "./options.js";
 import { CopyButton } from "./parts/copy.js";
 import { SchemaForm } from "./parts/schema-form.js";
+import { withoutBlankRows } from "./parts/schema/fields.js";
 import { marked } from "./parts/text.js";
 import { Beside, Document, pretty, Questions, RunFailure, Waiting, type View } from "./run.js";
 import { catalog, described, live, start } from "./store.js";
 import { useCancel } from "./cancel.js";
 import { keep, kept } from "./storage.js";
-import { Lamp, useTick } from "./ui.js";
+import { Lamp, useEscape, useTick } from "./ui.js";
 
 // What stands in the form of each workflow, for as long as the tab is open.
 interface Draft {
@@ -49,7 +50,7 @@ export function WorkflowView({ workflow }: { workflow: Workflow }) {
     touched.current = true;
     setInput(v);
   };
-  const request: RunRequest = { workflow: workflow.name, input, ...(choices.model !== "" ? { model: choices.model } : {}), ...requestOf(choices, false) };
+  const request: RunRequest = { workflow: workflow.name, input: withoutBlankRows(workflow.input ?? {}, input), ...(choices.model !== "" ? { model: choices.model } : {}), ...requestOf(choices, false) };
   // At once and not after the next frame, before which the page may be gone.
   useLayoutEffect(() => {
     if (touched.current || choices !== noChoices) keep("session", "draft." + workflow.name, { input, choices } satisfies Draft);
@@ -76,9 +77,11 @@ export function WorkflowView({ workflow }: { workflow: Workflow }) {
     last.current = Date.now();
     // The fields go away; who was in one of them goes on at what comes of it.
     if (field.current?.contains(document.activeElement)) output.current?.focus({ preventScroll: true });
+    if (request.input !== input) setInput(request.input); // so that the server's errors are at their rows
     start(request);
     fold(true);
   };
+  useEscape(now !== undefined && !folded, () => (fold(true), output.current?.focus({ preventScroll: true })), field);
   const latest = useRef(go);
   latest.current = go;
   useEffect(() => {
@@ -195,9 +198,9 @@ function Control({ live: l, folded, again }: { live: Live | undefined; folded: b
       {cancel.failed && <span class="bar-failed" role="alert">{cancel.failed}</span>}
       <button
         type="submit" form="compose" class={"button control" + (kind === "run" ? " primary" : "")} disabled={running && cancel.busy} onMouseDown={stay} onClick={click} onKeyDown={(e) => e.repeat && e.preventDefault()}
-        aria-keyshortcuts={kind === "cancel" ? "Escape" : "Control+Enter Meta+Enter"}
+        aria-keyshortcuts={kind === "cancel" ? undefined : "Control+Enter Meta+Enter"}
       >
-        {kind === "cancel" ? <><StopIcon /> {cancel.asked ? <>Press Esc again to cancel</> : "Cancel"}</>
+        {kind === "cancel" ? <><StopIcon /> Cancel</>
           : kind === "again" ? <><AgainIcon /> Run again</>
           : <>Run <kbd>{shortcut}</kbd></>}
       </button>

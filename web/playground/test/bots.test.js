@@ -98,6 +98,24 @@ test("names of bots and uris that look like members of objects are names", () =>
   assert.equal(Object.getPrototypeOf(states), Object.prototype);
 });
 
+// DN-13
+test("the times of bots are there after a reload, as far as they were seen before", () => {
+  const graph = { bots: [{ name: "outline", root: "article", format: "json" }, { name: "section", root: "article/sections/{{ n }}/text", format: "text" }] };
+  const before = new Bots(graph);
+  before.take({ uri: "article/title", delta: "Why" }, 100);
+  before.take({ uri: "article/sections/0/text", delta: "Of" }, 200);
+  before.take({ uri: "article/sections/0/text", done: true }, 400);
+  const after = new Bots(graph, JSON.parse(JSON.stringify(before.times())));
+  after.take({ uri: "", delta: { article: { title: "Why", sections: [{ text: "Of" }] } } });
+  after.take({ uri: "article/sections/0/text", done: true });
+  after.take({ uri: "article", done: true }, 900);
+  assert.deepEqual([...after.starts("outline").values()], [{ state: "done", began: 100, ended: 900 }]);
+  assert.deepEqual([...after.starts("section").values()], [{ state: "done", began: 200, ended: 400 }]);
+  const unknown = new Bots(graph, { "__proto__": [1, 2] });
+  unknown.take({ uri: "", delta: { article: {} } });
+  assert.deepEqual([...unknown.starts("outline").values()], [{ state: "writing", began: undefined }]);
+});
+
 test("what an event costs does not grow with the places that were written to", () => {
   const took = (n) => {
     const bots = new Bots(graph);

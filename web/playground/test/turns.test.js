@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { lingserve } from "../../client/test/server.js";
-import { readTurns } from "../node_modules/.page/playground/src/turns.js";
+import { readTurns, titleOf } from "../node_modules/.page/playground/src/turns.js";
 import { readPlace, writePlace } from "../node_modules/.page/playground/src/place.js";
 
 const entry = (id, kind, payload, turn = "t1") => ({ id, kind, payload, meta: turn ? { turn } : {}, date: "2026-01-01T00:00:00Z" });
@@ -24,6 +24,7 @@ test("what the server writes on a tape reads as it was said", async (t) => {
   assert.ok(a.parts[0].call.result.entries > 0);
   assert.equal(a.parts[0].call.failed, false);
   assert.equal(a.parts[1].text, first.result);
+  assert.ok(a.took >= 0 && a.tokens > 0);
   assert.ok(turns.some((x) => x.anchor === "billing"));
   assert.ok(!turns.some((x) => x.anchor === "session/start"));
 });
@@ -41,6 +42,51 @@ test("thoughts, calls that failed, errors and turns that were cut", () => {
   assert.equal(turn.parts[2].call.failed, true);
   assert.equal(turn.parts[3].call.result, undefined);
   assert.equal(turn.cut, "canceled");
+});
+
+// DV-10
+test("a message without words shows what came with it, and nothing that was written for the model", () => {
+  const said = (content) => {
+    const [turn] = readTurns([entry(1, "message", { role: "user", content })]);
+    return turn && { said: turn.said, media: turn.media };
+  };
+  const facts = "channel: telegram\nsender: Ada\ndate: 2026-11-29T02:43:46Z\n";
+  const image = { type: "image_url", image_url: { url: "blob:abc" } };
+  assert.deepEqual(said([{ type: "text", text: facts + "\n" }, image]), { said: [], media: ["an image"] });
+  assert.deepEqual(said([image]), { said: [], media: ["an image"] });
+  assert.deepEqual(said([{ type: "text", text: facts + "not attached: a.mov (it is too large)\n\nLook: here" }, image, { type: "file", file: { filename: "a.pdf" } }]), { said: ["Look: here"], media: ["an image", "a.pdf"] });
+  assert.deepEqual(said(facts + "\nHello\n\nthere"), { said: ["Hello\n\nthere"], media: [] });
+  assert.deepEqual(said("Hello: there\n\ndate: tomorrow"), { said: ["Hello: there\n\ndate: tomorrow"], media: [] });
+  assert.equal(said(facts + "\n"), undefined);
+});
+
+// DV-10
+test("a session whose first message has no words is called so", () => {
+  assert.equal(titleOf({ id: "s", title: "channel: telegram date: 2026-11-29T02:43:46Z" }), "A message without words");
+  assert.equal(titleOf({ id: "s", title: "date: 2026-11-29T02:43:46+01:00 Europe/Berlin" }), "A message without words");
+  assert.equal(titleOf({ id: "s", title: "What is the date: today?" }), "What is the date: today?");
+  assert.equal(titleOf({ id: "s", title: "" }), "s");
+});
+
+// DN-13
+test("a turn on the tape says how long it took, and what it cost", () => {
+  const late = (e) => ({ ...e, date: "2026-01-01T00:00:03.250Z" });
+  const [turn] = readTurns([
+    entry(1, "message", { role: "user", content: "Hi" }),
+    late(entry(2, "message", { role: "assistant", content: "Hello" })),
+    late(entry(3, "event", { name: "turn.end", data: { status: "ok", usage: { prompt_tokens: 9, completion_tokens: 2, cost: 30 } } })),
+  ]);
+  assert.deepEqual([turn.took, turn.tokens, turn.cost, turn.cut], [3250, 2, 30, undefined]);
+});
+
+// DN-13
+test("a turn that failed says so once", () => {
+  const [turn] = readTurns([
+    entry(1, "message", { role: "user", content: "Hi" }),
+    entry(2, "error", { message: "it broke" }),
+    entry(3, "event", { name: "turn.end", data: { status: "error" } }),
+  ]);
+  assert.deepEqual([turn.parts.map((p) => p.kind), turn.cut], [["error"], undefined]);
 });
 
 test("a tape of which nothing is known breaks nothing", () => {

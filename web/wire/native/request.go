@@ -247,7 +247,7 @@ func (st *start) lastEventID(d *request.Decoder, r *http.Request) {
 	}
 	id, err := parseEventID(text)
 	if err != nil {
-		d.Faults = append(d.Faults, run.Field{Header: "Last-Event-ID", Detail: err.Error()})
+		d.Faults = append(d.Faults, run.Field{Header: "Last-Event-ID", Detail: err.Error()}.Clip())
 		return
 	}
 	st.resume, st.fromQuery = &id, false

@@ -25,7 +25,7 @@ func (e *Error) Type() string {
 		return "permission_error"
 	case e.Status == http.StatusTooManyRequests:
 		return "rate_limit_error"
-	case e.Status >= 500:
+	case e.Status >= 500, e.Status == http.StatusFailedDependency: // of the model's server, or of its answer
 		return "server_error"
 	}
 	return "invalid_request_error"

@@ -3,7 +3,6 @@ package openai
 import (
 	"cmp"
 	"net/http"
-	"strconv"
 	"strings"
 	"time"
 
@@ -92,7 +91,7 @@ func (h Handlers) fill(q *run.Request, p access.Principal, c *Request) *Error {
 			e.Message = err.Error()
 			return e
 		}
-		q.Model = c.Model
+		q.Model, q.Strict = c.Model, c.Strict
 		q.Completion = &run.Completion{Messages: c.Messages, JSON: c.JSON, Schema: c.Schema, SchemaName: c.SchemaName}
 		return nil
 	}
@@ -204,11 +203,19 @@ func endOf(o run.Result) End {
 	if p := problemOf(o); p != nil {
 		end.Err = errorOf(p, nil)
 	}
-	if cause, ok := o.Cause(); ok && o.Status == run.StatusFailed && cause.Filtered {
-		end.Finish, end.Err = ContentFilter, nil
+	if cause, ok := o.Cause(); ok && o.Status == run.StatusFailed {
+		switch {
+		case cause.Filtered:
+			end.Finish, end.Err = ContentFilter, nil
+		case o.Truncated && cause.Code == wire.CodeOutput: // a strict answer that was cut off: clients know it by its finish
+			end.Finish, end.Err = Length, nil
+		}
 	}
 	return end
 }
+
+// statusCanceled is the status of a canceled run: "client closed request", as nginx has it. Clients retry a 409.
+const statusCanceled = 499
 
 // problemOf is the problem of a run that has no complete answer; nil for all others. Half an answer is a problem, because these clients
 // cannot be told that it is half of one.
@@ -216,14 +223,12 @@ func problemOf(o run.Result) *wire.Problem {
 	switch o.Status {
 	case run.StatusFailed:
 		if cause, ok := o.Cause(); ok {
-			p := wire.OfFailure(cause)
-			p.Header = http.Header{"X-Should-Retry": {strconv.FormatBool(cause.Retryable)}}
-			return p
+			return wire.OfFailure(cause)
 		}
 		return wire.NewProblem(wire.CodeInternal, "the run has failed")
 	case run.StatusCanceled:
 		p := wire.NewProblem(wire.CodeConflict, "the run was canceled: "+o.Reason)
-		p.Code = run.StatusCanceled
+		p.Code, p.Status = run.StatusCanceled, statusCanceled
 		p.Header = http.Header{"X-Should-Retry": {"false"}}
 		return p
 	case run.StatusInterrupted:
@@ -262,8 +267,8 @@ func refusalOf(of *run.Run) *wire.Problem {
 	return problemOfRun(of, o)
 }
 
-// silence is how long an answer that is not streamed may take before its connection is kept open by a space in front of it. From
-// then on its status is 200, and an error is one only by its body; so this comes as late as the patience of proxies allows.
+// silence is how long an answer that is not streamed may take before empty lines keep its connection open. From then on the status is
+// 200, and a failure can only break the connection off; so the lines begin as late as the timeouts of proxies allow.
 const silence = 30 * time.Second
 
 // complete waits for the run's end and answers with one completion.
@@ -307,18 +312,18 @@ func (h Handlers) complete(w http.ResponseWriter, r *http.Request, run *run.Run,
 	f.Complete()
 	o, document, beside := run.Result()
 	end := endOf(o)
-	if end.Err != nil && !begun {
+	switch {
+	case end.Err != nil && begun:
+		// No client looks for an error in the body of a 200.
+		h.Log.DebugContext(run.Context(), "connection broken off, because the run failed after the status was sent", "run", run.ID, "code", end.Err.Code)
+		panic(http.ErrAbortHandler)
+	case end.Err != nil:
 		return problemOfRun(run, o)
 	}
 	if wire.IsEmpty(document) && run.Of.Agent != "" {
 		document = []byte(`""`)
 	}
-	var body []byte
-	if end.Err != nil {
-		body = append(end.Err.AppendJSON(nil), '\n')
-	} else {
-		body = AppendCompletion(nil, head, document, beside, end)
-	}
+	body := AppendCompletion(nil, head, document, beside, end)
 	if !begun {
 		h.Send(w, r, http.StatusOK, "application/json", body)
 	} else if _, err := out.Write(body); err != nil {

@@ -20,8 +20,8 @@ func TestErrorsHaveOpenAIsTypesAndStatuses(t *testing.T) {
 		wire.CodeInvalid: "400 invalid_request_error", wire.CodeUnauthorized: "401 authentication_error", wire.CodeForbidden: "403 permission_error",
 		wire.CodeNotFound: "404 invalid_request_error", wire.CodeGone: "410 invalid_request_error", wire.CodeConflict: "409 invalid_request_error",
 		wire.CodeTooLarge: "413 invalid_request_error", bot.CodeLimitReached: "422 invalid_request_error", wire.CodeRateLimited: "429 rate_limit_error", adapter.CodeBudget: "402 invalid_request_error",
-		adapter.CodeAuth: "502 server_error", adapter.CodeRateLimited: "429 rate_limit_error", adapter.CodeUnavailable: "502 server_error",
-		adapter.CodeTimeout: "504 server_error", adapter.CodeProtocol: "502 server_error", wire.CodeOutput: "502 server_error", wire.CodeRefused: "502 server_error",
+		adapter.CodeAuth: "424 server_error", adapter.CodeRateLimited: "429 rate_limit_error", adapter.CodeUnavailable: "502 server_error",
+		adapter.CodeTimeout: "504 server_error", adapter.CodeProtocol: "502 server_error", wire.CodeOutput: "424 server_error", wire.CodeRefused: "424 server_error",
 		wire.CodeOverloaded: "503 server_error", wire.CodeDraining: "503 server_error", wire.CodeInternal: "500 server_error",
 	} {
 		e := errorOf(wire.NewProblem(code, "x"), nil)

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/bot"
 	"github.com/lingserve/lingserve/internal/mediapart"
 	"github.com/lingserve/lingserve/internal/rawjson"
 	"github.com/lingserve/lingserve/run"
@@ -29,6 +30,7 @@ type Request struct {
 	JSON       bool            // the answer is to be JSON
 	Schema     json.RawMessage // of it; nil for any
 	SchemaName string
+	Strict     bool // an answer that does not fit the schema is an error
 }
 
 // Bounds of what a request may have; the body as a whole is bounded by who reads it.
@@ -218,11 +220,25 @@ func (r *reader) format(members map[string]json.RawMessage) {
 		schema := r.Members(at, format["json_schema"])
 		r.q.JSON = true
 		r.q.SchemaName, _ = r.text(schema, at, "name")
-		if raw, ok := schema["schema"]; ok {
-			r.As(at+"/schema", raw, '{', "an object", &r.q.Schema)
+		if raw, ok := schema["strict"]; ok {
+			r.q.Strict = r.Bool(at+"/strict", raw)
 		}
+		r.schema(at+"/schema", schema["schema"])
 	default:
 		r.Fail(at+"/type", "expected text, json_object or json_schema")
+	}
+}
+
+// schema reads the schema of an answer. Without one, any JSON is an answer, but not a strict one.
+func (r *reader) schema(at string, raw json.RawMessage) {
+	switch {
+	case raw == nil && r.q.Strict:
+		r.Fail(at, "expected a JSON Schema, because strict is true")
+	case raw == nil, !r.As(at, raw, '{', "an object", &r.q.Schema):
+	default:
+		if err := bot.CheckForeignSchema(raw); err != nil {
+			r.Fail(at, "%s", err)
+		}
 	}
 }
 

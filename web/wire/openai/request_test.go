@@ -48,7 +48,7 @@ func TestARequestIsRead(t *testing.T) {
 		{"JSON", body(`"response_format":{"type":"json_object"}`), openai.Request{Model: "m", Messages: user, JSON: true}},
 		{
 			"a schema", body(`"response_format":{"type":"json_schema","json_schema":{"name":"n","strict":true,"schema":{"type":"object"}}}`),
-			openai.Request{Model: "m", Messages: user, JSON: true, Schema: json.RawMessage(`{"type":"object"}`), SchemaName: "n"},
+			openai.Request{Model: "m", Messages: user, JSON: true, Schema: json.RawMessage(`{"type":"object"}`), SchemaName: "n", Strict: true},
 		},
 		{"tools that are none to call", body(`"tools":[{"type":"function"}],"tool_choice":"none"`), asking(adapter.Options{ToolChoice: "none"})},
 		{"nothing of much", body(`"stream":null,"stop":null,"n":1,"tools":[ ],"logit_bias":{ },"logprobs":false,"top_logprobs":0,"audio":null,"modalities":["text"]`), openai.Request{Model: "m", Messages: user}},
@@ -106,6 +106,10 @@ func TestWhatDoesNotFitIsRefusedByItsName(t *testing.T) {
 		{body(`"response_format":{"type":"grammar"}`), "response_format.type"},
 		{body(`"response_format":{"type":"json_schema"}`), "response_format.json_schema"},
 		{body(`"response_format":{"type":"json_schema","json_schema":{"schema":7}}`), "response_format.json_schema.schema"},
+		{body(`"response_format":{"type":"json_schema","json_schema":{"schema":{"type":"objekt"}}}`), "response_format.json_schema.schema"}, // DH-05
+		{body(`"response_format":{"type":"json_schema","json_schema":{"schema":{"$ref":"#/$defs/x"}}}`), "response_format.json_schema.schema"},
+		{body(`"response_format":{"type":"json_schema","json_schema":{"strict":true}}`), "response_format.json_schema.schema"},
+		{body(`"response_format":{"type":"json_schema","json_schema":{"strict":1,"schema":{}}}`), "response_format.json_schema.strict"},
 		{body(`"tools":[{}]`), "tools"},
 		{body(`"tools":[{}],"tool_choice":"auto"`), "tools"},
 		{body(`"functions":[{}]`), "functions"},

@@ -15,6 +15,14 @@ import (
 // Check reports why text is not one JSON value that every reader understands alike: UTF-8, nothing behind it, no member
 // twice in any object. The field has the line and column, or the pointer of the repeated member. nil is a text that is good.
 func Check(text []byte) *run.Field {
+	f := check(text)
+	if f != nil {
+		*f = f.Clip()
+	}
+	return f
+}
+
+func check(text []byte) *run.Field {
 	if !utf8.Valid(text) {
 		at := 0
 		for at < len(text) {

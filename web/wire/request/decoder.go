@@ -33,10 +33,13 @@ const maxFaults = 20
 
 // Fail adds a fault at a JSON Pointer. Only the first faults are kept.
 func (d *Decoder) Fail(pointer, format string, args ...any) {
-	if len(d.Faults) < maxFaults {
-		d.Faults = append(d.Faults, run.Field{Pointer: pointer, Parameter: d.parameter, Detail: fmt.Sprintf(format, args...)})
+	if !d.full() {
+		d.Faults = append(d.Faults, run.Field{Pointer: pointer, Parameter: d.parameter, Detail: fmt.Sprintf(format, args...)}.Clip())
 	}
 }
+
+// full reports whether there are as many faults as an answer names: no others need to be looked for.
+func (d *Decoder) full() bool { return len(d.Faults) >= maxFaults }
 
 // Field reads the member of an object that stands at a JSON Pointer.
 type Field func(pointer string, raw json.RawMessage)
@@ -71,6 +74,9 @@ func (d *Decoder) Object(pointer string, raw json.RawMessage, fields Fields, req
 	}
 	slices.Sort(names)
 	for _, name := range names {
+		if d.full() {
+			return
+		}
 		value, sent := members[name]
 		field := fields[name]
 		if sent && field == nil && d.Lenient {
@@ -192,6 +198,9 @@ func (d *Decoder) Array(pointer string, raw json.RawMessage, item Field) {
 	var items []json.RawMessage
 	d.As(pointer, raw, '[', "an array", &items)
 	for i, value := range items {
+		if d.full() {
+			return
+		}
 		item(Item(pointer, i), value)
 	}
 }

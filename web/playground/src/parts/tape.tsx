@@ -2,6 +2,7 @@ import type { ComponentChildren } from "preact";
 import { useEffect, useId, useMemo, useRef, useState } from "preact/hooks";
 import { ask, Problem, type Entry } from "../api.js";
 import { sentence } from "../failure.js";
+import { mediaOf, withoutFacts } from "../turns.js";
 import { count } from "../ui.js";
 import { JSONValue } from "./json.js";
 import { Markdown } from "./markdown.js";
@@ -310,8 +311,12 @@ function who(e: Entry): string {
 function what(e: Entry, tools: string[] = []): ComponentChildren {
   const p = e.payload ?? {};
   switch (e.kind) {
-    case "message":
+    case "message": {
+      const media = mediaOf(p.content);
+      // The facts before a message without words say nothing of what was sent.
+      if (media.length > 0 && list(p.content).every((part) => withoutFacts(String(part?.text ?? "")) === "")) return <p class="tape-none">({visible(short(media.join(", "), 300))})</p>;
       return <Content content={p.content} />;
+    }
     case "tool_call":
       return (
         <>
@@ -411,7 +416,7 @@ function Content({ content }: { content: unknown }) {
   return (
     <>
       {list(content).map((part) =>
-        typeof part?.text === "string" ? <Markdown text={part.text} level={3} /> : <p class="tape-none">({visible(short(String(part?.type ?? "something that is no text"), 60))})</p>,
+        typeof part?.text === "string" ? <Markdown text={part.text} level={3} /> : <p class="tape-none">({visible(short(mediaOf([part])[0] ?? String(part?.type ?? "something that is no text"), 60))})</p>,
       )}
     </>
   );
@@ -425,8 +430,8 @@ function always(): boolean {
 function State({ state }: { state: any }) {
   if (state === null || state === undefined) return null;
   const keys = typeof state === "object" && !Array.isArray(state) ? Object.keys(state) : [];
-  if (typeof state === "string") return <Markdown text={state} level={3} />;
-  if (keys.length === 1 && keys[0] === "summary" && typeof state.summary === "string") return <Markdown text={state.summary} level={3} />;
+  const summary = typeof state === "string" ? state : keys.length === 1 && typeof state.summary === "string" ? state.summary : undefined;
+  if (summary !== undefined) return <Fold title="Summary" hint={visible(short(summary, 120))}><Markdown text={summary} level={3} /></Fold>;
   if (keys.length === 1 && keys[0] === "owner") return null; // of the first one
   return <JSONValue value={state} label="State" />;
 }

@@ -247,7 +247,6 @@ test("DP-15: on a phone a line at the foot opens a sheet with everything beside 
   await sheet.getByRole("region", { name: "Events of the run" }).getByText("started").waitFor();
   await page.keyboard.press("Escape"); // closes the sheet and cancels nothing
   await sheet.waitFor({ state: "detached" }).catch(() => undefined);
-  assert.equal(await page.getByText("Press Esc again").count(), 0);
   await asked.end();
   await stands("Completed");
   await page.getByRole("button", { name: /tokens/ }).click();
@@ -273,4 +272,145 @@ test("DP-16: titles have the face of texts, and an id is short, with a button th
   await page.getByRole("button", { name: "Copy the run’s id" }).click();
   await page.getByText("Copied").first().waitFor();
   assert.equal(await page.evaluate(() => navigator.clipboard.readText()), id);
+});
+
+test("DN-06: on a phone, Allow and Deny stand above the composer, however high that is", async (t) => {
+  const { page, script, say } = await playground(t, chrome, { at: "#agent=careful", viewport: { width: 390, height: 700 } });
+  await say("Look.");
+  const asked = await script.asked();
+  await asked.call("tape_search", { query: "word ".repeat(3000) });
+  await asked.end();
+  await page.getByRole("region", { name: /May .* run/ }).waitFor();
+  const apart = () => page.until(() => {
+    const choice = document.querySelector(".approval-foot").getBoundingClientRect();
+    const composer = document.querySelector("form[aria-label^=Message]").getBoundingClientRect();
+    const send = document.querySelector("form[aria-label^=Message] button[type=submit]");
+    const { x, y, width, height } = send.getBoundingClientRect();
+    return choice.bottom <= composer.top + 1 && choice.top >= 0 && send.contains(document.elementFromPoint(x + width / 2, y + height / 2));
+  });
+  await apart();
+  await page.getByLabel("Message", { exact: true }).fill("line\n".repeat(8));
+  await apart();
+});
+
+test("DN-13: HTML is previewed in a frame without scripts, with its styles, and its source is a click away", async (t) => {
+  const { page, script, document, run, stands } = await playground(t, chrome, { at: "#workflow=page" });
+  await run({ Question: "Why?" });
+  const asked = await script.asked();
+  await asked.say("<!DOCTYPE html><html><head><style>h1 { color: rgb(1, 2, 3) }</style></head><body><h1>Why ");
+  await document.getByLabel("HTML").getByText("<h1>Why").waitFor();
+  await asked.end(`the sky</h1><p style="color: rgb(4, 5, 6)" onclick="top.hit = 1">Light.</p><img src="/none.png" onerror="top.hit = 3"><script>top.hit = 2</script></body></html>`);
+  await stands("Completed");
+  const frame = page.frameLocator("iframe[title='Preview of the HTML']");
+  await frame.getByRole("heading", { name: "Why the sky" }).waitFor();
+  const color = (locator) => locator.evaluate((e) => getComputedStyle(e).color);
+  assert.equal(await color(frame.getByRole("heading")), "rgb(1, 2, 3)");
+  assert.equal(await color(frame.getByText("Light.")), "rgb(4, 5, 6)");
+  assert.equal(await frame.locator("script, [onclick], [onerror]").count(), 0);
+  assert.equal(await page.evaluate(() => window.hit), undefined);
+  assert.doesNotMatch(await document.locator("iframe").getAttribute("sandbox"), /scripts|same-origin|forms/);
+  await document.getByText("Source", { exact: true }).click();
+  await document.getByLabel("HTML").getByText("<h1>Why the sky").waitFor();
+  assert.equal(await document.locator("iframe").count(), 0);
+});
+
+test("DN-13: a failure is one card at the edge of the text, with the bot's name, and says one thing once", async (t) => {
+  const { page, script, run, stands } = await playground(t, chrome, { ...chat, viewport: { width: 1500, height: 800 } });
+  await run({ Message: "Why?" });
+  const asked = await script.asked();
+  await asked.say("Half of ");
+  asked.cut();
+  await stands("Failed");
+  const [card, read] = await page.evaluate(() => {
+    const card = document.querySelector(".failure");
+    const inner = card.querySelector(".failure-title").getBoundingClientRect().left - card.getBoundingClientRect().left;
+    return [{ left: card.getBoundingClientRect().left, inner }, document.querySelector(".read .md").getBoundingClientRect().left];
+  });
+  assert.ok(card.inner < 40, `the words are ${card.inner} pixels from the card's edge`);
+  assert.ok(Math.abs(card.left - read) < 40, `the card begins at ${card.left}, the text at ${read}`);
+  const lines = (await page.locator(".failure p").allInnerTexts()).map((line) => line.replace(/\s+/g, " "));
+  assert.match(lines[0], /^The model’s server sent no usable answer ?upstream_protocol ?Bot assistant$/);
+  assert.ok(lines.length <= 2, lines.join("\n"));
+});
+
+test("DN-13: a call that was denied is said to be denied, and no error besides", async (t) => {
+  const { page, script, conversation, say } = await playground(t, chrome, { at: "#agent=careful" });
+  await say("Look.");
+  const asked = await script.asked();
+  await asked.call("tape_info");
+  await asked.end();
+  await page.getByRole("region", { name: /May .* run/ }).getByRole("button", { name: "Deny" }).click();
+  await (await script.asked()).end("Then not.");
+  await conversation.getByText("Then not.").waitFor();
+  await conversation.getByText("denied", { exact: true }).waitFor();
+  assert.doesNotMatch(await conversation.innerText(), /internal|not allowed to run/);
+});
+
+test("DN-13: Esc closes what is open, the newest first, and stops no run", async (t) => {
+  const { page, script, run, reads, stands } = await playground(t, chrome, chat);
+  await run({ Message: "Why?" });
+  const asked = await script.asked();
+  await asked.say("Because ");
+  await reads("Because");
+  const panel = page.getByRole("button", { name: /^Code/ });
+  await panel.click();
+  await page.getByRole("button", { name: /Change input/ }).click();
+  const options = page.getByRole("button", { name: /^Options/ });
+  await options.click();
+  await page.getByLabel("Temperature").focus();
+  const expanded = (button) => button.getAttribute("aria-expanded");
+  await page.keyboard.press("Escape");
+  assert.equal(await expanded(options), "false");
+  await page.until(() => document.activeElement?.textContent.startsWith("Options"));
+  await page.keyboard.press("Escape");
+  await options.waitFor({ state: "detached" });
+  assert.equal(await expanded(panel), "true");
+  await page.keyboard.press("Escape");
+  assert.equal(await expanded(panel), "false");
+  for (let i = 0; i < 4; i++) await page.keyboard.press("Escape");
+  await asked.end("I say so.");
+  await stands("Completed");
+});
+
+test("DN-13: params of a workflow go with its run, and what the server says of them stands at their field", async (t) => {
+  const { page, run } = await playground(t, chrome, { ...chat, allow: [/status of 400/] });
+  await page.getByRole("button", { name: /^Options/ }).click();
+  await page.getByLabel(/^Params/).fill("tone=playful");
+  const [wrong] = await Promise.all([page.waitForRequest((r) => new URL(r.url()).pathname === "/v1/runs"), run()]);
+  assert.equal(JSON.parse(wrong.postData()).params, "tone=playful");
+  await page.until(() => document.querySelector("[aria-invalid=true]"));
+  await page.getByLabel(/^Params/).fill('{"tone": "playful"}');
+  const [right] = await Promise.all([page.waitForRequest((r) => new URL(r.url()).pathname === "/v1/runs"), run()]);
+  assert.deepEqual(JSON.parse(right.postData()).params, { tone: "playful" });
+});
+
+test("DN-13: an upload's limit is said before it is reached, and what is larger is not sent", async (t) => {
+  const { page } = await playground(t, chrome, { at: "#agent=assistant" });
+  await page.getByText("up to 16 MiB each").waitFor();
+  await page.getByRole("form", { name: /^Message to/ }).evaluate((form) => {
+    const data = new DataTransfer();
+    data.items.add(new File([new Uint8Array((16 << 20) + 1)], "large.txt"));
+    form.dispatchEvent(new DragEvent("drop", { dataTransfer: data, bubbles: true, cancelable: true }));
+  });
+  await page.getByRole("list", { name: "Files of the message" }).getByText("larger than 16 MiB").waitFor();
+  assert.equal(page.requests.filter((r) => new URL(r.url()).pathname === "/v1/files").length, 0);
+});
+
+test("DN-13: summaries of anchors are folded, and after a reload a turn says when it was and how long it took", async (t) => {
+  const { page, script, conversation, say } = await playground(t, chrome, { at: "#agent=assistant" });
+  await say("Hello");
+  await (await script.asked()).end("Hi.");
+  await conversation.getByText("Hi.").waitFor();
+  await say(",tape.handoff name=billing summary=" + '"It was **paid**."');
+  await conversation.getByText(/billing/).first().waitFor();
+  await page.until(() => location.hash.includes("session="));
+  const session = hash(page).get("session");
+  await page.goto("about:blank");
+  await page.goto("/#agent=assistant&session=" + session);
+  await conversation.getByText(/^Completed in \d/).first().waitFor();
+  assert.ok((await conversation.locator("time").count()) > 0);
+  const paid = conversation.locator("strong", { hasText: "paid" });
+  assert.equal(await paid.isVisible(), false);
+  await conversation.locator("summary", { hasText: "Summary" }).click();
+  await paid.waitFor();
 });

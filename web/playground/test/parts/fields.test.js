@@ -1,7 +1,7 @@
 // Which fields a schema asks for, and what is wrong with a value as far as the page can see.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { below, blank, errorsAt, field, misfit, numberOf, resolve, titleOf, withMember } from "../../node_modules/.parts/playground/src/parts/schema/fields.js";
+import { below, blank, errorsAt, field, misfit, numberOf, resolve, titleOf, withMember, withoutBlankRows } from "../../node_modules/.parts/playground/src/parts/schema/fields.js";
 
 const kindOf = (schema, root = {}) => {
   const f = field(schema, root, true);
@@ -124,4 +124,34 @@ test("errors find their place by JSON Pointer", () => {
   const errors = [{ pointer: "/a", detail: "1" }, { pointer: "/a/b", detail: "2" }, { pointer: "/ab", detail: "3" }];
   assert.deepEqual(errorsAt(errors, "/a", false).map((e) => e.detail), ["1"]);
   assert.deepEqual(errorsAt(errors, "/a", true).map((e) => e.detail), ["1", "2"]);
+});
+
+// DN-13
+const texts = { type: "array", items: { type: "string" } };
+const people = { type: "array", items: { type: "object", properties: { name: { type: "string" }, tags: texts, adult: { type: "boolean" } } } };
+for (const [name, schema, value, want] of [
+  ["texts", texts, ["a", "", " ", "b"], ["a", "b"]],
+  ["numbers", { type: "array", items: { type: "integer" } }, [0, null, 2], [0, 2]],
+  ["choices", { type: "array", items: { enum: ["", "x", null] } }, ["", "x", null], ["", "x", null]],
+  ["booleans", { type: "array", items: { type: "boolean" } }, [false, true], [false, true]],
+  ["objects", people, [{}, { name: "", tags: [""] }, { name: "Ada", tags: ["x", ""] }, { adult: false }], [{ name: "Ada", tags: ["x"] }, { adult: false }]],
+  ["JSON", { type: "array", items: {} }, [null, {}, { a: "" }, 0], [{}, { a: "" }, 0]],
+  ["lists", { type: "array", items: texts }, [[], [""], ["a"]], [["a"]]],
+]) {
+  const form = { type: "object", required: ["list"], properties: { list: schema, other: { type: "string" } } };
+  test(`rows that nobody has filled in are not sent: of ${name}`, () => assert.deepEqual(withoutBlankRows(form, { other: "", list: value }), { other: "", list: want }));
+}
+
+test("a list without rows is not sent, unless it is required", () => {
+  const form = (required) => ({ type: "object", required, properties: { list: texts } });
+  assert.deepEqual(withoutBlankRows(form([]), { list: [""] }), {});
+  assert.deepEqual(withoutBlankRows(form([]), { list: [] }), { list: [] });
+  assert.deepEqual(withoutBlankRows(form(["list"]), { list: [""] }), { list: [] });
+});
+
+test("what has no blank rows is sent as it is", () => {
+  const value = { list: ["a"], unknown: [""] };
+  assert.equal(withoutBlankRows({ type: "object", properties: { list: texts } }, value), value);
+  for (const odd of ["text", null, 7, [""], undefined]) assert.equal(withoutBlankRows({ type: "object", properties: { list: texts } }, odd), odd);
+  assert.equal(withoutBlankRows(true, value), value);
 });

@@ -224,6 +224,31 @@ export function blank(f: Field): unknown {
   return f.kind === "text" ? "" : null;
 }
 
+/** Returns a value as it is sent: without the rows of lists that nobody has filled in. A list that may be missing is, if no row is left. */
+export function withoutBlankRows(of: Schema | boolean, value: any, root = isObject(of) ? of : {}, required = true, depth = 0): any {
+  const f = field(of, root, required, depth);
+  if (f.kind === "object" && isObject(value)) {
+    let out: Record<string, unknown> = value;
+    for (const m of f.members) {
+      if (!Object.hasOwn(value, m.name)) continue;
+      const member = withoutBlankRows(m.schema, value[m.name], root, m.required, depth + 1);
+      if (member !== value[m.name]) out = withMember(out, m.name, member);
+    }
+    return out;
+  }
+  if (f.kind !== "list" || !Array.isArray(value)) return value;
+  const { kind } = field(f.item, root, true, depth + 1);
+  const rows = value.map((row: unknown) => withoutBlankRows(f.item, row, root, true, depth + 1));
+  const filled = rows.filter((row) => kind === "choice" || !isBlank(row, kind !== "json"));
+  if (filled.length === 0 && value.length > 0 && !required) return undefined;
+  return filled.length < rows.length || rows.some((row, i) => row !== value[i]) ? filled : value;
+}
+
+function isBlank(row: unknown, deep: boolean): boolean {
+  if (typeof row === "string") return row.trim() === "";
+  return row === undefined || row === null || (deep && typeof row === "object" && Object.values(row).every((member) => isBlank(member, deep)));
+}
+
 /** An object with a member set, or without it where the value is undefined; all other members stay, in their order. */
 export function withMember(value: unknown, name: string, member: unknown): Record<string, unknown> {
   const out: Record<string, unknown> = { ...(isObject(value) ? value : {}) };

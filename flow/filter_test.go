@@ -1,0 +1,111 @@
+package flow
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/lingserve/lingserve/jsonuri"
+	"github.com/lingserve/lingserve/ling"
+	"github.com/lingserve/lingserve/tube"
+)
+
+// DN-08: a filter that can match nothing is refused: it would show what it is to hide.
+func TestFiltersThatCanMatchNothingAreRefused(t *testing.T) {
+	const closed = `{type: object, additionalProperties: false, properties: {title: {type: string}, notes: {type: array, items: {type: object, additionalProperties: false, properties: {n: {}}}}}}`
+	const open = `{type: object, properties: {title: {type: string}, notes: {type: array}}}`
+	for _, test := range []struct{ name, filter, botFilter, schema, want string }{
+		{"a property", `{exclude: trip/notes}`, ``, closed, ``},
+		{"an element of a list", `{exclude: ["trip/notes/*/n", "trip/notes/0", "trip/**/n", "**/title"]}`, ``, closed, ``},
+		{"a root", `{exclude: [trip, "*", "**", other, other/x]}`, `{include: trip}`, closed, ``},
+		{"a text", `{exclude: story}`, ``, closed, ``},
+		{"what stands beside the document", `{exclude: "trip/$calls"}`, ``, closed, ``},
+		{"another name, which an open schema allows", `{exclude: trip/thoughts}`, ``, open, ``},
+		{"no schema", `{exclude: trip/notez}`, ``, `{}`, ``},
+		{"alternatives", `{exclude: trip/notes}`, ``, `{anyOf: [{type: "null"}, ` + closed + `]}`, ``},
+		{"references", `{exclude: trip/notes}`, ``, `{$ref: "#/$defs/x", $defs: {x: ` + closed + `}}`, ``},
+
+		{"a mistyped property", `{exclude: trip/notez}`, ``, closed, `exclude: the pattern hides nothing: the schema of plan has no property "notez", did you mean "notes"? expected one of notes and title`},
+		{"a mistyped property in an alternative", `{exclude: trip/notez}`, ``, `{anyOf: [{type: "null"}, ` + closed + `]}`, `exclude: the pattern hides nothing: the schema of plan has no property "notez", did you mean "notes"? expected one of notes and title`},
+		{"a mistyped property of an open schema", `{exclude: trip/notez}`, ``, open, `exclude: the pattern hides nothing: the schema of plan has no property "notez", did you mean "notes"? expected one of notes and title`},
+		{"a mistyped property of an element", `{exclude: "trip/notes/*/m"}`, ``, closed, `exclude: the pattern hides nothing: the schema of plan has no property "m"`},
+		{"a mistyped property below stars", `{exclude: "trip/*/*/nn"}`, ``, closed, `exclude: the pattern hides nothing: the schema of plan has no property "nn"`},
+		{"below a text", `{exclude: story/x}`, ``, closed, `exclude: the pattern hides nothing: no bot writes to "story/x"`},
+		{"below a text of a schema", `{exclude: trip/title/x}`, ``, closed, `exclude: the pattern hides nothing: `},
+		{"a mistyped root", `{exclude: tripp/notes}`, ``, closed, `exclude: the pattern hides nothing: no bot writes to "tripp/notes"; plan writes below "trip", `},
+		{"a pattern without the bot's root", ``, `{exclude: notes}`, closed, `exclude: the pattern hides nothing: no bot writes to "notes"; plan writes below "trip"; did you mean "trip/notes"?`},
+		{"another bot's root", ``, `{exclude: story}`, closed, `exclude: the pattern hides nothing: no bot writes to "story"; plan writes below "trip"`},
+		{"include", `{include: [trip/title, trip/notez]}`, ``, closed, `include: the pattern shows nothing: the schema of plan has no property "notez"`},
+		{"a slash at its beginning", `{exclude: /trip/notes}`, ``, closed, `exclude: a uri does not begin with a slash; write trip/notes`},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			text := "name: w\n"
+			if test.filter != "" {
+				text += "filter: " + test.filter + "\n"
+			}
+			text += "bots:\n  plan:\n    root: trip\n    schema: " + test.schema + "\n"
+			if test.botFilter != "" {
+				text += "    filter: " + test.botFilter + "\n"
+			}
+			text += "  story: {root: story, format: text}\n  other: {root: \"other/{{ input.x }}\"}\n"
+			_, err := ParseSpec("w.yaml", []byte(text), nil)
+			switch {
+			case test.want == "" && err != nil:
+				t.Error(err)
+			case test.want != "" && err == nil:
+				t.Error("it was taken")
+			case test.want != "":
+				if _, got, _ := strings.Cut(err.Error(), ": "); !strings.HasPrefix(got, test.want) || strings.Contains(got, "\n") {
+					t.Errorf("got  %s\nwant %s", got, test.want)
+				}
+			}
+		})
+	}
+}
+
+// DN-08: a filter that matched nothing is reported at the end, whether the workflow, a bot or the request has it.
+func TestFiltersThatMatchedNothingAreReported(t *testing.T) {
+	const text = `
+filter: {exclude: [a/notez, a/x, b/late]}
+bots:
+  a: {message: "{{ input.a }}", root: a, filter: {include: [a/y, "a/*/z"]}}
+  b: {when: input.b, message: b, root: b, filter: {exclude: b/x}}
+`
+	m := answers(map[string]string{"a": `{"notes":["1"],"x":"2","y":"3"}`, "b": `{"y":"1"}`, "c": `{"y":"1"‖` + failing})
+	withFilter := &runOptions{during: func(m *ling.Manager) {
+		var exclude []tube.Matcher
+		for _, text := range []string{"a/note", "a/notes/*", "b/x", "c"} {
+			p, err := jsonuri.CompilePattern(text)
+			if err != nil {
+				panic(err)
+			}
+			exclude = append(exclude, p)
+		}
+		m.Tube().AddFilter(tube.Filter{Exclude: exclude})
+	}}
+	unmatched := func(pattern, member, bot string) string {
+		line := `{"code":"filter_unmatched","message":"the filter's pattern ` + pattern + ` in ` + member + ` matched nothing"`
+		if bot != "" {
+			line += `,"bot":"` + bot + `"`
+		}
+		return line + "}"
+	}
+	for _, test := range []struct {
+		name, input string
+		want        []string
+	}{
+		{"what never started is no reason", `{"a":"a"}`, []string{
+			unmatched("a/notez", "exclude", ""), unmatched("a/note", "exclude", ""), unmatched("c", "exclude", ""), unmatched("a/*/z", "include", "a"),
+		}},
+		{"a second bot", `{"a":"a","b":true}`, []string{
+			unmatched("a/notez", "exclude", ""), unmatched("b/late", "exclude", ""), unmatched("a/note", "exclude", ""), unmatched("b/x", "exclude", ""),
+			unmatched("c", "exclude", ""), unmatched("a/*/z", "include", "a"), unmatched("b/x", "exclude", "b"),
+		}},
+		{"a failure is a reason", `{"a":"c"}`, []string{unmatched("c", "exclude", "")}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			runs(t, parse(t, text), m, test.input, withFilter, func(t *testing.T, d done) {
+				wants(t, "the warnings", test.want, d.named("warning"))
+			})
+		})
+	}
+}

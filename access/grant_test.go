@@ -76,3 +76,43 @@ func TestAGrantEndsAtItsTime(t *testing.T) {
 		}
 	})
 }
+
+// DS-02: a key is revoked by its entry, or by the lack of one; a key that has only expired is not revoked.
+func TestAKeyIsRevokedByItsEntry(t *testing.T) {
+	var entries []string
+	grants := map[string]access.Grant{}
+	for _, name := range []string{"valid", "expired", "revoked", "deleted"} {
+		key, text := access.NewKey(access.Principal{Name: "ann"}, time.Time{})
+		keys, err := access.NewKeys(access.KeysOptions{Entries: []string{key.Entry()}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer keys.Close()
+		v, err := (&access.Door{Keys: keys}).Show(t.Context(), text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		grants[name] = v.Grant
+		if name == "expired" {
+			key.Expires = time.Unix(1, 0)
+		}
+		key.Revoked = name == "revoked"
+		if name != "deleted" {
+			entries = append(entries, key.Entry())
+		}
+	}
+	keys, err := access.NewKeys(access.KeysOptions{Entries: entries})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer keys.Close()
+	d := &access.Door{Keys: keys}
+	for name, grant := range grants {
+		if got, want := d.Revoked(grant.KeyTag()), name == "revoked" || name == "deleted"; got != want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+	if d.Revoked(access.Grant{}.KeyTag()) || d.Revoked("nonsense") || (&access.Door{}).Revoked(grants["revoked"].KeyTag()) {
+		t.Error("what no key started counts as revoked")
+	}
+}

@@ -36,6 +36,7 @@ type Failure struct {
 	Filtered  bool // the content filter of the model's provider stopped the answer
 	// RetryAfter is how long the model's server asks to wait before that; 0 where it does not.
 	RetryAfter time.Duration
+	ID         string // by which the log has the cause of what is internal; "" is none
 	Cause      error
 }
 
@@ -70,16 +71,21 @@ func Describe(err error) (f Failure, known bool) {
 	return Failure{Code: CodeInternal, Message: "internal error", Cause: err}, false
 }
 
-// Internal logs what must not be shown, and returns an error that says where to find it.
-func Internal(ctx context.Context, log *slog.Logger, what string, cause error, attrs ...slog.Attr) *Failure {
+// NewLogID returns an id by which an operator finds in the log what a user was told of.
+func NewLogID() string {
 	id := make([]byte, 6)
 	rand.Read(id) // never fails
-	name := hex.EncodeToString(id)
+	return hex.EncodeToString(id)
+}
+
+// Internal logs what must not be shown, and returns an error that says where to find it.
+func Internal(ctx context.Context, log *slog.Logger, what string, cause error, attrs ...slog.Attr) *Failure {
+	name := NewLogID()
 	if log != nil {
 		attrs = append(attrs, slog.String("id", name), slog.Any("error", cause))
 		log.LogAttrs(ctx, slog.LevelError, what, attrs...)
 	}
-	return &Failure{Code: CodeInternal, Message: "internal error; find it in the server's log as " + name, Cause: cause}
+	return &Failure{Code: CodeInternal, Message: "internal error; find it in the server's log as " + name, ID: name, Cause: cause}
 }
 
 // Panicked makes the error of a panic that was recovered. The stack goes to the log, and nothing of it to users.

@@ -47,6 +47,8 @@ type ErrorData struct {
 	Filtered bool `json:"filtered,omitempty"`
 	// RetryAfter is how many seconds the model's server asks to wait.
 	RetryAfter int `json:"retry_after,omitempty"`
+	// ID is by which the server's log has the cause of what is internal.
+	ID string `json:"id,omitempty"`
 }
 
 // Result waits for every bot's inference and every task. The error is that of the first bot or task that failed, or the cause
@@ -156,12 +158,15 @@ func (m *Manager) report(data ErrorData, err error) {
 		if data.Bot != "" {
 			attrs = append(attrs, slog.String("bot", data.Bot))
 		}
+		if f.ID != "" {
+			attrs = append(attrs, slog.String("id", f.ID))
+		}
 		if f.Cause != nil {
 			attrs = append(attrs, slog.Any("cause", f.Cause)) // what users do not see
 		}
 		m.log.LogAttrs(m.work(), slog.LevelInfo, "error event", attrs...)
 	}
-	data.Code, data.Message, data.Pointer, data.Retryable, data.Filtered = f.Code, f.Message, f.Pointer, f.Retryable, f.Filtered
+	data.Code, data.Message, data.ID, data.Pointer, data.Retryable, data.Filtered = f.Code, f.Message, f.ID, f.Pointer, f.Retryable, f.Filtered
 	data.RetryAfter = int((f.RetryAfter + time.Second - 1) / time.Second)
 	m.mu.Lock()
 	if len(m.errors) < maxErrors {

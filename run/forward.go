@@ -65,7 +65,7 @@ func (s *Service) handMessage(ctx context.Context, replica string, req *Request,
 	sp.start.enter(startForwarded)
 	t, ok, err = s.ask(ctx, replica, &command{
 		id: sp.id, name: CommandStart, session: sp.lane(),
-		Ask: req, ID: sp.id, Who: req.Who, Key: sp.key, Hash: sp.hash, Caller: sp.caller, Alone: sp.agent.unattended, Doubt: sp.inDoubt,
+		Ask: req, ID: sp.id, Who: req.Who, Key: sp.key, Hash: sp.hash, Caller: sp.caller, KeyTag: sp.keyTag, Alone: sp.agent.unattended, Doubt: sp.inDoubt,
 	})
 	switch {
 	case err == nil && t.Problem != nil && t.Problem.Code == codeDraining:

@@ -101,6 +101,7 @@ type command struct {
 	Key    string   `json:"key,omitempty"` // which leads to the run already
 	Hash   [16]byte `json:"hash,omitzero"`
 	Caller string   `json:"caller,omitempty"`
+	KeyTag string   `json:"key_tag,omitempty"`
 	Alone  bool     `json:"alone,omitempty"` // the caller waits for the document
 	Doubt  bool     `json:"doubt,omitempty"` // another replica may have taken it: the tape says so
 }
@@ -246,7 +247,7 @@ func (s *Service) serveStart(ctx context.Context, m *command) report {
 			return report{Run: run, Again: true}
 		}
 	}
-	sp.key, sp.hash, sp.caller = m.Key, m.Hash, m.Caller
+	sp.key, sp.hash, sp.caller, sp.keyTag = m.Key, m.Hash, m.Caller, m.KeyTag
 	sp.setID(m.ID)
 	sp.agent.unattended = m.Alone
 	took := s.place(sp)
@@ -347,6 +348,36 @@ func (s *Service) Cancel(ctx context.Context, who access.Principal, run *Run) er
 	_, p := s.askOwner(ctx, run, &command{name: CommandCancel, Who: who})
 	return p
 }
+
+// CancelRevoked cancels the runs of this server whose API key was revoked, as revoked says of a key's tag, and returns how many. It does not wait.
+func (s *Service) CancelRevoked(revoked func(keyTag string) bool) (count int) {
+	s.mu.Lock()
+	var list []*Run
+	known := map[string]bool{}
+	for _, r := range s.inMemory {
+		if r.keyTag == "" || r.manager.Load() == nil {
+			continue
+		}
+		gone, ok := known[r.keyTag]
+		if !ok {
+			gone = revoked(r.keyTag)
+			known[r.keyTag] = gone
+		}
+		if gone {
+			list = append(list, r)
+		}
+	}
+	s.mu.Unlock()
+	for _, r := range list {
+		if cancelRun(r, errKeyRevoked) {
+			count++
+		}
+	}
+	return count
+}
+
+// errKeyRevoked is why a run ends whose API key was revoked.
+var errKeyRevoked = errors.New("the API key that started the run was revoked")
 
 // Leave cancels a run whose client asked for that and has gone. It does not wait.
 func (s *Service) Leave(run *Run) {

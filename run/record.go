@@ -33,6 +33,7 @@ type opening struct {
 	Again   *Request  `json:"again,omitempty"`   // what it is run again from; nil for one that is not
 	Caller  string    `json:"caller,omitempty"`  // whom it is counted for
 	Role    tool.Role `json:"role,omitempty"`    // of who has started it
+	KeyTag  string    `json:"key_tag,omitempty"` // of the API key that started it
 }
 
 // opening is what a log is told of the run.
@@ -40,7 +41,7 @@ func (r *Run) opening() []byte {
 	o := opening{header: header{Run: r.ID, Owner: r.owner, Subject: r.Of, Keyed: r.Keyed, Began: r.Began.Round(0)}}
 	o.Session = r.session
 	if r.restart != nil {
-		o.From, o.Attempt, o.Again, o.Caller, o.Role = r.restart.from, r.restart.crashes(r.machine.is(runHandedOver)), &r.restart.request, r.caller, r.restart.role
+		o.From, o.Attempt, o.Again, o.Caller, o.Role, o.KeyTag = r.restart.from, r.restart.crashes(r.machine.is(runHandedOver)), &r.restart.request, r.caller, r.restart.role, r.keyTag
 	}
 	return mustJSON(o)
 }

@@ -138,6 +138,7 @@ type Request struct {
 	Key        string            `json:"-"` // Idempotency-Key; "" is none
 	Trace      trace.SpanContext `json:"-"` // of who asks; zero is none
 	Unattended bool              `json:"-"` // who asks waits for the document, and can answer no question
+	KeyTag     string            `json:"-"` // of the API key by which they ask, see [access.Grant.KeyTag]; "" is none
 	Account    *adapter.Account  `json:"-"` // pays for the request, and then for the run; nil is a new one
 
 	Subject
@@ -236,6 +237,7 @@ type spec struct {
 	id       string    // of the run; "" until it is started
 	owner    string    // who starts it
 	role     tool.Role // of who starts it
+	keyTag   string    // of the API key that it is started by; "" is none
 	caller   string    // whom it is counted for; "" is nobody
 	workflow flow.Workflow
 	agent    *agentRun // a run that is a turn; then workflow stands for it

@@ -174,7 +174,7 @@ func (s *Service) restartRun(p *leftRun) (*Run, error) {
 		return nil, fmt.Errorf("the workflow %s no longer allows a restart", wording.Quote(p.Again.Workflow))
 	}
 	sp.start.enter(startPlaced)
-	sp.id, sp.owner, sp.caller = p.Run, p.Owner, p.Caller
+	sp.id, sp.owner, sp.caller, sp.keyTag = p.Run, p.Owner, p.Caller, p.KeyTag
 	before := p.tube
 	_, beside := before.Snapshot(false)
 	*sp.restart = restart{

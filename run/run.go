@@ -50,6 +50,7 @@ type Run struct {
 	machine  machine[runState]
 	observer RunObserver // of a run that this server has begun
 	caller   string      // whom it is counted for; "" is nobody
+	keyTag   string      // of the API key that started it; "" is none
 	release  func()      // stops counting it; nil where it is not counted
 
 	entry   runlog.Entry // in the log of runs

@@ -86,7 +86,7 @@ func (s *Service) checked(ctx context.Context, req *Request) (*spec, error) {
 		return nil, err
 	}
 	sp.asked = req.Account
-	sp.key, sp.caller, sp.trace = req.Key, req.Caller, req.Trace
+	sp.key, sp.caller, sp.keyTag, sp.trace = req.Key, req.Caller, req.KeyTag, req.Trace
 	if err := s.room(ctx, req, sp); err != nil {
 		return nil, err
 	}
@@ -217,7 +217,7 @@ func (s *Service) start(sp *spec) (*Run, error) {
 func (s *Service) newRun(sp *spec) (*Run, *ling.Manager) {
 	r := &Run{
 		ID: sp.id, Of: sp.of(), owner: sp.owner, session: sp.session, key: sp.key, Keyed: sp.key != "",
-		Began: time.Now(), done: make(chan struct{}), caller: sp.caller, restart: sp.restart,
+		Began: time.Now(), done: make(chan struct{}), caller: sp.caller, keyTag: sp.keyTag, restart: sp.restart,
 	}
 	if a := sp.restart; a != nil && a.from > 0 {
 		r.Began, r.Keyed = a.began, a.keyed

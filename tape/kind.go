@@ -1,5 +1,7 @@
 package tape
 
+import "slices"
+
 // Kind says what an entry is. Kinds are open: one that is not listed here is kept, returned and exported, and is no part
 // of a view.
 type Kind string
@@ -14,6 +16,9 @@ const (
 	KindToolResult Kind = "tool_result" // {"ids","results"}
 	KindError      Kind = "error"       // {"kind","message"}, and "refused" where a model refused what it was asked
 )
+
+// Kinds returns the kinds that are listed here.
+func Kinds() []Kind { return slices.Clone(knownKinds[:]) }
 
 // knownKinds are in the order of how many there are, roughly.
 var knownKinds = [...]Kind{KindEvent, KindMessage, KindToolCall, KindToolResult, KindReasoning, KindSystem, KindAnchor, KindError}

@@ -186,6 +186,20 @@ func (s *Server) requested(r *http.Request, rec *recorder, broken bool) {
 	s.log.LogAttrs(ctx, slog.LevelInfo, "request", attrs...)
 }
 
+// callerAttrs are the attributes of a line that say who sent a request: the address and, where callers say who they are, the principal.
+func (s *Server) callerAttrs(r *http.Request) (attrs []slog.Attr) {
+	if client := s.client(r); client.IsValid() {
+		attrs = append(attrs, slog.String("client", client.String()))
+	}
+	if rec, ok := r.Context().Value(recorderKey{}).(*recorder); ok && rec.visitor.By != "" {
+		attrs = append(attrs, slog.String("principal", rec.visitor.Name), slog.String("by", rec.visitor.By))
+		if rec.visitor.Key != "" {
+			attrs = append(attrs, slog.String("key_id", rec.visitor.Key))
+		}
+	}
+	return attrs
+}
+
 // probes are the routes that are asked over and over by machines.
 var probes = []string{"/healthz", "/readyz"}
 

@@ -225,7 +225,7 @@ func TestWhatAnAgentDoesIsToldOnTheRunsTube(t *testing.T) {
 	}
 	// A tool that fails is an error that the run goes on after; what it says is for the model.
 	d = readDocument(t, a.say("use broken", ""))
-	if d.Status != run.StatusCompleted || len(d.Errors) != 1 || d.Errors[0].Message != "the tool broken has failed" || d.Errors[0].Fatal {
+	if d.Status != run.StatusCompleted || len(d.Errors) != 1 || d.Errors[0].Message != "the tool broken has failed" || d.Errors[0].ID == "" || d.Errors[0].Fatal {
 		t.Errorf("%+v", d)
 	}
 }

@@ -152,14 +152,20 @@ func problemOf(r *access.Refusal) *wire.Problem {
 	return p
 }
 
-// resources are the first segments below /v1/ of what only this server has. All others are OpenAI's, whether they exist here or not.
+// resources are the first segments below /v1/ of what only this server has.
 var resources = []string{"agents", "agui", "channels", "files", "runs", "sessions", "tickets", "ui", "workflows"}
 
-// ofOpenAI says whether a path is one that OpenAI's clients ask for.
+// openAIResources are the first segments below /v1/ of what OpenAI's API has, without those that are this server's too.
+var openAIResources = []string{
+	"assistants", "audio", "batches", "chat", "completions", "containers", "conversations", "edits", "embeddings", "engines", "evals", "fine_tuning",
+	"images", "models", "moderations", "organization", "realtime", "responses", "threads", "uploads", "vector_stores", "videos",
+}
+
+// ofOpenAI reports whether a path is one that OpenAI's clients ask for.
 func ofOpenAI(path string) bool {
 	below, ok := strings.CutPrefix(path, "/v1/")
 	first, _, _ := strings.Cut(below, "/")
-	return ok && !slices.Contains(resources, first)
+	return ok && slices.Contains(openAIResources, first)
 }
 
 // writeProblem answers with a problem as clients of this path read it.

@@ -168,6 +168,7 @@ func TestWhatBelongsToOneIsToOthersAsIfItWereNotThere(t *testing.T) {
 		"GET /v1/runs/{run}":                          of("/v1/runs/%s", ""),
 		"HEAD /v1/runs/{run}":                         of("/v1/runs/%s", ""),
 		"GET /v1/runs/{run}/events":                   of("/v1/runs/%s/events", ""),
+		"HEAD /v1/runs/{run}/events":                  of("/v1/runs/%s/events", ""),
 		"POST /v1/runs/{run}/cancel":                  {"/v1/runs/" + going + "/cancel", "/v1/runs/" + unknown + "/cancel", "", ""},
 		"POST /v1/runs/{run}/approvals/{approval}":    of("/v1/runs/%s/approvals/"+run.NewID(), `{"decision":"approve"}`),
 		"GET /v1/sessions/{id}":                       session("/v1/sessions/%s", ""),

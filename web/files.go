@@ -82,7 +82,9 @@ const (
 // upload describes a file. The members are OpenAI's, and behind them ours.
 type upload struct {
 	ID        string `json:"id"`
-	Object    string `json:"object"` // "file"
+	Object    string `json:"object"`  // "file"
+	Purpose   string `json:"purpose"` // "user_data": the only one, whatever the client says
+	Status    string `json:"status"`  // "processed"
 	Bytes     int64  `json:"bytes"`
 	CreatedAt int64  `json:"created_at"`
 	ExpiresAt int64  `json:"expires_at"`
@@ -90,6 +92,12 @@ type upload struct {
 	Type      string `json:"type"` // "image/png"
 	SHA256    string `json:"sha256"`
 }
+
+// What a file has that OpenAI's clients expect. A file can be used as soon as it is there, by all that takes files.
+const (
+	filePurpose = "user_data"
+	fileStatus  = "processed"
+)
 
 var fileCoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 
@@ -127,7 +135,7 @@ func (s *Server) keepFile(ctx context.Context, owner, name, kind string, data []
 	expires := now.Add(s.o.Files.Retention)
 	sum := sha256.Sum256(data)
 	f := upload{
-		ID: newFileID(expires, int64(len(data))), Object: "file", Bytes: int64(len(data)), CreatedAt: now.Unix(), ExpiresAt: expires.Unix(),
+		ID: newFileID(expires, int64(len(data))), Object: "file", Purpose: filePurpose, Status: fileStatus, Bytes: int64(len(data)), CreatedAt: now.Unix(), ExpiresAt: expires.Unix(),
 		Filename: name, Type: kind, SHA256: hex.EncodeToString(sum[:]),
 	}
 	t, err := tape.Open(ctx, s.o.Tapes, filesSpace, webchannel.SessionKey(owner, f.ID))
@@ -172,6 +180,7 @@ func (s *Server) findFile(ctx context.Context, owner, id string) (*tape.Tape, up
 	if f.ID != id {
 		return nil, f, errNoFile // it is being written
 	}
+	f.Purpose, f.Status = filePurpose, fileStatus // which older files lack
 	return t, f, nil
 }
 

@@ -14,6 +14,9 @@ import (
 // revokeEvery is how soon a stream is broken off when its key was taken away, beside the time in which a file of keys is read again.
 const revokeEvery = time.Second
 
+// closeTime is how long streams that are broken off may take to notice. They do so at once.
+const closeTime = 100 * time.Millisecond
+
 // granted knows the clients that wait for what a key or a token has opened.
 type granted struct {
 	mu   sync.Mutex
@@ -61,11 +64,27 @@ func (g *granted) revoke(door *access.Door) (count int) {
 	return count
 }
 
-// watchGrants revokes until the server ends.
+// watchGrants revokes until the server ends. It begins at once: runs that were restarted may be of a key that was revoked meanwhile.
 func (s *Server) watchGrants() {
-	for backoff.Sleep(s.ctx, revokeEvery) == nil {
-		if n := s.granted.revoke(s.o.Access.Door); n > 0 {
+	door := s.o.Access.Door
+	for {
+		if n := s.granted.revoke(door); n > 0 {
 			s.log.Info("closed streams whose keys are no longer valid", "streams", n)
+			_ = backoff.Sleep(s.ctx, closeTime) // so that none of them has the end of its run
+		}
+		if n := s.runs.CancelRevoked(door.Revoked); n > 0 {
+			s.log.Info("canceled runs whose keys were revoked", "runs", n)
+		}
+		if backoff.Sleep(s.ctx, revokeEvery) != nil {
+			return
 		}
 	}
+}
+
+// keyTagOf returns the tag of the API key that let a request in.
+func keyTagOf(r *http.Request) string {
+	if rec, ok := r.Context().Value(recorderKey{}).(*recorder); ok {
+		return rec.visitor.Grant.KeyTag()
+	}
+	return ""
 }

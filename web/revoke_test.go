@@ -1,6 +1,7 @@
 package web
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -12,6 +13,9 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/access"
+	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/flow"
+	"github.com/lingserve/lingserve/run"
 	"github.com/lingserve/lingserve/web/wire"
 )
 
@@ -84,9 +88,8 @@ func TestStreamsEndWithTheKeyThatHasOpenedThem(t *testing.T) {
 			t.Errorf("coming back: %s", resp.Status)
 		}
 	}
-	// The run goes on, and so do others' streams.
-	st.send("a", "on")
-	st.finish()
+	// The run is canceled (DS-02), and others' go on.
+	<-st.ctx.Done()
 	other.send("a", "still here")
 	other.finish()
 	if f := fold(t, theirs); f.json() != `{"a":"still here"}` || f.terminal == "" {
@@ -104,4 +107,78 @@ func readTicket(t *testing.T, resp *http.Response) string {
 		t.Fatalf("%s, %v", resp.Status, err)
 	}
 	return d.Ticket
+}
+
+// DS-02: revoking a key cancels its runs, also those that a restart of the server begins again.
+func TestRunsEndWithTheKeyThatStartedThem(t *testing.T) {
+	ann, annText := access.NewKey(access.Principal{Name: "ann"}, time.Time{})
+	bob, bobText := access.NewKey(access.Principal{Name: "bob"}, time.Time{})
+	started := make(chan context.Context, 9)
+	serve := func(data string, entries ...string) (*bench, *access.Keys, string) {
+		file := filepath.Join(t.TempDir(), "keys.txt")
+		if err := os.WriteFile(file, []byte(strings.Join(entries, "\n")), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		keys, err := access.NewKeys(access.KeysOptions{File: file, Poll: time.Hour})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(keys.Close)
+		w, err := flow.ParseSpec("anew.yaml", []byte("name: anew\nrestart: true\nbots: {writer: {format: text, message: hi, root: answer}}\n"), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := newBench(t, func(o *Options) {
+			o.Data, o.Access.Door = data, &access.Door{Keys: keys, Tickets: newTickets(t)}
+			o.Workflows.Register(w)
+		})
+		b.model.say = func(ctx context.Context, _ string, _ adapter.Request, _ func(string) bool) error {
+			started <- ctx
+			<-ctx.Done()
+			return context.Cause(ctx)
+		}
+		return b.serve(), keys, file
+	}
+	start := func(b *bench, key string) string {
+		id := readDocument(t, b.do("POST", "/v1/runs", `{"workflow":"anew"}`, "Authorization: Bearer "+key, "Prefer: respond-async")).Run
+		<-started
+		return id
+	}
+	runOf := func(b *bench, name, id string) *run.Run {
+		r, err := b.s.runs.Find(t.Context(), access.Principal{Name: name}, id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	resultOf := func(b *bench, id string) run.Result {
+		r := runOf(b, "ann", id)
+		<-r.Done()
+		o, _, _ := r.Result()
+		return o
+	}
+	b, keys, file := serve(t.TempDir(), ann.Entry(), bob.Entry())
+	hers, his := start(b, annText), start(b, bobText)
+	crashed := b.crashed()
+	ann.Revoked = true
+	if err := os.WriteFile(file, []byte(ann.Entry()+"\n"+bob.Entry()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := keys.Reload(); err != nil {
+		t.Fatal(err)
+	}
+	if d := resultOf(b, hers); d.Status != run.StatusCanceled || !strings.Contains(d.Reason, "revoked") {
+		t.Errorf("%+v", d)
+	}
+	if runOf(b, "bob", his).Ended() {
+		t.Error("a run of another key was canceled too")
+	}
+	b.down()
+	b, _, _ = serve(crashed, bob.Entry())
+	if d := resultOf(b, hers); d.Status != run.StatusCanceled || !strings.Contains(d.Reason, "revoked") {
+		t.Errorf("after a crash: %+v", d)
+	}
+	if runOf(b, "bob", his).Ended() {
+		t.Error("after a crash, a run of another key was canceled too")
+	}
 }

@@ -3,11 +3,13 @@ package web
 import (
 	"net/http"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/go-chi/chi/v5"
 
+	"github.com/lingserve/lingserve/internal/edits"
 	"github.com/lingserve/lingserve/internal/wording"
 	"github.com/lingserve/lingserve/run"
 	"github.com/lingserve/lingserve/web/wire"
@@ -17,8 +19,8 @@ import (
 	"github.com/lingserve/lingserve/web/wire/openai"
 )
 
-// routes lays out the resources. Everything that answers with a document can be asked for with HEAD, too; what starts or
-// follows a run cannot.
+// routes lays out the resources. Everything that answers with a document can be asked for with HEAD, too, and so can the events of a run; what
+// starts a run or belongs to a protocol of others cannot.
 func (s *Server) routes() http.Handler {
 	r := chi.NewRouter()
 	r.NotFound(func(w http.ResponseWriter, r *http.Request) {
@@ -76,6 +78,7 @@ func (s *Server) wireRoutes(r chi.Router, document func(path string, h http.Hand
 	r.Get("/v1/runs", handle(s.starts(own.GetStart)))
 	document("/v1/runs/{run}", handle(own.GetRun))
 	r.Get("/v1/runs/{run}/events", handle(s.follows(own.GetEvents)))
+	r.Head("/v1/runs/{run}/events", handle(own.HeadEvents))
 	r.Post("/v1/runs/{run}/cancel", handle(own.PostCancel))
 	r.Post("/v1/runs/{run}/approvals/{approval}", handle(own.PostApproval))
 	completions := openai.Handlers{Server: s.wire}
@@ -99,8 +102,15 @@ func nothingAt(path string) *wire.Problem {
 		return wire.NewProblem(wire.CodeNotFound, "metrics and profiles have their own listener; set admin.addr to open it")
 	}
 	detail := "unknown path " + wording.Clip(path)
-	if ofOpenAI(path) {
+	below, ok := strings.CutPrefix(path, "/v1/")
+	first, _, _ := strings.Cut(below, "/")
+	switch {
+	case ofOpenAI(path):
 		detail += "; of OpenAI's API, this server supports /v1/chat/completions and /v1/models"
+	case ok && !slices.Contains(resources, first):
+		if near := edits.Nearest(first, slices.Concat(resources, openAIResources)); near != "" {
+			detail += "; did you mean /v1/" + near + "?"
+		}
 	}
 	return wire.NewProblem(wire.CodeNotFound, detail)
 }

@@ -68,6 +68,12 @@ func TestWhatOpenAIsClientsAskForInVainIsAnErrorOfTheirs(t *testing.T) {
 			t.Errorf("%s %s: %d %s", tt.method, tt.path, resp.StatusCode, body)
 		}
 	}
+	// DH-15: a typo is no wish for OpenAI's API.
+	for path, says := range map[string]string{"/v1/sesions": "unknown path /v1/sesions; did you mean /v1/sessions?", "/v1/run/x": "unknown path /v1/run/x; did you mean /v1/runs?", "/v1/": "unknown path /v1/"} {
+		if p := readProblem(t, b.do("GET", path, "")); p.Status != 404 || p.Code != wire.CodeNotFound || p.Detail != says {
+			t.Errorf("%s: %+v", path, p)
+		}
+	}
 	// All that only this server has keeps its problem documents.
 	own := map[string]bool{"chat": true, "models": true}
 	for _, name := range resources {

@@ -213,7 +213,7 @@ func (s *Server) newWire() *wire.Server {
 		Workflows: o.Workflows, Models: o.Models, Model: cmp.Or(o.Bot.Model, o.Models.Default), Agents: o.Agents,
 		Tapes: o.Tapes, Workspace: o.Workspace, HasTurns: o.Turns != nil,
 		Began: s.began, KeepAlive: o.KeepAlive, WriteTimeout: o.WriteTimeout, Observer: o.Observer, Log: o.Log,
-		ReadBody: s.readBody, ReadJSON: s.readJSON, Account: accountOf,
+		ReadBody: s.readBody, ReadJSON: s.readJSON, Account: accountOf, KeyTag: keyTagOf,
 		Caller: func(r *http.Request) string { return s.countedFor(r, wire.Who(r)) },
 		Hold: func(w http.ResponseWriter, r *http.Request) (*http.Request, func()) {
 			return s.granted.enter(r, noteOf(w).visitor.Grant)

@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -379,7 +381,8 @@ func (s *Server) eraseSession(r *http.Request, t *tape.Tape) *wire.Problem {
 	if err != nil {
 		return s.wire.TapeProblem(r.Context(), err)
 	}
-	s.log.InfoContext(r.Context(), "session erased", "tape", t.Name()) // not its id, which may be a name
+	attrs := append([]slog.Attr{slog.String("tape", t.Name())}, s.callerAttrs(r)...) // not its id, which may be a name
+	s.log.LogAttrs(r.Context(), slog.LevelInfo, "session erased", attrs...)
 	return nil
 }
 
@@ -392,19 +395,23 @@ func entryID(d *request.Decoder, value string) int64 {
 	return n
 }
 
-// entryKinds reads kinds of entries, separated by commas. Those that are not known are looked for, too: kinds are open.
+// entryKinds reads kinds of entries, separated by commas.
 func entryKinds(d *request.Decoder, value string) (list []tape.Kind) {
+	var known []string
+	for _, kind := range tape.Kinds() {
+		known = append(known, string(kind))
+	}
 	for kind := range strings.SplitSeq(value, ",") {
-		if kind = strings.TrimSpace(kind); kind == "" || len(list) == maxKinds {
-			d.Fail("", "expected 1 to %d kinds of entries, separated by commas, such as message,anchor", maxKinds)
+		kind = d.Word("", strings.TrimSpace(kind), known...)
+		if kind == "" {
 			return nil
 		}
-		list = append(list, tape.Kind(kind))
+		if !slices.Contains(list, tape.Kind(kind)) {
+			list = append(list, tape.Kind(kind))
+		}
 	}
 	return list
 }
-
-const maxKinds = 16
 
 // searchWords reads what is looked for.
 func searchWords(d *request.Decoder, value string) string {

@@ -128,6 +128,15 @@ func (r *record) holds() bool {
 	return r.holding
 }
 
+// begin notes the id of a turn that begins, unless an earlier one has told what came of the message.
+func (r *record) begin(turn string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.ended == nil {
+		r.turn = turn
+	}
+}
+
 // ack notes how far the turn has come.
 func (r *record) ack(result channel.Result, whole bool) {
 	r.mu.Lock()

@@ -27,6 +27,7 @@ import (
 
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/channel/media"
+	"github.com/lingserve/lingserve/turn"
 )
 
 // How messages are answered.
@@ -225,7 +226,12 @@ func (c *Channel) Serve(ctx context.Context, k *channel.Kernel) error {
 			if err != nil {
 				m = nil // what nobody can read is settled, too
 			}
-			meta.Counted = c.known.of(e.Key.ID).isCounted()
+			rec := c.known.of(e.Key.ID)
+			meta.Counted = rec.isCounted()
+			if meta.TurnID == "" {
+				meta.TurnID = turn.NewID()
+			}
+			rec.begin(meta.TurnID) // so that a sender who is answered before the turn has ended knows it
 			return channel.Run(ctx, k, c.event(k, m, e.Key.ID, meta))
 		},
 		Incomplete: c.incomplete,

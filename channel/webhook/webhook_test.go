@@ -199,12 +199,15 @@ func TestAResultThatTakesTooLongGoesToTheCallbackAlone(t *testing.T) { // CH-182
 		}
 		began := time.Now()
 		a := r.post("msg-1", hello("x"))
-		if took := time.Since(began); a.status != http.StatusAccepted || took != resultWait || len(a.Replies) > 0 {
+		if took := time.Since(began); a.status != http.StatusAccepted || took != resultWait || len(a.Replies) > 0 || a.Turn == "" {
 			t.Errorf("got %+v after %v", a, took)
 		}
 		time.Sleep(time.Minute)
 		if got := texts(r.back); !slices.Equal(got, []string{"one", "two"}) {
 			t.Errorf("the callback got %q", got)
+		}
+		if again := r.post("msg-1", hello("x")); again.Turn != a.Turn { // DV-10: the late 202 had the turn's id
+			t.Errorf("the turn is %s, and was %s", again.Turn, a.Turn)
 		}
 		if a := r.post("msg-1", hello("x")); len(a.Replies) > 0 || !a.Duplicate {
 			t.Errorf("what went to the callback is in an answer: %+v", a)

@@ -71,6 +71,9 @@ func newEntrance(c *config.Config, log *slog.Logger) (_ *entrance, err error) {
 		Requests: access.Rate{PerMinute: l.Requests, Burst: l.Burst}, Tokens: access.Rate{PerMinute: l.Tokens}, Runs: l.Runs,
 	})
 	e.wrong = access.NewLimits(access.LimitsOptions{Requests: access.Rate{PerMinute: l.Failures}})
+	if !a.On() && len(c.MCP) > 0 {
+		log.Warn("without keys, a tool that can send requests to this server can approve its agent's own calls; run lingserve keys new")
+	}
 	if a.On() && !c.Local() && !c.TLS.On() && len(c.HTTP.Proxies) == 0 {
 		log.Warn("keys travel unencrypted; set tls.cert and tls.key, or name an encrypting proxy in http.proxies")
 	}

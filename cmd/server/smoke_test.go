@@ -26,8 +26,17 @@ func TestServerKeepsItsDataWhenKilled(t *testing.T) {
 
 	// A slow model leaves time to kill the server while it streams.
 	server = launchServer(t, dir, nil, "--addr", "127.0.0.1:0", "--demo-pace", "1")
-	res, _ := openStream(t, server, "encyclopedia")
+	res, stream := openStream(t, server, "encyclopedia")
 	cutOff := res.Header.Get("X-Run-Id")
+	for tokens := 0; tokens < 4; { // some seconds: what is written first is on the disk a quarter of a second later
+		line, err := stream.ReadString('\n')
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(line, `"delta":"`) {
+			tokens++
+		}
+	}
 	server.Kill()
 	_ = server.Wait()
 

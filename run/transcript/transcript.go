@@ -210,5 +210,8 @@ func (w *Writer) result(r tool.Result) {
 	case tool.KindInterrupted:
 		return // with the turn, whose end says so
 	}
+	if f.Code == "internal" {
+		f.ID = bot.NewLogID()
+	}
 	w.o.Manager.Report(w.o.Name, f)
 }

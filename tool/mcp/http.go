@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -48,6 +49,10 @@ func newHTTP(s *server) *remote {
 
 var errNoAnswer = errors.New("no answer to the request")
 
+// forgottenKey is the key of an *atomic.Bool in a call's context, which tells whether the server refused the call because it does not know
+// the session (404). The call's error does not say so if the connection ends first, which the SDK does for all calls at once.
+type forgottenKey struct{}
+
 // RoundTrip sends a request of the SDK.
 func (r *remote) RoundTrip(req *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancelCause(req.Context())
@@ -73,6 +78,9 @@ func (r *remote) RoundTrip(req *http.Request) (*http.Response, error) {
 			return &http.Response{StatusCode: http.StatusMethodNotAllowed, Header: http.Header{}, Body: http.NoBody, Request: req}, nil
 		}
 		return nil, err
+	}
+	if forgotten, ok := ctx.Value(forgottenKey{}).(*atomic.Bool); ok && resp.StatusCode == http.StatusNotFound && req.Header.Get("Mcp-Session-Id") != "" {
+		forgotten.Store(true)
 	}
 	body := &metered{ReadCloser: resp.Body, meter: &r.meter, left: maxMessage, ended: ended}
 	events := strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream")

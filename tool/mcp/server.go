@@ -359,7 +359,8 @@ func (s *server) connectionAfter(ctx context.Context, ended *connection) *connec
 func (s *server) callOn(ctx context.Context, conn *connection, name string, c tool.Call) (tool.Result, error) {
 	s.calls.Add(1)
 	// The context must end, for the SDK reads on until it does.
-	asked, cancel := context.WithCancelCause(ctx)
+	var forgotten atomic.Bool
+	asked, cancel := context.WithCancelCause(context.WithValue(ctx, forgottenKey{}, &forgotten))
 	defer cancel(nil)
 	defer context.AfterFunc(conn.ctx, func() { cancel(errEnded) })()
 	result, err := conn.CallTool(asked, &sdk.CallToolParams{Name: name, Arguments: c.Arguments, Meta: s.traceOf(ctx)})
@@ -374,8 +375,8 @@ func (s *server) callOn(ctx context.Context, conn *connection, name string, c to
 	if ctx.Err() != nil {
 		return tool.Result{}, ctx.Err()
 	}
-	if errors.Is(err, sdk.ErrSessionMissing) {
-		return tool.Result{}, err
+	if forgotten.Load() {
+		return tool.Result{}, sdk.ErrSessionMissing
 	}
 	s.opts.Log.WarnContext(ctx, "MCP call failed", slog.String("server", s.Name), slog.String("tool", c.Name),
 		slog.String("error", s.opts.Redact(err.Error())))

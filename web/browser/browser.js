@@ -84,7 +84,7 @@ export async function open(t, chrome, url, { files = {}, allow = [], ...options 
   }
   const page = await context.newPage();
   context.on("page", (p) => problem(`another page: ${p.url()}`));
-  page.setDefaultTimeout(300_000);
+  page.setDefaultTimeout(100_000);
   return Object.assign(page, {
     requests,
     /** The starts of runs so far. */

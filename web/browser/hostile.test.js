@@ -85,7 +85,7 @@ test("SE-13: hostile text, in small pieces and as a whole, is text", async (t) =
 });
 
 test("a page of HTML that a model has written is not a page here", async (t) => {
-  const { page, script, document, run, stands, open } = await playground(t, chrome, { at: "#workflow=page" });
+  const { page, script, document, run, stands, open } = await playground(t, chrome, { at: "#workflow=page", allow: [/frame is sandboxed/] });
   await watch(page);
   await open("Events");
   await page.getByText("Options", { exact: true }).click();
@@ -96,9 +96,20 @@ test("a page of HTML that a model has written is not a page here", async (t) => 
   for (let at = 0; at < text.length; at += 23) await asked.say(text.slice(at, at + 23));
   await asked.end();
   await stands("Completed");
+  // How it looks is shown in a frame that runs nothing, loads nothing and reaches nothing of the page.
+  const frame = page.locator("iframe[title='Preview of the HTML']");
+  assert.equal(await frame.getAttribute("sandbox"), "allow-popups allow-popups-to-escape-sandbox");
+  const inside = page.frameLocator("iframe[title='Preview of the HTML']");
+  await inside.getByText("all over the page").first().waitFor({ state: "attached" });
+  await inside.locator("a").evaluateAll((all) => all.forEach((a) => a.dispatchEvent(new MouseEvent("click", { bubbles: true, cancelable: true }))));
+  const own = await (await frame.elementHandle()).contentFrame();
+  assert.deepEqual(await own.evaluate(() => [window.hit, origin, document.scripts.length]), [undefined, "null", 0]);
+  assert.equal(own.url(), "about:srcdoc");
+  assert.deepEqual(await page.evaluate(() => [window.hit, window.caught.filter((what) => !/^iframe/.test(what))]), [undefined, []]);
+  await page.getByRole("radio", { name: "Source" }).check({ force: true });
   await document.getByText("all over the page").first().waitFor();
   await page.getByRole("region", { name: "Events of the run" }).getByText("html", { exact: true }).first().waitFor();
-  await nothing(page);
+  assert.deepEqual(await page.evaluate(() => [window.hit, window.caught.filter((what) => !/^iframe/.test(what))]), [undefined, []]);
   await links(page, "#main");
 });
 

@@ -292,6 +292,7 @@ func (p *Problem) AsError() error {
 // OpenAI's clients read, says the same.
 func OfFailure(cause ling.ErrorData) *Problem {
 	p := NewProblem(cause.Code, cause.Message)
+	p.ID = cause.ID
 	retryable := cause.Retryable || cause.RetryAfter > 0
 	if !retryable {
 		p.Status = lastingStatus(cause.Code, p.Status)
@@ -323,6 +324,30 @@ func isRetried(status int) bool {
 	}
 	return status >= 500
 }
+
+// OfEnd returns the problem of a run that ended otherwise than it should; nil for a run that completed or goes on.
+func OfEnd(o run.Result) *Problem {
+	switch o.Status {
+	case run.StatusFailed:
+		if cause, ok := o.Cause(); ok {
+			return OfFailure(cause)
+		}
+		return NewProblem(CodeInternal, "the run has failed")
+	case run.StatusCanceled:
+		p := NewProblem(CodeConflict, "the run was canceled: "+o.Reason)
+		p.Code, p.Status = run.StatusCanceled, statusCanceled
+		p.Header = http.Header{"X-Should-Retry": {"false"}}
+		return p
+	case run.StatusInterrupted:
+		p := NewProblem(CodeDraining, "the run was interrupted, because the server shut down")
+		p.Retry = 2 * time.Second
+		return p
+	}
+	return nil
+}
+
+// statusCanceled is the status of a canceled run: "client closed request", as nginx has it. Clients retry a 409.
+const statusCanceled = 499
 
 // OfResult is the problem of a run that failed before it had made anything; nil for all others.
 func OfResult(o run.Result, id string, document, beside []byte) *Problem {

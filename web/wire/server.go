@@ -54,6 +54,8 @@ type Options struct {
 	Caller func(r *http.Request) string
 	// Account pays for the body of a request and what is made of it; nil is nobody.
 	Account func(r *http.Request) *adapter.Account
+	// KeyTag is that of the API key that let a request in; "" is none.
+	KeyTag func(r *http.Request) string
 	// Hold returns the request with a context that ends when the key or token of the request is revoked. release must be called.
 	Hold func(w http.ResponseWriter, r *http.Request) (held *http.Request, release func())
 }
@@ -78,7 +80,7 @@ func New(o Options) *Server {
 // the answer's headers say which of the two it was. q stays as it is.
 func (s *Server) Start(w http.ResponseWriter, r *http.Request, q *run.Request) (*run.Run, run.Outcome, *Problem) {
 	started := *q
-	started.Who, started.Caller, started.Trace, started.Account = Who(r), s.Caller(r), traceOf(r), s.Account(r)
+	started.Who, started.Caller, started.KeyTag, started.Trace, started.Account = Who(r), s.Caller(r), s.KeyTag(r), traceOf(r), s.Account(r)
 	of, out, err := s.Runs.Start(r.Context(), &started)
 	if err != nil {
 		return nil, out, s.Problem(r.Context(), err)

@@ -24,7 +24,7 @@ type Handlers struct{ *wire.Server }
 // WriteProblem answers with a problem as a sentence: clients show the body.
 func WriteProblem(w http.ResponseWriter, p *wire.Problem) {
 	text := p.Detail
-	if p.ID != "" {
+	if p.ID != "" && !strings.Contains(text, p.ID) {
 		text += " (" + p.ID + ")"
 	}
 	p.Head(w, "text/plain; charset=utf-8")
@@ -149,12 +149,17 @@ func (h Handlers) PostObject(w http.ResponseWriter, r *http.Request) *wire.Probl
 	}
 	e := NewObject(h.Roots(q.Subject))
 	v := &wire.View{Format: frame.JSONL, Media: "text/plain; charset=utf-8", CancelOnDisconnect: cancel, Encoder: e, Kind: wire.StreamUI}
-	h.AwaitOutput(r, of, v)
+	first, begun := NewObject(h.Roots(q.Subject)), false
+	h.AwaitText(r, of, v, func(e tube.Event) bool {
+		begun = len(first.Append(nil, e)) > 0
+		return begun || first.Over()
+	})
 	wire.SetRun(w.Header(), of.ID)
-	if of.Ended() {
+	if of.Ended() && !begun {
 		<-of.Done() // a moment later
-		o, document, beside := of.Result()
-		if p := wire.OfResult(o, of.ID, document, beside); p != nil {
+		o, _, _ := of.Result()
+		if p := wire.OfEnd(o); p != nil { // a stream of nothing that breaks off would say less
+			p.Run = of.ID
 			return p
 		}
 	}

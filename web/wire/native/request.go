@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"net/http"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/lingserve/lingserve/internal/wording"
 	"github.com/lingserve/lingserve/run"
@@ -22,9 +24,10 @@ type start struct {
 // view is how a client wants to see a run.
 type view struct {
 	wire.View
-	reserved bool // include=reserved: the document has the reserved values beside it
-	snapshot bool // snapshot=1: begin with the document so far
-	async    bool // Prefer: respond-async
+	reserved bool           // include=reserved: the document has the reserved values beside it
+	snapshot bool           // snapshot=1: begin with the document so far
+	async    bool           // Prefer: respond-async
+	wait     *time.Duration // Prefer: wait=N: who starts a run and wants JSON is answered after this time at the latest; nil is no limit
 
 	resume    *eventID // continue after this event
 	fromQuery bool     // the id is in the query: a page that was reloaded, not a connection that broke
@@ -235,7 +238,7 @@ func inputText(value string) json.RawMessage {
 func (st *start) headers(d *request.Decoder, r *http.Request) {
 	d.IdempotencyKey(r, &st.Request)
 	st.lastEventID(d, r)
-	st.async = prefersAsync(r.Header)
+	st.async, st.wait = preferences(r.Header)
 }
 
 // lastEventID reads the header by which a client resumes. It is newer than an id in the query, which a browser repeats each
@@ -253,15 +256,25 @@ func (st *start) lastEventID(d *request.Decoder, r *http.Request) {
 	st.resume, st.fromQuery = &id, false
 }
 
-// prefersAsync reports whether the request asks not to wait (RFC 7240): Prefer: respond-async.
-func prefersAsync(h http.Header) bool {
+// maxWait bounds what a client may prefer to wait: no run takes longer.
+const maxWait = 24 * time.Hour
+
+// preferences reads the header Prefer (RFC 7240). With respond-async, the client does not want to wait. With wait=N, it waits for N seconds at
+// most; wait is nil without one. With both, the caller decides what comes first. A preference that makes no sense does not count.
+func preferences(h http.Header) (async bool, wait *time.Duration) {
 	for _, line := range h["Prefer"] {
 		for part := range strings.SplitSeq(line, ",") {
-			name, _, _ := strings.Cut(part, ";")
-			if strings.EqualFold(strings.TrimSpace(name), "respond-async") {
-				return true
+			preference, _, _ := strings.Cut(part, ";")
+			name, value, _ := strings.Cut(preference, "=")
+			switch name = strings.TrimSpace(name); {
+			case strings.EqualFold(name, "respond-async"):
+				async = true
+			case strings.EqualFold(name, "wait") && wait == nil: // the first one counts
+				if n, err := strconv.ParseUint(strings.Trim(strings.TrimSpace(value), `"`), 10, 32); err == nil {
+					wait = new(min(time.Duration(n)*time.Second, maxWait))
+				}
 			}
 		}
 	}
-	return false
+	return async, wait
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/lingserve/lingserve/run"
 	"github.com/lingserve/lingserve/web/wire"
+	"github.com/lingserve/lingserve/web/wire/frame"
 	"github.com/lingserve/lingserve/web/wire/request"
 )
 
@@ -56,6 +57,33 @@ func (h Handlers) GetEvents(w http.ResponseWriter, r *http.Request) *wire.Proble
 		}
 	}
 	return h.answer(w, r, of, v, from)
+}
+
+// HeadEvents answers with the headers that [Handlers.GetEvents] would begin with. It follows nothing.
+func (h Handlers) HeadEvents(w http.ResponseWriter, r *http.Request) *wire.Problem {
+	var st start
+	d := new(request.Decoder)
+	st.query(d, r, queryView|queryResume|queryAfter)
+	if p := wire.Faults(d); p != nil {
+		return p
+	}
+	format, p := wire.Choose(r, st.Format, wire.StreamOffers)
+	if p != nil {
+		return p
+	}
+	of, p := h.Find(r, chi.URLParam(r, "run"))
+	if p != nil {
+		return p
+	}
+	wire.SetRun(w.Header(), of.ID)
+	if format == frame.JSON {
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Cache-Control", "no-store")
+	} else {
+		wire.StreamHeaders(w.Header(), format)
+	}
+	w.WriteHeader(http.StatusOK)
+	return nil
 }
 
 // PostCancel ends a run that goes on. What it has produced is kept.

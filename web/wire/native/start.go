@@ -6,7 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/run"
@@ -63,7 +65,10 @@ func (h Handlers) begin(w http.ResponseWriter, r *http.Request, st *start) *wire
 	if st.resume != nil {
 		return h.resume(w, r, &st.view, "")
 	}
-	st.Unattended = !st.async && st.Format == frame.JSON
+	if st.wait != nil && st.Format == frame.JSON {
+		st.async = false // it waits first; a stream is not waited for
+	}
+	st.Unattended = !st.async && st.wait == nil && st.Format == frame.JSON
 	run, _, p := h.Start(w, r, &st.Request)
 	if p != nil {
 		if r.Method == http.MethodGet {
@@ -119,7 +124,12 @@ func (h Handlers) aggregate(w http.ResponseWriter, r *http.Request, run *run.Run
 	f, r := h.Follow(w, r, run, wire.StreamJSON)
 	defer f.Over(nil)
 	defer run.Hold()()
-	h.Await(r, run, &v.View)
+	if !h.awaitFor(r, run, v) {
+		f.Complete()
+		w.Header().Set("Preference-Applied", "wait="+strconv.Itoa(int(v.wait.Seconds())))
+		h.Send(w, r, http.StatusAccepted, "application/json", Document(run, v.reserved)...)
+		return nil
+	}
 	f.Complete()
 	o, document, beside := run.Result()
 	if p := wire.OfResult(o, run.ID, document, beside); p != nil {
@@ -127,6 +137,30 @@ func (h Handlers) aggregate(w http.ResponseWriter, r *http.Request, run *run.Run
 	}
 	h.Send(w, r, http.StatusOK, "application/json", aggregated(o, run.ID, document, beside, v.reserved)...)
 	return nil
+}
+
+// awaitFor waits for the run's end, for as long as the client prefers to wait. ended is false if the time is over.
+func (h Handlers) awaitFor(r *http.Request, run *run.Run, v *view) (ended bool) {
+	if v.wait == nil {
+		h.Await(r, run, &v.View)
+		return true
+	}
+	timer := time.NewTimer(*v.wait)
+	defer timer.Stop()
+	for _, end := range run.Ends() {
+		select {
+		case <-end:
+		case <-timer.C:
+			return false
+		case <-r.Context().Done():
+			h.GiveUp(run, &v.View)
+			panic(http.ErrAbortHandler)
+		case <-h.Stopping():
+			panic(http.ErrAbortHandler)
+		}
+	}
+	h.Await(r, run, &v.View) // which breaks off if the run has moved
+	return true
 }
 
 // resume continues after the event that the client has seen last. It never starts a run. path is the run that the path names,

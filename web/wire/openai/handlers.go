@@ -200,7 +200,7 @@ func endOf(o run.Result) End {
 	if o.Truncated {
 		end.Finish = Length
 	}
-	if p := problemOf(o); p != nil {
+	if p := wire.OfEnd(o); p != nil {
 		end.Err = errorOf(p, nil)
 	}
 	if cause, ok := o.Cause(); ok && o.Status == run.StatusFailed {
@@ -214,34 +214,10 @@ func endOf(o run.Result) End {
 	return end
 }
 
-// statusCanceled is the status of a canceled run: "client closed request", as nginx has it. Clients retry a 409.
-const statusCanceled = 499
-
-// problemOf is the problem of a run that has no complete answer; nil for all others. Half an answer is a problem, because these clients
-// cannot be told that it is half of one.
-func problemOf(o run.Result) *wire.Problem {
-	switch o.Status {
-	case run.StatusFailed:
-		if cause, ok := o.Cause(); ok {
-			return wire.OfFailure(cause)
-		}
-		return wire.NewProblem(wire.CodeInternal, "the run has failed")
-	case run.StatusCanceled:
-		p := wire.NewProblem(wire.CodeConflict, "the run was canceled: "+o.Reason)
-		p.Code, p.Status = run.StatusCanceled, statusCanceled
-		p.Header = http.Header{"X-Should-Retry": {"false"}}
-		return p
-	case run.StatusInterrupted:
-		p := wire.NewProblem(wire.CodeDraining, "the run was interrupted, because the server shut down")
-		p.Retry = 2 * time.Second
-		return p
-	}
-	return nil
-}
-
-// problemOfRun is problemOf for a client of the run. With a key, the same request finds the same run, so a retry would change nothing.
+// problemOfRun is the problem of a run that has no complete answer, for a client of the run; nil for all others. Half an answer is a problem,
+// because these clients cannot be told that it is half of one. With a key, the same request finds the same run, so a retry would change nothing.
 func problemOfRun(r *run.Run, o run.Result) *wire.Problem {
-	p := problemOf(o)
+	p := wire.OfEnd(o)
 	if p == nil {
 		return nil
 	}

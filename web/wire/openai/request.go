@@ -184,7 +184,7 @@ func (r *reader) stream(members map[string]json.RawMessage) {
 	}
 	if raw, ok := members["stream_options"]; ok {
 		if raw, ok := r.Members("/stream_options", raw)["include_usage"]; ok {
-			r.q.Usage = r.Bool("/include_usage", raw)
+			r.q.Usage = r.Bool("/stream_options/include_usage", raw)
 		}
 	}
 }

@@ -138,7 +138,7 @@ export interface EventData {
         bot: string;
         model: string;
     } & Partial<Usage>;
-    /** Something failed. The run ends only if the error is `fatal`. If it is `handled`, another bot replaces the failed one. */
+    /** Something failed. The run ends only if the error is `fatal`. If it is `failed`, the bot failed; if it is `handled`, another bot replaces that one. */
     error: {
         code: string;
         message: string;
@@ -146,6 +146,7 @@ export interface EventData {
         pointer?: string;
         retryable: boolean;
         fatal: boolean;
+        failed?: boolean;
         handled?: boolean;
         filtered?: boolean;
         retry_after?: number;

@@ -309,7 +309,7 @@ test("DN-13: HTML is previewed in a frame without scripts, with its styles, and 
   assert.equal(await frame.locator("script, [onclick], [onerror]").count(), 0);
   assert.equal(await page.evaluate(() => window.hit), undefined);
   assert.doesNotMatch(await document.locator("iframe").getAttribute("sandbox"), /scripts|same-origin|forms/);
-  await document.getByText("Source", { exact: true }).click();
+  await document.getByRole("radio", { name: "Source" }).check({ force: true });
   await document.getByLabel("HTML").getByText("<h1>Why the sky").waitFor();
   assert.equal(await document.locator("iframe").count(), 0);
 });

@@ -99,6 +99,7 @@ test("a tape: hand off writes an anchor, and what was before is behind it", asyn
   await dialog.getByRole("button", { name: "Write the anchor" }).click();
   await page.locator(".tape-anchor", { hasText: "billing" }).waitFor();
   assert.equal(await page.getByRole("status").first().textContent(), "The anchor billing was written.");
+  await page.locator(".tape-anchor", { hasText: "billing" }).locator("summary").click();
   assert.equal(await page.locator(".tape-anchor strong").textContent(), "paid");
   assert.equal(await page.locator(".tape-past").count(), 5);
   const { entries } = await ask(server, "/v1/sessions/s%2F1/tape?kinds=anchor", undefined, "GET");

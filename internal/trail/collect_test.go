@@ -31,6 +31,7 @@ func TestRepeatedLinesAreCountedAndReportedEachMinute(t *testing.T) {
 			t.Error(d, left)
 		}
 		time.Sleep(trail.CollectEvery + time.Second)
+		synctest.Wait()
 		if d := cmp.Diff(map[trail.Repeated]int{flood: 997}, left); d != "" {
 			t.Error(d)
 		}

@@ -291,7 +291,7 @@ var RunError = class extends Error {
 // src/run.ts
 var mostWaiting = 1e4;
 var longestPause = 3e4;
-var named = ["started", "usage", "finished", "canceled", "queued", "waiting", "approval_required", "approval_resolved", "handoff", "follow_up", "html", "warning"];
+var named = ["started", "usage", "finished", "canceled", "queued", "waiting", "retrying", "approval_required", "approval_resolved", "handoff", "follow_up", "html", "warning"];
 var Run = class {
   #base;
   #query;

@@ -165,6 +165,14 @@ export interface EventData {
         for: "slot" | "session";
         expected?: number;
     };
+    /** A model failed, and the server pauses before it asks it once more. */
+    retrying: {
+        bot: string;
+        reason: string;
+        seconds: number;
+        attempt: number;
+        of: number;
+    };
     approval_required: {
         id: string;
         call: string;

@@ -31,7 +31,7 @@ const mostWaiting = 10_000;
 const longestPause = 30_000;
 
 // The server's events that EventSource must be told to listen for; "error" is listened for anyway.
-const named = ["started", "usage", "finished", "canceled", "queued", "waiting", "approval_required", "approval_resolved", "handoff", "follow_up", "html", "warning"];
+const named = ["started", "usage", "finished", "canceled", "queued", "waiting", "retrying", "approval_required", "approval_resolved", "handoff", "follow_up", "html", "warning"];
 
 /**
  * One run of a workflow or agent, followed to its end. It is a promise of the final document, an async iterator of its

@@ -246,7 +246,6 @@ export class Live {
     if ("event" in event) return this.#named(event.event, event.data, at);
     if ("done" in event) {
       this.complete.add(event.uri);
-      if (at - this.#remembered > 1000 && this.bots.beginsAt(event.uri)) this.#remember();
       return;
     }
     this.position = undefined; // it waits no more
@@ -277,6 +276,9 @@ export class Live {
         this.started = data;
         this.position = undefined;
         this.#remember();
+        break;
+      case "bot":
+        if (at - this.#remembered > 1000) this.#remember();
         break;
       case "queued":
       case "waiting":

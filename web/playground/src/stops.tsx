@@ -15,7 +15,7 @@ function startsOf(live: Live, bot: string, now: number): Start[] {
   }));
 }
 
-// From a bot's first text to the end of its last one.
+// From a bot's first start to the end of its last one.
 function timeOf(live: Live, bot: string, now: number): string {
   const starts = [...live.bots.starts(bot).values()];
   if (starts.length === 0 || starts.some((s) => s.began === undefined)) return "";
@@ -37,7 +37,7 @@ export function Progress({ live }: { live: Live }) {
   const states = live.states();
   const pieces = Object.entries(states).flatMap(([name, state]) => {
     const starts = [...live.bots.starts(name).values()];
-    return starts.length > 0 ? starts.map((s) => (s.state === "done" || (live.over && state === "done") ? "done" : state)) : [state];
+    return starts.length > 0 ? starts.map((s) => (s.state === "writing" ? state : s.state)) : [state];
   });
   const writing = Object.entries(states).filter(([, state]) => state === "writing");
   const running = writing.map(([name]) => {

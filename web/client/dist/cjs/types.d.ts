@@ -134,6 +134,12 @@ export interface EventData {
         session?: string;
         model?: string;
     };
+    /** A bot of a workflow started or ended. */
+    bot: {
+        bot: string;
+        root: string;
+        state: "started" | "finished" | "failed";
+    };
     usage: {
         bot: string;
         model: string;

@@ -113,6 +113,7 @@ func (g *guarded) Stream(ctx context.Context, req Request) iter.Seq2[Chunk, erro
 				h.fail(yield, err)
 				return
 			}
+			notifyRetry(ctx, e.Code, wait, n+1, attempts)
 			if err := backoff.Sleep(ctx, wait); err != nil {
 				h.fail(yield, err)
 				return

@@ -21,6 +21,7 @@ import (
 // Kinds of events that the loop adds to those of package turn. Their data is in Value.
 const (
 	HandoffEvent          turn.EventKind = "handoff"           // {"name"}
+	RetryingEvent         turn.EventKind = "retrying"          // {"bot","reason","seconds","attempt","of"}
 	ApprovalRequiredEvent turn.EventKind = "approval_required" // a [Question]
 	ApprovalResolvedEvent turn.EventKind = "approval_resolved" // {"id","call","subagent"?,"decision","remember"?,"by"?,"reason"?}
 )

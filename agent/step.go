@@ -69,8 +69,23 @@ func (r *run) call(req adapter.Request) (rep *reply, handed bool, err error) {
 	chain := adapter.NewChain(r.models, r.agent.options.Models.Model)
 	chain.WholeCalls = true
 	chain.Failed = adapter.LogFailed(r.agent.log, slog.String("session", string(r.session)), slog.String("turn", r.id))
-	handed, err = r.read(rep, chain.Stream(r.ctx, req))
+	handed, err = r.read(rep, chain.Stream(r.emitRetries(r.ctx), req))
 	return rep, handed, err
+}
+
+// emitRetries returns a context for a request to a model: the turn's reader gets an event before each pause of the request. If the reader has
+// left, the pause ends the request.
+func (r *run) emitRetries(ctx context.Context) context.Context {
+	ctx, cancel := context.WithCancelCause(ctx)
+	return adapter.OnRetry(ctx, func(retry adapter.Retry) {
+		value := encode(struct {
+			Bot string `json:"bot"`
+			adapter.Retry
+		}{r.agent.options.Name, retry})
+		if !r.emit(turn.Event{Kind: RetryingEvent, Value: value}) {
+			cancel(errLeft)
+		}
+	})
 }
 
 var errPanic = errors.New("agent: a model has broken down")

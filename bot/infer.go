@@ -117,7 +117,7 @@ func (i *inference) ask(ctx context.Context, m Message) (iter.Seq2[adapter.Chunk
 		}
 		return nil, err
 	}
-	return model.Stream(ctx, request), nil
+	return model.Stream(adapter.OnRetry(ctx, b.sendRetry), request), nil
 }
 
 // infer begins an inference.
@@ -455,19 +455,32 @@ func (b *ChatBot) report(err error) {
 	}
 }
 
+// sendRetry reports that the bot pauses before it asks its model once more.
+func (b *ChatBot) sendRetry(r adapter.Retry) {
+	b.sendNamed("retrying", struct {
+		Bot string `json:"bot"`
+		adapter.Retry
+	}{b.name, r})
+}
+
 // sendUsage says which model has answered and, where its provider has counted, what that took.
 func (b *ChatBot) sendUsage(i *inference) {
 	var counts *adapter.Usage
 	if i.used {
 		counts = &i.Usage
 	}
-	data, err := json.Marshal(struct {
+	b.sendNamed("usage", struct {
 		Bot   string `json:"bot"`
 		Model string `json:"model"`
 		*adapter.Usage
 	}{b.name, i.Model, counts})
+}
+
+// sendNamed sends an event about the bot, which clients do not see if the bot is quiet.
+func (b *ChatBot) sendNamed(name string, data any) {
+	value, err := json.Marshal(data)
 	if err != nil {
 		return // strings and numbers: cannot be
 	}
-	b.env.Tube.Send(tube.Event{Kind: tube.Named, Name: "usage", Value: data, Hidden: b.config.Quiet})
+	_, _ = b.env.Tube.Send(tube.Event{Kind: tube.Named, Name: name, Value: value, Hidden: b.config.Quiet}) // a run that has ended takes no more
 }

@@ -197,6 +197,21 @@ func remembers(setting json.RawMessage, fingerprint string) bool {
 	return fingerprint != "" && json.Unmarshal(setting, &granted) == nil && granted == fingerprint
 }
 
+// Remembered lists the tools that were approved for the session of a tape.
+func (a *Agent) Remembered(ctx context.Context, t *tape.Tape) ([]string, error) {
+	settings, err := t.Settings(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, one := range a.tools.Tools() {
+		if remembers(settings[settingApproval+one.Name], a.fingerprint(one, t.Session())) {
+			names = append(names, one.Name)
+		}
+	}
+	return names, nil
+}
+
 // approve asks whoever follows the turn whether a call may run.
 func (a *Agent) approve(ctx context.Context, q tool.Question) (tool.Decision, error) {
 	s := sceneOf(ctx)

@@ -39,8 +39,9 @@ type session struct {
 	LastID  int64         `json:"last_id"`
 	Bytes   int64         `json:"bytes"`
 	// Of one session, not in a list.
-	Anchors []anchor       `json:"anchors,omitempty"`
-	Usage   *adapter.Usage `json:"usage,omitempty"`
+	Anchors  []anchor       `json:"anchors,omitempty"`
+	Usage    *adapter.Usage `json:"usage,omitempty"`
+	Approved []string       `json:"approved,omitempty"` // tools of its agent, for the session
 }
 
 type sessionCounts struct {
@@ -184,7 +185,10 @@ func (s *Server) describe(ctx context.Context, t *tape.Tape) (session, error) {
 	if used != (adapter.Usage{}) {
 		answer.Usage = &used
 	}
-	return answer, nil
+	if by, ok := s.o.Agents.(run.ByTool); ok {
+		answer.Approved, err = by.Remembered(ctx, in.Agent, t)
+	}
+	return answer, err
 }
 
 func anchorOf(e tape.Entry) anchor {

@@ -110,10 +110,11 @@ type run struct {
 	overBase  bool         // a request was larger than the limit right behind an anchor, so that another one would not help
 	steps     int
 	text      string // of the last reply
-	spoke     int    // the step that has last handed on text
-	newlines  int    // at the end of that text
-	finish    string
-	usage     adapter.Usage
+	paragraphs
+	before paragraphs // this step's text
+	gap    string     // before that text
+	finish string
+	usage  adapter.Usage
 
 	mu      sync.Mutex
 	handoff *handoff // asked for in this step
@@ -734,4 +735,10 @@ func (r *run) request(last bool) (adapter.Request, error) {
 		}
 	}
 	return req, nil
+}
+
+// paragraphs are kept apart by empty lines.
+type paragraphs struct {
+	spoke    int // the step that has last handed on text
+	newlines int // at the end of that text
 }

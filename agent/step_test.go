@@ -571,3 +571,16 @@ func TestATurnWaitsForItsTools(t *testing.T) {
 		})
 	}
 }
+
+// DV-12: text that turns out to be thoughts is taken out of the answer, on the tape too.
+func TestTextThatTurnsOutToBeThoughtsIsReasoning(t *testing.T) {
+	thinks := chunks(adapter.Chunk{Text: "They ask."}, adapter.Chunk{Restart: true, Text: "It is sunny."}, adapter.Chunk{Finish: adapter.FinishStop})
+	w := newWorld(t, newFake(calls("Let me see.", `c1:echo:{"text":"sunny"}`), thinks, answers("Yes.")), Options{Tools: setOf(t, echoTool(t))})
+	if h := w.say("Is it?"); h.Output != "Let me see.\n\nIt is sunny." {
+		t.Errorf("output %q", h.Output)
+	}
+	lines := strings.Join(w.lines(), "\n")
+	if !strings.Contains(lines, `They ask.`) || !strings.Contains(lines, `assistant: "It is sunny."`) {
+		t.Error(lines)
+	}
+}

@@ -81,7 +81,7 @@ func tapeCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	t.workspace = c.Workspace
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if inFiles && name != "import" && name != "copy" { // which makes the folder
+	if inFiles && name != "import" && name != "copy" && name != "delete" { // two make the folder, and channels keep what has no tape
 		if _, err := os.Stat(tapesFolder(c)); errors.Is(err, fs.ErrNotExist) {
 			if name == "list" || name == "check" {
 				t.none(c)

@@ -584,3 +584,17 @@ func TestTextThatTurnsOutToBeThoughtsIsReasoning(t *testing.T) {
 		t.Error(lines)
 	}
 }
+
+// DV-10: a session that begins without words is called what was sent, not what is known of it.
+func TestAMessageWithoutWordsHasATitle(t *testing.T) {
+	facts := tape.NewMessage("user", "<message>\nsender: Ann\n</message>")
+	for want, e := range map[string]*turn.Envelope{
+		"[image] [file]": {Media: []turn.Media{{Type: "image"}, {Type: "image"}, {}}},
+		"[message]":      {Extra: map[string]any{turn.ExtraWords: " "}},
+		"hi":             {Content: "hi", Media: []turn.Media{{Type: "image"}}},
+	} {
+		if got := tape.MetaOf(titled(facts, e)).Title; got != want {
+			t.Errorf("got %q, expected %q", got, want)
+		}
+	}
+}

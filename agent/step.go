@@ -96,6 +96,9 @@ func (r *run) read(rep *reply, chunks func(func(adapter.Chunk, error) bool)) (ha
 		if err != nil {
 			return handed, err
 		}
+		if c.Restart {
+			r.retract(string(rep.text))
+		}
 		complete, err := rep.take(&c)
 		if err != nil {
 			return handed, err
@@ -149,9 +152,13 @@ func (r *run) read(rep *reply, chunks func(func(adapter.Chunk, error) bool)) (ha
 // called and what is said afterwards would be read as one word.
 func (r *run) say(text string) {
 	next := text
+	if r.spoke != r.steps {
+		r.before, r.gap = r.paragraphs, ""
+	}
 	if r.spoke != 0 && r.spoke != r.steps {
 		begins := len(text) - len(strings.TrimLeft(text, "\n"))
-		next = "\n\n"[:max(0, 2-r.newlines-begins)] + text
+		r.gap = "\n\n"[:max(0, 2-r.newlines-begins)]
+		next = r.gap + text
 	}
 	r.spoke = r.steps
 	last := strings.TrimRight(text, "\n")
@@ -160,6 +167,13 @@ func (r *run) say(text string) {
 	}
 	r.newlines += len(text) - len(last)
 	r.emit(turn.Text(next))
+}
+
+// retract makes thoughts of the text of this step.
+func (r *run) retract(text string) {
+	r.emit(turn.Event{Kind: turn.RetractEvent, Delta: r.gap + text})
+	r.emit(turn.Event{Kind: turn.ReasoningEvent, Delta: text})
+	r.paragraphs = r.before
 }
 
 // replay makes a reply of what a hook has answered.

@@ -95,11 +95,27 @@ func (s *Server) withSession(h func(w http.ResponseWriter, r *http.Request, t *t
 			return wire.NewProblem(wire.CodeNotFound, "unknown session")
 		}
 		t, err := tape.Lookup(r.Context(), s.o.Tapes, s.o.Workspace, lane)
+		if r.Method == http.MethodDelete && errors.Is(err, tape.ErrNotFound) && s.o.Kernel != nil && s.o.Kernel.Keeps(r.Context(), lane) {
+			return s.eraseWindow(w, r, lane)
+		}
 		if err != nil {
 			return s.wire.TapeProblem(r.Context(), err)
 		}
 		return h(w, r, t)
 	})
+}
+
+// eraseWindow erases what waits in the window of a conversation that has no session.
+func (s *Server) eraseWindow(w http.ResponseWriter, r *http.Request, lane string) *wire.Problem {
+	if p := wire.Query(new(request.Decoder), r, nil); p != nil {
+		return p
+	}
+	if err := s.runs.Exclusive(r.Context(), lane, turn.Interrupt, func(ctx context.Context) error { return s.o.Kernel.Erase(ctx, lane) }); err != nil {
+		return s.wire.TapeProblem(r.Context(), err)
+	}
+	s.log.LogAttrs(r.Context(), slog.LevelInfo, "waiting messages of a conversation erased", s.callerAttrs(r)...)
+	w.WriteHeader(http.StatusNoContent)
+	return nil
 }
 
 // sessionPath is the place of a session.

@@ -70,7 +70,7 @@ func (r *run) named(kind turn.EventKind, data []byte) (turn.Event, bool) {
 	switch kind {
 	case "started", "bot", "queued", "waiting", "finished", "canceled":
 		return turn.Event{}, false // of the run, not of what it makes
-	case turn.TextEvent, turn.ReasoningEvent, turn.ToolCallEvent, turn.ToolResultEvent, turn.DeltaEvent, turn.FinalEvent:
+	case turn.TextEvent, turn.RetractEvent, turn.ReasoningEvent, turn.ToolCallEvent, turn.ToolResultEvent, turn.DeltaEvent, turn.FinalEvent:
 		return turn.Event{}, false // of a workflow that calls its own event so: it would be taken for something else
 	case turn.UsageEvent:
 		u := new(turn.Usage)

@@ -127,6 +127,12 @@ func (r *reply) take(e turn.Event, err error) {
 			r.mu.Unlock()
 			r.turn.Sink.Preview(channel.Payload{Text: text})
 		}
+	case turn.RetractEvent:
+		r.mu.Lock()
+		text := strings.TrimSuffix(r.open.String(), e.Delta)
+		r.open.Reset()
+		r.open.WriteString(text)
+		r.mu.Unlock()
 	case turn.ToolCallEvent:
 		r.flush()
 	case agent.ApprovalRequiredEvent:

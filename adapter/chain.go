@@ -190,7 +190,7 @@ func (h *held) pass(stream iter.Seq2[Chunk, error], yield func(Chunk, error) boo
 		if err != nil {
 			return false, err
 		}
-		h.said = h.said || chunk.says()
+		h.said = h.said && !chunk.Restart || chunk.says()
 		if !h.shown || chunk.Usage != nil || chunk.Finish != "" { // of most chunks there is nothing to take
 			if !h.take(&chunk) {
 				continue
@@ -248,7 +248,7 @@ func (h *held) take(c *Chunk) (pass bool) {
 
 // shows says whether there is something in a chunk that a reader may show.
 func (h *held) shows(c *Chunk) bool {
-	if c.Text != "" || c.Reasoning != "" || c.ToolResult != nil || c.Citation != nil || c.Media != nil {
+	if c.Restart || c.Text != "" || c.Reasoning != "" || c.ToolResult != nil || c.Citation != nil || c.Media != nil {
 		return true
 	}
 	if c.ToolCall == nil || !h.wholeCalls {

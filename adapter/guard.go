@@ -113,6 +113,7 @@ func (g *guarded) Stream(ctx context.Context, req Request) iter.Seq2[Chunk, erro
 				h.fail(yield, err)
 				return
 			}
+			notifyRetry(ctx, e.Code, wait, n+1, attempts)
 			if err := backoff.Sleep(ctx, wait); err != nil {
 				h.fail(yield, err)
 				return
@@ -167,7 +168,14 @@ func (g *guarded) attempt(ctx context.Context, a *attempt, req *Request, h *held
 	ctx, w := newWatch(ctx, g.timeouts)
 	defer w.stop()
 	account := accountOf(ctx)
-	chunks, tags := 0, thinking{}
+	chunks, tags := 0, thinking{known: g.thinksFirst()}
+	if g.noted != nil {
+		defer func(before bool) {
+			if tags.known != before {
+				g.setThinksFirst(tags.known)
+			}
+		}(tags.known)
+	}
 	for chunk, err := range g.model.Stream(ctx, *req) {
 		if err != nil {
 			// A limit's error reaches us through the model as the cause of its context, or hidden in an error of its own.
@@ -200,7 +208,7 @@ func (g *guarded) attempt(ctx context.Context, a *attempt, req *Request, h *held
 				return err
 			}
 		}
-		h.said = h.said || chunk.says()
+		h.said = h.said && !chunk.Restart || chunk.says()
 		if (!h.shown || chunk.Usage != nil || chunk.Finish != "") && !h.take(&chunk) { // of most chunks there is nothing to take
 			w.resume(token)
 			continue
@@ -279,6 +287,23 @@ func (g *guarded) note(ctx context.Context, e *Error) {
 	}
 	g.log.WarnContext(ctx, "model refuses its own reasoning; asking without it", "model", g.provider+":"+g.name,
 		"error", RedactError(e), "cause", e.Cause)
+}
+
+// thinksFirst reports whether the model's last answer began in the middle of thoughts: its server's prompt ends with the tag that begins them.
+func (g *guarded) thinksFirst() bool {
+	if g.noted == nil {
+		return false
+	}
+	_, known := g.noted.Load(g.provider + ":" + g.name + " thinks first")
+	return known
+}
+
+func (g *guarded) setThinksFirst(known bool) {
+	if key := g.provider + ":" + g.name + " thinks first"; known {
+		g.noted.Store(key, true)
+	} else {
+		g.noted.Delete(key)
+	}
 }
 
 // guardKey is the context's key of the model that is asked.

@@ -51,6 +51,14 @@ type making struct {
 
 // Take adds a chunk, and returns how many bytes more are held of what stands beside the parts.
 func (m *Maker) Take(c *Chunk) int {
+	if c.Restart {
+		m.kept = true
+		for i := range m.parts {
+			if m.parts[i].kind == PartText {
+				m.parts[i].kind = PartReasoning
+			}
+		}
+	}
 	if c.Reasoning != "" {
 		m.kept = true
 		m.write(PartReasoning, c.Reasoning)

@@ -104,6 +104,8 @@ const (
 
 // Chunk is a piece of an answer. Any of its members may be empty; one chunk with a Finish comes in every complete answer.
 type Chunk struct {
+	// Restart says that what came as text before was thinking, whose end the model has marked only now: the answer's text begins with this chunk.
+	Restart   bool
 	Text      string
 	Reasoning string
 	ToolCall  *ToolCall

@@ -197,6 +197,21 @@ func remembers(setting json.RawMessage, fingerprint string) bool {
 	return fingerprint != "" && json.Unmarshal(setting, &granted) == nil && granted == fingerprint
 }
 
+// Remembered lists the tools that were approved for the session of a tape.
+func (a *Agent) Remembered(ctx context.Context, t *tape.Tape) ([]string, error) {
+	settings, err := t.Settings(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, one := range a.tools.Tools() {
+		if remembers(settings[settingApproval+one.Name], a.fingerprint(one, t.Session())) {
+			names = append(names, one.Name)
+		}
+	}
+	return names, nil
+}
+
 // approve asks whoever follows the turn whether a call may run.
 func (a *Agent) approve(ctx context.Context, q tool.Question) (tool.Decision, error) {
 	s := sceneOf(ctx)
@@ -219,8 +234,8 @@ func (a *Agent) approve(ctx context.Context, q tool.Question) (tool.Decision, er
 	}
 	asked := a.questions.ask(question)
 	defer a.questions.close(asked)
-	if !r.put(ctx, asked.Question, s) {
-		return tool.Decision{}, r.unattended(asked.Question, s, "")
+	if why, ok := r.put(ctx, asked.Question, s); !ok {
+		return tool.Decision{}, r.unattended(asked.Question, s, why)
 	}
 	select {
 	case answer := <-asked.answer:
@@ -256,23 +271,27 @@ func (r *run) unattended(q Question, s *scene, why string) error {
 	return &tool.Error{Kind: tool.KindDenied, Message: "the call was not run: " + why}
 }
 
-// put asks a question; false where nobody can answer.
-func (r *run) put(ctx context.Context, q Question, s *scene) bool {
+// put asks a question; false where nobody can answer, with the reason if there is a special one.
+func (r *run) put(ctx context.Context, q Question, s *scene) (why string, ok bool) {
 	if r.turn.Streaming() {
 		s.say(turn.Event{Kind: ApprovalRequiredEvent, Value: encode(q)})
-		return true
+		return "", true
 	}
 	e := r.turn.Envelope()
-	text, shown := q.Text()
-	if r.turn.Router() == nil || e.ChatID == "" || !shown {
-		return false
+	if r.turn.Router() == nil || e.ChatID == "" {
+		return "", false
+	}
+	arguments, _, _ := q.Shown()
+	text, ok := q.Text()
+	if !ok || !FitsMessage(arguments) {
+		return "its arguments cannot be shown in one message", false
 	}
 	ask := e.Reply(text)
 	delivered, err := r.turn.Dispatch(ctx, ask)
 	if err != nil {
 		r.agent.log.WarnContext(ctx, "cannot ask for approval", "session", r.session, "turn", r.id, "error", adapter.RedactError(err))
 	}
-	return delivered
+	return "", delivered
 }
 
 // resolved is the value of an approval_resolved event.

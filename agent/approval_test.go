@@ -266,9 +266,10 @@ func TestAQuestionThatIsNotDeliveredIsADenial(t *testing.T) {
 		for name, test := range map[string]struct {
 			chat chat
 			text string
+			why  string
 		}{
-			"no delivery":          {chat{deaf: true}, "rm"},
-			"too long to be shown": {chat{got: make(chan *turn.Envelope, 10)}, strings.Repeat("天", maxShown)},
+			"no delivery":          {chat{deaf: true}, "rm", "this conversation has no approver"},
+			"too long to be shown": {chat{got: make(chan *turn.Envelope, 10)}, strings.Repeat("天", maxShown), "its arguments cannot be shown in one message"}, // DN-05
 		} {
 			w := newWorld(t, newFake(calls("", `c1:echo:{"text":"`+test.text+`"}`), answers("ok")), Options{Tools: setOf(t, echoTool(t, tool.WithApproval(tool.Always)))})
 			w.f.Bind(&test.chat)
@@ -276,7 +277,7 @@ func TestAQuestionThatIsNotDeliveredIsADenial(t *testing.T) {
 			if _, err := w.f.Process(t.Context(), &turn.Envelope{SessionID: "s", Channel: "telegram", ChatID: "1", Content: "go"}); err != nil {
 				t.Error(err)
 			}
-			if time.Since(begin) > 0 || !strings.Contains(strings.Join(w.lines(), "\n"), "this conversation has no approver") {
+			if time.Since(begin) > 0 || !strings.Contains(strings.Join(w.lines(), "\n"), test.why) {
 				t.Errorf("%s: %q", name, w.lines())
 			}
 		}

@@ -260,17 +260,7 @@ func (s *session) Remembered(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	settings, err := t.Settings(ctx)
-	if err != nil {
-		return nil, err
-	}
-	var names []string
-	for _, one := range s.agent.tools.Tools() {
-		if remembers(settings[settingApproval+one.Name], s.agent.fingerprint(one, string(s.id))) {
-			names = append(names, one.Name)
-		}
-	}
-	return names, nil
+	return s.agent.Remembered(ctx, t)
 }
 
 // AskAgain forgets that a tool was approved for the session.

@@ -161,7 +161,7 @@ func (r *run) summarize() (summary string, source []int64, err error) {
 		{Role: adapter.System, Content: summaryPrompt}, {Role: adapter.User, Content: text},
 	}}
 	rep := new(reply)
-	for c, err := range models.Stream(ctx, req) {
+	for c, err := range models.Stream(r.emitRetries(ctx), req) {
 		if err != nil {
 			return "", nil, err
 		}

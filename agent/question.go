@@ -12,11 +12,10 @@ import (
 	"unicode/utf8"
 )
 
-// maxShown bounds the arguments that a chat shows for approval, in the units of shownSize. A longer question would need several
-// messages on some platform, so it is denied: people approve only what they have read.
+// maxShown bounds the arguments of a question that fits into one message of every chat platform, in the units of shownSize.
 const maxShown = 3000
 
-// Text is the question as Markdown for a chat; false if a chat cannot show it in one message.
+// Text is the whole question as Markdown for a chat; false if nobody could read it, because its arguments have bytes that are not text.
 //
 // Every platform shows the text exactly: the arguments are a block of code, and [shown] escapes what a platform would change. The
 // names of tools are letters, digits and `.`, `_` and `-`.
@@ -32,11 +31,14 @@ func (q *Question) Text() (markdown string, ok bool) {
 // without the commands that answer it.
 func (q *Question) Shown() (arguments, markdown string, ok bool) {
 	arguments = shown(q.Arguments)
-	if shownSize(arguments) > maxShown || !utf8.Valid(q.Arguments) {
+	if !utf8.Valid(q.Arguments) {
 		return "", "", false
 	}
 	return arguments, fmt.Sprintf("The agent wants to call the tool `%s` with\n\n```json\n%s\n```", q.Tool, arguments), true
 }
+
+// FitsMessage reports whether the question with these arguments, as [Question.Shown] returns them, fits into one message of every chat platform.
+func FitsMessage(arguments string) bool { return shownSize(arguments) <= maxShown }
 
 // shownSize counts a text in what the strictest platforms count: units of UTF-16, where `&`, `<` and `>` count as they are escaped.
 func shownSize(text string) (n int) {

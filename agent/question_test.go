@@ -258,8 +258,12 @@ func TestDA_07_WhatAChatShowsMeansWhatRuns(t *testing.T) {
 		"\"\xff\"": false, // no text
 	} {
 		q := Question{ID: "i", Tool: "t", Arguments: json.RawMessage(arguments)}
-		if _, ok := q.Text(); ok != fits {
-			t.Errorf("%.10q…: it fits: %v", arguments, ok)
+		seen, text, ok := q.Shown()
+		if ok && FitsMessage(seen) != fits || !ok && fits {
+			t.Errorf("%.10q…: it fits: %v", arguments, !fits)
+		}
+		if ok != utf8.ValidString(arguments) || !strings.Contains(text, seen) { // DN-05: all of it, however long
+			t.Errorf("%.10q…: it is shown: %v", arguments, ok)
 		}
 	}
 }

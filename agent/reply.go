@@ -56,6 +56,9 @@ func (r *reply) find(index int, id string) *replyCall {
 
 // take adds a chunk. It returns the call that is complete now because another one has begun, if any.
 func (r *reply) take(c *adapter.Chunk) (complete *replyCall, err error) {
+	if c.Restart {
+		r.reasoning, r.text = append(r.reasoning, r.text...), nil
+	}
 	r.text = append(r.text, c.Text...)
 	r.reasoning = append(r.reasoning, c.Reasoning...)
 	r.size += len(c.Text) + len(c.Reasoning) + r.maker.Take(c)

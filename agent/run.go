@@ -2,12 +2,14 @@ package agent
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
 	"math"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -21,6 +23,7 @@ import (
 // Kinds of events that the loop adds to those of package turn. Their data is in Value.
 const (
 	HandoffEvent          turn.EventKind = "handoff"           // {"name"}
+	RetryingEvent         turn.EventKind = "retrying"          // {"bot","reason","seconds","attempt","of"}
 	ApprovalRequiredEvent turn.EventKind = "approval_required" // a [Question]
 	ApprovalResolvedEvent turn.EventKind = "approval_resolved" // {"id","call","subagent"?,"decision","remember"?,"by"?,"reason"?}
 )
@@ -110,10 +113,11 @@ type run struct {
 	overBase  bool         // a request was larger than the limit right behind an anchor, so that another one would not help
 	steps     int
 	text      string // of the last reply
-	spoke     int    // the step that has last handed on text
-	newlines  int    // at the end of that text
-	finish    string
-	usage     adapter.Usage
+	paragraphs
+	before paragraphs // this step's text
+	gap    string     // before that text
+	finish string
+	usage  adapter.Usage
 
 	mu      sync.Mutex
 	handoff *handoff // asked for in this step
@@ -341,14 +345,30 @@ func (r *run) awaitTools() {
 	}
 }
 
-// titled adds the beginning of the sender's words to a message that facts or the words of others stand before.
+// titled adds the beginning of the sender's words to a message that facts or the words of others stand before. Without words, it says what was sent.
 func titled(m tape.Entry, e *turn.Envelope) tape.Entry {
 	if words := e.Words(); len(e.Context)+len(e.Media) > 0 || words != e.Content {
-		if title := tape.Title(words); title != "" {
-			return m.With(tape.Meta{Title: title})
+		title := tape.Title(words)
+		if title == "" {
+			title = mediaTitle(e.Media)
 		}
+		return m.With(tape.Meta{Title: title})
 	}
 	return m
+}
+
+// mediaTitle is the title of a message without words, such as "[image] [file]".
+func mediaTitle(media []turn.Media) string {
+	var kinds []string
+	for _, m := range media {
+		if kind := "[" + cmp.Or(m.Type, "file") + "]"; !slices.Contains(kinds, kind) {
+			kinds = append(kinds, kind)
+		}
+	}
+	if len(kinds) == 0 {
+		return "[message]"
+	}
+	return strings.Join(kinds, " ")
 }
 
 // messageID is the id of the message that the turn answers, "" where the channel has none of its own.
@@ -734,4 +754,10 @@ func (r *run) request(last bool) (adapter.Request, error) {
 		}
 	}
 	return req, nil
+}
+
+// paragraphs are kept apart by empty lines.
+type paragraphs struct {
+	spoke    int // the step that has last handed on text
+	newlines int // at the end of that text
 }

@@ -69,8 +69,23 @@ func (r *run) call(req adapter.Request) (rep *reply, handed bool, err error) {
 	chain := adapter.NewChain(r.models, r.agent.options.Models.Model)
 	chain.WholeCalls = true
 	chain.Failed = adapter.LogFailed(r.agent.log, slog.String("session", string(r.session)), slog.String("turn", r.id))
-	handed, err = r.read(rep, chain.Stream(r.ctx, req))
+	handed, err = r.read(rep, chain.Stream(r.emitRetries(r.ctx), req))
 	return rep, handed, err
+}
+
+// emitRetries returns a context for a request to a model: the turn's reader gets an event before each pause of the request. If the reader has
+// left, the pause ends the request.
+func (r *run) emitRetries(ctx context.Context) context.Context {
+	ctx, cancel := context.WithCancelCause(ctx)
+	return adapter.OnRetry(ctx, func(retry adapter.Retry) {
+		value := encode(struct {
+			Bot string `json:"bot"`
+			adapter.Retry
+		}{r.agent.options.Name, retry})
+		if !r.emit(turn.Event{Kind: RetryingEvent, Value: value}) {
+			cancel(errLeft)
+		}
+	})
 }
 
 var errPanic = errors.New("agent: a model has broken down")
@@ -80,6 +95,9 @@ func (r *run) read(rep *reply, chunks func(func(adapter.Chunk, error) bool)) (ha
 	for c, err := range chunks {
 		if err != nil {
 			return handed, err
+		}
+		if c.Restart {
+			r.retract(string(rep.text))
 		}
 		complete, err := rep.take(&c)
 		if err != nil {
@@ -134,9 +152,13 @@ func (r *run) read(rep *reply, chunks func(func(adapter.Chunk, error) bool)) (ha
 // called and what is said afterwards would be read as one word.
 func (r *run) say(text string) {
 	next := text
+	if r.spoke != r.steps {
+		r.before, r.gap = r.paragraphs, ""
+	}
 	if r.spoke != 0 && r.spoke != r.steps {
 		begins := len(text) - len(strings.TrimLeft(text, "\n"))
-		next = "\n\n"[:max(0, 2-r.newlines-begins)] + text
+		r.gap = "\n\n"[:max(0, 2-r.newlines-begins)]
+		next = r.gap + text
 	}
 	r.spoke = r.steps
 	last := strings.TrimRight(text, "\n")
@@ -145,6 +167,13 @@ func (r *run) say(text string) {
 	}
 	r.newlines += len(text) - len(last)
 	r.emit(turn.Text(next))
+}
+
+// retract makes thoughts of the text of this step.
+func (r *run) retract(text string) {
+	r.emit(turn.Event{Kind: turn.RetractEvent, Delta: r.gap + text})
+	r.emit(turn.Event{Kind: turn.ReasoningEvent, Delta: text})
+	r.paragraphs = r.before
 }
 
 // replay makes a reply of what a hook has answered.

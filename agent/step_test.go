@@ -571,3 +571,30 @@ func TestATurnWaitsForItsTools(t *testing.T) {
 		})
 	}
 }
+
+// DV-12: text that turns out to be thoughts is taken out of the answer, on the tape too.
+func TestTextThatTurnsOutToBeThoughtsIsReasoning(t *testing.T) {
+	thinks := chunks(adapter.Chunk{Text: "They ask."}, adapter.Chunk{Restart: true, Text: "It is sunny."}, adapter.Chunk{Finish: adapter.FinishStop})
+	w := newWorld(t, newFake(calls("Let me see.", `c1:echo:{"text":"sunny"}`), thinks, answers("Yes.")), Options{Tools: setOf(t, echoTool(t))})
+	if h := w.say("Is it?"); h.Output != "Let me see.\n\nIt is sunny." {
+		t.Errorf("output %q", h.Output)
+	}
+	lines := strings.Join(w.lines(), "\n")
+	if !strings.Contains(lines, `They ask.`) || !strings.Contains(lines, `assistant: "It is sunny."`) {
+		t.Error(lines)
+	}
+}
+
+// DV-10: a session that begins without words is called what was sent, not what is known of it.
+func TestAMessageWithoutWordsHasATitle(t *testing.T) {
+	facts := tape.NewMessage("user", "<message>\nsender: Ann\n</message>")
+	for want, e := range map[string]*turn.Envelope{
+		"[image] [file]": {Media: []turn.Media{{Type: "image"}, {Type: "image"}, {}}},
+		"[message]":      {Extra: map[string]any{turn.ExtraWords: " "}},
+		"hi":             {Content: "hi", Media: []turn.Media{{Type: "image"}}},
+	} {
+		if got := tape.MetaOf(titled(facts, e)).Title; got != want {
+			t.Errorf("got %q, expected %q", got, want)
+		}
+	}
+}

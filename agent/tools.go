@@ -348,7 +348,7 @@ func (r *run) sub(ctx context.Context, s *scene, task string, tools func() []*to
 			if err != nil {
 				return err
 			}
-			if e.Kind == turn.UsageEvent {
+			if e.Kind == turn.UsageEvent || e.Kind == RetryingEvent {
 				s.say(e)
 			}
 		}

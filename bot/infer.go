@@ -22,6 +22,8 @@ import (
 const (
 	maxRest     = 256 // bytes
 	maxRestTime = time.Second
+	// maxRestThoughts holds where prose came before the document: both may be thoughts, and the answer's document stands behind them.
+	maxRestThoughts = 64 << 10 // bytes
 )
 
 // run is the goroutine of a bot.
@@ -117,7 +119,7 @@ func (i *inference) ask(ctx context.Context, m Message) (iter.Seq2[adapter.Chunk
 		}
 		return nil, err
 	}
-	return model.Stream(ctx, request), nil
+	return model.Stream(adapter.OnRetry(ctx, b.sendRetry), request), nil
 }
 
 // infer begins an inference.
@@ -141,7 +143,7 @@ func (i *inference) run(ctx context.Context, m Message) error {
 	if err != nil {
 		return err
 	}
-	defer i.out.writes.close()
+	defer func() { i.out.writes.close() }()
 	defer i.stopTimer()
 	return i.complete(i.judge(ctx, i.listen(chunks)))
 }
@@ -263,7 +265,8 @@ type inference struct {
 	without  bool        // it has no document: it was ended by hand before one began, or waits for tools
 	maker    adapter.Maker
 	said     []byte      // the beginning of the text, where the model may be told of it
-	rest     int         // bytes after the end of the document
+	over     bool        // the document has ended
+	rest     int         // bytes after its end
 	late     *time.Timer // runs since the end of the document
 }
 
@@ -296,6 +299,11 @@ func (i *inference) listen(chunks iter.Seq2[adapter.Chunk, error]) error {
 		if chunk.Finish != "" {
 			i.finish = chunk.Finish
 		}
+		if chunk.Restart {
+			if err := i.restart(); err != nil {
+				return err
+			}
+		}
 		if chunk.Reasoning != "" {
 			i.out.reason(chunk.Reasoning)
 		}
@@ -303,8 +311,8 @@ func (i *inference) listen(chunks iter.Seq2[adapter.Chunk, error]) error {
 			i.make(chunk)
 		}
 		if chunk.Text != "" {
-			if i.late != nil {
-				if i.rest += len(chunk.Text); i.rest > maxRest {
+			if i.over {
+				if i.rest += len(chunk.Text); i.rest > maxRest && (!i.out.preamble || i.rest > maxRestThoughts) {
 					return nil
 				}
 			}
@@ -336,11 +344,13 @@ func (i *inference) listen(chunks iter.Seq2[adapter.Chunk, error]) error {
 		if i.bot.byHand.Load() {
 			return nil
 		}
-		if i.late == nil && len(i.tools) == 0 && i.out.reader.mayStop() { // calls may come behind a document
+		if !i.over && len(i.tools) == 0 && i.out.reader.mayStop() { // calls may come behind a document
 			if !i.out.reader.complete() {
 				return nil // nothing but white space comes
 			}
-			i.late = time.AfterFunc(maxRestTime, func() { i.cancel(errEnough) })
+			if i.over = true; !i.out.preamble {
+				i.late = time.AfterFunc(maxRestTime, func() { i.cancel(errEnough) })
+			}
 		}
 	}
 	return nil
@@ -455,19 +465,32 @@ func (b *ChatBot) report(err error) {
 	}
 }
 
+// sendRetry reports that the bot pauses before it asks its model once more.
+func (b *ChatBot) sendRetry(r adapter.Retry) {
+	b.sendNamed("retrying", struct {
+		Bot string `json:"bot"`
+		adapter.Retry
+	}{b.name, r})
+}
+
 // sendUsage says which model has answered and, where its provider has counted, what that took.
 func (b *ChatBot) sendUsage(i *inference) {
 	var counts *adapter.Usage
 	if i.used {
 		counts = &i.Usage
 	}
-	data, err := json.Marshal(struct {
+	b.sendNamed("usage", struct {
 		Bot   string `json:"bot"`
 		Model string `json:"model"`
 		*adapter.Usage
 	}{b.name, i.Model, counts})
+}
+
+// sendNamed sends an event about the bot, which clients do not see if the bot is quiet.
+func (b *ChatBot) sendNamed(name string, data any) {
+	value, err := json.Marshal(data)
 	if err != nil {
 		return // strings and numbers: cannot be
 	}
-	b.env.Tube.Send(tube.Event{Kind: tube.Named, Name: "usage", Value: data, Hidden: b.config.Quiet})
+	_, _ = b.env.Tube.Send(tube.Event{Kind: tube.Named, Name: name, Value: value, Hidden: b.config.Quiet}) // a run that has ended takes no more
 }

@@ -27,12 +27,15 @@ type output struct {
 
 	reader   reader
 	thinking escaper
-	wrote    bool   // anything at all
-	thoughts bool   // any reasoning
-	pause    bool   // between this reasoning and that before
-	held     bool   // listeners are told only once it is certain that the document stays
-	begin    func() // called when the document begins; may be nil
-	buf      []byte // of the chunk, escaped
+	wrote    bool     // anything at all
+	preamble bool     // the text began with something else than the document
+	begun    [][]byte // behind prose: uris of the document's members, or its root's where it has none
+	muted    bool     // what was written turned out to be thoughts: listeners are not told of its end
+	thoughts bool     // any reasoning
+	pause    bool     // between this reasoning and that before
+	held     bool     // listeners are told only once it is certain that the document stays
+	begin    func()   // called when the document begins; may be nil
+	buf      []byte   // of the chunk, escaped
 
 	keep      bool   // the value is wanted
 	collected []byte // the value's JSON text; of a string, its content
@@ -103,8 +106,12 @@ func (o *output) admit(chunk string) bool {
 func (o *output) delta(d jsonuri.Delta) {
 	appends := d.Op == jsonuri.Append
 	if len(d.URI) == len(o.thought) && string(d.URI) == string(o.thought) {
+		o.preamble = true
 		o.think(d.Value)
 		return
+	}
+	if o.preamble && !(len(d.URI) == len(o.root) && string(d.Value) == "{}") {
+		o.addMember(d.URI)
 	}
 	if !o.wrote && o.begin != nil {
 		o.begin()
@@ -125,7 +132,11 @@ func (o *output) delta(d jsonuri.Delta) {
 	}
 }
 
-func (o *output) done(uri []byte) { o.send(tube.Event{Kind: tube.Done, URI: uri}) }
+func (o *output) done(uri []byte) {
+	if !o.muted {
+		o.send(tube.Event{Kind: tube.Done, URI: uri})
+	}
+}
 
 // write takes a chunk of the model's text.
 func (o *output) write(chunk string) error {
@@ -176,7 +187,7 @@ func (o *output) completeString() {
 	if o.bot.config.Done {
 		o.done(o.root)
 	}
-	if o.failure != nil {
+	if o.failure != nil || o.muted {
 		return
 	}
 	for _, l := range o.bot.listeners {

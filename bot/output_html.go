@@ -32,6 +32,7 @@ func newHTMLReader(o *output) *htmlReader {
 		Source: func(text []byte) { r.source = r.text.append(r.source, string(text)) },
 		Prose: func(text []byte) {
 			r.buf = r.prose.append(r.buf[:0], string(text))
+			r.preamble = true
 			r.think(r.buf)
 		},
 	}

@@ -40,7 +40,7 @@ func TestAnHTMLBotSendsItsDocumentAndWhatIsInIt(t *testing.T) {
 			t.Error(diff)
 		}
 		if diff := cmp.Diff([]string{
-			"{\"uri\":\"a/b/$reasoning_context\",\"delta\":\"Here:\\n```html\"}",
+			`{"uri":"a/b/$reasoning_context","delta":"Here:"}`,
 			`{"uri":"a/b","delta":"<p class=\"a\" title='\"'>x &l"}`,
 			`{"event":"html","data":{"uri":"a/b","path":"p[1]","type":"open_tag","name":"p","attributes":{"class":"a","title":"\""}}}`,
 			`{"event":"html","data":{"uri":"a/b","path":"p[1]","type":"text_delta","text":"x "}}`,

@@ -68,6 +68,9 @@ func (o *output) listen(h *jsonuri.Handler) {
 	listeners := o.bot.listeners
 	if strings {
 		h.String = func(uri []byte, value string) {
+			if o.muted {
+				return
+			}
 			v := StringValue{URI: string(uri), Value: value}
 			for _, l := range listeners {
 				if l.String != nil {
@@ -78,6 +81,9 @@ func (o *output) listen(h *jsonuri.Handler) {
 	}
 	if objects {
 		h.Object = func(uri, value []byte) {
+			if o.muted {
+				return
+			}
 			v := ObjectValue{URI: string(uri), Value: append(json.RawMessage(nil), value...)}
 			for _, l := range listeners {
 				if l.Object != nil {
@@ -88,6 +94,9 @@ func (o *output) listen(h *jsonuri.Handler) {
 	}
 	if scalars {
 		h.Scalar = func(uri, value []byte) {
+			if o.muted {
+				return
+			}
 			v := ObjectValue{URI: string(uri), Value: append(json.RawMessage(nil), value...)}
 			for _, l := range listeners {
 				if l.Scalar != nil {

@@ -8,6 +8,7 @@ type textReader struct {
 	text escaper
 	line bool // it ends with a line
 	gap  bool // it goes on in the next round
+	from int  // length of what was written in the rounds before, as content
 }
 
 func (r *textReader) write(chunk string) error {
@@ -28,7 +29,7 @@ func (r *textReader) hold() {
 	if r.buf = r.text.close(r.buf[:0]); len(r.buf) > 0 {
 		r.add(r.buf)
 	}
-	r.text, r.gap = escaper{}, true
+	r.text, r.gap, r.from = escaper{}, true, len(r.collected)
 }
 
 func (r *textReader) close() error {

@@ -203,6 +203,9 @@ func (d *deliveries) deliver(i *item) {
 		return
 	}
 	d.note(b.Kind, r, err)
+	if q := b.Question; q != nil && q.Failed != nil && (r.State == NotSent || r.State == Suppressed) {
+		q.Failed()
+	}
 	d.lost = d.lost || r.State == UnknownWhether && b.Kind != ReplyTool
 	if d.settler != nil && b.Question != nil && r.State.seen() {
 		if d.asked == nil {

@@ -24,7 +24,7 @@ type Payload struct {
 	Media   []MediaFact
 	Silent  bool // nobody is to be notified
 	IsError bool // a notice that something failed
-	// Question is the question for approval that a block asks. Its text is shown exactly, in one message, or the block is not sent.
+	// Question is the question for approval that a block asks. It is shown exactly, in one message, or the block is not sent.
 	Question *Question
 	// Decided says what became of a question that was asked before. It is no message: see [Settler].
 	Decided *Decided
@@ -34,7 +34,17 @@ type Payload struct {
 type Question struct {
 	Turn, ID, Tool string
 	Arguments      string // JSON, as people read it
-	Text           string // the block's text without the commands that answer it: for a channel with buttons
+	Text           string // without the commands that answer it: for a channel with buttons
+	// File names the file that the arguments go in where they are too long for a message of some platforms. Those send the file and then
+	// Text, which names it. The block's text has the arguments all the same. "" is no file.
+	File string
+	// Failed is called when the question was certainly not delivered; nil is allowed. It must not wait for the turn's deliveries.
+	Failed func() `json:"-"`
+}
+
+// WithCommands is Text and the commands that answer the question: for a conversation without buttons.
+func (q *Question) WithCommands() string {
+	return q.Text + "\n\nWrite `" + Press{ID: q.ID, Approve: true}.Command() + "` to approve, or `" + Press{ID: q.ID}.Command() + "` to deny."
 }
 
 // Decided is what became of a question for approval.

@@ -58,6 +58,14 @@ func (k *Kernel) Erase(ctx context.Context, session string) error {
 	return nil
 }
 
+// Keeps reports whether messages of the conversation that a session's name stands for wait in its window: such a group has no session until an
+// answer is given.
+func (k *Kernel) Keeps(ctx context.Context, session string) bool {
+	k.Init()
+	p, ok := placeNamed(session)
+	return ok && len(k.state.window.Snapshot(ctx, p, 0).Entries) > 0
+}
+
 // placeNamed is the conversation that [SessionKey] has made a name of, where it is one and not a hash.
 func placeNamed(session string) (p WindowKey, ok bool) {
 	rest, last := session, byte(0)

@@ -127,3 +127,19 @@ func TestErasingASessionErasesItsConversation(t *testing.T) {
 		}
 	}
 }
+
+// DS-09: the words of a conversation without a session are found by the name that its session would have.
+func TestTheWordsOfAConversationWithoutASessionAreErased(t *testing.T) {
+	k := &Kernel{Window: NewWindow(NewTexts(100), WindowOptions{})}
+	for _, conversation := range []string{"hers", "his"} {
+		if err := k.Window.Record(t.Context(), Recording{Key: WindowKey{Channel: "chat", Conversation: conversation}, Message: MessageFacts{RawBody: "hi"}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !k.Keeps(t.Context(), "chat:hers") || k.Keeps(t.Context(), "chat:nobody") || k.Keeps(t.Context(), "s") {
+		t.Error("what waits is not found by its name")
+	}
+	if err := k.Erase(t.Context(), "chat:hers"); err != nil || k.Keeps(t.Context(), "chat:hers") || !k.Keeps(t.Context(), "chat:his") {
+		t.Errorf("the words of the one and of no other are to go: %v", err)
+	}
+}

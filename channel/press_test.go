@@ -87,6 +87,37 @@ func TestDC_15_QuestionsAreSettledAndTheSignIsRemoved(t *testing.T) {
 	}
 }
 
+// DN-05: whoever asks is told that a question was certainly not delivered, and nothing where it may have been.
+func TestDN_05_AQuestionThatIsNotDeliveredHasFailed(t *testing.T) {
+	for name, test := range map[string]struct {
+		receipt Receipt
+		err     error
+		failed  bool
+	}{
+		"sent":       {Receipt{}, nil, false},
+		"not sent":   {Receipt{}, &NotSentError{Err: errors.New("no")}, true},
+		"suppressed": {Receipt{}, ErrSuppress, true},
+		"unknown":    {Receipt{}, errors.New("the connection broke"), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				k := &desk{answer: func(string) (Receipt, error) { return test.receipt, test.err }}
+				d := newDeliveries(t.Context(), &Kernel{}, turnOf(k))
+				failed := false
+				p := ask("q")
+				p.Question.Failed = func() { failed = true }
+				if err := d.Emit(t.Context(), ReplyTool, p); err != nil {
+					t.Fatal(err)
+				}
+				_, _ = d.end(nil)
+				if failed != test.failed {
+					t.Errorf("failed: %v", failed)
+				}
+			})
+		})
+	}
+}
+
 // decider is an agent that takes presses.
 type decider struct{ pressed []Press }
 

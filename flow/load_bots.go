@@ -211,7 +211,7 @@ func (l *loader) ends(t *trigger) *trigger {
 }
 
 // ownEvents are the names that the server gives to events of its own (PROTOCOL 1.3).
-var ownEvents = []string{"started", "error", "usage", "html", "warning", "queued", "waiting", "approval_required", "approval_resolved", "handoff", "follow_up", "finished", "canceled"}
+var ownEvents = []string{"started", "error", "usage", "bot", "html", "warning", "queued", "waiting", "retrying", "approval_required", "approval_resolved", "handoff", "follow_up", "finished", "canceled"}
 
 func (l *loader) events(s *spec, n *yaml.Node) []fields {
 	if n == nil {

@@ -49,7 +49,7 @@ func ExampleOptions() {
 	p.WriteString("<think>A list?</think>Here you are:\n```html\n<p>Hi <b>you</b>\n```\nI hope")
 	fmt.Println(p.Close(), p.Complete(), p.Repairs())
 	// Output:
-	// prose: "A list?Here you are:\n```html"
+	// prose: "A list?Here you are:"
 	// document: "<p>Hi <b>you</b>"
 	// <nil> true map[fence:1 prose:1 think:2 trailing_text:1]
 }

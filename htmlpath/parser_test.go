@@ -120,7 +120,7 @@ var answers = []struct {
 	{name: "white space around it", text: "\ufeff \n<p>Hi</p>\n", source: "<p>Hi</p>\n"},
 	{
 		name: "a fence and prose", text: "Here is the page:\n\n```html\n<p>Hi</p>\n```\nI hope you like it.",
-		source: "<p>Hi</p>", prose: "Here is the page:\n\n```html", repairs: map[string]int{"prose": 1, "fence": 1, "trailing_text": 1},
+		source: "<p>Hi</p>", prose: "Here is the page:", repairs: map[string]int{"prose": 1, "fence": 1, "trailing_text": 1},
 	},
 	{
 		name: "thinking", text: "<think>A <p> or a\n<div>?</think>\n\n<p>Hi</p>",
@@ -149,22 +149,22 @@ var answers = []struct {
 		name: "a text with a tag", text: "Hello <b>world</b>", source: "<b>world</b>", prose: "Hello",
 		repairs: map[string]int{"prose": 1},
 	},
-	{name: "a fence that begins with text", text: "```html\nHello <b>world</b>\n```", source: "Hello <b>world</b>", prose: "```html", repairs: map[string]int{"prose": 1, "fence": 1}},
+	{name: "a fence that begins with text", text: "```html\nHello <b>world</b>\n```", source: "Hello <b>world</b>", prose: "", repairs: map[string]int{"prose": 1, "fence": 1}},
 	{
 		name: "a fence of something else first", text: "```json\n{\"a\": 1}\n```\n\n```html\n<p>Hi</p>\n```\n",
-		source: "<p>Hi</p>", prose: "```json\n{\"a\": 1}\n```\n\n```html", repairs: map[string]int{"prose": 1, "fence": 1},
+		source: "<p>Hi</p>", prose: "```json\n{\"a\": 1}", repairs: map[string]int{"prose": 1, "fence": 1},
 	},
-	{name: "a fence on one line", text: "```html<p>Hi</p>\n```", source: "<p>Hi</p>", prose: "```html", repairs: map[string]int{"prose": 1, "fence": 1}},
-	{name: "a longer fence", text: "````\n<p>Hi\n```\n</p>\n````", source: "<p>Hi\n```\n</p>", prose: "````", repairs: map[string]int{"prose": 1, "fence": 1}},
+	{name: "a fence on one line", text: "```html<p>Hi</p>\n```", source: "<p>Hi</p>", prose: "", repairs: map[string]int{"prose": 1, "fence": 1}},
+	{name: "a longer fence", text: "````\n<p>Hi\n```\n</p>\n````", source: "<p>Hi\n```\n</p>", prose: "", repairs: map[string]int{"prose": 1, "fence": 1}},
 	{
-		name: "a fence inside pre", text: "```html\n<pre>\n```\nx\n```\n</pre>\n```\n", source: "<pre>\n```\nx\n```\n</pre>", prose: "```html",
+		name: "a fence inside pre", text: "```html\n<pre>\n```\nx\n```\n</pre>\n```\n", source: "<pre>\n```\nx\n```\n</pre>", prose: "",
 		repairs: map[string]int{"prose": 1, "fence": 1},
 	},
 	{
-		name: "lines that end with two signs", text: "Here:\r\n```html\r\n<p>Hi\r\nyou\r\r\n  ```\r\nBye.", source: "<p>Hi\r\nyou\r", prose: "Here:\r\n```html",
+		name: "lines that end with two signs", text: "Here:\r\n```html\r\n<p>Hi\r\nyou\r\r\n  ```\r\nBye.", source: "<p>Hi\r\nyou\r", prose: "Here:",
 		repairs: map[string]int{"prose": 1, "fence": 1, "trailing_text": 1},
 	},
-	{name: "backticks in a fence", text: "```html\n<p>a\n`b`\n ```js</p>\n  ```", source: "<p>a\n`b`\n ```js</p>", prose: "```html", repairs: map[string]int{"prose": 1, "fence": 1}},
+	{name: "backticks in a fence", text: "```html\n<p>a\n`b`\n ```js</p>\n  ```", source: "<p>a\n`b`\n ```js</p>", prose: "", repairs: map[string]int{"prose": 1, "fence": 1}},
 	{
 		name: "text behind the document", text: "<html><p>Hi</html>\n```\nThat is all.", source: "<html><p>Hi</html>",
 		repairs: map[string]int{"trailing_text": 1},
@@ -173,12 +173,12 @@ var answers = []struct {
 	{name: "cut off behind a bracket", text: "<div>Hi<", source: "<div>Hi", repairs: map[string]int{"cut_off": 1, "unclosed_element": 1}},
 	{name: "cut off in the end of a script", text: "<script>f()</scr", source: "<script>f()", repairs: map[string]int{"cut_off": 1, "unclosed_element": 1}},
 	{name: "cut off in a reference", text: "<p>a &am", source: "<p>a &am"},
-	{name: "cut off in a fence", text: "```html\n<p>Hi", source: "<p>Hi", prose: "```html", repairs: map[string]int{"prose": 1, "fence": 1}},
+	{name: "cut off in a fence", text: "```html\n<p>Hi", source: "<p>Hi", prose: "", repairs: map[string]int{"prose": 1, "fence": 1}},
 	{name: "mistakes", text: "<div></b>\xff</p>", source: "<div></b>\xff</p>", repairs: map[string]int{"stray_end_tag": 2, "invalid_utf8": 1, "unclosed_element": 1}},
 	{name: "nothing", text: "", failed: "htmlpath: no HTML in the text"},
 	{name: "only prose", text: "I cannot do that. 1 < 2", prose: "I cannot do that. 1 < 2", failed: "htmlpath: no HTML in the text"},
 	{name: "only a mention", text: "Use <b>", prose: "Use <b>", failed: "htmlpath: no HTML in the text"},
-	{name: "a fence without a tag", text: "```html\nHello\n```", source: "Hello", prose: "```html", failed: "htmlpath: no HTML in the text", repairs: map[string]int{"prose": 1, "fence": 1}},
+	{name: "a fence without a tag", text: "```html\nHello\n```", source: "Hello", prose: "", failed: "htmlpath: no HTML in the text", repairs: map[string]int{"prose": 1, "fence": 1}},
 	{name: "only thinking", text: "<think>Hm <p>x</p>", prose: "Hm <p>x</p>", failed: "htmlpath: no HTML in the text", repairs: map[string]int{"think": 1}},
 }
 

@@ -1,6 +1,7 @@
 package htmlpath
 
 import (
+	"bytes"
 	"strings"
 )
 
@@ -74,13 +75,15 @@ func (p *Parser) stepProse(b []byte, i int) int {
 	case stProseTicks:
 		if c == '`' {
 			p.ticks++
-			p.say(b[i : i+1])
 			return i + 1
 		}
+		ticks := []byte(strings.Repeat("`", min(p.ticks, maxText)))
 		if 3 <= p.ticks && p.ticks <= maxFence && p.thinking == "" {
+			p.space = append(p.space, ticks...) // with the line, it is prose only if prose follows
 			p.state, p.info = stProseFence, p.info[:0]
 			return i
 		}
+		p.say(ticks)
 		p.state, p.lineStart = stProse, false
 		p.inCode = !p.inCode
 		return i
@@ -96,7 +99,9 @@ func (p *Parser) stepProse(b []byte, i int) int {
 		case len(p.info) < maxProseTag && !isSpace(c):
 			p.info = append(p.info, c|0x20)
 		}
-		p.say(b[i : i+1])
+		if len(p.space) < maxBlank {
+			p.space = append(p.space, b[i])
+		}
 		return i + 1
 	case stProseFirst:
 		switch {
@@ -157,7 +162,6 @@ func (p *Parser) prose(b []byte, i int) int {
 		return i + 1
 	case c == '`':
 		p.state, p.ticks = stProseTicks, 1
-		p.say(b[i : i+1])
 		return i + 1
 	}
 	j := i + 1
@@ -192,9 +196,10 @@ func (p *Parser) say(text []byte) {
 		return
 	}
 	p.blank = 0
-	if p.said {
-		p.text = append(p.text, p.space...)
+	if !p.said {
+		p.space = bytes.TrimLeft(p.space, " \t\r\n\f")
 	}
+	p.text = append(p.text, p.space...)
 	p.space = p.space[:0]
 	for len(text) > 0 {
 		n := min(len(text), maxText)
@@ -269,7 +274,7 @@ func (p *Parser) noStart(b []byte, i int) int {
 // start begins the document with what is held back, and returns where in b it goes on.
 func (p *Parser) start(b []byte, i int, fenced bool) int {
 	p.flush(true)
-	if p.said {
+	if p.said || fenced {
 		p.fixes[fixProse]++
 	}
 	if fenced {

@@ -1,6 +1,7 @@
 package jsonuri
 
 import (
+	"bytes"
 	"strings"
 	"unicode/utf8"
 )
@@ -38,7 +39,7 @@ func (r *repairer) stepProse(i int) (int, bool) {
 		if state != rpProse {
 			r.flush()
 			r.prose = false
-			if r.said {
+			if r.said || r.fixes[fixFence] > 0 {
 				r.fix(fixProse)
 			}
 			r.state = state
@@ -61,10 +62,7 @@ func (r *repairer) proseAt(i int) (next int, state repairState, wait bool) {
 		if c == '\n' || c == '\r' {
 			r.lineStart, r.inFence = true, false
 		}
-		if len(r.space) < maxLook {
-			r.space = append(r.space, b[i:i+n]...)
-		}
-		r.drafted(b[i : i+n])
+		r.keepForProse(b[i : i+n])
 		return i + n, rpProse, false
 	}
 	r.p.blank = 0
@@ -106,7 +104,7 @@ func (r *repairer) proseAt(i int) (next int, state repairState, wait bool) {
 		}
 		if fence {
 			r.fix(fixFence)
-			r.say(b[i : i+3])
+			r.keepForProse(b[i : i+3])
 			r.lineStart, r.inFence = true, true
 			return i + 3, rpProse, false
 		}
@@ -115,18 +113,32 @@ func (r *repairer) proseAt(i int) (next int, state repairState, wait bool) {
 	for end < len(b) && plainByte[b[end]] && b[end] > ' ' && !strings.ContainsRune("{[<`&", rune(b[end])) {
 		end++
 	}
-	r.say(b[i:end])
-	if !r.inFence { // behind a fence the name of a language may stand
+	if r.inFence { // the name of a language
+		r.keepForProse(b[i:end])
+	} else {
+		r.say(b[i:end])
 		r.lineStart = false
 	}
 	return end, rpProse, false
 }
 
+// keepForProse keeps text that is prose only if prose follows: the line that begins a fence is not, where the document is in it.
+func (r *repairer) keepForProse(text []byte) {
+	if len(r.space) < maxLook {
+		r.space = append(r.space, text...)
+	}
+	r.drafted(text)
+}
+
 // say gives out prose, with the white space that was kept back before it.
 func (r *repairer) say(text []byte) {
 	if len(r.space) > 0 {
-		if r.said || r.out != nil {
-			r.mended = appendEscaped(r.mended[:0], r.space)
+		space := r.space
+		if !r.said && r.out == nil {
+			space = bytes.TrimLeft(space, " \t\r\n\f\v")
+		}
+		if len(space) > 0 {
+			r.mended = appendEscaped(r.mended[:0], space)
 			r.pieceCopy(r.mended)
 		}
 		r.space = r.space[:0]
@@ -232,7 +244,9 @@ func (r *repairer) startsDocument(i, n int, c byte, line bool, level int) bool {
 }
 
 // alone says that nothing but white space has come before.
-func (r *repairer) alone() bool { return !r.said && r.out == nil && r.lineStart && !r.inFence }
+func (r *repairer) alone() bool {
+	return !r.said && r.fixes[fixFence] == 0 && r.out == nil && r.lineStart && !r.inFence
+}
 
 // listAt says whether what stands at i, behind an opening bracket, is a list of numbers, literals or words, and not a
 // reference like [1] or a remark like [sic]. nested says that the bracket stands in another one.

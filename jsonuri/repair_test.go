@@ -229,10 +229,20 @@ func TestTextWithoutADocumentIsAnError(t *testing.T) {
 	}
 }
 
+// DH-13: the line that begins the fence of the document is no thought.
+func TestAFenceAloneIsNoProse(t *testing.T) {
+	for _, text := range []string{"```json\n{\"a\":1}\n```", "\n``` {\"a\":1}", "```\n\n{\"a\":1}"} {
+		if got := parseAllWays(t, Options{Repair: true}, text); got.Final != `{"a":1}` || got.Reserved != "{}" && got.Reserved != "" {
+			t.Errorf("%q is read as %s, with %s beside it", text, got.Final, got.Reserved)
+		}
+	}
+}
+
 func TestProseGoesToTheReasoningURI(t *testing.T) {
 	tests := []struct{ name, text, want string }{
 		{"prose", "Here it is:\n\n{\"a\":1}", "Here it is:"},
-		{"fence", "Here \"it\" is:\n```json\n{\"a\":1}\n```\nbye", "Here \"it\" is:\n```json"},
+		{"fence", "Here \"it\" is:\n```json\n{\"a\":1}\n```\nbye", "Here \"it\" is:"},
+		{"DH-13 what follows a fence line", "```\nhello\n```\n{\"a\":1}", "```\nhello"},
 		{"thinking", "<think>\nI \\ think [1] {x}\n</think>\nSo:\n{\"a\":1}", "I \\ think [1] {x}\n\nSo:"},
 		{"invalid UTF-8", "é\xff海\n{\"a\":1}", "é\ufffd海"},
 	}

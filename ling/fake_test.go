@@ -97,11 +97,11 @@ func ask(t testing.TB, m *Manager, name, root, question string, l bot.Listener) 
 	return b
 }
 
-// lines are the named events of a run that has ended, without usage.
+// named returns the named events of a run that has ended, without those of each bot's start, end and usage.
 func named(m *Manager) []string {
 	var lines []string
 	for e := range m.Tube().AllEvents(context.Background(), 0) {
-		if line := string(e.AppendJSON(nil)); strings.HasPrefix(line, `{"event"`) && e.Name != "usage" {
+		if line := string(e.AppendJSON(nil)); strings.HasPrefix(line, `{"event"`) && e.Name != "usage" && e.Name != "bot" {
 			lines = append(lines, strings.ReplaceAll(line, m.ID(), "RUN"))
 		}
 	}

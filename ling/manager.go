@@ -222,8 +222,14 @@ func (m *Manager) CreateBot(name, root string, edit func(*bot.Config)) (*bot.Cha
 		switch t.To {
 		case bot.Chatting:
 			m.contest(b)
+			m.sendBot(b, "started")
+		case bot.InferenceDone: // before what waits for the bot's end is started
+			m.sendBot(b, "finished")
 		case bot.Finished, bot.Error:
 			m.botEnded(b, t.Err)
+			if t.From == bot.Chatting && m.ctx.Err() == nil { // else the run's end says it
+				m.sendBot(b, "failed")
+			}
 		}
 	})
 	return b, nil
@@ -298,7 +304,7 @@ func (m *Manager) try(ctx context.Context, task func(context.Context) error) (er
 }
 
 // ownEvents are sent by the manager alone: a reader can rely on them.
-var ownEvents = map[string]bool{"started": true, "error": true, "usage": true, "finished": true, "canceled": true, "html": true}
+var ownEvents = map[string]bool{"started": true, "error": true, "usage": true, "bot": true, "finished": true, "canceled": true, "html": true}
 
 // SendEvent sends a status event of the workflow; data is encoded as JSON. Errors: a name that is not allowed or has a
 // meaning of its own, data that has no JSON form, [tube.ErrEnded].

@@ -225,6 +225,19 @@ func (m *Manager) botEnded(b *bot.ChatBot, err error) {
 	}
 }
 
+// sendBot sends that a bot has started or ended. Clients do not see that of a quiet bot.
+func (m *Manager) sendBot(b *bot.ChatBot, state string) {
+	value, err := rawjson.Marshal(struct {
+		Bot   string `json:"bot"`
+		Root  string `json:"root"`
+		State string `json:"state"`
+	}{b.Name(), b.Root(), state})
+	if err != nil {
+		return // strings: cannot be
+	}
+	_, _ = m.tube.Send(tube.Event{Kind: tube.Named, Name: "bot", Value: value, Hidden: b.Config().Quiet}) // a run that has ended takes no more
+}
+
 // otherEnded does so for bots that are not of this project.
 func (m *Manager) otherEnded(b bot.Bot) {
 	if err := b.Err(); err != nil {

@@ -54,6 +54,12 @@ type ByWorkflow interface {
 	Workflow(agent string) string
 }
 
+// ByTool is what [Agents] are, too, where people approve tools for a session.
+type ByTool interface {
+	// Remembered are the tools of this agent that were approved for the session of a tape.
+	Remembered(_ context.Context, agent string, session *tape.Tape) ([]string, error)
+}
+
 // Engine is what several servers share: where runs and sessions are kept.
 type Engine interface {
 	// Away says that nothing can be kept there now, and has not been for a moment.

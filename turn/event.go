@@ -18,6 +18,7 @@ type EventKind string
 // The kinds, and the members that they set.
 const (
 	TextEvent       EventKind = "text"        // Delta: the next piece of the answer
+	RetractEvent    EventKind = "retract"     // Delta: the end of the answer so far, which is no part of it
 	ReasoningEvent  EventKind = "reasoning"   // Delta: the next piece of the thinking
 	ToolCallEvent   EventKind = "tool_call"   // Calls: what the model asks for
 	ToolResultEvent EventKind = "tool_result" // Results: what came of it

@@ -112,6 +112,10 @@ func (r *reading) take(e *Event) {
 	switch e.Kind {
 	case TextEvent:
 		r.text.WriteString(e.Delta)
+	case RetractEvent:
+		text := strings.TrimSuffix(r.text.String(), e.Delta)
+		r.text.Reset()
+		r.text.WriteString(text)
 	case UsageEvent:
 		if e.Usage != nil {
 			r.turn.outcome.Usage.add(*e.Usage)

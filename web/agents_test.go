@@ -18,6 +18,7 @@ import (
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/agent"
 	"github.com/lingserve/lingserve/run"
+	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/tape/logs"
 	"github.com/lingserve/lingserve/tool"
 	"github.com/lingserve/lingserve/turn"
@@ -84,6 +85,10 @@ func (m *talker) Stream(ctx context.Context, req adapter.Request) iter.Seq2[adap
 type sole struct{ *agent.Agent }
 
 func (sole) Names() []string { return []string{"assistant"} }
+
+func (s sole) Remembered(ctx context.Context, _ string, t *tape.Tape) ([]string, error) {
+	return s.Agent.Remembered(ctx, t)
+}
 
 // agentBench is a server with an agent.
 type agentBench struct {
@@ -303,9 +308,17 @@ func TestACallWaitsForApproval(t *testing.T) {
 			if ran := len(a.ran) == 1; ran != (tt.decision == "approve") {
 				t.Errorf("it has run: %v", ran)
 			}
+			session := "/v1/sessions/" + d.Session
+			if got, remembered := text(t, a.do("GET", session, "")), strings.Contains(tt.body, "remember"); strings.Contains(got, `"approved":["danger"]`) != remembered { // DS-06
+				t.Error(got)
+			}
 			if strings.Contains(tt.body, "remember") { // it is not asked again
 				if d := readDocument(t, a.say("use danger", "")); !strings.Contains(string(d.Result), "done") {
 					t.Errorf("%+v", d)
+				}
+				resp := a.do("POST", "/v1/runs", `{"agent":"assistant","session":"`+d.Session+`","input":",ask danger"}`)
+				if said, got := text(t, resp), text(t, a.do("GET", session, "")); strings.Contains(got, "approved") {
+					t.Errorf("%s after %s", got, said)
 				}
 			}
 		})

@@ -53,3 +53,25 @@ func TestTheLogSaysWhoErasedASession(t *testing.T) {
 		t.Error(line)
 	}
 }
+
+// DS-09: a group whose messages were never answered has no session, and is erased by its name.
+func TestErasingAGroupThatWasNeverAnsweredErasesItsWords(t *testing.T) {
+	words := channel.NewWindow(channel.NewTexts(100), channel.WindowOptions{})
+	key := channel.WindowKey{Channel: "telegram", Conversation: "-100"}
+	a := newAgentBench(t, func(o *Options, _ *agent.Options) {
+		o.Kernel = webchannel.NewKernel(o.Log)
+		o.Kernel.Window = words
+	})
+	a.serve()
+	if err := words.Record(t.Context(), channel.Recording{Key: key, Message: channel.MessageFacts{RawBody: "hi"}}); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []int{204, 404} {
+		if r := a.do("DELETE", "/v1/sessions/telegram:-100", ""); r.StatusCode != want {
+			t.Errorf("got %d %s, expected %d", r.StatusCode, text(t, r), want)
+		}
+	}
+	if n := len(words.Snapshot(t.Context(), key, 0).Entries); n > 0 {
+		t.Errorf("%d messages wait", n)
+	}
+}

@@ -39,8 +39,9 @@ type session struct {
 	LastID  int64         `json:"last_id"`
 	Bytes   int64         `json:"bytes"`
 	// Of one session, not in a list.
-	Anchors []anchor       `json:"anchors,omitempty"`
-	Usage   *adapter.Usage `json:"usage,omitempty"`
+	Anchors  []anchor       `json:"anchors,omitempty"`
+	Usage    *adapter.Usage `json:"usage,omitempty"`
+	Approved []string       `json:"approved,omitempty"` // tools of its agent, for the session
 }
 
 type sessionCounts struct {
@@ -94,11 +95,27 @@ func (s *Server) withSession(h func(w http.ResponseWriter, r *http.Request, t *t
 			return wire.NewProblem(wire.CodeNotFound, "unknown session")
 		}
 		t, err := tape.Lookup(r.Context(), s.o.Tapes, s.o.Workspace, lane)
+		if r.Method == http.MethodDelete && errors.Is(err, tape.ErrNotFound) && s.o.Kernel != nil && s.o.Kernel.Keeps(r.Context(), lane) {
+			return s.eraseWindow(w, r, lane)
+		}
 		if err != nil {
 			return s.wire.TapeProblem(r.Context(), err)
 		}
 		return h(w, r, t)
 	})
+}
+
+// eraseWindow erases what waits in the window of a conversation that has no session.
+func (s *Server) eraseWindow(w http.ResponseWriter, r *http.Request, lane string) *wire.Problem {
+	if p := wire.Query(new(request.Decoder), r, nil); p != nil {
+		return p
+	}
+	if err := s.runs.Exclusive(r.Context(), lane, turn.Interrupt, func(ctx context.Context) error { return s.o.Kernel.Erase(ctx, lane) }); err != nil {
+		return s.wire.TapeProblem(r.Context(), err)
+	}
+	s.log.LogAttrs(r.Context(), slog.LevelInfo, "waiting messages of a conversation erased", s.callerAttrs(r)...)
+	w.WriteHeader(http.StatusNoContent)
+	return nil
 }
 
 // sessionPath is the place of a session.
@@ -184,7 +201,10 @@ func (s *Server) describe(ctx context.Context, t *tape.Tape) (session, error) {
 	if used != (adapter.Usage{}) {
 		answer.Usage = &used
 	}
-	return answer, nil
+	if by, ok := s.o.Agents.(run.ByTool); ok {
+		answer.Approved, err = by.Remembered(ctx, in.Agent, t)
+	}
+	return answer, err
 }
 
 func anchorOf(e tape.Entry) anchor {

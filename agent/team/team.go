@@ -126,6 +126,14 @@ func (t *Team) Questions(session string) (list []agent.Question) {
 	return list
 }
 
+// Remembered returns the tools of an agent that were approved for the session of a tape.
+func (t *Team) Remembered(ctx context.Context, name string, session *tape.Tape) ([]string, error) {
+	if a := t.agents[name]; a != nil {
+		return a.Remembered(ctx, session)
+	}
+	return nil, nil
+}
+
 // The hooks are those of [agent.Agent].
 
 func (t *Team) AttachFramework(f *turn.Framework) error {

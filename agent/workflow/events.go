@@ -68,9 +68,9 @@ func valueOf(e tube.Event) json.RawMessage {
 // named is what is told of a named event.
 func (r *run) named(kind turn.EventKind, data []byte) (turn.Event, bool) {
 	switch kind {
-	case "started", "queued", "waiting", "finished", "canceled":
+	case "started", "bot", "queued", "waiting", "finished", "canceled":
 		return turn.Event{}, false // of the run, not of what it makes
-	case turn.TextEvent, turn.ReasoningEvent, turn.ToolCallEvent, turn.ToolResultEvent, turn.DeltaEvent, turn.FinalEvent:
+	case turn.TextEvent, turn.RetractEvent, turn.ReasoningEvent, turn.ToolCallEvent, turn.ToolResultEvent, turn.DeltaEvent, turn.FinalEvent:
 		return turn.Event{}, false // of a workflow that calls its own event so: it would be taken for something else
 	case turn.UsageEvent:
 		u := new(turn.Usage)

@@ -47,9 +47,14 @@ func (a *Asker) Dispatch(ctx context.Context, t *channel.Turn) (channel.Dispatch
 		arguments = `{"cmd":"ls"}`
 	}
 	text := "The agent wants to call the tool `shell` with\n\n```json\n" + arguments + "\n```"
+	asked := &channel.Question{Turn: t.ID, ID: id, Tool: "shell", Arguments: arguments, Text: text}
+	if len(arguments) > 3000 {
+		asked.File = "arguments-" + id + ".json"
+		asked.Text = "The agent wants to call the tool `shell` with the arguments in the file `" + asked.File + "`."
+	}
+	asked.Failed = func() { q.answer <- channel.Decided{ID: id, Why: "the question could not be delivered"} }
 	err := t.Sink.Emit(ctx, channel.ReplyTool, channel.Payload{
-		Text:     text + "\n\nWrite `,approve " + id + "` to let it run, or `,deny " + id + "`.",
-		Question: &channel.Question{Turn: t.ID, ID: id, Tool: "shell", Arguments: arguments, Text: text},
+		Text: text + "\n\nWrite `,approve " + id + "` to let it run, or `,deny " + id + "`.", Question: asked,
 	})
 	if err != nil {
 		return channel.DispatchResult{}, err
@@ -69,6 +74,9 @@ func (a *Asker) Dispatch(ctx context.Context, t *channel.Turn) (channel.Dispatch
 	a.over[id] = true
 	a.mu.Unlock()
 	said := "It did not run."
+	if d.Why != "" {
+		said = "It did not run: " + d.Why + "."
+	}
 	if d.Approved {
 		said = "It ran."
 	}

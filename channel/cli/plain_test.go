@@ -99,6 +99,22 @@ func TestWithoutATerminalAQuestionIsAnsweredByTheNextLine(t *testing.T) {
 	}
 }
 
+// DN-05: a call with long arguments is shown whole.
+func TestDN_05_AQuestionIsShownWhole(t *testing.T) {
+	text := "The agent wants to call the tool `write` with\n\n```json\n{\"a\":\"" + strings.Repeat("word ", 20_000) + "\"}\n```"
+	a := &scripted{answer: func(ctx context.Context, t *channel.Turn) (channel.DispatchResult, error) {
+		if t.Context.BodyForAgent != "do it" {
+			return channel.DispatchResult{NoReply: true}, nil
+		}
+		return channel.DispatchResult{NoReply: true}, t.Sink.Emit(ctx, channel.ReplyTool, channel.Payload{
+			Text: text, Question: &channel.Question{Turn: t.ID, ID: "c1", Tool: "write", File: "arguments-c1.json", Text: "short"},
+		})
+	}}
+	if _, out, _ := talk(t, a, strings.NewReader("do it\n"), Options{}); out != text+"\n" {
+		t.Errorf("people see %d bytes: %.200s", len(out), out)
+	}
+}
+
 func TestWithoutATerminalAReaderThatHasGoneEnds(t *testing.T) {
 	in, feed := io.Pipe()
 	defer feed.Close()

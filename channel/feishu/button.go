@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -72,17 +73,31 @@ func (d *delivery) ask(ctx context.Context, b *channel.Block) (channel.Receipt, 
 		return channel.Receipt{}, err
 	}
 	t.uuid, t.slow = uuid(b.Key, 0), d.slowDown
+	q := b.Question
 	text := b.Text
-	if c.hasButtons(b.Question) {
-		text = b.Question.Text
+	if q.File != "" {
+		text = q.WithCommands()
+	}
+	plain := markup.Convert(text, markup.Plain) // if the platform does not take the card
+	if c.hasButtons(q) {
+		text = q.Text
 	}
 	chunks := c.split(text)
 	if len(chunks) != 1 {
 		return channel.Receipt{}, &channel.NotSentError{Err: errors.New("feishu: the question does not fit into one message")}
 	}
-	if c.hasButtons(b.Question) {
-		chunks[0].extra = []any{d.buttons(b.Question)}
-		chunks[0].text = markup.Convert(b.Text, markup.Plain) // if the platform does not take the card
+	if c.hasButtons(q) {
+		chunks[0].extra, chunks[0].text = []any{d.buttons(q)}, plain
+	}
+	if q.File != "" {
+		at := t
+		at.uuid = uuid(b.Key, 1)
+		if !at.topic {
+			at.reply = "" // the question is the reply
+		}
+		if _, err := c.uploadData(ctx, &at, q.File, []byte(q.Arguments), false); err != nil {
+			return channel.Receipt{}, &channel.NotSentError{Err: fmt.Errorf("feishu: the file of a question: %w", err)}
+		}
 	}
 	id, err := c.post(ctx, &t, chunks[0])
 	if err != nil {

@@ -103,6 +103,62 @@ func TestDC_15_AQuestionIsAnsweredByOneTap(t *testing.T) {
 	}
 }
 
+// DN-05: arguments that are too long for a message are sent as a file, and the question stands below it, with its buttons, or with its commands
+// where there are no cards.
+func TestDN_05_LongArgumentsAreAFileAboveTheQuestion(t *testing.T) {
+	for name, test := range map[string]struct{ chat, thread, format, end string }{
+		"alone":         {private, "", "", "\n[Approve][Deny][Approve for this session]"},
+		"in a topic":    {group, "omt_1", "", "\n[Approve][Deny][Approve for this session]"},
+		"without cards": {private, "", FormatText, "\n\nWrite ,approve " + channeltest.QuestionID(1) + " to approve, or ,deny " + channeltest.QuestionID(1) + " to deny."},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				r, asker := approvals(t, "", func(s *Settings) { s.Format = test.format })
+				asker.Arguments = `{"content":"` + strings.Repeat("a line of text\\n", 1000) + `"}`
+				r.serve(t)
+				r.say(t, fakefeishu.Said{Chat: test.chat, Thread: test.thread, From: ann, Text: "@_user_1 go", Mentions: fakefeishu.MentionBot()})
+				got := r.fake.Ours(test.chat)
+				if len(got) != 2 || got[0].Thread != test.thread || got[1].Thread != test.thread {
+					t.Fatalf("got %+v", got)
+				}
+				var file map[string]string
+				if err := json.Unmarshal([]byte(got[0].Content), &file); err != nil || string(r.fake.Uploaded(file["file_key"])) != asker.Arguments {
+					t.Errorf("the first message is %+v", got[0])
+				}
+				name := "arguments-" + channeltest.QuestionID(1) + ".json"
+				asks := strings.ReplaceAll(got[1].Text, "`", "")
+				if asks != "The agent wants to call the tool shell with the arguments in the file "+name+"."+test.end {
+					t.Errorf("asked %q", got[1].Text)
+				}
+				if test.format == FormatText {
+					return
+				}
+				if got := r.press(t, got[1], "Approve", ann); got != "success: Approved." {
+					t.Errorf("answered with %q", got)
+				}
+				if texts := r.fake.Texts(test.chat); len(texts) != 3 || !strings.HasSuffix(texts[1], "\n\nApproved by <at id=ou_ann></at>.") || texts[2] != "It ran." {
+					t.Errorf("got %q", texts)
+				}
+			})
+		})
+	}
+}
+
+// DN-05: where the file cannot be sent, nothing is asked, and whoever asks is told so.
+func TestDN_05_AQuestionWithoutItsFileIsNotAsked(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r, asker := approvals(t, "", nil)
+		asker.Arguments = `{"content":"` + strings.Repeat("a line of text\\n", 1000) + `"}`
+		r.fake.Fail(fakefeishu.Fault{Name: "file", Code: 99991672})
+		r.serve(t)
+		r.say(t, fakefeishu.Said{Chat: private, From: ann, Text: "go"})
+		wait(time.Minute)
+		if got := r.fake.Texts(private); !slices.Equal(got, []string{"It did not run: the question could not be delivered."}) {
+			t.Errorf("got %q", got)
+		}
+	})
+}
+
 // DC-15: only those who may approve can; whoever else presses is told so.
 func TestDC_15_APressByAStrangerDecidesNothing(t *testing.T) {
 	for name, test := range map[string]struct {

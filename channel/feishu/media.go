@@ -65,11 +65,15 @@ func (c *Channel) fileName(a attachment) string {
 
 // upload gives the platform a file of the media folder, and sends it.
 func (c *Channel) upload(ctx context.Context, t *target, m channel.MediaFact) (string, error) {
-	never := func(err error) (string, error) { return "", &channel.NotSentError{Err: err} }
 	data, err := c.store.Read(m.Path, maxFile)
 	if err != nil {
-		return never(fmt.Errorf("feishu: %w", err))
+		return "", &channel.NotSentError{Err: fmt.Errorf("feishu: %w", err)}
 	}
+	return c.uploadData(ctx, t, filepath.Base(m.Path), data, m.Kind == channel.MediaImage && len(data) <= maxImage) // larger pictures are files
+}
+
+// uploadData gives the platform a file, and sends it, as a picture if it is one.
+func (c *Channel) uploadData(ctx context.Context, t *target, name string, data []byte, image bool) (string, error) {
 	var got struct {
 		Data struct {
 			Image string `json:"image_key"`
@@ -77,14 +81,13 @@ func (c *Channel) upload(ctx context.Context, t *target, m channel.MediaFact) (s
 		} `json:"data"`
 	}
 	r := request{what: "give the platform a file", method: http.MethodPost, out: &got, harmless: true, slow: t.slow}
-	image := m.Kind == channel.MediaImage && len(data) <= maxImage // larger pictures are files
 	if image {
 		r.path, r.in = "im/v1/images", &attempt.Form{
-			Fields: map[string]string{"image_type": "message"}, Name: "image", File: filepath.Base(m.Path), Data: data,
+			Fields: map[string]string{"image_type": "message"}, Name: "image", File: name, Data: data,
 		}
 	} else {
 		r.path, r.in = "im/v1/files", &attempt.Form{
-			Fields: map[string]string{"file_type": "stream", "file_name": filepath.Base(m.Path)}, Name: "file", File: filepath.Base(m.Path), Data: data,
+			Fields: map[string]string{"file_type": "stream", "file_name": name}, Name: "file", File: name, Data: data,
 		}
 	}
 	if err := c.api.do(ctx, r); err != nil {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"regexp"
 	"strings"
 
@@ -102,8 +103,14 @@ var styles = map[string]string{channel.LabelApprove: "primary", channel.LabelDen
 // call is the block that shows what a question asks about.
 func call(q *channel.Question) richText {
 	text := func(s string) richPiece { return richPiece{Type: "text", Text: s} }
+	code := func(s string) richPiece { return richPiece{"text", s, map[string]bool{"code": true}} }
+	if q.File != "" {
+		return richText{"rich_text", []richPart{{"rich_text_section", []richPiece{
+			text("The agent wants to call the tool "), code(q.Tool), text(" with the arguments in the file "), code(q.File),
+		}}}}
+	}
 	return richText{"rich_text", []richPart{
-		{"rich_text_section", []richPiece{text("The agent wants to call the tool "), {"text", q.Tool, map[string]bool{"code": true}}, text(" with")}},
+		{"rich_text_section", []richPiece{text("The agent wants to call the tool "), code(q.Tool), text(" with")}},
 		{"rich_text_preformatted", []richPiece{text(q.Arguments)}},
 	}}
 }
@@ -117,6 +124,9 @@ func (d *delivery) ask(ctx context.Context, b *channel.Block) (channel.Receipt, 
 	}
 	q := b.Question
 	text, blocks := b.Text, []any(nil)
+	if q.File != "" {
+		text = q.WithCommands()
+	}
 	if id := blockQuestion + d.thread; q.Text != "" && len(q.ID) <= maxValue && len(id) <= maxBlockID {
 		below := actions{Type: "actions", ID: id}
 		for _, k := range q.Buttons() {
@@ -129,6 +139,11 @@ func (d *delivery) ask(ctx context.Context, b *channel.Block) (channel.Receipt, 
 	pieces := markup.Pieces(text, markup.SlackMrkdwn, markup.Limit{N: maxText, Marked: true})
 	if len(pieces) != 1 {
 		return channel.Receipt{}, &channel.NotSentError{Err: errors.New("slack: the question does not fit into one message")}
+	}
+	if q.File != "" {
+		if err := d.c.uploadData(ctx, t, q.File, []byte(q.Arguments)); err != nil {
+			return channel.Receipt{}, &channel.NotSentError{Err: fmt.Errorf("slack: the file of a question: %w", err)}
+		}
 	}
 	ts, err := d.c.post(ctx, t, pieces[0].Text, blocks...)
 	if err != nil {

@@ -108,6 +108,67 @@ func TestDC_15_AQuestionIsAnsweredByOneTap(t *testing.T) {
 	}
 }
 
+// DN-05: arguments that are too long for a message are sent as a file, and the question with its buttons stands below it.
+func TestDN_05_LongArgumentsAreAFileAboveTheQuestion(t *testing.T) {
+	for name, conversation := range map[string]string{"alone": dm, "in a thread": room} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r, asker := approvals(t, "", nil)
+				asker.Arguments = `{"content":"` + strings.Repeat("a line of text\\n", 1000) + `"}`
+				r.serve(t)
+				asks := r.say(fakeslack.Message{Channel: conversation, Text: us + " go"})
+				time.Sleep(2 * time.Second) // messages have their pace
+				synctest.Wait()
+				got := r.fake.Shown(conversation)
+				thread := map[bool]string{true: asks.TS}[conversation == room]
+				if len(got) != 2 || got[0].More["files"] == nil || got[0].Thread != thread || got[1].Thread != thread {
+					t.Fatalf("got %+v", got)
+				}
+				name := "arguments-" + channeltest.QuestionID(1) + ".json"
+				if called := got[0].More["files"].([]any)[0].(map[string]any)["name"]; called != name {
+					t.Errorf("the file is called %v", called)
+				}
+				if up := r.fake.Calls("upload"); len(up) != 1 || up[0].Params["body"] != asker.Arguments {
+					t.Errorf("uploaded %+v", up)
+				}
+				call := "The agent wants to call the tool shell with the arguments in the file " + name + "\n"
+				if seen := got[1].Seen(); seen != call+"\n[Approve][Deny][Approve for this session]" {
+					t.Errorf("people see %q", seen)
+				}
+				if strings.Contains(got[1].Text, ",approve") || !strings.Contains(got[1].Text, name) {
+					t.Errorf("notifications say %q", got[1].Text)
+				}
+				r.press(t, got[1], "Approve", ann)
+				if got := r.fake.Shown(conversation); len(got) != 3 || got[1].Seen() != call+"\nApproved by <@"+ann+">." || got[2].Text != "It ran." {
+					t.Errorf("people see %v", got)
+				}
+			})
+		})
+	}
+}
+
+// DN-05: where the file cannot be sent, such as without the scope for it, nothing is asked, and whoever asks is told so.
+func TestDN_05_AQuestionWithoutItsFileIsNotAsked(t *testing.T) {
+	for _, fault := range []fakeslack.Fault{
+		{Method: "files.getUploadURLExternal", Error: "missing_scope", Needed: "files:write"}, {Method: "files.completeUploadExternal", Cut: fakeslack.CutAfter},
+	} {
+		t.Run(fault.Method, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r, asker := approvals(t, "", nil)
+				asker.Arguments = `{"content":"` + strings.Repeat("a line of text\\n", 1000) + `"}`
+				r.fake.Fail(fault)
+				r.serve(t)
+				r.say(fakeslack.Message{Channel: dm, Text: "go"})
+				time.Sleep(2 * time.Minute)
+				synctest.Wait()
+				if got := r.texts(dm); len(got) == 0 || got[len(got)-1] != "It did not run: the question could not be delivered." {
+					t.Errorf("got %q", got)
+				}
+			})
+		})
+	}
+}
+
 // DC-15: only those who may approve can; whoever else presses is told so, and nobody else sees it.
 func TestDC_15_APressByAStrangerDecidesNothing(t *testing.T) {
 	for name, test := range map[string]struct {

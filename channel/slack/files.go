@@ -124,19 +124,22 @@ func (c *Channel) fetch(ctx context.Context, a loadable) (string, int64, error) 
 // maxUpload bounds a file that is sent.
 const maxUpload = 20 << 20
 
-// upload sends a file of the media folder: the platform names a place for it, it is put there, and then it is shown. Until then nobody
-// can see it.
+// upload sends a file of the media folder.
 func (c *Channel) upload(ctx context.Context, t target, m channel.MediaFact) error {
 	data, err := c.store.Read(m.Path, maxUpload)
 	if err != nil {
 		return &channel.NotSentError{Err: fmt.Errorf("slack: %w", err)}
 	}
-	name := filepath.Base(m.Path)
+	return c.uploadData(ctx, t, filepath.Base(m.Path), data)
+}
+
+// uploadData sends a file: the platform names a place for it, it is put there, and then it is shown. Until then nobody can see it.
+func (c *Channel) uploadData(ctx context.Context, t target, name string, data []byte) error {
 	var slot struct {
 		URL string `json:"upload_url"`
 		ID  string `json:"file_id"`
 	}
-	err = c.api.do(ctx, request{
+	err := c.api.do(ctx, request{
 		method: "files.getUploadURLExternal", form: url.Values{"filename": {name}, "length": {strconv.Itoa(len(data))}}, out: &slot,
 		harmless: true, slow: c.pace.slowDown,
 	})

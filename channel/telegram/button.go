@@ -54,6 +54,9 @@ func (c *Channel) question(q *channel.Question, withCommands string) (chunk, err
 	text, keys := q.Text, buttons(q)
 	if keys == nil || text == "" {
 		text, keys = withCommands, nil
+		if q.File != "" {
+			text = q.WithCommands()
+		}
 	}
 	chunks := c.split(text)
 	if len(chunks) != 1 {

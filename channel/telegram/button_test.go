@@ -113,6 +113,56 @@ func TestDC_15_AQuestionIsAnsweredByOneTap(t *testing.T) {
 	}
 }
 
+// DN-05: arguments that are too long for a message are sent as a file, and the question with its buttons stands below it.
+func TestDN_05_LongArgumentsAreAFileAboveTheQuestion(t *testing.T) {
+	for name, chat := range map[string]faketelegram.Chat{"alone": private, "in a topic": forum} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				r, asker := approvals(t, "", nil)
+				asker.Arguments = `{"content":"` + strings.Repeat("a line of text\\n", 1000) + `"}`
+				r.serve(t)
+				thread := map[bool]int{true: 3}[chat.IsForum]
+				r.say(faketelegram.Message{Chat: chat, From: ann, Text: "@ling_bot go", ThreadID: thread, IsTopic: chat.IsForum})
+				got := r.fake.Messages(chat.ID, r.fake.Me().ID)
+				if len(got) != 2 || got[0].Document == nil || got[0].ThreadID != thread {
+					t.Fatalf("got %+v", got)
+				}
+				name := "arguments-" + channeltest.QuestionID(1) + ".json"
+				if f := got[0].Document; f.FileName != name || string(r.fake.File(f.FileID)) != asker.Arguments {
+					t.Errorf("the file %s has %.100q", f.FileName, r.fake.File(f.FileID))
+				}
+				asks := "The agent wants to call the tool shell with the arguments in the file " + name + "."
+				if got[1].Text != asks {
+					t.Errorf("asked %q", got[1].Text)
+				}
+				if d := cmp.Diff(buttonsOf(channeltest.QuestionID(1)), got[1].Keyboard); d != "" {
+					t.Error(d)
+				}
+				if toast := r.press(t, got[1], ann, "Approve"); toast != "Approved." {
+					t.Errorf("answered with %q", toast)
+				}
+				if d := cmp.Diff([]string{"", asks + "\n\nApproved by Ann Lee.", "It ran."}, r.ours(chat.ID)); d != "" {
+					t.Error(d)
+				}
+			})
+		})
+	}
+}
+
+// DN-05: where the file cannot be sent, nothing is asked, and whoever asks is told so.
+func TestDN_05_AQuestionWithoutItsFileIsNotAsked(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r, asker := approvals(t, "", nil)
+		asker.Arguments = `{"content":"` + strings.Repeat("a line of text\\n", 1000) + `"}`
+		r.fake.Fail(faketelegram.Fault{Method: "sendDocument", Code: 400, Description: "Bad Request: no"})
+		r.serve(t)
+		r.say(faketelegram.Message{Chat: private, From: ann, Text: "go"})
+		if got := r.ours(private.ID); !slices.Equal(got, []string{"It did not run: the question could not be delivered."}) {
+			t.Errorf("got %q", got)
+		}
+	})
+}
+
 // DC-15: only those who may approve can, and whoever else presses is told so; nobody else sees it.
 func TestDC_15_APressByAStrangerDecidesNothing(t *testing.T) {
 	for name, test := range map[string]struct {

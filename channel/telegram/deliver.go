@@ -135,6 +135,9 @@ func (c *Channel) deliver(ctx context.Context, b *channel.Block, slow func(time.
 	chunks := c.split(text)
 	if b.Question != nil {
 		q, err := c.question(b.Question, b.Text)
+		if err == nil {
+			err = c.sendArguments(ctx, &t, b.Question)
+		}
 		if err != nil {
 			return channel.Receipt{}, err
 		}
@@ -301,7 +304,26 @@ func (c *Channel) upload(ctx context.Context, t *target, m channel.MediaFact) (i
 	case m.Kind == channel.MediaVideo:
 		method, field = "sendVideo", "video"
 	}
-	f := &attempt.Form{Name: field, File: filepath.Base(m.Path), Data: data, Fields: map[string]string{}}
+	return c.uploadData(ctx, t, method, &attempt.Form{Name: field, File: filepath.Base(m.Path), Data: data})
+}
+
+// sendArguments sends the arguments of a question that are too long for a message, before the question.
+func (c *Channel) sendArguments(ctx context.Context, t *target, q *channel.Question) error {
+	if q.File == "" {
+		return nil
+	}
+	file := *t
+	file.reply = 0 // the question is the reply
+	_, err := c.uploadData(ctx, &file, "sendDocument", &attempt.Form{Name: "document", File: q.File, Data: []byte(q.Arguments)})
+	t.chat = file.chat
+	if err != nil {
+		return &channel.NotSentError{Err: fmt.Errorf("telegram: the file of a question: %w", err)}
+	}
+	return nil
+}
+
+func (c *Channel) uploadData(ctx context.Context, t *target, method string, f *attempt.Form) (int, error) {
+	f.Fields = map[string]string{}
 	if t.thread != 0 {
 		f.Fields["message_thread_id"] = strconv.Itoa(t.thread)
 	}
@@ -312,7 +334,7 @@ func (c *Channel) upload(ctx context.Context, t *target, m channel.MediaFact) (i
 		f.Fields["reply_parameters"] = fmt.Sprintf(`{"message_id":%d,"allow_sending_without_reply":true}`, t.reply)
 	}
 	var sent models.Message
-	err = c.there(ctx, t, func() error {
+	err := c.there(ctx, t, func() error {
 		f.Fields["chat_id"] = strconv.FormatInt(t.chat, 10)
 		return c.api.do(ctx, request{method: method, in: f, out: &sent, slow: t.slow})
 	})

@@ -8,12 +8,15 @@
 package turns
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"sync"
+	"unicode/utf8"
 
 	"github.com/lingserve/lingserve/agent"
 	"github.com/lingserve/lingserve/channel"
@@ -101,12 +104,13 @@ type reply struct {
 	turn  *channel.Turn
 	ctx   context.Context
 
-	mu       sync.Mutex      // tools send by themselves, from goroutines of their own
-	began    bool            // the turn has, in its lane: what goes out before is the answer to a command
-	rendered bool            // the answer is there: what goes out now is part of it
-	notRun   bool            // the person was told that a call is not run
-	open     strings.Builder // text that is previewed and stands in no block yet
-	sent     string          // text that stands in blocks
+	mu       sync.Mutex        // tools send by themselves, from goroutines of their own
+	began    bool              // the turn has, in its lane: what goes out before is the answer to a command
+	rendered bool              // the answer is there: what goes out now is part of it
+	notRun   bool              // the person was told that a call is not run
+	denied   map[string]string // why a question was denied that nobody has answered, by its id
+	open     strings.Builder   // text that is previewed and stands in no block yet
+	sent     string            // text that stands in blocks
 }
 
 // take shows what happens in the turn while the model speaks.
@@ -123,6 +127,12 @@ func (r *reply) take(e turn.Event, err error) {
 			r.mu.Unlock()
 			r.turn.Sink.Preview(channel.Payload{Text: text})
 		}
+	case turn.RetractEvent:
+		r.mu.Lock()
+		text := strings.TrimSuffix(r.open.String(), e.Delta)
+		r.open.Reset()
+		r.open.WriteString(text)
+		r.mu.Unlock()
 	case turn.ToolCallEvent:
 		r.flush()
 	case agent.ApprovalRequiredEvent:
@@ -133,18 +143,14 @@ func (r *reply) take(e turn.Event, err error) {
 	}
 }
 
-// resolved tells the person that a call was not run because nobody in the conversation may approve it.
+// resolved tells the person why a call was not run that nobody could approve: once a turn, since a model may try again and again.
 func (r *reply) resolved(e turn.Event) {
-	var q struct{ Reason string }
+	var q struct{ ID, Reason string }
 	if json.Unmarshal(e.Value, &q) != nil || q.Reason != agent.ReasonUnattended || len(e.Calls) == 0 {
 		return
 	}
-	r.tellNotRun(e.Calls[0].Name, "it needs approval, but nobody in this conversation may approve it. The operator of this server can change that")
-}
-
-// tellNotRun tells the person once a turn that a call is not run, since a model may try again and again.
-func (r *reply) tellNotRun(tool, why string) {
 	r.mu.Lock()
+	why := cmp.Or(r.denied[q.ID], "it needs approval, but nobody in this conversation may approve it. The operator of this server can change that")
 	told := r.notRun
 	r.notRun = true
 	r.mu.Unlock()
@@ -152,7 +158,7 @@ func (r *reply) tellNotRun(tool, why string) {
 		return
 	}
 	r.flush()
-	_ = r.emit(r.ctx, channel.ReplyTool, channel.Payload{Text: "The tool `" + tool + "` was not run: " + why + "."}) // it is logged
+	_ = r.emit(r.ctx, channel.ReplyTool, channel.Payload{Text: "The tool `" + e.Calls[0].Name + "` was not run: " + why + "."}) // it is logged
 }
 
 // flush makes a block of what the model said before it calls a tool: an answer that nobody sees until all is over is no
@@ -176,29 +182,43 @@ func (r *reply) ask(value json.RawMessage) {
 	if json.Unmarshal(value, &q) != nil {
 		return
 	}
-	why := ""
-	text, shown := q.Text()
-	arguments, call, _ := q.Shown()
-	switch {
-	case r.turn.Context.ObserveOnly:
-		why = "this conversation has no approver"
-	case !shown:
-		why = "its arguments are too long to be shown here for approval"
-		r.tellNotRun(q.Tool, why)
-	default:
-		r.flush()
-		err := r.emit(r.ctx, channel.ReplyTool, channel.Payload{
-			Text: text, Question: &channel.Question{Turn: r.turn.ID, ID: q.ID, Tool: q.Tool, Arguments: arguments, Text: call},
-		})
-		if err == nil {
-			return
-		}
-		why = "the question could not be delivered"
+	if r.turn.Context.ObserveOnly {
+		r.deny(q.ID, "") // and nobody is told
+		return
 	}
+	text, isText := q.Text()
+	if !isText {
+		r.deny(q.ID, "its arguments cannot be shown for approval, because they have bytes that are not text")
+		return
+	}
+	arguments, short, _ := q.Shown()
+	asked := &channel.Question{Turn: r.turn.ID, ID: q.ID, Tool: q.Tool, Arguments: arguments, Text: short}
+	undelivered := "the question for approval could not be delivered"
+	if !agent.FitsMessage(arguments) {
+		asked.File = "arguments-" + q.ID + ".json"
+		asked.Text = fmt.Sprintf("The agent wants to call the tool `%s` with the arguments in the file `%s` (%d characters).",
+			q.Tool, asked.File, utf8.RuneCountInString(arguments))
+		undelivered = "its arguments are too long for one message, and they could not be sent as a file for approval"
+	}
+	asked.Failed = func() { r.deny(q.ID, undelivered) }
+	r.flush()
+	if r.emit(r.ctx, channel.ReplyTool, channel.Payload{Text: text, Question: asked}) != nil {
+		asked.Failed()
+	}
+}
+
+// deny denies a question that nobody can answer, for a reason that the model and the person are told; "" is that nobody is there.
+func (r *reply) deny(id, why string) {
 	if r.agent.o.Answer == nil {
 		return
 	}
-	err := r.agent.o.Answer(r.ctx, agent.Answer{Turn: r.turn.ID, ID: q.ID, Nobody: true, Reason: why, Role: tool.Admin})
+	r.mu.Lock()
+	if r.denied == nil {
+		r.denied = map[string]string{}
+	}
+	r.denied[id] = why
+	r.mu.Unlock()
+	err := r.agent.o.Answer(r.ctx, agent.Answer{Turn: r.turn.ID, ID: id, Nobody: true, Reason: why, Role: tool.Admin})
 	if err != nil && !errors.Is(err, agent.ErrAnswered) && !errors.Is(err, agent.ErrNoQuestion) {
 		r.agent.log(r.ctx, r.turn, slog.LevelWarn, "cannot deny a call without an approver", slog.Any("error", err))
 	}

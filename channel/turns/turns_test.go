@@ -353,6 +353,7 @@ func TestAQuestionForApprovalSaysHowToAnswer(t *testing.T) {
 		!strings.Contains(s.said[0], "\n```json\n{\"cmd\":\"ls\"}\n```\n") {
 		t.Errorf("got %q", s.said)
 	}
+	s.question.Failed = nil
 	if diff := cmp.Diff(&channel.Question{
 		Turn: m.ID, ID: "q1", Tool: "shell", Arguments: `{"cmd":"ls"}`, Text: "The agent wants to call the tool `shell` with\n\n```json\n{\"cmd\":\"ls\"}\n```",
 	}, s.question); diff != "" {
@@ -366,9 +367,9 @@ func TestACallThatNobodyCanBeAskedAboutIsDenied(t *testing.T) {
 		observe bool
 		err     error
 	}{
-		"observing":           {args: `{}`, observe: true},
-		"too long to be read": {args: `"` + strings.Repeat("x", 3000) + `"`},
-		"the sink is closed":  {args: `{}`, err: errors.New("closed")},
+		"observing":          {args: `{}`, observe: true},
+		"not text":           {args: "\"\xff\""},
+		"the sink is closed": {args: `{}`, err: errors.New("closed")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var answers []agent.Answer
@@ -386,6 +387,44 @@ func TestACallThatNobodyCanBeAskedAboutIsDenied(t *testing.T) {
 				t.Errorf("got %+v, expected one denial", answers)
 			}
 		})
+	}
+}
+
+// DN-05: a call with long arguments is asked about too: the block has all of them, for terminals, and names a file for platforms with short
+// messages. Where that cannot be sent, the call is denied at once, and the model and the person hear why.
+func TestDN_05_ACallWithLongArgumentsIsAskedAbout(t *testing.T) {
+	args := `{"content":"` + strings.Repeat("line\\n", 2000) + `"}`
+	var answers []agent.Answer
+	s := &sink{}
+	f := framework(t, model(func(_ context.Context, _ turn.Prompt, yield func(turn.Event, error) bool) {
+		yield(question(args), nil)
+		s.question.Failed()
+		resolved, _ := json.Marshal(map[string]string{"id": "q1", "call": "c1", "decision": "deny", "reason": agent.ReasonUnattended})
+		yield(turn.Event{Kind: agent.ApprovalResolvedEvent, Calls: []tool.Call{{ID: "c1", Name: "shell"}}, Value: resolved}, nil)
+	}))
+	a := newAgent(t, f, &turns.Options{Answer: func(_ context.Context, a agent.Answer) error {
+		answers = append(answers, a)
+		return nil
+	}})
+	if _, err := a.Dispatch(t.Context(), message("hi", s)); err != nil {
+		t.Fatal(err)
+	}
+	const why = "its arguments are too long for one message, and they could not be sent as a file for approval"
+	want := []string{
+		"tool: The agent wants to call the tool `shell` with\n\n```json\n" + args + "\n```\n\nWrite `,approve q1` to approve, or `,deny q1` to deny.",
+		"tool: The tool `shell` was not run: " + why + ".",
+	}
+	if diff := cmp.Diff(want, s.said); diff != "" {
+		t.Error(diff)
+	}
+	q := s.question
+	if q.File != "arguments-q1.json" || q.Arguments != args ||
+		q.WithCommands() != "The agent wants to call the tool `shell` with the arguments in the file `arguments-q1.json` (12014 characters).\n\n"+
+			"Write `,approve q1` to approve, or `,deny q1` to deny." {
+		t.Errorf("asked %+v", q)
+	}
+	if len(answers) != 1 || !answers[0].Nobody || answers[0].ID != "q1" || answers[0].Reason != why {
+		t.Errorf("answered %+v", answers)
 	}
 }
 

@@ -222,17 +222,18 @@ func (d *channels) open(ctx context.Context, c *config.Config, shared *engine, t
 // errChannelsInUse says that a server has what channels keep.
 var errChannelsInUse = errors.New("a server uses the data folder: what its channels keep of the session goes within a day of its last answer, or at once if an operator has the server erase the session (DELETE /v1/sessions/{id})")
 
-// eraseFromChannels removes what channels keep of a session, while no server does anything with it.
-func eraseFromChannels(ctx context.Context, c *config.Config, shared *engine, session string, log *slog.Logger) (err error) {
+// eraseFromChannels removes what channels keep of a session, while no server does anything with it. waited reports whether messages waited in the
+// window of its conversation.
+func eraseFromChannels(ctx context.Context, c *config.Config, shared *engine, session string, log *slog.Logger) (waited bool, err error) {
 	if _, err := os.Stat(channelsFolder(c)); shared == nil && (c.Data == "" || errors.Is(err, fs.ErrNotExist)) {
-		return nil
+		return false, nil
 	}
 	tables, err := openTables(c, shared, log)
 	if err != nil {
 		if errors.Is(err, errDataInUse) {
-			return errChannelsInUse
+			return false, errChannelsInUse
 		}
-		return err
+		return false, err
 	}
 	d := &channels{Manager: manager.New(&channel.Kernel{Log: log}, log)}
 	defer func() {
@@ -242,9 +243,9 @@ func eraseFromChannels(ctx context.Context, c *config.Config, shared *engine, se
 		}
 	}()
 	if err := d.open(ctx, c, shared, tables, log); err != nil {
-		return err
+		return false, err
 	}
-	return d.Kernel.Erase(ctx, session)
+	return d.Kernel.Keeps(ctx, session), d.Kernel.Erase(ctx, session)
 }
 
 // look warns of channels on which nobody may talk, since that is how they come, and of those on which tools ask for an approval that nobody

@@ -218,7 +218,7 @@ channels:
 	if err != nil {
 		t.Errorf("%v: the chat has %+v", err, fake.Messages(7, fake.Me().ID))
 	}
-	if menu := fake.Menu("7"); !strings.Contains(menu, `"command":"tape_info"`) || !strings.Contains(menu, `"command":"mcp"`) || strings.Contains(menu, "approve") || strings.Contains(menu, "forget") {
+	if menu := fake.Menu("7"); !strings.Contains(menu, `"command":"tape_info"`) || !strings.Contains(menu, `"command":"mcp"`) || strings.Contains(menu, `"command":"approve"`) || strings.Contains(menu, `"command":"forget"`) {
 		t.Errorf("Ann's menu is %s", menu)
 	}
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"log/slog"
 	"os"
@@ -100,5 +101,33 @@ func TestASecondServerDoesNotTouchTheOutbox(t *testing.T) {
 	}
 	if text, err := os.ReadFile(outbox); err != nil || !bytes.Equal(text, before) {
 		t.Errorf("the outbox is now %q, %v", text, err)
+	}
+}
+
+// DS-09: by the command, too.
+func TestTheWordsOfAGroupWithoutATapeAreDeleted(t *testing.T) {
+	c := &config.Config{Data: t.TempDir(), Workspace: t.TempDir()}
+	if err := os.MkdirAll(channelsFolder(c), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	log := slog.New(slog.DiscardHandler)
+	tables, err := openTables(c, nil, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &channels{Manager: manager.New(&channel.Kernel{Log: log}, log)}
+	err = d.open(t.Context(), c, nil, tables, log)
+	if err == nil {
+		err = d.Kernel.Window.Record(t.Context(), channel.Recording{Key: channel.WindowKey{Channel: "fake", Conversation: "42"}, Message: channel.MessageFacts{RawBody: "canary"}})
+	}
+	if err := errors.Join(err, d.CloseStores(), tables.Close()); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []bool{true, false} {
+		var stdout, stderr strings.Builder
+		code := tapeCommand([]string{"delete", "fake:42", "--yes", "--data", c.Data, "--workspace", c.Workspace}, strings.NewReader(""), &stdout, &stderr)
+		if (code == exitOK) != want {
+			t.Errorf("got %d: %s", code, stderr.String())
+		}
 	}
 }

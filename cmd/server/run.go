@@ -18,6 +18,7 @@ import (
 
 	"golang.org/x/term"
 
+	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/flow"
 	"github.com/lingserve/lingserve/internal/config"
 	"github.com/lingserve/lingserve/internal/textview"
@@ -120,7 +121,7 @@ func (j *job) run(ctx context.Context, c *config.Config, stdout, stderr io.Write
 		}
 		return fail(stderr, err)
 	}
-	o := newOutput(j.format, stdout, r)
+	o := newOutput(j.format, stdout, stderr, r)
 	end, err := o.follow(ctx, r)
 	switch {
 	case errors.Is(context.Cause(ctx), errInterrupted):
@@ -210,18 +211,19 @@ type output struct {
 	buf    []byte
 	doc    *textview.View
 	end    ending
+	stderr io.Writer
+	shared bool // stdout is a terminal, which stderr may be, too
 }
 
-func newOutput(format string, stdout io.Writer, r startedRun) *output {
-	o := &output{format: format, w: bufio.NewWriterSize(stdout, 32<<10), run: r.ID()}
+func newOutput(format string, stdout, stderr io.Writer, r startedRun) *output {
+	o := &output{format: format, w: bufio.NewWriterSize(stdout, 32<<10), run: r.ID(), stderr: stderr, shared: isTerminal(stdout)}
 	switch format {
 	case "jsonl":
 		o.frame = frame.AppendJSONL
 	case "sse":
 		o.frame = frame.AppendSSE
 	case "text":
-		terminal := isTerminal(stdout)
-		o.doc = textview.New(o.w, textview.Options{Terminal: terminal && colorful(), Width: terminalWidth(stdout), Whole: !terminal}, r.Info().Graph)
+		o.doc = textview.New(o.w, textview.Options{Terminal: o.shared && colorful(), Width: terminalWidth(stdout), Whole: !o.shared}, r.Info().Graph)
 	}
 	return o
 }
@@ -296,9 +298,40 @@ func (o *output) event(e tube.Event) error {
 	return nil
 }
 
+// retrying says on stderr that a bot pauses before it asks its model once more. Lines of events have it already.
+func (o *output) retrying(data []byte) {
+	var d struct {
+		Bot string
+		adapter.Retry
+	}
+	if o.frame != nil || json.Unmarshal(data, &d) != nil {
+		return
+	}
+	if o.doc != nil && o.shared {
+		o.doc.BreakLine()
+	}
+	_ = o.w.Flush() // the next write has the error
+	fmt.Fprintf(o.stderr, "lingserve: %s: %s, next try in %d s (%d of %d)\n", textview.Clean(d.Bot), retryReason(d.Reason), d.Seconds, d.Attempt, d.Of)
+}
+
+// retryReason says in words why a model is asked once more.
+func retryReason(code string) string {
+	switch code {
+	case adapter.CodeRateLimited:
+		return "rate limited"
+	case adapter.CodeTimeout:
+		return "the model took too long"
+	case adapter.CodeUnavailable, adapter.CodeOverloaded:
+		return "the model is not available"
+	}
+	return "the model failed"
+}
+
 // named remembers how the run goes.
 func (o *output) named(e tube.Event) {
 	switch e.Name {
+	case "retrying":
+		o.retrying(e.Value)
 	case "warning":
 		var d struct{ Message string }
 		if json.Unmarshal(e.Value, &d) == nil && len(o.end.warnings) < maxProblems {

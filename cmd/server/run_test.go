@@ -10,7 +10,9 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/lingserve/lingserve/client"
 	"github.com/lingserve/lingserve/internal/fakeproviders"
+	"github.com/lingserve/lingserve/tube"
 )
 
 // lingserveRun makes "lingserve run" a process of its own in an empty folder.
@@ -131,5 +133,25 @@ func TestACompatibleServerIsAskedWithTheKeyWhichNobodyElseSees(t *testing.T) {
 	}
 	if strings.Contains(out+errs, "CANARY") {
 		t.Errorf("the key is shown:\n%s%s", out, errs)
+	}
+}
+
+// DN-04: a pause before a retry is said on stderr where the output has no events.
+func TestAPauseBeforeARetryIsSaidOnStderr(t *testing.T) {
+	retrying := func(reason string) tube.Event {
+		return tube.Event{Kind: tube.Named, Name: "retrying", Value: []byte(`{"bot":"out\u001bline","reason":"` + reason + `","seconds":18,"attempt":2,"of":3}`)}
+	}
+	for _, row := range []struct{ format, reason, want string }{
+		{"text", "upstream_rate_limited", "lingserve: outline: rate limited, next try in 18 s (2 of 3)\n"},
+		{"json", "upstream_unavailable", "lingserve: outline: the model is not available, next try in 18 s (2 of 3)\n"},
+		{"jsonl", "upstream_rate_limited", ""},
+	} {
+		var stdout, stderr strings.Builder
+		if err := newOutput(row.format, &stdout, &stderr, &remoteRun{Run: new(client.Run)}).event(retrying(row.reason)); err != nil {
+			t.Fatal(err)
+		}
+		if stderr.String() != row.want {
+			t.Errorf("%s: %q, expected %q", row.format, stderr.String(), row.want)
+		}
 	}
 }

@@ -81,7 +81,7 @@ func tapeCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	t.workspace = c.Workspace
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if inFiles && name != "import" && name != "copy" { // which makes the folder
+	if inFiles && name != "import" && name != "copy" && name != "delete" { // two make the folder, and channels keep what has no tape
 		if _, err := os.Stat(tapesFolder(c)); errors.Is(err, fs.ErrNotExist) {
 			if name == "list" || name == "check" {
 				t.none(c)
@@ -140,6 +140,12 @@ func (t *tapes) do(ctx context.Context, c *config.Config, shared *engine, name s
 		return t.fill(ctx, args, stdin)
 	}
 	found, err := t.find(ctx, args[0])
+	if err != nil && name == "delete" { // a group that was never answered has no tape
+		waited, failed := eraseFromChannels(ctx, c, shared, args[0], newLog(t.stderr, c))
+		if waited || failed != nil && !errors.Is(failed, errChannelsInUse) {
+			return failed
+		}
+	}
 	if err != nil {
 		return err
 	}
@@ -155,7 +161,7 @@ func (t *tapes) do(ctx context.Context, c *config.Config, shared *engine, name s
 		if one != found {
 			fmt.Fprintf(t.stdout, "also deleting its fork %s\n", show(one.Session()))
 		}
-		err := eraseFromChannels(ctx, c, shared, one.Session(), newLog(t.stderr, c))
+		_, err := eraseFromChannels(ctx, c, shared, one.Session(), newLog(t.stderr, c))
 		if errors.Is(err, errChannelsInUse) {
 			fmt.Fprintln(t.stderr, err)
 			err = nil

@@ -112,8 +112,8 @@ func TestRequestThatCanBeReadInTwoWaysIsRefused(t *testing.T) {
 		{"a request line without end", "GET /" + strings.Repeat("a", 100_000) + " HTTP/1.1\r\nHost: localhost\r\n\r\n" + hidden, "431"},
 		{"an expectation that nobody has", post("Expect: 200-ok\r\nContent-Length: 2\r\nConnection: close\r\n", "{}"+hidden), "417"},
 		{"a body that is cut off", post("Content-Length: 200\r\n", "{}"), "400"},
-		{"a body that is too large", post("Content-Length: 4000000\r\n", strings.Repeat(" ", 2<<20)+hidden), "413"},
-		{"chunks that are too large", post(chunked, "300000\r\n"+strings.Repeat(" ", 2<<20)+hidden), "413"},
+		{"a body that is too large", post("Content-Length: 100000000\r\n", strings.Repeat(" ", 2<<20)+hidden), "413"},
+		{"chunks that are too large", post(chunked, "2800000\r\n"+strings.Repeat(" ", 40<<20)+hidden), "413"},
 		{"what is no HTTP", "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + hidden, "400"},
 	} {
 		t.Run(row.name, func(t *testing.T) {

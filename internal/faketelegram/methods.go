@@ -505,6 +505,13 @@ func (s *Server) AddFile(name string, data []byte) File {
 	return out
 }
 
+// File is the content of a file.
+func (s *Server) File(id string) []byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.files[id].data
+}
+
 // PointFile changes the path that getFile answers with.
 func (s *Server) PointFile(id, path string) {
 	s.mu.Lock()

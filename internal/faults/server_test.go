@@ -114,7 +114,7 @@ func serve(t testing.TB, o serving) *server {
 		Args: append([]string{
 			"--admin-addr", "127.0.0.1:0", "--data", s.data, "--workflows", dir, "--workspace", dir, "--config", config, "--log-format", "json", "--model", "openai:m",
 		}, o.args...),
-		Env: []string{"OPENAI_API_KEY=" + adaptertest.Key, "OPENAI_BASE_URL=http://" + l.Addr().String() + "/v1"},
+		Env: []string{"OPENAI_API_KEY=" + adaptertest.Key, "OPENAI_BASE_URL=http://" + l.Addr().String() + "/v1", "LINGSERVE_MODELS_CALLERS=any"},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -116,6 +116,9 @@ func (g *View) End() {
 	g.out.end()
 }
 
+// BreakLine ends the line that is being written, so that another line can stand below it on the terminal. The text goes on behind that.
+func (g *View) BreakLine() { g.out.endLine() }
+
 // GiveUp stops waiting for a text that should come but does not, where others wait behind it.
 func (g *View) GiveUp() {
 	if p := g.waitingFor(g.root); p != nil && p.kind == pending && p != g.root {

@@ -299,3 +299,19 @@ func FuzzView(f *testing.F) {
 		}
 	})
 }
+
+// DN-04: a line of something else has a line of its own.
+func TestABrokenLineGoesOnBelow(t *testing.T) {
+	var b strings.Builder
+	g := New(&b, Options{}, nil)
+	g.BreakLine()
+	feed(t, g, "=Hello")
+	g.BreakLine()
+	g.BreakLine()
+	b.WriteString("NOTE\n")
+	feed(t, g, "= world")
+	g.End()
+	if want := "Hello\nNOTE\n world\n"; b.String() != want {
+		t.Errorf("%q, expected %q", b.String(), want)
+	}
+}

@@ -1,7 +1,9 @@
 package trail_test
 
 import (
+	"maps"
 	"strconv"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,7 +16,17 @@ import (
 func TestRepeatedLinesAreCountedAndReportedEachMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		left, written := map[trail.Repeated]int{}, map[trail.Repeated]int{}
-		c := trail.Collector{Report: func(kind trail.Repeated, n int) { left[kind] += n }}
+		var mu sync.Mutex // a timer reports from its own goroutine
+		c := trail.Collector{Report: func(kind trail.Repeated, n int) {
+			mu.Lock()
+			defer mu.Unlock()
+			left[kind] += n
+		}}
+		reported := func() map[trail.Repeated]int {
+			mu.Lock()
+			defer mu.Unlock()
+			return maps.Clone(left)
+		}
 		write := func(reason, client string, n int) {
 			kind := trail.Repeated{Reason: reason, Client: client}
 			for range n {
@@ -27,11 +39,12 @@ func TestRepeatedLinesAreCountedAndReportedEachMinute(t *testing.T) {
 		write("none", "a", 1000)
 		write("origin", "a", 2)
 		write("none", "b", 1)
-		if d := cmp.Diff(map[trail.Repeated]int{flood: 3, few: 2, other: 1}, written); d != "" || len(left) > 0 {
-			t.Error(d, left)
+		if d := cmp.Diff(map[trail.Repeated]int{flood: 3, few: 2, other: 1}, written); d != "" || len(reported()) > 0 {
+			t.Error(d, reported())
 		}
 		time.Sleep(trail.CollectEvery + time.Second)
-		if d := cmp.Diff(map[trail.Repeated]int{flood: 997}, left); d != "" {
+		synctest.Wait()
+		if d := cmp.Diff(map[trail.Repeated]int{flood: 997}, reported()); d != "" {
 			t.Error(d)
 		}
 		write("none", "a", 5) // the next minute has lines again
@@ -39,8 +52,8 @@ func TestRepeatedLinesAreCountedAndReportedEachMinute(t *testing.T) {
 			t.Error(written)
 		}
 		c.Flush()
-		if left[flood] != 999 {
-			t.Error(left)
+		if got := reported(); got[flood] != 999 {
+			t.Error(got)
 		}
 	})
 }

@@ -62,6 +62,8 @@ func (w *Writer) Take(e turn.Event) {
 	switch e.Kind {
 	case turn.TextEvent:
 		w.Text(e.Delta)
+	case turn.RetractEvent:
+		w.retract(e.Delta)
 	case turn.ReasoningEvent:
 		w.append([]byte("$reasoning_context"), e.Delta)
 	case turn.ToolCallEvent:
@@ -107,6 +109,17 @@ func (w *Writer) Text(delta string) {
 	}
 	w.wrote, w.gap, w.line = true, false, strings.HasSuffix(delta, "\n")
 	w.append(nil, delta)
+}
+
+// retract takes back what the text ends with.
+func (w *Writer) retract(end string) {
+	document, _ := w.o.Manager.Tube().Sent(true)
+	var text string
+	_ = json.Unmarshal(document, &text) // no text is none
+	text = strings.TrimSuffix(text, end)
+	w.send(tube.Event{Kind: tube.Set, Value: []byte("null")})
+	w.append(nil, text)
+	w.wrote, w.line = text != "", strings.HasSuffix(text, "\n")
 }
 
 // append appends to the string at a uri.

@@ -171,7 +171,7 @@ const checks = {
     const eager = new OpenAI({ apiKey: "none", baseURL: `${base}/v1`, maxRetries: 2, timeout: 20_000 });
     const began = Date.now();
     for (const f of [whole, stream]) {
-      await assert.rejects(f(ask("script:any", "refuse"), {}, eager), (e) => e instanceof OpenAI.InternalServerError && e.status === 502 && e.code === "upstream_auth");
+      await assert.rejects(f(ask("script:any", "refuse"), {}, eager), (e) => e instanceof OpenAI.APIError && e.status === 424 && e.code === "upstream_auth");
     }
     assert.ok(Date.now() - began < 900, "it was tried again");
   },

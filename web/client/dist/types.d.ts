@@ -134,6 +134,12 @@ export interface EventData {
         session?: string;
         model?: string;
     };
+    /** A bot of a workflow started or ended. */
+    bot: {
+        bot: string;
+        root: string;
+        state: "started" | "finished" | "failed";
+    };
     usage: {
         bot: string;
         model: string;
@@ -164,6 +170,14 @@ export interface EventData {
         position: number;
         for: "slot" | "session";
         expected?: number;
+    };
+    /** A model failed, and the server pauses before it asks it once more. */
+    retrying: {
+        bot: string;
+        reason: string;
+        seconds: number;
+        attempt: number;
+        of: number;
     };
     approval_required: {
         id: string;

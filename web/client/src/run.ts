@@ -31,7 +31,7 @@ const mostWaiting = 10_000;
 const longestPause = 30_000;
 
 // The server's events that EventSource must be told to listen for; "error" is listened for anyway.
-const named = ["started", "usage", "finished", "canceled", "queued", "waiting", "approval_required", "approval_resolved", "handoff", "follow_up", "html", "warning"];
+const named = ["canceled", "bot", "usage", "queued", "waiting", "started", "approval_required", "approval_resolved", "retrying", "finished", "handoff", "warning", "follow_up", "html"];
 
 /**
  * One run of a workflow or agent, followed to its end. It is a promise of the final document, an async iterator of its
@@ -234,7 +234,7 @@ export class Run<T = JSONValue, E extends NamedEvent = never> implements Promise
       if (this.#canceling && !this.#id) return this.#stop(new RunError("canceled", "the run was canceled before it began"));
       tries = this.#last === before ? tries + 1 : 1;
       if (tries > (this.#options.retries ?? 10)) {
-        return this.#stop(new RunError("unreachable", this.#last ? "the connection was lost; the run may continue" : "the server cannot be reached", { cause, retryable: true }));
+        return this.#stop(new RunError("unreachable", this.#last ? "the connection broke; the run may continue" : "the server cannot be reached", { cause, retryable: true }));
       }
       // Never at once, and not all at the same time: who was cut off by a restart was not the only one.
       const pause = Math.max(Math.min(longestPause, this.#retry * 2 ** (tries - 1)) * (0.5 + Math.random() / 2), 1000 * (after ?? 0));

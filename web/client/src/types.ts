@@ -111,6 +111,8 @@ export interface Usage {
 /** The data of the events that the server defines, by name. */
 export interface EventData {
   started: { run: string; workflow?: string; agent?: string; session?: string; model?: string };
+  /** A bot of a workflow started or ended. */
+  bot: { bot: string; root: string; state: "started" | "finished" | "failed" };
   usage: { bot: string; model: string } & Partial<Usage>;
   /** Something failed. The run ends only if the error is `fatal`. If it is `failed`, the bot failed; if it is `handled`, another bot replaces that one. */
   error: { code: string; message: string; bot?: string; pointer?: string; retryable: boolean; fatal: boolean; failed?: boolean; handled?: boolean; filtered?: boolean; retry_after?: number };
@@ -118,6 +120,8 @@ export interface EventData {
   canceled: { reason?: string };
   queued: { position: number };
   waiting: { position: number; for: "slot" | "session"; expected?: number };
+  /** A model failed, and the server pauses before it asks it once more. */
+  retrying: { bot: string; reason: string; seconds: number; attempt: number; of: number };
   approval_required: { id: string; call: string; tool: string; arguments: JSONValue; expires: string; subagent?: string };
   approval_resolved: { id: string; call: string; decision: "approve" | "deny"; reason?: string; by?: string; remember?: "session"; subagent?: string };
   handoff: { name: string };

@@ -84,7 +84,7 @@ test("it gives up after as many tries as it was told", async (t) => {
   assert.deepEqual(await run(s.runs, request, { retries: 3 }).catch((e) => [e.code, e.message]), ["unreachable", "the server cannot be reached"]);
   assert.equal(s.requests.length, 4);
   const begun = await scripted(t, stream(started, "break"));
-  assert.equal(await run(begun.runs, request, { retries: 1 }).catch((e) => e.message), "the connection was lost; the run may continue");
+  assert.equal(await run(begun.runs, request, { retries: 1 }).catch((e) => e.message), "the connection broke; the run may continue");
   const page = await scripted(t, (response) => response.writeHead(200, { "Content-Type": "text/html" }).end("<h1>Hello</h1>"));
   assert.equal(await run(page.runs, request).catch((e) => e.message), "the server's answer is not valid");
 });

@@ -5,7 +5,7 @@ import type { RunRequest } from "../../client/src/index.js";
 import type { Agent, Problem } from "./api.js";
 import { Bar } from "./bar.js";
 import { useCancel } from "./cancel.js";
-import { FailureBox, type Failure } from "./failure.js";
+import { FailureBox, sentence, type Failure } from "./failure.js";
 import { FileChips, Made, useFiles } from "./files.js";
 import { Follower, scrollerOf } from "./follow.js";
 import type { Live } from "./live.js";
@@ -18,7 +18,7 @@ import { marked } from "./parts/text.js";
 import { callsOf, Document, Questions, RunBar, RunFailure, standing, Thoughts, ToolCall, Waiting } from "./run.js";
 import { chosen, live, lives, loadPast, past, place, say } from "./store.js";
 import { readTurns, type Anchor, type Turn } from "./turns.js";
-import { count, duration, money } from "./ui.js";
+import { count, duration, money, useTick } from "./ui.js";
 import { exampleOf, draft, shortcut, stay } from "./workflow.js";
 import { SchemaForm } from "./parts/schema-form.js";
 import { withoutBlankRows } from "./parts/schema/fields.js";
@@ -191,6 +191,7 @@ function LiveTurnOf({ live: l, agent, several }: LiveTurnProps) {
       {text && <div class={l.over ? "" : "tree-writing"}><Markdown text={text} growing={!l.over} level={2} /></div>}
       {grown && <Document live={l} />}
       <Made live={l} />
+      <AgentPause live={l} />
       {standing(l).word === "Writing" && !text && !grown && l.questions.length === 0 && <p class="quiet waits">{agent} is at it.</p>}
       <RunFailure live={l} again={l.request && l.run.error?.code !== "invalid_request" ? () => void say(l.request!) : undefined} />
       {l.anchors.map((name, i) => <AnchorLine key={"a" + i} anchor={{ id: "", anchor: name, date: "", state: undefined }} />)}
@@ -204,6 +205,13 @@ function LiveTurnOf({ live: l, agent, several }: LiveTurnProps) {
       )}
     </article>
   );
+}
+
+// Why the agent pauses, and until when.
+function AgentPause({ live }: { live: Live }) {
+  const now = useTick(250, !live.over && live.pauses.size > 0);
+  const pause = [...live.pauses.keys()].map((bot) => live.pauseOf(bot, now)).find(Boolean); // of the agent, or of a bot of its workflow
+  return pause ? <p class="quiet waits">{sentence(pause)}</p> : null;
 }
 
 // What was put into a form of one field reads as what was said.

@@ -23,6 +23,14 @@ export interface Question {
   expires?: string;
 }
 
+/** A pause before a model is asked once more. */
+interface Pause {
+  reason: string; // an error's code
+  attempt: number; // the number of the next one
+  of: number;
+  until: number; // epoch ms
+}
+
 /** How the connection stands: how often it was not made since it was there last, and when it is tried again, in epoch ms. */
 export interface Connection {
   state: "connecting" | "open" | "waiting";
@@ -40,6 +48,13 @@ interface Memory {
   ended?: number; // epoch, ms
   times?: Times; // of its bots
 }
+
+const pauseReasons: Record<string, string> = {
+  upstream_rate_limited: "rate limited",
+  upstream_timeout: "the model took too long",
+  upstream_unavailable: "the model is not available",
+  overloaded: "the model is not available",
+};
 
 /** How many events are kept to be looked at. */
 const mostRows = 20_000;
@@ -76,6 +91,7 @@ export class Live {
   count = 0;
   questions: Question[] = [];
   denied = new Map<string, string>(); // why calls of tools were not allowed to run, by their ids
+  pauses = new Map<string, Pause>(); // the last one of each bot
   errors: any[] = []; // data of error events
   started: any; // data of the first event
   position: number | undefined; // in the queue
@@ -144,6 +160,13 @@ export class Live {
   states(): Record<string, BotState> {
     const { status } = this.run;
     return this.bots.states(status === "running" ? undefined : status === "completed" ? "done" : status === "failed" ? "failed" : "stopped");
+  }
+
+  /** Says why a bot's model is not asked at this moment, and when it will be; "" if the bot does not pause. */
+  pauseOf(bot: string, now = Date.now()): string {
+    const pause = this.pauses.get(bot);
+    const left = pause && !this.over ? Math.ceil((pause.until - now) / 1000) : 0;
+    return pause && left > 0 ? `${pauseReasons[pause.reason] ?? "the model failed"}, next try in ${left} s (${pause.attempt} of ${pause.of})` : "";
   }
 
   /** Ms since the run began. */
@@ -223,7 +246,6 @@ export class Live {
     if ("event" in event) return this.#named(event.event, event.data, at);
     if ("done" in event) {
       this.complete.add(event.uri);
-      if (at - this.#remembered > 1000 && this.bots.beginsAt(event.uri)) this.#remember();
       return;
     }
     this.position = undefined; // it waits no more
@@ -255,6 +277,9 @@ export class Live {
         this.position = undefined;
         this.#remember();
         break;
+      case "bot":
+        if (at - this.#remembered > 1000) this.#remember();
+        break;
       case "queued":
       case "waiting":
         this.position = data?.position || undefined; // 0: it begins
@@ -266,6 +291,10 @@ export class Live {
         this.tokens.completion += data?.completion_tokens ?? 0;
         this.cost += data?.cost ?? 0;
         if (data?.bot && data.model) this.models.set(data.bot, data.model);
+        break;
+      case "retrying":
+        // Nobody knows how much is left of a pause that began before this page read the run.
+        if (!this.#catchingUp(at)) this.pauses.set(data.bot, { ...data, until: Date.now() + data.seconds * 1000 });
         break;
       case "error":
         this.errors.push(data);

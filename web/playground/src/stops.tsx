@@ -15,7 +15,7 @@ function startsOf(live: Live, bot: string, now: number): Start[] {
   }));
 }
 
-// From a bot's first text to the end of its last one.
+// From a bot's first start to the end of its last one.
 function timeOf(live: Live, bot: string, now: number): string {
   const starts = [...live.bots.starts(bot).values()];
   if (starts.length === 0 || starts.some((s) => s.began === undefined)) return "";
@@ -27,16 +27,17 @@ function timeOf(live: Live, bot: string, now: number): string {
 export function BotStops({ live, selected, onSelect }: { live: Live | undefined; selected?: string; onSelect: (bot: string) => void }) {
   live?.revision.value;
   const now = useTick(250, !!live && !live.over);
-  return <Stops graph={described.value!.graph!} states={live?.states() ?? {}} startsOf={live && ((bot) => startsOf(live, bot, now))} timeOf={live && ((bot) => timeOf(live, bot, now))} selected={selected ?? ""} onSelect={onSelect} />;
+  return <Stops graph={described.value!.graph!} states={live?.states() ?? {}} startsOf={live && ((bot) => startsOf(live, bot, now))} timeOf={live && ((bot) => timeOf(live, bot, now))} pauseOf={live && ((bot) => live.pauseOf(bot, now))} selected={selected ?? ""} onSelect={onSelect} />;
 }
 
 /** How far a run is: a piece for each start of a bot, and in words. */
 export function Progress({ live }: { live: Live }) {
   live.revision.value;
+  const now = useTick(250, !live.over && live.pauses.size > 0);
   const states = live.states();
   const pieces = Object.entries(states).flatMap(([name, state]) => {
     const starts = [...live.bots.starts(name).values()];
-    return starts.length > 0 ? starts.map((s) => (s.state === "done" || (live.over && state === "done") ? "done" : state)) : [state];
+    return starts.length > 0 ? starts.map((s) => (s.state === "writing" ? state : s.state)) : [state];
   });
   const writing = Object.entries(states).filter(([, state]) => state === "writing");
   const running = writing.map(([name]) => {
@@ -45,7 +46,9 @@ export function Progress({ live }: { live: Live }) {
     return starts.length > 1 ? `${n} of ${starts.length} ${name}s` : name;
   });
   const failed = Object.keys(states).filter((name) => states[name] === "failed");
-  const words = running.length > 0 ? `Writing: ${running.join(", ")}`
+  const [paused] = Object.keys(states).filter((name) => live.pauseOf(name, now));
+  const words = paused !== undefined ? `${paused}: ${live.pauseOf(paused, now)}`
+    : running.length > 0 ? `Writing: ${running.join(", ")}`
     : failed.length > 0 ? `Failed: ${failed.join(", ")}`
     : live.over ? "Bots, metrics, events, code" : "No bot is writing";
   return (

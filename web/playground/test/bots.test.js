@@ -1,4 +1,4 @@
-// What the bots of a workflow are doing, as far as its events tell.
+// What the bots of a workflow are doing, as its events say.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Bots } from "../node_modules/.page/playground/src/bots.js";
@@ -12,86 +12,107 @@ const graph = {
   ],
 };
 const d = (uri, delta) => ({ uri, delta });
-const done = (uri) => ({ uri, done: true });
+const bot = (name, root, state) => ({ event: "bot", data: { bot: name, root, state } });
+const starts = (name, root) => bot(name, root, "started");
+const ends = (name, root) => bot(name, root, "finished");
+const body = (i) => `article/sections/${i}/body`;
 
-test("a bot is known by where it writes, the deepest root first", () => {
+test("a bot writes from its start to its end, at its root and below, the deepest root first", () => {
   const bots = new Bots(graph);
   assert.deepEqual(bots.states(), { outline: "waiting", section: "waiting", quiz: "waiting" });
-  bots.take(d("article", {}));
+  bots.take(starts("outline", "article"));
   bots.take(d("article/title", "Why"));
   assert.deepEqual(bots.states(), { outline: "writing", section: "waiting", quiz: "waiting" });
-  bots.take(d("article/sections/0/body", "S"));
-  assert.deepEqual(bots.states(), { outline: "writing", section: "writing", quiz: "waiting" });
+  bots.take(starts("section", body(0)));
+  bots.take(ends("outline", "article"));
+  assert.deepEqual(bots.states(), { outline: "done", section: "writing", quiz: "waiting" });
   assert.equal(bots.nameAt("article/sections/0/title"), "outline");
-  assert.equal(bots.nameAt("article/sections/0/body"), "section");
+  assert.equal(bots.nameAt(body(0)), "section");
+  assert.equal(bots.nameAt(body(0) + "/$reasoning_context"), "section");
   assert.equal(bots.nameAt("other"), undefined);
+});
+
+// DN-03
+test("bots that share a root are told apart", () => {
+  const bots = new Bots({ bots: ["yes", "no", "excuse"].map((name) => ({ name, root: "reply", format: name === "excuse" ? "html" : "text" })) });
+  bots.take(starts("no", "reply"));
+  bots.take(d("reply", "No"));
+  assert.deepEqual(bots.states(), { yes: "waiting", no: "writing", excuse: "waiting" });
+  assert.equal(bots.blockAt("reply").name, "no");
+  bots.take({ event: "error", data: { bot: "no", code: "upstream_timeout", failed: true, handled: true } });
+  bots.take(bot("no", "reply", "failed"));
+  bots.take(starts("excuse", "reply"));
+  assert.deepEqual(bots.states(), { yes: "waiting", no: "failed", excuse: "writing" });
+  assert.deepEqual([bots.nameAt("reply"), bots.blockAt("reply").name, bots.formatAt("reply")], ["excuse", "excuse", "html"]);
+  bots.take(ends("excuse", "reply"));
+  assert.deepEqual(bots.states("done"), { yes: "waiting", no: "failed", excuse: "done" });
 });
 
 test("a bot with several runs writes until the last of them has ended", () => {
   const bots = new Bots(graph);
-  for (const i of [0, 1]) bots.take(d(`article/sections/${i}/body`, "x"));
-  bots.take(done("article/sections/0/body"));
+  for (const i of [0, 1]) bots.take(starts("section", body(i)));
+  bots.take(ends("section", body(0)));
   assert.equal(bots.states().section, "writing");
-  bots.take(done("article/sections/1/body"));
+  bots.take(ends("section", body(1)));
   assert.equal(bots.states().section, "done");
-  bots.take(d("article/sections/2/body", "x"));
+  bots.take(starts("section", body(2)));
   assert.equal(bots.states().section, "writing");
 });
 
 test("what is done around a bot that writes is not complete", () => {
   const bots = new Bots(graph);
-  bots.take(d("article", {}));
-  bots.take(d("article/sections/3/body", "x"));
-  bots.take(done("article"));
+  bots.take(starts("outline", "article"));
+  bots.take(starts("section", body(3)));
+  bots.take(ends("outline", "article"));
   assert.equal(bots.states().outline, "done");
   for (const uri of ["", "article", "article/sections", "article/sections/3"]) assert.ok(bots.writesBelow(uri), uri);
-  for (const uri of ["article/sections/3/body", "article/sections/1", "quiz", "article/sections/33"]) assert.ok(!bots.writesBelow(uri), uri);
+  for (const uri of [body(3), "article/sections/1", "quiz", "article/sections/33"]) assert.ok(!bots.writesBelow(uri), uri);
 });
 
-test("thinking is work, too, and is that of the bot beside whose text it stands", () => {
+test("a bot has failed once its others have ended, and what it only reports is no failure", () => {
   const bots = new Bots(graph);
-  bots.take(d("quiz/$reasoning_context", "Hm."));
-  assert.equal(bots.states().quiz, "writing");
-});
-
-test("a snapshot says who has written, and what it says to be done is", () => {
-  const bots = new Bots(graph);
-  bots.take({ event: "usage", data: { bot: "outline" } });
-  bots.take(d("", { article: { title: "x", sections: [{ title: "a", body: "b" }, { title: "c" }] } }));
-  bots.take(done("article"));
-  assert.deepEqual(bots.states(), { outline: "done", section: "writing", quiz: "waiting" });
-  bots.take(done("article/sections/0/body"));
-  assert.equal(bots.states().section, "done");
-});
-
-test("an error fails the bot that it names, once its others have ended", () => {
-  const bots = new Bots(graph);
-  bots.take(d("article/sections/0/body", "x"));
-  bots.take({ event: "error", data: { bot: "section", code: "upstream_timeout", fatal: false } });
+  bots.take(starts("section", body(0)));
+  bots.take(starts("section", body(1)));
+  bots.take({ event: "error", data: { bot: "section", code: "output_invalid" } });
+  assert.equal(bots.states("done").section, "done");
+  bots.take(bot("section", body(1), "failed"));
   assert.equal(bots.states().section, "writing");
   assert.equal(bots.states("done").section, "failed");
-  bots.take(done("article/sections/0/body"));
+  bots.take(ends("section", body(0)));
   assert.equal(bots.states().section, "failed");
+});
+
+test("a bot that could not be started has failed", () => {
+  const bots = new Bots(graph);
+  bots.take({ event: "error", data: { bot: "quiz", code: "invalid_request", failed: true } });
+  assert.equal(bots.states().quiz, "failed");
+});
+
+test("a run that is restarted begins anew", () => {
+  const bots = new Bots(graph);
+  bots.take(starts("quiz", "quiz"));
+  bots.take({ event: "started", data: { run: "r" } });
+  assert.equal(bots.states().quiz, "waiting");
+  assert.equal(bots.nameAt("quiz"), undefined);
 });
 
 test("in a run that is over nobody writes, and who never began still waits", () => {
   const bots = new Bots(graph);
-  bots.take(d("article", {}));
+  bots.take(starts("outline", "article"));
   for (const left of ["done", "failed", "stopped"]) assert.deepEqual(bots.states(left), { outline: left, section: "waiting", quiz: "waiting" });
 });
 
-test("a bot that writes at the root, and one that is quiet", () => {
-  const bots = new Bots({ bots: [{ name: "all", root: "", format: "json" }, { name: "quiet", root: "hidden", format: "json" }] });
-  bots.take(d("a/b", 1));
-  assert.deepEqual(bots.states(), { all: "writing", quiet: "waiting" });
-  bots.take({ event: "usage", data: { bot: "quiet" } });
-  bots.take(done(""));
-  assert.deepEqual(bots.states(), { all: "done", quiet: "done" });
+test("a bot that writes at the root", () => {
+  const bots = new Bots({ bots: [{ name: "all", root: "", format: "json" }] });
+  bots.take(starts("all", ""));
+  assert.equal(bots.nameAt("a/b"), "all");
+  bots.take(ends("all", ""));
+  assert.deepEqual(bots.states(), { all: "done" });
 });
 
 test("names of bots and uris that look like members of objects are names", () => {
-  const bots = new Bots({ bots: [{ name: "__proto__", root: "__proto__", format: "json" }, { name: "constructor", root: "constructor", format: "json" }] });
-  bots.take(d("constructor", "x"));
+  const bots = new Bots({ bots: [{ name: "__proto__", root: "__proto__", format: "json" }, { name: "constructor", root: "constructor", format: "json" }] }, { "__proto__": [1, 2] });
+  bots.take(starts("constructor", "constructor"));
   const states = bots.states();
   assert.equal(states.constructor, "writing");
   assert.deepEqual(Object.keys(states).sort(), ["__proto__", "constructor"]);
@@ -100,25 +121,22 @@ test("names of bots and uris that look like members of objects are names", () =>
 
 // DN-13
 test("the times of bots are there after a reload, as far as they were seen before", () => {
-  const graph = { bots: [{ name: "outline", root: "article", format: "json" }, { name: "section", root: "article/sections/{{ n }}/text", format: "text" }] };
   const before = new Bots(graph);
-  before.take({ uri: "article/title", delta: "Why" }, 100);
-  before.take({ uri: "article/sections/0/text", delta: "Of" }, 200);
-  before.take({ uri: "article/sections/0/text", done: true }, 400);
+  before.take(starts("outline", "article"), 100);
+  before.take(starts("section", body(0)), 200);
+  before.take(ends("section", body(0)), 400);
   const after = new Bots(graph, JSON.parse(JSON.stringify(before.times())));
-  after.take({ uri: "", delta: { article: { title: "Why", sections: [{ text: "Of" }] } } });
-  after.take({ uri: "article/sections/0/text", done: true });
-  after.take({ uri: "article", done: true }, 900);
+  for (const event of [starts("outline", "article"), starts("section", body(0)), ends("section", body(0)), starts("quiz", "quiz")]) after.take(event);
+  after.take(ends("outline", "article"), 900);
   assert.deepEqual([...after.starts("outline").values()], [{ state: "done", began: 100, ended: 900 }]);
   assert.deepEqual([...after.starts("section").values()], [{ state: "done", began: 200, ended: 400 }]);
-  const unknown = new Bots(graph, { "__proto__": [1, 2] });
-  unknown.take({ uri: "", delta: { article: {} } });
-  assert.deepEqual([...unknown.starts("outline").values()], [{ state: "writing", began: undefined }]);
+  assert.deepEqual([...after.starts("quiz").values()], [{ state: "writing", began: undefined }]);
 });
 
 test("what an event costs does not grow with the places that were written to", () => {
   const took = (n) => {
     const bots = new Bots(graph);
+    bots.take(starts("outline", "article"));
     const began = performance.now();
     for (let i = 0; i < n; i++) bots.take(d(`article/notes/${i}`, "x"));
     assert.equal(bots.states().outline, "writing");

@@ -27,6 +27,21 @@ async function begun(agent, session, id) {
   return { run, live };
 }
 
+// DN-04
+test("a pause before a retry is said while it lasts", async () => {
+  at("assistant");
+  const { run, live } = await begun("assistant", "s1", "r-paused");
+  run.event("retrying", { bot: "assistant", reason: "upstream_rate_limited", seconds: 18, attempt: 2, of: 3 });
+  await until(() => live.pauses.size > 0);
+  const { until: end } = live.pauses.get("assistant");
+  assert.equal(live.pauseOf("assistant", end - 17_500), "rate limited, next try in 18 s (2 of 3)");
+  assert.equal(live.pauseOf("assistant", end), "");
+  assert.equal(live.pauseOf("other", end - 17_500), "");
+  run.end();
+  await until(() => live.over);
+  assert.equal(live.pauseOf("assistant", end - 17_500), "");
+});
+
 async function until(fn) {
   for (let i = 0; !fn(); i++) {
     assert.ok(i < 500, `this does not come: ${fn}`);

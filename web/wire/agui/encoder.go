@@ -60,7 +60,6 @@ func NewEncoder(r Run) *Encoder {
 	e := &Encoder{run: r}
 	e.talk.init(e.run.Of, r.Bots)
 	e.talk.old = r.Old
-	e.steps.init(r.Bots)
 	e.state.told = r.State
 	e.state.lost = func(dst, uri []byte, size int) []byte {
 		path := appendPointer(nil, uri)
@@ -155,9 +154,6 @@ func (e *Encoder) append(dst []byte, event tube.Event) []byte {
 		return e.named(dst, event)
 	}
 	root, reserved, beside := jsonuri.CutReserved(event.URI)
-	if event.Kind != tube.Done {
-		dst = e.steps.see(dst, root)
-	}
 	if beside {
 		return e.talk.beside(dst, root, reserved, event)
 	}
@@ -176,8 +172,11 @@ func (e *Encoder) append(dst []byte, event tube.Event) []byte {
 // named tells of an event that has a name.
 func (e *Encoder) named(dst []byte, event tube.Event) []byte {
 	switch event.Name {
+	case "bot":
+		return e.steps.see(dst, event.Value)
 	case "usage":
-		return e.used(dst, event.Value)
+		e.used(event.Value)
+		return dst
 	case "error":
 		var f failure
 		if json.Unmarshal(event.Value, &f) == nil && !f.Handled && !e.cause.Fatal {
@@ -212,15 +211,14 @@ func (e *Encoder) custom(dst []byte, name string, value []byte) []byte {
 }
 
 // used counts what a bot's model took, which is told at the end, by model.
-func (e *Encoder) used(dst, data []byte) []byte {
+func (e *Encoder) used(data []byte) {
 	var u struct {
-		Bot     string `json:"bot"`
 		Model   string `json:"model"`
 		Counted *int   `json:"total_tokens"`
 		counts
 	}
 	if json.Unmarshal(data, &u) != nil {
-		return dst
+		return
 	}
 	i := slices.IndexFunc(e.usage, func(m used) bool { return m.model == u.Model })
 	if i < 0 {
@@ -235,7 +233,6 @@ func (e *Encoder) used(dst, data []byte) []byte {
 		m.CacheWrite += u.CacheWrite
 		m.Reasoning += u.Reasoning
 	}
-	return e.steps.end(dst, u.Bot)
 }
 
 // question ends the client's run, for ours waits for somebody's approval of a call.

@@ -513,28 +513,34 @@ func TestAnAgentWhoseDocumentIsMoreThanATextHasAState(t *testing.T) {
 	}
 }
 
+// DN-03: the events of bots are steps, whatever they write.
 func TestBotsAreStepsAndTextsOfBotsAreMessages(t *testing.T) {
 	c := newTold(t, 0, func(r *agui.Run) {
 		r.Bots = []agui.Bot{
 			{Name: "outline", Root: "article"}, {Name: "section", Root: "article/sections/*/body", Text: true}, {Name: "quiz", Root: "quiz"},
 		}
 	})
+	c.name("bot", `{"bot":"outline","root":"article","state":"started"}`)
 	c.tell("article", "{}")
 	c.tell("article/title", `"Sky"`)
 	c.tell("article/sections", "[]")
 	c.tell("article/sections/0", "{}")
+	c.name("bot", `{"bot":"section","root":"article/sections/0/body","state":"started"}`)
 	c.tell("article/sections/0/body", `"The "`)
 	c.tell("article/sections/1", "{}")
+	c.name("bot", `{"bot":"section","root":"article/sections/1/body","state":"started"}`)
 	c.tell("article/sections/1/body", `"A"`)
 	c.tell("article/sections/0/body", `"air."`)
 	c.tell("article/sections/0/$reasoning_context", `"hm"`)
 	c.tell("article/sections/0/body", "")
-	c.name("usage", `{"bot":"section","model":"m"}`)
-	c.name("usage", `{"bot":"outline","model":"m"}`)
+	c.name("bot", `{"bot":"section","root":"article/sections/0/body","state":"finished"}`)
+	c.name("bot", `{"bot":"outline","root":"article","state":"finished"}`)
 	c.tell("article/sections/1/body", `"nd."`)
-	c.name("usage", `{"bot":"section","model":"m"}`)
-	c.name("usage", `{"bot":"nobody","model":"m"}`)
+	c.name("bot", `{"bot":"section","root":"article/sections/1/body","state":"failed"}`)
+	c.name("bot", `{"bot":"nobody","root":"","state":"finished"}`)
+	c.name("bot", `{"bot":"section","root":"article/sections/2/body","state":"started"}`)
 	c.tell("article/sections/2/body", `"Later."`)
+	c.name("bot", `{"bot":"quiz","root":"quiz","state":"started"}`)
 	c.tell("quiz", "[]")
 	c.finish()
 	var steps []string

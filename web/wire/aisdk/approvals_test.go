@@ -113,11 +113,11 @@ func TestAStreamIsOverWhenNothingCanHappenWithoutAnAnswer(t *testing.T) {
 		stream(t, e, m, tb, r)
 		if diff := cmp.Diff([]string{
 			"step-start", "text Let me see.", `dynamic-tool c t output-available {"a":1} 7`, `dynamic-tool d t output-available {"a":1} "done"`,
-			"step-start", "text \n\nSo.", `dynamic-tool c-2 t output-denied {"a":1}`,
+			"step-start", "text So.", `dynamic-tool c-2 t output-denied {"a":1}`,
 		}, shown(m)); diff != "" {
 			t.Errorf("version %d: %s", version, diff)
 		}
-		if m.Finish != "stop" || m.Text() != "Let me see.\n\nSo." {
+		if m.Finish != "stop" || m.Text() != "Let me see.So." {
 			t.Errorf("%+v", m)
 		}
 

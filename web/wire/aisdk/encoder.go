@@ -291,6 +291,15 @@ func (e *Encoder) write(dst []byte, p *place, ev tube.Event) []byte {
 
 // more tells of a piece of a text or of reasoning, and begins a part for it where none is open.
 func (e *Encoder) more(dst []byte, t *text, content []byte) []byte {
+	if t.id == "" && t.kind == "text" && t.uri == "" && len(content) > 0 {
+		// Parts are paragraphs by themselves: what keeps the texts of two steps apart is not of them.
+		for bytes.HasPrefix(content, []byte(`\n`)) {
+			content = content[2:]
+		}
+		if len(content) == 0 {
+			return dst
+		}
+	}
 	if t.id == "" {
 		e.parts++
 		t.id = t.kind + "-" + strconv.Itoa(e.parts)

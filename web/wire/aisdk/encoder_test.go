@@ -113,7 +113,7 @@ func TestAnAgentsAnswerIsTextReasoningAndToolsInSteps(t *testing.T) {
 	if diff := cmp.Diff([]string{
 		"step-start", "reasoning A tool helps.", "text Let me see.",
 		`dynamic-tool c1 weather output-available {"place":"here"} {"sky":"clear"}`, `dynamic-tool c2 time output-available {} "noon"`,
-		"step-start", "reasoning Now I know.", "text \n\nIt is clear.",
+		"step-start", "reasoning Now I know.", "text It is clear.",
 	}, shown(m)); diff != "" {
 		t.Error(diff)
 	}

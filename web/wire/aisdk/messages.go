@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"strconv"
+	"strings"
 
 	"github.com/lingserve/lingserve/internal/rawjson"
 	"github.com/lingserve/lingserve/jsonuri"
@@ -128,13 +129,13 @@ func (c *chat) add(e tape.Entry, running bool) {
 		if c.workflow {
 			m.document(text)
 		} else {
-			m.add(textPart(text, ""))
+			m.add(answerPart(text))
 		}
 		c.step = true
 	case tape.KindToolCall:
 		c.stepOf(m)
 		if text != "" {
-			m.add(textPart(text, ""))
+			m.add(answerPart(text))
 		}
 		c.addCalls(m, p.Calls)
 	case tape.KindToolResult:
@@ -220,7 +221,7 @@ func (m *Message) unique(id string) string {
 // document adds what a workflow has made: a text is one, of a JSON document each member is a part.
 func (m *Message) document(text string) {
 	if !json.Valid([]byte(text)) {
-		m.add(textPart(text, ""))
+		m.add(answerPart(text))
 		return
 	}
 	data := func(id string, value json.RawMessage) { m.add(Part{Type: "data-ling", ID: &id, Data: value}) }
@@ -238,6 +239,9 @@ func (m *Message) document(text string) {
 		}
 	}
 }
+
+// answerPart is a text of an answer, as its stream begins it: without empty lines before.
+func answerPart(text string) Part { return textPart(strings.TrimLeft(text, "\n"), "") }
 
 func textPart(text, uri string) Part {
 	p := Part{Type: "text", Text: &text, State: "done"}

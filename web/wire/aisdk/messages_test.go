@@ -105,3 +105,12 @@ func TestEntriesThatSayNothingAreNoMessages(t *testing.T) {
 		t.Errorf("%+v", list) // its call is older than what was read
 	}
 }
+
+// DH-13: a message of the tape has its texts as their stream has shown them.
+func TestATextOfATapeBeginsAsItsStreamDoes(t *testing.T) {
+	entries := []tape.Entry{tape.NewMessage("user", "Is it?"), tape.NewMessage("assistant", "\n\nIt is.")}
+	list := aisdk.Messages(entries, "")
+	if last := list[len(list)-1]; *last.Parts[len(last.Parts)-1].Text != "It is." {
+		t.Errorf("got %q", *last.Parts[len(last.Parts)-1].Text)
+	}
+}

@@ -322,7 +322,7 @@ var RunError = class extends Error {
 // src/run.ts
 var mostWaiting = 1e4;
 var longestPause = 3e4;
-var named = ["started", "usage", "finished", "canceled", "queued", "waiting", "approval_required", "approval_resolved", "handoff", "follow_up", "html", "warning"];
+var named = ["canceled", "bot", "usage", "queued", "waiting", "started", "approval_required", "approval_resolved", "retrying", "finished", "handoff", "warning", "follow_up", "html"];
 var Run = class {
   #base;
   #query;
@@ -507,7 +507,7 @@ var Run = class {
       if (this.#canceling && !this.#id) return this.#stop(new RunError("canceled", "the run was canceled before it began"));
       tries = this.#last === before ? tries + 1 : 1;
       if (tries > (this.#options.retries ?? 10)) {
-        return this.#stop(new RunError("unreachable", this.#last ? "the connection was lost; the run may continue" : "the server cannot be reached", { cause, retryable: true }));
+        return this.#stop(new RunError("unreachable", this.#last ? "the connection broke; the run may continue" : "the server cannot be reached", { cause, retryable: true }));
       }
       const pause = Math.max(Math.min(longestPause, this.#retry * 2 ** (tries - 1)) * (0.5 + Math.random() / 2), 1e3 * (after ?? 0));
       call(() => this.#options.waiting?.(pause));

@@ -19,6 +19,8 @@ export interface StopsProps {
   startsOf?: (bot: string) => Start[];
   /** How long a bot took for all of them; "" where that is not known. */
   timeOf?: (bot: string) => string;
+  /** Why a bot pauses, and until when; "" if it does not. */
+  pauseOf?: (bot: string) => string;
   onSelect?: (bot: string) => void;
   /** The bot that is looked at. */
   selected?: string;
@@ -27,7 +29,7 @@ export interface StopsProps {
 const most = 12; // starts of a bot that are shown
 
 /** The bots of a workflow as stops on a line, with what each is doing. What a bot was started for several times branches off. */
-export function Stops({ graph, states, startsOf, timeOf, onSelect, selected }: StopsProps) {
+export function Stops({ graph, states, startsOf, timeOf, pauseOf, onSelect, selected }: StopsProps) {
   return (
     <>
       <ol class="stops" aria-label="Bots">
@@ -42,6 +44,7 @@ export function Stops({ graph, states, startsOf, timeOf, onSelect, selected }: S
             : state === "writing" && several ? `${writing} writing`
             : state === "writing" || state === "done" ? timeOf?.(bot.name) || state
             : state;
+          const pause = pauseOf?.(bot.name);
           const says = `${state}: ${sayTrigger(bot.on)}. Writes ${bot.format} at ${bot.root || "the root"}.`;
           return (
             <li key={bot.name} class={`stop stop-${state}`}>
@@ -51,6 +54,7 @@ export function Stops({ graph, states, startsOf, timeOf, onSelect, selected }: S
                 <span class="sr">{`${bot.name}, ${says}`}</span>
                 <span class="stop-note" aria-hidden="true">{note}</span>
               </button>
+              {pause && <p class="stop-pause">{pause}</p>}
               {several && (
                 <ul class="stop-starts">
                   {starts.slice(0, most).map((s) => (

@@ -318,6 +318,14 @@ test("a call that asks is denied with a reason, another one allowed, and remembe
   await call();
   await (await script.asked()).end("Longer.");
   await conversation.getByText("Longer.").waitFor();
+  // DS-06: what was allowed can be taken back.
+  await page.getByRole("region", { name: "Allowed for this session" }).getByRole("button", { name: "Ask again before tape.info runs" }).click();
+  await page.getByRole("region", { name: "Allowed for this session" }).waitFor({ state: "detached" });
+  await say("And now?");
+  await call();
+  await question.getByRole("button", { name: "Deny" }).click();
+  await (await script.asked()).end("Unknown.");
+  await conversation.getByText("Unknown.").waitFor();
 });
 
 test("a question that waits is there after a reload, too", async (t) => {

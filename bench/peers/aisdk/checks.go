@@ -78,7 +78,7 @@ var checks = []check{
 	{name: "tools, which the client neither runs nor waits for", play: func(g *game) {
 		g.open("assistant", job{"automatically": whenToolsAreDone})
 		s := g.send("tools")
-		g.complete(s, "Let me see.\n\nThat is what came of it.")
+		g.complete(s, "Let me see.That is what came of it.")
 		g.Is("tools", []string{"tape_info output-available", "nonsense output-error the model called an unknown tool: nonsense"}, s.tools())
 		g.Is("calls of onToolCall", 0, s.Calls)
 		g.Is("requests", 1, len(s.Requests))
@@ -231,7 +231,7 @@ var checks = []check{
 		g.open("assistant")
 		s := g.send(strings.Repeat("x", 2<<20))
 		g.Is("status", "error", s.Status)
-		if !strings.Contains(s.Failed, "body is larger than") {
+		if !strings.Contains(s.Failed, "expected at most 1000000 characters") {
 			g.Fail("%q", s.Failed)
 		}
 	}},
@@ -379,7 +379,7 @@ var checks = []check{
 		status, _ := g.Get("POST", "/v1/runs/"+q.Run+"/approvals/"+q.ID, `{"decision":"approve"}`)
 		g.Is("the answer", http.StatusNoContent, status)
 		s = g.do("rest", nil)
-		g.complete(s, "Let me see.\n\nThat is what came of it.")
+		g.complete(s, "Let me see.That is what came of it.")
 		g.Is("tools", []string{"tape_anchors output-available", "tape_info output-available"}, s.tools())
 		asked = withKind(s.answer().Parts, "data-approval")
 		if len(asked) != 1 || json.Unmarshal(asked[0].Data, &q) != nil || q.Decision != "approve" {
@@ -395,7 +395,7 @@ var checks = []check{
 		run := s.answer().ID
 		g.Is("the run", "running", g.Document(run).Status)
 		s = g.do("approve", job{"approved": true})
-		g.complete(s, "Let me see.\n\nThat is what came of it.")
+		g.complete(s, "Let me see.That is what came of it.")
 		g.one(s)
 		g.Is("tools", []string{"tape_anchors output-available", "tape_info output-available"}, s.tools())
 		g.Is("the same run", run, s.answer().ID)
@@ -406,7 +406,7 @@ var checks = []check{
 		g.send("ask and look")
 		g.Requests()
 		s := g.do("approve", job{"approved": false, "reason": "not on a Sunday"})
-		g.complete(s, "Let me see.\n\nThat is what came of it.")
+		g.complete(s, "Let me see.That is what came of it.")
 		g.Is("tools", []string{"tape_anchors output-denied", "tape_info output-available"}, s.tools())
 		asked := g.Requests()
 		if last := asked[len(asked)-1].Messages; !strings.Contains(fmt.Sprint(last), "not on a Sunday") {
@@ -420,7 +420,7 @@ var checks = []check{
 		s = g.do("approve", job{"approved": true, "settled": false})
 		g.Is("requests", 1, len(s.Requests))
 		s = g.do("approve", job{"approved": false})
-		g.complete(s, "Let me see.\n\nThat is what came of it.")
+		g.complete(s, "Let me see.That is what came of it.")
 		g.Is("tools", []string{"tape_anchors output-available", "tape_anchors output-denied"}, s.tools())
 	}},
 	{name: "a question of the SDK's own, after a reload", since: 6, play: func(g *game) {
@@ -432,7 +432,7 @@ var checks = []check{
 		g.Is("tools", []string{"tape_anchors approval-requested", "tape_info output-available"}, s.tools())
 		g.one(s)
 		s = g.do("approve", job{"approved": true})
-		g.complete(s, "Let me see.\n\nThat is what came of it.")
+		g.complete(s, "Let me see.That is what came of it.")
 		g.one(s)
 		s = g.do("resume", nil)
 		if last := s.Requests[len(s.Requests)-1]; !strings.Contains(last, " 204") {
@@ -443,7 +443,7 @@ var checks = []check{
 		g.open(fmt.Sprint("assistant?v=", g.version))
 		g.send("ask and look")
 		s := g.do("approve", job{"approved": true, "manually": true})
-		g.complete(s, "Let me see.\n\nThat is what came of it.")
+		g.complete(s, "Let me see.That is what came of it.")
 		g.one(s)
 	}},
 	{name: "a question of the SDK's own that somebody else has answered", since: 6, play: func(g *game) {
@@ -458,7 +458,7 @@ var checks = []check{
 		status, _ := g.Get("POST", "/v1/runs/"+s.answer().ID+"/approvals/"+parts[asked].Approval.ID, `{"decision":"deny"}`)
 		g.Is("the answer", http.StatusNoContent, status)
 		s = g.do("approve", job{"approved": true})
-		g.complete(s, "Let me see.\n\nThat is what came of it.")
+		g.complete(s, "Let me see.That is what came of it.")
 		g.Is("tools", []string{"tape_anchors output-denied", "tape_info output-available"}, s.tools())
 	}},
 }

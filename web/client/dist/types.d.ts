@@ -146,6 +146,7 @@ export interface EventData {
     } & Partial<Usage>;
     /** Something failed. The run ends only if the error is `fatal`. If it is `failed`, the bot failed; if it is `handled`, another bot replaces that one. */
     error: {
+        id?: string;
         code: string;
         message: string;
         bot?: string;

@@ -115,7 +115,7 @@ export interface EventData {
   bot: { bot: string; root: string; state: "started" | "finished" | "failed" };
   usage: { bot: string; model: string } & Partial<Usage>;
   /** Something failed. The run ends only if the error is `fatal`. If it is `failed`, the bot failed; if it is `handled`, another bot replaces that one. */
-  error: { code: string; message: string; bot?: string; pointer?: string; retryable: boolean; fatal: boolean; failed?: boolean; handled?: boolean; filtered?: boolean; retry_after?: number };
+  error: { id?: string; code: string; message: string; bot?: string; pointer?: string; retryable: boolean; fatal: boolean; failed?: boolean; handled?: boolean; filtered?: boolean; retry_after?: number };
   finished: { status: "completed" | "failed" | "interrupted" };
   canceled: { reason?: string };
   queued: { position: number };

@@ -2,8 +2,9 @@
 
 import { signal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
-import { useRef, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import type { RunRequest } from "../../client/src/index.js";
+import { ask } from "./api.js";
 import { Code } from "./code.js";
 import { Events } from "./events.js";
 import { CodeIcon, EventsIcon, TapeIcon } from "./icons.js";
@@ -11,7 +12,7 @@ import type { Live } from "./live.js";
 import { ShortId } from "./parts/copy.js";
 import { Tape } from "./parts/tape.js";
 import { BotStops } from "./stops.js";
-import { described, ended, live, openSession, place } from "./store.js";
+import { described, ended, live, openSession, place, say } from "./store.js";
 import { count, duration, money, useEscape, useTick } from "./ui.js";
 
 /** Which of the panels is open; "" where none is. */
@@ -44,6 +45,7 @@ export function Instruments({ request }: { request: RunRequest | undefined }) {
           <h2 class="side-title">Metrics</h2>
           <Figures live={now} />
         </section>
+        {session && <Approved agent={place.value.agent!} session={session} revision={ended.value} />}
       </div>
       <div class={"side-panels" + (open ? " open" : "")}>
         {panels.map((p) => (
@@ -61,6 +63,32 @@ export function Instruments({ request }: { request: RunRequest | undefined }) {
         )}
       </div>
     </>
+  );
+}
+
+// The tools that a person has allowed for the session. What is taken back is asked about again.
+function Approved({ agent, session, revision }: { agent: string; session: string; revision: number }) {
+  const [tools, setTools] = useState<string[]>([]);
+  useEffect(() => {
+    let current = true;
+    const show = (found: { approved?: string[] }): void => {
+      if (current) setTools(found.approved ?? []);
+    };
+    ask<{ approved?: string[] }>("/v1/sessions/" + encodeURIComponent(session)).then(show, () => show({}));
+    return () => void (current = false);
+  }, [session, revision]);
+  if (tools.length === 0) return null;
+  return (
+    <section aria-label="Allowed for this session">
+      <h2 class="side-title">Allowed for this session</h2>
+      <ul class="approved">
+        {tools.map((tool) => (
+          <li key={tool}>
+            <code>{tool}</code> <button type="button" class="button small" aria-label={`Ask again before ${tool} runs`} onClick={() => void say({ agent, session, input: ",ask " + tool })}>Ask again</button>
+          </li>
+        ))}
+      </ul>
+    </section>
   );
 }
 

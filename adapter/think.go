@@ -62,11 +62,8 @@ func (t *thinking) take(c *Chunk) {
 		c.Reasoning += thought
 		if t.known && !ended {
 			t.guessed = append(t.guessed, thought...)
-			if last {
-				t.known = false
-				if c.Finish != FinishLength { // it was no thinking
-					text, t.state = string(t.guessed), onlyText
-				}
+			if last && c.Finish != FinishLength { // it was no thinking
+				t.known, text, t.state = false, string(t.guessed), onlyText
 			}
 		}
 	}
@@ -129,8 +126,9 @@ const (
 	fence      = "```"
 )
 
-// endsThoughts says whether an end tag between before and answer ends thoughts, or is one that the text speaks of: that stands inside a line, in
-// quotes or as a word. sure is false where more of the answer must come to tell. last says that nothing more comes.
+// endsThoughts reports whether an end tag ends thoughts. A tag inside a line, in quotes or as a word is part of a text about tags. before is the
+// byte before the tag, 0 for none; answer is what has come behind it. sure is false if only more of the answer can tell; last says that there
+// is no more.
 func endsThoughts(before byte, answer string, last bool) (ends, sure bool) {
 	if before == 0 || before == '\n' {
 		return true, true

@@ -177,3 +177,15 @@ func TestTextBesideReasoningIsNoThought(t *testing.T) {
 		}
 	}
 }
+
+// DV-12: thoughts that a limit of tokens cuts off are no reason to forget that the model thinks first.
+func TestThoughtsThatAreCutOffStayReasoning(t *testing.T) {
+	tags, text, reasoning := thinking{known: true}, "", ""
+	for _, c := range []Chunk{{Text: "hm, 12"}, {Finish: FinishLength}} {
+		tags.take(&c)
+		text, reasoning = text+c.Text, reasoning+c.Reasoning
+	}
+	if text != "" || reasoning != "hm, 12" || !tags.known {
+		t.Errorf("text %q, reasoning %q, known %t", text, reasoning, tags.known)
+	}
+}

@@ -271,7 +271,7 @@ func (r *run) unattended(q Question, s *scene, why string) error {
 	return &tool.Error{Kind: tool.KindDenied, Message: "the call was not run: " + why}
 }
 
-// put asks a question; false where nobody can answer, with the reason if there is a special one.
+// put asks a question. ok is false if nobody can answer it; why is the reason, if it is another than that there is nobody.
 func (r *run) put(ctx context.Context, q Question, s *scene) (why string, ok bool) {
 	if r.turn.Streaming() {
 		s.say(turn.Event{Kind: ApprovalRequiredEvent, Value: encode(q)})

@@ -69,7 +69,9 @@ func (r *run) call(req adapter.Request) (rep *reply, handed bool, err error) {
 	chain := adapter.NewChain(r.models, r.agent.options.Models.Model)
 	chain.WholeCalls = true
 	chain.Failed = adapter.LogFailed(r.agent.log, slog.String("session", string(r.session)), slog.String("turn", r.id))
-	handed, err = r.read(rep, chain.Stream(r.emitRetries(r.ctx), req))
+	ctx, cancel := context.WithCancel(r.ctx)
+	defer cancel() // what emitRetries adds, with each step
+	handed, err = r.read(rep, chain.Stream(r.emitRetries(ctx), req))
 	return rep, handed, err
 }
 

@@ -23,7 +23,7 @@ var (
 	heapAlloc  = regexp.MustCompile(`# HeapAlloc = (\d+)`)
 )
 
-// DO-01: what the server says that its runs hold is what its heap holds.
+// DO-01: the server keeps as much memory for its runs as they hold on the heap, and not much more: a copy that is garbage soon counts too.
 func TestLargeInputsBeyondTheMemoryAreRefused(t *testing.T) {
 	parallel(t)
 	const clients, inputBytes, limit = 30, 750_000, 96 << 20
@@ -68,8 +68,8 @@ func TestLargeInputsBeyondTheMemoryAreRefused(t *testing.T) {
 	}
 	eventually(t, "the models are asked", func() bool { return int64(s.model.Open()) == taken.Load() })
 	runs, heap := gauges()
-	if held := heap - before; runs < held*8/10 || runs > held*12/10 {
-		t.Errorf("the gauge is %d, and the heap has grown by %d; want at most a fifth of difference", runs, held)
+	if held := heap - before; runs < held*9/10 || runs > held*3/2 {
+		t.Errorf("the gauge is %d, and the heap has grown by %d; want as much, and at most half more", runs, held)
 	}
 	close(over)
 	open.Wait()

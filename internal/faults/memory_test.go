@@ -67,10 +67,10 @@ func TestLargeInputsBeyondTheMemoryAreRefused(t *testing.T) {
 		t.Errorf("%d of %d inputs were taken, want at most %d", taken.Load(), clients, most)
 	}
 	eventually(t, "the models are asked", func() bool { return int64(s.model.Open()) == taken.Load() })
-	runs, heap := gauges()
-	if held := heap - before; runs < held*9/10 || runs > held*3/2 {
-		t.Errorf("the gauge is %d, and the heap has grown by %d; want as much, and at most half more", runs, held)
-	}
+	eventually(t, "the gauge is the growth of the heap, and at most half more", func() bool { // the first copies are garbage by then
+		runs, heap := gauges()
+		return runs >= (heap-before)*9/10 && runs <= (heap-before)*3/2
+	})
 	close(over)
 	open.Wait()
 	eventually(t, "the memory of the runs is free", func() bool { runs, _ := gauges(); return runs < inputBytes })

@@ -26,6 +26,7 @@ const (
 	rpBareKey                    // inside a key without quotes
 	rpLine                       // inside a comment up to the end of the line
 	rpBlock                      // inside a comment up to */
+	rpLast                       // behind the bracket that ends the document, unless a member follows
 	rpDone                       // behind the document
 )
 
@@ -94,6 +95,8 @@ type repairer struct {
 	fresh    bool // the container has just begun
 	comma    bool // a comma was the last thing
 	calls    int  // ObjectId( and the like whose ) is to come
+	closed   byte // the closing bracket that was the last thing
+	maybeKey bool // the open string is an element, but may be the key of an object without its brace: carry has it
 
 	// Content on its way out: one delta for each uri and chunk.
 	out    []byte
@@ -142,7 +145,7 @@ func (r *repairer) write(chunk []byte) (int, error) {
 	p := r.p
 	n := len(chunk)
 	// Nearly every token of a model is the plain middle of a string: it goes through as it is.
-	if r.state == rpString && len(r.pend) == 0 && r.quote == quDouble && !p.inKey && !r.unescape && p.offset+int64(n) <= p.maxBytes &&
+	if r.state == rpString && len(r.pend) == 0 && r.quote == quDouble && !p.inKey && !r.maybeKey && !r.unescape && p.offset+int64(n) <= p.maxBytes &&
 		n > 0 && !r.longRun && (!inRun[chunk[n-1]] || chunk[n-1] == ' ' && (n == 1 || !inRun[chunk[n-2]])) && skipPlain(chunk, 0) == n {
 		p.content(chunk)
 		p.offset += int64(n)
@@ -239,6 +242,8 @@ func (r *repairer) step(i int) (int, bool) {
 		return r.stepProse(i)
 	case rpScalar:
 		return r.stepScalar(i)
+	case rpLast:
+		return r.stepLast(i)
 	}
 	return r.stepDone(i)
 }
@@ -405,17 +410,13 @@ func (r *repairer) beginValue() {
 	if r.inside() == '[' {
 		r.p.element()
 	}
-	r.wasText = false
+	r.wasText, r.closed = false, 0
 }
 
 // ended goes on behind a complete value.
 func (r *repairer) ended() {
-	r.fresh, r.comma = false, false
+	r.fresh, r.comma, r.closed = false, false, 0
 	r.state = rpAfter
-	if len(r.p.stack) == 0 {
-		r.state = rpDone
-		r.p.complete = true
-	}
 }
 
 func (r *repairer) null(kind string) {
@@ -439,13 +440,16 @@ func (r *repairer) open(i int, kind byte) bool {
 	return true
 }
 
-// closeTo ends the containers from the innermost one to the one at index.
+// closeTo ends the containers from the innermost one to the one at index. The document itself goes on if a member follows.
 func (r *repairer) closeTo(index int) {
-	for len(r.p.stack) > index {
+	for len(r.p.stack) > max(index, 1) {
 		r.p.close()
 	}
 	r.wasText = false
 	r.ended()
+	if index == 0 {
+		r.state = rpLast
+	}
 }
 
 // finish ends the document at the end of the text, or where a fence says that there is no more of it.
@@ -458,6 +462,37 @@ func (r *repairer) finish(i int) (int, bool) {
 	r.state = rpDone
 	p.complete = false
 	return i, true
+}
+
+// stepLast reads what stands behind the bracket that ends the document: one that came too early if the document goes on (RP-13).
+func (r *repairer) stepLast(i int) (int, bool) {
+	c, n, i, wait := r.peek(i)
+	if wait && r.p.blank < maxBlank {
+		return i, false
+	}
+	kind := r.p.top().kind
+	switch then := r.follows(i); {
+	case r.short:
+		return i, false
+	case c == '}' || c == ']':
+		r.fix(fixMoreBracket)
+		return i + n, true
+	case then == thenKey && kind == '{', then == thenValue && kind == '[' && r.elementFollows(i+n):
+		r.fix(fixMoreBracket)
+		r.state = rpAfter
+		return i, true
+	}
+	r.p.close()
+	r.p.complete = true
+	r.state, r.comma = rpDone, false
+	return i, true
+}
+
+// elementFollows says whether the value at i is one of a document, and not a word of the text around it.
+func (r *repairer) elementFollows(i int) bool {
+	j, _ := r.skip(i)
+	c, m := r.sym(j)
+	return c == '{' || c == '[' || r.isQuote(c) && r.elementAt(j, m, false) || r.plainElementAt(j, false) && c != ' '
 }
 
 // stepDone passes what stands behind the document.

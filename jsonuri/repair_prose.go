@@ -197,7 +197,7 @@ func (r *repairer) startsDocument(i, n int, c byte, line bool, level int) bool {
 	if isBlank(d) {
 		return true // more white space than is looked at
 	}
-	if d == '/' || d == '#' || d == ',' || d == symDots || d == '.' {
+	if d == '/' || d == '#' || d == ',' || d == symDots || d == '.' || d == '\\' && r.escapedAt(j) {
 		return line
 	}
 	if c == '{' {
@@ -282,7 +282,7 @@ func (r *repairer) listAt(i int, line, nested bool) bool {
 			return plain && (line || several) && (nested || line && lineBreak || r.lineEnds(j+m))
 		case c == 0 || lineBreak || isBlank(c):
 			return line && plain
-		case plain && (nested || r.alone()) && j > k && (isTokenByte(c) || c == '"' || c == '{' || c == '['):
+		case plain && (nested || r.alone()) && (j > k || c == '"') && (isTokenByte(c) || c == '"' || c == '{' || c == '['):
 			// A missing comma. Behind prose two words in brackets are a remark.
 			if c == '"' || c == '{' || c == '[' {
 				return true

@@ -71,6 +71,9 @@ func (r *repairer) stepString(i int) (int, bool) {
 			r.give(start, run, clean)
 			r.endText()
 			return run, true
+		case isMember:
+			r.give(start, i, clean)
+			return i + n, r.becomeMember(i)
 		case isJoin:
 			r.fix(fixJoin)
 			r.give(start, i, clean)
@@ -112,6 +115,24 @@ func (r *repairer) skipText(i int) int {
 	return i
 }
 
+// becomeMember makes the string that ends at i, an element, the key of an object whose opening brace is missing (RP-12).
+func (r *repairer) becomeMember(i int) bool {
+	p := r.p
+	r.flush()
+	key := p.carry
+	r.maybeKey = false
+	p.dropString()
+	if !p.open('{') {
+		p.err = &LimitError{Limit: "depth", Max: int64(p.depth), Offset: r.base + int64(i)}
+		return false
+	}
+	r.fix(fixMissBracket)
+	p.top().stray = implied
+	p.carry = key
+	r.endKey()
+	return true
+}
+
 // joined gives the quotes of the part behind a plus.
 func (r *repairer) joined(k int) (quote, int) {
 	c, m := r.sym(k)
@@ -121,6 +142,7 @@ func (r *repairer) joined(k int) (quote, int) {
 // endText ends the open string value.
 func (r *repairer) endText() {
 	r.flush()
+	r.maybeKey = false
 	r.p.closeString()
 	r.ended()
 }
@@ -148,11 +170,13 @@ func (r *repairer) textEnds(start int, clean bool) (int, bool) {
 	case !r.eof:
 		return r.pause(start, run, clean)
 	}
-	if run < end && r.closesAll(run) {
-		r.fix(fixMissQuote)
-		r.give(start, run, clean)
-		r.endText()
-		return run, true
+	for ; run < end; run++ { // brackets before may belong to the text
+		if r.closesAll(run) {
+			r.fix(fixMissQuote)
+			r.give(start, run, clean)
+			r.endText()
+			return run, true
+		}
 	}
 	r.fix(fixCut)
 	r.give(start, end, clean)

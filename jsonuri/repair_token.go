@@ -155,9 +155,8 @@ func (r *repairer) mendNumber(token []byte, cut bool) (value []byte, kind string
 	whole := 0 // digits before the point
 	for len(rest) > 0 && (rest[0] >= '0' && rest[0] <= '9' || rest[0] == '_' && whole > 0) {
 		if rest[0] != '_' {
-			if whole > 0 && dst[len(dst)-1] == '0' && whole == 1 {
-				dst = dst[:len(dst)-1] // a leading zero
-				whole = 0
+			if whole == 1 && dst[len(dst)-1] == '0' {
+				return nil, "", false // RP-15: digits with leading zeros are a code
 			}
 			dst = append(dst, rest[0])
 			whole++
@@ -181,8 +180,8 @@ func (r *repairer) mendNumber(token []byte, cut bool) (value []byte, kind string
 		}
 	}
 	if whole+fraction == 0 {
-		if cut && len(rest) == 0 {
-			return nullText, fixCut, true // only a sign
+		if len(rest) == 0 && token[0] == '-' {
+			return minusZero, fixCut, true // RP-15: only a sign
 		}
 		return nil, "", false
 	}
@@ -202,16 +201,15 @@ func (r *repairer) mendNumber(token []byte, cut bool) (value []byte, kind string
 			dst = append(dst, rest[0])
 			digits++
 		}
-		if digits == 0 {
-			if !cut {
-				return nil, "", false
-			}
-			dst = dst[:mark]
+		if digits == 0 { // RP-15
+			dst, kind = dst[:mark], fixCut
 		}
 	}
 	r.token = dst
 	return dst, kind, len(rest) == 0
 }
+
+var minusZero = []byte("-0")
 
 func isJSONNumber(token []byte) bool {
 	if token[0] != '-' && (token[0] < '0' || token[0] > '9') {

@@ -92,11 +92,18 @@ func (r *repairer) closeBracket(i, n int, c byte) (int, bool) {
 	p := r.p
 	f := p.top()
 	index := len(p.stack) - 1
+	tooMany := r.closed == c && r.oneTooMany(i+n, index)
+	if r.short {
+		return i, false
+	}
 	switch {
 	case f.kind+2 == c && f.stray&strays > 0:
 		f.stray--
 		r.fix(fixMoreBracket)
 		r.closed = c
+		return i + n, true
+	case f.kind+2 == c && tooMany:
+		r.fix(fixMoreBracket)
 		return i + n, true
 	case f.kind+2 == c:
 		if r.comma {
@@ -120,6 +127,18 @@ func (r *repairer) closeBracket(i, n int, c byte) (int, bool) {
 	}
 	r.closed = c
 	return i + n, true
+}
+
+// oneTooMany says whether a second closing bracket in a row, behind which stands i, is none of the container at index: what follows goes on with
+// that, and not with the one around it.
+func (r *repairer) oneTooMany(i, index int) bool {
+	if index == 0 || r.p.stack[index-1].kind == r.p.stack[index].kind {
+		return false
+	}
+	if r.p.stack[index].kind == '[' {
+		return r.follows(i) == thenValue
+	}
+	return r.follows(i) == thenKey
 }
 
 // mismatched gives the index of the outermost container that a closing bracket c ends which does not match the innermost one; the number of
@@ -223,6 +242,7 @@ const (
 	thenEnd     = iota // the end of the text, or nothing that goes on with a document
 	thenKey            // a key, with a comma before it or not
 	thenValue          // a comma and a value
+	thenLong           // a string that may be a key
 	thenBrace          // }
 	thenBracket        // ]
 )
@@ -244,7 +264,11 @@ func (r *repairer) follows(i int) int {
 	case c == '`' && r.has(j, "```"):
 		return thenEnd
 	case r.isQuote(c):
-		if k, sure := r.pastQuoted(j, m); sure && r.colonFollows(k) {
+		k, sure := r.pastQuoted(j, m)
+		switch {
+		case !sure:
+			return thenLong
+		case r.colonFollows(k):
 			return thenKey
 		}
 	case c == '{', c == '[', isTokenByte(c), c == symOther:

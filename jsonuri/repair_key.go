@@ -218,7 +218,7 @@ func (r *repairer) stepBareKey(i int) (int, bool) {
 			j, _ := r.skip(i + n)
 			d, _ := r.sym(j)
 			k, sure := r.pastQuoted(i, n)
-			key := sure && len(p.carry) > 0 && p.carry[len(p.carry)-1] == ' ' && r.colonFollows(k)
+			key := sure && len(p.carry) > 0 && d != ':' && r.colonFollows(k)
 			if r.short {
 				return i, false
 			}
@@ -268,8 +268,8 @@ func (r *repairer) endBareKey(i int) (int, bool) {
 		return r.finish(i)
 	}
 	element, junk := r.isElement(i), false
-	if c, _ := r.sym(i); !r.fresh && !r.comma && c == '}' {
-		junk = true // RP-13: a word behind the last member
+	if c, _ := r.sym(i); !r.fresh && !r.comma && c == '}' || (c == '\n' || c == '\r') && r.quotedKeyAt(i) {
+		junk = true // RP-13: a word behind the last member, or between two
 	}
 	if r.short {
 		return i, false
@@ -402,13 +402,27 @@ func blank(b []byte) bool { return len(bytes.Trim(b, " \t")) == 0 }
 
 // valueBetween says whether a text is that of a value which is not a string, or of the beginning of one, with signs of the structure behind it.
 func valueBetween(b []byte) bool {
-	b = bytes.TrimLeft(b, " \t\n\r")
-	n := 0
-	for n < len(b) && isTokenByte(b[n]) {
-		n++
+	last := byte(0)
+	for len(b) > 0 {
+		n := 0
+		for n < len(b) && isTokenByte(b[n]) {
+			n++
+		}
+		switch c := b[0]; {
+		case n > 0:
+			if token := string(b[:n]); !(c == '-' || c >= '0' && c <= '9') && token != "true" && token != "false" && token != "null" {
+				return false
+			}
+			last, b = 'x', b[n:]
+			continue
+		case c == ',' || c == '{' || c == '[' || c == '}' || c == ']':
+			last = c
+		case !isBlank(c):
+			return false
+		}
+		b = b[1:]
 	}
-	rest := bytes.TrimSpace(b[n:])
-	return len(rest) > 0 && len(bytes.Trim(rest, ",{}[] \t\n\r")) == 0 && (n > 0 || rest[0] == '{' || rest[0] == '[')
+	return last != 0 && last != 'x'
 }
 
 // pauseKey waits inside a key. What may be its colon waits too.
@@ -429,6 +443,17 @@ func (r *repairer) colonBefore(start, end int) int {
 		return start + k
 	}
 	return -1
+}
+
+// quotedKeyAt says whether a whole key in quotes stands at i, with its colon.
+func (r *repairer) quotedKeyAt(i int) bool {
+	j, _ := r.skip(i)
+	c, m := r.sym(j)
+	if !r.isQuote(c) {
+		return false
+	}
+	k, sure := r.pastQuoted(j, m)
+	return sure && r.colonFollows(k)
 }
 
 // valueEnds says whether a comma or a closing brace follows.

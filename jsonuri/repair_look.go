@@ -175,14 +175,14 @@ func (r *repairer) judgeComma(i int, in byte, odd bool) verdict {
 		case c == ':':
 			return isClose
 		case r.isQuote(c):
-			if lineBreak && !odd || r.keyAt(j, m, odd) || !odd && r.bareKeyAt(j+m) {
+			if lineBreak && !odd || r.keyAt(j, m, odd) || !odd && r.openKeyAt(j+m) {
 				return isClose
 			}
 		case c == '{' || c == '[':
 			if !odd {
 				return isClose
 			}
-		case !odd && (r.bareKeyAt(j) || r.halfKeyAt(j)):
+		case !odd && (r.bareKeyAt(j) || r.halfKeyAt(j) || r.wordThenKey(j)):
 			return isClose
 		}
 		return isInner
@@ -220,6 +220,13 @@ func (r *repairer) pastQuoted(i, m int) (next int, sure bool) {
 
 // keyAt says whether the quotes at i hold a key.
 func (r *repairer) keyAt(i, m int, odd bool) bool {
+	if c, _ := r.sym(i); !odd { // ""name"
+		if d, n := r.sym(i + m); d == c {
+			if k, sure := r.pastQuoted(i+m, n); sure && k > i+m+2*n && r.colonFollows(k) {
+				return true
+			}
+		}
+	}
 	k, sure := r.pastQuoted(i, m)
 	if !sure {
 		return true
@@ -235,6 +242,28 @@ func (r *repairer) keyAt(i, m int, odd bool) bool {
 		return !odd // the value is missing
 	}
 	return !odd && (c >= '0' && c <= '9' || isTokenByte(c) && r.plainElementAt(j, true))
+}
+
+// openKeyAt says whether the inside of a key whose closing quote is missing stands at i: a name and a colon.
+func (r *repairer) openKeyAt(i int) bool {
+	for k := i; k < i+maxLook; k++ {
+		switch c := r.at(k); {
+		case c == ':':
+			return k > i
+		case !isNameByte(c) && c != ' ' && c < utf8.RuneSelf:
+			return false
+		}
+	}
+	return false
+}
+
+// wordThenKey says whether a word stands at i, and a key behind it.
+func (r *repairer) wordThenKey(i int) bool {
+	k := i
+	for k < i+maxLook && isNameByte(r.at(k)) {
+		k++
+	}
+	return k > i && r.quotedKeyAt(k)
 }
 
 // halfKeyAt says whether a key without its opening quote stands at i: a name, a quote and a colon.

@@ -240,7 +240,7 @@ func (r *repairer) startsDocument(i, n int, c byte, line bool, level int) bool {
 	case r.isQuote(d):
 		return line || r.elementAt(j, m, false)
 	}
-	return r.listAt(j, line, level > 0)
+	return r.listAt(j, line, level > 0) || line && r.halfElementAt(j)
 }
 
 // alone says that nothing but white space has come before.
@@ -278,7 +278,7 @@ func (r *repairer) listAt(i int, line, nested bool) bool {
 				return true
 			}
 			continue
-		case c == ']':
+		case c == ']', c == '}' && r.alone():
 			return plain && (line || several) && (nested || line && lineBreak || r.lineEnds(j+m))
 		case c == 0 || lineBreak || isBlank(c):
 			return line && plain

@@ -1,6 +1,9 @@
 package jsonuri
 
-import "unicode/utf8"
+import (
+	"bytes"
+	"unicode/utf8"
+)
 
 // stepString reads more of a string or key in quotes: up to the quote that ends it, or as far as the text goes. A run of
 // commas, closing brackets and white space at the end of what is here is kept back: it may turn out to stand behind the
@@ -29,6 +32,19 @@ func (r *repairer) stepString(i int) (int, bool) {
 		}
 		if c < ' ' || c >= utf8.RuneSelf {
 			clean = false
+		}
+		if c == '\n' && r.quote == quDouble && !r.p.inKey && r.inside() == '[' {
+			run := r.runBefore(start, i)
+			ends := run < i && bytes.IndexByte(b[run:i], ',') >= 0 && r.valueLine(i)
+			if r.short {
+				return r.pause(start, min(run, i), clean)
+			}
+			if ends {
+				r.fix(fixMissQuote)
+				r.give(start, run, clean)
+				r.endText()
+				return run, true
+			}
 		}
 		n := r.closing(i)
 		if r.short {
@@ -94,6 +110,12 @@ func (r *repairer) stepString(i int) (int, bool) {
 		r.wasText = true
 		return next, true
 	}
+}
+
+// valueLine says whether the next line is a number or literal, alone.
+func (r *repairer) valueLine(i int) bool {
+	j, _ := r.skip(i)
+	return isTokenByte(r.at(j)) && r.plainElementAt(j, true)
 }
 
 // skipText is skipPlain that stops at what may be the closing quote, too.

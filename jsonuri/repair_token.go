@@ -435,7 +435,7 @@ func (r *repairer) stepBare(i int) (int, bool) {
 // bareEnds says whether the comma at i ends a string without quotes.
 func (r *repairer) bareEnds(i, n int, c byte) bool {
 	if r.inside() == '[' {
-		return r.nesting == 0 && c == ','
+		return r.nesting == 0 && r.b[i] == ','
 	}
 	j, lineBreak := r.skip(i + n)
 	d, m := r.sym(j)
@@ -443,7 +443,8 @@ func (r *repairer) bareEnds(i, n int, c byte) bool {
 	case lineBreak || d == 0 || d == '}' || d == ',':
 		return true
 	case r.isQuote(d):
-		return r.keyAt(j, m, false)
+		k, sure := r.pastQuoted(j, m)
+		return sure && r.colonFollows(k) || k >= j+maxLook
 	}
 	return r.bareKeyAt(j)
 }

@@ -280,7 +280,14 @@ var damages = []struct {
 		d.tokens = []token{{'w', inside(quoted(text))}}
 		return true
 	}},
-	{"words between members", behind(",", " and")},
+	{"words between members", func(d *document) bool {
+		i := d.at("k")
+		if i < 0 || d.tokens[i-1].kind == '{' || i > 1 && d.tokens[i-2].kind == '{' {
+			return false
+		}
+		d.tokens[i].text = "and " + d.tokens[i].text
+		return true
+	}},
 	{"numbers without their zero", all("n", func(text string) string { return strings.Replace(text, "0.", ".", 1) })},
 }
 

@@ -265,10 +265,11 @@ func (r *repairer) follows(i int) int {
 		return thenEnd
 	case r.isQuote(c):
 		k, sure := r.pastQuoted(j, m)
-		switch {
-		case !sure:
+		k, _ = r.skip(k)
+		switch c, _ := r.sym(k); {
+		case !sure, isBlank(c):
 			return thenLong
-		case r.colonFollows(k):
+		case c == ':', c == '=':
 			return thenKey
 		}
 	case c == '{', c == '[', isTokenByte(c), c == symOther:

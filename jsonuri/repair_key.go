@@ -314,7 +314,7 @@ func (r *repairer) keyQuote(start, i, n int, clean bool) (int, bool) {
 		return j, true
 	}
 	end := r.colonFollows(i + n)
-	if at := r.colonBefore(start, i); !end && !r.short && at >= 0 && i-at <= maxLook && blank(r.b[at+1:i]) {
+	if at := r.colonBefore(start, i); !end && !r.short && !r.keyKnown && at >= 0 && i-at <= maxLook && blank(r.b[at+1:i]) {
 		return r.endKeyAt(start, at, clean) // "age : "10"
 	}
 	if at := r.colonBefore(start, i); !end && !r.short && !r.keyKnown && at >= 0 && i-at <= maxLook && valueBetween(r.b[at+1:i]) {
@@ -337,6 +337,7 @@ func (r *repairer) keyQuote(start, i, n int, clean bool) (int, bool) {
 	if !end {
 		r.fix(fixInner)
 		r.inner++
+		r.keyKnown = r.keyKnown || r.colonBefore(start, i) >= 0
 		r.p.carry = append(r.p.carry, '\\', '"')
 		return i + n, true
 	}
@@ -499,7 +500,7 @@ func (r *repairer) keyEnds(i int) bool {
 
 // keyCut is the end of the text inside a key (RP-07), unless its closing quote is missing before a colon.
 func (r *repairer) keyCut(start, end int, clean bool) (int, bool) {
-	if at := r.colonBefore(start, end); at >= 0 && !r.keyKnown {
+	if at := r.colonBefore(start, end); at >= 0 && !r.keyKnown && end-at <= maxLook {
 		return r.endKeyAt(start, at, clean)
 	}
 	r.give(start, end, clean)

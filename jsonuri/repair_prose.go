@@ -124,9 +124,7 @@ func (r *repairer) proseAt(i int) (next int, state repairState, wait bool) {
 
 // keepForProse keeps text that is prose only if prose follows: the line that begins a fence is not, where the document is in it.
 func (r *repairer) keepForProse(text []byte) {
-	if len(r.space) < maxLook {
-		r.space = append(r.space, text...)
-	}
+	r.space = append(r.space, text[:min(len(text), max(0, maxLook-len(r.space)))]...)
 	r.drafted(text)
 }
 

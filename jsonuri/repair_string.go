@@ -89,7 +89,12 @@ func (r *repairer) stepString(i int) (int, bool) {
 			return run, true
 		case isMember:
 			r.give(start, i, clean)
-			return i + n, r.becomeMember(i)
+			if r.maybeKey {
+				return i + n, r.becomeMember(i)
+			}
+			r.endText() // it is too long for a key
+			r.wasText = true
+			return i + n, true
 		case isJoin:
 			r.fix(fixJoin)
 			r.give(start, i, clean)

@@ -99,7 +99,7 @@ func (r *repairer) openText(q quote, key bool) {
 	r.quote, r.inner, r.longRun, r.nesting, r.keyKnown = q, 0, false, 0, false
 	p.inKey = key
 	p.carry = p.carry[:0]
-	r.maybeKey = !key && r.inside() == '[' && r.p.top().stray&tuple == 0
+	r.maybeKey = !key && q != noQuote && r.inside() == '[' && r.p.top().stray&tuple == 0
 	if !key {
 		p.openString()
 	}

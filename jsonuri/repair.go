@@ -90,6 +90,8 @@ type repairer struct {
 	inner    int  // quotes inside
 	longRun  bool // a run of commas, brackets and space was too long to wait for
 	nesting  int  // brackets open in a bare string
+	embedded int  // brackets open in JSON or code that stands in the string with its quotes
+	last     byte // of the string's content that was given out
 	keyKnown bool // the colon inside the key is content
 	wasText  bool // the value before was a string in quotes
 	fresh    bool // the container has just begun
@@ -109,6 +111,7 @@ type repairer struct {
 	inFence   bool // behind ``` on its line
 	thinking  bool
 	said      bool   // some prose was given out
+	before    byte   // the last byte of it
 	space     []byte // white space that is prose only if prose follows
 	draft     []byte // what may be the document, inside a thinking tag that may never close
 	drafting  bool
@@ -145,9 +148,10 @@ func (r *repairer) write(chunk []byte) (int, error) {
 	p := r.p
 	n := len(chunk)
 	// Nearly every token of a model is the plain middle of a string: it goes through as it is.
-	if r.state == rpString && len(r.pend) == 0 && r.quote == quDouble && !p.inKey && !r.maybeKey && !r.unescape && p.offset+int64(n) <= p.maxBytes &&
+	if r.state == rpString && len(r.pend) == 0 && r.quote == quDouble && !p.inKey && !r.maybeKey && r.embedded == 0 && !r.unescape && p.offset+int64(n) <= p.maxBytes &&
 		n > 0 && !r.longRun && (!inRun[chunk[n-1]] || chunk[n-1] == ' ' && (n == 1 || !inRun[chunk[n-2]])) && skipPlain(chunk, 0) == n {
 		p.content(chunk)
+		r.last = chunk[n-1]
 		p.offset += int64(n)
 		return n, nil
 	}
@@ -413,8 +417,11 @@ func (r *repairer) beginValue() {
 	r.wasText, r.closed = false, 0
 }
 
-// ended goes on behind a complete value.
-func (r *repairer) ended() {
+// ended says whether the bracket that ends the document has come, and nothing that may go on with it.
+func (r *repairer) ended() bool { return r.state == rpDone || r.state == rpLast && len(r.pend) == 0 }
+
+// goOn goes on behind a complete value.
+func (r *repairer) goOn() {
 	r.fresh, r.comma, r.closed = false, false, 0
 	r.state = rpAfter
 }
@@ -422,7 +429,7 @@ func (r *repairer) ended() {
 func (r *repairer) null(kind string) {
 	r.fix(kind)
 	r.p.scalar(nullText)
-	r.ended()
+	r.goOn()
 }
 
 func (r *repairer) open(i int, kind byte) bool {
@@ -446,7 +453,7 @@ func (r *repairer) closeTo(index int) {
 		r.p.close()
 	}
 	r.wasText = false
-	r.ended()
+	r.goOn()
 	if index == 0 {
 		r.state = rpLast
 	}
@@ -514,6 +521,18 @@ func (r *repairer) stepDone(i int) (int, bool) {
 	return len(r.b), true
 }
 
+// lastLine says whether no line break follows.
+func (r *repairer) lastLine(i int) bool {
+	for k := i; k < i+maxLook; k++ {
+		if c := r.at(k); c == '\n' || c == '\r' || r.short {
+			return false
+		} else if c == 0 && k >= len(r.b) {
+			return true
+		}
+	}
+	return false
+}
+
 // comment begins a comment at i if there is one, and says how long its sign is.
 func (r *repairer) comment(i int, c byte) int {
 	switch c {
@@ -546,6 +565,16 @@ func (r *repairer) stepComment(i int) (int, bool) {
 		case r.state == rpLine && (r.b[i] == '\n' || r.b[i] == '\r'):
 			r.state = r.back
 			return i, true
+		case r.state == rpLine && (r.b[i] == '}' || r.b[i] == ']'):
+			// RP-11: a document on one line goes on behind a comment of its last member.
+			last := r.lastLine(i)
+			if r.short {
+				return i, false
+			}
+			if last {
+				r.state = r.back
+				return i, true
+			}
 		case r.state == rpBlock && r.b[i] == '*':
 			c := r.at(i + 1)
 			if r.short {

@@ -5,6 +5,9 @@ import "unicode/utf8"
 // give passes on the content r.b[start:end] and returns how far it came: an escape or a character that is not whole at
 // the end of what is here waits.
 func (r *repairer) give(start, end int, clean bool) int {
+	if end > start {
+		r.last = r.b[end-1]
+	}
 	if clean {
 		r.piece(r.b[start:end])
 		return end

@@ -291,7 +291,7 @@ func (r *repairer) endBareKey(i int) (int, bool) {
 		r.closeTo(len(p.stack) - 1)
 		r.beginValue()
 		p.scalar(value)
-		r.ended()
+		r.goOn()
 		return i, true
 	case junk:
 		r.fix(fixJunk)
@@ -379,7 +379,7 @@ func (r *repairer) endAsElement() {
 		p.content(key)
 	}
 	p.closeString()
-	r.ended()
+	r.goOn()
 }
 
 // endKeyAt ends a key whose closing quote is missing before the colon at i.

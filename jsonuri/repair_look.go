@@ -72,7 +72,7 @@ func (r *repairer) judge(i, n int, run bool) verdict {
 			return isClose
 		}
 	case '`':
-		if lineBreak && r.has(j, "```") {
+		if d := r.at(j + 3); r.has(j, "```") && (lineBreak || d == 0 || d == '\n' || d == '\r') {
 			return isClose
 		}
 	}
@@ -107,7 +107,7 @@ func (r *repairer) judge(i, n int, run bool) verdict {
 		}
 	case lineBreak && !odd && (c == '-' || c >= '0' && c <= '9'):
 		return isClose
-	case !odd && j > next && isTokenByte(c) && r.plainElementAt(j, true):
+	case !odd && j > next && isTokenByte(c) && (r.plainElementAt(j, true) || r.wordThenElement(j)):
 		return isClose
 	}
 	if run && r.quote == quDouble && !odd && r.restOfElement(next) {
@@ -279,6 +279,20 @@ func (r *repairer) halfKeyAt(i int) bool {
 	return false
 }
 
+// wordThenElement says whether a word stands at i, and behind it a comma and an element in quotes.
+func (r *repairer) wordThenElement(i int) bool {
+	for most := i + maxLook; i < most && isTokenByte(r.at(i)); {
+		i++
+	}
+	j, _ := r.skip(i)
+	if r.at(j) != ',' {
+		return false
+	}
+	j, _ = r.skip(j + 1)
+	c, m := r.sym(j)
+	return c == '"' && r.elementAt(j, m, false)
+}
+
 // lastWord says whether a word stands at i, and the object's closing brace behind it.
 func (r *repairer) lastWord(i int) bool {
 	k := i
@@ -338,8 +352,9 @@ func (r *repairer) elementAt(i, m int, loose bool) bool {
 		return true
 	case '{', '[', '"':
 		return loose
+	default:
+		return loose && isTokenByte(c) && r.plainElementAt(j, true)
 	}
-	return false
 }
 
 // plainElementAt says whether a token at i is a whole element.
@@ -357,7 +372,17 @@ func (r *repairer) plainElementAt(i int, odd bool) bool {
 	}
 	j, _ := r.skip(k)
 	c, _ := r.sym(j)
-	if c != 0 && c != ',' && c != ']' && c != '}' && c != ' ' {
+	switch c {
+	case 0, ',', ']', '}', ' ':
+	case ')':
+		if r.inside() != '[' || r.p.top().stray&tuple == 0 {
+			return false
+		}
+	case '"', '{', '[':
+		if !odd || j == k {
+			return false
+		}
+	default:
 		return false
 	}
 	if k > len(r.b) {

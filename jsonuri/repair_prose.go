@@ -117,7 +117,7 @@ func (r *repairer) proseAt(i int) (next int, state repairState, wait bool) {
 		r.keepForProse(b[i:end])
 	} else {
 		r.say(b[i:end])
-		r.lineStart = false
+		r.lineStart, r.before = false, b[end-1]
 	}
 	return end, rpProse, false
 }
@@ -190,10 +190,16 @@ func (r *repairer) startsDocument(i, n int, c byte, line bool, level int) bool {
 		return line || level > 0
 	}
 	if d == c+2 { // {} or []
-		return level > 0 || r.alone() || r.lineEnds(j+m)
+		return level > 0 || r.alone() || r.before == '(' || r.lineEnds(j+m)
 	}
 	if isBlank(d) {
 		return true // more white space than is looked at
+	}
+	if d == '`' && r.has(j, "```") {
+		return false
+	}
+	if d == '}' || d == ']' { // a bracket of the other kind
+		return level > 0 || r.alone() && r.lineEnds(j+m)
 	}
 	if d == '/' || d == '#' || d == ',' || d == symDots || d == '.' || d == '\\' && r.escapedAt(j) {
 		return line
@@ -211,7 +217,7 @@ func (r *repairer) startsDocument(i, n int, c byte, line bool, level int) bool {
 		case d == ':':
 			return line
 		}
-		if r.bareKeyAt(j) {
+		if r.bareKeyAt(j) || line && r.wordThenQuote(j) {
 			return true
 		}
 		if !line {
@@ -238,7 +244,35 @@ func (r *repairer) startsDocument(i, n int, c byte, line bool, level int) bool {
 	case r.isQuote(d):
 		return line || r.elementAt(j, m, false)
 	}
-	return r.listAt(j, line, level > 0) || line && r.halfElementAt(j)
+	return r.listAt(j, line, level > 0) || line && r.halfElementAt(j) || r.alone() && r.isAll(j)
+}
+
+// wordThenQuote says whether a word and a quote stand at i: a key without its colon.
+func (r *repairer) wordThenQuote(i int) bool {
+	k := i
+	for k < i+maxLook && isNameByte(r.at(k)) {
+		k++
+	}
+	j, _ := r.skip(k)
+	c, _ := r.sym(j)
+	return k > i && j > k && r.isQuote(c)
+}
+
+// isAll says whether the text that goes on at i is in brackets to its end, and on one line.
+func (r *repairer) isAll(i int) bool {
+	last := byte(0)
+	for k := i; k < i+maxLook; k++ {
+		switch c := r.at(k); {
+		case c == 0 && k >= len(r.b):
+			return last == ']'
+		case c == '\n':
+			k, _ = r.skip(k)
+			return last == ']' && r.at(k) == 0 && k >= len(r.b)
+		case !isBlank(c):
+			last = c
+		}
+	}
+	return false
 }
 
 // alone says that nothing but white space has come before.

@@ -9,6 +9,9 @@ import (
 // commas, closing brackets and white space at the end of what is here is kept back: it may turn out to stand behind the
 // string, if the closing quote was left out.
 func (r *repairer) stepString(i int) (int, bool) {
+	if r.embedded > 0 {
+		return r.stepEmbedded(i)
+	}
 	b := r.b
 	start := i
 	clean := true
@@ -50,6 +53,12 @@ func (r *repairer) stepString(i int) (int, bool) {
 		if r.short {
 			return r.pause(start, i, clean)
 		}
+		if n == 0 && c == '"' && r.p.inKey && r.colonFollows(i+1) { // RP-13: 'name"
+			n = 1
+		}
+		if r.short {
+			return r.pause(start, i, clean)
+		}
 		if n == 0 {
 			if c == '"' {
 				clean = false // a quote of another kind needs its escape
@@ -65,6 +74,9 @@ func (r *repairer) stepString(i int) (int, bool) {
 		if r.quote != quTriple && r.quote != quTripleSingle && r.quote != quFence {
 			v = r.judge(i, n, run < i)
 		}
+		if v == isInner && run < i && r.inner%2 == 0 && r.inside() == '[' && bytes.IndexByte(b[run:i], ',') >= 0 && bytes.IndexByte(b[run:i], '\n') >= 0 {
+			v = isOpener // RP-12: the line before ends with a comma, and this one begins with the quote
+		}
 		if r.short {
 			return r.pause(start, min(run, i), clean)
 		}
@@ -73,6 +85,9 @@ func (r *repairer) stepString(i int) (int, bool) {
 			r.fix(fixInner)
 			r.inner++
 			r.give(start, i, clean)
+			if r.quote == quDouble && (r.last == '{' || r.last == '[') {
+				r.embedded, r.inner = 1, 0
+			}
 			r.longRun = false
 			for k := i; k < i+n; k++ {
 				if b[k] == '"' {
@@ -115,6 +130,34 @@ func (r *repairer) stepString(i int) (int, bool) {
 		r.wasText = true
 		return next, true
 	}
+}
+
+// stepEmbedded reads JSON or code that stands in the string with its quotes, up to the bracket that ends it (RP-11).
+func (r *repairer) stepEmbedded(i int) (int, bool) {
+	start := i
+	r.last = 0
+	for ; i < len(r.b); i++ {
+		switch r.b[i] {
+		case '\\':
+			i++
+		case '"':
+			r.fix(fixInner) // it is escaped as it is given out
+		case '{', '[':
+			r.embedded++
+		case '}', ']':
+			if r.embedded--; r.embedded == 0 {
+				r.giveUnits(start, i+1, false)
+				return i + 1, true
+			}
+		}
+	}
+	if r.eof {
+		r.fix(fixCut)
+		r.giveUnits(start, len(r.b), false)
+		r.endText()
+		return len(r.b), true
+	}
+	return r.giveUnits(start, len(r.b), true), false
 }
 
 // valueLine says whether the next line is a number or literal, alone.
@@ -171,7 +214,7 @@ func (r *repairer) endText() {
 	r.flush()
 	r.maybeKey = false
 	r.p.closeString()
-	r.ended()
+	r.goOn()
 }
 
 // pause gives out content up to stop, which waits with what follows it.

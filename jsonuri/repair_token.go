@@ -53,7 +53,7 @@ func (r *repairer) plainValue(i int) (int, bool) {
 				r.fix(kind)
 			}
 			r.p.scalar(value)
-			r.ended()
+			r.goOn()
 			return next, true
 		}
 	}
@@ -247,6 +247,9 @@ func (r *repairer) thousands(token []byte, end int) int {
 		for k < 5 && r.at(next+k) >= '0' && r.at(next+k) <= '9' {
 			k++
 		}
+		if k == 1 {
+			break // the comma behind the number
+		}
 		if k != 4 {
 			return end
 		}
@@ -290,11 +293,18 @@ func (r *repairer) standsAlone(i int) bool {
 	case '/':
 		d := r.at(j + 1)
 		return d == '/' || d == '*'
-	case '#', '{', '[', '`', symDots:
+	case '{':
+		return true
+	case '#', '[', '`', symDots:
 		return j > i
 	}
 	if j == i {
-		return r.isQuote(c)
+		if !r.isQuote(c) {
+			return false
+		}
+		k, _ := r.skip(j + 1)
+		d, _ := r.sym(k)
+		return d != ',' && d != '}' && d != ']' // else it is a string whose opening quote is missing
 	}
 	if r.isQuote(c) || c >= '0' && c <= '9' || c == '-' || c == '.' {
 		return true
@@ -398,10 +408,13 @@ func (r *repairer) stepBare(i int) (int, bool) {
 			ends = r.bareEnds(i, n, c)
 		case r.isQuote(c) && c != '\'' && c != '`' && c != symSingle:
 			v := r.judge(i, n, false)
+			key := v == isInner && i > solid && r.inside() == '{' && r.quotedKeyAt(i)
 			if r.short {
 				break
 			}
-			if v == isClose || v == isExtra {
+			if key { // the comma before it is missing
+				ends = true
+			} else if v == isClose || v == isExtra {
 				ends, skip = true, n
 			} else {
 				r.inner++

@@ -59,8 +59,8 @@ func (r *repairer) closing(i int) int {
 			return 1
 		}
 	case quBack:
-		if c == '`' {
-			return 1
+		if s, n := r.sym(i); s == '`' || s == symSingle && c >= utf8.RuneSelf {
+			return n
 		}
 	case quTriple:
 		if c == '"' && r.has(i, `"""`) {
@@ -96,7 +96,7 @@ func (r *repairer) isQuote(c byte) bool {
 
 func (r *repairer) openText(q quote, key bool) {
 	p := r.p
-	r.quote, r.inner, r.longRun, r.nesting, r.keyKnown = q, 0, false, 0, false
+	r.quote, r.inner, r.longRun, r.nesting, r.keyKnown, r.embedded, r.last = q, 0, false, 0, false, 0, 0
 	p.inKey = key
 	p.carry = p.carry[:0]
 	r.maybeKey = !key && q != noQuote && r.inside() == '[' && r.p.top().stray&tuple == 0
@@ -142,6 +142,15 @@ func (r *repairer) stepValue(i int) (int, bool) {
 		}
 		if !r.isQuote(d) && d != ')' && d != '(' && d != '[' && d != '{' && d != '-' && (d < '0' || d > '9') {
 			break
+		}
+		single := r.call(i)
+		if r.short {
+			return i, false
+		}
+		if single { // RP-14: one value in brackets
+			r.fix(fixBracket)
+			r.calls++
+			return i + n, true
 		}
 		if !r.open(i, '[') {
 			return i, false
@@ -222,7 +231,10 @@ func (r *repairer) stepValue(i int) (int, bool) {
 		}
 		if next > i+n || empty {
 			r.fix(fixExtraQuote)
-			q, n = quDouble, next-i
+			n = next - i
+			if q == quTriple || q == quTripleSingle {
+				q = quDouble
+			}
 		}
 		if empty {
 			r.beginValue()

@@ -160,13 +160,16 @@ func (p *Parser) Close() error {
 }
 
 // MayStop says that reading on is of no use: the document is complete, or nothing but white space has come for 256
-// characters outside a string.
+// characters outside a string. In repair mode a member that follows a bracket which came too early belongs to the document, but nobody
+// has to wait for one that is not there yet: [Parser.Close] ends the document.
 func (p *Parser) MayStop() bool {
-	return p.complete || p.blank >= maxBlank || p.repair != nil && p.repair.state == rpDone
+	return p.complete || p.blank >= maxBlank || p.repair != nil && p.repair.ended()
 }
 
 // Complete says whether the document's text was complete without help (false before its end, and where Close had to finish it).
-func (p *Parser) Complete() bool { return p.complete && p.err == nil }
+func (p *Parser) Complete() bool {
+	return p.err == nil && (p.complete || p.repair != nil && p.repair.state == rpLast && len(p.repair.pend) == 0)
+}
 
 // Repairs returns how many repairs of each kind were made; nil when there were none. A kind is a name as
 // "missing_comma", "unescaped_quote" or "cut_off". It does not depend on where chunks end.

@@ -3,7 +3,7 @@ package jsonuri
 // frame is an open object or array.
 type frame struct {
 	kind   byte  // '{' or '['
-	stray  uint8 // repair: doubled opening brackets whose closing ones are to be skipped
+	stray  uint8 // repair: doubled opening brackets whose closing ones are to be skipped, and how the container was written
 	uriLen int   // the container's own uri is uri[:uriLen]
 	index  int   // of an array's next element; the number of members of an object
 	hashes int   // where the object's key hashes begin
@@ -166,6 +166,14 @@ func (d *emitter) content(raw []byte) {
 	if d.gatherText {
 		d.text = append(d.text, raw...)
 	}
+}
+
+// dropString takes the open string back: it was no value.
+func (d *emitter) dropString() {
+	if d.gatherAll {
+		d.text = d.text[:d.strText-1]
+	}
+	d.set(nullText)
 }
 
 func (d *emitter) closeString() {

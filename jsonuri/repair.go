@@ -26,6 +26,7 @@ const (
 	rpBareKey                    // inside a key without quotes
 	rpLine                       // inside a comment up to the end of the line
 	rpBlock                      // inside a comment up to */
+	rpLast                       // behind the bracket that ends the document, unless a member follows
 	rpDone                       // behind the document
 )
 
@@ -89,11 +90,15 @@ type repairer struct {
 	inner    int  // quotes inside
 	longRun  bool // a run of commas, brackets and space was too long to wait for
 	nesting  int  // brackets open in a bare string
+	embedded int  // brackets open in JSON or code that stands in the string with its quotes
+	last     byte // of the string's content that was given out
 	keyKnown bool // the colon inside the key is content
 	wasText  bool // the value before was a string in quotes
 	fresh    bool // the container has just begun
 	comma    bool // a comma was the last thing
 	calls    int  // ObjectId( and the like whose ) is to come
+	closed   byte // the closing bracket that was the last thing
+	maybeKey bool // the open string is an element, but may be the key of an object without its brace: carry has it
 
 	// Content on its way out: one delta for each uri and chunk.
 	out    []byte
@@ -106,6 +111,7 @@ type repairer struct {
 	inFence   bool // behind ``` on its line
 	thinking  bool
 	said      bool   // some prose was given out
+	before    byte   // the last byte of it
 	space     []byte // white space that is prose only if prose follows
 	draft     []byte // what may be the document, inside a thinking tag that may never close
 	drafting  bool
@@ -142,9 +148,10 @@ func (r *repairer) write(chunk []byte) (int, error) {
 	p := r.p
 	n := len(chunk)
 	// Nearly every token of a model is the plain middle of a string: it goes through as it is.
-	if r.state == rpString && len(r.pend) == 0 && r.quote == quDouble && !p.inKey && !r.unescape && p.offset+int64(n) <= p.maxBytes &&
+	if r.state == rpString && len(r.pend) == 0 && r.quote == quDouble && !p.inKey && !r.maybeKey && r.embedded == 0 && !r.unescape && p.offset+int64(n) <= p.maxBytes &&
 		n > 0 && !r.longRun && (!inRun[chunk[n-1]] || chunk[n-1] == ' ' && (n == 1 || !inRun[chunk[n-2]])) && skipPlain(chunk, 0) == n {
 		p.content(chunk)
+		r.last = chunk[n-1]
 		p.offset += int64(n)
 		return n, nil
 	}
@@ -239,6 +246,8 @@ func (r *repairer) step(i int) (int, bool) {
 		return r.stepProse(i)
 	case rpScalar:
 		return r.stepScalar(i)
+	case rpLast:
+		return r.stepLast(i)
 	}
 	return r.stepDone(i)
 }
@@ -405,23 +414,22 @@ func (r *repairer) beginValue() {
 	if r.inside() == '[' {
 		r.p.element()
 	}
-	r.wasText = false
+	r.wasText, r.closed = false, 0
 }
 
-// ended goes on behind a complete value.
-func (r *repairer) ended() {
-	r.fresh, r.comma = false, false
+// ended says whether the bracket that ends the document has come, and nothing that may go on with it.
+func (r *repairer) ended() bool { return r.state == rpDone || r.state == rpLast && len(r.pend) == 0 }
+
+// goOn goes on behind a complete value.
+func (r *repairer) goOn() {
+	r.fresh, r.comma, r.closed = false, false, 0
 	r.state = rpAfter
-	if len(r.p.stack) == 0 {
-		r.state = rpDone
-		r.p.complete = true
-	}
 }
 
 func (r *repairer) null(kind string) {
 	r.fix(kind)
 	r.p.scalar(nullText)
-	r.ended()
+	r.goOn()
 }
 
 func (r *repairer) open(i int, kind byte) bool {
@@ -439,13 +447,16 @@ func (r *repairer) open(i int, kind byte) bool {
 	return true
 }
 
-// closeTo ends the containers from the innermost one to the one at index.
+// closeTo ends the containers from the innermost one to the one at index. The document itself goes on if a member follows.
 func (r *repairer) closeTo(index int) {
-	for len(r.p.stack) > index {
+	for len(r.p.stack) > max(index, 1) {
 		r.p.close()
 	}
 	r.wasText = false
-	r.ended()
+	r.goOn()
+	if index == 0 {
+		r.state = rpLast
+	}
 }
 
 // finish ends the document at the end of the text, or where a fence says that there is no more of it.
@@ -458,6 +469,37 @@ func (r *repairer) finish(i int) (int, bool) {
 	r.state = rpDone
 	p.complete = false
 	return i, true
+}
+
+// stepLast reads what stands behind the bracket that ends the document: one that came too early if the document goes on (RP-13).
+func (r *repairer) stepLast(i int) (int, bool) {
+	c, n, i, wait := r.peek(i)
+	if wait && r.p.blank < maxBlank {
+		return i, false
+	}
+	kind := r.p.top().kind
+	switch then := r.follows(i); {
+	case r.short:
+		return i, false
+	case c == '}' || c == ']':
+		r.fix(fixMoreBracket)
+		return i + n, true
+	case then == thenKey && kind == '{', then == thenValue && kind == '[' && r.elementFollows(i+n):
+		r.fix(fixMoreBracket)
+		r.state = rpAfter
+		return i, true
+	}
+	r.p.close()
+	r.p.complete = true
+	r.state, r.comma = rpDone, false
+	return i, true
+}
+
+// elementFollows says whether the value at i is one of a document, and not a word of the text around it.
+func (r *repairer) elementFollows(i int) bool {
+	j, _ := r.skip(i)
+	c, m := r.sym(j)
+	return c == '{' || c == '[' || r.isQuote(c) && r.elementAt(j, m, false) || r.plainElementAt(j, false) && c != ' '
 }
 
 // stepDone passes what stands behind the document.
@@ -477,6 +519,18 @@ func (r *repairer) stepDone(i int) (int, bool) {
 		}
 	}
 	return len(r.b), true
+}
+
+// lastLine says whether no line break follows.
+func (r *repairer) lastLine(i int) bool {
+	for k := i; k < i+maxLook; k++ {
+		if c := r.at(k); c == '\n' || c == '\r' || r.short {
+			return false
+		} else if c == 0 && k >= len(r.b) {
+			return true
+		}
+	}
+	return false
 }
 
 // comment begins a comment at i if there is one, and says how long its sign is.
@@ -511,6 +565,16 @@ func (r *repairer) stepComment(i int) (int, bool) {
 		case r.state == rpLine && (r.b[i] == '\n' || r.b[i] == '\r'):
 			r.state = r.back
 			return i, true
+		case r.state == rpLine && (r.b[i] == '}' || r.b[i] == ']'):
+			// RP-11: a document on one line goes on behind a comment of its last member.
+			last := r.lastLine(i)
+			if r.short {
+				return i, false
+			}
+			if last {
+				r.state = r.back
+				return i, true
+			}
 		case r.state == rpBlock && r.b[i] == '*':
 			c := r.at(i + 1)
 			if r.short {

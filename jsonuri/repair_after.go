@@ -22,7 +22,7 @@ func (r *repairer) stepAfter(i int) (int, bool) {
 		case r.b[i] != ',':
 			r.fix(fixComma)
 		}
-		r.state, r.comma, r.fresh = next, true, false
+		r.state, r.comma, r.fresh, r.closed = next, true, false, 0
 		return i + n, true
 	case '}', ']':
 		return r.closeBracket(i, n, c)
@@ -91,62 +91,196 @@ func (r *repairer) stepAfter(i int) (int, bool) {
 func (r *repairer) closeBracket(i, n int, c byte) (int, bool) {
 	p := r.p
 	f := p.top()
-	if f.kind+2 == c {
-		if f.stray&^tuple > 0 {
-			f.stray--
-			r.fix(fixMoreBracket)
-			return i + n, true
-		}
-		if r.comma {
-			r.fix(fixExtraComma)
-		}
-		r.closeTo(len(p.stack) - 1)
-		return i + n, true
-	}
-	to := r.enclosing(c - 2)
-	if to < 0 {
-		// Nothing that it could close: it stands for the right one if what follows makes sense only then.
-		wrong := r.goesOn(i+n, len(p.stack)-1)
-		if r.short {
-			return i, false
-		}
-		r.fix(fixBracket)
-		if wrong {
-			r.closeTo(len(p.stack) - 1)
-		}
-		return i + n, true
-	}
-	// Either the inner closing brackets are missing, or this is the wrong one for the innermost. What follows tells.
-	wrong := to == 0 && r.goesOn(i+n, len(p.stack)-1)
+	index := len(p.stack) - 1
+	tooMany := r.closed == c && r.oneTooMany(i+n, index)
 	if r.short {
 		return i, false
 	}
-	r.fix(fixBracket)
-	if wrong {
-		r.closeTo(len(p.stack) - 1)
-	} else {
-		r.closeTo(to)
+	switch {
+	case f.kind+2 == c && f.stray&strays > 0:
+		f.stray--
+		r.fix(fixMoreBracket)
+		r.closed = c
+		return i + n, true
+	case f.kind+2 == c && tooMany:
+		r.fix(fixMoreBracket)
+		return i + n, true
+	case f.kind+2 == c:
+		if r.comma {
+			r.fix(fixExtraComma)
+		}
+	case f.stray&implied != 0 && c == ']':
+		index-- // nobody has opened the object
+	default:
+		index = r.mismatched(i+n, c)
+		if r.short {
+			return i, false
+		}
+		kind := fixBracket
+		if index == len(p.stack) && r.closed == c {
+			kind = fixMoreBracket
+		}
+		r.fix(kind)
 	}
+	if index < len(p.stack) {
+		r.closeTo(index)
+	}
+	r.closed = c
 	return i + n, true
 }
 
-// goesOn says whether what stands at i goes on with the container that is left when index is closed.
-func (r *repairer) goesOn(i, index int) bool {
-	j, _ := r.skip(i)
-	c, _ := r.sym(j)
-	if index == 0 {
+// oneTooMany says whether a second closing bracket in a row, behind which stands i, is none of the container at index: what follows goes on with
+// that, and not with the one around it.
+func (r *repairer) oneTooMany(i, index int) bool {
+	if index == 0 || r.p.stack[index-1].kind == r.p.stack[index].kind {
 		return false
 	}
-	switch c {
-	case ',':
-		k, _ := r.skip(j + 1)
-		d, _ := r.sym(k)
-		if r.p.stack[index-1].kind == '{' {
-			return r.isQuote(d) || r.bareKeyAt(k)
-		}
-		return d != 0
-	case '}', ']':
-		return true
+	if r.p.stack[index].kind == '[' {
+		return r.follows(i) == thenValue
 	}
-	return false
+	return r.follows(i) == thenKey
+}
+
+// mismatched gives the index of the outermost container that a closing bracket c ends which does not match the innermost one; the number of
+// open containers if it ends none. Either it is the wrong bracket for the innermost one, or the closing brackets in between are missing, or it
+// is one too many: what stands behind it, at i, must go on with the container that is left (RP-06).
+func (r *repairer) mismatched(i int, c byte) int {
+	stack := r.p.stack
+	none, top := len(stack), len(stack)-1
+	to := r.enclosing(c - 2)
+	kind := func(index int) byte { // 0 outside the document
+		if index < 0 {
+			return 0
+		}
+		return stack[index].kind
+	}
+	parent, left := kind(top-1), kind(to-1) // what goes on if the innermost one ends, and if all up to the matching one do
+	doubled := r.closed == c
+	then := r.follows(i)
+	if c == ']' { // in an object
+		switch then {
+		case thenKey:
+			switch {
+			case doubled:
+				return none
+			case parent == '{':
+				return top
+			case to >= 0 && left == '{':
+				return to
+			}
+			return none
+		case thenValue:
+			switch {
+			case parent == '[' && left != '[':
+				return top
+			case to >= 0:
+				return to
+			}
+			return none
+		case thenBrace:
+			switch {
+			case to >= 0 && left == '{' && parent != '{':
+				return to
+			case !doubled && parent == '{':
+				return top
+			}
+			return none
+		case thenBracket:
+			if left == '[' {
+				return to
+			}
+			return top
+		}
+	} else { // a brace in an array
+		switch then {
+		case thenKey:
+			switch {
+			case to >= 0 && left == '{':
+				return to
+			case parent == '{':
+				return top
+			}
+			return none
+		case thenValue:
+			switch {
+			case doubled:
+				return none
+			case to >= 0 && left == '[':
+				return to
+			case parent == '[':
+				return top
+			}
+			return none
+		case thenBracket:
+			switch {
+			case doubled:
+				return none
+			case parent == '[':
+				return top
+			case to >= 0 && left == '[':
+				return to
+			}
+			return none
+		case thenBrace:
+			switch {
+			case to > 0:
+				return to
+			case parent == '{':
+				return top
+			}
+			return none
+		}
+	}
+	if to >= 0 {
+		return to
+	}
+	return top
+}
+
+// What stands behind a place between two values.
+const (
+	thenEnd     = iota // the end of the text, or nothing that goes on with a document
+	thenKey            // a key, with a comma before it or not
+	thenValue          // a comma and a value
+	thenLong           // a string that may be a key
+	thenBrace          // }
+	thenBracket        // ]
+)
+
+func (r *repairer) follows(i int) int {
+	j, _ := r.skip(i)
+	c, m := r.sym(j)
+	comma := c == ','
+	switch c {
+	case '}':
+		return thenBrace
+	case ']':
+		return thenBracket
+	case ',':
+		j, _ = r.skip(j + m)
+		c, m = r.sym(j)
+	}
+	switch {
+	case c == '`' && r.has(j, "```"):
+		return thenEnd
+	case r.isQuote(c):
+		k, sure := r.pastQuoted(j, m)
+		k, _ = r.skip(k)
+		switch c, _ := r.sym(k); {
+		case !sure, isBlank(c):
+			return thenLong
+		case c == ':', c == '=':
+			return thenKey
+		}
+	case c == '{', c == '[', isTokenByte(c), c == symOther:
+		if r.bareKeyAt(j) {
+			return thenKey
+		}
+	default:
+		return thenEnd
+	}
+	if comma {
+		return thenValue
+	}
+	return thenEnd
 }

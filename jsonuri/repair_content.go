@@ -5,6 +5,9 @@ import "unicode/utf8"
 // give passes on the content r.b[start:end] and returns how far it came: an escape or a character that is not whole at
 // the end of what is here waits.
 func (r *repairer) give(start, end int, clean bool) int {
+	if end > start {
+		r.last = r.b[end-1]
+	}
 	if clean {
 		r.piece(r.b[start:end])
 		return end
@@ -55,6 +58,9 @@ func (r *repairer) giveUnits(start, end int, open bool) int {
 			i += n
 		case c == '"':
 			r.piece(escapedQuote)
+			i++
+		case (c == '\n' || c == '\r') && r.p.inKey && !r.prose: // RP-13
+			r.fix(fixControl)
 			i++
 		default:
 			r.fix(fixControl)
@@ -157,8 +163,12 @@ func isLowHalf(b []byte) bool {
 	}
 }
 
+// maxMember is how long an element may be that turns out to be a key.
+const maxMember = 64
+
 // piece adds to what goes out for the open string, key or prose. Pieces of one chunk become one delta.
 func (r *repairer) piece(b []byte) {
+	r.note(b)
 	switch {
 	case len(b) == 0:
 	case r.p.inKey && !r.prose:
@@ -180,9 +190,19 @@ func (r *repairer) piece(b []byte) {
 	}
 }
 
+// note keeps an element that may turn out to be a key.
+func (r *repairer) note(b []byte) {
+	if r.maybeKey && !r.prose {
+		if r.maybeKey = len(r.p.carry)+len(b) <= maxMember; r.maybeKey {
+			r.p.carry = append(r.p.carry, b...)
+		}
+	}
+}
+
 // pieceCopy is piece for bytes that do not last.
 func (r *repairer) pieceCopy(b []byte) {
 	if r.out == nil && !(r.p.inKey && !r.prose) {
+		r.note(b)
 		r.outBuf = append(r.outBuf[:0], b...)
 		r.out, r.owned = r.outBuf, true
 		return

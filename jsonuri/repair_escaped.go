@@ -4,7 +4,7 @@ import "bytes"
 
 // startEscaped turns the rest of the text around when a whole document was written as a string's content.
 func (r *repairer) startEscaped(i int) bool {
-	if r.unescape || len(r.p.stack) > 2 || len(r.p.stack) == 0 || !r.fresh {
+	if r.unescape || len(r.p.stack) > 2 || len(r.p.stack) == 0 || !r.fresh || !r.escapedAt(i) || r.short {
 		return false
 	}
 	r.unescape = true
@@ -12,6 +12,15 @@ func (r *repairer) startEscaped(i int) bool {
 	r.unit = r.unit[:0]
 	r.b = r.filterEscapes(nil, r.b[i:])
 	return true
+}
+
+// escapedAt says whether a quote or white space of an escaped document stands at i.
+func (r *repairer) escapedAt(i int) bool {
+	if r.at(i) != '\\' {
+		return false
+	}
+	c := r.at(i + 1)
+	return c == '"' || c == 'n' || c == 'r' || c == 't'
 }
 
 // filterEscapes appends text to dst with one level of escapes taken away; an escape that is not whole waits in unit.

@@ -30,9 +30,16 @@ func (r *repairer) stepKey(i int) (int, bool) {
 		r.state = rpColon
 		return i, true
 	case '{':
+		if !r.fresh && len(r.p.stack) > 1 && r.p.stack[len(r.p.stack)-2].kind == '[' {
+			// RP-13: the object's closing brace is missing, and another element begins.
+			r.fix(fixMissBracket)
+			r.closeTo(len(r.p.stack) - 1)
+			r.state = rpValue
+			return i, true
+		}
 		// {{"a": 1}}: from a template whose brackets are doubled.
 		r.fix(fixMoreBracket)
-		if r.p.top().stray&^tuple < 100 {
+		if r.p.top().stray&strays < strays {
 			r.p.top().stray++
 		}
 		return i + n, true
@@ -49,7 +56,7 @@ func (r *repairer) stepKey(i int) (int, bool) {
 		if r.has(i, "```") && !r.short {
 			return r.finish(i)
 		}
-	case symEscape:
+	case symEscape, '\\':
 		if r.startEscaped(i) {
 			return 0, true
 		}
@@ -186,7 +193,7 @@ func (r *repairer) junkBeforeColon(i int) bool {
 		switch {
 		case c == ':':
 			return true
-		case n == 0, c == '\n', c == '{', c == '[', c == ',', c == '}', c == ']', r.isQuote(c) && k > i, c >= '0' && c <= '9':
+		case n == 0, c == '\n', c == '{', c == '[', c == ',', c == '}', c == ']', r.isQuote(c), c >= '0' && c <= '9':
 			return false
 		}
 		k += n
@@ -210,8 +217,16 @@ func (r *repairer) stepBareKey(i int) (int, bool) {
 		case r.isQuote(c):
 			j, _ := r.skip(i + n)
 			d, _ := r.sym(j)
+			k, sure := r.pastQuoted(i, n)
+			key := sure && len(p.carry) > 0 && d != ':' && r.colonFollows(k)
 			if r.short {
 				return i, false
+			}
+			if key { // RP-13: a word between members
+				r.fix(fixJunk)
+				p.carry = p.carry[:0]
+				r.state = rpKey
+				return i, true
 			}
 			r.fix(fixMissQuote)
 			p.carry = bytes.TrimRight(p.carry, " ")
@@ -252,6 +267,38 @@ func (r *repairer) endBareKey(i int) (int, bool) {
 		}
 		return r.finish(i)
 	}
+	element, junk := r.isElement(i), false
+	if c, _ := r.sym(i); !r.fresh && !r.comma && c == '}' || (c == '\n' || c == '\r') && r.quotedKeyAt(i) {
+		junk = true // RP-13: a word behind the last member, or between two
+	}
+	if r.short {
+		return i, false
+	}
+	switch {
+	case element && !junk:
+		value, kind, ok := r.tokenValue(p.carry, false)
+		if !ok {
+			r.fix(fixBare)
+			r.endAsElement()
+			return i, true
+		}
+		value = append([]byte(nil), value...)
+		p.carry, p.inKey = p.carry[:0], false
+		r.fix(fixMissBracket)
+		if kind != "" {
+			r.fix(kind)
+		}
+		r.closeTo(len(p.stack) - 1)
+		r.beginValue()
+		p.scalar(value)
+		r.goOn()
+		return i, true
+	case junk:
+		r.fix(fixJunk)
+		p.carry = p.carry[:0]
+		r.state = rpKey
+		return i, true
+	}
 	r.fix(fixBareKey)
 	r.endKey()
 	return i, true
@@ -259,7 +306,7 @@ func (r *repairer) endBareKey(i int) (int, bool) {
 
 // keyQuote decides what the quote at i inside a key is.
 func (r *repairer) keyQuote(start, i, n int, clean bool) (int, bool) {
-	if j := i + n; clean && j < len(r.b) && r.b[j] == ':' { // nearly always
+	if j := i + n; clean && j < len(r.b) && r.b[j] == ':' && r.quote == quDouble { // nearly always
 		r.give(start, i, clean)
 		if r.p.err == nil {
 			r.endKey()
@@ -267,8 +314,11 @@ func (r *repairer) keyQuote(start, i, n int, clean bool) (int, bool) {
 		return j, true
 	}
 	end := r.colonFollows(i + n)
-	if at := r.colonBefore(start, i); !end && !r.short && at >= 0 && i-at <= maxLook && blank(r.b[at+1:i]) {
+	if at := r.colonBefore(start, i); !end && !r.short && !r.keyKnown && at >= 0 && i-at <= maxLook && blank(r.b[at+1:i]) {
 		return r.endKeyAt(start, at, clean) // "age : "10"
+	}
+	if at := r.colonBefore(start, i); !end && !r.short && !r.keyKnown && at >= 0 && i-at <= maxLook && valueBetween(r.b[at+1:i]) {
+		return r.endKeyAt(start, at, clean) // "age : 10, "b"
 	}
 	end = end || r.keyEnds(i+n)
 	if r.short {
@@ -287,11 +337,49 @@ func (r *repairer) keyQuote(start, i, n int, clean bool) (int, bool) {
 	if !end {
 		r.fix(fixInner)
 		r.inner++
+		r.keyKnown = r.keyKnown || r.colonBefore(start, i) >= 0
 		r.p.carry = append(r.p.carry, '\\', '"')
+		return i + n, true
+	}
+	element := r.isElement(i + n)
+	if r.short {
+		return i, false
+	}
+	if element {
+		r.endAsElement()
 		return i + n, true
 	}
 	r.endKey()
 	return i + n, true
+}
+
+// isElement says whether what was read as a key up to i is an element of the array around the object, whose closing brace is missing: neither
+// a colon nor another member follows.
+func (r *repairer) isElement(i int) bool {
+	n := len(r.p.stack)
+	if r.fresh || !r.comma || n < 2 || r.p.stack[n-2].kind != '[' {
+		return false
+	}
+	j, _ := r.skip(i)
+	c, _ := r.sym(j)
+	return c == ']' || c == ',' && r.follows(i) == thenValue
+}
+
+// endAsElement ends the object, and makes what was read as a key an element of the array around it.
+func (r *repairer) endAsElement() {
+	p := r.p
+	key := append(r.mended[:0], p.carry...)
+	r.mended = key
+	p.carry, p.inKey = p.carry[:0], false
+	r.fix(fixMissBracket)
+	r.closeTo(len(p.stack) - 1)
+	r.beginValue()
+	p.openString()
+	if len(key) > 0 {
+		p.content(key)
+	}
+	p.closeString()
+	r.goOn()
 }
 
 // endKeyAt ends a key whose closing quote is missing before the colon at i.
@@ -302,11 +390,41 @@ func (r *repairer) endKeyAt(start, i int, clean bool) (int, bool) {
 		return i, false
 	}
 	r.p.carry = bytes.TrimRight(r.p.carry, " ")
+	if r.quote == quDouble {
+		for _, q := range [...]string{"”", "“", "’"} { // "name”: "x"
+			r.p.carry = bytes.TrimSuffix(r.p.carry, []byte(q))
+		}
+	}
 	r.endKey()
 	return i, true
 }
 
 func blank(b []byte) bool { return len(bytes.Trim(b, " \t")) == 0 }
+
+// valueBetween says whether a text is that of a value which is not a string, or of the beginning of one, with signs of the structure behind it.
+func valueBetween(b []byte) bool {
+	last := byte(0)
+	for len(b) > 0 {
+		n := 0
+		for n < len(b) && isTokenByte(b[n]) {
+			n++
+		}
+		switch c := b[0]; {
+		case n > 0:
+			if token := string(b[:n]); !(c == '-' || c >= '0' && c <= '9') && token != "true" && token != "false" && token != "null" {
+				return false
+			}
+			last, b = 'x', b[n:]
+			continue
+		case c == ',' || c == '{' || c == '[' || c == '}' || c == ']':
+			last = c
+		case !isBlank(c):
+			return false
+		}
+		b = b[1:]
+	}
+	return last != 0 && last != 'x'
+}
 
 // pauseKey waits inside a key. What may be its colon waits too.
 func (r *repairer) pauseKey(start, stop int, clean bool) (int, bool) {
@@ -328,6 +446,24 @@ func (r *repairer) colonBefore(start, end int) int {
 	return -1
 }
 
+// quotedKeyAt says whether a whole key in quotes stands at i, with its colon.
+func (r *repairer) quotedKeyAt(i int) bool {
+	j, _ := r.skip(i)
+	c, m := r.sym(j)
+	if !r.isQuote(c) {
+		return false
+	}
+	k, sure := r.pastQuoted(j, m)
+	return sure && r.colonFollows(k)
+}
+
+// valueEnds says whether a comma or a closing brace follows.
+func (r *repairer) valueEnds(i int) bool {
+	j, _ := r.skip(i)
+	c, _ := r.sym(j)
+	return c == ',' || c == '}'
+}
+
 // keyEnds says whether a quote before i ends a key.
 func (r *repairer) keyEnds(i int) bool {
 	j, lineBreak := r.skip(i)
@@ -337,7 +473,11 @@ func (r *repairer) keyEnds(i int) bool {
 		return true
 	}
 	if r.isQuote(c) {
-		return j > i || r.inner%2 == 0 && r.colonFollows(j+n) // else the second one closes
+		if j > i || r.inner%2 == 1 {
+			return j > i
+		}
+		k, sure := r.pastQuoted(j, n)
+		return r.colonFollows(j+n) || sure && r.valueEnds(k) // else the second one closes
 	}
 	if lineBreak || c >= '0' && c <= '9' && j > i {
 		return true
@@ -358,11 +498,20 @@ func (r *repairer) keyEnds(i int) bool {
 	return true
 }
 
-// keyCut is the end of the text inside a key, which is read to its end only for what is wrong in it.
+// keyCut is the end of the text inside a key (RP-07), unless its closing quote is missing before a colon.
 func (r *repairer) keyCut(start, end int, clean bool) (int, bool) {
+	if at := r.colonBefore(start, end); at >= 0 && !r.keyKnown && end-at <= maxLook {
+		return r.endKeyAt(start, at, clean)
+	}
 	r.give(start, end, clean)
-	r.fix(fixCut)
-	r.p.carry = r.p.carry[:0]
-	r.state = rpKey
+	if r.p.err != nil {
+		return end, true
+	}
+	if len(r.p.carry) == 0 {
+		r.fix(fixCut)
+		r.state = rpKey
+		return end, true
+	}
+	r.endKey()
 	return end, true
 }

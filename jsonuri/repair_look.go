@@ -1,5 +1,7 @@
 package jsonuri
 
+import "unicode/utf8"
+
 // verdict is what a quote inside a string turns out to be.
 type verdict uint8
 
@@ -9,6 +11,7 @@ const (
 	isExtra                 // the end, with another quote behind it that means nothing
 	isOpener                // the beginning of the next key: the string's own closing quote is missing
 	isJoin                  // the end of a part; a plus and another part follow
+	isMember                // the end of a key: the brace before it is missing
 )
 
 // judge decides what the quote at i, of n bytes, is. It looks at what follows: a quote ends a string only where what
@@ -46,6 +49,9 @@ func (r *repairer) judge(i, n int, run bool) verdict {
 		return r.judgeComma(j+m, in, odd)
 	case ':':
 		if in == '[' {
+			if r.maybeKey && !odd {
+				return isMember
+			}
 			return isClose
 		}
 	case ')':
@@ -66,7 +72,7 @@ func (r *repairer) judge(i, n int, run bool) verdict {
 			return isClose
 		}
 	case '`':
-		if lineBreak && r.has(j, "```") {
+		if d := r.at(j + 3); r.has(j, "```") && (lineBreak || d == 0 || d == '\n' || d == '\r') {
 			return isClose
 		}
 	}
@@ -76,7 +82,12 @@ func (r *repairer) judge(i, n int, run bool) verdict {
 			if j > next && r.keyAt(j, m, odd) {
 				return isClose
 			}
+			if k, sure := r.pastQuoted(j, m); !odd && sure && r.colonFollows(k) {
+				return isClose
+			}
 		case lineBreak && r.bareKeyAt(j):
+			return isClose
+		case !odd && j > next && (r.halfKeyAt(j) || r.lastWord(j)):
 			return isClose
 		}
 		if run && r.quote == quDouble && r.restOfKey(next) {
@@ -86,15 +97,21 @@ func (r *repairer) judge(i, n int, run bool) verdict {
 	}
 	switch {
 	case r.isQuote(c):
-		if j > next && !odd && (lineBreak || r.elementAt(j, m, true)) {
+		if !odd && (lineBreak || r.elementAt(j, m, j > next)) {
 			return isClose
 		}
 	case c == '{' || c == '[':
-		if j > next && !odd {
+		k, _ := r.skip(j + m)
+		if d, _ := r.sym(k); !odd && (j > next || r.isQuote(d)) {
 			return isClose
 		}
 	case lineBreak && !odd && (c == '-' || c >= '0' && c <= '9'):
 		return isClose
+	case !odd && j > next && isTokenByte(c) && (r.plainElementAt(j, true) || r.wordThenElement(j)):
+		return isClose
+	}
+	if run && r.quote == quDouble && !odd && r.restOfElement(next) {
+		return isOpener
 	}
 	return isInner
 }
@@ -158,14 +175,14 @@ func (r *repairer) judgeComma(i int, in byte, odd bool) verdict {
 		case c == ':':
 			return isClose
 		case r.isQuote(c):
-			if lineBreak && !odd || r.keyAt(j, m, odd) {
+			if lineBreak && !odd || r.keyAt(j, m, odd) || !odd && r.openKeyAt(j+m) {
 				return isClose
 			}
 		case c == '{' || c == '[':
 			if !odd {
 				return isClose
 			}
-		case !odd && r.bareKeyAt(j):
+		case !odd && (r.bareKeyAt(j) || r.halfKeyAt(j) || r.wordThenKey(j)):
 			return isClose
 		}
 		return isInner
@@ -177,10 +194,8 @@ func (r *repairer) judgeComma(i int, in byte, odd bool) verdict {
 		}
 	case c == '{' || c == '[':
 		return isClose
-	case isTokenByte(c) || c == symOther:
-		if r.plainElementAt(j, odd) {
-			return isClose
-		}
+	case (isTokenByte(c) || c == symOther) && r.plainElementAt(j, odd), !odd && (lineBreak || r.halfElementAt(j)):
+		return isClose
 	}
 	return isInner
 }
@@ -205,6 +220,13 @@ func (r *repairer) pastQuoted(i, m int) (next int, sure bool) {
 
 // keyAt says whether the quotes at i hold a key.
 func (r *repairer) keyAt(i, m int, odd bool) bool {
+	if c, _ := r.sym(i); !odd { // ""name"
+		if d, n := r.sym(i + m); d == c {
+			if k, sure := r.pastQuoted(i+m, n); sure && k > i+m+2*n && r.colonFollows(k) {
+				return true
+			}
+		}
+	}
 	k, sure := r.pastQuoted(i, m)
 	if !sure {
 		return true
@@ -219,7 +241,103 @@ func (r *repairer) keyAt(i, m int, odd bool) bool {
 	case ',', '}':
 		return !odd // the value is missing
 	}
-	return !odd && c >= '0' && c <= '9'
+	return !odd && (c >= '0' && c <= '9' || isTokenByte(c) && r.plainElementAt(j, true))
+}
+
+// openKeyAt says whether the inside of a key whose closing quote is missing stands at i: a name and a colon.
+func (r *repairer) openKeyAt(i int) bool {
+	for k := i; k < i+maxLook; k++ {
+		switch c := r.at(k); {
+		case c == ':':
+			return k > i
+		case !isNameByte(c) && c != ' ' && c < utf8.RuneSelf:
+			return false
+		}
+	}
+	return false
+}
+
+// wordThenKey says whether a word stands at i, and a key behind it.
+func (r *repairer) wordThenKey(i int) bool {
+	k := i
+	for k < i+maxLook && isNameByte(r.at(k)) {
+		k++
+	}
+	return k > i && r.quotedKeyAt(k)
+}
+
+// halfKeyAt says whether a key without its opening quote stands at i: a name, a quote and a colon.
+func (r *repairer) halfKeyAt(i int) bool {
+	for k := i; k < i+maxLook; k++ {
+		switch c := r.at(k); {
+		case c == '"':
+			return k > i && r.colonFollows(k+1)
+		case !isNameByte(c) && c != ' ' && c < utf8.RuneSelf:
+			return false
+		}
+	}
+	return false
+}
+
+// wordThenElement says whether a word stands at i, and behind it a comma and an element in quotes.
+func (r *repairer) wordThenElement(i int) bool {
+	for most := i + maxLook; i < most && isTokenByte(r.at(i)); {
+		i++
+	}
+	j, _ := r.skip(i)
+	if r.at(j) != ',' {
+		return false
+	}
+	j, _ = r.skip(j + 1)
+	c, m := r.sym(j)
+	return c == '"' && r.elementAt(j, m, false)
+}
+
+// lastWord says whether a word stands at i, and the object's closing brace behind it.
+func (r *repairer) lastWord(i int) bool {
+	k := i
+	for k < i+maxLook && isNameByte(r.at(k)) {
+		k++
+	}
+	j, _ := r.skip(k)
+	return k > i && r.at(j) == '}'
+}
+
+// halfElementAt says whether an element without its opening quote stands at i: text of this line, a quote, and a comma or bracket.
+func (r *repairer) halfElementAt(i int) bool {
+	for k := i; k < i+maxLook; k++ {
+		switch r.at(k) {
+		case '"':
+			j, _ := r.skip(k + 1)
+			c := r.at(j)
+			return k > i && (c == ',' || c == ']')
+		case 0, '\n', '[', ']', '{', '}', '\\':
+			return false
+		}
+	}
+	return false
+}
+
+// restOfElement says whether the text at i goes on to a quote and another element or the end of the array: it is the inside of an element.
+func (r *repairer) restOfElement(i int) bool {
+	for k := i; k < i+maxLook; k++ {
+		switch r.at(k) {
+		case '"':
+			j, lineBreak := r.skip(k + 1)
+			c, m := r.sym(j)
+			if c == ',' {
+				j, lineBreak = r.skip(j + m)
+				c, _ = r.sym(j)
+				return k > i && (lineBreak || c == '"' || c == '{' || c == '[' || c == ']' || isTokenByte(c) && r.plainElementAt(j, true))
+			}
+			return k > i && (c == ']' || lineBreak && c != 0)
+		case '\\':
+			k++
+		case 0, '\n':
+			return false
+		}
+	}
+	return false
 }
 
 // elementAt says whether the quotes at i hold a whole element; loose, that the comma behind it may be missing.
@@ -234,8 +352,9 @@ func (r *repairer) elementAt(i, m int, loose bool) bool {
 		return true
 	case '{', '[', '"':
 		return loose
+	default:
+		return loose && isTokenByte(c) && r.plainElementAt(j, true)
 	}
-	return false
 }
 
 // plainElementAt says whether a token at i is a whole element.
@@ -253,7 +372,17 @@ func (r *repairer) plainElementAt(i int, odd bool) bool {
 	}
 	j, _ := r.skip(k)
 	c, _ := r.sym(j)
-	if c != 0 && c != ',' && c != ']' && c != '}' && c != ' ' {
+	switch c {
+	case 0, ',', ']', '}', ' ':
+	case ')':
+		if r.inside() != '[' || r.p.top().stray&tuple == 0 {
+			return false
+		}
+	case '"', '{', '[':
+		if !odd || j == k {
+			return false
+		}
+	default:
 		return false
 	}
 	if k > len(r.b) {

@@ -117,16 +117,14 @@ func (r *repairer) proseAt(i int) (next int, state repairState, wait bool) {
 		r.keepForProse(b[i:end])
 	} else {
 		r.say(b[i:end])
-		r.lineStart = false
+		r.lineStart, r.before = false, b[end-1]
 	}
 	return end, rpProse, false
 }
 
 // keepForProse keeps text that is prose only if prose follows: the line that begins a fence is not, where the document is in it.
 func (r *repairer) keepForProse(text []byte) {
-	if len(r.space) < maxLook {
-		r.space = append(r.space, text...)
-	}
+	r.space = append(r.space, text[:min(len(text), max(0, maxLook-len(r.space)))]...)
 	r.drafted(text)
 }
 
@@ -192,12 +190,18 @@ func (r *repairer) startsDocument(i, n int, c byte, line bool, level int) bool {
 		return line || level > 0
 	}
 	if d == c+2 { // {} or []
-		return level > 0 || r.alone() || r.lineEnds(j+m)
+		return level > 0 || r.alone() || r.before == '(' || r.lineEnds(j+m)
 	}
 	if isBlank(d) {
 		return true // more white space than is looked at
 	}
-	if d == '/' || d == '#' || d == ',' || d == symDots || d == '.' {
+	if d == '`' && r.has(j, "```") {
+		return false
+	}
+	if d == '}' || d == ']' { // a bracket of the other kind
+		return level > 0 || r.alone() && r.lineEnds(j+m)
+	}
+	if d == '/' || d == '#' || d == ',' || d == symDots || d == '.' || d == '\\' && r.escapedAt(j) {
 		return line
 	}
 	if c == '{' {
@@ -213,7 +217,7 @@ func (r *repairer) startsDocument(i, n int, c byte, line bool, level int) bool {
 		case d == ':':
 			return line
 		}
-		if r.bareKeyAt(j) {
+		if r.bareKeyAt(j) || line && r.wordThenQuote(j) {
 			return true
 		}
 		if !line {
@@ -240,7 +244,35 @@ func (r *repairer) startsDocument(i, n int, c byte, line bool, level int) bool {
 	case r.isQuote(d):
 		return line || r.elementAt(j, m, false)
 	}
-	return r.listAt(j, line, level > 0)
+	return r.listAt(j, line, level > 0) || line && r.halfElementAt(j) || r.alone() && r.isAll(j)
+}
+
+// wordThenQuote says whether a word and a quote stand at i: a key without its colon.
+func (r *repairer) wordThenQuote(i int) bool {
+	k := i
+	for k < i+maxLook && isNameByte(r.at(k)) {
+		k++
+	}
+	j, _ := r.skip(k)
+	c, _ := r.sym(j)
+	return k > i && j > k && r.isQuote(c)
+}
+
+// isAll says whether the text that goes on at i is in brackets to its end, and on one line.
+func (r *repairer) isAll(i int) bool {
+	last := byte(0)
+	for k := i; k < i+maxLook; k++ {
+		switch c := r.at(k); {
+		case c == 0 && k >= len(r.b):
+			return last == ']'
+		case c == '\n':
+			k, _ = r.skip(k)
+			return last == ']' && r.at(k) == 0 && k >= len(r.b)
+		case !isBlank(c):
+			last = c
+		}
+	}
+	return false
 }
 
 // alone says that nothing but white space has come before.
@@ -278,11 +310,11 @@ func (r *repairer) listAt(i int, line, nested bool) bool {
 				return true
 			}
 			continue
-		case c == ']':
+		case c == ']', c == '}' && r.alone():
 			return plain && (line || several) && (nested || line && lineBreak || r.lineEnds(j+m))
 		case c == 0 || lineBreak || isBlank(c):
 			return line && plain
-		case plain && (nested || r.alone()) && j > k && (isTokenByte(c) || c == '"' || c == '{' || c == '['):
+		case plain && (nested || r.alone()) && (j > k || c == '"') && (isTokenByte(c) || c == '"' || c == '{' || c == '['):
 			// A missing comma. Behind prose two words in brackets are a remark.
 			if c == '"' || c == '{' || c == '[' {
 				return true

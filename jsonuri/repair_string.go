@@ -1,11 +1,17 @@
 package jsonuri
 
-import "unicode/utf8"
+import (
+	"bytes"
+	"unicode/utf8"
+)
 
 // stepString reads more of a string or key in quotes: up to the quote that ends it, or as far as the text goes. A run of
 // commas, closing brackets and white space at the end of what is here is kept back: it may turn out to stand behind the
 // string, if the closing quote was left out.
 func (r *repairer) stepString(i int) (int, bool) {
+	if r.embedded > 0 {
+		return r.stepEmbedded(i)
+	}
 	b := r.b
 	start := i
 	clean := true
@@ -30,7 +36,26 @@ func (r *repairer) stepString(i int) (int, bool) {
 		if c < ' ' || c >= utf8.RuneSelf {
 			clean = false
 		}
+		if c == '\n' && r.quote == quDouble && !r.p.inKey && r.inside() == '[' {
+			run := r.runBefore(start, i)
+			ends := run < i && bytes.IndexByte(b[run:i], ',') >= 0 && r.valueLine(i)
+			if r.short {
+				return r.pause(start, min(run, i), clean)
+			}
+			if ends {
+				r.fix(fixMissQuote)
+				r.give(start, run, clean)
+				r.endText()
+				return run, true
+			}
+		}
 		n := r.closing(i)
+		if r.short {
+			return r.pause(start, i, clean)
+		}
+		if n == 0 && c == '"' && r.p.inKey && r.colonFollows(i+1) { // RP-13: 'name"
+			n = 1
+		}
 		if r.short {
 			return r.pause(start, i, clean)
 		}
@@ -49,6 +74,9 @@ func (r *repairer) stepString(i int) (int, bool) {
 		if r.quote != quTriple && r.quote != quTripleSingle && r.quote != quFence {
 			v = r.judge(i, n, run < i)
 		}
+		if v == isInner && run < i && r.inner%2 == 0 && r.inside() == '[' && bytes.IndexByte(b[run:i], ',') >= 0 && bytes.IndexByte(b[run:i], '\n') >= 0 {
+			v = isOpener // RP-12: the line before ends with a comma, and this one begins with the quote
+		}
 		if r.short {
 			return r.pause(start, min(run, i), clean)
 		}
@@ -57,6 +85,9 @@ func (r *repairer) stepString(i int) (int, bool) {
 			r.fix(fixInner)
 			r.inner++
 			r.give(start, i, clean)
+			if r.quote == quDouble && (r.last == '{' || r.last == '[') {
+				r.embedded, r.inner = 1, 0
+			}
 			r.longRun = false
 			for k := i; k < i+n; k++ {
 				if b[k] == '"' {
@@ -71,6 +102,14 @@ func (r *repairer) stepString(i int) (int, bool) {
 			r.give(start, run, clean)
 			r.endText()
 			return run, true
+		case isMember:
+			r.give(start, i, clean)
+			if r.maybeKey {
+				return i + n, r.becomeMember(i)
+			}
+			r.endText() // it is too long for a key
+			r.wasText = true
+			return i + n, true
 		case isJoin:
 			r.fix(fixJoin)
 			r.give(start, i, clean)
@@ -93,6 +132,40 @@ func (r *repairer) stepString(i int) (int, bool) {
 	}
 }
 
+// stepEmbedded reads JSON or code that stands in the string with its quotes, up to the bracket that ends it (RP-11).
+func (r *repairer) stepEmbedded(i int) (int, bool) {
+	start := i
+	r.last = 0
+	for ; i < len(r.b); i++ {
+		switch r.b[i] {
+		case '\\':
+			i++
+		case '"':
+			r.fix(fixInner) // it is escaped as it is given out
+		case '{', '[':
+			r.embedded++
+		case '}', ']':
+			if r.embedded--; r.embedded == 0 {
+				r.giveUnits(start, i+1, false)
+				return i + 1, true
+			}
+		}
+	}
+	if r.eof {
+		r.fix(fixCut)
+		r.giveUnits(start, len(r.b), false)
+		r.endText()
+		return len(r.b), true
+	}
+	return r.giveUnits(start, len(r.b), true), false
+}
+
+// valueLine says whether the next line is a number or literal, alone.
+func (r *repairer) valueLine(i int) bool {
+	j, _ := r.skip(i)
+	return isTokenByte(r.at(j)) && r.plainElementAt(j, true)
+}
+
 // skipText is skipPlain that stops at what may be the closing quote, too.
 func (r *repairer) skipText(i int) int {
 	var stop byte
@@ -112,6 +185,24 @@ func (r *repairer) skipText(i int) int {
 	return i
 }
 
+// becomeMember makes the string that ends at i, an element, the key of an object whose opening brace is missing (RP-12).
+func (r *repairer) becomeMember(i int) bool {
+	p := r.p
+	r.flush()
+	key := p.carry
+	r.maybeKey = false
+	p.dropString()
+	if !p.open('{') {
+		p.err = &LimitError{Limit: "depth", Max: int64(p.depth), Offset: r.base + int64(i)}
+		return false
+	}
+	r.fix(fixMissBracket)
+	p.top().stray = implied
+	p.carry = key
+	r.endKey()
+	return true
+}
+
 // joined gives the quotes of the part behind a plus.
 func (r *repairer) joined(k int) (quote, int) {
 	c, m := r.sym(k)
@@ -121,8 +212,9 @@ func (r *repairer) joined(k int) (quote, int) {
 // endText ends the open string value.
 func (r *repairer) endText() {
 	r.flush()
+	r.maybeKey = false
 	r.p.closeString()
-	r.ended()
+	r.goOn()
 }
 
 // pause gives out content up to stop, which waits with what follows it.
@@ -148,11 +240,13 @@ func (r *repairer) textEnds(start int, clean bool) (int, bool) {
 	case !r.eof:
 		return r.pause(start, run, clean)
 	}
-	if run < end && r.closesAll(run) {
-		r.fix(fixMissQuote)
-		r.give(start, run, clean)
-		r.endText()
-		return run, true
+	for ; run < end; run++ { // brackets before may belong to the text
+		if r.closesAll(run) {
+			r.fix(fixMissQuote)
+			r.give(start, run, clean)
+			r.endText()
+			return run, true
+		}
 	}
 	r.fix(fixCut)
 	r.give(start, end, clean)

@@ -55,7 +55,7 @@ var repairs = []struct {
 	{"RP-02 closing quote missing", `{"age : 10, "b": 1}`, `{"age":10,"b":1}`, "missing_quote"},
 	{"RP-02 closing quote missing before a string", `{"age : "10", "b": 1}`, `{"age":"10","b":1}`, "missing_quote"},
 	{"RP-02 opening quote missing", `{age" : 10}`, `{"age":10}`, "missing_quote"},
-	{"RP-02 line break inside", "{\"a\nb\": 1}", `{"a\nb":1}`, "control_character"},
+	{"RP-13 line break inside", "{\"na\nme\": 1}", `{"name":1}`, "control_character"},
 	{"RP-02 missing", `{: 10}`, `{"":10}`, "missing_key"},
 	{"RP-02 colon missing", `{"a" 1, "b" "x", "c" {"d" [2]}}`, `{"a":1,"b":"x","c":{"d":[2]}}`, "missing_colon"},
 	{"RP-02 quotes inside", `{"the "best" one": 1}`, `{"the \"best\" one":1}`, "unescaped_quote"},
@@ -94,7 +94,7 @@ var repairs = []struct {
 	{"RP-04 missing", `{"a": , "b": }`, `{"a":null,"b":null}`, "missing_value"},
 	{"RP-04 Python", `[True, False, None, "x"]`, `[true,false,null,"x"]`, "literal"},
 	{"RP-04 JavaScript", `{"a": undefined, "b": NaN, "c": -Infinity}`, `{"a":null,"b":null,"c":null}`, "literal"},
-	{"RP-04 numbers", `[+1, .5, 5., 007, 1_000, -.5, -01]`, `[1,0.5,5,7,1000,-0.5,-1]`, "number"},
+	{"RP-04 numbers", `[+1, .5, 5., 1_000, -.5]`, `[1,0.5,5,1000,-0.5]`, "number"},
 	{"RP-04 not a number", `{"a": 10a, "b": nul, "c": 1.2.3, "d": 2024-01-02, "e": 10 kg}`, `{"a":"10a","b":"nul","c":"1.2.3","d":"2024-01-02","e":"10 kg"}`, "unquoted_string"},
 	{"RP-04 thousands", `{"a": 1,234,567.5, "b": 2}`, `{"a":1234567.5,"b":2}`, "number"},
 	{"RP-04 numbers with commas in a list stay", `[1,234]`, `[1,234]`, ""},
@@ -134,14 +134,78 @@ var repairs = []struct {
 	{"RP-07 in a pair", `{"a": "x\ud83d\ude`, `{"a":"x"}`, "cut_off missing_bracket"},
 	{"RP-07 in a number", `{"a": 12.`, `{"a":12}`, "cut_off missing_bracket"},
 	{"RP-07 in an exponent", `[1e`, `[1]`, "cut_off missing_bracket"},
-	{"RP-07 behind a sign", `{"a": -`, `{"a":null}`, "cut_off missing_bracket"},
+	{"RP-07 behind a sign", `{"a": -`, `{"a":-0}`, "cut_off missing_bracket"},
 	{"RP-07 in a literal", `{"a": tru`, `{"a":true}`, "cut_off missing_bracket"},
 	{"RP-07 behind a key", `{"a": 1, "b"`, `{"a":1,"b":null}`, "cut_off missing_bracket"},
 	{"RP-07 behind a colon", `{"a":`, `{"a":null}`, "cut_off missing_bracket"},
-	{"RP-07 in a key", `{"a": 1, "b`, `{"a":1}`, "cut_off missing_bracket"},
+	{"RP-07 in a key", `{"a": 1, "b`, `{"a":1,"b":null}`, "cut_off missing_bracket"},
+	{"RP-07 before a key", `{"a": 1, "`, `{"a":1}`, "cut_off missing_bracket"},
 	{"RP-07 behind a comma", `[1,`, `[1]`, "missing_bracket"},
 	{"RP-07 behind a bracket", `{`, `{}`, "missing_bracket"},
 	{"RP-07 with a fence behind", "```json\n{\"a\": [1, 2\n```", `{"a":[1,2]}`, "fence missing_bracket prose"},
+
+	// RP-11: what cannot be placed stays as text where it was found.
+	{"RP-11 key without its end at the end", "{\"a\":\"x\",\n \"age : 10\n}", `{"a":"x","age":10}`, "missing_quote"},
+	{"RP-11 mixed quotes of a key", `{'name" : "x"}`, `{"name":"x"}`, "quotes"},
+	{"RP-11 element without its end", `[{"i":1,{"i":2}]`, `[{"i":1},{"i":2}]`, "missing_bracket"},
+	{"RP-11 element without its end or comma", `[{"i":1{"i":2}]`, `[{"i":1},{"i":2}]`, "missing_bracket missing_comma"},
+	{"RP-11 cut off in the first key", `{"foo`, `{"foo":null}`, "cut_off missing_bracket"},
+	{"RP-11 thousands before another member", `{"n": 522,250, "country": "x"}`, `{"n":522250,"country":"x"}`, "number"},
+	{"RP-11 JSON in a string", `{"json": "{"a": 1, "b": [1, 2]}", "x": 1}`, `{"json":"{\"a\": 1, \"b\": [1, 2]}","x":1}`, "unescaped_quote"},
+	{"RP-11 code in a string", `{"code": "f({"k": "v", "l": "w"}); g()", "x": 1}`, `{"code":"f({\"k\": \"v\", \"l\": \"w\"}); g()","x":1}`, "unescaped_quote"},
+	{"RP-11 comment of the last member, on one line", `{"a": {"b": "c" # note }, "d": 1}`, `{"a":{"b":"c"},"d":1}`, "comment"},
+	{"RP-11 brackets at the end of a text that has no end", `{"a": "use [x] and {y}}`, `{"a":"use [x] and {y}"}`, "missing_quote"},
+
+	// RP-12
+	{"RP-12 comma missing", `["a" 2, "b" "c" true {"x": 1} [2] "d""e"]`, `["a",2,"b","c",true,{"x":1},[2],"d","e"]`, "missing_comma"},
+	{"RP-12 comma and quotes missing", `["a" b, "c"]`, `["a","b","c"]`, "missing_comma unquoted_string"},
+	{"RP-12 comma missing before a line", "[\n \"a\"\n true,\n 1\n \"b\"\n]", `["a",true,1,"b"]`, "missing_comma"},
+	{"RP-12 closing quote missing", `["abc, "def", "g"]`, `["abc","def","g"]`, "missing_quote"},
+	{"RP-12 closing quote missing, a line each", "[\n \"abc,\n \"def,\n 12\n]", `["abc","def",12]`, "missing_quote"},
+	{"RP-12 opening quote missing", `[a","b", c d"]`, `["a","b","c d"]`, "missing_quote unquoted_string"},
+	{"RP-12 opening quote missing in all there is", `[a blue door"]`, `["a blue door"]`, "missing_quote unquoted_string"},
+	{"RP-12 members without an object", `["k": "v", "l": 2]`, `[{"k":"v","l":2}]`, "missing_bracket"},
+	{"RP-12 members behind elements", `{"a": ["x", "k": "v"], "b": 1}`, `{"a":["x",{"k":"v"}],"b":1}`, "missing_bracket"},
+	{"RP-12 what is too long for a key", `["` + strings.Repeat("long ", 20) + `": 1]`, `["` + strings.Repeat("long ", 20) + `",1]`, "text_between missing_comma"},
+
+	// RP-13
+	{"RP-13 opening quote of a key missing", `{"a": "x", b": "y", "c": 1}`, `{"a":"x","b":"y","c":1}`, "missing_quote"},
+	{"RP-13 closing quote of a key missing", `{"a": "x", "b c: {"d": 1}, "e: [1, "y"]}`, `{"a":"x","b c":{"d":1},"e":[1,"y"]}`, "missing_quote"},
+	{"RP-13 typographic closing quote", `{"name” : "x"}`, `{"name":"x"}`, "missing_quote"},
+	{"RP-13 junk behind a key", `{"name"abc: "x", "b": 1}`, `{"name":"x","b":1}`, "text_after_key"},
+	{"RP-13 words between members", `{"a": true, and "b": "x", NOTE "c": "z" end }`, `{"a":true,"b":"x","c":"z"}`, "text_between missing_comma"},
+	{"RP-13 brace closed too early", `{"a":1}, "b":2}`, `{"a":1,"b":2}`, "extra_bracket"},
+	{"RP-13 brace closed too early inside", `{"x": {"y": {"a":1}}}, "b":2}`, `{"x":{"y":{"a":1}},"b":2}`, "extra_bracket"},
+	{"RP-13 bracket closed too early", `[1, 2], "x"]`, `[1,2,"x"]`, "extra_bracket"},
+	{"RP-13 a brace where a member should stand", `[{"a": 1, {"b": 2}]`, `[{"a":1},{"b":2}]`, "missing_bracket"},
+	{"RP-13 an element where a member should stand", `[{"a": 1, "x", true]`, `[{"a":1},"x",true]`, "missing_bracket"},
+	{"RP-13 quotes doubled", `{""a"": ""x"", "b": ''y'', "c": """}`, `{"a":"x","b":"y","c":""}`, "extra_quote quotes"},
+	{"RP-13 colon missing between strings", `{"a""x", "b" "C:\\d"}`, `{"a":"x","b":"C:\\d"}`, "missing_colon"},
+
+	// RP-14
+	{"RP-14 call", `callback({});`, `{}`, "prose trailing_text"},
+	{"RP-14 brackets around a fence", "[```json\n{\"a\":\"b\"}\n```]\n", `{"a":"b"}`, "fence prose"},
+	{"RP-14 escaped as a whole", `{\n  \"a\": \"x\",\n  \"b\": [1]\n}`, `{"a":"x","b":[1]}`, "escaped_document"},
+	{"RP-14 tuple and one value in brackets", `{"a": ("x", 1), "b": (2), "c": ("y")}`, `{"a":["x",1],"b":2,"c":"y"}`, "wrong_bracket"},
+
+	// RP-15
+	{"RP-15 cut off", `{"a": 2e, "b": 2e+, "c": 3., "d": -`, `{"a":2,"b":2,"c":3,"d":-0}`, "cut_off missing_bracket number"},
+	{"RP-15 codes", `{"a": 007, "b": 0.0.1, "c": 1-2, "d": 746de9ad-d4ff-4c66-97d7-00a92ad46967, "e": 12345"}`, `{"a":"007","b":"0.0.1","c":"1-2","d":"746de9ad-d4ff-4c66-97d7-00a92ad46967","e":"12345"}`, "unquoted_string missing_quote"},
+
+	// RP-16
+	{"RP-16 backtick and acute", "{`a´: `b´}", `{"a":"b"}`, "quotes"},
+
+	// RP-17
+	{"RP-17 strings without a quote", "{\"name\" : bearbobo\",\n\"a\" : \"bearbobo,\n\"b\": 10a, \"c\": nul}", `{"name":"bearbobo","a":"bearbobo","b":"10a","c":"nul"}`, "missing_quote unquoted_string"},
+	{"RP-17 quotes in a string of two lines", "{\"name\": \"be\"a\nrbo\"bo,\", \"b\": 1}", `{"name":"be\"a\nrbo\"bo,","b":1}`, "unescaped_quote control_character"},
+
+	// Brackets that do not match, and what follows them (RP-06).
+	{"RP-06 one too many inside", `{"a": {"b": [1, 2]], "c": 3}, "d": [[4]], 5], "e": {"f": {"g": 1}}}`, `{"a":{"b":[1,2],"c":3},"d":[[4],5],"e":{"f":{"g":1}}}`, "extra_bracket"},
+	{"RP-06 brace too many in an array", `{"a": [{"b": 1}}, {"c": 2}], "d": 3}`, `{"a":[{"b":1},{"c":2}],"d":3}`, "extra_bracket"},
+	{"RP-06 brace for a bracket", `[{"a": ["x"}, "b": 1}]`, `[{"a":["x"],"b":1}]`, "wrong_bracket"},
+	{"RP-06 bracket for a brace", `{"a": [{"b": {"c": 1], "d": 2}], "e": 3}`, `{"a":[{"b":{"c":1},"d":2}],"e":3}`, "wrong_bracket"},
+	{"RP-06 bracket for a brace in a list", `{"a": [[1], {"b": 2], true]}`, `{"a":[[1],{"b":2},true]}`, "wrong_bracket"},
+	{"RP-06 nothing else", `[}`, `[]`, "wrong_bracket"},
 
 	// What a whole answer looks like.
 	{"markup inside", `{"html": "<a href="x.html" class="y">z</a>", "b": "c"}`, `{"html":"<a href=\"x.html\" class=\"y\">z</a>","b":"c"}`, "unescaped_quote"},

@@ -53,7 +53,7 @@ func (r *repairer) plainValue(i int) (int, bool) {
 				r.fix(kind)
 			}
 			r.p.scalar(value)
-			r.ended()
+			r.goOn()
 			return next, true
 		}
 	}
@@ -155,9 +155,8 @@ func (r *repairer) mendNumber(token []byte, cut bool) (value []byte, kind string
 	whole := 0 // digits before the point
 	for len(rest) > 0 && (rest[0] >= '0' && rest[0] <= '9' || rest[0] == '_' && whole > 0) {
 		if rest[0] != '_' {
-			if whole > 0 && dst[len(dst)-1] == '0' && whole == 1 {
-				dst = dst[:len(dst)-1] // a leading zero
-				whole = 0
+			if whole == 1 && dst[len(dst)-1] == '0' {
+				return nil, "", false // RP-15: digits with leading zeros are a code
 			}
 			dst = append(dst, rest[0])
 			whole++
@@ -181,8 +180,8 @@ func (r *repairer) mendNumber(token []byte, cut bool) (value []byte, kind string
 		}
 	}
 	if whole+fraction == 0 {
-		if cut && len(rest) == 0 {
-			return nullText, fixCut, true // only a sign
+		if len(rest) == 0 && token[0] == '-' {
+			return minusZero, fixCut, true // RP-15: only a sign
 		}
 		return nil, "", false
 	}
@@ -202,16 +201,15 @@ func (r *repairer) mendNumber(token []byte, cut bool) (value []byte, kind string
 			dst = append(dst, rest[0])
 			digits++
 		}
-		if digits == 0 {
-			if !cut {
-				return nil, "", false
-			}
-			dst = dst[:mark]
+		if digits == 0 { // RP-15
+			dst, kind = dst[:mark], fixCut
 		}
 	}
 	r.token = dst
 	return dst, kind, len(rest) == 0
 }
+
+var minusZero = []byte("-0")
 
 func isJSONNumber(token []byte) bool {
 	if token[0] != '-' && (token[0] < '0' || token[0] > '9') {
@@ -248,6 +246,9 @@ func (r *repairer) thousands(token []byte, end int) int {
 		k := 1
 		for k < 5 && r.at(next+k) >= '0' && r.at(next+k) <= '9' {
 			k++
+		}
+		if k == 1 {
+			break // the comma behind the number
 		}
 		if k != 4 {
 			return end
@@ -292,11 +293,18 @@ func (r *repairer) standsAlone(i int) bool {
 	case '/':
 		d := r.at(j + 1)
 		return d == '/' || d == '*'
-	case '#', '{', '[', '`', symDots:
+	case '{':
+		return true
+	case '#', '[', '`', symDots:
 		return j > i
 	}
 	if j == i {
-		return r.isQuote(c)
+		if !r.isQuote(c) {
+			return false
+		}
+		k, _ := r.skip(j + 1)
+		d, _ := r.sym(k)
+		return d != ',' && d != '}' && d != ']' // else it is a string whose opening quote is missing
 	}
 	if r.isQuote(c) || c >= '0' && c <= '9' || c == '-' || c == '.' {
 		return true
@@ -400,10 +408,13 @@ func (r *repairer) stepBare(i int) (int, bool) {
 			ends = r.bareEnds(i, n, c)
 		case r.isQuote(c) && c != '\'' && c != '`' && c != symSingle:
 			v := r.judge(i, n, false)
+			key := v == isInner && i > solid && r.inside() == '{' && r.quotedKeyAt(i)
 			if r.short {
 				break
 			}
-			if v == isClose || v == isExtra {
+			if key { // the comma before it is missing
+				ends = true
+			} else if v == isClose || v == isExtra {
 				ends, skip = true, n
 			} else {
 				r.inner++
@@ -437,7 +448,7 @@ func (r *repairer) stepBare(i int) (int, bool) {
 // bareEnds says whether the comma at i ends a string without quotes.
 func (r *repairer) bareEnds(i, n int, c byte) bool {
 	if r.inside() == '[' {
-		return r.nesting == 0 && c == ','
+		return r.nesting == 0 && r.b[i] == ','
 	}
 	j, lineBreak := r.skip(i + n)
 	d, m := r.sym(j)
@@ -445,7 +456,8 @@ func (r *repairer) bareEnds(i, n int, c byte) bool {
 	case lineBreak || d == 0 || d == '}' || d == ',':
 		return true
 	case r.isQuote(d):
-		return r.keyAt(j, m, false)
+		k, sure := r.pastQuoted(j, m)
+		return sure && r.colonFollows(k) || k >= j+maxLook
 	}
 	return r.bareKeyAt(j)
 }

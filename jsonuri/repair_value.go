@@ -59,8 +59,8 @@ func (r *repairer) closing(i int) int {
 			return 1
 		}
 	case quBack:
-		if c == '`' {
-			return 1
+		if s, n := r.sym(i); s == '`' || s == symSingle && c >= utf8.RuneSelf {
+			return n
 		}
 	case quTriple:
 		if c == '"' && r.has(i, `"""`) {
@@ -96,11 +96,11 @@ func (r *repairer) isQuote(c byte) bool {
 
 func (r *repairer) openText(q quote, key bool) {
 	p := r.p
-	r.quote, r.inner, r.longRun, r.nesting, r.keyKnown = q, 0, false, 0, false
+	r.quote, r.inner, r.longRun, r.nesting, r.keyKnown, r.embedded, r.last = q, 0, false, 0, false, 0, 0
 	p.inKey = key
-	if key {
-		p.carry = p.carry[:0]
-	} else {
+	p.carry = p.carry[:0]
+	r.maybeKey = !key && q != noQuote && r.inside() == '[' && r.p.top().stray&tuple == 0
+	if !key {
 		p.openString()
 	}
 	r.state = rpString
@@ -142,6 +142,15 @@ func (r *repairer) stepValue(i int) (int, bool) {
 		}
 		if !r.isQuote(d) && d != ')' && d != '(' && d != '[' && d != '{' && d != '-' && (d < '0' || d > '9') {
 			break
+		}
+		single := r.call(i)
+		if r.short {
+			return i, false
+		}
+		if single { // RP-14: one value in brackets
+			r.fix(fixBracket)
+			r.calls++
+			return i + n, true
 		}
 		if !r.open(i, '[') {
 			return i, false
@@ -207,7 +216,7 @@ func (r *repairer) stepValue(i int) (int, bool) {
 			}
 			return r.finish(i)
 		}
-	case symEscape:
+	case symEscape, '\\':
 		if r.startEscaped(i) {
 			return 0, true
 		}
@@ -216,8 +225,22 @@ func (r *repairer) stepValue(i int) (int, bool) {
 		return i, false
 	}
 	if q, n := r.opening(i, c, n); q != noQuote {
+		next, empty := r.doubled(i, q, n)
 		if r.short {
 			return i, false
+		}
+		if next > i+n || empty {
+			r.fix(fixExtraQuote)
+			n = next - i
+			if q == quTriple || q == quTripleSingle {
+				q = quDouble
+			}
+		}
+		if empty {
+			r.beginValue()
+			r.p.openString()
+			r.endText()
+			return i + n, true
 		}
 		r.beginValue()
 		r.openText(q, false)
@@ -227,6 +250,26 @@ func (r *repairer) stepValue(i int) (int, bool) {
 		return i, false
 	}
 	return r.plainValue(i)
+}
+
+// doubled says where a string begins whose opening quote, of n bytes at i, stands twice; empty, that it is an empty string with a quote too many.
+func (r *repairer) doubled(i int, q quote, n int) (next int, empty bool) {
+	if q == quTriple || q == quTripleSingle {
+		j, _ := r.skip(i + n)
+		c, _ := r.sym(j)
+		return i + n, c == ',' || c == '}' || c == ']'
+	}
+	c, _ := r.sym(i)
+	d, m := r.sym(i + n)
+	if d != c || q != quDouble && q != quSingle {
+		return i + n, false
+	}
+	j, _ := r.skip(i + n + m)
+	switch e, _ := r.sym(j); {
+	case e == 0, e == ',', e == '}', e == ']', e == ':', e == ';', e == ')', e == '+', e == '/', e == '#', r.isQuote(e), j > i+n+m:
+		return i + n, false
+	}
+	return i + n + m, false
 }
 
 // leftOut notes an ellipsis; a comma may follow it.
@@ -243,8 +286,12 @@ func (r *repairer) anotherComma() {
 	r.comma = true
 }
 
-// tuple marks an array that was written with round brackets.
-const tuple = 0x80
+// How a container was written, in a frame's stray.
+const (
+	tuple   = 0x80 // an array with round brackets
+	implied = 0x40 // an object without brackets, in an array
+	strays  = 0x3F // the rest is a count
+)
 
 // dots says whether an ellipsis stands at i: three dots or one sign, with nothing but a sign of the structure behind it.
 func (r *repairer) dots(i int, c byte, n int) (int, bool) {

@@ -42,7 +42,7 @@ var sentences = map[string]string{
 	"budget_exceeded":       "The cost limit for answers is reached.",
 	CodeOutput:              "The model gave no usable answer.",
 	"upstream_auth":         "The model's server refused this server's key.",
-	"upstream_rate_limited": "The model's server is overloaded; please try again later.",
+	adapter.CodeRateLimited: "The model's server is overloaded; please try again later.",
 	"upstream_timeout":      "The model's server did not answer in time; please try again.",
 	"upstream_unavailable":  "The model's server is unreachable; please try again later.",
 }
@@ -67,6 +67,8 @@ func SentenceOf(code string, err error) string {
 		return "This session id cannot be used; please choose another one."
 	case noticeOf(err) != "":
 		return noticeOf(err)
+	case code == adapter.CodeRateLimited && Lasting(err):
+		return "The account of this server with the model's provider has no credit left or has reached a limit; who operates this server can mend that."
 	case code != CodeOverloaded: // something else came first
 	case errors.Is(err, tape.ErrUnsure):
 		return "The store of conversations disconnected during a write. " +
@@ -113,7 +115,9 @@ func Retryable(code string, err error) bool {
 	switch code {
 	case CodeOverloaded:
 		return !errors.Is(err, tape.ErrUnsure)
-	case CodeDraining, "upstream_rate_limited", "upstream_timeout", "upstream_unavailable":
+	case adapter.CodeRateLimited:
+		return !Lasting(err)
+	case CodeDraining, "upstream_timeout", "upstream_unavailable":
 		return true
 	}
 	return false

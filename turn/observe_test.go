@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/turn"
 )
@@ -229,6 +230,8 @@ func TestTU_34TheStoreIsNamedWhereItIsAway(t *testing.T) {
 		{"a shutdown", turn.ErrDraining, "try again", true},
 		{"a model before it", errors.Join(&turn.EventError{Code: "upstream_auth", Message: "x"}, &overloaded{tape.ErrAway}), "refused this server's key", false},
 		{"a model that is away", &turn.EventError{Code: "upstream_unavailable", Message: "x"}, "try again later", true},
+		{"a rate limit", limited{lasting: false}, "try again later", true},
+		{"no credit", limited{lasting: true}, "no credit left or has reached a limit", false}, // DH-09
 		{"a fault", errTest, "Something went wrong", false},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -253,6 +256,12 @@ type overloaded struct{ error }
 
 func (*overloaded) ErrorCode() string { return turn.CodeOverloaded }
 func (e *overloaded) Unwrap() error   { return e.error }
+
+type limited struct{ lasting bool }
+
+func (limited) Error() string     { return "limited" }
+func (limited) ErrorCode() string { return adapter.CodeRateLimited }
+func (l limited) Lasting() bool   { return l.lasting }
 
 type upstream struct{ code string }
 

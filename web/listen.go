@@ -25,8 +25,9 @@ const (
 	// userTimeout is how long data may stay unacknowledged before the kernel gives a connection up. It finds peers that are
 	// gone without a word while a stream is written to them.
 	userTimeout = 30 * time.Second
-	// headerTimeout and maxHeaders are for clients that send their headers slowly, or many.
-	headerTimeout = 10 * time.Second
+	// headerTimeout and maxHeaders are for clients that send their headers slowly, or many. net/http answers 400 where the time ends within
+	// the first line, also if the process was stopped meanwhile: it is longer than most such pauses.
+	headerTimeout = 20 * time.Second
 	maxHeaders    = 64 << 10
 	idleTimeout   = 2 * time.Minute
 )

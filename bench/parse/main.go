@@ -34,7 +34,16 @@ func main() {
 	chars := flag.Int("chars", 4, "characters of a token")
 	peers := flag.String("peers", "bench/parse/peers", "folder of the peers, with node_modules; empty to leave them out")
 	grow := flag.Bool("growth", true, "also measure how time grows with the size of each shape")
+	damage := flag.Int("damage", 0, "instead, how many documents to damage in each way, to see how often they come back")
+	seed := flag.Uint64("seed", 1, "what the damaged documents follow from")
+	show := flag.Int("show", 0, "texts of each way to show that do not come back")
 	flag.Parse()
+	if *damage > 0 {
+		if err := damageTable(*damage, *seed, *peers, *show); err != nil {
+			log.Fatal(err)
+		}
+		return
+	}
 	if err := run(*rounds, *size, *chars, *peers); err != nil {
 		log.Fatal(err)
 	}

@@ -18,6 +18,7 @@ import (
 	"sync"
 	"unicode/utf8"
 
+	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/agent"
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/tool"
@@ -108,6 +109,7 @@ type reply struct {
 	began    bool              // the turn has, in its lane: what goes out before is the answer to a command
 	rendered bool              // the answer is there: what goes out now is part of it
 	notRun   bool              // the person was told that a call is not run
+	waits    bool              // the person was told that the model is asked again later
 	denied   map[string]string // why a question was denied that nobody has answered, by its id
 	open     strings.Builder   // text that is previewed and stands in no block yet
 	sent     string            // text that stands in blocks
@@ -135,12 +137,39 @@ func (r *reply) take(e turn.Event, err error) {
 		r.mu.Unlock()
 	case turn.ToolCallEvent:
 		r.flush()
+	case agent.RetryingEvent:
+		r.retrying(e.Value)
 	case agent.ApprovalRequiredEvent:
 		r.ask(e.Value)
 	case agent.ApprovalResolvedEvent:
 		r.resolved(e)
 		r.decided(e.Value)
 	}
+}
+
+// longPause is from when on a person is told that the model is asked again later: a shorter pause looks like thinking.
+const longPause = 10 // seconds
+
+// retrying tells the person that the model is asked again after a long pause: once a turn.
+func (r *reply) retrying(value json.RawMessage) {
+	var retry adapter.Retry
+	if json.Unmarshal(value, &retry) != nil || retry.Seconds < longPause || r.turn.Context.ObserveOnly {
+		return
+	}
+	r.mu.Lock()
+	told := r.waits
+	r.waits = true
+	r.mu.Unlock()
+	if told {
+		return
+	}
+	why := "is not available"
+	if retry.Reason == adapter.CodeRateLimited {
+		why = "has too many requests"
+	}
+	r.flush()
+	text := fmt.Sprintf("The model %s now. I ask it again in %d seconds.", why, retry.Seconds)
+	_ = r.emit(r.ctx, channel.ReplyTool, channel.Payload{Text: text}) // it is logged
 }
 
 // resolved tells the person why a call was not run that nobody could approve: once a turn, since a model may try again and again.

@@ -23,7 +23,7 @@ var (
 	heapAlloc  = regexp.MustCompile(`# HeapAlloc = (\d+)`)
 )
 
-// DO-01: what the server says that its runs hold is what its heap holds.
+// DO-01: the server keeps as much memory for its runs as they hold on the heap, and not much more: a copy that is garbage soon counts too.
 func TestLargeInputsBeyondTheMemoryAreRefused(t *testing.T) {
 	parallel(t)
 	const clients, inputBytes, limit = 30, 750_000, 96 << 20
@@ -67,10 +67,10 @@ func TestLargeInputsBeyondTheMemoryAreRefused(t *testing.T) {
 		t.Errorf("%d of %d inputs were taken, want at most %d", taken.Load(), clients, most)
 	}
 	eventually(t, "the models are asked", func() bool { return int64(s.model.Open()) == taken.Load() })
-	runs, heap := gauges()
-	if held := heap - before; runs < held*8/10 || runs > held*12/10 {
-		t.Errorf("the gauge is %d, and the heap has grown by %d; want at most a fifth of difference", runs, held)
-	}
+	eventually(t, "the gauge is the growth of the heap, and at most half more", func() bool { // the first copies are garbage by then
+		runs, heap := gauges()
+		return runs >= (heap-before)*9/10 && runs <= (heap-before)*3/2
+	})
 	close(over)
 	open.Wait()
 	eventually(t, "the memory of the runs is free", func() bool { runs, _ := gauges(); return runs < inputBytes })

@@ -83,7 +83,7 @@ func (s *sources) make(m *Metrics) {
 	s.endedBytes = desc("ended_runs_bytes", "gauge", "Their size.", "place")
 	s.connections = desc("connections", "gauge", "Open client connections.")
 	s.turnedAway = desc("connections_turned_away_total", "counter", "Connections closed because their address had too many.")
-	s.memoryHeld = desc("runs_memory_bytes", "gauge", "Part of limit.memory that requests and runs use.")
+	s.memoryHeld = desc("runs_memory_bytes", "gauge", "Part of limit.memory that is kept for requests and runs.")
 	s.memoryWaiting = desc("runs_memory_waiting", "gauge", "Model answers that wait for memory.")
 	s.memoryRefused = desc("runs_memory_refused_total", "counter", "Model answers ended for lack of memory.")
 	s.overloaded = desc("overloaded", "gauge", "1 while the server refuses work because of this limit: memory, disk, runs or streams.", "limit")

@@ -55,7 +55,7 @@ test("a run in a page: its events, its document, and its end", async (t) => {
   await asked.end();
   assert.deepEqual(await ended(page), { document: { answer: "Hello" } });
   await page.evaluate(() => iterated);
-  assert.deepEqual(await page.evaluate(() => events), ["started", "Hel", "lo", "done", "usage", "finished"]);
+  assert.deepEqual(await page.evaluate(() => events), ["started", "bot", "Hel", "lo", "done", "usage", "bot", "finished"]);
   assert.deepEqual(await page.evaluate(() => [r.status, r.error]), ["completed", undefined]);
 });
 

@@ -419,7 +419,7 @@ test("the events are listed with their ids, and the figures of the run", async (
   await stands("Completed");
   const events = page.getByRole("region", { name: "Events of the run" });
   assert.deepEqual((await events.getByRole("button").allInnerTexts()).map((text) => text.split("\n").filter(Boolean).slice(1, 3)), [
-    ["0", "started"], ["1", "answer"], ["2", "answer"], ["3", "usage"], ["4", "finished"],
+    ["0", "started"], ["1", "bot"], ["2", "answer"], ["3", "answer"], ["4", "usage"], ["5", "bot"], ["6", "finished"],
   ]);
   // As the model's server has counted them.
   const figure = (name) => page.getByText(name, { exact: true }).locator("xpath=following-sibling::dd").innerText();

@@ -68,11 +68,13 @@ test("events are gone through with the arrows, and found by their uri", async (t
   await page.keyboard.press("Home");
   await page.getByLabel("Event 0", { exact: true }).getByText('"event": "started"').waitFor();
   await page.keyboard.press("ArrowDown");
-  await page.getByLabel("Event 1", { exact: true }).getByText('"uri": "answer"').waitFor();
+  await page.getByLabel("Event 1", { exact: true }).getByText('"event": "bot"').waitFor();
+  await page.keyboard.press("ArrowDown");
+  await page.getByLabel("Event 2", { exact: true }).getByText('"uri": "answer"').waitFor();
   await page.keyboard.press("End");
   await page.getByText('"status": "completed"').waitFor();
   await page.getByRole("searchbox", { name: "Find in events" }).fill("answer");
-  assert.deepEqual((await events.getByRole("button").allInnerTexts()).map((text) => text.split("\n").filter(Boolean)[2]), ["answer", "answer"]);
+  assert.deepEqual((await events.getByRole("button").allInnerTexts()).map((text) => text.split("\n").filter(Boolean)[2]), ["bot", "answer", "answer", "bot"]);
 });
 
 test("DP-02: the list of events is followed up to its end, until the reader scrolls, and again from its end on", async (t) => {
@@ -244,7 +246,7 @@ test("DP-15: on a phone a line at the foot opens a sheet with everything beside 
   const sheet = page.getByRole("dialog", { name: "Run details" });
   await sheet.getByRole("button", { name: /^assistant, writing/ }).waitFor();
   await sheet.getByRole("button", { name: /^Events/ }).click();
-  await sheet.getByRole("region", { name: "Events of the run" }).getByText("started").waitFor();
+  await sheet.getByRole("region", { name: "Events of the run" }).getByText("started", { exact: true }).waitFor();
   await page.keyboard.press("Escape"); // closes the sheet and cancels nothing
   await sheet.waitFor({ state: "detached" }).catch(() => undefined);
   await asked.end();

@@ -12,6 +12,18 @@
 //     stands beside the document, not in it. See [Reserved].
 //   - To repair is to make a document of what models write instead of one: see [Options].
 //
+// # Repair
+//
+// Where a text can be read in two ways, repair prefers, in this order:
+//   - what JSON says: a valid document is never changed (RP-10);
+//   - the reading that loses no text: what cannot be placed stays as text where it was found (RP-11);
+//   - the one that needs no more than the next sign of the structure (a quote, comma, colon or bracket), so that output is not held back;
+//   - a quote inside a string is part of the text, unless what follows it can follow a value; once one quote inside is open, the next closes that;
+//   - a bracket that does not match ends what the text behind it goes on without, and nothing where that is what fits (RP-06);
+//   - a quote that is missing was at the end of the line, or else before the comma or bracket that a key or an element follows (RP-12, RP-13).
+//
+// No decision looks further ahead than 256 bytes, and none depends on where chunks end.
+//
 // # Guarantees
 //   - For every JSON document and every way to cut its text into chunks, the fold of the parser's deltas is the value that a
 //     standard decoder gives for the document.

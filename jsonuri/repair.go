@@ -352,6 +352,9 @@ func (r *repairer) skip(i int) (next int, lineBreak bool) {
 func (r *repairer) spaceAt(i int) (n int) {
 	c := r.b[i]
 	if c == ' ' || c == '\n' || c == '\t' || c == '\r' {
+		if c == '\n' {
+			r.closed = 0
+		}
 		r.p.blank++
 		return 1
 	}

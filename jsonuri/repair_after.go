@@ -136,7 +136,8 @@ func (r *repairer) oneTooMany(i, index int) bool {
 		return false
 	}
 	if r.p.stack[index].kind == '[' {
-		return r.follows(i) == thenValue
+		j, _ := r.skip(i)
+		return r.follows(i) == thenValue && r.elementFollows(j+1)
 	}
 	return r.follows(i) == thenKey
 }

@@ -23,18 +23,17 @@ func (r *repairer) stepKey(i int) (int, bool) {
 	case ',', ';':
 		r.anotherComma()
 		return i + n, true
-	case ':', '[':
+	case '[', ':':
+		if c == '[' && r.elementBegins() {
+			return i, true
+		}
 		// A key is missing, or the colon: the value stands for itself.
 		r.fix(fixMissKey)
 		r.p.member(nil, false)
 		r.state = rpColon
 		return i, true
 	case '{':
-		if !r.fresh && len(r.p.stack) > 1 && r.p.stack[len(r.p.stack)-2].kind == '[' {
-			// RP-13: the object's closing brace is missing, and another element begins.
-			r.fix(fixMissBracket)
-			r.closeTo(len(r.p.stack) - 1)
-			r.state = rpValue
+		if r.elementBegins() {
 			return i, true
 		}
 		// {{"a": 1}}: from a template whose brackets are doubled.
@@ -91,6 +90,17 @@ func (r *repairer) stepKey(i int) (int, bool) {
 	}
 	r.openText(noQuote, true)
 	return i, true
+}
+
+// elementBegins ends the object where another element of the array around it begins: its closing brace is missing (RP-13).
+func (r *repairer) elementBegins() bool {
+	if r.fresh || len(r.p.stack) < 2 || r.p.stack[len(r.p.stack)-2].kind != '[' {
+		return false
+	}
+	r.fix(fixMissBracket)
+	r.closeTo(len(r.p.stack) - 1)
+	r.state = rpValue
+	return true
 }
 
 // keyRoom says whether more may be added to the key; if not it is an error.

@@ -90,7 +90,7 @@ type repairer struct {
 	inner    int  // quotes inside
 	longRun  bool // a run of commas, brackets and space was too long to wait for
 	nesting  int  // brackets open in a bare string
-	embedded int  // brackets open in JSON or code that stands in the string with its quotes
+	embedded int  // open brackets of JSON or code whose quotes stand in the string without escapes
 	last     byte // of the string's content that was given out
 	keyKnown bool // the colon inside the key is content
 	wasText  bool // the value before was a string in quotes
@@ -477,7 +477,7 @@ func (r *repairer) finish(i int) (int, bool) {
 // stepLast reads what stands behind the bracket that ends the document: one that came too early if the document goes on (RP-13).
 func (r *repairer) stepLast(i int) (int, bool) {
 	c, n, i, wait := r.peek(i)
-	if wait && r.p.blank < maxBlank {
+	if wait {
 		return i, false
 	}
 	kind := r.p.top().kind

@@ -132,7 +132,7 @@ func (r *repairer) stepString(i int) (int, bool) {
 	}
 }
 
-// stepEmbedded reads JSON or code that stands in the string with its quotes, up to the bracket that ends it (RP-11).
+// stepEmbedded reads JSON or code in the string whose quotes have no escapes, up to the bracket that ends it (RP-11).
 func (r *repairer) stepEmbedded(i int) (int, bool) {
 	start := i
 	r.last = 0

@@ -160,8 +160,8 @@ func (p *Parser) Close() error {
 }
 
 // MayStop says that reading on is of no use: the document is complete, or nothing but white space has come for 256
-// characters outside a string. In repair mode a member that follows a bracket which came too early belongs to the document, but nobody
-// has to wait for one that is not there yet: [Parser.Close] ends the document.
+// characters outside a string. In repair mode a member behind the last bracket belongs to the document if it comes, but it need not be waited
+// for: [Parser.Close] ends the document.
 func (p *Parser) MayStop() bool {
 	return p.complete || p.blank >= maxBlank || p.repair != nil && p.repair.ended()
 }

@@ -15,19 +15,20 @@ const maxLook = 256
 type repairState uint8
 
 const (
-	rpProse   repairState = iota // before the document
-	rpScalar                     // the text so far is that of a string, number or literal alone
-	rpValue                      // a value, or what stands for one
-	rpKey                        // a key or the end of the object
-	rpColon                      // the colon after a key
-	rpAfter                      // a comma or the end of the container
-	rpString                     // inside a string or key
-	rpBare                       // inside a string value without quotes
-	rpBareKey                    // inside a key without quotes
-	rpLine                       // inside a comment up to the end of the line
-	rpBlock                      // inside a comment up to */
-	rpLast                       // behind the bracket that ends the document, unless a member follows
-	rpDone                       // behind the document
+	rpProse    repairState = iota // before the document
+	rpScalar                      // the text so far is that of a string, number or literal alone
+	rpValue                       // a value, or what stands for one
+	rpKey                         // a key or the end of the object
+	rpColon                       // the colon after a key
+	rpAfter                       // a comma or the end of the container
+	rpString                      // inside a string or key
+	rpEmbedded                    // inside JSON or code in a string, whose quotes have no escapes
+	rpBare                        // inside a string value without quotes
+	rpBareKey                     // inside a key without quotes
+	rpLine                        // inside a comment up to the end of the line
+	rpBlock                       // inside a comment up to */
+	rpLast                        // behind the bracket that ends the document, unless a member follows
+	rpDone                        // behind the document
 )
 
 // The kinds of repair, as [Parser.Repairs] counts them.
@@ -87,18 +88,20 @@ type repairer struct {
 
 	// The open string.
 	quote    quote
-	inner    int  // quotes inside
-	longRun  bool // a run of commas, brackets and space was too long to wait for
-	nesting  int  // brackets open in a bare string
-	embedded int  // brackets open in JSON or code that stands in the string with its quotes
-	last     byte // of the string's content that was given out
-	keyKnown bool // the colon inside the key is content
-	wasText  bool // the value before was a string in quotes
-	fresh    bool // the container has just begun
-	comma    bool // a comma was the last thing
-	calls    int  // ObjectId( and the like whose ) is to come
-	closed   byte // the closing bracket that was the last thing
-	maybeKey bool // the open string is an element, but may be the key of an object without its brace: carry has it
+	inner    int   // quotes inside
+	longRun  bool  // a run of commas, brackets and space was too long to wait for
+	nesting  int   // brackets open in a bare string
+	embedded int   // open brackets of what rpEmbedded reads
+	plain    bool  // the open string is a value in JSON's own quotes
+	given    int64 // the offset behind the content that steps gave out last
+	last     byte  // of that
+	keyKnown bool  // the colon inside the key is content
+	wasText  bool  // the value before was a string in quotes
+	fresh    bool  // the container has just begun
+	comma    bool  // a comma was the last thing
+	calls    int   // ObjectId( and the like whose ) is to come
+	closed   byte  // the closing bracket that was the last thing
+	maybeKey bool  // the open string is an element, but may be the key of an object without its brace: carry has it
 
 	// Content on its way out: one delta for each uri and chunk.
 	out    []byte
@@ -148,10 +151,12 @@ func (r *repairer) write(chunk []byte) (int, error) {
 	p := r.p
 	n := len(chunk)
 	// Nearly every token of a model is the plain middle of a string: it goes through as it is.
-	if r.state == rpString && len(r.pend) == 0 && r.quote == quDouble && !p.inKey && !r.maybeKey && r.embedded == 0 && !r.unescape && p.offset+int64(n) <= p.maxBytes &&
+	if r.state == rpString && r.plain && len(r.pend) == 0 && p.offset+int64(n) <= p.maxBytes &&
 		n > 0 && !r.longRun && (!inRun[chunk[n-1]] || chunk[n-1] == ' ' && (n == 1 || !inRun[chunk[n-2]])) && skipPlain(chunk, 0) == n {
+		if r.maybeKey {
+			r.note(chunk)
+		}
 		p.content(chunk)
-		r.last = chunk[n-1]
 		p.offset += int64(n)
 		return n, nil
 	}
@@ -171,8 +176,8 @@ func (r *repairer) write(chunk []byte) (int, error) {
 	return n, nil // what stands behind the document is nobody's
 }
 
-// inRun marks what may stand between a string whose closing quote is missing and what comes next.
-var inRun = [256]bool{',': true, '}': true, ']': true, ' ': true, '\t': true, '\n': true, '\r': true}
+// inRun marks what may stand between a string whose closing quote is missing and what comes next, and the brackets that code may begin with.
+var inRun = [256]bool{',': true, '}': true, ']': true, ' ': true, '\t': true, '\n': true, '\r': true, '{': true, '[': true}
 
 // feed reads a chunk together with what waits.
 func (r *repairer) feed(chunk []byte) {
@@ -248,6 +253,8 @@ func (r *repairer) step(i int) (int, bool) {
 		return r.stepScalar(i)
 	case rpLast:
 		return r.stepLast(i)
+	case rpEmbedded:
+		return r.stepEmbedded(i)
 	}
 	return r.stepDone(i)
 }
@@ -477,7 +484,7 @@ func (r *repairer) finish(i int) (int, bool) {
 // stepLast reads what stands behind the bracket that ends the document: one that came too early if the document goes on (RP-13).
 func (r *repairer) stepLast(i int) (int, bool) {
 	c, n, i, wait := r.peek(i)
-	if wait && r.p.blank < maxBlank {
+	if wait {
 		return i, false
 	}
 	kind := r.p.top().kind

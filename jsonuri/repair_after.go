@@ -110,7 +110,7 @@ func (r *repairer) closeBracket(i, n int, c byte) (int, bool) {
 			r.fix(fixExtraComma)
 		}
 	case f.stray&implied != 0 && c == ']':
-		index-- // nobody has opened the object
+		index-- // the object has no brackets of its own
 	default:
 		index = r.mismatched(i+n, c)
 		if r.short {
@@ -248,6 +248,7 @@ const (
 	thenBracket        // ]
 )
 
+// follows says what stands at i, behind white space.
 func (r *repairer) follows(i int) int {
 	j, _ := r.skip(i)
 	c, m := r.sym(j)

@@ -6,7 +6,7 @@ import "unicode/utf8"
 // the end of what is here waits.
 func (r *repairer) give(start, end int, clean bool) int {
 	if end > start {
-		r.last = r.b[end-1]
+		r.last, r.given = r.b[end-1], r.base+int64(end)
 	}
 	if clean {
 		r.piece(r.b[start:end])

@@ -9,9 +9,6 @@ import (
 // commas, closing brackets and white space at the end of what is here is kept back: it may turn out to stand behind the
 // string, if the closing quote was left out.
 func (r *repairer) stepString(i int) (int, bool) {
-	if r.embedded > 0 {
-		return r.stepEmbedded(i)
-	}
 	b := r.b
 	start := i
 	clean := true
@@ -85,8 +82,8 @@ func (r *repairer) stepString(i int) (int, bool) {
 			r.fix(fixInner)
 			r.inner++
 			r.give(start, i, clean)
-			if r.quote == quDouble && (r.last == '{' || r.last == '[') {
-				r.embedded, r.inner = 1, 0
+			if r.quote == quDouble && r.given == r.base+int64(i) && (r.last == '{' || r.last == '[') {
+				r.state, r.embedded, r.inner = rpEmbedded, 1, 0
 			}
 			r.longRun = false
 			for k := i; k < i+n; k++ {
@@ -116,7 +113,7 @@ func (r *repairer) stepString(i int) (int, bool) {
 			k, _ := r.skip(i + n)
 			k, _ = r.skip(k + 1)
 			q, m := r.joined(k)
-			r.quote, r.inner, r.longRun = q, 0, false
+			r.quote, r.inner, r.longRun, r.plain = q, 0, false, q == quDouble && !r.unescape
 			return k + m, true
 		}
 		r.give(start, i, clean)
@@ -132,10 +129,9 @@ func (r *repairer) stepString(i int) (int, bool) {
 	}
 }
 
-// stepEmbedded reads JSON or code that stands in the string with its quotes, up to the bracket that ends it (RP-11).
+// stepEmbedded reads JSON or code in the string whose quotes have no escapes, up to the bracket that ends it (RP-11).
 func (r *repairer) stepEmbedded(i int) (int, bool) {
 	start := i
-	r.last = 0
 	for ; i < len(r.b); i++ {
 		switch r.b[i] {
 		case '\\':
@@ -146,6 +142,7 @@ func (r *repairer) stepEmbedded(i int) (int, bool) {
 			r.embedded++
 		case '}', ']':
 			if r.embedded--; r.embedded == 0 {
+				r.state = rpString
 				r.giveUnits(start, i+1, false)
 				return i + 1, true
 			}

@@ -96,8 +96,9 @@ func (r *repairer) isQuote(c byte) bool {
 
 func (r *repairer) openText(q quote, key bool) {
 	p := r.p
-	r.quote, r.inner, r.longRun, r.nesting, r.keyKnown, r.embedded, r.last = q, 0, false, 0, false, 0, 0
+	r.quote, r.inner, r.longRun, r.nesting, r.keyKnown, r.given = q, 0, false, 0, false, 0
 	p.inKey = key
+	r.plain = q == quDouble && !key && !r.unescape
 	p.carry = p.carry[:0]
 	r.maybeKey = !key && q != noQuote && r.inside() == '[' && r.p.top().stray&tuple == 0
 	if !key {

@@ -471,7 +471,7 @@ func shown(name string) int {
 	return shownOf[name] - 1
 }
 
-// repairedBy has a peer repair the texts, in a process of its own.
+// repairedBy returns what a peer makes of the texts. It runs in its own process.
 func repairedBy(dir, name string, list []sample) ([]string, error) {
 	input, err := json.Marshal(list)
 	if err != nil {

@@ -437,7 +437,7 @@ func TestDN_04_ThePersonIsToldOnceThatTheModelIsAskedAgainLater(t *testing.T) {
 		want    []string
 	}{
 		{"a conversation", false, []string{"tool: The model has too many requests now. I ask it again in 18 seconds.", "final: Here I am."}},
-		{"nobody asked", true, []string{"final: Here I am."}},
+		{"an observer", true, []string{"final: Here I am."}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			s := &sink{}

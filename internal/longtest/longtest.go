@@ -23,12 +23,12 @@ func Times(short, long int) int {
 	return short
 }
 
-// Within logs how long something took. In the long form the test fails if that is more than limit: only "make nightly" has the machine
-// for itself.
+// Within logs how long something took. In the long form the test fails if that is more than four times the limit, which a busy machine does not
+// make of it.
 func Within(t testing.TB, what string, took, limit time.Duration) {
 	t.Helper()
-	if Nightly() && took > limit {
-		t.Errorf("%s: %v, expected at most %v", what, took, limit)
+	if Nightly() && took > 4*limit {
+		t.Errorf("%s: %v, expected at most %v, and four times that on a busy machine", what, took, limit)
 		return
 	}
 	t.Logf("%s: %v", what, took)

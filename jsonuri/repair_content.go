@@ -2,23 +2,19 @@ package jsonuri
 
 import "unicode/utf8"
 
-// give passes on the content r.b[start:end] and returns how far it came: an escape or a character that is not whole at
-// the end of what is here waits.
-func (r *repairer) give(start, end int, clean bool) int {
-	if end > start {
-		r.last, r.given = r.b[end-1], r.base+int64(end)
-	}
-	if clean {
-		r.piece(r.b[start:end])
-		return end
-	}
-	return r.giveUnits(start, end, end == len(r.b) && !r.eof)
-}
+var (
+	replacement   = []byte("\ufffd")
+	escapedQuote  = []byte(`\"`)
+	escapedEscape = []byte(`\\`)
+)
 
-// giveUnits is give, unit by unit. open says that the last one may go on.
-func (r *repairer) giveUnits(start, end int, open bool) int {
+// give passes on the content b[start:end] and returns how far it came: an escape or a character that is not whole at the end of
+// what is here waits.
+func (r *repairer) give(start, end int) int {
+	open := end == len(r.b) && !r.eof // the last one may go on
 	b := r.b[:end]
-	for i := start; i < end; {
+	i := start
+	for i < end {
 		if plainByte[b[i]] {
 			j := skipPlain(b, i)
 			r.piece(b[i:j])
@@ -28,61 +24,68 @@ func (r *repairer) giveUnits(start, end int, open bool) int {
 		c := b[i]
 		switch {
 		case c >= utf8.RuneSelf:
-			if open && !utf8.FullRune(b[i:]) {
-				return i
-			}
 			j := i
-			for j < end && b[j] >= utf8.RuneSelf {
+			for j < end && b[j] >= utf8.RuneSelf && (!open || utf8.FullRune(b[j:])) {
 				_, n := utf8.DecodeRune(b[j:])
 				if n == 1 {
 					break
 				}
 				j += n
-				if open && !utf8.FullRune(b[j:]) {
-					break
-				}
 			}
-			if j == i {
+			switch {
+			case j > i:
+				r.piece(b[i:j])
+				i = j
+			case open && !utf8.FullRune(b[i:]):
+				r.given(b[start:i])
+				return i
+			default:
 				r.fix(fixUTF8)
 				r.piece(replacement)
 				i++
-				continue
 			}
-			r.piece(b[i:j])
-			i = j
 		case c == '\\':
-			n, wait := r.escape(b[i:], open, end == len(r.b) && r.eof)
-			if wait {
+			n, whole := r.escape(b[i:], open, end == len(r.b) && r.eof)
+			if !whole {
+				r.given(b[start:i])
 				return i
 			}
 			i += n
 		case c == '"':
 			r.piece(escapedQuote)
 			i++
-		case (c == '\n' || c == '\r') && r.p.inKey && !r.prose: // RP-13
+		case (c == '\n' || c == '\r') && r.p.inKey: // RP-13
 			r.fix(fixControl)
 			i++
-		default:
+		default: // RP-03
 			r.fix(fixControl)
 			r.mended = appendEscapedByte(r.mended[:0], c)
 			r.pieceCopy(r.mended)
 			i++
 		}
 	}
-	return end
+	r.given(b[start:i])
+	return i
 }
 
-var (
-	replacement   = []byte("\ufffd")
-	escapedQuote  = []byte(`\"`)
-	escapedEscape = []byte(`\\`)
-)
+// given notes what was given out last.
+func (r *repairer) given(b []byte) {
+	if len(b) == 0 || r.quote != quDouble {
+		return
+	}
+	r.last = b[len(b)-1]
+	k := len(b)
+	for k > 0 && inRun[b[k-1]] && len(b)-k <= maxLook {
+		k--
+	}
+	r.longRun = len(b)-k > maxLook || k == 0 && r.longRun
+}
 
-// escape passes on the escape at the start of b, mended if need be, and says how long it is; wait says that it is not
-// whole yet, cut that the text has ended.
-func (r *repairer) escape(b []byte, open, cut bool) (n int, wait bool) {
+// escape passes on the escape at the start of b, mended if need be (RP-03), and says how long it is; not whole where it may go
+// on. cut says that the text has ended.
+func (r *repairer) escape(b []byte, open, cut bool) (n int, whole bool) {
 	if len(b) == 1 && (open || cut) {
-		return 1, open // at the end of the text it is dropped
+		return 1, cut // at the end of the text it is dropped (RP-07)
 	}
 	var c byte
 	if len(b) > 1 {
@@ -91,60 +94,61 @@ func (r *repairer) escape(b []byte, open, cut bool) (n int, wait bool) {
 	switch c {
 	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
 		r.piece(b[:2])
-		return 2, false
+		return 2, true
 	case 'u':
-		k := 2
-		for k < 6 && k < len(b) && hexValue(b[k]) != 0xFF {
-			k++
+		k := hexDigitsIn(b, 2, 6)
+		if k == len(b) && k < 6 && (open || cut) {
+			return k, cut
 		}
-		switch {
-		case k == 6 && isHigh(hex4(b[2:])):
-			// The other half belongs to it.
-			m := 0
-			for m < 6 && 6+m < len(b) && isLowHalf(b[6:7+m]) {
+		if k < 6 {
+			break
+		}
+		if isHigh(hex4(b[2:])) { // the other half belongs to it
+			m := 6
+			for m < 12 && m < len(b) && isLowHalf(b[6:m+1]) {
 				m++
 			}
-			if m < 6 && 6+m == len(b) && open {
-				return 0, true
+			switch {
+			case m == 12:
+				k = m
+			case m == len(b) && open:
+				return 0, false
+			case m == len(b) && cut:
+				return m, true // half a pair is no character
 			}
-			if m < 6 {
-				if 6+m == len(b) && cut {
-					return 6 + m, false // half a pair is no character
-				}
-				m = 0
-			}
-			r.piece(b[:6+m])
-			return 6 + m, false
-		case k == 6:
-			r.piece(b[:6])
-			return 6, false
-		case k == len(b) && open:
-			return 0, true
-		case k == len(b) && cut:
-			return k, false
 		}
+		r.piece(b[:k])
+		return k, true
 	case 'x':
 		if len(b) < 4 && open {
-			return 0, true
+			return 0, false
 		}
-		if len(b) >= 4 && hexValue(b[2]) != 0xFF && hexValue(b[3]) != 0xFF {
+		if hexDigitsIn(b, 2, 4) == 4 {
 			r.fix(fixEscape)
 			r.mended = appendEscaped(r.mended[:0], utf8.AppendRune(nil, rune(hexValue(b[2])<<4|hexValue(b[3]))))
 			r.pieceCopy(r.mended)
-			return 4, false
+			return 4, true
 		}
 	case '\'', '`':
 		r.fix(fixEscape)
 		r.piece(b[1:2])
-		return 2, false
+		return 2, true
 	case '\n', '\r':
 		r.fix(fixEscape)
-		return 1, false // the line break is content
+		return 1, true // the line break is content
 	}
 	// A backslash that was meant as one.
 	r.fix(fixEscape)
 	r.piece(escapedEscape)
-	return 1, false
+	return 1, true
+}
+
+// hexDigitsIn is where the hexadecimal digits of b from i on end, at most at end.
+func hexDigitsIn(b []byte, i, end int) int {
+	for i < end && i < len(b) && hexValue(b[i]) != 0xFF {
+		i++
+	}
+	return i
 }
 
 // isLowHalf says whether b is the beginning of an escape of a low surrogate.
@@ -169,12 +173,14 @@ const maxMember = 64
 // piece adds to what goes out for the open string, key or prose. Pieces of one chunk become one delta.
 func (r *repairer) piece(b []byte) {
 	r.note(b)
-	switch {
+	switch p := r.p; {
 	case len(b) == 0:
-	case r.p.inKey && !r.prose:
-		if r.keyRoom(len(b)) {
-			r.p.carry = append(r.p.carry, b...)
+	case p.inKey:
+		if len(p.carry)+len(b) > p.maxKey {
+			p.err = &LimitError{Limit: "key", Max: int64(p.maxKey), Offset: r.keyFrom + int64(p.maxKey)}
+			return
 		}
+		p.carry = append(p.carry, b...)
 	case r.out == nil:
 		r.out = b
 	case !r.owned:
@@ -192,7 +198,7 @@ func (r *repairer) piece(b []byte) {
 
 // note keeps an element that may turn out to be a key.
 func (r *repairer) note(b []byte) {
-	if r.maybeKey && !r.prose {
+	if r.maybeKey {
 		if r.maybeKey = len(r.p.carry)+len(b) <= maxMember; r.maybeKey {
 			r.p.carry = append(r.p.carry, b...)
 		}
@@ -201,13 +207,13 @@ func (r *repairer) note(b []byte) {
 
 // pieceCopy is piece for bytes that do not last.
 func (r *repairer) pieceCopy(b []byte) {
-	if r.out == nil && !(r.p.inKey && !r.prose) {
-		r.note(b)
-		r.outBuf = append(r.outBuf[:0], b...)
-		r.out, r.owned = r.outBuf, true
+	if r.out != nil || r.p.inKey {
+		r.piece(b)
 		return
 	}
-	r.piece(b)
+	r.note(b)
+	r.outBuf = append(r.outBuf[:0], b...)
+	r.out, r.owned = r.outBuf, true
 }
 
 // flush gives out the pieces.
@@ -217,7 +223,7 @@ func (r *repairer) flush() {
 	}
 	out := r.out
 	r.out, r.owned = nil, false
-	if !r.prose {
+	if r.state != rpProse {
 		r.p.content(out)
 		return
 	}

@@ -1,9 +1,9 @@
 package jsonuri
 
-// Repair reads what models write instead of JSON. It is a grammar of its own over the same emitter as the strict one. Where it
-// stands it decides what comes next, and then does it. To decide is only to look, at the text and at the state, and gives an
-// act; to do it changes the state and tells the emitter. A decision that asked for bytes which are not here yet is dropped, in
-// one place (see step), and the text waits in pend. So every decision depends on the text alone, never on where chunks end.
+// Repair is a second grammar over the emitter of the strict one, for what models write in place of JSON. Each step decides what
+// comes next and then does it. To decide (decide…, and all of look) changes nothing: it looks at the text and the state and
+// gives an act. To do it changes the state and calls the emitter. A decision that looked at bytes which have not come yet is
+// dropped, in one place (step), and the text waits in pend. So decisions depend on the text alone, not on where chunks end.
 
 type repairState uint8
 
@@ -67,12 +67,15 @@ type act struct {
 	do    func(r *repairer, i int) int // does it with the sign at i, and says where to go on
 	fix   string                       // the repair that is counted
 	to    int                          // inside a text: what stands before is content
+	clean bool                         // and has nothing to be mended
 	n     int                          // the bytes that are done with, at i
 	c     byte                         // a sign, or a kind of container
 	quote quote
 	index int // of a container in the stack
 	state repairState
 	value []byte
+
+	calls, inner, embedded, nesting, stray int8 // how these change
 }
 
 type repairer struct {
@@ -107,8 +110,6 @@ type repairer struct {
 
 	// Content on its way out: one delta for each uri and chunk.
 	out    []byte
-	owned  bool // out is in outBuf
-	outBuf []byte
 	mended []byte // a piece of text that was changed
 
 	prosePath []byte
@@ -135,7 +136,7 @@ func newRepairer(p *Parser) *repairer {
 func (r *repairer) reset() {
 	*r = repairer{
 		p: r.p, prosePath: r.prosePath, scalar: r.scalar, lineStart: true, pend: r.pend[:0], look: look{token: r.token[:0]}, mended: r.mended[:0],
-		outBuf: r.outBuf[:0], space: r.space[:0], draft: r.draft[:0], unit: r.unit[:0], filtered: r.filtered[:0],
+		out: r.out[:0], space: r.space[:0], draft: r.draft[:0], unit: r.unit[:0], filtered: r.filtered[:0],
 	}
 }
 
@@ -175,7 +176,7 @@ func (r *repairer) write(chunk []byte) (int, error) {
 	if p.err != nil {
 		return len(chunk), p.err
 	}
-	return n, nil // what stands behind the document is nobody's
+	return n, nil // text behind the document is passed over
 }
 
 // inRun marks what may stand between a string whose closing quote is missing and what comes next, and the brackets that code may begin with.
@@ -229,13 +230,16 @@ func (r *repairer) step(i int) (int, bool) {
 			return i, false
 		}
 	}
-	r.a = r.decide(i)
+	if next := r.stepValid(i); next > i {
+		return next, true
+	}
+	r.decide(i)
 	if r.state >= rpString {
 		to := r.a.to
 		if r.short {
 			to = r.certain(i, to)
 		}
-		i = r.give(i, to)
+		i = r.give(i, to, r.a.clean)
 	}
 	if r.short || r.p.err != nil {
 		return i, false
@@ -245,38 +249,64 @@ func (r *repairer) step(i int) (int, bool) {
 	return r.a.do(r, i), true
 }
 
-func (r *repairer) decide(i int) act {
+// stepValid does what the signs of a valid document say that need no decision; it gives i where one is needed.
+func (r *repairer) stepValid(i int) int {
+	if i+1 >= len(r.b) {
+		return i
+	}
+	switch c := r.b[i]; {
+	case r.state == rpColon && c == ':':
+		r.state = rpValue
+	case r.state == rpAfter && c == ',':
+		r.comma, r.fresh, r.closed, r.state = true, false, 0, rpKey
+		if r.inside() == '[' {
+			r.state = rpValue
+		}
+	case (r.state == rpValue || r.state == rpKey) && c == '"' && r.b[i+1] != '"':
+		if r.a = (act{quote: quDouble, n: 1}); r.state == rpKey {
+			return r.openKey(i)
+		}
+		return r.openText(i)
+	default:
+		return i
+	}
+	return i + 1
+}
+
+func (r *repairer) decide(i int) {
+	var x sign
+	if r.state < rpDone {
+		x = r.next(i)
+	}
 	switch r.state {
 	case rpString:
-		return r.decideString(i)
+		r.a = r.decideString(i)
 	case rpEmbedded:
-		return r.decideEmbedded(i)
+		r.a = r.decideEmbedded(i)
 	case rpBare:
 		if r.p.inKey {
-			return r.decideBareKey(i)
+			r.a = r.decideBareKey(i)
+		} else {
+			r.a = r.decideBare(i)
 		}
-		return r.decideBare(i)
 	case rpLine, rpBlock:
-		return r.decideComment(i)
+		r.a = r.decideComment(i)
 	case rpProse:
-		return r.decideProse(i)
-	case rpDone:
-		return r.decideDone(i)
-	}
-	x := r.next(i)
-	switch r.state {
+		r.a = r.decideProse(i)
 	case rpStart:
-		return r.decideStart(x)
+		r.a = r.decideStart(x)
 	case rpKey:
-		return r.decideKey(x)
+		r.a = r.decideKey(x)
 	case rpColon:
-		return r.decideColon(x)
+		r.a = r.decideColon(x)
 	case rpValue:
-		return r.decideValue(x)
+		r.a = r.decideValue(x)
+	case rpAfter:
+		r.a = r.decideAfter(x)
 	case rpLast:
-		return r.decideLast(x)
-	default:
-		return r.decideAfter(x)
+		r.a = r.decideLast(x)
+	case rpDone:
+		r.a = r.decideDone(i)
 	}
 }
 

@@ -1,6 +1,9 @@
 package jsonuri
 
-import "unicode/utf8"
+import (
+	"bytes"
+	"unicode/utf8"
+)
 
 var (
 	replacement   = []byte("\ufffd")
@@ -10,8 +13,13 @@ var (
 
 // give passes on the content b[start:end] and returns how far it came: an escape or a character that is not whole at the end of
 // what is here waits.
-func (r *repairer) give(start, end int) int {
-	open := end == len(r.b) && !r.eof // the last one may go on
+func (r *repairer) give(start, end int, clean bool) int {
+	if clean && end > start {
+		r.piece(r.b[start:end])
+		r.given(r.b[start:end])
+		return end
+	}
+	open := r.short // what follows is not decided, so the last one may go on
 	b := r.b[:end]
 	i := start
 	for i < end {
@@ -60,7 +68,7 @@ func (r *repairer) give(start, end int) int {
 		default: // RP-03
 			r.fix(fixControl)
 			r.mended = appendEscapedByte(r.mended[:0], c)
-			r.pieceCopy(r.mended)
+			r.piece(r.mended)
 			i++
 		}
 	}
@@ -70,15 +78,13 @@ func (r *repairer) give(start, end int) int {
 
 // given notes what was given out last.
 func (r *repairer) given(b []byte) {
+	r.keyKnown = r.keyKnown || r.p.inKey && bytes.IndexByte(b, ':') >= 0
 	if len(b) == 0 || r.quote != quDouble {
 		return
 	}
 	r.last = b[len(b)-1]
-	k := len(b)
-	for k > 0 && inRun[b[k-1]] && len(b)-k <= maxLook {
-		k--
-	}
-	r.longRun = len(b)-k > maxLook || k == 0 && r.longRun
+	run, all := runAtEnd(b)
+	r.longRun = len(b)-run > maxLook || all && r.longRun
 }
 
 // escape passes on the escape at the start of b, mended if need be (RP-03), and says how long it is; not whole where it may go
@@ -126,7 +132,7 @@ func (r *repairer) escape(b []byte, open, cut bool) (n int, whole bool) {
 		if hexDigitsIn(b, 2, 4) == 4 {
 			r.fix(fixEscape)
 			r.mended = appendEscaped(r.mended[:0], utf8.AppendRune(nil, rune(hexValue(b[2])<<4|hexValue(b[3]))))
-			r.pieceCopy(r.mended)
+			r.piece(r.mended)
 			return 4, true
 		}
 	case '\'', '`':
@@ -172,28 +178,17 @@ const maxMember = 64
 
 // piece adds to what goes out for the open string, key or prose. Pieces of one chunk become one delta.
 func (r *repairer) piece(b []byte) {
-	r.note(b)
-	switch p := r.p; {
-	case len(b) == 0:
-	case p.inKey:
-		if len(p.carry)+len(b) > p.maxKey {
-			p.err = &LimitError{Limit: "key", Max: int64(p.maxKey), Offset: r.keyFrom + int64(p.maxKey)}
-			return
-		}
-		p.carry = append(p.carry, b...)
-	case r.out == nil:
-		r.out = b
-	case !r.owned:
-		if n := len(r.out); cap(r.out) > n && &r.out[:n+1][n] == &b[0] {
-			r.out = r.out[:n+len(b)] // b goes on where out ends: nothing was mended between them
-			return
-		}
-		r.outBuf = append(append(r.outBuf[:0], r.out...), b...)
-		r.out, r.owned = r.outBuf, true
-	default:
-		r.outBuf = append(r.outBuf, b...)
-		r.out = r.outBuf
+	p := r.p
+	if !p.inKey {
+		r.note(b)
+		r.out = append(r.out, b...)
+		return
 	}
+	if len(p.carry)+len(b) > p.maxKey {
+		p.err = &LimitError{Limit: "key", Max: int64(p.maxKey), Offset: r.keyFrom + int64(p.maxKey)}
+		return
+	}
+	p.carry = append(p.carry, b...)
 }
 
 // note keeps an element that may turn out to be a key.
@@ -205,30 +200,15 @@ func (r *repairer) note(b []byte) {
 	}
 }
 
-// pieceCopy is piece for bytes that do not last.
-func (r *repairer) pieceCopy(b []byte) {
-	if r.out != nil || r.p.inKey {
-		r.piece(b)
-		return
-	}
-	r.note(b)
-	r.outBuf = append(r.outBuf[:0], b...)
-	r.out, r.owned = r.outBuf, true
-}
-
 // flush gives out the pieces.
 func (r *repairer) flush() {
-	if r.out == nil {
+	if len(r.out) == 0 {
 		return
 	}
-	out := r.out
-	r.out, r.owned = nil, false
 	if r.state != rpProse {
-		r.p.content(out)
-		return
+		r.p.content(r.out)
+	} else if r.said = true; r.p.h.Delta != nil {
+		r.p.h.Delta(Delta{URI: r.prosePath, Op: Append, Value: r.out})
 	}
-	r.said = true
-	if r.p.h.Delta != nil {
-		r.p.h.Delta(Delta{URI: r.prosePath, Op: Append, Value: out})
-	}
+	r.out = r.out[:0]
 }

@@ -58,15 +58,14 @@ func (r *repairer) keyEnds(i int) bool {
 		return true
 	}
 	// Text: either the quote was inside the key, or the text is junk before the colon.
-	for k := x.at; k < x.at+maxLook; {
-		c, n := r.sym(k)
-		if c == ':' || n == 0 || c == '\n' || c == ',' || c == '}' {
+	for k := x.at; k < x.at+maxLook; k++ {
+		c := byte(0)
+		if c, k = r.find(k, ":\n,}\""); c != '"' {
 			break
 		}
-		if c == '"' && r.colonAt(k+n) {
+		if r.colonAt(k + 1) {
 			return false
 		}
-		k += n
 	}
 	return true
 }

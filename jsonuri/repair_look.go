@@ -1,6 +1,9 @@
 package jsonuri
 
-import "unicode/utf8"
+import (
+	"strings"
+	"unicode/utf8"
+)
 
 // maxLook bounds how far a decision looks ahead, in bytes. What is undecided then is read as JSON would be.
 const maxLook = 256
@@ -122,12 +125,11 @@ func isBlank(c byte) bool {
 	return c == ' ' || c == '\n' || c == '\t' || c == '\r' || c == '\f' || c == '\v'
 }
 
+// quotes are the signs that a string may begin with.
+var quotes = string([]byte{'"', '\'', '`', symDouble, symSingle, symEntity, symEscape})
+
 func isQuote(c byte) bool {
-	switch c {
-	case '"', '\'', '`', symDouble, symSingle, symEntity, symEscape:
-		return true
-	}
-	return false
+	return c >= symDouble && c <= symEscape && c != symDots || c == '"' || c == '\'' || c == '`'
 }
 
 func isDigit(c byte) bool { return c >= '0' && c <= '9' }
@@ -136,6 +138,8 @@ func isDigit(c byte) bool { return c >= '0' && c <= '9' }
 func isTokenByte(c byte) bool { return isWord(c) || c == '$' }
 
 func isNameByte(c byte) bool { return isTokenByte(c) && c != '.' && c != '+' }
+
+func isWordsByte(c byte) bool { return isNameByte(c) || c == ' ' }
 
 // ends says whether a value may end before c.
 func ends(c byte) bool { return c == 0 || c == ',' || c == '}' || c == ']' || c == symFar }
@@ -157,12 +161,12 @@ func (l *look) quoted(x sign) (end int, ok bool) {
 	return x.at + maxLook, false
 }
 
-// name passes a name at i, with spaces if it may be of several words.
-func (l *look) name(i int, spaces bool) int {
+// span passes signs that are of a kind, or not ASCII.
+func (l *look) span(i int, is func(byte) bool) int {
 	k := i
 	for k < i+maxLook {
 		c, n := l.sym(k)
-		if !isNameByte(c) && c != symOther && (c != ' ' || !spaces || n > 1) || n == 0 {
+		if n == 0 || c != symOther && (!is(c) || n > 1) {
 			break
 		}
 		k += n
@@ -170,26 +174,16 @@ func (l *look) name(i int, spaces bool) int {
 	return k
 }
 
-// quoteAfter is where a quote comes behind text at i, before any of stops; -1 where none does.
-func (l *look) quoteAfter(i int, stops string) int {
-	for k := i; k < i+maxLook; k++ {
-		c := l.byteAt(k)
-		if c == '"' && k > i {
-			return k
+// find gives the first of signs at i or behind it, and where it is; 0 where none is near.
+func (l *look) find(i int, signs string) (c byte, at int) {
+	for k := i; k < i+maxLook; {
+		c, n := l.sym(k)
+		if n == 0 || strings.IndexByte(signs, c) >= 0 {
+			return c, k
 		}
-		if c == '"' || c == 0 || c == '\n' {
-			break
-		}
-		for s := range len(stops) {
-			if c == stops[s] {
-				return -1
-			}
-		}
-		if c == '\\' {
-			k++
-		}
+		k += n
 	}
-	return -1
+	return 0, i + maxLook
 }
 
 func (l *look) colonAt(i int) bool {
@@ -210,7 +204,7 @@ func (l *look) quotedKey(x sign) bool {
 
 // bareKey says whether a name and a colon stand at i.
 func (l *look) bareKey(i int) bool {
-	end := l.name(i, false)
+	end := l.span(i, isNameByte)
 	if end == i || end >= i+maxLook {
 		return false
 	}
@@ -220,25 +214,25 @@ func (l *look) bareKey(i int) bool {
 
 // halfKey says whether words, a quote and a colon stand at i.
 func (l *look) halfKey(i int) bool {
-	end := l.name(i, true)
+	end := l.span(i, isWordsByte)
 	return end > i && l.byteAt(end) == '"' && l.colonAt(end+1)
 }
 
 // openKey says whether words and a colon stand at i, behind a quote.
 func (l *look) openKey(i int) bool {
-	end := l.name(i, true)
+	end := l.span(i, isWordsByte)
 	return end > i && l.byteAt(end) == ':'
 }
 
 // restOfKey says whether text, a quote and a colon stand at i: the quote before i opens a key.
 func (l *look) restOfKey(i int) bool {
-	k := l.quoteAfter(i, `{}[]:\`)
-	return k >= 0 && l.next(k+1).c == ':'
+	c, k := l.find(i, `"{}[]:\`+"\n")
+	return c == '"' && k > i && l.next(k+1).c == ':'
 }
 
 // wordThen is the sign behind the word at i; a sign without a place where there is no word.
 func (l *look) wordThen(i int) sign {
-	if end := l.name(i, false); end > i {
+	if end := l.span(i, isNameByte); end > i {
 		return l.next(end)
 	}
 	return sign{c: symOther}
@@ -302,14 +296,7 @@ func (l *look) quotedElement(x sign, loose bool) bool {
 
 // plainValue says whether x begins a word that is a value; strict, that it is a number or a literal, behind which the comma may be missing.
 func (l *look) plainValue(x sign, strict bool) bool {
-	k := x.at
-	for k < x.at+maxLook {
-		c, n := l.sym(k)
-		if !isTokenByte(c) && c != symOther || n == 0 {
-			break
-		}
-		k += n
-	}
+	k := l.span(x.at, isTokenByte)
 	if k == x.at || k >= x.at+maxLook {
 		return k > x.at
 	}
@@ -323,18 +310,15 @@ func (l *look) plainValue(x sign, strict bool) bool {
 
 // halfElement says whether text, a quote, and a comma or bracket stand at i.
 func (l *look) halfElement(i int) bool {
-	k := l.quoteAfter(i, `[]{}\`)
-	if k < 0 {
-		return false
-	}
-	c := l.next(k + 1).c
-	return c == ',' || c == ']'
+	c, k := l.find(i, `"[]{}\`+"\n")
+	then := l.next(k + 1).c
+	return c == '"' && k > i && (then == ',' || then == ']')
 }
 
 // restOfElement says whether the text at i goes on to a quote and another element or the end of the array: the quote before i opens it.
 func (l *look) restOfElement(i int) bool {
-	k := l.quoteAfter(i, "")
-	if k < 0 {
+	c, k := l.find(i, "\"\n")
+	if c != '"' || k == i {
 		return false
 	}
 	x := l.next(k + 1)

@@ -149,18 +149,14 @@ func (r *repairer) passWord(i int) int {
 	r.drafting = r.drafting || r.a.c != 0
 	// The white space that was kept back before it is prose too, but for that at the start.
 	space := r.space
-	if !r.said && r.out == nil {
+	if !r.said && len(r.out) == 0 {
 		space = bytes.TrimLeft(space, " \t\r\n\f\v")
 	}
 	r.mended = appendEscaped(r.mended[:0], space)
 	r.space = r.space[:0]
 	r.keepDraft(text)
-	if skipPlain(text, 0) == len(text) && len(r.mended) == 0 {
-		r.piece(text)
-	} else {
-		r.mended = appendEscaped(r.mended, text)
-		r.pieceCopy(r.mended)
-	}
+	r.mended = appendEscaped(r.mended, text)
+	r.piece(r.mended)
 	r.lineStart, r.before = false, text[len(text)-1]
 	return i + r.a.n
 }
@@ -219,17 +215,8 @@ func (r *repairer) startsDocument(x sign, line bool, level int) bool {
 		return true
 	}
 	// A key of several words, or one whose opening quote is missing.
-	for k := y.at; k < y.at+maxLook; {
-		c, n := r.sym(k)
-		if c == ':' || c == '"' {
-			return true
-		}
-		if n == 0 || c == '\n' || c == '}' || c == ',' || c == '.' || c == '{' || c == '[' {
-			break
-		}
-		k += n
-	}
-	return false
+	c, _ := r.find(y.at, ":\"\n},.{[")
+	return c == ':' || c == '"'
 }
 
 // isAll says whether the text that goes on at i is in brackets to its end, and on one line.
@@ -249,7 +236,7 @@ func (r *repairer) isAll(i int) bool {
 
 // alone says that nothing but white space has come before.
 func (r *repairer) alone() bool {
-	return !r.said && r.fixes[fixFence] == 0 && r.out == nil && r.lineStart && !r.inFence
+	return !r.said && r.fixes[fixFence] == 0 && len(r.out) == 0 && r.lineStart && !r.inFence
 }
 
 // listAt says whether what stands at i, behind an opening bracket, is a list of numbers, literals or words, and not a

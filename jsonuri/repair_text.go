@@ -128,16 +128,12 @@ func (r *repairer) endText(i int) int {
 	return i + r.a.n
 }
 
-// passText goes on inside the string, behind a sign that was content.
-func (r *repairer) passText(i int) int { return i + r.a.n }
-
 // innerQuote is a quote inside the string.
 func (r *repairer) innerQuote(i int) int {
 	r.inner++
 	if r.quote == quDouble && !r.p.inKey && (r.last == '{' || r.last == '[') {
 		r.state, r.embedded, r.inner = rpEmbedded, 1, 0
 	}
-	r.keyKnown = r.keyKnown || r.p.inKey && bytes.IndexByte(r.p.carry, ':') >= 0
 	r.longRun = false
 	for k := i; k < i+r.a.n; k++ {
 		if r.b[k] == '"' {
@@ -147,25 +143,6 @@ func (r *repairer) innerQuote(i int) int {
 		}
 	}
 	return i + r.a.n
-}
-
-// skipText is skipPlain that stops at what may be the closing quote, too.
-func (r *repairer) skipText(i int) int {
-	var stop byte
-	switch r.quote {
-	case quSingle, quTripleSingle, quTypeSingle:
-		stop = '\''
-	case quBack, quFence:
-		stop = '`'
-	case quEntity:
-		stop = '&'
-	default:
-		return skipPlain(r.b, i)
-	}
-	for i < len(r.b) && plainByte[r.b[i]] && r.b[i] != stop {
-		i++
-	}
-	return i
 }
 
 // certain is how much of the content from start on is certain while more is waited for. A run of commas, closing brackets and
@@ -185,9 +162,21 @@ func (r *repairer) certain(start, end int) int {
 
 // decideString reads more of a string or key in quotes: up to the quote that ends it, or as far as the text goes.
 func (r *repairer) decideString(i int) act {
+	if j := skipPlain(r.b, i); j+1 < len(r.b) && r.b[j] == '"' && r.quote == quDouble {
+		var a act
+		if r.p.inKey {
+			a = r.decideKeyQuote(i, j, 1)
+		} else {
+			a = r.decideQuote(i, j, 1)
+		}
+		a.clean = true
+		return a
+	}
 	start := i
 	for {
-		i = r.skipText(i)
+		if r.quote == quDouble || r.quote == quTriple {
+			i = skipPlain(r.b, i)
+		}
 		if i == len(r.b) {
 			return r.decideCut(start, i)
 		}
@@ -316,64 +305,59 @@ func (r *repairer) runBefore(start, end int) int {
 	if r.quote != quDouble || r.p.inKey {
 		return end
 	}
-	i, run := end, end
-	for i > start && end-run <= maxLook {
-		switch r.b[i-1] {
+	run, all := runAtEnd(r.b[start:end])
+	if end-start-run > maxLook || all && r.longRun {
+		return end
+	}
+	return start + run
+}
+
+// runAtEnd gives where such a run begins, and whether there is nothing before it.
+func runAtEnd(b []byte) (run int, all bool) {
+	run = len(b)
+	for i := run; i > 0 && len(b)-run <= maxLook; i-- {
+		switch b[i-1] {
 		case ',', '}', ']', '\n':
 			run = i - 1
 		case ' ', '\t', '\r':
 		default:
-			if r.b[i-1] == '\\' && run == i && r.isEscaped(start, i) {
-				// The first sign is escaped: the run begins with the next.
-				for run = i + 1; run < end && (r.b[run] == ' ' || r.b[run] == '\t' || r.b[run] == '\r'); run++ {
+			escapes := 0
+			for run == i && escapes < i && b[i-1-escapes] == '\\' {
+				escapes++
+			}
+			if escapes%2 == 1 { // the first sign is escaped
+				for run++; run < len(b) && isBlank(b[run]) && b[run] != '\n'; run++ {
 				}
 			}
-			return run
+			return run, false
 		}
-		i--
 	}
-	if i == start && r.longRun || end-run > maxLook {
-		return end
-	}
-	return run
-}
-
-// isEscaped says whether the byte at i is the second of an escape.
-func (r *repairer) isEscaped(start, i int) bool {
-	k := i
-	for k > start && r.b[k-1] == '\\' {
-		k--
-	}
-	return (i-k)%2 == 1
+	return run, true
 }
 
 // decideEmbedded reads JSON or code in the string whose quotes have no escapes, up to the bracket that ends it (RP-11).
 func (r *repairer) decideEmbedded(i int) act {
 	for k := i; k < len(r.b); k++ {
-		a := act{do: (*repairer).countEmbedded, to: k + 1, index: r.embedded}
+		a := act{do: (*repairer).pass, state: rpEmbedded, to: k + 1}
 		switch r.b[k] {
 		case '\\':
 			k++
+			continue
 		case '"': // give escapes it
 			a.fix = fixInner
-			return a
 		case '{', '[':
-			a.index++
-			return a
+			a.embedded = 1
 		case '}', ']':
-			a.index--
-			return a
+			if a.embedded = -1; r.embedded == 1 {
+				a.state = rpString
+			}
+		default:
+			continue
 		}
+		return a
 	}
 	r.short = r.short || !r.eof
 	return act{do: (*repairer).endText, to: len(r.b), fix: fixCut}
-}
-
-func (r *repairer) countEmbedded(i int) int {
-	if r.embedded = r.a.index; r.embedded == 0 {
-		r.state = rpString
-	}
-	return i
 }
 
 // verdict is what a quote inside a string turns out to be.
@@ -503,7 +487,7 @@ func (r *repairer) decideBare(i int) act {
 			return end
 		case isBlank(c):
 			if i-solid > maxLook {
-				return act{do: (*repairer).passText, to: i} // too much to wait for
+				return act{do: (*repairer).pass, state: rpBare, to: i} // too much to wait for
 			}
 			i += n
 			continue
@@ -512,10 +496,10 @@ func (r *repairer) decideBare(i int) act {
 				n = 2 // an escape, or nearly
 			}
 		case c == '{' || c == '[' || c == '(':
-			return act{do: (*repairer).nest, to: i + n, index: 1}
+			return act{do: (*repairer).pass, state: rpBare, to: i + n, nesting: 1}
 		case c == '}' || c == ']' || c == ')':
 			if r.nesting > 0 {
-				return act{do: (*repairer).nest, to: i + n, index: -1}
+				return act{do: (*repairer).pass, state: rpBare, to: i + n, nesting: -1}
 			}
 			for _, f := range r.p.stack {
 				if f.kind+2 == c {
@@ -534,7 +518,10 @@ func (r *repairer) decideBare(i int) act {
 			case v == isInner && i > solid && r.inside() == '{' && r.quotedKey(r.next(i)):
 				return end // the comma before the key is missing
 			}
-			return act{do: (*repairer).innerBare, to: i + n}
+			if r.short {
+				return end
+			}
+			return act{do: (*repairer).pass, state: rpBare, to: i + n, inner: 1}
 		case c == '/' && i > solid && r.comment(r.next(i)): // RP-16
 			return end
 		}
@@ -543,16 +530,6 @@ func (r *repairer) decideBare(i int) act {
 		}
 		solid = i
 	}
-}
-
-func (r *repairer) nest(i int) int {
-	r.nesting = min(r.nesting+r.a.index, 100)
-	return i
-}
-
-func (r *repairer) innerBare(i int) int {
-	r.inner++
-	return i
 }
 
 // bareEnds says whether the comma at i, of n bytes, ends a string without quotes.

@@ -35,7 +35,7 @@ func (r *repairer) decidePlain(i int) act {
 		}
 	}
 	if end > i && r.byteAt(end) == '(' && r.oneArgument(end+1) { // RP-14
-		return act{do: (*repairer).openCall, n: end + 1 - i, fix: fixCall}
+		return act{do: (*repairer).pass, state: rpValue, n: end + 1 - i, calls: 1, fix: fixCall}
 	}
 	return bare
 }

@@ -7,19 +7,26 @@ const (
 	strays  = 0x3F // the rest is a count
 )
 
-// skip passes x, which belongs to nothing.
-func skip(x sign, fix string) act { return act{do: (*repairer).pass, n: x.end - x.at, fix: fix} }
-
-// to goes on in another state behind n bytes.
+// to goes on in a state behind n bytes.
 func to(state repairState, n int, fix string) act {
-	return act{do: (*repairer).enter, state: state, n: n, fix: fix}
+	return act{do: (*repairer).pass, state: state, n: n, fix: fix}
 }
 
-func (r *repairer) pass(i int) int { return i + r.a.n }
+// skip passes x, which belongs to nothing.
+func (r *repairer) skip(x sign, fix string) act { return to(r.state, x.end-x.at, fix) }
 
-func (r *repairer) enter(i int) int {
-	r.state = r.a.state
-	return i + r.a.n
+// pass passes the sign and makes the small changes.
+func (r *repairer) pass(i int) int {
+	a := &r.a
+	r.calls += int(a.calls)
+	r.inner += int(a.inner)
+	r.embedded += int(a.embedded)
+	r.nesting = min(r.nesting+int(a.nesting), 100)
+	if r.closed = a.c; a.stray != 0 {
+		r.p.top().stray += uint8(a.stray)
+	}
+	r.state = a.state
+	return i + a.n
 }
 
 // inside says what the innermost container is: '{', '[' or 0.
@@ -41,12 +48,10 @@ func (r *repairer) common(x sign) (a act, ok bool) {
 	case x.c == '`' && r.has(x.at, "```"):
 		return act{do: (*repairer).finish}, true
 	case (x.c == '/' || x.c == '#') && r.comment(x): // RP-05
-		a = to(rpLine, 1, fixComment)
 		if x.c == '/' && r.byteAt(x.end) == '*' {
-			a.state, a.n = rpBlock, 2
+			return act{do: (*repairer).beginComment, state: rpBlock, n: 2, fix: fixComment}, true
 		}
-		a.do = (*repairer).beginComment
-		return a, true
+		return act{do: (*repairer).beginComment, state: rpLine, n: 1, fix: fixComment}, true
 	case x.c == '.' && r.has(x.at, "...") || x.c == symDots: // RP-05
 		end := x.end
 		for end < x.at+maxLook && x.c == '.' && r.byteAt(end) == '.' {
@@ -71,7 +76,7 @@ func (r *repairer) leftOut(i int) int {
 
 func (r *repairer) beginComment(i int) int {
 	r.back = r.state
-	return r.enter(i)
+	return r.pass(i)
 }
 
 // decideComment finds the end of a comment.
@@ -89,7 +94,7 @@ func (r *repairer) decideComment(i int) act {
 		}
 	}
 	if i == len(r.b) && !r.eof {
-		return act{do: (*repairer).pass, n: i - from}
+		return to(r.state, i-from, "")
 	}
 	return to(r.back, i-from+n, "")
 }
@@ -114,7 +119,7 @@ func (r *repairer) decideKey(x sign) act {
 	case '}', ']':
 		return r.decideBracket(x)
 	case ')':
-		return skip(x, fixJunk)
+		return r.skip(x, fixJunk)
 	case ',', ';':
 		return r.anotherComma(x)
 	case ':': // RP-02: the key is missing
@@ -127,7 +132,11 @@ func (r *repairer) decideKey(x sign) act {
 			return act{do: (*repairer).emptyKey, fix: fixMissKey}
 		}
 		// RP-06: {{"a": 1}}, from a template whose brackets are doubled.
-		return act{do: (*repairer).strayBrace, n: x.end - x.at, fix: fixMoreBracket}
+		a := r.skip(x, fixMoreBracket)
+		if r.p.top().stray&strays < strays {
+			a.stray = 1
+		}
+		return a
 	}
 	if a, ok := r.common(x); ok {
 		return a
@@ -151,13 +160,6 @@ func (r *repairer) emptyKey(i int) int {
 	return i
 }
 
-func (r *repairer) strayBrace(i int) int {
-	if f := r.p.top(); f.stray&strays < strays {
-		f.stray++
-	}
-	return i + r.a.n
-}
-
 // anotherComma is a comma where a key or value should be.
 func (r *repairer) anotherComma(x sign) act {
 	a := act{do: (*repairer).passComma, n: x.end - x.at, state: r.state}
@@ -168,11 +170,11 @@ func (r *repairer) anotherComma(x sign) act {
 }
 
 func (r *repairer) passComma(i int) int {
-	r.comma, r.closed = true, 0
+	r.comma = true
 	if r.state == rpAfter {
 		r.fresh = false
 	}
-	return r.enter(i)
+	return r.pass(i)
 }
 
 // decideColon reads the colon after a key.
@@ -202,18 +204,11 @@ func (r *repairer) decideColon(x sign) act {
 		}
 	}
 	if isQuote(x.c) && r.next(x.end).c == ':' { // RP-02: name"":
-		return skip(x, fixExtraQuote)
+		return r.skip(x, fixExtraQuote)
 	}
 	// RP-13: what stands before a colon on the same line, and could not be a value, is junk.
-	for k := x.at; k < x.at+maxLook; {
-		c, n := r.sym(k)
-		if c == ':' {
-			return to(rpValue, k-x.at+n, fixKeyJunk)
-		}
-		if n == 0 || c == '\n' || c == '{' || c == '[' || c == ',' || c == '}' || c == ']' || isQuote(c) || isDigit(c) {
-			break
-		}
-		k += n
+	if c, k := r.find(x.at, ":\n{[,}]0123456789"+quotes); c == ':' {
+		return to(rpColon, k-x.at, fixKeyJunk)
 	}
 	return to(rpValue, 0, fixMissColon)
 }
@@ -268,13 +263,15 @@ func (r *repairer) decideValue(x sign) act {
 		}
 		return r.anotherComma(x)
 	case ':', '=':
-		return skip(x, fixColon)
+		return r.skip(x, fixColon)
 	case '(': // RP-14: a tuple or one value in brackets, unless a text begins with a bracket
 		y := r.next(x.end)
 		switch {
 		case !isQuote(y.c) && !isDigit(y.c) && y.c != '-' && y.c != ')' && y.c != '(' && y.c != '[' && y.c != '{':
 		case r.oneArgument(x.end):
-			return act{do: (*repairer).openCall, n: n, fix: fixBracket}
+			a := r.skip(x, fixBracket)
+			a.calls = 1
+			return a
 		default:
 			return act{do: (*repairer).open, c: '(', n: n, fix: fixBracket}
 		}
@@ -314,11 +311,6 @@ func (r *repairer) open(i int) int {
 	if kind == '[' {
 		r.state = rpValue
 	}
-	return i + r.a.n
-}
-
-func (r *repairer) openCall(i int) int {
-	r.calls++
 	return i + r.a.n
 }
 
@@ -365,21 +357,23 @@ func (r *repairer) decideAfter(x sign) act {
 	case ')':
 		switch {
 		case r.calls > 0:
-			return act{do: (*repairer).closeCall, n: n}
+			a := r.skip(x, "")
+			a.calls = -1
+			return a
 		case r.inTuple():
 			return act{do: (*repairer).closeTo, index: len(r.p.stack) - 1, n: n, state: rpAfter}
 		}
-		return skip(x, fixJunk)
+		return r.skip(x, fixJunk)
 	}
 	if a, ok := r.common(x); ok {
 		return a
 	}
 	switch x.c {
 	case ':', '=', '>', '\\', '*', '|':
-		return skip(x, fixJunk)
+		return r.skip(x, fixJunk)
 	case '+':
 		if r.wasText {
-			return skip(x, fixJunk)
+			return r.skip(x, fixJunk)
 		}
 	}
 	if m := len(r.p.stack); next == rpValue && r.kind(m-2) == '{' && r.quotedKey(x) {
@@ -392,21 +386,19 @@ func (r *repairer) decideAfter(x sign) act {
 	return to(next, 0, fixMissComma)
 }
 
-func (r *repairer) closeCall(i int) int {
-	r.calls--
-	return i + r.a.n
-}
-
 // decideBracket reads a closing bracket, which may not match.
 func (r *repairer) decideBracket(x sign) act {
 	index := len(r.p.stack) - 1
 	f := r.p.top()
 	a := act{do: (*repairer).closeTo, n: x.end - x.at, index: index, c: x.c, state: rpAfter}
+	ignored := r.skip(x, fixMoreBracket)
+	ignored.c = x.c
 	switch {
 	case f.kind+2 == x.c && f.stray&strays > 0:
-		a.do, a.fix = (*repairer).closeStray, fixMoreBracket
+		ignored.stray = -1
+		return ignored
 	case f.kind+2 == x.c && r.closed == x.c && r.oneTooMany(x.end, index):
-		return skip(x, fixMoreBracket)
+		return ignored
 	case f.kind+2 == x.c:
 		if r.comma {
 			a.fix = fixExtraComma
@@ -416,23 +408,13 @@ func (r *repairer) decideBracket(x sign) act {
 	default:
 		a.index, a.fix = r.mismatched(x.end, x.c), fixBracket
 		if a.index > index {
-			a.do = (*repairer).ignoreBracket
-			if r.closed == x.c {
-				a.fix = fixMoreBracket
+			if r.closed != x.c {
+				ignored.fix = fixBracket
 			}
+			return ignored
 		}
 	}
 	return a
-}
-
-func (r *repairer) closeStray(i int) int {
-	r.p.top().stray--
-	return r.ignoreBracket(i)
-}
-
-func (r *repairer) ignoreBracket(i int) int {
-	r.closed = r.a.c
-	return i + r.a.n
 }
 
 // closeTo ends the containers from the innermost one to the one at index. The document itself goes on if a member follows.
@@ -567,7 +549,7 @@ func (r *repairer) ended() bool { return r.state == rpDone || r.state == rpLast 
 // decideLast reads what stands behind the bracket that ends the document: one that came too early if the document goes on (RP-13).
 func (r *repairer) decideLast(x sign) act {
 	if x.c == '}' || x.c == ']' {
-		return skip(x, fixMoreBracket)
+		return r.skip(x, fixMoreBracket)
 	}
 	kind := r.inside()
 	if then := r.then(x.at); kind == '{' && then == thenKey || kind == '[' && then == thenValue && r.elementFollows(x.at) {

@@ -2,7 +2,7 @@ package jsonuri
 
 import (
 	"bytes"
-	"encoding/json"
+	"errors"
 	"unicode/utf8"
 )
 
@@ -27,111 +27,22 @@ func newNode(text []byte) (node, error) {
 	if isNumber(text) {
 		return node{kind: nodeScalar, text: bytes.Clone(text)}, nil
 	}
-	if !json.Valid(text) || !utf8.Valid(text) {
-		return node{}, ErrValue
-	}
-	b := valueBuilder{text: text}
-	return b.value(0)
-}
-
-// A valueBuilder makes nodes of JSON text that is known to be valid.
-type valueBuilder struct {
-	text []byte
-	i    int
-}
-
-func (b *valueBuilder) value(depth int) (node, error) {
-	b.space()
-	switch b.text[b.i] {
-	case '{':
-		return b.container(nodeObject, depth)
-	case '[':
-		return b.container(nodeArray, depth)
-	case '"':
-		return node{kind: nodeString, text: bytes.Clone(b.content())}, nil
-	case 'n':
-		b.i += len("null")
-		return node{kind: nodeNull}, nil
-	}
-	start := b.i
-	for b.i < len(b.text) && !isEnd(b.text[b.i]) {
-		b.i++
-	}
-	return node{kind: nodeScalar, text: bytes.Clone(b.text[start:b.i])}, nil
-}
-
-func (b *valueBuilder) container(kind nodeKind, depth int) (node, error) {
-	n := node{kind: kind}
-	if depth == maxDocumentDepth {
-		return n, &LimitError{Limit: "depth", Max: maxDocumentDepth, Offset: int64(b.i)}
-	}
-	closing := byte(']')
-	if kind == nodeObject {
-		closing = '}'
-	}
-	b.i++
-	for {
-		b.space()
-		switch b.text[b.i] {
-		case closing:
-			b.i++
-			return n, nil
-		case ',':
-			b.i++
-			b.space()
+	var d Document
+	var err error
+	p := NewParser(Handler{Delta: func(delta Delta) {
+		if err == nil {
+			err = d.Apply(delta)
 		}
-		var child *node
-		if kind == nodeObject {
-			key := b.content()
-			if bytes.IndexByte(key, '\\') >= 0 {
-				key = appendUnescaped(nil, key)
-			}
-			b.space()
-			b.i++ // the colon
-			if i := n.child(key); i >= 0 {
-				child = &n.kids.nodes[i] // of a repeated key the last value counts
-			} else {
-				child = n.add(string(key))
-			}
-		} else {
-			length := 0
-			if n.kids != nil {
-				length = len(n.kids.nodes)
-			}
-			n.fill(length)
-			child = &n.kids.nodes[length]
-		}
-		v, err := b.value(depth + 1)
-		if err != nil {
-			return n, err
-		}
-		*child = v
+	}}, &Options{MaxDepth: maxDocumentDepth, MaxBytes: int64(len(text)) + 1, MaxKey: len(text) + 1, MaxNumber: len(text) + 1})
+	p.Write(text)
+	if closed := p.Close(); err == nil {
+		err = closed
 	}
-}
-
-// content passes a string and returns what is between its quotes.
-func (b *valueBuilder) content() []byte {
-	b.i++
-	start := b.i
-	for b.text[b.i] != '"' {
-		if b.text[b.i] == '\\' {
-			b.i++
-		}
-		b.i++
+	if _, tooDeep := errors.AsType[*LimitError](err); err != nil && !tooDeep {
+		err = ErrValue
 	}
-	b.i++
-	return b.text[start : b.i-1]
+	return d.root, err
 }
-
-func (b *valueBuilder) space() {
-	for b.i < len(b.text) && isSpace(b.text[b.i]) {
-		b.i++
-	}
-}
-
-func isSpace(c byte) bool { return c == ' ' || c == '\n' || c == '\t' || c == '\r' }
-
-func isEnd(c byte) bool { return isSpace(c) || c == ',' || c == '}' || c == ']' }
 
 // isContent says whether text can stand between the quotes of a JSON string (RFC 8259, section 7).
 func isContent(text []byte) bool {

@@ -177,5 +177,5 @@ func (p *Parser) Repairs() map[string]int {
 	if p.repair == nil {
 		return nil
 	}
-	return p.repair.counts()
+	return p.repair.fixes
 }

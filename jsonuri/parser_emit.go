@@ -57,7 +57,7 @@ func (d *emitter) top() *frame { return &d.stack[len(d.stack)-1] }
 // element makes the next element of the innermost array the value that is read now.
 func (d *emitter) element() {
 	f := d.top()
-	d.uri = appendArraySlot(d.uri[:f.uriLen], f.index)
+	d.uri = appendElement(d.uri[:f.uriLen], f.index)
 	if d.gatherAll && f.index > 0 {
 		d.text = append(d.text, ',')
 	}
@@ -207,21 +207,5 @@ func (d *emitter) valueDone() {
 	}
 	if len(d.stack) == 0 && d.h.Finish != nil {
 		d.h.Finish()
-	}
-}
-
-// appendArraySlot appends the segment of an array's element to a uri.
-func appendArraySlot(uri []byte, n int) []byte {
-	if len(uri) > 0 {
-		uri = append(uri, '/')
-	}
-	var digits [20]byte
-	i := len(digits)
-	for {
-		i--
-		digits[i] = byte('0' + n%10)
-		if n /= 10; n == 0 {
-			return append(uri, digits[i:]...)
-		}
 	}
 }

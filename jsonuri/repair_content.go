@@ -1,24 +1,28 @@
 package jsonuri
 
-import "unicode/utf8"
+import (
+	"bytes"
+	"unicode/utf8"
+)
 
-// give passes on the content r.b[start:end] and returns how far it came: an escape or a character that is not whole at
-// the end of what is here waits.
+var (
+	replacement   = []byte("\ufffd")
+	escapedQuote  = []byte(`\"`)
+	escapedEscape = []byte(`\\`)
+)
+
+// give passes on the content b[start:end] and returns how far it came: an escape or a character that is not whole at the end of
+// what is here waits.
 func (r *repairer) give(start, end int, clean bool) int {
-	if end > start {
-		r.last, r.given = r.b[end-1], r.base+int64(end)
-	}
-	if clean {
+	if clean && end > start {
 		r.piece(r.b[start:end])
+		r.given(r.b[start:end])
 		return end
 	}
-	return r.giveUnits(start, end, end == len(r.b) && !r.eof)
-}
-
-// giveUnits is give, unit by unit. open says that the last one may go on.
-func (r *repairer) giveUnits(start, end int, open bool) int {
+	open := r.short // what follows is not decided, so the last one may go on
 	b := r.b[:end]
-	for i := start; i < end; {
+	i := start
+	for i < end {
 		if plainByte[b[i]] {
 			j := skipPlain(b, i)
 			r.piece(b[i:j])
@@ -28,61 +32,66 @@ func (r *repairer) giveUnits(start, end int, open bool) int {
 		c := b[i]
 		switch {
 		case c >= utf8.RuneSelf:
-			if open && !utf8.FullRune(b[i:]) {
-				return i
-			}
 			j := i
-			for j < end && b[j] >= utf8.RuneSelf {
+			for j < end && b[j] >= utf8.RuneSelf && (!open || utf8.FullRune(b[j:])) {
 				_, n := utf8.DecodeRune(b[j:])
 				if n == 1 {
 					break
 				}
 				j += n
-				if open && !utf8.FullRune(b[j:]) {
-					break
-				}
 			}
-			if j == i {
+			switch {
+			case j > i:
+				r.piece(b[i:j])
+				i = j
+			case open && !utf8.FullRune(b[i:]):
+				r.given(b[start:i])
+				return i
+			default:
 				r.fix(fixUTF8)
 				r.piece(replacement)
 				i++
-				continue
 			}
-			r.piece(b[i:j])
-			i = j
 		case c == '\\':
-			n, wait := r.escape(b[i:], open, end == len(r.b) && r.eof)
-			if wait {
+			n, whole := r.escape(b[i:], open, end == len(r.b) && r.eof)
+			if !whole {
+				r.given(b[start:i])
 				return i
 			}
 			i += n
 		case c == '"':
 			r.piece(escapedQuote)
 			i++
-		case (c == '\n' || c == '\r') && r.p.inKey && !r.prose: // RP-13
+		case (c == '\n' || c == '\r') && r.p.inKey: // RP-13
 			r.fix(fixControl)
 			i++
-		default:
+		default: // RP-03
 			r.fix(fixControl)
 			r.mended = appendEscapedByte(r.mended[:0], c)
-			r.pieceCopy(r.mended)
+			r.piece(r.mended)
 			i++
 		}
 	}
-	return end
+	r.given(b[start:i])
+	return i
 }
 
-var (
-	replacement   = []byte("\ufffd")
-	escapedQuote  = []byte(`\"`)
-	escapedEscape = []byte(`\\`)
-)
+// given notes what was given out last.
+func (r *repairer) given(b []byte) {
+	r.keyKnown = r.keyKnown || r.p.inKey && bytes.IndexByte(b, ':') >= 0
+	if len(b) == 0 || r.quote != quDouble {
+		return
+	}
+	r.last = b[len(b)-1]
+	run, all := runAtEnd(b)
+	r.longRun = len(b)-run > maxLook || all && r.longRun
+}
 
-// escape passes on the escape at the start of b, mended if need be, and says how long it is; wait says that it is not
-// whole yet, cut that the text has ended.
-func (r *repairer) escape(b []byte, open, cut bool) (n int, wait bool) {
+// escape passes on the escape at the start of b, mended if need be (RP-03), and says how long it is; not whole where it may go
+// on. cut says that the text has ended.
+func (r *repairer) escape(b []byte, open, cut bool) (n int, whole bool) {
 	if len(b) == 1 && (open || cut) {
-		return 1, open // at the end of the text it is dropped
+		return 1, cut // at the end of the text it is dropped (RP-07)
 	}
 	var c byte
 	if len(b) > 1 {
@@ -91,60 +100,61 @@ func (r *repairer) escape(b []byte, open, cut bool) (n int, wait bool) {
 	switch c {
 	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
 		r.piece(b[:2])
-		return 2, false
+		return 2, true
 	case 'u':
-		k := 2
-		for k < 6 && k < len(b) && hexValue(b[k]) != 0xFF {
-			k++
+		k := hexDigitsIn(b, 2, 6)
+		if k == len(b) && k < 6 && (open || cut) {
+			return k, cut
 		}
-		switch {
-		case k == 6 && isHigh(hex4(b[2:])):
-			// The other half belongs to it.
-			m := 0
-			for m < 6 && 6+m < len(b) && isLowHalf(b[6:7+m]) {
+		if k < 6 {
+			break
+		}
+		if isHigh(hex4(b[2:])) { // the other half belongs to it
+			m := 6
+			for m < 12 && m < len(b) && isLowHalf(b[6:m+1]) {
 				m++
 			}
-			if m < 6 && 6+m == len(b) && open {
-				return 0, true
+			switch {
+			case m == 12:
+				k = m
+			case m == len(b) && open:
+				return 0, false
+			case m == len(b) && cut:
+				return m, true // half a pair is no character
 			}
-			if m < 6 {
-				if 6+m == len(b) && cut {
-					return 6 + m, false // half a pair is no character
-				}
-				m = 0
-			}
-			r.piece(b[:6+m])
-			return 6 + m, false
-		case k == 6:
-			r.piece(b[:6])
-			return 6, false
-		case k == len(b) && open:
-			return 0, true
-		case k == len(b) && cut:
-			return k, false
 		}
+		r.piece(b[:k])
+		return k, true
 	case 'x':
 		if len(b) < 4 && open {
-			return 0, true
+			return 0, false
 		}
-		if len(b) >= 4 && hexValue(b[2]) != 0xFF && hexValue(b[3]) != 0xFF {
+		if hexDigitsIn(b, 2, 4) == 4 {
 			r.fix(fixEscape)
 			r.mended = appendEscaped(r.mended[:0], utf8.AppendRune(nil, rune(hexValue(b[2])<<4|hexValue(b[3]))))
-			r.pieceCopy(r.mended)
-			return 4, false
+			r.piece(r.mended)
+			return 4, true
 		}
 	case '\'', '`':
 		r.fix(fixEscape)
 		r.piece(b[1:2])
-		return 2, false
+		return 2, true
 	case '\n', '\r':
 		r.fix(fixEscape)
-		return 1, false // the line break is content
+		return 1, true // the line break is content
 	}
 	// A backslash that was meant as one.
 	r.fix(fixEscape)
 	r.piece(escapedEscape)
-	return 1, false
+	return 1, true
+}
+
+// hexDigitsIn is where the hexadecimal digits of b from i on end, at most at end.
+func hexDigitsIn(b []byte, i, end int) int {
+	for i < end && i < len(b) && hexValue(b[i]) != 0xFF {
+		i++
+	}
+	return i
 }
 
 // isLowHalf says whether b is the beginning of an escape of a low surrogate.
@@ -168,61 +178,37 @@ const maxMember = 64
 
 // piece adds to what goes out for the open string, key or prose. Pieces of one chunk become one delta.
 func (r *repairer) piece(b []byte) {
-	r.note(b)
-	switch {
-	case len(b) == 0:
-	case r.p.inKey && !r.prose:
-		if r.keyRoom(len(b)) {
-			r.p.carry = append(r.p.carry, b...)
-		}
-	case r.out == nil:
-		r.out = b
-	case !r.owned:
-		if n := len(r.out); cap(r.out) > n && &r.out[:n+1][n] == &b[0] {
-			r.out = r.out[:n+len(b)] // b goes on where out ends: nothing was mended between them
-			return
-		}
-		r.outBuf = append(append(r.outBuf[:0], r.out...), b...)
-		r.out, r.owned = r.outBuf, true
-	default:
-		r.outBuf = append(r.outBuf, b...)
-		r.out = r.outBuf
+	p := r.p
+	if !p.inKey {
+		r.note(b)
+		r.out = append(r.out, b...)
+		return
 	}
+	if len(p.carry)+len(b) > p.maxKey {
+		p.err = &LimitError{Limit: "key", Max: int64(p.maxKey), Offset: r.keyFrom + int64(p.maxKey)}
+		return
+	}
+	p.carry = append(p.carry, b...)
 }
 
 // note keeps an element that may turn out to be a key.
 func (r *repairer) note(b []byte) {
-	if r.maybeKey && !r.prose {
+	if r.maybeKey {
 		if r.maybeKey = len(r.p.carry)+len(b) <= maxMember; r.maybeKey {
 			r.p.carry = append(r.p.carry, b...)
 		}
 	}
 }
 
-// pieceCopy is piece for bytes that do not last.
-func (r *repairer) pieceCopy(b []byte) {
-	if r.out == nil && !(r.p.inKey && !r.prose) {
-		r.note(b)
-		r.outBuf = append(r.outBuf[:0], b...)
-		r.out, r.owned = r.outBuf, true
-		return
-	}
-	r.piece(b)
-}
-
 // flush gives out the pieces.
 func (r *repairer) flush() {
-	if r.out == nil {
+	if len(r.out) == 0 {
 		return
 	}
-	out := r.out
-	r.out, r.owned = nil, false
-	if !r.prose {
-		r.p.content(out)
-		return
+	if r.state != rpProse {
+		r.p.content(r.out)
+	} else if r.said = true; r.p.h.Delta != nil {
+		r.p.h.Delta(Delta{URI: r.prosePath, Op: Append, Value: r.out})
 	}
-	r.said = true
-	if r.p.h.Delta != nil {
-		r.p.h.Delta(Delta{URI: r.prosePath, Op: Append, Value: out})
-	}
+	r.out = r.out[:0]
 }

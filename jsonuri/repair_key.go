@@ -1,419 +1,79 @@
 package jsonuri
 
-import (
-	"bytes"
-)
+import "bytes"
 
-// stepKey reads a key or the end of the object.
-func (r *repairer) stepKey(i int) (int, bool) {
-	c, n, i, wait := r.peek(i)
-	if wait {
-		return i, false
+// ownColon is where the first colon of the key stands, from start on, if it is not known to be content; else -1. It may be the
+// one behind the key, whose closing quote was left out.
+func (r *repairer) ownColon(start, end int) int {
+	if r.keyKnown {
+		return -1
 	}
-	r.keyFrom = r.base + int64(i)
-	switch c {
-	case 0:
-		return r.finish(i)
-	case '}', ']', ')':
-		if c == ')' {
-			r.fix(fixJunk)
-			return i + n, true
-		}
-		return r.closeBracket(i, n, c)
-	case ',', ';':
-		r.anotherComma()
-		return i + n, true
-	case '[', ':':
-		if c == '[' && r.elementBegins() {
-			return i, true
-		}
-		// A key is missing, or the colon: the value stands for itself.
-		r.fix(fixMissKey)
-		r.p.member(nil, false)
-		r.state = rpColon
-		return i, true
-	case '{':
-		if r.elementBegins() {
-			return i, true
-		}
-		// {{"a": 1}}: from a template whose brackets are doubled.
-		r.fix(fixMoreBracket)
-		if r.p.top().stray&strays < strays {
-			r.p.top().stray++
-		}
-		return i + n, true
-	case '.', symDots:
-		if n, ok := r.dots(i, c, n); n > 0 && ok && !r.short {
-			r.leftOut()
-			return i + n, true
-		}
-	case '/', '#':
-		if n := r.comment(i, c); n > 0 && !r.short {
-			return i + n, true
-		}
-	case '`':
-		if r.has(i, "```") && !r.short {
-			return r.finish(i)
-		}
-	case symEscape, '\\':
-		if r.startEscaped(i) {
-			return 0, true
-		}
+	if k := bytes.IndexByte(r.b[start:end], ':'); k >= 0 && end-start-k <= maxLook {
+		return start + k
 	}
-	if r.short {
-		return i, false
-	}
-	if r.isQuote(c) {
-		q, n := r.opening(i, c, n)
-		if q == quTriple || q == quTripleSingle {
-			q, n = q-quTriple+quDouble, 1
-		}
-		// ""name": one quote too many.
-		d, m := r.sym(i + n)
-		if d == c {
-			j, _ := r.skip(i + n + m)
-			e, _ := r.sym(j)
-			if r.short {
-				return i, false
-			}
-			if e != ':' && e != '=' && e != 0 && e != ',' && e != '}' && j == i+n+m {
-				r.fix(fixExtraQuote)
-				r.openText(q, true)
-				return i + n + m, true
-			}
-		}
-		if r.short {
-			return i, false
-		}
-		r.openText(q, true)
-		return i + n, true
-	}
-	r.openText(noQuote, true)
-	return i, true
+	return -1
 }
 
-// elementBegins ends the object where another element of the array around it begins: its closing brace is missing (RP-13).
-func (r *repairer) elementBegins() bool {
-	if r.fresh || len(r.p.stack) < 2 || r.p.stack[len(r.p.stack)-2].kind != '[' {
-		return false
+// decideKeyQuote says what the quote at i inside a key is, of n bytes.
+func (r *repairer) decideKeyQuote(start, i, n int) act {
+	end := act{do: (*repairer).endKey, to: i, n: n}
+	if j := i + n; j < len(r.b) && r.b[j] == ':' { // nearly always
+		return end
 	}
-	r.fix(fixMissBracket)
-	r.closeTo(len(r.p.stack) - 1)
-	r.state = rpValue
-	return true
+	if r.colonAt(i + n) {
+		return end
+	}
+	colon := r.ownColon(start, i)
+	open := act{do: (*repairer).endOpenKey, to: colon, fix: fixMissQuote} // RP-13
+	switch {
+	case colon >= 0 && valueBetween(r.b[colon+1:i]):
+		return open // "age : "10", or "age : 10, "b"
+	case r.keyEnds(i + n):
+		if r.isElement(i + n) {
+			end.do, end.fix = (*repairer).endAsElement, fixMissBracket
+		}
+		return end
+	case colon >= 0:
+		return open
+	}
+	return act{do: (*repairer).innerQuote, to: i, n: n, fix: fixInner}
 }
 
-// keyRoom says whether more may be added to the key; if not it is an error.
-func (r *repairer) keyRoom(n int) bool {
-	p := r.p
-	if len(p.carry)+n > p.maxKey {
-		p.err = &LimitError{Limit: "key", Max: int64(p.maxKey), Offset: r.keyFrom + int64(p.maxKey)}
-		return false
+// keyEnds says whether the quote before i ends a key, although no colon follows it.
+func (r *repairer) keyEnds(i int) bool {
+	x := r.next(i)
+	switch x.c {
+	case 0, '{', '[', ',', '}', ']', '/', '#', '-':
+		return true
 	}
-	return true
-}
-
-// endKey takes what was read of a key as the whole.
-func (r *repairer) endKey() {
-	p := r.p
-	p.member(p.carry, bytes.IndexByte(p.carry, '\\') >= 0)
-	p.carry = p.carry[:0]
-	r.fresh, r.comma = false, false
-	r.state = rpColon
-}
-
-// stepColon reads the colon after a key.
-func (r *repairer) stepColon(i int) (int, bool) {
-	c, n, i, wait := r.peek(i)
-	if wait {
-		return i, false
+	if isQuote(x.c) {
+		if x.space || r.inner%2 == 1 {
+			return x.space
+		}
+		end, ok := r.quoted(x) // else the second one closes
+		c := r.next(end).c
+		return r.colonAt(x.end) || ok && (c == ',' || c == '}')
 	}
-	switch c {
-	case 0:
-		r.null(fixCut)
-		return r.finish(i)
-	case ':', '=':
-		if r.b[i] != ':' {
-			if c == '=' && r.at(i+n) == '>' {
-				n++
-			}
-			if r.short {
-				return i, false
-			}
-			r.fix(fixColon)
-		}
-		r.state = rpValue
-		return i + n, true
-	case ',', '}', ';':
-		r.null(fixMissValue)
-		return i, true
-	case '/', '#':
-		n := r.comment(i, c)
-		if r.short {
-			return i, false
-		}
-		if n > 0 {
-			return i + n, true
-		}
-	case '"', '\'', symDouble, symSingle:
-		// name"": a quote too many, if the colon is behind it.
-		j, _ := r.skip(i + n)
-		d, _ := r.sym(j)
-		if r.short {
-			return i, false
-		}
-		if d == ':' {
-			r.fix(fixExtraQuote)
-			return i + n, true
-		}
-	case '-':
-		if r.at(i+1) == '>' {
-			r.fix(fixColon)
-			r.state = rpValue
-			return i + 2, true
-		}
-		if r.short {
-			return i, false
-		}
+	if x.line || x.space && isDigit(x.c) {
+		return true
 	}
-	if r.junkBeforeColon(i) && !r.short {
-		r.fix(fixKeyJunk)
-		_, n := r.sym(i)
-		for {
-			c, _ := r.sym(i + n)
-			if c == ':' {
-				return i + n, true
-			}
-			_, m := r.sym(i + n)
-			n += m
+	// Text: either the quote was inside the key, or the text is junk before the colon.
+	for k := x.at; k < x.at+maxLook; k++ {
+		c := byte(0)
+		if c, k = r.find(k, ":\n,}\""); c != '"' {
+			break
 		}
-	}
-	if r.short {
-		return i, false
-	}
-	r.fix(fixMissColon)
-	r.state = rpValue
-	return i, true
-}
-
-// junkBeforeColon says whether a colon stands on the same line, with nothing between that could be a value.
-func (r *repairer) junkBeforeColon(i int) bool {
-	for k := i; k < i+maxLook; {
-		c, n := r.sym(k)
-		switch {
-		case c == ':':
-			return true
-		case n == 0, c == '\n', c == '{', c == '[', c == ',', c == '}', c == ']', r.isQuote(c), c >= '0' && c <= '9':
+		if r.colonAt(k + 1) {
 			return false
 		}
-		k += n
 	}
-	return false
+	return true
 }
 
-// stepBareKey reads a key without quotes.
-func (r *repairer) stepBareKey(i int) (int, bool) {
-	p := r.p
-	for i < len(r.b) {
-		c, n := r.sym(i)
-		if r.short {
-			return i, false
-		}
-		switch {
-		case c == ':' || c == ',' || c == '}' || c == '{' || c == '[' || c == ']' || c == '\n' || c == '\r' || c == ';':
-			return r.endBareKey(i)
-		case c == '=':
-			return r.endBareKey(i)
-		case r.isQuote(c):
-			j, _ := r.skip(i + n)
-			d, _ := r.sym(j)
-			k, sure := r.pastQuoted(i, n)
-			key := sure && len(p.carry) > 0 && d != ':' && r.colonFollows(k)
-			if r.short {
-				return i, false
-			}
-			if key { // RP-13: a word between members
-				r.fix(fixJunk)
-				p.carry = p.carry[:0]
-				r.state = rpKey
-				return i, true
-			}
-			r.fix(fixMissQuote)
-			p.carry = bytes.TrimRight(p.carry, " ")
-			r.endKey()
-			if d == ':' || d == '=' {
-				return i + n, true // age" : 10
-			}
-			return i, true
-		}
-		if !r.keyRoom(n) {
-			return i, false
-		}
-		if c == '\t' {
-			p.carry = append(p.carry, ' ')
-		} else {
-			p.carry = appendEscaped(p.carry, r.b[i:i+n])
-		}
-		i += n
-	}
-	if r.eof {
-		if len(p.carry) == 0 {
-			return r.finish(i)
-		}
-		return r.endBareKey(i)
-	}
-	return i, true
-}
-
-func (r *repairer) endBareKey(i int) (int, bool) {
-	p := r.p
-	p.carry = bytes.TrimRight(p.carry, " ")
-	if len(p.carry) == 0 {
-		r.state = rpKey
-		if i < len(r.b) {
-			_, n := r.sym(i)
-			r.fix(fixJunk)
-			return i + n, true
-		}
-		return r.finish(i)
-	}
-	element, junk := r.isElement(i), false
-	if c, _ := r.sym(i); !r.fresh && !r.comma && c == '}' || (c == '\n' || c == '\r') && r.quotedKeyAt(i) {
-		junk = true // RP-13: a word behind the last member, or between two
-	}
-	if r.short {
-		return i, false
-	}
-	switch {
-	case element && !junk:
-		value, kind, ok := r.tokenValue(p.carry, false)
-		if !ok {
-			r.fix(fixBare)
-			r.endAsElement()
-			return i, true
-		}
-		value = append([]byte(nil), value...)
-		p.carry, p.inKey = p.carry[:0], false
-		r.fix(fixMissBracket)
-		if kind != "" {
-			r.fix(kind)
-		}
-		r.closeTo(len(p.stack) - 1)
-		r.beginValue()
-		p.scalar(value)
-		r.goOn()
-		return i, true
-	case junk:
-		r.fix(fixJunk)
-		p.carry = p.carry[:0]
-		r.state = rpKey
-		return i, true
-	}
-	r.fix(fixBareKey)
-	r.endKey()
-	return i, true
-}
-
-// keyQuote decides what the quote at i inside a key is.
-func (r *repairer) keyQuote(start, i, n int, clean bool) (int, bool) {
-	if j := i + n; clean && j < len(r.b) && r.b[j] == ':' && r.quote == quDouble { // nearly always
-		r.give(start, i, clean)
-		if r.p.err == nil {
-			r.endKey()
-		}
-		return j, true
-	}
-	end := r.colonFollows(i + n)
-	if at := r.colonBefore(start, i); !end && !r.short && !r.keyKnown && at >= 0 && i-at <= maxLook && blank(r.b[at+1:i]) {
-		return r.endKeyAt(start, at, clean) // "age : "10"
-	}
-	if at := r.colonBefore(start, i); !end && !r.short && !r.keyKnown && at >= 0 && i-at <= maxLook && valueBetween(r.b[at+1:i]) {
-		return r.endKeyAt(start, at, clean) // "age : 10, "b"
-	}
-	end = end || r.keyEnds(i+n)
-	if r.short {
-		return r.pauseKey(start, i, clean)
-	}
-	// A colon before the quote may be the key's own, when the closing quote was left out.
-	if !end && !r.keyKnown {
-		if at := r.colonBefore(start, i); at >= 0 && i-at <= maxLook {
-			return r.endKeyAt(start, at, clean)
-		}
-	}
-	r.give(start, i, clean)
-	if r.p.err != nil {
-		return i, false
-	}
-	if !end {
-		r.fix(fixInner)
-		r.inner++
-		r.keyKnown = r.keyKnown || r.colonBefore(start, i) >= 0
-		r.p.carry = append(r.p.carry, '\\', '"')
-		return i + n, true
-	}
-	element := r.isElement(i + n)
-	if r.short {
-		return i, false
-	}
-	if element {
-		r.endAsElement()
-		return i + n, true
-	}
-	r.endKey()
-	return i + n, true
-}
-
-// isElement says whether what was read as a key up to i is an element of the array around the object, whose closing brace is missing: neither
-// a colon nor another member follows.
-func (r *repairer) isElement(i int) bool {
-	n := len(r.p.stack)
-	if r.fresh || !r.comma || n < 2 || r.p.stack[n-2].kind != '[' {
-		return false
-	}
-	j, _ := r.skip(i)
-	c, _ := r.sym(j)
-	return c == ']' || c == ',' && r.follows(i) == thenValue
-}
-
-// endAsElement ends the object, and makes what was read as a key an element of the array around it.
-func (r *repairer) endAsElement() {
-	p := r.p
-	key := append(r.mended[:0], p.carry...)
-	r.mended = key
-	p.carry, p.inKey = p.carry[:0], false
-	r.fix(fixMissBracket)
-	r.closeTo(len(p.stack) - 1)
-	r.beginValue()
-	p.openString()
-	if len(key) > 0 {
-		p.content(key)
-	}
-	p.closeString()
-	r.goOn()
-}
-
-// endKeyAt ends a key whose closing quote is missing before the colon at i.
-func (r *repairer) endKeyAt(start, i int, clean bool) (int, bool) {
-	r.fix(fixMissQuote)
-	r.give(start, i, clean)
-	if r.p.err != nil {
-		return i, false
-	}
-	r.p.carry = bytes.TrimRight(r.p.carry, " ")
-	if r.quote == quDouble {
-		for _, q := range [...]string{"”", "“", "’"} { // "name”: "x"
-			r.p.carry = bytes.TrimSuffix(r.p.carry, []byte(q))
-		}
-	}
-	r.endKey()
-	return i, true
-}
-
-func blank(b []byte) bool { return len(bytes.Trim(b, " \t")) == 0 }
-
-// valueBetween says whether a text is that of a value which is not a string, or of the beginning of one, with signs of the structure behind it.
+// valueBetween says whether a text is blank, or that of a value which is not a string, or of the beginning of one, with signs
+// of the structure behind it.
 func valueBetween(b []byte) bool {
-	last := byte(0)
+	last := byte(',')
 	for len(b) > 0 {
 		n := 0
 		for n < len(b) && isTokenByte(b[n]) {
@@ -421,7 +81,7 @@ func valueBetween(b []byte) bool {
 		}
 		switch c := b[0]; {
 		case n > 0:
-			if token := string(b[:n]); !(c == '-' || c >= '0' && c <= '9') && token != "true" && token != "false" && token != "null" {
+			if token := string(b[:n]); c != '-' && !isDigit(c) && token != "true" && token != "false" && token != "null" {
 				return false
 			}
 			last, b = 'x', b[n:]
@@ -433,95 +93,120 @@ func valueBetween(b []byte) bool {
 		}
 		b = b[1:]
 	}
-	return last != 0 && last != 'x'
+	return last != 'x'
 }
 
-// pauseKey waits inside a key. What may be its colon waits too.
-func (r *repairer) pauseKey(start, stop int, clean bool) (int, bool) {
-	if at := r.colonBefore(start, stop); at >= 0 && !r.keyKnown {
-		if stop-at <= maxLook {
-			stop = at
-		} else {
-			r.keyKnown = true
+// endKey takes what was read of a key as the whole.
+func (r *repairer) endKey(i int) int {
+	p := r.p
+	p.member(p.carry, bytes.IndexByte(p.carry, '\\') >= 0)
+	p.carry, p.inKey = p.carry[:0], false
+	r.fresh, r.comma = false, false
+	r.state = rpColon
+	return i + r.a.n
+}
+
+// endOpenKey ends a key whose closing quote is missing before the sign at i.
+func (r *repairer) endOpenKey(i int) int {
+	p := r.p
+	p.carry = bytes.TrimRight(p.carry, " ")
+	if r.quote == quDouble {
+		for _, q := range [...]string{"”", "“", "’"} { // "name”: "x"
+			p.carry = bytes.TrimSuffix(p.carry, []byte(q))
 		}
 	}
-	return r.give(start, stop, clean), false
+	return r.endKey(i)
 }
 
-// colonBefore is where the first colon of the key stands, from start on; -1 where there is none.
-func (r *repairer) colonBefore(start, end int) int {
-	if k := bytes.IndexByte(r.b[start:end], ':'); k >= 0 {
-		return start + k
+// cutKey is the end of the text inside a key (RP-07).
+func (r *repairer) cutKey(i int) int {
+	if len(r.p.carry) > 0 {
+		return r.endKey(i)
 	}
-	return -1
+	r.fix(fixCut)
+	r.p.inKey = false
+	r.state = rpKey
+	return i
 }
 
-// quotedKeyAt says whether a whole key in quotes stands at i, with its colon.
-func (r *repairer) quotedKeyAt(i int) bool {
-	j, _ := r.skip(i)
-	c, m := r.sym(j)
-	if !r.isQuote(c) {
+// decideBareKey reads a key without quotes.
+func (r *repairer) decideBareKey(i int) act {
+	start := i
+	var c byte
+	n := 0
+	for {
+		if c, n = r.sym(i); r.short {
+			return act{to: i}
+		}
+		if n == 0 || isQuote(c) || bytes.IndexByte([]byte(":,}{[]\n\r;="), c) >= 0 {
+			break
+		}
+		i += n
+	}
+	r.token = append(append(r.token[:0], r.p.carry...), r.b[start:i]...)
+	text := bytes.TrimSpace(r.token)
+	drop := act{do: (*repairer).dropKey, to: i, fix: fixJunk}
+	end := act{do: (*repairer).endOpenKey, to: i, fix: fixBareKey}
+	x := r.next(i)
+	switch {
+	case len(text) == 0 && n == 0:
+		return act{do: (*repairer).finish, to: i}
+	case isQuote(c):
+		y := r.next(i + n)
+		if y.c != ':' && len(text) > 0 && r.quotedKey(x) { // RP-13: a word between members
+			return drop
+		}
+		if end.fix = fixMissQuote; y.c == ':' || y.c == '=' { // RP-02: age" : 10
+			end.n = n
+		}
+		return end
+	case len(text) == 0:
+		drop.n = n
+		return drop
+	case !r.fresh && !r.comma && c == '}', (c == '\n' || c == '\r') && r.quotedKey(x):
+		return drop // RP-13: a word behind the last member, or between two
+	case r.isElement(i):
+		end.do, end.fix = (*repairer).endAsElement, fixMissBracket
+		if value, _, ok := readToken(nil, text, false); ok {
+			end.value = value
+		}
+	}
+	return end
+}
+
+func (r *repairer) dropKey(i int) int {
+	r.p.carry, r.p.inKey = r.p.carry[:0], false
+	r.state = rpKey
+	return i + r.a.n
+}
+
+// isElement says whether what was read as a key up to i is an element of the array around the object, whose closing brace is
+// missing: neither a colon nor another member follows (RP-13).
+func (r *repairer) isElement(i int) bool {
+	if r.fresh || !r.comma || r.kind(len(r.p.stack)-2) != '[' {
 		return false
 	}
-	k, sure := r.pastQuoted(j, m)
-	return sure && r.colonFollows(k)
+	c := r.next(i).c
+	return c == ']' || c == ',' && r.then(i) == thenValue
 }
 
-// valueEnds says whether a comma or a closing brace follows.
-func (r *repairer) valueEnds(i int) bool {
-	j, _ := r.skip(i)
-	c, _ := r.sym(j)
-	return c == ',' || c == '}'
-}
-
-// keyEnds says whether a quote before i ends a key.
-func (r *repairer) keyEnds(i int) bool {
-	j, lineBreak := r.skip(i)
-	c, n := r.sym(j)
-	switch c {
-	case 0, ':', '=', '{', '[', ',', '}', ']', '/', '#', '-':
-		return true
-	}
-	if r.isQuote(c) {
-		if j > i || r.inner%2 == 1 {
-			return j > i
+// endAsElement ends the object, and makes what was read as a key an element of the array around it.
+func (r *repairer) endAsElement(i int) int {
+	p, a := r.p, r.a
+	key := bytes.TrimRight(append(r.mended[:0], p.carry...), " ")
+	r.mended = key
+	p.carry, p.inKey = p.carry[:0], false
+	r.a = act{index: len(p.stack) - 1, state: rpValue}
+	r.closeTo(i)
+	r.beginValue()
+	if a.value != nil {
+		p.scalar(a.value)
+	} else {
+		if p.openString(); len(key) > 0 {
+			p.content(key)
 		}
-		k, sure := r.pastQuoted(j, n)
-		return r.colonFollows(j+n) || sure && r.valueEnds(k) // else the second one closes
+		p.closeString()
 	}
-	if lineBreak || c >= '0' && c <= '9' && j > i {
-		return true
-	}
-	// Text: either the quote was inside the key, or the text is junk before the colon.
-	for k := j; k < j+maxLook; {
-		c, n := r.sym(k)
-		switch {
-		case c == ':':
-			return true
-		case n == 0 || c == '\n' || c == ',' || c == '}':
-			return true
-		case c == '"' && r.colonFollows(k+n):
-			return false
-		}
-		k += n
-	}
-	return true
-}
-
-// keyCut is the end of the text inside a key (RP-07), unless its closing quote is missing before a colon.
-func (r *repairer) keyCut(start, end int, clean bool) (int, bool) {
-	if at := r.colonBefore(start, end); at >= 0 && !r.keyKnown && end-at <= maxLook {
-		return r.endKeyAt(start, at, clean)
-	}
-	r.give(start, end, clean)
-	if r.p.err != nil {
-		return end, true
-	}
-	if len(r.p.carry) == 0 {
-		r.fix(fixCut)
-		r.state = rpKey
-		return end, true
-	}
-	r.endKey()
-	return end, true
+	r.goOn()
+	return i + a.n
 }

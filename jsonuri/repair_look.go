@@ -1,416 +1,352 @@
 package jsonuri
 
-import "unicode/utf8"
-
-// verdict is what a quote inside a string turns out to be.
-type verdict uint8
-
-const (
-	isInner  verdict = iota // content
-	isClose                 // the end of the string
-	isExtra                 // the end, with another quote behind it that means nothing
-	isOpener                // the beginning of the next key: the string's own closing quote is missing
-	isJoin                  // the end of a part; a plus and another part follow
-	isMember                // the end of a key: the brace before it is missing
+import (
+	"strings"
+	"unicode/utf8"
 )
 
-// judge decides what the quote at i, of n bytes, is. It looks at what follows: a quote ends a string only where what
-// follows can follow a value. run says that the quote stands behind a comma, a closing bracket or a line break.
-func (r *repairer) judge(i, n int, run bool) verdict {
-	next := i + n
-	in := r.inside()
-	odd := r.inner%2 == 1 // a quote inside is open
-	c, m := r.sym(next)
-	if c == '"' || m > 0 && r.quote != quDouble && r.isQuote(c) && c != symEscape {
-		// Two quotes in a row: the outer one is the second if the first closes a quotation.
-		k, _ := r.skip(next + m)
-		switch d, _ := r.sym(k); d {
-		case 0, ',', '}', ']', ';':
-			if odd {
-				return isInner
-			}
-			return isExtra
-		}
-	}
-	j, lineBreak := r.skip(next)
-	if j-next >= maxLook {
-		return isClose
-	}
-	c, m = r.sym(j)
-	switch c {
-	case 0:
-		return isClose
-	case '}', ']':
-		return r.judgeBracket(j, m, c, odd)
-	case ',', ';':
-		if c == ';' && odd {
-			return isInner
-		}
-		return r.judgeComma(j+m, in, odd)
-	case ':':
-		if in == '[' {
-			if r.maybeKey && !odd {
-				return isMember
-			}
-			return isClose
-		}
-	case ')':
-		if r.calls > 0 || in == '[' && r.p.top().stray&tuple != 0 {
-			return isClose
-		}
-	case '+':
-		k, _ := r.skip(j + m)
-		if d, _ := r.sym(k); r.isQuote(d) {
-			return isJoin
-		}
-	case '/':
-		if d := r.at(j + 1); d == '/' || d == '*' {
-			return isClose
-		}
-	case '#':
-		if lineBreak || j > next && !odd {
-			return isClose
-		}
-	case '`':
-		if d := r.at(j + 3); r.has(j, "```") && (lineBreak || d == 0 || d == '\n' || d == '\r') {
-			return isClose
-		}
-	}
-	if in == '{' {
-		switch {
-		case r.isQuote(c):
-			if j > next && r.keyAt(j, m, odd) {
-				return isClose
-			}
-			if k, sure := r.pastQuoted(j, m); !odd && sure && r.colonFollows(k) {
-				return isClose
-			}
-		case lineBreak && r.bareKeyAt(j):
-			return isClose
-		case !odd && j > next && (r.halfKeyAt(j) || r.lastWord(j)):
-			return isClose
-		}
-		if run && r.quote == quDouble && r.restOfKey(next) {
-			return isOpener
-		}
-		return isInner
-	}
-	switch {
-	case r.isQuote(c):
-		if !odd && (lineBreak || r.elementAt(j, m, j > next)) {
-			return isClose
-		}
-	case c == '{' || c == '[':
-		k, _ := r.skip(j + m)
-		if d, _ := r.sym(k); !odd && (j > next || r.isQuote(d)) {
-			return isClose
-		}
-	case lineBreak && !odd && (c == '-' || c >= '0' && c <= '9'):
-		return isClose
-	case !odd && j > next && isTokenByte(c) && (r.plainElementAt(j, true) || r.wordThenElement(j)):
-		return isClose
-	}
-	if run && r.quote == quDouble && !odd && r.restOfElement(next) {
-		return isOpener
-	}
-	return isInner
+// maxLook bounds how far a decision looks ahead, in bytes. What is undecided then is read as JSON would be.
+const maxLook = 256
+
+// A look is what a decision sees. To ask for what stands behind the end of an input that goes on sets short.
+type look struct {
+	b     []byte
+	eof   bool // the input ends behind b
+	short bool
+	token []byte // for a mended number, or the text of a key
 }
 
-// judgeBracket goes on behind the closing bracket c at j.
-func (r *repairer) judgeBracket(j, m int, c byte, odd bool) verdict {
-	to := r.enclosing(c - 2)
-	if to == 0 && !odd {
-		return isClose // the document's end: anything may follow
-	}
-	k, lineBreak := r.skip(j + m)
-	d, _ := r.sym(k)
-	end := lineBreak || d == 0 || d == ',' || d == '}' || d == ']' || d == ';' || d == ')' || k-j-m >= maxLook
-	if end {
-		if to < 0 && odd {
-			return isInner
-		}
-		return isClose
-	}
-	if odd || to < 0 {
-		return isInner
-	}
-	switch {
-	case r.isQuote(d) || d == '{' || d == '[' || d == '/' || d == '#':
-		return isClose
-	}
-	return isInner
+// A sign is what stands at a place, behind white space.
+type sign struct {
+	c       byte // ASCII or one of the symbols; 0 at the end of the text
+	at, end int
+	space   bool // white space stands before it
+	line    bool // with a line break
 }
 
-// judgeComma goes on behind a comma, which ends at i.
-func (r *repairer) judgeComma(i int, in byte, odd bool) verdict {
-	j, lineBreak := r.skip(i)
-	if j-i >= maxLook {
-		return isClose
-	}
-	c, m := r.sym(j)
-	switch c {
-	case 0, '}', ']', ',':
-		return isClose
-	case symDots:
-		return isClose
-	case '.':
-		if r.has(j, "...") {
-			return isClose
-		}
-	case '/':
-		if d := r.at(j + 1); d == '/' || d == '*' {
-			return isClose
-		}
-	case '#':
-		if !odd {
-			return isClose
-		}
-	case '`':
-		if r.has(j, "```") {
-			return isClose
-		}
-	}
-	if in == '{' {
-		switch {
-		case c == ':':
-			return isClose
-		case r.isQuote(c):
-			if lineBreak && !odd || r.keyAt(j, m, odd) || !odd && r.openKeyAt(j+m) {
-				return isClose
-			}
-		case c == '{' || c == '[':
-			if !odd {
-				return isClose
-			}
-		case !odd && (r.bareKeyAt(j) || r.halfKeyAt(j) || r.wordThenKey(j)):
-			return isClose
-		}
-		return isInner
-	}
-	switch {
-	case r.isQuote(c):
-		if !odd || r.elementAt(j, m, false) {
-			return isClose
-		}
-	case c == '{' || c == '[':
-		return isClose
-	case (isTokenByte(c) || c == symOther) && r.plainElementAt(j, odd), !odd && (lineBreak || r.halfElementAt(j)):
-		return isClose
-	}
-	return isInner
+// Symbols beyond ASCII, as sym gives them.
+const (
+	symDouble byte = 0x80 + iota // a typographic double quote
+	symSingle                    // a typographic single quote
+	symDots                      // …
+	symEntity                    // &quot;
+	symEscape                    // \"
+	symOther                     // anything else that is not ASCII
+	symFar                       // white space goes on for longer than a decision looks
+)
+
+// symbols are what people and models write for the signs of JSON (RP-03, RP-16).
+var symbols = map[rune]byte{
+	'\u00a0': ' ', '\u200b': ' ', '\u200c': ' ', '\u200d': ' ', '\u200e': ' ', '\u200f': ' ', '\u2060': ' ', '\u3000': ' ', '\ufeff': ' ',
+	'\u2002': ' ', '\u2003': ' ', '\u2007': ' ', '\u2009': ' ', '\u200a': ' ', '\u202f': ' ', '\u2028': '\n', '\u2029': '\n', '\u0085': '\n',
+	'：': ':', '，': ',', '、': ',', '；': ';', '｛': '{', '｝': '}', '［': '[', '］': ']',
+	'“': symDouble, '”': symDouble, '„': symDouble, '‟': symDouble, '＂': symDouble, '«': symDouble, '»': symDouble,
+	'「': symDouble, '」': symDouble, '『': symDouble, '』': symDouble, '″': symDouble,
+	'‘': symSingle, '’': symSingle, '‚': symSingle, '‛': symSingle, '＇': symSingle, '´': symSingle, '′': symSingle,
+	'…': symDots,
 }
 
-// pastQuoted passes the string in quotes at i, whose opening quote has m bytes. sure is false where its end is too far.
-func (r *repairer) pastQuoted(i, m int) (next int, sure bool) {
-	open, _ := r.sym(i)
-	for k := i + m; k < i+maxLook; {
-		c, n := r.sym(k)
+// byteAt is the byte at i, 0 behind the end.
+func (l *look) byteAt(i int) byte {
+	if i < len(l.b) {
+		return l.b[i]
+	}
+	l.short = l.short || !l.eof
+	return 0
+}
+
+// sym is the sign at i, and its length in bytes; 0 and 0 at the end.
+func (l *look) sym(i int) (byte, int) {
+	c := l.byteAt(i)
+	switch {
+	case plainByte[c] && c != '&':
+		return c, 1
+	case c == 0:
+		if i >= len(l.b) {
+			return 0, 0
+		}
+		return ' ', 1
+	case c == '&' && l.has(i, "&quot;"):
+		return symEntity, 6
+	case c == '\\' && l.byteAt(i+1) == '"':
+		return symEscape, 2
+	case c >= utf8.RuneSelf:
+		if !l.eof && !utf8.FullRune(l.b[i:]) {
+			l.short = true
+			return symOther, 1
+		}
+		ch, n := utf8.DecodeRune(l.b[i:])
+		if s, ok := symbols[ch]; ok {
+			return s, n
+		}
+		return symOther, n
+	}
+	return c, 1
+}
+
+// next is the sign at i or behind white space there.
+func (l *look) next(i int) sign {
+	from, line := i, false
+	for i-from < maxLook {
+		if i < len(l.b) && l.b[i] == ' ' {
+			i++
+			continue
+		}
+		c, n := l.sym(i)
+		if !isBlank(c) {
+			return sign{c: c, at: i, end: i + n, space: i > from, line: line}
+		}
+		line = line || c == '\n' || c == '\r'
+		i += n
+	}
+	return sign{c: symFar, at: i, end: i, space: true, line: line}
+}
+
+// has says whether word stands at i.
+func (l *look) has(i int, word string) bool {
+	for k := range len(word) {
+		if l.byteAt(i+k) != word[k] {
+			return false
+		}
+	}
+	return true
+}
+
+// comment says whether a comment begins with x.
+func (l *look) comment(x sign) bool {
+	if x.c != '/' {
+		return x.c == '#'
+	}
+	c := l.byteAt(x.end)
+	return c == '/' || c == '*'
+}
+
+func isBlank(c byte) bool {
+	return c == ' ' || c == '\n' || c == '\t' || c == '\r' || c == '\f' || c == '\v'
+}
+
+// quotes are the signs that a string may begin with.
+var quotes = string([]byte{'"', '\'', '`', symDouble, symSingle, symEntity, symEscape})
+
+func isQuote(c byte) bool {
+	return c >= symDouble && c <= symEscape && c != symDots || c == '"' || c == '\'' || c == '`'
+}
+
+func isDigit(c byte) bool { return c >= '0' && c <= '9' }
+
+// isTokenByte marks what numbers, literals and names of functions are made of.
+func isTokenByte(c byte) bool { return isWord(c) || c == '$' }
+
+func isNameByte(c byte) bool { return isTokenByte(c) && c != '.' && c != '+' }
+
+func isWordsByte(c byte) bool { return isNameByte(c) || c == ' ' }
+
+// ends says whether a value may end before c.
+func ends(c byte) bool { return c == 0 || c == ',' || c == '}' || c == ']' || c == symFar }
+
+// quoted passes the string in quotes that begins with x; not ok where its end is too far away.
+func (l *look) quoted(x sign) (end int, ok bool) {
+	for k := x.end; k < x.at+maxLook; {
+		c, n := l.sym(k)
 		switch {
 		case n == 0:
 			return k, false
-		case c == open || open == symDouble && c == '"' || open == symSingle && c == '\'':
+		case c == x.c || x.c == symDouble && c == '"' || x.c == symSingle && c == '\'':
 			return k + n, true
 		case c == '\\':
 			n++
 		}
 		k += n
 	}
-	return i + maxLook, false
+	return x.at + maxLook, false
 }
 
-// keyAt says whether the quotes at i hold a key.
-func (r *repairer) keyAt(i, m int, odd bool) bool {
-	if c, _ := r.sym(i); !odd { // ""name"
-		if d, n := r.sym(i + m); d == c {
-			if k, sure := r.pastQuoted(i+m, n); sure && k > i+m+2*n && r.colonFollows(k) {
+// span passes signs that are of a kind, or not ASCII.
+func (l *look) span(i int, is func(byte) bool) int {
+	k := i
+	for k < i+maxLook {
+		c, n := l.sym(k)
+		if n == 0 || c != symOther && (!is(c) || n > 1) {
+			break
+		}
+		k += n
+	}
+	return k
+}
+
+// find gives the first of signs at i or behind it, and where it is; 0 where none is near.
+func (l *look) find(i int, signs string) (c byte, at int) {
+	for k := i; k < i+maxLook; {
+		c, n := l.sym(k)
+		if n == 0 || strings.IndexByte(signs, c) >= 0 {
+			return c, k
+		}
+		k += n
+	}
+	return 0, i + maxLook
+}
+
+func (l *look) colonAt(i int) bool {
+	c := l.next(i).c
+	return c == ':' || c == '=' || c == symFar
+}
+
+// The forms of a key, whole and with a part missing (RP-02, RP-13).
+
+// quotedKey says whether x begins a key in quotes, with its colon.
+func (l *look) quotedKey(x sign) bool {
+	if !isQuote(x.c) {
+		return false
+	}
+	end, ok := l.quoted(x)
+	return ok && l.colonAt(end)
+}
+
+// bareKey says whether a name and a colon stand at i.
+func (l *look) bareKey(i int) bool {
+	end := l.span(i, isNameByte)
+	if end == i || end >= i+maxLook {
+		return false
+	}
+	x := l.next(end)
+	return x.c == ':' && !l.has(x.at, "://") || x.c == '=' && l.byteAt(x.end) != '='
+}
+
+// halfKey says whether words, a quote and a colon stand at i.
+func (l *look) halfKey(i int) bool {
+	end := l.span(i, isWordsByte)
+	return end > i && l.byteAt(end) == '"' && l.colonAt(end+1)
+}
+
+// openKey says whether words and a colon stand at i, behind a quote.
+func (l *look) openKey(i int) bool {
+	end := l.span(i, isWordsByte)
+	return end > i && l.byteAt(end) == ':'
+}
+
+// restOfKey says whether text, a quote and a colon stand at i: the quote before i opens a key.
+func (l *look) restOfKey(i int) bool {
+	c, k := l.find(i, `"{}[]:\`+"\n")
+	return c == '"' && k > i && l.next(k+1).c == ':'
+}
+
+// wordThen is the sign behind the word at i; a sign without a place where there is no word.
+func (l *look) wordThen(i int) sign {
+	if end := l.span(i, isNameByte); end > i {
+		return l.next(end)
+	}
+	return sign{c: symOther}
+}
+
+// keyIn says whether x, a quote, begins a key. odd says that a quotation is open, so that only a colon is proof.
+func (l *look) keyIn(x sign, odd bool) bool {
+	if !odd { // ""name"
+		if c, n := l.sym(x.end); c == x.c {
+			y := sign{c: c, at: x.end, end: x.end + n}
+			if end, ok := l.quoted(y); ok && end > y.end+n && l.colonAt(end) {
 				return true
 			}
 		}
 	}
-	k, sure := r.pastQuoted(i, m)
-	if !sure {
+	end, ok := l.quoted(x)
+	if !ok {
 		return true
 	}
-	j, _ := r.skip(k)
-	c, _ := r.sym(j)
-	switch c {
-	case 0, ':', '=', ' ':
+	y := l.next(end)
+	switch y.c {
+	case 0, ':', '=', symFar:
 		return true
-	case '{', '[', '"', '-':
-		return !odd // the colon is missing
-	case ',', '}':
-		return !odd // the value is missing
+	case '{', '[', '"', '-', ',', '}': // the colon is missing, or the value
+		return !odd
 	}
-	return !odd && (c >= '0' && c <= '9' || isTokenByte(c) && r.plainElementAt(j, true))
+	return !odd && (isDigit(y.c) || l.plainValue(y, true))
 }
 
-// openKeyAt says whether the inside of a key whose closing quote is missing stands at i: a name and a colon.
-func (r *repairer) openKeyAt(i int) bool {
-	for k := i; k < i+maxLook; k++ {
-		switch c := r.at(k); {
-		case c == ':':
-			return k > i
-		case !isNameByte(c) && c != ' ' && c < utf8.RuneSelf:
-			return false
-		}
+// memberAt says whether a member may begin with x, behind a value or a comma.
+func (l *look) memberAt(x sign, comma, odd bool) bool {
+	switch {
+	case isQuote(x.c):
+		return !odd && comma && x.line || (comma || x.space) && l.keyIn(x, odd) || !odd && (l.quotedKey(x) || comma && l.openKey(x.end))
+	case odd:
+		return !comma && x.line && l.bareKey(x.at)
+	case comma && (x.c == '{' || x.c == '['):
+		return true
+	case (comma || x.line) && l.bareKey(x.at):
+		return true
+	case !comma && !x.space:
+		return false
+	case l.halfKey(x.at):
+		return true
 	}
-	return false
+	y := l.wordThen(x.at) // RP-13: a word between members
+	return comma && l.quotedKey(y) || !comma && y.c == '}'
 }
 
-// wordThenKey says whether a word stands at i, and a key behind it.
-func (r *repairer) wordThenKey(i int) bool {
-	k := i
-	for k < i+maxLook && isNameByte(r.at(k)) {
-		k++
+// The forms of an element (RP-12).
+
+// quotedElement says whether x, a quote, begins a whole element; loose, that the comma behind it may be missing.
+func (l *look) quotedElement(x sign, loose bool) bool {
+	end, ok := l.quoted(x)
+	if !ok {
+		return true
 	}
-	return k > i && r.quotedKeyAt(k)
+	y := l.next(end)
+	return ends(y.c) || loose && (y.c == '{' || y.c == '[' || y.c == '"' || l.plainValue(y, true))
 }
 
-// halfKeyAt says whether a key without its opening quote stands at i: a name, a quote and a colon.
-func (r *repairer) halfKeyAt(i int) bool {
-	for k := i; k < i+maxLook; k++ {
-		switch c := r.at(k); {
-		case c == '"':
-			return k > i && r.colonFollows(k+1)
-		case !isNameByte(c) && c != ' ' && c < utf8.RuneSelf:
-			return false
-		}
+// plainValue says whether x begins a word that is a value; strict, that it is a number or a literal, behind which the comma may be missing.
+func (l *look) plainValue(x sign, strict bool) bool {
+	k := l.span(x.at, isTokenByte)
+	if k == x.at || k >= x.at+maxLook {
+		return k > x.at
 	}
-	return false
-}
-
-// wordThenElement says whether a word stands at i, and behind it a comma and an element in quotes.
-func (r *repairer) wordThenElement(i int) bool {
-	for most := i + maxLook; i < most && isTokenByte(r.at(i)); {
-		i++
-	}
-	j, _ := r.skip(i)
-	if r.at(j) != ',' {
+	y := l.next(k)
+	if !ends(y.c) && !(strict && y.space && (y.c == '"' || y.c == '{' || y.c == '[')) {
 		return false
 	}
-	j, _ = r.skip(j + 1)
-	c, m := r.sym(j)
-	return c == '"' && r.elementAt(j, m, false)
+	_, _, ok := readToken(l.token[:0], l.b[x.at:k], true)
+	return ok || !strict
 }
 
-// lastWord says whether a word stands at i, and the object's closing brace behind it.
-func (r *repairer) lastWord(i int) bool {
-	k := i
-	for k < i+maxLook && isNameByte(r.at(k)) {
-		k++
-	}
-	j, _ := r.skip(k)
-	return k > i && r.at(j) == '}'
+// halfElement says whether text, a quote, and a comma or bracket stand at i.
+func (l *look) halfElement(i int) bool {
+	c, k := l.find(i, `"[]{}\`+"\n")
+	then := l.next(k + 1).c
+	return c == '"' && k > i && (then == ',' || then == ']')
 }
 
-// halfElementAt says whether an element without its opening quote stands at i: text of this line, a quote, and a comma or bracket.
-func (r *repairer) halfElementAt(i int) bool {
-	for k := i; k < i+maxLook; k++ {
-		switch r.at(k) {
-		case '"':
-			j, _ := r.skip(k + 1)
-			c := r.at(j)
-			return k > i && (c == ',' || c == ']')
-		case 0, '\n', '[', ']', '{', '}', '\\':
-			return false
-		}
-	}
-	return false
-}
-
-// restOfElement says whether the text at i goes on to a quote and another element or the end of the array: it is the inside of an element.
-func (r *repairer) restOfElement(i int) bool {
-	for k := i; k < i+maxLook; k++ {
-		switch r.at(k) {
-		case '"':
-			j, lineBreak := r.skip(k + 1)
-			c, m := r.sym(j)
-			if c == ',' {
-				j, lineBreak = r.skip(j + m)
-				c, _ = r.sym(j)
-				return k > i && (lineBreak || c == '"' || c == '{' || c == '[' || c == ']' || isTokenByte(c) && r.plainElementAt(j, true))
-			}
-			return k > i && (c == ']' || lineBreak && c != 0)
-		case '\\':
-			k++
-		case 0, '\n':
-			return false
-		}
-	}
-	return false
-}
-
-// elementAt says whether the quotes at i hold a whole element; loose, that the comma behind it may be missing.
-func (r *repairer) elementAt(i, m int, loose bool) bool {
-	k, sure := r.pastQuoted(i, m)
-	if !sure {
-		return true
-	}
-	j, _ := r.skip(k)
-	switch c, _ := r.sym(j); c {
-	case 0, ',', ']', '}', ' ':
-		return true
-	case '{', '[', '"':
-		return loose
-	default:
-		return loose && isTokenByte(c) && r.plainElementAt(j, true)
-	}
-}
-
-// plainElementAt says whether a token at i is a whole element.
-func (r *repairer) plainElementAt(i int, odd bool) bool {
-	k := i
-	for k < i+maxLook {
-		c, n := r.sym(k)
-		if !isTokenByte(c) && c != symOther {
-			break
-		}
-		k += max(n, 1)
-	}
-	if k >= i+maxLook {
-		return true
-	}
-	j, _ := r.skip(k)
-	c, _ := r.sym(j)
-	switch c {
-	case 0, ',', ']', '}', ' ':
-	case ')':
-		if r.inside() != '[' || r.p.top().stray&tuple == 0 {
-			return false
-		}
-	case '"', '{', '[':
-		if !odd || j == k {
-			return false
-		}
-	default:
+// restOfElement says whether the text at i goes on to a quote and another element or the end of the array: the quote before i opens it.
+func (l *look) restOfElement(i int) bool {
+	c, k := l.find(i, "\"\n")
+	if c != '"' || k == i {
 		return false
 	}
-	if k > len(r.b) {
+	x := l.next(k + 1)
+	if x.c != ',' {
+		return x.c == ']' || x.line && x.c != 0
+	}
+	y := l.next(x.end)
+	return y.line || y.c == '"' || y.c == '{' || y.c == '[' || y.c == ']' || l.plainValue(y, true)
+}
+
+// elementAt says whether an element may begin with x, behind a value or a comma.
+func (l *look) elementAt(x sign, comma, odd bool) bool {
+	switch {
+	case isQuote(x.c):
+		return comma && (!odd || l.quotedElement(x, false)) || !odd && (x.line || l.quotedElement(x, x.space))
+	case x.c == '{' || x.c == '[':
+		return comma || !odd && (x.space || isQuote(l.next(x.end).c))
+	case comma:
+		return l.plainValue(x, odd) || !odd && (x.line || l.halfElement(x.at))
+	case odd || !x.space:
+		return false
+	case x.line && (x.c == '-' || isDigit(x.c)), l.plainValue(x, true):
 		return true
 	}
-	_, _, ok := r.tokenValue(r.b[i:min(k, len(r.b))], true)
-	return ok || !odd
-}
-
-// restOfKey says whether the text at i goes on to a quote and a colon: it is the inside of a key.
-func (r *repairer) restOfKey(i int) bool {
-	for k := i; k < i+maxLook; k++ {
-		switch c := r.at(k); c {
-		case '"':
-			if k == i {
-				return false
-			}
-			j, _ := r.skip(k + 1)
-			return r.at(j) == ':'
-		case 0, '\n', '{', '}', '[', ']', ':', '\\':
-			return false
-		}
+	y := l.wordThen(x.at) // a word, and behind it another element in quotes
+	if y.c != ',' {
+		return false
 	}
-	return false
-}
-
-func (r *repairer) colonFollows(i int) bool {
-	j, _ := r.skip(i)
-	c, _ := r.sym(j)
-	return c == ':' || c == '=' || c == ' ' // more white space than is looked at
+	z := l.next(y.end)
+	return z.c == '"' && l.quotedElement(z, false)
 }

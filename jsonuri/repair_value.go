@@ -1,292 +1,5 @@
 package jsonuri
 
-import "unicode/utf8"
-
-// quote is the kind of quotes a string stands in.
-type quote uint8
-
-const (
-	noQuote quote = iota
-	quDouble
-	quSingle
-	quBack
-	quTypeDouble
-	quTypeSingle
-	quEntity
-	quEscape
-	quTriple // """
-	quTripleSingle
-	quFence // ```
-)
-
-// opening gives the quotes that begin at i with the sign c, and their length.
-func (r *repairer) opening(i int, c byte, n int) (quote, int) {
-	switch c {
-	case '"':
-		if r.has(i, `"""`) && !r.short {
-			return quTriple, 3
-		}
-		return quDouble, n
-	case '\'':
-		if r.has(i, "'''") && !r.short {
-			return quTripleSingle, 3
-		}
-		return quSingle, n
-	case '`':
-		return quBack, n
-	case symDouble:
-		return quTypeDouble, n
-	case symSingle:
-		return quTypeSingle, n
-	case symEntity:
-		return quEntity, n
-	case symEscape:
-		return quEscape, n
-	}
-	return noQuote, 0
-}
-
-// closing gives the length of what may be the closing quote of the open string at i; 0 where there is none.
-func (r *repairer) closing(i int) int {
-	c := r.b[i]
-	switch r.quote {
-	case quDouble:
-		if c == '"' {
-			return 1
-		}
-	case quSingle:
-		if c == '\'' {
-			return 1
-		}
-	case quBack:
-		if s, n := r.sym(i); s == '`' || s == symSingle && c >= utf8.RuneSelf {
-			return n
-		}
-	case quTriple:
-		if c == '"' && r.has(i, `"""`) {
-			return 3
-		}
-	case quTripleSingle:
-		if c == '\'' && r.has(i, "'''") {
-			return 3
-		}
-	case quFence:
-		if c == '`' && r.has(i, "```") {
-			return 3
-		}
-	default:
-		if c == '"' {
-			return 1
-		}
-		s, n := r.sym(i)
-		if s == '\'' && r.quote == quTypeSingle || r.isQuote(s) && s >= utf8.RuneSelf && (s == symSingle) == (r.quote == quTypeSingle) {
-			return n
-		}
-	}
-	return 0
-}
-
-func (r *repairer) isQuote(c byte) bool {
-	switch c {
-	case '"', '\'', '`', symDouble, symSingle, symEntity, symEscape:
-		return true
-	}
-	return false
-}
-
-func (r *repairer) openText(q quote, key bool) {
-	p := r.p
-	r.quote, r.inner, r.longRun, r.nesting, r.keyKnown, r.given = q, 0, false, 0, false, 0
-	p.inKey = key
-	r.plain = q == quDouble && !key && !r.unescape
-	p.carry = p.carry[:0]
-	r.maybeKey = !key && q != noQuote && r.inside() == '[' && r.p.top().stray&tuple == 0
-	if !key {
-		p.openString()
-	}
-	r.state = rpString
-	switch q {
-	case quDouble:
-	case noQuote:
-		r.state = rpBare
-		if key {
-			r.state = rpBareKey
-		}
-	default:
-		r.fix(fixQuotes)
-	}
-}
-
-// stepValue reads a value, or finds that there is none.
-func (r *repairer) stepValue(i int) (int, bool) {
-	c, n, i, wait := r.peek(i)
-	if wait {
-		return i, false
-	}
-	in := r.inside()
-	switch c {
-	case 0:
-		if in == '{' {
-			r.null(fixCut)
-		}
-		return r.finish(i)
-	case '{', '[':
-		if !r.open(i, c) {
-			return i, false
-		}
-		return i + n, true
-	case '(': // a tuple, unless a text begins with a bracket
-		j, _ := r.skip(i + n)
-		d, _ := r.sym(j)
-		if r.short {
-			return i, false
-		}
-		if !r.isQuote(d) && d != ')' && d != '(' && d != '[' && d != '{' && d != '-' && (d < '0' || d > '9') {
-			break
-		}
-		single := r.call(i)
-		if r.short {
-			return i, false
-		}
-		if single { // RP-14: one value in brackets
-			r.fix(fixBracket)
-			r.calls++
-			return i + n, true
-		}
-		if !r.open(i, '[') {
-			return i, false
-		}
-		r.p.top().stray |= tuple
-		r.fix(fixBracket)
-		return i + n, true
-	case ']', '}', ')':
-		if in == '{' {
-			r.null(fixMissValue)
-			return i, true
-		}
-		r.state = rpAfter
-		return i, true
-	case ',', ';':
-		if in == '{' {
-			r.null(fixMissValue)
-			return i, true
-		}
-		r.anotherComma()
-		return i + n, true
-	case ':', '=':
-		r.fix(fixColon)
-		return i + n, true
-	case '.', symDots:
-		if n, ok := r.dots(i, c, n); n > 0 {
-			if r.short {
-				return i, false
-			}
-			if ok {
-				r.leftOut()
-				return i + n, true
-			}
-		}
-	case '/', '#':
-		if c == '#' && r.color(i) {
-			break
-		}
-		if r.short {
-			return i, false
-		}
-		n := r.comment(i, c)
-		if r.short {
-			return i, false
-		}
-		if n > 0 {
-			return i + n, true
-		}
-	case '`':
-		if r.has(i, "```") {
-			// A string in a fence goes on at once; a line break behind the fence says that this is the end of the answer.
-			c := r.at(i + 3)
-			if r.short {
-				return i, false
-			}
-			if in == '{' && c != 0 && !isBlank(c) {
-				r.beginValue()
-				r.openText(quFence, false)
-				return i + 3, true
-			}
-			if in == '{' {
-				r.null(fixCut)
-			}
-			return r.finish(i)
-		}
-	case symEscape, '\\':
-		if r.startEscaped(i) {
-			return 0, true
-		}
-	}
-	if r.short {
-		return i, false
-	}
-	if q, n := r.opening(i, c, n); q != noQuote {
-		next, empty := r.doubled(i, q, n)
-		if r.short {
-			return i, false
-		}
-		if next > i+n || empty {
-			r.fix(fixExtraQuote)
-			n = next - i
-			if q == quTriple || q == quTripleSingle {
-				q = quDouble
-			}
-		}
-		if empty {
-			r.beginValue()
-			r.p.openString()
-			r.endText()
-			return i + n, true
-		}
-		r.beginValue()
-		r.openText(q, false)
-		return i + n, true
-	}
-	if r.short {
-		return i, false
-	}
-	return r.plainValue(i)
-}
-
-// doubled says where a string begins whose opening quote, of n bytes at i, stands twice; empty, that it is an empty string with a quote too many.
-func (r *repairer) doubled(i int, q quote, n int) (next int, empty bool) {
-	if q == quTriple || q == quTripleSingle {
-		j, _ := r.skip(i + n)
-		c, _ := r.sym(j)
-		return i + n, c == ',' || c == '}' || c == ']'
-	}
-	c, _ := r.sym(i)
-	d, m := r.sym(i + n)
-	if d != c || q != quDouble && q != quSingle {
-		return i + n, false
-	}
-	j, _ := r.skip(i + n + m)
-	switch e, _ := r.sym(j); {
-	case e == 0, e == ',', e == '}', e == ']', e == ':', e == ';', e == ')', e == '+', e == '/', e == '#', r.isQuote(e), j > i+n+m:
-		return i + n, false
-	}
-	return i + n + m, false
-}
-
-// leftOut notes an ellipsis; a comma may follow it.
-func (r *repairer) leftOut() {
-	r.fix(fixDots)
-	r.fresh, r.comma = false, false
-}
-
-// anotherComma notes a comma where a key or value should be.
-func (r *repairer) anotherComma() {
-	if r.fresh || r.comma {
-		r.fix(fixExtraComma)
-	}
-	r.comma = true
-}
-
 // How a container was written, in a frame's stray.
 const (
 	tuple   = 0x80 // an array with round brackets
@@ -294,21 +7,581 @@ const (
 	strays  = 0x3F // the rest is a count
 )
 
-// dots says whether an ellipsis stands at i: three dots or one sign, with nothing but a sign of the structure behind it.
-func (r *repairer) dots(i int, c byte, n int) (int, bool) {
-	if c == '.' {
-		if !r.has(i, "...") {
-			return 0, false
+// to goes on in a state behind n bytes.
+func to(state repairState, n int, fix string) act {
+	return act{do: (*repairer).pass, state: state, n: n, fix: fix}
+}
+
+// skip passes x, which belongs to nothing.
+func (r *repairer) skip(x sign, fix string) act { return to(r.state, x.end-x.at, fix) }
+
+// pass passes the sign and makes the small changes.
+func (r *repairer) pass(i int) int {
+	a := &r.a
+	r.calls += int(a.calls)
+	r.inner += int(a.inner)
+	r.embedded += int(a.embedded)
+	r.nesting = min(r.nesting+int(a.nesting), 100)
+	if r.closed = a.c; a.stray != 0 {
+		r.p.top().stray += uint8(a.stray)
+	}
+	r.state = a.state
+	return i + a.n
+}
+
+// inside says what the innermost container is: '{', '[' or 0.
+func (r *repairer) inside() byte { return r.kind(len(r.p.stack) - 1) }
+
+// kind is the kind of the container at index, 0 outside the document.
+func (r *repairer) kind(index int) byte {
+	if index < 0 {
+		return 0
+	}
+	return r.p.stack[index].kind
+}
+
+func (r *repairer) inTuple() bool { return r.inside() == '[' && r.p.top().stray&tuple != 0 }
+
+// common decides about what means the same wherever a sign of the structure is due.
+func (r *repairer) common(x sign) (a act, ok bool) {
+	switch {
+	case x.c == '`' && r.has(x.at, "```"):
+		return act{do: (*repairer).finish}, true
+	case (x.c == '/' || x.c == '#') && r.comment(x): // RP-05
+		if x.c == '/' && r.byteAt(x.end) == '*' {
+			return act{do: (*repairer).beginComment, state: rpBlock, n: 2, fix: fixComment}, true
 		}
-		n = 3
-		for n < maxLook && r.at(i+n) == '.' {
-			n++
+		return act{do: (*repairer).beginComment, state: rpLine, n: 1, fix: fixComment}, true
+	case x.c == '.' && r.has(x.at, "...") || x.c == symDots: // RP-05
+		end := x.end
+		for end < x.at+maxLook && x.c == '.' && r.byteAt(end) == '.' {
+			end++
+		}
+		y := r.next(end)
+		if r.state == rpValue && !ends(y.c) && !isQuote(y.c) && y.c != '{' && y.c != '[' && y.c != '/' {
+			return a, false
+		}
+		return act{do: (*repairer).leftOut, n: end - x.at, fix: fixDots}, true
+	case (x.c == symEscape || x.c == '\\') && r.mayBeEscaped(x): // RP-14
+		return act{do: (*repairer).startEscaped, fix: fixEscapedDoc}, true
+	}
+	return a, false
+}
+
+// leftOut passes an ellipsis; a comma may follow it.
+func (r *repairer) leftOut(i int) int {
+	r.fresh, r.comma = false, false
+	return i + r.a.n
+}
+
+func (r *repairer) beginComment(i int) int {
+	r.back = r.state
+	return r.pass(i)
+}
+
+// decideComment finds the end of a comment.
+func (r *repairer) decideComment(i int) act {
+	from, n := i, 0
+	for ; i < len(r.b); i++ {
+		c := r.b[i]
+		if r.state == rpBlock {
+			if c == '*' && r.byteAt(i+1) == '/' {
+				n = 2
+				break
+			}
+		} else if c == '\n' || c == '\r' || (c == '}' || c == ']') && r.lastLine(i) {
+			break // RP-11: a document on one line goes on behind a comment of its last member
 		}
 	}
-	j, _ := r.skip(i + n)
-	switch d, _ := r.sym(j); d {
-	case ',', ']', '}', '"', '\'', '{', '[', 0, '/', '`':
-		return n, true
+	if i == len(r.b) && !r.eof {
+		return to(r.state, i-from, "")
 	}
-	return n, r.inside() == '{' && r.state == rpKey
+	return to(r.back, i-from+n, "")
+}
+
+// lastLine says whether no line break follows.
+func (l *look) lastLine(i int) bool {
+	for k := i; k < i+maxLook; k++ {
+		if c := l.byteAt(k); c == '\n' || c == '\r' {
+			return false
+		} else if c == 0 && k >= len(l.b) {
+			return true
+		}
+	}
+	return false
+}
+
+// decideKey reads a key or the end of the object.
+func (r *repairer) decideKey(x sign) act {
+	switch x.c {
+	case 0:
+		return act{do: (*repairer).finish}
+	case '}', ']':
+		return r.decideBracket(x)
+	case ')':
+		return r.skip(x, fixJunk)
+	case ',', ';':
+		return r.anotherComma(x)
+	case ':': // RP-02: the key is missing
+		return act{do: (*repairer).emptyKey, fix: fixMissKey}
+	case '[', '{':
+		switch n := len(r.p.stack); {
+		case !r.fresh && r.kind(n-2) == '[': // RP-13: an element of the array around the object, whose brace is missing
+			return act{do: (*repairer).closeTo, index: n - 1, state: rpValue, fix: fixMissBracket}
+		case x.c == '[': // the value stands for itself
+			return act{do: (*repairer).emptyKey, fix: fixMissKey}
+		}
+		// RP-06: {{"a": 1}}, from a template whose brackets are doubled.
+		a := r.skip(x, fixMoreBracket)
+		if r.p.top().stray&strays < strays {
+			a.stray = 1
+		}
+		return a
+	}
+	if a, ok := r.common(x); ok {
+		return a
+	}
+	if !isQuote(x.c) {
+		return act{do: (*repairer).openKey}
+	}
+	a := act{do: (*repairer).openKey, quote: quoteOf(x.c), n: x.end - x.at}
+	if c, n := r.sym(x.end); c == x.c { // RP-02: ""name", one quote too many
+		if y := r.next(x.end + n); !y.space && y.c != ':' && y.c != '=' && y.c != ',' && y.c != '}' && y.c != 0 {
+			a.n, a.fix = a.n+n, fixExtraQuote
+		}
+	}
+	return a
+}
+
+func (r *repairer) emptyKey(i int) int {
+	r.p.member(nil, false)
+	r.fresh, r.comma = false, false
+	r.state = rpColon
+	return i
+}
+
+// anotherComma is a comma where a key or value should be.
+func (r *repairer) anotherComma(x sign) act {
+	a := act{do: (*repairer).passComma, n: x.end - x.at, state: r.state}
+	if r.fresh || r.comma {
+		a.fix = fixExtraComma
+	}
+	return a
+}
+
+func (r *repairer) passComma(i int) int {
+	r.comma = true
+	if r.state == rpAfter {
+		r.fresh = false
+	}
+	return r.pass(i)
+}
+
+// decideColon reads the colon after a key.
+func (r *repairer) decideColon(x sign) act {
+	switch x.c {
+	case 0:
+		return r.null(fixCut)
+	case ':':
+		if r.b[x.at] == ':' {
+			return to(rpValue, 1, "")
+		}
+		return to(rpValue, x.end-x.at, fixColon)
+	case '=':
+		if r.byteAt(x.end) == '>' {
+			x.end++
+		}
+		return to(rpValue, x.end-x.at, fixColon)
+	case '-':
+		if r.byteAt(x.end) == '>' {
+			return to(rpValue, 2, fixColon)
+		}
+	case ',', '}', ';':
+		return r.null(fixMissValue)
+	case '/', '#':
+		if a, ok := r.common(x); ok {
+			return a
+		}
+	}
+	if isQuote(x.c) && r.next(x.end).c == ':' { // RP-02: name"":
+		return r.skip(x, fixExtraQuote)
+	}
+	// RP-13: what stands before a colon on the same line, and could not be a value, is junk.
+	if c, k := r.find(x.at, ":\n{[,}]0123456789"+quotes); c == ':' {
+		return to(rpColon, k-x.at, fixKeyJunk)
+	}
+	return to(rpValue, 0, fixMissColon)
+}
+
+// null is a value that is missing.
+func (r *repairer) null(fix string) act {
+	return act{do: (*repairer).giveScalar, value: nullText, fix: fix}
+}
+
+// giveScalar gives out a number or literal.
+func (r *repairer) giveScalar(i int) int {
+	r.beginValue()
+	r.p.scalar(r.a.value)
+	r.goOn()
+	return i + r.a.n
+}
+
+// beginValue makes room for a value where an element of an array is due.
+func (r *repairer) beginValue() {
+	if r.inside() == '[' {
+		r.p.element()
+	}
+	r.wasText, r.closed = false, 0
+}
+
+// goOn goes on behind a complete value.
+func (r *repairer) goOn() {
+	r.fresh, r.comma, r.closed = false, false, 0
+	r.state = rpAfter
+}
+
+// decideValue reads a value, or finds that there is none.
+func (r *repairer) decideValue(x sign) act {
+	n := x.end - x.at
+	object := r.inside() == '{'
+	switch x.c {
+	case 0:
+		if object { // RP-07
+			return r.null(fixCut)
+		}
+		return act{do: (*repairer).finish}
+	case '{', '[':
+		return act{do: (*repairer).open, c: x.c, n: n}
+	case ']', '}', ')':
+		if object { // RP-04
+			return r.null(fixMissValue)
+		}
+		return to(rpAfter, 0, "")
+	case ',', ';':
+		if object {
+			return r.null(fixMissValue)
+		}
+		return r.anotherComma(x)
+	case ':', '=':
+		return r.skip(x, fixColon)
+	case '(': // RP-14: a tuple or one value in brackets, unless a text begins with a bracket
+		y := r.next(x.end)
+		switch {
+		case !isQuote(y.c) && !isDigit(y.c) && y.c != '-' && y.c != ')' && y.c != '(' && y.c != '[' && y.c != '{':
+		case r.oneArgument(x.end):
+			a := r.skip(x, fixBracket)
+			a.calls = 1
+			return a
+		default:
+			return act{do: (*repairer).open, c: '(', n: n, fix: fixBracket}
+		}
+	case '`':
+		if r.has(x.at, "```") && object {
+			// A string in a fence goes on at once; a line break behind the fence says that this is the end of the answer.
+			if c := r.byteAt(x.at + 3); c != 0 && !isBlank(c) {
+				return act{do: (*repairer).openText, quote: quFence, n: 3}
+			}
+			return r.null(fixCut)
+		}
+	}
+	if x.c != '#' || !r.color(x.at) {
+		if a, ok := r.common(x); ok {
+			return a
+		}
+	}
+	if isQuote(x.c) {
+		return r.decideOpening(x)
+	}
+	return r.decidePlain(x.at)
+}
+
+func (r *repairer) open(i int) int {
+	p, kind, round := r.p, r.a.c, uint8(0)
+	if kind == '(' {
+		kind, round = '[', tuple
+	}
+	r.beginValue()
+	if !p.open(kind) {
+		p.err = &LimitError{Limit: "depth", Max: int64(p.depth), Offset: r.base + int64(i)}
+		return i
+	}
+	p.top().stray = round
+	r.fresh, r.comma = true, false
+	r.state = rpKey
+	if kind == '[' {
+		r.state = rpValue
+	}
+	return i + r.a.n
+}
+
+// decideOpening reads the opening quote x of a string, which may stand twice (RP-13).
+func (r *repairer) decideOpening(x sign) act {
+	a := act{do: (*repairer).openText, quote: quoteOf(x.c), n: x.end - x.at}
+	if a.quote > quSingle || r.byteAt(x.end) != x.c {
+		return a
+	}
+	if r.byteAt(x.end+1) == x.c { // three
+		a.n = 3
+		if y := r.next(x.end + 2); y.c == ',' || y.c == '}' || y.c == ']' {
+			return act{do: (*repairer).emptyText, n: 3, fix: fixExtraQuote}
+		}
+		a.quote += quTriple - quDouble
+		return a
+	}
+	switch y := r.next(x.end + 1); {
+	case ends(y.c), y.space, y.c == ':', y.c == ';', y.c == ')', y.c == '+', y.c == '/', y.c == '#', isQuote(y.c):
+	default:
+		a.n, a.fix = 2, fixExtraQuote
+	}
+	return a
+}
+
+// decideAfter reads what stands between a value and the next one.
+func (r *repairer) decideAfter(x sign) act {
+	n := x.end - x.at
+	next := rpKey
+	if r.inside() == '[' {
+		next = rpValue
+	}
+	switch x.c {
+	case 0:
+		return act{do: (*repairer).finish}
+	case ',', ';':
+		a := act{do: (*repairer).passComma, n: n, state: next}
+		if r.b[x.at] != ',' {
+			a.fix = fixComma
+		}
+		return a
+	case '}', ']':
+		return r.decideBracket(x)
+	case ')':
+		switch {
+		case r.calls > 0:
+			a := r.skip(x, "")
+			a.calls = -1
+			return a
+		case r.inTuple():
+			return act{do: (*repairer).closeTo, index: len(r.p.stack) - 1, n: n, state: rpAfter}
+		}
+		return r.skip(x, fixJunk)
+	}
+	if a, ok := r.common(x); ok {
+		return a
+	}
+	switch x.c {
+	case ':', '=', '>', '\\', '*', '|':
+		return r.skip(x, fixJunk)
+	case '+':
+		if r.wasText {
+			return r.skip(x, fixJunk)
+		}
+	}
+	if m := len(r.p.stack); next == rpValue && r.kind(m-2) == '{' && r.quotedKey(x) {
+		// RP-06: a member of the object around the array, which was not closed.
+		return act{do: (*repairer).closeTo, index: m - 1, state: rpAfter, fix: fixMissBracket}
+	}
+	if r.fresh {
+		return to(next, 0, "")
+	}
+	return to(next, 0, fixMissComma)
+}
+
+// decideBracket reads a closing bracket, which may not match.
+func (r *repairer) decideBracket(x sign) act {
+	index := len(r.p.stack) - 1
+	f := r.p.top()
+	a := act{do: (*repairer).closeTo, n: x.end - x.at, index: index, c: x.c, state: rpAfter}
+	ignored := r.skip(x, fixMoreBracket)
+	ignored.c = x.c
+	switch {
+	case f.kind+2 == x.c && f.stray&strays > 0:
+		ignored.stray = -1
+		return ignored
+	case f.kind+2 == x.c && r.closed == x.c && r.oneTooMany(x.end, index):
+		return ignored
+	case f.kind+2 == x.c:
+		if r.comma {
+			a.fix = fixExtraComma
+		}
+	case f.stray&implied != 0 && x.c == ']':
+		a.index-- // the object has no brackets of its own
+	default:
+		a.index, a.fix = r.mismatched(x.end, x.c), fixBracket
+		if a.index > index {
+			if r.closed != x.c {
+				ignored.fix = fixBracket
+			}
+			return ignored
+		}
+	}
+	return a
+}
+
+// closeTo ends the containers from the innermost one to the one at index. The document itself goes on if a member follows.
+func (r *repairer) closeTo(i int) int {
+	for len(r.p.stack) > max(r.a.index, 1) {
+		r.p.close()
+	}
+	r.wasText = false
+	r.goOn()
+	r.closed = r.a.c
+	if r.state = r.a.state; r.a.index == 0 {
+		r.state = rpLast
+	}
+	return i + r.a.n
+}
+
+// oneTooMany says whether a second closing bracket in a row, behind which stands i, is none of the container at index: what
+// follows goes on with that, and not with the one around it (RP-13).
+func (r *repairer) oneTooMany(i, index int) bool {
+	kind := r.kind(index)
+	if index == 0 || r.kind(index-1) == kind {
+		return false
+	}
+	then := r.then(i)
+	return kind == '{' && then == thenKey || kind == '[' && then == thenValue && r.elementFollows(i)
+}
+
+// mismatched gives the index of the outermost container that a closing bracket c ends which does not match the innermost one;
+// the number of open containers if it ends none. Either the closing brackets in between are missing, or it is the wrong
+// bracket for the innermost one, or it is one too many: what stands behind it, at i, goes on with the container that is left
+// (RP-06).
+func (r *repairer) mismatched(i int, c byte) int {
+	top := len(r.p.stack) - 1
+	none := top + 1
+	match := top
+	for match >= 0 && r.kind(match)+2 != c {
+		match--
+	}
+	first, second := match, top
+	then := r.then(i)
+	goesOn := byte('{')
+	switch then {
+	case thenEnd, thenLong:
+		if match < 0 {
+			return top
+		}
+		return match
+	case thenValue, thenBracket:
+		goesOn = '['
+	}
+	if c == ']' && (then == thenKey || then == thenBrace) || c == '}' && then == thenBracket {
+		first, second = top, match
+	}
+	doubled := r.closed == c
+	switch {
+	case doubled && r.kind(top) == goesOn:
+		return none
+	case first >= 0 && r.kind(first-1) == goesOn:
+		return first
+	case second >= 0 && r.kind(second-1) == goesOn:
+		return second
+	}
+	return none
+}
+
+// What stands behind a place between two values.
+const (
+	thenEnd     = iota // the end of the text, or nothing that goes on with a document
+	thenKey            // a key, with a comma before it or not
+	thenValue          // a comma and a value
+	thenLong           // a string that may be a key
+	thenBrace          // }
+	thenBracket        // ]
+)
+
+func (l *look) then(i int) int {
+	x := l.next(i)
+	comma := x.c == ','
+	switch x.c {
+	case '}':
+		return thenBrace
+	case ']':
+		return thenBracket
+	case ',':
+		x = l.next(x.end)
+	}
+	switch {
+	case x.c == '`' && l.has(x.at, "```"):
+		return thenEnd
+	case isQuote(x.c):
+		end, ok := l.quoted(x)
+		switch c := l.next(end).c; {
+		case !ok, c == symFar:
+			return thenLong
+		case c == ':', c == '=':
+			return thenKey
+		}
+	case x.c == '{', x.c == '[', isTokenByte(x.c), x.c == symOther:
+		if l.bareKey(x.at) {
+			return thenKey
+		}
+	default:
+		return thenEnd
+	}
+	if comma {
+		return thenValue
+	}
+	return thenEnd
+}
+
+// elementFollows says whether what stands behind the comma at i is an element of a document, and not a word of the text around it.
+func (l *look) elementFollows(i int) bool {
+	x := l.next(l.next(i).end)
+	return x.c == '{' || x.c == '[' || isQuote(x.c) && l.quotedElement(x, false) || isTokenByte(x.c) && l.plainValue(x, false)
+}
+
+// finish ends the document at the end of the text, or where a fence says that there is no more of it.
+func (r *repairer) finish(i int) int {
+	p := r.p
+	for len(p.stack) > 0 {
+		r.fix(fixMissBracket)
+		p.close()
+	}
+	r.state, r.comma = rpDone, false
+	p.complete = false
+	return i
+}
+
+// ended says whether the bracket that ends the document has come, and nothing that may go on with it.
+func (r *repairer) ended() bool { return r.state == rpDone || r.state == rpLast && len(r.pend) == 0 }
+
+// decideLast reads what stands behind the bracket that ends the document: one that came too early if the document goes on (RP-13).
+func (r *repairer) decideLast(x sign) act {
+	if x.c == '}' || x.c == ']' {
+		return r.skip(x, fixMoreBracket)
+	}
+	kind := r.inside()
+	if then := r.then(x.at); kind == '{' && then == thenKey || kind == '[' && then == thenValue && r.elementFollows(x.at) {
+		return to(rpAfter, 0, fixMoreBracket)
+	}
+	return act{do: (*repairer).endDocument}
+}
+
+func (r *repairer) endDocument(i int) int {
+	r.p.close()
+	r.p.complete = true
+	r.state, r.comma = rpDone, false
+	return i
+}
+
+// decideDone passes what stands behind the document; comma says that it was counted.
+func (r *repairer) decideDone(i int) act {
+	a := act{do: (*repairer).passRest}
+	if r.comma || i == len(r.b) {
+		return a
+	}
+	switch r.b[i] {
+	case '}', ']':
+		a.fix = fixMoreBracket
+	case '`':
+	default:
+		a.fix = fixTrailing
+	}
+	return a
+}
+
+func (r *repairer) passRest(i int) int {
+	r.comma = r.comma || i < len(r.b)
+	return len(r.b)
 }

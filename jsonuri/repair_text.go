@@ -1,0 +1,546 @@
+package jsonuri
+
+import (
+	"bytes"
+	"unicode/utf8"
+)
+
+// quote is the kind of quotes a string stands in.
+type quote uint8
+
+const (
+	noQuote quote = iota
+	quDouble
+	quSingle
+	quBack
+	quTypeDouble
+	quTypeSingle
+	quEntity
+	quEscape
+	quTriple       // """
+	quTripleSingle // '''
+	quFence        // ```
+)
+
+// quoteOf is the kind of quotes that a sign opens.
+func quoteOf(c byte) quote {
+	switch c {
+	case '"':
+		return quDouble
+	case '\'':
+		return quSingle
+	case '`':
+		return quBack
+	case symDouble:
+		return quTypeDouble
+	case symSingle:
+		return quTypeSingle
+	case symEntity:
+		return quEntity
+	default:
+		return quEscape
+	}
+}
+
+// closing gives the length of what may be the closing quote of the open string at i; 0 where there is none.
+func (r *repairer) closing(i int) int {
+	c := r.b[i]
+	if c == '"' && r.p.inKey && r.colonAt(i+1) { // RP-13: 'name"
+		return 1
+	}
+	switch r.quote {
+	case quDouble:
+		if c == '"' {
+			return 1
+		}
+		return 0
+	case quSingle:
+		if c == '\'' {
+			return 1
+		}
+		return 0
+	case quTriple, quTripleSingle, quFence:
+		word := [...]string{`"""`, `'''`, "```"}[r.quote-quTriple]
+		if c == word[0] && r.has(i, word) {
+			return 3
+		}
+		return 0
+	}
+	s, n := r.sym(i)
+	switch {
+	case r.quote == quBack: // RP-16: `a´
+		if s != '`' && (s != symSingle || n == 1) {
+			return 0
+		}
+	case c == '"', s == '\'' && r.quote == quTypeSingle:
+	case s < symDouble || s > symEscape || s == symDots || (s == symSingle) != (r.quote == quTypeSingle):
+		return 0
+	}
+	return n
+}
+
+// openText begins a string value, with or without quotes.
+func (r *repairer) openText(i int) int {
+	r.beginValue()
+	r.begin(r.a.quote, false)
+	r.p.openString()
+	return i + r.a.n
+}
+
+// openKey begins a key.
+func (r *repairer) openKey(i int) int {
+	r.keyFrom = r.base + int64(i)
+	r.begin(r.a.quote, true)
+	return i + r.a.n
+}
+
+func (r *repairer) begin(q quote, key bool) {
+	p := r.p
+	r.quote, r.inner, r.longRun, r.nesting, r.keyKnown, r.last = q, 0, false, 0, false, 0
+	p.inKey = key
+	p.carry = p.carry[:0]
+	r.plain = q == quDouble && !key && !r.unescape
+	r.maybeKey = !key && q != noQuote && r.inside() == '[' && r.p.top().stray&tuple == 0
+	r.state = rpString
+	switch q {
+	case quDouble:
+	case noQuote:
+		r.state = rpBare
+	default:
+		r.fix(fixQuotes)
+	}
+}
+
+// emptyText is a string whose quotes stand together, one too many.
+func (r *repairer) emptyText(i int) int {
+	r.beginValue()
+	r.p.openString()
+	return r.endText(i)
+}
+
+// endText ends the open string value.
+func (r *repairer) endText(i int) int {
+	r.flush()
+	r.maybeKey = false
+	r.p.closeString()
+	r.goOn()
+	r.wasText = true
+	return i + r.a.n
+}
+
+// innerQuote is a quote inside the string.
+func (r *repairer) innerQuote(i int) int {
+	r.inner++
+	if r.quote == quDouble && !r.p.inKey && (r.last == '{' || r.last == '[') {
+		r.state, r.embedded, r.inner = rpEmbedded, 1, 0
+	}
+	r.longRun = false
+	for k := i; k < i+r.a.n; k++ {
+		if r.b[k] == '"' {
+			r.piece(escapedQuote)
+		} else if r.b[k] != '\\' {
+			r.piece(r.b[k : k+1])
+		}
+	}
+	return i + r.a.n
+}
+
+// certain is how much of the content from start on is certain while more is waited for. A run of commas, closing brackets and
+// white space may turn out to stand behind the string, if its closing quote was left out; what follows a colon behind a key.
+func (r *repairer) certain(start, end int) int {
+	switch {
+	case r.state != rpString:
+		return end
+	case !r.p.inKey:
+		return min(r.runBefore(start, end), end)
+	}
+	if at := r.ownColon(start, end); at >= 0 {
+		return at
+	}
+	return end
+}
+
+// decideString reads more of a string or key in quotes: up to the quote that ends it, or as far as the text goes.
+func (r *repairer) decideString(i int) act {
+	if j := skipPlain(r.b, i); j+1 < len(r.b) && r.b[j] == '"' && r.quote == quDouble {
+		var a act
+		if r.p.inKey {
+			a = r.decideKeyQuote(i, j, 1)
+		} else {
+			a = r.decideQuote(i, j, 1)
+		}
+		a.clean = true
+		return a
+	}
+	start := i
+	for {
+		if r.quote == quDouble || r.quote == quTriple {
+			i = skipPlain(r.b, i)
+		}
+		if i == len(r.b) {
+			return r.decideCut(start, i)
+		}
+		c := r.b[i]
+		if c == '\\' && (r.quote != quEscape || r.byteAt(i+1) != '"') {
+			if i+1 == len(r.b) {
+				return r.decideCut(start, i+1)
+			}
+			i += 2
+			continue
+		}
+		if c == '\n' && r.quote == quDouble && !r.p.inKey && r.inside() == '[' {
+			// RP-12: the line ends with a comma, and the next one is a number or a literal.
+			if run := r.runBefore(start, i); run < i && bytes.IndexByte(r.b[run:i], ',') >= 0 && r.plainValue(r.next(i), true) {
+				return act{do: (*repairer).endText, to: run, fix: fixMissQuote}
+			}
+		}
+		n := r.closing(i)
+		switch {
+		case r.short:
+			return act{to: i}
+		case n == 0:
+			i++
+		case r.p.inKey:
+			return r.decideKeyQuote(start, i, n)
+		default:
+			return r.decideQuote(start, i, n)
+		}
+	}
+}
+
+// decideQuote says what the quote at i of a string value is, of n bytes.
+func (r *repairer) decideQuote(start, i, n int) act {
+	end := act{do: (*repairer).endText, to: i, n: n}
+	if r.quote >= quTriple {
+		return end
+	}
+	run := r.runBefore(start, i)
+	v := r.judge(i+n, run < i)
+	if v == isInner && run < i && r.inner%2 == 0 && r.inside() == '[' && bytes.IndexByte(r.b[run:i], ',') >= 0 && bytes.IndexByte(r.b[run:i], '\n') >= 0 {
+		v = isOpener // RP-12: the line before ends with a comma, and this one begins with the quote
+	}
+	switch v {
+	case isInner: // RP-03
+		return act{do: (*repairer).innerQuote, to: i, n: n, fix: fixInner}
+	case isOpener: // RP-12, RP-13: the string's own closing quote is missing
+		return act{do: (*repairer).endText, to: run, fix: fixMissQuote}
+	case isExtra:
+		_, m := r.sym(i + n)
+		end.n, end.fix = n+m, fixExtraQuote
+	case isMember:
+		end.do = (*repairer).becomeMember
+	case isJoin: // RP-03
+		x := r.next(r.next(i + n).end)
+		return act{do: (*repairer).join, to: i, n: x.end - i, quote: quoteOf(x.c), fix: fixJoin}
+	}
+	return end
+}
+
+// join goes on with the part behind a plus.
+func (r *repairer) join(i int) int {
+	r.quote, r.inner, r.longRun, r.plain = r.a.quote, 0, false, r.a.quote == quDouble && !r.unescape
+	return i + r.a.n
+}
+
+// becomeMember makes the string, an element, the key of an object whose opening brace is missing (RP-12).
+func (r *repairer) becomeMember(i int) int {
+	p := r.p
+	if !r.maybeKey { // it is too long
+		return r.endText(i)
+	}
+	r.flush()
+	key := p.carry
+	r.maybeKey = false
+	p.dropString()
+	if !p.open('{') {
+		p.err = &LimitError{Limit: "depth", Max: int64(p.depth), Offset: r.base + int64(i)}
+		return i
+	}
+	r.fix(fixMissBracket)
+	p.top().stray = implied
+	p.carry = key
+	return r.endKey(i)
+}
+
+// decideCut is the end of b inside a string.
+func (r *repairer) decideCut(start, end int) act {
+	if !r.eof {
+		r.short = true
+		return act{to: end}
+	}
+	if r.p.inKey {
+		if at := r.ownColon(start, end); at >= 0 {
+			return act{do: (*repairer).endOpenKey, to: at, fix: fixMissQuote}
+		}
+		return act{do: (*repairer).cutKey, to: end}
+	}
+	for run := r.runBefore(start, end); run < end; run++ { // brackets before may belong to the text
+		if r.closesAll(run) {
+			return act{do: (*repairer).endText, to: run, fix: fixMissQuote}
+		}
+	}
+	return act{do: (*repairer).endText, to: end, fix: fixCut}
+}
+
+// closesAll says whether the run at i closes every open container.
+func (r *repairer) closesAll(i int) bool {
+	n := len(r.p.stack)
+	for ; i < len(r.b); i++ {
+		switch c := r.b[i]; c {
+		case '}', ']':
+			if n == 0 || r.p.stack[n-1].kind+2 != c {
+				return false
+			}
+			n--
+		case ',':
+			return false
+		}
+	}
+	return n == 0
+}
+
+// runBefore gives where a run of commas, closing brackets and white space before end begins, with one of the former or a
+// line break; end where there is none or it is too long.
+func (r *repairer) runBefore(start, end int) int {
+	if r.quote != quDouble || r.p.inKey {
+		return end
+	}
+	run, all := runAtEnd(r.b[start:end])
+	if end-start-run > maxLook || all && r.longRun {
+		return end
+	}
+	return start + run
+}
+
+// runAtEnd gives where such a run begins, and whether there is nothing before it.
+func runAtEnd(b []byte) (run int, all bool) {
+	run = len(b)
+	for i := run; i > 0 && len(b)-run <= maxLook; i-- {
+		switch b[i-1] {
+		case ',', '}', ']', '\n':
+			run = i - 1
+		case ' ', '\t', '\r':
+		default:
+			escapes := 0
+			for run == i && escapes < i && b[i-1-escapes] == '\\' {
+				escapes++
+			}
+			if escapes%2 == 1 { // the first sign is escaped
+				for run++; run < len(b) && isBlank(b[run]) && b[run] != '\n'; run++ {
+				}
+			}
+			return run, false
+		}
+	}
+	return run, true
+}
+
+// decideEmbedded reads JSON or code in the string whose quotes have no escapes, up to the bracket that ends it (RP-11).
+func (r *repairer) decideEmbedded(i int) act {
+	for k := i; k < len(r.b); k++ {
+		a := act{do: (*repairer).pass, state: rpEmbedded, to: k + 1}
+		switch r.b[k] {
+		case '\\':
+			k++
+			continue
+		case '"': // give escapes it
+			a.fix = fixInner
+		case '{', '[':
+			a.embedded = 1
+		case '}', ']':
+			if a.embedded = -1; r.embedded == 1 {
+				a.state = rpString
+			}
+		default:
+			continue
+		}
+		return a
+	}
+	r.short = r.short || !r.eof
+	return act{do: (*repairer).endText, to: len(r.b), fix: fixCut}
+}
+
+// verdict is what a quote inside a string turns out to be.
+type verdict uint8
+
+const (
+	isInner  verdict = iota // content
+	isClose                 // the end of the string
+	isExtra                 // the end, with another quote behind it that means nothing
+	isOpener                // the beginning of the next key or element: the string's own closing quote is missing
+	isJoin                  // the end of a part; a plus and another part follow
+	isMember                // the end of a key: the brace before it is missing
+)
+
+func closeIf(yes bool) verdict {
+	if yes {
+		return isClose
+	}
+	return isInner
+}
+
+// judge decides what a quote is, behind which stands i: it ends the string only where what follows can follow a value (RP-03).
+// run says that it stands behind a comma, a closing bracket or a line break.
+func (r *repairer) judge(i int, run bool) verdict {
+	object := r.inside() == '{'
+	odd := r.inner%2 == 1 // a quotation inside is open
+	x := r.next(i)
+	if isQuote(x.c) && !x.space && (x.c == '"' || r.quote != quDouble && x.c != symEscape) {
+		// Two quotes in a row: the outer one is the second if the first closes a quotation.
+		if y := r.next(x.end); y.c != symFar && (ends(y.c) || y.c == ';') {
+			if odd {
+				return isInner
+			}
+			return isExtra
+		}
+	}
+	switch x.c {
+	case 0, symFar:
+		return isClose
+	case '}', ']':
+		return r.judgeBracket(x, odd)
+	case ',', ';':
+		return r.judgeComma(x, object, odd)
+	case ':':
+		if !object {
+			if r.maybeKey && !odd {
+				return isMember
+			}
+			return isClose
+		}
+	case ')':
+		if r.calls > 0 || r.inTuple() {
+			return isClose
+		}
+	case '+':
+		if isQuote(r.next(x.end).c) {
+			return isJoin
+		}
+	case '/':
+		if r.comment(x) {
+			return isClose
+		}
+	case '#':
+		if x.line || x.space && !odd {
+			return isClose
+		}
+	case '`':
+		if r.has(x.at, "```") {
+			if c := r.byteAt(x.at + 3); x.line || c == 0 || c == '\n' || c == '\r' {
+				return isClose
+			}
+		}
+	}
+	run = run && r.quote == quDouble
+	switch {
+	case object && r.memberAt(x, false, odd), !object && r.elementAt(x, false, odd):
+		return isClose
+	case object && run && r.restOfKey(i), !object && run && !odd && r.restOfElement(i):
+		return isOpener
+	}
+	return isInner
+}
+
+// judgeBracket goes on with the closing bracket x.
+func (r *repairer) judgeBracket(x sign, odd bool) verdict {
+	match := len(r.p.stack) - 1
+	for match >= 0 && r.kind(match)+2 != x.c {
+		match--
+	}
+	if match == 0 && !odd {
+		return isClose // the document's end: anything may follow
+	}
+	y := r.next(x.end)
+	if y.line || ends(y.c) || y.c == ';' || y.c == ')' {
+		return closeIf(match >= 0 || !odd)
+	}
+	return closeIf(!odd && match >= 0 && (isQuote(y.c) || y.c == '{' || y.c == '[' || y.c == '/' || y.c == '#'))
+}
+
+// judgeComma goes on with the comma x.
+func (r *repairer) judgeComma(x sign, object, odd bool) verdict {
+	if x.c == ';' && odd {
+		return isInner
+	}
+	y := r.next(x.end)
+	switch {
+	case ends(y.c), y.c == symDots, y.c == '.' && r.has(y.at, "..."), y.c == '#' && !odd, y.c == '/' && r.comment(y), y.c == '`' && r.has(y.at, "```"):
+		return isClose
+	case object:
+		return closeIf(y.c == ':' || r.memberAt(y, true, odd))
+	case r.inTuple() && r.wordThen(y.at).c == ')':
+		return isClose
+	}
+	return closeIf(r.elementAt(y, true, odd))
+}
+
+// decideBare reads more of a string value without quotes: the next sign that is not simply content.
+func (r *repairer) decideBare(i int) act {
+	solid := i // behind the last byte that is not white space
+	for {
+		c, n := r.sym(i)
+		end := act{do: (*repairer).endText, to: solid, n: i - solid}
+		switch {
+		case r.short:
+			return act{to: solid}
+		case n == 0, c == '\n', c == '\r':
+			return end
+		case isBlank(c):
+			if i-solid > maxLook {
+				return act{do: (*repairer).pass, state: rpBare, to: i} // too much to wait for
+			}
+			i += n
+			continue
+		case c == '\\':
+			if d := r.byteAt(i + 1); d > ' ' && d < utf8.RuneSelf {
+				n = 2 // an escape, or nearly
+			}
+		case c == '{' || c == '[' || c == '(':
+			return act{do: (*repairer).pass, state: rpBare, to: i + n, nesting: 1}
+		case c == '}' || c == ']' || c == ')':
+			if r.nesting > 0 {
+				return act{do: (*repairer).pass, state: rpBare, to: i + n, nesting: -1}
+			}
+			for _, f := range r.p.stack {
+				if f.kind+2 == c {
+					return end
+				}
+			}
+		case c == ',' || c == ';':
+			if r.bareEnds(i, n) {
+				return end
+			}
+		case isQuote(c) && c != '\'' && c != '`' && c != symSingle:
+			switch v := r.judge(i+n, false); {
+			case v == isClose || v == isExtra:
+				end.n, end.fix = end.n+n, fixMissQuote
+				return end
+			case v == isInner && i > solid && r.inside() == '{' && r.quotedKey(r.next(i)):
+				return end // the comma before the key is missing
+			}
+			if r.short {
+				return end
+			}
+			return act{do: (*repairer).pass, state: rpBare, to: i + n, inner: 1}
+		case c == '/' && i > solid && r.comment(r.next(i)): // RP-16
+			return end
+		}
+		if i += n; r.short {
+			return act{to: solid}
+		}
+		solid = i
+	}
+}
+
+// bareEnds says whether the comma at i, of n bytes, ends a string without quotes.
+func (r *repairer) bareEnds(i, n int) bool {
+	if r.inside() == '[' {
+		return r.nesting == 0 && r.b[i] == ','
+	}
+	x := r.next(i + n)
+	if isQuote(x.c) {
+		end, ok := r.quoted(x)
+		return !ok && end >= x.at+maxLook || ok && r.colonAt(end) || x.line
+	}
+	return x.line || x.c == 0 || x.c == '}' || x.c == ',' || r.bareKey(x.at)
+}

@@ -148,10 +148,10 @@ func (db *DB) tryGroup(group []*write) error {
 			continue
 		}
 		if lost {
-			return fmt.Errorf("%w: %w", store.ErrUnsure, err)
+			return fmt.Errorf("%w: %v", store.ErrUnsure, err)
 		}
 		if errors.Is(err, errConflict) {
-			return fmt.Errorf("%w: %w", store.ErrAway, err)
+			return fmt.Errorf("%w: %v", store.ErrAway, err)
 		}
 		return err
 	}

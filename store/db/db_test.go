@@ -62,6 +62,9 @@ func (s *sharedTapes) Close() error {
 
 var factory = tapetest.Factory{Open: openShared, Durable: true, Exclusive: true}
 
+// childFactory makes the stores of child processes.
+var childFactory = factory
+
 const envOpen = "DB_TEST_OPEN" // the file that a child process opens and keeps open until its input ends
 
 func TestMain(m *testing.M) {
@@ -70,7 +73,7 @@ func TestMain(m *testing.M) {
 		return
 	}
 	longtest.Checks(20, 100)
-	tapetest.Main(m, factory)
+	tapetest.Main(m, childFactory)
 }
 
 func keepOpen(path string) {

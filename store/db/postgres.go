@@ -1,7 +1,6 @@
 package db
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -31,9 +30,10 @@ func (db *DB) openPostgres(url string) error {
 	return nil
 }
 
-// explainPostgres gives an error of PostgreSQL or of its connection the name that callers know.
+// explainPostgres gives an error of PostgreSQL or of its connection the name that callers know. The error is not wrapped: its context is that
+// of the transaction, not of a caller.
 func explainPostgres(err error) error {
-	if err == nil || isNamed(err) {
+	if err == nil || errors.Is(err, store.ErrAway) || errors.Is(err, store.ErrDamaged) {
 		return err
 	}
 	var e *pgconn.PgError
@@ -41,25 +41,20 @@ func explainPostgres(err error) error {
 		if text := err.Error(); strings.Contains(text, "cannot find encode plan") || strings.Contains(text, "Scan error") {
 			return err // a mistake in this package
 		}
-		return fmt.Errorf("%w: %w", store.ErrAway, err)
+		return fmt.Errorf("%w: %v", store.ErrAway, err)
 	}
 	switch {
 	case e.Code == "53100":
-		return fmt.Errorf("%w: %w", store.ErrFull, err)
+		return fmt.Errorf("%w: %v", store.ErrFull, err)
 	case e.Code == "40001", e.Code == "40P01":
-		return fmt.Errorf("%w: %w", errConflict, err)
+		return fmt.Errorf("%w: %v", errConflict, err)
 	case strings.HasPrefix(e.Code, "08"), strings.HasPrefix(e.Code, "53"), strings.HasPrefix(e.Code, "57"), strings.HasPrefix(e.Code, "58"),
 		e.Code == "25006", e.Code == "25P02", e.Severity == "FATAL": // 25006: a standby; 25P02: an earlier statement failed
-		return fmt.Errorf("%w: %w", store.ErrAway, err)
+		return fmt.Errorf("%w: %v", store.ErrAway, err)
 	case strings.HasPrefix(e.Code, "XX"):
-		return fmt.Errorf("%w: %w", store.ErrDamaged, err)
+		return fmt.Errorf("%w: %v", store.ErrDamaged, err)
 	}
 	return err
-}
-
-// isNamed reports whether err has a name that callers know, or is the end of a caller's context.
-func isNamed(err error) bool {
-	return errors.Is(err, store.ErrAway) || errors.Is(err, store.ErrFull) || errors.Is(err, errConflict) || errors.Is(err, context.Canceled)
 }
 
 // claimCommit makes the transaction the one with this id. committed reports that an earlier transaction with this id was committed; one

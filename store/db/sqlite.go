@@ -81,13 +81,13 @@ func explainSQLite(err error) error {
 	}
 	switch e.Code() & 0xff {
 	case sqlite3.SQLITE_FULL:
-		return fmt.Errorf("%w: %w", store.ErrFull, err)
+		return fmt.Errorf("%w: %v", store.ErrFull, err)
 	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY:
-		return fmt.Errorf("%w: %w", store.ErrAway, err)
+		return fmt.Errorf("%w: %v", store.ErrAway, err)
 	case sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB:
-		return fmt.Errorf("%w: %w", store.ErrDamaged, err)
+		return fmt.Errorf("%w: %v", store.ErrDamaged, err)
 	case sqlite3.SQLITE_TOOBIG:
-		return fmt.Errorf("%w: %w", store.ErrTooLarge, err)
+		return fmt.Errorf("%w: %v", store.ErrTooLarge, err)
 	}
 	return err
 }

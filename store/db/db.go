@@ -62,6 +62,7 @@ type DB struct {
 	closed  bool
 	reads   sync.WaitGroup
 	leases  map[string]chan struct{} // by tape; closed on release
+	changes changes                  // of tables
 }
 
 // dialect is what differs between the two databases.
@@ -82,7 +83,7 @@ func Open(ctx context.Context, url string, o *Options) (*DB, error) {
 	if o == nil {
 		o = &Options{}
 	}
-	db := &DB{clock: o.Clock, log: o.Log, stopped: make(chan struct{}), leases: map[string]chan struct{}{}}
+	db := &DB{clock: o.Clock, log: o.Log, stopped: make(chan struct{}), leases: map[string]chan struct{}{}, changes: changes{next: map[string]chan struct{}{}}}
 	db.arrived.L = &db.mu
 	if db.clock == nil {
 		db.clock = time.Now

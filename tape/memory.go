@@ -338,4 +338,3 @@ func (m *Memory) Close() error {
 	m.closed = true
 	return nil
 }
-

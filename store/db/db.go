@@ -30,6 +30,8 @@ type Options struct {
 	// Durable makes each commit on SQLite wait for the disk. Without it, a crash of the machine, but not of the process, can lose the last
 	// commits.
 	Durable bool
+	// Beside opens a SQLite file that another process has open, too. Leases are of each process alone.
+	Beside bool
 	// Readers is the number of connections that read; 0: 4. One more connection writes.
 	Readers int
 	// Clock is the time of entries without a date; nil: time.Now.

@@ -45,7 +45,7 @@ func openPostgres(dir string) (tape.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &ownTapes{db.Tapes()}
+	s := &ownTapes{db.Tapes(nil)}
 	return postgresTapes{s, s, s, s}, nil
 }
 
@@ -86,7 +86,7 @@ func TestCommitWhoseAnswerIsLostHappensOnce(t *testing.T) {
 	server := postgrestest.Run(t)
 	proxy := postgrestest.NewProxy(t, server.Socket())
 	db := openServer(t, proxy.URL())
-	s := db.Tapes()
+	s := db.Tapes(nil)
 	create(t, s, "a")
 	want := int64(1)
 	for name, cut := range map[string]func(from, to net.Conn, sent []byte){
@@ -116,7 +116,7 @@ func TestCallsFailSoonWhileThePostgresServerIsAway(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = server.Stop() })
 	db := openServer(t, server.URL())
-	s := db.Tapes()
+	s := db.Tapes(nil)
 	create(t, s, "a", "hi")
 	calls := map[string]func() error{
 		"append": func() error { _, err := s.Append(t.Context(), "a", say("hi")); return err },

@@ -77,25 +77,26 @@ func (tx *Tx) Append(name string, b tape.Batch) (first int64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	return tx.appendChecked(name, b, entries)
+	first, _, err = tx.appendChecked(name, b, entries)
+	return first, err
 }
 
 // maxMoves bounds how often an append is tried again because another process has appended in between.
 const maxMoves = 100
 
 // appendChecked appends the entries that b.Check returned, and does not change them.
-func (tx *Tx) appendChecked(name string, b tape.Batch, checked []tape.Entry) (first int64, err error) {
+func (tx *Tx) appendChecked(name string, b tape.Batch, checked []tape.Entry) (first, bytes int64, err error) {
 	for range maxMoves {
 		now, _, err := findSession(tx, name)
 		if err != nil {
-			return 0, err
+			return 0, 0, err
 		}
 		entries := append([]tape.Entry(nil), checked...)
 		written, err := b.Number(entries, now.Info, tx.db.clock(), func(after int64) iter.Seq2[tape.Entry, error] {
 			return readEntries(func(read func(querier) error) error { return read(tx) }, &now, after, math.MaxInt64, false)
 		})
 		if written != 0 || err != nil {
-			return written, err
+			return written, 0, err
 		}
 		next := now
 		next.AddBatch(b, entries)
@@ -112,13 +113,13 @@ func (tx *Tx) appendChecked(name string, b tape.Batch, checked []tape.Entry) (fi
 			saved, err = tx.updateSession(&next, now.LastID)
 		}
 		if err != nil {
-			return 0, err
+			return 0, 0, err
 		}
 		if saved {
-			return entries[0].ID, tx.insertEntries(next.key(), rows)
+			return entries[0].ID, next.Bytes - now.Bytes, tx.insertEntries(next.key(), rows)
 		}
 	}
-	return 0, fmt.Errorf("%w: too many writers use the tape", tape.ErrMoved)
+	return 0, 0, fmt.Errorf("%w: too many writers use the tape", tape.ErrMoved)
 }
 
 // insertSession creates a session's row; created is false if the tape exists. The session of a fork must exist.

@@ -24,9 +24,12 @@ func (db *DB) openFile(path string, o *Options) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return fmt.Errorf("open database: %w", err)
 	}
-	unlock, err := lockFile(path)
-	if err != nil {
-		return err
+	unlock := func() error { return nil }
+	if !o.Beside {
+		var err error
+		if unlock, err = lockFile(path); err != nil {
+			return err
+		}
 	}
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600) // SQLite gives its other files the same mode
 	if err == nil {

@@ -449,9 +449,13 @@ func TestSessionsOfAnOwnerAreFoundByPrefix(t *testing.T) {
 	}
 }
 
-// BenchmarkAppend times appends one after another.
 func BenchmarkAppend(b *testing.B) {
-	s := open(b, filepath.Join(b.TempDir(), "test.db"), nil).Tapes()
+	benchmarkAppend(b, open(b, filepath.Join(b.TempDir(), "test.db"), nil).Tapes())
+}
+
+// benchmarkAppend times appends one after another.
+func benchmarkAppend(b *testing.B, s tape.Store) {
+	b.Helper()
 	create(b, s, "a")
 	var took []time.Duration
 	for b.Loop() {

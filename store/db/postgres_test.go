@@ -63,7 +63,7 @@ func openSchema(url, schema string) (*DB, error) {
 	return Open(ctx, url+"&search_path="+schema, &Options{Readers: 2})
 }
 
-func openServer(t *testing.T, url string) *DB {
+func openServer(t testing.TB, url string) *DB {
 	t.Helper()
 	db, err := openSchema(url, "test")
 	if err != nil {
@@ -160,4 +160,8 @@ func TestCallsFailSoonWhileThePostgresServerIsAway(t *testing.T) {
 			longtest.Wait(t, what, func() bool { return call() == nil })
 		}
 	}
+}
+
+func BenchmarkAppendPostgres(b *testing.B) {
+	benchmarkAppend(b, openServer(b, postgrestest.Run(b).URL()).Tapes())
 }

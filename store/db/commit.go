@@ -121,7 +121,7 @@ func (db *DB) commitGroup(group []*write) {
 func (db *DB) tryGroup(group []*write) error {
 	ctx := context.Background()
 	if db.network {
-		limited, cancel := context.WithTimeout(ctx, callTime)
+		limited, cancel := context.WithTimeout(ctx, db.callTime)
 		defer cancel()
 		ctx = limited
 	}

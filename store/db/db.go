@@ -11,6 +11,7 @@
 package db
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"database/sql"
@@ -37,7 +38,8 @@ type Options struct {
 	// Log gets warnings; nil: slog.Default().
 	Log *slog.Logger
 
-	maxPages int // of the SQLite file, for tests of a full disk; 0: no limit
+	maxPages int           // of the SQLite file, for tests of a full disk; 0: no limit
+	callTime time.Duration // for tests on slow machines; 0: callTime
 }
 
 // callTime bounds how long a statement or a transaction waits for the database. Calls must fail within 5 s.
@@ -46,8 +48,9 @@ const callTime = 4 * time.Second
 // DB is an open database. It is safe for concurrent use.
 type DB struct {
 	dialect
-	clock func() time.Time
-	log   *slog.Logger
+	clock    func() time.Time
+	log      *slog.Logger
+	callTime time.Duration // with a network: of a transaction, or a page of rows
 
 	read       *sql.DB
 	statements sync.Map // of read
@@ -82,7 +85,7 @@ func Open(ctx context.Context, url string, o *Options) (*DB, error) {
 	if o == nil {
 		o = &Options{}
 	}
-	db := &DB{clock: o.Clock, log: o.Log, stopped: make(chan struct{}), leases: map[string]chan struct{}{}}
+	db := &DB{clock: o.Clock, log: o.Log, callTime: cmp.Or(o.callTime, callTime), stopped: make(chan struct{}), leases: map[string]chan struct{}{}}
 	db.arrived.L = &db.mu
 	if db.clock == nil {
 		db.clock = time.Now
@@ -106,10 +109,7 @@ func Open(ctx context.Context, url string, o *Options) (*DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	readers := o.Readers
-	if readers == 0 {
-		readers = 4
-	}
+	readers := cmp.Or(o.Readers, 4)
 	db.read.SetMaxOpenConns(readers)
 	db.read.SetMaxIdleConns(readers)
 	db.write.SetMaxOpenConns(1)
@@ -177,7 +177,7 @@ func (db *DB) view(ctx context.Context, fn func(q querier) error) error {
 	if !db.network { // a page takes milliseconds, and a context that can be canceled costs a goroutine for each statement
 		return fn(querier{context.WithoutCancel(ctx), db, db.read, &db.statements})
 	}
-	limited, cancel := context.WithTimeout(ctx, callTime)
+	limited, cancel := context.WithTimeout(ctx, db.callTime)
 	defer cancel()
 	err := fn(querier{limited, db, db.read, nil})
 	if err != nil && ctx.Err() != nil {

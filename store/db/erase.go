@@ -130,7 +130,7 @@ func (t *Tapes) Import(ctx context.Context, name, sessionID, workspace string, e
 	s := session{Info: tape.Info{Tape: name}, incarnation: newID()}
 	started, err := t.db.importEntries(ctx, &s, tape.Batch{Create: true, KeepIDs: true, Session: sessionID, Workspace: workspace}, entries)
 	if err != nil && started {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTime)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.db.callTime)
 		defer cancel()
 		cleaning := t.db.Update(ctx, func(tx *Tx) error { return tx.scheduleRemoval(s.key(), time.UnixMicro(0)) })
 		if cleaning == nil {

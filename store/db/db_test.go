@@ -251,7 +251,7 @@ func TestErasedTextIsInNoFile(t *testing.T) {
 	}
 	var rows int
 	err := db.view(t.Context(), func(q querier) error {
-		_, err := scanOne(q, []any{&rows}, "SELECT (SELECT count(*) FROM entries WHERE tape <> 'b') + (SELECT count(*) FROM blobs) + (SELECT count(*) FROM removals)")
+		_, err := q.scanOne([]any{&rows}, "SELECT (SELECT count(*) FROM entries WHERE tape <> 'b') + (SELECT count(*) FROM blobs) + (SELECT count(*) FROM removals)")
 		return err
 	})
 	if err != nil || rows != 0 {
@@ -277,7 +277,7 @@ func TestInterruptedImportAndErasureAreFinishedByTheNextOpen(t *testing.T) {
 		db := open(t, path, o)
 		var rows int
 		err := db.view(t.Context(), func(q querier) error {
-			_, err := scanOne(q, []any{&rows}, "SELECT count(*) FROM entries")
+			_, err := q.scanOne([]any{&rows}, "SELECT count(*) FROM entries")
 			return err
 		})
 		if err = errors.Join(err, db.Close()); err != nil || rows != want {
@@ -449,9 +449,13 @@ func TestSessionsOfAnOwnerAreFoundByPrefix(t *testing.T) {
 	}
 }
 
-// BenchmarkAppend times appends one after another.
 func BenchmarkAppend(b *testing.B) {
-	s := open(b, filepath.Join(b.TempDir(), "test.db"), nil).Tapes(nil)
+	benchmarkAppend(b, open(b, filepath.Join(b.TempDir(), "test.db"), nil).Tapes(nil))
+}
+
+// benchmarkAppend times appends one after another.
+func benchmarkAppend(b *testing.B, s tape.Store) {
+	b.Helper()
 	create(b, s, "a")
 	var took []time.Duration
 	for b.Loop() {

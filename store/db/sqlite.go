@@ -60,7 +60,7 @@ func (db *DB) openFile(path string, o *Options) error {
 }
 
 // openMemory opens a database in memory, which its connections share.
-func (db *DB) openMemory(o *Options) error {
+func (db *DB) openMemory() error {
 	return db.openSQLite(fmt.Sprintf("file:/lingserve-%d?vfs=memdb&", newID()), []string{"busy_timeout(4000)", "temp_store(MEMORY)"})
 }
 

@@ -160,7 +160,7 @@ func (t *Tapes) Count(ctx context.Context) (n int, err error) {
 		return 0, tape.ErrClosed
 	}
 	err = t.db.view(ctx, func(q querier) error {
-		_, err := scanOne(q, []any{&n}, "SELECT count(*) FROM sessions WHERE parent = ''")
+		_, err := q.scanOne([]any{&n}, "SELECT count(*) FROM sessions WHERE parent = ''")
 		return err
 	})
 	return n, explain("", err)

@@ -57,8 +57,6 @@ func (s *Store) explain(name string, err error) error {
 	switch {
 	case err == nil, errors.Is(err, context.Canceled), tape.Refused(err):
 		return err
-	case s.disk != nil && (errors.Is(err, store.ErrAway) || errors.Is(err, store.ErrUnsure)): // which says nothing of a disk
-		return fmt.Errorf("tape %s: %w", name, causeOf(err))
 	case errors.Is(err, store.ErrAway):
 		return &Error{textAway, err}
 	case errors.Is(err, store.ErrUnsure):

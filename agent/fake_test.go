@@ -16,7 +16,6 @@ import (
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/tape"
-	"github.com/lingserve/lingserve/tape/logs"
 	"github.com/lingserve/lingserve/tool"
 	"github.com/lingserve/lingserve/turn"
 )
@@ -155,7 +154,7 @@ func newWorldIn(t testing.TB, dir string, model *fake, o Options, plugins ...any
 	t.Helper()
 	w := &world{TB: t, model: model, log: new(bytes.Buffer), dir: dir}
 	if o.Store == nil {
-		o.Store = logs.NewMemory(0, nil)
+		o.Store = tape.NewMemory(nil)
 	}
 	w.store = o.Store
 	if o.Models == nil {

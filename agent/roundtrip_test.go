@@ -213,7 +213,7 @@ func TestWhatAModelThoughtGoesBackToIt(t *testing.T) {
 			if err := w.tape().Export(t.Context(), &text); err != nil {
 				t.Fatal(err)
 			}
-			other := logs.NewMemory(0, nil)
+			other := tape.NewMemory(nil)
 			if err := tape.Import(t.Context(), other, place, "s", &text); err != nil {
 				t.Fatal(err)
 			}

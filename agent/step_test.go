@@ -16,7 +16,6 @@ import (
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/tape"
-	"github.com/lingserve/lingserve/tape/logs"
 	"github.com/lingserve/lingserve/tool"
 	"github.com/lingserve/lingserve/turn"
 )
@@ -243,7 +242,7 @@ func TestALargeResultGoesToTheBlobs(t *testing.T) {
 		}
 	})
 	t.Run("and says so where they fail", func(t *testing.T) {
-		w := newWorld(t, newFake(), Options{Tools: setOf(t, large), Store: noBlobs{logs.NewMemory(0, nil)}})
+		w := newWorld(t, newFake(), Options{Tools: setOf(t, large), Store: noBlobs{tape.NewMemory(nil)}})
 		if r, ok := spilledBy(t, w, "c1:large:{}"); !ok || r.Spilled.Handle != "" || !strings.Contains(r.Spilled.Note, "could not be stored") {
 			t.Errorf("%.200v", r)
 		}

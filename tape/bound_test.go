@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/tape"
-	"github.com/lingserve/lingserve/tape/logs"
 	"github.com/lingserve/lingserve/tape/tapetest"
 )
 
@@ -27,12 +26,12 @@ func bounded(t *testing.T, s tape.Whole, most int) *tape.Bounded {
 
 func TestABoundedStoreIsAStoreLikeOthers(t *testing.T) {
 	tapetest.Run(t, tapetest.Factory{Open: func(string) (tape.Store, error) {
-		return tape.Bound(context.Background(), logs.NewMemory(0, nil), 1<<20)
+		return tape.Bound(context.Background(), tape.NewMemory(nil), 1<<20)
 	}})
 }
 
 func TestNoSessionBeginsWhereThereAreAsManyAsThereMayBe(t *testing.T) {
-	inner := logs.NewMemory(0, nil)
+	inner := tape.NewMemory(nil)
 	if _, err := tape.Open(t.Context(), inner, "w", "old"); err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +83,7 @@ func TestNoSessionBeginsWhereThereAreAsManyAsThereMayBe(t *testing.T) {
 }
 
 func TestSessionsThatBeginAtOnceAreNoMoreThanThereMayBe(t *testing.T) {
-	b := bounded(t, logs.NewMemory(0, nil), 10)
+	b := bounded(t, tape.NewMemory(nil), 10)
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	made := 0
@@ -122,7 +121,7 @@ func TestSessionsThatBeginAtOnceAreNoMoreThanThereMayBe(t *testing.T) {
 
 func TestWhatAnotherProcessErasesMakesRoomAfterAWhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		inner := logs.NewMemory(0, nil)
+		inner := tape.NewMemory(nil)
 		b := bounded(t, inner, 1)
 		tp, err := tape.Open(t.Context(), b, "w", "a")
 		if err != nil {
@@ -144,7 +143,7 @@ func TestWhatAnotherProcessErasesMakesRoomAfterAWhile(t *testing.T) {
 // unlisted is a store that must not be listed, and uncounted one that does not count.
 type (
 	unlisted struct {
-		*logs.Store
+		*tape.Memory
 		t *testing.T
 	}
 	uncounted struct{ tape.Whole }
@@ -156,7 +155,7 @@ func (s unlisted) Sessions(context.Context, tape.SessionQuery) iter.Seq2[tape.In
 }
 
 func TestABoundedStoreListsSessionsOnlyWhereTheyCannotBeCounted(t *testing.T) {
-	inner := logs.NewMemory(0, nil)
+	inner := tape.NewMemory(nil)
 	for _, s := range []tape.Whole{unlisted{inner, t}, uncounted{inner}} {
 		session := fmt.Sprintf("%T", s)
 		if _, err := tape.Open(t.Context(), inner, "w", session); err != nil {
@@ -178,7 +177,7 @@ func TestABoundedStoreListsSessionsOnlyWhereTheyCannotBeCounted(t *testing.T) {
 
 func TestWhatOtherReplicasBeginCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		inner := logs.NewMemory(0, nil)
+		inner := tape.NewMemory(nil)
 		one, two := bounded(t, inner, 4), bounded(t, inner, 4) // of two replicas
 		for i := range 2 {
 			for _, b := range []*tape.Bounded{one, two} {
@@ -198,7 +197,7 @@ func TestWhatOtherReplicasBeginCounts(t *testing.T) {
 
 // dumb is a store that cannot be counted any more.
 type dumb struct {
-	*logs.Store
+	*tape.Memory
 	away bool
 }
 
@@ -206,12 +205,12 @@ func (s *dumb) Count(ctx context.Context) (int, error) {
 	if s.away {
 		return 0, errors.New("away")
 	}
-	return s.Store.Count(ctx)
+	return s.Memory.Count(ctx)
 }
 
 func TestSessionsBeginWhereTheyWereFewAndCannotBeCountedNow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &dumb{Store: logs.NewMemory(0, nil)}
+		s := &dumb{Memory: tape.NewMemory(nil)}
 		b := bounded(t, s, 2)
 		s.away = true
 		time.Sleep(time.Minute)

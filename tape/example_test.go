@@ -6,13 +6,12 @@ import (
 	"strings"
 
 	"github.com/lingserve/lingserve/tape"
-	"github.com/lingserve/lingserve/tape/logs"
 )
 
 // A conversation is appended as it happens, and a model's context derived from it.
 func Example() {
 	ctx := context.Background()
-	store := logs.NewMemory(0, nil)
+	store := tape.NewMemory(nil)
 	defer store.Close()
 	t, err := tape.Open(ctx, store, "/srv/agent", "telegram:42")
 	if err != nil {
@@ -39,7 +38,7 @@ func Example() {
 // After a handoff, the view begins with the anchor and its state.
 func ExampleTape_Handoff() {
 	ctx := context.Background()
-	store := logs.NewMemory(0, nil)
+	store := tape.NewMemory(nil)
 	defer store.Close()
 	t, _ := tape.Open(ctx, store, "/srv/agent", "telegram:42")
 	_, _ = t.Append(ctx, tape.NewMessage("user", "a long story"))
@@ -56,7 +55,7 @@ func ExampleTape_Handoff() {
 
 func ExampleTape_Search() {
 	ctx := context.Background()
-	store := logs.NewMemory(0, nil)
+	store := tape.NewMemory(nil)
 	defer store.Close()
 	t, _ := tape.Open(ctx, store, "/srv/agent", "telegram:42")
 	_, _ = t.Append(ctx, tape.NewMessage("user", "今天天气很好"), tape.NewMessage("user", "Ｃａｆé"))
@@ -73,7 +72,7 @@ func ExampleTape_Search() {
 // What happens in a fork is seen by the parent when it is merged, or never.
 func ExampleWithFork() {
 	ctx := context.Background()
-	store := logs.NewMemory(0, nil)
+	store := tape.NewMemory(nil)
 	defer store.Close()
 	t, _ := tape.Open(ctx, store, "/srv/agent", "telegram:42")
 	err := tape.WithFork(ctx, t, true, func(ctx context.Context, f *tape.Fork) error {
@@ -91,7 +90,7 @@ func ExampleWithFork() {
 
 func ExampleImport() {
 	ctx := context.Background()
-	store := logs.NewMemory(0, nil)
+	store := tape.NewMemory(nil)
 	defer store.Close()
 	err := tape.Import(ctx, store, "/srv/agent", "telegram:42", strings.NewReader(
 		`{"kind": "message", "payload": {"role": "user", "content": "hi"}, "timestamp": 1772355600}`))
@@ -107,7 +106,7 @@ func ExampleImport() {
 // A process that dies leaves its fork in the store. The next one opens it by its name and merges it.
 func ExampleTape_OpenFork() {
 	ctx := context.Background()
-	store := logs.NewMemory(0, nil)
+	store := tape.NewMemory(nil)
 	defer store.Close()
 	t, _ := tape.Open(ctx, store, "/srv/agent", "telegram:42")
 	begun, _ := t.Fork(ctx)

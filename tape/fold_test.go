@@ -8,7 +8,6 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/lingserve/lingserve/tape"
-	"github.com/lingserve/lingserve/tape/logs"
 )
 
 // TA-24: an index of folded text misses nothing: what a search selects has all of its words in the text that a Folder gives.
@@ -26,7 +25,7 @@ func TestAFolderMissesNothingThatASearchSelects(t *testing.T) {
 		draw := func(label string) string {
 			return strings.Join(rapid.SliceOfN(rapid.SampledFrom(words), 1, 6).Draw(r, label), "")
 		}
-		s := logs.NewMemory(0, nil)
+		s := tape.NewMemory(nil)
 		defer s.Close()
 		entries := []tape.Entry{
 			tape.NewMessage("user", draw("message")),

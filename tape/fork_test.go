@@ -10,12 +10,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lingserve/lingserve/tape"
-	"github.com/lingserve/lingserve/tape/logs"
 )
 
 // refusing is a store whose next appends to a tape fail.
 type refusing struct {
-	*logs.Store
+	*tape.Memory
 	name  string
 	times int
 	err   error
@@ -24,11 +23,11 @@ type refusing struct {
 
 func (s *refusing) Append(ctx context.Context, name string, b tape.Batch) (int64, error) {
 	if name != s.name || s.times == 0 {
-		return s.Store.Append(ctx, name, b)
+		return s.Memory.Append(ctx, name, b)
 	}
 	s.times--
 	if s.lost {
-		if id, err := s.Store.Append(ctx, name, b); err != nil {
+		if id, err := s.Memory.Append(ctx, name, b); err != nil {
 			return id, err
 		}
 	}
@@ -38,7 +37,7 @@ func (s *refusing) Append(ctx context.Context, name string, b tape.Batch) (int64
 func TestAMergeThatFailedIsTriedAgainAndHappensOnce(t *testing.T) { // TA-30, TA-32
 	for _, lost := range []bool{false, true} {
 		bang, broken := errors.New("bang"), errors.New("the disk is full")
-		s := &refusing{Store: logs.NewMemory(0, nil), err: broken, lost: lost}
+		s := &refusing{Memory: tape.NewMemory(nil), err: broken, lost: lost}
 		tp, err := tape.Open(t.Context(), s, t.TempDir(), "s")
 		if err != nil {
 			t.Fatal(err)

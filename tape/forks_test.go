@@ -6,12 +6,11 @@ import (
 	"testing"
 
 	"github.com/lingserve/lingserve/tape"
-	"github.com/lingserve/lingserve/tape/logs"
 )
 
 // DC-10: whoever erases a session erases its words, which its forks have too.
 func TestASessionIsErasedWithItsForks(t *testing.T) {
-	ctx, store := t.Context(), logs.NewMemory(0, nil)
+	ctx, store := t.Context(), tape.NewMemory(nil)
 	open := func(session string) *tape.Tape {
 		tp, err := tape.Open(ctx, store, "/w", session)
 		if err != nil {

@@ -14,7 +14,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lingserve/lingserve/tape"
-	"github.com/lingserve/lingserve/tape/logs"
 )
 
 func TestANameIsMadeOfTheWorkspaceAndTheSession(t *testing.T) { // TA-06
@@ -48,7 +47,7 @@ const (
 )
 
 func TestASessionWithTheNameOfAnotherIsRefused(t *testing.T) { // TA-07
-	s := logs.NewMemory(0, nil)
+	s := tape.NewMemory(nil)
 	dir := t.TempDir()
 	ctx := t.Context()
 	if tape.Name(dir, collides) != tape.Name(dir, collidesToo) {
@@ -84,7 +83,7 @@ func TestASessionWithTheNameOfAnotherIsRefused(t *testing.T) { // TA-07
 }
 
 func TestAnImportedSessionIsItsNewOwners(t *testing.T) { // TA-08, TA-40
-	s := logs.NewMemory(0, nil)
+	s := tape.NewMemory(nil)
 	ctx := t.Context()
 	line := `{"kind":"anchor","payload":{"name":"session/start","state":null},"meta":{"session":"old","workspace":"/elsewhere"}}`
 	if err := tape.Import(ctx, s, t.TempDir(), "new", strings.NewReader(line)); err != nil {
@@ -101,7 +100,7 @@ func TestAnImportedSessionIsItsNewOwners(t *testing.T) { // TA-08, TA-40
 	}
 	was := info()
 	// What the entries alone say, as after the loss of an index: they are another session's.
-	lost := logs.NewMemory(0, nil)
+	lost := tape.NewMemory(nil)
 	if _, err := lost.Append(ctx, was.Tape, tape.Batch{Create: true, Entries: []tape.Entry{tape.NewAnchor("x", nil).With(tape.Meta{Session: "old", Workspace: "/elsewhere"})}}); err != nil {
 		t.Fatal(err)
 	}
@@ -274,7 +273,7 @@ func FuzzImport(f *testing.F) {
 	f.Add([]byte(`{"kind":"message","payload":{"role":"tool","content":[{"type":"image_url","url":"tape-blob:x"},7]}}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		ctx := t.Context()
-		s := logs.NewMemory(0, nil)
+		s := tape.NewMemory(nil)
 		err := tape.Import(ctx, s, "/srv/agent", "a", bytes.NewReader(data))
 		first, lookErr := tape.Lookup(ctx, s, "/srv/agent", "a")
 		if (err == nil) != (lookErr == nil) {

@@ -14,12 +14,11 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/lingserve/lingserve/tape"
-	"github.com/lingserve/lingserve/tape/logs"
 )
 
 func open(t testing.TB) *tape.Tape {
 	t.Helper()
-	s := logs.NewMemory(0, nil)
+	s := tape.NewMemory(nil)
 	t.Cleanup(func() { _ = s.Close() })
 	tp, err := tape.Open(t.Context(), s, t.TempDir(), "s")
 	if err != nil {

@@ -112,7 +112,7 @@ func submit(ctx context.Context, f *turn.Framework, e *turn.Envelope) error {
 func BenchmarkTurn(b *testing.B) { benchmark(b, nil, process) }
 
 // The same with its entries on a tape in memory.
-func BenchmarkTurnOnMemory(b *testing.B) { benchmark(b, logs.NewMemory(0, nil), process) }
+func BenchmarkTurnOnMemory(b *testing.B) { benchmark(b, tape.NewMemory(nil), process) }
 
 // A turn in an idle lane: at most 5 µs more than BenchmarkTurn.
 func BenchmarkSubmit(b *testing.B) { benchmark(b, nil, submit) }

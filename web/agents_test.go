@@ -19,7 +19,6 @@ import (
 	"github.com/lingserve/lingserve/agent"
 	"github.com/lingserve/lingserve/run"
 	"github.com/lingserve/lingserve/tape"
-	"github.com/lingserve/lingserve/tape/logs"
 	"github.com/lingserve/lingserve/tool"
 	"github.com/lingserve/lingserve/turn"
 	"github.com/lingserve/lingserve/web/wire"
@@ -116,7 +115,7 @@ func newAgentBench(t testing.TB, edit func(*Options, *agent.Options)) *agentBenc
 	if err != nil {
 		t.Fatal(err)
 	}
-	store := logs.NewMemory(0, nil)
+	store := tape.NewMemory(nil)
 	a.bench = newBench(t, func(o *Options) {
 		o.MaxBody = 4 << 10
 		o.Models.Register("talk", a.talk)

@@ -29,7 +29,6 @@ import (
 	"github.com/lingserve/lingserve/ling"
 	"github.com/lingserve/lingserve/run"
 	"github.com/lingserve/lingserve/tape"
-	"github.com/lingserve/lingserve/tape/logs"
 	"github.com/lingserve/lingserve/web/wire"
 	"github.com/lingserve/lingserve/web/wire/aisdk/aisdktest"
 )
@@ -262,7 +261,7 @@ func contractBench(t *testing.T, edit func(*Options)) *bench {
 			yield(`{"title":"Why the sky is blue","notes":[1]}`)
 			return nil
 		}, names: []string{"story"}})
-		store := logs.NewMemory(0, nil)
+		store := tape.NewMemory(nil)
 		t.Cleanup(func() { store.Close() })
 		o.Tapes, o.Workspace = store, t.TempDir()
 		if edit != nil {

@@ -7,17 +7,16 @@ import (
 
 	"github.com/lingserve/lingserve/agent"
 	"github.com/lingserve/lingserve/tape"
-	"github.com/lingserve/lingserve/tape/logs"
 )
 
 // losing is a store whose leases can be lost.
 type losing struct {
-	*logs.Store
+	*tape.Memory
 	lost chan struct{} // closed: leases are lost
 }
 
 func (s *losing) Lease(ctx context.Context, name string, wait bool) (tape.Lease, error) {
-	l, err := s.Store.Lease(ctx, name, wait)
+	l, err := s.Memory.Lease(ctx, name, wait)
 	return lost{l, s.lost}, err
 }
 
@@ -30,7 +29,7 @@ func (l lost) Lost() <-chan struct{} { return l.lost }
 
 // TU-68: a run whose server lost the session says so.
 func TestTurnWhoseLeaseIsLostSaysSo(t *testing.T) {
-	store := &losing{Store: logs.NewMemory(0, nil), lost: make(chan struct{})}
+	store := &losing{Memory: tape.NewMemory(nil), lost: make(chan struct{})}
 	t.Cleanup(func() { store.Close() })
 	a := newAgentBench(t, func(o *Options, ao *agent.Options) { o.Tapes, ao.Store = store, store })
 	a.serve()

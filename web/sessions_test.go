@@ -15,7 +15,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lingserve/lingserve/tape"
-	"github.com/lingserve/lingserve/tape/logs"
 	"github.com/lingserve/lingserve/web/wire"
 )
 
@@ -54,7 +53,7 @@ func (s torn) Read(ctx context.Context, name string, q tape.Query) iter.Seq2[tap
 // sessionsBench is a server with a store of sessions.
 func sessionsBench(t testing.TB, wrap func(tape.Store) tape.Store) *bench {
 	t.Helper()
-	store := logs.NewMemory(0, nil)
+	store := tape.NewMemory(nil)
 	t.Cleanup(func() { store.Close() })
 	return newBench(t, func(o *Options) {
 		o.Tapes, o.Workspace = store, t.TempDir()

@@ -17,7 +17,6 @@ import (
 	"github.com/lingserve/lingserve/agent"
 	"github.com/lingserve/lingserve/run"
 	"github.com/lingserve/lingserve/tape"
-	"github.com/lingserve/lingserve/tape/logs"
 	"github.com/lingserve/lingserve/web/wire"
 )
 
@@ -285,7 +284,7 @@ func TestTheFreeRoomOfTheDataFolderIsLookedAt(t *testing.T) {
 
 func TestNoSessionsBeginBeyondTheMostAndThoseThatAreThereGoOn(t *testing.T) {
 	a := newAgentBench(t, func(o *Options, ao *agent.Options) {
-		bounded, err := tape.Bound(context.Background(), logs.NewMemory(0, nil), 1)
+		bounded, err := tape.Bound(context.Background(), tape.NewMemory(nil), 1)
 		if err != nil {
 			t.Fatal(err)
 		}

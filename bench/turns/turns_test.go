@@ -65,7 +65,7 @@ func process(tb testing.TB, f *turn.Framework, session string) {
 //
 // Target: 50 µs and 100 allocations.
 func BenchmarkTurn(b *testing.B) {
-	f := framework(b, logs.NewMemory(0, nil), silent{})
+	f := framework(b, tape.NewMemory(nil), silent{})
 	b.ReportAllocs()
 	for b.Loop() {
 		process(b, f, "s")
@@ -74,7 +74,7 @@ func BenchmarkTurn(b *testing.B) {
 
 // TestAllocationsOfATurn holds the part of the target that is the same on every machine.
 func TestAllocationsOfATurn(t *testing.T) {
-	f := framework(t, logs.NewMemory(0, nil), silent{})
+	f := framework(t, tape.NewMemory(nil), silent{})
 	if n := testing.AllocsPerRun(100, func() { process(t, f, "s") }); n > 100 {
 		t.Errorf("%v allocations, 100 at most", n)
 	}

@@ -67,7 +67,29 @@ type sayer struct {
 
 func senderOf(t testing.TB, store channel.OutboxStore, s channel.Sender) sayer {
 	t.Helper()
-	o, err := channel.OpenOutbox(&channel.OutboxOptions{Store: store, Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
+	return reportingSender(t, store, s, new(atomic.Int64))
+}
+
+// counting counts the replies that are reported as given up.
+type counting struct {
+	slog.Handler
+	gaveUp *atomic.Int64
+}
+
+func (c counting) Handle(ctx context.Context, r slog.Record) error {
+	if r.Message == "gave up a reply" {
+		c.gaveUp.Add(1)
+	}
+	return c.Handler.Handle(ctx, r)
+}
+
+func (c counting) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return counting{c.Handler.WithAttrs(attrs), c.gaveUp}
+}
+
+func reportingSender(t testing.TB, store channel.OutboxStore, s channel.Sender, gaveUp *atomic.Int64) sayer {
+	t.Helper()
+	o, err := channel.OpenOutbox(&channel.OutboxOptions{Store: store, Log: slog.New(counting{slog.NewTextHandler(t.Output(), nil), gaveUp})})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,6 +190,7 @@ func TestRepliesOutliveReplicas(t *testing.T) { // CL-02, CL-06, CH-56, CH-58, C
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				at := ownertest.InMemory(t)
+				var gaveUp atomic.Int64
 				p := &platform{answer: func(out channel.Outbound) error {
 					if out.Attempt == 1 && rand.N(3) == 0 { // the pause before a third attempt may be long
 						return busy(errors.New("503"))
@@ -197,7 +220,7 @@ func TestRepliesOutliveReplicas(t *testing.T) { // CL-02, CL-06, CH-56, CH-58, C
 						}
 						return do()
 					})
-					return replica{store, senderOf(t, store, s)}
+					return replica{store, reportingSender(t, store, s, &gaveUp)}
 				}
 				var mu sync.Mutex
 				replicas := []replica{open(), open(), open()}
@@ -257,7 +280,8 @@ func TestRepliesOutliveReplicas(t *testing.T) { // CL-02, CL-06, CH-56, CH-58, C
 					}
 				}
 				// Where nobody can say whether something was sent, what was on its way when its replica died is not sent again.
-				if most := map[bool]int{true: 0, false: 6 * longtest.Times(2, 10)}[knows]; unseen > most {
+				// What cannot be stored ten times is given up, with a report.
+				if most := map[bool]int{true: 0, false: 6 * longtest.Times(2, 10)}[knows] + int(gaveUp.Load()); unseen > most {
 					t.Errorf("%d replies were not sent, expected %d at most", unseen, most)
 				}
 			})

@@ -12,7 +12,6 @@ import (
 	"github.com/lingserve/lingserve/internal/providers"
 	"github.com/lingserve/lingserve/internal/trail"
 	"github.com/lingserve/lingserve/tape"
-	"github.com/lingserve/lingserve/tape/logs"
 )
 
 // MO-41: dollars of the settings are millionths, of which none is lost or made up.
@@ -26,7 +25,7 @@ func TestDollarsBecomeMillionths(t *testing.T) {
 
 // MO-40, MO-41: a server's budget counts on with what a session's tape says, and keeps what was spent today in the data folder.
 func TestTheServersBudget(t *testing.T) {
-	store := logs.NewMemory(0, nil)
+	store := tape.NewMemory(nil)
 	defer store.Close()
 	c := &config.Config{Data: t.TempDir(), Workspace: "w", Limit: config.Limit{Cost: config.Cost{Session: 0.5}}}
 	talk, err := tape.Open(t.Context(), store, "w", "s")

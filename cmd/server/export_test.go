@@ -8,12 +8,11 @@ import (
 	"testing"
 
 	"github.com/lingserve/lingserve/tape"
-	"github.com/lingserve/lingserve/tape/logs"
 )
 
 // AG-52
 func TestATapeIsExportedToAFileOfItsOwn(t *testing.T) {
-	store := logs.NewMemory(0, nil)
+	store := tape.NewMemory(nil)
 	defer store.Close()
 	s, err := tape.Open(t.Context(), store, t.TempDir(), "s")
 	if err != nil {

@@ -20,7 +20,6 @@ import (
 	"github.com/lingserve/lingserve/agent"
 	"github.com/lingserve/lingserve/flow"
 	"github.com/lingserve/lingserve/tape"
-	"github.com/lingserve/lingserve/tape/logs"
 	"github.com/lingserve/lingserve/tool"
 	"github.com/lingserve/lingserve/turn"
 	"github.com/lingserve/lingserve/web"
@@ -40,7 +39,7 @@ func with(t *testing.T, plugins ...any) (*turn.Framework, *agent.Agent, options)
 	t.Helper()
 	models := &adapter.Registry{Default: "demo:fast"}
 	models.Register("demo", demo.New(nil))
-	store := logs.NewMemory(0, nil)
+	store := tape.NewMemory(nil)
 	tools, err := tool.NewSet(tool.Must(tool.New("shop.price", "says what something costs", func(_ context.Context, in struct {
 		Of string `json:"of"`
 	},

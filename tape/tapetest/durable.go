@@ -143,6 +143,9 @@ func killedWriter(t *testing.T, b *bench) {
 }
 
 func twoProcesses(t *testing.T, b *bench) {
+	if b.f.Exclusive {
+		t.Skip("one process at a time has the store")
+	}
 	batches := b.times(60)
 	s := b.open()
 	b.create(s, name)

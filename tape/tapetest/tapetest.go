@@ -23,6 +23,9 @@ type Factory struct {
 	// process has it open. The test binary must call Main then.
 	Durable bool
 
+	// Exclusive says that one process at a time can open a folder. Open may return stores that share it in this process.
+	Exclusive bool
+
 	// Slow says that an append takes milliseconds: what is done many times is done less often.
 	Slow bool
 

@@ -26,7 +26,7 @@ import (
 	"github.com/lingserve/lingserve/adapter/demo"
 	"github.com/lingserve/lingserve/agent"
 	"github.com/lingserve/lingserve/flow"
-	"github.com/lingserve/lingserve/tape/logs"
+	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/tool"
 	"github.com/lingserve/lingserve/turn"
 	"github.com/lingserve/lingserve/web"
@@ -77,7 +77,7 @@ type stage struct {
 	url    string
 	server *web.Server
 	turns  *turn.Framework
-	store  *logs.Store
+	store  *tape.Memory
 	http   *http.Server
 	served sync.WaitGroup
 }
@@ -87,7 +87,7 @@ func newStage(ctx context.Context, workflows string) (*stage, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &stage{store: logs.NewMemory(0, nil)}
+	s := &stage{store: tape.NewMemory(nil)}
 	models := &adapter.Registry{Default: "demo:demo", Retries: adapter.Retries{Attempts: 1}}
 	models.Register("demo", demo.New(nil))
 	script := new(script)

@@ -1,0 +1,308 @@
+package db
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/lingserve/lingserve/store"
+)
+
+// maxGroup bounds the writes of one transaction, so that it ends well within callTime.
+const maxGroup = 256
+
+// errConflict is the error of a transaction that the database ended in favor of another one. It can be tried again.
+var errConflict = errors.New("another transaction was in the way")
+
+// write is a write that waits for its commit.
+type write struct {
+	ctx  context.Context
+	fn   func(tx *Tx) error
+	bare bool // fn runs alone and outside a transaction
+	err  error
+	done chan struct{} // closed when err is set
+}
+
+// Tx is a transaction. It is valid until the function that got it returns.
+type Tx struct {
+	db     *DB
+	ctx    context.Context
+	writer *writer
+}
+
+// writer is the connection that writes.
+type writer struct {
+	conn       *sql.Conn // nil until it is needed
+	statements map[string]*sql.Stmt
+	commit     int64 // id of the last commit, see [DB.claimCommit]
+}
+
+// Update calls fn in a transaction that others may share, and returns when it is committed. If fn returns an error, nothing is written,
+// and Update returns that error. fn may be called more than once, so it must not change what it reads, and it must be quick. When ctx ends
+// before fn is called, nothing is written.
+//
+// Errors: [store.ErrAway], [store.ErrFull], [store.ErrClosed]; [store.ErrUnsure] if the answer to a commit was lost and the database has
+// been away since.
+func (db *DB) Update(ctx context.Context, fn func(tx *Tx) error) error {
+	return db.enqueue(&write{ctx: ctx, fn: fn, done: make(chan struct{})})
+}
+
+func (db *DB) enqueue(w *write) error {
+	if err := context.Cause(w.ctx); err != nil {
+		return err
+	}
+	db.mu.Lock()
+	if db.closed {
+		db.mu.Unlock()
+		return store.ErrClosed
+	}
+	db.queue = append(db.queue, w)
+	db.arrived.Signal()
+	db.mu.Unlock()
+	<-w.done // canceled writes end here, too: commitWrites sees their contexts
+	return w.err
+}
+
+// commitWrites commits what is queued, until the database is closed.
+func (db *DB) commitWrites() {
+	defer close(db.stopped)
+	for group := db.nextGroup(); group != nil; group = db.nextGroup() {
+		db.commitGroup(group)
+	}
+}
+
+// nextGroup waits for writes and returns those that share the next transaction; nil when the database is closed.
+func (db *DB) nextGroup() []*write {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	for len(db.queue) == 0 {
+		if db.closed {
+			return nil
+		}
+		db.arrived.Wait()
+	}
+	n := 1
+	for n < min(len(db.queue), maxGroup) && !db.queue[0].bare && !db.queue[n].bare {
+		n++
+	}
+	group := db.queue[:n:n]
+	db.queue = db.queue[n:]
+	return group
+}
+
+func (db *DB) commitGroup(group []*write) {
+	err := db.tryGroup(group)
+	away := errors.Is(err, store.ErrAway) || errors.Is(err, store.ErrUnsure)
+	if err != nil && !away && len(group) > 1 { // one of them may be the reason
+		for _, w := range group {
+			db.commitGroup([]*write{w})
+		}
+		return
+	}
+	if away { // those that came meanwhile have waited long enough
+		db.mu.Lock()
+		waiting := db.queue
+		db.queue = nil
+		db.mu.Unlock()
+		for _, w := range waiting {
+			w.err = fmt.Errorf("%w: an earlier write failed", store.ErrAway)
+			close(w.done)
+		}
+	}
+	for _, w := range group {
+		if w.err == nil {
+			w.err = err
+		}
+		close(w.done)
+	}
+}
+
+// tryGroup runs a group in a transaction. With a network it tries again while there is time.
+func (db *DB) tryGroup(group []*write) error {
+	ctx := context.Background()
+	if db.network {
+		limited, cancel := context.WithTimeout(ctx, callTime)
+		defer cancel()
+		ctx = limited
+	}
+	id := newID()
+	lost := false // whether the answer to a commit was lost
+	for pause := 5 * time.Millisecond; ; pause = min(2*pause, 200*time.Millisecond) {
+		err := db.runGroup(ctx, group, id, &lost)
+		if err == nil {
+			return nil
+		}
+		db.writer.reset(ctx, db.network)
+		retry := db.network && (lost || errors.Is(err, store.ErrAway) || errors.Is(err, errConflict))
+		if retry {
+			select {
+			case <-ctx.Done():
+				retry = false
+			case <-time.After(pause):
+			}
+		}
+		if retry {
+			continue
+		}
+		if lost {
+			return fmt.Errorf("%w: %v", store.ErrUnsure, err)
+		}
+		if errors.Is(err, errConflict) {
+			return fmt.Errorf("%w: %v", store.ErrAway, err)
+		}
+		return err
+	}
+}
+
+// runGroup runs the writes of a group in one transaction and sets their errors. An error of runGroup concerns all of them.
+func (db *DB) runGroup(ctx context.Context, group []*write, id int64, lost *bool) error {
+	if err := db.writer.connect(ctx, db.write); err != nil {
+		return db.explain(err)
+	}
+	tx := &Tx{db: db, ctx: ctx, writer: &db.writer}
+	if group[0].bare {
+		return group[0].fn(tx)
+	}
+	if _, err := tx.exec(db.begin); err != nil {
+		return err
+	}
+	if db.network {
+		committed, err := tx.claimCommit(id)
+		if err != nil {
+			return err
+		}
+		if committed { // by the attempt whose answer was lost
+			*lost, db.writer.commit = false, id
+			db.writer.reset(ctx, true)
+			return nil
+		}
+		*lost = false
+	}
+	writes := 0
+	for _, w := range group {
+		var err error
+		if w.err, err = tx.runWrite(w, len(group) == 1); err != nil {
+			return err
+		}
+		if w.err == nil {
+			writes++
+		}
+	}
+	if writes == 0 {
+		_, err := tx.exec("ROLLBACK")
+		return err
+	}
+	if _, err := tx.exec("COMMIT"); err != nil {
+		*lost = db.network && errors.Is(err, store.ErrAway)
+		return err
+	}
+	db.writer.commit = id
+	return nil
+}
+
+// runWrite calls a write's function and undoes what it did if it fails with refused. An err concerns the whole transaction.
+func (tx *Tx) runWrite(w *write, alone bool) (refused, err error) {
+	if cause := context.Cause(w.ctx); cause != nil {
+		return cause, nil
+	}
+	if !alone {
+		if _, err := tx.exec("SAVEPOINT one"); err != nil {
+			return nil, err
+		}
+	}
+	refused = w.fn(tx)
+	if errors.Is(refused, store.ErrAway) || errors.Is(refused, errConflict) {
+		return nil, refused
+	}
+	if alone {
+		return refused, nil
+	}
+	if refused != nil {
+		if _, err := tx.exec("ROLLBACK TO SAVEPOINT one"); err != nil {
+			return nil, err
+		}
+	}
+	_, err = tx.exec("RELEASE SAVEPOINT one")
+	return refused, err
+}
+
+// exec runs a statement and returns the number of rows that it changed.
+func (tx *Tx) exec(query string, args ...any) (rows int64, err error) {
+	var result sql.Result
+	if stmt, prepareErr := tx.statement(query); prepareErr != nil {
+		err = prepareErr
+	} else if stmt != nil {
+		result, err = stmt.ExecContext(tx.ctx, args...)
+	} else {
+		result, err = tx.writer.conn.ExecContext(tx.ctx, query, args...)
+	}
+	if err != nil {
+		return 0, tx.explainError(err)
+	}
+	rows, err = result.RowsAffected()
+	return rows, tx.explainError(err)
+}
+
+func (tx *Tx) query(query string, args ...any) (rows *sql.Rows, err error) {
+	if stmt, prepareErr := tx.statement(query); prepareErr != nil {
+		err = prepareErr
+	} else if stmt != nil {
+		rows, err = stmt.QueryContext(tx.ctx, args...)
+	} else {
+		rows, err = tx.writer.conn.QueryContext(tx.ctx, query, args...)
+	}
+	return rows, tx.explainError(err)
+}
+
+func (tx *Tx) explainError(err error) error { return tx.db.explain(err) }
+
+// statement returns the prepared statement of a query, or nil if the database does not want one.
+func (tx *Tx) statement(query string) (*sql.Stmt, error) {
+	if !tx.db.prepare {
+		return nil, nil
+	}
+	stmt := tx.writer.statements[query]
+	if stmt == nil {
+		var err error
+		if stmt, err = tx.writer.conn.PrepareContext(tx.ctx, query); err != nil {
+			return nil, err
+		}
+		tx.writer.statements[query] = stmt
+	}
+	return stmt, nil
+}
+
+func (w *writer) connect(ctx context.Context, from *sql.DB) (err error) {
+	if w.conn == nil {
+		w.conn, err = from.Conn(ctx)
+		w.statements = map[string]*sql.Stmt{}
+	}
+	return err
+}
+
+// reset ends the transaction that failed. A connection over a network is given up if that is in vain.
+func (w *writer) reset(ctx context.Context, network bool) {
+	if w.conn == nil {
+		return
+	}
+	_, err := w.conn.ExecContext(ctx, "ROLLBACK") // SQLite may have rolled back by itself: an error then
+	if err != nil && network {
+		_ = w.conn.Raw(func(any) error { return driver.ErrBadConn }) // so that the pool does not get it back
+		_ = w.conn.Close()
+		w.conn = nil
+	}
+}
+
+func (w *writer) close() error {
+	if w.conn == nil {
+		return nil
+	}
+	var err error
+	for _, stmt := range w.statements {
+		err = errors.Join(err, stmt.Close())
+	}
+	return errors.Join(err, w.conn.Close())
+}

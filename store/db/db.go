@@ -1,0 +1,248 @@
+// Package db stores everything that outlasts a process in one SQL database: SQLite in a file, or PostgreSQL.
+//
+// # Guarantees
+//   - A write is acknowledged when its transaction is committed. It then survives the end of the process, and with PostgreSQL or
+//     [Options.Durable] the end of the machine.
+//   - A write that fails leaves nothing, and does not make others fail.
+//   - Writes that wait while a commit is under way share the next one.
+//   - No read holds a connection or a transaction while its caller works.
+//   - A call fails within 5 s with [store.ErrAway] if the database cannot be reached, and with [store.ErrFull] if the disk is full. Later
+//     calls succeed when the database is back.
+package db
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/lingserve/lingserve/store"
+)
+
+// Options are the settings of a database. The zero value has the defaults.
+type Options struct {
+	// Durable makes each commit on SQLite wait for the disk. Without it, a crash of the machine, but not of the process, can lose the last
+	// commits.
+	Durable bool
+	// Readers is the number of connections that read; 0: 4. One more connection writes.
+	Readers int
+	// Clock is the time of entries without a date; nil: time.Now.
+	Clock func() time.Time
+	// Log gets warnings; nil: slog.Default().
+	Log *slog.Logger
+
+	maxPages int // of the SQLite file, for tests of a full disk; 0: no limit
+}
+
+// callTime bounds how long a statement or a transaction waits for the database. Calls must fail within 5 s.
+const callTime = 4 * time.Second
+
+// DB is an open database. It is safe for concurrent use.
+type DB struct {
+	dialect
+	clock func() time.Time
+	log   *slog.Logger
+
+	read       *sql.DB
+	statements sync.Map // of read: *sql.Stmt by query
+
+	write   *sql.DB
+	writer  writer        // owned by commitWrites
+	stopped chan struct{} // closed when commitWrites has ended
+
+	mu      sync.Mutex
+	arrived sync.Cond // a write was queued, or the database closes
+	queue   []*write
+	closed  bool
+	reads   sync.WaitGroup
+	leases  map[string]chan struct{} // by tape; closed on release
+	changes changes                  // of tables
+}
+
+// dialect is what differs between the two databases.
+type dialect struct {
+	begin      string // starts a transaction that writes
+	share      string // ends a SELECT whose row no other transaction may change until the end of this one
+	blob       string // type of bytes
+	prepare    bool   // statements are prepared once for each connection
+	network    bool   // statements have a deadline, are retried, and the outcome of a commit can be unknown
+	explain    func(error) error
+	checkpoint string // removes erased text from the files; "": nothing to do
+	unlock     func() error
+}
+
+// Open opens a database and brings its schema up to date. The url is sqlite:PATH, postgres://…, or memory, which keeps nothing. A SQLite
+// file that another process has open is [store.ErrInUse].
+func Open(ctx context.Context, url string, o *Options) (*DB, error) {
+	if o == nil {
+		o = &Options{}
+	}
+	db := &DB{clock: o.Clock, log: o.Log, stopped: make(chan struct{}), leases: map[string]chan struct{}{}, changes: changes{next: map[string]chan struct{}{}}}
+	db.arrived.L = &db.mu
+	if db.clock == nil {
+		db.clock = time.Now
+	}
+	if db.log == nil {
+		db.log = slog.Default()
+	}
+	var err error
+	path, isFile := strings.CutPrefix(url, "sqlite:")
+	switch {
+	case isFile && path != "":
+		err = db.openFile(path, o)
+	case url == "memory":
+		err = db.openMemory(o)
+	case strings.HasPrefix(url, "postgres://"), strings.HasPrefix(url, "postgresql://"):
+		err = db.openPostgres(url)
+	default:
+		scheme, _, _ := strings.Cut(url, ":") // the rest may hold a password
+		return nil, fmt.Errorf("%w database %.40q: expected sqlite:PATH, postgres://…, or memory", store.ErrInvalid, scheme)
+	}
+	if err != nil {
+		return nil, err
+	}
+	readers := o.Readers
+	if readers == 0 {
+		readers = 4
+	}
+	db.read.SetMaxOpenConns(readers)
+	db.read.SetMaxIdleConns(readers)
+	db.write.SetMaxOpenConns(1)
+	if err := db.migrate(ctx); err != nil {
+		return nil, errors.Join(err, db.closeConnections())
+	}
+	go db.commitWrites() // until Close
+	if err := db.purge(ctx); err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return db, nil
+}
+
+// Close waits for the writes and reads under way and closes the database. Later calls fail with [store.ErrClosed].
+func (db *DB) Close() error {
+	db.mu.Lock()
+	closed := db.closed
+	db.closed = true
+	db.arrived.Signal()
+	db.mu.Unlock()
+	<-db.stopped
+	if closed {
+		return nil
+	}
+	db.reads.Wait()
+	return db.closeConnections()
+}
+
+func (db *DB) closeConnections() error {
+	err := db.read.Close()
+	err = errors.Join(err, db.writer.close(), db.write.Close())
+	if db.unlock != nil {
+		err = errors.Join(err, db.unlock())
+	}
+	return err
+}
+
+// querier runs statements: [Tx] in a transaction, [reader] outside.
+type querier interface {
+	query(query string, args ...any) (*sql.Rows, error)
+	explainError(err error) error
+}
+
+// reader runs statements that only read, each in its own transaction.
+type reader struct {
+	ctx context.Context
+	db  *DB
+}
+
+// View calls fn with a reader. Each statement is its own transaction and must end before fn returns.
+func (db *DB) view(ctx context.Context, fn func(q querier) error) error {
+	db.mu.Lock()
+	closed := db.closed
+	if !closed {
+		db.reads.Add(1)
+	}
+	db.mu.Unlock()
+	if closed {
+		return store.ErrClosed
+	}
+	defer db.reads.Done()
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
+	if !db.network { // a page takes milliseconds, and a context that can be canceled costs a goroutine for each statement
+		return fn(reader{context.WithoutCancel(ctx), db})
+	}
+	limited, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
+	err := fn(reader{limited, db})
+	if err != nil && ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
+}
+
+func (r reader) explainError(err error) error { return r.db.explain(err) }
+
+func (r reader) query(query string, args ...any) (*sql.Rows, error) {
+	if !r.db.prepare {
+		rows, err := r.db.read.QueryContext(r.ctx, query, args...)
+		return rows, r.db.explain(err)
+	}
+	cached, ok := r.db.statements.Load(query)
+	if !ok {
+		stmt, err := r.db.read.PrepareContext(r.ctx, query)
+		if err != nil {
+			return nil, r.db.explain(err)
+		}
+		if cached, ok = r.db.statements.LoadOrStore(query, stmt); ok {
+			_ = stmt.Close()
+		}
+	}
+	rows, err := cached.(*sql.Stmt).QueryContext(r.ctx, args...)
+	return rows, r.db.explain(err)
+}
+
+// collect reads the rows of a query. It stops when scan returns false.
+func collect(q querier, scan func(rows *sql.Rows) (more bool, err error), query string, args ...any) (err error) {
+	rows, err := q.query(query, args...)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if closing := rows.Close(); err == nil {
+			err = q.explainError(closing)
+		}
+	}()
+	for rows.Next() {
+		more, err := scan(rows)
+		if err != nil {
+			return q.explainError(err)
+		}
+		if !more {
+			return nil
+		}
+	}
+	return q.explainError(rows.Err())
+}
+
+// scanOne reads the only row of a query into dest; found is false if there is none.
+func scanOne(q querier, dest []any, query string, args ...any) (found bool, err error) {
+	err = collect(q, func(rows *sql.Rows) (bool, error) {
+		found = true
+		return false, rows.Scan(dest...)
+	}, query, args...)
+	return found, err
+}
+
+// newID returns a random number above 0.
+func newID() int64 {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return int64(binary.BigEndian.Uint64(b[:])>>1) | 1
+}

@@ -1,0 +1,198 @@
+package db
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"iter"
+	"strings"
+	"time"
+
+	"github.com/lingserve/lingserve/store"
+	"github.com/lingserve/lingserve/tape"
+)
+
+// Delete implements [tape.Store]. When the tape of a session is erased, its text is in no file of SQLite when Delete returns.
+func (t *Tapes) Delete(ctx context.Context, name string) error {
+	if err := t.check(name); err != nil {
+		return err
+	}
+	erased := 0
+	err := t.db.Update(ctx, func(tx *Tx) (err error) {
+		erased, err = tx.Erase(name)
+		return err
+	})
+	if err == nil && erased > 0 {
+		// The tape is gone for everyone already, so the end of ctx must not leave its text.
+		err = t.db.finishErasing(context.WithoutCancel(ctx), !tape.IsFork(name))
+	}
+	return explain(name, err)
+}
+
+// Erase makes a tape and its forks invisible and returns how many there were. Their entries and blobs are removed by [DB.purge].
+func (tx *Tx) Erase(name string) (erased int, err error) {
+	var found []incarnation
+	err = collect(tx, func(rows *sql.Rows) (bool, error) {
+		var i incarnation
+		err := rows.Scan(&i.tape, &i.number)
+		if i.tape == name || strings.HasPrefix(i.tape, name+".") {
+			found = append(found, i)
+		}
+		return true, err
+	}, "SELECT tape, incarnation FROM sessions WHERE tape = $1 OR (parent = $2 AND parent <> '')", name, rootOf(name))
+	if err != nil {
+		return 0, err
+	}
+	for _, i := range found {
+		n, err := tx.exec("DELETE FROM sessions WHERE tape = $1 AND incarnation = $2", i.tape, i.number)
+		if err == nil && n == 1 {
+			err = tx.scheduleRemoval(i, time.UnixMicro(0))
+			erased++
+		}
+		if err != nil {
+			return 0, err
+		}
+	}
+	return erased, nil
+}
+
+// scheduleRemoval lets the entries and blobs of an invisible tape be removed at a time.
+func (tx *Tx) scheduleRemoval(i incarnation, due time.Time) error {
+	_, err := tx.exec("INSERT INTO removals (tape, incarnation, due) VALUES ($1, $2, $3) ON CONFLICT (tape, incarnation) DO UPDATE SET due = excluded.due",
+		i.tape, i.number, due.UnixMicro())
+	return err
+}
+
+// finishErasing removes what is due, and with wipe its text from the files.
+func (db *DB) finishErasing(ctx context.Context, wipe bool) error {
+	if err := db.purge(ctx); err != nil {
+		return err
+	}
+	if !wipe || db.checkpoint == "" {
+		return nil
+	}
+	return db.enqueue(&write{ctx: ctx, bare: true, done: make(chan struct{}), fn: func(tx *Tx) error {
+		var busy, frames, copied int
+		_, err := scanOne(tx, []any{&busy, &frames, &copied}, db.checkpoint)
+		if err == nil && busy != 0 {
+			err = fmt.Errorf("%w: a reader keeps the erased text in the WAL", store.ErrAway)
+		}
+		return err
+	}})
+}
+
+// purge removes the entries and blobs that are due, in steps that other writes can share.
+func (db *DB) purge(ctx context.Context) error {
+	for {
+		var next incarnation
+		found := false
+		err := db.view(ctx, func(q querier) (err error) {
+			found, err = scanOne(q, []any{&next.tape, &next.number}, "SELECT tape, incarnation FROM removals WHERE due <= $1 LIMIT 1", db.clock().UnixMicro())
+			return err
+		})
+		if err == nil && found {
+			err = db.Update(ctx, func(tx *Tx) error { return tx.removeSome(next) })
+		}
+		if err != nil || !found {
+			return err
+		}
+	}
+}
+
+// removeSome removes some of the entries and blobs of an invisible tape, the last entry first: see readEntries.
+func (tx *Tx) removeSome(i incarnation) error {
+	entries, err := tx.exec(`DELETE FROM entries WHERE tape = $1 AND incarnation = $2 AND id IN
+	(SELECT id FROM entries WHERE tape = $1 AND incarnation = $2 ORDER BY id DESC LIMIT $3)`, i.tape, i.number, removeRows)
+	if err != nil || entries == removeRows {
+		return err
+	}
+	parts, err := tx.exec(`DELETE FROM blobs WHERE tape = $1 AND incarnation = $2 AND (hash, part) IN
+	(SELECT hash, part FROM blobs WHERE tape = $1 AND incarnation = $2 LIMIT $3)`, i.tape, i.number, removeParts)
+	if err != nil || parts == removeParts {
+		return err
+	}
+	_, err = tx.exec("DELETE FROM removals WHERE tape = $1 AND incarnation = $2", i.tape, i.number)
+	return err
+}
+
+// Bounds of a transaction of an import, and the time after which an import that has not gone on is removed.
+const (
+	importBytes = 1 << 20
+	importRows  = 500
+	importTime  = time.Hour
+)
+
+// Import implements [tape.Importer].
+func (t *Tapes) Import(ctx context.Context, name, sessionID, workspace string, entries iter.Seq2[tape.Entry, error]) error {
+	if err := t.check(name); err != nil {
+		return err
+	}
+	s := session{Info: tape.Info{Tape: name}, incarnation: newID()}
+	started, err := t.db.importEntries(ctx, &s, tape.Batch{Create: true, KeepIDs: true, Session: sessionID, Workspace: workspace}, entries)
+	if err != nil && started {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTime)
+		defer cancel()
+		cleaning := t.db.Update(ctx, func(tx *Tx) error { return tx.scheduleRemoval(s.key(), time.UnixMicro(0)) })
+		if cleaning == nil {
+			cleaning = t.db.finishErasing(ctx, true)
+		}
+		if cleaning != nil {
+			t.db.log.WarnContext(ctx, "the entries of a failed import are removed later", "tape", name, "error", cleaning)
+		}
+	}
+	return explain(name, err)
+}
+
+// importEntries writes entries in chunks and publishes them with the last. started reports whether chunks were written.
+func (db *DB) importEntries(ctx context.Context, s *session, b tape.Batch, entries iter.Seq2[tape.Entry, error]) (started bool, err error) {
+	var rows []entryRow
+	bytes := 0
+	flush := func(last bool) error {
+		chunk := rows
+		rows, bytes = nil, 0
+		started = true
+		return db.Update(ctx, func(tx *Tx) error {
+			if err := tx.insertEntries(s.key(), chunk); err != nil {
+				return err
+			}
+			if !last {
+				return tx.scheduleRemoval(s.key(), db.clock().Add(importTime))
+			}
+			created, err := tx.insertSession(s)
+			if err == nil && !created {
+				err = fmt.Errorf("%w: the tape exists", tape.ErrNotEmpty)
+			}
+			if err == nil {
+				_, err = tx.exec("DELETE FROM removals WHERE tape = $1 AND incarnation = $2", s.Tape, s.incarnation)
+			}
+			return err
+		})
+	}
+	for e, err := range entries {
+		if err != nil {
+			return started, err
+		}
+		b.Create = s.Entries == 0
+		b.Entries = []tape.Entry{e}
+		one, err := b.Check()
+		if err == nil {
+			_, err = b.Number(one, s.Info, db.clock(), nil)
+		}
+		if err != nil {
+			return started, err
+		}
+		row := newEntryRow(one[0])
+		s.AddBatch(b, one)
+		s.Bytes += int64(len(row.line))
+		rows = append(rows, row)
+		if bytes += len(row.line); bytes >= importBytes || len(rows) == importRows {
+			if err := flush(false); err != nil {
+				return true, err
+			}
+		}
+	}
+	if s.Entries == 0 {
+		return started, fmt.Errorf("%w: the import has no entries", tape.ErrInvalid)
+	}
+	return true, flush(true)
+}

@@ -1,0 +1,66 @@
+package db
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/lingserve/lingserve/store"
+)
+
+// openPostgres prepares connections to PostgreSQL. Statements are not prepared on the server unless the URL sets
+// default_query_exec_mode=cache_statement, so that poolers in transaction mode work.
+func (db *DB) openPostgres(url string) error {
+	c, err := pgx.ParseConfig(url)
+	if err != nil {
+		return fmt.Errorf("%w database URL: %w", store.ErrInvalid, err) // pgx hides the password
+	}
+	if !strings.Contains(url, "default_query_exec_mode") {
+		c.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
+	}
+	if c.ConnectTimeout == 0 || c.ConnectTimeout > callTime {
+		c.ConnectTimeout = callTime
+	}
+	db.dialect = dialect{begin: "BEGIN ISOLATION LEVEL READ COMMITTED", share: " FOR SHARE", blob: "BYTEA", network: true, explain: explainPostgres}
+	db.write, db.read = stdlib.OpenDB(*c), stdlib.OpenDB(*c.Copy())
+	return nil
+}
+
+// explainPostgres gives an error of PostgreSQL or of its connection the name that callers know. The error is not wrapped: its context is that
+// of the transaction, not of a caller.
+func explainPostgres(err error) error {
+	if err == nil || errors.Is(err, store.ErrAway) || errors.Is(err, store.ErrDamaged) {
+		return err
+	}
+	var e *pgconn.PgError
+	if !errors.As(err, &e) {
+		if text := err.Error(); strings.Contains(text, "cannot find encode plan") || strings.Contains(text, "Scan error") {
+			return err // a mistake in this package
+		}
+		return fmt.Errorf("%w: %v", store.ErrAway, err)
+	}
+	switch {
+	case e.Code == "53100":
+		return fmt.Errorf("%w: %v", store.ErrFull, err)
+	case e.Code == "40001", e.Code == "40P01":
+		return fmt.Errorf("%w: %v", errConflict, err)
+	case strings.HasPrefix(e.Code, "08"), strings.HasPrefix(e.Code, "53"), strings.HasPrefix(e.Code, "57"), strings.HasPrefix(e.Code, "58"),
+		e.Code == "25006", e.Code == "25P02", e.Severity == "FATAL": // 25006: a standby; 25P02: an earlier statement failed
+		return fmt.Errorf("%w: %v", store.ErrAway, err)
+	case strings.HasPrefix(e.Code, "XX"):
+		return fmt.Errorf("%w: %v", store.ErrDamaged, err)
+	}
+	return err
+}
+
+// claimCommit makes the transaction the one with this id. committed reports that an earlier transaction with this id was committed; one
+// that is still being committed is waited for.
+func (tx *Tx) claimCommit(id int64) (committed bool, err error) {
+	n, err := tx.exec("WITH previous AS (DELETE FROM commits WHERE id = $1) INSERT INTO commits (id, date) VALUES ($2, $3) ON CONFLICT DO NOTHING",
+		tx.writer.commit, id, tx.db.clock().UnixMicro())
+	return n == 0, err
+}

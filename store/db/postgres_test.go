@@ -1,0 +1,163 @@
+//go:build nightly
+
+package db
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/lingserve/lingserve/internal/longtest"
+	"github.com/lingserve/lingserve/internal/postgrestest"
+	"github.com/lingserve/lingserve/store"
+	"github.com/lingserve/lingserve/tape"
+	"github.com/lingserve/lingserve/tape/tapetest"
+)
+
+const envURL = "DB_TEST_POSTGRES" // the server that child processes append to
+
+func init() {
+	if os.Getenv(envURL) != "" {
+		childFactory = tapetest.Factory{Open: openPostgres}
+	}
+}
+
+// postgresTapes leave out what one process alone has.
+type postgresTapes struct {
+	tape.Store
+	tape.Blobs
+	tape.Importer
+	tape.Counter
+}
+
+func openPostgres(dir string) (tape.Store, error) {
+	sum := sha256.Sum256([]byte(dir))
+	db, err := openSchema(os.Getenv(envURL), "t"+hex.EncodeToString(sum[:8]))
+	if err != nil {
+		return nil, err
+	}
+	s := &ownTapes{db.Tapes()}
+	return postgresTapes{s, s, s, s}, nil
+}
+
+// openSchema opens a database whose tables are in a schema of a server.
+func openSchema(url, schema string) (*DB, error) {
+	ctx := context.Background()
+	conn, err := pgx.Connect(ctx, url)
+	if err != nil {
+		return nil, err
+	}
+	_, err = conn.Exec(ctx, "CREATE SCHEMA IF NOT EXISTS "+schema)
+	if err = errors.Join(err, conn.Close(ctx)); err != nil && !strings.Contains(err.Error(), "23505") { // two at once
+		return nil, err
+	}
+	return Open(ctx, url+"&search_path="+schema, &Options{Readers: 2})
+}
+
+func openServer(t *testing.T, url string) *DB {
+	t.Helper()
+	db, err := openSchema(url, "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	return db
+}
+
+func TestPostgres(t *testing.T) {
+	server := postgrestest.Run(t)
+	if err := os.Setenv(envURL, server.URL()); err != nil {
+		t.Fatal(err)
+	}
+	tapetest.Run(t, tapetest.Factory{Open: openPostgres, Durable: true})
+}
+
+// ST-06
+func TestCommitWhoseAnswerIsLostHappensOnce(t *testing.T) {
+	server := postgrestest.Run(t)
+	proxy := postgrestest.NewProxy(t, server.Socket())
+	db := openServer(t, proxy.URL())
+	s := db.Tapes()
+	create(t, s, "a")
+	want := int64(1)
+	for name, cut := range map[string]func(from, to net.Conn, sent []byte){
+		"not sent": postgrestest.NotSent, "half sent": postgrestest.HalfSent, "not answered": postgrestest.NotAnswered,
+	} {
+		for _, word := range []string{"COMMIT\x00", "INSERT INTO entries", "UPDATE sessions", "BEGIN"} {
+			pending := proxy.At(word, cut)
+			first, err := s.Append(t.Context(), "a", say(name, word))
+			if want += 2; err != nil || first != want-1 || pending() {
+				t.Fatalf("%s, %q: id %d, %v, want %d; pending %v", name, word, first, err, want-1, pending())
+			}
+		}
+	}
+	if in, err := s.Info(t.Context(), "a"); err != nil || in.Entries != want || in.LastID != want {
+		t.Errorf("%+v, %v, want %d entries", in, err, want)
+	}
+}
+
+// ST-07
+func TestCallsFailSoonWhileThePostgresServerIsAway(t *testing.T) {
+	server, err := postgrestest.Start("fsync=off")
+	if errors.Is(err, postgrestest.ErrMissing) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = server.Stop() })
+	db := openServer(t, server.URL())
+	s := db.Tapes()
+	create(t, s, "a", "hi")
+	calls := map[string]func() error{
+		"append": func() error { _, err := s.Append(t.Context(), "a", say("hi")); return err },
+		"read": func() error {
+			for _, err := range s.Read(t.Context(), "a", tape.Query{}) {
+				return err
+			}
+			return nil
+		},
+		"info":   func() error { _, err := s.Info(t.Context(), "a"); return err },
+		"blob":   func() error { _, err := s.PutBlob(t.Context(), "a", nil); return err },
+		"delete": func() error { return s.Delete(t.Context(), "b") },
+	}
+	for state, stop := range map[string]func() error{"killed": server.Kill, "paused": server.Pause} {
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+		for what, call := range calls {
+			began := time.Now()
+			err := call()
+			var coded interface{ ErrorCode() string }
+			if !errors.As(err, &coded) || coded.ErrorCode() != "overloaded" || !errors.Is(err, tape.ErrAway) || !errors.Is(err, store.ErrAway) || tape.Refused(err) {
+				t.Errorf("%s, %s: %v", state, what, err)
+			}
+			for _, secret := range []string{"SELECT", "INSERT", ".s.PGSQL", "SQLSTATE"} {
+				if strings.Contains(fmt.Sprint(err), secret) {
+					t.Errorf("%s, %s: %q is in %v", state, what, secret, err)
+				}
+			}
+			longtest.Within(t, state+", "+what, time.Since(began), 5*time.Second)
+		}
+		if state == "paused" {
+			err = server.Resume()
+		} else {
+			err = server.Restart()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		for what, call := range calls {
+			longtest.Wait(t, what, func() bool { return call() == nil })
+		}
+	}
+}

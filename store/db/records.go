@@ -1,0 +1,499 @@
+package db
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"iter"
+	"sync"
+	"time"
+
+	"github.com/lingserve/lingserve/store"
+)
+
+// Tables gives the tables of package store in the rows of one SQL table, for one process: it is an engine for a server alone. Watchers
+// learn of changes in the process and read them from the database.
+func (db *DB) Tables() store.Engine {
+	e := &engine{db: db, done: make(chan struct{})}
+	e.sweeps.Go(e.sweep)
+	return e
+}
+
+type engine struct {
+	db     *DB
+	end    sync.Once
+	done   chan struct{} // closed by Close
+	sweeps sync.WaitGroup
+}
+
+const (
+	// rememberDeleted is how long a deletion is known, for those who send it again and for watchers.
+	rememberDeleted = 10 * time.Minute
+	// sweepEvery is how often records whose life has ended are removed.
+	sweepEvery = time.Second
+)
+
+// Table implements [store.Engine].
+func (e *engine) Table(ctx context.Context, o store.TableOptions) (store.Table, error) {
+	if err := errors.Join(store.CheckKey(o.Name), e.check(ctx)); err != nil {
+		return nil, err
+	}
+	err := e.db.Update(ctx, func(tx *Tx) error {
+		_, err := tx.exec(`INSERT INTO tables (name, rev, records, bytes) VALUES ($1, 0, 0, 0) ON CONFLICT DO NOTHING`, o.Name)
+		return err
+	})
+	return &table{e: e, o: o}, err
+}
+
+// Close implements [store.Engine]. The database stays open.
+func (e *engine) Close() error {
+	e.end.Do(func() { close(e.done) })
+	e.sweeps.Wait()
+	return nil
+}
+
+func (e *engine) check(ctx context.Context) error {
+	select {
+	case <-e.done:
+		return store.ErrClosed
+	default:
+		return context.Cause(ctx)
+	}
+}
+
+// changes are those of all tables, for those who wait for one.
+type changes struct {
+	mu   sync.Mutex
+	next map[string]chan struct{} // by table; closed by the next change
+}
+
+// wait is closed by the next change of a table.
+func (c *changes) wait(table string) <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	next := c.next[table]
+	if next == nil {
+		next = make(chan struct{})
+		c.next[table] = next
+	}
+	return next
+}
+
+func (c *changes) announce(table string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if next := c.next[table]; next != nil {
+		close(next)
+		delete(c.next, table)
+	}
+}
+
+// sweep removes what has expired, and deletions that nobody needs to know any more.
+func (e *engine) sweep() {
+	tick := time.NewTicker(sweepEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-e.done:
+			return
+		case <-tick.C:
+		}
+		now := time.Now()
+		var names []string
+		e.db.Update(context.Background(), func(tx *Tx) error { // after an error it is tried again a second later
+			names = nil
+			expired, err := rowsOf(tx, func(rows *sql.Rows) (k [2]string, err error) {
+				return k, rows.Scan(&k[0], &k[1])
+			}, `SELECT name, key FROM records WHERE expires <= $1 AND deleted = 0 LIMIT 500`, now.UnixMicro())
+			if err != nil {
+				return err
+			}
+			for _, k := range expired {
+				t := &table{e: e, o: store.TableOptions{Name: k[0]}}
+				row, err := t.row(tx, k[1])
+				if err != nil {
+					return err
+				}
+				if err := t.remove(tx, row, [16]byte{}, now); err != nil {
+					return err
+				}
+				names = append(names, k[0])
+			}
+			_, err = tx.exec(`DELETE FROM records WHERE deleted = 1 AND at < $1`, now.Add(-rememberDeleted).UnixMicro())
+			return err
+		})
+		for _, name := range names {
+			e.db.changes.announce(name)
+		}
+	}
+}
+
+type table struct {
+	e *engine
+	o store.TableOptions
+}
+
+// rowsOf reads all rows of a query.
+func rowsOf[T any](q querier, scan func(rows *sql.Rows) (T, error), query string, args ...any) (all []T, err error) {
+	err = collect(q, func(rows *sql.Rows) (bool, error) {
+		v, err := scan(rows)
+		all = append(all, v)
+		return true, err
+	}, query, args...)
+	return all, err
+}
+
+// A row is a record as it is stored. A deleted one stays for a while; Rev of its record is the revision that was removed.
+type row struct {
+	store.Record
+	order   uint64 // the revision of its last change, or of its deletion
+	id      []byte // of the put that made the last change
+	maker   []byte // of the put that created it
+	size    int64
+	deleted bool
+}
+
+func (r *row) live(now time.Time) bool {
+	return r != nil && !r.deleted && (r.Expires.IsZero() || r.Expires.After(now))
+}
+
+const rowColumns = `key, made, rev, changed, put, maker, meta, at, expires, size, deleted`
+
+func scanRow(rows *sql.Rows, more ...any) (*row, error) {
+	r := new(row)
+	var at int64
+	var expires sql.NullInt64
+	if err := rows.Scan(append([]any{&r.Key, &r.Made, &r.Rev, &r.order, &r.id, &r.maker, &r.Meta, &at, &expires, &r.size, &r.deleted}, more...)...); err != nil {
+		return nil, err
+	}
+	r.At = time.UnixMicro(at)
+	if expires.Valid {
+		r.Expires = time.UnixMicro(expires.Int64)
+	}
+	return r, nil
+}
+
+func scanBare(rows *sql.Rows) (*row, error) { return scanRow(rows) }
+
+// row reads a row without its body; nil where there is none.
+func (t *table) row(tx *Tx, key string) (*row, error) {
+	rows, err := rowsOf(tx, scanBare, `SELECT `+rowColumns+` FROM records WHERE name = $1 AND key = $2`, t.o.Name, key)
+	if err != nil || len(rows) == 0 {
+		return nil, err
+	}
+	return rows[0], nil
+}
+
+// Get implements [store.Table].
+func (t *table) Get(ctx context.Context, key string) (store.Record, error) {
+	if err := errors.Join(store.CheckKey(key), t.e.check(ctx)); err != nil {
+		return store.Record{}, err
+	}
+	for r, err := range t.read(ctx, key, key, true) {
+		return r, err
+	}
+	return store.Record{}, store.ErrNotFound
+}
+
+// Peek implements [store.Table].
+func (t *table) Peek(ctx context.Context, key string) (store.Record, error) { return t.Get(ctx, key) }
+
+// Range implements [store.Table].
+func (t *table) Range(ctx context.Context, prefix string, bodies bool) iter.Seq2[store.Record, error] {
+	return t.read(ctx, prefix, prefix+"\x7f", bodies) // the characters of keys are below
+}
+
+// read yields the records from one key to another, page by page.
+func (t *table) read(ctx context.Context, from, to string, bodies bool) iter.Seq2[store.Record, error] {
+	body := "NULL"
+	if bodies {
+		body = "body"
+	}
+	query := `SELECT ` + rowColumns + `, ` + body + ` FROM records WHERE name = $1 AND key >= $2 AND key <= $3 AND key > $4 AND deleted = 0 ORDER BY key LIMIT $5`
+	return func(yield func(store.Record, error) bool) {
+		last, limit := "", pageRows
+		if bodies {
+			limit = 20
+		}
+		for {
+			if err := t.e.check(ctx); err != nil {
+				yield(store.Record{}, err)
+				return
+			}
+			page, err := t.page(ctx, func(rows *sql.Rows) (*row, error) {
+				var body []byte
+				r, err := scanRow(rows, &body)
+				if err == nil {
+					r.Body = body
+				}
+				return r, err
+			}, query, t.o.Name, from, to, last, limit)
+			if err != nil {
+				yield(store.Record{}, err)
+				return
+			}
+			now := time.Now()
+			for _, r := range page {
+				if last = r.Key; r.live(now) && !yield(r.Record, nil) {
+					return
+				}
+			}
+			if len(page) < limit {
+				return
+			}
+		}
+	}
+}
+
+// page reads rows outside a transaction that writes.
+func (t *table) page(ctx context.Context, scan func(rows *sql.Rows) (*row, error), query string, args ...any) (page []*row, err error) {
+	err = t.e.db.view(ctx, func(q querier) (err error) {
+		page, err = rowsOf(q, scan, query, args...)
+		return err
+	})
+	return page, err
+}
+
+// Put implements [store.Table].
+func (t *table) Put(ctx context.Context, puts ...store.Put) ([]store.Record, []error) {
+	records, errs := make([]store.Record, len(puts)), make([]error, len(puts))
+	valid := 0
+	for i := range puts {
+		if errs[i] = errors.Join(puts[i].Check(), t.e.check(ctx)); errs[i] == nil {
+			valid++
+		}
+	}
+	if valid == 0 {
+		return records, errs
+	}
+	results := make([]error, len(puts))
+	err := t.e.db.Update(ctx, func(tx *Tx) error {
+		now := time.Now()
+		for i := range puts {
+			if errs[i] != nil {
+				continue
+			}
+			var failed error
+			if records[i], results[i], failed = t.put(tx, &puts[i], now); failed != nil {
+				return failed
+			}
+		}
+		return nil
+	})
+	for i := range puts {
+		switch {
+		case errs[i] != nil:
+		case err != nil:
+			records[i], errs[i] = store.Record{}, err
+		default:
+			errs[i] = results[i]
+		}
+	}
+	t.e.db.changes.announce(t.o.Name)
+	return records, errs
+}
+
+// put makes one change. refused is its own error, failed that of the database.
+func (t *table) put(tx *Tx, p *store.Put, now time.Time) (r store.Record, refused, failed error) {
+	was, err := t.row(tx, p.Key)
+	if err != nil {
+		return r, nil, err
+	}
+	if was != nil && bytes.Equal(was.id, p.ID[:]) && was.deleted == p.Delete { // it was sent before
+		return was.Record, nil, nil
+	}
+	live := was.live(now)
+	switch {
+	case p.After != store.AnyRev && ((p.After != 0) != live || live && p.After != was.Rev), was != nil && !live && bytes.Equal(was.maker, p.ID[:]):
+		moved := new(store.Moved)
+		if moved.Key = p.Key; live {
+			moved.Record = was.Record
+		}
+		return r, moved, nil
+	case p.Delete && !live:
+		return r, store.ErrNotFound, nil
+	case p.Delete:
+		return was.Record, nil, t.remove(tx, was, p.ID, now)
+	}
+	if was != nil && !live && !was.deleted { // its life has ended
+		if err := t.remove(tx, was, [16]byte{}, now); err != nil {
+			return r, nil, err
+		}
+	}
+	size, grown := int64(len(p.Key)+len(p.Meta)+len(p.Body)), int64(1)
+	if live {
+		if p.Body == nil {
+			size = was.size - int64(len(was.Meta)) + int64(len(p.Meta))
+		}
+		grown = 0
+	}
+	if refused, err := t.fit(tx, p.Key, grown, size, was, live, now); refused != nil || err != nil {
+		return r, refused, err
+	}
+	rev, err := t.revision(tx, grown, size-oldSize(was, live))
+	if err != nil {
+		return r, nil, err
+	}
+	r = store.Record{Key: p.Key, Made: rev, Rev: rev, Meta: p.Meta, At: now.Truncate(time.Microsecond)}
+	if live {
+		r.Made = was.Made
+	}
+	var expires any
+	if p.Life > 0 {
+		r.Expires = r.At.Add(p.Life).Truncate(time.Microsecond)
+		expires = r.Expires.UnixMicro()
+	}
+	body, keep := any(p.Body), 0
+	if p.Body == nil {
+		body = []byte{}
+		if live {
+			keep = 1
+		}
+	}
+	_, err = tx.exec(`INSERT INTO records (name, key, made, rev, changed, put, maker, meta, body, at, expires, size, deleted) VALUES ($1, $2, $3, $4, $4, $5, $5, $6, $7, $8, $9, $10, 0)
+		ON CONFLICT (name, key) DO UPDATE SET made = excluded.made, rev = excluded.rev, changed = excluded.changed, put = excluded.put,
+		maker = CASE WHEN records.made = excluded.made THEN records.maker ELSE excluded.maker END, meta = excluded.meta, body = CASE WHEN $11 = 1 THEN records.body ELSE excluded.body END, at = excluded.at, expires = excluded.expires, size = excluded.size, deleted = 0`,
+		t.o.Name, p.Key, r.Made, rev, p.ID[:], notNil(p.Meta), body, r.At.UnixMicro(), expires, size, keep)
+	return r, nil, err
+}
+
+func oldSize(was *row, live bool) int64 {
+	if live {
+		return was.size
+	}
+	return 0
+}
+
+func notNil(b []byte) []byte {
+	if b == nil {
+		return []byte{}
+	}
+	return b
+}
+
+// revision takes the table's next revision, and adds to what the table has.
+func (t *table) revision(tx *Tx, records, bytes int64) (rev uint64, err error) {
+	_, err = scanOne(tx, []any{&rev}, `UPDATE tables SET rev = rev + 1, records = records + $1, bytes = bytes + $2 WHERE name = $3 RETURNING rev`, records, bytes, t.o.Name)
+	return rev, err
+}
+
+// remove deletes a record that is there.
+func (t *table) remove(tx *Tx, r *row, id [16]byte, now time.Time) error {
+	rev, err := t.revision(tx, -1, -r.size)
+	if err != nil {
+		return err
+	}
+	_, err = tx.exec(`UPDATE records SET changed = $1, put = $2, meta = $3, body = $3, at = $4, expires = NULL, deleted = 1 WHERE name = $5 AND key = $6`,
+		rev, id[:], []byte{}, now.UnixMicro(), t.o.Name, r.Key)
+	return err
+}
+
+// fit makes room for a record, or refuses it.
+func (t *table) fit(tx *Tx, key string, records, size int64, was *row, live bool, now time.Time) (refused, failed error) {
+	if t.o.MaxRecords == 0 && t.o.MaxBytes == 0 {
+		return nil, nil
+	}
+	full := fmt.Errorf("%w: %s has room for %d records and %d bytes", store.ErrFull, t.o.Name, t.o.MaxRecords, t.o.MaxBytes)
+	if t.o.MaxBytes > 0 && size > t.o.MaxBytes {
+		return full, nil
+	}
+	for {
+		var has, bytes int64
+		if _, err := scanOne(tx, []any{&has, &bytes}, `SELECT records, bytes FROM tables WHERE name = $1`, t.o.Name); err != nil {
+			return nil, err
+		}
+		if (t.o.MaxRecords == 0 || has+records <= t.o.MaxRecords) && (t.o.MaxBytes == 0 || bytes+size-oldSize(was, live) <= t.o.MaxBytes) {
+			return nil, nil
+		}
+		if !t.o.Oldest {
+			return full, nil
+		}
+		oldest, err := rowsOf(tx, scanBare, `SELECT `+rowColumns+` FROM records WHERE name = $1 AND key <> $2 AND deleted = 0 ORDER BY changed LIMIT 1`, t.o.Name, key)
+		if err != nil || len(oldest) == 0 {
+			return full, err
+		}
+		if err := t.remove(tx, oldest[0], [16]byte{}, now); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// Watch implements [store.Table].
+func (t *table) Watch(ctx context.Context, prefix string) iter.Seq2[store.Change, error] {
+	return func(yield func(store.Change, error) bool) {
+		seen, err := t.current(ctx)
+		if err != nil {
+			yield(store.Change{}, err)
+			return
+		}
+		newer := map[string]uint64{} // of what is read now, what has changed since seen
+		for r, err := range t.Range(ctx, prefix, false) {
+			if !yield(store.Change{Record: r}, err) || err != nil {
+				return
+			}
+			if r.Rev > seen {
+				newer[r.Key] = r.Rev
+			}
+		}
+		if !yield(store.Change{Live: true}, nil) {
+			return
+		}
+		for {
+			next := t.e.db.changes.wait(t.o.Name)
+			for {
+				page, err := t.changed(ctx, prefix, seen)
+				if err != nil {
+					yield(store.Change{}, err)
+					return
+				}
+				for _, r := range page {
+					seen = r.order
+					if r.order <= newer[r.Key] {
+						continue
+					}
+					c := store.Change{Record: r.Record}
+					if r.deleted {
+						c = store.Change{Record: store.Record{Key: r.Key, Rev: r.order}, Gone: true}
+					}
+					if !yield(c, nil) {
+						return
+					}
+				}
+				if len(page) < pageRows {
+					break
+				}
+			}
+			clear(newer)
+			select {
+			case <-next:
+			case <-ctx.Done():
+			case <-t.e.done:
+			}
+			if err := t.e.check(ctx); err != nil {
+				yield(store.Change{}, err)
+				return
+			}
+		}
+	}
+}
+
+// current is the table's last revision.
+func (t *table) current(ctx context.Context) (uint64, error) {
+	if err := t.e.check(ctx); err != nil {
+		return 0, err
+	}
+	var rev uint64
+	err := t.e.db.view(ctx, func(q querier) error {
+		_, err := scanOne(q, []any{&rev}, `SELECT rev FROM tables WHERE name = $1`, t.o.Name)
+		return err
+	})
+	return rev, err
+}
+
+// changed reads the rows that have changed after a revision, in their order.
+func (t *table) changed(ctx context.Context, prefix string, after uint64) ([]*row, error) {
+	return t.page(ctx, scanBare, `SELECT `+rowColumns+` FROM records WHERE name = $1 AND key >= $2 AND key <= $3 AND changed > $4 ORDER BY changed LIMIT $5`,
+		t.o.Name, prefix, prefix+"\x7f", after, pageRows)
+}

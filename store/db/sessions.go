@@ -1,0 +1,370 @@
+package db
+
+import (
+	"database/sql"
+	"fmt"
+	"iter"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/lingserve/lingserve/store"
+	"github.com/lingserve/lingserve/tape"
+)
+
+// Bounds of a page of rows: a read transaction lasts no longer.
+const (
+	pageBytes   = 1 << 20
+	pageRows    = 1024
+	firstRows   = 64 // of the first page, because many readers stop early
+	insertRows  = 50 // of one INSERT
+	removeRows  = 1000
+	removeParts = 16 // of blobs
+	sessionRows = 200
+)
+
+// incarnation identifies a tape from its creation to its erasure.
+type incarnation struct {
+	tape   string
+	number int64
+}
+
+// session is a row of the table sessions.
+type session struct {
+	tape.Info
+	incarnation int64
+}
+
+func (s *session) key() incarnation { return incarnation{s.Tape, s.incarnation} }
+
+const sessionColumns = `tape, incarnation, session, workspace, agent, title, entries, bytes, anchors, last_id, last_anchor, last_anchor_name,
+	last_anchor_date, created, updated`
+
+// scan reads a row that has sessionColumns.
+func (s *session) scan(rows *sql.Rows) error {
+	var anchored, created, updated int64
+	err := rows.Scan(&s.Tape, &s.incarnation, &s.Session, &s.Workspace, &s.Agent, &s.Title, &s.Entries, &s.Bytes, &s.Anchors, &s.LastID,
+		&s.LastAnchor.ID, &s.LastAnchor.Name, &anchored, &created, &updated)
+	if s.LastAnchor.ID > 0 {
+		s.LastAnchor.Date = dateOf(anchored)
+	}
+	s.Created, s.Updated = dateOf(created), dateOf(updated)
+	return err
+}
+
+// findSession returns the session of a tape; found is false if there is none.
+func findSession(q querier, name string) (s session, found bool, err error) {
+	err = collect(q, func(rows *sql.Rows) (bool, error) {
+		found = true
+		return false, s.scan(rows)
+	}, "SELECT "+sessionColumns+" FROM sessions WHERE tape = $1", name)
+	return s, found, err
+}
+
+// exists reports whether a tape has not been erased, also if it was created again.
+func (i incarnation) exists(q querier, suffix string) (bool, error) {
+	var one int
+	return scanOne(q, []any{&one}, "SELECT 1 FROM sessions WHERE tape = $1 AND incarnation = $2"+suffix, i.tape, i.number)
+}
+
+// Append appends a batch to a tape as [tape.Store] says, in the transaction.
+func (tx *Tx) Append(name string, b tape.Batch) (first int64, err error) {
+	entries, err := b.Check()
+	if err == nil {
+		err = tape.CheckName(name)
+	}
+	if err != nil {
+		return 0, err
+	}
+	return tx.appendChecked(name, b, entries)
+}
+
+// maxMoves bounds how often an append is tried again because another process has appended in between.
+const maxMoves = 100
+
+// appendChecked appends the entries that b.Check returned, and does not change them.
+func (tx *Tx) appendChecked(name string, b tape.Batch, checked []tape.Entry) (first int64, err error) {
+	for range maxMoves {
+		now, _, err := findSession(tx, name)
+		if err != nil {
+			return 0, err
+		}
+		entries := append([]tape.Entry(nil), checked...)
+		written, err := b.Number(entries, now.Info, tx.db.clock(), func(after int64) iter.Seq2[tape.Entry, error] {
+			return readEntries(func(read func(querier) error) error { return read(tx) }, &now, after, math.MaxInt64, false)
+		})
+		if written != 0 || err != nil {
+			return written, err
+		}
+		next := now
+		next.AddBatch(b, entries)
+		rows := make([]entryRow, len(entries))
+		for i, e := range entries {
+			rows[i] = newEntryRow(e)
+			next.Bytes += int64(len(rows[i].line))
+		}
+		saved := false
+		if now.Entries == 0 {
+			next.Tape, next.incarnation = name, newID()
+			saved, err = tx.insertSession(&next)
+		} else {
+			saved, err = tx.updateSession(&next, now.LastID)
+		}
+		if err != nil {
+			return 0, err
+		}
+		if saved {
+			return entries[0].ID, tx.insertEntries(next.key(), rows)
+		}
+	}
+	return 0, fmt.Errorf("%w: too many writers use the tape", tape.ErrMoved)
+}
+
+// insertSession creates a session's row; created is false if the tape exists. The session of a fork must exist.
+func (tx *Tx) insertSession(s *session) (created bool, err error) {
+	parent := ""
+	if tape.IsFork(s.Tape) {
+		parent = rootOf(s.Tape)
+		var one int
+		found, err := scanOne(tx, []any{&one}, "SELECT 1 FROM sessions WHERE tape = $1"+tx.db.share, parent)
+		if err != nil {
+			return false, err
+		}
+		if !found {
+			return false, fmt.Errorf("%w: the session of the fork does not exist", tape.ErrNotFound)
+		}
+	}
+	n, err := tx.exec("INSERT INTO sessions ("+sessionColumns+", parent, owner) VALUES ("+parameters(1, 17)+") ON CONFLICT DO NOTHING",
+		s.Tape, s.incarnation, plainText(s.Session), plainText(s.Workspace), plainText(s.Agent), plainText(s.Title), s.Entries, s.Bytes, s.Anchors, s.LastID,
+		s.LastAnchor.ID, plainText(s.LastAnchor.Name), anchorDate(s), s.Created.UnixMicro(), s.Updated.UnixMicro(), parent, ownerOf(s.Session))
+	return n == 1, err
+}
+
+// updateSession changes a session's row if the tape's last id is still as expected.
+func (tx *Tx) updateSession(s *session, lastID int64) (changed bool, err error) {
+	n, err := tx.exec(`UPDATE sessions SET session = $1, workspace = $2, agent = $3, title = $4, entries = $5, bytes = $6, anchors = $7, last_id = $8,
+	last_anchor = $9, last_anchor_name = $10, last_anchor_date = $11, updated = $12, owner = $13 WHERE tape = $14 AND incarnation = $15 AND last_id = $16`,
+		plainText(s.Session), plainText(s.Workspace), plainText(s.Agent), plainText(s.Title), s.Entries, s.Bytes, s.Anchors, s.LastID,
+		s.LastAnchor.ID, plainText(s.LastAnchor.Name), anchorDate(s), s.Updated.UnixMicro(), ownerOf(s.Session), s.Tape, s.incarnation, lastID)
+	return n == 1, err
+}
+
+func anchorDate(s *session) int64 {
+	if s.LastAnchor.ID == 0 {
+		return 0
+	}
+	return s.LastAnchor.Date.UnixMicro()
+}
+
+// entryRow is what the table entries has for an entry.
+type entryRow struct {
+	id, date   int64
+	kind, turn string
+	anchor     any // string, or nil
+	line       string
+}
+
+func newEntryRow(e tape.Entry) entryRow {
+	row := entryRow{id: e.ID, date: e.Date.UnixMicro(), kind: plainText(string(e.Kind)), line: string(e.AppendJSON(nil))}
+	if strings.Contains(string(e.Meta), `"turn"`) {
+		row.turn = plainText(tape.MetaOf(e).Turn)
+	}
+	if e.Kind == tape.KindAnchor {
+		row.anchor = plainText(tape.AnchorOf(e).Name)
+	}
+	return row
+}
+
+// insertEntries inserts the rows of a tape's entries.
+func (tx *Tx) insertEntries(of incarnation, rows []entryRow) error {
+	for len(rows) > 0 {
+		n := min(len(rows), insertRows)
+		query := strings.Builder{}
+		query.WriteString("INSERT INTO entries (tape, incarnation, id, kind, anchor, turn, date, line) VALUES ")
+		args := make([]any, 0, 8*n)
+		for i, r := range rows[:n] {
+			if i > 0 {
+				query.WriteString(", ")
+			}
+			query.WriteString("(" + parameters(8*i+1, 8) + ")")
+			args = append(args, of.tape, of.number, r.id, r.kind, r.anchor, r.turn, r.date, r.line)
+		}
+		if _, err := tx.exec(query.String(), args...); err != nil {
+			return err
+		}
+		rows = rows[n:]
+	}
+	return nil
+}
+
+// parameters returns "$first, …" for n parameters.
+func parameters(first, n int) string {
+	b := make([]byte, 0, 5*n)
+	for i := range n {
+		if i > 0 {
+			b = append(b, ", "...)
+		}
+		b = strconv.AppendInt(append(b, '$'), int64(first+i), 10)
+	}
+	return string(b)
+}
+
+// readEntries yields a tape's entries with after < id < before, as they were when s was read. It reads them in pages, each in one call of
+// view. A tape that is erased meanwhile ends with [tape.ErrDeleted].
+func readEntries(view func(func(querier) error) error, s *session, after, before int64, newest bool) iter.Seq2[tape.Entry, error] {
+	return func(yield func(tape.Entry, error) bool) {
+		before = min(before, s.LastID+1)
+		query := "SELECT line FROM entries WHERE tape = $1 AND incarnation = $2 AND id > $3 AND id < $4 ORDER BY id LIMIT $5"
+		if newest {
+			query = strings.Replace(query, "ORDER BY id", "ORDER BY id DESC", 1)
+		}
+		var last int64
+		for limit, end := firstRows, false; !end; limit = min(4*limit, pageRows) {
+			var page []tape.Entry
+			bytes := 0
+			err := view(func(q querier) error {
+				end = true
+				n := 0
+				err := collect(q, func(rows *sql.Rows) (bool, error) {
+					var line []byte
+					if err := rows.Scan(&line); err != nil {
+						return false, err
+					}
+					e, err := tape.ParseWritten(line)
+					if err != nil {
+						return false, fmt.Errorf("%w: an entry of tape %s: %w", store.ErrDamaged, s.Tape, err)
+					}
+					page = append(page, e)
+					bytes += len(line)
+					n++
+					end = n < limit && bytes < pageBytes
+					return bytes < pageBytes, nil
+				}, query, s.Tape, s.incarnation, after, before, limit)
+				if n > 0 {
+					last = page[n-1].ID
+				}
+				if err == nil && end && (newest || last != s.LastID) {
+					// Erasing removes the last entry first, so a reader that has got it has got all. Others may have got a part.
+					var found bool
+					if found, err = s.key().exists(q, ""); err == nil && !found {
+						err = fmt.Errorf("%w: the session was erased while it was read", tape.ErrDeleted)
+					}
+				}
+				return err
+			})
+			if err != nil {
+				yield(tape.Entry{}, err)
+				return
+			}
+			for _, e := range page {
+				if !yield(e, nil) {
+					return
+				}
+			}
+			if newest {
+				before = last
+			} else {
+				after = last
+			}
+			if bytes >= pageBytes { // the next page has about as many bytes
+				limit = max(len(page)/4, 1)
+			}
+		}
+	}
+}
+
+// readAnchors yields where a tape's anchors are, newest first, as they were when s was read.
+func readAnchors(view func(func(querier) error) error, s *session) iter.Seq2[tape.AnchorRef, error] {
+	return func(yield func(tape.AnchorRef, error) bool) {
+		if s.LastAnchor.ID == 0 || !yield(s.LastAnchor, nil) {
+			return
+		}
+		before := s.LastAnchor.ID
+		for {
+			var page []tape.AnchorRef
+			err := view(func(q querier) error {
+				return collect(q, func(rows *sql.Rows) (bool, error) {
+					var a tape.AnchorRef
+					var date int64
+					err := rows.Scan(&a.ID, &a.Name, &date)
+					a.Date = dateOf(date)
+					page = append(page, a)
+					return true, err
+				}, "SELECT id, anchor, date FROM entries WHERE tape = $1 AND incarnation = $2 AND id < $3 AND anchor IS NOT NULL ORDER BY id DESC LIMIT $4",
+					s.Tape, s.incarnation, before, firstRows)
+			})
+			if err != nil {
+				yield(tape.AnchorRef{}, err)
+				return
+			}
+			for _, a := range page {
+				if !yield(a, nil) {
+					return
+				}
+				before = a.ID
+			}
+			if len(page) < firstRows {
+				return
+			}
+		}
+	}
+}
+
+// listSessions returns a page of the sessions that q selects, the newest entry first, after the session last. q.After and q.Limit are
+// ignored.
+func listSessions(r querier, q tape.SessionQuery, last tape.Info, limit int) (page []tape.Info, err error) {
+	var where strings.Builder
+	var args []any
+	add := func(condition string, values ...any) { // each ? becomes the next parameter
+		for _, v := range values {
+			args = append(args, v)
+			condition = strings.Replace(condition, "?", "$"+strconv.Itoa(len(args)), 1)
+		}
+		where.WriteString(" AND " + condition)
+	}
+	if last.Tape != "" {
+		date := last.Updated.UnixMicro()
+		add("updated <= ? AND (updated < ? OR tape > ?)", date, date, last.Tape)
+	}
+	if q.Workspace != "" {
+		add("workspace = ?", q.Workspace)
+	}
+	owner, rest, found := strings.Cut(q.Prefix, "#")
+	if found { // an index has the owners
+		add("owner = ?", owner)
+	}
+	if q.Prefix != "" && (owner == "" || !found || rest != "") {
+		add("substr(session, 1, "+strconv.Itoa(len([]rune(q.Prefix)))+") = ?", q.Prefix)
+	}
+	args = append(args, limit)
+	err = collect(r, func(rows *sql.Rows) (bool, error) {
+		var s session
+		err := s.scan(rows)
+		page = append(page, s.Info)
+		return true, err
+	}, "SELECT "+sessionColumns+" FROM sessions WHERE parent = ''"+where.String()+" ORDER BY updated DESC, tape LIMIT $"+strconv.Itoa(len(args)), args...)
+	return page, err
+}
+
+// rootOf returns the name of the session's tape that a fork belongs to.
+func rootOf(name string) string {
+	root, _, _ := strings.Cut(name, ".")
+	return root
+}
+
+// ownerOf returns the owner of a session: its id before '#', or "" without one.
+func ownerOf(session string) string {
+	owner, _, found := strings.Cut(session, "#")
+	if !found {
+		return ""
+	}
+	return plainText(owner)
+}
+
+// plainText replaces what PostgreSQL does not take in a text.
+func plainText(s string) string {
+	return strings.ToValidUTF8(strings.ReplaceAll(s, "\x00", "\uFFFD"), "\uFFFD")
+}
+
+func dateOf(microseconds int64) time.Time { return time.UnixMicro(microseconds).UTC() }

@@ -1,0 +1,116 @@
+package db
+
+import (
+	"database/sql"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+
+	"github.com/lingserve/lingserve/internal/filelock"
+	"github.com/lingserve/lingserve/store"
+)
+
+// openFile opens the database in a file, for this process alone. The file and its folder are created if they do not exist; only their
+// owner can read them.
+func (db *DB) openFile(path string, o *Options) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return fmt.Errorf("open database: %w", err)
+	}
+	unlock, err := lockFile(path)
+	if err != nil {
+		return err
+	}
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600) // SQLite gives its other files the same mode
+	if err == nil {
+		err = f.Close()
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("open database: %w", err), unlock())
+	}
+	synchronous := "NORMAL"
+	if o.Durable {
+		synchronous = "FULL"
+	}
+	// Every connection waits for locks before it does anything else, also for the one that switches to the WAL.
+	pragmas := []string{
+		"busy_timeout(" + strconv.FormatInt(callTime.Milliseconds(), 10) + ")", "journal_mode(WAL)", "synchronous(" + synchronous + ")",
+		"journal_size_limit(16777216)", "secure_delete(ON)", "temp_store(MEMORY)",
+	}
+	if o.maxPages > 0 {
+		pragmas = append(pragmas, "max_page_count("+strconv.Itoa(o.maxPages)+")")
+	}
+	file := "file:" + (&url.URL{Path: path}).EscapedPath() + "?"
+	if err := db.openSQLite(file, pragmas); err != nil {
+		return errors.Join(err, unlock())
+	}
+	db.unlock = unlock
+	db.checkpoint = "PRAGMA wal_checkpoint(TRUNCATE)"
+	return nil
+}
+
+// openMemory opens a database in memory, which its connections share.
+func (db *DB) openMemory(o *Options) error {
+	return db.openSQLite(fmt.Sprintf("file:/lingserve-%d?vfs=memdb&", newID()), []string{"busy_timeout(4000)", "temp_store(MEMORY)"})
+}
+
+func (db *DB) openSQLite(dsn string, pragmas []string) (err error) {
+	db.dialect = dialect{begin: "BEGIN IMMEDIATE", blob: "BLOB", prepare: true, explain: explainSQLite}
+	dsn += "_pragma=" + strings.Join(pragmas, "&_pragma=")
+	if db.write, err = sql.Open("sqlite", dsn+"&_pragma=cache_size(-8000)"); err == nil {
+		db.read, err = sql.Open("sqlite", dsn+"&_pragma=query_only(ON)")
+	}
+	if err != nil {
+		return fmt.Errorf("open database: %w", err)
+	}
+	return nil
+}
+
+// explainSQLite gives an error of SQLite the name that callers know.
+func explainSQLite(err error) error {
+	var e *sqlite.Error
+	if !errors.As(err, &e) {
+		return err
+	}
+	switch e.Code() & 0xff {
+	case sqlite3.SQLITE_FULL:
+		return fmt.Errorf("%w: %v", store.ErrFull, err)
+	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY:
+		return fmt.Errorf("%w: %v", store.ErrAway, err)
+	case sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB:
+		return fmt.Errorf("%w: %v", store.ErrDamaged, err)
+	case sqlite3.SQLITE_TOOBIG:
+		return fmt.Errorf("%w: %v", store.ErrTooLarge, err)
+	}
+	return err
+}
+
+// lockFile locks the file path.lock, which holds the id of the process that has the database open.
+func lockFile(path string) (unlock func() error, err error) {
+	f, err := os.OpenFile(path+".lock", os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("open database: %w", err)
+	}
+	locked, err := filelock.Try(f)
+	if err == nil && !locked {
+		pid, _ := io.ReadAll(io.LimitReader(f, 20))
+		err = fmt.Errorf("%w: process %s has the database %s open", store.ErrInUse, strings.TrimSpace(string(pid)), path)
+	}
+	if err == nil {
+		err = f.Truncate(0)
+	}
+	if err == nil {
+		_, err = f.WriteAt(fmt.Appendln(nil, os.Getpid()), 0)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return func() error { return errors.Join(filelock.Release(f), f.Close()) }, nil
+}

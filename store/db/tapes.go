@@ -1,0 +1,204 @@
+package db
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"sync/atomic"
+
+	"github.com/lingserve/lingserve/store"
+	"github.com/lingserve/lingserve/tape"
+)
+
+// Tapes is a [tape.Store] in the database. Closing it leaves the database open.
+type Tapes struct {
+	db     *DB
+	closed atomic.Bool
+}
+
+var (
+	_ tape.Store   = (*Tapes)(nil)
+	_ tape.Whole   = (*Tapes)(nil)
+	_ tape.Counter = (*Tapes)(nil)
+)
+
+// Tapes returns a store of tapes.
+func (db *DB) Tapes() *Tapes { return &Tapes{db: db} }
+
+// Close implements [tape.Store].
+func (t *Tapes) Close() error {
+	t.closed.Store(true)
+	return nil
+}
+
+// check returns why a call about a tape cannot be made.
+func (t *Tapes) check(name string) error {
+	if t.closed.Load() {
+		return tape.ErrClosed
+	}
+	return tape.CheckName(name)
+}
+
+// Append implements [tape.Store].
+func (t *Tapes) Append(ctx context.Context, name string, b tape.Batch) (first int64, err error) {
+	if err := t.check(name); err != nil {
+		return 0, err
+	}
+	entries, err := b.Check()
+	if err != nil {
+		return 0, err
+	}
+	err = t.db.Update(ctx, func(tx *Tx) (err error) {
+		first, err = tx.appendChecked(name, b, entries)
+		return err
+	})
+	if err != nil {
+		return 0, explain(name, err)
+	}
+	return first, nil
+}
+
+// Info implements [tape.Store].
+func (t *Tapes) Info(ctx context.Context, name string) (tape.Info, error) {
+	s, err := t.load(ctx, name)
+	return s.Info, err
+}
+
+// load reads the session of a tape, which must exist.
+func (t *Tapes) load(ctx context.Context, name string) (s session, err error) {
+	if err := t.check(name); err != nil {
+		return s, err
+	}
+	found := false
+	err = t.db.view(ctx, func(q querier) (err error) {
+		s, found, err = findSession(q, name)
+		return err
+	})
+	if err == nil && !found {
+		err = missingTape()
+	}
+	return s, explain(name, err)
+}
+
+func missingTape() error { return fmt.Errorf("%w: the tape does not exist", tape.ErrNotFound) }
+
+// Read implements [tape.Store].
+func (t *Tapes) Read(ctx context.Context, name string, q tape.Query) iter.Seq2[tape.Entry, error] {
+	return func(yield func(tape.Entry, error) bool) {
+		s, err := t.load(ctx, name)
+		if err != nil {
+			yield(tape.Entry{}, err)
+			return
+		}
+		for e, err := range tape.Select(ctx, &source{t.db, ctx, &s}, q) {
+			if !yield(e, explain(name, err)) {
+				return
+			}
+		}
+	}
+}
+
+// source implements [tape.Source].
+type source struct {
+	db  *DB
+	ctx context.Context
+	s   *session
+}
+
+func (s *source) view(fn func(querier) error) error { return s.db.view(s.ctx, fn) }
+
+// Entries implements [tape.Source].
+func (s *source) Entries(after, before int64, newest bool) iter.Seq2[tape.Entry, error] {
+	return readEntries(s.view, s.s, after, before, newest)
+}
+
+// Anchors implements [tape.Source].
+func (s *source) Anchors() iter.Seq2[tape.AnchorRef, error] { return readAnchors(s.view, s.s) }
+
+// Sessions implements [tape.Store]. It reads pages: a session that is appended to during the listing may be missing or listed twice.
+func (t *Tapes) Sessions(ctx context.Context, q tape.SessionQuery) iter.Seq2[tape.Info, error] {
+	return func(yield func(tape.Info, error) bool) {
+		last, err := q.Last()
+		if t.closed.Load() {
+			err = tape.ErrClosed
+		}
+		for n := 0; err == nil; {
+			limit := sessionRows
+			if q.Limit > 0 {
+				limit = min(limit, q.Limit-n)
+			}
+			var page []tape.Info
+			err = t.db.view(ctx, func(r querier) (err error) {
+				page, err = listSessions(r, q, last, limit)
+				return err
+			})
+			if err != nil {
+				break
+			}
+			for _, last = range page {
+				if !yield(last, nil) {
+					return
+				}
+			}
+			if n += len(page); len(page) < limit || n == q.Limit {
+				return
+			}
+		}
+		yield(tape.Info{}, explain("", err))
+	}
+}
+
+// Count implements [tape.Counter].
+func (t *Tapes) Count(ctx context.Context) (n int, err error) {
+	if t.closed.Load() {
+		return 0, tape.ErrClosed
+	}
+	err = t.db.view(ctx, func(q querier) error {
+		_, err := scanOne(q, []any{&n}, "SELECT count(*) FROM sessions WHERE parent = ''")
+		return err
+	})
+	return n, explain("", err)
+}
+
+// Error says why the database did not do what it was asked to. The reason may pass. The text can be shown to anybody.
+type Error struct {
+	text  string
+	cause error
+}
+
+func (e *Error) Error() string { return "tape: " + e.text }
+
+// ErrorCode returns the code that says that a later retry can succeed.
+func (*Error) ErrorCode() string { return "overloaded" }
+
+// Is reports [tape.ErrAway] and [tape.ErrUnsure].
+func (e *Error) Is(target error) bool {
+	return target == tape.ErrAway && errors.Is(e.cause, store.ErrAway) || target == tape.ErrUnsure && errors.Is(e.cause, store.ErrUnsure)
+}
+
+// Unwrap returns the cause, which may name the database's address.
+func (e *Error) Unwrap() error { return e.cause }
+
+// explain makes of an error of the database what callers of a tape.Store expect.
+func explain(name string, err error) error {
+	switch {
+	case err == nil, tape.Refused(err):
+		return err
+	case errors.Is(err, store.ErrClosed):
+		return fmt.Errorf("%w: %w", tape.ErrClosed, err)
+	case errors.Is(err, store.ErrAway):
+		return &Error{"the store of sessions is unreachable; retry later", err}
+	case errors.Is(err, store.ErrUnsure):
+		return &Error{"the store of sessions did not answer a write, so it may or may not be stored; check before you retry", err}
+	case errors.Is(err, store.ErrFull):
+		return &Error{"the store of sessions has no space; retry later", err}
+	case errors.Is(err, store.ErrDamaged):
+		return fmt.Errorf("%w: tape %s: %w", tape.ErrDamaged, name, err)
+	case errors.Is(err, store.ErrTooLarge):
+		return fmt.Errorf("%w: tape %s: %w", tape.ErrTooLarge, name, err)
+	case name == "":
+		return err
+	}
+	return fmt.Errorf("tape %s: %w", name, err)
+}

@@ -173,7 +173,7 @@ func TestWhatAModelThoughtGoesBackToIt(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			server := &fakeproviders.Server{Script: s.script}
 			defer server.Close()
-			dir, place := t.TempDir(), t.TempDir()
+			place := t.TempDir()
 			begin := func(store tape.Store) *world {
 				return newWorldIn(t, place, nil, Options{Models: registryOf(t, server), Model: "openai:m", Tools: setOf(t, echoTool(t)), Store: store})
 			}

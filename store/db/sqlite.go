@@ -59,9 +59,9 @@ func (db *DB) openFile(path string, o *Options) error {
 	return nil
 }
 
-// openMemory opens a database in memory, which its connections share.
+// openMemory opens a database in memory, which its connections share. It has at most 256 MiB.
 func (db *DB) openMemory() error {
-	return db.openSQLite(fmt.Sprintf("file:/lingserve-%d?vfs=memdb&", newID()), []string{"busy_timeout(4000)", "temp_store(MEMORY)"})
+	return db.openSQLite(fmt.Sprintf("file:/lingserve-%d?vfs=memdb&", newID()), []string{"busy_timeout(4000)", "temp_store(MEMORY)", "max_page_count(65536)"})
 }
 
 func (db *DB) openSQLite(dsn string, pragmas []string) (err error) {

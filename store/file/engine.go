@@ -20,7 +20,6 @@ import (
 // Options of an engine; zero is the default.
 type Options struct {
 	Beside bool // another process owns the folder
-	Alone  bool // no other process ever uses the folder, as one in memory
 	Log    *slog.Logger
 }
 

@@ -36,9 +36,7 @@ type Engine struct {
 	closed bool
 }
 
-var (
-	_ store.Engine = (*Engine)(nil)
-)
+var _ store.Engine = (*Engine)(nil)
 
 // Open opens a folder, and makes it where it does not exist. If another server owns it, the error is [store.ErrInUse].
 func Open(dir vfs.Dir, o Options) (*Engine, error) {

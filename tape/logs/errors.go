@@ -70,13 +70,3 @@ func (s *Store) explain(name string, err error) error {
 	}
 	return fmt.Errorf("tape %s: %w", name, err)
 }
-
-// causeOf is an ErrAway or ErrUnsure without that.
-func causeOf(err error) error {
-	if both, ok := err.(interface{ Unwrap() []error }); ok {
-		if errs := both.Unwrap(); len(errs) == 2 && (errs[0] == store.ErrAway || errs[0] == store.ErrUnsure) {
-			return errs[1]
-		}
-	}
-	return err
-}

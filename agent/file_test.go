@@ -7,18 +7,13 @@ import (
 	"testing"
 
 	"github.com/lingserve/lingserve/tape"
-	"github.com/lingserve/lingserve/tape/logs"
 	"github.com/lingserve/lingserve/tool"
 	"github.com/lingserve/lingserve/turn"
 )
 
 // A tape that was erased while its turn runs ends the turn, and is not brought back (TA-41, TU-35).
 func TestATurnWhoseTapeIsErasedIsGone(t *testing.T) {
-	store, err := logs.OpenFolder(t.TempDir(), logs.FolderOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer store.Close()
+	store := tape.NewMemory(nil)
 	var w *world
 	w = newWorld(t, newFake(calls("", `c1:echo:{"text":"x"}`), answers("ok")), Options{Store: store, Tools: setOf(t, echoTool(t))},
 		beforeTool(func(context.Context, *tool.Tool, tool.Call) (Verdict, error) {
@@ -33,29 +28,18 @@ func TestATurnWhoseTapeIsErasedIsGone(t *testing.T) {
 	}
 }
 
-// BenchmarkTurn is one turn without a tool, on a store in memory or on disk, with a model that answers at once.
+// BenchmarkTurn is one turn without a tool, on a store in memory, with a model that answers at once.
 func BenchmarkTurn(b *testing.B) {
-	for name, open := range map[string]func() (tape.Store, error){
-		"memory": func() (tape.Store, error) { return nil, nil },
-		"file":   func() (tape.Store, error) { return logs.OpenFolder(b.TempDir(), logs.FolderOptions{}) },
-	} {
-		b.Run(name, func(b *testing.B) {
-			store, err := open()
-			if err != nil {
-				b.Fatal(err)
-			}
-			w := newWorld(b, newFake(answers("ok")), Options{Store: store})
-			b.ReportAllocs()
-			n := 0
-			for b.Loop() {
-				n++
-				e := message("hi")
-				e.SessionID = fmt.Sprint(n / 10) // so that views stay short
-				if _, err := w.f.Process(b.Context(), e); err != nil {
-					b.Fatal(err)
-				}
-				w.model.asked, w.model.names = nil, nil
-			}
-		})
+	w := newWorld(b, newFake(answers("ok")), Options{})
+	b.ReportAllocs()
+	n := 0
+	for b.Loop() {
+		n++
+		e := message("hi")
+		e.SessionID = fmt.Sprint(n / 10) // so that views stay short
+		if _, err := w.f.Process(b.Context(), e); err != nil {
+			b.Fatal(err)
+		}
+		w.model.asked, w.model.names = nil, nil
 	}
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/lingserve/lingserve/adapter/openai"
 	"github.com/lingserve/lingserve/internal/fakeproviders"
 	"github.com/lingserve/lingserve/tape"
-	"github.com/lingserve/lingserve/tape/logs"
 )
 
 // asked is a message as a server gets it.
@@ -174,7 +173,7 @@ func TestWhatAModelThoughtGoesBackToIt(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			server := &fakeproviders.Server{Script: s.script}
 			defer server.Close()
-			dir, place := t.TempDir(), t.TempDir()
+			place := t.TempDir()
 			begin := func(store tape.Store) *world {
 				return newWorldIn(t, place, nil, Options{Models: registryOf(t, server), Model: "openai:m", Tools: setOf(t, echoTool(t)), Store: store})
 			}
@@ -186,21 +185,11 @@ func TestWhatAModelThoughtGoesBackToIt(t *testing.T) {
 					t.Fatalf("%v\n%s\n%s", h.err, strings.Join(w.lines(), "\n"), w.log)
 				}
 			}
-			files := func() *logs.Store {
-				store, err := logs.OpenFolder(dir, logs.FolderOptions{})
-				if err != nil {
-					t.Fatal(err)
-				}
-				return store
-			}
-			store := files()
+			store := tape.NewMemory(nil)
 			w := begin(store)
 			ask(w, "s")
 			ask(w, "s")
-			_ = store.Close()
 
-			store = files()
-			defer store.Close()
 			w = begin(store)
 			ask(w, "s")
 

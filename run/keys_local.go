@@ -30,7 +30,7 @@ func openKeys(ctx context.Context, o *Options) (k localKeys, err error) {
 	if o.Data != "" {
 		dir = vfs.At(filepath.Join(o.Data, "store"))
 	}
-	if k.engine, err = file.Open(dir, file.Options{Alone: o.Data == "", Log: o.Log}); err != nil {
+	if k.engine, err = file.Open(dir, file.Options{Log: o.Log}); err != nil {
 		return k, dataError(o.Data, err)
 	}
 	if k.Keys, err = oncetable.Open(ctx, k.engine, settings); err != nil {

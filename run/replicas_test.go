@@ -17,8 +17,7 @@ import (
 
 	"github.com/lingserve/lingserve/access"
 	"github.com/lingserve/lingserve/internal/longtest"
-	"github.com/lingserve/lingserve/internal/vfs"
-	"github.com/lingserve/lingserve/store/file"
+	"github.com/lingserve/lingserve/store/storetest"
 	"github.com/lingserve/lingserve/tape/logs"
 )
 
@@ -54,11 +53,7 @@ func newCluster(t modelT, workspace string) *cluster {
 		world: world{t: t, work: map[string]int{}, runs: map[string]*told{}, keys: map[string]string{}}, memory: newMemory(), workspace: workspace,
 	}
 	if workspace != "" {
-		tapes, err := file.Open(vfs.InMemory(), file.Options{Alone: true, Interval: -1, Unsynced: true})
-		if err != nil {
-			t.Fatal(err)
-		}
-		c.memory.tapes = tapes
+		c.memory.tapes = storetest.NewModel()
 	}
 	for range 3 {
 		c.replicas = append(c.replicas, c.open())
@@ -73,7 +68,7 @@ func (c *cluster) close() {
 		r.end()
 	}
 	if c.memory.tapes != nil {
-		_ = c.memory.tapes.Close()
+		c.memory.tapes.Close()
 	}
 }
 

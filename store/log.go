@@ -118,13 +118,6 @@ type LogEngine interface {
 	Log(ctx context.Context, o LogOptions) (Log, error)
 }
 
-// Filler is a [Log] that creates a log of more entries than a batch has, without anyone seeing a part of it.
-type Filler interface {
-	// Fill creates a log of all entries, or leaves everything as it was and returns the error: that of entries, ErrMoved if the log exists, or
-	// its own. After the last entry it calls head, which returns the head and the time of the update.
-	Fill(ctx context.Context, name, label string, entries iter.Seq2[Entry, error], head func() ([]byte, time.Time)) (Info, error)
-}
-
 // MovedLog is the [ErrMoved] of a batch, and has what the log is.
 type MovedLog struct{ Info }
 

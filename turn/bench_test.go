@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/lingserve/lingserve/tape"
-	"github.com/lingserve/lingserve/tape/logs"
 	"github.com/lingserve/lingserve/turn"
 )
 
@@ -117,13 +116,9 @@ func BenchmarkTurnOnMemory(b *testing.B) { benchmark(b, tape.NewMemory(nil), pro
 // A turn in an idle lane: at most 5 µs more than BenchmarkTurn.
 func BenchmarkSubmit(b *testing.B) { benchmark(b, nil, submit) }
 
-// 10 000 sessions that have had a turn each, on files: at most 20 MB of heap stay.
+// 10 000 sessions that have had a turn each: at most 20 MB of heap stay.
 func BenchmarkIdleSessions(b *testing.B) {
-	store, err := logs.OpenFolder(b.TempDir(), logs.FolderOptions{Sync: logs.SyncNone})
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer store.Close()
+	store := tape.NewMemory(nil)
 	f := build(b, &builtin{store})
 	heap := func() float64 {
 		runtime.GC()

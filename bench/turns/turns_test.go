@@ -2,8 +2,10 @@ package turns
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
@@ -11,8 +13,8 @@ import (
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/agent"
+	"github.com/lingserve/lingserve/store/db"
 	"github.com/lingserve/lingserve/tape"
-	"github.com/lingserve/lingserve/tape/logs"
 	"github.com/lingserve/lingserve/turn"
 )
 
@@ -89,7 +91,7 @@ func BenchmarkIdleSessions(b *testing.B) {
 		sessions = 100
 	}
 	for b.Loop() {
-		store, err := logs.OpenFolder(b.TempDir(), logs.FolderOptions{})
+		store, err := openStore(b.TempDir())
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -131,7 +133,7 @@ func BenchmarkMillionEntries(b *testing.B) {
 		entries = 10_000
 	}
 	dir, workspace := b.TempDir(), b.TempDir()
-	store, err := logs.OpenFolder(dir, logs.FolderOptions{Sync: logs.SyncNone})
+	store, err := openStore(dir)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -169,7 +171,7 @@ func BenchmarkMillionEntries(b *testing.B) {
 	cold := func(b *testing.B, do func(*tape.Tape) error) {
 		b.ReportAllocs()
 		for b.Loop() {
-			store, err := logs.OpenFolder(dir, logs.FolderOptions{Sync: logs.SyncNone})
+			store, err := openStore(dir)
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -219,4 +221,20 @@ func BenchmarkMillionEntries(b *testing.B) {
 		runtime.ReadMemStats(&m)
 		b.ReportMetric(float64(m.Sys)/1e6, "MB-process")
 	})
+}
+
+// stored are tapes in a database of their own.
+type stored struct {
+	*db.Tapes
+	d *db.DB
+}
+
+func (s stored) Close() error { return errors.Join(s.Tapes.Close(), s.d.Close()) }
+
+func openStore(dir string) (stored, error) {
+	d, err := db.Open(context.Background(), "sqlite:"+filepath.Join(dir, "lingserve.db"), nil)
+	if err != nil {
+		return stored{}, err
+	}
+	return stored{d.Tapes(nil), d}, nil
 }

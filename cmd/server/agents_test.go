@@ -22,7 +22,6 @@ import (
 	"github.com/lingserve/lingserve/internal/providers"
 	"github.com/lingserve/lingserve/run"
 	"github.com/lingserve/lingserve/tape"
-	"github.com/lingserve/lingserve/tape/logs"
 	"github.com/lingserve/lingserve/tool"
 	"github.com/lingserve/lingserve/turn"
 )
@@ -193,20 +192,15 @@ agents:
 	}
 }
 
-func TestTurnsAndTapesAreAsConfigured(t *testing.T) {
+func TestTurnsAreAsConfigured(t *testing.T) {
 	log := slog.New(slog.DiscardHandler)
 	for name, tt := range map[string]struct {
 		args        []string
 		timeout     time.Duration
 		concurrency int
-		sync        logs.Sync
 	}{
-		"by default":  {nil, 0, 256, logs.SyncInterval},
-		"turns":       {[]string{"LINGSERVE_TURN_TIMEOUT=90s", "LINGSERVE_TURN_CONCURRENCY=3"}, 90 * time.Second, 3, logs.SyncInterval},
-		"never":       {[]string{"LINGSERVE_TAPE_SYNC=none"}, 0, 256, logs.SyncNone},
-		"each second": {[]string{"LINGSERVE_TAPE_SYNC=interval"}, 0, 256, logs.SyncInterval},
-		"each turn":   {[]string{"LINGSERVE_TAPE_SYNC=turn"}, 0, 256, logs.SyncTurn},
-		"always":      {[]string{"LINGSERVE_TAPE_SYNC=always"}, 0, 256, logs.SyncAlways},
+		"by default": {nil, 0, 256},
+		"turns":      {[]string{"LINGSERVE_TURN_TIMEOUT=90s", "LINGSERVE_TURN_CONCURRENCY=3"}, 90 * time.Second, 3},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Chdir(t.TempDir())
@@ -215,9 +209,6 @@ func TestTurnsAndTapesAreAsConfigured(t *testing.T) {
 				t.Fatal(err)
 			}
 			if o := turnOptions(c, nil, log); o.Timeout != tt.timeout || o.Concurrency != tt.concurrency {
-				t.Errorf("%+v", o)
-			}
-			if o := tapeOptions(c, log); o.Sync != tt.sync {
 				t.Errorf("%+v", o)
 			}
 		})

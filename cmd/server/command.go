@@ -43,6 +43,7 @@ func subcommands() []subcommand {
 		{"channels", channelsCommand},
 		{"keys", keysCommand},
 		{"tape", tapeCommand},
+		{"db", dbCommand},
 		{"parse", parseCommand},
 		{"health", healthCommand},
 		{"version", versionCommand},

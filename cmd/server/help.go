@@ -58,8 +58,8 @@ var overviewGroups = []struct {
 	names []string
 }{
 	{"Run workflows and agents", []string{"serve", "run", "chat"}},
-	{"Set up and maintain", []string{"models", "channels", "keys", "tape"}},
-	{"Other commands", []string{"parse", "health", "version", "help"}},
+	{"Set up and maintain", []string{"models", "channels", "keys", "tape", "db"}},
+	{"Other commands", []string{"parse", "health", "version"}},
 }
 
 // settingLines describes the settings that a short help shows, in one line each.

@@ -5,14 +5,12 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/lingserve/lingserve/internal/config"
 	"github.com/lingserve/lingserve/internal/postgrestest"
 	"github.com/lingserve/lingserve/tape"
-	"github.com/lingserve/lingserve/tape/logs"
 )
 
 // DC-11: one command takes all sessions from files to a database, whatever they are called, with their large results.
@@ -21,7 +19,7 @@ func TestAllSessionsAreCopiedFromFilesToADatabase(t *testing.T) {
 	t.Chdir(t.TempDir())
 	t.Setenv("LINGSERVE_DATA", "data")
 	t.Setenv("LINGSERVE_TAPE_POSTGRES_URL", server.URL())
-	files, err := logs.OpenFolder(filepath.Join("data", "tapes"), logs.FolderOptions{})
+	files, err := openStore(&config.Config{Data: "data"}, nil, slog.New(slog.DiscardHandler), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -82,7 +82,7 @@ func tapeCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if inFiles && name != "import" && name != "copy" && name != "delete" { // two make the folder, and channels keep what has no tape
-		if _, err := os.Stat(tapesFolder(c)); errors.Is(err, fs.ErrNotExist) {
+		if _, err := os.Stat(databaseFile(c)); errors.Is(err, fs.ErrNotExist) {
 			if name == "list" || name == "check" {
 				t.none(c)
 				return exitOK

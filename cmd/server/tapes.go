@@ -1,16 +1,13 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/lingserve/lingserve/internal/config"
 	"github.com/lingserve/lingserve/tape"
-	"github.com/lingserve/lingserve/tape/logs"
 )
 
 // openTapes opens the store of sessions: in a database if tape.store says so, else in the data folder, or in memory if there is none.
@@ -37,12 +34,8 @@ func openStore(c *config.Config, shared *engine, log *slog.Logger, observer tape
 	switch {
 	case c.Tape.Store == "postgres":
 		store, err = openPostgres(c, shared, log, observer)
-	case c.Data == "":
-		return logs.NewMemory(0, observer), nil
 	default:
-		o := tapeOptions(c, log)
-		o.Observer = observer
-		store, err = logs.OpenFolder(tapesFolder(c), o)
+		return openDatabaseTapes(c, log, observer)
 	}
 	if err != nil {
 		return nil, tapesError(c, err)
@@ -55,17 +48,8 @@ func tapesError(c *config.Config, err error) error {
 	if c.Tape.Store == "postgres" {
 		return fmt.Errorf("tape.postgres.url (%s): cannot use the database of sessions: %s", c.Source("tape.postgres.url"), strings.TrimPrefix(err.Error(), "database: "))
 	}
-	return dataError(c, errors.New(strings.TrimPrefix(err.Error(), "tape folder: ")))
+	return dataError(c, err)
 }
-
-// tapeOptions says how sessions are kept in the data folder.
-func tapeOptions(c *config.Config, log *slog.Logger) logs.FolderOptions {
-	sync := map[string]logs.Sync{"none": logs.SyncNone, "interval": logs.SyncInterval, "turn": logs.SyncTurn, "always": logs.SyncAlways}
-	return logs.FolderOptions{Sync: sync[c.Tape.Sync], Log: log}
-}
-
-// tapesFolder is where the tapes are that are files.
-func tapesFolder(c *config.Config) string { return filepath.Join(c.Data, "tapes") }
 
 // tapesPlace is where sessions are kept, for people.
 func tapesPlace(c *config.Config) string {

@@ -22,6 +22,7 @@ import (
 type Config struct {
 	Addr            string
 	Data            string
+	Durability      string // DurabilityNormal or DurabilityFull
 	Workflows       string
 	Workspace       string
 	File            string
@@ -105,7 +106,6 @@ type Turn struct {
 // Tape says how sessions are kept.
 type Tape struct {
 	Store    string // file or postgres
-	Sync     string // of files: none, interval, turn or always
 	Postgres Postgres
 }
 

@@ -71,7 +71,14 @@ func (l *loader) finishEngine() {
 	}
 }
 
+// Values of the setting durability.
 const (
+	DurabilityNormal = "normal"
+	DurabilityFull   = "full"
+)
+
+const (
+	useDurability     = "sessions are in a database; remove this setting, or set durability to full, so that a power failure takes nothing"
 	useEnginePostgres = "NATS is not supported; replicas share a PostgreSQL database: set engine to postgres and postgres.url to its address " +
 		"(--engine postgres --postgres-url postgres://user:password@host:5432/database)"
 	useTapePostgres = "NATS is not supported; remove this setting, or set it to postgres and tape.postgres.url to the address of a PostgreSQL database"
@@ -88,16 +95,22 @@ func RemovedFlag(name string) error {
 	if name == "nats" || name == "cluster" || strings.HasPrefix(name, "nats-") {
 		return fmt.Errorf("--%s: %s", name, useEnginePostgres)
 	}
+	if name == "tape-sync" {
+		return fmt.Errorf("--%s: %s", name, useDurability)
+	}
 	return nil
 }
 
 // checkRemovedVariables refuses environment variables of settings that no longer exist. It knows them by their whole names, because container
 // platforms set variables such as LINGSERVE_NATS_PORT for a service with this name.
 func (l *loader) checkRemovedVariables() {
-	for _, key := range removedSettings {
-		name := Setting{Key: key}.Variables()[0]
+	for _, key := range append([]string{"tape.sync"}, removedSettings...) {
+		name, use := Setting{Key: key}.Variables()[0], useEnginePostgres
+		if key == "tape.sync" {
+			use = useDurability
+		}
 		if l.env[name] != "" {
-			l.errs = append(l.errs, &Error{Where: name, Key: key, Message: useEnginePostgres})
+			l.errs = append(l.errs, &Error{Where: name, Key: key, Message: use})
 		}
 	}
 }

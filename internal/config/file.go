@@ -90,6 +90,8 @@ func (r *fileReader) readOther(k, v *yaml.Node, prefix string) {
 		r.channels(v)
 	case prefix == "" && (name == "nats" || strings.HasPrefix(name, "nats.")):
 		r.Errorf(k, name, "%s", useEnginePostgres)
+	case prefix == "tape." && name == "sync", prefix == "" && name == "tape.sync":
+		r.Errorf(k, name, "%s", useDurability)
 	case prefix == providers && !dotted:
 		r.provider(k, v)
 	case ofProvider && name == "headers":

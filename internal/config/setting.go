@@ -133,6 +133,10 @@ var top = bind("", whole, []Setting{
 	},
 	{Key: "data", Default: "./data", Help: "folder of data that survives a restart; empty: memory only"},
 	{
+		Key: "durability", Default: DurabilityNormal, OneOf: []string{DurabilityNormal, DurabilityFull},
+		Help: "what a power failure may take from the database in data: normal (the last moments) or full (nothing; slower)",
+	},
+	{
 		Key: "workflows", Default: "./workflows", required: true,
 		Help: "folder of workflow files; unset: ./workflows, added to the shipped workflows",
 	},
@@ -197,11 +201,7 @@ var coreSettings = []Setting{
 	{Key: "turn.queue_total", Default: "4096", Min: "1", Help: "waiting messages of all sessions; more are refused"},
 	{
 		Key: "tape.store", Default: "file", OneOf: []string{"file", "postgres"}, removed: map[string]string{"nats": useTapePostgres},
-		Help: "storage of sessions: file (data folder) or postgres (the default with engine postgres)",
-	},
-	{
-		Key: "tape.sync", Default: "interval", OneOf: []string{"none", "interval", "turn", "always"},
-		Help: "fsync of session files: none (by the system), interval (within a second), turn (at its end), always (before each next step)",
+		Help: "storage of sessions: file (database in the data folder) or postgres (the default with engine postgres)",
 	},
 	{Key: "tape.postgres.url", Secret: true, Help: "database, such as postgres://user:password@host:5432/database"},
 	{Key: "tape.postgres.schema", Default: "lingserve", required: true, Help: "schema; different for each installation in a database"},

@@ -364,7 +364,7 @@ func TestARunThatTheStoreHasLostIsStoredAgain(t *testing.T) {
 		defer crash()
 		b, _, crash := i.start(t)
 		defer crash()
-		runs, err := i.engine.Log(t.Context(), store.LogOptions{Space: "runs", Keep: time.Hour})
+		runs, err := i.written.Log(t.Context(), store.LogOptions{Space: "runs", Keep: time.Hour})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -768,7 +768,7 @@ func TestPagesAreRemoved(t *testing.T) {
 			tb, _ := pagedRun(t, a, fmt.Sprint("r", n), nil)
 			tubes = append(tubes, tb)
 		}
-		pages, err := i.engine.Log(t.Context(), store.LogOptions{Space: "pages", Keep: time.Hour})
+		pages, err := i.written.Log(t.Context(), store.LogOptions{Space: "pages", Keep: time.Hour})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -8,20 +8,22 @@ import (
 	"github.com/lingserve/lingserve/internal/vfs"
 	"github.com/lingserve/lingserve/runlog"
 	"github.com/lingserve/lingserve/store/file"
+	"github.com/lingserve/lingserve/store/storetest"
 	"github.com/lingserve/lingserve/tube"
 )
 
 // CL-11: a run that is left in the moment in which it is written has no end: what it ends of then is that it was left, and who takes it over
 // goes on with it.
 func TestWhatEndsOfBeingLeftIsNotWritten(t *testing.T) {
-	engine, err := file.Open(vfs.InMemory(), file.Options{Unsynced: true})
+	engine, err := file.Open(vfs.InMemory(), file.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer engine.Close()
+	written := storetest.NewModel()
 	var all []*Log
 	for _, id := range []string{"one", "two"} {
-		l, err := Open(t.Context(), Options{Logs: engine, Tables: engine, Bus: replicas.NoBus{}, Replica: id, Tube: options})
+		l, err := Open(t.Context(), Options{Logs: written, Tables: engine, Bus: replicas.NoBus{}, Replica: id, Tube: options})
 		if err != nil {
 			t.Fatal(err)
 		}

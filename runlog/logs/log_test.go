@@ -15,6 +15,7 @@ import (
 	"github.com/lingserve/lingserve/runlog/logs"
 	"github.com/lingserve/lingserve/runlog/runlogtest"
 	"github.com/lingserve/lingserve/store/file"
+	"github.com/lingserve/lingserve/store/storetest"
 )
 
 const longWait = time.Hour // the deadline of the tests ends what hangs
@@ -97,14 +98,15 @@ func adoptAll(t testing.TB, l *logs.Log, r *runlogtest.Replica) {
 	}
 }
 
-// memory is a disk in memory, and a bus in this process.
+// memory is a store in memory, and a bus in this process.
 type memory struct {
-	engine *file.Engine
-	bus    *memoryBus
+	tables  *file.Engine
+	written *storetest.Model
+	bus     *memoryBus
 }
 
 func inMemory(t testing.TB) place {
-	e, err := file.Open(vfs.InMemory(), file.Options{Unsynced: true})
+	e, err := file.Open(vfs.InMemory(), file.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,12 +115,12 @@ func inMemory(t testing.TB) place {
 			t.Error(err)
 		}
 	})
-	return &memory{e, &memoryBus{serve: map[string]func(replicas.Message, func(replicas.Message)){}}}
+	return &memory{e, storetest.NewModel(), &memoryBus{serve: map[string]func(replicas.Message, func(replicas.Message)){}}}
 }
 
 func (m *memory) open(testing.TB) (logs.Options, func() error) {
 	id := newReplica()
-	return logs.Options{Logs: m.engine, Tables: m.engine, Bus: m.bus.of(id), Replica: id}, func() error { return nil }
+	return logs.Options{Logs: m.written, Tables: m.tables, Bus: m.bus.of(id), Replica: id}, func() error { return nil }
 }
 
 // memoryBus is between replicas in this process.

@@ -31,7 +31,7 @@ func (t *Tapes) PutBlob(ctx context.Context, name string, data []byte) (handle s
 			chunk = []byte{}
 		}
 		err = t.db.Update(ctx, func(tx *Tx) error {
-			found, err := s.key().exists(tx, tx.db.share)
+			found, err := s.key().exists(tx.querier, tx.db.share)
 			if err == nil && !found {
 				err = missingTape()
 			}
@@ -51,7 +51,7 @@ func (t *Tapes) PutBlob(ctx context.Context, name string, data []byte) (handle s
 // blobSize returns the size of a blob in bytes; found is false if it does not exist.
 func (t *Tapes) blobSize(ctx context.Context, s *session, handle string) (size int64, found bool, err error) {
 	err = t.db.view(ctx, func(q querier) (err error) {
-		found, err = scanOne(q, []any{&size}, "SELECT size FROM blobs WHERE tape = $1 AND incarnation = $2 AND hash = $3 AND part = 0", s.Tape, s.incarnation, handle)
+		found, err = q.scanOne([]any{&size}, "SELECT size FROM blobs WHERE tape = $1 AND incarnation = $2 AND hash = $3 AND part = 0", s.Tape, s.incarnation, handle)
 		return err
 	})
 	return size, found, err
@@ -82,7 +82,7 @@ func (t *Tapes) ReadBlob(ctx context.Context, name, handle string, offset, limit
 	for next := first; next <= last && err == nil; next += blobParts {
 		want := next
 		err = t.db.view(ctx, func(q querier) error {
-			return collect(q, func(rows *sql.Rows) (bool, error) {
+			return q.collect(func(rows *sql.Rows) (bool, error) {
 				var part int64
 				var bytes []byte
 				if err := rows.Scan(&part, &bytes); err != nil {

@@ -6,6 +6,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/lingserve/lingserve/store"
@@ -27,16 +28,12 @@ type write struct {
 }
 
 // Tx is a transaction. It is valid until the function that got it returns.
-type Tx struct {
-	db     *DB
-	ctx    context.Context
-	writer *writer
-}
+type Tx struct{ querier }
 
 // writer is the connection that writes.
 type writer struct {
 	conn       *sql.Conn // nil until it is needed
-	statements map[string]*sql.Stmt
+	statements sync.Map
 	commit     int64 // id of the last commit, see [DB.claimCommit]
 }
 
@@ -124,7 +121,7 @@ func (db *DB) commitGroup(group []*write) {
 func (db *DB) tryGroup(group []*write) error {
 	ctx := context.Background()
 	if db.network {
-		limited, cancel := context.WithTimeout(ctx, callTime)
+		limited, cancel := context.WithTimeout(ctx, db.callTime)
 		defer cancel()
 		ctx = limited
 	}
@@ -159,10 +156,10 @@ func (db *DB) tryGroup(group []*write) error {
 
 // runGroup runs the writes of a group in one transaction and sets their errors. An error of runGroup concerns all of them.
 func (db *DB) runGroup(ctx context.Context, group []*write, id int64, lost *bool) error {
-	if err := db.writer.connect(ctx, db.write); err != nil {
-		return db.explain(err)
+	tx, err := db.connect(ctx)
+	if err != nil {
+		return err
 	}
-	tx := &Tx{db: db, ctx: ctx, writer: &db.writer}
 	if group[0].bare {
 		return group[0].fn(tx)
 	}
@@ -229,58 +226,16 @@ func (tx *Tx) runWrite(w *write, alone bool) (refused, err error) {
 	return refused, err
 }
 
-// exec runs a statement and returns the number of rows that it changed.
-func (tx *Tx) exec(query string, args ...any) (rows int64, err error) {
-	var result sql.Result
-	if stmt, prepareErr := tx.statement(query); prepareErr != nil {
-		err = prepareErr
-	} else if stmt != nil {
-		result, err = stmt.ExecContext(tx.ctx, args...)
-	} else {
-		result, err = tx.writer.conn.ExecContext(tx.ctx, query, args...)
-	}
-	if err != nil {
-		return 0, tx.explainError(err)
-	}
-	rows, err = result.RowsAffected()
-	return rows, tx.explainError(err)
-}
-
-func (tx *Tx) query(query string, args ...any) (rows *sql.Rows, err error) {
-	if stmt, prepareErr := tx.statement(query); prepareErr != nil {
-		err = prepareErr
-	} else if stmt != nil {
-		rows, err = stmt.QueryContext(tx.ctx, args...)
-	} else {
-		rows, err = tx.writer.conn.QueryContext(tx.ctx, query, args...)
-	}
-	return rows, tx.explainError(err)
-}
-
-func (tx *Tx) explainError(err error) error { return tx.db.explain(err) }
-
-// statement returns the prepared statement of a query, or nil if the database does not want one.
-func (tx *Tx) statement(query string) (*sql.Stmt, error) {
-	if !tx.db.prepare {
-		return nil, nil
-	}
-	stmt := tx.writer.statements[query]
-	if stmt == nil {
-		var err error
-		if stmt, err = tx.writer.conn.PrepareContext(tx.ctx, query); err != nil {
-			return nil, err
+// connect returns a transaction on the connection that writes. It has not begun.
+func (db *DB) connect(ctx context.Context) (*Tx, error) {
+	if db.writer.conn == nil {
+		conn, err := db.write.Conn(ctx)
+		if err != nil {
+			return nil, db.explain(err)
 		}
-		tx.writer.statements[query] = stmt
+		db.writer.conn = conn
 	}
-	return stmt, nil
-}
-
-func (w *writer) connect(ctx context.Context, from *sql.DB) (err error) {
-	if w.conn == nil {
-		w.conn, err = from.Conn(ctx)
-		w.statements = map[string]*sql.Stmt{}
-	}
-	return err
+	return &Tx{querier{ctx, db, db.writer.conn, &db.writer.statements}}, nil
 }
 
 // reset ends the transaction that failed. A connection over a network is given up if that is in vain.
@@ -300,9 +255,9 @@ func (w *writer) close() error {
 	if w.conn == nil {
 		return nil
 	}
-	var err error
-	for _, stmt := range w.statements {
-		err = errors.Join(err, stmt.Close())
-	}
-	return errors.Join(err, w.conn.Close())
+	w.statements.Range(func(_, stmt any) bool {
+		_ = stmt.(*sql.Stmt).Close()
+		return true
+	})
+	return w.conn.Close()
 }

@@ -11,6 +11,7 @@
 package db
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"database/sql"
@@ -30,6 +31,8 @@ type Options struct {
 	// Durable makes each commit on SQLite wait for the disk. Without it, a crash of the machine, but not of the process, can lose the last
 	// commits.
 	Durable bool
+	// Beside opens a SQLite file that another process has open, too. Leases are of each process alone.
+	Beside bool
 	// Readers is the number of connections that read; 0: 4. One more connection writes.
 	Readers int
 	// Clock is the time of entries without a date; nil: time.Now.
@@ -37,7 +40,8 @@ type Options struct {
 	// Log gets warnings; nil: slog.Default().
 	Log *slog.Logger
 
-	maxPages int // of the SQLite file, for tests of a full disk; 0: no limit
+	maxPages int           // of the SQLite file, for tests of a full disk; 0: no limit
+	callTime time.Duration // for tests on slow machines; 0: callTime
 }
 
 // callTime bounds how long a statement or a transaction waits for the database. Calls must fail within 5 s.
@@ -46,11 +50,12 @@ const callTime = 4 * time.Second
 // DB is an open database. It is safe for concurrent use.
 type DB struct {
 	dialect
-	clock func() time.Time
-	log   *slog.Logger
+	clock    func() time.Time
+	log      *slog.Logger
+	callTime time.Duration // with a network: of a transaction, or a page of rows
 
 	read       *sql.DB
-	statements sync.Map // of read: *sql.Stmt by query
+	statements sync.Map // of read
 
 	write   *sql.DB
 	writer  writer        // owned by commitWrites
@@ -83,7 +88,7 @@ func Open(ctx context.Context, url string, o *Options) (*DB, error) {
 	if o == nil {
 		o = &Options{}
 	}
-	db := &DB{clock: o.Clock, log: o.Log, stopped: make(chan struct{}), leases: map[string]chan struct{}{}, changes: changes{next: map[string]chan struct{}{}}}
+	db := &DB{clock: o.Clock, log: o.Log, callTime: cmp.Or(o.callTime, callTime), stopped: make(chan struct{}), leases: map[string]chan struct{}{}, changes: changes{next: map[string]chan struct{}{}}}
 	db.arrived.L = &db.mu
 	if db.clock == nil {
 		db.clock = time.Now
@@ -97,7 +102,7 @@ func Open(ctx context.Context, url string, o *Options) (*DB, error) {
 	case isFile && path != "":
 		err = db.openFile(path, o)
 	case url == "memory":
-		err = db.openMemory(o)
+		err = db.openMemory()
 	case strings.HasPrefix(url, "postgres://"), strings.HasPrefix(url, "postgresql://"):
 		err = db.openPostgres(url)
 	default:
@@ -107,10 +112,7 @@ func Open(ctx context.Context, url string, o *Options) (*DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	readers := o.Readers
-	if readers == 0 {
-		readers = 4
-	}
+	readers := cmp.Or(o.Readers, 4)
 	db.read.SetMaxOpenConns(readers)
 	db.read.SetMaxIdleConns(readers)
 	db.write.SetMaxOpenConns(1)
@@ -148,19 +150,19 @@ func (db *DB) closeConnections() error {
 	return err
 }
 
-// querier runs statements: [Tx] in a transaction, [reader] outside.
-type querier interface {
-	query(query string, args ...any) (*sql.Rows, error)
-	explainError(err error) error
-}
-
-// reader runs statements that only read, each in its own transaction.
-type reader struct {
+// querier runs statements: on the pool that reads, or in a transaction.
+type querier struct {
 	ctx context.Context
 	db  *DB
+	on  interface {
+		PrepareContext(ctx context.Context, query string) (*sql.Stmt, error)
+		QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+		ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+	}
+	statements *sync.Map // *sql.Stmt by query
 }
 
-// View calls fn with a reader. Each statement is its own transaction and must end before fn returns.
+// view calls fn with a querier that reads. Each statement is a transaction, and must end before fn returns.
 func (db *DB) view(ctx context.Context, fn func(q querier) error) error {
 	db.mu.Lock()
 	closed := db.closed
@@ -176,64 +178,78 @@ func (db *DB) view(ctx context.Context, fn func(q querier) error) error {
 		return err
 	}
 	if !db.network { // a page takes milliseconds, and a context that can be canceled costs a goroutine for each statement
-		return fn(reader{context.WithoutCancel(ctx), db})
+		return fn(querier{context.WithoutCancel(ctx), db, db.read, &db.statements})
 	}
-	limited, cancel := context.WithTimeout(ctx, callTime)
+	limited, cancel := context.WithTimeout(ctx, db.callTime)
 	defer cancel()
-	err := fn(reader{limited, db})
+	err := fn(querier{limited, db, db.read, nil})
 	if err != nil && ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	return err
 }
 
-func (r reader) explainError(err error) error { return r.db.explain(err) }
+// statement returns the prepared statement of a query, or nil if the database does not want one.
+func (q querier) statement(query string) (*sql.Stmt, error) {
+	if !q.db.prepare {
+		return nil, nil
+	}
+	if stmt, ok := q.statements.Load(query); ok {
+		return stmt.(*sql.Stmt), nil
+	}
+	stmt, err := q.on.PrepareContext(q.ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	if first, loaded := q.statements.LoadOrStore(query, stmt); loaded {
+		return first.(*sql.Stmt), stmt.Close()
+	}
+	return stmt, nil
+}
 
-func (r reader) query(query string, args ...any) (*sql.Rows, error) {
-	if !r.db.prepare {
-		rows, err := r.db.read.QueryContext(r.ctx, query, args...)
-		return rows, r.db.explain(err)
+// exec runs a statement and returns the number of rows that it changed.
+func (q querier) exec(query string, args ...any) (rows int64, err error) {
+	var result sql.Result
+	stmt, err := q.statement(query)
+	if stmt != nil {
+		result, err = stmt.ExecContext(q.ctx, args...)
+	} else if err == nil {
+		result, err = q.on.ExecContext(q.ctx, query, args...)
 	}
-	cached, ok := r.db.statements.Load(query)
-	if !ok {
-		stmt, err := r.db.read.PrepareContext(r.ctx, query)
-		if err != nil {
-			return nil, r.db.explain(err)
-		}
-		if cached, ok = r.db.statements.LoadOrStore(query, stmt); ok {
-			_ = stmt.Close()
-		}
+	if err == nil {
+		rows, err = result.RowsAffected()
 	}
-	rows, err := cached.(*sql.Stmt).QueryContext(r.ctx, args...)
-	return rows, r.db.explain(err)
+	return rows, q.db.explain(err)
 }
 
 // collect reads the rows of a query. It stops when scan returns false.
-func collect(q querier, scan func(rows *sql.Rows) (more bool, err error), query string, args ...any) (err error) {
-	rows, err := q.query(query, args...)
+func (q querier) collect(scan func(rows *sql.Rows) (more bool, err error), query string, args ...any) (err error) {
+	var rows *sql.Rows
+	stmt, err := q.statement(query)
+	if stmt != nil {
+		rows, err = stmt.QueryContext(q.ctx, args...)
+	} else if err == nil {
+		rows, err = q.on.QueryContext(q.ctx, query, args...)
+	}
 	if err != nil {
-		return err
+		return q.db.explain(err)
 	}
-	defer func() {
-		if closing := rows.Close(); err == nil {
-			err = q.explainError(closing)
-		}
-	}()
-	for rows.Next() {
-		more, err := scan(rows)
-		if err != nil {
-			return q.explainError(err)
-		}
-		if !more {
-			return nil
-		}
+	more := true
+	for more && err == nil && rows.Next() {
+		more, err = scan(rows)
 	}
-	return q.explainError(rows.Err())
+	if err == nil {
+		err = rows.Err()
+	}
+	if closeErr := rows.Close(); err == nil {
+		err = closeErr
+	}
+	return q.db.explain(err)
 }
 
-// scanOne reads the only row of a query into dest; found is false if there is none.
-func scanOne(q querier, dest []any, query string, args ...any) (found bool, err error) {
-	err = collect(q, func(rows *sql.Rows) (bool, error) {
+// scanOne reads the first row of a query into dest; found is false if there is none.
+func (q querier) scanOne(dest []any, query string, args ...any) (found bool, err error) {
+	err = q.collect(func(rows *sql.Rows) (bool, error) {
 		found = true
 		return false, rows.Scan(dest...)
 	}, query, args...)

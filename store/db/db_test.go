@@ -44,7 +44,7 @@ func openShared(dir string) (tape.Store, error) {
 		shared.dbs[dir] = db
 	}
 	shared.users[dir]++
-	return &sharedTapes{Tapes: shared.dbs[dir].Tapes(), dir: dir}, nil
+	return &sharedTapes{Tapes: shared.dbs[dir].Tapes(nil), dir: dir}, nil
 }
 
 func (s *sharedTapes) Close() error {
@@ -93,7 +93,7 @@ func TestMemory(t *testing.T) {
 		if err != nil {
 			return nil, err
 		}
-		return &ownTapes{db.Tapes()}, nil
+		return &ownTapes{db.Tapes(nil)}, nil
 	}})
 }
 
@@ -209,7 +209,7 @@ func TestURLThatNamesNoDatabaseIsRefused(t *testing.T) {
 func TestErasedTextIsInNoFile(t *testing.T) {
 	dir := t.TempDir()
 	db := open(t, filepath.Join(dir, "test.db"), nil)
-	s := db.Tapes()
+	s := db.Tapes(nil)
 	const secret = "ZebraQuagga"
 	words := make([]string, 300)
 	for i := range words {
@@ -251,7 +251,7 @@ func TestErasedTextIsInNoFile(t *testing.T) {
 	}
 	var rows int
 	err := db.view(t.Context(), func(q querier) error {
-		_, err := scanOne(q, []any{&rows}, "SELECT (SELECT count(*) FROM entries WHERE tape <> 'b') + (SELECT count(*) FROM blobs) + (SELECT count(*) FROM removals)")
+		_, err := q.scanOne([]any{&rows}, "SELECT (SELECT count(*) FROM entries WHERE tape <> 'b') + (SELECT count(*) FROM blobs) + (SELECT count(*) FROM removals)")
 		return err
 	})
 	if err != nil || rows != 0 {
@@ -265,7 +265,7 @@ func TestInterruptedImportAndErasureAreFinishedByTheNextOpen(t *testing.T) {
 	now := time.Date(2026, 3, 1, 9, 0, 0, 0, time.UTC)
 	o := &Options{Clock: func() time.Time { return now }}
 	db := open(t, path, o)
-	create(t, db.Tapes(), "erased", "text")
+	create(t, db.Tapes(nil), "erased", "text")
 	err := db.Update(t.Context(), func(tx *Tx) error {
 		_, err := tx.Erase("erased")
 		return errors.Join(err, tx.insertEntries(incarnation{"imported", 7}, []entryRow{{id: 1}}), tx.scheduleRemoval(incarnation{"imported", 7}, now.Add(importTime)))
@@ -277,7 +277,7 @@ func TestInterruptedImportAndErasureAreFinishedByTheNextOpen(t *testing.T) {
 		db := open(t, path, o)
 		var rows int
 		err := db.view(t.Context(), func(q querier) error {
-			_, err := scanOne(q, []any{&rows}, "SELECT count(*) FROM entries")
+			_, err := q.scanOne([]any{&rows}, "SELECT count(*) FROM entries")
 			return err
 		})
 		if err = errors.Join(err, db.Close()); err != nil || rows != want {
@@ -290,7 +290,7 @@ func TestInterruptedImportAndErasureAreFinishedByTheNextOpen(t *testing.T) {
 // TA-40
 func TestImportIsInvisibleUntilItsEnd(t *testing.T) {
 	db := open(t, filepath.Join(t.TempDir(), "test.db"), nil)
-	s := db.Tapes()
+	s := db.Tapes(nil)
 	const n = 3*importRows + 1
 	count := 0
 	err := s.Import(t.Context(), "a", "web:me#1", "/w", func(yield func(tape.Entry, error) bool) {
@@ -323,7 +323,7 @@ func TestImportIsInvisibleUntilItsEnd(t *testing.T) {
 func TestFullDiskRefusesWritesUntilThereIsSpace(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "test.db")
 	db := open(t, path, &Options{maxPages: 100})
-	s := db.Tapes()
+	s := db.Tapes(nil)
 	create(t, s, "a")
 	create(t, s, "b")
 	long := strings.Repeat("x", 20_000)
@@ -374,7 +374,7 @@ func TestFullDiskRefusesWritesUntilThereIsSpace(t *testing.T) {
 // ST-05
 func TestWaitingWritesShareACommitAndFailAlone(t *testing.T) {
 	db := open(t, filepath.Join(t.TempDir(), "test.db"), nil)
-	s := db.Tapes()
+	s := db.Tapes(nil)
 	create(t, s, "a")
 	refusal := errors.New("no")
 	canceled, cancel := context.WithCancelCause(t.Context())
@@ -423,7 +423,7 @@ func TestWaitingWritesShareACommitAndFailAlone(t *testing.T) {
 
 // TestSessionsOfAnOwnerAreFoundByPrefix compares prefixes that the index answers with those that it does not.
 func TestSessionsOfAnOwnerAreFoundByPrefix(t *testing.T) {
-	s := open(t, filepath.Join(t.TempDir(), "test.db"), nil).Tapes()
+	s := open(t, filepath.Join(t.TempDir(), "test.db"), nil).Tapes(nil)
 	ids := []string{"web:a#1", "web:a#2", "web:ab#1", "web:a", "#x", "%", "web:a#2#3", "天#气"}
 	for i, id := range ids {
 		if _, err := s.Append(t.Context(), fmt.Sprint("t", i), tape.Batch{Create: true, Session: id, Entries: say("hi").Entries}); err != nil {
@@ -449,9 +449,13 @@ func TestSessionsOfAnOwnerAreFoundByPrefix(t *testing.T) {
 	}
 }
 
-// BenchmarkAppend times appends one after another.
 func BenchmarkAppend(b *testing.B) {
-	s := open(b, filepath.Join(b.TempDir(), "test.db"), nil).Tapes()
+	benchmarkAppend(b, open(b, filepath.Join(b.TempDir(), "test.db"), nil).Tapes(nil))
+}
+
+// benchmarkAppend times appends one after another.
+func benchmarkAppend(b *testing.B, s tape.Store) {
+	b.Helper()
 	create(b, s, "a")
 	var took []time.Duration
 	for b.Loop() {

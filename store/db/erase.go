@@ -22,8 +22,8 @@ func (t *Tapes) Delete(ctx context.Context, name string) error {
 		erased, err = tx.Erase(name)
 		return err
 	})
-	if err == nil && erased > 0 {
-		// The tape is gone for everyone already, so the end of ctx must not leave its text.
+	if err == nil && (erased > 0 || !tape.IsFork(name)) { // erased before, perhaps, by a call that failed later
+		// The tape is invisible already, so the end of ctx must not leave its text.
 		err = t.db.finishErasing(context.WithoutCancel(ctx), !tape.IsFork(name))
 	}
 	return explain(name, err)
@@ -32,7 +32,7 @@ func (t *Tapes) Delete(ctx context.Context, name string) error {
 // Erase makes a tape and its forks invisible and returns how many there were. Their entries and blobs are removed by [DB.purge].
 func (tx *Tx) Erase(name string) (erased int, err error) {
 	var found []incarnation
-	err = collect(tx, func(rows *sql.Rows) (bool, error) {
+	err = tx.collect(func(rows *sql.Rows) (bool, error) {
 		var i incarnation
 		err := rows.Scan(&i.tape, &i.number)
 		if i.tape == name || strings.HasPrefix(i.tape, name+".") {
@@ -73,7 +73,7 @@ func (db *DB) finishErasing(ctx context.Context, wipe bool) error {
 	}
 	return db.enqueue(&write{ctx: ctx, bare: true, done: make(chan struct{}), fn: func(tx *Tx) error {
 		var busy, frames, copied int
-		_, err := scanOne(tx, []any{&busy, &frames, &copied}, db.checkpoint)
+		_, err := tx.scanOne([]any{&busy, &frames, &copied}, db.checkpoint)
 		if err == nil && busy != 0 {
 			err = fmt.Errorf("%w: a reader keeps the erased text in the WAL", store.ErrAway)
 		}
@@ -87,7 +87,7 @@ func (db *DB) purge(ctx context.Context) error {
 		var next incarnation
 		found := false
 		err := db.view(ctx, func(q querier) (err error) {
-			found, err = scanOne(q, []any{&next.tape, &next.number}, "SELECT tape, incarnation FROM removals WHERE due <= $1 LIMIT 1", db.clock().UnixMicro())
+			found, err = q.scanOne([]any{&next.tape, &next.number}, "SELECT tape, incarnation FROM removals WHERE due <= $1 LIMIT 1", db.clock().UnixMicro())
 			return err
 		})
 		if err == nil && found {
@@ -130,7 +130,7 @@ func (t *Tapes) Import(ctx context.Context, name, sessionID, workspace string, e
 	s := session{Info: tape.Info{Tape: name}, incarnation: newID()}
 	started, err := t.db.importEntries(ctx, &s, tape.Batch{Create: true, KeepIDs: true, Session: sessionID, Workspace: workspace}, entries)
 	if err != nil && started {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTime)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.db.callTime)
 		defer cancel()
 		cleaning := t.db.Update(ctx, func(tx *Tx) error { return tx.scheduleRemoval(s.key(), time.UnixMicro(0)) })
 		if cleaning == nil {

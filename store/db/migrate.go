@@ -46,78 +46,67 @@ func loadMigrations(files fs.FS) (steps []migration) {
 // migrate brings the schema up to date, or refuses a database that is too new. Each step is a transaction that first locks the row of
 // schema_version, so that of several processes one makes the step.
 func (db *DB) migrate(ctx context.Context) error {
-	steps := loadMigrations(migrationFiles)
-	for {
-		done, err := db.migrateOnce(ctx, steps)
-		if err != nil {
-			db.writer.reset(ctx, db.network)
-			return fmt.Errorf("prepare the database: %w", err)
-		}
-		if done {
-			return nil
-		}
+	ctx, cancel := context.WithTimeout(ctx, 15*callTime) // an index of a large table takes its time
+	defer cancel()
+	tx, err := db.connect(ctx)
+	for steps, done := loadMigrations(migrationFiles), false; err == nil && !done; {
+		done, err = tx.migrateOnce(steps)
 	}
+	if err != nil {
+		db.writer.reset(ctx, db.network)
+		return fmt.Errorf("prepare the database: %w", err)
+	}
+	return nil
 }
 
-func (db *DB) migrateOnce(ctx context.Context, steps []migration) (done bool, err error) {
-	if db.network {
-		limited, cancel := context.WithTimeout(ctx, 15*callTime) // an index of a large table takes its time
-		defer cancel()
-		ctx = limited
-	}
-	if err := db.writer.connect(ctx, db.write); err != nil {
-		return false, db.explain(err)
-	}
-	tx := &Tx{db: db, ctx: ctx, writer: &db.writer}
+// migrateOnce makes one step; done reports that there was none to make.
+func (tx *Tx) migrateOnce(steps []migration) (done bool, err error) {
 	var version, compatible int
-	found, err := scanOne(tx, []any{&version, &compatible}, "SELECT version, compatible FROM schema_version")
-	switch {
-	case errors.Is(err, store.ErrAway), errors.Is(err, store.ErrDamaged), errors.Is(err, store.ErrFull), ctx.Err() != nil:
-		return false, err
-	case err != nil || !found: // a new database
-		return false, db.createVersion(tx)
-	case compatible > len(steps):
+	for attempt := 0; ; attempt++ {
+		found, err := tx.scanOne([]any{&version, &compatible}, "SELECT version, compatible FROM schema_version")
+		if found && err == nil {
+			break
+		}
+		if attempt == 3 || errors.Is(err, store.ErrAway) {
+			return false, err
+		}
+		// A new database. Other processes may create the tables at the same time: then these statements can fail.
+		for _, query := range []string{
+			"CREATE TABLE IF NOT EXISTS schema_version (one BIGINT PRIMARY KEY, version BIGINT NOT NULL, compatible BIGINT NOT NULL)",
+			"INSERT INTO schema_version (one, version, compatible) VALUES (1, 0, 0) ON CONFLICT DO NOTHING",
+		} {
+			if _, err := tx.exec(query); err != nil && attempt == 2 {
+				return false, err
+			}
+		}
+	}
+	if compatible > len(steps) {
 		return false, fmt.Errorf("the database has schema %d, and this program knows only %d: start a newer version of the program", version, len(steps))
-	case version >= len(steps):
+	}
+	if version >= len(steps) {
 		return true, nil
 	}
 	step := steps[version]
-	if _, err := tx.exec(db.begin); err != nil {
+	if _, err := tx.exec(tx.db.begin); err != nil {
 		return false, err
 	}
 	n, err := tx.exec("UPDATE schema_version SET version = $1, compatible = $2 WHERE version = $3", step.number, step.compatible, version)
-	if err != nil {
-		return false, err
-	}
-	if n == 0 { // another process has made the step
-		_, err := tx.exec("ROLLBACK")
+	if err == nil && n == 0 { // another process has made the step
+		_, err = tx.exec("ROLLBACK")
 		return false, err
 	}
 	for statement := range strings.SplitSeq(withoutComments(step.sql), ";") {
-		if strings.TrimSpace(statement) == "" {
-			continue
-		}
-		if _, err := tx.exec(strings.ReplaceAll(statement, " BLOB", " "+db.blob)); err != nil {
-			return false, fmt.Errorf("step %d: %w", step.number, err)
+		if err == nil && strings.TrimSpace(statement) != "" {
+			_, err = tx.exec(strings.ReplaceAll(statement, " BLOB", " "+tx.db.blob))
 		}
 	}
-	_, err = tx.exec("COMMIT")
-	return false, err
-}
-
-// createVersion creates the table schema_version with version 0. Two processes may do so at once: its only row has a key.
-func (db *DB) createVersion(tx *Tx) error {
-	_, err := tx.exec("CREATE TABLE IF NOT EXISTS schema_version (one BIGINT PRIMARY KEY, version BIGINT NOT NULL, compatible BIGINT NOT NULL)")
 	if err == nil {
-		_, err = tx.exec("INSERT INTO schema_version (one, version, compatible) VALUES (1, 0, 0) ON CONFLICT DO NOTHING")
+		_, err = tx.exec("COMMIT")
 	}
-	if err != nil && !errors.Is(err, store.ErrAway) && !errors.Is(err, store.ErrFull) {
-		// On PostgreSQL two CREATE TABLE IF NOT EXISTS at once can fail with a duplicate key; then the table is there.
-		if _, again := tx.exec("INSERT INTO schema_version (one, version, compatible) VALUES (1, 0, 0) ON CONFLICT DO NOTHING"); again == nil {
-			return nil
-		}
+	if err != nil {
+		return false, fmt.Errorf("step %d: %w", step.number, err)
 	}
-	return err
+	return false, nil
 }
 
 func withoutComments(sql string) string {

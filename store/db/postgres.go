@@ -61,6 +61,6 @@ func explainPostgres(err error) error {
 // that is still being committed is waited for.
 func (tx *Tx) claimCommit(id int64) (committed bool, err error) {
 	n, err := tx.exec("WITH previous AS (DELETE FROM commits WHERE id = $1) INSERT INTO commits (id, date) VALUES ($2, $3) ON CONFLICT DO NOTHING",
-		tx.writer.commit, id, tx.db.clock().UnixMicro())
+		tx.db.writer.commit, id, tx.db.clock().UnixMicro())
 	return n == 0, err
 }

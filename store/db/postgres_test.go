@@ -41,16 +41,16 @@ type postgresTapes struct {
 
 func openPostgres(dir string) (tape.Store, error) {
 	sum := sha256.Sum256([]byte(dir))
-	db, err := openSchema(os.Getenv(envURL), "t"+hex.EncodeToString(sum[:8]))
+	db, err := openSchema(os.Getenv(envURL), "t"+hex.EncodeToString(sum[:8]), longTime)
 	if err != nil {
 		return nil, err
 	}
-	s := &ownTapes{db.Tapes()}
+	s := &ownTapes{db.Tapes(nil)}
 	return postgresTapes{s, s, s, s}, nil
 }
 
 // openSchema opens a database whose tables are in a schema of a server.
-func openSchema(url, schema string) (*DB, error) {
+func openSchema(url, schema string, callTime time.Duration) (*DB, error) {
 	ctx := context.Background()
 	conn, err := pgx.Connect(ctx, url)
 	if err != nil {
@@ -60,12 +60,15 @@ func openSchema(url, schema string) (*DB, error) {
 	if err = errors.Join(err, conn.Close(ctx)); err != nil && !strings.Contains(err.Error(), "23505") { // two at once
 		return nil, err
 	}
-	return Open(ctx, url+"&search_path="+schema, &Options{Readers: 2})
+	return Open(ctx, url+"&search_path="+schema, &Options{Readers: 2, callTime: callTime})
 }
 
-func openServer(t *testing.T, url string) *DB {
+// longTime is the callTime of tests that do not wait for it to pass.
+const longTime = time.Minute
+
+func openServer(t testing.TB, url string, callTime time.Duration) *DB {
 	t.Helper()
-	db, err := openSchema(url, "test")
+	db, err := openSchema(url, "test", callTime)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,8 +88,8 @@ func TestPostgres(t *testing.T) {
 func TestCommitWhoseAnswerIsLostHappensOnce(t *testing.T) {
 	server := postgrestest.Run(t)
 	proxy := postgrestest.NewProxy(t, server.Socket())
-	db := openServer(t, proxy.URL())
-	s := db.Tapes()
+	db := openServer(t, proxy.URL(), longTime)
+	s := db.Tapes(nil)
 	create(t, s, "a")
 	want := int64(1)
 	for name, cut := range map[string]func(from, to net.Conn, sent []byte){
@@ -115,8 +118,8 @@ func TestCallsFailSoonWhileThePostgresServerIsAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = server.Stop() })
-	db := openServer(t, server.URL())
-	s := db.Tapes()
+	db := openServer(t, server.URL(), callTime)
+	s := db.Tapes(nil)
 	create(t, s, "a", "hi")
 	calls := map[string]func() error{
 		"append": func() error { _, err := s.Append(t.Context(), "a", say("hi")); return err },
@@ -160,4 +163,8 @@ func TestCallsFailSoonWhileThePostgresServerIsAway(t *testing.T) {
 			longtest.Wait(t, what, func() bool { return call() == nil })
 		}
 	}
+}
+
+func BenchmarkAppendPostgres(b *testing.B) {
+	benchmarkAppend(b, openServer(b, postgrestest.Run(b).URL(), longTime).Tapes(nil))
 }

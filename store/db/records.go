@@ -104,7 +104,7 @@ func (e *engine) sweep() {
 		var names []string
 		e.db.Update(context.Background(), func(tx *Tx) error { // after an error it is tried again a second later
 			names = nil
-			expired, err := rowsOf(tx, func(rows *sql.Rows) (k [2]string, err error) {
+			expired, err := rowsOf(tx.querier, func(rows *sql.Rows) (k [2]string, err error) {
 				return k, rows.Scan(&k[0], &k[1])
 			}, `SELECT name, key FROM records WHERE expires <= $1 AND deleted = 0 LIMIT 500`, now.UnixMicro())
 			if err != nil {
@@ -137,7 +137,7 @@ type table struct {
 
 // rowsOf reads all rows of a query.
 func rowsOf[T any](q querier, scan func(rows *sql.Rows) (T, error), query string, args ...any) (all []T, err error) {
-	err = collect(q, func(rows *sql.Rows) (bool, error) {
+	err = q.collect(func(rows *sql.Rows) (bool, error) {
 		v, err := scan(rows)
 		all = append(all, v)
 		return true, err
@@ -179,7 +179,7 @@ func scanBare(rows *sql.Rows) (*row, error) { return scanRow(rows) }
 
 // row reads a row without its body; nil where there is none.
 func (t *table) row(tx *Tx, key string) (*row, error) {
-	rows, err := rowsOf(tx, scanBare, `SELECT `+rowColumns+` FROM records WHERE name = $1 AND key = $2`, t.o.Name, key)
+	rows, err := rowsOf(tx.querier, scanBare, `SELECT `+rowColumns+` FROM records WHERE name = $1 AND key = $2`, t.o.Name, key)
 	if err != nil || len(rows) == 0 {
 		return nil, err
 	}
@@ -375,7 +375,7 @@ func notNil(b []byte) []byte {
 
 // revision takes the table's next revision, and adds to what the table has.
 func (t *table) revision(tx *Tx, records, bytes int64) (rev uint64, err error) {
-	_, err = scanOne(tx, []any{&rev}, `UPDATE tables SET rev = rev + 1, records = records + $1, bytes = bytes + $2 WHERE name = $3 RETURNING rev`, records, bytes, t.o.Name)
+	_, err = tx.scanOne([]any{&rev}, `UPDATE tables SET rev = rev + 1, records = records + $1, bytes = bytes + $2 WHERE name = $3 RETURNING rev`, records, bytes, t.o.Name)
 	return rev, err
 }
 
@@ -401,7 +401,7 @@ func (t *table) fit(tx *Tx, key string, records, size int64, was *row, live bool
 	}
 	for {
 		var has, bytes int64
-		if _, err := scanOne(tx, []any{&has, &bytes}, `SELECT records, bytes FROM tables WHERE name = $1`, t.o.Name); err != nil {
+		if _, err := tx.scanOne([]any{&has, &bytes}, `SELECT records, bytes FROM tables WHERE name = $1`, t.o.Name); err != nil {
 			return nil, err
 		}
 		if (t.o.MaxRecords == 0 || has+records <= t.o.MaxRecords) && (t.o.MaxBytes == 0 || bytes+size-oldSize(was, live) <= t.o.MaxBytes) {
@@ -410,7 +410,7 @@ func (t *table) fit(tx *Tx, key string, records, size int64, was *row, live bool
 		if !t.o.Oldest {
 			return full, nil
 		}
-		oldest, err := rowsOf(tx, scanBare, `SELECT `+rowColumns+` FROM records WHERE name = $1 AND key <> $2 AND deleted = 0 ORDER BY changed LIMIT 1`, t.o.Name, key)
+		oldest, err := rowsOf(tx.querier, scanBare, `SELECT `+rowColumns+` FROM records WHERE name = $1 AND key <> $2 AND deleted = 0 ORDER BY changed LIMIT 1`, t.o.Name, key)
 		if err != nil || len(oldest) == 0 {
 			return full, err
 		}
@@ -486,7 +486,7 @@ func (t *table) current(ctx context.Context) (uint64, error) {
 	}
 	var rev uint64
 	err := t.e.db.view(ctx, func(q querier) error {
-		_, err := scanOne(q, []any{&rev}, `SELECT rev FROM tables WHERE name = $1`, t.o.Name)
+		_, err := q.scanOne([]any{&rev}, `SELECT rev FROM tables WHERE name = $1`, t.o.Name)
 		return err
 	})
 	return rev, err

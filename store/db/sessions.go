@@ -55,7 +55,7 @@ func (s *session) scan(rows *sql.Rows) error {
 
 // findSession returns the session of a tape; found is false if there is none.
 func findSession(q querier, name string) (s session, found bool, err error) {
-	err = collect(q, func(rows *sql.Rows) (bool, error) {
+	err = q.collect(func(rows *sql.Rows) (bool, error) {
 		found = true
 		return false, s.scan(rows)
 	}, "SELECT "+sessionColumns+" FROM sessions WHERE tape = $1", name)
@@ -65,7 +65,7 @@ func findSession(q querier, name string) (s session, found bool, err error) {
 // exists reports whether a tape has not been erased, also if it was created again.
 func (i incarnation) exists(q querier, suffix string) (bool, error) {
 	var one int
-	return scanOne(q, []any{&one}, "SELECT 1 FROM sessions WHERE tape = $1 AND incarnation = $2"+suffix, i.tape, i.number)
+	return q.scanOne([]any{&one}, "SELECT 1 FROM sessions WHERE tape = $1 AND incarnation = $2"+suffix, i.tape, i.number)
 }
 
 // Append appends a batch to a tape as [tape.Store] says, in the transaction.
@@ -77,25 +77,26 @@ func (tx *Tx) Append(name string, b tape.Batch) (first int64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	return tx.appendChecked(name, b, entries)
+	first, _, err = tx.appendChecked(name, b, entries)
+	return first, err
 }
 
 // maxMoves bounds how often an append is tried again because another process has appended in between.
 const maxMoves = 100
 
 // appendChecked appends the entries that b.Check returned, and does not change them.
-func (tx *Tx) appendChecked(name string, b tape.Batch, checked []tape.Entry) (first int64, err error) {
+func (tx *Tx) appendChecked(name string, b tape.Batch, checked []tape.Entry) (first, bytes int64, err error) {
 	for range maxMoves {
-		now, _, err := findSession(tx, name)
+		now, _, err := findSession(tx.querier, name)
 		if err != nil {
-			return 0, err
+			return 0, 0, err
 		}
 		entries := append([]tape.Entry(nil), checked...)
 		written, err := b.Number(entries, now.Info, tx.db.clock(), func(after int64) iter.Seq2[tape.Entry, error] {
-			return readEntries(func(read func(querier) error) error { return read(tx) }, &now, after, math.MaxInt64, false)
+			return readEntries(func(read func(querier) error) error { return read(tx.querier) }, &now, after, math.MaxInt64, false)
 		})
 		if written != 0 || err != nil {
-			return written, err
+			return written, 0, err
 		}
 		next := now
 		next.AddBatch(b, entries)
@@ -112,13 +113,13 @@ func (tx *Tx) appendChecked(name string, b tape.Batch, checked []tape.Entry) (fi
 			saved, err = tx.updateSession(&next, now.LastID)
 		}
 		if err != nil {
-			return 0, err
+			return 0, 0, err
 		}
 		if saved {
-			return entries[0].ID, tx.insertEntries(next.key(), rows)
+			return entries[0].ID, next.Bytes - now.Bytes, tx.insertEntries(next.key(), rows)
 		}
 	}
-	return 0, fmt.Errorf("%w: too many writers use the tape", tape.ErrMoved)
+	return 0, 0, fmt.Errorf("%w: too many writers use the tape", tape.ErrMoved)
 }
 
 // insertSession creates a session's row; created is false if the tape exists. The session of a fork must exist.
@@ -127,7 +128,7 @@ func (tx *Tx) insertSession(s *session) (created bool, err error) {
 	if tape.IsFork(s.Tape) {
 		parent = rootOf(s.Tape)
 		var one int
-		found, err := scanOne(tx, []any{&one}, "SELECT 1 FROM sessions WHERE tape = $1"+tx.db.share, parent)
+		found, err := tx.scanOne([]any{&one}, "SELECT 1 FROM sessions WHERE tape = $1"+tx.db.share, parent)
 		if err != nil {
 			return false, err
 		}
@@ -226,7 +227,7 @@ func readEntries(view func(func(querier) error) error, s *session, after, before
 			err := view(func(q querier) error {
 				end = true
 				n := 0
-				err := collect(q, func(rows *sql.Rows) (bool, error) {
+				err := q.collect(func(rows *sql.Rows) (bool, error) {
 					var line []byte
 					if err := rows.Scan(&line); err != nil {
 						return false, err
@@ -284,7 +285,7 @@ func readAnchors(view func(func(querier) error) error, s *session) iter.Seq2[tap
 		for {
 			var page []tape.AnchorRef
 			err := view(func(q querier) error {
-				return collect(q, func(rows *sql.Rows) (bool, error) {
+				return q.collect(func(rows *sql.Rows) (bool, error) {
 					var a tape.AnchorRef
 					var date int64
 					err := rows.Scan(&a.ID, &a.Name, &date)
@@ -328,17 +329,17 @@ func listSessions(r querier, q tape.SessionQuery, last tape.Info, limit int) (pa
 		add("updated <= ? AND (updated < ? OR tape > ?)", date, date, last.Tape)
 	}
 	if q.Workspace != "" {
-		add("workspace = ?", q.Workspace)
+		add("workspace = ?", plainText(q.Workspace))
 	}
 	owner, rest, found := strings.Cut(q.Prefix, "#")
 	if found { // an index has the owners
-		add("owner = ?", owner)
+		add("owner = ?", plainText(owner))
 	}
 	if q.Prefix != "" && (owner == "" || !found || rest != "") {
-		add("substr(session, 1, "+strconv.Itoa(len([]rune(q.Prefix)))+") = ?", q.Prefix)
+		add("substr(session, 1, "+strconv.Itoa(len([]rune(q.Prefix)))+") = ?", plainText(q.Prefix))
 	}
 	args = append(args, limit)
-	err = collect(r, func(rows *sql.Rows) (bool, error) {
+	err = r.collect(func(rows *sql.Rows) (bool, error) {
 		var s session
 		err := s.scan(rows)
 		page = append(page, s.Info)

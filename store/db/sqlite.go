@@ -24,9 +24,12 @@ func (db *DB) openFile(path string, o *Options) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return fmt.Errorf("open database: %w", err)
 	}
-	unlock, err := lockFile(path)
-	if err != nil {
-		return err
+	unlock := func() error { return nil }
+	if !o.Beside {
+		var err error
+		if unlock, err = lockFile(path); err != nil {
+			return err
+		}
 	}
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600) // SQLite gives its other files the same mode
 	if err == nil {
@@ -56,9 +59,9 @@ func (db *DB) openFile(path string, o *Options) error {
 	return nil
 }
 
-// openMemory opens a database in memory, which its connections share.
-func (db *DB) openMemory(o *Options) error {
-	return db.openSQLite(fmt.Sprintf("file:/lingserve-%d?vfs=memdb&", newID()), []string{"busy_timeout(4000)", "temp_store(MEMORY)"})
+// openMemory opens a database in memory, which its connections share. It has at most 256 MiB.
+func (db *DB) openMemory() error {
+	return db.openSQLite(fmt.Sprintf("file:/lingserve-%d?vfs=memdb&", newID()), []string{"busy_timeout(4000)", "temp_store(MEMORY)", "max_page_count(65536)"})
 }
 
 func (db *DB) openSQLite(dsn string, pragmas []string) (err error) {

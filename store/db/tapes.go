@@ -13,8 +13,9 @@ import (
 
 // Tapes is a [tape.Store] in the database. Closing it leaves the database open.
 type Tapes struct {
-	db     *DB
-	closed atomic.Bool
+	db       *DB
+	observer tape.Observer // or nil
+	closed   atomic.Bool
 }
 
 var (
@@ -23,8 +24,8 @@ var (
 	_ tape.Counter = (*Tapes)(nil)
 )
 
-// Tapes returns a store of tapes.
-func (db *DB) Tapes() *Tapes { return &Tapes{db: db} }
+// Tapes returns a store of tapes. The observer may be nil.
+func (db *DB) Tapes(observer tape.Observer) *Tapes { return &Tapes{db: db, observer: observer} }
 
 // Close implements [tape.Store].
 func (t *Tapes) Close() error {
@@ -42,6 +43,10 @@ func (t *Tapes) check(name string) error {
 
 // Append implements [tape.Store].
 func (t *Tapes) Append(ctx context.Context, name string, b tape.Batch) (first int64, err error) {
+	var bytes int64
+	if t.observer != nil {
+		defer func() { t.observer.Appended(len(b.Entries), bytes, err) }()
+	}
 	if err := t.check(name); err != nil {
 		return 0, err
 	}
@@ -50,7 +55,7 @@ func (t *Tapes) Append(ctx context.Context, name string, b tape.Batch) (first in
 		return 0, err
 	}
 	err = t.db.Update(ctx, func(tx *Tx) (err error) {
-		first, err = tx.appendChecked(name, b, entries)
+		first, bytes, err = tx.appendChecked(name, b, entries)
 		return err
 	})
 	if err != nil {
@@ -155,7 +160,7 @@ func (t *Tapes) Count(ctx context.Context) (n int, err error) {
 		return 0, tape.ErrClosed
 	}
 	err = t.db.view(ctx, func(q querier) error {
-		_, err := scanOne(q, []any{&n}, "SELECT count(*) FROM sessions WHERE parent = ''")
+		_, err := q.scanOne([]any{&n}, "SELECT count(*) FROM sessions WHERE parent = ''")
 		return err
 	})
 	return n, explain("", err)

@@ -12,7 +12,6 @@ import (
 
 	"github.com/lingserve/lingserve/internal/longtest"
 	"github.com/lingserve/lingserve/tape"
-	tapelogs "github.com/lingserve/lingserve/tape/logs"
 )
 
 // talk makes entries of all kinds: what is said has rare words in it, calls and results are of searches, too, and steps are short and long.
@@ -74,7 +73,7 @@ func TestAnIndexedSearchFindsWhatALongLookFinds(t *testing.T) {
 	t.Parallel()
 	const name = "a"
 	s := tapesOf(t, Options{})
-	plain := tapelogs.NewMemory(0, nil)
+	plain := tape.NewMemory(nil)
 	defer plain.Close()
 	r := rand.New(rand.NewPCG(1, 2))
 	entries := talk(r, longtest.Times(600, 2500))

@@ -102,6 +102,10 @@ func (l *modelSpaceOf) lock(ctx context.Context, name string) (unlock func(), er
 		return nil, err
 	}
 	l.m.data.mu.Lock()
+	if log := l.s.logs[name]; log != nil && l.s.o.Keep > 0 && time.Since(log.info.Updated) > l.s.o.Keep {
+		log.deleted = true
+		delete(l.s.logs, name)
+	}
 	return l.m.data.mu.Unlock, nil
 }
 

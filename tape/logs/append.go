@@ -293,12 +293,7 @@ func (s *Store) Import(ctx context.Context, name, session, workspace string, ent
 		}
 	}
 	in := importer{s: s, name: name, state: state{importing: true, epoch: by, info: tape.Info{Tape: name}}, session: session, workspace: workspace}
-	if f, ok := s.space.(store.Filler); ok {
-		err = in.fill(ctx, f, entries)
-	} else {
-		err = in.run(ctx, entries)
-	}
-	if err == nil {
+	if err = in.run(ctx, entries); err == nil {
 		sl.state.Store(&in.state)
 		s.indexer.add(in.state.key)
 	}
@@ -354,31 +349,6 @@ func (in *importer) checked(ctx context.Context, entries iter.Seq2[tape.Entry, e
 			yield(tape.Entry{}, fmt.Errorf("%w: expected at least one entry in an import", tape.ErrInvalid))
 		}
 	}
-}
-
-// fill imports with one call of the engine.
-func (in *importer) fill(ctx context.Context, f store.Filler, entries iter.Seq2[tape.Entry, error]) error {
-	in.state.importing, in.state.key = false, keyOf(in.name)
-	var refused error
-	made, err := f.Fill(ctx, in.state.key, groupOf(in.session), func(yield func(store.Entry, error) bool) {
-		for e, err := range in.checked(ctx, entries) {
-			if refused = err; !yield(store.Entry{N: uint64(e.ID), Data: e.AppendJSON(nil), Mark: e.Kind == tape.KindAnchor}, err) {
-				return
-			}
-		}
-	}, func() ([]byte, time.Time) {
-		head, err := in.state.encode()
-		refused = err
-		return head, in.state.info.Updated
-	})
-	switch {
-	case refused != nil:
-		return refused
-	case errors.Is(err, store.ErrMoved):
-		return fmt.Errorf("%w: another process is creating the tape", tape.ErrNotEmpty)
-	}
-	in.state.rev, in.state.first, in.state.info.Bytes = made.Rev, made.First, made.Bytes
-	return in.s.explain(in.name, err)
 }
 
 // run imports batch by batch.

@@ -37,11 +37,6 @@ func (s *Store) PutBlob(ctx context.Context, name string, data []byte) (handle s
 	if err := s.putBlob(ctx, key, data); err != nil {
 		return "", s.explain(name, err)
 	}
-	if s.options.SyncTurns { // the end of the turn syncs the tape alone
-		if err := s.space.Sync(ctx, key); err != nil {
-			return "", s.explain(name, err)
-		}
-	}
 	// If the tape was erased before the blob came, the blob belongs to nobody.
 	now, err := s.look(ctx, name)
 	if err == nil && (!now.exists() || !now.info.Created.Equal(st.info.Created)) {

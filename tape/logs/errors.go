@@ -57,8 +57,6 @@ func (s *Store) explain(name string, err error) error {
 	switch {
 	case err == nil, errors.Is(err, context.Canceled), tape.Refused(err):
 		return err
-	case s.disk != nil && (errors.Is(err, store.ErrAway) || errors.Is(err, store.ErrUnsure)): // which says nothing of a disk
-		return fmt.Errorf("tape %s: %w", name, causeOf(err))
 	case errors.Is(err, store.ErrAway):
 		return &Error{textAway, err}
 	case errors.Is(err, store.ErrUnsure):
@@ -71,14 +69,4 @@ func (s *Store) explain(name string, err error) error {
 		return err
 	}
 	return fmt.Errorf("tape %s: %w", name, err)
-}
-
-// causeOf is an ErrAway or ErrUnsure without that.
-func causeOf(err error) error {
-	if both, ok := err.(interface{ Unwrap() []error }); ok {
-		if errs := both.Unwrap(); len(errs) == 2 && (errs[0] == store.ErrAway || errs[0] == store.ErrUnsure) {
-			return errs[1]
-		}
-	}
-	return err
 }

@@ -63,14 +63,11 @@ func (src *source) from(r store.Range) store.Range {
 // decode yields entries, without those that are damaged.
 func (src *source) decode(raws iter.Seq2[store.Entry, error]) iter.Seq2[tape.Entry, error] {
 	return func(yield func(tape.Entry, error) bool) {
-		name, parse := src.state.info.Tape, tape.ParseEntry
-		if src.s.disk != nil { // where lines have checksums
-			parse = tape.ParseWritten
-		}
+		name := src.state.info.Tape
 		for raw, err := range raws {
 			var e tape.Entry
 			if err == nil {
-				if e, err = parse(raw.Data); err != nil || uint64(e.ID) != raw.N {
+				if e, err = tape.ParseEntry(raw.Data); err != nil || uint64(e.ID) != raw.N {
 					err = fmt.Errorf("%w: entry %d: %w", store.ErrDamaged, raw.N, err)
 				}
 			}

@@ -18,7 +18,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/lingserve/lingserve/internal/vfs"
 	"github.com/lingserve/lingserve/store"
 	"github.com/lingserve/lingserve/tape"
 )
@@ -30,7 +29,6 @@ const Space = "tapes"
 type Options struct {
 	Durability store.Durability
 	MaxBytes   int64 // of all tapes; 0: no bound. An append beyond it is [tape.ErrTooLarge].
-	SyncTurns  bool  // make entries durable when a turn ends
 
 	Leases  tape.Leaser // required by [Store.Lease]
 	Replica string      // name of this process among those that share the leases; "": a lease cannot be lost, so nothing is fenced
@@ -42,10 +40,8 @@ type Options struct {
 
 // Store is a [tape.Store].
 type Store struct {
-	space       store.Log
-	options     Options
-	disk        vfs.Folder   // of tapes in files; else nil
-	closeEngine func() error // nil: the engine is the caller's
+	space   store.Log
+	options Options
 
 	end     context.Context // ends when the store closes
 	stop    context.CancelCauseFunc
@@ -60,7 +56,6 @@ type Store struct {
 
 var (
 	_ tape.Whole   = (*Store)(nil)
-	_ tape.Syncer  = (*Store)(nil)
 	_ tape.Counter = (*Store)(nil)
 	_ tape.Remote  = (*Store)(nil)
 )
@@ -92,9 +87,6 @@ func (s *Store) Close() error {
 	s.stop(tape.ErrClosed)
 	s.running.Wait()
 	s.indexer.wait()
-	if s.closeEngine != nil {
-		return s.explain("", s.closeEngine())
-	}
 	return s.explain("", s.space.Sync(context.Background()))
 }
 
@@ -114,9 +106,6 @@ func (s *Store) enterAll(ctx context.Context) (_ context.Context, done func(), e
 	defer s.mu.Unlock()
 	if s.closed {
 		return nil, nil, tape.ErrClosed
-	}
-	if s.closeEngine != nil { // which ends calls, too
-		return ctx, func() {}, nil
 	}
 	s.running.Add(1)
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -295,14 +284,6 @@ func (s *Store) Delete(ctx context.Context, name string) error {
 		}
 	}
 	return s.explain(name, s.space.Delete(ctx, key))
-}
-
-// TurnEnded implements [tape.Syncer].
-func (s *Store) TurnEnded(ctx context.Context, name string) error {
-	if !s.options.SyncTurns {
-		return nil
-	}
-	return s.explain(name, s.space.Sync(ctx, keyOf(name)))
 }
 
 // Away implements [tape.Remote].

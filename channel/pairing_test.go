@@ -13,7 +13,7 @@ import (
 
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/internal/vfs"
-	"github.com/lingserve/lingserve/store/file"
+	"github.com/lingserve/lingserve/store/storetest/file"
 )
 
 // inBothStores runs a test with pairs in memory and in a table.

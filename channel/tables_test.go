@@ -15,7 +15,7 @@ import (
 	"github.com/lingserve/lingserve/channel/journaltest"
 	"github.com/lingserve/lingserve/internal/vfs"
 	"github.com/lingserve/lingserve/store"
-	"github.com/lingserve/lingserve/store/file"
+	"github.com/lingserve/lingserve/store/storetest/file"
 )
 
 func openEngine(t testing.TB, dir vfs.Dir, o file.Options) store.Engine {

@@ -12,7 +12,7 @@ import (
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/flow"
 	"github.com/lingserve/lingserve/internal/vfs"
-	"github.com/lingserve/lingserve/store/file"
+	"github.com/lingserve/lingserve/store/storetest/file"
 )
 
 // bareService is a service that has only what ended runs need.

@@ -6,9 +6,8 @@ import (
 	"fmt"
 	"path/filepath"
 
-	"github.com/lingserve/lingserve/internal/vfs"
 	"github.com/lingserve/lingserve/store"
-	"github.com/lingserve/lingserve/store/file"
+	"github.com/lingserve/lingserve/store/db"
 	oncetable "github.com/lingserve/lingserve/web/once/table"
 )
 
@@ -26,18 +25,29 @@ func openKeys(ctx context.Context, o *Options) (k localKeys, err error) {
 		k.Keys, err = oncetable.Open(ctx, o.Tables, settings)
 		return k, err
 	}
-	dir := vfs.InMemory()
+	url := "memory"
 	if o.Data != "" {
-		dir = vfs.At(filepath.Join(o.Data, "store"))
+		url = "sqlite:" + filepath.Join(o.Data, "keys.db")
 	}
-	if k.engine, err = file.Open(dir, file.Options{Log: o.Log}); err != nil {
+	d, err := db.Open(ctx, url, &db.Options{Log: o.Log})
+	if err != nil {
 		return k, dataError(o.Data, err)
 	}
+	k.engine = ownTables{d.Tables(), d}
 	if k.Keys, err = oncetable.Open(ctx, k.engine, settings); err != nil {
 		return k, dataError(o.Data, errors.Join(err, k.engine.Close()))
 	}
 	return k, nil
 }
+
+// ownTables are tables with a database of their own.
+type ownTables struct {
+	store.Engine
+	d *db.DB
+}
+
+// Close implements [store.Engine].
+func (t ownTables) Close() error { return errors.Join(t.Engine.Close(), t.d.Close()) }
 
 // dataError is the error of a data folder that cannot be used.
 func dataError(folder string, err error) error {

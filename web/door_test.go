@@ -23,7 +23,7 @@ import (
 	"github.com/lingserve/lingserve/agent"
 	"github.com/lingserve/lingserve/internal/vfs"
 	"github.com/lingserve/lingserve/run"
-	"github.com/lingserve/lingserve/store/file"
+	"github.com/lingserve/lingserve/store/storetest/file"
 	"github.com/lingserve/lingserve/tool"
 	"github.com/lingserve/lingserve/web/wire"
 )

@@ -9,7 +9,7 @@ import (
 	"github.com/lingserve/lingserve/channel/outbox"
 	"github.com/lingserve/lingserve/internal/vfs"
 	"github.com/lingserve/lingserve/store"
-	"github.com/lingserve/lingserve/store/file"
+	"github.com/lingserve/lingserve/store/storetest/file"
 )
 
 // Kept is the inbox of one process in a folder, with the engine of its tables.

@@ -14,7 +14,7 @@ import (
 	"github.com/lingserve/lingserve/channel/inbox"
 	"github.com/lingserve/lingserve/channel/outbox"
 	"github.com/lingserve/lingserve/internal/vfs"
-	storefile "github.com/lingserve/lingserve/store/file"
+	storefile "github.com/lingserve/lingserve/store/storetest/file"
 )
 
 // person is who writes and reads: all that is seen by whichever process, and once more by none that is dead.

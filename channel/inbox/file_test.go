@@ -8,7 +8,7 @@ import (
 	"github.com/lingserve/lingserve/channel/inbox"
 	"github.com/lingserve/lingserve/internal/vfs"
 	"github.com/lingserve/lingserve/store"
-	"github.com/lingserve/lingserve/store/file"
+	"github.com/lingserve/lingserve/store/storetest/file"
 )
 
 // process is an inbox in a folder, with its engine.

@@ -10,7 +10,7 @@ import (
 
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/internal/vfs"
-	"github.com/lingserve/lingserve/store/file"
+	"github.com/lingserve/lingserve/store/storetest/file"
 )
 
 // CH-182, CL-09: a message that is sent again to another replica is answered like the first time there, and runs nothing.

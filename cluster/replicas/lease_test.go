@@ -11,7 +11,7 @@ import (
 
 	"github.com/lingserve/lingserve/internal/vfs"
 	"github.com/lingserve/lingserve/store"
-	"github.com/lingserve/lingserve/store/file"
+	"github.com/lingserve/lingserve/store/storetest/file"
 	"github.com/lingserve/lingserve/tape"
 )
 

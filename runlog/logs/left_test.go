@@ -7,8 +7,8 @@ import (
 	"github.com/lingserve/lingserve/cluster/replicas"
 	"github.com/lingserve/lingserve/internal/vfs"
 	"github.com/lingserve/lingserve/runlog"
-	"github.com/lingserve/lingserve/store/file"
 	"github.com/lingserve/lingserve/store/storetest"
+	"github.com/lingserve/lingserve/store/storetest/file"
 	"github.com/lingserve/lingserve/tube"
 )
 

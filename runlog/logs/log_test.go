@@ -14,8 +14,8 @@ import (
 	"github.com/lingserve/lingserve/runlog"
 	"github.com/lingserve/lingserve/runlog/logs"
 	"github.com/lingserve/lingserve/runlog/runlogtest"
-	"github.com/lingserve/lingserve/store/file"
 	"github.com/lingserve/lingserve/store/storetest"
+	"github.com/lingserve/lingserve/store/storetest/file"
 )
 
 const longWait = time.Hour // the deadline of the tests ends what hangs

@@ -30,3 +30,16 @@ func (p modelPlace) Open(t testing.TB) store.Engine {
 func TestModel(t *testing.T) {
 	storetest.Logs(t, storetest.Setup{New: func(testing.TB) storetest.Place { return modelPlace{storetest.NewModel()} }, Bubble: true})
 }
+
+// memoryPlace has the tables of one test.
+type memoryPlace struct{ *storetest.MemoryTables }
+
+func (p memoryPlace) Open(t testing.TB) store.Engine {
+	e := p.Again()
+	t.Cleanup(func() { _ = e.Close() })
+	return e
+}
+
+func TestTablesInMemoryAreTablesLikeOthers(t *testing.T) {
+	storetest.Tables(t, storetest.Setup{Bubble: true, New: func(testing.TB) storetest.Place { return memoryPlace{storetest.NewTables()} }})
+}

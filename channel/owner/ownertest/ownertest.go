@@ -16,8 +16,8 @@ import (
 	"github.com/lingserve/lingserve/internal/postgrestest"
 	"github.com/lingserve/lingserve/internal/vfs"
 	"github.com/lingserve/lingserve/store"
-	"github.com/lingserve/lingserve/store/file"
 	"github.com/lingserve/lingserve/store/postgres"
+	"github.com/lingserve/lingserve/store/storetest/file"
 )
 
 // Alive are owners without leases. They are alive until they are killed.

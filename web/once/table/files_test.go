@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/internal/vfs/vfstest"
-	"github.com/lingserve/lingserve/store/file"
+	"github.com/lingserve/lingserve/store/storetest/file"
 	"github.com/lingserve/lingserve/web/once"
 	"github.com/lingserve/lingserve/web/once/oncetest"
 	"github.com/lingserve/lingserve/web/once/table"

@@ -5,8 +5,8 @@ import (
 
 	"github.com/lingserve/lingserve/internal/vfs"
 	"github.com/lingserve/lingserve/store"
-	"github.com/lingserve/lingserve/store/file"
 	"github.com/lingserve/lingserve/store/storetest"
+	"github.com/lingserve/lingserve/store/storetest/file"
 )
 
 // folder is a folder whose first engine owns it.

@@ -14,7 +14,7 @@ import (
 
 	"github.com/lingserve/lingserve/internal/vfs"
 	"github.com/lingserve/lingserve/store"
-	"github.com/lingserve/lingserve/store/file/internal/tables"
+	"github.com/lingserve/lingserve/store/storetest/file/internal/tables"
 )
 
 // Options of an engine; zero is the default.

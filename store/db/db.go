@@ -115,6 +115,7 @@ func Open(ctx context.Context, url string, o *Options) (*DB, error) {
 	readers := cmp.Or(o.Readers, 4)
 	db.read.SetMaxOpenConns(readers)
 	db.read.SetMaxIdleConns(readers)
+	db.read.SetConnMaxIdleTime(10 * time.Second) // what a burst has opened is closed again
 	db.write.SetMaxOpenConns(1)
 	if err := db.migrate(ctx); err != nil {
 		return nil, errors.Join(err, db.closeConnections())

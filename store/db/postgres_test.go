@@ -81,6 +81,7 @@ func TestPostgres(t *testing.T) {
 	if err := os.Setenv(envURL, server.URL()); err != nil {
 		t.Fatal(err)
 	}
+	defer os.Unsetenv(envURL) // for the children of this test alone
 	tapetest.Run(t, tapetest.Factory{Open: openPostgres, Durable: true})
 }
 

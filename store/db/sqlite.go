@@ -10,11 +10,13 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
 
 	"github.com/lingserve/lingserve/internal/filelock"
+	"github.com/lingserve/lingserve/internal/vfs"
 	"github.com/lingserve/lingserve/store"
 )
 
@@ -82,10 +84,17 @@ func explainSQLite(err error) error {
 	if !errors.As(err, &e) {
 		return err
 	}
+	if e.Code() == sqlite3.SQLITE_IOERR_SHMSIZE { // the index of the WAL cannot grow
+		return failed(store.ErrFull, syscall.ENOSPC, err)
+	}
 	switch e.Code() & 0xff {
 	case sqlite3.SQLITE_FULL:
-		return fmt.Errorf("%w: %v", store.ErrFull, err)
-	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY:
+		return failed(store.ErrFull, syscall.ENOSPC, err)
+	case sqlite3.SQLITE_READONLY:
+		return failed(store.ErrAway, syscall.EROFS, err)
+	case sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR:
+		return failed(store.ErrAway, syscall.EIO, err)
+	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED:
 		return fmt.Errorf("%w: %v", store.ErrAway, err)
 	case sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB:
 		return fmt.Errorf("%w: %v", store.ErrDamaged, err)
@@ -93,6 +102,11 @@ func explainSQLite(err error) error {
 		return fmt.Errorf("%w: %v", store.ErrTooLarge, err)
 	}
 	return err
+}
+
+// failed is the error of a disk, for those who name it.
+func failed(what error, reason syscall.Errno, err error) error {
+	return fmt.Errorf("%w: %w", what, vfs.Explain(fmt.Errorf("%w: %v", reason, err)))
 }
 
 // lockFile locks the file path.lock, which holds the id of the process that has the database open.

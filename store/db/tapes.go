@@ -7,6 +7,7 @@ import (
 	"iter"
 	"sync/atomic"
 
+	"github.com/lingserve/lingserve/internal/vfs"
 	"github.com/lingserve/lingserve/store"
 	"github.com/lingserve/lingserve/tape"
 )
@@ -192,6 +193,8 @@ func explain(name string, err error) error {
 		return err
 	case errors.Is(err, store.ErrClosed):
 		return fmt.Errorf("%w: %w", tape.ErrClosed, err)
+	case vfs.Failed(err):
+		return fmt.Errorf("tape %s: %w", name, err)
 	case errors.Is(err, store.ErrAway):
 		return &Error{"the store of sessions is unreachable; retry later", err}
 	case errors.Is(err, store.ErrUnsure):

@@ -76,7 +76,7 @@ const (
 
 // errTicketsAway is the refusal while the store cannot be reached.
 var errTicketsAway = &Refusal{
-	Status: http.StatusServiceUnavailable, Code: "overloaded", Reason: "engine",
+	Status: http.StatusServiceUnavailable, Code: "overloaded", Reason: "database",
 	Detail: "tickets cannot be looked up now; try again in a moment", RetryAfter: 2 * time.Second,
 }
 

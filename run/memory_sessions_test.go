@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/lingserve/lingserve/store"
+	"github.com/lingserve/lingserve/store/db"
 	"github.com/lingserve/lingserve/tape"
 )
 
@@ -90,48 +91,45 @@ func (l *memoryLog) holder(_ context.Context, name string) (string, error) {
 // isCut reports whether the replica cannot reach what is shared. The lock is held.
 func (l *memoryLog) isCut() bool { return l.away || l.paused || l.isDead() }
 
-// memoryTapes are the logs of tapes as one replica has them. They implement store.LogEngine.
+// memoryTapes are tapes as one replica has them.
 type memoryTapes struct {
-	store.LogEngine
+	*db.Tapes
 	log *memoryLog
 }
 
-func (e memoryTapes) Log(ctx context.Context, o store.LogOptions) (store.Log, error) {
-	l, err := e.LogEngine.Log(ctx, o)
-	return memorySpace{l, e.log}, err
-}
+// tapesAway is the error of a database that cannot be reached.
+type tapesAway struct{}
 
-type memorySpace struct {
-	store.Log
-	log *memoryLog
-}
+func (tapesAway) Error() string        { return "away" }
+func (tapesAway) ErrorCode() string    { return "overloaded" }
+func (tapesAway) Is(target error) bool { return target == tape.ErrAway }
 
-func (s memorySpace) cut() error {
-	s.log.mu.Lock()
-	defer s.log.mu.Unlock()
-	if s.log.isCut() {
-		return store.ErrAway
+func (t memoryTapes) cut() error {
+	t.log.mu.Lock()
+	defer t.log.mu.Unlock()
+	if t.log.isCut() {
+		return tapesAway{}
 	}
 	return nil
 }
 
-func (s memorySpace) Append(ctx context.Context, name string, b store.Batch) (store.Info, error) {
-	if err := s.cut(); err != nil {
-		return store.Info{}, err
+func (t memoryTapes) Append(ctx context.Context, name string, b tape.Batch) (int64, error) {
+	if err := t.cut(); err != nil {
+		return 0, err
 	}
-	return s.Log.Append(ctx, name, b)
+	return t.Tapes.Append(ctx, name, b)
 }
 
-func (s memorySpace) Info(ctx context.Context, name string) (store.Info, error) {
-	if err := s.cut(); err != nil {
-		return store.Info{}, err
+func (t memoryTapes) Info(ctx context.Context, name string) (tape.Info, error) {
+	if err := t.cut(); err != nil {
+		return tape.Info{}, err
 	}
-	return s.Log.Info(ctx, name)
+	return t.Tapes.Info(ctx, name)
 }
 
-func (s memorySpace) Read(ctx context.Context, name string, r store.Range) iter.Seq2[store.Entry, error] {
-	if err := s.cut(); err != nil {
-		return func(yield func(store.Entry, error) bool) { yield(store.Entry{}, err) }
+func (t memoryTapes) Read(ctx context.Context, name string, q tape.Query) iter.Seq2[tape.Entry, error] {
+	if err := t.cut(); err != nil {
+		return func(yield func(tape.Entry, error) bool) { yield(tape.Entry{}, err) }
 	}
-	return s.Log.Read(ctx, name, r)
+	return t.Tapes.Read(ctx, name, q)
 }

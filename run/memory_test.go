@@ -9,7 +9,7 @@ import (
 
 	"github.com/lingserve/lingserve/control"
 	"github.com/lingserve/lingserve/runlog"
-	"github.com/lingserve/lingserve/store/storetest"
+	"github.com/lingserve/lingserve/store/db"
 	"github.com/lingserve/lingserve/tube"
 	"github.com/lingserve/lingserve/web/once"
 )
@@ -26,7 +26,7 @@ type memory struct {
 	lose    bool // the next reply is lost
 
 	leases map[string]*memoryLease // of tapes, by name
-	tapes  *storetest.Model        // nil: there are no sessions
+	tapes  *db.DB                  // nil: there are no sessions
 }
 
 func newMemory() *memory {

@@ -17,8 +17,8 @@ import (
 
 	"github.com/lingserve/lingserve/access"
 	"github.com/lingserve/lingserve/internal/longtest"
-	"github.com/lingserve/lingserve/store/storetest"
-	"github.com/lingserve/lingserve/tape/logs"
+	"github.com/lingserve/lingserve/store/db"
+	"github.com/lingserve/lingserve/tape"
 )
 
 // cluster is three replicas and their clients.
@@ -33,7 +33,7 @@ type cluster struct {
 type modelReplica struct {
 	s     *Service
 	log   *memoryLog
-	tapes *logs.Store // nil: it has no sessions
+	tapes tape.Whole // nil: it has no sessions
 }
 
 // end ends what the service leaves open.
@@ -53,7 +53,10 @@ func newCluster(t modelT, workspace string) *cluster {
 		world: world{t: t, work: map[string]int{}, runs: map[string]*told{}, keys: map[string]string{}}, memory: newMemory(), workspace: workspace,
 	}
 	if workspace != "" {
-		c.memory.tapes = storetest.NewModel()
+		var err error
+		if c.memory.tapes, err = db.Open(context.Background(), "memory", nil); err != nil {
+			t.Fatal(err)
+		}
 	}
 	for range 3 {
 		c.replicas = append(c.replicas, c.open())
@@ -68,7 +71,7 @@ func (c *cluster) close() {
 		r.end()
 	}
 	if c.memory.tapes != nil {
-		c.memory.tapes.Close()
+		_ = c.memory.tapes.Close()
 	}
 }
 

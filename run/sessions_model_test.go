@@ -22,7 +22,6 @@ import (
 	"github.com/lingserve/lingserve/internal/longtest"
 	"github.com/lingserve/lingserve/run/hooks"
 	"github.com/lingserve/lingserve/tape"
-	"github.com/lingserve/lingserve/tape/logs"
 	"github.com/lingserve/lingserve/turn"
 )
 
@@ -81,17 +80,8 @@ type soleAgent struct{ *agent.Agent }
 func (soleAgent) Names() []string { return []string{answerer} }
 
 // addSessions lets a replica have sessions.
-func (c *cluster) addSessions(o *Options, l *memoryLog) (*logs.Store, error) {
-	tapes, err := logs.Open(context.Background(), memoryTapes{c.memory.tapes, l}, logs.Options{
-		Leases: memoryLeases{l}, Replica: l.replica, Away: func() bool {
-			l.mu.Lock()
-			defer l.mu.Unlock()
-			return l.isCut()
-		},
-	})
-	if err != nil {
-		return nil, err
-	}
+func (c *cluster) addSessions(o *Options, l *memoryLog) (tape.Whole, error) {
+	tapes := memoryTapes{c.memory.tapes.SharedTapes(memoryLeases{l}, nil), l}
 	a, err := agent.New(agent.Options{Name: answerer, Models: slowModel{}, Model: "m:m", Bare: true, Store: tapes})
 	if err != nil {
 		return nil, err

@@ -46,12 +46,6 @@ type Bounded struct {
 	erasing sync.Mutex // one at a time, so that none is taken for two
 }
 
-// Away implements [Remote].
-func (b *Bounded) Away() bool {
-	r, ok := b.Whole.(Remote)
-	return ok && r.Away()
-}
-
 // recount is how often the sessions are counted anew: another process may have begun or erased some. A store that would have to list them is
 // asked only while there are too many.
 const recount = time.Minute

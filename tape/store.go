@@ -129,12 +129,6 @@ type Lease interface {
 	Release()
 }
 
-// Remote is a store behind a network.
-type Remote interface {
-	// Away reports whether the store has not been reached for longer than calls wait, so that calls fail at once.
-	Away() bool
-}
-
 // Syncer is a store whose entries reach the disk some time after Append.
 type Syncer interface {
 	// TurnEnded says that a turn has appended its last entry; a store that syncs when turns end does so before it

@@ -3,8 +3,6 @@ package web
 import (
 	"context"
 	"iter"
-	"strings"
-	"testing"
 
 	"github.com/lingserve/lingserve/control"
 	"github.com/lingserve/lingserve/run"
@@ -62,20 +60,6 @@ func (keysAway) Forget(context.Context, string, string, string) error { return o
 
 // tapesAway is a store of tapes that cannot be reached.
 type tapesAway struct{ tape.Store }
-
-// Away implements [tape.Remote].
-func (tapesAway) Away() bool { return true }
-
-// DC-12: a balancer sends nobody to a server whose database of sessions is away.
-func TestAServerIsNotReadyWhileItsSessionsAreAway(t *testing.T) {
-	b := newBench(t, func(o *Options) { o.Tapes = tapesAway{} }).serve()
-	if got := b.whole("GET", "/readyz", ""); got.Status != 503 || !strings.Contains(got.Body, `"sessions":"away"`) || got.Header.Get("Retry-After") == "" {
-		t.Errorf("%+v", got)
-	}
-	if resp := b.do("GET", "/healthz", ""); resp.StatusCode != 200 {
-		t.Errorf("/healthz: %d", resp.StatusCode)
-	}
-}
 
 func (tapesAway) Info(context.Context, string) (tape.Info, error) { return tape.Info{}, once.ErrAway }
 

@@ -30,7 +30,7 @@ func TestTheEngineIsAway(t *testing.T) {
 	going := b.do("POST", "/v1/runs?format=sse", body, "Idempotency-Key: k")
 	st := <-b.steps.came
 	e.away.Store(true)
-	ready(503, `"status":"away","version":"1.2.3","engine":"away"`)
+	ready(503, `"status":"away","version":"1.2.3","database":"away"`)
 	if resp := b.do("GET", "/healthz", ""); resp.StatusCode != 200 {
 		t.Errorf("/healthz: %d", resp.StatusCode)
 	}

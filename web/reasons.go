@@ -21,7 +21,7 @@ func Reasons() []string {
 		"key_mistyped", "key_unknown", "key_expired", "key_revoked",
 		"token_malformed", "token_algorithm", "token_signer", "token_signature", "token_issuer", "token_audience", "token_expired",
 		"token_early", "token_no_expiry", "token_subject", "token_no_keys", "token_type", "token_id_token",
-		"ticket", "tickets", "ticket_method", "ticket_path", "engine",
+		"ticket", "tickets", "ticket_method", "ticket_path", "database",
 		// Of limits.
 		"limit_requests", "limit_tokens", "limit_runs", "limit_failures",
 		run.LimitMemory, run.LimitAllRuns, limitStreams, limitStreamsPerCaller, limitBody, limitBodies, limitBodiesPerCaller, run.LimitInput, run.LimitImages,

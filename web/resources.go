@@ -11,7 +11,6 @@ import (
 	"github.com/lingserve/lingserve/flow"
 	"github.com/lingserve/lingserve/internal/wording"
 	"github.com/lingserve/lingserve/run"
-	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/web/wire"
 )
 
@@ -71,8 +70,7 @@ type health struct {
 	Channels   map[string]string `json:"channels,omitempty"`   // that do not work, and why
 	Servers    map[string]string `json:"servers,omitempty"`    // of MCP that are not ready, and why
 	Overloaded []string          `json:"overloaded,omitempty"` // what there is too much of
-	Engine     string            `json:"engine,omitempty"`     // "away"
-	Sessions   string            `json:"sessions,omitempty"`   // "away": the database that they are in
+	Database   string            `json:"database,omitempty"`   // "away"
 }
 
 // getHealth says that the process lives.
@@ -102,11 +100,7 @@ func (s *Server) getReady(w http.ResponseWriter, r *http.Request) {
 	}
 	status := http.StatusOK
 	if s.engineAway() {
-		h.Status, h.Engine, status = "away", "away", http.StatusServiceUnavailable
-		w.Header().Set("Retry-After", strconv.Itoa(int(engineRetry/time.Second)))
-	}
-	if r, ok := s.o.Tapes.(tape.Remote); ok && r.Away() {
-		h.Status, h.Sessions, status = "away", "away", http.StatusServiceUnavailable
+		h.Status, h.Database, status = "away", "away", http.StatusServiceUnavailable
 		w.Header().Set("Retry-After", strconv.Itoa(int(engineRetry/time.Second)))
 	}
 	s.wire.SendJSON(w, r, status, h)

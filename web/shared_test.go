@@ -21,7 +21,7 @@ import (
 	"github.com/lingserve/lingserve/run"
 	runlogs "github.com/lingserve/lingserve/runlog/logs"
 	"github.com/lingserve/lingserve/store"
-	"github.com/lingserve/lingserve/tape/logs"
+	"github.com/lingserve/lingserve/store/db"
 	"github.com/lingserve/lingserve/tool"
 	"github.com/lingserve/lingserve/tube"
 	"github.com/lingserve/lingserve/turn"
@@ -72,7 +72,7 @@ func (l losingLog) Append(ctx context.Context, name string, b store.Batch) (stor
 }
 
 // open connects a replica.
-func (g *group) open() (*run.Shared, *logs.Store) {
+func (g *group) open() (*run.Shared, *db.Tapes) {
 	g.t.Helper()
 	t := g.t
 	there := replicatest.Open(t, g.database.URL(), g.schema)
@@ -97,11 +97,12 @@ func (g *group) open() (*run.Shared, *logs.Store) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tapes, err := logs.Open(t.Context(), tables, logs.Options{Durability: store.Synced, Leases: leases, Replica: there.Members.ID()})
+	sessions, err := db.Open(t.Context(), g.database.URL()+"&search_path="+g.schema+"_sessions", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _, _, _, _ = asks.Close(), keys.Close(), tapes.Close(), l.Close() })
+	tapes := sessions.SharedTapes(leases, nil)
+	t.Cleanup(func() { _, _, _, _ = asks.Close(), keys.Close(), sessions.Close(), l.Close() })
 	return &run.Shared{
 		Runs: l, Control: asks, Keys: keys,
 		Replicas: func() (ids []string) {

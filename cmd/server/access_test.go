@@ -178,7 +178,7 @@ func TestWhatIsWrongWithTheSettingsOfAccessIsSaidAtTheStart(t *testing.T) {
 		"an issuer alone":     {[]string{"--auth-issuer", "https://login.example.com/"}, "", "the audience is missing"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cmd := exec.Command("lingserve", append([]string{"serve", "--addr", "127.0.0.1:0", "--data", ""}, tt.args...)...)
+			cmd := exec.Command("lingserve", append([]string{"serve", "--addr", "127.0.0.1:0", "--database", "memory"}, tt.args...)...)
 			cmd.Dir = t.TempDir()
 			cmd.Env = append(cleanEnvironment(), tt.env)
 			out, err := cmd.CombinedOutput()

@@ -98,9 +98,9 @@ func onTape(t *testing.T, store tape.Store) string {
 	return b.String()
 }
 
-func TestWithoutADataFolderSessionsAreInMemory(t *testing.T) {
+func TestDatabaseInMemoryStoresNothing(t *testing.T) {
 	t.Chdir(t.TempDir())
-	turns, _, _, stop := agentsOf(t, "data: \"\"\n")
+	turns, _, _, stop := agentsOf(t, "database: memory\n")
 	tell(t, turns, "assistant", "hello")
 	stop()
 	if _, err := os.Stat("data"); !os.IsNotExist(err) {

@@ -127,7 +127,7 @@ func channelsFolder(c *config.Config) string { return filepath.Join(c.Data, "cha
 func openPairs(ctx context.Context, c *config.Config, tables store.Engine) (*channel.Pairs, error) {
 	texts, err := channel.OpenTexts(ctx, tables, channel.PairTable, nil)
 	if err != nil {
-		return nil, tablesError(c, err)
+		return nil, databaseError(c, err)
 	}
 	return channel.NewPairs(texts), nil
 }
@@ -213,7 +213,7 @@ func (d *channels) open(ctx context.Context, c *config.Config, shared *engine, t
 		err = d.Keep(ctx, tables, inbox.Options{Shown: true, Log: log}, outbox.Options{Log: log})
 	}
 	if err != nil {
-		return tablesError(c, err)
+		return databaseError(c, err)
 	}
 	d.parts = channelParts{media: d.Media, learned: d.Learned, results: d.Results, log: log, shared: shared != nil}
 	return nil
@@ -230,7 +230,7 @@ func eraseFromChannels(ctx context.Context, c *config.Config, shared *engine, se
 	}
 	tables, err := openTables(c, shared, log)
 	if err != nil {
-		if errors.Is(err, errDataInUse) {
+		if errors.Is(err, errInUse) {
 			return false, errChannelsInUse
 		}
 		return false, err

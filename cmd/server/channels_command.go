@@ -267,8 +267,8 @@ func (w *ways) openPairs(ctx context.Context) (pairs *channel.Pairs, release fun
 
 // withPairs opens the store of pairs for those who look at it or change it, and closes it.
 func (w *ways) withPairs(ctx context.Context, do func(*channel.Pairs) error) error {
-	if w.c.Data == "" && w.c.Engine == config.EngineLocal {
-		return fmt.Errorf("data (%s): pairing needs a data folder, but none is set", w.c.Source("data"))
+	if err := checkDurable(w.c); err != nil {
+		return err
 	}
 	pairs, release, err := w.openPairs(ctx)
 	if err != nil {
@@ -296,7 +296,7 @@ func (w *ways) pairs(ctx context.Context, _ []string) error {
 			return err
 		}
 		if len(list) == 0 && !w.json {
-			fmt.Fprintf(w.stderr, "there are no paired people and no requests in %s\n", enginePlace(w.c))
+			fmt.Fprintf(w.stderr, "there are no paired people and no requests in %s\n", w.c.DatabaseName())
 			return nil
 		}
 		out := newListing(w.stdout, w.json, "CHANNEL", "SENDER", "STATE", "CODE", "SINCE", "NAME")

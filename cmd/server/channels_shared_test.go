@@ -166,7 +166,7 @@ agents:
 
 // engine are the flags of replicas, and of commands.
 func (p *platforms) engine() []string {
-	return []string{"--engine", "postgres", "--postgres-url", p.database.URL(), "--workspace", p.shared}
+	return []string{"--database", p.database.URL(), "--workspace", p.shared}
 }
 
 // replica starts one with a folder of its own.
@@ -473,8 +473,8 @@ func TestPairsWhileTheEngineIsAway(t *testing.T) {
 	}
 	t.Chdir(t.TempDir())
 	var out bytes.Buffer
-	status := channelsCommand([]string{"pair", "approve", "ABCD-EFGH", "--engine", "postgres", "--postgres-url", s.URL()}, nil, &out, &out)
-	if status != exitFailed || !strings.Contains(out.String(), "postgres.url (flag --postgres-url): cannot use the database that replicas share: ") {
+	status := channelsCommand([]string{"pair", "approve", "ABCD-EFGH", "--database", s.URL()}, nil, &out, &out)
+	if status != exitFailed || !strings.Contains(out.String(), "database (flag --database): cannot use postgres://") {
 		t.Errorf("%d %s", status, &out)
 	}
 }

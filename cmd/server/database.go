@@ -6,65 +6,68 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"strings"
 	"sync"
 
 	"github.com/lingserve/lingserve/internal/config"
 	"github.com/lingserve/lingserve/store"
 	"github.com/lingserve/lingserve/store/db"
-	"github.com/lingserve/lingserve/tape"
 )
 
-// database is the database of a server alone, which its tapes and its tables share. It closes when both have closed.
+// database is an open database. It closes when all its users in this process have closed it.
 type database struct {
 	*db.DB
-	path   string
-	beside bool // another process has it, too
+	url    string
+	beside bool // another process has the file, too
 	served bool // a server has its tables
 	users  int
 }
 
-// databases are those that this process has open, by path.
+// databases are those that this process has open, by URL.
 var databases = struct {
 	sync.Mutex
 	open map[string]*database
 }{open: map[string]*database{}}
 
-// databaseFile is where the database of a server alone is; "" if it is in memory.
-func databaseFile(c *config.Config) string {
-	if c.Data == "" {
-		return ""
-	}
-	return filepath.Join(c.Data, "lingserve.db")
-}
-
-// openDatabase opens the database of a server alone. If a server has it open, a command may use it beside. Its error is for the user.
+// openDatabase opens the database. If a server has the file open, a command may use it beside. Its error is for the user.
 func openDatabase(c *config.Config, log *slog.Logger) (*database, error) {
-	path := databaseFile(c)
 	if err := refuseOldData(c); err != nil {
 		return nil, err
 	}
 	databases.Lock()
 	defer databases.Unlock()
-	if d := databases.open[path]; d != nil {
+	if d := databases.open[c.Database]; d != nil {
 		d.users++
 		return d, nil
 	}
-	url := "memory"
-	if path != "" {
-		url = "sqlite:" + path
-	}
 	o := &db.Options{Durable: c.Durability == config.DurabilityFull, Log: log}
-	d := &database{path: path, users: 1}
+	d := &database{url: c.Database, users: 1}
 	var err error
-	if d.DB, err = db.Open(context.Background(), url, o); errors.Is(err, store.ErrInUse) {
+	if d.DB, err = db.Open(context.Background(), c.Database, o); errors.Is(err, store.ErrInUse) {
 		o.Beside, d.beside = true, true
-		d.DB, err = db.Open(context.Background(), url, o)
+		d.DB, err = db.Open(context.Background(), c.Database, o)
 	}
 	if err != nil {
-		return nil, dataError(c, err)
+		return nil, databaseError(c, err)
 	}
-	databases.open[path] = d
+	databases.open[d.url] = d
 	return d, nil
+}
+
+// databaseError says to the user which database cannot be used, and which setting names it.
+func databaseError(c *config.Config, err error) error {
+	if text, ok := strings.CutPrefix(err.Error(), "database: "); ok { // of the package that names the database, too
+		err = errors.New(text)
+	}
+	return fmt.Errorf("database (%s): cannot use %s: %w", c.Source("database"), c.DatabaseName(), err)
+}
+
+// checkDurable refuses commands about stored data if nothing is stored. Its error is for the user.
+func checkDurable(c *config.Config) error {
+	if c.Database == config.InMemory {
+		return fmt.Errorf("database (%s): nothing is stored with database memory; name a database", c.Source("database"))
+	}
+	return nil
 }
 
 // close closes the database if nothing else in this process uses it.
@@ -74,11 +77,11 @@ func (d *database) close() error {
 	if d.users--; d.users > 0 {
 		return nil
 	}
-	delete(databases.open, d.path)
+	delete(databases.open, d.url)
 	return d.DB.Close()
 }
 
-// databaseTapes are the tapes of a server alone.
+// databaseTapes are the tapes of the database.
 type databaseTapes struct {
 	*db.Tapes
 	d *database
@@ -86,14 +89,6 @@ type databaseTapes struct {
 
 // Close implements [tape.Store].
 func (t databaseTapes) Close() error { return errors.Join(t.Tapes.Close(), t.d.close()) }
-
-func openDatabaseTapes(c *config.Config, log *slog.Logger, observer tape.Observer) (tape.Whole, error) {
-	d, err := openDatabase(c, log)
-	if err != nil {
-		return nil, err
-	}
-	return databaseTapes{d.Tapes(observer), d}, nil
-}
 
 // databaseTables are the tables of a server alone.
 type databaseTables struct {
@@ -127,9 +122,8 @@ func refuseOldData(c *config.Config) error {
 	}
 	for _, pattern := range []string{"tapes/*", "store/pairs.table", "store/inbox.table", "store/tickets.table"} {
 		if found, _ := filepath.Glob(filepath.Join(c.Data, pattern)); len(found) > 0 { // the pattern is valid
-			old := filepath.Dir(found[0])
 			return dataError(c, fmt.Errorf("%s is from a version without a database; export its sessions with \"lingserve tape export\" of that version, "+
-				"remove the folder, and import them", old))
+				"remove the folder, and import them", filepath.Dir(found[0])))
 		}
 	}
 	return nil

@@ -14,7 +14,7 @@ import (
 	"github.com/lingserve/lingserve/internal/config"
 )
 
-// dbCommand checks and copies the database of the data folder. A server may use it at the same time.
+// dbCommand checks and copies the database. A server may use it at the same time.
 func dbCommand(args []string, _ io.Reader, stdout, stderr io.Writer) int {
 	set, settings := newFlags("db")
 	rest, status, ok := arguments(set, args, stdout, stderr)
@@ -52,12 +52,11 @@ func dbCommand(args []string, _ io.Reader, stdout, stderr io.Writer) int {
 
 // careFor checks or copies the database. Its error is for the user.
 func careFor(ctx context.Context, c *config.Config, action []string) (damages []string, err error) {
-	path := databaseFile(c)
-	if path == "" {
-		return nil, fmt.Errorf("data (%s): no data folder is set, so there is no database", c.Source("data"))
+	if err := checkDurable(c); err != nil {
+		return nil, err
 	}
-	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-		return nil, dataError(c, fmt.Errorf("there is no database %s", path))
+	if _, err := os.Stat(c.DatabaseFile()); !c.Replicas() && errors.Is(err, fs.ErrNotExist) {
+		return nil, databaseError(c, errors.New("the file does not exist"))
 	}
 	d, err := openDatabase(c, slog.New(slog.DiscardHandler))
 	if err != nil {

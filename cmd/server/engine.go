@@ -1,11 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
-	"strings"
+	"net/url"
 	"time"
 
 	"github.com/lingserve/lingserve/cluster/replicas"
@@ -38,22 +38,18 @@ const awayAfter = 2 * time.Second
 
 // openEngine connects this process with the other replicas. It returns nil for a server alone. Its error is for the user.
 func openEngine(ctx context.Context, c *config.Config, log *slog.Logger) (*engine, error) {
-	if err := c.CheckEngine(); err != nil {
-		return nil, err
-	}
-	if c.Engine != config.EnginePostgres {
+	if !c.Replicas() {
 		return nil, nil
 	}
 	e := new(engine)
 	if err := e.connect(ctx, c, log); err != nil {
-		return nil, errors.Join(engineError(c, err), e.disconnect())
+		return nil, errors.Join(databaseError(c, err), e.disconnect())
 	}
 	return e, nil
 }
 
 func (e *engine) connect(ctx context.Context, c *config.Config, log *slog.Logger) (err error) {
-	p := c.Postgres
-	e.tables, err = postgres.Open(ctx, postgres.Options{URL: p.URL.Reveal(), Schema: p.Schema, Connections: p.Connections, Log: log})
+	e.tables, err = postgres.Open(ctx, postgres.Options{URL: c.Database, Schema: engineSchema(c), Log: log})
 	if err != nil {
 		return err
 	}
@@ -61,7 +57,7 @@ func (e *engine) connect(ctx context.Context, c *config.Config, log *slog.Logger
 	if err != nil {
 		return err
 	}
-	if e.members, err = replicas.Join(ctx, table, replicas.Options{Name: replicaName(), Grace: p.Grace, Log: log}); err != nil {
+	if e.members, err = replicas.Join(ctx, table, replicas.Options{Name: replicaName(), Grace: time.Minute, Log: log}); err != nil {
 		return err
 	}
 	e.bus, err = e.tables.Bus(ctx, e.members.ID())
@@ -83,10 +79,13 @@ func (e *engine) disconnect() error {
 	return errors.Join(errs...)
 }
 
-// engineError names the setting of the database.
-func engineError(c *config.Config, err error) error {
-	return fmt.Errorf("postgres.url (%s): cannot use the database that replicas share: %s",
-		c.Source("postgres.url"), strings.TrimPrefix(err.Error(), "database: "))
+// engineSchema is where the engine has its tables: beside those of the database.
+func engineSchema(c *config.Config) string {
+	u, err := url.Parse(c.Database)
+	if err != nil { // the configuration has checked it
+		return ""
+	}
+	return cmp.Or(u.Query().Get("search_path"), "lingserve") + "_runs"
 }
 
 // close stores what is left and disconnects. The caller closes all that uses the engine before.
@@ -131,7 +130,7 @@ func (e *engine) into(ctx context.Context, c *config.Config, o *web.Options, log
 		return nil
 	}
 	if err := e.share(ctx, c, o, log); err != nil {
-		return engineError(c, err)
+		return databaseError(c, err)
 	}
 	return nil
 }

@@ -64,7 +64,7 @@ func TestReplicasOfOneEngine(t *testing.T) {
 	s := postgrestest.Run(t)
 	workspace := t.TempDir()
 	start := func() *process {
-		return startServer(t, "--engine", "postgres", "--postgres-url", s.URL(), "--workspace", workspace, "--admin-addr", "127.0.0.1:0", "--postgres-schema", "two")
+		return startServer(t, "--database", s.URL()+"&search_path=two", "--workspace", workspace, "--admin-addr", "127.0.0.1:0")
 	}
 	a, b := start(), start()
 	admin := a.waitFor(`admin listener is open.*addr=(127\.0\.0\.1:\d+)`)
@@ -99,7 +99,7 @@ func TestReplicasOfOneEngine(t *testing.T) {
 	}
 	for _, p := range []*process{a, b} {
 		got := eventually(t, p.base+"/readyz", func(got asked) bool { return got.status == 503 })
-		if !strings.Contains(got.body, `"engine":"away"`) || got.header.Get("Retry-After") == "" {
+		if !strings.Contains(got.body, `"database":"away"`) || got.header.Get("Retry-After") == "" {
 			t.Errorf("/readyz: %v %s", got.header, got.body)
 		}
 		if got := askOnce(t, "GET", p.base+"/healthz", ""); got.status != 200 {
@@ -127,7 +127,7 @@ func TestTheEngineCannotBeReached(t *testing.T) {
 	log := slog.New(slog.DiscardHandler)
 	open := func(environ ...string) error {
 		t.Helper()
-		c, err := config.Load(nil, append(environ, "LINGSERVE_CONFIG=", "LINGSERVE_ENGINE=postgres"))
+		c, err := config.Load(nil, append(environ, "LINGSERVE_CONFIG="))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -135,17 +135,14 @@ func TestTheEngineCannotBeReached(t *testing.T) {
 		e.close(log)
 		return err
 	}
-	if err := open("LINGSERVE_POSTGRES_URL=" + s.URL()); err != nil {
+	if err := open("LINGSERVE_DATABASE=" + s.URL()); err != nil {
 		t.Error(err)
 	}
 	if err := s.Shutdown(); err != nil {
 		t.Fatal(err)
 	}
-	err := open("LINGSERVE_POSTGRES_URL=" + s.URL())
-	if err == nil || !strings.Contains(err.Error(), "postgres.url (environment LINGSERVE_POSTGRES_URL): cannot use the database that replicas share: ") {
+	err := open("LINGSERVE_DATABASE=" + s.URL())
+	if err == nil || !strings.Contains(err.Error(), "database (environment LINGSERVE_DATABASE): cannot use postgres://") {
 		t.Errorf("without the database: %v", err)
-	}
-	if err := open(); err == nil || !strings.Contains(err.Error(), "LINGSERVE_ENGINE: engine: engine postgres needs postgres.url") {
-		t.Errorf("no database: %v", err)
 	}
 }

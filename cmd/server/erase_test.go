@@ -21,7 +21,7 @@ import (
 func TestATapeThatIsDeletedGoesFromTheChannelsToo(t *testing.T) {
 	for _, inUse := range []bool{false, true} {
 		data := t.TempDir()
-		c := &config.Config{Data: data, Workspace: t.TempDir()}
+		c := &config.Config{Data: data, Database: "sqlite:" + filepath.Join(data, "lingserve.db"), Workspace: t.TempDir()}
 		tapes, err := openStore(c, nil, slog.New(slog.DiscardHandler), nil)
 		if err != nil {
 			t.Fatal(err)
@@ -36,7 +36,7 @@ func TestATapeThatIsDeletedGoesFromTheChannelsToo(t *testing.T) {
 		if err := os.MkdirAll(channelsFolder(c), 0o700); err != nil {
 			t.Fatal(err)
 		}
-		d, err := db.Open(t.Context(), "sqlite:"+databaseFile(c), nil) // as another process has it
+		d, err := db.Open(t.Context(), c.Database, nil) // as another process has it
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -67,7 +67,7 @@ func TestATapeThatIsDeletedGoesFromTheChannelsToo(t *testing.T) {
 		if inUse {
 			end()
 		}
-		files, _ := filepath.Glob(databaseFile(c) + "*")
+		files, _ := filepath.Glob(c.DatabaseFile() + "*")
 		if len(files) == 0 {
 			t.Fatal("there is no database")
 		}
@@ -87,7 +87,8 @@ func TestATapeThatIsDeletedGoesFromTheChannelsToo(t *testing.T) {
 
 // CH-56, CH-72: what channels keep belongs to one server.
 func TestASecondServerDoesNotTouchTheOutbox(t *testing.T) {
-	c := &config.Config{Data: t.TempDir()}
+	data := t.TempDir()
+	c := &config.Config{Data: data, Database: "sqlite:" + filepath.Join(data, "lingserve.db")}
 	log := slog.New(slog.NewTextHandler(io.Discard, nil))
 	first := &channels{Manager: manager.New(&channel.Kernel{}, log)}
 	tables, err := openTables(c, nil, log)
@@ -99,14 +100,15 @@ func TestASecondServerDoesNotTouchTheOutbox(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = first.CloseStores() }()
-	if _, err := openTables(c, nil, log); err == nil || !strings.Contains(err.Error(), "another server uses this folder") {
+	if _, err := openTables(c, nil, log); err == nil || !strings.Contains(err.Error(), "another server uses it") {
 		t.Errorf("got %v, expected that another server uses the folder", err)
 	}
 }
 
 // DS-09: by the command, too.
 func TestTheWordsOfAGroupWithoutATapeAreDeleted(t *testing.T) {
-	c := &config.Config{Data: t.TempDir(), Workspace: t.TempDir()}
+	data := t.TempDir()
+	c := &config.Config{Data: data, Database: "sqlite:" + filepath.Join(data, "lingserve.db"), Workspace: t.TempDir()}
 	if err := os.MkdirAll(channelsFolder(c), 0o700); err != nil {
 		t.Fatal(err)
 	}

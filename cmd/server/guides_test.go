@@ -272,6 +272,9 @@ func (g *guide) config(s *sample, text string) {
 		if strings.HasPrefix(m[1], "HOOK") || strings.HasPrefix(m[1], "SHOP") {
 			value = "whsec_c2VjcmV0c2VjcmV0c2VjcmV0c2VjcmV0"
 		}
+		if m[1] == "DATABASE_URL" {
+			value = "postgres://db.example.com/lingserve"
+		}
 		env = append(env, m[1]+"="+value)
 	}
 	dir := g.dir

@@ -64,27 +64,24 @@ var overviewGroups = []struct {
 
 // settingLines describes the settings that a short help shows, in one line each.
 var settingLines = map[string]string{
-	"addr":              "address to listen on (127.0.0.1:8080)",
-	"workflows":         "folder of workflow files (./workflows)",
-	"watch":             "reload workflows when their files change",
-	"model":             "model to use, such as openai:gpt-4o-mini",
-	"data":              "folder for data that survives a restart (./data)",
-	"config":            "configuration file (lingserve.yaml)",
-	"auth-keys-file":    "file of API keys; \"lingserve keys new\" creates them",
-	"tls-cert":          "file with the server's certificate",
-	"tls-key":           "file with the certificate's key",
-	"admin-addr":        "address of a second listener for metrics and profiles",
-	"engine":            "local, or postgres for several replicas (local)",
-	"log-level":         "debug, info, warn or error (info); -v is debug",
-	"tape-store":        "store of the sessions: file or postgres (file)",
-	"tape-postgres-url": "address of the PostgreSQL database",
-	"postgres-url":      "address of the PostgreSQL database that replicas share",
+	"addr":           "address to listen on (127.0.0.1:8080)",
+	"workflows":      "folder of workflow files (./workflows)",
+	"watch":          "reload workflows when their files change",
+	"model":          "model to use, such as openai:gpt-4o-mini",
+	"data":           "folder for data that survives a restart (./data)",
+	"config":         "configuration file (lingserve.yaml)",
+	"auth-keys-file": "file of API keys; \"lingserve keys new\" creates them",
+	"tls-cert":       "file with the server's certificate",
+	"tls-key":        "file with the certificate's key",
+	"admin-addr":     "address of a second listener for metrics and profiles",
+	"database":       "sqlite:FILE, postgres://… or memory (sqlite:data/lingserve.db)",
+	"log-level":      "debug, info, warn or error (info); -v is debug",
 }
 
 // settingGroups are the titles of the settings, by the first part of their keys.
 var settingGroups = map[string]string{
-	"": "The server", "postgres": "PostgreSQL (engine postgres)", "demo": "The demo model", "run": "Runs", "turn": "Messages of sessions",
-	"tape": "Sessions", "http": "HTTP", "upstream": "Requests to models", "retries": "Retries", "log": "The log",
+	"": "The server", "demo": "The demo model", "run": "Runs", "turn": "Messages of sessions",
+	"http": "HTTP", "upstream": "Requests to models", "retries": "Retries", "log": "The log",
 	"auth": "API keys and tokens", "limit": "Limits", "files": "Uploaded files", "admin": "Metrics and profiles", "traces": "Traces",
 	"tls": "Certificates", "models": "Models of requests",
 }

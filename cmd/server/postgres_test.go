@@ -13,13 +13,21 @@ import (
 	"github.com/lingserve/lingserve/tape"
 )
 
+// mustConfig returns the configuration of the environment.
+func mustConfig(t *testing.T) *config.Config {
+	t.Helper()
+	c, err := config.Load(nil, os.Environ())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
 // DC-11: one command takes all sessions from files to a database, whatever they are called, with their large results.
 func TestAllSessionsAreCopiedFromFilesToADatabase(t *testing.T) {
 	server := postgrestest.Run(t)
 	t.Chdir(t.TempDir())
-	t.Setenv("LINGSERVE_DATA", "data")
-	t.Setenv("LINGSERVE_TAPE_POSTGRES_URL", server.URL())
-	files, err := openStore(&config.Config{Data: "data"}, nil, slog.New(slog.DiscardHandler), nil)
+	files, err := openStore(mustConfig(t), nil, slog.New(slog.DiscardHandler), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,30 +60,29 @@ func TestAllSessionsAreCopiedFromFilesToADatabase(t *testing.T) {
 		}
 		return stdout.String() + stderr.String()
 	}
-	if got := run(exitFailed, "copy", "file"); !strings.Contains(got, "the source and the target are both the store file; choose the target with --tape-store") {
+	if got := run(exitFailed, "copy", "sqlite:data/lingserve.db"); !strings.Contains(got, "cannot copy from data/lingserve.db to data/lingserve.db; choose the target with --database") {
 		t.Errorf("to the same store: %s", got)
 	}
-	if got := run(exitFailed, "copy", "disk"); !strings.Contains(got, `unknown store "disk"`) {
-		t.Errorf("from no store: %s", got)
+	if got := run(exitFailed, "copy", "disk"); !strings.Contains(got, "no such database; expected sqlite:FILE") {
+		t.Errorf("from no database: %s", got)
 	}
-	if got := run(exitOK, "copy", "file", "--tape-store", "postgres"); got != "copied 4 sessions, skipped 0 existing ones\n" {
+	if got := run(exitFailed, "copy", "sqlite:no.db"); !strings.Contains(got, "cannot copy from no.db: stat no.db: no such file") {
+		t.Errorf("from no file: %s", got)
+	}
+	if got := run(exitOK, "copy", "sqlite:data/lingserve.db", "--database", server.URL()); got != "copied 4 sessions, skipped 0 existing ones\n" {
 		t.Errorf("%s", got)
 	}
-	if got := run(exitOK, "copy", "file", "--tape-store", "postgres"); got != "copied 0 sessions, skipped 4 existing ones\n" {
+	if got := run(exitOK, "copy", "sqlite:data/lingserve.db", "--database", server.URL()); got != "copied 0 sessions, skipped 4 existing ones\n" {
 		t.Errorf("again: %s", got)
 	}
 	for _, name := range names {
-		before, after := run(exitOK, "export", name), run(exitOK, "export", name, "--tape-store", "postgres")
+		before, after := run(exitOK, "export", name), run(exitOK, "export", name, "--database", server.URL())
 		if before != after || !strings.Contains(after, `"hello `) {
 			t.Errorf("%s:\n%s\n%s", name, before, after)
 		}
 	}
-	t.Setenv("LINGSERVE_TAPE_STORE", "postgres")
-	c, err := config.Load(nil, os.Environ())
-	if err != nil {
-		t.Fatal(err)
-	}
-	store, err := openPostgres(c, nil, slog.New(slog.DiscardHandler), nil)
+	t.Setenv("LINGSERVE_DATABASE", server.URL())
+	store, err := openStore(mustConfig(t), nil, slog.New(slog.DiscardHandler), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,14 +100,13 @@ func TestAllSessionsAreCopiedFromFilesToADatabase(t *testing.T) {
 // SE-06: what is wrong with an address is said without it.
 func TestAnAddressOfADatabaseIsNotShown(t *testing.T) {
 	t.Chdir(t.TempDir())
-	t.Setenv("LINGSERVE_TAPE_STORE", "postgres")
 	for name, tt := range map[string]struct{ url, want string }{
-		"none":     {"", "LINGSERVE_TAPE_STORE: tape.store: store postgres needs tape.postgres.url"},
-		"no such":  {"postgres://ling:s3cretword@/x?connect_timeout=banana", "tape.postgres.url (environment LINGSERVE_TAPE_POSTGRES_URL): cannot use the database of sessions: invalid address; expected one such as postgres://"},
-		"not ours": {"mysql://ling:s3cretword@127.0.0.1:1/x", "invalid address; expected one such as postgres://"},
+		"no such":  {"postgres://ling:s3cretword@/x?connect_timeout=banana", "database (environment LINGSERVE_DATABASE): cannot use postgres://ling:xxxxx@/x?connect_timeout=banana: invalid address"},
+		"not ours": {"mysql://ling:s3cretword@127.0.0.1:1/x", "LINGSERVE_DATABASE: database: no such database mysql:…"},
+		"away":     {"postgres://ling:s3cretword@127.0.0.1:1/x", "database (environment LINGSERVE_DATABASE): cannot use postgres://ling:xxxxx@127.0.0.1:1/x: "},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Setenv("LINGSERVE_TAPE_POSTGRES_URL", tt.url)
+			t.Setenv("LINGSERVE_DATABASE", tt.url)
 			var stderr bytes.Buffer
 			if code := tapeCommand([]string{"list"}, strings.NewReader(""), io.Discard, &stderr); code != exitFailed {
 				t.Errorf("the status is %d", code)

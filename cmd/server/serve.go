@@ -169,7 +169,7 @@ func (s *server) openStores(signals <-chan os.Signal) (err error) {
 		})
 	}
 	if s.entrance.door.Tickets, err = newTickets(context.Background(), s.c, s.tables); err != nil {
-		return tablesError(s.c, err)
+		return databaseError(s.c, err)
 	}
 	return nil
 }

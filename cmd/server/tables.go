@@ -10,8 +10,8 @@ import (
 	"github.com/lingserve/lingserve/store"
 )
 
-// errDataInUse is the error for the user if another server owns the data folder.
-var errDataInUse = errors.New("another server uses this folder; stop it, or give this server its own folder")
+// errInUse is the error for the user if another server has the database.
+var errInUse = errors.New("another server uses it; stop that one, or give this server its own database")
 
 // openTables opens the engine of the tables: the database that replicas share, or else that of the data folder, or memory if there is none.
 // Its error is for the user. What it returns is closed after all that uses the tables.
@@ -23,8 +23,8 @@ func openTables(c *config.Config, shared *engine, log *slog.Logger) (store.Engin
 	if err != nil {
 		return nil, err
 	}
-	if c.Data != "" && !d.serve(true) {
-		return nil, dataError(c, errors.Join(errDataInUse, d.close()))
+	if c.Database != config.InMemory && !d.serve(true) {
+		return nil, databaseError(c, errors.Join(errInUse, d.close()))
 	}
 	return databaseTables{d.Tables(), d, true}, nil
 }
@@ -48,12 +48,4 @@ func newTickets(ctx context.Context, c *config.Config, tables store.Engine) (*ac
 		return nil, err
 	}
 	return access.NewTickets(access.TicketsOptions{Table: t, Life: c.Auth.TicketLife}), nil
-}
-
-// tablesError says to the user where a table is that cannot be used.
-func tablesError(c *config.Config, err error) error {
-	if c.Engine == config.EnginePostgres {
-		return engineError(c, err)
-	}
-	return dataError(c, err)
 }

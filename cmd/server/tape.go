@@ -60,7 +60,7 @@ func tapeCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	case !ok:
 		return usage(stderr, "tape", "unknown action %q%s", name, didYouMean(name, names, ""))
 	case name == "copy" && len(rest) == 0:
-		return usage(stderr, "tape", "the store to copy from is missing; expected file or postgres")
+		return usage(stderr, "tape", "the database to copy from is missing, such as sqlite:data/lingserve.db")
 	case len(rest) < action.least && len(rest) == 0:
 		return usage(stderr, "tape", "the session is missing; \"lingserve tape list\" lists them")
 	case len(rest) < action.least:
@@ -74,20 +74,19 @@ func tapeCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	if err != nil {
 		return fail(stderr, err)
 	}
-	inFiles := c.Tape.Store == "file"
-	if inFiles && c.Data == "" {
-		return fail(stderr, fmt.Errorf("data (%s): sessions in files need a data folder, but none is set", c.Source("data")))
+	if err := checkDurable(c); err != nil {
+		return fail(stderr, err)
 	}
 	t.workspace = c.Workspace
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if inFiles && name != "import" && name != "copy" && name != "delete" { // two make the folder, and channels keep what has no tape
-		if _, err := os.Stat(databaseFile(c)); errors.Is(err, fs.ErrNotExist) {
+	if !c.Replicas() && name != "import" && name != "copy" && name != "delete" { // two create it, and channels keep what has no tape
+		if _, err := os.Stat(c.DatabaseFile()); errors.Is(err, fs.ErrNotExist) {
 			if name == "list" || name == "check" {
 				t.none(c)
 				return exitOK
 			}
-			return fail(stderr, fmt.Errorf("unknown session %s in %s", show(rest[0]), c.Data))
+			return fail(stderr, fmt.Errorf("unknown session %s in %s", show(rest[0]), c.DatabaseName()))
 		}
 	}
 	code := exitOK
@@ -204,7 +203,7 @@ func (t *tapes) find(ctx context.Context, id string) (*tape.Tape, error) {
 // none says for people that a list is empty, and where was looked: often it is the wrong folder.
 func (t *tapes) none(c *config.Config) {
 	if !t.json {
-		fmt.Fprintf(t.stderr, "there are no sessions in %s\n", tapesPlace(c))
+		fmt.Fprintf(t.stderr, "there are no sessions in %s\n", c.DatabaseName())
 	}
 }
 
@@ -405,20 +404,21 @@ func plain(content json.RawMessage) string {
 	return strings.Join(all, " ")
 }
 
-// copyFrom copies the sessions of another store, with their large results. Sessions that are there already are left as they are, so that a copy
+// copyFrom copies the sessions of another database, with their large results. Sessions that are there already are left as they are, so that a copy
 // that was interrupted goes on when it is started again.
 func (t *tapes) copyFrom(ctx context.Context, c *config.Config, shared *engine, from string) (err error) {
-	switch {
-	case from != "file" && from != "postgres":
-		return fmt.Errorf("unknown store %s; expected file or postgres", show(from))
-	case from == c.Tape.Store:
-		return fmt.Errorf("the source and the target are both the store %s; choose the target with --tape-store", from)
-	case from == "file" && c.Data == "":
-		return fmt.Errorf("data (%s): the store file needs a data folder, but none is set", c.Source("data"))
-	}
 	other := *c
-	other.Tape.Store = from
-	source, err := openStore(&other, shared, newLog(t.stderr, c), nil)
+	other.Database = from
+	if err := config.CheckDatabase(from); err != nil {
+		return err
+	}
+	if from == c.Database || from == config.InMemory {
+		return fmt.Errorf("cannot copy from %s to %s; choose the target with --database", other.DatabaseName(), c.DatabaseName())
+	}
+	if _, err := os.Stat(other.DatabaseFile()); !other.Replicas() && err != nil {
+		return fmt.Errorf("cannot copy from %s: %w", other.DatabaseName(), err)
+	}
+	source, err := openStore(&other, nil, newLog(t.stderr, c), nil)
 	if err != nil {
 		return err
 	}

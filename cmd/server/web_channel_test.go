@@ -20,7 +20,7 @@ func TestTheConfigurationSaysWhoMayTalkByTheAPI(t *testing.T) {
 		}
 	}
 	write("channels:\n  web:\n    dm: {policy: disabled}\n")
-	p := startServerIn(t, dir, "--data", "")
+	p := startServerIn(t, dir, "--database", "memory")
 	say := func(body string) (int, string) {
 		t.Helper()
 		resp, err := httpClient(t).Post(p.base+"/v1/runs", "application/json", strings.NewReader(body))

@@ -21,7 +21,8 @@ import (
 // Config is what is in force. [Load] makes it.
 type Config struct {
 	Addr            string
-	Data            string
+	Database        string // sqlite:FILE, postgres://… or InMemory
+	Data            string // "" with InMemory
 	Durability      string // DurabilityNormal or DurabilityFull
 	Workflows       string
 	Workspace       string
@@ -38,12 +39,9 @@ type Config struct {
 	Agents          []Agent
 	MCP             []MCPServer
 	Channels        []Channel // that run; the web and the terminal, which are always there, only where something is said of them
-	Engine          string    // EngineLocal or EnginePostgres
-	Postgres        SharedPostgres
 	Demo            Demo
 	Run             Run
 	Turn            Turn
-	Tape            Tape
 	HTTP            HTTP
 	TLS             TLS
 	Upstream        Upstream
@@ -101,19 +99,6 @@ type Turn struct {
 	MaxReply    Size
 	Queue       int // that wait in a session
 	QueueTotal  int // that wait in all
-}
-
-// Tape says how sessions are kept.
-type Tape struct {
-	Store    string // file or postgres
-	Postgres Postgres
-}
-
-// Postgres is the database of sessions, where there is one.
-type Postgres struct {
-	URL         Secret
-	Schema      string
-	Connections int
 }
 
 // HTTP has what concerns connections of clients.

@@ -85,6 +85,8 @@ func sample(s Setting, n int) string {
 		return fmt.Sprintf("127.0.0.1:900%d", n)
 	case strings.HasSuffix(s.Key, ".base_url"):
 		return fmt.Sprintf("http://127.0.0.1:900%d/v1", n)
+	case s.Key == "database":
+		return fmt.Sprintf("sqlite:x%d.db", n)
 	case s.Key == "media":
 		return fmt.Sprintf("mine:m%d=image+pdf", n)
 	case s.Key == "files.types":
@@ -292,7 +294,7 @@ func TestSecretsAreNeverShown(t *testing.T) {
 }
 
 func TestPrintShowsValuesAndWhereTheyComeFrom(t *testing.T) {
-	c := mustLoad(t, "grace: 90s\nproviders: {openai: {models: [a, \"b c\"]}}\nlog: {level: warn}\n", []string{"OPENAI_API_KEY=sk-1"}, "--run-max-log=1024KiB", "--data", "")
+	c := mustLoad(t, "grace: 90s\nproviders: {openai: {models: [a, \"b c\"]}}\nlog: {level: warn}\n", []string{"OPENAI_API_KEY=sk-1"}, "--run-max-log=1024KiB", "--database", "memory")
 	var b strings.Builder
 	if err := c.Print(&b); err != nil {
 		t.Fatal(err)
@@ -303,7 +305,7 @@ func TestPrintShowsValuesAndWhereTheyComeFrom(t *testing.T) {
 	}
 	for _, want := range []string{
 		`addr: 127.0.0.1:8080 # default`,
-		`data: "" # flag --data`,
+		`database: memory # flag --database`,
 		`grace: 1m30s # lingserve.yaml:1`,
 		`model: openai:a # default, since OPENAI_API_KEY is set`,
 		`key: "********" # environment OPENAI_API_KEY`,

@@ -88,10 +88,8 @@ func (r *fileReader) readOther(k, v *yaml.Node, prefix string) {
 		r.named(mcpNames, v, r.checkMCP)
 	case prefix == "" && name == "channels":
 		r.channels(v)
-	case prefix == "" && (name == "nats" || strings.HasPrefix(name, "nats.")):
-		r.Errorf(k, name, "%s", useEnginePostgres)
-	case prefix == "tape." && name == "sync", prefix == "" && name == "tape.sync":
-		r.Errorf(k, name, "%s", useDurability)
+	case prefix == "" && removed(name) != "":
+		r.Errorf(k, name, "%s", removed(name))
 	case prefix == providers && !dotted:
 		r.provider(k, v)
 	case ofProvider && name == "headers":
@@ -254,7 +252,7 @@ func (r *fileReader) setting(s Setting, n *yaml.Node) {
 		if n.Style == yaml.Block {
 			v.text = strings.TrimSuffix(v.text, "\n")
 		}
-		r.hasKey = r.hasKey || s.Secret && v.text != ""
+		r.hasKey = r.hasKey || s.Secret && v.text != "" || s.Key == "database" && strings.Contains(v.text, "@")
 	default:
 		v.text = n.Text
 	}

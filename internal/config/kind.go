@@ -85,9 +85,6 @@ func (s Setting) isText() bool {
 
 // set understands v and stores it in c.
 func (s Setting) set(c *Config, v value) error {
-	if instead, ok := s.removed[v.text]; ok {
-		return errors.New(instead)
-	}
 	if len(s.OneOf) > 0 && !slices.Contains(s.OneOf, v.text) {
 		return noneOf(v.text, s.OneOf)
 	}

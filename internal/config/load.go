@@ -83,8 +83,7 @@ func Load(flags *Flags, environ []string) (*Config, error) {
 	l.finishProviders()
 	l.finishPrices()
 	l.finishAuth()
-	l.finishEngine()
-	l.finishTape()
+	l.finishDatabase()
 	l.finishFiles()
 	if l.noFile {
 		l.c.sources["config"] = Source{Default, "not there"}
@@ -134,7 +133,7 @@ func (l *loader) apply(s Setting, inFile *value) {
 	if s.Secret && v.from.Kind == Flag && v.text != "" {
 		l.warn("%s contains a secret, which every user of this machine can read in the list of processes; %s", v.from.Name, s.besidesFlag())
 	}
-	if s.Secret && v.file != "" {
+	if (s.Secret || s.Key == "database") && v.file != "" {
 		l.c.secretsFrom = append(l.c.secretsFrom, secretFile{"the file of this secret", v.file, s.Key, false})
 	}
 	if s.provider != "" {

@@ -17,8 +17,8 @@ func (c *Config) Secrets() []string {
 			all = append(all, parts[1])
 		}
 	}
-	if word := c.Tape.Postgres.password(); word != "" { // which others may write without the rest
-		all = append(all, word)
+	if word := c.databasePassword(); word != "" { // which others may write without the rest
+		all = append(all, word, c.Database)
 	}
 	slices.Sort(all)
 	return slices.Compact(all)

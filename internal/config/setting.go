@@ -32,7 +32,6 @@ type Setting struct {
 	required bool                         // what is written for it may not be empty
 	flag     string                       // its name on the command line, where that is not the key's
 	example  string                       // of an element, where it is a list
-	removed  map[string]string            // values that are not supported any more, with what to do instead
 	chain    bool                         // text that may be a list in the file, joined with commas
 	path     []string                     // the parts of the key, where one of them has a dot; else nil
 }
@@ -131,10 +130,14 @@ var top = bind("", whole, []Setting{
 		Key: "addr", Default: "127.0.0.1:8080", check: checkAddr,
 		Help: "listen address; without authentication localhost only, unless insecure is set",
 	},
-	{Key: "data", Default: "./data", Help: "folder of data that survives a restart; empty: memory only"},
+	{
+		Key: "database", check: unlessEmpty(checkDatabase),
+		Help: "where data is stored: sqlite:FILE, postgres://user:password@host/database (which replicas share) or memory; unset: sqlite:lingserve.db in data",
+	},
+	{Key: "data", Default: "./data", Help: "folder of the database and of other files; not used with database memory"},
 	{
 		Key: "durability", Default: DurabilityNormal, OneOf: []string{DurabilityNormal, DurabilityFull},
-		Help: "what a power failure may take from the database in data: normal (the last moments) or full (nothing; slower)",
+		Help: "what a power failure may take from SQLite: normal (the last moments) or full (nothing; slower)",
 	},
 	{
 		Key: "workflows", Default: "./workflows", required: true,
@@ -165,8 +168,6 @@ var top = bind("", whole, []Setting{
 
 // sections are groups of settings, one below the other.
 var sections = bind("", whole, slices.Concat(
-	engineSettings,
-	postgresSettings,
 	coreSettings,
 	authSettings,
 	limitSettings,
@@ -199,13 +200,6 @@ var coreSettings = []Setting{
 	{Key: "turn.max_reply", Default: "1MiB", Min: "1KiB", check: atMost4MiB, Help: "size of one answer of an agent's model, calls and reasoning included; a longer one is cut off"},
 	{Key: "turn.queue", Default: "16", Min: "1", Help: "waiting messages of a session; more are refused"},
 	{Key: "turn.queue_total", Default: "4096", Min: "1", Help: "waiting messages of all sessions; more are refused"},
-	{
-		Key: "tape.store", Default: "file", OneOf: []string{"file", "postgres"}, removed: map[string]string{"nats": useTapePostgres},
-		Help: "storage of sessions: file (database in the data folder) or postgres (the default with engine postgres)",
-	},
-	{Key: "tape.postgres.url", Secret: true, Help: "database, such as postgres://user:password@host:5432/database"},
-	{Key: "tape.postgres.schema", Default: "lingserve", required: true, Help: "schema; different for each installation in a database"},
-	{Key: "tape.postgres.connections", Default: "16", Min: "2", Help: "connections to the database"},
 	{Key: "http.keepalive", Default: "10s", Min: "1ms", Help: "heartbeat interval of idle streams"},
 	{Key: "http.write_timeout", Default: "30s", Min: "1ms", Help: "timeout of a client that stops reading; its run continues"},
 	{Key: "http.max_body", Default: "1MiB", Min: "1KiB", Help: "maximum size of a request body; a run or message may also have a file of files.max_size in it"},

@@ -30,8 +30,8 @@ func TestCertificatesAreKeptInTheDataFolderUnlessSaidOtherwise(t *testing.T) {
 		{"the default", nil, filepath.Join("data", "acme")},
 		{"another data folder", []string{"--data", "/srv/x"}, filepath.Join("/srv/x", "acme")},
 		{"a folder of its own", []string{"--tls-acme-cache", "/srv/certs"}, "/srv/certs"},
-		{"no data folder", []string{"--data", ""}, ""},
-		{"no data folder, but one for them", []string{"--data", "", "--tls-acme-cache", "/srv/certs"}, "/srv/certs"},
+		{"no data folder", []string{"--database", "memory"}, ""},
+		{"no data folder, but one for them", []string{"--database", "memory", "--tls-acme-cache", "/srv/certs"}, "/srv/certs"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			if got := mustLoad(t, "", nil, tc.flags...).ACMEFolder(); got != tc.want {

@@ -3,7 +3,6 @@ package config
 import (
 	"errors"
 	"fmt"
-	"net/url"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -27,17 +26,11 @@ func (c *Config) secretFiles() []secretFile {
 		{"the file of API keys", c.Auth.KeysFile, "auth.keys_file", false},
 		{"the key of the certificate", c.TLS.Key, "tls.key", false},
 	}
-	for _, database := range []struct {
-		key string
-		url Secret
-	}{{"tape.postgres.url", c.Tape.Postgres.URL}, {"postgres.url", c.Postgres.URL}} {
-		u, err := url.Parse(database.url.Reveal())
-		if err != nil || database.key == "postgres.url" && database.url == c.Tape.Postgres.URL {
-			continue
-		}
-		for _, name := range []string{"sslkey", "passfile"} {
-			list = append(list, secretFile{"the " + name + " of the database", u.Query().Get(name), database.key, false})
-		}
+	if c.sources["database"].Kind != Default {
+		list = append(list, secretFile{"the database", c.DatabaseFile(), "database", false})
+	}
+	for _, name := range []string{"sslkey", "passfile"} {
+		list = append(list, secretFile{"the " + name + " of the database", c.databaseURL().Query().Get(name), "database", false})
 	}
 	return append(list, c.secretsFrom...)
 }

@@ -75,7 +75,7 @@ func (f *Fleet) addReplicas(o Options) error {
 		r.URL = "http://" + address
 		r.args = append(r.args, "--addr", address, "--workspace", workspace)
 		if o.Database != "" {
-			r.args = append(r.args, "--engine", "postgres", "--postgres-url", o.Database)
+			r.args = append(r.args, "--database", o.Database)
 		}
 		r.args = append(r.args, o.Args...)
 		f.Replicas = append(f.Replicas, r)

@@ -7,15 +7,13 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-
-	"github.com/lingserve/lingserve/store"
 )
 
 // Backup writes a copy of a SQLite database to a new file, as it was at one moment, while others write. It fails if the file exists, and
 // for PostgreSQL, which has pg_dump.
 func (db *DB) Backup(ctx context.Context, path string) error {
 	if db.network {
-		return fmt.Errorf("%w: back up PostgreSQL with pg_dump", store.ErrInvalid)
+		return errors.New("back up PostgreSQL with pg_dump")
 	}
 	if _, err := os.Lstat(path); err == nil || !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%s exists already", path)
@@ -26,17 +24,34 @@ func (db *DB) Backup(ctx context.Context, path string) error {
 	}})
 }
 
-// Check returns what the database itself finds damaged; nothing if it is well. PostgreSQL checks its pages when it reads them.
+// Check returns what is damaged in the database; nothing if it is well: by SQLite's own check (PostgreSQL checks its pages when it reads them),
+// and whether each tape has the entries that its session counts.
 func (db *DB) Check(ctx context.Context) (damages []string, err error) {
-	if db.network {
-		return nil, nil
+	if !db.network {
+		err = db.view(ctx, func(q querier) error {
+			damages, err = rowsOf(q, func(rows *sql.Rows) (what string, err error) { return what, rows.Scan(&what) }, "PRAGMA integrity_check(100)")
+			return err
+		})
 	}
-	err = db.view(ctx, func(q querier) error {
-		damages, err = rowsOf(q, func(rows *sql.Rows) (what string, err error) { return what, rows.Scan(&what) }, "PRAGMA integrity_check(100)")
-		return err
-	})
 	if len(damages) == 1 && damages[0] == "ok" {
 		damages = nil
+	}
+	for last, n := "", sessionRows; err == nil && n == sessionRows; {
+		n = 0
+		err = db.view(ctx, func(q querier) error {
+			return q.collect(func(rows *sql.Rows) (bool, error) {
+				var session string
+				var entries, lastID, found, foundLast int64
+				err := rows.Scan(&last, &session, &entries, &lastID, &found, &foundLast)
+				if n++; entries != found || lastID != foundLast {
+					damages = append(damages, fmt.Sprintf("session %q (tape %s) should have %d entries, the last with id %d; found %d, the last with id %d",
+						session, last, entries, lastID, found, foundLast))
+				}
+				return true, err
+			}, `SELECT s.tape, session, entries, last_id, count(e.id), coalesce(max(e.id), 0) FROM
+				(SELECT * FROM sessions WHERE tape > $1 ORDER BY tape LIMIT $2) s LEFT JOIN entries e ON e.tape = s.tape AND e.incarnation = s.incarnation
+				GROUP BY s.tape, session, entries, last_id ORDER BY s.tape`, last, sessionRows)
+		})
 	}
 	return damages, err
 }

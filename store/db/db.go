@@ -66,20 +66,22 @@ type DB struct {
 	queue   []*write
 	closed  bool
 	reads   sync.WaitGroup
-	leases  map[string]chan struct{} // by tape; closed on release
-	changes changes                  // of tables
+	leases  leases  // of those who use the database in this process alone
+	changes changes // of tables
 }
 
 // dialect is what differs between the two databases.
 type dialect struct {
-	begin      string // starts a transaction that writes
-	share      string // ends a SELECT whose row no other transaction may change until the end of this one
-	blob       string // type of bytes
-	prepare    bool   // statements are prepared once for each connection
-	network    bool   // statements have a deadline, are retried, and the outcome of a commit can be unknown
-	explain    func(error) error
-	checkpoint string // removes erased text from the files; "": nothing to do
-	unlock     func() error
+	begin        string // starts a transaction that writes
+	share        string // ends a SELECT whose row no other transaction may change until the end of this one
+	blob         string // type of bytes
+	prepare      bool   // statements are prepared once for each connection
+	network      bool   // statements have a deadline, are retried, and the outcome of a commit can be unknown
+	explain      func(error) error
+	createSchema string // of a new database; "": there is none to create
+	checkpoint   string // removes erased text from the files; "": nothing to do
+	readers      int    // connections that read, if the URL says so
+	unlock       func() error
 }
 
 // Open opens a database and brings its schema up to date. The url is sqlite:PATH, postgres://…, or memory, which keeps nothing. A SQLite
@@ -88,7 +90,7 @@ func Open(ctx context.Context, url string, o *Options) (*DB, error) {
 	if o == nil {
 		o = &Options{}
 	}
-	db := &DB{clock: o.Clock, log: o.Log, callTime: cmp.Or(o.callTime, callTime), stopped: make(chan struct{}), leases: map[string]chan struct{}{}, changes: changes{next: map[string]chan struct{}{}}}
+	db := &DB{clock: o.Clock, log: o.Log, callTime: cmp.Or(o.callTime, callTime), stopped: make(chan struct{}), changes: changes{next: map[string]chan struct{}{}}}
 	db.arrived.L = &db.mu
 	if db.clock == nil {
 		db.clock = time.Now
@@ -112,7 +114,7 @@ func Open(ctx context.Context, url string, o *Options) (*DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	readers := cmp.Or(o.Readers, 4)
+	readers := cmp.Or(o.Readers, db.readers, 4)
 	db.read.SetMaxOpenConns(readers)
 	db.read.SetMaxIdleConns(readers)
 	db.read.SetConnMaxIdleTime(10 * time.Second) // what a burst has opened is closed again

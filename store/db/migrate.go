@@ -72,9 +72,13 @@ func (tx *Tx) migrateOnce(steps []migration) (done bool, err error) {
 		}
 		// A new database. Other processes may create the tables at the same time: then these statements can fail.
 		for _, query := range []string{
+			tx.db.createSchema,
 			"CREATE TABLE IF NOT EXISTS schema_version (one BIGINT PRIMARY KEY, version BIGINT NOT NULL, compatible BIGINT NOT NULL)",
 			"INSERT INTO schema_version (one, version, compatible) VALUES (1, 0, 0) ON CONFLICT DO NOTHING",
 		} {
+			if query == "" {
+				continue
+			}
 			if _, err := tx.exec(query); err != nil && attempt == 2 {
 				return false, err
 			}

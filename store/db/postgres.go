@@ -3,22 +3,28 @@ package db
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/lingserve/lingserve/store"
 )
 
+// plainName matches a schema that is created if it does not exist.
+var plainName = regexp.MustCompile(`^[a-z_][a-z0-9_]*$`)
+
 // openPostgres prepares connections to PostgreSQL. Statements are not prepared on the server unless the URL sets
 // default_query_exec_mode=cache_statement, so that poolers in transaction mode work.
 func (db *DB) openPostgres(url string) error {
-	c, err := pgx.ParseConfig(url)
+	pool, err := pgxpool.ParseConfig(url) // knows pool_max_conns
 	if err != nil {
-		return fmt.Errorf("%w database URL: %w", store.ErrInvalid, err) // pgx hides the password
+		return fmt.Errorf("%w address of the database; expected one such as postgres://user:password@host:5432/database", store.ErrInvalid) // err may have the password
 	}
+	c := pool.ConnConfig
 	if !strings.Contains(url, "default_query_exec_mode") {
 		c.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
 	}
@@ -26,6 +32,12 @@ func (db *DB) openPostgres(url string) error {
 		c.ConnectTimeout = callTime
 	}
 	db.dialect = dialect{begin: "BEGIN ISOLATION LEVEL READ COMMITTED", share: " FOR SHARE", blob: "BYTEA", network: true, explain: explainPostgres}
+	if strings.Contains(url, "pool_max_conns") {
+		db.readers = max(int(pool.MaxConns)-1, 1)
+	}
+	if schema := c.RuntimeParams["search_path"]; plainName.MatchString(schema) {
+		db.createSchema = "CREATE SCHEMA IF NOT EXISTS " + schema
+	}
 	db.write, db.read = stdlib.OpenDB(*c), stdlib.OpenDB(*c.Copy())
 	return nil
 }

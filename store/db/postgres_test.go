@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -23,13 +24,18 @@ import (
 	"github.com/lingserve/lingserve/tape/tapetest"
 )
 
-const envURL = "DB_TEST_POSTGRES" // the server that child processes append to
-
 func init() {
-	if os.Getenv(envURL) != "" {
-		childFactory = tapetest.Factory{Open: openPostgres}
+	childFactory.Open = func(dir string) (tape.Store, error) {
+		url, err := os.ReadFile(urlFile(dir))
+		if err != nil {
+			return openShared(dir)
+		}
+		return openPostgres(dir, string(url))
 	}
 }
+
+// urlFile is where a test on PostgreSQL leaves the address for its child processes.
+func urlFile(dir string) string { return filepath.Join(dir, "postgres") }
 
 // postgresTapes leave out what one process alone has.
 type postgresTapes struct {
@@ -39,9 +45,9 @@ type postgresTapes struct {
 	tape.Counter
 }
 
-func openPostgres(dir string) (tape.Store, error) {
+func openPostgres(dir, url string) (tape.Store, error) {
 	sum := sha256.Sum256([]byte(dir))
-	db, err := openSchema(os.Getenv(envURL), "t"+hex.EncodeToString(sum[:8]), longTime)
+	db, err := openSchema(url, "t"+hex.EncodeToString(sum[:8]), longTime)
 	if err != nil {
 		return nil, err
 	}
@@ -77,12 +83,13 @@ func openServer(t testing.TB, url string, callTime time.Duration) *DB {
 }
 
 func TestPostgres(t *testing.T) {
-	server := postgrestest.Run(t)
-	if err := os.Setenv(envURL, server.URL()); err != nil {
-		t.Fatal(err)
-	}
-	defer os.Unsetenv(envURL) // for the children of this test alone
-	tapetest.Run(t, tapetest.Factory{Open: openPostgres, Durable: true})
+	url := postgrestest.Run(t).URL()
+	tapetest.Run(t, tapetest.Factory{Durable: true, Open: func(dir string) (tape.Store, error) {
+		if err := os.WriteFile(urlFile(dir), []byte(url), 0o600); err != nil {
+			return nil, err
+		}
+		return openPostgres(dir, url)
+	}})
 }
 
 // ST-06

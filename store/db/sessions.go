@@ -34,18 +34,19 @@ type incarnation struct {
 type session struct {
 	tape.Info
 	incarnation int64
+	holder      int64 // see leases
 }
 
 func (s *session) key() incarnation { return incarnation{s.Tape, s.incarnation} }
 
 const sessionColumns = `tape, incarnation, session, workspace, agent, title, entries, bytes, anchors, last_id, last_anchor, last_anchor_name,
-	last_anchor_date, created, updated`
+	last_anchor_date, created, updated, holder`
 
 // scan reads a row that has sessionColumns.
 func (s *session) scan(rows *sql.Rows) error {
 	var anchored, created, updated int64
 	err := rows.Scan(&s.Tape, &s.incarnation, &s.Session, &s.Workspace, &s.Agent, &s.Title, &s.Entries, &s.Bytes, &s.Anchors, &s.LastID,
-		&s.LastAnchor.ID, &s.LastAnchor.Name, &anchored, &created, &updated)
+		&s.LastAnchor.ID, &s.LastAnchor.Name, &anchored, &created, &updated, &s.holder)
 	if s.LastAnchor.ID > 0 {
 		s.LastAnchor.Date = dateOf(anchored)
 	}
@@ -77,19 +78,22 @@ func (tx *Tx) Append(name string, b tape.Batch) (first int64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	first, _, err = tx.appendChecked(name, b, entries)
+	first, _, err = tx.appendChecked(name, b, entries, 0)
 	return first, err
 }
 
 // maxMoves bounds how often an append is tried again because another process has appended in between.
 const maxMoves = 100
 
-// appendChecked appends the entries that b.Check returned, and does not change them.
-func (tx *Tx) appendChecked(name string, b tape.Batch, checked []tape.Entry) (first, bytes int64, err error) {
+// appendChecked appends the entries that b.Check returned, and does not change them. The holder is that of the lease, or 0.
+func (tx *Tx) appendChecked(name string, b tape.Batch, checked []tape.Entry, holder int64) (first, bytes int64, err error) {
 	for range maxMoves {
 		now, _, err := findSession(tx.querier, name)
 		if err != nil {
 			return 0, 0, err
+		}
+		if holder != 0 && now.Entries > 0 && now.holder != holder {
+			return 0, 0, errLeaseLost
 		}
 		entries := append([]tape.Entry(nil), checked...)
 		written, err := b.Number(entries, now.Info, tx.db.clock(), func(after int64) iter.Seq2[tape.Entry, error] {
@@ -107,7 +111,7 @@ func (tx *Tx) appendChecked(name string, b tape.Batch, checked []tape.Entry) (fi
 		}
 		saved := false
 		if now.Entries == 0 {
-			next.Tape, next.incarnation = name, newID()
+			next.Tape, next.incarnation, next.holder = name, newID(), holder
 			saved, err = tx.insertSession(&next)
 		} else {
 			saved, err = tx.updateSession(&next, now.LastID)
@@ -136,18 +140,18 @@ func (tx *Tx) insertSession(s *session) (created bool, err error) {
 			return false, fmt.Errorf("%w: the session of the fork does not exist", tape.ErrNotFound)
 		}
 	}
-	n, err := tx.exec("INSERT INTO sessions ("+sessionColumns+", parent, owner) VALUES ("+parameters(1, 17)+") ON CONFLICT DO NOTHING",
+	n, err := tx.exec("INSERT INTO sessions ("+sessionColumns+", parent, owner) VALUES ("+parameters(1, 18)+") ON CONFLICT DO NOTHING",
 		s.Tape, s.incarnation, plainText(s.Session), plainText(s.Workspace), plainText(s.Agent), plainText(s.Title), s.Entries, s.Bytes, s.Anchors, s.LastID,
-		s.LastAnchor.ID, plainText(s.LastAnchor.Name), anchorDate(s), s.Created.UnixMicro(), s.Updated.UnixMicro(), parent, ownerOf(s.Session))
+		s.LastAnchor.ID, plainText(s.LastAnchor.Name), anchorDate(s), s.Created.UnixMicro(), s.Updated.UnixMicro(), s.holder, parent, ownerOf(s.Session))
 	return n == 1, err
 }
 
-// updateSession changes a session's row if the tape's last id is still as expected.
+// updateSession changes a session's row if the tape's last id and the holder are still as expected.
 func (tx *Tx) updateSession(s *session, lastID int64) (changed bool, err error) {
 	n, err := tx.exec(`UPDATE sessions SET session = $1, workspace = $2, agent = $3, title = $4, entries = $5, bytes = $6, anchors = $7, last_id = $8,
-	last_anchor = $9, last_anchor_name = $10, last_anchor_date = $11, updated = $12, owner = $13 WHERE tape = $14 AND incarnation = $15 AND last_id = $16`,
+	last_anchor = $9, last_anchor_name = $10, last_anchor_date = $11, updated = $12, owner = $13 WHERE tape = $14 AND incarnation = $15 AND last_id = $16 AND holder = $17`,
 		plainText(s.Session), plainText(s.Workspace), plainText(s.Agent), plainText(s.Title), s.Entries, s.Bytes, s.Anchors, s.LastID,
-		s.LastAnchor.ID, plainText(s.LastAnchor.Name), anchorDate(s), s.Updated.UnixMicro(), ownerOf(s.Session), s.Tape, s.incarnation, lastID)
+		s.LastAnchor.ID, plainText(s.LastAnchor.Name), anchorDate(s), s.Updated.UnixMicro(), ownerOf(s.Session), s.Tape, s.incarnation, lastID, s.holder)
 	return n == 1, err
 }
 

@@ -24,7 +24,7 @@ import (
 // owner can read them.
 func (db *DB) openFile(path string, o *Options) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return fmt.Errorf("open database: %w", err)
+		return err
 	}
 	unlock := func() error { return nil }
 	if !o.Beside {
@@ -38,7 +38,10 @@ func (db *DB) openFile(path string, o *Options) error {
 		err = f.Close()
 	}
 	if err != nil {
-		return errors.Join(fmt.Errorf("open database: %w", err), unlock())
+		return errors.Join(err, unlock())
+	}
+	if name := unreliableFilesystem(filepath.Dir(path)); name != "" && !o.Beside {
+		db.log.Warn("the database is on a filesystem whose locks may not work; use a local disk, or PostgreSQL", "filesystem", name, "file", path)
 	}
 	synchronous := "NORMAL"
 	if o.Durable {
@@ -73,7 +76,7 @@ func (db *DB) openSQLite(dsn string, pragmas []string) (err error) {
 		db.read, err = sql.Open("sqlite", dsn+"&_pragma=query_only(ON)")
 	}
 	if err != nil {
-		return fmt.Errorf("open database: %w", err)
+		return err
 	}
 	return nil
 }
@@ -113,7 +116,7 @@ func failed(what error, reason syscall.Errno, err error) error {
 func lockFile(path string) (unlock func() error, err error) {
 	f, err := os.OpenFile(path+".lock", os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
-		return nil, fmt.Errorf("open database: %w", err)
+		return nil, err
 	}
 	locked, err := filelock.Try(f)
 	if err == nil && !locked {

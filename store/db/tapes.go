@@ -16,6 +16,7 @@ import (
 type Tapes struct {
 	db       *DB
 	observer tape.Observer // or nil
+	leases   *leases
 	closed   atomic.Bool
 }
 
@@ -25,8 +26,15 @@ var (
 	_ tape.Counter = (*Tapes)(nil)
 )
 
-// Tapes returns a store of tapes. The observer may be nil.
-func (db *DB) Tapes(observer tape.Observer) *Tapes { return &Tapes{db: db, observer: observer} }
+// Tapes returns the store of tapes of a process that has the database alone. The observer may be nil.
+func (db *DB) Tapes(observer tape.Observer) *Tapes {
+	return &Tapes{db: db, observer: observer, leases: &db.leases}
+}
+
+// SharedTapes returns the store of tapes of one of several processes. Leases are among them.
+func (db *DB) SharedTapes(among tape.Leaser, observer tape.Observer) *Tapes {
+	return &Tapes{db: db, observer: observer, leases: &leases{among: among, holder: newID()}}
+}
 
 // Close implements [tape.Store].
 func (t *Tapes) Close() error {
@@ -55,8 +63,11 @@ func (t *Tapes) Append(ctx context.Context, name string, b tape.Batch) (first in
 	if err != nil {
 		return 0, err
 	}
-	err = t.db.Update(ctx, func(tx *Tx) (err error) {
-		first, bytes, err = tx.appendChecked(name, b, entries)
+	err = t.db.Update(ctx, func(tx *Tx) error {
+		holder, err := t.leases.holderOf(name)
+		if err == nil {
+			first, bytes, err = tx.appendChecked(name, b, entries, holder)
+		}
 		return err
 	})
 	if err != nil {

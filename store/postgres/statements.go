@@ -53,10 +53,10 @@ func statementsOf(schema string) statements {
 
 // logStatements are those of a space. If its batches are kept until they are deleted, they are in one part of the table, which is named.
 type logStatements struct {
-	appendNext, appendEach, info, trim, delete, sync, gone, behind                       string
-	find, indexed, addTerms, covered, spansOldest, spansNewest, foundOldest, foundNewest string
-	in                                                                                   func(string) string // names the schema for @
-	open, more                                                                           readStatements
+	appendNext, appendEach, info, trim, delete, sync, gone, behind string
+
+	in         func(string) string // names the schema for @
+	open, more readStatements
 }
 
 // readStatements read the rows of a log from a number ($3) and before another ($4), at most so many ($5) and about pageBytes. The log is
@@ -100,36 +100,8 @@ func logStatementsOf(schema string, parted bool) logStatements {
 			oldest: read(log, "ASC", ""), newest: read(log, "DESC", ""), oldestMarks: read(log, "ASC", marked), newestMarks: read(log, "DESC", marked),
 		}
 	}
-	spans := func(order string) string {
-		// Each of the two is found by an index, which the planner might not use for both at once.
-		return in(`WITH hits AS MATERIALIZED (
-				SELECT log, first, last FROM @terms WHERE terms @@ $1::text::tsquery
-			) SELECT coalesce(found.first, 0), coalesce(found.last, 0) FROM @logs l LEFT JOIN (
-				SELECT first, last FROM hits WHERE log = $2::bigint AND last >= $3::bigint AND first < $4::bigint
-				UNION SELECT first, last FROM @terms WHERE log = $2::bigint AND terms IS NULL AND last >= $3::bigint AND first < $4::bigint
-			) found ON true WHERE l.id = $2::bigint ORDER BY found.first ` + order + ` LIMIT ` + strconv.Itoa(rangesMost))
-	}
-	found := func(order string) string {
-		// The limits tell the planner to go by the index for each of the ranges. The outer one cuts where an inner one does, or before.
-		limit := ` ORDER BY first ` + order + ` LIMIT ` + strconv.Itoa(mostRows)
-		return in(`SELECT l.id, l.first, l.last, l.trimmed, b.first, b.n, b.mark, b.data FROM @logs l LEFT JOIN LATERAL (
-				SELECT first, n, mark, data FROM (
-					SELECT x.*, sum(octet_length(data)::bigint) OVER (ORDER BY x.first ` + order + ` ROWS UNBOUNDED PRECEDING) - octet_length(data) AS ahead
-					FROM unnest($2::bigint[], $3::bigint[]) AS r (first, last) CROSS JOIN LATERAL (
-						SELECT first, n, mark, data FROM @batches WHERE log = l.id AND first <= least(r.last, $5::bigint - 1) AND first + n > greatest(r.first, $4::bigint)
-							AND first >= coalesce((SELECT max(first) FROM @batches WHERE log = l.id AND first <= greatest(r.first, $4::bigint)), 0)` + limit + `
-					) x` + limit + `
-				) found WHERE ahead < ` + strconv.Itoa(pageBytes) + `
-			) b ON true WHERE l.id = $1::bigint ORDER BY b.first ` + order)
-	}
 	return logStatements{
-		in:   in,
-		find: in(`SELECT id FROM @logs WHERE space = $1::integer AND name = $2::text`),
-		indexed: in(`SELECT indexed, loose, coalesce((SELECT max(first) FROM @terms WHERE log = l.id AND first <= $3::bigint), 0)
-			FROM @logs l WHERE space = $1::integer AND name = $2::text`),
-		addTerms:    in(`INSERT INTO @terms (log, first, last, terms) VALUES ($1::bigint, $2::bigint, $3::bigint, array_to_tsvector($4::text[]))`),
-		covered:     in(`UPDATE @logs SET indexed = $3::bigint, loose = loose - $4::bigint WHERE id = $1::bigint AND indexed = $2::bigint`),
-		spansOldest: spans("ASC"), spansNewest: spans("DESC"), foundOldest: found("ASC"), foundNewest: found("DESC"),
+		in: in,
 		appendNext: in(`SELECT ord, outcome, rev, batch, first, last, last_mark, entries, bytes, created, updated, label, head
 			FROM @append_next($1::integer, $2::boolean, $3::boolean, $4::text[], $5::uuid[], $6::bigint[], $7::uuid[], $8::bigint[],
 				$9::timestamptz[], $10::bytea[], $11::bigint[], $12::integer[], $13::integer[], $14::boolean[], $15::bytea[])`),

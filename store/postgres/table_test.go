@@ -18,7 +18,6 @@ import (
 	"github.com/lingserve/lingserve/internal/postgrestest"
 	"github.com/lingserve/lingserve/store"
 	"github.com/lingserve/lingserve/store/storetest"
-	"github.com/lingserve/lingserve/tape/tapetest"
 )
 
 // shared is the server of the tests, and missing is why there is none.
@@ -33,9 +32,6 @@ func TestMain(m *testing.M) {
 		writeAsChild()
 		return
 	}
-	if os.Getenv(envURL) != "" {
-		tapetest.Main(m, factory)
-	}
 	longtest.Checks(10, 200)
 	var options []string
 	if flag.Lookup("test.bench").Value.String() == "" {
@@ -44,9 +40,6 @@ func TestMain(m *testing.M) {
 	if shared, missing = postgrestest.Start(options...); missing != nil && !errors.Is(missing, postgrestest.ErrMissing) {
 		fmt.Fprintln(os.Stderr, missing)
 		os.Exit(1)
-	}
-	if missing == nil {
-		_ = os.Setenv(envURL, shared.URL())
 	}
 	code := m.Run()
 	if err := goleak.Find(); code == 0 && err != nil { // ST-27

@@ -5,6 +5,7 @@
 package database
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -130,10 +131,10 @@ func (o *Options) Config() (*pgxpool.Config, error) {
 		// The error may have the password in it.
 		return nil, errors.New("database: invalid address; expected one such as postgres://user:password@host:5432/database")
 	}
-	config.MaxConns = max(int32(min(o.Connections, 10_000)), leastConnections)
-	if o.Connections == 0 {
-		config.MaxConns = defaultConnections
+	if !strings.Contains(o.URL, "pool_max_conns") || o.Connections != 0 {
+		config.MaxConns = int32(min(cmp.Or(o.Connections, defaultConnections), 10_000))
 	}
+	config.MaxConns = max(config.MaxConns, leastConnections)
 	config.MinConns, config.MinIdleConns = 0, 0
 	config.PingTimeout = ConnectTime
 	c := config.ConnConfig

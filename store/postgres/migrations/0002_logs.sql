@@ -31,8 +31,6 @@ CREATE TABLE logs (
     last_mark bigint NOT NULL,
     entries   bigint NOT NULL,
     bytes     bigint NOT NULL,
-    indexed   bigint NOT NULL,  -- the last entry that a range of terms has
-    loose     bigint NOT NULL,  -- entries behind it
     created   timestamptz NOT NULL,
     updated   timestamptz NOT NULL,
     listed    timestamptz,      -- updated, in an indexed space. Without it, an append changes no index.
@@ -80,18 +78,6 @@ CREATE TABLE deleted (
 
 CREATE INDEX deleted_batch ON deleted (batch);
 CREATE INDEX deleted_at ON deleted (at);
-
--- Ranges of entries, with all that searches look for in them. Without a list of what is to be sorted in later, which every search would read.
-CREATE TABLE terms (
-    log   bigint NOT NULL, -- logs.id
-    first bigint NOT NULL,
-    last  bigint NOT NULL,
-    terms tsvector, -- null: anything may be in it
-    PRIMARY KEY (log, first)
-);
-
-CREATE INDEX terms_terms ON terms USING gin (terms) WITH (fastupdate = off);
-CREATE INDEX terms_any ON terms (log, first) WHERE terms IS NULL;
 
 -- open_part makes a part and returns its number. The caller has locked the space's row.
 CREATE FUNCTION open_part(space_id integer) RETURNS integer
@@ -163,7 +149,6 @@ BEGIN
             last_mark = CASE WHEN b.mark THEN greatest(logs.last + 1, b.start) ELSE logs.last_mark END,
             entries = logs.entries + b.n,
             bytes = logs.bytes + b.size,
-            loose = logs.loose + b.n,
             updated = coalesce(b.updated, moment),
             listed = CASE WHEN append_next.indexed THEN coalesce(b.updated, moment) END,
             head = coalesce(b.head, logs.head)
@@ -226,8 +211,8 @@ BEGIN
         ELSIF max_bytes > 0 AND b.size > 0 AND added + b.size > max_bytes THEN
             outcome := 'full';
         ELSIF NOT there THEN
-            INSERT INTO logs (space, part_from, part, rev, batch, behind, first, last, last_mark, entries, bytes, indexed, loose, created, updated, trimmed, name, folder, label, head)
-                SELECT space_id, part, part, 0, b.id, b.id, 0, 0, 0, 0, 0, 0, 0, moment, moment, false, b.name, coalesce(substring(b.name FROM '^.*/'), ''), b.label, '' FROM spaces WHERE id = space_id
+            INSERT INTO logs (space, part_from, part, rev, batch, behind, first, last, last_mark, entries, bytes, created, updated, trimmed, name, folder, label, head)
+                SELECT space_id, part, part, 0, b.id, b.id, 0, 0, 0, 0, 0, moment, moment, false, b.name, coalesce(substring(b.name FROM '^.*/'), ''), b.label, '' FROM spaces WHERE id = space_id
                 ON CONFLICT (space, name) DO NOTHING RETURNING * INTO l;
             IF NOT FOUND THEN -- another process has created it meanwhile
                 SELECT * INTO l FROM logs WHERE space = space_id AND name = b.name FOR NO KEY UPDATE;
@@ -248,7 +233,6 @@ BEGIN
                 END IF;
                 l.last := number + r.n - 1;
                 l.entries := l.entries + r.n;
-                l.loose := l.loose + r.n;
             END LOOP;
             l.rev := l.rev + 1;
             l.behind := l.batch;
@@ -256,8 +240,8 @@ BEGIN
             l.bytes := l.bytes + b.size;
             l.updated := coalesce(b.updated, moment);
             l.head := coalesce(b.head, l.head);
-            UPDATE logs SET (part, rev, batch, behind, first, last, last_mark, entries, bytes, loose, updated, listed, head) =
-                (l.part, l.rev, l.batch, l.behind, l.first, l.last, l.last_mark, l.entries, l.bytes, l.loose, l.updated, CASE WHEN append_each.indexed THEN l.updated END, l.head)
+            UPDATE logs SET (part, rev, batch, behind, first, last, last_mark, entries, bytes, updated, listed, head) =
+                (l.part, l.rev, l.batch, l.behind, l.first, l.last, l.last_mark, l.entries, l.bytes, l.updated, CASE WHEN append_each.indexed THEN l.updated END, l.head)
                 WHERE id = l.id;
             added := added + b.size;
             outcome := 'done';
@@ -330,7 +314,6 @@ BEGIN
         RETURN;
     END IF;
     DELETE FROM batches WHERE log = ANY (ids);
-    DELETE FROM terms WHERE log = ANY (ids);
     UPDATE spaces SET bytes = bytes - size WHERE id = space_id AND bytes IS NOT NULL;
     RETURN QUERY SELECT name FROM deleted WHERE log = ANY (ids);
 END

@@ -1,0 +1,150 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Values of the setting durability.
+const (
+	DurabilityNormal = "normal"
+	DurabilityFull   = "full"
+)
+
+// InMemory is the value of the setting database that stores nothing.
+const InMemory = "memory"
+
+const (
+	expectedDatabase = "expected sqlite:FILE, postgres://user:password@host:5432/database, or memory"
+	useDatabase      = "is no setting any more; sessions and runs are in one database: set database (--database) to sqlite:FILE, " +
+		"postgres://user:password@host:5432/database (which replicas share), or memory"
+	useDurability = "is no setting any more; remove it, or set durability to full, so that a power failure takes nothing"
+)
+
+// checkDatabase does not repeat an address in its error, because there may be a password in it.
+func checkDatabase(text string) error {
+	scheme, rest, _ := strings.Cut(text, ":")
+	switch {
+	case text == InMemory, scheme == "sqlite" && rest != "" && !strings.ContainsAny(rest, "?\x00"):
+		return nil
+	case scheme != "postgres" && scheme != "postgresql":
+		if len(scheme) == len(text) || strings.ContainsAny(scheme, "@/ ") {
+			return errors.New("no such database; " + expectedDatabase)
+		}
+		return fmt.Errorf("no such database %.20s:…; %s", scheme, expectedDatabase)
+	}
+	u, err := url.Parse(text)
+	switch {
+	case err != nil || !strings.HasPrefix(rest, "//"):
+		return errors.New("invalid address of a database; " + expectedDatabase + `, with %XX for special characters of the password`)
+	case u.Query().Has("password"):
+		return errors.New("the password is in the query of the address; write it before the host, as in postgres://user:password@host/database")
+	}
+	return nil
+}
+
+// CheckDatabase reports what is wrong with a text as the setting database.
+func CheckDatabase(text string) error { return checkDatabase(text) }
+
+// finishDatabase completes settings that depend on where data is stored.
+func (l *loader) finishDatabase() {
+	c := l.c
+	switch {
+	case c.Database == InMemory:
+		c.Data = ""
+	case c.Data == "":
+		l.wrong("data", "is empty; expected a folder, or database: memory, which stores nothing")
+	case c.Database == "":
+		c.Database = "sqlite:" + filepath.Join(c.Data, "lingserve.db")
+	}
+	if s := c.sources["database"]; s.Kind == Flag && c.databasePassword() != "" {
+		l.warn("%s contains a password, which every user of this machine can read in the list of processes; use the environment variable "+
+			"LINGSERVE_DATABASE, or database: {file: PATH} in the configuration file", s.Name)
+	}
+}
+
+// DatabaseFile returns the path of the SQLite database; "" if there is none.
+func (c *Config) DatabaseFile() string {
+	path, ok := strings.CutPrefix(c.Database, "sqlite:")
+	if !ok {
+		return ""
+	}
+	return path
+}
+
+// Replicas reports whether the database is one that several servers share.
+func (c *Config) Replicas() bool {
+	return strings.HasPrefix(c.Database, "postgres")
+}
+
+// DatabaseName returns the database for people: a path, or an address without its password.
+func (c *Config) DatabaseName() string {
+	if !c.Replicas() {
+		return strings.TrimPrefix(c.Database, "sqlite:")
+	}
+	u, err := url.Parse(c.Database)
+	if err != nil { // checkDatabase refuses it
+		return "PostgreSQL"
+	}
+	return u.Redacted()
+}
+
+// databaseURL returns the address of a PostgreSQL database; an empty one without it.
+func (c *Config) databaseURL() *url.URL {
+	if u, err := url.Parse(c.Database); c.Replicas() && err == nil {
+		return u
+	}
+	return &url.URL{}
+}
+
+func (c *Config) databasePassword() string {
+	password, _ := c.databaseURL().User.Password()
+	return password
+}
+
+// removedSettings are the settings of earlier stores, and how they begin. Each is an error that names its replacement.
+var (
+	removedSettings = []string{
+		"engine", "postgres.url", "postgres.schema", "postgres.connections", "postgres.grace", "tape.store", "tape.sync", "tape.postgres.url",
+		"tape.postgres.schema", "tape.postgres.connections", "nats.servers", "nats.routes", "nats.cluster_listen", "nats.listen", "nats.name",
+		"nats.user", "nats.password", "nats.token", "nats.creds", "nats.nkey", "nats.tls.ca", "nats.tls.cert", "nats.tls.key", "nats.prefix",
+		"nats.copies", "nats.grace", "nats.max_inbox",
+	}
+	removedSections = []string{"engine", "postgres", "tape", "nats"}
+)
+
+// removed returns what to say of a setting or section that no longer exists; "" for any other name.
+func removed(key string) string {
+	section, _, _ := strings.Cut(key, ".")
+	switch {
+	case key == "tape.sync":
+		return useDurability
+	case slices.Contains(removedSections, section):
+		return useDatabase
+	}
+	return ""
+}
+
+// RemovedFlag returns the error for a flag of a setting that no longer exists. It returns nil for any other name.
+func RemovedFlag(name string) error {
+	for _, key := range append(removedSections, removedSettings...) {
+		if name == (Setting{Key: key}).Flag() {
+			return fmt.Errorf("--%s %s", name, removed(key))
+		}
+	}
+	return nil
+}
+
+// checkRemovedVariables refuses environment variables of settings that no longer exist. It knows them by their whole names, because container
+// platforms set variables such as LINGSERVE_POSTGRES_PORT for a service with this name.
+func (l *loader) checkRemovedVariables() {
+	for _, key := range removedSettings {
+		if name := (Setting{Key: key}).Variables()[0]; l.env[name] != "" {
+			l.errs = append(l.errs, &Error{Where: name, Key: key, Message: removed(key)})
+		}
+	}
+}

@@ -1,0 +1,121 @@
+package config
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestDatabase(t *testing.T) {
+	const address = "postgres://ann:s3cret-word@db.example.com/x"
+	for _, test := range []struct {
+		flags      []string
+		file, name string
+		replicas   bool
+	}{
+		{nil, "data/lingserve.db", "data/lingserve.db", false},
+		{[]string{"--data", "/srv/ling"}, "/srv/ling/lingserve.db", "/srv/ling/lingserve.db", false},
+		{[]string{"--database", "sqlite:/x/y.db"}, "/x/y.db", "/x/y.db", false},
+		{[]string{"--database", "memory"}, "", "memory", false},
+		{[]string{"--database", address}, "", "postgres://ann:xxxxx@db.example.com/x", true},
+	} {
+		c := mustLoad(t, "", nil, test.flags...)
+		if filepath.ToSlash(c.DatabaseFile()) != test.file || filepath.ToSlash(c.DatabaseName()) != test.name || c.Replicas() != test.replicas {
+			t.Errorf("%q: file %q, name %q, replicas %v", test.flags, c.DatabaseFile(), c.DatabaseName(), c.Replicas())
+		}
+	}
+	if c := mustLoad(t, "", nil, "--database", "memory", "--data", "x"); c.Data != "" {
+		t.Errorf("the folder is %q although nothing is stored", c.Data)
+	}
+}
+
+// SE-06: the password of a database is shown nowhere.
+func TestPasswordOfTheDatabaseIsHidden(t *testing.T) {
+	const address = "postgres://ann:s3cret-word@db.example.com/x"
+	c := mustLoad(t, "", []string{"LINGSERVE_DATABASE=" + address})
+	if !slices.Contains(c.Secrets(), "s3cret-word") || !slices.Contains(c.Secrets(), address) || len(c.Warnings) != 0 {
+		t.Errorf("warnings %q; the log would not hide the password", c.Warnings)
+	}
+	var b strings.Builder
+	if err := c.Print(&b); err != nil || strings.Contains(b.String(), "s3cret") || !strings.Contains(b.String(), "database: postgres://ann:xxxxx@db.example.com/x ") {
+		t.Errorf("%v:\n%s", err, b.String())
+	}
+	if c := mustLoad(t, "", nil, "--database", address); len(c.Warnings) != 1 || !strings.Contains(c.Warnings[0], "--database contains a password") {
+		t.Errorf("by a flag: warnings %q", c.Warnings)
+	}
+	if c := mustLoad(t, "", nil, "--database", "postgres://ann@db/x"); len(c.Warnings) != 0 {
+		t.Errorf("without a password: warnings %q", c.Warnings)
+	}
+}
+
+func TestInvalidDatabase(t *testing.T) {
+	for text, want := range map[string]string{
+		"sqlite:":                               "no such database sqlite:…; expected sqlite:FILE, postgres://",
+		"sqlite:a.db?mode=ro":                   "no such database sqlite:…",
+		"data/x.db":                             "no such database; expected sqlite:FILE",
+		"mysql://u:s3cret@h/x":                  "no such database mysql:…",
+		"u:s3cret@h/x":                          "no such database u:…",
+		"postgres:s3cret":                       "invalid address of a database",
+		"postgres://u:s3%cret@h/x":              "invalid address of a database",
+		"postgres://h/x?user=u&password=s3cret": "the password is in the query of the address",
+	} {
+		_, err := load(t, "", nil, "--database", text)
+		if err == nil || !strings.Contains(err.Error(), "--database: "+want) || strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("%s: %v, want %q", text, err, want)
+		}
+	}
+	if _, err := load(t, "", nil, "--data", ""); err == nil || !strings.Contains(err.Error(), "--data: is empty; expected a folder, or database: memory") {
+		t.Errorf("no folder: %v", err)
+	}
+}
+
+// ST-01
+func TestSettingsOfEarlierStoresNameTheReplacement(t *testing.T) {
+	const instead = "is no setting any more; sessions and runs are in one database: set database (--database) to sqlite:FILE, postgres://"
+	for _, test := range []struct {
+		file, variable, want string
+	}{
+		{file: "engine: postgres\n", want: "lingserve.yaml:1:1: engine: " + instead},
+		{file: "postgres:\n  url: postgres://u:s3cret@a/b\n", want: "lingserve.yaml:1:1: postgres: " + instead},
+		{file: "tape: {store: postgres}\n", want: "lingserve.yaml:1:1: tape: " + instead},
+		{file: "tape.sync: turn\n", want: "lingserve.yaml:1:1: tape.sync: is no setting any more; remove it, or set durability to full"},
+		{file: "nats:\n  servers: [nats://s3cret@a:4222]\n", want: "lingserve.yaml:1:1: nats: " + instead},
+		{file: "nats.servers: [nats://s3cret@a:4222]\n", want: "lingserve.yaml:1:1: nats.servers: " + instead},
+		{variable: "LINGSERVE_ENGINE=local", want: "LINGSERVE_ENGINE: engine: " + instead},
+		{variable: "LINGSERVE_TAPE_POSTGRES_URL=postgres://u:s3cret@a/b", want: "LINGSERVE_TAPE_POSTGRES_URL: tape.postgres.url: " + instead},
+		{variable: "LINGSERVE_NATS_SERVERS=nats://s3cret@a:4222", want: "LINGSERVE_NATS_SERVERS: nats.servers: " + instead},
+	} {
+		_, err := load(t, test.file, []string{test.variable})
+		if err == nil || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "s3cret") || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s%s: %v, want %q", test.file, test.variable, err, test.want)
+		}
+	}
+	// Kubernetes sets variables of this form for services named lingserve-nats and lingserve-postgres.
+	mustLoad(t, "", []string{"LINGSERVE_NATS_PORT=tcp://10.0.0.1:4222", "LINGSERVE_POSTGRES_SERVICE_HOST=10.0.0.1"})
+	for name, want := range map[string]string{
+		"nats": instead, "nats-tls-ca": instead, "engine": instead, "postgres-url": instead, "tape-store": instead, "tape-sync": "set durability to full",
+		"natss": "", "database": "",
+	} {
+		if err := RemovedFlag(name); (err != nil) != (want != "") || err != nil && !strings.Contains(err.Error(), "--"+name+" "+want) && want == instead {
+			t.Errorf("--%s: %v", name, err)
+		}
+	}
+}
+
+// CL-01: an element that is not text is reported with what it is and an example.
+func TestAListOfOtherThingsThanText(t *testing.T) {
+	for list, want := range map[string]string{
+		"[at, b: 4222]":  "lingserve.yaml:1:26: auth.token_types: element 2 of the list is a mapping; expected text (such as JWT)",
+		"[[at]]":         "auth.token_types: element 1 of the list is a list; expected text (such as JWT)",
+		"[null]":         "auth.token_types: element 1 of the list is nothing; expected text (such as JWT)",
+		"[!!str a]":      "auth.token_types: anchors, aliases and tags are not supported; write the value itself",
+		"[4222]":         "auth.token_types: 4222 is not text; put the value in quotes",
+		"[4.5]":          "auth.token_types: 4.5 is not text; put the value in quotes",
+		"{at: //s3cret}": "auth.token_types: found a mapping; expected a list (such as [JWT])",
+	} {
+		if _, err := load(t, "auth: {token_types: "+list+"}", nil); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("%s: %v, want %q", list, err, want)
+		}
+	}
+}

@@ -1,0 +1,5 @@
+//go:build !linux
+
+package db
+
+func unreliableFilesystem(string) string { return "" }

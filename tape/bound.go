@@ -32,7 +32,7 @@ type Whole interface {
 	Counter
 }
 
-// Counter is a store that counts sessions. Uploaded files are none.
+// Counter is a store that counts sessions.
 type Counter interface {
 	// Count is how many sessions there are.
 	Count(ctx context.Context) (int, error)

@@ -38,6 +38,7 @@ type Options struct {
 	Log       *slog.Logger
 	Data      string // folder for what must survive a restart; "" keeps nothing
 
+	FileStore FileStore  // nil is a server without files
 	Tapes     tape.Store // of sessions; nil is a server without sessions. It is not closed by the server.
 	Workspace string     // folder that sessions work in; "" is the current one
 
@@ -197,8 +198,10 @@ func New(o Options) (*Server, error) {
 	s.runs, s.wire.Runs = runs, runs
 	s.handler = s.routes()
 	if o.Tapes != nil {
-		s.wg.Go(s.sweepFiles)
 		s.wg.Go(s.sweepSessions)
+	}
+	if o.FileStore != nil {
+		s.wg.Go(s.sweepFiles)
 	}
 	if !o.Access.Door.Open() {
 		s.wg.Go(s.watchGrants)

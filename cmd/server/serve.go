@@ -184,6 +184,12 @@ func (s *server) assemble() (err error) {
 		return err
 	}
 	s.later(func() { o.Tapes.Close() })
+	files, err := openDatabase(c, log)
+	if err != nil {
+		return err
+	}
+	s.later(func() { files.close() })
+	o.FileStore = files.Files()
 	s.models.Budget = newBudget(c, o.Tapes, true, log)
 	s.later(func() { s.models.Budget.Close() })
 	turns, agents, servers, stopTurns, err := newTurns(c, s.models, s.workflows, o.Tapes, o.Ledger, log)

@@ -175,7 +175,7 @@ func (t *Tapes) Count(ctx context.Context) (n int, err error) {
 		return 0, tape.ErrClosed
 	}
 	err = t.db.view(ctx, func(q querier) error {
-		_, err := q.scanOne([]any{&n}, "SELECT count(*) FROM sessions WHERE parent = '' AND workspace <> $1", filesWorkspace)
+		_, err := q.scanOne([]any{&n}, "SELECT count(*) FROM sessions WHERE parent = ''")
 		return err
 	})
 	return n, explain("", err)
@@ -187,7 +187,7 @@ func (t *Tapes) CountOf(ctx context.Context, session string) (n int, err error) 
 		return 0, tape.ErrClosed
 	}
 	err = t.db.view(ctx, func(q querier) error {
-		_, err := q.scanOne([]any{&n}, "SELECT count(*) FROM sessions WHERE parent = '' AND owner = $1 AND workspace <> $2", ownerOf(session), filesWorkspace)
+		_, err := q.scanOne([]any{&n}, "SELECT count(*) FROM sessions WHERE parent = '' AND owner = $1", ownerOf(session))
 		return err
 	})
 	return n, explain("", err)
@@ -208,14 +208,11 @@ func (t *Tapes) Unused(ctx context.Context, before time.Time, unnamed bool, limi
 			err := s.scan(rows)
 			found = append(found, s.Info)
 			return true, err
-		}, "SELECT "+sessionColumns+" FROM sessions WHERE parent = ''"+condition+" AND updated < $1 AND workspace <> $2 ORDER BY updated LIMIT $3",
-			before.UnixMicro(), filesWorkspace, limit)
+		}, "SELECT "+sessionColumns+" FROM sessions WHERE parent = ''"+condition+" AND updated < $1 ORDER BY updated LIMIT $2",
+			before.UnixMicro(), limit)
 	})
 	return found, explain("", err)
 }
-
-// filesWorkspace is the workspace of the tapes that hold uploaded files.
-var filesWorkspace = tape.ResolveWorkspace(tape.FilesWorkspace)
 
 // Error says why the database did not do what it was asked to. The reason may pass. The text can be shown to anybody.
 type Error struct {

@@ -81,5 +81,3 @@ func (f failingFiles) Find(context.Context, string, string) (store.File, error) 
 func (f failingFiles) Held(context.Context, string) (int, int64, error) { return 0, 0, f.err }
 
 func (f failingFiles) Remove(context.Context, string, string) error { return f.err }
-
-func (f failingFiles) RemoveExpired(context.Context) error { return f.err }

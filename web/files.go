@@ -21,7 +21,6 @@ import (
 	"github.com/lingserve/lingserve/access"
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/bot"
-	"github.com/lingserve/lingserve/internal/backoff"
 	"github.com/lingserve/lingserve/internal/mediapart"
 	"github.com/lingserve/lingserve/internal/vfs"
 	"github.com/lingserve/lingserve/internal/wording"
@@ -43,8 +42,6 @@ type FileStore interface {
 	Held(ctx context.Context, owner string) (count int, size int64, err error)
 	// Remove erases a file of an owner.
 	Remove(ctx context.Context, owner, id string) error
-	// RemoveExpired erases the files that have expired, and what is left of uploads that have failed.
-	RemoveExpired(ctx context.Context) error
 }
 
 // Files bound uploaded files; zero is the default of a member.
@@ -75,8 +72,6 @@ const (
 	uploadTimeout = 2 * time.Minute
 	// uploadBeside is what a form has beside the file in it, in bytes.
 	uploadBeside = 64 << 10
-	// sweepFilesEvery is between looks for files that have expired; they cannot be read any more from the moment on that they have.
-	sweepFilesEvery = 10 * time.Minute
 
 	limitFiles = "limit_files"
 )
@@ -363,15 +358,6 @@ func (s *Server) deleteFile(w http.ResponseWriter, r *http.Request) *wire.Proble
 		Deleted bool   `json:"deleted"`
 	}{id, "file", true})
 	return nil
-}
-
-// sweepFiles erases files that have expired. It ends with Close. Replicas do it side by side, which does no harm.
-func (s *Server) sweepFiles() {
-	for backoff.Sleep(s.ctx, sweepFilesEvery) == nil {
-		if err := s.o.FileStore.RemoveExpired(s.ctx); err != nil && s.ctx.Err() == nil {
-			s.log.WarnContext(s.ctx, "cannot delete expired files; retrying", "error", err)
-		}
-	}
 }
 
 // openFiles puts the data of uploaded files in the place of their ids. The list is a new one.

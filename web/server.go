@@ -200,9 +200,6 @@ func New(o Options) (*Server, error) {
 	if o.Tapes != nil {
 		s.wg.Go(s.sweepSessions)
 	}
-	if o.FileStore != nil {
-		s.wg.Go(s.sweepFiles)
-	}
 	if !o.Access.Door.Open() {
 		s.wg.Go(s.watchGrants)
 	}

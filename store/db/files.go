@@ -93,18 +93,18 @@ func (f *Files) Remove(ctx context.Context, owner, id string) error {
 	return explain("", err)
 }
 
-// RemoveExpired erases the files that have expired.
-func (f *Files) RemoveExpired(ctx context.Context) error {
+// expireFiles makes files that have expired invisible, and returns how many there were.
+func (db *DB) expireFiles(ctx context.Context) (removed int64, err error) {
 	for {
 		var ids []string
-		err := f.db.Update(ctx, func(tx *Tx) error {
+		err := db.Update(ctx, func(tx *Tx) error {
 			ids = nil
 			err := tx.collect(func(rows *sql.Rows) (bool, error) {
 				var id string
 				err := rows.Scan(&id)
 				ids = append(ids, id)
 				return true, err
-			}, "DELETE FROM files WHERE id IN (SELECT id FROM files WHERE expires <= $1 LIMIT $2) RETURNING id", f.db.clock().UnixMicro(), removeRows)
+			}, "DELETE FROM files WHERE id IN (SELECT id FROM files WHERE expires <= $1 LIMIT $2) RETURNING id", db.clock().UnixMicro(), removeRows)
 			for _, id := range ids {
 				if err == nil {
 					err = tx.scheduleRemoval(fileKey(id), time.UnixMicro(0))
@@ -112,11 +112,8 @@ func (f *Files) RemoveExpired(ctx context.Context) error {
 			}
 			return err
 		})
-		if err == nil {
-			err = f.db.finishErasing(ctx, len(ids) > 0)
-		}
-		if err != nil || len(ids) < removeRows {
-			return explain("", err)
+		if removed += int64(len(ids)); err != nil || len(ids) < removeRows {
+			return removed, err
 		}
 	}
 }

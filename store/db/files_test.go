@@ -10,13 +10,9 @@ import (
 )
 
 // MO-25
-func TestFiles(t *testing.T) {
+func files(t *testing.T, open openEmpty) {
 	now := time.Date(2026, 11, 29, 12, 0, 0, 0, time.UTC)
-	db, err := Open(t.Context(), "memory", &Options{Clock: func() time.Time { return now }})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
+	db := open(t, func() time.Time { return now })
 	files, data := db.Files(), bytes.Repeat([]byte("0123456789abcdef"), 3*blobBytes/16)
 	add := func(id, owner string, data []byte) store.File {
 		t.Helper()
@@ -60,7 +56,7 @@ func TestFiles(t *testing.T) {
 	if _, err := files.Find(t.Context(), "", "file_3"); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("after it has expired: %v", err)
 	}
-	if err := files.RemoveExpired(t.Context()); err != nil {
+	if err := db.Sweep(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	for _, table := range []string{"files", "blobs", "removals"} {

@@ -61,6 +61,8 @@ type DB struct {
 	writer  writer        // owned by commitWrites
 	stopped chan struct{} // closed when commitWrites has ended
 
+	exclusive sync.RWMutex // with inMemory: a transaction that writes waits for reads, and they for it
+
 	end      context.Context // ends when the database closes
 	stop     context.CancelFunc
 	sweeping sync.WaitGroup
@@ -82,6 +84,7 @@ type dialect struct {
 	blob         string // type of bytes
 	prepare      bool   // statements are prepared once for each connection
 	network      bool   // statements have a deadline, are retried, and the outcome of a commit can be unknown
+	inMemory     bool   // SQLite without a WAL
 	explain      func(error) error
 	createSchema string // of a new database; "": there is none to create
 	checkpoint   string // removes erased text from the files; "": nothing to do
@@ -190,6 +193,10 @@ func (db *DB) view(ctx context.Context, fn func(q querier) error) error {
 	defer db.reads.Done()
 	if err := context.Cause(ctx); err != nil {
 		return err
+	}
+	if db.inMemory {
+		db.exclusive.RLock()
+		defer db.exclusive.RUnlock()
 	}
 	if !db.network { // a page takes milliseconds, and a context that can be canceled costs a goroutine for each statement
 		return fn(querier{context.WithoutCancel(ctx), db, db.read, &db.statements})

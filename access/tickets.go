@@ -48,12 +48,20 @@ func isClean(p string) bool {
 		(path.Clean(p) == p || path.Clean(p)+"/" == p)
 }
 
-// TicketTable are the options of the table of tickets. Beyond its records nobody gets a ticket.
-var TicketTable = store.TableOptions{Name: "tickets", MaxRecords: 10_000}
+// MostTickets is how many tickets of all principals may wait to be used.
+const MostTickets = 10_000
+
+// TicketStore stores tickets. Servers with one store take each other's.
+type TicketStore interface {
+	// Add adds a value for a time, unless the key has one: then added is false. Beyond what it has room for it is [store.ErrFull].
+	Add(ctx context.Context, key string, value []byte, life time.Duration) (added bool, err error)
+	// Take removes and returns a value that fits; nil is none. Of several who take it at the same time, one gets it.
+	Take(ctx context.Context, key string, fits func(value []byte) bool) ([]byte, error)
+}
 
 // TicketsOptions are the settings of tickets; zero means the default.
 type TicketsOptions struct {
-	Table store.Table   // of TicketTable. Tickets of servers with one table are good at each of them; without a table, no ticket is good
+	Store TicketStore   // without one, no ticket is good
 	Life  time.Duration // 60 s, at most 5 min
 	Most  int           // tickets of one principal that wait to be used: 32, which is the most
 }
@@ -128,19 +136,17 @@ func (t *Tickets) keep(ctx context.Context, ticket Ticket) (string, error) {
 	first := int(secret[0]) % t.o.Most
 	for i := range t.o.Most {
 		text := begin + alphabet[(first+i)%t.o.Most:][:1] + letters.EncodeToString(secret[:])
-		if t.o.Table == nil {
+		if t.o.Store == nil {
 			return text, nil
 		}
 		sum := digest(text)
-		p := store.Put{Key: ticketKey(text), Meta: append(sum[:], data...), Life: time.Until(ticket.Expires)}
-		rand.Read(p.ID[:])
-		_, errs := t.o.Table.Put(ctx, p)
-		switch err := errs[0]; {
-		case err == nil:
+		added, err := t.o.Store.Add(ctx, ticketKey(text), append(sum[:], data...), time.Until(ticket.Expires))
+		switch {
+		case added:
 			return text, nil
 		case errors.Is(err, store.ErrFull):
 			return "", ErrManyTickets.later(t.o.Life)
-		case !errors.Is(err, store.ErrMoved): // a place of which the answer was lost is free again when the ticket expires
+		case err != nil: // a place of which the answer was lost is free again when the ticket expires
 			return "", ticketError(err)
 		}
 	}
@@ -180,31 +186,18 @@ func (t *Tickets) Redeem(ctx context.Context, text string, r *http.Request) (Pri
 // take returns a ticket and removes it: of several who ask at the same time, one gets it. If the answer of the removal is lost, the ticket is
 // used up.
 func (t *Tickets) take(ctx context.Context, text string) (ticket Ticket, ok bool, err error) {
-	if t.o.Table == nil {
+	if t.o.Store == nil {
 		return ticket, false, nil
-	}
-	kept, err := t.o.Table.Get(ctx, ticketKey(text))
-	switch {
-	case errors.Is(err, store.ErrNotFound), errors.Is(err, store.ErrInvalid):
-		return ticket, false, nil
-	case err != nil:
-		return ticket, false, ticketError(err)
 	}
 	sum := digest(text)
-	if len(kept.Meta) < len(sum) || subtle.ConstantTimeCompare(sum[:], kept.Meta[:len(sum)]) != 1 {
-		return ticket, false, nil
+	kept, err := t.o.Store.Take(ctx, ticketKey(text), func(kept []byte) bool {
+		return len(kept) >= len(sum) && subtle.ConstantTimeCompare(sum[:], kept[:len(sum)]) == 1
+	})
+	if err != nil || kept == nil {
+		return ticket, false, ticketError(err)
 	}
-	if err := json.Unmarshal(kept.Meta[len(sum):], &ticket); err != nil { // also if it has an unknown scope
+	if err := json.Unmarshal(kept[len(sum):], &ticket); err != nil { // also if it has an unknown scope
 		return Ticket{}, false, fmt.Errorf("access: invalid ticket: %w", err)
-	}
-	p := store.Put{Key: kept.Key, After: kept.Rev, Delete: true}
-	rand.Read(p.ID[:])
-	_, errs := t.o.Table.Put(ctx, p)
-	switch err := errs[0]; {
-	case errors.Is(err, store.ErrMoved), errors.Is(err, store.ErrNotFound):
-		return Ticket{}, false, nil
-	case err != nil:
-		return Ticket{}, false, ticketError(err)
 	}
 	return ticket, true, nil
 }

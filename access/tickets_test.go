@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -17,10 +16,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/lingserve/lingserve/access"
-	"github.com/lingserve/lingserve/internal/vfs"
-	"github.com/lingserve/lingserve/internal/vfs/vfstest"
 	"github.com/lingserve/lingserve/store"
-	"github.com/lingserve/lingserve/store/storetest/file"
+	"github.com/lingserve/lingserve/store/db"
 	"github.com/lingserve/lingserve/tool"
 )
 
@@ -33,31 +30,25 @@ func issue(t testing.TB, tickets *access.Tickets, p access.Principal, path strin
 	return text
 }
 
-// ticketTable is a table with room for so many.
-func ticketTable(t testing.TB, room int64) store.Table {
+// ticketStore is a store with room for so many.
+func ticketStore(t testing.TB, room int) access.TicketStore {
 	t.Helper()
-	e, err := file.Open(vfstest.New().Dir, file.Options{})
+	d, err := db.Open(context.Background(), "memory", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := e.Close(); err != nil {
+		if err := d.Close(); err != nil {
 			t.Error(err)
 		}
 	})
-	o := access.TicketTable
-	o.MaxRecords = room
-	table, err := e.Table(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return table
+	return d.Values(db.Tickets, db.ValueOptions{MaxRows: room})
 }
 
 func newTickets(t testing.TB, o access.TicketsOptions) *access.Tickets {
 	t.Helper()
-	if o.Table == nil {
-		o.Table = ticketTable(t, access.TicketTable.MaxRecords)
+	if o.Store == nil {
+		o.Store = ticketStore(t, access.MostTickets)
 	}
 	return access.NewTickets(o)
 }
@@ -191,7 +182,7 @@ func TestWhatIsNoTicketLetsNobodyIn(t *testing.T) {
 
 func TestTicketsThatWaitAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		tickets := newTickets(t, access.TicketsOptions{Most: 3, Table: ticketTable(t, 5)})
+		tickets := newTickets(t, access.TicketsOptions{Most: 3, Store: ticketStore(t, 5)})
 		var texts []string
 		for range 3 {
 			texts = append(texts, issue(t, tickets, ann, "/v1/runs"))
@@ -228,7 +219,7 @@ func TestTicketsInMemoryAreThoseThatWait(t *testing.T) {
 		steps := rapid.SliceOfN(rapid.IntRange(0, 99), 1, 80).Draw(rt, "steps")
 		wrong := ""
 		synctest.Test(t, func(t *testing.T) {
-			tickets := newTickets(t, access.TicketsOptions{Most: most, Table: ticketTable(t, all)})
+			tickets := newTickets(t, access.TicketsOptions{Most: most, Store: ticketStore(t, all)})
 			model := map[string]waiting{}
 			var texts []string // all that there ever were
 			for _, step := range steps {
@@ -273,28 +264,21 @@ func TestTicketsInMemoryAreThoseThatWait(t *testing.T) {
 	})
 }
 
-func TestATicketOfASharedStoreIsGoodAtAnotherServer(t *testing.T) {
-	dir := vfs.At(t.TempDir())
-	var tables []store.Table
-	for _, beside := range []bool{false, true} {
-		e, err := file.Open(dir, file.Options{Beside: beside})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = e.Close() })
-		table, err := e.Table(t.Context(), access.TicketTable)
-		if err != nil {
-			t.Fatal(err)
-		}
-		tables = append(tables, table)
+func TestTicketIsGoodAtAnotherServerWithTheSameStore(t *testing.T) {
+	d, err := db.Open(t.Context(), "memory", nil)
+	if err != nil {
+		t.Fatal(err)
 	}
-	one, other := access.NewTickets(access.TicketsOptions{Table: tables[0]}), access.NewTickets(access.TicketsOptions{Table: tables[1]})
+	defer d.Close()
+	tickets := func() *access.Tickets {
+		return access.NewTickets(access.TicketsOptions{Store: d.Values(db.Tickets, db.ValueOptions{})})
+	}
+	one, other := tickets(), tickets()
 	who := access.Principal{Name: "ann", Role: tool.Operator, Scopes: scopes(t, "workflows:team-*")}
 	text := issue(t, one, who, "/v1/runs")
-	for kept, err := range tables[0].Range(t.Context(), "", true) {
-		if secret := text[len(text)-32:]; err != nil || strings.Contains(fmt.Sprintf("%s %s", kept.Key, kept.Meta), secret) {
-			t.Error("the store knows the ticket's text", err)
-		}
+	kept, err := d.Values(db.Tickets, db.ValueOptions{}).All(t.Context(), "")
+	if secret := text[len(text)-32:]; err != nil || len(kept) != 1 || strings.Contains(fmt.Sprintf("%s", kept), secret) {
+		t.Errorf("the store has %s, %v", kept, err)
 	}
 	p, _, err := other.Redeem(t.Context(), text, get("/v1/runs"))
 	if err != nil || p.Role != tool.Operator || p.Scopes.String() != "workflows:team-*" || p.Runs("other") {
@@ -305,21 +289,18 @@ func TestATicketOfASharedStoreIsGoodAtAnotherServer(t *testing.T) {
 	}
 }
 
-// broken is a table that cannot be reached.
-type broken struct {
-	store.Table
-	error
+// broken is a store that cannot be reached.
+type broken struct{ error }
+
+func (b broken) Add(context.Context, string, []byte, time.Duration) (bool, error) {
+	return false, b.error
 }
 
-func (b broken) Get(context.Context, string) (store.Record, error) { return store.Record{}, b.error }
-
-func (b broken) Put(context.Context, ...store.Put) ([]store.Record, []error) {
-	return make([]store.Record, 1), []error{b.error}
-}
+func (b broken) Take(context.Context, string, func([]byte) bool) ([]byte, error) { return nil, b.error }
 
 func TestAStoreThatCannotBeReachedLetsNobodyIn(t *testing.T) {
 	down := errors.New("the store is down")
-	tickets := access.NewTickets(access.TicketsOptions{Table: broken{error: down}})
+	tickets := access.NewTickets(access.TicketsOptions{Store: broken{down}})
 	if text, _, err := tickets.Issue(t.Context(), access.Visitor{Principal: ann}, http.MethodGet, "/v1/runs"); !errors.Is(err, down) || text != "" {
 		t.Error(text, err)
 	}
@@ -332,7 +313,7 @@ func TestAStoreThatCannotBeReachedLetsNobodyIn(t *testing.T) {
 // While the store is away, who asks is told to come back.
 func TestWhileTheStoreIsAwayTicketsAreRefusedWithATime(t *testing.T) {
 	for _, away := range []error{store.ErrAway, fmt.Errorf("lost: %w", store.ErrUnsure)} {
-		tickets := access.NewTickets(access.TicketsOptions{Table: broken{error: away}})
+		tickets := access.NewTickets(access.TicketsOptions{Store: broken{away}})
 		_, _, err := tickets.Issue(t.Context(), access.Visitor{Principal: ann}, http.MethodGet, "/v1/runs")
 		_, _, redeemed := tickets.Redeem(t.Context(), "lst_"+strings.Repeat("a", 46), get("/v1/runs"))
 		for _, err := range []error{err, redeemed} {
@@ -344,18 +325,12 @@ func TestWhileTheStoreIsAwayTicketsAreRefusedWithATime(t *testing.T) {
 }
 
 func ExampleTickets() {
-	folder, _ := os.MkdirTemp("", "")
-	defer os.RemoveAll(folder)
-	engine, err := file.Open(vfs.At(folder), file.Options{})
+	d, err := db.Open(context.Background(), "memory", nil)
 	if err != nil {
 		panic(err)
 	}
-	defer engine.Close()
-	table, err := engine.Table(context.Background(), access.TicketTable)
-	if err != nil {
-		panic(err)
-	}
-	tickets := access.NewTickets(access.TicketsOptions{Table: table})
+	defer d.Close()
+	tickets := access.NewTickets(access.TicketsOptions{Store: d.Values(db.Tickets, db.ValueOptions{MaxRows: access.MostTickets})})
 	text, _, err := tickets.Issue(context.Background(), access.Visitor{Principal: access.Principal{Name: "ann"}}, "GET", "/v1/runs/r1/events")
 	if err != nil {
 		panic(err)

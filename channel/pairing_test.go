@@ -12,8 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/lingserve/lingserve/channel"
-	"github.com/lingserve/lingserve/internal/vfs"
-	"github.com/lingserve/lingserve/store/storetest/file"
+	"github.com/lingserve/lingserve/store/db"
 )
 
 // inBothStores runs a test with pairs in memory and in a table.
@@ -23,7 +22,7 @@ func inBothStores(t *testing.T, f func(t *testing.T, p *channel.Pairs)) {
 	})
 	t.Run("table", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			f(t, channel.NewPairs(openTexts(t, openEngine(t, vfs.InMemory(), file.Options{}), channel.PairTable)))
+			f(t, channel.NewPairs(openDatabase(t, "memory").Values(db.Pairs, db.ValueOptions{})))
 		})
 	})
 }

@@ -11,13 +11,13 @@ import (
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 )
 
-// Texts keeps small texts by name: [NewTexts] in memory, [OpenTexts] in a table. Several goroutines, and processes with the same table, may
+// Texts keeps small texts by name: [NewTexts] in memory, or a table of a database. Several goroutines, and processes with the same table, may
 // use it at once. Nobody changes a text that was passed or returned.
 type Texts interface {
 	// Load returns a text; nil is none.
 	Load(_ context.Context, name string) ([]byte, error)
-	// Change replaces a text by what do makes of it; nil is none, both ways. do is called again if another process was faster. Its error
-	// is Change's, and leaves the text as it was.
+	// Change replaces a text by what do makes of it; nil is none, both ways. do is called again if another process was faster; it must be
+	// quick and must not use Texts. Its error is Change's, and leaves the text as it was.
 	Change(_ context.Context, name string, do func(text []byte) ([]byte, error)) error
 	// All returns the texts whose names begin with prefix.
 	All(_ context.Context, prefix string) (map[string][]byte, error)
@@ -46,7 +46,7 @@ func (m *memoryTexts) Load(_ context.Context, name string) ([]byte, error) {
 	return text, nil
 }
 
-// Change implements [Texts]. do must not use the same Texts.
+// Change implements [Texts].
 func (m *memoryTexts) Change(_ context.Context, name string, do func([]byte) ([]byte, error)) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -51,7 +51,7 @@ type MediaChecker interface {
 const (
 	defaultWindowEntries = 50
 	defaultWindowBytes   = 48 << 10
-	defaultWindowAge     = 24 * time.Hour
+	WindowLife           = 24 * time.Hour // that a message waits
 	memoryWindows        = 1000
 	defaultWindowMedia   = 4
 
@@ -92,7 +92,7 @@ func (w *Window) start() {
 	w.ready = true
 	w.o.Entries = cmp.Or(w.o.Entries, defaultWindowEntries)
 	w.o.Bytes = cmp.Or(max(w.o.Bytes, 0), defaultWindowBytes)
-	w.o.Age = cmp.Or(max(w.o.Age, 0), defaultWindowAge)
+	w.o.Age = cmp.Or(max(w.o.Age, 0), WindowLife)
 	if w.o.Log == nil {
 		w.o.Log = slog.New(slog.DiscardHandler)
 	}

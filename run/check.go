@@ -226,27 +226,21 @@ func (s *Service) room(ctx context.Context, a *Request, sp *spec) error {
 		return overLimit(LimitDisk, "the server's disk is nearly full, so it starts no runs in sessions or with an Idempotency-Key; retry later", DiskRetry)
 	}
 	bounded, ok := s.o.Tapes.(interface {
-		Full(context.Context) (bool, error)
+		Room(ctx context.Context, session string) error
 	})
 	if !ok || sp.agent == nil || sp.session == "" {
 		return nil
 	}
-	full, err := bounded.Full(ctx)
-	if err == nil && full {
-		_, err = tape.Lookup(ctx, s.o.Tapes, s.o.Workspace, sp.lane())
-	}
-	switch {
-	case err == nil:
+	refused := bounded.Room(ctx, sp.lane())
+	if refused == nil {
 		return nil
-	case errors.Is(err, tape.ErrNotFound):
-		return tooManySessions()
 	}
-	return s.SessionError(ctx, err)
-}
-
-// tooManySessions is the refusal of a session beyond the most.
-func tooManySessions() *Error {
-	return overLimit(LimitSessions, "the server reached its limit of sessions; use an existing session, or delete some", SessionsRetry)
+	if _, err := tape.Lookup(ctx, s.o.Tapes, s.o.Workspace, sp.lane()); err == nil {
+		return nil
+	} else if !errors.Is(err, tape.ErrNotFound) {
+		refused = err
+	}
+	return s.SessionError(ctx, refused)
 }
 
 // CheckSize checks how much a request gives models to read. pointers say where in a body of ours it is; the handlers of other wires move them.

@@ -131,7 +131,7 @@ type noFiles struct{}
 func (noFiles) Open(_ access.Principal, _ string, list []adapter.Part) ([]adapter.Part, error) {
 	return list, nil
 }
-func (noFiles) Size(string) int64 { return 0 }
+func (noFiles) Size(access.Principal, string) int64 { return 0 }
 func (noFiles) Keep(context.Context, string, string, []byte) (string, error) {
 	return "", nil
 }

@@ -344,7 +344,7 @@ func (s *Service) fileBytes(a *Request) (n int64) {
 			p := &list[i]
 			n += int64(len(p.Image) + len(p.File))
 			if id := mediapart.Ref(p); id != "" {
-				n += s.o.Files.Size(id) / 3 * 4
+				n += s.o.Files.Size(a.Who, id) / 3 * 4
 			}
 		}
 	}

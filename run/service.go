@@ -133,8 +133,8 @@ type Pressure interface {
 type Files interface {
 	// Open puts the data of uploaded files in the place of their ids. at is where the list is in the request. Errors are of this package.
 	Open(who access.Principal, at string, list []adapter.Part) ([]adapter.Part, error)
-	// Size is how many bytes a file has, by its id.
-	Size(id string) int64
+	// Size is how many bytes a file of a caller has, by its id; 0 if there is none.
+	Size(who access.Principal, id string) int64
 	// Keep keeps what a model made, and returns its address; "" where it is not kept.
 	Keep(ctx context.Context, owner, kind string, data []byte) (url string, err error)
 }

@@ -26,7 +26,9 @@ func (s *Service) SessionError(ctx context.Context, err error) error {
 	case errors.Is(err, tape.ErrInvalid): // an id that no session can have
 		return refuse(ErrUnknown, "unknown session: "+Unfit(err))
 	case errors.Is(err, tape.ErrTooMany):
-		return tooManySessions()
+		return overLimit(LimitSessions, "the server reached its limit of sessions; use an existing session, or delete some", SessionsRetry)
+	case errors.Is(err, tape.ErrTooManyOfOwner):
+		return &Error{Kind: ErrLimited, Limit: LimitSessions, Detail: "you reached the limit of sessions of one caller; use an existing session, or delete some with DELETE /v1/sessions/{id}", Retry: SessionsRetry}
 	case errors.Is(err, tape.ErrTooLarge):
 		return refuse(ErrTooLarge, "the entry is too large for the session's tape")
 	}

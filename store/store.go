@@ -202,3 +202,15 @@ func KeyPart(text string) string {
 	}
 	return string(b)
 }
+
+// File describes an uploaded file.
+type File struct {
+	ID      string
+	Owner   string // "" is everyone without a key
+	Name    string
+	Type    string // media type
+	Size    int64  // bytes
+	SHA256  string // hexadecimal
+	Created time.Time
+	Expires time.Time
+}

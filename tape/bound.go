@@ -5,16 +5,20 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"strings"
 	"sync"
 	"time"
 )
 
-// ErrTooMany is the error of a session that would be one more than a [Bounded] store may have.
-var ErrTooMany error = tooMany{}
+// ErrTooMany is the error of a session that would be one more than a [Bounded] store may have, ErrTooManyOfOwner one more than its owner may.
+var (
+	ErrTooMany        error = tooMany{"tape: the limit of sessions is reached"}
+	ErrTooManyOfOwner error = tooMany{"tape: the caller's limit of sessions is reached"}
+)
 
-type tooMany struct{}
+type tooMany struct{ text string }
 
-func (tooMany) Error() string { return "tape: the limit of sessions is reached" }
+func (t tooMany) Error() string { return t.text }
 
 // ErrorCode says to those who sort errors by codes that it is nobody's mistake.
 func (tooMany) ErrorCode() string { return "overloaded" }
@@ -25,18 +29,27 @@ type Whole interface {
 	Blobs
 	Leaser
 	Importer
+	Counter
 }
 
-// Counter is a store that knows how many sessions it has without listing them.
+// Counter is a store that counts sessions.
 type Counter interface {
 	// Count is how many sessions there are.
 	Count(ctx context.Context) (int, error)
+	// CountOf is how many sessions the owner of a session has.
+	CountOf(ctx context.Context, session string) (int, error)
+}
+
+// Expirer is a store that knows which sessions were not used for long.
+type Expirer interface {
+	// Unused lists at most limit sessions whose last entry is from before a date, the oldest first: all, or only those that no request has named.
+	Unused(ctx context.Context, before time.Time, unnamed bool, limit int) ([]Info, error)
 }
 
 // Bounded is a store in which no sessions begin when there are as many as there may be. Those that are there go on.
 type Bounded struct {
 	Whole
-	most int
+	most, share int
 
 	mu      sync.Mutex
 	there   int
@@ -46,32 +59,16 @@ type Bounded struct {
 	erasing sync.Mutex // one at a time, so that none is taken for two
 }
 
-// recount is how often the sessions are counted anew: another process may have begun or erased some. A store that would have to list them is
-// asked only while there are too many.
+// recount is how often the sessions are counted anew: another process may have begun or erased some.
 const recount = time.Minute
 
-// Bound counts the sessions of a store and bounds them.
-func Bound(ctx context.Context, s Whole, most int) (*Bounded, error) {
-	b := &Bounded{Whole: s, most: most}
+// Bound counts the sessions of a store and bounds them: all to most, those of one owner to share; 0 is no bound of one's own.
+func Bound(ctx context.Context, s Whole, most, share int) (*Bounded, error) {
+	b := &Bounded{Whole: s, most: most, share: share}
 	if err := b.count(ctx); err != nil {
 		return nil, err
 	}
 	return b, nil
-}
-
-// Count implements [Counter], with what the store says now.
-func (b *Bounded) Count(ctx context.Context) (int, error) {
-	if c, ok := b.Whole.(Counter); ok {
-		return c.Count(ctx)
-	}
-	n := 0
-	for _, err := range b.Sessions(ctx, SessionQuery{}) {
-		if err != nil {
-			return 0, err
-		}
-		n++
-	}
-	return n, nil
 }
 
 // count counts the sessions in the store.
@@ -86,19 +83,33 @@ func (b *Bounded) count(ctx context.Context) error {
 	return nil
 }
 
-// Full reports whether no session can begin.
-func (b *Bounded) Full(ctx context.Context) (bool, error) {
-	room, err := b.reserve(ctx, 0)
-	return !room, err
+// Room returns why a session that does not exist cannot begin: [ErrTooMany], [ErrTooManyOfOwner], or an error of the store.
+func (b *Bounded) Room(ctx context.Context, session string) error {
+	err := b.checkShare(ctx, session)
+	if err == nil {
+		err = b.take(ctx, 0)
+	}
+	return err
+}
+
+// take takes n places, 0 or 1, if there is room for one more session.
+func (b *Bounded) take(ctx context.Context, n int) error {
+	if b.most == 0 {
+		return nil
+	}
+	room, err := b.reserve(ctx, n)
+	if err == nil && !room {
+		err = ErrTooMany
+	}
+	return err
 }
 
 // reserve reports whether there is room for one more session, and takes n places if so: 0 or 1.
 func (b *Bounded) reserve(ctx context.Context, n int) (bool, error) {
-	_, counts := b.Whole.(Counter)
 	for {
 		b.mu.Lock()
 		room := b.there+b.coming < b.most
-		stale := (!room || counts) && time.Since(b.counted) >= recount
+		stale := time.Since(b.counted) >= recount
 		switch {
 		case stale:
 			b.counted = time.Now() // by one at a time
@@ -130,7 +141,11 @@ func (b *Bounded) Append(ctx context.Context, name string, batch Batch) (first i
 	if !batch.Create || IsFork(name) {
 		return b.Whole.Append(ctx, name, batch)
 	}
-	err = b.making(ctx, name, func() error {
+	session := batch.Session
+	if session == "" && len(batch.Entries) > 0 {
+		session = MetaOf(batch.Entries[0]).Session
+	}
+	err = b.making(ctx, name, session, func() error {
 		first, err = b.Whole.Append(ctx, name, batch)
 		return err
 	})
@@ -139,25 +154,46 @@ func (b *Bounded) Append(ctx context.Context, name string, batch Batch) (first i
 
 // Import implements [Importer].
 func (b *Bounded) Import(ctx context.Context, name, session, workspace string, entries iter.Seq2[Entry, error]) error {
-	return b.making(ctx, name, func() error { return b.Whole.Import(ctx, name, session, workspace, entries) })
+	return b.making(ctx, name, session, func() error { return b.Whole.Import(ctx, name, session, workspace, entries) })
 }
 
 // making makes a session. Where there is no room for one more, whoever would make one that is there already is told that all the same.
-func (b *Bounded) making(ctx context.Context, name string, do func() error) error {
-	room, err := b.reserve(ctx, 1)
-	if err != nil {
-		return err
+func (b *Bounded) making(ctx context.Context, name, session string, do func() error) error {
+	err := b.checkShare(ctx, session)
+	if err == nil {
+		err = b.take(ctx, 1)
 	}
-	if !room {
-		if _, err := b.Info(ctx, name); err == nil {
+	if err != nil {
+		if _, missing := b.Info(ctx, name); missing == nil {
 			return do()
 		}
-		return ErrTooMany
+		return err
 	}
 	err = errors.New("tape: a store has panicked")
 	defer func() { b.began(err) }()
 	err = do()
 	return err
+}
+
+// checkShare refuses one more session of the owner of a session. Of several that begin at once, some may be too many.
+func (b *Bounded) checkShare(ctx context.Context, session string) error {
+	if owner, _, owned := strings.Cut(session, "#"); b.share == 0 || !owned || owner == "" {
+		return nil
+	}
+	n, err := b.CountOf(ctx, session)
+	if err == nil && n >= b.share {
+		err = ErrTooManyOfOwner
+	}
+	return err
+}
+
+// Unused implements [Expirer].
+func (b *Bounded) Unused(ctx context.Context, before time.Time, unnamed bool, limit int) ([]Info, error) {
+	e, ok := b.Whole.(Expirer)
+	if !ok {
+		return nil, nil
+	}
+	return e.Unused(ctx, before, unnamed, limit)
 }
 
 // Delete implements [Store].

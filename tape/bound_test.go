@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"strings"
 	"sync"
 	"testing"
@@ -17,7 +16,7 @@ import (
 
 func bounded(t *testing.T, s tape.Whole, most int) *tape.Bounded {
 	t.Helper()
-	b, err := tape.Bound(t.Context(), s, most)
+	b, err := tape.Bound(t.Context(), s, most, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,7 +25,7 @@ func bounded(t *testing.T, s tape.Whole, most int) *tape.Bounded {
 
 func TestABoundedStoreIsAStoreLikeOthers(t *testing.T) {
 	tapetest.Run(t, tapetest.Factory{Open: func(string) (tape.Store, error) {
-		return tape.Bound(context.Background(), tape.NewMemory(nil), 1<<20)
+		return tape.Bound(context.Background(), tape.NewMemory(nil), 1<<20, 0)
 	}})
 }
 
@@ -138,41 +137,6 @@ func TestWhatAnotherProcessErasesMakesRoomAfterAWhile(t *testing.T) {
 			t.Errorf("after a while: %v", err)
 		}
 	})
-}
-
-// unlisted is a store that must not be listed, and uncounted one that does not count.
-type (
-	unlisted struct {
-		*tape.Memory
-		t *testing.T
-	}
-	uncounted struct{ tape.Whole }
-)
-
-func (s unlisted) Sessions(context.Context, tape.SessionQuery) iter.Seq2[tape.Info, error] {
-	s.t.Error("the sessions are listed")
-	return func(func(tape.Info, error) bool) {}
-}
-
-func TestABoundedStoreListsSessionsOnlyWhereTheyCannotBeCounted(t *testing.T) {
-	inner := tape.NewMemory(nil)
-	for _, s := range []tape.Whole{unlisted{inner, t}, uncounted{inner}} {
-		session := fmt.Sprintf("%T", s)
-		if _, err := tape.Open(t.Context(), inner, "w", session); err != nil {
-			t.Fatal(err)
-		}
-		want, err := inner.Count(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		b := bounded(t, s, want)
-		if _, err := tape.Open(t.Context(), b, "w", "one more"); err == nil {
-			t.Errorf("%s: one more session can begin", session)
-		}
-		if n, err := b.Count(t.Context()); n != want || err != nil {
-			t.Errorf("%s: %d sessions, %v, want %d", session, n, err, want)
-		}
-	}
 }
 
 func TestWhatOtherReplicasBeginCounts(t *testing.T) {

@@ -237,6 +237,20 @@ func (m *Memory) Count(ctx context.Context) (n int, err error) {
 	return n, m.check(ctx, "a")
 }
 
+// CountOf implements [Counter].
+func (m *Memory) CountOf(ctx context.Context, session string) (n int, err error) {
+	owner, _, owned := strings.Cut(session, "#")
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for name, t := range m.tapes {
+		other, _, has := strings.Cut(t.info.Session, "#")
+		if !IsFork(name) && has == owned && (!owned || other == owner) {
+			n++
+		}
+	}
+	return n, m.check(ctx, "a")
+}
+
 // Delete implements [Store].
 func (m *Memory) Delete(ctx context.Context, name string) error {
 	m.mu.Lock()

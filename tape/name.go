@@ -28,9 +28,6 @@ func half(s string) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// FilesWorkspace is the workspace of the tapes that hold uploaded files. There is no such folder, and no session is in it.
-const FilesWorkspace = "/lingserve/files"
-
 // ResolveWorkspace is the path of a workspace as names are made of it: absolute, with links resolved. Of a folder that
 // does not exist, the part that does is resolved.
 func ResolveWorkspace(path string) string {

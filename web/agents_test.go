@@ -18,6 +18,7 @@ import (
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/agent"
 	"github.com/lingserve/lingserve/run"
+	"github.com/lingserve/lingserve/store/db"
 	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/tool"
 	"github.com/lingserve/lingserve/turn"
@@ -96,6 +97,17 @@ type agentBench struct {
 	ran  chan string // what the tool "danger" was called with
 }
 
+// memoryFiles is a store of files that ends with the test.
+func memoryFiles(t testing.TB) FileStore {
+	t.Helper()
+	d, err := db.Open(context.Background(), "memory", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = d.Close() })
+	return d.Files()
+}
+
 func newAgentBench(t testing.TB, edit func(*Options, *agent.Options)) *agentBench {
 	t.Helper()
 	a := &agentBench{talk: &talker{waits: make(chan struct{}, 100), goOn: make(chan struct{})}, ran: make(chan string, 100)}
@@ -120,7 +132,7 @@ func newAgentBench(t testing.TB, edit func(*Options, *agent.Options)) *agentBenc
 		o.MaxBody = 4 << 10
 		o.Models.Register("talk", a.talk)
 		o.Models.Default = "talk:talk"
-		o.Tapes, o.Workspace = store, t.TempDir()
+		o.Tapes, o.Workspace, o.FileStore = store, t.TempDir(), memoryFiles(t)
 		ao := agent.Options{Name: "assistant", Models: a.talk, Model: "talk:talk", Tools: tools, Store: store, Log: o.Log}
 		o.Turns = turn.New(turn.Options{Workspace: o.Workspace, Log: o.Log})
 		if edit != nil {

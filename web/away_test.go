@@ -7,6 +7,7 @@ import (
 	"github.com/lingserve/lingserve/control"
 	"github.com/lingserve/lingserve/run"
 	"github.com/lingserve/lingserve/runlog"
+	"github.com/lingserve/lingserve/store"
 	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/web/once"
 )
@@ -66,3 +67,17 @@ func (tapesAway) Info(context.Context, string) (tape.Info, error) { return tape.
 func (tapesAway) Sessions(context.Context, tape.SessionQuery) iter.Seq2[tape.Info, error] {
 	return func(yield func(tape.Info, error) bool) { yield(tape.Info{}, once.ErrAway) }
 }
+
+// failingFiles is a store of files that has an error.
+type failingFiles struct {
+	FileStore
+	err error
+}
+
+func (f failingFiles) Find(context.Context, string, string) (store.File, error) {
+	return store.File{}, f.err
+}
+
+func (f failingFiles) Held(context.Context, string) (int, int64, error) { return 0, 0, f.err }
+
+func (f failingFiles) Remove(context.Context, string, string) error { return f.err }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -12,7 +13,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/getkin/kin-openapi/openapi3filter"
@@ -29,6 +29,7 @@ import (
 	"github.com/lingserve/lingserve/ling"
 	"github.com/lingserve/lingserve/run"
 	"github.com/lingserve/lingserve/tape"
+	"github.com/lingserve/lingserve/web/once"
 	"github.com/lingserve/lingserve/web/wire"
 	"github.com/lingserve/lingserve/web/wire/aisdk/aisdktest"
 )
@@ -263,7 +264,7 @@ func contractBench(t *testing.T, edit func(*Options)) *bench {
 		}, names: []string{"story"}})
 		store := tape.NewMemory(nil)
 		t.Cleanup(func() { store.Close() })
-		o.Tapes, o.Workspace = store, t.TempDir()
+		o.Tapes, o.Workspace, o.FileStore = store, t.TempDir(), memoryFiles(t)
 		if edit != nil {
 			edit(o)
 		}
@@ -274,7 +275,7 @@ func TestEveryAnswerThatIsDescribedIsGivenAndEveryAnswerIsAsDescribed(t *testing
 	c := newContract(t)
 	b := contractBench(t, nil).serve()
 	aFile, otherFile := filesPath+"/"+b.upload("a.txt", "some text").ID, filesPath+"/"+b.upload("b", "text").ID
-	noFile := filesPath + "/" + newFileID(time.Now().Add(time.Hour), 5)
+	noFile := filesPath + "/" + "file_unknown"
 
 	// Runs in all states.
 	_, going := b.startAsync()
@@ -300,7 +301,9 @@ func TestEveryAnswerThatIsDescribedIsGivenAndEveryAnswerIsAsDescribed(t *testing
 	b.session("s-42", "hello", "again")
 	b.session("a/b")
 	b.session("erased")
-	broken := sessionsBench(t, func(s tape.Store) tape.Store { return failing{s} }).serve()
+	broken := sessionsBench(t, func(s tape.Store) tape.Store { return failing{s} })
+	broken.s.o.FileStore = failingFiles{err: errors.New("broken")}
+	broken.serve()
 
 	const question, yes = "abcdefghijklmnopqrstuvwxyz", `{"decision":"approve"}`
 	const aSession, handoff = "/v1/sessions/s-42", `{"name":"n","state":[1]}`
@@ -563,7 +566,7 @@ func TestEveryAnswerThatIsDescribedIsGivenAndEveryAnswerIsAsDescribed(t *testing
 	} {
 		t.Run("away/"+want.method+" "+want.path, func(t *testing.T) { c.check(t, away, want) })
 	}
-	noTapes := newBench(t, func(o *Options) { o.Tapes = tapesAway{} }).serve() // what keeps sessions cannot be reached
+	noTapes := newBench(t, func(o *Options) { o.Tapes, o.FileStore = tapesAway{}, failingFiles{err: once.ErrAway} }).serve() // what keeps sessions cannot be reached
 	for path, item := range c.doc.Paths.Map() {
 		if !strings.HasPrefix(path, "/v1/sessions") && !strings.HasPrefix(path, "/v1/files") {
 			continue

@@ -21,9 +21,8 @@ import (
 
 	"github.com/lingserve/lingserve/access"
 	"github.com/lingserve/lingserve/agent"
-	"github.com/lingserve/lingserve/internal/vfs"
 	"github.com/lingserve/lingserve/run"
-	"github.com/lingserve/lingserve/store/storetest/file"
+	"github.com/lingserve/lingserve/store/db"
 	"github.com/lingserve/lingserve/tool"
 	"github.com/lingserve/lingserve/web/wire"
 )
@@ -38,20 +37,16 @@ type keyring struct {
 // newTickets returns tickets that a table in memory keeps.
 func newTickets(t testing.TB) *access.Tickets {
 	t.Helper()
-	e, err := file.Open(vfs.InMemory(), file.Options{})
+	d, err := db.Open(context.Background(), "memory", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := e.Close(); err != nil {
+		if err := d.Close(); err != nil {
 			t.Error(err)
 		}
 	})
-	table, err := e.Table(t.Context(), access.TicketTable)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return access.NewTickets(access.TicketsOptions{Table: table})
+	return access.NewTickets(access.TicketsOptions{Store: d.Values(db.Tickets, db.ValueOptions{})})
 }
 
 // newKeyring makes a key for each entry as NAME:ROLE, with scopes behind a blank.

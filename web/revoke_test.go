@@ -128,15 +128,17 @@ func TestRunsEndWithTheKeyThatStartedThem(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		b := newBench(t, func(o *Options) {
-			o.Data, o.Access.Door = data, &access.Door{Keys: keys, Tickets: newTickets(t)}
-			o.Workflows.Register(w)
-		})
-		b.model.say = func(ctx context.Context, _ string, _ adapter.Request, _ func(string) bool) error {
+		m := &scripted{say: func(ctx context.Context, _ string, _ adapter.Request, _ func(string) bool) error {
 			started <- ctx
 			<-ctx.Done()
 			return context.Cause(ctx)
-		}
+		}}
+		b := newBench(t, func(o *Options) {
+			o.Data, o.Access.Door = data, &access.Door{Keys: keys, Tickets: newTickets(t)}
+			o.Models = &adapter.Registry{Default: "test:story", Retries: adapter.Retries{Attempts: 1}}
+			o.Models.Register("test", m) // asked as soon as the server is there, after a crash
+			o.Workflows.Register(w)
+		})
 		return b.serve(), keys, file
 	}
 	start := func(b *bench, key string) string {

@@ -38,6 +38,7 @@ type Options struct {
 	Log       *slog.Logger
 	Data      string // folder for what must survive a restart; "" keeps nothing
 
+	FileStore FileStore  // nil is a server without files
 	Tapes     tape.Store // of sessions; nil is a server without sessions. It is not closed by the server.
 	Workspace string     // folder that sessions work in; "" is the current one
 
@@ -54,6 +55,8 @@ type Options struct {
 	ChannelNames []string
 
 	Bot             bot.Config                // defaults of every bot: the model when a workflow names none, options
+	KeepSessions    time.Duration             // how long a session is kept after its last use; 0: for ever
+	KeepUnnamed     time.Duration             // likewise of sessions that no request has named
 	Retention       time.Duration             // how long an ended run can be attached to, 5 min
 	KeyRetention    time.Duration             // how long an Idempotency-Key is known, 24 h
 	KeepAlive       time.Duration             // 10 s
@@ -195,7 +198,7 @@ func New(o Options) (*Server, error) {
 	s.runs, s.wire.Runs = runs, runs
 	s.handler = s.routes()
 	if o.Tapes != nil {
-		s.wg.Go(s.sweepFiles)
+		s.wg.Go(s.sweepSessions)
 	}
 	if !o.Access.Door.Open() {
 		s.wg.Go(s.watchGrants)

@@ -18,6 +18,7 @@ import (
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/agent"
 	webchannel "github.com/lingserve/lingserve/channel/web"
+	"github.com/lingserve/lingserve/internal/backoff"
 	"github.com/lingserve/lingserve/internal/wording"
 	"github.com/lingserve/lingserve/run"
 	"github.com/lingserve/lingserve/tape"
@@ -380,17 +381,24 @@ func (s *Server) deleteSession(w http.ResponseWriter, r *http.Request, t *tape.T
 		return s.wire.TapeProblem(r.Context(), err)
 	}
 	for _, one := range append(forks, t) {
-		if p := s.eraseSession(r, one); p != nil {
-			return p
+		if err := s.eraseSession(r.Context(), one, turn.Interrupt, nil); err != nil {
+			return s.wire.TapeProblem(r.Context(), err)
 		}
+		attrs := append([]slog.Attr{slog.String("tape", one.Name())}, s.callerAttrs(r)...) // not its id, which may be a name
+		s.log.LogAttrs(r.Context(), slog.LevelInfo, "session erased", attrs...)
 	}
 	w.WriteHeader(http.StatusNoContent)
 	return nil
 }
 
-// eraseSession erases one session when nothing runs in it any more.
-func (s *Server) eraseSession(r *http.Request, t *tape.Tape) *wire.Problem {
-	err := s.runs.Exclusive(r.Context(), t.Session(), turn.Interrupt, func(ctx context.Context) error {
+// eraseSession erases one session when nothing runs in it any more, unless check then has an error. check may be nil.
+func (s *Server) eraseSession(ctx context.Context, t *tape.Tape, running turn.Policy, check func(context.Context) error) error {
+	return s.runs.Exclusive(ctx, t.Session(), running, func(ctx context.Context) error {
+		if check != nil {
+			if err := check(ctx); err != nil {
+				return err
+			}
+		}
 		if s.o.Kernel != nil { // before the tape: where this fails, the session is there to be erased once more
 			if err := s.o.Kernel.Erase(ctx, t.Session()); err != nil {
 				return err
@@ -398,12 +406,59 @@ func (s *Server) eraseSession(r *http.Request, t *tape.Tape) *wire.Problem {
 		}
 		return t.Delete(ctx)
 	})
-	if err != nil {
-		return s.wire.TapeProblem(r.Context(), err)
+}
+
+const (
+	// sweepSessionsEvery is between looks for sessions that have expired.
+	sweepSessionsEvery = 10 * time.Minute
+	sweptSessions      = 1000 // of one look
+)
+
+// errUsedAgain says that a session which had expired has a new entry.
+var errUsedAgain = errors.New("the session is used again")
+
+// sweepSessions erases sessions that were not used for as long as they are kept. It ends with Close. Replicas do it side by side, which does
+// no harm.
+func (s *Server) sweepSessions() {
+	store, ok := s.o.Tapes.(tape.Expirer)
+	for ok && backoff.Sleep(s.ctx, sweepSessionsEvery) == nil {
+		erased := 0
+		for unnamed, keep := range map[bool]time.Duration{false: s.o.KeepSessions, true: s.o.KeepUnnamed} {
+			if keep == 0 {
+				continue
+			}
+			before := time.Now().Add(-keep)
+			expired, err := store.Unused(s.ctx, before, unnamed, sweptSessions)
+			for i := 0; i < len(expired) && err == nil; i++ {
+				if err = s.expireSession(expired[i], before); err == nil {
+					erased++
+				} else if errors.Is(err, errUsedAgain) || errors.Is(err, run.ErrBusy) || errors.Is(err, tape.ErrNotFound) {
+					err = nil
+				}
+			}
+			if err != nil && s.ctx.Err() == nil {
+				s.log.WarnContext(s.ctx, "cannot erase expired sessions; retrying", "error", err)
+			}
+		}
+		if erased > 0 {
+			s.log.InfoContext(s.ctx, "expired sessions erased", "sessions", erased)
+		}
 	}
-	attrs := append([]slog.Attr{slog.String("tape", t.Name())}, s.callerAttrs(r)...) // not its id, which may be a name
-	s.log.LogAttrs(r.Context(), slog.LevelInfo, "session erased", attrs...)
-	return nil
+}
+
+// expireSession erases a session whose last entry is from before a date.
+func (s *Server) expireSession(in tape.Info, before time.Time) error {
+	t, err := tape.Lookup(s.ctx, s.o.Tapes, in.Workspace, in.Session)
+	if err != nil {
+		return err
+	}
+	return s.eraseSession(s.ctx, t, turn.Reject, func(ctx context.Context) error {
+		now, err := t.Info(ctx)
+		if err == nil && !now.Updated.Before(before) {
+			err = errUsedAgain
+		}
+		return err
+	})
 }
 
 // entryID reads the id of an entry.

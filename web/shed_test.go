@@ -284,7 +284,7 @@ func TestTheFreeRoomOfTheDataFolderIsLookedAt(t *testing.T) {
 
 func TestNoSessionsBeginBeyondTheMostAndThoseThatAreThereGoOn(t *testing.T) {
 	a := newAgentBench(t, func(o *Options, ao *agent.Options) {
-		bounded, err := tape.Bound(context.Background(), tape.NewMemory(nil), 1)
+		bounded, err := tape.Bound(context.Background(), tape.NewMemory(nil), 1, 0)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/lingserve/lingserve/channel/inbox"
 	"github.com/lingserve/lingserve/channel/outbox"
 	"github.com/lingserve/lingserve/internal/vfs"
+	"github.com/lingserve/lingserve/store/db"
 	storefile "github.com/lingserve/lingserve/store/storetest/file"
 )
 
@@ -69,19 +70,16 @@ func startServer(t *testing.T, dir string, process int, p *person, durable bool,
 	if err != nil {
 		t.Fatal(err)
 	}
-	texts := func(o channel.TextTable) channel.Texts {
-		texts, err := channel.OpenTexts(t.Context(), tables, o, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return texts
+	d, err := db.Open(t.Context(), "sqlite:"+filepath.Join(dir, "x.db"), nil)
+	if err != nil {
+		t.Fatal(err)
 	}
 	o, err := channel.OpenOutbox(&channel.OutboxOptions{Store: blocks})
 	if err != nil {
 		t.Fatal(err)
 	}
-	rows := channel.NewSessions(texts(channel.SessionTable), nil)
-	s.kernel = &channel.Kernel{Agent: s, Journal: j, Window: channel.NewWindow(texts(channel.WindowTable), channel.WindowOptions{}), Outbox: o, Recorder: rows}
+	rows := channel.NewSessions(d.Values(db.Conversations, db.ValueOptions{}), nil)
+	s.kernel = &channel.Kernel{Agent: s, Journal: j, Window: channel.NewWindow(d.Values(db.Windows, db.ValueOptions{}), channel.WindowOptions{}), Outbox: o, Recorder: rows}
 	s.kernel.Init()
 	o.Register("fake", s)
 	o.Start()
@@ -97,7 +95,7 @@ func startServer(t *testing.T, dir string, process int, p *person, durable bool,
 		},
 	})
 	s.close = []func(){
-		func() { _ = o.Close(canceled()) }, func() { _ = j.Close() }, func() { _ = tables.Close() },
+		func() { _ = o.Close(canceled()) }, func() { _ = j.Close() }, func() { _ = tables.Close() }, func() { _ = d.Close() },
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	s.stop = stop

@@ -24,7 +24,7 @@ import (
 // Manager runs the channels of a server. A command may use it only to open their stores.
 type Manager struct {
 	Kernel *channel.Kernel
-	// What the channels are given; OpenMedia and OpenTables set them.
+	// What the channels are given; OpenMedia and Use set them.
 	Media   string          // the folder for files of messages
 	Learned state.Store     // what was learned of platforms
 	Results webhook.Results // answers, for senders who send a message again
@@ -89,23 +89,19 @@ func (m *Manager) ReadMedia(_ context.Context, name string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, MaxMedia))
 }
 
-// OpenTables opens the tables of windows, sessions, platforms and answers, after OpenMedia.
-func (m *Manager) OpenTables(ctx context.Context, tables store.Engine) error {
-	texts := map[string]channel.Texts{}
-	for _, o := range []channel.TextTable{channel.WindowTable, channel.SessionTable, channel.LearnedTable} {
-		var err error
-		if texts[o.Name], err = channel.OpenTexts(ctx, tables, o, m.log); err != nil {
-			return err
-		}
-	}
-	results, err := webhook.OpenResults(ctx, tables)
-	if err != nil {
-		return err
-	}
-	m.Learned, m.Results = texts[channel.LearnedTable.Name], results
-	m.Kernel.Window = channel.NewWindow(texts[channel.WindowTable.Name], channel.WindowOptions{Media: m.root, Log: m.log})
-	m.Kernel.Recorder = &recorder{channel.NewSessions(texts[channel.SessionTable.Name], m.log), m}
-	return nil
+// Stores are what channels remember beside messages.
+type Stores struct {
+	Windows       channel.Texts // messages of a group that nobody has answered yet
+	Conversations channel.Texts // where the messages of a session came from
+	Learned       channel.Texts // what platforms have said
+	Results       webhook.Results
+}
+
+// Use sets the stores, after OpenMedia.
+func (m *Manager) Use(s Stores) {
+	m.Learned, m.Results = s.Learned, s.Results
+	m.Kernel.Window = channel.NewWindow(s.Windows, channel.WindowOptions{Media: m.root, Log: m.log})
+	m.Kernel.Recorder = &recorder{channel.NewSessions(s.Conversations, m.log), m}
 }
 
 // Keep opens the inbox and the outbox.

@@ -9,8 +9,7 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/channel"
-	"github.com/lingserve/lingserve/internal/vfs"
-	"github.com/lingserve/lingserve/store/storetest/file"
+	"github.com/lingserve/lingserve/store/db"
 )
 
 // CH-182, CL-09: a message that is sent again to another replica is answered like the first time there, and runs nothing.
@@ -58,20 +57,16 @@ func TestAResultIsFoundAtEveryReplica(t *testing.T) {
 }
 
 // openResults opens a table of answers in memory.
-func openResults(t *testing.T) *TableResults {
+func openResults(t *testing.T) Results {
 	t.Helper()
-	e, err := file.Open(vfs.InMemory(), file.Options{})
+	d, err := db.Open(t.Context(), "memory", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := e.Close(); err != nil {
+		if err := d.Close(); err != nil {
 			t.Error(err)
 		}
 	})
-	r, err := OpenResults(t.Context(), e)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r
+	return d.Results(ResultLife)
 }

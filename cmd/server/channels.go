@@ -123,15 +123,6 @@ func makeChannel(c *config.Config, ch config.Channel, p channelParts) (channel.C
 // channelsFolder is where all that channels keep is.
 func channelsFolder(c *config.Config) string { return filepath.Join(c.Data, "channels") }
 
-// openPairs opens the pairs; the command that approves them has them, too. Its error is for the user.
-func openPairs(ctx context.Context, c *config.Config, tables store.Engine) (*channel.Pairs, error) {
-	texts, err := channel.OpenTexts(ctx, tables, channel.PairTable, nil)
-	if err != nil {
-		return nil, databaseError(c, err)
-	}
-	return channel.NewPairs(texts), nil
-}
-
 // newTree returns the settings of channels. Every agent has the same commands.
 func newTree(c *config.Config) (*channel.Tree, error) {
 	tree, err := channel.NewTree(c.Access)
@@ -151,7 +142,7 @@ type channels struct {
 // newChannels makes the channels that are configured and those that plugins bring, and what their turns need. They do not serve yet. Its
 // error is for the user.
 func newChannels(
-	ctx context.Context, c *config.Config, shared *engine, tables store.Engine, f *turn.Framework, agents *team.Team, ledger *adapter.Ledger,
+	ctx context.Context, c *config.Config, shared *engine, stored *database, tables store.Engine, f *turn.Framework, agents *team.Team, ledger *adapter.Ledger,
 	log *slog.Logger,
 ) (_ *channels, err error) {
 	tree, err := newTree(c)
@@ -165,10 +156,8 @@ func newChannels(
 			err = errors.Join(err, d.CloseStores())
 		}
 	}()
-	if k.Pairing, err = openPairs(ctx, c, tables); err != nil {
-		return nil, err
-	}
-	if err := d.open(ctx, c, shared, tables, log); err != nil {
+	k.Pairing = stored.pairs()
+	if err := d.open(ctx, c, shared, stored, tables, log); err != nil {
 		return nil, err
 	}
 	k.Agent, err = turns.New(f, &turns.Options{
@@ -198,7 +187,7 @@ func dataError(c *config.Config, err error) error {
 }
 
 // open opens what channels keep in tables, and the folder for files of messages. Its error is for the user.
-func (d *channels) open(ctx context.Context, c *config.Config, shared *engine, tables store.Engine, log *slog.Logger) error {
+func (d *channels) open(ctx context.Context, c *config.Config, shared *engine, stored *database, tables store.Engine, log *slog.Logger) error {
 	media := ""
 	if c.Data != "" {
 		media = filepath.Join(channelsFolder(c), "media")
@@ -206,10 +195,11 @@ func (d *channels) open(ctx context.Context, c *config.Config, shared *engine, t
 	if err := d.OpenMedia(media); err != nil {
 		return dataError(c, err)
 	}
-	err := d.OpenTables(ctx, tables)
-	if err == nil && shared != nil {
+	d.Use(stored.channelStores())
+	var err error
+	if shared != nil {
 		err = d.share(ctx, shared, tables, log)
-	} else if err == nil {
+	} else {
 		err = d.Keep(ctx, tables, inbox.Options{Shown: true, Log: log}, outbox.Options{Log: log})
 	}
 	if err != nil {
@@ -235,14 +225,21 @@ func eraseFromChannels(ctx context.Context, c *config.Config, shared *engine, se
 		}
 		return false, err
 	}
+	stored, err := openDatabase(c, log)
+	if err != nil {
+		if shared == nil {
+			err = errors.Join(err, tables.Close())
+		}
+		return false, err
+	}
 	d := &channels{Manager: manager.New(&channel.Kernel{Log: log}, log)}
 	defer func() {
-		err = errors.Join(err, d.CloseStores())
+		err = errors.Join(err, d.CloseStores(), stored.close())
 		if shared == nil { // else shared closes them
 			err = errors.Join(err, tables.Close())
 		}
 	}()
-	if err := d.open(ctx, c, shared, tables, log); err != nil {
+	if err := d.open(ctx, c, shared, stored, tables, log); err != nil {
 		return false, err
 	}
 	return d.Kernel.Keeps(ctx, session), d.Kernel.Erase(ctx, session)

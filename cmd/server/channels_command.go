@@ -240,42 +240,16 @@ func (w *ways) one(name string) (config.Channel, error) {
 	return config.Channel{}, fmt.Errorf("unknown channel %s%s", show(name), hint)
 }
 
-// openPairs opens the store of pairs, which replicas share. Without them and a data folder a server has it in its memory alone.
-func (w *ways) openPairs(ctx context.Context) (pairs *channel.Pairs, release func(), err error) {
-	quiet := slog.New(slog.DiscardHandler) // what goes wrong with the database is in the error
-	shared, err := openEngine(ctx, w.c, quiet)
-	if err != nil {
-		return nil, nil, err
-	}
-	tables, err := openTablesBeside(w.c, shared, quiet)
-	if err != nil {
-		shared.close(quiet)
-		return nil, nil, err
-	}
-	release = func() {
-		if shared == nil { // else shared closes them
-			_ = tables.Close()
-		}
-		shared.close(quiet)
-	}
-	if pairs, err = openPairs(ctx, w.c, tables); err != nil {
-		release()
-		return nil, nil, err
-	}
-	return pairs, release, nil
-}
-
 // withPairs opens the store of pairs for those who look at it or change it, and closes it.
 func (w *ways) withPairs(ctx context.Context, do func(*channel.Pairs) error) error {
 	if err := checkDurable(w.c); err != nil {
 		return err
 	}
-	pairs, release, err := w.openPairs(ctx)
+	d, err := openDatabase(w.c, slog.New(slog.DiscardHandler)) // what goes wrong is in the error
 	if err != nil {
 		return err
 	}
-	defer release()
-	return do(pairs)
+	return errors.Join(do(d.pairs()), d.close())
 }
 
 // pairRow is a pair in the list.

@@ -9,6 +9,10 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/lingserve/lingserve/access"
+	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/channel/manager"
+	"github.com/lingserve/lingserve/channel/webhook"
 	"github.com/lingserve/lingserve/internal/config"
 	"github.com/lingserve/lingserve/store"
 	"github.com/lingserve/lingserve/store/db"
@@ -79,6 +83,26 @@ func (d *database) close() error {
 	}
 	delete(databases.open, d.url)
 	return d.DB.Close()
+}
+
+// newTickets returns the tickets of a server.
+func (d *database) newTickets(c *config.Config) *access.Tickets {
+	return access.NewTickets(access.TicketsOptions{Store: d.Values(db.Tickets, db.ValueOptions{MaxRows: access.MostTickets}), Life: c.Auth.TicketLife})
+}
+
+// pairs returns who is paired with channels.
+func (d *database) pairs() *channel.Pairs {
+	return channel.NewPairs(d.Values(db.Pairs, db.ValueOptions{}))
+}
+
+// channelStores are what channels remember beside messages.
+func (d *database) channelStores() manager.Stores {
+	return manager.Stores{
+		Windows:       d.Values(db.Windows, db.ValueOptions{Life: channel.WindowLife, MaxRows: 10_000, MaxBytes: 64 << 20}),
+		Conversations: d.Values(db.Conversations, db.ValueOptions{MaxRows: 100_000, MaxBytes: 64 << 20}),
+		Learned:       d.Values(db.Learned, db.ValueOptions{MaxBytes: 16 << 20}),
+		Results:       d.Results(webhook.ResultLife),
+	}
 }
 
 // databaseTapes are the tapes of the database.

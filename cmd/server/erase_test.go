@@ -96,7 +96,12 @@ func TestASecondServerDoesNotTouchTheOutbox(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer tables.Close()
-	if err := first.open(t.Context(), c, nil, tables, log); err != nil {
+	stored, err := openDatabase(c, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stored.close()
+	if err := first.open(t.Context(), c, nil, stored, tables, log); err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = first.CloseStores() }()
@@ -117,12 +122,16 @@ func TestTheWordsOfAGroupWithoutATapeAreDeleted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	stored, err := openDatabase(c, log)
+	if err != nil {
+		t.Fatal(err)
+	}
 	d := &channels{Manager: manager.New(&channel.Kernel{Log: log}, log)}
-	err = d.open(t.Context(), c, nil, tables, log)
+	err = d.open(t.Context(), c, nil, stored, tables, log)
 	if err == nil {
 		err = d.Kernel.Window.Record(t.Context(), channel.Recording{Key: channel.WindowKey{Channel: "fake", Conversation: "42"}, Message: channel.MessageFacts{RawBody: "canary"}})
 	}
-	if err := errors.Join(err, d.CloseStores(), tables.Close()); err != nil {
+	if err := errors.Join(err, d.CloseStores(), stored.close(), tables.Close()); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []bool{true, false} {

@@ -80,7 +80,7 @@ var settingLines = map[string]string{
 
 // settingGroups are the titles of the settings, by the first part of their keys.
 var settingGroups = map[string]string{
-	"": "The server", "demo": "The demo model", "run": "Runs", "turn": "Messages of sessions",
+	"": "The server", "demo": "The demo model", "run": "Runs", "turn": "Messages of sessions", "sessions": "Sessions",
 	"http": "HTTP", "upstream": "Requests to models", "retries": "Retries", "log": "The log",
 	"auth": "API keys and tokens", "limit": "Limits", "files": "Uploaded files", "admin": "Metrics and profiles", "traces": "Traces",
 	"tls": "Certificates", "models": "Models of requests",

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -42,10 +43,11 @@ func limitsOf(c *config.Config, log *slog.Logger) web.Limits {
 
 // boundTapes bounds the sessions of a store, where they are to be.
 func boundTapes(c *config.Config, store tape.Whole) (tape.Store, error) {
-	if c.Limit.Sessions == 0 {
+	share := cmp.Or(c.Limit.SessionsPerCaller, (c.Limit.Sessions+1)/2)
+	if c.Limit.Sessions == 0 && share == 0 {
 		return store, nil
 	}
-	bounded, err := tape.Bound(context.Background(), store, c.Limit.Sessions)
+	bounded, err := tape.Bound(context.Background(), store, c.Limit.Sessions, share)
 	if err != nil {
 		return nil, errors.Join(err, store.Close())
 	}

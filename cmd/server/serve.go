@@ -78,6 +78,7 @@ type server struct {
 	from      string // where the workflows come from
 	shared    *engine
 	tables    store.Engine
+	database  *database
 	metrics   *telemetry.Metrics
 	names     *operatorNames
 	turns     *turn.Framework
@@ -168,9 +169,11 @@ func (s *server) openStores(signals <-chan os.Signal) (err error) {
 			}
 		})
 	}
-	if s.entrance.door.Tickets, err = newTickets(context.Background(), s.c, s.tables); err != nil {
-		return databaseError(s.c, err)
+	if s.database, err = openDatabase(s.c, s.log); err != nil {
+		return err
 	}
+	s.later(func() { _ = s.database.close() })
+	s.entrance.door.Tickets = s.database.newTickets(s.c)
 	return nil
 }
 
@@ -184,6 +187,7 @@ func (s *server) assemble() (err error) {
 		return err
 	}
 	s.later(func() { o.Tapes.Close() })
+	o.FileStore = s.database.Files()
 	s.models.Budget = newBudget(c, o.Tapes, true, log)
 	s.later(func() { s.models.Budget.Close() })
 	turns, agents, servers, stopTurns, err := newTurns(c, s.models, s.workflows, o.Tapes, o.Ledger, log)
@@ -193,7 +197,7 @@ func (s *server) assemble() (err error) {
 	s.turns, s.agents = turns, agents
 	s.later(stopTurns)
 	agents.WarnOfMissingWorkflows(log)
-	if s.channels, err = newChannels(context.Background(), c, s.shared, s.tables, turns, agents, o.Ledger, log); err != nil {
+	if s.channels, err = newChannels(context.Background(), c, s.shared, s.database, s.tables, turns, agents, o.Ledger, log); err != nil {
 		return err
 	}
 	s.later(func() {

@@ -1,11 +1,9 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"log/slog"
 
-	"github.com/lingserve/lingserve/access"
 	"github.com/lingserve/lingserve/internal/config"
 	"github.com/lingserve/lingserve/store"
 )
@@ -27,25 +25,4 @@ func openTables(c *config.Config, shared *engine, log *slog.Logger) (store.Engin
 		return nil, databaseError(c, errors.Join(errInUse, d.close()))
 	}
 	return databaseTables{d.Tables(), d, true}, nil
-}
-
-// openTablesBeside is openTables for a command that a server may run beside.
-func openTablesBeside(c *config.Config, shared *engine, log *slog.Logger) (store.Engine, error) {
-	if shared != nil {
-		return shared.tables, nil
-	}
-	d, err := openDatabase(c, log)
-	if err != nil {
-		return nil, err
-	}
-	return databaseTables{d.Tables(), d, false}, nil
-}
-
-// newTickets returns the tickets of a server.
-func newTickets(ctx context.Context, c *config.Config, tables store.Engine) (*access.Tickets, error) {
-	t, err := tables.Table(ctx, access.TicketTable)
-	if err != nil {
-		return nil, err
-	}
-	return access.NewTickets(access.TicketsOptions{Table: t, Life: c.Auth.TicketLife}), nil
 }

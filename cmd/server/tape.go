@@ -211,13 +211,10 @@ func (t *tapes) none(c *config.Config) {
 func (t *tapes) list(ctx context.Context) (some bool, err error) {
 	out := tabwriter.NewWriter(t.stdout, 0, 0, 2, ' ', 0)
 	n := 0
-	files, shown := tape.ResolveWorkspace(tape.FilesWorkspace), 0
+	shown := 0
 	for in, err := range t.store.Sessions(ctx, tape.SessionQuery{}) {
 		if err != nil {
 			return some, err
-		}
-		if in.Workspace == files {
-			continue
 		}
 		if shown++; t.limit > 0 && shown > t.limit {
 			break

@@ -57,6 +57,7 @@ func openWorkflows(c *config.Config) (w *flow.Registry, from string, err error) 
 func serverOptions(c *config.Config, w *flow.Registry, m *adapter.Registry, log *slog.Logger) web.Options {
 	o := web.Options{
 		Workflows: w, Models: m, Log: log, Data: c.Data, Workspace: c.Workspace,
+		KeepSessions: c.Sessions.Keep, KeepUnnamed: c.Sessions.KeepUnnamed,
 		Retention: c.Run.Retention, KeyRetention: c.Run.KeyRetention, RunTimeout: c.Run.Timeout,
 		KeepAlive: c.HTTP.KeepAlive, WriteTimeout: c.HTTP.WriteTimeout, MaxBody: int64(c.HTTP.MaxBody),
 		MaxRuns: c.Run.Max, MaxLog: int(c.Run.MaxLog), MaxResult: int(c.Run.MaxResult),

@@ -41,6 +41,7 @@ type Config struct {
 	Channels        []Channel // that run; the web and the terminal, which are always there, only where something is said of them
 	Demo            Demo
 	Run             Run
+	Sessions        Sessions
 	Turn            Turn
 	HTTP            HTTP
 	TLS             TLS
@@ -90,6 +91,12 @@ type Run struct {
 	MaxTasks     int
 	EndedMemory  Size
 	MaxDisk      Size
+}
+
+// Sessions says how long sessions are kept after their last use; 0 is for ever.
+type Sessions struct {
+	Keep        time.Duration
+	KeepUnnamed time.Duration // those whose id is that of their only turn
 }
 
 // Turn has the limits of turns, which are the messages of sessions and their answers.

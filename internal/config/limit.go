@@ -19,6 +19,7 @@ type Limit struct {
 	Input                 int
 	Images                int
 	Sessions              int  // 0 is none
+	SessionsPerCaller     int  // 0 is half of Sessions
 	DiskFree              Size // 0 is none
 }
 
@@ -41,5 +42,6 @@ var limitSettings = []Setting{
 	{Key: "limit.input", Default: "1000000", Min: "1", Help: "characters of a request's input, instructions and earlier messages"},
 	{Key: "limit.images", Default: "16", Min: "0", Help: "images and files of a request"},
 	{Key: "limit.sessions", Default: "0", Min: "0", Help: "stored sessions; more are refused; 0: no limit"},
+	{Key: "limit.sessions_per_caller", Default: "0", Min: "0", Help: "stored sessions of one caller; 0: half of limit.sessions"},
 	{Key: "limit.disk_free", Default: "64MiB", Help: "free disk space that runs with a session or Idempotency-Key need; 0: no check"},
 }

@@ -195,6 +195,8 @@ var coreSettings = []Setting{
 	{Key: "run.max_tasks", Default: "1024", Min: "1", Help: "tasks of a run"},
 	{Key: "run.ended_memory", Default: "8MiB", Min: "1KiB", Help: "memory for ended runs; older ones go to the data folder"},
 	{Key: "run.max_disk", Default: "4GiB", Min: "64KiB", Help: "disk space for ended runs; the first to expire are deleted"},
+	{Key: "sessions.keep", Default: "0s", Help: "how long a session is kept after its last use; 0: for ever"},
+	{Key: "sessions.keep_unnamed", Default: "24h", Help: "the same of sessions that no request has named; 0: for ever"},
 	{Key: "turn.timeout", Default: "0s", Help: "timeout of a turn, approvals included; 0: only run.timeout"},
 	{Key: "turn.concurrency", Default: "256", Min: "1", Help: "concurrent turns; more wait"},
 	{Key: "turn.max_reply", Default: "1MiB", Min: "1KiB", check: atMost4MiB, Help: "size of one answer of an agent's model, calls and reasoning included; a longer one is cut off"},

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"database/sql"
 	"encoding/hex"
+	"errors"
 	"fmt"
 
 	"github.com/lingserve/lingserve/store"
@@ -22,36 +23,49 @@ func (t *Tapes) PutBlob(ctx context.Context, name string, data []byte) (handle s
 	if err != nil {
 		return "", err
 	}
-	sum := sha256.Sum256(data)
-	handle = hex.EncodeToString(sum[:])
-	_, exists, err := t.blobSize(ctx, &s, handle)
-	for part := max(len(data)-1, 0) / blobBytes; part >= 0 && err == nil && !exists; part-- { // part 0, which makes the blob visible, last
-		chunk := data[part*blobBytes : min((part+1)*blobBytes, len(data))]
-		if chunk == nil {
-			chunk = []byte{}
+	handle = hashOf(data)
+	err = t.db.writeBlob(ctx, s.key(), handle, data, func(tx *Tx) error {
+		found, err := s.key().exists(tx.querier, tx.db.share)
+		if err == nil && !found {
+			err = missingTape()
 		}
-		err = t.db.Update(ctx, func(tx *Tx) error {
-			found, err := s.key().exists(tx.querier, tx.db.share)
-			if err == nil && !found {
-				err = missingTape()
-			}
-			if err == nil {
-				_, err = tx.exec("INSERT INTO blobs (tape, incarnation, hash, part, size, data) VALUES ("+parameters(1, 6)+") ON CONFLICT DO NOTHING",
-					s.Tape, s.incarnation, handle, part, len(data), chunk)
-			}
-			return err
-		})
-	}
+		return err
+	})
 	if err != nil {
 		return "", explain(name, err)
 	}
 	return handle, nil
 }
 
+func hashOf(data []byte) string {
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:])
+}
+
+// writeBlob writes a blob in parts, unless it exists. Each part has a transaction, in which check may refuse it.
+func (db *DB) writeBlob(ctx context.Context, of incarnation, hash string, data []byte, check func(*Tx) error) error {
+	_, exists, err := db.blobSize(ctx, of, hash)
+	for part := max(len(data)-1, 0) / blobBytes; part >= 0 && err == nil && !exists; part-- { // part 0, which makes the blob visible, last
+		chunk := data[part*blobBytes : min((part+1)*blobBytes, len(data))]
+		if chunk == nil {
+			chunk = []byte{}
+		}
+		err = db.Update(ctx, func(tx *Tx) error {
+			err := check(tx)
+			if err == nil {
+				_, err = tx.exec("INSERT INTO blobs (tape, incarnation, hash, part, size, data) VALUES ("+parameters(1, 6)+") ON CONFLICT DO NOTHING",
+					of.tape, of.number, hash, part, len(data), chunk)
+			}
+			return err
+		})
+	}
+	return err
+}
+
 // blobSize returns the size of a blob in bytes; found is false if it does not exist.
-func (t *Tapes) blobSize(ctx context.Context, s *session, handle string) (size int64, found bool, err error) {
-	err = t.db.view(ctx, func(q querier) (err error) {
-		found, err = q.scanOne([]any{&size}, "SELECT size FROM blobs WHERE tape = $1 AND incarnation = $2 AND hash = $3 AND part = 0", s.Tape, s.incarnation, handle)
+func (db *DB) blobSize(ctx context.Context, of incarnation, hash string) (size int64, found bool, err error) {
+	err = db.view(ctx, func(q querier) (err error) {
+		found, err = q.scanOne([]any{&size}, "SELECT size FROM blobs WHERE tape = $1 AND incarnation = $2 AND hash = $3 AND part = 0", of.tape, of.number, hash)
 		return err
 	})
 	return size, found, err
@@ -63,14 +77,28 @@ func (t *Tapes) ReadBlob(ctx context.Context, name, handle string, offset, limit
 	if err != nil {
 		return nil, 0, err
 	}
-	size, found := int64(0), false
-	if raw, err := hex.DecodeString(handle); err == nil && len(raw) == sha256.Size {
-		if size, found, err = t.blobSize(ctx, &s, handle); err != nil {
-			return nil, 0, explain(name, err)
+	data, size, err = t.db.readBlob(ctx, s.key(), handle, offset, limit)
+	if errors.Is(err, store.ErrDamaged) {
+		if gone, loadErr := t.load(ctx, name); loadErr != nil || gone.incarnation != s.incarnation {
+			err = fmt.Errorf("%w: the session was erased", tape.ErrNotFound)
+		}
+	}
+	if err != nil {
+		return nil, 0, explain(name, err)
+	}
+	return data, size, nil
+}
+
+// readBlob returns at most limit bytes of a blob from an offset on, and its size.
+func (db *DB) readBlob(ctx context.Context, of incarnation, hash string, offset, limit int64) (data []byte, size int64, err error) {
+	found := false
+	if raw, invalid := hex.DecodeString(hash); invalid == nil && len(raw) == sha256.Size {
+		if size, found, err = db.blobSize(ctx, of, hash); err != nil {
+			return nil, 0, err
 		}
 	}
 	if !found {
-		return nil, 0, fmt.Errorf("%w: the session has no blob %.80q", tape.ErrNotFound, handle)
+		return nil, 0, fmt.Errorf("%w: there is no blob %.80q", tape.ErrNotFound, hash)
 	}
 	from := min(offset, size)
 	to := from + min(limit, size-from)
@@ -81,7 +109,7 @@ func (t *Tapes) ReadBlob(ctx context.Context, name, handle string, offset, limit
 	first, last := from/blobBytes, (to-1)/blobBytes
 	for next := first; next <= last && err == nil; next += blobParts {
 		want := next
-		err = t.db.view(ctx, func(q querier) error {
+		err = db.view(ctx, func(q querier) error {
 			return q.collect(func(rows *sql.Rows) (bool, error) {
 				var part int64
 				var bytes []byte
@@ -90,23 +118,20 @@ func (t *Tapes) ReadBlob(ctx context.Context, name, handle string, offset, limit
 				}
 				begin := part * blobBytes
 				if part != want || begin+int64(len(bytes)) != min(begin+blobBytes, size) {
-					return false, fmt.Errorf("%w: part %d of blob %s", store.ErrDamaged, want, handle)
+					return false, fmt.Errorf("%w: part %d of blob %s", store.ErrDamaged, want, hash)
 				}
 				data = append(data, bytes[max(from-begin, 0):min(to-begin, int64(len(bytes)))]...)
 				want++
 				return true, nil
 			}, "SELECT part, data FROM blobs WHERE tape = $1 AND incarnation = $2 AND hash = $3 AND part >= $4 AND part < $5 ORDER BY part",
-				s.Tape, s.incarnation, handle, next, min(next+blobParts, last+1))
+				of.tape, of.number, hash, next, min(next+blobParts, last+1))
 		})
 	}
 	if err == nil && int64(len(data)) < to-from { // erased, or damaged
-		err = fmt.Errorf("%w: blob %s is too short", store.ErrDamaged, handle)
-		if gone, loadErr := t.load(ctx, name); loadErr != nil || gone.incarnation != s.incarnation {
-			err = fmt.Errorf("%w: the session was erased", tape.ErrNotFound)
-		}
+		err = fmt.Errorf("%w: blob %s is too short", store.ErrDamaged, hash)
 	}
 	if err != nil {
-		return nil, 0, explain(name, err)
+		return nil, 0, err
 	}
 	return data, size, nil
 }

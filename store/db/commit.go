@@ -156,6 +156,10 @@ func (db *DB) tryGroup(group []*write) error {
 
 // runGroup runs the writes of a group in one transaction and sets their errors. An error of runGroup concerns all of them.
 func (db *DB) runGroup(ctx context.Context, group []*write, id int64, lost *bool) error {
+	if db.inMemory {
+		db.exclusive.Lock()
+		defer db.exclusive.Unlock()
+	}
 	tx, err := db.connect(ctx)
 	if err != nil {
 		return err

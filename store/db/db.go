@@ -61,6 +61,12 @@ type DB struct {
 	writer  writer        // owned by commitWrites
 	stopped chan struct{} // closed when commitWrites has ended
 
+	exclusive sync.RWMutex // with inMemory: a transaction that writes waits for reads, and they for it
+
+	end      context.Context // ends when the database closes
+	stop     context.CancelFunc
+	sweeping sync.WaitGroup
+
 	mu      sync.Mutex
 	arrived sync.Cond // a write was queued, or the database closes
 	queue   []*write
@@ -74,9 +80,11 @@ type DB struct {
 type dialect struct {
 	begin        string // starts a transaction that writes
 	share        string // ends a SELECT whose row no other transaction may change until the end of this one
+	lock         string // likewise, of a row that this transaction changes
 	blob         string // type of bytes
 	prepare      bool   // statements are prepared once for each connection
 	network      bool   // statements have a deadline, are retried, and the outcome of a commit can be unknown
+	inMemory     bool   // SQLite without a WAL
 	explain      func(error) error
 	createSchema string // of a new database; "": there is none to create
 	checkpoint   string // removes erased text from the files; "": nothing to do
@@ -92,6 +100,7 @@ func Open(ctx context.Context, url string, o *Options) (*DB, error) {
 	}
 	db := &DB{clock: o.Clock, log: o.Log, callTime: cmp.Or(o.callTime, callTime), stopped: make(chan struct{}), changes: changes{next: map[string]chan struct{}{}}}
 	db.arrived.L = &db.mu
+	db.end, db.stop = context.WithCancel(context.Background())
 	if db.clock == nil {
 		db.clock = time.Now
 	}
@@ -126,11 +135,16 @@ func Open(ctx context.Context, url string, o *Options) (*DB, error) {
 	if err := db.purge(ctx); err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
+	if !o.Beside {
+		db.sweeping.Go(db.sweepLoop) // until Close
+	}
 	return db, nil
 }
 
 // Close waits for the writes and reads under way and closes the database. Later calls fail with [store.ErrClosed].
 func (db *DB) Close() error {
+	db.stop()
+	db.sweeping.Wait()
 	db.mu.Lock()
 	closed := db.closed
 	db.closed = true
@@ -179,6 +193,10 @@ func (db *DB) view(ctx context.Context, fn func(q querier) error) error {
 	defer db.reads.Done()
 	if err := context.Cause(ctx); err != nil {
 		return err
+	}
+	if db.inMemory {
+		db.exclusive.RLock()
+		defer db.exclusive.RUnlock()
 	}
 	if !db.network { // a page takes milliseconds, and a context that can be canceled costs a goroutine for each statement
 		return fn(querier{context.WithoutCancel(ctx), db, db.read, &db.statements})

@@ -114,3 +114,32 @@ func TestToldOfALostLease(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// DS-05
+func TestOneOwnerHasAShareOfTheSessions(t *testing.T) {
+	b, err := tape.Bound(t.Context(), openMemory(t).Tapes(nil), 10, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	open := func(session string) error {
+		_, err := tape.Open(t.Context(), b, "w", session)
+		return err
+	}
+	for _, session := range []string{"http:ann#1", "http:ann#2", "http:bob#1", "telegram:1", "telegram:2", "telegram:3"} {
+		if err := open(session); err != nil {
+			t.Fatalf("%s: %v", session, err)
+		}
+	}
+	if err := open("http:ann#3"); !errors.Is(err, tape.ErrTooManyOfOwner) {
+		t.Errorf("one more: %v, want ErrTooManyOfOwner", err)
+	}
+	if err := b.Room(t.Context(), "http:ann#3"); !errors.Is(err, tape.ErrTooManyOfOwner) {
+		t.Errorf("room for one more: %v, want ErrTooManyOfOwner", err)
+	}
+	if err := errors.Join(open("http:ann#2"), open("http:bob#2"), b.Room(t.Context(), "telegram:4")); err != nil {
+		t.Error(err)
+	}
+	if n, err := b.Count(t.Context()); n != 7 || err != nil {
+		t.Errorf("%d sessions, %v, want 7", n, err)
+	}
+}

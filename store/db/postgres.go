@@ -31,7 +31,7 @@ func (db *DB) openPostgres(url string) error {
 	if c.ConnectTimeout == 0 || c.ConnectTimeout > callTime {
 		c.ConnectTimeout = callTime
 	}
-	db.dialect = dialect{begin: "BEGIN ISOLATION LEVEL READ COMMITTED", share: " FOR SHARE", blob: "BYTEA", network: true, explain: explainPostgres}
+	db.dialect = dialect{begin: "BEGIN ISOLATION LEVEL READ COMMITTED", share: " FOR SHARE", lock: " FOR UPDATE", blob: "BYTEA", network: true, explain: explainPostgres}
 	if strings.Contains(url, "pool_max_conns") {
 		db.readers = max(int(pool.MaxConns)-1, 1)
 	}

@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -90,6 +91,25 @@ func TestPostgres(t *testing.T) {
 		}
 		return openPostgres(dir, url)
 	}})
+}
+
+func TestGroupsOnPostgres(t *testing.T) {
+	url := postgrestest.Run(t).URL()
+	schemas := 0
+	for name, test := range groups {
+		t.Run(name, func(t *testing.T) {
+			test(t, func(t testing.TB, clock func() time.Time) *DB {
+				t.Helper()
+				schemas++
+				db, err := Open(t.Context(), fmt.Sprintf("%s&search_path=group%d", url, schemas), &Options{Clock: clock, Log: slog.New(slog.DiscardHandler), callTime: longTime})
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { _ = db.Close() })
+				return db
+			})
+		})
+	}
 }
 
 // ST-06

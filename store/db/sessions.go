@@ -35,18 +35,19 @@ type session struct {
 	tape.Info
 	incarnation int64
 	holder      int64 // see leases
+	unnamed     int64 // 1 if no request has named it
 }
 
 func (s *session) key() incarnation { return incarnation{s.Tape, s.incarnation} }
 
 const sessionColumns = `tape, incarnation, session, workspace, agent, title, entries, bytes, anchors, last_id, last_anchor, last_anchor_name,
-	last_anchor_date, created, updated, holder`
+	last_anchor_date, created, updated, holder, unnamed`
 
 // scan reads a row that has sessionColumns.
 func (s *session) scan(rows *sql.Rows) error {
 	var anchored, created, updated int64
 	err := rows.Scan(&s.Tape, &s.incarnation, &s.Session, &s.Workspace, &s.Agent, &s.Title, &s.Entries, &s.Bytes, &s.Anchors, &s.LastID,
-		&s.LastAnchor.ID, &s.LastAnchor.Name, &anchored, &created, &updated, &s.holder)
+		&s.LastAnchor.ID, &s.LastAnchor.Name, &anchored, &created, &updated, &s.holder, &s.unnamed)
 	if s.LastAnchor.ID > 0 {
 		s.LastAnchor.Date = dateOf(anchored)
 	}
@@ -108,6 +109,11 @@ func (tx *Tx) appendChecked(name string, b tape.Batch, checked []tape.Entry, hol
 		for i, e := range entries {
 			rows[i] = newEntryRow(e)
 			next.Bytes += int64(len(rows[i].line))
+			if turn := rows[i].turn; turn == sessionName(next.Session) {
+				next.unnamed = 1
+			} else if turn != "" {
+				next.unnamed = 0
+			}
 		}
 		saved := false
 		if now.Entries == 0 {
@@ -140,18 +146,19 @@ func (tx *Tx) insertSession(s *session) (created bool, err error) {
 			return false, fmt.Errorf("%w: the session of the fork does not exist", tape.ErrNotFound)
 		}
 	}
-	n, err := tx.exec("INSERT INTO sessions ("+sessionColumns+", parent, owner) VALUES ("+parameters(1, 18)+") ON CONFLICT DO NOTHING",
+	n, err := tx.exec("INSERT INTO sessions ("+sessionColumns+", parent, owner) VALUES ("+parameters(1, 19)+") ON CONFLICT DO NOTHING",
 		s.Tape, s.incarnation, plainText(s.Session), plainText(s.Workspace), plainText(s.Agent), plainText(s.Title), s.Entries, s.Bytes, s.Anchors, s.LastID,
-		s.LastAnchor.ID, plainText(s.LastAnchor.Name), anchorDate(s), s.Created.UnixMicro(), s.Updated.UnixMicro(), s.holder, parent, ownerOf(s.Session))
+		s.LastAnchor.ID, plainText(s.LastAnchor.Name), anchorDate(s), s.Created.UnixMicro(), s.Updated.UnixMicro(), s.holder, s.unnamed, parent, ownerOf(s.Session))
 	return n == 1, err
 }
 
 // updateSession changes a session's row if the tape's last id and the holder are still as expected.
 func (tx *Tx) updateSession(s *session, lastID int64) (changed bool, err error) {
 	n, err := tx.exec(`UPDATE sessions SET session = $1, workspace = $2, agent = $3, title = $4, entries = $5, bytes = $6, anchors = $7, last_id = $8,
-	last_anchor = $9, last_anchor_name = $10, last_anchor_date = $11, updated = $12, owner = $13 WHERE tape = $14 AND incarnation = $15 AND last_id = $16 AND holder = $17`,
+	last_anchor = $9, last_anchor_name = $10, last_anchor_date = $11, updated = $12, owner = $13, unnamed = $14
+	WHERE tape = $15 AND incarnation = $16 AND last_id = $17 AND holder = $18`,
 		plainText(s.Session), plainText(s.Workspace), plainText(s.Agent), plainText(s.Title), s.Entries, s.Bytes, s.Anchors, s.LastID,
-		s.LastAnchor.ID, plainText(s.LastAnchor.Name), anchorDate(s), s.Updated.UnixMicro(), ownerOf(s.Session), s.Tape, s.incarnation, lastID, s.holder)
+		s.LastAnchor.ID, plainText(s.LastAnchor.Name), anchorDate(s), s.Updated.UnixMicro(), ownerOf(s.Session), s.unnamed, s.Tape, s.incarnation, lastID, s.holder)
 	return n == 1, err
 }
 
@@ -356,6 +363,15 @@ func listSessions(r querier, q tape.SessionQuery, last tape.Info, limit int) (pa
 func rootOf(name string) string {
 	root, _, _ := strings.Cut(name, ".")
 	return root
+}
+
+// sessionName returns the id of a session without its owner.
+func sessionName(session string) string {
+	_, name, found := strings.Cut(session, "#")
+	if !found {
+		return session
+	}
+	return name
 }
 
 // ownerOf returns the owner of a session: its id before '#', or "" without one.

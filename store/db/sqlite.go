@@ -66,7 +66,9 @@ func (db *DB) openFile(path string, o *Options) error {
 
 // openMemory opens a database in memory, which its connections share. It has at most 256 MiB.
 func (db *DB) openMemory() error {
-	return db.openSQLite(fmt.Sprintf("file:/lingserve-%d?vfs=memdb&", newID()), []string{"busy_timeout(4000)", "temp_store(MEMORY)", "max_page_count(65536)"})
+	err := db.openSQLite(fmt.Sprintf("file:/lingserve-%d?vfs=memdb&", newID()), []string{"busy_timeout(4000)", "temp_store(MEMORY)", "max_page_count(65536)"})
+	db.inMemory = true
+	return err
 }
 
 func (db *DB) openSQLite(dsn string, pragmas []string) (err error) {

@@ -2,10 +2,12 @@ package db
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"iter"
 	"sync/atomic"
+	"time"
 
 	"github.com/lingserve/lingserve/internal/vfs"
 	"github.com/lingserve/lingserve/store"
@@ -24,6 +26,7 @@ var (
 	_ tape.Store   = (*Tapes)(nil)
 	_ tape.Whole   = (*Tapes)(nil)
 	_ tape.Counter = (*Tapes)(nil)
+	_ tape.Expirer = (*Tapes)(nil)
 )
 
 // Tapes returns the store of tapes of a process that has the database alone. The observer may be nil.
@@ -176,6 +179,39 @@ func (t *Tapes) Count(ctx context.Context) (n int, err error) {
 		return err
 	})
 	return n, explain("", err)
+}
+
+// CountOf implements [tape.Counter].
+func (t *Tapes) CountOf(ctx context.Context, session string) (n int, err error) {
+	if t.closed.Load() {
+		return 0, tape.ErrClosed
+	}
+	err = t.db.view(ctx, func(q querier) error {
+		_, err := q.scanOne([]any{&n}, "SELECT count(*) FROM sessions WHERE parent = '' AND owner = $1", ownerOf(session))
+		return err
+	})
+	return n, explain("", err)
+}
+
+// Unused implements [tape.Expirer].
+func (t *Tapes) Unused(ctx context.Context, before time.Time, unnamed bool, limit int) (found []tape.Info, err error) {
+	if t.closed.Load() {
+		return nil, tape.ErrClosed
+	}
+	condition := ""
+	if unnamed {
+		condition = " AND unnamed = 1"
+	}
+	err = t.db.view(ctx, func(q querier) error {
+		return q.collect(func(rows *sql.Rows) (bool, error) {
+			var s session
+			err := s.scan(rows)
+			found = append(found, s.Info)
+			return true, err
+		}, "SELECT "+sessionColumns+" FROM sessions WHERE parent = ''"+condition+" AND updated < $1 ORDER BY updated LIMIT $2",
+			before.UnixMicro(), limit)
+	})
+	return found, explain("", err)
 }
 
 // Error says why the database did not do what it was asked to. The reason may pass. The text can be shown to anybody.

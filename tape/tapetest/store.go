@@ -273,10 +273,7 @@ func sessions(t *testing.T, b *bench) {
 
 func counted(t *testing.T, b *bench) {
 	s := b.open()
-	c, ok := s.(tape.Counter)
-	if !ok {
-		t.Skip("the store counts by listing")
-	}
+	c := s.(tape.Counter)
 	count := func(when string, want int) {
 		t.Helper()
 		if n, err := c.Count(t.Context()); n != want || err != nil {

@@ -1,0 +1,119 @@
+package db
+
+import (
+	"context"
+	"database/sql"
+	"math"
+	"time"
+
+	"github.com/lingserve/lingserve/store"
+)
+
+// Files are uploaded files in the database. Errors: those of [Tapes], and [store.ErrNotFound].
+type Files struct{ db *DB }
+
+// Files returns the store of files.
+func (db *DB) Files() *Files { return &Files{db} }
+
+// fileTime is how long the writing of a file may take. What is left of it then is removed.
+const fileTime = time.Hour
+
+// fileKey is where the content of a file is.
+func fileKey(id string) incarnation { return incarnation{id, 0} }
+
+// Add stores a file, whole or not at all.
+func (f *Files) Add(ctx context.Context, file store.File, data []byte) error {
+	key := fileKey(file.ID)
+	err := f.db.Update(ctx, func(tx *Tx) error { return tx.scheduleRemoval(key, f.db.clock().Add(fileTime)) })
+	if err == nil {
+		err = f.db.writeBlob(ctx, key, file.SHA256, data, func(*Tx) error { return nil })
+	}
+	if err == nil {
+		err = f.db.Update(ctx, func(tx *Tx) error {
+			_, err := tx.exec("INSERT INTO files (id, owner, name, type, size, sha256, created, expires) VALUES ("+parameters(1, 8)+")", file.ID, plainText(file.Owner),
+				plainText(file.Name), plainText(file.Type), file.Size, file.SHA256, file.Created.UnixMicro(), file.Expires.UnixMicro())
+			if err == nil {
+				_, err = tx.exec("DELETE FROM removals WHERE tape = $1 AND incarnation = $2", key.tape, key.number)
+			}
+			return err
+		})
+	}
+	return explain("", err)
+}
+
+// Find finds a file of an owner that has not expired.
+func (f *Files) Find(ctx context.Context, owner, id string) (file store.File, err error) {
+	found := false
+	err = f.db.view(ctx, func(q querier) error {
+		var created, expires int64
+		found, err = q.scanOne([]any{&file.ID, &file.Owner, &file.Name, &file.Type, &file.Size, &file.SHA256, &created, &expires},
+			"SELECT id, owner, name, type, size, sha256, created, expires FROM files WHERE id = $1 AND owner = $2 AND expires > $3",
+			id, plainText(owner), f.db.clock().UnixMicro())
+		file.Created, file.Expires = dateOf(created), dateOf(expires)
+		return err
+	})
+	if err == nil && !found {
+		err = store.ErrNotFound
+	}
+	return file, explain("", err)
+}
+
+// Read returns what is in a file.
+func (f *Files) Read(ctx context.Context, file store.File) ([]byte, error) {
+	data, _, err := f.db.readBlob(ctx, fileKey(file.ID), file.SHA256, 0, math.MaxInt64)
+	return data, explain("", err)
+}
+
+// Held returns how many files an owner has, and their size in bytes.
+func (f *Files) Held(ctx context.Context, owner string) (count int, size int64, err error) {
+	err = f.db.view(ctx, func(q querier) error {
+		_, err := q.scanOne([]any{&count, &size}, "SELECT count(*), CAST(coalesce(sum(size), 0) AS BIGINT) FROM files WHERE owner = $1 AND expires > $2",
+			plainText(owner), f.db.clock().UnixMicro())
+		return err
+	})
+	return count, size, explain("", err)
+}
+
+// Remove erases a file of an owner.
+func (f *Files) Remove(ctx context.Context, owner, id string) error {
+	removed := int64(0)
+	err := f.db.Update(ctx, func(tx *Tx) (err error) {
+		removed, err = tx.exec("DELETE FROM files WHERE id = $1 AND owner = $2", id, plainText(owner))
+		if err == nil && removed == 1 {
+			err = tx.scheduleRemoval(fileKey(id), time.UnixMicro(0))
+		}
+		return err
+	})
+	switch {
+	case err == nil && removed == 0:
+		err = store.ErrNotFound
+	case err == nil:
+		err = f.db.finishErasing(context.WithoutCancel(ctx), true)
+	}
+	return explain("", err)
+}
+
+// expireFiles makes files that have expired invisible, and returns how many there were.
+func (db *DB) expireFiles(ctx context.Context) (removed int64, err error) {
+	for {
+		var ids []string
+		err := db.Update(ctx, func(tx *Tx) error {
+			ids = nil
+			err := tx.collect(func(rows *sql.Rows) (bool, error) {
+				var id string
+				err := rows.Scan(&id)
+				ids = append(ids, id)
+				return true, err
+			}, "DELETE FROM files WHERE id IN (SELECT id FROM files WHERE expires <= $1 LIMIT $2) RETURNING id", db.clock().UnixMicro(), removeRows)
+			for _, id := range ids {
+				if err == nil {
+					err = tx.scheduleRemoval(fileKey(id), time.UnixMicro(0))
+				}
+			}
+			return err
+		})
+		if removed += int64(len(ids)); err != nil || len(ids) < removeRows {
+			return removed, err
+		}
+	}
+}

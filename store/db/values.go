@@ -1,0 +1,242 @@
+package db
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"fmt"
+	"math"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/lingserve/lingserve/store"
+)
+
+// ValueOptions bound a table of values. Zero is no bound.
+type ValueOptions struct {
+	Life     time.Duration // of a value since its last change
+	MaxRows  int           // beyond it the values go that were changed longest ago; see also Add
+	MaxBytes int64         // likewise
+}
+
+// The tables of values.
+const (
+	Windows       = "windows"
+	Pairs         = "pairs"
+	Conversations = "conversations"
+	Learned       = "learned"
+	Tickets       = "tickets"
+	resultTable   = "results"
+)
+
+var valueTables = []string{Windows, Pairs, Conversations, Learned, Tickets, resultTable}
+
+const (
+	maxValue  = 512 << 10 // bytes
+	trimEvery = 64        // changes
+)
+
+// Values are small values by key, in a table. Errors are those of [Tapes].
+type Values struct {
+	db      *DB
+	table   string
+	o       ValueOptions
+	changes atomic.Int64
+}
+
+// Values returns one of the tables of values.
+func (db *DB) Values(table string, o ValueOptions) *Values {
+	return &Values{db: db, table: table, o: o}
+}
+
+// expires returns when a value that is changed now expires.
+func (v *Values) expires(life time.Duration) int64 {
+	if life == 0 {
+		return math.MaxInt64
+	}
+	return v.db.clock().Add(life).UnixMicro()
+}
+
+// get reads a value that has not expired; nil is none. With lock no other transaction may change it until the end of this one.
+func (v *Values) get(q querier, key, lock string) (value []byte, err error) {
+	found, err := q.scanOne([]any{&value}, "SELECT value FROM "+v.table+" WHERE key = $1 AND expires > $2"+lock, plainText(key), v.db.clock().UnixMicro())
+	if found && value == nil {
+		value = []byte{}
+	}
+	return value, err
+}
+
+// put stores a value; stored is false if the key has one already. Beyond the bounds the oldest values go.
+func (v *Values) put(tx *Tx, key string, value []byte, life time.Duration, replace bool) (stored bool, err error) {
+	now := v.db.clock().UnixMicro()
+	if value == nil {
+		value = []byte{}
+	}
+	condition := ""
+	if !replace {
+		condition = fmt.Sprintf(" WHERE %s.expires <= %d", v.table, now)
+	}
+	n, err := tx.exec("INSERT INTO "+v.table+" (key, value, updated, expires) VALUES ($1, $2, $3, $4) ON CONFLICT (key) DO UPDATE SET value = excluded.value, "+
+		"updated = excluded.updated, expires = excluded.expires"+condition, plainText(key), value, now, v.expires(life))
+	if err == nil && v.changes.Add(1)%trimEvery == 1 {
+		err = v.db.trim(tx, v.table, v.o)
+	}
+	return n == 1, err
+}
+
+// Load returns a value; nil is none.
+func (v *Values) Load(ctx context.Context, key string) (value []byte, err error) {
+	err = v.db.view(ctx, func(q querier) error {
+		value, err = v.get(q, key, "")
+		return err
+	})
+	return value, explain("", err)
+}
+
+// Change replaces a value by what do makes of it; nil is none, both ways. do may be called more than once; it must be quick and must not use
+// the database. Its error is Change's and leaves the value as it was.
+func (v *Values) Change(ctx context.Context, key string, do func(value []byte) ([]byte, error)) error {
+	err := v.db.Update(ctx, func(tx *Tx) error {
+		for range maxMoves {
+			old, err := v.get(tx.querier, key, tx.db.lock)
+			if err != nil {
+				return err
+			}
+			next, err := do(old)
+			switch {
+			case err != nil:
+				return err
+			case len(next) > maxValue:
+				return fmt.Errorf("%w: a value of %d bytes; expected at most %d", store.ErrTooLarge, len(next), maxValue)
+			case (old == nil) == (next == nil) && bytes.Equal(old, next):
+				return nil
+			case next == nil:
+				_, err := tx.exec("DELETE FROM "+v.table+" WHERE key = $1", plainText(key))
+				return err
+			}
+			if stored, err := v.put(tx, key, next, v.o.Life, old != nil); stored || err != nil {
+				return err
+			} // else another process has added it
+		}
+		return fmt.Errorf("%w: too many writers use the value", store.ErrAway)
+	})
+	return explain("", err)
+}
+
+// All returns the values whose keys begin with a prefix.
+func (v *Values) All(ctx context.Context, prefix string) (all map[string][]byte, err error) {
+	all = map[string][]byte{}
+	last, n := "", pageRows
+	for err == nil && n == pageRows {
+		n = 0
+		err = v.db.view(ctx, func(q querier) error {
+			return q.collect(func(rows *sql.Rows) (bool, error) {
+				var value []byte
+				n++
+				err := rows.Scan(&last, &value)
+				if strings.HasPrefix(last, prefix) {
+					all[last] = value
+				}
+				return true, err
+			}, "SELECT key, value FROM "+v.table+" WHERE key > $1 AND expires > $2 ORDER BY key LIMIT $3", last, v.db.clock().UnixMicro(), pageRows)
+		})
+	}
+	return all, explain("", err)
+}
+
+// Add adds a value for a time, unless the key has one: then added is false. Where there are MaxRows values already it is [store.ErrFull].
+func (v *Values) Add(ctx context.Context, key string, value []byte, life time.Duration) (added bool, err error) {
+	err = v.db.Update(ctx, func(tx *Tx) (err error) {
+		rows := 0
+		_, err = tx.scanOne([]any{&rows}, "SELECT count(*) FROM "+v.table+" WHERE expires > $1", v.db.clock().UnixMicro())
+		if err == nil && v.o.MaxRows > 0 && rows >= v.o.MaxRows {
+			err = fmt.Errorf("%w: there are %d %s", store.ErrFull, rows, v.table)
+		}
+		if err == nil {
+			added, err = v.put(tx, key, value, life, false)
+		}
+		return err
+	})
+	return added, explain("", err)
+}
+
+// Take removes and returns a value that fits; nil is none. Of several who take a value at the same time, one gets it.
+func (v *Values) Take(ctx context.Context, key string, fits func(value []byte) bool) (value []byte, err error) {
+	err = v.db.Update(ctx, func(tx *Tx) error {
+		value, err = v.get(tx.querier, key, tx.db.lock)
+		if err != nil || value == nil || !fits(value) {
+			value = nil
+			return err
+		}
+		n, err := tx.exec("DELETE FROM "+v.table+" WHERE key = $1", plainText(key))
+		if n == 0 {
+			value = nil
+		}
+		return err
+	})
+	return value, explain("", err)
+}
+
+// trim removes expired values, and the oldest ones beyond the bounds.
+func (db *DB) trim(tx *Tx, table string, o ValueOptions) error {
+	if _, err := tx.exec("DELETE FROM "+table+" WHERE expires <= $1", db.clock().UnixMicro()); err != nil || o.MaxRows == 0 && o.MaxBytes == 0 || table == Tickets {
+		return err
+	}
+	for {
+		var rows, size int64
+		_, err := tx.scanOne([]any{&rows, &size}, "SELECT count(*), CAST(coalesce(sum(length(value)), 0) AS BIGINT) FROM "+table)
+		excess := max(rows-int64(o.MaxRows), 0)
+		if o.MaxRows == 0 {
+			excess = 0
+		}
+		if o.MaxBytes > 0 && size > o.MaxBytes {
+			excess = max(excess, rows/10, 1)
+		}
+		if err != nil || excess == 0 || rows == 0 {
+			return err
+		}
+		removed, err := tx.exec("DELETE FROM "+table+" WHERE key IN (SELECT key FROM "+table+" ORDER BY updated LIMIT $1)", excess)
+		if err != nil {
+			return err
+		}
+		db.log.Warn("removed the oldest rows of a full table", "table", table, "rows", removed)
+	}
+}
+
+// Results are the answers to messages of webhooks, for senders who send a message again.
+type Results struct{ v *Values }
+
+// Results returns the store of answers, which are kept for a time.
+func (db *DB) Results(life time.Duration) *Results {
+	return &Results{db.Values(resultTable, ValueOptions{Life: life, MaxBytes: 128 << 20})}
+}
+
+// Save stores the answer to a message of a session.
+func (r *Results) Save(ctx context.Context, message, session string, answer []byte) error {
+	v := r.v
+	err := v.db.Update(ctx, func(tx *Tx) error {
+		_, err := tx.exec("INSERT INTO results (key, session, value, updated, expires) VALUES ($1, $2, $3, $4, $5) ON CONFLICT (key) DO UPDATE SET "+
+			"session = excluded.session, value = excluded.value, updated = excluded.updated, expires = excluded.expires",
+			hashOf([]byte(message)), hashOf([]byte(session)), answer, v.db.clock().UnixMicro(), v.expires(v.o.Life))
+		if err == nil && v.changes.Add(1)%trimEvery == 1 {
+			err = v.db.trim(tx, v.table, v.o)
+		}
+		return err
+	})
+	return explain("", err)
+}
+
+// Load returns the answer to a message; nil is none.
+func (r *Results) Load(ctx context.Context, message string) ([]byte, error) {
+	return r.v.Load(ctx, hashOf([]byte(message)))
+}
+
+// Erase removes the answers to all messages of a session.
+func (r *Results) Erase(ctx context.Context, session string) error {
+	err := r.v.db.Update(ctx, func(tx *Tx) error {
+		_, err := tx.exec("DELETE FROM results WHERE session = $1", hashOf([]byte(session)))
+		return err
+	})
+	return explain("", err)
+}

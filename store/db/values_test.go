@@ -1,0 +1,157 @@
+package db
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/lingserve/lingserve/store"
+)
+
+// openEmpty opens an empty database with a clock.
+type openEmpty func(t testing.TB, clock func() time.Time) *DB
+
+// groups are tests of groups of tables on any database.
+var groups = map[string]func(t *testing.T, open openEmpty){
+	"values expire": valuesExpire, "the oldest values go": oldestValuesGo, "one takes a value": oneTakesAValue, "results": results, "files": files,
+}
+
+func TestGroups(t *testing.T) {
+	for name, test := range groups {
+		t.Run(name, func(t *testing.T) {
+			test(t, func(t testing.TB, clock func() time.Time) *DB {
+				t.Helper()
+				db, err := Open(t.Context(), "memory", &Options{Clock: clock, Log: slog.New(slog.DiscardHandler)})
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() {
+					if err := db.Close(); err != nil {
+						t.Error(err)
+					}
+				})
+				return db
+			})
+		})
+	}
+}
+
+func valuesExpire(t *testing.T, open openEmpty) {
+	now := time.Date(2026, 11, 29, 12, 0, 0, 0, time.UTC)
+	db := open(t, func() time.Time { return now })
+	v := db.Values(Windows, ValueOptions{Life: time.Hour})
+	set := func(key, value string) {
+		t.Helper()
+		if err := v.Change(t.Context(), key, func([]byte) ([]byte, error) { return []byte(value), nil }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := func(key, want string) {
+		t.Helper()
+		if got, err := v.Load(t.Context(), key); string(got) != want || err != nil {
+			t.Errorf("%s: %q, %v, want %q", key, got, err, want)
+		}
+	}
+	set("a", "one")
+	now = now.Add(30 * time.Minute)
+	set("b", "two")
+	now = now.Add(30 * time.Minute)
+	want("a", "")
+	want("b", "two")
+	if err := v.Change(t.Context(), "a", func(old []byte) ([]byte, error) {
+		if old != nil {
+			t.Errorf("an expired value is %q", old)
+		}
+		return []byte("new"), nil
+	}); err != nil {
+		t.Error(err)
+	}
+	want("a", "new")
+	now = now.Add(30 * time.Minute)
+	if err := db.Sweep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	rows := 0
+	err := db.view(t.Context(), func(q querier) error {
+		_, err := q.scanOne([]any{&rows}, "SELECT count(*) FROM windows")
+		return err
+	})
+	if rows != 1 || err != nil {
+		t.Errorf("%d rows after the sweep, %v, want 1", rows, err)
+	}
+}
+
+// ST-09
+func oldestValuesGo(t *testing.T, open openEmpty) {
+	for name, o := range map[string]ValueOptions{"rows": {MaxRows: 100}, "bytes": {MaxBytes: 100 * 10}} {
+		t.Run(name, func(t *testing.T) {
+			v := open(t, time.Now).Values(Conversations, o)
+			for i := range 400 {
+				if err := v.Change(t.Context(), fmt.Sprintf("k%03d", i), func([]byte) ([]byte, error) { return []byte("0123456789"), nil }); err != nil {
+					t.Fatal(err)
+				}
+			}
+			all, err := v.All(t.Context(), "k")
+			if err != nil || len(all) < 80 || len(all) > 100+trimEvery || all["k399"] == nil || all["k000"] != nil {
+				t.Errorf("%d values, %v, want about 100, the newest", len(all), err)
+			}
+		})
+	}
+}
+
+func oneTakesAValue(t *testing.T, open openEmpty) {
+	v := open(t, time.Now).Values(Tickets, ValueOptions{MaxRows: 2})
+	for key, want := range map[string]bool{"a": true, "b": true} {
+		if added, err := v.Add(t.Context(), key, []byte("v"), time.Minute); added != want || err != nil {
+			t.Fatalf("%s: %v, %v", key, added, err)
+		}
+	}
+	if added, err := v.Add(t.Context(), "c", nil, time.Minute); added || !errors.Is(err, store.ErrFull) {
+		t.Errorf("a third one of two: %v, %v", added, err)
+	}
+	if value, err := v.Take(t.Context(), "a", func([]byte) bool { return false }); value != nil || err != nil {
+		t.Errorf("one that does not fit: %q, %v", value, err)
+	}
+	var took atomic.Int32
+	var wg sync.WaitGroup
+	for range 20 {
+		wg.Go(func() {
+			value, err := v.Take(t.Context(), "a", func(value []byte) bool { return string(value) == "v" })
+			if err != nil {
+				t.Error(err)
+			}
+			if value != nil {
+				took.Add(1)
+			}
+		})
+	}
+	wg.Wait()
+	if took.Load() != 1 {
+		t.Errorf("%d took it, want 1", took.Load())
+	}
+	if added, err := v.Add(t.Context(), "b", nil, time.Minute); added || err != nil {
+		t.Errorf("a key that has a value: %v, %v", added, err)
+	}
+}
+
+// CH-182
+func results(t *testing.T, open openEmpty) {
+	r := open(t, time.Now).Results(time.Hour)
+	for message, session := range map[string]string{"hook/1": "s", "hook/2": "s", "hook/3": "other"} {
+		if err := r.Save(t.Context(), message, session, []byte("answer "+message)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := r.Erase(t.Context(), "s"); err != nil {
+		t.Fatal(err)
+	}
+	for message, want := range map[string]string{"hook/1": "", "hook/2": "", "hook/3": "answer hook/3"} {
+		if got, err := r.Load(t.Context(), message); string(got) != want || err != nil {
+			t.Errorf("%s: %q, %v, want %q", message, got, err, want)
+		}
+	}
+}

@@ -42,6 +42,17 @@ type writer struct {
 	conn       *sql.Conn // nil until it is needed
 	statements sync.Map
 	commit     int64 // id of the last commit, see [DB.claimCommit]
+
+	sessions map[string]session // as the last appends have left them, by tape; empty after a rollback
+}
+
+const maxRemembered = 1024 // sessions
+
+func (w *writer) remember(s session) {
+	if w.sessions == nil || len(w.sessions) >= maxRemembered {
+		w.sessions = map[string]session{}
+	}
+	w.sessions[s.Tape] = s
 }
 
 // Update calls fn in a transaction that others may share, and returns when it is committed. If fn returns an error, nothing is written,
@@ -210,6 +221,7 @@ func (db *DB) runGroup(ctx context.Context, group []*write, id int64, lost *bool
 		}
 	}
 	if writes == 0 {
+		clear(db.writer.sessions)
 		_, err := tx.exec("ROLLBACK")
 		return err
 	}
@@ -248,6 +260,7 @@ func (db *DB) connect(ctx context.Context) (*Tx, error) {
 
 // reset ends the transaction that failed. A connection over a network is given up if that is in vain.
 func (w *writer) reset(ctx context.Context, network bool) {
+	clear(w.sessions)
 	if w.conn == nil {
 		return
 	}

@@ -273,7 +273,7 @@ func (s *server) run(signals <-chan os.Signal, stderr io.Writer) error {
 			if sig == syscall.SIGHUP {
 				s.workflowsReloaded(s.workflows.Reload())
 				s.reloadSettings()
-				s.entrance.reload()
+				s.entrance.reload(s.log)
 				s.encrypted.Reload()
 				continue
 			}

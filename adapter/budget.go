@@ -511,7 +511,7 @@ func (b *Budget) save() {
 			b.learn(total)
 			continue
 		}
-		b.o.Log.Warn("cannot store what calls of models cost; retrying", "error", err)
+		b.o.Log.WarnContext(ctx, "cannot store what calls of models cost; retrying", "error", err)
 		b.mu.Lock()
 		if b.saving == nil && !b.closed {
 			b.saving = time.AfterFunc(budgetRetryWait, b.save)
@@ -557,7 +557,7 @@ func (b *Budget) load() {
 	defer cancel()
 	total, err := b.o.Store.On(ctx, b.day)
 	if err != nil {
-		b.o.Log.Warn("cannot read what calls of models cost today", "error", err)
+		b.o.Log.WarnContext(ctx, "cannot read what calls of models cost today", "error", err)
 		return
 	}
 	b.learn(total)

@@ -3,12 +3,9 @@ package adapter
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"log/slog"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -25,9 +22,23 @@ type BudgetOptions struct {
 	Day     int64 // of all together in a day
 	// Spent says what a session has cost before; nil is nothing. It may be slow: it is asked when a run of the session first calls a model.
 	Spent func(ctx context.Context, session string) (int64, error)
-	// File keeps what callers have spent today, over restarts. "" keeps it in memory.
-	File string
-	Log  *slog.Logger // nil is none
+	// Store stores what callers have spent, over restarts; servers with one store count together. nil keeps it in memory.
+	Store SpendingStore
+	Log   *slog.Logger // nil is none
+}
+
+// SpendingStore stores what callers have spent on a day (as 2026-11-24, UTC).
+type SpendingStore interface {
+	// Add adds to what was spent on a day, and returns what these callers and all have spent on it.
+	Add(ctx context.Context, day string, spent []Spent) (Spending, error)
+	// On returns what was spent on a day.
+	On(ctx context.Context, day string) (Spending, error)
+}
+
+// Spent is what calls of a model took for a caller.
+type Spent struct {
+	Caller, Model string
+	Usage         Usage
 }
 
 // Budget counts what calls of models cost, and bounds it. Each call reserves what it may cost before it is made; while its answer comes it
@@ -41,15 +52,18 @@ type BudgetOptions struct {
 type Budget struct {
 	o BudgetOptions
 
-	mu        sync.Mutex
-	day       string
-	purses    map[purseKey]*purse
-	swept     time.Time // when purses were forgotten last
-	dirty     bool      // the file is older than what is known
-	writing   *time.Timer
-	closed    bool
-	writeLock sync.Mutex // held while the file is written
+	mu       sync.Mutex
+	day      string
+	purses   map[purseKey]*purse
+	swept    time.Time // when purses were forgotten last
+	unsaved  map[spentKey]Usage
+	saving   *time.Timer
+	closed   bool
+	saveLock sync.Mutex // held while the store is written to
 }
+
+// spentKey says whose usage it is. The caller is the name of a purse, or "".
+type spentKey struct{ day, caller, model string }
 
 // Kinds of purses.
 const (
@@ -81,17 +95,20 @@ const (
 	sweepPause     = time.Minute
 	purseIdle      = time.Hour // after which what can be known again is forgotten
 	budgetSaveWait = time.Second
+	budgetCallTime = 10 * time.Second
+
+	budgetRetryWait = 30 * time.Second
 )
 
 // unpriced are the providers whose models need no price: they run on machines of one's own, or say what a call has cost.
 var unpriced = []string{"demo", "ollama", "lmstudio", "vllm", "openrouter", "perplexity", "xai"}
 
-// NewBudget returns a budget, which goes on where the file of an earlier one ends. Errors of the file are logged: it begins anew then.
+// NewBudget returns a budget, which goes on with what the store has of today. Errors of the store are logged: it begins anew then.
 func NewBudget(o BudgetOptions) *Budget {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	b := &Budget{o: o, purses: map[purseKey]*purse{}}
+	b := &Budget{o: o, purses: map[purseKey]*purse{}, unsaved: map[spentKey]Usage{}}
 	b.today(time.Now())
 	b.load()
 	return b
@@ -146,6 +163,7 @@ func (b *Budget) today(now time.Time) {
 // bill is what one call owes. A nil bill owes nothing.
 type bill struct {
 	budget *Budget
+	of     spentKey
 	price  *Price // nil where it is not known
 	purses []charged
 	input  int // tokens of the request, about
@@ -156,6 +174,7 @@ type bill struct {
 	used  bool
 	whole bool  // the answer has ended
 	past  int64 // what earlier attempts have cost
+	taken Usage // by earlier attempts
 
 	answer int // tokens that are reserved for at first
 }
@@ -182,7 +201,7 @@ func (b *Budget) reserve(ctx context.Context, model string, price *Price, req *R
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.today(now)
-	l := &bill{budget: b, price: price, input: req.Tokens()}
+	l := &bill{budget: b, of: spentKey{day: b.day, model: model}, price: price, input: req.Tokens()}
 	open := func(kind, name string, limit int64) *purse {
 		p := b.purse(kind, name, limit, now)
 		l.purses = append(l.purses, charged{p, kind})
@@ -198,7 +217,8 @@ func (b *Budget) reserve(ctx context.Context, model string, price *Price, req *R
 		}
 	}
 	if t.Caller != "" {
-		open(ofCaller, t.Caller, b.o.Caller)
+		l.of.caller = b.callerName(t.Caller)
+		open(ofCaller, l.of.caller, b.o.Caller)
 	}
 	open(ofDay, "", b.o.Day)
 
@@ -243,10 +263,6 @@ func (b *Budget) purse(kind, name string, limit int64, now time.Time) *purse {
 	p := b.purses[key]
 	if p == nil && len(b.purses) >= maxPurses {
 		b.sweep(now)
-		if len(b.purses) >= maxPurses && kind == ofCaller { // addresses can be made up: those that come last share one
-			key.name = "others"
-			p = b.purses[key]
-		}
 	}
 	if p == nil {
 		p = &purse{limit: limit}
@@ -254,6 +270,14 @@ func (b *Budget) purse(kind, name string, limit int64, now time.Time) *purse {
 	}
 	p.used = now
 	return p
+}
+
+// callerName is what a caller's purse is called. Addresses can be made up: those that come last share one. The lock is held.
+func (b *Budget) callerName(name string) string {
+	if b.purses[purseKey{ofCaller, name}] == nil && len(b.purses) >= maxPurses {
+		return "others"
+	}
+	return name
 }
 
 // sweep forgets sessions, which can be read again, and runs, which have mostly ended, that nobody has used for a while. The lock is held.
@@ -343,6 +367,7 @@ func (l *bill) again() error {
 		return nil
 	}
 	l.past += l.owed()
+	l.taken.Add(l.usage)
 	l.text, l.usage, l.used, l.whole = 0, Usage{}, false, false
 	l.budget.mu.Lock()
 	defer l.budget.mu.Unlock()
@@ -367,8 +392,9 @@ func (l *bill) settle() {
 		p.users--
 	}
 	l.held = 0
-	if cost > 0 {
-		b.changed()
+	l.taken.Add(l.usage)
+	if l.taken.Cost = cost; l.taken != (Usage{}) {
+		b.changed(l.of, l.taken)
 	}
 }
 
@@ -439,96 +465,100 @@ func (r *Request) Tokens() (n int) {
 	return n + (text+bytesPerToken-1)/bytesPerToken
 }
 
-// changed has the file written soon. The lock is held.
-func (b *Budget) changed() {
-	if b.o.File == "" || b.closed {
+// changed has what a call took stored soon. The lock is held.
+func (b *Budget) changed(of spentKey, took Usage) {
+	if b.o.Store == nil || b.closed {
 		return
 	}
-	b.dirty = true
-	if b.writing == nil {
-		b.writing = time.AfterFunc(budgetSaveWait, b.save)
+	sum := b.unsaved[of]
+	sum.Add(took)
+	b.unsaved[of] = sum
+	if b.saving == nil {
+		b.saving = time.AfterFunc(budgetSaveWait, b.save)
 	}
 }
 
-// Close writes what is not written yet.
+// Close stores what is not stored yet.
 func (b *Budget) Close() error {
 	b.mu.Lock()
 	b.closed = true
-	if b.writing != nil {
-		b.writing.Stop()
+	if b.saving != nil {
+		b.saving.Stop()
 	}
 	b.mu.Unlock()
 	b.save()
 	return nil
 }
 
-// save writes the file.
+// save stores what is not stored yet, and learns what callers have spent at other servers.
 func (b *Budget) save() {
-	b.writeLock.Lock()
-	defer b.writeLock.Unlock()
+	b.saveLock.Lock()
+	defer b.saveLock.Unlock()
 	b.mu.Lock()
-	b.writing = nil
-	if !b.dirty {
-		b.mu.Unlock()
-		return
-	}
-	b.dirty = false
-	s := b.spending()
+	b.saving = nil
+	unsaved := b.unsaved
+	b.unsaved = map[spentKey]Usage{}
 	b.mu.Unlock()
-	text, err := json.Marshal(s)
-	if err == nil {
-		err = replaceFile(b.o.File, text)
+	days := map[string][]Spent{}
+	for key, usage := range unsaved {
+		days[key.day] = append(days[key.day], Spent{key.caller, key.model, usage})
 	}
-	if err != nil {
-		b.o.Log.Warn("cannot write today's costs", "file", b.o.File, "error", err)
+	ctx, cancel := context.WithTimeout(context.Background(), budgetCallTime)
+	defer cancel()
+	for day, spent := range days {
+		total, err := b.o.Store.Add(ctx, day, spent)
+		if err == nil {
+			b.learn(total)
+			continue
+		}
+		b.o.Log.WarnContext(ctx, "cannot store what calls of models cost; retrying", "error", err)
+		b.mu.Lock()
+		if b.saving == nil && !b.closed {
+			b.saving = time.AfterFunc(budgetRetryWait, b.save)
+		}
+		for _, s := range spent {
+			b.changed(spentKey{day, s.Caller, s.Model}, s.Usage)
+		}
+		b.mu.Unlock()
 	}
 }
 
-// replaceFile writes a file that has what it had, or all of this.
-func replaceFile(name string, text []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(name), filepath.Base(name)+".*")
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(text)
-	if err2 := f.Close(); err == nil {
-		err = err2
-	}
-	if err == nil {
-		err = os.Rename(f.Name(), name)
-	}
-	if err != nil {
-		os.Remove(f.Name())
-	}
-	return err
-}
-
-// load reads the file, where it is of today.
-func (b *Budget) load() {
-	if b.o.File == "" {
-		return
-	}
-	text, err := os.ReadFile(b.o.File)
-	if os.IsNotExist(err) {
-		return
-	}
-	var s Spending
-	if err == nil {
-		err = json.Unmarshal(text, &s)
-	}
-	if err == nil && (s.Cost < 0 || s.Day == "") {
-		err = fmt.Errorf("expected what was spent on a day, as %s", `{"day":"2026-11-24","cost":0,"callers":{}}`)
-	}
-	if err != nil {
-		b.o.Log.Warn("cannot read today's costs", "file", b.o.File, "error", err)
-		return
-	}
-	if s.Day != b.day {
-		return
-	}
+// learn takes what is stored of a day.
+func (b *Budget) learn(total Spending) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	now := time.Now()
-	b.purse(ofDay, "", b.o.Day, now).spent = s.Cost
-	for name, cost := range s.Callers {
-		b.purse(ofCaller, name, b.o.Caller, now).spent = max(cost, 0)
+	b.today(now)
+	if total.Day != b.day {
+		return
 	}
+	for key, usage := range b.unsaved { // paid since
+		if key.day == b.day {
+			total.Cost += usage.Cost
+			if _, ok := total.Callers[key.caller]; ok {
+				total.Callers[key.caller] += usage.Cost
+			}
+		}
+	}
+	b.purse(ofDay, "", b.o.Day, now).spent = total.Cost
+	for name, cost := range total.Callers {
+		if name != "" {
+			b.purse(ofCaller, b.callerName(name), b.o.Caller, now).spent = cost
+		}
+	}
+}
+
+// load reads what is stored of today.
+func (b *Budget) load() {
+	if b.o.Store == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), budgetCallTime)
+	defer cancel()
+	total, err := b.o.Store.On(ctx, b.day)
+	if err != nil {
+		b.o.Log.WarnContext(ctx, "cannot read what calls of models cost today", "error", err)
+		return
+	}
+	b.learn(total)
 }

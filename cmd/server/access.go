@@ -87,9 +87,9 @@ func (e *entrance) into(o *web.Options) {
 }
 
 // reload reads the file of keys again; what is wrong with it is logged, and the keys from before stay.
-func (e *entrance) reload() {
-	if e.door.Keys != nil {
-		_ = e.door.Keys.Reload()
+func (e *entrance) reload(log *slog.Logger) {
+	if e.door.Keys != nil && e.door.Keys.Reload() == nil {
+		log.Info("API keys reloaded")
 	}
 }
 

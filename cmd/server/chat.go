@@ -90,7 +90,7 @@ func chat(c *config.Config, name, session string, signals <-chan os.Signal, stdi
 		return exitFailed, err
 	}
 	defer store.Close()
-	models.Budget = newBudget(c, store, false, log)
+	models.Budget = newBudget(c, store, nil, log)
 	framework, agents, _, stopTurns, err := newTurns(c, models, workflows, store, nil, log)
 	if err != nil {
 		return exitFailed, err

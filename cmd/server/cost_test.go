@@ -2,8 +2,6 @@ package main
 
 import (
 	"log/slog"
-	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/lingserve/lingserve/adapter"
@@ -11,6 +9,7 @@ import (
 	"github.com/lingserve/lingserve/internal/config"
 	"github.com/lingserve/lingserve/internal/providers"
 	"github.com/lingserve/lingserve/internal/trail"
+	"github.com/lingserve/lingserve/store/db"
 	"github.com/lingserve/lingserve/tape"
 )
 
@@ -23,7 +22,7 @@ func TestDollarsBecomeMillionths(t *testing.T) {
 	}
 }
 
-// MO-40, MO-41: a server's budget counts on with what a session's tape says, and keeps what was spent today in the data folder.
+// MO-40, MO-41: a server's budget counts on with what a session's tape says, and stores what was spent today.
 func TestTheServersBudget(t *testing.T) {
 	store := tape.NewMemory(nil)
 	defer store.Close()
@@ -47,7 +46,12 @@ func TestTheServersBudget(t *testing.T) {
 		}
 		return err
 	}
-	b := newBudget(c, store, true, slog.New(slog.DiscardHandler))
+	d, err := db.Open(t.Context(), "memory", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	b := newBudget(c, store, d.Usage(), slog.New(slog.DiscardHandler))
 	if err := call(b, "s"); providers.Code(err) != adapter.CodeBudget {
 		t.Errorf("a session that has cost all: %v", err)
 	}
@@ -59,10 +63,7 @@ func TestTheServersBudget(t *testing.T) {
 		t.Errorf("%+v", spent)
 	}
 	b.Close()
-	if _, err := os.Stat(filepath.Join(c.Data, "cost.json")); err != nil {
-		t.Error(err)
-	}
-	if got := newBudget(c, nil, true, slog.New(slog.DiscardHandler)).Today(); got.Cost != spent.Cost && got.Day == spent.Day {
+	if got := newBudget(c, nil, d.Usage(), slog.New(slog.DiscardHandler)).Today(); got.Cost != spent.Cost && got.Day == spent.Day {
 		t.Errorf("after a restart: %+v", got)
 	}
 }

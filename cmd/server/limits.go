@@ -6,7 +6,6 @@ import (
 	"errors"
 	"log/slog"
 	"math"
-	"path/filepath"
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/agent"
@@ -55,13 +54,11 @@ func boundTapes(c *config.Config, store tape.Whole) (tape.Store, error) {
 }
 
 // newBudget makes the budget that the settings describe. What a session has cost is on its tape; without a store, sessions begin at nothing.
-// Only a server keeps what was spent today: two processes would overwrite each other's file.
-func newBudget(c *config.Config, store tape.Store, keep bool, log *slog.Logger) *adapter.Budget {
+// Only a server has the spending stored.
+func newBudget(c *config.Config, store tape.Store, spending adapter.SpendingStore, log *slog.Logger) *adapter.Budget {
 	cost := c.Limit.Cost
 	o := adapter.BudgetOptions{Run: micro(cost.Run), Session: micro(cost.Session), Caller: micro(cost.Caller), Day: micro(cost.Day), Log: log}
-	if keep && c.Data != "" {
-		o.File = filepath.Join(c.Data, "cost.json")
-	}
+	o.Store = spending
 	if store != nil {
 		o.Spent = func(ctx context.Context, session string) (int64, error) {
 			t, err := tape.Lookup(ctx, store, c.Workspace, session)

@@ -74,7 +74,7 @@ func startLocal(ctx context.Context, j *job, c *config.Config, stderr io.Writer)
 	if j.strict {
 		defaults.OnInvalid = bot.Fail
 	}
-	models.Budget = newBudget(c, nil, false, log)
+	models.Budget = newBudget(c, nil, nil, log)
 	ctx = trail.With(ctx, trail.Trail{Run: "local"})
 	// The run is not canceled through its context: Cancel lets it end with an event that says why.
 	m := ling.New(context.WithoutCancel(ctx), defaults, &ling.Options{

@@ -188,7 +188,7 @@ func (s *server) assemble() (err error) {
 	}
 	s.later(func() { o.Tapes.Close() })
 	o.FileStore = s.database.Files()
-	s.models.Budget = newBudget(c, o.Tapes, true, log)
+	s.models.Budget = newBudget(c, o.Tapes, s.database.Usage(), log)
 	s.later(func() { s.models.Budget.Close() })
 	turns, agents, servers, stopTurns, err := newTurns(c, s.models, s.workflows, o.Tapes, o.Ledger, log)
 	if err != nil {
@@ -273,7 +273,7 @@ func (s *server) run(signals <-chan os.Signal, stderr io.Writer) error {
 			if sig == syscall.SIGHUP {
 				s.workflowsReloaded(s.workflows.Reload())
 				s.reloadSettings()
-				s.entrance.reload()
+				s.entrance.reload(s.log)
 				s.encrypted.Reload()
 				continue
 			}

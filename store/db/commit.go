@@ -6,6 +6,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -17,6 +18,12 @@ const maxGroup = 256
 
 // errConflict is the error of a transaction that the database ended in favor of another one. It can be tried again.
 var errConflict = errors.New("another transaction was in the way")
+
+// refusal is the error of a transaction in which a write was refused, perhaps after it had changed something. The others are tried without it
+// then: savepoints would cost each two statements.
+type refusal struct{ index int }
+
+func (*refusal) Error() string { return "a write was refused" }
 
 // write is a write that waits for its commit.
 type write struct {
@@ -35,6 +42,17 @@ type writer struct {
 	conn       *sql.Conn // nil until it is needed
 	statements sync.Map
 	commit     int64 // id of the last commit, see [DB.claimCommit]
+
+	sessions map[string]session // as the last appends have left them, by tape; empty after a rollback
+}
+
+const maxRemembered = 1024 // sessions
+
+func (w *writer) remember(s session) {
+	if w.sessions == nil || len(w.sessions) >= maxRemembered {
+		w.sessions = map[string]session{}
+	}
+	w.sessions[s.Tape] = s
 }
 
 // Update calls fn in a transaction that others may share, and returns when it is committed. If fn returns an error, nothing is written,
@@ -92,6 +110,11 @@ func (db *DB) nextGroup() []*write {
 
 func (db *DB) commitGroup(group []*write) {
 	err := db.tryGroup(group)
+	if r, ok := errors.AsType[*refusal](err); ok {
+		db.commitGroup(group[r.index : r.index+1])
+		db.commitGroup(slices.Delete(slices.Clone(group), r.index, r.index+1))
+		return
+	}
 	away := errors.Is(err, store.ErrAway) || errors.Is(err, store.ErrUnsure)
 	if err != nil && !away && len(group) > 1 { // one of them may be the reason
 		for _, w := range group {
@@ -182,17 +205,23 @@ func (db *DB) runGroup(ctx context.Context, group []*write, id int64, lost *bool
 		}
 		*lost = false
 	}
-	writes := 0
 	for _, w := range group {
+		w.err = nil // of an earlier attempt
+	}
+	writes := 0
+	for i, w := range group {
 		var err error
-		if w.err, err = tx.runWrite(w, len(group) == 1); err != nil {
+		if w.err, err = tx.runWrite(w); err != nil {
 			return err
 		}
 		if w.err == nil {
 			writes++
+		} else if len(group) > 1 && (db.network || *tx.wrote) { // PostgreSQL ends a transaction at an error
+			return &refusal{i}
 		}
 	}
 	if writes == 0 {
+		clear(db.writer.sessions)
 		_, err := tx.exec("ROLLBACK")
 		return err
 	}
@@ -204,30 +233,17 @@ func (db *DB) runGroup(ctx context.Context, group []*write, id int64, lost *bool
 	return nil
 }
 
-// runWrite calls a write's function and undoes what it did if it fails with refused. An err concerns the whole transaction.
-func (tx *Tx) runWrite(w *write, alone bool) (refused, err error) {
+// runWrite calls a write's function, which may refuse. An err concerns the whole transaction.
+func (tx *Tx) runWrite(w *write) (refused, err error) {
 	if cause := context.Cause(w.ctx); cause != nil {
 		return cause, nil
 	}
-	if !alone {
-		if _, err := tx.exec("SAVEPOINT one"); err != nil {
-			return nil, err
-		}
-	}
+	*tx.wrote = false
 	refused = w.fn(tx)
 	if errors.Is(refused, store.ErrAway) || errors.Is(refused, errConflict) {
 		return nil, refused
 	}
-	if alone {
-		return refused, nil
-	}
-	if refused != nil {
-		if _, err := tx.exec("ROLLBACK TO SAVEPOINT one"); err != nil {
-			return nil, err
-		}
-	}
-	_, err = tx.exec("RELEASE SAVEPOINT one")
-	return refused, err
+	return refused, nil
 }
 
 // connect returns a transaction on the connection that writes. It has not begun.
@@ -239,11 +255,12 @@ func (db *DB) connect(ctx context.Context) (*Tx, error) {
 		}
 		db.writer.conn = conn
 	}
-	return &Tx{querier{ctx, db, db.writer.conn, &db.writer.statements}}, nil
+	return &Tx{querier{ctx, db, db.writer.conn, &db.writer.statements, new(bool)}}, nil
 }
 
 // reset ends the transaction that failed. A connection over a network is given up if that is in vain.
 func (w *writer) reset(ctx context.Context, network bool) {
+	clear(w.sessions)
 	if w.conn == nil {
 		return
 	}

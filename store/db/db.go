@@ -177,6 +177,7 @@ type querier struct {
 		ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 	}
 	statements *sync.Map // *sql.Stmt by query
+	wrote      *bool     // set by exec; nil outside a transaction
 }
 
 // view calls fn with a querier that reads. Each statement is a transaction, and must end before fn returns.
@@ -199,11 +200,11 @@ func (db *DB) view(ctx context.Context, fn func(q querier) error) error {
 		defer db.exclusive.RUnlock()
 	}
 	if !db.network { // a page takes milliseconds, and a context that can be canceled costs a goroutine for each statement
-		return fn(querier{context.WithoutCancel(ctx), db, db.read, &db.statements})
+		return fn(querier{context.WithoutCancel(ctx), db, db.read, &db.statements, nil})
 	}
 	limited, cancel := context.WithTimeout(ctx, db.callTime)
 	defer cancel()
-	err := fn(querier{limited, db, db.read, nil})
+	err := fn(querier{limited, db, db.read, nil, nil})
 	if err != nil && ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -230,6 +231,9 @@ func (q querier) statement(query string) (*sql.Stmt, error) {
 
 // exec runs a statement and returns the number of rows that it changed.
 func (q querier) exec(query string, args ...any) (rows int64, err error) {
+	if q.wrote != nil {
+		*q.wrote = true
+	}
 	var result sql.Result
 	stmt, err := q.statement(query)
 	if stmt != nil {

@@ -196,3 +196,11 @@ func TestCallsFailSoonWhileThePostgresServerIsAway(t *testing.T) {
 func BenchmarkAppendPostgres(b *testing.B) {
 	benchmarkAppend(b, openServer(b, postgrestest.Run(b).URL(), longTime).Tapes(nil))
 }
+
+func BenchmarkAppendAtOncePostgres(b *testing.B) {
+	benchmarkAppendAtOnce(b, openServer(b, postgrestest.Run(b).URL(), longTime).Tapes(nil))
+}
+
+func BenchmarkPageOfSessionsPostgres(b *testing.B) {
+	tapetest.BenchmarkPages(b, openServer(b, postgrestest.Run(b).URL(), longTime).Tapes(nil))
+}

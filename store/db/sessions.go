@@ -88,18 +88,26 @@ const maxMoves = 100
 
 // appendChecked appends the entries that b.Check returned, and does not change them. The holder is that of the lease, or 0.
 func (tx *Tx) appendChecked(name string, b tape.Batch, checked []tape.Entry, holder int64) (first, bytes int64, err error) {
-	for range maxMoves {
-		now, _, err := findSession(tx.querier, name)
-		if err != nil {
-			return 0, 0, err
+	for attempt := range maxMoves {
+		now, known := tx.db.writer.sessions[name] // may be old: then the row is not as expected
+		if known = known && attempt == 0; !known {
+			if now, _, err = findSession(tx.querier, name); err != nil {
+				return 0, 0, err
+			}
 		}
 		if holder != 0 && now.Entries > 0 && now.holder != holder {
+			if known {
+				continue
+			}
 			return 0, 0, errLeaseLost
 		}
 		entries := append([]tape.Entry(nil), checked...)
 		written, err := b.Number(entries, now.Info, tx.db.clock(), func(after int64) iter.Seq2[tape.Entry, error] {
 			return readEntries(func(read func(querier) error) error { return read(tx.querier) }, &now, after, math.MaxInt64, false)
 		})
+		if err != nil && known {
+			continue
+		}
 		if written != 0 || err != nil {
 			return written, 0, err
 		}
@@ -126,6 +134,7 @@ func (tx *Tx) appendChecked(name string, b tape.Batch, checked []tape.Entry, hol
 			return 0, 0, err
 		}
 		if saved {
+			tx.db.writer.remember(next)
 			return entries[0].ID, next.Bytes - now.Bytes, tx.insertEntries(next.key(), rows)
 		}
 	}

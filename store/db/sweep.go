@@ -35,6 +35,13 @@ func (db *DB) Sweep(ctx context.Context) error {
 			return err
 		}
 	}
+	err := db.Update(ctx, func(tx *Tx) error {
+		_, err := tx.exec("DELETE FROM usage WHERE day < $1", db.clock().Add(-usageLife).UTC().Format(time.DateOnly))
+		return err
+	})
+	if err != nil {
+		return err
+	}
 	files, err := db.expireFiles(ctx)
 	if err == nil {
 		err = db.finishErasing(ctx, removed+files > 0)

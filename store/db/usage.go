@@ -1,0 +1,68 @@
+package db
+
+import (
+	"context"
+	"database/sql"
+	"time"
+
+	"github.com/lingserve/lingserve/adapter"
+)
+
+// usageLife is how long what was spent on a day is kept.
+const usageLife = 400 * 24 * time.Hour
+
+// Usage stores what calls of models took. It implements [adapter.SpendingStore].
+type Usage struct{ db *DB }
+
+var _ adapter.SpendingStore = (*Usage)(nil)
+
+// Usage returns the store of what calls of models took.
+func (db *DB) Usage() *Usage { return &Usage{db} }
+
+// Add implements [adapter.SpendingStore].
+func (u *Usage) Add(ctx context.Context, day string, spent []adapter.Spent) (total adapter.Spending, err error) {
+	err = u.db.Update(ctx, func(tx *Tx) error {
+		owners := map[string]bool{}
+		for _, s := range spent {
+			owners[s.Caller] = true
+			_, err := tx.exec(`INSERT INTO usage (day, owner, model, input, output, cost) VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (day, owner, model)
+				DO UPDATE SET input = usage.input + excluded.input, output = usage.output + excluded.output, cost = usage.cost + excluded.cost`,
+				day, plainText(s.Caller), plainText(s.Model), s.Usage.PromptTokens, s.Usage.CompletionTokens, s.Usage.Cost)
+			if err != nil {
+				return err
+			}
+		}
+		total = adapter.Spending{Day: day, Callers: map[string]int64{}}
+		for owner := range owners {
+			cost, err := spentOn(tx.querier, day, "AND owner = $2", plainText(owner))
+			if total.Callers[owner] = cost; err != nil {
+				return err
+			}
+		}
+		var err error
+		total.Cost, err = spentOn(tx.querier, day, "")
+		return err
+	})
+	return total, explain("", err)
+}
+
+func spentOn(q querier, day, condition string, args ...any) (cost int64, err error) {
+	_, err = q.scanOne([]any{&cost}, "SELECT CAST(coalesce(sum(cost), 0) AS BIGINT) FROM usage WHERE day = $1 "+condition, append([]any{day}, args...)...)
+	return cost, err
+}
+
+// On implements [adapter.SpendingStore].
+func (u *Usage) On(ctx context.Context, day string) (total adapter.Spending, err error) {
+	total = adapter.Spending{Day: day, Callers: map[string]int64{}}
+	err = u.db.view(ctx, func(q querier) error {
+		return q.collect(func(rows *sql.Rows) (bool, error) {
+			var owner string
+			var cost int64
+			err := rows.Scan(&owner, &cost)
+			total.Callers[owner] = cost
+			total.Cost += cost
+			return true, err
+		}, "SELECT owner, CAST(sum(cost) AS BIGINT) FROM usage WHERE day = $1 GROUP BY owner", day)
+	})
+	return total, explain("", err)
+}

@@ -467,14 +467,23 @@ func (r *Request) Tokens() (n int) {
 
 // changed has what a call took stored soon. The lock is held.
 func (b *Budget) changed(of spentKey, took Usage) {
-	if b.o.Store == nil || b.closed {
-		return
+	if b.o.Store != nil {
+		b.add(of, took)
+		b.saveAfter(budgetSaveWait)
 	}
+}
+
+// add adds to what is not stored yet. The lock is held.
+func (b *Budget) add(of spentKey, took Usage) {
 	sum := b.unsaved[of]
 	sum.Add(took)
 	b.unsaved[of] = sum
-	if b.saving == nil {
-		b.saving = time.AfterFunc(budgetSaveWait, b.save)
+}
+
+// saveAfter has save called once, unless it is to be called already. The lock is held.
+func (b *Budget) saveAfter(wait time.Duration) {
+	if b.saving == nil && !b.closed {
+		b.saving = time.AfterFunc(wait, b.save)
 	}
 }
 
@@ -495,7 +504,6 @@ func (b *Budget) save() {
 	b.saveLock.Lock()
 	defer b.saveLock.Unlock()
 	b.mu.Lock()
-	b.saving = nil
 	unsaved := b.unsaved
 	b.unsaved = map[spentKey]Usage{}
 	b.mu.Unlock()
@@ -505,6 +513,7 @@ func (b *Budget) save() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), budgetCallTime)
 	defer cancel()
+	wait := budgetSaveWait
 	for day, spent := range days {
 		total, err := b.o.Store.Add(ctx, day, spent)
 		if err == nil {
@@ -512,14 +521,18 @@ func (b *Budget) save() {
 			continue
 		}
 		b.o.Log.WarnContext(ctx, "cannot store what calls of models cost; retrying", "error", err)
+		wait = budgetRetryWait
 		b.mu.Lock()
-		if b.saving == nil && !b.closed {
-			b.saving = time.AfterFunc(budgetRetryWait, b.save)
-		}
 		for _, s := range spent {
-			b.changed(spentKey{day, s.Caller, s.Model}, s.Usage)
+			b.add(spentKey{day, s.Caller, s.Model}, s.Usage)
 		}
 		b.mu.Unlock()
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.saving = nil
+	if len(b.unsaved) > 0 {
+		b.saveAfter(wait)
 	}
 }
 

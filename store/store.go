@@ -121,7 +121,7 @@ var (
 	ErrDamaged  = errors.New("damaged")
 	ErrAway     = errors.New("the store cannot be reached; nothing was written")
 	ErrUnsure   = errors.New("the store did not answer; the change may have been written")
-	ErrInUse    = errors.New("the store is used by another server")
+	ErrInUse    = errors.New("another server uses it")
 	ErrClosed   = errors.New("the store is closed")
 )
 

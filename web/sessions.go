@@ -411,7 +411,7 @@ func (s *Server) eraseSession(ctx context.Context, t *tape.Tape, running turn.Po
 const (
 	// sweepSessionsEvery is between looks for sessions that have expired.
 	sweepSessionsEvery = 10 * time.Minute
-	sweptSessions      = 1000 // of one look
+	sweptSessions      = 200 // listed at once
 )
 
 // errUsedAgain says that a session which had expired has a new entry.
@@ -427,21 +427,32 @@ func (s *Server) sweepSessions() {
 			if keep == 0 {
 				continue
 			}
-			before := time.Now().Add(-keep)
-			expired, err := store.Unused(s.ctx, before, unnamed, sweptSessions)
-			for i := 0; i < len(expired) && err == nil; i++ {
-				if err = s.expireSession(expired[i], before); err == nil {
-					erased++
-				} else if errors.Is(err, errUsedAgain) || errors.Is(err, run.ErrBusy) || errors.Is(err, tape.ErrNotFound) {
-					err = nil
-				}
-			}
-			if err != nil && s.ctx.Err() == nil {
+			n, err := s.eraseUnused(store, time.Now().Add(-keep), unnamed)
+			if erased += n; err != nil && s.ctx.Err() == nil {
 				s.log.WarnContext(s.ctx, "cannot erase expired sessions; retrying", "error", err)
 			}
 		}
 		if erased > 0 {
 			s.log.InfoContext(s.ctx, "expired sessions erased", "sessions", erased)
+		}
+	}
+}
+
+// eraseUnused erases the sessions whose last entry is from before a date: all, or those that no request has named. It leaves those in which a
+// turn runs.
+func (s *Server) eraseUnused(store tape.Expirer, before time.Time, unnamed bool) (erased int, err error) {
+	for {
+		expired, err := store.Unused(s.ctx, before, unnamed, sweptSessions)
+		n := 0
+		for i := 0; i < len(expired) && err == nil; i++ {
+			if err = s.expireSession(expired[i], before); err == nil {
+				n++
+			} else if errors.Is(err, errUsedAgain) || errors.Is(err, run.ErrBusy) || errors.Is(err, tape.ErrNotFound) {
+				err = nil
+			}
+		}
+		if erased += n; err != nil || n == 0 {
+			return erased, err
 		}
 	}
 }

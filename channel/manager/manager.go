@@ -91,7 +91,7 @@ func (m *Manager) ReadMedia(_ context.Context, name string) ([]byte, error) {
 
 // Stores are what channels remember beside messages.
 type Stores struct {
-	Windows       channel.Texts // messages of a group that nobody has answered yet
+	Windows       channel.Texts // unanswered messages of groups
 	Conversations channel.Texts // where the messages of a session came from
 	Learned       channel.Texts // what platforms have said
 	Results       webhook.Results

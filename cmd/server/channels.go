@@ -220,7 +220,7 @@ func eraseFromChannels(ctx context.Context, c *config.Config, shared *engine, se
 	}
 	tables, err := openTables(c, shared, log)
 	if err != nil {
-		if errors.Is(err, errInUse) {
+		if errors.Is(err, store.ErrInUse) {
 			return false, errChannelsInUse
 		}
 		return false, err

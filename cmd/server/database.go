@@ -22,8 +22,8 @@ import (
 type database struct {
 	*db.DB
 	url    string
-	beside bool // another process has the file, too
-	served bool // a server has its tables
+	beside error // says which other process has the file, too; nil: none
+	served bool  // a server has its tables
 	users  int
 }
 
@@ -48,7 +48,7 @@ func openDatabase(c *config.Config, log *slog.Logger) (*database, error) {
 	d := &database{url: c.Database, users: 1}
 	var err error
 	if d.DB, err = db.Open(context.Background(), c.Database, o); errors.Is(err, store.ErrInUse) {
-		o.Beside, d.beside = true, true
+		o.Beside, d.beside = true, err
 		d.DB, err = db.Open(context.Background(), c.Database, o)
 	}
 	if err != nil {
@@ -117,26 +117,36 @@ func (t databaseTapes) Close() error { return errors.Join(t.Tapes.Close(), t.d.c
 // databaseTables are the tables of a server alone.
 type databaseTables struct {
 	store.Engine
-	d      *database
-	server bool
+	d *database
 }
 
 // Close implements [store.Engine].
 func (t databaseTables) Close() error {
 	err := t.Engine.Close()
-	if t.server {
-		t.d.serve(false)
-	}
+	t.d.unserve()
 	return errors.Join(err, t.d.close())
 }
 
-// serve begins or ends the use of the tables by a server; it reports whether there was none before.
-func (d *database) serve(begin bool) bool {
+// serve begins the use of the tables by a server. It fails with [store.ErrInUse] if there is one already.
+func (d *database) serve() error {
 	databases.Lock()
 	defer databases.Unlock()
-	was := d.served || d.beside
-	d.served = begin
-	return !was
+	err := d.beside
+	if d.served && err == nil {
+		err = store.ErrInUse
+	}
+	if err != nil {
+		return fmt.Errorf("%w; stop that one, or give this server its own database", err)
+	}
+	d.served = true
+	return nil
+}
+
+// unserve ends the use of the tables by a server.
+func (d *database) unserve() {
+	databases.Lock()
+	defer databases.Unlock()
+	d.served = false
 }
 
 // refuseOldData refuses a folder with the data of a version that had no database.

@@ -8,9 +8,6 @@ import (
 	"github.com/lingserve/lingserve/store"
 )
 
-// errInUse is the error for the user if another server has the database.
-var errInUse = errors.New("another server uses it; stop that one, or give this server its own database")
-
 // openTables opens the engine of the tables: the database that replicas share, or else that of the data folder, or memory if there is none.
 // Its error is for the user. What it returns is closed after all that uses the tables.
 func openTables(c *config.Config, shared *engine, log *slog.Logger) (store.Engine, error) {
@@ -21,8 +18,10 @@ func openTables(c *config.Config, shared *engine, log *slog.Logger) (store.Engin
 	if err != nil {
 		return nil, err
 	}
-	if c.Database != config.InMemory && !d.serve(true) {
-		return nil, databaseError(c, errors.Join(errInUse, d.close()))
+	if c.Database != config.InMemory {
+		if err := d.serve(); err != nil {
+			return nil, databaseError(c, errors.Join(err, d.close()))
+		}
 	}
-	return databaseTables{d.Tables(), d, true}, nil
+	return databaseTables{d.Tables(), d}, nil
 }

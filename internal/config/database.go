@@ -76,7 +76,7 @@ func (c *Config) DatabaseFile() string {
 	return path
 }
 
-// Replicas reports whether the database is one that several servers share.
+// Replicas reports whether several servers can share the database.
 func (c *Config) Replicas() bool {
 	return strings.HasPrefix(c.Database, "postgres")
 }

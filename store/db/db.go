@@ -21,6 +21,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/lingserve/lingserve/store"
@@ -61,6 +62,7 @@ type DB struct {
 	writer  writer        // owned by commitWrites
 	stopped chan struct{} // closed when commitWrites has ended
 
+	unwiped   atomic.Bool  // erased text may still be in the files
 	exclusive sync.RWMutex // with inMemory: a transaction that writes waits for reads, and they for it
 
 	end      context.Context // ends when the database closes

@@ -68,10 +68,16 @@ func (db *DB) finishErasing(ctx context.Context, wipe bool) error {
 	if err := db.purge(ctx); err != nil {
 		return err
 	}
-	if !wipe || db.checkpoint == "" {
+	if db.checkpoint == "" {
 		return nil
 	}
-	return db.enqueue(&write{ctx: ctx, bare: true, done: make(chan struct{}), fn: func(tx *Tx) error {
+	if wipe {
+		db.unwiped.Store(true) // until it succeeds: Sweep tries again
+	}
+	if !db.unwiped.Swap(false) {
+		return nil
+	}
+	err := db.enqueue(&write{ctx: ctx, bare: true, done: make(chan struct{}), fn: func(tx *Tx) error {
 		var busy, frames, copied int
 		_, err := tx.scanOne([]any{&busy, &frames, &copied}, db.checkpoint)
 		if err == nil && busy != 0 {
@@ -79,6 +85,10 @@ func (db *DB) finishErasing(ctx context.Context, wipe bool) error {
 		}
 		return err
 	}})
+	if err != nil {
+		db.unwiped.Store(true)
+	}
+	return err
 }
 
 // purge removes the entries and blobs that are due, in steps that other writes can share.

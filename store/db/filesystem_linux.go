@@ -4,8 +4,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// unreliableFilesystem returns the name of the filesystem of a folder if locks or shared memory may fail there, as SQLite's documentation
-// says of network filesystems; "" if they work.
+// unreliableFilesystem returns the name of a folder's filesystem if SQLite's locks may fail on it, and "" for any other
+// (https://sqlite.org/wal.html: a WAL does not work over a network filesystem).
 func unreliableFilesystem(folder string) string {
 	var s unix.Statfs_t
 	if unix.Statfs(folder, &s) != nil {

@@ -123,7 +123,7 @@ func lockFile(path string) (unlock func() error, err error) {
 	locked, err := filelock.Try(f)
 	if err == nil && !locked {
 		pid, _ := io.ReadAll(io.LimitReader(f, 20))
-		err = fmt.Errorf("%w: process %s has the database %s open", store.ErrInUse, strings.TrimSpace(string(pid)), path)
+		err = fmt.Errorf("%w (process %s)", store.ErrInUse, strings.TrimSpace(string(pid)))
 	}
 	if err == nil {
 		err = f.Truncate(0)

@@ -75,7 +75,7 @@ func (v *Values) put(tx *Tx, key string, value []byte, life time.Duration, repla
 	}
 	condition := ""
 	if !replace {
-		condition = fmt.Sprintf(" WHERE %s.expires <= %d", v.table, now)
+		condition = " WHERE " + v.table + ".expires <= excluded.updated"
 	}
 	n, err := tx.exec("INSERT INTO "+v.table+" (key, value, updated, expires) VALUES ($1, $2, $3, $4) ON CONFLICT (key) DO UPDATE SET value = excluded.value, "+
 		"updated = excluded.updated, expires = excluded.expires"+condition, plainText(key), value, now, v.expires(life))

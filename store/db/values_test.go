@@ -155,3 +155,30 @@ func results(t *testing.T, open openEmpty) {
 		}
 	}
 }
+
+// A statement is prepared once, however many keys there are.
+func TestValuesUseFewStatements(t *testing.T) {
+	d, err := Open(t.Context(), "memory", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	v := d.Values(Tickets, ValueOptions{})
+	count := func() (n int) {
+		d.writer.statements.Range(func(any, any) bool { n++; return true })
+		return n
+	}
+	before := 0
+	for i := range 100 {
+		if added, err := v.Add(t.Context(), fmt.Sprint(i), []byte("x"), time.Hour); err != nil || !added {
+			t.Fatal(added, err)
+		}
+		if i == 1 {
+			before = count()
+		}
+		time.Sleep(time.Microsecond)
+	}
+	if n := count(); n != before {
+		t.Errorf("%d statements are prepared after 2 values, and %d after 100", before, n)
+	}
+}

@@ -36,4 +36,4 @@ func FuzzTraceparent(f *testing.F) {
 }
 
 // traceparent is the header as https://www.w3.org/TR/trace-context/#traceparent-header writes it: what follows in later versions is theirs.
-var traceparent = regexp.MustCompile(`^([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?$`)
+var traceparent = regexp.MustCompile(`(?s)^([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?$`)

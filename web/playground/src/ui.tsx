@@ -86,12 +86,12 @@ const closers: object[] = [];
 
 /**
  * Closes with Esc what is open, the newest first. If the focus is inside, it goes to the button that has opened it: the one whose
- * `aria-controls` names the element.
+ * `aria-controls` names the element. What is open is known before the next key.
  */
 export function useEscape(isOpen: boolean, close: () => void, inside: { current: HTMLElement | null }): void {
   const latest = useRef(close);
   latest.current = close;
-  useEffect(() => {
+  useLayoutEffect(() => {
     if (!isOpen) return;
     const keys = (e: KeyboardEvent): void => {
       if (e.key !== "Escape" || closers.at(-1) !== keys || e.defaultPrevented || e.isComposing || document.querySelector("dialog:modal")) return;

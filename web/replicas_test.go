@@ -1,140 +1,59 @@
 package web
 
 import (
-	"context"
 	"errors"
 	"net/http"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/tmaxmax/go-sse"
 
 	"github.com/lingserve/lingserve/access"
 	"github.com/lingserve/lingserve/agent"
-	"github.com/lingserve/lingserve/cluster/replicas"
-	"github.com/lingserve/lingserve/cluster/replicatest"
-	"github.com/lingserve/lingserve/control"
-	"github.com/lingserve/lingserve/internal/postgrestest"
+	"github.com/lingserve/lingserve/cluster"
 	"github.com/lingserve/lingserve/run"
-	runlogs "github.com/lingserve/lingserve/runlog/logs"
-	"github.com/lingserve/lingserve/store"
 	"github.com/lingserve/lingserve/store/db"
 	"github.com/lingserve/lingserve/tool"
-	"github.com/lingserve/lingserve/tube"
 	"github.com/lingserve/lingserve/turn"
-	oncetable "github.com/lingserve/lingserve/web/once/table"
 	"github.com/lingserve/lingserve/web/wire"
 )
 
 // group is servers that share a database, as replicas do. Package run knows what they promise; here are the ways over HTTP.
 type group struct {
 	t         testing.TB
-	database  *postgrestest.Server
-	schema    string
+	db        *db.DB
 	workspace string
-	lose      atomic.Pointer[func(log string) bool]
 }
 
 func newGroup(t testing.TB) *group {
-	return &group{t: t, database: postgrestest.Shared(t), schema: replicatest.Schema(), workspace: t.TempDir()}
-}
-
-// loseRuns has writes of runs fail without being stored, for the logs for which lose returns true, until whole is called.
-func (g *group) loseRuns(lose func(log string) bool) (whole func()) {
-	g.lose.Store(&lose)
-	return func() { g.lose.Store(nil) }
-}
-
-// losingLogs are logs of runs whose writes a group loses.
-type losingLogs struct {
-	store.LogEngine
-	g *group
-}
-
-type losingLog struct {
-	store.Log
-	g *group
-}
-
-func (l losingLogs) Log(ctx context.Context, o store.LogOptions) (store.Log, error) {
-	log, err := l.LogEngine.Log(ctx, o)
-	return losingLog{log, l.g}, err
-}
-
-func (l losingLog) Append(ctx context.Context, name string, b store.Batch) (store.Info, error) {
-	if lose := l.g.lose.Load(); lose != nil && (*lose)(name) {
-		return store.Info{}, store.ErrUnsure
-	}
-	return l.Log.Append(ctx, name, b)
-}
-
-// open connects a replica.
-func (g *group) open() (*run.Shared, *db.Tapes) {
-	g.t.Helper()
-	t := g.t
-	there := replicatest.Open(t, g.database.URL(), g.schema)
-	tables := there.Engine
-	requests, err := replicas.NewMux(there.Bus)
+	d, err := db.Open(t.Context(), "memory", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	asks := control.New(requests.Of(""), there.Members, nil)
-	l, err := runlogs.Open(t.Context(), runlogs.Options{
-		Logs: losingLogs{tables, g}, Tables: tables, Bus: requests.Of("run log"), Replica: there.Members.ID(), Keep: time.Hour,
-		Tube: func() *tube.Options { return run.TubeOptions(0) },
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	keys, err := oncetable.Open(t.Context(), tables, oncetable.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	leases, err := there.Members.Leases("tape")
-	if err != nil {
-		t.Fatal(err)
-	}
-	sessions, err := db.Open(t.Context(), g.database.URL()+"&search_path="+g.schema+"_sessions", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	tapes := sessions.SharedTapes(leases, nil)
-	t.Cleanup(func() { _, _, _, _ = asks.Close(), keys.Close(), sessions.Close(), l.Close() })
-	return &run.Shared{
-		Runs: l, Control: asks, Keys: keys,
-		Replicas: func() (ids []string) {
-			for _, r := range there.Members.Replicas() {
-				ids = append(ids, r.ID)
-			}
-			return ids
-		},
-		Watch: func(gone func(string)) func() {
-			return there.Members.Watch(func(c replicas.Change) {
-				if c.What != replicas.Came {
-					gone(c.Replica.ID)
-				}
-			})
-		},
-		Holder: func(ctx context.Context, tape string) (string, error) {
-			replica, _, _, err := leases.Holder(ctx, tape)
-			return replica, err
-		},
-	}, tapes
+	t.Cleanup(func() { _ = d.Close() })
+	return &group{t: t, db: d, workspace: t.TempDir()}
 }
 
 // replica starts a server of the group, with one agent.
 func (g *group) replica() *agentBench {
 	g.t.Helper()
-	shared, tapes := g.open()
+	c, err := cluster.Join(g.t.Context(), cluster.Options{Store: g.db.Runs()})
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	leases := c.Leases("tape", g.db.Runs())
+	tapes := g.db.SharedTapes(leases, nil)
 	a := newAgentBench(g.t, func(o *Options, ao *agent.Options) {
-		o.Shared, o.Tapes, ao.Store = shared, tapes, tapes
-		o.Workspace = g.workspace
+		o.Cluster, o.Holder, o.Runs = c, leases.Holder, g.db.Runs()
+		o.Tapes, ao.Store, o.Workspace = tapes, tapes, g.workspace
 		o.Turns = turn.New(turn.Options{Workspace: o.Workspace, Log: o.Log})
 	})
 	a.serve()
+	c.Serve(a.s.Handler())
+	g.t.Cleanup(func() {
+		a.down()
+		_ = c.Close()
+	})
 	return a
 }
 
@@ -262,62 +181,10 @@ func TestASessionIsUsedOnAnyReplica(t *testing.T) {
 	if r := b.do("DELETE", "/v1/sessions/s", ""); r.StatusCode != 204 {
 		t.Fatalf("%d: %s", r.StatusCode, text(t, r))
 	}
-	if d := readDocument(t, b.do("GET", asked.Header.Get("Location")+"/events?format=json", "")); d.Status != run.StatusCanceled {
-		t.Errorf("%+v", d)
+	if r := b.do("GET", asked.Header.Get("Location"), ""); r.StatusCode != 404 { // erased with its session (DS-01)
+		t.Errorf("%d: %s", r.StatusCode, text(t, r))
 	}
 	if r := a.do("GET", "/v1/sessions/s", ""); r.StatusCode != 404 {
 		t.Errorf("%d: %s", r.StatusCode, text(t, r))
-	}
-}
-
-// CL-05, CL-10, RU-03: a client is told the id of no run that the other replicas cannot know: not of one that it begins, and not of one that
-// goes on with its message.
-func TestAClientIsToldOfNoRunThatIsNotStored(t *testing.T) {
-	g := newGroup(t)
-	a, b := g.replica(), g.replica()
-	a.s.runs.Inspect().Times().Begin = 50 * time.Millisecond
-	whole := g.loseRuns(func(string) bool { return true })
-	resp := a.do("POST", "/v1/runs", `{"workflow":"steps"}`, "Prefer: respond-async")
-	if p := readProblem(t, resp); p.Status != 503 || p.Code != wire.CodeOverloaded || resp.Header.Get("Retry-After") == "" || resp.Header.Get("X-Run-Id") != "" {
-		t.Errorf("%+v %v", p, resp.Header)
-	}
-	<-(<-a.steps.came).ctx.Done()
-	whole()
-
-	a.s.runs.Inspect().Times().Begin = time.Minute
-	first := a.say("wait", "", "Prefer: respond-async").Header.Get("Location")
-	<-a.talk.waits
-	late := a.say("late", steered, "Prefer: respond-async").Header.Get("X-Follow-Up-Id")
-	lost := make(chan struct{})
-	var once sync.Once
-	whole = g.loseRuns(func(log string) bool {
-		is := log == store.KeyPart(late)
-		if is {
-			once.Do(func() { close(lost) })
-		}
-		return is
-	})
-	if r := b.do("POST", first+"/cancel", ""); r.StatusCode != 202 {
-		t.Fatalf("%d: %s", r.StatusCode, text(t, r))
-	}
-	<-lost // it has begun, and nobody has stored that
-	whole()
-	_, data := named(t, b.do("GET", first+"/events", "", asEvents))
-	if own := followUp(t, data); own != late {
-		t.Errorf("it goes on with %s, expected %s", own, late)
-	}
-	if d := readDocument(t, b.do("GET", "/v1/runs/"+late+"/events?format=json", "")); d.Status != run.StatusCompleted {
-		t.Errorf("%+v", d)
-	}
-}
-
-// CL-10: who comes back while the log of runs is away is broken off, and comes back once more: to be told 503 would end an EventSource.
-func TestWhoComesBackWhileTheLogOfRunsIsAwayIsBrokenOff(t *testing.T) {
-	b := newBench(t, func(o *Options) { o.Shared = sharedAway() }).serve()
-	id := run.NewID()
-	for _, path := range []string{"/v1/runs/" + id + "/events", "/v1/runs?workflow=steps"} {
-		if resp, err := b.try(t.Context(), "GET", path, "", asEvents, "Last-Event-ID: "+id+":0"); err == nil {
-			t.Errorf("%s: %d %s", path, resp.StatusCode, text(t, resp))
-		}
 	}
 }

@@ -60,7 +60,7 @@ func eventually(t *testing.T, url string, good func(asked) bool) asked {
 }
 
 // CL-10, CL-01: replicas share what is said; while the database is away none is ready and nothing new begins, and when it is back all goes on.
-func TestReplicasOfOneEngine(t *testing.T) {
+func TestReplicasOfOneDatabase(t *testing.T) {
 	s := postgrestest.Run(t)
 	workspace := t.TempDir()
 	start := func() *process {
@@ -90,7 +90,7 @@ func TestReplicasOfOneEngine(t *testing.T) {
 	if err := json.Unmarshal([]byte(got.body), &ticket); err != nil || ticket.Ticket == "" {
 		t.Errorf("a ticket: %d %s", got.status, got.body)
 	}
-	if got := eventually(t, "http://"+admin[1]+"/metrics", func(got asked) bool { return strings.Contains(got.body, "lingserve_engine_replicas 2") }); !strings.Contains(got.body, "lingserve_engine_up 1") {
+	if got := eventually(t, "http://"+admin[1]+"/metrics", func(got asked) bool { return strings.Contains(got.body, "lingserve_replicas 2") }); !strings.Contains(got.body, "lingserve_database_up 1") {
 		t.Error("the metrics say it is away")
 	}
 
@@ -109,7 +109,7 @@ func TestReplicasOfOneEngine(t *testing.T) {
 			t.Errorf("a new run: %d %s", got.status, got.body)
 		}
 	}
-	eventually(t, "http://"+admin[1]+"/metrics", func(got asked) bool { return strings.Contains(got.body, "lingserve_engine_up 0") })
+	eventually(t, "http://"+admin[1]+"/metrics", func(got asked) bool { return strings.Contains(got.body, "lingserve_database_up 0") })
 	if err := s.Restart(); err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +122,7 @@ func TestReplicasOfOneEngine(t *testing.T) {
 }
 
 // CL-01: a database that cannot be reached stops the start with a sentence that says so.
-func TestTheEngineCannotBeReached(t *testing.T) {
+func TestADatabaseThatCannotBeReached(t *testing.T) {
 	s := postgrestest.Run(t)
 	log := slog.New(slog.DiscardHandler)
 	open := func(environ ...string) error {
@@ -131,7 +131,7 @@ func TestTheEngineCannotBeReached(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		e, err := openEngine(t.Context(), c, log)
+		e, err := joinReplicas(t.Context(), c, log)
 		e.close(log)
 		return err
 	}

@@ -221,9 +221,9 @@ func (r *run) write() (context.Context, context.CancelFunc) {
 
 // append appends entries of this turn. It returns the id of the first.
 func (r *run) append(entries ...tape.Entry) (int64, error) {
-	ctx, cancel := r.write()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.ctx), patience)
 	defer cancel()
-	first, err := r.tape.Append(ctx, r.mark(entries)...)
+	first, err := r.tape.AppendPatiently(ctx, r.mark(entries)...)
 	if err != nil {
 		return 0, fmt.Errorf("write to the tape: %w", err)
 	}

@@ -84,7 +84,7 @@ func (o *output) takeBack(members [][]byte) {
 
 // here returns what the run's document has at the root.
 func (o *output) here() json.RawMessage {
-	document, _ := o.bot.env.Tube.Sent(true)
+	document, _ := o.bot.env.Tube.Snapshot(true)
 	var all jsonuri.Document
 	if all.Set(nil, document) != nil {
 		return nil // cannot be: it is what a document has written

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"maps"
 	"net/http/httptest"
 	"os"
 	"os/exec"
@@ -216,12 +217,15 @@ type (
 			Ingress     []struct {
 				From []struct {
 					NamespaceSelector selector `yaml:"namespaceSelector"`
+					PodSelector       selector `yaml:"podSelector"`
 				}
 				Ports []networkPort
 			}
 			Egress []struct {
 				To []struct {
-					IPBlock struct {
+					NamespaceSelector selector `yaml:"namespaceSelector"`
+					PodSelector       selector `yaml:"podSelector"`
+					IPBlock           struct {
 						CIDR   string
 						Except []string
 					} `yaml:"ipBlock"`
@@ -361,6 +365,9 @@ func TestTheClustersFilesFitTogether(t *testing.T) {
 				if p.Port == "admin" && len(rule.From) == 0 {
 					t.Error("everybody may ask for metrics and profiles")
 				}
+				if p.Port == "internal" && (len(rule.From) != 1 || !maps.Equal(rule.From[0].PodSelector.MatchLabels, c.policy.Spec.PodSelector.MatchLabels)) {
+					t.Error("others than replicas reach the internal listener")
+				}
 			}
 		}
 		notes := c.statefulSet.Spec.Template.Metadata.Annotations
@@ -387,6 +394,9 @@ func TestTheClustersFilesFitTogether(t *testing.T) {
 		set := load(t, c.configMaps["lingserve"].Data["lingserve.yaml"], environ...)
 		if !strings.HasSuffix(set.Addr, ":"+strconv.Itoa(ports["http"])) {
 			t.Errorf("it listens on %s, its port is %d", set.Addr, ports["http"])
+		}
+		if want := "0.0.0.0:" + strconv.Itoa(ports["internal"]); set.InternalAddr != want {
+			t.Errorf("the internal listener is at %s, want %s", set.InternalAddr, want)
 		}
 		took := set.Grace + time.Duration(server.Lifecycle.PreStop.Sleep.Seconds)*time.Second
 		if left := time.Duration(pod.TerminationGracePeriodSeconds)*time.Second - took; left < 10*time.Second {

@@ -41,7 +41,7 @@ func (m *Manager) alone(b *bot.ChatBot, f func(here json.RawMessage) bool) bool 
 			return false
 		}
 	}
-	document, _ := m.tube.Sent(true)
+	document, _ := m.tube.Snapshot(true)
 	var all jsonuri.Document
 	if all.Set(nil, document) != nil {
 		return false

@@ -64,7 +64,7 @@ type Options struct {
 	Model      string
 	From       uint64 // number of the first event; see tube.Options
 	First      func() // called once, when something is written to the document for the first time; see tube.Options
-	Held       bool   // readers see what is sent when it is stored; see tube.Options
+	HoldEnd    bool   // readers see the end when it is stored; see tube.Options
 
 	// Keep keeps an image or a sound that a model made; see bot.Env.
 	Keep func(ctx context.Context, kind string, data []byte) (url string, err error)
@@ -139,7 +139,7 @@ func New(ctx context.Context, config bot.Config, o *Options) *Manager {
 		MaxBytes: m.options.MaxLog,
 		Document: func() tube.Document { return new(jsonuri.Document) },
 		From:     m.options.From,
-		Held:     m.options.Held,
+		HoldEnd:  m.options.HoldEnd,
 		First:    m.options.First,
 	})
 	m.send("started", struct {

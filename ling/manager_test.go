@@ -445,7 +445,7 @@ func TestCancelStopsEverythingAndWaitsForIt(t *testing.T) {
 // CL-08: who cancels a run that has come to its end, though nobody is shown that yet, is not told that it is canceled.
 func TestARunWhoseEndWaitsToBeShownIsNotStopped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := New(t.Context(), bot.Config{}, &Options{Held: true})
+		m := New(t.Context(), bot.Config{}, &Options{HoldEnd: true})
 		m.Close()
 		select {
 		case <-m.Tube().Ended():
@@ -455,7 +455,7 @@ func TestARunWhoseEndWaitsToBeShownIsNotStopped(t *testing.T) {
 		if m.Stop(errors.New("too late")) {
 			t.Error("it was stopped behind its end")
 		}
-		m.Tube().Show(m.Tube().Len() + m.Tube().Unshown())
+		m.Tube().ShowEnd()
 		if lines := named(m); lines[len(lines)-1] != `{"event":"finished","data":{"status":"completed"}}` {
 			t.Errorf("it has ended with %s", lines[len(lines)-1])
 		}

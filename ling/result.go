@@ -66,7 +66,7 @@ func (m *Manager) Result(ctx context.Context) (Result, error) {
 func (m *Manager) Peek(all bool) Result {
 	r := m.state()
 	// After the status: once that says that the run has ended, nothing can be missing from the document.
-	r.Result, r.Reserved = m.tube.Sent(all)
+	r.Result, r.Reserved = m.tube.Snapshot(all)
 	if string(r.Reserved) == "{}" {
 		r.Reserved = nil
 	}

@@ -79,7 +79,6 @@ func (s *Service) prepareAgent(p access.Principal, a *Request, files []adapter.P
 		},
 	}
 	sp.workflow = sp.agent.workflow()
-	sp.start.enter(startChecked)
 	sp.config, sp.filters = s.o.Bot, a.filters()
 	return sp, nil
 }
@@ -338,7 +337,6 @@ func (s *Service) prepare(p access.Principal, a *Request) (*spec, error) {
 	if info.Restart && a.Session == "" {
 		sp.restart = &restart{request: *a, role: sp.role}
 	}
-	sp.start.enter(startChecked)
 	if a.Session != "" {
 		s.makeTurn(sp, a.Session, turn.Policy(a.OnBusy), input)
 		sp.agent.envelope.Extra[hooks.History] = messages(a.History)

@@ -2,70 +2,40 @@ package run
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"github.com/lingserve/lingserve/bot"
-	"github.com/lingserve/lingserve/runlog"
 )
 
-// handOver asks the other replicas to take over the runs that are cut off here and can go on there. Those that nobody takes now are left for
-// whoever does.
-func (s *Service) handOver(ctx context.Context) (handed, left int) {
-	list := s.detachRestartable(ctx, s.restartable()) // first, since nobody can take over what is written to
-	me := s.shared.replica()
-	others := slices.DeleteFunc(slices.Clone(s.shared.Replicas()), func(id string) bool { return id == me })
-	for i, r := range list {
-		n := i % max(1, len(others))
-		if s.handTo(ctx, r, me, slices.Concat(others[n:], others[:n])) {
-			handed++
-		}
-	}
-	return handed, len(list) - handed
-}
-
-// handTo asks replicas to take a run over, one after the other, until one does.
-func (s *Service) handTo(ctx context.Context, r *Run, me string, others []string) bool {
-	for _, replica := range others {
-		_, ok, err := s.ask(ctx, replica, &command{name: CommandAdopt, run: r.ID, from: me})
-		if err != nil {
-			s.log.WarnContext(r.Context(), "another replica cannot take over a run", "run", r.ID, "replica", replica, "error", err)
-		}
-		if ok {
-			return true
-		}
-	}
-	return false
-}
-
-// adoptable reports whether another replica can restart the run: its log lets this one leave it.
-func (r *Run) adoptable() bool {
-	_, ok := r.entry.(runlog.Leaver)
-	return ok && r.restart != nil
-}
-
-// restartable are the runs that go on and would be run again after a restart.
-func (s *Service) restartable() (list []*Run) {
+// handOver leaves the runs that can be restarted to whoever takes them, and returns how many. Nothing is written to them any more when it
+// returns; what was said until then is stored, and that to go is no crash of theirs.
+func (s *Service) handOver(ctx context.Context) (handed int) {
+	ctx, cancel := context.WithTimeout(ctx, storedWait)
+	defer cancel()
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	var list []*Run
 	for _, r := range s.inMemory {
-		if r.adoptable() && !r.Moved() && r.manager.Load() != nil {
+		if r.restart != nil && r.manager.Load() != nil && (r.machine.enterFrom(runRunning, runHandedOver) || r.machine.enterFrom(runQueued, runHandedOver)) {
 			list = append(list, r)
 		}
 	}
-	slices.SortFunc(list, func(a, b *Run) int { return a.Began.Compare(b.Began) })
-	return list
-}
-
-// dropFollowed breaks off those who read runs of other replicas: they are served there.
-func (s *Service) dropFollowed() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, r := range s.inMemory {
-		if r.followed() && !r.Ended() {
-			r.where.leave()
-		}
+	s.mu.Unlock()
+	if len(list) == 0 {
+		return 0
 	}
+	s.recorder.record(ctx)
+	ids := make([]string, len(list))
+	for i, r := range list {
+		ids[i] = r.ID
+		s.recorder.remove(r)
+	}
+	if err := s.store.Release(ctx, s.replica, ids); err != nil {
+		s.log.WarnContext(ctx, "cannot hand runs over; they are taken as after a crash", "error", err)
+	}
+	for _, r := range list {
+		r.breakOff()
+	}
+	return len(list)
 }
 
 // drain refuses new runs from now on and returns a channel that is closed when nothing runs any more.
@@ -100,25 +70,21 @@ func (r *Run) closing() error {
 	return &bot.Failure{Code: codeDraining, Message: message, Retryable: true, Cause: errClosing}
 }
 
-// interrupt ends all runs that go on, for the server ends, and waits for them. Their logs end with "interrupted", so that a
-// client that comes back after a restart is told; of replicas, those that another one is to run again have no end. Work that ignores its
-// cancellation is waited for as long as ctx goes on.
+// interrupt ends all runs that go on, for the server ends, and waits for them. Those that can be restarted are handed over; the others end
+// with "interrupted", so that a client that comes back after a restart is told. Work that ignores its cancellation is waited for as long as ctx
+// goes on.
 func (s *Service) interrupt(ctx context.Context) (count int) {
-	var left []*Run
+	if handed := s.handOver(ctx); handed > 0 {
+		s.log.InfoContext(ctx, "runs go on at another server, or after the restart", "runs", handed)
+	}
 	s.mu.Lock()
 	for _, r := range s.inMemory {
-		m := r.manager.Load()
-		switch {
-		case m == nil, r.Ended(), r.Moved():
-		case r.adoptable():
-			left = append(left, r)
-		default:
+		if m := r.manager.Load(); m != nil && !r.Ended() && !r.Moved() {
 			count++
 			m.Stop(r.closing())
 		}
 	}
 	s.mu.Unlock()
-	s.detachRestartable(ctx, left)
 	s.leaveOnce.Do(func() { close(s.leaving) })
 	s.awaitWork(ctx)
 	s.stopWork(errClosing)
@@ -147,37 +113,15 @@ func (s *Service) awaitWork(ctx context.Context) {
 	}
 }
 
-// detachRestartable ends runs here that another replica runs again, whether it is asked to or finds them. Nothing is written to them any more when
-// it returns; what was said until then is stored, and that to go is no crash of theirs. It returns those that had not ended before.
-func (s *Service) detachRestartable(ctx context.Context, list []*Run) []*Run {
-	ctx, cancel := context.WithTimeout(ctx, storedWait)
-	defer cancel()
-	list = slices.DeleteFunc(list, func(r *Run) bool {
-		return !r.machine.enterFrom(runRunning, runHandedOver) && !r.machine.enterFrom(runQueued, runHandedOver) // it has ended
-	})
-	if len(list) == 0 {
-		return nil
-	}
-	for _, r := range list {
-		r.reopen()
-	}
-	s.flush(ctx)
-	for _, r := range list {
-		r.entry.(runlog.Leaver).Leave()
-		r.where.leave()
-		if m := r.manager.Load(); m != nil {
-			m.Stop(ErrMoved)
-		}
-	}
-	s.flush(ctx) // for what is on its way
-	return list
-}
-
 const (
-	// sharedWait is for an answer of those who keep what is shared.
-	SharedWait = 5 * time.Second
+	// storeWait is for an answer of the store.
+	storeWait = 5 * time.Second
 	// stopWait is how long Drain and Close wait for runs that they have canceled.
 	stopWait = 5 * time.Second
 	// storedWait is how long Close waits for the end of a run to be stored.
 	storedWait = 3 * time.Second
+	// graceWait is how long readers wait for the end of a run to be stored.
+	graceWait = time.Minute
+	// cutWait is how long the end of a run waits for its session's tape to say so, too.
+	cutWait = 500 * time.Millisecond
 )

@@ -2,17 +2,14 @@ package run
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"time"
 
 	"github.com/lingserve/lingserve/agent"
-	"github.com/lingserve/lingserve/bot"
 	webchannel "github.com/lingserve/lingserve/channel/web"
 	"github.com/lingserve/lingserve/internal/trail"
 	"github.com/lingserve/lingserve/ling"
-	"github.com/lingserve/lingserve/runlog"
 	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/turn"
 )
@@ -23,10 +20,10 @@ func (s *Service) noteCut(p *leftRun) {
 	if p.Session == "" || s.o.Turns == nil || s.o.Tapes == nil || hasEnded(p.tube) {
 		return
 	}
-	lane := webchannel.SessionKey(p.Owner, p.Session)
+	lane := webchannel.SessionKey(p.owner, p.Session)
 	ctx, cancel := context.WithTimeout(s.ctx, s.o.Times.Cut)
 	defer cancel()
-	if replica, err := s.elsewhere(ctx, lane); err != nil || replica != "" {
+	if s.elsewhere(ctx, lane) != nil {
 		return
 	}
 	if err := s.o.Turns.Alone(ctx, lane, turn.Reject, func(ctx context.Context) error {
@@ -41,31 +38,8 @@ func (s *Service) noteCut(p *leftRun) {
 		_, err = t.Append(ctx, cut...)
 		return err
 	}); err != nil {
-		s.log.DebugContext(ctx, "next turn will note the cut-off one", "run", p.Run, "error", err)
+		s.log.DebugContext(ctx, "next turn will note the cut-off one", "run", p.id, "error", err)
 	}
-}
-
-// endLeft ends a run that was another replica's, for all who read it.
-func (s *Service) endLeft(p *leftRun, left *runlog.Left, message string) {
-	over := hasEnded(p.tube)
-	r := p.run(message)
-	r.where = newLocation()
-	r.pay(s.o.Ledger.Open())
-	r.entry = s.shared.Runs.Keep(runlog.Run{ID: r.ID, Opening: left.Opening, Tube: r.tube, Trouble: r.trouble})
-	r.keepEnd()
-	if !over {
-		s.log.WarnContext(r.Context(), "run cut off: its replica died", "run", r.ID, "events", r.tube.Len()%Epoch)
-	}
-	now := time.Now()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	r.expires, r.saved = now.Add(s.retention(r.Keyed)), true
-	if old := s.inMemory[r.ID]; old != nil && old.followed() && !old.Moved() {
-		r.account.Release()
-		return // those who read it have it already
-	}
-	s.inMemory[r.ID] = r
-	s.keepLocked(r, now)
 }
 
 // supervise waits for a run's end, on a stack that is kept small: there is one for each run.
@@ -78,7 +52,11 @@ func (s *Service) supervise(r *Run, m *ling.Manager) {
 	late := time.AfterFunc(s.o.RunTimeout, func() { m.Stop(fmt.Errorf("the run took longer than %s", s.o.RunTimeout)) })
 	err := m.Close()
 	late.Stop()
-	s.awaitStored(r)
+	if o := r.resultOf(m.Outcome()); !r.Moved() && s.storeEnd(r, &o) {
+		r.tube.ShowEnd()
+	} else {
+		s.recorder.remove(r)
+	}
 	s.ended(r, m, err)
 }
 
@@ -89,10 +67,7 @@ const StatusMoved = "moved"
 func (s *Service) ended(r *Run, m *ling.Manager, closeErr error) {
 	o := r.resultOf(m.Outcome())
 	r.result = o
-	away := r.Moved() || r.adoptable() && r.restarts() // its end is not here
-	if !away && r.mayBeRetried(o) {
-		s.releaseKey(r) // before its client is answered, who may retry at once
-	}
+	away := r.Moved() // its end is not here
 	close(r.done)
 	r.manager.Store(nil)
 
@@ -124,25 +99,15 @@ func (s *Service) ended(r *Run, m *ling.Manager, closeErr error) {
 	r.observer.End(status, code)
 	s.release(r)
 
-	if !away {
-		r.keepEnd()
-	}
-	if r.Keyed && s.disk != nil && !r.restarts() { // saved at once where there is a key, whose promise holds across a crash
-		s.save(r)
-		s.disk.settler.keepUp()
-	}
 	now := time.Now()
 	s.mu.Lock()
-	s.running--
 	if away {
 		s.leaveLocked(r)
 	} else {
-		r.expires, r.saved = now.Add(s.retention(r.Keyed)), r.saved || r.tube.Held()
+		r.expires = now.Add(s.retention(r.Keyed))
 		s.keepLocked(r, now)
 	}
-	if s.draining && s.running == 0 {
-		close(s.quiet)
-	}
+	s.endedLocked()
 	s.mu.Unlock()
 	s.trim(now)
 }
@@ -158,55 +123,3 @@ func (r *Run) mayBeRetried(o Result) bool {
 
 // isEmptyObject reports whether a document of a tube holds nothing.
 func isEmptyObject(document []byte) bool { return len(document) == 0 || string(document) == "{}" }
-
-// cancelRun ends a run that goes on; false when it has ended already, though its readers may not have seen that yet. It does not wait.
-func cancelRun(r *Run, cause error) bool {
-	m := r.manager.Load()
-	return m != nil && m.Stop(cause)
-}
-
-// errFull is why a run ends of which too much waits to be stored.
-var errFull = errors.New("the store of this run was unreachable for too long, so the server cannot store its events any more")
-
-// watchFull ends a run of which too much waits to be stored.
-func (s *Service) watchFull(r *Run) {
-	select {
-	case <-r.tube.Full():
-	case <-r.done:
-		return
-	case <-r.moved():
-		return
-	case <-s.leaving: // its end need not be stored
-		return
-	}
-	if m := r.manager.Load(); m != nil {
-		m.Report("", &bot.Failure{Code: codeOverloaded, Message: errFull.Error(), Cause: errFull})
-		m.Stop(errFull)
-	}
-}
-
-// awaitStored waits until the end of a run is stored: then it has ended for all who read it.
-func (s *Service) awaitStored(r *Run) {
-	if !r.tube.Held() {
-		return
-	}
-	leaving, late := s.leaving, (<-chan time.Time)(nil)
-	for {
-		select {
-		case <-r.tube.Ended():
-			return
-		case <-r.moved():
-			return
-		case <-leaving:
-			leaving, late = nil, time.After(s.o.Times.Stored)
-		case <-late:
-			return
-		}
-	}
-}
-
-// ErrLeft is why a run is canceled whose client asked for that when it leaves.
-var ErrLeft = errors.New("the client disconnected")
-
-// ErrAsked is why a run ends that somebody canceled.
-var ErrAsked = errors.New("canceled by request")

@@ -1,16 +1,12 @@
 package run
 
 import (
-	"context"
 	"errors"
 	"slices"
 	"strconv"
 	"time"
 
-	"github.com/lingserve/lingserve/control"
 	"github.com/lingserve/lingserve/internal/wording"
-	"github.com/lingserve/lingserve/runlog"
-	"github.com/lingserve/lingserve/web/once"
 )
 
 // kind is a kind of error. Its code is the word that replicas and clients know it by.
@@ -20,25 +16,24 @@ func (k *kind) Error() string { return "run: " + k.text }
 
 // Kinds of errors, for errors.Is. All but ErrMoved come as an [*Error].
 var (
-	ErrInvalid        error = &kind{codeInvalid, "invalid request"}
-	ErrAhead          error = &kind{codeInvalid, "the event was not sent yet"}
-	ErrKeyReused      error = &kind{codeInvalid, "the Idempotency-Key belongs to another request"}
-	ErrForbidden      error = &kind{codeForbidden, "forbidden"}
-	ErrRole           error = &kind{codeForbidden, "the role may not approve this tool"}
-	ErrUnknown        error = &kind{codeNotFound, "unknown"}
-	ErrNoQuestion     error = &kind{codeNotFound, "no such question"}
-	ErrExpired        error = &kind{codeGone, "the run has expired"}
-	ErrDamaged        error = &kind{codeGone, "the stored run is damaged"}
-	ErrBusy           error = &kind{codeConflict, "busy"}
-	ErrEnded          error = &kind{codeConflict, "the run has ended"}
-	ErrAnswered       error = &kind{codeConflict, "the question was answered"}
-	ErrTooLarge       error = &kind{codeTooLarge, "too large"}
-	ErrLimited        error = &kind{codeRateLimited, "a limit of the caller is reached"}
-	ErrOverloaded     error = &kind{codeOverloaded, "overloaded"}
-	ErrAway           error = &kind{codeOverloaded, "a store or a replica cannot be reached"}
-	ErrDraining       error = &kind{codeDraining, "draining"}
-	ErrUnknownOutcome error = &kind{codeInternal, "unknown outcome"}
-	ErrInternal       error = &kind{codeInternal, "internal"}
+	ErrInvalid    error = &kind{codeInvalid, "invalid request"}
+	ErrAhead      error = &kind{codeInvalid, "the event was not sent yet"}
+	ErrKeyReused  error = &kind{codeInvalid, "the Idempotency-Key belongs to another request"}
+	ErrForbidden  error = &kind{codeForbidden, "forbidden"}
+	ErrRole       error = &kind{codeForbidden, "the role may not approve this tool"}
+	ErrUnknown    error = &kind{codeNotFound, "unknown"}
+	ErrNoQuestion error = &kind{codeNotFound, "no such question"}
+	ErrExpired    error = &kind{codeGone, "the run has expired"}
+	ErrDamaged    error = &kind{codeGone, "the stored run is damaged"}
+	ErrBusy       error = &kind{codeConflict, "busy"}
+	ErrEnded      error = &kind{codeConflict, "the run has ended"}
+	ErrAnswered   error = &kind{codeConflict, "the question was answered"}
+	ErrTooLarge   error = &kind{codeTooLarge, "too large"}
+	ErrLimited    error = &kind{codeRateLimited, "a limit of the caller is reached"}
+	ErrOverloaded error = &kind{codeOverloaded, "overloaded"}
+	ErrAway       error = &kind{codeOverloaded, "a store or a replica cannot be reached"}
+	ErrDraining   error = &kind{codeDraining, "draining"}
+	ErrInternal   error = &kind{codeInternal, "internal"}
 	// ErrMoved says that a run cannot be served here any more, though it may continue at another replica.
 	ErrMoved error = &kind{codeOverloaded, "the run moved to another replica"}
 )
@@ -83,11 +78,8 @@ func (e *Error) Is(target error) bool { return target == e.Kind }
 // RetryAfter is when another attempt may succeed.
 func (e *Error) RetryAfter() time.Duration { return e.Retry }
 
-// Code is the word that clients know the error by. A start whose outcome is unknown may be repeated only if that finds its run.
+// Code is the word that clients know the error by.
 func (e *Error) Code() string {
-	if e.Kind == ErrUnknownOutcome && e.Retry > 0 {
-		return codeOverloaded
-	}
 	return e.Kind.(*kind).code
 }
 
@@ -159,51 +151,14 @@ func unknownRun() *Error { return refuse(ErrUnknown, "unknown run; it never exis
 
 func endedRun(id string) *Error { return &Error{Kind: ErrEnded, Detail: "the run has ended", Run: id} }
 
-func away() *Error { return &Error{Kind: ErrAway, Detail: awayMessage, Retry: TapesRetry} }
+func away() *Error {
+	return &Error{Kind: ErrAway, Detail: "the server cannot reach its database; retry later", Retry: TapesRetry}
+}
 
 // internal makes an error under whose id the log has the cause.
 func internal(detail string) *Error { return &Error{Kind: ErrInternal, Detail: detail, ID: NewID()} }
 
-// isAway reports whether an error means that a store or a replica cannot be reached.
-func isAway(err error) bool {
-	return errors.Is(err, runlog.ErrAway) || errors.Is(err, once.ErrAway) || errors.Is(err, control.ErrAway) ||
-		errors.Is(err, context.DeadlineExceeded)
-}
+// Elsewhere is the error of what another replica has: it is to be asked in place of this one.
+type Elsewhere struct{ Replica string }
 
-// wireError is an error as one replica tells another.
-type wireError struct {
-	Detail string  `json:"detail"`
-	Code   string  `json:"code"`
-	Run    string  `json:"run,omitempty"`
-	ID     string  `json:"id,omitempty"`
-	Errors []Field `json:"errors,omitempty"`
-	Kind   string  `json:"kind,omitempty"` // tells kinds with one code apart
-	Limit  string  `json:"limit,omitempty"`
-}
-
-// named are the kinds that share their code with another kind.
-var named = map[string]error{
-	"role": ErrRole, "no_question": ErrNoQuestion, "damaged": ErrDamaged, "ended": ErrEnded, "answered": ErrAnswered, "away": ErrAway,
-	"unknown_outcome": ErrUnknownOutcome,
-}
-
-func encodeError(e *Error) *wireError {
-	code := e.Code()
-	w := &wireError{
-		Detail: e.Detail, Code: code, Run: e.Run, ID: e.ID, Errors: e.Fields, Limit: e.Limit,
-	}
-	for name, k := range named {
-		if k == e.Kind {
-			w.Kind = name
-		}
-	}
-	return w
-}
-
-func (w *wireError) decode(retry time.Duration) *Error {
-	k, ok := named[w.Kind]
-	if !ok {
-		k = KindOf(w.Code)
-	}
-	return &Error{Kind: k, Detail: w.Detail, Fields: w.Errors, Run: w.Run, ID: w.ID, Limit: w.Limit, Retry: retry}
-}
+func (e *Elsewhere) Error() string { return "run: the replica " + e.Replica + " has it" }

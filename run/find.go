@@ -6,7 +6,6 @@ import (
 
 	"github.com/lingserve/lingserve/access"
 	"github.com/lingserve/lingserve/adapter"
-	"github.com/lingserve/lingserve/internal/vfs"
 )
 
 // Find finds a run for somebody. Errors: ErrUnknown, which another's run is, too, ErrExpired, ErrDamaged, ErrAway and ErrOverloaded.
@@ -26,14 +25,10 @@ func (s *Service) findError(ctx context.Context, id string, err error) error {
 		return &Error{Kind: ErrDamaged, Detail: DamagedMessage, Run: id}
 	case errors.Is(err, errUnknown):
 		return unknownRun()
-	case isAway(err) && ctx.Err() == nil:
-		return away()
-	case vfs.Failed(err):
-		return overLimit(LimitDisk, "the server's disk has failed, so it cannot read this run now; retry later", DiskRetry)
 	case isFull(err):
 		return noRoom()
 	}
-	return err // the client disconnected
+	return err // an error for the caller already, or the client disconnected
 }
 
 // Room waits for the memory that the document of a run takes which goes on. One that has ended has paid for it.

@@ -6,17 +6,15 @@ import (
 	"context"
 	"log/slog"
 	"sync"
-	"testing"
 	"time"
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/flow"
-	"github.com/lingserve/lingserve/internal/vfs"
-	"github.com/lingserve/lingserve/store/storetest/file"
+	"github.com/lingserve/lingserve/store/db"
 )
 
-// bareService is a service that has only what ended runs need.
-func bareService(o Options, d *disk) *Service {
+// bareOptions are those of a service that has only what runs need, over o.
+func bareOptions(o Options) Options {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
@@ -37,21 +35,19 @@ func bareService(o Options, d *disk) *Service {
 	o.MaxRuns = cmp.Or(o.MaxRuns, 10_000)
 	o.MaxLog = cmp.Or(o.MaxLog, 8<<20)
 	o.MemoryOfEnded = cmp.Or(o.MemoryOfEnded, 8<<20)
-	o.MaxDisk = cmp.Or(o.MaxDisk, 4<<30)
-	dir := vfs.InMemory()
-	if d != nil {
-		dir = func(bool) (vfs.Folder, error) { return vfs.Sub(d.root, "store") }
-	}
-	tables, err := file.Open(dir, file.Options{})
+	return o
+}
+
+// bareService is a service that has only what runs need, and does nothing by itself.
+func bareService(o Options) *Service { return newService(bareOptions(o)) }
+
+// openDB opens a database in memory.
+func openDB(t modelT) *db.DB {
+	d, err := db.Open(context.Background(), "memory", nil)
 	if err != nil {
-		panic(err)
+		t.Fatal(err)
 	}
-	keys, err := openKeys(context.Background(), &Options{Tables: tables, KeyRetention: o.KeyRetention, Log: o.Log})
-	if err != nil {
-		panic(err)
-	}
-	keys.engine = tables
-	return newService(o, d, keys)
+	return d
 }
 
 // noObserver counts nothing.
@@ -91,14 +87,4 @@ func (l *logBuffer) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.b.String()
-}
-
-// eventually waits for something that another goroutine does; only for what no event tells. The deadline of the tests is the bound.
-func eventually(t testing.TB, what string, is func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(time.Hour); !is(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("never: " + what)
-		}
-	}
 }

@@ -3,9 +3,9 @@ package run
 import (
 	"context"
 	"maps"
+	"time"
 
-	"github.com/lingserve/lingserve/control"
-	"github.com/lingserve/lingserve/web/once"
+	"github.com/lingserve/lingserve/store"
 )
 
 // Inspection is what tests of other packages see of a service, and do with it. The product does not use it.
@@ -27,16 +27,22 @@ func (i Inspection) ForgetLatest() {
 	clear(i.s.inSession)
 }
 
-// Expire has an id known as one of a run that has expired.
+// Expire stores a run of somebody that has expired.
 func (i Inspection) Expire(id, owner string) {
-	i.s.mu.Lock()
-	defer i.s.mu.Unlock()
-	i.s.expired.add(id, owner)
+	ctx, s := context.Background(), i.s.store
+	_, err := s.Start(ctx, store.Run{ID: id, Owner: owner, Replica: i.s.replica, Attempt: 1, State: store.RunRunning}, nil)
+	if err == nil {
+		err = s.End(ctx, store.RunEnd{ID: id, Replica: i.s.replica, Attempt: 1, State: store.RunCompleted, Expires: time.Now().Add(-time.Second)})
+	}
+	if err != nil {
+		panic(err)
+	}
 }
 
 // PutKey lets a key lead to a run.
 func (i Inspection) PutKey(key string, req *Request, id string) {
-	if _, _, err := i.s.shared.Keys.Claim(context.Background(), once.Claim{Key: key, Hash: req.Hash(), Run: id}); err != nil {
+	k := store.IdempotencyKey{Key: key, Hash: req.Hash(), Run: id, Expires: time.Now().Add(time.Hour)}
+	if _, err := i.s.store.PutKey(context.Background(), k); err != nil {
 		panic(err)
 	}
 }
@@ -49,12 +55,7 @@ func (i Inspection) InMemory() map[string]*Run {
 }
 
 // Flush waits until all is stored.
-func (i Inspection) Flush(ctx context.Context) { i.s.flush(ctx) }
-
-// Serve answers another replica.
-func (i Inspection) Serve(ctx context.Context, r control.Request) ([]byte, error) {
-	return i.s.serve(ctx, r)
-}
+func (i Inspection) Flush(ctx context.Context) { i.s.recorder.record(ctx) }
 
 // Options may be changed while nothing runs.
 func (i Inspection) Options() *Options { return &i.s.o }

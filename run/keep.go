@@ -1,82 +1,15 @@
 package run
 
 import (
-	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
 	"github.com/lingserve/lingserve/access"
-	"github.com/lingserve/lingserve/internal/vfs"
+	"github.com/lingserve/lingserve/store"
 )
-
-// keepEnded keeps an ended run: on disk, or else in memory.
-func (s *Service) keepEnded(r *Run) {
-	if s.save(r) {
-		return
-	}
-	now := time.Now()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	r.expires = now.Add(s.retention(r.Keyed))
-	s.inMemory[r.ID] = r
-	s.keepLocked(r, now)
-}
-
-// known says whether a restored run is there, or is about to be.
-func (s *Service) known(id string) bool {
-	_, stored := s.onDisk[id]
-	return stored || s.inMemory[id] != nil ||
-		slices.ContainsFunc(s.toRestart, func(p *leftRun) bool { return p.Run == id })
-}
-
-// surplusLocked forgets ended runs while they take too much of the disk, those that expire first, and returns their ids.
-func (s *Service) surplusLocked() (ids []string) {
-	var total int64
-	for _, st := range s.onDisk {
-		total += st.size
-	}
-	if total <= s.o.MaxDisk {
-		return nil
-	}
-	for id := range s.onDisk {
-		ids = append(ids, id)
-	}
-	slices.SortFunc(ids, func(a, b string) int {
-		return cmp.Or(s.onDisk[a].expires.Compare(s.onDisk[b].expires), cmp.Compare(a, b))
-	})
-	n := 0
-	for total > s.o.MaxDisk {
-		total -= s.onDisk[ids[n]].size
-		s.forgetLocked(ids[n])
-		n++
-	}
-	return ids[:n]
-}
-
-// maxSettles is how often a run's file is written anew that cannot be made durable.
-const maxSettles = 3
-
-// settle has a run's file made durable, and drops it from the journal then.
-func (s *Service) settle(r *Run, attempt int) {
-	s.disk.settler.add(settling{r.ID, func(err error) {
-		if err == nil {
-			r.entry.Drop()
-			return
-		}
-		// As another file, since of this one nobody knows what the disk has.
-		if attempt < maxSettles {
-			if _, err = s.disk.save(r); err == nil {
-				s.settle(r, attempt+1)
-				return
-			}
-		}
-		s.log.ErrorContext(r.Context(), "cannot sync an ended run", "run", r.ID, "code", codeNotDurable, "error", err)
-		r.entry.Drop()
-	}})
-}
 
 // errGone says that a run was known once.
 var errGone = errors.New("web: the run has expired")
@@ -84,19 +17,12 @@ var errGone = errors.New("web: the run has expired")
 // errDamaged says that what is kept of a run cannot be read.
 var errDamaged = errors.New("web: the record of the run is damaged")
 
-// errUnknown says that a run is not known, and errNotYet that it may still come, from another replica.
-var (
-	errUnknown = errors.New("web: unknown run")
-	errNotYet  = fmt.Errorf("%w until now", errUnknown)
-)
+// errUnknown says that a run is not known.
+var errUnknown = errors.New("web: unknown run")
 
 // leaveLocked forgets a run that goes on elsewhere.
 func (s *Service) leaveLocked(r *Run) {
-	switch {
-	case r.machine.is(runHandedOver):
-	case r.restarts():
-		r.machine.enter(runHandedOver)
-	default:
+	if !r.machine.is(runHandedOver) {
 		r.machine.enter(runMoved)
 	}
 	r.where.leave()
@@ -113,11 +39,7 @@ func (s *Service) retention(keyed bool) time.Duration {
 
 // keepLocked counts an ended run as kept in memory.
 func (s *Service) keepLocked(r *Run, now time.Time) {
-	if r.restarts() {
-		r.machine.enter(runHandedOver)
-	} else {
-		r.machine.enter(runEnded)
-	}
+	r.machine.enter(runEnded)
 	r.touched = now
 	r.size = int64(r.tube.Bytes()) + sizeOfRun
 	s.kept = append(s.kept, r)
@@ -137,23 +59,16 @@ func (s *Service) get(ctx context.Context, who access.Principal, id string) (*Ru
 	for {
 		s.mu.Lock()
 		r := s.inMemory[id]
-		st, stored := s.onDisk[id]
 		s.mu.Unlock()
 		if r != nil && !r.Moved() {
-			if r.followed() {
-				r.asked.Store(time.Now().UnixNano())
-			}
 			if !r.owned(who) {
 				return nil, errUnknown
 			}
 			return r, nil
 		}
-		if stored && !who.Sees(st.owner) {
-			return nil, errUnknown
-		}
 		loaded, wait := s.loadOnce(id)
 		if wait == nil {
-			r, err := s.readBack(ctx, who, id)
+			r, err := s.load(ctx, who, id)
 			loaded()
 			if r != nil || err != nil {
 				return r, err
@@ -185,36 +100,38 @@ func (s *Service) loadOnce(id string) (loaded func(), wait <-chan struct{}) {
 	}, nil
 }
 
-// load reads an ended run back from the data folder.
+// load reads an ended run back from the store.
 func (s *Service) load(ctx context.Context, who access.Principal, id string) (*Run, error) {
 	s.mu.Lock()
-	st, stored := s.onDisk[id]
-	owner, gone := s.expired.owner(id)
-	here := s.inMemory[id] != nil
+	here := s.inMemory[id]
 	s.mu.Unlock()
-	switch {
-	case here:
+	if here != nil && !here.Moved() {
 		return nil, nil
-	case stored && !who.Sees(st.owner), !stored && !(gone && who.Sees(owner)):
+	}
+	row, err := s.store.Find(ctx, id)
+	switch {
+	case errors.Is(err, store.ErrNotFound), err == nil && !who.Sees(row.Owner):
 		return nil, errUnknown
-	case !stored:
+	case err != nil:
+		return nil, s.storeError(ctx, err)
+	case row.Ended.IsZero() && row.Replica != s.replica && s.o.Members != nil && slices.Contains(s.o.Members.Alive(), row.Replica):
+		return nil, &Elsewhere{row.Replica}
+	case row.Ended.IsZero(): // its end is being stored, or nobody has taken it yet
+		return nil, away()
+	case row.Removed != store.RemovedNothing, !row.Expires.IsZero() && !time.Now().Before(row.Expires):
 		return nil, errGone
 	}
 	account := s.o.Ledger.Open()
-	if err := account.Reserve(ctx, 2*st.size); err != nil {
+	if err := account.Reserve(ctx, 2*row.Bytes); err != nil {
 		account.Release()
 		return nil, err
 	}
-	r, err := s.disk.load(id, s.o.MaxLog)
+	r, err := s.readEnded(ctx, &row)
 	if err != nil {
 		account.Release()
-		s.log.ErrorContext(ctx, "cannot read an ended run", "run", id, "error", err)
-		if err := vfs.Explain(err); vfs.Failed(err) {
-			return nil, err
-		}
-		return nil, errDamaged
+		return nil, err
 	}
-	r.expires, r.saved, r.account = st.expires, true, account
+	r.account = account
 	now := time.Now()
 	s.mu.Lock()
 	s.inMemory[id] = r
@@ -224,6 +141,32 @@ func (s *Service) load(ctx context.Context, who access.Principal, id string) (*R
 	return r, nil
 }
 
+// readEnded reads an ended run.
+func (s *Service) readEnded(ctx context.Context, row *store.Run) (*Run, error) {
+	b, err := begunOf(row)
+	r := &Run{
+		ID: row.ID, Of: Subject{row.Workflow, row.Agent}, owner: row.Owner, session: b.Session, Keyed: b.Keyed, Began: row.Created,
+		done: make(chan struct{}), expires: row.Expires,
+	}
+	if err == nil {
+		err = json.Unmarshal(row.Result, &r.result)
+	}
+	if err == nil {
+		r.tube, _, err = s.readTube(ctx, row.ID)
+	}
+	switch {
+	case err == nil && r.tube != nil && hasEnded(r.tube):
+		close(r.done)
+		return r, nil
+	case errors.Is(err, store.ErrAway), errors.Is(err, store.ErrFull):
+		return nil, s.storeError(ctx, err)
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	}
+	s.log.ErrorContext(ctx, "cannot read an ended run", "run", row.ID, "error", err)
+	return nil, errDamaged
+}
+
 // inLane finds the run that was started last in a session, by its lane: nil where none is in memory.
 func (s *Service) inLane(lane string) *Run {
 	s.mu.Lock()
@@ -231,56 +174,13 @@ func (s *Service) inLane(lane string) *Run {
 	return s.inSession[lane]
 }
 
-// save writes an ended run to disk; false where that failed.
-func (s *Service) save(r *Run) bool {
-	size, err := s.disk.save(r)
-	if err != nil {
-		s.log.ErrorContext(r.Context(), "cannot write an ended run", "run", r.ID, "error", err)
-		s.notKept(err)
-		return false
-	}
-	s.mu.Lock()
-	r.saved = true
-	expires := r.expires
-	if expires.IsZero() {
-		expires = time.Now().Add(s.retention(r.Keyed))
-	}
-	s.onDisk[r.ID] = stored{owner: r.owner, expires: expires, size: size}
-	s.mu.Unlock()
-	s.settle(r, 1)
-	return true
-}
-
-// trim moves ended runs out of memory: the least recently touched first, while there are too many bytes of them, and where
-// there is a disk those that have been there for long. Without a disk they are forgotten.
+// trim drops ended runs out of memory, which can be read back: the least recently touched first, while there are too many bytes of them, and
+// those that have been there for long.
 func (s *Service) trim(now time.Time) {
-	if !s.trimming.TryLock() {
-		return // the one that is at it sees to this run, too, or the next sweep does
-	}
-	defer s.trimming.Unlock()
-	for {
-		s.mu.Lock()
-		// Without a disk the last run to end is kept however large it is: somebody may be about to come back to it.
-		full := s.keptBytes > s.o.MemoryOfEnded && (s.canReadBack() || len(s.kept) > 1)
-		if len(s.kept) == 0 || !full && (!s.canReadBack() || now.Sub(s.kept[0].touched) < KeepInMemory) {
-			s.mu.Unlock()
-			return
-		}
-		r := s.kept[0]
-		saved := r.saved
-		s.mu.Unlock()
-		if !saved && s.disk != nil && !r.restarts() {
-			if s.disk.settler.behind() {
-				return // it harms less in memory
-			}
-			saved = s.save(r)
-		}
-		s.mu.Lock()
-		s.dropLocked(r)
-		if !saved {
-			s.expired.add(r.ID, r.owner)
-		}
-		s.mu.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for len(s.kept) > 0 && (s.keptBytes > s.o.MemoryOfEnded || now.Sub(s.kept[0].touched) >= KeepInMemory) {
+		s.dropLocked(s.kept[0])
 	}
 }
 
@@ -294,9 +194,6 @@ func (s *Service) dropLocked(r *Run) {
 	s.kept = slices.Delete(s.kept, i, i+1)
 	s.keptBytes -= r.size
 	s.freed += r.size
-	if !r.restarts() && !r.saved { // else when its file is safe
-		r.entry.Drop()
-	}
 	s.removeLocked(r)
 }
 
@@ -311,100 +208,22 @@ func (s *Service) removeLocked(r *Run) {
 	r.account.Release()
 }
 
-// sweep forgets what has expired. It says whether much memory has become free while nothing runs.
+// sweep drops what has expired. It says whether much memory has become free while nothing runs.
 func (s *Service) sweep(now time.Time) (idle bool) {
 	s.trim(now)
-	var remove []string
 	s.mu.Lock()
-	for i := 0; i < len(s.kept); {
-		r := s.kept[i]
-		if now.Before(r.expires) {
-			i++
-			continue
-		}
-		s.dropLocked(r)
-		if _, also := s.onDisk[r.ID]; !also {
-			s.expired.add(r.ID, r.owner)
+	defer s.mu.Unlock()
+	for _, r := range slices.Clone(s.kept) {
+		if !now.Before(r.expires) {
+			s.dropLocked(r)
 		}
 	}
-	for id, st := range s.onDisk {
-		if now.Before(st.expires) {
-			continue
-		}
-		s.forgetLocked(id)
-		remove = append(remove, id)
-	}
-	remove = append(remove, s.surplusLocked()...)
-	if len(s.onDisk) == 0 && len(s.inMemory) == 0 {
-		// A map does not get smaller by itself.
-		s.onDisk, s.inMemory, s.inSession = map[string]stored{}, map[string]*Run{}, map[string]*Run{}
+	if len(s.inMemory) == 0 { // a map does not get smaller by itself
+		s.inMemory, s.inSession = map[string]*Run{}, map[string]*Run{}
 	}
 	idle = s.running == 0 && s.freed >= giveBack
 	if idle {
 		s.freed = 0
 	}
-	s.mu.Unlock()
-	for _, id := range remove {
-		if err := s.disk.remove(id); err != nil {
-			s.log.Warn("cannot remove an expired run", "run", id, "error", err)
-		}
-	}
 	return idle
 }
-
-// forgetLocked forgets a run that is on disk.
-func (s *Service) forgetLocked(id string) {
-	s.expired.add(id, s.onDisk[id].owner)
-	delete(s.onDisk, id)
-	if r := s.inMemory[id]; r != nil {
-		s.dropLocked(r) // if it has ended
-	}
-}
-
-// saveAll writes all ended runs to disk, so that clients find them after a restart.
-func (s *Service) saveAll() {
-	if s.disk == nil {
-		return
-	}
-	s.mu.Lock()
-	var list []*Run
-	for _, r := range s.kept {
-		if !r.saved && !r.restarts() {
-			list = append(list, r)
-		}
-	}
-	s.mu.Unlock()
-	for _, r := range list {
-		s.save(r)
-	}
-	s.disk.settler.pass()
-}
-
-// expired remembers ids that were known once, and to whom, as many as it can; the oldest make room.
-type expired struct {
-	ids  map[string]string // owners
-	ring []string
-	next int
-}
-
-const maxExpired = 8192
-
-func (e *expired) add(id, owner string) {
-	if e.ids == nil {
-		e.ids = map[string]string{}
-	}
-	if _, ok := e.ids[id]; ok {
-		return
-	}
-	if len(e.ring) < maxExpired {
-		e.ring = append(e.ring, id)
-	} else {
-		delete(e.ids, e.ring[e.next])
-		e.ring[e.next] = id
-		e.next = (e.next + 1) % maxExpired
-	}
-	e.ids[id] = owner
-}
-
-// owner is who had a run; ok is false where it is not remembered.
-func (e *expired) owner(id string) (owner string, ok bool) { owner, ok = e.ids[id]; return owner, ok }

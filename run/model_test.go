@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"strconv"
 	"sync"
@@ -42,12 +41,15 @@ type modelT interface {
 // world is what the clients of one server know, and what work was done.
 type world struct {
 	t      modelT
-	folder func() string // makes a new one
-	here   string        // where the server keeps its data
+	net    *network
+	alive  *node // the server's connection with the database
 	s      *Service
 	mu     sync.Mutex
 	work   map[string]int // how often the work of a run began, by its id
 	ledger *adapter.Ledger
+
+	other  func(replica string) *Service // that can be reached; nil: it cannot
+	stormy func() bool                   // the database may be away
 
 	runs map[string]*told
 	keys map[string]string // the id that a key leads to
@@ -64,28 +66,22 @@ type told struct {
 	drains   int               // likewise: being handed over is no attempt
 }
 
-// settled is how long it takes until what was told is stored on one server.
-const settled = 3 * time.Second
-
 const (
 	modelRuns = 3 // that work at once
 	work      = "work"
 	again     = "again"
 )
 
-// open starts the server on what is in the folder.
+// open starts the server on what is in the database.
 func (w *world) open() {
-	d, err := openDisk(w.here)
-	if err != nil {
+	w.alive = w.net.join()
+	o := w.options()
+	o.Store = w.alive
+	var err error
+	if w.s, err = Open(bareOptions(o)); err != nil {
 		w.t.Fatal(err)
 	}
-	w.s = bareService(w.options(), d)
 	w.ledger = w.s.o.Ledger
-	if err := w.s.restore(time.Now()); err != nil {
-		w.t.Fatal(err)
-	}
-	w.s.wg.Go(w.s.sweepLoop)
-	w.s.restartAll()
 }
 
 // options are those of a server that has the workflows.
@@ -115,7 +111,7 @@ func (w *world) options() Options {
 	}
 	workflows.Register(flow.Func(work, "", nil, f))
 	workflows.Register(restarting{flow.Func(again, "", nil, f)})
-	return Options{Workflows: workflows, Models: new(adapter.Registry), Files: noFiles{}, MaxRuns: modelRuns}
+	return Options{Workflows: workflows, Models: new(adapter.Registry), Files: noFiles{}, MaxRuns: modelRuns, Retention: 24 * time.Hour}
 }
 
 // worked is how often the work of each run began.
@@ -201,26 +197,35 @@ func (w *world) look(t *rapid.T) {
 	w.read(id, m, from)
 }
 
+// find finds a run, as a client does that is forwarded.
+func (w *world) find(id string, who access.Principal) (*Run, error) {
+	r, err := w.s.Find(w.t.Context(), who, id)
+	if e, ok := errors.AsType[*Elsewhere](err); ok {
+		if other := w.other(e.Replica); other != nil {
+			r, err = other.Find(w.t.Context(), who, id)
+		}
+		if _, ok := errors.AsType[*Elsewhere](err); ok {
+			err = away() // a forwarded request is not forwarded again
+		}
+	}
+	return r, err
+}
+
 // read reads what there is of a run.
 func (w *world) read(id string, m *told, from uint64) {
 	t := w.t
-	if _, err := w.s.Find(t.Context(), access.Principal{Name: "eve"}, id); !errors.Is(err, ErrUnknown) {
+	if _, err := w.find(id, access.Principal{Name: "eve"}); !errors.Is(err, ErrUnknown) && !errors.Is(err, ErrAway) {
 		t.Fatalf("RU-73: another finds it: %v", err)
 	}
-	r, err := w.s.Find(t.Context(), access.Local, id)
+	r, err := w.find(id, access.Local)
+	if errors.Is(err, ErrAway) && w.stormy() {
+		return
+	}
 	if err != nil {
 		t.Fatalf("RU-62: %s is not found: %v", id, err)
 	}
 	over := r.Ended()
-	select {
-	case <-r.Done():
-		over = over && r.Final()
-	default: // what came of it is read from its events
-	}
-	reader, err := r.Read(t.Context(), from)
-	if w.s.o.Shared != nil && errors.Is(err, ErrMoved) {
-		return // as is who asks a replica that does not know as much
-	}
+	reader, err := r.Read(from)
 	if errors.Is(err, ErrAhead) {
 		if _, had := m.events[from-1]; had {
 			t.Fatalf("RU-64: event %d was told", from-1)
@@ -276,11 +281,11 @@ func (w *world) end(id string, m *told, status string) {
 // cancel ends a run.
 func (w *world) cancel(t *rapid.T) {
 	id, m := w.some(t)
-	r, err := w.s.Find(t.Context(), access.Local, id)
+	r, err := w.find(id, access.Local)
 	if err != nil {
 		t.Fatalf("RU-62: %v", err)
 	}
-	err = w.s.Cancel(t.Context(), access.Local, r)
+	err = w.s.Cancel(r)
 	synctest.Wait()
 	if err != nil && !errors.Is(err, ErrEnded) {
 		t.Fatal(err)
@@ -322,23 +327,15 @@ func (w *world) close() {
 	}
 }
 
-// crash ends the server without a word, and starts the next one on what was stored a moment before: readers have seen more.
+// crash ends the server without a word, and starts the next one: readers have seen more than is stored.
 func (w *world) crash(t *rapid.T) {
-	left := w.folder()
-	if err := os.CopyFS(left, os.DirFS(w.here)); err != nil {
-		t.Fatal(err)
-	}
-	stored := time.Now()
+	w.alive.silence(true, 0)
 	time.Sleep(time.Duration(rapid.IntRange(0, 3).Draw(t, "unstored")) * time.Second)
 	synctest.Wait()
 	for id, m := range w.runs {
 		w.read(id, m, 0)
 	}
 	for id, m := range w.runs {
-		if m.status != "" && stored.Sub(m.at) < settled {
-			m.status = "" // one server promises that only of what is stored
-			m.crashes++
-		}
 		if r := w.s.Inspect().InMemory()[id]; r != nil && !r.Ended() {
 			m.crashes++
 		}
@@ -348,7 +345,6 @@ func (w *world) crash(t *rapid.T) {
 	w.mu.Lock()
 	w.work = done
 	w.mu.Unlock()
-	w.here = left
 	w.open()
 	synctest.Wait()
 }
@@ -360,10 +356,13 @@ type noDeadline struct{ testing.TB }
 func TestRU_ASingleServerKeepsItsPromises(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rapid.Check(noDeadline{t}, func(rt *rapid.T) {
-			w := &world{t: rt, folder: t.TempDir, work: map[string]int{}, runs: map[string]*told{}, keys: map[string]string{}}
-			w.here = w.folder()
+			w := &world{other: func(string) *Service { return nil }, t: rt, net: newNetwork(rt), work: map[string]int{}, runs: map[string]*told{}, keys: map[string]string{}}
+			w.stormy = func() bool { return w.alive.cut() != nil }
 			w.open()
-			defer func() { w.s.Close() }()
+			defer func() {
+				_ = w.s.Close()
+				_ = w.net.db.Close()
+			}()
 			rt.Repeat(map[string]func(*rapid.T){
 				"start": w.start, "start more": w.start, "read": w.look, "cancel": w.cancel, "sleep": w.sleep, "drain": w.drain, "crash": w.crash,
 			})

@@ -17,22 +17,19 @@ import (
 
 	"github.com/lingserve/lingserve/access"
 	"github.com/lingserve/lingserve/internal/longtest"
-	"github.com/lingserve/lingserve/store/db"
 	"github.com/lingserve/lingserve/tape"
 )
 
 // cluster is three replicas and their clients.
 type cluster struct {
 	world
-	memory    *memory
 	replicas  []*modelReplica
-	lives     int
 	workspace string
 }
 
 type modelReplica struct {
 	s     *Service
-	log   *memoryLog
+	node  *node
 	tapes tape.Whole // nil: it has no sessions
 }
 
@@ -44,54 +41,56 @@ func (r *modelReplica) end() {
 		_ = r.s.o.Turns.Drain(now)
 		_ = r.tapes.Close()
 	}
-	r.log.wg.Wait()
 }
 
 // newCluster opens three replicas, with sessions if there is a workspace.
 func newCluster(t modelT, workspace string) *cluster {
 	c := &cluster{
-		world: world{t: t, work: map[string]int{}, runs: map[string]*told{}, keys: map[string]string{}}, memory: newMemory(), workspace: workspace,
+		world: world{t: t, net: newNetwork(t), work: map[string]int{}, runs: map[string]*told{}, keys: map[string]string{}}, workspace: workspace,
 	}
-	if workspace != "" {
-		var err error
-		if c.memory.tapes, err = db.Open(context.Background(), "memory", nil); err != nil {
-			t.Fatal(err)
-		}
-	}
+	c.world.other, c.world.stormy = c.reachable, func() bool { return true }
 	for range 3 {
 		c.replicas = append(c.replicas, c.open())
 	}
 	return c
 }
 
+// reachable is the service of a replica that others can reach.
+func (c *cluster) reachable(replica string) *Service {
+	for _, r := range c.replicas {
+		c.net.mu.Lock()
+		ok := r.node.id == replica && !r.node.dead && !r.node.paused
+		c.net.mu.Unlock()
+		if ok {
+			return r.s
+		}
+	}
+	return nil
+}
+
 func (c *cluster) close() {
 	for _, r := range c.replicas {
 		_ = r.s.Close()
-		r.log.die()
 		r.end()
 	}
-	if c.memory.tapes != nil {
-		_ = c.memory.tapes.Close()
-	}
+	_ = c.net.db.Close()
 }
 
 // open adds a replica.
 func (c *cluster) open() *modelReplica {
-	c.lives++
 	o := c.options()
-	r := new(modelReplica)
-	o.Shared, r.log = c.memory.shared(fmt.Sprint("replica", c.lives))
-	if c.memory.tapes != nil {
+	r := &modelReplica{node: c.net.join()}
+	o.Store, o.Members, o.Holder = r.node, r.node, r.node.holder
+	if c.workspace != "" {
 		var err error
-		if r.tapes, err = c.addSessions(&o, r.log); err != nil {
+		if r.tapes, err = c.addSessions(&o, r.node); err != nil {
 			c.t.Fatal(err)
 		}
 	}
-	r.s = bareService(o, nil)
+	r.s = newService(bareOptions(o)) // the database may be away when it starts
+	r.s.wg.Go(func() { r.s.recorder.loop(r.s.ctx) })
 	r.s.wg.Go(r.s.sweepLoop)
-	if err := r.s.join(); err != nil {
-		c.t.Fatal(err)
-	}
+	r.s.wg.Go(r.s.watchLeft)
 	return r
 }
 
@@ -108,16 +107,30 @@ func (c *cluster) pick(t *rapid.T) *modelReplica {
 	return r
 }
 
-// readAll reads every run at every replica.
+// readAll reads every run at every replica that can be reached.
 func (c *cluster) readAll() {
 	for _, r := range c.replicas {
-		if c.s = r.s; c.isAway() {
+		if c.s = r.s; c.reachable(r.node.id) == nil {
 			continue
 		}
 		for _, id := range slices.Sorted(maps.Keys(c.runs)) {
 			c.read(id, c.runs[id], 0)
 		}
 	}
+}
+
+// begin sends a request as a client does that is forwarded.
+func (c *cluster) begin(ctx context.Context, req *Request) (*Run, Outcome, error) {
+	r, out, err := c.s.Start(ctx, req)
+	if e, ok := errors.AsType[*Elsewhere](err); ok {
+		if err = away(); c.reachable(e.Replica) != nil {
+			r, out, err = c.reachable(e.Replica).Start(ctx, req)
+		}
+		if _, ok := errors.AsType[*Elsewhere](err); ok {
+			err = away()
+		}
+	}
+	return r, out, err
 }
 
 // start starts a run at a replica, or repeats a request at another one.
@@ -130,16 +143,15 @@ func (c *cluster) start(t *rapid.T) {
 		req.Subject.Workflow, req.Input = work, json.RawMessage(`{"steps":5}`)
 	}
 	id, known := c.keys[req.Key]
-	away := c.isAway()
 	before, running := c.worked(), c.s.Load().Running
 	if req.Key != "" { // a copy comes to another replica at the same time
 		other := rapid.SampledFrom(c.replicas).Draw(t, "other").s
 		go func() { _, _, _ = other.Start(t.Context(), req) }()
 	}
-	r, out, err := c.s.Start(t.Context(), req)
+	r, out, err := c.begin(t.Context(), req)
 	synctest.Wait()
 	switch {
-	case errors.Is(err, ErrOverloaded) && !errors.Is(err, ErrAway) && !away && req.Key == "":
+	case errors.Is(err, ErrOverloaded) && !errors.Is(err, ErrAway) && req.Key == "":
 		if known || max(running, c.s.Load().Running) < modelRuns || !maps.Equal(before, c.worked()) {
 			t.Fatalf("RU-67: refused, with %d runs: %v", c.s.Load().Running, err)
 		}
@@ -159,54 +171,20 @@ func (c *cluster) start(t *rapid.T) {
 	}
 }
 
-// isAway reports whether the store is away. What is stored is read by no one then.
-func (c *cluster) isAway() bool {
-	c.memory.mu.Lock()
-	defer c.memory.mu.Unlock()
-	return c.memory.away || c.s.shared.Runs.(*memoryLog).paused
-}
-
-// pause stops what a replica says to the others for a while, in which they take it for dead.
+// pause cuts a replica off the database for a while, in which the others may take it for dead.
 func (c *cluster) pause(t *rapid.T) {
-	l := c.pick(t).log
+	r := c.pick(t)
 	c.readAll()
-	c.memory.mu.Lock()
-	paused := l.paused
-	c.memory.mu.Unlock()
-	if paused {
-		t.Skip("it is paused")
+	if c.reachable(r.node.id) == nil {
+		t.Skip("it is cut off")
 	}
-	c.memory.change(func() {
-		l.paused = true
-		delete(c.memory.there, l.replica)
-	})
-	c.memory.free(l.replica, rapid.Bool().Draw(t, "told"))
-	c.tell(l.replica)
-	time.AfterFunc(time.Duration(rapid.IntRange(1, 30).Draw(t, "seconds"))*time.Second, func() {
-		c.memory.change(func() {
-			if l.paused = false; l.handler != nil && !l.isDead() {
-				c.memory.there[l.replica] = l.handler
-			}
-		})
-	})
+	r.node.silence(false, time.Duration(rapid.IntRange(1, 30).Draw(t, "seconds"))*time.Second)
 	synctest.Wait()
 }
 
-// tell tells the replicas that one is gone.
-func (c *cluster) tell(replica string) {
-	c.memory.mu.Lock()
-	watch := maps.Clone(c.memory.watch)
-	c.memory.mu.Unlock()
-	for _, name := range slices.Sorted(maps.Keys(watch)) {
-		if name != replica {
-			watch[name](replica)
-		}
-	}
-}
-
 func (c *cluster) look(t *rapid.T) {
-	if c.pick(t); c.isAway() {
-		t.Skip("the store is away")
+	if r := c.pick(t); c.reachable(r.node.id) == nil {
+		t.Skip("it is cut off")
 	}
 	c.world.look(t)
 }
@@ -214,31 +192,28 @@ func (c *cluster) look(t *rapid.T) {
 func (c *cluster) cancel(t *rapid.T) {
 	c.pick(t)
 	id, m := c.some(t)
-	if c.isAway() {
-		t.Skip("the store is away")
+	r, err := c.find(id, access.Local)
+	if errors.Is(err, ErrAway) {
+		return
 	}
-	lost := rapid.IntRange(0, 3).Draw(t, "lost") == 0
-	c.memory.change(func() { c.memory.lose = lost })
-	defer c.memory.change(func() { c.memory.lose = false })
-	r, err := c.s.Find(t.Context(), access.Local, id)
 	if err != nil {
 		t.Fatalf("RU-62: %v", err)
 	}
-	err = c.s.Cancel(t.Context(), access.Local, r)
+	err = c.s.Cancel(r)
 	synctest.Wait()
 	switch {
 	case err == nil && m.status != "":
 		t.Fatalf("RU-63: %s was canceled after its end", id)
-	case err != nil && !errors.Is(err, ErrEnded) && !errors.Is(err, ErrAway) && !errors.Is(err, ErrUnknownOutcome):
+	case err != nil && !errors.Is(err, ErrEnded):
 		t.Fatal(err)
 	}
 }
 
-// away takes the store away for a while.
+// away takes the database away for a while.
 func (c *cluster) away(t *rapid.T) {
-	c.memory.change(func() { c.memory.away = true })
+	c.net.change(func() { c.net.away = true })
 	time.AfterFunc(time.Duration(rapid.IntRange(1, 30).Draw(t, "seconds"))*time.Second, func() {
-		c.memory.change(func() { c.memory.away = false })
+		c.net.change(func() { c.net.away = false })
 	})
 	synctest.Wait()
 }
@@ -254,25 +229,21 @@ func (c *cluster) replace(t *rapid.T, end func(*modelReplica)) {
 	synctest.Wait()
 }
 
-// kill ends a replica without a word. Others hear of it a while later.
+// kill ends a replica without a word.
 func (c *cluster) kill(t *rapid.T) {
 	c.replace(t, func(r *modelReplica) {
-		r.log.die()
-		hears := time.Duration(rapid.IntRange(0, 8).Draw(t, "heard")) * time.Second
-		c.memory.change(func() { delete(c.memory.there, r.log.replica) })
-		c.memory.free(r.log.replica, false)
+		r.node.silence(true, 0)
 		r.s.stopWork(errClosing)
 		if err := r.s.Close(); err != nil {
 			c.t.Fatal(err)
 		}
-		time.AfterFunc(hears, func() { c.tell(r.log.replica) })
 	})
 }
 
 func (c *cluster) drain(t *rapid.T) {
 	c.replace(t, func(r *modelReplica) {
 		for id, m := range c.runs {
-			if r.s.own(id) != nil {
+			if own := r.s.Inspect().InMemory()[id]; own != nil && own.manager.Load() != nil {
 				m.drains++
 			}
 		}
@@ -281,7 +252,7 @@ func (c *cluster) drain(t *rapid.T) {
 		if err := errors.Join(r.s.Drain(ctx), r.s.Close()); err != nil {
 			c.t.Fatal(err)
 		}
-		r.log.die()
+		c.net.change(func() { r.node.left = true })
 	})
 }
 
@@ -315,7 +286,7 @@ func TestRU_ThreeReplicasKeepTheirPromises(t *testing.T) {
 						c.read(id, m, slices.Max(slices.Collect(maps.Keys(m.events)))+1)
 					}
 					c.read(id, m, 0)
-					if r, err := c.s.Find(t.Context(), access.Local, id); err != nil || !r.Ended() {
+					if r, err := c.find(id, access.Local); err != nil || !r.Ended() {
 						rt.Fatalf("RU-69: %s has no end at a replica: %v", id, err)
 					}
 				}

@@ -221,8 +221,11 @@ func (sp *spec) newID() string {
 
 // accepted reports whether the run was accepted before: its message was steered to another turn, or it is restarted.
 func (sp *spec) accepted() bool {
-	return sp.start.is(startSteered) || sp.restart != nil && sp.restart.from > 0
+	return sp.steered || sp.again()
 }
+
+// again reports whether the run was started before, and is restarted.
+func (sp *spec) again() bool { return sp.restart != nil && sp.restart.from > 0 }
 
 // lane is the session that the run is a turn of, as tapes and turns call it; "" for none.
 func (sp *spec) lane() string {
@@ -251,9 +254,7 @@ type spec struct {
 	history  []adapter.Message // of a workflow's run that is in no session, which has its own
 	key      string
 	hash     [16]byte
-	start    machine[startState]
-	keyState machine[keyState]
-	inDoubt  bool              // another replica may have started it, under the same id
+	steered  bool              // its message was given to the turn of another run
 	trace    trace.SpanContext // of whoever asks; zero for none
 	span     trace.Span        // of the run; nil until it is started, or where nobody traces
 	restart  *restart          // how it is run again after a restart; nil for one that is not

@@ -19,21 +19,22 @@ import (
 // restart is what a run is run again from after a restart, as its workflow wants it.
 type restart struct {
 	request Request
-	attempt int       // how often it was begun before, and has ended with the server's crash
+	failed  int       // attempts that have ended with a crash
 	from    uint64    // number of its first event: those of earlier attempts are below
 	began   time.Time // the first attempt
 	role    tool.Role // of who has started it
 	beside  []byte    // what stood beside the document of the attempt before, by uri
 	keyed   bool      // it was started with a key, which leads to it still
 	slot    *slot     // among those that are run again; nil for one that need not wait
+	row     int       // the number of its attempt in the store; 0: the first
 }
 
-// crashes is how often it was begun before, as a journal says it: one that waits, or is left, is not begun by a crash.
-func (a *restart) crashes(left bool) int {
-	if left || a.slot.waits() {
-		return a.attempt - 1
+// number is that of the attempt in the store.
+func (a *restart) number() int {
+	if a == nil {
+		return 1
 	}
-	return a.attempt
+	return max(a.row, 1)
 }
 
 // firstEvent is the number of the first event.
@@ -59,9 +60,6 @@ func (a *restart) takeBack(t *tube.Tube) {
 
 // MaxAttempts is how often a run is started, all in all: one that makes the server crash must not do so for ever.
 const MaxAttempts = 3
-
-// restarts says whether an ended run is to be run again by the next server: it was cut off by the end of this one.
-func (r *Run) restarts() bool { return r.restart != nil && r.result.Status == StatusInterrupted }
 
 // RestartsAtOnce is how many restarted runs work at the same time. All that ten thousand clients had begun in an hour would
 // otherwise ask the models in one second, beside those who ask now, and be refused there.
@@ -118,15 +116,13 @@ func (p *slot) take() bool {
 }
 
 // restartAll starts once more what a restart has cut off, the oldest first and not all at once. What cannot be started any more has ended.
-func (s *Service) restartAll() {
-	list := s.toRestart
-	s.toRestart = nil
+func (s *Service) restartAll(list []*leftRun) {
 	var waiting []*Run
 	for _, p := range list {
 		r, err := s.restartRun(p)
 		if err != nil {
-			s.log.Warn("cannot restart a run", "run", p.Run, "error", err)
-			s.keepEnded(p.run(cutMessage + "; it cannot restart"))
+			s.log.Warn("cannot restart a run", "run", p.id, "error", err)
+			s.endTaken(p, cutMessage+"; it cannot restart")
 			continue
 		}
 		waiting = append(waiting, r)
@@ -160,12 +156,12 @@ func (s *Service) grantSlots(list []*Run) {
 			<-s.slots
 			continue
 		}
-		s.log.InfoContext(r.Context(), "run restarted", "run", r.ID, r.Of.attr(), "attempt", r.restart.attempt+1)
+		s.log.InfoContext(r.Context(), "run restarted", "run", r.ID, r.Of.attr(), "attempt", r.restart.failed+1)
 	}
 }
 
 func (s *Service) restartRun(p *leftRun) (*Run, error) {
-	who := access.Principal{Name: cmp.Or(p.Owner, access.Local.Name), Role: p.Role}
+	who := access.Principal{Name: cmp.Or(p.owner, access.Local.Name), Role: p.Role}
 	sp, problem := s.prepare(who, p.Again) // what it may run, it was asked when it was begun first
 	if problem != nil {
 		return nil, problem
@@ -173,12 +169,11 @@ func (s *Service) restartRun(p *leftRun) (*Run, error) {
 	if sp.restart == nil {
 		return nil, fmt.Errorf("the workflow %s no longer allows a restart", wording.Quote(p.Again.Workflow))
 	}
-	sp.start.enter(startPlaced)
-	sp.id, sp.owner, sp.caller, sp.keyTag = p.Run, p.Owner, p.Caller, p.KeyTag
+	sp.id, sp.owner, sp.caller, sp.keyTag = p.id, p.owner, p.Caller, p.KeyTag
 	before := p.tube
 	_, beside := before.Snapshot(false)
 	*sp.restart = restart{
-		request: *p.Again, role: p.Role, attempt: p.Attempt, from: nextEpoch(before), beside: beside, began: p.Began, keyed: p.Keyed,
+		request: *p.Again, role: p.Role, failed: p.failed, from: p.firstEvent(), row: p.attempt, beside: beside, began: p.at, keyed: p.Keyed,
 		slot: &slot{granted: make(chan struct{}), slots: s.slots},
 	}
 	return s.start(sp)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"os"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -16,49 +15,37 @@ import (
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/flow"
 	"github.com/lingserve/lingserve/ling"
+	"github.com/lingserve/lingserve/store/db"
 	"github.com/lingserve/lingserve/tube"
 )
 
-// startOn starts a server on what is in a folder, with one workflow; "" is a server without a folder.
-func startOn(t *testing.T, folder string, w flow.Workflow, edit func(*Options)) *Service {
+// startOn starts a server on a database, with one workflow.
+func startOn(t *testing.T, d *db.DB, w flow.Workflow, edit func(*Options)) (*Service, *node) {
 	t.Helper()
-	var d *disk
-	if folder != "" {
-		var err error
-		if d, err = openDisk(folder); err != nil {
-			t.Fatal(err)
-		}
-	}
-	o := Options{Workflows: new(flow.Registry), Models: new(adapter.Registry), Files: noFiles{}}
+	alive := (&network{db: d, nodes: map[string]*node{}, changed: make(chan struct{})}).join()
+	o := Options{Workflows: new(flow.Registry), Models: new(adapter.Registry), Files: noFiles{}, Store: alive}
 	if w != nil {
 		o.Workflows.Register(w)
 	}
 	if edit != nil {
 		edit(&o)
 	}
-	s := bareService(o, d)
-	if d != nil {
-		if err := s.restore(time.Now()); err != nil {
-			t.Fatal(err)
-		}
-	}
-	s.wg.Go(s.sweepLoop)
-	s.restartAll()
-	return s
-}
-
-// crashServer ends a server and returns a copy of its folder, as a crash leaves it.
-func crashServer(t *testing.T, s *Service, folder string) (left string) {
-	t.Helper()
-	time.Sleep(settled)
-	left = t.TempDir()
-	if err := os.CopyFS(left, os.DirFS(folder)); err != nil {
+	s, err := Open(bareOptions(o))
+	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { _ = d.Close() })
+	return s, alive
+}
+
+// crashServer ends a server as a crash does, a moment after it has stored what it had.
+func crashServer(t *testing.T, s *Service, alive *node) {
+	t.Helper()
+	time.Sleep(2 * RecordEvery)
+	alive.silence(true, 0)
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	return left
 }
 
 // startRun starts a run of the workflow again.
@@ -111,8 +98,8 @@ func TestRunsAreRestartedInOrderAFewAtATime(t *testing.T) {
 				t.Errorf("(-expected to begin +begun):\n%s", diff)
 			}
 		}
-		folder := t.TempDir()
-		s := startOn(t, folder, w, nil)
+		d := openDB(t)
+		s, alive := startOn(t, d, w, nil)
 		var ids []string
 		for i := range all {
 			ids = append(ids, startRun(t, s, i).ID)
@@ -120,8 +107,8 @@ func TestRunsAreRestartedInOrderAFewAtATime(t *testing.T) {
 		}
 		check(0, all)
 		for attempt := range MaxAttempts {
-			folder = crashServer(t, s, folder)
-			s = startOn(t, folder, w, nil)
+			crashServer(t, s, alive)
+			s, alive = startOn(t, d, w, nil)
 			if attempt < MaxAttempts-1 {
 				check(0, RestartsAtOnce)
 			}
@@ -137,7 +124,7 @@ func TestRunsAreRestartedInOrderAFewAtATime(t *testing.T) {
 			}
 		}
 		waiting := findRun(t, s, ids[all-2])
-		if err := s.Cancel(t.Context(), access.Local, waiting); err != nil {
+		if err := s.Cancel(waiting); err != nil {
 			t.Fatal(err)
 		}
 		goOn <- struct{}{}
@@ -177,11 +164,11 @@ func TestRunThatCannotBeRestartedIsInterrupted(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				begun = 0
-				folder := t.TempDir()
-				s := startOn(t, folder, restarting{flow.Func(again, "", nil, work)}, nil)
+				d := openDB(t)
+				s, alive := startOn(t, d, restarting{flow.Func(again, "", nil, work)}, nil)
 				id := startRun(t, s, 0).ID
-				folder = crashServer(t, s, folder)
-				s = startOn(t, folder, next.workflow, next.edit)
+				crashServer(t, s, alive)
+				s, _ = startOn(t, d, next.workflow, next.edit)
 				synctest.Wait()
 				result, document, _ := findRun(t, s, id).Result()
 				if result.Status != StatusInterrupted || len(result.Errors) != 1 || string(document) != `{"a":"made"}` || begun != 1 {

@@ -15,7 +15,6 @@ import (
 	"github.com/lingserve/lingserve/internal/trail"
 	"github.com/lingserve/lingserve/internal/wording"
 	"github.com/lingserve/lingserve/ling"
-	"github.com/lingserve/lingserve/runlog"
 	"github.com/lingserve/lingserve/tube"
 )
 
@@ -38,9 +37,7 @@ type Run struct {
 	key     string // the Idempotency-Key that this server started it with; "" for none
 	Keyed   bool   // started with an Idempotency-Key: kept longer, and across restarts
 	Began   time.Time
-	// Lost says that the server ended in the middle of the run, and what it had made is not there any more.
-	Lost bool
-	cut  atomic.Bool // an agent's model has come to its limit of tokens
+	cut     atomic.Bool // an agent's model has come to its limit of tokens
 	// Heard is for a handler that remembers that a client has read all of the run.
 	Heard atomic.Bool
 
@@ -53,12 +50,11 @@ type Run struct {
 	keyTag   string      // of the API key that started it; "" is none
 	release  func()      // stops counting it; nil where it is not counted
 
-	entry   runlog.Entry // in the log of runs
-	warned  bool         // of the log's goroutine: readers know that the log is away
-	tail    runlog.Tail  // by which a run of another replica is followed; nil for this replica's own
-	asked   atomic.Int64 // when it was last asked for, if it is followed, in ns
-	where   *location    // nil for a run that cannot move
-	restart *restart     // nil for a run that is not restarted
+	recording *recording   // nil: it was read from the store
+	warned    bool         // of the recorder's goroutine: readers know that the run cannot be stored
+	where     *location    // nil for a run that was read from the store
+	waiting   atomic.Int32 // questions that wait for somebody's answer
+	restart   *restart     // nil for a run that is not restarted
 
 	account *adapter.Account // pays for its memory, also after its end; nil where nobody counts
 	sent    sent             // its document, once it has ended and while somebody is sent it
@@ -73,7 +69,6 @@ type Run struct {
 	expires time.Time // when it may be forgotten
 	touched time.Time // when it ended, or was read back
 	size    int64     // bytes of memory, about
-	saved   bool      // it stands on disk, too
 }
 
 // pay has an account pay for the memory of the run.
@@ -105,32 +100,18 @@ type Result struct {
 // Ended reports whether readers may have the terminal event.
 func (r *Run) Ended() bool { return hasEnded(r.tube) }
 
-// Ends are closed when the run has ended for all who read it. What has come of it may be known here before its end is stored: it is
-// another one then, where that never happens.
-func (r *Run) Ends() []<-chan struct{} { return []<-chan struct{}{r.done, r.tube.Ended()} }
-
-// Final reports whether the end of the run here is its end: it is stored, and no other server continues the run.
-func (r *Run) Final() bool { return r.Ended() && !r.restarts() }
+// Over is closed when the end of the run can be seen.
+func (r *Run) Over() <-chan struct{} { return r.tube.Ended() }
 
 // Done is closed when [Run.Result] is known here.
 func (r *Run) Done() <-chan struct{} { return r.done }
 
-// Read reads the run from an event on, whose predecessor the client has had: perhaps of another replica, a moment ago, so that it is waited
-// for a while. Errors: ErrAhead if the run has had less, and ErrMoved if it goes on, and another replica may know more of it.
-func (r *Run) Read(ctx context.Context, from uint64) (*tube.Reader, error) {
-	if from == 0 {
-		return r.tube.NewReader(0), nil
-	}
-	r.awaitEvent(ctx, from-1)
-	over := r.Ended() // first: of one that ends meanwhile not all may be counted
-	switch sent := r.tube.Len(); {
-	case from <= sent:
-		return r.tube.NewReader(from), nil
-	case !over && r.lags():
-		return nil, ErrMoved
-	default:
+// Read reads the run from an event on, whose predecessor the client has had. Error: ErrAhead if the run has had less.
+func (r *Run) Read(from uint64) (*tube.Reader, error) {
+	if sent := r.tube.Len(); from > sent {
 		return nil, refuse(ErrAhead, "the run has had "+wording.Plural(int64(sent), "event"))
 	}
+	return r.tube.NewReader(from), nil
 }
 
 // Events reads the run from its first event on.
@@ -145,24 +126,21 @@ func (r *Run) Snapshot() *tube.Reader { return r.tube.SnapshotReader() }
 // Complete reports whether the run has ended before an event.
 func (r *Run) Complete(event uint64) bool { return r.Ended() && event >= r.tube.Len() }
 
-// Wait waits for the end of the run, and is ErrMoved where it has ended here alone: who comes back gets the end that is its own.
+// Wait waits until the end of the run can be seen. It is ErrMoved where the run goes on elsewhere.
 func (r *Run) Wait(ctx context.Context) error {
-	for _, end := range r.Ends() {
-		select {
-		case <-end:
-			continue
-		default:
-		}
-		select {
-		case <-end:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
-	if !r.Final() {
+	select {
+	case <-r.tube.Ended():
+	case <-r.moved():
 		return ErrMoved
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
-	return nil
+	select {
+	case <-r.done: // a moment later
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // Within returns a context that ends, with the cause ErrMoved, when the run cannot be followed here any more, too. stop frees it.
@@ -180,27 +158,16 @@ func (r *Run) Within(ctx context.Context) (_ context.Context, stop func()) {
 
 // Result returns what came of the run, or what there is so far, with the document that clients may see and what stands beside it.
 func (r *Run) Result() (o Result, document, reserved []byte) {
-	select {
-	case <-r.done:
-	default:
-		if r.followed() {
-			return r.resultSoFar()
+	if m := r.manager.Load(); m != nil {
+		over := r.Ended() // first: of one that ends meanwhile not all may be there
+		res := m.Peek(false)
+		if o = r.resultOf(res); !over {
+			o.Status, o.Reason = StatusRunning, ""
 		}
-		if m := r.manager.Load(); m != nil {
-			if r.tube.Held() { // what is not stored may not be seen, nor an end of which not all is
-				over := r.Ended()
-				document, reserved = r.tube.Snapshot(false)
-				if o = r.resultOf(m.Outcome()); !over {
-					o.Status, o.Reason = StatusRunning, ""
-				}
-				return o, document, reserved
-			}
-			res := m.Peek(false)
-			return r.resultOf(res), res.Result, res.Reserved
-		}
-		<-r.done // it has ended since
+		return o, res.Result, res.Reserved
 	}
-	if !r.Final() {
+	<-r.done        // it has ended since
+	if !r.Ended() { // its end is another replica's
 		document, reserved = r.tube.Snapshot(false)
 		o = r.result
 		o.Status, o.Reason = StatusRunning, ""
@@ -210,20 +177,8 @@ func (r *Run) Result() (o Result, document, reserved []byte) {
 	return r.result, document, reserved
 }
 
-// Summary is the run's result, or what there is of it so far, without looking at what of its document is stored.
+// Summary is the run's result, or what there is of it so far, without its document.
 func (r *Run) Summary() Result {
-	select {
-	case <-r.done:
-		return r.result
-	default:
-	}
-	if r.followed() {
-		o := resultFromEvents(r.tube)
-		if o.Status == "" {
-			o.Status = StatusRunning
-		}
-		return o
-	}
 	if m := r.manager.Load(); m != nil {
 		return r.resultOf(m.Peek(false))
 	}
@@ -341,9 +296,3 @@ func (r *Run) moved() <-chan struct{} {
 
 // Moved reports whether the run cannot be followed here any more.
 func (r *Run) Moved() bool { return r.where != nil && r.where.Err() != nil }
-
-// followed reports whether the run works at another replica, or did at its end.
-func (r *Run) followed() bool { return r.tail != nil }
-
-// lags reports whether readers at other replicas may have seen more of the run than those here.
-func (r *Run) lags() bool { return r.followed() || r.tube.Held() }

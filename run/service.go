@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"log/slog"
 	"runtime/debug"
 	"sync"
@@ -18,17 +19,13 @@ import (
 	"github.com/lingserve/lingserve/bot"
 	"github.com/lingserve/lingserve/channel"
 	webchannel "github.com/lingserve/lingserve/channel/web"
-	"github.com/lingserve/lingserve/control"
 	"github.com/lingserve/lingserve/flow"
 	"github.com/lingserve/lingserve/internal/backoff"
 	"github.com/lingserve/lingserve/internal/gate"
 	"github.com/lingserve/lingserve/ling"
 	"github.com/lingserve/lingserve/run/hooks"
-	"github.com/lingserve/lingserve/runlog"
-	"github.com/lingserve/lingserve/store"
 	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/turn"
-	"github.com/lingserve/lingserve/web/once"
 )
 
 // Channel is the channel of envelopes that come from here.
@@ -60,18 +57,15 @@ type ByTool interface {
 	Remembered(_ context.Context, agent string, session *tape.Tape) ([]string, error)
 }
 
-// Engine is what several servers share: where runs and sessions are kept.
-type Engine interface {
-	// Away says that nothing can be kept there now, and has not been for a moment.
-	Away() bool
-}
-
 // Options are the settings of a service. Workflows, Models, Log, Ledger, Pressure, Files and Observer are needed, and Kernel with Turns.
 type Options struct {
 	Workflows *flow.Registry
 	Models    *adapter.Registry
 	Log       *slog.Logger
-	Data      string // folder for what must survive a restart; "" keeps nothing
+	Store     Store   // of runs
+	Members   Members // the replicas that share the store; nil: there are none
+	// Holder says which replica has the turns of a tape now, by its name; "" is none. It is needed with Members.
+	Holder func(ctx context.Context, tape string) (replica string, err error)
 
 	Tapes        tape.Store // of sessions; nil is a service without sessions
 	Workspace    string     // folder that sessions work in
@@ -93,13 +87,9 @@ type Options struct {
 	Images          int // and files, of a request
 	RunTimeout      time.Duration
 	MemoryOfEnded   int64 // bytes of ended runs in memory
-	MaxDisk         int64 // bytes of ended runs in Data
 	InlineWorkflows bool  // a request may carry a workflow
 	ListedModels    bool  // a request may name only the models that are listed, see [Service.ListModels]
 
-	Engine   Engine       // that is shared with other servers; nil is none
-	Shared   *Shared      // with replicas of the server; nil for one that is alone. With it Data keeps no runs.
-	Tables   store.Engine // for the keys of a server that is alone; nil: they are in Data, or in memory
 	Ledger   *adapter.Ledger
 	Limits   *access.Limits // of callers; nil is none
 	Pressure Pressure
@@ -115,10 +105,9 @@ type Options struct {
 
 // Times are how long the service waits; zero is the default.
 type Times struct {
-	Begin  time.Duration // until the opening of a run is stored, 15 s
-	Hand   time.Duration // to hand a message to the replica that has its session, 12 s
 	Cut    time.Duration // for the tape of a run that was cut off, 500 ms
 	Stored time.Duration // for the ends of runs while the server closes, 3 s
+	Grace  time.Duration // for the end of a run to be stored, before its readers are broken off, 1 min
 }
 
 // Pressure says what the machine runs out of.
@@ -157,17 +146,12 @@ type RunObserver interface {
 // Service starts runs, and knows them: those that go on, and those that have ended and can still be attached to. Started runs belong to it
 // and not to the request that started them. Its methods are safe for concurrent use.
 type Service struct {
-	o    Options
-	log  *slog.Logger
-	disk *disk // nil keeps nothing
-	keys localKeys
-
-	shared *Shared // with other replicas; or what a server has that is alone
-	// readBack finds a run that is not in memory.
-	readBack func(ctx context.Context, who access.Principal, id string) (*Run, error)
-	// elsewhere is the replica that has the turns of a session, where that is another one; "" is none.
-	elsewhere func(ctx context.Context, lane string) (string, error)
-	toRestart []*leftRun // that are to be restarted; until the service has started
+	o        Options
+	log      *slog.Logger
+	store    Store
+	replica  string // that this process is in the store
+	recorder *recorder
+	keyLocks keyLocks
 
 	working  context.Context // of all runs
 	stopWork context.CancelCauseFunc
@@ -180,37 +164,29 @@ type Service struct {
 	cancel   context.CancelFunc
 	wg       sync.WaitGroup
 
-	moving    sync.WaitGroup // of what is done with what replicas share
-	leaving   chan struct{}  // closed when nothing more is waited for
+	leaving   chan struct{} // closed when nothing more is waited for
 	leaveOnce sync.Once
 
-	starting starting
-	slots    chan struct{} // of runs that were taken over from other replicas; one element for each that goes on
-	unserve  func()        // answers other replicas no more; nil for a server that is alone
-
-	trimming sync.Mutex // one goroutine at a time moves ended runs out of memory
+	slots chan struct{} // of runs that are restarted; one element for each that goes on
 
 	mu        sync.Mutex
 	inMemory  map[string]*Run          // running, and ended ones that are kept here
 	inSession map[string]*Run          // the one that was started last in a session, by its lane, while it is in memory
 	kept      []*Run                   // the ended ones of inMemory, the least recently touched first
 	keptBytes int64                    // of kept
-	onDisk    map[string]stored        // ended ones that can be read back
 	loading   map[string]chan struct{} // being read back now; closed when that is over
-	expired   expired                  // ids that were known once
 	running   int
 	draining  bool
 	quiet     chan struct{} // closed once draining and nothing runs
 	freed     int64         // bytes that have left memory since it was last given back to the system
 
 	closeOnce sync.Once
-	closeErr  error
 }
 
 // Times and sizes that need no setting.
 const (
-	// keepInMemory is how long an ended run stays in memory where there is a disk: long enough for those who reconnect at
-	// once, short enough that a burst of runs does not leave its memory behind.
+	// KeepInMemory is how long an ended run stays in memory: long enough for those who reconnect at once, short enough that a burst of runs
+	// does not leave its memory behind.
 	KeepInMemory = 15 * time.Second
 	SweepEvery   = 5 * time.Second
 	// giveBack is how much memory must have become free before the system gets it back, which costs a garbage collection.
@@ -220,75 +196,45 @@ const (
 // errClosing is why runs end when the server does.
 var errClosing = fmt.Errorf("the server is shutting down: %w", ling.ErrInterrupted)
 
-// Open returns a service. Errors: a data folder that cannot be written.
+// Open returns a service. Errors: those of the store.
 func Open(o Options) (*Service, error) {
 	if o.Turns != nil {
 		if err := o.Turns.Register("http", hooks.Plugin{}); err != nil {
 			return nil, err
 		}
 	}
-	var d *disk
-	var keys localKeys
-	if o.Shared == nil {
-		var err error
-		if keys, err = openKeys(context.Background(), &o); err != nil {
-			return nil, err
-		}
-		if o.Data != "" {
-			if d, err = openDisk(o.Data); err != nil {
-				return nil, errors.Join(err, keys.close())
-			}
-		}
-	}
-	s := newService(o, d, keys)
-	if s.disk != nil {
-		if err := s.restore(time.Now()); err != nil {
-			err = errors.Join(err, s.closeJournal(), keys.close(), s.disk.close())
-			return nil, fmt.Errorf("data folder %s: %w", o.Data, err)
-		}
+	s := newService(o)
+	s.wg.Go(func() { s.recorder.loop(s.ctx) })
+	if err := s.takeLeft(s.ctx); err != nil {
+		return nil, errors.Join(err, s.Close())
 	}
 	s.wg.Go(s.sweepLoop)
-	s.restartAll()
-	if o.Shared != nil {
-		if err := s.join(); err != nil {
-			return nil, errors.Join(err, s.Close())
-		}
+	if o.Members != nil {
+		s.wg.Go(s.watchLeft)
 	}
 	return s, nil
 }
 
-// join answers other replicas, and takes over what they leave.
-func (s *Service) join() (err error) {
-	if s.unserve, err = s.shared.Control.Serve(s.serve); err == nil {
-		s.wg.Go(s.watchReplicas)
-	}
-	return err
-}
-
-func newService(o Options, d *disk, keys localKeys) *Service {
+func newService(o Options) *Service {
 	o.Times = Times{
-		Begin: cmp.Or(o.Times.Begin, beginWait), Hand: cmp.Or(o.Times.Hand, handWait), Cut: cmp.Or(o.Times.Cut, cutWait),
-		Stored: cmp.Or(o.Times.Stored, storedWait),
+		Cut:    cmp.Or(o.Times.Cut, cutWait),
+		Stored: cmp.Or(o.Times.Stored, storedWait), Grace: cmp.Or(o.Times.Grace, graceWait),
 	}
 	if o.Detach == nil {
 		o.Detach = func(context.Context) {}
 	}
 	s := &Service{
-		o: o, log: o.Log, disk: d, keys: keys, leaving: make(chan struct{}),
-		inMemory: map[string]*Run{}, inSession: map[string]*Run{}, onDisk: map[string]stored{}, loading: map[string]chan struct{}{},
-		quiet: make(chan struct{}),
+		o: o, log: o.Log, leaving: make(chan struct{}),
+		inMemory: map[string]*Run{}, inSession: map[string]*Run{}, loading: map[string]chan struct{}{},
+		quiet: make(chan struct{}), keyLocks: keyLocks{seed: maphash.MakeSeed()},
 	}
 	s.working, s.stopWork = context.WithCancelCause(context.Background())
 	s.stopping, s.stop = context.WithCancel(context.Background())
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.slots = make(chan struct{}, min(RestartsAtOnce, max(1, o.MaxRuns)))
-	if o.Shared == nil {
-		s.shared, s.readBack, s.elsewhere = s.alone(), s.load, here
-	} else {
-		s.shared, s.readBack, s.elsewhere = o.Shared, s.follow, s.holderOf
-	}
-	if o.Engine == nil {
-		s.o.Engine = thereAlways{}
+	s.store, s.recorder, s.replica = o.Store, newRecorder(s), NewID()
+	if o.Members != nil {
+		s.replica = o.Members.ID()
 	}
 	return s
 }
@@ -310,24 +256,14 @@ func (s *Service) Drain(ctx context.Context) error {
 	began := time.Now()
 	quiet := s.drain()
 	s.log.InfoContext(ctx, "draining")
-	s.dropFollowed()
 	select {
 	case <-quiet:
-		s.dropFollowed()
 	case <-ctx.Done():
 	}
 	s.detach(ctx)
 	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopWait)
 	defer cancel()
-	handed, left := s.handOver(stopping)
-	if handed > 0 {
-		s.log.InfoContext(ctx, "runs continue at other replicas", "runs", handed)
-	}
-	if left > 0 {
-		s.log.InfoContext(ctx, "runs wait for another replica", "runs", left)
-	}
 	count := s.interrupt(stopping)
-	s.saveAll()
 	s.log.InfoContext(ctx, "runs drained", "interrupted", count, "took", time.Since(began))
 	return nil
 }
@@ -348,20 +284,10 @@ func (s *Service) Close() error {
 		stopping, cancel := context.WithTimeout(context.Background(), stopWait)
 		defer cancel()
 		s.interrupt(stopping)
-		s.saveAll()
-		s.closeErr = s.closeJournal()
 		s.cancel()
-		if s.unserve != nil {
-			s.unserve()
-		}
 		s.wg.Wait()
-		s.moving.Wait()
-		s.closeErr = errors.Join(s.closeErr, s.keys.close())
-		if s.disk != nil {
-			s.closeErr = errors.Join(s.closeErr, s.disk.close())
-		}
 	})
-	return s.closeErr
+	return nil
 }
 
 // Load is what a service has to do.
@@ -370,54 +296,14 @@ type Load struct {
 	Running     int // runs
 	InMemory    int // ended runs that can be attached to
 	MemoryBytes int64
-	OnDisk      int // ended runs that can be read back
-	DiskBytes   int64
 }
 
 // Load says what goes on now.
 func (s *Service) Load() Load {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	l := Load{Draining: s.draining, Running: s.running, InMemory: len(s.kept), MemoryBytes: s.keptBytes, OnDisk: len(s.onDisk)}
-	for _, st := range s.onDisk {
-		l.DiskBytes += st.size
-	}
-	return l
+	return Load{Draining: s.draining, Running: s.running, InMemory: len(s.kept), MemoryBytes: s.keptBytes}
 }
-
-// engineRetry is when to come back while the engine is away: most often a leader is elected, or a connection made.
-const engineRetry = 2 * time.Second
-
-// noEngine refuses what is new while the engine is away (CL-10): nobody could come back to it. What goes on is not touched.
-func (s *Service) noEngine() error {
-	if !s.o.Engine.Away() {
-		return nil
-	}
-	return overLimit(LimitEngine, "the server cannot reach its store of runs and starts no new runs; retry later", engineRetry)
-}
-
-// canReadBack says whether what leaves memory can be read back.
-func (s *Service) canReadBack() bool { return s.disk != nil || s.shared.Runs.Holds() }
-
-// Shared is what replicas of a server have in common. Any of them serves any run: one that it does not have it follows, and what is to be
-// done with it is asked of the replica that has it. All members are needed. The server closes none of them; they are closed after it.
-type Shared struct {
-	// Runs is the log of runs, in which they are kept as they go and after their end.
-	Runs runlog.Shared
-	// Control asks the other replicas. The server serves it.
-	Control control.Control
-	// Keys are those of requests, on all replicas.
-	Keys once.Keys
-	// Replicas are those who are there, this one among them.
-	Replicas func() []string
-	// Watch calls gone with each replica that is not there any more, from now on.
-	Watch func(gone func(replica string)) (stop func())
-	// Holder says which replica has the turns of a tape now, by its name; "" is none.
-	Holder func(ctx context.Context, tape string) (replica string, err error)
-}
-
-// replica is the id of this one.
-func (s *Shared) replica() string { return s.Control.Replica() }
 
 // Running says how many runs go on, and whether there are turns among them.
 func (s *Service) Running() (running int, turns bool) {

@@ -33,7 +33,7 @@ func (s *Service) SessionError(ctx context.Context, err error) error {
 		return refuse(ErrTooLarge, "the entry is too large for the session's tape")
 	}
 	if vfs.Failed(err) {
-		s.log.ErrorContext(ctx, "cannot store or read a session: disk failed", "folder", s.o.Data, "error", err)
+		s.log.ErrorContext(ctx, "cannot store or read a session: disk failed", "error", err)
 		s.o.Pressure.DiskFailed()
 		return diskFull()
 	}

@@ -80,8 +80,8 @@ type soleAgent struct{ *agent.Agent }
 func (soleAgent) Names() []string { return []string{answerer} }
 
 // addSessions lets a replica have sessions.
-func (c *cluster) addSessions(o *Options, l *memoryLog) (tape.Whole, error) {
-	tapes := memoryTapes{c.memory.tapes.SharedTapes(memoryLeases{l}, nil), l}
+func (c *cluster) addSessions(o *Options, n *node) (tape.Whole, error) {
+	tapes := memoryTapes{c.net.db.SharedTapes(nodeLeases{n}, nil), n}
 	a, err := agent.New(agent.Options{Name: answerer, Models: slowModel{}, Model: "m:m", Bare: true, Store: tapes})
 	if err != nil {
 		return nil, err
@@ -124,23 +124,20 @@ func (c *conversations) repeat(t *rapid.T) {
 
 func (c *conversations) send(t *rapid.T, m *message) {
 	c.pick(t)
-	lost := rapid.IntRange(0, 4).Draw(t, "lost") == 0
-	c.memory.change(func() { c.memory.lose = lost })
-	r, out, err := c.s.Start(t.Context(), m.req)
-	c.memory.change(func() { c.memory.lose = false })
+	r, out, err := c.begin(t.Context(), m.req)
 	synctest.Wait()
 	known := m.run != ""
 	m.sent++
 	switch {
 	case err == nil:
-	case errors.Is(err, ErrUnknownOutcome), errors.Is(err, ErrAway), errors.Is(err, ErrExpired), errors.Is(err, ErrDraining):
+	case errors.Is(err, ErrAway), errors.Is(err, ErrExpired), errors.Is(err, ErrDraining):
 		m.refused = !known && errors.Is(err, ErrDraining) || errors.Is(err, ErrAway) && m.req.Key == ""
 		return
 	case errors.Is(err, ErrBusy), errors.Is(err, ErrOverloaded):
 		if known {
 			t.Fatalf("RU-61: the key of %s is free: %v", m.text, err)
 		}
-		m.refused = m.req.Key == "" || !lost
+		m.refused = true
 		return
 	default:
 		t.Fatalf("RU-68: %v", err)
@@ -156,7 +153,7 @@ func (c *conversations) send(t *rapid.T, m *message) {
 	m.run, m.followUp = r.ID, out.FollowUp
 	if m.steered = out.Kind == Steered; m.sent == 1 && !m.steered && m.req.OnBusy != string(turn.Interrupt) {
 		if own := c.placeOf(r.ID); own != nil {
-			m.place = own.log.replica
+			m.place = own.node.id
 		}
 	}
 }
@@ -171,7 +168,7 @@ func (c *conversations) know(id string) {
 // placeOf is the place of a run; nil is none.
 func (c *cluster) placeOf(id string) *modelReplica {
 	for _, r := range c.replicas {
-		if r.s.own(id) != nil {
+		if own := r.s.Inspect().InMemory()[id]; own != nil && own.manager.Load() != nil {
 			return r
 		}
 	}
@@ -220,7 +217,10 @@ func (c *conversations) look(t *rapid.T) {
 		if m.status != StatusInterrupted || c.stormy {
 			continue
 		}
-		r, err := c.s.Find(t.Context(), access.Local, id)
+		r, err := c.find(id, access.Local)
+		if errors.Is(err, ErrAway) {
+			continue
+		}
 		if err != nil {
 			t.Fatalf("RU-62: %v", err)
 		}

@@ -2,10 +2,11 @@ package run
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/lingserve/lingserve/ling"
-	"github.com/lingserve/lingserve/web/once"
+	"github.com/lingserve/lingserve/store"
 )
 
 // Start starts the run that is asked for, or finds the one that the same request has started before.
@@ -18,53 +19,57 @@ func (s *Service) Start(ctx context.Context, req *Request) (r *Run, out Outcome,
 
 func (s *Service) startRun(ctx context.Context, req *Request) (*Run, Outcome, error) {
 	var hash [16]byte
-	var earlier once.Claim // of the key
+	unlock := func() {}
 	if req.Key != "" {
 		hash = req.Hash()
+		owner := req.Who.Owner()
+		unlock = s.keyLocks.lock(owner, req.Key)
+		defer unlock()
 		// Before anything else is looked at: what was started once does not depend on what could be started now.
-		var err error
-		if earlier, err = s.findKey(ctx, req.Who.Owner(), req.Key, hash); err != nil {
-			return nil, Outcome{}, err
+		if k, ok, err := s.store.FindKey(ctx, owner, req.Key); err != nil {
+			return nil, Outcome{}, s.storeError(ctx, err)
+		} else if ok {
+			return s.replayed(ctx, req, k, hash)
 		}
 	}
-	var sp *spec
-	for {
-		key := keyFree
-		if earlier.Run != "" {
-			var r *Run
-			var err error
-			if r, key, err = s.awaitStart(ctx, req, hash, &earlier); key == keyHeld || key == keySpent {
-				return r, Outcome{Kind: Replayed}, err
-			}
-		}
-		if sp == nil {
-			var err error
-			if sp, err = s.checked(ctx, req); err != nil {
-				return nil, Outcome{}, err
-			}
-			sp.hash = hash
-		}
-		if err := s.roomFor(sp); err != nil && sp.agent == nil {
-			return nil, Outcome{}, err // before its key is claimed, and freed; a message may be steered
-		}
-		sp.inDoubt = key == keyUnstarted
-		if sp.inDoubt {
-			sp.keyState.enter(keyUnstarted)
-			sp.setID(earlier.Run)
-		} else {
-			sp.setID(sp.newID())
-		}
-		leave := s.starting.enter(sp)
-		var err error
-		if earlier, err = s.claimKey(ctx, sp); err == nil && earlier.Run == "" {
-			defer leave()
-			return s.startHere(ctx, req, sp)
-		}
-		leave()
-		if err != nil {
-			return nil, Outcome{}, err
-		}
+	sp, err := s.checked(ctx, req)
+	if err != nil {
+		return nil, Outcome{}, err
 	}
+	sp.hash = hash
+	if sp.agent == nil {
+		err = s.roomFor(sp)
+	} else { // a message may be steered
+		err = s.elsewhere(ctx, sp.lane())
+	}
+	if err != nil {
+		return nil, Outcome{}, err
+	}
+	sp.setID(sp.newID())
+	took := s.place(sp)
+	unlock()
+	if taken, ok := errors.AsType[*keyTaken](took.err); ok {
+		return s.replayed(ctx, req, taken.IdempotencyKey, hash)
+	}
+	switch {
+	case took.err != nil:
+		return nil, Outcome{}, took.err
+	case took.run == nil:
+		return s.steered(ctx, req, sp, took.id)
+	}
+	return took.run, Outcome{}, nil
+}
+
+// replayed finds the run that a key leads to.
+func (s *Service) replayed(ctx context.Context, req *Request, k store.IdempotencyKey, hash [16]byte) (*Run, Outcome, error) {
+	if k.Hash != hash {
+		return nil, Outcome{}, keyReused()
+	}
+	r, err := s.Find(ctx, req.Who, k.Run)
+	if errors.Is(err, ErrUnknown) {
+		err = &Error{Kind: ErrExpired, Detail: "the run of this Idempotency-Key is no longer stored", Run: k.Run}
+	}
+	return r, Outcome{Kind: Replayed}, err
 }
 
 // checked checks a request, and returns the run that it is for.
@@ -74,9 +79,6 @@ func (s *Service) checked(ctx context.Context, req *Request) (*spec, error) {
 	}
 	if s.o.Pressure.LowMemory() {
 		return nil, littleMemory(nothingBegins)
-	}
-	if err := s.noEngine(); err != nil {
-		return nil, err
 	}
 	if err := s.admitFiles(req); err != nil {
 		return nil, err
@@ -96,38 +98,8 @@ func (s *Service) checked(ctx context.Context, req *Request) (*spec, error) {
 	return sp, nil
 }
 
-// startHere starts a run whose key is claimed, or hands its message to the replica that has its session.
-func (s *Service) startHere(ctx context.Context, req *Request, sp *spec) (*Run, Outcome, error) {
-	if sp.agent != nil {
-		if t, ok := s.forwardMessage(ctx, req, sp); ok {
-			return s.forwarded(ctx, req, sp, t)
-		}
-	}
-	took := s.place(sp)
-	if took.err != nil {
-		s.forgetKey(ctx, sp)
-		return nil, Outcome{}, took.err
-	}
-	r := took.run
-	if r == nil {
-		return s.steered(ctx, req, sp, took.id)
-	}
-	switch err := s.awaitAccepted(ctx, r, sp); { // from now on it is found everywhere
-	case err != nil:
-		return nil, Outcome{}, err
-	case r.Moved() && sp.inDoubt: // another replica has started it at the same time
-		r, _, err := s.pollStart(ctx, req, sp.hash, &once.Claim{Run: r.ID}) // awaitStart would wait for this call
-		return r, Outcome{Kind: Replayed}, err
-	}
-	if r.restart != nil {
-		s.flush(ctx) // it is promised that a restart does not end it
-	}
-	return r, Outcome{}, nil
-}
-
-// place starts a run at this replica, or gives its message to a turn that goes on.
+// place starts a run, or gives its message to a turn that goes on.
 func (s *Service) place(sp *spec) taken {
-	sp.start.enter(startPlaced)
 	if sp.agent != nil {
 		return s.startAgent(sp)
 	}
@@ -174,19 +146,42 @@ func (s *Service) chargeLocked(sp *spec) (release func(), err error) {
 		return nil, err
 	}
 	s.running++
-	sp.start.enter(startCharged)
 	return release, nil
 }
 
-// start charges a run, makes it, and gives its opening to the log. Its work begins then.
-func (s *Service) start(sp *spec) (*Run, error) {
+// uncharge takes back what chargeLocked did for a run that could not be stored.
+func (s *Service) uncharge(release func()) {
+	if release != nil {
+		release()
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.endedLocked()
+}
+
+// endedLocked says that a run goes on no more. The lock of runs is held.
+func (s *Service) endedLocked() {
+	s.running--
+	if s.draining && s.running == 0 {
+		close(s.quiet)
+	}
+}
+
+// start charges a run, stores it, and makes it. Its work begins then.
+func (s *Service) start(sp *spec) (*Run, error) {
+	s.mu.Lock()
 	release, err := s.chargeLocked(sp)
+	s.mu.Unlock()
+	if err == nil {
+		if err = s.storeStart(sp); err != nil {
+			s.uncharge(release)
+		}
+	}
 	if err != nil {
-		sp.start.enter(startRefused)
 		return nil, err
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	r, m := s.newRun(sp)
 	r.release = release
 	if sp.restart != nil && sp.restart.slot.waits() {
@@ -194,8 +189,7 @@ func (s *Service) start(sp *spec) (*Run, error) {
 	} else {
 		r.machine.enter(runRunning)
 	}
-	s.keepInLog(r)
-	sp.start.enter(startLogged)
+	s.recorder.add(r)
 	s.inMemory[r.ID] = r
 	if lane := r.Lane(); lane != "" {
 		s.inSession[lane] = r
@@ -209,7 +203,6 @@ func (s *Service) start(sp *spec) (*Run, error) {
 	} else {
 		s.works.Go(func() { s.supervise(r, m) })
 	}
-	sp.start.enter(startRunning)
 	return r, nil
 }
 
@@ -232,9 +225,7 @@ func (s *Service) newRun(sp *spec) (*Run, *ling.Manager) {
 		r.tube.AddFilter(f)
 	}
 	sp.restart.takeBack(r.tube)
-	if r.tube.Held() {
-		r.where = newLocation()
-	}
+	r.where, r.recording = newLocation(), &recording{attempt: sp.restart.number(), seq: 1, state: sp.state()}
 	return r, m
 }
 
@@ -245,15 +236,11 @@ func (s *Service) work(ctx context.Context, r *Run, m *ling.Manager, sp *spec) e
 			return err
 		}
 		r.machine.enterFrom(runQueued, runRunning)
-		r.reopen()
-	}
-	if sp.restart != nil || sp.inDoubt {
-		s.flush(ctx) // an attempt that makes the server crash must be known, and one of two has it
-		if ctx.Err() != nil {
-			if sp.agent != nil {
-				sp.agent.cancel(context.Cause(ctx))
-			}
-			return context.Cause(ctx)
+		r.recording.mu.Lock()
+		err := s.storeState(ctx, r, store.RunRunning) // an attempt that makes the server crash must be known
+		r.recording.mu.Unlock()
+		if err != nil {
+			return err
 		}
 	}
 	return sp.workflow.Run(ctx, m, sp.input)
@@ -268,7 +255,7 @@ func (s *Service) manager(ctx context.Context, sp *spec, first func()) *ling.Man
 		Keep: func(ctx context.Context, kind string, data []byte) (string, error) {
 			return s.o.Files.Keep(ctx, sp.owner, kind, data)
 		},
-		First: first, From: sp.restart.firstEvent(), Held: s.shared.Runs.Holds(),
+		First: first, From: sp.restart.firstEvent(), HoldEnd: true,
 	})
 	if sp.params != nil {
 		m.SetCustomParams(sp.params)

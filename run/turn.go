@@ -93,7 +93,6 @@ func (s *Service) startAgent(sp *spec) taken {
 		result, err := webchannel.Run(ctx, s.o.Kernel, m)
 		a.place.Do(func() {
 			a.taken.err = s.refused(result, err)
-			sp.start.enter(startRefused)
 			a.turn.enter(turnRefused)
 			close(a.placed)
 		})
@@ -218,7 +217,7 @@ func (a *agentRun) steer(sp *spec) bool {
 		a.mu.Unlock()
 		return false
 	}
-	sp.start.enter(startSteered)
+	sp.steered = true
 	sp.agent.turn.enter(turnSteered)
 	a.steered = append(a.steered, m)
 	a.mu.Unlock()
@@ -241,8 +240,6 @@ func (a *agentRun) followUp(m *ling.Manager) {
 	a.steered = nil
 	a.turn.enter(turnEnded)
 	a.mu.Unlock()
-	ctx, cancel := context.WithTimeout(a.s.stopping, a.s.o.Times.Begin)
-	defer cancel()
 	for _, given := range list {
 		<-given.keyed // a key that leads back to the message's own run must be written behind that
 		sp := given.spec
@@ -262,7 +259,6 @@ func (a *agentRun) followUp(m *ling.Manager) {
 			m.Report("", lateFailure(codeOf(p)))
 		} else {
 			a.s.moveKey(sp, r.ID)
-			r.awaitAccepted(ctx) // who reads this comes for it, to any replica
 			// The tube is open until this returns.
 			_ = m.SendEvent("follow_up", map[string]string{"run": r.ID})
 		}
@@ -324,15 +320,6 @@ func (a *agentRun) Enter(ctx context.Context) error {
 		return context.Cause(ctx)
 	}
 	a.turn.enterFrom(turnQueued, turnRunning)
-	if !a.spec.inDoubt {
-		return nil
-	}
-	switch run, err := a.s.takenBefore(ctx, a.spec.lane(), a.id); { // once more, now that nobody else can write
-	case err != nil:
-		return err
-	case run != "":
-		return &bot.Failure{Code: codeConflict, Message: "the message was already accepted by the run " + run}
-	}
 	return nil
 }
 

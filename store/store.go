@@ -112,7 +112,7 @@ type Change struct {
 // Errors of engines; compare with [errors.Is].
 var (
 	ErrNotFound = errors.New("not found")
-	ErrMoved    = errors.New("it has changed meanwhile") // is always a [Moved] or a [MovedLog]
+	ErrMoved    = errors.New("it has changed meanwhile") // of tables and logs: is always a [Moved] or a [MovedLog]
 	ErrDeleted  = errors.New("deleted")
 	ErrExpired  = errors.New("expired")
 	ErrFull     = errors.New("the table is full")

@@ -4,7 +4,7 @@
 // anchor is an entry with a state from which context can be rebuilt: nothing before it is needed after it. A [View] is
 // the list of chat messages that a model gets, derived anew each time and never stored.
 //
-// A [Store] holds tapes: tape/logs keeps them in an engine of package store: in files, in memory or in a database.
+// A [Store] holds tapes. That of package store/db stores them in an SQL database.
 //
 // # Guarantees
 //   - No call changes, reorders or removes an entry; only [Tape.Delete] removes entries, all of them.

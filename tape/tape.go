@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/lingserve/lingserve/internal/backoff"
 )
 
 // Tape is a handle on the tape of one session, or of a fork. It is safe for concurrent use and holds nothing that must
@@ -117,6 +119,19 @@ func (t *Tape) Append(ctx context.Context, entries ...Entry) (first int64, err e
 	}
 	return t.append(ctx, Batch{Entries: entries})
 }
+
+// AppendPatiently is Append that tries again while the store is away, until ctx ends. Its error is then that of the store.
+func (t *Tape) AppendPatiently(ctx context.Context, entries ...Entry) (first int64, err error) {
+	pauses := backoff.New(appendPause, longestAppendPause)
+	for {
+		if first, err = t.Append(ctx, entries...); !errors.Is(err, ErrAway) || backoff.Sleep(ctx, pauses.NextBackOff()) != nil {
+			return first, err
+		}
+	}
+}
+
+// Pauses between attempts to append.
+const appendPause, longestAppendPause = 100 * time.Millisecond, 2 * time.Second
 
 func (t *Tape) append(ctx context.Context, b Batch) (int64, error) {
 	if t.fork != nil {

@@ -1,86 +1,23 @@
 package tube
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"strconv"
 )
 
-// An archive is a tube that has ended, as JSON Lines:
+// ErrArchive says that what a Replay was given is not what a tube has written down.
+var ErrArchive = errors.New("tube: incomplete record of a run")
+
+// archiver writes a base: what events fold to, and those that a document cannot say, as JSON Lines:
 //
-//	{"archive":"lingserve run","version":1,"run":"…","events":N}
-//	{"base":B,"document":…,"reserved":{…}}                 where events below B have left the log: what they fold to
+//	{"base":B,"document":…,"reserved":{…}}                 what events below B fold to
 //	{"base":B,"document":…,"reserved":{…},"hidden":true}   the same with hidden events, where there were any
 //	{"n":0,"event":"started","data":{…}}                   below B, only those that were kept
-//	{"n":1,"uri":"a","delta":"x","hidden":true}            from B on, every event
-//	{"n":N-1,"event":"finished","data":{…}}                always the last line
-const (
-	archiveMark    = "lingserve run"
-	archiveVersion = 1
-	// maxArchiveLine is more than a document may take; a longer line is not ours.
-	maxArchiveLine = 256 << 20
-)
-
-// ErrRunning says that a tube has not ended yet.
-var ErrRunning = errors.New("tube: the run has not ended")
-
-// ErrArchive says that what Restore was given is not an archive, or only a part of one.
-var ErrArchive = errors.New("tube: incomplete archive of a run")
-
-// WriteTo writes a tube that has ended, for Restore to read. A tube that has not gives [ErrRunning].
-func (t *Tube) WriteTo(w io.Writer) (int64, error) {
-	f := &t.folded
-	f.mu.Lock() // nothing leaves the log meanwhile
-	defer f.mu.Unlock()
-	t.mu.Lock()
-	l, ended := t.log, t.ended && t.sent.Load() > t.terminal
-	t.mu.Unlock()
-	if !ended {
-		return 0, ErrRunning
-	}
-
-	out := archiver{w: w}
-	out.line = append(out.line, `{"archive":"`+archiveMark+`","version":`...)
-	out.line = strconv.AppendInt(out.line, archiveVersion, 10)
-	out.line = append(out.line, `,"run":`...)
-	out.line = appendString(out.line, t.run)
-	out.line = append(out.line, `,"events":`...)
-	out.line = strconv.AppendUint(out.line, l.next, 10)
-	out.end(false)
-
-	// The documents may have been folded further than the log's beginning; they cannot go back.
-	base := l.begin()
-	if base > 0 {
-		base = f.at.n
-		out.base(base, f.document(false), false)
-		if f.all != nil {
-			out.base(base, f.all, true)
-		}
-		for _, e := range f.kept {
-			out.event(e)
-		}
-	}
-	at := cursor{seq: l.seq, n: l.begin()}
-	for {
-		data, _ := l.view(&at)
-		if data == nil {
-			break
-		}
-		for at.off < len(data) {
-			if e, _ := at.read(data); e.N >= base || e.Kind >= Done {
-				out.event(e)
-			}
-		}
-	}
-	out.flush()
-	return out.n, out.err
-}
-
+//	{"n":N-1,"event":"finished","data":{…}}                the end of the run, if it is there
 type archiver struct {
 	w    io.Writer
 	line []byte
@@ -125,13 +62,8 @@ func (a *archiver) flush() {
 	a.line = a.line[:0]
 }
 
-// archived is a line of an archive, of any form.
+// archived is a line of a base, of any form.
 type archived struct {
-	Archive string
-	Version int
-	Run     string
-	Events  uint64
-
 	Base     *uint64
 	Document json.RawMessage
 	Reserved json.RawMessage
@@ -145,82 +77,11 @@ type archived struct {
 	Hidden bool
 }
 
-// Restore reads what WriteTo has written: a tube that has ended. Where run is not empty the archive must be that run's.
-// Input that is foreign, cut off or changed gives an [ErrArchive] that says the line.
-func Restore(run string, r io.Reader, o *Options) (*Tube, error) {
-	in := bufio.NewScanner(r)
-	in.Buffer(make([]byte, 0, 4096), maxArchiveLine)
-	n := 0
-	fail := func(format string, args ...any) error {
-		return fmt.Errorf("%w: line %d: %w", ErrArchive, n, fmt.Errorf(format, args...))
-	}
-	read := func() (*archived, error) {
-		n++
-		more, a := in.Scan(), new(archived)
-		bad := json.Unmarshal(in.Bytes(), a)
-		switch err := in.Err(); {
-		case more && bad == nil:
-			return a, nil
-		case errors.Is(err, bufio.ErrTooLong):
-			return nil, fail("longer than %d bytes", maxArchiveLine)
-		case err != nil: // the line may be what could be read of it
-			return nil, fmt.Errorf("tube: read archive: %w", err)
-		case !more:
-			return nil, fail("the archive is cut off")
-		}
-		return nil, fail("%w", bad)
-	}
-
-	head, err := read()
-	switch {
-	case err != nil:
-		return nil, err
-	case head.Archive != archiveMark:
-		return nil, fail(`expected {"archive":%q,…}`, archiveMark)
-	case head.Version != archiveVersion:
-		return nil, fail("version %d; this program reads version %d", head.Version, archiveVersion)
-	case run != "" && head.Run != run:
-		return nil, fail("it is another run's archive")
-	case head.Events == 0:
-		return nil, fail("a run without events")
-	}
-	t := New(head.Run, unheld(o))
-	for t.log.next < head.Events {
-		a, err := read()
-		if err != nil {
-			return nil, err
-		}
-		if err := t.restore(a, head.Events); err != nil {
-			return nil, fail("%w", err)
-		}
-	}
-	if n++; in.Scan() {
-		return nil, fail("data follows the end")
-	} else if err := in.Err(); err != nil {
-		return nil, fmt.Errorf("tube: read archive: %w", err)
-	}
-	t.account()
-	return t, nil
-}
-
-// unheld returns o for a tube that nobody writes to.
-func unheld(o *Options) *Options {
-	if o == nil || !o.Held {
-		return o
-	}
-	c := *o
-	c.Held = false
-	return &c
-}
-
-// unknown is how many events a run has that goes on.
-const unknown = math.MaxUint64
-
-// restore takes a line of an archive of so many events.
-func (t *Tube) restore(a *archived, events uint64) error {
+// restore takes a line of a base.
+func (t *Tube) restore(a *archived) error {
 	f := &t.folded
 	if a.Base != nil {
-		return t.restoreBase(a, events)
+		return t.restoreBase(a)
 	}
 	if a.N == nil {
 		return errors.New("expected an event or a base")
@@ -238,9 +99,6 @@ func (t *Tube) restore(a *archived, events uint64) error {
 	}
 	if err := check(&e); err != nil {
 		return err
-	}
-	if e.Terminal() != (e.N == events-1) && events != unknown {
-		return fmt.Errorf("event %d of %d is %q: only the last one ends a run", e.N, events, e.Name)
 	}
 	if e.N < f.at.n && t.log.next == f.at.n && len(t.log.blocks) == 0 {
 		if last := len(f.kept) - 1; e.Kind < Done || last >= 0 && f.kept[last].N >= e.N {
@@ -261,11 +119,11 @@ func (t *Tube) restore(a *archived, events uint64) error {
 	return err
 }
 
-func (t *Tube) restoreBase(a *archived, events uint64) error {
+func (t *Tube) restoreBase(a *archived) error {
 	f := &t.folded
 	first := f.visible == nil && t.log.next == t.from && *a.Base >= t.from
 	second := a.Hidden && f.visible != nil && f.all == nil && f.at.n == *a.Base
-	if len(t.log.blocks) > 0 || len(f.kept) > 0 || !first && !second || first && a.Hidden || *a.Base == 0 || *a.Base >= events {
+	if len(t.log.blocks) > 0 || len(f.kept) > 0 || !first && !second || first && a.Hidden || *a.Base == 0 {
 		return errors.New("a base that was not expected")
 	}
 	d := f.make()

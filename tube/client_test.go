@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"maps"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -170,5 +168,3 @@ func (c *client) from() uint64 {
 	}
 	return n + 1
 }
-
-func (c *client) marks() []string { return slices.Sorted(maps.Keys(c.done)) }

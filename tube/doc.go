@@ -8,7 +8,6 @@
 //   - Every reader sees the same events in the same order, from wherever it starts; what was filtered or quiet is left out.
 //   - Sending never waits for a reader; a slow reader delays only itself.
 //   - The log is bounded in bytes; a reader that falls out of it goes on from a snapshot of the document.
-//   - Readers of a tube that is held see an event when it is stored, and not before; see [Options].
 //   - Exactly one terminal event ends the log, "finished" or "canceled", and nothing follows it.
 //   - Whatever is sent, an event is one line: no value, name or uri can put a line break into a frame.
 //
@@ -28,5 +27,5 @@
 // # Elsewhere
 //
 // What a tube has in its log can be written down piece by piece, see [Tube.Piece]. A [Replay] makes a tube of the pieces of one that is
-// not there any more, a [Follower] of those of one that goes on somewhere else.
+// not there any more.
 package tube

@@ -25,7 +25,7 @@ type Place struct {
 type Piece struct {
 	First  uint64 // number of the block's first event
 	Offset int    // of Data in the block
-	End    uint64 // number of the event behind the last one of Data; Replay and Follower do not need it
+	End    uint64 // number of the event behind the last one of Data; Replay does not need it
 	Data   []byte
 }
 
@@ -61,35 +61,16 @@ func (t *Tube) Piece(p *Place) (piece Piece, ok bool) {
 	}
 	if i >= last {
 		p.seen = l.next
-		if t.held != nil {
-			t.held.waiting = t.held.ready != nil
-		}
 	}
 	return piece, true
 }
 
 // written returns the number of the next event to be sent.
 func (t *Tube) written() uint64 {
-	if t.held != nil {
-		return t.held.written.Load()
+	if t.unshown.Load() {
+		return t.sent.Load() + 1
 	}
 	return t.sent.Load()
-}
-
-// Behind returns the place behind all that is shown. What is sent from now on begins a block; where something is not shown yet that
-// does not, its block is taken as a whole: a [Follower] passes over what it knows of it.
-func (t *Tube) Behind() Place {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	l := &t.log
-	shown := t.sent.Load()
-	if shown == l.next {
-		l.sealed = true
-		return Place{seq: l.seq + len(l.blocks), seen: l.next, next: l.next}
-	}
-	var c cursor
-	l.find(&c, shown)
-	return Place{seq: c.seq, next: c.n}
 }
 
 // Compact says whether the log is whole and takes no more than so many bytes: then its pieces from the beginning are as good
@@ -101,11 +82,8 @@ func (t *Tube) Compact(bytes int) bool {
 }
 
 // AppendBase appends what all events up to now fold to, and those that a document cannot say, as lines of an archive, and
-// moves p behind them. The tube must not be held: its log is whole from where it was stored, so that pieces do.
+// moves p behind them.
 func (t *Tube) AppendBase(dst []byte, p *Place) []byte {
-	if t.held != nil {
-		panic("tube: AppendBase of a tube that is held")
-	}
 	f := &t.folded
 	f.mu.Lock() // nothing leaves the log meanwhile
 	defer f.mu.Unlock()
@@ -165,7 +143,6 @@ type Replay struct {
 
 // NewReplay returns the replay of a run.
 func NewReplay(run string, o *Options) *Replay {
-	o = unheld(o)
 	return &Replay{run: run, options: *o, tube: New(run, o)}
 }
 
@@ -210,7 +187,7 @@ func (r *Replay) Base(text []byte) error {
 		a := new(archived)
 		err := json.Unmarshal(line, a)
 		if err == nil {
-			err = t.restore(a, unknown)
+			err = t.restore(a)
 		}
 		if err != nil {
 			return fmt.Errorf("%w: line %d of a base: %w", ErrArchive, n, err)

@@ -162,17 +162,13 @@ func TestATubeIsReplayedAsFarAsItWasWrittenDown(t *testing.T) {
 		if err := cut.Close("interrupted"); err != nil {
 			t.Fatal(err)
 		}
-		var file bytes.Buffer
-		if _, err := cut.WriteTo(&file); err != nil {
-			t.Fatal(err)
-		}
-		again, err := tube.Restore("run", &file, o)
-		if err != nil {
+		again := tube.NewReplay("run", &tube.Options{MaxBytes: o.MaxBytes, Document: newDocument, From: cut.From()})
+		if err := again.Base(cut.AppendBase(nil, new(tube.Place))); err != nil {
 			t.Fatal(err)
 		}
 		had := slices.Clone(c.named)
 		document := c.doc.String()
-		for name, tb := range map[string]*tube.Tube{"replayed": cut, "archived": again} {
+		for name, tb := range map[string]*tube.Tube{"replayed": cut, "stored again": again.Tube()} {
 			c := newClient()
 			if err := c.doc.wire("", []byte("null")); err != nil {
 				t.Fatal(err)
@@ -307,12 +303,9 @@ func FuzzReplay(f *testing.F) {
 			tb.Leap(tb.Len() + 7)
 			_ = tb.Close("interrupted")
 		}
-		var file bytes.Buffer
-		if _, err := tb.WriteTo(&file); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := tube.Restore("run", &file, documents()); err != nil {
-			t.Fatalf("%v\n%s", err, file.Bytes())
+		again := tube.NewReplay("run", documents())
+		if text := tb.AppendBase(nil, new(tube.Place)); len(text) > 0 && again.Base(text) != nil {
+			t.Fatalf("%s", text)
 		}
 	})
 }

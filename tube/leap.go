@@ -5,13 +5,6 @@ package tube
 // a snapshot, which takes the place of whatever they have, and so do those who read. All that was sent must be shown.
 func (t *Tube) Leap(n uint64) {
 	t.forget()
-	t.leap(n, false)
-}
-
-// restart is Leap to a document that is empty again: the run is run once more.
-func (t *Tube) restart(n uint64) { t.leap(n, true) }
-
-func (t *Tube) leap(n uint64, empty bool) {
 	f := &t.folded
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -25,12 +18,6 @@ func (t *Tube) leap(n uint64, empty bool) {
 	l.seq += len(l.blocks) + 1
 	l.blocks, l.size, l.next = nil, 0, n
 	f.at, f.rooted = cursor{seq: l.seq, n: n}, true
-	if empty {
-		f.visible, f.all, f.kept, f.bytes = nil, nil, nil, 0
-	}
-	if t.held != nil {
-		t.held.written.Store(n)
-	}
 	t.sent.Store(n)
 	t.account()
 	t.wakeAll()

@@ -9,7 +9,6 @@ type Reader struct {
 	at   cursor
 	lost bool // at is to be found from next
 	all  bool // hidden events are yielded
-	sent bool // what is not shown yet is yielded, too
 	over bool // nothing can come any more
 
 	snapshot bool    // is to begin with one
@@ -38,9 +37,6 @@ func (r *Reader) yield(yield func(Event) bool) {
 			}
 		}
 		shown := r.tube.sent.Load()
-		if r.sent {
-			shown = r.tube.written()
-		}
 		if r.over || !r.snapshot && r.next >= shown {
 			return
 		}

@@ -27,7 +27,7 @@ type Options struct {
 	MaxBytes int             // of the log in memory; default 8 MiB
 	Document func() Document // an empty document; required
 	From     uint64          // number of the first event; not 0 where the run has had others before, which are not known any more
-	Held     bool            // readers see what is sent when [Tube.Show] says so; for who stores it before
+	HoldEnd  bool            // readers see the terminal event when [Tube.ShowEnd] says so; for who stores it before
 	First    func()          // called once, when something is written to the document for the first time; it must not block, nor use the tube
 }
 
@@ -36,11 +36,12 @@ const defaultMaxBytes = 8 << 20
 
 // Tube is the ordered events of one run. It is safe for concurrent use.
 type Tube struct {
-	run  string
-	max  int
-	done chan struct{} // closed after the terminal event
-	sent atomic.Uint64 // what readers may see: the log's next, for them to see without the lock that there is nothing new
-	held *held         // nil where nothing is held back
+	run     string
+	max     int
+	done    chan struct{} // closed after the terminal event
+	sent    atomic.Uint64 // what readers may see: the log's next, for them to see without the lock that there is nothing new
+	holdEnd bool
+	unshown atomic.Bool // the terminal event is in the log, and waits for ShowEnd
 
 	mu       sync.Mutex
 	log      log
@@ -68,16 +69,14 @@ func New(run string, o *Options) *Tube {
 	t.folded.make = o.Document
 	t.from, t.log.next, t.folded.at.n, t.folded.rooted = o.From, o.From, o.From, o.From > 0
 	t.sent.Store(o.From)
-	if o.Held {
-		t.held = newHeld(o.From)
-	}
+	t.holdEnd = o.HoldEnd
 	return t
 }
 
 // Run returns the run's id.
 func (t *Tube) Run() string { return t.run }
 
-// Send appends an event, gives it the next number and returns that at once. Errors: [ErrEnded]; [ErrFull]; a name that is not allowed,
+// Send appends an event, gives it the next number and returns that at once. Errors: [ErrEnded]; a name that is not allowed,
 // the names of the terminal events among them; a value or uri that is not what [Event] says. White space around JSON and
 // line breaks between its tokens are taken out.
 func (t *Tube) Send(e Event) (n uint64, err error) {
@@ -90,9 +89,6 @@ func (t *Tube) Send(e Event) (n uint64, err error) {
 	n, size, err := t.append(&e, false)
 	if size > t.max {
 		t.trim(size)
-		if t.held != nil {
-			t.fill()
-		}
 	}
 	return n, err
 }
@@ -102,9 +98,6 @@ func (t *Tube) append(e *Event, terminal bool) (n uint64, size int, err error) {
 	defer t.mu.Unlock() // a matcher may panic
 	if t.ended {
 		return 0, 0, ErrEnded
-	}
-	if t.held != nil && t.held.cut && !terminal {
-		return 0, 0, ErrFull
 	}
 	hidden := e.Hidden && !terminal
 	if len(t.filters.list) > 0 && !terminal {
@@ -123,18 +116,32 @@ func (t *Tube) append(e *Event, terminal bool) (n uint64, size int, err error) {
 	if terminal {
 		t.ended, t.terminal = true, n
 	}
-	if t.held != nil {
-		t.heldSent(n + 1)
+	if terminal && t.holdEnd {
+		t.unshown.Store(true)
 		return n, t.log.size, nil
 	}
-	t.sent.Store(n + 1)
+	t.shown(n+1, terminal)
+	return n, t.log.size, nil
+}
+
+// shown lets readers see the events below n. It is called with the tube locked.
+func (t *Tube) shown(n uint64, terminal bool) {
+	t.sent.Store(n)
 	if terminal {
 		close(t.done)
 	}
 	if len(t.waiting) > 0 {
 		t.wakeAll()
 	}
-	return n, t.log.size, nil
+}
+
+// ShowEnd lets readers see the terminal event of a tube with [Options].HoldEnd. Without one, or if they see it already, it does nothing.
+func (t *Tube) ShowEnd() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.unshown.CompareAndSwap(true, false) {
+		t.shown(t.terminal+1, true)
+	}
 }
 
 // wakeAll wakes the readers that wait. It is called with the tube locked.

@@ -86,11 +86,22 @@ type recorder struct {
 	taken   chi.Context
 	context within
 	account *adapter.Account // pays for the request's body and what is made of it; nil before a body is read, or where nobody counts
+
+	by         *forwardedBy // who sends a forwarded request; nil: the request is none
+	read       bool         // the body was read
+	body       []byte       // of a request that may have to be forwarded, until there is an answer
+	forwarding bool         // another replica answers
+}
+
+// recorderOf is the recorder of a request.
+func recorderOf(r *http.Request) *recorder {
+	rec, _ := r.Context().Value(recorderKey{}).(*recorder)
+	return rec
 }
 
 // accountOf is the account that pays for the body of a request; nil where there is none, or nobody counts.
 func accountOf(r *http.Request) *adapter.Account {
-	if rec, ok := r.Context().Value(recorderKey{}).(*recorder); ok {
+	if rec := recorderOf(r); rec != nil {
 		return rec.account
 	}
 	return nil
@@ -106,6 +117,7 @@ func (rec *recorder) WriteHeader(status int) {
 	if rec.status == 0 {
 		now := time.Now()
 		rec.status, rec.first = status, now.Sub(rec.began)
+		rec.body = nil
 		_ = http.NewResponseController(rec.ResponseWriter).SetWriteDeadline(now.Add(rec.timeout))
 	}
 	rec.ResponseWriter.WriteHeader(status)

@@ -2,10 +2,8 @@ package web
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -39,16 +37,11 @@ func againBench(t *testing.T, folder string, say func(ctx context.Context, yield
 func (b *bench) crashed() string {
 	b.t.Helper()
 	b.s.runs.Inspect().Flush(b.t.Context())
-	for {
-		folder := b.t.TempDir()
-		err := os.CopyFS(folder, os.DirFS(b.s.o.Data))
-		if err == nil {
-			return folder
-		}
-		if !errors.Is(err, fs.ErrNotExist) { // else a file has been renamed or removed between being listed and being read
-			b.t.Fatal(err)
-		}
+	folder := b.t.TempDir()
+	if err := b.db.Backup(b.t.Context(), filepath.Join(folder, "lingserve.db")); err != nil {
+		b.t.Fatal(err)
 	}
+	return folder
 }
 
 // hangs is a model that says something and no more.

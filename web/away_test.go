@@ -3,69 +3,63 @@ package web
 import (
 	"context"
 	"iter"
+	"testing"
 
-	"github.com/lingserve/lingserve/control"
 	"github.com/lingserve/lingserve/run"
-	"github.com/lingserve/lingserve/runlog"
 	"github.com/lingserve/lingserve/store"
+	"github.com/lingserve/lingserve/store/db"
 	"github.com/lingserve/lingserve/tape"
-	"github.com/lingserve/lingserve/web/once"
+	"github.com/lingserve/lingserve/web/wire"
 )
 
-// sharedAway is what replicas share and cannot reach.
-func sharedAway() *run.Shared {
-	return &run.Shared{
-		Runs: logAway{}, Control: control.NewLocal("self", nil), Keys: keysAway{},
-		Replicas: func() []string { return []string{"self"} },
-		Watch:    func(func(string)) func() { return func() {} },
-		Holder:   func(context.Context, string) (string, error) { return "", runlog.ErrAway },
+// runsAway is a store of runs that cannot be reached since it was opened.
+type runsAway struct{ run.Store }
+
+func (runsAway) Start(context.Context, store.Run, *store.IdempotencyKey) (*store.IdempotencyKey, error) {
+	return nil, store.ErrAway
+}
+
+func (runsAway) FindKey(context.Context, string, string) (store.IdempotencyKey, bool, error) {
+	return store.IdempotencyKey{}, false, store.ErrAway
+}
+
+func (runsAway) Find(context.Context, string) (store.Run, error) { return store.Run{}, store.ErrAway }
+
+// awayBench is a server whose store of runs cannot be reached.
+func awayBench(t testing.TB) *bench {
+	d, err := db.Open(t.Context(), "memory", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = d.Close() })
+	return newBench(t, func(o *Options) { o.Runs = runsAway{d.Runs()} }).serve()
+}
+
+// Who comes back while the database is away is broken off, and comes back once more: to be told 503 would end an EventSource.
+func TestWhoComesBackWhileTheDatabaseIsAwayIsBrokenOff(t *testing.T) {
+	b := awayBench(t)
+	id := run.NewID()
+	for _, path := range []string{"/v1/runs/" + id + "/events", "/v1/runs?workflow=steps"} {
+		if resp, err := b.try(t.Context(), "GET", path, "", asEvents, "Last-Event-ID: "+id+":0"); err == nil {
+			t.Errorf("%s: %d %s", path, resp.StatusCode, text(t, resp))
+		}
 	}
 }
 
-// logAway is a log of runs that cannot be reached; it takes none.
-type logAway struct{ runlog.Log }
+// databaseAway is the error of a database that cannot be reached.
+type databaseAway struct{}
 
-func (logAway) Holds() bool                 { return true }
-func (logAway) Flush(context.Context) error { return runlog.ErrAway }
-
-func (logAway) Find(context.Context, string) (runlog.Found, error) {
-	return runlog.Found{}, runlog.ErrAway
-}
-
-func (logAway) Follow(context.Context, string) (runlog.Tail, error) { return nil, runlog.ErrAway }
-
-func (logAway) Running(context.Context, string) ([]runlog.Going, error) {
-	return nil, runlog.ErrAway
-}
-
-func (logAway) Adopt(context.Context, string, string) (*runlog.Left, error) {
-	return nil, runlog.ErrAway
-}
-
-// keysAway are keys that cannot be reached.
-type keysAway struct{}
-
-func (keysAway) Claim(context.Context, once.Claim) (once.Claim, bool, error) {
-	return once.Claim{}, false, once.ErrAway
-}
-
-func (keysAway) Find(context.Context, string, string) (once.Claim, bool, error) {
-	return once.Claim{}, false, once.ErrAway
-}
-
-func (keysAway) Move(context.Context, string, string, string, string) (bool, error) {
-	return false, once.ErrAway
-}
-
-func (keysAway) Forget(context.Context, string, string, string) error { return once.ErrAway }
+func (databaseAway) Error() string        { return "away" }
+func (databaseAway) ErrorCode() string    { return wire.CodeOverloaded }
+func (databaseAway) Is(target error) bool { return target == store.ErrAway || target == tape.ErrAway }
 
 // tapesAway is a store of tapes that cannot be reached.
 type tapesAway struct{ tape.Store }
 
-func (tapesAway) Info(context.Context, string) (tape.Info, error) { return tape.Info{}, once.ErrAway }
+func (tapesAway) Info(context.Context, string) (tape.Info, error) { return tape.Info{}, databaseAway{} }
 
 func (tapesAway) Sessions(context.Context, tape.SessionQuery) iter.Seq2[tape.Info, error] {
-	return func(yield func(tape.Info, error) bool) { yield(tape.Info{}, once.ErrAway) }
+	return func(yield func(tape.Info, error) bool) { yield(tape.Info{}, databaseAway{}) }
 }
 
 // failingFiles is a store of files that has an error.

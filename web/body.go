@@ -88,6 +88,9 @@ func (s *Server) readUpTo(w http.ResponseWriter, r *http.Request, limit int64, t
 	body, err := held.readAll(http.MaxBytesReader(w, r.Body, limit), r.ContentLength)
 	if err == nil {
 		_ = rc.SetReadDeadline(time.Time{})
+		if rec := recorderOf(r); rec != nil && s.o.Cluster != nil {
+			rec.read, rec.body = true, body
+		}
 		return body, nil
 	}
 	abandon(w)

@@ -28,8 +28,8 @@ import (
 	"github.com/lingserve/lingserve/internal/wording"
 	"github.com/lingserve/lingserve/ling"
 	"github.com/lingserve/lingserve/run"
+	"github.com/lingserve/lingserve/store"
 	"github.com/lingserve/lingserve/tape"
-	"github.com/lingserve/lingserve/web/once"
 	"github.com/lingserve/lingserve/web/wire"
 	"github.com/lingserve/lingserve/web/wire/aisdk/aisdktest"
 )
@@ -383,6 +383,14 @@ func TestEveryAnswerThatIsDescribedIsGivenAndEveryAnswerIsAsDescribed(t *testing
 			{"POST", ended + "/cancel", "", nil, 409, false},
 			{"POST", "/v1/runs/" + gone + "/cancel", "", nil, 410, false},
 		},
+		"history": {
+			{"GET", "/v1/history", "", nil, 200, false},
+			{"GET", "/v1/history?limit=2&status=completed,failed&workflow=chat&owner=local&from=2026-01-01T00:00:00Z&to=2126-01-01T00:00:00Z", "", nil, 200, false},
+			{"GET", "/v1/history?agent=assistant&session=s", "", nil, 200, false},
+			{"GET", "/v1/history?after=x", "", nil, 400, false},
+			{"POST", "/v1/history/cancel", `{"owner":"ann"}`, nil, 202, false},
+			{"POST", "/v1/history/cancel", `{"owner":7}`, nil, 400, true},
+		},
 		"sessions": {
 			{"GET", "/v1/sessions", "", nil, 200, false},
 			{"GET", "/v1/sessions?limit=1", "", nil, 200, false},
@@ -504,7 +512,7 @@ func TestEveryAnswerThatIsDescribedIsGivenAndEveryAnswerIsAsDescribed(t *testing
 	for name, calls := range rows {
 		for _, want := range calls {
 			t.Run(fmt.Sprintf("%s/%s %s %d", name, want.method, wording.Clip(want.path), want.status), func(t *testing.T) { c.check(t, b, want) })
-			if want.method == "GET" && want.status != 304 && (name == "look" || name == "sessions" || name == "files" || name == "the rest") {
+			if want.method == "GET" && want.status != 304 && (name == "look" || name == "history" || name == "sessions" || name == "files" || name == "the rest") {
 				want.method = "HEAD"
 				t.Run(fmt.Sprintf("%s/HEAD %s %d", name, wording.Clip(want.path), want.status), func(t *testing.T) { c.check(t, b, want) })
 			}
@@ -556,7 +564,7 @@ func TestEveryAnswerThatIsDescribedIsGivenAndEveryAnswerIsAsDescribed(t *testing
 		t.Run("no files/"+method, func(t *testing.T) { c.check(t, none, call{"POST", "/v1/files", `"x"`, nil, 404, false}) })
 		t.Run("no sessions/"+method, func(t *testing.T) { c.check(t, none, call{method, "/v1/sessions", "", nil, 404, false}) })
 	}
-	away := newBench(t, func(o *Options) { o.Shared = sharedAway() }).serve() // what it shares cannot be reached
+	away := awayBench(t) // its runs cannot be reached
 	for _, want := range []call{
 		{"GET", "/v1/runs/" + run.NewID(), "", nil, 503, false},
 		{"HEAD", "/v1/runs/" + run.NewID(), "", nil, 503, false},
@@ -566,7 +574,17 @@ func TestEveryAnswerThatIsDescribedIsGivenAndEveryAnswerIsAsDescribed(t *testing
 	} {
 		t.Run("away/"+want.method+" "+want.path, func(t *testing.T) { c.check(t, away, want) })
 	}
-	noTapes := newBench(t, func(o *Options) { o.Tapes, o.FileStore = tapesAway{}, failingFiles{err: once.ErrAway} }).serve() // what keeps sessions cannot be reached
+	for status, err := range map[int]error{500: errors.New("broken"), 503: store.ErrAway} { // runs cannot be listed
+		unlisted := unlistedBench(t, err)
+		for _, want := range []call{
+			{"GET", "/v1/history", "", nil, status, false},
+			{"HEAD", "/v1/history", "", nil, status, false},
+			{"POST", "/v1/history/cancel", `{"owner":"ann"}`, nil, status, false},
+		} {
+			t.Run(fmt.Sprint("no list of runs/", status, " ", want.method, " ", want.path), func(t *testing.T) { c.check(t, unlisted, want) })
+		}
+	}
+	noTapes := newBench(t, func(o *Options) { o.Tapes, o.FileStore = tapesAway{}, failingFiles{err: databaseAway{}} }).serve() // what keeps sessions cannot be reached
 	for path, item := range c.doc.Paths.Map() {
 		if !strings.HasPrefix(path, "/v1/sessions") && !strings.HasPrefix(path, "/v1/files") {
 			continue
@@ -686,7 +704,7 @@ func TestTheMembersAndParametersAreThoseThatAreDescribed(t *testing.T) {
 	for operation, path := range map[string]string{
 		"GET /v1/runs": "/v1/runs", "POST /v1/runs": "/v1/runs", "GET /v1/runs/{run}": "/v1/runs/" + id,
 		"GET /v1/runs/{run}/events": "/v1/runs/" + id + "/events", "POST /v1/runs/{run}/cancel": "/v1/runs/" + id + "/cancel",
-		"GET /v1/sessions": "/v1/sessions", "GET /v1/sessions/{id}/tape": "/v1/sessions/s/tape",
+		"GET /v1/history": "/v1/history", "GET /v1/sessions": "/v1/sessions", "GET /v1/sessions/{id}/tape": "/v1/sessions/s/tape",
 	} {
 		method, route, _ := strings.Cut(operation, " ")
 		var described []string
@@ -707,7 +725,7 @@ func TestTheMembersAndParametersAreThoseThatAreDescribed(t *testing.T) {
 	for schema, try := range map[string][2]string{
 		"StartRunRequest": {"/v1/runs", `{"nonsense":1}`}, "ModelOptions": {"/v1/runs", `{"options":{"nonsense":1}}`},
 		"Filter": {"/v1/runs", `{"filter":{"nonsense":1}}`}, "CreateAnchorRequest": {"/v1/sessions/s/handoff", `{"nonsense":1}`},
-		"ForkSessionRequest": {"/v1/sessions/s/fork", `{"nonsense":1}`}, "ApprovalDecision": {"/v1/runs/" + id + "/approvals/" + run.NewID(), `{"nonsense":1}`},
+		"CancelRunsRequest": {"/v1/history/cancel", `{"nonsense":1}`}, "ForkSessionRequest": {"/v1/sessions/s/fork", `{"nonsense":1}`}, "ApprovalDecision": {"/v1/runs/" + id + "/approvals/" + run.NewID(), `{"nonsense":1}`},
 	} {
 		described := slices.Sorted(maps.Keys(c.doc.Components.Schemas[schema].Value.Properties))
 		if diff := cmp.Diff(described, known(b.do("POST", try[0], try[1]))); diff != "" {

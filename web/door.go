@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/access"
+	"github.com/lingserve/lingserve/cluster"
 	"github.com/lingserve/lingserve/run"
 	"github.com/lingserve/lingserve/web/wire"
 	"github.com/lingserve/lingserve/web/wire/agui"
@@ -45,6 +46,9 @@ func secure(h http.Header) {
 // enter decides whether a request gets to its handler, and as whose. It returns the request as handlers see it; nil where it has been
 // answered. The order counts: what a browser asks before it sends anything comes before who asks, and who asks before how much.
 func (s *Server) enter(rec *recorder, r *http.Request) *http.Request {
+	if f, ok := cluster.From(r.Context()); ok {
+		return s.enterForwarded(rec, r, f)
+	}
 	a := &s.o.Access
 	probe := r.URL.Path == "/healthz" || r.URL.Path == "/readyz"
 	if a.Hosts != nil && !probe {
@@ -114,6 +118,9 @@ func open(path string) bool {
 // countedFor is whom a request is counted for: its principal, or its address where nobody has to say who they are. "" is nobody: who asks
 // from this machine itself is the one that it belongs to.
 func (s *Server) countedFor(r *http.Request, p access.Principal) string {
+	if rec := recorderOf(r); rec != nil && rec.by != nil {
+		return rec.by.Caller
+	}
 	if p.Name != access.Local.Name {
 		return p.Name
 	}
@@ -153,7 +160,7 @@ func problemOf(r *access.Refusal) *wire.Problem {
 }
 
 // resources are the first segments below /v1/ of what only this server has.
-var resources = []string{"agents", "agui", "channels", "files", "runs", "sessions", "tickets", "ui", "workflows"}
+var resources = []string{"agents", "agui", "channels", "files", "history", "runs", "sessions", "tickets", "ui", "workflows"}
 
 // openAIResources are the first segments below /v1/ of what OpenAI's API has, without those that are this server's too.
 var openAIResources = []string{

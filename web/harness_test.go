@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -26,6 +27,7 @@ import (
 	"github.com/lingserve/lingserve/internal/wording"
 	"github.com/lingserve/lingserve/jsonuri"
 	"github.com/lingserve/lingserve/ling"
+	"github.com/lingserve/lingserve/store/db"
 	"github.com/lingserve/lingserve/tube"
 	"github.com/lingserve/lingserve/web/wire"
 )
@@ -207,6 +209,7 @@ type bench struct {
 	http  *http.Client
 	log   *logBuffer
 	srv   *http.Server
+	db    *db.DB // of a server with a data folder
 
 	listener net.Listener
 
@@ -255,6 +258,14 @@ func newBench(t testing.TB, edit func(*Options)) *bench {
 	}
 	if edit != nil {
 		edit(&o)
+	}
+	if o.Data != "" && o.Runs == nil {
+		d, err := db.Open(t.Context(), "sqlite:"+filepath.Join(o.Data, "lingserve.db"), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.db, o.Runs = d, d.Runs()
+		t.Cleanup(func() { _ = d.Close() })
 	}
 	s, err := New(o)
 	if err != nil {
@@ -308,6 +319,9 @@ func (b *bench) serveOn(l net.Listener, closeIdle func()) {
 			closeIdle()
 			b.srv.Close()
 			<-served
+			if b.db != nil {
+				_ = b.db.Close()
+			}
 		})
 	}
 	b.t.Cleanup(b.down)
@@ -567,12 +581,3 @@ func textMessage(s string) bot.Message { return bot.Message{Text: s} }
 
 // laneOf is the lane of a session of the one user of a server.
 func laneOf(session string) string { return webchannel.SessionKey("", session) }
-
-// mustJSON is for what can always be JSON.
-func mustJSON(value any) []byte {
-	text, err := json.Marshal(value)
-	if err != nil {
-		panic(err)
-	}
-	return text
-}

@@ -84,7 +84,7 @@ func (s *Server) getHealth(w http.ResponseWriter, r *http.Request) {
 // Neither does overload: what watches the server would send nobody to it any more, those neither who come back to their runs, and all
 // who are new to the other servers, which have as much to do and would be next. Whoever is refused here is told when to come back.
 //
-// That the engine or the database of the sessions is away does: another server may reach it, and those who come back to their runs are served better there.
+// That the database is away does: another server may reach it, and those who come back to their runs are served better there.
 func (s *Server) getReady(w http.ResponseWriter, r *http.Request) {
 	if s.runs.Draining() {
 		w.Header().Set("Retry-After", "5")
@@ -99,9 +99,9 @@ func (s *Server) getReady(w http.ResponseWriter, r *http.Request) {
 		h.Servers = s.o.Servers()
 	}
 	status := http.StatusOK
-	if s.engineAway() {
+	if s.databaseAway() {
 		h.Status, h.Database, status = "away", "away", http.StatusServiceUnavailable
-		w.Header().Set("Retry-After", strconv.Itoa(int(engineRetry/time.Second)))
+		w.Header().Set("Retry-After", strconv.Itoa(int(databaseRetry/time.Second)))
 	}
 	s.wire.SendJSON(w, r, status, h)
 }

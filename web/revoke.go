@@ -83,7 +83,7 @@ func (s *Server) watchGrants() {
 
 // keyTagOf returns the tag of the API key that let a request in.
 func keyTagOf(r *http.Request) string {
-	if rec, ok := r.Context().Value(recorderKey{}).(*recorder); ok {
+	if rec := recorderOf(r); rec != nil {
 		return rec.visitor.Grant.KeyTag()
 	}
 	return ""

@@ -32,29 +32,31 @@ func (s *Server) routes() http.Handler {
 		r.Head(path, h)
 	}
 	document("/", s.getIndex)
-	document("/assets/{name}", handle(s.getAsset))
+	document("/assets/{name}", s.handle(s.getAsset))
 	document("/healthz", s.getHealth)
 	document("/readyz", s.getReady)
 	document("/openapi.yaml", s.getContract)
 	document("/v1/agents", s.getAgents)
 	document("/v1/workflows", s.getWorkflows)
-	document("/v1/workflows/{name}", handle(s.getWorkflow))
+	document("/v1/workflows/{name}", s.handle(s.getWorkflow))
 	s.wireRoutes(r, document)
-	document("/v1/sessions", handle(s.withTapes(s.getSessions)))
-	document("/v1/sessions/{id}", handle(s.withSession(s.getSession)))
-	r.Delete("/v1/sessions/{id}", handle(s.withSession(s.deleteSession)))
-	r.Get("/v1/sessions/{id}/tape", handle(s.withSession(s.getTape)))
-	r.Get("/v1/sessions/{id}/approvals", handle(s.withSession(s.getApprovals)))
-	r.Post("/v1/sessions/{id}/approvals/{approval}", handle(s.withSession(s.postSessionApproval)))
-	r.Post("/v1/sessions/{id}/cancel", handle(s.withSession(s.postSessionCancel)))
-	r.Post("/v1/sessions/{id}/handoff", handle(s.withSession(s.postHandoff)))
-	r.Post("/v1/sessions/{id}/fork", handle(s.withSession(s.postFork)))
-	r.Post(filesPath, handle(s.keepsFiles(s.postFile)))
-	document("/v1/files/{id}", handle(s.keepsFiles(s.getFile)))
-	document("/v1/files/{id}/content", handle(s.keepsFiles(s.getFileContent)))
-	r.Delete("/v1/files/{id}", handle(s.keepsFiles(s.deleteFile)))
-	r.Post("/v1/tickets", handle(s.postTicket))
-	r.Post("/v1/channels/{channel}/webhook", handle(s.postWebhook))
+	document("/v1/history", s.handle(s.getHistory))
+	r.Post("/v1/history/cancel", s.handle(s.postHistoryCancel))
+	document("/v1/sessions", s.handle(s.withTapes(s.getSessions)))
+	document("/v1/sessions/{id}", s.handle(s.withSession(s.getSession)))
+	r.Delete("/v1/sessions/{id}", s.handle(s.withSession(s.deleteSession)))
+	r.Get("/v1/sessions/{id}/tape", s.handle(s.withSession(s.getTape)))
+	r.Get("/v1/sessions/{id}/approvals", s.handle(s.withSession(s.getApprovals)))
+	r.Post("/v1/sessions/{id}/approvals/{approval}", s.handle(s.withSession(s.postSessionApproval)))
+	r.Post("/v1/sessions/{id}/cancel", s.handle(s.withSession(s.postSessionCancel)))
+	r.Post("/v1/sessions/{id}/handoff", s.handle(s.withSession(s.postHandoff)))
+	r.Post("/v1/sessions/{id}/fork", s.handle(s.withSession(s.postFork)))
+	r.Post(filesPath, s.handle(s.keepsFiles(s.postFile)))
+	document("/v1/files/{id}", s.handle(s.keepsFiles(s.getFile)))
+	document("/v1/files/{id}/content", s.handle(s.keepsFiles(s.getFileContent)))
+	r.Delete("/v1/files/{id}", s.handle(s.keepsFiles(s.deleteFile)))
+	r.Post("/v1/tickets", s.handle(s.postTicket))
+	r.Post("/v1/channels/{channel}/webhook", s.handle(s.postWebhook))
 	s.router = r
 	return s.outermost(s.sized(r))
 }
@@ -62,10 +64,15 @@ func (s *Server) routes() http.Handler {
 // handler answers a request, or returns the problem why it does not.
 type handler = func(w http.ResponseWriter, r *http.Request) *wire.Problem
 
-// handle makes an http.HandlerFunc of a handler. It writes the problem as clients of the path read it.
-func handle(h handler) http.HandlerFunc {
+// handle makes an http.HandlerFunc of a handler. It writes the problem as clients of the path read it, or forwards the request.
+func (s *Server) handle(h handler) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		if p := h(w, r); p != nil {
+		p := h(w, r)
+		switch {
+		case p == nil:
+		case p.Replica != "" && s.o.Cluster != nil:
+			s.forward(w, r, p.Replica)
+		default:
 			writeProblem(w, r, p)
 		}
 	}
@@ -74,25 +81,25 @@ func handle(h handler) http.HandlerFunc {
 // wireRoutes lays out the resources by which clients start and follow runs.
 func (s *Server) wireRoutes(r chi.Router, document func(path string, h http.HandlerFunc)) {
 	own := native.Handlers{Server: s.wire}
-	r.Post("/v1/runs", handle(s.starts(own.PostRun)))
-	r.Get("/v1/runs", handle(s.starts(own.GetStart)))
-	document("/v1/runs/{run}", handle(own.GetRun))
-	r.Get("/v1/runs/{run}/events", handle(s.follows(own.GetEvents)))
-	r.Head("/v1/runs/{run}/events", handle(own.HeadEvents))
-	r.Post("/v1/runs/{run}/cancel", handle(own.PostCancel))
-	r.Post("/v1/runs/{run}/approvals/{approval}", handle(own.PostApproval))
+	r.Post("/v1/runs", s.handle(s.starts(own.PostRun)))
+	r.Get("/v1/runs", s.handle(s.starts(own.GetStart)))
+	document("/v1/runs/{run}", s.handle(own.GetRun))
+	r.Get("/v1/runs/{run}/events", s.handle(s.follows(own.GetEvents)))
+	r.Head("/v1/runs/{run}/events", s.handle(own.HeadEvents))
+	r.Post("/v1/runs/{run}/cancel", s.handle(own.PostCancel))
+	r.Post("/v1/runs/{run}/approvals/{approval}", s.handle(own.PostApproval))
 	completions := openai.Handlers{Server: s.wire}
-	r.Post("/v1/chat/completions", handle(s.starts(completions.PostCompletion)))
+	r.Post("/v1/chat/completions", s.handle(s.starts(completions.PostCompletion)))
 	document("/v1/models", completions.GetModels)
 	document("/v1/models/*", completions.GetModel)
 	threads := agui.Handlers{Server: s.wire}
-	r.Post("/v1/agui/{agent}", handle(s.follows(threads.PostRun)))
-	r.Get("/v1/agui/{agent}/{thread}", handle(remembers(s.follows(threads.GetThread))))
+	r.Post("/v1/agui/{agent}", s.handle(s.follows(threads.PostRun)))
+	r.Get("/v1/agui/{agent}/{thread}", s.handle(remembers(s.follows(threads.GetThread))))
 	chats := aisdk.Handlers{Server: s.wire}
-	r.Post("/v1/ui/{agent}", handle(s.follows(chats.PostChat)))
-	r.Post("/v1/ui/{agent}/object", handle(s.starts(chats.PostObject)))
-	document("/v1/ui/{agent}/{chat}", handle(remembers(chats.GetChat)))
-	r.Get("/v1/ui/{agent}/{chat}/stream", handle(remembers(s.follows(chats.GetStream))))
+	r.Post("/v1/ui/{agent}", s.handle(s.follows(chats.PostChat)))
+	r.Post("/v1/ui/{agent}/object", s.handle(s.starts(chats.PostObject)))
+	document("/v1/ui/{agent}/{chat}", s.handle(remembers(chats.GetChat)))
+	r.Get("/v1/ui/{agent}/{chat}/stream", s.handle(remembers(s.follows(chats.GetStream))))
 }
 
 // nothingAt is the answer at a path that leads nowhere. Who looks for what other servers have there is told where it is, but not the

@@ -8,6 +8,7 @@ package web
 import (
 	"cmp"
 	"context"
+	"errors"
 	"log/slog"
 	"net/http"
 	"sync"
@@ -22,10 +23,11 @@ import (
 	"github.com/lingserve/lingserve/bot"
 	"github.com/lingserve/lingserve/channel"
 	webchannel "github.com/lingserve/lingserve/channel/web"
+	"github.com/lingserve/lingserve/cluster"
 	"github.com/lingserve/lingserve/flow"
 	"github.com/lingserve/lingserve/internal/trail"
 	"github.com/lingserve/lingserve/run"
-	"github.com/lingserve/lingserve/store"
+	"github.com/lingserve/lingserve/store/db"
 	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/turn"
 	"github.com/lingserve/lingserve/web/wire"
@@ -36,7 +38,9 @@ type Options struct {
 	Workflows *flow.Registry
 	Models    *adapter.Registry
 	Log       *slog.Logger
-	Data      string // folder for what must survive a restart; "" keeps nothing
+	Data      string // folder whose disk is watched; "" is none
+
+	Runs run.Store // of runs; nil: they are in memory. It is not closed by the server.
 
 	FileStore FileStore  // nil is a server without files
 	Tapes     tape.Store // of sessions; nil is a server without sessions. It is not closed by the server.
@@ -68,21 +72,21 @@ type Options struct {
 	MaxBots         int                       // of a run, 256
 	MaxTasks        int                       // of a run, 1024
 	RunTimeout      time.Duration             // of a whole run, 30 min
-	MemoryOfEnded   int64                     // bytes of ended runs kept in memory, 8 MiB; older ones go to Data, or are forgotten
+	MemoryOfEnded   int64                     // bytes of ended runs kept in memory, 8 MiB; older ones are read from Runs
 	InlineWorkflows bool                      // a request may carry a workflow
 	Timezones       map[string]*time.Location // of the dates that agents read, by their names; others read UTC
 	Servers         func() map[string]string  // the MCP servers that are not ready, and why; nil is none
 	ListedModels    bool                      // a request may name only models that GET /v1/models lists
 	Version         string
 
-	Engine run.Engine   // that is shared with other servers; nil is none
-	Shared *run.Shared  // with replicas of the server; nil for one that is alone. With it Data keeps no runs.
-	Tables store.Engine // for the Idempotency-Keys of a server that is alone; nil: they are in Data, or in memory
+	Cluster *cluster.Cluster // the replicas that share Runs; nil is none. It serves the server's Handler, and is closed after the server.
+	// Holder says which replica has the turns of a tape; needed with Cluster. See [run.Options].
+	Holder func(ctx context.Context, tape string) (replica string, err error)
+	Away   func() bool // the database cannot be reached; nil: it always can
 
-	Files   Files
-	Limits  Limits
-	Ledger  *adapter.Ledger // that runs pay for their memory, and turns beside them; nil is one for Limits.Memory
-	MaxDisk int64           // bytes that ended runs may take in Data, 4 GiB
+	Files  Files
+	Limits Limits
+	Ledger *adapter.Ledger // that runs pay for their memory, and turns beside them; nil is one for Limits.Memory
 
 	Access  Access         // who may ask, and how much; zero lets everybody in
 	Proxies access.Proxies // are believed when they say whom they speak for
@@ -119,7 +123,6 @@ func (o Options) withDefaults() Options {
 	o.MaxTasks = cmp.Or(o.MaxTasks, 1024)
 	o.RunTimeout = cmp.Or(o.RunTimeout, 30*time.Minute)
 	o.MemoryOfEnded = cmp.Or(o.MemoryOfEnded, 8<<20)
-	o.MaxDisk = cmp.Or(o.MaxDisk, 4<<30)
 	o.Limits = o.Limits.withDefaults(o.MaxBody)
 	o.Files = o.Files.withDefaults()
 	o.Files.MaxSize = min(o.Files.MaxSize, max(o.Limits.Bodies/2-uploadBeside, 1)) // what the bodies of one caller may have
@@ -139,6 +142,7 @@ type Server struct {
 	log      *slog.Logger
 	observer Observer
 	runs     *run.Service
+	memory   *db.DB // of runs, where the options name no store
 	shed     *shed
 	handler  http.Handler // router, and what stands around it
 	router   chi.Routes
@@ -163,7 +167,7 @@ type Server struct {
 	closeErr  error
 }
 
-// New returns a server. Errors: a data folder that cannot be written.
+// New returns a server. Errors: those of the store of runs.
 func New(o Options) (*Server, error) {
 	o = o.withDefaults()
 	s := &Server{o: o, log: o.Log, observer: o.Observer, guard: http.NewCrossOriginProtection(), began: time.Now()}
@@ -190,10 +194,17 @@ func New(o Options) (*Server, error) {
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.wire = s.newWire()
+	if o.Runs == nil {
+		d, err := db.Open(s.ctx, "memory", &db.Options{Log: o.Log})
+		if err != nil {
+			return nil, err
+		}
+		s.memory, s.o.Runs = d, d.Runs()
+	}
 	// Last of what can fail, since nobody would close it.
 	runs, err := run.Open(s.runOptions())
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, s.closeMemory())
 	}
 	s.runs, s.wire.Runs = runs, runs
 	s.handler = s.routes()
@@ -227,26 +238,36 @@ func (s *Server) newWire() *wire.Server {
 // runOptions are the settings of the runs.
 func (s *Server) runOptions() run.Options {
 	o := &s.o
-	return run.Options{
-		Workflows: o.Workflows, Models: o.Models, Log: o.Log, Data: o.Data,
+	r := run.Options{
+		Workflows: o.Workflows, Models: o.Models, Log: o.Log, Store: o.Runs,
 		Tapes: o.Tapes, Workspace: o.Workspace, Turns: o.Turns, Agents: o.Agents, Kernel: o.Kernel, ChannelNames: o.ChannelNames,
 		Bot: o.Bot, Retention: o.Retention, KeyRetention: o.KeyRetention, MaxRuns: o.MaxRuns, MaxLog: o.MaxLog, MaxResult: o.MaxResult,
 		MaxBots: o.MaxBots, MaxTasks: o.MaxTasks, Input: o.Limits.Input, Images: o.Limits.Images, RunTimeout: o.RunTimeout,
-		MemoryOfEnded: o.MemoryOfEnded, MaxDisk: o.MaxDisk, InlineWorkflows: o.InlineWorkflows, ListedModels: o.ListedModels, Timezones: o.Timezones, Engine: o.Engine, Shared: o.Shared, Tables: o.Tables,
+		MemoryOfEnded: o.MemoryOfEnded, InlineWorkflows: o.InlineWorkflows, ListedModels: o.ListedModels, Timezones: o.Timezones,
 		Ledger: o.Ledger, Limits: o.Access.Limits, Pressure: s.shed, Files: runFiles{s}, Observer: o.Observer, Tracer: o.Tracer,
 		Detach: s.wire.Detach, Times: o.times,
 	}
+	if o.Cluster != nil {
+		r.Members, r.Holder = o.Cluster, o.Holder
+	}
+	return r
 }
 
 // Handler returns the routes.
 func (s *Server) Handler() http.Handler { return s.handler }
 
 // Drain refuses new runs, waits for running ones until ctx ends, then breaks the streams off without a clean end and ends
-// what still runs as interrupted. /readyz answers 503 from its beginning. What has ended is kept in the data folder, where
-// clients that come back to the next server find it.
+// what still runs as interrupted. /readyz answers 503 from its beginning.
 func (s *Server) Drain(ctx context.Context) error {
 	s.draining.Store(true)
 	return s.runs.Drain(ctx)
+}
+
+func (s *Server) closeMemory() error {
+	if s.memory == nil {
+		return nil
+	}
+	return s.memory.Close()
 }
 
 // Close frees what the server holds; after Drain. Without one, runs that go on are ended.
@@ -256,6 +277,7 @@ func (s *Server) Close() error {
 		s.cancel()
 		s.wg.Wait()
 		s.refusals.Flush()
+		s.closeErr = errors.Join(s.closeErr, s.closeMemory())
 	})
 	return s.closeErr
 }

@@ -404,7 +404,11 @@ func (s *Server) eraseSession(ctx context.Context, t *tape.Tape, running turn.Po
 				return err
 			}
 		}
-		return t.Delete(ctx)
+		err := t.Delete(ctx)
+		if err == nil {
+			s.runs.Forget(t.Session())
+		}
+		return err
 	})
 }
 
@@ -447,7 +451,7 @@ func (s *Server) eraseUnused(store tape.Expirer, before time.Time, unnamed bool)
 		for i := 0; i < len(expired) && err == nil; i++ {
 			if err = s.expireSession(expired[i], before); err == nil {
 				n++
-			} else if errors.Is(err, errUsedAgain) || errors.Is(err, run.ErrBusy) || errors.Is(err, tape.ErrNotFound) {
+			} else if _, elsewhere := errors.AsType[*run.Elsewhere](err); elsewhere || errors.Is(err, errUsedAgain) || errors.Is(err, run.ErrBusy) || errors.Is(err, tape.ErrNotFound) {
 				err = nil
 			}
 		}

@@ -129,13 +129,11 @@ func TestATurnThatTakesTooLongSaysSo(t *testing.T) {
 // FT-21
 func TestDrainingLetsRunsEndAndBreaksOffThoseThatDoNot(t *testing.T) {
 	folder := t.TempDir()
-	var id string
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, func(o *Options) { o.Data = folder; o.KeepAlive = time.Hour }).servePipes()
-		defer b.down()
 		ends, st1 := b.start("?format=sse")
 		stays, st2 := b.start("?format=sse")
-		id = stays.Header.Get("X-Run-Id")
+		id := stays.Header.Get("X-Run-Id")
 		waits := make(chan error, 1)
 		go func() {
 			resp, err := b.try(t.Context(), "GET", "/v1/runs/"+id+"/events?format=json", "")
@@ -188,14 +186,16 @@ func TestDrainingLetsRunsEndAndBreaksOffThoseThatDoNot(t *testing.T) {
 			t.Error("who waited for the document got an answer")
 		}
 		<-st2.ctx.Done()
+		b.down()
+		// The next server knows how it ended.
+		b = newBench(t, func(o *Options) { o.Data = folder }).servePipes()
+		defer b.down()
+		f := fold(t, b.do("GET", "/v1/runs?format=sse", "", "Last-Event-ID: "+id+":1"))
+		d := readDocument(t, b.do("GET", "/v1/runs/"+id, ""))
+		if f.terminal != `finished{"status":"interrupted"}` || d.Status != run.StatusInterrupted || string(d.Result) != `{"a":"b"}` {
+			t.Errorf("%s %+v", f.terminal, d)
+		}
 	})
-	// The next server knows how it ended.
-	b := newBench(t, func(o *Options) { o.Data = folder }).serve()
-	f := fold(t, b.do("GET", "/v1/runs?format=sse", "", "Last-Event-ID: "+id+":1"))
-	d := readDocument(t, b.do("GET", "/v1/runs/"+id, ""))
-	if f.terminal != `finished{"status":"interrupted"}` || d.Status != run.StatusInterrupted || string(d.Result) != `{"a":"b"}` {
-		t.Errorf("%s %+v", f.terminal, d)
-	}
 }
 
 // FT-22: there a deadline of HTTP/2 would end a stream even when nothing is written.

@@ -163,12 +163,13 @@ func (r *run) begin(ctx context.Context, t *tape.Tape, state turn.State) ([]adap
 	return history, err
 }
 
-// writing bounds the writing of a turn's last entries, which happens after its cancellation, too.
-const writing = 10 * time.Second
+// patience is how long a turn waits for a store that is away to write its last entries, which happens after its cancellation, too: what its
+// readers have seen is to be on the tape.
+const patience = time.Minute
 
 // end writes what was said, and how the turn has ended.
 func (r *run) end(ctx context.Context, t *tape.Tape, failure error) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writing)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	defer cancel()
 	mark := tape.Meta{Turn: r.turn.ID()}
 	var entries []tape.Entry
@@ -189,7 +190,7 @@ func (r *run) end(ctx context.Context, t *tape.Tape, failure error) error {
 		data.Usage = &r.usage
 	}
 	entries = append(entries, tape.NewEvent(entryEnd, data).With(mark))
-	if _, err := t.Append(ctx, entries...); err != nil {
+	if _, err := t.AppendPatiently(ctx, entries...); err != nil {
 		return err
 	}
 	if s, ok := t.Store().(tape.Syncer); ok {

@@ -13,7 +13,7 @@ import (
 // tell tells what comes on the tube, from its event numbered from on, until the work is over and all of it was told. It returns false
 // when the reader has left. It reads what clients may see: the stream goes to such.
 func (r *run) tell(m *ling.Manager, from uint64, over <-chan struct{}) bool {
-	reader := m.Tube().SentReader(from)
+	reader := m.Tube().NewReader(from)
 	defer reader.Leave()
 	// Where nobody sees the document grow, its events are looked through once, for what a turn has to know of them.
 	seen := r.turn.Streaming() && (r.answer.Manager == nil || r.turn.Router() != nil)

@@ -7,10 +7,11 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/channel/inbox"
 	"github.com/lingserve/lingserve/channel/owner"
-	"github.com/lingserve/lingserve/cluster/replicatest"
 	"github.com/lingserve/lingserve/internal/longtest"
 	"github.com/lingserve/lingserve/internal/postgrestest"
+	"github.com/lingserve/lingserve/store/db"
 )
 
 // deliver brings an event until it is taken, as platforms do. refused is whether it was not at first, on a machine that is busy.
@@ -36,8 +37,16 @@ func deliver(t *testing.T, d *channel.Door, i int) (isNew, refused bool) {
 func TestTheDatabaseIsAway(t *testing.T) { // CL-10, CH-71, CH-73
 	t.Parallel()
 	s := postgrestest.Run(t)
-	db := database{s.URL(), replicatest.Schema()}
-	j, _ := db.replica(t)
+	open := func() *inbox.Inbox { // each with its own connections, as a process has them
+		d, err := db.Open(t.Context(), s.URL(), &db.Options{Readers: 2})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = d.Close() })
+		j, _ := openReplica(t, d)
+		return j
+	}
+	j := open()
 	for i := range 2 {
 		if _, err := j.Accept(t.Context(), key(i), []byte("raw")); err != nil {
 			t.Fatal(err)
@@ -68,7 +77,7 @@ func TestTheDatabaseIsAway(t *testing.T) { // CL-10, CH-71, CH-73
 	if err := s.Restart(); err != nil {
 		t.Fatal(err)
 	}
-	other, _ := db.replica(t)
+	other := open()
 	until(t, "the event to be settled everywhere", func() bool {
 		state, err := other.Peek(t.Context(), key(0))
 		return err == nil && state == channel.ClaimSettled

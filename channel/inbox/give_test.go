@@ -9,13 +9,13 @@ import (
 
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/channel/inbox"
-	"github.com/lingserve/lingserve/cluster/replicatest"
+	"github.com/lingserve/lingserve/cluster/clustertest"
+	"github.com/lingserve/lingserve/store/db"
 )
 
 // talk is a replica whose turns go on until the one of the event "stop" of their conversation has run where they do.
 type talk struct {
 	journal *inbox.Inbox
-	replica *replicatest.Replica
 	door    *channel.Door
 	stop    func()
 
@@ -60,10 +60,10 @@ func (k *talk) run(ctx context.Context, e channel.JournalEntry, m channel.Meta) 
 	return channel.Result{Outcome: channel.OutcomeVisible}, m.Claim.Commit(ctx, channel.OutcomeVisible)
 }
 
-func newTalk(t *testing.T, db database) *talk {
+func newTalk(t *testing.T, d *db.DB) *talk {
 	t.Helper()
 	k := &talk{stopped: map[string]chan struct{}{}}
-	k.journal, k.replica = db.replica(t)
+	k.journal, _ = openReplica(t, d)
 	k.door = channel.NewDoor(&channel.Kernel{Journal: k.journal}, channel.DoorOptions{
 		Channel: "fake", Together: true, Grace: time.Millisecond, Run: k.run,
 	})
@@ -92,8 +92,8 @@ func (k *talk) accept(t *testing.T, conversation, id string) {
 // that comes.
 func TestAConversationIsAtTheReplicaThatAnswersIt(t *testing.T) { // CL-08, CH-05
 	t.Parallel()
-	db := newDatabase(t)
-	a, b := newTalk(t, db), newTalk(t, db)
+	d := clustertest.Open(t)
+	a, b := newTalk(t, d), newTalk(t, d)
 	a.accept(t, "c", "first")
 	heard := func(k *talk, n int) {
 		t.Helper()

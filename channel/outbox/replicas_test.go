@@ -19,9 +19,8 @@ import (
 	"github.com/lingserve/lingserve/channel/owner"
 	"github.com/lingserve/lingserve/channel/owner/leased"
 	"github.com/lingserve/lingserve/channel/owner/ownertest"
-	"github.com/lingserve/lingserve/cluster/replicatest"
+	"github.com/lingserve/lingserve/cluster/clustertest"
 	"github.com/lingserve/lingserve/internal/longtest"
-	"github.com/lingserve/lingserve/internal/postgrestest"
 	tables "github.com/lingserve/lingserve/store"
 )
 
@@ -379,34 +378,34 @@ func random(n int) []byte {
 // With leases as servers have them: what a replica has left that was killed is sent by another one.
 func TestWhatAKilledReplicaHadToSendIsSentByAnother(t *testing.T) { // CL-02, CL-07, CH-56
 	t.Parallel()
-	url, schema := postgrestest.Shared(t).URL(), replicatest.Schema()
-	p := &platform{answer: func(channel.Outbound) error { return busy(errors.New("503")) }}
-	up := &platform{}
-	open := func() (*outbox.Outbox, *replicatest.Replica) {
-		t.Helper()
-		r := replicatest.Open(t, url, schema)
-		owners, err := leased.Owners(r.Members, "outbox")
-		if err != nil {
-			t.Fatal(err)
+	synctest.Test(t, func(t *testing.T) {
+		db := clustertest.Open(t)
+		p := &platform{answer: func(channel.Outbound) error { return busy(errors.New("503")) }}
+		up := &platform{}
+		open := func() (*outbox.Outbox, *clustertest.Replica) {
+			t.Helper()
+			r := clustertest.Join(t, db)
+			store, err := outbox.Open(t.Context(), r.Tables, outbox.Options{Owners: leased.Owners(r.Leases("outbox"))})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return store, r
 		}
-		store, err := outbox.Open(t.Context(), r.Engine, outbox.Options{Owners: owners})
-		if err != nil {
-			t.Fatal(err)
+		store, dying := open()
+		other, _ := open()
+		o, next := senderOf(t, store, p), senderOf(t, other, up)
+		if r, err := say(t.Context(), o, "c", "a"); err != nil || r.Outcome != channel.OutcomeQueued {
+			t.Fatalf("%v, %v", r.Outcome, err)
 		}
-		return store, r
-	}
-	store, dying := open()
-	other, _ := open()
-	o, heir := senderOf(t, store, p), senderOf(t, other, up)
-	if r, err := say(t.Context(), o, "c", "a"); err != nil || r.Outcome != channel.OutcomeQueued {
-		t.Fatalf("%v, %v", r.Outcome, err)
-	}
-	until(t, "the other replica to know of it", func() bool { return heir.Pending()["fake"] == 1 })
-	began := time.Now()
-	dying.Kill()
-	until(t, "the other replica to send it", func() bool { return heir.Pending()["fake"] == 0 })
-	if got := up.list(); len(got) != 1 || got[0] != "c a" {
-		t.Errorf("sent was %q", got)
-	}
-	t.Logf("sent %v after the replica was killed", time.Since(began).Round(time.Millisecond))
+		until(t, "the other replica to know of it", func() bool { return next.Pending()["fake"] == 1 })
+		began := time.Now()
+		dying.Kill()
+		until(t, "the other replica to send it", func() bool { return next.Pending()["fake"] == 0 })
+		if got := up.list(); len(got) != 1 || got[0] != "c a" {
+			t.Errorf("sent was %q", got)
+		}
+		if took := time.Since(began); took > 8*time.Second {
+			t.Errorf("sent %v after the replica was killed", took)
+		}
+	})
 }

@@ -142,7 +142,7 @@ type channels struct {
 // newChannels makes the channels that are configured and those that plugins bring, and what their turns need. They do not serve yet. Its
 // error is for the user.
 func newChannels(
-	ctx context.Context, c *config.Config, shared *engine, stored *database, tables store.Engine, f *turn.Framework, agents *team.Team, ledger *adapter.Ledger,
+	ctx context.Context, c *config.Config, shared *replicas, stored *database, tables store.Engine, f *turn.Framework, agents *team.Team, ledger *adapter.Ledger,
 	log *slog.Logger,
 ) (_ *channels, err error) {
 	tree, err := newTree(c)
@@ -187,7 +187,7 @@ func dataError(c *config.Config, err error) error {
 }
 
 // open opens what channels keep in tables, and the folder for files of messages. Its error is for the user.
-func (d *channels) open(ctx context.Context, c *config.Config, shared *engine, stored *database, tables store.Engine, log *slog.Logger) error {
+func (d *channels) open(ctx context.Context, c *config.Config, shared *replicas, stored *database, tables store.Engine, log *slog.Logger) error {
 	media := ""
 	if c.Data != "" {
 		media = filepath.Join(channelsFolder(c), "media")
@@ -214,11 +214,11 @@ var errChannelsInUse = errors.New("a server uses the data folder: what its chann
 
 // eraseFromChannels removes what channels keep of a session, while no server does anything with it. waited reports whether messages waited in the
 // window of its conversation.
-func eraseFromChannels(ctx context.Context, c *config.Config, shared *engine, session string, log *slog.Logger) (waited bool, err error) {
+func eraseFromChannels(ctx context.Context, c *config.Config, shared *replicas, session string, log *slog.Logger) (waited bool, err error) {
 	if _, err := os.Stat(channelsFolder(c)); shared == nil && (c.Data == "" || errors.Is(err, fs.ErrNotExist)) {
 		return false, nil
 	}
-	tables, err := openTables(c, shared, log)
+	tables, err := openTables(c, log)
 	if err != nil {
 		if errors.Is(err, store.ErrInUse) {
 			return false, errChannelsInUse
@@ -227,17 +227,11 @@ func eraseFromChannels(ctx context.Context, c *config.Config, shared *engine, se
 	}
 	stored, err := openDatabase(c, log)
 	if err != nil {
-		if shared == nil {
-			err = errors.Join(err, tables.Close())
-		}
-		return false, err
+		return false, errors.Join(err, tables.Close())
 	}
 	d := &channels{Manager: manager.New(&channel.Kernel{Log: log}, log)}
 	defer func() {
-		err = errors.Join(err, d.CloseStores(), stored.close())
-		if shared == nil { // else shared closes them
-			err = errors.Join(err, tables.Close())
-		}
+		err = errors.Join(err, d.CloseStores(), stored.close(), tables.Close())
 	}()
 	if err := d.open(ctx, c, shared, stored, tables, log); err != nil {
 		return false, err

@@ -8,6 +8,7 @@ import (
 	"github.com/lingserve/lingserve/channel/inbox"
 	"github.com/lingserve/lingserve/channel/outbox"
 	"github.com/lingserve/lingserve/channel/owner/leased"
+	"github.com/lingserve/lingserve/cluster"
 	"github.com/lingserve/lingserve/store"
 )
 
@@ -15,23 +16,14 @@ import (
 const shareWait = time.Minute
 
 // share opens what the channels of replicas share. Files of messages are each replica's own.
-func (d *channels) share(ctx context.Context, shared *engine, tables store.Engine, log *slog.Logger) (err error) {
+func (d *channels) share(ctx context.Context, shared *replicas, tables store.Engine, log *slog.Logger) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, shareWait)
 	defer cancel()
-	if d.Kernel.Only, err = leased.OpenPollers(shared.members); err != nil {
-		return err
-	}
-	events, err := leased.Owners(shared.members, "inbox")
-	if err != nil {
-		return err
-	}
-	replies, err := leased.Owners(shared.members, "outbox")
-	if err != nil {
-		return err
-	}
+	leases := func(kind string) *cluster.Leases { return shared.Leases(kind, shared.stored.Runs()) }
+	d.Kernel.Only = leased.OpenPollers(leases("pollers"))
 	return d.Keep(ctx, tables, inbox.Options{
-		Owners: events, Keys: sharedKeys, Keep: longestWait, Shown: true, Log: log,
-	}, outbox.Options{Owners: replies, Log: log})
+		Owners: leased.Owners(leases("inbox")), Keys: sharedKeys, Keep: longestWait, Shown: true, Log: log,
+	}, outbox.Options{Owners: leased.Owners(leases("outbox")), Log: log})
 }
 
 const (

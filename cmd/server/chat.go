@@ -79,7 +79,7 @@ func chat(c *config.Config, name, session string, signals <-chan os.Signal, stdi
 		return exitFailed, err
 	}
 	starting, started := untilSignal(signals)
-	shared, err := openEngine(starting, c, log)
+	shared, err := joinReplicas(starting, c, log)
 	started()
 	if err != nil {
 		return exitFailed, err

@@ -44,7 +44,7 @@ func openDatabase(c *config.Config, log *slog.Logger) (*database, error) {
 		d.users++
 		return d, nil
 	}
-	o := &db.Options{Durable: c.Durability == config.DurabilityFull, Log: log}
+	o := &db.Options{Durable: c.Durability == config.DurabilityFull, MaxRunBytes: int64(c.Run.MaxDisk), Log: log}
 	d := &database{url: c.Database, users: 1}
 	var err error
 	if d.DB, err = db.Open(context.Background(), c.Database, o); errors.Is(err, store.ErrInUse) {

@@ -91,7 +91,7 @@ func TestASecondServerDoesNotTouchTheOutbox(t *testing.T) {
 	c := &config.Config{Data: data, Database: "sqlite:" + filepath.Join(data, "lingserve.db")}
 	log := slog.New(slog.NewTextHandler(io.Discard, nil))
 	first := &channels{Manager: manager.New(&channel.Kernel{}, log)}
-	tables, err := openTables(c, nil, log)
+	tables, err := openTables(c, log)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,7 +105,7 @@ func TestASecondServerDoesNotTouchTheOutbox(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = first.CloseStores() }()
-	if _, err := openTables(c, nil, log); err == nil || !strings.Contains(err.Error(), "another server uses it") {
+	if _, err := openTables(c, log); err == nil || !strings.Contains(err.Error(), "another server uses it") {
 		t.Errorf("got %v, expected that another server uses the folder", err)
 	}
 }
@@ -118,7 +118,7 @@ func TestTheWordsOfAGroupWithoutATapeAreDeleted(t *testing.T) {
 		t.Fatal(err)
 	}
 	log := slog.New(slog.DiscardHandler)
-	tables, err := openTables(c, nil, log)
+	tables, err := openTables(c, log)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -100,7 +100,7 @@ func (s *server) watch() {
 	k.Observer = channel.Observers{k.Observer, channel.Count(s.metrics)}
 	s.metrics.Watch(telemetry.Sources{
 		Server: s.web.Load, Lanes: s.turns.Lanes, Approvals: s.agents.Waiting, Providers: s.models.Load, Channels: k.Pending,
-		Engine: s.shared.watched(), Routes: s.web.Routes,
+		Database: s.shared.watched(), Routes: s.web.Routes,
 		Names: func() telemetry.Names {
 			all := s.names.all()
 			all.Channels = s.channels.Channels()

@@ -14,7 +14,6 @@ import (
 	"os/signal"
 	"reflect"
 	"slices"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -76,7 +75,7 @@ type server struct {
 	keys      *providers.Keys // of the models' providers
 	workflows *flow.Registry
 	from      string // where the workflows come from
-	shared    *engine
+	shared    *replicas
 	tables    store.Engine
 	database  *database
 	metrics   *telemetry.Metrics
@@ -149,7 +148,7 @@ func (s *server) openStores(signals <-chan os.Signal) (err error) {
 		return listenError(s.c, err)
 	}
 	starting, started := untilSignal(signals)
-	s.shared, err = openEngine(starting, s.c, s.log)
+	s.shared, err = joinReplicas(starting, s.c, s.log)
 	started()
 	if starting.Err() != nil { // also where it was in time
 		s.shared.close(s.log)
@@ -159,16 +158,14 @@ func (s *server) openStores(signals <-chan os.Signal) (err error) {
 		return err
 	}
 	s.later(func() { s.shared.close(s.log) }) // the last of all that keeps something
-	if s.tables, err = openTables(s.c, s.shared, s.log); err != nil {
+	if s.tables, err = openTables(s.c, s.log); err != nil {
 		return err
 	}
-	if s.shared == nil { // else shared closes them
-		s.later(func() {
-			if err := s.tables.Close(); err != nil {
-				s.log.Warn("cannot close the tables cleanly", "error", err)
-			}
-		})
-	}
+	s.later(func() {
+		if err := s.tables.Close(); err != nil {
+			s.log.Warn("cannot close the tables cleanly", "error", err)
+		}
+	})
 	if s.database, err = openDatabase(s.c, s.log); err != nil {
 		return err
 	}
@@ -182,7 +179,8 @@ func (s *server) assemble() (err error) {
 	c, log := s.c, s.log
 	o := serverOptions(c, s.workflows, s.models, log)
 	s.metrics, s.names = newMetrics(c, s.models, s.workflows)
-	o.Observer, o.AccessLog, o.Tables = s.metrics, c.Log.Access, s.tables
+	o.Observer, o.AccessLog = s.metrics, c.Log.Access
+	o.Runs = s.database.Runs()
 	if o.Tapes, err = openTapes(c, s.shared, log, s.metrics); err != nil {
 		return err
 	}
@@ -209,9 +207,7 @@ func (s *server) assemble() (err error) {
 	})
 	s.channels.look(c, agents, log)
 	s.entrance.into(&o)
-	if err := s.shared.into(context.Background(), c, &o, log); err != nil {
-		return err
-	}
+	s.shared.into(&o)
 	o.Servers = func() map[string]string {
 		states := map[string]string{}
 		for _, st := range servers.Status() {
@@ -224,10 +220,13 @@ func (s *server) assemble() (err error) {
 	o.Turns, o.Agents, o.Channels, o.Kernel = turns, agents, s.channels, s.channels.Kernel
 	o.ChannelNames = slices.AppendSeq(config.ChannelTypes(), maps.Keys(c.Access.Channels))
 	o.Tracer, s.channels.Kernel.Tracer = s.traces.Provider(), s.traces.Channels()
-	if s.web, err = web.New(o); err != nil { // which is about the data folder
-		return fmt.Errorf("data (%s): cannot use the folder %s: %s", c.Source("data"), c.Data, strings.TrimPrefix(err.Error(), "data folder: "))
+	if s.web, err = web.New(o); err != nil {
+		return databaseError(c, err)
 	}
 	s.later(func() { s.web.Close() })
+	if s.shared != nil {
+		s.shared.Serve(s.web.Handler())
+	}
 	s.watch()
 	return nil
 }

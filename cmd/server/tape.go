@@ -90,7 +90,7 @@ func tapeCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		}
 	}
 	code := exitOK
-	err = withStore(ctx, c, stderr, func(store tape.Whole, shared *engine) (err error) {
+	err = withStore(ctx, c, stderr, func(store tape.Whole, shared *replicas) (err error) {
 		t.store = store
 		if name == "check" {
 			code, err = t.check(ctx)
@@ -110,9 +110,9 @@ func tapeCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 }
 
 // withStore opens the store of sessions for a command, and closes it. Its own errors are for the user.
-func withStore(ctx context.Context, c *config.Config, stderr io.Writer, do func(tape.Whole, *engine) error) error {
+func withStore(ctx context.Context, c *config.Config, stderr io.Writer, do func(tape.Whole, *replicas) error) error {
 	quiet := slog.New(slog.DiscardHandler) // what goes wrong with the database is in the error
-	shared, err := openEngine(ctx, c, quiet)
+	shared, err := joinReplicas(ctx, c, quiet)
 	if err != nil {
 		return err
 	}
@@ -125,7 +125,7 @@ func withStore(ctx context.Context, c *config.Config, stderr io.Writer, do func(
 }
 
 // do does what the action name says.
-func (t *tapes) do(ctx context.Context, c *config.Config, shared *engine, name string, args []string, stdin io.Reader) error {
+func (t *tapes) do(ctx context.Context, c *config.Config, shared *replicas, name string, args []string, stdin io.Reader) error {
 	switch name {
 	case "list":
 		some, err := t.list(ctx)
@@ -403,7 +403,7 @@ func plain(content json.RawMessage) string {
 
 // copyFrom copies the sessions of another database, with their large results. Sessions that are there already are left as they are, so that a copy
 // that was interrupted goes on when it is started again.
-func (t *tapes) copyFrom(ctx context.Context, c *config.Config, shared *engine, from string) (err error) {
+func (t *tapes) copyFrom(ctx context.Context, c *config.Config, shared *replicas, from string) (err error) {
 	other := *c
 	other.Database = from
 	if err := config.CheckDatabase(from); err != nil {

@@ -2,14 +2,13 @@ package main
 
 import (
 	"log/slog"
-	"os"
 
 	"github.com/lingserve/lingserve/internal/config"
 	"github.com/lingserve/lingserve/tape"
 )
 
 // openTapes opens the store of sessions. The observer may be nil. Its error is for the user.
-func openTapes(c *config.Config, shared *engine, log *slog.Logger, observer tape.Observer) (tape.Store, error) {
+func openTapes(c *config.Config, shared *replicas, log *slog.Logger, observer tape.Observer) (tape.Store, error) {
 	store, err := openStore(c, shared, log, observer)
 	if err != nil {
 		return nil, err
@@ -22,7 +21,7 @@ func openTapes(c *config.Config, shared *engine, log *slog.Logger, observer tape
 }
 
 // openStore opens the store as it is, without a bound.
-func openStore(c *config.Config, shared *engine, log *slog.Logger, observer tape.Observer) (tape.Whole, error) {
+func openStore(c *config.Config, shared *replicas, log *slog.Logger, observer tape.Observer) (tape.Whole, error) {
 	d, err := openDatabase(c, log)
 	if err != nil {
 		return nil, err
@@ -30,18 +29,5 @@ func openStore(c *config.Config, shared *engine, log *slog.Logger, observer tape
 	if shared == nil {
 		return databaseTapes{d.Tapes(observer), d}, nil
 	}
-	leases, err := shared.members.Leases(tapeLeases)
-	if err != nil {
-		return nil, err
-	}
-	return databaseTapes{d.SharedTapes(leases, observer), d}, nil
-}
-
-// tapeLeases is the kind of the leases of sessions.
-const tapeLeases = "tape"
-
-// replicaName is what people call this replica.
-func replicaName() string {
-	name, _ := os.Hostname() // "" if the system does not tell
-	return name
+	return databaseTapes{d.SharedTapes(shared.leases, observer), d}, nil
 }

@@ -63,7 +63,7 @@ func serverOptions(c *config.Config, w *flow.Registry, m *adapter.Registry, log 
 		MaxRuns: c.Run.Max, MaxLog: int(c.Run.MaxLog), MaxResult: int(c.Run.MaxResult),
 		MaxBots: c.Run.MaxBots, MaxTasks: c.Run.MaxTasks, MemoryOfEnded: int64(c.Run.EndedMemory),
 		InlineWorkflows: c.InlineWorkflows, ListedModels: c.CallerModels != "any", Timezones: map[string]*time.Location{}, Version: build().version,
-		Limits: limitsOf(c, log), MaxDisk: int64(c.Run.MaxDisk),
+		Limits: limitsOf(c, log),
 		Files: web.Files{
 			MaxSize: int64(c.Files.MaxSize), MaxCount: c.Files.MaxCount, MaxBytes: int64(c.Files.MaxBytes), Retention: c.Files.Retention, Types: c.Files.Types,
 		},

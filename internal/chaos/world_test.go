@@ -18,7 +18,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lingserve/lingserve/cluster/replicas"
 	"github.com/lingserve/lingserve/internal/fleet"
 	"github.com/lingserve/lingserve/internal/postgrestest"
 )
@@ -28,7 +27,7 @@ import (
 // has left waits so long.
 const (
 	patience = time.Hour
-	revival  = replicas.TTL + time.Second
+	revival  = 6 * time.Second // package cluster takes a replica for dead after 5 s
 )
 
 // setup says what a world is like.

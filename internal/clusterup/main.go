@@ -140,8 +140,8 @@ Cancel it at one that does not run it:
 
   curl -X POST %[2]s/v1/runs/$RUN/cancel
 
-Kill the one that runs it, while the other is followed: within 6 s the reader gets the end, "interrupted". A killed
-replica is started again after %[5]s.
+Kill the one that runs it, while the other is followed: the stream breaks off. Follow it again: within about 7 s
+the reader gets the end, "interrupted". A killed replica is started again after %[5]s.
 
   kill -9 %[3]d
 

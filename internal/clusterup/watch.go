@@ -11,7 +11,7 @@ import (
 	"github.com/lingserve/lingserve/internal/fleet"
 )
 
-// again is how long what has ended stays away. It is longer than a replica's lease, so that everything that follows from an end can be
+// again is how long what has ended stays away. It is longer than the time after which a replica is declared dead, so that everything that follows from an end can be
 // seen before.
 const again = 15 * time.Second
 

@@ -22,6 +22,7 @@ import (
 type Config struct {
 	Addr            string
 	Database        string // sqlite:FILE, postgres://… or InMemory
+	InternalAddr    string // of the listener for other replicas; "" is a free port
 	Data            string // "" with InMemory
 	Durability      string // DurabilityNormal or DurabilityFull
 	Workflows       string

@@ -81,7 +81,7 @@ func openAI(c *Config) Provider {
 // sample is a value of the setting's kind that is not its default; n tells three of them apart.
 func sample(s Setting, n int) string {
 	switch {
-	case s.Key == "addr", s.Key == "admin.addr":
+	case s.Key == "addr", s.Key == "internal_addr", s.Key == "admin.addr":
 		return fmt.Sprintf("127.0.0.1:900%d", n)
 	case strings.HasSuffix(s.Key, ".base_url"):
 		return fmt.Sprintf("http://127.0.0.1:900%d/v1", n)

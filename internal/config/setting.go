@@ -134,6 +134,10 @@ var top = bind("", whole, []Setting{
 		Key: "database", check: unlessEmpty(checkDatabase),
 		Help: "where data is stored: sqlite:FILE, postgres://user:password@host/database (which replicas share) or memory; unset: sqlite:lingserve.db in data",
 	},
+	{
+		Key: "internal_addr", check: unlessEmpty(checkAddr),
+		Help: "with PostgreSQL: listen address for the other replicas, which must reach it; unset: a free port at the address that reaches the database",
+	},
 	{Key: "data", Default: "./data", Help: "folder of the database and of other files; not used with database memory"},
 	{
 		Key: "durability", Default: DurabilityNormal, OneOf: []string{DurabilityNormal, DurabilityFull},
@@ -193,8 +197,8 @@ var coreSettings = []Setting{
 	{Key: "run.max_result", Default: "16MiB", Min: "1KiB", Help: "size of a run's result"},
 	{Key: "run.max_bots", Default: "256", Min: "1", Help: "bots of a run"},
 	{Key: "run.max_tasks", Default: "1024", Min: "1", Help: "tasks of a run"},
-	{Key: "run.ended_memory", Default: "8MiB", Min: "1KiB", Help: "memory for ended runs; older ones go to the data folder"},
-	{Key: "run.max_disk", Default: "4GiB", Min: "64KiB", Help: "disk space for ended runs; the first to expire are deleted"},
+	{Key: "run.ended_memory", Default: "8MiB", Min: "1KiB", Help: "memory for ended runs; others are read from the database"},
+	{Key: "run.max_disk", Default: "4GiB", Min: "64KiB", Help: "stored events of ended runs, in bytes; the oldest are removed first"},
 	{Key: "sessions.keep", Default: "0s", Help: "how long a session is kept after its last use; 0: for ever"},
 	{Key: "sessions.keep_unnamed", Default: "24h", Help: "the same of sessions that no request has named; 0: for ever"},
 	{Key: "turn.timeout", Default: "0s", Help: "timeout of a turn, approvals included; 0: only run.timeout"},

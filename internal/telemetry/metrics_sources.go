@@ -21,25 +21,16 @@ type Sources struct {
 	Providers func() []adapter.Load // slots
 	// Channels has, by channel, the events that were accepted and are not settled, and what waits to be sent.
 	Channels func(context.Context) (journal, outbox map[string]int, err error)
-	Engine   func() EngineLoad // that is shared with other servers; nil where there is none
+	Database func() DatabaseLoad // that is shared with other servers; nil: it is not
 	// Names and Routes have what series are created for before anything happens.
 	Names  func() Names
 	Routes func() []web.Route
 }
 
-// EngineLoad is how it stands with an engine that is shared.
-type EngineLoad struct {
+// DatabaseLoad is how it stands with a database that servers share.
+type DatabaseLoad struct {
 	Up       bool
-	Away     time.Duration // in all, until now
-	Replicas int           // that are there, this one among them; 0 where it is not known
-	Log      *EngineLog    // of runs; nil where none is kept there
-}
-
-// EngineLog is how far the log of runs is behind.
-type EngineLog struct {
-	Runs   int           // that are not stored to their end
-	Behind int           // of them, those that wait for the database longer than usual
-	Oldest time.Duration // for how long the one has waited that waits longest
+	Replicas int // that are there, this one among them
 }
 
 // Watch asks these sources from now on.
@@ -54,8 +45,7 @@ type sources struct {
 	memoryHeld, memoryWaiting, memoryRefused                             *prometheus.Desc
 	turnsRunning, turnsWaiting, turnsRefused                             *prometheus.Desc
 	approvals, slots, slotsRefused, journal, outbox                      *prometheus.Desc
-	engineUp, engineAway, engineReplicas                                 *prometheus.Desc
-	engineRuns, engineBehind, engineOldest                               *prometheus.Desc
+	databaseUp, replicas                                                 *prometheus.Desc
 }
 
 // sourceTimeout keeps the metrics from hanging with a store that hangs.
@@ -79,8 +69,8 @@ func (s *sources) make(m *Metrics) {
 	s.slotsRefused = desc("upstream_slots_refused_total", "counter", "Requests to a provider without a slot.", "provider")
 	s.journal = desc(channel.MetricJournalPending, "gauge", "Accepted but unfinished messages, of all replicas.", "channel")
 	s.outbox = desc(channel.MetricOutboxPending, "gauge", "Blocks that wait to be sent, of all replicas.", "channel")
-	s.endedRuns = desc("ended_runs", "gauge", "Ended runs that clients can still read, in memory or on disk.", "place")
-	s.endedBytes = desc("ended_runs_bytes", "gauge", "Their size.", "place")
+	s.endedRuns = desc("ended_runs", "gauge", "Ended runs in memory.")
+	s.endedBytes = desc("ended_runs_bytes", "gauge", "Their size.")
 	s.connections = desc("connections", "gauge", "Open client connections.")
 	s.turnedAway = desc("connections_turned_away_total", "counter", "Connections closed because their address had too many.")
 	s.memoryHeld = desc("runs_memory_bytes", "gauge", "Part of limit.memory that is kept for requests and runs.")
@@ -88,12 +78,8 @@ func (s *sources) make(m *Metrics) {
 	s.memoryRefused = desc("runs_memory_refused_total", "counter", "Model answers ended for lack of memory.")
 	s.overloaded = desc("overloaded", "gauge", "1 while the server refuses work because of this limit: memory, disk, runs or streams.", "limit")
 	s.draining = desc("draining", "gauge", "1 while the server shuts down.")
-	s.engineUp = desc("engine_up", "gauge", "1 while PostgreSQL can be reached and stores; always 1 with engine local.")
-	s.engineAway = desc("engine_away_seconds_total", "counter", "Time in which PostgreSQL was unavailable.")
-	s.engineReplicas = desc("engine_replicas", "gauge", "Replicas that this one sees, with itself.")
-	s.engineRuns = desc("engine_runs_pending", "gauge", "Runs of this replica that are not yet completely stored.")
-	s.engineBehind = desc("engine_runs_behind", "gauge", "Of these, runs that wait unusually long.")
-	s.engineOldest = desc("engine_behind_seconds", "gauge", "The longest such wait.")
+	s.databaseUp = desc("database_up", "gauge", "1 while the database can be reached; always 1 with SQLite.")
+	s.replicas = desc("replicas", "gauge", "Servers that share the database, this one included.")
 	m.registry.MustRegister(s)
 }
 
@@ -131,10 +117,8 @@ func (s *sources) Collect(to chan<- prometheus.Metric) {
 		for _, limit := range overloads {
 			gauge(s.overloaded, one(at[limit]), limit)
 		}
-		gauge(s.endedRuns, float64(l.InMemory), "memory")
-		gauge(s.endedBytes, float64(l.MemoryBytes), "memory")
-		gauge(s.endedRuns, float64(l.OnDisk), "disk")
-		gauge(s.endedBytes, float64(l.DiskBytes), "disk")
+		gauge(s.endedRuns, float64(l.InMemory))
+		gauge(s.endedBytes, float64(l.MemoryBytes))
 	}
 	if of.Lanes != nil {
 		l := of.Lanes()
@@ -153,11 +137,12 @@ func (s *sources) Collect(to chan<- prometheus.Metric) {
 			count(s.slotsRefused, p.Refused, p.Provider)
 		}
 	}
-	if of.Engine != nil {
-		s.collectEngine(of.Engine(), gauge, to)
-	} else {
-		gauge(s.engineUp, 1) // all is kept by this process
+	l := DatabaseLoad{Up: true, Replicas: 1}
+	if of.Database != nil {
+		l = of.Database()
 	}
+	gauge(s.databaseUp, one(l.Up))
+	gauge(s.replicas, float64(l.Replicas))
 	if of.Channels != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), sourceTimeout)
 		defer cancel()
@@ -171,19 +156,6 @@ func (s *sources) Collect(to chan<- prometheus.Metric) {
 		for name, n := range outbox {
 			gauge(s.outbox, float64(n), name)
 		}
-	}
-}
-
-func (s *sources) collectEngine(l EngineLoad, gauge func(*prometheus.Desc, float64, ...string), to chan<- prometheus.Metric) {
-	gauge(s.engineUp, one(l.Up))
-	to <- prometheus.MustNewConstMetric(s.engineAway, prometheus.CounterValue, l.Away.Seconds())
-	if l.Replicas > 0 {
-		gauge(s.engineReplicas, float64(l.Replicas))
-	}
-	if l.Log != nil {
-		gauge(s.engineRuns, float64(l.Log.Runs))
-		gauge(s.engineBehind, float64(l.Log.Behind))
-		gauge(s.engineOldest, l.Log.Oldest.Seconds())
 	}
 }
 

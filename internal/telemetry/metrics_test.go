@@ -33,7 +33,7 @@ func worked() *Metrics {
 	m := NewMetrics("v1.2.3", "abcdef", known)
 	m.Watch(Sources{
 		Server: func() web.Load {
-			return web.Load{Connections: 7, TurnedAway: 6, Overloaded: []string{"memory"}, Load: run.Load{InMemory: 2, MemoryBytes: 8192, OnDisk: 3, DiskBytes: 4096}, Memory: adapter.Holdings{Bytes: 512, Waiting: 9, Refused: 8}}
+			return web.Load{Connections: 7, TurnedAway: 6, Overloaded: []string{"memory"}, Load: run.Load{InMemory: 2, MemoryBytes: 8192}, Memory: adapter.Holdings{Bytes: 512, Waiting: 9, Refused: 8}}
 		},
 		Lanes: func() turn.Lanes {
 			return turn.Lanes{Running: 1, Waiting: 2, Refused: turn.Refusals{Busy: 3, Full: 4, Draining: 5}}
@@ -41,12 +41,7 @@ func worked() *Metrics {
 		Approvals: func() int { return 1 },
 		Providers: func() []adapter.Load { return []adapter.Load{{Provider: "demo", Max: 10, Refused: 1}} },
 		Channels:  pendingOf(map[string]int{"telegram": 1}, map[string]int{"telegram": 2}),
-		Engine: func() EngineLoad {
-			return EngineLoad{
-				Up: true, Away: 1500 * time.Millisecond, Replicas: 3,
-				Log: &EngineLog{Runs: 4, Behind: 1, Oldest: time.Second},
-			}
-		},
+		Database:  func() DatabaseLoad { return DatabaseLoad{Up: true, Replicas: 3} },
 	})
 	for _, of := range []struct{ workflow, agent string }{{"encyclopedia", ""}, {"", "assistant"}} {
 		r := m.Run(of.workflow, of.agent)
@@ -163,8 +158,7 @@ func TestWhatHappensIsCounted(t *testing.T) {
 		"lingserve_channel_stage_seconds{channel=telegram,stage=dispatch}":                          1,
 		"lingserve_channel_journal_pending{channel=telegram}":                                       1,
 		"lingserve_channel_outbox_pending{channel=telegram}":                                        2,
-		"lingserve_ended_runs{place=disk}":                                                          3,
-		"lingserve_ended_runs_bytes{place=memory}":                                                  8192,
+		"lingserve_ended_runs_bytes{}":                                                              8192,
 		"lingserve_overloaded{limit=memory}":                                                        1,
 		"lingserve_overloaded{limit=streams}":                                                       0,
 		"lingserve_connections{}":                                                                   7,
@@ -296,7 +290,8 @@ func TestSeriesOfKnownNamesBeginAtZero(t *testing.T) {
 		"lingserve_channel_journal_pending{channel=telegram}":                                    0,
 		"lingserve_channel_outbox_pending{channel=telegram}":                                     2,
 		"lingserve_channel_turns_total{channel=telegram,outcome=failed,reason=}":                 0,
-		"lingserve_engine_up{}": 1,
+
+		"lingserve_database_up{}": 1,
 	})
 	m.Run("one", "").End("completed", "")
 	names.Workflows = append(names.Workflows, "two")

@@ -113,7 +113,7 @@ func (w *Writer) Text(delta string) {
 
 // retract takes back what the text ends with.
 func (w *Writer) retract(end string) {
-	document, _ := w.o.Manager.Tube().Sent(true)
+	document, _ := w.o.Manager.Tube().Snapshot(true)
 	var text string
 	_ = json.Unmarshal(document, &text) // no text is none
 	text = strings.TrimSuffix(text, end)

@@ -25,7 +25,7 @@ func (db *DB) Backup(ctx context.Context, path string) error {
 }
 
 // Check returns what is damaged in the database; nothing if it is well: by SQLite's own check (PostgreSQL checks its pages when it reads them),
-// and whether each tape has the entries that its session counts.
+// and whether each tape has the entries that its session counts, and each run the batches that it was given.
 func (db *DB) Check(ctx context.Context) (damages []string, err error) {
 	if !db.network {
 		err = db.view(ctx, func(q querier) error {
@@ -53,5 +53,34 @@ func (db *DB) Check(ctx context.Context) (damages []string, err error) {
 				GROUP BY s.tape, session, entries, last_id ORDER BY s.tape`, last, sessionRows)
 		})
 	}
+	if err == nil {
+		err = db.checkRuns(ctx, &damages)
+	}
 	return damages, err
+}
+
+// checkRuns adds the runs that miss batches, and batches without a run.
+func (db *DB) checkRuns(ctx context.Context, damages *[]string) (err error) {
+	run, attempt := "", 0
+	for n := sessionRows; err == nil && n == sessionRows; {
+		n = 0
+		err = db.view(ctx, func(q querier) error {
+			return q.collect(func(rows *sql.Rows) (bool, error) {
+				var found, first, last, known, removed int
+				err := rows.Scan(&run, &attempt, &found, &first, &last, &known, &removed)
+				switch n++; {
+				case removed == 1:
+				case known == 0:
+					*damages = append(*damages, fmt.Sprintf("there are batches of run %q, which does not exist", run))
+				case first != 1 || last != found:
+					*damages = append(*damages, fmt.Sprintf("attempt %d of run %q should have the batches from 1 on without a gap; found %d, from %d to %d",
+						attempt, run, found, first, last))
+				}
+				return true, err
+			}, `SELECT b.run, b.attempt, count(*), min(b.seq), max(b.seq), count(r.id), max(CASE WHEN d.run IS NULL THEN 0 ELSE 1 END)
+				FROM run_batches b LEFT JOIN runs r ON r.id = b.run LEFT JOIN run_removals d ON d.run = b.run
+				WHERE (b.run, b.attempt) > ($1, $2) AND b.seq > 0 GROUP BY b.run, b.attempt ORDER BY b.run, b.attempt LIMIT $3`, run, attempt, sessionRows)
+		})
+	}
+	return err
 }

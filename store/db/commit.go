@@ -35,7 +35,10 @@ type write struct {
 }
 
 // Tx is a transaction. It is valid until the function that got it returns.
-type Tx struct{ querier }
+type Tx struct {
+	querier
+	hasTables bool // see lockTables
+}
 
 // writer is the connection that writes.
 type writer struct {
@@ -255,7 +258,7 @@ func (db *DB) connect(ctx context.Context) (*Tx, error) {
 		}
 		db.writer.conn = conn
 	}
-	return &Tx{querier{ctx, db, db.writer.conn, &db.writer.statements, new(bool)}}, nil
+	return &Tx{querier: querier{ctx, db, db.writer.conn, &db.writer.statements, new(bool)}}, nil
 }
 
 // reset ends the transaction that failed. A connection over a network is given up if that is in vain.

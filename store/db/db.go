@@ -36,6 +36,8 @@ type Options struct {
 	Beside bool
 	// Readers is the number of connections that read; 0: 4. One more connection writes.
 	Readers int
+	// MaxRunBytes bounds the events of ended runs. Beyond it those of the runs that ended first are removed. 0: no bound.
+	MaxRunBytes int64
 	// Clock is the time of entries without a date; nil: time.Now.
 	Clock func() time.Time
 	// Log gets warnings; nil: slog.Default().
@@ -51,9 +53,11 @@ const callTime = 4 * time.Second
 // DB is an open database. It is safe for concurrent use.
 type DB struct {
 	dialect
-	clock    func() time.Time
-	log      *slog.Logger
-	callTime time.Duration // with a network: of a transaction, or a page of rows
+	clock       func() time.Time
+	log         *slog.Logger
+	maxRunBytes int64
+	callTime    time.Duration // with a network: of a transaction, or a page of rows
+	beside      bool          // another process may have the SQLite file open
 
 	read       *sql.DB
 	statements sync.Map // of read
@@ -84,10 +88,12 @@ type dialect struct {
 	share        string // ends a SELECT whose row no other transaction may change until the end of this one
 	lock         string // likewise, of a row that this transaction changes
 	blob         string // type of bytes
+	byteOrder    string // follows a text that is compared byte by byte
 	prepare      bool   // statements are prepared once for each connection
 	network      bool   // statements have a deadline, are retried, and the outcome of a commit can be unknown
 	inMemory     bool   // SQLite without a WAL
 	explain      func(error) error
+	sharedClock  string // query of the microseconds since 1970; "": the time is that of Options.Clock
 	createSchema string // of a new database; "": there is none to create
 	checkpoint   string // removes erased text from the files; "": nothing to do
 	readers      int    // connections that read, if the URL says so
@@ -100,7 +106,7 @@ func Open(ctx context.Context, url string, o *Options) (*DB, error) {
 	if o == nil {
 		o = &Options{}
 	}
-	db := &DB{clock: o.Clock, log: o.Log, callTime: cmp.Or(o.callTime, callTime), stopped: make(chan struct{}), changes: changes{next: map[string]chan struct{}{}}}
+	db := &DB{clock: o.Clock, log: o.Log, maxRunBytes: o.MaxRunBytes, beside: o.Beside, callTime: cmp.Or(o.callTime, callTime), stopped: make(chan struct{}), changes: changes{next: map[string]chan struct{}{}}}
 	db.arrived.L = &db.mu
 	db.end, db.stop = context.WithCancel(context.Background())
 	if db.clock == nil {

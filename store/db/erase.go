@@ -29,17 +29,23 @@ func (t *Tapes) Delete(ctx context.Context, name string) error {
 	return explain(name, err)
 }
 
-// Erase makes a tape and its forks invisible and returns how many there were. Their entries and blobs are removed by [DB.purge].
+// Erase makes a tape, its forks and the ended runs of its session invisible and returns how many tapes there were. [DB.purge] removes what
+// they have.
 func (tx *Tx) Erase(name string) (erased int, err error) {
 	var found []incarnation
+	session := ""
 	err = tx.collect(func(rows *sql.Rows) (bool, error) {
 		var i incarnation
-		err := rows.Scan(&i.tape, &i.number)
+		var of string
+		err := rows.Scan(&i.tape, &i.number, &of)
+		if i.tape == name && !tape.IsFork(name) {
+			session = of
+		}
 		if i.tape == name || strings.HasPrefix(i.tape, name+".") {
 			found = append(found, i)
 		}
 		return true, err
-	}, "SELECT tape, incarnation FROM sessions WHERE tape = $1 OR (parent = $2 AND parent <> '')", name, rootOf(name))
+	}, "SELECT tape, incarnation, session FROM sessions WHERE tape = $1 OR (parent = $2 AND parent <> '')", name, rootOf(name))
 	if err != nil {
 		return 0, err
 	}
@@ -53,7 +59,7 @@ func (tx *Tx) Erase(name string) (erased int, err error) {
 			return 0, err
 		}
 	}
-	return erased, nil
+	return erased, tx.eraseRuns(session)
 }
 
 // scheduleRemoval lets the entries and blobs of an invisible tape be removed at a time.
@@ -91,7 +97,7 @@ func (db *DB) finishErasing(ctx context.Context, wipe bool) error {
 	return err
 }
 
-// purge removes the entries and blobs that are due, in steps that other writes can share.
+// purge removes the entries, blobs and events that are due, in steps that other writes can share.
 func (db *DB) purge(ctx context.Context) error {
 	for {
 		var next incarnation
@@ -103,8 +109,11 @@ func (db *DB) purge(ctx context.Context) error {
 		if err == nil && found {
 			err = db.Update(ctx, func(tx *Tx) error { return tx.removeSome(next) })
 		}
-		if err != nil || !found {
+		if err != nil {
 			return err
+		}
+		if !found {
+			return db.purgeRuns(ctx)
 		}
 	}
 }

@@ -31,7 +31,10 @@ func (db *DB) openPostgres(url string) error {
 	if c.ConnectTimeout == 0 || c.ConnectTimeout > callTime {
 		c.ConnectTimeout = callTime
 	}
-	db.dialect = dialect{begin: "BEGIN ISOLATION LEVEL READ COMMITTED", share: " FOR SHARE", lock: " FOR UPDATE", blob: "BYTEA", network: true, explain: explainPostgres}
+	db.dialect = dialect{
+		begin: "BEGIN ISOLATION LEVEL READ COMMITTED", share: " FOR SHARE", lock: " FOR UPDATE", blob: "BYTEA", byteOrder: ` COLLATE "C"`, network: true,
+		explain: explainPostgres, sharedClock: "SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS BIGINT)",
+	}
 	if strings.Contains(url, "pool_max_conns") {
 		db.readers = max(int(pool.MaxConns)-1, 1)
 	}

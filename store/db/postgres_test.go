@@ -204,3 +204,11 @@ func BenchmarkAppendAtOncePostgres(b *testing.B) {
 func BenchmarkPageOfSessionsPostgres(b *testing.B) {
 	tapetest.BenchmarkPages(b, openServer(b, postgrestest.Run(b).URL(), longTime).Tapes(nil))
 }
+
+func BenchmarkAppendRunsPostgres(b *testing.B) {
+	benchmarkAppendRuns(b, openServer(b, postgrestest.Run(b).URL(), longTime))
+}
+
+func BenchmarkPageOfRunsPostgres(b *testing.B) {
+	benchmarkPageOfRuns(b, openServer(b, postgrestest.Run(b).URL(), longTime))
+}

@@ -13,19 +13,22 @@ import (
 	"github.com/lingserve/lingserve/store"
 )
 
-// Tables gives the tables of package store in the rows of one SQL table, for one process: it is an engine for a server alone. Watchers
-// learn of changes in the process and read them from the database.
+// Tables gives the tables of package store in the rows of one SQL table. Watchers learn of changes in this process at once, and on PostgreSQL
+// of those in other processes within about a second. They read them from the database.
 func (db *DB) Tables() store.Engine {
 	e := &engine{db: db, done: make(chan struct{})}
-	e.sweeps.Go(e.sweep)
+	e.loops.Go(e.sweep)
+	if db.network || db.beside {
+		e.loops.Go(e.poll)
+	}
 	return e
 }
 
 type engine struct {
-	db     *DB
-	end    sync.Once
-	done   chan struct{} // closed by Close
-	sweeps sync.WaitGroup
+	db    *DB
+	end   sync.Once
+	done  chan struct{}  // closed by Close
+	loops sync.WaitGroup // goroutines that end with Close
 }
 
 const (
@@ -33,6 +36,8 @@ const (
 	rememberDeleted = 10 * time.Minute
 	// sweepEvery is how often records whose life has ended are removed.
 	sweepEvery = time.Second
+	// pollEvery is how often changes of other processes are looked for, and how long a watcher waits after it could not read.
+	pollEvery = time.Second
 )
 
 // Table implements [store.Engine].
@@ -50,7 +55,7 @@ func (e *engine) Table(ctx context.Context, o store.TableOptions) (store.Table, 
 // Close implements [store.Engine]. The database stays open.
 func (e *engine) Close() error {
 	e.end.Do(func() { close(e.done) })
-	e.sweeps.Wait()
+	e.loops.Wait()
 	return nil
 }
 
@@ -90,6 +95,52 @@ func (c *changes) announce(table string) {
 	}
 }
 
+// watched reports whether a watcher waits.
+func (c *changes) watched() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.next) > 0
+}
+
+// poll announces the changes of other processes. One query a second is for all watchers of all tables.
+//
+// No change is missed: a revision is the table's row in tables, and the transaction that takes one locks that row until it ends. So revisions
+// are committed in their order, and whoever reads one can read the records of all lower ones.
+func (e *engine) poll() {
+	tick := time.NewTicker(pollEvery)
+	defer tick.Stop()
+	announced := map[string]uint64{} // revision by table
+	for {
+		select {
+		case <-e.done:
+			return
+		case <-tick.C:
+		}
+		if !e.db.changes.watched() {
+			continue
+		}
+		current := map[string]uint64{}
+		err := e.db.view(e.db.end, func(q querier) error {
+			return q.collect(func(rows *sql.Rows) (bool, error) {
+				var name string
+				var rev uint64
+				err := rows.Scan(&name, &rev)
+				current[name] = rev
+				return true, err
+			}, `SELECT name, rev FROM tables`)
+		})
+		if err != nil {
+			continue // the next query finds the same changes
+		}
+		for name, rev := range current {
+			if rev != announced[name] {
+				announced[name] = rev
+				e.db.changes.announce(name)
+			}
+		}
+	}
+}
+
 // sweep removes what has expired, and deletions that nobody needs to know any more.
 func (e *engine) sweep() {
 	tick := time.NewTicker(sweepEvery)
@@ -101,12 +152,15 @@ func (e *engine) sweep() {
 		case <-tick.C:
 		}
 		now := time.Now()
-		var names []string
+		var names map[string]bool
 		e.db.Update(context.Background(), func(tx *Tx) error { // after an error it is tried again a second later
-			names = nil
+			names = map[string]bool{}
 			expired, err := rowsOf(tx.querier, func(rows *sql.Rows) (k [2]string, err error) {
 				return k, rows.Scan(&k[0], &k[1])
 			}, `SELECT name, key FROM records WHERE expires <= $1 AND deleted = 0 LIMIT 500`, now.UnixMicro())
+			if err == nil && len(expired) > 0 {
+				err = tx.lockTables()
+			}
 			if err != nil {
 				return err
 			}
@@ -116,18 +170,32 @@ func (e *engine) sweep() {
 				if err != nil {
 					return err
 				}
+				if row == nil || row.deleted || row.live(now) { // another process was faster
+					continue
+				}
 				if err := t.remove(tx, row, [16]byte{}, now); err != nil {
 					return err
 				}
-				names = append(names, k[0])
+				names[k[0]] = true
 			}
 			_, err = tx.exec(`DELETE FROM records WHERE deleted = 1 AND at < $1`, now.Add(-rememberDeleted).UnixMicro())
 			return err
 		})
-		for _, name := range names {
+		for name := range names {
 			e.db.changes.announce(name)
 		}
 	}
+}
+
+// lockTables keeps other processes from changing records until the transaction ends, so that what it reads of them stays true. It locks all
+// tables, in one order: writes of several tables share transactions, and would wait for each other.
+func (tx *Tx) lockTables() error {
+	if !tx.db.network || tx.hasTables { // a transaction of SQLite that writes is alone
+		return nil
+	}
+	_, err := tx.readIDs("SELECT name FROM tables ORDER BY name FOR UPDATE")
+	tx.hasTables = err == nil
+	return err
 }
 
 type table struct {
@@ -177,6 +245,15 @@ func scanRow(rows *sql.Rows, more ...any) (*row, error) {
 
 func scanBare(rows *sql.Rows) (*row, error) { return scanRow(rows) }
 
+func scanWithBody(rows *sql.Rows) (*row, error) {
+	var body []byte
+	r, err := scanRow(rows, &body)
+	if err == nil {
+		r.Body = body
+	}
+	return r, err
+}
+
 // row reads a row without its body; nil where there is none.
 func (t *table) row(tx *Tx, key string) (*row, error) {
 	rows, err := rowsOf(tx.querier, scanBare, `SELECT `+rowColumns+` FROM records WHERE name = $1 AND key = $2`, t.o.Name, key)
@@ -191,27 +268,31 @@ func (t *table) Get(ctx context.Context, key string) (store.Record, error) {
 	if err := errors.Join(store.CheckKey(key), t.e.check(ctx)); err != nil {
 		return store.Record{}, err
 	}
-	for r, err := range t.read(ctx, key, key, true) {
-		return r, err
+	page, err := t.page(ctx, scanWithBody, `SELECT `+rowColumns+`, body FROM records WHERE name = $1 AND key = $2`, t.o.Name, key)
+	switch {
+	case err != nil:
+		return store.Record{}, err
+	case len(page) == 0 || !page[0].live(time.Now()):
+		return store.Record{}, store.ErrNotFound
 	}
-	return store.Record{}, store.ErrNotFound
+	return page[0].Record, nil
 }
 
 // Peek implements [store.Table].
 func (t *table) Peek(ctx context.Context, key string) (store.Record, error) { return t.Get(ctx, key) }
 
+// afterKeys follows all characters of keys.
+const afterKeys = "\x7f"
+
 // Range implements [store.Table].
 func (t *table) Range(ctx context.Context, prefix string, bodies bool) iter.Seq2[store.Record, error] {
-	return t.read(ctx, prefix, prefix+"\x7f", bodies) // the characters of keys are below
-}
-
-// read yields the records from one key to another, page by page.
-func (t *table) read(ctx context.Context, from, to string, bodies bool) iter.Seq2[store.Record, error] {
 	body := "NULL"
 	if bodies {
 		body = "body"
 	}
-	query := `SELECT ` + rowColumns + `, ` + body + ` FROM records WHERE name = $1 AND key >= $2 AND key <= $3 AND key > $4 AND deleted = 0 ORDER BY key LIMIT $5`
+	key := "key" + t.e.db.byteOrder
+	query := `SELECT ` + rowColumns + `, ` + body + ` FROM records
+		WHERE name = $1 AND ` + key + ` >= $2 AND ` + key + ` <= $3 AND ` + key + ` > $4 AND deleted = 0 ORDER BY ` + key + ` LIMIT $5`
 	return func(yield func(store.Record, error) bool) {
 		last, limit := "", pageRows
 		if bodies {
@@ -222,14 +303,7 @@ func (t *table) read(ctx context.Context, from, to string, bodies bool) iter.Seq
 				yield(store.Record{}, err)
 				return
 			}
-			page, err := t.page(ctx, func(rows *sql.Rows) (*row, error) {
-				var body []byte
-				r, err := scanRow(rows, &body)
-				if err == nil {
-					r.Body = body
-				}
-				return r, err
-			}, query, t.o.Name, from, to, last, limit)
+			page, err := t.page(ctx, scanWithBody, query, t.o.Name, prefix, prefix+afterKeys, last, limit)
 			if err != nil {
 				yield(store.Record{}, err)
 				return
@@ -297,6 +371,9 @@ func (t *table) Put(ctx context.Context, puts ...store.Put) ([]store.Record, []e
 
 // put makes one change. refused is its own error, failed that of the database.
 func (t *table) put(tx *Tx, p *store.Put, now time.Time) (r store.Record, refused, failed error) {
+	if err := tx.lockTables(); err != nil {
+		return r, nil, err
+	}
 	was, err := t.row(tx, p.Key)
 	if err != nil {
 		return r, nil, err
@@ -420,7 +497,8 @@ func (t *table) fit(tx *Tx, key string, records, size int64, was *row, live bool
 	}
 }
 
-// Watch implements [store.Table].
+// Watch implements [store.Table]. It ends with another error if the database is away at first. Later it waits for the database. A watcher that
+// cannot read for longer than rememberDeleted misses deletions.
 func (t *table) Watch(ctx context.Context, prefix string) iter.Seq2[store.Change, error] {
 	return func(yield func(store.Change, error) bool) {
 		seen, err := t.current(ctx)
@@ -441,12 +519,16 @@ func (t *table) Watch(ctx context.Context, prefix string) iter.Seq2[store.Change
 			return
 		}
 		for {
-			next := t.e.db.changes.wait(t.o.Name)
+			next, retry := t.e.db.changes.wait(t.o.Name), (<-chan time.Time)(nil)
 			for {
 				page, err := t.changed(ctx, prefix, seen)
-				if err != nil {
+				if errors.Is(err, store.ErrClosed) || err != nil && !t.e.db.network {
 					yield(store.Change{}, err)
 					return
+				}
+				if err != nil {
+					retry = time.After(pollEvery)
+					break
 				}
 				for _, r := range page {
 					seen = r.order
@@ -465,9 +547,12 @@ func (t *table) Watch(ctx context.Context, prefix string) iter.Seq2[store.Change
 					break
 				}
 			}
-			clear(newer)
+			if retry == nil {
+				clear(newer)
+			}
 			select {
 			case <-next:
+			case <-retry:
 			case <-ctx.Done():
 			case <-t.e.done:
 			}
@@ -494,6 +579,6 @@ func (t *table) current(ctx context.Context) (uint64, error) {
 
 // changed reads the rows that have changed after a revision, in their order.
 func (t *table) changed(ctx context.Context, prefix string, after uint64) ([]*row, error) {
-	return t.page(ctx, scanBare, `SELECT `+rowColumns+` FROM records WHERE name = $1 AND key >= $2 AND key <= $3 AND changed > $4 ORDER BY changed LIMIT $5`,
-		t.o.Name, prefix, prefix+"\x7f", after, pageRows)
+	return t.page(ctx, scanBare, `SELECT `+rowColumns+` FROM records WHERE name = $1 AND key`+t.e.db.byteOrder+` >= $2 AND key`+t.e.db.byteOrder+` <= $3 AND changed > $4 ORDER BY changed LIMIT $5`,
+		t.o.Name, prefix, prefix+afterKeys, after, pageRows)
 }

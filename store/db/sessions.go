@@ -335,36 +335,28 @@ func readAnchors(view func(func(querier) error) error, s *session) iter.Seq2[tap
 // listSessions returns a page of the sessions that q selects, the newest entry first, after the session last. q.After and q.Limit are
 // ignored.
 func listSessions(r querier, q tape.SessionQuery, last tape.Info, limit int) (page []tape.Info, err error) {
-	var where strings.Builder
-	var args []any
-	add := func(condition string, values ...any) { // each ? becomes the next parameter
-		for _, v := range values {
-			args = append(args, v)
-			condition = strings.Replace(condition, "?", "$"+strconv.Itoa(len(args)), 1)
-		}
-		where.WriteString(" AND " + condition)
-	}
+	var where conditions
 	if last.Tape != "" {
 		date := last.Updated.UnixMicro()
-		add("updated <= ? AND (updated < ? OR tape > ?)", date, date, last.Tape)
+		where.add("updated <= ? AND (updated < ? OR tape > ?)", date, date, last.Tape)
 	}
 	if q.Workspace != "" {
-		add("workspace = ?", plainText(q.Workspace))
+		where.add("workspace = ?", plainText(q.Workspace))
 	}
 	owner, rest, found := strings.Cut(q.Prefix, "#")
 	if found { // an index has the owners
-		add("owner = ?", plainText(owner))
+		where.add("owner = ?", plainText(owner))
 	}
 	if q.Prefix != "" && (owner == "" || !found || rest != "") {
-		add("substr(session, 1, "+strconv.Itoa(len([]rune(q.Prefix)))+") = ?", plainText(q.Prefix))
+		where.add("substr(session, 1, "+strconv.Itoa(len([]rune(q.Prefix)))+") = ?", plainText(q.Prefix))
 	}
-	args = append(args, limit)
+	args := append(where.args, limit)
 	err = r.collect(func(rows *sql.Rows) (bool, error) {
 		var s session
 		err := s.scan(rows)
 		page = append(page, s.Info)
 		return true, err
-	}, "SELECT "+sessionColumns+" FROM sessions WHERE parent = ''"+where.String()+" ORDER BY updated DESC, tape LIMIT $"+strconv.Itoa(len(args)), args...)
+	}, "SELECT "+sessionColumns+" FROM sessions WHERE parent = ''"+where.sql.String()+" ORDER BY updated DESC, tape LIMIT $"+strconv.Itoa(len(args)), args...)
 	return page, err
 }
 

@@ -21,7 +21,7 @@ func (db *DB) sweepLoop() {
 	}
 }
 
-// Sweep removes what has expired: files, values, and what imports and uploads have left.
+// Sweep removes what has expired: files, values, runs, and what imports and uploads have left.
 func (db *DB) Sweep(ctx context.Context) error {
 	removed := int64(0)
 	for _, table := range valueTables {
@@ -43,6 +43,9 @@ func (db *DB) Sweep(ctx context.Context) error {
 		return err
 	}
 	files, err := db.expireFiles(ctx)
+	if err == nil {
+		err = db.sweepRuns(ctx, &removed)
+	}
 	if err == nil {
 		err = db.finishErasing(ctx, removed+files > 0)
 	}

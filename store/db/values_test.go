@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -18,25 +19,34 @@ type openEmpty func(t testing.TB, clock func() time.Time) *DB
 // groups are tests of groups of tables on any database.
 var groups = map[string]func(t *testing.T, open openEmpty){
 	"values expire": valuesExpire, "the oldest values go": oldestValuesGo, "one takes a value": oneTakesAValue, "results": results, "files": files,
+	"runs": runLife, "runs move": runsMove, "one replica takes a run": oneReplicaTakesARun, "one request gets a key": oneRequestGetsAKey, "keys of runs": keysOfRuns,
+	"batches of a replaced replica": batchesOfAReplacedReplica, "many batches": manyBatches, "pages of runs": pagesOfRuns, "runs expire": runsExpire,
+	"events have a bound": eventsHaveABound, "runs of an erased session": runsOfAnErasedSession, "replicas": replicas, "damaged runs are found": damagedRunsAreFound,
+	"leases": replicaLeases, "one replica takes a lease": oneReplicaTakesALease,
 }
 
 func TestGroups(t *testing.T) {
 	for name, test := range groups {
-		t.Run(name, func(t *testing.T) {
-			test(t, func(t testing.TB, clock func() time.Time) *DB {
-				t.Helper()
-				db, err := Open(t.Context(), "memory", &Options{Clock: clock, Log: slog.New(slog.DiscardHandler)})
-				if err != nil {
-					t.Fatal(err)
-				}
-				t.Cleanup(func() {
-					if err := db.Close(); err != nil {
-						t.Error(err)
+		for where, url := range map[string]func(t testing.TB) string{
+			"memory": func(testing.TB) string { return "memory" },
+			"file":   func(t testing.TB) string { return "sqlite:" + filepath.Join(t.TempDir(), "x.db") },
+		} {
+			t.Run(name+" in "+where, func(t *testing.T) {
+				test(t, func(t testing.TB, clock func() time.Time) *DB {
+					t.Helper()
+					db, err := Open(t.Context(), url(t), &Options{Clock: clock, Log: slog.New(slog.DiscardHandler)})
+					if err != nil {
+						t.Fatal(err)
 					}
+					t.Cleanup(func() {
+						if err := db.Close(); err != nil {
+							t.Error(err)
+						}
+					})
+					return db
 				})
-				return db
 			})
-		})
+		}
 	}
 }
 

@@ -84,6 +84,9 @@ type Problem struct {
 	Header http.Header   `json:"-"` // more headers; nil for none
 	Reason string        `json:"-"` // a word for the log and for metrics that says more than the code; "" says no more
 
+	// Replica is the one that has what was asked for: the request is to be forwarded to it. "" is none.
+	Replica string `json:"-"`
+
 	abort bool // no answer fits: the connection is closed instead
 }
 
@@ -264,8 +267,13 @@ func retryAfter(d time.Duration) string {
 // closed connection: the client comes back.
 func (s *Server) Problem(ctx context.Context, err error) *Problem {
 	e, ok := errors.AsType[*run.Error](err)
+	elsewhere, other := errors.AsType[*run.Elsewhere](err)
 	switch {
 	case ok:
+	case other:
+		p := NewProblem(CodeOverloaded, "another server has this run or session, and cannot be reached; retry")
+		p.Retry, p.Replica = time.Second, elsewhere.Replica
+		return p
 	case ctx.Err() != nil, errors.Is(err, run.ErrMoved):
 		return &Problem{abort: true}
 	default:

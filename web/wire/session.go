@@ -53,7 +53,8 @@ func (s *Server) Newest(ctx context.Context, session string, kinds ...tape.Kind)
 
 // TapeProblem is the answer to an error of the store of tapes, or of package run.
 func (s *Server) TapeProblem(ctx context.Context, err error) *Problem {
-	if _, ok := errors.AsType[*run.Error](err); !ok {
+	_, ours := errors.AsType[*run.Error](err)
+	if _, other := errors.AsType[*run.Elsewhere](err); !ours && !other {
 		err = s.Runs.SessionError(ctx, err)
 	}
 	return s.Problem(ctx, err)
@@ -80,10 +81,10 @@ func Answered(of *run.Run, n uint64, id string) bool {
 
 // DenyQuestions denies the open questions of a session whose user sends another message instead, as a page does that was reloaded and
 // does not know of them. Without an answer, the message would wait until the questions expire.
-func (s *Server) DenyQuestions(r *http.Request, session string) {
-	of := s.Runs.Latest(r.Context(), Who(r), session)
+func (s *Server) DenyQuestions(r *http.Request, session string) *Problem {
+	of, p := s.Latest(r, session)
 	if of == nil || of.Ended() {
-		return
+		return p
 	}
 	for e := range of.Events().Waiting() {
 		var q struct{ ID string }
@@ -92,4 +93,14 @@ func (s *Server) DenyQuestions(r *http.Request, session string) {
 			_ = s.Runs.Answer(r.Context(), of, agent.Answer{ID: q.ID, Reason: "the user sent another message instead"})
 		}
 	}
+	return nil
+}
+
+// Latest finds the run that was started last in a session of the caller; nil where none is known.
+func (s *Server) Latest(r *http.Request, session string) (*run.Run, *Problem) {
+	of, err := s.Runs.Latest(r.Context(), Who(r), session)
+	if err != nil {
+		return nil, s.Problem(r.Context(), err)
+	}
+	return of, nil
 }

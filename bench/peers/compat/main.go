@@ -191,11 +191,11 @@ func (s *script) Stream(ctx context.Context, req adapter.Request) iter.Seq2[adap
 			end(adapter.FinishStop)
 		case last.Content == "endless":
 			s.begun.Add(1)
+			defer s.left.Add(1) // whether the context or the reader says so
 			for said("blue ") {
 				select {
 				case <-time.After(time.Millisecond):
 				case <-ctx.Done():
-					s.left.Add(1)
 					yield(adapter.Chunk{}, context.Cause(ctx))
 					return
 				}

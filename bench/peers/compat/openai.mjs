@@ -200,14 +200,14 @@ const checks = {
         await new Promise((resolve) => setTimeout(resolve, 20));
       }
     };
-    const [begun, left] = [await count("begun"), await count("left")];
+    const before = await count("left");
     for await (const chunk of await stream(ask("assistant", "endless"))) if (chunk.choices[0]?.delta.content) break;
     const s = await stream(ask("script:any", "endless"));
     for await (const chunk of s) if (chunk.choices[0]?.delta.content) s.controller.abort();
     const slow = new AbortController();
-    void reaches("begun", begun + 3).finally(() => slow.abort());
+    void reaches("begun", before + 3).finally(() => slow.abort());
     await assert.rejects(whole(ask("assistant", "endless"), { signal: slow.signal }), OpenAI.APIUserAbortError);
-    await reaches("left", left + 3);
+    await reaches("left", before + 3);
   },
   async "a key is one run"() {
     const options = { headers: { "Idempotency-Key": `k-${module}-${Date.now()}` } };

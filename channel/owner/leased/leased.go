@@ -1,29 +1,26 @@
-// Package leased finds out by leases which replicas are alive, and lets one of them alone ask a platform for events.
+// Package leased finds out by leases which replicas are alive, and lets only one of them poll a platform for events.
 package leased
 
 import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"fmt"
 	"sync"
+	"time"
 
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/channel/owner"
-	"github.com/lingserve/lingserve/cluster/replicas"
+	"github.com/lingserve/lingserve/cluster"
+	"github.com/lingserve/lingserve/internal/backoff"
+	"github.com/lingserve/lingserve/store"
+	"github.com/lingserve/lingserve/tape"
 )
 
-// owners hold a lease each, under a name that nobody had before.
-type owners struct{ *replicas.Leases }
+// owners are leases. Each process has one, under a random name.
+type owners struct{ *cluster.Leases }
 
-// Owners returns the owners of one table.
-func Owners(m *replicas.Members, table string) (owner.Owners, error) {
-	l, err := m.Leases(table)
-	if err != nil {
-		return nil, fmt.Errorf("join the replicas: %w", err)
-	}
-	return owners{l}, nil
-}
+// Owners returns the owners of one table. The kind of the leases names the table.
+func Owners(l *cluster.Leases) owner.Owners { return owners{l} }
 
 func (o owners) Begin(ctx context.Context) (name string, lost <-chan struct{}, release func(), err error) {
 	name = rand.Text()
@@ -34,32 +31,41 @@ func (o owners) Begin(ctx context.Context) (name string, lost <-chan struct{}, r
 	return name, lease.Lost(), lease.Release, nil
 }
 
+// Alive implements [owner.Owners]. It takes the lease of a dead owner away, so that an owner that was only stopped learns that others consider it
+// dead.
 func (o owners) Alive(ctx context.Context, name string) (bool, error) {
-	_, _, ok, err := o.Holder(ctx, name)
-	return ok, err
+	replica, err := o.Holder(ctx, name)
+	if replica != "" || err != nil {
+		return replica != "", err
+	}
+	lease, err := o.Lease(ctx, name, false)
+	if errors.Is(err, tape.ErrLeased) { // its replica is back, or another replica does the same now
+		return true, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	lease.Release()
+	return false, nil
 }
 
-// Pollers is a [channel.Exclusive] of replicas: a lease for each name. If a replica dies, the next one takes its lease over when the others
-// take it for dead.
-type Pollers struct{ leases *replicas.Leases }
+// Pollers is a [channel.Exclusive] of replicas: a lease for each name. If a replica dies, another one takes its leases over.
+type Pollers struct{ leases *cluster.Leases }
 
 var _ channel.Exclusive = (*Pollers)(nil)
 
 // errTaken is why a context ends.
-var errTaken = errors.New("channel: the other replicas consider this one dead, and one of them may do its work")
+var errTaken = errors.New("channel: another replica may do the work of this one")
 
-// OpenPollers joins the other replicas.
-func OpenPollers(m *replicas.Members) (*Pollers, error) {
-	l, err := m.Leases("pollers")
-	if err != nil {
-		return nil, fmt.Errorf("join the replicas that ask platforms for events: %w", err)
-	}
-	return &Pollers{l}, nil
-}
+// maxPause is the longest pause between attempts while the database is away; each is shortened by up to half.
+const maxPause = time.Second
 
-// Only implements [channel.Exclusive].
+// OpenPollers returns pollers. The leases must be of a kind that has no other use.
+func OpenPollers(l *cluster.Leases) *Pollers { return &Pollers{l} }
+
+// Only implements [channel.Exclusive]. While the database is away, it waits.
 func (p *Pollers) Only(ctx context.Context, name string) (alone context.Context, release func(), err error) {
-	lease, err := p.leases.Lease(ctx, name, true)
+	lease, err := p.take(ctx, name)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -77,4 +83,16 @@ func (p *Pollers) Only(ctx context.Context, name string) (alone context.Context,
 		watch.Wait()
 		lease.Release()
 	}, nil
+}
+
+func (p *Pollers) take(ctx context.Context, name string) (tape.Lease, error) {
+	for pauses := backoff.New(maxPause/10, maxPause); ; {
+		lease, err := p.leases.Lease(ctx, name, true)
+		if !errors.Is(err, store.ErrAway) && !errors.Is(err, store.ErrUnsure) {
+			return lease, err
+		}
+		if err := backoff.Sleep(ctx, pauses.NextBackOff()); err != nil {
+			return nil, err
+		}
+	}
 }

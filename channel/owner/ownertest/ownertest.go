@@ -4,6 +4,7 @@ package ownertest
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"iter"
 	"os"
@@ -16,7 +17,7 @@ import (
 	"github.com/lingserve/lingserve/internal/postgrestest"
 	"github.com/lingserve/lingserve/internal/vfs"
 	"github.com/lingserve/lingserve/store"
-	"github.com/lingserve/lingserve/store/postgres"
+	"github.com/lingserve/lingserve/store/db"
 	"github.com/lingserve/lingserve/store/storetest/file"
 )
 
@@ -207,13 +208,23 @@ func Postgres(t testing.TB) Place {
 	t.Helper()
 	url := postgrestest.Shared(t).URL()
 	return shared(func(t testing.TB) store.Engine {
-		e, err := postgres.Open(t.Context(), postgres.Options{URL: url, Connections: 4})
+		d, err := db.Open(t.Context(), url, &db.Options{Readers: 2})
 		if err != nil {
 			t.Fatal(err)
 		}
-		return e
+		t.Cleanup(func() { _ = d.Close() })
+		return process{d.Tables(), d}
 	})
 }
+
+// process is an engine with its own connections to a database.
+type process struct {
+	store.Engine
+	db *db.DB
+}
+
+// Close ends the engine and its connections.
+func (p process) Close() error { return errors.Join(p.Engine.Close(), p.db.Close()) }
 
 // InMemory returns a place in memory that processes share.
 func InMemory(t testing.TB) Place {

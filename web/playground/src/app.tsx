@@ -10,6 +10,7 @@ import { Instruments, panel } from "./instruments.js";
 import type { Live } from "./live.js";
 import { visible } from "./parts/text.js";
 import { Announcer, standing } from "./run.js";
+import { Runs } from "./runs.js";
 import { Sidebar } from "./sidebar.js";
 import { SignIn } from "./signin.js";
 import { agent, catalog, chooseTheme, live, loadCatalog, place, signOut, theme, unreachable, workflow, type Theme } from "./store.js";
@@ -33,10 +34,10 @@ export function App() {
 
 // The tab says where one is, and how it stands: one may look at something else meanwhile.
 function Title() {
-  const { workflow: name, agent: who } = place.value;
+  const { workflow: name, agent: who, list } = place.value;
   const now = live.value;
   now?.revision.value;
-  const at = name ?? who;
+  const at = list ? "Runs" : name ?? who;
   const word = now && (now.over || now.count > 0) ? standing(now).word : "";
   useEffect(() => {
     document.title = [word, at, "Lingserve"].filter(Boolean).join(" · ");
@@ -45,20 +46,21 @@ function Title() {
 }
 
 function Page() {
-  const { workflow: name, agent: who, session } = place.value;
+  const { workflow: name, agent: who, session, list } = place.value;
   const roomy = useMedia("(min-width: 74rem)");
   const wide = useMedia("(min-width: 60rem)");
   const now = live.value;
   useEffect(() => {
     menu.value = false;
-  }, [name, who, session]);
+  }, [name, who, session, !list]);
   return (
     <div class="page">
       {roomy ? <Frame /> : <Sheet open={menu.value} from="start" label="Menu" onClose={() => (menu.value = false)}><Frame /></Sheet>}
-      {workflow.value ? <WorkflowView key={"w " + name} workflow={workflow.value} />
+      {list ? <Runs filter={list} />
+        : workflow.value ? <WorkflowView key={"w " + name} workflow={workflow.value} />
         : agent.value ? <Conversation key={"a " + who} agent={agent.value} />
         : <Unknown name={name ?? who} />}
-      {wide ? <aside class="side" aria-label="Run details" data-open={panel.value || undefined}><Instruments request={draft.value} /></aside> : (
+      {list ? null : wide ? <aside class="side" aria-label="Run details" data-open={panel.value || undefined}><Instruments request={draft.value} /></aside> : (
         <>
           <Sheet open={details.value} from="bottom" label="Run details" onClose={() => (details.value = false)}><Asked /><Instruments request={draft.value} /></Sheet>
           <aside class="foot" aria-label="Run summary">

@@ -2,6 +2,7 @@
 
 import { useState } from "preact/hooks";
 import type { Session } from "./api.js";
+import { EventsIcon } from "./icons.js";
 import { marked } from "./parts/text.js";
 import { agent as chosen, catalog, ended, lives, live, loadSessions, place, sessions } from "./store.js";
 import { titleOf } from "./turns.js";
@@ -23,6 +24,9 @@ export function Sidebar() {
           <input type="search" value={find} placeholder="Find" onInput={(e) => setFind(e.currentTarget.value)} />
         </label>
       )}
+      <ul>
+        <li><a class="sidebar-runs" href="#list=runs" aria-current={at.list ? "page" : undefined}><EventsIcon /> Runs</a></li>
+      </ul>
       <section>
         <h2 class="side-title">Workflows</h2>
         <ul>
@@ -90,7 +94,7 @@ function Group({ title, agent, list }: { title: string; agent: string; list: Ses
 }
 
 // The members of a list by something that they have in common, in the order in which it comes.
-function byKey<T>(list: readonly T[], of: (item: T) => string): [string, T[]][] {
+export function byKey<T>(list: readonly T[], of: (item: T) => string): [string, T[]][] {
   const all = new Map<string, T[]>();
   for (const item of list) {
     const key = of(item);

@@ -4,7 +4,7 @@ import { batch, computed, effect, signal } from "@preact/signals";
 import type { RunRequest } from "../../client/src/index.js";
 import { ask, locked, Problem, setKey, type Agent, type Entry, type Model, type Session, type Workflow } from "./api.js";
 import { Live } from "./live.js";
-import { readPlace, writePlace, type Place } from "./place.js";
+import { readPlace, writePlace, type Place, type RunFilter } from "./place.js";
 import { keep, kept } from "./storage.js";
 
 // The theme.
@@ -153,14 +153,14 @@ async function mostBots(workflows: Workflow[]): Promise<string | undefined> {
 
 // Whether a place leads anywhere, by itself or since one has been somewhere before.
 function somewhere(at: Place): boolean {
-  return !!(at.workflow || at.agent || at.session || at.runs.length > 0 || kept<string>("local", "place"));
+  return !!(at.list || at.workflow || at.agent || at.session || at.runs.length > 0 || kept<string>("local", "place"));
 }
 
 // Goes to where an address leads that says too little, such as "/".
 function settle(first?: string): void {
   const { workflows, agents } = catalog.value!;
   const at = place.value;
-  if (!at.workflow && !at.agent && at.runs.length === 0) {
+  if (!at.list && !at.workflow && !at.agent && at.runs.length === 0) {
     const last = readPlace(kept<string>("local", "place") ?? "");
     const known = (last.workflow && workflows.some((w) => w.name === last.workflow)) || (last.agent && agents.some((a) => a.name === last.agent));
     if (at.session) move({ agent: agents[0]?.name, session: at.session, runs: [] });
@@ -172,6 +172,11 @@ function settle(first?: string): void {
 function move(to: Place): void {
   place.value = to;
   history.replaceState(null, "", writePlace(to));
+}
+
+/** Shows other runs in the list. The back button leaves the list. */
+export function filterRuns(list: RunFilter): void {
+  move({ runs: [], list });
 }
 
 addEventListener("hashchange", () => {

@@ -73,7 +73,9 @@ func (h Handlers) run(w http.ResponseWriter, r *http.Request, q *run.Request, v 
 		return p
 	}
 	if q.OnBusy == "" {
-		h.DenyQuestions(r, in.Thread)
+		if p := h.DenyQuestions(r, in.Thread); p != nil {
+			return p
+		}
 	}
 	of, out, p := h.Start(w, r, q)
 	if p != nil {
@@ -215,6 +217,8 @@ func (h Handlers) answer(r *http.Request, in *Input) (waiting *run.Run, p *wire.
 		}
 		of, p := h.Find(r, runID)
 		switch {
+		case p != nil && p.Replica != "":
+			return nil, p
 		case p != nil:
 			continue // the client has to get rid of the question somehow
 		case !wire.InSession(r, of, in.Thread):
@@ -316,7 +320,11 @@ func (h Handlers) GetThread(w http.ResponseWriter, r *http.Request) *wire.Proble
 	if why := h.Runs.CheckSession(wire.Who(r), thread); why != "" {
 		return wire.NewProblem(wire.CodeNotFound, "unknown thread: "+why)
 	}
-	if last := h.Runs.Latest(r.Context(), wire.Who(r), thread); last != nil {
+	last, p := h.Latest(r, thread)
+	if p != nil {
+		return p
+	}
+	if last != nil {
 		return h.rejoin(w, r, last, v, &Input{Thread: thread, Run: last.ID, Version: Version})
 	}
 	return h.recall(w, r, thread)

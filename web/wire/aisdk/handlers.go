@@ -69,7 +69,9 @@ func (h Handlers) PostChat(w http.ResponseWriter, r *http.Request) *wire.Problem
 		q.Instructions = join(q.Instructions, another)
 	}
 	if version >= Version6 { // whose stream ended with the question, and does not tell what follows
-		h.DenyQuestions(r, req.Chat)
+		if p := h.DenyQuestions(r, req.Chat); p != nil {
+			return p
+		}
 	}
 	of, _, p := h.Start(w, r, q)
 	if p != nil {
@@ -236,7 +238,10 @@ func (h Handlers) GetStream(w http.ResponseWriter, r *http.Request) *wire.Proble
 	if p != nil {
 		return p
 	}
-	run := h.Runs.Latest(r.Context(), wire.Who(r), wire.PathValue(r, "chat"))
+	run, p := h.Latest(r, wire.PathValue(r, "chat"))
+	if p != nil {
+		return p
+	}
 	// One that has ended while nobody listened is told once more: a client whose connection broke would keep half of it.
 	if run == nil || run.Ended() && run.Heard.Load() {
 		w.WriteHeader(http.StatusNoContent)
@@ -254,7 +259,10 @@ func (h Handlers) GetChat(w http.ResponseWriter, r *http.Request) *wire.Problem 
 	}
 	chat, running := wire.PathValue(r, "chat"), ""
 	var entries []tape.Entry
-	run := h.Runs.Latest(r.Context(), wire.Who(r), chat)
+	run, other := h.Latest(r, chat)
+	if other != nil {
+		return other
+	}
 	if run != nil && !run.Ended() {
 		running = run.ID
 	}

@@ -52,7 +52,7 @@ func (h Handlers) GetEvents(w http.ResponseWriter, r *http.Request) *wire.Proble
 	var from uint64
 	if v.after != nil {
 		from = *v.after + 1
-		if _, err := of.Read(r.Context(), from); err != nil {
+		if _, err := of.Read(from); err != nil {
 			return h.ahead(r, err, run.Field{Parameter: "after"})
 		}
 	}
@@ -95,7 +95,7 @@ func (h Handlers) PostCancel(w http.ResponseWriter, r *http.Request) *wire.Probl
 	if p != nil {
 		return p
 	}
-	if err := h.Runs.Cancel(r.Context(), wire.Who(r), run); err != nil {
+	if err := h.Runs.Cancel(run); err != nil {
 		return h.Problem(r.Context(), err)
 	}
 	h.Send(w, r, http.StatusAccepted, "application/json", Document(run, st.reserved)...)

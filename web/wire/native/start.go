@@ -147,19 +147,17 @@ func (h Handlers) awaitFor(r *http.Request, run *run.Run, v *view) (ended bool) 
 	}
 	timer := time.NewTimer(*v.wait)
 	defer timer.Stop()
-	for _, end := range run.Ends() {
-		select {
-		case <-end:
-		case <-timer.C:
-			return false
-		case <-r.Context().Done():
-			h.GiveUp(run, &v.View)
-			panic(http.ErrAbortHandler)
-		case <-h.Stopping():
-			panic(http.ErrAbortHandler)
-		}
+	select {
+	case <-run.Over():
+	case <-timer.C:
+		return false
+	case <-r.Context().Done():
+		h.GiveUp(run, &v.View)
+		panic(http.ErrAbortHandler)
+	case <-h.Stopping():
+		panic(http.ErrAbortHandler)
 	}
-	h.Await(r, run, &v.View) // which breaks off if the run has moved
+	h.Await(r, run, &v.View)
 	return true
 }
 
@@ -182,6 +180,8 @@ func (h Handlers) resume(w http.ResponseWriter, r *http.Request, v *view, path s
 	switch e, _ := errors.AsType[*run.Error](err); {
 	case r.Context().Err() != nil:
 		panic(http.ErrAbortHandler)
+	case err != nil && e == nil: // another replica has it
+		return h.Problem(r.Context(), err)
 	case errors.Is(err, run.ErrDamaged):
 		h.Observer.Resumed(wire.ResumeGone)
 		h.gone(w, r, id, v, e.Detail)
@@ -194,14 +194,13 @@ func (h Handlers) resume(w http.ResponseWriter, r *http.Request, v *view, path s
 		h.Observer.Resumed(wire.ResumeGone)
 		h.gone(w, r, id, v, "this run is no longer stored; start a new one")
 		return nil
-	case of.Lost || id.n >= goneNumber:
-		// The id is of a log that is not there any more.
+	case id.n >= goneNumber: // the run was not known, and is
 		h.Observer.Resumed(wire.ResumeGone)
-		h.gone(w, r, id, v, run.LostMessage)
+		h.gone(w, r, id, v, "this run is no longer stored; start a new one")
 		return nil
 	}
 	next := id.n + 1
-	if _, err := of.Read(r.Context(), next); err != nil {
+	if _, err := of.Read(next); err != nil {
 		p := h.ahead(r, err, lastEvent(v, "names event "+id.String()+", but "))
 		h.Observer.Resumed(wire.ResumeInvalid)
 		return p

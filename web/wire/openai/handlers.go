@@ -255,10 +255,10 @@ func (h Handlers) complete(w http.ResponseWriter, r *http.Request, run *run.Run,
 	out, begun := h.NewOutput(w, r), false
 	tick := time.NewTicker(max(silence, h.KeepAlive))
 	defer tick.Stop()
-	for ends := run.Ends(); len(ends) > 0; {
+	for over := false; !over; {
 		select {
-		case <-ends[0]:
-			ends = ends[1:]
+		case <-run.Over():
+			over = true
 		case <-tick.C:
 			if !begun {
 				begun = true
@@ -281,9 +281,6 @@ func (h Handlers) complete(w http.ResponseWriter, r *http.Request, run *run.Run,
 		case <-h.Stopping():
 			panic(http.ErrAbortHandler)
 		}
-	}
-	if !run.Final() { // it ended at this replica only: the client comes back and gets the real end
-		panic(http.ErrAbortHandler)
 	}
 	f.Complete()
 	o, document, beside := run.Result()

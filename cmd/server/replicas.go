@@ -1,0 +1,99 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/lingserve/lingserve/cluster"
+	"github.com/lingserve/lingserve/internal/config"
+	"github.com/lingserve/lingserve/internal/telemetry"
+	"github.com/lingserve/lingserve/web"
+)
+
+// replicas are this process and the others that use its database. A process alone has nil, whose methods it can call.
+type replicas struct {
+	*cluster.Cluster
+	leases *cluster.Leases // of sessions
+	stored *database
+}
+
+// awayAfter is how long the database must be unavailable before readiness and metrics report it.
+const awayAfter = 2 * time.Second
+
+// joinReplicas makes this process one of those that use the database. It returns nil if the database is of one process. Its error is for the
+// user.
+func joinReplicas(ctx context.Context, c *config.Config, log *slog.Logger) (*replicas, error) {
+	if !c.Replicas() {
+		return nil, nil
+	}
+	d, err := openDatabase(c, log)
+	if err != nil {
+		return nil, err
+	}
+	joined, err := cluster.Join(ctx, cluster.Options{
+		Store: d.Runs(), Version: build().version, Reach: databaseAddress(c), Listen: c.InternalAddr, Log: log,
+		MaxBody: max(int64(c.HTTP.MaxBody), int64(c.Files.MaxSize)/3*4) + 1<<20,
+	})
+	if err != nil {
+		return nil, errors.Join(databaseError(c, err), d.close())
+	}
+	return &replicas{joined, joined.Leases("tape", d.Runs()), d}, nil
+}
+
+// databaseAddress is the host and port of the database.
+func databaseAddress(c *config.Config) string {
+	u, err := url.Parse(c.Database)
+	if err != nil {
+		return ""
+	}
+	first, _, _ := strings.Cut(u.Host, ",") // of several, of which one is the primary
+	host, port, err := net.SplitHostPort(first)
+	if err != nil {
+		host, port = strings.Trim(first, "[]"), "5432"
+	}
+	if host == "" {
+		return ""
+	}
+	return net.JoinHostPort(host, port)
+}
+
+// close leaves the others. The caller closes all that uses r before.
+func (r *replicas) close(log *slog.Logger) {
+	if r == nil {
+		return
+	}
+	if err := errors.Join(r.Close(), r.stored.close()); err != nil {
+		log.Warn("cannot leave the replicas cleanly", "error", err)
+	}
+}
+
+// away reports whether the database has been unavailable for a moment.
+func (r *replicas) away() bool {
+	since := r.FailingSince()
+	return !since.IsZero() && time.Since(since) >= awayAfter
+}
+
+// into gives a server what it needs of the replicas.
+func (r *replicas) into(o *web.Options) {
+	if r != nil {
+		o.Cluster, o.Holder, o.Away = r.Cluster, r.leases.Holder, r.away
+	}
+}
+
+// load is for the metrics.
+func (r *replicas) load() telemetry.DatabaseLoad {
+	return telemetry.DatabaseLoad{Up: r.FailingSince().IsZero(), Replicas: len(r.Alive())}
+}
+
+// watched returns the source of the metrics; nil for a server alone.
+func (r *replicas) watched() func() telemetry.DatabaseLoad {
+	if r == nil {
+		return nil
+	}
+	return r.load
+}

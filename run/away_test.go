@@ -1,0 +1,102 @@
+package run
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lingserve/lingserve/access"
+	"github.com/lingserve/lingserve/flow"
+	"github.com/lingserve/lingserve/ling"
+	"github.com/lingserve/lingserve/store"
+	"github.com/lingserve/lingserve/tube"
+)
+
+// RU-04, RU-05, RU-13: while the database is away, what runs goes on and is shown, with a warning, but for its end; after a minute its readers
+// are broken off. When the database is back, the end is stored.
+func TestARunGoesOnWhileTheDatabaseIsAway(t *testing.T) {
+	for name, outage := range map[string]time.Duration{"for a moment": 30 * time.Second, "for long": 2 * time.Minute} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				write := make(chan string)
+				w := flow.Func(again, "", nil, func(_ context.Context, m *ling.Manager, _ map[string]any) error {
+					for text := range write {
+						if _, err := m.Tube().Send(tube.Event{Kind: tube.Append, URI: []byte("a"), Value: []byte(text)}); err != nil {
+							return err
+						}
+					}
+					return nil
+				})
+				d := openDB(t)
+				s, node := startOn(t, d, w, nil)
+				r := startRun(t, s, 0)
+				reader := r.Events()
+				var document, names string
+				look := func() {
+					synctest.Wait()
+					for e := range reader.Waiting() {
+						if names += e.Name + " "; e.Kind == tube.Append {
+							document += string(e.Value)
+						}
+					}
+				}
+				write <- "one "
+				time.Sleep(2 * RecordEvery)
+				node.net.change(func() { node.net.away = true })
+				write <- "two"
+				time.Sleep(2 * RecordEvery)
+				if look(); document != "one two" {
+					t.Errorf("while the database is away, %q is shown", document)
+				}
+				close(write)
+				time.Sleep(outage)
+				if look(); names != "started   warning " || r.Ended() {
+					t.Errorf("while the database is away, the reader gets %q", names)
+				}
+				if long := outage > time.Minute; r.Moved() != long {
+					t.Errorf("the reader is broken off: %v", r.Moved())
+				}
+				if _, err := d.Runs().Find(t.Context(), r.ID); err != nil {
+					t.Error(err)
+				}
+				node.net.change(func() { node.net.away = false })
+				time.Sleep(5 * time.Second)
+				if outage < time.Minute {
+					if look(); names != "started   warning finished " {
+						t.Errorf("when the database is back, the reader has %q", names)
+					}
+				}
+				row, err := d.Runs().Find(t.Context(), r.ID)
+				if err != nil || row.State != store.RunCompleted {
+					t.Errorf("%+v, %v", row, err)
+				}
+				if result, document, _ := findRun(t, s, r.ID).Result(); result.Status != StatusCompleted || string(document) != `{"a":"one two"}` {
+					t.Errorf("%s %s", result.Status, document)
+				}
+				if err := s.Close(); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// RU-02, RU-03: a start that cannot be stored is refused, and has done nothing.
+func TestAStartThatCannotBeStoredIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := 0
+		w := flow.Func(again, "", nil, func(context.Context, *ling.Manager, map[string]any) error { began++; return nil })
+		s, node := startOn(t, openDB(t), w, nil)
+		node.net.change(func() { node.net.away = true })
+		for _, key := range []string{"", "k"} {
+			_, _, err := s.Start(t.Context(), &Request{Who: access.Local, Subject: Subject{Workflow: again}, Key: key})
+			if code := codeOf(err); code != codeOverloaded || began != 0 || s.Load().Running != 0 {
+				t.Errorf("%v: %v, %d runs began, %d go on", key, err, began, s.Load().Running)
+			}
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -1,0 +1,255 @@
+package run
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/lingserve/lingserve/store"
+	"github.com/lingserve/lingserve/store/db"
+	"github.com/lingserve/lingserve/tape"
+)
+
+// network is the database that the replicas of a model share.
+type network struct {
+	db *db.DB
+
+	mu       sync.Mutex
+	away     bool // nobody reaches the database
+	nodes    map[string]*node
+	changed  chan struct{} // closed and replaced when a lease may have become free
+	leases   map[string]*nodeLease
+	lastNode int
+}
+
+func newNetwork(t modelT) *network {
+	return &network{db: openDB(t), nodes: map[string]*node{}, changed: make(chan struct{}), leases: map[string]*nodeLease{}}
+}
+
+// node is a replica's connection with the database: its [Store], its [Members] and the leases of its sessions.
+type node struct {
+	Store
+	net    *network
+	id     string
+	dead   bool // the process has ended without a word
+	paused bool // it cannot reach the database
+	left   bool // it has left in order
+	late   bool // the others take it for dead
+}
+
+// deadAfter is how long a replica is silent before the others take it for dead.
+const deadAfter = 5 * time.Second
+
+func (n *network) join() *node {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.lastNode++
+	d := &node{Store: n.db.Runs(), net: n, id: fmt.Sprint("replica", n.lastNode)}
+	n.nodes[d.id] = d
+	return d
+}
+
+// change changes something that those who wait for a lease are to look at.
+func (n *network) change(do func()) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	do()
+	close(n.changed)
+	n.changed = make(chan struct{})
+}
+
+// silence cuts a node off, for a time; for ever if it is 0 or less.
+func (d *node) silence(dies bool, t time.Duration) {
+	d.net.change(func() {
+		d.dead = d.dead || dies
+		d.paused = true
+	})
+	time.AfterFunc(deadAfter, func() { d.net.change(func() { d.late = d.paused }) })
+	if !dies {
+		time.AfterFunc(t, func() {
+			d.net.change(func() {
+				if !d.dead {
+					d.paused, d.late = false, false
+				}
+			})
+		})
+	}
+}
+
+// ID implements [Members].
+func (d *node) ID() string { return d.id }
+
+// Alive implements [Members].
+func (d *node) Alive() (ids []string) {
+	d.net.mu.Lock()
+	defer d.net.mu.Unlock()
+	for id, other := range d.net.nodes {
+		if !other.late && !other.left {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+func (d *node) cut() error {
+	d.net.mu.Lock()
+	defer d.net.mu.Unlock()
+	return d.cutLocked()
+}
+
+func (d *node) cutLocked() error {
+	if d.net.away || d.paused || d.dead {
+		return store.ErrAway
+	}
+	return nil
+}
+
+func (d *node) Start(ctx context.Context, r store.Run, key *store.IdempotencyKey) (*store.IdempotencyKey, error) {
+	if err := d.cut(); err != nil {
+		return nil, err
+	}
+	return d.Store.Start(ctx, r, key)
+}
+
+func (d *node) FindKey(ctx context.Context, owner, key string) (store.IdempotencyKey, bool, error) {
+	if err := d.cut(); err != nil {
+		return store.IdempotencyKey{}, false, err
+	}
+	return d.Store.FindKey(ctx, owner, key)
+}
+
+func (d *node) PutKey(ctx context.Context, k store.IdempotencyKey) (*store.IdempotencyKey, error) {
+	if err := d.cut(); err != nil {
+		return nil, err
+	}
+	return d.Store.PutKey(ctx, k)
+}
+
+func (d *node) MoveKey(ctx context.Context, owner, key, from, to string) (bool, error) {
+	if err := d.cut(); err != nil {
+		return false, err
+	}
+	return d.Store.MoveKey(ctx, owner, key, from, to)
+}
+
+func (d *node) Append(ctx context.Context, replica string, list []store.RunBatch) ([]string, error) {
+	if err := d.cut(); err != nil {
+		return nil, err
+	}
+	return d.Store.Append(ctx, replica, list)
+}
+
+func (d *node) SetState(ctx context.Context, id, replica string, attempt int, state string) error {
+	if err := d.cut(); err != nil {
+		return err
+	}
+	return d.Store.SetState(ctx, id, replica, attempt, state)
+}
+
+func (d *node) End(ctx context.Context, e store.RunEnd) error {
+	if err := d.cut(); err != nil {
+		return err
+	}
+	return d.Store.End(ctx, e)
+}
+
+func (d *node) Release(ctx context.Context, replica string, ids []string) error {
+	if err := d.cut(); err != nil {
+		return err
+	}
+	return d.Store.Release(ctx, replica, ids)
+}
+
+func (d *node) Find(ctx context.Context, id string) (store.Run, error) {
+	if err := d.cut(); err != nil {
+		return store.Run{}, err
+	}
+	return d.Store.Find(ctx, id)
+}
+
+func (d *node) Batches(ctx context.Context, id string, each func(store.RunBatch) error) error {
+	if err := d.cut(); err != nil {
+		return err
+	}
+	return d.Store.Batches(ctx, id, each)
+}
+
+func (d *node) Left(ctx context.Context, alive []string, limit int) ([]store.Run, error) {
+	if err := d.cut(); err != nil {
+		return nil, err
+	}
+	return d.Store.Left(ctx, alive, limit)
+}
+
+func (d *node) Take(ctx context.Context, t store.Takeover) (store.Run, error) {
+	if err := d.cut(); err != nil {
+		return store.Run{}, err
+	}
+	return d.Store.Take(ctx, t)
+}
+
+// nodeLease implements [tape.Lease].
+type nodeLease struct {
+	of   *node
+	name string
+	once sync.Once
+}
+
+// nodeLeases implement [tape.Leaser]. The lease of a replica that is taken for dead is free.
+type nodeLeases struct{ *node }
+
+func (l nodeLeases) Lease(ctx context.Context, name string, wait bool) (tape.Lease, error) {
+	n := l.net
+	for {
+		n.mu.Lock()
+		changed, held, err := n.changed, n.leases[name], l.cutLocked()
+		if err == nil && (held == nil || held.of.late || held.of.left) {
+			mine := &nodeLease{of: l.node, name: name}
+			n.leases[name] = mine
+			n.mu.Unlock()
+			return mine, nil
+		}
+		n.mu.Unlock()
+		switch {
+		case err != nil:
+			return nil, err
+		case !wait:
+			return nil, tape.ErrLeased
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// Lost implements [tape.Lease]. Who has lost it learns that at the next append.
+func (*nodeLease) Lost() <-chan struct{} { return nil }
+
+// Release implements [tape.Lease].
+func (k *nodeLease) Release() {
+	k.once.Do(func() {
+		k.of.net.change(func() {
+			if k.of.net.leases[k.name] == k && !k.of.dead {
+				delete(k.of.net.leases, k.name)
+			}
+		})
+	})
+}
+
+// holder is that of [Options].
+func (d *node) holder(_ context.Context, name string) (string, error) {
+	d.net.mu.Lock()
+	defer d.net.mu.Unlock()
+	if err := d.cutLocked(); err != nil {
+		return "", err
+	}
+	if k := d.net.leases[name]; k != nil && !k.of.late && !k.of.left {
+		return k.of.id, nil
+	}
+	return "", nil
+}

@@ -1,0 +1,152 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/lingserve/lingserve/internal/backoff"
+	"github.com/lingserve/lingserve/store"
+	"github.com/lingserve/lingserve/tube"
+)
+
+const (
+	leftAtOnce = 100 // runs that others have left, listed at a time
+	takeAtOnce = 8   // of them, taken over at the same time
+	// lookForLeft is between looks for runs that others have left.
+	lookForLeft = time.Second
+)
+
+// Members are the replicas that share the store.
+type Members interface {
+	// ID is that of this replica.
+	ID() string
+	// Alive are the ids of those who are there, this one among them.
+	Alive() []string
+}
+
+// watchLeft takes over what other replicas leave, until the server ends: each run of a replica that is not there any more gets one of those
+// who are.
+func (s *Service) watchLeft() {
+	failed := false
+	for backoff.Sleep(s.ctx, lookForLeft) == nil && !s.Draining() {
+		err := s.takeLeft(s.ctx)
+		if err != nil && !failed && s.ctx.Err() == nil {
+			s.log.WarnContext(s.ctx, "cannot look for runs of replicas that are gone; retrying", "error", err)
+		}
+		failed = err != nil
+	}
+}
+
+// takeLeft takes over the runs that others have left: they are restarted, or end.
+func (s *Service) takeLeft(ctx context.Context) error {
+	alive := []string{s.replica}
+	if s.o.Members != nil {
+		alive = s.o.Members.Alive()
+	}
+	for {
+		list, err := s.store.Left(ctx, alive, leftAtOnce)
+		if err != nil || len(list) == 0 {
+			return err
+		}
+		restart := make([]*leftRun, len(list))
+		errs := make([]error, len(list))
+		var wg sync.WaitGroup
+		slots := make(chan struct{}, takeAtOnce)
+		for i := range list {
+			slots <- struct{}{}
+			wg.Go(func() {
+				defer func() { <-slots }()
+				restart[i], errs[i] = s.takeRun(ctx, &list[i])
+			})
+		}
+		wg.Wait()
+		s.restartAll(slices.DeleteFunc(restart, func(p *leftRun) bool { return p == nil }))
+		if err := errors.Join(errs...); err != nil {
+			return err
+		}
+	}
+}
+
+// takeRun takes over a run. It returns one that is to be restarted.
+func (s *Service) takeRun(ctx context.Context, row *store.Run) (*leftRun, error) {
+	b, err := begunOf(row)
+	if err != nil {
+		s.log.WarnContext(ctx, "cannot read how a run began", "run", row.ID, "error", err)
+	}
+	p := &leftRun{
+		begun: b, id: row.ID, of: Subject{row.Workflow, row.Agent}, owner: row.Owner, at: row.Created, attempt: row.Attempt + 1, failed: row.Crashes,
+	}
+	var last store.RunBatch
+	p.tube, last, err = s.readTube(ctx, row.ID)
+	switch {
+	case errors.Is(err, errBatch):
+		s.log.ErrorContext(ctx, "cannot read all events of a run", "run", row.ID, "error", err)
+	case err != nil:
+		return nil, err
+	}
+	if p.tube == nil {
+		p.tube = s.unstored(p)
+	}
+	if row.Replica != "" && row.State != store.RunQueued { // else it was handed over, or had not begun
+		p.failed++
+	}
+	take := store.Takeover{
+		ID: row.ID, FromReplica: row.Replica, FromAttempt: row.Attempt, Replica: s.replica, Crashes: p.failed, State: store.RunRunning,
+	}
+	if last.Attempt == row.Attempt {
+		take.AfterSeq = last.Seq
+	}
+	message := s.whyNotRestarted(p, time.Now())
+	if message == "" {
+		take.State = store.RunQueued
+	}
+	switch _, err := s.store.Take(ctx, take); {
+	case errors.Is(err, store.ErrMoved):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	case message == "":
+		return p, nil
+	}
+	s.endTaken(p, message)
+	return nil, nil
+}
+
+// unstored is the tube of a run of which no event is stored.
+func (s *Service) unstored(p *leftRun) *tube.Tube {
+	t := tube.New(p.id, TubeOptions(s.o.MaxLog))
+	started := mustJSON(struct {
+		Run string `json:"run"`
+		Subject
+		Session string `json:"session,omitempty"`
+	}{p.id, p.of, p.Session})
+	_, _ = t.Send(tube.Event{Kind: tube.Named, Name: "started", Value: started}) // cannot fail: the tube is new
+	return t
+}
+
+// endTaken ends a run that was taken over.
+func (s *Service) endTaken(p *leftRun, message string) {
+	s.noteCut(p)
+	over := hasEnded(p.tube)
+	r := p.ended(message)
+	if s.storeEnd(r, &r.result) && !over {
+		s.log.WarnContext(r.Context(), "run cut off: its server ended", "run", r.ID, "events", r.tube.Len()%Epoch)
+	}
+}
+
+// whyNotRestarted says why a run is not restarted that was cut off, as its clients are told; "" where it is.
+func (s *Service) whyNotRestarted(p *leftRun, now time.Time) string {
+	switch {
+	case p.Again == nil, hasEnded(p.tube):
+		return cutMessage
+	case p.failed >= MaxAttempts:
+		return fmt.Sprintf("%s; it already started %d times", cutMessage, p.failed)
+	case now.Sub(p.at) >= s.o.KeyRetention:
+		return cutMessage + "; it is too old to restart"
+	}
+	return ""
+}

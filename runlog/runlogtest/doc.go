@@ -1,2 +1,0 @@
-// Package runlogtest is the test that every [runlog.Log] passes.
-package runlogtest

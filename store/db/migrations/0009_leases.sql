@@ -1,0 +1,8 @@
+-- compatible: 1
+
+-- What only one replica may do. A row is good as long as its replica is alive.
+CREATE TABLE leases (
+	name TEXT PRIMARY KEY,
+	replica TEXT NOT NULL
+);
+CREATE INDEX leases_by_replica ON leases (replica);

@@ -1,0 +1,79 @@
+package db
+
+import (
+	"context"
+	"database/sql"
+	"time"
+
+	"github.com/lingserve/lingserve/store"
+)
+
+// replicaLife is how long a replica that does not beat is listed.
+const replicaLife = time.Hour
+
+// Beat stores that a replica is alive. It sets Seen itself: on PostgreSQL by the clock of the database.
+func (r *Runs) Beat(ctx context.Context, replica store.Replica) error {
+	return r.update(ctx, func(tx *Tx) error {
+		now, err := tx.now()
+		if err == nil {
+			_, err = tx.exec(`INSERT INTO replicas (id, address, version, seen) VALUES ($1, $2, $3, $4) ON CONFLICT (id) DO UPDATE SET
+				address = excluded.address, version = excluded.version, seen = excluded.seen`, replica.ID, replica.Address, replica.Version, now.UnixMicro())
+		}
+		return err
+	})
+}
+
+// Replicas lists all replicas. Compare Seen with now, which is of the same clock.
+func (r *Runs) Replicas(ctx context.Context) (list []store.Replica, now time.Time, err error) {
+	err = r.view(ctx, func(q querier) (err error) {
+		list, err = rowsOf(q, func(rows *sql.Rows) (replica store.Replica, err error) {
+			var seen int64
+			err = rows.Scan(&replica.ID, &replica.Address, &replica.Version, &seen)
+			replica.Seen = dateOf(seen)
+			return replica, err
+		}, "SELECT id, address, version, seen FROM replicas ORDER BY id")
+		if err == nil {
+			now, err = q.now()
+		}
+		return err
+	})
+	return list, now, err
+}
+
+// Leave removes a replica.
+func (r *Runs) Leave(ctx context.Context, id string) error {
+	_, err := r.exec(ctx, "DELETE FROM replicas WHERE id = $1", id)
+	return err
+}
+
+// Secret returns the secret that all replicas share. The first call stores fresh as the secret.
+func (r *Runs) Secret(ctx context.Context, fresh []byte) (secret []byte, err error) {
+	err = r.update(ctx, func(tx *Tx) error {
+		_, err := tx.exec("INSERT INTO settings (key, value) VALUES ('secret', $1) ON CONFLICT DO NOTHING", fresh)
+		if err == nil {
+			_, err = tx.scanOne([]any{&secret}, "SELECT value FROM settings WHERE key = 'secret'")
+		}
+		return err
+	})
+	return secret, err
+}
+
+// now returns the time of the clock that all replicas share.
+func (q querier) now() (time.Time, error) {
+	if q.db.sharedClock == "" {
+		return dateOf(q.db.clock().UnixMicro()), nil
+	}
+	var now int64
+	_, err := q.scanOne([]any{&now}, q.db.sharedClock)
+	return dateOf(now), err
+}
+
+func (db *DB) sweepReplicas(ctx context.Context) error {
+	return db.Update(ctx, func(tx *Tx) error {
+		now, err := tx.now()
+		if err == nil {
+			_, err = tx.exec("DELETE FROM replicas WHERE seen <= $1", now.Add(-replicaLife).UnixMicro())
+		}
+		return err
+	})
+}

@@ -1,0 +1,214 @@
+package db
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"encoding/base64"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/lingserve/lingserve/store"
+)
+
+const (
+	listedColumns = "id, workflow, agent, owner, session, replica, attempt, crashes, state, created, ended, expires, bytes, removed"
+	runColumns    = listedColumns + ", request, result"
+)
+
+// readRuns reads the runs of a query that returns runColumns, or listedColumns if complete is false.
+func (q querier) readRuns(complete bool, query string, args ...any) ([]store.Run, error) {
+	now := q.db.clock()
+	return rowsOf(q, func(rows *sql.Rows) (r store.Run, err error) {
+		var created, ended, expires int64
+		var request, result []byte
+		dest := []any{&r.ID, &r.Workflow, &r.Agent, &r.Owner, &r.Session, &r.Replica, &r.Attempt, &r.Crashes, &r.State, &created, &ended, &expires, &r.Bytes, &r.Removed}
+		if complete {
+			dest = append(dest, &request, &result)
+		}
+		err = rows.Scan(dest...)
+		r.Created, r.Ended, r.Expires = dateOf(created), optionalDate(ended), optionalDate(expires)
+		if ended > 0 && expires <= now.UnixMicro() {
+			r.Bytes, r.Removed = 0, store.RemovedAll
+			return r, err
+		}
+		if len(request) > 0 {
+			r.Request = request
+		}
+		if len(result) > 0 {
+			r.Result = result
+		}
+		return r, err
+	}, query, args...)
+}
+
+// findRun returns the first run of a query that returns runColumns, or [store.ErrNotFound].
+func (r *Runs) findRun(ctx context.Context, query string, args ...any) (run store.Run, err error) {
+	err = r.view(ctx, func(q querier) error {
+		found, err := q.readRuns(true, query, args...)
+		if err == nil && len(found) == 0 {
+			return fmt.Errorf("%w: the run does not exist", store.ErrNotFound)
+		}
+		if err == nil {
+			run = found[0]
+		}
+		return err
+	})
+	return run, err
+}
+
+// Find returns a run, or [store.ErrNotFound]. For a day after its expiry a run is found, with [store.RemovedAll].
+func (r *Runs) Find(ctx context.Context, id string) (store.Run, error) {
+	return r.findRun(ctx, "SELECT "+runColumns+" FROM runs WHERE id = $1", plainText(id))
+}
+
+// LatestOf returns the newest run of a session that has not expired, or [store.ErrNotFound].
+func (r *Runs) LatestOf(ctx context.Context, session string) (store.Run, error) {
+	return r.findRun(ctx, "SELECT "+runColumns+" FROM runs WHERE session = $1 AND session <> '' AND (ended = 0 OR expires > $2) ORDER BY created DESC, id DESC LIMIT 1",
+		plainText(session), r.db.clock().UnixMicro())
+}
+
+// Left returns runs that have not ended and that none of the replicas alive works on, the oldest first.
+func (r *Runs) Left(ctx context.Context, alive []string, limit int) (left []store.Run, err error) {
+	condition, args := "", []any{limit}
+	if len(alive) > 0 {
+		condition, args = inList(" AND replica NOT IN (?)", alive, limit)
+	}
+	err = r.view(ctx, func(q querier) (err error) {
+		left, err = q.readRuns(true, "SELECT "+runColumns+" FROM runs WHERE ended = 0"+condition+" ORDER BY created, id LIMIT $1", args...)
+		return err
+	})
+	return left, err
+}
+
+// Batches calls each with the batches of a run, by attempt and seq. It fails with the error of each, with [store.ErrNotFound], or with
+// [store.ErrExpired] if the events were removed, perhaps while it read them.
+func (r *Runs) Batches(ctx context.Context, id string, each func(store.RunBatch) error) error {
+	attempt, seq := 0, 0
+	for limit, end := firstRows, false; !end; limit = pageRows {
+		var page []store.RunBatch
+		err := r.view(ctx, func(q querier) error {
+			end = true
+			bytes := 0
+			err := q.collect(func(rows *sql.Rows) (bool, error) {
+				b := store.RunBatch{Run: id}
+				var first int64
+				err := rows.Scan(&b.Attempt, &b.Seq, &first, &b.Events)
+				b.First = uint64(first)
+				page = append(page, b)
+				attempt, seq = b.Attempt, b.Seq
+				bytes += len(b.Events)
+				end = len(page) < limit && bytes < pageBytes
+				return bytes < pageBytes, err
+			}, `SELECT attempt, seq, first, events FROM run_batches b WHERE run = $1 AND (attempt, seq) > ($2, $3) AND seq > 0 AND NOT EXISTS
+				(SELECT 1 FROM run_batches m WHERE m.run = b.run AND m.attempt = b.attempt + 1 AND m.seq = 0 AND m.after_seq < b.seq) ORDER BY attempt, seq LIMIT $4`,
+				plainText(id), attempt, seq, limit)
+			if err != nil {
+				return err
+			}
+			var removed store.Removed
+			found, err := q.scanOne([]any{&removed}, "SELECT CASE WHEN ended > 0 AND expires <= $2 THEN 2 ELSE removed END FROM runs WHERE id = $1",
+				plainText(id), r.db.clock().UnixMicro())
+			switch {
+			case err == nil && !found:
+				err = fmt.Errorf("%w: the run does not exist", store.ErrNotFound)
+			case err == nil && removed != store.RemovedNothing:
+				err = fmt.Errorf("%w: the events of the run were removed", store.ErrExpired)
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		for _, b := range page {
+			if err := each(b); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// List returns a page of the runs that q selects and that have not expired, the newest first, without Request and Result. next is the cursor
+// of the next page; "" after the last. A cursor that List did not return is [store.ErrCursor].
+func (r *Runs) List(ctx context.Context, q store.RunQuery) (list []store.Run, next string, err error) {
+	limit := min(cmp.Or(q.Limit, 50), pageRows)
+	var where conditions
+	where.add("(ended = 0 OR expires > ?)", r.db.clock().UnixMicro())
+	if q.Owner != nil {
+		where.add("owner = ?", plainText(*q.Owner))
+	}
+	for _, c := range [][2]string{{"workflow = ?", q.Workflow}, {"agent = ?", q.Agent}, {"session <> '' AND session = ?", q.Session}} {
+		if c[1] != "" {
+			where.add(c[0], plainText(c[1]))
+		}
+	}
+	if len(q.States) > 0 {
+		var states []any
+		for _, state := range q.States {
+			states = append(states, plainText(state))
+		}
+		where.add("state IN (?"+strings.Repeat(", ?", len(states)-1)+")", states...)
+		if !slices.ContainsFunc(q.States, hasEnded) { // an index has those that have not
+			where.add("ended = 0")
+		}
+	}
+	if !q.From.IsZero() {
+		where.add("created >= ?", q.From.UnixMicro())
+	}
+	if !q.To.IsZero() {
+		where.add("created < ?", q.To.UnixMicro())
+	}
+	if q.Cursor != "" {
+		created, id, err := parseCursor(q.Cursor)
+		if err != nil {
+			return nil, "", err
+		}
+		where.add("(created, id) < (?, ?)", created, id)
+	}
+	args := append(where.args, limit+1)
+	err = r.view(ctx, func(db querier) (err error) {
+		list, err = db.readRuns(false, "SELECT "+listedColumns+" FROM runs WHERE removed < 2"+where.sql.String()+
+			" ORDER BY created DESC, id DESC LIMIT "+parameters(len(args), 1), args...)
+		return err
+	})
+	if len(list) > limit {
+		list = list[:limit]
+		last := list[limit-1]
+		next = base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, "%d %s", last.Created.UnixMicro(), last.ID))
+	}
+	return list, next, err
+}
+
+// hasEnded reports whether a run in a state has ended.
+func hasEnded(state string) bool {
+	return state != store.RunQueued && state != store.RunRunning && state != store.RunWaiting
+}
+
+func parseCursor(cursor string) (created int64, id string, err error) {
+	text, err := base64.RawURLEncoding.DecodeString(cursor)
+	if err == nil {
+		_, err = fmt.Sscanf(string(text), "%d %s", &created, &id)
+	}
+	if err != nil || string(text) != plainText(string(text)) {
+		return 0, "", store.ErrCursor
+	}
+	return created, id, nil
+}
+
+// conditions are those of a WHERE clause, behind the first one.
+type conditions struct {
+	sql  strings.Builder
+	args []any
+}
+
+// add adds a condition, in which each ? is the next of values.
+func (c *conditions) add(condition string, values ...any) {
+	for _, v := range values {
+		c.args = append(c.args, v)
+		condition = strings.Replace(condition, "?", "$"+strconv.Itoa(len(c.args)), 1)
+	}
+	c.sql.WriteString(" AND " + condition)
+}

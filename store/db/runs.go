@@ -1,0 +1,236 @@
+package db
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"math/bits"
+	"slices"
+	"strings"
+
+	"github.com/lingserve/lingserve/store"
+)
+
+// maxChunk bounds the rows of a statement that names each of them.
+const maxChunk = 256
+
+// Runs stores the runs of workflows and agents, their events, their idempotency keys, and the replicas that work on them.
+//
+// Each change of a run names the replica and the attempt that it expects. If the run is another replica's by now, or has ended, the change is
+// refused with [store.ErrMoved]. Other errors are those of [Tapes].
+type Runs struct{ db *DB }
+
+// Runs returns the store of runs.
+func (db *DB) Runs() *Runs { return &Runs{db} }
+
+var errRunMoved = fmt.Errorf("%w: the run is another replica's, or has ended", store.ErrMoved)
+
+func (r *Runs) update(ctx context.Context, fn func(tx *Tx) error) error {
+	return explain("", r.db.Update(ctx, fn))
+}
+
+// exec runs one statement in a transaction.
+func (r *Runs) exec(ctx context.Context, query string, args ...any) (rows int64, err error) {
+	err = r.update(ctx, func(tx *Tx) (err error) {
+		rows, err = tx.exec(query, args...)
+		return err
+	})
+	return rows, err
+}
+
+func (r *Runs) view(ctx context.Context, fn func(q querier) error) error {
+	return explain("", r.db.view(ctx, fn))
+}
+
+// Start stores a run and its key, if key is not nil. If the key leads to another run already, nothing is stored, and Start returns the stored
+// key. The same call can be repeated after [store.ErrUnsure].
+func (r *Runs) Start(ctx context.Context, run store.Run, key *store.IdempotencyKey) (taken *store.IdempotencyKey, err error) {
+	if run.Created.IsZero() {
+		run.Created = r.db.clock()
+	}
+	err = r.update(ctx, func(tx *Tx) (err error) {
+		if key != nil {
+			k := *key
+			k.Run = run.ID
+			if taken, err = tx.putKey(k); err != nil || taken != nil {
+				return err
+			}
+		}
+		_, err = tx.exec("INSERT INTO runs ("+runColumns+") VALUES ("+parameters(1, 16)+") ON CONFLICT DO NOTHING",
+			run.ID, plainText(run.Workflow), plainText(run.Agent), plainText(run.Owner), plainText(run.Session), run.Replica, run.Attempt, run.Crashes, run.State,
+			run.Created.UnixMicro(), 0, expiryOf(run.Expires), 0, 0, plainText(string(run.Request)), plainText(string(run.Result)))
+		return err
+	})
+	return taken, err
+}
+
+// Append stores batches of any number of runs in one transaction. It leaves out the batches of moved runs, which are another replica's or have
+// ended, and returns these runs. The same batches can be stored again.
+func (r *Runs) Append(ctx context.Context, replica string, batches []store.RunBatch) (moved []string, err error) {
+	err = r.update(ctx, func(tx *Tx) (err error) {
+		moved, err = tx.insertBatches(replica, batches)
+		return err
+	})
+	return moved, err
+}
+
+// insertBatches inserts batches in few statements, and returns the moved runs. The row of a run is not locked: if the run moves at the same
+// moment, its batch can be inserted, and readers ignore it because of after_seq.
+func (tx *Tx) insertBatches(replica string, batches []store.RunBatch) (moved []string, err error) {
+	err = inChunks(batches, func(part []store.RunBatch) error {
+		var values strings.Builder
+		args := make([]any, 1, 1+5*len(part))
+		args[0] = replica
+		for i, b := range part {
+			if b.Seq < 1 {
+				return fmt.Errorf("%w: batch %d of run %s", store.ErrInvalid, b.Seq, b.Run)
+			}
+			if i == 0 {
+				values.WriteString("(CAST($2 AS TEXT), CAST($3 AS BIGINT), CAST($4 AS BIGINT), CAST($5 AS BIGINT), CAST($6 AS " + tx.db.blob + "))")
+			} else {
+				values.WriteString(", (" + parameters(5*i+2, 5) + ")")
+			}
+			args = append(args, b.Run, b.Attempt, b.Seq, int64(b.First), notNil(b.Events))
+		}
+		n, err := tx.exec(`INSERT INTO run_batches (run, attempt, seq, first, events) SELECT v.column1, v.column2, v.column3, v.column4, v.column5
+			FROM (VALUES `+values.String()+`) AS v CROSS JOIN runs r WHERE r.id = v.column1 AND r.attempt = v.column2 AND r.replica = $1 AND r.ended = 0
+			ON CONFLICT DO NOTHING`, args...)
+		if err != nil || n == int64(len(part)) {
+			return err
+		}
+		return tx.findMoved(replica, part, &moved)
+	})
+	return moved, err
+}
+
+// findMoved adds to moved the runs of batches that another replica works on, or another attempt, or that have ended.
+func (tx *Tx) findMoved(replica string, batches []store.RunBatch, moved *[]string) error {
+	ids := make([]string, len(batches))
+	for i, b := range batches {
+		ids[i] = b.Run
+	}
+	attempts := map[string]int{} // of the runs that the replica works on
+	query, args := inList("SELECT id, attempt FROM runs WHERE replica = $1 AND ended = 0 AND id IN (?)", ids, replica)
+	err := tx.collect(func(rows *sql.Rows) (bool, error) {
+		var run string
+		var attempt int
+		err := rows.Scan(&run, &attempt)
+		attempts[run] = attempt
+		return true, err
+	}, query, args...)
+	for _, b := range batches {
+		if attempt, found := attempts[b.Run]; (!found || attempt != b.Attempt) && !slices.Contains(*moved, b.Run) {
+			*moved = append(*moved, b.Run)
+		}
+	}
+	return err
+}
+
+// SetState changes the state of a run that has not ended.
+func (r *Runs) SetState(ctx context.Context, id, replica string, attempt int, state string) error {
+	n, err := r.exec(ctx, "UPDATE runs SET state = $1 WHERE id = $2 AND replica = $3 AND attempt = $4 AND ended = 0", state, id, replica, attempt)
+	if err == nil && n == 0 {
+		err = errRunMoved
+	}
+	return err
+}
+
+// End stores the last batches and the end of a run. The same end can be stored again.
+func (r *Runs) End(ctx context.Context, e store.RunEnd) error {
+	return r.update(ctx, func(tx *Tx) error {
+		_, err := tx.insertBatches(e.Replica, e.Batches)
+		if err != nil {
+			return err
+		}
+		n, err := tx.exec(`UPDATE runs SET state = $1, result = $2, ended = $3, expires = $4,
+			bytes = (SELECT CAST(coalesce(sum(length(events)), 0) AS BIGINT) FROM run_batches WHERE run = $5)
+			WHERE id = $5 AND replica = $6 AND attempt = $7 AND ended = 0`,
+			e.State, plainText(string(e.Result)), tx.db.clock().UnixMicro(), expiryOf(e.Expires), e.ID, e.Replica, e.Attempt)
+		if err == nil && n == 0 {
+			var one int
+			stored := false // by a call that failed later
+			stored, err = tx.scanOne([]any{&one}, "SELECT 1 FROM runs WHERE id = $1 AND replica = $2 AND attempt = $3 AND state = $4 AND ended > 0",
+				e.ID, e.Replica, e.Attempt, e.State)
+			if err == nil && !stored {
+				err = errRunMoved
+			}
+		}
+		if err == nil && e.FreeKey != nil {
+			err = tx.freeKey(e.FreeKey.Owner, e.FreeKey.Key, e.ID)
+		}
+		return err
+	})
+}
+
+// Release hands over those of the runs that the replica works on.
+func (r *Runs) Release(ctx context.Context, replica string, ids []string) error {
+	return r.update(ctx, func(tx *Tx) error {
+		return inChunks(ids, func(part []string) error {
+			query, args := inList("UPDATE runs SET replica = '' WHERE replica = $1 AND ended = 0 AND id IN (?)", part, replica)
+			_, err := tx.exec(query, args...)
+			return err
+		})
+	})
+}
+
+// Take makes a replica the one that works on a run, and stores the first batches of the new attempt. Of several replicas that take a run, one
+// gets it. After [store.ErrUnsure], Find tells whether it was this one.
+func (r *Runs) Take(ctx context.Context, t store.Takeover) (run store.Run, err error) {
+	err = r.update(ctx, func(tx *Tx) error {
+		taken, err := tx.readRuns(true, "UPDATE runs SET replica = $1, attempt = attempt + 1, crashes = $2, state = $3 "+
+			"WHERE id = $4 AND replica = $5 AND attempt = $6 AND ended = 0 RETURNING "+runColumns,
+			t.Replica, t.Crashes, t.State, t.ID, t.FromReplica, t.FromAttempt)
+		if err == nil && len(taken) == 0 {
+			err = errRunMoved
+		}
+		if err != nil {
+			return err
+		}
+		run = taken[0]
+		_, err = tx.exec("INSERT INTO run_batches (run, attempt, seq, first, events, after_seq) VALUES ($1, $2, 0, 0, $3, $4)",
+			t.ID, run.Attempt, []byte{}, t.AfterSeq)
+		if err != nil {
+			return err
+		}
+		moved, err := tx.insertBatches(t.Replica, t.Batches)
+		if err == nil && len(moved) > 0 {
+			err = fmt.Errorf("%w: a batch is not of attempt %d of run %s", store.ErrInvalid, run.Attempt, t.ID)
+		}
+		return err
+	})
+	return run, err
+}
+
+// inChunks calls fn with the parts of all. Their lengths are powers of two, so that there are few statements to prepare.
+func inChunks[T any](all []T, fn func(part []T) error) error {
+	for len(all) > 0 {
+		n := min(1<<(bits.Len(uint(len(all)))-1), maxChunk)
+		if err := fn(all[:n]); err != nil {
+			return err
+		}
+		all = all[n:]
+	}
+	return nil
+}
+
+// inList replaces "(?)" in a query by a list of ids.
+func inList(query string, ids []string, args ...any) (string, []any) {
+	query = strings.Replace(query, "(?)", "("+parameters(len(args)+1, len(ids))+")", 1)
+	for _, id := range ids {
+		args = append(args, id)
+	}
+	return query, args
+}
+
+// execIn runs statements whose "(?)" is a list of ids.
+func (tx *Tx) execIn(ids []string, queries ...string) error {
+	return inChunks(ids, func(part []string) error {
+		for _, query := range queries {
+			query, args := inList(query, part)
+			if _, err := tx.exec(query, args...); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}

@@ -392,6 +392,20 @@ func (s *Service) storeState(ctx context.Context, r *Run, state string) error {
 	return s.storeError(ctx, err)
 }
 
+// storeBegun stores that the turn of a run begins, which is not done twice then. It waits for a store that is away.
+func (s *Service) storeBegun(ctx context.Context, r *Run) error {
+	ctx, cancel := context.WithTimeout(ctx, s.o.Times.Grace)
+	defer cancel()
+	r.recording.mu.Lock()
+	defer r.recording.mu.Unlock()
+	for pauses := backoff.New(endRetry, endLongest); ; {
+		err := s.storeState(ctx, r, store.RunRunning)
+		if err == nil || errors.Is(err, ErrMoved) || backoff.Sleep(ctx, pauses.NextBackOff()) != nil {
+			return err
+		}
+	}
+}
+
 // storeWaiting stores whether a run waits for somebody's answer. What cannot be stored now is with the next pass.
 func (s *Service) storeWaiting(ctx context.Context, r *Run) {
 	state := store.RunRunning
@@ -400,7 +414,7 @@ func (s *Service) storeWaiting(ctx context.Context, r *Run) {
 	}
 	if v := r.recording; r.machine.is(runRunning) && v.mu.TryLock() {
 		defer v.mu.Unlock()
-		if v.state != state {
+		if v.state != state && v.state != store.RunQueued {
 			_ = s.storeState(ctx, r, state)
 		}
 	}

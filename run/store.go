@@ -55,8 +55,11 @@ type begun struct {
 // rowOf is a run that starts as a row.
 func (s *Service) rowOf(sp *spec) store.Run {
 	b := begun{Session: sp.session, Keyed: sp.key != "", Caller: sp.caller, Role: sp.role, KeyTag: sp.keyTag}
-	if sp.restart != nil {
+	switch {
+	case sp.restart != nil:
 		b.Again = &sp.restart.request
+	case sp.queued:
+		b.Again = sp.request
 	}
 	of := sp.of()
 	return store.Run{
@@ -116,8 +119,8 @@ func begunOf(row *store.Run) (b begun, err error) {
 
 // state is what the store says of the run when its work begins.
 func (sp *spec) state() string {
-	if sp.again() {
-		return store.RunQueued // until it has a slot
+	if sp.queued || sp.again() {
+		return store.RunQueued // until its turn begins, or it has a slot
 	}
 	return store.RunRunning
 }

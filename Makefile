@@ -84,6 +84,7 @@ chaos: build
 	LINGSERVE_NIGHTLY=1 $(GO) test -tags nightly -count=1 -timeout 0 -v -run TestChaos ./internal/chaos -args -program "$(CURDIR)/bin/lingserve" -sessions $(SESSIONS) -for $(CHAOS) -seed $(SEED) -faults
 
 # A PostgreSQL server, three replicas and, if haproxy is installed, a load balancer in front of them, on this machine, to try them out.
+cluster: export LINGSERVE_NIGHTLY = 1
 cluster: build
 	$(GO) build -o bin/clusterup ./internal/clusterup
 	@exec bin/clusterup -program bin/lingserve -addr $(ADDR)

@@ -98,8 +98,8 @@ func (s *Service) storeError(ctx context.Context, err error) error {
 	case errors.Is(err, store.ErrFull):
 		s.o.Pressure.DiskFailed()
 		return diskFull()
-	case errors.Is(err, store.ErrAway), errors.Is(err, context.DeadlineExceeded):
-		s.log.WarnContext(ctx, "cannot reach the store of runs", "error", err)
+	case errors.Is(err, store.ErrAway), errors.Is(err, store.ErrUnsure), errors.Is(err, context.DeadlineExceeded):
+		s.log.WarnContext(ctx, "cannot reach the database", "error", err)
 		return away()
 	case ctx.Err() != nil:
 		return context.Cause(ctx)

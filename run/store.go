@@ -96,6 +96,7 @@ func (s *Service) storeStart(sp *spec) error {
 func (s *Service) storeError(ctx context.Context, err error) error {
 	switch {
 	case errors.Is(err, store.ErrFull):
+		s.log.ErrorContext(ctx, "cannot store a run: disk failed or full", "error", err)
 		s.o.Pressure.DiskFailed()
 		return diskFull()
 	case errors.Is(err, store.ErrAway), errors.Is(err, store.ErrUnsure), errors.Is(err, context.DeadlineExceeded):

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"github.com/lingserve/lingserve/agent"
 	"io"
 	"net/http"
 	"net/url"
@@ -255,7 +256,7 @@ func TestWhoGoesOnWithoutAnAnswerHasNotApproved(t *testing.T) {
 
 func TestAGUI_AnAnswerThatComesTooLateIsNoDeadEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := newAgentBench(t, nil)
+		a := newAgentBench(t, func(o *Options, _ *agent.Options) { o.Retention = 5 * time.Minute })
 		a.servePipes()
 		defer a.down()
 		var c aguitest.Client

@@ -84,6 +84,7 @@ chaos: build
 	LINGSERVE_NIGHTLY=1 $(GO) test -tags nightly -count=1 -timeout 0 -v -run TestChaos ./internal/chaos -args -program "$(CURDIR)/bin/lingserve" -sessions $(SESSIONS) -for $(CHAOS) -seed $(SEED) -faults
 
 # A PostgreSQL server, three replicas and, if haproxy is installed, a load balancer in front of them, on this machine, to try them out.
+cluster: export LINGSERVE_NIGHTLY = 1
 cluster: build
 	$(GO) build -o bin/clusterup ./internal/clusterup
 	@exec bin/clusterup -program bin/lingserve -addr $(ADDR)
@@ -100,11 +101,12 @@ format:
 bench:
 	$(GO) test -run '^$$' -bench . -benchmem ./...
 
-# The benchmarks of turns and tapes once: they still run, and what they count is printed. Times of one run say nothing.
+# The benchmarks of turns, tapes and stored runs once: they still run, and what they count is printed. Times of one run say nothing.
 bench-once:
 	$(GO) test -run '^$$' -vet=off -bench . -benchtime 1x -benchmem -short ./turn ./tape/... ./agent ./bench/turns
+	LINGSERVE_NIGHTLY=1 $(GO) run ./bench/cluster -runs 4 -time 200ms
 
-# The cost of runs that replicas share, as bench/CLUSTER.md has it: two minutes, on a machine that does nothing else.
+# The cost of storing runs and of sharing them between replicas, as bench/CLUSTER.md has it: three minutes, on a machine that does nothing else.
 bench-cluster: export LINGSERVE_NIGHTLY = 1
 bench-cluster:
 	$(GO) run ./bench/cluster

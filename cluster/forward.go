@@ -131,16 +131,22 @@ func (c *Cluster) handleForwardError(w http.ResponseWriter, r *http.Request, f F
 	c.log.WarnContext(r.Context(), "forwarding failed", "replica", f.Replica, "target", f.Target, "error", err)
 	status, detail := http.StatusBadGateway, detailUnknown // a balancer that is told 503 would send it again
 	op, isOp := errors.AsType[*net.OpError](err)
-	if isOp && op.Op == "dial" || errors.Is(err, errRefused) || r.Method == http.MethodGet || r.Method == http.MethodHead {
+	if isOp && op.Op == "dial" || errors.Is(err, errRefused) || repeatable(r) {
 		status, detail = http.StatusServiceUnavailable, detailUnavailable
 	}
 	c.refuseOrBreak(w, r, status, detail)
 }
 
+// repeatable reports whether a request does no more if it is sent again: it reads, follows a run or has a key.
+func repeatable(r *http.Request) bool {
+	return r.Method == http.MethodGet || r.Method == http.MethodHead || r.Header.Get("Last-Event-ID") != "" || r.Header.Get("Idempotency-Key") != ""
+}
+
 // refuseOrBreak responds with a status. An EventSource gives up at any status but 200, and a proxy makes 502 of a connection that closes without
 // one: it gets a stream that breaks off after a second's retry time, and returns by itself.
 func (c *Cluster) refuseOrBreak(w http.ResponseWriter, r *http.Request, status int, detail string) {
-	if r.Method != http.MethodGet || !strings.Contains(strings.Join(r.Header["Accept"], ","), "text/event-stream") {
+	comesBack := r.Method == http.MethodGet || r.Header.Get("Last-Event-ID") != ""
+	if !comesBack || !strings.Contains(strings.Join(r.Header["Accept"], ","), "text/event-stream") {
 		c.o.Refuse(w, r, status, detail, retryAfter)
 		return
 	}

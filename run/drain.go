@@ -15,7 +15,8 @@ func (s *Service) handOver(ctx context.Context) (handed int) {
 	s.mu.Lock()
 	var list []*Run
 	for _, r := range s.inMemory {
-		if r.restart != nil && r.manager.Load() != nil && (r.machine.enterFrom(runRunning, runHandedOver) || r.machine.enterFrom(runQueued, runHandedOver)) {
+		goesOn := r.session == "" && r.restart != nil || r.queued.Load()
+		if goesOn && r.manager.Load() != nil && (r.machine.enterFrom(runRunning, runHandedOver) || r.machine.enterFrom(runQueued, runHandedOver)) {
 			list = append(list, r)
 		}
 	}

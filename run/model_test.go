@@ -236,19 +236,20 @@ func (w *world) read(id string, m *told, from uint64) {
 		t.Fatal(err)
 	}
 	var document jsonuri.Document
-	last, first := uint64(0), true
+	last, first, group := uint64(0), true, false
 	for e := range reader.Waiting() {
 		if !first && e.N < last {
 			t.Fatalf("RU-64: %d after %d", e.N, last)
 		}
 		last, first = e.N, false
-		if !e.Part && e.Kind != tube.Set { // runs only append: what is set is a snapshot
+		if !e.Part && !group && e.Kind != tube.Set { // runs only append: what is set, and what ends a group, is a snapshot
 			text := fmt.Sprintf("%d %s %s %s", e.Kind, e.URI, e.Name, e.Value)
 			if before, had := m.events[e.N]; had && before != text {
 				t.Fatalf("RU-64: event %d of %s was %q and is %q", e.N, id, before, text)
 			}
 			m.events[e.N] = text
 		}
+		group = e.Part
 		switch e.Kind {
 		case tube.Append:
 			_ = document.Append(e.URI, e.Value)

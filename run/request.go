@@ -255,6 +255,8 @@ type spec struct {
 	key      string
 	hash     [16]byte
 	steered  bool              // its message was given to the turn of another run
+	queued   bool              // its turn waits in the lane of its session
+	request  *Request          // of a run in a session that the caller has named
 	trace    trace.SpanContext // of whoever asks; zero for none
 	span     trace.Span        // of the run; nil until it is started, or where nobody traces
 	restart  *restart          // how it is run again after a restart; nil for one that is not

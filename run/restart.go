@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	"github.com/lingserve/lingserve/internal/wording"
 	"github.com/lingserve/lingserve/tool"
 	"github.com/lingserve/lingserve/tube"
+	"github.com/lingserve/lingserve/turn"
 )
 
 // restart is what a run is run again from after a restart, as its workflow wants it.
@@ -125,7 +127,9 @@ func (s *Service) restartAll(list []*leftRun) {
 			s.endTaken(p, cutMessage+"; it cannot restart")
 			continue
 		}
-		waiting = append(waiting, r)
+		if r.restart.slot != nil {
+			waiting = append(waiting, r)
+		}
 	}
 	if n := len(waiting) - cap(s.slots); n > 0 {
 		s.log.Info("runs wait to be restarted", "waiting", n, "at_once", cap(s.slots))
@@ -166,6 +170,9 @@ func (s *Service) restartRun(p *leftRun) (*Run, error) {
 	if problem != nil {
 		return nil, problem
 	}
+	if sp.agent != nil { // a message that waits for its turn
+		sp.restart, sp.request, sp.agent.policy = new(restart), p.Again, turn.Queue
+	}
 	if sp.restart == nil {
 		return nil, fmt.Errorf("the workflow %s no longer allows a restart", wording.Quote(p.Again.Workflow))
 	}
@@ -175,6 +182,15 @@ func (s *Service) restartRun(p *leftRun) (*Run, error) {
 	*sp.restart = restart{
 		request: *p.Again, role: p.Role, failed: p.failed, from: p.firstEvent(), row: p.attempt, beside: beside, began: p.at, keyed: p.Keyed,
 		slot: &slot{granted: make(chan struct{}), slots: s.slots},
+	}
+	if sp.agent != nil {
+		sp.restart.slot = nil
+		sp.setID(p.id)
+		took := s.startAgent(sp)
+		if took.run == nil && took.err == nil {
+			took.err = errors.New("another turn took its message")
+		}
+		return took.run, took.err
 	}
 	return s.start(sp)
 }

@@ -54,6 +54,7 @@ type Run struct {
 	warned    bool         // of the recorder's goroutine: readers know that the run cannot be stored
 	where     *location    // nil for a run that was read from the store
 	waiting   atomic.Int32 // questions that wait for somebody's answer
+	queued    atomic.Bool  // its turn has not begun
 	restart   *restart     // nil for a run that is not restarted
 
 	account *adapter.Account // pays for its memory, also after its end; nil where nobody counts

@@ -88,6 +88,9 @@ func (s *Service) checked(ctx context.Context, req *Request) (*spec, error) {
 		return nil, err
 	}
 	sp.asked = req.Account
+	if sp.agent != nil && req.Session != "" {
+		sp.request = req
+	}
 	sp.key, sp.caller, sp.keyTag, sp.trace = req.Key, req.Caller, req.KeyTag, req.Trace
 	if err := s.room(ctx, req, sp); err != nil {
 		return nil, err
@@ -225,13 +228,14 @@ func (s *Service) newRun(sp *spec) (*Run, *ling.Manager) {
 		r.tube.AddFilter(f)
 	}
 	sp.restart.takeBack(r.tube)
+	r.queued.Store(sp.queued)
 	r.where, r.recording = newLocation(), &recording{attempt: sp.restart.number(), seq: 1, state: sp.state()}
 	return r, m
 }
 
 // work is the work of a run.
 func (s *Service) work(ctx context.Context, r *Run, m *ling.Manager, sp *spec) error {
-	if sp.restart != nil {
+	if sp.restart != nil && sp.agent == nil {
 		if err := sp.restart.slot.wait(ctx); err != nil {
 			return err
 		}

@@ -55,8 +55,11 @@ type begun struct {
 // rowOf is a run that starts as a row.
 func (s *Service) rowOf(sp *spec) store.Run {
 	b := begun{Session: sp.session, Keyed: sp.key != "", Caller: sp.caller, Role: sp.role, KeyTag: sp.keyTag}
-	if sp.restart != nil {
+	switch {
+	case sp.restart != nil:
 		b.Again = &sp.restart.request
+	case sp.queued:
+		b.Again = sp.request
 	}
 	of := sp.of()
 	return store.Run{
@@ -93,10 +96,11 @@ func (s *Service) storeStart(sp *spec) error {
 func (s *Service) storeError(ctx context.Context, err error) error {
 	switch {
 	case errors.Is(err, store.ErrFull):
+		s.log.ErrorContext(ctx, "cannot store a run: disk failed or full", "error", err)
 		s.o.Pressure.DiskFailed()
 		return diskFull()
-	case errors.Is(err, store.ErrAway), errors.Is(err, context.DeadlineExceeded):
-		s.log.WarnContext(ctx, "cannot reach the store of runs", "error", err)
+	case errors.Is(err, store.ErrAway), errors.Is(err, store.ErrUnsure), errors.Is(err, context.DeadlineExceeded):
+		s.log.WarnContext(ctx, "cannot reach the database", "error", err)
 		return away()
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
@@ -116,8 +120,8 @@ func begunOf(row *store.Run) (b begun, err error) {
 
 // state is what the store says of the run when its work begins.
 func (sp *spec) state() string {
-	if sp.again() {
-		return store.RunQueued // until it has a slot
+	if sp.queued || sp.again() {
+		return store.RunQueued // until its turn begins, or it has a slot
 	}
 	return store.RunRunning
 }

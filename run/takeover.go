@@ -52,27 +52,50 @@ func (s *Service) takeLeft(ctx context.Context) error {
 		if err != nil || len(list) == 0 {
 			return err
 		}
-		restart := make([]*leftRun, len(list))
-		errs := make([]error, len(list))
+		taken := make([]takenRun, len(list))
 		var wg sync.WaitGroup
 		slots := make(chan struct{}, takeAtOnce)
 		for i := range list {
-			slots <- struct{}{}
-			wg.Go(func() {
-				defer func() { <-slots }()
-				restart[i], errs[i] = s.takeRun(ctx, &list[i])
-			})
+			if list[i].Session == "" {
+				slots <- struct{}{}
+				wg.Go(func() {
+					defer func() { <-slots }()
+					taken[i] = s.takeRun(ctx, &list[i])
+				})
+			}
 		}
 		wg.Wait()
-		s.restartAll(slices.DeleteFunc(restart, func(p *leftRun) bool { return p == nil }))
-		if err := errors.Join(errs...); err != nil {
+		for i := range list {
+			if list[i].Session != "" { // one after the other, in their order
+				taken[i] = s.takeRun(ctx, &list[i])
+			}
+		}
+		var restart []*leftRun
+		var errs []error
+		left := true
+		for _, t := range taken {
+			if t.restart != nil {
+				restart = append(restart, t.restart)
+			}
+			errs = append(errs, t.err)
+			left = left && !t.took
+		}
+		s.restartAll(restart)
+		if err := errors.Join(errs...); err != nil || left || len(list) < leftAtOnce {
 			return err
 		}
 	}
 }
 
-// takeRun takes over a run. It returns one that is to be restarted.
-func (s *Service) takeRun(ctx context.Context, row *store.Run) (*leftRun, error) {
+// takenRun is what came of taking a run over.
+type takenRun struct {
+	took    bool
+	restart *leftRun // to be restarted; nil: it has ended, or is another replica's
+	err     error
+}
+
+// takeRun takes over a run.
+func (s *Service) takeRun(ctx context.Context, row *store.Run) takenRun {
 	b, err := begunOf(row)
 	if err != nil {
 		s.log.WarnContext(ctx, "cannot read how a run began", "run", row.ID, "error", err)
@@ -80,13 +103,20 @@ func (s *Service) takeRun(ctx context.Context, row *store.Run) (*leftRun, error)
 	p := &leftRun{
 		begun: b, id: row.ID, of: Subject{row.Workflow, row.Agent}, owner: row.Owner, at: row.Created, attempt: row.Attempt + 1, failed: row.Crashes,
 	}
+	if p.Session != "" { // only a message whose turn has not begun goes on, at the replica that has its session
+		if row.State != store.RunQueued {
+			p.Again = nil
+		} else if first, err := s.isNext(ctx, row); err != nil || !first {
+			return takenRun{err: err}
+		}
+	}
 	var last store.RunBatch
 	p.tube, last, err = s.readTube(ctx, row.ID)
 	switch {
 	case errors.Is(err, errBatch):
 		s.log.ErrorContext(ctx, "cannot read all events of a run", "run", row.ID, "error", err)
 	case err != nil:
-		return nil, err
+		return takenRun{err: err}
 	}
 	if p.tube == nil {
 		p.tube = s.unstored(p)
@@ -106,15 +136,27 @@ func (s *Service) takeRun(ctx context.Context, row *store.Run) (*leftRun, error)
 	}
 	switch _, err := s.store.Take(ctx, take); {
 	case errors.Is(err, store.ErrMoved):
-		return nil, nil
+		return takenRun{}
 	case err != nil:
-		return nil, err
+		return takenRun{err: err}
 	case message == "":
-		return p, nil
+		return takenRun{took: true, restart: p}
 	}
 	s.endTaken(p, message)
-	return nil, nil
+	return takenRun{took: true}
 }
+
+// isNext reports whether a message that waits can be taken over here: no other replica has its session, nor a run in it that came before.
+func (s *Service) isNext(ctx context.Context, row *store.Run) (bool, error) {
+	if s.elsewhere(ctx, row.Session) != nil {
+		return false, nil
+	}
+	list, _, err := s.store.List(ctx, store.RunQuery{Session: row.Session, States: []string{store.RunQueued, store.RunRunning, store.RunWaiting}, Limit: maxQueued})
+	return !slices.ContainsFunc(list, func(r store.Run) bool { return r.Created.Before(row.Created) && r.Replica != s.replica }), err
+}
+
+// maxQueued is more runs than go on in one session.
+const maxQueued = 1000
 
 // unstored is the tube of a run of which no event is stored.
 func (s *Service) unstored(p *leftRun) *tube.Tube {

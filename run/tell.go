@@ -19,8 +19,8 @@ import (
 
 // tell waits for the turn, and tells on m what happens.
 func (a *agentRun) tell(ctx context.Context, m *ling.Manager) error {
-	if status := a.ticket.Status(); status.Phase == turn.Queued && !status.Slot && status.Position > 0 {
-		_ = m.SendEvent("queued", map[string]int{"position": status.Position}) // the run may have been canceled
+	if a.inQueue() {
+		_ = m.SendEvent("queued", map[string]int{"position": a.ticket.Status().Position}) // the run may have been canceled
 	}
 	a.m = m
 	a.out = transcript.New(transcript.Options{

@@ -152,6 +152,7 @@ func (a *agentRun) dispatch(ctx context.Context, t *channel.Turn, sp *spec) (cha
 	}
 	if !steered {
 		a.turn.enter(turnQueued)
+		sp.queued = sp.again() || sp.request != nil && a.inQueue()
 		r, p := a.s.start(sp)
 		a.started(r)
 		if r != nil {
@@ -177,6 +178,12 @@ func (a *agentRun) dispatch(ctx context.Context, t *channel.Turn, sp *spec) (cha
 	default:
 		return channel.DispatchResult{Deferred: true}, nil // the run that takes it says what came of it
 	}
+}
+
+// inQueue reports whether the turn waits behind others.
+func (a *agentRun) inQueue() bool {
+	status := a.ticket.Status()
+	return status.Phase == turn.Queued && !status.Slot && status.Position > 0
 }
 
 // ofLane is an error of this package as the error of a lane that says the same.
@@ -320,6 +327,12 @@ func (a *agentRun) Enter(ctx context.Context) error {
 		return context.Cause(ctx)
 	}
 	a.turn.enterFrom(turnQueued, turnRunning)
+	if r := a.ownRun; r.queued.Load() {
+		if err := a.s.storeBegun(ctx, r); err != nil {
+			return err
+		}
+		r.queued.Store(false)
+	}
 	return nil
 }
 

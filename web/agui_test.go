@@ -13,6 +13,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/lingserve/lingserve/agent"
+
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lingserve/lingserve/run"
@@ -255,7 +257,7 @@ func TestWhoGoesOnWithoutAnAnswerHasNotApproved(t *testing.T) {
 
 func TestAGUI_AnAnswerThatComesTooLateIsNoDeadEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := newAgentBench(t, nil)
+		a := newAgentBench(t, func(o *Options, _ *agent.Options) { o.Retention = 5 * time.Minute })
 		a.servePipes()
 		defer a.down()
 		var c aguitest.Client

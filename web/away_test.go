@@ -3,7 +3,11 @@ package web
 import (
 	"context"
 	"iter"
+	"net/http"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/lingserve/lingserve/run"
 	"github.com/lingserve/lingserve/store"
@@ -75,3 +79,46 @@ func (f failingFiles) Find(context.Context, string, string) (store.File, error) 
 func (f failingFiles) Held(context.Context, string) (int, int64, error) { return 0, 0, f.err }
 
 func (f failingFiles) Remove(context.Context, string, string) error { return f.err }
+
+// endsAway is a store of runs that takes no ends while it is away.
+type endsAway struct {
+	run.Store
+	away atomic.Bool
+}
+
+func (e *endsAway) End(ctx context.Context, end store.RunEnd) error {
+	if e.away.Load() {
+		return store.ErrAway
+	}
+	return e.Store.End(ctx, end)
+}
+
+// RU-13: who waits for a document whose end cannot be stored for long gets 503 with the run's id, and the document when the database is back.
+func TestADocumentWhoseEndCannotBeStoredIsThereLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, err := db.Open(t.Context(), "memory", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer d.Close()
+		ends := &endsAway{Store: d.Runs()}
+		b := newBench(t, func(o *Options) { o.Runs = ends }).servePipes()
+		defer b.down()
+		ends.away.Store(true)
+		answered := make(chan *http.Response, 1)
+		go func() { answered <- b.do("POST", "/v1/runs?format=json", `{"workflow":"steps"}`) }()
+		st := <-b.steps.came
+		st.send("a", "b")
+		st.finish()
+		resp := <-answered
+		p := readProblem(t, resp)
+		if p.Status != 503 || p.Code != wire.CodeOverloaded || p.Run == "" || resp.Header.Get("Retry-After") == "" {
+			t.Errorf("%+v %v", p, resp.Header)
+		}
+		ends.away.Store(false)
+		time.Sleep(10 * time.Second)
+		if got := readDocument(t, b.do("GET", "/v1/runs/"+p.Run, "")); got.Status != run.StatusCompleted || string(got.Result) != `{"a":"b"}` {
+			t.Errorf("%s %s", got.Status, got.Result)
+		}
+	})
+}

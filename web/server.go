@@ -61,7 +61,7 @@ type Options struct {
 	Bot             bot.Config                // defaults of every bot: the model when a workflow names none, options
 	KeepSessions    time.Duration             // how long a session is kept after its last use; 0: for ever
 	KeepUnnamed     time.Duration             // likewise of sessions that no request has named
-	Retention       time.Duration             // how long an ended run can be attached to, 5 min
+	Retention       time.Duration             // how long an ended run can be attached to, 24 h
 	KeyRetention    time.Duration             // how long an Idempotency-Key is known, 24 h
 	KeepAlive       time.Duration             // 10 s
 	WriteTimeout    time.Duration             // of one write to a client, 30 s
@@ -111,7 +111,7 @@ func (o Options) withDefaults() Options {
 	}
 	// Resolved once: the names of tapes are made of it.
 	o.Workspace = tape.ResolveWorkspace(o.Workspace)
-	o.Retention = cmp.Or(o.Retention, 5*time.Minute)
+	o.Retention = cmp.Or(o.Retention, 24*time.Hour)
 	o.KeyRetention = cmp.Or(o.KeyRetention, 24*time.Hour)
 	o.KeepAlive = cmp.Or(o.KeepAlive, 10*time.Second)
 	o.WriteTimeout = cmp.Or(o.WriteTimeout, 30*time.Second)

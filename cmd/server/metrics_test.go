@@ -90,9 +90,9 @@ func TestAServersWorkIsInItsMetrics(t *testing.T) {
 		`lingserve_http_requests_total{method="GET",route="other",status="4xx"}`:               1,
 		`lingserve_tape_appends_total{outcome="ok"}`:                                           1,
 		`lingserve_channel_turns_total{channel="web",outcome="visible",reason=""}`:             1,
-		`lingserve_ended_runs{place="memory"}`:                                                 1,
-		`lingserve_turns_running`:                                                              0,
-		`go_goroutines`:                                                                        1,
+		`lingserve_ended_runs`:    1,
+		`lingserve_turns_running`: 0,
+		`go_goroutines`:           1,
 	}
 	// An answer is counted a moment after its client has it.
 	var text string

@@ -295,17 +295,16 @@ func (s *session) attempt(ctx context.Context, t *turn) (again bool, err error) 
 		return false, s.follow(ctx, t, r, resp)
 	}
 	text, _ := io.ReadAll(resp.Body) // for the message
-	if t.agent != "" && t.key == "" && doubted(resp, text) {
-		s.w.count("start retried: unknown run")
+	if t.key == "" && doubted(resp, text) {
+		s.w.count("start retried: unknown outcome")
 		return true, nil
 	}
 	return false, fmt.Errorf("begun at %s: %d %.300s", r.Name, resp.StatusCode, text)
 }
 
-// doubted says that a replica does not know what became of a message, or cannot show it.
+// doubted says that a replica does not know what became of a request that it has forwarded.
 func doubted(resp *http.Response, text []byte) bool {
-	return resp.StatusCode == http.StatusInternalServerError &&
-		(strings.Contains(string(text), "may or may not") || strings.Contains(string(text), "cannot read this run now"))
+	return resp.StatusCode == http.StatusBadGateway && strings.Contains(string(text), "may have been executed")
 }
 
 // gone takes the answer that a run is gone: the replica that had it died before anything of it was stored, and its key, or the one
@@ -428,7 +427,9 @@ func (s *session) read(ctx context.Context, t *turn, v *view, at *fleet.Replica,
 				s.w.count("connections that broke")
 				pause(ctx, 10*time.Millisecond)
 			}
-		case resp.StatusCode == http.StatusServiceUnavailable && !v.some:
+		case resp.StatusCode == http.StatusServiceUnavailable && (!v.some || t.media != sse):
+			// An EventSource that has had something must not be told 503: it would not come back.
+			resp.Body.Close()
 			pause(ctx, 20*time.Millisecond)
 		default:
 			text, _ := io.ReadAll(resp.Body) // for the message

@@ -58,7 +58,7 @@ func TestWithoutAnythingTheDefaultsAreInForce(t *testing.T) {
 	if c.Addr != "127.0.0.1:8080" || c.Data != "./data" || c.Workflows != "./workflows" || c.Model != "demo:demo" {
 		t.Errorf("got %+v", c)
 	}
-	if c.Run.Retention != 5*time.Minute || c.Run.MaxLog != 8<<20 || c.HTTP.MaxBody != 1<<20 || c.Log.Level != slog.LevelInfo {
+	if c.Run.Retention != 24*time.Hour || c.Run.MaxLog != 8<<20 || c.HTTP.MaxBody != 1<<20 || c.Log.Level != slog.LevelInfo {
 		t.Errorf("got %+v", c)
 	}
 	for _, s := range Settings() {

@@ -189,7 +189,7 @@ var coreSettings = []Setting{
 		Help: "models that requests may name: listed (those of GET /v1/models) or any; in short: \"models: any\"",
 	},
 	{Key: "demo.pace", Default: "50", Min: "0", Help: "the demo model's tokens per second; 0: no pause"},
-	{Key: "run.retention", Default: "5m", Min: "1ms", Help: "how long an ended run is kept"},
+	{Key: "run.retention", Default: "24h", Min: "1ms", Help: "how long an ended run is kept"},
 	{Key: "run.key_retention", Default: "24h", Min: "1ms", Help: "how long an Idempotency-Key is kept"},
 	{Key: "run.timeout", Default: "30m", Min: "1ms", Help: "timeout of a run"},
 	{Key: "run.max", Default: "10000", Min: "1", Help: "concurrent runs; more are refused"},

@@ -109,12 +109,14 @@ func TestFullDiskIsNamedAndOutlived(t *testing.T) {
 			t.Errorf("a turn: %v", a)
 		}
 	}
-	named("turn failed")
-	for i := 1; i <= 20; i++ {
-		if a := keyed(i); !completed(a, model, strconv.Itoa(i)) && !(a.header.Get("Retry-After") != "" && (a.status == 503 || a.status == 507)) {
-			t.Errorf("run %d with a key: %v", i, a)
+	named("cannot store a run")
+	for i := 1; i <= 20; i++ { // each start is stored, with a key or without
+		unkeyed := "without a key " + strconv.Itoa(i)
+		for input, a := range map[string]*answer{strconv.Itoa(i): keyed(i), unkeyed: s.start(model, unkeyed, "Accept: application/json")} {
+			if !completed(a, model, input) && !(a.header.Get("Retry-After") != "" && (a.status == 503 || a.status == 507)) {
+				t.Errorf("run %s: %v", input, a)
+			}
 		}
-		s.serves("without a key " + strconv.Itoa(i))
 	}
 	makeRoom()
 	if a := say("again"); a.status != 200 {

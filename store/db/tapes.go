@@ -220,7 +220,7 @@ type Error struct {
 	cause error
 }
 
-func (e *Error) Error() string { return "tape: " + e.text }
+func (e *Error) Error() string { return e.text }
 
 // ErrorCode returns the code that says that a later retry can succeed.
 func (*Error) ErrorCode() string { return "overloaded" }
@@ -243,11 +243,11 @@ func explain(name string, err error) error {
 	case vfs.Failed(err):
 		return fmt.Errorf("tape %s: %w", name, err)
 	case errors.Is(err, store.ErrAway):
-		return &Error{"the store of sessions is unreachable; retry later", err}
+		return &Error{"the database is unreachable; retry later", err}
 	case errors.Is(err, store.ErrUnsure):
-		return &Error{"the store of sessions did not answer a write, so it may or may not be stored; check before you retry", err}
+		return &Error{"the database did not answer a write, so it may or may not be stored; check before you retry", err}
 	case errors.Is(err, store.ErrFull):
-		return &Error{"the store of sessions has no space; retry later", err}
+		return &Error{"the database has no space; retry later", err}
 	case errors.Is(err, store.ErrDamaged):
 		return fmt.Errorf("%w: tape %s: %w", tape.ErrDamaged, name, err)
 	case errors.Is(err, store.ErrTooLarge):

@@ -241,16 +241,22 @@ func (s *Server) Stream(w http.ResponseWriter, r *http.Request, of *run.Run, rea
 }
 
 // Await waits for the run's end. A client that goes away meanwhile gets no answer, and no clean end.
-func (s *Server) Await(r *http.Request, of *run.Run, v *View) {
+func (s *Server) Await(r *http.Request, of *run.Run, v *View) *Problem {
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)
 	defer context.AfterFunc(s.stopping, func() { cancel(errStopped) })()
 	if err := of.Wait(ctx); err != nil {
-		if r.Context().Err() != nil {
+		switch {
+		case of.Moved():
+			p := NewProblem(CodeOverloaded, "the server cannot store the end of this run now, or another server took the run over; read the run later")
+			p.Run, p.Retry = of.ID, run.TapesRetry
+			return p
+		case r.Context().Err() != nil:
 			s.GiveUp(of, v)
 		}
 		panic(http.ErrAbortHandler)
 	}
+	return nil
 }
 
 // AwaitOutput waits until the run has made something, so that a run that fails before is answered with a status, or until the client

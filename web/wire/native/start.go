@@ -124,7 +124,11 @@ func (h Handlers) aggregate(w http.ResponseWriter, r *http.Request, run *run.Run
 	f, r := h.Follow(w, r, run, wire.StreamJSON)
 	defer f.Over(nil)
 	defer run.Hold()()
-	if !h.awaitFor(r, run, v) {
+	ended, p := h.awaitFor(r, run, v)
+	if p != nil {
+		return p
+	}
+	if !ended {
 		f.Complete()
 		w.Header().Set("Preference-Applied", "wait="+strconv.Itoa(int(v.wait.Seconds())))
 		h.Send(w, r, http.StatusAccepted, "application/json", Document(run, v.reserved)...)
@@ -140,25 +144,26 @@ func (h Handlers) aggregate(w http.ResponseWriter, r *http.Request, run *run.Run
 }
 
 // awaitFor waits for the run's end, for as long as the client prefers to wait. ended is false if the time is over.
-func (h Handlers) awaitFor(r *http.Request, run *run.Run, v *view) (ended bool) {
+func (h Handlers) awaitFor(r *http.Request, run *run.Run, v *view) (ended bool, p *wire.Problem) {
 	if v.wait == nil {
-		h.Await(r, run, &v.View)
-		return true
+		return true, h.Await(r, run, &v.View)
 	}
 	timer := time.NewTimer(*v.wait)
 	defer timer.Stop()
 	select {
 	case <-run.Over():
 	case <-timer.C:
-		return false
+		return false, nil
 	case <-r.Context().Done():
+		if run.Moved() {
+			break
+		}
 		h.GiveUp(run, &v.View)
 		panic(http.ErrAbortHandler)
 	case <-h.Stopping():
 		panic(http.ErrAbortHandler)
 	}
-	h.Await(r, run, &v.View)
-	return true
+	return true, h.Await(r, run, &v.View)
 }
 
 // resume continues after the event that the client has seen last. It never starts a run. path is the run that the path names,

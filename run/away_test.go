@@ -100,3 +100,23 @@ func TestAStartThatCannotBeStoredIsRefused(t *testing.T) {
 		}
 	})
 }
+
+// RU-02: a run whose start was stored though the answer was lost does not go on for ever: its replica ends it.
+func TestARunWhoseStartHadNoAnswerEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, "")
+		defer c.close()
+		r := c.replicas[0]
+		c.s = r.s
+		c.net.change(func() { r.node.lose = true })
+		_, _, err := c.begin(t.Context(), &Request{Who: access.Local, Subject: Subject{Workflow: work}, Input: []byte(`{"steps":1}`)})
+		if codeOf(err) != codeOverloaded || len(c.worked()) != 0 {
+			t.Errorf("%v, %v", err, c.worked())
+		}
+		time.Sleep(3 * time.Minute)
+		list, _, err := c.net.db.Runs().List(t.Context(), store.RunQuery{})
+		if err != nil || len(list) != 1 || list[0].State != store.RunInterrupted {
+			t.Errorf("%+v, %v", list, err)
+		}
+	})
+}

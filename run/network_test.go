@@ -37,6 +37,7 @@ type node struct {
 	paused bool // it cannot reach the database
 	left   bool // it has left in order
 	late   bool // the others take it for dead
+	lose   bool // the answers to starts and takeovers are lost
 }
 
 // deadAfter is how long a replica is silent before the others take it for dead.
@@ -107,11 +108,21 @@ func (d *node) cutLocked() error {
 	return nil
 }
 
+func (d *node) loses() bool {
+	d.net.mu.Lock()
+	defer d.net.mu.Unlock()
+	return d.lose
+}
+
 func (d *node) Start(ctx context.Context, r store.Run, key *store.IdempotencyKey) (*store.IdempotencyKey, error) {
 	if err := d.cut(); err != nil {
 		return nil, err
 	}
-	return d.Store.Start(ctx, r, key)
+	taken, err := d.Store.Start(ctx, r, key)
+	if d.loses() {
+		return nil, store.ErrUnsure
+	}
+	return taken, err
 }
 
 func (d *node) FindKey(ctx context.Context, owner, key string) (store.IdempotencyKey, bool, error) {
@@ -188,7 +199,11 @@ func (d *node) Take(ctx context.Context, t store.Takeover) (store.Run, error) {
 	if err := d.cut(); err != nil {
 		return store.Run{}, err
 	}
-	return d.Store.Take(ctx, t)
+	r, err := d.Store.Take(ctx, t)
+	if err == nil && d.loses() {
+		return store.Run{}, store.ErrUnsure
+	}
+	return r, err
 }
 
 // nodeLease implements [tape.Lease].

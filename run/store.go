@@ -79,9 +79,10 @@ func (s *Service) storeStart(sp *spec) error {
 	if sp.steered { // it leads to the run that was steered
 		key = nil
 	}
-	taken, err := s.store.Start(ctx, s.rowOf(sp), key)
-	for errors.Is(err, store.ErrUnsure) && ctx.Err() == nil {
-		taken, err = s.store.Start(ctx, s.rowOf(sp), key)
+	row := s.rowOf(sp)
+	taken, err := s.store.Start(ctx, row, key)
+	if errors.Is(err, store.ErrUnsure) { // it finds itself
+		taken, err = s.store.Start(ctx, row, key)
 	}
 	switch {
 	case err != nil:

@@ -18,6 +18,8 @@ const (
 	takeAtOnce = 8   // of them, taken over at the same time
 	// lookForLeft is between looks for runs that others have left.
 	lookForLeft = time.Second
+	// lookForLost is after how many looks this replica's own are compared with those that it works on.
+	lookForLost = 60
 )
 
 // Members are the replicas that share the store.
@@ -31,14 +33,43 @@ type Members interface {
 // watchLeft takes over what other replicas leave, until the server ends: each run of a replica that is not there any more gets one of those
 // who are.
 func (s *Service) watchLeft() {
-	failed := false
+	failed, looks := false, 0
 	for backoff.Sleep(s.ctx, lookForLeft) == nil && !s.Draining() {
 		err := s.takeLeft(s.ctx)
+		if looks++; err == nil && looks%lookForLost == 0 {
+			err = s.takeLost(s.ctx)
+		}
 		if err != nil && !failed && s.ctx.Err() == nil {
 			s.log.WarnContext(s.ctx, "cannot look for runs of replicas that are gone; retrying", "error", err)
 		}
 		failed = err != nil
 	}
+}
+
+// takeLost takes over the runs that the store has of this replica and that it does not work on: the answer to their start was lost.
+func (s *Service) takeLost(ctx context.Context) error {
+	others := slices.DeleteFunc(s.o.Members.Alive(), func(id string) bool { return id == s.replica })
+	list, err := s.store.Left(ctx, others, leftAtOnce)
+	if err != nil {
+		return err
+	}
+	var restart []*leftRun
+	var errs []error
+	for i := range list {
+		row := &list[i]
+		s.mu.Lock()
+		here := s.inMemory[row.ID] != nil
+		s.mu.Unlock()
+		if here || row.Replica != s.replica || time.Since(row.Created) < time.Minute {
+			continue
+		}
+		t := s.takeRun(ctx, row)
+		if errs = append(errs, t.err); t.restart != nil {
+			restart = append(restart, t.restart)
+		}
+	}
+	s.restartAll(restart)
+	return errors.Join(errs...)
 }
 
 // takeLeft takes over the runs that others have left: they are restarted, or end.
@@ -134,7 +165,14 @@ func (s *Service) takeRun(ctx context.Context, row *store.Run) takenRun {
 	if message == "" {
 		take.State = store.RunQueued
 	}
-	switch _, err := s.store.Take(ctx, take); {
+	_, err = s.store.Take(ctx, take)
+	if errors.Is(err, store.ErrUnsure) {
+		var now store.Run
+		if now, err = s.store.Find(ctx, row.ID); err == nil && (now.Replica != s.replica || now.Attempt != p.attempt) {
+			err = store.ErrMoved
+		}
+	}
+	switch {
 	case errors.Is(err, store.ErrMoved):
 		return takenRun{}
 	case err != nil:

@@ -3,17 +3,22 @@ package inbox
 import (
 	"context"
 	"strings"
+	"time"
 
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/channel/owner"
 )
 
-// Give implements [channel.Giver]. It asks nobody: it uses what was heard of the others' claims. An event is given once, so that processes
+// Give implements [channel.Giver]. It catches up with the others' claims first: the answer to a question may come a moment after the question,
+// at another process. An event is given once, so that processes
 // that have begun two events of a conversation at the same time do not give a third to each other without end.
 func (j *Inbox) Give(ctx context.Context, k channel.EventKey) (given bool) {
 	if !j.r.Shared() {
 		return false
 	}
+	catchingUp, cancel := context.WithTimeout(ctx, catchUpTime)
+	j.r.CatchUp(catchingUp)
+	cancel()
 	token := owner.Token(k.String())
 	defer j.r.Lock(token)()
 	e, err := j.mine(token)
@@ -35,6 +40,9 @@ func (j *Inbox) Give(ctx context.Context, k channel.EventKey) (given bool) {
 	j.setOwn(token, nil)
 	return true
 }
+
+// catchUpTime bounds how long an event waits to know of the others' claims.
+const catchUpTime = time.Second
 
 // answeringLocked is the other process that runs an event of the same conversation and thread. It is "" if there is none, or if this
 // process does, too.

@@ -187,6 +187,13 @@ func (r *Records) Follow(live func()) error {
 	return nil
 }
 
+// CatchUp returns when the hooks know of all that other processes have changed before the call, or ctx ends.
+func (r *Records) CatchUp(ctx context.Context) {
+	if t, ok := r.Table.(interface{ CatchUp(context.Context) error }); ok && r.Shared() {
+		_ = t.CatchUp(ctx) // else the event is given by what is known
+	}
+}
+
 // Shared reports whether other processes use the table.
 func (r *Records) Shared() bool { return r.owners != nil }
 

@@ -70,8 +70,88 @@ func (e *engine) check(ctx context.Context) error {
 
 // changes are those of all tables, for those who wait for one.
 type changes struct {
-	mu   sync.Mutex
-	next map[string]chan struct{} // by table; closed by the next change
+	mu     sync.Mutex
+	next   map[string]chan struct{}   // by table; closed by the next change
+	looks  map[string]map[*looks]bool // of the watchers, by table
+	looked chan struct{}              // closed when a watcher has looked; nil: nobody waits for that
+}
+
+// looks are how often a watcher has begun and ended to look for changes.
+type looks struct{ begun, ended int }
+
+// watch counts a watcher of a table until leave is called.
+func (c *changes) watch(table string) (l *looks, leave func()) {
+	l = new(looks)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.looks == nil {
+		c.looks = map[string]map[*looks]bool{}
+	}
+	if c.looks[table] == nil {
+		c.looks[table] = map[*looks]bool{}
+	}
+	c.looks[table][l] = true
+	return l, func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.looks[table], l)
+		c.tellLocked()
+	}
+}
+
+func (c *changes) begin(l *looks) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	l.begun++
+}
+
+func (c *changes) end(l *looks) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	l.ended = l.begun
+	c.tellLocked()
+}
+
+func (c *changes) tellLocked() {
+	if c.looked != nil {
+		close(c.looked)
+		c.looked = nil
+	}
+}
+
+// CatchUp returns when the watchers of this process have been told of all that was changed before the call by whichever process.
+func (t *table) CatchUp(ctx context.Context) error {
+	c := &t.e.db.changes
+	need := map[*looks]int{}
+	c.mu.Lock()
+	for l := range c.looks[t.o.Name] {
+		need[l] = l.begun + 1
+	}
+	c.mu.Unlock()
+	c.announce(t.o.Name)
+	for {
+		c.mu.Lock()
+		for l, n := range need {
+			if l.ended >= n || !c.looks[t.o.Name][l] {
+				delete(need, l)
+			}
+		}
+		if c.looked == nil {
+			c.looked = make(chan struct{})
+		}
+		looked := c.looked
+		c.mu.Unlock()
+		if len(need) == 0 {
+			return nil
+		}
+		select {
+		case <-looked:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-t.e.done:
+			return store.ErrClosed
+		}
+	}
 }
 
 // wait is closed by the next change of a table.
@@ -518,8 +598,12 @@ func (t *table) Watch(ctx context.Context, prefix string) iter.Seq2[store.Change
 		if !yield(store.Change{Live: true}, nil) {
 			return
 		}
+		changes := &t.e.db.changes
+		looks, leave := changes.watch(t.o.Name)
+		defer leave()
 		for {
-			next, retry := t.e.db.changes.wait(t.o.Name), (<-chan time.Time)(nil)
+			next, retry := changes.wait(t.o.Name), (<-chan time.Time)(nil)
+			changes.begin(looks)
 			for {
 				page, err := t.changed(ctx, prefix, seen)
 				if errors.Is(err, store.ErrClosed) || err != nil && !t.e.db.network {
@@ -547,6 +631,7 @@ func (t *table) Watch(ctx context.Context, prefix string) iter.Seq2[store.Change
 					break
 				}
 			}
+			changes.end(looks)
 			if retry == nil {
 				clear(newer)
 			}

@@ -137,9 +137,18 @@ func (c *Cluster) handleForwardError(w http.ResponseWriter, r *http.Request, f F
 	c.refuseOrBreak(w, r, status, detail)
 }
 
-// repeatable reports whether a request does no more if it is sent again: it reads, follows a run or has a key.
+// repeatable reports whether a request does no more if it is sent again: it reads, deletes, follows a run, has a key, cancels a run or answers an
+// approval.
 func repeatable(r *http.Request) bool {
-	return r.Method == http.MethodGet || r.Method == http.MethodHead || r.Header.Get("Last-Event-ID") != "" || r.Header.Get("Idempotency-Key") != ""
+	switch r.Method {
+	case http.MethodGet, http.MethodHead, http.MethodDelete:
+		return true
+	}
+	if r.Header.Get("Last-Event-ID") != "" || r.Header.Get("Idempotency-Key") != "" {
+		return true
+	}
+	path, isRun := strings.CutPrefix(r.URL.Path, "/v1/runs/")
+	return isRun && strings.HasSuffix(path, "/cancel") || strings.Contains(r.URL.Path, "/approvals/")
 }
 
 // refuseOrBreak responds with a status. An EventSource gives up at any status but 200, and a proxy makes 502 of a connection that closes without

@@ -330,7 +330,16 @@ func TestHolderThatDiesBeforeItRespondsIsUnavailable(t *testing.T) {
 	if body := wantUnavailable(t, do(t, n.request(t, "POST", "/", "{}"))); !strings.Contains(body, unknown) {
 		t.Errorf("body %s", body)
 	}
-	wantUnavailable(t, do(t, n.request(t, "GET", "/", "")))
+	for _, path := range []string{"/v1/runs/a/steer", "/v1/sessions/s/cancel"} {
+		if body := wantUnavailable(t, do(t, n.request(t, "POST", path, ""))); !strings.Contains(body, unknown) {
+			t.Errorf("%s: body %s", path, body)
+		}
+	}
+	for path, method := range map[string]string{"/": "GET", "/v1/sessions/s": "DELETE", "/v1/runs/a/cancel": "POST", "/v1/sessions/s/approvals/c": "POST"} {
+		if body := wantUnavailable(t, do(t, n.request(t, method, path, ""))); strings.Contains(body, unknown) {
+			t.Errorf("%s %s may be repeated: body %s", method, path, body)
+		}
+	}
 	wantBreak(t, do(t, n.request(t, "GET", "/", "", events)))
 }
 

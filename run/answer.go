@@ -158,9 +158,16 @@ func (s *Service) awaitLane(ctx context.Context, lane string) {
 func (s *Service) Forget(lane string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, r := range slices.Clone(s.kept) {
-		if r.Lane() == lane {
+	for id, r := range s.inMemory {
+		if r.Lane() != lane {
+			continue
+		}
+		select {
+		case <-r.done:
+			delete(s.inMemory, id)
+			r.erased = true // if it is not kept yet, it will be dropped at once
 			s.dropLocked(r)
+		default:
 		}
 	}
 }

@@ -106,6 +106,9 @@ func (s *Service) ended(r *Run, m *ling.Manager, closeErr error) {
 	} else {
 		r.expires = now.Add(s.retention(r.Keyed))
 		s.keepLocked(r, now)
+		if r.erased {
+			s.dropLocked(r)
+		}
 	}
 	s.endedLocked()
 	s.mu.Unlock()

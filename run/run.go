@@ -67,6 +67,7 @@ type Run struct {
 	result Result
 
 	// Of an ended run in memory; guarded by Service.mu.
+	erased  bool      // its session was erased after its end
 	expires time.Time // when it may be forgotten
 	touched time.Time // when it ended, or was read back
 	size    int64     // bytes of memory, about

@@ -338,16 +338,17 @@ func (h Handlers) rejoin(w http.ResponseWriter, r *http.Request, of *run.Run, v 
 	}
 	told := h.runOf(of, in)
 	told.Notes = []Note{attached(of)}
-	e := NewEncoder(told)
-	e.Record()
-	reader := of.Events()
-	for event := range reader.Waiting() {
-		e.Skip(event)
+	v.Begin = func() (frame.Encoder, *tube.Reader) {
+		e, reader := NewEncoder(told), of.Events()
+		e.Record()
+		for event := range reader.Waiting() {
+			e.Skip(event)
+		}
+		e.Rejoin(before)
+		return e, reader
 	}
-	e.Rejoin(before)
-	v.Encoder = e
 	wire.SetRun(w.Header(), of.ID)
-	h.Stream(w, r, of, reader, v)
+	h.Stream(w, r, of, nil, v)
 	return nil
 }
 

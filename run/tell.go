@@ -29,6 +29,9 @@ func (a *agentRun) tell(ctx context.Context, m *ling.Manager) error {
 			return a.s.o.Files.Keep(ctx, a.spec.owner, kind, data)
 		},
 	})
+	if so := a.spec.resumed; so != nil && m == a.own && a.answer == nil && !so.queued {
+		a.out.Resume(so.told)
+	}
 	close(a.ready)
 	result, err := a.ticket.Wait(context.Background())
 	a.followUp(m)
@@ -129,6 +132,9 @@ func (a *agentRun) take(e turn.Event, err error) {
 		case agent.ApprovalResolvedEvent:
 			r.waiting.Add(-1)
 		}
+	}
+	if r := a.ownRun; r != nil && (e.Kind == turn.ToolResultEvent || e.Kind == turn.FinalEvent) {
+		r.stepped()
 	}
 	switch {
 	case e.Kind == turn.FinalEvent && e.Final != nil && e.Final.Reason == adapter.FinishLength && a.ownRun != nil:

@@ -17,6 +17,7 @@ func (s *Service) handOver(ctx context.Context) (handed int) {
 	for _, r := range s.inMemory {
 		if r.goesOn && r.manager.Load() != nil && (r.machine.enterFrom(runRunning, runHandedOver) || r.machine.enterFrom(runQueued, runHandedOver)) {
 			list = append(list, r)
+			r.where.leave() // its end counts no more, for some get the slots of others now
 		}
 	}
 	s.mu.Unlock()

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/ling"
+	"github.com/lingserve/lingserve/run/transcript"
 	"github.com/lingserve/lingserve/store"
 )
 
@@ -238,7 +239,9 @@ func (s *Service) work(ctx context.Context, r *Run, m *ling.Manager, sp *spec) e
 		if err := sp.resumed.slot.wait(ctx); err != nil {
 			return err
 		}
-		r.machine.enterFrom(runQueued, runRunning)
+		if !r.machine.enterFrom(runQueued, runRunning) {
+			return errElsewhere
+		}
 		r.recording.mu.Lock()
 		err := s.storeState(ctx, r, store.RunRunning) // an attempt that makes the server crash must be known
 		r.recording.mu.Unlock()

@@ -195,7 +195,7 @@ func (s *Service) readTold(ctx context.Context, p *leftRun) error {
 	}
 	t, err := tape.Lookup(ctx, s.o.Tapes, s.o.Workspace, webchannel.SessionKey(p.owner, p.Session))
 	if err == nil {
-		p.told, err = agent.ReadTold(ctx, t, p.id)
+		p.told, err = agent.ReadTurn(ctx, t, p.id)
 	}
 	if errors.Is(err, tape.ErrNotFound) || errors.Is(err, tape.ErrDeleted) {
 		return nil // the turn had not begun

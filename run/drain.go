@@ -29,12 +29,20 @@ func (s *Service) handOver(ctx context.Context) (handed int) {
 	for i, r := range list {
 		ids[i] = r.ID
 		s.recorder.remove(r)
-		r.breakOff()
 	}
-	for _, r := range list {
-		select {
-		case <-r.done:
-		case <-ctx.Done():
+	for _, queued := range []bool{true, false} { // no message that waits gets its turn meanwhile
+		var some []*Run
+		for _, r := range list {
+			if r.queued.Load() == queued {
+				some = append(some, r)
+				r.breakOff()
+			}
+		}
+		for _, r := range some {
+			select {
+			case <-r.done:
+			case <-ctx.Done():
+			}
 		}
 	}
 	ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), storedWait)

@@ -54,7 +54,8 @@ func TestMessagesThatWaitOutliveTheirReplica(t *testing.T) {
 						t.Fatal(err)
 					}
 					if result, document, _ := r.Result(); result.Status != want {
-						t.Errorf("run %d is %s, expected %s: %s %+v", i, result.Status, want, document, result.Errors)
+						_, all := c.tape("s")
+						t.Errorf("run %d is %s, expected %s: %s %+v\n%s", i, result.Status, want, document, result, all)
 					}
 				}
 				list, all := c.tape("s")

@@ -62,7 +62,10 @@ type Options struct {
 	Bare  bool
 	// Approvals override what tools ask for, by name or by pattern ("fs.*").
 	Approvals map[string]tool.Approval
-	Skills    *skill.Library // nil for none
+	// AskUnknown asks a person whether a call runs again that was running when the server stopped, unless its tool is idempotent. Otherwise the
+	// model reads that its outcome is unknown.
+	AskUnknown bool
+	Skills     *skill.Library // nil for none
 
 	MaxSteps        int           // model calls of a turn, 50
 	ToolTimeout     time.Duration // 60 s

@@ -150,25 +150,14 @@ func (r *run) read(rep *reply, chunks func(func(adapter.Chunk, error) bool)) (ha
 	return handed, nil
 }
 
-// say hands on text. Replies of two steps are two paragraphs: without an empty line between them, what is said before a tool is
-// called and what is said afterwards would be read as one word.
+// say hands on text, as a paragraph of the step.
 func (r *run) say(text string) {
-	next := text
-	if r.spoke != r.steps {
+	if r.texts != r.steps {
 		r.before, r.gap = r.paragraphs, ""
 	}
-	if r.spoke != 0 && r.spoke != r.steps {
-		begins := len(text) - len(strings.TrimLeft(text, "\n"))
-		r.gap = "\n\n"[:max(0, 2-r.newlines-begins)]
-		next = r.gap + text
-	}
-	r.spoke = r.steps
-	last := strings.TrimRight(text, "\n")
-	if last != "" {
-		r.newlines = 0
-	}
-	r.newlines += len(text) - len(last)
-	r.emit(turn.Text(next))
+	gap := r.add(r.steps, text)
+	r.gap += gap
+	r.emit(turn.Text(gap + text))
 }
 
 // retract makes thoughts of the text of this step.
@@ -268,6 +257,9 @@ func (r *run) cutOff(rep *reply, failure error) error {
 		return r.note(nil, failure)
 	}
 	r.count(rep)
+	if r.handedOver() {
+		return nil
+	}
 	var told, open []*replyCall
 	for _, c := range rep.calls {
 		if c.told {
@@ -422,14 +414,22 @@ func (r *run) step(rep *reply, last bool) (more bool, err error) {
 	if _, err := r.append(entries...); err != nil {
 		return false, err
 	}
-	if err := r.runTools(calls); err != nil {
-		return false, err
+	for i := range calls {
+		calls[i].Key = r.callKey(i)
+	}
+	return true, r.finishStep(rep, r.tools(), calls)
+}
+
+// finishStep runs the calls of a step and writes its end.
+func (r *run) finishStep(rep *reply, tools []*tool.Tool, calls []tool.Call) error {
+	if err := r.runTools(tools, calls); err != nil {
+		return err
 	}
 	if err := r.writeHandoff(); err != nil {
-		return false, err
+		return err
 	}
-	_, err = r.append(r.stepEntry(rep, statusOK))
-	return true, err
+	_, err := r.append(r.stepEntry(rep, statusOK))
+	return err
 }
 
 // revise takes over what after_model hooks made of the calls. A call that was told of and is gone is answered here, so that it has
@@ -485,7 +485,7 @@ type happening struct {
 
 // runTools runs the calls of a step. Each result is on the tape before the reader hears of it; where nobody reads or the turn
 // was ended, the calls are ended and their results written all the same.
-func (r *run) runTools(calls []tool.Call) (err error) {
+func (r *run) runTools(tools []*tool.Tool, calls []tool.Call) (err error) {
 	ctx, cancel := context.WithCancelCause(r.ctx)
 	defer cancel(context.Canceled)
 	// There is room for what calls usually say, so that none of them waits for a slow reader.
@@ -496,7 +496,15 @@ func (r *run) runTools(calls []tool.Call) (err error) {
 	go func() {
 		defer close(finished)
 		defer func() { panicked = recover() }() // raised again where the pipeline sees it
-		for _, res := range r.agent.runner.Run(ctx, r.tools(), calls) {
+		for i, res := range r.agent.runner.Run(ctx, tools, calls) {
+			if res.Err != nil {
+				if r.handedOver() && (res.Err.Kind == tool.KindInterrupted || res.Err.Kind == tool.KindDenied) {
+					continue // it did not end: the other process runs or denies it
+				}
+				if r.asks[calls[i].Key] != "" && res.Err.Kind == tool.KindDenied {
+					res.Err = unknownOutcome()
+				}
+			}
 			shown, err := r.writeResult(res)
 			happened <- happening{event: &turn.Event{Kind: turn.ToolResultEvent, Results: []tool.Result{shown}}, err: err}
 		}
@@ -565,10 +573,10 @@ func (r *run) writeResult(res tool.Result) (tool.Result, error) {
 	ctx, cancel := r.write()
 	defer cancel()
 	value, kept := r.spill(ctx, res)
-	_, err := r.append(tape.NewToolResult([]string{res.ID}, value).With(tape.Meta{Spill: kept}))
+	_, err := r.appendAlways(tape.NewToolResult([]string{res.ID}, value).With(tape.Meta{Spill: kept}))
 	if errors.Is(err, tape.ErrTooLarge) { // of parts that are small each
 		res = tool.Result{ID: res.ID, Name: res.Name, Err: &tool.Error{Kind: tool.KindFailed, Message: "the result is too large to store"}}
-		_, err = r.append(tape.NewToolResult([]string{res.ID}, res.Value()))
+		_, err = r.appendAlways(tape.NewToolResult([]string{res.ID}, res.Value()))
 		return res, err
 	}
 	if len(kept) > 0 || len(value) < len(res.Content) {

@@ -230,8 +230,8 @@ func (s *Service) prepare(p access.Principal, a *Request) (*spec, error) {
 		return sp, misfitting(misfits...)
 	}
 	sp.setOptions(a)
-	if info.Restart && a.Session == "" {
-		sp.restart = &restart{request: *a, role: sp.role}
+	if info.Resume {
+		sp.request = a
 	}
 	if a.Session != "" {
 		s.makeTurn(sp, a.Session, turn.Policy(a.OnBusy), input)

@@ -67,7 +67,7 @@ func (s *Service) prepareAgent(p access.Principal, a *Request, files []adapter.P
 			hooks.History: messages(a.History), turn.ExtraTimezone: s.o.Timezones[a.Agent],
 		},
 	}
-	sp.workflow = sp.agent.workflow()
+	sp.workflow, sp.request = turnWork{sp.agent}, a
 	sp.config, sp.filters = s.o.Bot, a.filters()
 	return sp, nil
 }
@@ -89,7 +89,9 @@ func (s *Service) prepareByWorkflow(by access.Principal, a *Request, workflow st
 	as.Session = cmp.Or(as.Session, NewID()) // one of its own, in which the conversation can go on
 	sp, p := s.prepare(by, &as)
 	if p == nil {
-		sp.agent.as = a.Agent
+		if sp.agent.as = a.Agent; sp.request != nil {
+			sp.request = a
+		}
 	}
 	return sp, p
 }
@@ -113,5 +115,5 @@ func (s *Service) makeTurn(sp *spec, session string, policy turn.Policy, input j
 		Extra:  map[string]any{hooks.Run: a},
 	}
 	sp.agent, sp.session = a, session
-	sp.workflow = a.workflow()
+	sp.workflow = turnWork{a}
 }

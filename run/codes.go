@@ -14,6 +14,7 @@ const (
 	codeOverloaded  = "overloaded"
 	codeDraining    = "draining"
 	codeInternal    = "internal"
+	codeCrashed     = "crashed"
 )
 
 // Words for the log and for metrics that say which limit was reached.

@@ -152,7 +152,9 @@ func (s *Service) readEnded(ctx context.Context, row *store.Run) (*Run, error) {
 		err = json.Unmarshal(row.Result, &r.result)
 	}
 	if err == nil {
-		r.tube, _, err = s.readTube(ctx, row.ID)
+		var so stored
+		so, err = s.readStored(ctx, row.ID)
+		r.tube = so.tube
 	}
 	switch {
 	case err == nil && r.tube != nil && hasEnded(r.tube):

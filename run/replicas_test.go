@@ -295,7 +295,7 @@ func TestRU_ThreeReplicasKeepTheirPromises(t *testing.T) {
 				if m.status == "" {
 					rt.Fatalf("RU-69: %s (%s) does not end", id, m.workflow)
 				}
-				if n := c.worked()[id]; m.workflow == work && n > 1 || n > MaxAttempts+m.drains {
+				if n := c.worked()[id]; m.workflow == work && n > 1 || n > MaxCrashes+m.drains {
 					rt.Fatalf("RU-66: the work of %s began %d times", id, n)
 				}
 			}

@@ -116,7 +116,7 @@ const CompletionName = "completion"
 
 // workflow is one bot that asks the model.
 func (c *Completion) workflow() flow.Workflow {
-	return flow.Func(CompletionName, "", nil, func(_ context.Context, m *ling.Manager, _ map[string]any) error {
+	return resumable{flow.Func(CompletionName, "", nil, func(_ context.Context, m *ling.Manager, _ map[string]any) error {
 		b, err := m.CreateBot(CompletionName, "", func(config *bot.Config) {
 			config.NoValue, config.Format = true, bot.Text
 			if c.JSON {
@@ -128,7 +128,16 @@ func (c *Completion) workflow() flow.Workflow {
 		}
 		b.SetHistory(c.Messages...)
 		return b.Chat(bot.Message{})
-	})
+	})}
+}
+
+// resumable is a workflow that begins once more if its server is lost.
+type resumable struct{ flow.Workflow }
+
+func (w resumable) Info() flow.Info {
+	info := w.Workflow.Info()
+	info.Resume = true
+	return info
 }
 
 // Request is what is to run. Two requests with equal members are the same request, whatever framing they want.
@@ -219,13 +228,8 @@ func (sp *spec) newID() string {
 	return NewID()
 }
 
-// accepted reports whether the run was accepted before: its message was steered to another turn, or it is restarted.
-func (sp *spec) accepted() bool {
-	return sp.steered || sp.again()
-}
-
-// again reports whether the run was started before, and is restarted.
-func (sp *spec) again() bool { return sp.restart != nil && sp.restart.from > 0 }
+// accepted reports whether the run was accepted before: its message was steered to another turn, or it goes on.
+func (sp *spec) accepted() bool { return sp.steered || sp.resumed != nil }
 
 // lane is the session that the run is a turn of, as tapes and turns call it; "" for none.
 func (sp *spec) lane() string {
@@ -256,10 +260,10 @@ type spec struct {
 	hash     [16]byte
 	steered  bool              // its message was given to the turn of another run
 	queued   bool              // its turn waits in the lane of its session
-	request  *Request          // of a run in a session that the caller has named
+	request  *Request          // what the run goes on from if its server is lost; nil: it does not
 	trace    trace.SpanContext // of whoever asks; zero for none
 	span     trace.Span        // of the run; nil until it is started, or where nobody traces
-	restart  *restart          // how it is run again after a restart; nil for one that is not
+	resumed  *resumed          // nil for a run that begins
 	account  *adapter.Account  // that pays for its memory; nil until it is started, or where nobody counts
 	asked    *adapter.Account  // that pays for the request, and then for the run; nil is a new one
 }

@@ -55,7 +55,10 @@ type Run struct {
 	where     *location    // nil for a run that was read from the store
 	waiting   atomic.Int32 // questions that wait for somebody's answer
 	queued    atomic.Bool  // its turn has not begun
-	restart   *restart     // nil for a run that is not restarted
+	goesOn    bool         // if its server is lost
+	resumed   *resumed     // nil: this server has begun it
+	crashes   int          // that the store has of it; of the recorder's goroutine
+	step      atomic.Bool  // it has finished a step here
 
 	account *adapter.Account // pays for its memory, also after its end; nil where nobody counts
 	sent    sent             // its document, once it has ended and while somebody is sent it
@@ -78,6 +81,9 @@ func (r *Run) pay(a *adapter.Account) {
 	r.account = a
 	a.Measure(func() int64 { return int64(r.tube.Measure()) })
 }
+
+// stepped says that the run has finished a step: it is not what makes its servers crash.
+func (r *Run) stepped() { r.step.Store(true) }
 
 // Lane is the session that the run is a turn of, as tapes and turns call it; "" for none.
 func (r *Run) Lane() string {

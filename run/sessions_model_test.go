@@ -94,6 +94,7 @@ func (c *cluster) addSessions(o *Options, n *node) (tape.Whole, error) {
 
 // say says something to the agent in a session.
 func (c *conversations) say(t *rapid.T) {
+	time.Sleep(time.Millisecond) // runs that begin at the same time have no order
 	c.count++
 	m := &message{text: fmt.Sprintf("<"+marked, c.count, rapid.IntRange(0, 6).Draw(t, "words"))}
 	m.req = &Request{

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/ling"
+	"github.com/lingserve/lingserve/run/transcript"
 	"github.com/lingserve/lingserve/store"
 )
 
@@ -88,9 +89,6 @@ func (s *Service) checked(ctx context.Context, req *Request) (*spec, error) {
 		return nil, err
 	}
 	sp.asked = req.Account
-	if sp.agent != nil && req.Session != "" {
-		sp.request = req
-	}
 	sp.key, sp.caller, sp.keyTag, sp.trace = req.Key, req.Caller, req.KeyTag, req.Trace
 	if err := s.room(ctx, req, sp); err != nil {
 		return nil, err
@@ -187,7 +185,7 @@ func (s *Service) start(sp *spec) (*Run, error) {
 	defer s.mu.Unlock()
 	r, m := s.newRun(sp)
 	r.release = release
-	if sp.restart != nil && sp.restart.slot.waits() {
+	if sp.resumed != nil && sp.resumed.slot.waits() {
 		r.machine.enter(runQueued)
 	} else {
 		r.machine.enter(runRunning)
@@ -213,13 +211,14 @@ func (s *Service) start(sp *spec) (*Run, error) {
 func (s *Service) newRun(sp *spec) (*Run, *ling.Manager) {
 	r := &Run{
 		ID: sp.id, Of: sp.of(), owner: sp.owner, session: sp.session, key: sp.key, Keyed: sp.key != "",
-		Began: time.Now(), done: make(chan struct{}), caller: sp.caller, keyTag: sp.keyTag, restart: sp.restart,
+		Began: time.Now(), done: make(chan struct{}), caller: sp.caller, keyTag: sp.keyTag, goesOn: sp.request != nil, resumed: sp.resumed,
+		where: newLocation(), recording: &recording{attempt: 1, seq: 1, state: sp.state()},
 	}
-	if a := sp.restart; a != nil && a.from > 0 {
-		r.Began, r.Keyed = a.began, a.keyed
+	if so := sp.resumed; so != nil {
+		r.Began, r.Keyed, r.crashes, r.recording.attempt = so.at, so.Keyed, so.crashes, so.attempt
 	}
 	r.observer = s.o.Observer.Run(r.Of.Workflow, r.Of.Agent)
-	m := s.manager(s.runContext(sp), sp, r.observer.First)
+	m := s.manager(s.runContext(sp), sp, r)
 	r.span, r.traced = sp.span, contextOf(sp.span)
 	r.tube = m.Tube()
 	r.pay(sp.account)
@@ -227,19 +226,22 @@ func (s *Service) newRun(sp *spec) (*Run, *ling.Manager) {
 	for _, f := range sp.filters {
 		r.tube.AddFilter(f)
 	}
-	sp.restart.takeBack(r.tube)
+	if so := sp.resumed; so != nil && sp.agent != nil && sp.agent.answer == nil && !so.queued {
+		m.Restarted([]ling.Part{{Bot: sp.agent.name}}, transcript.TakeBack(r.tube, so.told))
+	}
 	r.queued.Store(sp.queued)
-	r.where, r.recording = newLocation(), &recording{attempt: sp.restart.number(), seq: 1, state: sp.state()}
 	return r, m
 }
 
 // work is the work of a run.
 func (s *Service) work(ctx context.Context, r *Run, m *ling.Manager, sp *spec) error {
-	if sp.restart != nil && sp.agent == nil {
-		if err := sp.restart.slot.wait(ctx); err != nil {
+	if sp.resumed != nil && sp.agent == nil {
+		if err := sp.resumed.slot.wait(ctx); err != nil {
 			return err
 		}
-		r.machine.enterFrom(runQueued, runRunning)
+		if !r.machine.enterFrom(runQueued, runRunning) {
+			return errElsewhere
+		}
 		r.recording.mu.Lock()
 		err := s.storeState(ctx, r, store.RunRunning) // an attempt that makes the server crash must be known
 		r.recording.mu.Unlock()
@@ -250,17 +252,24 @@ func (s *Service) work(ctx context.Context, r *Run, m *ling.Manager, sp *spec) e
 	return sp.workflow.Run(ctx, m, sp.input)
 }
 
-// manager makes what a run works with.
-func (s *Service) manager(ctx context.Context, sp *spec, first func()) *ling.Manager {
+// manager makes what a run works with. A run of nil is one that nobody sees.
+func (s *Service) manager(ctx context.Context, sp *spec, r *Run) *ling.Manager {
 	of := sp.of()
-	m := ling.New(ctx, sp.config, &ling.Options{
+	o := &ling.Options{
 		Run: sp.id, Models: s.o.Models, Log: s.log, MaxBots: s.o.MaxBots, MaxTasks: s.o.MaxTasks,
 		MaxResult: s.o.MaxResult, MaxLog: s.o.MaxLog, Workflow: of.Workflow, Agent: of.Agent, Model: sp.model, Session: sp.session,
 		Keep: func(ctx context.Context, kind string, data []byte) (string, error) {
 			return s.o.Files.Keep(ctx, sp.owner, kind, data)
 		},
-		First: first, From: sp.restart.firstEvent(), HoldEnd: true,
-	})
+		HoldEnd: true,
+	}
+	if r != nil {
+		o.First, o.Finished = r.observer.First, r.stepped
+		if so := sp.resumed; so != nil {
+			o.Resumed = &ling.Resumed{Tube: so.tube, Notes: so.notes, Attempt: so.attempt}
+		}
+	}
+	m := ling.New(ctx, sp.config, o)
 	if sp.params != nil {
 		m.SetCustomParams(sp.params)
 	}

@@ -23,12 +23,16 @@ func (a *agentRun) tell(ctx context.Context, m *ling.Manager) error {
 		_ = m.SendEvent("queued", map[string]int{"position": a.ticket.Status().Position}) // the run may have been canceled
 	}
 	a.m = m
-	a.out = transcript.New(transcript.Options{
+	o := transcript.Options{
 		Manager: m, Name: a.name, MaxBytes: a.s.o.MaxResult, TooLarge: func() { a.cancel(errTooMuch) },
 		Keep: func(ctx context.Context, kind string, data []byte) (string, error) {
 			return a.s.o.Files.Keep(ctx, a.spec.owner, kind, data)
 		},
-	})
+	}
+	if so := a.spec.resumed; so != nil && m == a.own && a.answer == nil && !so.queued {
+		o.Told = &so.told
+	}
+	a.out = transcript.New(o)
 	close(a.ready)
 	result, err := a.ticket.Wait(context.Background())
 	a.followUp(m)
@@ -129,6 +133,9 @@ func (a *agentRun) take(e turn.Event, err error) {
 		case agent.ApprovalResolvedEvent:
 			r.waiting.Add(-1)
 		}
+	}
+	if r := a.ownRun; r != nil && (e.Kind == turn.ToolResultEvent || e.Kind == turn.FinalEvent) {
+		r.stepped()
 	}
 	switch {
 	case e.Kind == turn.FinalEvent && e.Final != nil && e.Final.Reason == adapter.FinishLength && a.ownRun != nil:

@@ -267,8 +267,8 @@ func (s *session) attempt(ctx context.Context, t *turn) (again bool, err error) 
 	defer func() { resp.Body.Close() }()
 	id := resp.Header.Get("X-Run-Id")
 	switch {
-	case resp.StatusCode == http.StatusServiceUnavailable:
-		if resp.Header.Get("Retry-After") == "" {
+	case resp.StatusCode == http.StatusServiceUnavailable, resp.StatusCode == http.StatusFailedDependency && t.media == whole:
+		if resp.StatusCode == http.StatusServiceUnavailable && resp.Header.Get("Retry-After") == "" {
 			return false, errors.New("503 without Retry-After")
 		}
 		text, _ := io.ReadAll(resp.Body) // for the message

@@ -162,6 +162,17 @@ func (r *Runs) End(ctx context.Context, e store.RunEnd) error {
 	})
 }
 
+// Stepped notes that those of the runs that the replica works on have finished a step: crashes before it do not count.
+func (r *Runs) Stepped(ctx context.Context, replica string, ids []string) error {
+	return r.update(ctx, func(tx *Tx) error {
+		return inChunks(ids, func(part []string) error {
+			query, args := inList("UPDATE runs SET crashes = 0 WHERE replica = $1 AND ended = 0 AND id IN (?)", part, replica)
+			_, err := tx.exec(query, args...)
+			return err
+		})
+	})
+}
+
 // Release hands over those of the runs that the replica works on.
 func (r *Runs) Release(ctx context.Context, replica string, ids []string) error {
 	return r.update(ctx, func(tx *Tx) error {

@@ -313,12 +313,12 @@ func OfFailure(cause ling.ErrorData) *Problem {
 	return p
 }
 
-// lastingStatus returns the status of a failure of a model's server that a retry does not mend. status is that of the code.
+// lastingStatus returns the status of a failure of a model's server, or of the database, that a retry does not mend. status is that of the code.
 func lastingStatus(code string, status int) int {
 	switch code {
 	case adapter.CodeRateLimited: // the account has no credit, or the request is larger than its limit
 		return http.StatusPaymentRequired
-	case adapter.CodeUnavailable, adapter.CodeTimeout, adapter.CodeProtocol:
+	case adapter.CodeUnavailable, adapter.CodeTimeout, adapter.CodeProtocol, CodeOverloaded:
 		return http.StatusFailedDependency
 	}
 	return status

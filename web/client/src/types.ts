@@ -124,7 +124,8 @@ export interface EventData {
   waiting: { position: number; for: "slot" | "session"; expected?: number };
   /** A model failed, and the server pauses before it asks it once more. */
   retrying: { bot: string; reason: string; seconds: number; attempt: number; of: number };
-  approval_required: { id: string; call: string; tool: string; arguments: JSONValue; expires: string; subagent?: string };
+  /** A tool waits for approval; with `repeat`, because the server stopped while it ran. */
+  approval_required: { id: string; call: string; tool: string; arguments: JSONValue; expires: string; subagent?: string; repeat?: boolean };
   approval_resolved: { id: string; call: string; decision: "approve" | "deny"; reason?: string; by?: string; remember?: "session"; subagent?: string };
   handoff: { name: string };
   follow_up: { run: string };

@@ -50,6 +50,8 @@ func (h Handlers) PostRun(w http.ResponseWriter, r *http.Request) *wire.Problem 
 	case in.Asks || len(in.Resume) == 0:
 		q.Subject, q.Done = of, true
 		return h.run(w, r, q, v, in)
+	case waiting != nil && waiting.TakenOver(): // its events do not begin as the client has them
+		return h.rejoin(w, r, waiting, v, in)
 	case waiting != nil: // the answers are all that is said
 		h.resume(w, r, waiting, v, in)
 	default:

@@ -183,7 +183,7 @@ type taped struct {
 }
 
 // tape reads the messages of a session, and the names of its other entries.
-func (c *conversations) tape(session string) (list []taped, all string) {
+func (c *cluster) tape(session string) (list []taped, all string) {
 	lane := webchannel.SessionKey(access.Local.Owner(), session)
 	for e, err := range c.replicas[0].s.o.Tapes.Read(context.Background(), tape.Name(c.workspace, lane), tape.Query{}) {
 		if errors.Is(err, tape.ErrNotFound) {

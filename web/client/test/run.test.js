@@ -61,7 +61,7 @@ for (const transport of ["fetch", "eventsource"]) {
       if ("event" in e) events.push(e.event);
       if (e.id === `r:${2 ** 32 + 2}`) break;
     }
-    await new Promise((resolve) => r.watch(resolve));
+    while (told.at(-1)?.[1] !== "New") await new Promise((resolve) => setTimeout(resolve, 1));
     assert.deepEqual(events, ["started", "restarted"]);
     assert.deepEqual(told.at(-1), ["list/0/title", "New", false], "it is not complete any more");
     assert.deepEqual(r.document, { list: [{ title: "New" }], note: "kept" });

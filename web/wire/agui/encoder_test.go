@@ -900,7 +900,7 @@ func TestAClientThatComesBackIsGivenTheMessagesAndTheState(t *testing.T) {
 // A stream of a run that goes on after a restart begins when the run has taken back what it writes again.
 func TestAnswerThatIsWrittenAgainAfterARestartIsToldOnce(t *testing.T) {
 	bots := []agui.Bot{{Name: "text", Root: "a", Text: true}, {Name: "json", Root: "b"}}
-	const attempt = 1 << 32 // events that each attempt may have
+	const attempt = 1 << 32                     // events that each attempt may have
 	for _, begun := range []bool{false, true} { // the text has begun again
 		c := newTold(t, 0, nil)
 		c.name("bot", `{"bot":"text","root":"a","state":"started"}`)

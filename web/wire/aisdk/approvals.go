@@ -120,7 +120,7 @@ func (e *Encoder) required(dst, data []byte) []byte {
 		}
 	}
 	a := &asked{id: q.ID, data: bytes.Clone(data)}
-	if e.o.Version >= Version6 && q.Subagent == "" && !e.step {
+	if e.o.TakenOver && e.o.Version >= Version6 && q.Subagent == "" && !e.step {
 		e.dropEarly(a.id) // a run asks again after a restart of the server
 		e.early = append(e.early, a)
 		return dst

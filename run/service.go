@@ -209,7 +209,7 @@ func Open(o Options) (*Service, error) {
 		return nil, errors.Join(err, s.Close())
 	}
 	s.wg.Go(s.sweepLoop)
-	if o.Members != nil {
+	if o.Members != nil || o.Turns != nil {
 		s.wg.Go(s.watchLeft)
 	}
 	return s, nil

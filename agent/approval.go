@@ -221,7 +221,7 @@ func (a *Agent) approve(ctx context.Context, q tool.Question) (tool.Decision, er
 	id := r.asks[q.Call.Key]
 	repeat := id != ""
 	if !repeat {
-		if remembers(settings[settingApproval+q.Tool.Name], grant) || r.past.approved(q.Call) {
+		if remembers(settings[settingApproval+q.Tool.Name], grant) || r.past.approved(q.Tool.Name, q.Call) {
 			return tool.Decision{Approved: true}, nil
 		}
 		id = questionID(q.Call.Key, 0)
@@ -315,7 +315,7 @@ func (r *run) decided(q Question, answer Answer, code string, s *scene) error {
 	if answer.Approve {
 		decision = "approve"
 	}
-	data := map[string]any{"id": q.ID, "call": q.Call, "tool": q.Tool, "decision": decision}
+	data := map[string]any{"id": q.ID, "call": q.Call, "tool": q.Tool, "decision": decision, "content": contentHash(q.Tool, q.Arguments)}
 	if answer.By != "" {
 		data["by"] = answer.By
 	}

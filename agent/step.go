@@ -474,6 +474,9 @@ func (r *run) stepEntry(rep *reply, status string) tape.Entry {
 	if rep != nil {
 		data.Model, data.Finish = rep.model, rep.finish
 	}
+	if r.usage != (adapter.Usage{}) {
+		data.Usage = &r.usage
+	}
 	return tape.NewEvent(entryStep, data)
 }
 

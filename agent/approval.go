@@ -213,7 +213,7 @@ func (a *Agent) Remembered(ctx context.Context, t *tape.Tape) ([]string, error) 
 func (a *Agent) approve(ctx context.Context, q tool.Question) (tool.Decision, error) {
 	s := sceneOf(ctx)
 	r := s.run.root()
-	settings, err := r.tape.Settings(ctx)
+	settings, err := r.tape.Settings(r.ctx) // the time of a question that is asked again may be over
 	if err != nil {
 		return tool.Decision{}, err
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/agent/command"
@@ -59,6 +60,7 @@ type step struct {
 	open     int  // index of its first call that the agent runs
 	runs     bool // it has such calls
 	anchored bool // the anchor that a tool asked for is there
+	asked    time.Time
 }
 
 // decision is the data of an event entry of an approval.
@@ -138,7 +140,7 @@ func (r *record) add(e tape.Entry) {
 		r.Reasoning += text
 	case tape.KindToolCall:
 		r.reply(text)
-		r.now.open, r.now.runs = len(r.Calls), true
+		r.now.open, r.now.runs, r.now.asked = len(r.Calls), true, e.Date
 		for _, c := range p.Calls {
 			r.Calls = append(r.Calls, tool.Call{ID: c.ID, Name: c.Function.Name, Arguments: json.RawMessage(c.Function.Arguments)})
 		}

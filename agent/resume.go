@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/tool"
@@ -73,7 +74,7 @@ func (r *run) resumeCalls() error {
 	repeats := map[string]bool{} // tools whose calls run again if a person approves
 	for i := p.now.open; i < len(p.Calls); i++ {
 		c := p.Calls[i]
-		c.Key = r.callKey(i - p.now.open)
+		c.Key, c.Asked = r.callKey(i-p.now.open), p.now.asked
 		if result, there := p.Results[i]; there {
 			r.restoreHandoff(c, result)
 			continue
@@ -87,8 +88,10 @@ func (r *run) resumeCalls() error {
 			r.emit(turn.Event{Kind: turn.ToolResultEvent, Results: []tool.Result{res}})
 			continue
 		}
+		if r.asks[c.Key] != "" { // by a new question
+			repeats[t.Name], c.Asked = true, time.Time{}
+		}
 		calls = append(calls, c)
-		repeats[t.Name] = repeats[t.Name] || r.asks[c.Key] != ""
 	}
 	tools := slices.Clone(r.tools())
 	for i, t := range tools {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -135,9 +136,11 @@ func (l *library) reply(req adapter.Request) (list []adapter.Chunk) {
 		}
 	}
 	s := agentSteps[min(step, len(agentSteps)-1)]
-	if last := req.Messages[len(req.Messages)-1]; last.Role == adapter.User && last.Content == "grant" {
+	question := slices.IndexFunc(req.Messages, func(m adapter.Message) bool { return m.Role == adapter.User && m.Content == "grant" })
+	switch {
+	case question >= 0 && step == 0:
 		s.text, s.calls = "", []string{"grant"}
-	} else if step == 1 && last.Role == "tool" && req.Messages[len(req.Messages)-2].ToolCalls[0].Name == "grant" {
+	case question >= 0:
 		s = agentSteps[len(agentSteps)-1]
 	}
 	for _, word := range strings.SplitAfter(s.text, " ") {
@@ -180,7 +183,7 @@ func (l *library) toolsOf() (list []*tool.Tool) {
 	return list
 }
 
-// open starts a replica, whose questions have a day.
+// open starts a replica, whose questions have an hour.
 func (l *library) open() *modelReplica {
 	r := &modelReplica{node: l.net.join()}
 	models := new(adapter.Registry)
@@ -197,7 +200,7 @@ func (l *library) open() *modelReplica {
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	a, err := agent.New(agent.Options{Name: answerer, Models: l, Model: "m:m", Bare: true, Store: tapes, Tools: set, ApprovalTimeout: 24 * time.Hour})
+	a, err := agent.New(agent.Options{Name: answerer, Models: l, Model: "m:m", Bare: true, Store: tapes, Tools: set, ApprovalTimeout: time.Hour})
 	if err != nil {
 		l.t.Fatal(err)
 	}

@@ -57,6 +57,9 @@ func (s *Service) get(ctx context.Context, who access.Principal, id string) (*Ru
 		return nil, errUnknown
 	}
 	for {
+		if err := s.awaitMove(ctx, id); err != nil {
+			return nil, err
+		}
 		s.mu.Lock()
 		r := s.inMemory[id]
 		s.mu.Unlock()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/lingserve/lingserve/agent"
@@ -96,8 +97,44 @@ func (s *Service) suspendWaiting(list []*Run) {
 		ok = ok && !s.draining && r.machine.enterFrom(runRunning, runHandedOver)
 		s.mu.Unlock()
 		if ok {
-			s.wg.Go(func() { s.suspend(r, wake) })
+			moved := s.move(r.ID)
+			s.wg.Go(func() {
+				defer moved()
+				s.suspend(r, wake)
+			})
 		}
+	}
+}
+
+// move says that a run is between the store and this server, until moved is called.
+func (s *Service) move(id string) (moved func()) {
+	over := make(chan struct{})
+	s.mu.Lock()
+	s.moving[id] = over
+	s.mu.Unlock()
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.moving[id] == over {
+			delete(s.moving, id)
+		}
+		close(over)
+	}
+}
+
+// awaitMove waits until a run is here or in the store.
+func (s *Service) awaitMove(ctx context.Context, id string) error {
+	s.mu.Lock()
+	over := s.moving[id]
+	s.mu.Unlock()
+	if over == nil {
+		return nil
+	}
+	select {
+	case <-over:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
 }
 
@@ -122,11 +159,9 @@ func (s *Service) wake(ctx context.Context, row *store.Run) error {
 	if s.Draining() {
 		return &Error{Kind: ErrDraining, Detail: drainingMessage, Retry: 2 * time.Second}
 	}
-	taken := s.takeRun(ctx, row)
-	if taken.err != nil || taken.resume == nil {
-		return taken.err
+	if err := s.takeAwake(ctx, row); err != nil {
+		return err
 	}
-	s.resumeAll([]*leftRun{taken.resume})
 	s.mu.Lock()
 	r := s.inMemory[row.ID]
 	s.mu.Unlock()
@@ -138,9 +173,20 @@ func (s *Service) wake(ctx context.Context, row *store.Run) error {
 	return nil
 }
 
-// wakeSession lets the suspended run of a session go on, by its lane: its turn comes before what follows.
+// takeAwake takes a suspended run over.
+func (s *Service) takeAwake(ctx context.Context, row *store.Run) error {
+	defer s.move(row.ID)()
+	taken := s.takeRun(ctx, row)
+	if taken.resume != nil {
+		s.resumeAll([]*leftRun{taken.resume})
+	}
+	return taken.err
+}
+
+// wakeSession lets the suspended run of a session go on, by its lane: its turn comes before what follows. It is an [Elsewhere] where another
+// replica has the run.
 func (s *Service) wakeSession(ctx context.Context, lane string) error {
-	if lane == "" {
+	if lane == "" || s.o.Turns == nil {
 		return nil
 	}
 	list, _, err := s.store.List(ctx, store.RunQuery{Session: lane, States: []string{store.RunWaiting}, Limit: 1})
@@ -148,15 +194,21 @@ func (s *Service) wakeSession(ctx context.Context, lane string) error {
 		return s.storeError(ctx, err)
 	}
 	for i := range list {
-		if !suspended(&list[i]) {
-			continue
+		row := &list[i]
+		if err := s.awaitMove(ctx, row.ID); err != nil {
+			return err
 		}
-		row, err := s.store.Find(ctx, list[i].ID) // with its request
-		if err == nil && suspended(&row) {
-			err = s.wake(ctx, &row)
-		}
-		if err != nil && !errors.Is(err, store.ErrNotFound) {
+		now, err := s.store.Find(ctx, row.ID) // with its request
+		switch {
+		case errors.Is(err, store.ErrNotFound):
+		case err != nil:
 			return s.storeError(ctx, err)
+		case suspended(&now):
+			if err := s.wake(ctx, &now); err != nil {
+				return err
+			}
+		case now.Ended.IsZero() && now.Replica != s.replica && s.o.Members != nil && slices.Contains(s.o.Members.Alive(), now.Replica):
+			return &Elsewhere{now.Replica}
 		}
 	}
 	return nil

@@ -61,7 +61,7 @@ func (s *Service) takeLost(ctx context.Context) error {
 	for i := range list {
 		row := &list[i]
 		s.mu.Lock()
-		here := s.inMemory[row.ID] != nil
+		here := s.inMemory[row.ID] != nil || s.moving[row.ID] != nil
 		s.mu.Unlock()
 		if here || row.Replica != s.replica || time.Since(row.Created) < time.Minute {
 			continue

@@ -231,7 +231,7 @@ func (r *record) event(name string, data json.RawMessage) {
 		}
 		r.steps, r.finish, r.text = d.Step, d.Finish, r.now.text
 		r.more, r.begun = r.now.runs, r.now.anchored
-		r.now = step{calls: len(r.Calls)}
+		r.now = step{calls: len(r.Calls), open: len(r.Calls)}
 	}
 }
 

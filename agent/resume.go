@@ -48,7 +48,7 @@ func (r *run) resume() (over bool, err error) {
 	more := p.more || p.steps == 0
 	if p.now.replied {
 		r.steps++
-		r.text, more = p.now.text, p.now.runs
+		r.text, r.finish, more = p.now.text, p.now.finish(), p.now.runs
 		if err := r.resumeCalls(); err != nil {
 			return false, err
 		}

@@ -135,7 +135,11 @@ func TestResumedTurnEndsRightBehindEveryEntry(t *testing.T) {
 	if full.Text != whole.Output || full.Reasoning != "Hm.Two letters." || !full.Begun || !full.Ended || len(full.Calls) != 6 || len(full.Results) != 6 {
 		t.Errorf("%+v", full)
 	}
+	anchored := `anchor lunch {"summary":"pizza"}`
 	for k := 1; k <= len(entries); k++ {
+		if ends := line(entries[k-1]); ends == anchored || ends == "system" && line(entries[k-2]) == anchored {
+			continue // the anchor, the prompt and the message are one append, so no process dies between them
+		}
 		t.Run(fmt.Sprintf("%d %s", k, line(entries[k-1])), func(t *testing.T) {
 			second := &ran{}
 			next := w.cut(t, entries[:k], options(second))
@@ -538,7 +542,7 @@ func TestResumedTurnKeepsItsCountOfSteps(t *testing.T) {
 
 // A model that has refused the length of a request once, before the crash, is not asked a third time.
 func TestResumedTurnKeepsItsCountOfHandoffs(t *testing.T) {
-	model := newFake(fails(tooLongError), answers("ok"))
+	model := newFake(answers("ok"), fails(tooLongError), answers("ok"))
 	w := newWorld(t, model, Options{})
 	w.say("before")
 	w.resume(t.Context(), "go")

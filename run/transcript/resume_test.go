@@ -35,8 +35,13 @@ func (model) Stream(_ context.Context, r adapter.Request) iter.Seq2[adapter.Chun
 		return adapter.Chunk{ToolCall: &adapter.ToolCall{Index: i, ID: id, Name: name, Arguments: `{"text":"` + text + `"}`}}
 	}
 	list := []adapter.Chunk{
-		{Reasoning: "Hm"}, {Reasoning: "."}, {Text: "Let me "}, {Text: "see."}, {Citation: &adapter.Citation{URL: "https://a.example"}},
-		call(0, "c1", "echo", "one"), call(1, "c2", "fail", "two"), {Finish: adapter.FinishToolCalls},
+		{Reasoning: "Hm"},
+		{Reasoning: "."},
+		{Text: "Let me "},
+		{Text: "see."},
+		{Citation: &adapter.Citation{URL: "https://a.example"}},
+		call(0, "c1", "echo", "one"), call(1, "c2", "fail", "two"),
+		{Finish: adapter.FinishToolCalls},
 	}
 	switch n := len(r.Messages); {
 	case n > 6:
@@ -207,20 +212,24 @@ func TestTakeBackRemovesWhatTheTapeDoesNotHave(t *testing.T) {
 		},
 		"all": {
 			agent.Told{},
-			[]string{"", "$citations/0", "$citations/1", "$media/0", "$reasoning_context", "$tool_results/0", "$tools/0", "$tools/1"}, `{}`,
+			[]string{"", "$citations/0", "$citations/1", "$media/0", "$reasoning_context", "$tool_results/0", "$tools/0", "$tools/1"},
+			`{}`,
 			`"$citations":{"0":null,"1":null},"$media":{"0":null},"$reasoning_context":null,"$tool_results":{"0":null},"$tools":{"0":null,"1":null}`,
 		},
 		"the end of the text": {
 			agent.Told{Text: "Hello", Reasoning: "Hm.", Calls: calls[:1], Results: map[int]json.RawMessage{0: json.RawMessage(`"one"`)}, Citations: 1, Media: 1},
-			[]string{"", "$citations/1", "$tools/1"}, `"Hello"`, "",
+			[]string{"", "$citations/1", "$tools/1"},
+			`"Hello"`, "",
 		},
 		"a result": {
 			agent.Told{Text: "Hello wor", Reasoning: "Hm.", Calls: calls, Citations: 2, Media: 1},
-			[]string{"$tool_results/0"}, `"Hello wor"`, "",
+			[]string{"$tool_results/0"},
+			`"Hello wor"`, "",
 		},
 		"a call that a hook has replaced": {
 			agent.Told{Text: "Hello wor", Reasoning: "Hm.", Calls: calls[1:], Results: map[int]json.RawMessage{0: json.RawMessage("null")}, Citations: 2, Media: 1},
-			[]string{"$tool_results/0", "$tools/0", "$tools/1"}, `"Hello wor"`, "",
+			[]string{"$tool_results/0", "$tools/0", "$tools/1"},
+			`"Hello wor"`, "",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

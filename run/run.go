@@ -126,6 +126,9 @@ func (r *Run) Read(from uint64) (*tube.Reader, error) {
 // Events reads the run from its first event on.
 func (r *Run) Events() *tube.Reader { return r.tube.NewReader(0) }
 
+// TakenOver reports whether the run's server was lost, and this one has taken the run over.
+func (r *Run) TakenOver() bool { return r.tube.Len() >= Epoch }
+
 // ReadNow reads the run from an event on that it has had.
 func (r *Run) ReadNow(from uint64) *tube.Reader { return r.tube.NewReader(from) }
 

@@ -159,7 +159,7 @@ func (c *contract) check(t *testing.T, b *bench, want call) {
 
 // eventData has the schemas of the data of the named events.
 var eventData = map[string]string{
-	"started": "StartedData", "usage": "UsageData", "bot": "BotData", "error": "RunError", "finished": "FinishedData", "canceled": "CanceledData",
+	"started": "StartedData", "restarted": "RestartedData", "usage": "UsageData", "bot": "BotData", "error": "RunError", "finished": "FinishedData", "canceled": "CanceledData",
 	"queued": "QueuedData", "waiting": "WaitingData", "retrying": "RetryingData", "approval_required": "ApprovalRequest", "approval_resolved": "ApprovalResolvedData",
 	"handoff": "HandoffData", "follow_up": "FollowUpData", "warning": "WarningData", "html": "HTMLData",
 }

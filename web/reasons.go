@@ -43,7 +43,7 @@ type RunEnd struct{ Status, Code string }
 // RunEnds lists the ways in which runs end.
 func RunEnds() []RunEnd {
 	ends := []RunEnd{{Status: run.StatusCompleted}, {Status: run.StatusCanceled}, {Status: run.StatusInterrupted}, {Status: run.StatusMoved}}
-	for _, code := range append(adapter.Codes(), wire.CodeOutput, wire.CodeRefused, wire.CodeInternal) {
+	for _, code := range append(adapter.Codes(), wire.CodeOutput, wire.CodeRefused, wire.CodeInternal, wire.CodeCrashed) {
 		ends = append(ends, RunEnd{run.StatusFailed, code})
 	}
 	return ends

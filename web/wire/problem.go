@@ -36,6 +36,7 @@ const (
 	CodeOverloaded   = "overloaded"
 	CodeDraining     = "draining"
 	CodeInternal     = "internal"
+	CodeCrashed      = "crashed"
 )
 
 // Statuses are the HTTP statuses of the codes, for answers that have no better one. Many clients retry 408, 409, 429 and 5xx by
@@ -61,6 +62,7 @@ var Statuses = map[string]int{
 	CodeOverloaded:          http.StatusServiceUnavailable,
 	CodeDraining:            http.StatusServiceUnavailable,
 	CodeInternal:            http.StatusInternalServerError,
+	CodeCrashed:             http.StatusFailedDependency, // no client may retry it by itself
 }
 
 // statusOf maps a code to its status; one that is not known is a fault of ours.

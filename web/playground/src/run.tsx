@@ -13,7 +13,7 @@ import { Reading, type Writer } from "./parts/reading.js";
 import { marked } from "./parts/text.js";
 import { DocumentTree } from "./parts/tree.js";
 import { reconnect } from "./store.js";
-import { duration, Lamp, useTick } from "./ui.js";
+import { count, duration, Lamp, useTick } from "./ui.js";
 
 /** How a run stands, in one word and one class. */
 export function standing(live: Live): { word: string; lamp: string } {
@@ -64,6 +64,15 @@ export function Waiting({ live }: { live: Live }) {
       {live.id && <button type="button" class="button small" onClick={() => reconnect(live)}>Retry now</button>}
     </div>
   );
+}
+
+/** Says that the run goes on after its server was lost, and how much of it is written again. */
+export function Restarted({ live }: { live: Live }) {
+  live.revision.value;
+  if (!live.restarted || live.over || live.disconnected) return null;
+  const parts = live.restarted.parts.filter((uri) => !/(^|\/)\$/.test(uri));
+  const again = parts.includes("") ? "; what was not complete is written again" : parts.length === 1 ? "; 1 part is written again" : parts.length > 1 ? `; ${count(parts.length)} parts are written again` : "";
+  return <p class="notice notice-quiet" role="status">The server restarted. The run continues{again}.</p>;
 }
 
 /** What of a failed run is to be said. */

@@ -50,6 +50,8 @@ func (h Handlers) PostRun(w http.ResponseWriter, r *http.Request) *wire.Problem 
 	case in.Asks || len(in.Resume) == 0:
 		q.Subject, q.Done = of, true
 		return h.run(w, r, q, v, in)
+	case waiting != nil && waiting.TakenOver(): // its events do not begin as the client has them
+		return h.rejoin(w, r, waiting, v, in)
 	case waiting != nil: // the answers are all that is said
 		h.resume(w, r, waiting, v, in)
 	default:
@@ -338,16 +340,17 @@ func (h Handlers) rejoin(w http.ResponseWriter, r *http.Request, of *run.Run, v 
 	}
 	told := h.runOf(of, in)
 	told.Notes = []Note{attached(of)}
-	e := NewEncoder(told)
-	e.Record()
-	reader := of.Events()
-	for event := range reader.Waiting() {
-		e.Skip(event)
+	v.Begin = func() (frame.Encoder, *tube.Reader) {
+		e, reader := NewEncoder(told), of.Events()
+		e.Record()
+		for event := range reader.Waiting() {
+			e.Skip(event)
+		}
+		e.Rejoin(before)
+		return e, reader
 	}
-	e.Rejoin(before)
-	v.Encoder = e
 	wire.SetRun(w.Header(), of.ID)
-	h.Stream(w, r, of, reader, v)
+	h.Stream(w, r, of, nil, v)
 	return nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/lingserve/lingserve/access"
 	"github.com/lingserve/lingserve/internal/wording"
 	"github.com/lingserve/lingserve/run"
+	"github.com/lingserve/lingserve/tube"
 	"github.com/lingserve/lingserve/web/wire"
 	"github.com/lingserve/lingserve/web/wire/frame"
 	"github.com/lingserve/lingserve/web/wire/request"
@@ -55,15 +56,17 @@ func (h Handlers) PostCompletion(w http.ResponseWriter, r *http.Request) *wire.P
 	if !c.Stream {
 		return h.complete(w, r, of, v, head)
 	}
-	v.Encoder = NewStream(head, c.Usage, h.shapeOf(q), func() End {
-		o, _, _ := of.Result()
-		return endOf(o)
-	})
+	v.Begin = func() (frame.Encoder, *tube.Reader) {
+		return NewStream(head, c.Usage, h.shapeOf(q), func() End {
+			o, _, _ := of.Result()
+			return endOf(o)
+		}), of.Events()
+	}
 	h.AwaitOutput(r, of, v)
 	if p := refusalOf(of); p != nil {
 		return p
 	}
-	h.Stream(w, r, of, of.Events(), v)
+	h.Stream(w, r, of, nil, v)
 	return nil
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-var assistant = Agent{Name: DefaultAgent, MaxSteps: 50, ToolTimeout: time.Minute, ApprovalTimeout: 5 * time.Minute, OnUnknown: "tell", Summarize: true}
+var assistant = Agent{Name: DefaultAgent, MaxSteps: 50, ToolTimeout: time.Minute, ApprovalTimeout: 24 * time.Hour, OnUnknown: "tell", Summarize: true}
 
 func TestTheAssistantIsThereWithoutAnyConfiguration(t *testing.T) {
 	for _, file := range []string{"", "agents:\n", "agents: {}\n", "agents: {assistant: }\n"} {

@@ -110,6 +110,13 @@ func (qs *questions) close(q *question) bool {
 	return true
 }
 
+// forget removes a question that another process asks now.
+func (qs *questions) forget(q *question) {
+	qs.mu.Lock()
+	defer qs.mu.Unlock()
+	qs.open = slices.DeleteFunc(qs.open, func(o *question) bool { return o == q })
+}
+
 // settle moves a question to those that are over.
 func (qs *questions) settle(i int) {
 	if len(qs.over) == settled {
@@ -245,6 +252,10 @@ func (a *Agent) approve(ctx context.Context, q tool.Question) (tool.Decision, er
 		}
 		return tool.Decision{Approved: answer.Approve, Reason: answer.Reason}, r.decided(asked.Question, answer, "", s)
 	case <-ctx.Done():
+	}
+	if r.handedOver() {
+		a.questions.forget(asked)
+		return tool.Decision{}, context.Cause(ctx)
 	}
 	if !a.questions.close(asked) { // the answer came at the same moment: too late, but it is said so
 		<-asked.answer

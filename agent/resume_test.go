@@ -569,7 +569,7 @@ func TestResumedCommandIsNotRunAgain(t *testing.T) {
 	}
 	next := w.cut(t, w.entries(), Options{})
 	second := next.resume(t.Context(), ",tape.handoff name=lunch")
-	if second.err != nil || second.Output != first.Output {
+	if second.err != nil || second.Output != first.Output || len(second.events) != 1 {
 		t.Errorf("%q, before %q, %v", second.Output, first.Output, second.err)
 	}
 	if diff := cmp.Diff(w.lines(), next.lines()); diff != "" {
@@ -644,8 +644,17 @@ func TestTurnThatIsHandedOverGoesOnElsewhere(t *testing.T) {
 				if h.err != turn.ErrHandedOver { //nolint:errorlint // it is the very value
 					t.Errorf("the turn ended with %v", h.err)
 				}
-				if last := h.events[len(h.events)-1]; last.Kind == turn.FinalEvent {
-					t.Error("it says that it has ended")
+				for _, e := range h.events {
+					switch e.Kind {
+					case turn.FinalEvent, ApprovalResolvedEvent:
+						t.Errorf("it says %s", e.Kind)
+					case ApprovalRequiredEvent:
+						var q Question
+						_ = json.Unmarshal(e.Value, &q)
+						if err := w.Answer(t.Context(), Answer{Turn: turnID, ID: q.ID, Approve: true}); !errors.Is(err, ErrNoQuestion) {
+							t.Errorf("an answer gets the error %v", err)
+						}
+					}
 				}
 				begin := []string{"anchor session/start {\"owner\":\"human\"}", "event turn.start", "system", `user: "go"`}
 				if diff := cmp.Diff(append(begin, test.lines...), w.lines()); diff != "" {
@@ -661,5 +670,95 @@ func TestTurnThatIsHandedOverGoesOnElsewhere(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// Whatever a turn does, and wherever its process dies: the next one ends it, every call has one result, and the model gets what providers accept.
+func TestResumedTurnEndsAfterEveryPrefix(t *testing.T) {
+	for left := 1; ; left++ {
+		store := tape.NewMemory(nil)
+		w := newWorld(t, busy(), Options{Store: newMortal(store, left), Tools: setOf(t, echoTool(t))})
+		before := w.resume(t.Context(), "go")
+		next := newWorldIn(t, w.dir, newFake(calls("", `e1:echo:{"text":"z"}`), answers("ok")), Options{Store: store, Tools: setOf(t, echoTool(t))})
+		h := next.resume(t.Context(), "go")
+		ended := !errors.Is(before.err, errDisk)
+		if ended && h.err == nil || h.err != nil && !errors.Is(before.err, downError) {
+			t.Fatalf("after %d appends: %v, then %v", left, before.err, h.err)
+		}
+		for _, r := range next.model.requests() {
+			accepted(t, r)
+		}
+		names := map[string]int{}
+		results := map[string]int{}
+		for _, e := range next.entries() {
+			name, _ := eventOf(e)
+			names[name]++
+			var p struct {
+				Calls []tape.Call
+				IDs   []string
+			}
+			_ = json.Unmarshal(e.Payload, &p)
+			for _, c := range p.Calls {
+				results[c.ID]++
+			}
+			for _, id := range p.IDs {
+				results[id]--
+			}
+		}
+		for id, n := range results {
+			if n != 0 {
+				t.Errorf("after %d appends: %d results of %s are missing", left, n, id)
+			}
+		}
+		if names[entryStart] != 1 || names[entryEnd] != 1 || names[entryAborted] != 0 {
+			t.Errorf("after %d appends: %v", left, names)
+		}
+		if ended {
+			return
+		}
+	}
+}
+
+// A message that came after the answer is answered, too.
+func TestResumedTurnAnswersWhatWasSteered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		slow := func(text string) say {
+			return func(ctx context.Context, yield func(adapter.Chunk, error) bool) {
+				time.Sleep(time.Second)
+				answers(text)(ctx, yield)
+			}
+		}
+		model := newFake(slow("one"), slow("two"))
+		w := newWorld(t, model, Options{})
+		ticket, err := w.f.Submit(t.Context(), resumed("go"), turn.WithID(turnID))
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second / 2)
+		w.steer(t, "and?")
+		if _, err := ticket.Wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		next := w.cut(t, w.cutAt(t, `user: "and?"`), Options{})
+		asked := len(model.requests())
+		h := next.resume(t.Context(), "go")
+		if diff := cmp.Diff(w.lines(), next.lines()); diff != "" || h.text() != "\n\ntwo" || len(model.requests()) != asked+1 {
+			t.Errorf("%q %s", h.text(), diff)
+		}
+	})
+}
+
+// A turn that a later one has declared over is not begun again.
+func TestTurnThatALaterOneHasAbortedIsOver(t *testing.T) {
+	w := newWorld(t, newFake(answers("one"), answers("two")), Options{})
+	w.resume(t.Context(), "go")
+	next := w.cut(t, w.cutAt(t, `user: "go"`), Options{})
+	next.say("later")
+	before := next.lines()
+	if h := next.resume(t.Context(), "go"); !errors.Is(h.err, turn.ErrStopped) {
+		t.Errorf("%q %v", h.Output, h.err)
+	}
+	if diff := cmp.Diff(before, next.lines()); diff != "" {
+		t.Error(diff)
 	}
 }

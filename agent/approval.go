@@ -110,6 +110,13 @@ func (qs *questions) close(q *question) bool {
 	return true
 }
 
+// forget removes a question that another process asks now.
+func (qs *questions) forget(q *question) {
+	qs.mu.Lock()
+	defer qs.mu.Unlock()
+	qs.open = slices.DeleteFunc(qs.open, func(o *question) bool { return o == q })
+}
+
 // settle moves a question to those that are over.
 func (qs *questions) settle(i int) {
 	if len(qs.over) == settled {
@@ -213,7 +220,7 @@ func (a *Agent) Remembered(ctx context.Context, t *tape.Tape) ([]string, error) 
 func (a *Agent) approve(ctx context.Context, q tool.Question) (tool.Decision, error) {
 	s := sceneOf(ctx)
 	r := s.run.root()
-	settings, err := r.tape.Settings(ctx)
+	settings, err := r.tape.Settings(r.ctx) // the time of a question that is asked again may be over
 	if err != nil {
 		return tool.Decision{}, err
 	}
@@ -221,7 +228,7 @@ func (a *Agent) approve(ctx context.Context, q tool.Question) (tool.Decision, er
 	id := r.asks[q.Call.Key]
 	repeat := id != ""
 	if !repeat {
-		if remembers(settings[settingApproval+q.Tool.Name], grant) || r.past.approved(q.Call) {
+		if remembers(settings[settingApproval+q.Tool.Name], grant) || r.past.approved(q.Tool.Name, q.Call) {
 			return tool.Decision{Approved: true}, nil
 		}
 		id = questionID(q.Call.Key, 0)
@@ -245,6 +252,10 @@ func (a *Agent) approve(ctx context.Context, q tool.Question) (tool.Decision, er
 		}
 		return tool.Decision{Approved: answer.Approve, Reason: answer.Reason}, r.decided(asked.Question, answer, "", s)
 	case <-ctx.Done():
+	}
+	if r.handedOver() {
+		a.questions.forget(asked)
+		return tool.Decision{}, context.Cause(ctx)
 	}
 	if !a.questions.close(asked) { // the answer came at the same moment: too late, but it is said so
 		<-asked.answer
@@ -315,7 +326,7 @@ func (r *run) decided(q Question, answer Answer, code string, s *scene) error {
 	if answer.Approve {
 		decision = "approve"
 	}
-	data := map[string]any{"id": q.ID, "call": q.Call, "tool": q.Tool, "decision": decision}
+	data := map[string]any{"id": q.ID, "call": q.Call, "tool": q.Tool, "decision": decision, "content": contentHash(q.Tool, q.Arguments)}
 	if answer.By != "" {
 		data["by"] = answer.By
 	}

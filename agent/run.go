@@ -48,10 +48,11 @@ type (
 		Usage  *adapter.Usage `json:"usage,omitempty"`
 	}
 	stepped struct {
-		Step   int    `json:"step"`
-		Status string `json:"status"`
-		Model  string `json:"model,omitempty"`
-		Finish string `json:"finish,omitempty"`
+		Step   int            `json:"step"`
+		Status string         `json:"status"`
+		Model  string         `json:"model,omitempty"`
+		Finish string         `json:"finish,omitempty"`
+		Usage  *adapter.Usage `json:"usage,omitempty"` // of the turn so far
 	}
 )
 
@@ -297,7 +298,7 @@ func (r *run) begin() (err error) {
 		if err != nil {
 			return err
 		}
-		if r.restore(past); past.Ended {
+		if r.restore(past); r.past != nil && past.Ended {
 			return nil
 		}
 	}
@@ -767,28 +768,4 @@ func (r *run) request(last bool) (adapter.Request, error) {
 		}
 	}
 	return req, nil
-}
-
-// paragraphs are kept apart by empty lines: the texts of two steps are two paragraphs. Without an empty line, the last word before a tool was
-// called and the first word behind it would be read as one.
-type paragraphs struct {
-	texts    int // the last step with text
-	spoke    int // the last step with more than line breaks
-	newlines int // at the end of the text
-}
-
-// add adds text of a step. It returns the line breaks that are missing before the text; what they are does not depend on its pieces.
-func (p *paragraphs) add(step int, text string) (gap string) {
-	p.texts = step
-	words := strings.TrimLeft(text, "\n")
-	p.newlines += len(text) - len(words)
-	if words == "" {
-		return ""
-	}
-	if p.spoke != 0 && p.spoke != step {
-		gap = "\n\n"[:max(0, 2-p.newlines)]
-	}
-	p.spoke = step
-	p.newlines = len(words) - len(strings.TrimRight(words, "\n"))
-	return gap
 }

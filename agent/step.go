@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/internal/wording"
@@ -411,11 +412,15 @@ func (r *run) step(rep *reply, last bool) (more bool, err error) {
 		}
 		return false, ErrMaxSteps
 	}
+	now := time.Now().UTC().Truncate(time.Microsecond)
+	for i := range entries {
+		entries[i].Date = now
+	}
 	if _, err := r.append(entries...); err != nil {
 		return false, err
 	}
 	for i := range calls {
-		calls[i].Key = r.callKey(i)
+		calls[i].Key, calls[i].Asked = r.callKey(i), now
 	}
 	return true, r.finishStep(rep, r.tools(), calls)
 }
@@ -474,6 +479,9 @@ func (r *run) stepEntry(rep *reply, status string) tape.Entry {
 	if rep != nil {
 		data.Model, data.Finish = rep.model, rep.finish
 	}
+	if r.usage != (adapter.Usage{}) {
+		data.Usage = &r.usage
+	}
 	return tape.NewEvent(entryStep, data)
 }
 
@@ -496,7 +504,7 @@ func (r *run) runTools(tools []*tool.Tool, calls []tool.Call) (err error) {
 	go func() {
 		defer close(finished)
 		defer func() { panicked = recover() }() // raised again where the pipeline sees it
-		for i, res := range r.agent.runner.Run(ctx, tools, calls) {
+		for i, res := range r.runner().Run(ctx, tools, calls) {
 			if res.Err != nil {
 				if r.handedOver() && (res.Err.Kind == tool.KindInterrupted || res.Err.Kind == tool.KindDenied) {
 					continue // it did not end: the other process runs or denies it
@@ -555,6 +563,14 @@ func (r *run) runTools(tools []*tool.Tool, calls []tool.Call) (err error) {
 		}
 		return err
 	}
+}
+
+// runner returns what runs the calls of the turn.
+func (r *run) runner() *tool.Runner {
+	if _, ok := r.turn.Envelope().Extra[turn.ExtraRun]; ok {
+		return r.agent.runner
+	}
+	return r.agent.inChats
 }
 
 // say hands on an event of a tool that runs, to whoever reads the turn's stream.

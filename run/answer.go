@@ -70,6 +70,9 @@ func (s *Service) mayReach(ctx context.Context, lane string) error {
 	if !s.reaches(access.From(ctx), lane) {
 		return refuse(ErrForbidden, "the session is another's")
 	}
+	if err := s.wakeSession(ctx, lane); err != nil {
+		return err
+	}
 	return s.elsewhere(ctx, lane)
 }
 
@@ -111,6 +114,9 @@ func (s *Service) StopSession(ctx context.Context, lane string) (stopped int, er
 func (s *Service) Exclusive(ctx context.Context, lane string, policy turn.Policy, do func(context.Context) error) error {
 	if s.o.Turns == nil {
 		return do(ctx)
+	}
+	if err := s.wakeSession(ctx, lane); err != nil {
+		return err
 	}
 	if err := s.elsewhere(ctx, lane); err != nil {
 		return err

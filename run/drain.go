@@ -24,13 +24,26 @@ func (s *Service) handOver(ctx context.Context) (handed int) {
 	if len(list) == 0 {
 		return 0
 	}
-	s.recorder.record(ctx)
+	s.leave(ctx, list)
 	ids := make([]string, len(list))
 	for i, r := range list {
 		ids[i] = r.ID
+	}
+	ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), storedWait)
+	defer cancel()
+	if err := s.store.Release(ctx, s.replica, ids); err != nil {
+		s.log.WarnContext(ctx, "cannot hand runs over; they are taken as after a crash", "error", err)
+	}
+	return len(list)
+}
+
+// leave stores what runs have said, and ends their work here: messages that wait leave first, so that none of them gets its turn meanwhile.
+func (s *Service) leave(ctx context.Context, list []*Run) {
+	s.recorder.record(ctx)
+	for _, r := range list {
 		s.recorder.remove(r)
 	}
-	for _, queued := range []bool{true, false} { // no message that waits gets its turn meanwhile
+	for _, queued := range []bool{true, false} {
 		var some []*Run
 		for _, r := range list {
 			if r.queued.Load() == queued {
@@ -45,12 +58,6 @@ func (s *Service) handOver(ctx context.Context) (handed int) {
 			}
 		}
 	}
-	ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), storedWait)
-	defer cancel()
-	if err := s.store.Release(ctx, s.replica, ids); err != nil {
-		s.log.WarnContext(ctx, "cannot hand runs over; they are taken as after a crash", "error", err)
-	}
-	return len(list)
 }
 
 // drain refuses new runs from now on and returns a channel that is closed when nothing runs any more.

@@ -57,6 +57,9 @@ func (s *Service) get(ctx context.Context, who access.Principal, id string) (*Ru
 		return nil, errUnknown
 	}
 	for {
+		if err := s.awaitMove(ctx, id); err != nil {
+			return nil, err
+		}
 		s.mu.Lock()
 		r := s.inMemory[id]
 		s.mu.Unlock()
@@ -116,6 +119,11 @@ func (s *Service) load(ctx context.Context, who access.Principal, id string) (*R
 		return nil, s.storeError(ctx, err)
 	case row.Ended.IsZero() && row.Replica != s.replica && s.o.Members != nil && slices.Contains(s.o.Members.Alive(), row.Replica):
 		return nil, &Elsewhere{row.Replica}
+	case suspended(&row):
+		if err := s.wake(ctx, &row); err != nil {
+			return nil, err
+		}
+		return nil, nil // it is in memory now, or another replica's
 	case row.Ended.IsZero(): // its end is being stored, or nobody has taken it yet
 		return nil, away()
 	case row.Removed != store.RemovedNothing, !row.Expires.IsZero() && !time.Now().Before(row.Expires):

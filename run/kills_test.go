@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -135,6 +136,13 @@ func (l *library) reply(req adapter.Request) (list []adapter.Chunk) {
 		}
 	}
 	s := agentSteps[min(step, len(agentSteps)-1)]
+	question := slices.IndexFunc(req.Messages, func(m adapter.Message) bool { return m.Role == adapter.User && m.Content == "grant" })
+	switch {
+	case question >= 0 && step == 0:
+		s.text, s.calls = "", []string{"grant"}
+	case question >= 0:
+		s = agentSteps[len(agentSteps)-1]
+	}
 	for _, word := range strings.SplitAfter(s.text, " ") {
 		list = append(list, adapter.Chunk{Text: word})
 	}
@@ -150,9 +158,13 @@ func (l *library) reply(req adapter.Request) (list []adapter.Chunk) {
 
 // toolsOf are the tools of the agent: those that only read are idempotent.
 func (l *library) toolsOf() (list []*tool.Tool) {
-	for name, idempotent := range map[string]bool{"lookup": true, "slow": true, "pay": false, "write": false, "send": false} {
+	for name, idempotent := range map[string]bool{"lookup": true, "slow": true, "pay": false, "write": false, "send": false, "grant": false} {
+		approval := tool.Never
+		if name == "grant" {
+			approval = tool.Always
+		}
 		list = append(list, &tool.Tool{
-			Name: name, Description: name, Idempotent: idempotent,
+			Name: name, Description: name, Idempotent: idempotent, Approval: approval,
 			Run: func(ctx context.Context, c tool.Call) (tool.Result, error) {
 				l.count(l.tools, name+" "+tool.Key(ctx))
 				wait := time.Second
@@ -171,7 +183,7 @@ func (l *library) toolsOf() (list []*tool.Tool) {
 	return list
 }
 
-// open starts a replica.
+// open starts a replica, whose questions have an hour.
 func (l *library) open() *modelReplica {
 	r := &modelReplica{node: l.net.join()}
 	models := new(adapter.Registry)
@@ -188,7 +200,7 @@ func (l *library) open() *modelReplica {
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	a, err := agent.New(agent.Options{Name: answerer, Models: l, Model: "m:m", Bare: true, Store: tapes, Tools: set})
+	a, err := agent.New(agent.Options{Name: answerer, Models: l, Model: "m:m", Bare: true, Store: tapes, Tools: set, ApprovalTimeout: time.Hour})
 	if err != nil {
 		l.t.Fatal(err)
 	}
@@ -313,12 +325,7 @@ func TestRunsAndTurnsOutliveTheirServers(t *testing.T) {
 				for i := range longtest.Times(15, 500) {
 					random := rand.New(rand.NewPCG(uint64(i), uint64(replicas)))
 					synctest.Test(t, func(t *testing.T) {
-						l := &library{single: replicas == 1, asked: map[string]int{}, tools: map[string]int{}}
-						l.cluster = cluster{world: world{t: t, net: newNetwork(t)}, workspace: workspace}
-						l.world.other, l.world.stormy = l.reachable, func() bool { return true }
-						for range replicas {
-							l.replicas = append(l.replicas, l.open())
-						}
+						l := newLibrary(t, workspace, replicas)
 						defer l.close()
 						if kind == "book" {
 							l.checkBook(l.lose(&Request{Who: access.Local, Subject: Subject{Workflow: "book"}}, random, 12*time.Second))

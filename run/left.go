@@ -39,6 +39,9 @@ type leftRun struct {
 	attempt int       // of the replica that takes it over
 	crashes int       // in a row
 	told    agent.Told
+	// suspended says that it waited for people, and nothing was lost. questions are the ids of those that readers know.
+	suspended bool
+	questions map[string]bool
 	stored
 }
 

@@ -160,6 +160,13 @@ func (d *node) SetState(ctx context.Context, id, replica string, attempt int, st
 	return d.Store.SetState(ctx, id, replica, attempt, state)
 }
 
+func (d *node) Suspend(ctx context.Context, id, replica string, attempt int, wake time.Time) error {
+	if err := d.cut(); err != nil {
+		return err
+	}
+	return d.Store.Suspend(ctx, id, replica, attempt, wake)
+}
+
 func (d *node) Stepped(ctx context.Context, replica string, ids []string) error {
 	if err := d.cut(); err != nil {
 		return err

@@ -108,6 +108,7 @@ func (c *recorder) record(ctx context.Context) {
 		c.s.storeWaiting(ctx, r)
 	}
 	c.s.storeSteps(ctx, list)
+	c.s.suspendWaiting(list)
 	for len(list) > 0 && ctx.Err() == nil {
 		n, more, err := c.some(ctx, list)
 		if err != nil {
@@ -278,7 +279,7 @@ func (s *Service) storeBegun(ctx context.Context, r *Run) error {
 // storeWaiting stores whether a run waits for somebody's answer. What cannot be stored now is with the next pass.
 func (s *Service) storeWaiting(ctx context.Context, r *Run) {
 	state := store.RunRunning
-	if r.waiting.Load() > 0 {
+	if r.waits() {
 		state = store.RunWaiting
 	}
 	if v := r.recording; r.machine.is(runRunning) && v.mu.TryLock() {

@@ -133,7 +133,9 @@ func (s *Service) resume(p *leftRun) (*Run, error) {
 	}
 	sp.owner, sp.caller, sp.keyTag = p.owner, p.Caller, p.KeyTag
 	sp.resumed = &resumed{leftRun: p}
-	p.tube.Leap(p.firstEvent())
+	if !p.suspended { // else readers have seen what is stored, and nothing more
+		p.tube.Leap(p.firstEvent())
+	}
 	sp.setID(p.id)
 	if sp.agent == nil {
 		sp.resumed.slot = &slot{granted: make(chan struct{}), slots: s.slots}

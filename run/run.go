@@ -50,15 +50,16 @@ type Run struct {
 	keyTag   string      // of the API key that started it; "" is none
 	release  func()      // stops counting it; nil where it is not counted
 
-	recording *recording   // nil: it was read from the store
-	warned    bool         // of the recorder's goroutine: readers know that the run cannot be stored
-	where     *location    // nil for a run that was read from the store
-	waiting   atomic.Int32 // questions that wait for somebody's answer
-	queued    atomic.Bool  // its turn has not begun
-	goesOn    bool         // if its server is lost
-	resumed   *resumed     // nil: this server has begun it
-	crashes   int          // that the store has of it; of the recorder's goroutine
-	step      atomic.Bool  // it has finished a step here
+	recording *recording // nil: it was read from the store
+	warned    bool       // of the recorder's goroutine: readers know that the run cannot be stored
+	where     *location  // nil for a run that was read from the store
+	pendingMu sync.Mutex
+	pending   pending     // of a turn
+	queued    atomic.Bool // its turn has not begun
+	goesOn    bool        // if its server is lost
+	resumed   *resumed    // nil: this server has begun it
+	crashes   int         // that the store has of it; of the recorder's goroutine
+	step      atomic.Bool // it has finished a step here
 
 	account *adapter.Account // pays for its memory, also after its end; nil where nobody counts
 	sent    sent             // its document, once it has ended and while somebody is sent it

@@ -40,7 +40,7 @@ func (s *Service) startRun(ctx context.Context, req *Request) (*Run, Outcome, er
 	sp.hash = hash
 	if sp.agent == nil {
 		err = s.roomFor(sp)
-	} else { // a message may be steered
+	} else if err = s.wakeSession(ctx, sp.lane()); err == nil { // a message may be steered
 		err = s.elsewhere(ctx, sp.lane())
 	}
 	if err != nil {
@@ -227,7 +227,9 @@ func (s *Service) newRun(sp *spec) (*Run, *ling.Manager) {
 		r.tube.AddFilter(f)
 	}
 	if so := sp.resumed; so != nil && sp.agent != nil && sp.agent.answer == nil && !so.queued {
-		m.Restarted([]ling.Part{{Bot: sp.agent.name}}, transcript.TakeBack(r.tube, so.told))
+		if parts := transcript.TakeBack(r.tube, so.told); !so.suspended || len(parts) > 0 {
+			m.Restarted([]ling.Part{{Bot: sp.agent.name}}, parts)
+		}
 	}
 	r.queued.Store(sp.queued)
 	return r, m

@@ -24,6 +24,8 @@ type Store interface {
 	Append(ctx context.Context, replica string, batches []store.RunBatch) (moved []string, err error)
 	// SetState stores the state of a run. Error: [store.ErrMoved].
 	SetState(ctx context.Context, id, replica string, attempt int, state string) error
+	// Suspend stores that a run waits, and that nobody works on it until a time. Error: [store.ErrMoved].
+	Suspend(ctx context.Context, id, replica string, attempt int, wake time.Time) error
 	// Stepped stores that runs of a replica have finished a step: they have not crashed since.
 	Stepped(ctx context.Context, replica string, ids []string) error
 	// End stores the end of a run with its last events. Error: [store.ErrMoved].

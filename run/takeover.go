@@ -39,7 +39,7 @@ func (s *Service) watchLeft() {
 	failed, looks := false, 0
 	for backoff.Sleep(s.ctx, lookForLeft) == nil && !s.Draining() {
 		err := s.takeLeft(s.ctx)
-		if looks++; err == nil && looks%lookForLost == 0 {
+		if looks++; err == nil && looks%lookForLost == 0 && s.o.Members != nil {
 			err = s.takeLost(s.ctx)
 		}
 		if err != nil && !failed && s.ctx.Err() == nil {
@@ -61,7 +61,7 @@ func (s *Service) takeLost(ctx context.Context) error {
 	for i := range list {
 		row := &list[i]
 		s.mu.Lock()
-		here := s.inMemory[row.ID] != nil
+		here := s.inMemory[row.ID] != nil || s.moving[row.ID] != nil
 		s.mu.Unlock()
 		if here || row.Replica != s.replica || time.Since(row.Created) < time.Minute {
 			continue
@@ -136,7 +136,7 @@ func (s *Service) takeRun(ctx context.Context, row *store.Run) takenRun {
 	}
 	p := &leftRun{
 		begun: b, id: row.ID, of: Subject{row.Workflow, row.Agent}, owner: row.Owner, at: row.Created, attempt: row.Attempt + 1, crashes: row.Crashes,
-		queued: row.State == store.RunQueued,
+		queued: row.State == store.RunQueued, suspended: suspended(row),
 	}
 	if p.Session != "" && p.Again != nil { // at the replica that has its session
 		if first, err := s.isNext(ctx, row); err != nil || !first {
@@ -195,6 +195,7 @@ func (s *Service) readTold(ctx context.Context, p *leftRun) error {
 	}
 	t, err := tape.Lookup(ctx, s.o.Tapes, s.o.Workspace, webchannel.SessionKey(p.owner, p.Session))
 	if err == nil {
+		p.questions = openQuestions(p.tube)
 		p.told, err = agent.ReadTurn(ctx, t, p.id)
 	}
 	if errors.Is(err, tape.ErrNotFound) || errors.Is(err, tape.ErrDeleted) {

@@ -125,14 +125,11 @@ func (a *agentRun) take(e turn.Event, err error) {
 	if err != nil || a.m == nil || a.silent {
 		return // the turn's end says what it failed of
 	}
-	a.out.Take(e)
+	if !a.toldBefore(e) {
+		a.out.Take(e)
+	}
 	if r := a.ownRun; r != nil {
-		switch e.Kind {
-		case agent.ApprovalRequiredEvent:
-			r.waiting.Add(1)
-		case agent.ApprovalResolvedEvent:
-			r.waiting.Add(-1)
-		}
+		r.track(e)
 	}
 	if r := a.ownRun; r != nil && (e.Kind == turn.ToolResultEvent || e.Kind == turn.FinalEvent) {
 		r.stepped()
@@ -143,6 +140,16 @@ func (a *agentRun) take(e turn.Event, err error) {
 	case e.Kind == agent.ApprovalRequiredEvent && (a.unattended || a.own != a.m):
 		a.deny(e.Value)
 	}
+}
+
+// toldBefore reports whether an event is a question that readers know from before the run was resumed.
+func (a *agentRun) toldBefore(e turn.Event) bool {
+	so := a.spec.resumed
+	if so == nil || e.Kind != agent.ApprovalRequiredEvent {
+		return false
+	}
+	var q agent.Question
+	return json.Unmarshal(e.Value, &q) == nil && so.questions[q.ID]
 }
 
 // deny answers a question that nobody can answer (AG-40): the caller gets the document when all is over.

@@ -225,7 +225,11 @@ func (c *running) ask(ctx context.Context) (denied *Error) {
 		return &Error{KindDenied, "this tool needs approval, but this conversation has no approver"}
 	}
 	wait := or(c.ApprovalTimeout, DefaultApprovalTimeout)
-	asked, cancel := context.WithTimeout(ctx, wait)
+	since := c.call.Asked
+	if since.IsZero() {
+		since = time.Now()
+	}
+	asked, cancel := context.WithDeadline(ctx, since.Add(wait))
 	defer cancel()
 	defer c.caught(ctx, "approval", func() { denied = &Error{KindDenied, "the question for approval could not be delivered"} })
 	expires, _ := asked.Deadline()

@@ -63,6 +63,9 @@ type Call struct {
 	// Key identifies the call: it stays the same when the call runs again after a crash. The function finds it with [Key]. The caller of a
 	// [Runner] sets it; "" is none.
 	Key string `json:"-"`
+	// Asked is when a person was first asked whether the call may run, which bounds how long the answer may take; zero is now. The caller of a
+	// [Runner] sets it.
+	Asked time.Time `json:"-"`
 }
 
 // Approval says whether a call needs the consent of a person.

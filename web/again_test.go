@@ -15,7 +15,7 @@ import (
 // againBench is a server with a workflow "anew", of one bot, that is run again after a restart. say is its model.
 func againBench(t *testing.T, folder string, say func(ctx context.Context, yield func(string) bool) error) *bench {
 	t.Helper()
-	w, err := flow.ParseSpec("anew.yaml", []byte("name: anew\nrestart: true\nbots: {writer: {format: text, message: '{{ input.q }}', root: answer}}\n"), nil)
+	w, err := flow.ParseSpec("anew.yaml", []byte("name: anew\nbots: {writer: {format: text, message: '{{ input.q }}', root: answer}}\n"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -227,9 +227,11 @@ func (s *Service) newRun(sp *spec) (*Run, *ling.Manager) {
 		r.tube.AddFilter(f)
 	}
 	if so := sp.resumed; so != nil && sp.agent != nil && sp.agent.answer == nil && !so.queued {
-		if parts := transcript.TakeBack(r.tube, so.told); !so.suspended || len(parts) > 0 {
+		parts, takeBack := transcript.TakeBack(r.tube, so.told)
+		if !so.suspended || len(parts) > 0 {
 			m.Restarted([]ling.Part{{Bot: sp.agent.name}}, parts)
 		}
+		takeBack()
 	}
 	r.queued.Store(sp.queued)
 	return r, m

@@ -2,14 +2,21 @@ package run
 
 import (
 	"errors"
+	"fmt"
+	"path/filepath"
+	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/lingserve/lingserve/access"
+	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/agent"
+	"github.com/lingserve/lingserve/internal/longtest"
 	"github.com/lingserve/lingserve/store"
+	"github.com/lingserve/lingserve/store/db"
 )
 
 // newLibrary opens replicas.
@@ -157,6 +164,54 @@ func TestARunThatWaitsIsWokenWhenItsTimeIsOver(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// DU-04: 100 000 runs that wait take no memory, and a second of the start at most.
+func TestAHundredThousandRunsWait(t *testing.T) {
+	longtest.Only(t, "100 000 runs are stored")
+	d, err := db.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "test.db"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	var wg sync.WaitGroup
+	for w := range 100 {
+		wg.Go(func() {
+			for i := range 1000 {
+				r := store.Run{ID: fmt.Sprintf("r%d-%d", w, i), Agent: answerer, Session: fmt.Sprintf("web:local#%d-%d", w, i), Replica: "gone", Attempt: 1, State: store.RunRunning, Request: []byte("{}")}
+				_, err := d.Runs().Start(t.Context(), r, nil)
+				if err == nil {
+					err = d.Runs().Suspend(t.Context(), r.ID, "gone", 1, time.Now().Add(time.Hour))
+				}
+				if err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	heap := func() uint64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	before, began := heap(), time.Now()
+	s, err := Open(bareOptions(Options{Store: d.Runs(), Files: noFiles{}, Models: new(adapter.Registry)}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	longtest.Within(t, "a start with 100 000 runs that wait", time.Since(began), time.Second)
+	began = time.Now()
+	if err := s.takeLeft(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	longtest.Within(t, "a look for runs that are due", time.Since(began), 50*time.Millisecond)
+	if after := heap(); after > before+400<<20 {
+		t.Errorf("they take %d MB", (after-before)>>20)
 	}
 }
 

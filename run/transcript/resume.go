@@ -40,12 +40,12 @@ func (w *Writer) resume(t *agent.Told) {
 }
 
 // TakeBack makes the document of a tube what the tape has told: the process that wrote it may have stopped before a reply got to the tape, or
-// between the tape and the tube. It returns the uris at which something is gone, "" for the root.
-func TakeBack(t *tube.Tube, told agent.Told) (parts []string) {
+// between the tape and the tube. It returns the uris at which something will be gone, "" for the root, and what sends the events.
+func TakeBack(t *tube.Tube, told agent.Told) (parts []string, send func()) {
 	document, reserved := t.Snapshot(true)
 	var values map[string]json.RawMessage
 	_ = json.Unmarshal(reserved, &values)
-	b := takeBack{tube: t}
+	var b takeBack
 	b.text("", document, told.Text)
 	b.text(reasoningURI, values[reasoningURI], told.Reasoning)
 	calls, results := list(values[toolsURI]), list(values[resultsURI])
@@ -77,17 +77,21 @@ func TakeBack(t *tube.Tube, told agent.Told) (parts []string) {
 		}
 	}
 	slices.Sort(b.parts)
-	return b.parts
+	return b.parts, func() {
+		for _, e := range b.events {
+			_, _ = t.Send(e) // a run that has just been canceled takes no more
+		}
+	}
 }
 
-// takeBack writes to a tube, and notes where something is gone.
+// takeBack collects events, and where something is gone by them.
 type takeBack struct {
-	tube  *tube.Tube
-	parts []string
+	events []tube.Event
+	parts  []string
 }
 
 func (b *takeBack) set(uri string, value []byte) {
-	_, _ = b.tube.Send(tube.Event{Kind: tube.Set, URI: []byte(uri), Value: value}) // a run that has just been canceled takes no more
+	b.events = append(b.events, tube.Event{Kind: tube.Set, URI: []byte(uri), Value: value})
 }
 
 func (b *takeBack) remove(uri string, number int, value json.RawMessage) {
@@ -109,7 +113,7 @@ func (b *takeBack) text(uri string, shown json.RawMessage, told string) {
 		rest = told
 	}
 	if rest != "" {
-		_, _ = b.tube.Send(tube.Event{Kind: tube.Append, URI: []byte(uri), Value: jsonuri.AppendEscaped(nil, rest)})
+		b.events = append(b.events, tube.Event{Kind: tube.Append, URI: []byte(uri), Value: jsonuri.AppendEscaped(nil, rest)})
 	} else if uri == "" && !longer {
 		b.set(uri, []byte("{}")) // as in the beginning
 	}

@@ -163,8 +163,8 @@ func TestDocumentOfAResumedTurnIsThatOfAnUndisturbedOne(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				parts := transcript.TakeBack(next.m.Tube(), told)
-				if again := transcript.TakeBack(next.m.Tube(), told); len(again) > 0 {
+				parts := takeBack(next.m.Tube(), told)
+				if again := takeBack(next.m.Tube(), told); len(again) > 0 {
 					t.Errorf("taken back once more: %q", again)
 				}
 				next.run(t, &told)
@@ -186,6 +186,12 @@ func values(t *testing.T, reserved []byte) string {
 	}
 	text, _ := json.MarshalIndent(all, "", " ")
 	return string(text)
+}
+
+func takeBack(t *tube.Tube, told agent.Told) []string {
+	parts, send := transcript.TakeBack(t, told)
+	send()
+	return parts
 }
 
 func TestTakeBackRemovesWhatTheTapeDoesNotHave(t *testing.T) {
@@ -241,7 +247,7 @@ func TestTakeBackRemovesWhatTheTapeDoesNotHave(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if diff := cmp.Diff(test.parts, transcript.TakeBack(tb, test.told)); diff != "" {
+			if diff := cmp.Diff(test.parts, takeBack(tb, test.told)); diff != "" {
 				t.Error(diff)
 			}
 			document, reserved := tb.Snapshot(true)
@@ -264,7 +270,7 @@ func TestTakeBackAddsWhatTheTapeHasAndReadersHaveNot(t *testing.T) {
 		Text: "Hello", Calls: []tool.Call{{ID: "c1", Name: "a", Arguments: json.RawMessage(`{}`)}, {ID: "c2", Name: "a", Arguments: json.RawMessage(`{}`)}},
 		Results: map[int]json.RawMessage{0: json.RawMessage(`"one"`), 1: json.RawMessage("null")},
 	}
-	if parts := transcript.TakeBack(tb, told); len(parts) > 0 {
+	if parts := takeBack(tb, told); len(parts) > 0 {
 		t.Errorf("%q", parts)
 	}
 	document, reserved := tb.Snapshot(true)

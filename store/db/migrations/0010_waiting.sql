@@ -5,4 +5,3 @@ ALTER TABLE runs ADD COLUMN wake BIGINT NOT NULL DEFAULT 0;
 DROP INDEX runs_live;
 CREATE INDEX runs_left ON runs (created, id) WHERE ended = 0 AND (replica <> '' OR state <> 'waiting');
 CREATE INDEX runs_waiting ON runs (wake) WHERE ended = 0 AND replica = '' AND state = 'waiting';
-CREATE INDEX runs_of_sessions ON runs (session, created, id) WHERE ended = 0 AND session <> '';

@@ -338,3 +338,31 @@ func TestRunsAndTurnsOutliveTheirServers(t *testing.T) {
 		}
 	}
 }
+
+// DU-05: only crashes in a row end a run: it may crash more servers if it finishes steps in between.
+func TestCrashesBetweenStepsDoNotEndARun(t *testing.T) {
+	workspace := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		l := newLibrary(t, workspace, 1)
+		defer l.close()
+		l.s = l.replicas[0].s
+		r, _, err := l.begin(t.Context(), &Request{Who: access.Local, Subject: Subject{Agent: answerer}, Session: "s", Input: mustJSON("hello")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		id := r.ID
+		for results := range MaxCrashes + 2 {
+			for all := ""; strings.Count(all, "tool_result ") <= results && !strings.Contains(all, "turn.end"); _, all = l.tape("s") {
+				time.Sleep(100 * time.Millisecond)
+			}
+			time.Sleep(2 * RecordEvery)
+			l.kill(0)
+		}
+		time.Sleep(time.Minute)
+		l.s = l.replicas[0].s
+		if r, err = l.find(id, access.Local); err != nil {
+			t.Fatal(err)
+		}
+		l.checkTurn(r)
+	})
+}

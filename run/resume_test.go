@@ -119,8 +119,9 @@ func TestRunsGoOnInOrderAFewAtATime(t *testing.T) {
 			if i < RestartsAtOnce {
 				want = StatusFailed
 			}
-			if result, _, _ := findRun(t, s, id).Result(); result.Status != want {
-				t.Errorf("run %d is %s, expected %s", i, result.Status, want)
+			result, _, _ := findRun(t, s, id).Result()
+			if cause, _ := result.Cause(); result.Status != want || want == StatusFailed && cause.Code != codeCrashed {
+				t.Errorf("run %d is %+v, expected %s", i, result, want)
 			}
 		}
 		waiting := findRun(t, s, ids[all-2])

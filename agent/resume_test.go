@@ -116,7 +116,7 @@ func journey(r adapter.Request) say {
 	return thinks("Hm.", calls("Let me see.", `c1:read:{"text":"one"}`, `c2:send:{"text":"two"}`))
 }
 
-// The most important property: wherever a process dies, the next one brings the turn to the end that it would have had.
+// DU-02, DU-03: wherever a process dies, the next one brings the turn to the end that it would have had.
 func TestResumedTurnEndsRightBehindEveryEntry(t *testing.T) {
 	first := &ran{}
 	options := func(r *ran) Options {
@@ -262,6 +262,7 @@ func (w *world) result(id string) string {
 
 const unknownResult = `{"error":{"kind":"unknown_outcome","message":"the server stopped while the tool ran, so the outcome is unknown: the call may have had its effect"}}`
 
+// DU-02
 func TestResumedCallRunsOrHasAnUnknownOutcome(t *testing.T) {
 	always := tool.WithApproval(tool.Always)
 	for name, test := range map[string]struct {
@@ -373,19 +374,17 @@ func TestEachRepeatIsAskedAbout(t *testing.T) {
 			all := next.entries()
 			last := 0
 			for i, e := range all {
-				if name, _ := eventOf(e); name == entryApproval {
+				switch name, _ := eventOf(e); name {
+				case entryApproval:
 					last = i
+				case tape.EventSetting:
+					t.Error("the approval of a repeat is remembered")
 				}
 			}
 			entries = all[:last+1]
 		}
 		if len(ids) != 3 {
 			t.Errorf("asked %v", ids)
-		}
-		for _, e := range entries {
-			if name, _ := eventOf(e); name == tape.EventSetting {
-				t.Error("the approval of a repeat is remembered")
-			}
 		}
 	})
 }
@@ -437,7 +436,7 @@ func TestApprovalOfAnEarlierProcessHoldsForItsArguments(t *testing.T) {
 	})
 }
 
-// The questions and keys of a turn are derived; no two calls have the same.
+// DU-03: keys and questions are derived, and no two calls have the same.
 func TestKeysOfCallsDiffer(t *testing.T) {
 	seen := map[string]bool{}
 	for _, scope := range []string{"t1", "t2"} {

@@ -116,7 +116,7 @@ func journey(r adapter.Request) say {
 	return thinks("Hm.", calls("Let me see.", `c1:read:{"text":"one"}`, `c2:send:{"text":"two"}`))
 }
 
-// The most important property: wherever a process dies, the next one brings the turn to the end that it would have had.
+// DU-02, DU-03: wherever a process dies, the next one brings the turn to the end that it would have had.
 func TestResumedTurnEndsRightBehindEveryEntry(t *testing.T) {
 	first := &ran{}
 	options := func(r *ran) Options {
@@ -262,6 +262,7 @@ func (w *world) result(id string) string {
 
 const unknownResult = `{"error":{"kind":"unknown_outcome","message":"the server stopped while the tool ran, so the outcome is unknown: the call may have had its effect"}}`
 
+// DU-02
 func TestResumedCallRunsOrHasAnUnknownOutcome(t *testing.T) {
 	always := tool.WithApproval(tool.Always)
 	for name, test := range map[string]struct {
@@ -373,8 +374,11 @@ func TestEachRepeatIsAskedAbout(t *testing.T) {
 			all := next.entries()
 			last := 0
 			for i, e := range all {
-				if name, _ := eventOf(e); name == entryApproval {
+				switch name, _ := eventOf(e); name {
+				case entryApproval:
 					last = i
+				case tape.EventSetting:
+					t.Error("the approval of a repeat is remembered")
 				}
 			}
 			entries = all[:last+1]
@@ -432,7 +436,7 @@ func TestApprovalOfAnEarlierProcessHoldsForItsArguments(t *testing.T) {
 	})
 }
 
-// The questions and keys of a turn are derived; no two calls have the same.
+// DU-03: keys and questions are derived, and no two calls have the same.
 func TestKeysOfCallsDiffer(t *testing.T) {
 	seen := map[string]bool{}
 	for _, scope := range []string{"t1", "t2"} {
@@ -612,14 +616,23 @@ func TestTurnThatIsHandedOverGoesOnElsewhere(t *testing.T) {
 		want   []string // what the other process adds
 	}{
 		"while the model writes": {
-			script: []say{hangs(adapter.Chunk{Text: "It is"}, adapter.Chunk{ToolCall: &adapter.ToolCall{ID: "c1", Name: "send", Arguments: "{}"}})},
-			want:   []string{`assistant: "ok"`, `event loop.step ok`, `event turn.end ok`},
+			script: []say{hangs(adapter.Chunk{Text: "It is"}, adapter.Chunk{ToolCall: &adapter.ToolCall{ID: "c1", Name: "send", Arguments: "{}"}},
+				adapter.Chunk{ToolCall: &adapter.ToolCall{Index: 1, ID: "c2", Name: "send", Arguments: "{}"}})},
+			want: []string{`assistant: "ok"`, `event loop.step ok`, `event turn.end ok`},
 		},
 		"while tools run": {
 			script: []say{calls("", `c1:slow:{}`, `c2:stubborn:{}`, `c3:send:{"text":"it"}`, `c4:ask:{"text":"x"}`)},
 			lines:  []string{`call "" c1:slow{} c2:stubborn{} c3:send{"text":"it"} c4:ask{"text":"x"}`, `result c3="send did it"`, `result c2="finished"`},
 			want: []string{
 				`result c1=` + unknownResult, `event approval deny`, `result c4={"error":{"kind":"denied","message":"no approval came within 5m0s"}}`,
+				`event loop.step ok`, `assistant: "ok"`, `event loop.step ok`, `event turn.end ok`,
+			},
+		},
+		"before an anchor": {
+			script: []say{calls("", `c1:tape_handoff:{"name":"lunch","summary":"pizza"}`, `c2:slow:{}`)},
+			lines:  []string{`call "" c1:tape_handoff{"name":"lunch","summary":"pizza"} c2:slow{}`, `result c1="The anchor \"lunch\" is written when this step is over."`},
+			want: []string{
+				`result c2=` + unknownResult, `anchor lunch {"summary":"pizza"}`, `system`, `user: "go" refs[4]`,
 				`event loop.step ok`, `assistant: "ok"`, `event loop.step ok`, `event turn.end ok`,
 			},
 		},
@@ -648,6 +661,10 @@ func TestTurnThatIsHandedOverGoesOnElsewhere(t *testing.T) {
 					switch e.Kind {
 					case turn.FinalEvent, ApprovalResolvedEvent:
 						t.Errorf("it says %s", e.Kind)
+					case turn.ToolResultEvent:
+						if r := e.Results[0]; r.Err != nil {
+							t.Errorf("the call %s has the error %v", r.ID, r.Err)
+						}
 					case ApprovalRequiredEvent:
 						var q Question
 						_ = json.Unmarshal(e.Value, &q)
@@ -760,5 +777,32 @@ func TestTurnThatALaterOneHasAbortedIsOver(t *testing.T) {
 	}
 	if diff := cmp.Diff(before, next.lines()); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// A model that has begun a chapter does not see that, so that it is told; and its message is repeated behind each anchor once.
+func TestResumedTurnKnowsItsChapter(t *testing.T) {
+	handoff := func(id string) say { return calls("", id+`:tape_handoff:{"name":"lunch","summary":"pizza"}`) }
+	for _, end := range []string{`user: "go" refs`, "event loop.step"} {
+		model := newFake(handoff("c1"), answers("ok"))
+		w := newWorld(t, model, Options{})
+		w.resume(t.Context(), "go")
+		next := w.cut(t, w.cutAt(t, end), Options{})
+		model.script, model.asked = []say{handoff("c2"), calls("", "c3:tape_info:{}"), handoff("c4"), answers("ok")}, nil
+		if h := next.resume(t.Context(), "go"); h.err != nil {
+			t.Fatal(h.err)
+		}
+		if got := next.result("c2"); !strings.Contains(got, "has begun just now") {
+			t.Errorf("behind %s: %s", end, got)
+		}
+		copies := 0
+		for _, l := range next.lines() {
+			if strings.HasPrefix(l, `user: "go" refs`) {
+				copies++
+			}
+		}
+		if copies != 2 {
+			t.Errorf("behind %s the message is repeated %d times: %q", end, copies, next.lines())
+		}
 	}
 }

@@ -48,7 +48,7 @@ func (a *Answer) Stream(ctx context.Context, state turn.State) turn.Stream {
 			return
 		}
 		err := r.inTurn(ctx, state)
-		if err == nil || r.text != "" {
+		if err == nil || r.text != "" && !errors.Is(err, turn.ErrHandedOver) {
 			r.emit(turn.Event{Kind: turn.FinalEvent, Final: &turn.Final{OK: err == nil, Text: r.text}})
 		}
 		if err != nil && !r.left {

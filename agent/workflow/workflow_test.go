@@ -762,6 +762,9 @@ func TestAWorkflowsTurnThatIsHandedOverGoesOnElsewhere(t *testing.T) {
 	if _, err := w.f.Process(ctx, again("wait: now"), turn.WithID("t1"), turn.WithSink(s.take)); err != turn.ErrHandedOver { //nolint:errorlint // it is the very value
 		t.Errorf("the turn ended with %v", err)
 	}
+	if strings.Contains(s.kinds(), "final") {
+		t.Error("it says that it has ended")
+	}
 	before := w.tape()
 	if last := before[len(before)-1]; !strings.HasPrefix(last, `message {"role":"user"`) {
 		t.Errorf("the tape ends with %s", last)

@@ -445,7 +445,7 @@ func TestWaitEndsWithTheFirstAttempt(t *testing.T) {
 	}
 }
 
-// A server is told which call it is, so that it can refuse a double, and says itself which calls may run twice.
+// DU-02, DU-03: a server is told which call it is, so that it can refuse a double, and says itself which calls may run twice.
 func TestServersGetTheKeysOfCalls(t *testing.T) {
 	transports(t, func(t *testing.T, s Server) {
 		c, _ := connect(t, s)

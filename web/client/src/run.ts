@@ -433,7 +433,7 @@ export class Run<T = JSONValue, E extends NamedEvent = never> implements Promise
 
   // A value that is written anew is not complete any more, nor is what is in it.
   #reopen(uri: string): void {
-    for (const done of this.#complete) if ((done + "/").startsWith(uri && uri + "/")) this.#complete.delete(done);
+    for (const all of [this.#complete, this.#fresh]) for (const done of all) if ((done + "/").startsWith(uri && uri + "/")) all.delete(done);
   }
 
   #snapshot(): RunEvent[] {

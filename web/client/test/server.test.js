@@ -81,7 +81,7 @@ async function restarted(t, signal, options, workflow = request.workflow) {
   void (async () => {
     for await (const e of r) if ("event" in e) events.push(e);
   })();
-  await new Promise((resolve) => r.subscribe("article/title", (_, __, done) => done && resolve()));
+  await new Promise((resolve) => r.subscribe("article/sections/1/title", (_, __, done) => done && resolve())); // what came before is in the database
   const { title } = r.document.article;
   await server.end(signal);
   server.env.LINGSERVE_DEMO_PACE = "4000";

@@ -675,7 +675,7 @@ var Run = class {
   }
   // A value that is written anew is not complete any more, nor is what is in it.
   #reopen(uri) {
-    for (const done of this.#complete) if ((done + "/").startsWith(uri && uri + "/")) this.#complete.delete(done);
+    for (const all of [this.#complete, this.#fresh]) for (const done of all) if ((done + "/").startsWith(uri && uri + "/")) all.delete(done);
   }
   #snapshot() {
     const events = this.#begun && "event" in this.#begun ? [this.#begun] : [];

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"maps"
 	"sync"
 	"time"
 
@@ -87,4 +88,11 @@ func (l *logBuffer) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.b.String()
+}
+
+// runsInMemory are the runs that the service has in memory.
+func (s *Service) runsInMemory() map[string]*Run {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return maps.Clone(s.inMemory)
 }

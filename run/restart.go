@@ -166,7 +166,7 @@ func (s *Service) grantSlots(list []*Run) {
 
 func (s *Service) restartRun(p *leftRun) (*Run, error) {
 	who := access.Principal{Name: cmp.Or(p.owner, access.Local.Name), Role: p.Role}
-	sp, problem := s.prepare(who, p.Again) // what it may run, it was asked when it was begun first
+	sp, problem := s.prepare(who, p.Again, p.id) // what it may run, it was asked when it was begun first
 	if problem != nil {
 		return nil, problem
 	}
@@ -176,7 +176,7 @@ func (s *Service) restartRun(p *leftRun) (*Run, error) {
 	if sp.restart == nil {
 		return nil, fmt.Errorf("the workflow %s no longer allows a restart", wording.Quote(p.Again.Workflow))
 	}
-	sp.id, sp.owner, sp.caller, sp.keyTag = p.id, p.owner, p.Caller, p.KeyTag
+	sp.owner, sp.caller, sp.keyTag = p.owner, p.Caller, p.KeyTag
 	before := p.tube
 	_, beside := before.Snapshot(false)
 	*sp.restart = restart{
@@ -185,7 +185,6 @@ func (s *Service) restartRun(p *leftRun) (*Run, error) {
 	}
 	if sp.agent != nil {
 		sp.restart.slot = nil
-		sp.setID(p.id)
 		took := s.startAgent(sp)
 		if took.run == nil && took.err == nil {
 			took.err = errors.New("another turn took its message")

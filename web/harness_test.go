@@ -20,6 +20,7 @@ import (
 
 	"github.com/tmaxmax/go-sse"
 
+	"github.com/lingserve/lingserve/access"
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/bot"
 	webchannel "github.com/lingserve/lingserve/channel/web"
@@ -27,6 +28,8 @@ import (
 	"github.com/lingserve/lingserve/internal/wording"
 	"github.com/lingserve/lingserve/jsonuri"
 	"github.com/lingserve/lingserve/ling"
+	"github.com/lingserve/lingserve/run"
+	"github.com/lingserve/lingserve/store"
 	"github.com/lingserve/lingserve/store/db"
 	"github.com/lingserve/lingserve/tube"
 	"github.com/lingserve/lingserve/web/wire"
@@ -581,3 +584,35 @@ func textMessage(s string) bot.Message { return bot.Message{Text: s} }
 
 // laneOf is the lane of a session of the one user of a server.
 func laneOf(session string) string { return webchannel.SessionKey("", session) }
+
+// latest is the run that the one user of a server started last in a session.
+func (b *bench) latest(session string) *run.Run {
+	b.t.Helper()
+	r, err := b.s.runs.Latest(b.t.Context(), access.Local, session)
+	if r == nil || err != nil {
+		b.t.Fatal("no run: ", err)
+	}
+	return r
+}
+
+// expireRun stores a run of somebody that has expired.
+func (b *bench) expireRun(id, owner string) {
+	b.t.Helper()
+	ctx := b.t.Context()
+	_, err := b.s.o.Runs.Start(ctx, store.Run{ID: id, Owner: owner, Replica: "r", Attempt: 1, State: store.RunRunning}, nil)
+	if err == nil {
+		err = b.s.o.Runs.End(ctx, store.RunEnd{ID: id, Replica: "r", Attempt: 1, State: store.RunCompleted, Expires: time.Now().Add(-time.Second)})
+	}
+	if err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// putKey lets a key lead to a run.
+func (b *bench) putKey(key string, req *run.Request, id string) {
+	b.t.Helper()
+	k := store.IdempotencyKey{Key: key, Hash: req.Hash(), Run: id, Expires: time.Now().Add(time.Hour)}
+	if _, err := b.s.o.Runs.PutKey(b.t.Context(), k); err != nil {
+		b.t.Fatal(err)
+	}
+}

@@ -109,7 +109,7 @@ func tooMuch(limit, pointer, detail string) *Error {
 	return e
 }
 
-// Words for the log and for metrics that say which limit was reached.
+// Limits, in the log and in metrics.
 const (
 	LimitMemory   = "limit_memory"
 	LimitAllRuns  = "limit_all_runs"
@@ -118,10 +118,9 @@ const (
 	LimitQueue    = "limit_queue"
 	LimitSessions = "limit_sessions"
 	LimitDisk     = "limit_disk_free"
-)
 
-// Retry times of refusals.
-const (
+	// Retry times of refusals.
+
 	memoryRetry   = 10 * time.Second
 	runsRetry     = 2 * time.Second  // one run of thousands ends soon
 	DiskRetry     = 30 * time.Second // an operator has to make room

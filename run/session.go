@@ -145,8 +145,11 @@ func (s *Service) Exclusive(ctx context.Context, lane string, policy turn.Policy
 	}
 	var done error
 	err := s.o.Turns.Alone(ctx, lane, policy, func(ctx context.Context) error {
-		if policy == turn.Interrupt {
-			s.awaitLane(ctx, lane)
+		for _, r := range s.active(func(r *Run) bool { return policy == turn.Interrupt && r.Lane() == lane }) {
+			select { // their turns have ended, and their ends are being stored
+			case <-r.done:
+			case <-ctx.Done():
+			}
 		}
 		done = do(ctx)
 		return nil
@@ -158,16 +161,6 @@ func (s *Service) Exclusive(ctx context.Context, lane string, policy turn.Policy
 		return context.Cause(ctx)
 	}
 	return s.refused(channel.Result{}, err)
-}
-
-// awaitLane waits until the ends of the runs of a session are stored, whose turns have ended.
-func (s *Service) awaitLane(ctx context.Context, lane string) {
-	for _, r := range s.active(func(r *Run) bool { return r.Lane() == lane }) {
-		select {
-		case <-r.done:
-		case <-ctx.Done():
-		}
-	}
 }
 
 // Forget drops the erased runs of a session from memory, by its lane.

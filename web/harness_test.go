@@ -25,6 +25,7 @@ import (
 	"github.com/lingserve/lingserve/bot"
 	webchannel "github.com/lingserve/lingserve/channel/web"
 	"github.com/lingserve/lingserve/flow"
+	"github.com/lingserve/lingserve/internal/logtest"
 	"github.com/lingserve/lingserve/internal/wording"
 	"github.com/lingserve/lingserve/jsonuri"
 	"github.com/lingserve/lingserve/ling"
@@ -220,22 +221,7 @@ type bench struct {
 }
 
 // logBuffer keeps what was logged.
-type logBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *logBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *logBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
+type logBuffer = logtest.Buffer
 
 // newBench makes the server without connecting it to anything.
 func newBench(t testing.TB, edit func(*Options)) *bench {

@@ -30,9 +30,6 @@ func (s *Service) admitFiles(a *Request) error {
 	if n > mostMedia/3*4 {
 		return tooMuch(LimitInput, "/files", "expected at most "+wording.Plural(mostMedia, "byte")+" of all files")
 	}
-	if n == 0 {
-		return nil
-	}
 	switch a.Account.Admit(n) {
 	case adapter.Refused:
 		return littleMemory("the server has no memory for the files of this request now; retry later")

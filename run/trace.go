@@ -17,12 +17,11 @@ const scope = "github.com/lingserve/lingserve/web"
 // runContext returns the context of a run: its account, the ids for the log, and its span, which it starts if the run has none. Without a
 // tracer it has the span of the caller.
 func (s *Service) runContext(sp *spec) context.Context {
-	switch {
-	case sp.account != nil:
-	case sp.asked != nil:
+	if sp.account == nil {
 		sp.account = sp.asked
 		sp.account.Retain()
-	default:
+	}
+	if sp.account == nil {
 		sp.account = s.o.Ledger.Open()
 	}
 	ctx := sp.account.Within(trail.With(s.working, trail.Trail{Run: sp.id, Session: sp.lane(), Caller: sp.caller}))

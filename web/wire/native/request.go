@@ -276,20 +276,14 @@ func toParameter(f *run.Field) {
 }
 
 // typeProperties puts the properties of a query over those of its object. Each is read as the schema of the workflow wants it.
-func (st *start) typeProperties(schema json.RawMessage) *wire.Problem {
+func (st *start) typeProperties(of json.RawMessage) *wire.Problem {
 	object := map[string]json.RawMessage{}
 	if st.Input != nil && json.Unmarshal(st.Input, &object) != nil {
 		return wire.Invalid(run.Field{Parameter: "input", Detail: "expected an object together with input.NAME, found " + rawjson.Kind(st.Input)})
 	}
-	var shape struct {
-		Properties map[string]struct{ Type json.RawMessage } `json:"properties"`
-	}
-	_ = json.Unmarshal(schema, &shape) // a property that the schema says nothing about is a string
+	read := schema.PropertyReader(of)
 	for name, text := range st.properties {
-		object[name], _ = json.Marshal(text)
-		if p := shape.Properties[name]; p.Type != nil && !bytes.Contains(p.Type, []byte(`"string"`)) && json.Valid([]byte(text)) {
-			object[name] = json.RawMessage(text)
-		}
+		object[name] = read(name, text)
 	}
 	st.Input, _ = json.Marshal(object) // of JSON
 	return nil

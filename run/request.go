@@ -2,6 +2,7 @@ package run
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -97,15 +98,12 @@ type Request struct {
 
 // Hash identifies a request. The order of members and white space do not count.
 func (a Request) Hash() [16]byte {
-	for _, raw := range []*json.RawMessage{&a.Input, &a.Inline} {
-		var value any
-		dec := json.NewDecoder(bytes.NewReader(*raw))
-		dec.UseNumber()
-		if dec.Decode(&value) == nil {
-			*raw, _ = json.Marshal(value)
-		}
-	}
 	text, _ := json.Marshal(a)
+	var value any
+	dec := json.NewDecoder(bytes.NewReader(text))
+	dec.UseNumber()
+	_ = dec.Decode(&value)
+	text, _ = json.Marshal(value) // with all members in order
 	sum := sha256.Sum256(text)
 	return [16]byte(sum[:])
 }
@@ -169,11 +167,8 @@ type spec struct {
 
 // of returns the subject of the run. The workflow of an agent's run only stands for the agent.
 func (sp *spec) of() Subject {
-	switch a := sp.agent; {
-	case a != nil && a.answer == nil:
-		return Subject{Agent: a.name}
-	case a != nil && a.as != "":
-		return Subject{Agent: a.as}
+	if a := sp.agent; a != nil && (a.answer == nil || a.as != "") {
+		return Subject{Agent: cmp.Or(a.as, a.name)}
 	}
 	return Subject{Workflow: sp.workflow.Info().Name}
 }

@@ -168,14 +168,13 @@ func (s *Service) Forget(lane string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for id, r := range s.inMemory {
-		if r.Lane() != lane {
-			continue
-		}
 		select {
 		case <-r.done:
-			delete(s.inMemory, id)
-			r.erased = true // if it is not kept yet, it will be dropped at once
-			s.dropLocked(r)
+			if r.Lane() == lane {
+				delete(s.inMemory, id)
+				r.erased = true // if it is not kept yet, it will be dropped at once
+				s.dropLocked(r)
+			}
 		default:
 		}
 	}

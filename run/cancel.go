@@ -57,20 +57,20 @@ func (s *Service) CancelOwner(ctx context.Context, owner string) (canceled int, 
 
 // cancelRuns cancels the active runs of this replica that match, and returns how many. It does not wait.
 func (s *Service) cancelRuns(cause error, match func(*Run) bool) (count int) {
-	for _, r := range s.active(match) {
-		if cancelRun(r, cause) {
+	for _, r := range s.active() {
+		if match(r) && cancelRun(r, cause) {
 			count++
 		}
 	}
 	return count
 }
 
-// active returns the active runs of this replica that match.
-func (s *Service) active(match func(*Run) bool) (list []*Run) {
+// active returns the active runs of this replica.
+func (s *Service) active() (list []*Run) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, r := range s.inMemory {
-		if r.manager.Load() != nil && match(r) {
+		if r.manager.Load() != nil {
 			list = append(list, r)
 		}
 	}

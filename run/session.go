@@ -145,11 +145,8 @@ func (s *Service) Exclusive(ctx context.Context, lane string, policy turn.Policy
 	}
 	var done error
 	err := s.o.Turns.Alone(ctx, lane, policy, func(ctx context.Context) error {
-		for _, r := range s.active(func(r *Run) bool { return policy == turn.Interrupt && r.Lane() == lane }) {
-			select { // their turns have ended, and their ends are being stored
-			case <-r.done:
-			case <-ctx.Done():
-			}
+		if policy == turn.Interrupt {
+			s.awaitLane(ctx, lane)
 		}
 		done = do(ctx)
 		return nil
@@ -161,6 +158,18 @@ func (s *Service) Exclusive(ctx context.Context, lane string, policy turn.Policy
 		return context.Cause(ctx)
 	}
 	return s.refused(channel.Result{}, err)
+}
+
+// awaitLane waits until the ends of the runs of a session are stored. Their turns have ended.
+func (s *Service) awaitLane(ctx context.Context, lane string) {
+	for _, r := range s.active() {
+		if r.Lane() == lane {
+			select {
+			case <-r.done:
+			case <-ctx.Done():
+			}
+		}
+	}
 }
 
 // Forget drops the erased runs of a session from memory, by its lane.

@@ -242,7 +242,7 @@ func (l *library) lose(req *Request, random *rand.Rand, within time.Duration) *R
 	for range 1 + random.IntN(2) {
 		time.Sleep(time.Duration(random.Int64N(int64(within))))
 		for i, other := range l.replicas {
-			if own := other.s.Inspect().InMemory()[id]; own != nil && own.manager.Load() != nil {
+			if own := other.s.runsInMemory()[id]; own != nil && own.manager.Load() != nil {
 				l.kill(i)
 				break
 			}

@@ -156,10 +156,10 @@ func (w *world) start(t *rapid.T) {
 	case other && known:
 		t.Fatal("RU-61: a key has started two requests")
 	case known:
-		if r.ID != id || out.Kind != Replayed {
+		if r.ID != id || !out.Replayed {
 			t.Fatalf("RU-61: the key leads to %s (%v), expected %s", r.ID, out, id)
 		}
-	case out.Kind != New || w.runs[r.ID] != nil:
+	case out != (Outcome{}) || w.runs[r.ID] != nil:
 		t.Fatalf("%v %s", out, r.ID)
 	default:
 		w.runs[r.ID] = &told{workflow: req.Workflow, key: req.Key, events: map[uint64]string{}}
@@ -301,7 +301,7 @@ func (w *world) drain(t *rapid.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(rapid.IntRange(0, 4).Draw(t, "patience"))*time.Second)
 	defer cancel()
 	for id, m := range w.runs {
-		if r := w.s.Inspect().InMemory()[id]; r != nil && !r.Ended() {
+		if r := w.s.runsInMemory()[id]; r != nil && !r.Ended() {
 			m.drains++
 		}
 	}
@@ -328,7 +328,7 @@ func (w *world) crash(t *rapid.T) {
 		w.read(id, m, 0)
 	}
 	for id, m := range w.runs {
-		if r := w.s.Inspect().InMemory()[id]; r != nil && !r.Ended() {
+		if r := w.s.runsInMemory()[id]; r != nil && !r.Ended() {
 			m.crashes++
 		}
 	}

@@ -124,7 +124,7 @@ func (s *Service) grantSlots(list []*Run) {
 // resume lets a run go on that was taken over.
 func (s *Service) resume(p *leftRun) (*Run, error) {
 	who := access.Principal{Name: cmp.Or(p.owner, access.Local.Name), Role: p.Role}
-	sp, err := s.prepare(who, p.Again) // what it may run, it was asked when it began
+	sp, err := s.prepare(who, p.Again, p.id) // what it may run, it was asked when it began
 	if err != nil {
 		return nil, err
 	}
@@ -136,7 +136,6 @@ func (s *Service) resume(p *leftRun) (*Run, error) {
 	if !p.suspended { // else readers have seen what is stored, and nothing more
 		p.tube.Leap(p.firstEvent())
 	}
-	sp.setID(p.id)
 	if sp.agent == nil {
 		sp.resumed.slot = &slot{granted: make(chan struct{}), slots: s.slots}
 		return s.start(sp)

@@ -152,7 +152,7 @@ func (c *conversations) send(t *rapid.T, m *message) {
 		return
 	}
 	m.run, m.followUp = r.ID, out.FollowUp
-	if m.steered = out.Kind == Steered; m.sent == 1 && !m.steered && m.req.OnBusy != string(turn.Interrupt) {
+	if m.steered = out.Steered; m.sent == 1 && !m.steered && m.req.OnBusy != string(turn.Interrupt) {
 		if own := c.placeOf(r.ID); own != nil {
 			m.place = own.node.id
 		}
@@ -169,7 +169,7 @@ func (c *conversations) know(id string) {
 // placeOf is the place of a run; nil is none.
 func (c *cluster) placeOf(id string) *modelReplica {
 	for _, r := range c.replicas {
-		if own := r.s.Inspect().InMemory()[id]; own != nil && own.manager.Load() != nil {
+		if own := r.s.runsInMemory()[id]; own != nil && own.manager.Load() != nil {
 			return r
 		}
 	}

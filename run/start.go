@@ -12,7 +12,7 @@ import (
 
 // Start starts the run that is asked for, or finds the one that the same request has started before.
 func (s *Service) Start(ctx context.Context, req *Request) (r *Run, out Outcome, err error) {
-	if r, out, err = s.startRun(ctx, req); err == nil && out.Kind == Replayed {
+	if r, out, err = s.startRun(ctx, req); err == nil && out.Replayed {
 		s.traceReplay(ctx, req.Trace, r)
 	}
 	return r, out, err
@@ -46,7 +46,6 @@ func (s *Service) startRun(ctx context.Context, req *Request) (*Run, Outcome, er
 	if err != nil {
 		return nil, Outcome{}, err
 	}
-	sp.setID(sp.newID())
 	took := s.place(sp)
 	unlock()
 	if taken, ok := errors.AsType[*keyTaken](took.err); ok {
@@ -64,13 +63,13 @@ func (s *Service) startRun(ctx context.Context, req *Request) (*Run, Outcome, er
 // replayed finds the run that a key leads to.
 func (s *Service) replayed(ctx context.Context, req *Request, k store.IdempotencyKey, hash [16]byte) (*Run, Outcome, error) {
 	if k.Hash != hash {
-		return nil, Outcome{}, keyReused()
+		return nil, Outcome{}, refuse(ErrKeyReused, "the Idempotency-Key belongs to another request; use a new one")
 	}
 	r, err := s.Find(ctx, req.Who, k.Run)
 	if errors.Is(err, ErrUnknown) {
 		err = &Error{Kind: ErrExpired, Detail: "the run of this Idempotency-Key is no longer stored", Run: k.Run}
 	}
-	return r, Outcome{Kind: Replayed}, err
+	return r, Outcome{Replayed: true}, err
 }
 
 // checked checks a request, and returns the run that it is for.
@@ -84,7 +83,7 @@ func (s *Service) checked(ctx context.Context, req *Request) (*spec, error) {
 	if err := s.admitFiles(req); err != nil {
 		return nil, err
 	}
-	sp, err := s.prepare(req.Who, req)
+	sp, err := s.prepare(req.Who, req, NewID())
 	if err != nil {
 		return nil, err
 	}
@@ -110,7 +109,7 @@ func (s *Service) place(sp *spec) taken {
 
 // steered finds the run whose turn took a message: one that answers it by itself where the caller waits for the document.
 func (s *Service) steered(ctx context.Context, req *Request, sp *spec, host string) (*Run, Outcome, error) {
-	out := Outcome{Kind: Steered}
+	out := Outcome{Steered: true}
 	if !sp.agent.unattended {
 		out.FollowUp = sp.agent.id
 	} else if r := sp.agent.answering(ctx); r != nil {

@@ -189,7 +189,10 @@ func (s *Service) wakeSession(ctx context.Context, lane string) error {
 	if lane == "" || s.o.Turns == nil {
 		return nil
 	}
-	if r := s.inLane(lane); r != nil && !r.Moved() && r.manager.Load() != nil {
+	s.mu.Lock()
+	r := s.inSession[lane]
+	s.mu.Unlock()
+	if r != nil && !r.Moved() && r.manager.Load() != nil {
 		return nil // the session has a run here, and no other one
 	}
 	list, _, err := s.store.List(ctx, store.RunQuery{Session: lane, States: []string{store.RunWaiting}, Limit: 1})

@@ -91,7 +91,7 @@ func TestARunWaitsAsARow(t *testing.T) {
 			t.Fatalf("%+v", row)
 		}
 		for _, r := range l.replicas {
-			if load := r.s.Load(); load.Running != 0 || r.s.Inspect().InMemory()[id] != nil {
+			if load := r.s.Load(); load.Running != 0 || r.s.runsInMemory()[id] != nil {
 				t.Fatalf("DU-04: %+v", load)
 			}
 		}

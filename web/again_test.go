@@ -38,7 +38,7 @@ func againBench(t *testing.T, folder string, say func(ctx context.Context, yield
 // crashed is what a process that is killed now leaves of the folder.
 func (b *bench) crashed() string {
 	b.t.Helper()
-	b.s.runs.Inspect().Flush(b.t.Context())
+	b.s.runs.Flush(b.t.Context())
 	folder := b.t.TempDir()
 	if err := b.db.Backup(b.t.Context(), filepath.Join(folder, "lingserve.db")); err != nil {
 		b.t.Fatal(err)

@@ -25,7 +25,7 @@ func Reasons() []string {
 		// Of limits.
 		"limit_requests", "limit_tokens", "limit_runs", "limit_failures",
 		run.LimitMemory, run.LimitAllRuns, limitStreams, limitStreamsPerCaller, limitBody, limitBodies, limitBodiesPerCaller, run.LimitInput, run.LimitImages,
-		run.LimitQueue, run.LimitSessions, limitFiles, run.LimitDisk, run.LimitEngine,
+		run.LimitQueue, run.LimitSessions, limitFiles, run.LimitDisk,
 	}
 	// Codes stand for refusals without a word of their own.
 	for code, status := range wire.Statuses {

@@ -112,24 +112,33 @@ func NewProblem(code, detail string) *Problem {
 // Invalid makes the problem of a request that does not fit. Its detail names the first fault, for those who read no further.
 func Invalid(faults ...run.Field) *Problem {
 	p := NewProblem(CodeInvalid, "the request is invalid")
-	p.Errors = faults
-	if len(faults) > 0 {
-		f := faults[0]
-		switch {
-		case f.Pointer != "":
-			p.Detail = f.Pointer + ": " + f.Detail
-		case f.Parameter != "":
-			p.Detail = "query parameter " + f.Parameter + ": " + f.Detail
-		case f.Header != "":
-			p.Detail = "header " + f.Header + ": " + f.Detail
-		default:
-			p.Detail = f.Detail
-		}
-		if n := len(faults) - 1; n > 0 {
-			p.Detail += " (and " + strconv.Itoa(n) + " more)"
-		}
-	}
+	p.setFaults(faults)
 	return p
+}
+
+// setFaults sets what does not fit, without the ends of long texts, and a detail about the first.
+func (p *Problem) setFaults(faults []run.Field) {
+	if len(faults) == 0 {
+		return
+	}
+	p.Errors = nil
+	for _, f := range faults {
+		p.Errors = append(p.Errors, request.Clip(f))
+	}
+	f := p.Errors[0]
+	switch {
+	case f.Pointer != "":
+		p.Detail = f.Pointer + ": " + f.Detail
+	case f.Parameter != "":
+		p.Detail = "query parameter " + f.Parameter + ": " + f.Detail
+	case f.Header != "":
+		p.Detail = "header " + f.Header + ": " + f.Detail
+	default:
+		p.Detail = f.Detail
+	}
+	if n := len(faults) - 1; n > 0 {
+		p.Detail += " (and " + strconv.Itoa(n) + " more)"
+	}
 }
 
 // Faults is the problem of what a decoder found; nil if it found nothing.
@@ -207,7 +216,7 @@ func (p *Problem) Move(move func(f *run.Field)) *Problem {
 		move(&faults[i])
 	}
 	moved := *p
-	moved.Detail, moved.Errors = Invalid(faults...).Detail, faults
+	moved.setFaults(faults)
 	return &moved
 }
 
@@ -285,10 +294,12 @@ func (s *Server) Problem(ctx context.Context, err error) *Problem {
 		return p
 	}
 	p := NewProblem(e.Code(), e.Detail)
+	p.setFaults(e.Fields)
 	if e.Kind == run.ErrKeyReused {
 		p.Status = http.StatusUnprocessableEntity
+		p.Errors = []run.Field{{Header: "Idempotency-Key", Detail: strings.TrimPrefix(e.Detail, "the Idempotency-Key ")}}
 	}
-	p.Errors, p.Run, p.ID, p.Reason, p.Retry = e.Fields, e.Run, e.ID, e.Limit, e.Retry
+	p.Run, p.ID, p.Reason, p.Retry = e.Run, e.ID, e.Limit, e.Retry
 	return p
 }
 

@@ -69,8 +69,8 @@ func (h Handlers) run(w http.ResponseWriter, r *http.Request, q *run.Request, v 
 	if p != nil {
 		return p
 	}
-	if err := q.CheckSaid(); err != nil { // here, where the name of the member is known
-		p := h.Problem(r.Context(), err)
+	if f := request.CheckConversation(q); f != nil { // here, where the name of the member is known
+		p := wire.Invalid(*f)
 		p.Detail = "/messages: " + p.Detail
 		return p
 	}
@@ -83,7 +83,7 @@ func (h Handlers) run(w http.ResponseWriter, r *http.Request, q *run.Request, v 
 	if p != nil {
 		return p.Move(in.move)
 	}
-	if out.Kind == run.Replayed { // for a client that may have a part of it
+	if out.Replayed { // for a client that may have a part of it
 		return h.rejoin(w, r, of, v, in)
 	}
 	told := h.runOf(of, in)
@@ -128,7 +128,7 @@ func (h Handlers) fill(q *run.Request, in *Input) (notes []Note, p *wire.Problem
 	q.Instructions = in.Instructions
 	if state := string(in.State); state != "" && state != "{}" {
 		with := strings.TrimPrefix(q.Instructions+"\n\nThe state of the page that the user looks at, as JSON: "+state, "\n\n")
-		if len(with) > run.MaxInstructions {
+		if len(with) > request.MaxInstructions {
 			return append(notes, warning("state_ignored", "the page's state is too large for the agent and was left out", nil)), nil
 		}
 		q.Instructions = with

@@ -89,13 +89,13 @@ func (h Handlers) fill(q *run.Request, p access.Principal, c *Request) *Error {
 		if _, err := h.Models.Model(c.Model); err != nil || !strings.Contains(c.Model, ":") || !p.Runs("") {
 			return noModel(c.Model)
 		}
-		if err := h.Runs.CheckModel(c.Model); err != nil {
+		if why := h.Runs.CheckModel(c.Model); why != "" {
 			e := noModel(c.Model)
-			e.Message = err.Error()
+			e.Message = why
 			return e
 		}
-		q.Model, q.Strict = c.Model, c.Strict
-		q.Completion = &run.Completion{Messages: c.Messages, JSON: c.JSON, Schema: c.Schema, SchemaName: c.SchemaName}
+		q.Model, q.Strict, q.History = c.Model, c.Strict, c.Messages
+		q.Completion = &run.Completion{JSON: c.JSON, Schema: c.Schema, SchemaName: c.SchemaName}
 		return nil
 	}
 	q.Subject = of

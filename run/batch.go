@@ -76,19 +76,27 @@ func appendText(dst, text []byte) []byte {
 // errBatch says that events that are stored cannot be read.
 var errBatch = errors.New("the stored events cannot be read")
 
-// replay makes a tube of the batches of a run.
-type replay struct {
-	id      string
-	options func() *tube.Options
-	replay  *tube.Replay
-	last    store.RunBatch // without its events
-	notes   [][]byte
+// stored is what is stored of the events of a run.
+type stored struct {
+	tube   *tube.Tube     // nil where there are none
+	last   store.RunBatch // without its events
+	notes  [][]byte
+	replay *tube.Replay // makes the tube
 }
 
-// take takes the next batch.
-func (p *replay) take(b store.RunBatch) error {
-	p.last = b
-	p.last.Events = nil
+// readStored reads what is stored of the events of a run, as far as that goes.
+func (s *Service) readStored(ctx context.Context, id string) (so stored, err error) {
+	err = s.store.Batches(ctx, id, func(b store.RunBatch) error { return so.read(b, s.o.MaxLog) })
+	if so.replay != nil && (err == nil || errors.Is(err, errBatch)) {
+		so.tube, so.replay = so.replay.Tube(), nil
+	}
+	return so, err
+}
+
+// read reads the next batch.
+func (so *stored) read(b store.RunBatch, maxLog int) error {
+	so.last = b
+	so.last.Events = nil
 	rest, ok := b.Events, true
 	number := func() uint64 {
 		v, n := binary.Uvarint(rest)
@@ -115,20 +123,20 @@ func (p *replay) take(b store.RunBatch) error {
 		var err error
 		switch kind {
 		case batchBegins:
-			o := p.options()
+			o := TubeOptions(maxLog)
 			o.From = number()
 			if base := text(); ok {
-				if p.replay = tube.NewReplay(p.id, o); len(base) > 0 {
-					err = p.replay.Base(base)
+				if so.replay = tube.NewReplay(b.Run, o); len(base) > 0 {
+					err = so.replay.Base(base)
 				}
 			}
 		case batchPiece:
 			piece := tube.Piece{First: number(), Offset: int(number() & (1<<31 - 1)), Data: text()}
-			if ok = ok && p.replay != nil; ok {
-				err = p.replay.Piece(piece)
+			if ok = ok && so.replay != nil; ok {
+				err = so.replay.Piece(piece)
 			}
 		case batchNote:
-			p.notes = append(p.notes, text())
+			so.notes = append(so.notes, text())
 		default:
 			ok = false
 		}
@@ -137,22 +145,4 @@ func (p *replay) take(b store.RunBatch) error {
 		}
 	}
 	return nil
-}
-
-// stored is what is stored of the events of a run.
-type stored struct {
-	tube  *tube.Tube // nil where there are none
-	last  store.RunBatch
-	notes [][]byte
-}
-
-// readStored reads what is stored of the events of a run, as far as that goes.
-func (s *Service) readStored(ctx context.Context, id string) (so stored, err error) {
-	p := replay{id: id, options: func() *tube.Options { return TubeOptions(s.o.MaxLog) }}
-	err = s.store.Batches(ctx, id, p.take)
-	if p.replay != nil && (err == nil || errors.Is(err, errBatch)) {
-		so.tube = p.replay.Tube()
-	}
-	so.last, so.notes = p.last, p.notes
-	return so, err
 }

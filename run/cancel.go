@@ -29,7 +29,7 @@ func (s *Service) Leave(run *Run) { cancelRun(run, ErrLeft) }
 
 // CancelRevoked cancels the active runs of this replica whose API key is revoked, and returns how many. It does not wait.
 func (s *Service) CancelRevoked(revoked func(keyTag string) bool) (count int) {
-	return s.cancelRuns(errKeyRevoked, func(r *Run) bool { return r.keyTag != "" && revoked(r.keyTag) })
+	return s.cancelRuns(errKeyRevoked, func(r *Run) bool { return r.KeyTag != "" && revoked(r.KeyTag) })
 }
 
 // cancelPage is how many runs CancelOwner lists at once.

@@ -2,6 +2,7 @@ package run
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/lingserve/lingserve/bot"
@@ -13,22 +14,29 @@ func (s *Service) handOver(ctx context.Context) (handed int) {
 	ctx, cancel := context.WithTimeout(ctx, storedWait)
 	defer cancel()
 	s.mu.Lock()
-	var list []*Run
+	var queued, running []*Run
 	for _, r := range s.inMemory {
-		if r.goesOn && r.manager.Load() != nil && (r.machine.enterFrom(runRunning, runHandedOver) || r.machine.enterFrom(runQueued, runHandedOver)) {
-			list = append(list, r)
-			r.where.leave() // its end counts no more, for some get the slots of others now
+		switch {
+		case !r.goesOn || r.manager.Load() == nil:
+		case r.machine.enterFrom(stateQueued, stateHandedOver):
+			queued = append(queued, r)
+		case r.machine.enterFrom(stateRunning, stateHandedOver):
+			running = append(running, r)
 		}
 	}
 	s.mu.Unlock()
+	list := slices.Concat(queued, running)
 	if len(list) == 0 {
 		return 0
 	}
-	s.leave(ctx, list)
 	ids := make([]string, len(list))
 	for i, r := range list {
 		ids[i] = r.ID
+		r.leave() // its end counts no more, for some get the slots of others now
 	}
+	s.recorder.record(ctx)
+	s.leave(ctx, queued) // first, so that none of them gets its turn meanwhile
+	s.leave(ctx, running)
 	ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), storedWait)
 	defer cancel()
 	if err := s.store.Release(ctx, s.replica, ids); err != nil {
@@ -37,26 +45,14 @@ func (s *Service) handOver(ctx context.Context) (handed int) {
 	return len(list)
 }
 
-// leave stores what runs have said, and ends their work here: messages that wait leave first, so that none of them gets its turn meanwhile.
+// leave ends the work of runs here.
 func (s *Service) leave(ctx context.Context, list []*Run) {
-	s.recorder.record(ctx)
 	for _, r := range list {
 		s.recorder.remove(r)
+		r.breakOff()
 	}
-	for _, queued := range []bool{true, false} {
-		var some []*Run
-		for _, r := range list {
-			if r.queued.Load() == queued {
-				some = append(some, r)
-				r.breakOff()
-			}
-		}
-		for _, r := range some {
-			select {
-			case <-r.done:
-			case <-ctx.Done():
-			}
-		}
+	for _, r := range list {
+		_ = r.awaitDone(ctx)
 	}
 }
 
@@ -87,7 +83,7 @@ const closingMessage = "the server shut down during this run; the run's events s
 func (r *Run) closing() error {
 	message := closingMessage
 	if r.Keyed {
-		message += "; start it again with another Idempotency-Key"
+		message += otherKey
 	}
 	return &bot.Failure{Code: codeDraining, Message: message, Retryable: true, Cause: errClosing}
 }

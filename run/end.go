@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/agent"
-	webchannel "github.com/lingserve/lingserve/channel/web"
 	"github.com/lingserve/lingserve/internal/trail"
 	"github.com/lingserve/lingserve/ling"
 	"github.com/lingserve/lingserve/tape"
@@ -20,7 +19,7 @@ func (s *Service) noteCut(p *leftRun) {
 	if p.Session == "" || s.o.Turns == nil || s.o.Tapes == nil || hasEnded(p.tube) {
 		return
 	}
-	lane := webchannel.SessionKey(p.owner, p.Session)
+	lane := p.Lane()
 	ctx, cancel := context.WithTimeout(s.ctx, s.o.Times.Cut)
 	defer cancel()
 	if s.elsewhere(ctx, lane) != nil {
@@ -38,17 +37,12 @@ func (s *Service) noteCut(p *leftRun) {
 		_, err = t.Append(ctx, cut...)
 		return err
 	}); err != nil {
-		s.log.DebugContext(ctx, "next turn will note the cut-off one", "run", p.id, "error", err)
+		s.log.DebugContext(ctx, "next turn will note the cut-off one", "run", p.ID, "error", err)
 	}
 }
 
 // supervise waits for a run's end, on a stack that is kept small: there is one for each run.
 func (s *Service) supervise(r *Run, m *ling.Manager) {
-	if r.resumed != nil {
-		if r.resumed.slot.wait(m.Context()) == nil { // its time begins when it does
-			defer r.resumed.slot.leave()
-		}
-	}
 	late := time.AfterFunc(s.o.RunTimeout, func() { m.Stop(fmt.Errorf("the run took longer than %s", s.o.RunTimeout)) })
 	err := m.Close()
 	late.Stop()
@@ -83,7 +77,7 @@ func (s *Service) ended(r *Run, m *ling.Manager, closeErr error) {
 	if cause, ok := o.Cause(); ok && !away && o.Status != StatusCompleted {
 		code = cause.Code
 		attrs = append(attrs, slog.String("code", code))
-		if r.session == "" && code != codeInternal && o.Status == StatusFailed { // else there is a line of the turn, or of what is internal
+		if r.Session == "" && code != codeInternal && o.Status == StatusFailed { // else there is a line of the turn, or of what is internal
 			level = trail.Level(code)
 		}
 		if closeErr != nil {
@@ -97,7 +91,6 @@ func (s *Service) ended(r *Run, m *ling.Manager, closeErr error) {
 	}
 	r.endSpan(code)
 	r.observer.End(status, code)
-	s.release(r)
 
 	now := time.Now()
 	s.mu.Lock()
@@ -110,8 +103,8 @@ func (s *Service) ended(r *Run, m *ling.Manager, closeErr error) {
 			s.dropLocked(r)
 		}
 	}
-	s.endedLocked()
 	s.mu.Unlock()
+	s.chargeTokens(r)
 	s.trim(now)
 }
 

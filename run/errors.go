@@ -151,6 +151,11 @@ func diskFull() *Error {
 
 const drainingMessage = "the server is shutting down and starts no new runs; retry on another server, or later"
 
+// draining makes the error of a server that shuts down.
+func draining() *Error {
+	return &Error{Kind: ErrDraining, Detail: drainingMessage, Retry: 2 * time.Second}
+}
+
 // away makes the error of a database that cannot be reached.
 func away() *Error {
 	return &Error{Kind: ErrAway, Detail: "the server cannot reach its database; retry later", Retry: TapesRetry}

@@ -108,7 +108,7 @@ func (s *Service) load(ctx context.Context, who access.Principal, id string) (*R
 		return nil, unknownRun()
 	case err != nil:
 		return nil, s.storeError(ctx, err)
-	case row.Ended.IsZero() && row.Replica != s.replica && s.o.Members != nil && slices.Contains(s.o.Members.Alive(), row.Replica):
+	case s.isElsewhere(&row):
 		return nil, &Elsewhere{row.Replica}
 	case suspended(&row): // it is in memory then, or at another replica
 		return nil, s.wake(ctx, &row)
@@ -138,17 +138,14 @@ func (s *Service) load(ctx context.Context, who access.Principal, id string) (*R
 
 // readEnded reads the events and the result of an ended run.
 func (s *Service) readEnded(ctx context.Context, row *store.Run) (*Run, error) {
-	b, err := begunOf(row)
+	o, err := originOf(row)
 	so, unread := s.readStored(ctx, row.ID)
-	t := so.tube
-	r := &Run{
-		ID: row.ID, Of: Subject{row.Workflow, row.Agent}, owner: row.Owner, session: b.Session, tube: t, Keyed: b.Keyed, Began: row.Created,
-		done: make(chan struct{}), expires: row.Expires,
-	}
+	r := newRun(o)
+	r.tube, r.expires, r.Again = so.tube, row.Expires, nil
 	close(r.done)
 	err = errors.Join(err, unread, json.Unmarshal(row.Result, &r.result))
 	switch {
-	case err == nil && t != nil && hasEnded(t):
+	case err == nil && r.tube != nil && hasEnded(r.tube):
 		return r, nil
 	case errors.Is(err, store.ErrAway), errors.Is(err, store.ErrFull):
 		return nil, s.storeError(ctx, err)
@@ -187,10 +184,10 @@ func (s *Service) reserve(ctx context.Context, bytes int64) (*adapter.Account, e
 
 // leaveLocked removes a run that continues at another replica.
 func (s *Service) leaveLocked(r *Run) {
-	if !r.machine.is(runHandedOver) {
-		r.machine.enter(runMoved)
+	if !r.machine.is(stateHandedOver) {
+		r.machine.enter(stateMoved)
 	}
-	r.where.leave()
+	r.leave()
 	s.removeLocked(r)
 }
 
@@ -204,7 +201,7 @@ func (s *Service) retention(keyed bool) time.Duration {
 
 // keepLocked adds an ended run to those that are kept in memory.
 func (s *Service) keepLocked(r *Run, now time.Time) {
-	r.machine.enter(runEnded)
+	r.machine.enter(stateEnded)
 	r.touched = now
 	r.size = int64(r.tube.Bytes()) + sizeOfRun
 	s.kept = append(s.kept, r)
@@ -231,7 +228,7 @@ func (s *Service) dropLocked(r *Run) {
 	if i < 0 {
 		return
 	}
-	r.machine.enter(runDropped)
+	r.machine.enter(stateDropped)
 	s.kept = slices.Delete(s.kept, i, i+1)
 	s.keptBytes -= r.size
 	s.freed += r.size

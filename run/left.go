@@ -3,7 +3,6 @@ package run
 import (
 	"encoding/json"
 	"fmt"
-	"time"
 
 	"github.com/lingserve/lingserve/agent"
 	"github.com/lingserve/lingserve/jsonuri"
@@ -30,21 +29,22 @@ func mustJSON(value any) []byte {
 
 // leftRun is a run that its replica has left.
 type leftRun struct {
-	begun
-	id      string
-	of      Subject
-	owner   string
-	at      time.Time // when it began
-	queued  bool      // its turn had not begun
-	attempt int       // of the replica that takes it over
-	crashes int       // in a row
+	origin
+	stored
+	queued  bool // its turn had not begun
+	attempt int  // of the replica that takes it over
+	crashes int  // in a row
 	told    agent.Told
 	// suspended says that it waited for people, and nothing was lost. questions are the ids of those that readers know.
 	suspended bool
 	questions map[string]bool
-	stored
+
+	// Of a run that waits for one of the slots of runs that go on. It is there meanwhile, for those who come back, and can be canceled.
+	slot     chan struct{} // gives it one
+	canceled <-chan struct{}
 }
 
+// hasEnded reports whether the end of a tube can be seen.
 func hasEnded(t *tube.Tube) bool {
 	select {
 	case <-t.Ended():
@@ -57,40 +57,61 @@ func hasEnded(t *tube.Tube) bool {
 // cutMessage is what clients are told about a run that the end of the server has cut off.
 const cutMessage = "the server stopped during this run; the run's events so far are kept"
 
+// otherKey follows why a run with an Idempotency-Key was cut off.
+const otherKey = "; start it again with another Idempotency-Key"
+
 // Epoch is how many numbers of events each attempt of a run has, and its end after a crash: more than any sends, so that no
 // number ever means two events, whatever was seen before it could be written down. They stay far below 2⁵³.
 const Epoch = 1 << 32
 
-// nextEpoch is the number of the first event that nobody can have seen.
-func nextEpoch(t *tube.Tube) uint64 { return (t.Len()/Epoch + 1) * Epoch }
-
-// firstEvent is the number of the first event of the next attempt.
+// firstEvent is the number of the first event of the next attempt, which nobody can have seen.
 func (p *leftRun) firstEvent() uint64 {
-	return max(nextEpoch(p.tube), uint64(p.attempt-1)*Epoch)
+	return max((p.tube.Len()/Epoch+1)*Epoch, uint64(p.attempt-1)*Epoch)
 }
 
-// ended makes of it a run that has ended, cutting it off where it has not.
-func (p *leftRun) ended(end takenEnd) *Run {
-	t := p.tube
-	r := &Run{
-		ID: p.id, Of: p.of, owner: p.owner, session: p.Session, tube: t, Keyed: p.Keyed, Began: p.at, done: make(chan struct{}),
-		where: newLocation(), recording: &recording{attempt: p.attempt, seq: 1},
-	}
-	if !hasEnded(t) {
-		t.Leap(p.firstEvent())
-		message := end.message
+// endLeft ends a run that was taken over and does not go on.
+func (s *Service) endLeft(p *leftRun, end *ling.ErrorData) {
+	s.noteCut(p)
+	over := hasEnded(p.tube)
+	if !over {
+		p.tube.Leap(p.firstEvent())
 		if p.Keyed {
-			message += "; start it again with another Idempotency-Key"
+			end.Message += otherKey
 		}
-		data, _ := json.Marshal(ling.ErrorData{Code: end.code, Message: message, Retryable: end.code != codeCrashed, Fatal: true})
-		_, _ = t.Send(tube.Event{Kind: tube.Named, Name: "error", Value: data}) // cannot fail: it goes on, and this is JSON
-		_ = t.Close(end.status)
+		status := StatusInterrupted
+		if end.Code == codeCrashed {
+			status = StatusFailed
+		}
+		_, _ = p.tube.Send(tube.Event{Kind: tube.Named, Name: "error", Value: mustJSON(end)}) // cannot fail: it goes on
+		_ = p.tube.Close(status)
 	}
-	r.result = resultFromEvents(t)
+	r := newRun(p.origin)
+	r.tube, r.recording = p.tube, &recording{attempt: p.attempt, seq: 1}
+	r.result = resultOf(ling.ResultOf(p.tube))
 	r.result.Session = p.Session
 	close(r.done)
-	return r
+	switch {
+	case !s.storeEnd(r, &r.result), over:
+	case end.Code == codeCrashed:
+		s.log.ErrorContext(r.Context(), "run ended: servers crashed again and again during it", "run", r.ID, r.Of.attr(), "crashes", p.crashes)
+	default:
+		s.log.WarnContext(r.Context(), "run cut off: its server ended", "run", r.ID, "events", r.tube.Len()%Epoch)
+	}
 }
 
-// resultFromEvents puts together what the events of a run say of it.
-func resultFromEvents(t *tube.Tube) Result { return resultOf(ling.ResultOf(t)) }
+// interrupted is the error of a run that cannot go on. reason follows the sentence.
+func interrupted(reason string) *ling.ErrorData {
+	return &ling.ErrorData{Code: codeInternal, Message: cutMessage + reason, Retryable: true, Fatal: true}
+}
+
+// whyNotResumed returns how a run ends that was cut off and does not go on; nil where it goes on.
+func whyNotResumed(p *leftRun) *ling.ErrorData {
+	switch {
+	case p.Again == nil, hasEnded(p.tube):
+		return interrupted("")
+	case p.crashes >= MaxCrashes:
+		message := fmt.Sprintf("the server stopped %d times in a row during this run, so the run does not continue", p.crashes)
+		return &ling.ErrorData{Code: codeCrashed, Message: message, Fatal: true}
+	}
+	return nil
+}

@@ -229,7 +229,7 @@ func (s *Service) storeEnd(r *Run, o *Result) bool {
 			s.o.Pressure.DiskFailed()
 		}
 		if time.Since(since) >= s.o.Times.Grace {
-			r.where.leave()
+			r.leave()
 		}
 		select {
 		case <-time.After(pauses.NextBackOff()):
@@ -262,8 +262,15 @@ func (s *Service) storeState(ctx context.Context, r *Run, state string) error {
 	return s.storeError(ctx, err)
 }
 
-// storeBegun stores that the turn of a run begins, which is not done twice then. It waits for a store that is away.
-func (s *Service) storeBegun(ctx context.Context, r *Run) error {
+// leaveQueue begins the work of a run that was queued. The store knows it before: the work is not begun twice then, and if it makes the server
+// crash, that is counted. It waits for a store that is away.
+func (s *Service) leaveQueue(ctx context.Context, r *Run) error {
+	switch {
+	case r.machine.is(stateRunning):
+		return nil
+	case !r.machine.enterFrom(stateQueued, stateRunning):
+		return errElsewhere
+	}
 	ctx, cancel := context.WithTimeout(ctx, s.o.Times.Grace)
 	defer cancel()
 	r.recording.mu.Lock()
@@ -282,7 +289,7 @@ func (s *Service) storeWaiting(ctx context.Context, r *Run) {
 	if r.waits() {
 		state = store.RunWaiting
 	}
-	if v := r.recording; r.machine.is(runRunning) && v.mu.TryLock() {
+	if v := r.recording; r.machine.is(stateRunning) && v.mu.TryLock() {
 		defer v.mu.Unlock()
 		if v.state != state && v.state != store.RunQueued {
 			_ = s.storeState(ctx, r, state)
@@ -312,7 +319,7 @@ var errElsewhere = fmt.Errorf("%w: %w", ErrMoved, turn.ErrHandedOver)
 
 // breakOff ends a run here that goes on elsewhere, and breaks its readers off.
 func (r *Run) breakOff() {
-	r.where.leave()
+	r.leave()
 	if m := r.manager.Load(); m != nil {
 		m.Stop(errElsewhere)
 	}

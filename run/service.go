@@ -158,11 +158,9 @@ type Service struct {
 	works    sync.WaitGroup // one for each running run that is no turn
 	turns    gate.Gate      // one for each turn
 
-	stopping context.Context // ends when no reader is served any more
-	stop     context.CancelFunc
-	ctx      context.Context // of the service's own goroutines
-	cancel   context.CancelFunc
-	wg       sync.WaitGroup
+	ctx    context.Context // of the service's own goroutines
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
 
 	leaving   chan struct{} // closed when nothing more is waited for
 	leaveOnce sync.Once
@@ -230,7 +228,6 @@ func newService(o Options) *Service {
 		quiet: make(chan struct{}), keyLocks: keyLocks{seed: maphash.MakeSeed()},
 	}
 	s.working, s.stopWork = context.WithCancelCause(context.Background())
-	s.stopping, s.stop = context.WithCancel(context.Background())
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.slots = make(chan struct{}, min(RestartsAtOnce, max(1, o.MaxRuns)))
 	s.store, s.recorder, s.replica = o.Store, newRecorder(s), NewID()
@@ -261,18 +258,12 @@ func (s *Service) Drain(ctx context.Context) error {
 	case <-quiet:
 	case <-ctx.Done():
 	}
-	s.detach(ctx)
+	s.o.Detach(ctx) // before runs are ended, so that no client takes the server's end for its run's
 	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopWait)
 	defer cancel()
 	count := s.interrupt(stopping)
 	s.log.InfoContext(ctx, "runs drained", "interrupted", count, "took", time.Since(began))
 	return nil
-}
-
-// detach ends all readers. It must happen before runs are ended, so that no client takes the server's end for its run's.
-func (s *Service) detach(ctx context.Context) {
-	s.o.Detach(ctx)
-	s.stop()
 }
 
 // Close frees what the service holds; after Drain. Without one, runs that go on are ended.
@@ -281,7 +272,7 @@ func (s *Service) Close() error {
 		s.drain()
 		now, cancel := context.WithCancel(context.Background())
 		cancel()
-		s.detach(now)
+		s.o.Detach(now)
 		stopping, cancel := context.WithTimeout(context.Background(), stopWait)
 		defer cancel()
 		s.interrupt(stopping)

@@ -60,6 +60,11 @@ func (s *Service) mayReach(ctx context.Context, lane string) error {
 	if !may {
 		return refuse(ErrForbidden, "the session is another's")
 	}
+	return s.bringHere(ctx, lane)
+}
+
+// bringHere lets the suspended run of a session go on here, by its lane. It returns an [*Elsewhere] if another replica has the session.
+func (s *Service) bringHere(ctx context.Context, lane string) error {
 	if err := s.wakeSession(ctx, lane); err != nil {
 		return err
 	}
@@ -140,10 +145,7 @@ func (s *Service) Exclusive(ctx context.Context, lane string, policy turn.Policy
 	if s.o.Turns == nil {
 		return do(ctx)
 	}
-	if err := s.wakeSession(ctx, lane); err != nil {
-		return err
-	}
-	if err := s.elsewhere(ctx, lane); err != nil {
+	if err := s.bringHere(ctx, lane); err != nil {
 		return err
 	}
 	if policy == turn.Interrupt {
@@ -170,10 +172,7 @@ func (s *Service) Exclusive(ctx context.Context, lane string, policy turn.Policy
 func (s *Service) awaitLane(ctx context.Context, lane string) {
 	for _, r := range s.active() {
 		if r.Lane() == lane {
-			select {
-			case <-r.done:
-			case <-ctx.Done():
-			}
+			_ = r.awaitDone(ctx)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"time"
 
+	webchannel "github.com/lingserve/lingserve/channel/web"
 	"github.com/lingserve/lingserve/store"
 	"github.com/lingserve/lingserve/tool"
 )
@@ -46,32 +47,49 @@ type Store interface {
 	LatestOf(ctx context.Context, session string) (store.Run, error)
 }
 
-// begun is what the column request of a run says: what is known of it beside the other columns.
-type begun struct {
-	Session string    `json:"session,omitempty"` // as its owner calls it
-	Keyed   bool      `json:"keyed,omitempty"`
-	Caller  string    `json:"caller,omitempty"`  // whom it is counted for
-	Role    tool.Role `json:"role,omitempty"`    // of who started it
-	KeyTag  string    `json:"key_tag,omitempty"` // of the API key that started it
-	Again   *Request  `json:"again,omitempty"`   // what it goes on from if its server is lost; nil: it does not
+// origin is what a run is from its start to its end. Its JSON is the column request of the run, which has what no other column has.
+type origin struct {
+	ID    string    `json:"-"`
+	Of    Subject   `json:"-"`
+	Began time.Time `json:"-"`
+	owner string    // who started it; "" is the one user of a server without keys
 
-	Unattended bool `json:"unattended,omitempty"` // see [Request.Unattended]
+	Session    string    `json:"session,omitempty"`    // of a turn, as its owner calls it; "" for none
+	Keyed      bool      `json:"keyed,omitempty"`      // started with an Idempotency-Key: kept longer, and across restarts
+	Caller     string    `json:"caller,omitempty"`     // the name that it counts for; "" for none
+	Role       tool.Role `json:"role,omitempty"`       // of who started it
+	KeyTag     string    `json:"key_tag,omitempty"`    // of the API key that started it; "" for none
+	Again      *Request  `json:"again,omitempty"`      // what it goes on from if its server is lost; nil: it does not
+	Unattended bool      `json:"unattended,omitempty"` // see [Request.Unattended]
 }
 
-// rowOf is a run that starts as a row.
-func (s *Service) rowOf(sp *spec) store.Run {
-	b := begun{Session: sp.session, Keyed: sp.key != "", Caller: sp.caller, Role: sp.role, KeyTag: sp.keyTag}
-	if sp.request != nil {
-		again := *sp.request
-		if again.Session = sp.session; sp.agent != nil {
-			b.Unattended = sp.agent.unattended
-		}
-		b.Again = &again
+// Lane is the session that the run is a turn of, as tapes and turns call it; "" for none.
+func (o *origin) Lane() string {
+	if o.Session == "" {
+		return ""
 	}
-	of := sp.of()
+	return webchannel.SessionKey(o.owner, o.Session)
+}
+
+// originOf returns the origin of a row. With an error it is what the other columns have.
+func originOf(row *store.Run) (o origin, err error) {
+	if len(row.Request) > 0 {
+		err = json.Unmarshal(row.Request, &o)
+	}
+	o.ID, o.Of, o.owner, o.Began = row.ID, Subject{row.Workflow, row.Agent}, row.Owner, row.Created
+	return o, err
+}
+
+// rowOf returns the row of a run that starts.
+func (s *Service) rowOf(sp *spec) store.Run {
+	o := sp.origin
+	if o.Again != nil {
+		again := *o.Again
+		again.Session, o.Again = o.Session, &again
+	}
 	return store.Run{
-		ID: sp.id, Workflow: of.Workflow, Agent: of.Agent, Owner: sp.owner, Session: sp.lane(), Replica: s.replica, Attempt: 1,
-		State: sp.state(), Request: mustJSON(b), Created: time.Now(),
+		ID: o.ID, Workflow: o.Of.Workflow, Agent: o.Of.Agent, Owner: o.owner, Session: o.Lane(), Replica: s.replica, Attempt: 1,
+		State: sp.state(), Request: mustJSON(o), Created: o.Began,
 	}
 }
 
@@ -82,7 +100,8 @@ func (s *Service) storeStart(sp *spec) error {
 	}
 	ctx, cancel := context.WithTimeout(s.working, storeWait)
 	defer cancel()
-	key := s.keyOf(sp, sp.id)
+	sp.Began = time.Now()
+	key := s.keyOf(sp, sp.ID)
 	if sp.steered { // it leads to the run that was steered
 		key = nil
 	}
@@ -118,18 +137,10 @@ func (s *Service) storeError(ctx context.Context, err error) error {
 	return e
 }
 
-// begunOf reads the column request.
-func begunOf(row *store.Run) (b begun, err error) {
-	if len(row.Request) > 0 {
-		err = json.Unmarshal(row.Request, &b)
-	}
-	return b, err
-}
-
 // state is what the store says of the run when its work begins.
 func (sp *spec) state() string {
-	if sp.queued || sp.resumed != nil {
-		return store.RunQueued // until its turn begins, or it has a slot
+	if sp.queued {
+		return store.RunQueued
 	}
 	return store.RunRunning
 }

@@ -73,7 +73,7 @@ func (r *Run) waits() bool {
 
 // suspendable reports whether the run can be suspended now, and until when.
 func (s *Service) suspendable(r *Run, now time.Time) (wake time.Time, ok bool) {
-	if !r.goesOn || r.session == "" || !r.machine.is(runRunning) {
+	if !r.goesOn || r.Session == "" || !r.machine.is(stateRunning) {
 		return time.Time{}, false
 	}
 	r.sent.mu.Lock()
@@ -94,7 +94,7 @@ func (s *Service) suspendWaiting(list []*Run) {
 	for _, r := range list {
 		wake, ok := s.suspendable(r, now)
 		s.mu.Lock()
-		ok = ok && !s.draining && r.machine.enterFrom(runRunning, runHandedOver)
+		ok = ok && !s.draining && r.machine.enterFrom(stateRunning, stateHandedOver)
 		s.mu.Unlock()
 		if ok {
 			moved := s.move(r.ID)
@@ -142,7 +142,8 @@ func (s *Service) awaitMove(ctx context.Context, id string) error {
 func (s *Service) suspend(r *Run, wake time.Time) {
 	ctx, cancel := context.WithTimeout(context.Background(), storeWait)
 	defer cancel()
-	r.where.leave()
+	r.leave()
+	s.recorder.record(ctx)
 	s.leave(ctx, []*Run{r})
 	if err := s.store.Suspend(ctx, r.ID, s.replica, r.recording.attempt, wake); err != nil && !errors.Is(err, store.ErrMoved) {
 		s.log.WarnContext(r.Context(), "cannot suspend a run; it is taken as after a crash", "run", r.ID, "error", err)
@@ -154,12 +155,20 @@ func suspended(row *store.Run) bool {
 	return row.Ended.IsZero() && row.State == store.RunWaiting && row.Replica == ""
 }
 
+// isElsewhere reports whether another replica works on a run.
+func (s *Service) isElsewhere(row *store.Run) bool {
+	return row.Ended.IsZero() && row.Replica != s.replica && s.o.Members != nil && slices.Contains(s.o.Members.Alive(), row.Replica)
+}
+
 // wake lets a suspended run go on here, and waits until its question is open again.
 func (s *Service) wake(ctx context.Context, row *store.Run) error {
 	if s.Draining() {
-		return &Error{Kind: ErrDraining, Detail: drainingMessage, Retry: 2 * time.Second}
+		return draining()
 	}
-	if err := s.takeAwake(ctx, row); err != nil {
+	moved := s.move(row.ID)
+	_, err := s.takeRuns(ctx, []store.Run{*row})
+	moved()
+	if err != nil {
 		return err
 	}
 	s.mu.Lock()
@@ -171,16 +180,6 @@ func (s *Service) wake(ctx context.Context, row *store.Run) error {
 		}
 	}
 	return nil
-}
-
-// takeAwake takes a suspended run over.
-func (s *Service) takeAwake(ctx context.Context, row *store.Run) error {
-	defer s.move(row.ID)()
-	taken := s.takeRun(ctx, row)
-	if taken.resume != nil {
-		s.resumeAll([]*leftRun{taken.resume})
-	}
-	return taken.err
 }
 
 // wakeSession lets the suspended run of a session go on, by its lane: its turn comes before what follows. It is an [Elsewhere] where another
@@ -213,7 +212,7 @@ func (s *Service) wakeSession(ctx context.Context, lane string) error {
 			if err := s.wake(ctx, &now); err != nil {
 				return err
 			}
-		case now.Ended.IsZero() && now.Replica != s.replica && s.o.Members != nil && slices.Contains(s.o.Members.Alive(), now.Replica):
+		case s.isElsewhere(&now):
 			return &Elsewhere{now.Replica}
 		}
 	}

@@ -62,7 +62,7 @@ func (l *library) ask(session string) string {
 
 // question is the one that is open in a session at a replica.
 func (l *library) question(session string) agent.Question {
-	lane := (&Run{session: session}).Lane()
+	lane := (&origin{Session: session}).Lane()
 	ctx := access.With(l.t.Context(), access.Local)
 	list, err := l.s.Questions(ctx, lane)
 	if e, ok := errors.AsType[*Elsewhere](err); ok {

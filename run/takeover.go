@@ -3,13 +3,11 @@ package run
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/lingserve/lingserve/agent"
-	webchannel "github.com/lingserve/lingserve/channel/web"
 	"github.com/lingserve/lingserve/internal/backoff"
 	"github.com/lingserve/lingserve/store"
 	"github.com/lingserve/lingserve/tape"
@@ -56,26 +54,15 @@ func (s *Service) takeLost(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var resume []*leftRun
-	var errs []error
-	for i := range list {
-		row := &list[i]
+	_, err = s.takeRuns(ctx, slices.DeleteFunc(list, func(row store.Run) bool {
 		s.mu.Lock()
-		here := s.inMemory[row.ID] != nil || s.moving[row.ID] != nil
-		s.mu.Unlock()
-		if here || row.Replica != s.replica || time.Since(row.Created) < time.Minute {
-			continue
-		}
-		t := s.takeRun(ctx, row)
-		if errs = append(errs, t.err); t.resume != nil {
-			resume = append(resume, t.resume)
-		}
-	}
-	s.resumeAll(resume)
-	return errors.Join(errs...)
+		defer s.mu.Unlock()
+		return s.inMemory[row.ID] != nil || s.moving[row.ID] != nil || row.Replica != s.replica || time.Since(row.Created) < time.Minute
+	}))
+	return err
 }
 
-// takeLeft takes over the runs that others have left: they go on, or end.
+// takeLeft takes over the runs that others have left.
 func (s *Service) takeLeft(ctx context.Context) error {
 	alive := []string{s.replica}
 	if s.o.Members != nil {
@@ -86,39 +73,40 @@ func (s *Service) takeLeft(ctx context.Context) error {
 		if err != nil || len(list) == 0 {
 			return err
 		}
-		taken := make([]takenRun, len(list))
-		var wg sync.WaitGroup
-		slots := make(chan struct{}, takeAtOnce)
-		for i := range list {
-			if list[i].Session == "" {
-				slots <- struct{}{}
-				wg.Go(func() {
-					defer func() { <-slots }()
-					taken[i] = s.takeRun(ctx, &list[i])
-				})
-			}
-		}
-		wg.Wait()
-		for i := range list {
-			if list[i].Session != "" { // one after the other, in their order
-				taken[i] = s.takeRun(ctx, &list[i])
-			}
-		}
-		var resume []*leftRun
-		var errs []error
-		left := true
-		for _, t := range taken {
-			if t.resume != nil {
-				resume = append(resume, t.resume)
-			}
-			errs = append(errs, t.err)
-			left = left && !t.took
-		}
-		s.resumeAll(resume)
-		if err := errors.Join(errs...); err != nil || left || len(list) < leftAtOnce {
+		if took, err := s.takeRuns(ctx, list); err != nil || !took || len(list) < leftAtOnce {
 			return err
 		}
 	}
+}
+
+// takeRuns takes over runs: they go on, or end. It reports whether it took any.
+func (s *Service) takeRuns(ctx context.Context, list []store.Run) (took bool, err error) {
+	taken := make([]takenRun, len(list))
+	var wg sync.WaitGroup
+	slots := make(chan struct{}, takeAtOnce)
+	for i := range list {
+		if list[i].Session == "" {
+			slots <- struct{}{}
+			wg.Go(func() {
+				defer func() { <-slots }()
+				taken[i] = s.takeRun(ctx, &list[i])
+			})
+		}
+	}
+	wg.Wait()
+	var resume []*leftRun
+	var errs []error
+	for i, t := range taken {
+		if list[i].Session != "" { // one after the other, in their order
+			t = s.takeRun(ctx, &list[i])
+		}
+		if t.resume != nil {
+			resume = append(resume, t.resume)
+		}
+		took, errs = took || t.took, append(errs, t.err)
+	}
+	s.resumeAll(resume)
+	return took, errors.Join(errs...)
 }
 
 // takenRun is what came of taking a run over.
@@ -130,13 +118,12 @@ type takenRun struct {
 
 // takeRun takes over a run.
 func (s *Service) takeRun(ctx context.Context, row *store.Run) takenRun {
-	b, err := begunOf(row)
+	o, err := originOf(row)
 	if err != nil {
 		s.log.WarnContext(ctx, "cannot read how a run began", "run", row.ID, "error", err)
 	}
 	p := &leftRun{
-		begun: b, id: row.ID, of: Subject{row.Workflow, row.Agent}, owner: row.Owner, at: row.Created, attempt: row.Attempt + 1, crashes: row.Crashes,
-		queued: row.State == store.RunQueued, suspended: suspended(row),
+		origin: o, attempt: row.Attempt + 1, crashes: row.Crashes, queued: row.State == store.RunQueued, suspended: suspended(row),
 	}
 	if p.Session != "" && p.Again != nil { // at the replica that has its session
 		if first, err := s.isNext(ctx, row); err != nil || !first {
@@ -184,19 +171,19 @@ func (s *Service) takeRun(ctx context.Context, row *store.Run) takenRun {
 	case end == nil:
 		return takenRun{took: true, resume: p}
 	}
-	s.endTaken(p, *end)
+	s.endLeft(p, end)
 	return takenRun{took: true}
 }
 
 // readTold reads what the tape says of a turn that an agent answers.
 func (s *Service) readTold(ctx context.Context, p *leftRun) error {
-	if p.queued || p.of.Agent == "" || s.o.Tapes == nil {
+	if p.queued || p.Of.Agent == "" || s.o.Tapes == nil {
 		return nil
 	}
-	t, err := tape.Lookup(ctx, s.o.Tapes, s.o.Workspace, webchannel.SessionKey(p.owner, p.Session))
+	t, err := tape.Lookup(ctx, s.o.Tapes, s.o.Workspace, p.Lane())
 	if err == nil {
 		p.questions = openQuestions(p.tube)
-		p.told, err = agent.ReadTurn(ctx, t, p.id)
+		p.told, err = agent.ReadTurn(ctx, t, p.ID)
 	}
 	if errors.Is(err, tape.ErrNotFound) || errors.Is(err, tape.ErrDeleted) {
 		return nil // the turn had not begun
@@ -218,46 +205,12 @@ const maxQueued = 1000
 
 // unstored is the tube of a run of which no event is stored.
 func (s *Service) unstored(p *leftRun) *tube.Tube {
-	t := tube.New(p.id, TubeOptions(s.o.MaxLog))
+	t := tube.New(p.ID, TubeOptions(s.o.MaxLog))
 	started := mustJSON(struct {
 		Run string `json:"run"`
 		Subject
 		Session string `json:"session,omitempty"`
-	}{p.id, p.of, p.Session})
+	}{p.ID, p.Of, p.Session})
 	_, _ = t.Send(tube.Event{Kind: tube.Named, Name: "started", Value: started}) // cannot fail: the tube is new
 	return t
-}
-
-// takenEnd is how a run ends that was taken over and does not go on.
-type takenEnd struct{ status, code, message string }
-
-// interruptedEnd is that of a run that cannot go on; more is said behind the reason.
-func interruptedEnd(more string) takenEnd {
-	return takenEnd{StatusInterrupted, codeInternal, cutMessage + more}
-}
-
-// endTaken ends a run that was taken over.
-func (s *Service) endTaken(p *leftRun, end takenEnd) {
-	s.noteCut(p)
-	over := hasEnded(p.tube)
-	r := p.ended(end)
-	if !s.storeEnd(r, &r.result) || over {
-		return
-	}
-	if end.code == codeCrashed {
-		s.log.ErrorContext(r.Context(), "run ended: servers crashed again and again during it", "run", r.ID, r.Of.attr(), "crashes", p.crashes)
-	} else {
-		s.log.WarnContext(r.Context(), "run cut off: its server ended", "run", r.ID, "events", r.tube.Len()%Epoch)
-	}
-}
-
-// whyNotResumed says how a run ends that was cut off and does not go on; nil where it goes on.
-func whyNotResumed(p *leftRun) *takenEnd {
-	switch {
-	case p.Again == nil, hasEnded(p.tube):
-		return new(interruptedEnd(""))
-	case p.crashes >= MaxCrashes:
-		return &takenEnd{StatusFailed, codeCrashed, fmt.Sprintf("the server stopped %d times in a row during this run, so the run does not continue", p.crashes)}
-	}
-	return nil
 }

@@ -11,31 +11,32 @@ import (
 	"github.com/lingserve/lingserve/agent"
 	"github.com/lingserve/lingserve/bot"
 	"github.com/lingserve/lingserve/internal/vfs"
-	"github.com/lingserve/lingserve/ling"
 	"github.com/lingserve/lingserve/run/transcript"
 	"github.com/lingserve/lingserve/tool"
 	"github.com/lingserve/lingserve/turn"
 )
 
-// tell waits for the turn, and tells on m what happens.
-func (a *agentRun) tell(ctx context.Context, m *ling.Manager) error {
+// write has what happens in the turn written to its manager from now on.
+func (a *agentRun) write() {
 	if a.inQueue() {
-		_ = m.SendEvent("queued", map[string]int{"position": a.ticket.Status().Position}) // the run may have been canceled
+		_ = a.m.SendEvent("queued", map[string]int{"position": a.ticket.Status().Position}) // the run may have been canceled
 	}
-	a.m = m
 	o := transcript.Options{
-		Manager: m, Name: a.name, MaxBytes: a.s.o.MaxResult, TooLarge: func() { a.cancel(errTooMuch) },
+		Manager: a.m, Name: a.name, MaxBytes: a.s.o.MaxResult, TooLarge: func() { a.cancel(errTooMuch) },
 		Keep: func(ctx context.Context, kind string, data []byte) (string, error) {
 			return a.s.o.Files.Keep(ctx, a.spec.owner, kind, data)
 		},
 	}
-	if so := a.spec.resumed; so != nil && m == a.own && a.answer == nil && !so.queued {
+	if so := a.spec.resumed; so != nil && a.m == a.own && a.answer == nil && !so.queued {
 		o.Told = &so.told
 	}
 	a.out = transcript.New(o)
-	close(a.ready)
+}
+
+// tell waits for the turn, and tells what came of it.
+func (a *agentRun) tell(ctx context.Context) error {
 	result, err := a.ticket.Wait(context.Background())
-	a.followUp(m)
+	a.followUp()
 	switch {
 	case a.stop(err), a.answer != nil && a.answer.Told(err):
 		return nil
@@ -62,10 +63,8 @@ func (a *agentRun) tell(ctx context.Context, m *ling.Manager) error {
 
 // waits tells that the turn waits, and how long.
 func (a *agentRun) waits(w turn.Waiting) {
-	select {
-	case <-a.ready:
-	default:
-		return // the run has not started yet
+	if !a.isReady() {
+		return
 	}
 	_ = a.m.SendEvent("waiting", struct { // the run may have been canceled
 		Position int           `json:"position"`
@@ -106,7 +105,7 @@ func (a *agentRun) failure(err error) error {
 		again = true
 		message = "the server lost the session during the answer, because the server or its store did not respond for too long; send the message again"
 	case code == codeInternal: // the turn has told the log already
-		message = "internal error; find it in the server's log as turn " + a.id
+		message = "internal error; find it in the server's log as turn " + a.spec.ID
 	}
 	return &bot.Failure{Code: code, Message: message, Retryable: again, Cause: err}
 }
@@ -122,23 +121,26 @@ func (a *agentRun) Stream(ctx context.Context, state turn.State) turn.Stream {
 
 // take writes what happens in the turn to the run's tube. It is called by the turn, one event after the other.
 func (a *agentRun) take(e turn.Event, err error) {
-	if err != nil || a.m == nil || a.silent {
+	if err != nil || a.silent || !a.isReady() {
 		return // the turn's end says what it failed of
 	}
 	if !a.toldBefore(e) {
 		a.out.Take(e)
 	}
-	if r := a.ownRun; r != nil {
-		r.track(e)
-	}
-	if r := a.ownRun; r != nil && (e.Kind == turn.ToolResultEvent || e.Kind == turn.FinalEvent) {
-		r.stepped()
-	}
-	switch {
-	case e.Kind == turn.FinalEvent && e.Final != nil && e.Final.Reason == adapter.FinishLength && a.ownRun != nil:
-		a.ownRun.cut.Store(true)
-	case e.Kind == agent.ApprovalRequiredEvent && (a.unattended || a.own != a.m):
-		a.deny(e.Value)
+	r := a.ownRun
+	r.track(e)
+	switch e.Kind {
+	case turn.ToolResultEvent:
+		r.step.Store(true)
+	case turn.FinalEvent:
+		r.step.Store(true)
+		if e.Final != nil && e.Final.Reason == adapter.FinishLength {
+			r.cut.Store(true)
+		}
+	case agent.ApprovalRequiredEvent:
+		if a.spec.Unattended || a.own != a.m {
+			a.deny(e.Value)
+		}
 	}
 }
 
@@ -159,6 +161,6 @@ func (a *agentRun) deny(question json.RawMessage) {
 		return
 	}
 	_ = a.s.o.Agents.Answer(context.Background(), agent.Answer{ // an answer that came before is as good
-		Turn: a.id, ID: q.ID, Nobody: true, Role: tool.Admin,
+		Turn: a.spec.ID, ID: q.ID, Nobody: true, Role: tool.Admin,
 	})
 }

@@ -24,7 +24,7 @@ func (s *Service) runContext(sp *spec) context.Context {
 	if sp.account == nil {
 		sp.account = s.o.Ledger.Open()
 	}
-	ctx := sp.account.Within(trail.With(s.working, trail.Trail{Run: sp.id, Session: sp.lane(), Caller: sp.caller}))
+	ctx := sp.account.Within(trail.With(s.working, trail.Trail{Run: sp.ID, Session: sp.Lane(), Caller: sp.Caller}))
 	switch {
 	case sp.span != nil:
 		return trace.ContextWithSpan(ctx, sp.span)
@@ -34,16 +34,16 @@ func (s *Service) runContext(sp *spec) context.Context {
 	if s.o.Tracer == nil {
 		return ctx
 	}
-	of := sp.of()
+	of := sp.Of
 	name, attrs := "run "+of.Agent, []attribute.KeyValue{attribute.String("gen_ai.agent.name", of.Agent)}
 	if of.Workflow != "" {
 		name, attrs = "invoke_workflow "+of.Workflow, []attribute.KeyValue{
 			attribute.String("gen_ai.operation.name", "invoke_workflow"), attribute.String("gen_ai.workflow.name", of.Workflow),
 		}
 	}
-	attrs = append(attrs, attribute.String("lingserve.run.id", sp.id))
-	if sp.session != "" {
-		attrs = append(attrs, attribute.String("gen_ai.conversation.id", tape.Tag(sp.lane())))
+	attrs = append(attrs, attribute.String("lingserve.run.id", sp.ID))
+	if sp.Session != "" {
+		attrs = append(attrs, attribute.String("gen_ai.conversation.id", tape.Tag(sp.Lane())))
 	}
 	ctx, sp.span = s.o.Tracer.Tracer(scope).Start(ctx, name, trace.WithSpanKind(trace.SpanKindServer), trace.WithAttributes(attrs...))
 	return ctx
@@ -77,7 +77,8 @@ func (r *Run) endSpan(code string) {
 }
 
 // endSpan ends the span and the account of a message without a run: it was refused, or the turn of another run took it.
-func (a *agentRun) endSpan(sp *spec) {
+func (a *agentRun) endSpan() {
+	sp := a.spec
 	if a.ownRun != nil {
 		return
 	}
@@ -85,11 +86,11 @@ func (a *agentRun) endSpan(sp *spec) {
 	if sp.span == nil {
 		return
 	}
-	if a.taken.err != nil {
-		sp.span.SetAttributes(attribute.String("error.type", codeOf(a.taken.err)))
+	if a.err != nil {
+		sp.span.SetAttributes(attribute.String("error.type", codeOf(a.err)))
 		sp.span.SetStatus(codes.Error, "")
-	} else if a.taken.id != "" {
-		sp.span.SetAttributes(attribute.String("lingserve.run.id", a.taken.id), attribute.Bool("lingserve.steered", true))
+	} else if a.host != "" {
+		sp.span.SetAttributes(attribute.String("lingserve.run.id", a.host), attribute.Bool("lingserve.steered", true))
 	}
 	sp.span.End()
 }

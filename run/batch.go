@@ -17,6 +17,19 @@ const (
 	batchNote   = 'n' // note of the run's workflow
 )
 
+// lockNext returns the next batch, and locks the recording until it is stored. It returns nil, without a lock, if there is none or the end of the
+// run is being stored.
+func (v *recording) lockNext(r *Run) *store.RunBatch {
+	if !v.mu.TryLock() {
+		return nil
+	}
+	b := v.next(r)
+	if b == nil {
+		v.mu.Unlock()
+	}
+	return b
+}
+
 // next returns the next batch; nil is none. It is called with the recording locked.
 func (v *recording) next(r *Run) *store.RunBatch {
 	if v.pending != nil {

@@ -18,14 +18,14 @@ var (
 
 // Cancel ends an active run. Error: ErrEnded.
 func (s *Service) Cancel(run *Run) error {
-	if !cancelRun(run, ErrAsked) {
+	if !run.stop(ErrAsked) {
 		return &Error{Kind: ErrEnded, Detail: "the run has ended", Run: run.ID}
 	}
 	return nil
 }
 
 // Leave cancels a run whose client disconnected and had asked for that. It does not wait.
-func (s *Service) Leave(run *Run) { cancelRun(run, ErrLeft) }
+func (s *Service) Leave(run *Run) { run.stop(ErrLeft) }
 
 // CancelRevoked cancels the active runs of this replica whose API key is revoked, and returns how many. It does not wait.
 func (s *Service) CancelRevoked(revoked func(keyTag string) bool) (count int) {
@@ -58,7 +58,7 @@ func (s *Service) CancelOwner(ctx context.Context, owner string) (canceled int, 
 // cancelRuns cancels the active runs of this replica that match, and returns how many. It does not wait.
 func (s *Service) cancelRuns(cause error, match func(*Run) bool) (count int) {
 	for _, r := range s.active() {
-		if match(r) && cancelRun(r, cause) {
+		if match(r) && r.stop(cause) {
 			count++
 		}
 	}
@@ -77,8 +77,8 @@ func (s *Service) active() (list []*Run) {
 	return list
 }
 
-// cancelRun ends an active run. It returns false if the run has ended already; its readers may not have seen the end yet. It does not wait.
-func cancelRun(r *Run, cause error) bool {
+// stop ends an active run. It returns false if the run has ended already; its readers may not have seen the end yet. It does not wait.
+func (r *Run) stop(cause error) bool {
 	m := r.manager.Load()
 	return m != nil && m.Stop(cause)
 }

@@ -95,40 +95,21 @@ func (s *Service) interrupt(ctx context.Context) (count int) {
 	if handed := s.handOver(ctx); handed > 0 {
 		s.log.InfoContext(ctx, "runs go on at another server, or after the restart", "runs", handed)
 	}
-	s.mu.Lock()
-	for _, r := range s.inMemory {
-		if m := r.manager.Load(); m != nil && !r.Ended() && !r.Moved() {
+	for _, r := range s.active() {
+		if !r.Ended() && !r.Moved() && r.stop(r.closing()) {
 			count++
-			m.Stop(r.closing())
 		}
 	}
-	s.mu.Unlock()
-	s.leaveOnce.Do(func() { close(s.leaving) })
-	s.awaitWork(ctx)
-	s.stopWork(errClosing)
-	return count
-}
-
-// awaitWork waits until no run works, or ctx has ended: then the log names the runs that still work.
-func (s *Service) awaitWork(ctx context.Context) {
-	over := make(chan struct{})
-	go func() { // ends with the work, which nothing else can end
-		s.works.Wait()
-		s.turns.Wait(nil)
-		close(over)
-	}()
-	select {
-	case <-over:
-		return
-	case <-ctx.Done():
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, r := range s.inMemory {
-		if r.manager.Load() != nil {
+	time.AfterFunc(s.o.Times.Stored, s.stopStoring)
+	s.works.Wait(ctx.Done())
+	s.turns.Wait(ctx.Done())
+	if ctx.Err() != nil {
+		for _, r := range s.active() {
 			s.log.ErrorContext(r.Context(), "a run ignores its cancellation", "run", r.ID, r.Of.attr())
 		}
 	}
+	s.stopWork(errClosing)
+	return count
 }
 
 const (

@@ -60,40 +60,19 @@ func (s *Service) Find(ctx context.Context, who access.Principal, id string) (*R
 		return nil, unknownRun()
 	}
 	for {
-		if err := s.awaitMove(ctx, id); err != nil {
-			return nil, err
-		}
-		var over chan struct{}
-		s.mu.Lock()
-		r, wait := s.inMemory[id], s.loading[id] // one caller at a time reads it back
-		if r != nil && r.Moved() {
-			r = nil
-		}
-		if r == nil && wait == nil {
-			over = make(chan struct{})
-			s.loading[id] = over
-		}
-		s.mu.Unlock()
+		r, release, err := s.acquire(ctx, id)
 		switch {
-		case r != nil && !r.owned(who):
+		case err != nil:
+			return nil, err
+		case r != nil && !who.Sees(r.owner):
 			return nil, unknownRun()
 		case r != nil:
 			return r, nil
-		case wait == nil:
-			r, err := s.load(ctx, who, id)
-			s.mu.Lock()
-			delete(s.loading, id)
-			s.mu.Unlock()
-			close(over)
-			if r != nil || err != nil {
-				return r, err
-			}
-			continue
 		}
-		select {
-		case <-wait:
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
+		r, err = s.load(ctx, who, id)
+		release()
+		if r != nil || err != nil {
+			return r, err
 		}
 	}
 }

@@ -109,43 +109,29 @@ func (c *recorder) record(ctx context.Context) {
 	}
 	c.s.storeSteps(ctx, list)
 	c.s.suspendWaiting(list)
-	for len(list) > 0 && ctx.Err() == nil {
-		n, more, err := c.some(ctx, list)
-		if err != nil {
-			return
-		}
-		if more { // of the last of them
-			n--
-		}
-		list = list[n:]
+	for err := error(nil); len(list) > 0 && err == nil && ctx.Err() == nil; {
+		list, err = c.append(ctx, list)
 	}
 }
 
-// some stores events of the first runs of list. It returns of how many, and whether there may be more of the last.
-func (c *recorder) some(ctx context.Context, list []*Run) (n int, more bool, err error) {
+// append stores events of the first runs of a list. It returns those of which there may be more.
+func (c *recorder) append(ctx context.Context, list []*Run) (rest []*Run, err error) {
 	var of []*Run
 	var batches []store.RunBatch
-	size := 0
-	for _, r := range list {
-		if size >= maxAppend || more {
-			break
+	rest = list
+	for size, more := 0, false; len(rest) > 0 && size < maxAppend && !more; {
+		r := rest[0]
+		if b := r.recording.lockNext(r); b != nil {
+			of, batches = append(of, r), append(batches, *b)
+			size += len(b.Events)
+			more = len(b.Events) >= maxBatch
 		}
-		n++
-		v := r.recording
-		if !v.mu.TryLock() {
-			continue // its end is being stored
+		if !more {
+			rest = rest[1:]
 		}
-		b := v.next(r)
-		if b == nil {
-			v.mu.Unlock()
-			continue
-		}
-		of, batches = append(of, r), append(batches, *b)
-		size += len(b.Events)
-		more = len(b.Events) >= maxBatch
 	}
 	if len(of) == 0 {
-		return n, false, nil
+		return rest, nil
 	}
 	moved, err := c.s.store.Append(ctx, c.s.replica, batches)
 	for _, r := range of {
@@ -153,15 +139,13 @@ func (c *recorder) some(ctx context.Context, list []*Run) (n int, more bool, err
 			r.recording.stored()
 		}
 		r.recording.mu.Unlock()
-	}
-	c.report(ctx, of, err)
-	for _, r := range of {
 		if err == nil && slices.Contains(moved, r.ID) {
 			c.remove(r)
 			r.breakOff()
 		}
 	}
-	return n, more, err
+	c.report(ctx, of, err)
+	return rest, err
 }
 
 // report tells the log and the runs, once each time, that their events cannot be stored.
@@ -211,8 +195,6 @@ func (s *Service) storeEnd(r *Run, o *Result) bool {
 		v.stored()
 	}
 	pauses, since := backoff.New(endRetry, endLongest), time.Now()
-	leaving := s.leaving
-	var late <-chan time.Time
 	for {
 		ctx, cancel := context.WithTimeout(context.Background(), storeWait)
 		err := s.store.End(ctx, end)
@@ -231,11 +213,7 @@ func (s *Service) storeEnd(r *Run, o *Result) bool {
 		if time.Since(since) >= s.o.Times.Grace {
 			r.leave()
 		}
-		select {
-		case <-time.After(pauses.NextBackOff()):
-		case <-leaving:
-			leaving, late = nil, time.After(s.o.Times.Stored)
-		case <-late:
+		if backoff.Sleep(s.storing, pauses.NextBackOff()) != nil {
 			s.log.ErrorContext(r.Context(), "cannot store the end of a run", "code", codeNotDurable, "run", r.ID, "error", err)
 			r.breakOff()
 			return false
@@ -320,7 +298,5 @@ var errElsewhere = fmt.Errorf("%w: %w", ErrMoved, turn.ErrHandedOver)
 // breakOff ends a run here that goes on elsewhere, and breaks its readers off.
 func (r *Run) breakOff() {
 	r.leave()
-	if m := r.manager.Load(); m != nil {
-		m.Stop(errElsewhere)
-	}
+	r.stop(errElsewhere)
 }

@@ -147,8 +147,8 @@ type spec struct {
 	trace    trace.SpanContext // of the request; zero is none
 	span     trace.Span        // of the run; nil until it is started, or without a tracer
 	resumed  *leftRun          // nil for a run that begins
-	account  *adapter.Account  // of its memory; nil until it is started, or without a ledger
-	asked    *adapter.Account  // that pays for the request, and then for the run; nil is a new one
+	account  *adapter.Account  // of the request, and then of the run; nil is a new one
+	ctx      context.Context   // of the run; nil until [Service.runContext] has made it
 }
 
 // accepted reports whether the run was accepted before: its message was steered to another turn, or it goes on.

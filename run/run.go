@@ -9,7 +9,6 @@ import (
 
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/lingserve/lingserve/access"
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/internal/trail"
 	"github.com/lingserve/lingserve/internal/wording"
@@ -264,8 +263,6 @@ func (o Result) Cause() (ling.ErrorData, bool) {
 	}
 	return ling.ErrorData{}, false
 }
-
-func (r *Run) owned(who access.Principal) bool { return who.Sees(r.owner) }
 
 // Context has the run's ids, and those of its trace, for lines of the log that are written outside of it.
 func (r *Run) Context() context.Context {

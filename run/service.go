@@ -155,15 +155,15 @@ type Service struct {
 
 	working  context.Context // of all runs
 	stopWork context.CancelCauseFunc
-	works    sync.WaitGroup // one for each running run that is no turn
-	turns    gate.Gate      // one for each turn
+	works    gate.Gate // one for each running run that is no turn
+	turns    gate.Gate // one for each turn
 
 	ctx    context.Context // of the service's own goroutines
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 
-	leaving   chan struct{} // closed when nothing more is waited for
-	leaveOnce sync.Once
+	storing     context.Context // ends when no end of a run is waited for any more
+	stopStoring context.CancelFunc
 
 	slots chan struct{} // of runs that are restarted; one element for each that goes on
 
@@ -172,8 +172,7 @@ type Service struct {
 	inSession map[string]*Run          // the one that was started last in a session, by its lane, while it is in memory
 	kept      []*Run                   // the ended ones of inMemory, the least recently touched first
 	keptBytes int64                    // of kept
-	loading   map[string]chan struct{} // being read back now; closed when that is over
-	moving    map[string]chan struct{} // being suspended now, or woken; closed when that is over
+	moving    map[string]chan struct{} // being read back now, suspended or woken; closed when that is over
 	running   int
 	draining  bool
 	quiet     chan struct{} // closed once draining and nothing runs
@@ -223,11 +222,12 @@ func newService(o Options) *Service {
 		o.Detach = func(context.Context) {}
 	}
 	s := &Service{
-		o: o, log: o.Log, leaving: make(chan struct{}),
-		inMemory: map[string]*Run{}, inSession: map[string]*Run{}, loading: map[string]chan struct{}{}, moving: map[string]chan struct{}{},
+		o: o, log: o.Log,
+		inMemory: map[string]*Run{}, inSession: map[string]*Run{}, moving: map[string]chan struct{}{},
 		quiet: make(chan struct{}), keyLocks: keyLocks{seed: maphash.MakeSeed()},
 	}
 	s.working, s.stopWork = context.WithCancelCause(context.Background())
+	s.storing, s.stopStoring = context.WithCancel(context.Background())
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.slots = make(chan struct{}, min(RestartsAtOnce, max(1, o.MaxRuns)))
 	s.store, s.recorder, s.replica = o.Store, newRecorder(s), NewID()
@@ -252,16 +252,8 @@ func (s *Service) sweepLoop() {
 // their cancellation.
 func (s *Service) Drain(ctx context.Context) error {
 	began := time.Now()
-	quiet := s.drain()
 	s.log.InfoContext(ctx, "draining")
-	select {
-	case <-quiet:
-	case <-ctx.Done():
-	}
-	s.o.Detach(ctx) // before runs are ended, so that no client takes the server's end for its run's
-	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopWait)
-	defer cancel()
-	count := s.interrupt(stopping)
+	count := s.shutDown(ctx)
 	s.log.InfoContext(ctx, "runs drained", "interrupted", count, "took", time.Since(began))
 	return nil
 }
@@ -269,17 +261,25 @@ func (s *Service) Drain(ctx context.Context) error {
 // Close frees what the service holds; after Drain. Without one, runs that go on are ended.
 func (s *Service) Close() error {
 	s.closeOnce.Do(func() {
-		s.drain()
 		now, cancel := context.WithCancel(context.Background())
 		cancel()
-		s.o.Detach(now)
-		stopping, cancel := context.WithTimeout(context.Background(), stopWait)
-		defer cancel()
-		s.interrupt(stopping)
+		s.shutDown(now)
 		s.cancel()
 		s.wg.Wait()
 	})
 	return nil
+}
+
+// shutDown refuses new runs, waits for running ones until ctx ends, and ends them then. It returns how many it has interrupted.
+func (s *Service) shutDown(ctx context.Context) (interrupted int) {
+	select {
+	case <-s.drain():
+	case <-ctx.Done():
+	}
+	s.o.Detach(ctx) // before runs are ended, so that no client takes the server's end for its run's
+	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopWait)
+	defer cancel()
+	return s.interrupt(stopping)
 }
 
 // Load is what a service has to do.

@@ -82,7 +82,7 @@ func (s *Service) checked(ctx context.Context, req *Request) (*spec, error) {
 	if err != nil {
 		return nil, err
 	}
-	sp.asked, sp.key, sp.trace = req.Account, req.Key, req.Trace
+	sp.account, sp.key, sp.trace = req.Account, req.Key, req.Trace
 	sp.Keyed, sp.Caller, sp.KeyTag, sp.Unattended = req.Key != "", req.Caller, req.KeyTag, req.Unattended
 	if err := s.room(ctx, req, sp); err != nil {
 		return nil, err
@@ -160,9 +160,20 @@ func (s *Service) start(sp *spec) (*Run, error) {
 	}
 	// As a task, so that an error or a panic of the workflow itself is the run's.
 	work := func() error { return m.Go(func(ctx context.Context) error { return s.work(ctx, r, m, sp) }) }
-	if so := sp.resumed; so != nil && sp.agent == nil {
+	so := sp.resumed
+	waits := so != nil && sp.agent == nil // for a slot
+	if waits {
 		so.canceled = m.Context().Done()
-		s.works.Go(func() {
+	} else if err := work(); err != nil {
+		m.Report("", err)
+	}
+	if sp.agent != nil { // its turn supervises it
+		return r, nil
+	}
+	s.works.Enter()
+	go func() {
+		defer s.works.Leave()
+		if waits {
 			select {
 			case <-so.slot:
 				defer func() { <-s.slots }()
@@ -170,16 +181,9 @@ func (s *Service) start(sp *spec) (*Run, error) {
 				_ = work() // the run may have been canceled
 			case <-so.canceled:
 			}
-			s.supervise(r, m)
-		})
-		return r, nil
-	}
-	if err := work(); err != nil {
-		m.Report("", err)
-	}
-	if sp.agent == nil { // else its turn does
-		s.works.Go(func() { s.supervise(r, m) })
-	}
+		}
+		s.supervise(r, m)
+	}()
 	return r, nil
 }
 

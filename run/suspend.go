@@ -93,48 +93,54 @@ func (s *Service) suspendWaiting(list []*Run) {
 	now := time.Now()
 	for _, r := range list {
 		wake, ok := s.suspendable(r, now)
+		if !ok {
+			continue
+		}
 		s.mu.Lock()
-		ok = ok && !s.draining && r.machine.enterFrom(stateRunning, stateHandedOver)
-		s.mu.Unlock()
-		if ok {
-			moved := s.move(r.ID)
+		if !s.draining && s.moving[r.ID] == nil && r.machine.enterFrom(stateRunning, stateHandedOver) {
+			release := s.moveLocked(r.ID)
 			s.wg.Go(func() {
-				defer moved()
+				defer release()
 				s.suspend(r, wake)
 			})
 		}
+		s.mu.Unlock()
 	}
 }
 
-// move says that a run is between the store and this server, until moved is called.
-func (s *Service) move(id string) (moved func()) {
+// moveLocked says that the caller moves a run between the store and memory, until it calls release. The lock of runs is held.
+func (s *Service) moveLocked(id string) (release func()) {
 	over := make(chan struct{})
-	s.mu.Lock()
 	s.moving[id] = over
-	s.mu.Unlock()
 	return func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if s.moving[id] == over {
-			delete(s.moving, id)
-		}
+		delete(s.moving, id)
 		close(over)
 	}
 }
 
-// awaitMove waits until a run is here or in the store.
-func (s *Service) awaitMove(ctx context.Context, id string) error {
-	s.mu.Lock()
-	over := s.moving[id]
-	s.mu.Unlock()
-	if over == nil {
-		return nil
-	}
-	select {
-	case <-over:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
+// acquire returns a run that is here. Where it is not, acquire waits until nobody else moves it between the store and memory: the caller does
+// so then, until it calls release.
+func (s *Service) acquire(ctx context.Context, id string) (r *Run, release func(), err error) {
+	for {
+		s.mu.Lock()
+		r, over := s.inMemory[id], s.moving[id]
+		if r != nil && (r.Moved() || r.machine.is(stateHandedOver)) {
+			r = nil
+		}
+		if r == nil && over == nil {
+			release = s.moveLocked(id)
+		}
+		s.mu.Unlock()
+		if r != nil || over == nil {
+			return r, release, nil
+		}
+		select {
+		case <-over:
+		case <-ctx.Done():
+			return nil, nil, context.Cause(ctx)
+		}
 	}
 }
 
@@ -160,15 +166,12 @@ func (s *Service) isElsewhere(row *store.Run) bool {
 	return row.Ended.IsZero() && row.Replica != s.replica && s.o.Members != nil && slices.Contains(s.o.Members.Alive(), row.Replica)
 }
 
-// wake lets a suspended run go on here, and waits until its question is open again.
+// wake lets a suspended run go on here, which the caller has acquired, and waits until its question is open again.
 func (s *Service) wake(ctx context.Context, row *store.Run) error {
 	if s.Draining() {
 		return draining()
 	}
-	moved := s.move(row.ID)
-	_, err := s.takeRuns(ctx, []store.Run{*row})
-	moved()
-	if err != nil {
+	if _, err := s.takeRuns(ctx, []store.Run{*row}); err != nil {
 		return err
 	}
 	s.mu.Lock()
@@ -189,32 +192,33 @@ func (s *Service) wakeSession(ctx context.Context, lane string) error {
 		return nil
 	}
 	s.mu.Lock()
-	r := s.inSession[lane]
+	last := s.inSession[lane]
 	s.mu.Unlock()
-	if r != nil && !r.Moved() && r.manager.Load() != nil {
+	if last != nil && !last.Moved() && last.manager.Load() != nil {
 		return nil // the session has a run here, and no other one
 	}
 	list, _, err := s.store.List(ctx, store.RunQuery{Session: lane, States: []string{store.RunWaiting}, Limit: 1})
-	if err != nil {
+	switch {
+	case err != nil:
 		return s.storeError(ctx, err)
+	case len(list) == 0:
+		return nil
 	}
-	for i := range list {
-		row := &list[i]
-		if err := s.awaitMove(ctx, row.ID); err != nil {
-			return err
-		}
-		now, err := s.store.Find(ctx, row.ID) // with its request
-		switch {
-		case errors.Is(err, store.ErrNotFound):
-		case err != nil:
-			return s.storeError(ctx, err)
-		case suspended(&now):
-			if err := s.wake(ctx, &now); err != nil {
-				return err
-			}
-		case s.isElsewhere(&now):
-			return &Elsewhere{now.Replica}
-		}
+	r, release, err := s.acquire(ctx, list[0].ID)
+	if r != nil || err != nil {
+		return err
+	}
+	defer release()
+	row, err := s.store.Find(ctx, list[0].ID) // with its request
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return nil
+	case err != nil:
+		return s.storeError(ctx, err)
+	case suspended(&row):
+		return s.wake(ctx, &row)
+	case s.isElsewhere(&row):
+		return &Elsewhere{row.Replica}
 	}
 	return nil
 }

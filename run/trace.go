@@ -17,23 +17,25 @@ const scope = "github.com/lingserve/lingserve/web"
 // runContext returns the context of a run: its account, the ids for the log, and its span, which it starts if the run has none. Without a
 // tracer it has the span of the caller.
 func (s *Service) runContext(sp *spec) context.Context {
-	if sp.account == nil {
-		sp.account = sp.asked
-		sp.account.Retain()
+	if sp.ctx != nil {
+		return sp.ctx
 	}
-	if sp.account == nil {
+	if sp.account.Retain(); sp.account == nil {
 		sp.account = s.o.Ledger.Open()
 	}
 	ctx := sp.account.Within(trail.With(s.working, trail.Trail{Run: sp.ID, Session: sp.Lane(), Caller: sp.Caller}))
-	switch {
-	case sp.span != nil:
-		return trace.ContextWithSpan(ctx, sp.span)
-	case sp.trace.IsValid():
+	if sp.trace.IsValid() {
 		ctx = trace.ContextWithRemoteSpanContext(ctx, sp.trace)
 	}
-	if s.o.Tracer == nil {
-		return ctx
+	if s.o.Tracer != nil {
+		ctx, sp.span = s.startSpan(ctx, sp)
 	}
+	sp.ctx = ctx
+	return ctx
+}
+
+// startSpan starts the span of a run.
+func (s *Service) startSpan(ctx context.Context, sp *spec) (context.Context, trace.Span) {
 	of := sp.Of
 	name, attrs := "run "+of.Agent, []attribute.KeyValue{attribute.String("gen_ai.agent.name", of.Agent)}
 	if of.Workflow != "" {
@@ -45,8 +47,7 @@ func (s *Service) runContext(sp *spec) context.Context {
 	if sp.Session != "" {
 		attrs = append(attrs, attribute.String("gen_ai.conversation.id", tape.Tag(sp.Lane())))
 	}
-	ctx, sp.span = s.o.Tracer.Tracer(scope).Start(ctx, name, trace.WithSpanKind(trace.SpanKindServer), trace.WithAttributes(attrs...))
-	return ctx
+	return s.o.Tracer.Tracer(scope).Start(ctx, name, trace.WithSpanKind(trace.SpanKindServer), trace.WithAttributes(attrs...))
 }
 
 // contextOf returns what a link to a span needs.

@@ -179,15 +179,15 @@ func (c *recorder) report(ctx context.Context, of []*Run, err error) {
 
 // storeEnd stores the end of a run with all events before it. It waits for a store that cannot be reached, and after a while it breaks readers
 // off. It is false where that end does not count: the run is another replica's, or the server ends first.
-func (s *Service) storeEnd(r *Run, o *Result) bool {
+func (s *Service) storeEnd(r *Run) bool {
 	v := r.recording
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	defer s.recorder.remove(r)
 	end := store.RunEnd{
-		ID: r.ID, Replica: s.replica, Attempt: v.attempt, State: o.Status, Result: mustJSON(o), Expires: time.Now().Add(s.retention(r.Keyed)),
+		ID: r.ID, Replica: s.replica, Attempt: v.attempt, State: r.result.Status, Result: mustJSON(r.result), Expires: time.Now().Add(s.retention(r.Keyed)),
 	}
-	if r.key != "" && r.mayBeRetried(*o) {
+	if r.key != "" && r.mayBeRetried() {
 		end.FreeKey = &store.IdempotencyKey{Owner: r.owner, Key: r.key, Run: r.ID}
 	}
 	for b := v.next(r); b != nil; b = v.next(r) {

@@ -54,8 +54,8 @@ type Run struct {
 	account *adapter.Account // pays for its memory, also after its end; nil where nobody counts
 	sent    sent             // its document, once it has ended and while somebody is sent it
 
-	span   trace.Span         // while it runs; nil where nobody traces
-	traced *trace.SpanContext // of span, also afterwards
+	span   trace.Span        // while it runs; nil where nobody traces
+	traced trace.SpanContext // of span, also afterwards
 
 	done   chan struct{} // closed when the members below are set
 	result Result
@@ -72,12 +72,6 @@ func newRun(o origin) *Run {
 	r := &Run{origin: o, done: make(chan struct{})}
 	r.here, r.leave = context.WithCancel(context.Background())
 	return r
-}
-
-// pay has an account pay for the memory of the run.
-func (r *Run) pay(a *adapter.Account) {
-	r.account = a
-	a.Measure(func() int64 { return int64(r.tube.Measure()) })
 }
 
 // Result is what is kept of an ended run beside its tube. The document is not here: it is the fold of the tube's events.
@@ -231,15 +225,9 @@ func (r *Run) text() (document, reserved []byte) {
 
 // resultOf is what a manager says of the run.
 func (r *Run) resultOf(res ling.Result) Result {
-	o := resultOf(res)
-	o.Truncated = o.Truncated || r.cut.Load()
-	return o
-}
-
-func resultOf(res ling.Result) Result {
 	return Result{
 		Status: res.Status, Reason: res.Reason, Session: res.Session, Usage: res.Usage, Models: res.Models, Repairs: res.Repairs,
-		Truncated: res.Truncated, Errors: res.Errors,
+		Truncated: res.Truncated || r.cut.Load(), Errors: res.Errors,
 	}
 }
 
@@ -267,8 +255,8 @@ func (o Result) Cause() (ling.ErrorData, bool) {
 // Context has the run's ids, and those of its trace, for lines of the log that are written outside of it.
 func (r *Run) Context() context.Context {
 	ctx := trail.With(context.Background(), trail.Trail{Run: r.ID, Session: r.Lane()})
-	if r.traced != nil {
-		ctx = trace.ContextWithSpanContext(ctx, *r.traced)
+	if r.traced.IsValid() {
+		ctx = trace.ContextWithSpanContext(ctx, r.traced)
 	}
 	return ctx
 }

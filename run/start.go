@@ -197,9 +197,12 @@ func (s *Service) makeRun(sp *spec) (*Run, *ling.Manager) {
 	}
 	r.observer = s.o.Observer.Run(r.Of.Workflow, r.Of.Agent)
 	m := s.manager(s.runContext(sp), sp, r)
-	r.span, r.traced = sp.span, contextOf(sp.span)
+	if r.span = sp.span; r.span != nil {
+		r.traced = r.span.SpanContext()
+	}
 	r.tube = m.Tube()
-	r.pay(sp.account)
+	r.account = sp.account
+	r.account.Measure(func() int64 { return int64(r.tube.Measure()) })
 	r.manager.Store(m)
 	for _, f := range sp.filters {
 		r.tube.AddFilter(f)
@@ -229,10 +232,7 @@ func (s *Service) manager(ctx context.Context, sp *spec, r *Run) *ling.Manager {
 	o := &ling.Options{
 		Run: sp.ID, Models: s.o.Models, Log: s.log, MaxBots: s.o.MaxBots, MaxTasks: s.o.MaxTasks,
 		MaxResult: s.o.MaxResult, MaxLog: s.o.MaxLog, Workflow: sp.Of.Workflow, Agent: sp.Of.Agent, Model: sp.model, Session: sp.Session,
-		Keep: func(ctx context.Context, kind string, data []byte) (string, error) {
-			return s.o.Files.Keep(ctx, sp.owner, kind, data)
-		},
-		HoldEnd: true,
+		HoldEnd: true, Keep: s.keepFiles(sp.owner),
 	}
 	if r != nil {
 		o.First, o.Finished = r.observer.First, func() { r.step.Store(true) }
@@ -249,4 +249,11 @@ func (s *Service) manager(ctx context.Context, sp *spec, r *Run) *ling.Manager {
 	}
 	m.SetMedia(sp.files...)
 	return m
+}
+
+// keepFiles keeps what models make for an owner.
+func (s *Service) keepFiles(owner string) func(ctx context.Context, kind string, data []byte) (url string, err error) {
+	return func(ctx context.Context, kind string, data []byte) (string, error) {
+		return s.o.Files.Keep(ctx, owner, kind, data)
+	}
 }

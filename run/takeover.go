@@ -81,7 +81,7 @@ func (s *Service) takeLeft(ctx context.Context) error {
 
 // takeRuns takes over runs: they go on, or end. It reports whether it took any.
 func (s *Service) takeRuns(ctx context.Context, list []store.Run) (took bool, err error) {
-	taken := make([]takenRun, len(list))
+	taken, errs := make([]*leftRun, len(list)), make([]error, len(list))
 	var wg sync.WaitGroup
 	slots := make(chan struct{}, takeAtOnce)
 	for i := range list {
@@ -89,35 +89,23 @@ func (s *Service) takeRuns(ctx context.Context, list []store.Run) (took bool, er
 			slots <- struct{}{}
 			wg.Go(func() {
 				defer func() { <-slots }()
-				taken[i] = s.takeRun(ctx, &list[i])
+				taken[i], errs[i] = s.takeRun(ctx, &list[i])
 			})
 		}
 	}
 	wg.Wait()
-	var resume []*leftRun
-	var errs []error
-	for i, t := range taken {
+	for i := range list {
 		if list[i].Session != "" { // one after the other, in their order
-			t = s.takeRun(ctx, &list[i])
+			taken[i], errs[i] = s.takeRun(ctx, &list[i])
 		}
-		if t.resume != nil {
-			resume = append(resume, t.resume)
-		}
-		took, errs = took || t.took, append(errs, t.err)
 	}
-	s.resumeAll(resume)
-	return took, errors.Join(errs...)
+	taken = slices.DeleteFunc(taken, func(p *leftRun) bool { return p == nil })
+	s.resumeAll(slices.DeleteFunc(slices.Clone(taken), func(p *leftRun) bool { return p.end != nil }))
+	return len(taken) > 0, errors.Join(errs...)
 }
 
-// takenRun is what came of taking a run over.
-type takenRun struct {
-	took   bool
-	resume *leftRun // that goes on; nil: it has ended, or is another replica's
-	err    error
-}
-
-// takeRun takes over a run.
-func (s *Service) takeRun(ctx context.Context, row *store.Run) takenRun {
+// takeRun takes over a run, and ends it if it does not go on. It returns nil for a run that another replica has, or has to take.
+func (s *Service) takeRun(ctx context.Context, row *store.Run) (*leftRun, error) {
 	o, err := originOf(row)
 	if err != nil {
 		s.log.WarnContext(ctx, "cannot read how a run began", "run", row.ID, "error", err)
@@ -127,7 +115,7 @@ func (s *Service) takeRun(ctx context.Context, row *store.Run) takenRun {
 	}
 	if p.Session != "" && p.Again != nil { // at the replica that has its session
 		if first, err := s.isNext(ctx, row); err != nil || !first {
-			return takenRun{err: err}
+			return nil, err
 		}
 	}
 	p.stored, err = s.readStored(ctx, row.ID)
@@ -135,7 +123,7 @@ func (s *Service) takeRun(ctx context.Context, row *store.Run) takenRun {
 	case errors.Is(err, errBatch):
 		s.log.ErrorContext(ctx, "cannot read all events of a run", "run", row.ID, "error", err)
 	case err != nil:
-		return takenRun{err: err}
+		return nil, err
 	}
 	if p.tube == nil {
 		p.tube = s.unstored(p)
@@ -149,11 +137,10 @@ func (s *Service) takeRun(ctx context.Context, row *store.Run) takenRun {
 	if p.last.Attempt == row.Attempt {
 		take.AfterSeq = p.last.Seq
 	}
-	end := whyNotResumed(p)
-	if end == nil {
+	if p.end = whyNotResumed(p); p.end == nil {
 		take.State = store.RunQueued
 		if err := s.readTold(ctx, p); err != nil {
-			return takenRun{err: err}
+			return nil, err
 		}
 	}
 	_, err = s.store.Take(ctx, take)
@@ -165,14 +152,13 @@ func (s *Service) takeRun(ctx context.Context, row *store.Run) takenRun {
 	}
 	switch {
 	case errors.Is(err, store.ErrMoved):
-		return takenRun{}
+		return nil, nil
 	case err != nil:
-		return takenRun{err: err}
-	case end == nil:
-		return takenRun{took: true, resume: p}
+		return nil, err
+	case p.end != nil:
+		s.endLeft(p)
 	}
-	s.endLeft(p, end)
-	return takenRun{took: true}
+	return p, nil
 }
 
 // readTold reads what the tape says of a turn that an agent answers.

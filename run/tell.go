@@ -22,10 +22,7 @@ func (a *agentRun) write() {
 		_ = a.m.SendEvent("queued", map[string]int{"position": a.ticket.Status().Position}) // the run may have been canceled
 	}
 	o := transcript.Options{
-		Manager: a.m, Name: a.name, MaxBytes: a.s.o.MaxResult, TooLarge: func() { a.cancel(errTooMuch) },
-		Keep: func(ctx context.Context, kind string, data []byte) (string, error) {
-			return a.s.o.Files.Keep(ctx, a.spec.owner, kind, data)
-		},
+		Manager: a.m, Name: a.name, MaxBytes: a.s.o.MaxResult, TooLarge: func() { a.cancel(errTooMuch) }, Keep: a.s.keepFiles(a.spec.owner),
 	}
 	if so := a.spec.resumed; so != nil && a.m == a.own && a.answer == nil && !so.queued {
 		o.Told = &so.told

@@ -50,14 +50,6 @@ func (s *Service) startSpan(ctx context.Context, sp *spec) (context.Context, tra
 	return s.o.Tracer.Tracer(scope).Start(ctx, name, trace.WithSpanKind(trace.SpanKindServer), trace.WithAttributes(attrs...))
 }
 
-// contextOf returns what a link to a span needs.
-func contextOf(span trace.Span) *trace.SpanContext {
-	if span == nil {
-		return nil
-	}
-	return new(span.SpanContext())
-}
-
 // endSpan ends the span of a run.
 func (r *Run) endSpan(code string) {
 	span := r.span
@@ -102,8 +94,8 @@ func (s *Service) traceReplay(ctx context.Context, from trace.SpanContext, r *Ru
 		return
 	}
 	var links []trace.Link
-	if r.traced != nil { // not of a run from before a restart
-		links = []trace.Link{{SpanContext: *r.traced}}
+	if r.traced.IsValid() { // not of a run from before a restart
+		links = []trace.Link{{SpanContext: r.traced}}
 	}
 	ctx = trace.ContextWithRemoteSpanContext(ctx, from)
 	_, span := s.o.Tracer.Tracer(scope).Start(ctx, "attach "+r.Of.Workflow+r.Of.Agent, trace.WithSpanKind(trace.SpanKindServer),

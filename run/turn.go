@@ -115,7 +115,11 @@ func (a *agentRun) dispatch(ctx context.Context, t *channel.Turn) (channel.Dispa
 		return channel.DispatchResult{}, err
 	}
 	a.ticket, a.show = ticket, func() bool { return show(ctx, t.Sink) }
-	if host := hostOf(ticket); host != nil && host.steer(a) {
+	var host *agentRun
+	if e := ticket.Host(); e != nil {
+		host, _ = e.Life.(*agentRun) // other channels have turns without a run: then a run of the message's own shows the answer
+	}
+	if host != nil && host.steer(a) {
 		a.host = host.spec.ID
 		t.Queued()
 		close(a.taken)
@@ -141,17 +145,6 @@ func (a *agentRun) dispatch(ctx context.Context, t *channel.Turn) (channel.Dispa
 		return channel.DispatchResult{}, errRefused // it came too late, and there could be no run for it
 	}
 	return channel.DispatchResult{Deferred: true}, nil // the run that takes it says what came of it
-}
-
-// hostOf returns the run whose turn a message was given to; nil where there is none. Turns without a run are of other channels: then a run
-// of the message's own shows the answer.
-func hostOf(ticket *turn.Ticket) *agentRun {
-	e := ticket.Host()
-	if e == nil {
-		return nil
-	}
-	host, _ := e.Life.(*agentRun)
-	return host
 }
 
 // begin starts the run that shows the turn. If it cannot start, the turn ends.
@@ -215,24 +208,22 @@ func (a *agentRun) followUp() {
 	a.steered, a.open = nil, false
 	a.mu.Unlock()
 	for _, late := range list {
+		code := ""
 		if late.ticket.Host() != nil {
 			if r, err := late.ticket.Wait(context.Background()); err != nil && r.TurnID == late.spec.ID && errors.Is(err, turn.ErrDraining) {
-				a.m.Report("", lateFailure(codeDraining))
+				code = codeDraining
 			}
 			close(late.ready)
 			late.cancel(nil)
 		} else if err := late.begin(); err != nil {
-			a.m.Report("", lateFailure(codeOf(err)))
+			code = codeOf(err)
 		} else {
 			_ = a.m.SendEvent("follow_up", map[string]string{"run": late.spec.ID}) // the tube is open until this returns
 		}
-	}
-}
-
-// lateFailure says that a steered message was not used and is not answered any more.
-func lateFailure(code string) *bot.Failure {
-	return &bot.Failure{
-		Code: code, Message: "a message arrived too late for this run and got no answer: " + turn.Sentence(code), Retryable: turn.Retryable(code, nil),
+		if code != "" {
+			message := "a message arrived too late for this run and got no answer: " + turn.Sentence(code)
+			a.m.Report("", &bot.Failure{Code: code, Message: message, Retryable: turn.Retryable(code, nil)})
+		}
 	}
 }
 

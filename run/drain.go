@@ -29,9 +29,7 @@ func (s *Service) handOver(ctx context.Context) (handed int) {
 	if len(list) == 0 {
 		return 0
 	}
-	ids := make([]string, len(list))
-	for i, r := range list {
-		ids[i] = r.ID
+	for _, r := range list {
 		r.leave() // its end counts no more, for some get the slots of others now
 	}
 	s.recorder.record(ctx)
@@ -39,7 +37,7 @@ func (s *Service) handOver(ctx context.Context) (handed int) {
 	s.leave(ctx, running)
 	ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), storedWait)
 	defer cancel()
-	if err := s.store.Release(ctx, s.replica, ids); err != nil {
+	if err := s.store.Release(ctx, s.replica, idsOf(list)); err != nil {
 		s.log.WarnContext(ctx, "cannot hand runs over; they are taken as after a crash", "error", err)
 	}
 	return len(list)
@@ -70,11 +68,7 @@ func (s *Service) drain() <-chan struct{} {
 }
 
 // Draining reports whether the service refuses new runs because it is shutting down.
-func (s *Service) Draining() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.draining
-}
+func (s *Service) Draining() bool { return s.Load().Draining }
 
 // closingMessage is what clients are told about a run that a server has broken off which was told to go.
 const closingMessage = "the server shut down during this run; the run's events so far are kept"

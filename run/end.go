@@ -169,10 +169,10 @@ func (s *Service) ended(r *Run, m *ling.Manager, closeErr error) {
 	now := time.Now()
 	s.mu.Lock()
 	if away {
-		s.leaveLocked(r)
+		r.machine.enter(stateMoved)
+		s.removeLocked(r)
 	} else {
-		r.expires = now.Add(s.retention(r.Keyed))
-		s.keepLocked(r, now)
+		s.keepLocked(r, now, now.Add(s.retention(r.Keyed)))
 		if r.erased {
 			s.dropLocked(r)
 		}

@@ -109,7 +109,7 @@ func (s *Service) load(ctx context.Context, who access.Principal, id string) (*R
 	now := time.Now()
 	s.mu.Lock()
 	s.inMemory[id] = r
-	s.keepLocked(r, now)
+	s.keepLocked(r, now, row.Expires)
 	s.mu.Unlock()
 	s.trim(now)
 	return r, nil
@@ -120,7 +120,7 @@ func (s *Service) readEnded(ctx context.Context, row *store.Run) (*Run, error) {
 	o, err := originOf(row)
 	so, unread := s.readStored(ctx, row.ID)
 	r := newRun(o)
-	r.tube, r.expires, r.Again = so.tube, row.Expires, nil
+	r.tube, r.Again = so.tube, nil
 	close(r.done)
 	err = errors.Join(err, unread, json.Unmarshal(row.Result, &r.result))
 	switch {
@@ -161,15 +161,6 @@ func (s *Service) reserve(ctx context.Context, bytes int64) (*adapter.Account, e
 	return nil, err
 }
 
-// leaveLocked removes a run that continues at another replica.
-func (s *Service) leaveLocked(r *Run) {
-	if !r.machine.is(stateHandedOver) {
-		r.machine.enter(stateMoved)
-	}
-	r.leave()
-	s.removeLocked(r)
-}
-
 // retention is how long an ended run can be read.
 func (s *Service) retention(keyed bool) time.Duration {
 	if keyed {
@@ -178,10 +169,13 @@ func (s *Service) retention(keyed bool) time.Duration {
 	return s.o.Retention
 }
 
-// keepLocked adds an ended run to those that are kept in memory.
-func (s *Service) keepLocked(r *Run, now time.Time) {
+// keepLocked adds an ended run to those that are kept in memory. It expires at a time; zero is never.
+func (s *Service) keepLocked(r *Run, now, expires time.Time) {
 	r.machine.enter(stateEnded)
-	r.touched = now
+	r.drop = now.Add(KeepInMemory)
+	if !expires.IsZero() && expires.Before(r.drop) {
+		r.drop = expires
+	}
 	r.size = int64(r.tube.Bytes()) + sizeOfRun
 	s.kept = append(s.kept, r)
 	s.keptBytes += r.size
@@ -196,7 +190,7 @@ const sizeOfRun = 4 << 10
 func (s *Service) trim(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for len(s.kept) > 0 && (s.keptBytes > s.o.MemoryOfEnded || now.Sub(s.kept[0].touched) >= KeepInMemory) {
+	for len(s.kept) > 0 && (s.keptBytes > s.o.MemoryOfEnded || !now.Before(s.kept[0].drop)) {
 		s.dropLocked(s.kept[0])
 	}
 }
@@ -231,7 +225,7 @@ func (s *Service) sweep(now time.Time) (idle bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, r := range slices.Clone(s.kept) {
-		if !now.Before(r.expires) {
+		if !now.Before(r.drop) {
 			s.dropLocked(r)
 		}
 	}

@@ -277,19 +277,20 @@ func (s *Service) storeWaiting(ctx context.Context, r *Run) {
 
 // storeSteps stores which runs have finished a step since a crash.
 func (s *Service) storeSteps(ctx context.Context, list []*Run) {
-	var of []*Run
-	var ids []string
-	for _, r := range list {
-		if r.crashes > 0 && r.step.Load() {
-			of, ids = append(of, r), append(ids, r.ID)
-		}
-	}
-	if len(ids) == 0 || s.store.Stepped(ctx, s.replica, ids) != nil { // the next pass tries again
+	list = slices.DeleteFunc(slices.Clone(list), func(r *Run) bool { return r.crashes == 0 || !r.step.Load() })
+	if len(list) == 0 || s.store.Stepped(ctx, s.replica, idsOf(list)) != nil { // the next pass tries again
 		return
 	}
-	for _, r := range of {
+	for _, r := range list {
 		r.crashes = 0
 	}
+}
+
+func idsOf(list []*Run) (ids []string) {
+	for _, r := range list {
+		ids = append(ids, r.ID)
+	}
+	return ids
 }
 
 // errElsewhere is why the work of a run ends here that goes on elsewhere.

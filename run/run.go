@@ -61,10 +61,9 @@ type Run struct {
 	result Result
 
 	// Of an ended run in memory; guarded by Service.mu.
-	erased  bool      // its session was erased after its end
-	expires time.Time // when it may be forgotten
-	touched time.Time // when it ended, or was read back
-	size    int64     // bytes of memory, about
+	erased bool      // its session was erased after its end
+	drop   time.Time // when it leaves memory
+	size   int64     // bytes of memory, about
 }
 
 // newRun returns a run of this origin.

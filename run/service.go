@@ -299,8 +299,5 @@ func (s *Service) Load() Load {
 
 // Running says how many runs go on, and whether there are turns among them.
 func (s *Service) Running() (running int, turns bool) {
-	s.mu.Lock()
-	running = s.running
-	s.mu.Unlock()
-	return running, s.turns.Count() > 0
+	return s.Load().Running, s.turns.Count() > 0
 }

@@ -29,7 +29,7 @@ var transitions = map[state][]state{
 	stateQueued:     {stateRunning, stateEnded, stateHandedOver, stateMoved},
 	stateRunning:    {stateEnded, stateHandedOver, stateMoved},
 	stateEnded:      {stateDropped},
-	stateHandedOver: {stateEnded},
+	stateHandedOver: {stateEnded, stateMoved},
 	stateMoved:      {},
 	stateDropped:    {},
 }

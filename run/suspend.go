@@ -32,8 +32,8 @@ type pending struct {
 	since    time.Time // nothing else goes on
 }
 
-// track notes what happens in the turn.
-func (r *Run) track(e turn.Event) {
+// track notes what happens in the turn. q is the question of an event that asks one.
+func (r *Run) track(e turn.Event, q *agent.Question) {
 	r.pendingMu.Lock()
 	defer r.pendingMu.Unlock()
 	p := &r.pending
@@ -43,8 +43,6 @@ func (r *Run) track(e turn.Event) {
 	case turn.ToolResultEvent:
 		p.calls = max(0, p.calls-len(e.Results))
 	case agent.ApprovalRequiredEvent:
-		var q agent.Question
-		_ = json.Unmarshal(e.Value, &q) // our own
 		if p.waiting++; q.Subagent != "" {
 			p.within++
 		}

@@ -121,43 +121,24 @@ func (a *agentRun) take(e turn.Event, err error) {
 	if err != nil || a.silent || !a.isReady() {
 		return // the turn's end says what it failed of
 	}
-	if !a.toldBefore(e) {
+	var q agent.Question
+	isQuestion := e.Kind == agent.ApprovalRequiredEvent && json.Unmarshal(e.Value, &q) == nil
+	if so := a.spec.resumed; !isQuestion || so == nil || !so.questions[q.ID] { // else readers know it from before
 		a.out.Take(e)
 	}
 	r := a.ownRun
-	r.track(e)
-	switch e.Kind {
-	case turn.ToolResultEvent:
+	r.track(e, &q)
+	switch {
+	case e.Kind == turn.ToolResultEvent:
 		r.step.Store(true)
-	case turn.FinalEvent:
+	case e.Kind == turn.FinalEvent:
 		r.step.Store(true)
 		if e.Final != nil && e.Final.Reason == adapter.FinishLength {
 			r.cut.Store(true)
 		}
-	case agent.ApprovalRequiredEvent:
-		if a.spec.Unattended || a.own != a.m {
-			a.deny(e.Value)
-		}
+	case isQuestion && (a.spec.Unattended || a.own != a.m): // nobody can answer it (AG-40): the caller gets the document when all is over
+		_ = a.s.o.Agents.Answer(context.Background(), agent.Answer{ // an answer that came before is as good
+			Turn: a.spec.ID, ID: q.ID, Nobody: true, Role: tool.Admin,
+		})
 	}
-}
-
-// toldBefore reports whether an event is a question that readers know from before the run was resumed.
-func (a *agentRun) toldBefore(e turn.Event) bool {
-	so := a.spec.resumed
-	if so == nil || e.Kind != agent.ApprovalRequiredEvent {
-		return false
-	}
-	var q agent.Question
-	return json.Unmarshal(e.Value, &q) == nil && so.questions[q.ID]
-}
-
-// deny answers a question that nobody can answer (AG-40): the caller gets the document when all is over.
-func (a *agentRun) deny(question json.RawMessage) {
-	var q agent.Question
-	if json.Unmarshal(question, &q) != nil {
-		return
-	}
-	_ = a.s.o.Agents.Answer(context.Background(), agent.Answer{ // an answer that came before is as good
-		Turn: a.spec.ID, ID: q.ID, Nobody: true, Role: tool.Admin,
-	})
 }

@@ -2,6 +2,7 @@ package run
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -241,9 +242,8 @@ func (s *Service) prepareAgent(p access.Principal, a *Request, id string, files 
 // prepareByWorkflow is prepare for an agent whose answers a workflow writes.
 func (s *Service) prepareByWorkflow(by access.Principal, a *Request, id, workflow string) (*spec, error) {
 	if _, ok := s.o.Workflows.Get(workflow); !ok {
-		e := internal("this agent's workflow is missing; find the cause in the server's log under this id")
-		s.log.Error("agent's workflow is missing", "id", e.ID, "agent", a.Agent, "workflow", workflow)
-		return nil, e
+		detail := "this agent's workflow is missing; find the cause in the server's log under this id"
+		return nil, s.internal(context.Background(), detail, "agent's workflow is missing", "agent", a.Agent, "workflow", workflow)
 	}
 	if a.OnBusy == string(turn.Steer) {
 		return nil, misfit("/on_busy", "this agent does not support steer, because it is a workflow; expected queue, reject or interrupt")

@@ -8,9 +8,9 @@ import (
 	"github.com/lingserve/lingserve/bot"
 )
 
-// handOver leaves the runs that can go on to whoever takes them, and returns how many. What was said until then is stored, their work has ended
+// handOver leaves the runs that can go on to whoever takes them. What was said until then is stored, their work has ended
 // before others may take them, and that to go is no crash of theirs.
-func (s *Service) handOver(ctx context.Context) (handed int) {
+func (s *Service) handOver(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, storedWait)
 	defer cancel()
 	s.mu.Lock()
@@ -27,7 +27,7 @@ func (s *Service) handOver(ctx context.Context) (handed int) {
 	s.mu.Unlock()
 	list := slices.Concat(queued, running)
 	if len(list) == 0 {
-		return 0
+		return
 	}
 	for _, r := range list {
 		r.leave() // its end counts no more, for some get the slots of others now
@@ -40,7 +40,7 @@ func (s *Service) handOver(ctx context.Context) (handed int) {
 	if err := s.store.Release(ctx, s.replica, idsOf(list)); err != nil {
 		s.log.WarnContext(ctx, "cannot hand runs over; they are taken as after a crash", "error", err)
 	}
-	return len(list)
+	s.log.InfoContext(ctx, "runs go on at another server, or after the restart", "runs", len(list))
 }
 
 // leave ends the work of runs here.
@@ -86,9 +86,7 @@ func (r *Run) closing() error {
 // with "interrupted", so that a client that comes back after a restart is told. Work that ignores its cancellation is waited for as long as ctx
 // goes on.
 func (s *Service) interrupt(ctx context.Context) (count int) {
-	if handed := s.handOver(ctx); handed > 0 {
-		s.log.InfoContext(ctx, "runs go on at another server, or after the restart", "runs", handed)
-	}
+	s.handOver(ctx)
 	for _, r := range s.active() {
 		if !r.Ended() && !r.Moved() && r.stop(r.closing()) {
 			count++

@@ -140,8 +140,8 @@ const StatusMoved = "moved"
 func (s *Service) ended(r *Run, m *ling.Manager, closeErr error) {
 	o := r.result
 	away := r.Moved() // its end is not here
-	close(r.done)
 	r.manager.Store(nil)
+	close(r.done)
 
 	status, message := o.Status, "run ended"
 	if away {

@@ -28,6 +28,9 @@ const (
 	endRetry, endLongest = 50 * time.Millisecond, 2 * time.Second
 )
 
+// codeNotDurable is said of what is not stored.
+const codeNotDurable = "not_durable"
+
 // recorder stores the events of runs a moment after they were sent: those of all runs in one transaction.
 type recorder struct {
 	s    *Service
@@ -150,19 +153,16 @@ func (c *recorder) append(ctx context.Context, list []*Run) (rest []*Run, err er
 
 // report tells the log and the runs, once each time, that their events cannot be stored.
 func (c *recorder) report(ctx context.Context, of []*Run, err error) {
-	if err == nil {
-		if c.away {
-			c.away = false
-			c.s.log.InfoContext(ctx, "storing events of runs again")
-		}
+	switch {
+	case err == nil && c.away:
+		c.s.log.InfoContext(ctx, "storing events of runs again")
+	case err != nil && ctx.Err() != nil:
 		return
-	}
-	if ctx.Err() != nil {
-		return
-	}
-	if !c.away {
-		c.away = true
+	case err != nil && !c.away:
 		c.s.log.ErrorContext(ctx, "cannot store events of runs", "code", codeNotDurable, "error", err)
+	}
+	if c.away = err != nil; !c.away {
+		return
 	}
 	if errors.Is(err, store.ErrFull) {
 		c.s.o.Pressure.DiskFailed()
@@ -194,7 +194,8 @@ func (s *Service) storeEnd(r *Run) bool {
 		end.Batches = append(end.Batches, *b)
 		v.stored()
 	}
-	pauses, since := backoff.New(endRetry, endLongest), time.Now()
+	defer time.AfterFunc(s.o.Times.Grace, r.leave).Stop()
+	pauses := backoff.New(endRetry, endLongest)
 	for {
 		ctx, cancel := context.WithTimeout(context.Background(), storeWait)
 		err := s.store.End(ctx, end)
@@ -209,9 +210,6 @@ func (s *Service) storeEnd(r *Run) bool {
 		s.log.WarnContext(r.Context(), "cannot store the end of a run; retrying", "run", r.ID, "error", err)
 		if errors.Is(err, store.ErrFull) {
 			s.o.Pressure.DiskFailed()
-		}
-		if time.Since(since) >= s.o.Times.Grace {
-			r.leave()
 		}
 		if backoff.Sleep(s.storing, pauses.NextBackOff()) != nil {
 			s.log.ErrorContext(r.Context(), "cannot store the end of a run", "code", codeNotDurable, "run", r.ID, "error", err)
@@ -263,15 +261,17 @@ func (s *Service) leaveQueue(ctx context.Context, r *Run) error {
 
 // storeWaiting stores whether a run waits for somebody's answer. What cannot be stored now is with the next pass.
 func (s *Service) storeWaiting(ctx context.Context, r *Run) {
+	v := r.recording
+	if !r.machine.is(stateRunning) || !v.mu.TryLock() {
+		return
+	}
+	defer v.mu.Unlock()
 	state := store.RunRunning
 	if r.waits() {
 		state = store.RunWaiting
 	}
-	if v := r.recording; r.machine.is(stateRunning) && v.mu.TryLock() {
-		defer v.mu.Unlock()
-		if v.state != state && v.state != store.RunQueued {
-			_ = s.storeState(ctx, r, state)
-		}
+	if v.state != store.RunQueued {
+		_ = s.storeState(ctx, r, state)
 	}
 }
 

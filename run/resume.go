@@ -2,7 +2,6 @@ package run
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -10,28 +9,10 @@ import (
 	"github.com/lingserve/lingserve/access"
 	"github.com/lingserve/lingserve/agent"
 	"github.com/lingserve/lingserve/internal/backoff"
-	"github.com/lingserve/lingserve/jsonuri"
 	"github.com/lingserve/lingserve/ling"
 	"github.com/lingserve/lingserve/tube"
 	"github.com/lingserve/lingserve/turn"
 )
-
-// TubeOptions are those of tubes that no manager makes.
-func TubeOptions(maxLog int) *tube.Options {
-	return &tube.Options{MaxBytes: maxLog, Document: func() tube.Document { return new(jsonuri.Document) }}
-}
-
-// codeNotDurable is said of what is not stored.
-const codeNotDurable = "not_durable"
-
-// mustJSON is for what can always be JSON: our own types, and text of requests that was read as such.
-func mustJSON(value any) []byte {
-	text, err := json.Marshal(value)
-	if err != nil {
-		panic(fmt.Errorf("web: %w", err))
-	}
-	return text
-}
 
 // leftRun is a run that its replica has left.
 type leftRun struct {
@@ -49,16 +30,6 @@ type leftRun struct {
 	// Of a run that waits for one of the slots of runs that go on. It is there meanwhile, for those who come back, and can be canceled.
 	slot     chan struct{} // gives it one
 	canceled <-chan struct{}
-}
-
-// hasEnded reports whether the end of a tube can be seen.
-func hasEnded(t *tube.Tube) bool {
-	select {
-	case <-t.Ended():
-		return true
-	default:
-		return false
-	}
 }
 
 // cutMessage is what clients are told about a run that the end of the server has cut off.

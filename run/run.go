@@ -88,6 +88,16 @@ type Result struct {
 // Ended reports whether readers may have the terminal event.
 func (r *Run) Ended() bool { return hasEnded(r.tube) }
 
+// hasEnded reports whether the end of a tube can be seen.
+func hasEnded(t *tube.Tube) bool {
+	select {
+	case <-t.Ended():
+		return true
+	default:
+		return false
+	}
+}
+
 // Over is closed when the end of the run can be seen.
 func (r *Run) Over() <-chan struct{} { return r.tube.Ended() }
 

@@ -182,14 +182,10 @@ func (s *Service) Forget(lane string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for id, r := range s.inMemory {
-		select {
-		case <-r.done:
-			if r.Lane() == lane {
-				delete(s.inMemory, id)
-				r.erased = true // if it is not kept yet, it will be dropped at once
-				s.dropLocked(r)
-			}
-		default:
+		if r.Lane() == lane && r.manager.Load() == nil {
+			delete(s.inMemory, id)
+			r.erased = true // if it is not kept yet, it will be dropped at once
+			s.dropLocked(r)
 		}
 	}
 }
@@ -219,9 +215,7 @@ func (s *Service) SessionError(ctx context.Context, err error) error {
 	case IsOverloaded(err): // a database that is away; the store's log says why
 		return &Error{Kind: ErrAway, Detail: "the server cannot reach the sessions at the moment; retry later", Retry: TapesRetry}
 	}
-	e := internal("the server cannot use the session's tape; find the cause in its log under this id")
-	s.log.ErrorContext(ctx, "cannot use a tape", "id", e.ID, "error", err)
-	return e
+	return s.internal(ctx, "the server cannot use the session's tape; find the cause in its log under this id", "cannot use a tape", "error", err)
 }
 
 // IsOverloaded reports whether an error has the code of a store that cannot be reached.

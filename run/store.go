@@ -2,13 +2,17 @@ package run
 
 import (
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"time"
 
 	webchannel "github.com/lingserve/lingserve/channel/web"
+	"github.com/lingserve/lingserve/jsonuri"
 	"github.com/lingserve/lingserve/store"
 	"github.com/lingserve/lingserve/tool"
+	"github.com/lingserve/lingserve/tube"
 )
 
 // Store is where runs, their events and the Idempotency-Keys are stored. Errors: [store.ErrAway] and [store.ErrFull], and what a method names.
@@ -132,9 +136,8 @@ func (s *Service) storeError(ctx context.Context, err error) error {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	}
-	e := internal("the server cannot store or read the run; find the cause in its log under this id")
-	s.log.ErrorContext(ctx, "cannot use the store of runs", "id", e.ID, "error", err)
-	return e
+	detail := "the server cannot store or read the run; find the cause in its log under this id"
+	return s.internal(ctx, detail, "cannot use the store of runs", "error", err)
 }
 
 // state is what the store says of the run when its work begins.
@@ -143,4 +146,168 @@ func (sp *spec) state() string {
 		return store.RunQueued
 	}
 	return store.RunRunning
+}
+
+// mustJSON is for what can always be JSON: our own types, and text of requests that was read as such.
+func mustJSON(value any) []byte {
+	text, err := json.Marshal(value)
+	if err != nil {
+		panic(fmt.Errorf("web: %w", err))
+	}
+	return text
+}
+
+// Kinds of what is in the events of a batch: one byte, and then what is named. A text stands behind its length.
+const (
+	batchBegins = 'b' // number of the first event; base. What came before is not needed.
+	batchPiece  = 'p' // number of its block's first event, offset in the block, bytes
+	batchNote   = 'n' // note of the run's workflow
+)
+
+// lockNext returns the next batch, and locks the recording until it is stored. It returns nil, without a lock, if there is none or the end of the
+// run is being stored.
+func (v *recording) lockNext(r *Run) *store.RunBatch {
+	if !v.mu.TryLock() {
+		return nil
+	}
+	b := v.next(r)
+	if b == nil {
+		v.mu.Unlock()
+	}
+	return b
+}
+
+// next returns the next batch; nil is none. It is called with the recording locked.
+func (v *recording) next(r *Run) *store.RunBatch {
+	if v.pending != nil {
+		return v.pending
+	}
+	t, first := r.tube, v.at.End()
+	var text []byte
+	if !v.began {
+		text, v.began, first = v.begin(t), true, t.From()
+	}
+	for len(text) < maxBatch {
+		piece, ok := t.Piece(&v.at)
+		if !ok {
+			text = v.begin(t)
+			continue
+		}
+		if len(piece.Data) == 0 {
+			break
+		}
+		text = append(text, batchPiece)
+		text = binary.AppendUvarint(text, piece.First)
+		text = binary.AppendUvarint(text, uint64(piece.Offset))
+		text = appendText(text, piece.Data)
+	}
+	if m := r.manager.Load(); m != nil {
+		for _, note := range m.Notes(v.at.End()) {
+			text = appendText(append(text, batchNote), note)
+		}
+	}
+	if len(text) == 0 {
+		return nil
+	}
+	v.pending = &store.RunBatch{Run: r.ID, Attempt: v.attempt, Seq: v.seq, First: first, Events: text}
+	return v.pending
+}
+
+// begin returns the beginning of the events: what they have come to, as far as the pieces that follow do not say it.
+func (v *recording) begin(t *tube.Tube) []byte {
+	v.at = tube.Place{}
+	var base []byte
+	if !t.Compact(smallLog) {
+		base = t.AppendBase(nil, &v.at)
+	}
+	return appendText(binary.AppendUvarint([]byte{batchBegins}, t.From()), base)
+}
+
+// stored says that the batch that next returned is stored. It is called with the recording locked.
+func (v *recording) stored() {
+	v.pending = nil
+	v.seq++
+}
+
+func appendText(dst, text []byte) []byte {
+	return append(binary.AppendUvarint(dst, uint64(len(text))), text...)
+}
+
+// errBatch says that events that are stored cannot be read.
+var errBatch = errors.New("the stored events cannot be read")
+
+// stored is what is stored of the events of a run.
+type stored struct {
+	tube   *tube.Tube     // nil where there are none
+	last   store.RunBatch // without its events
+	notes  [][]byte
+	replay *tube.Replay // makes the tube
+}
+
+// readStored reads what is stored of the events of a run, as far as that goes.
+func (s *Service) readStored(ctx context.Context, id string) (so stored, err error) {
+	err = s.store.Batches(ctx, id, func(b store.RunBatch) error { return so.read(b, s.o.MaxLog) })
+	if so.replay != nil && (err == nil || errors.Is(err, errBatch)) {
+		so.tube, so.replay = so.replay.Tube(), nil
+	}
+	return so, err
+}
+
+// read reads the next batch.
+func (so *stored) read(b store.RunBatch, maxLog int) error {
+	so.last = b
+	so.last.Events = nil
+	rest, ok := b.Events, true
+	number := func() uint64 {
+		v, n := binary.Uvarint(rest)
+		if n <= 0 {
+			ok, rest = false, nil
+			return 0
+		}
+		rest = rest[n:]
+		return v
+	}
+	text := func() []byte {
+		n := number()
+		if !ok || n > uint64(len(rest)) {
+			ok = false
+			return nil
+		}
+		t := rest[:n:n]
+		rest = rest[n:]
+		return t
+	}
+	for len(rest) > 0 {
+		kind := rest[0]
+		rest = rest[1:]
+		var err error
+		switch kind {
+		case batchBegins:
+			o := TubeOptions(maxLog)
+			o.From = number()
+			if base := text(); ok {
+				if so.replay = tube.NewReplay(b.Run, o); len(base) > 0 {
+					err = so.replay.Base(base)
+				}
+			}
+		case batchPiece:
+			piece := tube.Piece{First: number(), Offset: int(number() & (1<<31 - 1)), Data: text()}
+			if ok = ok && so.replay != nil; ok {
+				err = so.replay.Piece(piece)
+			}
+		case batchNote:
+			so.notes = append(so.notes, text())
+		default:
+			ok = false
+		}
+		if err != nil || !ok {
+			return errors.Join(fmt.Errorf("%w: batch %d of attempt %d", errBatch, b.Seq, b.Attempt), err)
+		}
+	}
+	return nil
+}
+
+// TubeOptions are those of tubes that no manager makes.
+func TubeOptions(maxLog int) *tube.Options {
+	return &tube.Options{MaxBytes: maxLog, Document: func() tube.Document { return new(jsonuri.Document) }}
 }

@@ -268,9 +268,8 @@ func (s *Service) refused(r channel.Result, err error) error {
 	if err == nil {
 		err = fmt.Errorf("a turn ended without a run: %s", r.Admission.Reason)
 	}
-	e := internal("the server cannot accept the message; find the cause in its log under this id")
-	s.log.Error("cannot accept a message", "id", e.ID, "error", err)
-	return e
+	detail := "the server cannot accept the message; find the cause in its log under this id"
+	return s.internal(context.Background(), detail, "cannot accept a message", "error", err)
 }
 
 // Enter waits until the run is there.

@@ -54,19 +54,6 @@ func (s *Service) leave(ctx context.Context, list []*Run) {
 	}
 }
 
-// drain refuses new runs from now on and returns a channel that is closed when nothing runs any more.
-func (s *Service) drain() <-chan struct{} {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.draining {
-		s.draining = true
-		if s.running == 0 {
-			close(s.quiet)
-		}
-	}
-	return s.quiet
-}
-
 // Draining reports whether the service refuses new runs because it is shutting down.
 func (s *Service) Draining() bool { return s.Load().Draining }
 
@@ -93,7 +80,7 @@ func (s *Service) interrupt(ctx context.Context) (count int) {
 		}
 	}
 	time.AfterFunc(s.o.Times.Stored, s.stopStoring)
-	s.works.Wait(ctx.Done())
+	s.runs.Wait(ctx.Done())
 	s.turns.Wait(ctx.Done())
 	if ctx.Err() != nil {
 		for _, r := range s.active() {

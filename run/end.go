@@ -178,8 +178,8 @@ func (s *Service) ended(r *Run, m *ling.Manager, closeErr error) {
 		}
 	}
 	s.mu.Unlock()
-	s.chargeTokens(r)
 	s.trim(now)
+	s.chargeTokens(r)
 }
 
 // mayBeRetried reports whether the same request may be sent again: the run failed for a reason that passes, and made nothing.

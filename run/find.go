@@ -232,7 +232,7 @@ func (s *Service) sweep(now time.Time) (idle bool) {
 	if len(s.inMemory) == 0 { // a map does not get smaller by itself
 		s.inMemory, s.inSession = map[string]*Run{}, map[string]*Run{}
 	}
-	idle = s.running == 0 && s.freed >= giveBack
+	idle = s.runs.Count() == 0 && s.freed >= giveBack
 	if idle {
 		s.freed = 0
 	}

@@ -99,9 +99,9 @@ func CheckSize(a *Request, limit, images int) error {
 	return over
 }
 
-// chargeTokens ends the count of a run, and charges its caller for its tokens.
+// chargeTokens charges the caller of a run for its tokens, and ends the count of the run.
 func (s *Service) chargeTokens(r *Run) {
-	r.release()
+	defer r.release()
 	if s.o.Limits == nil || r.Caller == "" {
 		return
 	}

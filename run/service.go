@@ -155,7 +155,7 @@ type Service struct {
 
 	working  context.Context // of all runs
 	stopWork context.CancelCauseFunc
-	works    gate.Gate // one for each running run that is no turn
+	runs     gate.Gate // one for each run that goes on
 	turns    gate.Gate // one for each turn
 
 	ctx    context.Context // of the service's own goroutines
@@ -173,10 +173,8 @@ type Service struct {
 	kept      []*Run                   // the ended ones of inMemory, the least recently touched first
 	keptBytes int64                    // of kept
 	moving    map[string]chan struct{} // being read back now, suspended or woken; closed when that is over
-	running   int
 	draining  bool
-	quiet     chan struct{} // closed once draining and nothing runs
-	freed     int64         // bytes that have left memory since it was last given back to the system
+	freed     int64 // bytes that have left memory since it was last given back to the system
 
 	closeOnce sync.Once
 }
@@ -224,7 +222,7 @@ func newService(o Options) *Service {
 	s := &Service{
 		o: o, log: o.Log,
 		inMemory: map[string]*Run{}, inSession: map[string]*Run{}, moving: map[string]chan struct{}{},
-		quiet: make(chan struct{}), keyLocks: keyLocks{seed: maphash.MakeSeed()},
+		keyLocks: keyLocks{seed: maphash.MakeSeed()},
 	}
 	s.working, s.stopWork = context.WithCancelCause(context.Background())
 	s.storing, s.stopStoring = context.WithCancel(context.Background())
@@ -272,10 +270,10 @@ func (s *Service) Close() error {
 
 // shutDown refuses new runs, waits for running ones until ctx ends, and ends them then. It returns how many it has interrupted.
 func (s *Service) shutDown(ctx context.Context) (interrupted int) {
-	select {
-	case <-s.drain():
-	case <-ctx.Done():
-	}
+	s.mu.Lock()
+	s.draining = true
+	s.mu.Unlock()
+	s.runs.Wait(ctx.Done())
 	s.o.Detach(ctx) // before runs are ended, so that no client takes the server's end for its run's
 	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopWait)
 	defer cancel()
@@ -294,7 +292,7 @@ type Load struct {
 func (s *Service) Load() Load {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return Load{Draining: s.draining, Running: s.running, InMemory: len(s.kept), MemoryBytes: s.keptBytes}
+	return Load{Draining: s.draining, Running: s.runs.Count(), InMemory: len(s.kept), MemoryBytes: s.keptBytes}
 }
 
 // Running says how many runs go on, and whether there are turns among them.

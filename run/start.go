@@ -110,8 +110,8 @@ func (s *Service) charge(sp *spec) (release func(), err error) {
 	switch {
 	case s.draining:
 		return nil, draining()
-	case s.running >= s.o.MaxRuns && !sp.accepted():
-		return nil, tooManyRuns(s.running)
+	case s.runs.Count() >= s.o.MaxRuns && !sp.accepted():
+		return nil, tooManyRuns(s.runs.Count())
 	}
 	var releaseCaller func()
 	if s.o.Limits != nil && sp.Caller != "" {
@@ -121,16 +121,12 @@ func (s *Service) charge(sp *spec) (release func(), err error) {
 			return nil, &Error{Kind: ErrLimited, Detail: refusal.Detail, Limit: refusal.Reason, Retry: refusal.RetryAfter}
 		}
 	}
-	s.running++
+	s.runs.Enter()
 	return func() {
 		if releaseCaller != nil {
 			releaseCaller()
 		}
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if s.running--; s.draining && s.running == 0 {
-			close(s.quiet)
-		}
+		s.runs.Leave()
 	}, nil
 }
 
@@ -170,9 +166,7 @@ func (s *Service) start(sp *spec) (*Run, error) {
 	if sp.agent != nil { // its turn supervises it
 		return r, nil
 	}
-	s.works.Enter()
-	go func() {
-		defer s.works.Leave()
+	go func() { // ends with the run, and the server waits for it
 		if waits {
 			select {
 			case <-so.slot:

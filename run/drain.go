@@ -8,8 +8,8 @@ import (
 	"github.com/lingserve/lingserve/bot"
 )
 
-// handOver leaves the runs that can go on to whoever takes them. What was said until then is stored, their work has ended
-// before others may take them, and that to go is no crash of theirs.
+// handOver leaves the runs that can go on to other servers, or to the next one here. Their events are stored and their work has ended before
+// others may take them over, and the end of this server does not count as a crash.
 func (s *Service) handOver(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, storedWait)
 	defer cancel()

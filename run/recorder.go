@@ -28,7 +28,7 @@ const (
 	endRetry, endLongest = 50 * time.Millisecond, 2 * time.Second
 )
 
-// codeNotDurable is said of what is not stored.
+// codeNotDurable is the code of events and lines of the log about what cannot be stored.
 const codeNotDurable = "not_durable"
 
 // recorder stores the events of runs a moment after they were sent: those of all runs in one transaction.
@@ -259,7 +259,7 @@ func (s *Service) leaveQueue(ctx context.Context, r *Run) error {
 	}
 }
 
-// storeWaiting stores whether a run waits for somebody's answer. What cannot be stored now is with the next pass.
+// storeWaiting stores whether a run waits for a person. The next pass tries again.
 func (s *Service) storeWaiting(ctx context.Context, r *Run) {
 	v := r.recording
 	if !r.machine.is(stateRunning) || !v.mu.TryLock() {

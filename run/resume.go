@@ -42,7 +42,7 @@ const otherKey = "; start it again with another Idempotency-Key"
 // number ever means two events, whatever was seen before it could be written down. They stay far below 2⁵³.
 const Epoch = 1 << 32
 
-// firstEvent is the number of the first event of the next attempt, which nobody can have seen.
+// firstEvent returns the number of the first event of the next attempt. No reader has seen it, or one behind it.
 func (p *leftRun) firstEvent() uint64 {
 	return max((p.tube.Len()/Epoch+1)*Epoch, uint64(p.attempt-1)*Epoch)
 }

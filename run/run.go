@@ -232,7 +232,7 @@ func (r *Run) text() (document, reserved []byte) {
 	return document, reserved
 }
 
-// resultOf is what a manager says of the run.
+// resultOf returns the result that a manager has.
 func (r *Run) resultOf(res ling.Result) Result {
 	return Result{
 		Status: res.Status, Reason: res.Reason, Session: res.Session, Usage: res.Usage, Models: res.Models, Repairs: res.Repairs,

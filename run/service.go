@@ -201,7 +201,7 @@ func Open(o Options) (*Service, error) {
 	}
 	s := newService(o)
 	s.wg.Go(func() { s.recorder.loop(s.ctx) })
-	if err := s.takeLeft(s.ctx); err != nil {
+	if err := s.recoverLeft(s.ctx); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	s.wg.Go(s.sweepLoop)

@@ -140,7 +140,7 @@ func (s *Service) storeError(ctx context.Context, err error) error {
 	return s.internal(ctx, detail, "cannot use the store of runs", "error", err)
 }
 
-// state is what the store says of the run when its work begins.
+// state returns the state of the run's row at the start.
 func (sp *spec) state() string {
 	if sp.queued {
 		return store.RunQueued
@@ -164,8 +164,8 @@ const (
 	batchNote   = 'n' // note of the run's workflow
 )
 
-// lockNext returns the next batch, and locks the recording until it is stored. It returns nil, without a lock, if there is none or the end of the
-// run is being stored.
+// lockNext locks the recording and returns the next batch. If there is no batch, or the end of the run is being stored, it returns nil and does not
+// lock.
 func (v *recording) lockNext(r *Run) *store.RunBatch {
 	if !v.mu.TryLock() {
 		return nil
@@ -244,7 +244,7 @@ type stored struct {
 	replay *tube.Replay // makes the tube
 }
 
-// readStored reads what is stored of the events of a run, as far as that goes.
+// readStored reads the stored events of a run. With [errBatch] it returns those before the damage.
 func (s *Service) readStored(ctx context.Context, id string) (so stored, err error) {
 	err = s.store.Batches(ctx, id, func(b store.RunBatch) error { return so.read(b, s.o.MaxLog) })
 	if so.replay != nil && (err == nil || errors.Is(err, errBatch)) {

@@ -62,7 +62,7 @@ func (r *Run) track(e turn.Event, q *agent.Question) {
 	}
 }
 
-// waits reports whether the turn waits for somebody's answer.
+// waits reports whether the turn waits for a person.
 func (r *Run) waits() bool {
 	r.pendingMu.Lock()
 	defer r.pendingMu.Unlock()
@@ -106,7 +106,7 @@ func (s *Service) suspendWaiting(list []*Run) {
 	}
 }
 
-// moveLocked says that the caller moves a run between the store and memory, until it calls release. The lock of runs is held.
+// moveLocked makes others wait while the caller moves a run between the store and memory, until it calls release. The lock of runs is held.
 func (s *Service) moveLocked(id string) (release func()) {
 	over := make(chan struct{})
 	s.moving[id] = over
@@ -118,8 +118,8 @@ func (s *Service) moveLocked(id string) (release func()) {
 	}
 }
 
-// acquire returns a run that is here. Where it is not, acquire waits until nobody else moves it between the store and memory: the caller does
-// so then, until it calls release.
+// acquire returns a run that is in memory. If it is not, acquire waits while another caller moves it between the store and memory, and returns
+// release: until the caller calls that, it moves the run alone.
 func (s *Service) acquire(ctx context.Context, id string) (r *Run, release func(), err error) {
 	for {
 		s.mu.Lock()
@@ -142,7 +142,7 @@ func (s *Service) acquire(ctx context.Context, id string) (r *Run, release func(
 	}
 }
 
-// suspend leaves a run to whoever wants it next.
+// suspend ends the work of a run here, and leaves it to the replica that needs it next.
 func (s *Service) suspend(r *Run, wake time.Time) {
 	ctx, cancel := context.WithTimeout(context.Background(), storeWait)
 	defer cancel()
@@ -154,7 +154,7 @@ func (s *Service) suspend(r *Run, wake time.Time) {
 	}
 }
 
-// suspended reports whether a run waits and nobody works on it.
+// suspended reports whether a run waits and no replica works on it.
 func suspended(row *store.Run) bool {
 	return row.Ended.IsZero() && row.State == store.RunWaiting && row.Replica == ""
 }
@@ -164,12 +164,12 @@ func (s *Service) isElsewhere(row *store.Run) bool {
 	return row.Ended.IsZero() && row.Replica != s.replica && s.o.Members != nil && slices.Contains(s.o.Members.Alive(), row.Replica)
 }
 
-// wake lets a suspended run go on here, which the caller has acquired, and waits until its question is open again.
+// wake lets a suspended run go on here and waits until its question is open again. The caller has acquired the run.
 func (s *Service) wake(ctx context.Context, row *store.Run) error {
 	if s.Draining() {
 		return draining()
 	}
-	if _, err := s.takeRuns(ctx, []store.Run{*row}); err != nil {
+	if _, err := s.recoverRuns(ctx, []store.Run{*row}); err != nil {
 		return err
 	}
 	s.mu.Lock()

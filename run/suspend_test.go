@@ -206,7 +206,7 @@ func TestAHundredThousandRunsWait(t *testing.T) {
 	defer s.Close()
 	longtest.Within(t, "a start with 100 000 runs that wait", time.Since(began), time.Second)
 	began = time.Now()
-	if err := s.takeLeft(t.Context()); err != nil {
+	if err := s.recoverLeft(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	longtest.Within(t, "a look for runs that are due", time.Since(began), 50*time.Millisecond)

@@ -36,9 +36,9 @@ type Members interface {
 func (s *Service) watchLeft() {
 	failed, looks := false, 0
 	for backoff.Sleep(s.ctx, lookForLeft) == nil && !s.Draining() {
-		err := s.takeLeft(s.ctx)
+		err := s.recoverLeft(s.ctx)
 		if looks++; err == nil && looks%lookForLost == 0 && s.o.Members != nil {
-			err = s.takeLost(s.ctx)
+			err = s.recoverLost(s.ctx)
 		}
 		if err != nil && !failed && s.ctx.Err() == nil {
 			s.log.WarnContext(s.ctx, "cannot look for runs of replicas that are gone; retrying", "error", err)
@@ -47,14 +47,14 @@ func (s *Service) watchLeft() {
 	}
 }
 
-// takeLost takes over the runs that the store has of this replica and that it does not work on: the answer to their start was lost.
-func (s *Service) takeLost(ctx context.Context) error {
+// recoverLost takes over the runs that the store has of this replica and that it does not work on: the answer to their start was lost.
+func (s *Service) recoverLost(ctx context.Context) error {
 	others := slices.DeleteFunc(s.o.Members.Alive(), func(id string) bool { return id == s.replica })
 	list, err := s.store.Left(ctx, others, leftAtOnce)
 	if err != nil {
 		return err
 	}
-	_, err = s.takeRuns(ctx, slices.DeleteFunc(list, func(row store.Run) bool {
+	_, err = s.recoverRuns(ctx, slices.DeleteFunc(list, func(row store.Run) bool {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		return s.inMemory[row.ID] != nil || s.moving[row.ID] != nil || row.Replica != s.replica || time.Since(row.Created) < time.Minute
@@ -62,8 +62,8 @@ func (s *Service) takeLost(ctx context.Context) error {
 	return err
 }
 
-// takeLeft takes over the runs that others have left.
-func (s *Service) takeLeft(ctx context.Context) error {
+// recoverLeft takes over the runs that others have left.
+func (s *Service) recoverLeft(ctx context.Context) error {
 	alive := []string{s.replica}
 	if s.o.Members != nil {
 		alive = s.o.Members.Alive()
@@ -73,14 +73,14 @@ func (s *Service) takeLeft(ctx context.Context) error {
 		if err != nil || len(list) == 0 {
 			return err
 		}
-		if took, err := s.takeRuns(ctx, list); err != nil || !took || len(list) < leftAtOnce {
+		if took, err := s.recoverRuns(ctx, list); err != nil || !took || len(list) < leftAtOnce {
 			return err
 		}
 	}
 }
 
-// takeRuns takes over runs: they go on, or end. It reports whether it took any.
-func (s *Service) takeRuns(ctx context.Context, list []store.Run) (took bool, err error) {
+// recoverRuns takes over runs: they go on, or end. It reports whether it took any.
+func (s *Service) recoverRuns(ctx context.Context, list []store.Run) (took bool, err error) {
 	taken, errs := make([]*leftRun, len(list)), make([]error, len(list))
 	var wg sync.WaitGroup
 	slots := make(chan struct{}, takeAtOnce)
@@ -89,14 +89,14 @@ func (s *Service) takeRuns(ctx context.Context, list []store.Run) (took bool, er
 			slots <- struct{}{}
 			wg.Go(func() {
 				defer func() { <-slots }()
-				taken[i], errs[i] = s.takeRun(ctx, &list[i])
+				taken[i], errs[i] = s.recoverRun(ctx, &list[i])
 			})
 		}
 	}
 	wg.Wait()
 	for i := range list {
 		if list[i].Session != "" { // one after the other, in their order
-			taken[i], errs[i] = s.takeRun(ctx, &list[i])
+			taken[i], errs[i] = s.recoverRun(ctx, &list[i])
 		}
 	}
 	taken = slices.DeleteFunc(taken, func(p *leftRun) bool { return p == nil })
@@ -104,8 +104,8 @@ func (s *Service) takeRuns(ctx context.Context, list []store.Run) (took bool, er
 	return len(taken) > 0, errors.Join(errs...)
 }
 
-// takeRun takes over a run, and ends it if it does not go on. It returns nil for a run that another replica has, or has to take.
-func (s *Service) takeRun(ctx context.Context, row *store.Run) (*leftRun, error) {
+// recoverRun takes over a run, and ends it if it does not go on. It returns nil for a run that another replica has, or has to take.
+func (s *Service) recoverRun(ctx context.Context, row *store.Run) (*leftRun, error) {
 	o, err := originOf(row)
 	if err != nil {
 		s.log.WarnContext(ctx, "cannot read how a run began", "run", row.ID, "error", err)
@@ -139,7 +139,7 @@ func (s *Service) takeRun(ctx context.Context, row *store.Run) (*leftRun, error)
 	}
 	if p.end = whyNotResumed(p); p.end == nil {
 		take.State = store.RunQueued
-		if err := s.readTold(ctx, p); err != nil {
+		if err := s.readTurn(ctx, p); err != nil {
 			return nil, err
 		}
 	}
@@ -161,8 +161,8 @@ func (s *Service) takeRun(ctx context.Context, row *store.Run) (*leftRun, error)
 	return p, nil
 }
 
-// readTold reads what the tape says of a turn that an agent answers.
-func (s *Service) readTold(ctx context.Context, p *leftRun) error {
+// readTurn reads what the tape says of a turn that an agent answers.
+func (s *Service) readTurn(ctx context.Context, p *leftRun) error {
 	if p.queued || p.Of.Agent == "" || s.o.Tapes == nil {
 		return nil
 	}

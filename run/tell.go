@@ -16,7 +16,7 @@ import (
 	"github.com/lingserve/lingserve/turn"
 )
 
-// write has what happens in the turn written to its manager from now on.
+// write makes the writer of what happens in the turn, and sends the position in the queue.
 func (a *agentRun) write() {
 	if a.inQueue() {
 		_ = a.m.SendEvent("queued", map[string]int{"position": a.ticket.Status().Position}) // the run may have been canceled
@@ -30,8 +30,8 @@ func (a *agentRun) write() {
 	a.out = transcript.New(o)
 }
 
-// tell waits for the turn, and tells what came of it.
-func (a *agentRun) tell(ctx context.Context) error {
+// awaitTurn waits for the turn, and tells what came of it.
+func (a *agentRun) awaitTurn(ctx context.Context) error {
 	result, err := a.ticket.Wait(context.Background())
 	a.followUp()
 	switch {
@@ -116,8 +116,8 @@ func (a *agentRun) Stream(ctx context.Context, state turn.State) turn.Stream {
 	return a.answer.Stream(ctx, state)
 }
 
-// take writes what happens in the turn to the run's tube. It is called by the turn, one event after the other.
-func (a *agentRun) take(e turn.Event, err error) {
+// onEvent writes what happens in the turn to the run's tube. It is called by the turn, one event after the other.
+func (a *agentRun) onEvent(e turn.Event, err error) {
 	if err != nil || a.silent || !a.isReady() {
 		return // the turn's end says what it failed of
 	}

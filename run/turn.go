@@ -18,10 +18,11 @@ import (
 )
 
 // agentRun is a run that is a turn of an agent: a prepared one of the kernel, whose reply is the run's tube. It is the workflow of the
-// run, and the lifespan of the turn's envelope, which keeps the turn from beginning before the run is there to tell of it.
+// run, and the lifespan of the turn's envelope: the turn begins when the run is ready to show it.
 //
-// A message takes this way: startAgent gives it to the kernel, whose goroutine comes to dispatch. That gives it to the lane of its session,
-// and to the turn of another run if that takes it, or else calls begin. It closes taken, and supervises the run to its end.
+// startAgent gives the message to the kernel, which calls dispatch in the goroutine of the turn. Dispatch submits the message to the lane of its
+// session. If the turn of another run takes the message, that run's followUp decides at its end whether begin starts a run for it, and closes ready.
+// Otherwise dispatch calls begin. With a run of its own, dispatch supervises the run to its end.
 type agentRun struct {
 	s        *Service
 	name     string
@@ -110,7 +111,7 @@ func (a *agentRun) dispatch(ctx context.Context, t *channel.Turn) (channel.Dispa
 	if policy == turn.Steer && a.answer != nil || t.Context.ObserveOnly && policy != turn.Reject {
 		policy = turn.Queue // a workflow cannot be steered; and what nobody is to see does nothing to what somebody does
 	}
-	ticket, err := a.s.o.Turns.Submit(ctx, e, turn.WithID(a.spec.ID), turn.WithPolicy(policy), turn.WithSink(a.take), turn.WithWaiting(a.waits))
+	ticket, err := a.s.o.Turns.Submit(ctx, e, turn.WithID(a.spec.ID), turn.WithPolicy(policy), turn.WithSink(a.onEvent), turn.WithWaiting(a.waits))
 	if err != nil {
 		return channel.DispatchResult{}, err
 	}
@@ -186,7 +187,7 @@ func ofLane(err error) error {
 	return err
 }
 
-// steer gives a message to this run's turn; false where no run is there to tell what becomes of it, or the answer would not be seen.
+// steer gives a message to this run's turn. It returns false if the turn takes no messages, or has no run that callers can see.
 func (a *agentRun) steer(late *agentRun) bool {
 	<-a.ready // its turn may be there a moment before it
 	a.mu.Lock()
@@ -200,8 +201,8 @@ func (a *agentRun) steer(late *agentRun) bool {
 	return true
 }
 
-// followUp is for the end of the turn: the messages that it has not used have turns of their own, which come next or run already.
-// Each gets its run, and this one says which.
+// followUp is called at the end of the turn. The messages that the turn has not used have become turns, which come next or run already.
+// followUp starts the run of each, and sends its id.
 func (a *agentRun) followUp() {
 	a.mu.Lock()
 	list := a.steered
@@ -293,14 +294,14 @@ func (a *agentRun) Exit(context.Context, error) error { return nil }
 // Info is that of the workflow of the run.
 func (a *agentRun) Info() flow.Info { return flow.Info{Name: a.name} }
 
-// Run is the work of the run: it waits for the turn, which tells what happens by take.
+// Run is the work of the run: it waits for the turn, which reports what happens to onEvent.
 func (a *agentRun) Run(ctx context.Context, _ *ling.Manager, _ map[string]any) error {
 	defer a.cancel(nil)
 	defer context.AfterFunc(ctx, func() { a.cancel(context.Cause(ctx)) })()
 	if <-a.ready; a.m == a.own {
-		return a.tell(ctx)
+		return a.awaitTurn(ctx)
 	}
-	if err := a.m.Go(a.tell); err != nil {
+	if err := a.m.Go(a.awaitTurn); err != nil {
 		a.cancel(err)
 	}
 	_ = a.m.Close()

@@ -222,7 +222,6 @@ func (s *Service) prepareAgent(p access.Principal, a *Request, id string, files 
 		media = append(media, turn.Media{Type: kind, URL: f.Image + f.File, Name: f.Name})
 	}
 	ar := s.newAgentRun(a.Agent, a.OnBusy)
-	ar.done = a.Done
 	ar.envelope = &turn.Envelope{
 		ID: id, Channel: Channel, Content: text, Media: media, Life: ar,
 		Extra: map[string]any{

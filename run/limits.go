@@ -56,7 +56,7 @@ func (s *Service) room(ctx context.Context, a *Request, sp *spec) error {
 	bounded, ok := s.o.Tapes.(interface {
 		Room(ctx context.Context, session string) error
 	})
-	if !ok || sp.agent == nil || sp.Session == "" {
+	if !ok || sp.agent == nil {
 		return nil
 	}
 	refused := bounded.Room(ctx, sp.Lane())

@@ -11,14 +11,7 @@ import (
 )
 
 // Start starts the run that is asked for, or finds the one that the same request has started before.
-func (s *Service) Start(ctx context.Context, req *Request) (r *Run, out Outcome, err error) {
-	if r, out, err = s.startRun(ctx, req); err == nil && out.Replayed {
-		s.traceReplay(ctx, req.Trace, r)
-	}
-	return r, out, err
-}
-
-func (s *Service) startRun(ctx context.Context, req *Request) (*Run, Outcome, error) {
+func (s *Service) Start(ctx context.Context, req *Request) (*Run, Outcome, error) {
 	var hash [16]byte
 	unlock := func() {}
 	if req.Key != "" {
@@ -61,7 +54,10 @@ func (s *Service) replayed(ctx context.Context, req *Request, k store.Idempotenc
 		return nil, Outcome{}, refuse(ErrKeyReused, "the Idempotency-Key belongs to another request; use a new one")
 	}
 	r, err := s.Find(ctx, req.Who, k.Run)
-	if errors.Is(err, ErrUnknown) {
+	switch {
+	case err == nil:
+		s.traceReplay(ctx, req.Trace, r)
+	case errors.Is(err, ErrUnknown):
 		err = &Error{Kind: ErrExpired, Detail: "the run of this Idempotency-Key is no longer stored", Run: k.Run}
 	}
 	return r, Outcome{Replayed: true}, err

@@ -1,11 +1,14 @@
 package run
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"slices"
 	"time"
 
 	webchannel "github.com/lingserve/lingserve/channel/web"
@@ -254,55 +257,52 @@ func (s *Service) readStored(ctx context.Context, id string) (so stored, err err
 }
 
 // read reads the next batch.
-func (so *stored) read(b store.RunBatch, maxLog int) error {
+func (so *stored) read(b store.RunBatch, maxLog int) (err error) {
+	rest := bytes.NewBuffer(b.Events)
 	so.last = b
 	so.last.Events = nil
-	rest, ok := b.Events, true
-	number := func() uint64 {
-		v, n := binary.Uvarint(rest)
-		if n <= 0 {
-			ok, rest = false, nil
-			return 0
+	number := func() (n uint64) {
+		if err == nil {
+			n, err = binary.ReadUvarint(rest)
 		}
-		rest = rest[n:]
-		return v
+		return n
 	}
 	text := func() []byte {
 		n := number()
-		if !ok || n > uint64(len(rest)) {
-			ok = false
+		if err == nil && n > uint64(rest.Len()) {
+			err = io.ErrUnexpectedEOF
+		}
+		if err != nil {
 			return nil
 		}
-		t := rest[:n:n]
-		rest = rest[n:]
-		return t
+		return slices.Clip(rest.Next(int(n)))
 	}
-	for len(rest) > 0 {
-		kind := rest[0]
-		rest = rest[1:]
-		var err error
-		switch kind {
+	for err == nil && rest.Len() > 0 {
+		switch kind, _ := rest.ReadByte(); kind {
 		case batchBegins:
 			o := TubeOptions(maxLog)
 			o.From = number()
-			if base := text(); ok {
+			if base := text(); err == nil {
 				if so.replay = tube.NewReplay(b.Run, o); len(base) > 0 {
 					err = so.replay.Base(base)
 				}
 			}
 		case batchPiece:
 			piece := tube.Piece{First: number(), Offset: int(number() & (1<<31 - 1)), Data: text()}
-			if ok = ok && so.replay != nil; ok {
+			if err == nil && so.replay == nil {
+				err = errors.New("a piece before the first event")
+			}
+			if err == nil {
 				err = so.replay.Piece(piece)
 			}
 		case batchNote:
 			so.notes = append(so.notes, text())
 		default:
-			ok = false
+			err = fmt.Errorf("unknown kind %q", kind)
 		}
-		if err != nil || !ok {
-			return errors.Join(fmt.Errorf("%w: batch %d of attempt %d", errBatch, b.Seq, b.Attempt), err)
-		}
+	}
+	if err != nil {
+		return fmt.Errorf("%w: batch %d of attempt %d: %w", errBatch, b.Seq, b.Attempt, err)
 	}
 	return nil
 }

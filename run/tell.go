@@ -52,7 +52,7 @@ func (a *agentRun) awaitTurn(ctx context.Context) error {
 			a.out.Text(e.Content)
 		}
 	}
-	if a.done {
+	if a.spec.Again.Done {
 		a.out.Done()
 	}
 	return nil

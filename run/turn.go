@@ -28,7 +28,6 @@ type agentRun struct {
 	name     string
 	policy   turn.Policy
 	answer   *workflow.Answer // of a workflow, which writes to the tube itself; nil for an agent
-	done     bool             // completed values are told
 	envelope *turn.Envelope
 	spec     *spec
 

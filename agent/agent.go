@@ -14,6 +14,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -62,11 +63,14 @@ type Options struct {
 	Bare  bool
 	// Approvals override what tools ask for, by name or by pattern ("fs.*").
 	Approvals map[string]tool.Approval
-	Skills    *skill.Library // nil for none
+	// AskUnknown asks a person whether a call runs again that was running when the server stopped, unless its tool is idempotent. Otherwise the
+	// model reads that its outcome is unknown.
+	AskUnknown bool
+	Skills     *skill.Library // nil for none
 
 	MaxSteps        int           // model calls of a turn, 50
 	ToolTimeout     time.Duration // 60 s
-	ApprovalTimeout time.Duration // 5 min
+	ApprovalTimeout time.Duration // 5 min; it is that at most for a turn that is no run
 	// Summarize lets a model sum up what an automatic handoff leaves behind.
 	Summarize bool
 	// AwaitTools waits until the tools are there that are still being connected to, and returns the names of what it has waited for in vain when ctx
@@ -99,7 +103,8 @@ type Agent struct {
 	own       *tool.Set // what tools is made of
 	tools     *tool.Set
 	commands  *command.Set
-	runner    *tool.Runner
+	runner    *tool.Runner // of turns that are runs
+	inChats   *tool.Runner // of the others: a question must not hold up a chat for a day
 	questions questions
 
 	mu        sync.Mutex
@@ -129,11 +134,14 @@ func New(o Options) (*Agent, error) {
 	if a.tools, err = a.allTools(); err != nil {
 		return nil, fmt.Errorf("agent: %w", err)
 	}
-	a.runner = &tool.Runner{
-		Timeout: o.ToolTimeout, ApprovalTimeout: o.ApprovalTimeout, Log: a.log,
-		Redact: func(s string) string { return adapter.Redact(s) },
-		Before: a.beforeTool, After: a.afterTool, Approve: a.approve,
+	runner := func(approval time.Duration) *tool.Runner {
+		return &tool.Runner{
+			Timeout: o.ToolTimeout, ApprovalTimeout: approval, Log: a.log,
+			Redact: func(s string) string { return adapter.Redact(s) },
+			Before: a.beforeTool, After: a.afterTool, Approve: a.approve,
+		}
 	}
+	a.runner, a.inChats = runner(o.ApprovalTimeout), runner(min(cmp.Or(o.ApprovalTimeout, tool.DefaultApprovalTimeout), tool.DefaultApprovalTimeout))
 	return a, nil
 }
 

@@ -3,7 +3,6 @@ package agent
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -30,19 +29,18 @@ var (
 type Question struct {
 	Session string `json:"-"`
 	Turn    string `json:"-"`
-	// ID names the question in every answer. The server makes it at random, because models repeat the ids of their calls.
+	// ID names the question in every answer. It is derived from the key of the call: the same after a restart, and unlike the model's ids never
+	// that of another call.
 	ID        string          `json:"id"`
 	Call      string          `json:"call"`               // the model's id of the call, for display
 	Subagent  string          `json:"subagent,omitempty"` // the id of the call whose subagent makes this call; "" is the turn's own call
 	Tool      string          `json:"tool"`
 	Arguments json.RawMessage `json:"arguments"` // as they will be used
 	Expires   time.Time       `json:"expires"`
-	Role      tool.Role       `json:"-"` // that an answer needs
+	Repeat    bool            `json:"repeat,omitempty"` // the call was running when the server stopped, and may have had its effect
+	Role      tool.Role       `json:"-"`                // that an answer needs
 	grant     string          // the fingerprint of the tool
 }
-
-// questionID makes the id of a question: 26 letters and digits, of 130 random bits.
-func questionID() string { return strings.ToLower(rand.Text()) }
 
 // ReadQuestionID returns the id as the server writes it; false if text is no id of a question. Case does not matter, because people type it.
 func ReadQuestionID(text string) (id string, ok bool) {
@@ -91,9 +89,8 @@ func (p place) fits(a *Answer) bool {
 
 func (q *question) place() place { return place{q.Session, q.Turn, q.ID} }
 
-// ask opens a question under a new id.
+// ask opens a question.
 func (qs *questions) ask(q Question) *question {
-	q.ID = questionID()
 	asked := &question{Question: q, answer: make(chan Answer, 1)}
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
@@ -111,6 +108,13 @@ func (qs *questions) close(q *question) bool {
 	}
 	qs.settle(i)
 	return true
+}
+
+// forget removes a question that another process asks now.
+func (qs *questions) forget(q *question) {
+	qs.mu.Lock()
+	defer qs.mu.Unlock()
+	qs.open = slices.DeleteFunc(qs.open, func(o *question) bool { return o == q })
 }
 
 // settle moves a question to those that are over.
@@ -216,20 +220,24 @@ func (a *Agent) Remembered(ctx context.Context, t *tape.Tape) ([]string, error) 
 func (a *Agent) approve(ctx context.Context, q tool.Question) (tool.Decision, error) {
 	s := sceneOf(ctx)
 	r := s.run.root()
-	settings, err := r.tape.Settings(ctx)
+	settings, err := r.tape.Settings(r.ctx) // the time of a question that is asked again may be over
 	if err != nil {
 		return tool.Decision{}, err
 	}
 	grant := a.fingerprint(q.Tool, r.session)
-	if remembers(settings[settingApproval+q.Tool.Name], grant) {
-		return tool.Decision{Approved: true}, nil
+	id := r.asks[q.Call.Key]
+	repeat := id != ""
+	if !repeat {
+		if remembers(settings[settingApproval+q.Tool.Name], grant) || r.past.approved(q.Tool.Name, q.Call) {
+			return tool.Decision{Approved: true}, nil
+		}
+		id = questionID(q.Call.Key, 0)
 	}
 	question := Question{
-		Session: r.session, Turn: r.id, Call: q.Call.ID, Subagent: s.run.of, Tool: q.Tool.Name, Arguments: q.Call.Arguments, Expires: q.Expires,
-		Role: q.Tool.Role, grant: grant,
+		Session: r.session, Turn: r.id, ID: id, Call: q.Call.ID, Subagent: s.run.of, Tool: q.Tool.Name, Arguments: q.Call.Arguments, Expires: q.Expires,
+		Repeat: repeat, Role: q.Tool.Role, grant: grant,
 	}
 	if by, ok := r.turn.Envelope().Extra[turn.ExtraApprover].(turn.Approver); ok && (by.None || by.Role < q.Tool.Role) {
-		question.ID = questionID()
 		return tool.Decision{}, r.unattended(question, s, "")
 	}
 	asked := a.questions.ask(question)
@@ -244,6 +252,10 @@ func (a *Agent) approve(ctx context.Context, q tool.Question) (tool.Decision, er
 		}
 		return tool.Decision{Approved: answer.Approve, Reason: answer.Reason}, r.decided(asked.Question, answer, "", s)
 	case <-ctx.Done():
+	}
+	if r.handedOver() {
+		a.questions.forget(asked)
+		return tool.Decision{}, context.Cause(ctx)
 	}
 	if !a.questions.close(asked) { // the answer came at the same moment: too late, but it is said so
 		<-asked.answer
@@ -307,11 +319,14 @@ type resolved struct {
 
 // decided writes down what became of a question, and tells the reader. The code says why, where nobody has decided.
 func (r *run) decided(q Question, answer Answer, code string, s *scene) error {
+	if r.handedOver() {
+		return context.Cause(r.ctx) // the other process asks
+	}
 	decision := "deny"
 	if answer.Approve {
 		decision = "approve"
 	}
-	data := map[string]any{"id": q.ID, "call": q.Call, "tool": q.Tool, "decision": decision}
+	data := map[string]any{"id": q.ID, "call": q.Call, "tool": q.Tool, "decision": decision, "content": contentHash(q.Tool, q.Arguments)}
 	if answer.By != "" {
 		data["by"] = answer.By
 	}
@@ -319,7 +334,7 @@ func (r *run) decided(q Question, answer Answer, code string, s *scene) error {
 		data["reason"] = answer.Reason
 	}
 	entries := []tape.Entry{tape.NewEvent(entryApproval, data)}
-	if answer.Approve && answer.Remember && q.grant != "" {
+	if answer.Approve && answer.Remember && q.grant != "" && !q.Repeat {
 		entries = append(entries, tape.NewSetting(settingApproval+q.Tool, q.grant))
 	}
 	_, err := r.append(entries...)

@@ -147,6 +147,7 @@ func withoutID(t *testing.T, data []byte) []byte {
 		t.Errorf("the id of the question is %q", id)
 	}
 	delete(m, "id")
+	delete(m, "content")
 	out, _ := json.Marshal(m)
 	return out
 }
@@ -341,17 +342,17 @@ func TestAConfigurationOverridesWhatToolsAsk(t *testing.T) {
 func TestAnswersToWhatIsNotAskedAreErrors(t *testing.T) {
 	a := new(Agent)
 	qs := &a.questions
-	q := qs.ask(Question{Session: "s", Turn: "t", Call: "c", Role: tool.Operator})
-	if other := qs.ask(q.Question); other.ID == q.ID || len(other.ID) != 26 { // 26 characters of 32 kinds are 130 bits
-		t.Errorf("two questions have the ids %s and %s", q.ID, other.ID)
-	} else {
-		qs.close(other)
+	q := qs.ask(Question{Session: "s", Turn: "t", ID: questionID("k", 0), Call: "c", Role: tool.Operator})
+	for _, other := range []string{questionID("k", 1), questionID("l", 0)} {
+		if id, ok := ReadQuestionID(other); !ok || id == q.ID {
+			t.Errorf("two questions have the ids %s and %s", q.ID, other)
+		}
 	}
 	for name, test := range map[string]struct {
 		answer Answer
 		want   error
 	}{
-		"unknown":         {Answer{Session: "s", ID: questionID()}, ErrNoQuestion},
+		"unknown":         {Answer{Session: "s", ID: questionID("other", 0)}, ErrNoQuestion},
 		"by its call":     {Answer{Session: "s", ID: "c", Role: tool.Admin}, ErrNoQuestion},
 		"another session": {Answer{Session: "other", ID: q.ID}, ErrNoQuestion},
 		"another turn":    {Answer{Session: "s", Turn: "other", ID: q.ID}, ErrNoQuestion},

@@ -47,13 +47,31 @@ func (a *Agent) AnswerAside(ctx context.Context, e *turn.Envelope, id turn.Sessi
 // commandStream answers a command as the model stage of its turn.
 func (a *Agent) commandStream(ctx context.Context, t *turn.Turn, e *turn.Envelope, id turn.SessionID) turn.Stream {
 	return func(yield func(turn.Event, error) bool) {
-		m, _ := a.match(e)
-		r := a.runCommand(ctx, e, id, m, t.ID())
-		if r.Output != "" && !yield(turn.Text(r.Output), nil) {
+		r, known, err := a.answerCommand(ctx, e, id, t.ID())
+		if err != nil {
+			yield(turn.Event{}, err)
+			return
+		}
+		if r.Output != "" && !known && !yield(turn.Text(r.Output), nil) {
 			return
 		}
 		yield(turn.Event{Kind: turn.FinalEvent, Final: &turn.Final{OK: r.Status == command.OK, Text: r.Output, Reason: "command"}}, nil)
 	}
+}
+
+// answerCommand runs the command of a turn, unless another process has done it: then known is true, and the reply is that of the tape.
+func (a *Agent) answerCommand(ctx context.Context, e *turn.Envelope, id turn.SessionID, turnID string) (r command.Reply, known bool, err error) {
+	if e.Resumed() {
+		t, err := a.openTape(ctx, id)
+		if err != nil {
+			return r, false, err
+		}
+		if past, err := readRecord(ctx, t, turnID); err != nil || past.Ended {
+			return past.command, true, err
+		}
+	}
+	m, _ := a.match(e)
+	return a.runCommand(ctx, e, id, m, turnID), false, nil
 }
 
 // runCommand runs a command and writes it down.

@@ -29,6 +29,9 @@ func (r *run) again() []tape.Entry {
 
 // anchor writes an anchor with what follows it, in one batch.
 func (r *run) anchor(a tape.Entry, before ...tape.Entry) error {
+	if r.handedOver() {
+		return context.Cause(r.ctx)
+	}
 	ctx, cancel := r.write()
 	defer cancel()
 	a = a.With(tape.Meta{Turn: r.id})

@@ -305,13 +305,13 @@ func TestToolsAreInterruptedByACancellation(t *testing.T) {
 				t.Errorf("%q", l)
 			}
 		}
-		if last := lines[len(lines)-1]; last != "event turn.end canceled" || w.runner.Stray() != 1 {
-			t.Errorf("%q, %d stray", last, w.runner.Stray())
+		if last := lines[len(lines)-1]; last != "event turn.end canceled" || w.inChats.Stray() != 1 {
+			t.Errorf("%q, %d stray", last, w.inChats.Stray())
 		}
 		close(deaf)
 		synctest.Wait()
-		if got := w.lines(); len(got) != len(lines) || w.runner.Stray() != 0 {
-			t.Errorf("what came late has changed the tape: %q, %d stray", got, w.runner.Stray())
+		if got := w.lines(); len(got) != len(lines) || w.inChats.Stray() != 0 {
+			t.Errorf("what came late has changed the tape: %q, %d stray", got, w.inChats.Stray())
 		}
 		if said := w.log.String(); strings.Count(said, "dropped a tool's result") != 1 || !strings.Contains(said, "tool=deaf") {
 			t.Errorf("the log: %s", said)

@@ -34,7 +34,11 @@ func (q *Question) Shown() (arguments, markdown string, ok bool) {
 	if !utf8.Valid(q.Arguments) {
 		return "", "", false
 	}
-	return arguments, fmt.Sprintf("The agent wants to call the tool `%s` with\n\n```json\n%s\n```", q.Tool, arguments), true
+	asks := "The agent wants to call the tool `%s` with"
+	if q.Repeat {
+		asks = "The server stopped while the tool `%s` ran, so the call may have had its effect. Run it once more with these arguments?"
+	}
+	return arguments, fmt.Sprintf(asks+"\n\n```json\n%s\n```", q.Tool, arguments), true
 }
 
 // FitsMessage reports whether the question with these arguments, as [Question.Shown] returns them, fits into one message of every chat platform.

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"iter"
 	"math"
 	"slices"
 	"strings"
@@ -49,10 +48,11 @@ type (
 		Usage  *adapter.Usage `json:"usage,omitempty"`
 	}
 	stepped struct {
-		Step   int    `json:"step"`
-		Status string `json:"status"`
-		Model  string `json:"model,omitempty"`
-		Finish string `json:"finish,omitempty"`
+		Step   int            `json:"step"`
+		Status string         `json:"status"`
+		Model  string         `json:"model,omitempty"`
+		Finish string         `json:"finish,omitempty"`
+		Usage  *adapter.Usage `json:"usage,omitempty"` // of the turn so far
 	}
 )
 
@@ -89,6 +89,7 @@ type run struct {
 	ctx     context.Context
 	turn    *turn.Turn
 	id      string          // of the turn
+	scope   string          // what the keys of its calls are derived from: the turn's id, or the key of the subagent's call
 	meta    json.RawMessage // that says so
 	session string
 	state   turn.State
@@ -118,6 +119,8 @@ type run struct {
 	gap    string     // before that text
 	finish string
 	usage  adapter.Usage
+	past   *record           // what another process has done of the turn; nil if it begins here
+	asks   map[string]string // ids of the questions whether a call with an unknown outcome may run again, by the call's key
 
 	mu      sync.Mutex
 	handoff *handoff // asked for in this step
@@ -171,7 +174,7 @@ func (a *Agent) RunModelStream(ctx context.Context, p turn.Prompt, id turn.Sessi
 	if p.Empty() {
 		return nil, false, turn.ErrNoPrompt
 	}
-	r := &run{agent: a, ctx: ctx, turn: t, id: t.ID(), session: id, state: s, prompt: p, inbox: t.Inbox(), tools: a.tools.Tools}
+	r := &run{agent: a, ctx: ctx, turn: t, id: t.ID(), scope: t.ID(), session: id, state: s, prompt: p, inbox: t.Inbox(), tools: a.tools.Tools}
 	return r.stream, true, nil
 }
 
@@ -199,13 +202,22 @@ func (r *run) turnOf() (err error) {
 	if err := r.begin(); err != nil {
 		return err
 	}
+	if r.past != nil && r.past.Ended {
+		return r.past.Failure
+	}
 	status := statusError // also where something panics
-	defer func() { err = errors.Join(err, r.end(status)) }()
+	defer func() {
+		if r.handedOver() {
+			err = context.Cause(r.ctx)
+			return
+		}
+		err = errors.Join(err, r.end(status))
+	}()
 	err = r.loop()
 	switch {
 	case err == nil:
 		status = statusOK
-	case r.left || r.ctx.Err() != nil:
+	case r.left || r.ctx.Err() != nil || errors.Is(err, turn.ErrStopped):
 		status = statusCanceled
 	}
 	if err != nil && r.ctx.Err() != nil {
@@ -219,8 +231,19 @@ func (r *run) write() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(r.ctx), writing)
 }
 
-// append appends entries of this turn. It returns the id of the first.
+// handedOver reports whether another process goes on with the turn.
+func (r *run) handedOver() bool { return errors.Is(context.Cause(r.ctx), turn.ErrHandedOver) }
+
+// append appends entries of this turn, unless another process goes on with it. It returns the id of the first.
 func (r *run) append(entries ...tape.Entry) (int64, error) {
+	if r.handedOver() {
+		return 0, context.Cause(r.ctx)
+	}
+	return r.appendAlways(entries...)
+}
+
+// appendAlways is append for what would be lost if another process went on without it.
+func (r *run) appendAlways(entries ...tape.Entry) (int64, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.ctx), patience)
 	defer cancel()
 	first, err := r.tape.AppendPatiently(ctx, r.mark(entries)...)
@@ -270,6 +293,15 @@ func (r *run) begin() (err error) {
 	if r.selector, err = r.turn.Selector(r.ctx, r.state); err != nil {
 		return err
 	}
+	if r.turn.Envelope().Resumed() && r.parent == nil {
+		past, err := readRecord(r.ctx, r.tape, r.id)
+		if err != nil {
+			return err
+		}
+		if r.restore(past); r.past != nil && past.Ended {
+			return nil
+		}
+	}
 	settings, _ := r.state[KeySettings].(map[string]json.RawMessage)
 	r.models = r.agent.modelsOf(settings)
 	last, err := r.recall()
@@ -281,16 +313,24 @@ func (r *run) begin() (err error) {
 	}
 	r.awaitTools()
 	var entries []tape.Entry
-	if last.unfinished != "" && r.parent == nil {
-		entries = append(entries, aborted(last.unfinished))
+	if r.past == nil {
+		if last.unfinished != "" && r.parent == nil {
+			entries = append(entries, aborted(last.unfinished))
+		}
+		start := tape.NewEvent(entryStart, started{r.models[0]})
+		if r.parent == nil {
+			start = start.With(tape.Meta{Agent: r.turn.Envelope().Agent()})
+		}
+		entries = append(entries, start)
 	}
-	start := tape.NewEvent(entryStart, started{r.models[0]})
-	if r.parent == nil {
-		start = start.With(tape.Meta{Agent: r.turn.Envelope().Agent()})
-	}
-	entries = append(entries, start)
 	if r.system != last.system {
 		entries = append(entries, tape.NewSystem(r.system))
+	}
+	if len(r.asked) > 0 {
+		if len(entries) > 0 {
+			_, err = r.append(entries...)
+		}
+		return err
 	}
 	before, answer, err := r.recallMessage()
 	if err != nil {
@@ -403,44 +443,15 @@ func (r *run) findMessage(id string) (message tape.Entry, answer bool, err error
 		m := tape.MetaOf(entry)
 		if entry.Kind == tape.KindMessage && m.Message == id {
 			if answer {
-				if r.selector == nil {
-					r.selector = tape.Default
-				}
-				r.selector = afresh{r.selector, entry.ID}
+				r.selector = tape.Without(r.selector, func(e tape.Entry) bool { // replies that were cut off
+					return e.ID > entry.ID && e.Kind == tape.KindMessage && tape.MetaOf(e).Partial
+				})
 			}
 			return entry, answer, nil
 		}
 		answer = answer && entry.Kind == tape.KindMessage && m.Partial
 	}
 	return message, false, nil
-}
-
-// afresh is a selector that hides replies which were cut off after an entry.
-type afresh struct {
-	tape.Selector
-	after int64
-}
-
-// Start implements [tape.Starter].
-func (s afresh) Start() tape.Start {
-	if starts, ok := s.Selector.(tape.Starter); ok {
-		return starts.Start()
-	}
-	return tape.Start{}
-}
-
-// Select implements [tape.Selector].
-func (s afresh) Select(ctx context.Context, entries iter.Seq2[tape.Entry, error]) ([]tape.Message, error) {
-	return s.Selector.Select(ctx, func(yield func(tape.Entry, error) bool) {
-		for e, err := range entries {
-			if err == nil && e.ID > s.after && e.Kind == tape.KindMessage && tape.MetaOf(e).Partial {
-				continue
-			}
-			if !yield(e, err) {
-				return
-			}
-		}
-	})
 }
 
 // KeepCutOff writes the text that people saw of a turn's reply to the tape of its session, marked as cut off: the process ended before the
@@ -644,6 +655,9 @@ func mediaOf(p *turn.Part) *string {
 
 // loop makes steps until there is an answer.
 func (r *run) loop() error {
+	if over, err := r.resume(); over || err != nil {
+		return err
+	}
 	for {
 		r.steps++
 		last := r.steps >= r.agent.options.MaxSteps
@@ -669,7 +683,7 @@ func (r *run) loop() error {
 
 // steer takes what was said meanwhile.
 func (r *run) steer() error {
-	if r.inbox == nil {
+	if r.inbox == nil || r.handedOver() {
 		return nil
 	}
 	for _, e := range r.inbox.Take() {
@@ -687,7 +701,7 @@ func (r *run) steer() error {
 		m = titled(m, e)
 		id, _ := e.Extra[turn.ExtraRun].(string)
 		m = m.With(tape.Meta{Steered: true, Turn: r.id, Run: id})
-		if m.ID, err = r.append(m); err != nil {
+		if m.ID, err = r.appendAlways(m); err != nil {
 			return err
 		}
 		r.asked = append(r.asked, m)
@@ -754,10 +768,4 @@ func (r *run) request(last bool) (adapter.Request, error) {
 		}
 	}
 	return req, nil
-}
-
-// paragraphs are kept apart by empty lines.
-type paragraphs struct {
-	spoke    int // the step that has last handed on text
-	newlines int // at the end of that text
 }

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/internal/wording"
@@ -150,25 +151,14 @@ func (r *run) read(rep *reply, chunks func(func(adapter.Chunk, error) bool)) (ha
 	return handed, nil
 }
 
-// say hands on text. Replies of two steps are two paragraphs: without an empty line between them, what is said before a tool is
-// called and what is said afterwards would be read as one word.
+// say hands on text, as a paragraph of the step.
 func (r *run) say(text string) {
-	next := text
-	if r.spoke != r.steps {
+	if r.texts != r.steps {
 		r.before, r.gap = r.paragraphs, ""
 	}
-	if r.spoke != 0 && r.spoke != r.steps {
-		begins := len(text) - len(strings.TrimLeft(text, "\n"))
-		r.gap = "\n\n"[:max(0, 2-r.newlines-begins)]
-		next = r.gap + text
-	}
-	r.spoke = r.steps
-	last := strings.TrimRight(text, "\n")
-	if last != "" {
-		r.newlines = 0
-	}
-	r.newlines += len(text) - len(last)
-	r.emit(turn.Text(next))
+	gap := r.add(r.steps, text)
+	r.gap += gap
+	r.emit(turn.Text(gap + text))
 }
 
 // retract makes thoughts of the text of this step.
@@ -268,6 +258,9 @@ func (r *run) cutOff(rep *reply, failure error) error {
 		return r.note(nil, failure)
 	}
 	r.count(rep)
+	if r.handedOver() {
+		return nil
+	}
 	var told, open []*replyCall
 	for _, c := range rep.calls {
 		if c.told {
@@ -419,17 +412,29 @@ func (r *run) step(rep *reply, last bool) (more bool, err error) {
 		}
 		return false, ErrMaxSteps
 	}
+	now := time.Now().UTC().Truncate(time.Microsecond)
+	for i := range entries {
+		entries[i].Date = now
+	}
 	if _, err := r.append(entries...); err != nil {
 		return false, err
 	}
-	if err := r.runTools(calls); err != nil {
-		return false, err
+	for i := range calls {
+		calls[i].Key, calls[i].Asked = r.callKey(i), now
+	}
+	return true, r.finishStep(rep, r.tools(), calls)
+}
+
+// finishStep runs the calls of a step and writes its end.
+func (r *run) finishStep(rep *reply, tools []*tool.Tool, calls []tool.Call) error {
+	if err := r.runTools(tools, calls); err != nil {
+		return err
 	}
 	if err := r.writeHandoff(); err != nil {
-		return false, err
+		return err
 	}
-	_, err = r.append(r.stepEntry(rep, statusOK))
-	return true, err
+	_, err := r.append(r.stepEntry(rep, statusOK))
+	return err
 }
 
 // revise takes over what after_model hooks made of the calls. A call that was told of and is gone is answered here, so that it has
@@ -474,6 +479,9 @@ func (r *run) stepEntry(rep *reply, status string) tape.Entry {
 	if rep != nil {
 		data.Model, data.Finish = rep.model, rep.finish
 	}
+	if r.usage != (adapter.Usage{}) {
+		data.Usage = &r.usage
+	}
 	return tape.NewEvent(entryStep, data)
 }
 
@@ -485,7 +493,7 @@ type happening struct {
 
 // runTools runs the calls of a step. Each result is on the tape before the reader hears of it; where nobody reads or the turn
 // was ended, the calls are ended and their results written all the same.
-func (r *run) runTools(calls []tool.Call) (err error) {
+func (r *run) runTools(tools []*tool.Tool, calls []tool.Call) (err error) {
 	ctx, cancel := context.WithCancelCause(r.ctx)
 	defer cancel(context.Canceled)
 	// There is room for what calls usually say, so that none of them waits for a slow reader.
@@ -496,7 +504,15 @@ func (r *run) runTools(calls []tool.Call) (err error) {
 	go func() {
 		defer close(finished)
 		defer func() { panicked = recover() }() // raised again where the pipeline sees it
-		for _, res := range r.agent.runner.Run(ctx, r.tools(), calls) {
+		for i, res := range r.runner().Run(ctx, tools, calls) {
+			if res.Err != nil {
+				if r.handedOver() && (res.Err.Kind == tool.KindInterrupted || res.Err.Kind == tool.KindDenied) {
+					continue // it did not end: the other process runs or denies it
+				}
+				if r.asks[calls[i].Key] != "" && res.Err.Kind == tool.KindDenied {
+					res.Err = unknownOutcome()
+				}
+			}
 			shown, err := r.writeResult(res)
 			happened <- happening{event: &turn.Event{Kind: turn.ToolResultEvent, Results: []tool.Result{shown}}, err: err}
 		}
@@ -549,6 +565,14 @@ func (r *run) runTools(calls []tool.Call) (err error) {
 	}
 }
 
+// runner returns what runs the calls of the turn.
+func (r *run) runner() *tool.Runner {
+	if _, ok := r.turn.Envelope().Extra[turn.ExtraRun]; ok {
+		return r.agent.runner
+	}
+	return r.agent.inChats
+}
+
 // say hands on an event of a tool that runs, to whoever reads the turn's stream.
 func (s *scene) say(e turn.Event) {
 	for s.run.parent != nil {
@@ -565,10 +589,10 @@ func (r *run) writeResult(res tool.Result) (tool.Result, error) {
 	ctx, cancel := r.write()
 	defer cancel()
 	value, kept := r.spill(ctx, res)
-	_, err := r.append(tape.NewToolResult([]string{res.ID}, value).With(tape.Meta{Spill: kept}))
+	_, err := r.appendAlways(tape.NewToolResult([]string{res.ID}, value).With(tape.Meta{Spill: kept}))
 	if errors.Is(err, tape.ErrTooLarge) { // of parts that are small each
 		res = tool.Result{ID: res.ID, Name: res.Name, Err: &tool.Error{Kind: tool.KindFailed, Message: "the result is too large to store"}}
-		_, err = r.append(tape.NewToolResult([]string{res.ID}, res.Value()))
+		_, err = r.appendAlways(tape.NewToolResult([]string{res.ID}, res.Value()))
 		return res, err
 	}
 	if len(kept) > 0 || len(value) < len(res.Content) {

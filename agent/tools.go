@@ -74,19 +74,20 @@ func (a *Agent) overridden(all *tool.Set) *tool.Set {
 
 // defaultTools only read, but for the anchor that tape.handoff writes.
 func (a *Agent) defaultTools() []*tool.Tool {
+	reads := tool.WithIdempotent() // and two calls of tape.handoff in a step write one anchor
 	list := []*tool.Tool{
-		tool.Must(tool.New("tape.info", "Says how long this conversation's tape is and where its last anchor is.", tapeInfo)),
+		tool.Must(tool.New("tape.info", "Says how long this conversation's tape is and where its last anchor is.", tapeInfo, reads)),
 		tool.Must(tool.New("tape.search", "Finds earlier entries of this conversation, also such as are not in the context any more. "+
-			"Each word of the query has to occur.", tapeSearch)),
-		tool.Must(tool.New("tape.anchors", "Lists the anchors of this conversation, newest first.", tapeAnchors)),
+			"Each word of the query has to occur.", tapeSearch, reads)),
+		tool.Must(tool.New("tape.anchors", "Lists the anchors of this conversation, newest first.", tapeAnchors, reads)),
 		tool.Must(tool.New("tape.handoff", "Begins a new chapter: leaves the conversation so far behind an anchor. Only the summary, and the "+
-			"message that is being answered, stay in the context; say in the summary what will be needed.", tapeHandoff)),
-		tool.Must(tool.New(spillRead, "Reads a piece of a large result that was spilled: from offset on, limit bytes.", spillReadTool)),
+			"message that is being answered, stay in the context; say in the summary what will be needed.", tapeHandoff, reads)),
+		tool.Must(tool.New(spillRead, "Reads a piece of a large result that was spilled: from offset on, limit bytes.", spillReadTool, reads)),
 		knowsCall(tool.Must(tool.New("subagent", "Gives a task to a helper, which has the same tools but knows nothing of this conversation, and returns "+
 			"what it answers. Say in the task all that it needs to know.", a.subagent, tool.WithTimeout(subagentTimeout)))),
 	}
 	if a.options.Skills != nil {
-		list = append(list, tool.Must(tool.New("skill", "Reads a skill: instructions for a kind of task. The system prompt lists those that there are.", a.skill)))
+		list = append(list, tool.Must(tool.New("skill", "Reads a skill: instructions for a kind of task. The system prompt lists those that there are.", a.skill, reads)))
 	}
 	return list
 }
@@ -205,24 +206,33 @@ func tapeHandoff(ctx context.Context, in tapeHandoffIn) (string, error) {
 	if r == nil {
 		return "", errNoTurn
 	}
-	name := limit(oneLine(in.Name, 40), 40) // at most 160 bytes; see below
-	for len(name) > 128 {
-		name = limit(name, len([]rune(name))-1)
-	}
-	if name == "" {
+	h := in.handoff()
+	if h == nil {
 		return "", &tool.Error{Kind: tool.KindArguments, Message: "name: expected some text"}
-	}
-	state := map[string]string{}
-	if in.Summary != "" {
-		state["summary"] = in.Summary
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.begun { // a model that is asked for a new chapter does not see that it has begun one, and would do so forever
 		return "A new chapter has begun just now, and nothing has happened since. Go on with the answer.", nil
 	}
-	r.handoff = &handoff{name, state} // of several in one step the last counts
-	return fmt.Sprintf("The anchor %q is written when this step is over.", name), nil
+	r.handoff = h // of several in one step the last counts
+	return fmt.Sprintf("The anchor %q is written when this step is over.", h.name), nil
+}
+
+// handoff returns the anchor that a call asks for, or nil if it has no name.
+func (in *tapeHandoffIn) handoff() *handoff {
+	name := limit(oneLine(in.Name, 40), 40) // at most 160 bytes
+	for len(name) > 128 {
+		name = limit(name, len([]rune(name))-1)
+	}
+	if name == "" {
+		return nil
+	}
+	state := map[string]string{}
+	if in.Summary != "" {
+		state["summary"] = in.Summary
+	}
+	return &handoff{name, state}
 }
 
 type spillReadIn struct {
@@ -342,7 +352,7 @@ func (r *run) sub(ctx context.Context, s *scene, task string, tools func() []*to
 		call, _ := ctx.Value(callKey{}).(string)
 		child := &run{
 			agent: r.agent, ctx: ctx, turn: r.turn, id: r.id, session: r.session, state: r.state, prompt: turn.Prompt{Text: task},
-			tape: f.Tape, tools: tools, parent: r, outer: s, of: call, instead: strings.TrimSpace(r.system + "\n\n" + subagentNote),
+			tape: f.Tape, tools: tools, parent: r, outer: s, of: call, scope: tool.Key(ctx), instead: strings.TrimSpace(r.system + "\n\n" + subagentNote),
 		}
 		for e, err := range child.stream {
 			if err != nil {

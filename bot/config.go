@@ -30,6 +30,9 @@ type Config struct {
 	// Instead says that the answer takes the place of what is at the bot's root when it begins: of what another bot has left there
 	// that has failed. Nothing is taken back where somebody else writes there at that time.
 	Instead bool
+	// Member is called before anything of a member of the answer is sent, with its uri; of an answer that is no object or array, with the
+	// bot's root. nil: nobody wants to know.
+	Member func(uri string)
 	// NoValue leaves Response.Value empty and saves the memory for it, where only the stream and the result matter.
 	NoValue bool
 

@@ -1,6 +1,7 @@
 package bot
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 
@@ -30,6 +31,7 @@ type output struct {
 	wrote    bool     // anything at all
 	preamble bool     // the text began with something else than the document
 	begun    [][]byte // behind prose: uris of the document's members, or its root's where it has none
+	member   []byte   // uri of the last delta's member, where somebody wants to know
 	muted    bool     // what was written turned out to be thoughts: listeners are not told of its end
 	thoughts bool     // any reasoning
 	pause    bool     // between this reasoning and that before
@@ -115,6 +117,12 @@ func (o *output) delta(d jsonuri.Delta) {
 	}
 	if !o.wrote && o.begin != nil {
 		o.begin()
+	}
+	if member := o.bot.config.Member; member != nil {
+		if uri := o.memberOf(d.URI); !o.wrote || !bytes.Equal(uri, o.member) {
+			o.member = append(o.member[:0], uri...)
+			member(string(uri))
+		}
 	}
 	o.wrote = true
 	o.last = append(o.last[:0], d.URI...)

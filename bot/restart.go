@@ -55,6 +55,14 @@ func (o *output) addMember(uri []byte) {
 	if len(o.begun) > 0 && len(o.begun[0]) == len(o.root) {
 		return // it is all of the document
 	}
+	uri = o.memberOf(uri)
+	if n := len(o.begun); n == 0 || !bytes.Equal(o.begun[n-1], uri) {
+		o.begun = append(o.begun, bytes.Clone(uri))
+	}
+}
+
+// memberOf returns the beginning of a uri that is a member of the answer, or its root.
+func (o *output) memberOf(uri []byte) []byte {
 	end := len(o.root)
 	for end < len(uri) && (uri[end] != '/' || end == len(o.root) && end > 0) {
 		if uri[end] == '\\' {
@@ -62,10 +70,7 @@ func (o *output) addMember(uri []byte) {
 		}
 		end++
 	}
-	uri = uri[:min(end, len(uri))]
-	if n := len(o.begun); n == 0 || !bytes.Equal(o.begun[n-1], uri) {
-		o.begun = append(o.begun, bytes.Clone(uri))
-	}
+	return uri[:min(end, len(uri))]
 }
 
 // takeBack takes back what was written of a document: members, and all that is at the root where nobody else writes.

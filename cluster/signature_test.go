@@ -1,7 +1,6 @@
 package cluster_test
 
 import (
-	"bytes"
 	"encoding/base64"
 	"io"
 	"log/slog"
@@ -9,11 +8,11 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/lingserve/lingserve/cluster"
+	"github.com/lingserve/lingserve/internal/logtest"
 )
 
 // captured is a request as it arrived at a machine between two replicas.
@@ -33,22 +32,7 @@ func sniffer(t *testing.T) (*httptest.Server, *captured) {
 }
 
 // logBuffer is a log that the test reads.
-type logBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *logBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *logBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
+type logBuffer = logtest.Buffer
 
 // changeEnvelope changes an envelope, and leaves its signature.
 func changeEnvelope(t *testing.T, value, old, replacement string) string {

@@ -8,8 +8,8 @@ import (
 	"github.com/lingserve/lingserve/bot"
 )
 
-// fail ends a start of bot i that could not be made; c is its bot, nil where it has none.
-func (r *run) fail(i int, c *bot.ChatBot, err error) {
+// fail ends a start of bot i that could not be made; c is its bot, nil where it has none. ev has no start where a condition has failed.
+func (r *run) fail(i int, ev event, c *bot.ChatBot, err error) {
 	if r.over() {
 		return
 	}
@@ -24,10 +24,12 @@ func (r *run) fail(i int, c *bot.ChatBot, err error) {
 		f.Message = fmt.Sprintf("cannot start the bot %q: %s", name, f.Message)
 		err = &f
 	}
-	react := r.onFailure(i, c)
+	start := ev.of(startNumber)
+	react, handled := r.onFailure(i, start, c)
 	if c.Fail(err) == nil { // tells the manager
 		r.countFailure(i)
 		react()
+		r.note(note{Do: noteEnd, Start: start, Bot: i, Failed: true, Handled: *handled})
 	}
 }
 
@@ -39,25 +41,26 @@ func (r *run) countFailure(i int) {
 
 // onFailure has the failure of c, a start of bot i, handled by what waits for it. A failure that starts something is expected and
 // does not fail the run; one that a condition or bound keeps from that does. What the failure has fired happens in react, which is
-// called after c has failed: by then the "error" event was sent.
-func (r *run) onFailure(i int, c *bot.ChatBot) (react func()) {
+// called after c has failed: by then the "error" event was sent, and handled is known.
+func (r *run) onFailure(i, start int, c *bot.ChatBot) (react func(), handled *bool) {
+	handled = new(bool)
 	if !r.spec.failing[i].any() {
-		return nothing
+		return nothing, handled
 	}
 	var reactions []func()
-	r.manager.OnFailure(c, func(err error) (handled bool) {
-		reactions, handled = r.failed(i, c.Root(), err)
-		return handled
+	r.manager.OnFailure(c, func(err error) bool {
+		reactions, *handled = r.failed(i, start, c.Root(), err)
+		return *handled
 	})
 	return func() {
 		for _, f := range reactions {
 			f()
 		}
-	}
+	}, handled
 }
 
-// failed decides what the failure of bot i, at root, fires, and whether anything does.
-func (r *run) failed(i int, root string, err error) (reactions []func(), handled bool) {
+// failed decides what the failure of a start of bot i, at root, fires, and whether anything does.
+func (r *run) failed(i, start int, root string, err error) (reactions []func(), handled bool) {
 	if r.over() {
 		return nil, false
 	}
@@ -68,7 +71,7 @@ func (r *run) failed(i int, root string, err error) (reactions []func(), handled
 		"event": map[string]any{"bot": name},
 		"error": map[string]any{"code": f.Code, "message": f.Message, "bot": name},
 
-		failedRoot: root,
+		failedRoot: root, startedBy: start,
 	}
 	fire := func(bot, status int) {
 		act, fires := r.prepare(bot, status, ev)
@@ -125,7 +128,10 @@ func (r *run) settle() {
 		}
 		for _, f := range fired {
 			w := r.spec.waits[f.wait]
-			r.hit(w.bot, w.event, event{"event": map[string]any{"bot": r.spec.bots[f.last].name}})
+			if !r.fired[f.wait] {
+				r.hit(w.bot, w.event, event{"event": map[string]any{"bot": r.spec.bots[f.last].name}, waitNumber: f.wait + 1})
+				r.note(note{Do: noteWait, Wait: f.wait + 1})
+			}
 			if w.bot >= 0 {
 				r.release(w.bot)
 			}

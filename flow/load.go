@@ -55,7 +55,7 @@ type loader struct {
 type fields = map[string]*yaml.Node
 
 var (
-	workflowFields = []string{"name", "description", "model", "options", "input", "bots", "events", "filter", "limits", "restart"}
+	workflowFields = []string{"name", "description", "model", "options", "input", "bots", "events", "filter", "limits", "resume"}
 	botFields      = []string{"on", "when", "model", "options", "prompt", "history", "message", "root", "format", "schema", "on_invalid", "quiet", "concurrency", "max", "filter"}
 )
 
@@ -74,7 +74,7 @@ func (l *loader) workflow(n *yaml.Node) *spec {
 	s.info.Description, _ = l.Text(f["description"], "description")
 	s.model = l.model(f["model"])
 	s.info.Model = s.model
-	s.info.Restart = l.Bool(f["restart"], "restart")
+	s.info.Resume = f["resume"] == nil || l.Bool(f["resume"], "resume")
 	s.options, s.optionsAt = l.options(f["options"]), f["options"]
 	s.filter = l.filter(f["filter"])
 	s.limits = l.limits(f["limits"])

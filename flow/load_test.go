@@ -58,6 +58,7 @@ func TestTheExampleOfTheGuideIsRead(t *testing.T) {
 		Name:        "encyclopedia",
 		Description: "Answers a child's question with an illustrated article.",
 		Model:       "openai:gpt-4o-mini",
+		Resume:      true,
 		Input:       json.RawMessage(`{"type":"object","required":["question"],"properties":{"question":{"type":"string","maxLength":2000}}}`),
 		Graph: &Graph{
 			Bots: []Node{
@@ -92,7 +93,7 @@ bots:
 		{"an unknown field at the top", `
 bot: {}
 bots: {a: {}}
-`, []string{`w.yaml:1:1: unknown field "bot", did you mean "bots"? expected name, description, model, options, input, bots, events, filter, limits and restart`}},
+`, []string{`w.yaml:1:1: unknown field "bot", did you mean "bots"? expected name, description, model, options, input, bots, events, filter, limits and resume`}},
 		{"wrong types", `
 name: [x]
 model: 3
@@ -426,7 +427,7 @@ bots: {a: {}}
 		}},
 		{"nothing", "# nothing\n", []string{`w.yaml:1:1: the file is empty; expected a workflow with name and bots`}},
 		{"two documents", "name: a\n---\nname: b\n", []string{`w.yaml:3:1: a second document starts here; expected only one`}},
-		{"a list", "- a\n", []string{`w.yaml:1:1: expected a workflow (a mapping with name, description, model, options, input, bots, events, filter, limits and restart), got a list`}},
+		{"a list", "- a\n", []string{`w.yaml:1:1: expected a workflow (a mapping with name, description, model, options, input, bots, events, filter, limits and resume), got a list`}},
 		{"an alias of nothing", "name: *x\n", []string{`w.yaml:1:7: name: *x is undefined; expected &x before it`}},
 		{"merge keys", "a: &a {b: c}\nd: {<<: *a}\n", []string{`w.yaml:2:5: d: merge keys (<<) are not supported; write out the members`}},
 		{"bytes that are not UTF-8", "name: a\ndescription: \xff\n", []string{`w.yaml:2:1: the file is not UTF-8 text; save it as UTF-8`}},

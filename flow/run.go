@@ -39,6 +39,8 @@ type run struct {
 	sent    []bool          // of the spec's events: a trigger has fired
 	started int             // of all bots
 	limited bool            // that the limit of all bots was reached has been said
+	number  int             // of the last start
+	fired   map[int]bool    // waits that were over before the run was resumed
 	settled bool            // that nothing can start any more has been seen
 	warned  map[string]bool // names of bots and events whose conditions were warned of
 }
@@ -67,8 +69,19 @@ func (p *progress) active() bool { return p.running+p.holds+len(p.queue) > 0 }
 // event is what fired a trigger: the variables that it adds.
 type event map[string]any
 
-// failedRoot is where a bot has written whose failure is the event. No template can name it.
-const failedRoot = "failed root"
+// What an event has beside variables. No template can name it.
+const (
+	failedRoot  = "failed root"  // where a bot has written whose failure is the event
+	startedBy   = "started by"   // number of the start that has fired the trigger
+	startNumber = "start number" // of the start that was fired
+	waitNumber  = "wait number"  // of the wait that is over, from 1
+)
+
+// of returns a number that an event has; 0 is none.
+func (ev event) of(name string) int {
+	n, _ := ev[name].(int)
+	return n
+}
 
 // maxTemplateTime is how long all templates of a run may take together. Those of an ordinary run take some milliseconds; a hostile workflow in
 // a request could keep a processor busy for minutes.
@@ -96,24 +109,42 @@ func (s *spec) Run(ctx context.Context, m *ling.Manager, input map[string]any) e
 		})
 		context.AfterFunc(m.Context(), func() { timer.Stop() })
 	}
+	if notes, ok := m.Resumed(); ok && r.resume(notes) {
+		return nil
+	}
+	r.note(note{Do: noteWorkflow, Workflow: s.fingerprint()})
+	r.begin(nil)
+	return nil
+}
+
+// begin begins again starts of before, and starts the bots that nothing has to start and that are not among those that have started.
+func (r *run) begin(again []*started) {
+	var first []int
+	for i, b := range r.spec.bots {
+		if b.on == nil && r.bots[i].started == 0 {
+			first = append(first, i)
+		}
+	}
 	// All are held before the first is started, so that none is thought to have ended because it has not begun.
-	for i, b := range s.bots {
-		if b.on == nil {
-			r.bots[i].holds = 1
-		}
+	for _, s := range again {
+		r.bots[s.Bot].holds++
 	}
-	for i, b := range s.bots {
-		if b.on == nil {
-			r.hit(i, -1, nil)
-		}
+	for _, i := range first {
+		r.bots[i].holds++
 	}
-	for i, b := range s.bots {
-		if b.on == nil {
-			r.release(i)
-		}
+	for _, s := range again {
+		r.startAgain(s)
+	}
+	for _, i := range first {
+		r.hit(i, -1, nil)
+	}
+	for _, s := range again {
+		r.release(s.Bot)
+	}
+	for _, i := range first {
+		r.release(i)
 	}
 	r.settle()
-	return nil
 }
 
 // defaultMessage is the only property where that is a string, or the input as JSON.
@@ -185,7 +216,7 @@ func (r *run) fire(i int, ev event) (act func(), fires bool) {
 	if b.when != nil {
 		holds, doubt, err := b.when.holds(r.templates, r.variables(ev, b.when))
 		if err != nil {
-			return func() { r.fail(i, nil, err) }, false
+			return func() { r.fail(i, nil, nil, err) }, false
 		}
 		if !holds {
 			return func() { r.doubt(fmt.Sprintf("the bot %q is not started", b.name), b.name, doubt) }, false
@@ -208,6 +239,13 @@ func (r *run) fire(i int, ev event) (act func(), fires bool) {
 	}
 	p.started++
 	r.started++
+	r.number++
+	ev = maps.Clone(ev)
+	if ev == nil {
+		ev = event{}
+	}
+	ev[startNumber] = r.number
+	r.noteStart(i, ev)
 	if b.concurrency > 0 && p.running >= b.concurrency {
 		p.queue = append(p.queue, ev)
 		r.mu.Unlock()
@@ -225,7 +263,7 @@ func (r *run) start(i int, ev event) {
 		if err == nil {
 			return
 		}
-		r.fail(i, c, err)
+		r.fail(i, ev, c, err)
 		var waiting bool
 		if ev, waiting = r.next(i); !waiting {
 			r.settle()
@@ -256,9 +294,14 @@ func (r *run) chat(i int, ev event) (*bot.ChatBot, error) {
 	if err != nil {
 		return nil, err
 	}
+	start := ev.of(startNumber)
+	if root != "" {
+		r.note(note{Do: noteRoot, Start: start, URI: root})
+	}
 	c, err := r.manager.CreateBot(b.name, root, func(c *bot.Config) {
 		r.configure(b, c)
 		c.Instead = r.standsIn(i, ev, root)
+		c.Member = r.noteMembers(start, root)
 	})
 	if err != nil {
 		return nil, err
@@ -290,7 +333,7 @@ func (r *run) chat(i int, ev event) (*bot.ChatBot, error) {
 		unfilter = r.manager.Tube().AddFilter(b.filter.below(root))
 	}
 	// A bot ends once; its callbacks come from one goroutine.
-	react := r.onFailure(i, c)
+	react, handled := r.onFailure(i, start, c)
 	ended := false
 	end := func(err error) {
 		if ended {
@@ -306,9 +349,10 @@ func (r *run) chat(i int, ev event) (*bot.ChatBot, error) {
 			r.countFailure(i)
 			react()
 		}
+		r.note(note{Do: noteEnd, Start: start, Failed: err != nil, Handled: *handled})
 		r.finish(i)
 	}
-	l := r.listener(b)
+	l := r.listener(b, start)
 	l.Response = func(bot.Response) { end(nil) }
 	l.Error = end
 	c.Listen(l)
@@ -388,14 +432,16 @@ func (r *run) configure(b *botSpec, c *bot.Config) {
 }
 
 // listener listens to what fires something, and to nothing else: a bot collects values only where someone listens.
-func (r *run) listener(b *botSpec) (l bot.Listener) {
+func (r *run) listener(b *botSpec, start int) (l bot.Listener) {
 	if len(b.strings) > 0 {
 		l.String = func(v bot.StringValue) {
-			r.completed(b, b.strings, v.URI, func() any { return v.Value })
+			r.completed(b, start, b.strings, v.URI, func() any { return v.Value })
 		}
 	}
 	json := func(listeners []listener) func(bot.ObjectValue) {
-		return func(v bot.ObjectValue) { r.completed(b, listeners, v.URI, func() any { return decoded(v.Value) }) }
+		return func(v bot.ObjectValue) {
+			r.completed(b, start, listeners, v.URI, func() any { return decoded(v.Value) })
+		}
 	}
 	if len(b.objects) > 0 {
 		l.Object = json(b.objects)
@@ -407,7 +453,7 @@ func (r *run) listener(b *botSpec) (l bot.Listener) {
 }
 
 // completed fires what waits for the value at uri.
-func (r *run) completed(b *botSpec, listeners []listener, uri string, value func() any) {
+func (r *run) completed(b *botSpec, start int, listeners []listener, uri string, value func() any) {
 	for _, l := range listeners {
 		if !l.trigger.pattern.Match([]byte(uri)) {
 			continue
@@ -417,7 +463,9 @@ func (r *run) completed(b *botSpec, listeners []listener, uri string, value func
 		for i, s := range stars {
 			match[i] = s
 		}
-		r.hit(l.bot, l.event, event{"event": map[string]any{"uri": uri, "value": value(), "match": match, "bot": b.name}})
+		r.hit(l.bot, l.event, event{
+			"event": map[string]any{"uri": uri, "value": value(), "match": match, "bot": b.name}, startedBy: start,
+		})
 	}
 }
 

@@ -23,11 +23,11 @@ type Info struct {
 	Model       string          `json:"model,omitempty"`
 	Input       json.RawMessage `json:"input"` // JSON Schema 2020-12
 	Graph       *Graph          `json:"graph,omitempty"`
-	// Restart says that a run which the end of the server has cut off may be run again from its input: what it does, it may do twice.
-	Restart bool `json:"restart,omitempty"`
+	// Resume says that a run goes on if its server is lost: bots that had ended are not run again.
+	Resume bool `json:"resume,omitempty"`
 }
 
-// Func makes a workflow of a Go function (FL-05); input is the JSON Schema of what it takes, nil for any object. It panics
+// Func makes a workflow of a Go function (FL-05), which does not go on if its server is lost; input is the JSON Schema of what it takes, nil for any object. It panics
 // if the name is not allowed or the schema does not compile.
 func Func(name, description string, input json.RawMessage, run func(ctx context.Context, m *ling.Manager, input map[string]any) error) Workflow {
 	if !validName(name) {
@@ -53,6 +53,9 @@ func (f *function) Info() Info           { return f.info }
 func (f *function) schema() *inputSchema { return f.input }
 
 func (f *function) Run(ctx context.Context, m *ling.Manager, input map[string]any) error {
+	if _, ok := m.Resumed(); ok {
+		takeBackAll(m)
+	}
 	return f.run(ctx, m, input)
 }
 

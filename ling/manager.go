@@ -62,9 +62,12 @@ type Options struct {
 	Agent      string
 	Session    string
 	Model      string
-	From       uint64 // number of the first event; see tube.Options
 	First      func() // called once, when something is written to the document for the first time; see tube.Options
+	Finished   func() // called each time that a bot has ended well; it must not block
 	HoldEnd    bool   // readers see the end when it is stored; see tube.Options
+
+	// Resumed is a run that goes on: its events so far and the notes of its work. Nil: the run begins.
+	Resumed *Resumed
 
 	// Keep keeps an image or a sound that a model made; see bot.Env.
 	Keep func(ctx context.Context, kind string, data []byte) (url string, err error)
@@ -108,6 +111,7 @@ type Manager struct {
 	repairs  map[string]map[string]int
 	cut      bool
 	status   string // of the end
+	notes    []note // that [Manager.Notes] has not returned yet
 }
 
 // unhandled is a bot or task that has failed.
@@ -117,7 +121,7 @@ type unhandled struct {
 }
 
 // New returns a manager whose work ends when ctx does. config is the default of its bots; o may be nil. The tube begins with
-// a "started" event. Every manager must be ended, with Close or Cancel.
+// a "started" event, unless the run is resumed. Every manager must be ended, with Close or Cancel.
 func New(ctx context.Context, config bot.Config, o *Options) *Manager {
 	m := &Manager{config: config, turned: make(chan struct{}), sent: make(chan struct{})}
 	if o != nil {
@@ -135,10 +139,13 @@ func New(ctx context.Context, config bot.Config, o *Options) *Manager {
 	}
 	m.log = m.log.With(slog.String("run", m.options.Run))
 	m.ctx, m.cancel = context.WithCancelCause(ctx)
+	if r := m.options.Resumed; r != nil {
+		m.resume(r)
+		return m
+	}
 	m.tube = tube.New(m.options.Run, &tube.Options{
 		MaxBytes: m.options.MaxLog,
 		Document: func() tube.Document { return new(jsonuri.Document) },
-		From:     m.options.From,
 		HoldEnd:  m.options.HoldEnd,
 		First:    m.options.First,
 	})
@@ -304,7 +311,7 @@ func (m *Manager) try(ctx context.Context, task func(context.Context) error) (er
 }
 
 // ownEvents are sent by the manager alone: a reader can rely on them.
-var ownEvents = map[string]bool{"started": true, "error": true, "usage": true, "bot": true, "finished": true, "canceled": true, "html": true}
+var ownEvents = map[string]bool{"started": true, "error": true, "usage": true, "bot": true, "restarted": true, "finished": true, "canceled": true, "html": true}
 
 // SendEvent sends a status event of the workflow; data is encoded as JSON. Errors: a name that is not allowed or has a
 // meaning of its own, data that has no JSON form, [tube.ErrEnded].

@@ -222,6 +222,8 @@ func (m *Manager) botEnded(b *bot.ChatBot, err error) {
 	m.mu.Unlock()
 	if err != nil {
 		m.failed(b, err)
+	} else if m.options.Finished != nil {
+		m.options.Finished()
 	}
 }
 

@@ -14,14 +14,15 @@ import (
 const (
 	batchBegins = 'b' // number of the first event; base. What came before is not needed.
 	batchPiece  = 'p' // number of its block's first event, offset in the block, bytes
+	batchNote   = 'n' // note of the run's workflow
 )
 
 // next returns the next batch; nil is none. It is called with the recording locked.
-func (v *recording) next(t *tube.Tube, id string) *store.RunBatch {
+func (v *recording) next(r *Run) *store.RunBatch {
 	if v.pending != nil {
 		return v.pending
 	}
-	first := v.end
+	t, first := r.tube, v.at.End()
 	var text []byte
 	if !v.began {
 		text, v.began, first = v.begin(t), true, t.From()
@@ -39,12 +40,16 @@ func (v *recording) next(t *tube.Tube, id string) *store.RunBatch {
 		text = binary.AppendUvarint(text, piece.First)
 		text = binary.AppendUvarint(text, uint64(piece.Offset))
 		text = appendText(text, piece.Data)
-		v.end = piece.End
+	}
+	if m := r.manager.Load(); m != nil {
+		for _, note := range m.Notes(v.at.End()) {
+			text = appendText(append(text, batchNote), note)
+		}
 	}
 	if len(text) == 0 {
 		return nil
 	}
-	v.pending = &store.RunBatch{Run: id, Attempt: v.attempt, Seq: v.seq, First: first, Events: text}
+	v.pending = &store.RunBatch{Run: r.ID, Attempt: v.attempt, Seq: v.seq, First: first, Events: text}
 	return v.pending
 }
 
@@ -77,6 +82,7 @@ type replay struct {
 	options func() *tube.Options
 	replay  *tube.Replay
 	last    store.RunBatch // without its events
+	notes   [][]byte
 }
 
 // take takes the next batch.
@@ -121,6 +127,8 @@ func (p *replay) take(b store.RunBatch) error {
 			if ok = ok && p.replay != nil; ok {
 				err = p.replay.Piece(piece)
 			}
+		case batchNote:
+			p.notes = append(p.notes, text())
 		default:
 			ok = false
 		}
@@ -131,12 +139,20 @@ func (p *replay) take(b store.RunBatch) error {
 	return nil
 }
 
-// readTube makes a tube of what is stored of a run, as far as that goes. The tube is nil where no event is stored.
-func (s *Service) readTube(ctx context.Context, id string) (t *tube.Tube, last store.RunBatch, err error) {
+// stored is what is stored of the events of a run.
+type stored struct {
+	tube  *tube.Tube // nil where there are none
+	last  store.RunBatch
+	notes [][]byte
+}
+
+// readStored reads what is stored of the events of a run, as far as that goes.
+func (s *Service) readStored(ctx context.Context, id string) (so stored, err error) {
 	p := replay{id: id, options: func() *tube.Options { return TubeOptions(s.o.MaxLog) }}
 	err = s.store.Batches(ctx, id, p.take)
 	if p.replay != nil && (err == nil || errors.Is(err, errBatch)) {
-		t = p.replay.Tube()
+		so.tube = p.replay.Tube()
 	}
-	return t, p.last, err
+	so.last, so.notes = p.last, p.notes
+	return so, err
 }

@@ -7,36 +7,57 @@ import (
 	"github.com/lingserve/lingserve/bot"
 )
 
-// handOver leaves the runs that can be restarted to whoever takes them, and returns how many. Nothing is written to them any more when it
-// returns; what was said until then is stored, and that to go is no crash of theirs.
+// handOver leaves the runs that can go on to whoever takes them, and returns how many. What was said until then is stored, their work has ended
+// before others may take them, and that to go is no crash of theirs.
 func (s *Service) handOver(ctx context.Context) (handed int) {
 	ctx, cancel := context.WithTimeout(ctx, storedWait)
 	defer cancel()
 	s.mu.Lock()
 	var list []*Run
 	for _, r := range s.inMemory {
-		goesOn := r.session == "" && r.restart != nil || r.queued.Load()
-		if goesOn && r.manager.Load() != nil && (r.machine.enterFrom(runRunning, runHandedOver) || r.machine.enterFrom(runQueued, runHandedOver)) {
+		if r.goesOn && r.manager.Load() != nil && (r.machine.enterFrom(runRunning, runHandedOver) || r.machine.enterFrom(runQueued, runHandedOver)) {
 			list = append(list, r)
+			r.where.leave() // its end counts no more, for some get the slots of others now
 		}
 	}
 	s.mu.Unlock()
 	if len(list) == 0 {
 		return 0
 	}
-	s.recorder.record(ctx)
+	s.leave(ctx, list)
 	ids := make([]string, len(list))
 	for i, r := range list {
 		ids[i] = r.ID
-		s.recorder.remove(r)
 	}
+	ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), storedWait)
+	defer cancel()
 	if err := s.store.Release(ctx, s.replica, ids); err != nil {
 		s.log.WarnContext(ctx, "cannot hand runs over; they are taken as after a crash", "error", err)
 	}
-	for _, r := range list {
-		r.breakOff()
-	}
 	return len(list)
+}
+
+// leave stores what runs have said, and ends their work here: messages that wait leave first, so that none of them gets its turn meanwhile.
+func (s *Service) leave(ctx context.Context, list []*Run) {
+	s.recorder.record(ctx)
+	for _, r := range list {
+		s.recorder.remove(r)
+	}
+	for _, queued := range []bool{true, false} {
+		var some []*Run
+		for _, r := range list {
+			if r.queued.Load() == queued {
+				some = append(some, r)
+				r.breakOff()
+			}
+		}
+		for _, r := range some {
+			select {
+			case <-r.done:
+			case <-ctx.Done():
+			}
+		}
+	}
 }
 
 // drain refuses new runs from now on and returns a channel that is closed when nothing runs any more.
@@ -71,7 +92,7 @@ func (r *Run) closing() error {
 	return &bot.Failure{Code: codeDraining, Message: message, Retryable: true, Cause: errClosing}
 }
 
-// interrupt ends all runs that go on, for the server ends, and waits for them. Those that can be restarted are handed over; the others end
+// interrupt ends all runs that go on, for the server ends, and waits for them. Those that can go on are handed over; the others end
 // with "interrupted", so that a client that comes back after a restart is told. Work that ignores its cancellation is waited for as long as ctx
 // goes on.
 func (s *Service) interrupt(ctx context.Context) (count int) {

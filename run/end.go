@@ -44,9 +44,9 @@ func (s *Service) noteCut(p *leftRun) {
 
 // supervise waits for a run's end, on a stack that is kept small: there is one for each run.
 func (s *Service) supervise(r *Run, m *ling.Manager) {
-	if r.restart != nil {
-		if r.restart.slot.wait(m.Context()) == nil { // its time begins when it does
-			defer r.restart.slot.leave()
+	if r.resumed != nil {
+		if r.resumed.slot.wait(m.Context()) == nil { // its time begins when it does
+			defer r.resumed.slot.leave()
 		}
 	}
 	late := time.AfterFunc(s.o.RunTimeout, func() { m.Stop(fmt.Errorf("the run took longer than %s", s.o.RunTimeout)) })

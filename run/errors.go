@@ -3,7 +3,7 @@ package run
 import (
 	"errors"
 	"slices"
-	"strconv"
+	"strings"
 	"time"
 
 	"github.com/lingserve/lingserve/internal/wording"
@@ -14,22 +14,29 @@ type kind struct{ code, text string }
 
 func (k *kind) Error() string { return "run: " + k.text }
 
+// Codes of errors that events have, too.
+const (
+	codeConflict   = "conflict"
+	codeTooLarge   = "too_large"
+	codeOverloaded = "overloaded"
+	codeDraining   = "draining"
+	codeInternal   = "internal"
+	codeCrashed    = "crashed"
+)
+
 // Kinds of errors, for errors.Is. All but ErrMoved come as an [*Error].
 var (
-	ErrInvalid    error = &kind{codeInvalid, "invalid request"}
-	ErrAhead      error = &kind{codeInvalid, "the event was not sent yet"}
-	ErrKeyReused  error = &kind{codeInvalid, "the Idempotency-Key belongs to another request"}
-	ErrForbidden  error = &kind{codeForbidden, "forbidden"}
-	ErrRole       error = &kind{codeForbidden, "the role may not approve this tool"}
-	ErrUnknown    error = &kind{codeNotFound, "unknown"}
-	ErrNoQuestion error = &kind{codeNotFound, "no such question"}
-	ErrExpired    error = &kind{codeGone, "the run has expired"}
-	ErrDamaged    error = &kind{codeGone, "the stored run is damaged"}
+	ErrInvalid    error = &kind{"invalid_request", "invalid request"}
+	ErrAhead      error = &kind{"invalid_request", "the event was not sent yet"}
+	ErrKeyReused  error = &kind{"invalid_request", "the Idempotency-Key belongs to another request"}
+	ErrForbidden  error = &kind{"forbidden", "forbidden"}
+	ErrUnknown    error = &kind{"not_found", "unknown"}
+	ErrExpired    error = &kind{"gone", "the run has expired"}
+	ErrDamaged    error = &kind{"gone", "the stored run is damaged"}
 	ErrBusy       error = &kind{codeConflict, "busy"}
 	ErrEnded      error = &kind{codeConflict, "the run has ended"}
-	ErrAnswered   error = &kind{codeConflict, "the question was answered"}
 	ErrTooLarge   error = &kind{codeTooLarge, "too large"}
-	ErrLimited    error = &kind{codeRateLimited, "a limit of the caller is reached"}
+	ErrLimited    error = &kind{"rate_limited", "a limit of the caller is reached"}
 	ErrOverloaded error = &kind{codeOverloaded, "overloaded"}
 	ErrAway       error = &kind{codeOverloaded, "a store or a replica cannot be reached"}
 	ErrDraining   error = &kind{codeDraining, "draining"}
@@ -38,35 +45,32 @@ var (
 	ErrMoved error = &kind{codeOverloaded, "the run moved to another replica"}
 )
 
+// KindOf returns the first kind with a code.
+func KindOf(code string) error {
+	kinds := []error{ErrInvalid, ErrForbidden, ErrUnknown, ErrExpired, ErrBusy, ErrTooLarge, ErrLimited, ErrOverloaded, ErrDraining}
+	if i := slices.IndexFunc(kinds, func(k error) bool { return k.(*kind).code == code }); i >= 0 {
+		return kinds[i]
+	}
+	return ErrInternal
+}
+
 // Error says why the service did not do what it was asked, in a sentence for the caller.
 type Error struct {
 	Kind   error // one of the kinds above; errors.Is knows it
 	Detail string
-	Fields []Field       // what does not fit: of ErrInvalid, ErrTooLarge and ErrKeyReused
+	Fields []Field       // what is invalid: of ErrInvalid and ErrTooLarge; Detail is about the first
 	Run    string        // the run that the error is about; "" is none
 	ID     string        // of ErrInternal: the log has the cause under it
 	Limit  string        // the limit that is reached; "" is none
 	Retry  time.Duration // after which another attempt may succeed; 0 is unknown
 }
 
-// Field is one thing that does not fit: a JSON Pointer into the request, or the name of a query parameter or header.
+// Field is one invalid member of a request: a JSON Pointer, or the name of a query parameter or header.
 type Field struct {
 	Pointer   string `json:"pointer,omitempty"`
 	Parameter string `json:"parameter,omitempty"`
 	Header    string `json:"header,omitempty"`
 	Detail    string `json:"detail"`
-}
-
-// Bounds of a Field, in bytes.
-const (
-	maxPointer     = 256
-	maxFieldDetail = 1 << 10
-)
-
-// Clip returns the field without the ends of long texts: they come from the client, who knows them.
-func (f Field) Clip() Field {
-	f.Pointer, f.Detail = wording.ClipTo(f.Pointer, maxPointer), wording.ClipTo(f.Detail, maxFieldDetail)
-	return f
 }
 
 // Error is the sentence for the caller.
@@ -75,13 +79,8 @@ func (e *Error) Error() string { return e.Detail }
 // Is reports whether the error is of a kind.
 func (e *Error) Is(target error) bool { return target == e.Kind }
 
-// RetryAfter is when another attempt may succeed.
-func (e *Error) RetryAfter() time.Duration { return e.Retry }
-
 // Code is the word that clients know the error by.
-func (e *Error) Code() string {
-	return e.Kind.(*kind).code
-}
+func (e *Error) Code() string { return e.Kind.(*kind).code }
 
 // codeOf is the code of an error of this package; "" is another error.
 func codeOf(err error) string {
@@ -91,66 +90,68 @@ func codeOf(err error) string {
 	return ""
 }
 
-// KindOf is the first kind with a code.
-func KindOf(code string) error {
-	for _, k := range []error{
-		ErrInvalid, ErrForbidden, ErrUnknown, ErrExpired, ErrBusy, ErrTooLarge, ErrLimited, ErrOverloaded, ErrDraining,
-	} {
-		if k.(*kind).code == code {
-			return k
-		}
-	}
-	return ErrInternal
-}
-
 // refuse makes an error of a kind.
 func refuse(kind error, detail string) *Error { return &Error{Kind: kind, Detail: detail} }
 
-// misfitting makes the error of a request that does not fit. Its detail names the first field, for those who read no further.
+// misfitting makes the error of a request with invalid fields.
 func misfitting(fields ...Field) *Error {
-	fields = slices.Clone(fields)
-	for i := range fields {
-		fields[i] = fields[i].Clip()
-	}
-	return &Error{Kind: ErrInvalid, Detail: describeFields(fields), Fields: fields}
+	return &Error{Kind: ErrInvalid, Detail: strings.TrimPrefix(fields[0].Pointer+": "+fields[0].Detail, ": "), Fields: fields}
 }
 
-// describeFields is a sentence about fields.
-func describeFields(fields []Field) string {
-	if len(fields) == 0 {
-		return "the request is invalid"
-	}
-	f := fields[0]
-	detail := f.Detail
-	switch {
-	case f.Pointer != "":
-		detail = f.Pointer + ": " + detail
-	case f.Parameter != "":
-		detail = "query parameter " + f.Parameter + ": " + detail
-	case f.Header != "":
-		detail = "header " + f.Header + ": " + detail
-	}
-	if n := len(fields) - 1; n > 0 {
-		detail += " (and " + strconv.Itoa(n) + " more)"
-	}
-	return detail
+// misfit makes the error of a request with one invalid member.
+func misfit(pointer, detail string) *Error {
+	return misfitting(Field{Pointer: pointer, Detail: detail})
 }
 
-// tooMuch makes the error of a request that asks for more than a limit allows.
-func tooMuch(limit string, f Field) *Error {
-	f = f.Clip()
-	return &Error{Kind: ErrTooLarge, Limit: limit, Detail: describeFields([]Field{f}), Fields: []Field{f}}
+// tooMuch makes the error of a request with a member beyond a limit.
+func tooMuch(limit, pointer, detail string) *Error {
+	e := misfit(pointer, detail)
+	e.Kind, e.Limit = ErrTooLarge, limit
+	return e
 }
+
+// Limits, in the log and in metrics.
+const (
+	LimitMemory   = "limit_memory"
+	LimitAllRuns  = "limit_all_runs"
+	LimitInput    = "limit_input"
+	LimitImages   = "limit_images"
+	LimitQueue    = "limit_queue"
+	LimitSessions = "limit_sessions"
+	LimitDisk     = "limit_disk_free"
+
+	// Retry times of refusals.
+
+	memoryRetry   = 10 * time.Second
+	runsRetry     = 2 * time.Second  // one run of thousands ends soon
+	DiskRetry     = 30 * time.Second // an operator has to make room
+	SessionsRetry = 30 * time.Second // sessions do not end by themselves
+	TapesRetry    = 5 * time.Second  // mostly the database is being started
+)
 
 // overLimit makes the error of a limit that all callers share.
 func overLimit(limit, detail string, retry time.Duration) *Error {
 	return &Error{Kind: ErrOverloaded, Limit: limit, Detail: detail, Retry: retry}
 }
 
-func unknownRun() *Error { return refuse(ErrUnknown, "unknown run; it never existed or has expired") }
+// littleMemory makes the error of a server that is short of memory.
+func littleMemory(detail string) *Error { return overLimit(LimitMemory, detail, memoryRetry) }
 
-func endedRun(id string) *Error { return &Error{Kind: ErrEnded, Detail: "the run has ended", Run: id} }
+const nothingBegins = "the server is close to its memory limit and starts no new runs; retry later"
 
+// tooManyRuns makes the error of a run beyond the limit.
+func tooManyRuns(running int) *Error {
+	return overLimit(LimitAllRuns, wording.Plural(int64(running), "run")+" are active, the server's limit; retry later", runsRetry)
+}
+
+// diskFull makes the error of a disk that is full or has failed.
+func diskFull() *Error {
+	return overLimit(LimitDisk, "the server's disk is full or has failed, so it refuses sessions and requests with an Idempotency-Key; retry later", DiskRetry)
+}
+
+const drainingMessage = "the server is shutting down and starts no new runs; retry on another server, or later"
+
+// away makes the error of a database that cannot be reached.
 func away() *Error {
 	return &Error{Kind: ErrAway, Detail: "the server cannot reach its database; retry later", Retry: TapesRetry}
 }
@@ -158,7 +159,7 @@ func away() *Error {
 // internal makes an error under whose id the log has the cause.
 func internal(detail string) *Error { return &Error{Kind: ErrInternal, Detail: detail, ID: NewID()} }
 
-// Elsewhere is the error of what another replica has: it is to be asked in place of this one.
+// Elsewhere is the error of a run or session that another replica has. The caller forwards the request to it.
 type Elsewhere struct{ Replica string }
 
 func (e *Elsewhere) Error() string { return "run: the replica " + e.Replica + " has it" }

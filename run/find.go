@@ -2,61 +2,272 @@ package run
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"slices"
+	"time"
 
 	"github.com/lingserve/lingserve/access"
 	"github.com/lingserve/lingserve/adapter"
+	webchannel "github.com/lingserve/lingserve/channel/web"
+	"github.com/lingserve/lingserve/store"
 )
 
-// Find finds a run for somebody. Errors: ErrUnknown, which another's run is, too, ErrExpired, ErrDamaged, ErrAway and ErrOverloaded.
-func (s *Service) Find(ctx context.Context, who access.Principal, id string) (*Run, error) {
-	r, err := s.get(ctx, who, id)
-	return r, s.findError(ctx, id, err)
-}
-
-// findError is the error for the caller of one that get returned.
-func (s *Service) findError(ctx context.Context, id string, err error) error {
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, errGone):
-		return &Error{Kind: ErrExpired, Detail: "this run ended too long ago and is no longer stored", Run: id}
-	case errors.Is(err, errDamaged):
-		return &Error{Kind: ErrDamaged, Detail: DamagedMessage, Run: id}
-	case errors.Is(err, errUnknown):
-		return unknownRun()
-	case isFull(err):
-		return noRoom()
+// List lists the runs that a caller may see, the newest first: its own runs, or for an admin all runs, or those of q.Owner. next is the
+// cursor of the rest; "" is the end. Errors: [store.ErrCursor], ErrAway.
+func (s *Service) List(ctx context.Context, who access.Principal, q store.RunQuery) (list []store.Run, next string, err error) {
+	if !who.Administers() {
+		q.Owner = new(who.Owner())
 	}
-	return err // an error for the caller already, or the client disconnected
+	list, next, err = s.store.List(ctx, q)
+	if err != nil && !errors.Is(err, store.ErrCursor) {
+		err = s.storeError(ctx, err)
+	}
+	return list, next, err
 }
 
-// Room waits for the memory that the document of a run takes which goes on. One that has ended has paid for it.
+// Latest returns the run that was started last in a session of a caller. It returns nil if the session has no run, or the run has ended and
+// left memory. Errors: those of Find.
+func (s *Service) Latest(ctx context.Context, who access.Principal, session string) (*Run, error) {
+	if s.ChannelOf(who, session) != "" {
+		return nil, nil
+	}
+	lane := webchannel.SessionKey(who.Owner(), session)
+	s.mu.Lock()
+	here := s.inSession[lane]
+	s.mu.Unlock()
+	if here != nil && !here.Moved() && !here.Ended() {
+		return here, nil
+	}
+	row, err := s.store.LatestOf(ctx, lane)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return nil, nil
+	case err != nil:
+		return nil, s.storeError(ctx, err)
+	case row.Ended.IsZero():
+		return s.Find(ctx, who, row.ID)
+	case here != nil && here.ID == row.ID:
+		return here, nil
+	}
+	return nil, nil
+}
+
+// Find returns a run, and reads it back if it has left memory. To a caller without rights it is an unknown run, before its events are read.
+// Errors: ErrUnknown, ErrExpired, ErrDamaged, ErrAway, ErrOverloaded, an [*Elsewhere], and the cause of ctx.
+func (s *Service) Find(ctx context.Context, who access.Principal, id string) (*Run, error) {
+	if !ValidID(id) {
+		return nil, unknownRun()
+	}
+	for {
+		if err := s.awaitMove(ctx, id); err != nil {
+			return nil, err
+		}
+		var over chan struct{}
+		s.mu.Lock()
+		r, wait := s.inMemory[id], s.loading[id] // one caller at a time reads it back
+		if r != nil && r.Moved() {
+			r = nil
+		}
+		if r == nil && wait == nil {
+			over = make(chan struct{})
+			s.loading[id] = over
+		}
+		s.mu.Unlock()
+		switch {
+		case r != nil && !r.owned(who):
+			return nil, unknownRun()
+		case r != nil:
+			return r, nil
+		case wait == nil:
+			r, err := s.load(ctx, who, id)
+			s.mu.Lock()
+			delete(s.loading, id)
+			s.mu.Unlock()
+			close(over)
+			if r != nil || err != nil {
+				return r, err
+			}
+			continue
+		}
+		select {
+		case <-wait:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+func unknownRun() *Error { return refuse(ErrUnknown, "unknown run; it never existed or has expired") }
+
+// load reads an ended run back from the store. It returns no run if it has woken one. Errors: those of Find.
+func (s *Service) load(ctx context.Context, who access.Principal, id string) (*Run, error) {
+	row, err := s.store.Find(ctx, id)
+	switch {
+	case errors.Is(err, store.ErrNotFound), err == nil && !who.Sees(row.Owner):
+		return nil, unknownRun()
+	case err != nil:
+		return nil, s.storeError(ctx, err)
+	case row.Ended.IsZero() && row.Replica != s.replica && s.o.Members != nil && slices.Contains(s.o.Members.Alive(), row.Replica):
+		return nil, &Elsewhere{row.Replica}
+	case suspended(&row): // it is in memory then, or at another replica
+		return nil, s.wake(ctx, &row)
+	case row.Ended.IsZero(): // its end is being stored, or no replica has taken it over yet
+		return nil, away()
+	case row.Removed != store.RemovedNothing, !row.Expires.IsZero() && !time.Now().Before(row.Expires):
+		return nil, &Error{Kind: ErrExpired, Detail: "this run ended too long ago and is no longer stored", Run: id}
+	}
+	account, err := s.reserve(ctx, 2*row.Bytes)
+	if err != nil {
+		return nil, err
+	}
+	r, err := s.readEnded(ctx, &row)
+	if err != nil {
+		account.Release()
+		return nil, err
+	}
+	r.account = account
+	now := time.Now()
+	s.mu.Lock()
+	s.inMemory[id] = r
+	s.keepLocked(r, now)
+	s.mu.Unlock()
+	s.trim(now)
+	return r, nil
+}
+
+// readEnded reads the events and the result of an ended run.
+func (s *Service) readEnded(ctx context.Context, row *store.Run) (*Run, error) {
+	b, err := begunOf(row)
+	so, unread := s.readStored(ctx, row.ID)
+	t := so.tube
+	r := &Run{
+		ID: row.ID, Of: Subject{row.Workflow, row.Agent}, owner: row.Owner, session: b.Session, tube: t, Keyed: b.Keyed, Began: row.Created,
+		done: make(chan struct{}), expires: row.Expires,
+	}
+	close(r.done)
+	err = errors.Join(err, unread, json.Unmarshal(row.Result, &r.result))
+	switch {
+	case err == nil && t != nil && hasEnded(t):
+		return r, nil
+	case errors.Is(err, store.ErrAway), errors.Is(err, store.ErrFull):
+		return nil, s.storeError(ctx, err)
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	}
+	s.log.ErrorContext(ctx, "cannot read an ended run", "run", row.ID, "error", err)
+	return nil, &Error{Kind: ErrDamaged, Detail: DamagedMessage, Run: row.ID}
+}
+
+// DamagedMessage is the sentence for readers of a run whose stored data cannot be read.
+const DamagedMessage = "the stored data of this run is damaged; find the cause in the server's log under the run's id"
+
+// Room waits for memory for the document of an active run. An ended run has paid for it.
 func (s *Service) Room(ctx context.Context, r *Run) (free func(), err error) {
 	if r.Ended() || s.o.Ledger == nil {
 		return func() {}, nil
 	}
-	a := s.o.Ledger.Open()
-	if err := a.Reserve(ctx, int64(r.tube.Bytes())); err != nil {
-		a.Release()
-		if isFull(err) {
-			err = noRoom()
-		}
-		return nil, err
+	account, err := s.reserve(ctx, int64(r.tube.Bytes()))
+	return account.Release, err
+}
+
+// reserve waits for memory for a document, and returns the account that holds it.
+func (s *Service) reserve(ctx context.Context, bytes int64) (*adapter.Account, error) {
+	account := s.o.Ledger.Open()
+	err := account.Reserve(ctx, bytes)
+	if err == nil {
+		return account, nil
 	}
-	return a.Release, nil
+	account.Release()
+	if _, full := errors.AsType[*adapter.Error](err); full {
+		err = littleMemory("the server has no memory for this run's document; retry later; the run continues")
+	}
+	return nil, err
 }
 
-// isFull reports whether there was no memory.
-func isFull(err error) bool {
-	_, full := errors.AsType[*adapter.Error](err)
-	return full
+// leaveLocked removes a run that continues at another replica.
+func (s *Service) leaveLocked(r *Run) {
+	if !r.machine.is(runHandedOver) {
+		r.machine.enter(runMoved)
+	}
+	r.where.leave()
+	s.removeLocked(r)
 }
 
-// noRoom is the error of a document that there is no memory for.
-func noRoom() *Error {
-	return littleMemory("the server has no memory for this run's document; retry later; the run continues")
+// retention is how long an ended run can be read.
+func (s *Service) retention(keyed bool) time.Duration {
+	if keyed {
+		return max(s.o.Retention, s.o.KeyRetention)
+	}
+	return s.o.Retention
 }
 
-// DamagedMessage is told to those who come back to a run whose file cannot be read.
-const DamagedMessage = "the stored data of this run is damaged; find the cause in the server's log under the run's id"
+// keepLocked adds an ended run to those that are kept in memory.
+func (s *Service) keepLocked(r *Run, now time.Time) {
+	r.machine.enter(runEnded)
+	r.touched = now
+	r.size = int64(r.tube.Bytes()) + sizeOfRun
+	s.kept = append(s.kept, r)
+	s.keptBytes += r.size
+	r.account.Settle(2 * r.size) // with the document, as it is sent
+}
+
+// sizeOfRun is about what an ended run takes in addition to its log.
+const sizeOfRun = 4 << 10
+
+// trim drops ended runs from memory; they can be read back. It drops the least recently touched first, until their bytes are within the
+// limit, and those that are older than KeepInMemory.
+func (s *Service) trim(now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for len(s.kept) > 0 && (s.keptBytes > s.o.MemoryOfEnded || now.Sub(s.kept[0].touched) >= KeepInMemory) {
+		s.dropLocked(s.kept[0])
+	}
+}
+
+// dropLocked removes an ended run from memory, if it is one of kept.
+func (s *Service) dropLocked(r *Run) {
+	i := slices.Index(s.kept, r)
+	if i < 0 {
+		return
+	}
+	r.machine.enter(runDropped)
+	s.kept = slices.Delete(s.kept, i, i+1)
+	s.keptBytes -= r.size
+	s.freed += r.size
+	s.removeLocked(r)
+}
+
+// removeLocked removes a run from the maps, and releases its memory.
+func (s *Service) removeLocked(r *Run) {
+	if s.inMemory[r.ID] == r {
+		delete(s.inMemory, r.ID)
+	}
+	if lane := r.Lane(); lane != "" && s.inSession[lane] == r {
+		delete(s.inSession, lane)
+	}
+	r.account.Release()
+}
+
+// sweep drops expired runs. It reports whether much memory has become free while nothing runs.
+func (s *Service) sweep(now time.Time) (idle bool) {
+	s.trim(now)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, r := range slices.Clone(s.kept) {
+		if !now.Before(r.expires) {
+			s.dropLocked(r)
+		}
+	}
+	if len(s.inMemory) == 0 { // a map does not get smaller by itself
+		s.inMemory, s.inSession = map[string]*Run{}, map[string]*Run{}
+	}
+	idle = s.running == 0 && s.freed >= giveBack
+	if idle {
+		s.freed = 0
+	}
+	return idle
+}
+
+// Flush stores what waits to be stored. Runs need no call of it.
+func (s *Service) Flush(ctx context.Context) { s.recorder.record(ctx) }

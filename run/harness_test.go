@@ -1,15 +1,15 @@
 package run
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"log/slog"
-	"sync"
+	"maps"
 	"time"
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/flow"
+	"github.com/lingserve/lingserve/internal/logtest"
 	"github.com/lingserve/lingserve/store/db"
 )
 
@@ -72,19 +72,11 @@ func resultText(r *Run) string {
 }
 
 // logBuffer keeps what was logged.
-type logBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
+type logBuffer = logtest.Buffer
 
-func (l *logBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *logBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
+// runsInMemory are the runs that the service has in memory.
+func (s *Service) runsInMemory() map[string]*Run {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return maps.Clone(s.inMemory)
 }

@@ -49,8 +49,8 @@ func TestEndedRunIsKeptForItsTime(t *testing.T) {
 			if found := findRun(t, s, r.ID); resultText(found) != resultText(r) {
 				t.Errorf("after %v it is %s", at, resultText(found))
 			}
-			if time.Sleep(KeepInMemory + SweepEvery + 1); len(s.Inspect().InMemory()) != 0 {
-				t.Errorf("%d runs are in memory", len(s.Inspect().InMemory()))
+			if time.Sleep(KeepInMemory + SweepEvery + 1); len(s.runsInMemory()) != 0 {
+				t.Errorf("%d runs are in memory", len(s.runsInMemory()))
 			}
 		}
 		time.Sleep(7*time.Minute - time.Since(began))
@@ -58,11 +58,11 @@ func TestEndedRunIsKeptForItsTime(t *testing.T) {
 			t.Errorf("it is found when its time is over: %v", err)
 		}
 		time.Sleep(23 * time.Hour)
-		if again, out := writeRun(t, s, 1, "k"); again.ID != keyed.ID || out.Kind != Replayed {
+		if again, out := writeRun(t, s, 1, "k"); again.ID != keyed.ID || !out.Replayed {
 			t.Errorf("its key leads to %s, %v", again.ID, out)
 		}
 		time.Sleep(2 * time.Hour)
-		if again, out := writeRun(t, s, 1, "k"); again.ID == keyed.ID || out.Kind != New {
+		if again, out := writeRun(t, s, 1, "k"); again.ID == keyed.ID || out != (Outcome{}) {
 			t.Errorf("when the time of the key is over, it leads to %s, %v", again.ID, out)
 		}
 		if err := s.Close(); err != nil {

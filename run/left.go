@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/lingserve/lingserve/agent"
 	"github.com/lingserve/lingserve/jsonuri"
 	"github.com/lingserve/lingserve/ling"
 	"github.com/lingserve/lingserve/tube"
@@ -30,13 +31,18 @@ func mustJSON(value any) []byte {
 // leftRun is a run that its replica has left.
 type leftRun struct {
 	begun
-	id    string
-	of    Subject
-	owner string
-	at    time.Time // when it began
-	// attempt is that of the replica which takes it over. failed is how many attempts have ended with a crash.
-	attempt, failed int
-	tube            *tube.Tube
+	id      string
+	of      Subject
+	owner   string
+	at      time.Time // when it began
+	queued  bool      // its turn had not begun
+	attempt int       // of the replica that takes it over
+	crashes int       // in a row
+	told    agent.Told
+	// suspended says that it waited for people, and nothing was lost. questions are the ids of those that readers know.
+	suspended bool
+	questions map[string]bool
+	stored
 }
 
 func hasEnded(t *tube.Tube) bool {
@@ -64,7 +70,7 @@ func (p *leftRun) firstEvent() uint64 {
 }
 
 // ended makes of it a run that has ended, cutting it off where it has not.
-func (p *leftRun) ended(message string) *Run {
+func (p *leftRun) ended(end takenEnd) *Run {
 	t := p.tube
 	r := &Run{
 		ID: p.id, Of: p.of, owner: p.owner, session: p.Session, tube: t, Keyed: p.Keyed, Began: p.at, done: make(chan struct{}),
@@ -72,12 +78,13 @@ func (p *leftRun) ended(message string) *Run {
 	}
 	if !hasEnded(t) {
 		t.Leap(p.firstEvent())
+		message := end.message
 		if p.Keyed {
 			message += "; start it again with another Idempotency-Key"
 		}
-		data, _ := json.Marshal(ling.ErrorData{Code: codeInternal, Message: message, Retryable: true, Fatal: true})
+		data, _ := json.Marshal(ling.ErrorData{Code: end.code, Message: message, Retryable: end.code != codeCrashed, Fatal: true})
 		_, _ = t.Send(tube.Event{Kind: tube.Named, Name: "error", Value: data}) // cannot fail: it goes on, and this is JSON
-		_ = t.Close(StatusInterrupted)
+		_ = t.Close(end.status)
 	}
 	r.result = resultFromEvents(t)
 	r.result.Session = p.Session

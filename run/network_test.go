@@ -125,6 +125,14 @@ func (d *node) Start(ctx context.Context, r store.Run, key *store.IdempotencyKey
 	return taken, err
 }
 
+// reach calls the store unless the node is cut off.
+func reach[T any](d *node, call func() (T, error)) (result T, err error) {
+	if err := d.cut(); err != nil {
+		return result, err
+	}
+	return call()
+}
+
 func (d *node) FindKey(ctx context.Context, owner, key string) (store.IdempotencyKey, bool, error) {
 	if err := d.cut(); err != nil {
 		return store.IdempotencyKey{}, false, err
@@ -133,73 +141,61 @@ func (d *node) FindKey(ctx context.Context, owner, key string) (store.Idempotenc
 }
 
 func (d *node) PutKey(ctx context.Context, k store.IdempotencyKey) (*store.IdempotencyKey, error) {
-	if err := d.cut(); err != nil {
-		return nil, err
-	}
-	return d.Store.PutKey(ctx, k)
+	return reach(d, func() (*store.IdempotencyKey, error) { return d.Store.PutKey(ctx, k) })
 }
 
 func (d *node) MoveKey(ctx context.Context, owner, key, from, to string) (bool, error) {
-	if err := d.cut(); err != nil {
-		return false, err
-	}
-	return d.Store.MoveKey(ctx, owner, key, from, to)
+	return reach(d, func() (bool, error) { return d.Store.MoveKey(ctx, owner, key, from, to) })
 }
 
 func (d *node) Append(ctx context.Context, replica string, list []store.RunBatch) ([]string, error) {
-	if err := d.cut(); err != nil {
-		return nil, err
-	}
-	return d.Store.Append(ctx, replica, list)
+	return reach(d, func() ([]string, error) { return d.Store.Append(ctx, replica, list) })
 }
 
 func (d *node) SetState(ctx context.Context, id, replica string, attempt int, state string) error {
+	_, err := reach(d, func() (any, error) { return nil, d.Store.SetState(ctx, id, replica, attempt, state) })
+	return err
+}
+
+func (d *node) Suspend(ctx context.Context, id, replica string, attempt int, wake time.Time) error {
 	if err := d.cut(); err != nil {
 		return err
 	}
-	return d.Store.SetState(ctx, id, replica, attempt, state)
+	return d.Store.Suspend(ctx, id, replica, attempt, wake)
+}
+
+func (d *node) Stepped(ctx context.Context, replica string, ids []string) error {
+	if err := d.cut(); err != nil {
+		return err
+	}
+	return d.Store.Stepped(ctx, replica, ids)
 }
 
 func (d *node) End(ctx context.Context, e store.RunEnd) error {
-	if err := d.cut(); err != nil {
-		return err
-	}
-	return d.Store.End(ctx, e)
+	_, err := reach(d, func() (any, error) { return nil, d.Store.End(ctx, e) })
+	return err
 }
 
 func (d *node) Release(ctx context.Context, replica string, ids []string) error {
-	if err := d.cut(); err != nil {
-		return err
-	}
-	return d.Store.Release(ctx, replica, ids)
+	_, err := reach(d, func() (any, error) { return nil, d.Store.Release(ctx, replica, ids) })
+	return err
 }
 
 func (d *node) Find(ctx context.Context, id string) (store.Run, error) {
-	if err := d.cut(); err != nil {
-		return store.Run{}, err
-	}
-	return d.Store.Find(ctx, id)
+	return reach(d, func() (store.Run, error) { return d.Store.Find(ctx, id) })
 }
 
 func (d *node) Batches(ctx context.Context, id string, each func(store.RunBatch) error) error {
-	if err := d.cut(); err != nil {
-		return err
-	}
-	return d.Store.Batches(ctx, id, each)
+	_, err := reach(d, func() (any, error) { return nil, d.Store.Batches(ctx, id, each) })
+	return err
 }
 
 func (d *node) Left(ctx context.Context, alive []string, limit int) ([]store.Run, error) {
-	if err := d.cut(); err != nil {
-		return nil, err
-	}
-	return d.Store.Left(ctx, alive, limit)
+	return reach(d, func() ([]store.Run, error) { return d.Store.Left(ctx, alive, limit) })
 }
 
 func (d *node) Take(ctx context.Context, t store.Takeover) (store.Run, error) {
-	if err := d.cut(); err != nil {
-		return store.Run{}, err
-	}
-	r, err := d.Store.Take(ctx, t)
+	r, err := reach(d, func() (store.Run, error) { return d.Store.Take(ctx, t) })
 	if err == nil && d.loses() {
 		return store.Run{}, store.ErrUnsure
 	}

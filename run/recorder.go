@@ -3,6 +3,7 @@ package run
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -11,6 +12,7 @@ import (
 	"github.com/lingserve/lingserve/internal/backoff"
 	"github.com/lingserve/lingserve/store"
 	"github.com/lingserve/lingserve/tube"
+	"github.com/lingserve/lingserve/turn"
 )
 
 const (
@@ -43,7 +45,6 @@ type recording struct {
 	attempt int
 	seq     int // of the next batch
 	at      tube.Place
-	end     uint64          // number of the event behind at
 	began   bool            // there is a batch that begins
 	pending *store.RunBatch // it may be stored: it is sent once more as it is
 	state   string          // that is stored
@@ -106,6 +107,8 @@ func (c *recorder) record(ctx context.Context) {
 	for _, r := range list {
 		c.s.storeWaiting(ctx, r)
 	}
+	c.s.storeSteps(ctx, list)
+	c.s.suspendWaiting(list)
 	for len(list) > 0 && ctx.Err() == nil {
 		n, more, err := c.some(ctx, list)
 		if err != nil {
@@ -132,7 +135,7 @@ func (c *recorder) some(ctx context.Context, list []*Run) (n int, more bool, err
 		if !v.mu.TryLock() {
 			continue // its end is being stored
 		}
-		b := v.next(r.tube, r.ID)
+		b := v.next(r)
 		if b == nil {
 			v.mu.Unlock()
 			continue
@@ -203,7 +206,7 @@ func (s *Service) storeEnd(r *Run, o *Result) bool {
 	if r.key != "" && r.mayBeRetried(*o) {
 		end.FreeKey = &store.IdempotencyKey{Owner: r.owner, Key: r.key, Run: r.ID}
 	}
-	for b := v.next(r.tube, r.ID); b != nil; b = v.next(r.tube, r.ID) {
+	for b := v.next(r); b != nil; b = v.next(r) {
 		end.Batches = append(end.Batches, *b)
 		v.stored()
 	}
@@ -276,7 +279,7 @@ func (s *Service) storeBegun(ctx context.Context, r *Run) error {
 // storeWaiting stores whether a run waits for somebody's answer. What cannot be stored now is with the next pass.
 func (s *Service) storeWaiting(ctx context.Context, r *Run) {
 	state := store.RunRunning
-	if r.waiting.Load() > 0 {
+	if r.waits() {
 		state = store.RunWaiting
 	}
 	if v := r.recording; r.machine.is(runRunning) && v.mu.TryLock() {
@@ -287,10 +290,30 @@ func (s *Service) storeWaiting(ctx context.Context, r *Run) {
 	}
 }
 
+// storeSteps stores which runs have finished a step since a crash.
+func (s *Service) storeSteps(ctx context.Context, list []*Run) {
+	var of []*Run
+	var ids []string
+	for _, r := range list {
+		if r.crashes > 0 && r.step.Load() {
+			of, ids = append(of, r), append(ids, r.ID)
+		}
+	}
+	if len(ids) == 0 || s.store.Stepped(ctx, s.replica, ids) != nil { // the next pass tries again
+		return
+	}
+	for _, r := range of {
+		r.crashes = 0
+	}
+}
+
+// errElsewhere is why the work of a run ends here that goes on elsewhere.
+var errElsewhere = fmt.Errorf("%w: %w", ErrMoved, turn.ErrHandedOver)
+
 // breakOff ends a run here that goes on elsewhere, and breaks its readers off.
 func (r *Run) breakOff() {
 	r.where.leave()
 	if m := r.manager.Load(); m != nil {
-		m.Stop(ErrMoved)
+		m.Stop(errElsewhere)
 	}
 }

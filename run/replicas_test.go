@@ -158,7 +158,7 @@ func (c *cluster) start(t *rapid.T) {
 	case errors.Is(err, ErrOverloaded), errors.Is(err, ErrExpired), errors.Is(err, ErrAway): // RU-68: the key finds it, or nothing was done
 	case err != nil:
 		t.Fatalf("RU-68: %v", err)
-	case known && (r.ID != id || out.Kind != Replayed):
+	case known && (r.ID != id || !out.Replayed):
 		t.Fatalf("RU-61: the key leads to %s (%v), expected %s", r.ID, out, id)
 	case known:
 	case c.runs[r.ID] != nil:
@@ -245,7 +245,7 @@ func (c *cluster) kill(t *rapid.T) {
 func (c *cluster) drain(t *rapid.T) {
 	c.replace(t, func(r *modelReplica) {
 		for id, m := range c.runs {
-			if own := r.s.Inspect().InMemory()[id]; own != nil && own.manager.Load() != nil {
+			if own := r.s.runsInMemory()[id]; own != nil && own.manager.Load() != nil {
 				m.drains++
 			}
 		}
@@ -295,7 +295,7 @@ func TestRU_ThreeReplicasKeepTheirPromises(t *testing.T) {
 				if m.status == "" {
 					rt.Fatalf("RU-69: %s (%s) does not end", id, m.workflow)
 				}
-				if n := c.worked()[id]; m.workflow == work && n > 1 || n > MaxAttempts+m.drains {
+				if n := c.worked()[id]; m.workflow == work && n > 1 || n > MaxCrashes+m.drains {
 					rt.Fatalf("RU-66: the work of %s began %d times", id, n)
 				}
 			}

@@ -50,12 +50,16 @@ type Run struct {
 	keyTag   string      // of the API key that started it; "" is none
 	release  func()      // stops counting it; nil where it is not counted
 
-	recording *recording   // nil: it was read from the store
-	warned    bool         // of the recorder's goroutine: readers know that the run cannot be stored
-	where     *location    // nil for a run that was read from the store
-	waiting   atomic.Int32 // questions that wait for somebody's answer
-	queued    atomic.Bool  // its turn has not begun
-	restart   *restart     // nil for a run that is not restarted
+	recording *recording // nil: it was read from the store
+	warned    bool       // of the recorder's goroutine: readers know that the run cannot be stored
+	where     *location  // nil for a run that was read from the store
+	pendingMu sync.Mutex
+	pending   pending     // of a turn
+	queued    atomic.Bool // its turn has not begun
+	goesOn    bool        // if its server is lost
+	resumed   *resumed    // nil: this server has begun it
+	crashes   int         // that the store has of it; of the recorder's goroutine
+	step      atomic.Bool // it has finished a step here
 
 	account *adapter.Account // pays for its memory, also after its end; nil where nobody counts
 	sent    sent             // its document, once it has ended and while somebody is sent it
@@ -78,6 +82,9 @@ func (r *Run) pay(a *adapter.Account) {
 	r.account = a
 	a.Measure(func() int64 { return int64(r.tube.Measure()) })
 }
+
+// stepped says that the run has finished a step: it is not what makes its servers crash.
+func (r *Run) stepped() { r.step.Store(true) }
 
 // Lane is the session that the run is a turn of, as tapes and turns call it; "" for none.
 func (r *Run) Lane() string {
@@ -118,6 +125,9 @@ func (r *Run) Read(from uint64) (*tube.Reader, error) {
 
 // Events reads the run from its first event on.
 func (r *Run) Events() *tube.Reader { return r.tube.NewReader(0) }
+
+// TakenOver reports whether the run's server was lost, and this one has taken the run over.
+func (r *Run) TakenOver() bool { return r.tube.Len() >= Epoch }
 
 // ReadNow reads the run from an event on that it has had.
 func (r *Run) ReadNow(from uint64) *tube.Reader { return r.tube.NewReader(from) }

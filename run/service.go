@@ -175,6 +175,7 @@ type Service struct {
 	kept      []*Run                   // the ended ones of inMemory, the least recently touched first
 	keptBytes int64                    // of kept
 	loading   map[string]chan struct{} // being read back now; closed when that is over
+	moving    map[string]chan struct{} // being suspended now, or woken; closed when that is over
 	running   int
 	draining  bool
 	quiet     chan struct{} // closed once draining and nothing runs
@@ -209,7 +210,7 @@ func Open(o Options) (*Service, error) {
 		return nil, errors.Join(err, s.Close())
 	}
 	s.wg.Go(s.sweepLoop)
-	if o.Members != nil {
+	if o.Members != nil || o.Turns != nil {
 		s.wg.Go(s.watchLeft)
 	}
 	return s, nil
@@ -225,7 +226,7 @@ func newService(o Options) *Service {
 	}
 	s := &Service{
 		o: o, log: o.Log, leaving: make(chan struct{}),
-		inMemory: map[string]*Run{}, inSession: map[string]*Run{}, loading: map[string]chan struct{}{},
+		inMemory: map[string]*Run{}, inSession: map[string]*Run{}, loading: map[string]chan struct{}{}, moving: map[string]chan struct{}{},
 		quiet: make(chan struct{}), keyLocks: keyLocks{seed: maphash.MakeSeed()},
 	}
 	s.working, s.stopWork = context.WithCancelCause(context.Background())

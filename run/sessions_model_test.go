@@ -94,6 +94,7 @@ func (c *cluster) addSessions(o *Options, n *node) (tape.Whole, error) {
 
 // say says something to the agent in a session.
 func (c *conversations) say(t *rapid.T) {
+	time.Sleep(time.Millisecond) // runs that begin at the same time have no order
 	c.count++
 	m := &message{text: fmt.Sprintf("<"+marked, c.count, rapid.IntRange(0, 6).Draw(t, "words"))}
 	m.req = &Request{
@@ -151,7 +152,7 @@ func (c *conversations) send(t *rapid.T, m *message) {
 		return
 	}
 	m.run, m.followUp = r.ID, out.FollowUp
-	if m.steered = out.Kind == Steered; m.sent == 1 && !m.steered && m.req.OnBusy != string(turn.Interrupt) {
+	if m.steered = out.Steered; m.sent == 1 && !m.steered && m.req.OnBusy != string(turn.Interrupt) {
 		if own := c.placeOf(r.ID); own != nil {
 			m.place = own.node.id
 		}
@@ -168,7 +169,7 @@ func (c *conversations) know(id string) {
 // placeOf is the place of a run; nil is none.
 func (c *cluster) placeOf(id string) *modelReplica {
 	for _, r := range c.replicas {
-		if own := r.s.Inspect().InMemory()[id]; own != nil && own.manager.Load() != nil {
+		if own := r.s.runsInMemory()[id]; own != nil && own.manager.Load() != nil {
 			return r
 		}
 	}
@@ -182,7 +183,7 @@ type taped struct {
 }
 
 // tape reads the messages of a session, and the names of its other entries.
-func (c *conversations) tape(session string) (list []taped, all string) {
+func (c *cluster) tape(session string) (list []taped, all string) {
 	lane := webchannel.SessionKey(access.Local.Owner(), session)
 	for e, err := range c.replicas[0].s.o.Tapes.Read(context.Background(), tape.Name(c.workspace, lane), tape.Query{}) {
 		if errors.Is(err, tape.ErrNotFound) {

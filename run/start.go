@@ -6,12 +6,13 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/ling"
+	"github.com/lingserve/lingserve/run/transcript"
 	"github.com/lingserve/lingserve/store"
 )
 
 // Start starts the run that is asked for, or finds the one that the same request has started before.
 func (s *Service) Start(ctx context.Context, req *Request) (r *Run, out Outcome, err error) {
-	if r, out, err = s.startRun(ctx, req); err == nil && out.Kind == Replayed {
+	if r, out, err = s.startRun(ctx, req); err == nil && out.Replayed {
 		s.traceReplay(ctx, req.Trace, r)
 	}
 	return r, out, err
@@ -39,13 +40,12 @@ func (s *Service) startRun(ctx context.Context, req *Request) (*Run, Outcome, er
 	sp.hash = hash
 	if sp.agent == nil {
 		err = s.roomFor(sp)
-	} else { // a message may be steered
+	} else if err = s.wakeSession(ctx, sp.lane()); err == nil { // a message may be steered
 		err = s.elsewhere(ctx, sp.lane())
 	}
 	if err != nil {
 		return nil, Outcome{}, err
 	}
-	sp.setID(sp.newID())
 	took := s.place(sp)
 	unlock()
 	if taken, ok := errors.AsType[*keyTaken](took.err); ok {
@@ -63,13 +63,13 @@ func (s *Service) startRun(ctx context.Context, req *Request) (*Run, Outcome, er
 // replayed finds the run that a key leads to.
 func (s *Service) replayed(ctx context.Context, req *Request, k store.IdempotencyKey, hash [16]byte) (*Run, Outcome, error) {
 	if k.Hash != hash {
-		return nil, Outcome{}, keyReused()
+		return nil, Outcome{}, refuse(ErrKeyReused, "the Idempotency-Key belongs to another request; use a new one")
 	}
 	r, err := s.Find(ctx, req.Who, k.Run)
 	if errors.Is(err, ErrUnknown) {
 		err = &Error{Kind: ErrExpired, Detail: "the run of this Idempotency-Key is no longer stored", Run: k.Run}
 	}
-	return r, Outcome{Kind: Replayed}, err
+	return r, Outcome{Replayed: true}, err
 }
 
 // checked checks a request, and returns the run that it is for.
@@ -83,14 +83,11 @@ func (s *Service) checked(ctx context.Context, req *Request) (*spec, error) {
 	if err := s.admitFiles(req); err != nil {
 		return nil, err
 	}
-	sp, err := s.prepare(req.Who, req)
+	sp, err := s.prepare(req.Who, req, NewID())
 	if err != nil {
 		return nil, err
 	}
 	sp.asked = req.Account
-	if sp.agent != nil && req.Session != "" {
-		sp.request = req
-	}
 	sp.key, sp.caller, sp.keyTag, sp.trace = req.Key, req.Caller, req.KeyTag, req.Trace
 	if err := s.room(ctx, req, sp); err != nil {
 		return nil, err
@@ -112,7 +109,7 @@ func (s *Service) place(sp *spec) taken {
 
 // steered finds the run whose turn took a message: one that answers it by itself where the caller waits for the document.
 func (s *Service) steered(ctx context.Context, req *Request, sp *spec, host string) (*Run, Outcome, error) {
-	out := Outcome{Kind: Steered}
+	out := Outcome{Steered: true}
 	if !sp.agent.unattended {
 		out.FollowUp = sp.agent.id
 	} else if r := sp.agent.answering(ctx); r != nil {
@@ -187,7 +184,7 @@ func (s *Service) start(sp *spec) (*Run, error) {
 	defer s.mu.Unlock()
 	r, m := s.newRun(sp)
 	r.release = release
-	if sp.restart != nil && sp.restart.slot.waits() {
+	if sp.resumed != nil && sp.resumed.slot.waits() {
 		r.machine.enter(runQueued)
 	} else {
 		r.machine.enter(runRunning)
@@ -213,13 +210,14 @@ func (s *Service) start(sp *spec) (*Run, error) {
 func (s *Service) newRun(sp *spec) (*Run, *ling.Manager) {
 	r := &Run{
 		ID: sp.id, Of: sp.of(), owner: sp.owner, session: sp.session, key: sp.key, Keyed: sp.key != "",
-		Began: time.Now(), done: make(chan struct{}), caller: sp.caller, keyTag: sp.keyTag, restart: sp.restart,
+		Began: time.Now(), done: make(chan struct{}), caller: sp.caller, keyTag: sp.keyTag, goesOn: sp.request != nil, resumed: sp.resumed,
+		where: newLocation(), recording: &recording{attempt: 1, seq: 1, state: sp.state()},
 	}
-	if a := sp.restart; a != nil && a.from > 0 {
-		r.Began, r.Keyed = a.began, a.keyed
+	if so := sp.resumed; so != nil {
+		r.Began, r.Keyed, r.crashes, r.recording.attempt = so.at, so.Keyed, so.crashes, so.attempt
 	}
 	r.observer = s.o.Observer.Run(r.Of.Workflow, r.Of.Agent)
-	m := s.manager(s.runContext(sp), sp, r.observer.First)
+	m := s.manager(s.runContext(sp), sp, r)
 	r.span, r.traced = sp.span, contextOf(sp.span)
 	r.tube = m.Tube()
 	r.pay(sp.account)
@@ -227,19 +225,26 @@ func (s *Service) newRun(sp *spec) (*Run, *ling.Manager) {
 	for _, f := range sp.filters {
 		r.tube.AddFilter(f)
 	}
-	sp.restart.takeBack(r.tube)
+	if so := sp.resumed; so != nil && sp.agent != nil && sp.agent.answer == nil && !so.queued {
+		parts, takeBack := transcript.TakeBack(r.tube, so.told)
+		if !so.suspended || len(parts) > 0 {
+			m.Restarted([]ling.Part{{Bot: sp.agent.name}}, parts)
+		}
+		takeBack()
+	}
 	r.queued.Store(sp.queued)
-	r.where, r.recording = newLocation(), &recording{attempt: sp.restart.number(), seq: 1, state: sp.state()}
 	return r, m
 }
 
 // work is the work of a run.
 func (s *Service) work(ctx context.Context, r *Run, m *ling.Manager, sp *spec) error {
-	if sp.restart != nil && sp.agent == nil {
-		if err := sp.restart.slot.wait(ctx); err != nil {
+	if sp.resumed != nil && sp.agent == nil {
+		if err := sp.resumed.slot.wait(ctx); err != nil {
 			return err
 		}
-		r.machine.enterFrom(runQueued, runRunning)
+		if !r.machine.enterFrom(runQueued, runRunning) {
+			return errElsewhere
+		}
 		r.recording.mu.Lock()
 		err := s.storeState(ctx, r, store.RunRunning) // an attempt that makes the server crash must be known
 		r.recording.mu.Unlock()
@@ -250,17 +255,24 @@ func (s *Service) work(ctx context.Context, r *Run, m *ling.Manager, sp *spec) e
 	return sp.workflow.Run(ctx, m, sp.input)
 }
 
-// manager makes what a run works with.
-func (s *Service) manager(ctx context.Context, sp *spec, first func()) *ling.Manager {
+// manager makes what a run works with. A run of nil is one that nobody sees.
+func (s *Service) manager(ctx context.Context, sp *spec, r *Run) *ling.Manager {
 	of := sp.of()
-	m := ling.New(ctx, sp.config, &ling.Options{
+	o := &ling.Options{
 		Run: sp.id, Models: s.o.Models, Log: s.log, MaxBots: s.o.MaxBots, MaxTasks: s.o.MaxTasks,
 		MaxResult: s.o.MaxResult, MaxLog: s.o.MaxLog, Workflow: of.Workflow, Agent: of.Agent, Model: sp.model, Session: sp.session,
 		Keep: func(ctx context.Context, kind string, data []byte) (string, error) {
 			return s.o.Files.Keep(ctx, sp.owner, kind, data)
 		},
-		First: first, From: sp.restart.firstEvent(), HoldEnd: true,
-	})
+		HoldEnd: true,
+	}
+	if r != nil {
+		o.First, o.Finished = r.observer.First, r.stepped
+		if so := sp.resumed; so != nil {
+			o.Resumed = &ling.Resumed{Tube: so.tube, Notes: so.notes, Attempt: so.attempt}
+		}
+	}
+	m := ling.New(ctx, sp.config, o)
 	if sp.params != nil {
 		m.SetCustomParams(sp.params)
 	}

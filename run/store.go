@@ -24,6 +24,10 @@ type Store interface {
 	Append(ctx context.Context, replica string, batches []store.RunBatch) (moved []string, err error)
 	// SetState stores the state of a run. Error: [store.ErrMoved].
 	SetState(ctx context.Context, id, replica string, attempt int, state string) error
+	// Suspend stores that a run waits, and that nobody works on it until a time. Error: [store.ErrMoved].
+	Suspend(ctx context.Context, id, replica string, attempt int, wake time.Time) error
+	// Stepped stores that runs of a replica have finished a step: they have not crashed since.
+	Stepped(ctx context.Context, replica string, ids []string) error
 	// End stores the end of a run with its last events. Error: [store.ErrMoved].
 	End(ctx context.Context, e store.RunEnd) error
 	// Release leaves runs to whoever takes them.
@@ -49,17 +53,20 @@ type begun struct {
 	Caller  string    `json:"caller,omitempty"`  // whom it is counted for
 	Role    tool.Role `json:"role,omitempty"`    // of who started it
 	KeyTag  string    `json:"key_tag,omitempty"` // of the API key that started it
-	Again   *Request  `json:"again,omitempty"`   // what it is started again from; nil: it is not
+	Again   *Request  `json:"again,omitempty"`   // what it goes on from if its server is lost; nil: it does not
+
+	Unattended bool `json:"unattended,omitempty"` // see [Request.Unattended]
 }
 
 // rowOf is a run that starts as a row.
 func (s *Service) rowOf(sp *spec) store.Run {
 	b := begun{Session: sp.session, Keyed: sp.key != "", Caller: sp.caller, Role: sp.role, KeyTag: sp.keyTag}
-	switch {
-	case sp.restart != nil:
-		b.Again = &sp.restart.request
-	case sp.queued:
-		b.Again = sp.request
+	if sp.request != nil {
+		again := *sp.request
+		if again.Session = sp.session; sp.agent != nil {
+			b.Unattended = sp.agent.unattended
+		}
+		b.Again = &again
 	}
 	of := sp.of()
 	return store.Run{
@@ -68,9 +75,9 @@ func (s *Service) rowOf(sp *spec) store.Run {
 	}
 }
 
-// storeStart stores that a run starts, before its work begins. One that is restarted is stored already.
+// storeStart stores that a run starts, before its work begins. One that goes on is stored already.
 func (s *Service) storeStart(sp *spec) error {
-	if sp.again() {
+	if sp.resumed != nil {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(s.working, storeWait)
@@ -121,7 +128,7 @@ func begunOf(row *store.Run) (b begun, err error) {
 
 // state is what the store says of the run when its work begins.
 func (sp *spec) state() string {
-	if sp.queued || sp.again() {
+	if sp.queued || sp.resumed != nil {
 		return store.RunQueued // until its turn begins, or it has a slot
 	}
 	return store.RunRunning

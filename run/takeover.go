@@ -8,8 +8,11 @@ import (
 	"sync"
 	"time"
 
+	"github.com/lingserve/lingserve/agent"
+	webchannel "github.com/lingserve/lingserve/channel/web"
 	"github.com/lingserve/lingserve/internal/backoff"
 	"github.com/lingserve/lingserve/store"
+	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/tube"
 )
 
@@ -36,7 +39,7 @@ func (s *Service) watchLeft() {
 	failed, looks := false, 0
 	for backoff.Sleep(s.ctx, lookForLeft) == nil && !s.Draining() {
 		err := s.takeLeft(s.ctx)
-		if looks++; err == nil && looks%lookForLost == 0 {
+		if looks++; err == nil && looks%lookForLost == 0 && s.o.Members != nil {
 			err = s.takeLost(s.ctx)
 		}
 		if err != nil && !failed && s.ctx.Err() == nil {
@@ -53,26 +56,26 @@ func (s *Service) takeLost(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var restart []*leftRun
+	var resume []*leftRun
 	var errs []error
 	for i := range list {
 		row := &list[i]
 		s.mu.Lock()
-		here := s.inMemory[row.ID] != nil
+		here := s.inMemory[row.ID] != nil || s.moving[row.ID] != nil
 		s.mu.Unlock()
 		if here || row.Replica != s.replica || time.Since(row.Created) < time.Minute {
 			continue
 		}
 		t := s.takeRun(ctx, row)
-		if errs = append(errs, t.err); t.restart != nil {
-			restart = append(restart, t.restart)
+		if errs = append(errs, t.err); t.resume != nil {
+			resume = append(resume, t.resume)
 		}
 	}
-	s.restartAll(restart)
+	s.resumeAll(resume)
 	return errors.Join(errs...)
 }
 
-// takeLeft takes over the runs that others have left: they are restarted, or end.
+// takeLeft takes over the runs that others have left: they go on, or end.
 func (s *Service) takeLeft(ctx context.Context) error {
 	alive := []string{s.replica}
 	if s.o.Members != nil {
@@ -101,17 +104,17 @@ func (s *Service) takeLeft(ctx context.Context) error {
 				taken[i] = s.takeRun(ctx, &list[i])
 			}
 		}
-		var restart []*leftRun
+		var resume []*leftRun
 		var errs []error
 		left := true
 		for _, t := range taken {
-			if t.restart != nil {
-				restart = append(restart, t.restart)
+			if t.resume != nil {
+				resume = append(resume, t.resume)
 			}
 			errs = append(errs, t.err)
 			left = left && !t.took
 		}
-		s.restartAll(restart)
+		s.resumeAll(resume)
 		if err := errors.Join(errs...); err != nil || left || len(list) < leftAtOnce {
 			return err
 		}
@@ -120,9 +123,9 @@ func (s *Service) takeLeft(ctx context.Context) error {
 
 // takenRun is what came of taking a run over.
 type takenRun struct {
-	took    bool
-	restart *leftRun // to be restarted; nil: it has ended, or is another replica's
-	err     error
+	took   bool
+	resume *leftRun // that goes on; nil: it has ended, or is another replica's
+	err    error
 }
 
 // takeRun takes over a run.
@@ -132,17 +135,15 @@ func (s *Service) takeRun(ctx context.Context, row *store.Run) takenRun {
 		s.log.WarnContext(ctx, "cannot read how a run began", "run", row.ID, "error", err)
 	}
 	p := &leftRun{
-		begun: b, id: row.ID, of: Subject{row.Workflow, row.Agent}, owner: row.Owner, at: row.Created, attempt: row.Attempt + 1, failed: row.Crashes,
+		begun: b, id: row.ID, of: Subject{row.Workflow, row.Agent}, owner: row.Owner, at: row.Created, attempt: row.Attempt + 1, crashes: row.Crashes,
+		queued: row.State == store.RunQueued, suspended: suspended(row),
 	}
-	if p.Session != "" { // only a message whose turn has not begun goes on, at the replica that has its session
-		if row.State != store.RunQueued {
-			p.Again = nil
-		} else if first, err := s.isNext(ctx, row); err != nil || !first {
+	if p.Session != "" && p.Again != nil { // at the replica that has its session
+		if first, err := s.isNext(ctx, row); err != nil || !first {
 			return takenRun{err: err}
 		}
 	}
-	var last store.RunBatch
-	p.tube, last, err = s.readTube(ctx, row.ID)
+	p.stored, err = s.readStored(ctx, row.ID)
 	switch {
 	case errors.Is(err, errBatch):
 		s.log.ErrorContext(ctx, "cannot read all events of a run", "run", row.ID, "error", err)
@@ -152,18 +153,21 @@ func (s *Service) takeRun(ctx context.Context, row *store.Run) takenRun {
 	if p.tube == nil {
 		p.tube = s.unstored(p)
 	}
-	if row.Replica != "" && row.State != store.RunQueued { // else it was handed over, or had not begun
-		p.failed++
+	if row.Replica != "" && !p.queued { // else it was handed over, or had not begun
+		p.crashes++
 	}
 	take := store.Takeover{
-		ID: row.ID, FromReplica: row.Replica, FromAttempt: row.Attempt, Replica: s.replica, Crashes: p.failed, State: store.RunRunning,
+		ID: row.ID, FromReplica: row.Replica, FromAttempt: row.Attempt, Replica: s.replica, Crashes: p.crashes, State: store.RunRunning,
 	}
-	if last.Attempt == row.Attempt {
-		take.AfterSeq = last.Seq
+	if p.last.Attempt == row.Attempt {
+		take.AfterSeq = p.last.Seq
 	}
-	message := s.whyNotRestarted(p, time.Now())
-	if message == "" {
+	end := whyNotResumed(p)
+	if end == nil {
 		take.State = store.RunQueued
+		if err := s.readTold(ctx, p); err != nil {
+			return takenRun{err: err}
+		}
 	}
 	_, err = s.store.Take(ctx, take)
 	if errors.Is(err, store.ErrUnsure) {
@@ -177,11 +181,27 @@ func (s *Service) takeRun(ctx context.Context, row *store.Run) takenRun {
 		return takenRun{}
 	case err != nil:
 		return takenRun{err: err}
-	case message == "":
-		return takenRun{took: true, restart: p}
+	case end == nil:
+		return takenRun{took: true, resume: p}
 	}
-	s.endTaken(p, message)
+	s.endTaken(p, *end)
 	return takenRun{took: true}
+}
+
+// readTold reads what the tape says of a turn that an agent answers.
+func (s *Service) readTold(ctx context.Context, p *leftRun) error {
+	if p.queued || p.of.Agent == "" || s.o.Tapes == nil {
+		return nil
+	}
+	t, err := tape.Lookup(ctx, s.o.Tapes, s.o.Workspace, webchannel.SessionKey(p.owner, p.Session))
+	if err == nil {
+		p.questions = openQuestions(p.tube)
+		p.told, err = agent.ReadTurn(ctx, t, p.id)
+	}
+	if errors.Is(err, tape.ErrNotFound) || errors.Is(err, tape.ErrDeleted) {
+		return nil // the turn had not begun
+	}
+	return err
 }
 
 // isNext reports whether a message that waits can be taken over here: no other replica has its session, nor a run in it that came before.
@@ -208,25 +228,36 @@ func (s *Service) unstored(p *leftRun) *tube.Tube {
 	return t
 }
 
+// takenEnd is how a run ends that was taken over and does not go on.
+type takenEnd struct{ status, code, message string }
+
+// interruptedEnd is that of a run that cannot go on; more is said behind the reason.
+func interruptedEnd(more string) takenEnd {
+	return takenEnd{StatusInterrupted, codeInternal, cutMessage + more}
+}
+
 // endTaken ends a run that was taken over.
-func (s *Service) endTaken(p *leftRun, message string) {
+func (s *Service) endTaken(p *leftRun, end takenEnd) {
 	s.noteCut(p)
 	over := hasEnded(p.tube)
-	r := p.ended(message)
-	if s.storeEnd(r, &r.result) && !over {
+	r := p.ended(end)
+	if !s.storeEnd(r, &r.result) || over {
+		return
+	}
+	if end.code == codeCrashed {
+		s.log.ErrorContext(r.Context(), "run ended: servers crashed again and again during it", "run", r.ID, r.Of.attr(), "crashes", p.crashes)
+	} else {
 		s.log.WarnContext(r.Context(), "run cut off: its server ended", "run", r.ID, "events", r.tube.Len()%Epoch)
 	}
 }
 
-// whyNotRestarted says why a run is not restarted that was cut off, as its clients are told; "" where it is.
-func (s *Service) whyNotRestarted(p *leftRun, now time.Time) string {
+// whyNotResumed says how a run ends that was cut off and does not go on; nil where it goes on.
+func whyNotResumed(p *leftRun) *takenEnd {
 	switch {
 	case p.Again == nil, hasEnded(p.tube):
-		return cutMessage
-	case p.failed >= MaxAttempts:
-		return fmt.Sprintf("%s; it already started %d times", cutMessage, p.failed)
-	case now.Sub(p.at) >= s.o.KeyRetention:
-		return cutMessage + "; it is too old to restart"
+		return new(interruptedEnd(""))
+	case p.crashes >= MaxCrashes:
+		return &takenEnd{StatusFailed, codeCrashed, fmt.Sprintf("the server stopped %d times in a row during this run, so the run does not continue", p.crashes)}
 	}
-	return ""
+	return nil
 }

@@ -23,12 +23,16 @@ func (a *agentRun) tell(ctx context.Context, m *ling.Manager) error {
 		_ = m.SendEvent("queued", map[string]int{"position": a.ticket.Status().Position}) // the run may have been canceled
 	}
 	a.m = m
-	a.out = transcript.New(transcript.Options{
+	o := transcript.Options{
 		Manager: m, Name: a.name, MaxBytes: a.s.o.MaxResult, TooLarge: func() { a.cancel(errTooMuch) },
 		Keep: func(ctx context.Context, kind string, data []byte) (string, error) {
 			return a.s.o.Files.Keep(ctx, a.spec.owner, kind, data)
 		},
-	})
+	}
+	if so := a.spec.resumed; so != nil && m == a.own && a.answer == nil && !so.queued {
+		o.Told = &so.told
+	}
+	a.out = transcript.New(o)
 	close(a.ready)
 	result, err := a.ticket.Wait(context.Background())
 	a.followUp(m)
@@ -121,14 +125,14 @@ func (a *agentRun) take(e turn.Event, err error) {
 	if err != nil || a.m == nil || a.silent {
 		return // the turn's end says what it failed of
 	}
-	a.out.Take(e)
+	if !a.toldBefore(e) {
+		a.out.Take(e)
+	}
 	if r := a.ownRun; r != nil {
-		switch e.Kind {
-		case agent.ApprovalRequiredEvent:
-			r.waiting.Add(1)
-		case agent.ApprovalResolvedEvent:
-			r.waiting.Add(-1)
-		}
+		r.track(e)
+	}
+	if r := a.ownRun; r != nil && (e.Kind == turn.ToolResultEvent || e.Kind == turn.FinalEvent) {
+		r.stepped()
 	}
 	switch {
 	case e.Kind == turn.FinalEvent && e.Final != nil && e.Final.Reason == adapter.FinishLength && a.ownRun != nil:
@@ -136,6 +140,16 @@ func (a *agentRun) take(e turn.Event, err error) {
 	case e.Kind == agent.ApprovalRequiredEvent && (a.unattended || a.own != a.m):
 		a.deny(e.Value)
 	}
+}
+
+// toldBefore reports whether an event is a question that readers know from before the run was resumed.
+func (a *agentRun) toldBefore(e turn.Event) bool {
+	so := a.spec.resumed
+	if so == nil || e.Kind != agent.ApprovalRequiredEvent {
+		return false
+	}
+	var q agent.Question
+	return json.Unmarshal(e.Value, &q) == nil && so.questions[q.ID]
 }
 
 // deny answers a question that nobody can answer (AG-40): the caller gets the document when all is over.

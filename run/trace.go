@@ -1,7 +1,6 @@
 package run
 
 import (
-	"cmp"
 	"context"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -15,15 +14,15 @@ import (
 // scope is the name of the tracer.
 const scope = "github.com/lingserve/lingserve/web"
 
-// runContext returns the context of a run that begins: it says what lines of the log belong to, and has the run's span, which it opens
-// unless the run has one already. Without a tracer what the caller's trace is called is still known.
+// runContext returns the context of a run: its account, the ids for the log, and its span, which it starts if the run has none. Without a
+// tracer it has the span of the caller.
 func (s *Service) runContext(sp *spec) context.Context {
 	if sp.account == nil {
-		if sp.account = sp.asked; sp.account == nil {
-			sp.account = s.o.Ledger.Open()
-		} else {
-			sp.account.Retain()
-		}
+		sp.account = sp.asked
+		sp.account.Retain()
+	}
+	if sp.account == nil {
+		sp.account = s.o.Ledger.Open()
 	}
 	ctx := sp.account.Within(trail.With(s.working, trail.Trail{Run: sp.id, Session: sp.lane(), Caller: sp.caller}))
 	switch {
@@ -36,14 +35,13 @@ func (s *Service) runContext(sp *spec) context.Context {
 		return ctx
 	}
 	of := sp.of()
-	attrs := append(make([]attribute.KeyValue, 0, 8), attribute.String("lingserve.run.id", sp.id))
-	name := "run " + of.Agent
+	name, attrs := "run "+of.Agent, []attribute.KeyValue{attribute.String("gen_ai.agent.name", of.Agent)}
 	if of.Workflow != "" {
-		name = "invoke_workflow " + of.Workflow
-		attrs = append(attrs, attribute.String("gen_ai.operation.name", "invoke_workflow"), attribute.String("gen_ai.workflow.name", of.Workflow))
-	} else {
-		attrs = append(attrs, attribute.String("gen_ai.agent.name", of.Agent))
+		name, attrs = "invoke_workflow "+of.Workflow, []attribute.KeyValue{
+			attribute.String("gen_ai.operation.name", "invoke_workflow"), attribute.String("gen_ai.workflow.name", of.Workflow),
+		}
 	}
+	attrs = append(attrs, attribute.String("lingserve.run.id", sp.id))
 	if sp.session != "" {
 		attrs = append(attrs, attribute.String("gen_ai.conversation.id", tape.Tag(sp.lane())))
 	}
@@ -51,7 +49,7 @@ func (s *Service) runContext(sp *spec) context.Context {
 	return ctx
 }
 
-// contextOf is what others need to know of a span, to link to it.
+// contextOf returns what a link to a span needs.
 func contextOf(span trace.Span) *trace.SpanContext {
 	if span == nil {
 		return nil
@@ -59,7 +57,7 @@ func contextOf(span trace.Span) *trace.SpanContext {
 	return new(span.SpanContext())
 }
 
-// endSpan closes the span of a run that has ended.
+// endSpan ends the span of a run.
 func (r *Run) endSpan(code string) {
 	span := r.span
 	if span == nil {
@@ -67,47 +65,46 @@ func (r *Run) endSpan(code string) {
 	}
 	r.span = nil // it holds more than an ended run needs
 	span.SetAttributes(attribute.String("lingserve.run.status", r.result.Status), attribute.Int64("lingserve.run.events", int64(r.tube.Len()%Epoch)))
-	switch {
-	case r.result.Status == StatusFailed:
+	switch r.result.Status {
+	case StatusCompleted:
+	case StatusFailed:
 		span.SetAttributes(attribute.String("error.type", code))
 		span.SetStatus(codes.Error, "")
-	case r.result.Status != StatusCompleted:
+	default:
 		span.SetAttributes(attribute.Bool("lingserve.canceled", true))
 	}
 	span.End()
 }
 
-// endSpan closes the span and the account of a message that has got no run of its own: it was refused, or the turn of another run has taken it.
+// endSpan ends the span and the account of a message without a run: it was refused, or the turn of another run took it.
 func (a *agentRun) endSpan(sp *spec) {
-	if a.ownRun == nil {
-		sp.account.Release()
-	}
-	if sp.span == nil || a.ownRun != nil {
+	if a.ownRun != nil {
 		return
 	}
-	switch err := a.taken.err; {
-	case err != nil:
-		sp.span.SetAttributes(attribute.String("error.type", codeOf(err)))
+	sp.account.Release()
+	if sp.span == nil {
+		return
+	}
+	if a.taken.err != nil {
+		sp.span.SetAttributes(attribute.String("error.type", codeOf(a.taken.err)))
 		sp.span.SetStatus(codes.Error, "")
-	case a.taken.id != "":
+	} else if a.taken.id != "" {
 		sp.span.SetAttributes(attribute.String("lingserve.run.id", a.taken.id), attribute.Bool("lingserve.steered", true))
 	}
 	sp.span.End()
 }
 
-// traceReplay tells the trace of a request that another one had started its run before: by a span of its own, with a link to the run's.
+// traceReplay records a replayed request as a span with a link to the run's span.
 func (s *Service) traceReplay(ctx context.Context, from trace.SpanContext, r *Run) {
 	if s.o.Tracer == nil || !from.IsValid() {
 		return
 	}
-	options := []trace.SpanStartOption{
-		trace.WithSpanKind(trace.SpanKindServer),
-		trace.WithAttributes(attribute.String("lingserve.run.id", r.ID), attribute.Bool("lingserve.replayed", true)),
-	}
+	var links []trace.Link
 	if r.traced != nil { // not of a run from before a restart
-		options = append(options, trace.WithLinks(trace.Link{SpanContext: *r.traced}))
+		links = []trace.Link{{SpanContext: *r.traced}}
 	}
-	name := "attach " + cmp.Or(r.Of.Workflow, r.Of.Agent)
-	_, span := s.o.Tracer.Tracer(scope).Start(trace.ContextWithRemoteSpanContext(ctx, from), name, options...)
+	ctx = trace.ContextWithRemoteSpanContext(ctx, from)
+	_, span := s.o.Tracer.Tracer(scope).Start(ctx, "attach "+r.Of.Workflow+r.Of.Agent, trace.WithSpanKind(trace.SpanKindServer),
+		trace.WithLinks(links...), trace.WithAttributes(attribute.String("lingserve.run.id", r.ID), attribute.Bool("lingserve.replayed", true)))
 	span.End()
 }

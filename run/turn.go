@@ -70,9 +70,13 @@ func (s *Service) newAgentRun(name string, policy turn.Policy) *agentRun {
 	}
 }
 
-// workflow is the workflow of the run: it waits for the turn.
-func (a *agentRun) workflow() flow.Workflow {
-	return flow.Func(a.name, "", nil, func(ctx context.Context, m *ling.Manager, _ map[string]any) error { return a.run(ctx, m) })
+// turnWork is the workflow of the run: it waits for the turn.
+type turnWork struct{ *agentRun }
+
+func (w turnWork) Info() flow.Info { return flow.Info{Name: w.name} }
+
+func (w turnWork) Run(ctx context.Context, m *ling.Manager, _ map[string]any) error {
+	return w.run(ctx, m)
 }
 
 // startAgent starts a run of an agent, or finds the one that takes its message. The turn goes on behind it.
@@ -152,7 +156,7 @@ func (a *agentRun) dispatch(ctx context.Context, t *channel.Turn, sp *spec) (cha
 	}
 	if !steered {
 		a.turn.enter(turnQueued)
-		sp.queued = sp.again() || sp.request != nil && a.inQueue()
+		sp.queued = sp.resumed != nil || a.inQueue()
 		r, p := a.s.start(sp)
 		a.started(r)
 		if r != nil {

@@ -81,6 +81,41 @@ func (s Selection) Select(_ context.Context, entries iter.Seq2[Entry, error]) ([
 	return w.out, nil
 }
 
+// Without returns a selector that does not see the entries that skip reports. A nil sel is Default.
+func Without(sel Selector, skip func(Entry) bool) Selector {
+	if sel == nil {
+		sel = Default
+	}
+	return without{sel, skip}
+}
+
+type without struct {
+	Selector
+	skip func(Entry) bool
+}
+
+// Start implements Starter.
+func (s without) Start() Start {
+	if starts, ok := s.Selector.(Starter); ok {
+		return starts.Start()
+	}
+	return Start{}
+}
+
+// Select implements Selector.
+func (s without) Select(ctx context.Context, entries iter.Seq2[Entry, error]) ([]Message, error) {
+	return s.Selector.Select(ctx, func(yield func(Entry, error) bool) {
+		for e, err := range entries {
+			if err == nil && s.skip(e) {
+				continue
+			}
+			if !yield(e, err) {
+				return
+			}
+		}
+	})
+}
+
 // View derives the context window of a model call, with sel, or with Default where sel is nil.
 func (t *Tape) View(ctx context.Context, sel Selector) (View, error) {
 	if sel == nil {

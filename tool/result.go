@@ -128,6 +128,8 @@ const (
 	KindDenied      = "denied"            // a person, or a rule, says no
 	KindInterrupted = "interrupted"       // the turn ended first
 	KindUnavailable = "unavailable"       // what the tool needs is not there now
+	// KindUnknownOutcome is the kind of a call that was running when the server stopped: it may have had its effect.
+	KindUnknownOutcome = "unknown_outcome"
 )
 
 // Error is a result that says what went wrong, in words for the model.

@@ -96,7 +96,7 @@ func (r *Runner) Run(ctx context.Context, tools []*Tool, calls []Call) iter.Seq2
 		defer cancel()
 		gate := &gate{limit: or(r.Parallel, DefaultParallel)}
 		for i, c := range calls {
-			one := &running{Runner: r, gate: gate, call: Call{c.ID, c.Name, bytes.Clone(c.Arguments)}}
+			one := &running{Runner: r, gate: gate, call: clone(c)}
 			one.tool, _ = find(tools, c.Name)
 			if t := one.tool; t != nil && t.Approval != Always {
 				// What asks nobody gets its turn in the order of the reply, whichever goroutine comes first.
@@ -120,6 +120,15 @@ func or[T int | time.Duration](v, otherwise T) T {
 	return otherwise
 }
 
+type keyOfCall struct{}
+
+// Key returns the key of the call that runs in ctx, 26 lower-case letters and digits. It stays the same when the call runs again after a crash,
+// and no other call has it: a tool can store it with what it does, and refuse to do the same twice. It is "" outside of a turn.
+func Key(ctx context.Context) string {
+	key, _ := ctx.Value(keyOfCall{}).(string)
+	return key
+}
+
 // running is one call while it runs.
 type running struct {
 	*Runner
@@ -130,7 +139,7 @@ type running struct {
 }
 
 func (c *running) run(ctx context.Context, tools []*Tool) Result {
-	ctx, span := c.begin(ctx)
+	ctx, span := c.begin(context.WithValue(ctx, keyOfCall{}, c.call.Key))
 	result := c.result(ctx, tools)
 	if c.ticket != nil {
 		c.gate.leave(c.ticket)
@@ -202,8 +211,13 @@ func (c *running) before(ctx context.Context) (answer *Result) {
 	return answer
 }
 
-// copy is the call for somebody who may change what he gets.
-func (c *running) copy() Call { return Call{c.call.ID, c.call.Name, bytes.Clone(c.call.Arguments)} }
+// copy returns the call for a function that may change it.
+func (c *running) copy() Call { return clone(c.call) }
+
+func clone(c Call) Call {
+	c.Arguments = bytes.Clone(c.Arguments)
+	return c
+}
 
 // ask asks whether the call may run; the arguments are final.
 func (c *running) ask(ctx context.Context) (denied *Error) {
@@ -211,7 +225,11 @@ func (c *running) ask(ctx context.Context) (denied *Error) {
 		return &Error{KindDenied, "this tool needs approval, but this conversation has no approver"}
 	}
 	wait := or(c.ApprovalTimeout, DefaultApprovalTimeout)
-	asked, cancel := context.WithTimeout(ctx, wait)
+	since := c.call.Asked
+	if since.IsZero() {
+		since = time.Now()
+	}
+	asked, cancel := context.WithDeadline(ctx, since.Add(wait))
 	defer cancel()
 	defer c.caught(ctx, "approval", func() { denied = &Error{KindDenied, "the question for approval could not be delivered"} })
 	expires, _ := asked.Deadline()

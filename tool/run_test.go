@@ -628,3 +628,27 @@ func BenchmarkRun(b *testing.B) {
 		}
 	}
 }
+
+func TestCallsFindTheirKeys(t *testing.T) {
+	key := func(ctx context.Context) (string, error) { return "<" + Key(ctx) + ">", nil }
+	tools := []*Tool{does("one", key), does("other", key)}
+	one, other := call("one", "{}"), call("other", "{}")
+	one.Key, other.Key = "k1", "k2"
+	var asked string
+	r := &Runner{Before: func(ctx context.Context, _ *Tool, c Call) (json.RawMessage, *Result, error) {
+		if c.Key != Key(ctx) {
+			asked += c.Key
+		}
+		return c.Arguments, nil, nil
+	}}
+	var got []string
+	for _, result := range all(t, t.Context(), r, tools, one, other, call("one", "{}")) {
+		got = append(got, result.Text())
+	}
+	if diff := cmp.Diff([]string{"<k1>", "<k2>", "<>"}, got); diff != "" || asked != "" {
+		t.Error(diff, asked)
+	}
+	if text, err := json.Marshal(one); err != nil || strings.Contains(string(text), "k1") {
+		t.Errorf("%s %v", text, err)
+	}
+}

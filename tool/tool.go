@@ -40,6 +40,9 @@ type Tool struct {
 	Role Role
 	// Serial says that nothing else of the same step may run beside it.
 	Serial bool
+	// Idempotent says that a call may run twice with the same arguments and has the effect of one: a tool that only reads, for example. After a
+	// crash the server runs only such calls again.
+	Idempotent bool
 	// Lenient says that the schema is not ours: what of it cannot be compiled is not checked, see [Tool.Unchecked].
 	Lenient bool
 	// Run does what the tool is for. It should return when its context ends. An error is a result that the model reads: where it
@@ -57,6 +60,12 @@ type Call struct {
 	ID        string          `json:"id"`
 	Name      string          `json:"name"`      // as the model wrote it; within Run the tool's own
 	Arguments json.RawMessage `json:"arguments"` // as the model wrote them; within Run an object that fits the schema
+	// Key identifies the call: it stays the same when the call runs again after a crash. The function finds it with [Key]. The caller of a
+	// [Runner] sets it; "" is none.
+	Key string `json:"-"`
+	// Asked is when a person was first asked whether the call may run, which bounds how long the answer may take; zero is now. The caller of a
+	// [Runner] sets it.
+	Asked time.Time `json:"-"`
 }
 
 // Approval says whether a call needs the consent of a person.
@@ -182,7 +191,7 @@ func (t *Tool) Parameters() json.RawMessage {
 func (t *Tool) With(opts ...Option) *Tool {
 	other := &Tool{
 		Name: t.Name, Description: t.Description, Schema: t.Schema, Timeout: t.Timeout,
-		Approval: t.Approval, Role: t.Role, Serial: t.Serial, Lenient: t.Lenient, Run: t.Run,
+		Approval: t.Approval, Role: t.Role, Serial: t.Serial, Idempotent: t.Idempotent, Lenient: t.Lenient, Run: t.Run,
 	}
 	for _, o := range opts {
 		o(other)
@@ -204,6 +213,9 @@ func WithRole(r Role) Option { return func(t *Tool) { t.Role = r } }
 
 // WithSerial lets nothing else run beside a call.
 func WithSerial() Option { return func(t *Tool) { t.Serial = true } }
+
+// WithIdempotent sets [Tool.Idempotent].
+func WithIdempotent() Option { return func(t *Tool) { t.Idempotent = true } }
 
 // WithName names the tool; for one that is used under several names.
 func WithName(name string) Option { return func(t *Tool) { t.Name = name } }

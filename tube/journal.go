@@ -21,6 +21,9 @@ type Place struct {
 	next     uint64 // number of the event behind it
 }
 
+// End returns the number of the event behind it.
+func (p Place) End() uint64 { return p.next }
+
 // Piece is a part of a block of the log: whole records, whose bytes are part of the log and must not be changed.
 type Piece struct {
 	First  uint64 // number of the block's first event

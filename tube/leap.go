@@ -22,3 +22,10 @@ func (t *Tube) Leap(n uint64) {
 	t.account()
 	t.wakeAll()
 }
+
+// HoldEnd is [Options].HoldEnd for a tube that was replayed and goes on.
+func (t *Tube) HoldEnd() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.holdEnd = true
+}

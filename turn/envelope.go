@@ -46,6 +46,16 @@ type Approver struct {
 // ExtraRepeated is the member of an envelope's Extra that says that a turn with this message may have begun before: true.
 const ExtraRepeated = "repeated"
 
+// ExtraResumed is the member of an envelope's Extra that says that another process, or this one before a restart, may have begun the turn under
+// the same id: true. An agent goes on behind what the session's tape has of it.
+const ExtraResumed = "resumed"
+
+// Resumed reports whether another process may have begun the turn, see [ExtraResumed].
+func (e *Envelope) Resumed() bool {
+	resumed, _ := e.Extra[ExtraResumed].(bool)
+	return resumed
+}
+
 // ExtraWords is the member of an envelope's Extra that has what the sender has written, where Content has the words of others too: a string.
 const ExtraWords = "words"
 

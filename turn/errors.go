@@ -34,6 +34,8 @@ var (
 	ErrInterrupted error = &codedError{CodeConflict, "turn: interrupted by a later message"}
 	ErrStopped     error = &codedError{CodeConflict, "turn: stopped"}
 	ErrLeaseLost   error = &codedError{CodeInternal, "turn: the session's lease was lost"}
+	// ErrHandedOver ends a turn that goes on in another process: nothing more of it is written here but the results of tools that have ended.
+	ErrHandedOver error = &codedError{CodeInternal, "turn: another process goes on with it"}
 	// ErrTimeout is a context.DeadlineExceeded.
 	ErrTimeout error = &timeoutError{codedError{CodeInternal, "turn: it took too long"}}
 )

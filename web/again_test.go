@@ -3,8 +3,10 @@ package web
 import (
 	"context"
 	"fmt"
+	"io"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/lingserve/lingserve/adapter"
@@ -15,7 +17,7 @@ import (
 // againBench is a server with a workflow "anew", of one bot, that is run again after a restart. say is its model.
 func againBench(t *testing.T, folder string, say func(ctx context.Context, yield func(string) bool) error) *bench {
 	t.Helper()
-	w, err := flow.ParseSpec("anew.yaml", []byte("name: anew\nrestart: true\nbots: {writer: {format: text, message: '{{ input.q }}', root: answer}}\n"), nil)
+	w, err := flow.ParseSpec("anew.yaml", []byte("name: anew\nbots: {writer: {format: text, message: '{{ input.q }}', root: answer}}\n"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +38,7 @@ func againBench(t *testing.T, folder string, say func(ctx context.Context, yield
 // crashed is what a process that is killed now leaves of the folder.
 func (b *bench) crashed() string {
 	b.t.Helper()
-	b.s.runs.Inspect().Flush(b.t.Context())
+	b.s.runs.Flush(b.t.Context())
 	folder := b.t.TempDir()
 	if err := b.db.Backup(b.t.Context(), filepath.Join(folder, "lingserve.db")); err != nil {
 		b.t.Fatal(err)
@@ -103,5 +105,62 @@ func TestResumeAfterARestartHasTheDocumentOfTheNewAttempt(t *testing.T) {
 	}
 	if p := readProblem(t, b.do("GET", "/v1/runs/"+id+"/events", "", "Last-Event-ID: "+id+":"+fmt.Sprint(uint64(run.Epoch+100)))); p.Status != 400 {
 		t.Errorf("an id of the future: %+v", p)
+	}
+}
+
+// FT-32: a client of another protocol cannot take back what it has, so a stream of a run that goes on after a crash begins when nothing is taken back
+// any more.
+func TestOtherProtocolsHaveAnAnswerThatGoesOnAfterACrashOnce(t *testing.T) {
+	type request struct{ name, method, path, body string }
+	keyOf := func(r request) string { return "Idempotency-Key: " + strings.ReplaceAll(r.name, " ", "-") }
+	requests := []request{
+		{"OpenAI", "POST", "/v1/chat/completions", `{"model":"anew","stream":true,"messages":[{"role":"user","content":"{\"q\":\"x\"}"}]}`},
+		{"AI SDK", "POST", "/v1/ui/anew", `{"id":"chat","input":{"q":"x"},"messages":[{"id":"m","role":"user","parts":[{"type":"text","text":"x"}]}]}`},
+		{"AI SDK, version 6", "POST", "/v1/ui/anew?v=6", `{"id":"chat-6","input":{"q":"x"},"messages":[{"id":"m","role":"user","parts":[{"type":"text","text":"x"}]}]}`},
+		{"AI SDK, an object", "POST", "/v1/ui/anew/object", `{"q":"x"}`},
+		{"AG-UI", "POST", "/v1/agui/anew", `{"threadId":"thread","runId":"r","protocolVersion":"1.0","messages":[{"id":"m","role":"user","content":"x"}],"tools":[],"context":[],"forwardedProps":{"input":{"q":"x"}}}`},
+	}
+	b := againBench(t, t.TempDir(), hangs("old")).serve()
+	for _, r := range requests {
+		resp := b.do(r.method, r.path, r.body, "Content-Type: application/json", keyOf(r))
+		for text := []byte(nil); !strings.Contains(string(text), "old"); {
+			piece := make([]byte, 4096)
+			n, err := resp.Body.Read(piece)
+			if text = append(text, piece[:n]...); err != nil {
+				t.Fatalf("%s: %v in %s", r.name, err, text)
+			}
+		}
+	}
+	folder := b.crashed()
+	b.down()
+	speaks, ends := make(chan struct{}), make(chan struct{})
+	b = againBench(t, folder, func(_ context.Context, yield func(string) bool) error {
+		<-speaks
+		yield("new ")
+		<-ends
+		yield("words")
+		return nil
+	}).serve()
+	bodies := make([]string, len(requests))
+	var wg sync.WaitGroup
+	for i, r := range requests {
+		wg.Go(func() {
+			answer, err := b.try(t.Context(), r.method, r.path, r.body, "Content-Type: application/json", keyOf(r))
+			if err != nil {
+				t.Errorf("%s: %v", r.name, err)
+				return
+			}
+			text, _ := io.ReadAll(answer.Body)
+			bodies[i] = answer.Status + "\n" + string(text)
+			_ = answer.Body.Close()
+		})
+	}
+	close(speaks)
+	close(ends)
+	wg.Wait()
+	for i, r := range requests {
+		if text := bodies[i]; !strings.HasPrefix(text, "200 ") || strings.Contains(text, "old") || !strings.Contains(text, "words") {
+			t.Errorf("%s:\n%s", r.name, text)
+		}
 	}
 }

@@ -145,7 +145,11 @@ func newAgentBench(t testing.TB, edit func(*Options, *agent.Options)) *agentBenc
 		if err := o.Turns.Register(agent.Name, the); err != nil {
 			t.Fatal(err)
 		}
-		o.Agents = sole{the}
+		if _, two := o.Agents.(namesake); two {
+			o.Agents = namesake{sole{the}}
+		} else {
+			o.Agents = sole{the}
+		}
 	})
 	turns := a.s.o.Turns
 	t.Cleanup(func() {

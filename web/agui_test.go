@@ -326,7 +326,7 @@ func TestAGUI_APageThatWasReloadedComesBack(t *testing.T) {
 			t.Error(diff)
 		}
 		// Later, when nothing but the tape is there.
-		a.s.runs.Inspect().ForgetLatest()
+		a.s.runs.Forget(laneOf("a/b"))
 		var later aguitest.Client
 		a.readAGUI(&later, a.rejoin("assistant", "a/b"))
 		if diff := cmp.Diff(c.Texts("assistant"), later.Texts("assistant")); diff != "" {

@@ -145,7 +145,7 @@ func TestAChatGoesOnWithTheWholeAnswer(t *testing.T) {
 	if one.ID != two.ID || one.Text() != "…" || two.Text() != "…" || two.Finish != "stop" {
 		t.Errorf("%+v\n%+v", one, two)
 	}
-	run := a.s.runs.Inspect().Latest(laneOf("c"))
+	run := a.latest("c")
 	eventually(t, "it is heard", run.Heard.Load)
 	nothing(stream)
 
@@ -153,7 +153,7 @@ func TestAChatGoesOnWithTheWholeAnswer(t *testing.T) {
 	fourth := a.do("POST", "/v1/ui/assistant", uiBody("c", "wait"))
 	<-a.talk.waits
 	fourth.Body.Close()
-	run = a.s.runs.Inspect().Latest(laneOf("c"))
+	run = a.latest("c")
 	eventually(t, "it is known that nobody listens", func() bool { return strings.Contains(a.log.String(), "stream broken off\" run="+run.ID) })
 	a.talk.goOn <- struct{}{}
 	<-run.Done()
@@ -171,7 +171,7 @@ func TestAQuestionEndsTheStreamOfAChatThatCanAnswerIt(t *testing.T) {
 		chat := fmt.Sprint("c", version)
 		path := fmt.Sprint("/v1/ui/assistant?v=", version)
 		m := uiMessage(t, a.do("POST", path, uiBody(chat, "use danger")), version)
-		if m.Finish != "tool-calls" || m.Parts[3].State != "approval-requested" || a.s.runs.Inspect().Latest(laneOf(chat)).Ended() {
+		if m.Finish != "tool-calls" || m.Parts[3].State != "approval-requested" || a.latest(chat).Ended() {
 			t.Fatalf("%+v", m)
 		}
 		// Who is loaded anew is told the same.

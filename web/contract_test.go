@@ -159,7 +159,7 @@ func (c *contract) check(t *testing.T, b *bench, want call) {
 
 // eventData has the schemas of the data of the named events.
 var eventData = map[string]string{
-	"started": "StartedData", "usage": "UsageData", "bot": "BotData", "error": "RunError", "finished": "FinishedData", "canceled": "CanceledData",
+	"started": "StartedData", "restarted": "RestartedData", "usage": "UsageData", "bot": "BotData", "error": "RunError", "finished": "FinishedData", "canceled": "CanceledData",
 	"queued": "QueuedData", "waiting": "WaitingData", "retrying": "RetryingData", "approval_required": "ApprovalRequest", "approval_resolved": "ApprovalResolvedData",
 	"handoff": "HandoffData", "follow_up": "FollowUpData", "warning": "WarningData", "html": "HTMLData",
 }
@@ -293,10 +293,10 @@ func TestEveryAnswerThatIsDescribedIsGivenAndEveryAnswerIsAsDescribed(t *testing
 		<-b.runOf(id).Done()
 	}
 	gone, unknown := run.NewID(), run.NewID()
-	b.s.runs.Inspect().Expire(gone, "")
+	b.expireRun(gone, "")
 	keyed := b.do("POST", "/v1/runs", `{"workflow":"chat","input":"q"}`, "Idempotency-Key: kept", "Prefer: respond-async")
 	keyed.Body.Close()
-	b.s.runs.Inspect().PutKey("lost", &run.Request{Subject: run.Subject{Workflow: "steps"}}, gone)
+	b.putKey("lost", &run.Request{Subject: run.Subject{Workflow: "steps"}}, gone)
 
 	b.session("s-42", "hello", "again")
 	b.session("a/b")
@@ -311,7 +311,7 @@ func TestEveryAnswerThatIsDescribedIsGivenAndEveryAnswerIsAsDescribed(t *testing
 	const ui, uiInput = "/v1/ui", `{"id":"t","messages":[{"id":"m","role":"user","parts":[{"type":"text","text":"q"}]}]}`
 	const agui, aguiInput = "/v1/agui", `{"threadId":"t","runId":"r","messages":[{"id":"m","role":"user","content":"q"}]}`
 	const aguiForwarded = `{"threadId":"t","runId":"r","messages":[],"forwardedProps":{"input":{}}}`
-	b.s.runs.Inspect().PutKey("lost-agui", &run.Request{Subject: run.Subject{Workflow: "steps"}, Input: json.RawMessage("{}"), Done: true}, gone)
+	b.putKey("lost-agui", &run.Request{Subject: run.Subject{Workflow: "steps"}, Input: json.RawMessage("{}"), Done: true}, gone)
 	ended, events := "/v1/runs/"+endedRun, "/v1/runs/"+endedRun+"/events"
 	chat := `{"workflow":"chat","input":"q"}`
 	rows := map[string][]call{
@@ -624,7 +624,7 @@ func (c *contract) checkAgents(t *testing.T) {
 	question, _, stop := a.question(resp)
 	defer stop()
 	gone := run.NewID()
-	a.s.runs.Inspect().Expire(gone, "")
+	a.expireRun(gone, "")
 	path := "/v1/runs/" + resp.Header.Get("X-Run-Id") + "/approvals/" + question
 	const yes, busy = `{"decision":"approve","remember":"session"}`, `{"agent":"assistant","session":"s","input":"x","on_busy":"reject"}`
 	for _, want := range []call{

@@ -285,7 +285,7 @@ func TestWhatBelongsToOneIsToOthersAsIfItWereNotThere(t *testing.T) {
 		t.Errorf("nobody: %+v", got)
 	}
 	// Forgotten ones, too, are as if they had never been.
-	a.s.runs.Inspect().Expire(unknown, "ann")
+	a.expireRun(unknown, "ann")
 	if hers, his := a.whole("GET", "/v1/runs/"+unknown, "", ann), a.whole("GET", "/v1/runs/"+unknown, "", bob); hers.Status != 410 || his.Status != 404 {
 		t.Errorf("%+v, %+v", hers, his)
 	}

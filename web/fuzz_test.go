@@ -8,13 +8,18 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/lingserve/lingserve/tape"
 )
 
 // Whatever is asked, by whatever method, of whatever path, is answered in its kind and is nobody's fault here.
 func FuzzRequest(f *testing.F) {
-	b := sessionsBench(f, nil)
-	o := b.s.runs.Inspect().Options()
-	o.InlineWorkflows, o.RunTimeout = true, 20*time.Millisecond // the stepper's runs wait to be told what to do
+	store := tape.NewMemory(nil)
+	f.Cleanup(func() { store.Close() })
+	b := newBench(f, func(o *Options) {
+		o.Tapes, o.Workspace = store, f.TempDir()
+		o.InlineWorkflows, o.RunTimeout = true, 20*time.Millisecond // the stepper's runs wait to be told what to do
+	})
 	b.session("s", "hello")
 	f.Cleanup(func() { _ = b.s.Close() })
 	for _, seed := range []struct{ method, target, body, name, value string }{

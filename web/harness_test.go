@@ -20,13 +20,17 @@ import (
 
 	"github.com/tmaxmax/go-sse"
 
+	"github.com/lingserve/lingserve/access"
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/bot"
 	webchannel "github.com/lingserve/lingserve/channel/web"
 	"github.com/lingserve/lingserve/flow"
+	"github.com/lingserve/lingserve/internal/logtest"
 	"github.com/lingserve/lingserve/internal/wording"
 	"github.com/lingserve/lingserve/jsonuri"
 	"github.com/lingserve/lingserve/ling"
+	"github.com/lingserve/lingserve/run"
+	"github.com/lingserve/lingserve/store"
 	"github.com/lingserve/lingserve/store/db"
 	"github.com/lingserve/lingserve/tube"
 	"github.com/lingserve/lingserve/web/wire"
@@ -217,22 +221,7 @@ type bench struct {
 }
 
 // logBuffer keeps what was logged.
-type logBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *logBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *logBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
+type logBuffer = logtest.Buffer
 
 // newBench makes the server without connecting it to anything.
 func newBench(t testing.TB, edit func(*Options)) *bench {
@@ -581,3 +570,35 @@ func textMessage(s string) bot.Message { return bot.Message{Text: s} }
 
 // laneOf is the lane of a session of the one user of a server.
 func laneOf(session string) string { return webchannel.SessionKey("", session) }
+
+// latest is the run that the one user of a server started last in a session.
+func (b *bench) latest(session string) *run.Run {
+	b.t.Helper()
+	r, err := b.s.runs.Latest(b.t.Context(), access.Local, session)
+	if r == nil || err != nil {
+		b.t.Fatal("no run: ", err)
+	}
+	return r
+}
+
+// expireRun stores a run of somebody that has expired.
+func (b *bench) expireRun(id, owner string) {
+	b.t.Helper()
+	ctx := b.t.Context()
+	_, err := b.s.o.Runs.Start(ctx, store.Run{ID: id, Owner: owner, Replica: "r", Attempt: 1, State: store.RunRunning}, nil)
+	if err == nil {
+		err = b.s.o.Runs.End(ctx, store.RunEnd{ID: id, Replica: "r", Attempt: 1, State: store.RunCompleted, Expires: time.Now().Add(-time.Second)})
+	}
+	if err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// putKey lets a key lead to a run.
+func (b *bench) putKey(key string, req *run.Request, id string) {
+	b.t.Helper()
+	k := store.IdempotencyKey{Key: key, Hash: req.Hash(), Run: id, Expires: time.Now().Add(time.Hour)}
+	if _, err := b.s.o.Runs.PutKey(b.t.Context(), k); err != nil {
+		b.t.Fatal(err)
+	}
+}

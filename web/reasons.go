@@ -25,7 +25,7 @@ func Reasons() []string {
 		// Of limits.
 		"limit_requests", "limit_tokens", "limit_runs", "limit_failures",
 		run.LimitMemory, run.LimitAllRuns, limitStreams, limitStreamsPerCaller, limitBody, limitBodies, limitBodiesPerCaller, run.LimitInput, run.LimitImages,
-		run.LimitQueue, run.LimitSessions, limitFiles, run.LimitDisk, run.LimitEngine,
+		run.LimitQueue, run.LimitSessions, limitFiles, run.LimitDisk,
 	}
 	// Codes stand for refusals without a word of their own.
 	for code, status := range wire.Statuses {
@@ -43,7 +43,7 @@ type RunEnd struct{ Status, Code string }
 // RunEnds lists the ways in which runs end.
 func RunEnds() []RunEnd {
 	ends := []RunEnd{{Status: run.StatusCompleted}, {Status: run.StatusCanceled}, {Status: run.StatusInterrupted}, {Status: run.StatusMoved}}
-	for _, code := range append(adapter.Codes(), wire.CodeOutput, wire.CodeRefused, wire.CodeInternal) {
+	for _, code := range append(adapter.Codes(), wire.CodeOutput, wire.CodeRefused, wire.CodeInternal, wire.CodeCrashed) {
 		ends = append(ends, RunEnd{run.StatusFailed, code})
 	}
 	return ends

@@ -9,7 +9,6 @@ import (
 
 	"github.com/lingserve/lingserve/api"
 	"github.com/lingserve/lingserve/flow"
-	"github.com/lingserve/lingserve/internal/wording"
 	"github.com/lingserve/lingserve/run"
 	"github.com/lingserve/lingserve/web/wire"
 )
@@ -36,9 +35,9 @@ func (s *Server) getWorkflow(w http.ResponseWriter, r *http.Request) *wire.Probl
 	if err := run.MayStart(wire.Who(r), &run.Request{Subject: run.Subject{Workflow: name}}); err != nil {
 		return s.wire.Problem(r.Context(), err)
 	}
-	wf, ok := s.o.Workflows.Get(name)
-	if !ok {
-		return wire.NewProblem(wire.CodeNotFound, "unknown workflow "+wording.Quote(name)+"; "+s.runs.Expected(wire.Who(r), name))
+	wf, err := s.runs.Workflow(wire.Who(r), name)
+	if err != nil {
+		return s.wire.Problem(r.Context(), err)
 	}
 	s.wire.SendJSON(w, r, http.StatusOK, wf.Info())
 	return nil

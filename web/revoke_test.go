@@ -124,7 +124,7 @@ func TestRunsEndWithTheKeyThatStartedThem(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(keys.Close)
-		w, err := flow.ParseSpec("anew.yaml", []byte("name: anew\nrestart: true\nbots: {writer: {format: text, message: hi, root: answer}}\n"), nil)
+		w, err := flow.ParseSpec("anew.yaml", []byte("name: anew\nbots: {writer: {format: text, message: hi, root: answer}}\n"), nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -2,6 +2,7 @@ package web
 
 import (
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"net/http"
 	"slices"
@@ -98,6 +99,9 @@ func (s *Server) getHistory(w http.ResponseWriter, r *http.Request) *wire.Proble
 		}
 	}
 	rows, next, err := s.runs.List(r.Context(), who, q)
+	if errors.Is(err, store.ErrCursor) {
+		return wire.Invalid(run.Field{Parameter: "after", Detail: "expected the value of next from an earlier answer"})
+	}
 	if err != nil {
 		return s.wire.Problem(r.Context(), err)
 	}

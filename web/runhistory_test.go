@@ -352,7 +352,7 @@ func TestARunThatWaitsForAnApprovalIsListedSo(t *testing.T) {
 	defer stop()
 	status := func() string {
 		t.Helper()
-		a.s.runs.Inspect().Flush(t.Context())
+		a.s.runs.Flush(t.Context())
 		var list struct{ Runs []struct{ Status string } }
 		if err := json.Unmarshal([]byte(text(t, a.do("GET", "/v1/history", ""))), &list); err != nil || len(list.Runs) != 1 {
 			t.Fatal(list, err)

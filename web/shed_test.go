@@ -114,15 +114,16 @@ func (b unreadBody) Read([]byte) (int, error) {
 func (unreadBody) Close() error { return nil }
 
 func TestWhatIsRefusedAnywayIsRefusedBeforeItsBodyIsRead(t *testing.T) {
-	for name, edit := range map[string]func(*bench){
-		"for memory": func(b *bench) { press(&b.s.shed.memory, true) },
-		"for runs":   func(b *bench) { b.s.o.MaxRuns, b.s.runs.Inspect().Options().MaxRuns = -1, -1 },
-	} {
+	for name, noRuns := range map[string]bool{"for memory": false, "for runs": true} {
 		for _, path := range []string{"/v1/runs", "/v1/chat/completions", "/v1/ui/steps/object"} {
 			t.Run(name+path, func(t *testing.T) {
-				b := newBench(t, nil)
+				b := newBench(t, func(o *Options) {
+					if noRuns {
+						o.MaxRuns = -1
+					}
+				})
 				defer b.s.Close()
-				edit(b)
+				press(&b.s.shed.memory, !noRuns)
 				for length, closes := range map[int64]bool{100: false, 1 << 19: true, -1: true} {
 					r := httptest.NewRequest("POST", path, unreadBody{t})
 					r.ContentLength = length

@@ -24,10 +24,9 @@ func (namesake) Workflow(name string) string { return map[string]string{"echo": 
 // namesakeBench is a server with two agents, and a workflow of the name of the second.
 func namesakeBench(t *testing.T) *agentBench {
 	a := newAgentBench(t, func(o *Options, _ *agent.Options) {
+		o.Agents = namesake{}
 		o.Workflows.Register(flow.Func("echo", "", nil, func(context.Context, *ling.Manager, map[string]any) error { return nil }))
 	})
-	agents := namesake{a.s.o.Agents}
-	a.s.o.Agents, a.s.wire.Agents, a.s.runs.Inspect().Options().Agents = agents, agents, agents
 	a.serve()
 	return a
 }

@@ -48,7 +48,7 @@ func (a *Answer) Stream(ctx context.Context, state turn.State) turn.Stream {
 			return
 		}
 		err := r.inTurn(ctx, state)
-		if err == nil || r.text != "" {
+		if err == nil || r.text != "" && !errors.Is(err, turn.ErrHandedOver) {
 			r.emit(turn.Event{Kind: turn.FinalEvent, Final: &turn.Final{OK: err == nil, Text: r.text}})
 		}
 		if err != nil && !r.left {
@@ -104,12 +104,26 @@ func (r *run) inTurn(ctx context.Context, state turn.State) (err error) {
 	if err != nil {
 		return err
 	}
-	history, err := r.begin(ctx, t, state)
+	var past agent.Told
+	if r.turn.Envelope().Resumed() {
+		if past, err = agent.ReadTurn(ctx, t, r.turn.ID()); err != nil {
+			return err
+		}
+		if past.Ended {
+			r.text = past.Text
+			return past.Failure
+		}
+	}
+	history, err := r.begin(ctx, t, state, past.Begun)
 	if err != nil {
 		return err
 	}
 	over := false
 	defer func() {
+		if cause := context.Cause(ctx); errors.Is(cause, turn.ErrHandedOver) {
+			err = cause
+			return
+		}
 		failure := err
 		if !over {
 			failure = errBroken
@@ -139,15 +153,18 @@ func (r *run) open(ctx context.Context) (*tape.Tape, error) {
 	return tape.Open(ctx, store, f.Workspace(), r.turn.Session())
 }
 
-// begin reads what was said before and writes what comes before the work.
-func (r *run) begin(ctx context.Context, t *tape.Tape, state turn.State) ([]adapter.Message, error) {
+// begin reads the messages before the turn, and writes the turn's first entries unless another process has begun it.
+func (r *run) begin(ctx context.Context, t *tape.Tape, state turn.State, begun bool) ([]adapter.Message, error) {
 	selector, err := r.turn.Selector(ctx, state)
 	if err != nil {
 		return nil, err
 	}
+	if begun {
+		selector = tape.Without(selector, func(e tape.Entry) bool { return tape.MetaOf(e).Turn == r.turn.ID() })
+	}
 	history, err := history(ctx, t, selector)
-	if err != nil {
-		return nil, err
+	if err != nil || begun {
+		return history, err
 	}
 	entries, err := agent.Aborted(ctx, t)
 	if err != nil {

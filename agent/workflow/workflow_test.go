@@ -738,3 +738,68 @@ func TestAPluginChoosesWhatTheBotsKnow(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 }
+
+// again is the envelope of a turn that another process may have begun.
+func again(text string) *turn.Envelope {
+	e := message(text)
+	e.Extra = map[string]any{turn.ExtraResumed: true}
+	return e
+}
+
+// A turn that is handed over leaves no end, and goes on elsewhere with one beginning; its own message is no history.
+func TestAWorkflowsTurnThatIsHandedOverGoesOnElsewhere(t *testing.T) {
+	w := newWorld(t, echo(""))
+	if _, err := w.f.Process(t.Context(), message("earlier")); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	defer cancel(nil)
+	go func() {
+		<-w.models.waits
+		cancel(turn.ErrHandedOver)
+	}()
+	var s seen
+	if _, err := w.f.Process(ctx, again("wait: now"), turn.WithID("t1"), turn.WithSink(s.take)); err != turn.ErrHandedOver { //nolint:errorlint // it is the very value
+		t.Errorf("the turn ended with %v", err)
+	}
+	if strings.Contains(s.kinds(), "final") {
+		t.Error("it says that it has ended")
+	}
+	before := w.tape()
+	if last := before[len(before)-1]; !strings.HasPrefix(last, `message {"role":"user"`) {
+		t.Errorf("the tape ends with %s", last)
+	}
+	for range 2 { // goes on, and has ended
+		r, err := w.f.Process(t.Context(), again("now"), turn.WithID("t1"))
+		if err != nil || r.Output != "now" {
+			t.Errorf("%+v %v", r, err)
+		}
+	}
+	after := w.tape()
+	if len(after) != len(before)+2 || !strings.Contains(after[len(after)-1], `"status":"ok"`) {
+		t.Errorf("%q", after)
+	}
+	if n := len(w.models.asked); n != 3 {
+		t.Errorf("models were asked %d times", n)
+	}
+	var said []string
+	for _, m := range w.models.asked[2].Messages {
+		said = append(said, m.Role+": "+m.Content)
+	}
+	if diff := cmp.Diff([]string{"user: earlier", "assistant: earlier", "user: now"}, said); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestAWorkflowsResumedTurnThatFailedFailsOfTheSame(t *testing.T) {
+	w := newWorld(t, echo(""))
+	for range 2 {
+		_, err := w.f.Process(t.Context(), again("fail"), turn.WithID("t1"))
+		if w.f.Code(err) != adapter.CodeAuth && !strings.Contains(err.Error(), "refused the key") {
+			t.Errorf("%v", err)
+		}
+	}
+	if n := len(w.models.asked); n != 1 {
+		t.Errorf("models were asked %d times", n)
+	}
+}

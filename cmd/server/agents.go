@@ -114,7 +114,7 @@ func agentOptions(
 ) agent.Options {
 	o := agent.Options{
 		Name: a.Name, Models: models, Choices: models.Usable(), Instructions: a.Instructions, Tools: tools, Skills: skills,
-		Approvals: map[string]tool.Approval{}, MaxSteps: a.MaxSteps, ToolTimeout: a.ToolTimeout, ApprovalTimeout: a.ApprovalTimeout,
+		Approvals: map[string]tool.Approval{}, MaxSteps: a.MaxSteps, ToolTimeout: a.ToolTimeout, ApprovalTimeout: a.ApprovalTimeout, AskUnknown: a.OnUnknown == "ask",
 		Summarize: a.Summarize, MaxContext: a.MaxContext, MaxReply: int(c.Turn.MaxReply), Options: a.Options, Log: log,
 	}
 	if len(a.Tools) > 0 {

@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"io"
 	"regexp"
-	"slices"
 	"strings"
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/flow"
+	"github.com/lingserve/lingserve/internal/schema"
 )
 
 // inputs collects what --input says: one whole input, or properties.
@@ -76,38 +76,19 @@ func (i *inputs) readStdin(stdin io.Reader) error {
 }
 
 // text makes the input's JSON. The schema says which properties are not text.
-func (i *inputs) text(schema json.RawMessage) json.RawMessage {
+func (i *inputs) text(of json.RawMessage) json.RawMessage {
 	if len(i.properties) == 0 {
 		return i.whole
 	}
-	var s struct {
-		Properties map[string]struct{ Type any }
-	}
-	_ = json.Unmarshal(schema, &s)
-	object := map[string]json.RawMessage{}
+	object, read := map[string]json.RawMessage{}, schema.PropertyReader(of)
 	for _, p := range i.properties {
-		name, value := p[0], p[1]
-		if t, ok := s.Properties[name]; ok && !takesText(t.Type) && json.Valid([]byte(value)) {
-			object[name] = json.RawMessage(value)
-			continue
-		}
-		object[name] = quoted(value)
+		object[p[0]] = read(p[0], p[1])
 	}
 	text, err := json.Marshal(object)
 	if err != nil {
 		panic("run: " + err.Error()) // the members are valid JSON
 	}
 	return text
-}
-
-func takesText(t any) bool {
-	switch t := t.(type) {
-	case string:
-		return t == "string"
-	case []any:
-		return slices.Contains(t, any("string"))
-	}
-	return true
 }
 
 func quoted(s string) json.RawMessage {

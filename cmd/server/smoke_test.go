@@ -44,7 +44,8 @@ func TestServerKeepsItsDataWhenKilled(t *testing.T) {
 	if status, body := get(t, server.base+"/v1/runs/"+completed.Run); status != http.StatusOK || !strings.Contains(body, string(completed.Result)) {
 		t.Errorf("the completed run: %d %s", status, body)
 	}
-	if status, body := get(t, server.base+"/v1/runs/"+cutOff+"/events?format=jsonl"); status != http.StatusOK || !strings.Contains(body, `"interrupted"`) {
+	if status, body := get(t, server.base+"/v1/runs/"+cutOff+"/events?format=jsonl"); status != http.StatusOK ||
+		!strings.Contains(body, `"event":"restarted"`) || !strings.Contains(body, `{"status":"completed"}`) {
 		t.Errorf("the run that was cut off: %d %s", status, body)
 	}
 	if second := startRun(t, server, `{"agent":"assistant","session":"s-1","input":"Hello again."}`); second.Status != "completed" {

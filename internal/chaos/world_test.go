@@ -68,13 +68,13 @@ agents:
 var workflows = map[string]string{
 	"text.yaml": `
 name: text
+resume: false
 input: {type: object, required: [q], properties: {q: {type: string}}}
 bots:
   writer: {prompt: "Answer.", message: "{{ input.q }}", root: answer, format: text}
 `,
 	"again.yaml": `
 name: again
-restart: true
 input: {type: object, required: [q], properties: {q: {type: string}}}
 bots:
   writer: {prompt: "Answer.", message: "{{ input.q }}", root: answer, format: text}

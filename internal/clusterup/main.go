@@ -141,13 +141,13 @@ Cancel it at one that does not run it:
   curl -X POST %[2]s/v1/runs/$RUN/cancel
 
 Kill the one that runs it, while the other is followed: the stream breaks off. Follow it again: within about 7 s
-the reader gets the end, "interrupted". A killed replica is started again after %[5]s.
+the reader gets the rest, from another replica, which writes the reply again. A killed replica is started again after %[5]s.
 
   kill -9 %[3]d
 
-The same with a workflow that says restart: true: the reader gets all of it, from another replica.
+The same with a workflow: bots that had ended do not run again.
 
-  RUN=$(curl -s --json '{"workflow":{"restart":true,"bots":{"one":{"message":"Why is the sky blue?","format":"text","root":"answer"}}},
+  RUN=$(curl -s --json '{"workflow":{"bots":{"one":{"message":"Why is the sky blue?","format":"text","root":"answer"}}},
         "input":{}}' -H 'Prefer: respond-async' %[1]s/v1/runs | sed 's/.*"run":"\([^"]*\)".*/\1/')
   curl -N "%[2]s/v1/runs/$RUN/events?format=jsonl"
 

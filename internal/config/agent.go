@@ -27,6 +27,7 @@ type Agent struct {
 	MaxSteps        int
 	ToolTimeout     time.Duration
 	ApprovalTimeout time.Duration
+	OnUnknown       string // "tell" or "ask"
 	Summarize       bool
 	MaxContext      int    // tokens; 0 is no limit
 	Timezone        string // "" is UTC
@@ -61,7 +62,14 @@ var agentTable = []Setting{
 	{Key: "ask_never", Help: "tools that never need approval"},
 	{Key: "max_steps", Default: "50", Min: "1", Help: "calls of the model for one message"},
 	{Key: "tool_timeout", Default: "1m", Min: "1ms", Help: "timeout of a tool call, if the tool has none"},
-	{Key: "approval_timeout", Default: "5m", Min: "1ms", Help: "how long a call waits for approval before it is denied"},
+	{
+		Key: "approval_timeout", Default: "24h", Min: "1ms", check: atMost30Days,
+		Help: "how long a call waits for approval before it is denied, at most 720h; in chats at most 5m",
+	},
+	{
+		Key: "on_unknown", Default: "tell", OneOf: []string{"tell", "ask"},
+		Help: "if a crash stops a call that must not run twice: tell the model that its outcome is unknown, or ask a person if it runs again",
+	},
 	{Key: "summarize", Default: "true", Help: "summarize the old part of a session that is too long"},
 	{
 		Key: "max_context", Default: "0", Min: "0",

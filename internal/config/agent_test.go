@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-var assistant = Agent{Name: DefaultAgent, MaxSteps: 50, ToolTimeout: time.Minute, ApprovalTimeout: 5 * time.Minute, Summarize: true}
+var assistant = Agent{Name: DefaultAgent, MaxSteps: 50, ToolTimeout: time.Minute, ApprovalTimeout: 24 * time.Hour, OnUnknown: "tell", Summarize: true}
 
 func TestTheAssistantIsThereWithoutAnyConfiguration(t *testing.T) {
 	for _, file := range []string{"", "agents:\n", "agents: {}\n", "agents: {assistant: }\n"} {
@@ -34,6 +34,7 @@ agents:
     max_steps: 5
     tool_timeout: 10s
     approval_timeout: 1h
+    on_unknown: ask
     summarize: false
     max_context: 100000
     timezone: Europe/Berlin
@@ -50,7 +51,7 @@ agents:
 	want := []Agent{mine, {
 		Name: "clerk", Model: "openai:gpt-4o-mini,demo:fast", Instructions: "You are a clerk.\nBe short.",
 		Tools: []string{"mcp.search.*"}, Skills: []string{"invoices", "pdf-forms"}, AskAlways: []string{"fs.*", "tape.handoff"}, AskNever: []string{"mcp.search.*"},
-		MaxSteps: 5, ToolTimeout: 10 * time.Second, ApprovalTimeout: time.Hour, MaxContext: 100_000, Timezone: "Europe/Berlin", // DC-14, DC-17
+		MaxSteps: 5, ToolTimeout: 10 * time.Second, ApprovalTimeout: time.Hour, OnUnknown: "ask", MaxContext: 100_000, Timezone: "Europe/Berlin", // DC-14, DC-17
 	}, writer, bare}
 	if diff := cmp.Diff(want, c.Agents); diff != "" {
 		t.Error(diff)
@@ -92,7 +93,7 @@ func TestAWrongAgentIsRefusedWithItsLine(t *testing.T) {
 		"agents:\n  Big: {}":                                  "lingserve.yaml:2:3: agents.Big: invalid name; the name of an agent has only lower-case letters, digits, - and _",
 		"agents:\n  a: demo:fast":                             "lingserve.yaml:2:6: agents.a: expected settings, one per line, such as \"model: …\"",
 		"agents:\n  a:\n    modle: demo:fast":                 "lingserve.yaml:3:5: agents.a.modle: unknown setting; did you mean agents.a.model?",
-		"agents:\n  a:\n    colour: red":                      "lingserve.yaml:3:5: agents.a.colour: unknown setting; expected a setting of an agent: model, workflow, instructions, tools, skills, ask_always, ask_never, max_steps, tool_timeout, approval_timeout, summarize, max_context, timezone, options",
+		"agents:\n  a:\n    colour: red":                      "lingserve.yaml:3:5: agents.a.colour: unknown setting; expected a setting of an agent: model, workflow, instructions, tools, skills, ask_always, ask_never, max_steps, tool_timeout, approval_timeout, on_unknown, summarize, max_context, timezone, options",
 		"agents:\n  a:\n    model: fast":                      "lingserve.yaml:3:12: agents.a.model: \"fast\" is no model; expected PROVIDER:NAME, such as openai:gpt-6-luna",
 		"agents:\n  a:\n    max_steps: 0":                     "lingserve.yaml:3:16: agents.a.max_steps: 0 is too small; expected at least 1",
 		"agents:\n  a:\n    timezone: Berlin":                 "lingserve.yaml:3:15: agents.a.timezone: \"Berlin\" is not a time zone; expected a name such as Europe/Berlin, UTC, or Local for the server's", // DC-17

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/lingserve/lingserve/adapter/ollama/host"
 )
@@ -73,6 +74,14 @@ func atMost4MiB(text string) error {
 
 // callerModels is the key of which models requests may name.
 const callerModels = "models.callers"
+
+// atMost30Days is how long a run may wait for people.
+func atMost30Days(text string) error {
+	if d, err := time.ParseDuration(text); err == nil && d > 30*24*time.Hour {
+		return fmt.Errorf("expected at most 720h, got %s", text)
+	}
+	return nil
+}
 
 // unlessEmpty is a check that allows text to be empty.
 func unlessEmpty(check func(string) error) func(string) error {

@@ -5,10 +5,10 @@ package transcript
 import (
 	"context"
 	"encoding/json"
-	"strconv"
 	"strings"
 
 	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/agent"
 	"github.com/lingserve/lingserve/bot"
 	"github.com/lingserve/lingserve/internal/rawjson"
 	"github.com/lingserve/lingserve/internal/wording"
@@ -19,7 +19,7 @@ import (
 	"github.com/lingserve/lingserve/turn"
 )
 
-// Options say where to write. All are needed.
+// Options say where to write. All but Told are needed.
 type Options struct {
 	Manager  *ling.Manager // of the run
 	Name     string        // of the agent
@@ -27,6 +27,8 @@ type Options struct {
 	TooLarge func()        // is called once, before more than MaxBytes would be written: the turn is to end
 	// Keep stores data that a model made, and returns their address; "" if they are not stored.
 	Keep func(ctx context.Context, kind string, data []byte) (url string, err error)
+	// Told is what the tube has of the turn already, if another process has begun it: the writer goes on behind that.
+	Told *agent.Told
 }
 
 // Writer writes a turn. Its methods are called by the goroutine of the turn, and by the run's when the turn has ended.
@@ -46,7 +48,13 @@ type Writer struct {
 }
 
 // New returns a writer.
-func New(o Options) *Writer { return &Writer{o: o} }
+func New(o Options) *Writer {
+	w := &Writer{o: o}
+	if o.Told != nil {
+		w.resume(o.Told)
+	}
+	return w
+}
 
 // TooLarge reports whether there was more to write than MaxBytes.
 func (w *Writer) TooLarge() bool { return w.large }
@@ -65,7 +73,7 @@ func (w *Writer) Take(e turn.Event) {
 	case turn.RetractEvent:
 		w.retract(e.Delta)
 	case turn.ReasoningEvent:
-		w.append([]byte("$reasoning_context"), e.Delta)
+		w.append([]byte(reasoningURI), e.Delta)
 	case turn.ToolCallEvent:
 		for _, c := range e.Calls {
 			w.call(c)
@@ -76,7 +84,7 @@ func (w *Writer) Take(e turn.Event) {
 		}
 	case turn.CitationEvent:
 		if e.Citation != nil {
-			w.beside("$citations", w.cited, e.Citation)
+			w.beside(citationsURI, w.cited, e.Citation)
 			w.cited++
 		}
 	case turn.MediaEvent:
@@ -117,7 +125,7 @@ func (w *Writer) retract(end string) {
 	var text string
 	_ = json.Unmarshal(document, &text) // no text is none
 	text = strings.TrimSuffix(text, end)
-	w.send(tube.Event{Kind: tube.Set, Value: []byte("null")})
+	w.send(tube.Event{Kind: tube.Set, Value: null})
 	w.append(nil, text)
 	w.wrote, w.line = text != "", strings.HasSuffix(text, "\n")
 }
@@ -130,7 +138,7 @@ func (w *Writer) append(uri []byte, text string) {
 
 // set sets the value at a numbered uri. A string that is set is sent as one that is appended to.
 func (w *Writer) set(name string, number int, value []byte) {
-	w.send(tube.Event{Kind: tube.Set, URI: []byte(name + "/" + strconv.Itoa(number)), Value: value})
+	w.send(tube.Event{Kind: tube.Set, URI: []byte(numbered(name, number)), Value: value})
 }
 
 // send sends an event, unless it makes the result too large: then the turn ends.
@@ -157,15 +165,16 @@ func (w *Writer) call(c tool.Call) {
 	}
 	w.calls[c.ID] = number
 	w.last, w.gap = number, true
-	arguments := c.Arguments
-	if !json.Valid(arguments) {
-		arguments, _ = json.Marshal(string(arguments))
+	w.set(toolsURI, number, valueOfCall(c))
+}
+
+// valueOfCall returns a call as readers see it.
+func valueOfCall(c tool.Call) json.RawMessage {
+	if !json.Valid(c.Arguments) {
+		c.Arguments, _ = json.Marshal(string(c.Arguments))
 	}
-	value, err := rawjson.Marshal(tool.Call{ID: c.ID, Name: c.Name, Arguments: arguments})
-	if err != nil {
-		return // strings and what was JSON before: cannot be
-	}
-	w.set("$tools", number, value)
+	value, _ := rawjson.Marshal(c) // strings and JSON always have a JSON text
+	return value
 }
 
 // beside tells a source, or an image or a sound.
@@ -194,7 +203,7 @@ func (w *Writer) media(m *adapter.Media) {
 		}
 		made.URL, made.Bytes = url, len(data)
 	}
-	w.beside("$media", w.made, made)
+	w.beside(mediaURI, w.made, made)
 	w.made++
 }
 
@@ -206,10 +215,10 @@ func (w *Writer) result(r tool.Result) {
 	}
 	delete(w.calls, r.ID)
 	if r.Err == nil {
-		w.set("$tool_results", number, r.Value())
+		w.set(resultsURI, number, r.Value())
 		return
 	}
-	w.set("$tool_results", number, []byte("null"))
+	w.set(resultsURI, number, null)
 	f := &bot.Failure{Code: "internal", Message: "the tool " + r.Name + " has failed", Cause: r.Err}
 	switch r.Err.Kind {
 	case tool.KindUnknown:
@@ -220,6 +229,8 @@ func (w *Writer) result(r tool.Result) {
 		f.Code, f.Message = "forbidden", "the tool "+r.Name+" was not allowed to run"
 	case tool.KindTimeout:
 		f.Message = "the tool " + r.Name + " took too long"
+	case tool.KindUnknownOutcome:
+		f.Message = "the server stopped while the tool " + r.Name + " ran, so it may have had its effect"
 	case tool.KindInterrupted:
 		return // with the turn, whose end says so
 	}

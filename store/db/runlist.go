@@ -70,14 +70,22 @@ func (r *Runs) LatestOf(ctx context.Context, session string) (store.Run, error) 
 		plainText(session), r.db.clock().UnixMicro())
 }
 
-// Left returns runs that have not ended and that none of the replicas alive works on, the oldest first.
+// Left returns runs that have not ended and that none of the replicas alive works on, the oldest first: those that wait and are suspended only
+// once their time is over.
 func (r *Runs) Left(ctx context.Context, alive []string, limit int) (left []store.Run, err error) {
 	condition, args := "", []any{limit}
 	if len(alive) > 0 {
 		condition, args = inList(" AND replica NOT IN (?)", alive, limit)
 	}
 	err = r.view(ctx, func(q querier) (err error) {
-		left, err = q.readRuns(true, "SELECT "+runColumns+" FROM runs WHERE ended = 0"+condition+" ORDER BY created, id LIMIT $1", args...)
+		left, err = q.readRuns(true, "SELECT "+runColumns+" FROM runs WHERE ended = 0 AND (replica <> '' OR state <> 'waiting')"+condition+
+			" ORDER BY created, id LIMIT $1", args...)
+		if err != nil || len(left) == limit {
+			return err
+		}
+		due, err := q.readRuns(true, "SELECT "+runColumns+" FROM runs WHERE ended = 0 AND replica = '' AND state = 'waiting' AND wake <= $1 ORDER BY wake LIMIT $2",
+			q.db.clock().UnixMicro(), limit-len(left))
+		left = append(left, due...)
 		return err
 	})
 	return left, err

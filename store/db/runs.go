@@ -7,6 +7,7 @@ import (
 	"math/bits"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/lingserve/lingserve/store"
 )
@@ -160,6 +161,27 @@ func (r *Runs) End(ctx context.Context, e store.RunEnd) error {
 		}
 		return err
 	})
+}
+
+// Stepped notes that those of the runs that the replica works on have finished a step: crashes before it do not count.
+func (r *Runs) Stepped(ctx context.Context, replica string, ids []string) error {
+	return r.update(ctx, func(tx *Tx) error {
+		return inChunks(ids, func(part []string) error {
+			query, args := inList("UPDATE runs SET crashes = 0 WHERE replica = $1 AND ended = 0 AND id IN (?)", part, replica)
+			_, err := tx.exec(query, args...)
+			return err
+		})
+	})
+}
+
+// Suspend stores that a run waits and that no replica works on it, until a time.
+func (r *Runs) Suspend(ctx context.Context, id, replica string, attempt int, wake time.Time) error {
+	n, err := r.exec(ctx, "UPDATE runs SET replica = '', state = 'waiting', wake = $1 WHERE id = $2 AND replica = $3 AND attempt = $4 AND ended = 0",
+		wake.UnixMicro(), id, replica, attempt)
+	if err == nil && n == 0 {
+		err = errRunMoved
+	}
+	return err
 }
 
 // Release hands over those of the runs that the replica works on.

@@ -59,11 +59,11 @@ func pagesSessions() int {
 
 func pagesTape(i int) string { return fmt.Sprintf("%016x__%016x", 7, i) }
 
-// BenchmarkPages times pages of the sessions that [FillSessions] has created, with the filters that GET /v1/sessions uses. DO-03: a page takes at most
+// BenchmarkPages times pages of the sessions that [FillSessions] creates, with the filters that GET /v1/sessions uses. DO-03: a page takes at most
 // 5 ms.
 func BenchmarkPages(b *testing.B, s tape.Store) {
 	b.Helper()
-	n := pagesSessions()
+	n := FillSessions(b, s)
 	half := tape.Info{Tape: "0", Updated: pagesBegin.Add(time.Duration(n/2) * time.Second)}.Cursor()
 	last := tape.Info{Tape: "0", Updated: pagesBegin.Add(time.Duration(n/500) * time.Second)}.Cursor()
 	for _, row := range []struct {

@@ -38,6 +38,9 @@ func (s *server) tool(f *sdk.Tool) (*tool.Tool, error) {
 		Name: name(s.Name, f.Name), Description: wording.ClipTo(f.Description, maxDescription), Schema: schema,
 		Timeout: s.Timeout, Approval: tool.Always, Role: s.Role, Lenient: true,
 	}
+	if hints := f.Annotations; hints != nil {
+		t.Idempotent = hints.IdempotentHint || hints.ReadOnlyHint
+	}
 	for _, free := range s.Free {
 		if free == "*" || free == f.Name {
 			t.Approval = tool.Never

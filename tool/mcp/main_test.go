@@ -195,6 +195,20 @@ func newTestServer(life context.Context) *sdk.Server {
 			return nil, nil, life.Err()
 		}
 	})
+	meta := &sdk.Tool{Name: "meta", Annotations: &sdk.ToolAnnotations{IdempotentHint: true}}
+	sdk.AddTool(server, meta, func(_ context.Context, r *sdk.CallToolRequest, _ struct{}) (*sdk.CallToolResult, any, error) {
+		mine := map[string]any{}
+		for name, value := range r.Params.Meta {
+			if !strings.Contains(name, "progressToken") && !strings.HasPrefix(name, "io.modelcontextprotocol/") {
+				mine[name] = value
+			}
+		}
+		if len(mine) == 0 {
+			return text("null"), nil, nil
+		}
+		list, err := json.Marshal(mine)
+		return text(string(list)), nil, err
+	})
 	sdk.AddTool(server, &sdk.Tool{Name: "pid"}, func(context.Context, *sdk.CallToolRequest, struct{}) (*sdk.CallToolResult, any, error) {
 		return text(fmt.Sprint(os.Getpid())), nil, nil
 	})

@@ -7,7 +7,8 @@
 //     of its tools is an error that the model reads.
 //   - What a server sends is bounded: a message, its messages in a minute, its tools, and what is kept of its error output.
 //   - [Client.Close] returns when every program has ended, with all that it started in its process group.
-//   - A call of a tool asks for approval unless the configuration says otherwise; what a server says of its own tools is not trusted.
+//   - A call of a tool asks for approval unless the configuration says otherwise. The hints of a server only decide whether a
+//     call runs again after a crash (idempotentHint, readOnlyHint).
 package mcp
 
 import (

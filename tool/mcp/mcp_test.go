@@ -32,7 +32,7 @@ func TestToolsOfAServer(t *testing.T) { // AG-64, AG-65
 		for _, tool := range c.Tools() {
 			names = append(names, tool.Name)
 		}
-		want := []string{"mcp.test.echo", "mcp.test.env", "mcp.test.fail", "mcp.test.grow", "mcp.test.huge", "mcp.test.picture", "mcp.test.pid", "mcp.test.slow", "mcp.test.spawn", "mcp.test.sum"}
+		want := []string{"mcp.test.echo", "mcp.test.env", "mcp.test.fail", "mcp.test.grow", "mcp.test.huge", "mcp.test.meta", "mcp.test.picture", "mcp.test.pid", "mcp.test.slow", "mcp.test.spawn", "mcp.test.sum"}
 		if diff := cmp.Diff(want, names); diff != "" {
 			t.Error(diff)
 		}
@@ -443,4 +443,28 @@ func TestWaitEndsWithTheFirstAttempt(t *testing.T) {
 	if missing := mute.Wait(ended); len(missing) != 1 {
 		t.Errorf("missing %q of a server that says nothing", missing)
 	}
+}
+
+// DU-02, DU-03: a server is told which call it is, so that it can refuse a double, and says itself which calls may run twice.
+func TestServersGetTheKeysOfCalls(t *testing.T) {
+	transports(t, func(t *testing.T, s Server) {
+		c, _ := connect(t, s)
+		ready(t, c)
+		for key, want := range map[string]string{"k1": `{"dev.lingserve/idempotency-key":"k1"}`, "": "null"} {
+			for _, result := range new(tool.Runner).Run(t.Context(), c.Tools(), []tool.Call{{ID: "1", Name: "mcp.test.meta", Key: key}}) {
+				if result.Text() != want {
+					t.Errorf("%q: %s", key, result.Text())
+				}
+			}
+		}
+		var idempotent []string
+		for _, tl := range c.Tools() {
+			if tl.Idempotent {
+				idempotent = append(idempotent, tl.Name)
+			}
+		}
+		if diff := cmp.Diff([]string{"mcp.test.meta", "mcp.test.sum"}, idempotent); diff != "" {
+			t.Error(diff)
+		}
+	})
 }

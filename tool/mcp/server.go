@@ -312,7 +312,7 @@ func (s *server) adopt(found []*sdk.Tool) []*tool.Tool {
 }
 
 func same(a, b *tool.Tool) bool {
-	return a.Description == b.Description && string(a.Schema) == string(b.Schema)
+	return a.Description == b.Description && string(a.Schema) == string(b.Schema) && a.Idempotent == b.Idempotent
 }
 
 // call makes one call of the tool that the server calls name. A server that has forgotten the session has not run it, and is called again.
@@ -363,7 +363,7 @@ func (s *server) callOn(ctx context.Context, conn *connection, name string, c to
 	asked, cancel := context.WithCancelCause(context.WithValue(ctx, forgottenKey{}, &forgotten))
 	defer cancel(nil)
 	defer context.AfterFunc(conn.ctx, func() { cancel(errEnded) })()
-	result, err := conn.CallTool(asked, &sdk.CallToolParams{Name: name, Arguments: c.Arguments, Meta: s.traceOf(ctx)})
+	result, err := conn.CallTool(asked, &sdk.CallToolParams{Name: name, Arguments: c.Arguments, Meta: s.meta(ctx)})
 	s.calls.Add(-1)
 	if err == nil {
 		return resultOf(result), nil

@@ -13,22 +13,25 @@ const files = {
     <script type="module">import * as client from "./client.min.js"; Object.assign(window, client);</script>`,
 };
 
+// The workflow chat, which does not go on after a restart.
+const fragile = { fragile: readFileSync(file("workflows/chat.yaml"), "utf8").replace(/^name: .*/m, "name: fragile\nresume: false") };
+
 // A page with the client, on a server whose model says what the test wants.
 async function client(t, options = {}) {
   const script = await model(t);
-  const server = await lingserve(t, { env: { ...script.env, LINGSERVE_GRACE: "1s" } });
+  const server = await lingserve(t, { env: { ...script.env, LINGSERVE_GRACE: "1s" }, workflows: fragile });
   const net = await network(t, server.url);
   const page = await open(t, chrome, net.url, { files, ...options });
   await page.goto("/test");
   return { page, server, script, net };
 }
 
-// Starts a run of the workflow chat in the page, as window.r.
-function start(page, options = {}) {
-  return page.evaluate((options) => {
-    window.r = run("/v1/runs", { workflow: "chat", input: "Why?" }, options);
+// Starts a run of a workflow in the page, as window.r.
+function start(page, options = {}, workflow = "chat") {
+  return page.evaluate(([options, workflow]) => {
+    window.r = run("/v1/runs", { workflow, input: "Why?" }, options);
     r.catch(() => {}); // the run, which is a promise, is not what is waited for
-  }, options);
+  }, [options, workflow]);
 }
 
 const answer = (page, text) => page.until((text) => r.document.answer === text, text);
@@ -178,11 +181,28 @@ for (const transport of ["fetch", "eventsource"]) {
     assert.deepEqual(await ended(page), { document: { answer: "before, after" } });
   });
 
-  test(`${transport}: a server that is killed in mid-run and started again says that the run was cut off`, async (t) => {
+  test(`${transport}: a server that is killed in mid-run and started again: the run goes on, and its text is there once`, async (t) => {
     const { page, server, script } = await client(t, { allow: broken });
     await start(page, { transport });
-    const asked = await script.asked();
-    await asked.say("before, ");
+    await (await script.asked()).say("before, ");
+    await answer(page, "before, ");
+    await server.written("before, ");
+    await server.end("SIGKILL");
+    await server.start();
+    const again = await script.asked();
+    assert.equal(again.question, "Why?");
+    await again.say("once ");
+    await answer(page, "once ");
+    assert.equal(await page.evaluate(() => r.status), "running");
+    await again.end("more");
+    assert.deepEqual(await ended(page), { document: { answer: "once more" } });
+    assert.equal(await page.evaluate(() => r.status), "completed");
+  });
+
+  test(`${transport}: a server that is killed in mid-run of a workflow that does not go on says that the run was cut off`, async (t) => {
+    const { page, server, script } = await client(t, { allow: broken });
+    await start(page, { transport }, "fragile");
+    await (await script.asked()).say("before, ");
     await answer(page, "before, ");
     await server.written("before, ");
     await server.end("SIGKILL");

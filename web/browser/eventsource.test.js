@@ -1,8 +1,9 @@
 // The browser's own EventSource, with the lines that the README and the protocol print.
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
 import { Fold } from "../client/dist/index.js";
 import { lingserve } from "../client/test/server.js";
-import { launch, open, test } from "./browser.js";
+import { file, launch, open, test } from "./browser.js";
 import { code } from "./documents.js";
 import { model } from "./model.js";
 import { network } from "./network.js";
@@ -66,8 +67,13 @@ test("docs/protocol.md: the lines for HTML build the page, and nothing that a mo
 
 // An EventSource that its page does not close.
 const left = `const told = []; const source = new EventSource("/v1/runs?workflow=chat&input=Why&key=one");
-  source.onmessage = (e) => told.push(JSON.parse(e.data).delta);
-  for (const name of ["started", "error", "finished"]) source.addEventListener(name, (e) => e.data && told.push(name));`;
+  const deltas = [];
+  source.onmessage = (e) => {
+    const { uri, delta } = JSON.parse(e.data);
+    deltas.push([uri, delta]);
+    told.push(delta);
+  };
+  for (const name of ["started", "error", "restarted", "finished"]) source.addEventListener(name, (e) => e.data && told.push(name));`;
 const broken = [/Failed to load resource: net::ERR_/];
 
 test("an EventSource that is left open gets a 204 after the end, which stops it", async (t) => {
@@ -102,18 +108,36 @@ test("an EventSource goes on by itself at a server that was restarted, and is no
   assert.deepEqual(await p.evaluate(() => told), ["started", "Hel", "lo", "finished"]);
 });
 
-test("an EventSource at a server that was killed is told that the run is over, and stops", async (t) => {
+test("an EventSource at a server that was killed is told what is written again, and stops at the end", async (t) => {
   const script = await model(t);
   const server = await lingserve(t, { env: script.env });
   const p = await open(t, chrome, (await network(t, server.url)).url, { files: page(left), allow: broken });
   await p.goto("/test");
-  const asked = await script.asked();
-  await asked.say("Hel");
+  await (await script.asked()).say("Hel");
+  await p.until(() => told.includes("Hel"));
+  await server.written("Hel");
+  await server.end("SIGKILL");
+  await server.start();
+  await (await script.asked()).end("Hello");
+  await p.until(() => source.readyState === EventSource.CLOSED);
+  const names = await p.evaluate(() => told);
+  assert.deepEqual(names.filter((name) => ["started", "error", "restarted", "finished"].includes(name)), ["started", "restarted", "finished"]);
+  const fold = new Fold();
+  for (const [uri, delta] of await p.evaluate(() => deltas)) fold.apply(uri, delta);
+  assert.deepEqual(fold.document, { answer: "Hello" });
+});
+
+test("an EventSource at a server that was killed is told that a run is over that does not go on, and stops", async (t) => {
+  const script = await model(t);
+  const server = await lingserve(t, { env: script.env, workflows: { fragile: readFileSync(file("workflows/chat.yaml"), "utf8").replace(/^name: .*/m, "name: fragile\nresume: false") } });
+  const p = await open(t, chrome, (await network(t, server.url)).url, { files: page(left.replace("workflow=chat", "workflow=fragile")), allow: broken });
+  await p.goto("/test");
+  await (await script.asked()).say("Hel");
   await p.until(() => told.includes("Hel"));
   await server.written("Hel");
   await server.end("SIGKILL");
   await server.start();
   await p.until(() => source.readyState === EventSource.CLOSED);
-  // What is on disk stands for what was told: a snapshot has the errors first.
+  // A snapshot has the errors first.
   assert.deepEqual(await p.evaluate(() => told), ["started", "Hel", "error", { answer: "Hel" }, "finished"]);
 });

@@ -7,6 +7,10 @@ import { network } from "./network.js";
 const workflows = {
   // One bot that writes JSON of any shape, and one that writes prose.
   story: "name: story\ndescription: Writes anything.\ninput: {type: object, required: [about], properties: {about: {type: string, title: About, maxLength: 100}}}\nbots:\n  story: {}\n",
+  // One that does not go on after a restart of the server.
+  fragile: "name: fragile\nresume: false\ninput: {type: object, required: [message], properties: {message: {type: string, title: Message}}}\nbots:\n  fragile: {root: answer, format: text}\n",
+  // Two bots that write at the same time.
+  pair: "name: pair\ninput: {type: object, required: [about], properties: {about: {type: string, title: About, maxLength: 100}}}\nbots:\n  left: {root: left, format: text}\n  right: {root: right, format: text}\n",
   // A bot that names its model.
   named: "name: named\ndescription: Names its model.\ninput: {type: object, required: [about], properties: {about: {type: string, title: About, maxLength: 100}}}\nbots:\n  named: {model: \"openai:o-named\"}\n",
 };

@@ -97,8 +97,60 @@ test("a reload in mid-run comes back to the run, and to its end", async (t) => {
   assert.equal(page.starts().length, 1);
 });
 
-test("a server that is killed in mid-run and started again: what there is stays, and the page says what has happened", async (t) => {
-  const { page, server, script, run, stands, reads } = await playground(t, chrome, { ...chat, allow: broken });
+test("a server that is killed in mid-run and started again: the run goes on, and what was not complete is written again, once", async (t) => {
+  const { page, document, server, script, run, stands, reads } = await playground(t, chrome, { at: "#workflow=pair", allow: broken });
+  await run({ About: "sky" });
+  const [one, other] = [await script.asked(), await script.asked()];
+  await one.end("Complete.");
+  await reads("Complete.");
+  await other.say("So far.");
+  await reads("So far.");
+  await server.written("So far.");
+  await server.end("SIGKILL");
+  await page.getByText("The server cannot be reached.").first().waitFor();
+  await server.start();
+  const again = await script.asked();
+  await page.getByText("The server restarted. The run continues; 1 part is written again.").waitFor();
+  await document.getByText("So far.").waitFor({ state: "detached" });
+  await reads("Complete.");
+  await again.say("Once ");
+  await reads("Once");
+  await stands("Writing");
+  await again.end("more.");
+  await reads("Once more.");
+  await stands("Completed");
+  await stands("Restarted");
+  assert.equal(await page.getByRole("alert").count(), 0);
+  assert.equal(script.questions.length, 3, "what was complete is not asked for again");
+  await page.reload();
+  await reads("Once more.");
+  await reads("Complete.");
+  await stands("Completed");
+});
+
+test("a server that is killed in mid-answer of an agent: the half answer is replaced", async (t) => {
+  const { page, conversation, server, script, say } = await playground(t, chrome, { at: "#agent=assistant", allow: broken });
+  await say("Why?");
+  await (await script.asked()).say("So far.");
+  await conversation.getByText("So far.").waitFor();
+  await server.written("So far.");
+  await server.end("SIGKILL");
+  await page.getByText("The server cannot be reached.").first().waitFor();
+  await server.start();
+  const again = await script.asked();
+  assert.equal(again.question.split("\n").at(-1), "Why?");
+  await page.getByText(/^The server restarted\. The run continues/).waitFor();
+  await conversation.getByText("So far.").waitFor({ state: "detached" });
+  await again.end("Because.");
+  await conversation.getByText("Because.").waitFor();
+  await page.reload();
+  await conversation.getByText("Because.").waitFor();
+  assert.equal(await conversation.getByText("Why?", { exact: true }).count(), 1);
+  assert.equal(await conversation.getByText("So far.").count(), 0);
+});
+
+test("a server that is killed in mid-run of a workflow that does not go on: what there is stays, and the page says what has happened", async (t) => {
+  const { page, server, script, run, stands, reads } = await playground(t, chrome, { at: "#workflow=fragile", allow: broken });
   await run({ Message: "Why?" });
   await (await script.asked()).say("So far.");
   await reads("So far.");

@@ -36,6 +36,7 @@ const (
 	CodeOverloaded   = "overloaded"
 	CodeDraining     = "draining"
 	CodeInternal     = "internal"
+	CodeCrashed      = "crashed"
 )
 
 // Statuses are the HTTP statuses of the codes, for answers that have no better one. Many clients retry 408, 409, 429 and 5xx by
@@ -61,6 +62,7 @@ var Statuses = map[string]int{
 	CodeOverloaded:          http.StatusServiceUnavailable,
 	CodeDraining:            http.StatusServiceUnavailable,
 	CodeInternal:            http.StatusInternalServerError,
+	CodeCrashed:             http.StatusFailedDependency, // no client may retry it by itself
 }
 
 // statusOf maps a code to its status; one that is not known is a fault of ours.
@@ -110,24 +112,33 @@ func NewProblem(code, detail string) *Problem {
 // Invalid makes the problem of a request that does not fit. Its detail names the first fault, for those who read no further.
 func Invalid(faults ...run.Field) *Problem {
 	p := NewProblem(CodeInvalid, "the request is invalid")
-	p.Errors = faults
-	if len(faults) > 0 {
-		f := faults[0]
-		switch {
-		case f.Pointer != "":
-			p.Detail = f.Pointer + ": " + f.Detail
-		case f.Parameter != "":
-			p.Detail = "query parameter " + f.Parameter + ": " + f.Detail
-		case f.Header != "":
-			p.Detail = "header " + f.Header + ": " + f.Detail
-		default:
-			p.Detail = f.Detail
-		}
-		if n := len(faults) - 1; n > 0 {
-			p.Detail += " (and " + strconv.Itoa(n) + " more)"
-		}
-	}
+	p.setFaults(faults)
 	return p
+}
+
+// setFaults sets what does not fit, without the ends of long texts, and a detail about the first.
+func (p *Problem) setFaults(faults []run.Field) {
+	if len(faults) == 0 {
+		return
+	}
+	p.Errors = nil
+	for _, f := range faults {
+		p.Errors = append(p.Errors, request.Clip(f))
+	}
+	f := p.Errors[0]
+	switch {
+	case f.Pointer != "":
+		p.Detail = f.Pointer + ": " + f.Detail
+	case f.Parameter != "":
+		p.Detail = "query parameter " + f.Parameter + ": " + f.Detail
+	case f.Header != "":
+		p.Detail = "header " + f.Header + ": " + f.Detail
+	default:
+		p.Detail = f.Detail
+	}
+	if n := len(faults) - 1; n > 0 {
+		p.Detail += " (and " + strconv.Itoa(n) + " more)"
+	}
 }
 
 // Faults is the problem of what a decoder found; nil if it found nothing.
@@ -205,7 +216,7 @@ func (p *Problem) Move(move func(f *run.Field)) *Problem {
 		move(&faults[i])
 	}
 	moved := *p
-	moved.Detail, moved.Errors = Invalid(faults...).Detail, faults
+	moved.setFaults(faults)
 	return &moved
 }
 
@@ -283,10 +294,12 @@ func (s *Server) Problem(ctx context.Context, err error) *Problem {
 		return p
 	}
 	p := NewProblem(e.Code(), e.Detail)
+	p.setFaults(e.Fields)
 	if e.Kind == run.ErrKeyReused {
 		p.Status = http.StatusUnprocessableEntity
+		p.Errors = []run.Field{{Header: "Idempotency-Key", Detail: strings.TrimPrefix(e.Detail, "the Idempotency-Key ")}}
 	}
-	p.Errors, p.Run, p.ID, p.Reason, p.Retry = e.Fields, e.Run, e.ID, e.Limit, e.Retry
+	p.Run, p.ID, p.Reason, p.Retry = e.Run, e.ID, e.Limit, e.Retry
 	return p
 }
 
@@ -313,12 +326,12 @@ func OfFailure(cause ling.ErrorData) *Problem {
 	return p
 }
 
-// lastingStatus returns the status of a failure of a model's server that a retry does not mend. status is that of the code.
+// lastingStatus returns the status of a failure of a model's server, or of the database, that a retry does not mend. status is that of the code.
 func lastingStatus(code string, status int) int {
 	switch code {
 	case adapter.CodeRateLimited: // the account has no credit, or the request is larger than its limit
 		return http.StatusPaymentRequired
-	case adapter.CodeUnavailable, adapter.CodeTimeout, adapter.CodeProtocol:
+	case adapter.CodeUnavailable, adapter.CodeTimeout, adapter.CodeProtocol, CodeOverloaded:
 		return http.StatusFailedDependency
 	}
 	return status

@@ -79,6 +79,11 @@ func New(o Options) *Server {
 // Start starts a run, or finds the one that the same request started before. It fills in what the HTTP request says of the caller, and
 // the answer's headers say which of the two it was. q stays as it is.
 func (s *Server) Start(w http.ResponseWriter, r *http.Request, q *run.Request) (*run.Run, run.Outcome, *Problem) {
+	if q.Completion == nil {
+		if f := request.CheckConversation(q); f != nil {
+			return nil, run.Outcome{}, Invalid(*f)
+		}
+	}
 	started := *q
 	started.Who, started.Caller, started.KeyTag, started.Trace, started.Account = Who(r), s.Caller(r), s.KeyTag(r), traceOf(r), s.Account(r)
 	of, out, err := s.Runs.Start(r.Context(), &started)
@@ -88,7 +93,7 @@ func (s *Server) Start(w http.ResponseWriter, r *http.Request, q *run.Request) (
 	if out.FollowUp != "" {
 		w.Header().Set("X-Follow-Up-Id", out.FollowUp)
 	}
-	if out.Kind == run.Replayed {
+	if out.Replayed {
 		w.Header().Set("Idempotency-Replayed", "true")
 	}
 	return of, out, nil

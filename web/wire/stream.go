@@ -71,12 +71,15 @@ type View struct {
 	Encoder frame.Encoder // nil is the framing's own
 	Kind    string        // of the stream, for metrics
 	Media   string        // "" is the framing's
+	// Begin, if set, returns the encoder and the reader of a stream that cannot take back what was sent. If the run's server was lost, it is called
+	// when the run has taken back what it writes again.
+	Begin func() (frame.Encoder, *tube.Reader)
 }
 
 // kind is the kind of the stream.
 func (v *View) kind() string {
 	switch {
-	case v.Encoder != nil:
+	case v.Kind != "":
 		return v.Kind
 	case v.Format == frame.SSE:
 		return StreamSSE
@@ -198,10 +201,10 @@ func AppendRetry(dst []byte) []byte {
 }
 
 // Stream writes the run's events as they come. A stream that cannot continue to the run's end is broken off, because clients take
-// a clean end for success.
+// a clean end for success. reader is not used if v.Begin is set.
 func (s *Server) Stream(w http.ResponseWriter, r *http.Request, of *run.Run, reader *tube.Reader, v *View) {
 	f, r := s.Follow(w, r, of, v.kind())
-	defer f.Over(reader)
+	defer func() { f.Over(reader) }()
 	defer of.Hold()()
 	if s.stopping.Err() != nil {
 		panic(http.ErrAbortHandler)
@@ -219,7 +222,7 @@ func (s *Server) Stream(w http.ResponseWriter, r *http.Request, of *run.Run, rea
 	w.WriteHeader(http.StatusOK) // not left to the first flush, which passes the recorder that wants to know
 	out := s.NewStream(w, r)
 	var opening [16]byte
-	if v.Format == frame.SSE && v.Encoder == nil { // clients of other protocols may stumble over the field
+	if v.Format == frame.SSE && v.Kind == "" { // clients of other protocols may stumble over the field
 		if _, err := out.Write(AppendRetry(opening[:0])); err != nil {
 			f.Broken(out, of, v, err)
 		}
@@ -232,6 +235,14 @@ func (s *Server) Stream(w http.ResponseWriter, r *http.Request, of *run.Run, rea
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)
 	defer context.AfterFunc(s.stopping, func() { cancel(errStopped) })()
+	if v.Begin != nil {
+		if of.TakenOver() {
+			if err := awaitRestart(ctx, out, of.Events(), o.KeepAlive); err != nil {
+				f.Broken(out, of, v, err)
+			}
+		}
+		o.Encoder, reader = v.Begin()
+	}
 	if err := frame.Copy(ctx, out, of.ID, reader, o); err != nil {
 		reader.Leave()
 		f.Broken(out, of, v, err)

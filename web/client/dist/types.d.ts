@@ -158,6 +158,15 @@ export interface EventData {
         filtered?: boolean;
         retry_after?: number;
     };
+    /** The server was lost, and the run goes on at the next one. These bots begin again, and the values at these uris become null behind this event. */
+    restarted: {
+        attempt: number;
+        bots: {
+            bot: string;
+            root: string;
+        }[];
+        parts: string[];
+    };
     finished: {
         status: "completed" | "failed" | "interrupted";
     };
@@ -180,6 +189,7 @@ export interface EventData {
         attempt: number;
         of: number;
     };
+    /** A tool waits for approval; with `repeat`, because the server stopped while it ran. */
     approval_required: {
         id: string;
         call: string;
@@ -187,6 +197,7 @@ export interface EventData {
         arguments: JSONValue;
         expires: string;
         subagent?: string;
+        repeat?: boolean;
     };
     approval_resolved: {
         id: string;

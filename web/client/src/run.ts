@@ -31,7 +31,7 @@ const mostWaiting = 10_000;
 const longestPause = 30_000;
 
 // The server's events that EventSource must be told to listen for; "error" is listened for anyway.
-const named = ["canceled", "bot", "usage", "queued", "waiting", "started", "approval_required", "approval_resolved", "retrying", "finished", "handoff", "warning", "follow_up", "html"];
+const named = "started restarted finished canceled bot usage queued waiting approval_required approval_resolved retrying handoff warning follow_up html".split(" ");
 
 /**
  * One run of a workflow or agent, followed to its end. It is a promise of the final document, an async iterator of its
@@ -382,9 +382,9 @@ export class Run<T = JSONValue, E extends NamedEvent = never> implements Promise
     if (id === undefined) return;
     const events = this.#held;
     this.#held = [];
-    if (sameRun(id, this.#last) && number(id) <= number(this.#last)) return; // it was here already
+    if (runOf(id) === runOf(this.#last) && number(id) <= number(this.#last)) return; // it was here already
     this.#last = id;
-    this.#identify(id.slice(0, id.lastIndexOf(":")));
+    this.#identify(runOf(id));
     for (const e of events) this.#take(e);
   }
 
@@ -426,12 +426,14 @@ export class Run<T = JSONValue, E extends NamedEvent = never> implements Promise
       }
     } else if ("done" in event) {
       if (!this.#complete.has(event.uri)) this.#fresh.add(event.uri);
+    } else if (event.event === "restarted") {
+      for (const uri of [...event.data.bots.map((b) => b.root), ...event.data.parts]) this.#reopen(uri);
     }
   }
 
   // A value that is written anew is not complete any more, nor is what is in it.
   #reopen(uri: string): void {
-    for (const done of this.#complete) if (uri === "" || done === uri || done.startsWith(uri + "/")) this.#complete.delete(done);
+    for (const all of [this.#complete, this.#fresh]) for (const done of all) if ((done + "/").startsWith(uri && uri + "/")) all.delete(done);
   }
 
   #snapshot(): RunEvent[] {
@@ -612,8 +614,8 @@ function number(id: string): number {
   return Number(id.slice(id.lastIndexOf(":") + 1));
 }
 
-function sameRun(a: string, b: string): boolean {
-  return b !== "" && a.slice(0, a.lastIndexOf(":")) === b.slice(0, b.lastIndexOf(":"));
+function runOf(id: string): string {
+  return id.slice(0, id.lastIndexOf(":"));
 }
 
 // What a subscriber throws is reported as any listener's error is, and is nobody else's.
@@ -628,11 +630,7 @@ function call(fn: () => void): void {
 }
 
 async function problem(answer: Response): Promise<RunError> {
-  const text = await answer.text().catch(() => "");
-  let body: any;
-  try {
-    body = JSON.parse(text);
-  } catch {}
+  const body: any = await answer.json().catch(() => undefined);
   const after = Number(answer.headers.get("Retry-After")) || undefined;
   return new RunError(body?.code ?? "protocol", body?.detail ?? `the server answered with status ${answer.status}`, {
     status: answer.status, errors: body?.errors, retryAfter: after, retryable: after !== undefined,

@@ -116,13 +116,16 @@ export interface EventData {
   usage: { bot: string; model: string } & Partial<Usage>;
   /** Something failed. The run ends only if the error is `fatal`. If it is `failed`, the bot failed; if it is `handled`, another bot replaces that one. */
   error: { id?: string; code: string; message: string; bot?: string; pointer?: string; retryable: boolean; fatal: boolean; failed?: boolean; handled?: boolean; filtered?: boolean; retry_after?: number };
+  /** The server was lost, and the run goes on at the next one. These bots begin again, and the values at these uris become null behind this event. */
+  restarted: { attempt: number; bots: { bot: string; root: string }[]; parts: string[] };
   finished: { status: "completed" | "failed" | "interrupted" };
   canceled: { reason?: string };
   queued: { position: number };
   waiting: { position: number; for: "slot" | "session"; expected?: number };
   /** A model failed, and the server pauses before it asks it once more. */
   retrying: { bot: string; reason: string; seconds: number; attempt: number; of: number };
-  approval_required: { id: string; call: string; tool: string; arguments: JSONValue; expires: string; subagent?: string };
+  /** A tool waits for approval; with `repeat`, because the server stopped while it ran. */
+  approval_required: { id: string; call: string; tool: string; arguments: JSONValue; expires: string; subagent?: string; repeat?: boolean };
   approval_resolved: { id: string; call: string; decision: "approve" | "deny"; reason?: string; by?: string; remember?: "session"; subagent?: string };
   handoff: { name: string };
   follow_up: { run: string };
@@ -216,15 +219,15 @@ export class RunError extends Error {
   /** One of docs/protocol.md's codes, or `unreachable`, `protocol`, `closed`, `interrupted`, `canceled`. */
   readonly code: string;
   /** The id of the run, if it has one, and the document so far. */
-  readonly run?: string;
-  readonly document?: unknown;
+  declare readonly run?: string;
+  declare readonly document?: unknown;
   /** The HTTP status of a refused request. */
-  readonly status?: number;
-  readonly retryable?: boolean;
+  declare readonly status?: number;
+  declare readonly retryable?: boolean;
   /** The number of seconds to wait before a retry. */
-  readonly retryAfter?: number;
+  declare readonly retryAfter?: number;
   /** The parts of the request that are not valid. */
-  readonly errors?: { pointer?: string; parameter?: string; header?: string; detail: string }[];
+  declare readonly errors?: { pointer?: string; parameter?: string; header?: string; detail: string }[];
 
   constructor(code: string, message: string, more?: Partial<RunError> & ErrorOptions) {
     super(message, more?.cause === undefined ? undefined : { cause: more.cause });

@@ -64,9 +64,7 @@ export class Pattern {
 
   constructor(readonly text: string) {
     this.#parts = split(text).map((raw) => {
-      if (/^\*\*?$/.test(raw)) return raw;
-      if (/^\\\*\*?$/.test(raw)) return raw; // told from the stars by its escape
-      plain(raw, text);
+      if (!/^\\?\*\*?$/.test(raw)) plain(raw, text); // a star with a backslash is a key
       return raw;
     });
     this.start = this.#open([0]);

@@ -43,6 +43,34 @@ test("a snapshot counts as a whole: what came of one that was cut off is forgott
   assert.equal(r.reserved.$tools["0"], "thinking");
 });
 
+// RU-06: the numbers of the events go on at the next multiple of 2 ** 32.
+for (const transport of ["fetch", "eventsource"]) {
+  test(`${transport}: a run that goes on at the next server: what is written again replaces what was taken back`, async (t) => {
+    const s = await scripted(
+      t,
+      stream(started + delta(1, "list", []) + delta(2, "list/0", { title: "One", body: "Old" }) + done(3, "list/0/title") + done(4, "list/0/body") + delta(5, "note", "kept") + done(6, "note"), "break"),
+      stream(part("", { list: [{ title: "One", body: "Old" }], note: "kept" }) + done(2 ** 32 - 1, "note")
+        + event(2 ** 32, "restarted", { attempt: 2, bots: [{ bot: "item", root: "list/0" }], parts: ["list/0"] }) + delta(2 ** 32 + 1, "list/0", null)
+        + delta(2 ** 32 + 2, "list/0/title", "New"), "open"),
+    );
+    const r = run(s.runs, request, { transport, EventSource });
+    const told = [];
+    r.subscribe("list/0/*", (value, uri, done) => told.push([uri, value, done]));
+    const events = [];
+    for await (const e of r) {
+      if ("event" in e) events.push(e.event);
+      if (e.id === `r:${2 ** 32 + 2}`) break;
+    }
+    while (told.at(-1)?.[1] !== "New") await new Promise((resolve) => setTimeout(resolve, 1));
+    assert.deepEqual(events, ["started", "restarted"]);
+    assert.deepEqual(told.at(-1), ["list/0/title", "New", false], "it is not complete any more");
+    assert.deepEqual(r.document, { list: [{ title: "New" }], note: "kept" });
+    assert.equal(r.status, "running");
+    r.close();
+    await r.catch(() => {});
+  });
+}
+
 test("who comes back to a run waits as long as an overloaded server says, and goes on", async (t) => {
   const s = await scripted(
     t,

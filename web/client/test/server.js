@@ -45,10 +45,11 @@ export async function lingserve(t, { pace = 400, config = "", workflows = {}, en
         await new Promise((resolve) => setTimeout(resolve, 20));
       }
     },
-    /** Waits until a text that came in one piece is on disk, where a killed server leaves it. */
+    /** Waits until a text that came in one piece is in the database, where a killed server leaves it. */
     async written(text) {
-      const running = join(folder, "data", "running");
-      while (!readdirSync(running).some((name) => readFileSync(join(running, name)).includes(text))) {
+      const data = join(folder, "data");
+      const files = () => readdirSync(data).filter((name) => /\.db(-wal)?$/.test(name));
+      while (!files().some((name) => readFileSync(join(data, name)).includes(text))) {
         await new Promise((resolve) => setTimeout(resolve, 20));
       }
     },

@@ -1,5 +1,6 @@
 // Against the real server, with its scripted model: bin/lingserve, or what LINGSERVE names.
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import { EventSource } from "eventsource";
 import { attach, Fold, run } from "@lingserve/client";
@@ -69,29 +70,45 @@ test("a proxy that cuts every connection costs nothing", async (t) => {
   assert.ok(connections > 5, `${connections} connections`);
 });
 
-async function restarted(t, signal, options) {
-  const server = await lingserve(t, { pace: 100 });
-  const r = run(server.runs, request, options);
-  await new Promise((resolve) => r.subscribe("article/title", (_, __, done) => done && resolve()));
+// The same workflow, which does not go on after a restart.
+const fragile = { fragile: readFileSync(new URL("../../../workflows/encyclopedia.yaml", import.meta.url), "utf8").replace(/^name: .*/m, "name: fragile\nresume: false") };
+
+// Runs a workflow at a server that ends in mid-run and is started again.
+async function restarted(t, signal, options, workflow = request.workflow) {
+  const server = await lingserve(t, { pace: 100, workflows: fragile, env: { LINGSERVE_GRACE: "1s" } });
+  const r = run(server.runs, { ...request, workflow }, options);
+  const events = [];
+  void (async () => {
+    for await (const e of r) if ("event" in e) events.push(e);
+  })();
+  await new Promise((resolve) => r.subscribe("article/sections/1/title", (_, __, done) => done && resolve())); // what came before is in the database
   const { title } = r.document.article;
   await server.end(signal);
+  server.env.LINGSERVE_DEMO_PACE = "4000";
   await server.start();
   const error = await r.then(() => undefined, (e) => e);
-  return { server, r, error, title };
+  return { server, r, error, title, events };
 }
 
 for (const [transport, options] of Object.entries({ fetch: {}, EventSource: { transport: "eventsource", EventSource } })) {
-  test(`${transport}: a server that is restarted in mid-run: the run ends as the server says, and nothing is missing`, async (t) => {
-    const { server, r, error, title } = await restarted(t, "SIGTERM", options);
-    assert.equal(r.document.article.title, title, "what had come is kept");
-    const { status, result } = await whole(server, r);
-    assert.equal(r.status, status); // completed, unless the run was too long for the server's drain
-    assert.deepEqual(r.document, result);
-    assert.equal(error === undefined, status === "completed");
-  });
+  for (const signal of ["SIGTERM", "SIGKILL"]) {
+    test(`${transport}: a server that gets a ${signal} in mid-run and is started again: the run goes on, and nothing is missing or there twice`, async (t) => {
+      const { server, r, error, events } = await restarted(t, signal, options);
+      assert.equal(error, undefined);
+      const { status, result } = await whole(server, r);
+      assert.deepEqual([r.status, status], ["completed", "completed"]);
+      assert.deepEqual(r.document, result);
+      const [{ data }, ...more] = events.filter((e) => e.event === "restarted");
+      assert.deepEqual([data.attempt, more], [2, []]);
+      assert.ok(data.bots.length > 0 && data.parts.length > 0, JSON.stringify(data));
+      assert.equal(events.filter((e) => e.event === "started").length, 1);
+      const titles = result.article.sections.map((s) => s.title);
+      assert.equal(new Set(titles).size, titles.length);
+    });
+  }
 
-  test(`${transport}: a server that is killed in mid-run and started again: the run is told that it was cut off`, async (t) => {
-    const { server, r, error, title } = await restarted(t, "SIGKILL", options);
+  test(`${transport}: a run that does not go on is told that it was cut off`, async (t) => {
+    const { server, r, error, title } = await restarted(t, "SIGKILL", options, "fragile");
     assert.equal(r.status, "interrupted");
     assert.equal(error.code, "internal");
     assert.ok(error.retryable);

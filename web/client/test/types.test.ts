@@ -78,6 +78,7 @@ export async function events(): Promise<void> {
     else if ("done" in e) expectTypeOf(e.done).toEqualTypeOf<true>();
     else if (e.event === "approval_required") expectTypeOf(e.data).toEqualTypeOf<EventData["approval_required"]>();
     else if (e.event === "finished") expectTypeOf(e.data.status).toEqualTypeOf<"completed" | "failed" | "interrupted">();
+    else if (e.event === "restarted") expectTypeOf(e.data.parts).toEqualTypeOf<string[]>();
     else if (e.event === "usage") expectTypeOf(e.data).toExtend<{ bot: string; model: string } & Partial<Usage>>();
     else if (e.event === "error") expectTypeOf(e.data.retryable).toEqualTypeOf<boolean>();
     // @ts-expect-error the server has no event of this name

@@ -36,7 +36,8 @@ export function Stands({ live }: { live: Live }) {
   return (
     <>
       {live.resumed && live.count > 0 && <span class="tag" title="This page opened during the run and continued it.">Resumed</span>}
-      {live.reconnects.value > 0 && <span class="tag" title="The connection broke and was restored. No events are missing.">Reconnected{live.reconnects.value > 1 ? ` ${live.reconnects.value}×` : ""}</span>}
+      {live.restarted && <span class="tag" title="The server restarted during this run, and the run continued.">Restarted{live.restarted.times > 1 ? ` ${live.restarted.times}×` : ""}</span>}
+      {live.reconnects.value > 0 && !live.restarted && <span class="tag" title="The connection broke and was restored. No events are missing.">Reconnected{live.reconnects.value > 1 ? ` ${live.reconnects.value}×` : ""}</span>}
       <span class="run-state"><Lamp state={lamp} /> <span class="run-word">{word}</span></span>
       {known && <span class="run-time">{duration(live.elapsed(now))}</span>}
     </>

@@ -41,8 +41,8 @@ export class Bots {
   /** Takes note of an event. */
   take(event: RunEvent, at?: number): void {
     if (!("event" in event)) return;
+    if (event.event === "restarted") return this.#restart(event.data.bots);
     const data = event.data as { bot?: string; root?: string; state?: string; failed?: boolean } | null;
-    if (event.event === "started") return this.#restart();
     const bot = this.#bots.find((b) => b.name === data?.bot);
     if (!bot) return;
     if (event.event === "error" && data!.failed) bot.failed = true;
@@ -58,12 +58,16 @@ export class Bots {
     }
   }
 
-  // A run that was restarted has forgotten its bots.
-  #restart(): void {
-    this.#roots.clear();
+  // Forgets the starts of bots that begin again. Those that were writing do, also where the server does not know of them any more.
+  #restart(again: readonly { bot: string; root: string }[]): void {
     for (const bot of this.#bots) {
-      bot.at.clear();
-      bot.failed = false;
+      for (const [root, start] of bot.at) {
+        if (start.state !== "writing" && !again.some((b) => b.bot === bot.name && b.root === root)) continue;
+        bot.at.delete(root);
+        if (this.#roots.get(root) === bot) this.#roots.delete(root);
+        delete this.#times[keyOf(bot, root)];
+      }
+      if (again.some((b) => b.bot === bot.name)) bot.failed = false;
     }
   }
 

@@ -15,7 +15,7 @@ import { Markdown } from "./parts/markdown.js";
 import { memo, shallow } from "./parts/memo.js";
 import { Reading } from "./parts/reading.js";
 import { marked } from "./parts/text.js";
-import { callsOf, Document, Questions, RunBar, RunFailure, standing, Thoughts, ToolCall, Waiting } from "./run.js";
+import { callsOf, Document, Questions, Restarted, RunBar, RunFailure, standing, Thoughts, ToolCall, Waiting } from "./run.js";
 import { chosen, live, lives, loadPast, past, place, say } from "./store.js";
 import { readTurns, type Anchor, type Turn } from "./turns.js";
 import { count, duration, money, useTick } from "./ui.js";
@@ -184,6 +184,7 @@ function LiveTurnOf({ live: l, agent, several }: LiveTurnProps) {
         {!l.over && <button type="button" class="button small danger" onClick={cancel.now} disabled={cancel.busy}>Cancel</button>}
       </RunBar>}
       <Waiting live={l} />
+      <Restarted live={l} />
       {cancel.failed && <p class="notice" role="alert">{cancel.failed}</p>}
       {thoughts && <Thoughts text={String(thoughts)} growing={!l.over && !text} />}
       {calls.map((c, i) => <ToolCall key={i} call={c} over={l.over} asks={l.asks(c)} />)}

@@ -37,6 +37,7 @@ const titles: Record<string, string> = {
   draining: "The server is shutting down",
   internal: "The server has an internal error",
   interrupted: "A restart of the server interrupted this run",
+  crashed: "The run does not continue",
   canceled: "Canceled",
   unreachable: "The server cannot be reached",
   protocol: "Unexpected answer",

@@ -1,7 +1,7 @@
 // One run on the page: the client's run, and what the page wants to know of it beside the document.
 
 import { signal } from "@preact/signals";
-import { attach, run, type Run, type RunEvent, type RunRequest } from "../../client/src/index.js";
+import { attach, run, type EventData, type Run, type RunEvent, type RunRequest } from "../../client/src/index.js";
 import { Bots, type BotState, type Times } from "./bots.js";
 import { call, type Graph } from "./api.js";
 import { keep, kept } from "./storage.js";
@@ -20,6 +20,7 @@ export interface Question {
   subagent?: string; // the call whose subagent makes this one
   tool: string;
   arguments: unknown;
+  repeat?: boolean; // it may have run before
   expires?: string;
 }
 
@@ -103,6 +104,8 @@ export class Live {
   anchors: string[] = []; // that it has left what was said behind, by name
   followUp: string | undefined;
   reason: string | undefined; // why it was canceled
+  /** How often it went on after its server was lost, what was taken back the last time, by uri, and when this page knew, in epoch ms. */
+  restarted: { times: number; parts: string[]; at: number } | undefined;
   readonly complete = new Set<string>();
   readonly bots: Bots;
 
@@ -250,7 +253,7 @@ export class Live {
     }
     this.position = undefined; // it waits no more
     this.#hold(at);
-    if (event.delta === null) this.complete.delete(event.uri);
+    if (event.delta === null) this.#reopen(event.uri);
     if (typeof event.delta === "string" && event.delta !== "") {
       if (!this.resumed && this.first === undefined) {
         this.first = at - this.#waited;
@@ -276,6 +279,9 @@ export class Live {
         this.started = data;
         this.position = undefined;
         this.#remember();
+        break;
+      case "restarted":
+        this.#restart(data);
         break;
       case "bot":
         if (at - this.#remembered > 1000) this.#remember();
@@ -321,6 +327,23 @@ export class Live {
       this.questions = [];
       if (!this.#catchingUp(at)) this.ended ??= Date.now();
     }
+  }
+
+  // What is not known any more is told again: the questions, and what the bots do that begin again.
+  #restart({ attempt, bots, parts }: EventData["restarted"]): void {
+    this.restarted = { times: attempt - 1, parts, at: Date.now() };
+    this.questions = [];
+    for (const uri of [...parts, ...bots.map((b) => b.root)]) this.#reopen(uri);
+    const again = new Set(bots.map((b) => b.bot));
+    for (const bot of again) this.pauses.delete(bot);
+    this.errors = this.errors.filter((e) => !again.has(e.bot));
+  }
+
+  // A value that is written again is not complete any more, nor is what is in it.
+  #reopen(uri: string): void {
+    this.complete.delete(uri);
+    if (uri !== "") uri += "/";
+    for (const done of this.complete) if (done.startsWith(uri)) this.complete.delete(done);
   }
 
   // Takes the time in which it waits for a person or in a queue: no model has that time to answer.

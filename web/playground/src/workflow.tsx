@@ -14,7 +14,7 @@ import { CopyButton } from "./parts/copy.js";
 import { SchemaForm } from "./parts/schema-form.js";
 import { withoutBlankRows } from "./parts/schema/fields.js";
 import { marked } from "./parts/text.js";
-import { Beside, Document, pretty, Questions, RunFailure, Waiting, type View } from "./run.js";
+import { Beside, Document, pretty, Questions, Restarted, RunFailure, Waiting, type View } from "./run.js";
 import { catalog, described, live, start } from "./store.js";
 import { useCancel } from "./cancel.js";
 import { keep, kept } from "./storage.js";
@@ -229,6 +229,7 @@ function Output({ live, view, again }: { live: Live; view: View; again: () => vo
     <>
       {live.reason && !/^canceled/.test(live.reason) && <p class="quiet">{sentence(live.reason)}</p>}
       <Waiting live={live} />
+      <Restarted live={live} />
       <RunFailure live={live} again={live.run.error?.code === "invalid_request" ? undefined : again} hideFields />
       <Questions live={live} />
       {!empty && (view === "json" ? <JSONView value={value} /> : <Document live={live} view={view} />)}

@@ -88,12 +88,22 @@ test("a bot that could not be started has failed", () => {
   assert.equal(bots.states().quiz, "failed");
 });
 
-test("a run that is restarted begins anew", () => {
+test("a run whose server was lost: bots that begin again have not started, and others stay", () => {
   const bots = new Bots(graph);
-  bots.take(starts("quiz", "quiz"));
-  bots.take({ event: "started", data: { run: "r" } });
-  assert.equal(bots.states().quiz, "waiting");
-  assert.equal(bots.nameAt("quiz"), undefined);
+  bots.take(starts("outline", "article"), 10);
+  bots.take(ends("outline", "article"), 20);
+  bots.take(starts("section", body(0)), 30);
+  bots.take(starts("section", body(1)), 40);
+  bots.take(starts("section", body(2)), 50); // which the server did not store
+  bots.take(ends("section", body(0)), 60);
+  bots.take(ends("section", body(1)), 70);
+  bots.take({ event: "restarted", data: { attempt: 2, bots: [{ bot: "section", root: body(1) }], parts: [body(1)] } });
+  assert.deepEqual([...bots.starts("section").keys()], [body(0)]);
+  assert.equal(bots.nameAt(body(1)), "outline");
+  assert.deepEqual(bots.states(), { outline: "done", section: "done", quiz: "waiting" });
+  bots.take(starts("section", body(1)), 1000);
+  assert.equal(bots.states().section, "writing");
+  assert.deepEqual(bots.starts("section").get(body(1)), { state: "writing", began: 1000 });
 });
 
 test("in a run that is over nobody writes, and who never began still waits", () => {

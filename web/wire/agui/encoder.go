@@ -174,6 +174,8 @@ func (e *Encoder) named(dst []byte, event tube.Event) []byte {
 	switch event.Name {
 	case "bot":
 		return e.steps.see(dst, event.Value)
+	case "restarted": // bots that were at work begin again
+		dst = e.steps.close(dst)
 	case "usage":
 		e.used(event.Value)
 		return dst

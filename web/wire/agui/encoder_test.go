@@ -897,6 +897,56 @@ func TestAClientThatComesBackIsGivenTheMessagesAndTheState(t *testing.T) {
 	})
 }
 
+// A stream of a run that goes on after a restart begins when the run has taken back what it writes again.
+func TestAnswerThatIsWrittenAgainAfterARestartIsToldOnce(t *testing.T) {
+	bots := []agui.Bot{{Name: "text", Root: "a", Text: true}, {Name: "json", Root: "b"}}
+	const attempt = 1 << 32                     // events that each attempt may have
+	for _, begun := range []bool{false, true} { // the text has begun again
+		c := newTold(t, 0, nil)
+		c.name("bot", `{"bot":"text","root":"a","state":"started"}`)
+		c.name("bot", `{"bot":"json","root":"b","state":"started"}`)
+		c.tell("a/$reasoning_context", `"hm"`)
+		c.tell("a", `"Half an ans"`)
+		c.tell("b/c", `"kept"`)
+		c.name("bot", `{"bot":"json","root":"b","state":"finished"}`)
+		c.follow()
+		c.tube.Leap(attempt)
+		c.name("restarted", `{"attempt":2,"bots":[{"bot":"text","root":"a"}],"parts":["a","a/$reasoning_context"]}`)
+		c.tell("a", "null")
+		c.tell("a/$reasoning_context", "null")
+		c.name("bot", `{"bot":"text","root":"a","state":"started"}`)
+		if begun {
+			c.tell("a", `"All "`)
+		}
+		back := &told{t: t, tube: c.tube, reader: c.tube.NewReader(0)}
+		back.Encoder = agui.NewEncoder(agui.Run{Thread: "thread", ID: "back", Of: "ours", State: true, Bots: bots})
+		back.Record()
+		for e := range back.reader.Waiting() {
+			back.Skip(e)
+		}
+		back.Rejoin([]agui.Message{{ID: "u", Role: agui.User, Text: "Why?"}})
+		back.Read(back.Open(nil))
+		if !begun {
+			c.tell("a", `"All "`)
+		}
+		c.tell("a", `"of it."`)
+		c.name("bot", `{"bot":"text","root":"a","state":"finished"}`)
+		back.finish()
+		if diff := cmp.Diff([]string{"All of it."}, back.Texts("assistant")); diff != "" || len(back.Texts("reasoning")) > 0 {
+			t.Errorf("%s%q", diff, back.Log)
+		}
+		var steps []string
+		for _, line := range back.Log {
+			if strings.HasPrefix(line, "STEP") {
+				steps = append(steps, line)
+			}
+		}
+		if diff := cmp.Diff([]string{"STEP_STARTED text", "STEP_FINISHED text"}, steps); diff != "" {
+			t.Error(diff)
+		}
+	}
+}
+
 func TestNothingIsAllocatedForAWordOfAText(t *testing.T) {
 	e := agui.NewEncoder(agui.Run{State: true, Bots: []agui.Bot{{Name: "b", Root: "a", Text: true}}})
 	dst := e.Open(nil)

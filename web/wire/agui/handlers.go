@@ -50,6 +50,8 @@ func (h Handlers) PostRun(w http.ResponseWriter, r *http.Request) *wire.Problem 
 	case in.Asks || len(in.Resume) == 0:
 		q.Subject, q.Done = of, true
 		return h.run(w, r, q, v, in)
+	case waiting != nil && waiting.TakenOver(): // its events do not begin as the client has them
+		return h.rejoin(w, r, waiting, v, in)
 	case waiting != nil: // the answers are all that is said
 		h.resume(w, r, waiting, v, in)
 	default:
@@ -67,8 +69,8 @@ func (h Handlers) run(w http.ResponseWriter, r *http.Request, q *run.Request, v 
 	if p != nil {
 		return p
 	}
-	if err := q.CheckSaid(); err != nil { // here, where the name of the member is known
-		p := h.Problem(r.Context(), err)
+	if f := request.CheckConversation(q); f != nil { // here, where the name of the member is known
+		p := wire.Invalid(*f)
 		p.Detail = "/messages: " + p.Detail
 		return p
 	}
@@ -81,7 +83,7 @@ func (h Handlers) run(w http.ResponseWriter, r *http.Request, q *run.Request, v 
 	if p != nil {
 		return p.Move(in.move)
 	}
-	if out.Kind == run.Replayed { // for a client that may have a part of it
+	if out.Replayed { // for a client that may have a part of it
 		return h.rejoin(w, r, of, v, in)
 	}
 	told := h.runOf(of, in)
@@ -126,7 +128,7 @@ func (h Handlers) fill(q *run.Request, in *Input) (notes []Note, p *wire.Problem
 	q.Instructions = in.Instructions
 	if state := string(in.State); state != "" && state != "{}" {
 		with := strings.TrimPrefix(q.Instructions+"\n\nThe state of the page that the user looks at, as JSON: "+state, "\n\n")
-		if len(with) > run.MaxInstructions {
+		if len(with) > request.MaxInstructions {
 			return append(notes, warning("state_ignored", "the page's state is too large for the agent and was left out", nil)), nil
 		}
 		q.Instructions = with
@@ -338,16 +340,17 @@ func (h Handlers) rejoin(w http.ResponseWriter, r *http.Request, of *run.Run, v 
 	}
 	told := h.runOf(of, in)
 	told.Notes = []Note{attached(of)}
-	e := NewEncoder(told)
-	e.Record()
-	reader := of.Events()
-	for event := range reader.Waiting() {
-		e.Skip(event)
+	v.Begin = func() (frame.Encoder, *tube.Reader) {
+		e, reader := NewEncoder(told), of.Events()
+		e.Record()
+		for event := range reader.Waiting() {
+			e.Skip(event)
+		}
+		e.Rejoin(before)
+		return e, reader
 	}
-	e.Rejoin(before)
-	v.Encoder = e
 	wire.SetRun(w.Header(), of.ID)
-	h.Stream(w, r, of, reader, v)
+	h.Stream(w, r, of, nil, v)
 	return nil
 }
 

@@ -23,7 +23,7 @@ type Input struct {
 	At    string
 	Files []adapter.Part // images and files beside the text
 	// Said is what was said before that, by User and Assistant.
-	Said []run.Said
+	Said []adapter.Message
 	// Instructions are what messages of the system and of developers say, and what the client adds as context.
 	Instructions string
 
@@ -110,7 +110,7 @@ func (in *Input) messages(r *reader, list []json.RawMessage) (instructions []str
 			if i == last {
 				in.Text, in.Asks, in.At = r.text(at, m.content, true), true, at
 			} else if text := r.text(at, m.content, false); text != "" {
-				in.Said = append(in.Said, run.Said{Role: m.role, Text: text})
+				in.Said = append(in.Said, adapter.Message{Role: m.role, Content: text})
 			}
 		case system, developer:
 			if text := r.text(at, m.content, false); text != "" {

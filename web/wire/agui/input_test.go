@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/agent"
 	"github.com/lingserve/lingserve/run"
 	"github.com/lingserve/lingserve/web/wire/agui"
@@ -44,7 +45,7 @@ func TestAnInputIsRead(t *testing.T) {
 	}
 	want := &agui.Input{
 		Thread: "t", Run: "r", Parent: "p", Version: "2.7", Text: "Why is\nthe sky blue?", Asks: true, At: "/messages/7/content",
-		Said:         []run.Said{{Role: agui.User, Text: "Hello"}, {Role: agui.Assistant, Text: "Hi."}},
+		Said:         []adapter.Message{{Role: agui.User, Content: "Hello"}, {Role: agui.Assistant, Content: "Hi."}},
 		Instructions: "Be brief.\n\nNo jokes.\n\nThe page: Chapter 3\n\nx",
 		State:        json.RawMessage(`{"a": 1}`), Tools: []string{"alert"},
 		Props: map[string]json.RawMessage{"input": json.RawMessage(`{"question": "q"}`), "theirs": json.RawMessage("[1]")},
@@ -159,7 +160,7 @@ func FuzzAnInputIsReadOrItsFaultsAreNamed(f *testing.F) {
 			t.Errorf("%+v", in)
 		}
 		for _, m := range in.Said {
-			if m.Text == "" || m.Role != agui.User && m.Role != agui.Assistant {
+			if m.Content == "" || m.Role != agui.User && m.Role != agui.Assistant {
 				t.Errorf("%+v", m)
 			}
 		}

@@ -23,6 +23,7 @@ type approvals struct {
 	over      bool
 	passed    int      // points at which the stream was over, or would have been
 	questions []*asked // questions that are data parts, as they came
+	early     []*asked // questions of a snapshot that the stream begins with: their calls follow
 }
 
 // asked is a question that is a data part.
@@ -119,8 +120,31 @@ func (e *Encoder) required(dst, data []byte) []byte {
 		}
 	}
 	a := &asked{id: q.ID, data: bytes.Clone(data)}
+	if e.o.TakenOver && e.o.Version >= Version6 && q.Subagent == "" && !e.step {
+		e.dropEarly(a.id) // a run asks again after a restart of the server
+		e.early = append(e.early, a)
+		return dst
+	}
 	e.questions = append(e.questions, a)
 	return e.ask(dst, a, nil)
+}
+
+// dropEarly removes the early question of an id, and reports whether there was one.
+func (e *Encoder) dropEarly(id string) bool {
+	n := len(e.early)
+	e.early = slices.DeleteFunc(e.early, func(a *asked) bool { return a.id == id })
+	return len(e.early) < n
+}
+
+// requireEarly appends the early questions behind their calls.
+func (e *Encoder) requireEarly(dst []byte) []byte {
+	early := e.early
+	e.early = nil
+	dst = e.open(dst, "")
+	for _, a := range early {
+		dst = e.required(dst, a.data)
+	}
+	return dst
 }
 
 // ask sends a question that is a data part, or what was decided.
@@ -150,6 +174,9 @@ func (e *Encoder) resolved(dst, data []byte) []byte {
 		return dst
 	}
 	r.ID = cmp.Or(r.ID, r.Call)
+	if e.dropEarly(r.ID) {
+		return dst // the call's result says it
+	}
 	for _, a := range e.questions {
 		if a.id == r.ID && !a.decided {
 			a.decided = true

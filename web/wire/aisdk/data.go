@@ -154,6 +154,9 @@ func (e *Encoder) caughtUp(dst []byte) []byte {
 		}
 	}
 	e.before = nil
+	if len(e.early) > 0 {
+		return e.requireEarly(dst)
+	}
 	return dst
 }
 

@@ -27,6 +27,8 @@ type Options struct {
 	// Pass is at how many points the stream goes on where it would otherwise be over, because what was asked there was answered
 	// before; see [Passed].
 	Pass int
+	// TakenOver says that the run goes on after its server was lost: the stream begins with a snapshot, which has questions before their calls.
+	TakenOver bool
 }
 
 // Encoder writes one run's events, from the first one on or from a snapshot, as chunks for one client. A run that goes on is

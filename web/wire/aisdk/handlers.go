@@ -77,7 +77,7 @@ func (h Handlers) PostChat(w http.ResponseWriter, r *http.Request) *wire.Problem
 	if p != nil {
 		return p.Move(req.move)
 	}
-	h.follow(w, r, of, of.Events(), encoderOf(of, version), cancel)
+	h.follow(w, r, of, wholeOf(of, version), cancel)
 	return nil
 }
 
@@ -150,7 +150,8 @@ func (h Handlers) PostObject(w http.ResponseWriter, r *http.Request) *wire.Probl
 		return p.Move(func(f *run.Field) { f.Pointer = strings.TrimPrefix(f.Pointer, "/input") })
 	}
 	e := NewObject(h.Roots(q.Subject))
-	v := &wire.View{Format: frame.JSONL, Media: "text/plain; charset=utf-8", CancelOnDisconnect: cancel, Encoder: e, Kind: wire.StreamUI}
+	v := &wire.View{Format: frame.JSONL, Media: "text/plain; charset=utf-8", CancelOnDisconnect: cancel, Kind: wire.StreamUI}
+	v.Begin = func() (frame.Encoder, *tube.Reader) { return e, of.Events() }
 	first, begun := NewObject(h.Roots(q.Subject)), false
 	h.AwaitText(r, of, v, func(e tube.Event) bool {
 		begun = len(first.Append(nil, e)) > 0
@@ -165,7 +166,7 @@ func (h Handlers) PostObject(w http.ResponseWriter, r *http.Request) *wire.Probl
 			return p
 		}
 	}
-	h.Stream(w, r, of, of.Events(), v)
+	h.Stream(w, r, of, nil, v)
 	if !e.Complete() {
 		panic(http.ErrAbortHandler) // a clean end would read as the end of the document
 	}
@@ -225,7 +226,7 @@ func (h Handlers) resume(w http.ResponseWriter, r *http.Request, req *Request, v
 	if ids == nil {
 		return wire.NewProblem(wire.CodeConflict, "no open question of this answer matches the message; it was answered, or its time is over")
 	}
-	h.follow(w, r, run, reader, e, cancel)
+	h.follow(w, r, run, func() (frame.Encoder, *tube.Reader) { return e, reader }, cancel)
 	return nil
 }
 
@@ -247,7 +248,7 @@ func (h Handlers) GetStream(w http.ResponseWriter, r *http.Request) *wire.Proble
 		w.WriteHeader(http.StatusNoContent)
 		return nil
 	}
-	h.follow(w, r, run, run.Events(), encoderOf(run, version), false)
+	h.follow(w, r, run, wholeOf(run, version), false)
 	return nil
 }
 
@@ -284,26 +285,28 @@ func (h Handlers) GetChat(w http.ResponseWriter, r *http.Request) *wire.Problem 
 }
 
 func optionsOf(run *run.Run, version int) Options {
-	return Options{Run: run.ID, Version: version, Summary: func() ([]byte, bool) { return summaryOf(run) }}
+	return Options{Run: run.ID, Version: version, TakenOver: run.TakenOver(), Summary: func() ([]byte, bool) { return summaryOf(run) }}
 }
 
-// encoderOf is for a client that is told all of a run.
-func encoderOf(run *run.Run, version int) *Encoder {
-	o := optionsOf(run, version)
-	if version >= Version6 {
-		o.Pass = Passed(o, run.Events().Waiting())
+// wholeOf begins a stream of all of a run.
+func wholeOf(run *run.Run, version int) (begin func() (frame.Encoder, *tube.Reader)) {
+	return func() (frame.Encoder, *tube.Reader) {
+		o := optionsOf(run, version)
+		if version >= Version6 {
+			o.Pass = Passed(o, run.Events().Waiting())
+		}
+		return New(o), run.Events()
 	}
-	return New(o)
 }
 
 // follow streams what an encoder makes of a run.
-func (h Handlers) follow(w http.ResponseWriter, r *http.Request, run *run.Run, reader *tube.Reader, e *Encoder, cancel bool) {
+func (h Handlers) follow(w http.ResponseWriter, r *http.Request, run *run.Run, begin func() (frame.Encoder, *tube.Reader), cancel bool) {
 	wire.SetRun(w.Header(), run.ID)
 	w.Header().Set("X-Vercel-Ai-Ui-Message-Stream", "v1")
 	if r.ProtoMajor == 1 {
 		w.Header().Set("Connection", "keep-alive")
 	}
-	h.Stream(w, r, run, reader, &wire.View{Format: frame.SSE, Encoder: e, Kind: wire.StreamUI, CancelOnDisconnect: cancel})
+	h.Stream(w, r, run, nil, &wire.View{Format: frame.SSE, Begin: begin, Kind: wire.StreamUI, CancelOnDisconnect: cancel})
 	if run.Ended() {
 		run.Heard.Store(true)
 	}

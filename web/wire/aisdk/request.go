@@ -18,14 +18,14 @@ import (
 
 // Request is what a chat asks for.
 type Request struct {
-	Chat       string          // the chat's id
-	Text       string          // what the user says
-	Last       int             // the number of the message that says it
-	Input      json.RawMessage // what a workflow is to have in its place; nil for none
-	Regenerate bool            // another answer to the last message is wanted
-	Before     []run.Said      // what was said before, as the chat has it
-	System     string          // what its program instructs
-	Files      []adapter.Part  // beside the text
+	Chat       string            // the chat's id
+	Text       string            // what the user says
+	Last       int               // the number of the message that says it
+	Input      json.RawMessage   // what a workflow is to have in its place; nil for none
+	Regenerate bool              // another answer to the last message is wanted
+	Before     []adapter.Message // what was said before, as the chat has it
+	System     string            // what its program instructs
+	Files      []adapter.Part    // beside the text
 
 	// Where the client answers questions and says nothing new: the message whose questions they are, and the answers.
 	Message string
@@ -180,7 +180,7 @@ func (r *Request) read(d *request.Decoder, list []message) {
 			system = append(system, said)
 		case len(r.Before) < maxBefore && size+len(said) <= maxBeforeBytes:
 			size += len(said)
-			r.Before = append(r.Before, run.Said{Role: m.Role, Text: said})
+			r.Before = append(r.Before, adapter.Message{Role: m.Role, Content: said})
 		default:
 			size = maxBeforeBytes // nothing older, although it would fit
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/agent"
 	"github.com/lingserve/lingserve/run"
 	"github.com/lingserve/lingserve/web/wire/aisdk"
@@ -39,7 +40,7 @@ func TestARequestIsTheLastMessageAndWhatCameBefore(t *testing.T) {
 				said("system", "be kind"), said("user", "one"), `{"role":"assistant","parts":[{"type":"reasoning","text":"hm"},{"type":"text","text":"tw"},{"type":"dynamic-tool","state":"x"},{"type":"text","text":"o"}]}`,
 				`{"role":"assistant","parts":[{"type":"data-ling","data":{}}]}`, said("system", "be brief"), said("user", "three"),
 			}, ",") + `]}`,
-			aisdk.Request{Chat: "c", Text: "three", Last: 5, System: "be kind\n\nbe brief", Before: []run.Said{{Role: "user", Text: "one"}, {Role: "assistant", Text: "two"}}},
+			aisdk.Request{Chat: "c", Text: "three", Last: 5, System: "be kind\n\nbe brief", Before: []adapter.Message{{Role: "user", Content: "one"}, {Role: "assistant", Content: "two"}}},
 		},
 		{
 			"answers", `{"id":"c","messages":[` + said("user", "hi") + `,` + answered + `]}`,
@@ -90,7 +91,7 @@ func TestOfALongPastTheNewestIsTaken(t *testing.T) {
 		list = append(list, said("user", fmt.Sprint(i)))
 	}
 	r, faults := aisdk.Read([]byte(`{"id":"c","messages":[` + strings.Join(list, ",") + `]}`))
-	if len(faults) > 0 || len(r.Before) != 1000 || r.Before[0].Text != "1999" || r.Before[999].Text != "2998" {
+	if len(faults) > 0 || len(r.Before) != 1000 || r.Before[0].Content != "1999" || r.Before[999].Content != "2998" {
 		t.Errorf("%v: %d messages", faults, len(r.Before))
 	}
 	large := said("user", strings.Repeat("x", 400<<10))

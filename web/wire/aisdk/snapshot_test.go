@@ -123,6 +123,80 @@ func TestASnapshotInMidStreamGoesOnWithWhatIsThere(t *testing.T) {
 	}
 }
 
+// A stream of a run that goes on after a restart begins when the run has taken back what it writes again.
+func TestAnswerThatIsWrittenAgainAfterARestartIsToldOnce(t *testing.T) {
+	const attempt = 1 << 32 // events that each attempt may have
+	restarted := func(parts string) tube.Event {
+		return named("restarted", `{"attempt":2,"bots":[],"parts":`+parts+`}`)
+	}
+	call := set("$tools/0", `{"id":"c","name":"t","arguments":{"a":1}}`)
+	asks := named("approval_required", `{"id":"q","call":"c","tool":"t","arguments":{"a":1},"expires":"2026-11-21T21:10:25Z"}`)
+	for _, c := range []struct {
+		name                string
+		before, after, rest []tube.Event
+		want                []string
+	}{
+		{
+			"an agent's text",
+			[]tube.Event{text("$reasoning_context", "hm"), text("", "Half an ans")},
+			[]tube.Event{restarted(`["","$reasoning_context"]`), set("$reasoning_context", "null"), set("", "null"), set("", "{}")},
+			[]tube.Event{text("$reasoning_context", "Aha."), text("", "All "), text("", "of it.")},
+			[]string{"step-start", "reasoning Aha.", "text All of it."},
+		},
+		{
+			"a text that has begun again",
+			[]tube.Event{text("", "Half an ans")},
+			[]tube.Event{restarted(`[""]`), set("", "null"), set("", "{}"), text("", "All ")},
+			[]tube.Event{text("", "of it.")},
+			[]string{"step-start", "text All of it."},
+		},
+		{
+			"texts and data",
+			[]tube.Event{text("a", "half"), set("b", "{}"), text("b/c", "kept"), text("b/d", "half"), text("e", "kept")},
+			[]tube.Event{restarted(`["a","b/d"]`), set("a", "null"), set("b/d", "null")},
+			[]tube.Event{text("a", "all"), text("b/d", "all")},
+			[]string{"step-start", `data-ling a "all"`, `data-ling b {"c":"kept","d":"all"}`, "text e kept"},
+		},
+		{
+			"a call that waits for approval",
+			[]tube.Event{text("", "Let me see."), call, asks},
+			[]tube.Event{restarted("[]"), asks},
+			nil,
+			[]string{"step-start", "text Let me see.", `dynamic-tool c t approval-requested {"a":1}`},
+		},
+		{
+			"a call that was approved, and asked about again",
+			[]tube.Event{call, asks, named("approval_resolved", `{"id":"q","call":"c","decision":"approve"}`), set("$tool_results/0", "1"), text("", "Half")},
+			[]tube.Event{restarted(`[""]`), set("", "null"), set("", "{}")},
+			[]tube.Event{text("", "All.")},
+			[]string{"step-start", `dynamic-tool c t output-available {"a":1} 1`, "step-start", "text All."},
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			tb := newTube(0)
+			stream(t, aisdk.New(aisdk.Options{Run: runID, Version: 6}), &aisdktest.Message{Version: 6}, tb, tb.NewReader(0), c.before...)
+			tb.Leap(attempt)
+			for _, e := range c.after {
+				if _, err := tb.Send(e); err != nil {
+					t.Fatal(err)
+				}
+			}
+			o := aisdk.Options{Run: runID, Version: 6, TakenOver: true}
+			o.Pass = aisdk.Passed(o, tb.NewReader(0).Waiting())
+			e, m, r := aisdk.New(o), &aisdktest.Message{Version: 6}, tb.NewReader(0)
+			stream(t, e, m, tb, r)
+			if !e.Over() {
+				stream(t, e, m, tb, r, c.rest...)
+				_ = tb.Close("completed")
+				stream(t, e, m, tb, r)
+			}
+			if diff := cmp.Diff(c.want, shown(m)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
 func TestAValueThatIsDoneIsToldAtOnce(t *testing.T) {
 	done := func(uri string) tube.Event { return tube.Event{Kind: tube.Done, URI: []byte(uri)} }
 	tb := newTube(0)

@@ -2,12 +2,17 @@ package native
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
+	"maps"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/lingserve/lingserve/internal/rawjson"
+	"github.com/lingserve/lingserve/internal/schema"
 	"github.com/lingserve/lingserve/internal/wording"
 	"github.com/lingserve/lingserve/run"
 	"github.com/lingserve/lingserve/web/wire"
@@ -19,6 +24,7 @@ import (
 type start struct {
 	run.Request
 	view
+	properties map[string]string // input.NAME=… of a query
 }
 
 // view is how a client wants to see a run.
@@ -194,10 +200,10 @@ func (st *start) query(d *request.Decoder, r *http.Request, what int) {
 			return nil
 		}
 		return func(value string) {
-			if st.Properties == nil {
-				st.Properties = map[string]string{}
+			if st.properties == nil {
+				st.properties = map[string]string{}
 			}
-			st.Properties[property] = value
+			st.properties[property] = value
 		}
 	})
 }
@@ -234,6 +240,55 @@ func inputText(value string) json.RawMessage {
 	return text
 }
 
+// toQuery moves the faults of a request to the parameters of the query that it was read from. An input that is too long is blamed on its
+// longest property.
+func (st *start) toQuery(p *wire.Problem) *wire.Problem {
+	return p.Move(func(f *run.Field) {
+		switch {
+		case f.Pointer != "/input" || len(st.properties) == 0:
+		case p.Code == wire.CodeTooLarge:
+			byLength := func(a, b string) int { return cmp.Compare(len(st.properties[a]), len(st.properties[b])) }
+			f.Pointer += schema.Pointer([]string{slices.MaxFunc(slices.Collect(maps.Keys(st.properties)), byLength)})
+		case st.Agent != "" && string(st.Input) == "{}":
+			f.Detail = "an agent's input is text without properties"
+		}
+		toParameter(f)
+	})
+}
+
+// toParameter names the parameter of a query in place of the member of a body: workflow for /workflow, input.question for /input/question,
+// and params with the pointer /a/b for /params/a/b.
+func toParameter(f *run.Field) {
+	name, ok := strings.CutPrefix(f.Pointer, "/")
+	first, rest, deep := strings.Cut(name, "/")
+	switch {
+	case !ok || f.Parameter != "":
+		return // it leads into a parameter already
+	case deep && first == "input" && !strings.Contains(rest, "/"):
+		name = "input." + strings.NewReplacer("~1", "/", "~0", "~").Replace(rest)
+		f.Pointer = ""
+	case deep:
+		name, f.Pointer = first, "/"+rest
+	default:
+		f.Pointer = ""
+	}
+	f.Parameter = name
+}
+
+// typeProperties puts the properties of a query over those of its object. Each is read as the schema of the workflow wants it.
+func (st *start) typeProperties(of json.RawMessage) *wire.Problem {
+	object := map[string]json.RawMessage{}
+	if st.Input != nil && json.Unmarshal(st.Input, &object) != nil {
+		return wire.Invalid(run.Field{Parameter: "input", Detail: "expected an object together with input.NAME, found " + rawjson.Kind(st.Input)})
+	}
+	read := schema.PropertyReader(of)
+	for name, text := range st.properties {
+		object[name] = read(name, text)
+	}
+	st.Input, _ = json.Marshal(object) // of JSON
+	return nil
+}
+
 // headers reads the headers Idempotency-Key, Last-Event-ID and Prefer.
 func (st *start) headers(d *request.Decoder, r *http.Request) {
 	d.IdempotencyKey(r, &st.Request)
@@ -250,7 +305,7 @@ func (st *start) lastEventID(d *request.Decoder, r *http.Request) {
 	}
 	id, err := parseEventID(text)
 	if err != nil {
-		d.Faults = append(d.Faults, run.Field{Header: "Last-Event-ID", Detail: err.Error()}.Clip())
+		d.Faults = append(d.Faults, request.Clip(run.Field{Header: "Last-Event-ID", Detail: err.Error()}))
 		return
 	}
 	st.resume, st.fromQuery = &id, false

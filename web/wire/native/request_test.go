@@ -210,21 +210,37 @@ func TestPropertiesOfAQueryAreReadAsTheSchemaSays(t *testing.T) {
 	if p != nil {
 		t.Fatal(p)
 	}
-	got, err := st.InputFor(schema)
-	if err != nil {
-		t.Fatal(err)
+	if p := st.typeProperties(schema); p != nil {
+		t.Fatal(p)
 	}
-	if want := `{"any":"4","b":true,"either":"3","kept":[1],"more":"5","n":2,"s":"1"}`; string(got) != want {
-		t.Errorf("got  %s\nwant %s", got, want)
+	if want := `{"any":"4","b":true,"either":"3","kept":[1],"more":"5","n":2,"s":"1"}`; string(st.Input) != want {
+		t.Errorf("got  %s\nwant %s", st.Input, want)
 	}
 	// What does not fit its type stays a string, for the schema to complain about.
 	st, _ = parseQueryText("input.n=two")
-	if got, _ := st.InputFor(schema); string(got) != `{"n":"two"}` {
-		t.Errorf("got %s", got)
+	if st.typeProperties(schema); string(st.Input) != `{"n":"two"}` {
+		t.Errorf("got %s", st.Input)
 	}
 	st, _ = parseQueryText("input=text&input.n=2")
-	if _, p := st.InputFor(schema); p == nil || p.(*run.Error).Fields[0].Parameter != "input" {
+	if p := st.typeProperties(schema); p == nil || p.Errors[0].Parameter != "input" {
 		t.Errorf("%+v", p)
+	}
+}
+
+func TestTooLongInputIsBlamedOnTheLongestProperty(t *testing.T) {
+	for query, want := range map[string]run.Field{
+		"input.s=x&input.a/b=xxx": {Parameter: "input.a/b"},
+		"input=xxx":               {Parameter: "input"},
+	} {
+		st, p := parseQueryText(query)
+		if p != nil {
+			t.Fatal(p)
+		}
+		tooLarge := wire.NewProblem(wire.CodeTooLarge, "")
+		tooLarge.Errors = []run.Field{{Pointer: "/input"}}
+		if got := st.toQuery(tooLarge).Errors[0]; got != want {
+			t.Errorf("%s: %+v", query, got)
+		}
 	}
 }
 
@@ -321,7 +337,7 @@ func FuzzQuery(f *testing.F) {
 				t.Errorf("%+v", p)
 			}
 		} else {
-			_, _ = st.InputFor(json.RawMessage(`{"properties":{"a":{"type":"number"}}}`))
+			_ = st.typeProperties(json.RawMessage(`{"properties":{"a":{"type":"number"}}}`))
 			_ = st.Hash()
 		}
 	})

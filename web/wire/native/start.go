@@ -3,11 +3,11 @@
 package native
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"net/http"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/lingserve/lingserve/channel"
@@ -69,10 +69,13 @@ func (h Handlers) begin(w http.ResponseWriter, r *http.Request, st *start) *wire
 		st.async = false // it waits first; a stream is not waited for
 	}
 	st.Unattended = !st.async && st.wait == nil && st.Format == frame.JSON
+	if p := h.setProperties(st); p != nil {
+		return p
+	}
 	run, _, p := h.Start(w, r, &st.Request)
 	if p != nil {
 		if r.Method == http.MethodGet {
-			p = p.Move(toParameter)
+			p = st.toQuery(p)
 		}
 		return p
 	}
@@ -81,23 +84,18 @@ func (h Handlers) begin(w http.ResponseWriter, r *http.Request, st *start) *wire
 	return h.answer(w, r, run, &v, 0)
 }
 
-// toParameter names the parameter of a query in place of the member of a body: workflow for /workflow, input.question for /input/question,
-// and params with the pointer /a/b for /params/a/b.
-func toParameter(f *run.Field) {
-	name, ok := strings.CutPrefix(f.Pointer, "/")
-	first, rest, deep := strings.Cut(name, "/")
+// setProperties puts the properties of a query into the input. An agent has none, and refuses an object.
+func (h Handlers) setProperties(st *start) *wire.Problem {
+	wf, ok := h.Workflows.Get(cmp.Or(st.Workflow, h.ByWorkflow(st.Agent)))
 	switch {
-	case !ok || f.Parameter != "":
-		return // it leads into a parameter already
-	case deep && first == "input" && !strings.Contains(rest, "/"):
-		name = "input." + strings.NewReplacer("~1", "/", "~0", "~").Replace(rest)
-		f.Pointer = ""
-	case deep:
-		name, f.Pointer = first, "/"+rest
-	default:
-		f.Pointer = ""
+	case len(st.properties) == 0:
+		return nil
+	case ok:
+		return st.typeProperties(wf.Info().Input)
+	case st.Agent != "":
+		st.Input = json.RawMessage("{}")
 	}
-	f.Parameter = name
+	return nil
 }
 
 // answer answers with a run in the framing asked for, from its event numbered from on.

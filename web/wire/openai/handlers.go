@@ -9,6 +9,7 @@ import (
 	"github.com/lingserve/lingserve/access"
 	"github.com/lingserve/lingserve/internal/wording"
 	"github.com/lingserve/lingserve/run"
+	"github.com/lingserve/lingserve/tube"
 	"github.com/lingserve/lingserve/web/wire"
 	"github.com/lingserve/lingserve/web/wire/frame"
 	"github.com/lingserve/lingserve/web/wire/request"
@@ -55,15 +56,17 @@ func (h Handlers) PostCompletion(w http.ResponseWriter, r *http.Request) *wire.P
 	if !c.Stream {
 		return h.complete(w, r, of, v, head)
 	}
-	v.Encoder = NewStream(head, c.Usage, h.shapeOf(q), func() End {
-		o, _, _ := of.Result()
-		return endOf(o)
-	})
+	v.Begin = func() (frame.Encoder, *tube.Reader) {
+		return NewStream(head, c.Usage, h.shapeOf(q), func() End {
+			o, _, _ := of.Result()
+			return endOf(o)
+		}), of.Events()
+	}
 	h.AwaitOutput(r, of, v)
 	if p := refusalOf(of); p != nil {
 		return p
 	}
-	h.Stream(w, r, of, of.Events(), v)
+	h.Stream(w, r, of, nil, v)
 	return nil
 }
 
@@ -86,13 +89,13 @@ func (h Handlers) fill(q *run.Request, p access.Principal, c *Request) *Error {
 		if _, err := h.Models.Model(c.Model); err != nil || !strings.Contains(c.Model, ":") || !p.Runs("") {
 			return noModel(c.Model)
 		}
-		if err := h.Runs.CheckModel(c.Model); err != nil {
+		if why := h.Runs.CheckModel(c.Model); why != "" {
 			e := noModel(c.Model)
-			e.Message = err.Error()
+			e.Message = why
 			return e
 		}
-		q.Model, q.Strict = c.Model, c.Strict
-		q.Completion = &run.Completion{Messages: c.Messages, JSON: c.JSON, Schema: c.Schema, SchemaName: c.SchemaName}
+		q.Model, q.Strict, q.History = c.Model, c.Strict, c.Messages
+		q.Completion = &run.Completion{JSON: c.JSON, Schema: c.Schema, SchemaName: c.SchemaName}
 		return nil
 	}
 	q.Subject = of

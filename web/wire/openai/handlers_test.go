@@ -22,7 +22,7 @@ func TestErrorsHaveOpenAIsTypesAndStatuses(t *testing.T) {
 		wire.CodeTooLarge: "413 invalid_request_error", bot.CodeLimitReached: "422 invalid_request_error", wire.CodeRateLimited: "429 rate_limit_error", adapter.CodeBudget: "402 invalid_request_error",
 		adapter.CodeAuth: "424 server_error", adapter.CodeRateLimited: "429 rate_limit_error", adapter.CodeUnavailable: "502 server_error",
 		adapter.CodeTimeout: "504 server_error", adapter.CodeProtocol: "502 server_error", wire.CodeOutput: "424 server_error", wire.CodeRefused: "424 server_error",
-		wire.CodeOverloaded: "503 server_error", wire.CodeDraining: "503 server_error", wire.CodeInternal: "500 server_error",
+		wire.CodeOverloaded: "503 server_error", wire.CodeDraining: "503 server_error", wire.CodeInternal: "500 server_error", wire.CodeCrashed: "424 server_error",
 	} {
 		e := errorOf(wire.NewProblem(code, "x"), nil)
 		if got := fmt.Sprint(e.Status, " ", e.Type()); got != want || e.Code != code {

@@ -11,7 +11,6 @@ import (
 	"github.com/lingserve/lingserve/bot"
 	"github.com/lingserve/lingserve/internal/mediapart"
 	"github.com/lingserve/lingserve/internal/rawjson"
-	"github.com/lingserve/lingserve/run"
 	"github.com/lingserve/lingserve/web/wire/request"
 )
 
@@ -355,7 +354,7 @@ func (r *reader) part(at string, raw json.RawMessage, role string) (p adapter.Pa
 
 // Conversation splits the messages into what the caller instructs, what was said before, and what is said now. The error is that of
 // messages that do not end with the user's.
-func (q *Request) Conversation() (instructions string, before []run.Said, now adapter.Message, err *Error) {
+func (q *Request) Conversation() (instructions string, before []adapter.Message, now adapter.Message, err *Error) {
 	last := len(q.Messages) - 1
 	if now = q.Messages[last]; now.Role != adapter.User {
 		return "", nil, now, refuse("messages", "expected the last message to be the user's, found one of the "+now.Role)
@@ -367,7 +366,7 @@ func (q *Request) Conversation() (instructions string, before []run.Said, now ad
 			texts = append(texts, m.Content)
 		case m.Role == adapter.ToolRole: // what came of calls of another server's tools
 		case Text(m) != "":
-			before = append(before, run.Said{Role: m.Role, Text: Text(m)})
+			before = append(before, adapter.Message{Role: m.Role, Content: Text(m)})
 		}
 	}
 	return strings.Join(texts, "\n\n"), before, now, nil

@@ -8,7 +8,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lingserve/lingserve/adapter"
-	"github.com/lingserve/lingserve/run"
 	"github.com/lingserve/lingserve/web/wire/openai"
 )
 
@@ -137,7 +136,7 @@ func TestAConversationIsSplit(t *testing.T) {
 		t.Fatal(refusal)
 	}
 	instructions, before, now, refusal := q.Conversation()
-	want := []run.Said{{Role: adapter.User, Text: "see\n[an image]"}, {Role: adapter.Assistant, Text: "ok"}}
+	want := []adapter.Message{{Role: adapter.User, Content: "see\n[an image]"}, {Role: adapter.Assistant, Content: "ok"}}
 	if d := cmp.Diff(want, before); d != "" || instructions != "a\n\nb" || now.Content != "now" || refusal != nil {
 		t.Errorf("%q %q %v %s", instructions, now.Content, refusal, d)
 	}

@@ -112,6 +112,74 @@ func TestWhatCannotGoOnIsAnErrorAtOnce(t *testing.T) {
 	}
 }
 
+// A stream of a run that goes on after a restart begins when the run has taken back what it writes again.
+func TestAnswerThatIsWrittenAgainAfterARestartIsToldOnce(t *testing.T) {
+	const attempt = 1 << 32 // events that each attempt may have
+	restarted := func(parts string) tube.Event {
+		return tube.Event{Kind: tube.Named, Name: "restarted", Value: []byte(`{"attempt":2,"bots":[],"parts":` + parts + `}`)}
+	}
+	for _, c := range []struct {
+		name          string
+		text          bool
+		before, after []tube.Event
+		rest          []tube.Event // when the stream has begun
+		want          string
+	}{
+		{
+			"an agent's text", true,
+			[]tube.Event{grow("$reasoning_context", "hm"), grow("", "Half an ans")},
+			[]tube.Event{restarted(`["","$reasoning_context"]`), set("$reasoning_context", "null"), set("", "null"), set("", "{}")},
+			[]tube.Event{grow("$reasoning_context", "Aha."), grow("", "All "), grow("", "of it.")},
+			"All of it.",
+		},
+		{
+			"a text that has begun again", true,
+			[]tube.Event{grow("", "Half an ans")},
+			[]tube.Event{restarted(`[""]`), set("", "null"), set("", "{}"), grow("", "All ")},
+			[]tube.Event{grow("", "of it.")},
+			"All of it.",
+		},
+		{
+			"a document", false,
+			[]tube.Event{grow("a", "kept"), grow("b/c", "half"), grow("b/d", "half")},
+			[]tube.Event{restarted(`["b/c","b/d"]`), set("b/c", "null"), set("b/d", "null")},
+			[]tube.Event{grow("b/c", "all"), grow("b/d", "all")},
+			`{"a":"kept","b":{"c":"all","d":"all"}}`,
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			tb := tube.New("r", &tube.Options{Document: func() tube.Document { return new(jsonuri.Document) }})
+			send := func(events []tube.Event) {
+				for _, e := range events {
+					if _, err := tb.Send(e); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			send(c.before)
+			tb.Leap(attempt)
+			send(c.after)
+			s, reader := openai.NewStream(head, false, openai.Shape{Text: c.text}, completed), tb.NewReader(0)
+			dst := s.Open(nil)
+			read := func() {
+				for e := range reader.Waiting() {
+					dst = s.Append(dst, e)
+				}
+			}
+			read()
+			send(c.rest)
+			_ = tb.Close("completed")
+			read()
+			if got := strings.Join(deltas(t, string(dst), "content"), ""); got != c.want || !strings.HasSuffix(string(dst), "[DONE]\n\n") {
+				t.Errorf("%s", dst)
+			}
+			if got := strings.Join(deltas(t, string(dst), "reasoning_content"), ""); strings.Contains(got, "hm") {
+				t.Errorf("%s", got)
+			}
+		})
+	}
+}
+
 func TestAnErrorEndsAStream(t *testing.T) {
 	s := openai.NewStream(head, true, openai.Shape{}, func() openai.End {
 		return openai.End{Err: &openai.Error{Status: 502, Code: "upstream_auth", Message: `the "key"`}}

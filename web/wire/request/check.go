@@ -17,7 +17,7 @@ import (
 func Check(text []byte) *run.Field {
 	f := check(text)
 	if f != nil {
-		*f = f.Clip()
+		*f = Clip(*f)
 	}
 	return f
 }

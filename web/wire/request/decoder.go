@@ -34,8 +34,20 @@ const maxFaults = 20
 // Fail adds a fault at a JSON Pointer. Only the first faults are kept.
 func (d *Decoder) Fail(pointer, format string, args ...any) {
 	if !d.full() {
-		d.Faults = append(d.Faults, run.Field{Pointer: pointer, Parameter: d.parameter, Detail: fmt.Sprintf(format, args...)}.Clip())
+		d.Faults = append(d.Faults, Clip(run.Field{Pointer: pointer, Parameter: d.parameter, Detail: fmt.Sprintf(format, args...)}))
 	}
+}
+
+// Bounds of a fault, in bytes.
+const (
+	maxPointer = 256
+	maxDetail  = 1 << 10
+)
+
+// Clip returns a fault without the ends of long texts: they come from the client, who knows them.
+func Clip(f run.Field) run.Field {
+	f.Pointer, f.Detail = wording.ClipTo(f.Pointer, maxPointer), wording.ClipTo(f.Detail, maxDetail)
+	return f
 }
 
 // full reports whether there are as many faults as an answer names: no others need to be looked for.

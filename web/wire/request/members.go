@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"fmt"
 	"strings"
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/internal/mediapart"
 	"github.com/lingserve/lingserve/internal/schema"
+	"github.com/lingserve/lingserve/internal/wording"
 	"github.com/lingserve/lingserve/jsonuri"
 	"github.com/lingserve/lingserve/run"
 )
@@ -67,6 +69,35 @@ func (d *Decoder) Parts(q *run.Request, pointer string, raw json.RawMessage) str
 	}
 	q.Files = append(q.Files, media...)
 	return text
+}
+
+// Bounds of what a caller says beside its message.
+const (
+	MaxInstructions = 64 << 10 // bytes
+	MaxHistory      = 1000     // messages
+	MaxHistoryBytes = 1 << 20  // of their texts
+)
+
+// CheckConversation checks the instructions and the earlier messages of a request. The fault has no place: the reader of the body knows it.
+func CheckConversation(q *run.Request) *run.Field {
+	size, detail := 0, ""
+	for _, m := range q.History {
+		if size += len(m.Content); m.Role != adapter.User && m.Role != adapter.Assistant {
+			detail = "expected earlier messages of the roles user and assistant, found " + wording.Quote(m.Role)
+		}
+	}
+	switch n := len(q.History); {
+	case len(q.Instructions) > MaxInstructions:
+		detail = fmt.Sprintf("expected instructions of at most %d bytes, found %d", MaxInstructions, len(q.Instructions))
+	case n > MaxHistory:
+		detail = fmt.Sprintf("expected at most %d earlier messages, found %d; use a session, which stores messages", MaxHistory, n)
+	case detail == "" && size > MaxHistoryBytes:
+		detail = fmt.Sprintf("expected earlier messages of at most %d bytes, found %d; use a session, which stores messages", MaxHistoryBytes, size)
+	}
+	if detail == "" {
+		return nil
+	}
+	return &run.Field{Detail: detail}
 }
 
 // Params reads the parameters of templates.

@@ -72,9 +72,7 @@ var Pattern = class {
   constructor(text) {
     this.text = text;
     this.#parts = split(text).map((raw) => {
-      if (/^\*\*?$/.test(raw)) return raw;
-      if (/^\\\*\*?$/.test(raw)) return raw;
-      plain(raw, text);
+      if (!/^\\?\*\*?$/.test(raw)) plain(raw, text);
       return raw;
     });
     this.start = this.#open([0]);
@@ -302,16 +300,6 @@ var RunError = class extends Error {
   name = "RunError";
   /** One of docs/protocol.md's codes, or `unreachable`, `protocol`, `closed`, `interrupted`, `canceled`. */
   code;
-  /** The id of the run, if it has one, and the document so far. */
-  run;
-  document;
-  /** The HTTP status of a refused request. */
-  status;
-  retryable;
-  /** The number of seconds to wait before a retry. */
-  retryAfter;
-  /** The parts of the request that are not valid. */
-  errors;
   constructor(code, message, more) {
     super(message, more?.cause === void 0 ? void 0 : { cause: more.cause });
     this.code = code;
@@ -322,7 +310,7 @@ var RunError = class extends Error {
 // src/run.ts
 var mostWaiting = 1e4;
 var longestPause = 3e4;
-var named = ["canceled", "bot", "usage", "queued", "waiting", "started", "approval_required", "approval_resolved", "retrying", "finished", "handoff", "warning", "follow_up", "html"];
+var named = "started restarted finished canceled bot usage queued waiting approval_required approval_resolved retrying handoff warning follow_up html".split(" ");
 var Run = class {
   #base;
   #query;
@@ -641,9 +629,9 @@ var Run = class {
     if (id === void 0) return;
     const events = this.#held;
     this.#held = [];
-    if (sameRun(id, this.#last) && number(id) <= number(this.#last)) return;
+    if (runOf(id) === runOf(this.#last) && number(id) <= number(this.#last)) return;
     this.#last = id;
-    this.#identify(id.slice(0, id.lastIndexOf(":")));
+    this.#identify(runOf(id));
     for (const e of events) this.#take(e);
   }
   #take(event) {
@@ -681,11 +669,13 @@ var Run = class {
       }
     } else if ("done" in event) {
       if (!this.#complete.has(event.uri)) this.#fresh.add(event.uri);
+    } else if (event.event === "restarted") {
+      for (const uri of [...event.data.bots.map((b) => b.root), ...event.data.parts]) this.#reopen(uri);
     }
   }
   // A value that is written anew is not complete any more, nor is what is in it.
   #reopen(uri) {
-    for (const done of this.#complete) if (uri === "" || done === uri || done.startsWith(uri + "/")) this.#complete.delete(done);
+    for (const all of [this.#complete, this.#fresh]) for (const done of all) if ((done + "/").startsWith(uri && uri + "/")) all.delete(done);
   }
   #snapshot() {
     const events = this.#begun && "event" in this.#begun ? [this.#begun] : [];
@@ -848,8 +838,8 @@ function mark(query) {
 function number(id) {
   return Number(id.slice(id.lastIndexOf(":") + 1));
 }
-function sameRun(a, b) {
-  return b !== "" && a.slice(0, a.lastIndexOf(":")) === b.slice(0, b.lastIndexOf(":"));
+function runOf(id) {
+  return id.slice(0, id.lastIndexOf(":"));
 }
 function call(fn) {
   try {
@@ -861,12 +851,7 @@ function call(fn) {
   }
 }
 async function problem(answer) {
-  const text = await answer.text().catch(() => "");
-  let body;
-  try {
-    body = JSON.parse(text);
-  } catch {
-  }
+  const body = await answer.json().catch(() => void 0);
   const after = Number(answer.headers.get("Retry-After")) || void 0;
   return new RunError(body?.code ?? "protocol", body?.detail ?? `the server answered with status ${answer.status}`, {
     status: answer.status,

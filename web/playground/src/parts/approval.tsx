@@ -16,6 +16,8 @@ export interface Question {
   subagent?: string;
   tool: string;
   arguments: unknown;
+  /** The server stopped while the tool ran: the question is whether it runs once more. */
+  repeat?: boolean;
   /** Until when the call waits. */
   expires?: string;
 }
@@ -68,7 +70,7 @@ export function Approval({ run, question, onDone }: ApprovalProps) {
     <section class="approval" aria-labelledby={`${id}-title`} ref={box}>
       <header>
         <h2 id={`${id}-title`}>
-          May <code>{visible(tool)}</code> run?
+          May <code>{visible(tool)}</code> run{question.repeat && " once more"}?
         </h2>
         {question.expires && <Countdown expires={question.expires} />}
       </header>
@@ -81,6 +83,7 @@ export function Approval({ run, question, onDone }: ApprovalProps) {
           </>
         )}
       </p>
+      {question.repeat && <p>The server stopped while this tool ran, so the call may have had its effect.</p>}
       {empty(question.arguments) ? <p class="approval-none">The call has no arguments.</p> : <JSONValue value={question.arguments} label={`Arguments of ${tool}`} />}
       <dl>
         <div>
@@ -92,12 +95,14 @@ export function Approval({ run, question, onDone }: ApprovalProps) {
           <dd>The tool does not run. The model learns this and continues.</dd>
         </div>
       </dl>
-      <label class="approval-check">
-        <input type="checkbox" checked={remember} onChange={(e) => setRemember(e.currentTarget.checked)} />
-        <span>
-          If allowed, do not ask again for <code>{visible(tool)}</code> in this session
-        </span>
-      </label>
+      {!question.repeat && (
+        <label class="approval-check">
+          <input type="checkbox" checked={remember} onChange={(e) => setRemember(e.currentTarget.checked)} />
+          <span>
+            If allowed, do not ask again for <code>{visible(tool)}</code> in this session
+          </span>
+        </label>
+      )}
       <label class="approval-reason">
         <span>Reason for a denial (the model reads it)</span>
         <input type="text" value={reason} maxLength={300} dir="auto" autocomplete="off" onInput={(e) => setReason(e.currentTarget.value)} />

@@ -68,13 +68,13 @@ func findRun(t *testing.T, s *Service, id string) *Run {
 	return r
 }
 
-// FT-32, RU-11, RU-12: runs that a crash has cut off are restarted in the order in which they began, a few at a time, and each no more than
-// MaxAttempts times. A run that waits for its restart can be canceled, and a crash while it waits is no attempt.
-func TestRunsAreRestartedInOrderAFewAtATime(t *testing.T) {
+// DU-05, RU-12: runs that a crash has cut off go on in the order in which they began, a few at a time, and each ends that has crashed
+// MaxCrashes servers in a row. A run that waits to go on can be canceled, and a crash while it waits does not count.
+func TestRunsGoOnInOrderAFewAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const all = 2*RestartsAtOnce + 3
 		begun, goOn := make(chan string, all), make(chan struct{})
-		w := restarting{flow.Func(again, "", nil, func(ctx context.Context, _ *ling.Manager, input map[string]any) error {
+		w := resumable{flow.Func(again, "", nil, func(ctx context.Context, _ *ling.Manager, input map[string]any) error {
 			begun <- fmt.Sprint(input["n"])
 			select {
 			case <-goOn:
@@ -106,10 +106,10 @@ func TestRunsAreRestartedInOrderAFewAtATime(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 		check(0, all)
-		for attempt := range MaxAttempts {
+		for attempt := range MaxCrashes {
 			crashServer(t, s, alive)
 			s, alive = startOn(t, d, w, nil)
-			if attempt < MaxAttempts-1 {
+			if attempt < MaxCrashes-1 {
 				check(0, RestartsAtOnce)
 			}
 		}
@@ -117,10 +117,11 @@ func TestRunsAreRestartedInOrderAFewAtATime(t *testing.T) {
 		for i, id := range ids {
 			want := StatusRunning
 			if i < RestartsAtOnce {
-				want = StatusInterrupted
+				want = StatusFailed
 			}
-			if result, _, _ := findRun(t, s, id).Result(); result.Status != want {
-				t.Errorf("run %d is %s, expected %s", i, result.Status, want)
+			result, _, _ := findRun(t, s, id).Result()
+			if cause, _ := result.Cause(); result.Status != want || want == StatusFailed && cause.Code != codeCrashed {
+				t.Errorf("run %d is %+v, expected %s", i, result, want)
 			}
 		}
 		waiting := findRun(t, s, ids[all-2])
@@ -139,8 +140,8 @@ func TestRunsAreRestartedInOrderAFewAtATime(t *testing.T) {
 	})
 }
 
-// FT-32: a run that cannot be restarted ends as interrupted, with what it has made.
-func TestRunThatCannotBeRestartedIsInterrupted(t *testing.T) {
+// DU-01: a run that cannot go on ends as interrupted, with what it has made.
+func TestRunThatCannotGoOnIsInterrupted(t *testing.T) {
 	begun := 0
 	work := func(ctx context.Context, m *ling.Manager, _ map[string]any) error {
 		begun++
@@ -150,25 +151,21 @@ func TestRunThatCannotBeRestartedIsInterrupted(t *testing.T) {
 		<-ctx.Done()
 		return context.Cause(ctx)
 	}
-	for name, next := range map[string]struct {
-		workflow flow.Workflow
-		edit     func(*Options)
-	}{
+	for name, next := range map[string]struct{ workflow flow.Workflow }{
 		"the workflow is gone":           {},
 		"the workflow no longer says so": {workflow: flow.Func(again, "", nil, work)},
 		"its input does not fit": {
-			workflow: restarting{flow.Func(again, "", json.RawMessage(`{"type":"object","required":["z"],"properties":{"z":{"type":"string"}}}`), work)},
+			workflow: resumable{flow.Func(again, "", json.RawMessage(`{"type":"object","required":["z"],"properties":{"z":{"type":"string"}}}`), work)},
 		},
-		"it is too old": {restarting{flow.Func(again, "", nil, work)}, func(o *Options) { o.KeyRetention = time.Nanosecond }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				begun = 0
 				d := openDB(t)
-				s, alive := startOn(t, d, restarting{flow.Func(again, "", nil, work)}, nil)
+				s, alive := startOn(t, d, resumable{flow.Func(again, "", nil, work)}, nil)
 				id := startRun(t, s, 0).ID
 				crashServer(t, s, alive)
-				s, _ = startOn(t, d, next.workflow, next.edit)
+				s, _ = startOn(t, d, next.workflow, nil)
 				synctest.Wait()
 				result, document, _ := findRun(t, s, id).Result()
 				if result.Status != StatusInterrupted || len(result.Errors) != 1 || string(document) != `{"a":"made"}` || begun != 1 {

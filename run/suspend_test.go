@@ -1,0 +1,250 @@
+package run
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lingserve/lingserve/access"
+	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/agent"
+	"github.com/lingserve/lingserve/internal/longtest"
+	"github.com/lingserve/lingserve/store"
+	"github.com/lingserve/lingserve/store/db"
+)
+
+// newLibrary opens replicas.
+func newLibrary(t *testing.T, workspace string, replicas int) *library {
+	l := &library{single: replicas == 1, asked: map[string]int{}, tools: map[string]int{}}
+	l.cluster = cluster{world: world{t: t, net: newNetwork(t)}, workspace: workspace}
+	l.world.other, l.world.stormy = l.reachable, func() bool { return true }
+	for range replicas {
+		l.replicas = append(l.replicas, l.open())
+	}
+	return l
+}
+
+// row is what the store has of a run.
+func (l *library) row(id string) store.Run {
+	row, err := l.net.db.Runs().Find(l.t.Context(), id)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	return row
+}
+
+// rest ends a replica in order and starts the next one.
+func (l *library) rest(i int) {
+	r := l.replicas[i]
+	if err := errors.Join(r.s.Drain(l.t.Context()), r.s.Close()); err != nil {
+		l.t.Fatal(err)
+	}
+	r.end()
+	l.net.change(func() { r.node.left = true })
+	l.replicas[i] = l.open()
+}
+
+// ask starts a turn whose tool needs an approval.
+func (l *library) ask(session string) string {
+	l.s = l.replicas[0].s
+	r, _, err := l.begin(l.t.Context(), &Request{Who: access.Local, Subject: Subject{Agent: answerer}, Session: session, Input: mustJSON("grant")})
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	return r.ID
+}
+
+// question is the one that is open in a session at a replica.
+func (l *library) question(session string) agent.Question {
+	lane := (&Run{session: session}).Lane()
+	ctx := access.With(l.t.Context(), access.Local)
+	list, err := l.s.Questions(ctx, lane)
+	if e, ok := errors.AsType[*Elsewhere](err); ok {
+		l.s = l.reachable(e.Replica)
+		list, err = l.s.Questions(ctx, lane)
+	}
+	if err != nil || len(list) != 1 {
+		l.t.Fatalf("questions: %v %v", list, err)
+	}
+	return list[0]
+}
+
+// DU-04: a run that waits for an approval costs a row and nothing else, through restarts; it is answered at another replica, under the
+// id that its question has always had, and readers are told of the question once.
+func TestARunWaitsAsARow(t *testing.T) {
+	workspace := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		l := newLibrary(t, workspace, 3)
+		defer l.close()
+		id := l.ask("s")
+		time.Sleep(5 * time.Second)
+		first := l.question("s")
+		time.Sleep(SuspendAfter + time.Second)
+		synctest.Wait()
+		if row := l.row(id); !suspended(&row) {
+			t.Fatalf("%+v", row)
+		}
+		for _, r := range l.replicas {
+			if load := r.s.Load(); load.Running != 0 || r.s.runsInMemory()[id] != nil {
+				t.Fatalf("DU-04: %+v", load)
+			}
+		}
+		for range 2 {
+			time.Sleep(20 * time.Minute)
+			for i := range l.replicas {
+				l.rest(i)
+			}
+		}
+		l.s = l.replicas[2].s
+		again := l.question("s")
+		if again.ID != first.ID || !again.Expires.Equal(first.Expires) {
+			t.Errorf("the question was %+v and is %+v", first, again)
+		}
+		r, err := l.find(id, access.Local)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := l.s.Answer(access.With(t.Context(), access.Local), r, agent.Answer{ID: first.ID, Approve: true}); err != nil {
+			t.Fatal(err)
+		}
+		<-r.Done()
+		o, document, _ := r.Result()
+		told := 0
+		for e := range r.Events().Waiting() {
+			if e.Name == "approval_required" {
+				told++
+			}
+			if e.Name == "restarted" {
+				t.Errorf("%s", e.Value)
+			}
+		}
+		if o.Status != StatusCompleted || string(document) != `"That is all."` || told != 1 {
+			t.Errorf("%+v %s, told %d times", o, document, told)
+		}
+		if _, all := l.tape("s"); strings.Count(all, `"turn.start"`) != 1 || strings.Count(all, "grant done") != 1 {
+			t.Errorf("%s", all)
+		}
+	})
+}
+
+// DU-04: a question whose time is over while its run is a row is denied, and the turn goes on.
+func TestARunThatWaitsIsWokenWhenItsTimeIsOver(t *testing.T) {
+	for name, replicas := range map[string]int{"one server": 1, "three replicas": 3} {
+		workspace := t.TempDir()
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := newLibrary(t, workspace, replicas)
+				defer l.close()
+				id := l.ask("s")
+				time.Sleep(time.Minute)
+				if row := l.row(id); !suspended(&row) {
+					t.Fatalf("%+v", row)
+				}
+				time.Sleep(time.Hour)
+				if row := l.row(id); row.State != StatusCompleted {
+					t.Fatalf("%+v", row)
+				}
+				l.s = l.replicas[0].s
+				r, err := l.find(id, access.Local)
+				if err != nil {
+					t.Fatal(err)
+				}
+				resolved := false
+				for e := range r.Events().Waiting() {
+					resolved = resolved || e.Name == "approval_resolved" && strings.Contains(string(e.Value), agent.ReasonTimeout)
+				}
+				if _, all := l.tape("s"); !strings.Contains(all, "no answer came in time") || !resolved {
+					t.Errorf("%v %s", resolved, all)
+				}
+			})
+		})
+	}
+}
+
+// DU-04: 100 000 runs that wait take no memory, and a second of the start at most.
+func TestAHundredThousandRunsWait(t *testing.T) {
+	longtest.Only(t, "100 000 runs are stored")
+	d, err := db.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "test.db"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	var wg sync.WaitGroup
+	for w := range 100 {
+		wg.Go(func() {
+			for i := range 1000 {
+				r := store.Run{ID: fmt.Sprintf("r%d-%d", w, i), Agent: answerer, Session: fmt.Sprintf("web:local#%d-%d", w, i), Replica: "gone", Attempt: 1, State: store.RunRunning, Request: []byte("{}")}
+				_, err := d.Runs().Start(t.Context(), r, nil)
+				if err == nil {
+					err = d.Runs().Suspend(t.Context(), r.ID, "gone", 1, time.Now().Add(time.Hour))
+				}
+				if err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	heap := func() uint64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	before, began := heap(), time.Now()
+	s, err := Open(bareOptions(Options{Store: d.Runs(), Files: noFiles{}, Models: new(adapter.Registry)}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	longtest.Within(t, "a start with 100 000 runs that wait", time.Since(began), time.Second)
+	began = time.Now()
+	if err := s.takeLeft(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	longtest.Within(t, "a look for runs that are due", time.Since(began), 50*time.Millisecond)
+	if after := heap(); after > before+400<<20 {
+		t.Errorf("they take %d MB", (after-before)>>20)
+	}
+}
+
+// DU-04: a message to a session whose run is suspended waits behind it; an erased session ends it.
+func TestASessionWhoseRunIsSuspendedIsBusy(t *testing.T) {
+	workspace := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		l := newLibrary(t, workspace, 3)
+		defer l.close()
+		id := l.ask("s")
+		time.Sleep(time.Minute)
+		l.s = l.replicas[1].s
+		req := &Request{Who: access.Local, Subject: Subject{Agent: answerer}, Session: "s", Input: mustJSON("hello"), OnBusy: "reject"}
+		if _, _, err := l.begin(t.Context(), req); !errors.Is(err, ErrBusy) {
+			t.Errorf("got %v", err)
+		}
+		if row := l.row(id); row.State == StatusCompleted || row.Replica == "" {
+			t.Errorf("%+v", row)
+		}
+		time.Sleep(time.Minute)
+		if row := l.row(id); !suspended(&row) {
+			t.Fatalf("%+v", row)
+		}
+		r, err := l.find(id, access.Local)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := l.s.Cancel(r); err != nil {
+			t.Fatal(err)
+		}
+		<-r.Done()
+		if row := l.row(id); row.State != StatusCanceled {
+			t.Errorf("%+v", row)
+		}
+	})
+}

@@ -198,10 +198,13 @@ func (s *Service) start(sp *spec) (*Run, error) {
 	if err := m.Go(func(ctx context.Context) error { return s.work(ctx, r, m, sp) }); err != nil {
 		m.Report("", err)
 	}
-	if sp.agent != nil {
+	switch {
+	case sp.agent != nil:
 		sp.agent.supervise = func() { s.supervise(r, m) } // by its turn
-	} else {
+	case sp.resumed != nil:
 		s.works.Go(func() { s.supervise(r, m) })
+	default:
+		s.superviseLater(r, m)
 	}
 	return r, nil
 }

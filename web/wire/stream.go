@@ -248,7 +248,7 @@ func (s *Server) Stream(w http.ResponseWriter, r *http.Request, of *run.Run, rea
 
 // open sends the headers, even if no event waits: so the client knows that it is connected.
 func open(w http.ResponseWriter, out *Output, v *View) error {
-	w.WriteHeader(http.StatusOK)                   // not left to the first flush, which passes the recorder that wants to know
+	w.WriteHeader(http.StatusOK)               // not left to the first flush, which passes the recorder that wants to know
 	if v.Format == frame.SSE && v.Kind == "" { // clients of other protocols may stumble over the field
 		if _, err := out.Write(AppendRetry(nil)); err != nil {
 			return err

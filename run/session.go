@@ -60,7 +60,7 @@ func (s *Service) mayReach(ctx context.Context, lane string) error {
 	if !may {
 		return refuse(ErrForbidden, "the session is another's")
 	}
-	if err := s.wakeSession(ctx, lane); err != nil {
+	if err := s.awaitSession(ctx, lane); err != nil {
 		return err
 	}
 	return s.elsewhere(ctx, lane)
@@ -140,7 +140,7 @@ func (s *Service) Exclusive(ctx context.Context, lane string, policy turn.Policy
 	if s.o.Turns == nil {
 		return do(ctx)
 	}
-	if err := s.wakeSession(ctx, lane); err != nil {
+	if err := s.awaitSession(ctx, lane); err != nil {
 		return err
 	}
 	if err := s.elsewhere(ctx, lane); err != nil {

@@ -40,7 +40,7 @@ func (s *Service) startRun(ctx context.Context, req *Request) (*Run, Outcome, er
 	sp.hash = hash
 	if sp.agent == nil {
 		err = s.roomFor(sp)
-	} else if err = s.wakeSession(ctx, sp.lane()); err == nil { // a message may be steered
+	} else if err = s.awaitSession(ctx, sp.lane()); err == nil { // a message may be steered
 		err = s.elsewhere(ctx, sp.lane())
 	}
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/lingserve/lingserve/store"
 	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/tube"
+	"github.com/lingserve/lingserve/turn"
 )
 
 const (
@@ -66,6 +67,7 @@ func (s *Service) takeLost(ctx context.Context) error {
 		if here || row.Replica != s.replica || time.Since(row.Created) < time.Minute {
 			continue
 		}
+		defer s.move(row.ID)()
 		t := s.takeRun(ctx, row)
 		if errs = append(errs, t.err); t.resume != nil {
 			resume = append(resume, t.resume)
@@ -87,6 +89,10 @@ func (s *Service) takeLeft(ctx context.Context) error {
 			return err
 		}
 		taken := make([]takenRun, len(list))
+		moved := make([]func(), len(list))
+		for i := range list {
+			moved[i] = s.move(list[i].ID)
+		}
 		var wg sync.WaitGroup
 		slots := make(chan struct{}, takeAtOnce)
 		for i := range list {
@@ -115,6 +121,9 @@ func (s *Service) takeLeft(ctx context.Context) error {
 			left = left && !t.took
 		}
 		s.resumeAll(resume)
+		for _, over := range moved {
+			over()
+		}
 		if err := errors.Join(errs...); err != nil || left || len(list) < leftAtOnce {
 			return err
 		}
@@ -165,9 +174,6 @@ func (s *Service) takeRun(ctx context.Context, row *store.Run) takenRun {
 	end := whyNotResumed(p)
 	if end == nil {
 		take.State = store.RunQueued
-		if err := s.readTold(ctx, p); err != nil {
-			return takenRun{err: err}
-		}
 	}
 	_, err = s.store.Take(ctx, take)
 	if errors.Is(err, store.ErrUnsure) {
@@ -182,26 +188,34 @@ func (s *Service) takeRun(ctx context.Context, row *store.Run) takenRun {
 	case err != nil:
 		return takenRun{err: err}
 	case end == nil:
+		if err := s.takeTurn(ctx, p); err != nil {
+			return takenRun{err: errors.Join(err, s.store.Release(ctx, s.replica, []string{row.ID}))}
+		}
 		return takenRun{took: true, resume: p}
 	}
 	s.endTaken(p, *end)
 	return takenRun{took: true}
 }
 
-// readTold reads what the tape says of a turn that an agent answers.
-func (s *Service) readTold(ctx context.Context, p *leftRun) error {
-	if p.queued || p.of.Agent == "" || s.o.Tapes == nil {
+// takeTurn takes over the turn of a run that had begun.
+func (s *Service) takeTurn(ctx context.Context, p *leftRun) error {
+	if p.queued || p.Session == "" || s.o.Turns == nil {
 		return nil
 	}
-	t, err := tape.Lookup(ctx, s.o.Tapes, s.o.Workspace, webchannel.SessionKey(p.owner, p.Session))
-	if err == nil {
-		p.questions = openQuestions(p.tube)
-		p.told, err = agent.ReadTurn(ctx, t, p.id)
-	}
-	if errors.Is(err, tape.ErrNotFound) || errors.Is(err, tape.ErrDeleted) {
-		return nil // the turn had not begun
-	}
-	return err
+	p.questions = openQuestions(p.tube)
+	ctx, cancel := context.WithTimeout(ctx, storeWait)
+	defer cancel()
+	lane := webchannel.SessionKey(p.owner, p.Session)
+	return s.o.Turns.Alone(ctx, lane, turn.Queue, func(ctx context.Context) error {
+		t, err := tape.Lookup(ctx, s.o.Tapes, s.o.Workspace, lane)
+		if err == nil {
+			p.told, err = agent.TakeTurn(ctx, t, p.id)
+		}
+		if errors.Is(err, tape.ErrNotFound) || errors.Is(err, tape.ErrDeleted) {
+			return nil // the turn had not begun
+		}
+		return err
+	})
 }
 
 // isNext reports whether a message that waits can be taken over here: no other replica has its session, nor a run in it that came before.

@@ -112,6 +112,10 @@ func (s *Service) giveAnswer(ctx context.Context, answer agent.Answer, where str
 		return nil
 	case errors.Is(err, agent.ErrAnswered):
 		return &Error{Kind: ErrBusy, Detail: "the question was already answered, or its time is over", Run: answer.Turn}
+	case errors.Is(err, agent.ErrNotWritten):
+		return away() // it is asked again, perhaps at another replica
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
 	case errors.Is(err, agent.ErrRole):
 		return &Error{Kind: ErrForbidden, Detail: "your role may not approve this tool; ask an operator or admin", Run: answer.Turn}
 	}

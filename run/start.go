@@ -228,7 +228,7 @@ func (s *Service) newRun(sp *spec) (*Run, *ling.Manager) {
 	for _, f := range sp.filters {
 		r.tube.AddFilter(f)
 	}
-	if so := sp.resumed; so != nil && sp.agent != nil && sp.agent.answer == nil && !so.queued {
+	if so := sp.resumed; so != nil && sp.agent != nil && sp.agent.answer == nil && so.told.Begun {
 		parts, takeBack := transcript.TakeBack(r.tube, so.told)
 		if !so.suspended || len(parts) > 0 {
 			m.Restarted([]ling.Part{{Bot: sp.agent.name}}, parts)

@@ -145,7 +145,7 @@ func (s *Service) takeRun(ctx context.Context, row *store.Run) takenRun {
 	}
 	p := &leftRun{
 		begun: b, id: row.ID, of: Subject{row.Workflow, row.Agent}, owner: row.Owner, at: row.Created, attempt: row.Attempt + 1, crashes: row.Crashes,
-		queued: row.State == store.RunQueued, suspended: suspended(row),
+		queued: row.State == store.RunQueued && row.Attempt == 1, suspended: suspended(row),
 	}
 	if p.Session != "" && p.Again != nil { // at the replica that has its session
 		if first, err := s.isNext(ctx, row); err != nil || !first {
@@ -162,7 +162,7 @@ func (s *Service) takeRun(ctx context.Context, row *store.Run) takenRun {
 	if p.tube == nil {
 		p.tube = s.unstored(p)
 	}
-	if row.Replica != "" && !p.queued { // else it was handed over, or had not begun
+	if row.Replica != "" && row.State != store.RunQueued { // else it was handed over, or had not begun
 		p.crashes++
 	}
 	take := store.Takeover{

@@ -645,6 +645,12 @@ func (s *session) compare(ctx context.Context, t *turn, v *view) error {
 		t.tries, t.input = append(t.tries, t.input), other
 		want = docOf(other, true)
 	}
+	if n := len(t.tries); n > 0 && s.w.faultsSoFar() > 0 && d.Status == "completed" && string(d.Result) == docOf(t.tries[n-1], true) {
+		// A steered message waits in memory until the agent reads it.
+		s.w.count("steered, and lost with the replica")
+		t.input, t.tries = t.tries[n-1], t.tries[:n-1]
+		want = docOf(t.input, true)
+	}
 	switch d.Status {
 	case "completed":
 		if v != nil && v.document() != want {

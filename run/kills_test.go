@@ -239,7 +239,8 @@ func (l *library) lose(req *Request, random *rand.Rand, within time.Duration) *R
 		l.t.Fatal(err)
 	}
 	id := r.ID
-	for range 1 + random.IntN(2) {
+	times := 1 + random.IntN(2)
+	for range times {
 		time.Sleep(time.Duration(random.Int64N(int64(within))))
 		for i, other := range l.replicas {
 			if own := other.s.runsInMemory()[id]; own == nil || own.manager.Load() == nil {
@@ -249,7 +250,9 @@ func (l *library) lose(req *Request, random *rand.Rand, within time.Duration) *R
 				other.node.silence(false, time.Duration(6000+random.IntN(6000))*time.Millisecond)
 				break
 			}
-			l.kill(i)
+			for range 1 + random.IntN(3-times) { // the next server may be lost before the run goes on
+				l.kill(i)
+			}
 			break
 		}
 	}

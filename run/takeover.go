@@ -187,6 +187,9 @@ func (s *Service) takeRun(ctx context.Context, row *store.Run) takenRun {
 		return takenRun{}
 	case err != nil:
 		return takenRun{err: err}
+	case end == nil && p.queued && s.wasSteered(ctx, p):
+		s.forgetSteered(p.id, p.attempt)
+		return takenRun{took: true}
 	case end == nil:
 		if err := s.takeTurn(ctx, p); err != nil {
 			return takenRun{err: errors.Join(err, s.store.Release(ctx, s.replica, []string{row.ID}))}
@@ -216,6 +219,36 @@ func (s *Service) takeTurn(ctx context.Context, p *leftRun) error {
 		}
 		return err
 	})
+}
+
+// wasSteered reports whether a message that waits is on its session's tape: another turn has used it.
+func (s *Service) wasSteered(ctx context.Context, p *leftRun) bool {
+	if p.Session == "" || s.o.Tapes == nil {
+		return false
+	}
+	t, err := tape.Lookup(ctx, s.o.Tapes, s.o.Workspace, webchannel.SessionKey(p.owner, p.Session))
+	if err != nil {
+		return false
+	}
+	for e, err := range t.Read(ctx, tape.Query{Kinds: []tape.Kind{tape.KindMessage}, Newest: true}) {
+		if err != nil || e.Date.Before(p.at.Add(-time.Minute)) { // clocks differ
+			return false
+		}
+		if m := tape.MetaOf(e); m.Steered && m.Run == p.id {
+			return true
+		}
+	}
+	return false
+}
+
+// forgetSteered removes what is stored of a message that another run has used. What cannot be removed now is when it is taken over.
+func (s *Service) forgetSteered(id string, attempt int) {
+	ctx, cancel := context.WithTimeout(s.working, storeWait)
+	defer cancel()
+	end := store.RunEnd{ID: id, Replica: s.replica, Attempt: attempt, State: store.RunCompleted, Result: []byte("{}"), Expires: time.Now()}
+	if err := s.store.End(ctx, end); err != nil && !errors.Is(err, store.ErrMoved) {
+		s.log.WarnContext(ctx, "cannot forget a steered message", "run", id, "error", err)
+	}
 }
 
 // isNext reports whether a message that waits can be taken over here: no other replica has its session, nor a run in it that came before.

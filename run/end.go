@@ -42,16 +42,37 @@ func (s *Service) noteCut(p *leftRun) {
 	}
 }
 
-// supervise waits for a run's end, on a stack that is kept small: there is one for each run.
+// supervise waits for a run's end.
 func (s *Service) supervise(r *Run, m *ling.Manager) {
 	if r.resumed != nil {
 		if r.resumed.slot.wait(m.Context()) == nil { // its time begins when it does
 			defer r.resumed.slot.leave()
 		}
 	}
-	late := time.AfterFunc(s.o.RunTimeout, func() { m.Stop(fmt.Errorf("the run took longer than %s", s.o.RunTimeout)) })
+	late := s.limitTime(m)
 	err := m.Close()
 	late.Stop()
+	s.finish(r, m, err)
+}
+
+// superviseLater is supervise for a run that is not resumed, without a goroutine that waits: the last goroutine of the run ends it.
+func (s *Service) superviseLater(r *Run, m *ling.Manager) {
+	s.works.Add(1)
+	late := s.limitTime(m)
+	m.CloseLater(func(err error) {
+		defer s.works.Done()
+		late.Stop()
+		s.finish(r, m, err)
+	})
+}
+
+// limitTime stops a run that takes too long.
+func (s *Service) limitTime(m *ling.Manager) *time.Timer {
+	return time.AfterFunc(s.o.RunTimeout, func() { m.Stop(fmt.Errorf("the run took longer than %s", s.o.RunTimeout)) })
+}
+
+// finish stores and shows the end of a run whose work is over. err is what the run has failed of.
+func (s *Service) finish(r *Run, m *ling.Manager, err error) {
 	if o := r.resultOf(m.Outcome()); !r.Moved() && s.storeEnd(r, &o) {
 		r.tube.ShowEnd()
 	} else {

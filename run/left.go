@@ -35,7 +35,7 @@ type leftRun struct {
 	of      Subject
 	owner   string
 	at      time.Time // when it began
-	queued  bool      // its turn had not begun
+	queued  bool      // its turn has not begun for certain
 	attempt int       // of the replica that takes it over
 	crashes int       // in a row
 	told    agent.Told

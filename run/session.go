@@ -60,7 +60,7 @@ func (s *Service) mayReach(ctx context.Context, lane string) error {
 	if !may {
 		return refuse(ErrForbidden, "the session is another's")
 	}
-	if err := s.wakeSession(ctx, lane); err != nil {
+	if err := s.awaitSession(ctx, lane); err != nil {
 		return err
 	}
 	return s.elsewhere(ctx, lane)
@@ -112,6 +112,10 @@ func (s *Service) giveAnswer(ctx context.Context, answer agent.Answer, where str
 		return nil
 	case errors.Is(err, agent.ErrAnswered):
 		return &Error{Kind: ErrBusy, Detail: "the question was already answered, or its time is over", Run: answer.Turn}
+	case errors.Is(err, agent.ErrNotWritten):
+		return away() // it is asked again, perhaps at another replica
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
 	case errors.Is(err, agent.ErrRole):
 		return &Error{Kind: ErrForbidden, Detail: "your role may not approve this tool; ask an operator or admin", Run: answer.Turn}
 	}
@@ -140,7 +144,7 @@ func (s *Service) Exclusive(ctx context.Context, lane string, policy turn.Policy
 	if s.o.Turns == nil {
 		return do(ctx)
 	}
-	if err := s.wakeSession(ctx, lane); err != nil {
+	if err := s.awaitSession(ctx, lane); err != nil {
 		return err
 	}
 	if err := s.elsewhere(ctx, lane); err != nil {

@@ -40,7 +40,7 @@ func (s *Service) startRun(ctx context.Context, req *Request) (*Run, Outcome, er
 	sp.hash = hash
 	if sp.agent == nil {
 		err = s.roomFor(sp)
-	} else if err = s.wakeSession(ctx, sp.lane()); err == nil { // a message may be steered
+	} else if err = s.awaitSession(ctx, sp.lane()); err == nil { // a message may be steered
 		err = s.elsewhere(ctx, sp.lane())
 	}
 	if err != nil {
@@ -198,10 +198,13 @@ func (s *Service) start(sp *spec) (*Run, error) {
 	if err := m.Go(func(ctx context.Context) error { return s.work(ctx, r, m, sp) }); err != nil {
 		m.Report("", err)
 	}
-	if sp.agent != nil {
+	switch {
+	case sp.agent != nil:
 		sp.agent.supervise = func() { s.supervise(r, m) } // by its turn
-	} else {
+	case sp.resumed != nil:
 		s.works.Go(func() { s.supervise(r, m) })
+	default:
+		s.superviseLater(r, m)
 	}
 	return r, nil
 }
@@ -225,7 +228,7 @@ func (s *Service) newRun(sp *spec) (*Run, *ling.Manager) {
 	for _, f := range sp.filters {
 		r.tube.AddFilter(f)
 	}
-	if so := sp.resumed; so != nil && sp.agent != nil && sp.agent.answer == nil && !so.queued {
+	if so := sp.resumed; so != nil && sp.agent != nil && sp.agent.answer == nil && so.told.Begun {
 		parts, takeBack := transcript.TakeBack(r.tube, so.told)
 		if !so.suspended || len(parts) > 0 {
 			m.Restarted([]ling.Part{{Bot: sp.agent.name}}, parts)

@@ -183,9 +183,9 @@ func (s *Service) takeAwake(ctx context.Context, row *store.Run) error {
 	return taken.err
 }
 
-// wakeSession lets the suspended run of a session go on, by its lane: its turn comes before what follows. It is an [Elsewhere] where another
-// replica has the run.
-func (s *Service) wakeSession(ctx context.Context, lane string) error {
+// awaitSession waits until the runs of a session, by its lane, are where their turns are: a suspended one goes on, so that its turn comes before
+// what follows. It is an [Elsewhere] where another replica has one of them, and ErrAway where none has it yet.
+func (s *Service) awaitSession(ctx context.Context, lane string) error {
 	if lane == "" || s.o.Turns == nil {
 		return nil
 	}
@@ -193,31 +193,42 @@ func (s *Service) wakeSession(ctx context.Context, lane string) error {
 	r := s.inSession[lane]
 	s.mu.Unlock()
 	if r != nil && !r.Moved() && r.manager.Load() != nil {
-		return nil // the session has a run here, and no other one
+		return nil // the lane has them
 	}
-	list, _, err := s.store.List(ctx, store.RunQuery{Session: lane, States: []string{store.RunWaiting}, Limit: 1})
+	live := []string{store.RunQueued, store.RunRunning, store.RunWaiting}
+	list, _, err := s.store.List(ctx, store.RunQuery{Session: lane, States: live, Limit: maxQueued})
 	if err != nil {
 		return s.storeError(ctx, err)
 	}
 	for i := range list {
-		row := &list[i]
-		if err := s.awaitMove(ctx, row.ID); err != nil {
+		if err := s.awaitRow(ctx, list[i].ID); err != nil {
 			return err
-		}
-		now, err := s.store.Find(ctx, row.ID) // with its request
-		switch {
-		case errors.Is(err, store.ErrNotFound):
-		case err != nil:
-			return s.storeError(ctx, err)
-		case suspended(&now):
-			if err := s.wake(ctx, &now); err != nil {
-				return err
-			}
-		case now.Ended.IsZero() && now.Replica != s.replica && s.o.Members != nil && slices.Contains(s.o.Members.Alive(), now.Replica):
-			return &Elsewhere{now.Replica}
 		}
 	}
 	return nil
+}
+
+// awaitRow is awaitSession for one run.
+func (s *Service) awaitRow(ctx context.Context, id string) error {
+	if err := s.awaitMove(ctx, id); err != nil {
+		return err
+	}
+	now, err := s.store.Find(ctx, id)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return nil
+	case err != nil:
+		return s.storeError(ctx, err)
+	case !now.Ended.IsZero(), now.Replica == s.replica:
+		return nil
+	case suspended(&now):
+		return s.wake(ctx, &now)
+	case s.o.Members == nil:
+		return nil
+	case slices.Contains(s.o.Members.Alive(), now.Replica):
+		return &Elsewhere{now.Replica}
+	}
+	return away() // another replica is about to take it over
 }
 
 // openQuestions are the ids of questions that readers of a tube were told and that have no answer.

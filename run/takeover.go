@@ -14,6 +14,7 @@ import (
 	"github.com/lingserve/lingserve/store"
 	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/tube"
+	"github.com/lingserve/lingserve/turn"
 )
 
 const (
@@ -66,6 +67,7 @@ func (s *Service) takeLost(ctx context.Context) error {
 		if here || row.Replica != s.replica || time.Since(row.Created) < time.Minute {
 			continue
 		}
+		defer s.move(row.ID)()
 		t := s.takeRun(ctx, row)
 		if errs = append(errs, t.err); t.resume != nil {
 			resume = append(resume, t.resume)
@@ -87,6 +89,10 @@ func (s *Service) takeLeft(ctx context.Context) error {
 			return err
 		}
 		taken := make([]takenRun, len(list))
+		moved := make([]func(), len(list))
+		for i := range list {
+			moved[i] = s.move(list[i].ID)
+		}
 		var wg sync.WaitGroup
 		slots := make(chan struct{}, takeAtOnce)
 		for i := range list {
@@ -115,6 +121,9 @@ func (s *Service) takeLeft(ctx context.Context) error {
 			left = left && !t.took
 		}
 		s.resumeAll(resume)
+		for _, over := range moved {
+			over()
+		}
 		if err := errors.Join(errs...); err != nil || left || len(list) < leftAtOnce {
 			return err
 		}
@@ -136,7 +145,7 @@ func (s *Service) takeRun(ctx context.Context, row *store.Run) takenRun {
 	}
 	p := &leftRun{
 		begun: b, id: row.ID, of: Subject{row.Workflow, row.Agent}, owner: row.Owner, at: row.Created, attempt: row.Attempt + 1, crashes: row.Crashes,
-		queued: row.State == store.RunQueued, suspended: suspended(row),
+		queued: row.State == store.RunQueued && row.Attempt == 1, suspended: suspended(row),
 	}
 	if p.Session != "" && p.Again != nil { // at the replica that has its session
 		if first, err := s.isNext(ctx, row); err != nil || !first {
@@ -153,7 +162,7 @@ func (s *Service) takeRun(ctx context.Context, row *store.Run) takenRun {
 	if p.tube == nil {
 		p.tube = s.unstored(p)
 	}
-	if row.Replica != "" && !p.queued { // else it was handed over, or had not begun
+	if row.Replica != "" && row.State != store.RunQueued { // else it was handed over, or had not begun
 		p.crashes++
 	}
 	take := store.Takeover{
@@ -165,9 +174,6 @@ func (s *Service) takeRun(ctx context.Context, row *store.Run) takenRun {
 	end := whyNotResumed(p)
 	if end == nil {
 		take.State = store.RunQueued
-		if err := s.readTold(ctx, p); err != nil {
-			return takenRun{err: err}
-		}
 	}
 	_, err = s.store.Take(ctx, take)
 	if errors.Is(err, store.ErrUnsure) {
@@ -181,27 +187,68 @@ func (s *Service) takeRun(ctx context.Context, row *store.Run) takenRun {
 		return takenRun{}
 	case err != nil:
 		return takenRun{err: err}
+	case end == nil && p.queued && s.wasSteered(ctx, p):
+		s.forgetSteered(p.id, p.attempt)
+		return takenRun{took: true}
 	case end == nil:
+		if err := s.takeTurn(ctx, p); err != nil {
+			return takenRun{err: errors.Join(err, s.store.Release(ctx, s.replica, []string{row.ID}))}
+		}
 		return takenRun{took: true, resume: p}
 	}
 	s.endTaken(p, *end)
 	return takenRun{took: true}
 }
 
-// readTold reads what the tape says of a turn that an agent answers.
-func (s *Service) readTold(ctx context.Context, p *leftRun) error {
-	if p.queued || p.of.Agent == "" || s.o.Tapes == nil {
+// takeTurn takes over the turn of a run that had begun.
+func (s *Service) takeTurn(ctx context.Context, p *leftRun) error {
+	if p.queued || p.Session == "" || s.o.Turns == nil {
 		return nil
 	}
+	p.questions = openQuestions(p.tube)
+	ctx, cancel := context.WithTimeout(ctx, storeWait)
+	defer cancel()
+	lane := webchannel.SessionKey(p.owner, p.Session)
+	return s.o.Turns.Alone(ctx, lane, turn.Queue, func(ctx context.Context) error {
+		t, err := tape.Lookup(ctx, s.o.Tapes, s.o.Workspace, lane)
+		if err == nil {
+			p.told, err = agent.TakeTurn(ctx, t, p.id)
+		}
+		if errors.Is(err, tape.ErrNotFound) || errors.Is(err, tape.ErrDeleted) {
+			return nil // the turn had not begun
+		}
+		return err
+	})
+}
+
+// wasSteered reports whether a message that waits is on its session's tape: another turn has used it.
+func (s *Service) wasSteered(ctx context.Context, p *leftRun) bool {
+	if p.Session == "" || s.o.Tapes == nil {
+		return false
+	}
 	t, err := tape.Lookup(ctx, s.o.Tapes, s.o.Workspace, webchannel.SessionKey(p.owner, p.Session))
-	if err == nil {
-		p.questions = openQuestions(p.tube)
-		p.told, err = agent.ReadTurn(ctx, t, p.id)
+	if err != nil {
+		return false
 	}
-	if errors.Is(err, tape.ErrNotFound) || errors.Is(err, tape.ErrDeleted) {
-		return nil // the turn had not begun
+	for e, err := range t.Read(ctx, tape.Query{Kinds: []tape.Kind{tape.KindMessage}, Newest: true}) {
+		if err != nil || e.Date.Before(p.at.Add(-time.Minute)) { // clocks differ
+			return false
+		}
+		if m := tape.MetaOf(e); m.Steered && m.Run == p.id {
+			return true
+		}
 	}
-	return err
+	return false
+}
+
+// forgetSteered removes what is stored of a message that another run has used. What cannot be removed now is when it is taken over.
+func (s *Service) forgetSteered(id string, attempt int) {
+	ctx, cancel := context.WithTimeout(s.working, storeWait)
+	defer cancel()
+	end := store.RunEnd{ID: id, Replica: s.replica, Attempt: attempt, State: store.RunCompleted, Result: []byte("{}"), Expires: time.Now()}
+	if err := s.store.End(ctx, end); err != nil && !errors.Is(err, store.ErrMoved) {
+		s.log.WarnContext(ctx, "cannot forget a steered message", "run", id, "error", err)
+	}
 }
 
 // isNext reports whether a message that waits can be taken over here: no other replica has its session, nor a run in it that came before.

@@ -29,7 +29,7 @@ func (a *agentRun) tell(ctx context.Context, m *ling.Manager) error {
 			return a.s.o.Files.Keep(ctx, a.spec.owner, kind, data)
 		},
 	}
-	if so := a.spec.resumed; so != nil && m == a.own && a.answer == nil && !so.queued {
+	if so := a.spec.resumed; so != nil && m == a.own && a.answer == nil && so.told.Begun {
 		o.Told = &so.told
 	}
 	a.out = transcript.New(o)

@@ -156,7 +156,7 @@ func (a *agentRun) dispatch(ctx context.Context, t *channel.Turn, sp *spec) (cha
 	}
 	if !steered {
 		a.turn.enter(turnQueued)
-		sp.queued = sp.resumed != nil || a.inQueue()
+		sp.queued = sp.queued || sp.resumed != nil || a.inQueue()
 		r, p := a.s.start(sp)
 		a.started(r)
 		if r != nil {
@@ -223,12 +223,17 @@ func (a *agentRun) steer(sp *spec) bool {
 		return false // the answer would not be seen
 	}
 	m := steeredMessage{sp, make(chan struct{})}
+	sp.steered, sp.queued = true, true
+	if a.s.storeStart(sp) != nil { // a crash would lose it
+		sp.steered, sp.queued = false, false
+		return false
+	}
 	a.mu.Lock()
 	if !a.turn.is(turnQueued) && !a.turn.is(turnRunning) {
 		a.mu.Unlock()
+		sp.steered = false
 		return false
 	}
-	sp.steered = true
 	sp.agent.turn.enter(turnSteered)
 	a.steered = append(a.steered, m)
 	a.mu.Unlock()
@@ -260,6 +265,7 @@ func (a *agentRun) followUp(m *ling.Manager) {
 				m.Report("", lateFailure(codeDraining))
 			}
 			late.turn.enter(turnUsed)
+			a.s.forgetSteered(sp.id, 1)
 			close(late.decided)
 			late.cancel(nil)
 			continue

@@ -34,92 +34,111 @@ type guarded struct {
 // Stream asks the model, again where that may help and nothing was passed on.
 func (g *guarded) Stream(ctx context.Context, req Request) iter.Seq2[Chunk, error] {
 	return func(yield func(Chunk, error) bool) {
-		if err := g.fit(&req); err != nil {
+		q := &question{guarded: g, req: req}
+		defer q.end()
+		if err := q.prepare(ctx); err != nil {
 			yield(Chunk{}, err)
 			return
 		}
-		req.Options = req.Options.Over(g.options)
-		if err := req.chooseTool(); err != nil {
-			yield(Chunk{}, err)
-			return
-		}
-		if account := accountOf(ctx); account != nil {
-			release, err := account.ask(ctx, req.Size())
-			if err != nil {
-				yield(Chunk{}, err)
-				return
-			}
-			defer release()
-		}
-		req.Messages = history(req.Messages, g.provider, g.name)
-		var money *bill
-		price := g.price()
-		if g.budget != nil {
-			var err error
-			if money, err = g.budget.reserve(ctx, g.provider+":"+g.name, price, &req); err != nil {
-				yield(Chunk{}, err)
-				return
-			}
-			defer money.settle()
-		}
-		attempts := g.retries.Attempts
-		if attempts == 0 {
-			attempts = 3
-		}
-		var h held
-		wasEmpty := false  // an empty answer is tried again once
-		var refused *Error // of the history as it was
 		for n := 1; ; n++ {
-			h.begin("")
-			asked, span := g.begin(ctx, &req, n)
-			err := g.inSlot(asked, &attempt{span, g.observe(n), price, money}, &req, &h, yield)
-			span.end(context.Cause(ctx), err)
+			err := q.attempt(ctx, n, yield)
 			if err == nil {
-				if refused != nil { // else it was refused for something else
-					g.note(ctx, refused)
-				}
 				return
 			}
-			if ctx.Err() != nil {
-				h.fail(yield, context.Cause(ctx))
+			counts, err := q.wait(ctx, n, err)
+			if err != nil {
+				q.held.fail(yield, err)
 				return
 			}
-			e := asError(err)
-			if errors.Is(e, ErrEmpty) {
-				if wasEmpty || h.shown { // thoughts were shown, and would be twice
-					e = empty(h.finish, false)
-				}
-				wasEmpty = true
-			}
-			if !h.shown && ofRequest(e) {
-				// The last resort: it may be the history that is refused for what its provider put beside it (MO-04).
-				var had bool
-				if req.Messages, had = without(req.Messages); had {
-					refused = e
-					n-- // nothing was answered, so nothing is owed
-					continue
-				}
-			}
-			if h.shown || n >= attempts || !again(e) {
-				h.fail(yield, e)
-				return
-			}
-			wait, ok := g.retries.wait(n, e.RetryAfter)
-			if !ok {
-				h.fail(yield, e)
-				return
-			}
-			if err := money.again(); err != nil {
-				h.fail(yield, err)
-				return
-			}
-			notifyRetry(ctx, e.Code, wait, n+1, attempts)
-			if err := backoff.Sleep(ctx, wait); err != nil {
-				h.fail(yield, err)
-				return
+			if !counts {
+				n--
 			}
 		}
 	}
+}
+
+// question is a request with all its attempts. It is not on the stack: a small stack is kept for as long as an answer is read, by thousands of
+// goroutines. For the same reason, separate functions do what only the beginning and the end need.
+type question struct {
+	*guarded
+	req      Request
+	held     held
+	release  func() // of the memory for the request; nil is nothing
+	money    *bill
+	price    *Price
+	wasEmpty bool   // an empty answer is tried again once
+	refused  *Error // of the history as it was
+}
+
+// prepare makes the request ready for its model, and reserves what it takes.
+func (q *question) prepare(ctx context.Context) (err error) {
+	if err := q.fit(&q.req); err != nil {
+		return err
+	}
+	q.req.Options = q.req.Options.Over(q.options)
+	if err := q.req.chooseTool(); err != nil {
+		return err
+	}
+	if account := accountOf(ctx); account != nil {
+		if q.release, err = account.ask(ctx, q.req.Size()); err != nil {
+			return err
+		}
+	}
+	q.req.Messages = history(q.req.Messages, q.provider, q.name)
+	q.price = q.guarded.price()
+	if q.budget != nil {
+		q.money, err = q.budget.reserve(ctx, q.provider+":"+q.name, q.price, &q.req)
+	}
+	return err
+}
+
+// end frees what prepare has reserved.
+func (q *question) end() {
+	if q.money != nil {
+		q.money.settle()
+	}
+	if q.release != nil {
+		q.release()
+	}
+}
+
+// wait decides about another attempt after the n-th has failed of err, and waits until it may begin. counts is false if the failed attempt does
+// not count. failure is what the answer fails of, if there is no other attempt.
+func (q *question) wait(ctx context.Context, n int, err error) (counts bool, failure error) {
+	if ctx.Err() != nil {
+		return false, context.Cause(ctx)
+	}
+	e := asError(err)
+	if errors.Is(e, ErrEmpty) {
+		if q.wasEmpty || q.held.shown { // thoughts were shown, and would be twice
+			e = empty(q.held.finish, false)
+		}
+		q.wasEmpty = true
+	}
+	if !q.held.shown && ofRequest(e) {
+		// The last resort: the provider may refuse what a provider has added to the history (MO-04).
+		var had bool
+		if q.req.Messages, had = without(q.req.Messages); had {
+			q.refused = e
+			return false, nil // nothing was answered, so nothing is owed
+		}
+	}
+	attempts := q.retries.Attempts
+	if attempts == 0 {
+		attempts = 3
+	}
+	if q.held.shown || n >= attempts || !again(e) {
+		return false, e
+	}
+	wait, ok := q.retries.wait(n, e.RetryAfter)
+	if !ok {
+		return false, e
+	}
+	if err := q.money.again(); err != nil {
+		return false, err
+	}
+	notifyRetry(ctx, e.Code, wait, n+1, attempts)
+	return true, backoff.Sleep(ctx, wait)
 }
 
 // price returns the price of the model; nil where it is not known.
@@ -134,49 +153,52 @@ func (g *guarded) price() *Price {
 	return &p
 }
 
-// attempt is what goes along with an attempt; all may be nil.
-type attempt struct {
-	span  *attemptSpan
-	seen  *observed
-	price *Price
-	money *bill
+// attempt asks the model for the n-th time. It returns the error that ended it: nil when the answer is complete or the reader has left.
+func (q *question) attempt(ctx context.Context, n int, yield func(Chunk, error) bool) error {
+	q.held.begin("")
+	asked, span := q.begin(ctx, &q.req, n)
+	err := q.inSlot(asked, span, q.observe(n), yield)
+	span.end(context.Cause(ctx), err)
+	if err == nil && q.refused != nil { // else it was refused for something else
+		q.note(ctx, q.refused)
+	}
+	return err
 }
 
 // inSlot is an attempt that has a slot of its provider from its beginning to its end, whatever that is. While it waits for another
-// attempt, it has none.
-func (g *guarded) inSlot(ctx context.Context, a *attempt, req *Request, h *held, yield func(Chunk, error) bool) (err error) {
-	if o := a.seen; o != nil {
-		defer func() { o.end(context.Cause(ctx), err) }() // after a panic of the reader, too
+// attempt, it has none. span and seen may be nil.
+func (q *question) inSlot(ctx context.Context, span *attemptSpan, seen *observed, yield func(Chunk, error) bool) (err error) {
+	if seen != nil {
+		defer func() { seen.end(context.Cause(ctx), err) }() // after a panic of the reader, too
 	}
-	if g.slots != nil {
-		if err := g.slots.take(ctx); err != nil {
+	if q.slots != nil {
+		if err := q.slots.take(ctx); err != nil {
 			return err
 		}
-		defer g.slots.give()
-		a.span.inSlot()
+		defer q.slots.give()
+		span.inSlot()
 	}
-	a.seen.sent()
-	return g.attempt(ctx, a, req, h, yield)
+	seen.sent()
+	return q.pass(ctx, span, seen, yield)
 }
 
-// attempt asks the model once. It returns the error that ended it: nil when the answer is complete or the reader has left. What h holds back at
-// the end is passed on. An answer that says nothing is an error.
-func (g *guarded) attempt(ctx context.Context, a *attempt, req *Request, h *held, yield func(Chunk, error) bool) error {
-	if g.log != nil {
-		ctx = context.WithValue(ctx, guardKey{}, g)
+// pass passes on one answer of the model. What is held back at the end is passed on. An answer that says nothing is an error.
+func (q *question) pass(ctx context.Context, span *attemptSpan, seen *observed, yield func(Chunk, error) bool) error {
+	if q.log != nil {
+		ctx = context.WithValue(ctx, guardKey{}, q.guarded)
 	}
-	ctx, w := newWatch(ctx, g.timeouts)
+	ctx, w := newWatch(ctx, q.timeouts)
 	defer w.stop()
-	account := accountOf(ctx)
-	chunks, tags := 0, thinking{known: g.thinksFirst()}
-	if g.noted != nil {
+	account, h := accountOf(ctx), &q.held
+	chunks, tags := 0, thinking{known: q.thinksFirst()}
+	if q.noted != nil {
 		defer func(before bool) {
 			if tags.known != before {
-				g.setThinksFirst(tags.known)
+				q.setThinksFirst(tags.known)
 			}
 		}(tags.known)
 	}
-	for chunk, err := range g.model.Stream(ctx, *req) {
+	for chunk, err := range q.stream(ctx) {
 		if err != nil {
 			// A limit's error reaches us through the model as the cause of its context, or hidden in an error of its own.
 			if e, ok := errors.AsType[*Error](context.Cause(ctx)); ok {
@@ -186,16 +208,16 @@ func (g *guarded) attempt(ctx context.Context, a *attempt, req *Request, h *held
 		}
 		token := chunk.Text != "" || chunk.Reasoning != "" || chunk.ToolCall != nil || chunk.ToolResult != nil
 		if chunk.Usage != nil {
-			setCost(&chunk, a.price)
+			setCost(&chunk, q.price)
 		}
-		if a.span != nil {
-			a.span.saw(&chunk, token)
+		if span != nil {
+			span.saw(&chunk, token)
 		}
-		if a.seen != nil {
-			a.seen.saw(&chunk, token)
+		if seen != nil {
+			seen.saw(&chunk, token)
 		}
-		if a.money != nil {
-			if err := a.money.take(&chunk); err != nil {
+		if q.money != nil {
+			if err := q.money.take(&chunk); err != nil {
 				h.shown = true
 				return err
 			}
@@ -227,6 +249,13 @@ func (g *guarded) attempt(ctx context.Context, a *attempt, req *Request, h *held
 	w.pause()
 	h.flush(yield)
 	return nil
+}
+
+// stream is not inlined: the copy of the request would stay on the stack while the answer is read.
+//
+//go:noinline
+func (q *question) stream(ctx context.Context) iter.Seq2[Chunk, error] {
+	return q.model.Stream(ctx, q.req)
 }
 
 // yieldEvery is how many chunks of an answer are passed on until other goroutines have their turn. An answer that comes as fast as it is read

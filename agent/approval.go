@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -23,6 +24,8 @@ var (
 	ErrNoQuestion = errors.New("agent: unknown question, or it is no longer open")
 	ErrAnswered   = errors.New("agent: the question was already answered, or its time is over")
 	ErrRole       = errors.New("agent: your role may not approve this tool; ask an operator or admin")
+	// ErrNotWritten says that the decision may be lost: the question may be asked again.
+	ErrNotWritten = errors.New("agent: the decision could not be written")
 )
 
 // Question asks a person whether one call may run. It is the value of an approval_required event.
@@ -40,6 +43,15 @@ type Question struct {
 	Repeat    bool            `json:"repeat,omitempty"` // the call was running when the server stopped, and may have had its effect
 	Role      tool.Role       `json:"-"`                // that an answer needs
 	grant     string          // the fingerprint of the tool
+	written   chan error      // takes what became of writing the decision to the tape; nil where nobody can answer
+}
+
+// tell says what became of writing the decision.
+func (q *Question) tell(err error) {
+	select {
+	case q.written <- err:
+	default: // it was said before, or nobody can answer
+	}
 }
 
 // ReadQuestionID returns the id as the server writes it; false if text is no id of a question. Case does not matter, because people type it.
@@ -91,6 +103,7 @@ func (q *question) place() place { return place{q.Session, q.Turn, q.ID} }
 
 // ask opens a question.
 func (qs *questions) ask(q Question) *question {
+	q.written = make(chan error, 1)
 	asked := &question{Question: q, answer: make(chan Answer, 1)}
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
@@ -126,8 +139,8 @@ func (qs *questions) settle(i int) {
 	qs.open = slices.Delete(qs.open, i, i+1)
 }
 
-// take gives an answer to the question it is for.
-func (qs *questions) take(a Answer) error {
+// take gives an answer to the question it is for, and returns the question.
+func (qs *questions) take(a Answer) (*question, error) {
 	if id, ok := ReadQuestionID(a.ID); ok {
 		a.ID = id
 	}
@@ -138,16 +151,16 @@ func (qs *questions) take(a Answer) error {
 			continue
 		}
 		if a.Role < q.Role {
-			return ErrRole
+			return nil, ErrRole
 		}
 		qs.settle(i)
 		q.answer <- a // there is room: each question is taken from the open ones once
-		return nil
+		return q, nil
 	}
 	if slices.ContainsFunc(qs.over, func(p place) bool { return p.fits(&a) }) {
-		return ErrAnswered
+		return nil, ErrAnswered
 	}
-	return ErrNoQuestion
+	return nil, ErrNoQuestion
 }
 
 // list returns what waits in a session, oldest first.
@@ -163,11 +176,23 @@ func (qs *questions) list(session string) []Question {
 	return out
 }
 
-// Answer gives a person's decision to the question that waits for it. It returns at once; the call goes on in its turn.
-// Errors are [ErrNoQuestion], [ErrAnswered] and [ErrRole].
-func (a *Agent) Answer(_ context.Context, answer Answer) error {
+// Answer gives a person's decision to the question that waits for it. It returns when the tape has the decision; the call goes on in its turn.
+// Errors are [ErrNoQuestion], [ErrAnswered], [ErrRole] and [ErrNotWritten].
+func (a *Agent) Answer(ctx context.Context, answer Answer) error {
 	answer.Reason = oneLine(strings.TrimSpace(answer.Reason), 300)
-	return a.questions.take(answer)
+	q, err := a.questions.take(answer)
+	if err != nil {
+		return err
+	}
+	select {
+	case err := <-q.written:
+		if err != nil {
+			return fmt.Errorf("%w: %w", ErrNotWritten, err)
+		}
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // Questions lists the calls of a session that wait for approval, oldest first.
@@ -241,7 +266,10 @@ func (a *Agent) approve(ctx context.Context, q tool.Question) (tool.Decision, er
 		return tool.Decision{}, r.unattended(question, s, "")
 	}
 	asked := a.questions.ask(question)
-	defer a.questions.close(asked)
+	defer func() {
+		a.questions.close(asked)
+		asked.tell(turn.ErrStopped) // for who has answered a turn that has panicked
+	}()
 	if why, ok := r.put(ctx, asked.Question, s); !ok {
 		return tool.Decision{}, r.unattended(asked.Question, s, why)
 	}
@@ -255,6 +283,7 @@ func (a *Agent) approve(ctx context.Context, q tool.Question) (tool.Decision, er
 	}
 	if r.handedOver() {
 		a.questions.forget(asked)
+		asked.tell(context.Cause(ctx))
 		return tool.Decision{}, context.Cause(ctx)
 	}
 	if !a.questions.close(asked) { // the answer came at the same moment: too late, but it is said so
@@ -320,6 +349,7 @@ type resolved struct {
 // decided writes down what became of a question, and tells the reader. The code says why, where nobody has decided.
 func (r *run) decided(q Question, answer Answer, code string, s *scene) error {
 	if r.handedOver() {
+		q.tell(context.Cause(r.ctx))
 		return context.Cause(r.ctx) // the other process asks
 	}
 	decision := "deny"
@@ -338,6 +368,7 @@ func (r *run) decided(q Question, answer Answer, code string, s *scene) error {
 		entries = append(entries, tape.NewSetting(settingApproval+q.Tool, q.grant))
 	}
 	_, err := r.append(entries...)
+	q.tell(err)
 	told := resolved{ID: q.ID, Call: q.Call, Subagent: q.Subagent, Decision: decision, By: cmp.Or(answer.Name, answer.By), Reason: code}
 	if len(entries) > 1 {
 		told.Remember = "session"

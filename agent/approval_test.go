@@ -359,7 +359,7 @@ func TestAnswersToWhatIsNotAskedAreErrors(t *testing.T) {
 		"neither":         {Answer{ID: q.ID, Role: tool.Admin}, ErrNoQuestion},
 		"too low a role":  {Answer{Session: "s", ID: q.ID}, ErrRole},
 	} {
-		if err := qs.take(test.answer); !errors.Is(err, test.want) {
+		if _, err := qs.take(test.answer); !errors.Is(err, test.want) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -369,7 +369,7 @@ func TestAnswersToWhatIsNotAskedAreErrors(t *testing.T) {
 	if !qs.close(q) || qs.close(q) {
 		t.Error("a question can be closed once")
 	}
-	if err := qs.take(Answer{Session: "s", ID: q.ID, Role: tool.Admin}); !errors.Is(err, ErrAnswered) {
+	if _, err := qs.take(Answer{Session: "s", ID: q.ID, Role: tool.Admin}); !errors.Is(err, ErrAnswered) {
 		t.Error(err)
 	}
 	for range 2 * settled { // what is remembered is bounded

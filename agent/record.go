@@ -33,6 +33,19 @@ func ReadTurn(ctx context.Context, t *tape.Tape, turnID string) (Told, error) {
 	return r.Told, err
 }
 
+// TakeTurn takes a turn over from another process, and returns what the tape has of it. The entry that it writes keeps the other process from
+// writing, which may only have stood still. It writes none for a turn that has not begun, or has ended.
+func TakeTurn(ctx context.Context, t *tape.Tape, turnID string) (Told, error) {
+	told, err := ReadTurn(ctx, t, turnID)
+	if err != nil || !told.Begun || told.Ended {
+		return told, err
+	}
+	if _, err := t.Append(ctx, tape.NewEvent(entryResumed, nil).With(tape.Meta{Turn: turnID})); err != nil {
+		return told, err
+	}
+	return ReadTurn(ctx, t, turnID)
+}
+
 // record is what a tape has of a turn.
 type record struct {
 	Told

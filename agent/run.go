@@ -32,6 +32,7 @@ const (
 	entryStart    = "turn.start"
 	entryEnd      = "turn.end"
 	entryAborted  = "turn.aborted"
+	entryResumed  = "turn.resumed"
 	entryStep     = "loop.step"
 	entryApproval = "approval"
 	entryCommand  = "command"

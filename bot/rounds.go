@@ -26,9 +26,14 @@ const (
 func (b *ChatBot) rounds(ctx context.Context, cancel context.CancelCauseFunc, m Message) (*inference, error) {
 	i := b.infer(cancel)
 	i.out.thoughts, i.out.pause = b.thoughts, b.thoughts
-	if b.config.Tools == nil {
-		return i, i.run(ctx, m)
+	if b.config.Tools != nil {
+		return b.toolRounds(ctx, i, cancel, m)
 	}
+	return i, i.run(ctx, m)
+}
+
+// toolRounds is rounds for a bot with tools, beginning with the inference i. It is a separate function because it takes much of the stack.
+func (b *ChatBot) toolRounds(ctx context.Context, i *inference, cancel context.CancelCauseFunc, m Message) (*inference, error) {
 	most := cmp.Or(max(b.config.ToolRounds, 0), defaultRounds)
 	var kept *inference // of those before i, the last that has a document of its own
 	for round := 1; ; round++ {

@@ -82,7 +82,6 @@ type Cluster struct {
 
 	storeCalls     chan struct{} // has room for one: calls of the store are one after another; guards the following fields
 	draining, left bool
-	unavailable    bool // the last heartbeat failed
 
 	mu          sync.Mutex // guards the following fields
 	members     map[string]*member
@@ -259,24 +258,25 @@ func (c *Cluster) runHeartbeat(ctx context.Context) {
 func (c *Cluster) refresh(ctx context.Context) error {
 	return c.serialize(ctx, func() error {
 		err := c.exchange(ctx)
-		switch {
-		case ctx.Err() != nil:
+		if ctx.Err() != nil {
 			return context.Cause(ctx)
-		case err != nil && !c.unavailable:
-			c.log.WarnContext(ctx, "heartbeat failed; retrying", "error", err)
-		case err == nil && c.unavailable:
-			c.log.InfoContext(ctx, "heartbeat succeeded again")
 		}
-		c.unavailable = err != nil
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		if err == nil {
-			c.failedSince = time.Time{}
-		} else if c.failedSince.IsZero() {
-			c.failedSince = time.Now()
+		switch failing := !c.FailingSince().IsZero(); {
+		case err != nil && !failing:
+			c.log.WarnContext(ctx, "heartbeat failed; retrying", "error", err)
+			c.setFailingSince(time.Now())
+		case err == nil && failing:
+			c.log.InfoContext(ctx, "heartbeat succeeded again")
+			c.setFailingSince(time.Time{})
 		}
 		return err
 	})
+}
+
+func (c *Cluster) setFailingSince(t time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.failedSince = t
 }
 
 // serialize calls f while no other call of the store runs.

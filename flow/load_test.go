@@ -58,6 +58,7 @@ func TestTheExampleOfTheGuideIsRead(t *testing.T) {
 		Name:        "encyclopedia",
 		Description: "Answers a child's question with an illustrated article.",
 		Model:       "openai:gpt-4o-mini",
+		Resume:      true,
 		Input:       json.RawMessage(`{"type":"object","required":["question"],"properties":{"question":{"type":"string","maxLength":2000}}}`),
 		Graph: &Graph{
 			Bots: []Node{
@@ -92,7 +93,7 @@ bots:
 		{"an unknown field at the top", `
 bot: {}
 bots: {a: {}}
-`, []string{`w.yaml:1:1: unknown field "bot", did you mean "bots"? expected name, description, model, options, input, bots, events, filter, limits and restart`}},
+`, []string{`w.yaml:1:1: unknown field "bot", did you mean "bots"? expected name, description, model, options, input, bots, events, filter, limits and resume`}},
 		{"wrong types", `
 name: [x]
 model: 3

@@ -37,6 +37,20 @@ func (m *Manager) Close() error {
 	}
 }
 
+// CloseLater calls Close when nothing runs any more, and closed with its result: in the goroutine of the last bot or task, so that no goroutine
+// waits for the end of each run. Call it once.
+func (m *Manager) CloseLater(closed func(error)) {
+	m.mu.Lock()
+	running := m.active > 0
+	if running {
+		m.closed = closed
+	}
+	m.mu.Unlock()
+	if !running {
+		go func() { closed(m.Close()) }()
+	}
+}
+
 // quiet waits out the grace; false where something happened meanwhile.
 func (m *Manager) quiet() bool {
 	if m.options.CloseGrace <= 0 {

@@ -95,6 +95,7 @@ type Manager struct {
 	used     bool                                   // something was started
 	over     bool                                   // nothing may start any more
 	ending   bool                                   // somebody sends the terminal event
+	closed   func(error)                            // see CloseLater
 	canceled error                                  // cause of the cancellation
 	fatal    error                                  // what made the manager stop the run
 	bots     int                                    // ever made or added
@@ -277,7 +278,9 @@ func (m *Manager) AddBot(b bot.Bot) error {
 		}
 		if ends {
 			m.otherEnded(b)
-			m.done()
+			if closed := m.done(); closed != nil {
+				go func() { closed(m.Close()) }() // the bot may call other watchers next
+			}
 		}
 	}
 	b.Watch(func(t bot.Transition) { see(t.To) })
@@ -354,7 +357,11 @@ func (m *Manager) spawn(f func(context.Context)) bool {
 	}
 	m.add()
 	go func() {
-		defer m.done()
+		defer func() {
+			if closed := m.done(); closed != nil {
+				closed(m.Close())
+			}
+		}()
 		f(m.work())
 	}()
 	return true
@@ -374,12 +381,17 @@ func (m *Manager) add() {
 	}
 }
 
-func (m *Manager) done() {
+// done counts one less. After the last one, it returns the function of CloseLater, which the caller calls.
+func (m *Manager) done() (closed func(error)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.active--; m.active == 0 || m.settling > 0 {
 		m.turn()
 	}
+	if m.active == 0 {
+		closed, m.closed = m.closed, nil
+	}
+	return closed
 }
 
 // turn wakes those who wait for the count.

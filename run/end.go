@@ -119,11 +119,21 @@ func (s *Service) noteCut(p *leftRun) {
 	}
 }
 
-// supervise waits for a run's end, on a stack that is kept small: there is one for each run.
+// supervise waits for a run's end.
 func (s *Service) supervise(r *Run, m *ling.Manager) {
-	late := time.AfterFunc(s.o.RunTimeout, func() { m.Stop(fmt.Errorf("the run took longer than %s", s.o.RunTimeout)) })
+	late := s.limitTime(m)
 	err := m.Close()
 	late.Stop()
+	s.finish(r, m, err)
+}
+
+// limitTime stops a run that takes too long.
+func (s *Service) limitTime(m *ling.Manager) *time.Timer {
+	return time.AfterFunc(s.o.RunTimeout, func() { m.Stop(fmt.Errorf("the run took longer than %s", s.o.RunTimeout)) })
+}
+
+// finish stores and shows the end of a run whose work is over. err is what the run has failed of.
+func (s *Service) finish(r *Run, m *ling.Manager, err error) {
 	r.result = r.resultOf(m.Outcome())
 	if !r.Moved() && s.storeEnd(r) {
 		r.tube.ShowEnd()

@@ -231,7 +231,7 @@ func (l *library) kill(i int) {
 	l.replicas[i] = l.open()
 }
 
-// lose starts a run, kills its replica at a random moment, sometimes once more, and returns the run when it has ended.
+// lose starts a run, kills its replica at a random moment or lets it stand still, sometimes once more, and returns the run when it has ended.
 func (l *library) lose(req *Request, random *rand.Rand, within time.Duration) *Run {
 	l.s = l.replicas[0].s
 	r, _, err := l.begin(l.t.Context(), req)
@@ -239,13 +239,21 @@ func (l *library) lose(req *Request, random *rand.Rand, within time.Duration) *R
 		l.t.Fatal(err)
 	}
 	id := r.ID
-	for range 1 + random.IntN(2) {
+	times := 1 + random.IntN(2)
+	for range times {
 		time.Sleep(time.Duration(random.Int64N(int64(within))))
 		for i, other := range l.replicas {
-			if own := other.s.runsInMemory()[id]; own != nil && own.manager.Load() != nil {
-				l.kill(i)
+			if own := other.s.runsInMemory()[id]; own == nil || own.manager.Load() == nil {
+				continue
+			}
+			if !l.single && random.IntN(2) == 0 { // it only stands still: another replica takes the run over, and then it writes
+				other.node.silence(false, time.Duration(6000+random.IntN(6000))*time.Millisecond)
 				break
 			}
+			for range 1 + random.IntN(3-times) { // the next server may be lost before the run goes on
+				l.kill(i)
+			}
+			break
 		}
 	}
 	for range 600 {
@@ -326,7 +334,10 @@ func TestRunsAndTurnsOutliveTheirServers(t *testing.T) {
 					random := rand.New(rand.NewPCG(uint64(i), uint64(replicas)))
 					synctest.Test(t, func(t *testing.T) {
 						l := newLibrary(t, workspace, replicas)
-						defer l.close()
+						defer func() {
+							time.Sleep(20 * time.Second) // none of them stands still any more
+							l.close()
+						}()
 						if kind == "book" {
 							l.checkBook(l.lose(&Request{Who: access.Local, Subject: Subject{Workflow: "book"}}, random, 12*time.Second))
 							return

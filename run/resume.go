@@ -18,7 +18,7 @@ import (
 type leftRun struct {
 	origin
 	stored
-	queued  bool // its turn had not begun
+	queued  bool // its turn has not begun for certain
 	attempt int  // of the replica that takes it over
 	crashes int  // in a row
 	told    agent.Told

@@ -63,9 +63,9 @@ func (s *Service) mayReach(ctx context.Context, lane string) error {
 	return s.bringHere(ctx, lane)
 }
 
-// bringHere lets the suspended run of a session go on here, by its lane. It returns an [*Elsewhere] if another replica has the session.
+// bringHere waits until the runs of a session, by its lane, are where their turns are. It returns an [*Elsewhere] if another replica has the session.
 func (s *Service) bringHere(ctx context.Context, lane string) error {
-	if err := s.wakeSession(ctx, lane); err != nil {
+	if err := s.awaitSession(ctx, lane); err != nil {
 		return err
 	}
 	return s.elsewhere(ctx, lane)
@@ -117,6 +117,10 @@ func (s *Service) giveAnswer(ctx context.Context, answer agent.Answer, where str
 		return nil
 	case errors.Is(err, agent.ErrAnswered):
 		return &Error{Kind: ErrBusy, Detail: "the question was already answered, or its time is over", Run: answer.Turn}
+	case errors.Is(err, agent.ErrNotWritten):
+		return away() // it is asked again, perhaps at another replica
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
 	case errors.Is(err, agent.ErrRole):
 		return &Error{Kind: ErrForbidden, Detail: "your role may not approve this tool; ask an operator or admin", Run: answer.Turn}
 	}

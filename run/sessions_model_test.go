@@ -285,6 +285,9 @@ func (c *conversations) checkSteered(t *rapid.T, m *message, list []taped, all s
 	for _, e := range host.events {
 		interrupted = interrupted || strings.Contains(e, "arrived too late")
 	}
+	if c.runs[m.followUp] != nil { // the host went on at another replica, and the message was stored
+		follows = follows || !used
+	}
 	if used && follows || !used && !follows && !interrupted {
 		t.Fatalf("RU-71: %s, steered to %s, was used: %v, has a follow-up %s: %v; the host ended %s\n%v\n%s",
 			m.text, m.run, used, m.followUp, follows, host.status, host.events, all)

@@ -162,15 +162,21 @@ func (s *Service) start(sp *spec) (*Run, error) {
 	if sp.agent != nil { // its turn supervises it
 		return r, nil
 	}
+	if !waits {
+		late := s.limitTime(m)
+		m.CloseLater(func(err error) { // in the last goroutine of the run
+			late.Stop()
+			s.finish(r, m, err)
+		})
+		return r, nil
+	}
 	go func() { // ends with the run, and the server waits for it
-		if waits {
-			select {
-			case <-so.slot:
-				defer func() { <-s.slots }()
-				s.log.InfoContext(r.Context(), "run resumed", "run", r.ID, r.Of.attr(), "attempt", so.attempt)
-				_ = work() // the run may have been canceled
-			case <-so.canceled:
-			}
+		select {
+		case <-so.slot:
+			defer func() { <-s.slots }()
+			s.log.InfoContext(r.Context(), "run resumed", "run", r.ID, r.Of.attr(), "attempt", so.attempt)
+			_ = work() // the run may have been canceled
+		case <-so.canceled:
 		}
 		s.supervise(r, m)
 	}()
@@ -197,7 +203,7 @@ func (s *Service) makeRun(sp *spec) (*Run, *ling.Manager) {
 	for _, f := range sp.filters {
 		r.tube.AddFilter(f)
 	}
-	if so != nil && sp.agent != nil && sp.agent.answer == nil && !so.queued {
+	if so != nil && sp.agent != nil && sp.agent.answer == nil && so.told.Begun {
 		parts, takeBack := transcript.TakeBack(r.tube, so.told)
 		if !so.suspended || len(parts) > 0 {
 			m.Restarted([]ling.Part{{Bot: sp.agent.name}}, parts)

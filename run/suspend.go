@@ -183,9 +183,9 @@ func (s *Service) wake(ctx context.Context, row *store.Run) error {
 	return nil
 }
 
-// wakeSession lets the suspended run of a session go on, by its lane: its turn comes before what follows. It is an [Elsewhere] where another
-// replica has the run.
-func (s *Service) wakeSession(ctx context.Context, lane string) error {
+// awaitSession waits until the runs of a session, by its lane, are where their turns are: a suspended one goes on, so that its turn comes before
+// what follows. It is an [Elsewhere] where another replica has one of them, and ErrAway where none has it yet.
+func (s *Service) awaitSession(ctx context.Context, lane string) error {
 	if lane == "" || s.o.Turns == nil {
 		return nil
 	}
@@ -193,21 +193,29 @@ func (s *Service) wakeSession(ctx context.Context, lane string) error {
 	last := s.inSession[lane]
 	s.mu.Unlock()
 	if last != nil && !last.Moved() && last.manager.Load() != nil {
-		return nil // the session has a run here, and no other one
+		return nil // the lane has them
 	}
-	list, _, err := s.store.List(ctx, store.RunQuery{Session: lane, States: []string{store.RunWaiting}, Limit: 1})
-	switch {
-	case err != nil:
+	live := []string{store.RunQueued, store.RunRunning, store.RunWaiting}
+	list, _, err := s.store.List(ctx, store.RunQuery{Session: lane, States: live, Limit: maxQueued})
+	if err != nil {
 		return s.storeError(ctx, err)
-	case len(list) == 0:
-		return nil
 	}
-	r, release, err := s.acquire(ctx, list[0].ID)
+	for i := range list {
+		if err := s.awaitRun(ctx, list[i].ID); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// awaitRun is awaitSession for one run.
+func (s *Service) awaitRun(ctx context.Context, id string) error {
+	r, release, err := s.acquire(ctx, id)
 	if r != nil || err != nil {
 		return err
 	}
 	defer release()
-	row, err := s.store.Find(ctx, list[0].ID) // with its request
+	row, err := s.store.Find(ctx, id) // with its request
 	switch {
 	case errors.Is(err, store.ErrNotFound):
 		return nil
@@ -217,8 +225,10 @@ func (s *Service) wakeSession(ctx context.Context, lane string) error {
 		return s.wake(ctx, &row)
 	case s.isElsewhere(&row):
 		return &Elsewhere{row.Replica}
+	case !row.Ended.IsZero(), row.Replica == s.replica, s.o.Members == nil:
+		return nil
 	}
-	return nil
+	return away() // another replica is about to take it over
 }
 
 // openQuestions are the ids of questions that readers of a tube were told and that have no answer.

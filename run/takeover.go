@@ -12,6 +12,7 @@ import (
 	"github.com/lingserve/lingserve/store"
 	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/tube"
+	"github.com/lingserve/lingserve/turn"
 )
 
 const (
@@ -54,11 +55,11 @@ func (s *Service) recoverLost(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	_, err = s.recoverRuns(ctx, slices.DeleteFunc(list, func(row store.Run) bool {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		return s.inMemory[row.ID] != nil || s.moving[row.ID] != nil || row.Replica != s.replica || time.Since(row.Created) < time.Minute
+	list, release := s.acquireAll(slices.DeleteFunc(list, func(row store.Run) bool {
+		return row.Replica != s.replica || time.Since(row.Created) < time.Minute
 	}))
+	defer release()
+	_, err = s.recoverRuns(ctx, list)
 	return err
 }
 
@@ -73,13 +74,33 @@ func (s *Service) recoverLeft(ctx context.Context) error {
 		if err != nil || len(list) == 0 {
 			return err
 		}
-		if took, err := s.recoverRuns(ctx, list); err != nil || !took || len(list) < leftAtOnce {
+		free, release := s.acquireAll(list)
+		took, err := s.recoverRuns(ctx, free)
+		release()
+		if err != nil || !took || len(list) < leftAtOnce {
 			return err
 		}
 	}
 }
 
-// recoverRuns takes over runs: they go on, or end. It reports whether it took any.
+// acquireAll acquires those of the runs that are not in memory and that no other caller moves, until release is called.
+func (s *Service) acquireAll(list []store.Run) (free []store.Run, release func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var releases []func()
+	for _, row := range list {
+		if s.inMemory[row.ID] == nil && s.moving[row.ID] == nil {
+			free, releases = append(free, row), append(releases, s.moveLocked(row.ID))
+		}
+	}
+	return free, func() {
+		for _, release := range releases {
+			release()
+		}
+	}
+}
+
+// recoverRuns takes over runs, which the caller has acquired: they go on, or end. It reports whether it took any.
 func (s *Service) recoverRuns(ctx context.Context, list []store.Run) (took bool, err error) {
 	taken, errs := make([]*leftRun, len(list)), make([]error, len(list))
 	var wg sync.WaitGroup
@@ -111,7 +132,7 @@ func (s *Service) recoverRun(ctx context.Context, row *store.Run) (*leftRun, err
 		s.log.WarnContext(ctx, "cannot read how a run began", "run", row.ID, "error", err)
 	}
 	p := &leftRun{
-		origin: o, attempt: row.Attempt + 1, crashes: row.Crashes, queued: row.State == store.RunQueued, suspended: suspended(row),
+		origin: o, attempt: row.Attempt + 1, crashes: row.Crashes, queued: row.State == store.RunQueued && row.Attempt == 1, suspended: suspended(row),
 	}
 	if p.Session != "" && p.Again != nil { // at the replica that has its session
 		if first, err := s.isNext(ctx, row); err != nil || !first {
@@ -128,7 +149,7 @@ func (s *Service) recoverRun(ctx context.Context, row *store.Run) (*leftRun, err
 	if p.tube == nil {
 		p.tube = s.unstored(p)
 	}
-	if row.Replica != "" && !p.queued { // else it was handed over, or had not begun
+	if row.Replica != "" && row.State != store.RunQueued { // else it was handed over, or had not begun
 		p.crashes++
 	}
 	take := store.Takeover{
@@ -139,9 +160,6 @@ func (s *Service) recoverRun(ctx context.Context, row *store.Run) (*leftRun, err
 	}
 	if p.end = whyNotResumed(p); p.end == nil {
 		take.State = store.RunQueued
-		if err := s.readTurn(ctx, p); err != nil {
-			return nil, err
-		}
 	}
 	_, err = s.store.Take(ctx, take)
 	if errors.Is(err, store.ErrUnsure) {
@@ -157,24 +175,65 @@ func (s *Service) recoverRun(ctx context.Context, row *store.Run) (*leftRun, err
 		return nil, err
 	case p.end != nil:
 		s.endLeft(p)
+	case p.queued && s.wasSteered(ctx, p):
+		s.forgetSteered(p.ID, p.attempt)
+		return nil, nil
+	default:
+		if err := s.takeTurn(ctx, p); err != nil {
+			return nil, errors.Join(err, s.store.Release(ctx, s.replica, []string{p.ID}))
+		}
 	}
 	return p, nil
 }
 
-// readTurn reads what the tape says of a turn that an agent answers.
-func (s *Service) readTurn(ctx context.Context, p *leftRun) error {
-	if p.queued || p.Of.Agent == "" || s.o.Tapes == nil {
+// takeTurn takes over the turn of a run that had begun.
+func (s *Service) takeTurn(ctx context.Context, p *leftRun) error {
+	if p.queued || p.Session == "" || s.o.Turns == nil {
 		return nil
 	}
+	p.questions = openQuestions(p.tube)
+	ctx, cancel := context.WithTimeout(ctx, storeWait)
+	defer cancel()
+	return s.o.Turns.Alone(ctx, p.Lane(), turn.Queue, func(ctx context.Context) error {
+		t, err := tape.Lookup(ctx, s.o.Tapes, s.o.Workspace, p.Lane())
+		if err == nil {
+			p.told, err = agent.TakeTurn(ctx, t, p.ID)
+		}
+		if errors.Is(err, tape.ErrNotFound) || errors.Is(err, tape.ErrDeleted) {
+			return nil // the turn had not begun
+		}
+		return err
+	})
+}
+
+// wasSteered reports whether a message that waits is on its session's tape: another turn has used it.
+func (s *Service) wasSteered(ctx context.Context, p *leftRun) bool {
+	if p.Session == "" || s.o.Tapes == nil {
+		return false
+	}
 	t, err := tape.Lookup(ctx, s.o.Tapes, s.o.Workspace, p.Lane())
-	if err == nil {
-		p.questions = openQuestions(p.tube)
-		p.told, err = agent.ReadTurn(ctx, t, p.ID)
+	if err != nil {
+		return false
 	}
-	if errors.Is(err, tape.ErrNotFound) || errors.Is(err, tape.ErrDeleted) {
-		return nil // the turn had not begun
+	for e, err := range t.Read(ctx, tape.Query{Kinds: []tape.Kind{tape.KindMessage}, Newest: true}) {
+		if err != nil || e.Date.Before(p.Began.Add(-time.Minute)) { // clocks differ
+			return false
+		}
+		if m := tape.MetaOf(e); m.Steered && m.Run == p.ID {
+			return true
+		}
 	}
-	return err
+	return false
+}
+
+// forgetSteered removes what is stored of a message that another run has used. What cannot be removed now is when it is taken over.
+func (s *Service) forgetSteered(id string, attempt int) {
+	ctx, cancel := context.WithTimeout(s.working, storeWait)
+	defer cancel()
+	end := store.RunEnd{ID: id, Replica: s.replica, Attempt: attempt, State: store.RunCompleted, Result: []byte("{}"), Expires: time.Now()}
+	if err := s.store.End(ctx, end); err != nil && !errors.Is(err, store.ErrMoved) {
+		s.log.WarnContext(ctx, "cannot forget a steered message", "run", id, "error", err)
+	}
 }
 
 // isNext reports whether a message that waits can be taken over here: no other replica has its session, nor a run in it that came before.

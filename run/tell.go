@@ -24,7 +24,7 @@ func (a *agentRun) write() {
 	o := transcript.Options{
 		Manager: a.m, Name: a.name, MaxBytes: a.s.o.MaxResult, TooLarge: func() { a.cancel(errTooMuch) }, Keep: a.s.keepFiles(a.spec.owner),
 	}
-	if so := a.spec.resumed; so != nil && a.m == a.own && a.answer == nil && !so.queued {
+	if so := a.spec.resumed; so != nil && a.m == a.own && a.answer == nil && so.told.Begun {
 		o.Told = &so.told
 	}
 	a.out = transcript.New(o)

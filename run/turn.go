@@ -151,7 +151,7 @@ func (a *agentRun) dispatch(ctx context.Context, t *channel.Turn) (channel.Dispa
 func (a *agentRun) begin() error {
 	defer close(a.ready)
 	sp := a.spec
-	sp.queued = sp.resumed != nil || a.inQueue()
+	sp.queued = sp.queued || sp.resumed != nil || a.inQueue()
 	r, err := a.s.start(sp)
 	if err != nil {
 		a.cancel(errRefused)
@@ -189,12 +189,17 @@ func ofLane(err error) error {
 // steer gives a message to this run's turn. It returns false if the turn takes no messages, or has no run that callers can see.
 func (a *agentRun) steer(late *agentRun) bool {
 	<-a.ready // its turn may be there a moment before it
+	late.spec.steered, late.spec.queued = true, true
+	if a.s.storeStart(late.spec) != nil { // a crash would lose it
+		late.spec.steered, late.spec.queued = false, false
+		return false
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if !a.open {
+		late.spec.steered = false
 		return false
 	}
-	late.spec.steered = true
 	a.steered = append(a.steered, late)
 	a.s.moveKey(late.spec, a.spec.ID) // until a run of its own has it
 	return true
@@ -213,6 +218,7 @@ func (a *agentRun) followUp() {
 			if r, err := late.ticket.Wait(context.Background()); err != nil && r.TurnID == late.spec.ID && errors.Is(err, turn.ErrDraining) {
 				code = codeDraining
 			}
+			a.s.forgetSteered(late.spec.ID, 1)
 			close(late.ready)
 			late.cancel(nil)
 		} else if err := late.begin(); err != nil {

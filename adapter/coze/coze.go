@@ -42,6 +42,7 @@ import (
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/wire"
+	"github.com/lingserve/lingserve/internal/aside"
 )
 
 // Options are the settings of a provider: the default of Prefix is "coze"; BaseURL is what comes before /v3/chat, default
@@ -118,6 +119,6 @@ func (m *model) Stream(ctx context.Context, req adapter.Request) iter.Seq2[adapt
 
 // askAside is ask on a stack that is gone when the answer begins.
 func (m *model) askAside(ctx context.Context, req *adapter.Request) (a *answer, err error) {
-	wire.Aside(func() { a, err = m.ask(ctx, req) })
+	aside.Run(func() { a, err = m.ask(ctx, req) })
 	return a, err
 }

@@ -31,6 +31,7 @@ import (
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/ollama/host"
 	"github.com/lingserve/lingserve/adapter/wire"
+	"github.com/lingserve/lingserve/internal/aside"
 )
 
 // Options are the settings of a provider: the default of Prefix is "ollama"; BaseURL is where Ollama answers, in any of the forms that
@@ -173,7 +174,7 @@ func (m *model) Stream(ctx context.Context, req adapter.Request) iter.Seq2[adapt
 
 // askAside is ask on a stack that is gone when the answer begins.
 func (m *model) askAside(ctx context.Context, req *adapter.Request) (res *http.Response, err error) {
-	wire.Aside(func() { res, err = m.ask(ctx, *req) })
+	aside.Run(func() { res, err = m.ask(ctx, *req) })
 	return res, err
 }
 

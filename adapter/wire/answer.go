@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/internal/aside"
 	"github.com/tmaxmax/go-sse"
 )
 
@@ -61,7 +62,7 @@ func (s *Server) Stream(ctx context.Context, model string, ask func(context.Cont
 		defer cancel(context.Canceled)
 		var res *http.Response
 		var err error
-		Aside(func() { res, err = ask(ctx) }) // on a stack that is gone when the answer begins
+		aside.Run(func() { res, err = ask(ctx) }) // on a stack that is gone when the answer begins
 		if err != nil {
 			yield(adapter.Chunk{}, err)
 			return
@@ -175,8 +176,13 @@ func (a *Answer) events(body io.Reader, take func(kind, data []byte) (done bool,
 			return done, nil, a.Server.NotPiece(err, data)
 		}
 	}
-	// The whole grammar of SSE. One byte more, so that an event of exactly MaxEvent bytes is taken.
-	for event, err := range sse.Read(Lines(plain.Remaining()), &sse.ReadConfig{MaxEventSize: a.MaxEvent + 1}) {
+	return a.allEvents(plain.Remaining(), take)
+}
+
+// allEvents is events for the whole grammar of SSE. It is a separate function because it takes much of the stack.
+func (a *Answer) allEvents(body io.Reader, take func(kind, data []byte) (done bool, err error)) (done bool, broken, err error) {
+	// One byte more, so that an event of exactly MaxEvent bytes is taken.
+	for event, err := range sse.Read(Lines(body), &sse.ReadConfig{MaxEventSize: a.MaxEvent + 1}) {
 		if err != nil {
 			return false, err, nil
 		}

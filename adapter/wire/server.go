@@ -114,16 +114,3 @@ func Said(body io.Reader) []byte {
 	said, _ := io.ReadAll(io.LimitReader(body, maxRefusal))
 	return said
 }
-
-// Aside calls f on the stack of another goroutine and waits for it. A stack that has grown hardly ever shrinks again, and what a
-// request takes would stay for as long as its answer is read, times thousands of streams. A panic of f is the caller's.
-func Aside(f func()) {
-	over := make(chan any, 1)
-	go func() {
-		defer func() { over <- recover() }()
-		f()
-	}()
-	if p := <-over; p != nil {
-		panic(p)
-	}
-}

@@ -15,6 +15,9 @@ import (
 // maxChunk bounds the rows of a statement that names each of them.
 const maxChunk = 256
 
+// maxSQLiteBatches is maxChunk for batches in SQLite, whose driver looks up the name of each parameter in a list of all.
+const maxSQLiteBatches = 32
+
 // Runs stores the runs of workflows and agents, their events, their idempotency keys, and the replicas that work on them.
 //
 // Each change of a run names the replica and the attempt that it expects. If the run is another replica's by now, or has ended, the change is
@@ -78,7 +81,11 @@ func (r *Runs) Append(ctx context.Context, replica string, batches []store.RunBa
 // insertBatches inserts batches in few statements, and returns the moved runs. The row of a run is not locked: if the run moves at the same
 // moment, its batch can be inserted, and readers ignore it because of after_seq.
 func (tx *Tx) insertBatches(replica string, batches []store.RunBatch) (moved []string, err error) {
-	err = inChunks(batches, func(part []store.RunBatch) error {
+	size := maxChunk
+	if !tx.db.network {
+		size = maxSQLiteBatches
+	}
+	err = inChunks(batches, size, func(part []store.RunBatch) error {
 		var values strings.Builder
 		args := make([]any, 1, 1+5*len(part))
 		args[0] = replica
@@ -166,7 +173,7 @@ func (r *Runs) End(ctx context.Context, e store.RunEnd) error {
 // Stepped notes that those of the runs that the replica works on have finished a step: crashes before it do not count.
 func (r *Runs) Stepped(ctx context.Context, replica string, ids []string) error {
 	return r.update(ctx, func(tx *Tx) error {
-		return inChunks(ids, func(part []string) error {
+		return inChunks(ids, maxChunk, func(part []string) error {
 			query, args := inList("UPDATE runs SET crashes = 0 WHERE replica = $1 AND ended = 0 AND id IN (?)", part, replica)
 			_, err := tx.exec(query, args...)
 			return err
@@ -187,7 +194,7 @@ func (r *Runs) Suspend(ctx context.Context, id, replica string, attempt int, wak
 // Release hands over those of the runs that the replica works on.
 func (r *Runs) Release(ctx context.Context, replica string, ids []string) error {
 	return r.update(ctx, func(tx *Tx) error {
-		return inChunks(ids, func(part []string) error {
+		return inChunks(ids, maxChunk, func(part []string) error {
 			query, args := inList("UPDATE runs SET replica = '' WHERE replica = $1 AND ended = 0 AND id IN (?)", part, replica)
 			_, err := tx.exec(query, args...)
 			return err
@@ -223,10 +230,10 @@ func (r *Runs) Take(ctx context.Context, t store.Takeover) (run store.Run, err e
 	return run, err
 }
 
-// inChunks calls fn with the parts of all. Their lengths are powers of two, so that there are few statements to prepare.
-func inChunks[T any](all []T, fn func(part []T) error) error {
+// inChunks calls fn with the parts of all. Their lengths are powers of two up to size, so that there are few statements to prepare.
+func inChunks[T any](all []T, size int, fn func(part []T) error) error {
 	for len(all) > 0 {
-		n := min(1<<(bits.Len(uint(len(all)))-1), maxChunk)
+		n := min(1<<(bits.Len(uint(len(all)))-1), size)
 		if err := fn(all[:n]); err != nil {
 			return err
 		}
@@ -246,7 +253,7 @@ func inList(query string, ids []string, args ...any) (string, []any) {
 
 // execIn runs statements whose "(?)" is a list of ids.
 func (tx *Tx) execIn(ids []string, queries ...string) error {
-	return inChunks(ids, func(part []string) error {
+	return inChunks(ids, maxChunk, func(part []string) error {
 		for _, query := range queries {
 			query, args := inList(query, part)
 			if _, err := tx.exec(query, args...); err != nil {

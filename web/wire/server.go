@@ -23,6 +23,7 @@ import (
 	"github.com/lingserve/lingserve/access"
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/flow"
+	"github.com/lingserve/lingserve/internal/aside"
 	"github.com/lingserve/lingserve/internal/gate"
 	"github.com/lingserve/lingserve/run"
 	"github.com/lingserve/lingserve/tape"
@@ -86,7 +87,10 @@ func (s *Server) Start(w http.ResponseWriter, r *http.Request, q *run.Request) (
 	}
 	started := *q
 	started.Who, started.Caller, started.KeyTag, started.Trace, started.Account = Who(r), s.Caller(r), s.KeyTag(r), traceOf(r), s.Account(r)
-	of, out, err := s.Runs.Start(r.Context(), &started)
+	var of *run.Run
+	var out run.Outcome
+	var err error
+	aside.Run(func() { of, out, err = s.Runs.Start(r.Context(), &started) })
 	if err != nil {
 		return nil, out, s.Problem(r.Context(), err)
 	}

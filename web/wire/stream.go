@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/lingserve/lingserve/internal/aside"
 	"github.com/lingserve/lingserve/run"
 	"github.com/lingserve/lingserve/tube"
 	"github.com/lingserve/lingserve/web/wire/frame"
@@ -219,16 +220,10 @@ func (s *Server) Stream(w http.ResponseWriter, r *http.Request, of *run.Run, rea
 		// So that a client knows from when on silence means that the connection is dead.
 		w.Header().Set("X-Keepalive", strconv.FormatFloat(s.KeepAlive.Seconds(), 'g', -1, 64))
 	}
-	w.WriteHeader(http.StatusOK) // not left to the first flush, which passes the recorder that wants to know
 	out := s.NewStream(w, r)
-	var opening [16]byte
-	if v.Format == frame.SSE && v.Kind == "" { // clients of other protocols may stumble over the field
-		if _, err := out.Write(AppendRetry(opening[:0])); err != nil {
-			f.Broken(out, of, v, err)
-		}
-	}
-	// The headers go out even where no event waits, so that the client knows that it is connected.
-	if err := out.Flush(); err != nil {
+	var err error
+	aside.Run(func() { err = open(w, out, v) })
+	if err != nil {
 		f.Broken(out, of, v, err)
 	}
 	// A context alone ends a stream: waiting for a channel that all streams share is work for each token.
@@ -249,6 +244,17 @@ func (s *Server) Stream(w http.ResponseWriter, r *http.Request, of *run.Run, rea
 	}
 	f.Complete()
 	out.deadline() // for what net/http writes after us
+}
+
+// open sends the headers, even if no event waits: so the client knows that it is connected.
+func open(w http.ResponseWriter, out *Output, v *View) error {
+	w.WriteHeader(http.StatusOK)               // not left to the first flush, which passes the recorder that wants to know
+	if v.Format == frame.SSE && v.Kind == "" { // clients of other protocols may stumble over the field
+		if _, err := out.Write(AppendRetry(nil)); err != nil {
+			return err
+		}
+	}
+	return out.Flush()
 }
 
 // Await waits for the run's end. A client that goes away meanwhile gets no answer, and no clean end.

@@ -104,8 +104,8 @@ export class Live {
   anchors: string[] = []; // that it has left what was said behind, by name
   followUp: string | undefined;
   reason: string | undefined; // why it was canceled
-  /** How often it went on after its server was lost, and what was taken back the last time, by uri. */
-  restarted: { times: number; parts: string[] } | undefined;
+  /** How often it went on after its server was lost, what was taken back the last time, by uri, and when this page knew, in epoch ms. */
+  restarted: { times: number; parts: string[]; at: number } | undefined;
   readonly complete = new Set<string>();
   readonly bots: Bots;
 
@@ -331,7 +331,7 @@ export class Live {
 
   // What is not known any more is told again: the questions, and what the bots do that begin again.
   #restart({ attempt, bots, parts }: EventData["restarted"]): void {
-    this.restarted = { times: attempt - 1, parts };
+    this.restarted = { times: attempt - 1, parts, at: Date.now() };
     this.questions = [];
     for (const uri of [...parts, ...bots.map((b) => b.root)]) this.#reopen(uri);
     const again = new Set(bots.map((b) => b.bot));

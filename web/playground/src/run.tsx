@@ -58,7 +58,7 @@ export function Waiting({ live }: { live: Live }) {
   if (!live.disconnected) return null;
   const left = Math.max(0, Math.ceil(((until ?? now) - now) / 1000));
   return (
-    <div class="notice" role="status">
+    <div class="notice notice-sticky" role="status">
       <Lamp state="asks" />
       <span>{failed === 0 || (failed === 1 && state === "connecting") ? "The connection broke." : "The server cannot be reached."} {live.count > 0 && "The run may continue without this page. "}{state === "waiting" && left > 0 ? <>Retrying in {left} s.</> : <>Retrying …</>}</span>
       {live.id && <button type="button" class="button small" onClick={() => reconnect(live)}>Retry now</button>}
@@ -66,13 +66,18 @@ export function Waiting({ live }: { live: Live }) {
   );
 }
 
+/** For how many ms the news that the run goes on stays in sight while the text is scrolled. */
+const news = 15_000;
+
 /** Says that the run goes on after its server was lost, and how much of it is written again. */
 export function Restarted({ live }: { live: Live }) {
   live.revision.value;
+  const until = (live.restarted?.at ?? 0) + news;
+  const isNew = useTick(1000, Date.now() < until) < until;
   if (!live.restarted || live.over || live.disconnected) return null;
   const parts = live.restarted.parts.filter((uri) => !/(^|\/)\$/.test(uri));
   const again = parts.includes("") ? "; what was not complete is written again" : parts.length === 1 ? "; 1 part is written again" : parts.length > 1 ? `; ${count(parts.length)} parts are written again` : "";
-  return <p class="notice notice-quiet" role="status">The server restarted. The run continues{again}.</p>;
+  return <p class={"notice notice-quiet" + (isNew ? " notice-sticky" : "")} role="status">The server restarted. The run continues{again}.</p>;
 }
 
 /** What of a failed run is to be said. */

@@ -189,17 +189,17 @@ func ofLane(err error) error {
 // steer gives a message to this run's turn. It returns false if the turn takes no messages, or has no run that callers can see.
 func (a *agentRun) steer(late *agentRun) bool {
 	<-a.ready // its turn may be there a moment before it
-	late.spec.steered, late.spec.queued = true, true
-	if a.s.storeStart(late.spec) != nil { // a crash would lose it
-		late.spec.steered, late.spec.queued = false, false
+	late.spec.queued = true
+	if a.s.storeStart(late.spec) != nil { // a crash would lose it; its own run says why it cannot be stored
+		late.spec.queued = false
 		return false
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if !a.open {
-		late.spec.steered = false
 		return false
 	}
+	late.spec.steered = true
 	a.steered = append(a.steered, late)
 	a.s.moveKey(late.spec, a.spec.ID) // until a run of its own has it
 	return true

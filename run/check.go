@@ -2,6 +2,7 @@ package run
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -57,11 +58,15 @@ func (s *Service) prepare(p access.Principal, a *Request, id string) (*spec, err
 	case a.OnBusy == string(turn.Steer):
 		return nil, misfit("/on_busy", "steer works only with agents; expected queue, reject or interrupt")
 	}
-	sp := &spec{id: id, owner: p.Owner(), role: p.Role, files: files, config: s.o.Bot, params: a.Params, filters: a.filters()}
+	sp := &spec{
+		origin: origin{ID: id, owner: p.Owner(), Role: p.Role, Session: a.Session},
+		files:  files, config: s.o.Bot, params: a.Params, filters: a.filters(),
+	}
 	if sp.workflow, err = s.workflowOf(p, a); err != nil {
 		return nil, err
 	}
 	info := sp.workflow.Info()
+	sp.Of.Workflow = info.Name
 	var faults misfits
 	sp.input, err = flow.Prepare(sp.workflow, a.Input)
 	if ie, ok := errors.AsType[*flow.InputError](err); ok {
@@ -89,7 +94,7 @@ func (s *Service) prepare(p access.Principal, a *Request, id string) (*spec, err
 		sp.config.OnInvalid = sp.config.OnInvalid.Strict()
 	}
 	if info.Resume {
-		sp.request = a
+		sp.Again = a
 	}
 	if a.Session != "" {
 		s.makeTurn(sp, a)
@@ -216,8 +221,7 @@ func (s *Service) prepareAgent(p access.Principal, a *Request, id string, files 
 		}
 		media = append(media, turn.Media{Type: kind, URL: f.Image + f.File, Name: f.Name})
 	}
-	ar := s.newAgentRun(a.Agent, turn.Policy(a.OnBusy))
-	ar.id, ar.done = id, a.Done
+	ar := s.newAgentRun(a.Agent, a.OnBusy)
 	ar.envelope = &turn.Envelope{
 		ID: id, Channel: Channel, Content: text, Media: media, Life: ar,
 		Extra: map[string]any{
@@ -226,17 +230,19 @@ func (s *Service) prepareAgent(p access.Principal, a *Request, id string, files 
 		},
 	}
 	return &spec{
-		id: id, owner: p.Owner(), role: p.Role, agent: ar, workflow: turnWork{ar}, request: a, config: s.o.Bot, filters: a.filters(),
-		session: cmp.Or(a.Session, id), // a new session, in which the conversation can continue
+		origin: origin{
+			ID: id, Of: a.Subject, owner: p.Owner(), Role: p.Role, Again: a,
+			Session: cmp.Or(a.Session, id), // a new session, in which the conversation can continue
+		},
+		agent: ar, workflow: ar, config: s.o.Bot, filters: a.filters(),
 	}, nil
 }
 
 // prepareByWorkflow is prepare for an agent whose answers a workflow writes.
 func (s *Service) prepareByWorkflow(by access.Principal, a *Request, id, workflow string) (*spec, error) {
 	if _, ok := s.o.Workflows.Get(workflow); !ok {
-		e := internal("this agent's workflow is missing; find the cause in the server's log under this id")
-		s.log.Error("agent's workflow is missing", "id", e.ID, "agent", a.Agent, "workflow", workflow)
-		return nil, e
+		detail := "this agent's workflow is missing; find the cause in the server's log under this id"
+		return nil, s.internal(context.Background(), detail, "agent's workflow is missing", "agent", a.Agent, "workflow", workflow)
 	}
 	if a.OnBusy == string(turn.Steer) {
 		return nil, misfit("/on_busy", "this agent does not support steer, because it is a workflow; expected queue, reject or interrupt")
@@ -246,8 +252,8 @@ func (s *Service) prepareByWorkflow(by access.Principal, a *Request, id, workflo
 	as.Session = cmp.Or(as.Session, NewID()) // a new session, in which the conversation can continue
 	sp, err := s.prepare(by, &as, id)
 	if err == nil {
-		if sp.agent.as = a.Agent; sp.request != nil {
-			sp.request = a
+		if sp.Of = a.Subject; sp.Again != nil {
+			sp.Again = a
 		}
 	}
 	return sp, err
@@ -259,19 +265,18 @@ func (s *Service) makeTurn(sp *spec, req *Request) {
 	if json.Unmarshal(req.Input, &text) != nil {
 		text = cmp.Or(string(req.Input), "{}")
 	}
-	a := s.newAgentRun(sp.workflow.Info().Name, turn.Policy(req.OnBusy))
-	a.id = sp.id
+	a := s.newAgentRun(sp.Of.Workflow, req.OnBusy)
 	a.answer = &workflow.Answer{Workflow: sp.workflow, Input: sp.input, Stop: func(cause error) {
 		if !a.stop(cause) { // by a later message, or by who erases the session
 			a.own.Stop(cause)
 		}
 	}}
 	a.envelope = &turn.Envelope{
-		ID: a.id, Channel: Channel, Content: text, Life: a,
+		ID: sp.ID, Channel: Channel, Content: text, Life: a,
 		Sender: turn.Sender{NoCommands: true}, // a workflow's input is what its schema says, commas included
 		Extra:  map[string]any{hooks.Run: a, hooks.History: req.History},
 	}
-	sp.agent, sp.session, sp.workflow = a, req.Session, turnWork{a}
+	sp.agent, sp.workflow = a, a
 }
 
 // ListModels lists the models that callers may name: the configured ones, the default, and those of workflows.

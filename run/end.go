@@ -2,17 +2,94 @@ package run
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
 
 	"github.com/lingserve/lingserve/agent"
-	webchannel "github.com/lingserve/lingserve/channel/web"
 	"github.com/lingserve/lingserve/internal/trail"
 	"github.com/lingserve/lingserve/ling"
+	"github.com/lingserve/lingserve/store"
 	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/turn"
 )
+
+var (
+	// ErrLeft cancels a run whose client disconnected and had asked for that.
+	ErrLeft = errors.New("the client disconnected")
+	// ErrAsked cancels a run by request.
+	ErrAsked = errors.New("canceled by request")
+	// errKeyRevoked cancels a run whose API key was revoked.
+	errKeyRevoked = errors.New("the API key that started the run was revoked")
+)
+
+// Cancel ends an active run. Error: ErrEnded.
+func (s *Service) Cancel(run *Run) error {
+	if !run.stop(ErrAsked) {
+		return &Error{Kind: ErrEnded, Detail: "the run has ended", Run: run.ID}
+	}
+	return nil
+}
+
+// Leave cancels a run whose client disconnected and had asked for that. It does not wait.
+func (s *Service) Leave(run *Run) { run.stop(ErrLeft) }
+
+// CancelRevoked cancels the active runs of this replica whose API key is revoked, and returns how many. It does not wait.
+func (s *Service) CancelRevoked(revoked func(keyTag string) bool) (count int) {
+	return s.cancelRuns(errKeyRevoked, func(r *Run) bool { return r.KeyTag != "" && revoked(r.KeyTag) })
+}
+
+// cancelPage is how many runs CancelOwner lists at once.
+const cancelPage = 200
+
+// CancelOwner cancels the active runs of an owner on this replica, and returns how many. elsewhere has the ids of the runs that are active on
+// other replicas, or that no replica works on yet. It does not wait for their ends. A run that starts meanwhile can be missing in both.
+// Error: ErrAway, also after it has canceled runs.
+func (s *Service) CancelOwner(ctx context.Context, owner string) (canceled int, elsewhere []string, err error) {
+	canceled = s.cancelRuns(ErrAsked, func(r *Run) bool { return r.owner == owner })
+	q := store.RunQuery{Owner: &owner, States: []string{store.RunQueued, store.RunRunning, store.RunWaiting}, Limit: cancelPage}
+	for more := true; more; more = q.Cursor != "" {
+		var list []store.Run
+		if list, q.Cursor, err = s.store.List(ctx, q); err != nil {
+			return canceled, elsewhere, s.storeError(ctx, err)
+		}
+		for _, r := range list {
+			if r.Replica != s.replica {
+				elsewhere = append(elsewhere, r.ID)
+			}
+		}
+	}
+	return canceled, elsewhere, nil
+}
+
+// cancelRuns cancels the active runs of this replica that match, and returns how many. It does not wait.
+func (s *Service) cancelRuns(cause error, match func(*Run) bool) (count int) {
+	for _, r := range s.active() {
+		if match(r) && r.stop(cause) {
+			count++
+		}
+	}
+	return count
+}
+
+// active returns the active runs of this replica.
+func (s *Service) active() (list []*Run) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, r := range s.inMemory {
+		if r.manager.Load() != nil {
+			list = append(list, r)
+		}
+	}
+	return list
+}
+
+// stop ends an active run. It returns false if the run has ended already; its readers may not have seen the end yet. It does not wait.
+func (r *Run) stop(cause error) bool {
+	m := r.manager.Load()
+	return m != nil && m.Stop(cause)
+}
 
 // noteCut writes on the tape of a run's session that its turn has no end, unless another turn is there that says so itself. Readers see the
 // end of the run behind that, so that who goes on with the session then does not meet it.
@@ -20,7 +97,7 @@ func (s *Service) noteCut(p *leftRun) {
 	if p.Session == "" || s.o.Turns == nil || s.o.Tapes == nil || hasEnded(p.tube) {
 		return
 	}
-	lane := webchannel.SessionKey(p.owner, p.Session)
+	lane := p.Lane()
 	ctx, cancel := context.WithTimeout(s.ctx, s.o.Times.Cut)
 	defer cancel()
 	if s.elsewhere(ctx, lane) != nil {
@@ -38,32 +115,16 @@ func (s *Service) noteCut(p *leftRun) {
 		_, err = t.Append(ctx, cut...)
 		return err
 	}); err != nil {
-		s.log.DebugContext(ctx, "next turn will note the cut-off one", "run", p.id, "error", err)
+		s.log.DebugContext(ctx, "next turn will note the cut-off one", "run", p.ID, "error", err)
 	}
 }
 
 // supervise waits for a run's end.
 func (s *Service) supervise(r *Run, m *ling.Manager) {
-	if r.resumed != nil {
-		if r.resumed.slot.wait(m.Context()) == nil { // its time begins when it does
-			defer r.resumed.slot.leave()
-		}
-	}
 	late := s.limitTime(m)
 	err := m.Close()
 	late.Stop()
 	s.finish(r, m, err)
-}
-
-// superviseLater is supervise for a run that is not resumed, without a goroutine that waits: the last goroutine of the run ends it.
-func (s *Service) superviseLater(r *Run, m *ling.Manager) {
-	s.works.Add(1)
-	late := s.limitTime(m)
-	m.CloseLater(func(err error) {
-		defer s.works.Done()
-		late.Stop()
-		s.finish(r, m, err)
-	})
 }
 
 // limitTime stops a run that takes too long.
@@ -73,7 +134,8 @@ func (s *Service) limitTime(m *ling.Manager) *time.Timer {
 
 // finish stores and shows the end of a run whose work is over. err is what the run has failed of.
 func (s *Service) finish(r *Run, m *ling.Manager, err error) {
-	if o := r.resultOf(m.Outcome()); !r.Moved() && s.storeEnd(r, &o) {
+	r.result = r.resultOf(m.Outcome())
+	if !r.Moved() && s.storeEnd(r) {
 		r.tube.ShowEnd()
 	} else {
 		s.recorder.remove(r)
@@ -86,15 +148,14 @@ const StatusMoved = "moved"
 
 // ended keeps what is kept of a run. closeErr is what it has failed of.
 func (s *Service) ended(r *Run, m *ling.Manager, closeErr error) {
-	o := r.resultOf(m.Outcome())
-	r.result = o
+	o := r.result
 	away := r.Moved() // its end is not here
-	close(r.done)
 	r.manager.Store(nil)
+	close(r.done)
 
-	status := o.Status
+	status, message := o.Status, "run ended"
 	if away {
-		status = StatusMoved
+		status, message = StatusMoved, "run continues at another replica"
 	}
 	code, level := "", slog.LevelInfo
 	attrs := []slog.Attr{
@@ -104,41 +165,36 @@ func (s *Service) ended(r *Run, m *ling.Manager, closeErr error) {
 	if cause, ok := o.Cause(); ok && !away && o.Status != StatusCompleted {
 		code = cause.Code
 		attrs = append(attrs, slog.String("code", code))
-		if r.session == "" && code != codeInternal && o.Status == StatusFailed { // else there is a line of the turn, or of what is internal
+		if r.Session == "" && code != codeInternal && o.Status == StatusFailed { // else there is a line of the turn, or of what is internal
 			level = trail.Level(code)
 		}
 		if closeErr != nil {
 			attrs = append(attrs, slog.Any("error", closeErr))
 		}
 	}
-	if away {
-		s.log.LogAttrs(m.Context(), slog.LevelInfo, "run continues at another replica", attrs...)
-	} else {
-		s.log.LogAttrs(m.Context(), level, "run ended", attrs...)
-	}
+	s.log.LogAttrs(m.Context(), level, message, attrs...)
 	r.endSpan(code)
 	r.observer.End(status, code)
-	s.release(r)
 
 	now := time.Now()
 	s.mu.Lock()
 	if away {
-		s.leaveLocked(r)
+		r.machine.enter(stateMoved)
+		s.removeLocked(r)
 	} else {
-		r.expires = now.Add(s.retention(r.Keyed))
-		s.keepLocked(r, now)
+		s.keepLocked(r, now, now.Add(s.retention(r.Keyed)))
 		if r.erased {
 			s.dropLocked(r)
 		}
 	}
-	s.endedLocked()
 	s.mu.Unlock()
 	s.trim(now)
+	s.chargeTokens(r)
 }
 
 // mayBeRetried reports whether the same request may be sent again: the run failed for a reason that passes, and made nothing.
-func (r *Run) mayBeRetried(o Result) bool {
-	if cause, ok := o.Cause(); !ok || o.Status != StatusFailed || !cause.Retryable {
+func (r *Run) mayBeRetried() bool {
+	if cause, ok := r.result.Cause(); !ok || r.result.Status != StatusFailed || !cause.Retryable {
 		return false
 	}
 	document, reserved := r.tube.Snapshot(false)

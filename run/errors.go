@@ -1,6 +1,7 @@
 package run
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"strings"
@@ -151,13 +152,22 @@ func diskFull() *Error {
 
 const drainingMessage = "the server is shutting down and starts no new runs; retry on another server, or later"
 
+// draining makes the error of a server that shuts down.
+func draining() *Error {
+	return &Error{Kind: ErrDraining, Detail: drainingMessage, Retry: 2 * time.Second}
+}
+
 // away makes the error of a database that cannot be reached.
 func away() *Error {
 	return &Error{Kind: ErrAway, Detail: "the server cannot reach its database; retry later", Retry: TapesRetry}
 }
 
-// internal makes an error under whose id the log has the cause.
-func internal(detail string) *Error { return &Error{Kind: ErrInternal, Detail: detail, ID: NewID()} }
+// internal makes an error under whose id the log has the cause, which it writes there as a message with attributes.
+func (s *Service) internal(ctx context.Context, detail, message string, attrs ...any) *Error {
+	e := &Error{Kind: ErrInternal, Detail: detail, ID: NewID()}
+	s.log.ErrorContext(ctx, message, append([]any{"id", e.ID}, attrs...)...)
+	return e
+}
 
 // Elsewhere is the error of a run or session that another replica has. The caller forwards the request to it.
 type Elsewhere struct{ Replica string }

@@ -60,40 +60,19 @@ func (s *Service) Find(ctx context.Context, who access.Principal, id string) (*R
 		return nil, unknownRun()
 	}
 	for {
-		if err := s.awaitMove(ctx, id); err != nil {
-			return nil, err
-		}
-		var over chan struct{}
-		s.mu.Lock()
-		r, wait := s.inMemory[id], s.loading[id] // one caller at a time reads it back
-		if r != nil && r.Moved() {
-			r = nil
-		}
-		if r == nil && wait == nil {
-			over = make(chan struct{})
-			s.loading[id] = over
-		}
-		s.mu.Unlock()
+		r, release, err := s.acquire(ctx, id)
 		switch {
-		case r != nil && !r.owned(who):
+		case err != nil:
+			return nil, err
+		case r != nil && !who.Sees(r.owner):
 			return nil, unknownRun()
 		case r != nil:
 			return r, nil
-		case wait == nil:
-			r, err := s.load(ctx, who, id)
-			s.mu.Lock()
-			delete(s.loading, id)
-			s.mu.Unlock()
-			close(over)
-			if r != nil || err != nil {
-				return r, err
-			}
-			continue
 		}
-		select {
-		case <-wait:
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
+		r, err = s.load(ctx, who, id)
+		release()
+		if r != nil || err != nil {
+			return r, err
 		}
 	}
 }
@@ -108,7 +87,7 @@ func (s *Service) load(ctx context.Context, who access.Principal, id string) (*R
 		return nil, unknownRun()
 	case err != nil:
 		return nil, s.storeError(ctx, err)
-	case row.Ended.IsZero() && row.Replica != s.replica && s.o.Members != nil && slices.Contains(s.o.Members.Alive(), row.Replica):
+	case s.isElsewhere(&row):
 		return nil, &Elsewhere{row.Replica}
 	case suspended(&row): // it is in memory then, or at another replica
 		return nil, s.wake(ctx, &row)
@@ -130,7 +109,7 @@ func (s *Service) load(ctx context.Context, who access.Principal, id string) (*R
 	now := time.Now()
 	s.mu.Lock()
 	s.inMemory[id] = r
-	s.keepLocked(r, now)
+	s.keepLocked(r, now, row.Expires)
 	s.mu.Unlock()
 	s.trim(now)
 	return r, nil
@@ -138,17 +117,14 @@ func (s *Service) load(ctx context.Context, who access.Principal, id string) (*R
 
 // readEnded reads the events and the result of an ended run.
 func (s *Service) readEnded(ctx context.Context, row *store.Run) (*Run, error) {
-	b, err := begunOf(row)
+	o, err := originOf(row)
 	so, unread := s.readStored(ctx, row.ID)
-	t := so.tube
-	r := &Run{
-		ID: row.ID, Of: Subject{row.Workflow, row.Agent}, owner: row.Owner, session: b.Session, tube: t, Keyed: b.Keyed, Began: row.Created,
-		done: make(chan struct{}), expires: row.Expires,
-	}
+	r := newRun(o)
+	r.tube, r.Again = so.tube, nil
 	close(r.done)
 	err = errors.Join(err, unread, json.Unmarshal(row.Result, &r.result))
 	switch {
-	case err == nil && t != nil && hasEnded(t):
+	case err == nil && r.tube != nil && hasEnded(r.tube):
 		return r, nil
 	case errors.Is(err, store.ErrAway), errors.Is(err, store.ErrFull):
 		return nil, s.storeError(ctx, err)
@@ -185,15 +161,6 @@ func (s *Service) reserve(ctx context.Context, bytes int64) (*adapter.Account, e
 	return nil, err
 }
 
-// leaveLocked removes a run that continues at another replica.
-func (s *Service) leaveLocked(r *Run) {
-	if !r.machine.is(runHandedOver) {
-		r.machine.enter(runMoved)
-	}
-	r.where.leave()
-	s.removeLocked(r)
-}
-
 // retention is how long an ended run can be read.
 func (s *Service) retention(keyed bool) time.Duration {
 	if keyed {
@@ -202,10 +169,13 @@ func (s *Service) retention(keyed bool) time.Duration {
 	return s.o.Retention
 }
 
-// keepLocked adds an ended run to those that are kept in memory.
-func (s *Service) keepLocked(r *Run, now time.Time) {
-	r.machine.enter(runEnded)
-	r.touched = now
+// keepLocked adds an ended run to those that are kept in memory. It expires at a time; zero is never.
+func (s *Service) keepLocked(r *Run, now, expires time.Time) {
+	r.machine.enter(stateEnded)
+	r.drop = now.Add(KeepInMemory)
+	if !expires.IsZero() && expires.Before(r.drop) {
+		r.drop = expires
+	}
 	r.size = int64(r.tube.Bytes()) + sizeOfRun
 	s.kept = append(s.kept, r)
 	s.keptBytes += r.size
@@ -220,7 +190,7 @@ const sizeOfRun = 4 << 10
 func (s *Service) trim(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for len(s.kept) > 0 && (s.keptBytes > s.o.MemoryOfEnded || now.Sub(s.kept[0].touched) >= KeepInMemory) {
+	for len(s.kept) > 0 && (s.keptBytes > s.o.MemoryOfEnded || !now.Before(s.kept[0].drop)) {
 		s.dropLocked(s.kept[0])
 	}
 }
@@ -231,7 +201,7 @@ func (s *Service) dropLocked(r *Run) {
 	if i < 0 {
 		return
 	}
-	r.machine.enter(runDropped)
+	r.machine.enter(stateDropped)
 	s.kept = slices.Delete(s.kept, i, i+1)
 	s.keptBytes -= r.size
 	s.freed += r.size
@@ -255,14 +225,14 @@ func (s *Service) sweep(now time.Time) (idle bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, r := range slices.Clone(s.kept) {
-		if !now.Before(r.expires) {
+		if !now.Before(r.drop) {
 			s.dropLocked(r)
 		}
 	}
 	if len(s.inMemory) == 0 { // a map does not get smaller by itself
 		s.inMemory, s.inSession = map[string]*Run{}, map[string]*Run{}
 	}
-	idle = s.running == 0 && s.freed >= giveBack
+	idle = s.runs.Count() == 0 && s.freed >= giveBack
 	if idle {
 		s.freed = 0
 	}

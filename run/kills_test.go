@@ -293,7 +293,7 @@ func (l *library) checkBook(r *Run) {
 // checkTurn checks a turn, its tape, and how often its tools ran.
 func (l *library) checkTurn(r *Run) {
 	o, document, reserved := r.Result()
-	_, all := l.tape(r.session)
+	_, all := l.tape(r.Session)
 	var text string
 	_ = json.Unmarshal(document, &text)
 	if o.Status != StatusCompleted || !strings.HasPrefix(text, "I look it up. \n\nIt takes a while. \n\nThat is all.") {

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"unicode/utf8"
 
-	"github.com/lingserve/lingserve/access"
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/internal/mediapart"
 	"github.com/lingserve/lingserve/internal/wording"
@@ -48,7 +47,7 @@ func (s *Service) room(ctx context.Context, a *Request, sp *spec) error {
 	if err := CheckSize(a, s.o.Input, s.o.Images); err != nil {
 		return err
 	}
-	switch keep := sp.key != "" || sp.session != ""; {
+	switch keep := sp.key != "" || sp.Session != ""; {
 	case keep && s.o.Pressure.DiskBroken():
 		return diskFull()
 	case keep && s.o.Pressure.LowDisk():
@@ -57,14 +56,14 @@ func (s *Service) room(ctx context.Context, a *Request, sp *spec) error {
 	bounded, ok := s.o.Tapes.(interface {
 		Room(ctx context.Context, session string) error
 	})
-	if !ok || sp.agent == nil || sp.session == "" {
+	if !ok || sp.agent == nil {
 		return nil
 	}
-	refused := bounded.Room(ctx, sp.lane())
+	refused := bounded.Room(ctx, sp.Lane())
 	if refused == nil {
 		return nil
 	}
-	_, err := tape.Lookup(ctx, s.o.Tapes, s.o.Workspace, sp.lane())
+	_, err := tape.Lookup(ctx, s.o.Tapes, s.o.Workspace, sp.Lane())
 	switch {
 	case err == nil: // the session is there already
 		return nil
@@ -100,32 +99,17 @@ func CheckSize(a *Request, limit, images int) error {
 	return over
 }
 
-// admit counts a run for its caller, within the caller's limits of active runs and of tokens. A run that was accepted before is not
-// refused. The lock of runs is held.
-func (s *Service) admit(sp *spec) (release func(), p error) {
-	if s.o.Limits == nil || sp.caller == "" {
-		return nil, nil
-	}
-	release, d := s.o.Limits.Run(sp.caller)
-	if refusal, ok := errors.AsType[*access.Refusal](d.Err()); ok && !sp.accepted() {
-		return nil, &Error{Kind: ErrLimited, Detail: refusal.Detail, Limit: refusal.Reason, Retry: refusal.RetryAfter}
-	}
-	return release, nil
-}
-
-// release ends the count of a run, and charges its caller for its tokens.
-func (s *Service) release(r *Run) {
-	if s.o.Limits == nil || r.caller == "" {
+// chargeTokens charges the caller of a run for its tokens, and ends the count of the run.
+func (s *Service) chargeTokens(r *Run) {
+	defer r.release()
+	if s.o.Limits == nil || r.Caller == "" {
 		return
-	}
-	if r.release != nil {
-		r.release()
 	}
 	tokens := 0
 	for _, u := range r.result.Usage {
 		tokens += u.TotalTokens
 	}
-	s.o.Limits.Charge(r.caller, tokens)
+	s.o.Limits.Charge(r.Caller, tokens)
 }
 
 // Full returns why no run can start now; nil if one can.

@@ -28,6 +28,9 @@ const (
 	endRetry, endLongest = 50 * time.Millisecond, 2 * time.Second
 )
 
+// codeNotDurable is the code of events and lines of the log about what cannot be stored.
+const codeNotDurable = "not_durable"
+
 // recorder stores the events of runs a moment after they were sent: those of all runs in one transaction.
 type recorder struct {
 	s    *Service
@@ -109,43 +112,29 @@ func (c *recorder) record(ctx context.Context) {
 	}
 	c.s.storeSteps(ctx, list)
 	c.s.suspendWaiting(list)
-	for len(list) > 0 && ctx.Err() == nil {
-		n, more, err := c.some(ctx, list)
-		if err != nil {
-			return
-		}
-		if more { // of the last of them
-			n--
-		}
-		list = list[n:]
+	for err := error(nil); len(list) > 0 && err == nil && ctx.Err() == nil; {
+		list, err = c.append(ctx, list)
 	}
 }
 
-// some stores events of the first runs of list. It returns of how many, and whether there may be more of the last.
-func (c *recorder) some(ctx context.Context, list []*Run) (n int, more bool, err error) {
+// append stores events of the first runs of a list. It returns those of which there may be more.
+func (c *recorder) append(ctx context.Context, list []*Run) (rest []*Run, err error) {
 	var of []*Run
 	var batches []store.RunBatch
-	size := 0
-	for _, r := range list {
-		if size >= maxAppend || more {
-			break
+	rest = list
+	for size, more := 0, false; len(rest) > 0 && size < maxAppend && !more; {
+		r := rest[0]
+		if b := r.recording.lockNext(r); b != nil {
+			of, batches = append(of, r), append(batches, *b)
+			size += len(b.Events)
+			more = len(b.Events) >= maxBatch
 		}
-		n++
-		v := r.recording
-		if !v.mu.TryLock() {
-			continue // its end is being stored
+		if !more {
+			rest = rest[1:]
 		}
-		b := v.next(r)
-		if b == nil {
-			v.mu.Unlock()
-			continue
-		}
-		of, batches = append(of, r), append(batches, *b)
-		size += len(b.Events)
-		more = len(b.Events) >= maxBatch
 	}
 	if len(of) == 0 {
-		return n, false, nil
+		return rest, nil
 	}
 	moved, err := c.s.store.Append(ctx, c.s.replica, batches)
 	for _, r := range of {
@@ -153,32 +142,27 @@ func (c *recorder) some(ctx context.Context, list []*Run) (n int, more bool, err
 			r.recording.stored()
 		}
 		r.recording.mu.Unlock()
-	}
-	c.report(ctx, of, err)
-	for _, r := range of {
 		if err == nil && slices.Contains(moved, r.ID) {
 			c.remove(r)
 			r.breakOff()
 		}
 	}
-	return n, more, err
+	c.report(ctx, of, err)
+	return rest, err
 }
 
 // report tells the log and the runs, once each time, that their events cannot be stored.
 func (c *recorder) report(ctx context.Context, of []*Run, err error) {
-	if err == nil {
-		if c.away {
-			c.away = false
-			c.s.log.InfoContext(ctx, "storing events of runs again")
-		}
+	switch {
+	case err == nil && c.away:
+		c.s.log.InfoContext(ctx, "storing events of runs again")
+	case err != nil && ctx.Err() != nil:
 		return
-	}
-	if ctx.Err() != nil {
-		return
-	}
-	if !c.away {
-		c.away = true
+	case err != nil && !c.away:
 		c.s.log.ErrorContext(ctx, "cannot store events of runs", "code", codeNotDurable, "error", err)
+	}
+	if c.away = err != nil; !c.away {
+		return
 	}
 	if errors.Is(err, store.ErrFull) {
 		c.s.o.Pressure.DiskFailed()
@@ -195,24 +179,23 @@ func (c *recorder) report(ctx context.Context, of []*Run, err error) {
 
 // storeEnd stores the end of a run with all events before it. It waits for a store that cannot be reached, and after a while it breaks readers
 // off. It is false where that end does not count: the run is another replica's, or the server ends first.
-func (s *Service) storeEnd(r *Run, o *Result) bool {
+func (s *Service) storeEnd(r *Run) bool {
 	v := r.recording
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	defer s.recorder.remove(r)
 	end := store.RunEnd{
-		ID: r.ID, Replica: s.replica, Attempt: v.attempt, State: o.Status, Result: mustJSON(o), Expires: time.Now().Add(s.retention(r.Keyed)),
+		ID: r.ID, Replica: s.replica, Attempt: v.attempt, State: r.result.Status, Result: mustJSON(r.result), Expires: time.Now().Add(s.retention(r.Keyed)),
 	}
-	if r.key != "" && r.mayBeRetried(*o) {
+	if r.key != "" && r.mayBeRetried() {
 		end.FreeKey = &store.IdempotencyKey{Owner: r.owner, Key: r.key, Run: r.ID}
 	}
 	for b := v.next(r); b != nil; b = v.next(r) {
 		end.Batches = append(end.Batches, *b)
 		v.stored()
 	}
-	pauses, since := backoff.New(endRetry, endLongest), time.Now()
-	leaving := s.leaving
-	var late <-chan time.Time
+	defer time.AfterFunc(s.o.Times.Grace, r.leave).Stop()
+	pauses := backoff.New(endRetry, endLongest)
 	for {
 		ctx, cancel := context.WithTimeout(context.Background(), storeWait)
 		err := s.store.End(ctx, end)
@@ -228,14 +211,7 @@ func (s *Service) storeEnd(r *Run, o *Result) bool {
 		if errors.Is(err, store.ErrFull) {
 			s.o.Pressure.DiskFailed()
 		}
-		if time.Since(since) >= s.o.Times.Grace {
-			r.where.leave()
-		}
-		select {
-		case <-time.After(pauses.NextBackOff()):
-		case <-leaving:
-			leaving, late = nil, time.After(s.o.Times.Stored)
-		case <-late:
+		if backoff.Sleep(s.storing, pauses.NextBackOff()) != nil {
 			s.log.ErrorContext(r.Context(), "cannot store the end of a run", "code", codeNotDurable, "run", r.ID, "error", err)
 			r.breakOff()
 			return false
@@ -262,8 +238,15 @@ func (s *Service) storeState(ctx context.Context, r *Run, state string) error {
 	return s.storeError(ctx, err)
 }
 
-// storeBegun stores that the turn of a run begins, which is not done twice then. It waits for a store that is away.
-func (s *Service) storeBegun(ctx context.Context, r *Run) error {
+// leaveQueue begins the work of a run that was queued. The store knows it before: the work is not begun twice then, and if it makes the server
+// crash, that is counted. It waits for a store that is away.
+func (s *Service) leaveQueue(ctx context.Context, r *Run) error {
+	switch {
+	case r.machine.is(stateRunning):
+		return nil
+	case !r.machine.enterFrom(stateQueued, stateRunning):
+		return errElsewhere
+	}
 	ctx, cancel := context.WithTimeout(ctx, s.o.Times.Grace)
 	defer cancel()
 	r.recording.mu.Lock()
@@ -276,35 +259,38 @@ func (s *Service) storeBegun(ctx context.Context, r *Run) error {
 	}
 }
 
-// storeWaiting stores whether a run waits for somebody's answer. What cannot be stored now is with the next pass.
+// storeWaiting stores whether a run waits for a person. The next pass tries again.
 func (s *Service) storeWaiting(ctx context.Context, r *Run) {
+	v := r.recording
+	if !r.machine.is(stateRunning) || !v.mu.TryLock() {
+		return
+	}
+	defer v.mu.Unlock()
 	state := store.RunRunning
 	if r.waits() {
 		state = store.RunWaiting
 	}
-	if v := r.recording; r.machine.is(runRunning) && v.mu.TryLock() {
-		defer v.mu.Unlock()
-		if v.state != state && v.state != store.RunQueued {
-			_ = s.storeState(ctx, r, state)
-		}
+	if v.state != store.RunQueued {
+		_ = s.storeState(ctx, r, state)
 	}
 }
 
 // storeSteps stores which runs have finished a step since a crash.
 func (s *Service) storeSteps(ctx context.Context, list []*Run) {
-	var of []*Run
-	var ids []string
-	for _, r := range list {
-		if r.crashes > 0 && r.step.Load() {
-			of, ids = append(of, r), append(ids, r.ID)
-		}
-	}
-	if len(ids) == 0 || s.store.Stepped(ctx, s.replica, ids) != nil { // the next pass tries again
+	list = slices.DeleteFunc(slices.Clone(list), func(r *Run) bool { return r.crashes == 0 || !r.step.Load() })
+	if len(list) == 0 || s.store.Stepped(ctx, s.replica, idsOf(list)) != nil { // the next pass tries again
 		return
 	}
-	for _, r := range of {
+	for _, r := range list {
 		r.crashes = 0
 	}
+}
+
+func idsOf(list []*Run) (ids []string) {
+	for _, r := range list {
+		ids = append(ids, r.ID)
+	}
+	return ids
 }
 
 // errElsewhere is why the work of a run ends here that goes on elsewhere.
@@ -312,8 +298,6 @@ var errElsewhere = fmt.Errorf("%w: %w", ErrMoved, turn.ErrHandedOver)
 
 // breakOff ends a run here that goes on elsewhere, and breaks its readers off.
 func (r *Run) breakOff() {
-	r.where.leave()
-	if m := r.manager.Load(); m != nil {
-		m.Stop(errElsewhere)
-	}
+	r.leave()
+	r.stop(errElsewhere)
 }

@@ -2,7 +2,6 @@ package run
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -18,12 +17,10 @@ import (
 	"github.com/lingserve/lingserve/access"
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/bot"
-	webchannel "github.com/lingserve/lingserve/channel/web"
 	"github.com/lingserve/lingserve/flow"
 	"github.com/lingserve/lingserve/jsonuri"
 	"github.com/lingserve/lingserve/ling"
 	"github.com/lingserve/lingserve/store"
-	"github.com/lingserve/lingserve/tool"
 	"github.com/lingserve/lingserve/tube"
 )
 
@@ -131,27 +128,11 @@ func (s Subject) attr() slog.Attr {
 	return slog.String("workflow", s.Workflow)
 }
 
-// accepted reports whether the run was accepted before: its message was steered to another turn, or it goes on.
-func (sp *spec) accepted() bool { return sp.steered || sp.resumed != nil }
-
-// lane is the session that the run is a turn of, as tapes and turns call it; "" for none.
-func (sp *spec) lane() string {
-	if sp.session == "" {
-		return ""
-	}
-	return webchannel.SessionKey(sp.owner, sp.session)
-}
-
 // spec is a run that has been checked and can be started.
 type spec struct {
-	id       string    // of the run
-	owner    string    // who starts it
-	role     tool.Role // of who starts it
-	keyTag   string    // of the API key that it is started by; "" is none
-	caller   string    // the name that the run counts for; "" is none
+	origin
 	workflow flow.Workflow
-	agent    *agentRun // a run that is a turn; then workflow stands for it
-	session  string
+	agent    *agentRun // a run that is a turn; it is the workflow, too
 	input    map[string]any
 	files    []adapter.Part // beside the input
 	model    string         // named in the started event
@@ -162,22 +143,16 @@ type spec struct {
 	key      string
 	hash     [16]byte
 	steered  bool              // its message was given to the turn of another run
-	queued   bool              // its turn waits in the lane of its session
-	request  *Request          // what the run goes on from if its server is lost; nil: it does not
+	queued   bool              // its work waits for its turn or for a slot
 	trace    trace.SpanContext // of the request; zero is none
 	span     trace.Span        // of the run; nil until it is started, or without a tracer
-	resumed  *resumed          // nil for a run that begins
-	account  *adapter.Account  // of its memory; nil until it is started, or without a ledger
-	asked    *adapter.Account  // that pays for the request, and then for the run; nil is a new one
+	resumed  *leftRun          // nil for a run that begins
+	account  *adapter.Account  // of the request, and then of the run; nil is a new one
+	ctx      context.Context   // of the run; nil until [Service.runContext] has made it
 }
 
-// of returns the subject of the run. The workflow of an agent's run only stands for the agent.
-func (sp *spec) of() Subject {
-	if a := sp.agent; a != nil && (a.answer == nil || a.as != "") {
-		return Subject{Agent: cmp.Or(a.as, a.name)}
-	}
-	return Subject{Workflow: sp.workflow.Info().Name}
-}
+// accepted reports whether the run was accepted before: its message was steered to another turn, or it goes on.
+func (sp *spec) accepted() bool { return sp.steered || sp.resumed != nil }
 
 // NewID makes a run's id: 130 random bits in lower-case base32, fit for urls and for file names of any system.
 func NewID() string { return strings.ToLower(rand.Text()) }

@@ -2,19 +2,96 @@ package run
 
 import (
 	"cmp"
-	"context"
 	"errors"
-	"sync/atomic"
+	"fmt"
 	"time"
 
 	"github.com/lingserve/lingserve/access"
+	"github.com/lingserve/lingserve/agent"
+	"github.com/lingserve/lingserve/internal/backoff"
+	"github.com/lingserve/lingserve/ling"
+	"github.com/lingserve/lingserve/tube"
 	"github.com/lingserve/lingserve/turn"
 )
 
-// resumed is a run that goes on after its server was lost.
-type resumed struct {
-	*leftRun
-	slot *slot // among those that go on; nil for one that need not wait
+// leftRun is a run that its replica has left.
+type leftRun struct {
+	origin
+	stored
+	queued  bool // its turn has not begun for certain
+	attempt int  // of the replica that takes it over
+	crashes int  // in a row
+	told    agent.Told
+	end     *ling.ErrorData // why it does not go on; nil: it does
+	// suspended says that it waited for people, and nothing was lost. questions are the ids of those that readers know.
+	suspended bool
+	questions map[string]bool
+
+	// Of a run that waits for one of the slots of runs that go on. It is there meanwhile, for those who come back, and can be canceled.
+	slot     chan struct{} // gives it one
+	canceled <-chan struct{}
+}
+
+// cutMessage is what clients are told about a run that the end of the server has cut off.
+const cutMessage = "the server stopped during this run; the run's events so far are kept"
+
+// otherKey follows why a run with an Idempotency-Key was cut off.
+const otherKey = "; start it again with another Idempotency-Key"
+
+// Epoch is how many numbers of events each attempt of a run has, and its end after a crash: more than any sends, so that no
+// number ever means two events, whatever was seen before it could be written down. They stay far below 2⁵³.
+const Epoch = 1 << 32
+
+// firstEvent returns the number of the first event of the next attempt. No reader has seen it, or one behind it.
+func (p *leftRun) firstEvent() uint64 {
+	return max((p.tube.Len()/Epoch+1)*Epoch, uint64(p.attempt-1)*Epoch)
+}
+
+// endLeft ends a run that was taken over and does not go on.
+func (s *Service) endLeft(p *leftRun) {
+	s.noteCut(p)
+	over := hasEnded(p.tube)
+	if !over {
+		p.tube.Leap(p.firstEvent())
+		if p.Keyed {
+			p.end.Message += otherKey
+		}
+		status := StatusInterrupted
+		if p.end.Code == codeCrashed {
+			status = StatusFailed
+		}
+		_, _ = p.tube.Send(tube.Event{Kind: tube.Named, Name: "error", Value: mustJSON(p.end)}) // cannot fail: it goes on
+		_ = p.tube.Close(status)
+	}
+	r := newRun(p.origin)
+	r.tube, r.recording = p.tube, &recording{attempt: p.attempt, seq: 1}
+	r.result = r.resultOf(ling.ResultOf(p.tube))
+	r.result.Session = p.Session
+	close(r.done)
+	switch {
+	case !s.storeEnd(r), over:
+	case p.end.Code == codeCrashed:
+		s.log.ErrorContext(r.Context(), "run ended: servers crashed again and again during it", "run", r.ID, r.Of.attr(), "crashes", p.crashes)
+	default:
+		s.log.WarnContext(r.Context(), "run cut off: its server ended", "run", r.ID, "events", r.tube.Len()%Epoch)
+	}
+}
+
+// interrupted is the error of a run that cannot go on. reason follows the sentence.
+func interrupted(reason string) *ling.ErrorData {
+	return &ling.ErrorData{Code: codeInternal, Message: cutMessage + reason, Retryable: true, Fatal: true}
+}
+
+// whyNotResumed returns how a run ends that was cut off and does not go on; nil where it goes on.
+func whyNotResumed(p *leftRun) *ling.ErrorData {
+	switch {
+	case p.Again == nil, hasEnded(p.tube):
+		return interrupted("")
+	case p.crashes >= MaxCrashes:
+		message := fmt.Sprintf("the server stopped %d times in a row during this run, so the run does not continue", p.crashes)
+		return &ling.ErrorData{Code: codeCrashed, Message: message, Fatal: true}
+	}
+	return nil
 }
 
 // MaxCrashes is how many servers in a row a run may crash before it finishes a step: the run may be the reason.
@@ -24,68 +101,16 @@ const MaxCrashes = 3
 // otherwise ask the models in one second, beside those who ask now, and be refused there.
 const RestartsAtOnce = 16
 
-// slot is that of a run among those that go on: it waits for its turn, and leaves it to the next. The run is there meanwhile, for
-// those who come back, and can be canceled.
-type slot struct {
-	granted chan struct{} // closed when it may begin
-	slots   chan struct{} // what it gives back; one element for each that goes on
-	state   atomic.Int32
-}
-
-// States of a place.
-const (
-	slotWaits = iota
-	slotTaken // it may begin, and has a slot
-	slotLeft  // it will not
-)
-
-// waits says whether it has not begun.
-func (p *slot) waits() bool { return p != nil && p.state.Load() == slotWaits }
-
-// wait waits for the turn. The error is ctx's cause.
-func (p *slot) wait(ctx context.Context) error {
-	if p == nil {
-		return nil
-	}
-	select {
-	case <-p.granted:
-		return nil
-	case <-ctx.Done():
-		if p.state.CompareAndSwap(slotWaits, slotLeft) || p.state.Load() == slotLeft {
-			return context.Cause(ctx)
-		}
-		return nil // it was its turn at the same time; what follows sees ctx, too
-	}
-}
-
-// leave gives the slot to the next.
-func (p *slot) leave() {
-	if p != nil {
-		<-p.slots
-	}
-}
-
-// take begins it with a slot of which the caller has had one; false where it has left meanwhile.
-func (p *slot) take() bool {
-	if !p.state.CompareAndSwap(slotWaits, slotTaken) {
-		return false
-	}
-	close(p.granted)
-	return true
-}
-
 // resumeAll lets runs go on, the oldest first and not all at once. What cannot go on ends.
 func (s *Service) resumeAll(list []*leftRun) {
-	var waiting []*Run
+	var waiting []*leftRun
 	for _, p := range list {
-		r, err := s.resume(p)
-		if err != nil {
-			s.log.Warn("cannot resume a run", "run", p.id, "error", err)
-			s.endTaken(p, interruptedEnd("; it cannot continue, because its workflow or agent has changed"))
-			continue
-		}
-		if r.resumed.slot != nil {
-			waiting = append(waiting, r)
+		if err := s.resume(p); err != nil {
+			s.log.Warn("cannot resume a run", "run", p.ID, "error", err)
+			p.end = interrupted("; it cannot continue, because its workflow or agent has changed")
+			s.endLeft(p)
+		} else if p.slot != nil {
+			waiting = append(waiting, p)
 		}
 	}
 	if n := len(waiting) - cap(s.slots); n > 0 {
@@ -96,57 +121,53 @@ func (s *Service) resumeAll(list []*leftRun) {
 	}
 }
 
-// grantSlots gives those that wait their turn, while there is memory for them, until the server ends.
-func (s *Service) grantSlots(list []*Run) {
-	tick := time.NewTicker(memoryPause)
-	defer tick.Stop()
-	for _, r := range list {
+// grantSlots gives runs that wait a slot each, while there is memory for them, until the server ends.
+func (s *Service) grantSlots(list []*leftRun) {
+	for _, p := range list {
 		select {
 		case s.slots <- struct{}{}:
 		case <-s.ctx.Done():
 			return
 		}
 		for s.o.Pressure.LowMemory() {
-			select {
-			case <-tick.C:
-			case <-s.ctx.Done():
+			if backoff.Sleep(s.ctx, memoryPause) != nil {
 				return
 			}
 		}
-		if !r.resumed.slot.take() {
+		select {
+		case p.slot <- struct{}{}:
+		case <-p.canceled:
 			<-s.slots
-			continue
 		}
-		s.log.InfoContext(r.Context(), "run resumed", "run", r.ID, r.Of.attr(), "attempt", r.resumed.attempt)
 	}
 }
 
 // resume lets a run go on that was taken over.
-func (s *Service) resume(p *leftRun) (*Run, error) {
+func (s *Service) resume(p *leftRun) error {
 	who := access.Principal{Name: cmp.Or(p.owner, access.Local.Name), Role: p.Role}
-	sp, err := s.prepare(who, p.Again, p.id) // what it may run, it was asked when it began
+	sp, err := s.prepare(who, p.Again, p.ID) // what it may run, it was asked when it began
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if sp.request == nil {
-		return nil, errors.New("its workflow does not allow it (resume: false)")
+	if sp.Again == nil {
+		return errors.New("its workflow does not allow it (resume: false)")
 	}
-	sp.owner, sp.caller, sp.keyTag = p.owner, p.Caller, p.KeyTag
-	sp.resumed = &resumed{leftRun: p}
+	sp.origin, sp.resumed, sp.queued = p.origin, p, true
 	if !p.suspended { // else readers have seen what is stored, and nothing more
 		p.tube.Leap(p.firstEvent())
 	}
 	if sp.agent == nil {
-		sp.resumed.slot = &slot{granted: make(chan struct{}), slots: s.slots}
-		return s.start(sp)
+		p.slot = make(chan struct{})
+		_, err = s.start(sp)
+		return err
 	}
-	sp.agent.policy, sp.agent.unattended = turn.Queue, p.Unattended
+	sp.agent.policy = turn.Queue
 	sp.agent.envelope.Extra[turn.ExtraResumed] = true
-	took := s.startAgent(sp)
-	if took.run == nil && took.err == nil {
-		took.err = errors.New("another turn took its message")
+	_, host, err := s.startAgent(sp)
+	if host != "" {
+		err = errors.New("another turn took its message")
 	}
-	return took.run, took.err
+	return err
 }
 
 // memoryPause is between looks whether there is memory to resume the next run.

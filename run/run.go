@@ -9,9 +9,7 @@ import (
 
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/lingserve/lingserve/access"
 	"github.com/lingserve/lingserve/adapter"
-	webchannel "github.com/lingserve/lingserve/channel/web"
 	"github.com/lingserve/lingserve/internal/trail"
 	"github.com/lingserve/lingserve/internal/wording"
 	"github.com/lingserve/lingserve/ling"
@@ -29,69 +27,50 @@ const (
 
 // Run is one run: going on, or ended and kept for those who come late. Its exported fields do not change.
 type Run struct {
-	ID      string
-	Of      Subject
-	owner   string // who has started it; "" is the one user of a server that asks nobody who they are
-	tube    *tube.Tube
-	session string // that it is a turn of, as its owner calls it; "" for none
-	key     string // the Idempotency-Key that this server started it with; "" for none
-	Keyed   bool   // started with an Idempotency-Key: kept longer, and across restarts
-	Began   time.Time
-	cut     atomic.Bool // an agent's model has come to its limit of tokens
+	origin
+	tube *tube.Tube
+	key  string      // the Idempotency-Key that this server started it with; "" for none
+	cut  atomic.Bool // an agent's model has come to its limit of tokens
 	// Heard is for a handler that remembers that a client has read all of the run.
 	Heard atomic.Bool
 
 	// manager is there while the run goes on. It is dropped at the end, since it holds much that only a running run needs.
 	manager atomic.Pointer[ling.Manager]
 
-	machine  machine[runState]
+	machine  machine
 	observer RunObserver // of a run that this server has begun
-	caller   string      // whom it is counted for; "" is nobody
-	keyTag   string      // of the API key that started it; "" is none
-	release  func()      // stops counting it; nil where it is not counted
+	release  func()      // stops counting it
 
-	recording *recording // nil: it was read from the store
-	warned    bool       // of the recorder's goroutine: readers know that the run cannot be stored
-	where     *location  // nil for a run that was read from the store
+	recording *recording      // nil: it was read from the store
+	warned    bool            // of the recorder's goroutine: readers know that the run cannot be stored
+	here      context.Context // ends when the run cannot be followed here any more, though it may go on elsewhere
+	leave     context.CancelFunc
 	pendingMu sync.Mutex
 	pending   pending     // of a turn
-	queued    atomic.Bool // its turn has not begun
 	goesOn    bool        // if its server is lost
-	resumed   *resumed    // nil: this server has begun it
 	crashes   int         // that the store has of it; of the recorder's goroutine
 	step      atomic.Bool // it has finished a step here
 
 	account *adapter.Account // pays for its memory, also after its end; nil where nobody counts
 	sent    sent             // its document, once it has ended and while somebody is sent it
 
-	span   trace.Span         // while it runs; nil where nobody traces
-	traced *trace.SpanContext // of span, also afterwards
+	span   trace.Span        // while it runs; nil where nobody traces
+	traced trace.SpanContext // of span, also afterwards
 
 	done   chan struct{} // closed when the members below are set
 	result Result
 
 	// Of an ended run in memory; guarded by Service.mu.
-	erased  bool      // its session was erased after its end
-	expires time.Time // when it may be forgotten
-	touched time.Time // when it ended, or was read back
-	size    int64     // bytes of memory, about
+	erased bool      // its session was erased after its end
+	drop   time.Time // when it leaves memory
+	size   int64     // bytes of memory, about
 }
 
-// pay has an account pay for the memory of the run.
-func (r *Run) pay(a *adapter.Account) {
-	r.account = a
-	a.Measure(func() int64 { return int64(r.tube.Measure()) })
-}
-
-// stepped says that the run has finished a step: it is not what makes its servers crash.
-func (r *Run) stepped() { r.step.Store(true) }
-
-// Lane is the session that the run is a turn of, as tapes and turns call it; "" for none.
-func (r *Run) Lane() string {
-	if r.session == "" {
-		return ""
-	}
-	return webchannel.SessionKey(r.owner, r.session)
+// newRun returns a run of this origin.
+func newRun(o origin) *Run {
+	r := &Run{origin: o, done: make(chan struct{})}
+	r.here, r.leave = context.WithCancel(context.Background())
+	return r
 }
 
 // Result is what is kept of an ended run beside its tube. The document is not here: it is the fold of the tube's events.
@@ -108,6 +87,16 @@ type Result struct {
 
 // Ended reports whether readers may have the terminal event.
 func (r *Run) Ended() bool { return hasEnded(r.tube) }
+
+// hasEnded reports whether the end of a tube can be seen.
+func hasEnded(t *tube.Tube) bool {
+	select {
+	case <-t.Ended():
+		return true
+	default:
+		return false
+	}
+}
 
 // Over is closed when the end of the run can be seen.
 func (r *Run) Over() <-chan struct{} { return r.tube.Ended() }
@@ -142,13 +131,18 @@ func (r *Run) Complete(event uint64) bool { return r.Ended() && event >= r.tube.
 func (r *Run) Wait(ctx context.Context) error {
 	select {
 	case <-r.tube.Ended():
-	case <-r.moved():
+	case <-r.here.Done():
 		return ErrMoved
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+	return r.awaitDone(ctx) // a moment later
+}
+
+// awaitDone waits until the result is known here.
+func (r *Run) awaitDone(ctx context.Context) error {
 	select {
-	case <-r.done: // a moment later
+	case <-r.done:
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
@@ -157,36 +151,33 @@ func (r *Run) Wait(ctx context.Context) error {
 
 // Within returns a context that ends, with the cause ErrMoved, when the run cannot be followed here any more, too. stop frees it.
 func (r *Run) Within(ctx context.Context) (_ context.Context, stop func()) {
-	if r.moved() == nil {
-		return ctx, func() {}
-	}
 	ctx, cancel := context.WithCancelCause(ctx)
-	unbind := context.AfterFunc(r.where, func() { cancel(ErrMoved) })
+	unbind := context.AfterFunc(r.here, func() { cancel(ErrMoved) })
 	return ctx, func() {
 		unbind()
 		cancel(nil)
 	}
 }
 
+// Moved reports whether the run cannot be followed here any more.
+func (r *Run) Moved() bool { return r.here.Err() != nil }
+
 // Result returns what came of the run, or what there is so far, with the document that clients may see and what stands beside it.
 func (r *Run) Result() (o Result, document, reserved []byte) {
-	if m := r.manager.Load(); m != nil {
-		over := r.Ended() // first: of one that ends meanwhile not all may be there
+	m, over := r.manager.Load(), r.Ended() // first: of one that ends meanwhile not all may be there
+	if m != nil {
 		res := m.Peek(false)
-		if o = r.resultOf(res); !over {
-			o.Status, o.Reason = StatusRunning, ""
-		}
-		return o, res.Result, res.Reserved
-	}
-	<-r.done        // it has ended since
-	if !r.Ended() { // its end is another replica's
-		document, reserved = r.tube.Snapshot(false)
+		o, document, reserved = r.resultOf(res), res.Result, res.Reserved
+	} else {
+		<-r.done         // it has ended since
+		over = r.Ended() // or its end is another replica's
 		o = r.result
-		o.Status, o.Reason = StatusRunning, ""
-		return o, document, reserved
+		document, reserved = r.text()
 	}
-	document, reserved = r.text()
-	return r.result, document, reserved
+	if !over {
+		o.Status, o.Reason = StatusRunning, ""
+	}
+	return o, document, reserved
 }
 
 // Summary is the run's result, or what there is of it so far, without its document.
@@ -203,25 +194,26 @@ func (r *Run) Summary() Result {
 type sent struct {
 	mu                 sync.Mutex // held while it is made
 	users              int
-	made               bool
-	document, reserved []byte
+	document, reserved []byte // nil while it is not made
 }
 
 // Hold says that somebody follows the run, until release is called: what is made for one of them is kept for the others, and the memory that
 // it takes counts.
 func (r *Run) Hold() (release func()) {
 	r.account.Retain()
-	r.sent.mu.Lock()
-	r.sent.users++
-	r.sent.mu.Unlock()
+	r.sent.use(1)
 	return func() {
-		s := &r.sent
-		s.mu.Lock()
-		if s.users--; s.users == 0 && s.made {
-			s.made, s.document, s.reserved = false, nil, nil
-		}
-		s.mu.Unlock()
+		r.sent.use(-1)
 		r.account.Release()
+	}
+}
+
+// use counts users, and forgets the document with the last of them.
+func (s *sent) use(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.users += n; s.users == 0 {
+		s.document, s.reserved = nil, nil
 	}
 }
 
@@ -230,27 +222,21 @@ func (r *Run) text() (document, reserved []byte) {
 	s := &r.sent
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.made {
+	if s.document != nil {
 		return s.document, s.reserved
 	}
 	document, reserved = r.tube.Snapshot(false)
 	if s.users > 0 {
-		s.made, s.document, s.reserved = true, document, reserved
+		s.document, s.reserved = document, reserved
 	}
 	return document, reserved
 }
 
-// resultOf is what a manager says of the run.
+// resultOf returns the result that a manager has.
 func (r *Run) resultOf(res ling.Result) Result {
-	o := resultOf(res)
-	o.Truncated = o.Truncated || r.cut.Load()
-	return o
-}
-
-func resultOf(res ling.Result) Result {
 	return Result{
 		Status: res.Status, Reason: res.Reason, Session: res.Session, Usage: res.Usage, Models: res.Models, Repairs: res.Repairs,
-		Truncated: res.Truncated, Errors: res.Errors,
+		Truncated: res.Truncated || r.cut.Load(), Errors: res.Errors,
 	}
 }
 
@@ -275,36 +261,11 @@ func (o Result) Cause() (ling.ErrorData, bool) {
 	return ling.ErrorData{}, false
 }
 
-func (r *Run) owned(who access.Principal) bool { return who.Sees(r.owner) }
-
 // Context has the run's ids, and those of its trace, for lines of the log that are written outside of it.
 func (r *Run) Context() context.Context {
 	ctx := trail.With(context.Background(), trail.Trail{Run: r.ID, Session: r.Lane()})
-	if r.traced != nil {
-		ctx = trace.ContextWithSpanContext(ctx, *r.traced)
+	if r.traced.IsValid() {
+		ctx = trace.ContextWithSpanContext(ctx, r.traced)
 	}
 	return ctx
 }
-
-// location ends when a run cannot be followed here any more, though it may go on elsewhere.
-type location struct {
-	context.Context
-	leave context.CancelFunc
-}
-
-func newLocation() *location {
-	p := new(location)
-	p.Context, p.leave = context.WithCancel(context.Background())
-	return p
-}
-
-// moved is closed when the run cannot be followed here any more; nil if it cannot move.
-func (r *Run) moved() <-chan struct{} {
-	if r.where == nil {
-		return nil
-	}
-	return r.where.Done()
-}
-
-// Moved reports whether the run cannot be followed here any more.
-func (r *Run) Moved() bool { return r.where != nil && r.where.Err() != nil }

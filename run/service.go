@@ -155,17 +155,15 @@ type Service struct {
 
 	working  context.Context // of all runs
 	stopWork context.CancelCauseFunc
-	works    sync.WaitGroup // one for each running run that is no turn
-	turns    gate.Gate      // one for each turn
+	runs     gate.Gate // one for each run that goes on
+	turns    gate.Gate // one for each turn
 
-	stopping context.Context // ends when no reader is served any more
-	stop     context.CancelFunc
-	ctx      context.Context // of the service's own goroutines
-	cancel   context.CancelFunc
-	wg       sync.WaitGroup
+	ctx    context.Context // of the service's own goroutines
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
 
-	leaving   chan struct{} // closed when nothing more is waited for
-	leaveOnce sync.Once
+	storing     context.Context // ends when no end of a run is waited for any more
+	stopStoring context.CancelFunc
 
 	slots chan struct{} // of runs that are restarted; one element for each that goes on
 
@@ -174,12 +172,9 @@ type Service struct {
 	inSession map[string]*Run          // the one that was started last in a session, by its lane, while it is in memory
 	kept      []*Run                   // the ended ones of inMemory, the least recently touched first
 	keptBytes int64                    // of kept
-	loading   map[string]chan struct{} // being read back now; closed when that is over
-	moving    map[string]chan struct{} // being suspended now, or woken; closed when that is over
-	running   int
+	moving    map[string]chan struct{} // being read back now, suspended or woken; closed when that is over
 	draining  bool
-	quiet     chan struct{} // closed once draining and nothing runs
-	freed     int64         // bytes that have left memory since it was last given back to the system
+	freed     int64 // bytes that have left memory since it was last given back to the system
 
 	closeOnce sync.Once
 }
@@ -206,7 +201,7 @@ func Open(o Options) (*Service, error) {
 	}
 	s := newService(o)
 	s.wg.Go(func() { s.recorder.loop(s.ctx) })
-	if err := s.takeLeft(s.ctx); err != nil {
+	if err := s.recoverLeft(s.ctx); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	s.wg.Go(s.sweepLoop)
@@ -225,12 +220,12 @@ func newService(o Options) *Service {
 		o.Detach = func(context.Context) {}
 	}
 	s := &Service{
-		o: o, log: o.Log, leaving: make(chan struct{}),
-		inMemory: map[string]*Run{}, inSession: map[string]*Run{}, loading: map[string]chan struct{}{}, moving: map[string]chan struct{}{},
-		quiet: make(chan struct{}), keyLocks: keyLocks{seed: maphash.MakeSeed()},
+		o: o, log: o.Log,
+		inMemory: map[string]*Run{}, inSession: map[string]*Run{}, moving: map[string]chan struct{}{},
+		keyLocks: keyLocks{seed: maphash.MakeSeed()},
 	}
 	s.working, s.stopWork = context.WithCancelCause(context.Background())
-	s.stopping, s.stop = context.WithCancel(context.Background())
+	s.storing, s.stopStoring = context.WithCancel(context.Background())
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.slots = make(chan struct{}, min(RestartsAtOnce, max(1, o.MaxRuns)))
 	s.store, s.recorder, s.replica = o.Store, newRecorder(s), NewID()
@@ -255,40 +250,34 @@ func (s *Service) sweepLoop() {
 // their cancellation.
 func (s *Service) Drain(ctx context.Context) error {
 	began := time.Now()
-	quiet := s.drain()
 	s.log.InfoContext(ctx, "draining")
-	select {
-	case <-quiet:
-	case <-ctx.Done():
-	}
-	s.detach(ctx)
-	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopWait)
-	defer cancel()
-	count := s.interrupt(stopping)
+	count := s.shutDown(ctx)
 	s.log.InfoContext(ctx, "runs drained", "interrupted", count, "took", time.Since(began))
 	return nil
-}
-
-// detach ends all readers. It must happen before runs are ended, so that no client takes the server's end for its run's.
-func (s *Service) detach(ctx context.Context) {
-	s.o.Detach(ctx)
-	s.stop()
 }
 
 // Close frees what the service holds; after Drain. Without one, runs that go on are ended.
 func (s *Service) Close() error {
 	s.closeOnce.Do(func() {
-		s.drain()
 		now, cancel := context.WithCancel(context.Background())
 		cancel()
-		s.detach(now)
-		stopping, cancel := context.WithTimeout(context.Background(), stopWait)
-		defer cancel()
-		s.interrupt(stopping)
+		s.shutDown(now)
 		s.cancel()
 		s.wg.Wait()
 	})
 	return nil
+}
+
+// shutDown refuses new runs, waits for running ones until ctx ends, and ends them then. It returns how many it has interrupted.
+func (s *Service) shutDown(ctx context.Context) (interrupted int) {
+	s.mu.Lock()
+	s.draining = true
+	s.mu.Unlock()
+	s.runs.Wait(ctx.Done())
+	s.o.Detach(ctx) // before runs are ended, so that no client takes the server's end for its run's
+	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopWait)
+	defer cancel()
+	return s.interrupt(stopping)
 }
 
 // Load is what a service has to do.
@@ -303,13 +292,10 @@ type Load struct {
 func (s *Service) Load() Load {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return Load{Draining: s.draining, Running: s.running, InMemory: len(s.kept), MemoryBytes: s.keptBytes}
+	return Load{Draining: s.draining, Running: s.runs.Count(), InMemory: len(s.kept), MemoryBytes: s.keptBytes}
 }
 
 // Running says how many runs go on, and whether there are turns among them.
 func (s *Service) Running() (running int, turns bool) {
-	s.mu.Lock()
-	running = s.running
-	s.mu.Unlock()
-	return running, s.turns.Count() > 0
+	return s.Load().Running, s.turns.Count() > 0
 }

@@ -60,6 +60,11 @@ func (s *Service) mayReach(ctx context.Context, lane string) error {
 	if !may {
 		return refuse(ErrForbidden, "the session is another's")
 	}
+	return s.bringHere(ctx, lane)
+}
+
+// bringHere waits until the runs of a session, by its lane, are where their turns are. It returns an [*Elsewhere] if another replica has the session.
+func (s *Service) bringHere(ctx context.Context, lane string) error {
 	if err := s.awaitSession(ctx, lane); err != nil {
 		return err
 	}
@@ -144,10 +149,7 @@ func (s *Service) Exclusive(ctx context.Context, lane string, policy turn.Policy
 	if s.o.Turns == nil {
 		return do(ctx)
 	}
-	if err := s.awaitSession(ctx, lane); err != nil {
-		return err
-	}
-	if err := s.elsewhere(ctx, lane); err != nil {
+	if err := s.bringHere(ctx, lane); err != nil {
 		return err
 	}
 	if policy == turn.Interrupt {
@@ -174,10 +176,7 @@ func (s *Service) Exclusive(ctx context.Context, lane string, policy turn.Policy
 func (s *Service) awaitLane(ctx context.Context, lane string) {
 	for _, r := range s.active() {
 		if r.Lane() == lane {
-			select {
-			case <-r.done:
-			case <-ctx.Done():
-			}
+			_ = r.awaitDone(ctx)
 		}
 	}
 }
@@ -187,14 +186,10 @@ func (s *Service) Forget(lane string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for id, r := range s.inMemory {
-		select {
-		case <-r.done:
-			if r.Lane() == lane {
-				delete(s.inMemory, id)
-				r.erased = true // if it is not kept yet, it will be dropped at once
-				s.dropLocked(r)
-			}
-		default:
+		if r.Lane() == lane && r.manager.Load() == nil {
+			delete(s.inMemory, id)
+			r.erased = true // if it is not kept yet, it will be dropped at once
+			s.dropLocked(r)
 		}
 	}
 }
@@ -224,9 +219,7 @@ func (s *Service) SessionError(ctx context.Context, err error) error {
 	case IsOverloaded(err): // a database that is away; the store's log says why
 		return &Error{Kind: ErrAway, Detail: "the server cannot reach the sessions at the moment; retry later", Retry: TapesRetry}
 	}
-	e := internal("the server cannot use the session's tape; find the cause in its log under this id")
-	s.log.ErrorContext(ctx, "cannot use a tape", "id", e.ID, "error", err)
-	return e
+	return s.internal(ctx, "the server cannot use the session's tape; find the cause in its log under this id", "cannot use a tape", "error", err)
 }
 
 // IsOverloaded reports whether an error has the code of a store that cannot be reached.

@@ -225,7 +225,7 @@ func (c *conversations) look(t *rapid.T) {
 		if err != nil {
 			t.Fatalf("RU-62: %v", err)
 		}
-		_, all := c.tape(r.session)
+		_, all := c.tape(r.Session)
 		of := fmt.Sprintf(`{"turn":%q`, id)
 		if begun := strings.Contains(all, `"turn.start","data":{"model":"m:m"}} `+of); begun && !strings.Contains(all, `"turn.aborted","data":`+of) &&
 			!slices.ContainsFunc(strings.Split(all, "\n"), func(e string) bool { return strings.Contains(e, `"turn.end"`) && strings.Contains(e, of) }) {

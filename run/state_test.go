@@ -5,19 +5,12 @@ import (
 	"testing"
 )
 
-// RU-01: each state has a name and a row, each is reached from the first, and a transition that is not in the table is told.
-func TestRU_01_EachTableOfStatesIsChecked(t *testing.T) {
-	t.Run("run", testTable[runState])
-	t.Run("turn", testTable[turnState])
-}
-
-func testTable[S stateOf[S]](t *testing.T) {
-	var first S
-	table := first.table()
-	reached := map[S]bool{first: true}
+// RU-01: each state has a name and a row, each is reached from the first, and a transition that is not in the table is reported.
+func TestRU_01_TheTableOfStatesIsChecked(t *testing.T) {
+	reached := map[state]bool{stateNew: true}
 	for more := true; more; {
 		more = false
-		for from, list := range table.next {
+		for from, list := range transitions {
 			for _, to := range list {
 				if reached[from] && !reached[to] {
 					reached[to], more = true, true
@@ -25,20 +18,20 @@ func testTable[S stateOf[S]](t *testing.T) {
 			}
 		}
 	}
-	if len(reached) != len(table.names) || len(table.next) != len(table.names) {
-		t.Errorf("%d states of %d are reached, and %d have a row", len(reached), len(table.names), len(table.next))
+	if len(reached) != len(stateNames) || len(transitions) != len(stateNames) {
+		t.Errorf("%d states of %d are reached, and %d have a row", len(reached), len(stateNames), len(transitions))
 	}
 	before := OnWrongState
 	defer func() { OnWrongState = before }()
-	for from := range table.next {
-		for to := range table.next {
-			var told error
-			OnWrongState = func(err error) { told = err }
-			var m machine[S]
+	for from := range transitions {
+		for to := range transitions {
+			var reported error
+			OnWrongState = func(err error) { reported = err }
+			var m machine
 			m.state.Store(int32(from))
 			m.enter(to)
-			if !m.is(to) || (told == nil) != slices.Contains(table.next[from], to) {
-				t.Errorf("from %s to %s: %v", from, to, told)
+			if !m.is(to) || (reported == nil) != slices.Contains(transitions[from], to) {
+				t.Errorf("from %s to %s: %v", from, to, reported)
 			}
 		}
 	}

@@ -32,8 +32,8 @@ type pending struct {
 	since    time.Time // nothing else goes on
 }
 
-// track notes what happens in the turn.
-func (r *Run) track(e turn.Event) {
+// track notes what happens in the turn. q is the question of an event that asks one.
+func (r *Run) track(e turn.Event, q *agent.Question) {
 	r.pendingMu.Lock()
 	defer r.pendingMu.Unlock()
 	p := &r.pending
@@ -43,8 +43,6 @@ func (r *Run) track(e turn.Event) {
 	case turn.ToolResultEvent:
 		p.calls = max(0, p.calls-len(e.Results))
 	case agent.ApprovalRequiredEvent:
-		var q agent.Question
-		_ = json.Unmarshal(e.Value, &q) // our own
 		if p.waiting++; q.Subagent != "" {
 			p.within++
 		}
@@ -64,7 +62,7 @@ func (r *Run) track(e turn.Event) {
 	}
 }
 
-// waits reports whether the turn waits for somebody's answer.
+// waits reports whether the turn waits for a person.
 func (r *Run) waits() bool {
 	r.pendingMu.Lock()
 	defer r.pendingMu.Unlock()
@@ -73,7 +71,7 @@ func (r *Run) waits() bool {
 
 // suspendable reports whether the run can be suspended now, and until when.
 func (s *Service) suspendable(r *Run, now time.Time) (wake time.Time, ok bool) {
-	if !r.goesOn || r.session == "" || !r.machine.is(runRunning) {
+	if !r.goesOn || r.Session == "" || !r.machine.is(stateRunning) {
 		return time.Time{}, false
 	}
 	r.sent.mu.Lock()
@@ -93,73 +91,85 @@ func (s *Service) suspendWaiting(list []*Run) {
 	now := time.Now()
 	for _, r := range list {
 		wake, ok := s.suspendable(r, now)
+		if !ok {
+			continue
+		}
 		s.mu.Lock()
-		ok = ok && !s.draining && r.machine.enterFrom(runRunning, runHandedOver)
-		s.mu.Unlock()
-		if ok {
-			moved := s.move(r.ID)
+		if !s.draining && s.moving[r.ID] == nil && r.machine.enterFrom(stateRunning, stateHandedOver) {
+			release := s.moveLocked(r.ID)
 			s.wg.Go(func() {
-				defer moved()
+				defer release()
 				s.suspend(r, wake)
 			})
 		}
+		s.mu.Unlock()
 	}
 }
 
-// move says that a run is between the store and this server, until moved is called.
-func (s *Service) move(id string) (moved func()) {
+// moveLocked makes others wait while the caller moves a run between the store and memory, until it calls release. The lock of runs is held.
+func (s *Service) moveLocked(id string) (release func()) {
 	over := make(chan struct{})
-	s.mu.Lock()
 	s.moving[id] = over
-	s.mu.Unlock()
 	return func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if s.moving[id] == over {
-			delete(s.moving, id)
-		}
+		delete(s.moving, id)
 		close(over)
 	}
 }
 
-// awaitMove waits until a run is here or in the store.
-func (s *Service) awaitMove(ctx context.Context, id string) error {
-	s.mu.Lock()
-	over := s.moving[id]
-	s.mu.Unlock()
-	if over == nil {
-		return nil
-	}
-	select {
-	case <-over:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
+// acquire returns a run that is in memory. If it is not, acquire waits while another caller moves it between the store and memory, and returns
+// release: until the caller calls that, it moves the run alone.
+func (s *Service) acquire(ctx context.Context, id string) (r *Run, release func(), err error) {
+	for {
+		s.mu.Lock()
+		r, over := s.inMemory[id], s.moving[id]
+		if r != nil && (r.Moved() || r.machine.is(stateHandedOver)) {
+			r = nil
+		}
+		if r == nil && over == nil {
+			release = s.moveLocked(id)
+		}
+		s.mu.Unlock()
+		if r != nil || over == nil {
+			return r, release, nil
+		}
+		select {
+		case <-over:
+		case <-ctx.Done():
+			return nil, nil, context.Cause(ctx)
+		}
 	}
 }
 
-// suspend leaves a run to whoever wants it next.
+// suspend ends the work of a run here, and leaves it to the replica that needs it next.
 func (s *Service) suspend(r *Run, wake time.Time) {
 	ctx, cancel := context.WithTimeout(context.Background(), storeWait)
 	defer cancel()
-	r.where.leave()
+	r.leave()
+	s.recorder.record(ctx)
 	s.leave(ctx, []*Run{r})
 	if err := s.store.Suspend(ctx, r.ID, s.replica, r.recording.attempt, wake); err != nil && !errors.Is(err, store.ErrMoved) {
 		s.log.WarnContext(r.Context(), "cannot suspend a run; it is taken as after a crash", "run", r.ID, "error", err)
 	}
 }
 
-// suspended reports whether a run waits and nobody works on it.
+// suspended reports whether a run waits and no replica works on it.
 func suspended(row *store.Run) bool {
 	return row.Ended.IsZero() && row.State == store.RunWaiting && row.Replica == ""
 }
 
-// wake lets a suspended run go on here, and waits until its question is open again.
+// isElsewhere reports whether another replica works on a run.
+func (s *Service) isElsewhere(row *store.Run) bool {
+	return row.Ended.IsZero() && row.Replica != s.replica && s.o.Members != nil && slices.Contains(s.o.Members.Alive(), row.Replica)
+}
+
+// wake lets a suspended run go on here and waits until its question is open again. The caller has acquired the run.
 func (s *Service) wake(ctx context.Context, row *store.Run) error {
 	if s.Draining() {
-		return &Error{Kind: ErrDraining, Detail: drainingMessage, Retry: 2 * time.Second}
+		return draining()
 	}
-	if err := s.takeAwake(ctx, row); err != nil {
+	if _, err := s.recoverRuns(ctx, []store.Run{*row}); err != nil {
 		return err
 	}
 	s.mu.Lock()
@@ -173,16 +183,6 @@ func (s *Service) wake(ctx context.Context, row *store.Run) error {
 	return nil
 }
 
-// takeAwake takes a suspended run over.
-func (s *Service) takeAwake(ctx context.Context, row *store.Run) error {
-	defer s.move(row.ID)()
-	taken := s.takeRun(ctx, row)
-	if taken.resume != nil {
-		s.resumeAll([]*leftRun{taken.resume})
-	}
-	return taken.err
-}
-
 // awaitSession waits until the runs of a session, by its lane, are where their turns are: a suspended one goes on, so that its turn comes before
 // what follows. It is an [Elsewhere] where another replica has one of them, and ErrAway where none has it yet.
 func (s *Service) awaitSession(ctx context.Context, lane string) error {
@@ -190,9 +190,9 @@ func (s *Service) awaitSession(ctx context.Context, lane string) error {
 		return nil
 	}
 	s.mu.Lock()
-	r := s.inSession[lane]
+	last := s.inSession[lane]
 	s.mu.Unlock()
-	if r != nil && !r.Moved() && r.manager.Load() != nil {
+	if last != nil && !last.Moved() && last.manager.Load() != nil {
 		return nil // the lane has them
 	}
 	live := []string{store.RunQueued, store.RunRunning, store.RunWaiting}
@@ -201,32 +201,32 @@ func (s *Service) awaitSession(ctx context.Context, lane string) error {
 		return s.storeError(ctx, err)
 	}
 	for i := range list {
-		if err := s.awaitRow(ctx, list[i].ID); err != nil {
+		if err := s.awaitRun(ctx, list[i].ID); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// awaitRow is awaitSession for one run.
-func (s *Service) awaitRow(ctx context.Context, id string) error {
-	if err := s.awaitMove(ctx, id); err != nil {
+// awaitRun is awaitSession for one run.
+func (s *Service) awaitRun(ctx context.Context, id string) error {
+	r, release, err := s.acquire(ctx, id)
+	if r != nil || err != nil {
 		return err
 	}
-	now, err := s.store.Find(ctx, id)
+	defer release()
+	row, err := s.store.Find(ctx, id) // with its request
 	switch {
 	case errors.Is(err, store.ErrNotFound):
 		return nil
 	case err != nil:
 		return s.storeError(ctx, err)
-	case !now.Ended.IsZero(), now.Replica == s.replica:
+	case suspended(&row):
+		return s.wake(ctx, &row)
+	case s.isElsewhere(&row):
+		return &Elsewhere{row.Replica}
+	case !row.Ended.IsZero(), row.Replica == s.replica, s.o.Members == nil:
 		return nil
-	case suspended(&now):
-		return s.wake(ctx, &now)
-	case s.o.Members == nil:
-		return nil
-	case slices.Contains(s.o.Members.Alive(), now.Replica):
-		return &Elsewhere{now.Replica}
 	}
 	return away() // another replica is about to take it over
 }

@@ -62,7 +62,7 @@ func (l *library) ask(session string) string {
 
 // question is the one that is open in a session at a replica.
 func (l *library) question(session string) agent.Question {
-	lane := (&Run{session: session}).Lane()
+	lane := (&origin{Session: session}).Lane()
 	ctx := access.With(l.t.Context(), access.Local)
 	list, err := l.s.Questions(ctx, lane)
 	if e, ok := errors.AsType[*Elsewhere](err); ok {
@@ -206,7 +206,7 @@ func TestAHundredThousandRunsWait(t *testing.T) {
 	defer s.Close()
 	longtest.Within(t, "a start with 100 000 runs that wait", time.Since(began), time.Second)
 	began = time.Now()
-	if err := s.takeLeft(t.Context()); err != nil {
+	if err := s.recoverLeft(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	longtest.Within(t, "a look for runs that are due", time.Since(began), 50*time.Millisecond)

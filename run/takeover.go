@@ -3,13 +3,11 @@ package run
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/lingserve/lingserve/agent"
-	webchannel "github.com/lingserve/lingserve/channel/web"
 	"github.com/lingserve/lingserve/internal/backoff"
 	"github.com/lingserve/lingserve/store"
 	"github.com/lingserve/lingserve/tape"
@@ -39,9 +37,9 @@ type Members interface {
 func (s *Service) watchLeft() {
 	failed, looks := false, 0
 	for backoff.Sleep(s.ctx, lookForLeft) == nil && !s.Draining() {
-		err := s.takeLeft(s.ctx)
+		err := s.recoverLeft(s.ctx)
 		if looks++; err == nil && looks%lookForLost == 0 && s.o.Members != nil {
-			err = s.takeLost(s.ctx)
+			err = s.recoverLost(s.ctx)
 		}
 		if err != nil && !failed && s.ctx.Err() == nil {
 			s.log.WarnContext(s.ctx, "cannot look for runs of replicas that are gone; retrying", "error", err)
@@ -50,35 +48,23 @@ func (s *Service) watchLeft() {
 	}
 }
 
-// takeLost takes over the runs that the store has of this replica and that it does not work on: the answer to their start was lost.
-func (s *Service) takeLost(ctx context.Context) error {
+// recoverLost takes over the runs that the store has of this replica and that it does not work on: the answer to their start was lost.
+func (s *Service) recoverLost(ctx context.Context) error {
 	others := slices.DeleteFunc(s.o.Members.Alive(), func(id string) bool { return id == s.replica })
 	list, err := s.store.Left(ctx, others, leftAtOnce)
 	if err != nil {
 		return err
 	}
-	var resume []*leftRun
-	var errs []error
-	for i := range list {
-		row := &list[i]
-		s.mu.Lock()
-		here := s.inMemory[row.ID] != nil || s.moving[row.ID] != nil
-		s.mu.Unlock()
-		if here || row.Replica != s.replica || time.Since(row.Created) < time.Minute {
-			continue
-		}
-		defer s.move(row.ID)()
-		t := s.takeRun(ctx, row)
-		if errs = append(errs, t.err); t.resume != nil {
-			resume = append(resume, t.resume)
-		}
-	}
-	s.resumeAll(resume)
-	return errors.Join(errs...)
+	list, release := s.acquireAll(slices.DeleteFunc(list, func(row store.Run) bool {
+		return row.Replica != s.replica || time.Since(row.Created) < time.Minute
+	}))
+	defer release()
+	_, err = s.recoverRuns(ctx, list)
+	return err
 }
 
-// takeLeft takes over the runs that others have left: they go on, or end.
-func (s *Service) takeLeft(ctx context.Context) error {
+// recoverLeft takes over the runs that others have left.
+func (s *Service) recoverLeft(ctx context.Context) error {
 	alive := []string{s.replica}
 	if s.o.Members != nil {
 		alive = s.o.Members.Alive()
@@ -88,68 +74,69 @@ func (s *Service) takeLeft(ctx context.Context) error {
 		if err != nil || len(list) == 0 {
 			return err
 		}
-		taken := make([]takenRun, len(list))
-		moved := make([]func(), len(list))
-		for i := range list {
-			moved[i] = s.move(list[i].ID)
-		}
-		var wg sync.WaitGroup
-		slots := make(chan struct{}, takeAtOnce)
-		for i := range list {
-			if list[i].Session == "" {
-				slots <- struct{}{}
-				wg.Go(func() {
-					defer func() { <-slots }()
-					taken[i] = s.takeRun(ctx, &list[i])
-				})
-			}
-		}
-		wg.Wait()
-		for i := range list {
-			if list[i].Session != "" { // one after the other, in their order
-				taken[i] = s.takeRun(ctx, &list[i])
-			}
-		}
-		var resume []*leftRun
-		var errs []error
-		left := true
-		for _, t := range taken {
-			if t.resume != nil {
-				resume = append(resume, t.resume)
-			}
-			errs = append(errs, t.err)
-			left = left && !t.took
-		}
-		s.resumeAll(resume)
-		for _, over := range moved {
-			over()
-		}
-		if err := errors.Join(errs...); err != nil || left || len(list) < leftAtOnce {
+		free, release := s.acquireAll(list)
+		took, err := s.recoverRuns(ctx, free)
+		release()
+		if err != nil || !took || len(list) < leftAtOnce {
 			return err
 		}
 	}
 }
 
-// takenRun is what came of taking a run over.
-type takenRun struct {
-	took   bool
-	resume *leftRun // that goes on; nil: it has ended, or is another replica's
-	err    error
+// acquireAll acquires those of the runs that are not in memory and that no other caller moves, until release is called.
+func (s *Service) acquireAll(list []store.Run) (free []store.Run, release func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var releases []func()
+	for _, row := range list {
+		if s.inMemory[row.ID] == nil && s.moving[row.ID] == nil {
+			free, releases = append(free, row), append(releases, s.moveLocked(row.ID))
+		}
+	}
+	return free, func() {
+		for _, release := range releases {
+			release()
+		}
+	}
 }
 
-// takeRun takes over a run.
-func (s *Service) takeRun(ctx context.Context, row *store.Run) takenRun {
-	b, err := begunOf(row)
+// recoverRuns takes over runs, which the caller has acquired: they go on, or end. It reports whether it took any.
+func (s *Service) recoverRuns(ctx context.Context, list []store.Run) (took bool, err error) {
+	taken, errs := make([]*leftRun, len(list)), make([]error, len(list))
+	var wg sync.WaitGroup
+	slots := make(chan struct{}, takeAtOnce)
+	for i := range list {
+		if list[i].Session == "" {
+			slots <- struct{}{}
+			wg.Go(func() {
+				defer func() { <-slots }()
+				taken[i], errs[i] = s.recoverRun(ctx, &list[i])
+			})
+		}
+	}
+	wg.Wait()
+	for i := range list {
+		if list[i].Session != "" { // one after the other, in their order
+			taken[i], errs[i] = s.recoverRun(ctx, &list[i])
+		}
+	}
+	taken = slices.DeleteFunc(taken, func(p *leftRun) bool { return p == nil })
+	s.resumeAll(slices.DeleteFunc(slices.Clone(taken), func(p *leftRun) bool { return p.end != nil }))
+	return len(taken) > 0, errors.Join(errs...)
+}
+
+// recoverRun takes over a run, and ends it if it does not go on. It returns nil for a run that another replica has, or has to take.
+func (s *Service) recoverRun(ctx context.Context, row *store.Run) (*leftRun, error) {
+	o, err := originOf(row)
 	if err != nil {
 		s.log.WarnContext(ctx, "cannot read how a run began", "run", row.ID, "error", err)
 	}
 	p := &leftRun{
-		begun: b, id: row.ID, of: Subject{row.Workflow, row.Agent}, owner: row.Owner, at: row.Created, attempt: row.Attempt + 1, crashes: row.Crashes,
-		queued: row.State == store.RunQueued && row.Attempt == 1, suspended: suspended(row),
+		origin: o, attempt: row.Attempt + 1, crashes: row.Crashes, queued: row.State == store.RunQueued && row.Attempt == 1, suspended: suspended(row),
 	}
 	if p.Session != "" && p.Again != nil { // at the replica that has its session
 		if first, err := s.isNext(ctx, row); err != nil || !first {
-			return takenRun{err: err}
+			return nil, err
 		}
 	}
 	p.stored, err = s.readStored(ctx, row.ID)
@@ -157,7 +144,7 @@ func (s *Service) takeRun(ctx context.Context, row *store.Run) takenRun {
 	case errors.Is(err, errBatch):
 		s.log.ErrorContext(ctx, "cannot read all events of a run", "run", row.ID, "error", err)
 	case err != nil:
-		return takenRun{err: err}
+		return nil, err
 	}
 	if p.tube == nil {
 		p.tube = s.unstored(p)
@@ -171,8 +158,7 @@ func (s *Service) takeRun(ctx context.Context, row *store.Run) takenRun {
 	if p.last.Attempt == row.Attempt {
 		take.AfterSeq = p.last.Seq
 	}
-	end := whyNotResumed(p)
-	if end == nil {
+	if p.end = whyNotResumed(p); p.end == nil {
 		take.State = store.RunQueued
 	}
 	_, err = s.store.Take(ctx, take)
@@ -184,20 +170,20 @@ func (s *Service) takeRun(ctx context.Context, row *store.Run) takenRun {
 	}
 	switch {
 	case errors.Is(err, store.ErrMoved):
-		return takenRun{}
+		return nil, nil
 	case err != nil:
-		return takenRun{err: err}
-	case end == nil && p.queued && s.wasSteered(ctx, p):
-		s.forgetSteered(p.id, p.attempt)
-		return takenRun{took: true}
-	case end == nil:
+		return nil, err
+	case p.end != nil:
+		s.endLeft(p)
+	case p.queued && s.wasSteered(ctx, p):
+		s.forgetSteered(p.ID, p.attempt)
+		return nil, nil
+	default:
 		if err := s.takeTurn(ctx, p); err != nil {
-			return takenRun{err: errors.Join(err, s.store.Release(ctx, s.replica, []string{row.ID}))}
+			return nil, errors.Join(err, s.store.Release(ctx, s.replica, []string{p.ID}))
 		}
-		return takenRun{took: true, resume: p}
 	}
-	s.endTaken(p, *end)
-	return takenRun{took: true}
+	return p, nil
 }
 
 // takeTurn takes over the turn of a run that had begun.
@@ -208,11 +194,10 @@ func (s *Service) takeTurn(ctx context.Context, p *leftRun) error {
 	p.questions = openQuestions(p.tube)
 	ctx, cancel := context.WithTimeout(ctx, storeWait)
 	defer cancel()
-	lane := webchannel.SessionKey(p.owner, p.Session)
-	return s.o.Turns.Alone(ctx, lane, turn.Queue, func(ctx context.Context) error {
-		t, err := tape.Lookup(ctx, s.o.Tapes, s.o.Workspace, lane)
+	return s.o.Turns.Alone(ctx, p.Lane(), turn.Queue, func(ctx context.Context) error {
+		t, err := tape.Lookup(ctx, s.o.Tapes, s.o.Workspace, p.Lane())
 		if err == nil {
-			p.told, err = agent.TakeTurn(ctx, t, p.id)
+			p.told, err = agent.TakeTurn(ctx, t, p.ID)
 		}
 		if errors.Is(err, tape.ErrNotFound) || errors.Is(err, tape.ErrDeleted) {
 			return nil // the turn had not begun
@@ -226,15 +211,15 @@ func (s *Service) wasSteered(ctx context.Context, p *leftRun) bool {
 	if p.Session == "" || s.o.Tapes == nil {
 		return false
 	}
-	t, err := tape.Lookup(ctx, s.o.Tapes, s.o.Workspace, webchannel.SessionKey(p.owner, p.Session))
+	t, err := tape.Lookup(ctx, s.o.Tapes, s.o.Workspace, p.Lane())
 	if err != nil {
 		return false
 	}
 	for e, err := range t.Read(ctx, tape.Query{Kinds: []tape.Kind{tape.KindMessage}, Newest: true}) {
-		if err != nil || e.Date.Before(p.at.Add(-time.Minute)) { // clocks differ
+		if err != nil || e.Date.Before(p.Began.Add(-time.Minute)) { // clocks differ
 			return false
 		}
-		if m := tape.MetaOf(e); m.Steered && m.Run == p.id {
+		if m := tape.MetaOf(e); m.Steered && m.Run == p.ID {
 			return true
 		}
 	}
@@ -265,46 +250,12 @@ const maxQueued = 1000
 
 // unstored is the tube of a run of which no event is stored.
 func (s *Service) unstored(p *leftRun) *tube.Tube {
-	t := tube.New(p.id, TubeOptions(s.o.MaxLog))
+	t := tube.New(p.ID, TubeOptions(s.o.MaxLog))
 	started := mustJSON(struct {
 		Run string `json:"run"`
 		Subject
 		Session string `json:"session,omitempty"`
-	}{p.id, p.of, p.Session})
+	}{p.ID, p.Of, p.Session})
 	_, _ = t.Send(tube.Event{Kind: tube.Named, Name: "started", Value: started}) // cannot fail: the tube is new
 	return t
-}
-
-// takenEnd is how a run ends that was taken over and does not go on.
-type takenEnd struct{ status, code, message string }
-
-// interruptedEnd is that of a run that cannot go on; more is said behind the reason.
-func interruptedEnd(more string) takenEnd {
-	return takenEnd{StatusInterrupted, codeInternal, cutMessage + more}
-}
-
-// endTaken ends a run that was taken over.
-func (s *Service) endTaken(p *leftRun, end takenEnd) {
-	s.noteCut(p)
-	over := hasEnded(p.tube)
-	r := p.ended(end)
-	if !s.storeEnd(r, &r.result) || over {
-		return
-	}
-	if end.code == codeCrashed {
-		s.log.ErrorContext(r.Context(), "run ended: servers crashed again and again during it", "run", r.ID, r.Of.attr(), "crashes", p.crashes)
-	} else {
-		s.log.WarnContext(r.Context(), "run cut off: its server ended", "run", r.ID, "events", r.tube.Len()%Epoch)
-	}
-}
-
-// whyNotResumed says how a run ends that was cut off and does not go on; nil where it goes on.
-func whyNotResumed(p *leftRun) *takenEnd {
-	switch {
-	case p.Again == nil, hasEnded(p.tube):
-		return new(interruptedEnd(""))
-	case p.crashes >= MaxCrashes:
-		return &takenEnd{StatusFailed, codeCrashed, fmt.Sprintf("the server stopped %d times in a row during this run, so the run does not continue", p.crashes)}
-	}
-	return nil
 }

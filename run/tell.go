@@ -11,31 +11,29 @@ import (
 	"github.com/lingserve/lingserve/agent"
 	"github.com/lingserve/lingserve/bot"
 	"github.com/lingserve/lingserve/internal/vfs"
-	"github.com/lingserve/lingserve/ling"
 	"github.com/lingserve/lingserve/run/transcript"
 	"github.com/lingserve/lingserve/tool"
 	"github.com/lingserve/lingserve/turn"
 )
 
-// tell waits for the turn, and tells on m what happens.
-func (a *agentRun) tell(ctx context.Context, m *ling.Manager) error {
+// write makes the writer of what happens in the turn, and sends the position in the queue.
+func (a *agentRun) write() {
 	if a.inQueue() {
-		_ = m.SendEvent("queued", map[string]int{"position": a.ticket.Status().Position}) // the run may have been canceled
+		_ = a.m.SendEvent("queued", map[string]int{"position": a.ticket.Status().Position}) // the run may have been canceled
 	}
-	a.m = m
 	o := transcript.Options{
-		Manager: m, Name: a.name, MaxBytes: a.s.o.MaxResult, TooLarge: func() { a.cancel(errTooMuch) },
-		Keep: func(ctx context.Context, kind string, data []byte) (string, error) {
-			return a.s.o.Files.Keep(ctx, a.spec.owner, kind, data)
-		},
+		Manager: a.m, Name: a.name, MaxBytes: a.s.o.MaxResult, TooLarge: func() { a.cancel(errTooMuch) }, Keep: a.s.keepFiles(a.spec.owner),
 	}
-	if so := a.spec.resumed; so != nil && m == a.own && a.answer == nil && so.told.Begun {
+	if so := a.spec.resumed; so != nil && a.m == a.own && a.answer == nil && so.told.Begun {
 		o.Told = &so.told
 	}
 	a.out = transcript.New(o)
-	close(a.ready)
+}
+
+// awaitTurn waits for the turn, and tells what came of it.
+func (a *agentRun) awaitTurn(ctx context.Context) error {
 	result, err := a.ticket.Wait(context.Background())
-	a.followUp(m)
+	a.followUp()
 	switch {
 	case a.stop(err), a.answer != nil && a.answer.Told(err):
 		return nil
@@ -54,7 +52,7 @@ func (a *agentRun) tell(ctx context.Context, m *ling.Manager) error {
 			a.out.Text(e.Content)
 		}
 	}
-	if a.done {
+	if a.spec.Again.Done {
 		a.out.Done()
 	}
 	return nil
@@ -62,10 +60,8 @@ func (a *agentRun) tell(ctx context.Context, m *ling.Manager) error {
 
 // waits tells that the turn waits, and how long.
 func (a *agentRun) waits(w turn.Waiting) {
-	select {
-	case <-a.ready:
-	default:
-		return // the run has not started yet
+	if !a.isReady() {
+		return
 	}
 	_ = a.m.SendEvent("waiting", struct { // the run may have been canceled
 		Position int           `json:"position"`
@@ -106,7 +102,7 @@ func (a *agentRun) failure(err error) error {
 		again = true
 		message = "the server lost the session during the answer, because the server or its store did not respond for too long; send the message again"
 	case code == codeInternal: // the turn has told the log already
-		message = "internal error; find it in the server's log as turn " + a.id
+		message = "internal error; find it in the server's log as turn " + a.spec.ID
 	}
 	return &bot.Failure{Code: code, Message: message, Retryable: again, Cause: err}
 }
@@ -120,45 +116,29 @@ func (a *agentRun) Stream(ctx context.Context, state turn.State) turn.Stream {
 	return a.answer.Stream(ctx, state)
 }
 
-// take writes what happens in the turn to the run's tube. It is called by the turn, one event after the other.
-func (a *agentRun) take(e turn.Event, err error) {
-	if err != nil || a.m == nil || a.silent {
+// onEvent writes what happens in the turn to the run's tube. It is called by the turn, one event after the other.
+func (a *agentRun) onEvent(e turn.Event, err error) {
+	if err != nil || a.silent || !a.isReady() {
 		return // the turn's end says what it failed of
 	}
-	if !a.toldBefore(e) {
+	var q agent.Question
+	isQuestion := e.Kind == agent.ApprovalRequiredEvent && json.Unmarshal(e.Value, &q) == nil
+	if so := a.spec.resumed; !isQuestion || so == nil || !so.questions[q.ID] { // else readers know it from before
 		a.out.Take(e)
 	}
-	if r := a.ownRun; r != nil {
-		r.track(e)
-	}
-	if r := a.ownRun; r != nil && (e.Kind == turn.ToolResultEvent || e.Kind == turn.FinalEvent) {
-		r.stepped()
-	}
+	r := a.ownRun
+	r.track(e, &q)
 	switch {
-	case e.Kind == turn.FinalEvent && e.Final != nil && e.Final.Reason == adapter.FinishLength && a.ownRun != nil:
-		a.ownRun.cut.Store(true)
-	case e.Kind == agent.ApprovalRequiredEvent && (a.unattended || a.own != a.m):
-		a.deny(e.Value)
+	case e.Kind == turn.ToolResultEvent:
+		r.step.Store(true)
+	case e.Kind == turn.FinalEvent:
+		r.step.Store(true)
+		if e.Final != nil && e.Final.Reason == adapter.FinishLength {
+			r.cut.Store(true)
+		}
+	case isQuestion && (a.spec.Unattended || a.own != a.m): // nobody can answer it (AG-40): the caller gets the document when all is over
+		_ = a.s.o.Agents.Answer(context.Background(), agent.Answer{ // an answer that came before is as good
+			Turn: a.spec.ID, ID: q.ID, Nobody: true, Role: tool.Admin,
+		})
 	}
-}
-
-// toldBefore reports whether an event is a question that readers know from before the run was resumed.
-func (a *agentRun) toldBefore(e turn.Event) bool {
-	so := a.spec.resumed
-	if so == nil || e.Kind != agent.ApprovalRequiredEvent {
-		return false
-	}
-	var q agent.Question
-	return json.Unmarshal(e.Value, &q) == nil && so.questions[q.ID]
-}
-
-// deny answers a question that nobody can answer (AG-40): the caller gets the document when all is over.
-func (a *agentRun) deny(question json.RawMessage) {
-	var q agent.Question
-	if json.Unmarshal(question, &q) != nil {
-		return
-	}
-	_ = a.s.o.Agents.Answer(context.Background(), agent.Answer{ // an answer that came before is as good
-		Turn: a.id, ID: q.ID, Nobody: true, Role: tool.Admin,
-	})
 }

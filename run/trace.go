@@ -17,44 +17,37 @@ const scope = "github.com/lingserve/lingserve/web"
 // runContext returns the context of a run: its account, the ids for the log, and its span, which it starts if the run has none. Without a
 // tracer it has the span of the caller.
 func (s *Service) runContext(sp *spec) context.Context {
-	if sp.account == nil {
-		sp.account = sp.asked
-		sp.account.Retain()
+	if sp.ctx != nil {
+		return sp.ctx
 	}
-	if sp.account == nil {
+	if sp.account.Retain(); sp.account == nil {
 		sp.account = s.o.Ledger.Open()
 	}
-	ctx := sp.account.Within(trail.With(s.working, trail.Trail{Run: sp.id, Session: sp.lane(), Caller: sp.caller}))
-	switch {
-	case sp.span != nil:
-		return trace.ContextWithSpan(ctx, sp.span)
-	case sp.trace.IsValid():
+	ctx := sp.account.Within(trail.With(s.working, trail.Trail{Run: sp.ID, Session: sp.Lane(), Caller: sp.Caller}))
+	if sp.trace.IsValid() {
 		ctx = trace.ContextWithRemoteSpanContext(ctx, sp.trace)
 	}
-	if s.o.Tracer == nil {
-		return ctx
+	if s.o.Tracer != nil {
+		ctx, sp.span = s.startSpan(ctx, sp)
 	}
-	of := sp.of()
+	sp.ctx = ctx
+	return ctx
+}
+
+// startSpan starts the span of a run.
+func (s *Service) startSpan(ctx context.Context, sp *spec) (context.Context, trace.Span) {
+	of := sp.Of
 	name, attrs := "run "+of.Agent, []attribute.KeyValue{attribute.String("gen_ai.agent.name", of.Agent)}
 	if of.Workflow != "" {
 		name, attrs = "invoke_workflow "+of.Workflow, []attribute.KeyValue{
 			attribute.String("gen_ai.operation.name", "invoke_workflow"), attribute.String("gen_ai.workflow.name", of.Workflow),
 		}
 	}
-	attrs = append(attrs, attribute.String("lingserve.run.id", sp.id))
-	if sp.session != "" {
-		attrs = append(attrs, attribute.String("gen_ai.conversation.id", tape.Tag(sp.lane())))
+	attrs = append(attrs, attribute.String("lingserve.run.id", sp.ID))
+	if sp.Session != "" {
+		attrs = append(attrs, attribute.String("gen_ai.conversation.id", tape.Tag(sp.Lane())))
 	}
-	ctx, sp.span = s.o.Tracer.Tracer(scope).Start(ctx, name, trace.WithSpanKind(trace.SpanKindServer), trace.WithAttributes(attrs...))
-	return ctx
-}
-
-// contextOf returns what a link to a span needs.
-func contextOf(span trace.Span) *trace.SpanContext {
-	if span == nil {
-		return nil
-	}
-	return new(span.SpanContext())
+	return s.o.Tracer.Tracer(scope).Start(ctx, name, trace.WithSpanKind(trace.SpanKindServer), trace.WithAttributes(attrs...))
 }
 
 // endSpan ends the span of a run.
@@ -77,7 +70,8 @@ func (r *Run) endSpan(code string) {
 }
 
 // endSpan ends the span and the account of a message without a run: it was refused, or the turn of another run took it.
-func (a *agentRun) endSpan(sp *spec) {
+func (a *agentRun) endSpan() {
+	sp := a.spec
 	if a.ownRun != nil {
 		return
 	}
@@ -85,11 +79,11 @@ func (a *agentRun) endSpan(sp *spec) {
 	if sp.span == nil {
 		return
 	}
-	if a.taken.err != nil {
-		sp.span.SetAttributes(attribute.String("error.type", codeOf(a.taken.err)))
+	if a.err != nil {
+		sp.span.SetAttributes(attribute.String("error.type", codeOf(a.err)))
 		sp.span.SetStatus(codes.Error, "")
-	} else if a.taken.id != "" {
-		sp.span.SetAttributes(attribute.String("lingserve.run.id", a.taken.id), attribute.Bool("lingserve.steered", true))
+	} else if a.host != "" {
+		sp.span.SetAttributes(attribute.String("lingserve.run.id", a.host), attribute.Bool("lingserve.steered", true))
 	}
 	sp.span.End()
 }
@@ -100,8 +94,8 @@ func (s *Service) traceReplay(ctx context.Context, from trace.SpanContext, r *Ru
 		return
 	}
 	var links []trace.Link
-	if r.traced != nil { // not of a run from before a restart
-		links = []trace.Link{{SpanContext: *r.traced}}
+	if r.traced.IsValid() { // not of a run from before a restart
+		links = []trace.Link{{SpanContext: r.traced}}
 	}
 	ctx = trace.ContextWithRemoteSpanContext(ctx, from)
 	_, span := s.o.Tracer.Tracer(scope).Start(ctx, "attach "+r.Of.Workflow+r.Of.Agent, trace.WithSpanKind(trace.SpanKindServer),

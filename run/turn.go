@@ -17,41 +17,39 @@ import (
 	"github.com/lingserve/lingserve/turn"
 )
 
-// agentRun is a run that is a turn of an agent: a prepared one of the kernel, whose reply is the run's tube. It is also the lifespan
-// of the turn's envelope, which keeps the turn from beginning before the run is there to tell of it.
+// agentRun is a run that is a turn of an agent: a prepared one of the kernel, whose reply is the run's tube. It is the workflow of the
+// run, and the lifespan of the turn's envelope: the turn begins when the run is ready to show it.
+//
+// startAgent gives the message to the kernel, which calls dispatch in the goroutine of the turn. Dispatch submits the message to the lane of its
+// session. If the turn of another run takes the message, that run's followUp decides at its end whether begin starts a run for it, and closes ready.
+// Otherwise dispatch calls begin. With a run of its own, dispatch supervises the run to its end.
 type agentRun struct {
-	s          *Service
-	name       string
-	id         string // of the run, and of the turn
-	as         string // the agent that a workflow answers for; "" for none
-	policy     turn.Policy
-	answer     *workflow.Answer // of a workflow, which writes to the tube itself; nil for an agent
-	done       bool             // completed values are told
-	unattended bool             // the caller waits for the document and cannot answer questions
-	envelope   *turn.Envelope
-	spec       *spec
+	s        *Service
+	name     string
+	policy   turn.Policy
+	answer   *workflow.Answer // of a workflow, which writes to the tube itself; nil for an agent
+	envelope *turn.Envelope
+	spec     *spec
 
-	cancel  context.CancelCauseFunc // ends the turn
-	ticket  *turn.Ticket
-	decided chan struct{} // closed when tells is set, or there is to be none
-	ownRun  *Run          // the run that tells of the turn; nil: it could not be started, or another turn has used the message
-	ready   chan struct{} // closed when m is set
-	m       *ling.Manager // what is written to
-	own     *ling.Manager // of the run: another one than m where nothing is to be seen
+	cancel context.CancelCauseFunc // ends the turn
+	ticket *turn.Ticket
+	show   func() bool // whether the run may be seen
 
-	place     sync.Once
-	placed    chan struct{} // closed when taken is set
-	taken     taken
-	supervise func()        // waits for the end of tells, and keeps what is kept of it
-	judged    chan struct{} // closed when shown is set
-	shown     bool          // the run may be seen
+	taken chan struct{} // closed when it is known which run takes the message, or err
+	host  string        // the run whose turn took it; "" is its own
+	err   error
 
-	turn    machine[turnState]
-	mu      sync.Mutex
-	steered []steeredMessage // messages that were given to this run's turn, while it runs or is queued
+	ready  chan struct{} // closed when the members below are set
+	ownRun *Run          // the run that tells of the turn; nil: it could not be started, or another turn has used the message
+	own    *ling.Manager // of the run
+	m      *ling.Manager // what is written to: another one than own where nothing is to be seen
+	out    *transcript.Writer
 
-	out    *transcript.Writer // is set with m
-	silent bool               // the workflow answers, and all that happens is on the tube
+	mu      sync.Mutex  // held while a message is given to the turn, which stores where its key leads
+	open    bool        // messages can be given to the turn
+	steered []*agentRun // those that were
+
+	silent bool // the workflow answers, and all that happens is on the tube
 }
 
 var (
@@ -63,68 +61,42 @@ var (
 	errErased = errors.New("the session was erased")
 )
 
-func (s *Service) newAgentRun(name string, policy turn.Policy) *agentRun {
-	return &agentRun{
-		s: s, name: name, id: NewID(), policy: policy,
-		placed: make(chan struct{}), decided: make(chan struct{}), judged: make(chan struct{}), ready: make(chan struct{}),
-	}
+func (s *Service) newAgentRun(name string, policy string) *agentRun {
+	return &agentRun{s: s, name: name, policy: turn.Policy(policy), taken: make(chan struct{}), ready: make(chan struct{})}
 }
 
-// turnWork is the workflow of the run: it waits for the turn.
-type turnWork struct{ *agentRun }
-
-func (w turnWork) Info() flow.Info { return flow.Info{Name: w.name} }
-
-func (w turnWork) Run(ctx context.Context, m *ling.Manager, _ map[string]any) error {
-	return w.run(ctx, m)
-}
-
-// startAgent starts a run of an agent, or finds the one that takes its message. The turn goes on behind it.
-func (s *Service) startAgent(sp *spec) taken {
+// startAgent starts a run of an agent, or returns the run whose turn takes its message. The turn goes on behind it.
+func (s *Service) startAgent(sp *spec) (r *Run, host string, err error) {
 	a := sp.agent
-	sp.id = a.id
+	a.spec = sp
 	ctx, cancel := context.WithCancelCause(s.runContext(sp))
 	a.cancel = cancel
 	m := &webchannel.Message{
-		Principal: sp.owner, Role: sp.role, Session: sp.session, Run: a.id, Key: sp.key, Agent: cmp.Or(a.as, a.name), Text: a.envelope.Content, Workflow: a.answer != nil,
-		Dispatch: func(ctx context.Context, t *channel.Turn) (channel.DispatchResult, error) {
-			return a.dispatch(ctx, t, sp)
-		},
+		Principal: sp.owner, Role: sp.Role, Session: sp.Session, Run: sp.ID, Key: sp.key, Agent: cmp.Or(sp.Of.Agent, a.name), Text: a.envelope.Content,
+		Workflow: a.answer != nil, Dispatch: a.dispatch,
 	}
 	s.turns.Enter()
 	go func() { // ends with the turn, and the server waits for it
 		defer s.turns.Leave()
 		result, err := webchannel.Run(ctx, s.o.Kernel, m)
-		a.place.Do(func() {
-			a.taken.err = s.refused(result, err)
-			a.turn.enter(turnRefused)
-			close(a.placed)
-		})
+		select {
+		case <-a.taken:
+		default: // it did not come to the lane
+			a.err = s.refused(result, err)
+			close(a.taken)
+		}
 		cancel(err)
-		a.endSpan(sp)
+		a.endSpan()
 	}()
-	<-a.placed
-	return a.taken
-}
-
-// taken says which run takes a message.
-type taken struct {
-	run *Run   // its own, nil where there is none
-	id  string // of the run: its own, or that of the turn it was steered to
-	err error
-}
-
-// takenBy says which run takes the message, or why none does.
-func (a *agentRun) takenBy(t taken) {
-	a.place.Do(func() {
-		a.taken = t
-		close(a.placed)
-	})
+	if <-a.taken; a.host != "" || a.err != nil {
+		return nil, a.host, a.err
+	}
+	return a.ownRun, "", nil
 }
 
 // dispatch gives the turn to the lane of its session, and shows it by a run. It returns when both have ended, so that nothing goes on
 // behind the kernel's back.
-func (a *agentRun) dispatch(ctx context.Context, t *channel.Turn, sp *spec) (channel.DispatchResult, error) {
+func (a *agentRun) dispatch(ctx context.Context, t *channel.Turn) (channel.DispatchResult, error) {
 	e := a.envelope
 	e.SessionID = t.SessionKey
 	e.Sender.ID, e.Sender.Role = t.Context.SenderID, t.Context.Role
@@ -138,50 +110,63 @@ func (a *agentRun) dispatch(ctx context.Context, t *channel.Turn, sp *spec) (cha
 	if policy == turn.Steer && a.answer != nil || t.Context.ObserveOnly && policy != turn.Reject {
 		policy = turn.Queue // a workflow cannot be steered; and what nobody is to see does nothing to what somebody does
 	}
-	a.spec, sp.id = sp, a.id
-	ticket, err := a.s.o.Turns.Submit(ctx, e, turn.WithID(a.id), turn.WithPolicy(policy), turn.WithSink(a.take), turn.WithWaiting(a.waits))
+	ticket, err := a.s.o.Turns.Submit(ctx, e, turn.WithID(a.spec.ID), turn.WithPolicy(policy), turn.WithSink(a.onEvent), turn.WithWaiting(a.waits))
 	if err != nil {
 		return channel.DispatchResult{}, err
 	}
-	a.ticket = ticket
-	steered := false
+	a.ticket, a.show = ticket, func() bool { return show(ctx, t.Sink) }
+	var host *agentRun
 	if e := ticket.Host(); e != nil {
-		// Turns that have no run, or none that is still going on, are of other doors: their answer comes by a run of its own.
-		if host, ok := e.Life.(*agentRun); ok && host.steer(sp) {
-			steered = true
-			t.Queued()
-			a.takenBy(taken{id: host.id})
-			<-a.decided
-		}
+		host, _ = e.Life.(*agentRun) // other channels have turns without a run: then a run of the message's own shows the answer
 	}
-	if !steered {
-		a.turn.enter(turnQueued)
-		sp.queued = sp.queued || sp.resumed != nil || a.inQueue()
-		r, p := a.s.start(sp)
-		a.started(r)
-		if r != nil {
+	if host != nil && host.steer(a) {
+		a.host = host.spec.ID
+		t.Queued()
+		close(a.taken)
+		<-a.ready // by the end of the host's turn
+	} else {
+		if a.err = a.begin(); a.err == nil {
 			t.Queued()
 		}
-		a.takenBy(taken{r, sp.id, p})
-		if p != nil {
+		close(a.taken)
+		if a.err != nil {
 			_, _ = ticket.Wait(context.Background())
-			return channel.DispatchResult{}, ofLane(p)
+			return channel.DispatchResult{}, ofLane(a.err)
 		}
 	}
 	if a.ownRun != nil {
-		a.shown = show(ctx, t.Sink)
-		close(a.judged)
-		a.supervise()
+		a.s.supervise(a.ownRun, a.own)
 	}
 	_, err = ticket.Wait(context.Background())
 	switch {
 	case a.ownRun != nil:
 		return channel.DispatchResult{}, err
-	case steered && ticket.Host() == nil:
+	case ticket.Host() == nil:
 		return channel.DispatchResult{}, errRefused // it came too late, and there could be no run for it
-	default:
-		return channel.DispatchResult{Deferred: true}, nil // the run that takes it says what came of it
 	}
+	return channel.DispatchResult{Deferred: true}, nil // the run that takes it says what came of it
+}
+
+// begin starts the run that shows the turn. If it cannot start, the turn ends.
+func (a *agentRun) begin() error {
+	defer close(a.ready)
+	sp := a.spec
+	sp.queued = sp.queued || sp.resumed != nil || a.inQueue()
+	r, err := a.s.start(sp)
+	if err != nil {
+		a.cancel(errRefused)
+		return err
+	}
+	if sp.steered { // its key leads to the host's run until now
+		a.s.moveKey(sp, r.ID)
+	}
+	m := r.manager.Load()
+	a.ownRun, a.own, a.m = r, m, m
+	if a.open = a.show(); !a.open { // all goes as it would, to where nobody looks
+		a.m = a.s.manager(m.Context(), sp, nil)
+	}
+	a.write()
+	return nil
 }
 
 // inQueue reports whether the turn waits behind others.
@@ -201,92 +186,50 @@ func ofLane(err error) error {
 	return err
 }
 
-// started says that the run goes on, or that it could not be started: then its turn ends.
-func (a *agentRun) started(r *Run) {
-	if r == nil {
-		a.cancel(errRefused)
-		a.mu.Lock()
-		a.turn.enter(turnRefused)
-		a.mu.Unlock()
-	}
-	a.ownRun = r
-	close(a.decided)
-}
-
-// steer notes a message that was given to this run's turn; false where no run is there to tell what becomes of it.
-func (a *agentRun) steer(sp *spec) bool {
-	<-a.decided // its turn may be there a moment before it
-	if a.ownRun == nil {
-		return false
-	}
-	if <-a.judged; !a.shown {
-		return false // the answer would not be seen
-	}
-	m := steeredMessage{sp, make(chan struct{})}
-	sp.steered, sp.queued = true, true
-	if a.s.storeStart(sp) != nil { // a crash would lose it
-		sp.steered, sp.queued = false, false
+// steer gives a message to this run's turn. It returns false if the turn takes no messages, or has no run that callers can see.
+func (a *agentRun) steer(late *agentRun) bool {
+	<-a.ready // its turn may be there a moment before it
+	late.spec.queued = true
+	if a.s.storeStart(late.spec) != nil { // a crash would lose it; its own run says why it cannot be stored
+		late.spec.queued = false
 		return false
 	}
 	a.mu.Lock()
-	if !a.turn.is(turnQueued) && !a.turn.is(turnRunning) {
-		a.mu.Unlock()
-		sp.steered = false
+	defer a.mu.Unlock()
+	if !a.open {
 		return false
 	}
-	sp.agent.turn.enter(turnSteered)
-	a.steered = append(a.steered, m)
-	a.mu.Unlock()
-	a.s.moveKey(sp, a.id) // until a run of its own has it
-	close(m.keyed)
+	late.spec.steered = true
+	a.steered = append(a.steered, late)
+	a.s.moveKey(late.spec, a.spec.ID) // until a run of its own has it
 	return true
 }
 
-// steeredMessage is a message that was given to the turn of another run.
-type steeredMessage struct {
-	*spec
-	keyed chan struct{} // closed when its key leads to that run
-}
-
-// followUp is for the end of the turn: the messages that it has not used have turns of their own, which come next or run already.
-// Each gets its run, and this one says which.
-func (a *agentRun) followUp(m *ling.Manager) {
+// followUp is called at the end of the turn. The messages that the turn has not used have become turns, which come next or run already.
+// followUp starts the run of each, and sends its id.
+func (a *agentRun) followUp() {
 	a.mu.Lock()
 	list := a.steered
-	a.steered = nil
-	a.turn.enter(turnEnded)
+	a.steered, a.open = nil, false
 	a.mu.Unlock()
-	for _, given := range list {
-		<-given.keyed // a key that leads back to the message's own run must be written behind that
-		sp := given.spec
-		late := sp.agent
+	for _, late := range list {
+		code := ""
 		if late.ticket.Host() != nil {
-			if r, err := late.ticket.Wait(context.Background()); err != nil && r.TurnID == late.id && errors.Is(err, turn.ErrDraining) {
-				m.Report("", lateFailure(codeDraining))
+			if r, err := late.ticket.Wait(context.Background()); err != nil && r.TurnID == late.spec.ID && errors.Is(err, turn.ErrDraining) {
+				code = codeDraining
 			}
-			late.turn.enter(turnUsed)
-			a.s.forgetSteered(sp.id, 1)
-			close(late.decided)
+			a.s.forgetSteered(late.spec.ID, 1)
+			close(late.ready)
 			late.cancel(nil)
-			continue
-		}
-		late.turn.enter(turnQueued)
-		r, p := a.s.start(sp)
-		if p != nil {
-			m.Report("", lateFailure(codeOf(p)))
+		} else if err := late.begin(); err != nil {
+			code = codeOf(err)
 		} else {
-			a.s.moveKey(sp, r.ID)
-			// The tube is open until this returns.
-			_ = m.SendEvent("follow_up", map[string]string{"run": r.ID})
+			_ = a.m.SendEvent("follow_up", map[string]string{"run": late.spec.ID}) // the tube is open until this returns
 		}
-		late.started(r)
-	}
-}
-
-// lateFailure says that a steered message was not used and is not answered any more.
-func lateFailure(code string) *bot.Failure {
-	return &bot.Failure{
-		Code: code, Message: "a message arrived too late for this run and got no answer: " + turn.Sentence(code), Retryable: turn.Retryable(code, nil),
+		if code != "" {
+			message := "a message arrived too late for this run and got no answer: " + turn.Sentence(code)
+			a.m.Report("", &bot.Failure{Code: code, Message: message, Retryable: turn.Retryable(code, nil)})
+		}
 	}
 }
 
@@ -294,10 +237,20 @@ func lateFailure(code string) *bot.Failure {
 // ctx has ended.
 func (a *agentRun) answering(ctx context.Context) *Run {
 	select {
-	case <-a.decided:
+	case <-a.ready:
 		return a.ownRun
 	case <-ctx.Done():
 		return nil
+	}
+}
+
+// isReady reports whether the run is there.
+func (a *agentRun) isReady() bool {
+	select {
+	case <-a.ready:
+		return a.ownRun != nil
+	default:
+		return false
 	}
 }
 
@@ -321,9 +274,8 @@ func (s *Service) refused(r channel.Result, err error) error {
 	if err == nil {
 		err = fmt.Errorf("a turn ended without a run: %s", r.Admission.Reason)
 	}
-	e := internal("the server cannot accept the message; find the cause in its log under this id")
-	s.log.Error("cannot accept a message", "id", e.ID, "error", err)
-	return e
+	detail := "the server cannot accept the message; find the cause in its log under this id"
+	return s.internal(context.Background(), detail, "cannot accept a message", "error", err)
 }
 
 // Enter waits until the run is there.
@@ -331,38 +283,33 @@ func (a *agentRun) Enter(ctx context.Context) error {
 	if t := turn.FromContext(ctx); a.answer != nil && t != nil && t.Inbox() != nil {
 		t.Inbox().CloseIfEmpty() // a workflow reads no steering, so messages had better wait
 	}
-	select {
-	case <-a.ready:
-	case <-ctx.Done():
+	r := a.answering(ctx)
+	switch {
+	case r != nil:
+		return a.s.leaveQueue(ctx, r)
+	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	}
-	a.turn.enterFrom(turnQueued, turnRunning)
-	if r := a.ownRun; r.queued.Load() {
-		if err := a.s.storeBegun(ctx, r); err != nil {
-			return err
-		}
-		r.queued.Store(false)
-	}
-	return nil
+	return errRefused
 }
 
 // Exit has nothing to do: the run waits for the whole turn.
 func (a *agentRun) Exit(context.Context, error) error { return nil }
 
-// run is the work of the run: it waits for the turn, which tells what happens by take.
-func (a *agentRun) run(ctx context.Context, m *ling.Manager) error {
+// Info is that of the workflow of the run.
+func (a *agentRun) Info() flow.Info { return flow.Info{Name: a.name} }
+
+// Run is the work of the run: it waits for the turn, which reports what happens to onEvent.
+func (a *agentRun) Run(ctx context.Context, _ *ling.Manager, _ map[string]any) error {
 	defer a.cancel(nil)
 	defer context.AfterFunc(ctx, func() { a.cancel(context.Cause(ctx)) })()
-	a.own = m
-	if <-a.judged; a.shown {
-		return a.tell(ctx, m)
+	if <-a.ready; a.m == a.own {
+		return a.awaitTurn(ctx)
 	}
-	// All goes as it would, to where nobody looks.
-	hidden := a.s.manager(ctx, a.spec, nil)
-	if err := hidden.Go(func(ctx context.Context) error { return a.tell(ctx, hidden) }); err != nil {
+	if err := a.m.Go(a.awaitTurn); err != nil {
 		a.cancel(err)
 	}
-	_ = hidden.Close()
+	_ = a.m.Close()
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}

@@ -105,11 +105,18 @@ const RestartsAtOnce = 16
 func (s *Service) resumeAll(list []*leftRun) {
 	var waiting []*leftRun
 	for _, p := range list {
-		if err := s.resume(p); err != nil {
+		err := s.resume(p)
+		switch {
+		case passes(err):
+			s.log.Info("cannot resume a run now; it is handed over", "run", p.ID, "error", err)
+			if err := s.store.Release(s.ctx, s.replica, []string{p.ID}); err != nil {
+				s.log.Warn("cannot hand runs over; they are taken as after a crash", "error", err)
+			}
+		case err != nil:
 			s.log.Warn("cannot resume a run", "run", p.ID, "error", err)
 			p.end = interrupted("; it cannot continue, because its workflow or agent has changed")
 			s.endLeft(p)
-		} else if p.slot != nil {
+		case p.slot != nil:
 			waiting = append(waiting, p)
 		}
 	}
@@ -119,6 +126,11 @@ func (s *Service) resumeAll(list []*leftRun) {
 	if len(waiting) > 0 {
 		s.wg.Go(func() { s.grantSlots(waiting) })
 	}
+}
+
+// passes reports whether a run that cannot go on now may go on later, or elsewhere.
+func passes(err error) bool {
+	return errors.Is(err, ErrDraining) || errors.Is(err, ErrAway) || errors.Is(err, ErrOverloaded) || errors.Is(err, ErrBusy)
 }
 
 // grantSlots gives runs that wait a slot each, while there is memory for them, until the server ends.

@@ -45,6 +45,7 @@ type Run struct {
 	warned    bool            // of the recorder's goroutine: readers know that the run cannot be stored
 	here      context.Context // ends when the run cannot be followed here any more, though it may go on elsewhere
 	leave     context.CancelFunc
+	asked     map[string]bool // ids of the questions that readers know from before the run was resumed
 	pendingMu sync.Mutex
 	pending   pending     // of a turn
 	goesOn    bool        // if its server is lost
@@ -104,9 +105,12 @@ func (r *Run) Over() <-chan struct{} { return r.tube.Ended() }
 // Done is closed when [Run.Result] is known here.
 func (r *Run) Done() <-chan struct{} { return r.done }
 
-// Read reads the run from an event on, whose predecessor the client has had. Error: ErrAhead if the run has had less.
+// Read reads the run from an event on, whose predecessor the client has had. Errors: ErrAhead if the run has had less, ErrAway if a later attempt may have had it.
 func (r *Run) Read(from uint64) (*tube.Reader, error) {
 	if sent := r.tube.Len(); from > sent {
+		if from/Epoch > sent/Epoch && !r.Ended() { // of a later attempt: another replica has taken the run over
+			return nil, away()
+		}
 		return nil, refuse(ErrAhead, "the run has had "+wording.Plural(int64(sent), "event"))
 	}
 	return r.tube.NewReader(from), nil

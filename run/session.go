@@ -91,7 +91,11 @@ func (s *Service) elsewhere(ctx context.Context, lane string) error {
 // Answer answers a question for approval of a run. The caller sets the question's id, the decision, the reason and what to remember. Errors: ErrUnknown, ErrBusy if the question has an answer, ErrForbidden.
 func (s *Service) Answer(ctx context.Context, r *Run, answer agent.Answer) error {
 	answer.Session, answer.Turn = "", r.ID
-	return s.giveAnswer(ctx, answer, " of this run waits for approval")
+	err := s.giveAnswer(ctx, answer, " of this run waits for approval")
+	if errors.Is(err, ErrUnknown) && r.asked[answer.ID] && r.manager.Load() != nil {
+		err = away() // the run goes on here, and has not come to its question yet
+	}
+	return err
 }
 
 // AnswerSession answers a question for approval that waits in a session, by its lane. Errors: those of Answer, an [*Elsewhere].

@@ -189,7 +189,7 @@ func (s *Service) makeRun(sp *spec) (*Run, *ling.Manager) {
 	r.key, r.goesOn, r.Again = sp.key, sp.Again != nil, nil
 	r.recording = &recording{attempt: 1, seq: 1, state: sp.state()}
 	if so != nil {
-		r.crashes, r.recording.attempt = so.crashes, so.attempt
+		r.crashes, r.recording.attempt, r.asked = so.crashes, so.attempt, so.questions
 	}
 	r.observer = s.o.Observer.Run(r.Of.Workflow, r.Of.Agent)
 	m := s.manager(s.runContext(sp), sp, r)

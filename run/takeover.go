@@ -83,14 +83,26 @@ func (s *Service) recoverLeft(ctx context.Context) error {
 	}
 }
 
-// acquireAll acquires those of the runs that are not in memory and that no other caller moves, until release is called.
+// acquireAll acquires those of the runs that are not in memory and that no other caller moves, until release is called. A run that works here,
+// and that another replica has taken over since and left, is broken off: it is taken over when its session is free.
 func (s *Service) acquireAll(list []store.Run) (free []store.Run, release func()) {
+	var lost []*Run
+	defer func() {
+		for _, r := range lost {
+			s.recorder.remove(r)
+			r.breakOff()
+		}
+	}()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var releases []func()
 	for _, row := range list {
-		if s.inMemory[row.ID] == nil && s.moving[row.ID] == nil {
+		switch r := s.inMemory[row.ID]; {
+		case s.moving[row.ID] != nil:
+		case r == nil:
 			free, releases = append(free, row), append(releases, s.moveLocked(row.ID))
+		case r.manager.Load() != nil && row.Attempt > r.recording.attempt:
+			lost = append(lost, r)
 		}
 	}
 	return free, func() {
@@ -153,7 +165,7 @@ func (s *Service) recoverRun(ctx context.Context, row *store.Run) (*leftRun, err
 		p.crashes++
 	}
 	take := store.Takeover{
-		ID: row.ID, FromReplica: row.Replica, FromAttempt: row.Attempt, Replica: s.replica, Crashes: p.crashes, State: store.RunRunning,
+		ID: row.ID, FromReplica: row.Replica, FromAttempt: row.Attempt, FromState: row.State, Replica: s.replica, Crashes: p.crashes, State: store.RunRunning,
 	}
 	if p.last.Attempt == row.Attempt {
 		take.AfterSeq = p.last.Seq

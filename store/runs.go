@@ -74,6 +74,7 @@ type Takeover struct {
 	ID          string
 	FromReplica string // expected
 	FromAttempt int    // expected
+	FromState   string // expected; "": any
 	Replica     string
 	Crashes     int
 	State       string

@@ -97,16 +97,16 @@ func (k AdmissionKind) strict() int {
 	return 0
 }
 
-// tighten is the stricter of two admissions, a where they are of one kind.
-func (a Admission) tighten(b Admission) Admission {
+// Tighten is the stricter of two admissions, a where they are of one kind.
+func (a Admission) Tighten(b Admission) Admission {
 	if b.Kind.strict() > a.Kind.strict() {
 		return b
 	}
 	return a
 }
 
-// stops says whether a turn with this admission goes no further.
-func (a Admission) stops() bool { return a.Kind == Drop || a.Kind == Handled }
+// Stops says whether a turn with this admission goes no further.
+func (a Admission) Stops() bool { return a.Kind == Drop || a.Kind == Handled }
 
 // said says of a reason which admission it is for and which stages may say so.
 type said struct {
@@ -160,8 +160,8 @@ func named(name string) string {
 	return " " + name
 }
 
-// check says whether a stage may say this.
-func (a Admission) check(s Stage) error {
+// Check returns an error if a stage may not say this.
+func (a Admission) Check(s Stage) error {
 	switch {
 	case a.Kind == "" || a.Kind == Dispatch:
 		return nil

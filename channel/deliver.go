@@ -207,7 +207,7 @@ func (d *deliveries) deliver(i *item) {
 		q.Failed()
 	}
 	d.lost = d.lost || r.State == UnknownWhether && b.Kind != ReplyTool
-	if d.settler != nil && b.Question != nil && r.State.seen() {
+	if d.settler != nil && b.Question != nil && r.State.Seen() {
 		if d.asked == nil {
 			d.asked = map[string]askedBlock{}
 		}
@@ -363,9 +363,9 @@ func (d *deliveries) wire(ctx context.Context, b *Block, method string, call fun
 		r, err = call()
 		return err
 	})
-	r, err = receiptOf(r, err)
+	r, err = ReceiptOf(r, err)
 	d.unmark(ctx, r.State)
-	if r.State.seen() {
+	if r.State.Seen() {
 		d.passed, d.texted = true, true
 		if d.Echo != nil && len(r.MessageIDs) > 0 {
 			d.Echo.sent(d.Channel, d.Account, d.Conversation, r.MessageIDs...)
@@ -412,7 +412,7 @@ func (d *deliveries) unmark(ctx context.Context, s ReceiptState) {
 		return
 	}
 	d.marked = markedNot
-	if s.seen() {
+	if s.Seen() {
 		d.marked = markedSeen
 	}
 }

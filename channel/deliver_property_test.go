@@ -139,7 +139,7 @@ func playTurn(ctx context.Context, list []deed, queue int) (faults []string) {
 	}
 	sent := 0
 	for _, r := range got.Receipts {
-		if r.State.seen() {
+		if r.State.Seen() {
 			sent++
 		}
 	}

@@ -195,7 +195,7 @@ func TestReceiptsOfWhatASendReturns(t *testing.T) {
 		"a state of no meaning":   {receipt: Receipt{State: 77}, want: UnknownWhether, fails: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r, err := receiptOf(row.receipt, row.err)
+			r, err := ReceiptOf(row.receipt, row.err)
 			if r.State != row.want || (err != nil) != row.fails {
 				t.Errorf("%v, %v; want %v, failing %v", r.State, err, row.want, row.fails)
 			}

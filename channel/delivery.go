@@ -24,6 +24,7 @@ type Payload struct {
 	Media   []MediaFact
 	Silent  bool // nobody is to be notified
 	IsError bool // a notice that something failed
+	Upto    int  // bytes of the turn's text that stand in this and earlier blocks; 0: the text is none of it
 	// Question is the question for approval that a block asks. It is shown exactly, in one message, or the block is not sent.
 	Question *Question
 	// Decided says what became of a question that was asked before. It is no message: see [Settler].

@@ -17,6 +17,11 @@ func FromContext(ctx context.Context) *Turn {
 	return t
 }
 
+// WithTurn returns a context that belongs to a turn.
+func WithTurn(ctx context.Context, t *Turn) context.Context {
+	return context.WithValue(ctx, turnKey{}, t)
+}
+
 // send gives the turn to the agent, or to the plan's own dispatch, and returns when what it had to say is sent.
 func (p *pass) send(ctx context.Context) (Admission, error) {
 	p.welcome(ctx)
@@ -31,7 +36,7 @@ func (p *pass) send(ctx context.Context) (Admission, error) {
 	}
 	var said DispatchResult
 	err := p.guard(ctx, func() (err error) {
-		said, err = p.dispatch(context.WithValue(ctx, turnKey{}, t), t, p.k.Agent)
+		said, err = p.dispatch(WithTurn(ctx, t), t, p.k.Agent)
 		return err
 	})
 	refused := p.refused(err)
@@ -87,7 +92,7 @@ func (p *pass) both(said, sent DispatchResult) DispatchResult {
 		sent.Tool, sent.Block, sent.Final, sent.Receipts = said.Tool, said.Block, said.Final, said.Receipts
 	}
 	for _, r := range said.Receipts {
-		p.tally.Visible = p.tally.Visible || r.State.seen()
+		p.tally.Visible = p.tally.Visible || r.State.Seen()
 		p.tally.Unknown = p.tally.Unknown || r.State == UnknownWhether
 	}
 	p.tally.Attempted = p.tally.Attempted || p.tally.Visible || p.tally.Unknown
@@ -131,7 +136,7 @@ func (p *pass) sending() sending {
 // stillAllowed asks the gates again where the settings have changed since authorize.
 func (p *pass) stillAllowed(ctx context.Context) error {
 	f := p.facts
-	if p.k.Settings.Policy(policyQuery(f)).Generation == p.policy.Generation {
+	if p.k.Settings.Policy(f.PolicyQuery()).Generation == p.policy.Generation {
 		return nil // as nearly always; what follows takes a large stack
 	}
 	return p.k.stillAllowed(ctx, f.Channel, f.Account, Origin{Sender: f.Sender, Conversation: f.Conversation})

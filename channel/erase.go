@@ -32,7 +32,7 @@ func (k *Kernel) Erase(ctx context.Context, session string) error {
 			places[p] = true
 		}
 	}
-	if p, ok := placeNamed(session); ok {
+	if p, ok := PlaceNamed(session); ok {
 		places[p] = true
 	}
 	if j, ok := k.state.journal.(Eraser); ok && len(places) > 0 {
@@ -62,12 +62,12 @@ func (k *Kernel) Erase(ctx context.Context, session string) error {
 // answer is given.
 func (k *Kernel) Keeps(ctx context.Context, session string) bool {
 	k.Init()
-	p, ok := placeNamed(session)
+	p, ok := PlaceNamed(session)
 	return ok && len(k.state.window.Snapshot(ctx, p, 0).Entries) > 0
 }
 
-// placeNamed is the conversation that [SessionKey] has made a name of, where it is one and not a hash.
-func placeNamed(session string) (p WindowKey, ok bool) {
+// PlaceNamed is the conversation that [SessionKey] has made a name of, where it is one and not a hash.
+func PlaceNamed(session string) (p WindowKey, ok bool) {
 	rest, last := session, byte(0)
 	parts := map[byte]string{}
 	for rest != "" || last == 0 {

@@ -27,7 +27,7 @@ func TestTheConversationOfASessionIsReadFromItsName(t *testing.T) {
 		"telegram:%zz":             {},
 		"":                         {},
 	} {
-		got, ok := placeNamed(name)
+		got, ok := PlaceNamed(name)
 		if ok != (want != WindowKey{}) || ok && got != want {
 			t.Errorf("%q: got %+v, %v, expected %+v", name, got, ok, want)
 		}
@@ -39,7 +39,7 @@ func TestTheConversationOfASessionIsReadFromItsName(t *testing.T) {
 			Conversation: part.Filter(func(s string) bool { return s != "" }).Draw(t, "conversation"), Thread: part.Draw(t, "thread"),
 		}
 		name := SessionKey(KeyParts{want.Channel, want.Account, want.Conversation, want.Thread, part.Draw(t, "agent")})
-		if got, ok := placeNamed(name); strings.Contains(name, "!") == ok || ok && got != want {
+		if got, ok := PlaceNamed(name); strings.Contains(name, "!") == ok || ok && got != want {
 			t.Errorf("%q: got %+v, %v, expected %+v", name, got, ok, want)
 		}
 	})

@@ -52,7 +52,7 @@ func (p *pass) outcome() Outcome {
 		return ""
 	case p.err == nil && r.Admission.Reason == ReasonMerged:
 		return OutcomeMerged
-	case p.err == nil && r.Admission.stops():
+	case p.err == nil && r.Admission.Stops():
 		return OutcomeBlocked
 	case p.err == nil && p.observing():
 		return OutcomeObserved

@@ -92,7 +92,7 @@ func Evaluate(f Facts) Decision {
 	d.Addressed = addressed || d.CommandAuthorized && !a.Mentions.HasAnyMention
 	mention := mentionGate(&f, d.Addressed, implicit)
 	// What no agent may read does not wait for one either.
-	record := unmentioned(a) == UnmentionedHistory && !f.Supplemental.hidesMessage(a.Visibility)
+	record := unmentioned(a) == UnmentionedHistory && !f.Supplemental.HidesMessage(a.Visibility)
 	say(mention, mention.Reason == ReasonMissingMention && record)
 	return d
 }

@@ -66,16 +66,16 @@ type rates struct {
 
 // ratesOf are the limits that the settings give, else those of the kernel.
 func (g *budget) ratesOf(p *Policy, counted bool) rates {
-	r := rates{sender: p.Limits.SenderRate, chat: p.Limits.ChatRate, senderSource: p.Sources[keySenderRate], chatSource: p.Sources[keyChatRate], counted: counted}
+	r := rates{sender: p.Limits.SenderRate, chat: p.Limits.ChatRate, senderSource: p.Sources[KeySenderRate], chatSource: p.Sources[KeyChatRate], counted: counted}
 	if r.sender.PerMinute == 0 {
-		r.sender.PerMinute, r.senderSource = g.limits.SenderRate.PerMinute, builtIn+keySenderRate
+		r.sender.PerMinute, r.senderSource = g.limits.SenderRate.PerMinute, builtIn+KeySenderRate
 	}
 	if r.sender.Burst == 0 {
 		r.sender.Burst = g.limits.SenderRate.Burst
 	}
 	r.sender.Burst = max(r.sender.Burst, 1)
 	if r.chat.PerMinute == 0 {
-		r.chat, r.chatSource = g.limits.ChatRate, builtIn+keyChatRate
+		r.chat, r.chatSource = g.limits.ChatRate, builtIn+KeyChatRate
 	}
 	r.chat.Burst = max(cmp.Or(r.chat.Burst, r.chat.PerMinute), 1)
 	return r

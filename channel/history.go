@@ -6,11 +6,6 @@ import (
 	"slices"
 )
 
-// windowKey names the window of the place that a message came from.
-func windowKey(f *Facts) WindowKey {
-	return WindowKey{Channel: f.Channel, Account: f.Account, Conversation: f.Conversation.ID, Thread: f.Conversation.ThreadID}
-}
-
 // history is what is to be done with the window at the end of the turn: forget what an answered one has seen of it, or keep a
 // message that is not answered. It is nil for nothing. A window that fails is a warning: it changes no turn.
 func (p *pass) history() func(context.Context) error {
@@ -40,7 +35,7 @@ func (p *pass) recording(f *Facts) Recording {
 		LoadMedia: hint.LoadMedia, Limit: hint.Limit, MediaLimit: hint.MediaLimit, ShouldRecord: hint.ShouldRecord,
 	}
 	if r.Key == (WindowKey{}) {
-		r.Key = windowKey(f)
+		r.Key = f.WindowKey()
 	}
 	if load := hint.LoadMedia; load != nil {
 		r.LoadMedia = func(ctx context.Context) ([]MediaFact, error) {
@@ -87,7 +82,7 @@ func (p *pass) unanswered() *Facts {
 			return nil
 		}
 	}
-	if f.Conversation.Kind == Direct || f.Supplemental.hidesMessage(f.Access.Visibility) { // what no agent may read waits for none
+	if f.Conversation.Kind == Direct || f.Supplemental.HidesMessage(f.Access.Visibility) { // what no agent may read waits for none
 		return nil
 	}
 	return f

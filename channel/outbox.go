@@ -155,7 +155,7 @@ func (o *Outbox) told(n BlockNews) {
 	defer o.wakeLocked()
 	p := o.blocks[n.ID]
 	if n.Gone {
-		if n.Left && (n.Came.seen() || n.Came == Suppressed) {
+		if n.Left && (n.Came.Seen() || n.Came == Suppressed) {
 			o.answered.add(n.Event)
 		}
 		if p != nil {
@@ -422,7 +422,7 @@ func (o *Outbox) attempt(ctx context.Context, p *parcel, first bool) (r Receipt,
 		r, err = s.Send(ctx, p.out)
 		return err
 	})
-	r, err = receiptOf(r, err)
+	r, err = ReceiptOf(r, err)
 	switch {
 	case unsent != nil && r.State == NotSent:
 		unsent()
@@ -497,7 +497,7 @@ func (o *Outbox) ask(ctx context.Context, s Sender, p *parcel) (r Receipt, again
 	if err != nil {
 		return Receipt{State: UnknownWhether}, false, err
 	}
-	r, err = receiptOf(r, nil)
+	r, err = ReceiptOf(r, nil)
 	if r.State == NotSent {
 		return r, true, nil
 	}
@@ -576,7 +576,7 @@ func (o *Outbox) step(p *parcel, sending bool) error {
 func (o *Outbox) settle(p *parcel, state ReceiptState, err error) {
 	o.mu.Lock()
 	o.removeLocked(p)
-	if p.before && (state.seen() || state == Suppressed) {
+	if p.before && (state.Seen() || state == Suppressed) {
 		o.answered.add(p.out.Event)
 	}
 	o.wakeLocked()

@@ -149,14 +149,14 @@ func (p *pass) step(ctx context.Context, s *step) bool {
 	p.started = p.tell(ctx, Trace{Stage: s.stage, Phase: PhaseStart})
 	a, err := p.guarded(ctx, s)
 	if err == nil && !(p.event == nil && p.plan != nil && a == p.plan.Admission) { // what a caller says is looked at where it is read
-		err = a.check(s.stage)
+		err = a.Check(s.stage)
 	}
 	if err != nil {
 		p.fail(ctx, s.stage, err)
 		p.tell(ctx, Trace{Stage: s.stage, Phase: PhaseError, Err: p.err})
 		return false
 	}
-	p.result.Admission = p.result.Admission.tighten(a)
+	p.result.Admission = p.result.Admission.Tighten(a)
 	switch p.result.Admission.Kind {
 	case Drop:
 		p.tell(ctx, Trace{Stage: s.stage, Phase: PhaseDrop})
@@ -185,11 +185,11 @@ func (p *pass) guarded(ctx context.Context, s *step) (a Admission, err error) {
 func (p *pass) fail(ctx context.Context, s Stage, err error) {
 	p.err = &StageError{Stage: s, Err: err}
 	p.draining = isDraining(err)
-	p.canceled = isCanceled(ctx, err)
+	p.canceled = IsCanceled(ctx, err)
 }
 
-// isCanceled says whether an error is that the turn was not to go on: somebody, the lane, or the server's end wanted that.
-func isCanceled(ctx context.Context, err error) bool {
+// IsCanceled says whether an error is that the turn was not to go on: somebody, the lane, or the server's end wanted that.
+func IsCanceled(ctx context.Context, err error) bool {
 	return isDraining(err) || errors.Is(err, turn.ErrStopped) || errors.Is(err, turn.ErrInterrupted) || gaveUp(ctx, err)
 }
 

@@ -134,5 +134,5 @@ func RefusedPress(r Result) (s Pressed, ok bool) {
 	case ReasonRateLimited:
 		return PressTooMany, true
 	}
-	return PressRefused, r.Admission.stops()
+	return PressRefused, r.Admission.Stops()
 }

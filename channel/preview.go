@@ -35,7 +35,7 @@ func (d *deliveries) showPreview(p Payload, seq int) {
 	r, err := d.wire(d.ctx, &b, "Preview", func() (Receipt, error) { return d.preview.Preview(d.ctx, b, before) })
 	// The interval counts from the end of a preview: a slow platform gets no more of them.
 	d.rhythm.preview = time.Now().Add(every)
-	if r.State.seen() {
+	if r.State.Seen() {
 		d.mu.Lock()
 		d.tally.Visible = true
 		d.mu.Unlock()

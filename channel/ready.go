@@ -2,8 +2,8 @@ package channel
 
 import "strings"
 
-// check says what a context that comes ready does not have.
-func (t *TurnContext) check() error {
+// Check says what a context that comes ready does not have.
+func (t *TurnContext) Check() error {
 	for _, need := range [...]struct{ field, value string }{
 		{"TurnContext.Channel", t.Channel},
 		{"TurnContext.MessageID", t.MessageID},

@@ -23,8 +23,8 @@ func (s ReceiptState) String() string {
 	}
 }
 
-// seen says whether somebody can have noticed what the receipt is for, as far as is known.
-func (s ReceiptState) seen() bool { return s == Sent || s == Partial }
+// Seen says whether somebody can have noticed what the receipt is for, as far as is known.
+func (s ReceiptState) Seen() bool { return s == Sent || s == Partial }
 
 var (
 	errPartly  = errors.New("channel: some of the block was sent, the rest was not")
@@ -32,10 +32,10 @@ var (
 	errUnknown = errors.New("channel: it is not known whether the block was sent, the channel does not say why")
 )
 
-// receiptOf makes one statement of the two that a send returns. The error says more than the receipt does: a PartialError has the
+// ReceiptOf makes one statement of the two that a send returns. The error says more than the receipt does: a PartialError has the
 // receipt of what was seen, a NotSentError proves that nothing was, ErrSuppress that nothing was to be, and any other leaves it
 // open. A receipt that is not sent, without an error, gets one.
-func receiptOf(r Receipt, err error) (Receipt, error) {
+func ReceiptOf(r Receipt, err error) (Receipt, error) {
 	if err == nil {
 		switch r.State {
 		case Sent, Suppressed:
@@ -109,7 +109,7 @@ func (d *deliveries) note(kind ReplyKind, r Receipt, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	switch {
-	case r.State.seen():
+	case r.State.Seen():
 		d.tally.Visible = true
 		switch kind {
 		case ReplyTool:

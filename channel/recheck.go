@@ -11,7 +11,7 @@ func (k *Kernel) stillAllowed(ctx context.Context, channel, account string, o Or
 		return nil
 	}
 	f := Facts{Channel: channel, Account: account, Sender: o.Sender, Conversation: o.Conversation}
-	policy := k.Settings.Policy(policyQuery(&f))
+	policy := k.Settings.Policy(f.PolicyQuery())
 	who := o.Sender.Identity()
 	if policy.DM == PolicyPairing && o.Conversation.Kind == Direct && k.Pairing != nil {
 		paired, err := k.Pairing.Paired(ctx, channel, account, o.Sender.ID)

@@ -26,7 +26,7 @@ func (k *Kernel) RunPrepared(ctx context.Context, m Meta, plan *Prepared) (Resul
 
 func (k *Kernel) runPlan(ctx context.Context, m Meta, plan Plan) (Result, error) {
 	p := k.pass(m)
-	p.result.Class = message
+	p.result.Class = MessageClass
 	p.take(plan)
 	return p.run(ctx, steps[firstOfPlans:])
 }

@@ -38,9 +38,9 @@ const (
 	keyPreviews       = "log.previews"
 	keyTimezone       = "timezone"
 	keyGreeting       = "greeting"
-	keySenderRate     = "limits.sender_rate"
+	KeySenderRate     = "limits.sender_rate"
 	keySenderBurst    = "limits.sender_burst"
-	keyChatRate       = "limits.chat_rate"
+	KeyChatRate       = "limits.chat_rate"
 )
 
 // builtIn begins the path of a value that no configuration supplied.
@@ -243,11 +243,11 @@ var settingsTable = []Setting{
 		zoneOf(func(p *Place) *string { return &p.Timezone }, func(p *Policy) *string { return &p.Timezone })),
 	setting(keyGreeting, everywhere, "Hello! Write me a message, and I will answer.", "answer to /start; with \"\" the agent answers",
 		optionalOf(func(p *Place) **string { return &p.Greeting }, func(p *Policy) *string { return &p.Greeting })),
-	setting(keySenderRate, ofAccounts, strconv.Itoa(defaultSenderRate), "messages a minute of one sender; 0: unlimited",
+	setting(KeySenderRate, ofAccounts, strconv.Itoa(defaultSenderRate), "messages a minute of one sender; 0: unlimited",
 		countOf(func(p *Place) **int { return &p.SenderRate }, func(p *Policy) *int { return &p.Limits.SenderRate.PerMinute })),
 	setting(keySenderBurst, ofAccounts, strconv.Itoa(defaultBurst), "messages of one sender at once",
 		countOf(func(p *Place) **int { return &p.SenderBurst }, func(p *Policy) *int { return &p.Limits.SenderRate.Burst })),
-	setting(keyChatRate, ofAccounts, strconv.Itoa(defaultChatRate), "messages a minute of one conversation; 0: unlimited",
+	setting(KeyChatRate, ofAccounts, strconv.Itoa(defaultChatRate), "messages a minute of one conversation; 0: unlimited",
 		countOf(func(p *Place) **int { return &p.ChatRate }, func(p *Policy) *int { return &p.Limits.ChatRate.PerMinute })),
 	setting(keySenderIDs, ofAccounts, "plain", "ids of senders in the log",
 		oneOf(textOf(func(p *Place) *string { return &p.SenderIDs }, func(p *Policy) *string { return &p.SenderIDs }),

@@ -45,7 +45,7 @@ func (o *SlogObserver) Observe(ctx context.Context, t Trace) {
 	switch {
 	case t.Phase == PhaseWarning:
 		level, what = slog.LevelWarn, t.Warning
-	case t.Phase == PhaseError && t.Stage != StageFinalize && isCanceled(ctx, t.Err): // somebody wanted it: no fault of the server's
+	case t.Phase == PhaseError && t.Stage != StageFinalize && IsCanceled(ctx, t.Err): // somebody wanted it: no fault of the server's
 		level, what = slog.LevelInfo, "turn canceled"
 	case t.Phase == PhaseError && t.Stage == StageDispatch && isTold(t.Err):
 		level, what = slog.LevelInfo, "turn not answered"

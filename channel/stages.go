@@ -36,7 +36,7 @@ func (p *pass) ingest(ctx context.Context) (Admission, error) {
 
 // classify asks what sort of event it is, and answers the platform where it cannot wait.
 func (p *pass) classify(ctx context.Context) (Admission, error) {
-	p.result.Class = message
+	p.result.Class = MessageClass
 	if c, ok := p.adapter.(Classifier); ok {
 		class, err := c.Classify(ctx, p.in)
 		if err != nil {
@@ -144,11 +144,11 @@ func (p *pass) resolve(ctx context.Context) (Admission, error) {
 	if p.plan == nil {
 		return Admission{}, errors.New("the adapter has resolved the event to nothing; expected an *Assembled or a *Prepared plan")
 	}
-	if p.plan.Admission.stops() {
+	if p.plan.Admission.Stops() {
 		return p.plan.Admission, nil
 	}
 	if p.plan.Context == nil && p.facts.Route.AgentID == "" && p.k.Routes != nil {
-		agent, ok := p.k.Routes.Route(routeQuery(p.facts))
+		agent, ok := p.k.Routes.Route(p.facts.RouteQuery())
 		if !ok {
 			return drop(ReasonNoRoute), nil
 		}
@@ -157,35 +157,19 @@ func (p *pass) resolve(ctx context.Context) (Admission, error) {
 	return p.plan.Admission, nil
 }
 
-// routeQuery is where a message came from, as routes are asked for it.
-func routeQuery(f *Facts) RouteQuery {
-	peer := f.Conversation.RoutePeer
-	if peer == (Peer{}) {
-		peer = Peer{Kind: f.Conversation.Kind, ID: f.Conversation.ID}
-	}
-	account := f.Route.AccountID
-	if account == "" {
-		account = f.Account
-	}
-	return RouteQuery{
-		Channel: f.Channel, Account: account, Peer: peer, Space: f.Conversation.SpaceID,
-		Parent: f.Conversation.ParentID, Thread: f.Conversation.ThreadID,
-	}
-}
-
 // authorize asks the gates, and then the budgets.
 func (p *pass) authorize(ctx context.Context) (Admission, error) {
 	if p.event == nil { // the plan came with the call
 		if p.plan == nil {
 			return Admission{}, errors.New("the plan is missing; expected an *Assembled or a *Prepared plan")
 		}
-		if err := p.plan.Admission.check(StageResolve); err != nil {
+		if err := p.plan.Admission.Check(StageResolve); err != nil {
 			return Admission{}, err
 		}
-		if p.plan.Admission.stops() {
+		if p.plan.Admission.Stops() {
 			return p.plan.Admission, nil
 		}
-		p.result.Admission = p.result.Admission.tighten(p.plan.Admission)
+		p.result.Admission = p.result.Admission.Tighten(p.plan.Admission)
 		if p.plan.Trigger == "" {
 			if a, err := p.claimOnce(ctx, p.key()); err != nil || a.Kind != "" {
 				return a, err
@@ -196,7 +180,7 @@ func (p *pass) authorize(ctx context.Context) (Admission, error) {
 		return Admission{}, errors.New("the plan has no dispatch; expected a *Prepared plan with one")
 	}
 	if p.k.Settings != nil {
-		p.policy = p.k.Settings.Policy(policyQuery(p.facts))
+		p.policy = p.k.Settings.Policy(p.facts.PolicyQuery())
 	}
 	f := *p.facts
 	f.Trigger, f.Observing = p.plan.Trigger, p.result.Admission.Kind == ObserveOnly
@@ -207,7 +191,7 @@ func (p *pass) authorize(ctx context.Context) (Admission, error) {
 		a = p.decision.Admission
 	}
 	p.result.Verdicts = p.decision.Verdicts
-	if p.k.state.budget != nil && p.plan.Trigger == "" && !a.stops() {
+	if p.k.state.budget != nil && p.plan.Trigger == "" && !a.Stops() {
 		b := p.k.state.budget.use(ctx, p.facts, &p.policy, p.meta.Counted)
 		p.result.Verdicts = append(p.result.Verdicts, b.verdicts...)
 		if b.admission.Kind != "" {
@@ -217,7 +201,7 @@ func (p *pass) authorize(ctx context.Context) (Admission, error) {
 	if a.Reason == ReasonPairingRequired {
 		p.challenge(ctx)
 	}
-	if a.stops() && p.k.state.budget != nil && p.decision.Talks() {
+	if a.Stops() && p.k.state.budget != nil && p.decision.Talks() {
 		p.k.state.budget.heard(p.facts)
 	}
 	if a.Kind == "" && p.result.Admission.Kind == "" {
@@ -241,14 +225,6 @@ func (d *Decision) echo() {
 		if d.Verdicts[i].Gate == GateSelf {
 			d.Verdicts[i] = Verdict{Gate: GateSelf, State: Blocked, Reason: ReasonSelfEcho, Setting: "default:self", Value: "echo", Hint: "the message is what this agent has just sent"}
 		}
-	}
-}
-
-// policyQuery is the place that the settings are asked for.
-func policyQuery(f *Facts) PolicyQuery {
-	return PolicyQuery{
-		Channel: f.Channel, Account: f.Account, Conversation: f.Conversation.ID, Parent: f.Conversation.ParentID,
-		Thread: f.Conversation.ThreadID, Kind: f.Conversation.Kind,
 	}
 }
 
@@ -303,7 +279,7 @@ func (p *pass) asked(ctx context.Context) bool {
 func (p *pass) assemble(ctx context.Context) (Admission, error) {
 	c := p.plan.Context
 	if c != nil {
-		if err := c.check(); err != nil {
+		if err := c.Check(); err != nil {
 			return Admission{}, err
 		}
 		ready := *c
@@ -311,7 +287,7 @@ func (p *pass) assemble(ctx context.Context) (Admission, error) {
 	} else {
 		f := *p.facts
 		if f.Conversation.Kind != Direct && p.plan.Trigger == "" {
-			p.snapshot = p.k.state.window.Snapshot(ctx, windowKey(&f), p.preflight.History.Limit)
+			p.snapshot = p.k.state.window.Snapshot(ctx, f.WindowKey(), p.preflight.History.Limit)
 			f.Message.InboundHistory = p.snapshot.Entries
 		}
 		f.Trigger, f.Observing = p.plan.Trigger, p.result.Admission.Kind == ObserveOnly

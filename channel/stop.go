@@ -23,7 +23,7 @@ type stopNotice struct {
 // notifyStop tells the sender of a message that was stopped why nothing answers it. The log tells the operator of all other stops: a
 // stranger learns nothing of this server, and bots are told nothing, because two of them would go on for ever.
 func (p *pass) notifyStop(ctx context.Context) {
-	if p.err != nil || !p.result.Admission.stops() || p.delivery == nil || p.plan.Trigger != "" || p.facts.Sender.IsBot || p.again() {
+	if p.err != nil || !p.result.Admission.Stops() || p.delivery == nil || p.plan.Trigger != "" || p.facts.Sender.IsBot || p.again() {
 		return
 	}
 	text := p.stopText()
@@ -58,7 +58,7 @@ func (p *pass) policyHere() Policy {
 	if p.decision.Verdicts != nil {
 		return p.policy
 	}
-	return p.k.Settings.Policy(policyQuery(p.facts))
+	return p.k.Settings.Policy(p.facts.PolicyQuery())
 }
 
 // tellSender sends a notice of the kernel to where the message is answered. The notice is no part of the answer: it is in no count and in
@@ -76,7 +76,7 @@ func (p *pass) tellSender(ctx context.Context, text string) (sent bool) {
 	if err != nil {
 		p.warn(ctx, p.result.Stage, "cannot send a notice to the sender", err)
 	}
-	return r.State.seen()
+	return r.State.Seen()
 }
 
 // stopText is what a sender reads of a stop; "" where only the operator is told.
@@ -109,7 +109,7 @@ func (p *pass) rateText() string {
 	v := p.blocked()
 	limit, _ := strconv.Atoi(strings.TrimSuffix(v.Value, perMinute))
 	what := "you can send %s per minute"
-	if strings.HasSuffix(v.Setting, keyChatRate) {
+	if strings.HasSuffix(v.Setting, KeyChatRate) {
 		what = "this conversation can have %s per minute"
 	}
 	seconds := int((p.result.RetryAfter + time.Second - 1) / time.Second)
@@ -147,7 +147,7 @@ func (k *Kernel) TakeRate(f *Facts) time.Duration {
 	if k.state.budget == nil || k.Settings == nil || Evaluate(*f).Admission.Kind != Dispatch {
 		return 0
 	}
-	p := k.Settings.Policy(policyQuery(f))
+	p := k.Settings.Policy(f.PolicyQuery())
 	return k.state.budget.takeRate(f, &p)
 }
 

@@ -1,0 +1,509 @@
+package kernel
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/store"
+	"github.com/lingserve/lingserve/turn"
+)
+
+// Store keeps events and replies; *db.Events is one.
+type Store interface {
+	Accept(context.Context, []store.Event) (isNew []bool, err error)
+	Claim(_ context.Context, c store.EventClaim, held []string) (events []store.Event, next time.Time, err error)
+	Note(_ context.Context, key, replica string, n store.EventNote) error
+	Release(context.Context, store.EventRelease) error
+	End(context.Context, store.EventEnd) (id int64, first bool, err error)
+	Parked(_ context.Context, login string) (names []string, err error)
+	Unpark(_ context.Context, login, name string, drop bool) error
+	EraseOf(_ context.Context, session string, lanes []string) error
+	Pending(context.Context) (events, replies map[string]int, err error)
+	ClaimReplies(_ context.Context, c store.EventClaim, held []int64) (replies []store.Reply, next time.Time, err error)
+	PostponeReply(_ context.Context, id int64, replica string, due time.Time, unsure bool) error
+	EndReply(_ context.Context, id int64, replica string) error
+}
+
+// QueueOptions are for [NewQueue]. Replica is required.
+type QueueOptions struct {
+	Replica string          // the name of this process
+	Alive   func() []string // the replicas that share the store, this one among them; nil: there are no others
+	// Only lets one of the replicas poll a platform; nil: there are no others.
+	Only    channel.Exclusive
+	Running int          // turns at a time: 64
+	Log     *slog.Logger // nil is silent
+}
+
+// Queue runs the events of channels: [Queue.Accept] stores an event, the platform is told that it has come, and then it runs.
+//
+// The events of a conversation and thread start in the order of their arrival, the next one when the last has its place in the lane of its session.
+// They run at one replica at a time. An event whose turn has failed for a reason that may pass runs again after 1, 5 and 30 s. What a replica leaves
+// goes on at another one, or at the next start.
+type Queue struct {
+	o      QueueOptions
+	kernel *Kernel
+	outbox outbox
+
+	mu       sync.Mutex
+	handlers map[string]*handler // by login
+	held     map[string]*Claimed // events that run here, by key
+	acks     map[string]func(context.Context, channel.Result)
+	closed   bool
+
+	wake chan struct{}
+	stop context.CancelFunc
+	ctx  context.Context // of the loops
+	wg   sync.WaitGroup  // of the loops
+}
+
+// Handler runs the events of a channel, or of one account of it.
+type Handler struct {
+	Channel, Account string
+	Run              func(context.Context, *Claimed, Meta) (channel.Result, error)
+	Sender           Sender
+	Grace            time.Duration // how long turns may go on when the channel ends: 20 s
+}
+
+// handler is one that serves.
+type handler struct {
+	Handler
+	turns  context.Context
+	cancel context.CancelCauseFunc
+	wg     sync.WaitGroup // of turns
+}
+
+const (
+	defaultRunning = 64
+	defaultGrace   = 20 * time.Second
+
+	// laneRunning bounds the turns of a conversation, all but one of which wait in the lane of their session.
+	laneRunning = 32
+	// lookEvery is between looks for what other replicas have left, and for what other processes have changed.
+	lookEvery = time.Second
+	// pairedEvery is between looks whether senders were paired whose messages wait for that. People approve a code by hand.
+	pairedEvery = 2 * time.Second
+	// maxCrashes is how many processes may die in a row while an event runs.
+	maxCrashes = 3
+)
+
+// errEnding ends turns that go on in another process, or after the next start.
+var errEnding = fmt.Errorf("%w: %w", channel.ErrDraining, turn.ErrHandedOver)
+
+// NewQueue returns a queue of the events of a kernel, which has a Store, and starts it. Whoever calls it calls Close.
+func NewQueue(k *Kernel, o QueueOptions) *Queue {
+	o.Running = cmp.Or(max(o.Running, 0), defaultRunning)
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	q := &Queue{
+		o: o, kernel: k, handlers: map[string]*handler{}, held: map[string]*Claimed{}, acks: map[string]func(context.Context, channel.Result){},
+		wake: make(chan struct{}, 1),
+	}
+	q.ctx, q.stop = context.WithCancel(context.Background())
+	q.outbox = outbox{queue: q, sending: map[int64]int{}, wake: make(chan struct{}, 1)}
+	k.init()
+	q.wg.Go(func() { q.loop(q.wake, q.startEvents) })
+	q.wg.Go(func() { q.loop(q.outbox.wake, q.outbox.start) })
+	q.wg.Go(q.watchParked)
+	return q
+}
+
+// Close ends the queue. It waits for replies that are being sent until ctx ends. Whoever calls it has ended all calls of Serve.
+func (q *Queue) Close(ctx context.Context) {
+	q.mu.Lock()
+	q.closed = true
+	q.mu.Unlock()
+	q.stop()
+	q.wg.Wait()
+	q.outbox.close(ctx)
+}
+
+// loop calls act when something has changed, when act has said, and now and then.
+func (q *Queue) loop(wake <-chan struct{}, act func() (next time.Time)) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for q.ctx.Err() == nil {
+		wait := lookEvery
+		if next := act(); !next.IsZero() {
+			wait = min(wait, max(time.Until(next), time.Millisecond))
+		}
+		timer.Reset(wait)
+		select {
+		case <-wake:
+		case <-timer.C:
+		case <-q.ctx.Done():
+		}
+	}
+}
+
+func signal(wake chan struct{}) {
+	select {
+	case wake <- struct{}{}:
+	default: // it has not looked since the last time
+	}
+}
+
+// Login is the name that the events of a channel, or of one account of it, are stored under.
+func Login(name, account string) string {
+	if account == "" {
+		return name
+	}
+	return name + "@" + account
+}
+
+// Serve runs the events of a channel, and with them receive, which may be nil, until ctx ends or receive returns. It returns when all turns have ended;
+// those that are not done within the grace period are left to another process, or to the next start.
+func (q *Queue) Serve(ctx context.Context, h Handler, receive func(context.Context) error) error {
+	own := &handler{Handler: h}
+	own.turns, own.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
+	defer own.cancel(nil)
+	login := Login(h.Channel, h.Account)
+	q.mu.Lock()
+	if q.closed || q.handlers[login] != nil {
+		q.mu.Unlock()
+		return errors.New("channel: the channel serves already, or the server ends")
+	}
+	q.handlers[login] = own
+	q.mu.Unlock()
+	signal(q.wake)
+	signal(q.outbox.wake)
+	var err error
+	if receive != nil {
+		err = receive(ctx)
+	} else {
+		<-ctx.Done()
+	}
+	q.mu.Lock()
+	delete(q.handlers, login)
+	q.mu.Unlock()
+	late := time.AfterFunc(cmp.Or(max(h.Grace, 0), defaultGrace), func() { own.cancel(errEnding) })
+	defer late.Stop()
+	own.wg.Wait()
+	if ctx.Err() != nil && (errors.Is(err, ctx.Err()) || errors.Is(err, context.Cause(ctx))) {
+		err = nil
+	}
+	return err
+}
+
+// Arrival is an event that has come.
+type Arrival struct {
+	Key channel.EventKey
+	Raw []byte
+	// Bundle names what the event is a part of, such as an album; "": it is alone. The events of a bundle that come within Wait of each other are one
+	// turn.
+	Bundle string
+	Wait   time.Duration
+	Ack    func(context.Context, channel.Result) // of the first turn, if that runs in this process; nil
+}
+
+// Accept stores events. When it returns without an error, the platform may be told that they have come. isNew is false for those that are known. An error is
+// of all of them: the platform is to send them again later.
+func (q *Queue) Accept(ctx context.Context, list ...Arrival) (isNew []bool, err error) {
+	q.mu.Lock()
+	closed := q.closed
+	q.mu.Unlock()
+	if closed {
+		return nil, channel.ErrDraining
+	}
+	now := time.Now()
+	events := make([]store.Event, len(list))
+	for i, a := range list {
+		lane := channel.EventKey{Channel: a.Key.Channel, Account: a.Key.Account, Conversation: a.Key.Conversation, Thread: a.Key.Thread}
+		events[i] = store.Event{
+			Key: a.Key.String(), Login: Login(a.Key.Channel, a.Key.Account), Lane: lane.String(), Bundle: a.Bundle, Raw: a.Raw,
+			Arrived: now.Add(time.Duration(i) * time.Microsecond), Due: now.Add(a.Wait), Brief: a.Key.Synthetic,
+		}
+	}
+	q.mu.Lock()
+	for i, a := range list {
+		if _, known := q.acks[events[i].Key]; !known && a.Ack != nil && q.held[events[i].Key] == nil {
+			q.acks[events[i].Key] = a.Ack
+		}
+	}
+	q.mu.Unlock()
+	isNew, err = q.kernel.Store.Accept(ctx, events)
+	q.mu.Lock()
+	for i, e := range events {
+		if err != nil || !isNew[i] {
+			delete(q.acks, e.Key)
+		}
+	}
+	q.mu.Unlock()
+	if err != nil {
+		return nil, fmt.Errorf("accept events: %w", err)
+	}
+	signal(q.wake)
+	return isNew, nil
+}
+
+// claim is what this replica can take of the store.
+func (q *Queue) claim(limit int) store.EventClaim {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	c := store.EventClaim{Replica: q.o.Replica, Alive: []string{q.o.Replica}, Logins: slices.Sorted(maps.Keys(q.handlers)), Limit: limit}
+	if q.o.Alive != nil {
+		c.Alive = append(c.Alive, q.o.Alive()...)
+	}
+	return c
+}
+
+// startEvents claims events and starts them.
+func (q *Queue) startEvents() (next time.Time) {
+	q.mu.Lock()
+	free := q.o.Running - len(q.held)
+	held := slices.Sorted(maps.Keys(q.held))
+	lanes := map[string]int{}
+	for _, c := range q.held {
+		lanes[c.Lane]++
+		if c.starting {
+			lanes[c.Lane] = laneRunning
+		}
+	}
+	q.mu.Unlock()
+	c := q.claim(free)
+	for lane, n := range lanes {
+		if n >= laneRunning {
+			c.Busy = append(c.Busy, lane)
+		}
+	}
+	slices.Sort(c.Busy)
+	if free <= 0 || len(c.Logins) == 0 {
+		return time.Time{}
+	}
+	events, next, err := q.kernel.Store.Claim(q.ctx, c, held)
+	if err != nil {
+		if q.ctx.Err() == nil {
+			q.o.Log.WarnContext(q.ctx, "cannot read the events of channels; retrying", "error", err)
+		}
+		return time.Time{}
+	}
+	for _, e := range events {
+		q.startEvent(e)
+	}
+	if len(events) == free { // there may be more
+		signal(q.wake)
+	}
+	return next
+}
+
+func (q *Queue) startEvent(e store.Event) {
+	c := &Claimed{Event: e, queue: q, starting: true}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	h := q.handlers[e.Login]
+	if h == nil { // the channel has ended since
+		q.wg.Go(func() { _ = c.handOver(context.Background()) })
+		return
+	}
+	c.ack = q.acks[e.Key]
+	delete(q.acks, e.Key)
+	q.held[e.Key] = c
+	h.wg.Go(func() {
+		q.run(h, c)
+		q.mu.Lock()
+		if q.held[e.Key] == c {
+			delete(q.held, e.Key)
+		}
+		q.mu.Unlock()
+		signal(q.wake)
+	})
+}
+
+// run runs the turn of an event.
+func (q *Queue) run(h *handler, c *Claimed) {
+	ctx := h.turns
+	key, err := channel.ParseEventKey(c.Key)
+	m := Meta{Channel: h.Channel, Account: cmp.Or(h.Account, key.Account), TurnID: c.turnID(), Event: c, Ack: c.ack, Queued: func() {
+		q.mu.Lock()
+		c.starting = false
+		q.mu.Unlock()
+		signal(q.wake)
+	}}
+	if err == nil && c.Crashes <= maxCrashes {
+		err = q.kernel.caught(ctx, func() error {
+			_, err := h.Run(ctx, c, m)
+			return err
+		})
+	} else {
+		q.o.Log.ErrorContext(ctx, "dropped an event that crashed the server", "channel", h.Channel, "account", h.Account, "message", key.ID, "crashes", c.Crashes)
+	}
+	if c.finished() {
+		return
+	}
+	if err == nil {
+		err = errors.New("the turn has ended without an outcome")
+	}
+	q.o.Log.WarnContext(ctx, "an event has no outcome", "channel", h.Channel, "error", err)
+	if _, _, err := c.finish(context.WithoutCancel(ctx), channel.OutcomeFailed, nil); err != nil {
+		q.o.Log.WarnContext(ctx, "cannot end an event", "channel", h.Channel, "error", err)
+	}
+}
+
+// watchParked lets the messages run whose senders were paired, and ends those whose codes are over.
+func (q *Queue) watchParked() {
+	timer := time.NewTicker(pairedEvery)
+	defer timer.Stop()
+	for {
+		select {
+		case <-timer.C:
+		case <-q.ctx.Done():
+			return
+		}
+		q.mu.Lock()
+		handlers := slices.Collect(maps.Values(q.handlers))
+		q.mu.Unlock()
+		for _, h := range handlers {
+			if err := q.unpark(h); err != nil && q.ctx.Err() == nil {
+				q.o.Log.WarnContext(q.ctx, "cannot look for messages of paired senders; retrying", "channel", h.Channel, "error", err)
+			}
+		}
+	}
+}
+
+func (q *Queue) unpark(h *handler) error {
+	pairing, login := q.kernel.Pairing, Login(h.Channel, h.Account)
+	if pairing == nil {
+		return nil
+	}
+	senders, err := q.kernel.Store.Parked(q.ctx, login)
+	if err != nil {
+		return err
+	}
+	for _, sender := range senders {
+		paired, err := pairing.Paired(q.ctx, h.Channel, h.Account, sender)
+		if err != nil {
+			return err
+		}
+		asked, err := pairing.Asked(q.ctx, h.Channel, h.Account, sender)
+		if err != nil {
+			return err
+		}
+		if paired || !asked {
+			if err := q.kernel.Store.Unpark(q.ctx, login, sender, !paired); err != nil {
+				return err
+			}
+			signal(q.wake)
+		}
+	}
+	return nil
+}
+
+// Claimed is an event that runs in this process.
+type Claimed struct {
+	store.Event
+	queue    *Queue
+	ack      func(context.Context, channel.Result)
+	starting bool // guarded by the queue's mu: its turn has no place yet
+
+	mu   sync.Mutex
+	over bool // the store knows what became of it
+}
+
+// Raws returns what came: several for a bundle.
+func (c *Claimed) Raws() [][]byte {
+	if len(c.Parts) > 0 {
+		return c.Parts
+	}
+	return [][]byte{c.Raw}
+}
+
+// turnID returns the id of the turn, which has the form of [turn.NewID]. It is the same whenever this attempt of the event runs.
+func (c *Claimed) turnID() string {
+	sum := sha256.Sum256([]byte("turn " + strconv.Itoa(c.Attempts) + " " + c.Key))
+	return "t-" + base64.RawURLEncoding.EncodeToString(sum[:16])
+}
+
+func (c *Claimed) finished() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.over
+}
+
+// end writes what becomes of the event, once.
+func (c *Claimed) end(ctx context.Context, write func(context.Context) error) error {
+	if c.finished() {
+		return nil
+	}
+	err := persist(ctx, write)
+	if err == nil || errors.Is(err, store.ErrMoved) {
+		c.mu.Lock()
+		c.over = true
+		c.mu.Unlock()
+	}
+	return err
+}
+
+// finish ends the event, with a reply that is still to be sent; nil is none. first reports that the reply can be sent now.
+func (c *Claimed) finish(ctx context.Context, o channel.Outcome, out *channel.Outbound) (id int64, first bool, err error) {
+	end := store.EventEnd{Key: c.Key, Replica: c.queue.o.Replica, Outcome: string(o)}
+	if out != nil {
+		block, err := json.Marshal(out)
+		if err != nil {
+			return 0, false, err
+		}
+		end.Reply = &store.Reply{Login: c.Login, Target: channel.TargetName(out), Session: out.Session, Block: block}
+	}
+	err = c.end(ctx, func(ctx context.Context) (err error) {
+		id, first, err = c.queue.kernel.Store.End(ctx, end)
+		return err
+	})
+	if err == nil && first {
+		c.queue.outbox.hold(id)
+	}
+	return id, first, err
+}
+
+func (c *Claimed) release(ctx context.Context, r store.EventRelease) error {
+	r.Key, r.Replica = c.Key, c.queue.o.Replica
+	return c.end(ctx, func(ctx context.Context) error { return c.queue.kernel.Store.Release(ctx, r) })
+}
+
+// handOver leaves the event to another process, or to the next start.
+func (c *Claimed) handOver(ctx context.Context) error {
+	return c.release(ctx, store.EventRelease{})
+}
+
+// retry runs the event again later.
+func (c *Claimed) retry(ctx context.Context) error {
+	pause, _ := retryAfter(c.Attempts + 1)
+	return c.release(ctx, store.EventRelease{Failed: true, Due: time.Now().Add(pause)})
+}
+
+// park keeps the event until its sender was paired.
+func (c *Claimed) park(ctx context.Context, sender string) error {
+	return c.release(ctx, store.EventRelease{Parked: sender})
+}
+
+// retries are the pauses before an event runs again whose turn has failed.
+var retries = [...]time.Duration{time.Second, 5 * time.Second, 30 * time.Second}
+
+// retryAfter is the pause after so many failed turns; ok is false if there is no further one.
+func retryAfter(failed int) (pause time.Duration, ok bool) {
+	if failed < 1 || failed > len(retries) {
+		return 0, false
+	}
+	return retries[failed-1], true
+}
+
+// Kernel is the kernel whose events these are.
+func (q *Queue) Kernel() *Kernel { return q.kernel }
+
+// Exclusive lets one of the replicas poll a platform; nil: there are no others.
+func (q *Queue) Exclusive() channel.Exclusive { return q.o.Only }
+
+// Pending counts the events that have not ended and the replies that are to be sent, by channel.
+func (q *Queue) Pending(ctx context.Context) (events, replies map[string]int, err error) {
+	return q.kernel.Store.Pending(ctx)
+}

@@ -53,6 +53,7 @@ type Meta struct {
 	Ack              func(context.Context, channel.Result) // called once: before dispatch if the platform cannot wait, else at the end; nil
 	Queued           func()                                // called once, when the next event of the conversation may start; nil
 	Counted          bool                                  // [Kernel.TakeRate] has counted the message
+	Known            bool                                  // the caller looks for copies of the event itself
 }
 
 // Adapter reads events of a platform. Ingest and Resolve are required; a hook that is nil is the default.

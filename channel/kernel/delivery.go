@@ -580,7 +580,7 @@ func (s *sink) end(ctx context.Context, agentErr error) error {
 	s.mu.Unlock()
 	s.done.Wait()
 	err := errors.Join(append([]error{agentErr}, s.errs...)...)
-	if cause := context.Cause(ctx); err != nil && errors.Is(cause, turn.ErrHandedOver) {
+	if cause := context.Cause(ctx); errors.Is(cause, turn.ErrHandedOver) && (err != nil || s.gone != nil) {
 		err = cause // whatever the turn has made of that
 	}
 	handedOver := s.p.meta.Event != nil && (errors.Is(err, turn.ErrHandedOver) || errors.Is(err, turn.ErrDraining))

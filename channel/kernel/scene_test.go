@@ -92,6 +92,31 @@ func (f agentFunc) Dispatch(ctx context.Context, t *channel.Turn) (channel.Dispa
 	return f(ctx, t)
 }
 
+// inLanes is an agent that runs one turn of a session at a time, in their order.
+func inLanes(f agentWithoutPlace) func(*server, *kernel.QueueOptions) {
+	var mu sync.Mutex
+	last := map[string]chan struct{}{}
+	return func(s *server, _ *kernel.QueueOptions) {
+		s.kernel.Agent = agentWithoutPlace(func(ctx context.Context, t *channel.Turn) (channel.DispatchResult, error) {
+			end := make(chan struct{})
+			defer close(end)
+			mu.Lock()
+			before := last[t.SessionKey]
+			last[t.SessionKey] = end
+			mu.Unlock()
+			t.Queued()
+			if before != nil {
+				select {
+				case <-before:
+				case <-ctx.Done():
+					return channel.DispatchResult{}, context.Cause(ctx)
+				}
+			}
+			return f(ctx, t)
+		})
+	}
+}
+
 func echo(ctx context.Context, t *channel.Turn) (channel.DispatchResult, error) {
 	return channel.DispatchResult{}, t.Sink.Emit(ctx, channel.ReplyFinal, channel.Payload{Text: "echo " + t.Context.BodyForAgent})
 }

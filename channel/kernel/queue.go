@@ -34,6 +34,7 @@ type Store interface {
 	Pending(context.Context) (events, replies map[string]int, err error)
 	ClaimReplies(_ context.Context, c store.EventClaim, held []int64) (replies []store.Reply, next time.Time, err error)
 	PostponeReply(_ context.Context, id int64, replica string, due time.Time, unsure bool) error
+	ReplaceReply(_ context.Context, id int64, replica string, block []byte) error
 	EndReply(_ context.Context, id int64, replica string) error
 }
 
@@ -61,7 +62,7 @@ type Queue struct {
 	handlers map[string]*handler                                   // by login
 	held     map[string]*Claimed                                   // events that run here, by key
 	acks     recent[string, func(context.Context, channel.Result)] // of events that wait; another process may run them
-	arrived  time.Time // the last event
+	arrived  time.Time                                             // the last event
 	closed   bool
 
 	wake chan struct{}

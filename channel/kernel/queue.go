@@ -408,11 +408,11 @@ func (q *Queue) unpark(h *handler) error {
 		return err
 	}
 	for _, sender := range senders {
-		paired, err := pairing.Paired(q.ctx, h.Channel, h.Account, sender)
+		asked, err := pairing.Asked(q.ctx, h.Channel, h.Account, sender) // first: whoever is approved meanwhile is paired below
 		if err != nil {
 			return err
 		}
-		asked, err := pairing.Asked(q.ctx, h.Channel, h.Account, sender)
+		paired, err := pairing.Paired(q.ctx, h.Channel, h.Account, sender)
 		if err != nil {
 			return err
 		}

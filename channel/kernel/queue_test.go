@@ -236,7 +236,7 @@ func TestAnAlbumOrABurstIsOneTurn(t *testing.T) {
 		}
 	}
 	bubble(t, func(t *testing.T, d *db.DB) {
-		s := start(t, d, "a", &chat{}, echo)
+		s := start(t, d, "a", &chat{}, nil, inLanes(echo))
 		begun := time.Now()
 		part := func(id int, bundle string) {
 			a := arrival("ann", id, fmt.Sprint("part ", id))

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -114,25 +115,25 @@ func (s *server) idempotent() {
 func TestAnEventDuringWhichProcessesDieIsGivenUpAndTold(t *testing.T) {
 	bubble(t, func(t *testing.T, d *db.DB) {
 		c, runs, answered := &chat{}, 0, 0
-		var live *server
+		var live atomic.Pointer[server]
 		poison := func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
 			if turn.Context.BodyForAgent != "poison" {
 				answered++
 				return echo(ctx, turn)
 			}
 			runs++
-			live.store.kill()
+			live.Load().store.kill()
 			return channel.DispatchResult{}, errDead
 		}
 		for i := range 6 {
-			live = start(t, d, fmt.Sprint("r", i), c, poison)
+			s := start(t, d, fmt.Sprint("r", i), c, poison, func(s *server, _ *kernel.QueueOptions) { live.Store(s) })
 			if i == 0 {
-				live.send("bob", 1, "hello")
+				s.send("bob", 1, "hello")
 				time.Sleep(time.Second)
-				live.send("ann", 1, "poison")
+				s.send("ann", 1, "poison")
 			}
 			time.Sleep(time.Minute)
-			live.close()
+			s.close()
 		}
 		if got := c.shownTo("ann"); runs != 3 || answered != 1 || len(got) != 1 || !strings.Contains(got[0], "reference") {
 			t.Errorf("it ran %d times, and its sender was told %q; the other was answered %d times", runs, got, answered)

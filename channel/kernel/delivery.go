@@ -89,6 +89,7 @@ type sink struct {
 	d      *Delivery
 	bounds channel.Limits
 	quiet  bool // what is emitted is not sent, on purpose
+	hidden bool // the turn observes
 
 	mu     sync.Mutex
 	queue  []item
@@ -125,7 +126,7 @@ func (p *pass) newSink(ctx context.Context, d *Delivery, cancel context.CancelCa
 	if s.bounds.QueueBytes <= 0 {
 		s.bounds.QueueBytes = queueBytes
 	}
-	s.quiet = p.facts.Reply.Mode == channel.ReplyNone
+	s.quiet, s.hidden = p.facts.Reply.Mode == channel.ReplyNone, p.observing()
 	if e := p.meta.Event; e != nil {
 		s.progress = &e.progress
 		s.tally.visible, s.tally.unknown = s.progress.Visible, s.progress.Unsure
@@ -135,7 +136,7 @@ func (p *pass) newSink(ctx context.Context, d *Delivery, cancel context.CancelCa
 	if s.d == nil {
 		s.d = &Delivery{}
 	}
-	if !p.observing() && !s.quiet {
+	if !s.hidden && !s.quiet {
 		s.done.Go(s.loop)
 	}
 	return s
@@ -153,7 +154,7 @@ func (s *sink) Emit(ctx context.Context, kind channel.ReplyKind, p channel.Paylo
 		return nil
 	}
 	switch {
-	case s.p.observing(), strings.TrimSpace(p.Text) == "" && len(p.Media) == 0 && p.Question == nil && p.Decided == nil:
+	case s.hidden, strings.TrimSpace(p.Text) == "" && len(p.Media) == 0 && p.Question == nil && p.Decided == nil:
 		return nil
 	case s.quiet:
 		s.count(kind, channel.Receipt{State: channel.Suppressed})
@@ -213,7 +214,7 @@ func (s *sink) put(ctx context.Context, i item) error {
 
 // Preview implements [channel.Sink].
 func (s *sink) Preview(p channel.Payload) {
-	if s.d.Preview == nil || s.quiet || s.p.observing() || strings.TrimSpace(p.Text) == "" {
+	if s.d.Preview == nil || s.quiet || s.hidden || strings.TrimSpace(p.Text) == "" {
 		return
 	}
 	s.mu.Lock()
@@ -226,7 +227,7 @@ func (s *sink) Preview(p channel.Payload) {
 
 // Do implements [channel.Sink].
 func (s *sink) Do(ctx context.Context, b channel.Block, send func(context.Context) (channel.Receipt, error)) (channel.Receipt, error) {
-	if s.p.observing() || s.quiet {
+	if s.hidden || s.quiet {
 		return channel.Receipt{State: channel.Suppressed}, nil
 	}
 	r, err := channel.Receipt{State: channel.NotSent}, error(nil)
@@ -640,7 +641,7 @@ const maxReceipts = 1024
 func (s *sink) result(said channel.DispatchResult) channel.DispatchResult {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.p.observing() {
+	if s.hidden {
 		return channel.DispatchResult{Deferred: said.Deferred, NoReply: said.NoReply}
 	}
 	if len(s.said.Receipts) == 0 {

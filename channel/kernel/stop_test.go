@@ -27,7 +27,7 @@ type stopScene struct {
 }
 
 func newStops() *stopScene {
-	s := &stopScene{hookScene: newHooks(), settings: &openSettings{openPolicy()}}
+	s := &stopScene{hookScene: newHooks(), settings: &openSettings{policy: openPolicy()}}
 	s.settings.policy.Limits = channel.PolicyLimits{}
 	s.settings.policy.Sources = map[string]string{"limits.sender_rate": "channels.fake.limits.sender_rate", "limits.chat_rate": "channels.fake.limits.chat_rate"}
 	log := slog.New(slog.NewTextHandler(&s.log, nil))

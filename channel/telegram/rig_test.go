@@ -105,10 +105,9 @@ func setup(t *testing.T, o options) *rig {
 	t.Cleanup(func() { _ = media.Close() })
 	r.tree = newTree(t, o.place)
 	r.store = &fragileStore{Store: r.db.Events()}
-	r.kernel = &kernel.Kernel{
-		Agent: o.agent, Store: r.store, Settings: r.tree, Routes: r.tree, Observer: r, Pairing: o.pairing, Media: media, Log: s.Log,
-		Window: channel.NewWindow(nil, channel.WindowOptions{Media: media}),
-	}
+	r.kernel = newKernel(r.tree, o.agent)
+	r.kernel.Store, r.kernel.Observer, r.kernel.Pairing, r.kernel.Media, r.kernel.Log = r.store, r, o.pairing, media, s.Log
+	r.kernel.Window = channel.NewWindow(nil, channel.WindowOptions{Media: media})
 	if o.agent == nil {
 		r.kernel.Agent = agentFunc(r.dispatch)
 	}
@@ -131,6 +130,10 @@ func (r *rig) open(o *faketelegram.Options) {
 		r.fake.AddChat(c)
 	}
 	r.fake.AddChat(forum, 3, 4)
+}
+
+func newKernel(tree *channel.Tree, agent channel.Agent) *kernel.Kernel {
+	return &kernel.Kernel{Agent: agent, Settings: tree, Routes: tree}
 }
 
 func newTree(t *testing.T, p channel.Place) *channel.Tree {
@@ -267,9 +270,13 @@ func (r *rig) say(m faketelegram.Message) faketelegram.Message {
 	return m
 }
 
-// bubble runs a test in virtual time.
+// bubble runs a subtest in virtual time; without a name, the test itself.
 func bubble(t *testing.T, name string, f func(t *testing.T)) {
 	t.Helper()
+	if name == "" {
+		synctest.Test(t, f)
+		return
+	}
 	t.Run(name, func(t *testing.T) { synctest.Test(t, f) })
 }
 

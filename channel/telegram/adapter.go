@@ -19,28 +19,31 @@ type adapter struct {
 	c        *Channel
 	k        *kernel.Kernel
 	meta     kernel.Meta
-	last     *update // the reply goes to its message
-	messages []*models.Message
-	answered bool // the press was answered
+	parts    []*update
+	last     *update // of parts: the reply goes to its message
+	answered bool    // the press was answered
 }
 
-func (a *adapter) hooks() *kernel.Adapter[[][]byte] {
-	return &kernel.Adapter[[][]byte]{Ingest: a.ingest, Classify: a.classify, Preflight: a.preflight, Resolve: a.resolve, Finalize: a.finalize}
+// run runs the turn of an event.
+func (a *adapter) run(ctx context.Context, e *kernel.Claimed) (channel.Result, error) {
+	return kernel.Run(ctx, a.k, a.meta, e.Raws(), &kernel.Adapter[[][]byte]{
+		Ingest: a.ingest, Classify: a.classify, Preflight: a.preflight, Resolve: a.resolve, Finalize: a.finalize,
+	})
 }
 
 // input returns what the kernel reads of an update, which has a message.
 func (c *Channel) input(k *kernel.Kernel, u *update) *channel.Input {
 	m := u.message
 	text, entities := textOf(m)
-	to := readAddressing(text, entities, c.self())
-	remove := to.mentions
+	u.to = readAddressing(text, entities, c.self())
+	command, remove := u.to.command, u.to.mentions
 	// The agent reads what is no command of this server. The name must be exact, because people write to all bots in this form.
-	if to.command != "" && !k.HasCommand(c.s.Name, c.s.Account, to.command) {
-		to.command, remove = "", slices.Concat(remove, to.suffix)
+	if command != "" && !k.HasCommand(c.s.Name, c.s.Account, command) {
+		command, remove = "", slices.Concat(remove, u.to.suffix)
 	}
 	in := &channel.Input{
 		ID: u.event, RawText: text, TextForAgent: cmp.Or(rewrite(text, slices.Concat(remove, links(text, entities))), inWords(m)),
-		TextForCommands: cmp.Or(to.command, rewrite(text, remove)), ConversationID: c.chats.conversation(m.Chat.ID), ThreadID: topic(m),
+		TextForCommands: cmp.Or(command, rewrite(text, remove)), ConversationID: c.chats.conversation(m.Chat.ID), ThreadID: topic(m),
 		SenderID: c.sender(m).ID, GroupID: m.MediaGroupID, HasMedia: u.kind == channel.EventMessage && len(attachments(m, 0)) > 0,
 	}
 	if m.Date != 0 {
@@ -53,11 +56,10 @@ func (a *adapter) ingest(_ context.Context, raws [][]byte) (*channel.Input, erro
 	var list []*channel.Input
 	for _, raw := range raws {
 		u, err := readUpdate(raw)
-		if err != nil || u.message == nil { // written by another version of this server
-			continue
+		if err == nil && u.message != nil { // else another version of this server has stored it
+			a.last, a.parts = u, append(a.parts, u)
+			list = append(list, a.c.input(a.k, u))
 		}
-		a.last, a.messages = u, append(a.messages, u.message)
-		list = append(list, a.c.input(a.k, u))
 	}
 	return channel.MergeInputs(list), nil
 }
@@ -69,14 +71,9 @@ func (a *adapter) classify(_ context.Context, in *channel.Input) (channel.EventC
 
 // preflight drops commands for other bots.
 func (a *adapter) preflight(_ context.Context, in *channel.Input, _ channel.EventClass) (pf channel.Preflight, err error) {
-	for _, m := range a.messages {
-		text, entities := textOf(m)
-		if readAddressing(text, entities, a.c.self()).otherBot {
-			pf.Admission = channel.Admission{Kind: channel.Drop, Reason: channel.ReasonChannelLocal, Detail: "other_bot"}
-			return pf, nil
-		}
-	}
-	if in.HasMedia {
+	if slices.ContainsFunc(a.parts, func(u *update) bool { return u.to.otherBot }) {
+		pf.Admission = channel.Admission{Kind: channel.Drop, Reason: channel.ReasonChannelLocal, Detail: "other_bot"}
+	} else if in.HasMedia {
 		pf.History.LoadMedia = platform.ImageLoader(a.files(), a.c.load)
 	}
 	return pf, nil
@@ -84,8 +81,8 @@ func (a *adapter) preflight(_ context.Context, in *channel.Input, _ channel.Even
 
 // files are those of the messages, in order.
 func (a *adapter) files() (list []attachment) {
-	for _, m := range a.messages {
-		list = append(list, attachments(m, a.c.media.Limit)...)
+	for _, u := range a.parts {
+		list = append(list, attachments(u.message, a.c.media.Limit)...)
 	}
 	return list
 }
@@ -101,8 +98,8 @@ func (a *adapter) resolve(ctx context.Context, in *channel.Input, _ channel.Even
 	f.Reply = replyPlan(at.Kind, current, in.ThreadID, m.ID)
 	names := channel.NewNames(policy.Patterns)
 	var mentions []channel.MentionFacts
-	for _, part := range a.messages {
-		mentions = append(mentions, mentioned(part, c.self(), names))
+	for _, u := range a.parts {
+		mentions = append(mentions, mentioned(u, c.self().ID, names))
 	}
 	f.Access = policy.Access(who, channel.MergeMentions(mentions...))
 	if p, ok := readPress(a.last.press); ok {
@@ -144,20 +141,18 @@ func repliedTo(m *models.Message) *models.Message {
 }
 
 // mentioned says whether a message is for the bot (CH-174).
-func mentioned(m *models.Message, me *models.User, names channel.Names) channel.MentionFacts {
-	text, entities := textOf(m)
-	to := readAddressing(text, entities, me)
-	f := channel.MentionFacts{CanDetect: true, WasMentioned: to.self || names.In(text), HasAnyMention: to.anyone}
-	if to := repliedTo(m); to != nil && to.From != nil && to.From.ID == me.ID && to.SenderChat == nil {
-		f.Implicit = append(f.Implicit, channel.ReplyToBot)
-		if m.Quote != nil {
-			f.Implicit = append(f.Implicit, channel.QuotedBot)
-		}
+func mentioned(u *update, self int64, names channel.Names) channel.MentionFacts {
+	m := u.message
+	text, _ := textOf(m)
+	f := channel.MentionFacts{CanDetect: true, WasMentioned: u.to.self || names.In(text), HasAnyMention: u.to.anyone}
+	quoted := false
+	if to := repliedTo(m); to != nil && to.From != nil && to.From.ID == self && to.SenderChat == nil {
+		f.Implicit, quoted = append(f.Implicit, channel.ReplyToBot), m.Quote != nil
+	} else if m.ExternalReply != nil && m.ExternalReply.Origin.MessageOriginUser != nil {
+		quoted = m.ExternalReply.Origin.MessageOriginUser.SenderUser.ID == self
 	}
-	if m.ExternalReply != nil {
-		if by := m.ExternalReply.Origin.MessageOriginUser; by != nil && by.SenderUser.ID == me.ID {
-			f.Implicit = append(f.Implicit, channel.QuotedBot)
-		}
+	if quoted {
+		f.Implicit = append(f.Implicit, channel.QuotedBot)
 	}
 	return f
 }

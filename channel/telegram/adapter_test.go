@@ -161,30 +161,6 @@ func TestSlashCommands(t *testing.T) {
 	}
 }
 
-// CH-101
-func TestPairing(t *testing.T) {
-	bubble(t, "", func(t *testing.T) {
-		pairs := channel.NewPairs(nil)
-		r := setup(t, options{place: channel.Place{DMPolicy: channel.PolicyPairing}, pairing: pairs}).serve()
-		r.say(faketelegram.Message{Chat: private, From: ann, Text: "hi"})
-		r.say(faketelegram.Message{Chat: private, From: ann, Text: "hello?"})
-		asked, err := pairs.List(t.Context())
-		if err != nil || len(asked) != 1 || asked[0].Name != "Ann Lee" {
-			t.Fatal(asked, err)
-		}
-		if got := r.ours(private.ID); len(got) != 1 || !strings.Contains(got[0], asked[0].Code) {
-			t.Fatalf("got %q, expected the code once", got)
-		}
-		if _, err := pairs.Approve(t.Context(), "telegram", asked[0].Code); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(time.Minute)
-		if got := r.ours(private.ID); len(got) < 3 || !strings.HasPrefix(got[1], "You are paired") || got[2] != "ok" || r.told()[0].BodyForAgent != "hi" {
-			t.Error(got, r.outcomes())
-		}
-	})
-}
-
 // CH-98
 func TestAnEditChangesWhatWaitsAndStartsNoTurn(t *testing.T) {
 	bubble(t, "", func(t *testing.T) {
@@ -357,21 +333,6 @@ func TestAFileThatIsTooLargeIsAFactAndANote(t *testing.T) {
 		}
 		if n := len(r.fake.Calls("download")); n != 0 {
 			t.Errorf("%d downloads", n)
-		}
-	})
-}
-
-// CH-178
-func TestFilesOfADeniedSenderAreNotLoaded(t *testing.T) {
-	bubble(t, "", func(t *testing.T) {
-		r := setup(t, options{place: channel.Place{DMPolicy: channel.PolicyAllowlist, DMAllowFrom: []string{"8"}}}).serve()
-		doc := r.fake.AddFile("a.txt", []byte("x"))
-		r.say(faketelegram.Message{Chat: private, From: ann, Document: &doc})
-		if n := len(r.fake.Calls("getFile")); n != 0 || len(r.fake.Writes()) != 0 {
-			t.Error("a file was loaded, or a message was sent")
-		}
-		if d := cmp.Diff([]string{"blocked dm_not_allowed"}, r.outcomes()); d != "" {
-			t.Error(d)
 		}
 	})
 }

@@ -184,11 +184,8 @@ func (r *request) encode() (body []byte, contentType string, err error) {
 		return body, "application/json", err
 	}
 	r.file.Fields = map[string]string{}
-	for name, value := range r.params { // none of them is a text
-		text, err := json.Marshal(value)
-		if err != nil {
-			return nil, "", err
-		}
+	for name, value := range r.params {
+		text, _ := json.Marshal(value) // a number, or a struct of the library
 		r.file.Fields[name] = string(text)
 	}
 	return r.file.Encode()

@@ -118,11 +118,8 @@ func (c *Channel) split(text string) (list []message) {
 }
 
 // target returns the parameters of a call that sends to the place of a block, which was frozen when the event was resolved.
-func (c *Channel) target(b *channel.Block, reply bool) (params, error) {
-	chat, err := strconv.ParseInt(b.Target.Target(), 10, 64)
-	if err != nil {
-		return nil, &channel.NotSentError{Err: errors.New("telegram: the target is not a chat id"), Permanent: true}
-	}
+func (c *Channel) target(b *channel.Block, reply bool) params {
+	chat, _ := strconv.ParseInt(b.Target.Target(), 10, 64) // the platform has no chat 0
 	p := params{"chat_id": c.chats.current(chat)}
 	if b.Silent {
 		p["disable_notification"] = true
@@ -133,7 +130,7 @@ func (c *Channel) target(b *channel.Block, reply bool) (params, error) {
 	if id := number(b.Target.ReplyToID); id != 0 && reply {
 		p["reply_parameters"] = models.ReplyParameters{MessageID: id, AllowSendingWithoutReply: true}
 	}
-	return p, nil
+	return p
 }
 
 func number(o channel.Opt) int {
@@ -159,14 +156,10 @@ func (c *Channel) send(ctx context.Context, r request) (id string, err error) {
 
 // put sends a text, or replaces that of a message, and returns the id of the message.
 func (c *Channel) put(ctx context.Context, b *channel.Block, edit string, m message) (id string, err error) {
-	p, err := c.target(b, m.reply)
-	if err != nil {
-		return "", err
-	}
-	r := request{method: "sendMessage", params: p, brief: m.brief}
+	r := request{method: "sendMessage", params: c.target(b, m.reply), brief: m.brief}
 	if edit != "" {
 		r.method, r.harmless = "editMessageText", !m.brief
-		r.params = params{"chat_id": p["chat_id"], "message_id": json.Number(edit)}
+		r.params = params{"chat_id": r.params["chat_id"], "message_id": json.Number(edit)}
 	}
 	r.params["link_preview_options"] = models.LinkPreviewOptions{IsDisabled: new(true)}
 	if m.keyboard != nil {
@@ -208,22 +201,15 @@ func (c *Channel) sendFile(ctx context.Context, b *channel.Block, m message) (id
 var uploads = map[string]string{"document": "sendDocument", "photo": "sendPhoto", "audio": "sendAudio", "video": "sendVideo"}
 
 func (c *Channel) upload(ctx context.Context, b *channel.Block, kind, name string, data []byte, reply bool) (id string, err error) {
-	p, err := c.target(b, reply)
-	if err != nil {
-		return "", err
-	}
-	return c.send(ctx, request{method: uploads[kind], params: p, file: &platform.Form{Name: kind, File: name, Data: data}})
+	f := &platform.Form{Name: kind, File: name, Data: data}
+	return c.send(ctx, request{method: uploads[kind], params: c.target(b, reply), file: f})
 }
 
 // showTyping shows that work goes on.
 func (c *Channel) showTyping(ctx context.Context, plan channel.ReplyPlanFacts) error {
-	p, err := c.target(&channel.Block{Target: plan}, false)
-	if err != nil {
-		return err
-	}
+	p := c.target(&channel.Block{Target: plan}, false)
 	p["action"] = models.ChatActionTyping
-	r := request{method: "sendChatAction", params: p, brief: true}
-	return c.api.do(ctx, r)
+	return c.api.do(ctx, request{method: "sendChatAction", params: p, brief: true})
 }
 
 // previewer returns what shows the text of an unfinished block, as much as a message holds. It is plain, because half of a text is seldom good markup.
@@ -234,10 +220,7 @@ func (c *Channel) previewer() func(context.Context, channel.Block, channel.Recei
 		if len(before.MessageIDs) > 0 {
 			id = before.MessageIDs[0]
 		}
-		switch {
-		case text == "":
-			return channel.Receipt{State: channel.Suppressed}, nil
-		case id != "" && text == shown: // the new text does not fit
+		if id != "" && text == shown { // the new text does not fit
 			return before, nil
 		}
 		id, err := c.put(ctx, &b, id, message{plain: text, reply: true, brief: true})
@@ -251,12 +234,7 @@ func (c *Channel) previewer() func(context.Context, channel.Block, channel.Recei
 
 // showDraft shows the text of an unfinished block as a draft. The drafts of a block have one id.
 func (c *Channel) showDraft(ctx context.Context, b channel.Block, _ channel.Receipt) (channel.Receipt, error) {
-	p, err := c.target(&b, false)
-	text := head(b.Text, maxText)
-	if err != nil || text == "" {
-		return channel.Receipt{State: channel.Suppressed}, err
-	}
-	id := fnv.New32a()
+	p, text, id := c.target(&b, false), head(b.Text, maxText), fnv.New32a()
 	_, _ = id.Write([]byte(b.Key))
 	p["draft_id"], p["text"] = id.Sum32()>>1|1, text // the id is positive
 	return channel.Receipt{}, c.api.do(ctx, request{method: "sendMessageDraft", params: p, brief: true})

@@ -52,8 +52,7 @@ type options struct {
 	fake     *faketelegram.Options
 	place    channel.Place
 	agent    channel.Agent // nil: the rig
-	pairing  kernel.Pairing
-	after    *rig // has ended; the rig shares its platform, database and media
+	after    *rig          // has ended; the rig shares its platform, database and media
 }
 
 // rig is a channel with its platform, in a bubble. Its agent answers "say x" with x, and all else with "ok".
@@ -106,7 +105,7 @@ func setup(t *testing.T, o options) *rig {
 	r.tree = newTree(t, o.place)
 	r.store = &fragileStore{Store: r.db.Events()}
 	r.kernel = newKernel(r.tree, o.agent)
-	r.kernel.Store, r.kernel.Observer, r.kernel.Pairing, r.kernel.Media, r.kernel.Log = r.store, r, o.pairing, media, s.Log
+	r.kernel.Store, r.kernel.Observer, r.kernel.Media, r.kernel.Log = r.store, r, media, s.Log
 	r.kernel.Window = channel.NewWindow(nil, channel.WindowOptions{Media: media})
 	if o.agent == nil {
 		r.kernel.Agent = agentFunc(r.dispatch)

@@ -229,8 +229,7 @@ func (c *Channel) Serve(ctx context.Context, q *kernel.Queue) error {
 		Handler: kernel.Handler{
 			Channel: c.s.Name, Account: c.s.Account, Grace: c.s.Grace,
 			Run: func(ctx context.Context, e *kernel.Claimed, m kernel.Meta) (channel.Result, error) {
-				a := &adapter{c: c, k: q.Kernel(), meta: m}
-				return kernel.Run(ctx, a.k, m, e.Raws(), a.hooks())
+				return (&adapter{c: c, k: q.Kernel(), meta: m}).run(ctx, e)
 			},
 			Sender: kernel.Sender{Send: func(ctx context.Context, out channel.Outbound) (channel.Receipt, error) {
 				return c.deliver(ctx, out.Block)

@@ -2,7 +2,6 @@ package telegram_test
 
 import (
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -128,21 +127,6 @@ func TestNoLogAndNoErrorHasTheTokenOrTheWordsOfPeople(t *testing.T) {
 			}
 		}
 	})
-}
-
-func TestARedirectIsNotFollowed(t *testing.T) {
-	asked := 0
-	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked++ }))
-	defer elsewhere.Close()
-	here := httptest.NewServer(http.RedirectHandler(elsewhere.URL, http.StatusTemporaryRedirect))
-	defer here.Close()
-	c, err := telegram.New(telegram.Settings{Token: "42:x", API: here.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Check(t.Context()); err == nil || asked != 0 {
-		t.Errorf("%v, and it was asked elsewhere %d times", err, asked)
-	}
 }
 
 // CL-02: any replica takes what the platform sends with the secret that another one has set.

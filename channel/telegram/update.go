@@ -2,6 +2,7 @@ package telegram
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -27,6 +28,7 @@ type update struct {
 	event   string                // the id of the event in its conversation
 	edited  bool                  // the message came before
 	press   *models.CallbackQuery // on a button below a message; nil
+	to      addressing            // of the message, when its input was read
 }
 
 var errUpdate = errors.New("telegram: invalid update; expected a JSON object with update_id")
@@ -154,10 +156,7 @@ func inWords(m *models.Message) string {
 // fullText is what a message says, with the addresses of its links.
 func fullText(m *models.Message) string {
 	text, entities := textOf(m)
-	if text = rewrite(text, links(text, entities)); text != "" {
-		return text
-	}
-	return inWords(m)
+	return cmp.Or(rewrite(text, links(text, entities)), inWords(m))
 }
 
 // generalTopic is the topic that every forum has. It is the chat itself, and must not be named in calls.
@@ -171,21 +170,12 @@ func topic(m *models.Message) string {
 	return strconv.Itoa(m.MessageThreadID)
 }
 
-func chatKind(c *models.Chat) channel.ChatType {
-	switch c.Type {
-	case models.ChatTypePrivate:
-		return channel.Direct
-	case models.ChatTypeChannel:
-		return channel.Broadcast
-	}
-	return channel.Group
-}
+var chatKinds = map[models.ChatType]channel.ChatType{models.ChatTypePrivate: channel.Direct, models.ChatTypeChannel: channel.Broadcast}
+
+func chatKind(c *models.Chat) channel.ChatType { return cmp.Or(chatKinds[c.Type], channel.Group) }
 
 func chatLabel(c *models.Chat) string {
-	if c.Title != "" {
-		return c.Title
-	}
-	return strings.TrimSpace(c.FirstName + " " + c.LastName)
+	return cmp.Or(c.Title, strings.TrimSpace(c.FirstName+" "+c.LastName))
 }
 
 // sender returns who wrote a message: a chat, if somebody writes in its name (CH-173), else a person or a bot.

@@ -10,255 +10,278 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/channel"
-	"github.com/lingserve/lingserve/channel/media"
-	"github.com/lingserve/lingserve/channel/pairing"
+	"github.com/lingserve/lingserve/channel/kernel"
+	"github.com/lingserve/lingserve/channel/platform"
 	"github.com/lingserve/lingserve/turn"
 )
 
-// adapter reads one event for the kernel.
+// adapter reads an event for the kernel. An event of several messages is about the last one.
 type adapter struct {
-	c *Channel
-	k *channel.Kernel
-	e *Event
+	c       *Channel
+	k       *kernel.Kernel
+	e       *event
+	resumed bool // the event ran before a crash
 }
 
-var (
-	_ channel.Adapter[*Event] = (*adapter)(nil)
-	_ channel.Classifier      = (*adapter)(nil)
-	_ channel.Preflighter     = (*adapter)(nil)
-	_ channel.Finalizer       = (*adapter)(nil)
-	_ channel.Challenger      = (*adapter)(nil)
-)
-
-// event is what the kernel is given of an event.
-func (c *Channel) event(k *channel.Kernel, e *Event, m channel.Meta) channel.Event[*Event] {
-	m.Channel, m.Account = c.name, c.account
-	return channel.Event[*Event]{Meta: m, Raw: e, Adapter: &adapter{c, k, e}}
+// run returns the function that runs events.
+func (c *Channel) run(k *kernel.Kernel) func(context.Context, *kernel.Claimed, kernel.Meta) (channel.Result, error) {
+	return func(ctx context.Context, claimed *kernel.Claimed, m kernel.Meta) (channel.Result, error) {
+		list := readStored(claimed)
+		a := &adapter{c: c, k: k, e: list[len(list)-1], resumed: claimed.Begun}
+		return kernel.Run(ctx, k, m, list, &kernel.Adapter[[]*event]{
+			Ingest: a.ingest, Classify: a.classify, Preflight: a.preflight, Resolve: a.resolve, Finalize: a.finalize,
+		})
+	}
 }
 
-// Ingest implements [channel.Adapter].
-func (a *adapter) Ingest(_ context.Context, e *Event) (*channel.Input, error) {
+func (a *adapter) ingest(_ context.Context, list []*event) (*channel.Input, error) {
+	if a.e.message == nil {
+		return nil, nil
+	}
+	if len(list) == 1 {
+		return a.c.input(a.e), nil
+	}
+	var parts []*channel.Input
+	for _, e := range list {
+		if e.message != nil {
+			parts = append(parts, a.c.input(e))
+		}
+	}
+	return channel.MergeInputs(parts), nil
+}
+
+// input returns the input of an event that is about a conversation.
+func (c *Channel) input(e *event) *channel.Input {
 	m := e.message
-	if m == nil {
-		return nil, nil // nothing that an agent could be told of
-	}
-	_, id := e.kind()
 	in := &channel.Input{
-		ID: id, Timestamp: m.at(), ConversationID: m.Chat, ThreadID: m.Thread, SenderID: e.sender.ID.Open, Raw: m,
+		ID: e.inputID(), Timestamp: m.time(), ConversationID: m.Chat, ThreadID: m.Thread, SenderID: e.sender.ID.Open, Raw: m,
 	}
-	if e.press != nil {
+	switch {
+	case e.press != nil:
 		in.RawText = e.press.Command()
 		in.TextForCommands = in.RawText
-	}
-	if e.Type == eventMessage {
-		w := m.read()
-		in.RawText = named(w.text, m.Mentions, "")
-		in.TextForAgent = named(w.text, m.Mentions, a.c.self().OpenID)
+	case e.kind == eventMessage:
+		read := m.read()
+		in.RawText = withNames(read.text, m.Mentions, "")
+		in.TextForAgent = withNames(read.text, m.Mentions, c.self().OpenID)
 		in.TextForCommands = in.TextForAgent
-		in.HasMedia = !e.edit && len(w.files) > 0
+		in.HasMedia = !e.edit && len(read.files) > 0
 	}
-	return in, nil
+	return in
 }
 
-// Classify implements [channel.Classifier].
-func (a *adapter) Classify(_ context.Context, in *channel.Input) (channel.EventClass, error) {
-	kind, _ := a.e.kind()
+func (a *adapter) classify(_ context.Context, in *channel.Input) (channel.EventClass, error) {
+	kind := a.e.class()
 	if _, command := turn.CommandName(in.TextForCommands); command && kind == channel.EventMessage {
-		return channel.EventClass{Kind: channel.EventCommand, CanStartAgentTurn: true}, nil
+		kind = channel.EventCommand
 	}
-	return channel.EventClass{Kind: kind, CanStartAgentTurn: kind == channel.EventMessage || a.e.press != nil}, nil
+	starts := kind == channel.EventMessage || kind == channel.EventCommand || kind == channel.EventInteraction
+	return channel.EventClass{Kind: kind, CanStartAgentTurn: starts}, nil
 }
 
-// Preflight implements [channel.Preflighter]: it knows how images of a message that is not answered are loaded.
-func (a *adapter) Preflight(_ context.Context, in *channel.Input, _ channel.EventClass) (channel.Preflight, error) {
+// preflight says how the images of a message that is not answered are loaded.
+func (a *adapter) preflight(_ context.Context, in *channel.Input, _ channel.EventClass) (channel.Preflight, error) {
 	var pf channel.Preflight
 	if in.HasMedia {
-		list := channel.Parts[*message](in)
 		pf.History.LoadMedia = func(ctx context.Context) ([]channel.MediaFact, error) {
-			images := slices.DeleteFunc(files(list), func(f attachment) bool { return f.Fact.Kind != channel.MediaImage })
-			all, _ := a.c.load(ctx, images)
-			return all, nil
+			notImage := func(f attachment) bool { return f.Fact.Kind != channel.MediaImage }
+			facts, _ := a.c.load(ctx, slices.DeleteFunc(filesOf(channel.Parts[*message](in)), notImage))
+			return facts, nil
 		}
 	}
 	return pf, nil
 }
 
-// files are those of messages, in order.
-func files(list []*message) (all []attachment) {
+func filesOf(list []*message) (all []attachment) {
 	for _, m := range list {
 		all = append(all, m.read().files...)
 	}
 	return all
 }
 
-// Resolve implements [channel.Adapter].
-func (a *adapter) Resolve(ctx context.Context, in *channel.Input, _ channel.EventClass, _ channel.Preflight) (channel.Plan, error) {
-	c, me := a.c, a.c.self()
+func (a *adapter) resolve(ctx context.Context, in *channel.Input, _ channel.EventClass, _ channel.Preflight) (*kernel.Turn, error) {
+	m := a.e.message
+	f := a.facts(in)
+	policy, who := a.k.PolicyAt(ctx, f.PolicyQuery(), f.Sender)
+	if a.k.Routes == nil {
+		f.Route.AgentID = cmp.Or(policy.Agent, a.c.s.Agent)
+	}
+	if a.e.press != nil {
+		f.Access = policy.Access(who, channel.MentionFacts{})
+		return a.k.PressTurn(f, *a.e.press, a.answerPress), nil
+	}
 	list := channel.Parts[*message](in)
-	m := list[len(list)-1] // what the reply goes to
-	kind := m.chatKind()
-	from := c.senderFacts(a.e.sender)
+	var quoted *knownMessage
+	if policy.Sees(f.Conversation.Kind, who) != channel.No { // strangers cause no calls
+		quoted = a.c.readMessage(ctx, m.repliedTo())
+	}
+	f.Access = policy.Access(who, a.mentions(list, quoted, channel.NewNames(policy.Patterns)))
+	f.Supplemental = channel.SupplementalFacts{Quote: a.quote(quoted, policy), GroupSystemPrompt: policy.SystemPrompt}
+	a.addMedia(ctx, filesOf(list), quoted, &f)
+	return &kernel.Turn{Facts: f, Record: kernel.RecordOptions{CreateIfMissing: true, UpdateLastRoute: true}, Delivery: a.c.delivery(m)}, nil
+}
 
-	policy, who := a.k.PolicyAt(ctx, channel.PolicyQuery{
-		Channel: c.name, Account: c.account, Conversation: m.Chat, Thread: m.Thread, Kind: kind,
-	}, from)
-
-	f := channel.Facts{
-		Channel: c.name, Account: c.account, MessageID: in.ID, From: from.ID, Timestamp: in.Timestamp,
-		Sender:       from,
-		Conversation: channel.ConversationFacts{Kind: kind, ID: m.Chat, ThreadID: m.Thread, SpaceID: a.e.Tenant},
-		Route:        channel.RouteFacts{CreateIfMissing: true},
-		Reply:        reply(kind, m),
+// facts returns the facts of an event that no call is needed for.
+func (a *adapter) facts(in *channel.Input) channel.Facts {
+	c, m := a.c, a.e.message
+	key := channel.KeyParts{Channel: c.s.Name, Account: c.s.Account, Conversation: m.Chat}
+	route := channel.RouteFacts{CreateIfMissing: true}
+	if m.Thread != "" {
+		route.ParentSessionKey = channel.SessionKey(key)
+		key.Thread = m.Thread
+	}
+	route.RouteSessionKey = channel.SessionKey(key)
+	return channel.Facts{
+		Channel: c.s.Name, Account: c.s.Account, MessageID: in.ID, From: a.e.sender.ID.Open, Timestamp: in.Timestamp,
+		Sender:       c.senderFacts(a.e.sender),
+		Conversation: channel.ConversationFacts{Kind: m.chatKind(), ID: m.Chat, ThreadID: m.Thread, SpaceID: a.e.tenant},
+		Route:        route,
+		Reply:        replyPlan(m),
 		Message: channel.MessageFacts{
 			RawBody: in.RawText, BodyForAgent: in.TextForAgent, CommandBody: in.TextForCommands, Preview: channel.Preview(in.RawText),
 		},
 	}
-	key := channel.KeyParts{Channel: c.name, Account: c.account, Conversation: m.Chat}
-	if m.Thread != "" {
-		f.Route.ParentSessionKey = channel.SessionKey(key)
-		key.Thread = m.Thread
-	}
-	f.Route.RouteSessionKey = channel.SessionKey(key)
-	if a.k.Routes == nil {
-		f.Route.AgentID = cmp.Or(policy.Agent, c.agent)
-	}
-	if a.e.press != nil {
-		f.Access = policy.Access(who, channel.MentionFacts{})
-		return channel.PressPlan(f, *a.e.press, a.answer), nil
-	}
-	var quoted *found
-	if policy.Sees(kind, who) != channel.No { // nobody else has the platform asked for anything
-		quoted = c.look(ctx, m.quoted())
-	}
-	names := channel.NewNames(policy.Patterns)
-	var mentions []channel.MentionFacts
-	for _, part := range list {
-		mentions = append(mentions, mentioned(part, me, names))
-	}
-	if quoted != nil && quoted.from.IsSelf {
-		mentions = append(mentions, channel.MentionFacts{CanDetect: true, Implicit: []channel.MentionKind{channel.ReplyToBot}})
-	}
-	f.Access = policy.Access(who, channel.MergeMentions(mentions...))
-	if id := m.quoted(); id != "" {
-		f.Supplemental.Quote = &channel.Quote{ID: id}
-		if quoted != nil {
-			q := f.Supplemental.Quote
-			q.Body, q.Sender, q.IsSelf, q.SenderAllowed = quoted.text, quoted.label(me), quoted.from.IsSelf, policy.Sees(kind, quoted.from.Identity())
-			if q.IsSelf {
-				q.SenderAllowed = channel.Yes
-			}
-		}
-	}
-	f.Supplemental.GroupSystemPrompt = policy.SystemPrompt
-	a.media(ctx, list, quoted, &f)
-	return &channel.Assembled{
-		Common:   channel.Common{Facts: f, Record: channel.RecordOptions{CreateIfMissing: true, UpdateLastRoute: true}},
-		Delivery: c.delivery(m),
-	}, nil
 }
 
-// media are the files of the messages and of what they quote. They are loaded only for a message that the gates let in, and what
-// context_visibility hides is not (CH-109).
-func (a *adapter) media(ctx context.Context, list []*message, quoted *found, f *channel.Facts) {
-	c := a.c
-	own := files(list)
-	f.Media = media.Facts(own)
-	var theirs []attachment
+// senderFacts returns the facts of a sender. Events have no names of senders.
+func (c *Channel) senderFacts(s sender) channel.SenderFacts {
+	self := s.ID.Open != "" && (s.ID.Open == c.self().OpenID || s.ID.Open == c.s.AppID)
+	return channel.SenderFacts{ID: s.ID.Open, IsBot: s.Type == "app" || s.Type == "bot", IsSelf: self}
+}
+
+// replyPlan returns where the answer to a message goes: in groups it is a reply, in a topic it is a message of that.
+func replyPlan(m *message) channel.ReplyPlanFacts {
+	plan := channel.ReplyPlanFacts{
+		To: m.Chat, OriginatingTo: m.Chat, NativeChannelID: m.Chat, ReplyToID: channel.None, MessageThreadID: channel.None, Mode: channel.ReplyDirect,
+	}
+	switch {
+	case m.Thread != "": // the platform sends to a topic by a reply to one of its messages
+		plan.Mode, plan.ReplyToID, plan.MessageThreadID = channel.ReplyThread, channel.Some(m.ID), channel.Some(m.Thread)
+	case m.chatKind() == channel.Group:
+		plan.Mode, plan.ReplyToID = channel.ReplyMessage, channel.Some(m.ID)
+	}
+	return plan
+}
+
+// mentions returns who is mentioned in the messages of one event.
+func (a *adapter) mentions(list []*message, quoted *knownMessage, names channel.Names) channel.MentionFacts {
+	self := a.c.self().OpenID
+	f := channel.MentionFacts{CanDetect: true}
+	for _, m := range list {
+		read := m.read()
+		f.HasAnyMention = f.HasAnyMention || read.all || len(m.Mentions) > 0
+		f.WasMentioned = f.WasMentioned || names.In(withNames(read.text, m.Mentions, self)) || slices.ContainsFunc(m.Mentions, func(one mention) bool {
+			return one.ID.Open != "" && one.ID.Open == self
+		})
+	}
+	if quoted != nil && quoted.from.IsSelf {
+		f.Implicit = []channel.MentionKind{channel.ReplyToBot}
+	}
+	return f
+}
+
+// quote returns the facts of the message that is replied to.
+func (a *adapter) quote(quoted *knownMessage, policy channel.Policy) *channel.Quote {
+	m := a.e.message
+	id := m.repliedTo()
+	if id == "" {
+		return nil
+	}
+	q := &channel.Quote{ID: id}
+	if quoted == nil {
+		return q
+	}
+	q.Body, q.Sender, q.SenderAllowed = quoted.text, quoted.from.ID, policy.Sees(m.chatKind(), quoted.from.Identity())
+	if quoted.from.IsSelf {
+		q.Sender, q.IsSelf, q.SenderAllowed = a.c.self().Name, true, channel.Yes
+	}
+	return q
+}
+
+// addMedia adds files to the facts. Files are loaded only if the gates let the message in, and not if the sender may not see them (CH-109).
+func (a *adapter) addMedia(ctx context.Context, files []attachment, quoted *knownMessage, f *channel.Facts) {
+	f.Media = platform.MediaFacts(files)
+	var quotedFiles []attachment
 	if quoted != nil {
-		theirs = quoted.files
-		f.Supplemental.Quote.Media = media.Facts(theirs)
+		quotedFiles = quoted.files
+		f.Supplemental.Quote.Media = platform.MediaFacts(quotedFiles)
 	}
-	if len(own)+len(theirs) == 0 {
-		return
-	}
-	if !channel.LetsIn(f) {
+	if len(files)+len(quotedFiles) == 0 || !channel.LetsIn(f) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, channel.LoaderTimeout)
 	defer cancel()
 	var notes []string
-	f.Media, notes = c.load(ctx, own)
+	f.Media, notes = a.c.load(ctx, files)
 	f.Message.BodyForAgent = strings.TrimSpace(strings.Join(append([]string{f.Message.BodyForAgent}, notes...), "\n"))
-	if seen, _ := f.Supplemental.Visible(f.Access.Visibility); seen.Quote != nil && len(theirs) > 0 {
-		f.Supplemental.Quote.Media, _ = c.load(ctx, theirs)
+	if visible, _ := f.Supplemental.Visible(f.Access.Visibility); visible.Quote != nil && len(quotedFiles) > 0 {
+		f.Supplemental.Quote.Media, _ = a.c.load(ctx, quotedFiles)
 	}
 }
 
-// Challenge implements [channel.Challenger]: whoever writes to the bot is told how to be let in.
-func (a *adapter) Challenge(ctx context.Context, s channel.SenderFacts) error {
+// finalize answers presses that were not let in, changes the history if a message was edited or deleted, and removes the sign of work that
+// a crash has left.
+func (a *adapter) finalize(ctx context.Context, r channel.Result) error {
 	m := a.e.message
-	if m == nil || m.chatKind() != channel.Direct {
-		return nil
+	switch {
+	case a.e.press != nil:
+		if state, ok := channel.RefusedPress(r); ok {
+			a.answerPress(ctx, state)
+		}
+	case a.e.kind == eventRecall:
+		a.c.known.Add(m.ID, nil)
+		key := a.windowKey()
+		if key.Thread == "" {
+			key.Thread, _ = a.c.threads.Peek(m.ID)
+		}
+		a.k.Window.Forget(ctx, key, m.ID)
+	case a.e.edit:
+		a.editHistory(ctx)
+	case a.resumed && r.Dispatched && r.Outcome != channel.OutcomeObserved:
+		return a.c.removeSigns(ctx, m.ID)
 	}
-	text, err := pairing.Challenge(ctx, a.k.Pairing, a.c.name, a.c.account, s, "")
-	if err != nil || text == "" {
-		return err
-	}
-	_, err = a.c.post(ctx, &target{chat: m.Chat, uuid: uuid("pair:"+m.ID, 0)}, body{text: text})
-	return err
+	return nil
 }
 
-// senderFacts are those of who wrote. An event has no names of senders.
-func (c *Channel) senderFacts(s sender) channel.SenderFacts {
-	bot := s.Type == "app" || s.Type == "bot"
-	me := c.self()
-	return channel.SenderFacts{
-		ID: s.ID.Open, IsBot: bot, IsSelf: s.ID.Open != "" && (s.ID.Open == me.OpenID || s.ID.Open == c.api.app),
-	}
+func (a *adapter) windowKey() channel.WindowKey {
+	m := a.e.message
+	return channel.WindowKey{Channel: a.c.s.Name, Account: a.c.s.Account, Conversation: m.Chat, Thread: m.Thread}
 }
 
-// reply is where the answer goes: to the message in groups, into its topic, and in a direct conversation just to the chat.
-func reply(kind channel.ChatType, m *message) channel.ReplyPlanFacts {
-	r := channel.ReplyPlanFacts{
-		To: m.Chat, OriginatingTo: m.Chat, NativeChannelID: m.Chat, ReplyToID: channel.None, MessageThreadID: channel.None,
-		Mode: channel.ReplyDirect,
+// editHistory changes a message that waits in the history. If its sender may no longer talk, the message is removed.
+func (a *adapter) editHistory(ctx context.Context) {
+	m, key := a.e.message, a.windowKey()
+	if m.chatKind() == channel.Direct || a.k.Settings == nil {
+		return
 	}
-	if kind == channel.Group {
-		r.Mode, r.ReplyToID = channel.ReplyMessage, channel.Some(m.ID)
+	policy := a.k.Settings.Policy(channel.PolicyQuery{
+		Channel: key.Channel, Account: key.Account, Conversation: key.Conversation, Thread: key.Thread, Kind: m.chatKind(),
+	})
+	if policy.Sees(m.chatKind(), a.c.senderFacts(a.e.sender).Identity()) != channel.Yes {
+		a.k.Window.Forget(ctx, key, m.ID)
+		return
 	}
-	if m.Thread != "" { // the platform sends into a topic by a reply to a message that is there
-		r.Mode, r.ReplyToID, r.MessageThreadID = channel.ReplyThread, channel.Some(m.ID), channel.Some(m.Thread)
-	}
-	return r
+	a.k.Window.Edit(ctx, key, m.ID, withNames(m.read().text, m.Mentions, ""))
 }
 
-// mentioned is what a message says of who is meant.
-func mentioned(m *message, me identity, names channel.Names) channel.MentionFacts {
-	w := m.read()
-	f := channel.MentionFacts{
-		CanDetect: true, WasMentioned: names.In(named(w.text, m.Mentions, me.OpenID)), HasAnyMention: w.all || len(m.Mentions) > 0,
-	}
-	for _, who := range m.Mentions {
-		f.WasMentioned = f.WasMentioned || who.ID.Open != "" && who.ID.Open == me.OpenID
-	}
-	return f
-}
-
-// found is a message that was asked for.
-type found struct {
+// knownMessage is a message that was sent or read.
+type knownMessage struct {
 	text  string
 	from  channel.SenderFacts
 	files []attachment
 }
 
-// label is what its sender is called.
-func (f *found) label(me identity) string {
-	if f.from.IsSelf {
-		return me.Name
-	}
-	return f.from.ID
-}
+// readTimeout bounds the call for a message that is replied to. Without it, the reply stands alone.
+const readTimeout = 5 * time.Second
 
-// lookTimeout bounds the question for the message that is replied to: without an answer, the message stands for itself.
-const lookTimeout = 5 * time.Second
-
-// look asks for a message that is replied to: an event has its id alone. nil is one that is not known.
-func (c *Channel) look(ctx context.Context, id string) *found {
+// readMessage returns the message with an id; nil if it is deleted, or cannot be read now. An event has only the id of the message that is
+// replied to.
+func (c *Channel) readMessage(ctx context.Context, id string) *knownMessage {
 	if id == "" {
 		return nil
 	}
-	if f, ok := c.looked.Peek(id); ok {
-		return f
+	if m, ok := c.known.Peek(id); ok {
+		return m
 	}
 	var got struct {
 		Data struct {
@@ -267,7 +290,7 @@ func (c *Channel) look(ctx context.Context, id string) *found {
 				Type    string `json:"msg_type"`
 				Deleted bool   `json:"deleted"`
 				Sender  struct {
-					ID   string `json:"id"`
+					ID   userID `json:"id"`
 					Type string `json:"sender_type"`
 				} `json:"sender"`
 				Body struct {
@@ -277,64 +300,23 @@ func (c *Channel) look(ctx context.Context, id string) *found {
 			} `json:"items"`
 		} `json:"data"`
 	}
-	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	err := c.api.call(ctx, request{
-		what: "get the message that is replied to", method: http.MethodGet, path: "im/v1/messages/" + url.PathEscape(id), out: &got,
-	})
-	if err != nil {
-		if is(err, gone, noChat) { // it stays as it is
-			c.looked.Add(id, nil)
-		} else {
-			c.log.WarnContext(ctx, "unknown message in a reply", "channel", c.name, "error", err)
-		}
+	r := request{name: "get the message that is replied to", method: http.MethodGet, path: messagePath(id), out: &got}
+	if err := c.api.call(ctx, r); err != nil && !isKind(err, deleted, noChat) {
+		c.s.Log.WarnContext(ctx, "unknown message in a reply", "channel", c.s.Name, "error", err)
 		return nil
 	}
-	if len(got.Data.Items) == 0 || got.Data.Items[0].Deleted {
-		c.looked.Add(id, nil)
-		return nil
+	var found *knownMessage
+	if items := got.Data.Items; len(items) > 0 && !items[0].Deleted {
+		item := &items[0]
+		m := &message{ID: item.ID, Type: item.Type, Content: item.Body.Content, Mentions: item.Mentions}
+		read := m.read()
+		found = &knownMessage{withNames(read.text, m.Mentions, ""), c.senderFacts(sender{item.Sender.ID, item.Sender.Type}), read.files}
 	}
-	item := &got.Data.Items[0]
-	m := &message{ID: item.ID, Type: item.Type, Content: item.Body.Content, Mentions: item.Mentions}
-	w := m.read()
-	f := &found{
-		text: named(w.text, m.Mentions, ""), files: w.files,
-		from: c.senderFacts(sender{ID: ids{Open: item.Sender.ID}, Type: item.Sender.Type}),
-	}
-	c.looked.Add(id, f)
-	return f
+	c.known.Add(id, found)
+	return found
 }
 
-// Finalize implements [channel.Finalizer]: a press that is not let in is answered, what somebody has changed is changed where it waits, and
-// what was recalled is forgotten (CH-98).
-func (a *adapter) Finalize(ctx context.Context, r channel.Result) error {
-	m := a.e.message
-	if a.e.press != nil {
-		if s, ok := channel.RefusedPress(r); ok {
-			a.answer(ctx, s)
-		}
-		return nil
-	}
-	if m == nil || a.k.Window == nil {
-		return nil
-	}
-	key := channel.WindowKey{Channel: a.c.name, Account: a.c.account, Conversation: m.Chat, Thread: m.Thread}
-	switch {
-	case a.e.Type == eventRecall:
-		a.c.looked.Add(m.ID, nil)
-		if key.Thread == "" {
-			key.Thread, _ = a.c.threads.Peek(m.ID)
-		}
-		a.k.Window.Forget(ctx, key, m.ID)
-	case a.e.edit && m.chatKind() != channel.Direct && a.k.Settings != nil:
-		policy := a.k.Settings.Policy(channel.PolicyQuery{
-			Channel: key.Channel, Account: key.Account, Conversation: key.Conversation, Thread: key.Thread, Kind: m.chatKind(),
-		})
-		if policy.Sees(m.chatKind(), a.c.senderFacts(a.e.sender).Identity()) != channel.Yes {
-			a.k.Window.Forget(ctx, key, m.ID) // since then, the sender may not talk here any more
-			return nil
-		}
-		a.k.Window.Edit(ctx, key, m.ID, named(m.read().text, m.Mentions, ""))
-	}
-	return nil
-}
+// messagePath returns the path of a message, for calls.
+func messagePath(id string) string { return "im/v1/messages/" + url.PathEscape(id) }

@@ -3,33 +3,140 @@ package feishu
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/lingserve/lingserve/channel"
-	"github.com/lingserve/lingserve/channel/media"
+	"github.com/lingserve/lingserve/channel/platform"
 )
 
-// attachment is a file that a message has.
+// content is what a message says.
+type content struct {
+	text  string // with the keys of mentions
+	files []attachment
+	all   bool // everybody is mentioned
+}
+
+// attachment is a file of a message.
 type attachment struct {
-	media.Attachment
-	message string // whose it is
-	key     string // of the file
-	image   bool   // of the platform's two kinds of files
+	platform.Attachment
+	messageID, key string
+	image          bool // the platform keeps images apart from other files
 }
 
-// words is what a message says.
-type words struct {
-	text  string       // with the keys of those who are mentioned
-	files []attachment // in order
-	all   bool         // everybody is mentioned
+// keyOfAll is the key of a mention of everybody.
+const keyOfAll = "@_all"
+
+// fields are those of the contents of all types but post.
+type fields struct {
+	Text     string     `json:"text"`
+	Image    string     `json:"image_key"`
+	File     string     `json:"file_key"`
+	FileName string     `json:"file_name"`
+	Duration int64      `json:"duration"` // in milliseconds
+	Place    string     `json:"name"`
+	Lat      coordinate `json:"latitude"`
+	Lon      coordinate `json:"longitude"`
+	Chat     string     `json:"chat_id"`
+	User     string     `json:"user_id"`
+	Summary  string     `json:"summary"`
+	Topic    string     `json:"topic"`
+	Title    string     `json:"title"`
+	Elements [][]node   `json:"elements"` // of a card, as other apps read it
 }
 
-// everybody is the key of a mention of all.
-const everybody = "@_all"
+// coordinate is a number that may be written as a string.
+type coordinate string
 
-// node is a piece of a rich text.
+// UnmarshalJSON implements [json.Unmarshaler].
+func (c *coordinate) UnmarshalJSON(data []byte) error {
+	*c = coordinate(strings.Trim(string(data), `"`))
+	return nil
+}
+
+// read reads the content of a message. Content of another form than its type has is empty.
+func (m *message) read() content {
+	if m.Type == "post" {
+		return m.readPost(postOf(m.Content))
+	}
+	var f fields
+	_ = json.Unmarshal([]byte(m.Content), &f) // what could be read counts
+	c := content{text: f.describe(m.Type)}
+	file := func(kind channel.MediaKind, key, contentType string, image bool) {
+		if key != "" {
+			c.files = append(c.files, attachment{messageID: m.ID, key: key, image: image, Attachment: platform.Attachment{Name: f.FileName, Fact: channel.MediaFact{
+				Kind: kind, ContentType: contentType, MessageID: m.ID, Duration: time.Duration(f.Duration) * time.Millisecond,
+			}}})
+		}
+	}
+	switch m.Type {
+	case "text":
+		c.text, c.all = f.Text, strings.Contains(f.Text, keyOfAll)
+	case "image":
+		file(channel.MediaImage, f.Image, "", true)
+	case "file":
+		file(kindOfName(f.FileName), f.File, "", false)
+	case "audio":
+		file(channel.MediaAudio, f.File, "audio/ogg", false)
+	case "media":
+		file(channel.MediaVideo, f.File, "video/mp4", false)
+	case "interactive":
+		card := m.readPost(post{Title: f.Title, Content: f.Elements})
+		if strings.TrimSpace(card.text) == "" {
+			card.text = "[card]"
+		}
+		c.text, c.all = card.text, card.all // the files of a card cannot be loaded
+	}
+	return c
+}
+
+// describe returns the text for a message that is neither text nor a file.
+func (f *fields) describe(messageType string) string {
+	switch messageType {
+	case "sticker":
+		return "[sticker]"
+	case "location":
+		return fmt.Sprintf("[location: %s, %s, %s]", f.Place, f.Lat, f.Lon)
+	case "share_chat":
+		return fmt.Sprintf("[chat: %s]", f.Chat)
+	case "share_user":
+		return fmt.Sprintf("[contact: %s]", f.User)
+	case "merge_forward":
+		return "[forwarded messages]"
+	case "folder":
+		return fmt.Sprintf("[folder %q]", f.FileName)
+	case "todo", "vote", "hongbao", "calendar", "share_calendar_event", "general_calendar", "video_chat":
+		name := strings.ReplaceAll(messageType, "_", " ")
+		if more := strings.TrimSpace(f.Summary + " " + f.Topic); more != "" {
+			name += ": " + more
+		}
+		return "[" + name + "]"
+	}
+	return ""
+}
+
+// kindOfName guesses the kind of a file by its name: the platform says no more of it.
+func kindOfName(name string) channel.MediaKind {
+	switch platform.Ending(name) {
+	case ".jpg", ".jpeg", ".png", ".gif", ".webp", ".bmp":
+		return channel.MediaImage
+	case ".mp3", ".ogg", ".opus", ".wav", ".m4a", ".flac":
+		return channel.MediaAudio
+	case ".mp4", ".mov", ".webm", ".mkv":
+		return channel.MediaVideo
+	}
+	return channel.MediaDocument
+}
+
+// post is a rich text.
+type post struct {
+	Title   string   `json:"title"`
+	Content [][]node `json:"content"` // by line
+}
+
+// node is a part of a rich text.
 type node struct {
 	Tag      string `json:"tag"`
 	Text     string `json:"text"`
@@ -42,222 +149,116 @@ type node struct {
 	Language string `json:"language"`
 }
 
-// post is a rich text, in one language or by language.
-type post struct {
-	Title   string   `json:"title"`
-	Content [][]node `json:"content"`
-}
-
-// read takes a message apart. Content that is not of the form that its type has says nothing.
-func (m *message) read() words {
-	var w words
-	var c struct {
-		post
-		Text     string          `json:"text"`
-		Image    string          `json:"image_key"`
-		File     string          `json:"file_key"`
-		Name     string          `json:"file_name"`
-		Duration int64           `json:"duration"` // milliseconds
-		Place    string          `json:"name"`
-		Lat      text            `json:"latitude"`
-		Lon      text            `json:"longitude"`
-		Chat     string          `json:"chat_id"`
-		User     string          `json:"user_id"`
-		Summary  string          `json:"summary"`
-		Topic    string          `json:"topic"`
-		Elements json.RawMessage `json:"elements"`
+// postOf reads a rich text. Of one in several languages, it returns the first by name.
+func postOf(content string) post {
+	var p post
+	if json.Unmarshal([]byte(content), &p) != nil || p.Content != nil {
+		return p
 	}
-	raw := []byte(m.Content)
-	if m.Type == "post" {
-		var p post
-		var languages map[string]post
-		if json.Unmarshal(raw, &p) == nil && p.Content == nil && json.Unmarshal(raw, &languages) == nil {
-			for _, name := range sortedKeys(languages) { // the same one each time
-				if p = languages[name]; p.Content != nil {
-					break
-				}
-			}
-		}
-		m.readPost(&w, p)
-		return w
+	var byLanguage map[string]post
+	if json.Unmarshal([]byte(content), &byLanguage) != nil {
+		return p
 	}
-	if json.Unmarshal(raw, &c) != nil {
-		c.Text = ""
-	}
-	add := func(kind channel.MediaKind, key, contentType string, image bool) {
-		if key == "" {
-			return
-		}
-		w.files = append(w.files, attachment{message: m.ID, key: key, image: image, Attachment: media.Attachment{Name: c.Name, Fact: channel.MediaFact{
-			Kind: kind, ContentType: contentType, MessageID: m.ID, Duration: time.Duration(c.Duration) * time.Millisecond,
-		}}})
-	}
-	switch m.Type {
-	case "text":
-		w.text = c.Text
-		w.all = strings.Contains(c.Text, everybody)
-	case "image":
-		add(channel.MediaImage, c.Image, "", true)
-	case "file":
-		add(kindOfName(c.Name), c.File, "", false)
-	case "audio":
-		add(channel.MediaAudio, c.File, "audio/ogg", false)
-	case "media":
-		add(channel.MediaVideo, c.File, "video/mp4", false)
-	case "sticker":
-		w.text = "[sticker]"
-	case "location":
-		w.text = fmt.Sprintf("[location: %s, %s, %s]", c.Place, c.Lat, c.Lon)
-	case "share_chat":
-		w.text = fmt.Sprintf("[chat: %s]", c.Chat)
-	case "share_user":
-		w.text = fmt.Sprintf("[contact: %s]", c.User)
-	case "merge_forward":
-		w.text = "[forwarded messages]"
-	case "folder":
-		w.text = fmt.Sprintf("[folder %q]", c.Name)
-	case "interactive":
-		var elements [][]node // what the platform shows of a card to others
-		_ = json.Unmarshal(c.Elements, &elements)
-		if m.readPost(&w, post{Title: c.Title, Content: elements}); strings.TrimSpace(w.text) == "" {
-			w.text = "[card]"
-		}
-		w.files = nil // of a card, they cannot be loaded
-	case "todo", "vote", "hongbao", "calendar", "share_calendar_event", "general_calendar", "video_chat":
-		w.text = "[" + strings.ReplaceAll(m.Type, "_", " ") + "]"
-		if more := strings.TrimSpace(c.Summary + " " + c.Topic); more != "" {
-			w.text = "[" + strings.ReplaceAll(m.Type, "_", " ") + ": " + more + "]"
+	for _, language := range slices.Sorted(maps.Keys(byLanguage)) {
+		if byLanguage[language].Content != nil {
+			return byLanguage[language]
 		}
 	}
-	return w
+	return p
 }
 
-// text is a text that may be written as a number.
-type text string
-
-// UnmarshalJSON implements [json.Unmarshaler].
-func (t *text) UnmarshalJSON(data []byte) error {
-	*t = text(strings.Trim(string(data), `"`))
-	return nil
-}
-
-func sortedKeys(m map[string]post) []string {
-	keys := make([]string, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
-}
-
-// kindOfName is the kind of a file by the end of its name, which is all that the platform says of it.
-func kindOfName(name string) channel.MediaKind {
-	switch media.Ending(name) {
-	case ".jpg", ".jpeg", ".png", ".gif", ".webp", ".bmp":
-		return channel.MediaImage
-	case ".mp3", ".ogg", ".opus", ".wav", ".m4a", ".flac":
-		return channel.MediaAudio
-	case ".mp4", ".mov", ".webm", ".mkv":
-		return channel.MediaVideo
-	}
-	return channel.MediaDocument
-}
-
-func (m *message) readPost(w *words, p post) {
-	var b strings.Builder
+func (m *message) readPost(p post) content {
+	var c content
+	var lines []string
 	if p.Title != "" {
-		b.WriteString(p.Title + "\n")
+		lines = append(lines, p.Title)
 	}
-	for i, line := range p.Content {
-		if i > 0 {
-			b.WriteByte('\n')
-		}
-		for _, n := range line {
-			switch n.Tag {
-			case "text", "md":
-				b.WriteString(n.Text)
-			case "a":
-				b.WriteString(n.Text)
-				if n.Href != "" && strings.TrimSuffix(n.Href, "/") != strings.TrimSuffix(n.Text, "/") {
-					b.WriteString(" (" + n.Href + ")")
-				}
-			case "at":
-				switch {
-				case n.User == "all" || n.User == everybody:
-					w.all = true
-					b.WriteString(everybody)
-				case strings.HasPrefix(n.User, "@"):
-					b.WriteString(n.User) // a key, as in a plain text
-				default:
-					b.WriteString("@" + n.UserName)
-				}
-			case "img":
-				if n.Image != "" {
-					w.files = append(w.files, attachment{message: m.ID, key: n.Image, image: true, Attachment: media.Attachment{Fact: channel.MediaFact{
-						Kind: channel.MediaImage, MessageID: m.ID,
-					}}})
-				}
-			case "media":
-				if n.File != "" {
-					w.files = append(w.files, attachment{message: m.ID, key: n.File, Attachment: media.Attachment{Fact: channel.MediaFact{
-						Kind: channel.MediaVideo, ContentType: "video/mp4", MessageID: m.ID,
-					}}})
-				}
-			case "emotion":
-				b.WriteString("[" + n.Emoji + "]")
-			case "hr":
-				b.WriteString("---")
-			case "code_block":
-				b.WriteString("```" + strings.ToLower(n.Language) + "\n" + strings.TrimSuffix(n.Text, "\n") + "\n```")
+	for _, nodes := range p.Content {
+		line := ""
+		for _, n := range nodes {
+			line += n.text()
+			c.all = c.all || n.isAll()
+			file := attachment{messageID: m.ID}
+			switch {
+			case n.Tag == "img" && n.Image != "":
+				file.key, file.image, file.Fact = n.Image, true, channel.MediaFact{Kind: channel.MediaImage, MessageID: m.ID}
+			case n.Tag == "media" && n.File != "":
+				file.key, file.Fact = n.File, channel.MediaFact{Kind: channel.MediaVideo, ContentType: "video/mp4", MessageID: m.ID}
+			default:
+				continue
 			}
+			c.files = append(c.files, file)
 		}
+		lines = append(lines, line)
 	}
-	w.text = b.String()
+	c.text = strings.Join(lines, "\n")
+	return c
 }
 
-// named is a text with the names of those who are mentioned in the place of their keys, and without the bot's own. A blank goes with
-// a name that is taken out, where there would be two or one at the start of a line.
-func named(text string, mentions []mention, me string) string {
-	var b strings.Builder
-	for at := 0; at < len(text); {
-		i := strings.Index(text[at:], "@_")
-		if i < 0 {
-			b.WriteString(text[at:])
-			break
+func (n *node) isAll() bool { return n.Tag == "at" && (n.User == "all" || n.User == keyOfAll) }
+
+// text returns the text of a node.
+func (n *node) text() string {
+	switch n.Tag {
+	case "text", "md":
+		return n.Text
+	case "a":
+		if n.Href == "" || strings.TrimSuffix(n.Href, "/") == strings.TrimSuffix(n.Text, "/") {
+			return n.Text
 		}
-		b.WriteString(text[at : at+i])
-		at += i
-		key := keyAt(text[at:])
-		end := at + len(key)
-		switch n := slices.IndexFunc(mentions, func(m mention) bool { return m.Key == key }); {
-		case key == everybody:
+		return n.Text + " (" + n.Href + ")"
+	case "at":
+		switch {
+		case n.isAll():
+			return keyOfAll
+		case strings.HasPrefix(n.User, "@"): // a key, as in a plain text
+			return n.User
+		}
+		return "@" + n.UserName
+	case "emotion":
+		return "[" + n.Emoji + "]"
+	case "hr":
+		return "---"
+	case "code_block":
+		return "```" + strings.ToLower(n.Language) + "\n" + strings.TrimSuffix(n.Text, "\n") + "\n```"
+	}
+	return ""
+}
+
+// withNames replaces the keys of mentions in a text with names. The mention of the person self is removed, with the space behind it where
+// a line or another space comes before.
+func withNames(text string, mentions []mention, self string) string {
+	var b strings.Builder
+	for {
+		before, rest, found := strings.Cut(text, "@_")
+		b.WriteString(before)
+		if !found {
+			return strings.TrimSpace(b.String())
+		}
+		key := mentionKey("@_" + rest)
+		text = text[len(before)+len(key):]
+		i := slices.IndexFunc(mentions, func(m mention) bool { return m.Key == key })
+		switch {
+		case key == keyOfAll:
 			b.WriteString("@all")
-		case n < 0:
+		case i < 0:
 			b.WriteString(key)
-		case me != "" && mentions[n].ID.Open == me:
-			before := b.String()
-			if end < len(text) && text[end] == ' ' && (before == "" || before[len(before)-1] == ' ' || before[len(before)-1] == '\n') {
-				end++
+		case self != "" && mentions[i].ID.Open == self:
+			if written := b.String(); written == "" || strings.HasSuffix(written, " ") || strings.HasSuffix(written, "\n") {
+				text = strings.TrimPrefix(text, " ")
 			}
 		default:
-			b.WriteString("@" + mentions[n].Name)
+			b.WriteString("@" + mentions[i].Name)
 		}
-		at = end
 	}
-	return strings.TrimSpace(b.String())
 }
 
-// keyAt is the key that a text begins with: @_user_1 is not the beginning of @_user_12.
-func keyAt(text string) string {
-	if strings.HasPrefix(text, everybody) {
-		return everybody
+// mentionKey returns the key that a text begins with: letters and then digits, as in @_user_12.
+func mentionKey(text string) string {
+	if strings.HasPrefix(text, keyOfAll) {
+		return keyOfAll
 	}
-	n := len("@_")
-	for n < len(text) && (text[n] == '_' || 'a' <= text[n] && text[n] <= 'z') {
-		n++
-	}
-	for n < len(text) && '0' <= text[n] && text[n] <= '9' {
-		n++
-	}
-	return text[:n]
+	rest := strings.TrimLeft(text[len("@_"):], "_abcdefghijklmnopqrstuvwxyz")
+	rest = strings.TrimLeft(rest, "0123456789")
+	return text[:len(text)-len(rest)]
 }

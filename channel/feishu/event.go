@@ -4,22 +4,30 @@ import (
 	"encoding/json"
 	"errors"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/channel/kernel"
 )
 
-// Event is what the platform tells an app, as far as a channel is concerned.
-type Event struct {
-	ID     string // of the event; every delivery of it has the same
-	Type   string // such as im.message.receive_v1
-	Tenant string
-
+// event is an event of the platform.
+type event struct {
+	id      string // the same in every delivery
+	kind    string // such as im.message.receive_v1
+	tenant  string
 	sender  sender
-	message *message // that it is about; nil for one that no conversation has
-	edit    bool     // the message came before, and has changed since
+	message *message // that the event is about; nil: it is about no conversation
+	edit    bool     // the message arrived before, and was changed since
 	press   *channel.Press
 }
+
+// Kinds of events. Others of a conversation are accepted, and change nothing.
+const (
+	eventMessage = "im.message.receive_v1"
+	eventRecall  = "im.message.recalled_v1"
+	eventPress   = "card.action.trigger"
+)
 
 // message is a message in an event.
 type message struct {
@@ -36,48 +44,33 @@ type message struct {
 	Mentions []mention `json:"mentions"`
 }
 
-// mention is somebody whom a message names. In its text there is the key.
+// mention is a person whom a message mentions. The text has the key in place of the name.
 type mention struct {
 	Key  string `json:"key"`
-	ID   ids    `json:"id"`
+	ID   userID `json:"id"`
 	Name string `json:"name"`
 }
 
-// ids are what the platform calls somebody. Only the first is the same for an app whatever its rights.
-type ids struct {
+// userID is the id of a person for this app.
+type userID struct {
 	Open string `json:"open_id"`
 }
 
-// UnmarshalJSON takes the plain text, too, by which messages that are asked for have it.
-func (i *ids) UnmarshalJSON(data []byte) error {
+// UnmarshalJSON also reads a string, which messages that are read by their id have.
+func (u *userID) UnmarshalJSON(data []byte) error {
 	if len(data) > 0 && data[0] == '"' {
-		return json.Unmarshal(data, &i.Open)
+		return json.Unmarshal(data, &u.Open)
 	}
-	type plain ids
-	return json.Unmarshal(data, (*plain)(i))
+	type plain userID
+	return json.Unmarshal(data, (*plain)(u))
 }
 
-// sender is who wrote a message.
 type sender struct {
-	ID     ids    `json:"sender_id"`
-	Type   string `json:"sender_type"` // user, app
-	Tenant string `json:"tenant_key"`
+	ID   userID `json:"sender_id"`
+	Type string `json:"sender_type"` // user, app or bot
 }
 
-// The events that are looked at. Others of a conversation are handled, and change nothing.
-const (
-	eventMessage = "im.message.receive_v1"
-	eventRecall  = "im.message.recalled_v1"
-	eventPress   = "card.action.trigger"
-)
-
-// Kinds of conversations.
-const chatDirect = "p2p"
-
-// maxEvent bounds the body of an event (CH-171, as for other webhooks).
-const maxEvent = 1 << 20
-
-// envelope is the body of an event, of all versions.
+// envelope is the body of a request, of both versions of events.
 type envelope struct {
 	Encrypt string `json:"encrypt"`
 
@@ -85,7 +78,7 @@ type envelope struct {
 	Header json.RawMessage `json:"header"`
 	Event  json.RawMessage `json:"event"`
 
-	// Of the first version, in which the question for the address still comes.
+	// Of the first version, which the challenge still has.
 	Type      string `json:"type"`
 	Token     string `json:"token"`
 	Challenge string `json:"challenge"`
@@ -101,23 +94,13 @@ type header struct {
 
 var errNoEvent = errors.New("feishu: invalid event; expected a JSON object with schema 2.0, header and event")
 
-// Raw reads a recorded event that is not encrypted.
-func Raw(data []byte) (*Event, error) {
-	var all envelope
-	if json.Unmarshal(data, &all) != nil {
-		return nil, errNoEvent
-	}
-	_, e, err := all.read()
-	return e, err
-}
-
-// read reads an event of the second version.
-func (all *envelope) read() (header, *Event, error) {
+// readEvent reads an event of the second version.
+func (all *envelope) readEvent() (header, *event, error) {
 	var h header
 	if all.Schema == "" || json.Unmarshal(all.Header, &h) != nil || h.ID == "" || h.Type == "" {
 		return header{}, nil, errNoEvent
 	}
-	e := &Event{ID: h.ID, Type: h.Type, Tenant: h.Tenant}
+	e := &event{id: h.ID, kind: h.Type, tenant: h.Tenant}
 	switch h.Type {
 	case eventMessage:
 		var body struct {
@@ -129,13 +112,13 @@ func (all *envelope) read() (header, *Event, error) {
 		}
 		e.sender, e.message = body.Sender, &body.Message
 	case eventPress:
-		e.pressed(all.Event)
+		e.readPress(all.Event)
 	default:
 		var body struct {
 			message
-			Operator ids `json:"operator_id"`
+			Operator userID `json:"operator_id"`
 		}
-		// What has another form than is known is about no conversation.
+		// An event of an unknown form is about no conversation.
 		if json.Unmarshal(all.Event, &body) == nil && body.Chat != "" {
 			e.sender.ID, e.message = body.Operator, &body.message
 		}
@@ -143,9 +126,9 @@ func (all *envelope) read() (header, *Event, error) {
 	return h, e, nil
 }
 
-// bare is what the journal keeps of an event: all of it but the verification token, and the token that a press has for changes of its card.
-// They are secrets and are not needed again.
-func (all *envelope) bare() ([]byte, error) {
+// withoutSecrets returns the event as it is stored: without the verification token, and without the token that a press has for changes
+// of its card.
+func (all *envelope) withoutSecrets() ([]byte, error) {
 	var head, body map[string]json.RawMessage
 	if err := errors.Join(json.Unmarshal(all.Header, &head), json.Unmarshal(all.Event, &body)); err != nil {
 		return nil, err
@@ -155,41 +138,67 @@ func (all *envelope) bare() ([]byte, error) {
 	return json.Marshal(map[string]any{"schema": all.Schema, "header": head, "event": body})
 }
 
-// kind is what sort of event it is, and its id: a message's own where somebody says something, so that an event that is made twice
-// of one message is one.
-func (e *Event) kind() (channel.EventKind, string) {
+const editPrefix = "edit:"
+
+// readStored reads the events of a claimed one: several if they are one message.
+func readStored(claimed *kernel.Claimed) (list []*event) {
+	key, _ := channel.ParseEventKey(claimed.Key) // the queue has read it
+	for _, raw := range claimed.Raws() {
+		var all envelope
+		_ = json.Unmarshal(raw, &all) // an empty one is no event
+		_, e, err := all.readEvent()
+		if err != nil {
+			e = &event{id: key.ID} // about no conversation
+		}
+		e.edit = strings.HasPrefix(key.ID, editPrefix)
+		list = append(list, e)
+	}
+	return list
+}
+
+// key identifies an event. A message has its own id, so that it runs once if the platform makes two events of it.
+func (c *Channel) key(e *event) channel.EventKey {
+	return channel.EventKey{Channel: c.s.Name, Account: c.s.Account, Conversation: e.message.Chat, Thread: e.message.Thread, ID: e.inputID()}
+}
+
+func (e *event) inputID() string {
+	switch {
+	case e.press != nil:
+		return "press:" + e.id
+	case e.edit:
+		return editPrefix + e.message.ID + ":" + e.message.Updated
+	case e.kind == eventMessage:
+		return e.message.ID
+	}
+	return "event:" + e.id
+}
+
+// class returns what sort of event it is.
+func (e *event) class() channel.EventKind {
 	switch {
 	case e.message == nil:
-		return channel.EventUnknown, e.ID
+		return channel.EventUnknown
 	case e.press != nil:
-		return channel.EventInteraction, "press:" + e.ID
-	case e.edit:
-		return channel.EventLifecycle, "edit:" + e.message.ID + ":" + e.message.Updated
-	case e.Type == eventMessage:
-		return channel.EventMessage, e.message.ID
+		return channel.EventInteraction
+	case e.kind == eventMessage && !e.edit:
+		return channel.EventMessage
 	}
-	return channel.EventLifecycle, "event:" + e.ID
+	return channel.EventLifecycle
 }
 
-// key names an event in the journal. It is what the kernel makes of the input.
-func (c *Channel) key(e *Event) channel.EventKey {
-	_, id := e.kind()
-	return channel.EventKey{Channel: c.name, Account: c.account, Conversation: e.message.Chat, Thread: e.message.Thread, ID: id}
-}
+// wasEdited reports whether a message was changed since it was written.
+func (m *message) wasEdited() bool { return m.Updated != "" && m.Created != "" && m.Updated != m.Created }
 
-// edited says whether a message has changed since it was written.
-func (m *message) edited() bool { return m.Updated != "" && m.Created != "" && m.Updated != m.Created }
-
-// chatKind is what the kernel calls a conversation.
+// chatKind returns the kind of the message's conversation.
 func (m *message) chatKind() channel.ChatType {
-	if m.ChatType == chatDirect {
+	if m.ChatType == "p2p" {
 		return channel.Direct
 	}
 	return channel.Group
 }
 
-// at is when a message was written.
-func (m *message) at() time.Time {
+// time returns when a message was written; zero if that is unknown.
+func (m *message) time() time.Time {
 	n, err := strconv.ParseInt(m.Created, 10, 64)
 	if err != nil || n <= 0 {
 		return time.Time{}
@@ -197,8 +206,9 @@ func (m *message) at() time.Time {
 	return time.UnixMilli(n).UTC()
 }
 
-// quoted is the message that a message replies to. In a topic, every message that replies to none refers to the topic's first.
-func (m *message) quoted() string {
+// repliedTo returns the id of the message that a message replies to, or "". In a topic, a message that replies to none has the topic's
+// first message as its parent.
+func (m *message) repliedTo() string {
 	if m.Thread != "" && m.Parent == m.Root {
 		return ""
 	}

@@ -12,93 +12,81 @@ import (
 	"path/filepath"
 
 	"github.com/lingserve/lingserve/channel"
-	"github.com/lingserve/lingserve/channel/attempt"
-	"github.com/lingserve/lingserve/channel/media"
+	"github.com/lingserve/lingserve/channel/platform"
 )
 
+// Limits of the platform, in bytes.
 const (
-	platformMaxMedia = 100 << 20 // what the platform gives
-
-	maxImage = 10 << 20 // that can be sent
-	maxFile  = 30 << 20
+	maxDownload = 100 << 20
+	maxImage    = 10 << 20 // of an upload
+	maxFile     = 30 << 20
 )
 
-// load gets the files of a message and returns their facts, and notes for the agent on those that it does not get.
-func (c *Channel) load(ctx context.Context, list []attachment) (all []channel.MediaFact, notes []string) {
-	return media.Load(&c.store, list, func(a attachment) (string, int64, error) { return c.fetch(ctx, a) }, func(kind channel.MediaKind, err error) {
-		c.log.WarnContext(ctx, "cannot load a message's file", "channel", c.name, "kind", kind, "error", err)
+// load downloads files, and returns their facts, and notes for the agent about those that could not be loaded.
+func (c *Channel) load(ctx context.Context, list []attachment) (facts []channel.MediaFact, notes []string) {
+	download := func(a attachment) (string, int64, error) { return c.download(ctx, a) }
+	return platform.LoadMedia(&c.media, list, download, func(kind channel.MediaKind, err error) {
+		c.s.Log.WarnContext(ctx, "cannot load a message's file", "channel", c.s.Name, "kind", kind, "error", err)
 	})
 }
 
-// fetch gets one file and returns where it is.
-func (c *Channel) fetch(ctx context.Context, a attachment) (string, int64, error) {
-	name := c.fileName(a)
-	if path, size, ok := c.store.Find(name); ok { // a key is of one file for ever
+// download stores a file in the media folder, unless it is there.
+func (c *Channel) download(ctx context.Context, a attachment) (path string, size int64, err error) {
+	name := a.fileName(&c.media)
+	if path, size, ok := c.media.Find(name); ok { // the file of a key does not change
 		return path, size, nil
 	}
-	kind := "file"
+	resource := "file"
 	if a.image {
-		kind = "image"
+		resource = "image"
 	}
-	return c.store.Put(name, func(w io.Writer) error { // the platform does not say beforehand how large a file is
+	return c.media.Put(name, func(w io.Writer) error { // the store bounds the size, which the platform does not say
 		return c.api.call(ctx, request{
-			what: "load a file", method: http.MethodGet, out: w,
-			path: "im/v1/messages/" + url.PathEscape(a.message) + "/resources/" + url.PathEscape(a.key) + "?type=" + kind,
+			name: "load a file", method: http.MethodGet, out: w,
+			path: messagePath(a.messageID) + "/resources/" + url.PathEscape(a.key) + "?type=" + resource,
 		})
 	})
 }
 
-// fileName is the name of a file in the folder.
-func (c *Channel) fileName(a attachment) string {
-	sum := sha256.Sum256([]byte(a.message + "/" + a.key))
-	end := ""
-	switch a.Fact.Kind {
-	case channel.MediaImage:
-		end = ".jpg" // the platform shows pictures as such, and does not say more
-	case channel.MediaAudio:
-		end = ".ogg"
-	case channel.MediaVideo:
-		end = ".mp4"
-	}
-	return c.store.Name(hex.EncodeToString(sum[:16]), a.Name, end)
+// fileName returns the name of a file in the media folder. Nothing but its end comes from the sender.
+func (a *attachment) fileName(s *platform.MediaStore) string {
+	sum := sha256.Sum256([]byte(a.messageID + "/" + a.key))
+	ends := map[channel.MediaKind]string{channel.MediaImage: ".jpg", channel.MediaAudio: ".ogg", channel.MediaVideo: ".mp4"}
+	return s.Name(hex.EncodeToString(sum[:16]), a.Name, ends[a.Fact.Kind])
 }
 
-// upload gives the platform a file of the media folder, and sends it.
-func (c *Channel) upload(ctx context.Context, t *target, m channel.MediaFact) (string, error) {
-	data, err := c.store.Read(m.Path, maxFile)
+// sendFile sends a file of the media folder.
+func (c *Channel) sendFile(ctx context.Context, t target, m channel.MediaFact) (id string, err error) {
+	data, err := c.media.Read(m.Path, maxFile)
 	if err != nil {
 		return "", &channel.NotSentError{Err: fmt.Errorf("feishu: %w", err)}
 	}
-	return c.uploadData(ctx, t, filepath.Base(m.Path), data, m.Kind == channel.MediaImage && len(data) <= maxImage) // larger pictures are files
+	return c.upload(ctx, t, filepath.Base(m.Path), data, m.Kind == channel.MediaImage && len(data) <= maxImage) // a larger image is sent as a file
 }
 
-// uploadData gives the platform a file, and sends it, as a picture if it is one.
-func (c *Channel) uploadData(ctx context.Context, t *target, name string, data []byte, image bool) (string, error) {
+// upload sends data as a file, or as an image.
+func (c *Channel) upload(ctx context.Context, t target, name string, data []byte, image bool) (id string, err error) {
 	var got struct {
 		Data struct {
 			Image string `json:"image_key"`
 			File  string `json:"file_key"`
 		} `json:"data"`
 	}
-	r := request{what: "give the platform a file", method: http.MethodPost, out: &got, harmless: true, slow: t.slow}
+	r := request{name: "upload a file", method: http.MethodPost, path: "im/v1/files", out: &got, repeatable: true}
+	form := &platform.Form{Fields: map[string]string{"file_type": "stream", "file_name": name}, Name: "file", File: name, Data: data}
 	if image {
-		r.path, r.in = "im/v1/images", &attempt.Form{
-			Fields: map[string]string{"image_type": "message"}, Name: "image", File: name, Data: data,
-		}
-	} else {
-		r.path, r.in = "im/v1/files", &attempt.Form{
-			Fields: map[string]string{"file_type": "stream", "file_name": name}, Name: "file", File: name, Data: data,
-		}
+		r.path, form.Name, form.Fields = "im/v1/images", "image", map[string]string{"image_type": "message"}
 	}
+	r.in = form
 	if err := c.api.do(ctx, r); err != nil {
-		if _, ok := errors.AsType[*channel.NotSentError](err); ok {
-			return "", err
+		if _, ok := errors.AsType[*channel.NotSentError](err); !ok {
+			err = &channel.NotSentError{Err: err, Retryable: true} // an upload is not visible
 		}
-		return "", &channel.NotSentError{Err: err, Retryable: true} // nobody has seen it
+		return "", err
 	}
-	b := body{kind: "file", key: got.Data.File}
+	b := body{fileType: "file", fileKey: got.Data.File}
 	if image {
-		b = body{kind: "image", key: got.Data.Image}
+		b = body{fileType: "image", fileKey: got.Data.Image}
 	}
-	return c.post(ctx, t, b)
+	return c.post(ctx, t, b, false)
 }

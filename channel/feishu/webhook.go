@@ -1,0 +1,251 @@
+package feishu
+
+import (
+	"context"
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/channel/kernel"
+)
+
+const (
+	headerSignature = "X-Lark-Signature"
+	headerTimestamp = "X-Lark-Request-Timestamp"
+	headerNonce     = "X-Lark-Request-Nonce"
+
+	maxEvent     = 1 << 20  // bytes of a request
+	maxChallenge = 16 << 10 // bytes of a challenge, which is not signed
+
+	maxClockDifference = 5 * time.Minute
+	refusalLogEvery    = 10 * time.Minute
+)
+
+// Webhook returns the handler for events: POST /v1/channels/{name}/webhook.
+func (c *Channel) Webhook() http.Handler { return http.HandlerFunc(c.receive) }
+
+// receive accepts an event. It responds when the event is stored, before it runs: the platform waits 3 s.
+func (c *Channel) receive(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodPost {
+		w.Header().Set("Allow", http.MethodPost)
+		w.WriteHeader(http.StatusMethodNotAllowed)
+		return
+	}
+	limit, ok := c.bodyLimit(r.Header)
+	if !ok {
+		c.refuse(r.Context(), w)
+		return
+	}
+	body, refusal := channel.ReadBody(w, r, limit, "application/json")
+	if refusal != nil {
+		refusal.Header(w.Header())
+		w.WriteHeader(refusal.Status)
+		return
+	}
+	all, ok := c.verify(r.Header, body)
+	if !ok {
+		c.refuse(r.Context(), w)
+		return
+	}
+	if all.isChallenge() {
+		respond(w, map[string]string{"challenge": all.Challenge})
+		return
+	}
+	if all.Schema == "" { // events of the first version are not supported
+		respond(w, struct{}{})
+		return
+	}
+	h, e, err := all.readEvent()
+	switch {
+	case err != nil:
+		w.WriteHeader(http.StatusBadRequest)
+	case h.App != "" && h.App != c.s.AppID:
+		c.refuse(r.Context(), w)
+	case e.message == nil:
+		respond(w, struct{}{})
+	default:
+		c.accept(w, r, e, all)
+	}
+}
+
+// accept stores an event, and responds.
+func (c *Channel) accept(w http.ResponseWriter, r *http.Request, e *event, all *envelope) {
+	ctx := r.Context()
+	raw, err := all.withoutSecrets()
+	if err != nil {
+		w.WriteHeader(http.StatusBadRequest)
+		return
+	}
+	queue := c.service.Queue()
+	if queue == nil || c.bot.Load() == nil {
+		askToRetry(w)
+		return
+	}
+	var answers <-chan channel.Pressed
+	if e.press != nil {
+		var done func()
+		answers, done = c.presses.add(e.id)
+		defer done()
+	}
+	isNew, err := c.store(ctx, queue, e, raw)
+	switch {
+	case err != nil:
+		c.s.Log.WarnContext(ctx, "cannot accept an event; the platform must retry", "channel", c.s.Name, "error", err)
+		askToRetry(w)
+	case e.press != nil && isNew:
+		respond(w, pressResponse(ctx, answers))
+	default:
+		respond(w, struct{}{})
+	}
+}
+
+// store stores an event. A message that is known and was changed since is an edit.
+func (c *Channel) store(ctx context.Context, queue *kernel.Queue, e *event, raw []byte) (isNew bool, err error) {
+	arrival := kernel.Arrival{Key: c.key(e), Raw: raw}
+	if e.class() == channel.EventMessage {
+		arrival.Bundle, arrival.Wait = queue.Kernel().Bundle(c.s.Name, c.s.Account, c.input(e))
+		if e.message.Thread != "" {
+			c.threads.Add(e.message.ID, e.message.Thread)
+		}
+	}
+	list, err := queue.Accept(ctx, arrival)
+	if err != nil || list[0] || e.kind != eventMessage || e.edit || !e.message.wasEdited() {
+		return err == nil && list[0], err
+	}
+	e.edit = true
+	return c.store(ctx, queue, e, raw)
+}
+
+// bodyLimit returns how large a body with these headers may be. ok is false if no body makes the request valid.
+func (c *Channel) bodyLimit(h http.Header) (limit int64, ok bool) {
+	signature, timestamp := h.Get(headerSignature), h.Get(headerTimestamp)
+	switch {
+	case c.cipher == nil:
+		return maxEvent, timestamp == "" || isRecent(timestamp)
+	case signature == "":
+		return maxChallenge, true
+	}
+	return maxEvent, len(signature) == 2*sha256.Size && isRecent(timestamp)
+}
+
+// isChallenge reports whether the platform checks that this is the address for events.
+func (all *envelope) isChallenge() bool { return all.Type == "url_verification" && all.Schema == "" }
+
+// verify checks that a body comes from the platform, and decrypts it. bodyLimit has accepted the headers.
+func (c *Channel) verify(h http.Header, body []byte) (*envelope, bool) {
+	all := new(envelope)
+	if json.Unmarshal(body, all) != nil || (all.Encrypt != "") != (c.cipher != nil) {
+		return nil, false
+	}
+	if c.cipher != nil {
+		signed := h.Get(headerSignature) != ""
+		if signed && !c.cipher.hasSigned(h, body) {
+			return nil, false
+		}
+		plain, err := c.cipher.decrypt(all.Encrypt)
+		all = new(envelope)
+		if err != nil || json.Unmarshal(plain, all) != nil || !signed && !all.isChallenge() {
+			return nil, false
+		}
+	}
+	if c.s.VerificationToken == "" {
+		return all, true
+	}
+	token := all.Token
+	if all.Schema != "" {
+		var head header
+		_ = json.Unmarshal(all.Header, &head) // a header that cannot be read has no token
+		token = head.Token
+	}
+	return all, equalSecrets(token, string(c.s.VerificationToken))
+}
+
+// refuse responds to a request that is not the platform's. The log says so now and then, because the usual reason is a wrong setting.
+func (c *Channel) refuse(ctx context.Context, w http.ResponseWriter) {
+	now := time.Now().Unix()
+	if last := c.refusedAt.Load(); now-last >= int64(refusalLogEvery/time.Second) && c.refusedAt.CompareAndSwap(last, now) {
+		c.s.Log.WarnContext(ctx, "request is not Feishu's, or encrypt_key or verification_token is wrong", "channel", c.s.Name)
+	}
+	w.WriteHeader(http.StatusUnauthorized)
+}
+
+func respond(w http.ResponseWriter, v any) {
+	w.Header().Set("Content-Type", "application/json; charset=utf-8")
+	_ = json.NewEncoder(w).Encode(v) // if the connection is closed, the platform sends the event again
+}
+
+func askToRetry(w http.ResponseWriter) {
+	w.Header().Set("Retry-After", "5")
+	w.WriteHeader(http.StatusServiceUnavailable)
+}
+
+// eventCipher decrypts events and checks their signatures. Events are base64 of an IV and AES-256-CBC blocks with the padding of PKCS#7,
+// under the SHA-256 of the app's Encrypt Key.
+type eventCipher struct {
+	key   string
+	block cipher.Block
+}
+
+func newEventCipher(key string) *eventCipher {
+	sum := sha256.Sum256([]byte(key))
+	block, err := aes.NewCipher(sum[:])
+	if err != nil {
+		panic("feishu: " + err.Error()) // 32 bytes are a valid key
+	}
+	return &eventCipher{key: key, block: block}
+}
+
+// errDecrypt is the error for every fault of an encrypted text: a sender must not learn which one it is.
+var errDecrypt = errors.New("feishu: the event cannot be decrypted with this encrypt_key")
+
+// decrypt decrypts a text. The time it takes does not depend on the padding.
+func (c *eventCipher) decrypt(text string) ([]byte, error) {
+	data, err := base64.StdEncoding.DecodeString(text)
+	if err != nil || len(data) < 2*aes.BlockSize || len(data)%aes.BlockSize != 0 {
+		return nil, errDecrypt
+	}
+	iv, body := data[:aes.BlockSize], data[aes.BlockSize:]
+	cipher.NewCBCDecrypter(c.block, iv).CryptBlocks(body, body)
+	padding := int(body[len(body)-1])
+	valid := subtle.ConstantTimeLessOrEq(1, padding) & subtle.ConstantTimeLessOrEq(padding, aes.BlockSize)
+	for i := 1; i <= aes.BlockSize; i++ {
+		inPadding := subtle.ConstantTimeLessOrEq(i, padding)
+		equal := subtle.ConstantTimeByteEq(body[len(body)-i], byte(padding))
+		valid &= subtle.ConstantTimeSelect(inPadding, equal, 1)
+	}
+	if valid != 1 {
+		return nil, errDecrypt
+	}
+	return body[:len(body)-padding], nil
+}
+
+// hasSigned reports whether the headers have a recent signature of the body.
+func (c *eventCipher) hasSigned(h http.Header, body []byte) bool {
+	timestamp := h.Get(headerTimestamp)
+	sum := sha256.New()
+	sum.Write([]byte(timestamp + h.Get(headerNonce) + c.key))
+	sum.Write(body)
+	want := hex.EncodeToString(sum.Sum(nil))
+	return subtle.ConstantTimeCompare([]byte(want), []byte(h.Get(headerSignature))) == 1 && isRecent(timestamp)
+}
+
+// isRecent reports whether a time in seconds is about now.
+func isRecent(timestamp string) bool {
+	n, err := strconv.ParseInt(timestamp, 10, 64)
+	return err == nil && time.Since(time.Unix(n, 0)).Abs() <= maxClockDifference
+}
+
+// equalSecrets compares texts in a time that tells nothing of them, nor of their lengths.
+func equalSecrets(a, b string) bool {
+	x, y := sha256.Sum256([]byte(a)), sha256.Sum256([]byte(b))
+	return subtle.ConstantTimeCompare(x[:], y[:]) == 1
+}

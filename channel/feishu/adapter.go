@@ -1,24 +1,23 @@
 package feishu
 
 import (
-	"cmp"
 	"context"
+	"encoding/json"
 	"net/http"
 	"net/url"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/channel/kernel"
 	"github.com/lingserve/lingserve/channel/platform"
-	"github.com/lingserve/lingserve/turn"
 )
 
 // adapter reads an event for the kernel. An event of several messages is about the last one.
 type adapter struct {
 	c       *Channel
 	k       *kernel.Kernel
+	meta    kernel.Meta
 	e       *event
 	resumed bool // the event ran before a crash
 }
@@ -26,8 +25,15 @@ type adapter struct {
 // run returns the function that runs events.
 func (c *Channel) run(k *kernel.Kernel) func(context.Context, *kernel.Claimed, kernel.Meta) (channel.Result, error) {
 	return func(ctx context.Context, claimed *kernel.Claimed, m kernel.Meta) (channel.Result, error) {
-		list := readStored(claimed)
-		a := &adapter{c: c, k: k, e: list[len(list)-1], resumed: claimed.Begun}
+		var list []*event
+		for _, raw := range claimed.Raws() {
+			e := new(event)
+			if json.Unmarshal(raw, e) != nil {
+				e = &event{} // about no conversation
+			}
+			list = append(list, e)
+		}
+		a := &adapter{c, k, m, list[len(list)-1], claimed.Begun}
 		return kernel.Run(ctx, k, m, list, &kernel.Adapter[[]*event]{
 			Ingest: a.ingest, Classify: a.classify, Preflight: a.preflight, Resolve: a.resolve, Finalize: a.finalize,
 		})
@@ -35,59 +41,46 @@ func (c *Channel) run(k *kernel.Kernel) func(context.Context, *kernel.Claimed, k
 }
 
 func (a *adapter) ingest(_ context.Context, list []*event) (*channel.Input, error) {
-	if a.e.message == nil {
+	if a.e.Message == nil {
 		return nil, nil
 	}
 	if len(list) == 1 {
 		return a.c.input(a.e), nil
 	}
 	var parts []*channel.Input
-	for _, e := range list {
-		if e.message != nil {
-			parts = append(parts, a.c.input(e))
-		}
+	for _, e := range list { // all are messages
+		parts = append(parts, a.c.input(e))
 	}
 	return channel.MergeInputs(parts), nil
 }
 
 // input returns the input of an event that is about a conversation.
 func (c *Channel) input(e *event) *channel.Input {
-	m := e.message
-	in := &channel.Input{
-		ID: e.inputID(), Timestamp: m.time(), ConversationID: m.Chat, ThreadID: m.Thread, SenderID: e.sender.ID.Open, Raw: m,
-	}
+	m := e.Message
+	_, id := e.class()
+	in := &channel.Input{ID: id, Timestamp: m.time(), ConversationID: m.Chat, ThreadID: m.Thread, SenderID: e.Sender.ID.Open, Raw: m}
 	switch {
-	case e.press != nil:
-		in.RawText = e.press.Command()
+	case e.Press != nil:
+		in.RawText = e.Press.Command()
 		in.TextForCommands = in.RawText
-	case e.kind == eventMessage:
+	case e.Kind == eventMessage:
 		read := m.read()
 		in.RawText = withNames(read.text, m.Mentions, "")
 		in.TextForAgent = withNames(read.text, m.Mentions, c.self().OpenID)
 		in.TextForCommands = in.TextForAgent
-		in.HasMedia = !e.edit && len(read.files) > 0
+		in.HasMedia = !e.Edit && len(read.files) > 0
 	}
 	return in
 }
 
 func (a *adapter) classify(_ context.Context, in *channel.Input) (channel.EventClass, error) {
-	kind := a.e.class()
-	if _, command := turn.CommandName(in.TextForCommands); command && kind == channel.EventMessage {
-		kind = channel.EventCommand
-	}
-	starts := kind == channel.EventMessage || kind == channel.EventCommand || kind == channel.EventInteraction
-	return channel.EventClass{Kind: kind, CanStartAgentTurn: starts}, nil
+	kind, _ := a.e.class()
+	return platform.Classify(in, kind, a.e.Press != nil), nil
 }
 
-// preflight says how the images of a message that is not answered are loaded.
-func (a *adapter) preflight(_ context.Context, in *channel.Input, _ channel.EventClass) (channel.Preflight, error) {
-	var pf channel.Preflight
+func (a *adapter) preflight(_ context.Context, in *channel.Input, _ channel.EventClass) (pf channel.Preflight, err error) {
 	if in.HasMedia {
-		pf.History.LoadMedia = func(ctx context.Context) ([]channel.MediaFact, error) {
-			notImage := func(f attachment) bool { return f.Fact.Kind != channel.MediaImage }
-			facts, _ := a.c.load(ctx, slices.DeleteFunc(filesOf(channel.Parts[*message](in)), notImage))
-			return facts, nil
-		}
+		pf.History.LoadMedia = platform.ImageLoader(filesOf(channel.Parts[*message](in)), a.c.load)
 	}
 	return pf, nil
 }
@@ -100,47 +93,27 @@ func filesOf(list []*message) (all []attachment) {
 }
 
 func (a *adapter) resolve(ctx context.Context, in *channel.Input, _ channel.EventClass, _ channel.Preflight) (*kernel.Turn, error) {
-	m := a.e.message
-	f := a.facts(in)
-	policy, who := a.k.PolicyAt(ctx, f.PolicyQuery(), f.Sender)
-	if a.k.Routes == nil {
-		f.Route.AgentID = cmp.Or(policy.Agent, a.c.s.Agent)
-	}
-	if a.e.press != nil {
+	m := a.e.Message
+	place := channel.ConversationFacts{Kind: m.chatKind(), ID: m.Chat, ThreadID: m.Thread, SpaceID: a.e.Tenant}
+	f, policy, who := platform.NewFacts(ctx, a.k, a.meta, a.c.s.Agent, in, a.c.senderFacts(a.e.Sender), place)
+	f.Reply = replyPlan(m)
+	if a.e.Press != nil {
 		f.Access = policy.Access(who, channel.MentionFacts{})
-		return a.k.PressTurn(f, *a.e.press, a.answerPress), nil
+		return a.k.PressTurn(f, *a.e.Press, a.answerPress), nil
 	}
 	list := channel.Parts[*message](in)
 	var quoted *knownMessage
-	if policy.Sees(f.Conversation.Kind, who) != channel.No { // strangers cause no calls
+	if policy.Sees(place.Kind, who) != channel.No { // strangers cause no calls
 		quoted = a.c.readMessage(ctx, m.repliedTo())
 	}
 	f.Access = policy.Access(who, a.mentions(list, quoted, channel.NewNames(policy.Patterns)))
-	f.Supplemental = channel.SupplementalFacts{Quote: a.quote(quoted, policy), GroupSystemPrompt: policy.SystemPrompt}
-	a.addMedia(ctx, filesOf(list), quoted, &f)
+	f.Supplemental.Quote = a.quote(quoted, policy)
+	var quotedFiles []attachment
+	if quoted != nil {
+		quotedFiles = quoted.files
+	}
+	platform.AddMedia(ctx, &f, filesOf(list), quotedFiles, a.c.load)
 	return &kernel.Turn{Facts: f, Record: kernel.RecordOptions{CreateIfMissing: true, UpdateLastRoute: true}, Delivery: a.c.delivery(m)}, nil
-}
-
-// facts returns the facts of an event that no call is needed for.
-func (a *adapter) facts(in *channel.Input) channel.Facts {
-	c, m := a.c, a.e.message
-	key := channel.KeyParts{Channel: c.s.Name, Account: c.s.Account, Conversation: m.Chat}
-	route := channel.RouteFacts{CreateIfMissing: true}
-	if m.Thread != "" {
-		route.ParentSessionKey = channel.SessionKey(key)
-		key.Thread = m.Thread
-	}
-	route.RouteSessionKey = channel.SessionKey(key)
-	return channel.Facts{
-		Channel: c.s.Name, Account: c.s.Account, MessageID: in.ID, From: a.e.sender.ID.Open, Timestamp: in.Timestamp,
-		Sender:       c.senderFacts(a.e.sender),
-		Conversation: channel.ConversationFacts{Kind: m.chatKind(), ID: m.Chat, ThreadID: m.Thread, SpaceID: a.e.tenant},
-		Route:        route,
-		Reply:        replyPlan(m),
-		Message: channel.MessageFacts{
-			RawBody: in.RawText, BodyForAgent: in.TextForAgent, CommandBody: in.TextForCommands, Preview: channel.Preview(in.RawText),
-		},
-	}
 }
 
 // senderFacts returns the facts of a sender. Events have no names of senders.
@@ -182,7 +155,7 @@ func (a *adapter) mentions(list []*message, quoted *knownMessage, names channel.
 
 // quote returns the facts of the message that is replied to.
 func (a *adapter) quote(quoted *knownMessage, policy channel.Policy) *channel.Quote {
-	m := a.e.message
+	m := a.e.Message
 	id := m.repliedTo()
 	if id == "" {
 		return nil
@@ -198,70 +171,28 @@ func (a *adapter) quote(quoted *knownMessage, policy channel.Policy) *channel.Qu
 	return q
 }
 
-// addMedia adds files to the facts. Files are loaded only if the gates let the message in, and not if the sender may not see them (CH-109).
-func (a *adapter) addMedia(ctx context.Context, files []attachment, quoted *knownMessage, f *channel.Facts) {
-	f.Media = platform.MediaFacts(files)
-	var quotedFiles []attachment
-	if quoted != nil {
-		quotedFiles = quoted.files
-		f.Supplemental.Quote.Media = platform.MediaFacts(quotedFiles)
-	}
-	if len(files)+len(quotedFiles) == 0 || !channel.LetsIn(f) {
-		return
-	}
-	ctx, cancel := context.WithTimeout(ctx, channel.LoaderTimeout)
-	defer cancel()
-	var notes []string
-	f.Media, notes = a.c.load(ctx, files)
-	f.Message.BodyForAgent = strings.TrimSpace(strings.Join(append([]string{f.Message.BodyForAgent}, notes...), "\n"))
-	if visible, _ := f.Supplemental.Visible(f.Access.Visibility); visible.Quote != nil && len(quotedFiles) > 0 {
-		f.Supplemental.Quote.Media, _ = a.c.load(ctx, quotedFiles)
-	}
-}
-
 // finalize answers presses that were not let in, changes the history if a message was edited or deleted, and removes the sign of work that
 // a crash has left.
 func (a *adapter) finalize(ctx context.Context, r channel.Result) error {
-	m := a.e.message
+	m := a.e.Message
+	key := channel.WindowKey{Channel: a.meta.Channel, Account: a.meta.Account, Conversation: m.Chat, Thread: m.Thread}
 	switch {
-	case a.e.press != nil:
+	case a.e.Press != nil:
 		if state, ok := channel.RefusedPress(r); ok {
 			a.answerPress(ctx, state)
 		}
-	case a.e.kind == eventRecall:
+	case a.e.Kind == eventRecall:
 		a.c.known.Add(m.ID, nil)
-		key := a.windowKey()
 		if key.Thread == "" {
 			key.Thread, _ = a.c.threads.Peek(m.ID)
 		}
 		a.k.Window.Forget(ctx, key, m.ID)
-	case a.e.edit:
-		a.editHistory(ctx)
+	case a.e.Edit:
+		platform.EditWaiting(ctx, a.k, key, m.chatKind(), a.c.senderFacts(a.e.Sender), m.ID, withNames(m.read().text, m.Mentions, ""))
 	case a.resumed && r.Dispatched && r.Outcome != channel.OutcomeObserved:
 		return a.c.removeSigns(ctx, m.ID)
 	}
 	return nil
-}
-
-func (a *adapter) windowKey() channel.WindowKey {
-	m := a.e.message
-	return channel.WindowKey{Channel: a.c.s.Name, Account: a.c.s.Account, Conversation: m.Chat, Thread: m.Thread}
-}
-
-// editHistory changes a message that waits in the history. If its sender may no longer talk, the message is removed.
-func (a *adapter) editHistory(ctx context.Context) {
-	m, key := a.e.message, a.windowKey()
-	if m.chatKind() == channel.Direct || a.k.Settings == nil {
-		return
-	}
-	policy := a.k.Settings.Policy(channel.PolicyQuery{
-		Channel: key.Channel, Account: key.Account, Conversation: key.Conversation, Thread: key.Thread, Kind: m.chatKind(),
-	})
-	if policy.Sees(m.chatKind(), a.c.senderFacts(a.e.sender).Identity()) != channel.Yes {
-		a.k.Window.Forget(ctx, key, m.ID)
-		return
-	}
-	a.k.Window.Edit(ctx, key, m.ID, withNames(m.read().text, m.Mentions, ""))
 }
 
 // knownMessage is a message that was sent or read.
@@ -283,36 +214,19 @@ func (c *Channel) readMessage(ctx context.Context, id string) *knownMessage {
 	if m, ok := c.known.Peek(id); ok {
 		return m
 	}
-	var got struct {
-		Data struct {
-			Items []struct {
-				ID      string `json:"message_id"`
-				Type    string `json:"msg_type"`
-				Deleted bool   `json:"deleted"`
-				Sender  struct {
-					ID   userID `json:"id"`
-					Type string `json:"sender_type"`
-				} `json:"sender"`
-				Body struct {
-					Content string `json:"content"`
-				} `json:"body"`
-				Mentions []mention `json:"mentions"`
-			} `json:"items"`
-		} `json:"data"`
-	}
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	r := request{name: "get the message that is replied to", method: http.MethodGet, path: messagePath(id), out: &got}
-	if err := c.api.call(ctx, r); err != nil && !isKind(err, deleted, noChat) {
+	got, err := c.api.call(ctx, request{name: "get the message that is replied to", method: http.MethodGet, path: messagePath(id)})
+	if err != nil && !isKind(err, deleted, noChat) {
 		c.s.Log.WarnContext(ctx, "unknown message in a reply", "channel", c.s.Name, "error", err)
 		return nil
 	}
 	var found *knownMessage
 	if items := got.Data.Items; len(items) > 0 && !items[0].Deleted {
-		item := &items[0]
-		m := &message{ID: item.ID, Type: item.Type, Content: item.Body.Content, Mentions: item.Mentions}
+		i := &items[0]
+		m := &message{ID: id, Type: i.Type, Content: i.Body.Content, Mentions: i.Mentions}
 		read := m.read()
-		found = &knownMessage{withNames(read.text, m.Mentions, ""), c.senderFacts(sender{item.Sender.ID, item.Sender.Type}), read.files}
+		found = &knownMessage{withNames(read.text, m.Mentions, ""), c.senderFacts(sender{i.Sender.ID, i.Sender.Type}), read.files}
 	}
 	c.known.Add(id, found)
 	return found

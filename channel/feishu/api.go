@@ -21,14 +21,16 @@ import (
 const (
 	callTimeout = 30 * time.Second
 	maxResponse = 4 << 20 // bytes, without files
+	maxRefusal  = 4 << 10 // bytes, in place of a file
 )
 
 // api is a client of the platform's server API.
 type api struct {
-	http             *http.Client
-	base             string // without a slash at its end
-	appID, appSecret string
-	badCredentials   func(error) // called if the platform rejects the app's id or secret
+	http           *http.Client
+	base           string // without a slash at its end
+	appID          string
+	appSecret      platform.Secret
+	badCredentials func(error) // called if the platform rejects the app's id or secret
 
 	lock    chan struct{} // holds the right to use the fields below; a channel, so that waiting ends with a context
 	token   string
@@ -50,10 +52,11 @@ func (e *apiError) Error() string {
 	if text == "" {
 		text = "the platform refused the call"
 	}
+	number := fmt.Sprintf("status %d", e.status)
 	if e.code != 0 {
-		return fmt.Sprintf("feishu: %s: %s (code %d)", e.call, text, e.code)
+		number = fmt.Sprintf("code %d", e.code)
 	}
-	return fmt.Sprintf("feishu: %s: %s (status %d)", e.call, text, e.status)
+	return fmt.Sprintf("feishu: %s: %s (%s)", e.call, text, number)
 }
 
 // errorKind is what a refusal means, in words for the log.
@@ -78,9 +81,6 @@ const (
 	wrongServer errorKind = "the answer is not from the platform; check the setting api"
 )
 
-// permanent are refusals after which nothing else can be sent to that place either.
-var permanent = []errorKind{badApp, badToken, noScope, noBot, noChat, blocked, noRights, noTopic}
-
 var kindOfCode = map[int]errorKind{
 	10003: badApp, 10014: badApp, 10015: badApp, 99991543: badApp,
 	99991661: badToken, 99991663: badToken, 99991664: badToken, 99991668: badToken, 99991671: badToken,
@@ -96,21 +96,6 @@ var kindOfCode = map[int]errorKind{
 	230022: censored, 230028: censored,
 	99991400: rateLimited, 230020: rateLimited, 11232: rateLimited, 11233: rateLimited, 11247: rateLimited,
 	230049: inProgress,
-}
-
-func newError(call string, code int, res *http.Response) *apiError {
-	e := &apiError{call: call, code: code, status: res.StatusCode, kind: kindOfCode[code]}
-	switch {
-	case e.kind != "":
-	case e.status == http.StatusTooManyRequests:
-		e.kind = rateLimited
-	case e.status >= 500:
-		e.kind = unavailable
-	}
-	if e.kind == rateLimited {
-		e.retryAfter = retryAfter(res.Header)
-	}
-	return e
 }
 
 // retryAfter returns how long the platform wants no calls: at least a second.
@@ -129,49 +114,88 @@ func isKind(err error, kinds ...errorKind) bool {
 	return ok && slices.Contains(kinds, e.kind)
 }
 
+func isRefusal(err error) bool {
+	_, ok := errors.AsType[*apiError](err)
+	return ok
+}
+
 func judge(err error) platform.Failure {
-	e, ok := errors.AsType[*apiError](err)
-	if !ok {
-		return platform.Failure{}
+	if e, ok := errors.AsType[*apiError](err); ok {
+		return platform.Failure{
+			Busy: e.kind == rateLimited, After: e.retryAfter, Permanent: isKind(err, badApp, badToken, noScope, noBot, noChat, blocked, noRights, noTopic),
+			Refused: !isKind(err, rateLimited, unavailable, inProgress),
+		}
 	}
-	return platform.Failure{
-		Busy: e.kind == rateLimited, After: e.retryAfter, Permanent: slices.Contains(permanent, e.kind),
-		Refused: !slices.Contains([]errorKind{rateLimited, unavailable, inProgress}, e.kind),
-	}
+	return platform.Failure{}
 }
 
 // request is a call.
 type request struct {
 	name       string // in words, for errors
 	method     string
-	path       string // below /open-apis/, with its query
-	in         any    // written as JSON, or a *platform.Form; nil: no body
-	out        any    // read from JSON, or an io.Writer for a file; nil: not read
-	repeatable bool   // repeating the call changes nothing: it edits, reads, or has a uuid
-	impatient  bool   // the call fails at once at a rate limit
+	path       string    // below /open-apis/, with its query
+	in         any       // written as JSON, or a *platform.Form; nil: no body
+	file       io.Writer // takes the response if it is a file; nil: it is none
+	repeatable bool      // repeating the call changes nothing: it edits, reads, or has a uuid
+	impatient  bool      // the call fails at once at a rate limit
+}
+
+// response is a response of the platform. Each call has some of the fields.
+type response struct {
+	Code   *int     `json:"code"` // 0: the call was accepted
+	Token  string   `json:"tenant_access_token"`
+	Expire int64    `json:"expire"` // in seconds
+	Bot    identity `json:"bot"`
+	Data   struct {
+		MessageID  string `json:"message_id"`
+		ReactionID string `json:"reaction_id"`
+		ImageKey   string `json:"image_key"`
+		FileKey    string `json:"file_key"`
+		Items      []item `json:"items"`
+	} `json:"data"`
+}
+
+// item is a message or a reaction in a list.
+type item struct {
+	Type    string `json:"msg_type"`
+	Deleted bool   `json:"deleted"`
+	Sender  struct {
+		ID   userID `json:"id"`
+		Type string `json:"sender_type"`
+	} `json:"sender"`
+	Body struct {
+		Content string `json:"content"`
+	} `json:"body"`
+	Mentions []mention `json:"mentions"`
+
+	ReactionID string `json:"reaction_id"`
+	Operator   struct {
+		ID string `json:"operator_id"`
+	} `json:"operator"`
 }
 
 // do makes a call, and repeats it where that may help and does no harm.
-func (a *api) do(ctx context.Context, r request) error {
-	call := platform.Call{
-		Do: func(ctx context.Context) error { return a.call(ctx, r) }, Judge: judge, Harmless: r.repeatable, Brief: r.impatient,
-	}
-	return call.Run(ctx)
+func (a *api) do(ctx context.Context, r request) (got response, err error) {
+	call := platform.Call{Judge: judge, Harmless: r.repeatable, Brief: r.impatient, Do: func(ctx context.Context) (err error) {
+		got, err = a.call(ctx, r)
+		return err
+	}}
+	err = call.Run(ctx)
+	return got, err
 }
 
 // call makes one attempt, and a second one if the access token was no longer valid.
-func (a *api) call(ctx context.Context, r request) error {
-	token, err := a.accessToken(ctx, "")
-	if err != nil {
-		return err
+func (a *api) call(ctx context.Context, r request) (got response, err error) {
+	token := ""
+	for range 2 {
+		if token, err = a.accessToken(ctx, token); err != nil {
+			return got, err
+		}
+		if got, err = a.send(ctx, r, token); !isKind(err, badToken) {
+			return got, err
+		}
 	}
-	if err = a.send(ctx, r, token); !isKind(err, badToken) {
-		return err
-	}
-	if token, err = a.accessToken(ctx, token); err != nil {
-		return err
-	}
-	return a.send(ctx, r, token)
+	return got, err
 }
 
 // accessToken returns a token that is not the stale one. While it requests one, other calls wait for that.
@@ -186,136 +210,95 @@ func (a *api) accessToken(ctx context.Context, stale string) (string, error) {
 	if usable && time.Now().Before(a.renew) {
 		return a.token, nil
 	}
-	err := a.requestToken(ctx)
-	switch e, _ := errors.AsType[*apiError](err); {
+	got, err := a.send(ctx, request{
+		name: "get an access token", method: http.MethodPost, path: "auth/v3/tenant_access_token/internal",
+		in: map[string]string{"app_id": a.appID, "app_secret": string(a.appSecret)},
+	}, "")
+	switch e, isRefusal := errors.AsType[*apiError](err); {
 	case err == nil:
-		return a.token, nil
+		now, life := time.Now(), time.Duration(max(got.Expire, 1))*time.Second
+		// The platform returns the same token again until it expires in less than half an hour.
+		a.token, a.expires, a.renew = got.Token, now.Add(life), now.Add(life-min(10*time.Minute, life/4))
 	case isKind(err, badApp):
 		a.badCredentials(err)
 		return "", err
-	case usable:
-		return a.token, nil
-	case e != nil && e.kind != unavailable:
+	case usable: // for some time yet
+	case isRefusal && e.kind != unavailable:
 		return "", err
+	default: // the call that needs the token was not made
+		return "", fmt.Errorf("feishu: %w", &platform.Unreached{Err: err})
 	}
-	return "", fmt.Errorf("feishu: %w", &platform.Unreached{Err: err}) // the call that needs the token was not made
-}
-
-func (a *api) requestToken(ctx context.Context) error {
-	var got struct {
-		Token  string `json:"tenant_access_token"`
-		Expire int64  `json:"expire"` // in seconds
-	}
-	r := request{
-		name: "get an access token", method: http.MethodPost, path: "auth/v3/tenant_access_token/internal",
-		in: map[string]string{"app_id": a.appID, "app_secret": a.appSecret}, out: &got,
-	}
-	if err := a.send(ctx, r, ""); err != nil {
-		return err
-	}
-	if got.Token == "" {
-		return &apiError{call: r.name, status: http.StatusOK, kind: wrongServer}
-	}
-	now, life := time.Now(), time.Duration(max(got.Expire, 1))*time.Second
-	// The platform returns the same token again until it expires in less than half an hour.
-	a.token, a.expires, a.renew = got.Token, now.Add(life), now.Add(life-min(10*time.Minute, life/4))
-	return nil
+	return a.token, nil
 }
 
 // send makes one attempt with an access token; "" is none.
-func (a *api) send(ctx context.Context, r request, token string) error {
+func (a *api) send(ctx context.Context, r request, token string) (got response, err error) {
 	if ctx.Err() != nil {
-		return fmt.Errorf("feishu: %w", &platform.Unreached{Err: context.Cause(ctx)})
+		return got, fmt.Errorf("feishu: %w", &platform.Unreached{Err: context.Cause(ctx)})
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	body, contentType, err := encodeBody(r.in)
+	var body []byte
+	contentType := "application/json; charset=utf-8"
+	if form, ok := r.in.(*platform.Form); ok {
+		body, contentType, err = form.Encode()
+	} else if r.in != nil {
+		body, err = rawjson.Marshal(r.in)
+	}
 	if err != nil {
-		return fmt.Errorf("feishu: %s: write the call: %w", r.name, err)
+		return got, fmt.Errorf("feishu: %s: write the call: %w", r.name, err)
 	}
 	req, err := http.NewRequestWithContext(ctx, r.method, a.base+"/open-apis/"+r.path, bytes.NewReader(body))
 	if err != nil {
-		return errors.New("feishu: api is not an address; expected one such as " + DefaultAPI)
+		return got, errors.New("feishu: api is not an address; expected one such as " + DefaultAPI)
 	}
-	if contentType != "" {
-		req.Header.Set("Content-Type", contentType)
-	}
+	req.Header.Set("Content-Type", contentType)
 	if token != "" {
 		req.Header.Set("Authorization", "Bearer "+token)
 	}
 	res, err := a.http.Do(req)
 	if err != nil {
-		return fmt.Errorf("feishu: %s: %w", r.name, platform.Bare(ctx, err))
+		return got, fmt.Errorf("feishu: %s: %w", r.name, platform.Bare(ctx, err))
 	}
 	defer res.Body.Close()
-	if file, ok := r.out.(io.Writer); ok && res.StatusCode == http.StatusOK {
-		err = readFile(r.name, res, file)
-	} else {
-		err = readResponse(r, res)
+	if err = got.read(res, r); err == nil || isRefusal(err) {
+		return got, err
 	}
-	if _, refused := errors.AsType[*apiError](err); err != nil && !refused {
-		return fmt.Errorf("feishu: %s: %w", r.name, platform.Bare(ctx, err))
-	}
-	return err
+	return got, fmt.Errorf("feishu: %s: %w", r.name, platform.Bare(ctx, err))
 }
 
-func encodeBody(in any) (body []byte, contentType string, err error) {
-	switch in := in.(type) {
-	case nil:
-		return nil, "", nil
-	case *platform.Form:
-		return in.Encode()
-	default:
-		body, err = rawjson.Marshal(in)
-		return body, "application/json; charset=utf-8", err
-	}
-}
-
-func readResponse(r request, res *http.Response) error {
+// read reads the response to a call.
+func (got *response) read(res *http.Response, r request) error {
 	text, err := io.ReadAll(io.LimitReader(res.Body, maxResponse))
 	if err != nil {
 		return err
 	}
-	code, ok := codeOf(text)
-	switch {
-	case !ok && res.StatusCode/100 == 2:
-		return &apiError{call: r.name, status: res.StatusCode, kind: wrongServer}
-	case code != 0 || res.StatusCode/100 != 2:
-		return newError(r.name, code, res)
-	case r.out == nil:
-		return nil
-	case json.Unmarshal(text, r.out) != nil:
-		return errors.New("the answer has an unexpected form")
-	}
-	return nil
-}
-
-// codeOf returns the code of a response; ok is false if it is no response of the platform.
-func codeOf(text []byte) (code int, ok bool) {
-	var got struct {
-		Code *int `json:"code"`
-	}
-	if json.Unmarshal(text, &got) != nil || got.Code == nil {
-		return 0, false
-	}
-	return *got.Code, true
-}
-
-// maxRefusal is the size of the longest JSON that may be a refusal in place of a file.
-const maxRefusal = 4 << 10
-
-// readFile copies a file. Short JSON with a code is a refusal, and no file.
-func readFile(call string, res *http.Response, file io.Writer) error {
-	var head []byte
-	if strings.HasPrefix(res.Header.Get("Content-Type"), "application/json") {
-		var err error
-		if head, err = io.ReadAll(io.LimitReader(res.Body, maxRefusal)); err != nil {
+	isJSON := json.Unmarshal(text, got) == nil && got.Code != nil
+	if r.file != nil && res.StatusCode == http.StatusOK {
+		// A file may be JSON, too. A refusal in place of a file is short.
+		if refusal := isJSON && *got.Code != 0 && len(text) <= maxRefusal && strings.HasPrefix(res.Header.Get("Content-Type"), "application/json"); !refusal {
+			_, err := io.Copy(r.file, io.MultiReader(bytes.NewReader(text), res.Body))
 			return err
 		}
-		if code, ok := codeOf(head); ok && code != 0 {
-			return newError(call, code, res)
-		}
 	}
-	_, err := io.Copy(file, io.MultiReader(bytes.NewReader(head), res.Body))
-	return err
+	e := &apiError{call: r.name, status: res.StatusCode}
+	switch {
+	case isJSON && *got.Code == 0 && e.status/100 == 2:
+		return nil
+	case isJSON:
+		e.code, e.kind = *got.Code, kindOfCode[*got.Code]
+	case e.status/100 == 2:
+		e.kind = wrongServer
+	}
+	switch {
+	case e.kind != "":
+	case e.status == http.StatusTooManyRequests:
+		e.kind = rateLimited
+	case e.status >= 500:
+		e.kind = unavailable
+	}
+	if e.kind == rateLimited {
+		e.retryAfter = retryAfter(res.Header)
+	}
+	return e
 }

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -26,95 +28,113 @@ type attachment struct {
 	image          bool // the platform keeps images apart from other files
 }
 
+// object is the content of a message, or a part of a rich text.
+type object map[string]any
+
+// get returns a field as text; "" if there is none.
+func (o object) get(name string) string {
+	if o[name] == nil {
+		return ""
+	}
+	return fmt.Sprint(o[name])
+}
+
+// post is a rich text.
+type post struct {
+	Title    string     `json:"title"`
+	Content  [][]object `json:"content"`  // by line
+	Elements [][]object `json:"elements"` // the same of a card, as other apps read it
+}
+
 // keyOfAll is the key of a mention of everybody.
 const keyOfAll = "@_all"
 
-// fields are those of the contents of all types but post.
-type fields struct {
-	Text     string     `json:"text"`
-	Image    string     `json:"image_key"`
-	File     string     `json:"file_key"`
-	FileName string     `json:"file_name"`
-	Duration int64      `json:"duration"` // in milliseconds
-	Place    string     `json:"name"`
-	Lat      coordinate `json:"latitude"`
-	Lon      coordinate `json:"longitude"`
-	Chat     string     `json:"chat_id"`
-	User     string     `json:"user_id"`
-	Summary  string     `json:"summary"`
-	Topic    string     `json:"topic"`
-	Title    string     `json:"title"`
-	Elements [][]node   `json:"elements"` // of a card, as other apps read it
-}
-
-// coordinate is a number that may be written as a string.
-type coordinate string
-
-// UnmarshalJSON implements [json.Unmarshaler].
-func (c *coordinate) UnmarshalJSON(data []byte) error {
-	*c = coordinate(strings.Trim(string(data), `"`))
-	return nil
+// descriptions are the texts of messages that are neither text nor files, with names of fields.
+var descriptions = map[string]string{
+	"sticker": "[sticker]", "location": "[location: $name, $latitude, $longitude]", "share_chat": "[chat: $chat_id]", "share_user": "[contact: $user_id]",
+	"merge_forward": "[forwarded messages]", "folder": `[folder "$file_name"]`, "todo": "[todo: $summary]", "vote": "[vote: $topic]", "hongbao": "[hongbao]",
+	"calendar": "[calendar: $summary]", "share_calendar_event": "[share calendar event: $summary]", "general_calendar": "[general calendar: $summary]",
+	"video_chat": "[video chat: $topic]",
 }
 
 // read reads the content of a message. Content of another form than its type has is empty.
-func (m *message) read() content {
-	if m.Type == "post" {
-		return m.readPost(postOf(m.Content))
-	}
-	var f fields
-	_ = json.Unmarshal([]byte(m.Content), &f) // what could be read counts
-	c := content{text: f.describe(m.Type)}
-	file := func(kind channel.MediaKind, key, contentType string, image bool) {
-		if key != "" {
-			c.files = append(c.files, attachment{messageID: m.ID, key: key, image: image, Attachment: platform.Attachment{Name: f.FileName, Fact: channel.MediaFact{
-				Kind: kind, ContentType: contentType, MessageID: m.ID, Duration: time.Duration(f.Duration) * time.Millisecond,
-			}}})
-		}
-	}
+func (m *message) read() (c content) {
+	raw := []byte(m.Content)
+	var o object
+	var p post
 	switch m.Type {
-	case "text":
-		c.text, c.all = f.Text, strings.Contains(f.Text, keyOfAll)
-	case "image":
-		file(channel.MediaImage, f.Image, "", true)
-	case "file":
-		file(kindOfName(f.FileName), f.File, "", false)
-	case "audio":
-		file(channel.MediaAudio, f.File, "audio/ogg", false)
-	case "media":
-		file(channel.MediaVideo, f.File, "video/mp4", false)
+	case "post":
+		p = readPost(raw)
+		m.addPost(&c, p.Title, p.Content)
 	case "interactive":
-		card := m.readPost(post{Title: f.Title, Content: f.Elements})
-		if strings.TrimSpace(card.text) == "" {
-			card.text = "[card]"
+		_ = json.Unmarshal(raw, &p) // a card of another form is empty
+		if m.addPost(&c, p.Title, p.Elements); strings.TrimSpace(c.text) == "" {
+			c.text = "[card]"
 		}
-		c.text, c.all = card.text, card.all // the files of a card cannot be loaded
+		c.files = nil // they cannot be loaded
+	default:
+		_ = json.Unmarshal(raw, &o)
+		c.text = strings.Replace(os.Expand(descriptions[m.Type], o.get), ": ]", "]", 1)
+		if m.Type == "text" {
+			c.text, c.all = o.get("text"), strings.Contains(o.get("text"), keyOfAll)
+		}
+		m.addFile(&c, m.Type, o)
 	}
 	return c
 }
 
-// describe returns the text for a message that is neither text nor a file.
-func (f *fields) describe(messageType string) string {
-	switch messageType {
-	case "sticker":
-		return "[sticker]"
-	case "location":
-		return fmt.Sprintf("[location: %s, %s, %s]", f.Place, f.Lat, f.Lon)
-	case "share_chat":
-		return fmt.Sprintf("[chat: %s]", f.Chat)
-	case "share_user":
-		return fmt.Sprintf("[contact: %s]", f.User)
-	case "merge_forward":
-		return "[forwarded messages]"
-	case "folder":
-		return fmt.Sprintf("[folder %q]", f.FileName)
-	case "todo", "vote", "hongbao", "calendar", "share_calendar_event", "general_calendar", "video_chat":
-		name := strings.ReplaceAll(messageType, "_", " ")
-		if more := strings.TrimSpace(f.Summary + " " + f.Topic); more != "" {
-			name += ": " + more
-		}
-		return "[" + name + "]"
+// readPost reads a rich text. Of one in several languages, it returns the first by name.
+func readPost(raw []byte) (p post) {
+	var byLanguage map[string]post
+	if json.Unmarshal(raw, &p) != nil || p.Content != nil || json.Unmarshal(raw, &byLanguage) != nil {
+		return p
 	}
-	return ""
+	for _, language := range slices.Sorted(maps.Keys(byLanguage)) {
+		if p = byLanguage[language]; p.Content != nil {
+			break
+		}
+	}
+	return p
+}
+
+// addPost adds a rich text.
+func (m *message) addPost(c *content, title string, lines [][]object) {
+	if title != "" {
+		c.text = title + "\n"
+	}
+	for i, line := range lines {
+		if i > 0 {
+			c.text += "\n"
+		}
+		for _, o := range line {
+			text := o.richText()
+			c.text += text
+			c.all = c.all || o["tag"] == "at" && text == keyOfAll
+			m.addFile(c, o.get("tag"), o)
+		}
+	}
+}
+
+// addFile adds the file of a message, or of a part of a rich text, if that is one.
+func (m *message) addFile(c *content, kind string, o object) {
+	a := attachment{messageID: m.ID, key: o.get("file_key"), Attachment: platform.Attachment{Name: o.get("file_name")}}
+	duration, _ := o["duration"].(float64)
+	a.Fact = channel.MediaFact{MessageID: m.ID, Duration: time.Duration(duration) * time.Millisecond}
+	switch kind {
+	case "image", "img":
+		a.Fact.Kind, a.key, a.image = channel.MediaImage, o.get("image_key"), true
+	case "file":
+		a.Fact.Kind = kindOfName(a.Name)
+	case "audio":
+		a.Fact.Kind, a.Fact.ContentType = channel.MediaAudio, "audio/ogg"
+	case "media":
+		a.Fact.Kind, a.Fact.ContentType = channel.MediaVideo, "video/mp4"
+	default:
+		return
+	}
+	if a.key != "" {
+		c.files = append(c.files, a)
+	}
 }
 
 // kindOfName guesses the kind of a file by its name: the platform says no more of it.
@@ -130,135 +150,63 @@ func kindOfName(name string) channel.MediaKind {
 	return channel.MediaDocument
 }
 
-// post is a rich text.
-type post struct {
-	Title   string   `json:"title"`
-	Content [][]node `json:"content"` // by line
-}
-
-// node is a part of a rich text.
-type node struct {
-	Tag      string `json:"tag"`
-	Text     string `json:"text"`
-	Href     string `json:"href"`
-	User     string `json:"user_id"`
-	UserName string `json:"user_name"`
-	Image    string `json:"image_key"`
-	File     string `json:"file_key"`
-	Emoji    string `json:"emoji_type"`
-	Language string `json:"language"`
-}
-
-// postOf reads a rich text. Of one in several languages, it returns the first by name.
-func postOf(content string) post {
-	var p post
-	if json.Unmarshal([]byte(content), &p) != nil || p.Content != nil {
-		return p
-	}
-	var byLanguage map[string]post
-	if json.Unmarshal([]byte(content), &byLanguage) != nil {
-		return p
-	}
-	for _, language := range slices.Sorted(maps.Keys(byLanguage)) {
-		if byLanguage[language].Content != nil {
-			return byLanguage[language]
-		}
-	}
-	return p
-}
-
-func (m *message) readPost(p post) content {
-	var c content
-	var lines []string
-	if p.Title != "" {
-		lines = append(lines, p.Title)
-	}
-	for _, nodes := range p.Content {
-		line := ""
-		for _, n := range nodes {
-			line += n.text()
-			c.all = c.all || n.isAll()
-			file := attachment{messageID: m.ID}
-			switch {
-			case n.Tag == "img" && n.Image != "":
-				file.key, file.image, file.Fact = n.Image, true, channel.MediaFact{Kind: channel.MediaImage, MessageID: m.ID}
-			case n.Tag == "media" && n.File != "":
-				file.key, file.Fact = n.File, channel.MediaFact{Kind: channel.MediaVideo, ContentType: "video/mp4", MessageID: m.ID}
-			default:
-				continue
-			}
-			c.files = append(c.files, file)
-		}
-		lines = append(lines, line)
-	}
-	c.text = strings.Join(lines, "\n")
-	return c
-}
-
-func (n *node) isAll() bool { return n.Tag == "at" && (n.User == "all" || n.User == keyOfAll) }
-
-// text returns the text of a node.
-func (n *node) text() string {
-	switch n.Tag {
+// richText returns the text of a part of a rich text.
+func (o object) richText() string {
+	text, href, user := o.get("text"), o.get("href"), o.get("user_id")
+	switch o.get("tag") {
 	case "text", "md":
-		return n.Text
+		return text
 	case "a":
-		if n.Href == "" || strings.TrimSuffix(n.Href, "/") == strings.TrimSuffix(n.Text, "/") {
-			return n.Text
+		if href == "" || strings.TrimSuffix(href, "/") == strings.TrimSuffix(text, "/") {
+			return text
 		}
-		return n.Text + " (" + n.Href + ")"
+		return text + " (" + href + ")"
 	case "at":
 		switch {
-		case n.isAll():
+		case user == "all":
 			return keyOfAll
-		case strings.HasPrefix(n.User, "@"): // a key, as in a plain text
-			return n.User
+		case strings.HasPrefix(user, "@"): // a key, as in a plain text
+			return user
 		}
-		return "@" + n.UserName
+		return "@" + o.get("user_name")
 	case "emotion":
-		return "[" + n.Emoji + "]"
+		return "[" + o.get("emoji_type") + "]"
 	case "hr":
 		return "---"
 	case "code_block":
-		return "```" + strings.ToLower(n.Language) + "\n" + strings.TrimSuffix(n.Text, "\n") + "\n```"
+		return "```" + strings.ToLower(o.get("language")) + "\n" + strings.TrimSuffix(text, "\n") + "\n```"
 	}
 	return ""
 }
+
+// mentionKey is the form of keys of mentions, such as @_user_1.
+var mentionKey = regexp.MustCompile(`@_(all|[a-z_]*[0-9]*) ?`)
 
 // withNames replaces the keys of mentions in a text with names. The mention of the person self is removed, with the space behind it where
 // a line or another space comes before.
 func withNames(text string, mentions []mention, self string) string {
 	var b strings.Builder
-	for {
-		before, rest, found := strings.Cut(text, "@_")
+	end := 0
+	for _, at := range mentionKey.FindAllStringIndex(text, -1) {
+		before := text[end:at[0]]
 		b.WriteString(before)
-		if !found {
-			return strings.TrimSpace(b.String())
-		}
-		key := mentionKey("@_" + rest)
-		text = text[len(before)+len(key):]
+		end = at[1]
+		key, isSpaced := strings.CutSuffix(text[at[0]:at[1]], " ")
 		i := slices.IndexFunc(mentions, func(m mention) bool { return m.Key == key })
 		switch {
 		case key == keyOfAll:
-			b.WriteString("@all")
+			key = "@all"
 		case i < 0:
-			b.WriteString(key)
-		case self != "" && mentions[i].ID.Open == self:
-			if written := b.String(); written == "" || strings.HasSuffix(written, " ") || strings.HasSuffix(written, "\n") {
-				text = strings.TrimPrefix(text, " ")
-			}
+		case self == "" || mentions[i].ID.Open != self:
+			key = "@" + mentions[i].Name
 		default:
-			b.WriteString("@" + mentions[i].Name)
+			written := b.String()
+			key, isSpaced = "", isSpaced && written != "" && !strings.HasSuffix(written, " ") && !strings.HasSuffix(written, "\n")
+		}
+		b.WriteString(key)
+		if isSpaced {
+			b.WriteByte(' ')
 		}
 	}
-}
-
-// mentionKey returns the key that a text begins with: letters and then digits, as in @_user_12.
-func mentionKey(text string) string {
-	if strings.HasPrefix(text, keyOfAll) {
-		return keyOfAll
-	}
-	rest := strings.TrimLeft(text[len("@_"):], "_abcdefghijklmnopqrstuvwxyz")
-	rest = strings.TrimLeft(rest, "0123456789")
-	return text[:len(text)-len(rest)]
+	return strings.TrimSpace(b.String() + text[end:])
 }

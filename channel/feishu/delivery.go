@@ -1,9 +1,8 @@
 package feishu
 
 import (
+	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"net/http"
 	"net/url"
@@ -15,6 +14,7 @@ import (
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/channel/kernel"
 	"github.com/lingserve/lingserve/channel/markup"
+	"github.com/lingserve/lingserve/channel/platform"
 	"github.com/lingserve/lingserve/internal/rawjson"
 )
 
@@ -22,6 +22,9 @@ const (
 	// previewEvery is the pause between edits of a card. The platform takes five a second of one card, and five messages a second of all
 	// bots in a conversation.
 	previewEvery = time.Second
+
+	// workingEvery is longer than any turn: a reaction stays until it is removed.
+	workingEvery = 1000 * time.Hour
 
 	// uuidLife is how long the platform takes a second message with a uuid for the first: an hour, less the time that calls may take.
 	uuidLife = 50 * time.Minute
@@ -33,7 +36,6 @@ const (
 
 // delivery returns how the answer to a message is sent.
 func (c *Channel) delivery(m *message) *kernel.Delivery {
-	sign := &workSign{c: c, messageID: m.ID}
 	d := &kernel.Delivery{
 		Deliver: func(ctx context.Context, b channel.Block) (channel.Receipt, error) {
 			if b.Question != nil {
@@ -41,8 +43,9 @@ func (c *Channel) delivery(m *message) *kernel.Delivery {
 			}
 			return c.deliver(ctx, &b)
 		},
-		Working: sign.show, Rest: sign.remove, WorkingEvery: time.Hour, // the sign stays until it is removed
-		Settle: c.settle, Durable: true, PreviewEvery: previewEvery,
+		Working: func(ctx context.Context) error { return c.addSign(ctx, m.ID) },
+		Rest:    func(ctx context.Context) error { return c.removeSigns(ctx, m.ID) },
+		Settle:  c.settle, Durable: true, PreviewEvery: previewEvery, WorkingEvery: workingEvery,
 	}
 	if c.s.Preview == PreviewEdit && c.s.Format == FormatCard { // a plain text can be edited only a few times
 		d.Preview = c.preview
@@ -57,10 +60,12 @@ func (c *Channel) sendStored(ctx context.Context, out channel.Outbound) (channel
 
 // target is where a message goes.
 type target struct {
-	chat    string
+	card    string // "": the message is new. Else it takes the place of this card
+	chat    string // for a new message; "": none is sent if the card is deleted
 	replyTo string // a message
 	topic   string // of the message replyTo
-	uuid    string
+	uuid    string // by which the platform recognizes another attempt to send the message: at most 50 characters
+	preview bool   // the next one comes soon: calls are made once where that leaves no second message
 }
 
 // targetOf reads the reply plan of a block.
@@ -81,7 +86,7 @@ func targetOf(b *channel.Block) (t target, err error) {
 
 // nth returns the target of the n-th message of a block. Only the first one is a reply, except in a topic.
 func (t target) nth(b *channel.Block, n int) target {
-	t.uuid = uuid(b.Key, n)
+	t.uuid = b.Key + "." + strconv.Itoa(n)
 	if n > 0 && t.topic == "" {
 		t.replyTo = ""
 	}
@@ -93,72 +98,44 @@ func (t target) receipt(ids ...string) channel.Receipt {
 	return channel.Receipt{MessageIDs: ids, ThreadID: t.topic, ReplyToID: t.replyTo}
 }
 
-// uuid returns the name by which the platform recognizes another attempt to send the n-th message of a block: at most 50 characters.
-func uuid(key string, n int) string {
-	text := key + "." + strconv.Itoa(n)
-	if len(text) <= 50 {
-		return text
-	}
-	sum := sha256.Sum256([]byte(text))
-	return hex.EncodeToString(sum[:16])
-}
-
 // deliver sends a block in as many messages as it needs. The first takes the place of the preview.
 func (c *Channel) deliver(ctx context.Context, b *channel.Block) (channel.Receipt, error) {
 	t, err := targetOf(b)
 	if err != nil {
 		return channel.Receipt{}, err
 	}
-	text, files := b.Text, []channel.MediaFact(nil)
-	for _, m := range b.Media {
-		switch {
-		case m.Path != "":
-			files = append(files, m)
-		case m.URL != "":
-			text = strings.TrimSpace(text + "\n\n" + m.URL)
-		}
-	}
+	text, files := platform.TextAndFiles(b)
 	parts := c.split(text)
-	if len(parts)+len(files) == 0 {
-		return channel.Receipt{State: channel.Suppressed}, nil
-	}
-	r := t.receipt()
-	for n := range len(parts) + len(files) {
-		var id string
-		switch at := t.nth(b, n); {
-		case n >= len(parts):
-			id, err = c.sendFile(ctx, at, files[n-len(parts)])
-		case n == 0 && b.Preview != nil && len(b.Preview.MessageIDs) > 0:
-			id, err = c.replace(ctx, b.Preview.MessageIDs[0], at, parts[0])
-		default:
-			id, err = c.post(ctx, at, parts[n], false)
+	return platform.SendMessages(b, t.receipt(), len(parts)+len(files), nil, func(n int) (string, error) {
+		at := t.nth(b, n)
+		if n >= len(parts) {
+			return c.sendFile(ctx, at, files[n-len(parts)])
 		}
-		switch {
-		case err != nil && n > 0:
-			return r, &channel.PartialError{Receipt: r, Err: err}
-		case err != nil:
-			return r, err
+		if n == 0 && b.Preview != nil && len(b.Preview.MessageIDs) > 0 {
+			at.card = b.Preview.MessageIDs[0]
 		}
-		r.MessageIDs = append(r.MessageIDs, id)
-	}
-	return r, nil
+		return c.send(ctx, at, parts[n])
+	})
 }
 
-// preview shows the text so far, as much of it as one card holds. A rate limit is not waited for, because the next text comes soon.
+// preview shows the text so far, as much of it as one card holds.
 func (c *Channel) preview(ctx context.Context, b channel.Block, before channel.Receipt) (channel.Receipt, error) {
 	t, err := targetOf(&b)
 	if err != nil {
 		return channel.Receipt{}, err
 	}
 	parts := c.split(b.Text)
-	switch {
-	case len(parts) == 0:
+	if len(parts) == 0 {
 		return channel.Receipt{State: channel.Suppressed}, nil
-	case len(before.MessageIDs) > 0:
-		return before, c.edit(ctx, before.MessageIDs[0], parts[0], true)
 	}
-	t.uuid = uuid(b.Key+".p", 0) // with the uuid of the block, the platform would take the block for this message
-	id, err := c.post(ctx, t, parts[0], true)
+	t.uuid, t.preview = b.Key+".p", true // with the uuid of the block, the platform would take the block for this message
+	if len(before.MessageIDs) > 0 {
+		t = target{card: before.MessageIDs[0], preview: true}
+	}
+	id, err := c.send(ctx, t, parts[0])
+	if len(before.MessageIDs) > 0 {
+		return before, err
+	}
 	return t.receipt(id), err
 }
 
@@ -206,18 +183,15 @@ func encodedSize(s string) int {
 	return n
 }
 
-// encode returns the type and the content of a message.
-func (b *body) encode() (messageType, content string, err error) {
-	messageType = "text"
-	var v any = map[string]string{"text": markup.BreakTags(b.text)} // the platform has no escape for the tags of mentions
+// encode returns the type and the content of a new message.
+func (b *body) encode() (messageType string, content any) {
 	switch {
 	case b.fileType != "":
-		messageType, v = b.fileType, map[string]string{b.fileType + "_key": b.fileKey}
+		return b.fileType, map[string]string{b.fileType + "_key": b.fileKey}
 	case b.markup != "":
-		messageType, v = "interactive", b.card()
+		return "interactive", b.card()
 	}
-	data, err := rawjson.Marshal(v)
-	return messageType, string(data), err
+	return "text", map[string]string{"text": markup.BreakTags(b.text)} // the platform has no escape for the tags of mentions
 }
 
 // card returns the content of a card. The platform asks of cards that are edited that they say update_multi: all people see the same card.
@@ -231,156 +205,87 @@ func (b *body) card() any {
 	}
 }
 
-// post sends one message. A card that the platform rejects is sent as plain text. A reply to a deleted message is sent as no reply.
-func (c *Channel) post(ctx context.Context, t target, b body, impatient bool) (id string, err error) {
-	id, err = c.postOnce(ctx, t, b, impatient)
-	if isKind(err, badCard) && b.markup != "" {
-		c.s.Log.WarnContext(ctx, "platform refuses a message's markup; sending plain text", "channel", c.s.Name)
-		b.markup = ""
-		id, err = c.postOnce(ctx, t, b, impatient)
+// send sends one message, and returns its id. Markup that the platform rejects is replaced with plain text. If the card that the message is to
+// replace is deleted, it is sent as a new one; if the message that it replies to is, it is sent as no reply.
+func (c *Channel) send(ctx context.Context, t target, b body) (id string, err error) {
+	for {
+		id, err = c.sendOnce(ctx, t, &b)
+		switch {
+		case isKind(err, badCard) && b.markup != "":
+			c.s.Log.WarnContext(ctx, "platform refuses a message's markup; sending plain text", "channel", c.s.Name)
+			b.markup = ""
+			if t.card != "" {
+				b.elements = nil
+			}
+		case isKind(err, deleted) && t.card != "" && t.chat != "":
+			t.card = ""
+		case isKind(err, deleted) && t.card == "" && t.replyTo != "" && t.topic == "":
+			t.replyTo = ""
+		case err != nil:
+			return "", err
+		default: // a reply may quote it
+			bot := c.self()
+			c.known.Add(id, &knownMessage{text: b.text, from: channel.SenderFacts{ID: bot.OpenID, Name: bot.Name, IsBot: true, IsSelf: true}})
+			return id, nil
+		}
 	}
-	if isKind(err, deleted) && t.replyTo != "" && t.topic == "" {
-		t.replyTo = ""
-		id, err = c.postOnce(ctx, t, b, impatient)
-	}
-	return id, err
 }
 
-func (c *Channel) postOnce(ctx context.Context, t target, b body, impatient bool) (id string, err error) {
-	messageType, content, err := b.encode()
+func (c *Channel) sendOnce(ctx context.Context, t target, b *body) (id string, err error) {
+	kind, v := b.encode()
+	if t.card != "" {
+		v = b.card()
+	}
+	content, err := rawjson.Marshal(v)
 	if err != nil {
 		return "", &channel.NotSentError{Err: err}
 	}
-	var got struct {
-		Data struct {
-			ID string `json:"message_id"`
-		} `json:"data"`
+	in := map[string]any{"content": string(content)}
+	r := request{name: "send a message", method: http.MethodPost, in: in, repeatable: true, impatient: t.preview}
+	if t.card == "" {
+		in["msg_type"], in["uuid"] = kind, t.uuid
 	}
-	in := map[string]any{"msg_type": messageType, "content": content, "uuid": t.uuid}
-	r := request{name: "send a message", method: http.MethodPost, in: in, out: &got, repeatable: true, impatient: impatient}
-	if t.replyTo == "" {
+	switch {
+	case t.card != "":
+		r.name, r.method, r.path, r.repeatable = "change a card", http.MethodPatch, messagePath(t.card), !t.preview
+	case t.replyTo == "":
 		r.path, in["receive_id"] = "im/v1/messages?receive_id_type=chat_id", t.chat
-	} else {
+	default:
 		r.path = messagePath(t.replyTo) + "/reply"
 		if t.topic != "" {
 			in["reply_in_thread"] = true
 		}
 	}
-	if err := c.api.do(ctx, r); err != nil {
-		return "", err
-	}
-	c.remember(got.Data.ID, b.text)
-	return got.Data.ID, nil
-}
-
-// remember stores the text of a message that was sent, for replies to it.
-func (c *Channel) remember(id, text string) {
-	bot := c.self()
-	c.known.Add(id, &knownMessage{text: text, from: channel.SenderFacts{ID: bot.OpenID, Name: bot.Name, IsBot: true, IsSelf: true}})
-}
-
-// replace puts a message in the place of a card, or sends it if the card is deleted.
-func (c *Channel) replace(ctx context.Context, id string, t target, b body) (string, error) {
-	if err := c.edit(ctx, id, b, false); !isKind(err, deleted) {
-		return id, err
-	}
-	return c.post(ctx, t, b, false)
-}
-
-// edit changes a card. Markup that the platform rejects is replaced with plain text. An edit that is only for the moment is not repeated
-// if it may have been made.
-func (c *Channel) edit(ctx context.Context, id string, b body, forNow bool) error {
-	err := c.editOnce(ctx, id, b, forNow)
-	if isKind(err, badCard) {
-		c.s.Log.WarnContext(ctx, "platform refuses a card's markup; sending plain text", "channel", c.s.Name)
-		err = c.editOnce(ctx, id, body{text: b.text}, forNow)
-	}
-	if err == nil {
-		c.remember(id, b.text)
-	}
-	return err
-}
-
-func (c *Channel) editOnce(ctx context.Context, id string, b body, forNow bool) error {
-	content, err := rawjson.Marshal(b.card())
-	if err != nil {
-		return &channel.NotSentError{Err: err}
-	}
-	return c.api.do(ctx, request{
-		name: "change a card", method: http.MethodPatch, path: messagePath(id), in: map[string]any{"content": string(content)},
-		repeatable: !forNow, impatient: forNow,
-	})
+	got, err := c.api.do(ctx, r)
+	return cmp.Or(t.card, got.Data.MessageID), err
 }
 
 // typing is the reaction that shows that work goes on.
 const typing = "Typing"
 
-// workSign is the reaction to the message that is answered.
-type workSign struct {
-	c                     *Channel
-	messageID, reactionID string
-}
-
-// show adds the reaction. It makes one attempt, because the answer waits for it.
-func (s *workSign) show(ctx context.Context) error {
-	if s.reactionID != "" {
-		return nil
-	}
-	var got struct {
-		Data struct {
-			ID string `json:"reaction_id"`
-		} `json:"data"`
-	}
-	err := s.c.api.call(ctx, request{
-		name: "add a reaction", method: http.MethodPost, path: messagePath(s.messageID) + "/reactions",
-		in: map[string]any{"reaction_type": map[string]string{"emoji_type": typing}}, out: &got,
+// addSign adds the reaction to a message. It makes one attempt, because the answer waits for it.
+func (c *Channel) addSign(ctx context.Context, messageID string) error {
+	_, err := c.api.call(ctx, request{
+		name: "add a reaction", method: http.MethodPost, path: messagePath(messageID) + "/reactions",
+		in: map[string]any{"reaction_type": map[string]string{"emoji_type": typing}},
 	})
-	s.reactionID = got.Data.ID
 	return err
 }
 
-func (s *workSign) remove(ctx context.Context) error {
-	id := s.reactionID
-	if id == "" { // the platform may have added it without an answer
-		return s.c.removeSigns(ctx, s.messageID)
-	}
-	s.reactionID = ""
-	return s.c.removeReaction(ctx, s.messageID, id)
-}
-
-func (c *Channel) removeReaction(ctx context.Context, messageID, reactionID string) error {
-	err := c.api.do(ctx, request{
-		name: "remove a reaction", method: http.MethodDelete, path: messagePath(messageID) + "/reactions/" + url.PathEscape(reactionID), repeatable: true,
-	})
-	if isKind(err, deleted) {
-		return nil
-	}
-	return err
-}
-
-// removeSigns removes the app's own reactions that show work from a message.
+// removeSigns removes the app's reactions that show work from a message. They are listed, because after a crash their ids are unknown.
 func (c *Channel) removeSigns(ctx context.Context, messageID string) error {
-	var got struct {
-		Data struct {
-			Items []struct {
-				ID       string `json:"reaction_id"`
-				Operator struct {
-					ID string `json:"operator_id"`
-				} `json:"operator"`
-			} `json:"items"`
-		} `json:"data"`
-	}
-	err := c.api.do(ctx, request{
-		name: "list reactions", method: http.MethodGet, path: messagePath(messageID) + "/reactions?page_size=50&reaction_type=" + typing,
-		out: &got, repeatable: true,
+	path := messagePath(messageID) + "/reactions"
+	got, err := c.api.do(ctx, request{
+		name: "list reactions", method: http.MethodGet, path: path + "?page_size=50&reaction_type=" + typing, repeatable: true,
 	})
-	if isKind(err, deleted, noScope) {
-		return nil
-	}
 	for _, one := range got.Data.Items {
 		if one.Operator.ID == c.s.AppID {
-			err = errors.Join(err, c.removeReaction(ctx, messageID, one.ID))
+			_, e := c.api.do(ctx, request{name: "remove a reaction", method: http.MethodDelete, path: path + "/" + url.PathEscape(one.ReactionID), repeatable: true})
+			err = errors.Join(err, e)
 		}
+	}
+	if isKind(err, deleted, noScope) {
+		return nil
 	}
 	return err
 }

@@ -20,9 +20,9 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
-	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -30,7 +30,6 @@ import (
 
 	"github.com/lingserve/lingserve/channel/kernel"
 	"github.com/lingserve/lingserve/channel/platform"
-	"github.com/lingserve/lingserve/internal/egress"
 )
 
 // Values of [Settings].Preview.
@@ -81,10 +80,10 @@ type Channel struct {
 	s         Settings // checked, with defaults
 	cipher    *eventCipher
 	api       *api
-	media     platform.MediaStore
+	media     *platform.MediaStore
 	known     *lru.Cache[string, *knownMessage] // messages that were sent or read, by id; nil: deleted
 	threads   *lru.Cache[string, string]        // thread of a message, which the event of its deletion does not have
-	presses   pressWaiters
+	presses   sync.Map                          // chan channel.Pressed of requests that wait for an answer, by the id of the event
 	bot       atomic.Pointer[identity]
 	refusedAt atomic.Int64 // when the log last had a refused request, in seconds
 	closeIdle func()       // of the channel's own client
@@ -108,29 +107,19 @@ func New(s Settings) (*Channel, error) {
 	if err := s.check(); err != nil {
 		return nil, err
 	}
-	c := &Channel{s: s, media: platform.MediaStore{Prefix: "feishu-", Limit: s.MaxMedia}, closeIdle: func() {}}
+	c := &Channel{s: s}
 	c.known, _ = lru.New[string, *knownMessage](maxKnown) // fails only for a size below 1
 	c.threads, _ = lru.New[string, string](maxThreads)
 	if s.EncryptKey != "" {
 		c.cipher = newEventCipher(string(s.EncryptKey))
 	}
-	if s.Media != "" {
-		var err error
-		if c.media.Dir, err = filepath.Abs(s.Media); err != nil {
-			return nil, fmt.Errorf("feishu: the media folder: %w", err)
-		}
+	var err error
+	if c.media, err = platform.OpenMedia(s.Media, "feishu-", s.MaxMedia); err != nil {
+		return nil, fmt.Errorf("feishu: %w", err)
 	}
-	client := s.Client
-	if client == nil {
-		transport := egress.NewTransport(s.ProxyEnv)
-		transport.MaxIdleConnsPerHost = 16 // turns that make calls at the same time
-		client, c.closeIdle = &http.Client{Transport: transport}, transport.CloseIdleConnections
-	}
-	direct := *client // the caller's client keeps following redirects
-	direct.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	c.api = &api{
-		http: &direct, base: s.API, appID: s.AppID, appSecret: string(s.AppSecret), badCredentials: c.service.Fail, lock: make(chan struct{}, 1),
-	}
+	var client *http.Client
+	client, c.closeIdle = platform.NewClient(s.Client, s.ProxyEnv)
+	c.api = &api{http: client, base: s.API, appID: s.AppID, appSecret: s.AppSecret, badCredentials: c.service.Fail, lock: make(chan struct{}, 1)}
 	return c, nil
 }
 
@@ -139,8 +128,7 @@ var appIDForm = regexp.MustCompile(`^cli_[A-Za-z0-9]+$`)
 // check sets defaults and reports what is wrong.
 func (s *Settings) check() error {
 	s.Name, s.Preview, s.Format = cmp.Or(s.Name, "feishu"), cmp.Or(s.Preview, PreviewEdit), cmp.Or(s.Format, FormatCard)
-	s.API, s.MaxMedia = strings.TrimRight(cmp.Or(s.API, DefaultAPI), "/"), cmp.Or(s.MaxMedia, platform.DefaultMaxMedia)
-	s.Log = cmp.Or(s.Log, slog.New(slog.DiscardHandler))
+	s.API, s.Log = strings.TrimRight(cmp.Or(s.API, DefaultAPI), "/"), cmp.Or(s.Log, slog.New(slog.DiscardHandler))
 	s.AppID = strings.TrimSpace(s.AppID)
 	for _, secret := range []*platform.Secret{&s.AppSecret, &s.EncryptKey, &s.VerificationToken} {
 		*secret = platform.Secret(strings.TrimSpace(string(*secret)))
@@ -162,12 +150,12 @@ func (s *Settings) check() error {
 		return errors.New("feishu: encrypt_key or verification_token is required to check that events are genuine; set the one from the app's page Events & Callbacks, Encryption Strategy")
 	case !isBaseAddress(s.API):
 		return errors.New("feishu: api is not an address; expected " + DefaultAPI + " or " + LarkAPI)
-	case s.Preview != PreviewEdit && s.Preview != PreviewOff:
-		return fmt.Errorf("feishu: preview is %q; expected %s or %s", s.Preview, PreviewEdit, PreviewOff)
-	case s.Format != FormatCard && s.Format != FormatText:
-		return fmt.Errorf("feishu: format is %q; expected %s or %s", s.Format, FormatCard, FormatText)
 	case s.MaxMedia < 0 || s.MaxMedia > maxDownload:
 		return fmt.Errorf("feishu: max_media is %d; expected at most %d bytes, the platform's limit", s.MaxMedia, maxDownload)
+	}
+	err := cmp.Or(platform.CheckChoice("preview", s.Preview, PreviewEdit, PreviewOff), platform.CheckChoice("format", s.Format, FormatCard, FormatText))
+	if err != nil {
+		return fmt.Errorf("feishu: %w", err)
 	}
 	return nil
 }
@@ -203,18 +191,15 @@ func (c *Channel) self() identity {
 
 // readIdentity asks the platform for the bot's id.
 func (c *Channel) readIdentity(ctx context.Context) error {
-	var got struct {
-		Bot identity `json:"bot"`
+	r := request{name: "get the bot's id", method: http.MethodGet, path: "bot/v3/info"}
+	got, err := c.api.call(ctx, r)
+	if err == nil && got.Bot.OpenID == "" {
+		err = &apiError{call: r.name, status: http.StatusOK, kind: noBot}
 	}
-	r := request{name: "get the bot's id", method: http.MethodGet, path: "bot/v3/info", out: &got}
-	if err := c.api.call(ctx, r); err != nil {
-		return err
+	if err == nil {
+		c.bot.Store(&got.Bot)
 	}
-	if got.Bot.OpenID == "" {
-		return &apiError{call: r.name, status: http.StatusOK, kind: noBot}
-	}
-	c.bot.Store(&got.Bot)
-	return nil
+	return err
 }
 
 // Serve implements [kernel.Channel].

@@ -25,14 +25,14 @@ const (
 // load downloads files, and returns their facts, and notes for the agent about those that could not be loaded.
 func (c *Channel) load(ctx context.Context, list []attachment) (facts []channel.MediaFact, notes []string) {
 	download := func(a attachment) (string, int64, error) { return c.download(ctx, a) }
-	return platform.LoadMedia(&c.media, list, download, func(kind channel.MediaKind, err error) {
+	return platform.LoadMedia(c.media, list, download, func(kind channel.MediaKind, err error) {
 		c.s.Log.WarnContext(ctx, "cannot load a message's file", "channel", c.s.Name, "kind", kind, "error", err)
 	})
 }
 
 // download stores a file in the media folder, unless it is there.
 func (c *Channel) download(ctx context.Context, a attachment) (path string, size int64, err error) {
-	name := a.fileName(&c.media)
+	name := a.fileName(c.media)
 	if path, size, ok := c.media.Find(name); ok { // the file of a key does not change
 		return path, size, nil
 	}
@@ -41,10 +41,11 @@ func (c *Channel) download(ctx context.Context, a attachment) (path string, size
 		resource = "image"
 	}
 	return c.media.Put(name, func(w io.Writer) error { // the store bounds the size, which the platform does not say
-		return c.api.call(ctx, request{
-			name: "load a file", method: http.MethodGet, out: w,
+		_, err := c.api.call(ctx, request{
+			name: "load a file", method: http.MethodGet, file: w,
 			path: messagePath(a.messageID) + "/resources/" + url.PathEscape(a.key) + "?type=" + resource,
 		})
+		return err
 	})
 }
 
@@ -66,27 +67,22 @@ func (c *Channel) sendFile(ctx context.Context, t target, m channel.MediaFact) (
 
 // upload sends data as a file, or as an image.
 func (c *Channel) upload(ctx context.Context, t target, name string, data []byte, image bool) (id string, err error) {
-	var got struct {
-		Data struct {
-			Image string `json:"image_key"`
-			File  string `json:"file_key"`
-		} `json:"data"`
-	}
-	r := request{name: "upload a file", method: http.MethodPost, path: "im/v1/files", out: &got, repeatable: true}
+	r := request{name: "upload a file", method: http.MethodPost, path: "im/v1/files", repeatable: true}
 	form := &platform.Form{Fields: map[string]string{"file_type": "stream", "file_name": name}, Name: "file", File: name, Data: data}
 	if image {
 		r.path, form.Name, form.Fields = "im/v1/images", "image", map[string]string{"image_type": "message"}
 	}
 	r.in = form
-	if err := c.api.do(ctx, r); err != nil {
+	got, err := c.api.do(ctx, r)
+	if err != nil {
 		if _, ok := errors.AsType[*channel.NotSentError](err); !ok {
 			err = &channel.NotSentError{Err: err, Retryable: true} // an upload is not visible
 		}
 		return "", err
 	}
-	b := body{fileType: "file", fileKey: got.Data.File}
+	b := body{fileType: "file", fileKey: got.Data.FileKey}
 	if image {
-		b = body{fileType: "image", fileKey: got.Data.Image}
+		b = body{fileType: "image", fileKey: got.Data.ImageKey}
 	}
-	return c.post(ctx, t, b, false)
+	return c.send(ctx, t, b)
 }

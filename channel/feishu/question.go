@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
-	"sync"
 	"time"
 
 	"github.com/lingserve/lingserve/channel"
@@ -43,8 +42,8 @@ func (e *event) readPress(raw json.RawMessage) {
 	if !ok {
 		return
 	}
-	e.press, e.sender.ID = &p, body.Operator
-	e.message = &message{ID: body.Context.Message, Chat: body.Context.Chat, Thread: v.Thread, ChatType: v.ChatType}
+	e.Press, e.Sender.ID = &p, body.Operator
+	e.Message = &message{ID: body.Context.Message, Chat: body.Context.Chat, Thread: v.Thread, ChatType: v.ChatType}
 }
 
 // buttons returns the element of a card with the buttons of a question, which m has caused.
@@ -61,7 +60,9 @@ func buttons(q *channel.Question, m *message) any {
 }
 
 // hasButtons reports whether a question has buttons. Plain texts have none: commands answer the question.
-func (c *Channel) hasButtons(q *channel.Question) bool { return c.s.Format == FormatCard && q.Text != "" }
+func (c *Channel) hasButtons(q *channel.Question) bool {
+	return c.s.Format == FormatCard && q.Text != ""
+}
 
 // ask sends a question in one message with its buttons, or not at all, so that people approve only what they could read.
 func (c *Channel) ask(ctx context.Context, b *channel.Block, m *message) (channel.Receipt, error) {
@@ -89,7 +90,7 @@ func (c *Channel) ask(ctx context.Context, b *channel.Block, m *message) (channe
 			return channel.Receipt{}, &channel.NotSentError{Err: fmt.Errorf("feishu: the file of a question: %w", err)}
 		}
 	}
-	id, err := c.post(ctx, t.nth(b, 0), parts[0], false)
+	id, err := c.send(ctx, t.nth(b, 0), parts[0])
 	return t.receipt(id), err
 }
 
@@ -109,48 +110,15 @@ func (c *Channel) settle(ctx context.Context, asked channel.Block, sent channel.
 	card := body{
 		markup: markup.Convert(q.Text, markup.FeishuCard) + "\n\n" + d.Text(by), text: markup.Convert(q.Text, markup.Plain) + "\n\n" + d.Text(d.By),
 	}
-	if err := c.edit(ctx, sent.MessageIDs[0], card, false); !isKind(err, deleted) {
-		return err
+	_, err := c.send(ctx, target{card: sent.MessageIDs[0]}, card)
+	if isKind(err, deleted) {
+		return nil
 	}
-	return nil
+	return err
 }
 
 // pressTimeout is how long a press waits for its answer. The platform waits 3 s.
 const pressTimeout = 2 * time.Second
-
-// pressWaiters are presses whose requests wait for an answer, by the ids of their events.
-type pressWaiters struct {
-	mu   sync.Mutex
-	list map[string]chan channel.Pressed
-}
-
-// add adds a press, until done is called.
-func (p *pressWaiters) add(id string) (answers <-chan channel.Pressed, done func()) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.list == nil {
-		p.list = map[string]chan channel.Pressed{}
-	}
-	ch := make(chan channel.Pressed, 1) // a press has one answer, and its request may be gone
-	p.list[id] = ch
-	return ch, func() {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		if p.list[id] == ch { // a repeated request may have taken its place
-			delete(p.list, id)
-		}
-	}
-}
-
-// answer gives a press its answer, if its request still waits in this process.
-func (p *pressWaiters) answer(id string, state channel.Pressed) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if ch := p.list[id]; ch != nil {
-		ch <- state
-		delete(p.list, id)
-	}
-}
 
 // pressResponse waits for the answer to a press, and returns the response that shows it. If the turn takes longer, or runs in another
 // process, the response is empty.
@@ -173,8 +141,10 @@ func pressResponse(ctx context.Context, answers <-chan channel.Pressed) any {
 // answerPress shows what became of a press. If the question is no longer open, its buttons are removed: after a crash, nothing else would
 // remove them.
 func (a *adapter) answerPress(ctx context.Context, state channel.Pressed) {
-	c, m := a.c, a.e.message
-	c.presses.answer(a.e.id, state)
+	c, m := a.c, a.e.Message
+	if request, ok := c.presses.LoadAndDelete(a.e.ID); ok {
+		request.(chan channel.Pressed) <- state
+	}
 	if state != channel.PressUnknown || m.ID == "" {
 		return
 	}
@@ -182,7 +152,7 @@ func (a *adapter) answerPress(ctx context.Context, state channel.Pressed) {
 	if asked, _ := c.known.Peek(m.ID); asked != nil {
 		text = asked.text + "\n\n" + text
 	}
-	if err := c.edit(ctx, m.ID, body{text: text}, false); err != nil && !isKind(err, deleted) {
+	if _, err := c.send(ctx, target{card: m.ID}, body{text: text}); err != nil && !isKind(err, deleted) {
 		c.s.Log.WarnContext(ctx, "cannot remove an old question's buttons", "channel", c.s.Name, "error", err)
 	}
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/channel/kernel"
+	"github.com/lingserve/lingserve/channel/platform"
 )
 
 const (
@@ -35,98 +36,83 @@ func (c *Channel) Webhook() http.Handler { return http.HandlerFunc(c.receive) }
 
 // receive accepts an event. It responds when the event is stored, before it runs: the platform waits 3 s.
 func (c *Channel) receive(w http.ResponseWriter, r *http.Request) {
-	if r.Method != http.MethodPost {
-		w.Header().Set("Allow", http.MethodPost)
-		w.WriteHeader(http.StatusMethodNotAllowed)
-		return
-	}
-	limit, ok := c.bodyLimit(r.Header)
+	body, ok := platform.ReadEvent(w, r, c.bodyLimit, "application/json")
 	if !ok {
-		c.refuse(r.Context(), w)
-		return
-	}
-	body, refusal := channel.ReadBody(w, r, limit, "application/json")
-	if refusal != nil {
-		refusal.Header(w.Header())
-		w.WriteHeader(refusal.Status)
 		return
 	}
 	all, ok := c.verify(r.Header, body)
-	if !ok {
-		c.refuse(r.Context(), w)
-		return
-	}
-	if all.isChallenge() {
-		respond(w, map[string]string{"challenge": all.Challenge})
-		return
-	}
-	if all.Schema == "" { // events of the first version are not supported
-		respond(w, struct{}{})
-		return
-	}
-	h, e, err := all.readEvent()
 	switch {
-	case err != nil:
-		w.WriteHeader(http.StatusBadRequest)
-	case h.App != "" && h.App != c.s.AppID:
+	case !ok || all.Header.App != "" && all.Header.App != c.s.AppID:
 		c.refuse(r.Context(), w)
-	case e.message == nil:
+	case all.isChallenge():
+		respond(w, map[string]string{"challenge": all.Challenge})
+	case all.Schema == "": // events of the first version are not supported
 		respond(w, struct{}{})
 	default:
-		c.accept(w, r, e, all)
+		c.accept(w, r, all)
 	}
 }
 
 // accept stores an event, and responds.
-func (c *Channel) accept(w http.ResponseWriter, r *http.Request, e *event, all *envelope) {
-	ctx := r.Context()
-	raw, err := all.withoutSecrets()
-	if err != nil {
+func (c *Channel) accept(w http.ResponseWriter, r *http.Request, all *envelope) {
+	ctx, queue := r.Context(), c.service.Queue()
+	e, err := all.readEvent()
+	switch {
+	case err != nil:
 		w.WriteHeader(http.StatusBadRequest)
 		return
-	}
-	queue := c.service.Queue()
-	if queue == nil || c.bot.Load() == nil {
-		askToRetry(w)
+	case e.Message == nil:
+		respond(w, struct{}{})
+		return
+	case queue == nil || c.bot.Load() == nil:
+		platform.AskAgain(w)
 		return
 	}
-	var answers <-chan channel.Pressed
-	if e.press != nil {
-		var done func()
-		answers, done = c.presses.add(e.id)
-		defer done()
+	pressed := make(chan channel.Pressed, 1) // the request may be gone when the only answer comes
+	if e.Press != nil {
+		c.presses.Store(e.ID, pressed)
+		defer c.presses.CompareAndDelete(e.ID, pressed)
 	}
-	isNew, err := c.store(ctx, queue, e, raw)
+	isNew, err := c.store(ctx, queue, e)
 	switch {
 	case err != nil:
 		c.s.Log.WarnContext(ctx, "cannot accept an event; the platform must retry", "channel", c.s.Name, "error", err)
-		askToRetry(w)
-	case e.press != nil && isNew:
-		respond(w, pressResponse(ctx, answers))
+		platform.AskAgain(w)
+	case e.Press != nil && isNew:
+		respond(w, pressResponse(ctx, pressed))
 	default:
 		respond(w, struct{}{})
 	}
 }
 
 // store stores an event. A message that is known and was changed since is an edit.
-func (c *Channel) store(ctx context.Context, queue *kernel.Queue, e *event, raw []byte) (isNew bool, err error) {
-	arrival := kernel.Arrival{Key: c.key(e), Raw: raw}
-	if e.class() == channel.EventMessage {
+func (c *Channel) store(ctx context.Context, queue *kernel.Queue, e *event) (isNew bool, err error) {
+	raw, err := json.Marshal(e)
+	if err != nil {
+		return false, err
+	}
+	m := e.Message
+	kind, id := e.class()
+	arrival := kernel.Arrival{Raw: raw, Key: channel.EventKey{Channel: c.s.Name, Account: c.s.Account, Conversation: m.Chat, Thread: m.Thread, ID: id}}
+	if kind == channel.EventMessage {
 		arrival.Bundle, arrival.Wait = queue.Kernel().Bundle(c.s.Name, c.s.Account, c.input(e))
-		if e.message.Thread != "" {
-			c.threads.Add(e.message.ID, e.message.Thread)
+		if m.Thread != "" {
+			c.threads.Add(m.ID, m.Thread)
 		}
 	}
 	list, err := queue.Accept(ctx, arrival)
-	if err != nil || list[0] || e.kind != eventMessage || e.edit || !e.message.wasEdited() {
-		return err == nil && list[0], err
+	if err != nil {
+		return false, err
 	}
-	e.edit = true
-	return c.store(ctx, queue, e, raw)
+	if wasEdited := m.Updated != "" && m.Created != "" && m.Updated != m.Created; list[0] || kind != channel.EventMessage || !wasEdited {
+		return list[0], nil
+	}
+	e.Edit = true
+	return c.store(ctx, queue, e)
 }
 
-// bodyLimit returns how large a body with these headers may be. ok is false if no body makes the request valid.
-func (c *Channel) bodyLimit(h http.Header) (limit int64, ok bool) {
+// bodyLimit returns how large a body with these headers may be. valid is false if no body makes the request valid.
+func (c *Channel) bodyLimit(h http.Header) (limit int64, valid bool) {
 	signature, timestamp := h.Get(headerSignature), h.Get(headerTimestamp)
 	switch {
 	case c.cipher == nil:
@@ -160,11 +146,9 @@ func (c *Channel) verify(h http.Header, body []byte) (*envelope, bool) {
 	if c.s.VerificationToken == "" {
 		return all, true
 	}
-	token := all.Token
-	if all.Schema != "" {
-		var head header
-		_ = json.Unmarshal(all.Header, &head) // a header that cannot be read has no token
-		token = head.Token
+	token := all.Header.Token
+	if all.Schema == "" {
+		token = all.Token
 	}
 	return all, equalSecrets(token, string(c.s.VerificationToken))
 }
@@ -181,11 +165,6 @@ func (c *Channel) refuse(ctx context.Context, w http.ResponseWriter) {
 func respond(w http.ResponseWriter, v any) {
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
 	_ = json.NewEncoder(w).Encode(v) // if the connection is closed, the platform sends the event again
-}
-
-func askToRetry(w http.ResponseWriter) {
-	w.Header().Set("Retry-After", "5")
-	w.WriteHeader(http.StatusServiceUnavailable)
 }
 
 // eventCipher decrypts events and checks their signatures. Events are base64 of an IV and AES-256-CBC blocks with the padding of PKCS#7,

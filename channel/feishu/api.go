@@ -2,6 +2,7 @@ package feishu
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -100,23 +101,14 @@ var kindOfCode = map[int]errorKind{
 
 // retryAfter returns how long the platform wants no calls: at least a second.
 func retryAfter(h http.Header) time.Duration {
-	for _, name := range []string{"X-Ogw-Ratelimit-Reset", "Retry-After"} {
-		if n, err := strconv.Atoi(h.Get(name)); err == nil && n > 0 {
-			return time.Duration(min(n, 24*60*60)) * time.Second
-		}
-	}
-	return time.Second
+	n, _ := strconv.Atoi(cmp.Or(h.Get("X-Ogw-Ratelimit-Reset"), h.Get("Retry-After"))) // 0 if there is none
+	return time.Duration(min(max(n, 1), 24*60*60)) * time.Second
 }
 
 // isKind reports whether an error is a refusal of one of the kinds.
 func isKind(err error, kinds ...errorKind) bool {
 	e, ok := errors.AsType[*apiError](err)
 	return ok && slices.Contains(kinds, e.kind)
-}
-
-func isRefusal(err error) bool {
-	_, ok := errors.AsType[*apiError](err)
-	return ok
 }
 
 func judge(err error) platform.Failure {
@@ -261,10 +253,11 @@ func (a *api) send(ctx context.Context, r request, token string) (got response, 
 		return got, fmt.Errorf("feishu: %s: %w", r.name, platform.Bare(ctx, err))
 	}
 	defer res.Body.Close()
-	if err = got.read(res, r); err == nil || isRefusal(err) {
-		return got, err
+	err = got.read(res, r)
+	if _, isRefusal := errors.AsType[*apiError](err); err != nil && !isRefusal {
+		err = fmt.Errorf("feishu: %s: %w", r.name, platform.Bare(ctx, err))
 	}
-	return got, fmt.Errorf("feishu: %s: %w", r.name, platform.Bare(ctx, err))
+	return got, err
 }
 
 // read reads the response to a call.

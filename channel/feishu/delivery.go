@@ -3,13 +3,16 @@ package feishu
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
+	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/channel/kernel"
@@ -32,6 +35,10 @@ const (
 	// maxCard bounds the text of a card, measured by encodedSize. The platform takes 30 KB of a request with a card. It takes more of
 	// one with a plain text, which is bounded in the same way, so that it can be read.
 	maxCard = 28_000
+
+	// Limits of the platform for uploads, in bytes.
+	maxImage = 10 << 20
+	maxFile  = 30 << 20
 )
 
 // delivery returns how the answer to a message is sent.
@@ -167,20 +174,9 @@ func (c *Channel) split(markdown string) (list []body) {
 
 // encodedSize returns the bytes of a text in a request, where it is in a JSON string within a JSON string. It is a [markup.Unit].
 func encodedSize(s string) int {
-	n := 0
-	for _, r := range s {
-		switch {
-		case r == '"', r == '\\':
-			n += 4 // \\\" and \\\\
-		case r == '\n', r == '\r', r == '\t', r == '\b', r == '\f':
-			n += 3 // \\n
-		case r < ' ', r == '\u2028', r == '\u2029', r == utf8.RuneError:
-			n += 7 // \\u0001
-		default:
-			n += utf8.RuneLen(r)
-		}
-	}
-	return n
+	inner, _ := rawjson.Marshal(s) // a string can be encoded
+	outer, _ := rawjson.Marshal(string(inner))
+	return len(outer) - len(`"\"\""`)
 }
 
 // encode returns the type and the content of a new message.
@@ -260,6 +256,37 @@ func (c *Channel) sendOnce(ctx context.Context, t target, b *body) (id string, e
 	return cmp.Or(t.card, got.Data.MessageID), err
 }
 
+// sendFile sends a file of the media folder.
+func (c *Channel) sendFile(ctx context.Context, t target, m channel.MediaFact) (id string, err error) {
+	data, err := c.media.Read(m.Path, maxFile)
+	if err != nil {
+		return "", &channel.NotSentError{Err: fmt.Errorf("feishu: %w", err)}
+	}
+	return c.upload(ctx, t, filepath.Base(m.Path), data, m.Kind == channel.MediaImage && len(data) <= maxImage) // a larger image is sent as a file
+}
+
+// upload sends data as a file, or as an image.
+func (c *Channel) upload(ctx context.Context, t target, name string, data []byte, image bool) (id string, err error) {
+	r := request{name: "upload a file", method: http.MethodPost, path: "im/v1/files", repeatable: true}
+	form := &platform.Form{Fields: map[string]string{"file_type": "stream", "file_name": name}, Name: "file", File: name, Data: data}
+	if image {
+		r.path, form.Name, form.Fields = "im/v1/images", "image", map[string]string{"image_type": "message"}
+	}
+	r.in = form
+	got, err := c.api.do(ctx, r)
+	if err != nil {
+		if _, ok := errors.AsType[*channel.NotSentError](err); !ok {
+			err = &channel.NotSentError{Err: err, Retryable: true} // an upload is not visible
+		}
+		return "", err
+	}
+	b := body{fileType: "file", fileKey: got.Data.FileKey}
+	if image {
+		b = body{fileType: "image", fileKey: got.Data.ImageKey}
+	}
+	return c.send(ctx, t, b)
+}
+
 // typing is the reaction that shows that work goes on.
 const typing = "Typing"
 
@@ -288,4 +315,148 @@ func (c *Channel) removeSigns(ctx context.Context, messageID string) error {
 		return nil
 	}
 	return err
+}
+
+// buttonValue is what an event of a press has of its button. The event itself does not say in which topic the card is, nor the kind of
+// its chat.
+type buttonValue struct {
+	Question string `json:"lingserve_question"`
+	Decision string `json:"decision"`
+	Thread   string `json:"thread,omitempty"`
+	ChatType string `json:"chat_type"`
+}
+
+// readPress reads the event of a press. A press of another button than the channel's is about no conversation.
+func (e *event) readPress(raw json.RawMessage) {
+	var body struct {
+		Operator userID `json:"operator"`
+		Action   struct {
+			Value json.RawMessage `json:"value"`
+		} `json:"action"`
+		Context struct {
+			Message string `json:"open_message_id"`
+			Chat    string `json:"open_chat_id"`
+		} `json:"context"`
+	}
+	var v buttonValue
+	if json.Unmarshal(raw, &body) != nil || json.Unmarshal(body.Action.Value, &v) != nil || body.Context.Chat == "" {
+		return
+	}
+	p, ok := channel.ReadPress(v.Decision, v.Question)
+	if !ok {
+		return
+	}
+	e.Press, e.Sender.ID = &p, body.Operator
+	e.Message = &message{ID: body.Context.Message, Chat: body.Context.Chat, Thread: v.Thread, ChatType: v.ChatType}
+}
+
+// buttons returns the element of a card with the buttons of a question, which m has caused.
+func buttons(q *channel.Question, m *message) any {
+	styles := map[string]string{channel.LabelApprove: "primary", channel.LabelDeny: "danger"}
+	var columns []any
+	for _, b := range q.Buttons() {
+		columns = append(columns, map[string]any{"tag": "column", "width": "auto", "elements": []any{map[string]any{
+			"tag": "button", "text": map[string]any{"tag": "plain_text", "content": b.Label}, "type": cmp.Or(styles[b.Label], "default"),
+			"behaviors": []any{map[string]any{"type": "callback", "value": buttonValue{q.ID, b.Word, m.Thread, m.ChatType}}},
+		}}})
+	}
+	return map[string]any{"tag": "column_set", "columns": columns}
+}
+
+// hasButtons reports whether a question has buttons. Plain texts have none: commands answer the question.
+func (c *Channel) hasButtons(q *channel.Question) bool {
+	return c.s.Format == FormatCard && q.Text != ""
+}
+
+// ask sends a question in one message with its buttons, or not at all, so that people approve only what they could read.
+func (c *Channel) ask(ctx context.Context, b *channel.Block, m *message) (channel.Receipt, error) {
+	t, err := targetOf(b)
+	if err != nil {
+		return channel.Receipt{}, err
+	}
+	q, text := b.Question, b.Text
+	if q.File != "" {
+		text = q.WithCommands()
+	}
+	plain := markup.Convert(text, markup.Plain) // if the platform rejects the card
+	if c.hasButtons(q) {
+		text = q.Text
+	}
+	parts := c.split(text)
+	if len(parts) != 1 {
+		return channel.Receipt{}, &channel.NotSentError{Err: errors.New("feishu: the question does not fit into one message")}
+	}
+	if c.hasButtons(q) {
+		parts[0].elements, parts[0].text = []any{buttons(q, m)}, plain
+	}
+	if q.File != "" {
+		if _, err := c.upload(ctx, t.nth(b, 1), q.File, []byte(q.Arguments), false); err != nil {
+			return channel.Receipt{}, &channel.NotSentError{Err: fmt.Errorf("feishu: the file of a question: %w", err)}
+		}
+	}
+	id, err := c.send(ctx, t.nth(b, 0), parts[0])
+	return t.receipt(id), err
+}
+
+// openID is the form of ids of people.
+var openID = regexp.MustCompile(`^ou_[0-9A-Za-z]+$`)
+
+// settle replaces the buttons of a question with who decided what.
+func (c *Channel) settle(ctx context.Context, asked channel.Block, sent channel.Receipt, d channel.Decided) error {
+	q := asked.Question
+	if len(sent.MessageIDs) == 0 || !c.hasButtons(q) {
+		return nil
+	}
+	by := markup.Escape(d.By, markup.FeishuCard)
+	if openID.MatchString(d.By) {
+		by = "<at id=" + d.By + "></at>" // events have no names; the client shows one
+	}
+	card := body{
+		markup: markup.Convert(q.Text, markup.FeishuCard) + "\n\n" + d.Text(by), text: markup.Convert(q.Text, markup.Plain) + "\n\n" + d.Text(d.By),
+	}
+	_, err := c.send(ctx, target{card: sent.MessageIDs[0]}, card)
+	if isKind(err, deleted) {
+		return nil
+	}
+	return err
+}
+
+// pressTimeout is how long a press waits for its answer. The platform waits 3 s.
+const pressTimeout = 2 * time.Second
+
+// pressResponse waits for the answer to a press, and returns the response that shows it. If the turn takes longer, or runs in another
+// process, the response is empty.
+func pressResponse(ctx context.Context, answers <-chan channel.Pressed) any {
+	timer := time.NewTimer(pressTimeout)
+	defer timer.Stop()
+	select {
+	case state := <-answers:
+		kind := "warning"
+		if state.Taken() {
+			kind = "success"
+		}
+		return map[string]any{"toast": map[string]string{"type": kind, "content": state.Text()}}
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	return struct{}{}
+}
+
+// answerPress shows what became of a press. If the question is no longer open, its buttons are removed: after a crash, nothing else would
+// remove them.
+func (a *adapter) answerPress(ctx context.Context, state channel.Pressed) {
+	c, m := a.c, a.e.Message
+	if request, ok := c.presses.LoadAndDelete(a.e.ID); ok {
+		request.(chan channel.Pressed) <- state
+	}
+	if state != channel.PressUnknown || m.ID == "" {
+		return
+	}
+	text := state.Text()
+	if asked, _ := c.known.Peek(m.ID); asked != nil {
+		text = asked.text + "\n\n" + text
+	}
+	if _, err := c.send(ctx, target{card: m.ID}, body{text: text}); err != nil && !isKind(err, deleted) {
+		c.s.Log.WarnContext(ctx, "cannot remove an old question's buttons", "channel", c.s.Name, "error", err)
+	}
 }

@@ -96,20 +96,15 @@ type identity struct {
 	Name   string `json:"app_name"`
 }
 
-// Bounds of the caches.
-const (
-	maxThreads = 10_000
-	maxKnown   = 1_000
-)
-
 // New returns a channel. It checks the settings, and makes no calls.
 func New(s Settings) (*Channel, error) {
 	if err := s.check(); err != nil {
 		return nil, err
 	}
 	c := &Channel{s: s}
-	c.known, _ = lru.New[string, *knownMessage](maxKnown) // fails only for a size below 1
-	c.threads, _ = lru.New[string, string](maxThreads)
+	c.bot.Store(&identity{})
+	c.known, _ = lru.New[string, *knownMessage](1000) // fails only for a size below 1
+	c.threads, _ = lru.New[string, string](10_000)
 	if s.EncryptKey != "" {
 		c.cipher = newEventCipher(string(s.EncryptKey))
 	}
@@ -133,25 +128,24 @@ func (s *Settings) check() error {
 	for _, secret := range []*platform.Secret{&s.AppSecret, &s.EncryptKey, &s.VerificationToken} {
 		*secret = platform.Secret(strings.TrimSpace(string(*secret)))
 	}
-	switch {
-	case s.AppID == "":
-		return errors.New("feishu: app_id is missing; set it to the App ID of the app's page Credentials & Basic Info")
-	case !appIDForm.MatchString(s.AppID):
-		return errors.New("feishu: app_id is invalid; expected cli_ and letters, as the app's page Credentials & Basic Info shows it")
-	case s.AppSecret == "":
-		return errors.New("feishu: app_secret is missing; set it to the App Secret of the app's page Credentials & Basic Info")
-	case strings.ContainsAny(string(s.AppSecret), " \t\r\n"):
-		return errors.New("feishu: the app_secret contains white space; expected only the App Secret")
-	case s.EncryptKey != "" && len(s.EncryptKey) < platform.MinSecret:
-		return fmt.Errorf("feishu: the encrypt_key has fewer than %d characters and is easy to guess; create another on the app's page Events & Callbacks, Encryption Strategy", platform.MinSecret)
-	case s.VerificationToken != "" && len(s.VerificationToken) < platform.MinSecret:
-		return fmt.Errorf("feishu: the verification_token has fewer than %d characters; expected the one that the app's page Events & Callbacks, Encryption Strategy shows", platform.MinSecret)
-	case s.EncryptKey == "" && s.VerificationToken == "":
-		return errors.New("feishu: encrypt_key or verification_token is required to check that events are genuine; set the one from the app's page Events & Callbacks, Encryption Strategy")
-	case !isBaseAddress(s.API):
-		return errors.New("feishu: api is not an address; expected " + DefaultAPI + " or " + LarkAPI)
-	case s.MaxMedia < 0 || s.MaxMedia > maxDownload:
-		return fmt.Errorf("feishu: max_media is %d; expected at most %d bytes, the platform's limit", s.MaxMedia, maxDownload)
+	const page = "the app's page Events & Callbacks, Encryption Strategy"
+	for _, rule := range []struct {
+		broken bool
+		text   string
+	}{
+		{s.AppID == "", "app_id is missing; set it to the App ID of the app's page Credentials & Basic Info"},
+		{!appIDForm.MatchString(s.AppID), "app_id is invalid; expected cli_ and letters, as the app's page Credentials & Basic Info shows it"},
+		{s.AppSecret == "", "app_secret is missing; set it to the App Secret of the app's page Credentials & Basic Info"},
+		{strings.ContainsAny(string(s.AppSecret), " \t\r\n"), "the app_secret contains white space; expected only the App Secret"},
+		{isShort(s.EncryptKey), fmt.Sprintf("the encrypt_key has fewer than %d characters and is easy to guess; create another on %s", platform.MinSecret, page)},
+		{isShort(s.VerificationToken), fmt.Sprintf("the verification_token has fewer than %d characters; expected the one that %s shows", platform.MinSecret, page)},
+		{s.EncryptKey+s.VerificationToken == "", "encrypt_key or verification_token is required to check that events are genuine; set the one from " + page},
+		{!isBaseAddress(s.API), "api is not an address; expected " + DefaultAPI + " or " + LarkAPI},
+		{s.MaxMedia < 0 || s.MaxMedia > maxDownload, fmt.Sprintf("max_media is %d; expected at most %d bytes, the platform's limit", s.MaxMedia, maxDownload)},
+	} {
+		if rule.broken {
+			return errors.New("feishu: " + rule.text)
+		}
 	}
 	err := cmp.Or(platform.CheckChoice("preview", s.Preview, PreviewEdit, PreviewOff), platform.CheckChoice("format", s.Format, FormatCard, FormatText))
 	if err != nil {
@@ -159,6 +153,9 @@ func (s *Settings) check() error {
 	}
 	return nil
 }
+
+// isShort reports whether a secret is set and could be guessed.
+func isShort(s platform.Secret) bool { return s != "" && len(s) < platform.MinSecret }
 
 func isBaseAddress(address string) bool {
 	u, err := url.Parse(address)
@@ -182,12 +179,7 @@ func (c *Channel) Check(ctx context.Context) error {
 func (c *Channel) About() string { return c.self().Name }
 
 // self returns what is known of the bot.
-func (c *Channel) self() identity {
-	if bot := c.bot.Load(); bot != nil {
-		return *bot
-	}
-	return identity{}
-}
+func (c *Channel) self() identity { return *c.bot.Load() }
 
 // readIdentity asks the platform for the bot's id.
 func (c *Channel) readIdentity(ctx context.Context) error {

@@ -58,7 +58,9 @@ func TestTheWebhookAcceptsOnlyRequestsOfThePlatform(t *testing.T) {
 		data, _ := json.Marshal(e)
 		return string(data)
 	}
-	post := func(body string) *http.Request { return httptest.NewRequest(http.MethodPost, "/", strings.NewReader(body)) }
+	post := func(body string) *http.Request {
+		return httptest.NewRequest(http.MethodPost, "/", strings.NewReader(body))
+	}
 	encrypt := func(key, text string) string {
 		data, _ := json.Marshal(map[string]string{"encrypt": fakefeishu.Encrypt(key, []byte(text))})
 		return string(data)
@@ -124,7 +126,9 @@ func TestTheWebhookAcceptsOnlyRequestsOfThePlatform(t *testing.T) {
 		"no JSON":              {true, func(*rig) *http.Request { return post("{") }, 401},
 		"a list":               {true, func(*rig) *http.Request { return post("[]") }, 401},
 		"more than a megabyte": {true, func(*rig) *http.Request { return post(strings.Repeat("x", 1<<20+1)) }, 413},
-		"no event":             {true, func(*rig) *http.Request { return post(`{"schema":"2.0","header":{"token":"` + token + `"},"event":{}}`) }, 400},
+		"no event": {true, func(*rig) *http.Request {
+			return post(`{"schema":"2.0","header":{"token":"` + token + `"},"event":{}}`)
+		}, 400},
 		"of the first version": {true, func(*rig) *http.Request {
 			return post(`{"uuid":"u","token":"` + token + `","type":"event_callback","event":{"type":"message","text":"hi"}}`)
 		}, 200},

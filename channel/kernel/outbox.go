@@ -22,6 +22,13 @@ type Sender struct {
 	Reconcile func(context.Context, channel.Outbound) (channel.Receipt, error)
 	// Idempotent says that the platform takes a second send with the same Block.Key for the first.
 	Idempotent bool
+	// Repeatable reports whether a second send of a reply changes nothing, such as one that only edits a message; nil: it never is.
+	Repeatable func(channel.Outbound) bool
+}
+
+// repeatable reports whether a reply may be sent again that may have been sent.
+func (s *Sender) repeatable(out channel.Outbound) bool {
+	return s.Idempotent || s.Repeatable != nil && s.Repeatable(out)
 }
 
 // outbox sends replies that were stored, in the order of each target. A reply that is proven not to be sent is tried again, with a growing pause, for a
@@ -112,7 +119,7 @@ func (o *outbox) close(ctx context.Context) {
 // send makes one attempt for a reply that no turn waits for.
 func (o *outbox) send(w *waiting, h *handler) {
 	ctx, s := context.Background(), &h.Sender
-	if w.unsure && !s.Idempotent {
+	if w.unsure && !s.repeatable(w.out) {
 		r, err := channel.Receipt{State: channel.UnknownWhether}, error(nil)
 		if s.Reconcile != nil {
 			err = o.queue.kernel.caught(ctx, func() (err error) {
@@ -167,7 +174,7 @@ func (o *outbox) attempt(ctx context.Context, w *waiting, send func(context.Cont
 func (o *outbox) after(ctx context.Context, w *waiting, s *Sender, r channel.Receipt, err error) (held bool) {
 	pause := backoff.After(max(w.attempts, 1), shortestWait, longestWait)
 	unsure := r.State == channel.UnknownWhether
-	again := unsure && (s.Idempotent || s.Reconcile != nil)
+	again := unsure && (s.repeatable(w.out) || s.Reconcile != nil)
 	if not, ok := errors.AsType[*channel.NotSentError](err); ok && not.Retryable && !not.Permanent {
 		again, pause = true, max(pause, not.RetryAfter)
 	}

@@ -3,19 +3,18 @@ package slack
 import (
 	"cmp"
 	"context"
-	"slices"
 	"strings"
 
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/channel/kernel"
 	"github.com/lingserve/lingserve/channel/platform"
-	"github.com/lingserve/lingserve/turn"
 )
 
 // adapter reads one event for the kernel.
 type adapter struct {
 	c    *Channel
 	k    *kernel.Kernel
+	meta kernel.Meta
 	list []*message // several texts of one sender, or one event
 	m    *message   // the last of them, which is answered
 }
@@ -34,10 +33,10 @@ func (a *adapter) ingest(_ context.Context, bodies [][]byte) (*channel.Input, er
 			inputs = append(inputs, a.c.input(a.k, a.m))
 		}
 	}
-	if len(inputs) < 2 {
-		return slices.Concat(inputs, []*channel.Input{nil})[0], nil
+	if len(inputs) == 1 {
+		return inputs[0], nil
 	}
-	return channel.MergeInputs(inputs), nil
+	return channel.MergeInputs(inputs), nil // nil for none
 }
 
 // words are what a message says.
@@ -63,22 +62,14 @@ func (c *Channel) input(k *kernel.Kernel, m *message) *channel.Input {
 }
 
 func (a *adapter) classify(_ context.Context, in *channel.Input) (channel.EventClass, error) {
-	kind := a.m.kind
-	if _, command := turn.CommandName(in.TextForCommands); command && kind == channel.EventMessage {
-		kind = channel.EventCommand
-	}
-	return channel.EventClass{Kind: kind, CanStartAgentTurn: a.m.kind == channel.EventMessage || a.m.press != nil}, nil
+	return platform.Classify(in, a.m.kind, a.m.press != nil), nil
 }
 
 // preflight says how images of a message that is not answered are loaded.
 func (a *adapter) preflight(_ context.Context, in *channel.Input, _ channel.EventClass) (channel.Preflight, error) {
 	var p channel.Preflight
 	if in.HasMedia {
-		p.History.LoadMedia = func(ctx context.Context) ([]channel.MediaFact, error) {
-			images := slices.DeleteFunc(a.files(), func(f loadable) bool { return f.Fact.Kind != channel.MediaImage })
-			all, _ := a.c.load(ctx, images)
-			return all, nil
-		}
+		p.History.LoadMedia = platform.ImageLoader(a.files(), a.c.load)
 	}
 	return p, nil
 }
@@ -94,27 +85,13 @@ func (c *Channel) root(m *message) string {
 	return m.thread
 }
 
-// place is what the settings are asked for.
-func (c *Channel) place(m *message) channel.PolicyQuery {
-	return channel.PolicyQuery{Channel: c.name, Account: c.account, Conversation: m.conversation, Thread: m.thread, Kind: m.chat()}
-}
-
 func (a *adapter) resolve(ctx context.Context, in *channel.Input, _ channel.EventClass, _ channel.Preflight) (*kernel.Turn, error) {
 	c, m, me := a.c, a.m, a.c.self()
-	from, root := m.sender(me), c.root(m)
-	policy, who := a.k.PolicyAt(ctx, c.place(m), from)
-	f := channel.Facts{
-		Channel: c.name, Account: c.account, MessageID: in.ID, From: from.ID, Timestamp: in.Timestamp, Sender: from,
-		Conversation: channel.ConversationFacts{Kind: m.chat(), ID: m.conversation, SpaceID: me.TeamID, ThreadID: m.thread},
-		Route:        c.route(m, root),
-		Reply:        reply(m, root),
-		Message: channel.MessageFacts{
-			RawBody: in.RawText, BodyForAgent: in.TextForAgent, CommandBody: in.TextForCommands, Preview: channel.Preview(in.TextForAgent),
-		},
-	}
-	if a.k.Routes == nil {
-		f.Route.AgentID = cmp.Or(policy.Agent, c.agent)
-	}
+	at := channel.ConversationFacts{Kind: m.chat(), ID: m.conversation, SpaceID: me.TeamID, ThreadID: m.thread}
+	f, policy, who := platform.NewFacts(ctx, a.k, a.meta, c.agent, in, m.sender(me), at)
+	root := c.root(m)
+	platform.NameSession(&f, root) // the answer may make a thread of the message, and what is said there belongs to its session
+	f.Reply = reply(m, root)
 	names := channel.NewNames(policy.Patterns)
 	var mentions []channel.MentionFacts
 	for _, part := range a.list {
@@ -127,25 +104,12 @@ func (a *adapter) resolve(ctx context.Context, in *channel.Input, _ channel.Even
 	if m.press != nil {
 		return a.k.PressTurn(f, m.press.Press, func(ctx context.Context, s channel.Pressed) { c.answerPress(ctx, m, s) }), nil
 	}
-	f.Supplemental.GroupSystemPrompt = policy.SystemPrompt
 	if channel.Evaluate(f).Talks() || channel.LetsIn(&f) { // the platform is not asked for the names of others
 		f.Sender = c.named(ctx, f.Sender)
 	}
 	f.Message.SenderLabel = f.Sender.Label()
-	a.loadMedia(ctx, &f)
+	platform.AddMedia(ctx, &f, a.files(), nil, c.load)
 	return &kernel.Turn{Facts: f, Record: kernel.RecordOptions{CreateIfMissing: true, UpdateLastRoute: true}, Delivery: c.delivery(m)}, nil
-}
-
-// route names the session of a message. The answer may make a thread of the message, and what is said there belongs to the thread's session.
-func (c *Channel) route(m *message, root string) channel.RouteFacts {
-	key := channel.KeyParts{Channel: c.name, Account: c.account, Conversation: m.conversation}
-	r := channel.RouteFacts{CreateIfMissing: true}
-	if root != "" {
-		r.ParentSessionKey = channel.SessionKey(key)
-		key.Thread = root
-	}
-	r.RouteSessionKey = channel.SessionKey(key)
-	return r
 }
 
 // reply is where the answer goes.
@@ -184,20 +148,6 @@ func (a *adapter) files() (all []loadable) {
 	return all
 }
 
-// loadMedia loads the files of messages that the gates let in.
-func (a *adapter) loadMedia(ctx context.Context, f *channel.Facts) {
-	files := a.files()
-	f.Media = platform.MediaFacts(files)
-	if len(files) == 0 || !channel.LetsIn(f) {
-		return
-	}
-	ctx, cancel := context.WithTimeout(ctx, channel.LoaderTimeout)
-	defer cancel()
-	var notes []string
-	f.Media, notes = a.c.load(ctx, files)
-	f.Message.BodyForAgent = strings.TrimSpace(strings.Join(append([]string{f.Message.BodyForAgent}, notes...), "\n"))
-}
-
 // mentions says who is meant by a message.
 func (c *Channel) mentions(m *message, names channel.Names) channel.MentionFacts {
 	w := c.words(m)
@@ -225,15 +175,12 @@ func (a *adapter) finalize(ctx context.Context, r channel.Result) error {
 		}
 		return nil
 	}
-	if m.change == changeNone || a.k.Window == nil || m.direct {
-		return nil
-	}
 	key := channel.WindowKey{Channel: c.name, Account: c.account, Conversation: m.conversation, Thread: m.thread}
-	if m.change == changeText && a.k.Settings != nil &&
-		a.k.Settings.Policy(c.place(m)).Sees(m.chat(), m.sender(c.self()).Identity()) == channel.Yes {
-		a.k.Window.Edit(ctx, key, m.Timestamp, c.words(m).text)
-		return nil
+	switch m.change {
+	case changeText:
+		platform.EditWaiting(ctx, a.k, key, m.chat(), m.sender(c.self()), m.Timestamp, c.words(m).text)
+	case changeGone:
+		a.k.Window.Forget(ctx, key, m.Timestamp)
 	}
-	a.k.Window.Forget(ctx, key, m.Timestamp) // deleted, or the sender may no longer talk here
 	return nil
 }

@@ -26,16 +26,9 @@ const (
 
 // client is the HTTP client of the library. Its errors say whether a call was sent, and have nothing of an answer but codes.
 type client struct {
-	http    *http.Client
-	base    *url.URL    // of the Web API
-	invalid func(error) // is told that the token is not valid
-}
-
-// newClient returns a client that follows no redirects: one would take the token elsewhere.
-func newClient(c *http.Client, base *url.URL, invalid func(error)) *client {
-	direct := *c
-	direct.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	return &client{&direct, base, invalid}
+	http    *http.Client // that follows no redirects
+	base    *url.URL     // of the Web API
+	invalid func(error)  // is told that the token is not valid
 }
 
 // trusted reports whether the token may be sent to an address: to Slack's hosts by https, and to the host of the setting api.

@@ -87,27 +87,10 @@ func (c *Channel) send(ctx context.Context, out channel.Outbound) (channel.Recei
 	return c.deliver(ctx, &out.Block, nil)
 }
 
-// reconcile says that a reply which only edits a message can be sent again. The platform cannot be asked for others.
-func (c *Channel) reconcile(_ context.Context, out channel.Outbound) (channel.Receipt, error) {
-	text, files := content(&out.Block)
-	if firstID(out.Block.Preview) != "" && len(files) == 0 && len(chunks(text)) == 1 {
-		return channel.Receipt{State: channel.NotSent}, nil
-	}
-	return channel.Receipt{State: channel.UnknownWhether}, nil
-}
-
-// content returns the text of a block, with the addresses of its media, and its files.
-func content(b *channel.Block) (text string, files []channel.MediaFact) {
-	text = b.Text
-	for _, m := range b.Media {
-		switch {
-		case m.Path != "":
-			files = append(files, m)
-		case m.URL != "":
-			text = strings.TrimSpace(text + "\n\n" + m.URL)
-		}
-	}
-	return text, files
+// onlyEdits reports whether a reply replaces one message, and does nothing else.
+func onlyEdits(out channel.Outbound) bool {
+	text, files := platform.TextAndFiles(&out.Block)
+	return firstID(out.Block.Preview) != "" && len(files) == 0 && len(chunks(text)) == 1
 }
 
 // chunks are the messages that a text needs.
@@ -127,48 +110,29 @@ func (c *Channel) deliver(ctx context.Context, b *channel.Block, s *stream) (cha
 	if err != nil {
 		return channel.Receipt{}, err
 	}
-	text, files := content(b)
+	text, files := platform.TextAndFiles(b)
 	list := chunks(text)
-	if len(list) == 0 && len(files) == 0 {
-		return channel.Receipt{State: channel.Suppressed}, nil
+	if s != nil && len(list) > 0 && c.finishStream(ctx, t, s, text) {
+		list = list[:1] // which is shown
+	} else {
+		s = nil
 	}
-	preview := firstID(b.Preview)
-	if s != nil && c.finishStream(ctx, t, s, text) {
-		list = nil
-	}
-	r, sent := t.receipt(preview), 0
-	if len(list) > 0 {
-		r.MessageIDs = nil
-	} else if preview != "" {
-		sent++
-	}
-	partly := func(err error) error {
-		if sent > 0 {
-			return &channel.PartialError{Receipt: r, Err: err}
+	edit := func(ts string) (found bool, err error) {
+		if s != nil || len(list) == 0 {
+			return true, nil
 		}
-		return err
+		err = c.update(ctx, t, ts, list[0])
+		if is(err, gone) {
+			return false, nil
+		}
+		return true, err
 	}
-	for i, chunk := range list {
-		ts, err := preview, error(nil)
-		if i == 0 && preview != "" {
-			err = c.update(ctx, t, preview, chunk)
+	return platform.SendMessages(b, t.receipt(""), len(list)+len(files), edit, func(n int) (string, error) {
+		if n < len(list) {
+			return c.post(ctx, t, list[n])
 		}
-		if i > 0 || preview == "" || is(err, gone) {
-			ts, err = c.post(ctx, t, chunk)
-		}
-		if err != nil {
-			return r, partly(err)
-		}
-		sent++
-		r.MessageIDs = append(r.MessageIDs, t.receipt(ts).MessageIDs...)
-	}
-	for _, f := range files {
-		if err := c.upload(ctx, t, f); err != nil {
-			return r, partly(err)
-		}
-		sent++
-	}
-	return r, nil
+		return "", c.upload(ctx, t, files[n-len(list)])
+	})
 }
 
 // post sends one message, in the conversation's pace, and returns its ts.

@@ -59,7 +59,7 @@ func mediaKind(contentType string) channel.MediaKind {
 
 // load gets the files of a message and returns their facts, and notes for the agent on those that it does not get.
 func (c *Channel) load(ctx context.Context, list []loadable) (all []channel.MediaFact, notes []string) {
-	return platform.LoadMedia(&c.store, list, func(a loadable) (string, int64, error) { return c.fetch(ctx, a) }, func(kind channel.MediaKind, err error) {
+	return platform.LoadMedia(c.store, list, func(a loadable) (string, int64, error) { return c.fetch(ctx, a) }, func(kind channel.MediaKind, err error) {
 		c.log.WarnContext(ctx, "cannot load a message's file", "channel", c.name, "kind", kind, "error", err)
 	})
 }

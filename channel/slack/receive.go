@@ -10,6 +10,7 @@ import (
 
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/channel/kernel"
+	"github.com/lingserve/lingserve/channel/platform"
 )
 
 // Webhook receives all that the platform sends: POST /v1/channels/{name}/webhook is the Request URL of events, of slash commands and of interactivity.
@@ -17,20 +18,13 @@ func (c *Channel) Webhook() http.Handler { return http.HandlerFunc(c.receive) }
 
 // receive answers with an empty 200 when the event is stored, before it runs: the platform waits 3 s.
 func (c *Channel) receive(w http.ResponseWriter, r *http.Request) {
-	if r.Method != http.MethodPost {
-		w.Header().Set("Allow", http.MethodPost)
-		w.WriteHeader(http.StatusMethodNotAllowed)
-		return
-	}
-	signature, err := slackgo.NewSecretsVerifier(r.Header, c.secret) // and of its time
-	if err != nil {
-		w.WriteHeader(http.StatusUnauthorized)
-		return
-	}
-	body, refusal := channel.ReadBody(w, r, maxEvent, "application/json", "application/x-www-form-urlencoded")
-	if refusal != nil {
-		refusal.Header(w.Header())
-		w.WriteHeader(refusal.Status)
+	var signature slackgo.SecretsVerifier
+	body, ok := platform.ReadEvent(w, r, func(h http.Header) (most int64, valid bool) {
+		var err error
+		signature, err = slackgo.NewSecretsVerifier(h, c.secret) // which checks the time
+		return maxEvent, err == nil
+	}, "application/json", "application/x-www-form-urlencoded")
+	if !ok {
 		return
 	}
 	_, _ = signature.Write(body) // a hash
@@ -56,8 +50,7 @@ func (c *Channel) receive(w http.ResponseWriter, r *http.Request) {
 	}
 	if err := c.accept(r.Context(), e, body); err != nil {
 		c.log.WarnContext(r.Context(), "cannot accept an event; the platform must retry", "channel", c.name, "error", err)
-		w.Header().Set("Retry-After", "5")
-		w.WriteHeader(http.StatusServiceUnavailable)
+		platform.AskAgain(w)
 	}
 }
 

@@ -17,7 +17,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -29,7 +28,6 @@ import (
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/channel/kernel"
 	"github.com/lingserve/lingserve/channel/platform"
-	"github.com/lingserve/lingserve/internal/egress"
 )
 
 // Where the answer to a message of a channel goes that is in no thread.
@@ -83,11 +81,11 @@ type Channel struct {
 	api           *slackgo.Client
 	pace          *pace
 	denied        *periods // what the platform cannot do, by conversation
-	store         platform.MediaStore
+	store         *platform.MediaStore
 	threads       *threads
 	people        *people
 	me            atomic.Pointer[identity]
-	closeIdle     func() // for a client that was made here
+	closeIdle     func()
 	service       platform.Service
 }
 
@@ -106,21 +104,19 @@ var tokenForm = regexp.MustCompile(`^xox[be][.-][A-Za-z0-9.-]+$`)
 func (s *Settings) check() error {
 	switch {
 	case s.Token == "":
-		return errors.New("slack: token is missing; set it to the app's bot token, xoxb-…")
+		return errors.New("token is missing; set it to the app's bot token, xoxb-…")
 	case !tokenForm.MatchString(string(s.Token)):
-		return errors.New("slack: the token is not a bot token; expected xoxb-… from the app's page OAuth & Permissions")
+		return errors.New("the token is not a bot token; expected xoxb-… from the app's page OAuth & Permissions")
 	case s.SigningSecret == "":
-		return errors.New("slack: signing_secret is missing; set it to the one on the app's page Basic Information")
+		return errors.New("signing_secret is missing; set it to the one on the app's page Basic Information")
 	case len(s.SigningSecret) < platform.MinSecret:
-		return fmt.Errorf("slack: the signing_secret has fewer than %d characters; expected the one on the app's page Basic Information", platform.MinSecret)
-	case s.Replies != ReplyInThread && s.Replies != ReplyInChannel:
-		return fmt.Errorf("slack: replies is %q; expected %s or %s", s.Replies, ReplyInThread, ReplyInChannel)
-	case s.Preview != PreviewEdit && s.Preview != PreviewOff:
-		return fmt.Errorf("slack: preview is %q; expected %s or %s", s.Preview, PreviewEdit, PreviewOff)
+		return fmt.Errorf("the signing_secret has fewer than %d characters; expected the one on the app's page Basic Information", platform.MinSecret)
 	case s.MaxMedia < 0:
-		return fmt.Errorf("slack: max_media is %d; expected a number of bytes", s.MaxMedia)
+		return fmt.Errorf("max_media is %d; expected a number of bytes", s.MaxMedia)
 	}
-	return nil
+	return cmp.Or(
+		platform.CheckChoice("replies", s.Replies, ReplyInThread, ReplyInChannel), platform.CheckChoice("preview", s.Preview, PreviewEdit, PreviewOff),
+	)
 }
 
 // New checks the settings and returns the channel. It calls no one yet.
@@ -128,33 +124,20 @@ func New(s Settings) (*Channel, error) {
 	s.Token = platform.Secret(strings.TrimSpace(string(s.Token)))
 	s.SigningSecret = platform.Secret(strings.TrimSpace(string(s.SigningSecret)))
 	s.Replies, s.Preview = cmp.Or(s.Replies, ReplyInThread), cmp.Or(s.Preview, PreviewEdit)
-	if err := s.check(); err != nil {
-		return nil, err
-	}
-	base := strings.TrimRight(cmp.Or(s.API, DefaultAPI), "/")
-	at, err := url.Parse(base)
-	if err != nil || at.Host == "" || at.Scheme != "http" && at.Scheme != "https" || at.RawQuery != "" || at.Fragment != "" {
-		return nil, errors.New("slack: api is not an address; expected one such as " + DefaultAPI)
-	}
 	c := &Channel{
 		name: cmp.Or(s.Name, "slack"), account: s.Account, agent: s.Agent, secret: string(s.SigningSecret), replies: s.Replies, preview: s.Preview,
 		every: callEvery, grace: s.Grace, log: cmp.Or(s.Log, slog.New(slog.DiscardHandler)), pace: newPace(), denied: newPeriods(), people: newPeople(),
-		store: platform.MediaStore{Prefix: "slack-", Limit: cmp.Or(s.MaxMedia, platform.DefaultMaxMedia)}, closeIdle: func() {},
 	}
-	if s.Media != "" {
-		if c.store.Dir, err = filepath.Abs(s.Media); err != nil {
-			return nil, fmt.Errorf("slack: the media folder: %w", err)
-		}
+	base, baseErr := platform.CheckBase(cmp.Or(s.API, DefaultAPI), DefaultAPI)
+	store, mediaErr := platform.OpenMedia(s.Media, "slack-", s.MaxMedia)
+	threads, threadsErr := openThreads(s.State, kernel.Login(c.name, c.account))
+	if err := cmp.Or(s.check(), baseErr, mediaErr, threadsErr); err != nil {
+		return nil, fmt.Errorf("slack: %w", err)
 	}
-	if c.threads, err = openThreads(s.State, kernel.Login(c.name, c.account)); err != nil {
-		return nil, err
-	}
-	if s.Client == nil {
-		transport := egress.NewTransport(s.ProxyEnv)
-		transport.MaxIdleConnsPerHost = 16 // calls of as many turns at a time
-		s.Client, c.closeIdle = &http.Client{Transport: transport}, transport.CloseIdleConnections
-	}
-	c.http = newClient(s.Client, at, c.service.Fail)
+	c.store, c.threads = store, threads
+	c.http = &client{invalid: c.service.Fail}
+	c.http.base, _ = url.Parse(base) // it was parsed before
+	c.http.http, c.closeIdle = platform.NewClient(s.Client, s.ProxyEnv)
 	c.api = slackgo.New(string(s.Token), slackgo.OptionAPIURL(base+"/"), slackgo.OptionHTTPClient(c.http))
 	c.me.Store(&identity{}) // until the platform says more
 	return c, nil
@@ -231,10 +214,10 @@ func (c *Channel) Serve(ctx context.Context, q *kernel.Queue) error {
 		Handler: kernel.Handler{
 			Channel: c.name, Account: c.account, Grace: c.grace,
 			Run: func(ctx context.Context, e *kernel.Claimed, m kernel.Meta) (channel.Result, error) {
-				a := &adapter{c: c, k: q.Kernel()}
+				a := &adapter{c: c, k: q.Kernel(), meta: m}
 				return kernel.Run(ctx, a.k, m, e.Raws(), a.hooks())
 			},
-			Sender: kernel.Sender{Send: c.send, Reconcile: c.reconcile},
+			Sender: kernel.Sender{Send: c.send, Repeatable: onlyEdits},
 		},
 		Connect: c.connect, Log: c.log,
 	})

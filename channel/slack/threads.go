@@ -26,7 +26,7 @@ func openThreads(state platform.State, name string) (*threads, error) {
 	known, _ := lru.New[thread, struct{}](maxThreads) // it fails for a size below 1 only
 	t := &threads{state: state, name: name, known: known}
 	if err := t.read(); err != nil {
-		return nil, fmt.Errorf("slack: read what is known of threads: %w", err)
+		return nil, fmt.Errorf("read what is known of threads: %w", err)
 	}
 	return t, nil
 }

@@ -73,7 +73,6 @@ type Message struct {
 	Edits               int
 	Deleted             bool
 	Streamed            bool           // its Text is Markdown
-	streaming           time.Time      // since when it is being streamed; zero: it is not
 	More                map[string]any // members of the event: files, attachments, subtype
 }
 
@@ -110,8 +109,9 @@ type Server struct {
 	conversations map[string]*Conversation
 	messages      []*Message
 	whispers      []Whisper
-	statuses      map[string]string    // of an assistant's threads, by channel and thread
-	people        map[string][2]string // name and display name
+	streaming     map[*Message]time.Time // since when messages are being streamed
+	statuses      map[string]string      // of threads of an assistant, by channel and thread
+	people        map[string][2]string   // name and display name
 	files         map[string]*stored
 	clock         int64 // of message ids
 	events        int
@@ -132,7 +132,7 @@ const signIn = "sign in"
 func New(opts *Options) *Server {
 	s := &Server{
 		changed: make(chan struct{}), conversations: map[string]*Conversation{}, people: map[string][2]string{}, files: map[string]*stored{},
-		statuses: map[string]string{}, clock: 1_700_000_000_000_000,
+		streaming: map[*Message]time.Time{}, statuses: map[string]string{}, clock: 1_700_000_000_000_000,
 	}
 	if opts != nil {
 		s.opts = *opts

@@ -12,10 +12,8 @@ const (
 
 // streams reports whether a message is being streamed. The lock is held.
 func (s *Server) streams(m *Message) bool {
-	if !m.streaming.IsZero() && time.Since(m.streaming) >= streamLife {
-		m.streaming = time.Time{}
-	}
-	return !m.streaming.IsZero()
+	since, ok := s.streaming[m]
+	return ok && time.Since(since) < streamLife
 }
 
 // Streaming reports whether a message is being streamed.
@@ -56,9 +54,10 @@ func (s *Server) startStream(p map[string]string) map[string]any {
 		return no(why)
 	}
 	m := &Message{
-		Channel: c.ID, TS: s.next(), Thread: p["thread_ts"], User: Bot, BotID: BotID, Text: p["markdown_text"], Streamed: true, streaming: time.Now(),
+		Channel: c.ID, TS: s.next(), Thread: p["thread_ts"], User: Bot, BotID: BotID, Text: p["markdown_text"], Streamed: true,
 	}
 	s.messages = append(s.messages, m)
+	s.streaming[m] = time.Now()
 	delete(s.statuses, c.ID+m.Thread) // an answer removes the status
 	if s.opts.Echo {
 		s.tell(s.envelope(m.event(c)))
@@ -91,7 +90,7 @@ func (s *Server) continueStream(method string, p map[string]string) map[string]a
 		m.Text += text
 		all := map[string]any{"ok": true, "channel": c.ID, "ts": m.TS}
 		if method == "chat.stopStream" {
-			m.streaming = time.Time{}
+			delete(s.streaming, m)
 			all["message"] = m.members()
 			if s.opts.Echo {
 				s.tell(s.envelope(map[string]any{

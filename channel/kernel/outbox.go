@@ -174,7 +174,7 @@ func (o *outbox) attempt(ctx context.Context, w *waiting, send func(context.Cont
 func (o *outbox) after(ctx context.Context, w *waiting, s *Sender, r channel.Receipt, err error) (held bool) {
 	pause := backoff.After(max(w.attempts, 1), shortestWait, longestWait)
 	unsure := r.State == channel.UnknownWhether
-	again := unsure && (s.repeatable(w.out) || s.Reconcile != nil)
+	again := unsure && (s.repeatable(w.out) || s.Reconcile != nil || s.Send == nil) // without a Send the channel has ended: the next one goes on
 	if not, ok := errors.AsType[*channel.NotSentError](err); ok && not.Retryable && !not.Permanent {
 		again, pause = true, max(pause, not.RetryAfter)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -102,4 +103,21 @@ func TestAReplyThatCanBeRepeatedIsSentAgain(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A channel ends while a reply is being sent, and then the platform does not confirm the reply.
+func TestAnUnsureReplyOfAChannelThatEndsIsToldOf(t *testing.T) {
+	bubble(t, func(t *testing.T, d *db.DB) {
+		process(t, d, echo, &kernel.Delivery{Durable: true, Deliver: func(context.Context, channel.Block) (channel.Receipt, error) {
+			time.Sleep(5 * time.Second)
+			return channel.Receipt{}, errors.New("the connection was cut")
+		}}, kernel.Sender{}, time.Hour, 2*time.Second)
+		c := &chat{}
+		process(t, d, echo, &kernel.Delivery{Deliver: c.deliver}, kernel.Sender{Send: func(ctx context.Context, out channel.Outbound) (channel.Receipt, error) {
+			return c.deliver(ctx, out.Block)
+		}}, time.Hour, time.Minute)
+		if len(c.messages) != 1 || !strings.Contains(c.messages[0], "may be missing") {
+			t.Errorf("people see %q", c.messages)
+		}
+	})
 }

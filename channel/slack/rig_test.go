@@ -283,11 +283,11 @@ func (r *rig) wantTexts(conversation string, want ...string) {
 	}
 }
 
-// methods are those of the calls so far that people could notice, without those of reactions.
+// methods are those of the calls so far that change messages.
 func (r *rig) methods() (list []string) {
 	for _, c := range r.fake.Writes() {
-		if !strings.HasPrefix(c.Method, "reactions.") {
-			list = append(list, strings.TrimPrefix(c.Method, "chat."))
+		if method, ok := strings.CutPrefix(c.Method, "chat."); ok {
+			list = append(list, method)
 		}
 	}
 	return list

@@ -28,6 +28,17 @@ func (s *Server) Streaming(channel, ts string) bool {
 	return false
 }
 
+// EndStream has the person who reads a streamed message end it.
+func (s *Server) EndStream(channel, ts string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for m := range s.streaming {
+		if m.Channel == channel && m.TS == ts {
+			s.streaming[m] = time.Time{}
+		}
+	}
+}
+
 // startStream begins a message that text is appended to. The lock is held.
 func (s *Server) startStream(p map[string]string) map[string]any {
 	c, why := s.place(p["channel"])
@@ -76,9 +87,12 @@ func (s *Server) continueStream(method string, p map[string]string) map[string]a
 		if m.Channel != c.ID || m.TS != p["ts"] || m.Deleted {
 			continue
 		}
+		since, streamed := s.streaming[m]
 		switch {
 		case m.BotID != BotID:
 			return no("message_not_owned_by_app")
+		case streamed && since.IsZero():
+			return no("stopped_by_user")
 		case !s.streams(m):
 			return no("message_not_in_streaming_state")
 		case text == "" && (method == "chat.appendStream" || m.Text == ""):

@@ -234,7 +234,7 @@ func ownError(err, otherwise error) error {
 func (c *Channel) repeat(ctx context.Context, harmless bool, do func(context.Context) error) error {
 	p := platform.Call{
 		Do: func(ctx context.Context) error { return c.call(ctx, do) }, Judge: judge, Harmless: harmless,
-		Slow: func(wait time.Duration) { c.pace.previews.extend("", wait) },
+		Slow: func(wait time.Duration) { c.noPreviews.extend("", wait) },
 	}
 	return p.Run(ctx)
 }

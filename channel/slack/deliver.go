@@ -13,10 +13,19 @@ import (
 	"github.com/lingserve/lingserve/channel/markup"
 	"github.com/lingserve/lingserve/channel/platform"
 	"github.com/lingserve/lingserve/internal/backoff"
+	"github.com/lingserve/lingserve/internal/ratelimit"
 )
 
-// maxText is what one message holds: 4 000 characters, of which what is escaped counts as it is written.
-const maxText = 4000
+const (
+	// maxText is what one message holds: 4 000 characters, of which what is escaped counts as it is written.
+	maxText = 4000
+	// callEvery is the platform's limit of one conversation in the long run: one message a second.
+	callEvery = time.Second
+	// postBurst is how many messages the platform lets an app send at once.
+	postBurst = 3
+	// statusEvery is how often the sign of work is renewed: the platform removes a status after two minutes.
+	statusEvery = time.Minute
+)
 
 // delivery sends the reply of one turn. Its methods are never called at the same time.
 type delivery struct {
@@ -112,20 +121,19 @@ func (c *Channel) deliver(ctx context.Context, b *channel.Block, s *stream) (cha
 	}
 	text, files := platform.TextAndFiles(b)
 	list := chunks(text)
-	if s != nil && len(list) > 0 && c.finishStream(ctx, t, s, text) {
-		list = list[:1] // which is shown
-	} else {
-		s = nil
-	}
-	edit := func(ts string) (found bool, err error) {
-		if s != nil || len(list) == 0 {
-			return true, nil
+	finished := s != nil && c.finishStream(ctx, t, s, text)
+	var edit func(ts string) (found bool, err error)
+	switch {
+	case finished && len(list) > 0:
+		list = list[:1]
+		edit = func(string) (bool, error) { return true, nil }
+	case len(list) > 0:
+		edit = func(ts string) (found bool, err error) {
+			if err = c.update(ctx, t, ts, list[0]); is(err, gone) {
+				return false, nil
+			}
+			return true, err
 		}
-		err = c.update(ctx, t, ts, list[0])
-		if is(err, gone) {
-			return false, nil
-		}
-		return true, err
 	}
 	return platform.SendMessages(b, t.receipt(""), len(list)+len(files), edit, func(n int) (string, error) {
 		if n < len(list) {
@@ -135,9 +143,16 @@ func (c *Channel) deliver(ctx context.Context, b *channel.Block, s *stream) (cha
 	})
 }
 
+// reservePost reserves the next message to a conversation and returns how long to wait before sending it.
+func (c *Channel) reservePost(conversation string) time.Duration {
+	wait := c.posts.Reserve(conversation, ratelimit.Rate{PerMinute: int(time.Minute / c.every), Burst: postBurst})
+	c.noPreviews.extend(conversation, wait+c.every)
+	return wait
+}
+
 // post sends one message, in the conversation's pace, and returns its ts.
 func (c *Channel) post(ctx context.Context, t target, text string, blocks ...slackgo.Block) (ts string, err error) {
-	if err := backoff.Sleep(ctx, c.pace.reservePost(t.conversation, c.every)); err != nil {
+	if err := backoff.Sleep(ctx, c.reservePost(t.conversation)); err != nil {
 		return "", &channel.NotSentError{Err: err, Retryable: true}
 	}
 	err = c.repeat(ctx, false, func(ctx context.Context) (err error) {
@@ -197,7 +212,7 @@ func (d *delivery) preview(ctx context.Context, b channel.Block, before channel.
 	if err != nil {
 		return channel.Receipt{}, err
 	}
-	if !c.pace.allowPreview(t.conversation, c.every) {
+	if c.noPreviews.active("") || !c.noPreviews.begin(t.conversation, c.every) {
 		return channel.Receipt{State: channel.Suppressed}, nil
 	}
 	switch {
@@ -239,7 +254,7 @@ func (d *delivery) editPreview(ctx context.Context, t target, ts, full string) (
 // notePreview returns what the kernel is told of a preview that was tried once.
 func (c *Channel) notePreview(err error) error {
 	if e, ok := errors.AsType[*Error](err); ok && e.kind == tooMany {
-		c.pace.previews.extend("", e.RetryAfter)
+		c.noPreviews.extend("", e.RetryAfter)
 	}
 	if err == nil {
 		return nil
@@ -260,6 +275,3 @@ func head(text string, limit int) string {
 	}
 	return ""
 }
-
-// statusEvery is how often the sign of work is renewed: the platform removes a status after two minutes.
-const statusEvery = time.Minute

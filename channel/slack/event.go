@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"errors"
+	"math"
 	"net/url"
 	"slices"
 	"strconv"
@@ -215,16 +216,11 @@ func parseInteraction(payload string) (*event, error) {
 
 // timeOf is the time of a ts: seconds, a point, and six digits that tell messages of the same second apart.
 func timeOf(ts string) time.Time {
-	whole, part, _ := strings.Cut(ts, ".")
-	s, err := strconv.ParseInt(whole, 10, 64)
-	if err != nil || s <= 0 || s > 1<<40 {
+	seconds, err := strconv.ParseFloat(ts, 64)
+	if err != nil || seconds < 1 || seconds > 1<<40 {
 		return time.Time{}
 	}
-	us, err := strconv.ParseInt(part, 10, 64)
-	if err != nil || us < 0 || us > 999_999 {
-		us = 0
-	}
-	return time.Unix(s, us*1000).UTC()
+	return time.UnixMicro(int64(math.Round(seconds * 1e6))).UTC()
 }
 
 // sender is who wrote a message.

@@ -28,6 +28,7 @@ import (
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/channel/kernel"
 	"github.com/lingserve/lingserve/channel/platform"
+	"github.com/lingserve/lingserve/internal/ratelimit"
 )
 
 // Where the answer to a message of a channel goes that is in no thread.
@@ -79,8 +80,9 @@ type Channel struct {
 	log           *slog.Logger
 	http          *client
 	api           *slackgo.Client
-	pace          *pace
-	denied        *periods // what the platform cannot do, by conversation
+	posts         *ratelimit.Buckets[string] // by conversation
+	noPreviews    *periods                   // by conversation; "" is that of all
+	denied        *periods                   // what the platform has refused: "stream C…"
 	store         *platform.MediaStore
 	threads       *threads
 	people        *people
@@ -126,7 +128,8 @@ func New(s Settings) (*Channel, error) {
 	s.Replies, s.Preview = cmp.Or(s.Replies, ReplyInThread), cmp.Or(s.Preview, PreviewEdit)
 	c := &Channel{
 		name: cmp.Or(s.Name, "slack"), account: s.Account, agent: s.Agent, secret: string(s.SigningSecret), replies: s.Replies, preview: s.Preview,
-		every: callEvery, grace: s.Grace, log: cmp.Or(s.Log, slog.New(slog.DiscardHandler)), pace: newPace(), denied: newPeriods(), people: newPeople(),
+		every: callEvery, grace: s.Grace, log: cmp.Or(s.Log, slog.New(slog.DiscardHandler)), posts: ratelimit.New[string](maxKnown), noPreviews: newPeriods(), denied: newPeriods(),
+		people: newPeople(),
 	}
 	base, baseErr := platform.CheckBase(cmp.Or(s.API, DefaultAPI), DefaultAPI)
 	store, mediaErr := platform.OpenMedia(s.Media, "slack-", s.MaxMedia)

@@ -17,6 +17,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/lingserve/lingserve/channel"
 	"log/slog"
 	"net/http"
 	"net/url"
@@ -200,7 +201,7 @@ func (c *Channel) Serve(ctx context.Context, q *kernel.Queue) error {
 	return c.service.Serve(ctx, q, platform.ServiceOptions{
 		Handler: kernel.Handler{
 			Channel: c.s.Name, Account: c.s.Account, Grace: c.s.Grace, Run: c.run(q.Kernel()),
-			Sender: kernel.Sender{Send: c.sendStored, IdempotentFor: uuidLife},
+			Sender: kernel.Sender{Send: c.sendStored, Repeatable: func(_ channel.Outbound, age time.Duration) bool { return age < uuidLife }},
 		},
 		Connect: c.connect, Log: c.s.Log,
 	})

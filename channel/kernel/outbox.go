@@ -20,15 +20,14 @@ type Sender struct {
 	Send func(context.Context, channel.Outbound) (channel.Receipt, error)
 	// Reconcile asks the platform whether a reply was sent; nil: it cannot be asked.
 	Reconcile func(context.Context, channel.Outbound) (channel.Receipt, error)
-	// Idempotent says that the platform takes a second send with the same Block.Key for the first. IdempotentFor says that it does so for a while, which
-	// begins when the reply is stored.
-	Idempotent    bool
-	IdempotentFor time.Duration
+	// Repeatable reports whether a second send of a reply, so long after it was stored, does no harm: the platform takes it for the first, or it only edits
+	// a message. nil: it never is.
+	Repeatable func(out channel.Outbound, age time.Duration) bool
 }
 
-// ignoresCopies reports whether the platform will take a second send of a reply, after a pause, for the first.
-func (s *Sender) ignoresCopies(w *waiting, pause time.Duration) bool {
-	return s.Idempotent || time.Since(w.created)+pause < s.IdempotentFor
+// repeatable reports whether a reply may be sent again after a pause that may have been sent.
+func (s *Sender) repeatable(w *waiting, pause time.Duration) bool {
+	return s.Repeatable != nil && s.Repeatable(w.out, time.Since(w.created)+pause)
 }
 
 // outbox sends replies that were stored, in the order of each target. A reply that is proven not to be sent is tried again, with a growing pause, for a
@@ -123,7 +122,7 @@ func (o *outbox) startSend(w *waiting, login string) (started bool) {
 // send makes one attempt for a reply that no turn waits for.
 func (o *outbox) send(w *waiting) {
 	ctx, s := w.handler.turns, &w.handler.Sender
-	if w.unsure && !s.ignoresCopies(w, 0) {
+	if w.unsure && !s.repeatable(w, 0) {
 		r, err := channel.Receipt{State: channel.UnknownWhether}, error(nil)
 		if s.Reconcile != nil {
 			err = o.queue.kernel.caught(ctx, func() (err error) {
@@ -172,7 +171,7 @@ func (o *outbox) attempt(w *waiting, send func(context.Context) (channel.Receipt
 func (o *outbox) after(ctx context.Context, w *waiting, r channel.Receipt, err error) (held bool) {
 	s, pause := &w.handler.Sender, backoff.After(max(w.attempts, 1), shortestWait, longestWait)
 	unsure := r.State == channel.UnknownWhether
-	again := unsure && (s.ignoresCopies(w, pause) || s.Reconcile != nil || w.handler.turns.Err() != nil) // at the end of the channel, the next start decides
+	again := unsure && (s.repeatable(w, pause) || s.Reconcile != nil || w.handler.turns.Err() != nil) // at the end of the channel, the next start decides
 	if not, ok := errors.AsType[*channel.NotSentError](err); ok && not.Retryable && !not.Permanent {
 		again, pause = true, max(pause, not.RetryAfter)
 	}

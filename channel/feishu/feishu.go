@@ -17,7 +17,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"github.com/lingserve/lingserve/channel"
 	"log/slog"
 	"net/http"
 	"net/url"
@@ -29,6 +28,7 @@ import (
 
 	lru "github.com/hashicorp/golang-lru/v2"
 
+	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/channel/kernel"
 	"github.com/lingserve/lingserve/channel/platform"
 )

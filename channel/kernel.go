@@ -70,11 +70,12 @@ type Agent interface {
 type Turn struct {
 	ID, SessionKey string
 	Context        *TurnContext
-	Policy         string // on_busy, of package turn; "" is queue
-	Repeated       bool   // [Meta.Repeated]
-	Resumed        bool   // the turn may have begun in another process, or in this one before
-	Shown          int    // bytes of the turn's text that were sent before, of a turn that is resumed
-	Timezone       string // of the dates that the agent reads; "" is the agent's
+	Policy         string    // on_busy, of package turn; "" is queue
+	Repeated       bool      // [Meta.Repeated]
+	Resumed        bool      // the turn may have begun in another process, or in this one before
+	Shown          int       // bytes of the turn's text that were sent before, of a turn that is resumed
+	Timezone       string    // of the dates that the agent reads; "" is the agent's
+	Arrived        time.Time // when its message came; zero: now
 	Sink           Sink
 	Queued         func() // to be called when the turn has its place in the lane
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/turn"
@@ -16,9 +17,13 @@ func (p *pass) dispatch(ctx context.Context) (channel.Admission, error) {
 	defer cancel(nil)
 	s := p.newSink(ctx, p.turn.Delivery, cancel)
 	p.sink = s
+	arrived := time.Time{}
+	if e := p.meta.Event; e != nil {
+		arrived = e.Arrived
+	}
 	t := &channel.Turn{
-		ID: p.result.TurnID, SessionKey: p.result.SessionKey, Context: p.result.Context, Policy: p.policy.OnBusy, Timezone: p.policy.Timezone,
-		Resumed: p.resumed(), Shown: s.progress.Text, Sink: s,
+		Arrived: arrived, ID: p.result.TurnID, SessionKey: p.result.SessionKey, Context: p.result.Context, Policy: p.policy.OnBusy, Timezone: p.policy.Timezone,
+		Resumed: p.resumed(), Shown: s.progress.Text, Repeated: p.meta.Event != nil && p.meta.Event.Attempts > 0, Sink: s,
 		Queued: func() {
 			p.inLane.Store(true)
 			p.letNext(ctx)

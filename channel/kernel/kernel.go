@@ -29,7 +29,9 @@ type Kernel struct {
 	Observer channel.Observer
 	Tracer   channel.Tracer
 	Limits   channel.Limits
-	Log      *slog.Logger // nil is silent
+	// DiskFailed is told that an event could not be stored because of the disk; nil.
+	DiskFailed func()
+	Log        *slog.Logger // nil is silent
 
 	once   sync.Once
 	guards guards
@@ -45,6 +47,9 @@ type Channel interface {
 	Serve(ctx context.Context, q *Queue) error
 }
 
+// Provider is the hook of a plugin that brings channels. Their names are unique.
+type Provider interface{ Channels() []Channel }
+
 // Meta is what the caller knows of an event.
 type Meta struct {
 	Channel, Account string
@@ -53,6 +58,7 @@ type Meta struct {
 	Ack              func(context.Context, channel.Result) // called once: before dispatch if the platform cannot wait, else at the end; nil
 	Queued           func()                                // called once, when the next event of the conversation may start; nil
 	Counted          bool                                  // [Kernel.TakeRate] has counted the message
+	Known            bool                                  // the caller looks for copies of the event itself
 }
 
 // Adapter reads events of a platform. Ingest and Resolve are required; a hook that is nil is the default.

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/internal/vfs"
 	"github.com/lingserve/lingserve/store"
 	"github.com/lingserve/lingserve/turn"
 )
@@ -242,6 +243,12 @@ func (q *Queue) Accept(ctx context.Context, list ...Arrival) (isNew []bool, err 
 	}
 	q.mu.Unlock()
 	if err != nil {
+		if vfs.Failed(err) {
+			q.o.Log.ErrorContext(ctx, "refused an event: disk failed", "channel", list[0].Key.Channel, "error", err)
+			if q.kernel.DiskFailed != nil {
+				q.kernel.DiskFailed()
+			}
+		}
 		return nil, fmt.Errorf("accept events: %w", err)
 	}
 	signal(q.wake)

@@ -237,7 +237,7 @@ func (p *pass) preflightEvent(ctx context.Context) (channel.Admission, error) {
 func (p *pass) seenBefore() bool {
 	k := channel.EventKey{Channel: p.meta.Channel, Account: p.meta.Account}
 	switch {
-	case p.meta.Event != nil || p.meta.TurnID != p.result.TurnID:
+	case p.meta.Event != nil || p.meta.Known:
 		return false
 	case p.in != nil:
 		k.Conversation, k.Thread, k.ID = p.in.ConversationID, p.in.ThreadID, p.in.ID

@@ -20,8 +20,15 @@ type Sender struct {
 	Send func(context.Context, channel.Outbound) (channel.Receipt, error)
 	// Reconcile asks the platform whether a reply was sent; nil: it cannot be asked.
 	Reconcile func(context.Context, channel.Outbound) (channel.Receipt, error)
-	// Idempotent says that the platform takes a second send with the same Block.Key for the first.
-	Idempotent bool
+	// Idempotent says that the platform takes a second send with the same Block.Key for the first. IdempotentFor says that it does so for a while, which
+	// begins when the reply is stored.
+	Idempotent    bool
+	IdempotentFor time.Duration
+}
+
+// ignoresCopies reports whether the platform will take a second send of a reply, after a pause, for the first.
+func (s *Sender) ignoresCopies(w *waiting, pause time.Duration) bool {
+	return s.Idempotent || time.Since(w.created)+pause < s.IdempotentFor
 }
 
 // outbox sends replies that were stored, in the order of each target. A reply that is proven not to be sent is tried again, with a growing pause, for a
@@ -112,7 +119,7 @@ func (o *outbox) close(ctx context.Context) {
 // send makes one attempt for a reply that no turn waits for.
 func (o *outbox) send(w *waiting, h *handler) {
 	ctx, s := context.Background(), &h.Sender
-	if w.unsure && !s.Idempotent {
+	if w.unsure && !s.ignoresCopies(w, 0) {
 		r, err := channel.Receipt{State: channel.UnknownWhether}, error(nil)
 		if s.Reconcile != nil {
 			err = o.queue.kernel.caught(ctx, func() (err error) {
@@ -167,11 +174,11 @@ func (o *outbox) attempt(ctx context.Context, w *waiting, send func(context.Cont
 func (o *outbox) after(ctx context.Context, w *waiting, s *Sender, r channel.Receipt, err error) (held bool) {
 	pause := backoff.After(max(w.attempts, 1), shortestWait, longestWait)
 	unsure := r.State == channel.UnknownWhether
-	again := unsure && (s.Idempotent || s.Reconcile != nil)
+	again := unsure && (s.ignoresCopies(w, pause) || s.Reconcile != nil)
 	if not, ok := errors.AsType[*channel.NotSentError](err); ok && not.Retryable && !not.Permanent {
 		again, pause = true, max(pause, not.RetryAfter)
 	}
-	if !again || time.Since(w.created)+pause > replyLife && !unsure {
+	if !again || time.Since(w.created)+pause > replyLife {
 		o.end(ctx, w, r, err)
 		if unsure {
 			o.tellUnsure(ctx, w, s)

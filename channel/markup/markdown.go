@@ -21,6 +21,8 @@ const (
 	SlackMrkdwn
 	// FeishuCard is the element markdown of cards of Feishu and Lark, of version 2.0.
 	FeishuCard
+	// Discord is what Discord shows as Markdown. Both what is seen and the marks count in its limit: see [Limit.Marked].
+	Discord
 )
 
 // Convert turns a model's Markdown (CommonMark with tables, ~~strike~~ and task lists) into a format. HTML in it is text.

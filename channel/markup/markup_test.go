@@ -219,7 +219,7 @@ func dense(s string) string {
 	}, s)
 }
 
-var formats = []Format{Plain, TelegramHTML, TelegramMarkdownV2, SlackMrkdwn, FeishuCard}
+var formats = []Format{Plain, TelegramHTML, TelegramMarkdownV2, SlackMrkdwn, FeishuCard, Discord}
 
 // checkPieces is CH-195: joined pieces lose no text, each fits and is well formed.
 func checkPieces(t interface{ Fatalf(string, ...any) }, source string, n int) {

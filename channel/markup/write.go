@@ -18,6 +18,8 @@ func write(r runs, to Format) string {
 		writeNested(&b, lines(spaced(r)), mrkdwn{})
 	case FeishuCard:
 		writeNested(&b, lines(spaced(webLinks(r))), feishu{})
+	case Discord:
+		writeNested(&b, lines(spaced(webLinks(r))), discord{})
 	default:
 		for i := range r {
 			b.WriteString(r[i].again)

@@ -146,3 +146,22 @@ func TestAFailedTurnRunsAgainAndThenTheSenderIsTold(t *testing.T) {
 		s.close()
 	})
 }
+
+func TestEveryFinalBlockOfATurnIsSent(t *testing.T) {
+	bubble(t, func(t *testing.T, d *db.DB) {
+		s := start(t, d, "a", &chat{}, func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
+			for _, text := range []string{"one", "two"} {
+				if err := turn.Sink.Emit(ctx, channel.ReplyFinal, channel.Payload{Text: text}); err != nil {
+					return channel.DispatchResult{}, err
+				}
+			}
+			return channel.DispatchResult{}, nil
+		})
+		s.send("ann", 1, "hello")
+		time.Sleep(time.Second)
+		if got := s.chat.shown(); got != "one\ntwo" {
+			t.Errorf("got %q", got)
+		}
+		s.close()
+	})
+}

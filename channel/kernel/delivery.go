@@ -447,7 +447,7 @@ func (s *sink) send(b *channel.Block) (r channel.Receipt, err error) {
 	b.Seq, b.Key = s.progress.Seq, s.key(s.progress.Seq)
 	text := s.progress.Text
 	s.progress.Text = max(text, b.Upto)
-	if e := s.p.meta.Event; e != nil && s.d.Durable && b.Kind == channel.ReplyFinal {
+	if e := s.p.meta.Event; e != nil && s.d.Durable && b.Kind == channel.ReplyFinal && !e.finished() { // further final blocks are not kept
 		var kept bool
 		if r, kept, err = s.keep(e, b); kept || err == nil {
 			return r, err

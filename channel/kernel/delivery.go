@@ -607,7 +607,7 @@ func (s *sink) leaveNothingOpen(ctx context.Context) {
 		s.settle(channel.Decided{ID: id, Why: "the turn has ended"})
 	}
 	if s.progress.Unsure && s.gone == nil && (s.p.k.Settings == nil || s.p.policy.ErrorNotice) {
-		s.p.tellSender(ctx, unsureNotice)
+		s.p.tellSender(ctx, doubtNotice, unsureNotice)
 	}
 }
 

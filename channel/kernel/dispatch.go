@@ -95,14 +95,24 @@ func (p *pass) notifyFailure(ctx context.Context) {
 		text = p.sink.notice.Text
 	}
 	if text == "" || p.canceled && !errors.Is(p.err, turn.ErrDraining) || p.runsAgain() || p.observing() || p.k.Settings != nil && !p.policy.ErrorNotice ||
-		p.facts.Conversation.Kind != channel.Direct && !p.decision.Addressed || p.sink != nil && (p.sink.tally.visible || p.sink.tally.unknown || p.sink.tally.queued) {
+		p.facts.Conversation.Kind != channel.Direct && !p.decision.Addressed || p.sink != nil && (p.sink.tally.visible || p.sink.tally.unknown || p.sink.tally.queued || p.sink.tally.permanent) {
 		return
 	}
-	p.tellSender(ctx, text)
+	p.tellSender(ctx, failureNotice, text)
 }
 
+// Notices have a Seq each, which is not that of a block: a platform that knows a message again by its key takes none for another, also if the event
+// runs again.
+const (
+	pairingNotice = -1 - iota
+	pairedNotice
+	stoppedNotice
+	failureNotice
+	doubtNotice
+)
+
 // tellSender sends a notice of the kernel where the message is answered. It is no part of the answer.
-func (p *pass) tellSender(ctx context.Context, text string) (sent bool) {
+func (p *pass) tellSender(ctx context.Context, seq int, text string) (sent bool) {
 	d := p.turn.Delivery
 	if d == nil || p.observing() || p.facts.Reply.Mode == channel.ReplyNone {
 		return false
@@ -112,10 +122,9 @@ func (p *pass) tellSender(ctx context.Context, text string) (sent bool) {
 	if err := p.stillAllowed(ctx); err != nil {
 		return false
 	}
-	p.notices++
-	b := channel.Block{ // blocks of the answer have other keys
-		Kind: channel.ReplyFinal, Seq: -p.notices, Payload: channel.Payload{Text: text, IsError: true}, Target: p.facts.Reply,
-		Key: fmt.Sprintf("%s:%d", p.result.TurnID, -p.notices),
+	b := channel.Block{
+		Kind: channel.ReplyFinal, Seq: seq, Payload: channel.Payload{Text: text, IsError: true}, Target: p.facts.Reply,
+		Key: fmt.Sprintf("%s:%d", p.result.TurnID, seq),
 	}
 	r, err := p.call(ctx, "Deliver", func() (channel.Receipt, error) { return d.Deliver(ctx, b) })
 	p.k.guards.sent(p.facts, r.MessageIDs)

@@ -39,7 +39,6 @@ type pass struct {
 	refusal   error // of the lane
 	canceled  bool  // err is that somebody ended the turn
 	acked     bool
-	notices   int         // beside the answer
 	inLane    atomic.Bool // the turn has its place
 	nextMay   atomic.Bool // the next event of the conversation may start
 	started   time.Time   // of the stage

@@ -27,7 +27,7 @@ type event struct {
 
 	busy    chan struct{} // has an item while one of the functions below runs: parts of the reply keep their order
 	session string
-	answer  answer
+	answer  answer      // with its Turn from the beginning
 	held    *time.Timer // releases the parts that are held; nil: none was
 }
 
@@ -57,6 +57,7 @@ func (c *Channel) run(ctx context.Context, k *kernel.Kernel, e *kernel.Claimed, 
 	if c.result && e.Begun {
 		ev.answer = c.load(ctx, e.Key)
 	}
+	ev.answer.Turn = meta.TurnID
 	meta.Counted = true // when it was accepted
 	return kernel.Run(ctx, k, meta, ev.messages, &kernel.Adapter[[]*message]{
 		Ingest: ingest, Classify: classify, Preflight: ev.preflight, Resolve: ev.resolve, Finalize: ev.finalize,
@@ -182,8 +183,7 @@ func (ev *event) deliver(ctx context.Context, b channel.Block) (channel.Receipt,
 	if b.Kind == channel.ReplyFinal && !b.IsError { // the outbox repeats it
 		send = ev.c.send
 	}
-	turn, _, _ := strings.Cut(b.Key, ":")
-	return receiptOf(&b), send(ctx, replyTo(ev.messages[0], turn, partOf(&b)))
+	return receiptOf(&b), send(ctx, replyTo(ev.messages[0], ev.answer.Turn, partOf(&b)))
 }
 
 func receiptOf(b *channel.Block) channel.Receipt { return channel.Receipt{MessageIDs: []string{b.Key}} }

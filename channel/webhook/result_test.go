@@ -88,6 +88,11 @@ func TestALateReplyGoesToTheCallbackAlone(t *testing.T) {
 			if got := texts(r.back); !slices.Equal(got, []string{"may I?", "two"}) {
 				t.Errorf("the callback got %q", got)
 			}
+			for i, m := range r.back.Taken() {
+				if m.ID != fmt.Sprintf("%s:%d", a.answer.Turn, i+1) || !strings.Contains(string(m.Body), `"turn":"`+a.answer.Turn+`","message":"msg-1"`) {
+					t.Errorf("got the id %s of %s", m.ID, m.Body)
+				}
+			}
 			if again := r.post("msg-1", hello("x")); again.answer.Turn != a.answer.Turn || again.status != http.StatusOK || len(again.answer.Replies) > 0 || !again.answer.Duplicate {
 				t.Errorf("got %+v", again)
 			}

@@ -451,7 +451,7 @@ func (s *sink) send(b *channel.Block) (r channel.Receipt, err error) {
 	if b.Kind != channel.ReplyTool { // if the process dies now, the block may be what is shown there
 		s.progress.Preview = nil
 	}
-	if e := s.p.meta.Event; e != nil && s.d.Durable && b.Kind == channel.ReplyFinal && !e.finished() {
+	if e := s.p.meta.Event; e != nil && s.d.Durable && b.Kind == channel.ReplyFinal && !e.finished() { // further final blocks are not kept
 		var kept bool
 		if r, kept, err = s.keep(e, b); kept || err == nil {
 			return r, err
@@ -610,7 +610,7 @@ func (s *sink) leaveNothingOpen(ctx context.Context) {
 		s.settle(channel.Decided{ID: id, Why: "the turn has ended"})
 	}
 	if s.progress.Unsure && (s.p.k.Settings == nil || s.p.policy.ErrorNotice) {
-		s.p.notify(ctx, unsureNotice)
+		s.p.notify(ctx, unsureNoticeSeq, unsureNotice)
 	}
 }
 

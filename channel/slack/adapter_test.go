@@ -446,7 +446,7 @@ func TestANameThatIsNotToldChangesNothing(t *testing.T) {
 			t.Errorf("the platform was asked %d times for what the app may not ask", n)
 		}
 		r.fake.Mend()
-		time.Sleep(2 * time.Hour)
+		time.Sleep(time.Hour)
 		r.fake.Fail(fakeslack.Fault{Method: "users.info", Delay: time.Hour})
 		began := time.Now()
 		r.say(fakeslack.Message{Channel: dm, Text: "three"})

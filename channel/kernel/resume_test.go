@@ -69,7 +69,9 @@ func TestABlockThatMayHaveBeenSentIsNotReplaced(t *testing.T) {
 	bubble(t, func(t *testing.T, d *db.DB) {
 		c := &chat{}
 		agent := steps(func(int) {})
-		preview := func(ctx context.Context, b channel.Block, _ channel.Receipt) (channel.Receipt, error) { return c.deliver(ctx, b) }
+		preview := func(ctx context.Context, b channel.Block, _ channel.Receipt) (channel.Receipt, error) {
+			return c.deliver(ctx, b)
+		}
 		process(t, d, agent, &kernel.Delivery{Preview: preview, Deliver: func(ctx context.Context, b channel.Block) (channel.Receipt, error) {
 			_, err := c.deliver(ctx, b)
 			<-ctx.Done()

@@ -97,7 +97,7 @@ func TestAReplyThatCanBeRepeatedIsSentAgain(t *testing.T) {
 				}
 				process(t, d, echo, &kernel.Delivery{Durable: true, Deliver: func(_ context.Context, b channel.Block) (channel.Receipt, error) { return send(b) }}, kernel.Sender{
 					Send:       func(_ context.Context, out channel.Outbound) (channel.Receipt, error) { return send(out.Block) },
-					Repeatable: func(channel.Outbound) bool { return repeatable },
+					Repeatable: func(channel.Outbound, time.Duration) bool { return repeatable },
 				}, time.Hour, time.Minute)
 				if len(texts) != 2 || (texts[1] == texts[0]) != repeatable {
 					t.Errorf("sent %q", texts)

@@ -97,7 +97,7 @@ func (c *Channel) send(ctx context.Context, out channel.Outbound) (channel.Recei
 }
 
 // onlyEdits reports whether a reply replaces one message, and does nothing else.
-func onlyEdits(out channel.Outbound) bool {
+func onlyEdits(out channel.Outbound, _ time.Duration) bool {
 	text, files := platform.TextAndFiles(&out.Block)
 	return firstID(out.Block.Preview) != "" && len(files) == 0 && len(chunks(text)) == 1
 }

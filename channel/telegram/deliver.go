@@ -1,0 +1,250 @@
+package telegram
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-telegram/bot/models"
+
+	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/channel/kernel"
+	"github.com/lingserve/lingserve/channel/markup"
+	"github.com/lingserve/lingserve/channel/platform"
+)
+
+// The platform takes about one message a second in a chat, and twenty a minute in a group. It shows typing for five seconds.
+const (
+	typingEvery       = 4 * time.Second
+	previewEvery      = time.Second
+	previewEveryGroup = 3 * time.Second
+)
+
+const (
+	maxText   = 4096     // of a message, in UTF-16 units after parsing
+	maxUpload = 20 << 20 // of a file, in bytes
+	maxPhoto  = 10 << 20 // larger pictures are documents
+)
+
+// delivery is how the answer in a conversation is sent.
+func (c *Channel) delivery(f *channel.Facts) *kernel.Delivery {
+	d := &kernel.Delivery{
+		Deliver: c.deliver, Settle: c.settle, Durable: true, PreviewEvery: previewEvery, WorkingEvery: typingEvery,
+		Working: func(ctx context.Context) error { return c.showTyping(ctx, f.Reply) },
+	}
+	direct := f.Conversation.Kind == channel.Direct
+	if !direct {
+		d.PreviewEvery = previewEveryGroup
+	}
+	switch {
+	case c.s.Preview == PreviewDraft && direct:
+		d.Preview = c.showDraft
+	case c.s.Preview != PreviewOff:
+		d.Preview = c.previewer()
+	}
+	return d
+}
+
+// message is one message of an answer: a text, with markup and without, or a file.
+type message struct {
+	marked, plain string // marked is "" if the text has no markup
+	keyboard      *keyboard
+	file          *channel.MediaFact
+	reply         bool // to what is answered
+	brief         bool // a newer text comes soon
+}
+
+// deliver sends a block.
+func (c *Channel) deliver(ctx context.Context, b channel.Block) (channel.Receipt, error) {
+	if b.Question != nil {
+		return c.ask(ctx, &b)
+	}
+	text, files := platform.TextAndFiles(&b)
+	list := c.split(text)
+	for i := range files {
+		list = append(list, message{file: &files[i]})
+	}
+	return c.sendAll(ctx, &b, list)
+}
+
+// sendAll sends the messages of a block. The first is the reply, and replaces the preview.
+func (c *Channel) sendAll(ctx context.Context, b *channel.Block, list []message) (channel.Receipt, error) {
+	if len(list) > 0 {
+		list[0].reply = true
+	}
+	edit := func(id string) (found bool, err error) {
+		if list[0].file != nil {
+			return false, nil
+		}
+		if _, err = c.put(ctx, b, id, list[0]); is(err, gone) {
+			return false, nil
+		}
+		return true, err
+	}
+	return platform.SendMessages(b, receipt(b), len(list), edit, func(n int) (string, error) {
+		if list[n].file != nil {
+			return c.sendFile(ctx, b, list[n])
+		}
+		return c.put(ctx, b, "", list[n])
+	})
+}
+
+// receipt returns the receipt of a block, for the messages with these ids.
+func receipt(b *channel.Block, ids ...string) channel.Receipt {
+	r := channel.Receipt{MessageIDs: ids}
+	r.ThreadID, _ = b.Target.MessageThreadID.Get()
+	r.ReplyToID, _ = b.Target.ReplyToID.Get()
+	return r
+}
+
+// split turns the Markdown of a model into messages.
+func (c *Channel) split(text string) (list []message) {
+	format := markup.TelegramHTML
+	if c.s.ParseMode == ParseMarkdown {
+		format = markup.TelegramMarkdownV2
+	}
+	for _, p := range markup.Pieces(text, format, markup.Limit{N: maxText}) {
+		if strings.TrimSpace(p.Plain) != "" { // the platform takes no blank message
+			list = append(list, message{marked: p.Text, plain: p.Plain})
+		}
+	}
+	return list
+}
+
+// target returns the parameters of a call that sends to the place of a block, which was frozen when the event was resolved.
+func (c *Channel) target(b *channel.Block, reply bool) params {
+	chat, _ := strconv.ParseInt(b.Target.Target(), 10, 64) // the platform has no chat 0
+	p := params{"chat_id": c.chats.current(chat)}
+	if b.Silent {
+		p["disable_notification"] = true
+	}
+	if id := number(b.Target.MessageThreadID); id != 0 {
+		p["message_thread_id"] = id
+	}
+	if id := number(b.Target.ReplyToID); id != 0 && reply {
+		p["reply_parameters"] = models.ReplyParameters{MessageID: id, AllowSendingWithoutReply: true}
+	}
+	return p
+}
+
+func number(o channel.Opt) int {
+	text, _ := o.Get()
+	n, _ := strconv.Atoi(text) // the channel has written it
+	return n
+}
+
+// send makes a call for a chat, and once more if the chat has another id by now. It returns the id of the message that is sent or changed.
+func (c *Channel) send(ctx context.Context, r request) (id string, err error) {
+	var m struct {
+		ID int `json:"message_id"`
+	}
+	r.out = &m
+	err = c.api.do(ctx, r)
+	if e, ok := errors.AsType[*refusal](err); ok && e.migrateTo != 0 {
+		c.learn(ctx, r.params["chat_id"].(int64), e.migrateTo)
+		r.params["chat_id"] = e.migrateTo
+		err = c.api.do(ctx, r)
+	}
+	return strconv.Itoa(m.ID), err
+}
+
+// put sends a text, or replaces that of a message, and returns the id of the message.
+func (c *Channel) put(ctx context.Context, b *channel.Block, edit string, m message) (id string, err error) {
+	r := request{method: "sendMessage", params: c.target(b, m.reply), brief: m.brief}
+	if edit != "" {
+		r.method, r.harmless = "editMessageText", !m.brief
+		r.params = params{"chat_id": r.params["chat_id"], "message_id": json.Number(edit)}
+	}
+	r.params["link_preview_options"] = models.LinkPreviewOptions{IsDisabled: new(true)}
+	if m.keyboard != nil {
+		r.params["reply_markup"] = m.keyboard
+	}
+	refused := func(err error) bool { return m.marked != "" && is(err, badMarkup) }
+	err = platform.SendMarked(ctx, c.log, c.s.Name, refused, func(marked bool) error {
+		r.params["text"] = m.plain
+		delete(r.params, "parse_mode")
+		if marked && m.marked != "" {
+			r.params["text"], r.params["parse_mode"] = m.marked, c.s.ParseMode
+		}
+		id, err = c.send(ctx, r)
+		return err
+	})
+	if is(err, notModified) {
+		return edit, nil
+	}
+	return id, err
+}
+
+// sendFile sends a file of the media folder.
+func (c *Channel) sendFile(ctx context.Context, b *channel.Block, m message) (id string, err error) {
+	data, err := c.media.Read(m.file.Path, maxUpload)
+	if err != nil {
+		return "", &channel.NotSentError{Err: fmt.Errorf("telegram: %w", err)}
+	}
+	kind := "document"
+	switch {
+	case m.file.Kind == channel.MediaImage && len(data) <= maxPhoto:
+		kind = "photo"
+	case m.file.Kind == channel.MediaAudio, m.file.Kind == channel.MediaVideo:
+		kind = string(m.file.Kind)
+	}
+	return c.upload(ctx, b, kind, filepath.Base(m.file.Path), data, m.reply)
+}
+
+// uploads are the methods that send a kind of file.
+var uploads = map[string]string{"document": "sendDocument", "photo": "sendPhoto", "audio": "sendAudio", "video": "sendVideo"}
+
+func (c *Channel) upload(ctx context.Context, b *channel.Block, kind, name string, data []byte, reply bool) (id string, err error) {
+	f := &platform.Form{Name: kind, File: name, Data: data}
+	return c.send(ctx, request{method: uploads[kind], params: c.target(b, reply), file: f})
+}
+
+// showTyping shows that work goes on.
+func (c *Channel) showTyping(ctx context.Context, plan channel.ReplyPlanFacts) error {
+	p := c.target(&channel.Block{Target: plan}, false)
+	p["action"] = models.ChatActionTyping
+	return c.api.do(ctx, request{method: "sendChatAction", params: p, brief: true})
+}
+
+// previewer returns what shows the text of an unfinished block, as much as a message holds. It is plain, because half of a text is seldom good markup.
+func (c *Channel) previewer() func(context.Context, channel.Block, channel.Receipt) (channel.Receipt, error) {
+	shown := ""
+	return func(ctx context.Context, b channel.Block, before channel.Receipt) (channel.Receipt, error) {
+		text, id := head(b.Text, maxText), ""
+		if len(before.MessageIDs) > 0 {
+			id = before.MessageIDs[0]
+		}
+		if id != "" && text == shown { // the new text does not fit
+			return before, nil
+		}
+		id, err := c.put(ctx, &b, id, message{plain: text, reply: true, brief: true})
+		if err != nil {
+			return channel.Receipt{}, err
+		}
+		shown = text
+		return receipt(&b, id), nil
+	}
+}
+
+// showDraft shows the text of an unfinished block as a draft. The drafts of a block have one id.
+func (c *Channel) showDraft(ctx context.Context, b channel.Block, _ channel.Receipt) (channel.Receipt, error) {
+	p, text, id := c.target(&b, false), head(b.Text, maxText), fnv.New32a()
+	_, _ = id.Write([]byte(b.Key))
+	p["draft_id"], p["text"] = id.Sum32()>>1|1, text // the id is positive
+	return channel.Receipt{}, c.api.do(ctx, request{method: "sendMessageDraft", params: p, brief: true})
+}
+
+// head returns the beginning of a text, of at most limit UTF-16 units.
+func head(text string, limit int) string {
+	pieces := markup.Cut(text, limit, markup.UTF16)
+	if len(pieces) == 0 {
+		return ""
+	}
+	return strings.TrimSpace(pieces[0])
+}

@@ -260,7 +260,7 @@ func TestFailuresOfSends(t *testing.T) {
 					t.Errorf("the log has what it must not have: %s", log)
 				}
 				r.fake.Mend()
-				wait(10 * time.Minute)
+				wait(3 * time.Minute)
 				texts := slices.DeleteFunc(r.texts(dm), func(text string) bool { return text != "answer" })
 				if n := len(texts); n > 1 {
 					t.Errorf("people see the answer %d times", n)
@@ -360,7 +360,7 @@ func TestAnAnswerThatThePlatformDoesNotTakeNowIsSentLater(t *testing.T) {
 		m := r.say(fakeslack.Message{Channel: room, Text: us + " say hi"})
 		r.wantOutcomes("queued")
 		r.restart()
-		wait(10 * time.Minute)
+		wait(3 * time.Minute)
 		if got := r.fake.Shown(room); len(got) != 1 || got[0].Text != "hi" || got[0].Thread != m.TS {
 			t.Errorf("got %+v, expected the answer in its thread", got)
 		}

@@ -45,7 +45,7 @@ func TestAnAnswerInAThreadIsStreamed(t *testing.T) {
 			bubble(t, func(t *testing.T, r *rig) {
 				r.answers(shows("**one** two three", "**one**", "**one** two "))
 				m := r.say(m)
-				wait(time.Minute)
+				wait(20 * time.Second)
 				r.wantMethods("startStream", "appendStream", "stopStream")
 				r.wantAnswer(m.Channel, "**one** two three")
 				got := r.fake.Shown(m.Channel)[0]
@@ -75,7 +75,7 @@ func TestOutsideOfThreadsAMessageIsEdited(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
 		r.answers(shows("one two", "one"))
 		r.say(fakeslack.Message{Channel: dm, Text: "hi"})
-		wait(time.Minute)
+		wait(20 * time.Second)
 		r.wantMethods("postMessage", "update")
 	})
 }
@@ -92,6 +92,9 @@ func TestWhereThePlatformDoesNotStreamAMessageIsEdited(t *testing.T) {
 				}
 				r.wantTexts(room, "one two three", "one two three")
 				r.wantMethods("startStream", "postMessage", "update", "update", "postMessage", "update", "update") // it is not tried again
+				if code != "missing_scope" {
+					return
+				}
 				r.fake.Mend()
 				wait(time.Hour)
 				r.say(fakeslack.Message{Channel: room, Text: us + " hi"})
@@ -111,7 +114,7 @@ func TestAStreamThatThePlatformDoesNotTakeNowIsAMessage(t *testing.T) {
 		r.say(fakeslack.Message{Channel: room, Text: us + " hi"})
 		wait(time.Minute)
 		r.say(fakeslack.Message{Channel: room, Text: us + " hi"})
-		wait(time.Minute)
+		wait(20 * time.Second)
 		r.wantMethods("startStream", "postMessage", "update", "startStream", "stopStream")
 		r.wantTexts(room, "one two", "one two")
 	})
@@ -156,7 +159,7 @@ func TestFailuresOfStreams(t *testing.T) {
 				r.fake.Fail(faults...)
 				r.answers(shows("one two three four", "one", "one two", "one two three"))
 				r.say(fakeslack.Message{Channel: room, Text: us + " hi"})
-				wait(10 * time.Minute)
+				wait(3 * time.Minute)
 				if name == "somebody has deleted the message" {
 					r.wantTexts(room, "one two three", "one two three four") // the first is what the stand-in still shows
 				} else {
@@ -188,7 +191,7 @@ func TestAStreamThatEndsByItselfIsEdited(t *testing.T) {
 		}
 		r.answers(shows(strings.Repeat("word ", 201), previews...))
 		r.say(fakeslack.Message{Channel: room, Text: us + " hi"})
-		wait(20 * time.Minute)
+		wait(11 * time.Minute)
 		r.wantAnswer(room, strings.TrimSpace(strings.Repeat("word ", 201)))
 	})
 }
@@ -212,7 +215,7 @@ func TestAStreamGoesOnAfterARestart(t *testing.T) {
 				r.answers(shows("one two three", "one tw"))
 				r.restart()
 				r.fake.Mend()
-				wait(10 * time.Minute)
+				wait(3 * time.Minute)
 				r.wantAnswer(room, "one two three")
 				if len(r.fake.Calls("chat.startStream")) != 1 || len(r.fake.Calls("chat.postMessage")) != 0 {
 					t.Errorf("got the calls %q", r.methods())

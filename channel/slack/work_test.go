@@ -111,7 +111,7 @@ func TestAThreadOfAnAssistantHasAStatus(t *testing.T) {
 				if n := len(r.fake.Calls("assistant.threads.setStatus")); n < 3 { // the platform removes it after two minutes
 					t.Errorf("the status was set %d times", n)
 				}
-				wait(time.Hour) // a turn that fails runs again
+				wait(12 * time.Minute) // a turn that fails runs again
 				if got := r.fake.Status(dm, ping); got != "" {
 					t.Errorf("the status %q is left", got)
 				}

@@ -196,10 +196,17 @@ func TestAStreamedMessageIsAppendedToUntilItEnds(t *testing.T) {
 			err  error
 			want string
 		}{
-			{"no thread", noThread, "invalid_thread_ts"}, {"no user", noUser, "missing_recipient_user_id"}, {"no team", noTeam, "missing_recipient_team_id"},
-			{"a stranger", stranger, "user_not_found"}, {"a recipient of a direct one", direct, "invalid_arguments"},
-			{"more", appendText("b"), ""}, {"nothing more", appendText(""), "no_text"}, {"too much", appendText(strings.Repeat("x", 12_000)), "msg_too_long"},
-			{"an edit", update(), "streaming_state_conflict"}, {"the end", stop(), ""}, {"another end", stop(), "message_not_in_streaming_state"},
+			{"no thread", noThread, "invalid_thread_ts"},
+			{"no user", noUser, "missing_recipient_user_id"},
+			{"no team", noTeam, "missing_recipient_team_id"},
+			{"a stranger", stranger, "user_not_found"},
+			{"a recipient of a direct one", direct, "invalid_arguments"},
+			{"more", appendText("b"), ""},
+			{"nothing more", appendText(""), "no_text"},
+			{"too much", appendText(strings.Repeat("x", 12_000)), "msg_too_long"},
+			{"an edit", update(), "streaming_state_conflict"},
+			{"the end", stop(), ""},
+			{"another end", stop(), "message_not_in_streaming_state"},
 			{"more after it", appendText("c"), "message_not_in_streaming_state"},
 		}
 		if got := r.Shown("C1"); len(got) != 1 || got[0].Text != "ab" {

@@ -28,6 +28,7 @@ import (
 
 	lru "github.com/hashicorp/golang-lru/v2"
 
+	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/channel/kernel"
 	"github.com/lingserve/lingserve/channel/platform"
 )
@@ -200,7 +201,7 @@ func (c *Channel) Serve(ctx context.Context, q *kernel.Queue) error {
 	return c.service.Serve(ctx, q, platform.ServiceOptions{
 		Handler: kernel.Handler{
 			Channel: c.s.Name, Account: c.s.Account, Grace: c.s.Grace, Run: c.run(q.Kernel()),
-			Sender: kernel.Sender{Send: c.sendStored, IdempotentFor: uuidLife},
+			Sender: kernel.Sender{Send: c.sendStored, Repeatable: func(_ channel.Outbound, age time.Duration) bool { return age < uuidLife }},
 		},
 		Connect: c.connect, Log: c.s.Log,
 	})

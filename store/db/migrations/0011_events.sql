@@ -24,6 +24,7 @@ CREATE TABLE events (
 	expires BIGINT NOT NULL    -- of ended
 );
 CREATE INDEX events_open ON events (lane, arrived, key) WHERE state <> 'ended';
+CREATE INDEX events_merged ON events (leader) WHERE state = 'merged';
 CREATE INDEX events_expired ON events (expires) WHERE state = 'ended';
 
 -- Replies to chat platforms that are still to be sent.

@@ -217,7 +217,7 @@ func TestRefusalsOfThePlatform(t *testing.T) {
 		"a gateway's page":          {fakefeishu.Fault{Status: 502, Body: "<html>bad gateway</html>"}, "visible", []string{"ok"}, pause, 2},
 		"cut before it was taken":   {fakefeishu.Fault{Cut: fakefeishu.CutBefore}, "visible", []string{"ok"}, pause, 2},
 		"cut after it was taken":    {fakefeishu.Fault{Cut: fakefeishu.CutAfter}, "visible", []string{"ok"}, pause, 2},
-		"cut again and again":       {fakefeishu.Fault{Cut: fakefeishu.CutAfter, Times: 20}, "queued", []string{"ok"}, time.Minute, 21},
+		"cut again and again":       {fakefeishu.Fault{Cut: fakefeishu.CutAfter, Times: 20}, "queued", []string{"ok"}, 30 * time.Second, 21},
 		"cut for ever":              {fakefeishu.Fault{Cut: fakefeishu.CutAfter, Times: -1}, "queued", []string{"ok", "NOTICE"}, time.Minute, 0},
 		"a refused connection":      {fakefeishu.Fault{Cut: fakefeishu.Refused}, "visible", []string{"ok"}, pause, 1},
 		"it is being sent":          {fakefeishu.Fault{Code: 230049}, "visible", []string{"ok"}, pause, 2},

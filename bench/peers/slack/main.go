@@ -139,13 +139,13 @@ func approve(ctx context.Context) (asked fakeslack.Message, calls []fakeslack.Ca
 	if err != nil {
 		return asked, nil, err
 	}
-	serving, stop := context.WithCancel(ctx)
-	done := make(chan error, 1)
 	d, err := db.Open(ctx, "memory", nil)
 	if err != nil {
 		return asked, nil, err
 	}
 	defer d.Close()
+	serving, stop := context.WithCancel(ctx)
+	done := make(chan error, 1)
 	go func() {
 		asker := &slow{&channeltest.Asker{Arguments: `{"cmd":"echo <!here> && ls *"}`}, fake}
 		q := kernel.NewQueue(&kernel.Kernel{Agent: asker, Settings: settings, Routes: settings, Store: d.Events()}, kernel.QueueOptions{Replica: "peer"})

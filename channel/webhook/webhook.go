@@ -171,7 +171,11 @@ func (c *Channel) Check(ctx context.Context) error {
 	defer cancel()
 	conn, err := c.transport.DialContext(ctx, "tcp", net.JoinHostPort(u.Hostname(), port))
 	if err != nil {
-		return unreached(ctx, err)
+		err = unreached(ctx, err)
+		if not, ok := errors.AsType[*channel.NotSentError](err); ok { // no reply is meant
+			err = not.Err
+		}
+		return err
 	}
 	return conn.Close()
 }

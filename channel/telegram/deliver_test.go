@@ -321,8 +321,8 @@ func TestFailuresOfASend(t *testing.T) {
 				t.Errorf("%v after %v, expected %s after %v", r.outcomes(), took, tt.outcome, tt.after)
 			}
 			time.Sleep(6 * time.Minute)
-			if d := cmp.Diff(tt.shown, r.ours(private.ID)); d != "" {
-				t.Error(d)
+			if shown := slices.Sorted(slices.Values(r.ours(private.ID))); !slices.Equal(shown, slices.Sorted(slices.Values(tt.shown))) { // some come at one moment
+				t.Errorf("shown: %q, expected %q", shown, tt.shown)
 			}
 			if strings.Contains(r.log.String(), "42:fake") {
 				t.Error("the token, or the platform's text, is in the log")

@@ -77,6 +77,7 @@ type tally struct {
 type item struct {
 	kind channel.ReplyKind
 	channel.Payload
+	do func() // sends it, if it is not a block of the delivery's; nil
 }
 
 // sink sends what the agent says in a turn, in the order of emission: it is its [channel.Sink]. One goroutine calls all functions of the delivery.
@@ -84,7 +85,7 @@ type sink struct {
 	p      *pass
 	ctx    context.Context // the life of the turn
 	cancel context.CancelCauseFunc
-	d      *Delivery // nil: nothing is sent
+	d      *Delivery
 	bounds channel.Limits
 	quiet  bool // what is emitted is not sent, on purpose
 
@@ -100,9 +101,8 @@ type sink struct {
 
 	wake chan struct{}
 	done sync.WaitGroup
-	line sync.Mutex // held while something is sent
 
-	// Of the holder of line.
+	// Of the loop, and behind it of end.
 	progress    *progress
 	shown       string  // text of the preview; "" if another process has shown it
 	noPreview   bool    // it is not known whether a preview stands there: another one would be a second
@@ -131,10 +131,10 @@ func (p *pass) newSink(ctx context.Context, d *Delivery, cancel context.CancelCa
 		s.tally.attempted = s.tally.visible || s.tally.unknown
 		s.texted = s.tally.visible
 	}
-	if p.observing() || s.quiet {
-		s.d = nil
+	if s.d == nil {
+		s.d = &Delivery{}
 	}
-	if s.d != nil {
+	if !p.observing() && !s.quiet {
 		s.signed = s.d.Rest != nil && p.resumed() // another process may have left a sign of work
 		s.done.Go(s.loop)
 	}
@@ -157,9 +157,14 @@ func (s *sink) Emit(ctx context.Context, kind channel.ReplyKind, p channel.Paylo
 	case s.quiet:
 		s.count(kind, channel.Receipt{State: channel.Suppressed})
 		return nil
-	case s.d == nil:
+	case s.d.Deliver == nil:
 		return channel.ErrNoDelivery
 	}
+	return s.put(ctx, item{kind: kind, Payload: p})
+}
+
+// put adds an item to the queue. It waits while the queue is full.
+func (s *sink) put(ctx context.Context, i item) error {
 	for {
 		s.mu.Lock()
 		if err := s.ctx.Err(); s.ended || err != nil {
@@ -169,7 +174,7 @@ func (s *sink) Emit(ctx context.Context, kind channel.ReplyKind, p channel.Paylo
 			}
 			return errEnded
 		}
-		if len(s.queue) == 0 || len(s.queue) < s.bounds.QueueBlocks && s.bytes+len(p.Text) <= s.bounds.QueueBytes {
+		if len(s.queue) == 0 || len(s.queue) < s.bounds.QueueBlocks && s.bytes+len(i.Text) <= s.bounds.QueueBytes {
 			break
 		}
 		if s.room == nil {
@@ -185,18 +190,18 @@ func (s *sink) Emit(ctx context.Context, kind channel.ReplyKind, p channel.Paylo
 		}
 	}
 	defer s.mu.Unlock()
-	if kind != channel.ReplyTool {
+	if i.kind != channel.ReplyTool && i.do == nil {
 		s.open = nil // this is the block that was open
 	}
-	s.queue = append(s.queue, item{kind, p})
-	s.bytes += len(p.Text)
+	s.queue = append(s.queue, i)
+	s.bytes += len(i.Text)
 	signal(s.wake)
 	return nil
 }
 
 // Preview implements [channel.Sink].
 func (s *sink) Preview(p channel.Payload) {
-	if s.d == nil || s.d.Preview == nil || strings.TrimSpace(p.Text) == "" {
+	if s.d.Preview == nil || s.quiet || s.p.observing() || strings.TrimSpace(p.Text) == "" {
 		return
 	}
 	s.mu.Lock()
@@ -212,22 +217,22 @@ func (s *sink) Do(ctx context.Context, b channel.Block, send func(context.Contex
 	if s.p.observing() || s.quiet {
 		return channel.Receipt{State: channel.Suppressed}, nil
 	}
-	s.line.Lock()
-	defer s.line.Unlock()
-	s.mu.Lock()
-	ended := s.ended
-	s.mu.Unlock()
-	if ended {
-		return channel.Receipt{State: channel.NotSent}, &channel.NotSentError{Err: errEnded}
-	}
-	if err := s.ready(ctx); err != nil {
-		if errors.Is(err, errDenied) {
-			return channel.Receipt{State: channel.Suppressed}, nil
+	r, err, done := channel.Receipt{State: channel.NotSent}, error(nil), make(chan struct{})
+	putErr := s.put(ctx, item{kind: b.Kind, do: func() {
+		defer close(done)
+		if err = s.ready(ctx); err == nil {
+			r, err = s.call(ctx, func() (channel.Receipt, error) { return send(ctx) })
+			s.count(b.Kind, r)
+		} else if errors.Is(err, errDenied) {
+			r, err = channel.Receipt{State: channel.Suppressed}, nil
+		} else {
+			err = &channel.NotSentError{Err: err}
 		}
-		return channel.Receipt{State: channel.NotSent}, &channel.NotSentError{Err: err}
+	}})
+	if putErr != nil {
+		return r, &channel.NotSentError{Err: putErr}
 	}
-	r, err := s.call(ctx, func() (channel.Receipt, error) { return send(ctx) })
-	s.count(b.Kind, r)
+	<-done // the loop does not end before its queue is empty
 	return r, err
 }
 
@@ -252,9 +257,7 @@ func (s *sink) loop() {
 		}
 		open, ended := s.open, s.ended
 		s.mu.Unlock()
-		s.line.Lock()
 		wait, over := s.act(next, open, ended)
-		s.line.Unlock()
 		if over {
 			return
 		}
@@ -381,7 +384,11 @@ func (s *sink) key(seq int) string { return fmt.Sprintf("%s:%d", s.p.result.Turn
 
 // deliver sends a block and notes what became of it.
 func (s *sink) deliver(i *item) {
-	if i.Decided != nil {
+	switch {
+	case i.do != nil:
+		i.do()
+		return
+	case i.Decided != nil:
 		s.settle(*i.Decided)
 		return
 	}
@@ -580,14 +587,12 @@ func (s *sink) end(ctx context.Context, agentErr error) error {
 	signal(s.wake)
 	s.mu.Unlock()
 	s.done.Wait()
-	s.line.Lock()
-	defer s.line.Unlock()
 	err := errors.Join(append([]error{agentErr}, s.errs...)...)
 	if cause := context.Cause(ctx); err != nil && errors.Is(cause, turn.ErrHandedOver) {
 		err = cause // whatever the turn has made of that
 	}
 	handedOver := s.p.meta.Event != nil && (errors.Is(err, turn.ErrHandedOver) || errors.Is(err, turn.ErrDraining))
-	if s.d != nil && s.gone == nil && !handedOver {
+	if s.d.Deliver != nil && s.gone == nil && !handedOver {
 		s.leaveNothingOpen(ctx)
 	}
 	return err

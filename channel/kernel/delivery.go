@@ -77,7 +77,8 @@ type tally struct {
 type item struct {
 	kind channel.ReplyKind
 	channel.Payload
-	do func() // sends it, if it is not a block of the delivery's; nil
+	do   func()        // sends it, if it is not a block of the delivery's; nil
+	done chan struct{} // closed when it was sent, or was not; nil: that is not waited for
 }
 
 // sink sends what the agent says in a turn, in the order of emission: it is its [channel.Sink]. One goroutine calls all functions of the delivery.
@@ -141,7 +142,8 @@ func (p *pass) newSink(ctx context.Context, d *Delivery, cancel context.CancelCa
 	return s
 }
 
-// Emit implements [channel.Sink]. It waits while the queue is full. An error is kept until the end of the turn; only the first is sent.
+// Emit implements [channel.Sink]. It waits while the queue is full, and for the end of an answer to be sent, so that the next turn of the session follows
+// it. An error is kept until the end of the turn; only the first is sent.
 func (s *sink) Emit(ctx context.Context, kind channel.ReplyKind, p channel.Payload) error {
 	if p.IsError {
 		s.mu.Lock()
@@ -160,7 +162,18 @@ func (s *sink) Emit(ctx context.Context, kind channel.ReplyKind, p channel.Paylo
 	case s.d.Deliver == nil:
 		return channel.ErrNoDelivery
 	}
-	return s.put(ctx, item{kind: kind, Payload: p})
+	i := item{kind: kind, Payload: p}
+	if kind == channel.ReplyFinal {
+		i.done = make(chan struct{})
+	}
+	if err := s.put(ctx, i); err != nil || i.done == nil {
+		return err
+	}
+	select {
+	case <-i.done: // the loop does not end before its queue is empty
+	case <-ctx.Done():
+	}
+	return nil
 }
 
 // put adds an item to the queue. It waits while the queue is full.
@@ -217,9 +230,8 @@ func (s *sink) Do(ctx context.Context, b channel.Block, send func(context.Contex
 	if s.p.observing() || s.quiet {
 		return channel.Receipt{State: channel.Suppressed}, nil
 	}
-	r, err, done := channel.Receipt{State: channel.NotSent}, error(nil), make(chan struct{})
-	putErr := s.put(ctx, item{kind: b.Kind, do: func() {
-		defer close(done)
+	r, err := channel.Receipt{State: channel.NotSent}, error(nil)
+	i := item{kind: b.Kind, done: make(chan struct{}), do: func() {
 		if err = s.ready(ctx); err == nil {
 			r, err = s.call(ctx, func() (channel.Receipt, error) { return send(ctx) })
 			s.count(b.Kind, r)
@@ -228,11 +240,11 @@ func (s *sink) Do(ctx context.Context, b channel.Block, send func(context.Contex
 		} else {
 			err = &channel.NotSentError{Err: err}
 		}
-	}})
-	if putErr != nil {
-		return r, &channel.NotSentError{Err: putErr}
+	}}
+	if err := s.put(ctx, i); err != nil {
+		return r, &channel.NotSentError{Err: err}
 	}
-	<-done // the loop does not end before its queue is empty
+	<-i.done
 	return r, err
 }
 
@@ -384,6 +396,9 @@ func (s *sink) key(seq int) string { return fmt.Sprintf("%s:%d", s.p.result.Turn
 
 // deliver sends a block and notes what became of it.
 func (s *sink) deliver(i *item) {
+	if i.done != nil {
+		defer close(i.done)
+	}
 	switch {
 	case i.do != nil:
 		i.do()
@@ -588,7 +603,7 @@ func (s *sink) end(ctx context.Context, agentErr error) error {
 	s.mu.Unlock()
 	s.done.Wait()
 	err := errors.Join(append([]error{agentErr}, s.errs...)...)
-	if cause := context.Cause(ctx); err != nil && errors.Is(cause, turn.ErrHandedOver) {
+	if cause := context.Cause(ctx); errors.Is(cause, turn.ErrHandedOver) && (err != nil || s.gone != nil) {
 		err = cause // whatever the turn has made of that
 	}
 	handedOver := s.p.meta.Event != nil && (errors.Is(err, turn.ErrHandedOver) || errors.Is(err, turn.ErrDraining))

@@ -128,7 +128,7 @@ type hookScene struct {
 
 func newHooks() *hookScene {
 	s := &hookScene{facts: facts("1", "hi"), class: channel.MessageClass, in: &channel.Input{ID: "1", RawText: "hi", ConversationID: "42", SenderID: "42"}}
-	s.kernel = &kernel.Kernel{Observer: s, Recorder: s, Agent: agentFunc(s.answer)}
+	s.kernel = &kernel.Kernel{Observer: s, Recorder: s, Agent: agentWithoutPlace(s.answer)}
 	s.delivery = s.desk.delivery()
 	return s
 }
@@ -174,6 +174,7 @@ func (s *hookScene) answer(ctx context.Context, t *channel.Turn) (channel.Dispat
 	if err := s.called("dispatch"); err != nil {
 		return channel.DispatchResult{}, err
 	}
+	t.Queued()
 	return channel.DispatchResult{}, t.Sink.Emit(ctx, channel.ReplyFinal, channel.Payload{Text: "hello"})
 }
 

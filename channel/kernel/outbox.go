@@ -82,7 +82,7 @@ func (o *outbox) start() (next time.Time) {
 		if q.ctx.Err() == nil {
 			q.o.Log.WarnContext(q.ctx, "cannot read the replies of channels; retrying", "error", err)
 		}
-		return time.Time{}
+		return time.Now().Add(lookEvery)
 	}
 	for _, r := range replies {
 		w := &waiting{id: r.ID, attempts: r.Attempts, created: r.Created, unsure: r.Unsure}

@@ -62,6 +62,7 @@ type Queue struct {
 	handlers map[string]*handler                                   // by login
 	held     map[string]*Claimed                                   // events that run here, by key
 	acks     recent[string, func(context.Context, channel.Result)] // of events that wait; another process may run them
+	arrived  time.Time // the last event
 	closed   bool
 
 	wake chan struct{}
@@ -92,8 +93,8 @@ const (
 
 	// laneRunning bounds the turns of a conversation, all but one of which wait in the lane of their session.
 	laneRunning = 32
-	// lookEvery is between looks for what other replicas have left, and for what other processes have changed.
-	lookEvery = time.Second
+	// lookEvery is between looks for what other replicas have left. A process that is alone knows what is to be done, but for replies whose claim was lost.
+	lookEvery, aloneEvery = time.Second, time.Minute
 	// pairedEvery is between looks whether senders were paired whose messages wait for that. People approve a code by hand.
 	pairedEvery = 2 * time.Second
 	// maxCrashes is how many processes die in a row while an event runs, until it is given up.
@@ -139,7 +140,10 @@ func (q *Queue) loop(wake <-chan struct{}, act func() (next time.Time)) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for q.ctx.Err() == nil {
-		wait := lookEvery
+		wait := aloneEvery
+		if q.o.Alive != nil {
+			wait = lookEvery
+		}
 		if next := act(); !next.IsZero() {
 			wait = min(wait, max(time.Until(next), time.Millisecond))
 		}
@@ -219,18 +223,22 @@ func (a *Arrival) TurnID() string { return turnID(a.Key.String(), 0) }
 // of all of them: the platform is to send them again later.
 func (q *Queue) Accept(ctx context.Context, list ...Arrival) (isNew []bool, err error) {
 	q.mu.Lock()
-	closed := q.closed
-	q.mu.Unlock()
-	if closed {
+	if q.closed {
+		q.mu.Unlock()
 		return nil, channel.ErrDraining
 	}
 	now := time.Now()
+	if !now.After(q.arrived) { // the order is that of the calls, whatever the clock does
+		now = q.arrived.Add(time.Microsecond)
+	}
+	q.arrived = now.Add(time.Duration(len(list)) * time.Microsecond)
+	q.mu.Unlock()
 	events := make([]store.Event, len(list))
 	for i, a := range list {
 		lane := channel.EventKey{Channel: a.Key.Channel, Account: a.Key.Account, Conversation: a.Key.Conversation, Thread: a.Key.Thread}
 		events[i] = store.Event{
 			Key: a.Key.String(), Login: Login(a.Key.Channel, a.Key.Account), Lane: lane.String(), Bundle: a.Bundle, Raw: a.Raw,
-			Arrived: now.Add(time.Duration(i) * time.Microsecond), Due: now.Add(a.Wait), Brief: a.Key.Synthetic,
+			Arrived: now.Add(time.Duration(i) * time.Microsecond), Due: time.Now().Add(a.Wait), Brief: a.Key.Synthetic,
 		}
 	}
 	added := make([]bool, len(list)) // before the event can be claimed
@@ -302,7 +310,7 @@ func (q *Queue) startEvents() (next time.Time) {
 		if q.ctx.Err() == nil {
 			q.o.Log.WarnContext(q.ctx, "cannot read the events of channels; retrying", "error", err)
 		}
-		return time.Time{}
+		return time.Now().Add(lookEvery)
 	}
 	for _, e := range events {
 		q.startEvent(e)

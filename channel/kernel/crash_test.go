@@ -101,7 +101,7 @@ func TestWhereverAProcessDiesNothingIsSaidTwiceOrLost(t *testing.T) {
 
 // idempotent lets the platform know keys: a block that was shown is not shown again.
 func (s *server) idempotent() {
-	s.handler.Sender.Idempotent = true
+	s.handler.Sender.Repeatable = func(channel.Outbound, time.Duration) bool { return true }
 	s.handler.Sender.Send = func(ctx context.Context, out channel.Outbound) (channel.Receipt, error) {
 		if s.chat.hasShown(out.Block) {
 			return channel.Receipt{}, nil

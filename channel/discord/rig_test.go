@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,6 +22,8 @@ import (
 	"github.com/lingserve/lingserve/channel/discord/discordtest"
 	"github.com/lingserve/lingserve/channel/kernel"
 	"github.com/lingserve/lingserve/internal/longtest"
+	"github.com/lingserve/lingserve/store"
+	"github.com/lingserve/lingserve/store/db"
 )
 
 func TestMain(m *testing.M) { longtest.Main(m) }
@@ -46,7 +49,8 @@ type rig struct {
 	fake    *discordtest.Server
 	channel *discord.Channel
 	queue   *kernel.Queue
-	log     *bytes.Buffer // read when the channel has ended
+	store   *flaky
+	log     *logbook
 
 	mu     sync.Mutex
 	answer agentFunc
@@ -56,13 +60,43 @@ type rig struct {
 	done chan error
 }
 
+// flaky is a store that may be unavailable.
+type flaky struct {
+	kernel.Store
+	down atomic.Bool
+}
+
+func (f *flaky) Accept(ctx context.Context, list []store.Event) ([]bool, error) {
+	if f.down.Load() {
+		return nil, errors.New("the store is down")
+	}
+	return f.Store.Accept(ctx, list)
+}
+
+// logbook keeps what is logged.
+type logbook struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *logbook) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *logbook) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
 // options change a rig.
 type options struct {
 	fake     discordtest.Options
 	settings func(*discord.Settings)
 	place    channel.Place
 	agent    channel.Agent
-	wrong    bool // the client is expected to do something wrong
 }
 
 // bubble runs a test in virtual time, with a channel that is connected.
@@ -73,15 +107,14 @@ func bubble(t *testing.T, o options, test func(*testing.T, *rig)) {
 		r.serve()
 		r.until("a connection", r.fake.Connected)
 		test(t, r)
-		r.end()
 	})
 }
 
 func newRig(t *testing.T, o options) *rig {
 	t.Helper()
-	r := &rig{t: t, fake: discordtest.New(o.fake), log: new(bytes.Buffer)}
+	r := &rig{t: t, fake: discordtest.New(o.fake), log: new(logbook)}
 	t.Cleanup(func() {
-		if wrong := r.fake.Close(); len(wrong) > 0 && !o.wrong {
+		if wrong := r.fake.Close(); len(wrong) > 0 {
 			t.Errorf("the channel did wrong: %q", wrong)
 		}
 		if log := r.log.String(); strings.Contains(log, discordtest.Token) || strings.Contains(log, "token-") || strings.Contains(log, "canary") {
@@ -96,13 +129,26 @@ func newRig(t *testing.T, o options) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	k := &kernel.Kernel{Agent: r, Settings: tree, Routes: tree}
+	log := slog.New(slog.NewTextHandler(r.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	k := &kernel.Kernel{Agent: r, Settings: tree, Routes: tree, Observer: channel.NewSlogObserver(log), Log: log}
 	if o.agent != nil {
 		k.Agent = o.agent
 	}
-	r.queue = channeltest.NewQueue(t, k)
+	d, err := db.Open(t.Context(), "memory", &db.Options{Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.store = &flaky{Store: d.Events()}
+	k.Store = r.store
+	r.queue = kernel.NewQueue(k, kernel.QueueOptions{Replica: "test"})
+	t.Cleanup(func() {
+		r.queue.Close(context.Background())
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 	s := discord.Settings{
-		Token: discordtest.Token, API: discordtest.API, Client: r.fake.Client(), Log: slog.New(slog.NewTextHandler(r.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Token: discordtest.Token, API: discordtest.API, Client: r.fake.Client(), Log: log,
 	}
 	if o.settings != nil {
 		o.settings(&s)
@@ -110,6 +156,7 @@ func newRig(t *testing.T, o options) *rig {
 	if r.channel, err = discord.New(s); err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(r.end)
 	return r
 }
 
@@ -119,10 +166,14 @@ func (r *rig) serve() {
 	go func() { r.done <- r.channel.Serve(ctx, r.queue) }()
 }
 
-// end ends the channel.
+// end ends the channel, if it serves.
 func (r *rig) end() {
 	r.t.Helper()
+	if r.stop == nil {
+		return
+	}
 	r.stop()
+	r.stop = nil
 	if err := <-r.done; err != nil {
 		r.t.Errorf("Serve: %v", err)
 	}
@@ -158,6 +209,17 @@ func (r *rig) told() []*channel.TurnContext {
 	return slices.Clone(r.turns)
 }
 
+// say has somebody write. The clock of a bubble moves, because events are ordered by their times.
+func (r *rig) say(conversation, author, content string, more map[string]any) string {
+	time.Sleep(time.Millisecond)
+	return r.fake.Say(conversation, author, content, more)
+}
+
+func (r *rig) emit(kind string, d map[string]any) {
+	time.Sleep(time.Millisecond)
+	r.fake.Emit(kind, d)
+}
+
 // last waits for so many turns and returns the context of the last.
 func (r *rig) last(n int) *channel.TurnContext {
 	r.t.Helper()
@@ -168,12 +230,12 @@ func (r *rig) last(n int) *channel.TurnContext {
 // until waits, in virtual time, for something to be so.
 func (r *rig) until(what string, so func() bool) {
 	r.t.Helper()
-	for end := time.Now().Add(2 * time.Hour); ; time.Sleep(100 * time.Millisecond) {
+	for end := time.Now().Add(10 * time.Minute); ; time.Sleep(100 * time.Millisecond) {
 		if synctest.Wait(); so() {
 			return
 		}
 		if time.Now().After(end) {
-			r.t.Fatalf("%s: that has not come; the calls were %v", what, r.fake.Calls("", ""))
+			r.t.Fatalf("%s: that has not come; the log is %s", what, r.log)
 		}
 	}
 }

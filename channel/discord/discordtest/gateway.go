@@ -14,7 +14,7 @@ import (
 )
 
 // heartbeatEvery is what the gateway asks for.
-const heartbeatEvery = 40 * time.Second
+const heartbeatEvery = 41_250 * time.Millisecond
 
 // intents that the bot has to ask for, and no others: guilds, messages of guilds and of direct conversations, and what they say.
 const intents = 1<<0 | 1<<9 | 1<<12 | 1<<15
@@ -224,6 +224,26 @@ func (s *Server) Cut() {
 	s.mu.Unlock()
 	if c != nil {
 		c.ws.Close()
+	}
+}
+
+// Reconnect asks the client to connect again.
+func (s *Server) Reconnect() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.conn.write(7, nil)
+}
+
+// Rename changes the id of a button.
+func (s *Server) Rename(from, to string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, m := range s.messages {
+		for i := range m.Buttons {
+			if m.Buttons[i] == from {
+				m.Buttons[i] = to
+			}
+		}
 	}
 }
 

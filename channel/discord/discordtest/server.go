@@ -288,6 +288,11 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, data)
 		return
 	}
+	if strings.HasPrefix(r.URL.Path, "/files/") {
+		s.mu.Unlock()
+		http.NotFound(w, r)
+		return
+	}
 	path, isAPI := strings.CutPrefix(r.URL.Path, "/api/v10")
 	f := s.faultFor(r.Method, path)
 	a := answer{}

@@ -100,10 +100,11 @@ func (a *adapter) resolve(ctx context.Context, in *channel.Input, _ channel.Even
 	var quoted []attachment
 	if to := m.ReferencedMessage; to != nil && e.kind() == channel.EventMessage {
 		by := c.sender(to)
-		f.Supplemental.Quote = &channel.Quote{ID: to.ID, Body: c.text(e, content(to), false), Sender: by.Label(), IsSelf: by.IsSelf, SenderAllowed: policy.Sees(at.Kind, by.Identity())}
+		allowed := policy.Sees(at.Kind, by.Identity())
 		if by.IsSelf {
-			f.Supplemental.Quote.SenderAllowed = channel.Yes
+			allowed = channel.Yes
 		}
+		f.Supplemental.Quote = &channel.Quote{ID: to.ID, Body: c.text(e, content(to), false), Sender: by.Label(), IsSelf: by.IsSelf, SenderAllowed: allowed}
 		quoted = c.files(content(to))
 	}
 	if forwards(m) { // the platform does not say from whom

@@ -57,7 +57,7 @@ const (
 	tooMany     kind = "too many calls"
 	unavailable kind = "the platform is unavailable at the moment"
 	noChannel   kind = "the channel or thread does not exist any more"
-	noAccess    kind = "the bot may not do this there; it needs the permissions View Channel, Send Messages, Send Messages in Threads, Attach Files and Read Message History"
+	noAccess    kind = "the bot may not do this there; check its permissions View Channel, Send Messages, Send Messages in Threads and Attach Files"
 	blocked     kind = "this person accepts no messages of the bot"
 	locked      kind = "the thread is locked"
 	deleted     kind = "the message is deleted"
@@ -69,8 +69,8 @@ const (
 
 // kinds has the meaning of the platform's codes.
 var kinds = map[int]kind{
-	10003: noChannel, 10008: deleted, 10015: expired, 10062: expired, 40060: repeated, 50001: noAccess, 50007: blocked, 50013: noAccess, 50027: expired, 50083: locked,
-	160002: noReply, 160005: locked,
+	10003: noChannel, 10008: deleted, 10015: expired, 10062: expired, 40060: repeated, 50001: noAccess, 50007: blocked, 50013: noAccess, 50027: expired,
+	50083: locked, 160002: noReply, 160005: locked,
 }
 
 func kindOf(status, code int) kind {

@@ -102,13 +102,6 @@ type outgoing struct {
 	path       string                      // of the file in the media folder, until it is read
 }
 
-// edited is what a message is changed to. Its buttons go.
-type edited struct {
-	Content    string                 `json:"content,omitempty"` // "": it stays
-	Allowed    allowed                `json:"allowed_mentions"`
-	Components []discordgo.ActionsRow `json:"components"`
-}
-
 // allowed says whom a message notifies.
 type allowed struct {
 	Parse       []string `json:"parse"`
@@ -199,9 +192,12 @@ func (c *Channel) send(ctx context.Context, t target, m outgoing, key string, ha
 	return sent.ID, err
 }
 
-// edit changes the text of a message, and removes its buttons.
+// edit changes the text of a message, unless that is "", and removes its buttons.
 func (c *Channel) edit(ctx context.Context, t *target, id, text string) error {
-	in := &edited{Content: text, Allowed: repliedTo, Components: []discordgo.ActionsRow{}}
+	in := map[string]any{"allowed_mentions": repliedTo, "components": []any{}}
+	if text != "" {
+		in["content"] = text
+	}
 	return c.api.do(ctx, request{what: "change a message", method: http.MethodPatch, path: t.messagePath(id), in: in, harmless: true})
 }
 

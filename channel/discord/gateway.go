@@ -33,10 +33,7 @@ const (
 // fatal has the codes of connections that end because a setting is wrong.
 var fatal = map[int]error{
 	4004:              errors.New("discord: " + string(badToken)),
-	4010:              errors.New("discord: the gateway refuses the shard"),
 	4011:              errors.New("discord: the bot is in more servers than one connection may have; remove it from some, because this channel has no shards"),
-	4012:              errors.New("discord: the gateway does not know this version of its protocol"),
-	4013:              errors.New("discord: the gateway does not know the intents"),
 	disallowedIntents: errors.New("discord: the bot may not read messages; turn on \"Message Content Intent\" on the page Bot of the application"),
 }
 

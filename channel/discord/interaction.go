@@ -107,7 +107,8 @@ func (a *adapter) tell(ctx context.Context, text string) {
 	}
 	a.answered = true
 	t := targetOf(&channel.Block{Target: a.last.replyPlan()})
-	r := request{what: "answer an interaction", method: http.MethodPost, path: t.path(), in: &outgoing{Content: text, Allowed: repliedTo, Flags: discordgo.MessageFlagsEphemeral}}
+	in := &outgoing{Content: text, Allowed: repliedTo, Flags: discordgo.MessageFlagsEphemeral}
+	r := request{what: "answer an interaction", method: http.MethodPost, path: t.path(), in: in}
 	if text == "" {
 		r = request{what: "withdraw an answer", method: http.MethodDelete, path: t.messagePath("@original"), harmless: true}
 	}

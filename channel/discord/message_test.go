@@ -56,7 +56,8 @@ func TestMentionsAddressTheBot(t *testing.T) {
 		{"by a reply", "and this", map[string]any{"type": 19, "referenced_message": map[string]any{"id": "1", "author": me, "content": "that"}}, "and this"},
 		{
 			"with other marks", mention + " ask <@7> and <@&903> in <#300> <:wave:5> </help:6>",
-			map[string]any{"mentions": []any{me, ann}, "mention_roles": []string{"903"}}, "ask @Ann and @Crew in #a thread :wave: /help",
+			map[string]any{"mentions": []any{me, ann}, "mention_roles": []string{"903"}},
+			"ask @Ann and @Crew in #a thread :wave: /help",
 		},
 	} {
 		t.Run(row.name, func(t *testing.T) {

@@ -39,8 +39,6 @@ type origin struct {
 }
 
 var (
-	_ Recorder      = (*Sessions)(nil)
-	_ Owners        = (*Sessions)(nil)
 	_ SessionEraser = (*Sessions)(nil)
 )
 

@@ -131,8 +131,8 @@ func (o *SlogObserver) due(t *Trace) bool {
 const (
 	MetricTurns          = "channel_turns_total"     // channel, outcome, reason
 	MetricStageSeconds   = "channel_stage_seconds"   // channel, stage
-	MetricJournalPending = "channel_journal_pending" // channel; see [Kernel.Pending]
-	MetricOutboxPending  = "channel_outbox_pending"  // channel; see [Kernel.Pending]
+	MetricJournalPending = "channel_journal_pending" // channel
+	MetricOutboxPending  = "channel_outbox_pending"  // channel
 )
 
 // Metrics counts turns: whoever exports metrics implements it. It is called synchronously and must not block.
@@ -169,23 +169,4 @@ func (list Observers) Observe(ctx context.Context, t Trace) {
 			o.Observe(ctx, t)
 		}
 	}
-}
-
-// Pending counts, by channel, the events that were accepted and are not settled, and the blocks that wait in the outbox.
-func (k *Kernel) Pending(ctx context.Context) (journal, outbox map[string]int, err error) {
-	k.Init()
-	if k.Outbox != nil {
-		outbox = k.Outbox.Pending()
-	}
-	if w, ok := k.state.journal.(interface{ Waiting() map[string]int }); ok { // without reading the events
-		return w.Waiting(), outbox, nil
-	}
-	journal = map[string]int{}
-	for e, err := range k.state.journal.Pending(ctx) {
-		if err != nil {
-			return journal, outbox, err
-		}
-		journal[e.Key.Channel]++
-	}
-	return journal, outbox, nil
 }

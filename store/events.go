@@ -18,6 +18,7 @@ type Event struct {
 	Begun    bool      // its turn may have begun: another replica has claimed it, or this one before
 	Progress []byte    // what the turn has noted last; nil
 	Parts    [][]byte  // of a bundle that was claimed: the Raw of all its events, in their order
+	Merged   []string  // likewise, the keys of the others
 }
 
 // EventClaim says which events a replica can run.

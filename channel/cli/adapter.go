@@ -1,42 +1,32 @@
 package cli
 
 import (
-	"context"
-
 	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/channel/kernel"
 )
 
-var _ channel.Adapter[*message] = (*Chat)(nil)
-
-// Ingest implements [channel.Adapter].
-func (*Chat) Ingest(_ context.Context, m *message) (*channel.Input, error) {
-	return &channel.Input{
-		ID: m.id, Timestamp: m.at, RawText: m.text, ConversationID: m.session, SenderID: Sender, Raw: m,
-	}, nil
-}
-
-// Resolve implements [channel.Adapter]. Each session is a conversation of its own.
-func (c *Chat) Resolve(_ context.Context, in *channel.Input, _ channel.EventClass, _ channel.Preflight) (channel.Plan, error) {
-	m := in.Raw.(*message)
+// turn returns the turn of a line. Each session is a conversation.
+func (c *Chat) turn(m *message) *kernel.Turn {
 	key := channel.KeyParts{Channel: Name, Conversation: m.session}
 	if c.o.Agent != c.o.Default {
 		key.Agent = c.o.Agent
 	}
 	sender := channel.SenderFacts{ID: Sender}
 	f := channel.Facts{
-		Channel: Name, MessageID: in.ID, Timestamp: in.Timestamp, From: Sender, Sender: sender,
+		Channel: Name, MessageID: m.id, Timestamp: m.at, From: Sender, Sender: sender,
 		Conversation: channel.ConversationFacts{Kind: channel.Direct, ID: m.session},
 		Route:        channel.RouteFacts{AgentID: c.o.Agent, RouteSessionKey: channel.SessionKey(key), CreateIfMissing: true},
 		Reply:        channel.ReplyPlanFacts{To: m.session, Mode: channel.ReplyDirect},
-		Message:      channel.MessageFacts{RawBody: in.RawText},
+		Message:      channel.MessageFacts{RawBody: m.text},
 	}
-	if k := m.kernel; k != nil && k.Settings != nil {
-		p := k.Settings.Policy(channel.PolicyQuery{Channel: Name, Conversation: m.session, Kind: channel.Direct})
+	if c.kernel.Settings != nil {
+		p := c.kernel.Settings.Policy(f.PolicyQuery())
 		f.Access = p.Access(sender.Identity(), channel.MentionFacts{})
 		f.Supplemental.GroupSystemPrompt = p.SystemPrompt
 	}
-	return &channel.Assembled{
-		Common:   channel.Common{Facts: f, Record: channel.RecordOptions{CreateIfMissing: true, UpdateLastRoute: true}},
-		Delivery: &delivery{chat: c, message: m},
-	}, nil
+	d := &delivery{chat: c}
+	return &kernel.Turn{
+		Facts: f, Record: kernel.RecordOptions{CreateIfMissing: true, UpdateLastRoute: true},
+		Delivery: &kernel.Delivery{Deliver: d.deliver, Preview: d.preview, Working: d.working, PreviewEvery: previewEvery, WorkingEvery: workingEvery},
+	}
 }

@@ -8,14 +8,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/channel/channeltest"
+	"github.com/lingserve/lingserve/channel/kernel"
 )
 
 // platform is the terminal as the suite of all channels sees one: what somebody has typed parts what is shown.
 type platform struct {
 	*rig
-	k    *channel.Kernel
 	sent int
 }
 
@@ -65,11 +64,9 @@ func (*platform) Fail(channeltest.Failure) bool { return false } // what is writ
 func (p *platform) Stop() error { return p.end() }
 
 func TestATerminalIsAChannel(t *testing.T) {
-	channeltest.Hooks(t, &Chat{})
-	channeltest.Hooks(t, &delivery{})
 	channeltest.Run(t, channeltest.Fixture{
-		Start: func(t *testing.T, k *channel.Kernel, grace time.Duration) channeltest.Platform {
-			return &platform{rig: newRig(t, k, Options{Grace: grace, Colors: true}), k: k}
+		Start: func(t *testing.T, q *kernel.Queue, grace time.Duration) channeltest.Platform {
+			return &platform{rig: newRig(t, q.Kernel(), Options{Grace: grace, Colors: true})}
 		},
 		Streams: true,
 	})

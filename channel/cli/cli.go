@@ -23,6 +23,7 @@ import (
 
 	"github.com/lingserve/lingserve/agent/command"
 	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/channel/kernel"
 	"github.com/lingserve/lingserve/turn"
 )
 
@@ -62,7 +63,7 @@ type Options struct {
 type Chat struct {
 	o      Options
 	names  []string // of all commands, for completion
-	kernel *channel.Kernel
+	kernel *kernel.Kernel
 	show   shower
 
 	turns     context.Context // of what runs
@@ -85,7 +86,6 @@ type Chat struct {
 type message struct {
 	id, text, session string
 	at                time.Time
-	kernel            *channel.Kernel
 	done              func() // nil
 }
 
@@ -130,14 +130,10 @@ func New(o Options) *Chat {
 	return c
 }
 
-// Name implements [channel.Channel].
-func (*Chat) Name() string { return Name }
-
-// Serve implements [channel.Channel]: it also ends when somebody has ended the conversation. A channel serves once.
+// Serve talks until ctx ends or the person ends the conversation. A Chat serves once.
 //
 // Where In has deadlines, nothing reads it any more when Serve returns; else one read may go on, whose line is lost.
-func (c *Chat) Serve(ctx context.Context, k *channel.Kernel) error {
-	k.Init()
+func (c *Chat) Serve(ctx context.Context, k *kernel.Kernel) error {
 	c.kernel = k
 	c.turns, c.stopTurns = context.WithCancelCause(context.WithoutCancel(ctx))
 	defer c.stopTurns(nil)
@@ -179,11 +175,7 @@ func (c *Chat) shows(s shower) (hides func()) {
 func (c *Chat) message(text string) *message {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return &message{id: turn.NewID(), text: text, session: c.session, at: time.Now(), kernel: c.kernel}
-}
-
-func (c *Chat) event(m *message) channel.Event[*message] {
-	return channel.Event[*message]{Meta: channel.Meta{Channel: Name}, Raw: m, Adapter: c}
+	return &message{id: turn.NewID(), text: text, session: c.session, at: time.Now()}
 }
 
 // maxWaiting bounds the lines that are not answered yet: nobody types so many.
@@ -223,9 +215,7 @@ func (c *Chat) run(ctx context.Context, r *running) {
 		c.starting = false
 		c.startLocked()
 	})
-	e := c.event(r.message)
-	e.Queued = queued
-	result, err := channel.Run(ctx, c.kernel, e)
+	result, err := c.kernel.RunAssembled(ctx, kernel.Meta{Channel: Name, Queued: queued}, c.turn(r.message))
 	c.ended(r, result, err)
 	r.cancel(nil)
 	queued()

@@ -16,6 +16,7 @@ import (
 
 	"github.com/lingserve/lingserve/agent/command"
 	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/channel/kernel"
 	"github.com/lingserve/lingserve/tool"
 	"github.com/lingserve/lingserve/turn"
 )
@@ -34,7 +35,7 @@ func TestCH_160TheAnswerStreamsAsItIsWritten(t *testing.T) {
 		}
 		return channel.DispatchResult{}, t.Sink.Emit(ctx, channel.ReplyFinal, channel.Payload{Text: text})
 	}}
-	r := newRig(t, kernel(t, a), Options{Model: "demo:demo"})
+	r := newRig(t, kernelOf(t, a), Options{Model: "demo:demo"})
 	r.sees("lingserve chat: agent assistant, model demo:demo, session main")
 	r.types("hello\r")
 	r.sees("The first\n>")
@@ -69,7 +70,7 @@ func TestCH_160CtrlCCancelsTheTurnAndNeverTheProgram(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			interrupts := make(chan struct{})
-			r := newRig(t, kernel(t, a), Options{Interrupts: interrupts})
+			r := newRig(t, kernelOf(t, a), Options{Interrupts: interrupts})
 			r.types("long\r")
 			r.sees("It begins")
 			r.types("half a line")
@@ -104,13 +105,13 @@ func TestCH_160CtrlDAndQuitEnd(t *testing.T) {
 		{"quit while an answer is written", "long\r,quit\r"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			r := newRig(t, kernel(t, running), Options{})
+			r := newRig(t, kernelOf(t, running), Options{})
 			r.types(test.keys)
 			r.leaves()
 		})
 	}
 	t.Run("Ctrl-D in a line does not", func(t *testing.T) {
-		r := newRig(t, kernel(t, &scripted{answer: echo}), Options{})
+		r := newRig(t, kernelOf(t, &scripted{answer: echo}), Options{})
 		r.types("abc\x01\x04")
 		r.until("the line", func() bool { return r.vt.text(r.vt.row) == "> bc" })
 		r.types("\r")
@@ -131,7 +132,7 @@ func TestCH_160CtrlDAndQuitEnd(t *testing.T) {
 		terminal, _ := OpenTerminal(line, line)
 		c := New(Options{In: line, Out: line, Terminal: terminal, Agent: "assistant"})
 		ended := make(chan error)
-		go func() { ended <- c.Serve(t.Context(), kernel(t, a)) }()
+		go func() { ended <- c.Serve(t.Context(), kernelOf(t, a)) }()
 		if _, err := keys.WriteString("hello\r"); err != nil {
 			t.Fatal(err)
 		}
@@ -157,7 +158,7 @@ func TestCH_160ALineTypedDuringATurnGoesToTheLane(t *testing.T) {
 		}
 		return channel.DispatchResult{}, t.Sink.Emit(ctx, channel.ReplyFinal, channel.Payload{Text: "answer to both"})
 	}}
-	r := newRig(t, kernel(t, a), Options{})
+	r := newRig(t, kernelOf(t, a), Options{})
 	r.types("first\rsecond\r")
 	r.sees("answer to both")
 	if got := a.texts(); !slices.Equal(got, []string{"first", "second"}) {
@@ -167,7 +168,7 @@ func TestCH_160ALineTypedDuringATurnGoesToTheLane(t *testing.T) {
 
 func TestCH_161CommandsOfTheTerminal(t *testing.T) {
 	a := &scripted{answer: echo}
-	r := newRig(t, kernel(t, a), Options{Commands: command.New().Commands(tool.Admin)})
+	r := newRig(t, kernelOf(t, a), Options{Commands: command.New().Commands(tool.Admin)})
 	r.types(",why\r")
 	r.sees("There is no message yet.")
 	r.types("hello\r")
@@ -212,7 +213,7 @@ func TestCH_161WhyIsToldWhenTheAnswerHasEnded(t *testing.T) {
 		<-released
 		return echo(ctx, t)
 	}}
-	r := newRig(t, kernel(t, a), Options{Commands: command.New().Commands(tool.Admin)})
+	r := newRig(t, kernelOf(t, a), Options{Commands: command.New().Commands(tool.Admin)})
 	r.types("hello\r,why\r")
 	r.sees("The agent is still answering “hello”. Write ,why again afterwards.")
 	if r.shows("dispatch, visible") {
@@ -227,12 +228,12 @@ func TestCH_161TheHistoryIsThereAtTheNextStart(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "cli", "history")
 	a := &scripted{answer: echo}
 	t.Run("one", func(t *testing.T) {
-		r := newRig(t, kernel(t, a), Options{History: file})
+		r := newRig(t, kernelOf(t, a), Options{History: file})
 		r.types("the first\r\x1b[200~two\rrows\x1b[201~\r a secret\r")
 		r.sees("echo a secret")
 	})
 	t.Run("two", func(t *testing.T) {
-		r := newRig(t, kernel(t, a), Options{History: file})
+		r := newRig(t, kernelOf(t, a), Options{History: file})
 		r.types("\x1b[A")
 		r.until("the last line", func() bool { return r.vt.text(r.vt.row) == "  rows" && r.vt.text(r.vt.row-1) == "> two" })
 		r.types("\x1b[A\x1b[A")
@@ -266,7 +267,7 @@ func TestCH_162SequencesOfTheModelAreNotObeyed(t *testing.T) {
 		return channel.DispatchResult{}, nil
 	}}
 	// What the terminal is sent beside text is looked at when the test ends.
-	r := newRig(t, kernel(t, a), Options{Colors: true})
+	r := newRig(t, kernelOf(t, a), Options{Colors: true})
 	r.types("hello\x1b[200~\x1b[31m\x1b[201~\r")
 	r.sees("red␍over<009B>5A␈␀<202E>desrever")
 	r.sees("https://example.com/␛[2J")
@@ -274,7 +275,7 @@ func TestCH_162SequencesOfTheModelAreNotObeyed(t *testing.T) {
 
 func TestCH_162WithoutColorsThereIsNothingButText(t *testing.T) {
 	for _, colors := range []bool{false, true} {
-		r := newRig(t, kernel(t, &scripted{answer: echo}), Options{Colors: colors})
+		r := newRig(t, kernelOf(t, &scripted{answer: echo}), Options{Colors: colors})
 		r.types("hello\r")
 		r.sees("echo hello")
 		r.mu.Lock()
@@ -297,7 +298,7 @@ func TestCH_162TheSenderIsLocalAndMayBeKeptOut(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := &scripted{answer: echo}
-	r := newRig(t, &channel.Kernel{Agent: a, Settings: tree}, Options{})
+	r := newRig(t, &kernel.Kernel{Agent: a, Settings: tree}, Options{})
 	r.types("hello\r")
 	r.sees("Not answered: the settings deny it (dm_disabled); see channels.cli.dm.policy.\n,why explains it.")
 	r.types(",why\r")
@@ -326,7 +327,7 @@ func TestAQuestionIsAnsweredAtThePrompt(t *testing.T) {
 				}
 				return channel.DispatchResult{}, t.Sink.Emit(ctx, channel.ReplyFinal, channel.Payload{Text: "told: " + <-answered})
 			}}
-			r := newRig(t, kernel(t, a), Options{})
+			r := newRig(t, kernelOf(t, a), Options{})
 			r.types("do it\r")
 			r.sees("y approves, n denies.")
 			r.types(test.typed + "\r")
@@ -354,7 +355,7 @@ func TestDA_01_OfSeveralQuestionsAShortAnswerIsForNone(t *testing.T) {
 		}
 		return channel.DispatchResult{}, t.Sink.Emit(ctx, channel.ReplyFinal, channel.Payload{Text: "told: " + <-answered + <-answered})
 	}}
-	r := newRig(t, kernel(t, a), Options{})
+	r := newRig(t, kernelOf(t, a), Options{})
 	r.types("do it\r")
 	r.sees("There are several questions")
 	r.types("y\r,deny Q2\r")
@@ -384,7 +385,7 @@ func TestAnAnswerThatFailsSaysSo(t *testing.T) {
 			if test.preview != "" {
 				a.seen.Add(1)
 			}
-			r := newRig(t, kernel(t, a), Options{Reason: func(err error) string {
+			r := newRig(t, kernelOf(t, a), Options{Reason: func(err error) string {
 				if errors.Is(err, broken) {
 					return "the key is wrong"
 				}
@@ -405,7 +406,7 @@ func TestAnAnswerThatFailsSaysSo(t *testing.T) {
 }
 
 func TestTheLineFollowsTheSizeOfTheTerminal(t *testing.T) {
-	r := newRig(t, kernel(t, &scripted{answer: echo}), Options{})
+	r := newRig(t, kernelOf(t, &scripted{answer: echo}), Options{})
 	r.types(strings.Repeat("0123456789", 5))
 	r.reads(strings.Repeat("0123456789", 5))
 	r.mu.Lock()
@@ -424,7 +425,7 @@ func TestTheLineFollowsTheSizeOfTheTerminal(t *testing.T) {
 
 func TestManyRowsThatArePastedAreOneMessage(t *testing.T) {
 	a := &scripted{answer: echo}
-	r := newRig(t, kernel(t, a), Options{})
+	r := newRig(t, kernelOf(t, a), Options{})
 	r.types("before \x1b[200~one\r\ntwo\n\tthree\x1b[201~ after")
 	r.until("the rows", func() bool { return r.vt.text(r.vt.row) == "      three after" })
 	r.types("\r")
@@ -435,7 +436,7 @@ func TestManyRowsThatArePastedAreOneMessage(t *testing.T) {
 }
 
 func TestNotesOfOthersStandAboveTheLine(t *testing.T) {
-	r := newRig(t, kernel(t, &scripted{answer: echo}), Options{})
+	r := newRig(t, kernelOf(t, &scripted{answer: echo}), Options{})
 	r.types("half a line")
 	r.reads("half a line")
 	if !r.chat.Note("level=WARN msg=\"something \x1b[31mis odd\"\n") {
@@ -455,7 +456,7 @@ func TestTooManyLinesAreNotSent(t *testing.T) {
 		<-ctx.Done()
 		return channel.DispatchResult{}, context.Cause(ctx)
 	}}
-	r := newRig(t, kernel(t, a), Options{})
+	r := newRig(t, kernelOf(t, a), Options{})
 	r.types(strings.Repeat("again\r", maxWaiting+1))
 	r.sees("Too many messages are waiting")
 	r.types("\x03")

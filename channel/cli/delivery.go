@@ -15,11 +15,10 @@ import (
 
 // delivery shows the answer to one line.
 type delivery struct {
-	chat    *Chat
-	message *message
-	shown   string  // text of the open block that stands there
-	screen  visible // what it is passed through
-	open    bool    // a block is shown that is not finished
+	chat   *Chat
+	shown  string  // text of the open block that stands there
+	screen visible // what it is passed through
+	open   bool    // a block is shown that is not finished
 }
 
 // Intervals of what is shown of an unfinished answer, and of the sign that work goes on. The first is that of a screen: what comes in
@@ -29,30 +28,20 @@ const (
 	workingEvery = time.Hour
 )
 
-// PreviewEvery and WorkingEvery implement [channel.Pacer].
-func (*delivery) PreviewEvery(channel.Block) time.Duration { return previewEvery }
-func (*delivery) WorkingEvery() time.Duration              { return workingEvery }
-
-// Working implements [channel.Worker].
-func (d *delivery) Working(context.Context) error {
+// working shows that work goes on.
+func (d *delivery) working(context.Context) error {
 	d.chat.show.tell("… Ctrl-C cancels")
 	return nil
 }
 
-// Preview implements [channel.Previewer]: what is new of the text is written behind what stands there.
-func (d *delivery) Preview(_ context.Context, b channel.Block, _ channel.Receipt) (channel.Receipt, error) {
+// preview writes what is new of the text behind what stands there.
+func (d *delivery) preview(_ context.Context, b channel.Block, _ channel.Receipt) (channel.Receipt, error) {
 	d.grow(b.Text)
 	return channel.Receipt{MessageIDs: []string{b.Key}}, nil
 }
 
-// Abandon implements [channel.Previewer]: what was read was read.
-func (d *delivery) Abandon(context.Context, channel.Receipt, error) error {
-	d.end()
-	return nil
-}
-
-// Deliver implements [channel.Delivery].
-func (d *delivery) Deliver(_ context.Context, b channel.Block) (channel.Receipt, error) {
+// deliver shows a block.
+func (d *delivery) deliver(_ context.Context, b channel.Block) (channel.Receipt, error) {
 	show := d.chat.show
 	show.tell("")
 	switch {

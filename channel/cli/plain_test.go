@@ -20,7 +20,7 @@ func talk(t *testing.T, a *scripted, in io.Reader, o Options) (c *Chat, out, err
 	var said, about bytes.Buffer
 	o.In, o.Out, o.Err, o.Agent = in, &said, &about, "assistant"
 	c = New(o)
-	if err := c.Serve(t.Context(), kernel(t, a)); err != nil {
+	if err := c.Serve(t.Context(), kernelOf(t, a)); err != nil {
 		t.Fatal(err)
 	}
 	return c, said.String(), about.String()
@@ -120,7 +120,7 @@ func TestWithoutATerminalAReaderThatHasGoneEnds(t *testing.T) {
 	defer feed.Close()
 	go func() { _, _ = io.WriteString(feed, "one\n") }()
 	c := New(Options{In: in, Out: gone{}, Agent: "assistant"})
-	if err := c.Serve(t.Context(), kernel(t, &scripted{answer: echo})); !errors.Is(err, io.ErrClosedPipe) {
+	if err := c.Serve(t.Context(), kernelOf(t, &scripted{answer: echo})); !errors.Is(err, io.ErrClosedPipe) {
 		t.Errorf("got %v, expected what the writer says", err)
 	}
 }
@@ -141,7 +141,7 @@ func TestWithoutATerminalAnInterruptEndsTheTurnAndThenAll(t *testing.T) {
 	var out bytes.Buffer
 	c := New(Options{In: in, Out: &out, Agent: "assistant", Interrupts: interrupts})
 	ended := make(chan error)
-	go func() { ended <- c.Serve(t.Context(), kernel(t, a)) }()
+	go func() { ended <- c.Serve(t.Context(), kernelOf(t, a)) }()
 	_, _ = io.WriteString(feed, "one\n")
 	<-began
 	for done := false; !done; { // those that come before the turn has ended end it again

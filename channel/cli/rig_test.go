@@ -15,6 +15,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/channel/kernel"
 )
 
 // patience is how long is waited for what has to come. Nothing takes that long where it comes at all.
@@ -43,7 +44,7 @@ type rig struct {
 }
 
 // newRig begins a conversation. It is ended, and the terminal is as it was before, when the test ends.
-func newRig(t *testing.T, k *channel.Kernel, o Options) *rig {
+func newRig(t *testing.T, k *kernel.Kernel, o Options) *rig {
 	t.Helper()
 	keys, line, err := pty.Open()
 	if err != nil {
@@ -237,8 +238,8 @@ func echo(ctx context.Context, t *channel.Turn) (channel.DispatchResult, error) 
 	return channel.DispatchResult{}, t.Sink.Emit(ctx, channel.ReplyFinal, channel.Payload{Text: "echo " + t.Context.BodyForAgent})
 }
 
-// kernel is one as lingserve chat has it, with the shipped settings of this channel.
-func kernel(t *testing.T, a *scripted) *channel.Kernel {
+// kernelOf is one as lingserve chat has it, with the shipped settings of this channel.
+func kernelOf(t *testing.T, a *scripted) *kernel.Kernel {
 	t.Helper()
 	tree, err := channel.NewTree(channel.Configuration{Channels: map[string]channel.ChannelPlace{Name: {Shipped: channel.Place{
 		DMPolicy: channel.PolicyAllowlist, DMAllowFrom: []string{Sender}, Admins: []string{Sender}, OnBusy: "steer", SenderRate: new(0), ChatRate: new(0),
@@ -246,7 +247,7 @@ func kernel(t *testing.T, a *scripted) *channel.Kernel {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &channel.Kernel{
+	return &kernel.Kernel{
 		Agent: a, Settings: tree,
 		Limits: channel.Limits{SenderRate: channel.Rate{PerMinute: -1}, ChatRate: channel.Rate{PerMinute: -1}},
 	}

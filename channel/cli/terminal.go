@@ -7,8 +7,6 @@ import (
 	"io"
 	"strings"
 	"time"
-
-	"github.com/lingserve/lingserve/channel"
 )
 
 // Terminal is what In and Out are of.
@@ -214,5 +212,3 @@ func read(in io.Reader) *reading {
 	}
 	return r
 }
-
-var _ channel.Channel = (*Chat)(nil)

@@ -40,7 +40,7 @@ func (p *pass) authorize(ctx context.Context) (channel.Admission, error) {
 	p.decision = channel.Evaluate(f)
 	a := p.decision.Admission
 	p.result.Verdicts = p.decision.Verdicts
-	if p.turn.Trigger == "" && !a.Stops() && !p.resumed() {
+	if p.turn.Trigger == "" && !a.Stops() && !p.repeated() {
 		v := p.k.guards.use(p.facts, &p.policy, p.meta.Counted)
 		p.result.Verdicts = append(p.result.Verdicts, v.verdicts...)
 		if v.admission.Kind != "" {
@@ -62,6 +62,11 @@ func (p *pass) authorize(ctx context.Context) (channel.Admission, error) {
 // resumed reports whether the turn may have begun before.
 func (p *pass) resumed() bool { return p.meta.Event != nil && p.meta.Event.Begun }
 
+// repeated reports whether the event has been counted before: its turn goes on, or is tried again.
+func (p *pass) repeated() bool {
+	return p.resumed() || p.meta.Event != nil && p.meta.Event.Attempts > 0
+}
+
 // challenge tells a sender who is not paired the code to be paired with, at most once an hour.
 func (p *pass) challenge(ctx context.Context) {
 	if p.k.Pairing == nil || p.facts.Conversation.Kind != channel.Direct || p.turn.Delivery == nil || p.observing() {
@@ -70,7 +75,7 @@ func (p *pass) challenge(ctx context.Context) {
 	p.attempt(ctx, channel.StageAuthorize, "cannot tell a sender how to pair", func() error {
 		code, tell, err := p.k.Pairing.Request(ctx, p.facts.Channel, p.facts.Account, p.facts.Sender)
 		if err == nil && tell {
-			p.tellSender(ctx, "You need to be paired before you can talk here. Your code is `"+code+
+			p.tellSender(ctx, pairingNotice, "You need to be paired before you can talk here. Your code is `"+code+
 				"`. The operator of this server pairs you with: `lingserve channels pair approve "+code+"`")
 		}
 		return err
@@ -88,7 +93,7 @@ func (p *pass) welcome(ctx context.Context) {
 		p.warn(ctx, channel.StageDispatch, "unknown whether a sender was told of pairing", err)
 	}
 	if first {
-		p.tellSender(ctx, "You are paired. You can talk here now.")
+		p.tellSender(ctx, pairedNotice, "You are paired. You can talk here now.")
 	}
 }
 
@@ -128,7 +133,7 @@ func (p *pass) tellStopped(ctx context.Context) {
 	p.k.mu.Unlock()
 	if due {
 		p.letNext(ctx) // the next message need not wait for this notice
-		p.tellSender(ctx, text)
+		p.notify(ctx, stoppedNotice, text)
 	}
 }
 

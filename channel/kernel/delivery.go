@@ -2,7 +2,6 @@ package kernel
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -12,7 +11,6 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/channel"
-	"github.com/lingserve/lingserve/internal/backoff"
 	"github.com/lingserve/lingserve/store"
 	"github.com/lingserve/lingserve/turn"
 )
@@ -55,6 +53,8 @@ type progress struct {
 	Preview *channel.Receipt         `json:"preview,omitempty"` // of the block that is not finished
 	Sending bool                     `json:"sending,omitempty"` // a block is being sent
 	Unsure  bool                     `json:"unsure,omitempty"`  // it is not known of a block whether it was sent
+	Visible bool                     `json:"visible,omitempty"` // something of the answer was shown
+	Told    bool                     `json:"told,omitempty"`    // a notice was sent, or is being sent
 	Asked   map[string]askedQuestion `json:"asked,omitempty"`   // questions that are open, by their ids
 }
 
@@ -77,6 +77,7 @@ type tally struct {
 type item struct {
 	kind channel.ReplyKind
 	channel.Payload
+	do func() // sends it, if it is not a block of the delivery's; nil
 }
 
 // sink sends what the agent says in a turn, in the order of emission: it is its [channel.Sink]. One goroutine calls all functions of the delivery.
@@ -84,7 +85,7 @@ type sink struct {
 	p      *pass
 	ctx    context.Context // the life of the turn
 	cancel context.CancelCauseFunc
-	d      *Delivery // nil: nothing is sent
+	d      *Delivery
 	bounds channel.Limits
 	quiet  bool // what is emitted is not sent, on purpose
 
@@ -97,19 +98,18 @@ type sink struct {
 	room   chan struct{} // closed when the queue gets shorter; nil while nobody waits for that
 	said   channel.DispatchResult
 	tally  tally
-	errs   []error
 
 	wake chan struct{}
 	done sync.WaitGroup
-	line sync.Mutex // held while something is sent
 
-	// Of the holder of line.
-	progress    progress
-	shown       string // text of the preview
-	noPreview   bool   // it is not known whether a preview stands there: another one would be a second
-	gone        error  // why nothing is sent any more
-	texted      bool   // a text was sent: no sign of work after it
-	signed      bool   // a sign of work may have to be removed
+	// Of the loop, and behind it of end.
+	progress    *progress
+	shown       string  // text of the preview; "" if another process has shown it
+	noPreview   bool    // it is not known whether a preview stands there: another one would be a second
+	errs        []error // of the ends of answers
+	gone        error   // why nothing is sent any more
+	texted      bool    // a text was sent: no sign of work after it
+	signed      bool    // a sign of work may have to be removed
 	failedWork  bool
 	nextWork    time.Time
 	nextPreview time.Time
@@ -117,7 +117,7 @@ type sink struct {
 }
 
 func (p *pass) newSink(ctx context.Context, d *Delivery, cancel context.CancelCauseFunc) *sink {
-	s := &sink{p: p, ctx: ctx, cancel: cancel, d: d, bounds: p.k.Limits, wake: make(chan struct{}, 1)}
+	s := &sink{p: p, ctx: ctx, cancel: cancel, d: d, bounds: p.k.Limits, wake: make(chan struct{}, 1), progress: &progress{}}
 	if s.bounds.QueueBlocks <= 0 {
 		s.bounds.QueueBlocks = queueBlocks
 	}
@@ -125,19 +125,17 @@ func (p *pass) newSink(ctx context.Context, d *Delivery, cancel context.CancelCa
 		s.bounds.QueueBytes = queueBytes
 	}
 	s.quiet = p.facts.Reply.Mode == channel.ReplyNone
-	if e := p.meta.Event; e != nil && len(e.Progress) > 0 {
-		_ = json.Unmarshal(e.Progress, &s.progress) // this program has written it
-		if s.progress.Sending {                     // when the process died
-			s.progress.Sending, s.progress.Unsure = false, true
-		}
-		s.texted = s.progress.Seq > 0
-		s.tally.visible = s.progress.Seq > 0 || s.progress.Preview != nil
-		s.tally.attempted = s.tally.visible
+	if e := p.meta.Event; e != nil {
+		s.progress = &e.progress
+		s.tally.visible, s.tally.unknown = s.progress.Visible, s.progress.Unsure
+		s.tally.attempted = s.tally.visible || s.tally.unknown
+		s.texted = s.tally.visible
 	}
-	if p.observing() || s.quiet {
-		s.d = nil
+	if s.d == nil {
+		s.d = &Delivery{}
 	}
-	if s.d != nil {
+	if !p.observing() && !s.quiet {
+		s.signed = s.d.Rest != nil && p.resumed() // another process may have left a sign of work
 		s.done.Go(s.loop)
 	}
 	return s
@@ -157,11 +155,16 @@ func (s *sink) Emit(ctx context.Context, kind channel.ReplyKind, p channel.Paylo
 	case s.p.observing(), strings.TrimSpace(p.Text) == "" && len(p.Media) == 0 && p.Question == nil && p.Decided == nil:
 		return nil
 	case s.quiet:
-		s.count(kind, channel.Receipt{State: channel.Suppressed}, nil)
+		s.count(kind, channel.Receipt{State: channel.Suppressed})
 		return nil
-	case s.d == nil:
+	case s.d.Deliver == nil:
 		return channel.ErrNoDelivery
 	}
+	return s.put(ctx, item{kind: kind, Payload: p})
+}
+
+// put adds an item to the queue. It waits while the queue is full.
+func (s *sink) put(ctx context.Context, i item) error {
 	for {
 		s.mu.Lock()
 		if err := s.ctx.Err(); s.ended || err != nil {
@@ -169,9 +172,9 @@ func (s *sink) Emit(ctx context.Context, kind channel.ReplyKind, p channel.Paylo
 			if err != nil {
 				return context.Cause(s.ctx)
 			}
-			return errors.New("channel: the turn has ended; nothing more is sent")
+			return errEnded
 		}
-		if len(s.queue) == 0 || len(s.queue) < s.bounds.QueueBlocks && s.bytes+len(p.Text) <= s.bounds.QueueBytes {
+		if len(s.queue) == 0 || len(s.queue) < s.bounds.QueueBlocks && s.bytes+len(i.Text) <= s.bounds.QueueBytes {
 			break
 		}
 		if s.room == nil {
@@ -187,25 +190,25 @@ func (s *sink) Emit(ctx context.Context, kind channel.ReplyKind, p channel.Paylo
 		}
 	}
 	defer s.mu.Unlock()
-	if kind != channel.ReplyTool {
+	if i.kind != channel.ReplyTool && i.do == nil {
 		s.open = nil // this is the block that was open
 	}
-	s.queue = append(s.queue, item{kind, p})
-	s.bytes += len(p.Text)
-	s.wakeUp()
+	s.queue = append(s.queue, i)
+	s.bytes += len(i.Text)
+	signal(s.wake)
 	return nil
 }
 
 // Preview implements [channel.Sink].
 func (s *sink) Preview(p channel.Payload) {
-	if s.d == nil || s.d.Preview == nil || strings.TrimSpace(p.Text) == "" {
+	if s.d.Preview == nil || s.quiet || s.p.observing() || strings.TrimSpace(p.Text) == "" {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.ended {
 		s.open = &p
-		s.wakeUp()
+		signal(s.wake)
 	}
 }
 
@@ -214,30 +217,32 @@ func (s *sink) Do(ctx context.Context, b channel.Block, send func(context.Contex
 	if s.p.observing() || s.quiet {
 		return channel.Receipt{State: channel.Suppressed}, nil
 	}
-	s.line.Lock()
-	defer s.line.Unlock()
-	if err := s.ready(ctx); err != nil {
-		if errors.Is(err, errDenied) {
-			return channel.Receipt{State: channel.Suppressed}, nil
+	r, err, done := channel.Receipt{State: channel.NotSent}, error(nil), make(chan struct{})
+	putErr := s.put(ctx, item{kind: b.Kind, do: func() {
+		defer close(done)
+		if err = s.ready(ctx); err == nil {
+			r, err = s.call(ctx, func() (channel.Receipt, error) { return send(ctx) })
+			s.count(b.Kind, r)
+		} else if errors.Is(err, errDenied) {
+			r, err = channel.Receipt{State: channel.Suppressed}, nil
+		} else {
+			err = &channel.NotSentError{Err: err}
 		}
-		return channel.Receipt{State: channel.NotSent}, &channel.NotSentError{Err: err}
+	}})
+	if putErr != nil {
+		return r, &channel.NotSentError{Err: putErr}
 	}
-	r, err := s.call(ctx, "Do", func() (channel.Receipt, error) { return send(ctx) })
-	s.count(b.Kind, r, err)
+	<-done // the loop does not end before its queue is empty
 	return r, err
 }
 
-func (s *sink) wakeUp() {
-	select {
-	case s.wake <- struct{}{}:
-	default: // the loop has not looked since the last time
-	}
-}
+var errEnded = errors.New("channel: the turn has ended; nothing more is sent")
 
 // loop sends blocks, and between them shows that work goes on and what the next block will be, until the turn ends.
 func (s *sink) loop() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
+	canceled := s.ctx.Done()
 	for {
 		s.mu.Lock()
 		var next *item
@@ -252,9 +257,7 @@ func (s *sink) loop() {
 		}
 		open, ended := s.open, s.ended
 		s.mu.Unlock()
-		s.line.Lock()
 		wait, over := s.act(next, open, ended)
-		s.line.Unlock()
 		if over {
 			return
 		}
@@ -265,6 +268,8 @@ func (s *sink) loop() {
 		select {
 		case <-s.wake:
 		case <-timer.C:
+		case <-canceled:
+			canceled = nil // the sign of work goes; what else there is to do comes with the end of the turn
 		}
 	}
 }
@@ -352,9 +357,9 @@ func (s *sink) showPreview(open *channel.Payload) {
 	if before != nil {
 		last = *before
 	}
-	r, err := s.call(s.ctx, "Preview", func() (channel.Receipt, error) { return s.d.Preview(s.ctx, b, last) })
+	r, err := s.call(s.ctx, func() (channel.Receipt, error) { return s.d.Preview(s.ctx, b, last) })
 	if r.State.Seen() {
-		s.shown, s.tally.visible = open.Text, true
+		s.shown, s.texted = open.Text, true
 		if before == nil {
 			s.progress.Preview = &r
 			s.warn("note", s.note(s.ctx))
@@ -379,7 +384,11 @@ func (s *sink) key(seq int) string { return fmt.Sprintf("%s:%d", s.p.result.Turn
 
 // deliver sends a block and notes what became of it.
 func (s *sink) deliver(i *item) {
-	if i.Decided != nil {
+	switch {
+	case i.do != nil:
+		i.do()
+		return
+	case i.Decided != nil:
 		s.settle(*i.Decided)
 		return
 	}
@@ -394,7 +403,8 @@ func (s *sink) deliver(i *item) {
 		b.Preview = s.progress.Preview
 	}
 	r, err := s.send(&b)
-	s.count(b.Kind, r, err)
+	s.count(b.Kind, r)
+	s.texted = s.texted || r.State.Seen()
 	switch {
 	case q != nil && r.State.Seen():
 		if s.progress.Asked == nil {
@@ -408,9 +418,7 @@ func (s *sink) deliver(i *item) {
 	case q != nil && q.Failed != nil && (r.State == channel.NotSent || r.State == channel.Suppressed):
 		q.Failed()
 	case err != nil && b.Kind == channel.ReplyFinal && !errors.Is(err, errDenied):
-		s.mu.Lock()
 		s.errs = append(s.errs, fmt.Errorf("the answer was not delivered: %w", err))
-		s.mu.Unlock()
 	}
 }
 
@@ -445,9 +453,12 @@ func (s *sink) send(b *channel.Block) (r channel.Receipt, err error) {
 	}
 	s.progress.Seq++
 	b.Seq, b.Key = s.progress.Seq, s.key(s.progress.Seq)
-	text := s.progress.Text
+	text, preview := s.progress.Text, s.progress.Preview
 	s.progress.Text = max(text, b.Upto)
-	if e := s.p.meta.Event; e != nil && s.d.Durable && b.Kind == channel.ReplyFinal && !e.finished() {
+	if b.Kind != channel.ReplyTool { // if the process dies now, the block may be what is shown there
+		s.progress.Preview = nil
+	}
+	if e := s.p.meta.Event; e != nil && s.d.Durable && b.Kind == channel.ReplyFinal && !e.finished() { // further final blocks are not kept
 		var kept bool
 		if r, kept, err = s.keep(e, b); kept || err == nil {
 			return r, err
@@ -455,9 +466,10 @@ func (s *sink) send(b *channel.Block) (r channel.Receipt, err error) {
 	} else {
 		s.progress.Sending = true
 		if err := s.note(s.ctx); err != nil {
+			s.progress.Preview = preview
 			return channel.Receipt{State: channel.NotSent}, &channel.NotSentError{Err: fmt.Errorf("what is about to be sent cannot be stored: %w", err)}
 		}
-		r, err = s.call(s.ctx, "Deliver", func() (channel.Receipt, error) { return s.d.Deliver(s.ctx, *b) })
+		r, err = s.call(s.ctx, func() (channel.Receipt, error) { return s.d.Deliver(s.ctx, *b) })
 	}
 	s.progress.Sending = false
 	switch {
@@ -466,8 +478,11 @@ func (s *sink) send(b *channel.Block) (r channel.Receipt, err error) {
 	case r.State == channel.UnknownWhether:
 		s.progress.Unsure = true
 	}
-	if b.Kind != channel.ReplyTool && r.State != channel.NotSent && r.State != channel.Suppressed {
-		s.progress.Preview, s.shown = nil, ""
+	switch {
+	case r.State == channel.NotSent, r.State == channel.Suppressed:
+		s.progress.Preview = preview
+	case b.Kind != channel.ReplyTool:
+		s.shown, s.noPreview = "", false
 	}
 	s.warn("note", s.note(s.ctx))
 	return r, err
@@ -484,7 +499,7 @@ func (s *sink) keep(e *Claimed, b *channel.Block) (r channel.Receipt, kept bool,
 		out.Origin.Sender = channel.SenderFacts{} // nobody was let in
 	}
 	id, first, err := e.finish(s.ctx, channel.OutcomeQueued, &out)
-	if err != nil {
+	if s.leave(err); err != nil {
 		return channel.Receipt{State: channel.NotSent}, false, &channel.NotSentError{Err: fmt.Errorf("the answer cannot be stored: %w", err)}
 	}
 	s.progress.Preview, s.shown = nil, ""
@@ -493,8 +508,9 @@ func (s *sink) keep(e *Claimed, b *channel.Block) (r channel.Receipt, kept bool,
 		s.tally.queued = true
 		return channel.Receipt{State: channel.NotSent}, true, nil
 	}
-	r, held, err := e.queue.outbox.attempt(s.ctx, &waiting{id: id, out: out, attempts: 1, created: time.Now()}, func(ctx context.Context, b channel.Block) (channel.Receipt, error) {
-		return s.call(ctx, "Deliver", func() (channel.Receipt, error) { return s.d.Deliver(ctx, b) })
+	w := &waiting{id: id, out: out, attempts: 1, created: time.Now(), handler: e.handler}
+	r, held, err := e.queue.outbox.attempt(w, func(ctx context.Context) (channel.Receipt, error) {
+		return s.call(ctx, func() (channel.Receipt, error) { return s.d.Deliver(ctx, *b) })
 	})
 	if held {
 		s.tally.queued = true
@@ -504,12 +520,11 @@ func (s *sink) keep(e *Claimed, b *channel.Block) (r channel.Receipt, kept bool,
 }
 
 // call makes a call of the platform.
-func (s *sink) call(ctx context.Context, what string, send func() (channel.Receipt, error)) (channel.Receipt, error) {
+func (s *sink) call(ctx context.Context, send func() (channel.Receipt, error)) (channel.Receipt, error) {
 	s.tally.attempted = true
-	r, err := s.p.call(ctx, what, send)
+	r, err := s.p.call(ctx, send)
 	if r.State.Seen() {
-		s.tally.visible = true
-		s.texted = s.texted || what != "Do"
+		s.tally.visible, s.progress.Visible = true, true
 		s.p.k.guards.sent(s.p.facts, r.MessageIDs)
 	}
 	if not, ok := errors.AsType[*channel.NotSentError](err); ok && not.Permanent && s.gone == nil {
@@ -519,37 +534,22 @@ func (s *sink) call(ctx context.Context, what string, send func() (channel.Recei
 	return r, err
 }
 
-// noteFor is how long it is tried to store what is about to be sent.
-const noteFor = time.Minute
-
-// note stores the progress. If the event is another replica's by now, the turn ends here.
+// note stores the progress.
 func (s *sink) note(ctx context.Context) error {
 	e := s.p.meta.Event
-	if e == nil || e.finished() {
+	if e == nil {
 		return nil
 	}
-	data, err := json.Marshal(s.progress)
-	if err != nil {
-		return err
-	}
-	err = persist(ctx, func(ctx context.Context) error {
-		return e.queue.kernel.Store.Note(ctx, e.Key, e.queue.o.Replica, store.EventNote{Session: s.p.result.SessionKey, Progress: data})
-	})
-	if errors.Is(err, store.ErrMoved) {
-		s.gone = turn.ErrHandedOver
-		s.cancel(turn.ErrHandedOver)
-	}
+	err := e.note(ctx, s.p.result.SessionKey)
+	s.leave(err)
 	return err
 }
 
-// persist tries a write again while the database is away. The end of ctx does not end the write.
-func persist(ctx context.Context, write func(context.Context) error) error {
-	pauses := backoff.New(100*time.Millisecond, 5*time.Second)
-	for end := time.Now().Add(noteFor); ; {
-		err := write(context.WithoutCancel(ctx))
-		if !errors.Is(err, store.ErrAway) && !errors.Is(err, store.ErrUnsure) || time.Now().After(end) || backoff.Sleep(ctx, pauses.NextBackOff()) != nil {
-			return err
-		}
+// leave ends the turn here if a write was refused because the event is another replica's by now.
+func (s *sink) leave(err error) {
+	if errors.Is(err, store.ErrMoved) {
+		s.gone = turn.ErrHandedOver
+		s.cancel(turn.ErrHandedOver)
 	}
 }
 
@@ -569,8 +569,12 @@ func (s *sink) settle(d channel.Decided) {
 	s.warn("Settle", s.p.guard(ctx, func() error { return s.d.Settle(ctx, asked.Block, asked.Receipt, d) }))
 }
 
-// cutOff follows the text of an answer that was not finished.
-const cutOff = " […]"
+const (
+	// cutOff follows the text of an answer that was not finished.
+	cutOff = " […]"
+	// lostText is shown in place of a preview that another process has shown: its text is not known.
+	lostText = "The answer that began here was cut off."
+)
 
 // end returns when all that was emitted is sent, or is known not to be. The agent's error comes first, then those of what was sent.
 func (s *sink) end(ctx context.Context, agentErr error) error {
@@ -580,34 +584,38 @@ func (s *sink) end(ctx context.Context, agentErr error) error {
 		close(s.room)
 		s.room = nil
 	}
-	s.wakeUp()
+	signal(s.wake)
 	s.mu.Unlock()
 	s.done.Wait()
-	s.line.Lock()
-	defer s.line.Unlock()
-	handedOver := s.p.meta.Event != nil && (errors.Is(agentErr, turn.ErrHandedOver) || errors.Is(agentErr, turn.ErrDraining))
-	if s.d != nil && !handedOver {
+	err := errors.Join(append([]error{agentErr}, s.errs...)...)
+	if cause := context.Cause(ctx); err != nil && errors.Is(cause, turn.ErrHandedOver) {
+		err = cause // whatever the turn has made of that
+	}
+	handedOver := s.p.meta.Event != nil && (errors.Is(err, turn.ErrHandedOver) || errors.Is(err, turn.ErrDraining))
+	if s.d.Deliver != nil && s.gone == nil && !handedOver {
 		s.leaveNothingOpen(ctx)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return errors.Join(append([]error{agentErr}, s.errs...)...)
+	return err
 }
 
 // leaveNothingOpen finishes a preview whose block has not come, and questions that are not decided, and says that a part may be missing.
 func (s *sink) leaveNothingOpen(ctx context.Context) {
 	ctx, cancel := outlive(ctx, afterCancel)
 	defer cancel()
-	if before := s.progress.Preview; before != nil && s.shown != "" {
-		b := channel.Block{Kind: channel.ReplyBlock, Seq: s.progress.Seq + 1, Payload: channel.Payload{Text: s.shown + cutOff}, Target: s.p.facts.Reply, Key: s.key(s.progress.Seq + 1), Preview: before}
-		_, err := s.p.call(ctx, "Deliver", func() (channel.Receipt, error) { return s.d.Deliver(ctx, b) })
+	if before := s.progress.Preview; before != nil {
+		text := lostText
+		if s.shown != "" {
+			text = s.shown + cutOff
+		}
+		b := channel.Block{Kind: channel.ReplyBlock, Seq: s.progress.Seq + 1, Payload: channel.Payload{Text: text}, Target: s.p.facts.Reply, Key: s.key(s.progress.Seq + 1), Preview: before}
+		_, err := s.p.call(ctx, func() (channel.Receipt, error) { return s.d.Deliver(ctx, b) })
 		s.warn("Deliver", err)
 	}
 	for _, id := range slices.Sorted(maps.Keys(s.progress.Asked)) {
 		s.settle(channel.Decided{ID: id, Why: "the turn has ended"})
 	}
-	if s.progress.Unsure && s.gone == nil && (s.p.k.Settings == nil || s.p.policy.ErrorNotice) {
-		s.p.tellSender(ctx, unsureNotice)
+	if s.progress.Unsure && (s.p.k.Settings == nil || s.p.policy.ErrorNotice) {
+		s.p.notify(ctx, unsureNoticeSeq, unsureNotice)
 	}
 }
 
@@ -615,7 +623,7 @@ func (s *sink) leaveNothingOpen(ctx context.Context) {
 const unsureNotice = "A part of this answer may be missing, because the platform did not confirm it. If it is, please ask again."
 
 // count adds a receipt to what the turn has sent.
-func (s *sink) count(kind channel.ReplyKind, r channel.Receipt, err error) {
+func (s *sink) count(kind channel.ReplyKind, r channel.Receipt) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/turn"
@@ -17,17 +16,16 @@ func (p *pass) dispatch(ctx context.Context) (channel.Admission, error) {
 	defer cancel(nil)
 	s := p.newSink(ctx, p.turn.Delivery, cancel)
 	p.sink = s
-	arrived := time.Time{}
-	if e := p.meta.Event; e != nil {
-		arrived = e.Arrived
-	}
 	t := &channel.Turn{
-		Arrived: arrived, ID: p.result.TurnID, SessionKey: p.result.SessionKey, Context: p.result.Context, Policy: p.policy.OnBusy, Timezone: p.policy.Timezone,
-		Resumed: p.resumed(), Shown: s.progress.Text, Repeated: p.meta.Event != nil && p.meta.Event.Attempts > 0, Sink: s,
+		ID: p.result.TurnID, SessionKey: p.result.SessionKey, Context: p.result.Context, Policy: p.policy.OnBusy, Timezone: p.policy.Timezone,
+		Resumed: p.resumed(), Shown: s.progress.Text, Sink: s,
 		Queued: func() {
 			p.inLane.Store(true)
 			p.letNext(ctx)
 		},
+	}
+	if e := p.meta.Event; e != nil {
+		t.Arrived, t.Repeated = e.Arrived, e.Attempts > 0
 	}
 	var said channel.DispatchResult
 	err := p.guard(ctx, func() (err error) {
@@ -54,14 +52,30 @@ func (p *pass) dispatch(ctx context.Context) (channel.Admission, error) {
 }
 
 func (p *pass) answer(ctx context.Context, t *channel.Turn) (channel.DispatchResult, error) {
+	if e := p.meta.Event; e != nil && e.Crashes >= maxCrashes {
+		return channel.DispatchResult{}, errCrashed
+	}
 	if p.turn.Dispatch != nil {
 		return p.turn.Dispatch(ctx, t)
 	}
-	if text := p.greeting(); text != "" {
-		return channel.DispatchResult{}, t.Sink.Emit(ctx, channel.ReplyFinal, channel.Payload{Text: text})
+	text := p.greeting()
+	switch {
+	case text == "":
+		return p.k.Agent.Dispatch(ctx, t)
+	case t.Shown >= len(text): // before a crash
+		return channel.DispatchResult{}, nil
 	}
-	return p.k.Agent.Dispatch(ctx, t)
+	return channel.DispatchResult{}, t.Sink.Emit(ctx, channel.ReplyFinal, channel.Payload{Text: text, Upto: len(text)})
 }
+
+// errCrashed ends the turn of an event during which the process has died too often.
+var errCrashed error = lastingError("channel: the server has crashed too often during this turn")
+
+// lastingError is the error of a turn that is not tried again.
+type lastingError string
+
+func (e lastingError) Error() string { return string(e) }
+func (lastingError) Lasting() bool   { return true }
 
 // refused is why the lane has not taken the turn; "" if it has.
 func (p *pass) refused(err error) channel.Reason {
@@ -100,34 +114,57 @@ func (p *pass) notifyFailure(ctx context.Context) {
 		text = p.sink.notice.Text
 	}
 	if text == "" || p.canceled && !errors.Is(p.err, turn.ErrDraining) || p.runsAgain() || p.observing() || p.k.Settings != nil && !p.policy.ErrorNotice ||
-		p.facts.Conversation.Kind != channel.Direct && !p.decision.Addressed || p.sink != nil && (p.sink.tally.visible || p.sink.tally.unknown || p.sink.tally.queued) {
+		p.facts.Conversation.Kind != channel.Direct && !p.decision.Addressed || p.sink != nil && (p.sink.tally.visible || p.sink.tally.unknown || p.sink.tally.queued || p.sink.tally.permanent) {
 		return
 	}
-	p.tellSender(ctx, text)
+	p.notify(ctx, failureNotice, text)
 }
 
+// notify sends a notice in place of an answer. There is one for each event at most, also if the process dies (CH-60).
+func (p *pass) notify(ctx context.Context, seq int, text string) {
+	if e := p.meta.Event; e != nil {
+		if e.progress.Told {
+			return
+		}
+		e.progress.Told = true
+		if err := e.note(ctx, p.result.SessionKey); err != nil {
+			p.warn(ctx, p.result.Stage, "cannot store that the sender is told", err)
+			return
+		}
+	}
+	p.tellSender(ctx, seq, text)
+}
+
+// Notices have a Seq each, which is not that of a block: a platform that knows a message again by its key takes none for another, also if the event
+// runs again.
+const (
+	pairingNotice = -1 - iota
+	pairedNotice
+	stoppedNotice
+	failureNotice
+	unsureNoticeSeq
+)
+
 // tellSender sends a notice of the kernel where the message is answered. It is no part of the answer.
-func (p *pass) tellSender(ctx context.Context, text string) (sent bool) {
+func (p *pass) tellSender(ctx context.Context, seq int, text string) {
 	d := p.turn.Delivery
 	if d == nil || p.observing() || p.facts.Reply.Mode == channel.ReplyNone {
-		return false
+		return
 	}
 	ctx, cancel := outlive(ctx, finalizeTimeout)
 	defer cancel()
 	if err := p.stillAllowed(ctx); err != nil {
-		return false
+		return
 	}
-	p.notices++
-	b := channel.Block{ // blocks of the answer have other keys
-		Kind: channel.ReplyFinal, Seq: -p.notices, Payload: channel.Payload{Text: text, IsError: true}, Target: p.facts.Reply,
-		Key: fmt.Sprintf("%s:%d", p.result.TurnID, -p.notices),
+	b := channel.Block{
+		Kind: channel.ReplyFinal, Seq: seq, Payload: channel.Payload{Text: text, IsError: true}, Target: p.facts.Reply,
+		Key: fmt.Sprintf("%s:%d", p.result.TurnID, seq),
 	}
-	r, err := p.call(ctx, "Deliver", func() (channel.Receipt, error) { return d.Deliver(ctx, b) })
+	r, err := p.call(ctx, func() (channel.Receipt, error) { return d.Deliver(ctx, b) })
 	p.k.guards.sent(p.facts, r.MessageIDs)
 	if err != nil {
 		p.warn(ctx, p.result.Stage, "cannot send a notice to the sender", err)
 	}
-	return r.State.Seen()
 }
 
 // stillAllowed asks the gates again where the settings have changed since authorize.
@@ -140,11 +177,10 @@ func (p *pass) stillAllowed(ctx context.Context) error {
 }
 
 // call calls a function of a platform, and makes one statement of what it returns.
-func (p *pass) call(ctx context.Context, what string, send func() (channel.Receipt, error)) (r channel.Receipt, err error) {
+func (p *pass) call(ctx context.Context, send func() (channel.Receipt, error)) (r channel.Receipt, err error) {
 	err = p.guard(ctx, func() (err error) {
 		r, err = send()
 		return err
 	})
-	_ = what
 	return channel.ReceiptOf(r, err)
 }

@@ -143,13 +143,15 @@ func (p *pass) asked(ctx context.Context) bool {
 // runsAgain reports whether the event will run again: its turn has failed before anything was visible, for a reason that may pass.
 func (p *pass) runsAgain() bool {
 	e := p.meta.Event
-	if e == nil || e.finished() {
+	switch {
+	case e == nil:
+		return false
+	case p.handedOver():
+		return true
+	case e.finished():
 		return false
 	}
 	overloaded := p.err == nil && p.result.Admission.Reason == channel.ReasonOverloaded
-	if p.handedOver() {
-		return true
-	}
 	if p.sink != nil && (p.sink.tally.visible || p.sink.tally.unknown || p.sink.tally.queued || p.sink.tally.permanent) {
 		return false
 	}
@@ -161,7 +163,7 @@ func (p *pass) runsAgain() bool {
 // writeHistory forgets what the answered turn has seen of the window, or keeps a message that was not answered for a later one.
 func (p *pass) writeHistory(ctx context.Context) error {
 	switch {
-	case p.sink != nil && (p.sink.tally.visible || p.sink.tally.queued) && p.snapshot != nil && len(p.snapshot.Entries) > 0:
+	case p.sink != nil && (p.sink.tally.visible || p.sink.tally.queued) && !p.handedOver() && p.snapshot != nil && len(p.snapshot.Entries) > 0:
 		p.k.Window.Consume(ctx, p.snapshot)
 	case p.err == nil && p.result.Admission.Kind == channel.Drop:
 		if f := p.unanswered(); f != nil {

@@ -20,15 +20,14 @@ type Sender struct {
 	Send func(context.Context, channel.Outbound) (channel.Receipt, error)
 	// Reconcile asks the platform whether a reply was sent; nil: it cannot be asked.
 	Reconcile func(context.Context, channel.Outbound) (channel.Receipt, error)
-	// Idempotent says that the platform takes a second send with the same Block.Key for the first. IdempotentFor says that it does so for a while, which
-	// begins when the reply is stored.
-	Idempotent    bool
-	IdempotentFor time.Duration
+	// Repeatable reports whether a second send of a reply, so long after it was stored, does no harm: the platform takes it for the first, or it only edits
+	// a message. nil: it never is.
+	Repeatable func(out channel.Outbound, age time.Duration) bool
 }
 
-// ignoresCopies reports whether the platform will take a second send of a reply, after a pause, for the first.
-func (s *Sender) ignoresCopies(w *waiting, pause time.Duration) bool {
-	return s.Idempotent || time.Since(w.created)+pause < s.IdempotentFor
+// repeatable reports whether a reply may be sent again after a pause that may have been sent.
+func (s *Sender) repeatable(w *waiting, pause time.Duration) bool {
+	return s.Repeatable != nil && s.Repeatable(w.out, time.Since(w.created)+pause)
 }
 
 // outbox sends replies that were stored, in the order of each target. A reply that is proven not to be sent is tried again, with a growing pause, for a
@@ -38,9 +37,8 @@ type outbox struct {
 	wake  chan struct{}
 
 	mu      sync.Mutex
-	sending map[int64]int // attempts of this process that go on
-	closed  bool
-	wg      sync.WaitGroup
+	sending map[int64]bool // replies that this process is sending
+	active  int            // of them, those that no turn waits for
 }
 
 const (
@@ -58,22 +56,24 @@ type waiting struct {
 	attempts int // this one included
 	created  time.Time
 	unsure   bool
+	handler  *handler
 }
 
-// hold notes that a turn makes the first attempt to send a reply.
+// hold notes that a reply is being sent.
 func (o *outbox) hold(id int64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.sending[id]++
+	o.sending[id] = true
 }
 
 // start claims replies and sends them.
 func (o *outbox) start() (next time.Time) {
 	o.mu.Lock()
 	held := slices.Sorted(maps.Keys(o.sending))
+	free := sendsAtOnce - o.active
 	o.mu.Unlock()
-	c := o.queue.claim(max(sendsAtOnce-len(held), 1))
-	if len(c.Logins) == 0 {
+	c := o.queue.claim(free)
+	if free <= 0 || len(c.Logins) == 0 {
 		return time.Time{}
 	}
 	q := o.queue
@@ -90,36 +90,39 @@ func (o *outbox) start() (next time.Time) {
 			o.end(q.ctx, w, channel.Receipt{State: channel.NotSent}, err)
 			continue
 		}
-		q.mu.Lock()
-		h := q.handlers[r.Login]
-		q.mu.Unlock()
-		if h == nil {
-			_ = q.kernel.Store.PostponeReply(q.ctx, r.ID, q.o.Replica, time.Now(), r.Unsure) // the channel has ended since
-			continue
+		if !o.startSend(w, r.Login) { // the channel has ended since
+			_ = q.kernel.Store.PostponeReply(q.ctx, r.ID, q.o.Replica, time.Now(), r.Unsure)
 		}
-		o.hold(r.ID)
-		o.wg.Go(func() { o.send(w, h) })
 	}
 	return next
 }
 
-// close waits for what is being sent until ctx ends.
-func (o *outbox) close(ctx context.Context) {
-	done := make(chan struct{})
-	go func() { // ends with the last send, whose time is bounded
-		o.wg.Wait()
-		close(done)
-	}()
-	select {
-	case <-done:
-	case <-ctx.Done():
+// startSend sends a reply beside the loop. started is false if its channel does not serve.
+func (o *outbox) startSend(w *waiting, login string) (started bool) {
+	o.queue.mu.Lock()
+	defer o.queue.mu.Unlock()
+	w.handler = o.queue.handlers[login]
+	if w.handler == nil {
+		return false
 	}
+	o.hold(w.id)
+	o.mu.Lock()
+	o.active++
+	o.mu.Unlock()
+	w.handler.wg.Go(func() {
+		o.send(w)
+		o.mu.Lock()
+		o.active--
+		o.mu.Unlock()
+		signal(o.wake)
+	})
+	return true
 }
 
 // send makes one attempt for a reply that no turn waits for.
-func (o *outbox) send(w *waiting, h *handler) {
-	ctx, s := context.Background(), &h.Sender
-	if w.unsure && !s.ignoresCopies(w, 0) {
+func (o *outbox) send(w *waiting) {
+	ctx, s := w.handler.turns, &w.handler.Sender
+	if w.unsure && !s.repeatable(w, 0) {
 		r, err := channel.Receipt{State: channel.UnknownWhether}, error(nil)
 		if s.Reconcile != nil {
 			err = o.queue.kernel.caught(ctx, func() (err error) {
@@ -130,7 +133,7 @@ func (o *outbox) send(w *waiting, h *handler) {
 			})
 		}
 		if r, err = channel.ReceiptOf(r, err); r.State != channel.NotSent {
-			o.after(ctx, w, s, r, err)
+			o.after(ctx, w, r, err)
 			return
 		}
 	}
@@ -144,15 +147,16 @@ func (o *outbox) send(w *waiting, h *handler) {
 		return
 	}
 	w.out.Attempt = w.attempts
-	_, _, _ = o.attempt(ctx, w, func(ctx context.Context, _ channel.Block) (channel.Receipt, error) { return s.Send(ctx, w.out) })
+	_, _, _ = o.attempt(w, func(ctx context.Context) (channel.Receipt, error) { return s.Send(ctx, w.out) })
 }
 
-// attempt sends a reply, which hold has noted. held reports that it is kept for another attempt. The end of ctx does not end the attempt.
-func (o *outbox) attempt(ctx context.Context, w *waiting, send func(context.Context, channel.Block) (channel.Receipt, error)) (r channel.Receipt, held bool, err error) {
-	ctx, cancel := outlive(ctx, sendTimeout)
+// attempt sends a reply, which hold has noted. held reports that it is kept for another attempt. The end of its turn does not end the attempt, but that of
+// the channel does, after the grace period.
+func (o *outbox) attempt(w *waiting, send func(context.Context) (channel.Receipt, error)) (r channel.Receipt, held bool, err error) {
+	ctx, cancel := context.WithTimeout(w.handler.turns, sendTimeout)
 	defer cancel()
 	err = o.queue.kernel.caught(ctx, func() (err error) {
-		r, err = send(ctx, w.out.Block)
+		r, err = send(ctx)
 		return err
 	})
 	r, err = channel.ReceiptOf(r, err)
@@ -160,32 +164,25 @@ func (o *outbox) attempt(ctx context.Context, w *waiting, send func(context.Cont
 		f := channel.Facts{Channel: w.out.Channel, Account: w.out.Account, Conversation: w.out.Origin.Conversation}
 		o.queue.kernel.guards.sent(&f, r.MessageIDs)
 	}
-	o.queue.mu.Lock()
-	h := o.queue.handlers[Login(w.out.Channel, w.out.Account)]
-	o.queue.mu.Unlock()
-	var s Sender
-	if h != nil {
-		s = h.Sender
-	}
-	return r, o.after(ctx, w, &s, r, err), err
+	return r, o.after(ctx, w, r, err), err
 }
 
 // after keeps a reply for another attempt, or ends it.
-func (o *outbox) after(ctx context.Context, w *waiting, s *Sender, r channel.Receipt, err error) (held bool) {
-	pause := backoff.After(max(w.attempts, 1), shortestWait, longestWait)
+func (o *outbox) after(ctx context.Context, w *waiting, r channel.Receipt, err error) (held bool) {
+	s, pause := &w.handler.Sender, backoff.After(max(w.attempts, 1), shortestWait, longestWait)
 	unsure := r.State == channel.UnknownWhether
-	again := unsure && (s.ignoresCopies(w, pause) || s.Reconcile != nil)
+	again := unsure && (s.repeatable(w, pause) || s.Reconcile != nil || w.handler.turns.Err() != nil) // at the end of the channel, the next start decides
 	if not, ok := errors.AsType[*channel.NotSentError](err); ok && not.Retryable && !not.Permanent {
 		again, pause = true, max(pause, not.RetryAfter)
 	}
 	if !again || time.Since(w.created)+pause > replyLife {
 		o.end(ctx, w, r, err)
 		if unsure {
-			o.tellUnsure(ctx, w, s)
+			o.tellUnsure(ctx, w)
 		}
 		return false
 	}
-	err = persist(ctx, func(ctx context.Context) error {
+	err = persist(ctx, noteFor, func(ctx context.Context) error {
 		return o.queue.kernel.Store.PostponeReply(ctx, w.id, o.queue.o.Replica, time.Now().Add(pause), unsure)
 	})
 	o.release(w.id)
@@ -197,14 +194,15 @@ func (o *outbox) after(ctx context.Context, w *waiting, s *Sender, r channel.Rec
 }
 
 // tellUnsure tells the conversation that a reply may be missing.
-func (o *outbox) tellUnsure(ctx context.Context, w *waiting, s *Sender) {
-	if s.Send == nil {
+func (o *outbox) tellUnsure(ctx context.Context, w *waiting) {
+	send := w.handler.Sender.Send
+	if send == nil {
 		return
 	}
 	out := w.out
 	out.Block = channel.Block{Kind: channel.ReplyFinal, Seq: out.Block.Seq + 1, Payload: channel.Payload{Text: unsureNotice, IsError: true}, Target: out.Block.Target, Key: out.Block.Key + ":notice"}
 	err := o.queue.kernel.caught(ctx, func() error {
-		_, err := s.Send(ctx, out)
+		_, err := send(ctx, out)
 		return err
 	})
 	if err != nil {
@@ -215,9 +213,7 @@ func (o *outbox) tellUnsure(ctx context.Context, w *waiting, s *Sender) {
 func (o *outbox) release(id int64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.sending[id]--; o.sending[id] <= 0 {
-		delete(o.sending, id)
-	}
+	delete(o.sending, id)
 }
 
 // end removes a reply, whatever it came to.
@@ -232,7 +228,7 @@ func (o *outbox) end(ctx context.Context, w *waiting, r channel.Receipt, err err
 	default:
 		log.ErrorContext(ctx, "gave up a reply", append(attrs, slog.String("state", r.State.String()))...)
 	}
-	err = persist(ctx, func(ctx context.Context) error { return o.queue.kernel.Store.EndReply(ctx, w.id, o.queue.o.Replica) })
+	err = persist(ctx, noteFor, func(ctx context.Context) error { return o.queue.kernel.Store.EndReply(ctx, w.id, o.queue.o.Replica) })
 	o.release(w.id)
 	if err != nil && !errors.Is(err, store.ErrMoved) {
 		log.ErrorContext(ctx, "cannot store the end of a reply", "turn", w.out.TurnID, "channel", w.out.Channel, "error", err)

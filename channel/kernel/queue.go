@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/internal/backoff"
 	"github.com/lingserve/lingserve/internal/vfs"
 	"github.com/lingserve/lingserve/store"
 	"github.com/lingserve/lingserve/turn"
@@ -39,11 +40,11 @@ type Store interface {
 
 // QueueOptions are for [NewQueue]. Replica is required.
 type QueueOptions struct {
-	Replica string          // the name of this process
+	Replica string          // the name of this process; it has another one after a restart
 	Alive   func() []string // the replicas that share the store, this one among them; nil: there are no others
 	// Only lets one of the replicas poll a platform; nil: there are no others.
 	Only    channel.Exclusive
-	Running int          // turns at a time: 64
+	Running int          // turns at a time, those included that wait in their lanes: 256
 	Log     *slog.Logger // nil is silent
 }
 
@@ -58,9 +59,9 @@ type Queue struct {
 	outbox outbox
 
 	mu       sync.Mutex
-	handlers map[string]*handler // by login
-	held     map[string]*Claimed // events that run here, by key
-	acks     map[string]func(context.Context, channel.Result)
+	handlers map[string]*handler                                   // by login
+	held     map[string]*Claimed                                   // events that run here, by key
+	acks     recent[string, func(context.Context, channel.Result)] // of events that wait; another process may run them
 	closed   bool
 
 	wake chan struct{}
@@ -82,11 +83,11 @@ type handler struct {
 	Handler
 	turns  context.Context
 	cancel context.CancelCauseFunc
-	wg     sync.WaitGroup // of turns
+	wg     sync.WaitGroup // of turns, and of replies that are sent later
 }
 
 const (
-	defaultRunning = 64
+	defaultRunning = 256
 	defaultGrace   = 20 * time.Second
 
 	// laneRunning bounds the turns of a conversation, all but one of which wait in the lane of their session.
@@ -95,8 +96,12 @@ const (
 	lookEvery = time.Second
 	// pairedEvery is between looks whether senders were paired whose messages wait for that. People approve a code by hand.
 	pairedEvery = 2 * time.Second
-	// maxCrashes is how many processes may die in a row while an event runs.
+	// maxCrashes is how many processes die in a row while an event runs, until it is given up.
 	maxCrashes = 3
+	// noteFor is how long it is tried to store what is about to be sent.
+	noteFor = time.Minute
+	// endFor is how long it is tried to store what became of an event.
+	endFor = 24 * time.Hour
 )
 
 // errEnding ends turns that go on in another process, or after the next start.
@@ -109,11 +114,10 @@ func NewQueue(k *Kernel, o QueueOptions) *Queue {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	q := &Queue{
-		o: o, kernel: k, handlers: map[string]*handler{}, held: map[string]*Claimed{}, acks: map[string]func(context.Context, channel.Result){},
-		wake: make(chan struct{}, 1),
+		o: o, kernel: k, handlers: map[string]*handler{}, held: map[string]*Claimed{}, wake: make(chan struct{}, 1),
 	}
 	q.ctx, q.stop = context.WithCancel(context.Background())
-	q.outbox = outbox{queue: q, sending: map[int64]int{}, wake: make(chan struct{}, 1)}
+	q.outbox = outbox{queue: q, sending: map[int64]bool{}, wake: make(chan struct{}, 1)}
 	k.init()
 	q.wg.Go(func() { q.loop(q.wake, q.startEvents) })
 	q.wg.Go(func() { q.loop(q.outbox.wake, q.outbox.start) })
@@ -121,14 +125,13 @@ func NewQueue(k *Kernel, o QueueOptions) *Queue {
 	return q
 }
 
-// Close ends the queue. It waits for replies that are being sent until ctx ends. Whoever calls it has ended all calls of Serve.
-func (q *Queue) Close(ctx context.Context) {
+// Close ends the queue. Whoever calls it has ended all calls of Serve. It waits for what is being stored.
+func (q *Queue) Close(context.Context) {
 	q.mu.Lock()
 	q.closed = true
 	q.mu.Unlock()
 	q.stop()
 	q.wg.Wait()
-	q.outbox.close(ctx)
 }
 
 // loop calls act when something has changed, when act has said, and now and then.
@@ -164,8 +167,8 @@ func Login(name, account string) string {
 	return name + "@" + account
 }
 
-// Serve runs the events of a channel, and with them receive, which may be nil, until ctx ends or receive returns. It returns when all turns have ended;
-// those that are not done within the grace period are left to another process, or to the next start.
+// Serve runs the events of a channel, and with them receive, which may be nil, until ctx ends or receive returns. It returns when all turns and sends have
+// ended; those that are not done within the grace period are left to another process, or to the next start.
 func (q *Queue) Serve(ctx context.Context, h Handler, receive func(context.Context) error) error {
 	own := &handler{Handler: h}
 	own.turns, own.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
@@ -209,6 +212,9 @@ type Arrival struct {
 	Ack    func(context.Context, channel.Result) // of the first turn, if that runs in this process; nil
 }
 
+// TurnID returns the id of the first turn of the event, if it is no part of a bundle.
+func (a *Arrival) TurnID() string { return turnID(a.Key.String(), 0) }
+
 // Accept stores events. When it returns without an error, the platform may be told that they have come. isNew is false for those that are known. An error is
 // of all of them: the platform is to send them again later.
 func (q *Queue) Accept(ctx context.Context, list ...Arrival) (isNew []bool, err error) {
@@ -227,18 +233,20 @@ func (q *Queue) Accept(ctx context.Context, list ...Arrival) (isNew []bool, err 
 			Arrived: now.Add(time.Duration(i) * time.Microsecond), Due: now.Add(a.Wait), Brief: a.Key.Synthetic,
 		}
 	}
+	added := make([]bool, len(list)) // before the event can be claimed
 	q.mu.Lock()
 	for i, a := range list {
-		if _, known := q.acks[events[i].Key]; !known && a.Ack != nil && q.held[events[i].Key] == nil {
-			q.acks[events[i].Key] = a.Ack
+		if _, known := q.acks.get(events[i].Key); !known && a.Ack != nil {
+			q.acks.put(events[i].Key, a.Ack)
+			added[i] = true
 		}
 	}
 	q.mu.Unlock()
 	isNew, err = q.kernel.Store.Accept(ctx, events)
 	q.mu.Lock()
 	for i, e := range events {
-		if err != nil || !isNew[i] {
-			delete(q.acks, e.Key)
+		if added[i] && (err != nil || !isNew[i]) {
+			q.acks.drop(e.Key)
 		}
 	}
 	q.mu.Unlock()
@@ -307,22 +315,29 @@ func (q *Queue) startEvents() (next time.Time) {
 
 func (q *Queue) startEvent(e store.Event) {
 	c := &Claimed{Event: e, queue: q, starting: true}
+	if e.Begun && len(e.Progress) > 0 {
+		_ = json.Unmarshal(e.Progress, &c.progress)                 // this program has written it
+		c.progress.Unsure = c.progress.Unsure || c.progress.Sending // when the process died
+		c.progress.Sending = false
+	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	h := q.handlers[e.Login]
-	if h == nil { // the channel has ended since
-		q.wg.Go(func() { _ = c.handOver(context.Background()) })
+	c.handler = q.handlers[e.Login]
+	if c.handler == nil { // the channel has ended since
+		q.wg.Go(func() { _ = c.handOver(q.ctx) })
 		return
 	}
-	c.ack = q.acks[e.Key]
-	delete(q.acks, e.Key)
-	q.held[e.Key] = c
-	h.wg.Go(func() {
-		q.run(h, c)
-		q.mu.Lock()
-		if q.held[e.Key] == c {
-			delete(q.held, e.Key)
+	for _, key := range append([]string{e.Key}, e.Merged...) {
+		if ack, ok := q.acks.get(key); ok {
+			c.acks = append(c.acks, ack)
+			q.acks.drop(key)
 		}
+	}
+	q.held[e.Key] = c
+	c.handler.wg.Go(func() {
+		q.run(c.handler, c)
+		q.mu.Lock()
+		delete(q.held, e.Key)
 		q.mu.Unlock()
 		signal(q.wake)
 	})
@@ -332,28 +347,33 @@ func (q *Queue) startEvent(e store.Event) {
 func (q *Queue) run(h *handler, c *Claimed) {
 	ctx := h.turns
 	key, err := channel.ParseEventKey(c.Key)
-	m := Meta{Channel: h.Channel, Account: cmp.Or(h.Account, key.Account), TurnID: c.turnID(), Event: c, Ack: c.ack, Queued: func() {
+	m := Meta{Channel: h.Channel, Account: cmp.Or(h.Account, key.Account), TurnID: turnID(c.Key, c.Attempts), Event: c, Ack: c.acknowledge, Queued: func() {
 		q.mu.Lock()
 		c.starting = false
 		q.mu.Unlock()
 		signal(q.wake)
 	}}
-	if err == nil && c.Crashes <= maxCrashes {
+	if c.Crashes >= maxCrashes {
+		q.o.Log.ErrorContext(ctx, "gave up an event that crashed the server", "channel", h.Channel, "account", h.Account, "message", key.ID, "crashes", c.Crashes)
+	}
+	if err == nil && c.Crashes <= maxCrashes { // with so many crashes, its sender is told
 		err = q.kernel.caught(ctx, func() error {
 			_, err := h.Run(ctx, c, m)
 			return err
 		})
-	} else {
-		q.o.Log.ErrorContext(ctx, "dropped an event that crashed the server", "channel", h.Channel, "account", h.Account, "message", key.ID, "crashes", c.Crashes)
 	}
 	if c.finished() {
 		return
 	}
-	if err == nil {
-		err = errors.New("the turn has ended without an outcome")
+	write := c.write
+	if write == nil {
+		q.o.Log.WarnContext(ctx, "an event has no outcome", "channel", h.Channel, "error", err)
+		write = func(ctx context.Context) error {
+			_, _, err := q.kernel.Store.End(ctx, store.EventEnd{Key: c.Key, Replica: q.o.Replica, Outcome: string(channel.OutcomeFailed)})
+			return err
+		}
 	}
-	q.o.Log.WarnContext(ctx, "an event has no outcome", "channel", h.Channel, "error", err)
-	if _, _, err := c.finish(context.WithoutCancel(ctx), channel.OutcomeFailed, nil); err != nil {
+	if err := c.end(ctx, endFor, write); err != nil { // it is stored as running here, and so goes on after the next start
 		q.o.Log.WarnContext(ctx, "cannot end an event", "channel", h.Channel, "error", err)
 	}
 }
@@ -411,11 +431,21 @@ func (q *Queue) unpark(h *handler) error {
 type Claimed struct {
 	store.Event
 	queue    *Queue
-	ack      func(context.Context, channel.Result)
-	starting bool // guarded by the queue's mu: its turn has no place yet
+	handler  *handler
+	acks     []func(context.Context, channel.Result)
+	starting bool     // guarded by the queue's mu: its turn has no place yet
+	progress progress // of its turn
 
-	mu   sync.Mutex
-	over bool // the store knows what became of it
+	mu         sync.Mutex
+	over       bool // the store knows what became of it
+	hasOutcome bool
+	write      func(context.Context) error // of what became of it, which is still to be stored; nil
+}
+
+func (c *Claimed) acknowledge(ctx context.Context, r channel.Result) {
+	for _, ack := range c.acks {
+		ack(ctx, r)
+	}
 }
 
 // Raws returns what came: several for a bundle.
@@ -427,9 +457,16 @@ func (c *Claimed) Raws() [][]byte {
 }
 
 // turnID returns the id of the turn, which has the form of [turn.NewID]. It is the same whenever this attempt of the event runs.
-func (c *Claimed) turnID() string {
-	sum := sha256.Sum256([]byte("turn " + strconv.Itoa(c.Attempts) + " " + c.Key))
+func turnID(key string, attempts int) string {
+	sum := sha256.Sum256([]byte("turn " + strconv.Itoa(attempts) + " " + key))
 	return "t-" + base64.RawURLEncoding.EncodeToString(sum[:16])
+}
+
+// Ended reports whether a turn has given the event its outcome: it does not run again. It is known when the turn is finalized.
+func (c *Claimed) Ended() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.hasOutcome
 }
 
 func (c *Claimed) finished() bool {
@@ -438,18 +475,49 @@ func (c *Claimed) finished() bool {
 	return c.over
 }
 
-// end writes what becomes of the event, once.
-func (c *Claimed) end(ctx context.Context, write func(context.Context) error) error {
+// note stores the progress of the turn. The error is [store.ErrMoved] if the event is another replica's by now.
+func (c *Claimed) note(ctx context.Context, session string) error {
 	if c.finished() {
 		return nil
 	}
-	err := persist(ctx, write)
-	if err == nil || errors.Is(err, store.ErrMoved) {
-		c.mu.Lock()
-		c.over = true
-		c.mu.Unlock()
+	data, err := json.Marshal(c.progress)
+	if err != nil {
+		return err
 	}
+	err = persist(ctx, noteFor, func(ctx context.Context) error {
+		return c.queue.kernel.Store.Note(ctx, c.Key, c.queue.o.Replica, store.EventNote{Session: session, Progress: data})
+	})
+	c.ended(err, nil)
 	return err
+}
+
+// end writes what becomes of the event, once.
+func (c *Claimed) end(ctx context.Context, limit time.Duration, write func(context.Context) error) error {
+	if c.finished() {
+		return nil
+	}
+	err := persist(ctx, limit, write)
+	c.ended(err, write)
+	return err
+}
+
+// ended notes what came of a write. If it ends the event, it is not nil.
+func (c *Claimed) ended(err error, write func(context.Context) error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.over = c.over || err == nil && write != nil || errors.Is(err, store.ErrMoved)
+	c.write = write
+}
+
+// persist tries a write again while the database is away, until ctx ends. Its end does not end the write.
+func persist(ctx context.Context, limit time.Duration, write func(context.Context) error) error {
+	pauses := backoff.New(100*time.Millisecond, 5*time.Second)
+	for end := time.Now().Add(limit); ; {
+		err := write(context.WithoutCancel(ctx))
+		if !errors.Is(err, store.ErrAway) && !errors.Is(err, store.ErrUnsure) || time.Now().After(end) || backoff.Sleep(ctx, pauses.NextBackOff()) != nil {
+			return err
+		}
+	}
 }
 
 // finish ends the event, with a reply that is still to be sent; nil is none. first reports that the reply can be sent now.
@@ -462,8 +530,12 @@ func (c *Claimed) finish(ctx context.Context, o channel.Outcome, out *channel.Ou
 		}
 		end.Reply = &store.Reply{Login: c.Login, Target: channel.TargetName(out), Session: out.Session, Block: block}
 	}
-	err = c.end(ctx, func(ctx context.Context) (err error) {
-		id, first, err = c.queue.kernel.Store.End(ctx, end)
+	err = c.end(ctx, noteFor, func(ctx context.Context) (err error) {
+		if id, first, err = c.queue.kernel.Store.End(ctx, end); err == nil {
+			c.mu.Lock()
+			c.hasOutcome = true
+			c.mu.Unlock()
+		}
 		return err
 	})
 	if err == nil && first {
@@ -474,7 +546,7 @@ func (c *Claimed) finish(ctx context.Context, o channel.Outcome, out *channel.Ou
 
 func (c *Claimed) release(ctx context.Context, r store.EventRelease) error {
 	r.Key, r.Replica = c.Key, c.queue.o.Replica
-	return c.end(ctx, func(ctx context.Context) error { return c.queue.kernel.Store.Release(ctx, r) })
+	return c.end(ctx, noteFor, func(ctx context.Context) error { return c.queue.kernel.Store.Release(ctx, r) })
 }
 
 // handOver leaves the event to another process, or to the next start.

@@ -37,9 +37,8 @@ type pass struct {
 	result    channel.Result
 	err       error // of the first stage that failed
 	refusal   error // of the lane
-	canceled  bool  // err is that somebody ended the turn
+	canceled  bool  // the turn was ended: by a person, by its lane, or because it goes on elsewhere
 	acked     bool
-	notices   int         // beside the answer
 	inLane    atomic.Bool // the turn has its place
 	nextMay   atomic.Bool // the next event of the conversation may start
 	started   time.Time   // of the stage
@@ -165,7 +164,7 @@ func (p *pass) step(ctx context.Context, s *stage) bool {
 // fail ends the turn with the error of a stage.
 func (p *pass) fail(ctx context.Context, s channel.Stage, err error) {
 	p.err = &channel.StageError{Stage: s, Err: err}
-	p.canceled = channel.IsCanceled(ctx, err)
+	p.canceled = channel.IsCanceled(ctx, err) || errors.Is(err, turn.ErrHandedOver)
 }
 
 // handedOver reports whether the turn goes on in another process, or in this one later.

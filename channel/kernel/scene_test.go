@@ -24,6 +24,7 @@ type chat struct {
 	messages []string // as they stand now
 	writes   int
 	fail     func(text string) error // of the next sends; nil: they succeed
+	onKey    func(key, text string)  // is told of what is sent; nil
 }
 
 func (c *chat) deliver(_ context.Context, b channel.Block) (channel.Receipt, error) {
@@ -35,6 +36,9 @@ func (c *chat) deliver(_ context.Context, b channel.Block) (channel.Receipt, err
 		}
 	}
 	c.writes++
+	if c.onKey != nil {
+		c.onKey(b.Key, b.Text)
+	}
 	if b.Preview != nil {
 		i, _ := strconv.Atoi(b.Preview.MessageIDs[0])
 		c.messages[i] = b.Text

@@ -67,7 +67,7 @@ func TestAnUnsureReplyIsSentAgainWhileThePlatformIgnoresCopies(t *testing.T) {
 	}{"it is confirmed in time": {time.Minute, 0}, "it is never confirmed": {240 * time.Hour, 1}} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, d *db.DB) {
-				at, texts := sendUnsure(t, d, kernel.Sender{IdempotentFor: 10 * time.Minute}, test.unconfirmed)
+				at, texts := sendUnsure(t, d, kernel.Sender{Repeatable: func(_ channel.Outbound, age time.Duration) bool { return age < 10*time.Minute }}, test.unconfirmed)
 				answers, notices := 0, 0
 				for i, text := range texts {
 					if text != "echo hello" {

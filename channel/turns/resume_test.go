@@ -41,7 +41,9 @@ func tapeWith(t *testing.T, turnID string, entries ...tape.Entry) func(context.C
 			t.Fatal(err)
 		}
 	}
-	return func(ctx context.Context, session string) (*tape.Tape, error) { return tape.Lookup(ctx, tapes, "w", session) }
+	return func(ctx context.Context, session string) (*tape.Tape, error) {
+		return tape.Lookup(ctx, tapes, "w", session)
+	}
 }
 
 // CH-72: what people have seen of an answer is not said again, and what they have not is.

@@ -27,7 +27,6 @@ import (
 	"github.com/lingserve/lingserve/internal/providers"
 	"github.com/lingserve/lingserve/internal/systemd"
 	"github.com/lingserve/lingserve/internal/telemetry"
-	"github.com/lingserve/lingserve/store"
 	"github.com/lingserve/lingserve/tool/mcp"
 	"github.com/lingserve/lingserve/turn"
 	"github.com/lingserve/lingserve/web"

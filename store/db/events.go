@@ -3,6 +3,7 @@ package db
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"math/bits"
 	"slices"
@@ -27,9 +28,10 @@ const (
 	maxOpenBytes  = 64 << 20
 	maxReplies    = 10_000
 
-	eventLife   = 24 * time.Hour  // that the key of an ended event is known
-	briefLife   = time.Minute     // likewise, of a brief one
-	attemptLife = 3 * time.Minute // that an attempt of this process to send a reply may take, until it is lost
+	eventLife   = 24 * time.Hour     // that the key of an ended event is known
+	briefLife   = time.Minute        // likewise, of a brief one
+	waitLife    = 7 * 24 * time.Hour // that an event or a reply waits for its channel
+	attemptLife = 3 * time.Minute    // that an attempt of this process to send a reply may take, until it is lost
 
 	maxGathers = 5 // a bundle waits for its events for so many times their own wait
 )
@@ -38,6 +40,9 @@ const (
 func (db *DB) Events() *Events {
 	return &Events{db: db, maxOpen: maxOpenEvents, maxBytes: maxOpenBytes}
 }
+
+// notEnded begins conditions on the state of events that have not ended, so that SQLite uses an index.
+const notEnded = "state <> 'ended' AND "
 
 var errEventMoved = fmt.Errorf("%w: the event is another replica's, or has ended", store.ErrMoved)
 
@@ -94,7 +99,7 @@ func (tx *Tx) insertEvent(e *store.Event) (added bool, err error) {
 	key, lane := plainText(e.Key), plainText(e.Lane)
 	if e.Bundle != "" { // all events of the bundle wait for this one, too
 		var first int64
-		found, err := tx.scanOne([]any{&first}, "SELECT coalesce(min(arrived), 0) FROM events WHERE lane = $1 AND bundle = $2 AND state = 'waiting' AND begun = 0", lane, e.Bundle)
+		found, err := tx.scanOne([]any{&first}, "SELECT coalesce(min(arrived), 0) FROM events WHERE lane = $1 AND bundle = $2 AND "+notEnded+"state = 'waiting' AND begun = 0", lane, e.Bundle)
 		if err != nil {
 			return false, err
 		}
@@ -102,7 +107,7 @@ func (tx *Tx) insertEvent(e *store.Event) (added bool, err error) {
 			if last := dateOf(first).Add(maxGathers * due.Sub(arrived)); due.After(last) {
 				due = last
 			}
-			if _, err := tx.exec("UPDATE events SET due = $1 WHERE lane = $2 AND bundle = $3 AND state = 'waiting' AND begun = 0", due.UnixMicro(), lane, e.Bundle); err != nil {
+			if _, err := tx.exec("UPDATE events SET due = $1 WHERE lane = $2 AND bundle = $3 AND "+notEnded+"state = 'waiting' AND begun = 0", due.UnixMicro(), lane, e.Bundle); err != nil {
 				return false, err
 			}
 		}
@@ -141,27 +146,31 @@ func (e *Events) Claim(ctx context.Context, c store.EventClaim, held []string) (
 			return err
 		}
 		query, args := inLists(`UPDATE events SET state = 'waiting', replica = '', crashes = crashes + CASE WHEN replica = $1 THEN 0 ELSE 1 END
-			WHERE state = 'running' AND login IN (?) AND NOT (replica IN (?) AND (replica <> $1 OR key IN (?)))`, []any{c.Replica}, c.Logins, c.Alive, held)
+			WHERE `+notEnded+`state = 'running' AND login IN (?) AND NOT (replica IN (?) AND (replica <> $1 OR key IN (?)))`, []any{c.Replica}, c.Logins, c.Alive, held)
 		if _, err := tx.exec(query, args...); err != nil {
 			return err
 		}
 		query, args = inLists(`SELECT key, login, lane, bundle, raw, arrived, brief, session, attempts, crashes, begun, progress FROM events e
-			WHERE state = 'waiting' AND due <= $1 AND login IN (?) AND lane NOT IN (?)
-			AND NOT EXISTS (SELECT 1 FROM events o WHERE o.lane = e.lane AND o.state = 'running' AND o.replica <> $2)
-			AND NOT EXISTS (SELECT 1 FROM events o WHERE o.lane = e.lane AND o.state = 'waiting' AND (o.due <= $1 OR o.attempts = 0)
+			WHERE `+notEnded+`state = 'waiting' AND due <= $1 AND login IN (?) AND lane NOT IN (?) AND key NOT IN (?)
+			AND NOT EXISTS (SELECT 1 FROM events o WHERE o.lane = e.lane AND o.`+notEnded+`o.state = 'running' AND o.replica <> $2)
+			AND NOT EXISTS (SELECT 1 FROM events o WHERE o.lane = e.lane AND o.`+notEnded+`o.state = 'waiting' AND (o.due <= $1 OR o.attempts = 0)
 				AND (o.arrived < e.arrived OR o.arrived = e.arrived AND o.key < e.key))
-			ORDER BY arrived, key LIMIT $3`, []any{now, c.Replica, c.Limit}, c.Logins, c.Busy)
-		var err error
-		if events, err = rowsOf(tx.querier, scanEvent, query, args...); err != nil {
+			ORDER BY arrived, key LIMIT $3`, []any{now, c.Replica, c.Limit}, c.Logins, c.Busy, held)
+		found, err := rowsOf(tx.querier, scanEvent, query, args...)
+		if err != nil {
 			return err
 		}
-		for i := range events {
-			if err := tx.claimEvent(&events[i], c.Replica); err != nil {
+		for i := range found {
+			claimed, err := tx.claimEvent(&found[i], c.Replica)
+			if err != nil {
 				return err
+			}
+			if claimed {
+				events = append(events, found[i])
 			}
 		}
 		var due int64
-		query, args = inLists("SELECT coalesce(min(due), 0) FROM events WHERE state = 'waiting' AND due > $1 AND login IN (?)", []any{now}, c.Logins)
+		query, args = inLists("SELECT coalesce(min(due), 0) FROM events WHERE "+notEnded+"state = 'waiting' AND due > $1 AND login IN (?)", []any{now}, c.Logins)
 		if _, err := tx.scanOne([]any{&due}, query, args...); err != nil {
 			return err
 		}
@@ -180,21 +189,28 @@ func scanEvent(rows *sql.Rows) (e store.Event, err error) {
 	return e, err
 }
 
-// claimEvent makes an event a replica's, and with it those of its bundle.
-func (tx *Tx) claimEvent(e *store.Event, replica string) error {
-	if _, err := tx.exec("UPDATE events SET state = 'running', replica = $1, begun = 1 WHERE key = $2", replica, e.Key); err != nil || e.Bundle == "" {
-		return err
+// claimEvent makes an event a replica's, and with it those of its bundle. claimed is false if it was erased meanwhile.
+func (tx *Tx) claimEvent(e *store.Event, replica string) (claimed bool, err error) {
+	n, err := tx.exec("UPDATE events SET state = 'running', replica = $1, begun = 1 WHERE key = $2 AND state = 'waiting'", replica, e.Key)
+	if err != nil || n == 0 || e.Bundle == "" {
+		return n > 0, err
 	}
 	if !e.Begun {
-		_, err := tx.exec("UPDATE events SET state = 'merged', leader = $1 WHERE lane = $2 AND bundle = $3 AND state = 'waiting'", e.Key, e.Lane, e.Bundle)
+		_, err := tx.exec("UPDATE events SET state = 'merged', leader = $1 WHERE lane = $2 AND bundle = $3 AND "+notEnded+"state = 'waiting'", e.Key, e.Lane, e.Bundle)
 		if err != nil {
-			return err
+			return false, err
 		}
 	}
-	parts, err := rowsOf(tx.querier, func(rows *sql.Rows) (raw []byte, err error) { return raw, rows.Scan(&raw) },
-		"SELECT raw FROM events WHERE state <> 'ended' AND (key = $1 OR leader = $1) ORDER BY arrived, key", e.Key)
-	e.Parts = parts
-	return err
+	err = tx.collect(func(rows *sql.Rows) (bool, error) {
+		var key string
+		var raw []byte
+		err := rows.Scan(&key, &raw)
+		if e.Parts = append(e.Parts, raw); key != e.Key {
+			e.Merged = append(e.Merged, key)
+		}
+		return true, err
+	}, "SELECT key, raw FROM events WHERE key = $1 OR state = 'merged' AND leader = $1 ORDER BY arrived, key", e.Key)
+	return true, err
 }
 
 // inLists is inList for several lists, each of which may be empty. Their lengths become powers of two, so that there are few statements to prepare.
@@ -241,7 +257,7 @@ func (e *Events) Release(ctx context.Context, r store.EventRelease) error {
 // Parked lists what events of a login are parked for.
 func (e *Events) Parked(ctx context.Context, login string) (names []string, err error) {
 	err = explain("", e.db.view(ctx, func(q querier) (err error) {
-		names, err = q.readIDs("SELECT DISTINCT parked FROM events WHERE state = 'parked' AND login = $1", login)
+		names, err = q.readIDs("SELECT DISTINCT parked FROM events WHERE "+notEnded+"state = 'parked' AND login = $1", login)
 		return err
 	}))
 	return names, err
@@ -251,9 +267,9 @@ func (e *Events) Parked(ctx context.Context, login string) (names []string, err 
 func (e *Events) Unpark(ctx context.Context, login, parked string, drop bool) error {
 	return e.update(ctx, func(tx *Tx) error {
 		if drop {
-			return tx.endEvents("blocked", "state = 'parked' AND login = $1 AND parked = $2", login, parked)
+			return tx.endEvents("blocked", notEnded+"state = 'parked' AND login = $1 AND parked = $2", login, parked)
 		}
-		_, err := tx.exec("UPDATE events SET state = 'waiting', due = $1 WHERE state = 'parked' AND login = $2 AND parked = $3", tx.db.clock().UnixMicro(), login, parked)
+		_, err := tx.exec("UPDATE events SET state = 'waiting', due = $1 WHERE "+notEnded+"state = 'parked' AND login = $2 AND parked = $3", tx.db.clock().UnixMicro(), login, parked)
 		return err
 	})
 }
@@ -267,7 +283,7 @@ func (tx *Tx) endEvents(outcome, match string, args ...any) error {
 	now := tx.db.clock()
 	return inChunks(keys, maxChunk, func(part []string) error {
 		query, args := inLists(`UPDATE events SET state = 'ended', raw = $1, progress = $1, replica = '', parked = '', outcome = $2,
-			expires = CASE WHEN brief = 1 THEN $3 ELSE $4 END WHERE key IN (?) OR leader IN (?)`,
+			expires = CASE WHEN brief = 1 THEN CAST($3 AS BIGINT) ELSE CAST($4 AS BIGINT) END WHERE key IN (?) OR state = 'merged' AND leader IN (?)`,
 			[]any{[]byte{}, outcome, now.Add(briefLife).UnixMicro(), now.Add(eventLife).UnixMicro()}, part, part)
 		_, err := tx.exec(query, args...)
 		return err
@@ -278,6 +294,11 @@ func (tx *Tx) endEvents(outcome, match string, args ...any) error {
 // its target.
 func (e *Events) End(ctx context.Context, end store.EventEnd) (id int64, first bool, err error) {
 	err = e.update(ctx, func(tx *Tx) error {
+		if end.Reply != nil {
+			if err := tx.lockEvents(); err != nil { // in the order of Claim
+				return err
+			}
+		}
 		var one int
 		mine, err := tx.scanOne([]any{&one}, "SELECT 1 FROM events WHERE key = $1 AND replica = $2 AND state = 'running'"+tx.db.lock, plainText(end.Key), end.Replica)
 		switch {
@@ -335,16 +356,18 @@ func (e *Events) Pending(ctx context.Context) (events, replies map[string]int, e
 	return events, replies, err
 }
 
+// sweepEvents removes events that have ended, and what waits for a channel that has not been served for long.
 func (db *DB) sweepEvents(ctx context.Context, removed *int64) error {
-	return db.sweepTable(ctx, "DELETE FROM events WHERE key IN (SELECT key FROM events WHERE state = 'ended' AND expires <= $1 LIMIT $2)", db.clock(), removed)
+	return errors.Join(
+		db.sweepTable(ctx, "DELETE FROM events WHERE key IN (SELECT key FROM events WHERE state = 'ended' AND expires <= $1 LIMIT $2)", db.clock(), removed),
+		db.sweepTable(ctx, "DELETE FROM events WHERE key IN (SELECT key FROM events WHERE "+notEnded+"state <> 'running' AND arrived <= $1 LIMIT $2)", db.clock().Add(-waitLife), removed),
+		db.sweepTable(ctx, "DELETE FROM replies WHERE id IN (SELECT id FROM replies WHERE created <= $1 LIMIT $2)", db.clock().Add(-waitLife), removed),
+	)
 }
 
-// putReply stores a reply. first reports that no other one waits for its target: then it is claimed for the replica.
+// putReply stores a reply, behind lockEvents. first reports that no other one waits for its target: then it is claimed for the replica.
 func (tx *Tx) putReply(r *store.Reply, replica string) (id int64, first bool, err error) {
 	var waiting, before int64
-	if err := tx.lockEvents(); err != nil {
-		return 0, false, err
-	}
 	_, err = tx.scanOne([]any{&waiting, &before, &id},
 		"SELECT count(*), coalesce(sum(CASE WHEN target = $1 THEN 1 ELSE 0 END), 0), coalesce(max(id), 0) FROM replies", plainText(r.Target))
 	if err == nil && waiting >= maxReplies {
@@ -365,8 +388,8 @@ func (tx *Tx) putReply(r *store.Reply, replica string) (id int64, first bool, er
 }
 
 // ClaimReplies gives a replica the replies that it can send now: of each target the first. An attempt is counted. It returns when the next one is due;
-// zero: none is. held are the ids of those that the
-// replica is sending; what else is stored as its own for some minutes was claimed by a call whose answer was lost.
+// zero: none is. held are the ids of those that the replica is sending; what else is stored as its own for some minutes was claimed by a call whose answer
+// was lost.
 func (e *Events) ClaimReplies(ctx context.Context, c store.EventClaim, held []int64) (replies []store.Reply, next time.Time, err error) {
 	own := make([]string, len(held))
 	for i, id := range held {
@@ -422,4 +445,12 @@ func (e *Events) PostponeReply(ctx context.Context, id int64, replica string, du
 // EndReply removes a reply that was sent, or is not sent any more.
 func (e *Events) EndReply(ctx context.Context, id int64, replica string) error {
 	return e.change(ctx, "DELETE FROM replies WHERE id = $1 AND replica = $2", id, replica)
+}
+
+// notNil returns bytes that are stored as an empty value if there are none.
+func notNil(b []byte) []byte {
+	if b == nil {
+		return []byte{}
+	}
+	return b
 }

@@ -1,4 +1,4 @@
--- compatible: 1
+-- compatible: 11
 
 -- Events of chat platforms: those that wait or run, and for some time those that have ended, so that none runs twice. Dates are microseconds
 -- since 1970.
@@ -24,6 +24,7 @@ CREATE TABLE events (
 	expires BIGINT NOT NULL    -- of ended
 );
 CREATE INDEX events_open ON events (lane, arrived, key) WHERE state <> 'ended';
+CREATE INDEX events_merged ON events (leader) WHERE state = 'merged';
 CREATE INDEX events_expired ON events (expires) WHERE state = 'ended';
 
 -- Replies to chat platforms that are still to be sent.
@@ -41,3 +42,6 @@ CREATE TABLE replies (
 );
 CREATE INDEX replies_by_target ON replies (target, id);
 CREATE INDEX replies_by_session ON replies (session);
+
+DROP TABLE records;
+DROP TABLE tables;

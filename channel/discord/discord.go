@@ -152,16 +152,20 @@ func (c *Channel) whoAmI(ctx context.Context) error {
 	return nil
 }
 
-// copiesIgnored is how long the platform ignores a message with a nonce that it knows: some minutes, as it says.
+// copiesIgnored is how long the platform ignores copies of a message with a nonce: some minutes, as it says. Answers to interactions, which have none, are
+// not kept by the outbox.
 const copiesIgnored = 2 * time.Minute
 
 // Serve implements [kernel.Channel].
 func (c *Channel) Serve(ctx context.Context, q *kernel.Queue) error {
 	defer c.closeIdle()
-	send := func(ctx context.Context, m channel.Outbound) (channel.Receipt, error) { return c.deliver(ctx, m.Block) }
+	sender := kernel.Sender{
+		Send:       func(ctx context.Context, m channel.Outbound) (channel.Receipt, error) { return c.deliver(ctx, m.Block) },
+		Repeatable: func(_ channel.Outbound, age time.Duration) bool { return age < copiesIgnored },
+	}
 	return c.service.Serve(ctx, q, platform.ServiceOptions{
 		Handler: kernel.Handler{
-			Channel: c.s.Name, Account: c.s.Account, Grace: c.s.Grace, Sender: kernel.Sender{Send: send, IdempotentFor: copiesIgnored},
+			Channel: c.s.Name, Account: c.s.Account, Grace: c.s.Grace, Sender: sender,
 			Run: func(ctx context.Context, e *kernel.Claimed, m kernel.Meta) (channel.Result, error) {
 				a := &adapter{c: c, k: q.Kernel(), meta: m}
 				return kernel.Run(ctx, a.k, m, e.Raws(), &kernel.Adapter[[][]byte]{

@@ -79,7 +79,7 @@ type Options struct {
 type Server struct {
 	o        Options
 	listener *pipe
-	http     *http.Server
+	server   *http.Server
 	client   *http.Client
 	served   sync.WaitGroup
 
@@ -115,15 +115,15 @@ func New(o Options) *Server {
 		channels: map[string]*Channel{}, files: map[string]string{}, interactions: map[string]*interaction{}, sessions: map[string]*session{},
 	}
 	s.client = &http.Client{Transport: &http.Transport{DialContext: s.listener.dial}}
-	s.http = &http.Server{Handler: http.HandlerFunc(s.serve)}
-	s.served.Go(func() { _ = s.http.Serve(s.listener) })
+	s.server = &http.Server{Handler: http.HandlerFunc(s.serve)}
+	s.served.Go(func() { _ = s.server.Serve(s.listener) })
 	return s
 }
 
 // Close ends the platform, and returns what the client did wrong.
 func (s *Server) Close() []string {
 	s.Cut()
-	_ = s.http.Close()
+	_ = s.server.Close()
 	s.listener.Close()
 	s.client.CloseIdleConnections()
 	s.served.Wait()

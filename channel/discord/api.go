@@ -1,12 +1,10 @@
 package discord
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"slices"
 	"strconv"
@@ -19,16 +17,15 @@ const (
 	version     = "/v10"
 	userAgent   = "DiscordBot (https://github.com/lingserve/lingserve, 1)" // the platform asks for this form
 	callTimeout = 30 * time.Second
-	maxAnswer   = 16 << 20 // bytes: a hundred messages are far less
 )
 
-// api calls the REST API. The library's calls are not used: they wait for rate limits where nothing can cancel them, and their errors repeat what
-// was sent.
+// api calls the REST API. The library's calls are not used: they wait for rate limits where nothing can cancel them, and their errors repeat what was
+// sent.
 type api struct {
-	http  *http.Client
-	base  string // without a slash at its end
-	token string
-	lost  func(error) // is called when the token is invalid
+	client *http.Client
+	base   string // without a slash at its end
+	token  string
+	lost   func(error) // is called when the token is invalid
 }
 
 // request is one call.
@@ -40,21 +37,16 @@ type request struct {
 	harmless     bool           // repeating it changes nothing
 }
 
-// Error is a call that the platform refused. Its text is ours: the platform's may repeat what was sent.
-type Error struct {
-	What       string
-	Status     int // of HTTP
-	Code       int // of the platform; 0 is none
-	RetryAfter time.Duration
-	kind       kind
+// refusal is a call that the platform refused. Its text is ours: the platform's may repeat what was sent.
+type refusal struct {
+	what         string
+	status, code int // of HTTP, and of the platform
+	retryAfter   time.Duration
+	kind         kind
 }
 
-func (e *Error) Error() string {
-	what := string(e.kind)
-	if what == "" {
-		what = "the platform refused the call"
-	}
-	return fmt.Sprintf("discord: %s: %s (status %d, code %d)", e.What, what, e.Status, e.Code)
+func (r *refusal) Error() string {
+	return fmt.Sprintf("discord: %s: %s (status %d, code %d)", r.what, r.kind, r.status, r.code)
 }
 
 // kind is what a refusal means, in words for the log.
@@ -65,23 +57,21 @@ const (
 	tooMany     kind = "too many calls"
 	unavailable kind = "the platform is unavailable at the moment"
 	noChannel   kind = "the channel or thread does not exist any more"
-	noAccess    kind = "the bot may not do this there; it needs the permissions View Channel, Send Messages, Send Messages in Threads, Attach Files and Read Message History"
-	blocked     kind = "this person does not accept messages of the bot"
-	closed      kind = "the thread is locked or archived"
+	noAccess    kind = "the bot may not do this there; check its permissions View Channel, Send Messages, Send Messages in Threads and Attach Files"
+	blocked     kind = "this person accepts no messages of the bot"
+	locked      kind = "the thread is locked"
 	deleted     kind = "the message is deleted"
 	expired     kind = "the interaction is too old"
-	noReply     kind = "the bot may not reply to a message there"
-	tooLarge    kind = "the file is too large"
+	repeated    kind = "the interaction is acknowledged already"
+	noReply     kind = "the bot may not reply to a message there; it needs the permission Read Message History"
+	otherwise   kind = "the platform refused the call"
 )
 
 // kinds has the meaning of the platform's codes.
 var kinds = map[int]kind{
-	10003: noChannel, 10008: deleted, 10015: expired, 10062: expired, 40005: tooLarge, 50001: noAccess, 50007: blocked, 50013: noAccess,
-	50027: expired, 50083: closed, 160002: noReply, 160005: closed,
+	10003: noChannel, 10008: deleted, 10015: expired, 10062: expired, 40060: repeated, 50001: noAccess, 50007: blocked, 50013: noAccess, 50027: expired,
+	50083: locked, 160002: noReply, 160005: locked,
 }
-
-// permanent are refusals after which nothing can be sent to that place.
-var permanent = []kind{badToken, noChannel, noAccess, blocked, closed}
 
 func kindOf(status, code int) kind {
 	switch k, known := kinds[code]; {
@@ -96,63 +86,49 @@ func kindOf(status, code int) kind {
 	case status >= 500:
 		return unavailable
 	}
-	return ""
+	return otherwise
 }
 
 // is reports whether an error is a refusal of one of the kinds.
 func is(err error, kinds ...kind) bool {
-	e, ok := errors.AsType[*Error](err)
-	return ok && slices.Contains(kinds, e.kind)
+	r, ok := errors.AsType[*refusal](err)
+	return ok && slices.Contains(kinds, r.kind)
 }
 
 // do makes a call, and repeats it as [platform.Call] does.
 func (a *api) do(ctx context.Context, r request) error {
-	c := platform.Call{Do: func(ctx context.Context) error { return a.once(ctx, &r) }, Judge: judge, Harmless: r.harmless}
+	c := platform.Call{Do: func(ctx context.Context) error { return a.once(ctx, r) }, Judge: judge, Harmless: r.harmless}
 	return c.Run(ctx)
 }
 
 func judge(err error) platform.Failure {
-	e, ok := errors.AsType[*Error](err)
+	r, ok := errors.AsType[*refusal](err)
 	if !ok {
 		return platform.Failure{}
 	}
 	return platform.Failure{
-		Busy: e.kind == tooMany, After: e.RetryAfter, Permanent: slices.Contains(permanent, e.kind), Refused: e.kind != tooMany && e.kind != unavailable,
+		Busy: r.kind == tooMany, After: r.retryAfter, Refused: r.kind != tooMany && r.kind != unavailable,
+		Permanent: is(err, badToken, noChannel, noAccess, blocked, locked),
 	}
 }
 
 // once makes one attempt.
-func (a *api) once(ctx context.Context, r *request) error {
-	if ctx.Err() != nil {
-		return fmt.Errorf("discord: %s: %w", r.what, &platform.Unreached{Err: context.Cause(ctx)})
-	}
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
+func (a *api) once(ctx context.Context, r request) error {
 	body, contentType, err := r.encode()
 	if err != nil {
 		return fmt.Errorf("discord: %s: write the call: %w", r.what, err)
 	}
-	req, err := http.NewRequestWithContext(ctx, r.method, a.base+version+r.path, bytes.NewReader(body))
-	if err != nil {
-		return errNoAddress
-	}
-	req.Header.Set("Authorization", "Bot "+a.token)
-	req.Header.Set("User-Agent", userAgent)
+	header := http.Header{"Authorization": {"Bot " + a.token}, "User-Agent": {userAgent}}
 	if contentType != "" {
-		req.Header.Set("Content-Type", contentType)
+		header.Set("Content-Type", contentType)
 	}
-	res, err := a.http.Do(req)
-	if err != nil {
-		return fmt.Errorf("discord: %s: %w", r.what, platform.Bare(ctx, err))
-	}
-	defer res.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
+	res, said, err := platform.Exchange(ctx, a.client, callTimeout, r.method, a.base+version+r.path, header, body)
 	switch {
 	case err != nil:
-		return fmt.Errorf("discord: %s: read the answer: %w", r.what, platform.Bare(ctx, err))
+		return fmt.Errorf("discord: %s: %w", r.what, err)
 	case res.StatusCode/100 != 2:
-		return a.refused(r.what, res, text)
-	case r.out != nil && json.Unmarshal(text, r.out) != nil:
+		return a.refused(r.what, res, said)
+	case r.out != nil && json.Unmarshal(said, r.out) != nil:
 		return fmt.Errorf("discord: %s: the answer has an unexpected form; check the setting api", r.what)
 	}
 	return nil
@@ -171,22 +147,22 @@ func (r *request) encode() (body []byte, contentType string, err error) {
 	return form.Encode()
 }
 
-// refused returns the error of an answer. A rate limit may also be said by a gateway, whose answer is no JSON.
-func (a *api) refused(what string, res *http.Response, text []byte) *Error {
+// refused returns the error of an answer. That of a gateway before the platform, which may also limit calls, is no JSON.
+func (a *api) refused(what string, res *http.Response, text []byte) error {
 	var said struct {
 		Code       int     `json:"code"`
-		RetryAfter float64 `json:"retry_after"`
+		RetryAfter float64 `json:"retry_after"` // seconds
 	}
 	_ = json.Unmarshal(text, &said)
-	e := &Error{What: what, Status: res.StatusCode, Code: said.Code, kind: kindOf(res.StatusCode, said.Code)}
-	if e.kind == tooMany {
-		if said.RetryAfter <= 0 {
-			said.RetryAfter, _ = strconv.ParseFloat(res.Header.Get("Retry-After"), 64)
-		}
-		e.RetryAfter = max(time.Duration(said.RetryAfter*float64(time.Second)), time.Second/2)
+	r := &refusal{what: what, status: res.StatusCode, code: said.Code, kind: kindOf(res.StatusCode, said.Code)}
+	if said.RetryAfter <= 0 {
+		said.RetryAfter, _ = strconv.ParseFloat(res.Header.Get("Retry-After"), 64)
 	}
-	if e.kind == badToken {
-		a.lost(e)
+	if r.kind == tooMany {
+		r.retryAfter = max(time.Duration(said.RetryAfter*float64(time.Second)), time.Second/2)
 	}
-	return e
+	if r.kind == badToken {
+		a.lost(r)
+	}
+	return r
 }

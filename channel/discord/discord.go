@@ -1,27 +1,23 @@
 // Package discord is the channel of a Discord bot: people write to it in direct messages, channels and threads, and an agent answers.
 //
 // # Guarantees
-//   - A message is stored before the next one is read from the gateway, and runs once, however often it comes.
+//   - A message is stored, and runs once, however often it comes. If it cannot be stored, it waits in memory, and those behind it wait, too.
 //   - Messages that were written while the server was away are fetched, in conversations that the agent takes part in.
-//   - What may have been sent is not sent a second time. Messages have a nonce, by which the platform finds a repetition within some minutes.
-//   - An answer notifies nobody but the person who is answered.
+//   - What may have been sent is not sent a second time. Messages have a nonce, by which the platform ignores copies for some minutes.
+//   - An answer notifies at most the person who is answered.
 //   - The token is in no error and no log.
 package discord
 
 import (
 	"cmp"
 	"context"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
-	"net/url"
-	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -29,6 +25,7 @@ import (
 
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/channel/kernel"
+	"github.com/lingserve/lingserve/channel/markup"
 	"github.com/lingserve/lingserve/channel/platform"
 	"github.com/lingserve/lingserve/internal/egress"
 )
@@ -64,87 +61,55 @@ type Settings struct {
 
 // Channel is one bot.
 type Channel struct {
-	name, account string
-	agent         string
-	preview       string
-	commands      []Command
-	grace         time.Duration
-	transport     *http.Transport // that connections to the gateway are like
-	log           *slog.Logger
-	api           *api
-	state         platform.State
-	store         platform.MediaStore
-	closeIdle     func() // of a client that the channel has made
-	me            atomic.Pointer[profile]
-	places        *places
-	answering     sync.Map // interactions that are being acknowledged: by token, a channel that is closed then
-	service       platform.Service
+	s         Settings
+	log       *slog.Logger
+	api       *api
+	transport *http.Transport // that the gateway is reached by
+	closeIdle func()
+	media     *platform.MediaStore
+	service   platform.Service
+	self      atomic.Pointer[profile]
 }
 
 var _ kernel.Channel = (*Channel)(nil)
 
-// profile is what the platform says of the bot and its application.
+// profile is what the platform says of the bot.
 type profile struct {
-	ID, Username string
-	Application  string
-	ReadsContent bool // of messages that do not mention it
+	ID, Username, Application string
+	readsMessages             bool // also those that do not mention it
 }
 
-var (
-	tokenForm    = regexp.MustCompile(`^[A-Za-z0-9_=-]{10,}\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+$`)
-	errNoAddress = errors.New("discord: api is not an address; expected one such as " + DefaultAPI)
-)
+var tokenForm = regexp.MustCompile(`^[A-Za-z0-9_=-]{10,}\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+$`)
 
 // New checks the settings and returns the channel. It makes no call.
 func New(s Settings) (*Channel, error) {
-	c := &Channel{
-		name: cmp.Or(s.Name, "discord"), account: s.Account, agent: s.Agent, preview: cmp.Or(s.Preview, PreviewEdit), commands: s.Commands,
-		grace: s.Grace, log: s.Log, state: s.State,
-		store: platform.MediaStore{Prefix: "discord-", Limit: cmp.Or(s.MaxMedia, platform.DefaultMaxMedia)},
-	}
-	if c.log == nil {
-		c.log = slog.New(slog.DiscardHandler)
-	}
+	s.Name, s.Preview = cmp.Or(s.Name, "discord"), cmp.Or(s.Preview, PreviewEdit)
 	token := strings.TrimPrefix(strings.TrimSpace(string(s.Token)), "Bot ")
-	base := strings.TrimRight(cmp.Or(s.API, DefaultAPI), "/")
-	u, err := url.Parse(base)
-	switch {
-	case token == "":
+	if token == "" {
 		return nil, errors.New("discord: token is missing; set it to the one on the page Bot of the application")
-	case !tokenForm.MatchString(token):
+	}
+	if !tokenForm.MatchString(token) {
 		return nil, errors.New("discord: the token is invalid; expected three parts with dots between them, as the page Bot of the application shows it")
-	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.RawQuery != "" || u.Fragment != "":
-		return nil, errNoAddress
-	case c.preview != PreviewEdit && c.preview != PreviewOff:
-		return nil, fmt.Errorf("discord: preview is %q; expected %s or %s", c.preview, PreviewEdit, PreviewOff)
-	case c.store.Limit < 0:
-		return nil, fmt.Errorf("discord: max_media is %d; expected a size", c.store.Limit)
 	}
-	if s.Media != "" {
-		if c.store.Dir, err = filepath.Abs(s.Media); err != nil {
-			return nil, fmt.Errorf("discord: the media folder: %w", err)
-		}
+	base, err := platform.CheckBase(cmp.Or(s.API, DefaultAPI), DefaultAPI)
+	media, mediaErr := platform.OpenMedia(s.Media, "discord-", s.MaxMedia)
+	if err := cmp.Or(err, platform.CheckChoice("preview", s.Preview, PreviewEdit, PreviewOff), mediaErr); err != nil {
+		return nil, fmt.Errorf("discord: %w", err)
 	}
-	client := s.Client
-	c.closeIdle, c.transport = func() {}, egress.NewTransport(s.ProxyEnv)
-	if client == nil {
-		c.transport.MaxIdleConnsPerHost = 16 // calls of as many turns at a time
-		client, c.closeIdle = &http.Client{Transport: c.transport}, c.transport.CloseIdleConnections
-	} else if t, ok := client.Transport.(*http.Transport); ok {
+	c := &Channel{s: s, log: cmp.Or(s.Log, slog.New(slog.DiscardHandler)), media: media}
+	c.api = &api{base: base, token: token, lost: c.service.Fail}
+	c.api.client, c.closeIdle = platform.NewClient(s.Client, s.ProxyEnv)
+	if t, ok := c.api.client.Transport.(*http.Transport); ok {
 		c.transport = t
+	} else {
+		c.transport = egress.NewTransport(s.ProxyEnv)
 	}
-	noRedirects := *client
-	noRedirects.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	c.api = &api{http: &noRedirects, base: base, token: token, lost: c.service.Fail}
-	c.places = newPlaces(c.api)
-	id, _, _ := strings.Cut(token, ".")
-	decoded, _ := base64.RawStdEncoding.DecodeString(strings.TrimRight(id, "="))
-	c.me.Store(&profile{ID: string(decoded)}) // until the platform says more
+	c.self.Store(new(profile)) // until the platform says who the bot is
 	return c, nil
 }
 
 // Name implements [kernel.Channel].
-func (c *Channel) Name() string { return c.name }
+func (c *Channel) Name() string { return c.s.Name }
 
 // Ready returns why the channel does not work, or nil.
 func (c *Channel) Ready() error { return c.service.Ready() }
@@ -155,8 +120,8 @@ func (c *Channel) Check(ctx context.Context) error {
 	if err := c.whoAmI(ctx); err != nil {
 		return err
 	}
-	if !c.me.Load().ReadsContent {
-		return errNoContent
+	if !c.self.Load().readsMessages {
+		return fatal[disallowedIntents]
 	}
 	_, err := c.gatewayAddress(ctx)
 	return err
@@ -164,47 +129,46 @@ func (c *Channel) Check(ctx context.Context) error {
 
 // About describes the bot for people.
 func (c *Channel) About() string {
-	if me := c.me.Load(); me.Username != "" {
+	if me := c.self.Load(); me.Username != "" {
 		return "@" + me.Username
 	}
 	return ""
 }
 
-// Flags of an application that may read what messages say.
+// contentFlags are those of applications that may read messages: large ones and small ones.
 const contentFlags = 1<<18 | 1<<19
 
 // whoAmI asks the platform who the bot is.
 func (c *Channel) whoAmI(ctx context.Context) error {
-	var user discordgo.User
 	var app struct {
-		ID    string `json:"id"`
-		Flags int    `json:"flags"`
+		ID    string         `json:"id"`
+		Flags int            `json:"flags"`
+		Bot   discordgo.User `json:"bot"`
 	}
-	if err := c.api.once(ctx, &request{what: "ask for the bot", method: http.MethodGet, path: "/users/@me", out: &user}); err != nil {
+	if err := c.api.once(ctx, request{what: "ask for the bot", method: http.MethodGet, path: "/applications/@me", out: &app}); err != nil {
 		return err
 	}
-	if err := c.api.once(ctx, &request{what: "ask for the application", method: http.MethodGet, path: "/applications/@me", out: &app}); err != nil {
-		return err
-	}
-	c.me.Store(&profile{ID: user.ID, Username: user.Username, Application: app.ID, ReadsContent: app.Flags&contentFlags != 0})
+	c.self.Store(&profile{ID: app.Bot.ID, Username: app.Bot.Username, Application: app.ID, readsMessages: app.Flags&contentFlags != 0})
 	return nil
 }
+
+// copiesIgnored is how long the platform ignores copies of a message with a nonce: some minutes, as it says. Answers to interactions, which have none, are
+// not kept by the outbox.
+const copiesIgnored = 2 * time.Minute
 
 // Serve implements [kernel.Channel].
 func (c *Channel) Serve(ctx context.Context, q *kernel.Queue) error {
 	defer c.closeIdle()
+	sender := kernel.Sender{
+		Send:       func(ctx context.Context, m channel.Outbound) (channel.Receipt, error) { return c.deliver(ctx, m.Block) },
+		Repeatable: func(_ channel.Outbound, age time.Duration) bool { return age < copiesIgnored },
+	}
 	return c.service.Serve(ctx, q, platform.ServiceOptions{
 		Handler: kernel.Handler{
-			Channel: c.name, Account: c.account, Grace: c.grace,
-			Sender: kernel.Sender{
-				Send: func(ctx context.Context, m channel.Outbound) (channel.Receipt, error) {
-					return c.deliver(ctx, &m.Block)
-				},
-				Reconcile: c.reconcile,
-			},
+			Channel: c.s.Name, Account: c.s.Account, Grace: c.s.Grace, Sender: sender,
 			Run: func(ctx context.Context, e *kernel.Claimed, m kernel.Meta) (channel.Result, error) {
-				a := &adapter{c: c, k: q.Kernel()}
-				return kernel.Run(ctx, q.Kernel(), m, e.Raws(), &kernel.Adapter[[][]byte]{
+				a := &adapter{c: c, k: q.Kernel(), meta: m}
+				return kernel.Run(ctx, a.k, m, e.Raws(), &kernel.Adapter[[][]byte]{
 					Ingest: a.ingest, Classify: a.classify, Preflight: a.preflight, Resolve: a.resolve, Finalize: a.finalize,
 				})
 			},
@@ -213,7 +177,7 @@ func (c *Channel) Serve(ctx context.Context, q *kernel.Queue) error {
 			if err := c.persist(ctx, "cannot ask the platform for the bot; retrying", c.whoAmI); err != nil {
 				return err
 			}
-			c.log.InfoContext(ctx, "channel is connected", "channel", c.name, "bot", c.me.Load().Username)
+			c.log.InfoContext(ctx, "channel is connected", "channel", c.s.Name, "bot", c.self.Load().Username)
 			c.registerCommands(ctx, q.Kernel())
 			return nil
 		},
@@ -223,8 +187,8 @@ func (c *Channel) Serve(ctx context.Context, q *kernel.Queue) error {
 
 // persist makes a call until it works, the channel ends, or the token is invalid.
 func (c *Channel) persist(ctx context.Context, warning string, call func(context.Context) error) error {
-	return platform.Persist(ctx, call, func(err error) bool { return is(err, badToken) }, judge, func(err error, wait time.Duration) {
-		c.log.WarnContext(ctx, warning, "channel", c.name, "error", err, "pause", wait)
+	return platform.Persist(ctx, call, func(err error) bool { return is(err, badToken) }, judge, func(err error, pause time.Duration) {
+		c.log.WarnContext(ctx, warning, "channel", c.s.Name, "error", err, "pause", pause)
 	})
 }
 
@@ -239,24 +203,24 @@ const (
 	maxDescription = 100 // characters
 )
 
-// registerCommands makes the commands of the server those of the application, unless nobody may give commands. The channel works without them, so a
-// failure is a warning.
+// registerCommands makes the commands of the server those of the application, if anyone may give commands. The channel works without them, so a failure is
+// a warning.
 func (c *Channel) registerCommands(ctx context.Context, k *kernel.Kernel) {
-	if len(c.commands) == 0 || k.Settings == nil ||
-		k.Settings.Policy(channel.PolicyQuery{Channel: c.name, Account: c.account, Kind: channel.Direct}).CommandMode == channel.CommandsOff {
+	q := channel.PolicyQuery{Channel: c.s.Name, Account: c.s.Account, Kind: channel.Direct}
+	if len(c.s.Commands) == 0 || k.Settings == nil || k.Settings.Policy(q).CommandMode == channel.CommandsOff {
 		return
 	}
-	list := []discordgo.ApplicationCommand{}
-	for _, command := range c.commands[:min(len(c.commands), maxCommands)] {
+	var list []discordgo.ApplicationCommand
+	for _, command := range c.s.Commands[:min(len(c.s.Commands), maxCommands)] {
+		help := append(markup.Cut(command.Help, maxDescription, markup.UTF16), command.Name)[0]
 		list = append(list, discordgo.ApplicationCommand{
-			Type: discordgo.ChatApplicationCommand, Name: strings.ReplaceAll(command.Name, ".", "_"), Description: head(command.Help, maxDescription),
+			Type: discordgo.ChatApplicationCommand, Name: strings.ReplaceAll(command.Name, ".", "_"), Description: help,
 			Options: []*discordgo.ApplicationCommandOption{{Type: discordgo.ApplicationCommandOptionString, Name: "arguments", Description: "what follows the command"}},
 		})
 	}
-	err := c.api.do(ctx, request{
-		what: "register commands", method: http.MethodPut, path: "/applications/" + c.me.Load().Application + "/commands", in: list, out: new(json.RawMessage), harmless: true,
-	})
+	path := "/applications/" + c.self.Load().Application + "/commands"
+	err := c.api.do(ctx, request{what: "register the commands", method: http.MethodPut, path: path, in: list, out: new(json.RawMessage), harmless: true})
 	if err != nil {
-		c.log.WarnContext(ctx, "cannot register the commands", "channel", c.name, "error", err)
+		c.log.WarnContext(ctx, "cannot register the commands", "channel", c.s.Name, "error", err)
 	}
 }

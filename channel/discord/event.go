@@ -1,19 +1,24 @@
 package discord
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"regexp"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/bwmarrin/discordgo"
 
 	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/channel/platform"
 )
 
 // The events of the gateway that the channel reads.
 const (
+	ready             = "READY"
 	messageCreate     = "MESSAGE_CREATE"
 	messageUpdate     = "MESSAGE_UPDATE"
 	messageDelete     = "MESSAGE_DELETE"
@@ -21,143 +26,123 @@ const (
 	interactionCreate = "INTERACTION_CREATE"
 )
 
-// event is what is stored of an event: what came, and what another process could not find out.
+// event is what is stored of an event: what came, and what a process without a connection to the gateway could not find out.
 type event struct {
-	Type   string            `json:"type"`
-	Data   json.RawMessage   `json:"data"`
-	Place  place             `json:"place"`
-	Names  map[string]string `json:"names,omitempty"`  // "&1" is the role 1, "#2" the channel 2
-	Role   string            `json:"role,omitempty"`   // of the bot alone, if a role is mentioned
-	Member *member           `json:"member,omitempty"` // the author, of a message that was fetched
+	Type  string            `json:"type"`
+	Data  json.RawMessage   `json:"data"`
+	Place discordgo.Channel `json:"place"`           // a direct conversation has no guild
+	Names map[string]string `json:"names,omitempty"` // "&1" is the role 1, "#2" the channel 2
+	Role  string            `json:"role,omitempty"`  // that the bot alone has, if it is mentioned
 
-	message     message      // of an interaction: by whoever caused it
-	interaction *interaction // nil: the event is about a message
+	message     discordgo.Message      // of an interaction: by the person who caused it
+	interaction *discordgo.Interaction // nil for a message
+	deleted     []string               // messages
 }
 
-// The library's types of messages and interactions are not used: they refuse all of a message that has a component which is newer than they are.
-type message struct {
-	ID              string                         `json:"id"`
-	ChannelID       string                         `json:"channel_id"`
-	GuildID         string                         `json:"guild_id"`
-	Type            discordgo.MessageType          `json:"type"`
-	Content         string                         `json:"content"`
-	Timestamp       time.Time                      `json:"timestamp"`
-	Edited          *time.Time                     `json:"edited_timestamp"`
-	Author          discordgo.User                 `json:"author"`
-	Member          *member                        `json:"member"`
-	WebhookID       string                         `json:"webhook_id"`
-	Mentions        []mention                      `json:"mentions"`
-	MentionRoles    []string                       `json:"mention_roles"`
-	MentionEveryone bool                           `json:"mention_everyone"`
-	Attachments     []*discordgo.MessageAttachment `json:"attachments"`
-	Embeds          []embed                        `json:"embeds"`
-	Stickers        []named                        `json:"sticker_items"`
-	Poll            *poll                          `json:"poll"`
-	Reference       *reference                     `json:"message_reference"`
-	RepliedTo       *message                       `json:"referenced_message"`
-	Snapshots       []struct {
-		Message message `json:"message"`
-	} `json:"message_snapshots"`
-	IDs []string `json:"ids"` // of messages that were deleted together
-}
-
-type member struct {
-	Nick  string          `json:"nick"`
-	Roles []string        `json:"roles"`
-	User  *discordgo.User `json:"user,omitempty"`
-}
-
-type mention struct {
-	discordgo.User
-	Member *member `json:"member"`
-}
-
-type named struct {
-	Name string `json:"name"`
-}
-
-type embed struct {
-	Title       string `json:"title"`
-	Description string `json:"description"`
-}
-
-type poll struct {
-	Question pollText `json:"question"`
-	Answers  []struct {
-		Text pollText `json:"poll_media"`
-	} `json:"answers"`
-}
-
-type pollText struct {
-	Text string `json:"text"`
-}
-
-type reference struct {
-	Type      discordgo.MessageReferenceType `json:"type,omitempty"`
-	MessageID string                         `json:"message_id"`
-	ChannelID string                         `json:"channel_id,omitempty"`
-	MustExist bool                           `json:"fail_if_not_exists"`
-}
-
-type interaction struct {
-	ID            string                    `json:"id"`
-	ApplicationID string                    `json:"application_id"`
-	Token         string                    `json:"token"`
-	Type          discordgo.InteractionType `json:"type"`
-	ChannelID     string                    `json:"channel_id"`
-	GuildID       string                    `json:"guild_id"`
-	Member        *member                   `json:"member"` // in a guild
-	User          *discordgo.User           `json:"user"`   // else
-	Message       *message                  `json:"message"`
-	Data          struct {
-		Name     string `json:"name"`
-		CustomID string `json:"custom_id"`
-		Options  []struct {
-			Value any `json:"value"`
-		} `json:"options"`
-	} `json:"data"`
-}
-
-// readEvent reads an event that was stored.
-func readEvent(raw []byte) (*event, error) {
-	e := new(event)
-	if err := json.Unmarshal(raw, e); err != nil {
-		return nil, err
+// newEvent returns an event that has come, with what the library knows of its place; nil if neither an agent nor a window could be told of it.
+func (c *Channel) newEvent(state *discordgo.State, kind string, data []byte) *event {
+	switch kind {
+	case ready, messageCreate, messageUpdate, messageDelete, messageDeleteBulk, interactionCreate:
+	default:
+		return nil
 	}
-	return e, e.decode()
+	e := &event{Type: kind, Data: withoutComponents(data)}
+	if err := e.decode(); err != nil {
+		c.log.Warn("invalid event from the platform", "channel", c.s.Name, "type", kind)
+		return nil
+	}
+	m := &e.message
+	if ch, err := state.Channel(m.ChannelID); err == nil {
+		e.setPlace(ch)
+	}
+	e.Place.GuildID, e.Names = m.GuildID, map[string]string{}
+	for _, mark := range marks.FindAllStringSubmatch(m.Content, -1) {
+		if ch, err := state.Channel(mark[2]); err == nil && mark[1] == "#" {
+			e.Names["#"+mark[2]] = ch.Name
+		}
+	}
+	own, _ := state.Member(m.GuildID, c.self.Load().ID)
+	for _, id := range m.MentionRoles {
+		if role, err := state.Role(m.GuildID, id); err == nil {
+			e.Names["&"+id] = role.Name
+			if role.Managed && own != nil && slices.Contains(own.Roles, id) {
+				e.Role = id
+			}
+		}
+	}
+	return e
+}
+
+// setPlace keeps what is needed of a channel.
+func (e *event) setPlace(ch *discordgo.Channel) {
+	e.Place = discordgo.Channel{GuildID: ch.GuildID, Type: ch.Type, Name: ch.Name, ParentID: ch.ParentID}
+}
+
+// withoutComponents hides buttons and the like: the library refuses a message if it does not know one of them. In a text, there is a backslash before the
+// second quotation mark.
+func withoutComponents(data []byte) []byte {
+	return bytes.ReplaceAll(data, []byte(`"components":`), []byte(`"no_components":`))
 }
 
 // decode reads Data.
 func (e *event) decode() error {
 	if e.Type != interactionCreate {
+		var all struct {
+			ID  string   `json:"id"`
+			IDs []string `json:"ids"`
+		}
+		if err := json.Unmarshal(e.Data, &all); err != nil || e.Type == ready {
+			return err
+		}
+		e.deleted = append(all.IDs, all.ID)
 		return json.Unmarshal(e.Data, &e.message)
 	}
-	i := new(interaction)
+	i := new(discordgo.Interaction)
 	if err := json.Unmarshal(e.Data, i); err != nil {
 		return err
 	}
 	e.interaction = i
-	e.message = message{ID: i.ID, ChannelID: i.ChannelID, GuildID: i.GuildID, Member: i.Member, Timestamp: timeOf(i.ID)}
-	switch {
-	case i.User != nil:
-		e.message.Author = *i.User
-	case i.Member != nil && i.Member.User != nil:
-		e.message.Author = *i.Member.User
+	e.message = discordgo.Message{ID: i.ID, ChannelID: i.ChannelID, GuildID: i.GuildID, Member: i.Member, Author: i.User}
+	e.message.Timestamp, _ = discordgo.SnowflakeTimestamp(i.ID)
+	if i.Member != nil {
+		e.message.Author = i.Member.User
 	}
 	return nil
+}
+
+func (e *event) direct() bool { return e.Place.GuildID == "" }
+
+func (e *event) sender() string {
+	if e.message.Author == nil {
+		return ""
+	}
+	return e.message.Author.ID
 }
 
 // id names the event in its conversation.
 func (e *event) id() string {
 	switch e.Type {
 	case messageUpdate:
-		return fmt.Sprintf("edit:%s:%d", e.message.ID, e.message.Edited.UnixMilli())
+		return fmt.Sprintf("edit:%s:%d", e.message.ID, e.message.EditedTimestamp.UnixMilli())
 	case messageDelete, messageDeleteBulk:
-		return "delete:" + cmp.Or(e.message.ID, strings.Join(e.message.IDs, ","))
+		return "delete:" + strings.Join(e.deleted, ",")
 	case interactionCreate:
 		return "interaction:" + e.message.ID
 	}
 	return e.message.ID
+}
+
+// matters reports whether an agent or a window could be told of the event. Windows are for guilds alone.
+func (e *event) matters() bool {
+	switch {
+	case e.message.ChannelID == "":
+		return false
+	case e.interaction != nil:
+		return e.interaction.Type == discordgo.InteractionApplicationCommand || e.interaction.Type == discordgo.InteractionMessageComponent
+	case e.Type == messageUpdate: // without a time of the edit, the platform has only added what a link leads to
+		return e.message.EditedTimestamp != nil && !e.direct()
+	}
+	return e.Type == messageCreate || !e.direct()
 }
 
 // kind is what the kernel calls the event.
@@ -167,79 +152,125 @@ func (e *event) kind() channel.EventKind {
 		return channel.EventCommand
 	case e.interaction != nil:
 		return channel.EventInteraction
-	case e.Type != messageCreate || e.message.Type != discordgo.MessageTypeDefault && e.message.Type != discordgo.MessageTypeReply:
-		return channel.EventLifecycle // also joins, pins and threads that begin
+	case e.Type == messageCreate && (e.message.Type == discordgo.MessageTypeDefault || e.message.Type == discordgo.MessageTypeReply):
+		return channel.EventMessage
 	}
-	return channel.EventMessage
-}
-
-// press returns the press of one of the channel's buttons.
-func (e *event) press() (p channel.Press, ok bool) {
-	if e.kind() != channel.EventInteraction {
-		return p, false
-	}
-	word, id, _ := strings.Cut(e.interaction.Data.CustomID, ":")
-	return channel.ReadPress(word, id)
-}
-
-// command returns the text of an application command, behind its mark: "tape.info".
-func (e *event) command() string {
-	text := strings.ReplaceAll(e.interaction.Data.Name, "_", ".")
-	for _, o := range e.interaction.Data.Options {
-		text += fmt.Sprint(" ", o.Value)
-	}
-	return text
+	return channel.EventLifecycle // also joins, pins and threads that begin
 }
 
 // input is the event as the kernel reads it.
 func (c *Channel) input(e *event) *channel.Input {
-	m := &e.message
-	in := &channel.Input{ID: e.id(), Timestamp: m.Timestamp.UTC(), ConversationID: m.ChannelID, SenderID: m.Author.ID, Raw: e}
+	m := content(&e.message)
+	in := &channel.Input{ID: e.id(), Timestamp: e.message.Timestamp.UTC(), ConversationID: e.message.ChannelID, SenderID: e.sender(), RawText: m.Content}
 	switch e.kind() {
 	case channel.EventCommand:
-		in.RawText = "/" + e.command()
-		in.TextForCommands = "," + e.command()
-		return in
+		command := commandText(e.interaction)
+		in.RawText, in.TextForCommands = "/"+command, ","+command
 	case channel.EventInteraction:
-		if p, ok := e.press(); ok {
-			in.RawText = p.Command()
-		}
-		return in
+		p, _ := press(e)
+		in.RawText = p.Command()
+	default:
+		in.TextForAgent = c.text(e, m, true)
+		in.TextForCommands, in.HasMedia = in.TextForAgent, len(m.Attachments) > 0
 	}
-	said := m.said()
-	in.RawText = said.Content
-	in.TextForAgent = cmp.Or(e.read(said, c.me.Load().ID, true), shown(said))
-	in.TextForCommands = in.TextForAgent
-	in.HasMedia = len(said.Attachments) > 0
 	return in
 }
 
-// said returns the message that has the words: what was forwarded, or the message itself.
-func (m *message) said() *message {
-	if m.forwards() {
-		forwarded := m.Snapshots[0].Message
-		forwarded.ID = m.ID
-		return &forwarded
+// content returns the message that has the words and files of m: what was forwarded, or m itself.
+func content(m *discordgo.Message) *discordgo.Message {
+	if !forwards(m) {
+		return m
 	}
-	return m
+	forwarded := *m.MessageSnapshots[0].Message
+	forwarded.ID = m.ID
+	return &forwarded
 }
 
-func (m *message) forwards() bool {
-	return m.Reference != nil && m.Reference.Type == discordgo.MessageReferenceTypeForward && len(m.Snapshots) > 0
+func forwards(m *discordgo.Message) bool {
+	r := m.MessageReference
+	return r != nil && r.Type == discordgo.MessageReferenceTypeForward && len(m.MessageSnapshots) > 0 && m.MessageSnapshots[0].Message != nil
 }
 
-// shown describes a message without a text.
-func shown(m *message) string {
+// sender returns the facts of an author. A webhook has the name that its caller chose.
+func (c *Channel) sender(m *discordgo.Message) channel.SenderFacts {
+	u := cmp.Or(m.Author, &discordgo.User{})
+	s := channel.SenderFacts{ID: u.ID, Name: u.GlobalName, Username: u.Username, IsBot: u.Bot || m.WebhookID != "", IsSelf: u.ID == c.self.Load().ID}
+	if m.Member != nil {
+		s.Name, s.Roles = cmp.Or(m.Member.Nick, s.Name), m.Member.Roles
+	}
+	return s
+}
+
+// attachment is a file of a message.
+type attachment struct {
+	platform.Attachment
+	id, address string
+}
+
+// files returns the files of a message.
+func (c *Channel) files(m *discordgo.Message) (list []attachment) {
+	kinds := map[string]channel.MediaKind{"image": channel.MediaImage, "audio": channel.MediaAudio, "video": channel.MediaVideo}
+	for _, f := range m.Attachments {
+		contentType, _, _ := strings.Cut(f.ContentType, ";")
+		family, _, _ := strings.Cut(contentType, "/")
+		list = append(list, attachment{id: f.ID, address: f.URL, Attachment: platform.Attachment{
+			Name: f.Filename, TooLarge: int64(f.Size) > c.media.Limit, Fact: channel.MediaFact{
+				Kind: cmp.Or(kinds[family], channel.MediaDocument), ContentType: contentType, MessageID: m.ID, Size: int64(f.Size),
+				Width: f.Width, Height: f.Height, Duration: time.Duration(f.DurationSecs * float64(time.Second)),
+			},
+		}})
+	}
+	return list
+}
+
+// marks are what stands in texts for people, roles, channels, emoji and commands.
+var marks = regexp.MustCompile(`<(?:(@[!&]?|#)(\d+)|a?(:\w+:)\d+|(/[^:<>]+):\d+)>`)
+
+// text returns the text of a message as people see it. With cut, mentions of the bot are taken out.
+func (c *Channel) text(e *event, m *discordgo.Message, cut bool) string {
+	text := marks.ReplaceAllStringFunc(m.Content, func(mark string) string {
+		if cut && c.meansBot(e, m, mark) {
+			return "\x00"
+		}
+		return shownAs(e, m, mark)
+	})
+	text = strings.ReplaceAll(strings.ReplaceAll(text, "\x00 ", ""), "\x00", "") // with the blank behind a mention
+	return cmp.Or(strings.TrimSpace(text), inWords(m))
+}
+
+// meansBot reports whether a mark mentions the bot: by name, or by the role that it alone has. In code there are no mentions, whatever stands there.
+func (c *Channel) meansBot(e *event, m *discordgo.Message, mark string) bool {
+	id, me := strings.Trim(mark, "<@!&>"), c.self.Load().ID
+	if strings.HasPrefix(mark, "<@&") {
+		return id == e.Role && slices.Contains(m.MentionRoles, id)
+	}
+	return strings.HasPrefix(mark, "<@") && id == me && slices.ContainsFunc(m.Mentions, func(u *discordgo.User) bool { return u.ID == me })
+}
+
+// shownAs returns what people see of a mark; what is not known stays as it is.
+func shownAs(e *event, m *discordgo.Message, mark string) string {
+	part := marks.FindStringSubmatch(mark)
+	switch kind, id := part[1], part[2]; {
+	case kind == "@" || kind == "@!":
+		if i := slices.IndexFunc(m.Mentions, func(u *discordgo.User) bool { return u.ID == id }); i >= 0 {
+			return "@" + cmp.Or(m.Mentions[i].GlobalName, m.Mentions[i].Username)
+		}
+	case kind == "@&" && e.Names["&"+id] != "":
+		return "@" + e.Names["&"+id]
+	case kind == "#" && e.Names["#"+id] != "":
+		return "#" + e.Names["#"+id]
+	}
+	return cmp.Or(part[3]+part[4], mark)
+}
+
+// inWords describes a message without a text.
+func inWords(m *discordgo.Message) string {
 	var lines []string
-	for _, s := range m.Stickers {
+	for _, s := range m.StickerItems {
 		lines = append(lines, "[sticker "+s.Name+"]")
 	}
-	if p := m.Poll; p != nil {
-		var answers []string
-		for _, a := range p.Answers {
-			answers = append(answers, a.Text.Text)
-		}
-		lines = append(lines, fmt.Sprintf("[poll: %s (%s)]", p.Question.Text, strings.Join(answers, "; ")))
+	if m.Poll != nil {
+		lines = append(lines, "[poll: "+m.Poll.Question.Text+"]")
 	}
 	for _, e := range m.Embeds {
 		lines = append(lines, strings.TrimSpace(e.Title+"\n"+e.Description))
@@ -247,19 +278,17 @@ func shown(m *message) string {
 	return strings.Join(lines, "\n")
 }
 
-// sender returns the facts of an author; the name of a webhook is what its caller says.
-func sender(u *discordgo.User, in *member, webhook, me string) channel.SenderFacts {
-	s := channel.SenderFacts{ID: u.ID, Name: u.GlobalName, Username: u.Username, IsBot: u.Bot || webhook != "", IsSelf: u.ID == me && me != ""}
-	if in != nil {
-		s.Name, s.Roles = cmp.Or(in.Nick, s.Name), in.Roles
+// mentions says whether a message is for the bot.
+func (c *Channel) mentions(e *event, names channel.Names) channel.MentionFacts {
+	m, me := &e.message, c.self.Load().ID
+	f := channel.MentionFacts{CanDetect: true, HasAnyMention: m.MentionEveryone || len(m.MentionRoles) > 0}
+	f.WasMentioned = names.In(m.Content) || e.kind() == channel.EventCommand
+	for _, mark := range marks.FindAllString(m.Content, -1) {
+		f.WasMentioned = f.WasMentioned || c.meansBot(e, m, mark)
+		f.HasAnyMention = f.HasAnyMention || strings.HasPrefix(mark, "<@")
 	}
-	return s
-}
-
-func (e *event) sender(me string) channel.SenderFacts {
-	in := e.Member
-	if in == nil {
-		in = e.message.Member
+	if to := m.ReferencedMessage; to != nil && to.Author != nil && to.Author.ID == me {
+		f.Implicit = append(f.Implicit, channel.ReplyToBot)
 	}
-	return sender(&e.message.Author, in, e.message.WebhookID, me)
+	return f
 }

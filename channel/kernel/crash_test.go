@@ -361,10 +361,10 @@ func TestNothingIsSentAfterThePlatformHasRefusedForGood(t *testing.T) {
 func TestNoticesHaveKeysOfTheirOwn(t *testing.T) {
 	bubble(t, func(t *testing.T, d *db.DB) {
 		pairs, keys := channel.NewPairs(nil), map[string]string{}
-		s := start(t, d, "a", &chat{}, echo, func(k *kernel.Kernel) {
+		s := start(t, d, "a", &chat{}, echo, func(s *server, _ *kernel.QueueOptions) {
 			policy := openPolicy()
 			policy.DM = channel.PolicyPairing
-			k.Pairing, k.Settings = pairs, openSettings{policy}
+			s.kernel.Pairing, s.kernel.Settings = pairs, &openSettings{policy}
 		})
 		s.chat.mu.Lock()
 		s.chat.onKey = func(key, text string) {

@@ -62,7 +62,7 @@ type Queue struct {
 	handlers map[string]*handler                                   // by login
 	held     map[string]*Claimed                                   // events that run here, by key
 	acks     recent[string, func(context.Context, channel.Result)] // of events that wait; another process may run them
-	arrived  time.Time // the last event
+	arrived  time.Time                                             // the last event
 	closed   bool
 
 	wake chan struct{}

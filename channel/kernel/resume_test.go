@@ -68,7 +68,7 @@ func TestTheSignOfWorkThatACrashHasLeftIsRemoved(t *testing.T) {
 func TestABlockThatMayHaveBeenSentIsNotReplaced(t *testing.T) {
 	bubble(t, func(t *testing.T, d *db.DB) {
 		c := &chat{}
-		agent := steps(func(int) {})
+		agent := agentFunc(steps)
 		preview := func(ctx context.Context, b channel.Block, _ channel.Receipt) (channel.Receipt, error) {
 			return c.deliver(ctx, b)
 		}
@@ -78,7 +78,7 @@ func TestABlockThatMayHaveBeenSentIsNotReplaced(t *testing.T) {
 			return channel.Receipt{}, errors.Join(context.Cause(ctx), err)
 		}}, kernel.Sender{}, 3*time.Second, 5*time.Second)
 		process(t, d, agent, &kernel.Delivery{Preview: preview, Deliver: c.deliver}, kernel.Sender{}, time.Hour, time.Minute)
-		if got := c.messages; len(got) < 3 || !slices.Equal(got[:3], []string{"one ", "two ", "three"}) {
+		if got := c.shownTo(""); len(got) < 3 || !slices.Equal(got[:3], []string{"one ", "two ", "three"}) {
 			t.Errorf("got %q", got)
 		}
 	})
@@ -118,8 +118,8 @@ func TestAnUnsureReplyOfAChannelThatEndsIsToldOf(t *testing.T) {
 		process(t, d, echo, &kernel.Delivery{Deliver: c.deliver}, kernel.Sender{Send: func(ctx context.Context, out channel.Outbound) (channel.Receipt, error) {
 			return c.deliver(ctx, out.Block)
 		}}, time.Hour, time.Minute)
-		if len(c.messages) != 1 || !strings.Contains(c.messages[0], "may be missing") {
-			t.Errorf("people see %q", c.messages)
+		if got := c.shown(); strings.Contains(got, "\n") || !strings.Contains(got, "may be missing") {
+			t.Errorf("people see %q", got)
 		}
 	})
 }

@@ -13,6 +13,7 @@ import (
 	commands "github.com/lingserve/lingserve/agent/command"
 	"github.com/lingserve/lingserve/agent/team"
 	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/channel/discord"
 	"github.com/lingserve/lingserve/channel/feishu"
 	"github.com/lingserve/lingserve/channel/kernel"
 	"github.com/lingserve/lingserve/channel/platform"
@@ -32,6 +33,7 @@ var channelMakers = map[string]func(config.Channel, channelParts) (kernel.Channe
 	"webhook":  newWebhook,
 	"slack":    newSlack,
 	"feishu":   newFeishu,
+	"discord":  newDiscord,
 }
 
 // channelParts are what a channel is given beside its settings.
@@ -92,6 +94,19 @@ func newFeishu(c config.Channel, p channelParts) (kernel.Channel, error) {
 		API: c.Feishu.API, Preview: c.Feishu.Preview, Format: c.Feishu.Format, MaxMedia: int64(c.Feishu.MaxMedia),
 		Media: p.media, Grace: p.grace, ProxyEnv: p.proxy, Log: p.log,
 	})
+}
+
+func newDiscord(c config.Channel, p channelParts) (kernel.Channel, error) {
+	s := discord.Settings{
+		Name: c.Name, Account: c.Account, Token: platform.Secret(c.Discord.Token.Reveal()), API: c.Discord.API, Preview: c.Discord.Preview,
+		MaxMedia: int64(c.Discord.MaxMedia), State: p.learned, Media: p.media, Grace: p.grace, ProxyEnv: p.proxy, Log: p.log,
+	}
+	if c.Discord.Menu == "commands" {
+		for _, m := range menu() {
+			s.Commands = append(s.Commands, discord.Command{Name: m.Name, Help: m.Help})
+		}
+	}
+	return discord.New(s)
 }
 
 // makeChannel makes a channel that is configured; nil for one that has its door elsewhere. Of its parts it is given those that are not in

@@ -88,20 +88,17 @@ func turns(r rune) bool {
 	return r >= '\u202a' && r <= '\u202e' || r >= '\u2066' && r <= '\u2069'
 }
 
-// columns is how many cells a character takes on a screen.
-func columns(r rune) int { return cells.Of(r) }
-
-// fit is the beginning of a one-line text that takes at most so many cells.
-func fit(text string, cells int) string {
+// fit returns the beginning of a one-line text that takes at most width cells.
+func fit(text string, width int) string {
 	n := 0
 	for i, r := range text {
-		w := columns(r)
-		if n+w > cells {
+		w := cells.Of(r)
+		if n+w > width {
 			// The mark that something is missing takes the place of the last character.
-			for n+1 > cells && i > 0 {
+			for n+1 > width && i > 0 {
 				last, size := utf8.DecodeLastRuneInString(text[:i])
 				i -= size
-				n -= columns(last)
+				n -= cells.Of(last)
 			}
 			return text[:i] + "…"
 		}
@@ -110,5 +107,5 @@ func fit(text string, cells int) string {
 	return text
 }
 
-// line makes one line of a text.
-func line(text string) string { return strings.Join(strings.Fields(Visible(text)), " ") }
+// oneLine returns a text in one line, without what a terminal would obey.
+func oneLine(text string) string { return strings.Join(strings.Fields(Visible(text)), " ") }

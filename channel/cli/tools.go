@@ -27,7 +27,7 @@ func (Tools) BeforeTool(ctx context.Context, t *tool.Tool, call tool.Call) (agen
 	text := t.Name
 	var args bytes.Buffer
 	if json.Compact(&args, call.Arguments) == nil && args.String() != "{}" {
-		text += " " + fit(line(args.String()), maxCall)
+		text += " " + fit(oneLine(args.String()), maxCall)
 	}
 	// What cannot be shown is no reason for not doing it.
 	_ = turn.Sink.Emit(ctx, channel.ReplyTool, channel.Payload{Text: text})

@@ -70,13 +70,12 @@ type Chat struct {
 
 	mu        sync.Mutex
 	session   string
-	waiting   []*message // lines behind one that has no place in its lane yet
-	starting  bool
-	running   []*running  // in the order of their start
-	questions []*question // without an answer, the oldest first
-	last      *lastTurn   // for ,why
-	failed    bool        // a line was not answered, or not to its end
-	noting    bool        // view shows the notes of others
+	placed    chan struct{} // closed when the last line has its place in its lane
+	running   []*running    // turns that run or wait for the place of the line before
+	questions []*question   // without an answer, the oldest first
+	last      *lastTurn     // for ,why
+	failed    bool          // a line was not answered, or not to its end
+	noting    bool          // view shows the notes of others
 }
 
 // message is a line for the agent.
@@ -89,6 +88,7 @@ type message struct {
 type running struct {
 	message *message
 	cancel  context.CancelCauseFunc
+	started bool
 	explain bool // its outcome is to be shown
 }
 
@@ -114,6 +114,9 @@ func New(o Options) *Chat {
 	if o.Err == nil {
 		o.Err = io.Discard
 	}
+	if o.Reason == nil {
+		o.Reason = func(error) string { return "" }
+	}
 	c := &Chat{o: o, session: o.Session}
 	for _, one := range terminalCommands {
 		c.names = append(c.names, one.name)
@@ -130,7 +133,8 @@ func New(o Options) *Chat {
 //
 // If In has deadlines, nothing reads it after Serve has returned; else one read may go on, and its line is lost.
 func (c *Chat) Serve(ctx context.Context, k *kernel.Kernel) error {
-	c.kernel = k
+	c.kernel, c.placed = k, make(chan struct{})
+	close(c.placed)
 	c.turns, c.stopTurns = context.WithCancelCause(context.WithoutCancel(ctx))
 	defer c.stopTurns(nil)
 	if c.o.Terminal == nil {
@@ -181,76 +185,65 @@ const maxWaiting = 64
 func (c *Chat) send(m *message) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.waiting)+len(c.running) >= maxWaiting {
+	if len(c.running) >= maxWaiting {
 		return false
 	}
-	c.waiting = append(c.waiting, m)
-	c.startLocked()
-	return true
-}
-
-// startLocked starts the turn of the next line if the last one has its place in the lane (CH-05).
-func (c *Chat) startLocked() {
-	if c.starting || len(c.waiting) == 0 || c.turns.Err() != nil {
-		return
-	}
-	m := c.waiting[0]
-	c.waiting = c.waiting[1:]
 	ctx, cancel := context.WithCancelCause(c.turns)
 	r := &running{message: m, cancel: cancel}
 	c.running = append(c.running, r)
-	c.starting = true
-	c.wg.Go(func() { c.run(ctx, r) })
+	before, placed := c.placed, make(chan struct{})
+	c.placed = placed
+	c.wg.Go(func() {
+		<-before // the next turn starts when the last one has its place in the lane (CH-05)
+		c.run(ctx, r, sync.OnceFunc(func() { close(placed) }))
+	})
+	return true
 }
 
-// run runs the turn of one line.
-func (c *Chat) run(ctx context.Context, r *running) {
-	queued := sync.OnceFunc(func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.starting = false
-		c.startLocked()
-	})
-	result, err := c.kernel.RunAssembled(ctx, kernel.Meta{Channel: Name, Queued: queued}, c.turnOf(r.message))
+// run runs the turn of a line, unless it was canceled before.
+func (c *Chat) run(ctx context.Context, r *running, placed func()) {
+	defer placed()
+	c.mu.Lock()
+	r.started = ctx.Err() == nil
+	c.mu.Unlock()
+	var result channel.Result
+	var err error
+	if r.started {
+		result, err = c.kernel.RunAssembled(ctx, kernel.Meta{Channel: Name, Queued: placed}, c.turnOf(r.message))
+	}
 	c.endTurn(r, result, err)
 	r.cancel(nil)
-	queued()
 	if r.message.done != nil {
 		r.message.done()
 	}
 }
 
-// interrupt cancels the turns that run and drops the lines that wait. It returns false if there are none.
+// interrupt cancels all turns. It returns false if there are none.
 func (c *Chat) interrupt() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.running) == 0 {
-		return false
-	}
-	c.waiting = nil
 	for _, r := range c.running {
 		r.cancel(turn.ErrStopped)
 	}
-	return true
+	return len(c.running) > 0
 }
 
 // drain waits for the turns that run, and cancels those that take too long.
 func (c *Chat) drain() {
-	c.dropWaiting()
+	c.mu.Lock()
+	for _, r := range c.running {
+		if !r.started {
+			r.cancel(channel.ErrDraining)
+		}
+	}
+	c.mu.Unlock()
 	late := time.AfterFunc(c.o.Grace, func() { c.stopTurns(channel.ErrDraining) })
 	defer late.Stop()
 	c.wg.Wait()
 }
 
-// stop cancels the turns that run, and waits for them.
+// stop cancels all turns, and waits for their end.
 func (c *Chat) stop() {
-	c.dropWaiting()
 	c.stopTurns(turn.ErrStopped)
 	c.wg.Wait()
-}
-
-func (c *Chat) dropWaiting() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.waiting = nil
 }

@@ -48,45 +48,43 @@ const maxSession = 256
 
 func (c *Chat) changeSession(name string) {
 	c.mu.Lock()
-	before := c.session
-	c.mu.Unlock()
+	defer c.mu.Unlock()
 	switch {
-	case name == "" || name == before:
-		c.view.note("The session is "+before+". To start or continue another one, write ,session <name>.", plain)
+	case name == "" || name == c.session:
+		c.view.note("The session is "+c.session+". To start or continue another one, write ,session <name>.", plain)
 	case len(name) > maxSession || !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl):
 		c.view.note(fmt.Sprintf("Invalid session name; expected up to %d bytes without line breaks.", maxSession), plain)
 	default:
-		c.mu.Lock()
+		c.view.note("The session is "+Visible(name)+" from now on; it was "+c.session+".", plain)
 		c.session = name
-		c.mu.Unlock()
-		c.view.note("The session is "+Visible(name)+" from now on; it was "+before+".", plain)
 	}
 }
 
 // explainLast shows what the gates decided about the last line; if it is being answered, that is shown afterwards.
 func (c *Chat) explainLast() {
 	c.mu.Lock()
-	last := c.last
-	if n := len(c.running); n > 0 {
+	last, n := c.last, len(c.running)
+	if n > 0 {
 		r := c.running[n-1]
 		r.explain = true
-		c.mu.Unlock()
-		c.view.note(fmt.Sprintf("The agent is still answering “%s”. Write ,why again afterwards.", fit(oneLine(r.message.text), 40)), plain)
-		return
+		last = &lastTurn{text: r.message.text}
 	}
 	c.mu.Unlock()
-	if last == nil {
+	switch {
+	case n > 0:
+		c.view.note(fmt.Sprintf("The agent is still answering “%s”. Write ,why again afterwards.", oneLine(last.text, 40)), plain)
+	case last == nil:
 		c.view.note("There is no message yet.", plain)
-		return
+	default:
+		c.explain(last)
 	}
-	c.explain(last)
 }
 
 // explain shows the outcome of a line.
 func (c *Chat) explain(last *lastTurn) {
 	r := last.result
 	var b strings.Builder
-	fmt.Fprintf(&b, "“%s”: %s", fit(oneLine(last.text), 40), r.Admission.Kind)
+	fmt.Fprintf(&b, "“%s”: %s", oneLine(last.text, 40), r.Admission.Kind)
 	if r.Admission.Reason != "" {
 		fmt.Fprintf(&b, " %s", r.Admission.Reason)
 	}

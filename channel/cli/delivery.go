@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -16,8 +15,7 @@ import (
 // delivery shows the answer to one line.
 type delivery struct {
 	chat    *Chat
-	written string  // text of the block that is not finished
-	pending visible // what is not written of it yet
+	written string // text of the block that is not finished
 }
 
 const (
@@ -37,7 +35,7 @@ func (d *delivery) rest(context.Context) error {
 
 // preview writes what is new of a text behind what was written of it.
 func (d *delivery) preview(_ context.Context, b channel.Block, _ channel.Receipt) (channel.Receipt, error) {
-	d.write(b.Text)
+	d.write(strings.TrimRight(b.Text, "\r")) // a newline may follow
 	return channel.Receipt{MessageIDs: []string{b.Key}}, nil
 }
 
@@ -50,12 +48,12 @@ func (d *delivery) deliver(_ context.Context, b channel.Block) (channel.Receipt,
 	case b.IsError:
 		view.note(Visible(b.Text), bad)
 	case b.Kind == channel.ReplyTool:
-		view.note("· "+oneLine(b.Text), dim)
+		view.note("· "+oneLine(b.Text, 1000), dim)
 	default:
 		d.write(b.Text)
 		d.endBlock()
 		for _, m := range b.Media {
-			view.note(strings.TrimSpace(string(m.Kind)+" "+oneLine(m.URL)), dim)
+			view.note(strings.TrimSpace(string(m.Kind)+" "+oneLine(m.URL, 1000)), dim)
 		}
 	}
 	return channel.Receipt{MessageIDs: []string{b.Key}}, nil
@@ -73,19 +71,15 @@ func (d *delivery) write(text string) {
 	}
 	if rest != "" {
 		d.chat.view.working(false)
-		d.chat.view.write(d, d.pending.add(rest), plain)
+		d.chat.view.write(d, Visible(rest), plain)
 		d.written = text
 	}
 }
 
 // endBlock ends the row of the block.
 func (d *delivery) endBlock() {
-	rest := d.pending.end()
-	if d.written != "" && !strings.HasSuffix(d.written+rest, "\n") {
-		rest += "\n"
-	}
-	if rest != "" {
-		d.chat.view.write(d, rest, plain)
+	if d.written != "" && !strings.HasSuffix(d.written, "\n") {
+		d.chat.view.write(d, "\n", plain)
 	}
 	d.written = ""
 }
@@ -137,13 +131,17 @@ func (c *Chat) answer(text, id string) (command string, ok bool) {
 	return text, true
 }
 
-// endTurn removes a turn that has ended, and shows its outcome if its answer does not.
+// endTurn removes a turn, and shows its outcome if its answer does not.
 func (c *Chat) endTurn(r *running, result channel.Result, err error) {
 	c.mu.Lock()
 	c.running = slices.DeleteFunc(c.running, func(other *running) bool { return other == r })
+	if !r.started {
+		c.mu.Unlock()
+		return
+	}
 	c.questions = slices.DeleteFunc(c.questions, func(q *question) bool { return q.turn == result.TurnID })
-	last, explain := &lastTurn{result, r.message.text}, r.explain
-	c.last = last
+	c.last = &lastTurn{result, r.message.text}
+	last, explain := c.last, r.explain
 	blocked := err == nil && result.Admission.Kind == channel.Drop
 	c.failed = c.failed || err != nil || blocked
 	c.mu.Unlock()
@@ -153,24 +151,16 @@ func (c *Chat) endTurn(r *running, result channel.Result, err error) {
 	case err == nil:
 	case result.Outcome == channel.OutcomeCanceled || errors.Is(err, turn.ErrStopped):
 		c.view.note("Canceled.", dim)
-	default:
-		c.noteFailure(result, err)
+	default: // if nothing of the answer was shown, the kernel has said that it failed
+		if result.Outcome != channel.OutcomeFailed {
+			c.view.note("The answer is incomplete. (reference "+result.TurnID+")", bad)
+		}
+		if why := c.o.Reason(err); why != "" {
+			c.view.note(Visible(why), dim)
+		}
 	}
 	if explain {
 		c.explain(last)
-	}
-}
-
-// noteFailure shows why an answer has failed. If nothing of the answer was shown, the kernel has said that it failed.
-func (c *Chat) noteFailure(result channel.Result, err error) {
-	if result.Outcome != channel.OutcomeFailed {
-		c.view.note("The answer is incomplete. (reference "+result.TurnID+")", bad)
-	}
-	if c.o.Reason == nil {
-		return
-	}
-	if why := c.o.Reason(err); why != "" {
-		c.view.note(Visible(why), dim)
 	}
 }
 
@@ -187,11 +177,9 @@ func refusal(r channel.Result) string {
 	if !ok {
 		why = "the settings deny it (" + string(r.Admission.Reason) + ")"
 	}
-	for _, v := range r.Verdicts {
-		if v.State == channel.Blocked && v.Setting != "" {
-			why += fmt.Sprintf("; see %s", v.Setting)
-			break
-		}
+	i := slices.IndexFunc(r.Verdicts, func(v channel.Verdict) bool { return v.State == channel.Blocked && v.Setting != "" })
+	if i >= 0 {
+		why += "; see " + r.Verdicts[i].Setting
 	}
 	return why
 }

@@ -25,7 +25,7 @@ func TestCH_161TheHistoryHas1000Lines(t *testing.T) {
 	two := newRig(t, kernelOf(t, &scripted{answer: echo}), cli.Options{History: file})
 	for _, r := range []*rig{one, two} { // at the same time
 		r.types("the same\rthe same\rback\\slash\x1b\rrow\r")
-		r.sees("row\n>")
+		r.sees(`echo back\slash`)
 	}
 	data, err := os.ReadFile(file)
 	if err != nil {

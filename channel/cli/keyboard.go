@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"io"
+	"strings"
 	"unicode"
 	"unicode/utf8"
 )
@@ -20,22 +21,22 @@ const (
 	keyPaste
 )
 
-// controls are the control characters that mean something; term.Terminal knows those that stand for themselves.
+// controls are the control characters that Chat.press handles.
 var controls = map[rune]rune{
-	'B' & 0x1f: keyLeft, 'C' & 0x1f: keyCancel, 'D' & 0x1f: keyEnd, 'F' & 0x1f: keyRight, 'H' & 0x1f: keyBackspace, 0x7f: keyBackspace, '\n': '\r', '\r': '\r', '\t': '\t',
-	ctrlA: ctrlA, ctrlE: ctrlE, ctrlN: ctrlN, ctrlP: ctrlP, ctrlW: ctrlW, 'K' & 0x1f: 'K' & 0x1f, 'L' & 0x1f: 'L' & 0x1f, 'U' & 0x1f: 'U' & 0x1f,
+	ctrl + 'B': keyLeft, ctrl + 'C': keyCancel, ctrl + 'D': keyEnd, ctrl + 'F': keyRight, ctrl + 'H': keyBackspace, 0x7f: keyBackspace, '\n': '\r',
 }
 
-const ctrlA, ctrlE, ctrlN, ctrlP, ctrlW = 'A' & 0x1f, 'E' & 0x1f, 'N' & 0x1f, 'P' & 0x1f, 'W' & 0x1f
+const (
+	ctrl  = -'@'
+	known = "\x01\x05\t\x0b\x0c\r\x0e\x10\x15\x17" // controls that term.Terminal handles: Ctrl-A, E, I, K, L, M, N, P, U, W
+)
 
 // sequences are the keys that begin with ESC, by what follows it.
 var sequences = map[string]string{
-	"[A": string(rune(ctrlP)), "OA": string(rune(ctrlP)), "[B": string(rune(ctrlN)), "OB": string(rune(ctrlN)),
-	"[C": string(keyRight), "OC": string(keyRight), "[D": string(keyLeft), "OD": string(keyLeft),
-	"[H": string(rune(ctrlA)), "OH": string(rune(ctrlA)), "[1~": string(rune(ctrlA)), "[7~": string(rune(ctrlA)),
-	"[F": string(rune(ctrlE)), "OF": string(rune(ctrlE)), "[4~": string(rune(ctrlE)), "[8~": string(rune(ctrlE)),
+	"[A": "\x10", "OA": "\x10", "[B": "\x0e", "OB": "\x0e", "[C": string(keyRight), "OC": string(keyRight), "[D": string(keyLeft), "OD": string(keyLeft),
+	"[H": "\x01", "OH": "\x01", "[1~": "\x01", "[7~": "\x01", "[F": "\x05", "OF": "\x05", "[4~": "\x05", "[8~": "\x05",
 	"f": wordRight, "[1;5C": wordRight, "[1;3C": wordRight, "b": wordLeft, "[1;5D": wordLeft, "[1;3D": wordLeft,
-	"[3~": string(keyDelete), "\x7f": string(rune(ctrlW)), "\b": string(rune(ctrlW)), "\r": string(keyNewline), "\n": string(keyNewline),
+	"[3~": string(keyDelete), "\x7f": "\x17", "\b": "\x17", "\r": string(keyNewline), "\n": string(keyNewline),
 }
 
 const (
@@ -75,18 +76,15 @@ func (k *keyboard) Read(p []byte) (int, error) {
 // next returns the next key; "" if it means nothing.
 func (k *keyboard) next() (string, error) {
 	r, n, err := k.in.ReadRune()
-	key, isControl := controls[r]
+	if replacement, ok := controls[r]; ok {
+		r = replacement
+	}
 	switch {
 	case err != nil:
 		return "", err
 	case r == 0x1b:
 		return k.sequence()
-	case isControl:
-		if next, _ := k.in.Peek(min(1, k.in.Buffered())); r == '\r' && string(next) == "\n" {
-			_, _ = k.in.Discard(1)
-		}
-		return string(key), nil
-	case unicode.IsControl(r), r >= markBase, r == utf8.RuneError && n == 1:
+	case unicode.IsControl(r) && !strings.ContainsRune(known, r), r > keyPaste, r == utf8.RuneError && n == 1:
 		return "", nil
 	}
 	return string(r), nil
@@ -125,7 +123,6 @@ func (k *keyboard) paste() (string, error) {
 			text = append(text[:maxLine], text[len(text)-len(pasteEnd):]...)
 		}
 	}
-	text = bytes.TrimSuffix(text, []byte(pasteEnd))
-	k.pasted = string(bytes.ReplaceAll(bytes.ReplaceAll(text, []byte("\r\n"), []byte("\n")), []byte("\r"), []byte("\n")))
+	k.pasted = strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(strings.TrimSuffix(string(text), pasteEnd))
 	return string(keyPaste), nil
 }

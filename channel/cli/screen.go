@@ -40,9 +40,8 @@ type screen struct {
 	spinning bool
 
 	// Guarded by the lock of line, which calls Write.
-	openRow       string // the row above the line, if its text is not ended
-	owner         any    // who wrote it
-	width, height int
+	openRow string // the row above the line, if its text is not ended
+	owner   any    // who wrote it
 }
 
 // shown is a text that is to be written above the line.
@@ -100,9 +99,7 @@ func (s *screen) working(on bool) {
 
 // resize makes the size of the terminal known to the line. It is called before each text and each key.
 func (s *screen) resize() {
-	if width, height := s.tty.size(); width > 0 && height > 0 {
-		_ = s.line.SetSize(width, height)
-	}
+	_ = s.line.SetSize(s.tty.size()) // what it cannot write, the reader of the terminal notices
 }
 
 // Write is called by the line, with its lock held.
@@ -129,7 +126,7 @@ func (s *screen) layout(n shown) string {
 		s.openRow = ""
 	}
 	s.owner = n.owner
-	width, height := s.tty.sizeOr(80, 24)
+	width, height := s.tty.size()
 	var b strings.Builder
 	if s.openRow != "" {
 		fmt.Fprintf(&b, "\x1b[%dA", rowsOf(s.openRow, width))

@@ -48,18 +48,11 @@ func (t *Terminal) raw() (restore func() error, err error) {
 	}, nil
 }
 
-// size returns the size of the screen; zero if it is unknown.
+// size returns the size of the screen, or a usual one if it is unknown.
 func (t *Terminal) size() (width, height int) {
-	var err error
-	if failed := control(t.out, func(fd int) { width, height, err = term.GetSize(fd) }); failed != nil || err != nil {
-		return 0, 0
-	}
-	return width, height
-}
-
-func (t *Terminal) sizeOr(width, height int) (int, int) {
-	if w, h := t.size(); w > 0 && h > 0 {
-		return w, h
+	_ = control(t.out, func(fd int) { width, height, _ = term.GetSize(fd) })
+	if width <= 0 || height <= 0 {
+		return 80, 24
 	}
 	return width, height
 }
@@ -135,7 +128,7 @@ func (c *Chat) writeBanner() {
 	if c.o.Model != "" {
 		who += ", model " + c.o.Model
 	}
-	c.view.note("lingserve chat: "+oneLine(who+", session "+c.o.Session), strong)
+	c.view.note("lingserve chat: "+oneLine(who+", session "+c.o.Session, 1000), strong)
 	c.view.note(",help shows the commands; Ctrl-C cancels an answer, Ctrl-D ends", dim)
 }
 
@@ -154,13 +147,8 @@ func (c *Chat) press(keys *keyboard, line string, pos int, key rune) (string, in
 			c.noteIdle()
 		}
 		return "", 0
-	case keyEnd:
-		if line == "" {
-			keys.ended = true
-			return line, pos
-		}
-		return line[:pos] + line[following(line, pos):], pos
-	case keyDelete:
+	case keyEnd, keyDelete:
+		keys.ended = key == keyEnd && line == ""
 		return line[:pos] + line[following(line, pos):], pos
 	case keyBackspace:
 		start := previous(line, pos)

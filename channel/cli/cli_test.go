@@ -546,3 +546,18 @@ func TestTheLineStaysAsItIsWhateverIsWritten(t *testing.T) {
 
 // squeeze removes what separates rows and words.
 func squeeze(text string) string { return strings.Join(strings.Fields(text), "") }
+
+func TestASpinnerShowsThatAnAnswerIsAwaited(t *testing.T) {
+	released := make(chan struct{})
+	a := &scripted{answer: func(ctx context.Context, t *channel.Turn) (channel.DispatchResult, error) {
+		<-released
+		return channel.DispatchResult{NoReply: true}, nil
+	}}
+	r := newRig(t, kernelOf(t, a), cli.Options{})
+	r.types("hello\rnext")
+	for _, sign := range []string{"⠙", "⠹"} {
+		r.until("the spinner", func() bool { return r.vt.text(r.vt.row) == sign+" > next" })
+	}
+	close(released)
+	r.reads("next")
+}

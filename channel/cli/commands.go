@@ -10,23 +10,19 @@ import (
 	"github.com/lingserve/lingserve/internal/cells"
 )
 
-// own is a command that is the terminal's: the agent does not see it.
-type own struct {
-	name, usage, help string
-}
-
-var ownCommands = []own{
+// terminalCommands are those that the terminal runs; the agent does not see them.
+var terminalCommands = []struct{ name, usage, help string }{
 	{"quit", ",quit", "end the conversation, as Ctrl-D does"},
 	{"session", ",session [name]", "show the session, or continue another one"},
 	{"why", ",why", "explain why the last message was admitted or denied"},
 	{"help", ",help [command]", "list the commands, or explain one"},
 }
 
-// do does what an own command says; known is false for a line that is none.
-func (c *Chat) do(text string) (known, quit bool) {
-	rest, ok := strings.CutPrefix(strings.TrimSpace(text), ",")
-	if !ok {
-		if rest, ok = strings.CutPrefix(strings.TrimSpace(text), "，"); !ok {
+// runCommand runs a command of the terminal. known is false for any other line.
+func (c *Chat) runCommand(text string) (known, quit bool) {
+	rest, isCommand := strings.CutPrefix(text, ",")
+	if !isCommand {
+		if rest, isCommand = strings.CutPrefix(text, "，"); !isCommand {
 			return false, false
 		}
 	}
@@ -38,7 +34,7 @@ func (c *Chat) do(text string) (known, quit bool) {
 	case "session":
 		c.changeSession(rest)
 	case "why":
-		c.why()
+		c.explainLast()
 	case "help":
 		return c.help(rest), false
 	default:
@@ -47,53 +43,48 @@ func (c *Chat) do(text string) (known, quit bool) {
 	return true, false
 }
 
-// say writes a text of the terminal's own.
-func (c *Chat) say(text string) { c.show.note(text, plain) }
-
 // maxSession bounds the name of a session, in bytes.
 const maxSession = 256
 
 func (c *Chat) changeSession(name string) {
 	c.mu.Lock()
-	before := c.session
+	defer c.mu.Unlock()
+	switch {
+	case name == "" || name == c.session:
+		c.view.note("The session is "+c.session+". To start or continue another one, write ,session <name>.", plain)
+	case len(name) > maxSession || !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl):
+		c.view.note(fmt.Sprintf("Invalid session name; expected up to %d bytes without line breaks.", maxSession), plain)
+	default:
+		c.view.note("The session is "+Visible(name)+" from now on; it was "+c.session+".", plain)
+		c.session = name
+	}
+}
+
+// explainLast shows what the gates decided about the last line; if it is being answered, that is shown afterwards.
+func (c *Chat) explainLast() {
+	c.mu.Lock()
+	last, n := c.last, len(c.running)
+	if n > 0 {
+		r := c.running[n-1]
+		r.explain = true
+		last = &lastTurn{text: r.message.text}
+	}
 	c.mu.Unlock()
 	switch {
-	case name == "" || name == before:
-		c.say("The session is " + before + ". To start or continue another one, write ,session <name>.")
-	case len(name) > maxSession || !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl):
-		c.say(fmt.Sprintf("Invalid session name; expected up to %d bytes without line breaks.", maxSession))
+	case n > 0:
+		c.view.note(fmt.Sprintf("The agent is still answering “%s”. Write ,why again afterwards.", oneLine(last.text, 40)), plain)
+	case last == nil:
+		c.view.note("There is no message yet.", plain)
 	default:
-		c.mu.Lock()
-		c.session = name
-		c.mu.Unlock()
-		c.say("The session is " + Visible(name) + " from now on; it was " + before + ".")
+		c.explain(last)
 	}
 }
 
-// why shows what the gates said of the last line: of one that is being answered when that has ended.
-func (c *Chat) why() {
-	c.mu.Lock()
-	last := c.last
-	if n := len(c.running); n > 0 {
-		r := c.running[n-1]
-		r.why = true
-		c.mu.Unlock()
-		c.say(fmt.Sprintf("The agent is still answering “%s”. Write ,why again afterwards.", fit(line(r.message.text), 40)))
-		return
-	}
-	c.mu.Unlock()
-	if last == nil {
-		c.say("There is no message yet.")
-		return
-	}
-	c.explain(last)
-}
-
-// explain shows what came of a line.
+// explain shows the outcome of a line.
 func (c *Chat) explain(last *lastTurn) {
 	r := last.result
 	var b strings.Builder
-	fmt.Fprintf(&b, "“%s”: %s", fit(line(last.text), 40), r.Admission.Kind)
+	fmt.Fprintf(&b, "“%s”: %s", oneLine(last.text, 40), r.Admission.Kind)
 	if r.Admission.Reason != "" {
 		fmt.Fprintf(&b, " %s", r.Admission.Reason)
 	}
@@ -114,23 +105,23 @@ func (c *Chat) explain(last *lastTurn) {
 		}
 		b.WriteByte('\n')
 	}
-	c.say(Visible(strings.TrimSuffix(b.String(), "\n")))
+	c.view.note(Visible(strings.TrimSuffix(b.String(), "\n")), plain)
 }
 
-// help shows all commands; of one that is the agent's, the agent says how it is written.
+// help lists the commands, or explains one of the terminal. known is false for a command of the agent.
 func (c *Chat) help(name string) (known bool) {
 	name = strings.ToLower(strings.TrimPrefix(name, ","))
 	if name != "" {
-		for _, o := range ownCommands {
+		for _, o := range terminalCommands {
 			if o.name == name {
-				c.say(o.usage + ": " + o.help)
+				c.view.note(o.usage+": "+o.help, plain)
 				return true
 			}
 		}
 		return false
 	}
 	var rows [][2]string
-	for _, o := range ownCommands {
+	for _, o := range terminalCommands {
 		rows = append(rows, [2]string{"," + o.name, o.help})
 	}
 	for _, one := range c.o.Commands {
@@ -140,11 +131,11 @@ func (c *Chat) help(name string) (known bool) {
 	}
 	width := 0
 	if c.o.Terminal != nil {
-		width, _ = c.o.Terminal.Size()
+		width, _ = c.o.Terminal.size()
 	}
 	var b strings.Builder
 	b.WriteString(cells.Table(rows, width))
 	b.WriteString(",help <command> explains a command. Everything else goes to the agent. Lines that start with a space stay out of the history.")
-	c.say(b.String())
+	c.view.note(b.String(), plain)
 	return true
 }

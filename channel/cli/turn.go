@@ -5,8 +5,8 @@ import (
 	"github.com/lingserve/lingserve/channel/kernel"
 )
 
-// turn returns the turn of a line. Each session is a conversation.
-func (c *Chat) turn(m *message) *kernel.Turn {
+// turnOf returns the turn of a line. Each session is a conversation.
+func (c *Chat) turnOf(m *message) *kernel.Turn {
 	key := channel.KeyParts{Channel: Name, Conversation: m.session}
 	if c.o.Agent != c.o.Default {
 		key.Agent = c.o.Agent
@@ -27,6 +27,8 @@ func (c *Chat) turn(m *message) *kernel.Turn {
 	d := &delivery{chat: c}
 	return &kernel.Turn{
 		Facts: f, Record: kernel.RecordOptions{CreateIfMissing: true, UpdateLastRoute: true},
-		Delivery: &kernel.Delivery{Deliver: d.deliver, Preview: d.preview, Working: d.working, PreviewEvery: previewEvery, WorkingEvery: workingEvery},
+		Delivery: &kernel.Delivery{
+			Deliver: d.deliver, Preview: d.preview, Working: d.working, Rest: d.rest, PreviewEvery: previewEvery, WorkingEvery: workingEvery,
+		},
 	}
 }

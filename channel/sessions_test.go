@@ -52,3 +52,33 @@ func TestTheLastRouteOfASessionIsKnown(t *testing.T) {
 		t.Error("a session that was forgotten has a last route")
 	}
 }
+
+// CH-23: the kernel asks for the owner before it changes the last route of a main session.
+func TestFirstSenderOwnsAMainSession(t *testing.T) {
+	store := channel.NewTexts(0)
+	record := func(sender string, kind channel.ChatType) {
+		t.Helper()
+		err := channel.NewSessions(store, nil).Record(t.Context(), channel.Row{
+			SessionKey: "fake:" + sender, Sender: sender, Route: channel.RouteFacts{MainSessionKey: "main"}, Conversation: channel.ConversationFacts{Kind: kind},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	owner := func(want string) {
+		t.Helper()
+		if got, err := channel.NewSessions(store, nil).Owner(t.Context(), "main"); got != want || err != nil {
+			t.Errorf("the owner is %q, %v, want %q", got, err, want)
+		}
+	}
+	record("eve", channel.Group)
+	owner("")
+	record("ann", channel.Direct)
+	record("bob", channel.Direct)
+	owner("ann")
+	if err := channel.NewSessions(store, nil).Forget(t.Context(), "main"); err != nil {
+		t.Fatal(err)
+	}
+	record("bob", channel.Direct)
+	owner("bob")
+}

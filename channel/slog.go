@@ -65,10 +65,22 @@ func (o *SlogObserver) Observe(ctx context.Context, t Trace) {
 		}
 	}
 	for _, a := range [...][2]string{
-		{"turn", t.TurnID}, {"trace", t.TraceID}, {"stage", string(t.Stage)}, {"event", string(t.Phase)}, {"channel", t.Channel},
-		{"account", t.Account}, {"message", t.MessageID}, {"conversation", t.Conversation}, {"session", t.SessionKey}, {"sender", t.Sender},
-		{"admission", string(t.Admission.Kind)}, {"reason", string(t.Admission.Reason)}, {"detail", t.Admission.Detail},
-		{"setting", t.Setting}, {"hint", t.Hint}, {"outcome", string(t.Outcome)},
+		{"turn", t.TurnID},
+		{"trace", t.TraceID},
+		{"stage", string(t.Stage)},
+		{"event", string(t.Phase)},
+		{"channel", t.Channel},
+		{"account", t.Account},
+		{"message", t.MessageID},
+		{"conversation", t.Conversation},
+		{"session", t.SessionKey},
+		{"sender", t.Sender},
+		{"admission", string(t.Admission.Kind)},
+		{"reason", string(t.Admission.Reason)},
+		{"detail", t.Admission.Detail},
+		{"setting", t.Setting},
+		{"hint", t.Hint},
+		{"outcome", string(t.Outcome)},
 	} {
 		add(a[0], a[1])
 	}

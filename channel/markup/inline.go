@@ -107,7 +107,8 @@ func init() { addressTail.Longest() }
 // addressRest returns the length of the rest of an address that begins with its :// or the point of its www. It returns 0 if there is
 // no address.
 func addressRest(before, rest string) int {
-	if rest[0] != ':' && rest[0] != '.' || !addressScheme.MatchString(before[max(0, len(before)-7):]+rest[:1]) {
+	www := rest[0] == '.' && before != "" && before[len(before)-1]|0x20 == 'w'
+	if !www && !strings.HasPrefix(rest, "://") || !addressScheme.MatchString(before[max(0, len(before)-7):]+rest[:1]) {
 		return 0
 	}
 	return len(addressTail.FindString(rest))

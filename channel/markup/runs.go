@@ -29,7 +29,7 @@ type runs []run
 
 // add appends text. Neighbors of one style become one run, unless it is so long that copying it costs too much.
 func (r *runs) add(text string, s style) {
-	if n := len(*r); n > 0 && (*r)[n-1].style == s && len((*r)[n-1].text) < 1<<16 {
+	if n := len(*r); n > 0 && (*r)[n-1].style == s && len((*r)[n-1].text) < 1<<12 {
 		(*r)[n-1].text += text
 	} else if text != "" {
 		*r = append(*r, run{text: text, style: s})

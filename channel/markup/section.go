@@ -17,6 +17,7 @@ const (
 	longDocument = 8 << 10 // documents and sections of this size can have any number of marks
 	minSection   = 4 << 10 // a section ends at the first good place after it
 	maxSection   = 256 << 10
+	maxLine      = 32 << 10 // a line can begin thousands of lists, one in the other
 	maxMarks     = 8000
 	maxCells     = 16 << 10
 )
@@ -31,11 +32,12 @@ var (
 func sections(source string) (list []section) {
 	var b strings.Builder
 	fence, blank := "", false // of the block of code at the current line; whether the line before is blank
-	marks, lines, columns, cells := 0, 0, 0, 0
+	marks, longest, lines, columns, cells := 0, 0, 0, 0, 0
 	end := func() {
-		list = append(list, section{b.String(), b.Len() > longDocument && marks > maxMarks || b.Len() > maxSection || cells > maxCells})
+		plain := b.Len() > longDocument && marks > maxMarks || b.Len() > maxSection || longest > maxLine || cells > maxCells
+		list = append(list, section{b.String(), plain})
 		b.Reset()
-		marks, cells = 0, 0
+		marks, longest, cells = 0, 0, 0
 	}
 	for line := range strings.Lines(source) {
 		if blank {
@@ -51,6 +53,7 @@ func sections(source string) (list []section) {
 				fence = ""
 			}
 		}
+		longest = max(longest, len(line))
 		lines, columns = lines+1, max(columns, strings.Count(line, "|"))
 		cells = max(cells, lines*columns)
 		for _, mark := range "[<*_~`!&>" {

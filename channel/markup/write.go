@@ -264,7 +264,9 @@ func (w *writer) slack(text string, s style) {
 	}
 	start, address := 0, 0 // of what is not written yet; the end of the address at i
 	for i, r := range text {
-		address = max(address, i+addressRest(text[:i], text[i:]))
+		if i >= address {
+			address = i + addressRest(text[:i], text[i:])
+		}
 		if strings.ContainsRune("*_~`", r) && i >= address && (!s.code || r == '`') {
 			next, size := utf8.DecodeRuneInString(text[i+1:])
 			if !(inWord(last) && inWord(next)) && !(unicode.IsSpace(last) && unicode.IsSpace(next)) || size == 0 {

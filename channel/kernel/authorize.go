@@ -76,7 +76,7 @@ func (p *pass) challenge(ctx context.Context) {
 		code, tell, err := p.k.Pairing.Request(ctx, p.facts.Channel, p.facts.Account, p.facts.Sender)
 		if err == nil && tell {
 			p.tellSender(ctx, pairingNotice, "You need to be paired before you can talk here. Your code is `"+code+
-				"`. The operator of this server pairs you with: `lingserve channels pair approve "+code+"`")
+				"`. The operator of this server pairs you with: `lingserve channels pair approve "+code+"`", false)
 		}
 		return err
 	})
@@ -93,7 +93,7 @@ func (p *pass) welcome(ctx context.Context) {
 		p.warn(ctx, channel.StageDispatch, "unknown whether a sender was told of pairing", err)
 	}
 	if first {
-		p.tellSender(ctx, pairedNotice, "You are paired. You can talk here now.")
+		p.tellSender(ctx, pairedNotice, "You are paired. You can talk here now.", false)
 	}
 }
 

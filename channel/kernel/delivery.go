@@ -474,8 +474,13 @@ func (s *sink) send(b *channel.Block) (r channel.Receipt, err error) {
 		s.progress.Preview = nil
 	}
 	if e := s.p.meta.Event; e != nil && s.d.Durable && b.Kind == channel.ReplyFinal && !e.finished() { // further final blocks are not kept
-		var kept bool
-		if r, kept, err = s.keep(e, b); kept || err == nil {
+		var held bool
+		r, held, err = s.p.keep(s.ctx, channel.OutcomeQueued, b, func(ctx context.Context) (channel.Receipt, error) {
+			return s.call(ctx, func() (channel.Receipt, error) { return s.d.Deliver(ctx, *b) })
+		})
+		if s.leave(err); e.finished() {
+			s.tally.attempted, s.tally.queued = true, s.tally.queued || held
+			s.progress.Preview, s.shown = nil, ""
 			return r, err
 		}
 	} else {
@@ -501,37 +506,6 @@ func (s *sink) send(b *channel.Block) (r channel.Receipt, err error) {
 	}
 	s.warn("note", s.note(s.ctx))
 	return r, err
-}
-
-// keep ends the event with a reply that is stored until it is sent, and makes the first attempt unless an earlier reply to the same target waits.
-// kept is false if the reply cannot be stored.
-func (s *sink) keep(e *Claimed, b *channel.Block) (r channel.Receipt, kept bool, err error) {
-	out := channel.Outbound{
-		Channel: s.p.facts.Channel, Account: s.p.facts.Account, TurnID: s.p.result.TurnID, Session: s.p.result.SessionKey, Event: e.Key,
-		Origin: channel.Origin{Sender: s.p.facts.Sender, Conversation: s.p.facts.Conversation}, Block: *b,
-	}
-	if s.p.turn.Trigger != "" {
-		out.Origin.Sender = channel.SenderFacts{} // nobody was let in
-	}
-	id, first, err := e.finish(s.ctx, channel.OutcomeQueued, &out)
-	if s.leave(err); err != nil {
-		return channel.Receipt{State: channel.NotSent}, false, &channel.NotSentError{Err: fmt.Errorf("the answer cannot be stored: %w", err)}
-	}
-	s.progress.Preview, s.shown = nil, ""
-	s.tally.attempted = true
-	if !first {
-		s.tally.queued = true
-		return channel.Receipt{State: channel.NotSent}, true, nil
-	}
-	w := &waiting{id: id, out: out, attempts: 1, created: time.Now(), handler: e.handler}
-	r, held, err := e.queue.outbox.attempt(w, func(ctx context.Context) (channel.Receipt, error) {
-		return s.call(ctx, func() (channel.Receipt, error) { return s.d.Deliver(ctx, *b) })
-	})
-	if held {
-		s.tally.queued = true
-		return r, true, nil
-	}
-	return r, true, err
 }
 
 // call makes a call of the platform.
@@ -623,7 +597,15 @@ func (s *sink) leaveNothingOpen(ctx context.Context) {
 			text = s.shown + cutOff
 		}
 		b := channel.Block{Kind: channel.ReplyBlock, Seq: s.progress.Seq + 1, Payload: channel.Payload{Text: text}, Target: s.p.facts.Reply, Key: s.key(s.progress.Seq + 1), Preview: before}
-		_, err := s.p.call(ctx, func() (channel.Receipt, error) { return s.d.Deliver(ctx, b) })
+		send := func(ctx context.Context) (channel.Receipt, error) {
+			return s.call(ctx, func() (channel.Receipt, error) { return s.d.Deliver(ctx, b) })
+		}
+		var err error
+		if e := s.p.meta.Event; e != nil && s.d.Durable && !e.finished() {
+			_, _, err = s.p.keep(ctx, channel.OutcomePartial, &b, send)
+		} else {
+			_, err = send(ctx)
+		}
 		s.warn("Deliver", err)
 	}
 	for _, id := range slices.Sorted(maps.Keys(s.progress.Asked)) {

@@ -122,17 +122,23 @@ func (p *pass) notifyFailure(ctx context.Context) {
 
 // notify sends a notice in place of an answer. There is one for each event at most, also if the process dies (CH-60).
 func (p *pass) notify(ctx context.Context, seq int, text string) {
-	if e := p.meta.Event; e != nil {
-		if e.progress.Told {
-			return
-		}
-		e.progress.Told = true
+	e := p.meta.Event
+	if e == nil {
+		p.tellSender(ctx, seq, text, false)
+		return
+	}
+	if e.progress.Told {
+		return
+	}
+	e.progress.Told = true
+	keep := !e.finished() && !p.result.Admission.Stops() && p.turn.Delivery != nil && p.turn.Delivery.Durable
+	if !keep {
 		if err := e.note(ctx, p.result.SessionKey); err != nil {
 			p.warn(ctx, p.result.Stage, "cannot store that the sender is told", err)
 			return
 		}
 	}
-	p.tellSender(ctx, seq, text)
+	p.tellSender(ctx, seq, text, keep)
 }
 
 // Notices have a Seq each, which is not that of a block: a platform that knows a message again by its key takes none for another, also if the event
@@ -145,8 +151,9 @@ const (
 	unsureNoticeSeq
 )
 
-// tellSender sends a notice of the kernel where the message is answered. It is no part of the answer.
-func (p *pass) tellSender(ctx context.Context, seq int, text string) {
+// tellSender sends a notice of the kernel where the message is answered. It is no part of the answer. With keep it ends the event, and is kept until it is
+// sent.
+func (p *pass) tellSender(ctx context.Context, seq int, text string, keep bool) {
 	d := p.turn.Delivery
 	if d == nil || p.observing() || p.facts.Reply.Mode == channel.ReplyNone {
 		return
@@ -160,8 +167,17 @@ func (p *pass) tellSender(ctx context.Context, seq int, text string) {
 		Kind: channel.ReplyFinal, Seq: seq, Payload: channel.Payload{Text: text, IsError: true}, Target: p.facts.Reply,
 		Key: fmt.Sprintf("%s:%d", p.result.TurnID, seq),
 	}
-	r, err := p.call(ctx, func() (channel.Receipt, error) { return d.Deliver(ctx, b) })
-	p.k.guards.sent(p.facts, r.MessageIDs)
+	send := func(ctx context.Context) (channel.Receipt, error) {
+		return p.call(ctx, func() (channel.Receipt, error) { return d.Deliver(ctx, b) })
+	}
+	var r channel.Receipt
+	var err error
+	if keep {
+		_, _, err = p.keep(ctx, channel.OutcomeFailed, &b, send)
+	} else {
+		r, err = send(ctx)
+		p.k.guards.sent(p.facts, r.MessageIDs)
+	}
 	if err != nil {
 		p.warn(ctx, p.result.Stage, "cannot send a notice to the sender", err)
 	}

@@ -131,12 +131,15 @@ func (p *pass) settle(ctx context.Context) error {
 	return err
 }
 
-// asked reports whether the sender knows a code to be paired with.
+// asked reports whether the sender knows a code to be paired with, or was paired meanwhile.
 func (p *pass) asked(ctx context.Context) bool {
 	if p.k.Pairing == nil {
 		return false
 	}
 	asked, err := p.k.Pairing.Asked(ctx, p.facts.Channel, p.facts.Account, p.facts.Sender.ID)
+	if err == nil && !asked {
+		asked, err = p.k.Pairing.Paired(ctx, p.facts.Channel, p.facts.Account, p.facts.Sender.ID)
+	}
 	return err == nil && asked
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
@@ -64,6 +65,31 @@ func (o *outbox) hold(id int64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.sending[id] = true
+}
+
+// keep ends the event of a turn with a block that is stored until it is sent, and makes the first attempt unless an earlier reply to the same target waits.
+// held reports that it is sent later. If it cannot be stored, the event has not ended.
+func (p *pass) keep(ctx context.Context, o channel.Outcome, b *channel.Block, send func(context.Context) (channel.Receipt, error)) (r channel.Receipt, held bool, err error) {
+	e := p.meta.Event
+	out := channel.Outbound{
+		Channel: p.facts.Channel, Account: p.facts.Account, TurnID: p.result.TurnID, Session: p.result.SessionKey, Event: e.Key,
+		Origin: channel.Origin{Sender: p.facts.Sender, Conversation: p.facts.Conversation}, Block: *b,
+	}
+	if p.turn.Trigger != "" {
+		out.Origin.Sender = channel.SenderFacts{} // nobody was let in
+	}
+	id, first, err := e.finish(ctx, o, &out)
+	switch {
+	case err != nil:
+		return channel.Receipt{State: channel.NotSent}, false, &channel.NotSentError{Err: fmt.Errorf("the answer cannot be stored: %w", err)}
+	case !first:
+		return channel.Receipt{State: channel.NotSent}, true, nil
+	}
+	w := &waiting{id: id, out: out, attempts: 1, created: time.Now(), handler: e.handler}
+	if r, held, err = e.queue.outbox.attempt(w, send); held {
+		return r, true, nil
+	}
+	return r, false, err
 }
 
 // start claims replies and sends them.
@@ -176,9 +202,8 @@ func (o *outbox) after(ctx context.Context, w *waiting, r channel.Receipt, err e
 		again, pause = true, max(pause, not.RetryAfter)
 	}
 	if !again || time.Since(w.created)+pause > replyLife {
-		o.end(ctx, w, r, err)
-		if unsure {
-			o.tellUnsure(ctx, w)
+		if !unsure || !o.tellUnsure(ctx, w) {
+			o.end(ctx, w, r, err)
 		}
 		return false
 	}
@@ -193,21 +218,27 @@ func (o *outbox) after(ctx context.Context, w *waiting, r channel.Receipt, err e
 	return true
 }
 
-// tellUnsure tells the conversation that a reply may be missing.
-func (o *outbox) tellUnsure(ctx context.Context, w *waiting) {
-	send := w.handler.Sender.Send
-	if send == nil {
-		return
+// tellUnsure makes the reply a notice that it may be missing, and sends that as any other. told is false if it was such a notice already, or the store does
+// not take it.
+func (o *outbox) tellUnsure(ctx context.Context, w *waiting) (told bool) {
+	send, b := w.handler.Sender.Send, &w.out.Block
+	if send == nil || b.IsError {
+		return false
 	}
-	out := w.out
-	out.Block = channel.Block{Kind: channel.ReplyFinal, Seq: out.Block.Seq + 1, Payload: channel.Payload{Text: unsureNotice, IsError: true}, Target: out.Block.Target, Key: out.Block.Key + ":notice"}
-	err := o.queue.kernel.caught(ctx, func() error {
-		_, err := send(ctx, out)
-		return err
-	})
+	*b = channel.Block{Kind: channel.ReplyFinal, Seq: b.Seq + 1, Payload: channel.Payload{Text: unsureNotice, IsError: true}, Target: b.Target, Key: b.Key + ":notice"}
+	data, err := json.Marshal(w.out)
+	if err == nil {
+		err = persist(ctx, noteFor, func(ctx context.Context) error {
+			return o.queue.kernel.Store.ReplaceReply(ctx, w.id, o.queue.o.Replica, data)
+		})
+	}
 	if err != nil {
-		o.queue.o.Log.WarnContext(ctx, "cannot tell that a reply may be missing", "turn", out.TurnID, "channel", out.Channel, "error", err)
+		return false
 	}
+	o.queue.o.Log.WarnContext(ctx, "unknown whether a reply was sent", "turn", w.out.TurnID, "channel", w.out.Channel, "attempts", w.attempts)
+	w.unsure = false
+	_, _, _ = o.attempt(w, func(ctx context.Context) (channel.Receipt, error) { return send(ctx, w.out) })
+	return true
 }
 
 func (o *outbox) release(id int64) {

@@ -35,6 +35,7 @@ type Store interface {
 	Pending(context.Context) (events, replies map[string]int, err error)
 	ClaimReplies(_ context.Context, c store.EventClaim, held []int64) (replies []store.Reply, next time.Time, err error)
 	PostponeReply(_ context.Context, id int64, replica string, due time.Time, unsure bool) error
+	ReplaceReply(_ context.Context, id int64, replica string, block []byte) error
 	EndReply(_ context.Context, id int64, replica string) error
 }
 
@@ -417,11 +418,11 @@ func (q *Queue) unpark(h *handler) error {
 		return err
 	}
 	for _, sender := range senders {
-		paired, err := pairing.Paired(q.ctx, h.Channel, h.Account, sender)
+		asked, err := pairing.Asked(q.ctx, h.Channel, h.Account, sender) // first: whoever is approved meanwhile is paired below
 		if err != nil {
 			return err
 		}
-		asked, err := pairing.Asked(q.ctx, h.Channel, h.Account, sender)
+		paired, err := pairing.Paired(q.ctx, h.Channel, h.Account, sender)
 		if err != nil {
 			return err
 		}

@@ -236,7 +236,7 @@ func TestAnAlbumOrABurstIsOneTurn(t *testing.T) {
 		}
 	}
 	bubble(t, func(t *testing.T, d *db.DB) {
-		s := start(t, d, "a", &chat{}, echo)
+		s := start(t, d, "a", &chat{}, nil, inLanes(echo))
 		begun := time.Now()
 		part := func(id int, bundle string) {
 			a := arrival("ann", id, fmt.Sprint("part ", id))
@@ -399,7 +399,7 @@ func TestAConversationIsAtOneReplica(t *testing.T) {
 		b.send("ann", 2, "two")
 		b.send("bob", 3, "three")
 		time.Sleep(3 * time.Second)
-		if !slices.Equal(at["a"][:2], []string{"wait", "two"}) || slices.Contains(at["b"], "two") {
+		if !slices.Contains(at["a"], "two") || len(at["a"])+len(at["b"]) != 3 {
 			t.Errorf("got %v", at)
 		}
 		a.die()

@@ -43,12 +43,12 @@ func (c *chat) deliver(_ context.Context, b channel.Block) (r channel.Receipt, e
 		c.onKey(b.Key, b.Text)
 	}
 	if b.Preview != nil {
-		i, _ := strconv.Atoi(b.Preview.MessageIDs[0])
+		i, _ := strconv.Atoi(b.Preview.MessageIDs[0][1:])
 		c.messages[i].text = b.Text
 		r = *b.Preview
 	} else {
 		c.messages = append(c.messages, message{b.Target.To, b.Text})
-		r.MessageIDs = []string{strconv.Itoa(len(c.messages) - 1)}
+		r.MessageIDs = []string{fmt.Sprint("m", len(c.messages)-1)} // others than those of events
 	}
 	if c.keys == nil {
 		c.keys = map[string]bool{}
@@ -247,6 +247,10 @@ func (m *mortal) End(ctx context.Context, e store.EventEnd) (id int64, first boo
 
 func (m *mortal) PostponeReply(ctx context.Context, id int64, replica string, due time.Time, unsure bool) error {
 	return m.write(func() error { return m.Store.PostponeReply(ctx, id, replica, due, unsure) })
+}
+
+func (m *mortal) ReplaceReply(ctx context.Context, id int64, replica string, block []byte) error {
+	return m.write(func() error { return m.Store.ReplaceReply(ctx, id, replica, block) })
 }
 
 func (m *mortal) EndReply(ctx context.Context, id int64, replica string) error {

@@ -103,7 +103,7 @@ func TestEveryStopIsToldToThePersonOrTheOperatorOnce(t *testing.T) {
 		}, "", 0, "This message is too large.", ""},
 		"a busy session":  {fails(turn.ErrBusy), "", 0, "an earlier one is still being answered", ""},
 		"a full queue":    {fails(turn.ErrQueueFull), "", 0, "The server is busy at the moment", ""},
-		"the server ends": {fails(turn.ErrDraining), "", 0, "shutting down", ""},
+		"the server ends": {fails(turn.ErrDraining), "", 0, "The server is restarting", ""},
 		"a failed model":  {fails(errTest), "", 1, "Something went wrong.", "level=ERROR"},
 		"no session":      {func(s *stopScene) { s.kernel.Recorder = &rows{record: errTest} }, "", 1, "Something went wrong.", "level=ERROR"},
 		"stopped, in no group": {func(s *stopScene) {

@@ -442,6 +442,11 @@ func (e *Events) PostponeReply(ctx context.Context, id int64, replica string, du
 	return e.change(ctx, "UPDATE replies SET replica = '', due = $1, unsure = $2 WHERE id = $3 AND replica = $4", due.UnixMicro(), boolean(unsure), id, replica)
 }
 
+// ReplaceReply makes a reply that a replica is sending another one.
+func (e *Events) ReplaceReply(ctx context.Context, id int64, replica string, block []byte) error {
+	return e.change(ctx, "UPDATE replies SET block = $1, unsure = 0 WHERE id = $2 AND replica = $3", block, id, replica)
+}
+
 // EndReply removes a reply that was sent, or is not sent any more.
 func (e *Events) EndReply(ctx context.Context, id int64, replica string) error {
 	return e.change(ctx, "DELETE FROM replies WHERE id = $1 AND replica = $2", id, replica)

@@ -33,9 +33,7 @@ type origin struct {
 	Places  []WindowKey `json:"places,omitempty"` // where its messages came from, the newest last
 }
 
-var (
-	_ SessionEraser = (*Sessions)(nil)
-)
+var _ SessionEraser = (*Sessions)(nil)
 
 // NewSessions returns sessions in a store. With nil, the store is memory for 10 000 sessions, and a nil log discards errors of the store.
 func NewSessions(store Texts, log *slog.Logger) *Sessions {

@@ -26,8 +26,14 @@ var hookOf = []struct {
 	stage channel.Stage
 	hook  string
 }{
-	{channel.StageIngest, "ingest"}, {channel.StageClassify, "classify"}, {channel.StagePreflight, "preflight"}, {channel.StageResolve, "resolve"},
-	{channel.StageAuthorize, ""}, {channel.StageAssemble, ""}, {channel.StageRecord, "record"}, {channel.StageDispatch, "dispatch"},
+	{channel.StageIngest, "ingest"},
+	{channel.StageClassify, "classify"},
+	{channel.StagePreflight, "preflight"},
+	{channel.StageResolve, "resolve"},
+	{channel.StageAuthorize, ""},
+	{channel.StageAssemble, ""},
+	{channel.StageRecord, "record"},
+	{channel.StageDispatch, "dispatch"},
 	{channel.StageFinalize, "onFinalize"},
 }
 

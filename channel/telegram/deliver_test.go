@@ -408,8 +408,11 @@ func TestFilesOfAnAnswerComeFromTheMediaFolder(t *testing.T) {
 		}
 		r.answers(func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
 			return channel.DispatchResult{}, turn.Sink.Emit(ctx, channel.ReplyFinal, channel.Payload{Text: "here", Silent: true, Media: []channel.MediaFact{
-				{Path: path, Kind: channel.MediaImage}, {Path: path, Kind: channel.MediaAudio}, {Path: path, Kind: channel.MediaVideo},
-				{Path: path}, {URL: "https://a.example/b.png"},
+				{Path: path, Kind: channel.MediaImage},
+				{Path: path, Kind: channel.MediaAudio},
+				{Path: path, Kind: channel.MediaVideo},
+				{Path: path},
+				{URL: "https://a.example/b.png"},
 			}})
 		})
 		r.say(faketelegram.Message{Chat: forum, From: ann, Text: "@ling_bot a chart", ThreadID: 3, IsTopic: true})

@@ -97,8 +97,12 @@ func TestNoLogAndNoErrorHasTheTokenOrTheWordsOfPeople(t *testing.T) {
 		r := setup(t, options{fake: &faketelegram.Options{Token: "42:" + canary}})
 		for _, method := range []string{"getMe", "deleteWebhook", "getUpdates", "sendMessage", "sendChatAction", "getFile", "download"} {
 			for _, f := range []faketelegram.Fault{
-				{Code: 500, Description: "Internal " + canary}, {Cut: faketelegram.CutBefore}, {Cut: faketelegram.Refused},
-				{Code: 502, Body: "<html>" + canary}, {Body: `{"ok":true,"result":"` + canary + `"}`}, {Code: 429, RetryAfter: 1, Description: canary},
+				{Code: 500, Description: "Internal " + canary},
+				{Cut: faketelegram.CutBefore},
+				{Cut: faketelegram.Refused},
+				{Code: 502, Body: "<html>" + canary},
+				{Body: `{"ok":true,"result":"` + canary + `"}`},
+				{Code: 429, RetryAfter: 1, Description: canary},
 			} {
 				f.Method = method
 				r.fake.Fail(f)

@@ -21,7 +21,6 @@ import (
 	"github.com/lingserve/lingserve/access"
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/bot"
-	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/channel/kernel"
 	webchannel "github.com/lingserve/lingserve/channel/web"
 	"github.com/lingserve/lingserve/cluster"

@@ -76,19 +76,25 @@ func newWorld(t *testing.T, f Fixture, grace time.Duration) *world {
 // NewQueue returns a queue of the events of a kernel, in a database of its own in memory. It ends with the test.
 func NewQueue(t testing.TB, k *kernel.Kernel) *kernel.Queue {
 	t.Helper()
+	k.Store = Store(t)
+	q := kernel.NewQueue(k, kernel.QueueOptions{Replica: "test"})
+	t.Cleanup(func() { q.Close(context.Background()) })
+	return q
+}
+
+// Store returns a database in memory. It closes with the test.
+func Store(t testing.TB) kernel.Store {
+	t.Helper()
 	d, err := db.Open(t.Context(), "memory", &db.Options{Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	k.Store = d.Events()
-	q := kernel.NewQueue(k, kernel.QueueOptions{Replica: "test"})
 	t.Cleanup(func() {
-		q.Close(context.Background())
 		if err := d.Close(); err != nil {
 			t.Error(err)
 		}
 	})
-	return q
+	return d.Events()
 }
 
 // stop ends the channel, once.

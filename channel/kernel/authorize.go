@@ -75,7 +75,7 @@ func (p *pass) challenge(ctx context.Context) {
 	p.attempt(ctx, channel.StageAuthorize, "cannot tell a sender how to pair", func() error {
 		code, tell, err := p.k.Pairing.Request(ctx, p.facts.Channel, p.facts.Account, p.facts.Sender)
 		if err == nil && tell {
-			p.tellSender(ctx, "You need to be paired before you can talk here. Your code is `"+code+
+			p.tellSender(ctx, pairingNotice, "You need to be paired before you can talk here. Your code is `"+code+
 				"`. The operator of this server pairs you with: `lingserve channels pair approve "+code+"`", false)
 		}
 		return err
@@ -93,7 +93,7 @@ func (p *pass) welcome(ctx context.Context) {
 		p.warn(ctx, channel.StageDispatch, "unknown whether a sender was told of pairing", err)
 	}
 	if first {
-		p.tellSender(ctx, "You are paired. You can talk here now.", false)
+		p.tellSender(ctx, pairedNotice, "You are paired. You can talk here now.", false)
 	}
 }
 
@@ -133,7 +133,7 @@ func (p *pass) tellStopped(ctx context.Context) {
 	p.k.mu.Unlock()
 	if due {
 		p.letNext(ctx) // the next message need not wait for this notice
-		p.notify(ctx, text)
+		p.notify(ctx, stoppedNotice, text)
 	}
 }
 

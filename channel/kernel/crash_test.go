@@ -102,7 +102,7 @@ func TestWhereverAProcessDiesNothingIsSaidTwiceOrLost(t *testing.T) {
 
 // idempotent lets the platform know keys: a block that was shown is not shown again.
 func (s *server) idempotent() {
-	s.handler.Sender.Idempotent = true
+	s.handler.Sender.Repeatable = func(channel.Outbound, time.Duration) bool { return true }
 	s.handler.Sender.Send = func(ctx context.Context, out channel.Outbound) (channel.Receipt, error) {
 		if s.chat.hasShown(out.Block) {
 			return channel.Receipt{}, nil
@@ -320,4 +320,74 @@ func TestTheDatabaseIsAwayAtTheEndOfATurn(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestEveryFinalBlockOfATurnIsSent(t *testing.T) {
+	bubble(t, func(t *testing.T, d *db.DB) {
+		s := start(t, d, "a", &chat{}, func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
+			for _, text := range []string{"one", "two"} {
+				if err := turn.Sink.Emit(ctx, channel.ReplyFinal, channel.Payload{Text: text}); err != nil {
+					return channel.DispatchResult{}, err
+				}
+			}
+			return channel.DispatchResult{}, nil
+		})
+		s.send("ann", 1, "hello")
+		time.Sleep(time.Second)
+		if got := s.chat.shown(); got != "one\ntwo" {
+			t.Errorf("got %q", got)
+		}
+		s.close()
+	})
+}
+
+func TestNothingIsSentAfterThePlatformHasRefusedForGood(t *testing.T) {
+	bubble(t, func(t *testing.T, d *db.DB) {
+		c, attempts := &chat{}, 0
+		c.failWith(func(string) error {
+			attempts++
+			return &channel.NotSentError{Err: errors.New("the chat is gone"), Permanent: true}
+		})
+		s := start(t, d, "a", c, echo)
+		s.send("ann", 1, "hello")
+		time.Sleep(time.Minute)
+		if attempts != 1 {
+			t.Errorf("got %d attempts to send, expected one", attempts)
+		}
+		s.close()
+	})
+}
+
+// A platform knows a message again by its key, so that no two notices of an event have the same one.
+func TestNoticesHaveKeysOfTheirOwn(t *testing.T) {
+	bubble(t, func(t *testing.T, d *db.DB) {
+		pairs, keys := channel.NewPairs(nil), map[string]string{}
+		s := start(t, d, "a", &chat{}, echo, func(s *server, _ *kernel.QueueOptions) {
+			policy := openPolicy()
+			policy.DM = channel.PolicyPairing
+			s.kernel.Pairing, s.kernel.Settings = pairs, &openSettings{policy: policy}
+		})
+		s.chat.mu.Lock()
+		s.chat.onKey = func(key, text string) {
+			if keys[key] != "" {
+				t.Errorf("%q and %q have the same key", keys[key], text)
+			}
+			keys[key] = text
+		}
+		s.chat.mu.Unlock()
+		s.send("ann", 1, "hello")
+		time.Sleep(time.Second)
+		list, err := pairs.List(t.Context())
+		if err != nil || len(list) != 1 {
+			t.Fatalf("got %v, %v", list, err)
+		}
+		if _, err := pairs.Approve(t.Context(), "chat", list[0].Code); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		if len(keys) != 3 { // the code, the welcome, and the answer
+			t.Errorf("got %v", keys)
+		}
+		s.close()
+	})
 }

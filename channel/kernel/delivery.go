@@ -137,6 +137,7 @@ func (p *pass) newSink(ctx context.Context, d *Delivery, cancel context.CancelCa
 		s.d = &Delivery{}
 	}
 	if !s.hidden && !s.quiet {
+		s.signed = s.d.Rest != nil && p.resumed() // another process may have left a sign of work
 		s.done.Go(s.loop)
 	}
 	return s
@@ -468,9 +469,12 @@ func (s *sink) send(b *channel.Block) (r channel.Receipt, err error) {
 	}
 	s.progress.Seq++
 	b.Seq, b.Key = s.progress.Seq, s.key(s.progress.Seq)
-	text := s.progress.Text
+	text, preview := s.progress.Text, s.progress.Preview
 	s.progress.Text = max(text, b.Upto)
-	if e := s.p.meta.Event; e != nil && s.d.Durable && b.Kind == channel.ReplyFinal && !e.finished() {
+	if b.Kind != channel.ReplyTool { // if the process dies now, the block may be what is shown there
+		s.progress.Preview = nil
+	}
+	if e := s.p.meta.Event; e != nil && s.d.Durable && b.Kind == channel.ReplyFinal && !e.finished() { // further final blocks are not kept
 		var held bool
 		r, held, err = s.p.keep(s.ctx, channel.OutcomeQueued, b, func(ctx context.Context) (channel.Receipt, error) {
 			return s.call(ctx, func() (channel.Receipt, error) { return s.d.Deliver(ctx, *b) })
@@ -483,6 +487,7 @@ func (s *sink) send(b *channel.Block) (r channel.Receipt, err error) {
 	} else {
 		s.progress.Sending = true
 		if err := s.note(s.ctx); err != nil {
+			s.progress.Preview = preview
 			return channel.Receipt{State: channel.NotSent}, &channel.NotSentError{Err: fmt.Errorf("what is about to be sent cannot be stored: %w", err)}
 		}
 		r, err = s.call(s.ctx, func() (channel.Receipt, error) { return s.d.Deliver(s.ctx, *b) })
@@ -494,8 +499,11 @@ func (s *sink) send(b *channel.Block) (r channel.Receipt, err error) {
 	case r.State == channel.UnknownWhether:
 		s.progress.Unsure = true
 	}
-	if b.Kind != channel.ReplyTool && r.State != channel.NotSent && r.State != channel.Suppressed {
-		s.progress.Preview, s.shown, s.noPreview = nil, "", false
+	switch {
+	case r.State == channel.NotSent, r.State == channel.Suppressed:
+		s.progress.Preview = preview
+	case b.Kind != channel.ReplyTool:
+		s.shown, s.noPreview = "", false
 	}
 	s.warn("note", s.note(s.ctx))
 	return r, err
@@ -605,7 +613,7 @@ func (s *sink) leaveNothingOpen(ctx context.Context) {
 		s.settle(channel.Decided{ID: id, Why: "the turn has ended"})
 	}
 	if s.progress.Unsure && (s.p.k.Settings == nil || s.p.policy.ErrorNotice) {
-		s.p.notify(ctx, unsureNotice)
+		s.p.notify(ctx, unsureNoticeSeq, unsureNotice)
 	}
 }
 

@@ -273,7 +273,7 @@ func (n *noting) Release(ctx context.Context, r store.EventRelease) error {
 }
 
 // runQueued runs the event by a queue, and returns the first result and what the store was told of the event then.
-func (s *hookScene) runQueued(t *testing.T, d *db.DB) (r channel.Result, err error, state string) {
+func (s *hookScene) runQueued(t *testing.T, d *db.DB) (r channel.Result, state string, err error) {
 	t.Helper()
 	n := &noting{Store: d.Events()}
 	s.kernel.Store = n
@@ -302,5 +302,5 @@ func (s *hookScene) runQueued(t *testing.T, d *db.DB) (r channel.Result, err err
 		t.Error(serveErr)
 	}
 	q.Close(t.Context())
-	return r, err, state
+	return r, state, err
 }

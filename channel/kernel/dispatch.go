@@ -114,17 +114,17 @@ func (p *pass) notifyFailure(ctx context.Context) {
 		text = p.sink.notice.Text
 	}
 	if text == "" || p.canceled && !errors.Is(p.err, turn.ErrDraining) || p.runsAgain() || p.observing() || p.k.Settings != nil && !p.policy.ErrorNotice ||
-		p.facts.Conversation.Kind != channel.Direct && !p.decision.Addressed || p.sink != nil && (p.sink.tally.visible || p.sink.tally.unknown || p.sink.tally.queued) {
+		p.facts.Conversation.Kind != channel.Direct && !p.decision.Addressed || p.sink != nil && (p.sink.tally.visible || p.sink.tally.unknown || p.sink.tally.queued || p.sink.tally.permanent) {
 		return
 	}
-	p.notify(ctx, text)
+	p.notify(ctx, failureNotice, text)
 }
 
 // notify sends a notice in place of an answer. There is one for each event at most, also if the process dies (CH-60).
-func (p *pass) notify(ctx context.Context, text string) {
+func (p *pass) notify(ctx context.Context, seq int, text string) {
 	e := p.meta.Event
 	if e == nil {
-		p.tellSender(ctx, text, false)
+		p.tellSender(ctx, seq, text, false)
 		return
 	}
 	if e.progress.Told {
@@ -138,12 +138,22 @@ func (p *pass) notify(ctx context.Context, text string) {
 			return
 		}
 	}
-	p.tellSender(ctx, text, keep)
+	p.tellSender(ctx, seq, text, keep)
 }
+
+// Notices have a Seq each, which is not that of a block: a platform that knows a message again by its key takes none for another, also if the event
+// runs again.
+const (
+	pairingNotice = -1 - iota
+	pairedNotice
+	stoppedNotice
+	failureNotice
+	unsureNoticeSeq
+)
 
 // tellSender sends a notice of the kernel where the message is answered. It is no part of the answer. With keep it ends the event, and is kept until it is
 // sent.
-func (p *pass) tellSender(ctx context.Context, text string, keep bool) {
+func (p *pass) tellSender(ctx context.Context, seq int, text string, keep bool) {
 	d := p.turn.Delivery
 	if d == nil || p.observing() || p.facts.Reply.Mode == channel.ReplyNone {
 		return
@@ -153,10 +163,9 @@ func (p *pass) tellSender(ctx context.Context, text string, keep bool) {
 	if err := p.stillAllowed(ctx); err != nil {
 		return
 	}
-	p.notices++
-	b := channel.Block{ // blocks of the answer have other keys
-		Kind: channel.ReplyFinal, Seq: -p.notices, Payload: channel.Payload{Text: text, IsError: true}, Target: p.facts.Reply,
-		Key: fmt.Sprintf("%s:%d", p.result.TurnID, -p.notices),
+	b := channel.Block{
+		Kind: channel.ReplyFinal, Seq: seq, Payload: channel.Payload{Text: text, IsError: true}, Target: p.facts.Reply,
+		Key: fmt.Sprintf("%s:%d", p.result.TurnID, seq),
 	}
 	send := func(ctx context.Context) (channel.Receipt, error) {
 		return p.call(ctx, func() (channel.Receipt, error) { return d.Deliver(ctx, b) })

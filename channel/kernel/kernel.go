@@ -29,7 +29,9 @@ type Kernel struct {
 	Observer channel.Observer
 	Tracer   channel.Tracer
 	Limits   channel.Limits
-	Log      *slog.Logger // nil is silent
+	// DiskFailed is told that an event could not be stored because of the disk; nil.
+	DiskFailed func()
+	Log        *slog.Logger // nil is silent
 
 	once   sync.Once
 	guards guards
@@ -44,6 +46,9 @@ type Channel interface {
 	// Serve takes events until ctx ends, and returns when all that it has started has ended.
 	Serve(ctx context.Context, q *Queue) error
 }
+
+// Provider is the hook of a plugin that brings channels. Their names are unique.
+type Provider interface{ Channels() []Channel }
 
 // Meta is what the caller knows of an event.
 type Meta struct {

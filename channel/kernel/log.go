@@ -87,7 +87,11 @@ func (p *pass) span(ctx context.Context, name string) (inside context.Context, e
 		return ctx, func(error) {}
 	}
 	inside, closes := ctx, func(error) {}
-	p.unharmed(ctx, "tracer failed", func() { inside, closes = p.k.Tracer.Span(ctx, name) })
+	p.unharmed(ctx, "tracer failed", func() {
+		if in, end := p.k.Tracer.Span(ctx, name); end != nil {
+			inside, closes = in, end
+		}
+	})
 	return inside, func(err error) { p.unharmed(ctx, "tracer failed", func() { closes(err) }) }
 }
 

@@ -21,8 +21,14 @@ type Sender struct {
 	Send func(context.Context, channel.Outbound) (channel.Receipt, error)
 	// Reconcile asks the platform whether a reply was sent; nil: it cannot be asked.
 	Reconcile func(context.Context, channel.Outbound) (channel.Receipt, error)
-	// Idempotent says that the platform takes a second send with the same Block.Key for the first.
-	Idempotent bool
+	// Repeatable reports whether a second send of a reply, so long after it was stored, does no harm: the platform takes it for the first, or it only edits
+	// a message. nil: it never is.
+	Repeatable func(out channel.Outbound, age time.Duration) bool
+}
+
+// repeatable reports whether a reply may be sent again after a pause that may have been sent.
+func (s *Sender) repeatable(w *waiting, pause time.Duration) bool {
+	return s.Repeatable != nil && s.Repeatable(w.out, time.Since(w.created)+pause)
 }
 
 // outbox sends replies that were stored, in the order of each target. A reply that is proven not to be sent is tried again, with a growing pause, for a
@@ -142,7 +148,7 @@ func (o *outbox) startSend(w *waiting, login string) (started bool) {
 // send makes one attempt for a reply that no turn waits for.
 func (o *outbox) send(w *waiting) {
 	ctx, s := w.handler.turns, &w.handler.Sender
-	if w.unsure && !s.Idempotent {
+	if w.unsure && !s.repeatable(w, 0) {
 		r, err := channel.Receipt{State: channel.UnknownWhether}, error(nil)
 		if s.Reconcile != nil {
 			err = o.queue.kernel.caught(ctx, func() (err error) {
@@ -191,11 +197,11 @@ func (o *outbox) attempt(w *waiting, send func(context.Context) (channel.Receipt
 func (o *outbox) after(ctx context.Context, w *waiting, r channel.Receipt, err error) (held bool) {
 	s, pause := &w.handler.Sender, backoff.After(max(w.attempts, 1), shortestWait, longestWait)
 	unsure := r.State == channel.UnknownWhether
-	again := unsure && (s.Idempotent || s.Reconcile != nil || w.handler.turns.Err() != nil) // at the end of the channel, the next start decides
+	again := unsure && (s.repeatable(w, pause) || s.Reconcile != nil || w.handler.turns.Err() != nil) // at the end of the channel, the next start decides
 	if not, ok := errors.AsType[*channel.NotSentError](err); ok && not.Retryable && !not.Permanent {
 		again, pause = true, max(pause, not.RetryAfter)
 	}
-	if !again || time.Since(w.created)+pause > replyLife && !unsure {
+	if !again || time.Since(w.created)+pause > replyLife {
 		if !unsure || !o.tellUnsure(ctx, w) {
 			o.end(ctx, w, r, err)
 		}

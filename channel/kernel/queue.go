@@ -17,6 +17,7 @@ import (
 
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/internal/backoff"
+	"github.com/lingserve/lingserve/internal/vfs"
 	"github.com/lingserve/lingserve/store"
 	"github.com/lingserve/lingserve/turn"
 )
@@ -216,6 +217,9 @@ type Arrival struct {
 	Ack    func(context.Context, channel.Result) // of the first turn, if that runs in this process; nil
 }
 
+// TurnID returns the id of the first turn of the event, if it is no part of a bundle.
+func (a *Arrival) TurnID() string { return turnID(a.Key.String(), 0) }
+
 // Accept stores events. When it returns without an error, the platform may be told that they have come. isNew is false for those that are known. An error is
 // of all of them: the platform is to send them again later.
 func (q *Queue) Accept(ctx context.Context, list ...Arrival) (isNew []bool, err error) {
@@ -256,6 +260,12 @@ func (q *Queue) Accept(ctx context.Context, list ...Arrival) (isNew []bool, err 
 	}
 	q.mu.Unlock()
 	if err != nil {
+		if vfs.Failed(err) {
+			q.o.Log.ErrorContext(ctx, "refused an event: disk failed", "channel", list[0].Key.Channel, "error", err)
+			if q.kernel.DiskFailed != nil {
+				q.kernel.DiskFailed()
+			}
+		}
 		return nil, fmt.Errorf("accept events: %w", err)
 	}
 	signal(q.wake)
@@ -346,7 +356,7 @@ func (q *Queue) startEvent(e store.Event) {
 func (q *Queue) run(h *handler, c *Claimed) {
 	ctx := h.turns
 	key, err := channel.ParseEventKey(c.Key)
-	m := Meta{Channel: h.Channel, Account: cmp.Or(h.Account, key.Account), TurnID: c.turnID(), Event: c, Ack: c.acknowledge, Queued: func() {
+	m := Meta{Channel: h.Channel, Account: cmp.Or(h.Account, key.Account), TurnID: turnID(c.Key, c.Attempts), Event: c, Ack: c.acknowledge, Queued: func() {
 		q.mu.Lock()
 		c.starting = false
 		q.mu.Unlock()
@@ -435,9 +445,10 @@ type Claimed struct {
 	starting bool     // guarded by the queue's mu: its turn has no place yet
 	progress progress // of its turn
 
-	mu    sync.Mutex
-	over  bool                        // the store knows what became of it
-	write func(context.Context) error // of what became of it, which is still to be stored; nil
+	mu         sync.Mutex
+	over       bool // the store knows what became of it
+	hasOutcome bool
+	write      func(context.Context) error // of what became of it, which is still to be stored; nil
 }
 
 func (c *Claimed) acknowledge(ctx context.Context, r channel.Result) {
@@ -455,9 +466,16 @@ func (c *Claimed) Raws() [][]byte {
 }
 
 // turnID returns the id of the turn, which has the form of [turn.NewID]. It is the same whenever this attempt of the event runs.
-func (c *Claimed) turnID() string {
-	sum := sha256.Sum256([]byte("turn " + strconv.Itoa(c.Attempts) + " " + c.Key))
+func turnID(key string, attempts int) string {
+	sum := sha256.Sum256([]byte("turn " + strconv.Itoa(attempts) + " " + key))
 	return "t-" + base64.RawURLEncoding.EncodeToString(sum[:16])
+}
+
+// Ended reports whether a turn has given the event its outcome: it does not run again. It is known when the turn is finalized.
+func (c *Claimed) Ended() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.hasOutcome
 }
 
 func (c *Claimed) finished() bool {
@@ -522,7 +540,11 @@ func (c *Claimed) finish(ctx context.Context, o channel.Outcome, out *channel.Ou
 		end.Reply = &store.Reply{Login: c.Login, Target: channel.TargetName(out), Session: out.Session, Block: block}
 	}
 	err = c.end(ctx, noteFor, func(ctx context.Context) (err error) {
-		id, first, err = c.queue.kernel.Store.End(ctx, end)
+		if id, first, err = c.queue.kernel.Store.End(ctx, end); err == nil {
+			c.mu.Lock()
+			c.hasOutcome = true
+			c.mu.Unlock()
+		}
 		return err
 	})
 	if err == nil && first {

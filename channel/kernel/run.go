@@ -39,7 +39,6 @@ type pass struct {
 	refusal   error // of the lane
 	canceled  bool  // the turn was ended: by a person, by its lane, or because it goes on elsewhere
 	acked     bool
-	notices   int         // beside the answer
 	inLane    atomic.Bool // the turn has its place
 	nextMay   atomic.Bool // the next event of the conversation may start
 	started   time.Time   // of the stage

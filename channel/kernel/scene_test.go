@@ -26,6 +26,7 @@ type chat struct {
 	cut      func(text string) error // of the next sends, which are shown; nil
 	keys     map[string]bool         // of what was shown
 	asks     []string                // of Reconcile
+	onKey    func(key, text string)  // is told of what is sent; nil
 }
 
 type message struct{ to, text string }
@@ -37,6 +38,9 @@ func (c *chat) deliver(_ context.Context, b channel.Block) (r channel.Receipt, e
 		if err := c.fail(b.Text); err != nil {
 			return r, err
 		}
+	}
+	if c.onKey != nil {
+		c.onKey(b.Key, b.Text)
 	}
 	if b.Preview != nil {
 		i, _ := strconv.Atoi(b.Preview.MessageIDs[0][1:])

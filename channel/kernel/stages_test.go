@@ -26,8 +26,14 @@ var hookOf = []struct {
 	stage channel.Stage
 	hook  string
 }{
-	{channel.StageIngest, "ingest"}, {channel.StageClassify, "classify"}, {channel.StagePreflight, "preflight"}, {channel.StageResolve, "resolve"},
-	{channel.StageAuthorize, ""}, {channel.StageAssemble, ""}, {channel.StageRecord, "record"}, {channel.StageDispatch, "dispatch"},
+	{channel.StageIngest, "ingest"},
+	{channel.StageClassify, "classify"},
+	{channel.StagePreflight, "preflight"},
+	{channel.StageResolve, "resolve"},
+	{channel.StageAuthorize, ""},
+	{channel.StageAssemble, ""},
+	{channel.StageRecord, "record"},
+	{channel.StageDispatch, "dispatch"},
 	{channel.StageFinalize, "onFinalize"},
 }
 
@@ -511,7 +517,7 @@ func TestTheFinalizeMatrix(t *testing.T) {
 					t.Fatal(err)
 				}
 				test.set(s)
-				r, err, state := s.runQueued(t, d)
+				r, state, err := s.runQueued(t, d)
 				if (err != nil) != test.err || state != test.store || r.Outcome != test.outcome {
 					t.Errorf("got %v, the store has %q, the outcome is %q", err, state, r.Outcome)
 				}

@@ -76,10 +76,14 @@ func TestEveryStopIsToldToThePersonOrTheOperatorOnce(t *testing.T) {
 		person   string // "": is told nothing
 		operator string // once in the log; "": is not looked at
 	}{
-		"the sender's rate": {policy(func(p *channel.Policy) { p.Limits.SenderRate = channel.Rate{PerMinute: 2, Burst: 1} }), "", 5,
-			"you can send 2 messages per minute. Please send it again in ", "setting=channels.fake.limits.sender_rate"},
-		"the conversation's rate": {policy(func(p *channel.Policy) { p.Limits.ChatRate = channel.Rate{PerMinute: 1} }), "", 5,
-			"this conversation can have 1 message per minute", "setting=channels.fake.limits.chat_rate"},
+		"the sender's rate": {
+			policy(func(p *channel.Policy) { p.Limits.SenderRate = channel.Rate{PerMinute: 2, Burst: 1} }), "", 5,
+			"you can send 2 messages per minute. Please send it again in ", "setting=channels.fake.limits.sender_rate",
+		},
+		"the conversation's rate": {
+			policy(func(p *channel.Policy) { p.Limits.ChatRate = channel.Rate{PerMinute: 1} }), "", 5,
+			"this conversation can have 1 message per minute", "setting=channels.fake.limits.chat_rate",
+		},
 		"a command without a role": {func(*stopScene) {}, ",help", 0, "You may not use commands here.", "reason=command_not_allowed"},
 		"pairings cannot be read": {func(s *stopScene) {
 			s.settings.policy.DM, s.change = channel.PolicyPairing, func(f *channel.Facts) { f.Access.DM.Paired = channel.Unknown }

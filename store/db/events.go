@@ -451,3 +451,11 @@ func (e *Events) ReplaceReply(ctx context.Context, id int64, replica string, blo
 func (e *Events) EndReply(ctx context.Context, id int64, replica string) error {
 	return e.change(ctx, "DELETE FROM replies WHERE id = $1 AND replica = $2", id, replica)
 }
+
+// notNil returns bytes that are stored as an empty value if there are none.
+func notNil(b []byte) []byte {
+	if b == nil {
+		return []byte{}
+	}
+	return b
+}

@@ -1,4 +1,4 @@
--- compatible: 1
+-- compatible: 11
 
 -- Events of chat platforms: those that wait or run, and for some time those that have ended, so that none runs twice. Dates are microseconds
 -- since 1970.
@@ -42,3 +42,6 @@ CREATE TABLE replies (
 );
 CREATE INDEX replies_by_target ON replies (target, id);
 CREATE INDEX replies_by_session ON replies (session);
+
+DROP TABLE records;
+DROP TABLE tables;

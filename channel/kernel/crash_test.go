@@ -1,9 +1,11 @@
 package kernel_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -116,6 +118,7 @@ func TestAnEventDuringWhichProcessesDieIsGivenUpAndTold(t *testing.T) {
 	bubble(t, func(t *testing.T, d *db.DB) {
 		c, runs, answered := &chat{}, 0, 0
 		var live atomic.Pointer[server]
+		var log bytes.Buffer
 		poison := func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
 			if turn.Context.BodyForAgent != "poison" {
 				answered++
@@ -126,7 +129,10 @@ func TestAnEventDuringWhichProcessesDieIsGivenUpAndTold(t *testing.T) {
 			return channel.DispatchResult{}, errDead
 		}
 		for i := range 6 {
-			s := start(t, d, fmt.Sprint("r", i), c, poison, func(s *server, _ *kernel.QueueOptions) { live.Store(s) })
+			s := start(t, d, fmt.Sprint("r", i), c, poison, func(s *server, o *kernel.QueueOptions) {
+				live.Store(s)
+				o.Log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelError}))
+			})
 			if i == 0 {
 				s.send("bob", 1, "hello")
 				time.Sleep(time.Second)
@@ -134,6 +140,9 @@ func TestAnEventDuringWhichProcessesDieIsGivenUpAndTold(t *testing.T) {
 			}
 			time.Sleep(time.Minute)
 			s.close()
+		}
+		if n := strings.Count(log.String(), "gave up an event"); n != 1 || !strings.Contains(log.String(), "message=1") {
+			t.Errorf("got the log %s", &log)
 		}
 		if got := c.shownTo("ann"); runs != 3 || answered != 1 || len(got) != 1 || !strings.Contains(got[0], "reference") {
 			t.Errorf("it ran %d times, and its sender was told %q; the other was answered %d times", runs, got, answered)
@@ -143,25 +152,30 @@ func TestAnEventDuringWhichProcessesDieIsGivenUpAndTold(t *testing.T) {
 
 // CH-60: a process dies when it has told the sender that the turn failed; the notice is not repeated.
 func TestANoticeIsNotRepeatedAfterACrash(t *testing.T) {
-	bubble(t, func(t *testing.T, d *db.DB) {
-		c, lasting := &chat{}, errors.Join(turn.ErrTimeout)
-		fails := func(context.Context, *channel.Turn) (channel.DispatchResult, error) {
-			return channel.DispatchResult{}, lasting
-		}
-		for step := 1; step < 12; step++ {
-			first := start(t, d, fmt.Sprint("a", step), c, fails, func(s *server, _ *kernel.QueueOptions) { s.store.last = step })
-			who := fmt.Sprint("p", step)
-			first.send(who, 1, "hello")
-			time.Sleep(time.Second)
-			first.close()
-			second := start(t, d, fmt.Sprint("b", step), c, fails)
-			time.Sleep(time.Minute)
-			second.close()
-			if got := c.shownTo(who); len(got) > 1 || len(got) == 0 && step != 4 && step != 3 { // it died when it was about to tell
-				t.Errorf("step %d: got %q", step, got)
+	fails := func(context.Context, *channel.Turn) (channel.DispatchResult, error) {
+		return channel.DispatchResult{}, turn.ErrTimeout // which lasts
+	}
+	for name, change := range map[string]func(*server, *kernel.QueueOptions){
+		"direct":  func(s *server, _ *kernel.QueueOptions) { s.handler.Sender = kernel.Sender{} },
+		"durable": func(*server, *kernel.QueueOptions) {},
+	} {
+		bubble(t, func(t *testing.T, d *db.DB) {
+			c := &chat{}
+			for step := 1; step < 12; step++ {
+				first := start(t, d, fmt.Sprint("a", step), c, fails, change, func(s *server, _ *kernel.QueueOptions) { s.store.last = step })
+				who := fmt.Sprint("p", step)
+				first.send(who, 1, "hello")
+				time.Sleep(time.Second)
+				first.close()
+				second := start(t, d, fmt.Sprint("b", step), c, fails, change)
+				time.Sleep(time.Minute)
+				second.close()
+				if got := c.shownTo(who); len(got) > 1 || len(got) == 0 && step != 4 && step != 3 { // it died when it was about to tell
+					t.Errorf("%s, step %d: got %q", name, step, got)
+				}
 			}
-		}
-	})
+		})
+	}
 }
 
 // CH-55, CH-63: a preview of a process that is gone does not stay as half an answer when the turn fails in the next one.

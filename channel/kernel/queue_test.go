@@ -293,7 +293,7 @@ func TestTheFirstMessageIsAnsweredWhenItsSenderIsPaired(t *testing.T) {
 					s.kernel.Pairing = pairs
 					s.kernel.Settings.(*openSettings).policy.DM = channel.PolicyPairing
 				}
-				s := start(t, d, "a", c, echo, pairing)
+				s := start(t, d, "a", c, nil, inLanes(echo), pairing)
 				s.send("ann", 1, "first")
 				time.Sleep(time.Second)
 				s.send("ann", 2, "second")
@@ -311,7 +311,7 @@ func TestTheFirstMessageIsAnsweredWhenItsSenderIsPaired(t *testing.T) {
 					}
 				}
 				if test.restart {
-					s = start(t, d, "b", c, echo, pairing)
+					s = start(t, d, "b", c, nil, inLanes(echo), pairing)
 				}
 				time.Sleep(max(test.wait, 10*time.Second))
 				got := c.shownTo("ann")

@@ -241,7 +241,7 @@ func (r *rig) postWith(ctx context.Context, id, body string, change func(http.He
 
 // texts are those of the messages that the backend has accepted.
 func texts(s *fakecallback.Server) (list []string) {
-	for _, m := range s.Decides() {
+	for _, m := range s.Taken() {
 		list = append(list, m.Text)
 	}
 	return list

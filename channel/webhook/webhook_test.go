@@ -29,7 +29,7 @@ func TestAMessageIsAcceptedAndItsReplyGoesToTheCallback(t *testing.T) { // CH-18
 			t.Fatalf("got %+v", a)
 		}
 		synctest.Wait()
-		taken := r.back.Decides()
+		taken := r.back.Taken()
 		if len(taken) != 1 || taken[0].ID != a.answer.Turn+":1" {
 			t.Fatalf("got %+v", taken)
 		}
